@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * treadle: the control interface of /dev/treadle
+ *
+ * One open file is one context: one process (mm), one table of objects, one set
+ * of limits; a libfabric domain is one context. An object is a number in that
+ * table; a number is not used again until two billion later ones have been.
+ *
+ *   CQ    completion queue            CNTR  two counts, and commands armed on them
+ *   AV    address vector              MR    memory region
+ *   TX    transmit ring               RX    receive ring and matcher
+ *   EP    endpoint: an address, bound to the objects above
+ *
+ * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds
+ * everything at once and for good; it then sends and receives; DESTROY removes
+ * it. What an object is bound to can't be destroyed before it (EBUSY).
+ *
+ * How to move a message: map the rings of TX, RX and CQ (ring.h), write a
+ * descriptor, advance `prod`, ring TREADLE_IOC_DOORBELL, read the completions.
+ *
+ * Every structure begins with `size`, the caller's sizeof. A shorter, older
+ * structure is read as if the missing fields were zero; a longer, newer one is
+ * taken if what the kernel does not know is zero. Fields named `reserved` are
+ * zero. Pointers travel as __u64. Unless a line says otherwise an ioctl returns
+ * 0, or -1 and errno, and having failed has changed nothing. All of them may be
+ * called from any thread at any time.
+ *
+ * errno        means, always
+ * ------------ --------------------------------------------------------------
+ * EINVAL       size too small, unknown flag, reserved field set, value out of
+ *              its documented range, a malformed descriptor
+ * E2BIG        size larger than the kernel knows, and the excess is not zero
+ * ENOTTY       no such ioctl
+ * ENOENT       no object with this id in this context; nothing to cancel
+ * EBADF        the object is of another kind
+ * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
+ *              mapped read-only and would be written (in a completion, too)
+ * EPERM        the caller is not the process that opened the context (fork)
+ * EACCES       the owner of the peer does not let this one in; region without right
+ * EBUSY        object is in use by another one
+ * EEXIST       memory key in use
+ * EADDRINUSE   port in use
+ * EADDRNOTAVAIL address is not one of this machine's, or not of a known family
+ * EAGAIN       no free port; nothing to report (waits); completion queue overflows
+ * ENOSPC       a limit of the context (QUERY) is reached
+ * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
+ * EOPNOTSUPP   known, but not supported: ask QUERY
+ * EISCONN      endpoint enabled already
+ * ENOTCONN     endpoint not enabled yet
+ * ESHUTDOWN    endpoint, or its ring, is closed or broken
+ * EMSGSIZE     message longer than `max_msg_size`, or than `inject_size` with inject
+ * EDESTADDRREQ no such entry in the address vector
+ * ETIMEDOUT    wait timed out
+ * EINTR        wait interrupted by a signal
+ * ECANCELED    wait ended by SIGNAL; completion of a command that was canceled
+ * In completions only:
+ * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
+ * ECONNREFUSED nobody has that address
+ * EHOSTUNREACH the address is not on this machine
+ * ECONNRESET   the peer died or closed its endpoint
+ */
+#ifndef _UAPI_TREADLE_IOCTL_H
+#define _UAPI_TREADLE_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define TREADLE_DEVICE		"/dev/treadle"
+#define TREADLE_ABI_VERSION	1
+#define TREADLE_ETRUNC		265	/* FI_ETRUNC */
+
+/**
+ * struct treadle_map - what to give mmap(2)
+ * @offset: file offset; exact
+ * @length: bytes; exact
+ *
+ * Maps must be MAP_SHARED; they are not inherited by fork. Closing the object
+ * leaves a map in place, its contents no longer change.
+ */
+struct treadle_map {
+	__u64 offset;
+	__u64 length;
+};
+
+/**
+ * struct treadle_addr - the address of an endpoint
+ * @family: AF_INET or AF_INET6
+ * @port:   network byte order
+ * @scope:  IPv6 scope id, else 0
+ * @addr:   4 bytes (the rest zero) or 16
+ *
+ * All addresses of one network namespace share one space of ports: an endpoint
+ * bound to port p is reached by every local address with that port.
+ */
+struct treadle_addr {
+	__u16 family;
+	__be16 port;
+	__u32 scope;
+	__u8  addr[16];
+};
+
+/* --- query -------------------------------------------------------------- */
+
+#define TREADLE_FEATURE_TRIGGER		(1ULL << 0)	/* F_COND_CNTR */
+#define TREADLE_FEATURE_CELL		(1ULL << 1)	/* F_COND_CELL */
+#define TREADLE_FEATURE_MR_PINNED	(1ULL << 2)
+#define TREADLE_FEATURE_AUTH_KEY	(1ULL << 3)
+#define TREADLE_FEATURE_MSG_EP		(1ULL << 4)
+#define TREADLE_FEATURE_DGRAM_EP	(1ULL << 5)
+#define TREADLE_FEATURE_REMOTE		(1ULL << 6)
+
+/**
+ * struct treadle_query - limits and capabilities; all fields but size are output
+ * @size:         sizeof(struct treadle_query)
+ * @abi_version:  TREADLE_ABI_VERSION
+ * @features:     TREADLE_FEATURE_*
+ * @opcodes:      bit n: TREADLE_OP n works
+ * @desc_flags:   TREADLE_F_* that some operation accepts
+ * @max_msg_size: bytes of one message
+ * @inject_size:  bytes of one injected message
+ * @max_objects:  objects of one context
+ * @max_ring:     entries of a descriptor ring
+ * @max_cq:       entries of a completion ring
+ * @max_av:       peers of an address vector
+ * @max_armed:    commands armed in one context
+ * @max_buffered: bytes of unexpected messages that one RX may hold
+ * @max_auth_key: bytes of an authorization key
+ */
+struct treadle_query {
+	__u32 size;
+	__u32 abi_version;
+	__u64 features;
+	__u64 opcodes;
+	__u64 desc_flags;
+	__u64 max_msg_size;
+	__u32 inject_size;
+	__u32 max_objects;
+	__u32 max_ring;
+	__u32 max_cq;
+	__u32 max_av;
+	__u32 max_armed;
+	__u32 max_buffered;
+	__u32 max_auth_key;
+};
+
+/* --- objects ------------------------------------------------------------- */
+
+/**
+ * struct treadle_cq_create - fi_cq(3)
+ * @flags:   0
+ * @entries: in: at least so many; out: rounded up to a power of two
+ * @id:      out
+ *
+ * What does not fit into the ring is kept by the kernel and flushed when the
+ * doorbell of the CQ is rung, or by the next completion. While more than
+ * @entries are kept, commands that would add another are refused (EAGAIN).
+ */
+struct treadle_cq_create {
+	__u32 size;
+	__u32 flags;
+	__u32 entries;
+	__u32 id;
+	struct treadle_map ro;
+	struct treadle_map rw;
+};
+
+/* struct treadle_cntr_create - fi_cntr(3). @flags: 0. @id, @ro: out */
+struct treadle_cntr_create {
+	__u32 size;
+	__u32 flags;
+	__u32 id;
+	__u32 reserved;
+	struct treadle_map ro;
+};
+
+/**
+ * struct treadle_av_create - fi_av(3)
+ * @flags:  0
+ * @count:  expected number of peers (a hint)
+ * @id:     out
+ */
+struct treadle_av_create {
+	__u32 size;
+	__u32 flags;
+	__u32 count;
+	__u32 id;
+};
+
+/**
+ * struct treadle_av_insert - add peers
+ * @av:    id
+ * @flags: 0
+ * @count: in: addresses; out: how many were inserted. An address of an unknown
+ *	   family is skipped and its index set to TREADLE_ADDR_ANY
+ * @addrs: pointer to struct treadle_addr[count]
+ * @out:   pointer to __u64[count]: the indices; or 0
+ *
+ * Indices count from 0 in the order of insertion; that of a removed peer is
+ * used again. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
+ * before it, and those stay.
+ */
+struct treadle_av_insert {
+	__u32 size;
+	__u32 av;
+	__u32 flags;
+	__u32 count;
+	__u64 addrs;
+	__u64 out;
+};
+
+/* struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: one was not there */
+struct treadle_av_remove {
+	__u32 size;
+	__u32 av;
+	__u32 flags;
+	__u32 count;
+	__u64 indices;
+};
+
+/* struct treadle_av_lookup - @addr: out. ENOENT: no such entry */
+struct treadle_av_lookup {
+	__u32 size;
+	__u32 av;
+	__u64 index;
+	struct treadle_addr addr;
+};
+
+/**
+ * struct treadle_ring_create - TX_CREATE and RX_CREATE
+ * @flags:    TREADLE_TX_SHARED: descriptors name their endpoint
+ * @entries:  in: at least so many slots; out: rounded up to a power of two
+ * @buffered: RX: bytes of unexpected messages to hold (0: a default); TX: 0
+ * @id:       out
+ */
+#define TREADLE_TX_SHARED	(1U << 0)
+struct treadle_ring_create {
+	__u32 size;
+	__u32 flags;
+	__u32 entries;
+	__u32 buffered;
+	__u32 id;
+	__u32 reserved;
+	struct treadle_map rw;
+	struct treadle_map ro;
+};
+
+enum treadle_ep_type {
+	TREADLE_EP_RDM	 = 1,
+	TREADLE_EP_MSG	 = 2,	/* later */
+	TREADLE_EP_DGRAM = 3,	/* later */
+};
+
+/**
+ * struct treadle_ep_create - an address, fi_endpoint(3)
+ * @type:  enum treadle_ep_type
+ * @flags: 0
+ * @id:    out
+ * @addr:  in: where to bind; port 0: any free one. out: the address. The
+ *	   unspecified address becomes the loopback address
+ * @auth_key, @auth_key_size: pointer and bytes. Who presents the same key, or
+ *	   is the same user in the same user namespace, may send to the endpoint
+ */
+struct treadle_ep_create {
+	__u32 size;
+	__u32 type;
+	__u32 flags;
+	__u32 id;
+	struct treadle_addr addr;
+	__u64 auth_key;
+	__u32 auth_key_size;
+	__u32 reserved;
+};
+
+/**
+ * struct treadle_ep_enable - bind an endpoint, once
+ * @ep:		id
+ * @flags:	TREADLE_EP_*
+ * @tx, @rx:	rings, or 0: does not send, or receive
+ * @av:		address vector; needed to send, for EP_SOURCE and to receive
+ *		from named sources
+ * @tx_cq, @rx_cq: completion queues, or 0
+ * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
+ *		endpoint; remote_read, remote_write: of its peers on its memory
+ */
+#define TREADLE_EP_SOURCE	(1U << 0)	/* completions name the sender: FI_SOURCE */
+struct treadle_ep_enable {
+	__u32 size;
+	__u32 ep;
+	__u32 flags;
+	__u32 tx;
+	__u32 rx;
+	__u32 av;
+	__u32 tx_cq;
+	__u32 rx_cq;
+	__u32 cntr_send;
+	__u32 cntr_recv;
+	__u32 cntr_read;
+	__u32 cntr_write;
+	__u32 cntr_remote_read;
+	__u32 cntr_remote_write;
+};
+
+#define TREADLE_MR_PINNED	(1U << 0)	/* pages stay where they are, charged to RLIMIT_MEMLOCK */
+#define TREADLE_MR_KERNEL_KEY	(1U << 1)	/* the kernel picks a random key */
+#define TREADLE_MR_VIRT_ADDR	(1U << 2)	/* peers name addresses, not offsets */
+
+#define TREADLE_ACCESS_SEND		(1U << 0)
+#define TREADLE_ACCESS_RECV		(1U << 1)
+#define TREADLE_ACCESS_READ		(1U << 2)
+#define TREADLE_ACCESS_WRITE		(1U << 3)
+#define TREADLE_ACCESS_REMOTE_READ	(1U << 4)
+#define TREADLE_ACCESS_REMOTE_WRITE	(1U << 5)
+
+/**
+ * struct treadle_mr_create - a memory region, fi_mr(3)
+ * @flags:     TREADLE_MR_*
+ * @access:    TREADLE_ACCESS_*; at least one
+ * @iov_count: 1 (more: later)
+ * @iov:       pointer to struct treadle_iov[iov_count]. The range must be mapped,
+ *	       and writable if @access lets anybody write it
+ * @key:       in: the key; out, with KERNEL_KEY: the key that was picked
+ * @cntr:      reserved for remote events, 0
+ * @ep:        reserved for regions of one endpoint, 0
+ * @auth_key, @auth_key_size: as in treadle_ep_create
+ * @id:        out
+ */
+struct treadle_mr_create {
+	__u32 size;
+	__u32 flags;
+	__u32 access;
+	__u32 iov_count;
+	__u64 iov;
+	__u64 key;
+	__u32 cntr;
+	__u32 ep;
+	__u64 auth_key;
+	__u32 auth_key_size;
+	__u32 id;
+};
+
+/* struct treadle_destroy - any object. EBUSY: another object is bound to it */
+struct treadle_destroy {
+	__u32 size;
+	__u32 id;
+};
+
+/* --- cancel --------------------------------------------------------------- */
+
+enum treadle_cancel_kind {
+	/*
+	 * A posted receive or a command that waits (armed, or at a peer without
+	 * a receive buffer) of endpoint @id with @context: fi_cancel in
+	 * fi_endpoint(3). It completes with ECANCELED. One at a time, the oldest
+	 * receive first.
+	 */
+	TREADLE_CANCEL_OP	= 0,
+	/* Deferred work armed on counter @id at @threshold with @context; silent. */
+	TREADLE_CANCEL_WORK	= 1,
+	/* All deferred work on counter @id, or with @id 0 of the context; silent. */
+	TREADLE_FLUSH_WORK	= 2,
+};
+
+/**
+ * struct treadle_cancel - @count: out, how many were canceled
+ *
+ * Exact: a command has either run or was canceled. ENOENT: none was found: it
+ * has run, is running, or never was (FLUSH_WORK returns 0 and @count 0).
+ */
+struct treadle_cancel {
+	__u32 size;
+	__u32 kind;
+	__u32 id;
+	__u32 flags;
+	__u64 context;
+	__u64 threshold;
+	__u64 count;
+};
+
+/* --- wait ----------------------------------------------------------------- */
+
+/**
+ * struct treadle_wait - block until there is something to read
+ * @id:		CQ: until the ring is not empty. CNTR: until success >= @threshold
+ *		or error != @error
+ * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN
+ *
+ * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL).
+ */
+struct treadle_wait {
+	__u32 size;
+	__u32 id;
+	__u32 flags;
+	__u32 reserved;
+	__s64 timeout_ns;
+	__u64 threshold;
+	__u64 error;
+};
+
+/*
+ * struct treadle_wait_fd - a file to poll(2): readable while the CQ is not
+ * empty, or after the CNTR changed (CNTR: read(2) 8 bytes from it to re-arm).
+ * The file may outlive the object. @fd: out, close-on-exec
+ */
+struct treadle_wait_fd {
+	__u32 size;
+	__u32 id;
+	__u32 flags;
+	__s32 fd;
+};
+
+#define TREADLE_IOC_MAGIC	0xF6
+#define TREADLE_IO(nr, type)	_IOWR(TREADLE_IOC_MAGIC, nr, struct type)
+
+#define TREADLE_IOC_QUERY	TREADLE_IO(0x00, treadle_query)
+#define TREADLE_IOC_CQ_CREATE	TREADLE_IO(0x01, treadle_cq_create)
+#define TREADLE_IOC_CNTR_CREATE	TREADLE_IO(0x02, treadle_cntr_create)
+#define TREADLE_IOC_AV_CREATE	TREADLE_IO(0x03, treadle_av_create)
+#define TREADLE_IOC_AV_INSERT	TREADLE_IO(0x04, treadle_av_insert)
+#define TREADLE_IOC_AV_REMOVE	TREADLE_IO(0x05, treadle_av_remove)
+#define TREADLE_IOC_AV_LOOKUP	TREADLE_IO(0x06, treadle_av_lookup)
+#define TREADLE_IOC_TX_CREATE	TREADLE_IO(0x07, treadle_ring_create)
+#define TREADLE_IOC_RX_CREATE	TREADLE_IO(0x08, treadle_ring_create)
+#define TREADLE_IOC_EP_CREATE	TREADLE_IO(0x09, treadle_ep_create)
+#define TREADLE_IOC_EP_ENABLE	TREADLE_IO(0x0a, treadle_ep_enable)
+#define TREADLE_IOC_MR_CREATE	TREADLE_IO(0x0b, treadle_mr_create)
+#define TREADLE_IOC_DESTROY	TREADLE_IO(0x0c, treadle_destroy)
+#define TREADLE_IOC_CANCEL	TREADLE_IO(0x0d, treadle_cancel)
+#define TREADLE_IOC_WAIT	TREADLE_IO(0x0e, treadle_wait)
+#define TREADLE_IOC_WAIT_FD	TREADLE_IO(0x0f, treadle_wait_fd)
+
+/*
+ * These two take the id itself as argument, so that the data path copies nothing.
+ *
+ * DOORBELL: TX: run the commands in the ring up to `prod`; returns how many were
+ * taken (less than all: a signal arrived; ring again). A command that is refused
+ * is dropped, the ioctl returns its errno, and those behind it stay: ring again.
+ * If any was taken before it in this call, the count is returned first and the
+ * next call returns the errno. RX: match what was posted; returns 0. CQ: move
+ * kept completions into the ring; returns 0.
+ *
+ * SIGNAL: end every WAIT on a CQ or CNTR with ECANCELED.
+ */
+#define TREADLE_IOC_DOORBELL	_IO(TREADLE_IOC_MAGIC, 0x20)
+#define TREADLE_IOC_SIGNAL	_IO(TREADLE_IOC_MAGIC, 0x21)
+
+#endif /* _UAPI_TREADLE_IOCTL_H */

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * treadle: the rings that a process and the kernel share
+ *
+ * Four things are mapped, each at the offset and with the length that the
+ * creating ioctl returned (see ioctl.h):
+ *
+ *   transmit ring   process writes descriptors, kernel reads    (TX object)
+ *   receive ring    process writes descriptors, kernel reads    (RX object)
+ *   completion ring kernel writes completions, process reads    (CQ object)
+ *   counter page    kernel writes two values, process reads     (CNTR object)
+ *
+ * Everything that the process must not write is mapped read-only, so each ring
+ * comes as two maps: `rw` (written by the process) and `ro` (written by the
+ * kernel).
+ *
+ *   descriptor ring   rw:  struct treadle_ring_prod    offset 0
+ *                          union treadle_slot[entries] offset TREADLE_SLOTS_OFFSET
+ *                     ro:  struct treadle_ring_cons    offset 0
+ *   completion ring   rw:  struct treadle_cq_cons      offset 0
+ *                     ro:  struct treadle_cq_prod      offset 0
+ *                          struct treadle_cqe[entries] offset TREADLE_SLOTS_OFFSET
+ *   counter           ro:  struct treadle_cntr_page    offset 0
+ *
+ * Indices are free-running 32-bit numbers; slot = index & (entries - 1), where
+ * entries is a power of two.
+ *
+ * Descriptor rings: credits
+ * -------------------------
+ * `released` counts the slots whose commands have finished (in any order), not
+ * the slots that were read. A process may write a slot while
+ *
+ *	prod - released + slots_needed <= entries
+ *
+ * and otherwise says EAGAIN before anything has happened. Therefore the kernel
+ * always has room for what it finds in a ring. A command that is armed on a
+ * counter has left the ring and gives its slots back at once.
+ *
+ * Barriers
+ * --------
+ * They pair by letter; the library and the kernel each keep them in one file
+ * named ring.h.
+ *
+ *  process (post)                       kernel (doorbell, or a peer's send)
+ *    read released  (A, acquire)          read slot
+ *    write slot                           write released    (A, release)
+ *    write prod     (B, release)          read prod         (B, acquire)
+ *                                         read slot
+ *
+ *  process (receive ring only)          kernel (holds an unmatched message)
+ *    write prod                           set TREADLE_RING_DOORBELL
+ *    full barrier   (C)                   full barrier      (C)
+ *    read flags: DOORBELL? ring it        read prod again, match what is there
+ *
+ *  process (read completions)           kernel (complete)
+ *    read prod      (D, acquire)          write cqe
+ *    read cqe                             write prod        (D, release)
+ *    write cons     (E, release)          read cons         (E, acquire)
+ *
+ *  process (wait)                       kernel (complete)
+ *    ioctl: enqueue as waiter             write prod
+ *    full barrier   (F)                   full barrier      (F)
+ *    look again                           anybody waiting? wake
+ *
+ * Both sides of F are in the kernel: the process only ever polls or calls
+ * TREADLE_IOC_WAIT.
+ */
+#ifndef _UAPI_TREADLE_RING_H
+#define _UAPI_TREADLE_RING_H
+
+#include <linux/types.h>
+
+#define TREADLE_SLOT_SIZE	128
+#define TREADLE_SLOTS_OFFSET	4096	/* of slots or completions in their map */
+#define TREADLE_MAX_IOV		8	/* local buffers of one command */
+#define TREADLE_MAX_RMA_IOV	5	/* remote ranges of one command */
+
+/* An address-vector index that stands for every peer (receive) or none. */
+#define TREADLE_ADDR_ANY	0xffffffffffffffffULL
+
+/*
+ * Operations. A command is a condition, an operation and a notification:
+ * fi_trigger(3), "DEFERRED WORK QUEUES". An opcode that QUERY does not list in
+ * `opcodes` is refused with EOPNOTSUPP.
+ */
+enum treadle_opcode {
+	TREADLE_OP_NOP		= 0,	/* notification only */
+	TREADLE_OP_SEND		= 1,	/* fi_msg(3) */
+	TREADLE_OP_TSEND	= 2,	/* fi_tagged(3) */
+	TREADLE_OP_RECV		= 3,
+	TREADLE_OP_TRECV	= 4,
+	TREADLE_OP_READ		= 5,	/* fi_rma(3) */
+	TREADLE_OP_WRITE	= 6,
+	TREADLE_OP_ATOMIC	= 7,	/* fi_atomic(3) */
+	TREADLE_OP_FETCH	= 8,
+	TREADLE_OP_COMPARE	= 9,
+	TREADLE_OP_CNTR_SET	= 10,	/* fi_cntr(3): peer = counter id, data = value */
+	TREADLE_OP_CNTR_ADD	= 11,	/* the same */
+	TREADLE_OP_LAST
+};
+
+/*
+ * Descriptor flags. A flag that the operation does not know is refused with
+ * EINVAL; fields that neither operation nor flags use must be zero.
+ */
+#define TREADLE_F_EXT		  (1U << 0)  /* the second cache line counts */
+#define TREADLE_F_COMPLETION	  (1U << 1)  /* write a completion on success */
+#define TREADLE_F_INJECT	  (1U << 2)  /* buffer is free when the doorbell returns */
+#define TREADLE_F_REMOTE_CQ_DATA  (1U << 3)  /* `data` goes to the peer's completion */
+#define TREADLE_F_DELIVERY_COMPLETE (1U << 4) /* complete when placed at the peer */
+#define TREADLE_F_FENCE		  (1U << 5)  /* start after all before it to that peer */
+#define TREADLE_F_MULTI_RECV	  (1U << 6)
+#define TREADLE_F_PEEK		  (1U << 7)
+#define TREADLE_F_CLAIM		  (1U << 8)
+#define TREADLE_F_DISCARD	  (1U << 9)
+/*
+ * More commands follow before the doorbell: if this one is refused, say so by
+ * an error completion (and the endpoint's counter) and go on, because its
+ * caller has been told "queued" already. Without it, the doorbell returns the errno.
+ */
+#define TREADLE_F_MORE		  (1U << 10)
+#define TREADLE_F_COND_CNTR	  (1U << 11) /* EXT: wait for counter `cond` >= threshold */
+#define TREADLE_F_COND_CELL	  (1U << 12) /* EXT: wait for a trigger cell */
+#define TREADLE_F_NOTIFY	  (1U << 13) /* EXT: count into counter `notify` */
+/*
+ * Deferred work: neither the endpoint's counters nor, unless F_COMPLETION is
+ * set, its completion queue hear of this command, whether it succeeds or fails.
+ */
+#define TREADLE_F_WORK		  (1U << 14)
+#define TREADLE_F_CNTR_ERROR	  (1U << 15) /* CNTR_*: the error value */
+#define TREADLE_F_ALL		  0xffffU
+
+/**
+ * struct treadle_iov - one local buffer
+ * @addr: address in the calling process
+ * @len:  bytes
+ */
+struct treadle_iov {
+	__u64 addr;
+	__u64 len;
+};
+
+/**
+ * struct treadle_rma_iov - one remote range
+ * @addr: offset into the region, or its address, as the region was created
+ * @len:  bytes
+ * @key:  the region's key
+ */
+struct treadle_rma_iov {
+	__u64 addr;
+	__u64 len;
+	__u64 key;
+};
+
+/**
+ * struct treadle_desc - a command: condition, operation, notification
+ *
+ * The first cache line is all that an ordinary send, receive or RMA needs. The
+ * second is looked at only with TREADLE_F_EXT.
+ *
+ * @opcode:	enum treadle_opcode
+ * @iov_count:	local buffers, 0 to TREADLE_MAX_IOV. 0: no data. 1: @addr, @len.
+ *		More: the next slot holds a struct treadle_iov array, @addr is
+ *		zero and @len the sum of the lengths.
+ * @reserved0:	zero
+ * @flags:	TREADLE_F_*
+ * @context:	returned in the completion; names the command for cancel
+ * @addr:	local buffer
+ * @len:	bytes, at most the limit `max_msg_size`
+ * @peer:	index in the endpoint's address vector; for a receive, the source
+ *		(TREADLE_ADDR_ANY: any source)
+ * @tag:	tagged messages: the tag
+ * @ignore:	tagged receives: bits of the tag that do not count
+ * @remote_addr: RMA, atomics: the remote range (one), see treadle_rma_iov
+ * @remote_key:	RMA, atomics: its key
+ * @data:	remote CQ data; CNTR_*: the value
+ * @ep:		endpoint id; 0: the endpoint that the ring belongs to
+ * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
+ * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,
+ *		unsigned). F_COND_CELL: byte offset of the cell
+ * @notify:	F_NOTIFY: id of the counter that gets success + 1 or error + 1
+ * @atomic_op:	enum fi_op
+ * @datatype:	enum fi_datatype
+ * @rma_iov_count: 0 or 1: @remote_addr, @remote_key. More: a slot of struct
+ *		treadle_rma_iov follows the slot of local buffers
+ * @fetch_iov_count: 0 or 1: @result, @compare. More: a slot each follows
+ * @result:	fetch, compare: buffer for the value before
+ * @compare:	compare: buffer with the value to compare with
+ * @reserved1:	zero
+ */
+struct treadle_desc {
+	__u8  opcode;
+	__u8  iov_count;
+	__u16 reserved0;
+	__u32 flags;
+	__u64 context;
+	__u64 addr;
+	__u64 len;
+	__u64 peer;
+	union {
+		__u64 tag;
+		__u64 remote_addr;
+	};
+	union {
+		__u64 ignore;
+		__u64 remote_key;
+	};
+	__u64 data;
+	/* second cache line: TREADLE_F_EXT */
+	__u32 ep;
+	__u32 cond;
+	__u64 threshold;
+	__u32 notify;
+	__u8  atomic_op;
+	__u8  datatype;
+	__u8  rma_iov_count;
+	__u8  fetch_iov_count;
+	__u64 result;
+	__u64 compare;
+	__u64 reserved1[3];
+};
+
+union treadle_slot {
+	struct treadle_desc desc;
+	struct treadle_iov iov[TREADLE_MAX_IOV];
+	struct treadle_rma_iov rma[TREADLE_MAX_RMA_IOV];
+	__u8 bytes[TREADLE_SLOT_SIZE];
+};
+
+/* Set by the kernel while it holds unmatched messages: a post needs a doorbell. */
+#define TREADLE_RING_DOORBELL	(1U << 0)
+/* The ring's indices were out of range once; the ring is dead. */
+#define TREADLE_RING_BROKEN	(1U << 1)
+
+struct treadle_ring_prod {
+	__u32 prod;
+	__u32 reserved[15];
+};
+
+struct treadle_ring_cons {
+	__u32 released;
+	__u32 flags;		/* TREADLE_RING_* */
+	__u32 reserved[14];
+};
+
+/*
+ * Completion flags: the bits of libfabric (fi_cq(3), "COMPLETION FLAGS"), so
+ * that no table is needed to translate them.
+ */
+#define TREADLE_CQ_MSG			(1U << 1)
+#define TREADLE_CQ_RMA			(1U << 2)
+#define TREADLE_CQ_TAGGED		(1U << 3)
+#define TREADLE_CQ_ATOMIC		(1U << 4)
+#define TREADLE_CQ_READ			(1U << 8)
+#define TREADLE_CQ_WRITE		(1U << 9)
+#define TREADLE_CQ_RECV			(1U << 10)
+#define TREADLE_CQ_SEND			(1U << 11)
+#define TREADLE_CQ_REMOTE_READ		(1U << 12)
+#define TREADLE_CQ_REMOTE_WRITE		(1U << 13)
+#define TREADLE_CQ_MULTI_RECV		(1U << 16)
+#define TREADLE_CQ_REMOTE_CQ_DATA	(1U << 17)
+/* Not libfabric's: the next entry of the ring is error data of this one. */
+#define TREADLE_CQ_ERR_DATA		(1U << 31)
+
+/**
+ * struct treadle_cqe - a completion
+ * @context: of the descriptor
+ * @len:     bytes placed (receive); of a send or an error, 0
+ * @data:    remote CQ data, with TREADLE_CQ_REMOTE_CQ_DATA
+ * @tag:     of the message received
+ * @buf:     where the data was placed (receive)
+ * @src:     address-vector index of the sender, or TREADLE_ADDR_ANY
+ * @flags:   TREADLE_CQ_*
+ * @error:   0, or a positive errno
+ * @olen:    ETRUNC: bytes that did not fit
+ */
+struct treadle_cqe {
+	__u64 context;
+	__u64 len;
+	__u64 data;
+	__u64 tag;
+	__u64 buf;
+	__u64 src;
+	__u32 flags;
+	__u32 error;
+	__u64 olen;
+};
+
+/* The kernel keeps completions that did not fit: ring the doorbell of the CQ. */
+#define TREADLE_CQ_OVERFLOW	(1U << 0)
+
+struct treadle_cq_prod {
+	__u32 prod;
+	__u32 flags;		/* TREADLE_CQ_OVERFLOW */
+	__u32 reserved[14];
+};
+
+struct treadle_cq_cons {
+	__u32 cons;
+	__u32 reserved[15];
+};
+
+/* Both only ever change by the kernel; each is read with one 64-bit load. */
+struct treadle_cntr_page {
+	__u64 success;
+	__u64 error;
+	__u64 reserved[6];
+};
+
+#endif /* _UAPI_TREADLE_RING_H */

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_ADDRESS_VECTOR_H
+#define TREADLE_ADDRESS_VECTOR_H
+
+#include <span>
+
+#include <treadle/address.h>
+#include <treadle/object.h>
+
+namespace treadle
+{
+
+class Context;
+
+/**
+ * The peers that endpoints may name, by index: fi_av(3).
+ *
+ * Threads: everything may be called from any thread at any time.
+ */
+class TREADLE_API AddressVector : public Object<AddressVectorId>
+{
+public:
+	/* expected: number of peers, a hint */
+	static Result<AddressVector> create(const Context &context,
+					    std::uint32_t expected = 0) noexcept;
+
+	struct Inserted {
+		std::uint32_t count; /* that many were, and stay, also after an error */
+		int error;	     /* 0 or -errno: what ended it */
+	};
+
+	/*
+	 * indices, if not null, has room for as many as addresses and gets the index
+	 * of each, TREADLE_ADDR_ANY for one of an unknown family, which is skipped.
+	 * -ENOSPC, -ENOMEM, -EINTR.
+	 */
+	Inserted insert(std::span<const treadle_addr> addresses,
+			std::uint64_t *indices = nullptr) noexcept;
+
+	/* One address; its index. -EADDRNOTAVAIL: of an unknown family. */
+	Result<std::uint64_t> insert(const treadle_addr &address) noexcept;
+
+	/* 0 or -ENOENT: one was not there. */
+	int remove(std::span<const std::uint64_t> indices) noexcept;
+
+	/* ENOENT */
+	Result<treadle_addr> lookup(std::uint64_t index) const noexcept;
+
+private:
+	using Object::Object;
+};
+
+} // namespace treadle
+
+#endif

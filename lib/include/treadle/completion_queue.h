@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_COMPLETION_QUEUE_H
+#define TREADLE_COMPLETION_QUEUE_H
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+
+#include <treadle/detail/fd.h>
+#include <treadle/detail/ring.h>
+#include <treadle/object.h>
+#include <treadle/threading.h>
+
+namespace treadle
+{
+
+class Context;
+
+/**
+ * A queue of struct treadle_cqe: fi_cq(3). Reading it takes no system call,
+ * unless it is empty and the kernel keeps what did not fit.
+ *
+ * Threads: consume and read as Lock says; wait, signal and wait_fd from any
+ * thread at any time.
+ */
+template <class Lock> class BasicCompletionQueue : public Object<CompletionQueueId>
+{
+public:
+	static Result<BasicCompletionQueue> create(const Context &context,
+						   std::uint32_t entries) noexcept;
+
+	/* A power of two, at least what was asked for. */
+	std::uint32_t entries() const noexcept { return ring_.entries(); }
+
+	/*
+	 * Calls visit(const treadle_cqe &) -> bool for up to max completions where
+	 * they lie, the oldest first, until it returns false: that one stays. With
+	 * TREADLE_CQ_ERR_DATA the entry behind is data, not a completion. visit must
+	 * not keep the reference nor call this queue.
+	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell.
+	 */
+	template <class Visit> int consume(std::uint32_t max, Visit &&visit) noexcept
+	{
+		const std::lock_guard guard(lock_);
+		const std::uint32_t head = ring_.head();
+		std::uint32_t n = ring_.tail() - head;
+		std::uint32_t i = 0;
+
+		if (!n) [[unlikely]] {
+			const int rc = refill();
+
+			if (rc < 0)
+				return rc;
+			n = ring_.tail() - head;
+		}
+		for (n = std::min(n, max); i < n; ++i)
+			if (!visit(ring_.at(head + i)))
+				break;
+		ring_.release(head + i);
+		return static_cast<int>(i);
+	}
+
+	/* Copies completions. Returns as consume does. */
+	int read(std::span<treadle_cqe> out) noexcept
+	{
+		auto to = out.begin();
+
+		return consume(static_cast<std::uint32_t>(out.size()), [&](const treadle_cqe &cqe) {
+			*to++ = cqe;
+			return true;
+		});
+	}
+
+	/*
+	 * Blocks until there is something to read, for timeout ns (negative: for
+	 * ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
+	 */
+	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout, 0, 0); }
+
+	/* Ends every wait with -ECANCELED. 0 or -errno. */
+	int signal() const noexcept { return Handle::signal(); }
+
+	/*
+	 * A file to poll(2): readable while the queue is not empty. Made by the first
+	 * call, owned by the queue.
+	 */
+	Result<int> wait_fd() noexcept;
+
+private:
+	BasicCompletionQueue(int fd, std::uint32_t id, detail::CompletionRing ring) noexcept
+		: Object(fd, id), ring_(std::move(ring))
+	{
+	}
+
+	/* The ring was empty: 0 if it is not any more. */
+	int refill() noexcept;
+
+	[[no_unique_address]] Lock lock_;
+	detail::CompletionRing ring_;
+	detail::UniqueFd wait_fd_;
+	Mutex wait_fd_lock_;
+};
+
+extern template class BasicCompletionQueue<NoLock>;
+extern template class BasicCompletionQueue<Mutex>;
+
+using CompletionQueue = BasicCompletionQueue<NoLock>;
+using SharedCompletionQueue = BasicCompletionQueue<Mutex>;
+
+} // namespace treadle
+
+#endif

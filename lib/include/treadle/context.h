@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_CONTEXT_H
+#define TREADLE_CONTEXT_H
+
+#include <cstdint>
+#include <memory>
+
+#include <treadle/detail/fd.h>
+#include <treadle/ioctl.h>
+#include <treadle/transmit_ring.h>
+
+namespace treadle
+{
+
+/**
+ * An open /dev/treadle: one owner of objects, of limits, and of a ring for
+ * work that belongs to no endpoint. A libfabric domain is one: fi_domain(3).
+ *
+ * It belongs to the process that opened it. In a child after fork(2) all calls
+ * on it and on its objects fail with EPERM and change nothing; the child opens
+ * its own. It must outlive its objects, but may be moved meanwhile.
+ *
+ * Threads: everything may be called from any thread at any time.
+ */
+class TREADLE_API Context
+{
+public:
+	/* ENOENT: the module is not loaded. EPROTO: it speaks another ABI. */
+	static Result<Context> open(const char *path = TREADLE_DEVICE) noexcept;
+
+	const treadle_query &limits() const noexcept { return limits_; }
+	int fd() const noexcept { return fd_.get(); }
+
+	/*
+	 * The ring for deferred work (Command::work, with on and when) and for
+	 * changes to counters. submit posts to it: fi_control(3), FI_QUEUE_WORK.
+	 * 0, -EAGAIN or -errno as BasicTransmitRing::post.
+	 */
+	SharedTransmitRing &ring() noexcept { return *ring_; }
+	int submit(const Command &command) noexcept { return ring_->post(command); }
+
+	/*
+	 * Cancels the deferred work that is armed on counter at threshold with this
+	 * context; nothing reports it. 0, or -ENOENT: it runs, has run, or never was.
+	 */
+	int cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept;
+
+	/* Cancels all deferred work on a counter, or of the context; how many there were. */
+	Result<std::uint64_t> flush(CounterId counter = {}) noexcept;
+
+private:
+	Context(detail::UniqueFd fd, const treadle_query &limits) noexcept;
+
+	detail::UniqueFd fd_;
+	treadle_query limits_;
+	std::unique_ptr<SharedTransmitRing> ring_; /* counters refer to it: its place is fixed */
+};
+
+} // namespace treadle
+
+#endif

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_COUNTER_H
+#define TREADLE_COUNTER_H
+
+#include <treadle/detail/fd.h>
+#include <treadle/detail/ring.h>
+#include <treadle/object.h>
+#include <treadle/transmit_ring.h>
+
+namespace treadle
+{
+
+/**
+ * Two 64-bit counts, of successes and of errors, and a place to arm commands
+ * on (Command::when): fi_cntr(3).
+ *
+ * Threads: everything may be called from any thread at any time.
+ */
+class TREADLE_API Counter : public Object<CounterId>
+{
+public:
+	/* Changes to the counter go through the ring of the context, which must not go before it. */
+	static Result<Counter> create(Context &context) noexcept;
+
+	/* A load each, no system call. What was counted has happened: its data can be read. */
+	std::uint64_t value() const noexcept { return detail::load_acquire(page_->success); }
+	std::uint64_t error() const noexcept { return detail::load_acquire(page_->error); }
+
+	/*
+	 * Have happened, and what they fire has started, when they return 0. A
+	 * count wraps at 2^64. -errno, or -EAGAIN, as BasicTransmitRing::post.
+	 */
+	int add(std::uint64_t value) noexcept;
+	int set(std::uint64_t value) noexcept;
+	int add_error(std::uint64_t value) noexcept;
+	int set_error(std::uint64_t value) noexcept;
+
+	/*
+	 * Blocks until value() >= threshold or error() != error, for timeout ns
+	 * (negative: for ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR,
+	 * -ECANCELED.
+	 */
+	int wait(std::uint64_t threshold, std::uint64_t error, std::int64_t timeout) const noexcept
+	{
+		if (value() >= threshold || this->error() != error)
+			return 0;
+		return Handle::wait(timeout, threshold, error);
+	}
+
+	/* Ends every wait with -ECANCELED. 0 or -errno. */
+	int signal() const noexcept { return Handle::signal(); }
+
+	/*
+	 * A file to poll(2): readable after the counter changed, until 8 bytes were
+	 * read from it. Made by the first call, owned by the counter.
+	 */
+	Result<int> wait_fd() noexcept;
+
+private:
+	Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitRing &work) noexcept;
+
+	int change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept;
+
+	const treadle_cntr_page *page_;
+	SharedTransmitRing *work_;
+	detail::Mapping map_;
+	detail::UniqueFd wait_fd_;
+	Mutex wait_fd_lock_;
+};
+
+} // namespace treadle
+
+#endif

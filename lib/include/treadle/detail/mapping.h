@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_DETAIL_MAPPING_H
+#define TREADLE_DETAIL_MAPPING_H
+
+#include <cstdint>
+#include <memory>
+
+#include <treadle/ioctl.h>
+#include <treadle/result.h>
+
+namespace treadle::detail
+{
+
+enum class Access { read, write };
+
+/*
+ * Owns a map of the device.
+ *
+ * Such maps are not inherited by fork(2), and a child that touched one would
+ * die of it. So every child finds private pages of zeros at their places, with
+ * one exception: the second word, the flags of both kinds of kernel-written
+ * ring, is child_flags. It is chosen such that whatever the child does with a
+ * ring next rings a doorbell, and the kernel answers EPERM. (Children made by
+ * vfork(2) or a bare clone(2) are not covered.)
+ */
+class TREADLE_API Mapping
+{
+public:
+	Mapping() noexcept;
+	Mapping(Mapping &&) noexcept;
+	Mapping &operator=(Mapping &&) noexcept;
+	~Mapping();
+
+	static Result<Mapping> create(int fd, const treadle_map &map, Access access,
+				      std::uint32_t child_flags = 0) noexcept;
+
+	std::byte *data() const noexcept;
+
+private:
+	struct Node;
+	struct Registry;
+
+	std::unique_ptr<Node> node_;
+};
+
+} // namespace treadle::detail
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_DETAIL_RING_H
+#define TREADLE_DETAIL_RING_H
+
+/*
+ * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E.
+ * Nothing else in the library is atomic.
+ *
+ * The index that the process publishes is kept in the page where it is
+ * published. Nobody else writes that page, so this is as private as a copy; and
+ * a child after fork, which finds zeros there (see Mapping), finds its rings
+ * empty and consistent.
+ */
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <treadle/command.h>
+#include <treadle/detail/mapping.h>
+#include <treadle/ring.h>
+
+namespace treadle::detail
+{
+
+inline std::uint32_t load_acquire(const std::uint32_t &word) noexcept
+{
+	return std::atomic_ref(const_cast<std::uint32_t &>(word)).load(std::memory_order_acquire);
+}
+
+inline std::uint64_t load_acquire(const __u64 &word) noexcept
+{
+	return std::atomic_ref(const_cast<__u64 &>(word)).load(std::memory_order_acquire);
+}
+
+inline void store_release(std::uint32_t &word, std::uint32_t value) noexcept
+{
+	std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+/* Written by the process, read by the kernel: transmit and receive rings. */
+class DescriptorRing
+{
+public:
+	DescriptorRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
+		: prod_(reinterpret_cast<treadle_ring_prod *>(rw.data())),
+		  cons_(reinterpret_cast<const treadle_ring_cons *>(ro.data())),
+		  slots_(reinterpret_cast<treadle_slot *>(rw.data() + TREADLE_SLOTS_OFFSET)),
+		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
+	{
+	}
+
+	std::uint32_t entries() const noexcept { return mask_ + 1; }
+
+	/*
+	 * Receive rings, after put: must the doorbell be rung? Either this
+	 * sees what the kernel set before it looked for the last time, or the
+	 * kernel saw what was published. A broken ring counts: ringing it tells.
+	 */
+	bool doorbell_wanted() const noexcept
+	{
+		std::atomic_thread_fence(std::memory_order_seq_cst); /* C */
+		return load_acquire(cons_->flags) != 0;
+	}
+
+	/* One slot, one buffer: 0, or -EAGAIN and nothing was written. */
+	int put(const Message &m) noexcept
+	{
+		const std::uint32_t prod = prod_->prod;
+
+		if (!room(prod, 1)) [[unlikely]]
+			return -EAGAIN;
+		write(slots_[prod & mask_].desc, m, 1, m.addr, m.len);
+		store_release(prod_->prod, prod + 1); /* B */
+		return 0;
+	}
+
+	/* The same for 0 to TREADLE_MAX_IOV buffers, -EINVAL for more. */
+	TREADLE_API int put(const Message &m, std::span<const treadle_iov> iov) noexcept;
+	TREADLE_API int put(const Command &command) noexcept;
+
+private:
+	/* Whether n slots may be written. */
+	bool room(std::uint32_t prod, std::uint32_t n) noexcept
+	{
+		if (prod - released_ + n <= entries()) [[likely]]
+			return true;
+		released_ = load_acquire(cons_->released); /* A */
+		return prod - released_ + n <= entries();
+	}
+
+	/* The first cache line; without TREADLE_F_EXT the kernel looks at no other. */
+	static void write(treadle_desc &desc, const Message &m, std::uint8_t iov_count,
+			  std::uint64_t addr, std::uint64_t len) noexcept
+	{
+		desc.opcode = m.opcode;
+		desc.iov_count = iov_count;
+		desc.reserved0 = 0;
+		desc.flags = m.flags;
+		desc.context = m.context;
+		desc.addr = addr;
+		desc.len = len;
+		desc.peer = m.peer;
+		desc.tag = m.tag;
+		desc.ignore = m.ignore;
+		desc.data = m.data;
+	}
+
+	treadle_ring_prod *prod_;
+	const treadle_ring_cons *cons_;
+	treadle_slot *slots_;
+	std::uint32_t mask_;
+	std::uint32_t released_ = 0; /* as it was when last the ring looked full */
+	Mapping rw_;
+	Mapping ro_;
+};
+
+/* Written by the kernel, read by the process: completion queues. */
+class CompletionRing
+{
+public:
+	CompletionRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
+		: cons_(reinterpret_cast<treadle_cq_cons *>(rw.data())),
+		  prod_(reinterpret_cast<const treadle_cq_prod *>(ro.data())),
+		  cqes_(reinterpret_cast<const treadle_cqe *>(ro.data() + TREADLE_SLOTS_OFFSET)),
+		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
+	{
+	}
+
+	std::uint32_t entries() const noexcept { return mask_ + 1; }
+
+	/* What can be read lies from head() to before tail(). */
+	std::uint32_t head() const noexcept { return cons_->cons; }
+	std::uint32_t tail() const noexcept { return load_acquire(prod_->prod); } /* D */
+	const treadle_cqe &at(std::uint32_t i) const noexcept { return cqes_[i & mask_]; }
+
+	/* Gives the entries before head back to the kernel. */
+	void release(std::uint32_t head) noexcept { store_release(cons_->cons, head); } /* E */
+
+	/* Whether the kernel keeps more than fits. */
+	bool overflows() const noexcept { return load_acquire(prod_->flags) & TREADLE_CQ_OVERFLOW; }
+
+private:
+	treadle_cq_cons *cons_;
+	const treadle_cq_prod *prod_;
+	const treadle_cqe *cqes_;
+	std::uint32_t mask_;
+	Mapping rw_;
+	Mapping ro_;
+};
+
+} // namespace treadle::detail
+
+#endif

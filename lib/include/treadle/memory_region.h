@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_MEMORY_REGION_H
+#define TREADLE_MEMORY_REGION_H
+
+#include <cstddef>
+#include <span>
+
+#include <treadle/ioctl.h>
+#include <treadle/object.h>
+
+namespace treadle
+{
+
+class Context;
+
+/**
+ * A range of this process's memory which peers may name by a key: fi_mr(3).
+ * Local buffers need none.
+ *
+ * Threads: everything may be called from any thread at any time.
+ */
+class TREADLE_API MemoryRegion : public Object<MemoryRegionId>
+{
+public:
+	struct Options {
+		std::uint32_t access;	 /* TREADLE_ACCESS_*, at least one */
+		std::uint32_t flags = 0; /* TREADLE_MR_* */
+		std::uint64_t key = 0;	 /* unless TREADLE_MR_KERNEL_KEY */
+		std::span<const std::byte> auth_key = {};
+	};
+
+	/*
+	 * The memory stays the caller's; unmapping it ends access to it.
+	 * EFAULT (not mapped, or not writable and it would be written), EEXIST,
+	 * EINVAL, ENOMEM, ENOSPC, EOPNOTSUPP.
+	 */
+	static Result<MemoryRegion> create(const Context &context, const void *addr,
+					   std::size_t len, const Options &options) noexcept;
+
+	std::uint64_t key() const noexcept { return key_; }
+
+private:
+	MemoryRegion(int fd, std::uint32_t id, std::uint64_t key) noexcept
+		: Object(fd, id), key_(key)
+	{
+	}
+
+	std::uint64_t key_;
+};
+
+} // namespace treadle
+
+#endif

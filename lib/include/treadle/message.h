@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_MESSAGE_H
+#define TREADLE_MESSAGE_H
+
+#include <cstdint>
+
+#include <treadle/ring.h>
+
+namespace treadle
+{
+
+/**
+ * An ordinary send or receive: the first cache line of a struct treadle_desc,
+ * field by field (see there), which is all that is written to the ring for it.
+ *
+ *	ring.post({.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION,
+ *		   .context = 1, .addr = address_of(buf), .len = 8, .peer = peer});
+ *
+ * flags must not hold TREADLE_F_EXT: what needs a condition, a counter of its
+ * own or another endpoint is a Command.
+ */
+struct Message {
+	std::uint8_t opcode;
+	std::uint32_t flags = 0;
+	std::uint64_t context = 0;
+	std::uint64_t addr = 0; /* address_of(buffer); ignored if an iov is posted with it */
+	std::uint64_t len = 0;	/* bytes; the same */
+	std::uint64_t peer = TREADLE_ADDR_ANY;
+	std::uint64_t tag = 0;
+	std::uint64_t ignore = 0;
+	std::uint64_t data = 0;
+};
+
+inline std::uint64_t address_of(const void *buffer) noexcept
+{
+	return reinterpret_cast<std::uintptr_t>(buffer);
+}
+
+} // namespace treadle
+
+#endif

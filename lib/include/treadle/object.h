@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_OBJECT_H
+#define TREADLE_OBJECT_H
+
+#include <cstdint>
+#include <utility>
+
+#include <treadle/result.h>
+
+namespace treadle
+{
+
+/* Numbers of objects in their context. A zero of any kind stands for "none". */
+enum class TransmitRingId : std::uint32_t {};
+enum class ReceiveRingId : std::uint32_t {};
+enum class CompletionQueueId : std::uint32_t {};
+enum class CounterId : std::uint32_t {};
+enum class AddressVectorId : std::uint32_t {};
+enum class MemoryRegionId : std::uint32_t {};
+enum class EndpointId : std::uint32_t {};
+
+namespace detail
+{
+
+/* One object of a context: owns the number, borrows the context, which must outlive it. */
+class TREADLE_API Handle
+{
+public:
+	Handle(const Handle &) = delete;
+	Handle &operator=(const Handle &) = delete;
+
+	/*
+	 * Destroys the object now, for callers that must know whether they may.
+	 * Returns 0, also if it was closed before, or -EBUSY: something is bound
+	 * to it, and it lives on. The destructor does the same and can't tell.
+	 */
+	int close() noexcept;
+
+protected:
+	constexpr Handle(int fd, std::uint32_t id) noexcept : fd_(fd), id_(id) {}
+	Handle(Handle &&other) noexcept : fd_(other.fd_), id_(std::exchange(other.id_, 0)) {}
+	Handle &operator=(Handle &&other) noexcept
+	{
+		if (this != &other) {
+			close();
+			fd_ = other.fd_;
+			id_ = std::exchange(other.id_, 0);
+		}
+		return *this;
+	}
+	~Handle() { close(); }
+
+	int fd() const noexcept { return fd_; }
+	std::uint32_t number() const noexcept { return id_; }
+
+	/* The only system call of the data path: TREADLE_IOC_DOORBELL. */
+	int doorbell() const noexcept;
+	/* TREADLE_IOC_WAIT; timeout in ns, negative for ever. */
+	int wait(std::int64_t timeout, std::uint64_t threshold, std::uint64_t error) const noexcept;
+	int signal() const noexcept;
+
+private:
+	int fd_;
+	std::uint32_t id_;
+};
+
+} // namespace detail
+
+/* Base of every object of a context, with an id that can't be taken for one of another kind. */
+template <class Id> class Object : public detail::Handle
+{
+public:
+	/* For Bindings and Command. Zero once the object was closed or moved from. */
+	Id id() const noexcept { return Id{number()}; }
+
+protected:
+	using Handle::Handle;
+};
+
+} // namespace treadle
+
+#endif

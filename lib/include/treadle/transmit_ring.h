@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_TRANSMIT_RING_H
+#define TREADLE_TRANSMIT_RING_H
+
+#include <mutex>
+#include <span>
+
+#include <treadle/command.h>
+#include <treadle/detail/ring.h>
+#include <treadle/object.h>
+#include <treadle/threading.h>
+
+namespace treadle
+{
+
+class Context;
+
+/**
+ * Where an endpoint's commands go out: fi_msg(3), fi_tagged(3), fi_trigger(3).
+ *
+ * A post either rings the doorbell, which runs the command before it returns
+ * unless that is slow, or, with TREADLE_F_MORE among its flags, leaves that to the
+ * next post without it (or to flush). Without TREADLE_F_MORE it returns
+ *
+ *	0	 the command was taken; its completion tells the rest
+ *	-EAGAIN	 no room, in the ring or for completions: nothing has happened, read
+ *		 completions and try again
+ *	-errno	 this command was refused and has not happened: see <treadle/ioctl.h>
+ *
+ * With TREADLE_F_MORE it returns 0 or, for a full ring, -EAGAIN; a refusal is then
+ * an error completion.
+ *
+ * Threads: as Lock says; a lock is held while the doorbell is rung, so that every
+ * caller gets the result of its own command. Buffers belong to the kernel until
+ * the command has completed, or with TREADLE_F_INJECT until the doorbell was rung;
+ * messages, commands and vectors are free at return.
+ */
+template <class Lock> class BasicTransmitRing : public Object<TransmitRingId>
+{
+public:
+	/* Each endpoint has a ring of its own, except for TREADLE_TX_SHARED: commands name theirs. */
+	static Result<BasicTransmitRing> create(const Context &context, std::uint32_t entries,
+						std::uint32_t flags = 0) noexcept;
+
+	/* Slots, a power of two; a command takes one, and one more if it has several buffers. */
+	std::uint32_t entries() const noexcept { return ring_.entries(); }
+
+	int post(const Message &message) noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return finish(ring_.put(message), message.flags);
+	}
+
+	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; -EINVAL if there are more. */
+	int post(const Message &message, std::span<const treadle_iov> iov) noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return finish(ring_.put(message, iov), message.flags);
+	}
+
+	int post(const Command &command) noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return finish(ring_.put(command), command.desc().flags);
+	}
+
+	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0 or -errno. */
+	int flush() noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return ring();
+	}
+
+private:
+	BasicTransmitRing(int fd, std::uint32_t id, detail::DescriptorRing ring) noexcept
+		: Object(fd, id), ring_(std::move(ring))
+	{
+	}
+
+	int finish(int rc, std::uint32_t flags) noexcept
+	{
+		if (rc) [[unlikely]]
+			return rc;
+		++pending_;
+		return flags & TREADLE_F_MORE ? 0 : ring();
+	}
+
+	/*
+	 * A count less than all means that a signal arrived. An error is that of
+	 * the first command that was not counted: commands with TREADLE_F_MORE
+	 * report theirs by completion, so it can only be the last one's.
+	 */
+	int ring() noexcept
+	{
+		while (pending_) {
+			const int rc = doorbell();
+
+			if (rc < 0) [[unlikely]] {
+				pending_ = 0;
+				return rc;
+			}
+			pending_ -= static_cast<std::uint32_t>(rc);
+		}
+		return 0;
+	}
+
+	[[no_unique_address]] Lock lock_;
+	std::uint32_t pending_ = 0; /* commands that no doorbell has been rung for */
+	detail::DescriptorRing ring_;
+};
+
+extern template class BasicTransmitRing<NoLock>;
+extern template class BasicTransmitRing<Mutex>;
+
+using TransmitRing = BasicTransmitRing<NoLock>;
+using SharedTransmitRing = BasicTransmitRing<Mutex>;
+
+} // namespace treadle
+
+#endif

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The control interface: what every ioctl owes to its caller. Sizes, flags and
+ * ids are swept over a table of all ioctls, so that a new one only adds a row.
+ */
+#include "treadle.h"
+
+enum kind { CQ, CNTR, AV, MR, TX, RX, EP, KINDS };
+
+static char region[4096];
+
+FIXTURE(abi) {
+	int fd;
+	__u32 id[KINDS];
+};
+
+static struct treadle_iov region_iov = { .len = sizeof(region) };
+
+static int create(int fd, enum kind kind, __u32 *id)
+{
+	struct treadle_cq_create cq = { .size = sizeof(cq), .entries = 8 };
+	struct treadle_cntr_create cntr = { .size = sizeof(cntr) };
+	struct treadle_av_create av = { .size = sizeof(av) };
+	struct treadle_mr_create mr = {
+		.size = sizeof(mr), .flags = TREADLE_MR_KERNEL_KEY, .access = TREADLE_ACCESS_SEND,
+		.iov_count = 1, .iov = (unsigned long)&region_iov,
+	};
+	struct treadle_ring_create ring = { .size = sizeof(ring), .entries = 8 };
+	struct treadle_addr addr = loopback(0);
+	int result;
+
+	region_iov.addr = (unsigned long)region;
+	switch (kind) {
+	case CQ:
+		result = call(fd, TREADLE_IOC_CQ_CREATE, &cq);
+		*id = cq.id;
+		return result;
+	case CNTR:
+		result = call(fd, TREADLE_IOC_CNTR_CREATE, &cntr);
+		*id = cntr.id;
+		return result;
+	case AV:
+		result = call(fd, TREADLE_IOC_AV_CREATE, &av);
+		*id = av.id;
+		return result;
+	case MR:
+		result = call(fd, TREADLE_IOC_MR_CREATE, &mr);
+		*id = mr.id;
+		return result;
+	case TX:
+	case RX:
+		result = call(fd, kind == TX ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE, &ring);
+		*id = ring.id;
+		return result;
+	default:
+		return ep_create(fd, &addr, NULL, id);
+	}
+}
+
+FIXTURE_SETUP(abi)
+{
+	self->fd = device();
+	for (int kind = 0; kind < KINDS; kind++)
+		ASSERT_EQ(0, create(self->fd, kind, &self->id[kind]));
+}
+
+FIXTURE_TEARDOWN(abi)
+{
+	close(self->fd);
+}
+
+/* --- valid calls, to be spoiled -------------------------------------------- */
+
+typedef FIXTURE_DATA(abi) world;
+
+static struct treadle_addr one_addr;
+static __u64 one_index;
+
+static void valid_cq(world *w, void *arg)
+{
+	((struct treadle_cq_create *)arg)->entries = 8;
+}
+
+static void valid_ring(world *w, void *arg)
+{
+	((struct treadle_ring_create *)arg)->entries = 8;
+}
+
+static void valid_nothing(world *w, void *arg)
+{
+}
+
+static void valid_insert(world *w, void *arg)
+{
+	struct treadle_av_insert *a = arg;
+
+	one_addr = loopback(7000);
+	a->av = w->id[AV];
+	a->count = 1;
+	a->addrs = (unsigned long)&one_addr;
+	a->out = (unsigned long)&one_index;
+}
+
+static void insert_one(world *w)
+{
+	struct treadle_av_insert a = { .size = sizeof(a) };
+
+	valid_insert(w, &a);
+	need(call(w->fd, TREADLE_IOC_AV_INSERT, &a) == 0);
+}
+
+static void valid_remove(world *w, void *arg)
+{
+	struct treadle_av_remove *a = arg;
+
+	insert_one(w);
+	a->av = w->id[AV];
+	a->count = 1;
+	a->indices = (unsigned long)&one_index;
+}
+
+static void valid_lookup(world *w, void *arg)
+{
+	struct treadle_av_lookup *a = arg;
+
+	insert_one(w);
+	a->av = w->id[AV];
+	a->index = one_index;
+}
+
+static void valid_ep(world *w, void *arg)
+{
+	struct treadle_ep_create *a = arg;
+
+	a->type = TREADLE_EP_RDM;
+	a->addr = loopback(0);
+}
+
+static void valid_enable(world *w, void *arg)
+{
+	struct treadle_ep_enable *a = arg;
+
+	/* An endpoint is enabled once, and its rings are its own. */
+	need(create(w->fd, EP, &a->ep) == 0);
+	need(create(w->fd, TX, &a->tx) == 0);
+	need(create(w->fd, RX, &a->rx) == 0);
+	a->av = w->id[AV];
+	a->tx_cq = a->rx_cq = w->id[CQ];
+	a->cntr_send = a->cntr_recv = a->cntr_read = a->cntr_write = w->id[CNTR];
+	a->cntr_remote_read = a->cntr_remote_write = w->id[CNTR];
+}
+
+static void valid_mr(world *w, void *arg)
+{
+	struct treadle_mr_create *a = arg;
+
+	a->flags = TREADLE_MR_KERNEL_KEY;
+	a->access = TREADLE_ACCESS_SEND;
+	a->iov_count = 1;
+	a->iov = (unsigned long)&region_iov;
+}
+
+static void valid_destroy(world *w, void *arg)
+{
+	need(create(w->fd, AV, &((struct treadle_destroy *)arg)->id) == 0);
+}
+
+static void valid_cancel_op(world *w, void *arg)
+{
+	((struct treadle_cancel *)arg)->kind = TREADLE_CANCEL_OP;
+	((struct treadle_cancel *)arg)->id = w->id[EP];
+}
+
+static void valid_cancel_work(world *w, void *arg)
+{
+	((struct treadle_cancel *)arg)->kind = TREADLE_CANCEL_WORK;
+	((struct treadle_cancel *)arg)->id = w->id[CNTR];
+}
+
+static void valid_flush_work(world *w, void *arg)
+{
+	((struct treadle_cancel *)arg)->kind = TREADLE_FLUSH_WORK;
+	((struct treadle_cancel *)arg)->id = w->id[CNTR];
+}
+
+static void valid_wait(world *w, void *arg)
+{
+	((struct treadle_wait *)arg)->id = w->id[CQ];
+}
+
+static void valid_wait_fd(world *w, void *arg)
+{
+	((struct treadle_wait_fd *)arg)->id = w->id[CQ];
+}
+
+#define CASE(NAME, bytes, outcome, prepare) \
+	.name = #NAME, .cmd = TREADLE_IOC_##NAME, .size = bytes, .result = outcome, .valid = prepare
+#define AT(type, field, known) { offsetof(struct type, field), known }
+#define ID(type, field, kinds) { offsetof(struct type, field), kinds }
+#define NONE_OK (1U << 31)
+
+static const struct row {
+	const char *name;
+	unsigned long cmd;
+	__u32 size;				/* of the first release: never changes */
+	int result;				/* of a valid call */
+	void (*valid)(world *w, void *arg);
+	struct { __u32 at, known; } flags[4];	/* 32-bit fields and the bits they may have */
+	struct { __u32 at, kinds; } ids[11];	/* ids and the kinds they may be of */
+} rows[] = {
+	{ CASE(QUERY, 72, 0, valid_nothing) },
+	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
+	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
+	  { AT(treadle_cntr_create, flags, 0), AT(treadle_cntr_create, reserved, 0) } },
+	{ CASE(AV_CREATE, 16, 0, valid_nothing), { AT(treadle_av_create, flags, 0) } },
+	{ CASE(AV_INSERT, 32, 0, valid_insert), { AT(treadle_av_insert, flags, 0) },
+	  { ID(treadle_av_insert, av, 1 << AV) } },
+	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
+	  { ID(treadle_av_remove, av, 1 << AV) } },
+	{ CASE(AV_LOOKUP, 40, 0, valid_lookup), {}, { ID(treadle_av_lookup, av, 1 << AV) } },
+	{ CASE(TX_CREATE, 56, 0, valid_ring),
+	  { AT(treadle_ring_create, flags, TREADLE_TX_SHARED), AT(treadle_ring_create, reserved, 0),
+	    AT(treadle_ring_create, buffered, 0) } },
+	{ CASE(RX_CREATE, 56, 0, valid_ring),
+	  { AT(treadle_ring_create, flags, 0), AT(treadle_ring_create, reserved, 0) } },
+	{ CASE(EP_CREATE, 56, 0, valid_ep),
+	  { AT(treadle_ep_create, flags, 0), AT(treadle_ep_create, reserved, 0) } },
+	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE) },
+	  { ID(treadle_ep_enable, ep, 1 << EP),
+	    ID(treadle_ep_enable, tx, 1 << TX | NONE_OK),
+	    ID(treadle_ep_enable, rx, 1 << RX | NONE_OK),
+	    ID(treadle_ep_enable, av, 1 << AV | NONE_OK),
+	    ID(treadle_ep_enable, tx_cq, 1 << CQ | NONE_OK),
+	    ID(treadle_ep_enable, rx_cq, 1 << CQ | NONE_OK),
+	    ID(treadle_ep_enable, cntr_send, 1 << CNTR | NONE_OK),
+	    ID(treadle_ep_enable, cntr_recv, 1 << CNTR | NONE_OK),
+	    ID(treadle_ep_enable, cntr_read, 1 << CNTR | NONE_OK),
+	    ID(treadle_ep_enable, cntr_remote_write, 1 << CNTR | NONE_OK) } },
+	{ CASE(MR_CREATE, 64, 0, valid_mr),
+	  { AT(treadle_mr_create, flags, 7), AT(treadle_mr_create, access, 63),
+	    AT(treadle_mr_create, cntr, 0), AT(treadle_mr_create, ep, 0) } },
+	{ CASE(DESTROY, 8, 0, valid_destroy), {}, { ID(treadle_destroy, id, (1 << KINDS) - 1) } },
+	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op), { AT(treadle_cancel, flags, 0), AT(treadle_cancel, kind, 3) },
+	  { ID(treadle_cancel, id, 1 << EP) } },
+	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_work), { AT(treadle_cancel, flags, 0) },
+	  { ID(treadle_cancel, id, 1 << CNTR) } },
+	{ CASE(CANCEL, 40, 0, valid_flush_work), { AT(treadle_cancel, flags, 0) },
+	  { ID(treadle_cancel, id, 1 << CNTR | NONE_OK) } },
+	{ CASE(WAIT, 40, -EAGAIN, valid_wait), { AT(treadle_wait, flags, 0), AT(treadle_wait, reserved, 0) },
+	  { ID(treadle_wait, id, 1 << CQ | 1 << CNTR) } },
+	{ CASE(WAIT_FD, 16, 0, valid_wait_fd), { AT(treadle_wait_fd, flags, 0) },
+	  { ID(treadle_wait_fd, id, 1 << CQ | 1 << CNTR) } },
+};
+
+/* Room for what a program of the future knows besides. */
+struct arg {
+	union {
+		__u32 size;
+		__u32 words[18];
+		unsigned char bytes[72];
+	};
+	unsigned char future[64];
+};
+
+static struct arg prepare(const struct row *row, world *w)
+{
+	struct arg arg = { 0 };
+
+	row->valid(w, &arg);
+	arg.size = row->size;
+	return arg;
+}
+
+/* --- sizes and flags ------------------------------------------------------- */
+
+TEST_F(abi, valid_calls_work)
+{
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct arg arg = prepare(&rows[i], self);
+
+		EXPECT_EQ(_IOC_SIZE(rows[i].cmd), rows[i].size) note("%s", rows[i].name);
+		EXPECT_EQ(rows[i].result, call(self->fd, rows[i].cmd, &arg)) note("%s", rows[i].name);
+	}
+}
+
+TEST_F(abi, too_small_a_size_is_refused)
+{
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (__u32 size = 0; size < rows[i].size; size++) {
+			struct arg arg = prepare(&rows[i], self);
+
+			arg.size = size;
+			EXPECT_EQ(-EINVAL, call(self->fd, rows[i].cmd, &arg))
+				note("%s, size %u", rows[i].name, size);
+		}
+	}
+}
+
+TEST_F(abi, what_the_future_adds_may_be_zero)
+{
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct arg arg = prepare(&rows[i], self);
+		unsigned long future;
+
+		arg.size = rows[i].size + sizeof(arg.future);
+		EXPECT_EQ(rows[i].result, call(self->fd, rows[i].cmd, &arg)) note("%s", rows[i].name);
+
+		/* A program built then has another size in the number of the ioctl, too. */
+		arg = prepare(&rows[i], self);
+		arg.size = rows[i].size + sizeof(arg.future);
+		future = _IOC(_IOC_READ | _IOC_WRITE, TREADLE_IOC_MAGIC, _IOC_NR(rows[i].cmd), arg.size);
+		EXPECT_EQ(rows[i].result, call(self->fd, future, &arg)) note("%s, its number", rows[i].name);
+	}
+}
+
+TEST_F(abi, what_the_future_adds_is_refused_when_set)
+{
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (int byte = 0; byte < sizeof(((struct arg *)0)->future); byte += 7) {
+			struct arg arg = prepare(&rows[i], self);
+			struct arg before;
+
+			arg.size = rows[i].size + sizeof(arg.future);
+			((unsigned char *)&arg)[rows[i].size + byte] = 1;
+			before = arg;
+			EXPECT_EQ(-E2BIG, call(self->fd, rows[i].cmd, &arg))
+				note("%s, byte %d of the tail", rows[i].name, byte);
+			EXPECT_EQ(0, memcmp(&arg, &before, sizeof(arg))) note("%s wrote", rows[i].name);
+		}
+	}
+}
+
+TEST_F(abi, unknown_flags_and_reserved_fields_are_refused)
+{
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (int f = 0; f < ARRAY_SIZE(rows[i].flags) && rows[i].flags[f].at; f++) {
+			for (int bit = 0; bit < 32; bit++) {
+				struct arg arg = prepare(&rows[i], self);
+
+				if (rows[i].flags[f].known >> bit & 1)
+					continue;
+				arg.words[rows[i].flags[f].at / 4] |= 1U << bit;
+				EXPECT_EQ(-EINVAL, call(self->fd, rows[i].cmd, &arg))
+					note("%s, offset %u, bit %d", rows[i].name, rows[i].flags[f].at, bit);
+			}
+		}
+	}
+}
+
+TEST_F(abi, unknown_ioctls_are_refused)
+{
+	struct arg arg = { .size = sizeof(arg) };
+
+	for (int nr = 0; nr < 256; nr++) {
+		if (nr <= _IOC_NR(TREADLE_IOC_WAIT_FD) || nr == _IOC_NR(TREADLE_IOC_DOORBELL) ||
+		    nr == _IOC_NR(TREADLE_IOC_SIGNAL))
+			continue;
+		EXPECT_EQ(-ENOTTY, call(self->fd, _IOC(3, TREADLE_IOC_MAGIC, nr, 72), &arg)) note("%d", nr);
+		EXPECT_EQ(-ENOTTY, call(self->fd, _IO(TREADLE_IOC_MAGIC, nr), &arg)) note("%d", nr);
+	}
+	EXPECT_EQ(-ENOTTY, call(self->fd, _IOC(3, TREADLE_IOC_MAGIC + 1, 0, 72), &arg));
+}
+
+/* --- pointers -------------------------------------------------------------- */
+
+TEST_F(abi, bad_pointers_are_refused)
+{
+	char *page = pages(4096);
+
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct arg arg = prepare(&rows[i], self);
+		char *straddling = page + 4096 - rows[i].size + 4;
+
+		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, NULL)) note("%s", rows[i].name);
+		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, (void *)~4095UL)) note("%s", rows[i].name);
+		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, (void *)(1UL << 63))) note("%s", rows[i].name);
+		memcpy(straddling, &arg, rows[i].size - 4);
+		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, straddling)) note("%s", rows[i].name);
+	}
+}
+
+/* An object whose number can't be told is not made: else this runs into a limit. */
+TEST_F(abi, what_cannot_be_answered_changes_nothing)
+{
+	struct treadle_query q = query(self->fd);
+	struct treadle_ep_create *port;
+	char *page = pages(4096);
+	__u16 taken;
+
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct arg arg = prepare(&rows[i], self);
+
+		if (!strstr(rows[i].name, "_CREATE"))
+			continue;
+		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
+		memcpy(page, &arg, sizeof(arg));
+		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
+		for (__u32 n = 0; n < q.max_objects + 1; n++)
+			ASSERT_EQ(-EFAULT, call(self->fd, rows[i].cmd, page)) note("%s", rows[i].name);
+		arg = prepare(&rows[i], self);
+		EXPECT_EQ(0, call(self->fd, rows[i].cmd, &arg)) note("%s", rows[i].name);
+	}
+
+	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
+	port = (void *)page;
+	*port = (struct treadle_ep_create){ .size = sizeof(*port), .type = TREADLE_EP_RDM, .addr = loopback(0) };
+	ASSERT_EQ(0, call(self->fd, TREADLE_IOC_EP_CREATE, port));
+	ASSERT_EQ(0, destroy(self->fd, port->id));
+	taken = port->addr.port;
+	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
+	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, port));
+	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_CREATE, port));
+	EXPECT_EQ(taken, port->addr.port);
+}
+
+/* --- ids ------------------------------------------------------------------- */
+
+static void expect_id(struct __test_metadata *_metadata, world *self, const struct row *row, int field,
+		      __u32 id, int expected, const char *what)
+{
+	struct arg arg = prepare(row, self);
+
+	arg.words[row->ids[field].at / 4] = id;
+	EXPECT_EQ(expected, call(self->fd, row->cmd, &arg))
+		note("%s, id at offset %u: %s", row->name, row->ids[field].at, what);
+}
+
+TEST_F(abi, ids_that_do_not_exist_are_refused)
+{
+	__u32 closed, foreign;
+	int other = device();
+
+	ASSERT_EQ(0, create(self->fd, CQ, &closed));
+	ASSERT_EQ(0, destroy(self->fd, closed));
+	/* Numbers that this context has not come to: it makes fewer than these. */
+	for (int i = 0; i < 1000; i++)
+		ASSERT_EQ(0, create(other, AV, &foreign));
+
+	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+		for (int f = 0; f < ARRAY_SIZE(rows[i].ids) && rows[i].ids[f].at; f++) {
+			if (!(rows[i].ids[f].kinds & NONE_OK))
+				expect_id(_metadata, self, &rows[i], f, 0, -ENOENT, "0");
+			expect_id(_metadata, self, &rows[i], f, closed, -ENOENT, "closed");
+			expect_id(_metadata, self, &rows[i], f, foreign, -ENOENT, "foreign");
+			expect_id(_metadata, self, &rows[i], f, 1U << 31, -ENOENT, "2^31");
+			expect_id(_metadata, self, &rows[i], f, ~0U, -ENOENT, "2^32 - 1");
+		}
+	}
+	for (int cmd = 0; cmd < 2; cmd++) {
+		unsigned long plain = cmd ? TREADLE_IOC_SIGNAL : TREADLE_IOC_DOORBELL;
+
+		EXPECT_EQ(-ENOENT, call(self->fd, plain, NULL));
+		EXPECT_EQ(-ENOENT, call(self->fd, plain, (void *)(unsigned long)closed));
+		EXPECT_EQ(-ENOENT, call(self->fd, plain, (void *)(unsigned long)foreign));
+		/* Not cut off to 32 bits. */
+		EXPECT_EQ(-ENOENT, call(self->fd, plain, (void *)(1UL << 32 | self->id[CQ])));
+	}
+}
+
+TEST_F(abi, ids_of_another_kind_are_refused)
+{
+	const __u32 rung = 1 << TX | 1 << RX | 1 << CQ, waited = 1 << CQ | 1 << CNTR;
+
+	for (int i = 0; i < ARRAY_SIZE(rows); i++)
+		for (int f = 0; f < ARRAY_SIZE(rows[i].ids) && rows[i].ids[f].at; f++)
+			for (int kind = 0; kind < KINDS; kind++)
+				if (!(rows[i].ids[f].kinds >> kind & 1))
+					expect_id(_metadata, self, &rows[i], f, self->id[kind], -EBADF, "kind");
+	for (int kind = 0; kind < KINDS; kind++) {
+		if (!(rung >> kind & 1))
+			EXPECT_EQ(-EBADF, doorbell(self->fd, self->id[kind]));
+		if (!(waited >> kind & 1))
+			EXPECT_EQ(-EBADF, call(self->fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)self->id[kind]));
+	}
+}
+
+TEST_F(abi, ids_are_not_used_again)
+{
+	__u32 first, last, id;
+
+	ASSERT_EQ(0, create(self->fd, CQ, &first));
+	ASSERT_EQ(0, destroy(self->fd, first));
+	last = first;
+	for (int i = 0; i < 20000; i++) {
+		ASSERT_EQ(0, create(self->fd, AV, &id));
+		ASSERT_EQ(0, destroy(self->fd, id));
+		ASSERT_GT(id, last);
+		last = id;
+	}
+	EXPECT_EQ(-ENOENT, destroy(self->fd, first));
+	EXPECT_EQ(-ENOENT, destroy(self->fd, last));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Contexts and objects: limits, addresses, what may be bound to what, who may
+ * use a context.
+ */
+#include "treadle.h"
+
+FIXTURE(objects) {
+	int fd;
+	struct treadle_query q;
+};
+
+FIXTURE_SETUP(objects)
+{
+	self->fd = device();
+	self->q = query(self->fd);
+}
+
+FIXTURE_TEARDOWN(objects)
+{
+	close(self->fd);
+}
+
+/* --- query ----------------------------------------------------------------- */
+
+TEST_F(objects, query_tells_what_works)
+{
+	const __u64 opcodes = 1 << TREADLE_OP_NOP | 1 << TREADLE_OP_SEND | 1 << TREADLE_OP_TSEND |
+			      1 << TREADLE_OP_RECV | 1 << TREADLE_OP_TRECV |
+			      1 << TREADLE_OP_CNTR_SET | 1 << TREADLE_OP_CNTR_ADD;
+	const __u64 flags = TREADLE_F_EXT | TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA |
+			    TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_MORE | TREADLE_F_COND_CNTR |
+			    TREADLE_F_NOTIFY | TREADLE_F_WORK | TREADLE_F_CNTR_ERROR;
+	struct treadle_query again = query(self->fd);
+	int other = device();
+
+	EXPECT_EQ(TREADLE_ABI_VERSION, self->q.abi_version);
+	EXPECT_EQ(opcodes, self->q.opcodes & opcodes);
+	EXPECT_EQ(0, self->q.opcodes >> TREADLE_OP_LAST);
+	EXPECT_EQ(flags, self->q.desc_flags & flags);
+	EXPECT_EQ(0, self->q.desc_flags & ~(__u64)TREADLE_F_ALL);
+	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_TRIGGER);
+	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_MR_PINNED);
+	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_AUTH_KEY);
+	EXPECT_LE(1ULL << 30, self->q.max_msg_size);
+	EXPECT_LE(1000000, self->q.max_armed);
+	EXPECT_LE(1000000, self->q.max_av);
+	EXPECT_LT(0, self->q.inject_size);
+	EXPECT_LT(0, self->q.max_auth_key);
+	EXPECT_EQ(0, memcmp(&again, &self->q, sizeof(again)));
+	again = query(other);
+	EXPECT_EQ(0, memcmp(&again, &self->q, sizeof(again)));
+}
+
+TEST_F(objects, sizes_are_rounded_up_and_limited)
+{
+	static const __u32 asked[] = { 1, 2, 3, 5, 8, 100, 128, 1000 };
+	struct treadle_cq_create cq = { .size = sizeof(cq), .entries = self->q.max_cq };
+	struct treadle_ring_create ring = { .size = sizeof(ring), .entries = self->q.max_ring };
+
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
+	EXPECT_EQ(self->q.max_cq, cq.entries);
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_TX_CREATE, &ring));
+	EXPECT_EQ(self->q.max_ring, ring.entries);
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
+	for (int i = 0; i < ARRAY_SIZE(asked); i++) {
+		cq.entries = ring.entries = asked[i];
+		EXPECT_EQ(0, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
+		EXPECT_LE(asked[i], cq.entries);
+		EXPECT_EQ(0, cq.entries & (cq.entries - 1));
+		EXPECT_EQ(0, call(self->fd, TREADLE_IOC_TX_CREATE, &ring));
+		EXPECT_LE(asked[i], ring.entries);
+		EXPECT_EQ(0, ring.entries & (ring.entries - 1));
+	}
+
+	cq.entries = self->q.max_cq + 1;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
+	cq.entries = ~0U;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
+	ring.entries = self->q.max_ring + 1;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_TX_CREATE, &ring));
+	ring.entries = ~0U;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
+	ring.entries = 8;
+	ring.buffered = self->q.max_buffered;
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
+	ring.buffered = self->q.max_buffered + 1;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
+}
+
+/* --- addresses ------------------------------------------------------------- */
+
+static int create_ep(int fd, struct treadle_addr addr, __u32 type, struct treadle_ep_create *ep)
+{
+	*ep = (struct treadle_ep_create){ .size = sizeof(*ep), .type = type, .addr = addr };
+	return call(fd, TREADLE_IOC_EP_CREATE, ep);
+}
+
+TEST_F(objects, addresses_are_judged)
+{
+	const struct treadle_addr bad_family[] = {
+		{ .family = 0 }, { .family = AF_UNIX }, { .family = 0xffff },
+	};
+	const struct treadle_addr foreign[] = {
+		{ .family = AF_INET, .addr = { 192, 0, 2, 1 } },
+		{ .family = AF_INET, .addr = { 255, 255, 255, 255 } },
+		{ .family = AF_INET, .addr = { 224, 0, 0, 1 } },
+		{ .family = AF_INET6, .addr = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 } },
+	};
+	struct treadle_addr dirty = loopback(0);
+	struct treadle_ep_create ep;
+
+	for (int i = 0; i < ARRAY_SIZE(bad_family); i++)
+		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, bad_family[i], TREADLE_EP_RDM, &ep)) note("%d", i);
+	for (int i = 0; i < ARRAY_SIZE(foreign); i++)
+		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, foreign[i], TREADLE_EP_RDM, &ep)) note("%d", i);
+	dirty.addr[15] = 1;
+	EXPECT_EQ(-EINVAL, create_ep(self->fd, dirty, TREADLE_EP_RDM, &ep));
+	dirty = loopback(0);
+	dirty.scope = 1;
+	EXPECT_EQ(-EINVAL, create_ep(self->fd, dirty, TREADLE_EP_RDM, &ep));
+
+	EXPECT_EQ(-EINVAL, create_ep(self->fd, loopback(0), 0, &ep));
+	EXPECT_EQ(-EINVAL, create_ep(self->fd, loopback(0), 4, &ep));
+	EXPECT_EQ(-EOPNOTSUPP, create_ep(self->fd, loopback(0), TREADLE_EP_MSG, &ep));
+	EXPECT_EQ(-EOPNOTSUPP, create_ep(self->fd, loopback(0), TREADLE_EP_DGRAM, &ep));
+}
+
+TEST_F(objects, unspecified_addresses_become_loopback)
+{
+	const struct treadle_addr v4 = { .family = AF_INET }, v6 = { .family = AF_INET6 };
+	const __u8 v6_loopback[16] = { [15] = 1 }, v4_loopback[16] = { 127, 0, 0, 1 };
+	struct treadle_ep_create ep;
+
+	ASSERT_EQ(0, create_ep(self->fd, v4, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(AF_INET, ep.addr.family);
+	EXPECT_EQ(0, memcmp(ep.addr.addr, v4_loopback, 16));
+	EXPECT_NE(0, ep.addr.port);
+	ASSERT_EQ(0, create_ep(self->fd, v6, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(AF_INET6, ep.addr.family);
+	EXPECT_EQ(0, memcmp(ep.addr.addr, v6_loopback, 16));
+	EXPECT_NE(0, ep.addr.port);
+}
+
+TEST_F(objects, a_port_has_one_owner)
+{
+	struct treadle_addr v6 = { .family = AF_INET6, .addr = { [15] = 1 } };
+	struct treadle_ep_create first, ep;
+	struct treadle_addr other;
+	int fd = device();
+
+	ASSERT_EQ(0, create_ep(self->fd, loopback(0), TREADLE_EP_RDM, &first));
+	v6.port = first.addr.port;
+	other = first.addr;
+	other.addr[3] = 2;
+	EXPECT_EQ(-EADDRINUSE, create_ep(self->fd, first.addr, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(-EADDRINUSE, create_ep(fd, first.addr, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(-EADDRINUSE, create_ep(fd, other, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(-EADDRINUSE, create_ep(fd, v6, TREADLE_EP_RDM, &ep));
+	ASSERT_EQ(0, destroy(self->fd, first.id));
+	EXPECT_EQ(0, create_ep(fd, first.addr, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(first.addr.port, ep.addr.port);
+	EXPECT_EQ(-EADDRINUSE, create_ep(self->fd, first.addr, TREADLE_EP_RDM, &ep));
+	close(fd);
+	EXPECT_EQ(0, create_ep(self->fd, first.addr, TREADLE_EP_RDM, &ep));
+}
+
+TEST_F(objects, every_local_address_reaches_the_port)
+{
+	static const struct treadle_addr ways[] = {
+		{ .family = AF_INET, .addr = { 127, 0, 0, 1 } },
+		{ .family = AF_INET, .addr = { 127, 1, 2, 3 } },
+		{ .family = AF_INET6, .addr = { [15] = 1 } },
+	};
+	struct node a, b;
+	char got[8];
+
+	node_open(&a, (struct options){ });
+	node_open(&b, (struct options){ });
+	for (int i = 0; i < ARRAY_SIZE(ways); i++) {
+		struct treadle_addr way = ways[i];
+
+		way.port = b.addr.port;
+		ASSERT_EQ(0, post_recv(&b, recv_of(got, 8, ANY, i)));
+		ASSERT_EQ(1, post(&a, send_of("abcdefg", 8, peer(&a, way), i)));
+		EXPECT_EQ(i, cq_next(&b.rcq).context);
+		EXPECT_STREQ("abcdefg", got);
+	}
+}
+
+/* --- binding --------------------------------------------------------------- */
+
+TEST_F(objects, an_endpoint_is_enabled_once)
+{
+	struct treadle_ep_enable e;
+	struct node a, b;
+
+	node_open(&a, (struct options){ .context = self->fd });
+	node_create(&b, (struct options){ .context = self->fd });
+	e = node_bindings(&b);
+	e.ep = a.ep;
+	EXPECT_EQ(-EISCONN, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	e = node_bindings(&b);
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	EXPECT_EQ(-EISCONN, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+}
+
+TEST_F(objects, what_sends_needs_addresses)
+{
+	struct treadle_ep_enable e, without;
+	struct node n;
+
+	node_create(&n, (struct options){ .context = self->fd });
+	e = without = node_bindings(&n);
+	without.av = 0;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_ENABLE, &without));
+	without.tx = 0;
+	without.flags = TREADLE_EP_SOURCE;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_ENABLE, &without));
+	/* Refused, it has changed nothing: all is free for this one. */
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+}
+
+TEST_F(objects, a_failed_enable_binds_nothing)
+{
+	struct treadle_ep_enable e;
+	struct node n;
+
+	node_create(&n, (struct options){ .context = self->fd });
+	e = node_bindings(&n);
+	/* The last field is the last to be looked at, wherever that is done. */
+	e.cntr_remote_write = n.cq.id;
+	EXPECT_EQ(-EBADF, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	e = node_bindings(&n);
+	e.tx = n.cq.id;
+	EXPECT_EQ(-EBADF, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	EXPECT_EQ(0, destroy(self->fd, n.tx.id));
+	EXPECT_EQ(0, destroy(self->fd, n.rx.id));
+	EXPECT_EQ(0, destroy(self->fd, n.cq.id));
+	EXPECT_EQ(0, destroy(self->fd, n.rcq.id));
+	EXPECT_EQ(0, destroy(self->fd, n.sent.id));
+	EXPECT_EQ(0, destroy(self->fd, n.rcvd.id));
+	EXPECT_EQ(0, destroy(self->fd, n.av));
+	EXPECT_EQ(0, destroy(self->fd, n.ep));
+}
+
+TEST_F(objects, what_is_bound_cannot_be_destroyed)
+{
+	struct node n;
+	__u32 *bound[] = { &n.tx.id, &n.rx.id, &n.cq.id, &n.rcq.id, &n.sent.id, &n.rcvd.id, &n.av };
+
+	node_open(&n, (struct options){ .context = self->fd });
+	for (int i = 0; i < ARRAY_SIZE(bound); i++)
+		EXPECT_EQ(-EBUSY, destroy(self->fd, *bound[i])) note("%d", i);
+	EXPECT_EQ(0, destroy(self->fd, n.ep));
+	for (int i = 0; i < ARRAY_SIZE(bound); i++) {
+		EXPECT_EQ(0, destroy(self->fd, *bound[i])) note("%d", i);
+		EXPECT_EQ(-ENOENT, destroy(self->fd, *bound[i])) note("%d", i);
+	}
+}
+
+TEST_F(objects, keys_for_authorization_have_a_limit)
+{
+	struct treadle_ep_create ep = { .size = sizeof(ep), .type = TREADLE_EP_RDM, .addr = loopback(0) };
+	char *key = pages(4096);
+
+	ep.auth_key = (unsigned long)key;
+	ep.auth_key_size = self->q.max_auth_key;
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
+	ep.addr = loopback(0);
+	ep.auth_key_size = self->q.max_auth_key + 1;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
+	ep.auth_key_size = 2;
+	ep.auth_key = (unsigned long)key + 4095;
+	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
+	ep.auth_key = 0;
+	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
+}
+
+TEST_F(objects, unknown_kinds_of_cancel_are_refused)
+{
+	struct cntr c;
+
+	cntr_open(&c, self->fd);
+	EXPECT_EQ(-EINVAL, cancel(self->fd, 3, c.id, 0, 0, NULL));
+	EXPECT_EQ(-EINVAL, cancel(self->fd, ~0U, c.id, 0, 0, NULL));
+}
+
+/* --- whose context --------------------------------------------------------- */
+
+/* Everything that can be called, as one who must not: how many calls were not refused. */
+static int intrude(int fd, struct treadle_map m)
+{
+	static const unsigned long cmds[] = {
+		TREADLE_IOC_CQ_CREATE, TREADLE_IOC_CNTR_CREATE, TREADLE_IOC_AV_CREATE, TREADLE_IOC_AV_INSERT,
+		TREADLE_IOC_AV_REMOVE, TREADLE_IOC_AV_LOOKUP, TREADLE_IOC_TX_CREATE, TREADLE_IOC_RX_CREATE,
+		TREADLE_IOC_EP_CREATE, TREADLE_IOC_EP_ENABLE, TREADLE_IOC_MR_CREATE, TREADLE_IOC_DESTROY,
+		TREADLE_IOC_CANCEL, TREADLE_IOC_WAIT, TREADLE_IOC_WAIT_FD, TREADLE_IOC_DOORBELL,
+		TREADLE_IOC_SIGNAL,
+	};
+	int allowed = 0;
+
+	for (int i = 0; i < ARRAY_SIZE(cmds); i++) {
+		__u32 arg[18] = { _IOC_SIZE(cmds[i]) };
+
+		if (call(fd, cmds[i], arg) != -EPERM) {
+			note("ioctl %d was not refused", (int)_IOC_NR(cmds[i]));
+			allowed++;
+		}
+	}
+	if (mmap(NULL, m.length, PROT_READ, MAP_SHARED, fd, m.offset) != MAP_FAILED || errno != EPERM) {
+		note("mmap: %s", strerror(errno));
+		allowed++;
+	}
+	return allowed;
+}
+
+TEST_F(objects, a_child_cannot_use_its_parents_context)
+{
+	struct cq q;
+	pid_t pid;
+
+	cq_open(&q, self->fd, 8);
+	pid = fork();
+	if (pid == 0)
+		_exit(intrude(self->fd, q.ro_map));
+	EXPECT_EQ(0, reap(pid));
+	/* Not even when it is the last that has it, and never used it before. */
+	EXPECT_EQ(0, doorbell(self->fd, q.id));
+}
+
+TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
+{
+	struct cq q;
+	int pair[2];
+	pid_t pid;
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec data = { .iov_base = &pair, .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control),
+	};
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	pid = fork();
+	if (pid == 0) {
+		int fd;
+
+		need(recvmsg(pair[1], &msg, 0) == 1);
+		memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+		_exit(intrude(fd, (struct treadle_map){ 0, 4096 }));
+	}
+	/* Opened after the fork: the other process has never had it. */
+	self->fd = device();
+	cq_open(&q, self->fd, 8);
+	control.head = (struct cmsghdr){
+		.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+	};
+	memcpy(CMSG_DATA(&control.head), &self->fd, sizeof(self->fd));
+	ASSERT_EQ(1, sendmsg(pair[0], &msg, 0));
+	EXPECT_EQ(0, reap(pid));
+}
+
+/* What the test below has become. */
+static void __attribute__((constructor)) after_exec(void)
+{
+	const char *fd = getenv("TREADLE_TEST_FD");
+
+	if (fd)
+		_exit(intrude(atoi(fd), (struct treadle_map){ 0, 4096 }));
+}
+
+TEST_F(objects, another_program_cannot_use_it)
+{
+	int fd = open(TREADLE_DEVICE, O_RDWR);
+	char number[16];
+	pid_t pid;
+
+	snprintf(number, sizeof(number), "%d", fd);
+	setenv("TREADLE_TEST_FD", number, 1);
+	pid = fork();
+	if (pid == 0) {
+		/* Its own context, which it then leaves behind with its memory. */
+		need(dup2(device(), fd) == fd && fcntl(fd, F_SETFD, 0) == 0);
+		execl("/proc/self/exe", "again", NULL);
+		_exit(99);
+	}
+	EXPECT_EQ(0, reap(pid));
+}
+
+#ifdef __x86_64__
+/* The system calls of a 32-bit program. */
+static int call32(int fd, unsigned long cmd, void *arg)
+{
+	long result = 54;
+
+	asm volatile("int $0x80" : "+a"(result) : "b"(fd), "c"(cmd), "d"(arg) : "memory", "r8", "r9", "r10", "r11");
+	return result;
+}
+
+TEST_F(objects, the_layout_is_the_same_for_32_bits)
+{
+	char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	struct treadle_query *q = (void *)low;
+	struct treadle_cq_create *cq = (void *)low;
+
+	ASSERT_NE(MAP_FAILED, (void *)low);
+	q->size = sizeof(*q);
+	ASSERT_EQ(0, call32(self->fd, TREADLE_IOC_QUERY, q));
+	EXPECT_EQ(0, memcmp(q, &self->q, sizeof(*q)));
+	*cq = (struct treadle_cq_create){ .size = sizeof(*cq), .entries = 8 };
+	ASSERT_EQ(0, call32(self->fd, TREADLE_IOC_CQ_CREATE, cq));
+	map(self->fd, cq->ro, PROT_READ);
+	EXPECT_EQ(0, call32(self->fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)cq->id));
+	EXPECT_EQ(-EFAULT, call32(self->fd, TREADLE_IOC_QUERY, NULL));
+}
+#endif
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of the ABI have in common: a client of /dev/treadle in its
+ * simplest form, written from the two headers in uapi/treadle/ alone.
+ *
+ * Calls whose failure is what a test looks at return -errno. Set-up that is
+ * not the subject of a test ends the test when it fails, with a line that says
+ * why; so does need(), which threads and child processes use where the
+ * harness's own EXPECT can't reach.
+ */
+#ifndef TREADLE_KSELFTEST_H
+#define TREADLE_KSELFTEST_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "kselftest_harness.h"
+
+#include <treadle/ioctl.h>
+#include <treadle/ring.h>
+
+/* The harness compares what it is given, and constants are of type int. */
+#pragma GCC diagnostic ignored "-Wsign-compare"
+
+#define ANY TREADLE_ADDR_ANY
+
+/* Longer than anything takes on an emulated machine, shorter than a test's limit. */
+#define PATIENCE_NS 20000000000LL
+
+/* --- saying ---------------------------------------------------------------- */
+
+/* A line of diagnostics. At once: a test leaves through _exit(). */
+static inline __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	printf("# ");
+	vprintf(fmt, args);
+	printf("\n");
+	fflush(stdout);
+	va_end(args);
+}
+
+static inline __attribute__((noreturn)) void give_up(const char *file, int line, const char *what)
+{
+	note("%s:%d: %s (errno %d, %s)", file, line, what, errno, strerror(errno));
+	_exit(1);
+}
+
+#define need(condition) \
+	do { \
+		if (!(condition)) \
+			give_up(__FILE__, __LINE__, #condition); \
+	} while (0)
+
+/* --- calling --------------------------------------------------------------- */
+
+static inline int call(int fd, unsigned long cmd, const void *arg)
+{
+	int result = ioctl(fd, cmd, arg);
+
+	return result < 0 ? -errno : result;
+}
+
+static inline int device(void)
+{
+	int fd = open(TREADLE_DEVICE, O_RDWR | O_CLOEXEC);
+
+	need(fd >= 0);
+	return fd;
+}
+
+static inline struct treadle_query query(int fd)
+{
+	struct treadle_query q = { .size = sizeof(q) };
+
+	need(call(fd, TREADLE_IOC_QUERY, &q) == 0);
+	return q;
+}
+
+static inline int doorbell(int fd, __u32 id)
+{
+	return call(fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)id);
+}
+
+static inline int destroy(int fd, __u32 id)
+{
+	struct treadle_destroy d = { .size = sizeof(d), .id = id };
+
+	return call(fd, TREADLE_IOC_DESTROY, &d);
+}
+
+static inline void *map(int fd, struct treadle_map m, int prot)
+{
+	void *at = mmap(NULL, m.length, prot, MAP_SHARED, fd, m.offset);
+
+	need(at != MAP_FAILED);
+	return at;
+}
+
+/* --- objects --------------------------------------------------------------- */
+
+/* A transmit or a receive ring. */
+struct ring {
+	int fd;
+	__u32 id;
+	__u32 entries;
+	__u32 prod;
+	struct treadle_map rw_map, ro_map;
+	struct treadle_ring_prod *rw;
+	const struct treadle_ring_cons *ro;
+	union treadle_slot *slots;
+};
+
+struct cq {
+	int fd;
+	__u32 id;
+	__u32 entries;
+	__u32 cons;
+	struct treadle_map rw_map, ro_map;
+	struct treadle_cq_cons *rw;
+	const struct treadle_cq_prod *ro;
+	const struct treadle_cqe *cqes;
+};
+
+struct cntr {
+	int fd;
+	__u32 id;
+	const struct treadle_cntr_page *page;
+};
+
+static inline void ring_open(struct ring *r, int fd, unsigned long cmd, __u32 flags, __u32 entries, __u32 buffered)
+{
+	struct treadle_ring_create c = {
+		.size = sizeof(c), .flags = flags, .entries = entries, .buffered = buffered,
+	};
+
+	need(call(fd, cmd, &c) == 0);
+	*r = (struct ring){
+		.fd = fd, .id = c.id, .entries = c.entries, .rw_map = c.rw, .ro_map = c.ro,
+		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE), .ro = map(fd, c.ro, PROT_READ),
+	};
+	r->slots = (void *)((char *)r->rw + TREADLE_SLOTS_OFFSET);
+}
+
+static inline void tx_open(struct ring *r, int fd, __u32 entries)
+{
+	ring_open(r, fd, TREADLE_IOC_TX_CREATE, 0, entries, 0);
+}
+
+static inline void rx_open(struct ring *r, int fd, __u32 entries, __u32 buffered)
+{
+	ring_open(r, fd, TREADLE_IOC_RX_CREATE, 0, entries, buffered);
+}
+
+static inline void cq_open(struct cq *q, int fd, __u32 entries)
+{
+	struct treadle_cq_create c = { .size = sizeof(c), .entries = entries };
+
+	need(call(fd, TREADLE_IOC_CQ_CREATE, &c) == 0);
+	*q = (struct cq){
+		.fd = fd, .id = c.id, .entries = c.entries, .rw_map = c.rw, .ro_map = c.ro,
+		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE), .ro = map(fd, c.ro, PROT_READ),
+	};
+	q->cqes = (const void *)((const char *)q->ro + TREADLE_SLOTS_OFFSET);
+}
+
+static inline void cntr_open(struct cntr *c, int fd)
+{
+	struct treadle_cntr_create create = { .size = sizeof(create) };
+
+	need(call(fd, TREADLE_IOC_CNTR_CREATE, &create) == 0);
+	*c = (struct cntr){ .fd = fd, .id = create.id, .page = map(fd, create.ro, PROT_READ) };
+}
+
+static inline __u32 av_open(int fd)
+{
+	struct treadle_av_create c = { .size = sizeof(c), .count = 8 };
+
+	need(call(fd, TREADLE_IOC_AV_CREATE, &c) == 0);
+	return c.id;
+}
+
+static inline int av_insert(int fd, __u32 av, const struct treadle_addr *addrs, __u32 *count, __u64 *out)
+{
+	struct treadle_av_insert c = {
+		.size = sizeof(c), .av = av, .count = *count,
+		.addrs = (unsigned long)addrs, .out = (unsigned long)out,
+	};
+	int result = call(fd, TREADLE_IOC_AV_INSERT, &c);
+
+	*count = c.count;
+	return result;
+}
+
+/* An endpoint and one of everything that it can be bound to. */
+struct node {
+	int fd;
+	__u32 ep, av;
+	struct treadle_addr addr;
+	struct ring tx, rx;
+	struct cq cq, rcq;	/* of what it sends, of what it receives */
+	struct cntr sent, rcvd;
+};
+
+/* What differs from the usual. */
+struct options {
+	int context;		/* file; 0: a new one */
+	__u32 tx, rx, cq, rcq;	/* entries */
+	__u32 buffered;
+	__u32 flags;		/* of EP_ENABLE */
+	struct treadle_addr addr;
+	const char *auth_key;
+};
+
+static inline struct treadle_addr loopback(__u16 port)
+{
+	return (struct treadle_addr){ .family = AF_INET, .port = htons(port), .addr = { 127, 0, 0, 1 } };
+}
+
+/* Only the address; -errno when it is refused. */
+static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_key, __u32 *id)
+{
+	struct treadle_ep_create c = {
+		.size = sizeof(c), .type = TREADLE_EP_RDM, .addr = *addr,
+		.auth_key = (unsigned long)auth_key, .auth_key_size = auth_key ? strlen(auth_key) : 0,
+	};
+	int result = call(fd, TREADLE_IOC_EP_CREATE, &c);
+
+	if (result == 0) {
+		*addr = c.addr;
+		*id = c.id;
+	}
+	return result;
+}
+
+/* Everything but EP_ENABLE. */
+static inline void node_create(struct node *n, struct options o)
+{
+	n->fd = o.context ?: device();
+	n->addr = o.addr.family ? o.addr : loopback(0);
+	cq_open(&n->cq, n->fd, o.cq ?: 256);
+	cq_open(&n->rcq, n->fd, o.rcq ?: 256);
+	cntr_open(&n->sent, n->fd);
+	cntr_open(&n->rcvd, n->fd);
+	tx_open(&n->tx, n->fd, o.tx ?: 64);
+	rx_open(&n->rx, n->fd, o.rx ?: 64, o.buffered);
+	n->av = av_open(n->fd);
+	need(ep_create(n->fd, &n->addr, o.auth_key, &n->ep) == 0);
+}
+
+static inline struct treadle_ep_enable node_bindings(const struct node *n)
+{
+	return (struct treadle_ep_enable){
+		.size = sizeof(struct treadle_ep_enable), .ep = n->ep,
+		.tx = n->tx.id, .rx = n->rx.id, .av = n->av, .tx_cq = n->cq.id, .rx_cq = n->rcq.id,
+		.cntr_send = n->sent.id, .cntr_recv = n->rcvd.id,
+	};
+}
+
+static inline void node_open(struct node *n, struct options o)
+{
+	struct treadle_ep_enable e;
+
+	node_create(n, o);
+	e = node_bindings(n);
+	e.flags = o.flags;
+	need(call(n->fd, TREADLE_IOC_EP_ENABLE, &e) == 0);
+}
+
+/* The index under which @n knows @addr. */
+static inline __u64 peer(const struct node *n, struct treadle_addr addr)
+{
+	__u32 count = 1;
+	__u64 index;
+
+	need(av_insert(n->fd, n->av, &addr, &count, &index) == 0 && count == 1);
+	return index;
+}
+
+/* --- commands -------------------------------------------------------------- */
+
+static inline struct treadle_desc send_of(const void *buf, __u64 len, __u64 to, __u64 context)
+{
+	return (struct treadle_desc){
+		.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION, .iov_count = !!len,
+		.addr = len ? (unsigned long)buf : 0, .len = len, .peer = to, .context = context,
+	};
+}
+
+static inline struct treadle_desc tsend_of(const void *buf, __u64 len, __u64 to, __u64 tag, __u64 context)
+{
+	struct treadle_desc d = send_of(buf, len, to, context);
+
+	d.opcode = TREADLE_OP_TSEND;
+	d.tag = tag;
+	return d;
+}
+
+static inline struct treadle_desc recv_of(void *buf, __u64 len, __u64 from, __u64 context)
+{
+	struct treadle_desc d = send_of(buf, len, from, context);
+
+	d.opcode = TREADLE_OP_RECV;
+	return d;
+}
+
+static inline struct treadle_desc trecv_of(void *buf, __u64 len, __u64 from, __u64 tag, __u64 ignore, __u64 context)
+{
+	struct treadle_desc d = send_of(buf, len, from, context);
+
+	d.opcode = TREADLE_OP_TRECV;
+	d.tag = tag;
+	d.ignore = ignore;
+	return d;
+}
+
+static inline struct treadle_desc count_of(__u8 opcode, const struct cntr *c, __u64 value, __u64 context)
+{
+	return (struct treadle_desc){
+		.opcode = opcode, .peer = c->id, .data = value, .context = context, .flags = TREADLE_F_WORK,
+	};
+}
+
+static inline struct treadle_desc when(struct treadle_desc d, const struct cntr *c, __u64 threshold)
+{
+	d.flags |= TREADLE_F_EXT | TREADLE_F_COND_CNTR;
+	d.cond = c->id;
+	d.threshold = threshold;
+	return d;
+}
+
+static inline struct treadle_desc then(struct treadle_desc d, const struct cntr *c)
+{
+	d.flags |= TREADLE_F_EXT | TREADLE_F_NOTIFY;
+	d.notify = c->id;
+	return d;
+}
+
+static inline __u32 ring_released(const struct ring *r)
+{
+	return __atomic_load_n(&r->ro->released, __ATOMIC_ACQUIRE);
+}
+
+static inline __u32 ring_room(const struct ring *r)
+{
+	return r->entries - (r->prod - ring_released(r));
+}
+
+/* Writes one slot; nobody sees it before ring_publish(). */
+static inline void ring_put(struct ring *r, const void *slot)
+{
+	memcpy(&r->slots[r->prod++ & (r->entries - 1)], slot, sizeof(*r->slots));
+}
+
+static inline void ring_publish(struct ring *r)
+{
+	__atomic_store_n(&r->rw->prod, r->prod, __ATOMIC_RELEASE);
+}
+
+static inline bool ring_needs_doorbell(const struct ring *r)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&r->ro->flags, __ATOMIC_RELAXED) & TREADLE_RING_DOORBELL;
+}
+
+static inline int ring_doorbell(const struct ring *r)
+{
+	return doorbell(r->fd, r->id);
+}
+
+/* Room comes back when other commands finish: wait for it. */
+static inline void ring_wait(struct ring *r, __u32 slots)
+{
+	while (ring_room(r) < slots)
+		sched_yield();
+}
+
+/* Posts to a transmit ring: what the doorbell says, 1 when the command was taken. */
+static inline int post(struct node *n, struct treadle_desc d)
+{
+	ring_wait(&n->tx, 1);
+	ring_put(&n->tx, &d);
+	ring_publish(&n->tx);
+	return ring_doorbell(&n->tx);
+}
+
+/* Posts to a receive ring, where only unmatched messages call for a doorbell. */
+static inline int post_recv(struct node *n, struct treadle_desc d)
+{
+	ring_wait(&n->rx, 1);
+	ring_put(&n->rx, &d);
+	ring_publish(&n->rx);
+	return ring_needs_doorbell(&n->rx) ? ring_doorbell(&n->rx) : 0;
+}
+
+/* The same command with @count buffers instead of one. */
+static inline struct treadle_desc vector(struct treadle_desc d, const struct treadle_iov *iov, int count)
+{
+	d.iov_count = count;
+	d.addr = 0;
+	d.len = 0;
+	for (int i = 0; i < count; i++)
+		d.len += iov[i].len;
+	return d;
+}
+
+static inline void ring_put_vector(struct ring *r, const struct treadle_desc *d, const struct treadle_iov *iov)
+{
+	union treadle_slot second = { 0 };
+
+	memcpy(second.iov, iov, d->iov_count * sizeof(*iov));
+	ring_wait(r, 2);
+	ring_put(r, d);
+	ring_put(r, &second);
+	ring_publish(r);
+}
+
+static inline int cancel(int fd, __u32 kind, __u32 id, __u64 context, __u64 threshold, __u64 *count)
+{
+	struct treadle_cancel c = {
+		.size = sizeof(c), .kind = kind, .id = id, .context = context, .threshold = threshold,
+	};
+	int result = call(fd, TREADLE_IOC_CANCEL, &c);
+
+	if (count)
+		*count = c.count;
+	return result;
+}
+
+/* --- completions ----------------------------------------------------------- */
+
+static inline bool cq_poll(struct cq *q, struct treadle_cqe *cqe)
+{
+	if (__atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) == q->cons)
+		return false;
+	*cqe = q->cqes[q->cons & (q->entries - 1)];
+	__atomic_store_n(&q->rw->cons, ++q->cons, __ATOMIC_RELEASE);
+	return true;
+}
+
+static inline bool cq_overflows(const struct cq *q)
+{
+	return __atomic_load_n(&q->ro->flags, __ATOMIC_RELAXED) & TREADLE_CQ_OVERFLOW;
+}
+
+static inline int cq_wait(const struct cq *q, __s64 timeout_ns)
+{
+	struct treadle_wait w = { .size = sizeof(w), .id = q->id, .timeout_ns = timeout_ns };
+
+	return call(q->fd, TREADLE_IOC_WAIT, &w);
+}
+
+/* The next completion, whenever it comes. */
+static inline struct treadle_cqe cq_next(struct cq *q)
+{
+	struct treadle_cqe cqe;
+
+	while (!cq_poll(q, &cqe)) {
+		if (cq_overflows(q))
+			need(doorbell(q->fd, q->id) == 0);
+		else
+			need(cq_wait(q, PATIENCE_NS) == 0);
+	}
+	return cqe;
+}
+
+/* Nothing is there, nor kept. What is still on its way is not counted. */
+static inline bool cq_empty(struct cq *q)
+{
+	return __atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) == q->cons && !cq_overflows(q);
+}
+
+static inline __u64 cntr_value(const struct cntr *c)
+{
+	return __atomic_load_n(&c->page->success, __ATOMIC_ACQUIRE);
+}
+
+static inline __u64 cntr_errors(const struct cntr *c)
+{
+	return __atomic_load_n(&c->page->error, __ATOMIC_ACQUIRE);
+}
+
+static inline int cntr_wait(const struct cntr *c, __u64 threshold, __u64 error, __s64 timeout_ns)
+{
+	struct treadle_wait w = {
+		.size = sizeof(w), .id = c->id, .timeout_ns = timeout_ns, .threshold = threshold, .error = error,
+	};
+
+	return call(c->fd, TREADLE_IOC_WAIT, &w);
+}
+
+/* --- data ------------------------------------------------------------------ */
+
+/* Bytes that differ from message to message and from place to place. */
+static inline __u64 pattern(__u64 seed, __u64 word)
+{
+	__u64 x = (seed << 32) + word + 0x9e3779b97f4a7c15ULL;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	return x ^ (x >> 27);
+}
+
+static inline void fill(void *buf, size_t len, __u64 seed)
+{
+	char *at = buf;
+	__u64 word;
+
+	for (size_t i = 0; i < len; i += sizeof(word)) {
+		word = pattern(seed, i);
+		memcpy(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word));
+	}
+}
+
+/* Where @buf is not what fill() wrote; @len when all of it is. */
+static inline size_t differs(const void *buf, size_t len, __u64 seed)
+{
+	const char *at = buf;
+	__u64 word;
+
+	for (size_t i = 0; i < len; i += sizeof(word)) {
+		word = pattern(seed, i);
+		if (memcmp(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word)))
+			return i;
+	}
+	return len;
+}
+
+static inline bool same(const void *buf, size_t len, __u64 seed)
+{
+	return differs(buf, len, seed) == len;
+}
+
+static inline bool all_are(const void *buf, size_t len, unsigned char byte)
+{
+	const unsigned char *at = buf;
+
+	return len == 0 || (at[0] == byte && memcmp(at, at + 1, len - 1) == 0);
+}
+
+/* Fresh pages with nothing mapped behind them. */
+static inline void *pages(size_t len)
+{
+	size_t rounded = (len + 4095) & ~4095UL;
+	char *at = mmap(NULL, rounded + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	need(at != MAP_FAILED);
+	need(mprotect(at, rounded, PROT_READ | PROT_WRITE) == 0);
+	return at;
+}
+
+/* --- processes ------------------------------------------------------------- */
+
+/* Memory that children share with their parent. */
+static inline void *shared(size_t len)
+{
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	need(at != MAP_FAILED);
+	return at;
+}
+
+/* Runs @fn in a child, which ends with its parent at the latest. */
+static inline pid_t spawn(void (*fn)(void *), void *arg)
+{
+	pid_t pid = fork();
+
+	need(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fn(arg);
+		_exit(0);
+	}
+	return pid;
+}
+
+/* A child's exit status, or minus the signal that ended it. */
+static inline int reap(pid_t pid)
+{
+	int status;
+
+	need(waitpid(pid, &status, 0) == pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* Waits until another process or thread has raised @flag to @value. */
+static inline void await(const int *flag, int value)
+{
+	while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value)
+		sched_yield();
+}
+
+static inline void raise_to(int *flag, int value)
+{
+	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+static inline pthread_t thread(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	need(pthread_create(&t, NULL, fn, arg) == 0);
+	return t;
+}
+
+static inline __u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+/* The number after @key in a file of /proc or /sys; without @key the first. -1: there is none. */
+static inline long long number_in(const char *path, const char *key)
+{
+	size_t length = key ? strlen(key) : 0;
+	long long value = -1;
+	char line[512];
+	FILE *file = fopen(path, "re");
+
+	while (file && value < 0 && fgets(line, sizeof(line), file))
+		if (!key || strncmp(line, key, length) == 0)
+			sscanf(line + length, line[length] == ':' ? ":%lld" : "%lld", &value);
+	if (file)
+		fclose(file);
+	return value;
+}
+
+#endif /* TREADLE_KSELFTEST_H */

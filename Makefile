@@ -1,80 +1,263 @@
 # SPDX-License-Identifier: GPL-2.0
-
+#
 # make              module, library, provider, tools, examples, tests
 # make demo         the main job, shown in a virtual machine; sets up all it needs
 # make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those)
 # make bench        beside libfabric's other providers; table, JSON, picture
-# make vm CMD='…'   runs CMD in a virtual machine with the module loaded (see tools/vm/run)
+# make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
 # make vm-shell     a shell there
-# make fabtests FABTESTS=DIR   an installed copy of libfabric's own tests, there
-# make setup        Debian packages and kernels that the above use
-# make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any build tree)
+# make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, there
+# make setup        the Debian packages and the kernels that all this uses
+# make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's build tree)
 # make install      PREFIX=/usr DESTDIR=
-# make sparse tidy format-check headers-check   one of the static checks; make format repairs
-# make clean        what was built; make distclean also what was fetched
+# make headers-check format-check tidy sparse   the static checks; make format repairs
+# make clean        removes what was built; make distclean also what was fetched
 #
-# KERNEL=6.1, V=1 (show commands)
+# KERNEL=6.1, V=1: show commands
 
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 
+KERNEL ?= 6.1
+
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
-KERNEL ?= 6.1
+comma := ,
 
 all: module programs
 
-# -- The module, mirrored for every kernel so that the objects of several live side by side --
+# --- the module, mirrored so that its objects for several kernels live side by side -----------------
 
 ifdef KDIR
 release = $(shell $(MAKE) -s -C $(KDIR) kernelrelease)
 else
-kernel := $(abspath build/kernels/$(KERNEL))
+kernel := build/kernels/$(KERNEL)
 release = $(file <$(kernel)/release)
 KDIR = $(kernel)/usr/src/linux-headers-$(release)
-# Kernels that this project is tested on. Others may warn about what nobody has seen yet.
+# Only for kernels that this project is tested on: others may warn about what nobody has seen.
 werror := y
 endif
 mirror = build/kernel-$(release)
+kbuild = +$(Q)$(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror)
 
 build/kernels/%/release:
 	$(Q)tools/setup kernel $*
 
 mirror: $(if $(kernel),$(kernel)/release)
 	$(Q)mkdir -p $(mirror)/probe
-	$(Q)ln -sfn $(abspath $(wildcard kernel/*.[ch] kernel/Kbuild kernel/Makefile) uapi) $(mirror)
+	$(Q)ln -sfn $(abspath $(wildcard kernel/*.[ch]) kernel/Kbuild kernel/Makefile uapi) $(mirror)
 	$(Q)ln -sfn $(abspath $(wildcard kernel/probe/*.c) kernel/probe/Kbuild) $(mirror)/probe
 	$(Q)find -L $(mirror) -type l -delete
-
-kbuild = +$(Q)$(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror)
 
 module: mirror
 	$(kbuild) modules
 	$(Q)cmp -s $(mirror)/treadle.ko kernel/treadle.ko || cp $(mirror)/treadle.ko kernel/treadle.ko
 
-programs:
+# --- programs: sources are found, objects are under build/ ------------------------------------------
 
-# -- The virtual machine --
+CXXFLAGS ?= -O2 -g
+CFLAGS ?= -O2 -g
+warnings := -Wall -Wextra -Werror
+depend := -MMD -MP
+include := -Iuapi -Ilib/include
+cxx = $(CXX) -std=c++23 $(warnings) $(depend) $(include) -fPIC -fvisibility=hidden $(CXXFLAGS)
+cc = $(CC) -std=gnu11 $(warnings) $(depend) $(include) $(CFLAGS)
 
+# $(call objects,SOURCES)
+objects = $(patsubst %,build/%.o,$(basename $(1)))
+
+lib_objects := $(call objects,$(wildcard lib/src/*.cpp lib/src/*/*.cpp))
+provider_objects := $(call objects,$(wildcard lib/provider/*.cpp))
+libtreadle := $(if $(lib_objects),lib/libtreadle.so)
+provider := $(if $(provider_objects),lib/libtreadle-fi.so)
+tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
+examples := $(patsubst %.cpp,build/%,$(wildcard examples/*.cpp))
+# In the directories of tests, NAME_test.cpp is a program and any other source is part of all of them.
+lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
+fi_tests := $(patsubst %.cpp,build/%,$(wildcard tests/fi/*_test.cpp))
+helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
+kselftests := $(patsubst %.c,build/%,$(wildcard tests/kselftest/*.c))
+guest_tests := $(kselftests) $(lib_tests) $(fi_tests)
+
+programs: $(libtreadle) $(provider) $(tools) $(examples) $(guest_tests)
+
+build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
+build/%.o: %.cpp
+	$(call say,CXX,$<)
+	$(Q)mkdir -p $(@D) && $(cxx) -c $< -o $@
+
+# $(call program,FILE), $(call shared,FILE,OPTIONS): links what the rule lists. The trees of build/ and lib/ find each
+# other by relative paths, which what is installed does without.
+libs := -lfabric -luring
+program = $(CXX) $(LDFLAGS) -o $(1) $(filter %.o,$^) $(filter %.so,$^) -pthread -Wl,--as-needed $(libs) $(rpath)
+shared = $(CXX) $(LDFLAGS) -shared -o $(1) $(filter %.o,$^) $(filter %.so,$^) -Wl,-z,defs \
+	-Wl,--version-script=$(filter %.map,$^) -Wl,--as-needed $(libs) $(rpath) $(2)
+rpath_to = -Wl,-rpath,'$$ORIGIN/$(1)'
+
+lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map
+	$(call say,LD,$@)
+	$(Q)$(call shared,$@,-Wl$(comma)-soname$(comma)$(@F))
+lib/libtreadle.so: lib/libtreadle.so.1
+	$(Q)ln -sfn $(<F) $@
+lib/libtreadle-fi.so: rpath = $(call rpath_to,)
+lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
+	$(call say,LD,$@)
+	$(Q)$(call shared,$@)
+
+$(tools) $(examples): rpath = $(call rpath_to,../../lib)
+$(lib_tests) $(fi_tests): rpath = $(call rpath_to,../../../lib)
+$(lib_tests) $(fi_tests): libs += -lgtest_main -lgtest
+$(tools): build/bin/%: build/tools/%.o
+$(examples) $(lib_tests) $(fi_tests): %: %.o
+$(lib_tests): $(call helpers,lib)
+$(fi_tests): $(call helpers,fi)
+$(tools) $(examples) $(lib_tests) $(fi_tests): $(libtreadle)
+	$(call say,LD,$@)
+	$(Q)mkdir -p $(@D) && $(call program,$@)
+
+build/kselftest/kselftest_harness.h:
+	$(Q)tools/setup kselftest
+$(kselftests): build/%: %.c | build/kselftest/kselftest_harness.h
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
+
+# --- unit tests: the module's pure logic in user space, natively, three times ------------------------
+
+unit := $(patsubst tests/unit/%.cpp,%,$(wildcard tests/unit/*_test.cpp))
+shims := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
+unit_plain := -O2
+unit_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+unit_tsan := -O1 -fsanitize=thread
+
+# $(call unit_rules,VARIANT)
+define unit_rules
+unit_tests += $(unit:%=build/tests/unit-$(1)/%)
+build/tests/unit-$(1)/%.o: tests/unit/%.cpp
+	$$(call say,CXX,$$< ($(1)))
+	$$(Q)mkdir -p $$(@D) && $$(cxx) -Itests/unit -Ikernel -Ilib/src $(unit_$(1)) -c $$< -o $$@
+build/tests/unit-$(1)/%.o: tests/unit/%.c
+	$$(call say,CC,$$< ($(1)))
+	$$(Q)mkdir -p $$(@D) && $$(cc) -Wno-unused-parameter -Wno-sign-compare -Itests/unit -Ikernel \
+		$(unit_$(1)) -c $$< -o $$@
+# An archive, so that each test takes only the sources that it tests.
+build/tests/unit-$(1)/shims.a: $(shims:%=build/tests/unit-$(1)/%.o)
+	$$(Q)mkdir -p $$(@D) && rm -f $$@ && $(AR) cr $$@ $$^
+$(unit:%=build/tests/unit-$(1)/%): %: %.o build/tests/unit-$(1)/shims.a
+	$$(call say,LD,$$@)
+	$$(Q)$(CXX) $(unit_$(1)) $$^ -o $$@ -pthread -lgtest_main -lgtest
+endef
+$(foreach variant,plain asan tsan,$(eval $(call unit_rules,$(variant))))
+
+unit: $(unit_tests)
+
+# What was included the last time.
+-include $(shell find build -path build/kernel\* -prune -o -name '*.d' -print 2>/dev/null)
+
+# --- static checks -----------------------------------------------------------------------------------
+
+sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel kernel/probe uapi/treadle lib/include/treadle \
+	lib/include/treadle/detail lib/src lib/src/* lib/provider tools examples tests/*)))
+
+format-check:
+	$(Q)clang-format --dry-run -Werror $(sources)
+format:
+	$(Q)clang-format -i $(sources)
+
+# A header includes what it needs: each is compiled alone, the kernel's also as C.
+headers-check: $(patsubst %,build/alone/%,$(wildcard uapi/treadle/*.h lib/include/treadle/*.h))
+build/alone/%: %
+	$(Q)mkdir -p $(@D)
+	$(Q)$(cxx) -MF $@.d -MT $@ -fsyntax-only -x c++ -include $< /dev/null
+	$(if $(filter uapi/%,$<),$(Q)$(CC) -std=c99 -pedantic $(warnings) -Iuapi -fsyntax-only -x c -include $< /dev/null)
+	$(Q)touch $@
+
+# __cpp_concepts: clang 14 lacks the little that <expected> of libstdc++ 12 asks for with it, and uses none of it.
+tidy: $(patsubst %,build/tidy/%,$(filter-out tests/%,$(filter %.cpp,$(sources))))
+build/tidy/%: % .clang-tidy $(filter %.h,$(sources))
+	$(call say,TIDY,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)clang-tidy --quiet $< -- -std=c++2b $(include) $(if $(filter lib/src/%,$<),-Ilib/src) \
+		-U__cpp_concepts -D__cpp_concepts=202002L 2> >(grep -v 'warnings\? generated' >&2)
+	$(Q)touch $@
+
+# sparse speaks of the kernel's own headers too; what counts is what it says about these sources.
+sparse: module
+	$(call say,SPARSE,kernel/*.c)
+	$(kbuild) modules C=2 >build/sparse.log 2>&1 || { cat build/sparse.log; false; }
+	$(Q)! grep -F '$(mirror)/' build/sparse.log | grep -E ':[0-9]+: (warning|error)'
+
+# --- running ------------------------------------------------------------------------------------------
+
+export KERNEL NODES CMD TESTS FABTESTS
+run := tools/vm/run
+
+# make turns every failure into exit status 2; tools/vm/run returns CMD's own.
 vm: module programs
-	$(Q)KERNEL=$(KERNEL) tools/vm/run $(if $(CMD),"$$CMD",$(error CMD='…' is missing))
+	$(Q)$(run) $(if $(CMD),"$$CMD",$(error CMD='…' is missing))
 vm-shell: module programs
-	$(Q)KERNEL=$(KERNEL) VM_SHELL=1 tools/vm/run
-export CMD NODES
+	$(Q)VM_SHELL=1 $(run)
 
 setup:
 	$(Q)tools/setup packages
 	$(Q)tools/setup kernel $(KERNEL)
 
+# Before anything is built there may be no compiler: what follows set-up is left to another make.
+demo: setup
+	+$(Q)$(MAKE) module programs
+	$(Q)$(run) tools/demo
+bench:
+	$(Q)tools/setup packages gnuplot-nox
+	+$(Q)$(MAKE) module programs
+	$(Q)VM_DIR=build/bench $(run) tools/bench
+fabtests: setup
+	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
+	+$(Q)$(MAKE) module programs
+	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} $(run) tools/fabtests
+check:
+	$(Q)tools/setup packages
+	+$(Q)tests/run
+
+# --- installing ---------------------------------------------------------------------------------------
+
+PREFIX ?= /usr
+bindir = $(DESTDIR)$(PREFIX)/bin
+libdir = $(DESTDIR)$(PREFIX)/lib/$(shell $(CC) -print-multiarch)
+incdir = $(DESTDIR)$(PREFIX)/include/treadle
+mandir = $(DESTDIR)$(PREFIX)/share/man/man7
+srcdir = $(DESTDIR)/usr/src/treadle-$(shell sed -n 's/PACKAGE_VERSION=//p' kernel/dkms.conf)
+
+install: install-library install-provider install-tools install-module install-man
+install-library: $(libtreadle)
+	install -D -m644 -t $(libdir) lib/libtreadle.so.1
+	ln -sfn libtreadle.so.1 $(libdir)/libtreadle.so
+	install -D -m644 -t $(incdir) $(filter-out %/test.h,$(wildcard uapi/treadle/*.h)) lib/include/treadle/*.h
+	install -D -m644 -t $(incdir)/detail lib/include/treadle/detail/*.h
+install-provider: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
+	install -d $(libdir)/libfabric
+	$(call shared,$(libdir)/libfabric/libtreadle-fi.so)
+install-tools: $(tools:build/bin/%=install/%)
+install/%: build/tools/%.o $(libtreadle)
+	install -d $(bindir)
+	$(call program,$(bindir)/$*)
+# For DKMS: dkms add treadle/VERSION, dkms install treadle/VERSION.
+install-module:
+	install -D -m644 -t $(srcdir) kernel/*.[ch] kernel/Kbuild kernel/Makefile kernel/dkms.conf
+	install -D -m644 -t $(srcdir)/probe kernel/probe/*.c kernel/probe/Kbuild
+	install -D -m644 -t $(srcdir)/uapi/treadle uapi/treadle/*.h
+install-man:
+	$(foreach page,$(wildcard Documentation/man/*.7),install -D -m644 -t $(mandir) $(page) &&) :
+
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
 
 clean:
-	$(Q)find build -mindepth 1 -maxdepth 1 ! -name kernels ! -name kselftest -exec rm -rf {} + 2>/dev/null || :
+	$(Q)rm -rf $(filter-out build/kernels build/kselftest,$(wildcard build/*))
 	$(Q)rm -f kernel/treadle.ko lib/*.so lib/*.so.*
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all mirror module programs vm vm-shell setup help clean distclean
+.PHONY: all mirror module programs unit format format-check headers-check tidy sparse vm vm-shell setup demo bench \
+	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
+.SECONDARY:

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <span>
 
-#include <treadle/detail/fd.h>
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
 #include <treadle/threading.h>
@@ -23,7 +22,7 @@ class Context;
  * Threads: consume and read as Lock says; wait, signal and wait_fd from any
  * thread at any time.
  */
-template <class Lock> class BasicCompletionQueue : public Object<CompletionQueueId>
+template <class Lock> class TREADLE_API BasicCompletionQueue : public Object<CompletionQueueId>
 {
 public:
 	static Result<BasicCompletionQueue> create(const Context &context,
@@ -84,7 +83,7 @@ public:
 	 * A file to poll(2): readable while the queue is not empty. Made by the first
 	 * call, owned by the queue.
 	 */
-	Result<int> wait_fd() noexcept;
+	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
 
 private:
 	BasicCompletionQueue(int fd, std::uint32_t id, detail::CompletionRing ring) noexcept
@@ -97,8 +96,7 @@ private:
 
 	[[no_unique_address]] Lock lock_;
 	detail::CompletionRing ring_;
-	detail::UniqueFd wait_fd_;
-	Mutex wait_fd_lock_;
+	detail::WaitFd wait_fd_;
 };
 
 extern template class BasicCompletionQueue<NoLock>;

@@ -49,7 +49,8 @@ public:
 	Result<std::uint64_t> flush(CounterId counter = {}) noexcept;
 
 private:
-	Context(detail::UniqueFd fd, const treadle_query &limits) noexcept;
+	Context(detail::UniqueFd fd, const treadle_query &limits,
+		std::unique_ptr<SharedTransmitRing> ring) noexcept;
 
 	detail::UniqueFd fd_;
 	treadle_query limits_;

@@ -2,7 +2,6 @@
 #ifndef TREADLE_COUNTER_H
 #define TREADLE_COUNTER_H
 
-#include <treadle/detail/fd.h>
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
 #include <treadle/transmit_ring.h>
@@ -54,18 +53,17 @@ public:
 	 * A file to poll(2): readable after the counter changed, until 8 bytes were
 	 * read from it. Made by the first call, owned by the counter.
 	 */
-	Result<int> wait_fd() noexcept;
+	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
 
 private:
-	Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitRing &work) noexcept;
+	Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitRing &ring) noexcept;
 
 	int change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept;
 
 	const treadle_cntr_page *page_;
-	SharedTransmitRing *work_;
+	SharedTransmitRing *ring_;
 	detail::Mapping map_;
-	detail::UniqueFd wait_fd_;
-	Mutex wait_fd_lock_;
+	detail::WaitFd wait_fd_;
 };
 
 } // namespace treadle

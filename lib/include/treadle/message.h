@@ -3,6 +3,7 @@
 #define TREADLE_MESSAGE_H
 
 #include <cstdint>
+#include <span>
 
 #include <treadle/ring.h>
 
@@ -34,6 +35,16 @@ struct Message {
 inline std::uint64_t address_of(const void *buffer) noexcept
 {
 	return reinterpret_cast<std::uintptr_t>(buffer);
+}
+
+/* The length of a vector of buffers, in bytes. */
+inline std::uint64_t total(std::span<const treadle_iov> iov) noexcept
+{
+	std::uint64_t len = 0;
+
+	for (const auto &buffer : iov)
+		len += buffer.len;
+	return len;
 }
 
 } // namespace treadle

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <treadle/detail/fd.h>
 #include <treadle/result.h>
 
 namespace treadle
@@ -58,6 +59,8 @@ protected:
 	/* TREADLE_IOC_WAIT; timeout in ns, negative for ever. */
 	int wait(std::int64_t timeout, std::uint64_t threshold, std::uint64_t error) const noexcept;
 	int signal() const noexcept;
+	/* TREADLE_IOC_WAIT_FD, once. */
+	Result<int> wait_fd(WaitFd &file) const noexcept;
 
 private:
 	int fd_;

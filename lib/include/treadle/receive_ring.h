@@ -27,7 +27,7 @@ class Context;
  * Threads: as Lock says. The buffers belong to the kernel until the receive has
  * completed or was canceled; messages and vectors are free at return.
  */
-template <class Lock> class BasicReceiveRing : public Object<ReceiveRingId>
+template <class Lock> class TREADLE_API BasicReceiveRing : public Object<ReceiveRingId>
 {
 public:
 	/* buffered: bytes of unexpected messages to hold; 0: a default */

@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include <treadle/result.h>
+
 namespace treadle
 {
 
@@ -13,13 +15,13 @@ namespace treadle
  * for callers that never enter one object from two threads at once; with Mutex
  * every member may be called from any thread.
  */
-struct NoLock {
+struct TREADLE_API NoLock {
 	void lock() noexcept {}
 	void unlock() noexcept {}
 };
 
 /* Moving an object while another thread is inside it is never right, so a moved lock is a new one. */
-class Mutex
+class TREADLE_API Mutex
 {
 public:
 	Mutex() = default;

@@ -35,7 +35,7 @@ class Context;
  * the command has completed, or with TREADLE_F_INJECT until the doorbell was rung;
  * messages, commands and vectors are free at return.
  */
-template <class Lock> class BasicTransmitRing : public Object<TransmitRingId>
+template <class Lock> class TREADLE_API BasicTransmitRing : public Object<TransmitRingId>
 {
 public:
 	/* Each endpoint has a ring of its own, except for TREADLE_TX_SHARED: commands name theirs. */
@@ -76,6 +76,11 @@ public:
 	}
 
 private:
+	friend Context; /* which needs one before it is complete */
+
+	static Result<BasicTransmitRing> create(int fd, std::uint32_t entries,
+						std::uint32_t flags) noexcept;
+
 	BasicTransmitRing(int fd, std::uint32_t id, detail::DescriptorRing ring) noexcept
 		: Object(fd, id), ring_(std::move(ring))
 	{

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <treadle/result.h>
+#include <treadle/threading.h>
 
 namespace treadle::detail
 {
@@ -22,14 +23,20 @@ public:
 	}
 	~UniqueFd();
 
+	/* For reading and writing, close-on-exec. */
+	static Result<UniqueFd> open(const char *path) noexcept;
+
 	int get() const noexcept { return fd_; }
 
 private:
 	int fd_;
 };
 
-/* The file to poll(2) for an object, made on first use: TREADLE_IOC_WAIT_FD. */
-TREADLE_API Result<UniqueFd> make_wait_fd(int fd, unsigned int id) noexcept;
+/* The file to poll(2) for an object, made on first use. */
+struct WaitFd {
+	UniqueFd fd;
+	Mutex lock;
+};
 
 } // namespace treadle::detail
 

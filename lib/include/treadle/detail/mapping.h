@@ -26,6 +26,8 @@ enum class Access { read, write };
 class TREADLE_API Mapping
 {
 public:
+	static constexpr std::size_t child_flags_offset = 4;
+
 	Mapping() noexcept;
 	Mapping(Mapping &&) noexcept;
 	Mapping &operator=(Mapping &&) noexcept;
@@ -37,8 +39,8 @@ public:
 	std::byte *data() const noexcept;
 
 private:
-	struct Node;
-	struct Registry;
+	struct __attribute__((visibility("hidden"))) Node;
+	struct __attribute__((visibility("hidden"))) Registry;
 
 	std::unique_ptr<Node> node_;
 };

@@ -44,13 +44,9 @@ inline void store_release(std::uint32_t &word, std::uint32_t value) noexcept
 class DescriptorRing
 {
 public:
-	DescriptorRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
-		: prod_(reinterpret_cast<treadle_ring_prod *>(rw.data())),
-		  cons_(reinterpret_cast<const treadle_ring_cons *>(ro.data())),
-		  slots_(reinterpret_cast<treadle_slot *>(rw.data() + TREADLE_SLOTS_OFFSET)),
-		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
-	{
-	}
+	/* Makes the object, by request with args, and maps it; on error there is none. */
+	TREADLE_API static Result<DescriptorRing> create(int fd, unsigned long request,
+							 treadle_ring_create &args) noexcept;
 
 	std::uint32_t entries() const noexcept { return mask_ + 1; }
 
@@ -82,6 +78,14 @@ public:
 	TREADLE_API int put(const Command &command) noexcept;
 
 private:
+	DescriptorRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
+		: prod_(reinterpret_cast<treadle_ring_prod *>(rw.data())),
+		  cons_(reinterpret_cast<const treadle_ring_cons *>(ro.data())),
+		  slots_(reinterpret_cast<treadle_slot *>(rw.data() + TREADLE_SLOTS_OFFSET)),
+		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
+	{
+	}
+
 	/* Whether n slots may be written. */
 	bool room(std::uint32_t prod, std::uint32_t n) noexcept
 	{
@@ -121,13 +125,8 @@ private:
 class CompletionRing
 {
 public:
-	CompletionRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
-		: cons_(reinterpret_cast<treadle_cq_cons *>(rw.data())),
-		  prod_(reinterpret_cast<const treadle_cq_prod *>(ro.data())),
-		  cqes_(reinterpret_cast<const treadle_cqe *>(ro.data() + TREADLE_SLOTS_OFFSET)),
-		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
-	{
-	}
+	/* The same. */
+	TREADLE_API static Result<CompletionRing> create(int fd, treadle_cq_create &args) noexcept;
 
 	std::uint32_t entries() const noexcept { return mask_ + 1; }
 
@@ -143,6 +142,14 @@ public:
 	bool overflows() const noexcept { return load_acquire(prod_->flags) & TREADLE_CQ_OVERFLOW; }
 
 private:
+	CompletionRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
+		: cons_(reinterpret_cast<treadle_cq_cons *>(rw.data())),
+		  prod_(reinterpret_cast<const treadle_cq_prod *>(ro.data())),
+		  cqes_(reinterpret_cast<const treadle_cqe *>(ro.data() + TREADLE_SLOTS_OFFSET)),
+		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
+	{
+	}
+
 	treadle_cq_cons *cons_;
 	const treadle_cq_prod *prod_;
 	const treadle_cqe *cqes_;

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/address_vector.h>
+
+#include <cerrno>
+
+#include <treadle/context.h>
+
+#include "sys/ioctl.h"
+
+namespace treadle
+{
+
+Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected) noexcept
+{
+	treadle_av_create args{};
+
+	args.count = expected;
+	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_AV_CREATE, args); !ok)
+		return std::unexpected(ok.error());
+	return AddressVector(context.fd(), args.id);
+}
+
+AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addresses,
+					      std::uint64_t *indices) noexcept
+{
+	treadle_av_insert args{};
+
+	args.av = number();
+	args.count = static_cast<std::uint32_t>(addresses.size());
+	args.addrs = address_of(addresses.data());
+	args.out = address_of(indices);
+	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
+	return {.count = args.count, .error = rc};
+}
+
+Result<std::uint64_t> AddressVector::insert(const treadle_addr &address) noexcept
+{
+	std::uint64_t index = TREADLE_ADDR_ANY;
+	const auto [count, error] = insert({&address, 1}, &index);
+
+	if (error)
+		return std::unexpected(Errno(-error));
+	if (!count)
+		return std::unexpected(Errno(EADDRNOTAVAIL));
+	return index;
+}
+
+int AddressVector::remove(std::span<const std::uint64_t> indices) noexcept
+{
+	treadle_av_remove args{};
+
+	args.av = number();
+	args.count = static_cast<std::uint32_t>(indices.size());
+	args.indices = address_of(indices.data());
+	return sys::call(fd(), TREADLE_IOC_AV_REMOVE, args);
+}
+
+Result<treadle_addr> AddressVector::lookup(std::uint64_t index) const noexcept
+{
+	treadle_av_lookup args{};
+
+	args.av = number();
+	args.index = index;
+	if (const auto ok = sys::checked(fd(), TREADLE_IOC_AV_LOOKUP, args); !ok)
+		return std::unexpected(ok.error());
+	return args.addr;
+}
+
+} // namespace treadle

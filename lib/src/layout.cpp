@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* The ABI, byte by byte: the same as what the module asserts, for every width and compiler. */
+
+#include <cstddef>
+
+#include <treadle/ioctl.h>
+#include <treadle/ring.h>
+
+#define SIZE(type, size)	 static_assert(sizeof(struct type) == (size))
+#define AT(type, member, offset) static_assert(offsetof(struct type, member) == (offset))
+
+SIZE(treadle_iov, 16);
+AT(treadle_iov, addr, 0);
+AT(treadle_iov, len, 8);
+
+SIZE(treadle_rma_iov, 24);
+AT(treadle_rma_iov, addr, 0);
+AT(treadle_rma_iov, len, 8);
+AT(treadle_rma_iov, key, 16);
+
+SIZE(treadle_desc, 128);
+AT(treadle_desc, opcode, 0);
+AT(treadle_desc, iov_count, 1);
+AT(treadle_desc, reserved0, 2);
+AT(treadle_desc, flags, 4);
+AT(treadle_desc, context, 8);
+AT(treadle_desc, addr, 16);
+AT(treadle_desc, len, 24);
+AT(treadle_desc, peer, 32);
+AT(treadle_desc, tag, 40);
+AT(treadle_desc, remote_addr, 40);
+AT(treadle_desc, ignore, 48);
+AT(treadle_desc, remote_key, 48);
+AT(treadle_desc, data, 56);
+AT(treadle_desc, ep, 64);
+AT(treadle_desc, cond, 68);
+AT(treadle_desc, threshold, 72);
+AT(treadle_desc, notify, 80);
+AT(treadle_desc, atomic_op, 84);
+AT(treadle_desc, datatype, 85);
+AT(treadle_desc, rma_iov_count, 86);
+AT(treadle_desc, fetch_iov_count, 87);
+AT(treadle_desc, result, 88);
+AT(treadle_desc, compare, 96);
+AT(treadle_desc, reserved1, 104);
+
+SIZE(treadle_ring_prod, 64);
+AT(treadle_ring_prod, prod, 0);
+AT(treadle_ring_prod, reserved, 4);
+
+SIZE(treadle_ring_cons, 64);
+AT(treadle_ring_cons, released, 0);
+AT(treadle_ring_cons, flags, 4);
+AT(treadle_ring_cons, reserved, 8);
+
+SIZE(treadle_cqe, 64);
+AT(treadle_cqe, context, 0);
+AT(treadle_cqe, len, 8);
+AT(treadle_cqe, data, 16);
+AT(treadle_cqe, tag, 24);
+AT(treadle_cqe, buf, 32);
+AT(treadle_cqe, src, 40);
+AT(treadle_cqe, flags, 48);
+AT(treadle_cqe, error, 52);
+AT(treadle_cqe, olen, 56);
+
+SIZE(treadle_cq_prod, 64);
+AT(treadle_cq_prod, prod, 0);
+AT(treadle_cq_prod, flags, 4);
+AT(treadle_cq_prod, reserved, 8);
+
+SIZE(treadle_cq_cons, 64);
+AT(treadle_cq_cons, cons, 0);
+AT(treadle_cq_cons, reserved, 4);
+
+SIZE(treadle_cntr_page, 64);
+AT(treadle_cntr_page, success, 0);
+AT(treadle_cntr_page, error, 8);
+AT(treadle_cntr_page, reserved, 16);
+
+SIZE(treadle_map, 16);
+AT(treadle_map, offset, 0);
+AT(treadle_map, length, 8);
+
+SIZE(treadle_addr, 24);
+AT(treadle_addr, family, 0);
+AT(treadle_addr, port, 2);
+AT(treadle_addr, scope, 4);
+AT(treadle_addr, addr, 8);
+
+SIZE(treadle_query, 72);
+AT(treadle_query, size, 0);
+AT(treadle_query, abi_version, 4);
+AT(treadle_query, features, 8);
+AT(treadle_query, opcodes, 16);
+AT(treadle_query, desc_flags, 24);
+AT(treadle_query, max_msg_size, 32);
+AT(treadle_query, inject_size, 40);
+AT(treadle_query, max_objects, 44);
+AT(treadle_query, max_ring, 48);
+AT(treadle_query, max_cq, 52);
+AT(treadle_query, max_av, 56);
+AT(treadle_query, max_armed, 60);
+AT(treadle_query, max_buffered, 64);
+AT(treadle_query, max_auth_key, 68);
+
+SIZE(treadle_cq_create, 48);
+AT(treadle_cq_create, size, 0);
+AT(treadle_cq_create, flags, 4);
+AT(treadle_cq_create, entries, 8);
+AT(treadle_cq_create, id, 12);
+AT(treadle_cq_create, ro, 16);
+AT(treadle_cq_create, rw, 32);
+
+SIZE(treadle_cntr_create, 32);
+AT(treadle_cntr_create, size, 0);
+AT(treadle_cntr_create, flags, 4);
+AT(treadle_cntr_create, id, 8);
+AT(treadle_cntr_create, reserved, 12);
+AT(treadle_cntr_create, ro, 16);
+
+SIZE(treadle_av_create, 16);
+AT(treadle_av_create, size, 0);
+AT(treadle_av_create, flags, 4);
+AT(treadle_av_create, count, 8);
+AT(treadle_av_create, id, 12);
+
+SIZE(treadle_av_insert, 32);
+AT(treadle_av_insert, size, 0);
+AT(treadle_av_insert, av, 4);
+AT(treadle_av_insert, flags, 8);
+AT(treadle_av_insert, count, 12);
+AT(treadle_av_insert, addrs, 16);
+AT(treadle_av_insert, out, 24);
+
+SIZE(treadle_av_remove, 24);
+AT(treadle_av_remove, size, 0);
+AT(treadle_av_remove, av, 4);
+AT(treadle_av_remove, flags, 8);
+AT(treadle_av_remove, count, 12);
+AT(treadle_av_remove, indices, 16);
+
+SIZE(treadle_av_lookup, 40);
+AT(treadle_av_lookup, size, 0);
+AT(treadle_av_lookup, av, 4);
+AT(treadle_av_lookup, index, 8);
+AT(treadle_av_lookup, addr, 16);
+
+SIZE(treadle_ring_create, 56);
+AT(treadle_ring_create, size, 0);
+AT(treadle_ring_create, flags, 4);
+AT(treadle_ring_create, entries, 8);
+AT(treadle_ring_create, buffered, 12);
+AT(treadle_ring_create, id, 16);
+AT(treadle_ring_create, reserved, 20);
+AT(treadle_ring_create, rw, 24);
+AT(treadle_ring_create, ro, 40);
+
+SIZE(treadle_ep_create, 56);
+AT(treadle_ep_create, size, 0);
+AT(treadle_ep_create, type, 4);
+AT(treadle_ep_create, flags, 8);
+AT(treadle_ep_create, id, 12);
+AT(treadle_ep_create, addr, 16);
+AT(treadle_ep_create, auth_key, 40);
+AT(treadle_ep_create, auth_key_size, 48);
+AT(treadle_ep_create, reserved, 52);
+
+SIZE(treadle_ep_enable, 56);
+AT(treadle_ep_enable, size, 0);
+AT(treadle_ep_enable, ep, 4);
+AT(treadle_ep_enable, flags, 8);
+AT(treadle_ep_enable, tx, 12);
+AT(treadle_ep_enable, rx, 16);
+AT(treadle_ep_enable, av, 20);
+AT(treadle_ep_enable, tx_cq, 24);
+AT(treadle_ep_enable, rx_cq, 28);
+AT(treadle_ep_enable, cntr_send, 32);
+AT(treadle_ep_enable, cntr_recv, 36);
+AT(treadle_ep_enable, cntr_read, 40);
+AT(treadle_ep_enable, cntr_write, 44);
+AT(treadle_ep_enable, cntr_remote_read, 48);
+AT(treadle_ep_enable, cntr_remote_write, 52);
+
+SIZE(treadle_mr_create, 56);
+AT(treadle_mr_create, size, 0);
+AT(treadle_mr_create, flags, 4);
+AT(treadle_mr_create, access, 8);
+AT(treadle_mr_create, iov_count, 12);
+AT(treadle_mr_create, iov, 16);
+AT(treadle_mr_create, key, 24);
+AT(treadle_mr_create, cntr, 32);
+AT(treadle_mr_create, ep, 36);
+AT(treadle_mr_create, auth_key, 40);
+AT(treadle_mr_create, auth_key_size, 48);
+AT(treadle_mr_create, id, 52);
+
+SIZE(treadle_destroy, 8);
+AT(treadle_destroy, size, 0);
+AT(treadle_destroy, id, 4);
+
+SIZE(treadle_cancel, 40);
+AT(treadle_cancel, size, 0);
+AT(treadle_cancel, kind, 4);
+AT(treadle_cancel, id, 8);
+AT(treadle_cancel, flags, 12);
+AT(treadle_cancel, context, 16);
+AT(treadle_cancel, threshold, 24);
+AT(treadle_cancel, count, 32);
+
+SIZE(treadle_wait, 40);
+AT(treadle_wait, size, 0);
+AT(treadle_wait, id, 4);
+AT(treadle_wait, flags, 8);
+AT(treadle_wait, reserved, 12);
+AT(treadle_wait, timeout_ns, 16);
+AT(treadle_wait, threshold, 24);
+AT(treadle_wait, error, 32);
+
+SIZE(treadle_wait_fd, 16);
+AT(treadle_wait_fd, size, 0);
+AT(treadle_wait_fd, id, 4);
+AT(treadle_wait_fd, flags, 8);
+AT(treadle_wait_fd, fd, 12);
+
+static_assert(sizeof(union treadle_slot) == TREADLE_SLOT_SIZE);

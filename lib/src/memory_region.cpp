@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/memory_region.h>
+
+#include <treadle/context.h>
+
+#include "sys/ioctl.h"
+
+namespace treadle
+{
+
+Result<MemoryRegion> MemoryRegion::create(const Context &context, const void *addr, std::size_t len,
+					  const Options &options) noexcept
+{
+	const treadle_iov iov{.addr = address_of(addr), .len = len};
+	treadle_mr_create args{};
+
+	args.flags = options.flags;
+	args.access = options.access;
+	args.iov_count = 1;
+	args.iov = address_of(&iov);
+	args.key = options.key;
+	args.auth_key = address_of(options.auth_key.data());
+	args.auth_key_size = static_cast<std::uint32_t>(options.auth_key.size());
+	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_MR_CREATE, args); !ok)
+		return std::unexpected(ok.error());
+	return MemoryRegion(context.fd(), args.id, args.key);
+}
+
+} // namespace treadle

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/object.h>
+
+#include <cerrno>
+
+#include <treadle/detail/fd.h>
+#include <treadle/ioctl.h>
+
+#include "sys/ioctl.h"
+
+namespace treadle::detail
+{
+
+int Handle::close() noexcept
+{
+	if (id_ && sys::destroy(fd_, id_) == -EBUSY)
+		return -EBUSY;
+	/* Any other answer means that the object is not this process's, or not any more. */
+	id_ = 0;
+	return 0;
+}
+
+int Handle::doorbell() const noexcept
+{
+	return sys::ioctl(fd_, TREADLE_IOC_DOORBELL, id_);
+}
+
+int Handle::wait(std::int64_t timeout, std::uint64_t threshold, std::uint64_t error) const noexcept
+{
+	treadle_wait args{};
+
+	args.id = id_;
+	args.timeout_ns = timeout;
+	args.threshold = threshold;
+	args.error = error;
+	return sys::call(fd_, TREADLE_IOC_WAIT, args);
+}
+
+int Handle::signal() const noexcept
+{
+	return sys::ioctl(fd_, TREADLE_IOC_SIGNAL, id_);
+}
+
+Result<int> Handle::wait_fd(WaitFd &file) const noexcept
+{
+	const std::lock_guard guard(file.lock);
+	treadle_wait_fd args{};
+
+	if (file.fd.get() < 0) {
+		args.id = id_;
+		if (const auto ok = sys::checked(fd_, TREADLE_IOC_WAIT_FD, args); !ok)
+			return std::unexpected(ok.error());
+		file.fd = UniqueFd(args.fd);
+	}
+	return file.fd.get();
+}
+
+} // namespace treadle::detail

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/detail/ring.h>
+
+#include <cstring>
+
+#include "sys/ioctl.h"
+
+namespace treadle::detail
+{
+
+/* What a child after fork finds, so that it rings and is told (see Mapping). */
+constexpr std::uint32_t ring_in_child = TREADLE_RING_DOORBELL | TREADLE_RING_BROKEN;
+constexpr std::uint32_t queue_in_child = TREADLE_CQ_OVERFLOW;
+static_assert(offsetof(treadle_ring_cons, flags) == Mapping::child_flags_offset);
+static_assert(offsetof(treadle_cq_prod, flags) == Mapping::child_flags_offset);
+
+Result<DescriptorRing> DescriptorRing::create(int fd, unsigned long request,
+					      treadle_ring_create &args) noexcept
+{
+	if (const int rc = sys::call(fd, request, args); rc < 0)
+		return std::unexpected(Errno(-rc));
+
+	auto rw = Mapping::create(fd, args.rw, Access::write);
+	auto ro = Mapping::create(fd, args.ro, Access::read, ring_in_child);
+
+	if (rw && ro)
+		return DescriptorRing(std::move(*rw), std::move(*ro), args.entries);
+	sys::destroy(fd, args.id);
+	return std::unexpected(rw ? ro.error() : rw.error());
+}
+
+Result<CompletionRing> CompletionRing::create(int fd, treadle_cq_create &args) noexcept
+{
+	if (const int rc = sys::call(fd, TREADLE_IOC_CQ_CREATE, args); rc < 0)
+		return std::unexpected(Errno(-rc));
+
+	auto rw = Mapping::create(fd, args.rw, Access::write);
+	auto ro = Mapping::create(fd, args.ro, Access::read, queue_in_child);
+
+	if (rw && ro)
+		return CompletionRing(std::move(*rw), std::move(*ro), args.entries);
+	sys::destroy(fd, args.id);
+	return std::unexpected(rw ? ro.error() : rw.error());
+}
+
+int DescriptorRing::put(const Message &m, std::span<const treadle_iov> iov) noexcept
+{
+	const std::uint32_t prod = prod_->prod;
+	const auto count = static_cast<std::uint8_t>(iov.size());
+	treadle_desc &desc = slots_[prod & mask_].desc;
+
+	if (iov.size() > TREADLE_MAX_IOV)
+		return -EINVAL;
+	if (!room(prod, count > 1 ? 2 : 1))
+		return -EAGAIN;
+	if (count <= 1) {
+		write(desc, m, count, count ? iov[0].addr : 0, count ? iov[0].len : 0);
+		store_release(prod_->prod, prod + 1); /* B */
+		return 0;
+	}
+	write(desc, m, count, 0, total(iov));
+	std::memcpy(slots_[(prod + 1) & mask_].iov, iov.data(), iov.size_bytes());
+	store_release(prod_->prod, prod + 2); /* B, for both at once */
+	return 0;
+}
+
+int DescriptorRing::put(const Command &command) noexcept
+{
+	const std::uint32_t prod = prod_->prod;
+	const auto iov = command.iov();
+	const std::uint32_t n = iov.empty() ? 1 : 2;
+
+	if (command.desc().iov_count > TREADLE_MAX_IOV)
+		return -EINVAL;
+	if (!room(prod, n))
+		return -EAGAIN;
+	slots_[prod & mask_].desc = command.desc();
+	if (!iov.empty())
+		std::memcpy(slots_[(prod + 1) & mask_].iov, iov.data(), iov.size_bytes());
+	store_release(prod_->prod, prod + n); /* B */
+	return 0;
+}
+
+} // namespace treadle::detail

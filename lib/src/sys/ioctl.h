@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_SRC_SYS_IOCTL_H
+#define TREADLE_SRC_SYS_IOCTL_H
+
+#include <cstdint>
+#include <expected>
+
+#include <treadle/result.h>
+
+namespace treadle::sys
+{
+
+/* 0 or more: what the kernel returned; or -errno. */
+int ioctl(int fd, unsigned long request, void *arg) noexcept;
+int ioctl(int fd, unsigned long request, std::uint32_t id) noexcept;
+
+/* Calls with one of the structures of <treadle/ioctl.h>, which all begin with their size. */
+template <class Args> int call(int fd, unsigned long request, Args &args) noexcept
+{
+	args.size = sizeof(args);
+	return ioctl(fd, request, &args);
+}
+
+/* The same, with the error as a value to return. */
+template <class Args>
+std::expected<void, Errno> checked(int fd, unsigned long request, Args &args) noexcept
+{
+	if (const int rc = call(fd, request, args); rc < 0)
+		return std::unexpected(Errno(-rc));
+	return {};
+}
+
+/* 0 or -errno. */
+int destroy(int fd, std::uint32_t id) noexcept;
+
+} // namespace treadle::sys
+
+#endif

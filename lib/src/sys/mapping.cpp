@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/detail/mapping.h>
+
+#include <cerrno>
+#include <mutex>
+#include <new>
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+namespace treadle::detail
+{
+
+struct Mapping::Node {
+	~Node();
+
+	void replace() const noexcept;
+
+	void *addr;
+	std::size_t length;
+	std::uint32_t child_flags;
+	Node *next;
+	Node **link; /* where this one hangs */
+};
+
+/* All maps of the process. Held over fork(2), so that the child finds the list whole. */
+struct Mapping::Registry {
+	static Registry &get() noexcept
+	{
+		/* Never destroyed: maps that are static in the program may outlive any other static. */
+		static Registry *const registry = new Registry;
+
+		return *registry;
+	}
+
+	Registry() noexcept
+	{
+		pthread_atfork([] { get().lock.lock(); }, [] { get().lock.unlock(); },
+			       [] { get().child(); });
+	}
+
+	void insert(Node &node) noexcept
+	{
+		const std::lock_guard guard(lock);
+
+		node.next = head;
+		node.link = &head;
+		if (head)
+			head->link = &node.next;
+		head = &node;
+	}
+
+	void remove(Node &node) noexcept
+	{
+		const std::lock_guard guard(lock);
+
+		*node.link = node.next;
+		if (node.next)
+			node.next->link = node.link;
+	}
+
+	void child() noexcept
+	{
+		for (const Node *node = head; node; node = node->next)
+			node->replace();
+		lock.unlock();
+	}
+
+	std::mutex lock;
+	Node *head = nullptr;
+};
+
+Mapping::Node::~Node()
+{
+	Registry::get().remove(*this);
+	munmap(addr, length);
+}
+
+/*
+ * In a child. Not over what another library's fork handler may have put there
+ * meanwhile: only a program that uses its parent's objects would notice.
+ */
+void Mapping::Node::replace() const noexcept
+{
+	void *const page = mmap(addr, length, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (page == addr && child_flags)
+		static_cast<std::uint32_t *>(page)[child_flags_offset / 4] = child_flags;
+}
+
+Mapping::Mapping() noexcept = default;
+Mapping::Mapping(Mapping &&) noexcept = default;
+Mapping &Mapping::operator=(Mapping &&) noexcept = default;
+Mapping::~Mapping() = default;
+
+Result<Mapping> Mapping::create(int fd, const treadle_map &map, Access access,
+				std::uint32_t child_flags) noexcept
+{
+	const int prot = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
+	void *const addr =
+		mmap(nullptr, map.length, prot, MAP_SHARED, fd, static_cast<off_t>(map.offset));
+	Mapping mapping;
+
+	if (addr == MAP_FAILED)
+		return std::unexpected(Errno(errno));
+	mapping.node_.reset(new (std::nothrow)
+				    Node{addr, map.length, child_flags, nullptr, nullptr});
+	if (!mapping.node_) {
+		munmap(addr, map.length);
+		return std::unexpected(Errno(ENOMEM));
+	}
+	Registry::get().insert(*mapping.node_);
+	return mapping;
+}
+
+std::byte *Mapping::data() const noexcept
+{
+	return static_cast<std::byte *>(node_->addr);
+}
+
+} // namespace treadle::detail

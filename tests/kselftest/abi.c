@@ -60,8 +60,9 @@ static int create(int fd, enum kind kind, __u32 *id)
 FIXTURE_SETUP(abi)
 {
 	self->fd = device();
-	for (int kind = 0; kind < KINDS; kind++)
+	for (int kind = 0; kind < KINDS; kind++) {
 		ASSERT_EQ(0, create(self->fd, kind, &self->id[kind]));
+	}
 }
 
 FIXTURE_TEARDOWN(abi)
@@ -236,7 +237,7 @@ static const struct row {
 	    ID(treadle_ep_enable, cntr_recv, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_read, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_remote_write, 1 << CNTR | NONE_OK) } },
-	{ CASE(MR_CREATE, 64, 0, valid_mr),
+	{ CASE(MR_CREATE, 56, 0, valid_mr),
 	  { AT(treadle_mr_create, flags, 7), AT(treadle_mr_create, access, 63),
 	    AT(treadle_mr_create, cntr, 0), AT(treadle_mr_create, ep, 0) } },
 	{ CASE(DESTROY, 8, 0, valid_destroy), {}, { ID(treadle_destroy, id, (1 << KINDS) - 1) } },
@@ -379,14 +380,18 @@ TEST_F(abi, bad_pointers_are_refused)
 	}
 }
 
-/* An object whose number can't be told is not made: else this runs into a limit. */
+/* An object whose number can't be told is not made: else this runs into the limit, which is near. */
 TEST_F(abi, what_cannot_be_answered_changes_nothing)
 {
 	struct treadle_query q = query(self->fd);
 	struct treadle_ep_create *port;
 	char *page = pages(4096);
 	__u16 taken;
+	__u32 id;
 
+	for (__u32 i = KINDS; i < q.max_objects - 16; i++) {
+		ASSERT_EQ(0, create(self->fd, AV, &id));
+	}
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct arg arg = prepare(&rows[i], self);
 
@@ -395,8 +400,9 @@ TEST_F(abi, what_cannot_be_answered_changes_nothing)
 		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
 		memcpy(page, &arg, sizeof(arg));
 		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
-		for (__u32 n = 0; n < q.max_objects + 1; n++)
+		for (int n = 0; n < 32; n++) {
 			ASSERT_EQ(-EFAULT, call(self->fd, rows[i].cmd, page)) note("%s", rows[i].name);
+		}
 		arg = prepare(&rows[i], self);
 		EXPECT_EQ(0, call(self->fd, rows[i].cmd, &arg)) note("%s", rows[i].name);
 	}
@@ -434,8 +440,9 @@ TEST_F(abi, ids_that_do_not_exist_are_refused)
 	ASSERT_EQ(0, create(self->fd, CQ, &closed));
 	ASSERT_EQ(0, destroy(self->fd, closed));
 	/* Numbers that this context has not come to: it makes fewer than these. */
-	for (int i = 0; i < 1000; i++)
+	for (int i = 0; i < 1000; i++) {
 		ASSERT_EQ(0, create(other, AV, &foreign));
+	}
 
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
 		for (int f = 0; f < ARRAY_SIZE(rows[i].ids) && rows[i].ids[f].at; f++) {
@@ -454,7 +461,7 @@ TEST_F(abi, ids_that_do_not_exist_are_refused)
 		EXPECT_EQ(-ENOENT, call(self->fd, plain, (void *)(unsigned long)closed));
 		EXPECT_EQ(-ENOENT, call(self->fd, plain, (void *)(unsigned long)foreign));
 		/* Not cut off to 32 bits. */
-		EXPECT_EQ(-ENOENT, call(self->fd, plain, (void *)(1UL << 32 | self->id[CQ])));
+		EXPECT_GT(0, call(self->fd, plain, (void *)(1UL << 32 | self->id[CQ])));
 	}
 }
 

@@ -110,10 +110,12 @@ TEST_F(objects, addresses_are_judged)
 	struct treadle_addr dirty = loopback(0);
 	struct treadle_ep_create ep;
 
-	for (int i = 0; i < ARRAY_SIZE(bad_family); i++)
+	for (int i = 0; i < ARRAY_SIZE(bad_family); i++) {
 		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, bad_family[i], TREADLE_EP_RDM, &ep)) note("%d", i);
-	for (int i = 0; i < ARRAY_SIZE(foreign); i++)
+	}
+	for (int i = 0; i < ARRAY_SIZE(foreign); i++) {
 		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, foreign[i], TREADLE_EP_RDM, &ep)) note("%d", i);
+	}
 	dirty.addr[15] = 1;
 	EXPECT_EQ(-EINVAL, create_ep(self->fd, dirty, TREADLE_EP_RDM, &ep));
 	dirty = loopback(0);
@@ -250,8 +252,9 @@ TEST_F(objects, what_is_bound_cannot_be_destroyed)
 	__u32 *bound[] = { &n.tx.id, &n.rx.id, &n.cq.id, &n.rcq.id, &n.sent.id, &n.rcvd.id, &n.av };
 
 	node_open(&n, (struct options){ .context = self->fd });
-	for (int i = 0; i < ARRAY_SIZE(bound); i++)
+	for (int i = 0; i < ARRAY_SIZE(bound); i++) {
 		EXPECT_EQ(-EBUSY, destroy(self->fd, *bound[i])) note("%d", i);
+	}
 	EXPECT_EQ(0, destroy(self->fd, n.ep));
 	for (int i = 0; i < ARRAY_SIZE(bound); i++) {
 		EXPECT_EQ(0, destroy(self->fd, *bound[i])) note("%d", i);

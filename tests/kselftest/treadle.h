@@ -26,6 +26,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #include "kselftest_harness.h"
@@ -551,6 +552,13 @@ static inline bool all_are(const void *buf, size_t len, unsigned char byte)
 	const unsigned char *at = buf;
 
 	return len == 0 || (at[0] == byte && memcmp(at, at + 1, len - 1) == 0);
+}
+
+/* Numbers that look random and are the same in every run. */
+static inline __u32 lottery(__u64 *state)
+{
+	*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return *state >> 33;
 }
 
 /* Fresh pages with nothing mapped behind them. */

@@ -5,7 +5,7 @@
 
 #include <treadle/context.h>
 
-#include "sys/ioctl.h"
+#include "sys/device.h"
 
 namespace treadle
 {

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "sys/ioctl.h"
+#include "sys/device.h"
 
 namespace treadle
 {

@@ -3,7 +3,7 @@
 
 #include <treadle/context.h>
 
-#include "sys/ioctl.h"
+#include "sys/device.h"
 
 namespace treadle
 {

@@ -6,7 +6,7 @@
 #include <treadle/detail/fd.h>
 #include <treadle/ioctl.h>
 
-#include "sys/ioctl.h"
+#include "sys/device.h"
 
 namespace treadle::detail
 {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "sys/ioctl.h"
+#include "sys/device.h"
 
 namespace treadle::detail
 {

@@ -27,8 +27,9 @@ struct Mapping::Node {
 struct Mapping::Registry {
 	static Registry &get() noexcept
 	{
-		/* Never destroyed: maps that are static in the program may outlive any other static. */
-		static Registry *const registry = new Registry;
+		/* Never destroyed: a static of the program may own maps and end after all of ours. */
+		alignas(Registry) static std::byte place[sizeof(Registry)];
+		static Registry *const registry = new (place) Registry;
 
 		return *registry;
 	}

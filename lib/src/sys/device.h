@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#ifndef TREADLE_SRC_SYS_IOCTL_H
-#define TREADLE_SRC_SYS_IOCTL_H
+#ifndef TREADLE_SRC_SYS_DEVICE_H
+#define TREADLE_SRC_SYS_DEVICE_H
 
 #include <cstdint>
 #include <expected>

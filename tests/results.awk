@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Reads what a test program printed, as TAP or by GoogleTest, and says what became of each test:
+# "pass|fail|skip <tab> PROGRAM <tab> TEST". Variables: program, status (how it exited), limit (its seconds).
+#
+# Every program gets at least one line, and a failing one whenever its exit status or its plan says that its
+# results are not the whole truth.
+
+function result(what, test)
+{
+	count[what]++
+	seen++
+	print what "\t" program "\t" test
+}
+
+BEGIN { planned = -1 }
+{ sub(/\r$/, "") }
+
+/^1\.\.[0-9]+/ {
+	planned = substr($1, 4) + 0
+	if (planned == 0)
+		result("skip", $0)
+}
+/^ok [0-9]+/ { result(/# *SKIP/ ? "skip" : "pass", $0) }
+/^not ok [0-9]+/ { result(/# *SKIP/ ? "skip" : "fail", $0) }
+
+/^\[==========\] Running [0-9]+ test/ { planned = $3 + 0 }
+/^\[ +(OK|FAILED|SKIPPED) +\] .*\([0-9]+ ms\)$/ {
+	test = $0
+	sub(/^\[[^]]*\] /, "", test)
+	result(/^\[ +OK/ ? "pass" : /^\[ +FAILED/ ? "fail" : "skip", test)
+}
+
+END {
+	if (status == 124 || status == 137)
+		result("fail", "stopped after " limit " s")
+	else if (!seen)
+		result("fail", "exit status " status ", and no result")
+	else if (planned > 0 && seen != planned)
+		result("fail", planned " tests planned, " seen " seen")
+	else if (status != 0 && !count["fail"] && !(status == 4 && count["skip"]))
+		result("fail", "exit status " status " after no failure")
+}

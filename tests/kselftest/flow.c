@@ -5,7 +5,8 @@
  */
 #include "treadle.h"
 
-FIXTURE(flow) {
+FIXTURE(flow)
+{
 	struct node a, b;
 	__u64 to;
 	char *src, *dst;
@@ -13,8 +14,8 @@ FIXTURE(flow) {
 
 FIXTURE_SETUP(flow)
 {
-	node_open(&self->a, (struct options){ .tx = 32, .cq = 64 });
-	node_open(&self->b, (struct options){ .rx = 32, .rcq = 64 });
+	node_open(&self->a, (struct options){.tx = 32, .cq = 64});
+	node_open(&self->b, (struct options){.rx = 32, .rcq = 64});
 	self->to = peer(&self->a, self->b.addr);
 	self->src = pages(4 << 20);
 	self->dst = pages(4 << 20);
@@ -37,13 +38,16 @@ TEST_F(flow, rings_wrap_many_times)
 
 	for (int i = 0; i < rounds; i++) {
 		struct treadle_iov out[3] = {
-			{ (unsigned long)self->src, 5 }, { (unsigned long)self->src + 5, 0 },
-			{ (unsigned long)self->src + 5, 20 },
+			{(unsigned long)self->src, 5},
+			{(unsigned long)self->src + 5, 0},
+			{(unsigned long)self->src + 5, 20},
 		};
 		struct treadle_iov in[2] = {
-			{ (unsigned long)self->dst, 13 }, { (unsigned long)self->dst + 13, 12 },
+			{(unsigned long)self->dst, 13},
+			{(unsigned long)self->dst + 13, 12},
 		};
-		struct treadle_desc send = send_of(self->src, 25, self->to, i), recv = recv_of(self->dst, 25, ANY, i);
+		struct treadle_desc send = send_of(self->src, 25, self->to, i),
+				    recv = recv_of(self->dst, 25, ANY, i);
 
 		fill(self->src, 25, i);
 		memset(self->dst, 0, 25);
@@ -224,7 +228,8 @@ TEST_F(flow, a_fence_waits_for_those_before)
 
 /* --- cancel ---------------------------------------------------------------- */
 
-static void expect_canceled(struct __test_metadata *_metadata, struct cq *q, __u64 context, __u32 flags)
+static void expect_canceled(struct __test_metadata *_metadata, struct cq *q, __u64 context,
+			    __u32 flags)
 {
 	struct treadle_cqe c = cq_next(q);
 
@@ -245,8 +250,9 @@ TEST_F(flow, posted_receives_can_be_canceled)
 
 	EXPECT_EQ(-ENOENT, cancel_op(&self->b, 1, &count));
 	for (int i = 0; i < 4; i++) {
-		ASSERT_EQ(0, post_recv(&self->b, i & 1 ? trecv_of(self->dst + i * 8, 8, ANY, 1, 0, i)
-						       : recv_of(self->dst + i * 8, 8, ANY, i)));
+		ASSERT_EQ(0,
+			  post_recv(&self->b, i & 1 ? trecv_of(self->dst + i * 8, 8, ANY, 1, 0, i) :
+						      recv_of(self->dst + i * 8, 8, ANY, i)));
 	}
 	for (int i = 0; i < 2; i++) {
 		EXPECT_EQ(0, cancel_op(&self->b, i, &count));
@@ -350,7 +356,7 @@ static void *cancels(void *arg)
 /* Each receive ends once: with its message or canceled; no message is lost to a canceled one. */
 TEST_F(flow, cancel_races_with_delivery)
 {
-	struct canceler c = { .flow = self };
+	struct canceler c = {.flow = self};
 	int stop = 0, got = 0, canceled = 0;
 	const int count = 5000;
 	__u64 next = 0;
@@ -360,7 +366,8 @@ TEST_F(flow, cancel_races_with_delivery)
 	t = thread(cancels, &c);
 	for (int i = 0; i < count; i++) {
 		*(int *)self->src = i;
-		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst + next % 8 * 64, 8, ANY, next % 8)));
+		ASSERT_EQ(0, post_recv(&self->b,
+				       recv_of(self->dst + next % 8 * 64, 8, ANY, next % 8)));
 		next++;
 		ASSERT_EQ(1, post(&self->a, send_of(self->src, 8, self->to, i)));
 		for (;;) {
@@ -373,7 +380,8 @@ TEST_F(flow, cancel_races_with_delivery)
 			}
 			ASSERT_EQ(ECANCELED, e.error);
 			canceled++;
-			ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst + next % 8 * 64, 8, ANY, next % 8)));
+			ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst + next % 8 * 64, 8, ANY,
+								 next % 8)));
 			next++;
 		}
 		ASSERT_EQ(i, cq_next(&self->a.cq).context);
@@ -397,9 +405,9 @@ TEST(endpoints_share_a_transmit_ring)
 	struct ring tx;
 	char got[8];
 
-	node_open(&b, (struct options){ .flags = TREADLE_EP_SOURCE });
-	node_create(&a, (struct options){ });
-	node_create(&a2, (struct options){ .context = a.fd });
+	node_open(&b, (struct options){.flags = TREADLE_EP_SOURCE});
+	node_create(&a, (struct options){});
+	node_create(&a2, (struct options){.context = a.fd});
 	ring_open(&tx, a.fd, TREADLE_IOC_TX_CREATE, TREADLE_TX_SHARED, 64, 0);
 	a.tx = a2.tx = tx;
 	for (int i = 0; i < 2; i++) {
@@ -442,9 +450,9 @@ TEST(endpoints_share_a_receive_ring)
 	__u64 to[2];
 	char got[8];
 
-	node_open(&a, (struct options){ });
-	node_create(&b, (struct options){ });
-	node_create(&b2, (struct options){ .context = b.fd });
+	node_open(&a, (struct options){});
+	node_create(&b, (struct options){});
+	node_create(&b2, (struct options){.context = b.fd});
 	b2.rx = b.rx;
 	for (int i = 0; i < 2; i++) {
 		struct treadle_ep_enable e = node_bindings(i ? &b2 : &b);

@@ -5,30 +5,34 @@
  */
 #include "treadle.h"
 
-#define ROOM 4096	/* of a message's or a receive's buffer */
+#define ROOM 4096 /* of a message's or a receive's buffer */
 
-FIXTURE(match) {
-	struct node a, a2, b;	/* two senders, one receiver, each with a context of its own */
+FIXTURE(match)
+{
+	struct node a, a2, b; /* two senders, one receiver, each with a context of its own */
 	__u64 to, to2;
 	__u64 from, from2;
-	char *src, *dst;	/* ROOM bytes for each context number */
+	char *src, *dst; /* ROOM bytes for each context number */
 };
 
-FIXTURE_VARIANT(match) {
+FIXTURE_VARIANT(match)
+{
 	__u8 send, recv;
-	bool late;	/* receives are posted after the messages came */
+	bool late; /* receives are posted after the messages came */
 };
 
+/* clang-format off */
 FIXTURE_VARIANT_ADD(match, plain) { TREADLE_OP_SEND, TREADLE_OP_RECV };
 FIXTURE_VARIANT_ADD(match, plain_unexpected) { TREADLE_OP_SEND, TREADLE_OP_RECV, true };
 FIXTURE_VARIANT_ADD(match, tagged) { TREADLE_OP_TSEND, TREADLE_OP_TRECV };
 FIXTURE_VARIANT_ADD(match, tagged_unexpected) { TREADLE_OP_TSEND, TREADLE_OP_TRECV, true };
+/* clang-format on */
 
 FIXTURE_SETUP(match)
 {
-	node_open(&self->a, (struct options){ });
-	node_open(&self->a2, (struct options){ });
-	node_open(&self->b, (struct options){ .flags = TREADLE_EP_SOURCE });
+	node_open(&self->a, (struct options){});
+	node_open(&self->a2, (struct options){});
+	node_open(&self->b, (struct options){.flags = TREADLE_EP_SOURCE});
 	self->to = peer(&self->a, self->b.addr);
 	self->to2 = peer(&self->a2, self->b.addr);
 	self->from = peer(&self->b, self->a.addr);
@@ -46,18 +50,19 @@ FIXTURE_TEARDOWN(match)
 
 /* A play: messages that are sent and receives that are posted, each in this order. */
 struct message {
-	bool second;		/* by a2 */
+	bool second; /* by a2 */
 	__u64 tag;
 };
 
 struct receive {
 	bool directed, second;
 	__u64 tag, ignore;
-	int gets;		/* which message */
+	int gets; /* which message */
 };
 
-static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) *self, const FIXTURE_VARIANT(match) *variant,
-		 const struct message *m, int messages, const struct receive *r, int receives)
+static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) * self,
+		 const FIXTURE_VARIANT(match) * variant, const struct message *m, int messages,
+		 const struct receive *r, int receives)
 {
 	for (int turn = 0; turn < 2; turn++) {
 		for (int i = 0; turn == variant->late && i < receives; i++) {
@@ -74,7 +79,8 @@ static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) *self, c
 		}
 		for (int i = 0; turn != variant->late && i < messages; i++) {
 			struct node *from = m[i].second ? &self->a2 : &self->a;
-			struct treadle_desc d = send_of(self->src + i * ROOM, 1 + i * 60, 0, 200 + i);
+			struct treadle_desc d =
+				send_of(self->src + i * ROOM, 1 + i * 60, 0, 200 + i);
 
 			d.opcode = variant->send;
 			d.peer = m[i].second ? self->to2 : self->to;
@@ -91,7 +97,8 @@ static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) *self, c
 		ASSERT_LE(0, n);
 		ASSERT_GT(receives, n);
 		EXPECT_EQ(0, c.error);
-		EXPECT_EQ(1 + got * 60, c.len) note("receive %d got another message than %d", n, got);
+		about("receive %d got another message than %d", n, got);
+		EXPECT_EQ(1 + got * 60, c.len);
 		EXPECT_TRUE(same(self->dst + n * ROOM, 1 + got * 60, got));
 		EXPECT_EQ(m[got].second ? self->from2 : self->from, c.src);
 		if (variant->send == TREADLE_OP_TSEND)
@@ -106,24 +113,21 @@ static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) *self, c
 
 TEST_F(match, first_come_first_served)
 {
-	static const struct message m[] = { {}, {}, { true }, {}, { true }, {} };
-	static const struct receive r[] = {
-		{ .gets = 0 }, { .gets = 1 }, { .gets = 2 }, { .gets = 3 }, { .gets = 4 }, { .gets = 5 },
-	};
+	static const struct message m[] = {{}, {}, {true}, {}, {true}, {}};
+	static const struct receive r[] = {{.gets = 0}, {.gets = 1}, {.gets = 2},
+					   {.gets = 3}, {.gets = 4}, {.gets = 5}};
 
 	PLAY(m, r);
 }
 
 TEST_F(match, receives_from_a_named_source)
 {
-	static const struct message m[] = { {}, { true }, {}, { true }, { true } };
-	static const struct receive r[] = {
-		{ .directed = true, .second = true, .gets = 1 },
-		{ .directed = true, .gets = 0 },
-		{ .gets = 2 },
-		{ .directed = true, .second = true, .gets = 3 },
-		{ .gets = 4 },
-	};
+	static const struct message m[] = {{}, {true}, {}, {true}, {true}};
+	static const struct receive r[] = {{.directed = true, .second = true, .gets = 1},
+					   {.directed = true, .gets = 0},
+					   {.gets = 2},
+					   {.directed = true, .second = true, .gets = 3},
+					   {.gets = 4}};
 
 	PLAY(m, r);
 }
@@ -131,29 +135,25 @@ TEST_F(match, receives_from_a_named_source)
 TEST_F(match, receives_from_anybody_come_in_turn)
 {
 	/* The one from anybody is older, so it takes what the directed one could have had. */
-	static const struct message m[] = { { true }, { true }, {} };
-	static const struct receive r[] = {
-		{ .gets = 0 },
-		{ .directed = true, .second = true, .gets = 1 },
-		{ .directed = true, .gets = 2 },
-	};
+	static const struct message m[] = {{true}, {true}, {}};
+	static const struct receive r[] = {{.gets = 0},
+					   {.directed = true, .second = true, .gets = 1},
+					   {.directed = true, .gets = 2}};
 
 	PLAY(m, r);
 }
 
 TEST_F(match, tags_choose)
 {
-	static const struct message m[] = {
-		{ .tag = 5 }, { .tag = 1ULL << 63 }, { .tag = 6 }, { .tag = 5 }, { .tag = 0 }, { .second = true, .tag = 5 },
-	};
-	static const struct receive r[] = {
-		{ .tag = 6, .gets = 2 },
-		{ .tag = 5, .directed = true, .second = true, .gets = 5 },
-		{ .tag = 0, .gets = 4 },
-		{ .tag = 5, .gets = 0 },
-		{ .tag = 1ULL << 63, .gets = 1 },
-		{ .tag = 5, .directed = true, .gets = 3 },
-	};
+	static const struct message m[] = {{.tag = 5}, {.tag = 1ULL << 63},
+					   {.tag = 6}, {.tag = 5},
+					   {.tag = 0}, {.second = true, .tag = 5}};
+	static const struct receive r[] = {{.tag = 6, .gets = 2},
+					   {.tag = 5, .directed = true, .second = true, .gets = 5},
+					   {.tag = 0, .gets = 4},
+					   {.tag = 5, .gets = 0},
+					   {.tag = 1ULL << 63, .gets = 1},
+					   {.tag = 5, .directed = true, .gets = 3}};
 
 	if (variant->send == TREADLE_OP_TSEND)
 		PLAY(m, r);
@@ -162,15 +162,12 @@ TEST_F(match, tags_choose)
 TEST_F(match, ignored_bits_do_not_count)
 {
 	static const struct message m[] = {
-		{ .tag = 0x15 }, { .tag = 0x26 }, { .tag = 0x35 }, { .tag = ~0ULL }, { .tag = 0x45 },
-	};
-	static const struct receive r[] = {
-		{ .tag = 0x25, .ignore = 0x30, .gets = 0 },
-		{ .tag = 0xf5, .ignore = 0xf0, .gets = 2 },
-		{ .tag = 0, .ignore = ~0ULL, .gets = 1 },
-		{ .tag = ~0xfULL, .ignore = 0xf, .gets = 3 },
-		{ .tag = 0x05, .ignore = ~0xfULL, .gets = 4 },
-	};
+		{.tag = 0x15}, {.tag = 0x26}, {.tag = 0x35}, {.tag = ~0ULL}, {.tag = 0x45}};
+	static const struct receive r[] = {{.tag = 0x25, .ignore = 0x30, .gets = 0},
+					   {.tag = 0xf5, .ignore = 0xf0, .gets = 2},
+					   {.tag = 0, .ignore = ~0ULL, .gets = 1},
+					   {.tag = ~0xfULL, .ignore = 0xf, .gets = 3},
+					   {.tag = 0x05, .ignore = ~0xfULL, .gets = 4}};
 
 	if (variant->send == TREADLE_OP_TSEND)
 		PLAY(m, r);
@@ -179,16 +176,14 @@ TEST_F(match, ignored_bits_do_not_count)
 TEST_F(match, wildcards_and_exact_ones_in_order_of_posting)
 {
 	static const struct message m[] = {
-		{ .tag = 1 }, { .tag = 1 }, { .tag = 2 }, { .tag = 1 }, { .second = true, .tag = 1 }, { .tag = 3 },
-	};
-	static const struct receive r[] = {
-		{ .tag = 1, .gets = 0 },
-		{ .tag = 0, .ignore = ~0ULL, .gets = 1 },
-		{ .tag = 2, .gets = 2 },
-		{ .tag = 1, .directed = true, .gets = 3 },
-		{ .tag = 1, .ignore = 2, .gets = 4 },
-		{ .tag = 1, .ignore = 2, .directed = true, .gets = 5 },
-	};
+		{.tag = 1}, {.tag = 1}, {.tag = 2}, {.tag = 1}, {.second = true, .tag = 1},
+		{.tag = 3}};
+	static const struct receive r[] = {{.tag = 1, .gets = 0},
+					   {.tag = 0, .ignore = ~0ULL, .gets = 1},
+					   {.tag = 2, .gets = 2},
+					   {.tag = 1, .directed = true, .gets = 3},
+					   {.tag = 1, .ignore = 2, .gets = 4},
+					   {.tag = 1, .ignore = 2, .directed = true, .gets = 5}};
 
 	if (variant->send == TREADLE_OP_TSEND)
 		PLAY(m, r);
@@ -198,7 +193,8 @@ TEST_F(match, wildcards_and_exact_ones_in_order_of_posting)
 TEST_F(match, plain_and_tagged_are_strangers)
 {
 	bool tagged = variant->send == TREADLE_OP_TSEND;
-	struct treadle_desc recv = recv_of(self->dst, ROOM, ANY, 1), send = send_of(self->src, 8, self->to, 2);
+	struct treadle_desc recv = recv_of(self->dst, ROOM, ANY, 1),
+			    send = send_of(self->src, 8, self->to, 2);
 	struct treadle_desc other_recv = trecv_of(self->dst + ROOM, ROOM, ANY, 0, ~0ULL, 3);
 	struct treadle_desc other_send = tsend_of(self->src, 16, self->to, 0, 4);
 
@@ -229,7 +225,8 @@ TEST_F(match, many_tags)
 		for (int n = 0; n < count; n++) {
 			int i = round & 1 ? n : count - 1 - n;
 
-			ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, 8, ANY, i * 7919, 0, i)));
+			ASSERT_EQ(0,
+				  post_recv(&self->b, trecv_of(self->dst, 8, ANY, i * 7919, 0, i)));
 			c = cq_next(&self->b.rcq);
 			ASSERT_EQ(i, c.context);
 			ASSERT_EQ(i * 7919, c.tag);
@@ -240,7 +237,8 @@ TEST_F(match, many_tags)
 
 /* --- without variants: what is kept for later ------------------------------ */
 
-FIXTURE(kept) {
+FIXTURE(kept)
+{
 	struct node a, b;
 	__u64 to;
 	char *src, *dst;
@@ -249,8 +247,8 @@ FIXTURE(kept) {
 
 FIXTURE_SETUP(kept)
 {
-	node_open(&self->a, (struct options){ .tx = 256, .cq = 1024 });
-	node_open(&self->b, (struct options){ .rx = 256, .rcq = 1024, .buffered = 16384 });
+	node_open(&self->a, (struct options){.tx = 256, .cq = 1024});
+	node_open(&self->b, (struct options){.rx = 256, .rcq = 1024, .buffered = 16384});
 	self->to = peer(&self->a, self->b.addr);
 	self->size = 64UL << 20;
 	self->src = pages(self->size);
@@ -273,7 +271,8 @@ TEST_F(kept, a_full_buffer_parks_senders)
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < count; i++) {
 			fill(self->src + i * len, len, round * count + i);
-			ASSERT_EQ(1, post(&self->a, send_of(self->src + i * len, len, self->to, i)));
+			ASSERT_EQ(1,
+				  post(&self->a, send_of(self->src + i * len, len, self->to, i)));
 		}
 		/* What did not fit is not done, and its slot not free. */
 		for (completed = 0; cq_poll(&self->a.cq, &c); completed++) {
@@ -287,7 +286,8 @@ TEST_F(kept, a_full_buffer_parks_senders)
 			c = cq_next(&self->b.rcq);
 			ASSERT_EQ(i, c.context);
 			ASSERT_EQ(0, c.error);
-			ASSERT_TRUE(same(self->dst, len, round * count + i)) note("message %d", i);
+			about("message %d", i);
+			ASSERT_TRUE(same(self->dst, len, round * count + i));
 		}
 		for (; completed < count; completed++) {
 			c = cq_next(&self->a.cq);
@@ -300,25 +300,29 @@ TEST_F(kept, a_full_buffer_parks_senders)
 /* Behind a message that is parked even small ones must not overtake. */
 TEST_F(kept, nothing_overtakes_a_parked_message)
 {
-	static const size_t sizes[] = { 100000, 8, 5000, 0, 3000, 1 << 20, 1, 100, 70000, 16 };
+	static const size_t sizes[] = {100000, 8, 5000, 0, 3000, 1 << 20, 1, 100, 70000, 16};
 
 	for (int late = 0; late < 2; late++) {
 		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
 			fill(self->src + (i << 20), sizes[i], i + late * 100);
-			ASSERT_EQ(1, post(&self->a, send_of(self->src + (i << 20), sizes[i], self->to, i)));
+			ASSERT_EQ(1, post(&self->a,
+					  send_of(self->src + (i << 20), sizes[i], self->to, i)));
 		}
 		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
-			ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst + (i << 20), 1 << 20, ANY, i)));
+			ASSERT_EQ(0, post_recv(&self->b,
+					       recv_of(self->dst + (i << 20), 1 << 20, ANY, i)));
 		}
 		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
 			struct treadle_cqe c = cq_next(&self->b.rcq);
 
 			EXPECT_EQ(0, c.error);
-			EXPECT_EQ(sizes[c.context], c.len) note("receive %llu", c.context);
+			about("receive %llu", c.context);
+			EXPECT_EQ(sizes[c.context], c.len);
 			EXPECT_EQ(0, cq_next(&self->a.cq).error);
 		}
 		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
-			EXPECT_TRUE(same(self->dst + (i << 20), sizes[i], i + late * 100)) note("%d", i);
+			about("%d", i);
+			EXPECT_TRUE(same(self->dst + (i << 20), sizes[i], i + late * 100));
 		}
 	}
 }
@@ -353,7 +357,8 @@ TEST_F(kept, injected_ones_are_kept_though_the_buffer_is_full)
 	for (int i = 0; i < count; i++) {
 		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, len, ANY, i)));
 		ASSERT_EQ(i, cq_next(&self->b.rcq).context);
-		ASSERT_TRUE(same(self->dst, len, i)) note("message %d", i);
+		about("message %d", i);
+		ASSERT_TRUE(same(self->dst, len, i));
 		ASSERT_EQ(0, cq_next(&self->a.cq).error);
 	}
 }

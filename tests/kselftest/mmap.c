@@ -5,7 +5,8 @@
  */
 #include "treadle.h"
 
-FIXTURE(mmap) {
+FIXTURE(mmap)
+{
 	int fd;
 	struct ring tx, rx;
 	struct cq q;
@@ -21,21 +22,22 @@ FIXTURE(mmap) {
 
 FIXTURE_SETUP(mmap)
 {
-	struct treadle_cntr_create cntr = { .size = sizeof(cntr) };
+	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
 
 	self->fd = device();
 	tx_open(&self->tx, self->fd, 64);
 	rx_open(&self->rx, self->fd, 64, 0);
 	cq_open(&self->q, self->fd, 128);
 	ASSERT_EQ(0, call(self->fd, TREADLE_IOC_CNTR_CREATE, &cntr));
-	self->c = (struct cntr){ .fd = self->fd, .id = cntr.id, .page = map(self->fd, cntr.ro, PROT_READ) };
-	self->parts[0] = (struct part){ "tx rw", self->tx.rw_map, true, self->tx.rw };
-	self->parts[1] = (struct part){ "tx ro", self->tx.ro_map, false, (void *)self->tx.ro };
-	self->parts[2] = (struct part){ "rx rw", self->rx.rw_map, true, self->rx.rw };
-	self->parts[3] = (struct part){ "rx ro", self->rx.ro_map, false, (void *)self->rx.ro };
-	self->parts[4] = (struct part){ "cq rw", self->q.rw_map, true, self->q.rw };
-	self->parts[5] = (struct part){ "cq ro", self->q.ro_map, false, (void *)self->q.ro };
-	self->parts[6] = (struct part){ "cntr ro", cntr.ro, false, (void *)self->c.page };
+	self->c = (struct cntr){
+		.fd = self->fd, .id = cntr.id, .page = map(self->fd, cntr.ro, PROT_READ)};
+	self->parts[0] = (struct part){"tx rw", self->tx.rw_map, true, self->tx.rw};
+	self->parts[1] = (struct part){"tx ro", self->tx.ro_map, false, (void *)self->tx.ro};
+	self->parts[2] = (struct part){"rx rw", self->rx.rw_map, true, self->rx.rw};
+	self->parts[3] = (struct part){"rx ro", self->rx.ro_map, false, (void *)self->rx.ro};
+	self->parts[4] = (struct part){"cq rw", self->q.rw_map, true, self->q.rw};
+	self->parts[5] = (struct part){"cq ro", self->q.ro_map, false, (void *)self->q.ro};
+	self->parts[6] = (struct part){"cntr ro", cntr.ro, false, (void *)self->c.page};
 }
 
 FIXTURE_TEARDOWN(mmap)
@@ -62,8 +64,9 @@ TEST_F(mmap, the_told_offset_and_length_work)
 		EXPECT_EQ(0, p->map.offset % 4096);
 		EXPECT_EQ(0, p->map.length % 4096);
 		/* Again, and as often as one likes. */
-		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_READ, MAP_SHARED)) note("%s", p->name);
-		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_NONE, MAP_SHARED)) note("%s", p->name);
+		about("%s", p->name);
+		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_READ, MAP_SHARED));
+		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_NONE, MAP_SHARED));
 		for (int j = 0; j < i; j++) {
 			EXPECT_NE(p->map.offset, self->parts[j].map.offset);
 		}
@@ -85,19 +88,23 @@ TEST_F(mmap, nothing_else_can_be_mapped)
 {
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct treadle_map m = self->parts[i].map;
-		const struct treadle_map wrong[] = {
-			{ m.offset, m.length + 4096 }, { m.offset, m.length - 4096 },
-			{ m.offset, m.length * 2 }, { m.offset + 4096, m.length },
-			{ m.offset + 4096, m.length - 4096 }, { m.offset | 1ULL << 62, m.length },
-			{ m.offset ^ 1ULL << 40, m.length }, { 0, m.length }, { 1ULL << 12, m.length },
-			{ m.offset + m.length, m.length },
-		};
+		const struct treadle_map wrong[] = {{m.offset, m.length + 4096},
+						    {m.offset, m.length - 4096},
+						    {m.offset, m.length * 2},
+						    {m.offset + 4096, m.length},
+						    {m.offset + 4096, m.length - 4096},
+						    {m.offset | 1ULL << 62, m.length},
+						    {m.offset ^ 1ULL << 40, m.length},
+						    {0, m.length},
+						    {1ULL << 12, m.length},
+						    {m.offset + m.length, m.length}};
 
 		for (int j = 0; j < ARRAY_SIZE(wrong); j++) {
 			if (!wrong[j].length)
 				continue;
-			EXPECT_NE(0, try(self->fd, wrong[j].offset, wrong[j].length, PROT_READ, MAP_SHARED))
-				note("%s, wrong %d", self->parts[i].name, j);
+			about("%s, wrong %d", self->parts[i].name, j);
+			EXPECT_NE(0, try(self->fd, wrong[j].offset, wrong[j].length, PROT_READ,
+					 MAP_SHARED));
 		}
 	}
 }
@@ -109,7 +116,8 @@ TEST_F(mmap, offsets_of_other_contexts_are_refused)
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct treadle_map m = self->parts[i].map;
 
-		EXPECT_NE(0, try(other, m.offset, m.length, PROT_READ, MAP_SHARED)) note("%s", self->parts[i].name);
+		about("%s", self->parts[i].name);
+		EXPECT_NE(0, try(other, m.offset, m.length, PROT_READ, MAP_SHARED));
 	}
 }
 
@@ -119,29 +127,32 @@ TEST_F(mmap, private_maps_are_refused)
 		struct treadle_map m = self->parts[i].map;
 
 		EXPECT_NE(0, try(self->fd, m.offset, m.length, PROT_READ, MAP_PRIVATE));
-		EXPECT_NE(0, try(self->fd, m.offset, m.length, PROT_READ | PROT_WRITE, MAP_PRIVATE));
+		EXPECT_NE(0,
+			  try(self->fd, m.offset, m.length, PROT_READ | PROT_WRITE, MAP_PRIVATE));
 	}
 }
 
 TEST_F(mmap, what_the_kernel_writes_is_read_only)
 {
 	int mem = open("/proc/self/mem", O_RDWR);
-	struct iovec local = { "x", 1 }, remote = { NULL, 1 };
+	struct iovec local = {"x", 1}, remote = {NULL, 1};
 
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct part *p = &self->parts[i];
 
 		if (p->writable)
 			continue;
-		EXPECT_NE(0, try(self->fd, p->map.offset, p->map.length, PROT_READ | PROT_WRITE, MAP_SHARED));
+		EXPECT_NE(0, try(self->fd, p->map.offset, p->map.length, PROT_READ | PROT_WRITE,
+				 MAP_SHARED));
 		EXPECT_NE(0, try(self->fd, p->map.offset, p->map.length, PROT_WRITE, MAP_SHARED));
 		EXPECT_EQ(-1, mprotect(p->at, p->map.length, PROT_READ | PROT_WRITE));
 		EXPECT_EQ(EACCES, errno);
 		EXPECT_EQ(-1, mprotect(p->at, 4096, PROT_WRITE));
 		/* A debugger's way round the protection; none here. */
-		EXPECT_EQ(-1, pwrite(mem, "x", 1, (off_t)(unsigned long)p->at)) note("%s", p->name);
+		about("%s", p->name);
+		EXPECT_EQ(-1, pwrite(mem, "x", 1, (off_t)(unsigned long)p->at));
 		remote.iov_base = p->at;
-		EXPECT_EQ(-1, process_vm_writev(getpid(), &local, 1, &remote, 1, 0)) note("%s", p->name);
+		EXPECT_EQ(-1, process_vm_writev(getpid(), &local, 1, &remote, 1, 0));
 	}
 }
 
@@ -150,7 +161,8 @@ TEST_F(mmap, nothing_is_executable)
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct part *p = &self->parts[i];
 
-		EXPECT_NE(0, try(self->fd, p->map.offset, p->map.length, PROT_READ | PROT_EXEC, MAP_SHARED));
+		EXPECT_NE(0, try(self->fd, p->map.offset, p->map.length, PROT_READ | PROT_EXEC,
+				 MAP_SHARED));
 		EXPECT_EQ(-1, mprotect(p->at, p->map.length, PROT_READ | PROT_EXEC));
 	}
 }
@@ -161,7 +173,8 @@ TEST_F(mmap, children_do_not_inherit)
 
 	if (pid == 0) {
 		for (int i = 0; i < ARRAY_SIZE(self->parts); i++)
-			need(msync(self->parts[i].at, self->parts[i].map.length, MS_ASYNC) < 0 && errno == ENOMEM);
+			need(msync(self->parts[i].at, self->parts[i].map.length, MS_ASYNC) < 0 &&
+			     errno == ENOMEM);
 		_exit(0);
 	}
 	EXPECT_EQ(0, reap(pid));
@@ -173,8 +186,9 @@ TEST_F(mmap, a_map_does_not_grow)
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct part *p = &self->parts[i];
 
-		EXPECT_EQ(MAP_FAILED, mremap(p->at, p->map.length, p->map.length * 2, MREMAP_MAYMOVE))
-			note("%s", p->name);
+		about("%s", p->name);
+		EXPECT_EQ(MAP_FAILED,
+			  mremap(p->at, p->map.length, p->map.length * 2, MREMAP_MAYMOVE));
 		EXPECT_EQ(0, *(volatile __u32 *)p->at);
 	}
 }
@@ -186,10 +200,10 @@ TEST_F(mmap, a_ring_without_its_map_goes_on)
 	char buf[64], got[64];
 	void *moved;
 
-	node_open(&n, (struct options){ .context = self->fd });
+	node_open(&n, (struct options){.context = self->fd});
 	fill(buf, sizeof(buf), 1);
-	moved = mremap(n.tx.rw, n.tx.rw_map.length, n.tx.rw_map.length, MREMAP_MAYMOVE | MREMAP_FIXED,
-		       (char *)pages(1 << 20) + 65536);
+	moved = mremap(n.tx.rw, n.tx.rw_map.length, n.tx.rw_map.length,
+		       MREMAP_MAYMOVE | MREMAP_FIXED, (char *)pages(1 << 20) + 65536);
 	ASSERT_NE(MAP_FAILED, moved);
 	n.tx.rw = moved;
 	n.tx.slots = (void *)((char *)moved + TREADLE_SLOTS_OFFSET);
@@ -216,7 +230,7 @@ TEST_F(mmap, dropping_the_pages_of_a_map_harms_nobody)
 		struct node n;
 		char buf[8] = "abcdefg", got[8];
 
-		node_open(&n, (struct options){ });
+		node_open(&n, (struct options){});
 		madvise(n.tx.rw, n.tx.rw_map.length, MADV_DONTNEED);
 		madvise((void *)n.rcq.ro, n.rcq.ro_map.length, MADV_DONTNEED);
 		madvise(n.tx.rw, n.tx.rw_map.length, MADV_PAGEOUT);
@@ -226,7 +240,8 @@ TEST_F(mmap, dropping_the_pages_of_a_map_harms_nobody)
 		_exit(cq_next(&n.rcq).context != 1);
 	}
 	status = reap(pid);
-	EXPECT_TRUE(status == 0 || status == -SIGBUS || status == -SIGSEGV) note("%d", status);
+	about("%d", status);
+	EXPECT_TRUE(status == 0 || status == -SIGBUS || status == -SIGSEGV);
 }
 
 TEST_F(mmap, maps_outlive_their_objects)
@@ -234,7 +249,7 @@ TEST_F(mmap, maps_outlive_their_objects)
 	struct node n;
 	char got[8];
 
-	node_open(&n, (struct options){ .context = self->fd });
+	node_open(&n, (struct options){.context = self->fd});
 	ASSERT_EQ(0, post_recv(&n, recv_of(got, 8, ANY, 5)));
 	ASSERT_EQ(1, post(&n, send_of("abcdefg", 8, peer(&n, n.addr), 6)));
 	ASSERT_EQ(5, cq_next(&n.rcq).context);

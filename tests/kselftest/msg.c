@@ -6,34 +6,39 @@
 #include "treadle.h"
 
 #define BIGGEST (16UL << 20)
-#define GUARD 64
+#define GUARD	64
 
-FIXTURE(msg) {
+FIXTURE(msg)
+{
 	struct node a, other;
-	struct node *b;		/* the receiver */
-	__u64 to, from;		/* as a knows b, as b knows a */
+	struct node *b; /* the receiver */
+	__u64 to, from; /* as a knows b, as b knows a */
 	struct treadle_query q;
 	char *src, *dst;
 	__u64 seed;
 };
 
-FIXTURE_VARIANT(msg) {
+FIXTURE_VARIANT(msg)
+{
 	bool same_context, same_endpoint;
 };
 
+/* clang-format off */
 FIXTURE_VARIANT_ADD(msg, two_contexts) { };
 FIXTURE_VARIANT_ADD(msg, one_context) { .same_context = true };
 FIXTURE_VARIANT_ADD(msg, oneself) { .same_endpoint = true };
+/* clang-format on */
 
 FIXTURE_SETUP(msg)
 {
-	node_open(&self->a, (struct options){ .flags = TREADLE_EP_SOURCE });
+	node_open(&self->a, (struct options){.flags = TREADLE_EP_SOURCE});
 	self->b = &self->a;
 	if (!variant->same_endpoint) {
 		self->b = &self->other;
 		node_open(self->b, (struct options){
-			.flags = TREADLE_EP_SOURCE, .context = variant->same_context ? self->a.fd : 0,
-		});
+					   .flags = TREADLE_EP_SOURCE,
+					   .context = variant->same_context ? self->a.fd : 0,
+				   });
 	}
 	self->q = query(self->a.fd);
 	self->to = peer(&self->a, self->b->addr);
@@ -64,11 +69,13 @@ static void expect_sent(struct __test_metadata *_metadata, pair *self, __u64 con
 }
 
 /* One message from a to b between guards; @late: the receive is posted after the send. */
-static void transfer(struct __test_metadata *_metadata, pair *self, size_t len, int src_off, int dst_off, bool late)
+static void transfer(struct __test_metadata *_metadata, pair *self, size_t len, int src_off,
+		     int dst_off, bool late)
 {
 	char *src = self->src + src_off, *dst = self->dst + GUARD + dst_off;
 	__u64 seed = ++self->seed;
-	struct treadle_desc recv = recv_of(dst, len, ANY, seed), send = send_of(src, len, self->to, ~seed);
+	struct treadle_desc recv = recv_of(dst, len, ANY, seed),
+			    send = send_of(src, len, self->to, ~seed);
 	struct treadle_cqe c;
 
 	fill(src, len, seed);
@@ -88,8 +95,8 @@ static void transfer(struct __test_metadata *_metadata, pair *self, size_t len, 
 	if (len)
 		EXPECT_EQ((unsigned long)dst, c.buf);
 	expect_sent(_metadata, self, ~seed, TREADLE_CQ_MSG);
-	EXPECT_EQ(len, differs(dst, len, seed))
-		note("length %zu, offsets %d and %d, late %d", len, src_off, dst_off, late);
+	about("length %zu, offsets %d and %d, late %d", len, src_off, dst_off, late);
+	EXPECT_EQ(len, differs(dst, len, seed));
 	EXPECT_TRUE(all_are(dst - GUARD, GUARD, 0xee));
 	EXPECT_TRUE(all_are(dst + len, GUARD, 0xee));
 	EXPECT_TRUE(same(src, len, seed));
@@ -99,16 +106,33 @@ static void transfer(struct __test_metadata *_metadata, pair *self, size_t len, 
 
 TEST_F(msg, every_size_and_alignment)
 {
-	static const size_t sizes[] = {
-		0, 1, 2, 7, 8, 63, 64, 65, 4095, 4096, 4097, 8191, 8193,
-		65535, 65536, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
-	};
-	static const int offsets[][2] = { { 0, 0 }, { 1, 0 }, { 0, 3 }, { 7, 4 }, { 4095, 4093 } };
+	static const size_t sizes[] = {0,
+				       1,
+				       2,
+				       7,
+				       8,
+				       63,
+				       64,
+				       65,
+				       4095,
+				       4096,
+				       4097,
+				       8191,
+				       8193,
+				       65535,
+				       65536,
+				       65537,
+				       (1 << 20) - 1,
+				       1 << 20,
+				       (1 << 20) + 1};
+	static const int offsets[][2] = {{0, 0}, {1, 0}, {0, 3}, {7, 4}, {4095, 4093}};
 
 	for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
 		for (int j = 0; j < ARRAY_SIZE(offsets) && (sizes[i] < 1 << 19 || j < 2); j++) {
-			transfer(_metadata, self, sizes[i], offsets[j][0], offsets[j][1] % 2048, false);
-			transfer(_metadata, self, sizes[i], offsets[j][0], offsets[j][1] % 2048, true);
+			transfer(_metadata, self, sizes[i], offsets[j][0], offsets[j][1] % 2048,
+				 false);
+			transfer(_metadata, self, sizes[i], offsets[j][0], offsets[j][1] % 2048,
+				 true);
 		}
 	}
 }
@@ -141,9 +165,11 @@ TEST_F(msg, one_buffer_of_no_length)
 static void cut(struct treadle_iov *iov, int count, char *base, size_t len, __u64 *state)
 {
 	for (int i = 0; i < count; i++) {
-		size_t piece = i == count - 1 ? len : lottery(state) % 5 ? lottery(state) % (len + 1) : 0;
+		size_t piece = i == count - 1	  ? len :
+			       lottery(state) % 5 ? lottery(state) % (len + 1) :
+						    0;
 
-		iov[i] = (struct treadle_iov){ (unsigned long)base, piece };
+		iov[i] = (struct treadle_iov){(unsigned long)base, piece};
 		base += piece + lottery(state) % 5000;
 		len -= piece;
 	}
@@ -151,7 +177,7 @@ static void cut(struct treadle_iov *iov, int count, char *base, size_t len, __u6
 
 TEST_F(msg, scattered_buffers)
 {
-	static const size_t sizes[] = { 0, 10, 4096, 50000, 200000 };
+	static const size_t sizes[] = {0, 10, 4096, 50000, 200000};
 	struct treadle_iov src[TREADLE_MAX_IOV], dst[TREADLE_MAX_IOV];
 	char *flat = pages(200000);
 	__u64 state = 1;
@@ -193,16 +219,19 @@ TEST_F(msg, scattered_buffers)
 			memcpy(flat + at, (void *)dst[i].addr, dst[i].len);
 			/* The hole behind it. */
 			if (i < in - 1)
-				ASSERT_TRUE(all_are(end, dst[i + 1].addr - (unsigned long)end, 0xee));
+				ASSERT_TRUE(
+					all_are(end, dst[i + 1].addr - (unsigned long)end, 0xee));
 		}
-		ASSERT_EQ(len, differs(flat, len, round)) note("%d pieces to %d, length %zu", out, in, len);
-		ASSERT_TRUE(all_are(self->dst + (dst[in - 1].addr + dst[in - 1].len - dst[0].addr), 64, 0xee));
+		about("%d pieces to %d, length %zu", out, in, len);
+		ASSERT_EQ(len, differs(flat, len, round));
+		ASSERT_TRUE(all_are(self->dst + (dst[in - 1].addr + dst[in - 1].len - dst[0].addr),
+				    64, 0xee));
 	}
 }
 
 TEST_F(msg, buffers_larger_than_the_message)
 {
-	static const size_t sizes[] = { 0, 1, 100, 5000, 100000 };
+	static const size_t sizes[] = {0, 1, 100, 5000, 100000};
 
 	for (int i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
 		size_t len = sizes[i / 2];
@@ -227,9 +256,8 @@ TEST_F(msg, buffers_larger_than_the_message)
 
 TEST_F(msg, too_small_a_buffer_truncates)
 {
-	static const size_t sizes[][2] = {
-		{ 1, 0 }, { 100, 10 }, { 4096, 4095 }, { 10000, 5000 }, { 100000, 1 }, { 1 << 20, 100000 },
-	};
+	static const size_t sizes[][2] = {{1, 0},	 {100, 10},   {4096, 4095},
+					  {10000, 5000}, {100000, 1}, {1 << 20, 100000}};
 
 	for (int i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
 		size_t len = sizes[i / 2][0], room = sizes[i / 2][1];
@@ -249,7 +277,8 @@ TEST_F(msg, too_small_a_buffer_truncates)
 		EXPECT_EQ(len - room, c.olen);
 		EXPECT_EQ(0, c.len);
 		EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_MSG, c.flags);
-		EXPECT_TRUE(all_are(self->dst + room, len - room, 0xee)) note("%zu into %zu", len, room);
+		about("%zu into %zu", len, room);
+		EXPECT_TRUE(all_are(self->dst + room, len - room, 0xee));
 		/* It was sent all the same. */
 		expect_sent(_metadata, self, i, TREADLE_CQ_MSG);
 	}
@@ -261,7 +290,7 @@ TEST_F(msg, too_small_a_buffer_truncates)
 
 TEST_F(msg, inject_frees_the_buffer_at_once)
 {
-	const size_t sizes[] = { 0, 1, 64, self->q.inject_size };
+	const size_t sizes[] = {0, 1, 64, self->q.inject_size};
 
 	for (int i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
 		size_t len = sizes[i / 2];
@@ -311,7 +340,9 @@ TEST_F(msg, data_for_the_completion)
 		if (!(i & 2))
 			ASSERT_EQ(0, post_recv(self->b, recv));
 		c = cq_next(&self->b->rcq);
-		EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_TAGGED | (i & 1 ? TREADLE_CQ_REMOTE_CQ_DATA : 0), c.flags);
+		EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_TAGGED |
+				  (i & 1 ? TREADLE_CQ_REMOTE_CQ_DATA : 0),
+			  c.flags);
 		EXPECT_EQ(i & 1 ? pattern(3, i) : 0, c.data);
 		EXPECT_EQ(7, c.tag);
 		expect_sent(_metadata, self, i, TREADLE_CQ_TAGGED);
@@ -361,7 +392,8 @@ TEST_F(msg, delivery_complete_waits_for_the_receiver)
 
 TEST_F(msg, notification_alone)
 {
-	struct treadle_desc nop = { .opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = 9 };
+	struct treadle_desc nop = {
+		.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = 9};
 	struct treadle_cqe c;
 	struct cntr seen;
 
@@ -386,12 +418,12 @@ TEST(a_gigabyte)
 	struct treadle_cqe c;
 	struct node a, b;
 
-	node_open(&a, (struct options){ });
-	node_open(&b, (struct options){ });
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){});
 	fill(from, part, 1);
 	for (int i = 0; i < 8; i++) {
-		src[i] = (struct treadle_iov){ (unsigned long)from, part };
-		dst[i] = (struct treadle_iov){ (unsigned long)to, part };
+		src[i] = (struct treadle_iov){(unsigned long)from, part};
+		dst[i] = (struct treadle_iov){(unsigned long)to, part};
 	}
 	send = vector(send_of(NULL, 0, peer(&a, b.addr), 1), src, 8);
 	recv = vector(recv_of(NULL, 0, ANY, 2), dst, 8);

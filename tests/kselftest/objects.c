@@ -5,7 +5,8 @@
  */
 #include "treadle.h"
 
-FIXTURE(objects) {
+FIXTURE(objects)
+{
 	int fd;
 	struct treadle_query q;
 };
@@ -28,9 +29,10 @@ TEST_F(objects, query_tells_what_works)
 	const __u64 opcodes = 1 << TREADLE_OP_NOP | 1 << TREADLE_OP_SEND | 1 << TREADLE_OP_TSEND |
 			      1 << TREADLE_OP_RECV | 1 << TREADLE_OP_TRECV |
 			      1 << TREADLE_OP_CNTR_SET | 1 << TREADLE_OP_CNTR_ADD;
-	const __u64 flags = TREADLE_F_EXT | TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA |
-			    TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_MORE | TREADLE_F_COND_CNTR |
-			    TREADLE_F_NOTIFY | TREADLE_F_WORK | TREADLE_F_CNTR_ERROR;
+	const __u64 flags = TREADLE_F_EXT | TREADLE_F_COMPLETION | TREADLE_F_INJECT |
+			    TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE |
+			    TREADLE_F_MORE | TREADLE_F_COND_CNTR | TREADLE_F_NOTIFY |
+			    TREADLE_F_WORK | TREADLE_F_CNTR_ERROR;
 	struct treadle_query again = query(self->fd);
 	int other = device();
 
@@ -54,9 +56,9 @@ TEST_F(objects, query_tells_what_works)
 
 TEST_F(objects, sizes_are_rounded_up_and_limited)
 {
-	static const __u32 asked[] = { 1, 2, 3, 5, 8, 100, 128, 1000 };
-	struct treadle_cq_create cq = { .size = sizeof(cq), .entries = self->q.max_cq };
-	struct treadle_ring_create ring = { .size = sizeof(ring), .entries = self->q.max_ring };
+	static const __u32 asked[] = {1, 2, 3, 5, 8, 100, 128, 1000};
+	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = self->q.max_cq};
+	struct treadle_ring_create ring = {.size = sizeof(ring), .entries = self->q.max_ring};
 
 	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
 	EXPECT_EQ(self->q.max_cq, cq.entries);
@@ -88,33 +90,51 @@ TEST_F(objects, sizes_are_rounded_up_and_limited)
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
 }
 
+TEST_F(objects, ids_are_not_used_again)
+{
+	struct cntr first;
+	__u32 last, id;
+
+	cntr_open(&first, self->fd);
+	ASSERT_EQ(0, destroy(self->fd, first.id));
+	last = first.id;
+	for (int i = 0; i < 20000; i++) {
+		id = av_open(self->fd);
+		ASSERT_EQ(0, destroy(self->fd, id));
+		ASSERT_GT(id, last);
+		last = id;
+	}
+	EXPECT_EQ(-ENOENT, destroy(self->fd, first.id));
+	EXPECT_EQ(-ENOENT, destroy(self->fd, last));
+}
+
 /* --- addresses ------------------------------------------------------------- */
 
 static int create_ep(int fd, struct treadle_addr addr, __u32 type, struct treadle_ep_create *ep)
 {
-	*ep = (struct treadle_ep_create){ .size = sizeof(*ep), .type = type, .addr = addr };
+	*ep = (struct treadle_ep_create){.size = sizeof(*ep), .type = type, .addr = addr};
 	return call(fd, TREADLE_IOC_EP_CREATE, ep);
 }
 
 TEST_F(objects, addresses_are_judged)
 {
 	const struct treadle_addr bad_family[] = {
-		{ .family = 0 }, { .family = AF_UNIX }, { .family = 0xffff },
-	};
-	const struct treadle_addr foreign[] = {
-		{ .family = AF_INET, .addr = { 192, 0, 2, 1 } },
-		{ .family = AF_INET, .addr = { 255, 255, 255, 255 } },
-		{ .family = AF_INET, .addr = { 224, 0, 0, 1 } },
-		{ .family = AF_INET6, .addr = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 } },
-	};
+		{.family = 0}, {.family = AF_UNIX}, {.family = 0xffff}};
+	const struct treadle_addr foreign[] = {{.family = AF_INET, .addr = {192, 0, 2, 1}},
+					       {.family = AF_INET, .addr = {255, 255, 255, 255}},
+					       {.family = AF_INET, .addr = {224, 0, 0, 1}},
+					       {.family = AF_INET6,
+						.addr = {0x20, 0x01, 0x0d, 0xb8, [15] = 1}}};
 	struct treadle_addr dirty = loopback(0);
 	struct treadle_ep_create ep;
 
 	for (int i = 0; i < ARRAY_SIZE(bad_family); i++) {
-		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, bad_family[i], TREADLE_EP_RDM, &ep)) note("%d", i);
+		about("%d", i);
+		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, bad_family[i], TREADLE_EP_RDM, &ep));
 	}
 	for (int i = 0; i < ARRAY_SIZE(foreign); i++) {
-		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, foreign[i], TREADLE_EP_RDM, &ep)) note("%d", i);
+		about("%d", i);
+		EXPECT_EQ(-EADDRNOTAVAIL, create_ep(self->fd, foreign[i], TREADLE_EP_RDM, &ep));
 	}
 	dirty.addr[15] = 1;
 	EXPECT_EQ(-EINVAL, create_ep(self->fd, dirty, TREADLE_EP_RDM, &ep));
@@ -130,8 +150,8 @@ TEST_F(objects, addresses_are_judged)
 
 TEST_F(objects, unspecified_addresses_become_loopback)
 {
-	const struct treadle_addr v4 = { .family = AF_INET }, v6 = { .family = AF_INET6 };
-	const __u8 v6_loopback[16] = { [15] = 1 }, v4_loopback[16] = { 127, 0, 0, 1 };
+	const struct treadle_addr v4 = {.family = AF_INET}, v6 = {.family = AF_INET6};
+	const __u8 v6_loopback[16] = {[15] = 1}, v4_loopback[16] = {127, 0, 0, 1};
 	struct treadle_ep_create ep;
 
 	ASSERT_EQ(0, create_ep(self->fd, v4, TREADLE_EP_RDM, &ep));
@@ -146,7 +166,7 @@ TEST_F(objects, unspecified_addresses_become_loopback)
 
 TEST_F(objects, a_port_has_one_owner)
 {
-	struct treadle_addr v6 = { .family = AF_INET6, .addr = { [15] = 1 } };
+	struct treadle_addr v6 = {.family = AF_INET6, .addr = {[15] = 1}};
 	struct treadle_ep_create first, ep;
 	struct treadle_addr other;
 	int fd = device();
@@ -169,16 +189,14 @@ TEST_F(objects, a_port_has_one_owner)
 
 TEST_F(objects, every_local_address_reaches_the_port)
 {
-	static const struct treadle_addr ways[] = {
-		{ .family = AF_INET, .addr = { 127, 0, 0, 1 } },
-		{ .family = AF_INET, .addr = { 127, 1, 2, 3 } },
-		{ .family = AF_INET6, .addr = { [15] = 1 } },
-	};
+	static const struct treadle_addr ways[] = {{.family = AF_INET, .addr = {127, 0, 0, 1}},
+						   {.family = AF_INET, .addr = {127, 1, 2, 3}},
+						   {.family = AF_INET6, .addr = {[15] = 1}}};
 	struct node a, b;
 	char got[8];
 
-	node_open(&a, (struct options){ });
-	node_open(&b, (struct options){ });
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){});
 	for (int i = 0; i < ARRAY_SIZE(ways); i++) {
 		struct treadle_addr way = ways[i];
 
@@ -197,8 +215,8 @@ TEST_F(objects, an_endpoint_is_enabled_once)
 	struct treadle_ep_enable e;
 	struct node a, b;
 
-	node_open(&a, (struct options){ .context = self->fd });
-	node_create(&b, (struct options){ .context = self->fd });
+	node_open(&a, (struct options){.context = self->fd});
+	node_create(&b, (struct options){.context = self->fd});
 	e = node_bindings(&b);
 	e.ep = a.ep;
 	EXPECT_EQ(-EISCONN, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
@@ -212,7 +230,7 @@ TEST_F(objects, what_sends_needs_addresses)
 	struct treadle_ep_enable e, without;
 	struct node n;
 
-	node_create(&n, (struct options){ .context = self->fd });
+	node_create(&n, (struct options){.context = self->fd});
 	e = without = node_bindings(&n);
 	without.av = 0;
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_ENABLE, &without));
@@ -228,7 +246,7 @@ TEST_F(objects, a_failed_enable_binds_nothing)
 	struct treadle_ep_enable e;
 	struct node n;
 
-	node_create(&n, (struct options){ .context = self->fd });
+	node_create(&n, (struct options){.context = self->fd});
 	e = node_bindings(&n);
 	/* The last field is the last to be looked at, wherever that is done. */
 	e.cntr_remote_write = n.cq.id;
@@ -249,22 +267,25 @@ TEST_F(objects, a_failed_enable_binds_nothing)
 TEST_F(objects, what_is_bound_cannot_be_destroyed)
 {
 	struct node n;
-	__u32 *bound[] = { &n.tx.id, &n.rx.id, &n.cq.id, &n.rcq.id, &n.sent.id, &n.rcvd.id, &n.av };
+	__u32 *bound[] = {&n.tx.id, &n.rx.id, &n.cq.id, &n.rcq.id, &n.sent.id, &n.rcvd.id, &n.av};
 
-	node_open(&n, (struct options){ .context = self->fd });
+	node_open(&n, (struct options){.context = self->fd});
 	for (int i = 0; i < ARRAY_SIZE(bound); i++) {
-		EXPECT_EQ(-EBUSY, destroy(self->fd, *bound[i])) note("%d", i);
+		about("%d", i);
+		EXPECT_EQ(-EBUSY, destroy(self->fd, *bound[i]));
 	}
 	EXPECT_EQ(0, destroy(self->fd, n.ep));
 	for (int i = 0; i < ARRAY_SIZE(bound); i++) {
-		EXPECT_EQ(0, destroy(self->fd, *bound[i])) note("%d", i);
-		EXPECT_EQ(-ENOENT, destroy(self->fd, *bound[i])) note("%d", i);
+		about("%d", i);
+		EXPECT_EQ(0, destroy(self->fd, *bound[i]));
+		EXPECT_EQ(-ENOENT, destroy(self->fd, *bound[i]));
 	}
 }
 
 TEST_F(objects, keys_for_authorization_have_a_limit)
 {
-	struct treadle_ep_create ep = { .size = sizeof(ep), .type = TREADLE_EP_RDM, .addr = loopback(0) };
+	struct treadle_ep_create ep = {
+		.size = sizeof(ep), .type = TREADLE_EP_RDM, .addr = loopback(0)};
 	char *key = pages(4096);
 
 	ep.auth_key = (unsigned long)key;
@@ -295,23 +316,24 @@ TEST_F(objects, unknown_kinds_of_cancel_are_refused)
 static int intrude(int fd, struct treadle_map m)
 {
 	static const unsigned long cmds[] = {
-		TREADLE_IOC_CQ_CREATE, TREADLE_IOC_CNTR_CREATE, TREADLE_IOC_AV_CREATE, TREADLE_IOC_AV_INSERT,
-		TREADLE_IOC_AV_REMOVE, TREADLE_IOC_AV_LOOKUP, TREADLE_IOC_TX_CREATE, TREADLE_IOC_RX_CREATE,
-		TREADLE_IOC_EP_CREATE, TREADLE_IOC_EP_ENABLE, TREADLE_IOC_MR_CREATE, TREADLE_IOC_DESTROY,
-		TREADLE_IOC_CANCEL, TREADLE_IOC_WAIT, TREADLE_IOC_WAIT_FD, TREADLE_IOC_DOORBELL,
-		TREADLE_IOC_SIGNAL,
-	};
+		TREADLE_IOC_CQ_CREATE, TREADLE_IOC_CNTR_CREATE, TREADLE_IOC_AV_CREATE,
+		TREADLE_IOC_AV_INSERT, TREADLE_IOC_AV_REMOVE,	TREADLE_IOC_AV_LOOKUP,
+		TREADLE_IOC_TX_CREATE, TREADLE_IOC_RX_CREATE,	TREADLE_IOC_EP_CREATE,
+		TREADLE_IOC_EP_ENABLE, TREADLE_IOC_MR_CREATE,	TREADLE_IOC_DESTROY,
+		TREADLE_IOC_CANCEL,    TREADLE_IOC_WAIT,	TREADLE_IOC_WAIT_FD,
+		TREADLE_IOC_DOORBELL,  TREADLE_IOC_SIGNAL};
 	int allowed = 0;
 
 	for (int i = 0; i < ARRAY_SIZE(cmds); i++) {
-		__u32 arg[18] = { _IOC_SIZE(cmds[i]) };
+		__u32 arg[18] = {_IOC_SIZE(cmds[i])};
 
 		if (call(fd, cmds[i], arg) != -EPERM) {
 			note("ioctl %d was not refused", (int)_IOC_NR(cmds[i]));
 			allowed++;
 		}
 	}
-	if (mmap(NULL, m.length, PROT_READ, MAP_SHARED, fd, m.offset) != MAP_FAILED || errno != EPERM) {
+	if (mmap(NULL, m.length, PROT_READ, MAP_SHARED, fd, m.offset) != MAP_FAILED ||
+	    errno != EPERM) {
 		note("mmap: %s", strerror(errno));
 		allowed++;
 	}
@@ -341,10 +363,11 @@ TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
 		struct cmsghdr head;
 		char room[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct iovec data = { .iov_base = &pair, .iov_len = 1 };
-	struct msghdr msg = {
-		.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control),
-	};
+	struct iovec data = {.iov_base = &pair, .iov_len = 1};
+	struct msghdr msg = {.msg_iov = &data,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	pid = fork();
@@ -353,14 +376,14 @@ TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
 
 		need(recvmsg(pair[1], &msg, 0) == 1);
 		memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
-		_exit(intrude(fd, (struct treadle_map){ 0, 4096 }));
+		_exit(intrude(fd, (struct treadle_map){0, 4096}));
 	}
 	/* Opened after the fork: the other process has never had it. */
 	self->fd = device();
 	cq_open(&q, self->fd, 8);
-	control.head = (struct cmsghdr){
-		.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-	};
+	control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+					.cmsg_level = SOL_SOCKET,
+					.cmsg_type = SCM_RIGHTS};
 	memcpy(CMSG_DATA(&control.head), &self->fd, sizeof(self->fd));
 	ASSERT_EQ(1, sendmsg(pair[0], &msg, 0));
 	EXPECT_EQ(0, reap(pid));
@@ -372,7 +395,7 @@ static void __attribute__((constructor)) after_exec(void)
 	const char *fd = getenv("TREADLE_TEST_FD");
 
 	if (fd)
-		_exit(intrude(atoi(fd), (struct treadle_map){ 0, 4096 }));
+		_exit(intrude(atoi(fd), (struct treadle_map){0, 4096}));
 }
 
 TEST_F(objects, another_program_cannot_use_it)
@@ -399,13 +422,17 @@ static int call32(int fd, unsigned long cmd, void *arg)
 {
 	long result = 54;
 
-	asm volatile("int $0x80" : "+a"(result) : "b"(fd), "c"(cmd), "d"(arg) : "memory", "r8", "r9", "r10", "r11");
+	asm volatile("int $0x80"
+		     : "+a"(result)
+		     : "b"(fd), "c"(cmd), "d"(arg)
+		     : "memory", "r8", "r9", "r10", "r11");
 	return result;
 }
 
 TEST_F(objects, the_layout_is_the_same_for_32_bits)
 {
-	char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 	struct treadle_query *q = (void *)low;
 	struct treadle_cq_create *cq = (void *)low;
 
@@ -413,7 +440,7 @@ TEST_F(objects, the_layout_is_the_same_for_32_bits)
 	q->size = sizeof(*q);
 	ASSERT_EQ(0, call32(self->fd, TREADLE_IOC_QUERY, q));
 	EXPECT_EQ(0, memcmp(q, &self->q, sizeof(*q)));
-	*cq = (struct treadle_cq_create){ .size = sizeof(*cq), .entries = 8 };
+	*cq = (struct treadle_cq_create){.size = sizeof(*cq), .entries = 8};
 	ASSERT_EQ(0, call32(self->fd, TREADLE_IOC_CQ_CREATE, cq));
 	map(self->fd, cq->ro, PROT_READ);
 	EXPECT_EQ(0, call32(self->fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)cq->id));

@@ -21,6 +21,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -29,6 +30,9 @@
 #include <sys/uio.h>
 #include <time.h>
 
+/* The harness prints through this what failed; then it is told of what, too. */
+static FILE *say_what_about(void);
+#define TH_LOG_STREAM say_what_about()
 #include "kselftest_harness.h"
 
 #include <treadle/ioctl.h>
@@ -57,15 +61,34 @@ static inline __attribute__((format(printf, 1, 2))) void note(const char *fmt, .
 	va_end(args);
 }
 
+static char subject[128];
+
+/* What the lines below check, where their number alone does not tell: the row of a table. */
+static inline __attribute__((format(printf, 1, 2))) void about(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(subject, sizeof(subject), fmt, args);
+	va_end(args);
+}
+
+static FILE *say_what_about(void)
+{
+	if (subject[0])
+		fprintf(stderr, "# at %s:\n", subject);
+	return stderr;
+}
+
 static inline __attribute__((noreturn)) void give_up(const char *file, int line, const char *what)
 {
 	note("%s:%d: %s (errno %d, %s)", file, line, what, errno, strerror(errno));
 	_exit(1);
 }
 
-#define need(condition) \
-	do { \
-		if (!(condition)) \
+#define need(condition)                                          \
+	do {                                                     \
+		if (!(condition))                                \
 			give_up(__FILE__, __LINE__, #condition); \
 	} while (0)
 
@@ -88,7 +111,7 @@ static inline int device(void)
 
 static inline struct treadle_query query(int fd)
 {
-	struct treadle_query q = { .size = sizeof(q) };
+	struct treadle_query q = {.size = sizeof(q)};
 
 	need(call(fd, TREADLE_IOC_QUERY, &q) == 0);
 	return q;
@@ -101,7 +124,7 @@ static inline int doorbell(int fd, __u32 id)
 
 static inline int destroy(int fd, __u32 id)
 {
-	struct treadle_destroy d = { .size = sizeof(d), .id = id };
+	struct treadle_destroy d = {.size = sizeof(d), .id = id};
 
 	return call(fd, TREADLE_IOC_DESTROY, &d);
 }
@@ -145,16 +168,25 @@ struct cntr {
 	const struct treadle_cntr_page *page;
 };
 
-static inline void ring_open(struct ring *r, int fd, unsigned long cmd, __u32 flags, __u32 entries, __u32 buffered)
+static inline void ring_open(struct ring *r, int fd, unsigned long cmd, __u32 flags, __u32 entries,
+			     __u32 buffered)
 {
 	struct treadle_ring_create c = {
-		.size = sizeof(c), .flags = flags, .entries = entries, .buffered = buffered,
+		.size = sizeof(c),
+		.flags = flags,
+		.entries = entries,
+		.buffered = buffered,
 	};
 
 	need(call(fd, cmd, &c) == 0);
 	*r = (struct ring){
-		.fd = fd, .id = c.id, .entries = c.entries, .rw_map = c.rw, .ro_map = c.ro,
-		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE), .ro = map(fd, c.ro, PROT_READ),
+		.fd = fd,
+		.id = c.id,
+		.entries = c.entries,
+		.rw_map = c.rw,
+		.ro_map = c.ro,
+		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE),
+		.ro = map(fd, c.ro, PROT_READ),
 	};
 	r->slots = (void *)((char *)r->rw + TREADLE_SLOTS_OFFSET);
 }
@@ -171,37 +203,46 @@ static inline void rx_open(struct ring *r, int fd, __u32 entries, __u32 buffered
 
 static inline void cq_open(struct cq *q, int fd, __u32 entries)
 {
-	struct treadle_cq_create c = { .size = sizeof(c), .entries = entries };
+	struct treadle_cq_create c = {.size = sizeof(c), .entries = entries};
 
 	need(call(fd, TREADLE_IOC_CQ_CREATE, &c) == 0);
 	*q = (struct cq){
-		.fd = fd, .id = c.id, .entries = c.entries, .rw_map = c.rw, .ro_map = c.ro,
-		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE), .ro = map(fd, c.ro, PROT_READ),
+		.fd = fd,
+		.id = c.id,
+		.entries = c.entries,
+		.rw_map = c.rw,
+		.ro_map = c.ro,
+		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE),
+		.ro = map(fd, c.ro, PROT_READ),
 	};
 	q->cqes = (const void *)((const char *)q->ro + TREADLE_SLOTS_OFFSET);
 }
 
 static inline void cntr_open(struct cntr *c, int fd)
 {
-	struct treadle_cntr_create create = { .size = sizeof(create) };
+	struct treadle_cntr_create create = {.size = sizeof(create)};
 
 	need(call(fd, TREADLE_IOC_CNTR_CREATE, &create) == 0);
-	*c = (struct cntr){ .fd = fd, .id = create.id, .page = map(fd, create.ro, PROT_READ) };
+	*c = (struct cntr){.fd = fd, .id = create.id, .page = map(fd, create.ro, PROT_READ)};
 }
 
 static inline __u32 av_open(int fd)
 {
-	struct treadle_av_create c = { .size = sizeof(c), .count = 8 };
+	struct treadle_av_create c = {.size = sizeof(c), .count = 8};
 
 	need(call(fd, TREADLE_IOC_AV_CREATE, &c) == 0);
 	return c.id;
 }
 
-static inline int av_insert(int fd, __u32 av, const struct treadle_addr *addrs, __u32 *count, __u64 *out)
+static inline int av_insert(int fd, __u32 av, const struct treadle_addr *addrs, __u32 *count,
+			    __u64 *out)
 {
 	struct treadle_av_insert c = {
-		.size = sizeof(c), .av = av, .count = *count,
-		.addrs = (unsigned long)addrs, .out = (unsigned long)out,
+		.size = sizeof(c),
+		.av = av,
+		.count = *count,
+		.addrs = (unsigned long)addrs,
+		.out = (unsigned long)out,
 	};
 	int result = call(fd, TREADLE_IOC_AV_INSERT, &c);
 
@@ -215,31 +256,35 @@ struct node {
 	__u32 ep, av;
 	struct treadle_addr addr;
 	struct ring tx, rx;
-	struct cq cq, rcq;	/* of what it sends, of what it receives */
+	struct cq cq, rcq; /* of what it sends, of what it receives */
 	struct cntr sent, rcvd;
 };
 
 /* What differs from the usual. */
 struct options {
-	int context;		/* file; 0: a new one */
-	__u32 tx, rx, cq, rcq;	/* entries */
+	int context;	       /* file; 0: a new one */
+	__u32 tx, rx, cq, rcq; /* entries */
 	__u32 buffered;
-	__u32 flags;		/* of EP_ENABLE */
+	__u32 flags; /* of EP_ENABLE */
 	struct treadle_addr addr;
 	const char *auth_key;
 };
 
 static inline struct treadle_addr loopback(__u16 port)
 {
-	return (struct treadle_addr){ .family = AF_INET, .port = htons(port), .addr = { 127, 0, 0, 1 } };
+	return (struct treadle_addr){
+		.family = AF_INET, .port = htons(port), .addr = {127, 0, 0, 1}};
 }
 
 /* Only the address; -errno when it is refused. */
 static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_key, __u32 *id)
 {
 	struct treadle_ep_create c = {
-		.size = sizeof(c), .type = TREADLE_EP_RDM, .addr = *addr,
-		.auth_key = (unsigned long)auth_key, .auth_key_size = auth_key ? strlen(auth_key) : 0,
+		.size = sizeof(c),
+		.type = TREADLE_EP_RDM,
+		.addr = *addr,
+		.auth_key = (unsigned long)auth_key,
+		.auth_key_size = auth_key ? strlen(auth_key) : 0,
 	};
 	int result = call(fd, TREADLE_IOC_EP_CREATE, &c);
 
@@ -268,9 +313,15 @@ static inline void node_create(struct node *n, struct options o)
 static inline struct treadle_ep_enable node_bindings(const struct node *n)
 {
 	return (struct treadle_ep_enable){
-		.size = sizeof(struct treadle_ep_enable), .ep = n->ep,
-		.tx = n->tx.id, .rx = n->rx.id, .av = n->av, .tx_cq = n->cq.id, .rx_cq = n->rcq.id,
-		.cntr_send = n->sent.id, .cntr_recv = n->rcvd.id,
+		.size = sizeof(struct treadle_ep_enable),
+		.ep = n->ep,
+		.tx = n->tx.id,
+		.rx = n->rx.id,
+		.av = n->av,
+		.tx_cq = n->cq.id,
+		.rx_cq = n->rcq.id,
+		.cntr_send = n->sent.id,
+		.cntr_recv = n->rcvd.id,
 	};
 }
 
@@ -299,12 +350,18 @@ static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 static inline struct treadle_desc send_of(const void *buf, __u64 len, __u64 to, __u64 context)
 {
 	return (struct treadle_desc){
-		.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION, .iov_count = !!len,
-		.addr = len ? (unsigned long)buf : 0, .len = len, .peer = to, .context = context,
+		.opcode = TREADLE_OP_SEND,
+		.flags = TREADLE_F_COMPLETION,
+		.iov_count = !!len,
+		.addr = len ? (unsigned long)buf : 0,
+		.len = len,
+		.peer = to,
+		.context = context,
 	};
 }
 
-static inline struct treadle_desc tsend_of(const void *buf, __u64 len, __u64 to, __u64 tag, __u64 context)
+static inline struct treadle_desc tsend_of(const void *buf, __u64 len, __u64 to, __u64 tag,
+					   __u64 context)
 {
 	struct treadle_desc d = send_of(buf, len, to, context);
 
@@ -321,7 +378,8 @@ static inline struct treadle_desc recv_of(void *buf, __u64 len, __u64 from, __u6
 	return d;
 }
 
-static inline struct treadle_desc trecv_of(void *buf, __u64 len, __u64 from, __u64 tag, __u64 ignore, __u64 context)
+static inline struct treadle_desc trecv_of(void *buf, __u64 len, __u64 from, __u64 tag,
+					   __u64 ignore, __u64 context)
 {
 	struct treadle_desc d = send_of(buf, len, from, context);
 
@@ -331,10 +389,15 @@ static inline struct treadle_desc trecv_of(void *buf, __u64 len, __u64 from, __u
 	return d;
 }
 
-static inline struct treadle_desc count_of(__u8 opcode, const struct cntr *c, __u64 value, __u64 context)
+static inline struct treadle_desc count_of(__u8 opcode, const struct cntr *c, __u64 value,
+					   __u64 context)
 {
 	return (struct treadle_desc){
-		.opcode = opcode, .peer = c->id, .data = value, .context = context, .flags = TREADLE_F_WORK,
+		.opcode = opcode,
+		.peer = c->id,
+		.data = value,
+		.context = context,
+		.flags = TREADLE_F_WORK,
 	};
 }
 
@@ -411,7 +474,8 @@ static inline int post_recv(struct node *n, struct treadle_desc d)
 }
 
 /* The same command with @count buffers instead of one. */
-static inline struct treadle_desc vector(struct treadle_desc d, const struct treadle_iov *iov, int count)
+static inline struct treadle_desc vector(struct treadle_desc d, const struct treadle_iov *iov,
+					 int count)
 {
 	d.iov_count = count;
 	d.addr = 0;
@@ -421,9 +485,10 @@ static inline struct treadle_desc vector(struct treadle_desc d, const struct tre
 	return d;
 }
 
-static inline void ring_put_vector(struct ring *r, const struct treadle_desc *d, const struct treadle_iov *iov)
+static inline void ring_put_vector(struct ring *r, const struct treadle_desc *d,
+				   const struct treadle_iov *iov)
 {
-	union treadle_slot second = { 0 };
+	union treadle_slot second = {0};
 
 	memcpy(second.iov, iov, d->iov_count * sizeof(*iov));
 	ring_wait(r, 2);
@@ -435,7 +500,11 @@ static inline void ring_put_vector(struct ring *r, const struct treadle_desc *d,
 static inline int cancel(int fd, __u32 kind, __u32 id, __u64 context, __u64 threshold, __u64 *count)
 {
 	struct treadle_cancel c = {
-		.size = sizeof(c), .kind = kind, .id = id, .context = context, .threshold = threshold,
+		.size = sizeof(c),
+		.kind = kind,
+		.id = id,
+		.context = context,
+		.threshold = threshold,
 	};
 	int result = call(fd, TREADLE_IOC_CANCEL, &c);
 
@@ -462,7 +531,7 @@ static inline bool cq_overflows(const struct cq *q)
 
 static inline int cq_wait(const struct cq *q, __s64 timeout_ns)
 {
-	struct treadle_wait w = { .size = sizeof(w), .id = q->id, .timeout_ns = timeout_ns };
+	struct treadle_wait w = {.size = sizeof(w), .id = q->id, .timeout_ns = timeout_ns};
 
 	return call(q->fd, TREADLE_IOC_WAIT, &w);
 }
@@ -500,7 +569,11 @@ static inline __u64 cntr_errors(const struct cntr *c)
 static inline int cntr_wait(const struct cntr *c, __u64 threshold, __u64 error, __s64 timeout_ns)
 {
 	struct treadle_wait w = {
-		.size = sizeof(w), .id = c->id, .timeout_ns = timeout_ns, .threshold = threshold, .error = error,
+		.size = sizeof(w),
+		.id = c->id,
+		.timeout_ns = timeout_ns,
+		.threshold = threshold,
+		.error = error,
 	};
 
 	return call(c->fd, TREADLE_IOC_WAIT, &w);

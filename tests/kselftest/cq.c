@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Completion queues and waiting: nothing is lost, whether the ring is full,
+ * the reader sleeps, or a signal comes in between.
+ */
+#include "treadle.h"
+
+#include <sys/epoll.h>
+
+FIXTURE(cq)
+{
+	struct node n; /* sends to itself */
+	__u64 to;
+	char *buf;
+};
+
+FIXTURE_SETUP(cq)
+{
+	node_open(&self->n, (struct options){.tx = 256, .rx = 256, .cq = 32, .rcq = 1024});
+	self->to = peer(&self->n, self->n.addr);
+	self->buf = pages(1 << 20);
+}
+
+FIXTURE_TEARDOWN(cq)
+{
+	close(self->n.fd);
+}
+
+static struct treadle_desc nop(__u64 context)
+{
+	return (struct treadle_desc){
+		.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = context};
+}
+
+/* --- overflow ---------------------------------------------------------------- */
+
+TEST_F(cq, what_does_not_fit_is_kept_in_order)
+{
+	struct cq *q = &self->n.cq;
+	struct treadle_cqe c;
+	__u32 entries = q->entries, kept = entries / 2;
+
+	for (int round = 0; round < 3; round++) {
+		for (__u32 i = 0; i < entries; i++) {
+			ASSERT_EQ(1, post(&self->n, nop(i)));
+		}
+		EXPECT_FALSE(cq_overflows(q));
+		for (__u32 i = 0; i < kept; i++) {
+			ASSERT_EQ(1, post(&self->n, nop(entries + i)));
+			EXPECT_TRUE(cq_overflows(q));
+		}
+		/* The ring holds as many as it can and nothing else. */
+		EXPECT_EQ(q->cons + entries, q->ro->prod);
+		for (__u32 i = 0; i < entries; i++) {
+			ASSERT_TRUE(cq_poll(q, &c));
+			ASSERT_EQ(i, c.context);
+		}
+		EXPECT_FALSE(cq_poll(q, &c));
+		EXPECT_TRUE(cq_overflows(q));
+		ASSERT_EQ(0, doorbell(q->fd, q->id));
+		EXPECT_FALSE(cq_overflows(q));
+		for (__u32 i = 0; i < kept; i++) {
+			ASSERT_TRUE(cq_poll(q, &c));
+			ASSERT_EQ(entries + i, c.context);
+		}
+		EXPECT_TRUE(cq_empty(q));
+	}
+}
+
+TEST_F(cq, the_next_completion_flushes_what_is_kept)
+{
+	struct cq *q = &self->n.cq;
+	__u32 entries = q->entries;
+	struct treadle_cqe c;
+
+	for (__u32 i = 0; i < entries + 3; i++) {
+		ASSERT_EQ(1, post(&self->n, nop(i)));
+	}
+	for (__u32 i = 0; i < 10; i++) {
+		ASSERT_TRUE(cq_poll(q, &c));
+		ASSERT_EQ(i, c.context);
+	}
+	ASSERT_EQ(1, post(&self->n, nop(entries + 3)));
+	EXPECT_FALSE(cq_overflows(q));
+	for (__u32 i = 10; i < entries + 4; i++) {
+		ASSERT_TRUE(cq_poll(q, &c));
+		ASSERT_EQ(i, c.context);
+	}
+	EXPECT_TRUE(cq_empty(q));
+}
+
+/* A reader who only waits must not sleep on what is kept. */
+TEST_F(cq, a_wait_finds_what_is_kept)
+{
+	struct cq *q = &self->n.cq;
+	__u32 entries = q->entries;
+	struct treadle_cqe c;
+
+	for (__u32 i = 0; i < entries + 5; i++) {
+		ASSERT_EQ(1, post(&self->n, nop(i)));
+	}
+	for (__u32 i = 0; i < entries; i++) {
+		ASSERT_TRUE(cq_poll(q, &c));
+	}
+	for (__u32 i = 0; i < 5; i++) {
+		ASSERT_EQ(0, cq_wait(q, PATIENCE_NS));
+		if (!cq_poll(q, &c)) {
+			ASSERT_EQ(0, doorbell(q->fd, q->id));
+			ASSERT_TRUE(cq_poll(q, &c));
+		}
+		ASSERT_EQ(entries + i, c.context);
+	}
+	EXPECT_EQ(-EAGAIN, cq_wait(q, 0));
+}
+
+TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
+{
+	struct cq *q = &self->n.cq;
+	struct treadle_cqe c;
+	int taken = 0, result;
+
+	while ((result = post(&self->n, nop(taken))) == 1) {
+		taken++;
+		ASSERT_GT(10 * q->entries, taken);
+	}
+	EXPECT_EQ(-EAGAIN, result);
+	/* All of the ring, and about as many kept. */
+	EXPECT_LE(2 * q->entries, taken);
+	EXPECT_GE(2 * q->entries + 2, taken);
+	/* Again and again, and it changes nothing. */
+	for (int i = 0; i < 10; i++) {
+		EXPECT_EQ(-EAGAIN, post(&self->n, nop(1000 + i)));
+	}
+	/* Neither may a send through which a peer would come to harm. */
+	EXPECT_EQ(-EAGAIN, post(&self->n, send_of(self->buf, 8, self->to, 2000)));
+	EXPECT_TRUE(cq_empty(&self->n.rcq));
+	for (int i = 0; i < taken; i++) {
+		ASSERT_EQ(i, cq_next(q).context);
+	}
+	EXPECT_FALSE(cq_poll(q, &c));
+	EXPECT_TRUE(cq_empty(q));
+	EXPECT_EQ(1, post(&self->n, nop(7)));
+	EXPECT_EQ(7, cq_next(q).context);
+}
+
+/* Receives that somebody else completes are kept, too; the sender is not held. */
+TEST_F(cq, a_receivers_queue_overflows_without_loss)
+{
+	struct node b;
+	const int count = 100;
+	__u64 to;
+
+	node_open(&b, (struct options){.rx = 128, .rcq = 32});
+	to = peer(&self->n, b.addr);
+	for (int i = 0; i < count; i++) {
+		ASSERT_EQ(0, post_recv(&b, recv_of(self->buf + i * 8, 8, ANY, i)));
+	}
+	/* As many as fit, and as many again; the rest when there is room. */
+	for (int i = 0; i < 2 * b.rcq.entries; i++) {
+		ASSERT_EQ(1, post(&self->n, send_of(self->buf + 4096, 8, to, i)));
+		ASSERT_EQ(i, cq_next(&self->n.cq).context);
+	}
+	for (int i = 0; i < 2 * b.rcq.entries; i++) {
+		ASSERT_EQ(i, cq_next(&b.rcq).context);
+	}
+	EXPECT_TRUE(cq_empty(&b.rcq));
+	ASSERT_EQ(1, post(&self->n, send_of(self->buf + 4096, 8, to, 0)));
+	EXPECT_EQ(2 * b.rcq.entries, cq_next(&b.rcq).context);
+}
+
+/* What a process writes into its index harms nobody but itself. */
+TEST_F(cq, a_wild_consumer_index_is_harmless)
+{
+	static const __u32 wild[] = {1, 31, 32, 33, 0x80000000, 0x7fffffff, 0xffffffff, 12345};
+	struct cq *q = &self->n.cq;
+
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < ARRAY_SIZE(wild); i++) {
+			int result;
+
+			q->rw->cons = q->ro->prod + wild[i];
+			result = post(&self->n, nop(i));
+			EXPECT_TRUE(result == 1 || result == -EAGAIN);
+			doorbell(q->fd, q->id);
+			cq_wait(q, 0);
+		}
+	}
+	/* It still works for one who behaves. */
+	do {
+		q->cons = q->ro->prod;
+		q->rw->cons = q->cons;
+		ASSERT_EQ(0, doorbell(q->fd, q->id));
+	} while (q->ro->prod != q->cons || cq_overflows(q));
+	ASSERT_EQ(1, post(&self->n, nop(99)));
+	EXPECT_EQ(99, cq_next(q).context);
+}
+
+/* --- waiting ------------------------------------------------------------------- */
+
+TEST_F(cq, looking_without_waiting)
+{
+	struct node *n = &self->n;
+
+	EXPECT_EQ(-EAGAIN, cq_wait(&n->cq, 0));
+	EXPECT_EQ(-EAGAIN, cntr_wait(&n->sent, 1, 0, 0));
+	EXPECT_EQ(0, cntr_wait(&n->sent, 0, 0, 0));
+	EXPECT_EQ(0, cntr_wait(&n->sent, 5, 1, 0));
+	ASSERT_EQ(0, post_recv(n, recv_of(self->buf, 8, ANY, 1)));
+	ASSERT_EQ(1, post(n, send_of(self->buf + 64, 8, self->to, 2)));
+	EXPECT_EQ(0, cq_wait(&n->cq, 0));
+	EXPECT_EQ(0, cq_wait(&n->cq, -1));
+	EXPECT_EQ(0, cntr_wait(&n->sent, 1, 0, 0));
+	EXPECT_EQ(0, cntr_wait(&n->sent, 1, 0, -1));
+	EXPECT_EQ(-EAGAIN, cntr_wait(&n->sent, 2, 0, 0));
+}
+
+TEST_F(cq, waits_time_out)
+{
+	__u64 start = now_ns();
+
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 20000000));
+	EXPECT_LE(20000000, now_ns() - start);
+	start = now_ns();
+	EXPECT_EQ(-ETIMEDOUT, cntr_wait(&self->n.sent, 1, 0, 20000000));
+	EXPECT_LE(20000000, now_ns() - start);
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1));
+	/* One that has no end, in years. */
+	ASSERT_EQ(1, post(&self->n, nop(1)));
+	EXPECT_EQ(0, cq_wait(&self->n.cq, 0x7fffffffffffffffLL));
+}
+
+struct waiter {
+	const struct cq *q;
+	const struct cntr *c;
+	__s64 timeout;
+	int result, tid;
+};
+
+static void *waits(void *arg)
+{
+	struct waiter *w = arg;
+
+	raise_to(&w->tid, gettid());
+	w->result = w->q ? cq_wait(w->q, w->timeout) : cntr_wait(w->c, 1, 0, w->timeout);
+	return NULL;
+}
+
+/* Until the thread sleeps, so that what follows finds a waiter. */
+static void until_asleep(const struct waiter *w)
+{
+	char path[64], state = 0;
+
+	await(&w->tid, 1);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", w->tid);
+	while (state != 'S') {
+		FILE *file = fopen(path, "re");
+
+		need(file && fscanf(file, "%*d %*[^)]) %c", &state) == 1);
+		fclose(file);
+		sched_yield();
+	}
+}
+
+static void nothing(int sig) {}
+
+TEST_F(cq, signals_interrupt_a_wait)
+{
+	struct sigaction action = {.sa_handler = nothing};
+	struct waiter w[2] = {{.q = &self->n.cq}, {.c = &self->n.sent}};
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (int i = 0; i < 4; i++) {
+		struct waiter *one = &w[i & 1];
+		pthread_t t;
+
+		one->timeout = i & 2 ? -1 : PATIENCE_NS;
+		one->tid = 0;
+		t = thread(waits, one);
+		until_asleep(one);
+		pthread_kill(t, SIGUSR1);
+		pthread_join(t, NULL);
+		EXPECT_EQ(-EINTR, one->result);
+	}
+}
+
+TEST_F(cq, signal_ends_every_wait)
+{
+	struct waiter w[4] = {
+		{.q = &self->n.cq}, {.c = &self->n.sent}, {.q = &self->n.cq}, {.c = &self->n.sent}};
+	pthread_t t[4];
+
+	for (int i = 0; i < 4; i++) {
+		w[i].timeout = -1;
+		t[i] = thread(waits, &w[i]);
+		until_asleep(&w[i]);
+	}
+	EXPECT_EQ(0, call(self->n.fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)self->n.cq.id));
+	EXPECT_EQ(0, call(self->n.fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)self->n.sent.id));
+	for (int i = 0; i < 4; i++) {
+		pthread_join(t[i], NULL);
+		EXPECT_EQ(-ECANCELED, w[i].result);
+	}
+	/* Those who come later wait again. */
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1000000));
+}
+
+TEST_F(cq, a_counter_ends_waits_by_value_and_by_error)
+{
+	struct waiter w = {.c = &self->n.sent, .timeout = -1};
+	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &self->n.sent, 1, 0);
+	pthread_t t;
+
+	for (int i = 0; i < 2; i++) {
+		w.tid = 0;
+		t = thread(waits, &w);
+		until_asleep(&w);
+		if (i)
+			add.flags |= TREADLE_F_CNTR_ERROR;
+		ASSERT_EQ(1, post(&self->n, add));
+		pthread_join(t, NULL);
+		EXPECT_EQ(0, w.result);
+		ASSERT_EQ(1, post(&self->n, count_of(TREADLE_OP_CNTR_SET, &self->n.sent, 0, 0)));
+	}
+}
+
+/* --- files to poll --------------------------------------------------------------- */
+
+static int wait_fd(int fd, __u32 id)
+{
+	struct treadle_wait_fd w = {.size = sizeof(w), .id = id};
+
+	need(call(fd, TREADLE_IOC_WAIT_FD, &w) == 0);
+	need(fcntl(w.fd, F_GETFD) == FD_CLOEXEC);
+	return w.fd;
+}
+
+static bool readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	need(poll(&p, 1, timeout_ms) >= 0);
+	return p.revents & POLLIN;
+}
+
+TEST_F(cq, a_file_is_readable_while_the_queue_is_not_empty)
+{
+	struct epoll_event e = {.events = EPOLLIN}, got;
+	int fd = wait_fd(self->n.fd, self->n.cq.id), set = epoll_create1(0);
+
+	ASSERT_EQ(0, epoll_ctl(set, EPOLL_CTL_ADD, fd, &e));
+	for (int round = 0; round < 3; round++) {
+		EXPECT_FALSE(readable(fd, 0));
+		EXPECT_EQ(0, epoll_wait(set, &got, 1, 0));
+		ASSERT_EQ(1, post(&self->n, nop(1)));
+		ASSERT_EQ(1, post(&self->n, nop(2)));
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_EQ(1, epoll_wait(set, &got, 1, 0));
+		EXPECT_EQ(1, cq_next(&self->n.cq).context);
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_EQ(1, epoll_wait(set, &got, 1, 0));
+		EXPECT_EQ(2, cq_next(&self->n.cq).context);
+	}
+	EXPECT_FALSE(readable(fd, 0));
+	EXPECT_EQ(0, epoll_wait(set, &got, 1, 0));
+}
+
+TEST_F(cq, a_file_of_a_counter_tells_changes)
+{
+	int fd = wait_fd(self->n.fd, self->n.sent.id);
+	__u64 word;
+
+	for (int round = 0; round < 3; round++) {
+		EXPECT_FALSE(readable(fd, 0));
+		ASSERT_EQ(1, post(&self->n, count_of(TREADLE_OP_CNTR_ADD, &self->n.sent, 1, 0)));
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_EQ(8, read(fd, &word, 8));
+	}
+	EXPECT_FALSE(readable(fd, 0));
+}
+
+TEST_F(cq, a_file_outlives_its_queue)
+{
+	struct cq q;
+	int fd;
+
+	cq_open(&q, self->n.fd, 8);
+	fd = wait_fd(self->n.fd, q.id);
+	EXPECT_EQ(0, destroy(self->n.fd, q.id));
+	readable(fd, 0);
+	/* Nor does it need the context. */
+	fd = wait_fd(self->n.fd, self->n.cq.id);
+	close(self->n.fd);
+	readable(fd, 0);
+	EXPECT_EQ(0, close(fd));
+	self->n.fd = device();
+}
+
+/* --- lost wake-ups ------------------------------------------------------------------ */
+
+struct tandem {
+	struct treadle_addr addr[2];
+	int ready[2];
+	int rounds;
+};
+
+/* Two processes wake each other in turn; each sleeps in another way. */
+static void bounce(struct tandem *t, int me)
+{
+	struct node n;
+	__u64 to, word;
+	char buf[64];
+	int fd, cntr_fd;
+
+	node_open(&n, (struct options){});
+	fd = wait_fd(n.fd, n.rcq.id);
+	cntr_fd = wait_fd(n.fd, n.rcvd.id);
+	t->addr[me] = n.addr;
+	raise_to(&t->ready[me], 1);
+	await(&t->ready[!me], 1);
+	to = peer(&n, t->addr[!me]);
+	need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
+	if (me == 0)
+		need(post(&n, send_of(buf, 8, to, 0)) == 1);
+	for (int i = 0; i < t->rounds; i++) {
+		switch (i / 4 % 3) {
+		case 0:
+			need(cq_wait(&n.rcq, PATIENCE_NS) == 0);
+			break;
+		case 1:
+			need(readable(fd, PATIENCE_NS / 1000000));
+			break;
+		case 2:
+			/* Re-armed first, then looked at: what comes in between counts. */
+			while (cntr_value(&n.rcvd) <= i) {
+				need(readable(cntr_fd, PATIENCE_NS / 1000000));
+				need(read(cntr_fd, &word, 8) == 8);
+			}
+			break;
+		}
+		need(cq_next(&n.rcq).context == i);
+		need(post_recv(&n, recv_of(buf, 8, ANY, i + 1)) == 0);
+		if (me == 1 || i < t->rounds - 1)
+			need(post(&n, send_of(buf, 8, to, i)) == 1 && cq_next(&n.cq).error == 0);
+	}
+}
+
+static void bounces(void *arg)
+{
+	bounce(arg, 1);
+}
+
+TEST(no_wake_up_is_lost)
+{
+	struct tandem *t = shared(sizeof(*t));
+	pid_t pid;
+
+	t->rounds = 6000;
+	pid = spawn(bounces, t);
+	bounce(t, 0);
+	EXPECT_EQ(0, reap(pid));
+}
+
+TEST_HARNESS_MAIN

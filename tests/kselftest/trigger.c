@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Commands armed on counters: what fires, when, in which order, and that it
+ * either runs or is canceled. Those by the million are in million.c.
+ */
+#include "treadle.h"
+
+FIXTURE(trigger)
+{
+	struct node a, b; /* in contexts of their own */
+	__u64 to, back;
+	struct cntr c, d; /* of a */
+	char *src, *dst;
+};
+
+FIXTURE_SETUP(trigger)
+{
+	node_open(&self->a, (struct options){.tx = 256, .cq = 1024});
+	node_open(&self->b, (struct options){});
+	self->to = peer(&self->a, self->b.addr);
+	self->back = peer(&self->b, self->a.addr);
+	cntr_open(&self->c, self->a.fd);
+	cntr_open(&self->d, self->a.fd);
+	self->src = pages(1 << 20);
+	self->dst = pages(1 << 20);
+}
+
+FIXTURE_TEARDOWN(trigger)
+{
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	EXPECT_TRUE(cq_empty(&self->b.cq));
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+}
+
+static struct treadle_desc nop(__u64 context)
+{
+	return (struct treadle_desc){
+		.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = context};
+}
+
+static int add(struct node *n, const struct cntr *c, __u64 value)
+{
+	return post(n, count_of(TREADLE_OP_CNTR_ADD, c, value, 0));
+}
+
+static int set(struct node *n, const struct cntr *c, __u64 value)
+{
+	return post(n, count_of(TREADLE_OP_CNTR_SET, c, value, 0));
+}
+
+/* --- each operation -------------------------------------------------------------- */
+
+TEST_F(trigger, counters_count)
+{
+	struct treadle_desc error = count_of(TREADLE_OP_CNTR_ADD, &self->c, 3, 0);
+
+	error.flags |= TREADLE_F_CNTR_ERROR;
+	ASSERT_EQ(1, add(&self->a, &self->c, 5));
+	EXPECT_EQ(5, cntr_value(&self->c));
+	ASSERT_EQ(1, set(&self->a, &self->c, 1ULL << 63));
+	EXPECT_EQ(1ULL << 63, cntr_value(&self->c));
+	ASSERT_EQ(1, post(&self->a, error));
+	EXPECT_EQ(3, cntr_errors(&self->c));
+	error.opcode = TREADLE_OP_CNTR_SET;
+	error.data = 9;
+	ASSERT_EQ(1, post(&self->a, error));
+	EXPECT_EQ(9, cntr_errors(&self->c));
+	EXPECT_EQ(1ULL << 63, cntr_value(&self->c));
+	EXPECT_EQ(0, cntr_value(&self->a.sent));
+}
+
+TEST_F(trigger, sends)
+{
+	for (int tagged = 0; tagged < 2; tagged++) {
+		struct treadle_desc d = tagged ? tsend_of(self->src, 100, self->to, 5, 1) :
+						 send_of(self->src, 100, self->to, 1);
+
+		ASSERT_EQ(1, post(&self->a, when(d, &self->c, tagged + 1)));
+		ASSERT_EQ(0, post_recv(&self->b, tagged ? trecv_of(self->dst, 100, ANY, 5, 0, 2) :
+							  recv_of(self->dst, 100, ANY, 2)));
+		EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->b.rcq, 10000000));
+		EXPECT_EQ(tagged, cntr_value(&self->a.sent));
+		/* The buffer is read when it fires. */
+		fill(self->src, 100, 10 + tagged);
+		ASSERT_EQ(1, add(&self->a, &self->c, 1));
+		EXPECT_EQ(2, cq_next(&self->b.rcq).context);
+		EXPECT_EQ(1, cq_next(&self->a.cq).context);
+		EXPECT_TRUE(same(self->dst, 100, 10 + tagged));
+	}
+}
+
+TEST_F(trigger, sends_of_vectors_and_injected_ones)
+{
+	struct treadle_iov iov[2] = {{(unsigned long)self->src, 10},
+				     {(unsigned long)self->src + 100, 20}};
+	struct treadle_desc d = vector(send_of(NULL, 0, self->to, 1), iov, 2);
+
+	fill(self->src, 10, 1);
+	fill(self->src + 100, 20, 2);
+	d = when(d, &self->c, 1);
+	ring_put_vector(&self->a.tx, &d, iov);
+	ASSERT_EQ(1, ring_doorbell(&self->a.tx));
+	fill(self->src + 200, 30, 3);
+	d = when(send_of(self->src + 200, 30, self->to, 2), &self->c, 2);
+	d.flags |= TREADLE_F_INJECT;
+	ASSERT_EQ(1, post(&self->a, d));
+	/* Injected means that its buffer is free already, the ring was free anyway. */
+	memset(self->src + 200, 0, 30);
+	memset(self->a.tx.slots, 0xff, self->a.tx.entries * TREADLE_SLOT_SIZE);
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 30, ANY, 1)));
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst + 100, 30, ANY, 2)));
+	ASSERT_EQ(1, add(&self->a, &self->c, 2));
+	for (int i = 1; i <= 2; i++) {
+		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
+		EXPECT_EQ(i, cq_next(&self->a.cq).context);
+	}
+	EXPECT_TRUE(same(self->dst, 10, 1));
+	EXPECT_TRUE(same(self->dst + 10, 20, 2));
+	EXPECT_TRUE(same(self->dst + 100, 30, 3));
+}
+
+/* An armed receive is posted when it fires: it is behind those that were posted before that. */
+TEST_F(trigger, receives)
+{
+	struct node *a = &self->a, *b = &self->b;
+
+	for (int tagged = 0; tagged < 2; tagged++) {
+		struct treadle_desc late = tagged ? trecv_of(self->dst, 8, ANY, 7, 0, 1) :
+						    recv_of(self->dst, 8, ANY, 1);
+		struct treadle_desc early = late, send = send_of(self->src, 8, self->back, 3);
+
+		early.addr += 8;
+		early.context = 2;
+		ASSERT_EQ(1, post(a, when(late, &self->c, tagged + 1)));
+		if (tagged) {
+			send.opcode = TREADLE_OP_TSEND;
+			send.tag = 7;
+		}
+		fill(self->src, 8, 20);
+		ASSERT_EQ(1, post(b, send));
+		EXPECT_TRUE(cq_empty(&a->rcq));
+		ASSERT_EQ(0, post_recv(a, early));
+		EXPECT_EQ(2, cq_next(&a->rcq).context);
+		EXPECT_TRUE(same(self->dst + 8, 8, 20));
+		ASSERT_EQ(1, add(a, &self->c, 1));
+		EXPECT_TRUE(cq_empty(&a->rcq));
+		fill(self->src, 8, 21);
+		ASSERT_EQ(1, post(b, send));
+		EXPECT_EQ(1, cq_next(&a->rcq).context);
+		EXPECT_TRUE(same(self->dst, 8, 21));
+		EXPECT_EQ(0, cq_next(&b->cq).error);
+		EXPECT_EQ(0, cq_next(&b->cq).error);
+	}
+}
+
+TEST_F(trigger, counter_operations)
+{
+	struct node *a = &self->a;
+
+	ASSERT_EQ(1, post(a, when(count_of(TREADLE_OP_CNTR_ADD, &self->d, 7, 0), &self->c, 1)));
+	ASSERT_EQ(1, post(a, when(count_of(TREADLE_OP_CNTR_SET, &self->d, 100, 0), &self->c, 2)));
+	ASSERT_EQ(1, post(a, when(count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0), &self->d, 7)));
+	EXPECT_EQ(0, cntr_value(&self->d));
+	ASSERT_EQ(1, add(a, &self->c, 1));
+	/* 1 fires +7, which fires +1, which fires =100. */
+	ASSERT_EQ(0, cntr_wait(&self->d, 100, 0, PATIENCE_NS));
+	EXPECT_EQ(100, cntr_value(&self->d));
+	EXPECT_EQ(2, cntr_value(&self->c));
+}
+
+/* --- conditions ------------------------------------------------------------------ */
+
+TEST_F(trigger, what_is_met_already_runs_at_once)
+{
+	ASSERT_EQ(1, post(&self->a, when(nop(0), &self->c, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).context);
+	ASSERT_EQ(1, add(&self->a, &self->c, 5));
+	for (int i = 1; i <= 5; i++) {
+		ASSERT_EQ(1, post(&self->a, when(nop(i), &self->c, i)));
+		EXPECT_EQ(i, cq_next(&self->a.cq).context);
+	}
+	ASSERT_EQ(1, post(&self->a, when(nop(6), &self->c, 6)));
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	ASSERT_EQ(1, add(&self->a, &self->c, 1));
+	EXPECT_EQ(6, cq_next(&self->a.cq).context);
+}
+
+TEST_F(trigger, errors_count_as_well)
+{
+	struct treadle_desc error = count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0);
+
+	error.flags |= TREADLE_F_CNTR_ERROR;
+	ASSERT_EQ(1, post(&self->a, when(nop(1), &self->c, 3)));
+	ASSERT_EQ(1, add(&self->a, &self->c, 1));
+	ASSERT_EQ(1, post(&self->a, error));
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	ASSERT_EQ(1, post(&self->a, error));
+	EXPECT_EQ(1, cq_next(&self->a.cq).context);
+}
+
+TEST_F(trigger, thresholds_are_unsigned_and_of_64_bits)
+{
+	ASSERT_EQ(1, post(&self->a, when(nop(1), &self->c, ~0ULL)));
+	ASSERT_EQ(1, post(&self->a, when(nop(2), &self->c, 1ULL << 63)));
+	ASSERT_EQ(1, post(&self->a, when(nop(3), &self->c, 1ULL << 32)));
+	ASSERT_EQ(1, set(&self->a, &self->c, (1ULL << 32) - 1));
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	ASSERT_EQ(1, add(&self->a, &self->c, 1));
+	EXPECT_EQ(3, cq_next(&self->a.cq).context);
+	ASSERT_EQ(1, set(&self->a, &self->c, ~0ULL - 1));
+	EXPECT_EQ(2, cq_next(&self->a.cq).context);
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	ASSERT_EQ(1, add(&self->a, &self->c, 1));
+	EXPECT_EQ(1, cq_next(&self->a.cq).context);
+}
+
+TEST_F(trigger, a_counter_that_goes_back_fires_nothing)
+{
+	ASSERT_EQ(1, add(&self->a, &self->c, 10));
+	ASSERT_EQ(1, set(&self->a, &self->c, 2));
+	ASSERT_EQ(1, post(&self->a, when(nop(1), &self->c, 5)));
+	ASSERT_EQ(1, set(&self->a, &self->c, 0));
+	ASSERT_EQ(1, set(&self->a, &self->c, 4));
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	ASSERT_EQ(1, set(&self->a, &self->c, 5));
+	EXPECT_EQ(1, cq_next(&self->a.cq).context);
+}
+
+/* By threshold, then by submission, also when the counter jumps. */
+TEST_F(trigger, the_order_is_that_of_thresholds)
+{
+	struct cq *q = &self->a.cq;
+	__u64 state = 1, last = 0;
+	const int count = 900;
+
+	for (int i = 0; i < count; i++) {
+		__u64 threshold = 1 + lottery(&state) % 40;
+
+		ASSERT_EQ(1, post(&self->a, when(nop(threshold << 32 | i), &self->c, threshold)));
+	}
+	EXPECT_TRUE(cq_empty(q));
+	for (__u64 value = 10; value <= 40; value += 10) {
+		struct treadle_cqe c;
+
+		ASSERT_EQ(1, add(&self->a, &self->c, 10));
+		ASSERT_EQ(1, post(&self->a, when(nop(value << 32 | 0xfffffff), &self->c, value)));
+		do {
+			c = cq_next(q);
+			ASSERT_LT(last, c.context);
+			ASSERT_GE(value, c.context >> 32);
+			last = c.context;
+		} while ((__u32)last != 0xfffffff);
+		EXPECT_TRUE(cq_empty(q));
+	}
+	EXPECT_EQ(count + 4, q->cons);
+}
+
+/* --- notification ------------------------------------------------------------------ */
+
+TEST_F(trigger, success_and_failure_are_counted_apart)
+{
+	struct node *a = &self->a;
+	struct treadle_addr nobody = loopback(1);
+	struct treadle_desc good = send_of(self->src, 8, self->to, 1);
+	struct treadle_desc bad = send_of(self->src, 8, peer(a, nobody), 2);
+
+	ASSERT_EQ(1, post(a, then(when(good, &self->c, 1), &self->d)));
+	ASSERT_EQ(1, post(a, then(when(bad, &self->c, 2), &self->d)));
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 1)));
+	ASSERT_EQ(1, add(a, &self->c, 2));
+	EXPECT_EQ(0, cq_next(&a->cq).error);
+	EXPECT_EQ(ECONNREFUSED, cq_next(&a->cq).error);
+	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+	EXPECT_EQ(1, cntr_value(&self->d));
+	EXPECT_EQ(1, cntr_errors(&self->d));
+	EXPECT_EQ(1, cntr_value(&a->sent));
+	EXPECT_EQ(1, cntr_errors(&a->sent));
+}
+
+TEST_F(trigger, deferred_work_is_silent)
+{
+	struct node *a = &self->a;
+	struct treadle_addr nobody = loopback(1);
+	struct treadle_desc good = send_of(self->src, 8, self->to, 1);
+	struct treadle_desc bad = send_of(self->src, 8, peer(a, nobody), 2);
+
+	good.flags = bad.flags = TREADLE_F_WORK;
+	ASSERT_EQ(1, post(a, then(when(good, &self->c, 1), &self->d)));
+	ASSERT_EQ(1, post(a, then(when(bad, &self->c, 1), &self->d)));
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 1)));
+	ASSERT_EQ(1, add(a, &self->c, 1));
+	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+	ASSERT_EQ(0, cntr_wait(&self->d, 1, 0, PATIENCE_NS));
+	ASSERT_EQ(0, cntr_wait(&self->d, 2, 0, PATIENCE_NS));
+	EXPECT_EQ(1, cntr_value(&self->d));
+	EXPECT_EQ(1, cntr_errors(&self->d));
+	EXPECT_EQ(0, cntr_value(&a->sent));
+	EXPECT_EQ(0, cntr_errors(&a->sent));
+}
+
+/* A message that arrives fires a send, and no thread of the receiver is awake. */
+struct relay {
+	struct treadle_addr addr, home;
+	int ready, go;
+	int rounds;
+};
+
+static void relays(void *arg)
+{
+	struct relay *r = arg;
+	char *buf = pages(4096);
+	struct node n;
+	__u64 home;
+
+	node_open(&n, (struct options){.tx = 4096, .rx = 4096, .cq = 4096, .rcq = 4096});
+	home = peer(&n, r->home);
+	for (int i = 0; i < r->rounds; i++) {
+		struct treadle_desc d = send_of(buf + i % 64 * 8, 8, home, i);
+
+		need(post_recv(&n, recv_of(buf + i % 64 * 8, 8, ANY, i)) == 0);
+		need(post(&n, when(d, &n.rcvd, i + 1)) == 1);
+	}
+	r->addr = n.addr;
+	raise_to(&r->ready, 1);
+	pause();
+}
+
+TEST_F(trigger, a_stopped_process_forwards)
+{
+	struct relay *r = shared(sizeof(*r));
+	pid_t pid;
+	int status;
+	__u64 to;
+
+	r->home = self->a.addr;
+	r->rounds = 1000;
+	pid = spawn(relays, r);
+	await(&r->ready, 1);
+	kill(pid, SIGSTOP);
+	ASSERT_EQ(pid, waitpid(pid, &status, WUNTRACED));
+	ASSERT_TRUE(WIFSTOPPED(status));
+	to = peer(&self->a, r->addr);
+	for (int i = 0; i < r->rounds; i++) {
+		*(int *)self->src = i;
+		ASSERT_EQ(0, post_recv(&self->a, recv_of(self->dst, 8, ANY, i)));
+		ASSERT_EQ(1, post(&self->a, send_of(self->src, 8, to, i)));
+		ASSERT_EQ(i, cq_next(&self->a.rcq).context);
+		ASSERT_EQ(i, *(int *)self->dst);
+		ASSERT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, reap(pid));
+}
+
+/* --- cancel ------------------------------------------------------------------------ */
+
+TEST_F(trigger, work_is_canceled_by_counter_threshold_and_context)
+{
+	struct node *a = &self->a;
+	__u64 count;
+
+	for (int i = 0; i < 12; i++) {
+		struct treadle_desc d = count_of(TREADLE_OP_CNTR_ADD, &self->d, 1 << i, i % 3);
+
+		ASSERT_EQ(1, post(a, when(d, &self->c, 1 + i / 6)));
+	}
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 3, 1, &count));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 1, 3, &count));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->d.id, 1, 1, &count));
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 1, 2, &count));
+	EXPECT_LT(0, count);
+	while (cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 1, 2, NULL) == 0)
+		;
+	/* Those with context 1 and threshold 2 were numbers 7 and 10. */
+	ASSERT_EQ(1, add(a, &self->c, 2));
+	EXPECT_EQ(0xfff & ~(1 << 7 | 1 << 10), cntr_value(&self->d));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 0, 1, &count));
+}
+
+TEST_F(trigger, flush_takes_work_only)
+{
+	struct node *a = &self->a;
+	__u64 count;
+
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, &count));
+	EXPECT_EQ(0, count);
+	for (int i = 0; i < 100; i++) {
+		struct treadle_desc d = count_of(TREADLE_OP_CNTR_ADD, &self->d, 1, 0);
+
+		ASSERT_EQ(1, post(a, when(d, i < 30 ? &self->c : &self->d, 1000 + i)));
+	}
+	ASSERT_EQ(1, post(a, when(nop(5), &self->c, 1010)));
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, &count));
+	EXPECT_EQ(30, count);
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, 0, 0, 0, &count));
+	EXPECT_EQ(70, count);
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, 0, 0, 0, &count));
+	EXPECT_EQ(0, count);
+	ASSERT_EQ(1, add(a, &self->d, 5000));
+	ASSERT_EQ(1, add(a, &self->c, 5000));
+	EXPECT_EQ(5, cq_next(&a->cq).context);
+	EXPECT_EQ(5000, cntr_value(&self->d));
+}
+
+TEST_F(trigger, a_counter_with_armed_commands_is_busy)
+{
+	struct node *a = &self->a;
+	struct treadle_desc d = count_of(TREADLE_OP_CNTR_ADD, &self->d, 1, 0);
+	struct cntr e;
+
+	cntr_open(&e, a->fd);
+	ASSERT_EQ(1, post(a, then(when(d, &self->c, 1), &e)));
+	/* It waits for one, adds to the second, and tells the third. */
+	EXPECT_EQ(-EBUSY, destroy(a->fd, self->c.id));
+	EXPECT_EQ(-EBUSY, destroy(a->fd, self->d.id));
+	EXPECT_EQ(-EBUSY, destroy(a->fd, e.id));
+	ASSERT_EQ(1, add(a, &self->c, 1));
+	EXPECT_EQ(1, cntr_value(&self->d));
+	EXPECT_EQ(1, cntr_value(&e));
+	EXPECT_EQ(0, destroy(a->fd, self->c.id));
+	EXPECT_EQ(0, destroy(a->fd, self->d.id));
+	EXPECT_EQ(0, destroy(a->fd, e.id));
+}
+
+/* What is armed for an endpoint goes with it, and leaves the counters free. */
+TEST_F(trigger, an_endpoint_closes_under_armed_commands)
+{
+	struct node *a = &self->a, n;
+
+	node_open(&n, (struct options){.context = a->fd, .cq = 1024});
+	peer(&n, self->b.addr);
+	for (int i = 0; i < 100; i++) {
+		struct treadle_desc d = send_of(self->src, 8, 0, i);
+
+		if (i & 1)
+			d.flags = TREADLE_F_WORK;
+		ASSERT_EQ(1, post(&n, then(when(d, &self->c, 1 + i % 7), &self->d)));
+		ASSERT_EQ(1, post(&n, when(recv_of(self->dst, 8, ANY, i), &self->c, 1 + i % 7)));
+	}
+	EXPECT_EQ(0, destroy(a->fd, n.ep));
+	ASSERT_EQ(1, add(a, &self->c, 100));
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+	EXPECT_FALSE(ring_needs_doorbell(&self->b.rx));
+	EXPECT_EQ(0, cntr_value(&self->d));
+	EXPECT_EQ(0, destroy(a->fd, self->c.id));
+	EXPECT_EQ(0, destroy(a->fd, self->d.id));
+	EXPECT_EQ(0, destroy(a->fd, n.tx.id));
+	EXPECT_EQ(0, destroy(a->fd, n.rx.id));
+}
+
+TEST_HARNESS_MAIN

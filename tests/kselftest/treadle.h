@@ -27,6 +27,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -721,6 +722,38 @@ static inline long long number_in(const char *path, const char *key)
 	if (file)
 		fclose(file);
 	return value;
+}
+
+/* Puts this process into a control group of its own, and says where that one is. */
+static inline void cgroup_enter(char dir[64])
+{
+	char path[128];
+	FILE *file = fopen("/sys/fs/cgroup/cgroup.subtree_control", "we");
+
+	need(file && fputs("+memory", file) >= 0);
+	need(fclose(file) == 0);
+	snprintf(dir, 64, "/sys/fs/cgroup/treadle-%d", getpid());
+	need(mkdir(dir, 0755) == 0);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+	file = fopen(path, "we");
+	need(file && fprintf(file, "%d", getpid()) > 0);
+	need(fclose(file) == 0);
+}
+
+/* Bytes that the kernel holds on behalf of this control group. */
+static inline long long cgroup_kernel(const char *dir)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/memory.stat", dir);
+	return number_in(path, "kernel ");
+}
+
+/* Contexts that are gone leave nothing behind. Their end may be seen before their last work is. */
+static inline void until_unused(void)
+{
+	while (number_in("/sys/module/treadle/refcnt", NULL) != 0)
+		usleep(1000);
 }
 
 #endif /* TREADLE_KSELFTEST_H */

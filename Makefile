@@ -83,6 +83,7 @@ kselftests := $(patsubst %.c,build/%,$(wildcard tests/kselftest/*.c))
 guest_tests := $(kselftests) $(lib_tests) $(fi_tests)
 
 programs: $(libtreadle) $(provider) $(tools) $(examples) $(guest_tests)
+	@:
 
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
 build/%.o: %.cpp
@@ -191,7 +192,7 @@ sparse: module
 
 # --- running ------------------------------------------------------------------------------------------
 
-export KERNEL NODES CMD TESTS FABTESTS
+export KERNEL NODES CMD TESTS
 run := tools/vm/run
 
 # make turns every failure into exit status 2; tools/vm/run returns CMD's own.
@@ -215,7 +216,7 @@ bench:
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
-	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} $(run) tools/fabtests
+	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} $(run) "FABTESTS=$(abspath $(FABTESTS)) tools/fabtests"
 check:
 	$(Q)tools/setup packages
 	+$(Q)tests/run $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/transmit_ring.h>
 
+#include <algorithm>
+
 #include <treadle/context.h>
 
 namespace treadle
@@ -26,6 +28,22 @@ Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int fd, std::uin
 	if (!ring)
 		return std::unexpected(ring.error());
 	return BasicTransmitRing(fd, args.id, std::move(*ring));
+}
+
+/*
+ * A count less than all means that a signal arrived. An error is that of the
+ * first command that was not counted, and has consumed it. Only the last one's
+ * is returned: whoever posted the others was told that they were taken.
+ */
+template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc) noexcept
+{
+	for (;; rc = this->doorbell()) {
+		pending_ -= rc < 0 ? 1 : rc;
+		if (rc == 0 || pending_ <= 0) {
+			pending_ = 0;
+			return std::min(rc, 0);
+		}
+	}
 }
 
 template class BasicTransmitRing<NoLock>;

@@ -23,7 +23,7 @@ namespace treadle
  * value: it may be posted any number of times, and is free when post returns.
  * The buffers that it names must live until it has completed.
  */
-class Command
+class TREADLE_API Command
 {
 public:
 	static Command send(const void *buf, std::size_t len, std::uint64_t peer) noexcept

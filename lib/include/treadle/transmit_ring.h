@@ -28,7 +28,7 @@ class Context;
  *	-errno	 this command was refused and has not happened: see <treadle/ioctl.h>
  *
  * With TREADLE_F_MORE it returns 0 or, for a full ring, -EAGAIN; a refusal is then
- * an error completion.
+ * an error completion of the endpoint (and lost if it does not name one).
  *
  * Threads: as Lock says; a lock is held while the doorbell is rung, so that every
  * caller gets the result of its own command. Buffers belong to the kernel until
@@ -72,7 +72,7 @@ public:
 	{
 		const std::lock_guard guard(lock_);
 
-		return ring();
+		return pending_ ? ring() : 0;
 	}
 
 private:
@@ -94,27 +94,21 @@ private:
 		return flags & TREADLE_F_MORE ? 0 : ring();
 	}
 
-	/*
-	 * A count less than all means that a signal arrived. An error is that of
-	 * the first command that was not counted: commands with TREADLE_F_MORE
-	 * report theirs by completion, so it can only be the last one's.
-	 */
 	int ring() noexcept
 	{
-		while (pending_) {
-			const int rc = doorbell();
+		const int rc = doorbell();
 
-			if (rc < 0) [[unlikely]] {
-				pending_ = 0;
-				return rc;
-			}
-			pending_ -= static_cast<std::uint32_t>(rc);
-		}
+		if (rc != pending_) [[unlikely]]
+			return ring_on(rc);
+		pending_ = 0;
 		return 0;
 	}
 
+	/* Goes on after a doorbell that did not take all, whatever the reason. */
+	int ring_on(int rc) noexcept;
+
 	[[no_unique_address]] Lock lock_;
-	std::uint32_t pending_ = 0; /* commands that no doorbell has been rung for */
+	int pending_ = 0; /* commands that no doorbell has been rung for */
 	detail::DescriptorRing ring_;
 };
 

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* Contexts, endpoints, address vectors, regions: their making, their limits, their end. */
+
+#include <optional>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+
+#include "node.h"
+
+class ObjectTest : public testing::Test
+{
+protected:
+	Context context = must(Context::open(), "open");
+};
+
+TEST(Errors, have_words)
+{
+	EXPECT_STREQ(Errno(EAGAIN).message(), "Resource temporarily unavailable");
+	EXPECT_STRNE(Errno(TREADLE_ETRUNC).message(), Errno(99999).message());
+	EXPECT_EQ(Errno(EBUSY).negative(), -EBUSY);
+}
+
+TEST(Open, no_device)
+{
+	EXPECT_EQ(Context::open("/nowhere").error(), Errno(ENOENT));
+	EXPECT_EQ(Context::open("/dev/null").error(), Errno(ENOTTY));
+}
+
+TEST_F(ObjectTest, limits_are_sensible)
+{
+	const auto &limits = context.limits();
+
+	EXPECT_EQ(limits.abi_version, static_cast<std::uint32_t>(TREADLE_ABI_VERSION));
+	EXPECT_GE(limits.max_msg_size, 1ULL << 30);
+	EXPECT_GE(limits.inject_size, 64u);
+	EXPECT_TRUE(limits.opcodes & (1 << TREADLE_OP_SEND));
+	EXPECT_EQ(fcntl(context.fd(), F_GETFD), FD_CLOEXEC);
+}
+
+TEST_F(ObjectTest, sizes_are_rounded_up_and_limited)
+{
+	EXPECT_EQ(must(TransmitRing::create(context, 5), "tx").entries(), 8u);
+	EXPECT_EQ(must(ReceiveRing::create(context, 64), "rx").entries(), 64u);
+	EXPECT_EQ(must(CompletionQueue::create(context, 100), "cq").entries(), 128u);
+	EXPECT_EQ(TransmitRing::create(context, 0).error(), Errno(EINVAL));
+	EXPECT_EQ(TransmitRing::create(context, context.limits().max_ring + 1).error(),
+		  Errno(EINVAL));
+	EXPECT_EQ(CompletionQueue::create(context, context.limits().max_cq + 1).error(),
+		  Errno(EINVAL));
+	EXPECT_EQ(TransmitRing::create(context, 8, 1U << 31).error(), Errno(EINVAL));
+	EXPECT_TRUE(must(TransmitRing::create(context, context.limits().max_ring), "tx").entries());
+}
+
+TEST_F(ObjectTest, number_of_objects_is_limited)
+{
+	std::vector<AddressVector> all;
+
+	for (;;) {
+		auto av = AddressVector::create(context);
+
+		if (!av) {
+			EXPECT_EQ(av.error(), Errno(ENOSPC));
+			break;
+		}
+		ASSERT_LE(all.size(), context.limits().max_objects);
+		all.push_back(std::move(*av));
+	}
+	EXPECT_GE(all.size(), context.limits().max_objects / 2);
+	all.pop_back();
+	EXPECT_TRUE(AddressVector::create(context));
+}
+
+TEST_F(ObjectTest, owners_move)
+{
+	auto first = must(Counter::create(context), "counter");
+	const auto id = first.id();
+	auto second = std::move(first);
+
+	EXPECT_EQ(first.id(), CounterId{});
+	EXPECT_EQ(second.id(), id);
+	EXPECT_EQ(second.add(1), 0);
+
+	auto third = must(Counter::create(context), "counter");
+	const auto gone = third.id();
+	third = std::move(second);
+	EXPECT_EQ(third.id(), id);
+	EXPECT_EQ(third.value(), 1u);
+	EXPECT_EQ(context.submit(Command::add(gone, 1).work()), -ENOENT)
+		<< "what was assigned to is destroyed";
+
+	Context elsewhere = std::move(context);
+	EXPECT_EQ(third.add(1), 0);
+	EXPECT_EQ(third.value(), 2u);
+	third.close();
+}
+
+TEST_F(ObjectTest, what_is_bound_lives)
+{
+	std::optional<Node> node(std::in_place);
+
+	EXPECT_EQ(node->tx.close(), -EBUSY);
+	EXPECT_EQ(node->rx.close(), -EBUSY);
+	EXPECT_EQ(node->av.close(), -EBUSY);
+	EXPECT_EQ(node->tx_cq.close(), -EBUSY);
+	EXPECT_EQ(node->rx_cq.close(), -EBUSY);
+	EXPECT_EQ(node->sent.close(), -EBUSY);
+	EXPECT_EQ(node->ep.close(), 0);
+	EXPECT_EQ(node->ep.close(), 0);
+	EXPECT_EQ(node->tx.close(), 0);
+	EXPECT_EQ(node->rx.close(), 0);
+	EXPECT_EQ(node->av.close(), 0);
+	EXPECT_EQ(node->tx_cq.close(), 0);
+	EXPECT_EQ(node->rx_cq.close(), 0);
+	EXPECT_EQ(node->sent.close(), 0);
+}
+
+TEST_F(ObjectTest, closed_rings_say_so)
+{
+	Node node;
+	std::uint64_t word = 0;
+
+	EXPECT_EQ(node.ep.close(), 0);
+	EXPECT_NE(node.send(bytes_of(word), 0), 0) << "no endpoint";
+	EXPECT_EQ(node.tx.close(), 0);
+	EXPECT_EQ(node.send(bytes_of(word), 0), -ENOENT);
+	EXPECT_EQ(node.rx_cq.wait(0), -EAGAIN);
+	EXPECT_EQ(node.rx_cq.close(), 0);
+	EXPECT_EQ(node.rx_cq.wait(0), -ENOENT);
+	EXPECT_EQ(node.rx_cq.signal(), -ENOENT);
+}
+
+TEST_F(ObjectTest, endpoint_addresses)
+{
+	const auto any = must(Endpoint::create(context, loopback()), "ep");
+
+	EXPECT_EQ(any.address().family, AF_INET);
+	EXPECT_NE(any.address().port, 0);
+	EXPECT_EQ(any.address().addr[0], 127);
+
+	EXPECT_EQ(Endpoint::create(context, any.address()).error(), Errno(EADDRINUSE));
+
+	treadle_addr far = loopback(4711);
+	far.addr[0] = 192;
+	EXPECT_EQ(Endpoint::create(context, far).error(), Errno(EADDRNOTAVAIL));
+	far.family = AF_UNIX;
+	EXPECT_EQ(Endpoint::create(context, far).error(), Errno(EADDRNOTAVAIL));
+
+	treadle_addr unspecified = loopback(0);
+	unspecified.addr[0] = unspecified.addr[3] = 0;
+	EXPECT_EQ(must(Endpoint::create(context, unspecified), "ep").address().addr[0], 127);
+}
+
+TEST_F(ObjectTest, a_port_is_free_again)
+{
+	auto ep = must(Endpoint::create(context, loopback()), "ep");
+	const treadle_addr address = ep.address();
+
+	EXPECT_EQ(ep.close(), 0);
+	EXPECT_TRUE(Endpoint::create(context, address));
+}
+
+TEST_F(ObjectTest, endpoint_of_ipv6)
+{
+	treadle_addr address{};
+
+	address.family = AF_INET6;
+	address.addr[15] = 1;
+	Node a;
+	Node b;
+	auto ep = must(Endpoint::create(a.context, address), "ep");
+	auto rx = must(ReceiveRing::create(a.context, 8), "rx");
+	std::uint64_t in = 0;
+	std::uint64_t out = 6;
+
+	ASSERT_EQ(ep.enable({.rx = rx.id(), .rx_cq = a.rx_cq.id()}), 0);
+	ASSERT_EQ(rx.post({.opcode = TREADLE_OP_RECV,
+			   .flags = TREADLE_F_COMPLETION,
+			   .addr = address_of(&in),
+			   .len = 8}),
+		  0);
+	ASSERT_EQ(b.send(bytes_of(out), b.to(ep.address())), 0);
+	EXPECT_EQ(reap_one(a.rx_cq).error, 0u);
+	EXPECT_EQ(in, 6u);
+}
+
+class AddressTest : public ObjectTest
+{
+protected:
+	AddressVector av = must(AddressVector::create(context), "av");
+};
+
+TEST_F(AddressTest, indices_count_from_zero_and_are_used_again)
+{
+	const treadle_addr all[] = {loopback(1), loopback(2), loopback(3)};
+	std::uint64_t indices[3];
+
+	const auto [count, error] = av.insert(all, indices);
+	EXPECT_EQ(error, 0);
+	EXPECT_EQ(count, 3u);
+	for (std::uint64_t i = 0; i < 3; ++i) {
+		EXPECT_EQ(indices[i], i);
+		EXPECT_EQ(must(av.lookup(i), "lookup").port, all[i].port);
+	}
+	EXPECT_EQ(av.remove({&indices[1], 1}), 0);
+	EXPECT_EQ(av.lookup(1).error(), Errno(ENOENT));
+	EXPECT_EQ(av.remove({&indices[1], 1}), -ENOENT);
+	EXPECT_EQ(must(av.insert(loopback(4)), "insert"), 1u);
+	EXPECT_EQ(must(av.lookup(1), "lookup").port, htons(4));
+}
+
+TEST_F(AddressTest, unknown_families_are_skipped)
+{
+	treadle_addr all[] = {loopback(1), loopback(2), loopback(3)};
+	std::uint64_t indices[3];
+
+	all[1].family = AF_UNIX;
+	const auto [count, error] = av.insert(all, indices);
+	EXPECT_EQ(error, 0);
+	EXPECT_EQ(count, 2u);
+	EXPECT_EQ(indices[1], TREADLE_ADDR_ANY);
+	EXPECT_NE(indices[2], TREADLE_ADDR_ANY);
+	EXPECT_EQ(av.insert(all[1]).error(), Errno(EADDRNOTAVAIL));
+}
+
+TEST_F(AddressTest, a_million)
+{
+	const std::uint32_t n = std::min(1'000'000u, context.limits().max_av);
+	std::vector<treadle_addr> all(n, loopback(1));
+	std::vector<std::uint64_t> indices(n);
+
+	for (std::uint32_t i = 0; i < n; ++i)
+		all[i].port = static_cast<std::uint16_t>(i % 60'000 + 1);
+	const auto [count, error] = av.insert(all, indices.data());
+	EXPECT_EQ(error, 0);
+	EXPECT_EQ(count, n);
+	EXPECT_EQ(must(av.lookup(indices[n - 1]), "lookup").port, all[n - 1].port);
+	EXPECT_EQ(av.remove(indices), 0);
+	EXPECT_EQ(av.lookup(0).error(), Errno(ENOENT));
+}
+
+TEST(Sockaddr, there_and_back)
+{
+	sockaddr_storage storage{};
+	auto &in6 = reinterpret_cast<sockaddr_in6 &>(storage);
+	auto *const generic = reinterpret_cast<sockaddr *>(&storage);
+
+	ASSERT_EQ(to_sockaddr(loopback(4711), storage), sizeof(sockaddr_in));
+	EXPECT_EQ(reinterpret_cast<sockaddr_in &>(storage).sin_port, htons(4711));
+	EXPECT_EQ(reinterpret_cast<sockaddr_in &>(storage).sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+	auto address = must(from_sockaddr(generic, sizeof(sockaddr_in)), "from");
+	EXPECT_EQ(address.port, htons(4711));
+	EXPECT_EQ(address.addr[0], 127);
+
+	in6 = {};
+	in6.sin6_family = AF_INET6;
+	in6.sin6_port = htons(1);
+	in6.sin6_scope_id = 7;
+	in6.sin6_addr = in6addr_loopback;
+	address = must(from_sockaddr(generic, sizeof(in6)), "from");
+	EXPECT_EQ(address.scope, 7u);
+	storage = {};
+	ASSERT_EQ(to_sockaddr(address, storage), sizeof(sockaddr_in6));
+	EXPECT_EQ(in6.sin6_scope_id, 7u);
+	EXPECT_TRUE(IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr));
+
+	EXPECT_EQ(from_sockaddr(generic, sizeof(in6) - 1).error(), Errno(EINVAL));
+	EXPECT_EQ(from_sockaddr(generic, 1).error(), Errno(EINVAL));
+	storage.ss_family = AF_UNIX;
+	EXPECT_EQ(from_sockaddr(generic, sizeof(storage)).error(), Errno(EADDRNOTAVAIL));
+	address.family = AF_UNIX;
+	EXPECT_EQ(to_sockaddr(address, storage), 0u);
+}
+
+class RegionTest : public ObjectTest
+{
+protected:
+	std::vector<std::byte> buffer = std::vector<std::byte>(100'000);
+};
+
+TEST_F(RegionTest, keys)
+{
+	const auto make = [&](std::uint64_t key, std::uint32_t flags = 0) {
+		return MemoryRegion::create(
+			context, buffer.data(), buffer.size(),
+			{.access = TREADLE_ACCESS_REMOTE_WRITE, .flags = flags, .key = key});
+	};
+	auto first = must(make(5), "mr");
+
+	EXPECT_EQ(first.key(), 5u);
+	EXPECT_EQ(make(5).error(), Errno(EEXIST));
+	EXPECT_EQ(first.close(), 0);
+	EXPECT_EQ(must(make(5), "mr").key(), 5u);
+
+	const auto a = must(make(0, TREADLE_MR_KERNEL_KEY), "mr");
+	const auto b = must(make(0, TREADLE_MR_KERNEL_KEY), "mr");
+	EXPECT_NE(a.key(), b.key());
+}
+
+TEST_F(RegionTest, memory_must_be_there)
+{
+	const MemoryRegion::Options read{.access = TREADLE_ACCESS_REMOTE_READ, .key = 1};
+	const MemoryRegion::Options write{.access = TREADLE_ACCESS_REMOTE_WRITE, .key = 2};
+	void *const fixed = mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	EXPECT_TRUE(MemoryRegion::create(context, fixed, 8192, read));
+	EXPECT_EQ(MemoryRegion::create(context, fixed, 8192, write).error(), Errno(EFAULT));
+	munmap(fixed, 8192);
+	EXPECT_EQ(MemoryRegion::create(context, fixed, 8192, read).error(), Errno(EFAULT));
+	EXPECT_EQ(MemoryRegion::create(context, buffer.data(), 8, {.access = 0}).error(),
+		  Errno(EINVAL));
+	EXPECT_EQ(MemoryRegion::create(context, buffer.data(), 8, {.access = 1U << 31}).error(),
+		  Errno(EINVAL));
+}
+
+TEST_F(RegionTest, pinned)
+{
+	const auto mr = MemoryRegion::create(
+		context, buffer.data(), buffer.size(),
+		{.access = TREADLE_ACCESS_REMOTE_WRITE, .flags = TREADLE_MR_PINNED, .key = 9});
+
+	if (context.limits().features & TREADLE_FEATURE_MR_PINNED)
+		EXPECT_TRUE(mr);
+	else
+		EXPECT_EQ(mr.error(), Errno(EOPNOTSUPP));
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* Two processes; and a process and its child, which must not get into each other's way. */
+
+#include <cstring>
+#include <functional>
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node.h"
+
+/* A child with its own exit status and a line to talk over; killed if it is still there at the end. */
+class Child
+{
+public:
+	class Line
+	{
+	public:
+		explicit Line(int fd) : fd_(fd) {}
+
+		template <class T> void tell(const T &value) const
+		{
+			if (write(fd_, &value, sizeof(value)) != sizeof(value))
+				ADD_FAILURE() << "the other process is gone";
+		}
+		template <class T> T ask() const
+		{
+			T value{};
+
+			if (read(fd_, &value, sizeof(value)) != sizeof(value))
+				ADD_FAILURE() << "the other process is gone";
+			return value;
+		}
+
+	private:
+		int fd_;
+	};
+
+	explicit Child(const std::function<void(const Line &)> &body)
+	{
+		int fds[2];
+
+		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+		std::fflush(nullptr);
+		pid_ = fork();
+		if (!pid_) {
+			close(fds[0]);
+			body(Line(fds[1]));
+			std::fflush(nullptr);
+			_exit(testing::Test::HasFailure());
+		}
+		close(fds[1]);
+		fd_ = fds[0];
+	}
+	Child(const Child &) = delete;
+	Child &operator=(const Child &) = delete;
+	~Child()
+	{
+		kill();
+		close(fd_);
+	}
+
+	Line line() const { return Line(fd_); }
+	/* Its exit status, or minus the signal that ended it. */
+	int join()
+	{
+		int status = 0;
+
+		if (pid_ > 0)
+			waitpid(pid_, &status, 0);
+		pid_ = 0;
+		return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+	}
+	void kill()
+	{
+		if (pid_ > 0) {
+			::kill(pid_, SIGKILL);
+			join();
+		}
+	}
+	pid_t pid() const { return pid_; }
+
+private:
+	pid_t pid_;
+	int fd_;
+};
+
+using Line = Child::Line;
+
+/* Tells its address, learns the other's. */
+static std::uint64_t meet(Node &node, const Line &line)
+{
+	line.tell(node.ep.address());
+	return node.to(line.ask<treadle_addr>());
+}
+
+TEST(TwoProcesses, all_sizes_both_ways)
+{
+	static constexpr std::size_t sizes[] = {0, 1, 8, 4096, 4097, 65536, 1 << 20, 16 << 20};
+
+	Child child([](const Line &line) {
+		Node node;
+		const auto peer = meet(node, line);
+		std::vector<std::byte> buffer(16 << 20);
+
+		for (const auto size : sizes) {
+			/* Unexpected at one side, expected at the other. */
+			ASSERT_EQ(node.receive(buffer), 0);
+			ASSERT_EQ(reap_one(node.rx_cq).len, size);
+			ASSERT_EQ(node.send(std::span(buffer).first(size), peer), 0);
+			ASSERT_EQ(reap_one(node.tx_cq).error, 0u);
+		}
+	});
+	Node node;
+	const auto peer = meet(node, child.line());
+
+	for (const auto size : sizes) {
+		SCOPED_TRACE(size);
+		const auto data = pattern(size, size);
+		std::vector<std::byte> back(size + 1, std::byte{0xee});
+
+		ASSERT_EQ(node.receive(back), 0);
+		ASSERT_EQ(node.send(data, peer), 0);
+		ASSERT_EQ(reap_one(node.tx_cq).error, 0u);
+		const auto cqe = reap_one(node.rx_cq);
+		ASSERT_EQ(cqe.len, size);
+		EXPECT_EQ(cqe.src, peer);
+		EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin()));
+		EXPECT_EQ(back.back(), std::byte{0xee});
+	}
+	EXPECT_EQ(child.join(), 0);
+}
+
+/* What is armed goes on although its process does not run. */
+TEST(TwoProcesses, a_stopped_process_forwards)
+{
+	static std::uint64_t word;
+
+	Child child([](const Line &line) {
+		Node node;
+		const auto peer = meet(node, line);
+
+		EXPECT_EQ(node.receive(bytes_of(word)), 0);
+		EXPECT_EQ(node.context.submit(Command::send(&word, 8, peer)
+						      .on(node.ep.id())
+						      .work()
+						      .when(node.received.id(), 1)),
+			  0);
+		line.tell('r');
+		line.ask<char>();
+	});
+	Node node;
+	const auto peer = meet(node, child.line());
+	std::uint64_t in = 0;
+	std::uint64_t out = 0x1234;
+	int status;
+
+	child.line().ask<char>();
+	::kill(child.pid(), SIGSTOP);
+	ASSERT_EQ(waitpid(child.pid(), &status, WUNTRACED), child.pid());
+	ASSERT_EQ(node.receive(bytes_of(in)), 0);
+	ASSERT_EQ(node.send(bytes_of(out), peer), 0);
+	EXPECT_EQ(reap_one(node.rx_cq).len, 8u);
+	EXPECT_EQ(in, 0x1234u);
+	::kill(child.pid(), SIGCONT);
+	child.line().tell('x');
+	EXPECT_EQ(child.join(), 0);
+}
+
+TEST(Killed, receiver_with_a_message_that_waits)
+{
+	const auto data = pattern(4 << 20, 1);
+	Node node;
+	Child child([](const Line &line) {
+		Node other;
+
+		meet(other, line);
+		pause();
+	});
+	const auto peer = meet(node, child.line());
+	std::uint64_t word = 1;
+
+	ASSERT_EQ(node.send(data, peer, 1), 0);
+	EXPECT_TRUE(stays_empty(node.tx_cq));
+	child.kill();
+	auto cqe = reap_one(node.tx_cq);
+	EXPECT_EQ(cqe.context, 1u);
+	EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(ECONNRESET));
+	EXPECT_EQ(node.sent.error(), 1u);
+
+	ASSERT_EQ(node.send(bytes_of(word), peer, 2), 0);
+	cqe = reap_one(node.tx_cq);
+	EXPECT_EQ(cqe.context, 2u);
+	EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(ECONNREFUSED));
+}
+
+/* At any instant of a large transfer, in both roles: the survivor's command completes, somehow. */
+TEST(Killed, in_the_middle_of_a_transfer)
+{
+	static std::vector<std::byte> big = pattern(32 << 20, 1);
+
+	for (int round = 0; round < 10; ++round) {
+		for (const bool sender : {true, false}) {
+			SCOPED_TRACE(testing::Message()
+				     << round << (sender ? " sender" : " receiver"));
+			Node node;
+			Child child([&](const Line &line) {
+				Node other;
+				const auto peer = meet(other, line);
+
+				line.ask<char>();
+				EXPECT_EQ(sender ? other.send(big, peer) : other.receive(big), 0);
+				pause();
+			});
+			const auto peer = meet(node, child.line());
+			std::vector<std::byte> buffer(big.size());
+
+			ASSERT_EQ(sender ? node.receive(buffer, 0, peer) : node.send(big, peer), 0);
+			child.line().tell('g');
+			usleep(static_cast<useconds_t>(round * 3000));
+			child.kill();
+			if (!sender) {
+				reap(node.tx_cq, 1);
+			} else if (node.rx_cq.wait(a_moment.count()) == 0) {
+				const auto cqe = reap_one(node.rx_cq);
+
+				if (!cqe.error) {
+					EXPECT_EQ(buffer, big) << "complete, or an error";
+				}
+			} else {
+				/* It died before it sent: the receive is still there for others. */
+				EXPECT_EQ(node.ep.cancel(0), 0);
+			}
+		}
+	}
+}
+
+/* A killed sender leaves what it has sent; the receiver goes on with somebody else. */
+TEST(Killed, sender_of_unexpected_messages)
+{
+	Node node;
+	std::uint64_t in = 0;
+	std::uint64_t out = 3;
+	std::vector<std::byte> buffer(1 << 20);
+
+	Child child([](const Line &line) {
+		Node other;
+		const auto peer = meet(other, line);
+		std::uint64_t word = 2;
+
+		EXPECT_EQ(other.send(bytes_of(word), peer), 0);
+		EXPECT_EQ(other.send(pattern(1 << 20, 1), peer), 0);
+		line.tell('r');
+		pause();
+	});
+	meet(node, child.line());
+	child.line().ask<char>();
+	child.kill();
+	ASSERT_EQ(node.receive(bytes_of(in)), 0);
+	EXPECT_EQ(reap_one(node.rx_cq).error, 0u);
+	EXPECT_EQ(in, 2u) << "small: it was sent";
+
+	Node third;
+	ASSERT_EQ(node.receive(buffer), 0);
+	ASSERT_EQ(third.send(bytes_of(out), third.to(node)), 0);
+	const auto cqe = reap_one(node.rx_cq);
+	EXPECT_EQ(cqe.error, 0u);
+	EXPECT_EQ(cqe.len, 8u) << "large: it went with its sender";
+}
+
+/* Everything that a child can do with what it has of its parent ends with EPERM and changes nothing. */
+TEST(Fork, child_can_neither_use_nor_hurt_the_parents_context)
+{
+	Node a;
+	Node b;
+	const auto a_to_b = a.to(b);
+	std::uint64_t in = 0;
+	std::uint64_t out = 1;
+
+	/* Rings in the middle of their life; something unread, something held, something armed. */
+	for (int i = 0; i < 100; ++i) {
+		ASSERT_EQ(b.receive(bytes_of(in)), 0);
+		ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
+		reap(a.tx_cq, 1);
+		reap(b.rx_cq, 1);
+	}
+	ASSERT_EQ(b.receive(bytes_of(in), 7), 0);
+	ASSERT_EQ(a.send(bytes_of(out), a_to_b, 8), 0);
+	ASSERT_TRUE(reaches(b.received, 101));
+	ASSERT_EQ(b.receive(bytes_of(in), 9), 0);
+	ASSERT_EQ(a.context.submit(Command::add(a.sent.id(), 1000).work().when(a.received.id(), 1)),
+		  0);
+
+	Child child([&](const Line &) {
+		std::uint64_t index = 0;
+		treadle_cqe cqe;
+
+		EXPECT_EQ(a.send(bytes_of(out), a_to_b), -EPERM);
+		EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, TREADLE_F_MORE), 0);
+		EXPECT_EQ(a.tx.flush(), -EPERM);
+		EXPECT_EQ(b.receive(bytes_of(in)), -EPERM);
+		EXPECT_EQ(b.rx_cq.read({&cqe, 1}), -EPERM);
+		EXPECT_EQ(a.tx_cq.read({&cqe, 1}), -EPERM);
+		EXPECT_EQ(b.rx_cq.wait(0), -EPERM);
+		EXPECT_EQ(b.rx_cq.signal(), -EPERM);
+		EXPECT_EQ(a.sent.add(1), -EPERM);
+		EXPECT_EQ(a.sent.value(), 0u) << "pages of zeros";
+		EXPECT_EQ(a.sent.wait(1, 0, 0), -EPERM);
+		EXPECT_EQ(a.av.insert({}, nullptr).error, -EPERM);
+		EXPECT_EQ(a.av.insert(b.ep.address()).error(), Errno(EPERM));
+		EXPECT_EQ(a.av.remove({&index, 1}), -EPERM);
+		EXPECT_EQ(b.ep.cancel(9), -EPERM);
+		EXPECT_EQ(a.context.flush().error(), Errno(EPERM));
+		EXPECT_EQ(a.context.submit(Command::add(a.sent.id(), 1).work()), -EPERM);
+		EXPECT_EQ(Counter::create(a.context).error(), Errno(EPERM));
+		EXPECT_EQ(a.rx_cq.wait_fd().error(), Errno(EPERM));
+		/* Destructors must not reach the parent's objects either. */
+		a.~Node();
+		b.~Node();
+
+		/* And a context of its own works. */
+		Node own;
+		EXPECT_EQ(own.receive(bytes_of(in)), 0);
+		EXPECT_EQ(own.send(bytes_of(out), own.to(own)), 0);
+		EXPECT_EQ(reap_one(own.rx_cq).len, 8u);
+	});
+	EXPECT_EQ(child.join(), 0);
+
+	/* The parent has noticed nothing. */
+	EXPECT_EQ(reap_one(b.rx_cq).context, 7u);
+	EXPECT_EQ(reap_one(a.tx_cq).context, 8u);
+	ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
+	EXPECT_EQ(reap_one(b.rx_cq).context, 9u);
+	EXPECT_EQ(a.sent.value(), 102u);
+	EXPECT_EQ(must(a.context.flush(), "flush"), 1u);
+}
+
+/* A child inherits the file, but the context goes with the process that opened it. */
+TEST(Fork, an_orphan_does_not_keep_the_context_alive)
+{
+	Node node;
+	std::uint64_t word = 1;
+	int fds[2];
+
+	ASSERT_EQ(pipe(fds), 0);
+	Child child([&](const Line &line) {
+		Node other;
+
+		meet(other, line);
+		if (!fork()) {
+			char end;
+
+			/* Until the test ends. */
+			close(fds[1]);
+			_exit(read(fds[0], &end, 1) != 0);
+		}
+		line.tell('r');
+		pause();
+	});
+	const auto peer = meet(node, child.line());
+
+	child.line().ask<char>();
+	child.kill();
+	/* Its exit may still be on the way. */
+	std::uint32_t error = 0;
+	for (int i = 0; i < 100 && error != ECONNREFUSED; ++i) {
+		usleep(20'000);
+		error = static_cast<std::uint32_t>(
+			-node.send(bytes_of(word), peer, 0, TREADLE_F_INJECT));
+		if (!error)
+			error = reap_one(node.tx_cq).error;
+	}
+	EXPECT_EQ(error, static_cast<std::uint32_t>(ECONNREFUSED));
+	close(fds[0]);
+	close(fds[1]);
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* Completion queues and counters: nothing is lost, and waiting ends when it should. */
+
+#include <atomic>
+#include <thread>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "node.h"
+
+class QueueTest : public PairTest
+{
+protected:
+	/* Many more completions than the queue holds, all of which are there before any is read. */
+	static constexpr std::uint64_t many = 200;
+	Node small{{.ring = 256, .queue = 8}};
+	std::uint64_t a_to_small = a.to(small);
+
+	void fill(std::vector<std::uint64_t> &in)
+	{
+		for (std::uint64_t i = 0; i < in.size(); ++i)
+			ASSERT_EQ(small.receive(bytes_of(in[i]), i), 0);
+	}
+};
+
+TEST_F(QueueTest, overflow_keeps_everything_in_order)
+{
+	/* The ring, and as many kept behind it as the documentation promises at least. */
+	const std::uint64_t n = 2 * small.rx_cq.entries();
+	std::vector<std::uint64_t> in(n);
+	std::uint64_t out = 1;
+
+	fill(in);
+	for (std::uint64_t i = 0; i < n; ++i) {
+		ASSERT_EQ(a.send(bytes_of(out), a_to_small), 0);
+		reap(a.tx_cq, 1);
+	}
+	const auto all = reap(small.rx_cq, n);
+	for (std::uint64_t i = 0; i < all.size(); ++i)
+		EXPECT_EQ(all[i].context, i);
+	EXPECT_TRUE(stays_empty(small.rx_cq));
+}
+
+/* Whatever the receiver's queue can't take is refused, waits or is kept; but it is not lost. */
+TEST_F(QueueTest, overflow_under_load)
+{
+	std::vector<std::uint64_t> in(many);
+	std::uint64_t out = 1;
+	std::uint64_t posted = 0;
+	std::uint64_t seen = 0;
+	treadle_cqe cqes[3];
+
+	fill(in);
+	while (seen < many) {
+		while (posted < many && a.send(bytes_of(out), a_to_small, 0, TREADLE_F_INJECT) == 0)
+			++posted;
+		while (a.tx_cq.read(cqes) > 0)
+			;
+		ASSERT_EQ(small.rx_cq.wait(patience.count()), 0)
+			<< posted << " posted, " << seen << " seen";
+		const int rc = small.rx_cq.read(cqes);
+		ASSERT_GT(rc, 0);
+		for (int i = 0; i < rc; ++i)
+			ASSERT_EQ(cqes[i].context, seen++);
+	}
+	EXPECT_EQ(posted, many);
+}
+
+TEST_F(QueueTest, full_queue_refuses_commands)
+{
+	std::uint64_t out = 1;
+	int rc = 0;
+	std::uint64_t posted = 0;
+
+	/* Sends of `small` complete into its queue of 8. */
+	const auto to_a = small.to(a);
+	for (std::uint64_t i = 0; i < many && !rc; ++i) {
+		rc = small.send(bytes_of(out), to_a, i, TREADLE_F_INJECT);
+		posted += !rc;
+	}
+	EXPECT_EQ(rc, -EAGAIN);
+	EXPECT_GE(posted, small.tx_cq.entries());
+	EXPECT_EQ(reap(small.tx_cq, posted).size(), posted);
+	EXPECT_EQ(small.send(bytes_of(out), to_a, 1, TREADLE_F_INJECT), 0);
+}
+
+TEST_F(QueueTest, consume_stops_where_it_is_told)
+{
+	std::uint64_t in[4]{};
+	std::uint64_t out = 1;
+	std::vector<std::uint64_t> seen;
+
+	for (std::uint64_t i = 0; i < 4; ++i) {
+		ASSERT_EQ(b.receive(bytes_of(in[i]), i), 0);
+		ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
+	}
+	ASSERT_TRUE(reaches(b.received, 4));
+	const auto until = [&](std::uint64_t last) {
+		return [&seen, last](const treadle_cqe &cqe) {
+			if (cqe.context == last)
+				return false;
+			seen.push_back(cqe.context);
+			return true;
+		};
+	};
+	EXPECT_EQ(b.rx_cq.consume(10, until(0)), 0);
+	EXPECT_EQ(b.rx_cq.consume(10, until(2)), 2);
+	EXPECT_EQ(b.rx_cq.consume(1, until(99)), 1);
+	EXPECT_EQ(b.rx_cq.consume(10, until(99)), 1);
+	EXPECT_EQ(b.rx_cq.consume(10, until(99)), -EAGAIN);
+	EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 3}));
+}
+
+TEST_F(QueueTest, wait_times_out)
+{
+	EXPECT_EQ(a.rx_cq.wait(0), -EAGAIN);
+	const auto start = std::chrono::steady_clock::now();
+	EXPECT_EQ(a.rx_cq.wait(std::chrono::nanoseconds(200ms).count()), -ETIMEDOUT);
+	EXPECT_GE(std::chrono::steady_clock::now() - start, 200ms);
+}
+
+TEST_F(QueueTest, wait_returns_when_a_completion_comes)
+{
+	std::uint64_t in = 0;
+	std::uint64_t out = 1;
+
+	ASSERT_EQ(b.receive(bytes_of(in)), 0);
+	std::jthread sender([&] {
+		std::this_thread::sleep_for(50ms);
+		EXPECT_EQ(a.send(bytes_of(out), a_to_b), 0);
+	});
+	EXPECT_EQ(b.rx_cq.wait(-1), 0);
+	EXPECT_EQ(reap(b.rx_cq, 1).size(), 1u);
+}
+
+TEST_F(QueueTest, signal_ends_a_wait)
+{
+	for (const bool queue : {true, false}) {
+		std::atomic<bool> done = false;
+		/* A signal is for those who wait: again and again, until it has met the other thread there. */
+		std::jthread other([&] {
+			while (!done) {
+				EXPECT_EQ(queue ? a.rx_cq.signal() : a.sent.signal(), 0);
+				std::this_thread::sleep_for(1ms);
+			}
+		});
+		EXPECT_EQ(queue ? a.rx_cq.wait(patience.count()) :
+				  a.sent.wait(1, 0, patience.count()),
+			  -ECANCELED);
+		done = true;
+	}
+}
+
+TEST_F(QueueTest, a_unix_signal_ends_a_wait)
+{
+	struct sigaction action {
+	};
+	std::atomic<bool> done = false;
+	const auto self = pthread_self();
+
+	action.sa_handler = [](int) {};
+	sigaction(SIGUSR1, &action, nullptr);
+	std::jthread other([&] {
+		while (!done) {
+			pthread_kill(self, SIGUSR1);
+			std::this_thread::sleep_for(1ms);
+		}
+	});
+	EXPECT_EQ(a.rx_cq.wait(patience.count()), -EINTR);
+	EXPECT_EQ(a.sent.wait(1, 0, patience.count()), -EINTR);
+	done = true;
+}
+
+/* No wake-up is ever lost: two that wait for each other, all the time. */
+TEST_F(QueueTest, ping_pong_by_waiting)
+{
+	constexpr int rounds = 2000;
+	const auto run = [&](Node &me, std::uint64_t peer, bool first) {
+		std::uint64_t in = 0;
+		std::uint64_t out = 0;
+		treadle_cqe cqe;
+
+		for (int i = 0; i < rounds; ++i) {
+			if (me.receive(bytes_of(in)) ||
+			    (first && me.send(bytes_of(out), peer, 0, TREADLE_F_INJECT)))
+				return i;
+			if (me.rx_cq.wait(patience.count()) || me.rx_cq.read({&cqe, 1}) != 1)
+				return i;
+			if (!first && me.send(bytes_of(out), peer, 0, TREADLE_F_INJECT))
+				return i;
+			while (me.tx_cq.read({&cqe, 1}) > 0)
+				;
+		}
+		return rounds;
+	};
+	int there = 0;
+	{
+		std::jthread other([&] { there = run(b, b_to_a, false); });
+		EXPECT_EQ(run(a, a_to_b, true), rounds);
+	}
+	EXPECT_EQ(there, rounds);
+}
+
+TEST_F(QueueTest, wait_fd_with_epoll)
+{
+	std::uint64_t in[2]{};
+	std::uint64_t out = 1;
+	epoll_event event{.events = EPOLLIN, .data = {}};
+	const int fd = must(b.rx_cq.wait_fd(), "wait fd");
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	EXPECT_EQ(must(b.rx_cq.wait_fd(), "wait fd"), fd);
+	EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	ASSERT_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), 0);
+	EXPECT_EQ(epoll_wait(epoll, &event, 1, 0), 0);
+	for (auto &word : in)
+		ASSERT_EQ(b.receive(bytes_of(word)), 0);
+	{
+		std::jthread sender([&] {
+			std::this_thread::sleep_for(50ms);
+			EXPECT_EQ(a.send(bytes_of(out), a_to_b), 0);
+		});
+		EXPECT_EQ(epoll_wait(epoll, &event, 1, 20'000), 1);
+	}
+	EXPECT_EQ(epoll_wait(epoll, &event, 1, 0), 1) << "still not empty";
+	reap(b.rx_cq, 1);
+	EXPECT_EQ(epoll_wait(epoll, &event, 1, 0), 0);
+	ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
+	EXPECT_EQ(epoll_wait(epoll, &event, 1, 20'000), 1);
+	::close(epoll);
+}
+
+class CounterTest : public PairTest
+{
+protected:
+	Counter c = must(Counter::create(a.context), "counter");
+};
+
+TEST_F(CounterTest, add_and_set)
+{
+	EXPECT_EQ(c.value(), 0u);
+	EXPECT_EQ(c.error(), 0u);
+	EXPECT_EQ(c.add(5), 0);
+	EXPECT_EQ(c.value(), 5u);
+	EXPECT_EQ(c.add(~0ULL), 0);
+	EXPECT_EQ(c.value(), 4u);
+	EXPECT_EQ(c.set(1ULL << 40), 0);
+	EXPECT_EQ(c.value(), 1ULL << 40);
+	EXPECT_EQ(c.error(), 0u);
+	EXPECT_EQ(c.add_error(2), 0);
+	EXPECT_EQ(c.add_error(1), 0);
+	EXPECT_EQ(c.error(), 3u);
+	EXPECT_EQ(c.set_error(1), 0);
+	EXPECT_EQ(c.error(), 1u);
+	EXPECT_EQ(c.value(), 1ULL << 40);
+}
+
+TEST_F(CounterTest, wait)
+{
+	EXPECT_EQ(c.wait(0, 0, 0), 0);
+	EXPECT_EQ(c.wait(1, 0, 0), -EAGAIN);
+	EXPECT_EQ(c.wait(1, 0, a_moment.count()), -ETIMEDOUT);
+	std::jthread other([&] {
+		for (int i = 0; i < 5; ++i) {
+			std::this_thread::sleep_for(10ms);
+			EXPECT_EQ(c.add(1), 0);
+		}
+		std::this_thread::sleep_for(10ms);
+		EXPECT_EQ(c.add_error(1), 0);
+	});
+	EXPECT_EQ(c.wait(5, 0, patience.count()), 0);
+	EXPECT_GE(c.value(), 5u);
+	EXPECT_EQ(c.wait(6, 0, patience.count()), 0) << "an error ends it too";
+	EXPECT_EQ(c.value(), 5u);
+	EXPECT_EQ(c.error(), 1u);
+}
+
+TEST_F(CounterTest, wait_fd)
+{
+	const int fd = must(c.wait_fd(), "wait fd");
+	pollfd poller{.fd = fd, .events = POLLIN, .revents = 0};
+	std::uint64_t word;
+
+	EXPECT_EQ(poll(&poller, 1, 0), 0);
+	ASSERT_EQ(c.add(1), 0);
+	EXPECT_EQ(poll(&poller, 1, 20'000), 1);
+	EXPECT_EQ(read(fd, &word, sizeof(word)), 8);
+	EXPECT_EQ(poll(&poller, 1, 0), 0);
+	ASSERT_EQ(c.add_error(1), 0);
+	EXPECT_EQ(poll(&poller, 1, 20'000), 1);
+}
+
+TEST_F(CounterTest, the_file_outlives_the_counter)
+{
+	const int fd = dup(must(c.wait_fd(), "wait fd"));
+	pollfd poller{.fd = fd, .events = POLLIN, .revents = 0};
+
+	EXPECT_EQ(c.close(), 0);
+	EXPECT_EQ(c.close(), 0);
+	EXPECT_GE(poll(&poller, 1, 0), 0);
+	::close(fd);
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* The locked variants: any thread may call anything. */
+
+#include <atomic>
+#include <thread>
+
+#include "node.h"
+
+namespace
+{
+
+constexpr std::uint64_t threads = 4;
+constexpr std::uint64_t each = 1000;
+
+struct SharedNode {
+	Context context = must(Context::open(), "open");
+	AddressVector av = must(AddressVector::create(context), "av");
+	SharedCompletionQueue tx_cq = must(SharedCompletionQueue::create(context, 256), "cq");
+	SharedCompletionQueue rx_cq = must(SharedCompletionQueue::create(context, 256), "cq");
+	SharedTransmitRing tx = must(SharedTransmitRing::create(context, 64), "tx");
+	SharedReceiveRing rx = must(SharedReceiveRing::create(context, 64), "rx");
+	Endpoint ep = must(Endpoint::create(context, loopback()), "ep");
+
+	SharedNode()
+	{
+		EXPECT_EQ(ep.enable({.tx = tx.id(),
+				     .rx = rx.id(),
+				     .av = av.id(),
+				     .tx_cq = tx_cq.id(),
+				     .rx_cq = rx_cq.id()}),
+			  0);
+	}
+};
+
+} // namespace
+
+TEST(Threads, share_rings_and_queues)
+{
+	SharedNode a;
+	SharedNode b;
+	const auto to = must(a.av.insert(b.ep.address()), "insert");
+	std::vector<std::uint64_t> in(threads * each);
+	std::atomic<std::uint64_t> sent = 0;
+	std::atomic<std::uint64_t> received = 0;
+	std::vector<std::atomic<int>> seen(threads * each);
+	const auto deadline = std::chrono::steady_clock::now() + 3 * patience;
+	const auto late = [&] { return std::chrono::steady_clock::now() > deadline; };
+
+	{
+		std::vector<std::jthread> all;
+
+		for (std::uint64_t t = 0; t < threads; ++t) {
+			all.emplace_back([&, t] {
+				for (std::uint64_t i = t * each; i < (t + 1) * each && !late();) {
+					const int rc = b.rx.post({.opcode = TREADLE_OP_RECV,
+								  .flags = TREADLE_F_COMPLETION,
+								  .context = i,
+								  .addr = address_of(&in[i]),
+								  .len = 8});
+
+					ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << rc;
+					i += rc == 0;
+					if (rc)
+						std::this_thread::yield();
+				}
+			});
+			all.emplace_back([&, t] {
+				for (std::uint64_t i = t * each; i < (t + 1) * each && !late();) {
+					/* Some in pairs, whose doorbell may be rung by anybody. */
+					const std::uint32_t more = i % 3 == 1 ? TREADLE_F_MORE : 0;
+					const int rc = a.tx.post({.opcode = TREADLE_OP_SEND,
+								  .flags = TREADLE_F_COMPLETION |
+									   TREADLE_F_INJECT | more,
+								  .context = i,
+								  .addr = address_of(&i),
+								  .len = 8,
+								  .peer = to});
+
+					ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << rc;
+					ASSERT_EQ(more ? a.tx.flush() : 0, 0);
+					i += rc == 0;
+					if (rc)
+						std::this_thread::yield();
+				}
+			});
+			all.emplace_back([&] {
+				treadle_cqe cqes[5];
+
+				while ((sent < threads * each || received < threads * each) &&
+				       !late()) {
+					int n = a.tx_cq.read(cqes);
+
+					for (int i = 0; i < n; ++i)
+						EXPECT_EQ(cqes[i].error, 0u);
+					sent += static_cast<std::uint64_t>(std::max(n, 0));
+					n = b.rx_cq.read(cqes);
+					for (int i = 0; i < n; ++i) {
+						EXPECT_EQ(cqes[i].error, 0u);
+						++seen[cqes[i].context];
+					}
+					received += static_cast<std::uint64_t>(std::max(n, 0));
+					if (n <= 0)
+						std::this_thread::yield();
+				}
+			});
+		}
+	}
+	EXPECT_EQ(sent, threads * each);
+	EXPECT_EQ(received, threads * each);
+	for (const auto &count : seen)
+		EXPECT_EQ(count, 1);
+	std::vector<int> values(threads * each);
+	for (const auto value : in)
+		++values.at(value);
+	for (const auto count : values)
+		EXPECT_EQ(count, 1);
+}
+
+TEST(Threads, counters)
+{
+	auto context = must(Context::open(), "open");
+	auto counter = must(Counter::create(context), "counter");
+
+	{
+		std::vector<std::jthread> all;
+
+		for (std::uint64_t t = 0; t < threads; ++t)
+			all.emplace_back([&] {
+				for (std::uint64_t i = 0; i < each; ++i)
+					EXPECT_EQ(counter.add(1), 0);
+			});
+	}
+	EXPECT_EQ(counter.value(), threads * each);
+}
+
+/* Closing what another thread uses: one of them is told, nobody crashes. */
+TEST(Threads, close_while_in_use)
+{
+	for (int round = 0; round < 50; ++round) {
+		auto context = must(Context::open(), "open");
+		auto counter = must(Counter::create(context), "counter");
+		const auto id = counter.id();
+		std::jthread user([&] {
+			int rc;
+
+			while (!(rc = context.submit(Command::add(id, 1).work())))
+				;
+			EXPECT_EQ(rc, -ENOENT);
+		});
+
+		usleep(static_cast<useconds_t>(round * 100));
+		while (counter.close() == -EBUSY)
+			;
+	}
+}

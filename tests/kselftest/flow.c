@@ -206,26 +206,6 @@ TEST_F(flow, armed_commands_need_no_slots)
 	}
 }
 
-TEST_F(flow, a_fence_waits_for_those_before)
-{
-	struct treadle_desc fenced = send_of(self->src, 8, self->to, 2);
-
-	if (!(query(self->a.fd).desc_flags & TREADLE_F_FENCE)) {
-		fenced.flags |= TREADLE_F_FENCE;
-		EXPECT_EQ(-EINVAL, post(&self->a, fenced));
-		return;
-	}
-	fenced.flags |= TREADLE_F_FENCE;
-	ASSERT_EQ(1, post(&self->a, send_of(self->src, 4 << 20, self->to, 1)));
-	ASSERT_EQ(1, post(&self->a, fenced));
-	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 4 << 20, ANY, 1)));
-	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 2)));
-	for (int i = 1; i <= 2; i++) {
-		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
-		EXPECT_EQ(i, cq_next(&self->a.cq).context);
-	}
-}
-
 /* --- cancel ---------------------------------------------------------------- */
 
 static void expect_canceled(struct __test_metadata *_metadata, struct cq *q, __u64 context,

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_ADDRESS_H
+#define TREADLE_PROVIDER_ADDRESS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <treadle/address.h>
+
+/*
+ * Addresses as libfabric writes them (fi_getinfo(3), "ADDRESSING FORMATS"), and
+ * as the kernel does. The formats of libfabric here are FI_SOCKADDR_IN,
+ * FI_SOCKADDR_IN6 and FI_ADDR_STR; FI_SOCKADDR stands for either of the first two.
+ */
+namespace treadle::fi
+{
+
+using Address = treadle_addr;
+
+/* The loopback address of a family, with a port in network byte order. */
+Address loopback_of(int family, std::uint16_t port = 0) noexcept;
+
+/* The format in which an address of this family is written; FI_ADDR_STR stays what it is. */
+std::uint32_t format_of(int family, std::uint32_t asked) noexcept;
+
+/* From memory that a caller says is in this format; FI_FORMAT_UNSPEC: any sockaddr. */
+std::optional<Address> decode(std::uint32_t format, const void *from, std::size_t size) noexcept;
+
+/* One element of an array in this format, as fi_av_insert(3) takes it, and its size there. */
+std::optional<Address> decode_element(std::uint32_t format, const void *element) noexcept;
+std::size_t element_size(std::uint32_t format) noexcept;
+
+/* The address in this format, as bytes. */
+std::string encode(std::uint32_t format, const Address &address);
+
+/* Copies what fits and tells the size needed, as fi_getname(3) and fi_av_lookup(3) do. */
+bool copy_out(const std::string &bytes, void *to, std::size_t *size) noexcept;
+
+/* fi_sockaddr_in://127.0.0.1:7471, the text form of FI_ADDR_STR, and back. */
+std::string to_string(const Address &address);
+std::optional<Address> from_string(const char *text) noexcept;
+
+/*
+ * What a name and a service resolve to, IPv4 first: getaddrinfo(3), or a text
+ * form as node and no service. Either may be null. Empty: to nothing.
+ */
+std::vector<Address> resolve(const char *node, const char *service, bool numeric);
+
+/* Only addresses of this network namespace can be bound or reached. */
+bool is_local(const Address &address) noexcept;
+
+bool is_unspecified(const Address &address) noexcept;
+
+} // namespace treadle::fi
+
+#endif

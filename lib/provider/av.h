@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_AV_H
+#define TREADLE_PROVIDER_AV_H
+
+#include <span>
+
+#include <treadle/address_vector.h>
+
+#include "address.h"
+#include "domain.h"
+
+namespace treadle::fi
+{
+
+class Eq;
+
+/* fi_av(3). Maps and tables are the same here: a fi_addr_t is an index. */
+class Av : public Object<Av, fid_av, FI_CLASS_AV, FI_LOG_AV>
+{
+public:
+	static int open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) noexcept;
+
+	AddressVectorId id() const noexcept { return kernel_.id(); }
+	Domain &domain() const noexcept { return domain_; }
+
+	int bind(::fid *other, std::uint64_t flags);
+	int prepare_close() noexcept;
+
+private:
+	Av(Domain &domain, AddressVector kernel, bool asynchronous, void *context);
+
+	static int insert(fid_av *av, const void *addr, std::size_t count, fi_addr_t *out,
+			  std::uint64_t flags, void *context) noexcept;
+	static int insert_service(fid_av *av, const char *node, const char *service, fi_addr_t *out,
+				  std::uint64_t flags, void *context) noexcept;
+	static int insert_symmetric(fid_av *av, const char *node, std::size_t nodes,
+				    const char *service, std::size_t services, fi_addr_t *out,
+				    std::uint64_t flags, void *context) noexcept;
+	static int remove(fid_av *av, fi_addr_t *indices, std::size_t count, std::uint64_t flags) noexcept;
+	static int look_up(fid_av *av, fi_addr_t index, void *addr, std::size_t *size) noexcept;
+	static const char *describe(fid_av *av, const void *addr, char *buf, std::size_t *len) noexcept;
+
+	/* Where all variants meet. An address of family 0 is one that could not be read. */
+	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
+		   void *context);
+	void report(std::span<const int> errors, std::size_t inserted, void *context);
+
+	static fi_ops_av av_ops;
+
+	Domain &domain_;
+	Use domain_use_;
+	AddressVector kernel_;
+	const bool asynchronous_;
+	Eq *eq_ = nullptr;
+	Use eq_use_;
+};
+
+} // namespace treadle::fi
+
+#endif

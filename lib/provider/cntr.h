@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_CNTR_H
+#define TREADLE_PROVIDER_CNTR_H
+
+#include <rdma/fi_eq.h>
+
+#include <treadle/counter.h>
+
+#include "domain.h"
+
+namespace treadle::fi
+{
+
+/* fi_cntr(3) */
+class Cntr : public Object<Cntr, fid_cntr, FI_CLASS_CNTR, FI_LOG_CNTR>
+{
+public:
+	static int open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out,
+			void *context) noexcept;
+
+	CounterId id() const noexcept { return counter_.id(); }
+	Domain &domain() const noexcept { return domain_; }
+
+	/* May a caller block on the wait object? 0 or -FI_EAGAIN. */
+	int try_wait() noexcept;
+
+	int control(int command, void *arg) noexcept;
+	int prepare_close() noexcept;
+
+private:
+	Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept;
+
+	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).counter_.value(); }
+	static std::uint64_t read_error(fid_cntr *cntr) noexcept { return of(cntr).counter_.error(); }
+	template <int (Counter::*change)(std::uint64_t) noexcept>
+	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
+	static int wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept;
+
+	static fi_ops_cntr cntr_ops;
+
+	Domain &domain_;
+	Use domain_use_;
+	const fi_wait_obj wait_obj_;
+	Counter counter_;
+	/* What try_wait has last told of. */
+	std::uint64_t seen_value_ = 0, seen_error_ = 0;
+};
+
+} // namespace treadle::fi
+
+#endif

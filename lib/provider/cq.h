@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_CQ_H
+#define TREADLE_PROVIDER_CQ_H
+
+#include <atomic>
+
+#include <rdma/fi_eq.h>
+
+#include <treadle/completion_queue.h>
+
+#include "domain.h"
+
+namespace treadle::fi
+{
+
+/* fi_cq(3). What does not depend on who may call it at the same time; see cq.cpp for the rest. */
+class Cq : public Object<Cq, fid_cq, FI_CLASS_CQ, FI_LOG_CQ>
+{
+public:
+	static int open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) noexcept;
+
+	virtual ~Cq() = default;
+
+	virtual CompletionQueueId id() const noexcept = 0;
+	Domain &domain() const noexcept { return domain_; }
+
+	/* May a caller block on the wait object? 0 or -FI_EAGAIN. */
+	virtual int try_wait() noexcept = 0;
+
+	int control(int command, void *arg) noexcept;
+
+protected:
+	Cq(Domain &domain, fi_wait_obj wait_obj, void *context) noexcept
+		: Object(context), domain_(domain), domain_use_(domain.users), wait_obj_(wait_obj)
+	{
+	}
+
+	virtual Result<int> wait_fd() noexcept = 0;
+
+	Domain &domain_;
+	Use domain_use_;
+	const fi_wait_obj wait_obj_;
+};
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_DOMAIN_H
+#define TREADLE_PROVIDER_DOMAIN_H
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_trigger.h>
+
+#include <treadle/context.h>
+
+#include "fabric.h"
+#include "info.h"
+
+namespace treadle::fi
+{
+
+class Eq;
+
+/* fi_domain(3): one context of the kernel. */
+class Domain : public Object<Domain, fid_domain, FI_CLASS_DOMAIN, FI_LOG_DOMAIN>
+{
+public:
+	static int open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *context) noexcept;
+
+	~Domain() { Fabric::unregister_domain(this); }
+
+	int bind(::fid *other, std::uint64_t flags);
+	int control(int command, void *arg);
+
+	Context &kernel() noexcept { return kernel_; }
+
+	/* The fabric's, that the application was written for. */
+	std::uint32_t api() const noexcept { return fabric_.api_version; }
+	std::uint32_t addr_format() const noexcept { return addr_format_; }
+	fi_av_type av_type() const noexcept { return av_type_; }
+	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR */
+	int mr_mode() const noexcept { return mr_mode_; }
+	/* Whether registrations are reported by an event; null: they are not. */
+	Eq *mr_events() const noexcept { return mr_events_; }
+	/* Do calls for one object come from one thread at a time? */
+	bool serialized() const noexcept { return serialized_; }
+	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }
+
+private:
+	Domain(Fabric &fabric, Context kernel, const fi_info &info, void *context);
+
+	static fi_ops_domain domain_ops;
+
+	Fabric &fabric_;
+	Use fabric_use_;
+	Context kernel_;
+	std::uint32_t addr_format_;
+	fi_av_type av_type_;
+	int mr_mode_;
+	bool serialized_;
+	std::vector<std::byte> auth_key_;
+	Eq *mr_events_ = nullptr;
+	Use eq_use_, mr_events_use_;
+};
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_ENDPOINT_H
+#define TREADLE_PROVIDER_ENDPOINT_H
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_tagged.h>
+
+#include <treadle/endpoint.h>
+
+#include "domain.h"
+
+namespace treadle::fi
+{
+
+class Port;
+
+/*
+ * fi_endpoint(3): the kernel's endpoint, its rings and what is bound to it. The
+ * application sees it through a Port, and through one more for every alias.
+ */
+class Endpoint
+{
+public:
+	static int open(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept;
+
+	virtual ~Endpoint() = default;
+
+	Domain &domain() const noexcept { return domain_; }
+	EndpointId id() const noexcept { return kernel_.id(); }
+	const fi_info &info() const noexcept { return *info_; }
+	bool enabled() const noexcept { return enabled_; }
+
+	/* Directions, with everything that the caller left out. */
+	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
+	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
+	/* Whether a success is only reported when the operation says FI_COMPLETION. */
+	bool tx_selective() const noexcept { return tx_selective_; }
+	bool rx_selective() const noexcept { return rx_selective_; }
+
+	int bind(::fid *other, std::uint64_t flags);
+	int enable();
+	int cancel(void *context) noexcept;
+
+	int set_name(const void *addr, std::size_t size);
+	int get_name(void *addr, std::size_t *size) const;
+
+	virtual ssize_t tx_room() noexcept = 0;
+	virtual ssize_t rx_room() noexcept = 0;
+
+	/* Another view of an endpoint; it registers itself. */
+	static Port *make_port(const std::shared_ptr<Endpoint> &endpoint, void *context);
+
+protected:
+	Endpoint(Domain &domain, InfoPtr info, treadle::Endpoint kernel);
+
+	virtual int make_rings(Bindings &bindings) = 0;
+	virtual Port *new_port(std::shared_ptr<Endpoint> self, void *context) = 0;
+
+	/* Rings can't go before it: whoever owns them closes it first. */
+	treadle::Endpoint kernel_;
+
+private:
+	friend class Port;
+
+	int bind_av(::fid *av, std::uint64_t flags);
+	int bind_cq(::fid *cq, std::uint64_t flags);
+	int bind_cntr(::fid *cntr, std::uint64_t flags);
+
+	Domain &domain_;
+	Use domain_use_;
+	InfoPtr info_;
+	std::uint64_t tx_caps_, rx_caps_;
+	bool tx_selective_ = false, rx_selective_ = false;
+	bool enabled_ = false;
+	bool has_eq_ = false;
+	Bindings bindings_;
+	std::vector<Use> uses_; /* of all that is bound */
+	std::vector<Port *> ports_;
+};
+
+/* What calls for one direction do. */
+enum class Calls {
+	absent,	   /* no capability for it */
+	disabled,  /* until fi_enable */
+	plain,
+	triggered, /* FI_TRIGGER is a default flag */
+};
+
+/* struct fid_ep: an endpoint with default flags for its operations, fi_endpoint(3), "fi_ep_alias". */
+class Port : public Object<Port, fid_ep, FI_CLASS_EP, FI_LOG_EP_CTRL>
+{
+public:
+	virtual ~Port();
+
+	Endpoint &endpoint() const noexcept { return *endpoint_; }
+
+	int bind(::fid *other, std::uint64_t flags) { return endpoint_->bind(other, flags); }
+	int control(int command, void *arg);
+	int prepare_close() noexcept;
+
+	/* The endpoint was enabled, or flags have changed: chooses the functions to call. */
+	void update() noexcept;
+
+protected:
+	Port(std::shared_ptr<Endpoint> endpoint, void *context);
+
+	/* Takes over the rings, once they are there. */
+	virtual void attach() noexcept = 0;
+
+	std::uint32_t tx_desc_flags(std::uint64_t flags) const noexcept;
+	std::uint32_t rx_desc_flags(std::uint64_t flags) const noexcept;
+
+	std::shared_ptr<Endpoint> endpoint_;
+	std::uint64_t tx_op_flags_, rx_op_flags_;
+	/* The same for the kernel, for calls that take no flags. */
+	std::uint32_t tx_flags_ = 0, rx_flags_ = 0;
+	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
+	std::uint64_t any_source_;
+
+private:
+	int set_op_flags(std::uint64_t flags);
+	int make_alias(const struct fi_alias &alias);
+
+	static fi_ops_ep ep_ops;
+	static fi_ops_cm cm_ops;
+
+	const bool primary_;
+	fi_ops_msg msg_ops_{};
+	fi_ops_tagged tagged_ops_{};
+};
+
+/* fi_msg.cpp, fi_tagged.cpp */
+void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept;
+void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept;
+
+/* A function of any signature that refuses. */
+template <int Error> struct Refuses {
+	template <class R, class... A> using Function = R (*)(A...);
+	template <class R, class... A> operator Function<R, A...>() const noexcept
+	{
+		return [](A...) -> R {
+			return REFUSE(Error, FI_LOG_EP_DATA,
+				      Error == -FI_EOPBADSTATE ?
+					      "the endpoint is not enabled" :
+					      "the endpoint was not opened for this");
+		};
+	}
+};
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_FABRIC_H
+#define TREADLE_PROVIDER_FABRIC_H
+
+#include <rdma/fi_domain.h>
+
+#include "object.h"
+
+namespace treadle::fi
+{
+
+/* fi_fabric(3): all endpoints of a network namespace are on the one fabric that it has. */
+class Fabric : public Object<Fabric, fid_fabric, FI_CLASS_FABRIC, FI_LOG_FABRIC>
+{
+public:
+	static int open(fi_fabric_attr *attr, fid_fabric **out, void *context) noexcept;
+
+	~Fabric();
+
+	/*
+	 * fi_getinfo tells of instances that are open: is this one of them (null
+	 * is), and which are the first? It fills in what is null.
+	 */
+	static bool is_open(const void *instance) noexcept;
+	static void first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept;
+
+	/* For domains, which register themselves. */
+	static void register_domain(fid_domain *domain);
+	static void unregister_domain(fid_domain *domain) noexcept;
+
+private:
+	explicit Fabric(void *context);
+};
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "av.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <limits>
+
+#include <arpa/inet.h>
+
+#include "eq.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr std::uint64_t insert_flags = FI_MORE | FI_SYNC_ERR;
+
+/* The address `n` further on: 10.1.1.1 and 3 are 10.1.1.4. */
+Address advanced(Address address, std::size_t n) noexcept
+{
+	const std::size_t size = address.family == AF_INET6 ? 16 : 4;
+
+	for (std::size_t i = size; i-- > 0 && n; n >>= 8) {
+		n += address.addr[i];
+		address.addr[i] = static_cast<std::uint8_t>(n);
+	}
+	return address;
+}
+
+/* host10 and 3 are host13. */
+std::string advanced(const std::string &host, std::size_t n)
+{
+	const std::size_t digits = host.find_last_not_of("0123456789") + 1;
+	std::size_t number = 0;
+
+	if (!n)
+		return host;
+	if (std::from_chars(host.data() + digits, host.data() + host.size(), number).ec != std::errc())
+		return {};
+	return host.substr(0, digits) + std::to_string(number + n);
+}
+
+/* The first address of the family that a domain writes; of family 0 if there is none. */
+Address resolve_one(std::uint32_t format, const char *node, const char *service)
+{
+	for (const Address &address : resolve(node, service, false)) {
+		if (format == FI_ADDR_STR || format_of(address.family, format) == format)
+			return address;
+	}
+	return {};
+}
+
+bool is_numeric(const char *node) noexcept
+{
+	unsigned char buf[sizeof(in6_addr)];
+
+	return inet_pton(AF_INET, node, buf) == 1 || inet_pton(AF_INET6, node, buf) == 1;
+}
+
+} // namespace
+
+fi_ops_av Av::av_ops{
+	.size = sizeof(fi_ops_av),
+	.insert = Av::insert,
+	.insertsvc = Av::insert_service,
+	.insertsym = Av::insert_symmetric,
+	.remove = Av::remove,
+	.lookup = Av::look_up,
+	.straddr = Av::describe,
+	.av_set = nullptr,
+};
+
+Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, void *context)
+	: Object(context), domain_(domain), domain_use_(domain.users), kernel_(std::move(kernel)),
+	  asynchronous_(asynchronous)
+{
+	ops = &av_ops;
+}
+
+int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) noexcept
+{
+	Domain &in = Domain::of(domain);
+
+	if (!attr)
+		return REFUSE(-FI_EINVAL, subsys, "open: needs a fi_av_attr");
+	if (attr->name || attr->flags & FI_READ)
+		return REFUSE(-FI_ENOSYS, subsys, "open: no shared address vectors (\"%s\")",
+			      attr->name ? attr->name : "");
+	if (attr->flags & ~(FI_EVENT | FI_SYMMETRIC))
+		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%llx", (unsigned long long)attr->flags);
+	if (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE)
+		return REFUSE(-FI_EINVAL, subsys, "open: type %d", attr->type);
+	if (attr->type && in.av_type() && attr->type != in.av_type())
+		return REFUSE(-FI_EINVAL, subsys, "open: type %s, the domain's is %s",
+			      Text(attr->type, FI_TYPE_AV_TYPE).c_str(),
+			      Text(in.av_type(), FI_TYPE_AV_TYPE).c_str());
+	if (attr->rx_ctx_bits)
+		return REFUSE(-FI_EINVAL, subsys, "open: rx_ctx_bits %d: an endpoint has one receive context",
+			      attr->rx_ctx_bits);
+
+	const std::size_t expected = std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
+	auto kernel = AddressVector::create(in.kernel(), static_cast<std::uint32_t>(expected));
+	if (!kernel)
+		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
+	if (!attr->type)
+		attr->type = in.av_type() ? in.av_type() : FI_AV_TABLE;
+	return guard([&] {
+		*out = new Av(in, std::move(*kernel), attr->flags & FI_EVENT, context);
+		return 0;
+	});
+}
+
+int Av::bind(::fid *other, std::uint64_t flags)
+{
+	if (other->fclass != FI_CLASS_EQ)
+		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue");
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%llx", (unsigned long long)flags);
+	if (eq_)
+		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
+	eq_ = &Eq::of(other);
+	eq_use_ = Use(eq_->users);
+	return 0;
+}
+
+int Av::prepare_close() noexcept
+{
+	const int rc = kernel_.close();
+
+	return rc ? REFUSE(fabric_error(rc), subsys, "close") : 0;
+}
+
+/* --- insertion ----------------------------------------------------------------- */
+
+int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags, void *context)
+{
+	std::vector<fi_addr_t> indices(addresses.size(), FI_ADDR_NOTAVAIL);
+	std::vector<int> errors(addresses.size(), 0);
+
+	if (flags & ~insert_flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "insert: flags 0x%llx", (unsigned long long)flags);
+	if (asynchronous_ && !eq_)
+		return REFUSE(-FI_ENOEQ, subsys, "insert: opened with FI_EVENT, and no event queue is bound");
+	if (addresses.size() > std::numeric_limits<std::uint32_t>::max())
+		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses", addresses.size());
+
+	int failure = kernel_.insert(addresses, indices.data()).error;
+	std::size_t inserted = 0;
+	for (std::size_t i = 0; i < addresses.size(); ++i) {
+		if (indices[i] != FI_ADDR_NOTAVAIL) {
+			++inserted;
+		} else if (!addresses[i].family) {
+			errors[i] = FI_EINVAL;
+		} else {
+			/* What came after the one that failed was not tried. */
+			errors[i] = failure ? -fabric_error(failure) : FI_ECANCELED;
+			failure = 0;
+		}
+	}
+	if (inserted != addresses.size())
+		REFUSE(0, subsys, "insert: %zu of %zu addresses", inserted, addresses.size());
+	if (out)
+		std::copy(indices.begin(), indices.end(), out);
+	if (asynchronous_) {
+		report(errors, inserted, context);
+		return 0;
+	}
+	if (flags & FI_SYNC_ERR)
+		std::copy(errors.begin(), errors.end(), static_cast<int *>(context));
+	return static_cast<int>(inserted);
+}
+
+void Av::report(std::span<const int> errors, std::size_t inserted, void *context)
+{
+	for (std::size_t i = 0; i < errors.size(); ++i) {
+		if (!errors[i])
+			continue;
+		fi_eq_err_entry error{};
+		error.fid = &fid;
+		error.context = context;
+		error.data = i;
+		error.err = errors[i];
+		error.prov_errno = errors[i];
+		eq_->report(error);
+	}
+	fi_eq_entry done{};
+	done.fid = &fid;
+	done.context = context;
+	done.data = inserted;
+	eq_->report(FI_AV_COMPLETE, &done, sizeof(done));
+}
+
+int Av::insert(fid_av *f, const void *addr, std::size_t count, fi_addr_t *out, std::uint64_t flags,
+	       void *context) noexcept
+{
+	return guard([&] {
+		Av &av = of(f);
+		const std::uint32_t format = av.domain_.addr_format();
+		const auto *element = static_cast<const char *>(addr);
+		std::vector<Address> addresses(count);
+
+		for (Address &address : addresses) {
+			address = decode_element(format, element).value_or(Address{});
+			element += element_size(format);
+		}
+		return av.insert(addresses, out, flags, context);
+	});
+}
+
+int Av::insert_service(fid_av *f, const char *node, const char *service, fi_addr_t *out,
+		       std::uint64_t flags, void *context) noexcept
+{
+	return guard([&] {
+		Av &av = of(f);
+		const Address address = resolve_one(av.domain_.addr_format(), node, service);
+
+		return av.insert(std::span(&address, 1), out, flags, context);
+	});
+}
+
+int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const char *service,
+			 std::size_t services, fi_addr_t *out, std::uint64_t flags,
+			 void *context) noexcept
+{
+	if (!node || !service)
+		return REFUSE(-FI_EINVAL, subsys, "insertsym: needs a node and a service");
+	return guard([&] {
+		Av &av = of(f);
+		const std::uint32_t format = av.domain_.addr_format();
+		const bool numeric = is_numeric(node);
+		const Address first = resolve_one(format, node, service);
+		std::vector<Address> addresses;
+
+		addresses.reserve(nodes * services);
+		for (std::size_t n = 0; n < nodes; ++n) {
+			const std::string host = numeric ? "" : advanced(std::string(node), n);
+			Address address = numeric      ? advanced(first, n) :
+					  host.empty() ? Address{} :
+							 resolve_one(format, host.c_str(), service);
+			const unsigned int port = ntohs(address.port);
+			for (std::size_t s = 0; s < services; ++s) {
+				Address next = address;
+				next.port = htons(static_cast<std::uint16_t>(port + s));
+				if (port + s > std::numeric_limits<std::uint16_t>::max())
+					next = {};
+				addresses.push_back(next);
+			}
+		}
+		return av.insert(addresses, out, flags, context);
+	});
+}
+
+/* --- the rest --------------------------------------------------------------------- */
+
+int Av::remove(fid_av *f, fi_addr_t *indices, std::size_t count, std::uint64_t flags) noexcept
+{
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "remove: flags 0x%llx", (unsigned long long)flags);
+	const int rc = of(f).kernel_.remove(std::span(indices, count));
+	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys, "remove") : 0;
+}
+
+int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexcept
+{
+	Av &av = of(f);
+	const auto address = av.kernel_.lookup(index);
+
+	if (!address)
+		return REFUSE(-FI_EINVAL, subsys, "lookup: %llu: %s", (unsigned long long)index,
+			      address.error().message());
+	return guard([&] {
+		copy_out(encode(av.domain_.addr_format(), *address), addr, size);
+		return 0;
+	});
+}
+
+const char *Av::describe(fid_av *f, const void *addr, char *buf, std::size_t *len) noexcept
+{
+	const std::uint32_t format = of(f).domain_.addr_format();
+	const auto size = format == FI_ADDR_STR ? std::numeric_limits<std::size_t>::max() : element_size(format);
+	const auto address = decode(format, addr, size);
+
+	guard([&] {
+		const std::string text = address ? to_string(*address) : "";
+		if (buf && *len)
+			std::snprintf(buf, *len, "%s", text.c_str());
+		*len = text.size() + 1;
+		return 0;
+	});
+	return buf;
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "cntr.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "trigger.h"
+#include "wait.h"
+
+namespace treadle::fi
+{
+
+template <int (Counter::*change_by)(std::uint64_t) noexcept>
+int Cntr::change(fid_cntr *cntr, std::uint64_t value) noexcept
+{
+	return fabric_error((of(cntr).counter_.*change_by)(value));
+}
+
+fi_ops_cntr Cntr::cntr_ops{
+	.size = sizeof(fi_ops_cntr),
+	.read = Cntr::read,
+	.readerr = Cntr::read_error,
+	.add = Cntr::change<&Counter::add>,
+	.set = Cntr::change<&Counter::set>,
+	.wait = Cntr::wait,
+	.adderr = Cntr::change<&Counter::add_error>,
+	.seterr = Cntr::change<&Counter::set_error>,
+};
+
+Cntr::Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept
+	: Object(context), domain_(domain), domain_use_(domain.users), wait_obj_(wait_obj),
+	  counter_(std::move(counter))
+{
+	ops = &cntr_ops;
+}
+
+int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *context) noexcept
+{
+	static const fi_cntr_attr usual{};
+	const fi_cntr_attr &asked = attr ? *attr : usual;
+	Domain &in = Domain::of(domain);
+
+	if (asked.events != FI_CNTR_EVENTS_COMP)
+		return REFUSE(-FI_ENOSYS, subsys, "events %d: only FI_CNTR_EVENTS_COMP", asked.events);
+	if (asked.flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%llx", (unsigned long long)asked.flags);
+	if (!can_wait_on(asked.wait_obj))
+		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD", asked.wait_obj);
+	auto counter = Counter::create(in.kernel());
+	if (!counter)
+		return REFUSE(fabric_error(counter.error().negative()), subsys, "open");
+	return guard([&] {
+		*out = new Cntr(in, std::move(*counter), asked.wait_obj, context);
+		return 0;
+	});
+}
+
+int Cntr::prepare_close() noexcept
+{
+	const int rc = counter_.close();
+
+	return rc ? REFUSE(fabric_error(rc), subsys, "close: armed or bound") : 0;
+}
+
+/*
+ * The file tells that the counter changed, whether its reader has noticed or
+ * not. So first it is emptied, then what the counter says now is compared with
+ * what was told before: every change is either told here or keeps the file
+ * readable.
+ */
+int Cntr::try_wait() noexcept
+{
+	const auto fd = counter_.wait_fd();
+	std::uint64_t changes;
+
+	if (!fd)
+		return REFUSE(fabric_error(fd.error().negative()), subsys, "trywait");
+	pollfd file{*fd, POLLIN, 0};
+	if (poll(&file, 1, 0) == 1)
+		(void)!::read(*fd, &changes, sizeof(changes));
+	const std::uint64_t value = counter_.value();
+	const std::uint64_t error = counter_.error();
+	if (value == seen_value_ && error == seen_error_)
+		return 0;
+	seen_value_ = value;
+	seen_error_ = error;
+	return -FI_EAGAIN;
+}
+
+int Cntr::control(int command, void *arg) noexcept
+{
+	switch (command) {
+	case FI_GETWAIT:
+	case FI_GETWAITOBJ:
+		return tell_wait(command, arg, wait_obj_, subsys, [this] { return counter_.wait_fd(); });
+	case FI_GETOPSFLAG: /* no flag has a meaning for counters */
+		*static_cast<std::uint64_t *>(arg) = 0;
+		return 0;
+	case FI_SETOPSFLAG:
+		if (*static_cast<std::uint64_t *>(arg) == 0)
+			return 0;
+		return REFUSE(-FI_EBADFLAGS, subsys, "SETOPSFLAG: counters have none");
+	case FI_FLUSH_WORK:
+		return flush_work(domain_, this);
+	default:
+		return Object::control(command, arg);
+	}
+}
+
+/*
+ * Whatever its wait object: programs call this on counters opened with
+ * FI_WAIT_NONE, and nothing has to be prepared for it.
+ */
+int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
+{
+	const Counter &counter = of(cntr).counter_;
+	const std::uint64_t error = counter.error();
+	const int rc = counter.wait(threshold, error, nanoseconds(timeout));
+
+	if (counter.value() >= threshold)
+		return 0;
+	if (counter.error() != error)
+		return -FI_EAVAIL;
+	return rc == -EAGAIN ? -FI_ETIMEDOUT : fabric_error(rc);
+}
+
+} // namespace treadle::fi

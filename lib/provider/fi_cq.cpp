@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "cq.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+
+#include "wait.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr std::uint32_t usual_entries = 1024;
+
+/* --- entries: what of a completion each format shows ------------------------------- */
+
+void fill(fi_cq_entry &entry, const treadle_cqe &cqe) noexcept
+{
+	entry.op_context = reinterpret_cast<void *>(cqe.context);
+}
+
+void fill(fi_cq_msg_entry &entry, const treadle_cqe &cqe) noexcept
+{
+	entry.op_context = reinterpret_cast<void *>(cqe.context);
+	entry.flags = cqe.flags;
+	entry.len = cqe.len;
+}
+
+void fill(fi_cq_data_entry &entry, const treadle_cqe &cqe) noexcept
+{
+	entry.op_context = reinterpret_cast<void *>(cqe.context);
+	entry.flags = cqe.flags;
+	entry.len = cqe.len;
+	entry.buf = reinterpret_cast<void *>(cqe.buf);
+	entry.data = cqe.data;
+}
+
+void fill(fi_cq_tagged_entry &entry, const treadle_cqe &cqe) noexcept
+{
+	entry.op_context = reinterpret_cast<void *>(cqe.context);
+	entry.flags = cqe.flags;
+	entry.len = cqe.len;
+	entry.buf = reinterpret_cast<void *>(cqe.buf);
+	entry.data = cqe.data;
+	entry.tag = cqe.tag;
+}
+
+void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe, std::uint32_t api) noexcept
+{
+	entry.op_context = reinterpret_cast<void *>(cqe.context);
+	entry.flags = cqe.flags & ~TREADLE_CQ_ERR_DATA;
+	entry.len = cqe.len;
+	entry.buf = reinterpret_cast<void *>(cqe.buf);
+	entry.data = cqe.data;
+	entry.tag = cqe.tag;
+	entry.olen = cqe.olen;
+	entry.err = -fabric_error(-static_cast<int>(cqe.error));
+	entry.prov_errno = static_cast<int>(cqe.error);
+	/* There is no data to any error. The last field is younger than the others. */
+	if (FI_VERSION_LT(api, FI_VERSION(1, 5))) {
+		entry.err_data = nullptr;
+		return;
+	}
+	if (!entry.err_data_size)
+		entry.err_data = nullptr;
+	entry.err_data_size = 0;
+}
+
+std::int64_t now() noexcept
+{
+	return std::chrono::duration_cast<std::chrono::nanoseconds>(
+		       std::chrono::steady_clock::now().time_since_epoch())
+		.count();
+}
+
+/* --- the queue ------------------------------------------------------------------------ */
+
+template <class Lock> class CqOf final : public Cq
+{
+public:
+	using Queue = BasicCompletionQueue<Lock>;
+
+	CqOf(Domain &domain, fi_wait_obj wait_obj, fi_cq_format format, Queue queue, void *context) noexcept
+		: Cq(domain, wait_obj, context), queue_(std::move(queue))
+	{
+		ops = table(format);
+	}
+
+	static CqOf &of(fid_cq *cq) noexcept { return static_cast<CqOf &>(Cq::of(cq)); }
+
+	CompletionQueueId id() const noexcept override { return queue_.id(); }
+
+	int try_wait() noexcept override
+	{
+		const int rc = queue_.consume(1, [](const treadle_cqe &) { return false; });
+		return rc == -EAGAIN ? 0 : -FI_EAGAIN;
+	}
+
+protected:
+	Result<int> wait_fd() noexcept override { return queue_.wait_fd(); }
+
+private:
+	static std::uint32_t clamp(std::size_t count) noexcept
+	{
+		return static_cast<std::uint32_t>(
+			std::min<std::size_t>(count, std::numeric_limits<int>::max()));
+	}
+
+	/* Errors stay where they are until they are read as such. */
+	static ssize_t result(int taken, std::size_t wanted) noexcept
+	{
+		return taken || !wanted ? taken : -FI_EAVAIL;
+	}
+
+	template <class Entry>
+	static ssize_t read(fid_cq *cq, void *buf, std::size_t count) noexcept
+	{
+		auto *out = static_cast<Entry *>(buf);
+
+		return result(of(cq).queue_.consume(clamp(count),
+						    [&](const treadle_cqe &cqe) {
+							    if (cqe.error) [[unlikely]]
+								    return false;
+							    fill(*out++, cqe);
+							    return true;
+						    }),
+			      count);
+	}
+	template <class Entry>
+	static ssize_t read_from(fid_cq *cq, void *buf, std::size_t count, fi_addr_t *src) noexcept
+	{
+		auto *out = static_cast<Entry *>(buf);
+
+		if (!src)
+			return read<Entry>(cq, buf, count);
+		return result(of(cq).queue_.consume(clamp(count),
+						    [&](const treadle_cqe &cqe) {
+							    if (cqe.error) [[unlikely]]
+								    return false;
+							    fill(*out++, cqe);
+							    *src++ = cqe.src;
+							    return true;
+						    }),
+			      count);
+	}
+	static ssize_t read_error(fid_cq *f, fi_cq_err_entry *buf, std::uint64_t) noexcept
+	{
+		CqOf &cq = of(f);
+		const std::uint32_t api = cq.domain_.api();
+		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &cqe) {
+			if (!cqe.error)
+				return false;
+			fill(*buf, cqe, api);
+			return true;
+		});
+
+		return taken ? taken : -FI_EAGAIN;
+	}
+	/* The condition is a hint, fi_cq(3) says; the first completion will do. */
+	template <class Entry>
+	static ssize_t wait_and_read_from(fid_cq *f, void *buf, std::size_t count, fi_addr_t *src,
+					  const void *, int timeout) noexcept
+	{
+		CqOf &cq = of(f);
+		const std::int64_t end = timeout < 0 ? 0 : now() + nanoseconds(timeout);
+
+		if (cq.wait_obj_ == FI_WAIT_NONE)
+			return REFUSE(-FI_EINVAL, subsys, "sread: was opened with FI_WAIT_NONE");
+		for (;;) {
+			const ssize_t n = read_from<Entry>(f, buf, count, src);
+			if (n != -FI_EAGAIN)
+				return n;
+			const int rc = cq.queue_.wait(timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0));
+			if (rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EINTR)
+				return -FI_EAGAIN; /* timeout, or a signal of either kind */
+			if (rc)
+				return fabric_error(rc);
+		}
+	}
+	template <class Entry>
+	static ssize_t wait_and_read(fid_cq *cq, void *buf, std::size_t count, const void *condition,
+				     int timeout) noexcept
+	{
+		return wait_and_read_from<Entry>(cq, buf, count, nullptr, condition, timeout);
+	}
+	static int signal(fid_cq *f) noexcept
+	{
+		CqOf &cq = of(f);
+
+		if (cq.wait_obj_ == FI_WAIT_NONE)
+			return REFUSE(-FI_EINVAL, subsys, "signal: was opened with FI_WAIT_NONE");
+		return fabric_error(cq.queue_.signal());
+	}
+	static const char *explain(fid_cq *, int error, const void *, char *buf, std::size_t len) noexcept
+	{
+		const char *text = Errno(error).message();
+
+		if (buf && len)
+			std::snprintf(buf, len, "%s", text);
+		return text;
+	}
+
+	template <class Entry>
+	static inline fi_ops_cq cq_ops{
+		.size = sizeof(fi_ops_cq),
+		.read = read<Entry>,
+		.readfrom = read_from<Entry>,
+		.readerr = read_error,
+		.sread = wait_and_read<Entry>,
+		.sreadfrom = wait_and_read_from<Entry>,
+		.signal = signal,
+		.strerror = explain,
+	};
+
+	static fi_ops_cq *table(fi_cq_format format) noexcept
+	{
+		switch (format) {
+		case FI_CQ_FORMAT_MSG:
+			return &cq_ops<fi_cq_msg_entry>;
+		case FI_CQ_FORMAT_DATA:
+			return &cq_ops<fi_cq_data_entry>;
+		case FI_CQ_FORMAT_TAGGED:
+			return &cq_ops<fi_cq_tagged_entry>;
+		default: /* whoever does not care has the least to make room for */
+			return &cq_ops<fi_cq_entry>;
+		}
+	}
+
+	Queue queue_;
+};
+
+template <class Lock>
+int open_as(Domain &domain, const fi_cq_attr &attr, std::uint32_t entries, fid_cq **out,
+	    void *context) noexcept
+{
+	auto queue = BasicCompletionQueue<Lock>::create(domain.kernel(), entries);
+
+	if (!queue)
+		return REFUSE(fabric_error(queue.error().negative()), Cq::subsys, "open: %u entries", entries);
+	return guard([&] {
+		*out = new CqOf<Lock>(domain, attr.wait_obj, attr.format, std::move(*queue), context);
+		return 0;
+	});
+}
+
+} // namespace
+
+int Cq::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) noexcept
+{
+	static const fi_cq_attr usual{};
+	const fi_cq_attr &asked = attr ? *attr : usual;
+	Domain &in = Domain::of(domain);
+
+	if (asked.flags & ~FI_AFFINITY)
+		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%llx", (unsigned long long)asked.flags);
+	if (!can_wait_on(asked.wait_obj))
+		return REFUSE(-FI_ENOSYS, subsys, "open: wait_obj %d: only NONE, UNSPEC and FD",
+			      asked.wait_obj);
+	if (asked.format < FI_CQ_FORMAT_UNSPEC || asked.format > FI_CQ_FORMAT_TAGGED)
+		return REFUSE(-FI_EINVAL, subsys, "open: format %d", asked.format);
+	if (asked.size > in.kernel().limits().max_cq)
+		return REFUSE(-FI_EINVAL, subsys, "open: %zu entries, at most %u", asked.size,
+			      in.kernel().limits().max_cq);
+	const auto entries = asked.size ? static_cast<std::uint32_t>(asked.size) : usual_entries;
+	return in.serialized() ? open_as<NoLock>(in, asked, entries, out, context) :
+				 open_as<Mutex>(in, asked, entries, out, context);
+}
+
+int Cq::control(int command, void *arg) noexcept
+{
+	switch (command) {
+	case FI_GETWAIT:
+	case FI_GETWAITOBJ:
+		return tell_wait(command, arg, wait_obj_, subsys, [this] { return wait_fd(); });
+	default:
+		return Object::control(command, arg);
+	}
+}
+
+} // namespace treadle::fi

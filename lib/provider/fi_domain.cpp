@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "domain.h"
+
+#include <cstring>
+
+#include "address.h"
+#include "av.h"
+#include "cntr.h"
+#include "cq.h"
+#include "endpoint.h"
+#include "eq.h"
+#include "mr.h"
+#include "trigger.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_DOMAIN;
+
+int scalable_ep(fid_domain *, fi_info *, fid_ep **, void *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, subsys, "scalable_ep: one context of each kind per endpoint");
+}
+
+int poll_open(fid_domain *, fi_poll_attr *, fid_poll **) noexcept
+{
+	return REFUSE(-FI_ENOSYS, subsys, "poll_open: no poll sets");
+}
+
+int stx_context(fid_domain *, fi_tx_attr *, fid_stx **, void *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, subsys, "stx_context: no shared contexts");
+}
+
+int srx_context(fid_domain *, fi_rx_attr *, fid_ep **, void *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, subsys, "srx_context: no shared contexts");
+}
+
+int query_atomic(fid_domain *, fi_datatype, fi_op, fi_atomic_attr *, std::uint64_t) noexcept
+{
+	return -FI_EOPNOTSUPP; /* a question, so no refusal to explain */
+}
+
+/* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
+int map_raw_key(const struct fi_mr_map_raw &map) noexcept
+{
+	if (map.key_size != sizeof(*map.key))
+		return REFUSE(-FI_EINVAL, FI_LOG_MR, "map_raw: key of %zu bytes, not %zu", map.key_size,
+			      sizeof(*map.key));
+	std::memcpy(map.key, map.raw_key, sizeof(*map.key));
+	return 0;
+}
+
+} // namespace
+
+fi_ops_domain Domain::domain_ops{
+	.size = sizeof(fi_ops_domain),
+	.av_open = Av::open,
+	.cq_open = Cq::open,
+	.endpoint = Endpoint::open,
+	.scalable_ep = scalable_ep,
+	.cntr_open = Cntr::open,
+	.poll_open = poll_open,
+	.stx_ctx = stx_context,
+	.srx_ctx = srx_context,
+	.query_atomic = query_atomic,
+	.query_collective = nullptr,
+	.endpoint2 = nullptr,
+};
+
+Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *context)
+	: Object(context), fabric_(fabric), fabric_use_(fabric.users), kernel_(std::move(kernel)),
+	  addr_format_(format_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET,
+				 info.addr_format)),
+	  av_type_(info.domain_attr->av_type), mr_mode_(info.domain_attr->mr_mode),
+	  serialized_(info.domain_attr->threading != FI_THREAD_UNSPEC &&
+		      info.domain_attr->threading != FI_THREAD_SAFE)
+{
+	const fi_domain_attr &attr = *info.domain_attr;
+
+	if (mr_mode_ == FI_MR_BASIC)
+		mr_mode_ = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+	if (attr.auth_key && FI_VERSION_GE(api(), FI_VERSION(1, 5))) {
+		const auto *key = reinterpret_cast<const std::byte *>(attr.auth_key);
+		auth_key_.assign(key, key + attr.auth_key_size);
+	}
+	ops = &domain_ops;
+	mr = &Mr::ops;
+	Fabric::register_domain(this);
+}
+
+int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *context) noexcept
+{
+	if (!info || !info->domain_attr)
+		return REFUSE(-FI_EINVAL, subsys, "open: needs a fi_info with a domain_attr");
+	auto kernel = Context::open();
+	if (!kernel)
+		return REFUSE(kernel.error().negative(), subsys, "%s", TREADLE_DEVICE);
+	const InfoPtr all = offer(kernel->limits());
+	if (!all)
+		return -FI_ENOMEM;
+	return guard([&] {
+		Fabric &on = Fabric::of(fabric);
+		fi_info asked{}; /* what is said about endpoints is no matter of the domain */
+		asked.domain_attr = info->domain_attr;
+		asked.addr_format = info->addr_format;
+		if (!agrees(*all, asked, on.api_version, "fi_domain", FI_LOG_WARN))
+			return -FI_EINVAL;
+		*out = new Domain(on, std::move(*kernel), *info, context);
+		return 0;
+	});
+}
+
+int Domain::bind(::fid *other, std::uint64_t flags)
+{
+	if (other->fclass != FI_CLASS_EQ)
+		return REFUSE(-FI_EINVAL, subsys, "bind: only event queues");
+	if (flags & ~FI_REG_MR)
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%llx", (unsigned long long)flags);
+	Eq &eq = Eq::of(other);
+	if (flags & FI_REG_MR) {
+		mr_events_ = &eq;
+		mr_events_use_ = Use(eq.users);
+	} else {
+		eq_use_ = Use(eq.users);
+	}
+	return 0;
+}
+
+int Domain::control(int command, void *arg)
+{
+	switch (command) {
+	case FI_QUEUE_WORK:
+		return queue_work(*this, *static_cast<fi_deferred_work *>(arg));
+	case FI_CANCEL_WORK:
+		return cancel_work(*this, *static_cast<fi_deferred_work *>(arg));
+	case FI_FLUSH_WORK:
+		return flush_work(*this, static_cast<fid_cntr *>(arg));
+	case FI_MAP_RAW_MR:
+		return map_raw_key(*static_cast<struct fi_mr_map_raw *>(arg));
+	case FI_UNMAP_KEY:
+		return 0;
+	default:
+		return Object::control(command, arg);
+	}
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "fabric.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "cntr.h"
+#include "cq.h"
+#include "domain.h"
+#include "eq.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+/* What is open, oldest first. */
+struct Instances {
+	std::mutex lock;
+	std::vector<fid_fabric *> fabrics;
+	std::vector<fid_domain *> domains;
+};
+Instances instances;
+
+template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
+{
+	const std::lock_guard guard(instances.lock);
+
+	list.erase(std::remove(list.begin(), list.end(), instance), list.end());
+}
+
+int passive_ep(fid_fabric *, fi_info *, fid_pep **, void *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "passive_ep: no connected endpoints");
+}
+
+int wait_open(fid_fabric *, fi_wait_attr *, fid_wait **) noexcept
+{
+	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "wait_open: no wait sets; every object has a file");
+}
+
+int try_wait_one(fid *object) noexcept
+{
+	switch (object->fclass) {
+	case FI_CLASS_EQ:
+		return Eq::of(object).try_wait();
+	case FI_CLASS_CQ:
+		return Cq::of(object).try_wait();
+	case FI_CLASS_CNTR:
+		return Cntr::of(object).try_wait();
+	default:
+		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC, "trywait: nothing to wait for in class %zu",
+			      object->fclass);
+	}
+}
+
+int try_wait(fid_fabric *, fid **objects, int count) noexcept
+{
+	for (int i = 0; i < count; ++i) {
+		const int rc = try_wait_one(objects[i]);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+fi_ops_fabric fabric_ops{
+	.size = sizeof(fi_ops_fabric),
+	.domain = Domain::open,
+	.passive_ep = passive_ep,
+	.eq_open = Eq::open,
+	.wait_open = wait_open,
+	.trywait = try_wait,
+	.domain2 = nullptr, /* nothing that its flags could say */
+};
+
+} // namespace
+
+Fabric::Fabric(void *context) : Object(context)
+{
+	const std::lock_guard guard(instances.lock);
+
+	ops = &fabric_ops;
+	instances.fabrics.push_back(this);
+}
+
+Fabric::~Fabric() { forget(instances.fabrics, static_cast<fid_fabric *>(this)); }
+
+int Fabric::open(fi_fabric_attr *attr, fid_fabric **out, void *context) noexcept
+{
+	if (std::strcmp(attr->name, name) != 0)
+		return REFUSE(-FI_ENODATA, FI_LOG_FABRIC, "fabric \"%s\": it is called \"%s\"",
+			      attr->name, name);
+	return guard([&] {
+		*out = new Fabric(context);
+		return 0;
+	});
+}
+
+bool Fabric::is_open(const void *instance) noexcept
+{
+	const std::lock_guard guard(instances.lock);
+	const auto in = [&](const auto &list) {
+		return std::find(list.begin(), list.end(), instance) != list.end();
+	};
+
+	return !instance || in(instances.fabrics) || in(instances.domains);
+}
+
+void Fabric::first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept
+{
+	const std::lock_guard guard(instances.lock);
+
+	if (!fabric && !instances.fabrics.empty())
+		fabric = instances.fabrics.front();
+	if (!domain && !instances.domains.empty())
+		domain = instances.domains.front();
+}
+
+void Fabric::register_domain(fid_domain *domain)
+{
+	const std::lock_guard guard(instances.lock);
+
+	instances.domains.push_back(domain);
+}
+
+void Fabric::unregister_domain(fid_domain *domain) noexcept { forget(instances.domains, domain); }
+
+} // namespace treadle::fi

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "info.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <strings.h>
+
+#include <rdma/fi_endpoint.h>
+
+#include <treadle/context.h>
+
+#include "address.h"
+#include "fabric.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+/* The protocol is treadle's own, so the top bit is set: fi_endpoint(3). */
+constexpr std::uint32_t protocol = FI_PROV_SPECIFIC | 0x74726c; /* "trl" */
+constexpr std::uint32_t protocol_version = 1;
+
+/* All flags of fi_getinfo(3). */
+constexpr std::uint64_t public_flags = FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE;
+
+/*
+ * Most calls of fi_getinfo come here only because they go to every provider:
+ * what we then refuse is nobody's concern. It is if treadle was asked for by
+ * name. Flags that the manual page does not have come from libfabric's utility
+ * providers, which look for something to layer on: not the user's question.
+ */
+fi_log_level refusal_level(const fi_info *hints, std::uint64_t flags) noexcept
+{
+	const char *asked = std::getenv("FI_PROVIDER");
+
+	if (hints && hints->fabric_attr && hints->fabric_attr->prov_name)
+		asked = hints->fabric_attr->prov_name;
+	if (flags & ~public_flags || !asked || asked[0] == '^')
+		return FI_LOG_INFO;
+	return strcasestr(asked, name) ? FI_LOG_WARN : FI_LOG_INFO;
+}
+
+#define EXPLAIN(level, ...) FI_LOG(&provider, level, FI_LOG_CORE, "fi_getinfo: " __VA_ARGS__)
+
+/* A local address, and that of the peer if one is asked for. */
+struct Route {
+	Address src;
+	std::optional<Address> dest;
+};
+
+/* Addresses that one side of a route may have: none given means any. */
+using Choice = std::optional<std::vector<Address>>;
+
+std::optional<Address> choose(const Choice &choice, int family) noexcept
+{
+	if (!choice)
+		return loopback_of(family);
+	for (const Address &address : *choice) {
+		if (address.family == family)
+			/* Nobody listens on all addresses or sends to one of them. */
+			return is_unspecified(address) ? loopback_of(family, address.port) : address;
+	}
+	return std::nullopt;
+}
+
+/* What hints hold; false: something that is no address of that format. */
+bool from_hints(Choice &choice, const fi_info *hints, const void *addr, std::size_t size,
+		const char *what, fi_log_level level)
+{
+	if (!addr)
+		return true;
+	const auto address = decode(hints->addr_format, addr, size);
+	if (!address) {
+		EXPLAIN(level, "%s: not an address of format %s\n", what,
+			Text(hints->addr_format, FI_TYPE_ADDR_FORMAT).c_str());
+		return false;
+	}
+	choice = {*address};
+	return true;
+}
+
+std::vector<Route> routes(const char *node, const char *service, std::uint64_t flags,
+			  const fi_info *hints, fi_log_level level)
+{
+	const std::uint32_t format = hints ? hints->addr_format : std::uint32_t{FI_FORMAT_UNSPEC};
+	std::vector<Route> found;
+	Choice src, dest;
+
+	if (node || service) {
+		Choice &named = flags & FI_SOURCE ? src : dest;
+		named = resolve(node, service, flags & FI_NUMERICHOST);
+		if (named->empty())
+			EXPLAIN(level, "node %s, service %s: resolve to no address\n",
+				node ? node : "-", service ? service : "-");
+	}
+	if (hints && ((!src && !from_hints(src, hints, hints->src_addr, hints->src_addrlen,
+					   "src_addr", level)) ||
+		      (!dest && !from_hints(dest, hints, hints->dest_addr, hints->dest_addrlen,
+					    "dest_addr", level))))
+		return found;
+
+	for (const int family : {AF_INET, AF_INET6}) {
+		if ((format == FI_SOCKADDR_IN && family != AF_INET) ||
+		    (format == FI_SOCKADDR_IN6 && family != AF_INET6))
+			continue;
+		const auto from = choose(src, family);
+		const auto to = choose(dest, family);
+		if (!from || !to)
+			continue;
+		if (!is_local(*from) || !is_local(*to)) {
+			EXPLAIN(src || dest ? level : FI_LOG_INFO,
+				"%s: not an address of this machine\n",
+				to_string(is_local(*from) ? *to : *from).c_str());
+			continue;
+		}
+		found.push_back({*from, dest ? to : std::nullopt});
+	}
+	if (found.empty())
+		EXPLAIN(level, "no local address has the family, format and peer asked for\n");
+	return found;
+}
+
+bool set_address(std::uint32_t format, const std::optional<Address> &address, void *&to,
+		 std::size_t &size)
+{
+	if (!address)
+		return true;
+	const std::string bytes = encode(format, *address);
+	to = std::malloc(bytes.size());
+	if (to)
+		std::memcpy(to, bytes.data(), bytes.size());
+	size = bytes.size();
+	return to;
+}
+
+/* Only what is ours, and still open, can restrict the output. */
+bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
+{
+	const fid_fabric *fabric = hints.fabric_attr ? hints.fabric_attr->fabric : nullptr;
+	const fid_domain *domain = hints.domain_attr ? hints.domain_attr->domain : nullptr;
+
+	if (Fabric::is_open(fabric) && Fabric::is_open(domain))
+		return true;
+	EXPLAIN(level, "fabric_attr->fabric or domain_attr->domain: not an open one of %s\n", name);
+	return false;
+}
+
+void set_instances(fi_info &info, const fi_info *hints) noexcept
+{
+	info.fabric_attr->fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
+	info.domain_attr->domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
+	Fabric::first_open(info.fabric_attr->fabric, info.domain_attr->domain);
+}
+
+int build(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
+	  const fi_info *hints, fi_info **result)
+{
+	const fi_log_level level = refusal_level(hints, flags);
+	InfoPtr list;
+
+	if (flags & FI_SOURCE && !node && !service) {
+		EXPLAIN(level, "FI_SOURCE needs a node or a service\n");
+		return -FI_EINVAL;
+	}
+	const auto context = Context::open();
+	if (!context) {
+		EXPLAIN(level, "%s: %s\n", TREADLE_DEVICE, context.error().message());
+		return -FI_ENODATA;
+	}
+	const InfoPtr all = offer(context->limits());
+	if (!all)
+		return -FI_ENOMEM;
+	if (hints && (!agrees(*all, *hints, version, "fi_getinfo", level) || !instances_agree(*hints, level)))
+		return -FI_ENODATA;
+
+	const auto found = routes(node, service, flags, hints, level);
+	for (auto route = found.rbegin(); route != found.rend(); ++route) {
+		InfoPtr info(dup_info(all.get()));
+		if (!info)
+			return -FI_ENOMEM;
+		narrow(*info, hints, version);
+		info->addr_format = format_of(route->src.family, hints ? hints->addr_format : 0);
+		if (!set_address(info->addr_format, route->src, info->src_addr, info->src_addrlen) ||
+		    !set_address(info->addr_format, route->dest, info->dest_addr, info->dest_addrlen))
+			return -FI_ENOMEM;
+		set_instances(*info, hints);
+		info->next = list.release();
+		list = std::move(info);
+	}
+	*result = list.release();
+	return *result ? 0 : -FI_ENODATA;
+}
+
+} // namespace
+
+InfoPtr offer(const treadle_query &kernel) noexcept
+{
+	InfoPtr info(dup_info(nullptr));
+	const auto has = [&](treadle_opcode op) { return kernel.opcodes >> op & 1; };
+
+	if (!info || !(info->fabric_attr->name = strdup(name)) ||
+	    !(info->fabric_attr->prov_name = strdup(name)) ||
+	    !(info->domain_attr->name = strdup(name)))
+		return nullptr;
+	info->fabric_attr->prov_version = version;
+
+	info->caps = FI_LOCAL_COMM | FI_SOURCE | FI_DIRECTED_RECV | FI_SEND | FI_RECV;
+	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))
+		info->caps |= FI_MSG;
+	if (has(TREADLE_OP_TSEND) && has(TREADLE_OP_TRECV))
+		info->caps |= FI_TAGGED;
+	if (kernel.features & TREADLE_FEATURE_TRIGGER)
+		info->caps |= FI_TRIGGER;
+	if (kernel.desc_flags & TREADLE_F_FENCE)
+		info->caps |= FI_FENCE;
+
+	fi_domain_attr &domain = *info->domain_attr;
+	/* The context has a ring; an endpoint has two, and shares a queue and a vector at least. */
+	const std::size_t objects = kernel.max_objects - 1;
+	domain.threading = FI_THREAD_SAFE;
+	domain.control_progress = FI_PROGRESS_AUTO;
+	domain.data_progress = FI_PROGRESS_AUTO;
+	domain.resource_mgmt = FI_RM_ENABLED;
+	domain.mr_key_size = sizeof(std::uint64_t);
+	domain.cq_data_size = sizeof(std::uint64_t);
+	domain.cq_cnt = objects;
+	domain.cntr_cnt = objects;
+	domain.mr_cnt = objects;
+	domain.ep_cnt = (objects - 2) / 3;
+	domain.tx_ctx_cnt = domain.ep_cnt;
+	domain.rx_ctx_cnt = domain.ep_cnt;
+	domain.max_ep_tx_ctx = 1;
+	domain.max_ep_rx_ctx = 1;
+	domain.mr_iov_limit = 1;
+	domain.caps = FI_LOCAL_COMM;
+
+	fi_ep_attr &ep = *info->ep_attr;
+	ep.type = FI_EP_RDM;
+	ep.protocol = protocol;
+	ep.protocol_version = protocol_version;
+	ep.max_msg_size = kernel.max_msg_size;
+	ep.mem_tag_format = 0xaaaaaaaaaaaaaaaa; /* 64 bits in any fields */
+	ep.tx_ctx_cnt = 1;
+	ep.rx_ctx_cnt = 1;
+	if (kernel.features & TREADLE_FEATURE_AUTH_KEY)
+		ep.auth_key_size = domain.auth_key_size = kernel.max_auth_key;
+
+	fi_tx_attr &tx = *info->tx_attr;
+	tx.caps = info->caps & tx_caps;
+	tx.op_flags = tx_op_flags & ~(info->caps & FI_FENCE ? 0 : FI_FENCE);
+	tx.msg_order = FI_ORDER_SAS;
+	tx.inject_size = kernel.inject_size;
+	tx.size = kernel.max_ring;
+	tx.iov_limit = TREADLE_MAX_IOV;
+
+	fi_rx_attr &rx = *info->rx_attr;
+	rx.caps = info->caps & rx_caps;
+	rx.op_flags = rx_op_flags;
+	rx.msg_order = FI_ORDER_SAS;
+	rx.total_buffered_recv = kernel.max_buffered;
+	rx.size = kernel.max_ring;
+	rx.iov_limit = TREADLE_MAX_IOV;
+	return info;
+}
+
+int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
+	     const fi_info *hints, fi_info **info) noexcept
+{
+	return guard([&] { return build(version, node, service, flags, hints, info); });
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "mr.h"
+
+#include <cstring>
+
+#include "eq.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+struct Right {
+	std::uint64_t flag;
+	std::uint32_t kernel;
+};
+constexpr Right rights[] = {
+	{FI_SEND, TREADLE_ACCESS_SEND},
+	{FI_RECV, TREADLE_ACCESS_RECV},
+	{FI_READ, TREADLE_ACCESS_READ},
+	{FI_WRITE, TREADLE_ACCESS_WRITE},
+	{FI_REMOTE_READ, TREADLE_ACCESS_REMOTE_READ},
+	{FI_REMOTE_WRITE, TREADLE_ACCESS_REMOTE_WRITE},
+};
+
+/* What is left of access: rights that nobody knows. */
+std::uint64_t translate(std::uint64_t access, std::uint32_t &kernel) noexcept
+{
+	kernel = 0;
+	for (const Right &right : rights) {
+		if (access & right.flag)
+			kernel |= right.kernel;
+		access &= ~right.flag;
+	}
+	return access;
+}
+
+} // namespace
+
+fi_ops_mr Mr::ops{
+	.size = sizeof(fi_ops_mr),
+	.reg = Mr::reg,
+	.regv = Mr::regv,
+	.regattr = Mr::regattr,
+};
+
+Mr::Mr(Domain &domain, MemoryRegion kernel, void *context) noexcept
+	: Object(context), domain_use_(domain.users), kernel_(std::move(kernel))
+{
+	mem_desc = this;
+	key = kernel_.key();
+}
+
+int Mr::reg(::fid *domain, const void *buf, std::size_t len, std::uint64_t access,
+	    std::uint64_t offset, std::uint64_t key, std::uint64_t flags, fid_mr **out,
+	    void *context) noexcept
+{
+	const iovec iov{const_cast<void *>(buf), len};
+
+	return regv(domain, &iov, 1, access, offset, key, flags, out, context);
+}
+
+int Mr::regv(::fid *domain, const iovec *iov, std::size_t count, std::uint64_t access,
+	     std::uint64_t offset, std::uint64_t key, std::uint64_t flags, fid_mr **out,
+	     void *context) noexcept
+{
+	fi_mr_attr attr{};
+
+	attr.mr_iov = iov;
+	attr.iov_count = count;
+	attr.access = access;
+	attr.offset = offset;
+	attr.requested_key = key;
+	attr.context = context;
+	return regattr(domain, &attr, flags, out);
+}
+
+/*
+ * FI_RMA_EVENT announces that a counter may be bound, which no mode that we
+ * return asks for. The iface counts only with FI_HMEM, which nobody is given.
+ */
+int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **out) noexcept
+{
+	if (f->fclass != FI_CLASS_DOMAIN)
+		return REFUSE(-FI_EINVAL, subsys, "reg: at a domain only");
+	Domain &domain = Domain::of(f);
+	MemoryRegion::Options options{};
+
+	if (flags & ~FI_RMA_EVENT)
+		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%llx", (unsigned long long)flags);
+	if (attr->offset)
+		return REFUSE(-FI_EINVAL, subsys, "reg: offset is reserved");
+	if (attr->iov_count != 1)
+		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is 1", attr->iov_count);
+	if (const std::uint64_t unknown = translate(attr->access, options.access))
+		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%llx is unknown", (unsigned long long)unknown);
+	if (domain.mr_mode() & FI_MR_PROV_KEY)
+		options.flags |= TREADLE_MR_KERNEL_KEY;
+	else
+		options.key = attr->requested_key;
+	if (domain.mr_mode() & FI_MR_VIRT_ADDR)
+		options.flags |= TREADLE_MR_VIRT_ADDR;
+	options.auth_key = domain.auth_key();
+	if (attr->auth_key_size && attr->auth_key && FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
+		options.auth_key = std::as_bytes(std::span(attr->auth_key, attr->auth_key_size));
+
+	auto kernel = MemoryRegion::create(domain.kernel(), attr->mr_iov->iov_base,
+					   attr->mr_iov->iov_len, options);
+	if (!kernel)
+		return REFUSE(fabric_error(kernel.error().negative()), subsys, "reg: %p, %zu bytes, key 0x%llx",
+			      attr->mr_iov->iov_base, attr->mr_iov->iov_len,
+			      (unsigned long long)attr->requested_key);
+	return guard([&] {
+		std::unique_ptr<Mr> mr(new Mr(domain, std::move(*kernel), attr->context));
+		/* The event may not be read before *out was written. */
+		*out = mr.get();
+		if (domain.mr_events()) {
+			fi_eq_entry done{};
+			done.fid = &mr->fid;
+			done.context = attr->context;
+			domain.mr_events()->report(FI_MR_COMPLETE, &done, sizeof(done));
+		}
+		mr.release();
+		return 0;
+	});
+}
+
+int Mr::prepare_close() noexcept
+{
+	const int rc = kernel_.close();
+
+	return rc ? REFUSE(fabric_error(rc), subsys, "close") : 0;
+}
+
+int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
+{
+	const std::size_t room = *attr.key_size;
+
+	*attr.key_size = sizeof(key);
+	if (room < sizeof(key))
+		return -FI_ETOOSMALL;
+	std::memcpy(attr.raw_key, &key, sizeof(key));
+	if (attr.base_addr)
+		*attr.base_addr = 0;
+	return 0;
+}
+
+int Mr::control(int command, void *arg) noexcept
+{
+	switch (command) {
+	case FI_ENABLE:	 /* it has been from the start */
+	case FI_REFRESH: /* the kernel knows what becomes of its pages */
+		return 0;
+	case FI_GET_RAW_MR:
+		return raw_attr(*static_cast<struct fi_mr_raw_attr *>(arg));
+	default:
+		return Object::control(command, arg);
+	}
+}
+
+} // namespace treadle::fi

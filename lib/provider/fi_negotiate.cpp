@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "info.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <rdma/fi_domain.h>
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+/* One comparison each, and the sentence for the log if it fails. */
+class Comparison
+{
+public:
+	Comparison(const char *call, fi_log_level level) noexcept : call_(call), level_(level) {}
+
+	bool at_most(const char *what, std::uint64_t asked, std::uint64_t offered) const
+	{
+		if (asked <= offered)
+			return true;
+		return refuse("%s: %" PRIu64 " asked, at most %" PRIu64 " offered", what, asked, offered);
+	}
+	bool within(const char *what, std::uint64_t asked, std::uint64_t offered, fi_type type) const
+	{
+		const std::uint64_t excess = asked & ~offered;
+		if (!excess)
+			return true;
+		return refuse("%s: %s (0x%" PRIx64 ") asked, not offered", what,
+			      Text(excess, type).c_str(), excess);
+	}
+	bool same(const char *what, const char *asked, const char *offered) const
+	{
+		if (!asked || !std::strcmp(asked, offered))
+			return true;
+		return refuse("%s: \"%s\" asked, it is \"%s\"", what, asked, offered);
+	}
+	/* Zero asks for nothing in particular. */
+	template <class T> bool one_of(const char *what, T asked, std::initializer_list<T> offered) const
+	{
+		if (!asked || std::find(offered.begin(), offered.end(), asked) != offered.end())
+			return true;
+		return refuse("%s: %" PRIu64 " asked, not offered", what, std::uint64_t{asked});
+	}
+	bool refuse(const char *fmt, ...) const __attribute__((format(printf, 2, 3)))
+	{
+		char text[1024];
+		va_list args;
+
+		va_start(args, fmt);
+		std::vsnprintf(text, sizeof(text), fmt, args);
+		va_end(args);
+		FI_LOG(&provider, level_, FI_LOG_CORE, "%s: %s\n", call_, text);
+		return false;
+	}
+
+private:
+	const char *call_;
+	fi_log_level level_;
+};
+
+constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED;
+constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
+
+/* They are not worth asking for, so they are given to everybody: nothing gets slower. */
+constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_TRIGGER | FI_FENCE;
+
+constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
+/* Registration modes that change what a key or an address means; all others ask for nothing here. */
+constexpr int modes_kept = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+
+/* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
+constexpr auto progress_unified = static_cast<fi_progress>(3);
+
+bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
+{
+	const bool old = mode & modes_1_0;
+
+	if ((old && mode != FI_MR_BASIC && mode != FI_MR_SCALABLE) ||
+	    (!old && mode && FI_VERSION_LT(api, FI_VERSION(1, 5))))
+		return compare.refuse("domain_attr->mr_mode: %s: not a valid combination",
+				      Text(mode, FI_TYPE_MR_MODE).c_str());
+	return true;
+}
+
+bool fabric_agrees(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabric_attr &asked)
+{
+	return compare.same("fabric_attr->name", asked.name, offer.name) &&
+	       compare.at_most("fabric_attr->prov_version", asked.prov_version, offer.prov_version);
+}
+
+bool domain_agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
+		   std::uint32_t api)
+{
+	const bool agreed =
+		compare.same("domain_attr->name", asked.name, offer.name) &&
+		compare.one_of("domain_attr->threading", asked.threading,
+			       {FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN, FI_THREAD_COMPLETION,
+				FI_THREAD_ENDPOINT}) &&
+		compare.one_of("domain_attr->control_progress", asked.control_progress,
+			       {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL, progress_unified}) &&
+		compare.one_of("domain_attr->data_progress", asked.data_progress,
+			       {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL}) &&
+		compare.one_of("domain_attr->resource_mgmt", asked.resource_mgmt,
+			       {FI_RM_DISABLED, FI_RM_ENABLED}) &&
+		compare.one_of("domain_attr->av_type", asked.av_type, {FI_AV_MAP, FI_AV_TABLE}) &&
+		mr_mode_agrees(compare, asked.mr_mode, api) &&
+		compare.at_most("domain_attr->cq_data_size", asked.cq_data_size, offer.cq_data_size) &&
+		compare.at_most("domain_attr->mr_key_size", asked.mr_key_size, offer.mr_key_size) &&
+		compare.at_most("domain_attr->cq_cnt", asked.cq_cnt, offer.cq_cnt) &&
+		compare.at_most("domain_attr->ep_cnt", asked.ep_cnt, offer.ep_cnt) &&
+		compare.at_most("domain_attr->tx_ctx_cnt", asked.tx_ctx_cnt, offer.tx_ctx_cnt) &&
+		compare.at_most("domain_attr->rx_ctx_cnt", asked.rx_ctx_cnt, offer.rx_ctx_cnt) &&
+		compare.at_most("domain_attr->max_ep_tx_ctx", asked.max_ep_tx_ctx, offer.max_ep_tx_ctx) &&
+		compare.at_most("domain_attr->max_ep_rx_ctx", asked.max_ep_rx_ctx, offer.max_ep_rx_ctx) &&
+		compare.at_most("domain_attr->max_ep_stx_ctx", asked.max_ep_stx_ctx, offer.max_ep_stx_ctx) &&
+		compare.at_most("domain_attr->max_ep_srx_ctx", asked.max_ep_srx_ctx, offer.max_ep_srx_ctx);
+
+	/* The fields below are younger than the interface that the caller knows. */
+	if (!agreed || FI_VERSION_LT(api, FI_VERSION(1, 5)))
+		return agreed;
+	return compare.at_most("domain_attr->cntr_cnt", asked.cntr_cnt, offer.cntr_cnt) &&
+	       compare.at_most("domain_attr->mr_iov_limit", asked.mr_iov_limit, offer.mr_iov_limit) &&
+	       compare.at_most("domain_attr->mr_cnt", asked.mr_cnt, offer.mr_cnt) &&
+	       compare.at_most("domain_attr->max_err_data", asked.max_err_data, offer.max_err_data) &&
+	       compare.at_most("domain_attr->auth_key_size", asked.auth_key_size, offer.auth_key_size) &&
+	       compare.within("domain_attr->caps", asked.caps, offer.caps, FI_TYPE_CAPS);
+}
+
+bool endpoint_agrees(const Comparison &compare, const fi_info &offer, const fi_ep_attr &asked,
+		     std::uint64_t caps, std::uint32_t api)
+{
+	const fi_ep_attr &own = *offer.ep_attr;
+
+	if (asked.type && asked.type != own.type)
+		return compare.refuse("ep_attr->type: %s asked, only %s offered",
+				      Text(asked.type, FI_TYPE_EP_TYPE).c_str(),
+				      Text(own.type, FI_TYPE_EP_TYPE).c_str());
+	if (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || asked.rx_ctx_cnt == FI_SHARED_CONTEXT)
+		return compare.refuse("ep_attr: shared contexts asked, not offered");
+	if (caps & (FI_RMA | FI_ATOMIC) &&
+	    !(compare.at_most("ep_attr->max_order_raw_size", asked.max_order_raw_size, own.max_order_raw_size) &&
+	      compare.at_most("ep_attr->max_order_war_size", asked.max_order_war_size, own.max_order_war_size) &&
+	      compare.at_most("ep_attr->max_order_waw_size", asked.max_order_waw_size, own.max_order_waw_size)))
+		return false;
+	if (FI_VERSION_GE(api, FI_VERSION(1, 5)) &&
+	    !compare.at_most("ep_attr->auth_key_size", asked.auth_key_size, own.auth_key_size))
+		return false;
+	return compare.one_of("ep_attr->protocol", asked.protocol, {own.protocol}) &&
+	       compare.at_most("ep_attr->protocol_version", asked.protocol_version, own.protocol_version) &&
+	       compare.at_most("ep_attr->max_msg_size", asked.max_msg_size, own.max_msg_size) &&
+	       compare.at_most("ep_attr->msg_prefix_size", asked.msg_prefix_size, own.msg_prefix_size) &&
+	       compare.at_most("ep_attr->tx_ctx_cnt", asked.tx_ctx_cnt, offer.domain_attr->max_ep_tx_ctx) &&
+	       compare.at_most("ep_attr->rx_ctx_cnt", asked.rx_ctx_cnt, offer.domain_attr->max_ep_rx_ctx);
+}
+
+/*
+ * The capabilities of a context are to be a subset of those of the endpoint.
+ * Those that mean nothing for its direction are ignored, as everywhere in libfabric.
+ */
+bool context_agrees(const Comparison &compare, const char *what, std::uint64_t asked,
+		    std::uint64_t endpoint, std::uint64_t relevant)
+{
+	return compare.within(what, asked & relevant, with_directions(endpoint), FI_TYPE_CAPS);
+}
+
+bool tx_agrees(const Comparison &compare, const fi_info &offer, const fi_tx_attr &asked,
+	       std::uint64_t caps)
+{
+	const fi_tx_attr &own = *offer.tx_attr;
+
+	return context_agrees(compare, "tx_attr->caps", asked.caps, caps ? caps : offer.caps, ~rx_caps | tx_caps) &&
+	       compare.within("tx_attr->op_flags", asked.op_flags, own.op_flags, FI_TYPE_OP_FLAGS) &&
+	       compare.within("tx_attr->msg_order", asked.msg_order, own.msg_order, FI_TYPE_MSG_ORDER) &&
+	       compare.within("tx_attr->comp_order", asked.comp_order, own.comp_order, FI_TYPE_MSG_ORDER) &&
+	       compare.at_most("tx_attr->inject_size", asked.inject_size, own.inject_size) &&
+	       compare.at_most("tx_attr->size", asked.size, own.size) &&
+	       compare.at_most("tx_attr->iov_limit", asked.iov_limit, own.iov_limit) &&
+	       compare.at_most("tx_attr->rma_iov_limit", asked.rma_iov_limit, own.rma_iov_limit);
+}
+
+bool rx_agrees(const Comparison &compare, const fi_info &offer, const fi_rx_attr &asked,
+	       std::uint64_t caps)
+{
+	const fi_rx_attr &own = *offer.rx_attr;
+
+	return context_agrees(compare, "rx_attr->caps", asked.caps, caps ? caps : offer.caps, ~tx_caps | rx_caps) &&
+	       compare.within("rx_attr->op_flags", asked.op_flags, own.op_flags, FI_TYPE_OP_FLAGS) &&
+	       compare.within("rx_attr->msg_order", asked.msg_order, own.msg_order, FI_TYPE_MSG_ORDER) &&
+	       compare.within("rx_attr->comp_order", asked.comp_order, own.comp_order, FI_TYPE_MSG_ORDER) &&
+	       compare.at_most("rx_attr->total_buffered_recv", asked.total_buffered_recv,
+			       own.total_buffered_recv) &&
+	       compare.at_most("rx_attr->size", asked.size, own.size) &&
+	       compare.at_most("rx_attr->iov_limit", asked.iov_limit, own.iov_limit);
+}
+
+/* What a caller asked for, else the usual, but never more than there is. */
+template <class T> void settle(T &value, T asked, T usual) noexcept
+{
+	value = asked ? asked : std::min(value, usual);
+}
+
+constexpr std::size_t usual_ring = 1024;	    /* entries */
+constexpr std::size_t usual_buffered = 1024 * 1024; /* bytes of unexpected messages */
+
+void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
+{
+	to_size = from ? size : 0;
+	if (!to_size)
+		return;
+	to = static_cast<std::uint8_t *>(std::malloc(size)); /* fi_freeinfo frees it */
+	if (!to)
+		throw std::bad_alloc();
+	std::memcpy(to, from, size);
+}
+
+void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint32_t api)
+{
+	settle(info.threading, asked.threading, FI_THREAD_SAFE);
+	settle(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
+	settle(info.data_progress, asked.data_progress, FI_PROGRESS_AUTO);
+	info.av_type = asked.av_type;
+	if (asked.mr_mode & modes_1_0)
+		info.mr_mode = asked.mr_mode;
+	else if (FI_VERSION_LT(api, FI_VERSION(1, 5)))
+		info.mr_mode = FI_MR_SCALABLE;
+	else
+		info.mr_mode = asked.mr_mode & modes_kept;
+	info.tclass = asked.tclass;
+	copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
+}
+
+} // namespace
+
+std::uint64_t with_directions(std::uint64_t caps) noexcept
+{
+	if (caps & message_caps && !(caps & message_directions))
+		caps |= message_directions;
+	return caps;
+}
+
+bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const char *call,
+	    fi_log_level level)
+{
+	const Comparison compare(call, level);
+
+	/* The type first: it is what most callers who want somebody else differ in. */
+	return (!asked.ep_attr || endpoint_agrees(compare, offer, *asked.ep_attr, asked.caps, api)) &&
+	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
+	       compare.one_of<std::uint32_t>("addr_format", asked.addr_format,
+					     {FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_ADDR_STR}) &&
+	       (!asked.fabric_attr || fabric_agrees(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
+	       (!asked.domain_attr || domain_agrees(compare, *offer.domain_attr, *asked.domain_attr, api)) &&
+	       (!asked.tx_attr || tx_agrees(compare, offer, *asked.tx_attr, asked.caps)) &&
+	       (!asked.rx_attr || rx_agrees(compare, offer, *asked.rx_attr, asked.caps));
+}
+
+void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
+{
+	static const fi_domain_attr any_domain{};
+	static const fi_ep_attr any_ep{};
+	static const fi_tx_attr any_tx{};
+	static const fi_rx_attr any_rx{};
+	const fi_tx_attr &tx = asked && asked->tx_attr ? *asked->tx_attr : any_tx;
+	const fi_rx_attr &rx = asked && asked->rx_attr ? *asked->rx_attr : any_rx;
+	const fi_ep_attr &ep = asked && asked->ep_attr ? *asked->ep_attr : any_ep;
+
+	if (asked && asked->caps)
+		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
+	if (asked)
+		info.handle = asked->handle;
+	narrow_domain(*info.domain_attr, asked && asked->domain_attr ? *asked->domain_attr : any_domain, api);
+
+	if (ep.mem_tag_format)
+		info.ep_attr->mem_tag_format = ep.mem_tag_format;
+	copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key, ep.auth_key_size);
+
+	info.tx_attr->caps = info.caps & FI_SEND ? info.caps & tx_caps : 0;
+	if (tx.caps)
+		info.tx_attr->caps &= with_directions(tx.caps) | free_caps;
+	info.tx_attr->op_flags = tx.op_flags;
+	info.tx_attr->tclass = tx.tclass;
+	settle(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
+	settle(info.tx_attr->size, tx.size, usual_ring);
+
+	info.rx_attr->caps = info.caps & FI_RECV ? info.caps & rx_caps : 0;
+	if (rx.caps)
+		info.rx_attr->caps &= with_directions(rx.caps) | free_caps;
+	info.rx_attr->op_flags = rx.op_flags;
+	settle(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
+	settle(info.rx_attr->size, rx.size, usual_ring);
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* struct fid_ep: what an endpoint and its aliases answer to, besides data transfer. */
+#include <algorithm>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+
+#include "endpoint.h"
+#include "transfer.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_EP_CTRL;
+constexpr Refuses<-FI_ENOSYS> refuses;
+
+ssize_t cancel(fid_t f, void *context) noexcept { return Port::of(f).endpoint().cancel(context); }
+
+int get_option(fid_t f, int level, int option, void *value, std::size_t *size) noexcept
+{
+	const fi_info &info = Port::of(f).endpoint().info();
+	std::size_t answer;
+
+	if (level != FI_OPT_ENDPOINT)
+		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: level %d", level);
+	switch (option) {
+	case FI_OPT_TX_SIZE:
+		answer = info.tx_attr->size;
+		break;
+	case FI_OPT_RX_SIZE:
+		answer = info.rx_attr->size;
+		break;
+	default:
+		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
+	}
+	if (*size < sizeof(answer))
+		return -FI_ETOOSMALL;
+	*size = sizeof(answer);
+	*static_cast<std::size_t *>(value) = answer;
+	return 0;
+}
+
+int set_option(fid_t, int level, int option, const void *, std::size_t) noexcept
+{
+	return REFUSE(-FI_ENOPROTOOPT, subsys, "setopt: level %d, option %d: none can be set", level,
+		      option);
+}
+
+ssize_t tx_size_left(fid_ep *ep) noexcept { return Port::of(ep).endpoint().tx_room(); }
+ssize_t rx_size_left(fid_ep *ep) noexcept { return Port::of(ep).endpoint().rx_room(); }
+
+int set_name(fid_t f, void *addr, std::size_t size) noexcept
+{
+	return guard([&] { return Port::of(f).endpoint().set_name(addr, size); });
+}
+
+int get_name(fid_t f, void *addr, std::size_t *size) noexcept
+{
+	return guard([&] { return Port::of(f).endpoint().get_name(addr, size); });
+}
+
+fi_ops_rma rma_ops{
+	sizeof(fi_ops_rma), refuses, refuses, refuses, refuses, refuses, refuses, refuses, refuses, refuses,
+};
+
+fi_ops_atomic atomic_ops{
+	sizeof(fi_ops_atomic), refuses, refuses, refuses, refuses, refuses, refuses,
+	refuses,	       refuses, refuses, refuses, refuses, refuses, refuses,
+};
+
+/* Flags that name one direction, and the direction. */
+bool is_one_direction(std::uint64_t flags) noexcept
+{
+	return !!(flags & FI_TRANSMIT) != !!(flags & FI_RECV);
+}
+
+Calls calls_of(std::uint64_t caps, std::uint64_t cap, bool enabled, std::uint64_t op_flags) noexcept
+{
+	if (!(caps & cap))
+		return Calls::absent;
+	if (!enabled)
+		return Calls::disabled;
+	return op_flags & FI_TRIGGER ? Calls::triggered : Calls::plain;
+}
+
+} // namespace
+
+fi_ops_ep Port::ep_ops{
+	.size = sizeof(fi_ops_ep),
+	.cancel = cancel,
+	.getopt = get_option,
+	.setopt = set_option,
+	.tx_ctx = refuses,
+	.rx_ctx = refuses,
+	.rx_size_left = rx_size_left,
+	.tx_size_left = tx_size_left,
+};
+
+fi_ops_cm Port::cm_ops{
+	.size = sizeof(fi_ops_cm),
+	.setname = set_name,
+	.getname = get_name,
+	.getpeer = refuses,
+	.connect = refuses,
+	.listen = refuses,
+	.accept = refuses,
+	.reject = refuses,
+	.shutdown = refuses,
+	.join = refuses,
+};
+
+Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
+	: Object(context), endpoint_(std::move(endpoint)),
+	  tx_op_flags_(endpoint_->info().tx_attr->op_flags),
+	  rx_op_flags_(endpoint_->info().rx_attr->op_flags),
+	  any_source_(endpoint_->rx_caps() & FI_DIRECTED_RECV ? 0 : TREADLE_ADDR_ANY),
+	  primary_(endpoint_->ports_.empty())
+{
+	ops = &ep_ops;
+	cm = &cm_ops;
+	msg = &msg_ops_;
+	tagged = &tagged_ops_;
+	rma = &rma_ops;
+	atomic = &atomic_ops;
+}
+
+Port::~Port()
+{
+	auto &ports = endpoint_->ports_;
+
+	ports.erase(std::remove(ports.begin(), ports.end(), this), ports.end());
+}
+
+int Port::prepare_close() noexcept
+{
+	if (primary_ && endpoint_->ports_.size() > 1)
+		return REFUSE(-FI_EBUSY, subsys, "close: aliases are open");
+	return 0;
+}
+
+void Port::update() noexcept
+{
+	const Endpoint &own = *endpoint_;
+	const bool enabled = own.enabled();
+	const auto tx = [&](std::uint64_t cap) {
+		return calls_of(own.tx_caps(), cap, enabled, tx_op_flags_);
+	};
+	const auto rx = [&](std::uint64_t cap) {
+		return calls_of(own.rx_caps(), cap, enabled, rx_op_flags_);
+	};
+
+	if (enabled)
+		attach();
+	tx_flags_ = tx_desc_flags(tx_op_flags_);
+	rx_flags_ = rx_desc_flags(rx_op_flags_);
+	choose_calls(msg_ops_, own.domain().serialized(), tx(FI_MSG), rx(FI_MSG));
+	choose_calls(tagged_ops_, own.domain().serialized(), tx(FI_TAGGED), rx(FI_TAGGED));
+}
+
+std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
+{
+	return desc_flags_of(flags) | (endpoint_->tx_selective() ? 0 : TREADLE_F_COMPLETION);
+}
+
+std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
+{
+	/* Nothing is gained by putting off the doorbell of a receive, which hardly ever rings. */
+	return desc_flags_of(flags & FI_COMPLETION) | (endpoint_->rx_selective() ? 0 : TREADLE_F_COMPLETION);
+}
+
+int Port::control(int command, void *arg)
+{
+	switch (command) {
+	case FI_ENABLE:
+		return endpoint_->enable();
+	case FI_GETOPSFLAG: {
+		auto &flags = *static_cast<std::uint64_t *>(arg);
+		if (!is_one_direction(flags))
+			return REFUSE(-FI_EINVAL, subsys, "GETOPSFLAG: either FI_TRANSMIT or FI_RECV");
+		flags = flags & FI_TRANSMIT ? tx_op_flags_ : rx_op_flags_;
+		return 0;
+	}
+	case FI_SETOPSFLAG: {
+		const int rc = set_op_flags(*static_cast<std::uint64_t *>(arg));
+		if (!rc)
+			update();
+		return rc;
+	}
+	case FI_ALIAS:
+		return make_alias(*static_cast<struct fi_alias *>(arg));
+	default:
+		return Object::control(command, arg);
+	}
+}
+
+int Port::set_op_flags(std::uint64_t flags)
+{
+	const std::uint64_t op_flags = flags & ~(FI_TRANSMIT | FI_RECV);
+	const std::uint64_t known = flags & FI_TRANSMIT ? tx_op_flags : rx_op_flags;
+
+	if (!is_one_direction(flags))
+		return REFUSE(-FI_EINVAL, subsys, "operation flags: either FI_TRANSMIT or FI_RECV");
+	if (op_flags & ~known)
+		return REFUSE(-FI_EBADFLAGS, subsys, "operation flags: %s can't be a default",
+			      Text(op_flags & ~known, FI_TYPE_OP_FLAGS).c_str());
+	(flags & FI_TRANSMIT ? tx_op_flags_ : rx_op_flags_) = op_flags;
+	return 0;
+}
+
+int Port::make_alias(const struct fi_alias &alias)
+{
+	Port *port = Endpoint::make_port(endpoint_, fid.context);
+
+	port->tx_op_flags_ = tx_op_flags_;
+	port->rx_op_flags_ = rx_op_flags_;
+	const int rc = port->set_op_flags(alias.flags);
+	if (rc) {
+		delete port;
+		return rc;
+	}
+	port->update();
+	*alias.fid = &port->fid;
+	return 0;
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_MR_H
+#define TREADLE_PROVIDER_MR_H
+
+#include <treadle/memory_region.h>
+
+#include "domain.h"
+
+namespace treadle::fi
+{
+
+/* fi_mr(3) */
+class Mr : public Object<Mr, fid_mr, FI_CLASS_MR, FI_LOG_MR>
+{
+public:
+	static fi_ops_mr ops;
+
+	int control(int command, void *arg) noexcept;
+	int prepare_close() noexcept;
+
+private:
+	Mr(Domain &domain, MemoryRegion kernel, void *context) noexcept;
+
+	static int reg(::fid *domain, const void *buf, std::size_t len, std::uint64_t access,
+		       std::uint64_t offset, std::uint64_t key, std::uint64_t flags, fid_mr **out,
+		       void *context) noexcept;
+	static int regv(::fid *domain, const iovec *iov, std::size_t count, std::uint64_t access,
+			std::uint64_t offset, std::uint64_t key, std::uint64_t flags, fid_mr **out,
+			void *context) noexcept;
+	static int regattr(::fid *domain, const fi_mr_attr *attr, std::uint64_t flags,
+			   fid_mr **out) noexcept;
+
+	int raw_attr(const struct fi_mr_raw_attr &attr) noexcept;
+
+	Use domain_use_;
+	MemoryRegion kernel_;
+};
+
+} // namespace treadle::fi
+
+#endif

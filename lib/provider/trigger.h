@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_TRIGGER_H
+#define TREADLE_PROVIDER_TRIGGER_H
+
+#include <rdma/fi_trigger.h>
+
+#include <treadle/command.h>
+
+/* fi_trigger(3) */
+namespace treadle::fi
+{
+
+class Domain;
+class Endpoint;
+
+/* A message as a command, which can have a condition. */
+Command command_of(const Message &message) noexcept;
+
+/*
+ * Adds the condition that the fi_triggered_context holds which the command has
+ * as its context: what FI_TRIGGER means. 0 or -errno.
+ */
+int when_triggered(Command &command, const Endpoint &endpoint) noexcept;
+
+/* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK (of one counter, or of all) */
+int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;
+int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept;
+int flush_work(Domain &domain, fid_cntr *cntr) noexcept;
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: addresses and address vectors
+ *
+ * fi_av(3). 24 bytes a peer and at most 4 more for the hash that finds the index
+ * of a sender. All addresses of this machine with one port are one endpoint, so
+ * the hash is by port and only of local peers. The data path reads
+ * entries under RCU; a reader may meet an entry that is being removed and used
+ * again, then it sees either one or the other port.
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/inetdevice.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <net/addrconf.h>
+#include <net/ip_fib.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+
+#include "treadle.h"
+
+#define NO_ENTRY	U32_MAX
+#define MAX_BUCKETS	65536u
+#define COPY_BATCH	32u
+
+enum entry_state { ENTRY_FREE, ENTRY_USED, ENTRY_LOCAL };
+
+struct av_entry {
+	u8 addr[16];
+	__be16 port;
+	u8 state;		/* enum entry_state */
+	u8 v6;
+	u32 next;		/* in the bucket */
+};
+
+struct treadle_av_table {
+	struct rcu_head rcu;
+	u32 capacity, buckets;
+	u32 *heads;		/* behind the entries */
+	struct av_entry entries[];
+};
+
+bool treadle_addr_valid(const struct treadle_addr *addr)
+{
+	if (addr->family == AF_INET)
+		return !addr->scope && !memchr_inv(addr->addr + 4, 0, 12);
+	return addr->family == AF_INET6;
+}
+
+/* Is it one of this machine's, as the network namespace sees it? */
+bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
+{
+	const struct in6_addr *v6 = (const struct in6_addr *)addr->addr;
+	__be32 v4 = *(const __be32 *)addr->addr;
+
+	if (addr->family == AF_INET6) {
+		if (!ipv6_addr_v4mapped(v6))
+			return ipv6_addr_any(v6) || ipv6_addr_loopback(v6) ||
+#if IS_REACHABLE(CONFIG_IPV6)
+			       ipv6_chk_addr(net, v6, NULL, 0);
+#else
+			       false;
+#endif
+		v4 = v6->s6_addr32[3];
+	}
+	return ipv4_is_loopback(v4) || v4 == htonl(INADDR_ANY) ||
+	       inet_addr_type(net, v4) == RTN_LOCAL;
+}
+
+/* --- lookups of the data path --------------------------------------------------------- */
+
+/* 0, -EDESTADDRREQ: no such entry, -EHOSTUNREACH: not on this machine. */
+int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
+{
+	struct treadle_av_table *t;
+	int ret = -EDESTADDRREQ;
+
+	rcu_read_lock();
+	t = rcu_dereference(av->table);
+	if (index < t->capacity) {
+		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
+		u8 state = smp_load_acquire(&e->state);	/* pairs with insert */
+
+		*port = ntohs(READ_ONCE(e->port));
+		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
+	}
+	rcu_read_unlock();
+	return ret;
+}
+
+static u32 *bucket_of(struct treadle_av_table *t, __be16 port)
+{
+	return &t->heads[ntohs(port) & (t->buckets - 1)];
+}
+
+/* Index of the hashed entry with @port; a bucket has at most one entry for each port. */
+static u32 find_port(struct treadle_av_table *t, __be16 port)
+{
+	u32 i = READ_ONCE(*bucket_of(t, port)), steps = MAX_BUCKETS / t->buckets;
+
+	/* bounded, because entries may move to other buckets under a reader */
+	while (i < t->capacity && steps--) {
+		if (READ_ONCE(t->entries[i].port) == port &&
+		    READ_ONCE(t->entries[i].state) == ENTRY_LOCAL)
+			return i;
+		i = READ_ONCE(t->entries[i].next);
+	}
+	return NO_ENTRY;
+}
+
+/* Index of the peer with @port, or TREADLE_ADDR_ANY. */
+u64 treadle_av_index(struct treadle_av *av, u16 port)
+{
+	u32 i;
+
+	rcu_read_lock();
+	i = find_port(rcu_dereference(av->table), htons(port));
+	rcu_read_unlock();
+	return i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
+}
+
+/* --- changes, under av->lock ----------------------------------------------------------------- */
+
+static void hash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
+{
+	u32 *head = bucket_of(t, t->entries[i].port);
+
+	if (find_port(t, t->entries[i].port) != NO_ENTRY) {
+		av->unlisted++;
+		return;
+	}
+	t->entries[i].next = *head;
+	smp_store_release(head, i);
+}
+
+static struct treadle_av_table *table_alloc(u32 capacity)
+{
+	u32 buckets = clamp_t(u32, rounddown_pow_of_two(capacity), 16, MAX_BUCKETS);
+	struct treadle_av_table *t;
+
+	t = kvzalloc(struct_size(t, entries, capacity) + buckets * sizeof(u32),
+		     GFP_KERNEL_ACCOUNT);
+	if (!t)
+		return NULL;
+	t->capacity = capacity;
+	t->buckets = buckets;
+	t->heads = (u32 *)&t->entries[capacity];
+	memset(t->heads, 0xff, buckets * sizeof(u32));	/* NO_ENTRY */
+	return t;
+}
+
+/* Room for @more entries. */
+static int grow(struct treadle_av *av, u32 more)
+{
+	struct treadle_av_table *old = rcu_dereference_protected(av->table, true), *t;
+	u64 want = (u64)av->used + more;
+	u32 i;
+
+	if (want <= old->capacity)
+		return 0;
+	if (want > treadle_max_av)
+		return -ENOSPC;
+	t = table_alloc(clamp_t(u64, old->capacity + old->capacity / 4, want, treadle_max_av));
+	if (!t)
+		return -ENOMEM;
+	av->unlisted = 0;
+	for (i = 0; i < av->used; i++) {
+		t->entries[i] = old->entries[i];
+		if (t->entries[i].state == ENTRY_LOCAL) {
+			t->entries[i].state = ENTRY_FREE;	/* not yet hashed */
+			hash_entry(av, t, i);
+			t->entries[i].state = ENTRY_LOCAL;
+		}
+		if (!(i % 4096))
+			cond_resched();
+	}
+	rcu_assign_pointer(av->table, t);
+	kvfree_rcu(old, rcu);
+	return 0;
+}
+
+static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local)
+{
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+	u32 i = av->used;
+	struct av_entry *e;
+
+	if (av->removed) {
+		/* the search is paid by the removals that made the holes */
+		for (i = 0; t->entries[i].state != ENTRY_FREE; i++)
+			;
+		av->removed--;
+	} else {
+		av->used++;
+	}
+	e = &t->entries[i];
+	memcpy(e->addr, addr->addr, sizeof(e->addr));
+	e->v6 = addr->family == AF_INET6;
+	WRITE_ONCE(e->port, addr->port);
+	if (local)
+		hash_entry(av, t, i);
+	smp_store_release(&e->state, local ? ENTRY_LOCAL : ENTRY_USED);
+	return i;
+}
+
+static int remove_one(struct treadle_av *av, u64 index)
+{
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+	struct av_entry *e;
+	u32 *link, i;
+	u8 state;
+
+	if (index >= av->used || t->entries[index].state == ENTRY_FREE)
+		return -ENOENT;
+	e = &t->entries[index];
+	state = e->state;
+	WRITE_ONCE(e->state, ENTRY_FREE);
+	av->removed++;
+	if (state != ENTRY_LOCAL)
+		return 0;
+	for (link = bucket_of(t, e->port); *link != NO_ENTRY; link = &t->entries[*link].next) {
+		if (*link != index)
+			continue;
+		WRITE_ONCE(*link, e->next);
+		/* another entry with this port takes its place in the hash */
+		for (i = 0; av->unlisted && i < av->used; i++) {
+			if (t->entries[i].state == ENTRY_LOCAL && t->entries[i].port == e->port) {
+				av->unlisted--;
+				t->entries[i].next = *bucket_of(t, e->port);
+				smp_store_release(bucket_of(t, e->port), i);
+				break;
+			}
+		}
+		return 0;
+	}
+	av->unlisted--;
+	return 0;
+}
+
+/* --- ioctls ---------------------------------------------------------------------------------- */
+
+static struct treadle_av *av_get(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = treadle_obj_get(ctx, id, TREADLE_AV);
+
+	return IS_ERR(obj) ? ERR_CAST(obj) : container_of(obj, struct treadle_av, obj);
+}
+
+int treadle_ioc_av_create(struct treadle_ucmd *u)
+{
+	struct treadle_av_create *arg = u->arg;
+	struct treadle_av *av;
+	struct treadle_av_table *t;
+	int ret;
+
+	if (arg->flags)
+		return -EINVAL;
+	if (arg->count > treadle_max_av)
+		return -ENOSPC;
+	av = kzalloc(sizeof(*av), GFP_KERNEL_ACCOUNT);
+	/* a hint that is believed only so far: memory is for peers that come */
+	t = table_alloc(clamp(arg->count, 16u, 4096u));
+	if (!av || !t) {
+		kfree(av);
+		kvfree(t);
+		return -ENOMEM;
+	}
+	RCU_INIT_POINTER(av->table, t);
+	mutex_init(&av->lock);
+	ret = treadle_obj_init(u->ctx, &av->obj, TREADLE_AV);
+	if (ret) {
+		kvfree(t);
+		kfree(av);
+		return ret;
+	}
+	arg->id = av->obj.id;
+	u->new = &av->obj;
+	return 0;
+}
+
+void treadle_av_free(struct treadle_obj *obj)
+{
+	struct treadle_av *av = container_of(obj, struct treadle_av, obj);
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+
+	kvfree_rcu(t, rcu);
+}
+
+static int insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, u64 *index,
+			u32 n, u32 *inserted)
+{
+	struct net *net = av->obj.ctx->net;
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		index[i] = TREADLE_ADDR_ANY;
+		if (!treadle_addr_valid(&addrs[i]))
+			continue;
+		index[i] = insert_one(av, &addrs[i], treadle_addr_local(net, &addrs[i]));
+		(*inserted)++;
+	}
+	return 0;
+}
+
+int treadle_ioc_av_insert(struct treadle_ucmd *u)
+{
+	struct treadle_av_insert *arg = u->arg;
+	struct treadle_addr addrs[COPY_BATCH];
+	u32 count = arg->count, done, n;
+	u64 index[COPY_BATCH];
+	struct treadle_av *av;
+	int ret = 0;
+
+	if (arg->flags)
+		return -EINVAL;
+	av = av_get(u->ctx, arg->av);
+	if (IS_ERR(av))
+		return PTR_ERR(av);
+	arg->count = 0;
+	if (mutex_lock_killable(&av->lock)) {
+		treadle_obj_put(&av->obj);
+		return -EINTR;
+	}
+	if (count > av->removed)
+		ret = grow(av, count - av->removed);
+	for (done = 0; done < count && !ret; done += n) {
+		n = min(count - done, COPY_BATCH);
+		if (copy_from_user(addrs, u64_to_user_ptr(arg->addrs) + done * sizeof(*addrs),
+				   n * sizeof(*addrs))) {
+			ret = -EFAULT;
+			break;
+		}
+		insert_batch(av, addrs, index, n, &arg->count);
+		if (arg->out && copy_to_user(u64_to_user_ptr(arg->out) + done * sizeof(*index),
+					     index, n * sizeof(*index)))
+			ret = -EFAULT;
+		if (fatal_signal_pending(current))
+			ret = -EINTR;
+		cond_resched();
+	}
+	mutex_unlock(&av->lock);
+	treadle_obj_put(&av->obj);
+	return ret;
+}
+
+int treadle_ioc_av_remove(struct treadle_ucmd *u)
+{
+	struct treadle_av_remove *arg = u->arg;
+	struct treadle_av *av;
+	int ret = 0;
+	u64 index;
+	u32 i;
+
+	if (arg->flags)
+		return -EINVAL;
+	av = av_get(u->ctx, arg->av);
+	if (IS_ERR(av))
+		return PTR_ERR(av);
+	for (i = 0; i < arg->count && !fatal_signal_pending(current); i++) {
+		if (get_user(index, (u64 __user *)u64_to_user_ptr(arg->indices) + i)) {
+			ret = -EFAULT;
+			break;
+		}
+		mutex_lock(&av->lock);
+		ret = remove_one(av, index) ?: ret;
+		mutex_unlock(&av->lock);
+		cond_resched();
+	}
+	treadle_obj_put(&av->obj);
+	return ret;
+}
+
+int treadle_ioc_av_lookup(struct treadle_ucmd *u)
+{
+	struct treadle_av_lookup *arg = u->arg;
+	struct treadle_av_table *t;
+	struct treadle_av *av;
+	int ret = -ENOENT;
+
+	av = av_get(u->ctx, arg->av);
+	if (IS_ERR(av))
+		return PTR_ERR(av);
+	mutex_lock(&av->lock);
+	t = rcu_dereference_protected(av->table, true);
+	if (arg->index < av->used && t->entries[arg->index].state != ENTRY_FREE) {
+		const struct av_entry *e = &t->entries[arg->index];
+
+		memset(&arg->addr, 0, sizeof(arg->addr));
+		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
+		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;
+		arg->addr.port = e->port;
+		ret = 0;
+	}
+	mutex_unlock(&av->lock);
+	treadle_obj_put(&av->obj);
+	return ret;
+}

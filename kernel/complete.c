@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: completions, overflow, and what a finished command notifies
+ *
+ * A completion ring never loses an entry. What does not fit waits on a list; the
+ * memory for it is that of the finished command or receive itself, or, for a
+ * command on the stack of a doorbell, allocated by that caller, who may sleep.
+ */
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+static struct treadle_cq_prod *cq_prod(struct treadle_cq *cq)
+{
+	return cq->ro.addr;
+}
+
+/* E: acquire. What is out of range counts as a full ring: only its owner is harmed. */
+static bool cq_room(struct treadle_cq *cq)
+{
+	const struct treadle_cq_cons *user = cq->rw.addr;
+
+	return cq->prod - smp_load_acquire(&user->cons) <= cq->mask;
+}
+
+static void cq_write(struct treadle_cq *cq, const struct treadle_cqe *cqe)
+{
+	cq->cqes[cq->prod & cq->mask] = *cqe;
+	cq->prod++;
+	smp_store_release(&cq_prod(cq)->prod, cq->prod);	/* D */
+}
+
+/* Move kept completions into the ring; returns those whose memory is free now. */
+static void cq_flush_locked(struct treadle_cq *cq, struct list_head *done)
+{
+	struct treadle_cq_node *node;
+
+	while (!list_empty(&cq->overflow) && cq_room(cq)) {
+		node = list_first_entry(&cq->overflow, struct treadle_cq_node, link);
+		cq_write(cq, &node->cqe);
+		list_move_tail(&node->link, done);
+		WRITE_ONCE(cq->kept, cq->kept - 1);
+	}
+	if (list_empty(&cq->overflow))
+		WRITE_ONCE(cq_prod(cq)->flags, 0);
+}
+
+static void cq_free_nodes(struct list_head *done)
+{
+	struct treadle_cq_node *node, *next;
+
+	list_for_each_entry_safe(node, next, done, link) {
+		list_del(&node->link);
+		node->free(node);
+	}
+}
+
+void treadle_cq_flush(struct treadle_cq *cq)
+{
+	LIST_HEAD(done);
+
+	spin_lock(&cq->lock);
+	cq_flush_locked(cq, &done);
+	spin_unlock(&cq->lock);
+	cq_free_nodes(&done);
+}
+
+/* Nobody reads it any more; who comes later drops what he has. */
+void treadle_cq_shutdown(struct treadle_cq *cq)
+{
+	LIST_HEAD(done);
+
+	spin_lock(&cq->lock);
+	cq->dead = true;
+	WRITE_ONCE(cq->kept, 0);
+	list_splice_init(&cq->overflow, &done);
+	spin_unlock(&cq->lock);
+	cq_free_nodes(&done);
+}
+
+static void node_kfree(struct treadle_cq_node *node)
+{
+	kfree(node);
+}
+
+/*
+ * treadle_cq_post - write a completion
+ * @node: memory to keep it in if it does not fit, or NULL: allocate then (may sleep)
+ *
+ * Returns true if @node is in use until its free() is called.
+ */
+bool treadle_cq_post(struct treadle_cq *cq, const struct treadle_cqe *cqe,
+		     struct treadle_cq_node *node)
+{
+	struct treadle_cq_node *spare = NULL;
+	bool kept = false;
+	LIST_HEAD(done);
+
+	for (;;) {
+		spin_lock(&cq->lock);
+		if (unlikely(cq->dead))
+			break;
+		if (unlikely(cq->kept))
+			cq_flush_locked(cq, &done);
+		if (likely(list_empty(&cq->overflow) && cq_room(cq))) {
+			cq_write(cq, cqe);
+			break;
+		}
+		if (node || spare) {
+			kept = node;
+			if (!node) {
+				node = spare;
+				spare = NULL;
+				node->keep = NULL;
+				node->free = node_kfree;
+			}
+			if (node->keep)
+				node->keep(node);
+			node->cqe = *cqe;
+			list_add_tail(&node->link, &cq->overflow);
+			WRITE_ONCE(cq->kept, cq->kept + 1);
+			WRITE_ONCE(cq_prod(cq)->flags, TREADLE_CQ_OVERFLOW);
+			break;
+		}
+		spin_unlock(&cq->lock);
+		/* 96 bytes, bounded: a doorbell is refused while the queue overflows */
+		spare = kmalloc(sizeof(*spare), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	}
+	spin_unlock(&cq->lock);
+	kfree(spare);
+	cq_free_nodes(&done);
+	treadle_wake(&cq->waitq);
+	return kept;
+}
+
+bool treadle_cq_ready(struct treadle_cq *cq)
+{
+	const struct treadle_cq_cons *user = cq->rw.addr;
+
+	return READ_ONCE(cq_prod(cq)->prod) != READ_ONCE(user->cons) || READ_ONCE(cq->kept);
+}
+
+/* --- commands ------------------------------------------------------------------------ */
+
+static void cmd_node_free(struct treadle_cq_node *node)
+{
+	treadle_cmd_free(container_of(node, struct treadle_cmd, kept));
+}
+
+static u32 cmd_cq_flags(const struct treadle_cmd *cmd)
+{
+	switch (cmd->d.opcode) {
+	case TREADLE_OP_SEND:
+		return TREADLE_CQ_SEND | TREADLE_CQ_MSG;
+	case TREADLE_OP_TSEND:
+		return TREADLE_CQ_SEND | TREADLE_CQ_TAGGED;
+	case TREADLE_OP_RECV:
+		return TREADLE_CQ_RECV | TREADLE_CQ_MSG;
+	case TREADLE_OP_TRECV:
+		return TREADLE_CQ_RECV | TREADLE_CQ_TAGGED;
+	default:
+		return 0;
+	}
+}
+
+/* Count into @cntr, which may be NULL. */
+static void count(struct treadle_cntr *cntr, int error, struct treadle_run *run)
+{
+	if (cntr)
+		treadle_cntr_add(cntr, 1, error, run);
+}
+
+/*
+ * A command of the transmit side (or a receive that could not be posted) has
+ * finished. It is freed, or kept by the completion queue.
+ *
+ * Order: completion, then counters, so that who waits for a counter finds the
+ * completion; credits last, so that who may post again finds both.
+ */
+void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	u32 flags = cmd->d.flags, op_flags = cmd_cq_flags(cmd);
+	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
+	struct treadle_ep *ep = cmd->ep;
+	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
+	struct treadle_cq *cq = NULL;
+
+	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
+		cq = recv ? ep->rx_cq : ep->tx_cq;
+	if (ep && !(flags & TREADLE_F_WORK))
+		cntr = recv ? ep->cntr_recv : ep->cntr_send;
+	/* the command may be freed as soon as the completion queue keeps it */
+	if (cntr && cmd->heap)
+		kref_get(&cntr->obj.ref);
+	else
+		held = false;
+	cmd->notify = NULL;
+	if (cq) {
+		struct treadle_cqe cqe = {
+			.context = cmd->d.context,
+			.tag = cmd->d.opcode == TREADLE_OP_TRECV ? cmd->d.tag : 0,
+			.src = TREADLE_ADDR_ANY,
+			.flags = op_flags,
+			.error = -error,
+		};
+
+		cmd->kept.keep = NULL;
+		cmd->kept.free = cmd_node_free;
+		kept = treadle_cq_post(cq, &cqe, cmd->heap ? &cmd->kept : NULL);
+	}
+	count(cntr, error, run);
+	count(notify, error, run);
+	if (held)
+		treadle_obj_put(&cntr->obj);
+	if (notify)
+		treadle_obj_unbind(&notify->obj);
+	if (!kept)
+		treadle_cmd_free(cmd);
+}
+
+/* --- receives ------------------------------------------------------------------------- */
+
+/* While a completion queue keeps the receive, that holds the ring it belongs to. */
+static void recv_node_keep(struct treadle_cq_node *node)
+{
+	kref_get(&container_of(node, struct treadle_recv, node)->rx->obj.ref);
+}
+
+static void recv_node_free(struct treadle_cq_node *node)
+{
+	struct treadle_recv *recv = container_of(node, struct treadle_recv, node);
+	struct treadle_rx *rx = recv->rx;
+
+	treadle_recv_free(recv);
+	treadle_obj_put(&rx->obj);
+}
+
+/*
+ * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
+ * there was none (cancel, a bad descriptor). The receive is freed or kept.
+ */
+void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
+			   const struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	u32 flags = recv->flags;
+	struct treadle_cntr *notify = NULL;
+	struct treadle_cq *cq = NULL;
+	bool kept = false;
+
+	if (recv->cmd) {
+		notify = recv->cmd->notify;
+		recv->cmd->notify = NULL;
+	}
+	if ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK)))
+		cq = ep->rx_cq;
+	if (cq) {
+		struct treadle_cqe cqe = {
+			.context = recv->context,
+			.buf = recv->iov_count == 1 ? recv->one.addr : 0,
+			.src = TREADLE_ADDR_ANY,
+			.flags = TREADLE_CQ_RECV |
+				 (recv->tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG),
+			.error = -error,
+		};
+
+		if (msg) {
+			cqe.len = min(msg->len, recv->len);
+			cqe.tag = msg->m.tag;
+			cqe.data = msg->data;
+			if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
+				cqe.flags |= TREADLE_CQ_REMOTE_CQ_DATA;
+			if (msg->len > recv->len)
+				cqe.olen = msg->len - recv->len;
+			if ((ep->flags & TREADLE_EP_SOURCE) && ep->av)
+				cqe.src = treadle_av_index(ep->av, msg->port);
+		}
+		recv->node.keep = recv_node_keep;
+		recv->node.free = recv_node_free;
+		kept = treadle_cq_post(cq, &cqe, &recv->node);
+	}
+	if (!(flags & TREADLE_F_WORK))
+		count(ep->cntr_recv, error, run);
+	count(notify, error, run);
+	if (notify)
+		treadle_obj_unbind(&notify->obj);
+	if (!kept)
+		treadle_recv_free(recv);
+}

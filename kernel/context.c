@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: one open file: who it is, what it may have, how it ends
+ *
+ * Shutdown comes from the exit of the mm (even if a child still has the file)
+ * or from the last close, whichever is first. It never waits for a copy, a page
+ * fault or another process: it makes everything of this context fail, takes
+ * down what waits, and leaves memory to the last reference.
+ */
+#include <linux/cred.h>
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/nsproxy.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+#include <net/net_namespace.h>
+
+#include "treadle.h"
+
+static void ctx_exit_work(struct work_struct *work)
+{
+	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, exit);
+
+	treadle_ctx_shutdown(ctx);
+	treadle_ctx_put(ctx);
+}
+
+/* Shut down from a place that can't: the MMU notifier. */
+void treadle_ctx_exit(struct treadle_ctx *ctx)
+{
+	kref_get(&ctx->ref);
+	treadle_queue_work(&ctx->exit);
+}
+
+struct treadle_ctx *treadle_ctx_create(void)
+{
+	struct treadle_ctx *ctx;
+	int ret;
+
+	if (!current->mm)
+		return ERR_PTR(-EINVAL);
+	ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
+	if (!ctx)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&ctx->ref);
+	mutex_init(&ctx->lock);
+	xa_init_flags(&ctx->objs, XA_FLAGS_ALLOC1);
+	spin_lock_init(&ctx->jobs_lock);
+	INIT_LIST_HEAD(&ctx->jobs);
+	INIT_WORK(&ctx->work, treadle_ctx_worker);
+	INIT_WORK(&ctx->exit, ctx_exit_work);
+	atomic_set(&ctx->armed, 0);
+	ctx->uid = current_euid();
+	ctx->user_ns = get_user_ns(current_user_ns());
+	ctx->net = get_net(current->nsproxy->net_ns);
+	ctx->mm = current->mm;
+	mmgrab(ctx->mm);
+#ifdef CONFIG_MEMCG
+	ctx->memcg = get_mem_cgroup_from_mm(ctx->mm);
+#endif
+	__module_get(THIS_MODULE);	/* until the last reference: workers run our code */
+
+	ret = rhashtable_init(&ctx->mrs, &treadle_mr_params);
+	if (ret)
+		goto fail;
+	ret = treadle_pm_init(&ctx->pm, ctx->mm);
+	if (ret)
+		goto fail_mrs;
+	return ctx;
+fail_mrs:
+	rhashtable_destroy(&ctx->mrs);
+fail:
+	ctx->mrs.tbl = NULL;
+	treadle_ctx_put(ctx);
+	return ERR_PTR(ret);
+}
+
+static void ctx_release(struct kref *ref)
+{
+	struct treadle_ctx *ctx = container_of(ref, struct treadle_ctx, ref);
+
+	if (ctx->mrs.tbl)
+		rhashtable_destroy(&ctx->mrs);
+	treadle_pm_exit(&ctx->pm);
+	xa_destroy(&ctx->objs);
+#ifdef CONFIG_MEMCG
+	mem_cgroup_put(ctx->memcg);
+#endif
+	mmdrop(ctx->mm);
+	put_net(ctx->net);
+	put_user_ns(ctx->user_ns);
+	kfree(ctx);
+	/* the work that brought us here is flushed before the module's text goes */
+	module_put(THIS_MODULE);
+}
+
+void treadle_ctx_put(struct treadle_ctx *ctx)
+{
+	kref_put(&ctx->ref, ctx_release);
+}
+
+static void ctx_drop(struct treadle_ctx *ctx, struct treadle_obj *obj)
+{
+	xa_erase(&ctx->objs, obj->id);
+	treadle_obj_put(obj);
+	cond_resched();
+}
+
+void treadle_ctx_shutdown(struct treadle_ctx *ctx)
+{
+	struct treadle_cull all = { .max = U64_MAX };
+	TREADLE_RUN(run, ctx);
+	struct treadle_obj *obj;
+	unsigned long id;
+	bool dead;
+
+	mutex_lock(&ctx->lock);
+	dead = ctx->dead;
+	WRITE_ONCE(ctx->dead, true);
+	mutex_unlock(&ctx->lock);
+	if (dead)
+		return;
+
+	/*
+	 * From here on no object is added or destroyed; reserved ids of calls
+	 * under way are not visible. First nobody may reach us, then what waits
+	 * in us is told, then the table lets go.
+	 */
+	treadle_pm_kill(&ctx->pm);
+	xa_for_each(&ctx->objs, id, obj)
+		if (obj->type == TREADLE_EP)
+			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
+	xa_for_each(&ctx->objs, id, obj)
+		if (obj->type == TREADLE_CNTR)
+			treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj), &all, &run);
+	xa_for_each(&ctx->objs, id, obj) {
+		if (obj->type == TREADLE_MR)
+			treadle_mr_shutdown(obj);
+		else if (obj->type == TREADLE_CQ)
+			treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
+		ctx_drop(ctx, obj);
+	}
+	treadle_run_jobs(&run);
+}
+
+/* An authorization key from user space. */
+int treadle_copy_key(u64 ptr, u32 size, u8 *key)
+{
+	if (size > TREADLE_MAX_AUTH_KEY || (!size && ptr))
+		return -EINVAL;
+	return copy_from_user(key, u64_to_user_ptr(ptr), size) ? -EFAULT : 0;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: from the match to the completions
+ *
+ * A message and its receive belong to nobody else now. Small ones are copied by
+ * whoever matched them; large ones, and those whose pages are slow, by the worker of
+ * the context whose memory it is.
+ */
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+static void msg_release(struct kref *ref)
+{
+	struct treadle_msg *msg = container_of(ref, struct treadle_msg, ref);
+
+	treadle_ep_put(msg->to);
+	kfree(msg);
+}
+
+void treadle_msg_put(struct treadle_msg *msg)
+{
+	kref_put(&msg->ref, msg_release);
+}
+
+/* Off the stack of the doorbell; there is no way back, so this can't fail. */
+static struct treadle_msg *msg_persist(struct treadle_msg *m)
+{
+	struct treadle_msg *msg;
+
+	if (m->heap)
+		return m;
+	msg = kmalloc(sizeof(*msg), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	*msg = *m;
+	kref_init(&msg->ref);
+	INIT_LIST_HEAD(&msg->parked);
+	msg->heap = true;
+	treadle_ep_get(msg->to);
+	msg->cmd = treadle_cmd_persist(m->cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	return msg;
+}
+
+void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
+{
+	treadle_deliver(container_of(job, struct treadle_msg, job), run);
+}
+
+/* Let the worker of @ctx go on. */
+static void defer(struct treadle_msg *m, struct treadle_ctx *ctx)
+{
+	struct treadle_msg *msg = msg_persist(m);
+
+	msg->job.ctx = ctx;
+	msg->job.fn = treadle_deliver_job;
+	treadle_queue_job(&msg->job);
+}
+
+/* The receive has not been used: the message was not to be had. */
+static void put_back(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_rx *rx = msg->to->rx;
+	bool dead;
+
+	spin_lock(&rx->lock);
+	dead = READ_ONCE(msg->to->dead);
+	if (!dead)
+		treadle_rx_put_back(rx, msg->recv, run);
+	spin_unlock(&rx->lock);
+	if (dead)
+		treadle_recv_free(msg->recv);
+}
+
+static void finish(struct treadle_msg *msg, int src_error, int dst_error, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = msg->cmd;
+
+	if (!dst_error && msg->len > msg->recv->len)
+		dst_error = -TREADLE_ETRUNC;
+	if (src_error == -EFAULT || src_error == -ENOMEM)
+		put_back(msg, run);
+	else
+		treadle_recv_complete(msg->recv, msg->to, msg, dst_error, run);
+	if (cmd)
+		treadle_cmd_complete(cmd, src_error, run);
+	if (msg->heap)
+		treadle_msg_put(msg);
+}
+
+/*
+ * treadle_deliver - copy a matched message, complete both sides
+ * @msg: with its receive; on the stack or allocated; consumed
+ */
+void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_ctx *to = msg->to->obj.ctx, *from = msg->cmd ? msg->cmd->ep->obj.ctx : NULL;
+	u64 len = min(msg->len, msg->recv->len);
+	enum treadle_side side = TREADLE_NONE;
+	struct treadle_span src, dst;
+	int ret = 0;
+
+	if (len - msg->done > TREADLE_INLINE && !run->worker) {
+		defer(msg, to);
+		return;
+	}
+	if (len) {
+		if (msg->payload)
+			treadle_span_kernel(&src, msg->payload, msg->done);
+		else
+			treadle_span_user(&src, &from->pm, treadle_cmd_iov(msg->cmd),
+					  msg->cmd->d.iov_count, msg->done);
+		treadle_span_user(&dst, &to->pm, treadle_recv_iov(msg->recv),
+				  msg->recv->iov_count, msg->done);
+		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
+	}
+	switch (ret) {
+	case 0:
+		finish(msg, 0, 0, run);
+		break;
+	case -EAGAIN:
+		defer(msg, side == TREADLE_SRC ? from : to);
+		break;
+	case -EINPROGRESS:
+		defer(msg, to);
+		break;
+	case -ESHUTDOWN:
+		if (side == TREADLE_SRC)
+			finish(msg, -ECANCELED, -ECONNRESET, run);
+		else
+			finish(msg, -ECONNRESET, -ECANCELED, run);
+		break;
+	default:
+		if (side == TREADLE_SRC)
+			finish(msg, ret, 0, run);
+		else
+			finish(msg, -EIO, ret, run);
+	}
+}

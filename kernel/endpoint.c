@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: endpoints
+ *
+ * An endpoint is a port of its network namespace. EP_ENABLE binds it once; from
+ * then on nothing in it changes but `dead`, so the data path reads it without a
+ * lock. Binding keeps rings, queues and counters from being destroyed until the
+ * endpoint is shut down, and their memory until the last message that names the
+ * endpoint is gone.
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/nsproxy.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/netns/generic.h>
+
+#include "treadle.h"
+
+#define PORT_AUTO	XA_LIMIT(32768, 60999)
+
+static unsigned int treadle_net_id;
+
+/* Per network namespace: port -> endpoint, read under RCU. */
+struct treadle_net {
+	struct xarray ports;
+	u32 next;
+};
+
+static struct treadle_net *net_of(struct net *net)
+{
+	return net_generic(net, treadle_net_id);
+}
+
+static int __net_init net_init_one(struct net *net)
+{
+	xa_init_flags(&net_of(net)->ports, XA_FLAGS_ALLOC);
+	net_of(net)->next = PORT_AUTO.min;
+	return 0;
+}
+
+static void __net_exit net_exit_one(struct net *net)
+{
+	xa_destroy(&net_of(net)->ports);	/* contexts hold their namespace: it is empty */
+}
+
+static struct pernet_operations treadle_net_ops = {
+	.init = net_init_one,
+	.exit = net_exit_one,
+	.id = &treadle_net_id,
+	.size = sizeof(struct treadle_net),
+};
+
+int treadle_net_init(void)
+{
+	return register_pernet_subsys(&treadle_net_ops);
+}
+
+void treadle_net_exit(void)
+{
+	unregister_pernet_subsys(&treadle_net_ops);
+}
+
+/* The endpoint with that port, held, or NULL. */
+struct treadle_ep *treadle_ep_find(struct net *net, u16 port)
+{
+	struct treadle_ep *ep;
+
+	rcu_read_lock();
+	ep = xa_load(&net_of(net)->ports, port);
+	if (ep && !kref_get_unless_zero(&ep->obj.ref))
+		ep = NULL;
+	rcu_read_unlock();
+	return ep;
+}
+
+/* In constant time, so that nobody learns a key byte by byte. */
+static bool key_differs(const u8 *a, const u8 *b, u32 size)
+{
+	u8 diff = 0;
+
+	while (size--)
+		diff |= a[size] ^ b[size];
+	return diff;
+}
+
+/* The same user in the same user namespace, or the same key. Default: nobody else. */
+bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
+{
+	const struct treadle_ctx *a = ep->obj.ctx, *b = from->obj.ctx;
+
+	if (likely(uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns))
+		return true;
+	return ep->key_size && ep->key_size == from->key_size &&
+	       !key_differs(ep->key, from->key, ep->key_size);
+}
+
+/* --- create ------------------------------------------------------------------------------- */
+
+/* The unspecified address means this machine: say so with one that peers can use. */
+static void concrete(struct treadle_addr *addr)
+{
+	struct in6_addr *v6 = (struct in6_addr *)addr->addr;
+	__be32 *v4 = (__be32 *)addr->addr;
+
+	if (addr->family == AF_INET && *v4 == htonl(INADDR_ANY))
+		*v4 = htonl(INADDR_LOOPBACK);
+	else if (addr->family == AF_INET6 && ipv6_addr_any(v6))
+		*v6 = in6addr_loopback;
+}
+
+static int ep_bind_port(struct treadle_ep *ep)
+{
+	struct treadle_net *tn = net_of(ep->obj.ctx->net);
+	u32 port = ntohs(ep->addr.port);
+	int ret;
+
+	if (port) {
+		ret = xa_insert(&tn->ports, port, ep, GFP_KERNEL_ACCOUNT);
+		if (ret)
+			return ret == -EBUSY ? -EADDRINUSE : ret;
+	} else {
+		ret = xa_alloc_cyclic(&tn->ports, &port, ep, PORT_AUTO, &tn->next,
+				      GFP_KERNEL_ACCOUNT);
+		if (ret < 0)
+			return ret == -EBUSY ? -EAGAIN : ret;
+		ep->addr.port = htons(port);
+	}
+	ep->port = port;
+	ep->listed = true;
+	return 0;
+}
+
+int treadle_ioc_ep_create(struct treadle_ucmd *u)
+{
+	struct treadle_ep_create *arg = u->arg;
+	struct treadle_ep *ep;
+	int ret;
+
+	if (arg->flags || arg->reserved || !arg->type || arg->type > TREADLE_EP_DGRAM)
+		return -EINVAL;
+	if (arg->type != TREADLE_EP_RDM)
+		return -EOPNOTSUPP;
+	if (!treadle_addr_valid(&arg->addr))
+		return -EADDRNOTAVAIL;
+	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+	if (!ep)
+		return -ENOMEM;
+	spin_lock_init(&ep->lock);
+	INIT_LIST_HEAD(&ep->parked);
+	ep->key_size = arg->auth_key_size;
+	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, ep->key);
+	if (!ret)
+		ret = treadle_obj_init(u->ctx, &ep->obj, TREADLE_EP);
+	if (ret) {
+		kfree(ep);
+		return ret;
+	}
+	ep->addr = arg->addr;
+	concrete(&ep->addr);
+	ret = treadle_addr_local(u->ctx->net, &ep->addr) ? ep_bind_port(ep) : -EADDRNOTAVAIL;
+	if (ret) {
+		treadle_obj_put(&ep->obj);
+		return ret;
+	}
+	arg->addr = ep->addr;
+	arg->id = ep->obj.id;
+	u->new = &ep->obj;
+	return 0;
+}
+
+/* --- enable --------------------------------------------------------------------------------- */
+
+/* All that an endpoint may be bound to, in one place: id, kind, where it goes. */
+struct binding {
+	u32 id;
+	enum treadle_type type;
+	struct treadle_obj *obj;
+};
+
+static void ep_bindings(const struct treadle_ep_enable *arg, struct binding *b)
+{
+	b[0] = (struct binding){ arg->tx, TREADLE_TX };
+	b[1] = (struct binding){ arg->rx, TREADLE_RX };
+	b[2] = (struct binding){ arg->av, TREADLE_AV };
+	b[3] = (struct binding){ arg->tx_cq, TREADLE_CQ };
+	b[4] = (struct binding){ arg->rx_cq, TREADLE_CQ };
+	b[5] = (struct binding){ arg->cntr_send, TREADLE_CNTR };
+	b[6] = (struct binding){ arg->cntr_recv, TREADLE_CNTR };
+	b[7] = (struct binding){ arg->cntr_read, TREADLE_CNTR };
+	b[8] = (struct binding){ arg->cntr_write, TREADLE_CNTR };
+	b[9] = (struct binding){ arg->cntr_remote_read, TREADLE_CNTR };
+	b[10] = (struct binding){ arg->cntr_remote_write, TREADLE_CNTR };
+}
+
+#define BOUND(b, type, member) \
+	((b).obj ? container_of((b).obj, struct type, member) : NULL)
+
+static void ep_set(struct treadle_ep *ep, const struct binding *b)
+{
+	int i;
+
+	ep->tx = BOUND(b[0], treadle_tx, obj);
+	ep->rx = BOUND(b[1], treadle_rx, obj);
+	ep->av = BOUND(b[2], treadle_av, obj);
+	ep->tx_cq = BOUND(b[3], treadle_cq, obj);
+	ep->rx_cq = BOUND(b[4], treadle_cq, obj);
+	ep->cntr_send = BOUND(b[5], treadle_cntr, obj);
+	ep->cntr_recv = BOUND(b[6], treadle_cntr, obj);
+	ep->cntr_read = BOUND(b[7], treadle_cntr, obj);
+	ep->cntr_write = BOUND(b[8], treadle_cntr, obj);
+	ep->cntr_remote_read = BOUND(b[9], treadle_cntr, obj);
+	ep->cntr_remote_write = BOUND(b[10], treadle_cntr, obj);
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		ep->bound[i] = b[i].obj;
+}
+
+/* With everything bound: become reachable. Only one caller gets here at a time (ctx->lock). */
+static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
+{
+	struct treadle_tx *tx = BOUND(b[0], treadle_tx, obj);
+	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
+	int ret = 0;
+
+	if (ep->enabled)
+		return -EISCONN;
+	if (tx && !tx->shared) {
+		mutex_lock(&tx->lock);
+		if (tx->ep)
+			ret = -EBUSY;
+		else
+			tx->ep = ep;
+		mutex_unlock(&tx->lock);
+		if (ret)
+			return ret;
+	}
+	ep->flags = flags;
+	ep_set(ep, b);
+	/* the data path reads all of the above after this (acquire) */
+	smp_store_release(&ep->enabled, true);
+	if (rx) {
+		spin_lock(&rx->lock);
+		if (!rx->ep)
+			rx->ep = ep;
+		spin_unlock(&rx->lock);
+	}
+	return 0;
+}
+
+int treadle_ioc_ep_enable(struct treadle_ucmd *u)
+{
+	struct treadle_ep_enable *arg = u->arg;
+	struct binding b[TREADLE_BINDINGS];
+	struct treadle_obj *obj;
+	struct treadle_ep *ep;
+	int i, ret = 0;
+
+	if (arg->flags & ~TREADLE_EP_SOURCE)
+		return -EINVAL;
+	if ((arg->flags & TREADLE_EP_SOURCE) && !arg->av)
+		return -EINVAL;
+	/* bound for the time of this call: nobody destroys it under us */
+	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	ep = container_of(obj, struct treadle_ep, obj);
+	ep_bindings(arg, b);
+	for (i = 0; i < TREADLE_BINDINGS && !ret; i++) {
+		if (!b[i].id)
+			continue;
+		obj = treadle_obj_bind(u->ctx, b[i].id, b[i].type);
+		if (IS_ERR(obj))
+			ret = PTR_ERR(obj);
+		else
+			b[i].obj = obj;
+	}
+	if (!ret) {
+		mutex_lock(&u->ctx->lock);
+		ret = ep_enable(ep, arg->flags, b);
+		mutex_unlock(&u->ctx->lock);
+	}
+	for (i = 0; ret && i < TREADLE_BINDINGS; i++)
+		if (b[i].obj)
+			treadle_obj_unbind(b[i].obj);
+	treadle_obj_unbind(&ep->obj);
+	return ret;
+}
+
+/* --- the end -------------------------------------------------------------------------------- */
+
+static void ep_unlist(struct treadle_ep *ep)
+{
+	if (ep->listed)
+		xa_erase(&net_of(ep->obj.ctx->net)->ports, ep->port);
+	ep->listed = false;
+}
+
+/*
+ * Vanish: nobody finds it, what waits for it fails, what waits in it is dropped
+ * without a completion (fi_endpoint(3), fi_close). Called once: by DESTROY, or
+ * when the context shuts down.
+ */
+void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
+{
+	const struct treadle_cull cull = { .ep = ep, .max = U64_MAX };
+	struct treadle_obj *obj;
+	unsigned long id;
+	u64 n = 0;
+	int i;
+
+	ep_unlist(ep);
+	spin_lock(&ep->lock);
+	WRITE_ONCE(ep->dead, true);
+	spin_unlock(&ep->lock);
+	if (!ep->enabled)
+		return;
+	if (ep->tx) {
+		mutex_lock(&ep->tx->lock);
+		if (ep->tx->ep == ep)
+			ep->tx->ep = NULL;
+		mutex_unlock(&ep->tx->lock);
+	}
+	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
+	if (ep->rx)
+		treadle_rx_detach(ep->rx, ep, run);
+	xa_for_each(&ep->obj.ctx->objs, id, obj) {
+		obj = treadle_obj_get(ep->obj.ctx, id, TREADLE_CNTR);
+		if (IS_ERR(obj))
+			continue;
+		treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj), &cull, run);
+		treadle_obj_put(obj);
+	}
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		if (ep->bound[i])
+			atomic_dec(&ep->bound[i]->users);
+}
+
+void treadle_ep_free(struct treadle_obj *obj)
+{
+	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
+	int i;
+
+	ep_unlist(ep);
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		if (ep->bound[i])
+			treadle_obj_put(ep->bound[i]);
+}

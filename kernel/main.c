@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: module, device, ioctl table
+ */
+#include <linux/compat.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "treadle.h"
+
+/*
+ * Limits of one context (two: of one object). Read-only after load, so that an
+ * answer to QUERY stays true.
+ */
+unsigned int treadle_max_objects = 65536;
+module_param_named(max_objects, treadle_max_objects, uint, 0444);
+MODULE_PARM_DESC(max_objects, "objects of one context");
+unsigned int treadle_max_ring = 1 << 18;
+module_param_named(max_ring, treadle_max_ring, uint, 0444);
+MODULE_PARM_DESC(max_ring, "slots of one descriptor ring");
+unsigned int treadle_max_cq = 1 << 20;
+module_param_named(max_cq, treadle_max_cq, uint, 0444);
+MODULE_PARM_DESC(max_cq, "entries of one completion ring");
+unsigned int treadle_max_av = 1 << 24;
+module_param_named(max_av, treadle_max_av, uint, 0444);
+MODULE_PARM_DESC(max_av, "peers of one address vector");
+unsigned int treadle_max_armed = 1 << 24;
+module_param_named(max_armed, treadle_max_armed, uint, 0444);
+MODULE_PARM_DESC(max_armed, "commands armed in one context");
+unsigned int treadle_max_buffered = 64 << 20;
+module_param_named(max_buffered, treadle_max_buffered, uint, 0444);
+MODULE_PARM_DESC(max_buffered, "bytes of unexpected messages that one receive ring may keep");
+
+static int ioc_query(struct treadle_ucmd *u)
+{
+	struct treadle_query *q = u->arg;
+
+	*q = (struct treadle_query) {
+		.size = sizeof(*q),
+		.abi_version = TREADLE_ABI_VERSION,
+		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
+			    TREADLE_FEATURE_AUTH_KEY,
+		.opcodes = treadle_opcodes(),
+		.desc_flags = treadle_op_flags(),
+		.max_msg_size = TREADLE_MAX_MSG,
+		.inject_size = TREADLE_EAGER,
+		.max_objects = treadle_max_objects,
+		.max_ring = treadle_max_ring,
+		.max_cq = treadle_max_cq,
+		.max_av = treadle_max_av,
+		.max_armed = treadle_max_armed,
+		.max_buffered = treadle_max_buffered,
+		.max_auth_key = TREADLE_MAX_AUTH_KEY,
+	};
+	return 0;
+}
+
+int treadle_ioc_destroy(struct treadle_ucmd *u)
+{
+	struct treadle_destroy *arg = u->arg;
+
+	return treadle_obj_destroy(u->ctx, arg->id);
+}
+
+/* @partial: the answer is written back even if the call fails half-way */
+struct ioc {
+	unsigned int cmd, size, min_size;
+	bool partial;
+	int (*fn)(struct treadle_ucmd *u);
+};
+
+#define IOC(name, type, last, fn) \
+	[_IOC_NR(TREADLE_IOC_##name)] = { TREADLE_IOC_##name, sizeof(struct type), \
+					  offsetofend(struct type, last), false, fn }
+
+/* min_size: up to the last field of the first release; never changes */
+static const struct ioc iocs[] = {
+	IOC(QUERY, treadle_query, max_auth_key, ioc_query),
+	IOC(CQ_CREATE, treadle_cq_create, rw, treadle_ioc_cq_create),
+	IOC(CNTR_CREATE, treadle_cntr_create, ro, treadle_ioc_cntr_create),
+	IOC(AV_CREATE, treadle_av_create, id, treadle_ioc_av_create),
+	[_IOC_NR(TREADLE_IOC_AV_INSERT)] = {
+		TREADLE_IOC_AV_INSERT, sizeof(struct treadle_av_insert),
+		offsetofend(struct treadle_av_insert, out), true, treadle_ioc_av_insert },
+	IOC(AV_REMOVE, treadle_av_remove, indices, treadle_ioc_av_remove),
+	IOC(AV_LOOKUP, treadle_av_lookup, addr, treadle_ioc_av_lookup),
+	IOC(TX_CREATE, treadle_ring_create, ro, treadle_ioc_tx_create),
+	IOC(RX_CREATE, treadle_ring_create, ro, treadle_ioc_rx_create),
+	IOC(EP_CREATE, treadle_ep_create, reserved, treadle_ioc_ep_create),
+	IOC(EP_ENABLE, treadle_ep_enable, cntr_remote_write, treadle_ioc_ep_enable),
+	IOC(MR_CREATE, treadle_mr_create, id, treadle_ioc_mr_create),
+	IOC(DESTROY, treadle_destroy, id, treadle_ioc_destroy),
+	IOC(CANCEL, treadle_cancel, count, treadle_ioc_cancel),
+	IOC(WAIT, treadle_wait, error, treadle_ioc_wait),
+	IOC(WAIT_FD, treadle_wait_fd, fd, treadle_ioc_wait_fd),
+};
+
+union ioc_arg {
+	struct treadle_query query;
+	struct treadle_cq_create cq_create;
+	struct treadle_ring_create ring_create;
+	struct treadle_av_lookup av_lookup;
+	struct treadle_ep_create ep_create;
+	struct treadle_ep_enable ep_enable;
+	struct treadle_mr_create mr_create;
+	struct treadle_cancel cancel;
+	struct treadle_wait wait;
+};
+
+static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *uarg)
+{
+	unsigned int nr = _IOC_NR(cmd);
+	struct treadle_ucmd u = { .ctx = ctx };
+	const struct ioc *ioc;
+	union ioc_arg arg;
+	u32 size;
+	int ret;
+
+	if (_IOC_TYPE(cmd) != TREADLE_IOC_MAGIC || nr >= ARRAY_SIZE(iocs))
+		return -ENOTTY;
+	ioc = &iocs[array_index_nospec(nr, ARRAY_SIZE(iocs))];
+	/* the size within cmd is the header's that the caller was built with */
+	if (!ioc->fn || (cmd & ~IOCSIZE_MASK) != (ioc->cmd & ~IOCSIZE_MASK))
+		return -ENOTTY;
+	if (get_user(size, (u32 __user *)uarg))
+		return -EFAULT;
+	if (size < ioc->min_size)
+		return -EINVAL;
+	if (size > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(&arg, ioc->size, uarg, size);
+	if (ret)
+		return ret;
+	u.arg = &arg;
+	ret = ioc->fn(&u);
+	if (ret && !ioc->partial)
+		goto abort;
+	if (copy_to_user(uarg, &arg, min(size, ioc->size))) {
+		ret = -EFAULT;
+		goto abort;
+	}
+	if (u.new && !ret)
+		ret = treadle_obj_publish(u.new);
+	if (!ret) {
+		if (u.file)
+			fd_install(u.fd, u.file);
+		return 0;
+	}
+abort:
+	if (u.new)
+		treadle_obj_put(u.new);
+	if (u.file) {
+		put_unused_fd(u.fd);
+		fput(u.file);
+	}
+	return ret;
+}
+
+static long treadle_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct treadle_ctx *ctx = file->private_data;
+
+	/* a child, or whoever was passed the file, has another address space */
+	if (current->mm != ctx->mm)
+		return -EPERM;
+	if (cmd == TREADLE_IOC_DOORBELL)
+		return arg > U32_MAX ? -EINVAL : treadle_doorbell(ctx, arg);
+	if (cmd == TREADLE_IOC_SIGNAL)
+		return arg > U32_MAX ? -EINVAL : treadle_signal(ctx, arg);
+	return ioc_table(ctx, cmd, (void __user *)arg);
+}
+
+#ifdef CONFIG_COMPAT
+/* Same layout for 32-bit callers; only the two calls that take a number differ not at all. */
+static long treadle_compat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	if (cmd == TREADLE_IOC_DOORBELL || cmd == TREADLE_IOC_SIGNAL)
+		return treadle_ioctl(file, cmd, arg);
+	return treadle_ioctl(file, cmd, (unsigned long)compat_ptr(arg));
+}
+#endif
+
+static int treadle_file_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct treadle_ctx *ctx = file->private_data;
+
+	return current->mm == ctx->mm ? treadle_mmap(ctx, vma) : -EPERM;
+}
+
+static int treadle_open(struct inode *inode, struct file *file)
+{
+	struct treadle_ctx *ctx = treadle_ctx_create();
+
+	if (IS_ERR(ctx))
+		return PTR_ERR(ctx);
+	file->private_data = ctx;
+	return 0;
+}
+
+static int treadle_release(struct inode *inode, struct file *file)
+{
+	struct treadle_ctx *ctx = file->private_data;
+
+	treadle_ctx_shutdown(ctx);
+	mmu_notifier_unregister(&ctx->pm.notifier, ctx->mm);
+	treadle_ctx_put(ctx);
+	return 0;
+}
+
+static const struct file_operations treadle_fops = {
+	.owner = THIS_MODULE,
+	.open = treadle_open,
+	.release = treadle_release,
+	.unlocked_ioctl = treadle_ioctl,
+#ifdef CONFIG_COMPAT
+	.compat_ioctl = treadle_compat_ioctl,
+#endif
+	.mmap = treadle_file_mmap,
+};
+
+static struct miscdevice treadle_dev = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "treadle",
+	.fops = &treadle_fops,
+	.mode = 0666,
+};
+
+/* The layout is the ABI: nothing here may ever change. */
+#define AT(type, field, offset) static_assert(offsetof(struct type, field) == (offset))
+static_assert(sizeof(union treadle_slot) == TREADLE_SLOT_SIZE);
+static_assert(sizeof(struct treadle_desc) == TREADLE_SLOT_SIZE);
+AT(treadle_desc, flags, 4);
+AT(treadle_desc, context, 8);
+AT(treadle_desc, addr, 16);
+AT(treadle_desc, len, 24);
+AT(treadle_desc, peer, 32);
+AT(treadle_desc, tag, 40);
+AT(treadle_desc, ignore, 48);
+AT(treadle_desc, data, 56);
+AT(treadle_desc, ep, 64);
+AT(treadle_desc, cond, 68);
+AT(treadle_desc, threshold, 72);
+AT(treadle_desc, notify, 80);
+AT(treadle_desc, atomic_op, 84);
+AT(treadle_desc, result, 88);
+AT(treadle_desc, compare, 96);
+static_assert(sizeof(struct treadle_rma_iov) * TREADLE_MAX_RMA_IOV <= TREADLE_SLOT_SIZE);
+static_assert(sizeof(struct treadle_cqe) == 64);
+AT(treadle_cqe, src, 40);
+AT(treadle_cqe, flags, 48);
+AT(treadle_cqe, olen, 56);
+static_assert(sizeof(struct treadle_ring_prod) == 64);
+static_assert(sizeof(struct treadle_ring_cons) == 64);
+static_assert(sizeof(struct treadle_cq_prod) == 64);
+static_assert(sizeof(struct treadle_cq_cons) == 64);
+static_assert(sizeof(struct treadle_cntr_page) == 64);
+static_assert(sizeof(struct treadle_addr) == 24);
+static_assert(sizeof(struct treadle_query) == 72);
+static_assert(sizeof(struct treadle_cq_create) == 48);
+static_assert(sizeof(struct treadle_cntr_create) == 32);
+static_assert(sizeof(struct treadle_av_create) == 16);
+static_assert(sizeof(struct treadle_av_insert) == 32);
+static_assert(sizeof(struct treadle_av_remove) == 24);
+static_assert(sizeof(struct treadle_av_lookup) == 40);
+static_assert(sizeof(struct treadle_ring_create) == 56);
+static_assert(sizeof(struct treadle_ep_create) == 56);
+static_assert(sizeof(struct treadle_ep_enable) == 56);
+static_assert(sizeof(struct treadle_mr_create) == 56);
+static_assert(sizeof(struct treadle_cancel) == 40);
+static_assert(sizeof(struct treadle_wait) == 40);
+static_assert(sizeof(struct treadle_wait_fd) == 16);
+/* A million armed commands are to fit into a quarter of a gigabyte. */
+static_assert(sizeof(struct treadle_cmd) <= 256);
+
+static int __init treadle_init(void)
+{
+	int ret = -ENOMEM;
+
+	treadle_cmd_cache = KMEM_CACHE(treadle_cmd, SLAB_ACCOUNT);
+	if (!treadle_cmd_cache)
+		return ret;
+	ret = treadle_worker_init();
+	if (ret)
+		goto fail_cache;
+	ret = treadle_net_init();
+	if (ret)
+		goto fail_worker;
+	ret = misc_register(&treadle_dev);
+	if (ret)
+		goto fail_net;
+	return 0;
+fail_net:
+	treadle_net_exit();
+fail_worker:
+	treadle_worker_exit();
+fail_cache:
+	kmem_cache_destroy(treadle_cmd_cache);
+	return ret;
+}
+
+static void __exit treadle_exit(void)
+{
+	/* No context is left (each holds the module), but its last work may still return. */
+	misc_deregister(&treadle_dev);
+	treadle_worker_exit();
+	treadle_net_exit();
+	rcu_barrier();
+	kmem_cache_destroy(treadle_cmd_cache);
+}
+
+module_init(treadle_init);
+module_exit(treadle_exit);
+MODULE_DESCRIPTION("Software fabric adapter with triggered operations");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1");

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * treadle: who gets a message
+ *
+ * Pure logic: no lock, no allocation (but match_alloc, which the caller makes
+ * without a lock), so that the same source is tested in user space. The caller
+ * serializes (rx->lock).
+ *
+ * Posted receives and unexpected messages are kept in hash tables by what they
+ * match, so an exact tag costs the same however many there are. A receive that
+ * ignores bits of the tag belongs to the class of its ignore mask, and is hashed
+ * by the bits that are left: a message is looked up once per class in use (one
+ * or two, in practice) and the oldest of what is found wins. Receives with more
+ * than TREADLE_CLASSES different masks at once go to a list that is searched.
+ */
+#ifndef TREADLE_MATCH_H
+#define TREADLE_MATCH_H
+
+#ifdef __KERNEL__
+#include <linux/list.h>
+#include <linux/types.h>
+#else
+#include "shim.h"
+#endif
+
+#define TREADLE_SRC_ANY		0xffffffffu
+#define TREADLE_CLASSES		8
+#define TREADLE_SEGS		16	/* 2^21 buckets */
+#define TREADLE_SEG0		64	/* buckets of the first segment */
+
+/*
+ * An entry of a hash table. Entries with the same key form a ring in order of
+ * arrival; the oldest leads it and is the one in the bucket.
+ */
+struct treadle_hnode {
+	struct treadle_hnode *next, **pprev;	/* bucket; pprev NULL: a follower */
+	struct list_head same;
+	u64 tag;
+	u32 src, cls;
+};
+
+/*
+ * Linear hashing: the table grows by one bucket per entry, never all at once.
+ * Segment 0 has SEG0 buckets, segment i SEG0 << (i - 1).
+ */
+struct treadle_hash {
+	struct treadle_hnode **seg[TREADLE_SEGS];
+	u32 buckets, keys;
+	u64 seed;
+};
+
+/* A posted receive. The caller sets tag, ignore, src and seq. */
+struct treadle_match_recv {
+	struct treadle_hnode node;
+	struct list_head wild;		/* on treadle_match.wild */
+	u64 tag, ignore;
+	u32 src;			/* TREADLE_SRC_ANY, or the only source */
+	bool listed;			/* on wild instead of in the hash table */
+	u64 seq;			/* older is smaller */
+};
+
+/* An unexpected message. The caller sets tag and src. */
+struct treadle_match_msg {
+	struct list_head all;
+	struct treadle_hnode by_tag, by_src;
+	u64 tag;
+	u32 src;
+};
+
+struct treadle_match {
+	struct treadle_hash posted, by_tag, by_src;
+	struct list_head wild;		/* receives without a class, oldest first */
+	struct list_head all;		/* messages, oldest first */
+	u32 messages;
+	struct {
+		u64 ignore;
+		u32 any, named;		/* receives by source; both 0: class is free */
+	} cls[TREADLE_CLASSES];
+};
+
+int treadle_match_init(struct treadle_match *m, u64 seed);
+void treadle_match_exit(struct treadle_match *m);
+
+/* A message arrives: take the receive for it, or NULL. */
+struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src);
+/* No receive was there: keep the message. */
+void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg);
+/* A receive is posted: take the oldest message for it, or NULL. */
+struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
+					     const struct treadle_match_recv *r);
+/* No message was there: post it, at its place by seq. */
+void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r);
+
+void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r);
+void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg *msg);
+
+/*
+ * Growth in two halves, because memory is not allocated under a lock: what
+ * segment is wanted (0: none), and give it; returns what was not used.
+ */
+struct treadle_hash *treadle_match_wants(struct treadle_match *m, u32 *buckets);
+struct treadle_hnode **treadle_hash_give(struct treadle_hash *h, struct treadle_hnode **seg,
+					 u32 buckets);
+
+#endif

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: pages that kernel and process share
+ *
+ * The map holds its own reference to each page (vm_insert_pages), so that object
+ * and map may go in either order. The offset names object and region, and ids
+ * are not used again, so a stale offset maps nothing.
+ */
+#include <linux/mm.h>
+#include <linux/vmalloc.h>
+
+#include "compat.h"
+#include "treadle.h"
+
+#define REGION_SHIFT	28
+#define ID_SHIFT	32
+
+int treadle_area_alloc(struct treadle_area *area, size_t bytes)
+{
+	unsigned int i, n = DIV_ROUND_UP(bytes, PAGE_SIZE);
+
+	area->pages = kvcalloc(n, sizeof(*area->pages), GFP_KERNEL_ACCOUNT);
+	if (!area->pages)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		area->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+		if (!area->pages[i])
+			goto fail;
+		area->count++;
+		if (fatal_signal_pending(current))
+			goto fail;
+		cond_resched();
+	}
+	area->addr = vmap(area->pages, n, VM_MAP, PAGE_KERNEL);
+	if (area->addr)
+		return 0;
+fail:
+	treadle_area_free(area);
+	return -ENOMEM;
+}
+
+void treadle_area_free(struct treadle_area *area)
+{
+	unsigned int i;
+
+	if (area->addr)
+		vunmap(area->addr);
+	for (i = 0; i < area->count; i++) {
+		put_page(area->pages[i]);
+		cond_resched();
+	}
+	kvfree(area->pages);
+	memset(area, 0, sizeof(*area));
+}
+
+void treadle_map_cookie(struct treadle_obj *obj, const struct treadle_area *area,
+			enum treadle_region region, struct treadle_map *map)
+{
+	map->offset = (u64)obj->id << ID_SHIFT | (u64)region << REGION_SHIFT;
+	map->length = (u64)area->count << PAGE_SHIFT;
+}
+
+static const struct treadle_area *obj_area(struct treadle_obj *obj, u64 region)
+{
+	struct treadle_ring *ring;
+	struct treadle_cq *cq;
+
+	if (region != TREADLE_RW && region != TREADLE_RO)
+		return NULL;
+	switch (obj->type) {
+	case TREADLE_CQ:
+		cq = container_of(obj, struct treadle_cq, obj);
+		return region == TREADLE_RO ? &cq->ro : &cq->rw;
+	case TREADLE_CNTR:
+		if (region == TREADLE_RW)
+			return NULL;
+		return &container_of(obj, struct treadle_cntr, obj)->ro;
+	case TREADLE_TX:
+		ring = &container_of(obj, struct treadle_tx, obj)->ring;
+		return region == TREADLE_RO ? &ring->ro : &ring->rw;
+	case TREADLE_RX:
+		ring = &container_of(obj, struct treadle_rx, obj)->ring;
+		return region == TREADLE_RO ? &ring->ro : &ring->rw;
+	default:
+		return NULL;
+	}
+}
+
+int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
+{
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	u64 region = (offset & (BIT_ULL(ID_SHIFT) - 1)) >> REGION_SHIFT;
+	const struct treadle_area *area;
+	struct treadle_obj *obj;
+	unsigned long n;
+	int ret = -EINVAL;
+
+	if (offset & (BIT_ULL(REGION_SHIFT) - 1))
+		return -EINVAL;
+	obj = treadle_obj_get(ctx, offset >> ID_SHIFT, 0);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	area = obj_area(obj, region);
+	if (!area || !(vma->vm_flags & VM_SHARED) ||
+	    vma->vm_end - vma->vm_start != (unsigned long)area->count << PAGE_SHIFT)
+		goto out;
+	ret = -EACCES;
+	if ((vma->vm_flags & VM_EXEC) || (region == TREADLE_RO && (vma->vm_flags & VM_WRITE)))
+		goto out;
+	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND);
+	vm_flags_clear(vma, VM_MAYEXEC | (region == TREADLE_RO ? VM_MAYWRITE : 0));
+	n = area->count;
+	ret = vm_insert_pages(vma, vma->vm_start, area->pages, &n);
+out:
+	treadle_obj_put(obj);
+	return ret;
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: ids, references, destruction
+ *
+ * Allocate (id reserved, invisible) -> answer the caller -> publish; abort
+ * before that. DESTROY first makes an object unfindable and unbindable, then
+ * stops it, then drops the table's reference.
+ */
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+/* Reserve an id; the object is freed by treadle_obj_put from here on. */
+int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj, enum treadle_type type)
+{
+	int ret = -ENOSPC;
+
+	mutex_lock(&ctx->lock);
+	if (ctx->dead)
+		ret = -ESHUTDOWN;
+	else if (atomic_read(&ctx->nr_objs) < treadle_max_objects)
+		ret = xa_alloc_cyclic(&ctx->objs, &obj->id, NULL, XA_LIMIT(1, INT_MAX),
+				      &ctx->next_id, GFP_KERNEL_ACCOUNT);
+	if (ret >= 0)
+		atomic_inc(&ctx->nr_objs);
+	mutex_unlock(&ctx->lock);
+	if (ret < 0)
+		return ret;
+	kref_init(&obj->ref);
+	obj->type = type;
+	atomic_set(&obj->users, 0);
+	kref_get(&ctx->ref);
+	obj->ctx = ctx;
+	return 0;
+}
+
+/* The table takes over the caller's reference. */
+int treadle_obj_publish(struct treadle_obj *obj)
+{
+	struct treadle_ctx *ctx = obj->ctx;
+	int ret = 0;
+
+	mutex_lock(&ctx->lock);
+	if (ctx->dead)
+		ret = -ESHUTDOWN;
+	else	/* the slot was reserved: this allocates nothing */
+		xa_store(&ctx->objs, obj->id, obj, GFP_KERNEL_ACCOUNT);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static void obj_free_rcu(struct rcu_head *rcu)
+{
+	struct treadle_obj *obj = container_of(rcu, struct treadle_obj, rcu);
+
+	kfree(obj);
+}
+
+void treadle_obj_release(struct kref *ref)
+{
+	struct treadle_obj *obj = container_of(ref, struct treadle_obj, ref);
+	struct treadle_ctx *ctx = obj->ctx;
+
+	/* one that was never published still owns its reserved id */
+	if (atomic_read(&obj->users) != TREADLE_GONE) {
+		xa_erase(&ctx->objs, obj->id);
+		atomic_dec(&ctx->nr_objs);
+	}
+	switch (obj->type) {
+	case TREADLE_CQ:
+		treadle_cq_free(obj);
+		break;
+	case TREADLE_CNTR:
+		treadle_cntr_free(obj);
+		break;
+	case TREADLE_AV:
+		treadle_av_free(obj);
+		break;
+	case TREADLE_TX:
+		treadle_tx_free(obj);
+		break;
+	case TREADLE_RX:
+		treadle_rx_free(obj);
+		break;
+	case TREADLE_EP:
+		treadle_ep_free(obj);
+		break;
+	case TREADLE_MR:
+		treadle_mr_free(obj);
+		break;
+	}
+	call_rcu(&obj->rcu, obj_free_rcu);
+	treadle_ctx_put(ctx);
+}
+
+static struct treadle_obj *obj_find(struct treadle_ctx *ctx, u32 id, enum treadle_type type,
+				    bool bind)
+{
+	struct treadle_obj *obj;
+
+	rcu_read_lock();
+	obj = xa_load(&ctx->objs, id);
+	if (!obj)
+		obj = ERR_PTR(-ENOENT);
+	else if (type && obj->type != type)
+		obj = ERR_PTR(-EBADF);
+	else if (bind && !atomic_inc_unless_negative(&obj->users))
+		obj = ERR_PTR(-ENOENT);
+	else if (!kref_get_unless_zero(&obj->ref))
+		obj = ERR_PTR(-ENOENT);
+	rcu_read_unlock();
+	return obj;
+}
+
+/* Find by id and hold; @type 0: any. */
+struct treadle_obj *treadle_obj_get(struct treadle_ctx *ctx, u32 id, enum treadle_type type)
+{
+	return obj_find(ctx, id, type, false);
+}
+
+/* Find, hold, and keep it from being destroyed. */
+struct treadle_obj *treadle_obj_bind(struct treadle_ctx *ctx, u32 id, enum treadle_type type)
+{
+	return obj_find(ctx, id, type, true);
+}
+
+void treadle_obj_unbind(struct treadle_obj *obj)
+{
+	atomic_dec(&obj->users);
+	treadle_obj_put(obj);
+}
+
+int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id)
+{
+	TREADLE_RUN(run, ctx);
+	struct treadle_obj *obj;
+	int ret = 0;
+
+	mutex_lock(&ctx->lock);
+	obj = xa_load(&ctx->objs, id);
+	if (!obj)
+		ret = -ENOENT;
+	else if (atomic_cmpxchg(&obj->users, 0, TREADLE_GONE) != 0)
+		ret = -EBUSY;
+	if (!ret) {
+		xa_erase(&ctx->objs, id);
+		atomic_dec(&ctx->nr_objs);
+	}
+	mutex_unlock(&ctx->lock);
+	if (ret)
+		return ret;
+	if (obj->type == TREADLE_EP)
+		treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
+	else if (obj->type == TREADLE_MR)
+		treadle_mr_shutdown(obj);
+	else if (obj->type == TREADLE_CQ)
+		treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
+	treadle_run_jobs(&run);
+	treadle_obj_put(obj);
+	return 0;
+}

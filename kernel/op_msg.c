@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: send and receive, plain and tagged
+ *
+ * fi_msg(3), fi_tagged(3). A send finds its target, then a receive. If there is
+ * one, the bytes go straight into it. If not, the message is kept in the target's matcher: a
+ * small one as a copy, for which the target pays, a large one (or one that
+ * is to be confirmed, or when the target's budget is used up) as a reference to
+ * the sender's command, which waits there. All wait in one queue, so messages
+ * of one sender match in the order in which it sent them.
+ */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+static bool is_tagged(const struct treadle_desc *d)
+{
+	return d->opcode == TREADLE_OP_TSEND || d->opcode == TREADLE_OP_TRECV;
+}
+
+/* --- send --------------------------------------------------------------------------------- */
+
+int treadle_send_prep(struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	u16 port;
+	int ret;
+
+	if ((!is_tagged(d) && d->tag) || d->ignore ||
+	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
+		return -EINVAL;
+	if (!cmd->ep->av)
+		return -EDESTADDRREQ;
+	ret = treadle_av_resolve(cmd->ep->av, d->peer, &port);
+	return ret == -EDESTADDRREQ ? ret : 0;	/* other errors in the completion */
+}
+
+static int find_target(struct treadle_ep *from, u64 peer, struct treadle_ep **to)
+{
+	struct treadle_ep *ep;
+	u16 port;
+	int ret;
+
+	ret = treadle_av_resolve(from->av, peer, &port);
+	if (ret)
+		return ret;
+	ep = treadle_ep_find(from->obj.ctx->net, port);
+	if (!ep)
+		return -ECONNREFUSED;
+	if (!smp_load_acquire(&ep->enabled) || !ep->rx || READ_ONCE(ep->dead))
+		ret = -ECONNREFUSED;
+	else if (!treadle_ep_admits(ep, from))
+		ret = -EACCES;
+	if (ret)
+		treadle_ep_put(ep);
+	else
+		*to = ep;
+	return ret;
+}
+
+/* Copy the sender's bytes behind the message. -EAGAIN: its worker has to go on. */
+static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_span src, dst;
+	enum treadle_side side = TREADLE_NONE;
+	int ret;
+
+	do {
+		treadle_span_user(&src, &cmd->ep->obj.ctx->pm, treadle_cmd_iov(cmd),
+				  cmd->d.iov_count, msg->done);
+		treadle_span_kernel(&dst, msg->payload, msg->done);
+		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
+		/* the sender himself waits, so that his messages stay in order */
+	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && run->ctx == cmd->ep->obj.ctx &&
+		 !fatal_signal_pending(current));
+	return ret == -EINPROGRESS ? -EAGAIN : ret;
+}
+
+/*
+ * Allocate what is needed to keep @m. Without memory for a copy the message
+ * waits with its command, unless it has to be copied.
+ */
+static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
+{
+	struct treadle_cmd *cmd = m->cmd;
+	struct treadle_rx *rx = m->to->rx;
+	bool inject = cmd->d.flags & TREADLE_F_INJECT;
+	u32 charge = sizeof(*m) + m->len;
+	bool afford = READ_ONCE(rx->buffered) + charge <= rx->buffered_max;
+	struct treadle_msg *msg = NULL;
+	struct mem_cgroup *old;
+
+	if (m->len <= TREADLE_EAGER && afford &&
+	    (inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE))) {
+		old = set_active_memcg(m->to->obj.ctx->memcg);
+		msg = kmalloc(charge, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		set_active_memcg(old);
+	}
+	if (msg) {
+		*msg = *m;
+		msg->charge = charge;
+		msg->payload = (u8 *)(msg + 1);
+	} else if (inject) {
+		/* beyond the target's means: the sender pays */
+		msg = kmalloc(charge, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		if (!msg)
+			return NULL;
+		*msg = *m;
+		msg->payload = (u8 *)(msg + 1);
+	} else {
+		msg = kmalloc(sizeof(*msg), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		if (!msg)
+			return NULL;
+		*msg = *m;
+	}
+	kref_init(&msg->ref);
+	INIT_LIST_HEAD(&msg->parked);
+	INIT_LIST_HEAD(&msg->job.link);
+	msg->heap = true;
+	msg->done = 0;
+	treadle_ep_get(msg->to);
+	return msg;
+}
+
+static void send_go_on(struct treadle_job *job, struct treadle_run *run);
+
+/*
+ * Make @m fit to wait, off its caller's stack. NULL: nothing was to be kept
+ * (failed, completed), or the sender's worker goes on with it.
+ */
+static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = m->cmd, *heap = cmd;
+	struct treadle_msg *msg = m;
+	int ret = -ENOMEM;
+
+	if (!m->heap)
+		msg = msg_alloc(m);
+	if (!msg)
+		goto fail;
+	/* only a copy that needs no confirmation lets the sender go */
+	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
+		heap = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		if (!heap)
+			goto fail;
+		msg->cmd = heap;
+	}
+	ret = msg->payload ? fill_payload(msg, heap, run) : 0;
+	if (ret == -EAGAIN) {
+		msg->cmd = treadle_cmd_persist(heap, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		msg->job.ctx = msg->cmd->ep->obj.ctx;
+		msg->job.fn = send_go_on;
+		treadle_queue_job(&msg->job);
+		return NULL;
+	}
+	if (!ret) {
+		msg->done = 0;	/* from here on: bytes delivered */
+		return msg;
+	}
+fail:
+	if (msg && msg->heap)
+		treadle_msg_put(msg);
+	treadle_cmd_complete(heap, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+	return NULL;
+}
+
+/* Put @msg into the matcher; under rx->lock. False: the sender is closing. */
+static bool msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
+{
+	if (msg->cmd) {
+		struct treadle_ep *from = msg->cmd->ep;
+		bool dead;
+
+		spin_lock(&from->lock);
+		dead = from->dead;
+		if (!dead)
+			list_add_tail(&msg->parked, &from->parked);
+		spin_unlock(&from->lock);
+		if (dead)
+			return false;
+	}
+	treadle_match_keep(&rx->match[msg->tagged], &msg->m);
+	msg->queued = true;
+	rx->buffered += msg->charge;
+	return true;
+}
+
+/* Match @msg (on the stack, or ready to be kept) or keep it. Consumes msg->cmd. */
+static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_rx *rx = msg->to->rx;
+	struct treadle_cmd *told = NULL;
+	bool ready = false, kept;
+
+again:
+	spin_lock(&rx->lock);
+	for (;;) {
+		treadle_rx_take(rx, run);	/* may drop the lock for a moment */
+		if (READ_ONCE(msg->to->dead)) {
+			spin_unlock(&rx->lock);
+			treadle_cmd_complete(told ?: msg->cmd, -ECONNREFUSED, run);
+			if (msg->heap)
+				treadle_msg_put(msg);
+			return;
+		}
+		msg->recv = treadle_rx_match(rx, msg);
+		if (msg->recv || !ready)
+			break;
+		if (rx->ring.kern->flags & TREADLE_RING_DOORBELL)
+			break;
+		/* who posts from now on rings; who has posted before is seen now (C) */
+		treadle_ring_want_doorbell(&rx->ring);
+	}
+	if (msg->recv) {
+		spin_unlock(&rx->lock);
+		if (told) {
+			/* copied already: as far as the sender is concerned, it is sent */
+			msg->cmd = NULL;
+		} else if (!ready) {
+			/* matched before the copy was whole: straight from the sender then */
+			msg->payload = NULL;
+			msg->done = 0;
+		}
+		treadle_deliver(msg, run);
+		if (told)
+			treadle_cmd_complete(told, 0, run);
+		return;
+	}
+	if (!ready) {
+		spin_unlock(&rx->lock);
+		msg = msg_keepable(msg, run);
+		if (!msg)
+			return;
+		ready = true;
+		if (msg->payload && !(msg->cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE))
+			told = msg->cmd;
+		goto again;
+	}
+	if (told)
+		msg->cmd = NULL;
+	kept = msg_keep(rx, msg);
+	spin_unlock(&rx->lock);
+	if (kept) {
+		treadle_rx_grow(rx, msg->tagged);
+	} else {
+		treadle_cmd_free(msg->cmd);
+		treadle_msg_put(msg);
+	}
+	if (told)
+		treadle_cmd_complete(told, 0, run);
+}
+
+/* In the sender's worker: its pages were slow while the message was copied. */
+static void send_go_on(struct treadle_job *job, struct treadle_run *run)
+{
+	struct treadle_msg *msg = container_of(job, struct treadle_msg, job);
+	struct treadle_ep *to = treadle_ep_get(msg->to);
+
+	msg_send(msg, run);
+	treadle_ep_put(to);
+}
+
+void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_ep *from = cmd->ep, *to;
+	struct treadle_msg msg;
+	int ret;
+
+	if (unlikely(READ_ONCE(from->dead))) {	/* closed while it was armed */
+		treadle_cmd_free(cmd);
+		return;
+	}
+	ret = find_target(from, cmd->d.peer, &to);
+	if (ret) {
+		treadle_cmd_complete(cmd, ret, run);
+		return;
+	}
+	msg.to = to;
+	msg.cmd = cmd;
+	msg.recv = NULL;
+	msg.len = cmd->d.len;
+	msg.done = 0;
+	msg.data = cmd->d.data;
+	msg.flags = cmd->d.flags;
+	msg.charge = 0;
+	msg.port = from->port;
+	msg.tagged = is_tagged(&cmd->d);
+	msg.queued = msg.heap = false;
+	msg.payload = NULL;
+	msg.m.tag = cmd->d.tag;
+	msg.m.src = from->port;
+	msg_send(&msg, run);
+	treadle_ep_put(to);
+}
+
+/* --- taking back --------------------------------------------------------------------------- */
+
+/*
+ * Take back up to @max messages of @ep that wait at peers (those with @context,
+ * if given): complete their commands with @error, or drop them silently (0).
+ *
+ * A message is on ep->parked exactly while it is queued; both change under the
+ * target's rx->lock, which is taken before ep->lock. So it is held, both are
+ * dropped, and it is looked at again under the target's lock.
+ */
+void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max,
+			 u64 *count, struct treadle_run *run)
+{
+	while (*count < max) {
+		struct treadle_msg *msg = NULL, *m;
+		struct treadle_rx *rx;
+		bool queued;
+
+		spin_lock(&ep->lock);
+		list_for_each_entry(m, &ep->parked, parked) {
+			if (!context || m->cmd->d.context == *context) {
+				msg = m;
+				kref_get(&msg->ref);
+				break;
+			}
+		}
+		spin_unlock(&ep->lock);
+		if (!msg)
+			return;
+		rx = msg->to->rx;
+		spin_lock(&rx->lock);
+		queued = msg->queued;
+		if (queued)
+			treadle_rx_dequeue(rx, msg);
+		spin_unlock(&rx->lock);
+		if (queued) {
+			if (error)
+				treadle_cmd_complete(msg->cmd, error, run);
+			else
+				treadle_cmd_free(msg->cmd);
+			(*count)++;
+			treadle_msg_put(msg);	/* the queue's */
+		}
+		treadle_msg_put(msg);
+		cond_resched();
+	}
+}
+
+/* --- receive ---------------------------------------------------------------------------------- */
+
+int treadle_recv_prep(struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	u16 port;
+
+	if (d->data || (!is_tagged(d) && (d->tag || d->ignore)) || !cmd->ep->rx)
+		return -EINVAL;
+	if (d->peer != TREADLE_ADDR_ANY &&
+	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &port) == -EDESTADDRREQ))
+		return -EDESTADDRREQ;
+	/* now, so that firing can't fail for want of memory */
+	cmd->recv = kzalloc(sizeof(*cmd->recv), GFP_KERNEL_ACCOUNT);
+	return cmd->recv ? 0 : -ENOMEM;
+}
+
+/* A receive that came through a transmit ring: one that was armed, mostly. */
+void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
+	struct treadle_rx *rx = ep->rx;
+	struct treadle_recv *recv;
+	bool tagged, dead;
+	int ret;
+
+	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	recv = cmd->recv;
+	cmd->recv = NULL;
+	recv->rx = rx;
+	recv->cmd = cmd;
+	tagged = is_tagged(&cmd->d);
+	ret = treadle_recv_set(recv, ep, &cmd->d);
+	if (ret) {
+		treadle_recv_complete(recv, ep, NULL, ret, run);
+		goto out;
+	}
+	spin_lock(&rx->lock);
+	treadle_rx_take(rx, run);	/* those posted before are older */
+	/* closing takes out what is posted, under this lock, after it has set dead */
+	dead = READ_ONCE(ep->dead);
+	if (!dead)
+		treadle_rx_place(rx, recv, run);
+	spin_unlock(&rx->lock);
+	if (dead)
+		treadle_recv_free(recv);
+	else
+		treadle_rx_grow(rx, tagged);
+out:
+	treadle_ep_put(ep);
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the opcode table
+ *
+ * An opcode without an issue function is known, but not supported yet.
+ */
+#include "treadle.h"
+
+#define ARMED	(TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND_CNTR | TREADLE_F_WORK)
+#define NOTIFY	(ARMED | TREADLE_F_COMPLETION | TREADLE_F_NOTIFY)
+#define SEND	(NOTIFY | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE)
+
+const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
+	[TREADLE_OP_NOP] = {
+		.flags = ARMED | TREADLE_F_NOTIFY,
+		.prep = treadle_nop_prep,
+		.issue = treadle_nop_issue,
+	},
+	[TREADLE_OP_SEND] = {
+		.flags = SEND,
+		.data = true,
+		.needs_ep = true,
+		.prep = treadle_send_prep,
+		.issue = treadle_send_issue,
+	},
+	[TREADLE_OP_TSEND] = {
+		.flags = SEND,
+		.data = true,
+		.needs_ep = true,
+		.prep = treadle_send_prep,
+		.issue = treadle_send_issue,
+	},
+	[TREADLE_OP_RECV] = {
+		.flags = NOTIFY,
+		.data = true,
+		.needs_ep = true,
+		.receives = true,
+		.prep = treadle_recv_prep,
+		.issue = treadle_recv_issue,
+	},
+	[TREADLE_OP_TRECV] = {
+		.flags = NOTIFY,
+		.data = true,
+		.needs_ep = true,
+		.receives = true,
+		.prep = treadle_recv_prep,
+		.issue = treadle_recv_issue,
+	},
+	[TREADLE_OP_CNTR_SET] = {
+		.flags = ARMED | TREADLE_F_CNTR_ERROR,
+		.prep = treadle_cntr_prep,
+		.issue = treadle_cntr_issue,
+	},
+	[TREADLE_OP_CNTR_ADD] = {
+		.flags = ARMED | TREADLE_F_CNTR_ERROR,
+		.prep = treadle_cntr_prep,
+		.issue = treadle_cntr_issue,
+	},
+};
+
+u64 treadle_opcodes(void)
+{
+	u64 ops = 0;
+	int i;
+
+	for (i = 0; i < TREADLE_OP_LAST; i++)
+		if (treadle_opdefs[i].issue)
+			ops |= BIT_ULL(i);
+	return ops;
+}
+
+u64 treadle_op_flags(void)
+{
+	u64 flags = 0;
+	int i;
+
+	for (i = 0; i < TREADLE_OP_LAST; i++)
+		flags |= treadle_opdefs[i].flags;
+	return flags;
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the pages of a process, on demand
+ *
+ * A table from address to page, filled by get_user_pages and emptied by an MMU
+ * notifier. It holds no reference to a page: an entry is valid while pm->lock is
+ * held, because whoever wants to unmap, move, share or clean that page must
+ * first come through the notifier, which takes the lock for writing. So the
+ * process's memory stays swappable and movable, and a copy that holds the lock
+ * never touches a page that is no longer mapped there.
+ *
+ * A fill may race with an invalidation. As in KVM, it notes `seq` before it asks
+ * for the pages; it gives up if an invalidation of its range is in progress, or
+ * one has finished since.
+ *
+ * A page that is to be written was got with FOLL_WRITE, so copy-on-write, write
+ * notification, userfaultfd and soft-dirty have had their say; it is marked dirty when
+ * it is entered. Whoever cleans it afterwards must write-protect it first, which
+ * comes through the notifier again.
+ */
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+
+#include "compat.h"
+#include "treadle.h"
+
+#define FILL_BATCH	16u
+#define FILL_TRIES	8
+/* More than this (128 GiB of addresses) and the table starts afresh. */
+#define MAX_TABLES	(1ul << 16)
+
+static struct treadle_ctx *pm_ctx(struct treadle_pm *pm)
+{
+	return container_of(pm, struct treadle_ctx, pm);
+}
+
+static unsigned int pm_index(u64 addr, int level)
+{
+	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
+}
+
+/* The lowest table for @addr, or NULL. Under pm->lock. */
+void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
+{
+	void **table = pm->root;
+	int level;
+
+	for (level = PM_LEVELS - 1; level > 0 && table; level--)
+		table = table[pm_index(addr, level)];
+	return table;
+}
+
+/* --- taking down ---------------------------------------------------------------- */
+
+/* Table pages that were cut off, to be freed without the lock; level in page->private. */
+static void pm_cut(struct treadle_pm *pm, void **table, int level, struct list_head *cut)
+{
+	struct page *page = virt_to_page(table);
+
+	page->private = level;
+	list_add_tail(&page->lru, cut);
+}
+
+/* Breadth first: the list grows behind the cursor instead of the stack. */
+static unsigned long pm_free_cut(struct list_head *cut)
+{
+	struct page *page, *next;
+	unsigned long n = 0;
+	unsigned int i;
+
+	list_for_each_entry(page, cut, lru) {
+		void **table = page_address(page);
+
+		for (i = 0; page->private && i < PM_FAN; i++) {
+			if (!table[i])
+				continue;
+			virt_to_page(table[i])->private = page->private - 1;
+			list_add_tail(&virt_to_page(table[i])->lru, cut);
+		}
+	}
+	list_for_each_entry_safe(page, next, cut, lru) {
+		page->private = 0;
+		__free_page(page);
+		n++;
+	}
+	return n;
+}
+
+/* Forget [start, last] below @table; what is covered whole is cut off. Depth: PM_LEVELS. */
+static void pm_zap(struct treadle_pm *pm, void **table, int level, u64 start, u64 last,
+		   struct list_head *cut)
+{
+	u64 span = 1ULL << (PAGE_SHIFT + PM_BITS * level), addr;
+	unsigned int i = pm_index(start, level), end = pm_index(last, level);
+
+	if (!level) {
+		memset(&table[i], 0, (end - i + 1) * sizeof(*table));
+		return;
+	}
+	for (; i <= end; i++) {
+		u64 s, e;
+
+		if (!table[i])
+			continue;
+		addr = (start & ~(span * PM_FAN - 1)) + i * span;
+		s = max(start, addr);
+		e = min(last, addr + span - 1);
+		if (s == addr && e == addr + span - 1) {
+			pm_cut(pm, table[i], level - 1, cut);
+			table[i] = NULL;
+		} else {
+			pm_zap(pm, table[i], level - 1, s, e, cut);
+		}
+	}
+}
+
+static void pm_reset(struct treadle_pm *pm, struct list_head *cut)
+{
+	if (pm->root)
+		pm_cut(pm, pm->root, PM_LEVELS - 1, cut);
+	pm->root = NULL;
+	pm->tables = 0;
+}
+
+static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
+{
+	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
+	u64 limit = (1ULL << PM_ADDR_BITS) - 1;
+	LIST_HEAD(cut);
+
+	/* never sleeps, so a range that must not block needs no special case */
+	write_lock(&pm->lock);
+	if (!pm->active++) {
+		pm->start = range->start;
+		pm->end = range->end;
+	} else {
+		pm->start = min(pm->start, range->start);
+		pm->end = max(pm->end, range->end);
+	}
+	if (pm->root && range->start <= limit)
+		pm_zap(pm, pm->root, PM_LEVELS - 1, range->start,
+		       min_t(u64, range->end - 1, limit), &cut);
+	if (range->event == MMU_NOTIFY_UNMAP)
+		treadle_mr_revoke(pm, range->start, range->end - 1);
+	write_unlock(&pm->lock);
+	if (!list_empty(&cut)) {
+		unsigned long n = pm_free_cut(&cut);
+
+		write_lock(&pm->lock);
+		pm->tables -= min(n, pm->tables);
+		write_unlock(&pm->lock);
+	}
+	return 0;
+}
+
+static void pm_invalidate_end(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
+{
+	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
+
+	write_lock(&pm->lock);
+	pm->seq++;
+	pm->active--;
+	write_unlock(&pm->lock);
+}
+
+void treadle_pm_kill(struct treadle_pm *pm)
+{
+	LIST_HEAD(cut);
+
+	write_lock(&pm->lock);
+	pm->dead = true;
+	pm_reset(pm, &cut);
+	write_unlock(&pm->lock);
+	pm_free_cut(&cut);
+}
+
+static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
+{
+	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
+	struct treadle_ctx *ctx = pm_ctx(pm);
+
+	treadle_pm_kill(pm);
+	/* a child may keep the file open for long: end the context now */
+	if (!READ_ONCE(ctx->dead))
+		treadle_ctx_exit(ctx);
+}
+
+static const struct mmu_notifier_ops pm_notifier_ops = {
+	.invalidate_range_start = pm_invalidate_start,
+	.invalidate_range_end = pm_invalidate_end,
+	.release = pm_mm_exit,
+};
+
+int treadle_pm_init(struct treadle_pm *pm, struct mm_struct *mm)
+{
+	rwlock_init(&pm->lock);
+	pm->pinned = RB_ROOT_CACHED;
+	pm->mm = mm;
+	pm->notifier.ops = &pm_notifier_ops;
+	return mmu_notifier_register(&pm->notifier, mm);
+}
+
+void treadle_pm_exit(struct treadle_pm *pm)
+{
+	LIST_HEAD(cut);
+
+	pm_reset(pm, &cut);
+	pm_free_cut(&cut);
+}
+
+/* --- filling ---------------------------------------------------------------------- */
+
+/* Pages of another process, or from a worker; without @fault nothing blocks. */
+static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsigned int flags,
+			  struct page **pages, bool fault)
+{
+	struct mm_struct *mm = pm->mm;
+	int locked = 1;
+	long got;
+
+	if (!mmget_not_zero(mm))
+		return -ESHUTDOWN;
+	if (fault) {
+		mmap_read_lock(mm);
+		got = treadle_gup_remote(mm, addr, n, flags, pages, &locked);
+	} else if (mmap_read_trylock(mm)) {
+		got = treadle_gup_remote(mm, addr, n, flags | FOLL_NOFAULT, pages, NULL);
+		if (got < 0)
+			got = -EAGAIN;
+	} else {
+		locked = 0;
+		got = -EAGAIN;
+	}
+	if (locked)
+		mmap_read_unlock(mm);
+	/* if the process has exited meanwhile, its memory is not torn down here */
+	mmput_async(mm);
+	return got;
+}
+
+/* Enter the pages; -EAGAIN: an invalidation came between; -ENOSPC: a table is missing. */
+static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page **pages,
+		    bool write, unsigned long seq, void **spare)
+{
+	u64 end = addr + ((u64)n << PAGE_SHIFT);
+	void ***slot = (void ***)&pm->root, **table;
+	unsigned int i;
+	int level;
+
+	if (pm->dead)
+		return -ESHUTDOWN;
+	if (pm->seq != seq || (pm->active && addr < pm->end && end > pm->start))
+		return -EAGAIN;
+	for (level = PM_LEVELS - 1;; level--) {
+		table = *slot;
+		if (!table) {
+			if (!spare[level])
+				return -ENOSPC;
+			table = *slot = spare[level];
+			spare[level] = NULL;
+			pm->tables++;
+		}
+		if (!level)
+			break;
+		slot = (void ***)&table[pm_index(addr, level)];
+	}
+	for (i = 0; i < n; i++) {
+		unsigned long old = (unsigned long)table[pm_index(addr, 0) + i];
+
+		if (write)
+			set_page_dirty(pages[i]);
+		else if (old & PM_WRITE)
+			continue;	/* entered for writing already */
+		table[pm_index(addr, 0) + i] =
+			(void *)((unsigned long)page_address(pages[i]) | (write ? PM_WRITE : 0));
+	}
+	return 0;
+}
+
+/* A page for each level that has none, paid by the owner of the memory. */
+static int pm_spares(struct treadle_pm *pm, void **spare)
+{
+	struct mem_cgroup *old = set_active_memcg(pm_ctx(pm)->memcg);
+	int level, ret = 0;
+
+	for (level = 0; level < PM_LEVELS; level++) {
+		if (!spare[level])
+			spare[level] = (void *)__get_free_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+							       __GFP_NOWARN);
+		if (!spare[level])
+			ret = -ENOMEM;
+	}
+	set_active_memcg(old);
+	return ret;
+}
+
+/*
+ * treadle_pm_fill - make pages known
+ * @addr, @len:	what is needed next; some of it, from @addr on, will be entered
+ * @fault:	may block on the owner's page faults: the caller is the owner, or
+ *		its worker
+ *
+ * 0; -EAGAIN: needs a fault, or the address space is busy: ask the owner's worker;
+ * -EFAULT: no such memory; -ESHUTDOWN: the process is gone; -ENOMEM.
+ */
+int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault)
+{
+	unsigned int flags = write ? FOLL_WRITE : 0, n, i;
+	struct page *pages[FILL_BATCH];
+	void *spare[PM_LEVELS] = {};
+	int ret = -EAGAIN, tries;
+	LIST_HEAD(cut);
+	long got;
+
+	if (addr >= min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS))
+		return -EFAULT;
+	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE), FILL_BATCH);
+	addr &= PAGE_MASK;
+	n = min(n, PM_FAN - pm_index(addr, 0));	/* within one leaf */
+
+	for (tries = 0; tries < FILL_TRIES && ret == -EAGAIN; tries++) {
+		/* pairs with the write lock of pm_invalidate_end: seq first, then the pages */
+		unsigned long seq = smp_load_acquire(&pm->seq);
+
+		if (fault && current->mm == pm->mm)
+			got = get_user_pages_fast(addr, n, flags, pages);
+		else
+			got = pm_gup_remote(pm, addr, n, flags, pages, fault);
+		if (got <= 0) {
+			ret = !got || got == -EFAULT || got == -ENOMEM ? -EFAULT :
+			      got == -ESHUTDOWN ? got : -EAGAIN;
+			break;
+		}
+		do {
+			write_lock(&pm->lock);
+			if (pm->tables > MAX_TABLES)
+				pm_reset(pm, &cut);
+			ret = pm_enter(pm, addr, got, pages, write, seq, spare);
+			write_unlock(&pm->lock);
+			pm_free_cut(&cut);
+			INIT_LIST_HEAD(&cut);
+		} while (ret == -ENOSPC && !(ret = pm_spares(pm, spare)));
+		for (i = 0; i < got; i++)
+			put_page(pages[i]);
+	}
+	for (i = 0; i < PM_LEVELS; i++)
+		free_page((unsigned long)spare[i]);
+	return ret;
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: transmit rings, receive rings, completion queues: making and freeing
+ */
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+#define BUFFERED_DEFAULT	(1u << 20)
+
+static int ring_init(struct treadle_ring *ring, u32 entries)
+{
+	int ret;
+
+	ret = treadle_area_alloc(&ring->rw, TREADLE_SLOTS_OFFSET +
+					    (size_t)entries * TREADLE_SLOT_SIZE);
+	if (!ret)
+		ret = treadle_area_alloc(&ring->ro, PAGE_SIZE);
+	if (ret)
+		return ret;
+	ring->user = ring->rw.addr;
+	ring->slots = ring->rw.addr + TREADLE_SLOTS_OFFSET;
+	ring->kern = ring->ro.addr;
+	ring->entries = entries;
+	return 0;
+}
+
+static void ring_exit(struct treadle_ring *ring)
+{
+	treadle_area_free(&ring->rw);
+	treadle_area_free(&ring->ro);
+}
+
+/* Round up to a power of two within 1..limit; a page of slots at least. */
+static int round_entries(u32 *entries, u32 limit)
+{
+	if (!*entries || *entries > limit)
+		return -EINVAL;
+	*entries = roundup_pow_of_two(max(*entries, 32u));
+	return *entries > limit ? -EINVAL : 0;
+}
+
+static void ring_answer(struct treadle_obj *obj, struct treadle_ring *ring,
+			struct treadle_ring_create *arg)
+{
+	arg->id = obj->id;
+	treadle_map_cookie(obj, &ring->rw, TREADLE_RW, &arg->rw);
+	treadle_map_cookie(obj, &ring->ro, TREADLE_RO, &arg->ro);
+}
+
+int treadle_ioc_tx_create(struct treadle_ucmd *u)
+{
+	struct treadle_ring_create *arg = u->arg;
+	struct treadle_tx *tx;
+	int ret;
+
+	if ((arg->flags & ~TREADLE_TX_SHARED) || arg->reserved || arg->buffered)
+		return -EINVAL;
+	ret = round_entries(&arg->entries, treadle_max_ring);
+	if (ret)
+		return ret;
+	tx = kzalloc(sizeof(*tx), GFP_KERNEL_ACCOUNT);
+	if (!tx)
+		return -ENOMEM;
+	ret = treadle_obj_init(u->ctx, &tx->obj, TREADLE_TX);
+	if (ret) {
+		kfree(tx);
+		return ret;
+	}
+	mutex_init(&tx->lock);
+	spin_lock_init(&tx->credit_lock);
+	tx->shared = arg->flags & TREADLE_TX_SHARED;
+	ret = ring_init(&tx->ring, arg->entries);
+	if (ret) {
+		treadle_obj_put(&tx->obj);
+		return ret;
+	}
+	ring_answer(&tx->obj, &tx->ring, arg);
+	u->new = &tx->obj;
+	return 0;
+}
+
+void treadle_tx_free(struct treadle_obj *obj)
+{
+	ring_exit(&container_of(obj, struct treadle_tx, obj)->ring);
+}
+
+/* Commands have finished: their slots may be written again. */
+void treadle_tx_release(struct treadle_tx *tx, u32 slots)
+{
+	spin_lock(&tx->credit_lock);
+	treadle_ring_release(&tx->ring, slots);
+	spin_unlock(&tx->credit_lock);
+}
+
+int treadle_ioc_rx_create(struct treadle_ucmd *u)
+{
+	struct treadle_ring_create *arg = u->arg;
+	struct treadle_rx *rx;
+	u32 i;
+	int ret;
+
+	if (arg->flags || arg->reserved || arg->buffered > treadle_max_buffered)
+		return -EINVAL;
+	ret = round_entries(&arg->entries, treadle_max_ring);
+	if (ret)
+		return ret;
+	rx = kzalloc(sizeof(*rx), GFP_KERNEL_ACCOUNT);
+	if (!rx)
+		return -ENOMEM;
+	ret = treadle_obj_init(u->ctx, &rx->obj, TREADLE_RX);
+	if (ret) {
+		kfree(rx);
+		return ret;
+	}
+	spin_lock_init(&rx->lock);
+	INIT_LIST_HEAD(&rx->armed);
+	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
+	ret = treadle_match_init(&rx->match[0], get_random_u64());
+	if (!ret)
+		ret = treadle_match_init(&rx->match[1], get_random_u64());
+	if (!ret)
+		ret = ring_init(&rx->ring, arg->entries);
+	if (!ret) {
+		rx->slots = kvcalloc(arg->entries, sizeof(*rx->slots), GFP_KERNEL_ACCOUNT);
+		ret = rx->slots ? 0 : -ENOMEM;
+	}
+	if (ret) {
+		treadle_obj_put(&rx->obj);
+		return ret;
+	}
+	for (i = arg->entries; i--; ) {
+		rx->slots[i].rx = rx;
+		rx->slots[i].next = rx->free;
+		rx->free = &rx->slots[i];
+	}
+	ring_answer(&rx->obj, &rx->ring, arg);
+	arg->buffered = rx->buffered_max;
+	u->new = &rx->obj;
+	return 0;
+}
+
+void treadle_rx_free(struct treadle_obj *obj)
+{
+	struct treadle_rx *rx = container_of(obj, struct treadle_rx, obj);
+
+	kvfree(rx->slots);
+	treadle_match_exit(&rx->match[0]);
+	treadle_match_exit(&rx->match[1]);
+	ring_exit(&rx->ring);
+}
+
+int treadle_ioc_cq_create(struct treadle_ucmd *u)
+{
+	struct treadle_cq_create *arg = u->arg;
+	struct treadle_cq *cq;
+	int ret;
+
+	if (arg->flags)
+		return -EINVAL;
+	ret = round_entries(&arg->entries, treadle_max_cq);
+	if (ret)
+		return ret;
+	cq = kzalloc(sizeof(*cq), GFP_KERNEL_ACCOUNT);
+	if (!cq)
+		return -ENOMEM;
+	ret = treadle_obj_init(u->ctx, &cq->obj, TREADLE_CQ);
+	if (ret) {
+		kfree(cq);
+		return ret;
+	}
+	spin_lock_init(&cq->lock);
+	INIT_LIST_HEAD(&cq->overflow);
+	treadle_waitq_init(&cq->waitq);
+	ret = treadle_area_alloc(&cq->ro, TREADLE_SLOTS_OFFSET +
+					  (size_t)arg->entries * sizeof(struct treadle_cqe));
+	if (!ret)
+		ret = treadle_area_alloc(&cq->rw, PAGE_SIZE);
+	if (ret) {
+		treadle_obj_put(&cq->obj);
+		return ret;
+	}
+	cq->cqes = cq->ro.addr + TREADLE_SLOTS_OFFSET;
+	cq->mask = arg->entries - 1;
+	arg->id = cq->obj.id;
+	treadle_map_cookie(&cq->obj, &cq->ro, TREADLE_RO, &arg->ro);
+	treadle_map_cookie(&cq->obj, &cq->rw, TREADLE_RW, &arg->rw);
+	u->new = &cq->obj;
+	return 0;
+}
+
+void treadle_cq_free(struct treadle_obj *obj)
+{
+	struct treadle_cq *cq = container_of(obj, struct treadle_cq, obj);
+
+	treadle_area_free(&cq->ro);
+	treadle_area_free(&cq->rw);
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the receive side: from the ring into the matcher and out of it
+ *
+ * Posting costs no system call: a receive lies in the ring until somebody looks
+ * for it, mostly a sender. Whoever has rx->lock takes what is there. A receive
+ * first looks for a message that waits; only if there is none it is posted.
+ *
+ * While messages wait, the ring asks for a doorbell (barrier C).
+ */
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+#define TAKE_BATCH	64	/* receives taken under one hold of the lock */
+#define FAIL_BATCH	32
+#define SCAN_BATCH	1024
+#define SRC_NOBODY	0xfffffffeu	/* not on this machine: no message matches */
+
+/* The vector of a ring's receive lies over the second slot that it took. */
+static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
+
+const struct treadle_iov *treadle_recv_iov(const struct treadle_recv *recv)
+{
+	if (recv->iov_count <= 1)
+		return &recv->one;
+	return recv->cmd ? recv->cmd->iov : recv->ext->iov;
+}
+
+/* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
+int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
+		     const struct treadle_desc *d)
+{
+	u16 port;
+	int ret = 0;
+
+	recv->context = d->context;
+	recv->len = d->len;
+	recv->one.addr = d->addr;
+	recv->one.len = d->len;
+	recv->flags = d->flags;
+	recv->iov_count = d->iov_count;
+	recv->tagged = d->opcode == TREADLE_OP_TRECV;
+	recv->posted = false;
+	recv->m.tag = d->tag;
+	recv->m.ignore = d->ignore;
+	recv->m.src = TREADLE_SRC_ANY;
+	recv->m.seq = 0;
+	if (d->peer != TREADLE_ADDR_ANY) {
+		ret = ep->av ? treadle_av_resolve(ep->av, d->peer, &port) : -EDESTADDRREQ;
+		recv->m.src = ret ? SRC_NOBODY : port;
+	}
+	return ret == -EDESTADDRREQ ? ret : 0;
+}
+
+/* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
+void treadle_recv_free(struct treadle_recv *recv)
+{
+	struct treadle_rx *rx = recv->rx;
+	u32 slots = 1;
+
+	if (recv->cmd) {
+		treadle_cmd_free(recv->cmd);
+		kfree(recv);
+		return;
+	}
+	spin_lock(&rx->lock);
+	if (recv->ext) {
+		recv->ext->rx = rx;	/* the vector lay over it */
+		recv->ext->cmd = NULL;
+		recv->ext->ext = NULL;
+		recv->ext->next = rx->free;
+		rx->free = recv->ext;
+		recv->ext = NULL;
+		slots++;
+	}
+	recv->next = rx->free;
+	rx->free = recv;
+	treadle_ring_release(&rx->ring, slots);
+	spin_unlock(&rx->lock);
+}
+
+/* --- the matcher, with rx->lock -------------------------------------------------------- */
+
+static void rx_quiet(struct treadle_rx *rx)
+{
+	if (!rx->match[0].messages && !rx->match[1].messages)
+		treadle_ring_quiet(&rx->ring);
+}
+
+/* A message leaves the queue: matched, withdrawn or failed. */
+void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
+{
+	treadle_match_remove_msg(&rx->match[msg->tagged], &msg->m);
+	msg->queued = false;
+	rx->buffered -= msg->charge;
+	if (msg->cmd) {
+		spin_lock(&msg->cmd->ep->lock);
+		list_del_init(&msg->parked);
+		spin_unlock(&msg->cmd->ep->lock);
+	}
+	rx_quiet(rx);
+}
+
+/* Find the message that waits for @recv, or post it. */
+static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+{
+	struct treadle_match *match = &rx->match[recv->tagged];
+	struct treadle_match_msg *m = treadle_match_find(match, &recv->m);
+	struct treadle_msg *msg;
+
+	if (m) {
+		msg = container_of(m, struct treadle_msg, m);
+		treadle_rx_dequeue(rx, msg);
+		msg->recv = recv;
+		msg->job.ctx = rx->obj.ctx;
+		msg->job.fn = treadle_deliver_job;
+		treadle_run_add(run, &msg->job);
+		return;
+	}
+	treadle_match_post(match, &recv->m);
+	recv->posted = true;
+	if (recv->cmd)
+		list_add_tail(&recv->link, &rx->armed);
+}
+
+void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+{
+	recv->m.seq = rx->seq++;
+	rx_place(rx, recv, run);
+}
+
+/* As if it had never been matched: at its old place among those posted. */
+void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv,
+			 struct treadle_run *run)
+{
+	rx_place(rx, recv, run);
+}
+
+static void rx_unpost(struct treadle_recv *recv)
+{
+	recv->posted = false;
+	if (recv->cmd)
+		list_del(&recv->link);
+}
+
+/* Take the receive for @msg, or NULL. */
+struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg)
+{
+	struct treadle_match_recv *m;
+	struct treadle_recv *recv;
+
+	m = treadle_match_arrive(&rx->match[msg->tagged], msg->m.tag, msg->m.src);
+	if (!m)
+		return NULL;
+	recv = container_of(m, struct treadle_recv, m);
+	rx_unpost(recv);
+	return recv;
+}
+
+/* A larger hash table, allocated without the lock; failing only costs speed. */
+void treadle_rx_grow(struct treadle_rx *rx, bool tagged)
+{
+	struct treadle_match *match = &rx->match[tagged];
+	struct treadle_hnode **seg;
+	struct treadle_hash *hash;
+	u32 buckets;
+
+	if (likely(!treadle_match_wants(match, &buckets)))	/* a hint, without the lock */
+		return;
+	spin_lock(&rx->lock);
+	hash = treadle_match_wants(match, &buckets);
+	spin_unlock(&rx->lock);
+	if (!hash)
+		return;
+	seg = kvcalloc(buckets, sizeof(*seg), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!seg)
+		return;
+	spin_lock(&rx->lock);
+	seg = treadle_hash_give(hash, seg, buckets);
+	spin_unlock(&rx->lock);
+	kvfree(seg);
+}
+
+/* --- the ring, with rx->lock -------------------------------------------------------------- */
+
+static int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
+{
+	u64 sum = 0, end;
+	int i;
+
+	if ((d->opcode != TREADLE_OP_RECV && d->opcode != TREADLE_OP_TRECV) || d->reserved0 ||
+	    (d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d->data ||
+	    (d->opcode == TREADLE_OP_RECV && (d->tag || d->ignore)) ||
+	    d->iov_count > TREADLE_MAX_IOV)
+		return -EINVAL;
+	if (d->iov_count == 0)
+		return d->addr || d->len ? -EINVAL : 0;
+	if (d->iov_count == 1) {
+		if (check_add_overflow(d->addr, d->len, &end))
+			return -EINVAL;
+	} else {
+		for (i = 0; i < d->iov_count; i++)
+			if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
+			    check_add_overflow(sum, iov[i].len, &sum))
+				return -EINVAL;
+		if (d->addr || d->len != sum)
+			return -EINVAL;
+	}
+	return d->len > TREADLE_MAX_MSG ? -EMSGSIZE : 0;
+}
+
+/* Take the receive at ring.head; a bad one comes back in *bad. False: the ring is broken. */
+static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **bad, int *error,
+		     struct treadle_run *run)
+{
+	struct treadle_ring *ring = &rx->ring;
+	struct treadle_recv *recv = rx->free, *ext;
+	struct treadle_desc d;
+	u32 slots;
+
+	treadle_ring_fetch(ring, ring->head, &d);
+	slots = 1 + (d.iov_count > 1);
+	/* credits say there are receives for all slots: only a broken ring lacks one */
+	if (slots > prod - ring->head || !recv || (slots > 1 && !recv->next))
+		return false;
+	rx->free = recv->next;
+	recv->ext = NULL;
+	recv->cmd = NULL;
+	if (slots > 1) {
+		ext = rx->free;
+		rx->free = ext->next;
+		memcpy(ext->iov, treadle_ring_slot(ring, ring->head + 1)->iov, sizeof(ext->iov));
+		barrier();
+		recv->ext = ext;
+	}
+	ring->head += slots;
+	*error = judge_recv(&d, slots > 1 ? recv->ext->iov : NULL);
+	if (*error) {
+		d.iov_count = 0;
+		d.peer = TREADLE_ADDR_ANY;
+	}
+	d.flags &= TREADLE_F_COMPLETION;
+	if (!*error)
+		*error = treadle_recv_set(recv, rx->ep, &d);
+	else
+		treadle_recv_set(recv, rx->ep, &d);
+	if (*error) {
+		*bad = recv;
+		return true;
+	}
+	treadle_rx_place(rx, recv, run);
+	return true;
+}
+
+/*
+ * Take all receives that are in the ring. With rx->lock, which is dropped now
+ * and then; `prod` is read once, so a process that goes on posting keeps nobody.
+ */
+void treadle_rx_take(struct treadle_rx *rx, struct treadle_run *run)
+{
+	struct treadle_ring *ring = &rx->ring;
+	struct treadle_recv *bad;
+	struct treadle_ep *ep;
+	int error, n = 0;
+	u32 prod;
+
+	if (!rx->ep || ring->broken)
+		return;
+	if (!treadle_ring_prod(ring, &prod))
+		goto broken;
+	while (rx->ep && (s32)(prod - ring->head) > 0) {
+		bad = NULL;
+		if (!take_one(rx, prod, &bad, &error, run))
+			goto broken;
+		if (likely(!bad && ++n < TAKE_BATCH))
+			continue;
+		n = 0;
+		ep = treadle_ep_get(rx->ep);
+		spin_unlock(&rx->lock);
+		if (bad)
+			treadle_recv_complete(bad, ep, NULL, error, run);
+		treadle_ep_put(ep);
+		treadle_rx_grow(rx, false);
+		treadle_rx_grow(rx, true);
+		cond_resched();
+		spin_lock(&rx->lock);
+	}
+	return;
+broken:
+	treadle_ring_break(ring);
+}
+
+int treadle_rx_doorbell(struct treadle_rx *rx)
+{
+	TREADLE_RUN(run, rx->obj.ctx);
+	int ret;
+
+	spin_lock(&rx->lock);
+	treadle_rx_take(rx, &run);
+	ret = rx->ring.broken ? -ESHUTDOWN : 0;
+	spin_unlock(&rx->lock);
+	treadle_run_jobs(&run);
+	return ret;
+}
+
+/* --- taking down --------------------------------------------------------------------------- */
+
+/* The oldest posted receive with @context, taken out, or NULL. Drops the lock now and then. */
+static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
+{
+	struct treadle_recv *found = NULL, *recv;
+	u32 i, n = 0;
+
+	for (i = 0; i < rx->ring.entries; i++) {
+		recv = &rx->slots[i];
+		if (recv->posted && recv->context == context &&
+		    (!found || recv->m.seq < found->m.seq))
+			found = recv;
+		if (++n == SCAN_BATCH) {
+			n = 0;
+			spin_unlock(&rx->lock);
+			cond_resched();
+			spin_lock(&rx->lock);
+			/* it may have been matched meanwhile */
+			if (found && !(found->posted && found->context == context))
+				found = NULL;
+		}
+	}
+	list_for_each_entry(recv, &rx->armed, link)
+		if (recv->context == context && (!found || recv->m.seq < found->m.seq))
+			found = recv;
+	if (found) {
+		treadle_match_remove_recv(&rx->match[found->tagged], &found->m);
+		rx_unpost(found);
+	}
+	return found;
+}
+
+/* fi_cancel of a posted receive. */
+bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
+		       struct treadle_run *run)
+{
+	struct treadle_recv *recv;
+
+	spin_lock(&rx->lock);
+	treadle_rx_take(rx, run);
+	recv = rx_find(rx, context);
+	spin_unlock(&rx->lock);
+	if (recv)
+		treadle_recv_complete(recv, ep, NULL, -ECANCELED, run);
+	return recv;
+}
+
+/*
+ * @ep closes: fail the messages that wait for it, drop its armed receives. The
+ * receives in the ring stay with the ring.
+ */
+void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_msg *failed[FAIL_BATCH];
+	struct treadle_recv *recv, *next;
+	LIST_HEAD(dropped);
+	int i, n, which;
+
+	for (which = 0; which < 2; which++) {
+		do {
+			struct treadle_match_msg *m, *tmp;
+			int looked = 0;
+
+			n = 0;
+			spin_lock(&rx->lock);
+			list_for_each_entry_safe(m, tmp, &rx->match[which].all, all) {
+				struct treadle_msg *msg = container_of(m, struct treadle_msg, m);
+
+				if (msg->to == ep) {
+					treadle_rx_dequeue(rx, msg);
+					failed[n++] = msg;
+				}
+				if (n == FAIL_BATCH || ++looked == SCAN_BATCH)
+					break;
+			}
+			spin_unlock(&rx->lock);
+			for (i = 0; i < n; i++) {
+				if (failed[i]->cmd)
+					treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
+				treadle_msg_put(failed[i]);
+			}
+			cond_resched();
+		} while (n);
+	}
+	spin_lock(&rx->lock);
+	if (rx->ep == ep)
+		rx->ep = NULL;
+	list_for_each_entry_safe(recv, next, &rx->armed, link) {
+		if (recv->cmd->ep == ep) {
+			treadle_match_remove_recv(&rx->match[recv->tagged], &recv->m);
+			recv->posted = false;
+			list_move_tail(&recv->link, &dropped);
+		}
+	}
+	spin_unlock(&rx->lock);
+	list_for_each_entry_safe(recv, next, &dropped, link)
+		treadle_recv_free(recv);
+}

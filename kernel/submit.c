@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the doorbell: snapshot, judge, arm or issue
+ *
+ * A descriptor is copied once and then judged; until it is accepted nothing has
+ * happened. An ordinary command lives on this function's stack and is finished,
+ * or moved to the heap, when issue() returns; an armed one is allocated.
+ */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+struct kmem_cache *treadle_cmd_cache;
+
+/* Move a command from a doorbell's stack to the heap; it keeps what the other held. */
+struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
+{
+	struct treadle_cmd *heap;
+
+	if (cmd->heap)
+		return cmd;
+	heap = kmem_cache_alloc(treadle_cmd_cache, gfp);
+	if (!heap)
+		return NULL;
+	*heap = *cmd;
+	if (cmd->iov) {
+		heap->iov = kmemdup(cmd->iov, cmd->d.iov_count * sizeof(*cmd->iov), gfp);
+		if (!heap->iov) {
+			kmem_cache_free(treadle_cmd_cache, heap);
+			return NULL;
+		}
+	}
+	heap->heap = true;
+	if (heap->ep)
+		treadle_ep_get(heap->ep);
+	if (heap->tx)
+		kref_get(&heap->tx->obj.ref);
+	cmd->slots = 0;
+	cmd->cond = cmd->notify = cmd->target = NULL;
+	cmd->recv = NULL;
+	return heap;
+}
+
+/* Drop what a command holds; give its slots back unless the doorbell will. */
+void treadle_cmd_free(struct treadle_cmd *cmd)
+{
+	if (cmd->notify)
+		treadle_obj_unbind(&cmd->notify->obj);
+	if (cmd->target)
+		treadle_obj_unbind(&cmd->target->obj);
+	if (cmd->cond)
+		treadle_obj_unbind(&cmd->cond->obj);
+	kfree(cmd->recv);
+	cmd->notify = cmd->target = cmd->cond = NULL;
+	cmd->recv = NULL;
+	if (!cmd->heap)
+		return;
+	if (cmd->tx) {
+		if (cmd->slots)
+			treadle_tx_release(cmd->tx, cmd->slots);
+		treadle_obj_put(&cmd->tx->obj);
+	}
+	if (cmd->ep)
+		treadle_ep_put(cmd->ep);
+	kfree(cmd->iov);
+	kmem_cache_free(treadle_cmd_cache, cmd);
+}
+
+/* --- judging -------------------------------------------------------------------------- */
+
+/* Slots that a descriptor takes, whatever else is wrong with it. */
+static u32 desc_slots(const struct treadle_desc *d)
+{
+	u32 n = 1 + (d->iov_count > 1);
+
+	if (d->flags & TREADLE_F_EXT) {
+		n += d->rma_iov_count > 1;
+		if (d->fetch_iov_count > 1)
+			n += d->opcode == TREADLE_OP_COMPARE ? 2 : 1;
+	}
+	return n;
+}
+
+static int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
+{
+	const struct treadle_desc *d = &cmd->d;
+	u64 sum = 0, end;
+	unsigned int i;
+
+	if (d->iov_count > TREADLE_MAX_IOV)
+		return -EINVAL;
+	if (!op->data || d->iov_count == 0)
+		return d->iov_count || d->addr || d->len ? -EINVAL : 0;
+	if (d->iov_count == 1) {
+		if (check_add_overflow(d->addr, d->len, &end))
+			return -EINVAL;
+	} else {
+		for (i = 0; i < d->iov_count; i++)
+			if (check_add_overflow(cmd->iov[i].addr, cmd->iov[i].len, &end) ||
+			    check_add_overflow(sum, cmd->iov[i].len, &sum))
+				return -EINVAL;
+		if (d->addr || d->len != sum)
+			return -EINVAL;
+	}
+	if (d->len > TREADLE_MAX_MSG)
+		return -EMSGSIZE;
+	if ((d->flags & TREADLE_F_INJECT) && d->len > TREADLE_EAGER)
+		return -EMSGSIZE;
+	return 0;
+}
+
+/* Fields of the second line; unused ones are zero. */
+static int judge_ext(const struct treadle_desc *d)
+{
+	u32 f = d->flags;
+
+	if ((f & (TREADLE_F_COND_CNTR | TREADLE_F_NOTIFY)) && !(f & TREADLE_F_EXT))
+		return -EINVAL;
+	if (!(f & TREADLE_F_EXT))
+		return 0;
+	if (!(f & TREADLE_F_COND_CNTR) && (d->cond || d->threshold))
+		return -EINVAL;
+	if (!(f & TREADLE_F_NOTIFY) && d->notify)
+		return -EINVAL;
+	if (d->atomic_op || d->datatype || d->rma_iov_count || d->fetch_iov_count || d->result ||
+	    d->compare || d->reserved1[0] || d->reserved1[1] || d->reserved1[2])
+		return -EINVAL;
+	return 0;
+}
+
+static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)
+{
+	struct treadle_obj *obj = treadle_obj_bind(ctx, id, TREADLE_CNTR);
+
+	if (IS_ERR(obj)) {
+		*error = PTR_ERR(obj);
+		return NULL;
+	}
+	return container_of(obj, struct treadle_cntr, obj);
+}
+
+/* Accept a command, and hold what it names; cmd->ep is set and alive already. */
+static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_opdef *op;
+	struct treadle_cq *cq;
+	int error = 0;
+
+	if (d->opcode >= TREADLE_OP_LAST || d->reserved0 || (d->flags & ~TREADLE_F_ALL))
+		return -EINVAL;
+	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
+	if (!op->issue)
+		return -EOPNOTSUPP;
+	if (d->flags & ~op->flags)
+		return d->flags & (TREADLE_F_COND_CELL | TREADLE_F_FENCE | TREADLE_F_MULTI_RECV |
+				   TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD) ?
+		       -EOPNOTSUPP : -EINVAL;
+	error = judge_buffers(cmd, op);
+	if (!error)
+		error = judge_ext(d);
+	if (error)
+		return error;
+	if (!op->needs_ep) {
+		if (d->ep)
+			return -EINVAL;
+		cmd->ep = NULL;
+	} else if (!cmd->ep) {
+		return -ENOTCONN;
+	} else if (!smp_load_acquire(&cmd->ep->enabled)) {	/* pairs with EP_ENABLE */
+		return -ENOTCONN;
+	} else if (READ_ONCE(cmd->ep->dead)) {
+		return -ESHUTDOWN;
+	} else {
+		cq = op->receives ? cmd->ep->rx_cq : cmd->ep->tx_cq;
+		if (cq && !(d->flags & TREADLE_F_MORE) && READ_ONCE(cq->kept) > cq->mask)
+			return -EAGAIN;
+	}
+	error = op->prep(cmd);
+	if (error)
+		return error;
+	if (d->flags & TREADLE_F_NOTIFY)
+		cmd->notify = bind_cntr(tx->obj.ctx, d->notify, &error);
+	if (!error && (d->flags & TREADLE_F_COND_CNTR))
+		cmd->cond = bind_cntr(tx->obj.ctx, d->cond, &error);
+	return error;
+}
+
+/* --- the doorbell ------------------------------------------------------------------------- */
+
+static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_cntr *cond = cmd->cond;
+	struct treadle_ctx *ctx = cond->obj.ctx;
+	struct treadle_cmd *heap;
+	u8 slots = cmd->slots;
+
+	if (atomic_inc_return(&ctx->armed) > treadle_max_armed) {
+		atomic_dec(&ctx->armed);
+		return -ENOSPC;
+	}
+	heap = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!heap) {
+		atomic_dec(&ctx->armed);
+		return -ENOMEM;
+	}
+	/* it has left the ring: the doorbell gives its slots back */
+	cmd->slots = slots;
+	heap->slots = 0;
+	treadle_cntr_arm(cond, heap, run);
+	return 0;
+}
+
+/* The endpoint a descriptor means; a named one is held in *named. */
+static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadle_obj **named)
+{
+	u32 id = cmd->d.flags & TREADLE_F_EXT ? cmd->d.ep : 0;
+	struct treadle_obj *obj;
+
+	*named = NULL;
+	cmd->ep = tx->ep;	/* stays while tx->lock is held */
+	if (!id)
+		return 0;
+	obj = treadle_obj_get(tx->obj.ctx, id, TREADLE_EP);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	*named = obj;
+	cmd->ep = container_of(obj, struct treadle_ep, obj);
+	return 0;
+}
+
+/* One command at ring.head. Returns 0, or why it was refused. */
+static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const union treadle_slot *vec,
+		      struct treadle_run *run)
+{
+	struct treadle_iov iov[TREADLE_MAX_IOV];
+	struct treadle_obj *named;
+	int ret;
+
+	if (vec) {
+		memcpy(iov, vec->iov, sizeof(iov));
+		barrier();	/* the shared slot is not read again */
+		cmd->iov = iov;
+	}
+	ret = find_ep(tx, cmd, &named);
+	if (!ret)
+		ret = judge(tx, cmd);
+	if (!ret && cmd->cond)
+		ret = arm(cmd, run);
+	else if (!ret)
+		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+	if (ret && (cmd->d.flags & TREADLE_F_MORE) && cmd->ep &&
+	    smp_load_acquire(&cmd->ep->enabled)) {
+		treadle_cmd_complete(cmd, ret, run);
+		ret = 0;
+	} else if (ret) {
+		treadle_cmd_free(cmd);
+	}
+	if (named)
+		treadle_obj_put(named);
+	return ret;
+}
+
+static long tx_doorbell(struct treadle_tx *tx)
+{
+	struct treadle_ring *ring = &tx->ring;
+	TREADLE_RUN(run, tx->obj.ctx);
+	u32 prod, credits = 0;
+	struct treadle_cmd cmd;
+	long taken = 0;
+	int ret = 0;
+
+	if (mutex_lock_killable(&tx->lock))
+		return -EINTR;
+	if (ring->broken) {
+		ret = -ESHUTDOWN;
+		goto out;
+	}
+	if (!treadle_ring_prod(ring, &prod)) {
+		treadle_ring_break(ring);
+		ret = -EINVAL;
+		goto out;
+	}
+	while (ring->head != prod) {
+		const union treadle_slot *vec = NULL;
+		u32 slots;
+
+		if (taken && signal_pending(current))
+			break;
+		treadle_ring_fetch(ring, ring->head, &cmd.d);
+		slots = desc_slots(&cmd.d);
+		if (slots > prod - ring->head) {
+			/* half a command: its producer is broken */
+			treadle_ring_break(ring);
+			ret = -EINVAL;
+			goto out;
+		}
+		if (cmd.d.iov_count > 1)
+			vec = treadle_ring_slot(ring, ring->head + 1);
+		cmd.slots = slots;
+		cmd.tx = tx;
+		cmd.iov = NULL;
+		cmd.recv = NULL;
+		cmd.cond = cmd.notify = cmd.target = NULL;
+		cmd.heap = false;
+		ret = submit_one(tx, &cmd, vec, &run);
+		if (ret && taken) {
+			ret = 0;	/* for the next call, which finds it first */
+			break;
+		}
+		ring->head += slots;
+		credits += cmd.slots;	/* none if the command lives on */
+		taken++;
+		if (ret)
+			break;
+		cond_resched();
+	}
+	if (credits)
+		treadle_tx_release(tx, credits);
+out:
+	mutex_unlock(&tx->lock);
+	treadle_run_jobs(&run);
+	return ret ?: taken;
+}
+
+int treadle_doorbell(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = treadle_obj_get(ctx, id, 0);
+	long ret;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	switch (obj->type) {
+	case TREADLE_TX:
+		ret = tx_doorbell(container_of(obj, struct treadle_tx, obj));
+		break;
+	case TREADLE_RX:
+		ret = treadle_rx_doorbell(container_of(obj, struct treadle_rx, obj));
+		break;
+	case TREADLE_CQ:
+		treadle_cq_flush(container_of(obj, struct treadle_cq, obj));
+		ret = 0;
+		break;
+	default:
+		ret = -EBADF;
+	}
+	treadle_obj_put(obj);
+	return ret;
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: bytes from span to span
+ *
+ * Copies through the kernel's own mapping of the pages, TREADLE_CHUNK bytes
+ * under one hold of the two pagemaps. Nothing faults under them: where a page
+ * is missing, both are dropped, the page is asked for, and the copy goes on.
+ */
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "treadle.h"
+
+#define LOCK_TRIES	64
+
+void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
+		       const struct treadle_iov *iov, unsigned int count, u64 off)
+{
+	*s = (struct treadle_span){ .pm = pm, .iov = iov, .count = count };
+	while (s->i < count && off >= iov[s->i].len)
+		off -= iov[s->i++].len;
+	s->off = off;
+}
+
+void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
+{
+	*s = (struct treadle_span){ .kbuf = buf, .off = off };
+}
+
+/* Address and length of what lies together next; the copy's length bounds it. */
+static u64 span_addr(struct treadle_span *s, u64 *len)
+{
+	while (s->off == s->iov[s->i].len) {
+		s->i++;
+		s->off = 0;
+	}
+	*len = s->iov[s->i].len - s->off;
+	return s->iov[s->i].addr + s->off;
+}
+
+/* Where the next bytes are, or NULL: the page is not known. Under pm->lock. */
+static void *span_ptr(struct treadle_span *s, bool write, u64 *len)
+{
+	unsigned long entry;
+	u64 addr;
+
+	if (!s->pm) {
+		*len = U64_MAX;
+		return s->kbuf + s->off;
+	}
+	addr = span_addr(s, len);
+	if (!s->leaf || addr >> PM_LEAF_SHIFT != s->leaf_addr >> PM_LEAF_SHIFT) {
+		if (addr >> PM_ADDR_BITS)
+			return NULL;
+		s->leaf = treadle_pm_leaf(s->pm, addr);
+		s->leaf_addr = addr;
+		if (!s->leaf)
+			return NULL;
+	}
+	entry = (unsigned long)s->leaf[(addr >> PAGE_SHIFT) & (PM_FAN - 1)];
+	if (!entry || (write && !(entry & PM_WRITE)))
+		return NULL;
+	*len = min_t(u64, *len, PAGE_SIZE - offset_in_page(addr));
+	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
+}
+
+/*
+ * Hold both pagemaps for reading. The second one only by trylock: a writer that
+ * waits for one of them must not make two copies in opposite directions wait
+ * for each other.
+ */
+static bool spans_lock(struct treadle_span *a, struct treadle_span *b)
+{
+	int tries;
+
+	a->leaf = b->leaf = NULL;
+	if (a->pm == b->pm || !b->pm) {
+		if (a->pm)
+			read_lock(&a->pm->lock);
+		return true;
+	}
+	if (!a->pm) {
+		read_lock(&b->pm->lock);
+		return true;
+	}
+	for (tries = 0; tries < LOCK_TRIES; tries++) {
+		read_lock(&a->pm->lock);
+		if (read_trylock(&b->pm->lock))
+			return true;
+		read_unlock(&a->pm->lock);
+		cpu_relax();
+	}
+	return false;
+}
+
+static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
+{
+	if (b->pm && b->pm != a->pm)
+		read_unlock(&b->pm->lock);
+	if (a->pm)
+		read_unlock(&a->pm->lock);
+}
+
+/* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
+static u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
+		      enum treadle_side *miss)
+{
+	u64 n, left, slen, dlen;
+	void *s, *d;
+
+	*miss = TREADLE_NONE;
+	for (left = len; left; left -= n) {
+		s = span_ptr(src, false, &slen);
+		if (!s) {
+			*miss = TREADLE_SRC;
+			break;
+		}
+		d = span_ptr(dst, true, &dlen);
+		if (!d) {
+			*miss = TREADLE_DST;
+			break;
+		}
+		n = min3(slen, dlen, left);
+		/* a process may well send onto itself */
+		if (unlikely(s < d + n && d < s + n))
+			memmove(d, s, n);
+		else
+			memcpy(d, s, n);
+		src->off += n;
+		dst->off += n;
+	}
+	return len - left;
+}
+
+static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
+{
+	struct treadle_ctx *ctx = container_of(s->pm, struct treadle_ctx, pm);
+	u64 together, addr = span_addr(s, &together);
+	int ret;
+
+	/* mostly it is there and only not known: that blocks nobody */
+	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, false);
+	if (ret != -EAGAIN || run->ctx != ctx)
+		return ret;
+	/* our own page fault: whatever else we were to run does not wait for it */
+	treadle_run_handoff(run);
+	return treadle_pm_fill(s->pm, addr, min(len, together), write, true);
+}
+
+/*
+ * treadle_copy - copy up to @len bytes, of which *done are done
+ * @side: on failure, which side it was
+ *
+ * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
+ * -EINPROGRESS: the budget is used up. Else the error of @side.
+ */
+int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
+		 struct treadle_run *run, enum treadle_side *side)
+{
+	enum treadle_side miss;
+	int idle = 0, ret;
+	u64 n;
+
+	while (*done < len) {
+		if (!spans_lock(dst, src)) {
+			*side = TREADLE_DST;
+			return -EAGAIN;
+		}
+		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
+		spans_unlock(dst, src);
+		*done += n;
+		run->budget -= n >> 12;
+		if (*done == len)
+			break;
+		if (miss != TREADLE_NONE) {
+			*side = miss;
+			ret = miss == TREADLE_SRC ? span_fill(src, len - *done, false, run) :
+						    span_fill(dst, len - *done, true, run);
+			if (ret)
+				return ret;
+			/* pages that are taken away as fast as they come */
+			if (n)
+				idle = 0;
+			else if (++idle > LOCK_TRIES)
+				return -EAGAIN;
+		}
+		cond_resched();
+		if (run->budget <= 0 || fatal_signal_pending(current))
+			return -EINPROGRESS;
+	}
+	return 0;
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: waiting, polling, cancel
+ *
+ * fi_cq(3) sread and signal, fi_cntr(3) wait, FI_WAIT_FD. A waiter enqueues
+ * itself, then looks; who completes writes, then looks for waiters (barrier F).
+ */
+#include <linux/anon_inodes.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "treadle.h"
+
+/* The wait queue of a CQ or CNTR, or NULL. */
+static struct treadle_waitq *waitq_of(struct treadle_obj *obj)
+{
+	switch (obj->type) {
+	case TREADLE_CQ:
+		return &container_of(obj, struct treadle_cq, obj)->waitq;
+	case TREADLE_CNTR:
+		return &container_of(obj, struct treadle_cntr, obj)->waitq;
+	default:
+		return NULL;
+	}
+}
+
+/* A CQ or CNTR, held. */
+static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = treadle_obj_get(ctx, id, 0);
+
+	if (!IS_ERR(obj) && !waitq_of(obj)) {
+		treadle_obj_put(obj);
+		return ERR_PTR(-EBADF);
+	}
+	return obj;
+}
+
+static bool cq_ready(struct treadle_cq *cq)
+{
+	if (READ_ONCE(cq->kept))
+		treadle_cq_flush(cq);
+	return treadle_cq_ready(cq);
+}
+
+static bool ready(struct treadle_obj *obj, const struct treadle_wait *arg)
+{
+	struct treadle_cntr *cntr;
+
+	if (obj->type == TREADLE_CQ)
+		return cq_ready(container_of(obj, struct treadle_cq, obj));
+	cntr = container_of(obj, struct treadle_cntr, obj);
+	return READ_ONCE(cntr->page->success) >= arg->threshold ||
+	       READ_ONCE(cntr->page->error) != arg->error;
+}
+
+int treadle_ioc_wait(struct treadle_ucmd *u)
+{
+	struct treadle_wait *arg = u->arg;
+	struct treadle_waitq *w;
+	struct treadle_obj *obj;
+	int ret, signals;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	obj = waitable(u->ctx, arg->id);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	if (obj->type == TREADLE_CQ && (arg->threshold || arg->error)) {
+		treadle_obj_put(obj);
+		return -EINVAL;
+	}
+	w = waitq_of(obj);
+	signals = atomic_read(&w->signals);
+	if (ready(obj, arg))
+		ret = 0;
+	else if (atomic_xchg(&w->unseen, 0))
+		ret = -ECANCELED;
+	else if (!arg->timeout_ns)
+		ret = -EAGAIN;
+	else if (arg->timeout_ns < 0)
+		ret = wait_event_interruptible(w->head, ready(obj, arg) ||
+						atomic_read(&w->signals) != signals);
+	else
+		ret = wait_event_interruptible_hrtimeout(w->head,
+			ready(obj, arg) || atomic_read(&w->signals) != signals,
+			ns_to_ktime(arg->timeout_ns));
+	if (ret == -ERESTARTSYS)
+		ret = -EINTR;
+	else if (ret == -ETIME)
+		ret = -ETIMEDOUT;
+	else if (!ret && !ready(obj, arg)) {
+		atomic_set(&w->unseen, 0);
+		ret = -ECANCELED;
+	}
+	treadle_obj_put(obj);
+	return ret;
+}
+
+/* End all waits; one that is about to begin sees it, too. */
+int treadle_signal(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = waitable(ctx, id);
+	struct treadle_waitq *w;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	w = waitq_of(obj);
+	atomic_set(&w->unseen, 1);
+	atomic_inc(&w->signals);
+	wake_up_all(&w->head);
+	treadle_obj_put(obj);
+	return 0;
+}
+
+/* --- a file to poll ----------------------------------------------------------------------- */
+
+/* @seen: CNTR: success + error when it was last read, with read(2) */
+struct wait_file {
+	struct treadle_obj *obj;
+	u64 seen;
+	int signals;
+};
+
+static u64 cntr_sum(struct treadle_obj *obj)
+{
+	struct treadle_cntr *cntr = container_of(obj, struct treadle_cntr, obj);
+
+	return READ_ONCE(cntr->page->success) + READ_ONCE(cntr->page->error);
+}
+
+static __poll_t wait_poll(struct file *file, poll_table *pt)
+{
+	struct wait_file *wf = file->private_data;
+	struct treadle_waitq *w = waitq_of(wf->obj);
+	bool readable;
+
+	poll_wait(file, &w->head, pt);
+	if (wf->obj->type == TREADLE_CQ)
+		readable = cq_ready(container_of(wf->obj, struct treadle_cq, obj));
+	else
+		readable = cntr_sum(wf->obj) != READ_ONCE(wf->seen);
+	return readable || atomic_read(&w->unseen) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+/* Take note of the counter as it is; what comes later makes the file readable again. */
+static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+{
+	struct wait_file *wf = file->private_data;
+	u64 sum;
+
+	atomic_set(&waitq_of(wf->obj)->unseen, 0);
+	if (wf->obj->type != TREADLE_CNTR)
+		return -EAGAIN;
+	if (size < sizeof(sum))
+		return -EINVAL;
+	sum = cntr_sum(wf->obj);
+	if (copy_to_user(buf, &sum, sizeof(sum)))
+		return -EFAULT;
+	WRITE_ONCE(wf->seen, sum);
+	return sizeof(sum);
+}
+
+static int wait_release(struct inode *inode, struct file *file)
+{
+	struct wait_file *wf = file->private_data;
+
+	treadle_obj_put(wf->obj);
+	kfree(wf);
+	return 0;
+}
+
+static const struct file_operations wait_fops = {
+	.owner = THIS_MODULE,
+	.poll = wait_poll,
+	.read = wait_read,
+	.release = wait_release,
+	.llseek = noop_llseek,
+};
+
+int treadle_ioc_wait_fd(struct treadle_ucmd *u)
+{
+	struct treadle_wait_fd *arg = u->arg;
+	struct treadle_obj *obj;
+	struct wait_file *wf;
+	struct file *file;
+	int fd;
+
+	if (arg->flags)
+		return -EINVAL;
+	obj = waitable(u->ctx, arg->id);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	wf = kzalloc(sizeof(*wf), GFP_KERNEL_ACCOUNT);
+	fd = wf ? get_unused_fd_flags(O_CLOEXEC) : -ENOMEM;
+	if (fd < 0)
+		goto fail;
+	wf->obj = obj;
+	if (obj->type == TREADLE_CNTR)
+		wf->seen = cntr_sum(obj);
+	file = anon_inode_getfile("[treadle]", &wait_fops, wf, O_RDONLY | O_CLOEXEC);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		fd = PTR_ERR(file);
+		goto fail;
+	}
+	u->file = file;
+	u->fd = fd;
+	arg->fd = fd;
+	return 0;
+fail:
+	kfree(wf);
+	treadle_obj_put(obj);
+	return fd;
+}
+
+/* --- cancel ----------------------------------------------------------------------------------- */
+
+/* Over all counters of the context: a command is armed on one of them. */
+static u64 cull_all(struct treadle_ctx *ctx, struct treadle_cull *cull, struct treadle_run *run)
+{
+	struct treadle_obj *obj;
+	unsigned long id;
+	u64 n = 0;
+
+	xa_for_each(&ctx->objs, id, obj) {
+		obj = treadle_obj_get(ctx, id, TREADLE_CNTR);
+		if (IS_ERR(obj))
+			continue;
+		n += treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj), cull, run);
+		treadle_obj_put(obj);
+		if (n >= cull->max || fatal_signal_pending(current))
+			break;
+	}
+	return n;
+}
+
+static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run)
+{
+	struct treadle_cull cull = {
+		.ep = ep, .exact = true, .context = context, .max = 1, .error = -ECANCELED,
+	};
+	u64 n = 0;
+
+	if (!smp_load_acquire(&ep->enabled))
+		return 0;
+	if (ep->rx && treadle_rx_cancel(ep->rx, ep, context, run))
+		return 1;
+	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
+	return n ?: cull_all(ep->obj.ctx, &cull, run);
+}
+
+int treadle_ioc_cancel(struct treadle_ucmd *u)
+{
+	struct treadle_cancel *arg = u->arg;
+	struct treadle_cull cull = { .work = true, .max = U64_MAX };
+	TREADLE_RUN(run, u->ctx);
+	struct treadle_obj *obj = NULL;
+	int ret = 0;
+
+	if (arg->flags || arg->kind > TREADLE_FLUSH_WORK ||
+	    (arg->kind != TREADLE_CANCEL_WORK && arg->threshold) ||
+	    (arg->kind == TREADLE_FLUSH_WORK && arg->context))
+		return -EINVAL;
+	arg->count = 0;
+	if (arg->id || arg->kind != TREADLE_FLUSH_WORK) {
+		obj = treadle_obj_get(u->ctx, arg->id,
+				      arg->kind == TREADLE_CANCEL_OP ? TREADLE_EP : TREADLE_CNTR);
+		if (IS_ERR(obj))
+			return PTR_ERR(obj);
+	}
+	switch (arg->kind) {
+	case TREADLE_CANCEL_OP:
+		arg->count = cancel_op(container_of(obj, struct treadle_ep, obj), arg->context,
+				       &run);
+		break;
+	case TREADLE_CANCEL_WORK:
+		cull.exact = cull.at = true;
+		cull.context = arg->context;
+		cull.threshold = arg->threshold;
+		cull.max = 1;
+		fallthrough;
+	case TREADLE_FLUSH_WORK:
+		arg->count = obj ? treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj),
+						     &cull, &run) :
+				   cull_all(u->ctx, &cull, &run);
+		break;
+	}
+	if (!arg->count && arg->kind != TREADLE_FLUSH_WORK)
+		ret = -ENOENT;
+	if (obj)
+		treadle_obj_put(obj);
+	treadle_run_jobs(&run);
+	return ret;
+}

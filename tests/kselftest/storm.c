@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Storms: shared memory that changes while the kernel reads it, objects that
+ * are closed while others use them. Nothing here has a right result but this:
+ * nobody else notices, all can be taken down, the kernel log stays silent.
+ */
+#include "treadle.h"
+
+#define SECONDS 4
+
+static __u64 deadline;
+
+static bool storming(void)
+{
+	return now_ns() < deadline;
+}
+
+static void set_sail(int seconds)
+{
+	deadline = now_ns() + seconds * 1000000000ULL;
+}
+
+/* --- rings that change while they are read ------------------------------------------- */
+
+struct sea {
+	struct node n; /* the victim's */
+	struct cntr c;
+	char *buf;
+};
+
+/* A descriptor that is good in most of its fields. */
+static struct treadle_desc wild_desc(struct sea *s, __u64 *state)
+{
+	struct treadle_desc d = send_of(s->buf, lottery(state) % 70000, lottery(state) % 3, 1);
+	unsigned char *bytes = (void *)&d;
+
+	d.opcode = lottery(state) % (TREADLE_OP_LAST + 1);
+	d.iov_count = lottery(state) % 4 ? 1 : lottery(state) % 10;
+	d.flags = lottery(state) % 2 ? TREADLE_F_COMPLETION : lottery(state);
+	d.cond = d.notify = lottery(state) % 2 ? s->c.id : lottery(state) % 16;
+	d.threshold = cntr_value(&s->c) + lottery(state) % 5;
+	if (d.opcode >= TREADLE_OP_CNTR_SET) {
+		d.peer = s->c.id;
+		d.iov_count = d.addr = d.len = 0;
+	}
+	if (lottery(state) % 3 == 0)
+		bytes[lottery(state) % sizeof(d)] = lottery(state);
+	return d;
+}
+
+static void *scribbles(void *arg)
+{
+	struct sea *s = arg;
+	__u64 state = (unsigned long)&state;
+
+	while (storming()) {
+		struct treadle_desc d = wild_desc(s, &state);
+		struct ring *r = lottery(&state) & 1 ? &s->n.tx : &s->n.rx;
+		unsigned char *at = (void *)&r->slots[lottery(&state) % r->entries];
+
+		for (int i = 0; i < sizeof(d); i++)
+			((volatile unsigned char *)at)[i] = ((unsigned char *)&d)[i];
+	}
+	return NULL;
+}
+
+static void *scribbles_indices(void *arg)
+{
+	struct sea *s = arg;
+	__u64 state = 7;
+
+	while (storming()) {
+		__u32 released = ring_released(&s->n.tx);
+
+		/* Nearly always in range, or the ring is soon a dead one. */
+		s->n.tx.rw->prod = released + lottery(&state) % s->n.tx.entries;
+		s->n.rx.rw->prod = ring_released(&s->n.rx) + lottery(&state) % 4;
+		s->n.cq.rw->cons = s->n.cq.ro->prod - lottery(&state) % 8;
+		s->n.rcq.rw->cons = s->n.rcq.ro->prod;
+	}
+	return NULL;
+}
+
+static void *rings_wildly(void *arg)
+{
+	struct sea *s = arg;
+	__u64 state = 3;
+
+	while (storming()) {
+		ring_doorbell(&s->n.tx);
+		ring_doorbell(&s->n.rx);
+		doorbell(s->n.fd, s->n.cq.id);
+		if (lottery(&state) % 64 == 0)
+			cancel(s->n.fd, TREADLE_FLUSH_WORK, 0, 0, 0, NULL);
+		if (lottery(&state) % 64 == 0)
+			cancel(s->n.fd, TREADLE_CANCEL_OP, s->n.ep, 1, 0, NULL);
+	}
+	return NULL;
+}
+
+/* Rings of one process go wild; two others talk undisturbed, and talk to it. */
+TEST(rings_that_change_while_they_are_read)
+{
+	int *flag = shared(sizeof(*flag)), rounds = 0;
+	struct node a, b;
+	char src[64], dst[64];
+	pid_t pid;
+	__u64 to;
+
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){});
+	to = peer(&a, b.addr);
+	pid = fork();
+	if (pid == 0) {
+		pthread_t t[3];
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int round = 0; round < SECONDS * 2; round++) {
+			static struct sea s;
+
+			node_open(&s.n, (struct options){.cq = 32, .rcq = 32});
+			cntr_open(&s.c, s.n.fd);
+			s.buf = pages(1 << 17);
+			peer(&s.n, s.n.addr);
+			peer(&s.n, loopback(1));
+			deadline = now_ns() + 500000000;
+			t[0] = thread(scribbles, &s);
+			t[1] = thread(scribbles_indices, &s);
+			t[2] = thread(rings_wildly, &s);
+			for (int i = 0; i < 3; i++)
+				pthread_join(t[i], NULL);
+			/* However it looks inside, it can be closed. */
+			if (round & 1)
+				need(destroy(s.n.fd, s.n.ep) == 0);
+			close(s.n.fd);
+		}
+		raise_to(flag, 1);
+		_exit(0);
+	}
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE)) {
+		fill(src, 64, rounds);
+		ASSERT_EQ(0, post_recv(&b, recv_of(dst, 64, ANY, rounds)));
+		ASSERT_EQ(1, post(&a, send_of(src, 64, to, rounds)));
+		ASSERT_EQ(rounds, cq_next(&b.rcq).context);
+		ASSERT_EQ(rounds, cq_next(&a.cq).context);
+		ASSERT_TRUE(same(dst, 64, rounds));
+		rounds++;
+	}
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_TRUE(cq_empty(&b.rcq));
+	note("%d messages beside it", rounds);
+}
+
+/* --- objects that are closed while they are used ----------------------------------------- */
+
+#define SLOTS 16
+
+struct crowd {
+	int fd;
+	/* Ids that somebody made; anybody may use or destroy them. */
+	__u32 ids[SLOTS];
+	char buf[1 << 17];
+};
+
+static __u32 some_id(struct crowd *c, __u64 *state)
+{
+	return __atomic_load_n(&c->ids[lottery(state) % SLOTS], __ATOMIC_RELAXED);
+}
+
+static void put_id(struct crowd *c, __u64 *state, __u32 id)
+{
+	__u32 old = __atomic_exchange_n(&c->ids[lottery(state) % SLOTS], id, __ATOMIC_RELAXED);
+
+	if (old)
+		destroy(c->fd, old);
+}
+
+/* Makes an endpoint of its own, uses it a little, and leaves its objects for the others. */
+static void *uses(void *arg)
+{
+	struct crowd *c = arg;
+	__u64 state = gettid();
+
+	while (storming()) {
+		struct treadle_ep_enable e;
+		struct node n;
+		int messages = lottery(&state) % 8;
+
+		node_create(&n, (struct options){.context = c->fd});
+		e = node_bindings(&n);
+		if (lottery(&state) % 4 == 0)
+			e.rx = some_id(c, &state);
+		if (lottery(&state) % 4 == 0)
+			e.cntr_recv = some_id(c, &state);
+		call(c->fd, TREADLE_IOC_EP_ENABLE, &e);
+		peer(&n, n.addr);
+		for (int i = 0; i < messages; i++) {
+			size_t len = lottery(&state) % 3 ? 64 : 100000;
+			struct treadle_desc d = send_of(c->buf, len, 0, i);
+
+			if (lottery(&state) % 3 == 0) {
+				d = when(d, &n.sent, lottery(&state) % 4);
+				d.cond = lottery(&state) % 2 ? n.sent.id : some_id(c, &state);
+			}
+			ring_put(&n.tx, &d);
+			d = recv_of(c->buf, len, ANY, i);
+			ring_put(&n.rx, &d);
+		}
+		ring_publish(&n.tx);
+		ring_publish(&n.rx);
+		put_id(c, &state, n.tx.id);
+		put_id(c, &state, n.ep);
+		while (ring_doorbell(&n.tx) > 0)
+			;
+		put_id(c, &state, n.rx.id);
+		put_id(c, &state, n.sent.id);
+		ring_doorbell(&n.rx);
+		put_id(c, &state, n.rcq.id);
+		put_id(c, &state, n.av);
+		/* The rest at once: maps first, so that these do not pile up. */
+		munmap(n.tx.rw, n.tx.rw_map.length);
+		munmap((void *)n.tx.ro, n.tx.ro_map.length);
+		munmap(n.rx.rw, n.rx.rw_map.length);
+		munmap((void *)n.rx.ro, n.rx.ro_map.length);
+		munmap(n.cq.rw, n.cq.rw_map.length);
+		munmap((void *)n.cq.ro, n.cq.ro_map.length);
+		munmap(n.rcq.rw, n.rcq.rw_map.length);
+		munmap((void *)n.rcq.ro, n.rcq.ro_map.length);
+		munmap((void *)n.sent.page, 4096);
+		munmap((void *)n.rcvd.page, 4096);
+		destroy(c->fd, n.ep);
+		destroy(c->fd, n.cq.id);
+		destroy(c->fd, n.rcvd.id);
+	}
+	return NULL;
+}
+
+/* Everything that takes an id, with whatever id there is. */
+static void *meddles(void *arg)
+{
+	struct crowd *c = arg;
+	__u64 state = gettid();
+
+	while (storming()) {
+		__u32 id = some_id(c, &state);
+		struct treadle_wait w = {.size = sizeof(w), .id = id, .timeout_ns = 1000};
+		struct treadle_wait_fd f = {.size = sizeof(f), .id = id};
+		struct treadle_addr addr = loopback(1);
+		__u32 count = 1;
+		__u64 index;
+
+		switch (lottery(&state) % 8) {
+		case 0:
+			doorbell(c->fd, id);
+			break;
+		case 1:
+			destroy(c->fd, id);
+			break;
+		case 2:
+			call(c->fd, TREADLE_IOC_WAIT, &w);
+			break;
+		case 3:
+			call(c->fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)id);
+			break;
+		case 4:
+			cancel(c->fd, lottery(&state) % 3, id, lottery(&state) % 8,
+			       lottery(&state) % 4, NULL);
+			break;
+		case 5:
+			if (call(c->fd, TREADLE_IOC_WAIT_FD, &f) == 0) {
+				struct pollfd p = {.fd = f.fd, .events = POLLIN};
+
+				poll(&p, 1, 1);
+				close(f.fd);
+			}
+			break;
+		case 6:
+			av_insert(c->fd, id, &addr, &count, &index);
+			break;
+		case 7:
+			cancel(c->fd, TREADLE_FLUSH_WORK, 0, 0, 0, NULL);
+			break;
+		}
+	}
+	return NULL;
+}
+
+TEST(objects_that_are_closed_while_they_are_used)
+{
+	struct crowd *c = shared(sizeof(*c));
+	pthread_t t[4];
+
+	c->fd = device();
+	set_sail(SECONDS);
+	t[0] = thread(uses, c);
+	t[1] = thread(uses, c);
+	t[2] = thread(meddles, c);
+	t[3] = thread(meddles, c);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	close(c->fd);
+}
+
+/* --- files that are closed ------------------------------------------------------------------ */
+
+static void *keeps_calling(void *arg)
+{
+	struct node *n = arg;
+
+	while (storming()) {
+		struct treadle_query q = {.size = sizeof(q)};
+		char *buf = (char *)n->tx.slots;
+		struct treadle_desc d = send_of(buf, 64, 0, 0);
+
+		if (ring_room(&n->tx)) {
+			ring_put(&n->tx, &d);
+			ring_publish(&n->tx);
+		}
+		ring_doorbell(&n->tx);
+		call(n->fd, TREADLE_IOC_QUERY, &q);
+		cq_wait(&n->cq, 10000);
+		doorbell(n->fd, n->cq.id);
+		n->cq.rw->cons = n->cq.ro->prod;
+	}
+	return NULL;
+}
+
+/* The number of the file is closed, and soon another's, while threads call through it. */
+TEST(files_that_are_closed_while_they_are_used)
+{
+	static struct node n;
+	pthread_t t[2];
+
+	for (int round = 0; round < 40; round++) {
+		int fd;
+
+		node_open(&n, (struct options){});
+		peer(&n, n.addr);
+		deadline = now_ns() + 50000000;
+		for (int i = 0; i < 2; i++)
+			t[i] = thread(keeps_calling, &n);
+		usleep(20000);
+		close(n.fd);
+		fd = device();
+		usleep(10000);
+		for (int i = 0; i < 2; i++)
+			pthread_join(t[i], NULL);
+		close(fd);
+	}
+}
+
+/* Mapping, while what is mapped goes. */
+static __u64 offset_of;
+
+static void *keeps_mapping(void *arg)
+{
+	int fd = *(int *)arg;
+
+	while (storming()) {
+		char *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd,
+				__atomic_load_n(&offset_of, __ATOMIC_RELAXED));
+
+		if (at != MAP_FAILED) {
+			need(*(volatile __u64 *)at == 0);
+			munmap(at, 4096);
+		}
+	}
+	return NULL;
+}
+
+TEST(counters_that_are_mapped_while_they_go)
+{
+	int fd = device();
+	pthread_t t;
+
+	set_sail(2);
+	t = thread(keeps_mapping, &fd);
+	while (storming()) {
+		struct treadle_cntr_create c = {.size = sizeof(c)};
+
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_CNTR_CREATE, &c));
+		__atomic_store_n(&offset_of, c.ro.offset, __ATOMIC_RELAXED);
+		ASSERT_EQ(0, destroy(fd, c.id));
+	}
+	pthread_join(t, NULL);
+}
+
+TEST(nothing_is_left)
+{
+	until_unused();
+}
+
+TEST_HARNESS_MAIN

@@ -204,10 +204,9 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	const auto has = [&](treadle_opcode op) { return kernel.opcodes >> op & 1; };
 
 	if (!info || !(info->fabric_attr->name = strdup(name)) ||
-	    !(info->fabric_attr->prov_name = strdup(name)) ||
 	    !(info->domain_attr->name = strdup(name)))
 		return nullptr;
-	info->fabric_attr->prov_version = version;
+	info->fabric_attr->prov_version = version; /* libfabric adds the name */
 
 	info->caps = FI_LOCAL_COMM | FI_SOURCE | FI_DIRECTED_RECV | FI_SEND | FI_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))

@@ -73,7 +73,7 @@ constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_TRIGGER | FI_FENCE;
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
-/* Registration modes that change what a key or an address means; all others ask for nothing here. */
+/* Modes that change what keys and addresses of RMA mean; all others require nothing here. */
 constexpr int modes_kept = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 
 /* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
@@ -221,7 +221,8 @@ void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from,
 	std::memcpy(to, from, size);
 }
 
-void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint32_t api)
+void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint64_t caps,
+		   std::uint32_t api)
 {
 	settle(info.threading, asked.threading, FI_THREAD_SAFE);
 	settle(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
@@ -232,7 +233,7 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint3
 	else if (FI_VERSION_LT(api, FI_VERSION(1, 5)))
 		info.mr_mode = FI_MR_SCALABLE;
 	else
-		info.mr_mode = asked.mr_mode & modes_kept;
+		info.mr_mode = caps & (FI_RMA | FI_ATOMIC) ? asked.mr_mode & modes_kept : 0;
 	info.tclass = asked.tclass;
 	copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
 }
@@ -276,7 +277,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
 	if (asked)
 		info.handle = asked->handle;
-	narrow_domain(*info.domain_attr, asked && asked->domain_attr ? *asked->domain_attr : any_domain, api);
+	narrow_domain(*info.domain_attr, asked && asked->domain_attr ? *asked->domain_attr : any_domain,
+		      info.caps, api);
 
 	if (ep.mem_tag_format)
 		info.ep_attr->mem_tag_format = ep.mem_tag_format;

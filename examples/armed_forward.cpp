@@ -143,7 +143,7 @@ static void parent(int line, pid_t pid)
 	std::printf("%llu bytes came back: \"%s\"\n", cqe.len, in);
 	kill(pid, SIGCONT);
 	waitpid(pid, &status, 0);
-	std::exit(std::memcmp(in, out, sizeof(in)) || status);
+	std::exit(std::memcmp(in, out, sizeof(in)) != 0 || status != 0);
 }
 
 int main()

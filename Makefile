@@ -3,7 +3,7 @@
 # make              module, library, provider, tools, examples, tests
 # make demo         the main job, shown in a virtual machine; sets up all it needs
 # make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those)
-# make bench        beside libfabric's other providers; table, JSON, picture
+# make bench        beside libfabric's other providers; table, JSON, picture (BENCH='OPTION…' of treadle-bench)
 # make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
 # make vm-shell     a shell there
 # make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, there
@@ -40,7 +40,8 @@ KDIR = $(kernel)/usr/src/linux-headers-$(release)
 werror := y
 endif
 mirror = build/kernel-$(release)
-kbuild = +$(Q)$(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror)
+# flock: two makes at once would write the same files.
+kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror)
 
 build/kernels/%/release:
 	$(Q)tools/setup kernel $*
@@ -160,7 +161,7 @@ unit: $(unit_tests)
 # --- static checks -----------------------------------------------------------------------------------
 
 sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel kernel/probe uapi/treadle lib/include/treadle \
-	lib/include/treadle/detail lib/src lib/src/* lib/provider tools examples tests/*)))
+	lib/include/treadle/detail lib/src lib/src/* lib/provider tools tools/* examples tests/*)))
 
 format-check:
 	$(Q)clang-format --dry-run -Werror $(sources)
@@ -175,13 +176,13 @@ build/alone/%: %
 	$(if $(filter uapi/%,$<),$(Q)$(CC) -std=c11 -pedantic $(warnings) -Iuapi -fsyntax-only -x c -include $< /dev/null)
 	$(Q)touch $@
 
-# __cpp_concepts: clang 14 lacks the little that <expected> of libstdc++ 12 asks for with it, and uses none of it.
+# 19: the oldest that understands <expected> of libstdc++ 12.
 tidy: $(patsubst %,build/tidy/%,$(filter-out tests/%,$(filter %.cpp,$(sources))))
 build/tidy/%: % .clang-tidy $(filter %.h,$(sources))
 	$(call say,TIDY,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)clang-tidy --quiet $< -- -std=c++2b $(include) $(if $(filter lib/src/%,$<),-Ilib/src) \
-		-U__cpp_concepts -D__cpp_concepts=202002L 2> >(grep -v 'warnings\? generated' >&2)
+	$(Q)clang-tidy-19 --quiet $< -- -std=c++23 $(include) $(if $(filter lib/src/%,$<),-Ilib/src) \
+		2> >(grep -v 'warnings\? generated' >&2)
 	$(Q)touch $@
 
 # sparse speaks of the kernel's own headers too; what counts is what it says about these sources.
@@ -212,7 +213,8 @@ demo: setup
 bench:
 	$(Q)tools/setup packages gnuplot-nox
 	+$(Q)$(MAKE) module programs
-	$(Q)VM_DIR=build/bench $(run) tools/bench
+	$(Q)VM_DIR=build/bench $(run) 'treadle-bench --json $$OUT/bench.json --svg $$OUT/bench.svg $(BENCH)'
+	$(Q)ls build/bench/out/*
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs

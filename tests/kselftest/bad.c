@@ -11,7 +11,8 @@ FIXTURE(bad)
 	__u64 to;
 	struct cntr c;
 	char *src, *dst;
-	__u64 good;
+	__u64 good;		     /* messages so far */
+	__u64 refused, bad_receives; /* errors that completions have told */
 };
 
 FIXTURE_SETUP(bad)
@@ -46,8 +47,8 @@ static void still_good(struct __test_metadata *_metadata, bad *self)
 	ASSERT_EQ(0, c.error);
 	ASSERT_EQ(~seed, cq_next(&self->a.cq).context);
 	ASSERT_TRUE(same(self->dst, 200, seed));
-	ASSERT_EQ(seed, cntr_value(&self->a.sent));
-	ASSERT_EQ(seed, cntr_value(&self->b.rcvd));
+	ASSERT_TRUE(cntr_becomes(&self->a.sent, seed, self->refused));
+	ASSERT_TRUE(cntr_becomes(&self->b.rcvd, seed, self->bad_receives));
 	ASSERT_EQ(self->a.tx.prod, ring_released(&self->a.tx));
 	ASSERT_EQ(0, cntr_value(&self->c));
 }
@@ -83,7 +84,7 @@ static const struct spoiled {
 	{ SEND, FIELD(flags), 1U << 31, EINVAL },
 	{ SEND, FIELD(addr), ~0ULL, EINVAL },
 	{ SEND, FIELD(addr), ~0ULL - 98, EINVAL },
-	{ SEND, FIELD(len), 1ULL << 63, EINVAL },
+	{ SEND, FIELD(len), 1ULL << 63, EMSGSIZE },
 	{ SEND, FIELD(len), ~0ULL, EINVAL },
 	{ SEND, FIELD(peer), 1, EDESTADDRREQ },
 	{ SEND, FIELD(peer), 1ULL << 32, EDESTADDRREQ },
@@ -171,7 +172,6 @@ TEST_F(bad, descriptors)
 		EXPECT_EQ(-s->error, result);
 		still_good(_metadata, self);
 	}
-	EXPECT_EQ(0, cntr_errors(&self->a.sent));
 }
 
 TEST_F(bad, fields_of_the_other_line_do_not_count_without_ext)
@@ -275,7 +275,7 @@ TEST_F(bad, receives)
 		c = cq_next(&self->b.rcq);
 		EXPECT_EQ(1000 + i, c.context);
 		EXPECT_EQ(rows[i].error, c.error);
-		EXPECT_EQ(i + 1, cntr_errors(&self->b.rcvd));
+		self->bad_receives++;
 		still_good(_metadata, self);
 		EXPECT_EQ(self->b.rx.prod, ring_released(&self->b.rx));
 	}
@@ -361,7 +361,7 @@ TEST_F(bad, peers)
 		EXPECT_EQ(i, c.context);
 		EXPECT_EQ(nobody[i].error, c.error);
 		EXPECT_EQ(TREADLE_CQ_SEND | TREADLE_CQ_MSG, c.flags);
-		EXPECT_EQ(i + 1, cntr_errors(&self->a.sent));
+		self->refused++;
 	}
 	still_good(_metadata, self);
 }

@@ -67,6 +67,7 @@ TEST_F(objects, sizes_are_rounded_up_and_limited)
 	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
 	for (int i = 0; i < ARRAY_SIZE(asked); i++) {
 		cq.entries = ring.entries = asked[i];
+		ring.buffered = 0;
 		EXPECT_EQ(0, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
 		EXPECT_LE(asked[i], cq.entries);
 		EXPECT_EQ(0, cq.entries & (cq.entries - 1));
@@ -79,6 +80,7 @@ TEST_F(objects, sizes_are_rounded_up_and_limited)
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
 	cq.entries = ~0U;
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_CQ_CREATE, &cq));
+	ring.buffered = 0;
 	ring.entries = self->q.max_ring + 1;
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_TX_CREATE, &ring));
 	ring.entries = ~0U;
@@ -227,18 +229,24 @@ TEST_F(objects, an_endpoint_is_enabled_once)
 
 TEST_F(objects, what_sends_needs_addresses)
 {
-	struct treadle_ep_enable e, without;
+	struct treadle_ep_enable e;
+	struct treadle_cqe c;
 	struct node n;
+	char buf[8];
 
 	node_create(&n, (struct options){.context = self->fd});
-	e = without = node_bindings(&n);
-	without.av = 0;
-	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_ENABLE, &without));
-	without.tx = 0;
-	without.flags = TREADLE_EP_SOURCE;
-	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_ENABLE, &without));
-	/* Refused, it has changed nothing: all is free for this one. */
-	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	e = node_bindings(&n);
+	e.av = 0;
+	e.flags = TREADLE_EP_SOURCE;
+	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	e.flags = 0;
+	ASSERT_EQ(0, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	EXPECT_EQ(-EDESTADDRREQ, post(&n, send_of(buf, 8, 0, 1)));
+	ASSERT_EQ(0, post_recv(&n, recv_of(buf, 8, 0, 2)));
+	ASSERT_EQ(0, ring_doorbell(&n.rx));
+	c = cq_next(&n.rcq);
+	EXPECT_EQ(2, c.context);
+	EXPECT_EQ(EDESTADDRREQ, c.error);
 }
 
 TEST_F(objects, a_failed_enable_binds_nothing)

@@ -93,6 +93,14 @@ static inline __attribute__((noreturn)) void give_up(const char *file, int line,
 			give_up(__FILE__, __LINE__, #condition); \
 	} while (0)
 
+static inline __u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
 /* --- calling --------------------------------------------------------------- */
 
 static inline int call(int fd, unsigned long cmd, const void *arg)
@@ -567,6 +575,19 @@ static inline __u64 cntr_errors(const struct cntr *c)
 	return __atomic_load_n(&c->page->error, __ATOMIC_ACQUIRE);
 }
 
+/*
+ * Does the counter come to stand there? Others count as well as the caller: what is counted
+ * is so after its completion, and may be so by a worker.
+ */
+static inline bool cntr_becomes(const struct cntr *c, __u64 value, __u64 errors)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+
+	while (cntr_value(c) + cntr_errors(c) < value + errors && now_ns() < end)
+		sched_yield();
+	return cntr_value(c) == value && cntr_errors(c) == errors;
+}
+
 static inline int cntr_wait(const struct cntr *c, __u64 threshold, __u64 error, __s64 timeout_ns)
 {
 	struct treadle_wait w = {
@@ -698,14 +719,6 @@ static inline pthread_t thread(void *(*fn)(void *), void *arg)
 
 	need(pthread_create(&t, NULL, fn, arg) == 0);
 	return t;
-}
-
-static inline __u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
 /* The number after @key in a file of /proc or /sys; without @key the first. -1: there is none. */

@@ -80,7 +80,7 @@ TEST_F(trigger, sends)
 		ASSERT_EQ(0, post_recv(&self->b, tagged ? trecv_of(self->dst, 100, ANY, 5, 0, 2) :
 							  recv_of(self->dst, 100, ANY, 2)));
 		EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->b.rcq, 10000000));
-		EXPECT_EQ(tagged, cntr_value(&self->a.sent));
+		EXPECT_TRUE(cntr_becomes(&self->a.sent, tagged, 0));
 		/* The buffer is read when it fires. */
 		fill(self->src, 100, 10 + tagged);
 		ASSERT_EQ(1, add(&self->a, &self->c, 1));
@@ -269,13 +269,15 @@ TEST_F(trigger, success_and_failure_are_counted_apart)
 	ASSERT_EQ(1, post(a, then(when(bad, &self->c, 2), &self->d)));
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 1)));
 	ASSERT_EQ(1, add(a, &self->c, 2));
-	EXPECT_EQ(0, cq_next(&a->cq).error);
-	EXPECT_EQ(ECONNREFUSED, cq_next(&a->cq).error);
+	/* To different peers they finish in any order. */
+	for (int i = 0; i < 2; i++) {
+		struct treadle_cqe c = cq_next(&a->cq);
+
+		EXPECT_EQ(c.context == 1 ? 0 : ECONNREFUSED, c.error);
+	}
 	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
-	EXPECT_EQ(1, cntr_value(&self->d));
-	EXPECT_EQ(1, cntr_errors(&self->d));
-	EXPECT_EQ(1, cntr_value(&a->sent));
-	EXPECT_EQ(1, cntr_errors(&a->sent));
+	EXPECT_TRUE(cntr_becomes(&self->d, 1, 1));
+	EXPECT_TRUE(cntr_becomes(&a->sent, 1, 1));
 }
 
 TEST_F(trigger, deferred_work_is_silent)
@@ -291,12 +293,8 @@ TEST_F(trigger, deferred_work_is_silent)
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 1)));
 	ASSERT_EQ(1, add(a, &self->c, 1));
 	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
-	ASSERT_EQ(0, cntr_wait(&self->d, 1, 0, PATIENCE_NS));
-	ASSERT_EQ(0, cntr_wait(&self->d, 2, 0, PATIENCE_NS));
-	EXPECT_EQ(1, cntr_value(&self->d));
-	EXPECT_EQ(1, cntr_errors(&self->d));
-	EXPECT_EQ(0, cntr_value(&a->sent));
-	EXPECT_EQ(0, cntr_errors(&a->sent));
+	EXPECT_TRUE(cntr_becomes(&self->d, 1, 1));
+	EXPECT_TRUE(cntr_becomes(&a->sent, 0, 0));
 }
 
 /* A message that arrives fires a send, and no thread of the receiver is awake. */
@@ -374,7 +372,7 @@ TEST_F(trigger, work_is_canceled_by_counter_threshold_and_context)
 		;
 	/* Those with context 1 and threshold 2 were numbers 7 and 10. */
 	ASSERT_EQ(1, add(a, &self->c, 2));
-	EXPECT_EQ(0xfff & ~(1 << 7 | 1 << 10), cntr_value(&self->d));
+	EXPECT_TRUE(cntr_becomes(&self->d, 0xfff & ~(1 << 7 | 1 << 10), 0));
 	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 0, 1, &count));
 }
 
@@ -407,17 +405,19 @@ TEST_F(trigger, a_counter_with_armed_commands_is_busy)
 {
 	struct node *a = &self->a;
 	struct treadle_desc d = count_of(TREADLE_OP_CNTR_ADD, &self->d, 1, 0);
+	struct treadle_desc nothing = {.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_WORK};
 	struct cntr e;
 
 	cntr_open(&e, a->fd);
-	ASSERT_EQ(1, post(a, then(when(d, &self->c, 1), &e)));
-	/* It waits for one, adds to the second, and tells the third. */
+	/* They wait for one, add to the second, and tell the third. */
+	ASSERT_EQ(1, post(a, when(d, &self->c, 1)));
+	ASSERT_EQ(1, post(a, then(when(nothing, &self->c, 1), &e)));
 	EXPECT_EQ(-EBUSY, destroy(a->fd, self->c.id));
 	EXPECT_EQ(-EBUSY, destroy(a->fd, self->d.id));
 	EXPECT_EQ(-EBUSY, destroy(a->fd, e.id));
 	ASSERT_EQ(1, add(a, &self->c, 1));
-	EXPECT_EQ(1, cntr_value(&self->d));
-	EXPECT_EQ(1, cntr_value(&e));
+	EXPECT_TRUE(cntr_becomes(&self->d, 1, 0));
+	EXPECT_TRUE(cntr_becomes(&e, 1, 0));
 	EXPECT_EQ(0, destroy(a->fd, self->c.id));
 	EXPECT_EQ(0, destroy(a->fd, self->d.id));
 	EXPECT_EQ(0, destroy(a->fd, e.id));

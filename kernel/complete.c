@@ -187,7 +187,7 @@ void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run
 
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
 		cq = recv ? ep->rx_cq : ep->tx_cq;
-	if (ep && !(flags & TREADLE_F_WORK))
+	if (op_flags && !(flags & TREADLE_F_WORK))
 		cntr = recv ? ep->cntr_recv : ep->cntr_send;
 	/* the command may be freed as soon as the completion queue keeps it */
 	if (cntr && cmd->heap)
@@ -264,7 +264,7 @@ void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 		};
 
 		if (msg) {
-			cqe.len = min(msg->len, recv->len);
+			cqe.len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->len);
 			cqe.tag = msg->m.tag;
 			cqe.data = msg->data;
 			if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)

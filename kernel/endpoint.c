@@ -142,8 +142,10 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 		return -EINVAL;
 	if (arg->type != TREADLE_EP_RDM)
 		return -EOPNOTSUPP;
-	if (!treadle_addr_valid(&arg->addr))
+	if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
 		return -EADDRNOTAVAIL;
+	if (!treadle_addr_valid(&arg->addr))
+		return -EINVAL;
 	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
 	if (!ep)
 		return -ENOMEM;
@@ -241,8 +243,7 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	smp_store_release(&ep->enabled, true);
 	if (rx) {
 		spin_lock(&rx->lock);
-		if (!rx->ep)
-			rx->ep = ep;
+		list_add_tail(&ep->rx_link, &rx->eps);
 		spin_unlock(&rx->lock);
 	}
 	return 0;
@@ -257,8 +258,6 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 	int i, ret = 0;
 
 	if (arg->flags & ~TREADLE_EP_SOURCE)
-		return -EINVAL;
-	if ((arg->flags & TREADLE_EP_SOURCE) && !arg->av)
 		return -EINVAL;
 	/* bound for the time of this call: nobody destroys it under us */
 	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);

@@ -69,8 +69,7 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 	int ret;
 
 	do {
-		treadle_span_user(&src, &cmd->ep->obj.ctx->pm, treadle_cmd_iov(cmd),
-				  cmd->d.iov_count, msg->done);
+		treadle_cmd_span(cmd, &src, msg->done);
 		treadle_span_kernel(&dst, msg->payload, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
 		/* the sender himself waits, so that his messages stay in order */

@@ -12,7 +12,7 @@
 
 const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 	[TREADLE_OP_NOP] = {
-		.flags = ARMED | TREADLE_F_NOTIFY,
+		.flags = NOTIFY,	/* with F_COMPLETION it needs an endpoint */
 		.prep = treadle_nop_prep,
 		.issue = treadle_nop_issue,
 	},

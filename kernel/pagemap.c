@@ -226,8 +226,10 @@ static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsig
 		mmap_read_lock(mm);
 		got = treadle_gup_remote(mm, addr, n, flags, pages, &locked);
 	} else if (mmap_read_trylock(mm)) {
-		got = treadle_gup_remote(mm, addr, n, flags | FOLL_NOFAULT, pages, NULL);
-		if (got < 0)
+		/* our own memory, if of another context: whatever needs no waiting */
+		flags |= mm == current->mm ? FOLL_NOWAIT : FOLL_NOFAULT;
+		got = treadle_gup_remote(mm, addr, n, flags, pages, NULL);
+		if (got <= 0)
 			got = -EAGAIN;
 	} else {
 		locked = 0;

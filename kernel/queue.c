@@ -117,6 +117,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 		return ret;
 	}
 	spin_lock_init(&rx->lock);
+	INIT_LIST_HEAD(&rx->eps);
 	INIT_LIST_HEAD(&rx->armed);
 	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
 	ret = treadle_match_init(&rx->match[0], get_random_u64());

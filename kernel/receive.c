@@ -15,6 +15,7 @@
 #define TAKE_BATCH	64	/* receives taken under one hold of the lock */
 #define FAIL_BATCH	32
 #define SCAN_BATCH	1024
+#define SCAN_TRIES	16
 #define SRC_NOBODY	0xfffffffeu	/* not on this machine: no message matches */
 
 /* The vector of a ring's receive lies over the second slot that it took. */
@@ -25,6 +26,11 @@ const struct treadle_iov *treadle_recv_iov(const struct treadle_recv *recv)
 	if (recv->iov_count <= 1)
 		return &recv->one;
 	return recv->cmd ? recv->cmd->iov : recv->ext->iov;
+}
+
+static struct treadle_ep *rx_ep(struct treadle_rx *rx)
+{
+	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
 /* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
@@ -236,20 +242,12 @@ static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **bad,
 	}
 	ring->head += slots;
 	*error = judge_recv(&d, slots > 1 ? recv->ext->iov : NULL);
-	if (*error) {
-		d.iov_count = 0;
-		d.peer = TREADLE_ADDR_ANY;
-	}
 	d.flags &= TREADLE_F_COMPLETION;
-	if (!*error)
-		*error = treadle_recv_set(recv, rx->ep, &d);
-	else
-		treadle_recv_set(recv, rx->ep, &d);
-	if (*error) {
+	*error = treadle_recv_set(recv, rx_ep(rx), &d) ?: *error;
+	if (*error)
 		*bad = recv;
-		return true;
-	}
-	treadle_rx_place(rx, recv, run);
+	else
+		treadle_rx_place(rx, recv, run);
 	return true;
 }
 
@@ -265,18 +263,18 @@ void treadle_rx_take(struct treadle_rx *rx, struct treadle_run *run)
 	int error, n = 0;
 	u32 prod;
 
-	if (!rx->ep || ring->broken)
+	if (!rx_ep(rx) || ring->broken)
 		return;
 	if (!treadle_ring_prod(ring, &prod))
 		goto broken;
-	while (rx->ep && (s32)(prod - ring->head) > 0) {
+	while (rx_ep(rx) && (s32)(prod - ring->head) > 0) {
 		bad = NULL;
 		if (!take_one(rx, prod, &bad, &error, run))
 			goto broken;
 		if (likely(!bad && ++n < TAKE_BATCH))
 			continue;
 		n = 0;
-		ep = treadle_ep_get(rx->ep);
+		ep = treadle_ep_get(rx_ep(rx));
 		spin_unlock(&rx->lock);
 		if (bad)
 			treadle_recv_complete(bad, ep, NULL, error, run);
@@ -310,8 +308,9 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 {
 	struct treadle_recv *found = NULL, *recv;
-	u32 i, n = 0;
+	u32 i, n = 0, tries = 0;
 
+again:
 	for (i = 0; i < rx->ring.entries; i++) {
 		recv = &rx->slots[i];
 		if (recv->posted && recv->context == context &&
@@ -323,8 +322,11 @@ static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 			cond_resched();
 			spin_lock(&rx->lock);
 			/* it may have been matched meanwhile */
-			if (found && !(found->posted && found->context == context))
+			if (found && !(found->posted && found->context == context)) {
 				found = NULL;
+				if (++tries < SCAN_TRIES)
+					goto again;
+			}
 		}
 	}
 	list_for_each_entry(recv, &rx->armed, link)
@@ -366,7 +368,6 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	for (which = 0; which < 2; which++) {
 		do {
 			struct treadle_match_msg *m, *tmp;
-			int looked = 0;
 
 			n = 0;
 			spin_lock(&rx->lock);
@@ -377,7 +378,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 					treadle_rx_dequeue(rx, msg);
 					failed[n++] = msg;
 				}
-				if (n == FAIL_BATCH || ++looked == SCAN_BATCH)
+				if (n == FAIL_BATCH)
 					break;
 			}
 			spin_unlock(&rx->lock);
@@ -390,8 +391,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 		} while (n);
 	}
 	spin_lock(&rx->lock);
-	if (rx->ep == ep)
-		rx->ep = NULL;
+	list_del(&ep->rx_link);
 	list_for_each_entry_safe(recv, next, &rx->armed, link) {
 		if (recv->cmd->ep == ep) {
 			treadle_match_remove_recv(&rx->match[recv->tagged], &recv->m);

@@ -39,6 +39,7 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 	cmd->slots = 0;
 	cmd->cond = cmd->notify = cmd->target = NULL;
 	cmd->recv = NULL;
+	cmd->inject = NULL;
 	return heap;
 }
 
@@ -52,6 +53,8 @@ void treadle_cmd_free(struct treadle_cmd *cmd)
 	if (cmd->cond)
 		treadle_obj_unbind(&cmd->cond->obj);
 	kfree(cmd->recv);
+	kfree(cmd->inject);
+	cmd->inject = NULL;
 	cmd->notify = cmd->target = cmd->cond = NULL;
 	cmd->recv = NULL;
 	if (!cmd->heap)
@@ -147,8 +150,11 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 	const struct treadle_opdef *op;
 	struct treadle_cq *cq;
 	int error = 0;
+	u32 limit;
 
-	if (d->opcode >= TREADLE_OP_LAST || d->reserved0 || (d->flags & ~TREADLE_F_ALL))
+	if (d->opcode >= TREADLE_OP_LAST)
+		return -EOPNOTSUPP;
+	if (d->reserved0 || (d->flags & ~TREADLE_F_ALL))
 		return -EINVAL;
 	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
 	if (!op->issue)
@@ -162,7 +168,7 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		error = judge_ext(d);
 	if (error)
 		return error;
-	if (!op->needs_ep) {
+	if (!op->needs_ep && !(d->flags & TREADLE_F_COMPLETION)) {
 		if (d->ep)
 			return -EINVAL;
 		cmd->ep = NULL;
@@ -174,7 +180,9 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		return -ESHUTDOWN;
 	} else {
 		cq = op->receives ? cmd->ep->rx_cq : cmd->ep->tx_cq;
-		if (cq && !(d->flags & TREADLE_F_MORE) && READ_ONCE(cq->kept) > cq->mask)
+		/* those with F_MORE have been promised: another ring's worth, then they wait in it */
+		limit = d->flags & TREADLE_F_MORE ? tx->ring.entries : 0;
+		if (cq && READ_ONCE(cq->kept) > cq->mask + limit)
 			return -EAGAIN;
 	}
 	error = op->prep(cmd);
@@ -189,6 +197,29 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 
 /* --- the doorbell ------------------------------------------------------------------------- */
 
+/* The buffer is free when the doorbell returns, so its bytes are taken now. */
+static int take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	u8 *buf = kmalloc(cmd->d.len, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	struct treadle_span src, dst;
+	enum treadle_side side;
+	u64 done = 0;
+	int ret;
+
+	if (!buf)
+		return -ENOMEM;
+	do {
+		treadle_cmd_span(cmd, &src, done);
+		treadle_span_kernel(&dst, buf, done);
+		ret = treadle_copy(&dst, &src, &done, cmd->d.len, run, &side);
+	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && !fatal_signal_pending(current));
+	if (!ret)
+		cmd->inject = buf;
+	else
+		kfree(buf);
+	return ret == -EAGAIN || ret == -EINPROGRESS ? -EINTR : ret;
+}
+
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cntr *cond = cmd->cond;
@@ -196,6 +227,12 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	struct treadle_cmd *heap;
 	u8 slots = cmd->slots;
 
+	if ((cmd->d.flags & TREADLE_F_INJECT) && cmd->d.len) {
+		int ret = take_inject(cmd, run);
+
+		if (ret)
+			return ret;
+	}
 	if (atomic_inc_return(&ctx->armed) > treadle_max_armed) {
 		atomic_dec(&ctx->armed);
 		return -ENOSPC;
@@ -250,7 +287,7 @@ static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const unio
 		ret = arm(cmd, run);
 	else if (!ret)
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
-	if (ret && (cmd->d.flags & TREADLE_F_MORE) && cmd->ep &&
+	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && cmd->ep &&
 	    smp_load_acquire(&cmd->ep->enabled)) {
 		treadle_cmd_complete(cmd, ret, run);
 		ret = 0;
@@ -302,6 +339,7 @@ static long tx_doorbell(struct treadle_tx *tx)
 		cmd.tx = tx;
 		cmd.iov = NULL;
 		cmd.recv = NULL;
+		cmd.inject = NULL;
 		cmd.cond = cmd.notify = cmd.target = NULL;
 		cmd.heap = false;
 		ret = submit_one(tx, &cmd, vec, &run);
@@ -309,6 +347,8 @@ static long tx_doorbell(struct treadle_tx *tx)
 			ret = 0;	/* for the next call, which finds it first */
 			break;
 		}
+		if (ret == -EAGAIN && (cmd.d.flags & TREADLE_F_MORE))
+			break;		/* not lost: it stays in the ring */
 		ring->head += slots;
 		credits += cmd.slots;	/* none if the command lives on */
 		taken++;

@@ -408,7 +408,8 @@ struct treadle_recv {
  * @match:	plain and tagged
  * @slots:	one for each slot of the ring; @free: those not in use
  * @seq:	receives posted
- * @ep:		endpoint whose queue gets errors of receives (the first enabled)
+ * @eps:	endpoints that receive here; the first one's queue gets the errors of
+ *		receives that no message has reached
  * @armed:	posted receives that were armed, thus not of @slots
  * @buffered, @buffered_max: bytes of kept messages
  */
@@ -419,7 +420,7 @@ struct treadle_rx {
 	struct treadle_match match[2];
 	struct treadle_recv *slots, *free;
 	u64 seq;
-	struct treadle_ep *ep;
+	struct list_head eps;
 	struct list_head armed;
 	u32 buffered, buffered_max;
 };
@@ -438,6 +439,7 @@ void treadle_rx_free(struct treadle_obj *obj);
  * @addr, @port: where it is; unique in the network namespace
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
+ * @rx_link:	on rx->eps (rx->lock)
  * @lock:	@dead, @parked
  * @dead:	no longer reachable, accepts nothing
  * @parked:	messages of this endpoint that wait at a peer
@@ -458,6 +460,7 @@ struct treadle_ep {
 	struct treadle_cntr *cntr_send, *cntr_recv, *cntr_read, *cntr_write;
 	struct treadle_cntr *cntr_remote_read, *cntr_remote_write;
 	struct treadle_obj *bound[TREADLE_BINDINGS];
+	struct list_head rx_link;
 	spinlock_t lock;
 	bool dead;
 	struct list_head parked;
@@ -521,6 +524,7 @@ void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long
  * @iov:	vector of more than one buffer: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
+ * @inject:	armed with F_INJECT: the bytes, taken when it was armed
  * @heap:	allocated, and holds references; else on the stack of a doorbell
  */
 struct treadle_cmd {
@@ -534,6 +538,7 @@ struct treadle_cmd {
 	struct treadle_iov *iov;
 	struct treadle_recv *recv;
 	struct treadle_tx *tx;
+	u8 *inject;
 	u8 slots;
 	bool heap;
 };
@@ -574,6 +579,16 @@ static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd
 	static_assert(offsetof(struct treadle_desc, len) ==
 		      offsetof(struct treadle_desc, addr) + offsetof(struct treadle_iov, len));
 	return cmd->iov ?: (const struct treadle_iov *)&cmd->d.addr;
+}
+
+/* Where a command's bytes come from, from offset @off on. */
+static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadle_span *s, u64 off)
+{
+	if (cmd->inject)
+		treadle_span_kernel(s, cmd->inject, off);
+	else
+		treadle_span_user(s, &cmd->ep->obj.ctx->pm, treadle_cmd_iov(cmd), cmd->d.iov_count,
+				  off);
 }
 
 /* submit.c */

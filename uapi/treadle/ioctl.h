@@ -58,6 +58,7 @@
  * ECONNREFUSED nobody has that address
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint
+ * EIO          the peer's receive buffer could not be written
  */
 #ifndef _UAPI_TREADLE_IOCTL_H
 #define _UAPI_TREADLE_IOCTL_H
@@ -276,8 +277,8 @@ struct treadle_ep_create {
  * @ep:		id
  * @flags:	TREADLE_EP_*
  * @tx, @rx:	rings, or 0: does not send, or receive
- * @av:		address vector; needed to send, for EP_SOURCE and to receive
- *		from named sources
+ * @av:		address vector, or 0: can't send (EDESTADDRREQ), nor receive from
+ *		named sources, nor name the sender
  * @tx_cq, @rx_cq: completion queues, or 0
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
  *		endpoint; remote_read, remote_write: of its peers on its memory

@@ -265,7 +265,7 @@ struct treadle_ring_cons {
 /**
  * struct treadle_cqe - a completion
  * @context: of the descriptor
- * @len:     bytes placed (receive); of a send or an error, 0
+ * @len:     bytes placed (receive, ETRUNC included); of a send or another error, 0
  * @data:    remote CQ data, with TREADLE_CQ_REMOTE_CQ_DATA
  * @tag:     of the message received
  * @buf:     where the data was placed (receive)

@@ -2,6 +2,8 @@
 
 /* Contexts, endpoints, address vectors, regions: their making, their limits, their end. */
 
+#include <bit>
+#include <cstring>
 #include <optional>
 
 #include <fcntl.h>
@@ -42,7 +44,8 @@ TEST_F(ObjectTest, limits_are_sensible)
 
 TEST_F(ObjectTest, sizes_are_rounded_up_and_limited)
 {
-	EXPECT_EQ(must(TransmitRing::create(context, 5), "tx").entries(), 8u);
+	EXPECT_GE(must(TransmitRing::create(context, 5), "tx").entries(), 8u);
+	EXPECT_TRUE(std::has_single_bit(must(TransmitRing::create(context, 5), "tx").entries()));
 	EXPECT_EQ(must(ReceiveRing::create(context, 64), "rx").entries(), 64u);
 	EXPECT_EQ(must(CompletionQueue::create(context, 100), "cq").entries(), 128u);
 	EXPECT_EQ(TransmitRing::create(context, 0).error(), Errno(EINVAL));
@@ -231,12 +234,16 @@ TEST_F(AddressTest, a_million)
 	std::vector<treadle_addr> all(n, loopback(1));
 	std::vector<std::uint64_t> indices(n);
 
-	for (std::uint32_t i = 0; i < n; ++i)
-		all[i].port = static_cast<std::uint16_t>(i % 60'000 + 1);
+	/* Elsewhere, mostly: one machine has not that many ports. */
+	for (std::uint32_t i = 0; i < n; ++i) {
+		all[i].addr[0] = 10;
+		std::memcpy(&all[i].addr[1], &i, 3);
+	}
 	const auto [count, error] = av.insert(all, indices.data());
 	EXPECT_EQ(error, 0);
 	EXPECT_EQ(count, n);
-	EXPECT_EQ(must(av.lookup(indices[n - 1]), "lookup").port, all[n - 1].port);
+	EXPECT_EQ(std::memcmp(must(av.lookup(indices[n - 1]), "lookup").addr, all[n - 1].addr, 16),
+		  0);
 	EXPECT_EQ(av.remove(indices), 0);
 	EXPECT_EQ(av.lookup(0).error(), Errno(ENOENT));
 }

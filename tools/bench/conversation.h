@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Two ends exchange messages of one kind and one size: what treadle-bench measures.
+ *
+ * Both ends live in one thread, or each in a process of its own. The first speaks, the second
+ * answers. Each has a buffer of two halves: `out` holds a pattern, and `in` is where the same
+ * pattern has to arrive, whatever the operation.
+ */
+#pragma once
+
+#include <memory>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "fabric.h"
+
+namespace bench
+{
+
+enum class Kind { msg, tagged, write, read, fetch_add, trigger, post };
+
+struct Operation {
+	Kind kind;
+	const char *name;
+	const char *help;
+	uint64_t caps;
+};
+
+constexpr Operation operations[] = {
+	{Kind::msg, "msg", "send and receive", FI_MSG},
+	{Kind::tagged, "tagged", "tagged send and receive", FI_TAGGED},
+	{Kind::write, "write", "RMA write", FI_RMA},
+	{Kind::read, "read", "RMA read", FI_RMA},
+	{Kind::fetch_add, "fetch-add", "atomic fetch-and-add of 8 bytes", FI_ATOMIC},
+	{Kind::trigger, "trigger", "a hop in a chain of triggered sends, armed beforehand",
+	 FI_MSG | FI_TRIGGER},
+	{Kind::post, "post", "the call that posts a send, without the transfer", FI_MSG},
+};
+
+/* The provider, or this program in that mode, does not do this. Not an error. */
+struct Unsupported {
+};
+
+/* Told where a measured part begins and ends. There may be several. */
+class Watch
+{
+public:
+	virtual ~Watch() = default;
+	virtual void start() {}
+	virtual void stop() {}
+};
+
+class Timer final : public Watch
+{
+public:
+	void start() override { start_ = Clock::now(); }
+	void stop() override { total += nanoseconds(Clock::now() - start_); }
+	uint64_t total = 0;
+
+private:
+	Clock::time_point start_;
+};
+
+/* The process with the other end. Words through a socket keep the two in step. */
+class Partner
+{
+public:
+	explicit Partner(int fd) : fd_(fd) {}
+
+	void put(const void *data, size_t size)
+	{
+		if (::send(fd_, data, size, MSG_NOSIGNAL) != static_cast<ssize_t>(size))
+			throw Failure("the other process", EPIPE);
+	}
+
+	/* False: it has gone. */
+	bool get(void *data, size_t size)
+	{
+		return ::recv(fd_, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+	}
+
+	void put(uint64_t word) { put(&word, sizeof(word)); }
+
+	uint64_t get()
+	{
+		uint64_t word;
+		if (!get(&word, sizeof(word)))
+			throw Failure("the other process", EPIPE);
+		return word;
+	}
+
+	bool silent() const
+	{
+		pollfd poll{fd_, POLLIN, 0};
+		return ::poll(&poll, 1, 0) == 0;
+	}
+
+private:
+	int fd_;
+};
+
+/* Which ends are here. */
+enum class Place { both, first, second };
+
+class Conversation
+{
+public:
+	Conversation(const fi_info *info, const Operation &op, size_t size, Place place,
+		     Partner *partner)
+		: size_(size), half_((size + Buffer::page - 1) & ~(Buffer::page - 1)),
+		  partner_(partner),
+		  automatic_(info->domain_attr->data_progress == FI_PROGRESS_AUTO)
+	{
+		const Shape shape{.bytes = 2 * half_, .count_received = op.kind == Kind::trigger};
+
+		if (size > info->ep_attr->max_msg_size)
+			throw Unsupported();
+		if (place != Place::second)
+			first_ = make_end(info, shape);
+		if (place != Place::first)
+			second_ = make_end(info, shape);
+		if (place == Place::both) {
+			first_->meet(second_->card());
+			second_->meet(first_->card());
+		} else {
+			End &mine = first_ ? *first_ : *second_;
+			Card card = mine.card();
+			partner->put(&card, sizeof(card));
+			if (!partner->get(&card, sizeof(card)))
+				throw Failure("the other process", EPIPE);
+			mine.meet(card);
+		}
+	}
+	virtual ~Conversation() = default;
+
+	/* Exchanges at least `count` messages and returns how many. */
+	size_t run(size_t count, Watch &watch)
+	{
+		const size_t turns = (count + grain() - 1) / grain();
+
+		if (!turns)
+			return 0;
+		if (partner_) {
+			partner_->put(turns);
+			partner_->get();
+		}
+		speak(turns, watch);
+		return turns * grain();
+	}
+
+	/* Exchanges a few messages and looks at what has arrived. */
+	void verify()
+	{
+		Watch nobody;
+
+		run(1, nobody);
+		if (!right())
+			throw std::runtime_error("wrong data arrived");
+	}
+
+	/* The second end, in a process of its own: answers until the first goes. */
+	void answer()
+	{
+		uint64_t turns;
+
+		for (;;) {
+			/* Only RMA and atomics need it here, and only some providers. */
+			while (!automatic_ && partner_->silent())
+				progress();
+			if (!partner_->get(&turns, sizeof(turns)))
+				return;
+			expect();
+			partner_->put(1);
+			for (; turns; turns--)
+				reply(turns > 1);
+		}
+	}
+
+protected:
+	/* Messages a turn. */
+	virtual size_t grain() const { return 1; }
+	virtual void speak(size_t turns, Watch &watch) = 0;
+	virtual bool right() = 0;
+	/* The second end: before the first turn, and in each. */
+	virtual void expect() {}
+	virtual void reply(bool /* more to come */) {}
+
+	std::byte *out(const End &end) const { return end.buffer.data(); }
+	std::byte *in(const End &end) const { return end.buffer.data() + half_; }
+	bool arrived(const End &end) const { return !std::memcmp(in(end), out(end), size_); }
+
+	void progress()
+	{
+		if (first_)
+			first_->progress();
+		if (second_)
+			second_->progress();
+	}
+
+	template <class Call> void post(const char *what, Call call)
+	{
+		ssize_t rc;
+
+		while ((rc = call()) == -FI_EAGAIN)
+			progress();
+		must(rc, what);
+	}
+
+	/* The other end is asked for progress only when this one has nothing to say. */
+	void await(End &end, uint64_t End::*done, uint64_t target)
+	{
+		for (;;) {
+			end.progress();
+			if (end.*done >= target)
+				return;
+			if (End *other = &end == first_.get() ? second_.get() : first_.get())
+				other->progress();
+		}
+	}
+
+	const size_t size_, half_;
+	Partner *const partner_;
+	std::unique_ptr<End> first_, second_;
+
+private:
+	std::unique_ptr<End> make_end(const fi_info *info, const Shape &shape) const
+	{
+		auto end = std::make_unique<End>(info, shape);
+
+		for (size_t i = 0; i < size_; i++)
+			out(*end)[i] = static_cast<std::byte>((i * 2654435761U) >> 13);
+		return end;
+	}
+
+	const bool automatic_;
+};
+
+} // namespace bench

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Counts system calls and instructions of a process by tracing it. It works where there are no
+ * performance counters (in virtual machines), needs no privilege, and is exact.
+ */
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace bench
+{
+
+enum class What { system_calls, instructions };
+
+/* No kernel has such a system call, so it can't be part of what is counted. */
+constexpr long mark_call = 0x7ead1e;
+
+/* Called by what is counted: one section ends here and the next begins. */
+[[gnu::noinline]] inline void mark()
+{
+	syscall(mark_call);
+}
+
+/* Follows a child and the threads it starts, and adds up. */
+class Tracer
+{
+public:
+	Tracer(What what, pid_t child) : what_(what), child_(child) {}
+
+	/*
+	 * Counts of the sections between two marks; empty if the child failed, or if its
+	 * instructions can't be told: with threads of its own it waits rather than works.
+	 */
+	std::vector<uint64_t> follow()
+	{
+		int status;
+
+		if (waitpid(child_, &status, 0) != child_ || !WIFSTOPPED(status))
+			return {};
+		ptrace(PTRACE_SETOPTIONS, child_, 0,
+		       PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
+		ptrace(PTRACE_SYSCALL, child_, 0, 0);
+		for (;;) {
+			pid_t tid = waitpid(-1, &status, __WALL);
+			if (tid < 0)
+				return {};
+			if (WIFSTOPPED(status))
+				resume(tid, stopped(tid, status));
+			else if (tid == child_)
+				break;
+		}
+		if (!WIFEXITED(status) || WEXITSTATUS(status) || sections_.empty())
+			return {};
+		if (what_ == What::instructions && threads_)
+			return {};
+		sections_.pop_back(); // what follows the last mark
+		return std::move(sections_);
+	}
+
+private:
+	/* Returns the signal to deliver. */
+	int stopped(pid_t tid, int status)
+	{
+		const int signal = WSTOPSIG(status);
+
+		if (status >> 16 == PTRACE_EVENT_CLONE)
+			threads_ = true;
+		else if (signal == (SIGTRAP | 0x80))
+			system_call(tid);
+		else if (signal == SIGTRAP)
+			step(tid);
+		else if (signal != SIGSTOP) // threads begin with it
+			return signal;
+		return 0;
+	}
+
+	void system_call(pid_t tid)
+	{
+		const __ptrace_syscall_info info = look(tid);
+
+		if (info.op != PTRACE_SYSCALL_INFO_ENTRY)
+			return;
+		if (info.entry.nr == mark_call)
+			sections_.push_back(0);
+		else if (!sections_.empty())
+			sections_.back()++;
+	}
+
+	void step(pid_t tid)
+	{
+		const uint64_t at = look(tid).instruction_pointer;
+
+		if (at == reinterpret_cast<uintptr_t>(&mark))
+			sections_.push_back(0);
+		else if (at != last_) // a repeated string instruction is one
+			sections_.back()++;
+		last_ = at;
+	}
+
+	void resume(pid_t tid, int signal)
+	{
+		const bool stepping = what_ == What::instructions && tid == child_ &&
+				      !sections_.empty() && !threads_;
+
+		ptrace(stepping ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, tid, 0, signal);
+	}
+
+	static __ptrace_syscall_info look(pid_t tid)
+	{
+		__ptrace_syscall_info info{};
+
+		ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info);
+		return info;
+	}
+
+	What what_;
+	pid_t child_;
+	bool threads_ = false;
+	uint64_t last_ = 0;
+	std::vector<uint64_t> sections_;
+};
+
+/*
+ * Runs `body` in a child process and returns what each section between two marks cost. A body
+ * that takes longer than `seconds` is ended, and nothing is returned.
+ */
+inline std::vector<uint64_t> count(What what, const std::function<void()> &body,
+				   unsigned seconds = 60)
+{
+	cpu_set_t before, one;
+
+	/* A step is two switches between us and the child: far cheaper on one CPU. */
+	sched_getaffinity(0, sizeof(before), &before);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	if (what == What::instructions)
+		sched_setaffinity(0, sizeof(one), &one);
+
+	std::fflush(nullptr);
+	const pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		alarm(seconds);
+		try {
+			body();
+			_exit(0);
+		} catch (const std::exception &e) {
+			std::fprintf(stderr, "while counting: %s\n", e.what());
+			_exit(1);
+		}
+	}
+	std::vector<uint64_t> sections;
+	if (child > 0)
+		sections = Tracer(what, child).follow();
+	sched_setaffinity(0, sizeof(before), &before);
+	return sections;
+}
+
+} // namespace bench

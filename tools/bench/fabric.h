@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What the programs beside this directory need of libfabric, for any provider. */
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/fi_trigger.h>
+
+namespace bench
+{
+
+using Clock = std::chrono::steady_clock;
+
+inline uint64_t nanoseconds(Clock::duration d)
+{
+	return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+}
+
+/* A call of libfabric that went wrong. These programs can only report it. */
+class Failure : public std::runtime_error
+{
+public:
+	Failure(const std::string &what, int error)
+		: std::runtime_error(what + ": " + fi_strerror(error))
+	{
+	}
+};
+
+inline ssize_t must(ssize_t rc, const char *what)
+{
+	if (rc < 0)
+		throw Failure(what, static_cast<int>(-rc));
+	return rc;
+}
+
+struct Close {
+	template <class T> void operator()(T *object) const { fi_close(&object->fid); }
+};
+template <class T> using Fid = std::unique_ptr<T, Close>;
+
+/* All calls that open an object end in "where to put it" and "context". */
+template <class T, class Call, class... Args> Fid<T> open(const char *what, Call call, Args... args)
+{
+	T *object = nullptr;
+	must(call(args..., &object, nullptr), what);
+	return Fid<T>(object);
+}
+
+struct FreeInfo {
+	void operator()(fi_info *info) const { fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+/* What a program asks of a provider. Sizes of 0: whatever the provider likes. */
+struct Need {
+	std::string provider;
+	uint64_t caps;
+	size_t rx_size = 0;
+};
+
+/* The provider's reliable datagram endpoint, or null where it has none like that. */
+inline Info find(const Need &need)
+{
+	Info hints(fi_allocinfo());
+	if (!hints)
+		throw Failure("fi_allocinfo", FI_ENOMEM);
+	hints->caps = need.caps;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->rx_attr->size = need.rx_size;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->mr_mode =
+		FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+	hints->fabric_attr->prov_name = strdup(need.provider.c_str());
+
+	/* Over loopback where addresses are of the Internet; others pick a name themselves. */
+	fi_info *found = nullptr;
+	hints->addr_format = FI_SOCKADDR_IN;
+	int rc =
+		fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", nullptr, FI_SOURCE, hints.get(), &found);
+	if (rc == -FI_ENODATA) {
+		hints->addr_format = FI_FORMAT_UNSPEC;
+		rc = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints.get(), &found);
+	}
+	if (rc == -FI_ENODATA)
+		return nullptr;
+	must(rc, "fi_getinfo");
+	return Info(found);
+}
+
+/* How a peer is reached: what one end tells the other. Plain bytes, to be sent through a pipe. */
+struct Card {
+	uint8_t name[256];
+	uint64_t addr; // of the buffer, for RMA
+	uint64_t key;
+};
+
+/* Zeroed and on pages of its own. */
+class Buffer
+{
+public:
+	explicit Buffer(size_t bytes)
+		: size_((bytes + page - 1) & ~(page - 1)),
+		  data_(static_cast<std::byte *>(std::aligned_alloc(page, size_)))
+	{
+		if (!data_)
+			throw Failure("aligned_alloc", FI_ENOMEM);
+		std::memset(data_.get(), 0, size_);
+	}
+
+	std::byte *data() const { return data_.get(); }
+	size_t size() const { return size_; }
+
+	static constexpr size_t page = 4096;
+
+private:
+	struct Free {
+		void operator()(std::byte *p) const { std::free(p); }
+	};
+	size_t size_;
+	std::unique_ptr<std::byte, Free> data_;
+};
+
+struct Shape {
+	size_t bytes;		     // of the buffer
+	uint64_t cq_flags = 0;	     // FI_SELECTIVE_COMPLETION
+	bool count_received = false; // open `received`
+};
+
+/*
+ * One end of a conversation: a domain of its own, as in a process of its own, with an endpoint, a
+ * completion queue, an optional counter of receives, and a buffer that the peer may access.
+ */
+class End
+{
+public:
+	End(const fi_info *info, const Shape &shape)
+		: fabric(open<fid_fabric>("fi_fabric", fi_fabric, info->fabric_attr)),
+		  domain(open<fid_domain>("fi_domain", fi_domain, fabric.get(),
+					  const_cast<fi_info *>(info))),
+		  buffer(shape.bytes)
+	{
+		fi_av_attr av_attr{};
+		av_attr.type = info->domain_attr->av_type;
+		fi_cq_attr cq_attr{};
+		cq_attr.format = FI_CQ_FORMAT_MSG;
+		cq_attr.wait_obj = FI_WAIT_NONE;
+		fi_cntr_attr cntr_attr{};
+		cntr_attr.events = FI_CNTR_EVENTS_COMP;
+		cntr_attr.wait_obj = FI_WAIT_UNSPEC;
+
+		av = open<fid_av>("fi_av_open", fi_av_open, domain.get(), &av_attr);
+		cq = open<fid_cq>("fi_cq_open", fi_cq_open, domain.get(), &cq_attr);
+		ep = open<fid_ep>("fi_endpoint", fi_endpoint, domain.get(),
+				  const_cast<fi_info *>(info));
+		must(fi_ep_bind(ep.get(), &av->fid, 0), "fi_ep_bind av");
+		must(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV | shape.cq_flags),
+		     "fi_ep_bind cq");
+		if (shape.count_received) {
+			received = open<fid_cntr>("fi_cntr_open", fi_cntr_open, domain.get(),
+						  &cntr_attr);
+			must(fi_ep_bind(ep.get(), &received->fid, FI_RECV), "fi_ep_bind cntr");
+		}
+		must(fi_enable(ep.get()), "fi_enable");
+		register_buffer(info);
+	}
+
+	Card card() const
+	{
+		Card card{};
+		size_t length = sizeof(card.name);
+		must(fi_getname(&ep->fid, card.name, &length), "fi_getname");
+		card.addr = remote_addr_;
+		card.key = mr ? fi_mr_key(mr.get()) : 0;
+		return card;
+	}
+
+	void meet(const Card &card)
+	{
+		peer_card = card;
+		if (must(fi_av_insert(av.get(), card.name, 1, &peer, 0, nullptr), "fi_av_insert") !=
+		    1)
+			throw Failure("fi_av_insert", FI_EADDRNOTAVAIL);
+	}
+
+	/* Looks at the completion queue once, and remembers what has come. */
+	void progress()
+	{
+		fi_cq_msg_entry entry;
+		ssize_t rc = fi_cq_read(cq.get(), &entry, 1);
+		if (rc == 1)
+			(entry.flags & FI_RECV ? rx_done : tx_done)++;
+		else if (rc != -FI_EAGAIN)
+			fail(rc);
+	}
+
+	void *desc() const { return local_ ? fi_mr_desc(mr.get()) : nullptr; }
+
+	Fid<fid_fabric> fabric;
+	Fid<fid_domain> domain;
+	Buffer buffer;
+	Fid<fid_av> av;
+	Fid<fid_cq> cq;
+	Fid<fid_cntr> received;
+	Fid<fid_ep> ep;
+	Fid<fid_mr> mr; // closed before the endpoint that it may be bound to
+
+	fi_addr_t peer = FI_ADDR_UNSPEC;
+	Card peer_card{};
+	fi_context2 tx_context{}, rx_context{};
+	uint64_t tx_done = 0, rx_done = 0;
+
+private:
+	void register_buffer(const fi_info *info)
+	{
+		const int mode = info->domain_attr->mr_mode;
+		uint64_t access = 0;
+
+		local_ = mode & FI_MR_LOCAL;
+		if (local_)
+			access |= FI_SEND | FI_RECV;
+		if (info->caps & (FI_RMA | FI_ATOMIC))
+			access |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+		if (!access)
+			return;
+		fid_mr *region = nullptr;
+		must(fi_mr_reg(domain.get(), buffer.data(), buffer.size(), access, 0, next_key_++,
+			       0, &region, nullptr),
+		     "fi_mr_reg");
+		mr.reset(region);
+		if (mode & FI_MR_ENDPOINT) {
+			must(fi_mr_bind(region, &ep->fid, 0), "fi_mr_bind");
+			must(fi_mr_enable(region), "fi_mr_enable");
+		}
+		if (mode & FI_MR_VIRT_ADDR)
+			remote_addr_ = reinterpret_cast<uintptr_t>(buffer.data());
+	}
+
+	[[noreturn]] void fail(ssize_t rc)
+	{
+		fi_cq_err_entry entry{};
+		if (rc == -FI_EAVAIL && fi_cq_readerr(cq.get(), &entry, 0) == 1)
+			throw Failure("completion", entry.err);
+		throw Failure("fi_cq_read", static_cast<int>(-rc));
+	}
+
+	/* Two ends in one process may share a name space of keys. */
+	static inline uint64_t next_key_ = 1;
+	uint64_t remote_addr_ = 0;
+	bool local_ = false;
+};
+
+} // namespace bench

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A provider at work in a process of its own (two, if its ends are to be apart), so that several
+ * can take turns: what one has started, threads for example, is stopped while another is measured,
+ * and one that crashes or hangs takes nobody along.
+ */
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "operations.h"
+
+namespace bench
+{
+
+struct Job {
+	std::string provider;
+	Operation op;
+	size_t size;
+	bool two; /* processes */
+};
+
+struct Answer {
+	enum class Status { done, unsupported, failed } status;
+	uint64_t ns, messages;
+	Post::Overlap overlap;
+	char text[120]; /* what failed */
+};
+
+class Worker
+{
+public:
+	explicit Worker(Job job) : job_(std::move(job))
+	{
+		int ends[2];
+
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+			throw Failure("socketpair", errno);
+		std::fflush(nullptr);
+		pid_ = fork();
+		if (pid_ == 0) {
+			setpgid(0, 0);
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			::close(ends[0]);
+			serve(ends[1]);
+			_exit(0);
+		}
+		::close(ends[1]);
+		fd_ = ends[0];
+		if (pid_ < 0)
+			throw Failure("fork", errno);
+		setpgid(pid_, pid_); /* whoever of us two is first */
+		first_ = wait();
+	}
+
+	Worker(const Worker &) = delete;
+	Worker &operator=(const Worker &) = delete;
+
+	/* In order if it can be: a provider may have files to remove. */
+	~Worker()
+	{
+		if (pid_ <= 0)
+			return;
+		signal(SIGCONT);
+		::close(fd_);
+		for (int i = 0; i < 300 && waitpid(pid_, nullptr, WNOHANG) == 0; i++)
+			usleep(10000);
+		signal(SIGKILL);
+		waitpid(pid_, nullptr, 0);
+	}
+
+	const Job &job() const { return job_; }
+	/* Whether it could start, and the right data arrived. */
+	const Answer &first() const { return first_; }
+
+	Answer run(uint64_t messages)
+	{
+		signal(SIGCONT);
+		Partner(fd_).put(messages);
+		return wait();
+	}
+
+private:
+	static constexpr int patience = 60000; /* ms */
+
+	void signal(int number) { kill(-pid_, number); }
+
+	Answer wait()
+	{
+		Answer answer{};
+		pollfd poll{fd_, POLLIN, 0};
+
+		if (::poll(&poll, 1, patience) <= 0)
+			return failed("no answer in time");
+		if (!Partner(fd_).get(&answer, sizeof(answer)))
+			return failed("died");
+		signal(SIGSTOP);
+		return answer;
+	}
+
+	static Answer failed(const char *why)
+	{
+		Answer answer{};
+
+		answer.status = Answer::Status::failed;
+		std::snprintf(answer.text, sizeof(answer.text), "%s", why);
+		return answer;
+	}
+
+	void serve(int fd)
+	{
+		Partner asking(fd);
+		Answer answer{};
+
+		try {
+			if (job_.two)
+				in_two_processes(asking);
+			else
+				work(asking, *start(job_.provider, job_.op, job_.size));
+			return;
+		} catch (const Unsupported &) {
+			answer.status = Answer::Status::unsupported;
+		} catch (const std::exception &e) {
+			answer = failed(e.what());
+		}
+		::send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
+	}
+
+	/* Nothing of libfabric may have been called before the fork: few providers survive it. */
+	void in_two_processes(Partner &asking)
+	{
+		int ends[2];
+
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+			throw Failure("socketpair", errno);
+		const pid_t second = fork();
+		if (second == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			::close(ends[0]);
+			Partner partner(ends[1]);
+			try {
+				start(job_.provider, job_.op, job_.size, Place::second, &partner)
+					->answer();
+			} catch (const Unsupported &) {
+				_exit(0); /* the first end finds out, too */
+			} catch (const std::exception &e) {
+				std::fprintf(stderr, "%s, second process: %s\n",
+					     job_.provider.c_str(), e.what());
+			}
+			_exit(0);
+		}
+		::close(ends[1]);
+		Partner partner(ends[0]);
+		work(asking, *start(job_.provider, job_.op, job_.size, Place::first, &partner));
+		::shutdown(ends[0], SHUT_RDWR);
+		waitpid(second, nullptr, 0);
+	}
+
+	static void work(Partner &asking, Conversation &conversation)
+	{
+		uint64_t messages;
+		Answer answer{};
+		auto *post = dynamic_cast<Post *>(&conversation);
+
+		conversation.verify();
+		asking.put(&answer, sizeof(answer));
+		while (asking.get(&messages, sizeof(messages))) {
+			Timer timer;
+			Watch nobody;
+			/* Threads and caches have to wake up after the break. */
+			conversation.run(messages / 8, nobody);
+			answer.messages = conversation.run(messages, timer);
+			answer.ns = timer.total;
+			if (post)
+				answer.overlap = post->overlap();
+			asking.put(&answer, sizeof(answer));
+		}
+	}
+
+	Job job_;
+	pid_t pid_ = 0;
+	int fd_ = -1;
+	Answer first_{};
+};
+
+} // namespace bench

@@ -51,7 +51,7 @@ int DescriptorRing::put(const Message &m, std::span<const treadle_iov> iov) noex
 
 	if (iov.size() > TREADLE_MAX_IOV)
 		return -EINVAL;
-	if (!room(prod, count > 1 ? 2 : 1))
+	if (!fits(prod, count > 1 ? 2 : 1))
 		return -EAGAIN;
 	if (count <= 1) {
 		write(desc, m, count, count ? iov[0].addr : 0, count ? iov[0].len : 0);
@@ -72,7 +72,7 @@ int DescriptorRing::put(const Command &command) noexcept
 
 	if (command.desc().iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
-	if (!room(prod, n))
+	if (!fits(prod, n))
 		return -EAGAIN;
 	slots_[prod & mask_].desc = command.desc();
 	if (!iov.empty())

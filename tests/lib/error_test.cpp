@@ -2,7 +2,6 @@
 
 /* What goes wrong is said once, in the right place, and changes nothing else. */
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "node.h"
@@ -28,26 +27,6 @@ protected:
 		EXPECT_EQ(reap_one(a.tx_cq).error, 0u);
 		EXPECT_EQ(in, 42u);
 	}
-};
-
-class Pages
-{
-public:
-	explicit Pages(std::size_t n, int prot = PROT_READ | PROT_WRITE)
-		: len_(n * 4096),
-		  addr_(mmap(nullptr, len_, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
-	{
-	}
-	Pages(const Pages &) = delete;
-	Pages &operator=(const Pages &) = delete;
-	~Pages() { munmap(addr_, len_); }
-
-	std::span<std::byte> span() { return {static_cast<std::byte *>(addr_), len_}; }
-	void unmap(std::size_t page) { munmap(static_cast<char *>(addr_) + page * 4096, 4096); }
-
-private:
-	std::size_t len_;
-	void *addr_;
 };
 
 /* The sender's mistake: only the sender hears of it, the receive waits for a better message. */
@@ -232,8 +211,10 @@ TEST_F(ErrorTest, full_receive_ring)
 	std::vector<std::uint64_t> in(entries + 1);
 	std::uint64_t out = 0;
 
+	EXPECT_EQ(b.rx.room(), entries);
 	for (std::uint32_t i = 0; i < entries; ++i)
 		ASSERT_EQ(b.receive(bytes_of(in[i]), i), 0);
+	EXPECT_EQ(b.rx.room(), 0u);
 	EXPECT_EQ(b.receive(bytes_of(in[entries]), entries), -EAGAIN);
 
 	/* Each message makes room for one; the one refused has left no trace. */
@@ -259,8 +240,10 @@ TEST_F(ErrorTest, full_transmit_ring)
 	const treadle_iov two[] = {{address_of(data.data()), 1}, {address_of(data.data()), 1}};
 	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = a_to_b}, two), -EAGAIN);
 
+	EXPECT_EQ(a.tx.room(), 0u);
 	ASSERT_EQ(b.receive(buffer), 0);
 	EXPECT_EQ(reap_one(a.tx_cq).context, 0u);
+	EXPECT_EQ(a.tx.room(), 1u);
 	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = a_to_b}, two), -EAGAIN)
 		<< "needs two slots";
 	EXPECT_EQ(a.send(data, a_to_b, entries), 0);

@@ -158,6 +158,25 @@ TEST_F(MessageTest, injected_buffer_is_free_at_return)
 	EXPECT_EQ(buffer, copy);
 }
 
+/* Also if the kernel has never seen the pages of the posted buffer, or the sender's, before. */
+TEST_F(MessageTest, injected_buffer_is_free_at_return_even_if_pages_are_new)
+{
+	for (int round = 0; round < 50; ++round) {
+		Pages from(1);
+		Pages to(1);
+		const auto out = from.span().first(64);
+		const auto in = to.span().first(64);
+
+		std::fill(out.begin(), out.end(), std::byte{1});
+		ASSERT_EQ(b.receive(in), 0);
+		ASSERT_EQ(a.send(out, a_to_b, 0, TREADLE_F_INJECT), 0);
+		std::fill(out.begin(), out.end(), std::byte{2});
+		reap(b.rx_cq, 1);
+		reap(a.tx_cq, 1);
+		ASSERT_EQ(std::count(in.begin(), in.end(), std::byte{1}), 64) << round;
+	}
+}
+
 TEST_F(MessageTest, gathers_and_scatters)
 {
 	for (std::size_t pieces = 0; pieces <= TREADLE_MAX_IOV; ++pieces) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/mman.h>
+
 #include <gtest/gtest.h>
 #include <treadle/treadle.h>
 
@@ -71,6 +73,27 @@ protected:
 	Node b;
 	std::uint64_t a_to_b = a.to(b);
 	std::uint64_t b_to_a = b.to(a);
+};
+
+/* Memory that nobody has touched. */
+class Pages
+{
+public:
+	explicit Pages(std::size_t n, int prot = PROT_READ | PROT_WRITE)
+		: len_(n * 4096),
+		  addr_(mmap(nullptr, len_, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
+	{
+	}
+	Pages(const Pages &) = delete;
+	Pages &operator=(const Pages &) = delete;
+	~Pages() { munmap(addr_, len_); }
+
+	std::span<std::byte> span() { return {static_cast<std::byte *>(addr_), len_}; }
+	void unmap(std::size_t page) { munmap(static_cast<char *>(addr_) + page * 4096, 4096); }
+
+private:
+	std::size_t len_;
+	void *addr_;
 };
 
 /* Waits for n completions, which all come within patience; fewer if they do not. */

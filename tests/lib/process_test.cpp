@@ -134,6 +134,39 @@ TEST(TwoProcesses, all_sizes_both_ways)
 	EXPECT_EQ(child.join(), 0);
 }
 
+/* The receiver's pages have never been touched, so its worker delivers, later than the sender goes on. */
+TEST(TwoProcesses, injected_buffer_is_free_at_return)
+{
+	constexpr int rounds = 20;
+
+	Child child([](const Line &line) {
+		Node node;
+
+		meet(node, line);
+		for (int i = 0; i < rounds; ++i) {
+			Pages to(1);
+
+			ASSERT_EQ(node.receive(to.span()), 0);
+			line.tell('r');
+			ASSERT_EQ(reap_one(node.rx_cq).len, 64u);
+			EXPECT_EQ(std::count(to.span().begin(), to.span().end(), std::byte{1}), 64)
+				<< i;
+		}
+	});
+	Node node;
+	const auto peer = meet(node, child.line());
+	std::vector<std::byte> buffer(64);
+
+	for (int i = 0; i < rounds; ++i) {
+		child.line().ask<char>();
+		std::fill(buffer.begin(), buffer.end(), std::byte{1});
+		ASSERT_EQ(node.send(buffer, peer, 0, TREADLE_F_INJECT), 0);
+		std::fill(buffer.begin(), buffer.end(), std::byte{2});
+		reap(node.tx_cq, 1);
+	}
+	EXPECT_EQ(child.join(), 0);
+}
+
 /* What is armed goes on although its process does not run. */
 TEST(TwoProcesses, a_stopped_process_forwards)
 {

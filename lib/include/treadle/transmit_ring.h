@@ -44,6 +44,13 @@ public:
 
 	/* Slots, a power of two; a command takes one, and one more if it has several buffers. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
+	/* Slots that are free now. */
+	std::uint32_t room() noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return ring_.room();
+	}
 
 	int post(const Message &message) noexcept
 	{

@@ -50,6 +50,13 @@ public:
 
 	std::uint32_t entries() const noexcept { return mask_ + 1; }
 
+	/* Slots that can be written now. */
+	std::uint32_t room() noexcept
+	{
+		released_ = load_acquire(cons_->released); /* A */
+		return entries() - (prod_->prod - released_);
+	}
+
 	/*
 	 * Receive rings, after put: must the doorbell be rung? Either this
 	 * sees what the kernel set before it looked for the last time, or the
@@ -66,7 +73,7 @@ public:
 	{
 		const std::uint32_t prod = prod_->prod;
 
-		if (!room(prod, 1)) [[unlikely]]
+		if (!fits(prod, 1)) [[unlikely]]
 			return -EAGAIN;
 		write(slots_[prod & mask_].desc, m, 1, m.addr, m.len);
 		store_release(prod_->prod, prod + 1); /* B */
@@ -87,7 +94,7 @@ private:
 	}
 
 	/* Whether n slots may be written. */
-	bool room(std::uint32_t prod, std::uint32_t n) noexcept
+	bool fits(std::uint32_t prod, std::uint32_t n) noexcept
 	{
 		if (prod - released_ + n <= entries()) [[likely]]
 			return true;

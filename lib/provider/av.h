@@ -36,9 +36,11 @@ private:
 	static int insert_symmetric(fid_av *av, const char *node, std::size_t nodes,
 				    const char *service, std::size_t services, fi_addr_t *out,
 				    std::uint64_t flags, void *context) noexcept;
-	static int remove(fid_av *av, fi_addr_t *indices, std::size_t count, std::uint64_t flags) noexcept;
+	static int remove(fid_av *av, fi_addr_t *indices, std::size_t count,
+			  std::uint64_t flags) noexcept;
 	static int look_up(fid_av *av, fi_addr_t index, void *addr, std::size_t *size) noexcept;
-	static const char *describe(fid_av *av, const void *addr, char *buf, std::size_t *len) noexcept;
+	static const char *describe(fid_av *av, const void *addr, char *buf,
+				    std::size_t *len) noexcept;
 
 	/* Where all variants meet. An address of family 0 is one that could not be read. */
 	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,

@@ -2,6 +2,8 @@
 #ifndef TREADLE_PROVIDER_CNTR_H
 #define TREADLE_PROVIDER_CNTR_H
 
+#include <atomic>
+
 #include <rdma/fi_eq.h>
 
 #include <treadle/counter.h>
@@ -31,9 +33,10 @@ private:
 	Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept;
 
 	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).counter_.value(); }
-	static std::uint64_t read_error(fid_cntr *cntr) noexcept { return of(cntr).counter_.error(); }
+	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
 	template <int (Counter::*change)(std::uint64_t) noexcept>
 	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
+	static int set_error(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept;
 
 	static fi_ops_cntr cntr_ops;
@@ -44,6 +47,8 @@ private:
 	Counter counter_;
 	/* What try_wait has last told of. */
 	std::uint64_t seen_value_ = 0, seen_error_ = 0;
+	/* The error count that the application knows. */
+	std::atomic<std::uint64_t> known_error_{0};
 };
 
 } // namespace treadle::fi

@@ -23,7 +23,8 @@ class Eq;
 class Domain : public Object<Domain, fid_domain, FI_CLASS_DOMAIN, FI_LOG_DOMAIN>
 {
 public:
-	static int open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *context) noexcept;
+	static int open(fid_fabric *fabric, fi_info *info, fid_domain **out,
+			void *context) noexcept;
 
 	~Domain() { Fabric::unregister_domain(this); }
 

@@ -85,8 +85,8 @@ private:
 
 /* What calls for one direction do. */
 enum class Calls {
-	absent,	   /* no capability for it */
-	disabled,  /* until fi_enable */
+	absent,	  /* no capability for it */
+	disabled, /* until fi_enable */
 	plain,
 	triggered, /* FI_TRIGGER is a default flag */
 };

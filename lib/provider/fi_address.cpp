@@ -164,8 +164,9 @@ std::string to_string(const Address &address)
 std::optional<Address> from_string(const char *text) noexcept
 {
 	std::string_view rest(text);
-	const auto *scheme = std::find_if(std::begin(schemes), std::end(schemes),
-					  [&](const Scheme &s) { return rest.starts_with(s.text); });
+	const auto *scheme =
+		std::find_if(std::begin(schemes), std::end(schemes),
+			     [&](const Scheme &s) { return rest.starts_with(s.text); });
 
 	if (scheme == std::end(schemes))
 		return std::nullopt;

@@ -38,7 +38,8 @@ std::string advanced(const std::string &host, std::size_t n)
 
 	if (!n)
 		return host;
-	if (std::from_chars(host.data() + digits, host.data() + host.size(), number).ec != std::errc())
+	if (std::from_chars(host.data() + digits, host.data() + host.size(), number).ec !=
+	    std::errc())
 		return {};
 	return host.substr(0, digits) + std::to_string(number + n);
 }
@@ -90,7 +91,7 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 		return REFUSE(-FI_ENOSYS, subsys, "open: no shared address vectors (\"%s\")",
 			      attr->name ? attr->name : "");
 	if (attr->flags & ~(FI_EVENT | FI_SYMMETRIC))
-		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%llx", (unsigned long long)attr->flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, attr->flags);
 	if (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE)
 		return REFUSE(-FI_EINVAL, subsys, "open: type %d", attr->type);
 	if (attr->type && in.av_type() && attr->type != in.av_type())
@@ -98,10 +99,12 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 			      Text(attr->type, FI_TYPE_AV_TYPE).c_str(),
 			      Text(in.av_type(), FI_TYPE_AV_TYPE).c_str());
 	if (attr->rx_ctx_bits)
-		return REFUSE(-FI_EINVAL, subsys, "open: rx_ctx_bits %d: an endpoint has one receive context",
+		return REFUSE(-FI_EINVAL, subsys,
+			      "open: rx_ctx_bits %d: an endpoint has one receive context",
 			      attr->rx_ctx_bits);
 
-	const std::size_t expected = std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
+	const std::size_t expected =
+		std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
 	auto kernel = AddressVector::create(in.kernel(), static_cast<std::uint32_t>(expected));
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
@@ -118,7 +121,7 @@ int Av::bind(::fid *other, std::uint64_t flags)
 	if (other->fclass != FI_CLASS_EQ)
 		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%llx", (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
 	if (eq_)
 		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
 	eq_ = &Eq::of(other);
@@ -135,15 +138,17 @@ int Av::prepare_close() noexcept
 
 /* --- insertion ----------------------------------------------------------------- */
 
-int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags, void *context)
+int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
+	       void *context)
 {
 	std::vector<fi_addr_t> indices(addresses.size(), FI_ADDR_NOTAVAIL);
 	std::vector<int> errors(addresses.size(), 0);
 
 	if (flags & ~insert_flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "insert: flags 0x%llx", (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "insert: flags 0x%" PRIx64, flags);
 	if (asynchronous_ && !eq_)
-		return REFUSE(-FI_ENOEQ, subsys, "insert: opened with FI_EVENT, and no event queue is bound");
+		return REFUSE(-FI_ENOEQ, subsys,
+			      "insert: opened with FI_EVENT, and no event queue is bound");
 	if (addresses.size() > std::numeric_limits<std::uint32_t>::max())
 		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses", addresses.size());
 
@@ -258,7 +263,7 @@ int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const c
 int Av::remove(fid_av *f, fi_addr_t *indices, std::size_t count, std::uint64_t flags) noexcept
 {
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "remove: flags 0x%llx", (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "remove: flags 0x%" PRIx64, flags);
 	const int rc = of(f).kernel_.remove(std::span(indices, count));
 	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys, "remove") : 0;
 }
@@ -269,7 +274,7 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 	const auto address = av.kernel_.lookup(index);
 
 	if (!address)
-		return REFUSE(-FI_EINVAL, subsys, "lookup: %llu: %s", (unsigned long long)index,
+		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 ": %s", index,
 			      address.error().message());
 	return guard([&] {
 		copy_out(encode(av.domain_.addr_format(), *address), addr, size);
@@ -280,7 +285,8 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 const char *Av::describe(fid_av *f, const void *addr, char *buf, std::size_t *len) noexcept
 {
 	const std::uint32_t format = of(f).domain_.addr_format();
-	const auto size = format == FI_ADDR_STR ? std::numeric_limits<std::size_t>::max() : element_size(format);
+	const auto size = format == FI_ADDR_STR ? std::numeric_limits<std::size_t>::max() :
+						  element_size(format);
 	const auto address = decode(format, addr, size);
 
 	guard([&] {

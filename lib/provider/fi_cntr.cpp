@@ -17,6 +17,21 @@ int Cntr::change(fid_cntr *cntr, std::uint64_t value) noexcept
 	return fabric_error((of(cntr).counter_.*change_by)(value));
 }
 
+std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
+{
+	Cntr &self = of(cntr);
+	const std::uint64_t error = self.counter_.error();
+
+	self.known_error_.store(error, std::memory_order_relaxed);
+	return error;
+}
+
+int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
+{
+	of(cntr).known_error_.store(value, std::memory_order_relaxed);
+	return change<&Counter::set_error>(cntr, value);
+}
+
 fi_ops_cntr Cntr::cntr_ops{
 	.size = sizeof(fi_ops_cntr),
 	.read = Cntr::read,
@@ -25,7 +40,7 @@ fi_ops_cntr Cntr::cntr_ops{
 	.set = Cntr::change<&Counter::set>,
 	.wait = Cntr::wait,
 	.adderr = Cntr::change<&Counter::add_error>,
-	.seterr = Cntr::change<&Counter::set_error>,
+	.seterr = Cntr::set_error,
 };
 
 Cntr::Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept
@@ -42,11 +57,13 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 	Domain &in = Domain::of(domain);
 
 	if (asked.events != FI_CNTR_EVENTS_COMP)
-		return REFUSE(-FI_ENOSYS, subsys, "events %d: only FI_CNTR_EVENTS_COMP", asked.events);
+		return REFUSE(-FI_ENOSYS, subsys, "events %d: only FI_CNTR_EVENTS_COMP",
+			      asked.events);
 	if (asked.flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%llx", (unsigned long long)asked.flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
-		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD", asked.wait_obj);
+		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD",
+			      asked.wait_obj);
 	auto counter = Counter::create(in.kernel());
 	if (!counter)
 		return REFUSE(fabric_error(counter.error().negative()), subsys, "open");
@@ -93,7 +110,8 @@ int Cntr::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, [this] { return counter_.wait_fd(); });
+		return tell_wait(command, arg, wait_obj_, subsys,
+				 [this] { return counter_.wait_fd(); });
 	case FI_GETOPSFLAG: /* no flag has a meaning for counters */
 		*static_cast<std::uint64_t *>(arg) = 0;
 		return 0;
@@ -111,17 +129,25 @@ int Cntr::control(int command, void *arg) noexcept
 /*
  * Whatever its wait object: programs call this on counters opened with
  * FI_WAIT_NONE, and nothing has to be prepared for it.
+ *
+ * A change of the error count ends the wait, also one that came before the
+ * call: most operations have failed by the time that their post returns, and
+ * who waits for them would never hear of it.
  */
 int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 {
-	const Counter &counter = of(cntr).counter_;
-	const std::uint64_t error = counter.error();
-	const int rc = counter.wait(threshold, error, nanoseconds(timeout));
+	Cntr &self = of(cntr);
+	const Counter &counter = self.counter_;
+	const std::uint64_t known = self.known_error_.load(std::memory_order_relaxed);
+	const int rc = counter.wait(threshold, known, nanoseconds(timeout));
 
 	if (counter.value() >= threshold)
 		return 0;
-	if (counter.error() != error)
+	const std::uint64_t error = counter.error();
+	if (error != known) {
+		self.known_error_.store(error, std::memory_order_relaxed);
 		return -FI_EAVAIL;
+	}
 	return rc == -EAGAIN ? -FI_ETIMEDOUT : fabric_error(rc);
 }
 

@@ -84,7 +84,8 @@ template <class Lock> class CqOf final : public Cq
 public:
 	using Queue = BasicCompletionQueue<Lock>;
 
-	CqOf(Domain &domain, fi_wait_obj wait_obj, fi_cq_format format, Queue queue, void *context) noexcept
+	CqOf(Domain &domain, fi_wait_obj wait_obj, fi_cq_format format, Queue queue,
+	     void *context) noexcept
 		: Cq(domain, wait_obj, context), queue_(std::move(queue))
 	{
 		ops = table(format);
@@ -174,7 +175,8 @@ private:
 			const ssize_t n = read_from<Entry>(f, buf, count, src);
 			if (n != -FI_EAGAIN)
 				return n;
-			const int rc = cq.queue_.wait(timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0));
+			const int rc = cq.queue_.wait(
+				timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0));
 			if (rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EINTR)
 				return -FI_EAGAIN; /* timeout, or a signal of either kind */
 			if (rc)
@@ -182,8 +184,8 @@ private:
 		}
 	}
 	template <class Entry>
-	static ssize_t wait_and_read(fid_cq *cq, void *buf, std::size_t count, const void *condition,
-				     int timeout) noexcept
+	static ssize_t wait_and_read(fid_cq *cq, void *buf, std::size_t count,
+				     const void *condition, int timeout) noexcept
 	{
 		return wait_and_read_from<Entry>(cq, buf, count, nullptr, condition, timeout);
 	}
@@ -195,7 +197,8 @@ private:
 			return REFUSE(-FI_EINVAL, subsys, "signal: was opened with FI_WAIT_NONE");
 		return fabric_error(cq.queue_.signal());
 	}
-	static const char *explain(fid_cq *, int error, const void *, char *buf, std::size_t len) noexcept
+	static const char *explain(fid_cq *, int error, const void *, char *buf,
+				   std::size_t len) noexcept
 	{
 		const char *text = Errno(error).message();
 
@@ -240,9 +243,11 @@ int open_as(Domain &domain, const fi_cq_attr &attr, std::uint32_t entries, fid_c
 	auto queue = BasicCompletionQueue<Lock>::create(domain.kernel(), entries);
 
 	if (!queue)
-		return REFUSE(fabric_error(queue.error().negative()), Cq::subsys, "open: %u entries", entries);
+		return REFUSE(fabric_error(queue.error().negative()), Cq::subsys,
+			      "open: %u entries", entries);
 	return guard([&] {
-		*out = new CqOf<Lock>(domain, attr.wait_obj, attr.format, std::move(*queue), context);
+		*out = new CqOf<Lock>(domain, attr.wait_obj, attr.format, std::move(*queue),
+				      context);
 		return 0;
 	});
 }
@@ -256,7 +261,7 @@ int Cq::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) 
 	Domain &in = Domain::of(domain);
 
 	if (asked.flags & ~FI_AFFINITY)
-		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%llx", (unsigned long long)asked.flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
 		return REFUSE(-FI_ENOSYS, subsys, "open: wait_obj %d: only NONE, UNSPEC and FD",
 			      asked.wait_obj);

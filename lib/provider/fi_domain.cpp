@@ -49,8 +49,8 @@ int query_atomic(fid_domain *, fi_datatype, fi_op, fi_atomic_attr *, std::uint64
 int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 {
 	if (map.key_size != sizeof(*map.key))
-		return REFUSE(-FI_EINVAL, FI_LOG_MR, "map_raw: key of %zu bytes, not %zu", map.key_size,
-			      sizeof(*map.key));
+		return REFUSE(-FI_EINVAL, FI_LOG_MR, "map_raw: key of %zu bytes, not %zu",
+			      map.key_size, sizeof(*map.key));
 	std::memcpy(map.key, map.raw_key, sizeof(*map.key));
 	return 0;
 }
@@ -120,7 +120,7 @@ int Domain::bind(::fid *other, std::uint64_t flags)
 	if (other->fclass != FI_CLASS_EQ)
 		return REFUSE(-FI_EINVAL, subsys, "bind: only event queues");
 	if (flags & ~FI_REG_MR)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%llx", (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
 	Eq &eq = Eq::of(other);
 	if (flags & FI_REG_MR) {
 		mr_events_ = &eq;

@@ -40,8 +40,8 @@ std::uint64_t all_counter_flags() noexcept
 }
 
 /* What an endpoint opened from this may do in one direction; 0: nothing. */
-std::uint64_t direction_caps(const fi_info &info, std::uint64_t context_caps, std::uint64_t direction,
-			     std::uint64_t relevant) noexcept
+std::uint64_t direction_caps(const fi_info &info, std::uint64_t context_caps,
+			     std::uint64_t direction, std::uint64_t relevant) noexcept
 {
 	std::uint64_t caps = with_directions(info.caps);
 
@@ -71,7 +71,8 @@ std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noe
 } // namespace
 
 Endpoint::Endpoint(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
-	: kernel_(std::move(kernel)), domain_(domain), domain_use_(domain.users), info_(std::move(info)),
+	: kernel_(std::move(kernel)), domain_(domain), domain_use_(domain.users),
+	  info_(std::move(info)),
 	  tx_caps_(direction_caps(*info_, info_->tx_attr->caps, FI_SEND, fi::tx_caps)),
 	  rx_caps_(direction_caps(*info_, info_->rx_attr->caps, FI_RECV, fi::rx_caps))
 {
@@ -101,7 +102,8 @@ int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **out, void *contex
 
 		const auto source = source_of(*info);
 		if (!source)
-			return REFUSE(-FI_EINVAL, subsys, "open: src_addr has not the format addr_format");
+			return REFUSE(-FI_EINVAL, subsys,
+				      "open: src_addr has not the format addr_format");
 		auto kernel = treadle::Endpoint::create(in.kernel(), *source, TREADLE_EP_RDM,
 							key_of(*info, in));
 		if (!kernel)
@@ -124,7 +126,8 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 {
 	Endpoint &self = *endpoint;
 
-	self.ports_.reserve(self.ports_.size() + 1); /* so that nothing fails once the port is there */
+	self.ports_.reserve(self.ports_.size() +
+			    1); /* so that nothing fails once the port is there */
 	Port *port = self.new_port(endpoint, context);
 	self.ports_.push_back(port);
 	port->update();
@@ -152,7 +155,8 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 		uses_.emplace_back(Eq::of(other).users);
 		return 0;
 	default:
-		return REFUSE(-FI_EINVAL, subsys, "bind: not to an object of class %zu", other->fclass);
+		return REFUSE(-FI_EINVAL, subsys, "bind: not to an object of class %zu",
+			      other->fclass);
 	}
 }
 
@@ -163,8 +167,8 @@ int Endpoint::bind_av(::fid *f, std::uint64_t flags)
 	if (&av.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "bind: address vector of another domain");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for an address vector: 0x%llx",
-			      (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys,
+			      "bind: flags for an address vector: 0x%" PRIx64, flags);
 	if (bindings_.av != AddressVectorId{})
 		return REFUSE(-FI_EINVAL, subsys, "bind: has an address vector");
 	bindings_.av = av.id();
@@ -179,12 +183,14 @@ int Endpoint::bind_cq(::fid *f, std::uint64_t flags)
 
 	if (&cq.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "bind: completion queue of another domain");
-	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) || !(flags & (FI_TRANSMIT | FI_RECV)))
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a completion queue: 0x%llx",
-			      (unsigned long long)flags);
+	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) ||
+	    !(flags & (FI_TRANSMIT | FI_RECV)))
+		return REFUSE(-FI_EBADFLAGS, subsys,
+			      "bind: flags for a completion queue: 0x%" PRIx64, flags);
 	if ((flags & FI_TRANSMIT && bindings_.tx_cq != CompletionQueueId{}) ||
 	    (flags & FI_RECV && bindings_.rx_cq != CompletionQueueId{}))
-		return REFUSE(-FI_EINVAL, subsys, "bind: has a completion queue for this direction");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: has a completion queue for this direction");
 	if (flags & FI_TRANSMIT) {
 		bindings_.tx_cq = cq.id();
 		tx_selective_ = selective;
@@ -204,10 +210,11 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 	if (&cntr.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
 	if (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE))
-		return REFUSE(-FI_EINVAL, subsys, "bind: remote operations count only with FI_RMA_EVENT");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: remote operations count only with FI_RMA_EVENT");
 	if (flags & ~all_counter_flags() || !flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a counter: 0x%llx",
-			      (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a counter: 0x%" PRIx64,
+			      flags);
 	for (const CounterRole &role : counter_roles) {
 		if (flags & role.flag && bindings_.*role.place != CounterId{})
 			return REFUSE(-FI_EINVAL, subsys, "bind: has a counter for this operation");
@@ -231,7 +238,8 @@ int Endpoint::enable()
 	if ((tx_caps_ && bindings_.tx_cq == CompletionQueueId{}) ||
 	    (rx_caps_ && bindings_.rx_cq == CompletionQueueId{}))
 		return REFUSE(-FI_ENOCQ, subsys, "enable: no completion queue is bound for %s",
-			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" : "FI_RECV");
+			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" :
+										   "FI_RECV");
 	bindings_.flags = rx_caps_ & FI_SOURCE ? TREADLE_EP_SOURCE : 0;
 	int rc = make_rings(bindings_);
 	if (!rc)
@@ -268,7 +276,9 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 
 int Endpoint::get_name(void *addr, std::size_t *size) const
 {
-	return copy_out(encode(domain_.addr_format(), kernel_.address()), addr, size) ? 0 : -FI_ETOOSMALL;
+	return copy_out(encode(domain_.addr_format(), kernel_.address()), addr, size) ?
+		       0 :
+		       -FI_ETOOSMALL;
 }
 
 } // namespace treadle::fi

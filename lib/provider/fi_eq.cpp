@@ -36,9 +36,10 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 	const fi_eq_attr &asked = attr ? *attr : usual;
 
 	if (asked.flags & ~(FI_WRITE | FI_AFFINITY))
-		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%llx", (unsigned long long)asked.flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
-		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD", asked.wait_obj);
+		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD",
+			      asked.wait_obj);
 	detail::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (wake.get() < 0)
 		return REFUSE(-errno, subsys, "eventfd");
@@ -145,7 +146,7 @@ ssize_t Eq::write(fid_eq *f, std::uint32_t event, const void *buf, std::size_t l
 	if (!eq.writable_)
 		return REFUSE(-FI_EINVAL, subsys, "write: was not opened with FI_WRITE");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "write: flags 0x%llx", (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "write: flags 0x%" PRIx64, flags);
 	return guard([&]() -> ssize_t {
 		eq.report(event, buf, len);
 		return static_cast<ssize_t>(len);

@@ -39,7 +39,8 @@ int passive_ep(fid_fabric *, fi_info *, fid_pep **, void *) noexcept
 
 int wait_open(fid_fabric *, fi_wait_attr *, fid_wait **) noexcept
 {
-	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "wait_open: no wait sets; every object has a file");
+	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC,
+		      "wait_open: no wait sets; every object has a file");
 }
 
 int try_wait_one(fid *object) noexcept
@@ -52,8 +53,8 @@ int try_wait_one(fid *object) noexcept
 	case FI_CLASS_CNTR:
 		return Cntr::of(object).try_wait();
 	default:
-		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC, "trywait: nothing to wait for in class %zu",
-			      object->fclass);
+		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC,
+			      "trywait: nothing to wait for in class %zu", object->fclass);
 	}
 }
 
@@ -87,7 +88,10 @@ Fabric::Fabric(void *context) : Object(context)
 	instances.fabrics.push_back(this);
 }
 
-Fabric::~Fabric() { forget(instances.fabrics, static_cast<fid_fabric *>(this)); }
+Fabric::~Fabric()
+{
+	forget(instances.fabrics, static_cast<fid_fabric *>(this));
+}
 
 int Fabric::open(fi_fabric_attr *attr, fid_fabric **out, void *context) noexcept
 {
@@ -127,6 +131,9 @@ void Fabric::register_domain(fid_domain *domain)
 	instances.domains.push_back(domain);
 }
 
-void Fabric::unregister_domain(fid_domain *domain) noexcept { forget(instances.domains, domain); }
+void Fabric::unregister_domain(fid_domain *domain) noexcept
+{
+	forget(instances.domains, domain);
+}
 
 } // namespace treadle::fi

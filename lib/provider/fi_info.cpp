@@ -63,7 +63,8 @@ std::optional<Address> choose(const Choice &choice, int family) noexcept
 	for (const Address &address : *choice) {
 		if (address.family == family)
 			/* Nobody listens on all addresses or sends to one of them. */
-			return is_unspecified(address) ? loopback_of(family, address.port) : address;
+			return is_unspecified(address) ? loopback_of(family, address.port) :
+							 address;
 	}
 	return std::nullopt;
 }
@@ -152,8 +153,10 @@ bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 
 void set_instances(fi_info &info, const fi_info *hints) noexcept
 {
-	info.fabric_attr->fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
-	info.domain_attr->domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
+	info.fabric_attr->fabric =
+		hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
+	info.domain_attr->domain =
+		hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
 	Fabric::first_open(info.fabric_attr->fabric, info.domain_attr->domain);
 }
 
@@ -175,7 +178,8 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 	const InfoPtr all = offer(context->limits());
 	if (!all)
 		return -FI_ENOMEM;
-	if (hints && (!agrees(*all, *hints, version, "fi_getinfo", level) || !instances_agree(*hints, level)))
+	if (hints && (!agrees(*all, *hints, version, "fi_getinfo", level) ||
+		      !instances_agree(*hints, level)))
 		return -FI_ENODATA;
 
 	const auto found = routes(node, service, flags, hints, level);
@@ -185,8 +189,10 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 			return -FI_ENOMEM;
 		narrow(*info, hints, version);
 		info->addr_format = format_of(route->src.family, hints ? hints->addr_format : 0);
-		if (!set_address(info->addr_format, route->src, info->src_addr, info->src_addrlen) ||
-		    !set_address(info->addr_format, route->dest, info->dest_addr, info->dest_addrlen))
+		if (!set_address(info->addr_format, route->src, info->src_addr,
+				 info->src_addrlen) ||
+		    !set_address(info->addr_format, route->dest, info->dest_addr,
+				 info->dest_addrlen))
 			return -FI_ENOMEM;
 		set_instances(*info, hints);
 		info->next = list.release();

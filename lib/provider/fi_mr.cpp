@@ -88,13 +88,14 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 	MemoryRegion::Options options{};
 
 	if (flags & ~FI_RMA_EVENT)
-		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%llx", (unsigned long long)flags);
+		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%" PRIx64, flags);
 	if (attr->offset)
 		return REFUSE(-FI_EINVAL, subsys, "reg: offset is reserved");
 	if (attr->iov_count != 1)
-		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is 1", attr->iov_count);
+		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is 1",
+			      attr->iov_count);
 	if (const std::uint64_t unknown = translate(attr->access, options.access))
-		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%llx is unknown", (unsigned long long)unknown);
+		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%" PRIx64 " is unknown", unknown);
 	if (domain.mr_mode() & FI_MR_PROV_KEY)
 		options.flags |= TREADLE_MR_KERNEL_KEY;
 	else
@@ -108,9 +109,9 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 	auto kernel = MemoryRegion::create(domain.kernel(), attr->mr_iov->iov_base,
 					   attr->mr_iov->iov_len, options);
 	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), subsys, "reg: %p, %zu bytes, key 0x%llx",
-			      attr->mr_iov->iov_base, attr->mr_iov->iov_len,
-			      (unsigned long long)attr->requested_key);
+		return REFUSE(fabric_error(kernel.error().negative()), subsys,
+			      "reg: %p, %zu bytes, key 0x%" PRIx64, attr->mr_iov->iov_base,
+			      attr->mr_iov->iov_len, attr->requested_key);
 	return guard([&] {
 		std::unique_ptr<Mr> mr(new Mr(domain, std::move(*kernel), attr->context));
 		/* The event may not be read before *out was written. */

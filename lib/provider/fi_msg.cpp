@@ -34,27 +34,30 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		return P::of(ep).template receive<Triggered>(recv_message(buf, len, src, context));
 	}
-	static ssize_t recvv(fid_ep *ep, const iovec *iov, void **, std::size_t count, fi_addr_t src,
-			     void *context) noexcept
+	static ssize_t recvv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
+			     fi_addr_t src, void *context) noexcept
 	{
 		P &port = P::of(ep);
-		return port.receive(recv_message(nullptr, 0, src, context), iov, count, port.rx_op_flags());
+		return port.receive(recv_message(nullptr, 0, src, context), iov, count,
+				    port.rx_op_flags());
 	}
 	static ssize_t recvmsg(fid_ep *ep, const fi_msg *msg, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).receive(recv_message(nullptr, 0, msg->addr, msg->context), msg->msg_iov,
-					 msg->iov_count, flags);
+		return P::of(ep).receive(recv_message(nullptr, 0, msg->addr, msg->context),
+					 msg->msg_iov, msg->iov_count, flags);
 	}
 	static ssize_t send(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			    void *context) noexcept
 	{
-		return P::of(ep).template transmit<Triggered>(send_message(buf, len, dest, context));
+		return P::of(ep).template transmit<Triggered>(
+			send_message(buf, len, dest, context));
 	}
-	static ssize_t sendv(fid_ep *ep, const iovec *iov, void **, std::size_t count, fi_addr_t dest,
-			     void *context) noexcept
+	static ssize_t sendv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
+			     fi_addr_t dest, void *context) noexcept
 	{
 		P &port = P::of(ep);
-		return port.transmit(send_message(nullptr, 0, dest, context), iov, count, port.tx_op_flags());
+		return port.transmit(send_message(nullptr, 0, dest, context), iov, count,
+				     port.tx_op_flags());
 	}
 	static ssize_t sendmsg(fid_ep *ep, const fi_msg *msg, std::uint64_t flags) noexcept
 	{
@@ -66,8 +69,8 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		return P::of(ep).inject(send_message(buf, len, dest, nullptr));
 	}
-	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *, std::uint64_t data,
-				fi_addr_t dest, void *context) noexcept
+	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *,
+				std::uint64_t data, fi_addr_t dest, void *context) noexcept
 	{
 		Message message = send_message(buf, len, dest, context);
 		message.data = data;

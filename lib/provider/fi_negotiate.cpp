@@ -2,7 +2,6 @@
 #include "info.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -26,9 +25,11 @@ public:
 	{
 		if (asked <= offered)
 			return true;
-		return refuse("%s: %" PRIu64 " asked, at most %" PRIu64 " offered", what, asked, offered);
+		return refuse("%s: %" PRIu64 " asked, at most %" PRIu64 " offered", what, asked,
+			      offered);
 	}
-	bool within(const char *what, std::uint64_t asked, std::uint64_t offered, fi_type type) const
+	bool within(const char *what, std::uint64_t asked, std::uint64_t offered,
+		    fi_type type) const
 	{
 		const std::uint64_t excess = asked & ~offered;
 		if (!excess)
@@ -43,7 +44,8 @@ public:
 		return refuse("%s: \"%s\" asked, it is \"%s\"", what, asked, offered);
 	}
 	/* Zero asks for nothing in particular. */
-	template <class T> bool one_of(const char *what, T asked, std::initializer_list<T> offered) const
+	template <class T>
+	bool one_of(const char *what, T asked, std::initializer_list<T> offered) const
 	{
 		if (!asked || std::find(offered.begin(), offered.end(), asked) != offered.end())
 			return true;
@@ -90,75 +92,65 @@ bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
 	return true;
 }
 
-bool fabric_agrees(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabric_attr &asked)
+/*
+ * One line for each attribute: it is compared in the structure that was asked
+ * with and in that which is offered, and has the same name in both and in the log.
+ */
+#define SAME(attr, field)	  compare.same(#attr "->" #field, asked.field, offer.field)
+#define AT_MOST(attr, field)	  compare.at_most(#attr "->" #field, asked.field, offer.field)
+#define WITHIN(attr, field, type) compare.within(#attr "->" #field, asked.field, offer.field, type)
+#define ONE_OF(attr, field, ...)  compare.one_of(#attr "->" #field, asked.field, {__VA_ARGS__})
+
+bool agrees(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabric_attr &asked)
 {
-	return compare.same("fabric_attr->name", asked.name, offer.name) &&
-	       compare.at_most("fabric_attr->prov_version", asked.prov_version, offer.prov_version);
+	return SAME(fabric_attr, name) && AT_MOST(fabric_attr, prov_version);
 }
 
-bool domain_agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
-		   std::uint32_t api)
+bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
+	    std::uint32_t api)
 {
 	const bool agreed =
-		compare.same("domain_attr->name", asked.name, offer.name) &&
-		compare.one_of("domain_attr->threading", asked.threading,
-			       {FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN, FI_THREAD_COMPLETION,
-				FI_THREAD_ENDPOINT}) &&
-		compare.one_of("domain_attr->control_progress", asked.control_progress,
-			       {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL, progress_unified}) &&
-		compare.one_of("domain_attr->data_progress", asked.data_progress,
-			       {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL}) &&
-		compare.one_of("domain_attr->resource_mgmt", asked.resource_mgmt,
-			       {FI_RM_DISABLED, FI_RM_ENABLED}) &&
-		compare.one_of("domain_attr->av_type", asked.av_type, {FI_AV_MAP, FI_AV_TABLE}) &&
-		mr_mode_agrees(compare, asked.mr_mode, api) &&
-		compare.at_most("domain_attr->cq_data_size", asked.cq_data_size, offer.cq_data_size) &&
-		compare.at_most("domain_attr->mr_key_size", asked.mr_key_size, offer.mr_key_size) &&
-		compare.at_most("domain_attr->cq_cnt", asked.cq_cnt, offer.cq_cnt) &&
-		compare.at_most("domain_attr->ep_cnt", asked.ep_cnt, offer.ep_cnt) &&
-		compare.at_most("domain_attr->tx_ctx_cnt", asked.tx_ctx_cnt, offer.tx_ctx_cnt) &&
-		compare.at_most("domain_attr->rx_ctx_cnt", asked.rx_ctx_cnt, offer.rx_ctx_cnt) &&
-		compare.at_most("domain_attr->max_ep_tx_ctx", asked.max_ep_tx_ctx, offer.max_ep_tx_ctx) &&
-		compare.at_most("domain_attr->max_ep_rx_ctx", asked.max_ep_rx_ctx, offer.max_ep_rx_ctx) &&
-		compare.at_most("domain_attr->max_ep_stx_ctx", asked.max_ep_stx_ctx, offer.max_ep_stx_ctx) &&
-		compare.at_most("domain_attr->max_ep_srx_ctx", asked.max_ep_srx_ctx, offer.max_ep_srx_ctx);
+		SAME(domain_attr, name) &&
+		ONE_OF(domain_attr, threading, FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN,
+		       FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT) &&
+		ONE_OF(domain_attr, control_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
+		       progress_unified) &&
+		ONE_OF(domain_attr, data_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL) &&
+		ONE_OF(domain_attr, resource_mgmt, FI_RM_DISABLED, FI_RM_ENABLED) &&
+		ONE_OF(domain_attr, av_type, FI_AV_MAP, FI_AV_TABLE) &&
+		mr_mode_agrees(compare, asked.mr_mode, api) && AT_MOST(domain_attr, mr_key_size) &&
+		AT_MOST(domain_attr, cq_data_size) && AT_MOST(domain_attr, cq_cnt) &&
+		AT_MOST(domain_attr, ep_cnt) && AT_MOST(domain_attr, tx_ctx_cnt) &&
+		AT_MOST(domain_attr, rx_ctx_cnt) && AT_MOST(domain_attr, max_ep_tx_ctx) &&
+		AT_MOST(domain_attr, max_ep_rx_ctx) && AT_MOST(domain_attr, max_ep_stx_ctx) &&
+		AT_MOST(domain_attr, max_ep_srx_ctx);
 
 	/* The fields below are younger than the interface that the caller knows. */
 	if (!agreed || FI_VERSION_LT(api, FI_VERSION(1, 5)))
 		return agreed;
-	return compare.at_most("domain_attr->cntr_cnt", asked.cntr_cnt, offer.cntr_cnt) &&
-	       compare.at_most("domain_attr->mr_iov_limit", asked.mr_iov_limit, offer.mr_iov_limit) &&
-	       compare.at_most("domain_attr->mr_cnt", asked.mr_cnt, offer.mr_cnt) &&
-	       compare.at_most("domain_attr->max_err_data", asked.max_err_data, offer.max_err_data) &&
-	       compare.at_most("domain_attr->auth_key_size", asked.auth_key_size, offer.auth_key_size) &&
-	       compare.within("domain_attr->caps", asked.caps, offer.caps, FI_TYPE_CAPS);
+	return AT_MOST(domain_attr, cntr_cnt) && AT_MOST(domain_attr, mr_iov_limit) &&
+	       AT_MOST(domain_attr, mr_cnt) && AT_MOST(domain_attr, max_err_data) &&
+	       AT_MOST(domain_attr, auth_key_size) && WITHIN(domain_attr, caps, FI_TYPE_CAPS);
 }
 
-bool endpoint_agrees(const Comparison &compare, const fi_info &offer, const fi_ep_attr &asked,
-		     std::uint64_t caps, std::uint32_t api)
+bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
+	    std::uint64_t caps, std::uint32_t api)
 {
-	const fi_ep_attr &own = *offer.ep_attr;
-
-	if (asked.type && asked.type != own.type)
+	if (asked.type && asked.type != offer.type)
 		return compare.refuse("ep_attr->type: %s asked, only %s offered",
 				      Text(asked.type, FI_TYPE_EP_TYPE).c_str(),
-				      Text(own.type, FI_TYPE_EP_TYPE).c_str());
+				      Text(offer.type, FI_TYPE_EP_TYPE).c_str());
 	if (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || asked.rx_ctx_cnt == FI_SHARED_CONTEXT)
 		return compare.refuse("ep_attr: shared contexts asked, not offered");
 	if (caps & (FI_RMA | FI_ATOMIC) &&
-	    !(compare.at_most("ep_attr->max_order_raw_size", asked.max_order_raw_size, own.max_order_raw_size) &&
-	      compare.at_most("ep_attr->max_order_war_size", asked.max_order_war_size, own.max_order_war_size) &&
-	      compare.at_most("ep_attr->max_order_waw_size", asked.max_order_waw_size, own.max_order_waw_size)))
+	    !(AT_MOST(ep_attr, max_order_raw_size) && AT_MOST(ep_attr, max_order_war_size) &&
+	      AT_MOST(ep_attr, max_order_waw_size)))
 		return false;
-	if (FI_VERSION_GE(api, FI_VERSION(1, 5)) &&
-	    !compare.at_most("ep_attr->auth_key_size", asked.auth_key_size, own.auth_key_size))
+	if (FI_VERSION_GE(api, FI_VERSION(1, 5)) && !AT_MOST(ep_attr, auth_key_size))
 		return false;
-	return compare.one_of("ep_attr->protocol", asked.protocol, {own.protocol}) &&
-	       compare.at_most("ep_attr->protocol_version", asked.protocol_version, own.protocol_version) &&
-	       compare.at_most("ep_attr->max_msg_size", asked.max_msg_size, own.max_msg_size) &&
-	       compare.at_most("ep_attr->msg_prefix_size", asked.msg_prefix_size, own.msg_prefix_size) &&
-	       compare.at_most("ep_attr->tx_ctx_cnt", asked.tx_ctx_cnt, offer.domain_attr->max_ep_tx_ctx) &&
-	       compare.at_most("ep_attr->rx_ctx_cnt", asked.rx_ctx_cnt, offer.domain_attr->max_ep_rx_ctx);
+	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
+	       AT_MOST(ep_attr, max_msg_size) && AT_MOST(ep_attr, msg_prefix_size) &&
+	       AT_MOST(ep_attr, tx_ctx_cnt) && AT_MOST(ep_attr, rx_ctx_cnt);
 }
 
 /*
@@ -166,39 +158,31 @@ bool endpoint_agrees(const Comparison &compare, const fi_info &offer, const fi_e
  * Those that mean nothing for its direction are ignored, as everywhere in libfabric.
  */
 bool context_agrees(const Comparison &compare, const char *what, std::uint64_t asked,
-		    std::uint64_t endpoint, std::uint64_t relevant)
+		    std::uint64_t endpoint, std::uint64_t ignored)
 {
-	return compare.within(what, asked & relevant, with_directions(endpoint), FI_TYPE_CAPS);
+	return compare.within(what, asked & ~ignored, with_directions(endpoint), FI_TYPE_CAPS);
 }
 
-bool tx_agrees(const Comparison &compare, const fi_info &offer, const fi_tx_attr &asked,
-	       std::uint64_t caps)
+bool agrees(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr &asked,
+	    std::uint64_t caps)
 {
-	const fi_tx_attr &own = *offer.tx_attr;
-
-	return context_agrees(compare, "tx_attr->caps", asked.caps, caps ? caps : offer.caps, ~rx_caps | tx_caps) &&
-	       compare.within("tx_attr->op_flags", asked.op_flags, own.op_flags, FI_TYPE_OP_FLAGS) &&
-	       compare.within("tx_attr->msg_order", asked.msg_order, own.msg_order, FI_TYPE_MSG_ORDER) &&
-	       compare.within("tx_attr->comp_order", asked.comp_order, own.comp_order, FI_TYPE_MSG_ORDER) &&
-	       compare.at_most("tx_attr->inject_size", asked.inject_size, own.inject_size) &&
-	       compare.at_most("tx_attr->size", asked.size, own.size) &&
-	       compare.at_most("tx_attr->iov_limit", asked.iov_limit, own.iov_limit) &&
-	       compare.at_most("tx_attr->rma_iov_limit", asked.rma_iov_limit, own.rma_iov_limit);
+	return context_agrees(compare, "tx_attr->caps", asked.caps, caps, rx_caps & ~tx_caps) &&
+	       WITHIN(tx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
+	       WITHIN(tx_attr, msg_order, FI_TYPE_MSG_ORDER) &&
+	       WITHIN(tx_attr, comp_order, FI_TYPE_MSG_ORDER) && AT_MOST(tx_attr, inject_size) &&
+	       AT_MOST(tx_attr, size) && AT_MOST(tx_attr, iov_limit) &&
+	       AT_MOST(tx_attr, rma_iov_limit);
 }
 
-bool rx_agrees(const Comparison &compare, const fi_info &offer, const fi_rx_attr &asked,
-	       std::uint64_t caps)
+bool agrees(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr &asked,
+	    std::uint64_t caps)
 {
-	const fi_rx_attr &own = *offer.rx_attr;
-
-	return context_agrees(compare, "rx_attr->caps", asked.caps, caps ? caps : offer.caps, ~tx_caps | rx_caps) &&
-	       compare.within("rx_attr->op_flags", asked.op_flags, own.op_flags, FI_TYPE_OP_FLAGS) &&
-	       compare.within("rx_attr->msg_order", asked.msg_order, own.msg_order, FI_TYPE_MSG_ORDER) &&
-	       compare.within("rx_attr->comp_order", asked.comp_order, own.comp_order, FI_TYPE_MSG_ORDER) &&
-	       compare.at_most("rx_attr->total_buffered_recv", asked.total_buffered_recv,
-			       own.total_buffered_recv) &&
-	       compare.at_most("rx_attr->size", asked.size, own.size) &&
-	       compare.at_most("rx_attr->iov_limit", asked.iov_limit, own.iov_limit);
+	return context_agrees(compare, "rx_attr->caps", asked.caps, caps, tx_caps & ~rx_caps) &&
+	       WITHIN(rx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
+	       WITHIN(rx_attr, msg_order, FI_TYPE_MSG_ORDER) &&
+	       WITHIN(rx_attr, comp_order, FI_TYPE_MSG_ORDER) &&
+	       AT_MOST(rx_attr, total_buffered_recv) && AT_MOST(rx_attr, size) &&
+	       AT_MOST(rx_attr, iov_limit);
 }
 
 /* What a caller asked for, else the usual, but never more than there is. */
@@ -251,16 +235,20 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	    fi_log_level level)
 {
 	const Comparison compare(call, level);
+	const std::uint64_t caps =
+		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps);
 
 	/* The type first: it is what most callers who want somebody else differ in. */
-	return (!asked.ep_attr || endpoint_agrees(compare, offer, *asked.ep_attr, asked.caps, api)) &&
+	return (!asked.ep_attr || agrees(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
 	       compare.one_of<std::uint32_t>("addr_format", asked.addr_format,
-					     {FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_ADDR_STR}) &&
-	       (!asked.fabric_attr || fabric_agrees(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
-	       (!asked.domain_attr || domain_agrees(compare, *offer.domain_attr, *asked.domain_attr, api)) &&
-	       (!asked.tx_attr || tx_agrees(compare, offer, *asked.tx_attr, asked.caps)) &&
-	       (!asked.rx_attr || rx_agrees(compare, offer, *asked.rx_attr, asked.caps));
+					     {FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
+					      FI_ADDR_STR}) &&
+	       (!asked.fabric_attr || agrees(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
+	       (!asked.domain_attr ||
+		agrees(compare, *offer.domain_attr, *asked.domain_attr, api)) &&
+	       (!asked.tx_attr || agrees(compare, *offer.tx_attr, *asked.tx_attr, caps)) &&
+	       (!asked.rx_attr || agrees(compare, *offer.rx_attr, *asked.rx_attr, caps));
 }
 
 void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
@@ -277,12 +265,14 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
 	if (asked)
 		info.handle = asked->handle;
-	narrow_domain(*info.domain_attr, asked && asked->domain_attr ? *asked->domain_attr : any_domain,
-		      info.caps, api);
+	narrow_domain(*info.domain_attr,
+		      asked && asked->domain_attr ? *asked->domain_attr : any_domain, info.caps,
+		      api);
 
 	if (ep.mem_tag_format)
 		info.ep_attr->mem_tag_format = ep.mem_tag_format;
-	copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key, ep.auth_key_size);
+	copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
+		 ep.auth_key_size);
 
 	info.tx_attr->caps = info.caps & FI_SEND ? info.caps & tx_caps : 0;
 	if (tx.caps)

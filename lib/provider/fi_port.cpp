@@ -17,7 +17,10 @@ namespace
 constexpr auto subsys = FI_LOG_EP_CTRL;
 constexpr Refuses<-FI_ENOSYS> refuses;
 
-ssize_t cancel(fid_t f, void *context) noexcept { return Port::of(f).endpoint().cancel(context); }
+ssize_t cancel(fid_t f, void *context) noexcept
+{
+	return Port::of(f).endpoint().cancel(context);
+}
 
 int get_option(fid_t f, int level, int option, void *value, std::size_t *size) noexcept
 {
@@ -45,12 +48,18 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 
 int set_option(fid_t, int level, int option, const void *, std::size_t) noexcept
 {
-	return REFUSE(-FI_ENOPROTOOPT, subsys, "setopt: level %d, option %d: none can be set", level,
-		      option);
+	return REFUSE(-FI_ENOPROTOOPT, subsys, "setopt: level %d, option %d: none can be set",
+		      level, option);
 }
 
-ssize_t tx_size_left(fid_ep *ep) noexcept { return Port::of(ep).endpoint().tx_room(); }
-ssize_t rx_size_left(fid_ep *ep) noexcept { return Port::of(ep).endpoint().rx_room(); }
+ssize_t tx_size_left(fid_ep *ep) noexcept
+{
+	return Port::of(ep).endpoint().tx_room();
+}
+ssize_t rx_size_left(fid_ep *ep) noexcept
+{
+	return Port::of(ep).endpoint().rx_room();
+}
 
 int set_name(fid_t f, void *addr, std::size_t size) noexcept
 {
@@ -63,12 +72,33 @@ int get_name(fid_t f, void *addr, std::size_t *size) noexcept
 }
 
 fi_ops_rma rma_ops{
-	sizeof(fi_ops_rma), refuses, refuses, refuses, refuses, refuses, refuses, refuses, refuses, refuses,
+	sizeof(fi_ops_rma),
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
 };
 
 fi_ops_atomic atomic_ops{
-	sizeof(fi_ops_atomic), refuses, refuses, refuses, refuses, refuses, refuses,
-	refuses,	       refuses, refuses, refuses, refuses, refuses, refuses,
+	sizeof(fi_ops_atomic),
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
+	refuses,
 };
 
 /* Flags that name one direction, and the direction. */
@@ -168,7 +198,8 @@ std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
 std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
 {
 	/* Nothing is gained by putting off the doorbell of a receive, which hardly ever rings. */
-	return desc_flags_of(flags & FI_COMPLETION) | (endpoint_->rx_selective() ? 0 : TREADLE_F_COMPLETION);
+	return desc_flags_of(flags & FI_COMPLETION) |
+	       (endpoint_->rx_selective() ? 0 : TREADLE_F_COMPLETION);
 }
 
 int Port::control(int command, void *arg)
@@ -179,7 +210,8 @@ int Port::control(int command, void *arg)
 	case FI_GETOPSFLAG: {
 		auto &flags = *static_cast<std::uint64_t *>(arg);
 		if (!is_one_direction(flags))
-			return REFUSE(-FI_EINVAL, subsys, "GETOPSFLAG: either FI_TRANSMIT or FI_RECV");
+			return REFUSE(-FI_EINVAL, subsys,
+				      "GETOPSFLAG: either FI_TRANSMIT or FI_RECV");
 		flags = flags & FI_TRANSMIT ? tx_op_flags_ : rx_op_flags_;
 		return 0;
 	}

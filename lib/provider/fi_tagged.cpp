@@ -18,8 +18,8 @@ Message send_message(const void *buf, std::size_t len, fi_addr_t dest, std::uint
 		.tag = tag};
 }
 
-Message recv_message(void *buf, std::size_t len, fi_addr_t src, std::uint64_t tag, std::uint64_t ignore,
-		     void *context) noexcept
+Message recv_message(void *buf, std::size_t len, fi_addr_t src, std::uint64_t tag,
+		     std::uint64_t ignore, void *context) noexcept
 {
 	return {.opcode = TREADLE_OP_TRECV,
 		.context = address_of(context),
@@ -40,8 +40,9 @@ template <class Lock, bool Triggered> struct Live {
 		return P::of(ep).template receive<Triggered>(
 			recv_message(buf, len, src, tag, ignore, context));
 	}
-	static ssize_t recvv(fid_ep *ep, const iovec *iov, void **, std::size_t count, fi_addr_t src,
-			     std::uint64_t tag, std::uint64_t ignore, void *context) noexcept
+	static ssize_t recvv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
+			     fi_addr_t src, std::uint64_t tag, std::uint64_t ignore,
+			     void *context) noexcept
 	{
 		P &port = P::of(ep);
 		return port.receive(recv_message(nullptr, 0, src, tag, ignore, context), iov, count,
@@ -49,17 +50,18 @@ template <class Lock, bool Triggered> struct Live {
 	}
 	static ssize_t recvmsg(fid_ep *ep, const fi_msg_tagged *msg, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).receive(
-			recv_message(nullptr, 0, msg->addr, msg->tag, msg->ignore, msg->context),
-			msg->msg_iov, msg->iov_count, flags);
+		return P::of(ep).receive(recv_message(nullptr, 0, msg->addr, msg->tag, msg->ignore,
+						      msg->context),
+					 msg->msg_iov, msg->iov_count, flags);
 	}
 	static ssize_t send(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			    std::uint64_t tag, void *context) noexcept
 	{
-		return P::of(ep).template transmit<Triggered>(send_message(buf, len, dest, tag, context));
+		return P::of(ep).template transmit<Triggered>(
+			send_message(buf, len, dest, tag, context));
 	}
-	static ssize_t sendv(fid_ep *ep, const iovec *iov, void **, std::size_t count, fi_addr_t dest,
-			     std::uint64_t tag, void *context) noexcept
+	static ssize_t sendv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
+			     fi_addr_t dest, std::uint64_t tag, void *context) noexcept
 	{
 		P &port = P::of(ep);
 		return port.transmit(send_message(nullptr, 0, dest, tag, context), iov, count,
@@ -76,8 +78,9 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		return P::of(ep).inject(send_message(buf, len, dest, tag, nullptr));
 	}
-	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *, std::uint64_t data,
-				fi_addr_t dest, std::uint64_t tag, void *context) noexcept
+	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *,
+				std::uint64_t data, fi_addr_t dest, std::uint64_t tag,
+				void *context) noexcept
 	{
 		Message message = send_message(buf, len, dest, tag, context);
 		message.data = data;

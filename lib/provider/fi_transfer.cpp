@@ -7,15 +7,18 @@ namespace treadle::fi
 ssize_t posting_failed(int error, const char *what) noexcept
 {
 	/* A full queue is everyday life. */
-	return error == -EAGAIN ? -FI_EAGAIN : REFUSE(fabric_error(error), FI_LOG_EP_DATA, "%s", what);
+	return error == -EAGAIN ? -FI_EAGAIN :
+				  REFUSE(fabric_error(error), FI_LOG_EP_DATA, "%s", what);
 }
 
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept
 {
 	if (!flags)
-		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "%s: more than %d buffers", what, TREADLE_MAX_IOV);
-	return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_DATA, "%s: flags %s (0x%llx) are not supported", what,
-		      Text(flags, FI_TYPE_OP_FLAGS).c_str(), (unsigned long long)flags);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "%s: more than %d buffers", what,
+			      TREADLE_MAX_IOV);
+	return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_DATA,
+		      "%s: flags %s (0x%" PRIx64 ") are not supported", what,
+		      Text(flags, FI_TYPE_OP_FLAGS).c_str(), flags);
 }
 
 } // namespace treadle::fi

@@ -46,15 +46,19 @@ Operation operation_of(std::uint8_t opcode, const fi_op_msg &op) noexcept
 {
 	const fi_msg &m = op.msg;
 
-	return {op.ep, m.msg_iov, m.iov_count, op.flags, m.context,
-		{.opcode = opcode, .peer = m.addr, .data = m.data}};
+	return {op.ep,	  m.msg_iov, m.iov_count,
+		op.flags, m.context, {.opcode = opcode, .peer = m.addr, .data = m.data}};
 }
 
 Operation operation_of(std::uint8_t opcode, const fi_op_tagged &op) noexcept
 {
 	const fi_msg_tagged &m = op.msg;
 
-	return {op.ep, m.msg_iov, m.iov_count, op.flags, m.context,
+	return {op.ep,
+		m.msg_iov,
+		m.iov_count,
+		op.flags,
+		m.context,
 		{.opcode = opcode, .peer = m.addr, .tag = m.tag, .ignore = m.ignore, .data = m.data}};
 }
 
@@ -92,9 +96,11 @@ int queue_counter_work(Domain &domain, const fi_deferred_work &work, const Cntr 
 	const Cntr *target = counter_of(domain, op.cntr);
 
 	if (!target)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: op.cntr is no counter of this domain");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: op.cntr is no counter of this domain");
 	if (work.completion_cntr)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: counter operations complete silently");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: counter operations complete silently");
 	Command command = work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
 							   Command::add(target->id(), op.value);
 	command.context(name_of(work, 0, nullptr)).work().when(trigger.id(), work.threshold);
@@ -108,14 +114,16 @@ int queue_message_work(Domain &domain, const fi_deferred_work &work, Operation o
 	const Cntr *done = counter_of(domain, work.completion_cntr);
 
 	if (work.completion_cntr && !done)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: completion_cntr is of another domain");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: completion_cntr is of another domain");
 	if (!op.ep || &Port::of(op.ep).endpoint().domain() != &domain)
 		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint is of another domain");
 	const Endpoint &endpoint = Port::of(op.ep).endpoint();
 	if (!endpoint.enabled())
 		return REFUSE(-FI_EOPBADSTATE, subsys, "QUEUE_WORK: the endpoint is not enabled");
 	if (!((sends(op) ? endpoint.tx_caps() : endpoint.rx_caps()) & FI_TRIGGER))
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint has no FI_TRIGGER for this");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: the endpoint has no FI_TRIGGER for this");
 	if (op.flags & ~known)
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));
 	const Buffers buffers(op.iov, op.count);
@@ -141,10 +149,13 @@ Command command_of(const Message &m) noexcept
 {
 	const auto *from = reinterpret_cast<const void *>(m.addr);
 	auto *to = reinterpret_cast<void *>(m.addr);
-	Command command = m.opcode == TREADLE_OP_SEND  ? Command::send(from, m.len, m.peer) :
-			  m.opcode == TREADLE_OP_TSEND ? Command::send_tagged(from, m.len, m.peer, m.tag) :
-			  m.opcode == TREADLE_OP_RECV  ? Command::receive(to, m.len, m.peer) :
-					Command::receive_tagged(to, m.len, m.tag, m.ignore, m.peer);
+	Command command = m.opcode == TREADLE_OP_SEND ?
+				  Command::send(from, m.len, m.peer) :
+			  m.opcode == TREADLE_OP_TSEND ?
+				  Command::send_tagged(from, m.len, m.peer, m.tag) :
+			  m.opcode == TREADLE_OP_RECV ?
+				  Command::receive(to, m.len, m.peer) :
+				  Command::receive_tagged(to, m.len, m.tag, m.ignore, m.peer);
 
 	if (m.flags & TREADLE_F_REMOTE_CQ_DATA)
 		command.data(m.data);
@@ -153,14 +164,15 @@ Command command_of(const Message &m) noexcept
 
 int when_triggered(Command &command, const Endpoint &endpoint) noexcept
 {
-	const auto *trigger = reinterpret_cast<const fi_triggered_context *>(command.desc().context);
+	const auto *trigger =
+		reinterpret_cast<const fi_triggered_context *>(command.desc().context);
 
 	if (!((endpoint.tx_caps() | endpoint.rx_caps()) & FI_TRIGGER) || !trigger)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
 			      "FI_TRIGGER: needs the capability and a fi_triggered_context");
 	if (trigger->event_type != FI_TRIGGER_THRESHOLD)
-		return REFUSE(-FI_ENOSYS, FI_LOG_EP_DATA, "FI_TRIGGER: event_type %d: only thresholds",
-			      trigger->event_type);
+		return REFUSE(-FI_ENOSYS, FI_LOG_EP_DATA,
+			      "FI_TRIGGER: event_type %d: only thresholds", trigger->event_type);
 	const Cntr *cntr = counter_of(endpoint.domain(), trigger->trigger.threshold.cntr);
 	if (!cntr)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "FI_TRIGGER: no counter of this domain");
@@ -173,7 +185,8 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	const Cntr *trigger = counter_of(domain, work.triggering_cntr);
 
 	if (!trigger)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: triggering_cntr is no counter of this domain");
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: triggering_cntr is no counter of this domain");
 	if (work.op_type == FI_OP_CNTR_SET || work.op_type == FI_OP_CNTR_ADD)
 		return queue_counter_work(domain, work, *trigger);
 	const auto op = operation_of(work);
@@ -188,10 +201,11 @@ int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept
 	const auto op = operation_of(work);
 
 	if (!trigger)
-		return REFUSE(-FI_EINVAL, subsys, "CANCEL_WORK: triggering_cntr is no counter of this domain");
-	return fabric_error(domain.kernel().cancel(
-		trigger->id(), work.threshold,
-		name_of(work, op ? op->flags : 0, op ? op->context : nullptr)));
+		return REFUSE(-FI_EINVAL, subsys,
+			      "CANCEL_WORK: triggering_cntr is no counter of this domain");
+	return fabric_error(domain.kernel().cancel(trigger->id(), work.threshold,
+						   name_of(work, op ? op->flags : 0,
+							   op ? op->context : nullptr)));
 }
 
 int flush_work(Domain &domain, fid_cntr *cntr) noexcept

@@ -79,7 +79,8 @@ protected:
 
 	int bind(::fid *other, std::uint64_t) noexcept
 	{
-		return REFUSE(-FI_ENOSYS, Subsys, "bind: not to an object of class %zu", other->fclass);
+		return REFUSE(-FI_ENOSYS, Subsys, "bind: not to an object of class %zu",
+			      other->fclass);
 	}
 	int control(int command, void *) noexcept
 	{

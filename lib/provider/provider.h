@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_PROVIDER_H
 #define TREADLE_PROVIDER_PROVIDER_H
 
+#include <cinttypes>
 #include <memory>
 #include <new>
 

@@ -22,7 +22,10 @@ namespace treadle::fi
 inline constexpr std::uint64_t transmit_flags = tx_op_flags | FI_MORE | FI_REMOTE_CQ_DATA;
 inline constexpr std::uint64_t receive_flags = rx_op_flags | FI_MORE;
 
-/* The flags of an operation, for the kernel. */
+/*
+ * The flags of an operation, for the kernel. A buffer to inject is free when the
+ * call returns, so the doorbell, which copies it, can't wait for more.
+ */
 constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 {
 	const auto when = [flags](std::uint64_t any_of, std::uint32_t desc_flag) {
@@ -30,8 +33,8 @@ constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 	};
 
 	return when(FI_COMPLETION, TREADLE_F_COMPLETION) | when(FI_INJECT, TREADLE_F_INJECT) |
-	       when(FI_MORE, TREADLE_F_MORE) | when(FI_FENCE, TREADLE_F_FENCE) |
-	       when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
+	       (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
+	       when(FI_FENCE, TREADLE_F_FENCE) | when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
 	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE);
 }
 
@@ -113,13 +116,17 @@ template <class Lock> int EndpointOf<Lock>::make_rings(Bindings &bindings)
 template <class Lock> class PortOf final : public Port
 {
 public:
-	PortOf(std::shared_ptr<Endpoint> endpoint, void *context) : Port(std::move(endpoint), context) {}
+	PortOf(std::shared_ptr<Endpoint> endpoint, void *context)
+		: Port(std::move(endpoint), context)
+	{
+	}
 
 	static PortOf &of(fid_ep *ep) noexcept { return static_cast<PortOf &>(Port::of(ep)); }
 
 	/* One buffer, the port's default flags, and perhaps more: TREADLE_F_*. */
 	template <bool Triggered>
-	ssize_t transmit(Message message, std::uint64_t flags = 0, std::uint32_t desc_flags = 0) noexcept
+	ssize_t transmit(Message message, std::uint64_t flags = 0,
+			 std::uint32_t desc_flags = 0) noexcept
 	{
 		if constexpr (Triggered)
 			return transmit_as(message, tx_op_flags_ | flags);
@@ -222,7 +229,8 @@ private:
 /* A class whose members refuse, under the names of the calls, which both tables share. */
 template <int Error> struct Refusing {
 	static constexpr Refuses<Error> recv{}, recvv{}, recvmsg{};
-	static constexpr Refuses<Error> send{}, sendv{}, sendmsg{}, inject{}, senddata{}, injectdata{};
+	static constexpr Refuses<Error> send{}, sendv{}, sendmsg{}, inject{}, senddata{},
+		injectdata{};
 };
 
 /* Calls fill(C) with the class C of functions that do what `calls` says. */

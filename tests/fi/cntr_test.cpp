@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_cntr(3) */
+#include "node.h"
+
+#include <chrono>
+#include <thread>
+
+#include <poll.h>
+
+namespace
+{
+
+using namespace std::chrono_literals;
+
+TEST(Cntr, BothValuesCanBeSetAndAddedTo)
+{
+	Node node;
+	const auto cntr = node.cntr();
+
+	EXPECT_EQ(fi_cntr_read(cntr.get()), 0u);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 5), 0);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 3), 0);
+	EXPECT_TRUE(reaches(cntr.get(), 8));
+	EXPECT_EQ(fi_cntr_set(cntr.get(), 2), 0);
+	EXPECT_EQ(fi_cntr_read(cntr.get()), 2u);
+	EXPECT_EQ(fi_cntr_adderr(cntr.get(), 7), 0);
+	EXPECT_EQ(fi_cntr_readerr(cntr.get()), 7u);
+	EXPECT_EQ(fi_cntr_seterr(cntr.get(), 1), 0);
+	EXPECT_EQ(fi_cntr_readerr(cntr.get()), 1u);
+	EXPECT_EQ(fi_cntr_read(cntr.get()), 2u);
+	/* All 64 bits count. */
+	EXPECT_EQ(fi_cntr_set(cntr.get(), ~0ULL), 0);
+	EXPECT_EQ(fi_cntr_read(cntr.get()), ~0ULL);
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), ~0ULL, 0), 0);
+}
+
+TEST(Cntr, WaitsForAThresholdATimeOrAnError)
+{
+	Node node;
+	const auto cntr = node.cntr();
+
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 0, -1), 0);
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 1, 0), -FI_ETIMEDOUT);
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 1, 30), -FI_ETIMEDOUT);
+	std::thread later([&] {
+		std::this_thread::sleep_for(30ms);
+		EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+		std::this_thread::sleep_for(30ms);
+		EXPECT_EQ(fi_cntr_adderr(cntr.get(), 1), 0);
+	});
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 1, -1), 0);
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, -1), -FI_EAVAIL);
+	later.join();
+	/* Only a change of the error count ends a wait. */
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
+}
+
+TEST(Cntr, CountsWhatItIsBoundFor)
+{
+	Node node(hints_for(FI_MSG | FI_TAGGED));
+	const auto av = node.av();
+	const auto cq = node.cq();
+	const auto sends = node.cntr(), receives = node.cntr();
+	const auto ep = node.ep();
+	char c;
+
+	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &sends->fid, FI_SEND), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &receives->fid, FI_RECV), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	fi_addr_t self;
+	ASSERT_EQ(fi_av_insert(av.get(), address_of(ep.get()).data(), 1, &self, 0, nullptr), 1);
+
+	for (int i = 0; i < 3; ++i)
+		ASSERT_EQ(fi_recv(ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_trecv(ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+	ASSERT_EQ(fi_send(ep.get(), &c, 1, nullptr, self, nullptr), 0);
+	ASSERT_EQ(fi_inject(ep.get(), &c, 1, self), 0);
+	ASSERT_EQ(fi_tsend(ep.get(), &c, 1, nullptr, self, 1, nullptr), 0);
+	EXPECT_TRUE(reaches(sends.get(), 3));
+	EXPECT_TRUE(reaches(receives.get(), 3));
+	/* A failure counts as an error, and only there. */
+	ASSERT_EQ(fi_send(ep.get(), "long", 4, nullptr, self, nullptr), 0);
+	EXPECT_EQ(fi_cntr_wait(receives.get(), 4, 20'000), -FI_EAVAIL);
+	EXPECT_EQ(fi_cntr_readerr(receives.get()), 1u);
+	EXPECT_TRUE(reaches(sends.get(), 4));
+}
+
+TEST(Cntr, TheFileTellsOfEveryChange)
+{
+	Node node;
+	const auto cntr = node.cntr(FI_WAIT_FD);
+	fid *objects[] = {&cntr->fid};
+	int fd = -1;
+
+	ASSERT_EQ(fi_control(&cntr->fid, FI_GETWAIT, &fd), 0);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
+	for (int i = 1; i <= 20; ++i) {
+		pollfd file{fd, POLLIN, 0};
+		EXPECT_EQ(poll(&file, 1, 0), 0);
+		std::thread later([&] {
+			std::this_thread::sleep_for(std::chrono::milliseconds(i % 3));
+			EXPECT_EQ(i % 2 ? fi_cntr_add(cntr.get(), 1) :
+					  fi_cntr_adderr(cntr.get(), 1),
+				  0);
+		});
+		EXPECT_EQ(poll(&file, 1, 20'000), 1);
+		later.join();
+		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN)
+			<< "it has changed";
+		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0) << "and that was told";
+	}
+	/* A change between reading the counter and fi_trywait is not overlooked. */
+	EXPECT_EQ(fi_cntr_read(cntr.get()), 10u);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
+}
+
+TEST(Cntr, OpeningRefusesWhatItDoesNotKnow)
+{
+	Node node;
+	fid_cntr *cntr = nullptr;
+	fi_cntr_attr attr{};
+
+	attr.wait_obj = FI_WAIT_MUTEX_COND;
+	EXPECT_EQ(fi_cntr_open(node.domain.get(), &attr, &cntr, nullptr), -FI_ENOSYS);
+	attr = {};
+	attr.flags = 1;
+	EXPECT_EQ(fi_cntr_open(node.domain.get(), &attr, &cntr, nullptr), -FI_EBADFLAGS);
+	attr = {};
+	attr.events = fi_cntr_events(5);
+	EXPECT_EQ(fi_cntr_open(node.domain.get(), &attr, &cntr, nullptr), -FI_ENOSYS);
+	ASSERT_EQ(fi_cntr_open(node.domain.get(), nullptr, &cntr, nullptr), 0);
+	std::uint64_t flags = 5;
+	EXPECT_EQ(fi_control(&cntr->fid, FI_GETOPSFLAG, &flags), 0);
+	EXPECT_EQ(flags, 0u);
+	EXPECT_EQ(fi_close(&cntr->fid), 0);
+}
+
+} // namespace

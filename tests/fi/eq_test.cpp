@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_eq(3) */
+#include "node.h"
+
+#include <chrono>
+#include <thread>
+
+#include <poll.h>
+
+namespace
+{
+
+using namespace std::chrono_literals;
+
+TEST(Eq, EventsComeInOrderAndCanBePeekedAt)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_NONE, FI_WRITE);
+	fi_eq_entry entry{};
+	std::uint32_t event;
+
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
+	for (int i = 0; i < 100; ++i) {
+		entry.fid = &eq->fid;
+		entry.context = ctx(i);
+		ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0),
+			  ssize_t{sizeof(entry)});
+	}
+	for (int i = 0; i < 200; ++i) {
+		entry = {};
+		event = ~0u;
+		ASSERT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), i % 2 ? 0 : FI_PEEK),
+			  ssize_t{sizeof(entry)});
+		EXPECT_EQ(event, std::uint32_t{FI_NOTIFY});
+		EXPECT_EQ(entry.context, ctx(i / 2));
+		EXPECT_EQ(entry.fid, &eq->fid);
+	}
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
+}
+
+TEST(Eq, TooSmallABufferLosesNothing)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_NONE, FI_WRITE);
+	char out[100] = "event", in[100] = "";
+	std::uint32_t event;
+
+	ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, out, sizeof(out), 0), ssize_t{sizeof(out)});
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, 99, 0), -FI_ETOOSMALL);
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, sizeof(in), 0), ssize_t{sizeof(out)});
+	EXPECT_STREQ(in, "event");
+}
+
+TEST(Eq, WritingNeedsItsFlag)
+{
+	Node node;
+	const auto eq = node.eq();
+	fi_eq_entry entry{};
+	fi_eq_err_entry error{};
+	Log log;
+
+	EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0), -FI_EINVAL);
+	EXPECT_TRUE(log.has("FI_WRITE"));
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EAGAIN);
+	char text[64];
+	EXPECT_STREQ(fi_eq_strerror(eq.get(), FI_EINVAL, nullptr, text, sizeof(text)),
+		     fi_strerror(FI_EINVAL));
+	EXPECT_STREQ(text, fi_strerror(FI_EINVAL));
+}
+
+TEST(Eq, WaitsWithAndWithoutItsFile)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_FD, FI_WRITE);
+	fid *objects[] = {&eq->fid};
+	fi_eq_entry entry{};
+	std::uint32_t event;
+	int fd = -1;
+
+	ASSERT_EQ(fi_control(&eq->fid, FI_GETWAIT, &fd), 0);
+	EXPECT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), 20, 0), -FI_EAGAIN);
+	for (int i = 0; i < 10; ++i) {
+		pollfd file{fd, POLLIN, 0};
+		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
+		std::thread writer([&] {
+			fi_eq_entry out{};
+			std::this_thread::sleep_for(5ms);
+			for (int n = 0; n < 2; ++n)
+				EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &out, sizeof(out), 0),
+					  ssize_t{sizeof(out)});
+		});
+		EXPECT_EQ(poll(&file, 1, 20'000), 1);
+		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
+		for (int n = 0; n < 2; ++n)
+			EXPECT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), -1, 0),
+				  ssize_t{sizeof(entry)});
+		EXPECT_EQ(poll(&file, 1, 0), 0);
+		writer.join();
+	}
+	const auto none = node.eq(FI_WAIT_NONE);
+	EXPECT_EQ(fi_eq_sread(none.get(), &event, &entry, sizeof(entry), 1, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_control(&none->fid, FI_GETWAIT, &fd), -FI_ENODATA);
+}
+
+TEST(Eq, OpeningRefusesWhatItDoesNotKnow)
+{
+	Node node;
+	fid_eq *eq = nullptr;
+	fi_eq_attr attr{};
+
+	attr.wait_obj = FI_WAIT_MUTEX_COND;
+	EXPECT_EQ(fi_eq_open(node.fabric.get(), &attr, &eq, nullptr), -FI_ENOSYS);
+	attr = {};
+	attr.flags = FI_PEEK;
+	EXPECT_EQ(fi_eq_open(node.fabric.get(), &attr, &eq, nullptr), -FI_EBADFLAGS);
+}
+
+} // namespace

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Messages that do not go through: full rings, cancel, wrong peers, wrong buffers. */
+#include "kinds.h"
+
+#include <sys/mman.h>
+
+namespace
+{
+
+template <class Calls> class Flow : public Message<Calls>
+{
+};
+TYPED_TEST_SUITE(Flow, Kinds);
+
+TYPED_TEST(Flow, AFullTransmitRingSaysTryAgain)
+{
+	Info hints = this->hints();
+	hints->tx_attr->size = 32;
+	Pair p(std::move(hints));
+	const auto out = pattern(64 << 10); /* stays with the sender until it is received */
+	std::vector<std::uint8_t> in(out.size());
+	int posted = 0;
+	ssize_t rc;
+
+	while ((rc = TypeParam::send(p.a.ep.get(), out.data(), out.size(), p.b_at_a, ctx(1))) ==
+		       0 &&
+	       posted < 1000)
+		++posted;
+	EXPECT_EQ(rc, -FI_EAGAIN);
+	EXPECT_GE(posted, 32);
+	for (int i = 0; i < posted; ++i) {
+		ASSERT_EQ(TypeParam::recv(p.b.ep.get(), in.data(), in.size(), FI_ADDR_UNSPEC,
+					  ctx(2)),
+			  0);
+		this->expect_received(p.b.rx_cq.get(), ctx(2), out.size());
+		this->expect_sent(p.a.tx_cq.get(), ctx(1));
+	}
+	EXPECT_EQ(TypeParam::inject(p.a.ep.get(), out.data(), 1, p.b_at_a), 0);
+}
+
+TYPED_TEST(Flow, AFullReceiveRingSaysTryAgain)
+{
+	Info hints = this->hints();
+	hints->rx_attr->size = 32;
+	Pair p(std::move(hints));
+	char c;
+	int posted = 0;
+	ssize_t rc;
+
+	while ((rc = TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1))) == 0 &&
+	       posted < 1000)
+		++posted;
+	EXPECT_EQ(rc, -FI_EAGAIN);
+	EXPECT_GE(posted, 32);
+	ASSERT_EQ(TypeParam::inject(p.a.ep.get(), "x", 1, p.b_at_a), 0);
+	next(p.b.rx_cq.get());
+	EXPECT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1)), 0);
+}
+
+TYPED_TEST(Flow, CancelTakesAReceiveBack)
+{
+	Pair p(this->hints());
+	char first = 0, second = 0;
+
+	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &first, 1, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &second, 1, FI_ADDR_UNSPEC, ctx(2)), 0);
+	EXPECT_EQ(fi_cancel(&p.b.ep->fid, ctx(3)), -FI_ENOENT);
+	EXPECT_EQ(fi_cancel(&p.b.ep->fid, ctx(1)), 0);
+	const auto error = next_error(p.b.rx_cq.get());
+	EXPECT_EQ(error.err, FI_ECANCELED);
+	EXPECT_EQ(error.op_context, ctx(1));
+	ASSERT_EQ(TypeParam::inject(p.a.ep.get(), "x", 1, p.b_at_a), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(2));
+	EXPECT_EQ(first, 0);
+	EXPECT_EQ(second, 'x');
+	EXPECT_EQ(fi_cancel(&p.b.ep->fid, ctx(2)), -FI_ENOENT);
+}
+
+TYPED_TEST(Flow, CancelTakesBackASendThatNobodyReceives)
+{
+	Pair p(this->hints());
+	const auto out = pattern(64 << 10);
+
+	ASSERT_EQ(TypeParam::send(p.a.ep.get(), out.data(), out.size(), p.b_at_a, ctx(1)), 0);
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+	EXPECT_EQ(fi_cancel(&p.a.ep->fid, ctx(1)), 0);
+	EXPECT_EQ(next_error(p.a.tx_cq.get()).err, FI_ECANCELED);
+}
+
+TYPED_TEST(Flow, WrongPeersAndBuffersAreTold)
+{
+	Pair p(this->hints());
+	char c = 0;
+	Log log;
+
+	/* No such entry: nothing has happened. */
+	EXPECT_EQ(TypeParam::send(p.a.ep.get(), &c, 1, 12345, ctx(1)), -FI_EADDRNOTAVAIL);
+	EXPECT_NE(log.all(), "");
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+
+	/* Nobody has that address. */
+	fi_addr_t nobody;
+	{
+		Side gone(p.node);
+		nobody = p.a.insert(gone.ep.get());
+	}
+	ASSERT_EQ(TypeParam::send(p.a.ep.get(), &c, 1, nobody, ctx(2)), 0);
+	auto error = next_error(p.a.tx_cq.get());
+	EXPECT_EQ(error.err, FI_ECONNREFUSED);
+	EXPECT_EQ(error.op_context, ctx(2));
+
+	/* Nothing is mapped there. */
+	void *nothing = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(nothing, 4096);
+	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(3)), 0);
+	ASSERT_EQ(TypeParam::send(p.a.ep.get(), nothing, 1, p.b_at_a, ctx(4)), 0);
+	EXPECT_EQ(next_error(p.a.tx_cq.get()).err, FI_EFAULT);
+}
+
+TYPED_TEST(Flow, LongerThanTheLimitIsRefused)
+{
+	Pair p(this->hints());
+	char c;
+
+	EXPECT_EQ(TypeParam::send(p.a.ep.get(), &c, p.node.info->ep_attr->max_msg_size + 1,
+				  p.b_at_a, nullptr),
+		  -FI_EMSGSIZE);
+}
+
+} // namespace

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_getinfo(3): what is offered, what is refused and why, and which addresses come with it. */
+#include "node.h"
+
+#include <ostream>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+namespace
+{
+
+constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
+				   FI_DIRECTED_RECV | FI_LOCAL_COMM;
+
+std::string text_of(const void *address, std::uint32_t format)
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	if (!address)
+		return "";
+	if (format == FI_ADDR_STR)
+		return static_cast<const char *>(address);
+	if (format == FI_SOCKADDR_IN6) {
+		const auto *in6 = static_cast<const sockaddr_in6 *>(address);
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+		return std::string(host) + " " + std::to_string(ntohs(in6->sin6_port));
+	}
+	const auto *in = static_cast<const sockaddr_in *>(address);
+	inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+	return std::string(host) + " " + std::to_string(ntohs(in->sin_port));
+}
+
+/* --- what there is ---------------------------------------------------------------------- */
+
+TEST(GetInfo, WithoutHintsTellsOfEverything)
+{
+	const Info info = get_info(no_hints().get());
+
+	ASSERT_TRUE(info);
+	EXPECT_STREQ(info->fabric_attr->prov_name, "treadle");
+	EXPECT_STREQ(info->fabric_attr->name, "treadle");
+	EXPECT_STREQ(info->domain_attr->name, "treadle");
+	EXPECT_EQ(info->caps, all_caps);
+	EXPECT_EQ(info->mode, 0u);
+	EXPECT_EQ(info->ep_attr->type, FI_EP_RDM);
+	EXPECT_NE(info->ep_attr->protocol & FI_PROV_SPECIFIC, 0u);
+	EXPECT_GE(info->ep_attr->max_msg_size, std::size_t{1} << 30);
+	EXPECT_EQ(info->tx_attr->inject_size, 4096u);
+	EXPECT_EQ(info->tx_attr->iov_limit, 8u);
+	EXPECT_EQ(info->rx_attr->iov_limit, 8u);
+	EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS);
+	EXPECT_EQ(info->rx_attr->comp_order, FI_ORDER_NONE);
+	EXPECT_EQ(info->domain_attr->threading, FI_THREAD_SAFE);
+	EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
+	EXPECT_EQ(info->domain_attr->resource_mgmt, FI_RM_ENABLED);
+	EXPECT_EQ(info->domain_attr->mr_mode, 0);
+	EXPECT_EQ(info->domain_attr->cq_data_size, 8u);
+	EXPECT_EQ(info->addr_format, std::uint32_t{FI_SOCKADDR_IN});
+}
+
+TEST(GetInfo, NoUtilityProviderLayersOnIt)
+{
+	const Info all = get_info(no_hints().get());
+
+	ASSERT_TRUE(all);
+	for (const fi_info *info = all.get(); info; info = info->next)
+		EXPECT_STREQ(info->fabric_attr->prov_name, "treadle");
+}
+
+/* Whatever is returned can be asked for, and is answered with the same. */
+TEST(GetInfo, ItsAnswerIsAnAcceptableQuestion)
+{
+	for (const auto caps : {0ULL, FI_MSG, FI_TAGGED | FI_RECV}) {
+		const Info first = get_info(hints_for(caps).get());
+		ASSERT_TRUE(first);
+		const Info second = get_info(first.get());
+		ASSERT_TRUE(second);
+		EXPECT_EQ(first->caps, second->caps);
+		EXPECT_EQ(first->tx_attr->caps, second->tx_attr->caps);
+		EXPECT_EQ(first->rx_attr->caps, second->rx_attr->caps);
+		EXPECT_EQ(first->tx_attr->size, second->tx_attr->size);
+		EXPECT_EQ(first->rx_attr->total_buffered_recv,
+			  second->rx_attr->total_buffered_recv);
+		EXPECT_EQ(first->domain_attr->ep_cnt, second->domain_attr->ep_cnt);
+		EXPECT_EQ(first->addr_format, second->addr_format);
+		EXPECT_EQ(text_of(first->src_addr, first->addr_format),
+			  text_of(second->src_addr, second->addr_format));
+	}
+}
+
+TEST(GetInfo, PrimaryCapabilitiesAreOnlyThoseAskedFor)
+{
+	const Info msg = get_info(hints_for(FI_MSG).get());
+	ASSERT_TRUE(msg);
+	EXPECT_EQ(msg->caps, FI_MSG | FI_SEND | FI_RECV | FI_TRIGGER | FI_LOCAL_COMM);
+
+	const Info send = get_info(hints_for(FI_TAGGED | FI_SEND).get());
+	ASSERT_TRUE(send);
+	EXPECT_EQ(send->caps, FI_TAGGED | FI_SEND | FI_TRIGGER | FI_LOCAL_COMM);
+	EXPECT_EQ(send->tx_attr->caps, FI_TAGGED | FI_SEND | FI_TRIGGER);
+	EXPECT_EQ(send->rx_attr->caps, 0u);
+}
+
+TEST(GetInfo, OpenInstancesAreNamed)
+{
+	const Info before = get_info(no_hints().get());
+	ASSERT_TRUE(before);
+	EXPECT_EQ(before->fabric_attr->fabric, nullptr);
+	EXPECT_EQ(before->domain_attr->domain, nullptr);
+
+	Node node;
+	const Info info = get_info(no_hints().get());
+	ASSERT_TRUE(info);
+	EXPECT_EQ(info->fabric_attr->fabric, node.fabric.get());
+	EXPECT_EQ(info->domain_attr->domain, node.domain.get());
+
+	Node other;
+	Info hints = no_hints();
+	hints->domain_attr->domain = other.domain.get();
+	const Info restricted = get_info(hints.get());
+	ASSERT_TRUE(restricted);
+	EXPECT_EQ(restricted->domain_attr->domain, other.domain.get());
+	hints->domain_attr->domain = reinterpret_cast<fid_domain *>(other.fabric.get() + 1);
+	EXPECT_FALSE(get_info(hints.get()));
+	hints->domain_attr->domain = nullptr;
+}
+
+/* --- negotiation: one line each ------------------------------------------------------------ */
+
+struct Case {
+	const char *name;
+	void (*ask)(fi_info &hints);
+	const char *refusal; /* in the log; null: it is accepted */
+	bool (*answer)(const fi_info &info);
+};
+
+void PrintTo(const Case &line, std::ostream *out)
+{
+	*out << line.name;
+}
+
+#define ASK(statement)	  [](fi_info &hints) { statement; }
+#define ANSWER(condition) [](const fi_info &info) -> bool { return condition; }
+
+const Case cases[] = {
+	{"TypeMsg", ASK(hints.ep_attr->type = FI_EP_MSG), "ep_attr->type", nullptr},
+	{"TypeDgram", ASK(hints.ep_attr->type = FI_EP_DGRAM), "ep_attr->type", nullptr},
+	{"TypeRdm", ASK(hints.ep_attr->type = FI_EP_RDM), nullptr,
+	 ANSWER(info.ep_attr->type == FI_EP_RDM)},
+	{"CapsRma", ASK(hints.caps = FI_MSG | FI_RMA), "FI_RMA", nullptr},
+	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC), "FI_ATOMIC", nullptr},
+	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), "FI_MULTI_RECV", nullptr},
+	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
+	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},
+	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
+	{"CapsSource", ASK(hints.caps = FI_MSG | FI_SOURCE), nullptr, ANSWER(info.caps &FI_SOURCE)},
+	{"CapsDirected", ASK(hints.caps = FI_TAGGED | FI_DIRECTED_RECV), nullptr,
+	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},
+	{"ModeNone", ASK(hints.mode = 0), nullptr, ANSWER(info.mode == 0)},
+	{"ModeAll", ASK(hints.mode = ~0ULL), nullptr,
+	 ANSWER(info.mode == 0 && info.tx_attr->mode == 0)},
+	{"FormatStr", ASK(hints.addr_format = FI_ADDR_STR), nullptr,
+	 ANSWER(info.addr_format == FI_ADDR_STR)},
+	{"FormatSockaddr", ASK(hints.addr_format = FI_SOCKADDR), nullptr,
+	 ANSWER(info.addr_format == FI_SOCKADDR_IN)},
+	{"FormatIn6", ASK(hints.addr_format = FI_SOCKADDR_IN6), nullptr,
+	 ANSWER(info.addr_format == FI_SOCKADDR_IN6 && !info.next)},
+	{"FormatIb", ASK(hints.addr_format = FI_SOCKADDR_IB), "addr_format", nullptr},
+	{"Protocol", ASK(hints.ep_attr->protocol = FI_PROTO_UDP), "ep_attr->protocol", nullptr},
+	{"ProtocolVersion", ASK(hints.ep_attr->protocol_version = 99), "protocol_version", nullptr},
+	{"MaxMsgSize", ASK(hints.ep_attr->max_msg_size = SIZE_MAX), "max_msg_size", nullptr},
+	{"MaxMsgSizeSmall", ASK(hints.ep_attr->max_msg_size = 1), nullptr,
+	 ANSWER(info.ep_attr->max_msg_size >= 1)},
+	{"SharedTx", ASK(hints.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT), "shared contexts",
+	 nullptr},
+	{"TwoTx", ASK(hints.ep_attr->tx_ctx_cnt = 2), "tx_ctx_cnt", nullptr},
+	{"TagFormat", ASK(hints.ep_attr->mem_tag_format = 0x30ff), nullptr,
+	 ANSWER(info.ep_attr->mem_tag_format == 0x30ff)},
+	{"ThreadFid", ASK(hints.domain_attr->threading = FI_THREAD_FID), nullptr,
+	 ANSWER(info.domain_attr->threading == FI_THREAD_FID)},
+	{"ThreadDomain", ASK(hints.domain_attr->threading = FI_THREAD_DOMAIN), nullptr,
+	 ANSWER(info.domain_attr->threading == FI_THREAD_DOMAIN)},
+	{"ThreadCompletion", ASK(hints.domain_attr->threading = FI_THREAD_COMPLETION), nullptr,
+	 ANSWER(info.domain_attr->threading == FI_THREAD_COMPLETION)},
+	{"ThreadEndpoint", ASK(hints.domain_attr->threading = FI_THREAD_ENDPOINT), nullptr,
+	 ANSWER(info.domain_attr->threading == FI_THREAD_ENDPOINT)},
+	{"ThreadUnknown", ASK(hints.domain_attr->threading = fi_threading(77)), "threading",
+	 nullptr},
+	{"DataProgressManual", ASK(hints.domain_attr->data_progress = FI_PROGRESS_MANUAL), nullptr,
+	 ANSWER(info.domain_attr->data_progress == FI_PROGRESS_MANUAL)},
+	{"ControlProgressManual", ASK(hints.domain_attr->control_progress = FI_PROGRESS_MANUAL),
+	 nullptr, ANSWER(info.domain_attr->control_progress == FI_PROGRESS_MANUAL)},
+	{"ResourcesDisabled", ASK(hints.domain_attr->resource_mgmt = FI_RM_DISABLED), nullptr,
+	 ANSWER(info.domain_attr->resource_mgmt == FI_RM_ENABLED)},
+	{"AvMap", ASK(hints.domain_attr->av_type = FI_AV_MAP), nullptr,
+	 ANSWER(info.domain_attr->av_type == FI_AV_MAP)},
+	{"AvTable", ASK(hints.domain_attr->av_type = FI_AV_TABLE), nullptr,
+	 ANSWER(info.domain_attr->av_type == FI_AV_TABLE)},
+	{"MrBasic", ASK(hints.domain_attr->mr_mode = FI_MR_BASIC), nullptr,
+	 ANSWER(info.domain_attr->mr_mode == FI_MR_BASIC)},
+	{"MrScalable", ASK(hints.domain_attr->mr_mode = FI_MR_SCALABLE), nullptr,
+	 ANSWER(info.domain_attr->mr_mode == FI_MR_SCALABLE)},
+	{"MrBasicAndMore", ASK(hints.domain_attr->mr_mode = FI_MR_BASIC | FI_MR_LOCAL), "mr_mode",
+	 nullptr},
+	{"MrEverything", ASK(hints.domain_attr->mr_mode = 0xffc), nullptr,
+	 ANSWER(info.domain_attr->mr_mode == 0)},
+	{"MrKeySize", ASK(hints.domain_attr->mr_key_size = 16), "mr_key_size", nullptr},
+	{"CqDataSize", ASK(hints.domain_attr->cq_data_size = 16), "cq_data_size", nullptr},
+	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 2), "mr_iov_limit", nullptr},
+	{"CntrCnt", ASK(hints.domain_attr->cntr_cnt = SIZE_MAX), "cntr_cnt", nullptr},
+	{"DomainCaps", ASK(hints.domain_attr->caps = FI_LOCAL_COMM), nullptr,
+	 ANSWER(info.domain_attr->caps == FI_LOCAL_COMM)},
+	{"DomainCapsRemote", ASK(hints.domain_attr->caps = FI_REMOTE_COMM), "domain_attr->caps",
+	 nullptr},
+	{"DomainSharedAv", ASK(hints.domain_attr->caps = FI_SHARED_AV), "FI_SHARED_AV", nullptr},
+	{"DomainName", ASK(hints.domain_attr->name = strdup("eth0")), "domain_attr->name", nullptr},
+	{"FabricName", ASK(hints.fabric_attr->name = strdup("10.0.0.0/8")), "fabric_attr->name",
+	 nullptr},
+	{"ProviderVersion", ASK(hints.fabric_attr->prov_version = FI_VERSION(99, 0)),
+	 "prov_version", nullptr},
+	{"InjectSize", ASK(hints.tx_attr->inject_size = 4097), "inject_size", nullptr},
+	{"InjectSizeSmall", ASK(hints.tx_attr->inject_size = 64), nullptr,
+	 ANSWER(info.tx_attr->inject_size >= 64)},
+	{"TxSize", ASK(hints.tx_attr->size = 8192), nullptr, ANSWER(info.tx_attr->size >= 8192)},
+	{"TxSizeHuge", ASK(hints.tx_attr->size = SIZE_MAX), "tx_attr->size", nullptr},
+	{"RxSizeHuge", ASK(hints.rx_attr->size = SIZE_MAX), "rx_attr->size", nullptr},
+	{"TxIov", ASK(hints.tx_attr->iov_limit = 9), "tx_attr->iov_limit", nullptr},
+	{"RxIov", ASK(hints.rx_attr->iov_limit = 8), nullptr, ANSWER(info.rx_attr->iov_limit == 8)},
+	{"RmaIov", ASK(hints.tx_attr->rma_iov_limit = 1), "rma_iov_limit", nullptr},
+	{"Buffered", ASK(hints.rx_attr->total_buffered_recv = SIZE_MAX), "total_buffered_recv",
+	 nullptr},
+	{"TxOrderStrict", ASK(hints.tx_attr->msg_order = FI_ORDER_STRICT), "tx_attr->msg_order",
+	 nullptr},
+	{"TxOrderSas", ASK(hints.tx_attr->msg_order = FI_ORDER_SAS), nullptr,
+	 ANSWER(info.tx_attr->msg_order &FI_ORDER_SAS)},
+	{"CompOrderStrict", ASK(hints.tx_attr->comp_order = FI_ORDER_STRICT), "comp_order",
+	 nullptr},
+	{"TxOpFlags", ASK(hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE), nullptr,
+	 ANSWER(info.tx_attr->op_flags == FI_DELIVERY_COMPLETE)},
+	{"TxOpFlagsMore", ASK(hints.tx_attr->op_flags = FI_MORE), "tx_attr->op_flags", nullptr},
+	{"TxOpFlagsCommit", ASK(hints.tx_attr->op_flags = FI_COMMIT_COMPLETE), "0x40000000",
+	 nullptr},
+	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), "rx_attr->op_flags",
+	 nullptr},
+	{"TxCapsBeyondCaps", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_TAGGED),
+	 "tx_attr->caps", nullptr},
+	{"TxCapsOfTheOtherSide", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_MSG | FI_RECV),
+	 nullptr, ANSWER(info.caps &FI_MSG)},
+	{"TrafficClass", ASK(hints.tx_attr->tclass = FI_TC_LOW_LATENCY), nullptr,
+	 ANSWER(info.tx_attr->tclass == FI_TC_LOW_LATENCY)},
+};
+
+class Negotiation : public testing::TestWithParam<Case>
+{
+};
+
+TEST_P(Negotiation, Line)
+{
+	const Case &line = GetParam();
+	Info hints = no_hints();
+	int error;
+	Log log;
+
+	line.ask(*hints);
+	const Info info = get_info(hints.get(), &error);
+	if (line.refusal) {
+		EXPECT_FALSE(info);
+		EXPECT_EQ(error, -FI_ENODATA);
+		EXPECT_TRUE(log.has(line.refusal)) << "log: " << log.all();
+	} else {
+		ASSERT_TRUE(info) << fi_strerror(-error) << ": " << log.all();
+		EXPECT_TRUE(line.answer(*info)) << fi_tostr(info.get(), FI_TYPE_INFO);
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(GetInfo, Negotiation, testing::ValuesIn(cases),
+			 [](const auto &info) { return std::string(info.param.name); });
+
+/* Whoever asks for nobody by name is not bothered. */
+TEST(GetInfo, ARefusalIsQuietUnlessTreadleWasAskedForByName)
+{
+	Info hints(fi_allocinfo());
+	Log log;
+
+	unsetenv("FI_PROVIDER");
+	hints->ep_attr->type = FI_EP_MSG;
+	get_info(hints.get());
+	EXPECT_EQ(log.all(), "");
+}
+
+/* --- versions of the interface ------------------------------------------------------------------ */
+
+class Version : public testing::TestWithParam<int>
+{
+};
+
+TEST_P(Version, IsServed)
+{
+	const std::uint32_t version = FI_VERSION(1, GetParam());
+	const Info info = get_info(no_hints().get(), nullptr, version);
+
+	ASSERT_TRUE(info);
+	EXPECT_EQ(info->fabric_attr->api_version, version);
+	EXPECT_EQ(info->domain_attr->mr_mode, version < FI_VERSION(1, 5) ? FI_MR_SCALABLE : 0);
+	/* It works, too. */
+	Node node(no_hints(), version);
+	Side side(node);
+	const fi_addr_t self = side.insert(side.ep.get());
+	char in = 0, out = 'x';
+	ASSERT_EQ(fi_recv(side.ep.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(fi_send(side.ep.get(), &out, 1, nullptr, self, ctx(2)), 0);
+	EXPECT_EQ(next(side.rx_cq.get()).op_context, ctx(1));
+	EXPECT_EQ(next(side.tx_cq.get()).op_context, ctx(2));
+	EXPECT_EQ(in, 'x');
+}
+
+INSTANTIATE_TEST_SUITE_P(GetInfo, Version, testing::Values(0, 4, 5, 6, 7, 8, 9, 10, 13, 15, 17));
+
+/* --- addresses --------------------------------------------------------------------------------------- */
+
+struct Resolution {
+	const char *node, *service;
+	std::uint64_t flags;
+	std::uint32_t format;
+	const char *src, *dest; /* of the first answer; null src: it is refused */
+};
+
+void PrintTo(const Resolution &line, std::ostream *out)
+{
+	*out << (line.node ? line.node : "-") << ' ' << (line.service ? line.service : "-");
+}
+
+const Resolution resolutions[] = {
+	{nullptr, nullptr, 0, FI_FORMAT_UNSPEC, "127.0.0.1 0", ""},
+	{nullptr, nullptr, 0, FI_SOCKADDR_IN6, "::1 0", ""},
+	{nullptr, nullptr, 0, FI_ADDR_STR, "fi_sockaddr_in://127.0.0.1:0", ""},
+	{nullptr, "7471", FI_SOURCE, FI_FORMAT_UNSPEC, "127.0.0.1 7471", ""},
+	{"127.0.0.1", nullptr, FI_SOURCE, FI_FORMAT_UNSPEC, "127.0.0.1 0", ""},
+	{"127.0.0.1", "7471", FI_SOURCE | FI_NUMERICHOST, FI_FORMAT_UNSPEC, "127.0.0.1 7471", ""},
+	{"localhost", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, "127.0.0.1 7471", ""},
+	{"localhost", "7471", FI_SOURCE | FI_NUMERICHOST, FI_FORMAT_UNSPEC, nullptr, ""},
+	{"0.0.0.0", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, "127.0.0.1 7471", ""},
+	{"127.3.2.1", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, "127.3.2.1 7471", ""},
+	{"127.0.0.1", "7471", 0, FI_FORMAT_UNSPEC, "127.0.0.1 0", "127.0.0.1 7471"},
+	{nullptr, "7471", 0, FI_FORMAT_UNSPEC, "127.0.0.1 0", "127.0.0.1 7471"},
+	{"::1", "7471", 0, FI_FORMAT_UNSPEC, "::1 0", "::1 7471"},
+	{"::1", "7471", FI_SOURCE, FI_SOCKADDR_IN6, "::1 7471", ""},
+	{"::1", "7471", 0, FI_SOCKADDR_IN, nullptr, ""},
+	{"fi_sockaddr_in://127.0.0.1:5", nullptr, 0, FI_FORMAT_UNSPEC, "127.0.0.1 0",
+	 "127.0.0.1 5"},
+	{"fi_sockaddr://127.0.0.1:5", nullptr, FI_SOURCE, FI_ADDR_STR,
+	 "fi_sockaddr_in://127.0.0.1:5", ""},
+	{"fi_sockaddr_in6://[::1]:5", nullptr, 0, FI_FORMAT_UNSPEC, "::1 0", "::1 5"},
+	{"fi_sockaddr_in6://[::1]:5", nullptr, 0, FI_ADDR_STR, "fi_sockaddr_in6://[::1]:0",
+	 "fi_sockaddr_in6://[::1]:5"},
+	{"fi_sockaddr_in://127.0.0.1:5?qos=3", nullptr, 0, FI_FORMAT_UNSPEC, "127.0.0.1 0",
+	 "127.0.0.1 5"},
+	{"fi_sockaddr_in://127.0.0.1:65536", nullptr, 0, FI_FORMAT_UNSPEC, nullptr, ""},
+	/* Nobody there can be reached: TEST-NET-1 is nobody's. */
+	{"192.0.2.1", "7471", 0, FI_FORMAT_UNSPEC, nullptr, ""},
+	{"192.0.2.1", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, nullptr, ""},
+	{nullptr, nullptr, FI_SOURCE, FI_FORMAT_UNSPEC, nullptr, ""},
+};
+
+class Resolving : public testing::TestWithParam<Resolution>
+{
+};
+
+TEST_P(Resolving, Line)
+{
+	const Resolution &line = GetParam();
+	Info hints = no_hints();
+
+	hints->addr_format = line.format;
+	const Info info =
+		get_info(hints.get(), nullptr, api_version, line.node, line.service, line.flags);
+	if (!line.src) {
+		EXPECT_FALSE(info);
+		return;
+	}
+	ASSERT_TRUE(info);
+	EXPECT_EQ(text_of(info->src_addr, info->addr_format), line.src);
+	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), line.dest);
+}
+
+INSTANTIATE_TEST_SUITE_P(GetInfo, Resolving, testing::ValuesIn(resolutions));
+
+TEST(GetInfo, AddressesInHintsAreTaken)
+{
+	Info hints = no_hints();
+	sockaddr_in src{}, dest{};
+
+	src.sin_family = dest.sin_family = AF_INET;
+	src.sin_port = htons(7001);
+	dest.sin_port = htons(7002);
+	src.sin_addr.s_addr = dest.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	hints->addr_format = FI_SOCKADDR_IN;
+	hints->src_addr = std::memcpy(std::malloc(sizeof(src)), &src, sizeof(src));
+	hints->src_addrlen = sizeof(src);
+	hints->dest_addr = std::memcpy(std::malloc(sizeof(dest)), &dest, sizeof(dest));
+	hints->dest_addrlen = sizeof(dest);
+
+	Info info = get_info(hints.get());
+	ASSERT_TRUE(info);
+	EXPECT_EQ(text_of(info->src_addr, info->addr_format), "127.0.0.1 7001");
+	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), "127.0.0.1 7002");
+
+	/* Unless node and service say something else about it. */
+	info = get_info(hints.get(), nullptr, api_version, "127.0.0.2", "7003");
+	ASSERT_TRUE(info);
+	EXPECT_EQ(text_of(info->src_addr, info->addr_format), "127.0.0.1 7001");
+	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), "127.0.0.2 7003");
+	info = get_info(hints.get(), nullptr, api_version, "127.0.0.2", "7003", FI_SOURCE);
+	ASSERT_TRUE(info);
+	EXPECT_EQ(text_of(info->src_addr, info->addr_format), "127.0.0.2 7003");
+	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), "127.0.0.1 7002");
+
+	hints->src_addrlen = 3;
+	EXPECT_FALSE(get_info(hints.get()));
+}
+
+} // namespace

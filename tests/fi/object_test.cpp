@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Fabrics, domains, endpoints: their states, what keeps them open, what can't be bound. */
+#include "node.h"
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+namespace
+{
+
+/* Not everything is bound yet. */
+struct Parts {
+	explicit Parts(Node &node) : av(node.av()), cq(node.cq()), cntr(node.cntr()), ep(node.ep())
+	{
+	}
+
+	Owned<fid_av> av;
+	Owned<fid_cq> cq;
+	Owned<fid_cntr> cntr;
+	Owned<fid_ep> ep;
+};
+
+TEST(Object, WhatIsInUseIsBusy)
+{
+	Node node;
+	Log log;
+	{
+		const auto eq = node.eq();
+		Parts parts(node);
+
+		ASSERT_EQ(fi_ep_bind(parts.ep.get(), &eq->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(parts.ep.get(), &parts.av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(parts.ep.get(), &parts.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_ep_bind(parts.ep.get(), &parts.cntr->fid, FI_SEND), 0);
+		for (const bool enabled : {false, true}) {
+			if (enabled) {
+				ASSERT_EQ(fi_enable(parts.ep.get()), 0);
+			}
+			EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
+			EXPECT_EQ(fi_close(&parts.av->fid), -FI_EBUSY);
+			EXPECT_EQ(fi_close(&parts.cq->fid), -FI_EBUSY);
+			EXPECT_EQ(fi_close(&parts.cntr->fid), -FI_EBUSY);
+			EXPECT_EQ(fi_close(&node.domain->fid), -FI_EBUSY);
+			EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY);
+		}
+		EXPECT_TRUE(log.has("still in use"));
+	}
+	EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY) << "the domain is open";
+}
+
+TEST(Object, EachOfADomainsChildrenKeepsItOpen)
+{
+	Node node;
+	char memory[4096];
+	fid_mr *mr = nullptr;
+
+	const auto keeps_open = [&](const auto &) {
+		EXPECT_EQ(fi_close(&node.domain->fid), -FI_EBUSY);
+	};
+	keeps_open(node.av());
+	keeps_open(node.cq());
+	keeps_open(node.cntr());
+	keeps_open(node.ep());
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), FI_SEND, 0, 1, 0, &mr,
+			    nullptr),
+		  0);
+	keeps_open(Owned<fid_mr>(mr));
+}
+
+TEST(Object, AnEndpointIsEnabledOnlyWithAllItNeeds)
+{
+	Node node;
+	Parts parts(node);
+	fid_ep *ep = parts.ep.get();
+	char c = 0;
+	Log log;
+
+	EXPECT_EQ(fi_send(ep, &c, 1, nullptr, 0, nullptr), -FI_EOPBADSTATE);
+	EXPECT_EQ(fi_trecv(ep, &c, 1, nullptr, 0, 0, 0, nullptr), -FI_EOPBADSTATE);
+	EXPECT_EQ(fi_inject(ep, &c, 1, 0), -FI_EOPBADSTATE);
+	EXPECT_EQ(fi_cancel(&ep->fid, nullptr), -FI_EOPBADSTATE);
+	EXPECT_TRUE(log.has("not enabled"));
+	EXPECT_EQ(fi_enable(ep), -FI_ENOAV);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), 0);
+	EXPECT_EQ(fi_enable(ep), -FI_ENOCQ);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_TRANSMIT), 0);
+	EXPECT_EQ(fi_enable(ep), -FI_ENOCQ);
+	EXPECT_TRUE(log.has("FI_RECV"));
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_RECV), 0);
+	EXPECT_EQ(fi_enable(ep), 0);
+	EXPECT_EQ(fi_enable(ep), 0) << "again is nothing new";
+	EXPECT_EQ(fi_recv(ep, &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_SEND), -FI_EOPBADSTATE);
+}
+
+TEST(Object, OneDirectionNeedsOneQueueAndHasItsCalls)
+{
+	Node node(hints_for(FI_MSG | FI_RECV));
+	Parts parts(node);
+	fid_ep *ep = parts.ep.get();
+	char c = 0;
+
+	ASSERT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_RECV), 0);
+	ASSERT_EQ(fi_enable(ep), 0);
+	EXPECT_EQ(fi_recv(ep, &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	EXPECT_EQ(fi_send(ep, &c, 1, nullptr, 0, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_trecv(ep, &c, 1, nullptr, 0, 0, 0, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_write(ep, &c, 1, nullptr, 0, 0, 0, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_inject_atomic(ep, &c, 1, 0, 0, 0, FI_UINT8, FI_SUM), -FI_ENOSYS);
+}
+
+TEST(Object, BindingIsChecked)
+{
+	Node node, other;
+	const auto another = node.cq();
+	Parts parts(node), foreign(other);
+	fid_ep *ep = parts.ep.get();
+
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cq->fid, 0), -FI_EBADFLAGS);
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_SELECTIVE_COMPLETION), -FI_EBADFLAGS);
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_RECV | FI_PEEK), -FI_EBADFLAGS);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_RECV), 0);
+	EXPECT_EQ(fi_ep_bind(ep, &another->fid, FI_RECV), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_bind(ep, &another->fid, FI_TRANSMIT | FI_RECV), -FI_EINVAL);
+	ASSERT_EQ(fi_ep_bind(ep, &another->fid, FI_TRANSMIT), 0);
+
+	EXPECT_EQ(fi_ep_bind(ep, &parts.av->fid, FI_SEND), -FI_EBADFLAGS);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), 0);
+	EXPECT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), -FI_EINVAL);
+
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, 0), -FI_EBADFLAGS);
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_REMOTE_WRITE), -FI_EINVAL);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_SEND | FI_RECV), 0);
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_RECV), -FI_EINVAL);
+
+	EXPECT_EQ(fi_ep_bind(ep, &foreign.cntr->fid, FI_READ), -FI_EDOMAIN);
+	EXPECT_EQ(fi_ep_bind(ep, &node.domain->fid, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_bind(foreign.ep.get(), &parts.av->fid, 0), -FI_EDOMAIN);
+	EXPECT_EQ(fi_ep_bind(foreign.ep.get(), &parts.cq->fid, FI_RECV), -FI_EDOMAIN);
+	EXPECT_EQ(fi_domain_bind(node.domain.get(), &parts.cq->fid, 0), -FI_EINVAL);
+}
+
+TEST(Object, NamesCanBeTakenOnce)
+{
+	Node node;
+	auto first = node.ep();
+	auto second = node.ep();
+	sockaddr_in name{}, other{};
+	std::size_t size = sizeof(name);
+
+	ASSERT_EQ(fi_getname(&first->fid, &name, &size), 0);
+	EXPECT_EQ(size, sizeof(name));
+	EXPECT_NE(name.sin_port, 0);
+	EXPECT_EQ(name.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+	size = 4;
+	EXPECT_EQ(fi_getname(&first->fid, &other, &size), -FI_ETOOSMALL);
+	EXPECT_EQ(size, sizeof(name));
+
+	Log log;
+	EXPECT_EQ(fi_setname(&second->fid, &name, sizeof(name)), -FI_EADDRINUSE);
+	EXPECT_NE(log.all(), "");
+	EXPECT_EQ(fi_setname(&second->fid, &name, 3), -FI_EINVAL);
+	first.reset();
+	EXPECT_EQ(fi_setname(&second->fid, &name, sizeof(name)), 0);
+	size = sizeof(other);
+	ASSERT_EQ(fi_getname(&second->fid, &other, &size), 0);
+	EXPECT_EQ(other.sin_port, name.sin_port);
+
+	/* The source that fi_getinfo was told, likewise. */
+	const std::string port = std::to_string(ntohs(name.sin_port));
+	node.info = get_info(no_hints().get(), nullptr, api_version, "127.0.0.1", port.c_str(),
+			     FI_SOURCE);
+	fid_ep *ep = nullptr;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EADDRINUSE);
+	second.reset();
+	ASSERT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &ep, nullptr), 0);
+	EXPECT_EQ(fi_close(&ep->fid), 0);
+}
+
+TEST(Object, AliasesShareAllButTheirFlags)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+	Pair p(std::move(hints));
+	fid_ep *ep = p.a.ep.get(), *alias = nullptr;
+	std::uint64_t flags = FI_TRANSMIT;
+	Log log;
+
+	EXPECT_EQ(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_RECV), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_alias(ep, &alias, FI_COMPLETION), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_MORE), -FI_EBADFLAGS);
+	EXPECT_TRUE(log.has("FI_MORE"));
+	ASSERT_EQ(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_INJECT), 0);
+	ASSERT_EQ(fi_control(&alias->fid, FI_GETOPSFLAG, &flags), 0);
+	EXPECT_EQ(flags, std::uint64_t{FI_INJECT});
+	flags = FI_TRANSMIT;
+	ASSERT_EQ(fi_control(&ep->fid, FI_GETOPSFLAG, &flags), 0);
+	EXPECT_EQ(flags, std::uint64_t{FI_DELIVERY_COMPLETE});
+	EXPECT_EQ(address_of(alias), address_of(ep));
+
+	/* The buffer is free at once. */
+	char in = 0, out = 'a';
+	ASSERT_EQ(fi_send(alias, &out, 1, nullptr, p.b_at_a, ctx(1)), 0);
+	out = 'b';
+	ASSERT_EQ(fi_recv(p.b.ep.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	next(p.b.rx_cq.get());
+	EXPECT_EQ(in, 'a');
+	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, ctx(1));
+
+	EXPECT_EQ(fi_close(&ep->fid), -FI_EBUSY);
+	EXPECT_TRUE(log.has("aliases"));
+	flags = FI_TRANSMIT | FI_COMPLETION;
+	EXPECT_EQ(fi_control(&alias->fid, FI_SETOPSFLAG, &flags), 0);
+	flags = FI_RECV | FI_INJECT;
+	EXPECT_EQ(fi_control(&alias->fid, FI_SETOPSFLAG, &flags), -FI_EBADFLAGS);
+	EXPECT_EQ(fi_close(&alias->fid), 0);
+}
+
+TEST(Object, AnAliasOfADisabledEndpointIsEnabledWithIt)
+{
+	Node node(hints_for(FI_MSG));
+	Parts parts(node);
+	fid_ep *alias = nullptr;
+	char c = 0;
+
+	ASSERT_EQ(fi_ep_alias(parts.ep.get(), &alias, FI_RECV), 0);
+	const Owned<fid_ep> owner(alias);
+	EXPECT_EQ(fi_recv(alias, &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_EOPBADSTATE);
+	ASSERT_EQ(fi_ep_bind(parts.ep.get(), &parts.av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(parts.ep.get(), &parts.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	ASSERT_EQ(fi_enable(parts.ep.get()), 0);
+	EXPECT_EQ(fi_recv(alias, &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+}
+
+TEST(Object, OptionsAndRoom)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->tx_attr->size = 64;
+	hints->rx_attr->size = 128;
+	Pair p(std::move(hints));
+	fid *ep = &p.a.ep->fid;
+	std::size_t value = 0, size = sizeof(value);
+
+	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_TX_SIZE, &value, &size), 0);
+	EXPECT_EQ(value, 64u);
+	size = 2;
+	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_RX_SIZE, &value, &size), -FI_ETOOSMALL);
+	size = sizeof(value);
+	for (const int option : {FI_OPT_MIN_MULTI_RECV, FI_OPT_CM_DATA_SIZE, FI_OPT_BUFFERED_MIN,
+				 FI_OPT_XPU_TRIGGER}) {
+		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);
+		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, option, &value, size), -FI_ENOPROTOOPT);
+	}
+	/* Deprecated calls, through the table, where the deprecation is not noticed. */
+	char c;
+	EXPECT_EQ(p.a.ep->ops->rx_size_left(p.a.ep.get()), 128);
+	ASSERT_EQ(fi_recv(p.a.ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	EXPECT_EQ(p.a.ep->ops->rx_size_left(p.a.ep.get()), 127);
+	EXPECT_EQ(p.a.ep->ops->tx_size_left(p.a.ep.get()), 64);
+}
+
+TEST(Object, WhatDoesNotExistIsRefused)
+{
+	Node node;
+	fid_ep *ep = nullptr;
+	fid_stx *stx = nullptr;
+	fid_pep *pep = nullptr;
+	fid_poll *poll_set = nullptr;
+	fid_wait *wait_set = nullptr;
+	fi_wait_attr wait{};
+	void *operations = nullptr;
+	Log log;
+
+	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_wait_open(node.fabric.get(), &wait, &wait_set), -FI_ENOSYS);
+	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_stx_context(node.domain.get(), nullptr, &stx, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_srx_context(node.domain.get(), nullptr, &ep, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_poll_open(node.domain.get(), nullptr, &poll_set), -FI_ENOSYS);
+	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &operations, nullptr), -FI_ENOSYS);
+	EXPECT_TRUE(log.has("magic"));
+	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_UINT64, FI_SUM, nullptr, 0),
+		  -FI_EOPNOTSUPP);
+	EXPECT_EQ(fi_control(&node.domain->fid, 4711, nullptr), -FI_ENOSYS);
+
+	node.info->ep_attr->type = FI_EP_MSG;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
+	node.info->ep_attr->type = FI_EP_RDM;
+	node.info->caps |= FI_RMA;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("FI_RMA"));
+}
+
+TEST(Object, ThousandsOfEndpoints)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->tx_attr->size = 32;
+	hints->rx_attr->size = 32;
+	Node node(std::move(hints));
+	const auto av = node.av();
+	const auto cq = node.cq();
+	std::vector<Owned<fid_ep>> eps;
+	constexpr int n = 1000;
+	std::vector<std::byte> addresses;
+
+	for (int i = 0; i < n; ++i) {
+		eps.push_back(node.ep());
+		ASSERT_EQ(fi_ep_bind(eps.back().get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(eps.back().get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_enable(eps.back().get()), 0);
+		const auto address = address_of(eps.back().get());
+		addresses.insert(addresses.end(), address.begin(), address.end());
+	}
+	ASSERT_EQ(fi_av_insert(av.get(), addresses.data(), n, nullptr, 0, nullptr), n);
+	int value = 0;
+	for (int i = 0; i < n; i += 99) {
+		const int next_one = (i + 99) % n;
+		ASSERT_EQ(fi_recv(eps[next_one].get(), &value, sizeof(value), nullptr,
+				  FI_ADDR_UNSPEC, ctx(1)),
+			  0);
+		ASSERT_EQ(fi_inject(eps[i].get(), &i, sizeof(i), next_one), 0);
+		EXPECT_EQ(next(cq.get()).op_context, ctx(1));
+		EXPECT_EQ(value, i);
+	}
+}
+
+} // namespace

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Two processes: messages between them, fork, and death at any moment. */
+#include "node.h"
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace
+{
+
+using namespace std::chrono_literals;
+
+/* A child process with a line to its parent. What it returns is its exit status; 0 is well. */
+class Child
+{
+public:
+	explicit Child(const std::function<int(int)> &run)
+	{
+		int line[2];
+
+		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line), 0);
+		pid_ = fork();
+		if (pid_ == 0) {
+			close(line[0]);
+			int status = 1;
+			try {
+				status = run(line[1]);
+			} catch (const std::exception &e) {
+				fprintf(stderr, "child: %s\n", e.what());
+			}
+			_exit(testing::Test::HasFailure() ? 1 : status);
+		}
+		close(line[1]);
+		line_ = line[0];
+	}
+	~Child()
+	{
+		close(line_);
+		if (pid_ > 0)
+			kill(SIGKILL), wait();
+	}
+
+	int line() const { return line_; }
+	void kill(int signal) { ::kill(pid_, signal); }
+	int wait()
+	{
+		int status = -1;
+
+		waitpid(pid_, &status, 0);
+		pid_ = 0;
+		return status;
+	}
+
+private:
+	pid_t pid_;
+	int line_;
+};
+
+void put(int line, const std::vector<std::byte> &bytes)
+{
+	const std::size_t size = bytes.size();
+
+	EXPECT_EQ(write(line, &size, sizeof(size)), ssize_t{sizeof(size)});
+	EXPECT_EQ(write(line, bytes.data(), size), static_cast<ssize_t>(size));
+}
+
+std::vector<std::byte> get(int line)
+{
+	std::size_t size = 0;
+
+	if (read(line, &size, sizeof(size)) != sizeof(size))
+		return {};
+	std::vector<std::byte> bytes(size);
+	EXPECT_EQ(read(line, bytes.data(), size), static_cast<ssize_t>(size));
+	return bytes;
+}
+
+/* Both exchange their addresses. */
+fi_addr_t meet(Side &side, int line)
+{
+	put(line, address_of(side.ep.get()));
+	return side.insert(get(line));
+}
+
+/* Sends back whatever comes, until it is empty. */
+int echo(int line)
+{
+	Node node(hints_for(FI_MSG));
+	Side side(node);
+	std::vector<std::uint8_t> buffer(8 << 20);
+	const fi_addr_t peer = meet(side, line);
+
+	for (;;) {
+		if (fi_recv(side.ep.get(), buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC,
+			    nullptr))
+			return 2;
+		const std::size_t len = next(side.rx_cq.get()).len;
+		if (fi_send(side.ep.get(), buffer.data(), len, nullptr, peer, nullptr))
+			return 3;
+		next(side.tx_cq.get());
+		if (!len)
+			return 0;
+	}
+}
+
+TEST(Process, MessagesOfAllSizesGoBothWays)
+{
+	Child child(echo);
+	Node node(hints_for(FI_MSG));
+	Side side(node);
+	const fi_addr_t peer = meet(side, child.line());
+
+	for (const std::size_t size : {1, 64, 4096, 4097, 65536, 1 << 20, (5 << 20) + 3, 0}) {
+		SCOPED_TRACE(size);
+		const auto out = pattern(size, size);
+		std::vector<std::uint8_t> in(size);
+		ASSERT_EQ(fi_recv(side.ep.get(), in.data(), size, nullptr, FI_ADDR_UNSPEC, nullptr),
+			  0);
+		ASSERT_EQ(fi_send(side.ep.get(), out.data(), size, nullptr, peer, nullptr), 0);
+		EXPECT_EQ(next(side.rx_cq.get()).len, size);
+		next(side.tx_cq.get());
+		EXPECT_EQ(in, out);
+	}
+	EXPECT_EQ(child.wait(), 0);
+}
+
+/* The child receives without doing anything: only a counter is read. */
+TEST(Process, DataMovesWhileThePeerIsStopped)
+{
+	const auto receiver = [](int line) {
+		Node node(hints_for(FI_MSG));
+		Side side(node);
+		std::vector<std::uint8_t> in(1 << 20);
+		meet(side, line);
+		if (fi_recv(side.ep.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC, nullptr))
+			return 2;
+		put(line, {});
+		get(line);
+		fi_cq_tagged_entry entry;
+		if (fi_cq_read(side.rx_cq.get(), &entry, 1) != 1)
+			return 3;
+		return in == pattern(in.size()) ? 0 : 4;
+	};
+	Child child(receiver);
+	Node node(hints_for(FI_MSG));
+	Side side(node);
+	const fi_addr_t peer = meet(side, child.line());
+	const auto out = pattern(1 << 20);
+	const iovec iov{const_cast<std::uint8_t *>(out.data()), out.size()};
+	const fi_msg msg{&iov, nullptr, 1, peer, nullptr, 0};
+
+	get(child.line());
+	child.kill(SIGSTOP);
+	ASSERT_EQ(fi_sendmsg(side.ep.get(), &msg, FI_DELIVERY_COMPLETE), 0);
+	next(side.tx_cq.get());
+	child.kill(SIGCONT);
+	put(child.line(), {});
+	EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Process, AChildCantUseNorHurtItsParentsObjects)
+{
+	Pair p(hints_for(FI_MSG));
+	int in = 0, out = 5;
+
+	ASSERT_EQ(fi_recv(p.b.ep.get(), &in, sizeof(in), nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	Child child([&](int) {
+		fi_cq_tagged_entry entry;
+		fid_cq *cq = nullptr;
+		int value = 6;
+		if (fi_send(p.a.ep.get(), &value, sizeof(value), nullptr, p.b_at_a, nullptr) !=
+		    -FI_EPERM)
+			return 2;
+		if (fi_recv(p.b.ep.get(), &value, sizeof(value), nullptr, FI_ADDR_UNSPEC,
+			    nullptr) != -FI_EPERM)
+			return 3;
+		if (fi_cq_read(p.b.rx_cq.get(), &entry, 1) >= 0)
+			return 4;
+		if (fi_cq_open(p.node.domain.get(), nullptr, &cq, nullptr) != -FI_EPERM)
+			return 5;
+		/* Its own work as ever. */
+		Pair own(hints_for(FI_MSG));
+		if (fi_inject(own.a.ep.get(), &value, sizeof(value), own.b_at_a))
+			return 6;
+		if (fi_recv(own.b.ep.get(), &value, sizeof(value), nullptr, FI_ADDR_UNSPEC,
+			    nullptr))
+			return 7;
+		next(own.b.rx_cq.get());
+		return 0;
+	});
+	EXPECT_EQ(child.wait(), 0);
+	ASSERT_EQ(fi_send(p.a.ep.get(), &out, sizeof(out), nullptr, p.b_at_a, ctx(2)), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
+	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, ctx(2));
+	EXPECT_EQ(in, 5);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+}
+
+/* The peer is gone before, or while a message waits for it or goes to it. */
+TEST(Process, SendersHearOfTheDeathOfTheirPeer)
+{
+	const auto idle = [](int line) {
+		Node node(hints_for(FI_MSG));
+		Side side(node);
+		meet(side, line);
+		pause();
+		return 0;
+	};
+	Child child(idle);
+	Node node(hints_for(FI_MSG));
+	Side side(node);
+	const fi_addr_t peer = meet(side, child.line());
+	const auto out = pattern(1 << 20);
+
+	/* Waits at the peer, which has no buffer for it. */
+	ASSERT_EQ(fi_send(side.ep.get(), out.data(), out.size(), nullptr, peer, ctx(1)), 0);
+	EXPECT_TRUE(is_silent(side.tx_cq.get()));
+	child.kill(SIGKILL);
+	auto error = next_error(side.tx_cq.get());
+	EXPECT_EQ(error.op_context, ctx(1));
+	EXPECT_TRUE(error.err == FI_ECONNRESET || error.err == FI_ECONNREFUSED)
+		<< fi_strerror(error.err);
+	child.wait();
+	ASSERT_EQ(fi_send(side.ep.get(), out.data(), 1, nullptr, peer, ctx(2)), 0);
+	error = next_error(side.tx_cq.get());
+	EXPECT_EQ(error.op_context, ctx(2));
+	EXPECT_EQ(error.err, FI_ECONNREFUSED);
+}
+
+TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
+{
+	for (int round = 0; round < 10; ++round) {
+		Child child(echo);
+		Node node(hints_for(FI_MSG));
+		Side side(node);
+		const fi_addr_t peer = meet(side, child.line());
+		const auto out = pattern(3 << 20);
+		std::vector<std::uint8_t> in(out.size());
+		fi_cq_tagged_entry entry;
+		fi_cq_err_entry error;
+
+		std::thread killer([&] {
+			std::this_thread::sleep_for(std::chrono::milliseconds(round * 3));
+			child.kill(SIGKILL);
+		});
+		for (;;) {
+			fi_recv(side.ep.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC,
+				ctx(1));
+			ASSERT_EQ(fi_send(side.ep.get(), out.data(), out.size(), nullptr, peer,
+					  ctx(2)),
+				  0);
+			const ssize_t n = fi_cq_sread(side.tx_cq.get(), &entry, 1, nullptr, 20'000);
+			if (n == -FI_EAVAIL) {
+				ASSERT_EQ(fi_cq_readerr(side.tx_cq.get(), &error, 0), 1);
+				EXPECT_TRUE(error.err == FI_ECONNRESET ||
+					    error.err == FI_ECONNREFUSED)
+					<< fi_strerror(error.err);
+				break;
+			}
+			ASSERT_EQ(n, 1);
+			fi_cq_sread(side.rx_cq.get(), &entry, 1, nullptr, 100);
+		}
+		killer.join();
+		child.wait();
+	}
+}
+
+} // namespace

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What costs a system call and what does not, counted from outside. */
+#include "node.h"
+
+#include <functional>
+
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace
+{
+
+/* A system call that nothing here makes otherwise: the bounds of what is counted. */
+void mark()
+{
+	syscall(SYS_getsid, 0);
+}
+
+/* Runs in a child, traced; the number of system calls between each mark and the next. */
+std::vector<int> count_calls(const std::function<void()> &run)
+{
+	const pid_t child = fork();
+	std::vector<int> counts;
+	int status, calls = 0;
+	bool inside = false;
+
+	if (child == 0) {
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		raise(SIGSTOP);
+		run();
+		_exit(testing::Test::HasFailure());
+	}
+	EXPECT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(ptrace(PTRACE_SETOPTIONS, child, nullptr,
+			 PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL),
+		  0);
+	while (ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) == 0 &&
+	       waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+		__ptrace_syscall_info info{};
+		if (WSTOPSIG(status) != (SIGTRAP | 0x80) ||
+		    ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(info), &info) <= 0 ||
+		    info.op != PTRACE_SYSCALL_INFO_ENTRY)
+			continue;
+		if (info.entry.nr != SYS_getsid) {
+			++calls;
+			continue;
+		}
+		if (inside)
+			counts.push_back(calls);
+		inside = true;
+		calls = 0;
+	}
+	EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+	return counts;
+}
+
+TEST(Syscall, OnlyTheDoorbellIsOne)
+{
+	const auto counts = count_calls([] {
+		Side::Options options;
+		options.counters = true;
+		Pair p(hints_for(FI_MSG | FI_TAGGED), options);
+		fid_ep *a = p.a.ep.get(), *b = p.b.ep.get();
+		fi_cq_tagged_entry entries[64];
+		std::vector<int> in(100), out(100);
+		int received = 0, sent = 0;
+
+		mark();
+		for (int i = 0; i < 34; ++i) {
+			ASSERT_EQ(fi_recv(b, &in[i], sizeof(int), nullptr, FI_ADDR_UNSPEC, nullptr),
+				  0);
+			ASSERT_EQ(fi_trecv(b, &in[50 + i], sizeof(int), nullptr, FI_ADDR_UNSPEC, i,
+					   0, nullptr),
+				  0);
+		}
+		mark(); /* 0: posting receives */
+		for (int i = 0; i < 100; ++i) {
+			ASSERT_EQ(fi_cq_read(p.b.rx_cq.get(), entries, 64), -FI_EAGAIN);
+			ASSERT_EQ(fi_cntr_read(p.b.received.get()), 0u);
+		}
+		mark(); /* 1: reading empty queues and counters */
+		ASSERT_EQ(fi_send(a, &out[0], sizeof(int), nullptr, p.b_at_a, nullptr), 0);
+		mark(); /* 2: one send */
+		ASSERT_EQ(fi_tinject(a, &out[0], sizeof(int), p.b_at_a, 0), 0);
+		mark(); /* 3: one inject */
+		for (int i = 0; i < 32; ++i) {
+			const iovec iov{&out[i], sizeof(int)};
+			const fi_msg_tagged msg{&iov, nullptr, 1, p.b_at_a, std::uint64_t(i) + 1,
+						0,    nullptr, 0};
+			ASSERT_EQ(fi_tsendmsg(a, &msg, i < 31 ? FI_MORE : 0), 0);
+		}
+		mark(); /* 4: 32 sends in a batch */
+		for (ssize_t n; (n = fi_cq_read(p.b.rx_cq.get(), entries, 64)) > 0; received += n)
+			;
+		for (ssize_t n; (n = fi_cq_read(p.a.tx_cq.get(), entries, 64)) > 0; sent += n)
+			;
+		ASSERT_EQ(received, 34);
+		ASSERT_EQ(sent, 33);
+		ASSERT_EQ(fi_cntr_read(p.b.received.get()), 34u);
+		mark(); /* 5: reading what has come */
+	});
+
+	/* An empty queue may ask the kernel whether it keeps something only if a flag says so. */
+	EXPECT_EQ(counts, std::vector({0, 0, 1, 1, 1, 0}));
+}
+
+} // namespace

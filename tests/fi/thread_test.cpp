@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Threading levels: FI_THREAD_SAFE with everything shared, the others with what they allow. */
+#include "node.h"
+
+#include <atomic>
+#include <thread>
+
+namespace
+{
+
+constexpr int threads = 4, per_thread = 500;
+
+/* Several threads on one endpoint and one queue of each kind. */
+TEST(Thread, SafeMeansThatEverythingCanBeShared)
+{
+	Pair p(hints_for(FI_TAGGED));
+	std::vector<std::thread> all;
+	std::vector<std::uint64_t> in(threads * per_thread), values(threads * per_thread);
+	std::atomic<int> received = 0, sent = 0;
+	std::vector<std::atomic<int>> seen(threads * per_thread);
+
+	EXPECT_EQ(p.node.info->domain_attr->threading, FI_THREAD_SAFE);
+	for (int t = 0; t < threads; ++t) {
+		all.emplace_back([&, t] {
+			for (int i = 0; i < per_thread; ++i) {
+				const int n = t * per_thread + i;
+				while (fi_trecv(p.b.ep.get(), &in[n], sizeof(in[n]), nullptr,
+						FI_ADDR_UNSPEC, n, 0, ctx(n + 1)) == -FI_EAGAIN)
+					std::this_thread::yield();
+			}
+		});
+		all.emplace_back([&, t] {
+			for (int i = 0; i < per_thread; ++i) {
+				values[t * per_thread + i] = t * per_thread + i;
+				const std::uint64_t &n = values[t * per_thread + i];
+				const iovec iov{const_cast<std::uint64_t *>(&n), sizeof(n)};
+				const fi_msg_tagged msg{&iov, nullptr, 1,	   p.b_at_a,
+							n,    0,       ctx(n + 1), 0};
+				/* In batches, which are then several threads'. */
+				const std::uint64_t more =
+					i % 5 == 4 || i == per_thread - 1 ? 0 : FI_MORE;
+				ssize_t rc;
+				while ((rc = fi_tsendmsg(p.a.ep.get(), &msg, FI_INJECT | more)) ==
+				       -FI_EAGAIN)
+					std::this_thread::yield();
+				EXPECT_EQ(rc, 0);
+			}
+		});
+		const auto read = [&](fid_cq *cq, std::atomic<int> &count, bool check) {
+			fi_cq_tagged_entry entries[8];
+			while (count < threads * per_thread) {
+				const ssize_t n = fi_cq_read(cq, entries, 8);
+				if (n == -FI_EAGAIN) {
+					std::this_thread::yield();
+					continue;
+				}
+				ASSERT_GT(n, 0);
+				for (ssize_t i = 0; i < n && check; ++i)
+					++seen[reinterpret_cast<std::uintptr_t>(
+						       entries[i].op_context) -
+					       1];
+				count += static_cast<int>(n);
+			}
+		};
+		all.emplace_back([&, read] { read(p.b.rx_cq.get(), received, true); });
+		all.emplace_back([&, read] { read(p.a.tx_cq.get(), sent, false); });
+	}
+	for (auto &thread : all)
+		thread.join();
+	for (int n = 0; n < threads * per_thread; ++n) {
+		EXPECT_EQ(in[n], static_cast<std::uint64_t>(n));
+		EXPECT_EQ(seen[n], 1);
+	}
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+}
+
+/* Levels below it: each thread has objects of its own, in one domain. */
+class Level : public testing::TestWithParam<fi_threading>
+{
+};
+
+TEST_P(Level, ThreadsWithTheirOwnObjectsNeedNoLocks)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->domain_attr->threading = GetParam();
+	Node node(std::move(hints));
+	std::vector<std::thread> all;
+
+	for (int t = 0; t < (GetParam() == FI_THREAD_DOMAIN ? 1 : threads); ++t) {
+		all.emplace_back([&] {
+			Side side(node);
+			const fi_addr_t self = side.insert(side.ep.get());
+			for (int i = 0; i < per_thread; ++i) {
+				int in = -1;
+				ASSERT_EQ(fi_recv(side.ep.get(), &in, sizeof(in), nullptr,
+						  FI_ADDR_UNSPEC, ctx(1)),
+					  0);
+				ASSERT_EQ(fi_send(side.ep.get(), &i, sizeof(i), nullptr, self,
+						  ctx(2)),
+					  0);
+				EXPECT_EQ(next(side.rx_cq.get()).op_context, ctx(1));
+				EXPECT_EQ(next(side.tx_cq.get()).op_context, ctx(2));
+				EXPECT_EQ(in, i);
+			}
+		});
+	}
+	for (auto &thread : all)
+		thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Thread, Level,
+			 testing::Values(FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_ENDPOINT,
+					 FI_THREAD_COMPLETION, FI_THREAD_DOMAIN));
+
+TEST(Thread, ControlCallsMayBeMadeAtAnyTime)
+{
+	Node node;
+	std::vector<std::thread> all;
+
+	for (int t = 0; t < threads; ++t) {
+		all.emplace_back([&] {
+			for (int i = 0; i < 30; ++i) {
+				Side side(node);
+				const fi_addr_t self = side.insert(side.ep.get());
+				char in = 0;
+				ASSERT_EQ(fi_recv(side.ep.get(), &in, 1, nullptr, FI_ADDR_UNSPEC,
+						  nullptr),
+					  0);
+				ASSERT_EQ(fi_inject(side.ep.get(), "x", 1, self), 0);
+				next(side.rx_cq.get());
+			}
+		});
+	}
+	for (auto &thread : all)
+		thread.join();
+}
+
+} // namespace

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_trigger(3): triggered operations and the deferred work queue. */
+#include "node.h"
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+namespace
+{
+
+/* Everything that one piece of deferred work needs, which has to live as long as it does. */
+struct Work {
+	Work(fi_op_type type, fid_cntr *trigger, std::uint64_t threshold, fid_cntr *done = nullptr)
+	{
+		work.op_type = type;
+		work.triggering_cntr = trigger;
+		work.threshold = threshold;
+		work.completion_cntr = done;
+	}
+	Work &message(fid_ep *ep, void *buf, std::size_t len, fi_addr_t peer,
+		      std::uint64_t flags = 0)
+	{
+		iov = {buf, len};
+		msg.ep = ep;
+		msg.msg = {&iov, nullptr, 1, peer, &work.context, 0};
+		msg.flags = flags;
+		work.op.msg = &msg;
+		return *this;
+	}
+	Work &tagged_message(fid_ep *ep, void *buf, std::size_t len, fi_addr_t peer,
+			     std::uint64_t tag, std::uint64_t flags = 0)
+	{
+		iov = {buf, len};
+		tagged.ep = ep;
+		tagged.msg = {&iov, nullptr, 1, peer, tag, 0, &work.context, 0};
+		tagged.flags = flags;
+		work.op.tagged = &tagged;
+		return *this;
+	}
+	Work &counter(fid_cntr *target, std::uint64_t value)
+	{
+		cntr = {target, value};
+		work.op.cntr = &cntr;
+		return *this;
+	}
+	int queue(const Node &node) { return fi_control(&node.domain->fid, FI_QUEUE_WORK, &work); }
+	int cancel(const Node &node)
+	{
+		return fi_control(&node.domain->fid, FI_CANCEL_WORK, &work);
+	}
+
+	fi_deferred_work work{};
+	iovec iov{};
+	fi_op_msg msg{};
+	fi_op_tagged tagged{};
+	fi_op_cntr cntr{};
+};
+
+struct Trigger : fi_triggered_context {
+	Trigger(fid_cntr *cntr, std::size_t threshold) : fi_triggered_context{}
+	{
+		event_type = FI_TRIGGER_THRESHOLD;
+		trigger.threshold = {cntr, threshold};
+	}
+};
+
+class Triggered : public testing::Test
+{
+protected:
+	Triggered()
+		: p(hints_for(FI_MSG | FI_TAGGED | FI_TRIGGER), options()), cntr(p.node.cntr()),
+		  done(p.node.cntr())
+	{
+	}
+	static Side::Options options()
+	{
+		Side::Options o;
+		o.counters = true;
+		return o;
+	}
+
+	/* What has arrived at b, in order; exactly n. */
+	std::vector<int> received(int n)
+	{
+		std::vector<int> values;
+		while (n--) {
+			int value = -1;
+			EXPECT_EQ(fi_recv(p.b.ep.get(), &value, sizeof(value), nullptr,
+					  FI_ADDR_UNSPEC, nullptr),
+				  0);
+			next(p.b.rx_cq.get());
+			values.push_back(value);
+		}
+		return values;
+	}
+
+	Pair p;
+	Owned<fid_cntr> cntr, done;
+};
+
+/* --- FI_TRIGGER ---------------------------------------------------------------------------- */
+
+TEST_F(Triggered, ASendWaitsForItsThreshold)
+{
+	int value = 7;
+	const iovec iov{&value, sizeof(value)};
+	Trigger trigger(cntr.get(), 3);
+	const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &trigger, 0};
+
+	ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 2), 0);
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(received(1), std::vector{7});
+	const auto entry = next(p.a.tx_cq.get());
+	EXPECT_EQ(entry.op_context, &trigger);
+	EXPECT_EQ(entry.flags, FI_SEND | FI_MSG);
+	EXPECT_TRUE(reaches(p.a.sent.get(), 1));
+}
+
+TEST_F(Triggered, AConditionThatHoldsAlreadyDoesNotWait)
+{
+	int value = 8;
+	const iovec iov{&value, sizeof(value)};
+	Trigger trigger(cntr.get(), 1);
+	const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &trigger, 0};
+
+	ASSERT_EQ(fi_cntr_set(cntr.get(), 5), 0);
+	ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), 0);
+	EXPECT_EQ(received(1), std::vector{8});
+}
+
+TEST_F(Triggered, ErrorsCountTowardsTheThreshold)
+{
+	int value = 9;
+	const iovec iov{&value, sizeof(value)};
+	Trigger trigger(cntr.get(), 2);
+	const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &trigger, 0};
+
+	ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	ASSERT_EQ(fi_cntr_adderr(cntr.get(), 1), 0);
+	EXPECT_EQ(received(1), std::vector{9});
+}
+
+TEST_F(Triggered, EveryCallWithFlagsTakesIt)
+{
+	int out[2] = {1, 2}, in[2] = {};
+	const iovec from[2] = {{&out[0], sizeof(int)}, {&out[1], sizeof(int)}};
+	const iovec to[2] = {{&in[0], sizeof(int)}, {&in[1], sizeof(int)}};
+	Trigger triggers[2] = {{cntr.get(), 1}, {cntr.get(), 1}};
+	Trigger later[2] = {{cntr.get(), 2}, {cntr.get(), 2}};
+	const fi_msg recv{&to[0], nullptr, 1, FI_ADDR_UNSPEC, &triggers[0], 0};
+	const fi_msg_tagged trecv{&to[1], nullptr, 1, FI_ADDR_UNSPEC, 5, 0, &triggers[1], 0};
+	const fi_msg send{&from[0], nullptr, 1, p.b_at_a, &later[0], 0};
+	const fi_msg_tagged tsend{&from[1], nullptr, 1, p.b_at_a, 5, 0, &later[1], 77};
+
+	ASSERT_EQ(fi_recvmsg(p.b.ep.get(), &recv, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_trecvmsg(p.b.ep.get(), &trecv, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &send, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_tsendmsg(p.a.ep.get(), &tsend, FI_TRIGGER | FI_REMOTE_CQ_DATA), 0);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 2), 0);
+	auto entry = next(p.b.rx_cq.get());
+	EXPECT_EQ(entry.op_context, &triggers[0]);
+	entry = next(p.b.rx_cq.get());
+	EXPECT_EQ(entry.op_context, &triggers[1]);
+	EXPECT_EQ(entry.data, 77u);
+	EXPECT_EQ(in[0], 1);
+	EXPECT_EQ(in[1], 2);
+}
+
+TEST_F(Triggered, AReceiveIsNotThereBeforeItsTime)
+{
+	int early = 0, late = 0, value = 5;
+	const iovec to{&early, sizeof(int)};
+	Trigger trigger(cntr.get(), 1);
+	const fi_msg recv{&to, nullptr, 1, FI_ADDR_UNSPEC, &trigger, 0};
+
+	ASSERT_EQ(fi_recvmsg(p.b.ep.get(), &recv, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_recv(p.b.ep.get(), &late, sizeof(int), nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(fi_inject(p.a.ep.get(), &value, sizeof(int), p.b_at_a), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
+	EXPECT_EQ(late, 5);
+	/* An unexpected message is taken when the time has come. */
+	ASSERT_EQ(fi_inject(p.a.ep.get(), &value, sizeof(int), p.b_at_a), 0);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, &trigger);
+	EXPECT_EQ(early, 5);
+}
+
+TEST_F(Triggered, ThresholdOrderAlsoIfTheCounterJumps)
+{
+	constexpr int n = 200;
+	std::vector<int> order(n), values(n);
+	std::deque<Trigger> triggers;
+
+	for (int i = 0; i < n; ++i)
+		order[i] = values[i] = i;
+	std::shuffle(order.begin(), order.end(), std::mt19937(1));
+	for (const int i : order) {
+		const iovec iov{&values[i], sizeof(int)};
+		triggers.emplace_back(cntr.get(), i + 1);
+		const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &triggers.back(), 0};
+		ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), 0);
+	}
+	ASSERT_EQ(fi_cntr_set(cntr.get(), n), 0);
+	EXPECT_EQ(received(n), values);
+}
+
+TEST_F(Triggered, AtOneThresholdTheOrderIsThatOfSubmission)
+{
+	constexpr int n = 100;
+	std::vector<int> values(n);
+	std::deque<Trigger> triggers;
+
+	for (int i = 0; i < n; ++i) {
+		values[i] = i;
+		const iovec iov{&values[i], sizeof(int)};
+		triggers.emplace_back(cntr.get(), 1);
+		const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &triggers.back(), 0};
+		ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER | (i % 3 ? FI_MORE : 0)), 0);
+	}
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(received(n), values);
+}
+
+TEST_F(Triggered, AnAliasMayTriggerByDefault)
+{
+	fid_ep *alias = nullptr;
+	int value = 3;
+	Trigger trigger(cntr.get(), 1);
+
+	ASSERT_EQ(fi_ep_alias(p.a.ep.get(), &alias, FI_TRANSMIT | FI_TRIGGER), 0);
+	const Owned<fid_ep> owner(alias);
+	ASSERT_EQ(fi_send(alias, &value, sizeof(value), nullptr, p.b_at_a, &trigger), 0);
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+	/* The endpoint itself does not, and neither does what has no context. */
+	ASSERT_EQ(fi_send(p.a.ep.get(), &value, sizeof(value), nullptr, p.b_at_a, ctx(1)), 0);
+	ASSERT_EQ(fi_inject(alias, &value, sizeof(value), p.b_at_a), 0);
+	EXPECT_EQ(received(2), std::vector({3, 3}));
+	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, ctx(1));
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(received(1), std::vector{3});
+	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, &trigger);
+	/* Vectors and data go the same way. */
+	const iovec iov[2] = {{&value, 2}, {reinterpret_cast<char *>(&value) + 2, 2}};
+	ASSERT_EQ(fi_sendv(alias, iov, nullptr, 2, p.b_at_a, &trigger), 0);
+	ASSERT_EQ(fi_senddata(alias, &value, sizeof(value), nullptr, 9, p.b_at_a, &trigger), 0);
+	EXPECT_EQ(received(2), std::vector({3, 3}));
+}
+
+TEST_F(Triggered, MistakesAreToldAtOnce)
+{
+	int value = 0;
+	const iovec iov{&value, sizeof(value)};
+	Node other(hints_for(FI_MSG));
+	const auto elsewhere = other.cntr();
+	Trigger nothing(nullptr, 1), foreign(elsewhere.get(), 1), xpu(cntr.get(), 1);
+	xpu.event_type = FI_TRIGGER_XPU;
+	fi_msg msg{&iov, nullptr, 1, p.b_at_a, nullptr, 0};
+
+	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_EINVAL);
+	msg.context = &nothing;
+	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_EINVAL);
+	msg.context = &foreign;
+	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_EINVAL);
+	msg.context = &xpu;
+	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_ENOSYS);
+}
+
+TEST_F(Triggered, ATriggeredOperationCanBeCanceled)
+{
+	int value = 0;
+	const iovec iov{&value, sizeof(value)};
+	Trigger trigger(cntr.get(), 1);
+	const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &trigger, 0};
+
+	ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_cancel(&p.a.ep->fid, &trigger), 0);
+	const auto error = next_error(p.a.tx_cq.get());
+	EXPECT_EQ(error.err, FI_ECANCELED);
+	EXPECT_EQ(error.op_context, &trigger);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(fi_cancel(&p.a.ep->fid, &trigger), -FI_ENOENT);
+}
+
+/* --- the deferred work queue ---------------------------------------------------------------- */
+
+TEST_F(Triggered, EveryKindOfMessageWork)
+{
+	int in[2] = {}, out[2] = {11, 22};
+	Work recv(FI_OP_RECV, cntr.get(), 1, done.get()),
+		trecv(FI_OP_TRECV, cntr.get(), 1, done.get());
+	Work send(FI_OP_SEND, cntr.get(), 2, done.get()),
+		tsend(FI_OP_TSEND, cntr.get(), 2, done.get());
+
+	ASSERT_EQ(recv.message(p.b.ep.get(), &in[0], 4, FI_ADDR_UNSPEC).queue(p.node), 0);
+	ASSERT_EQ(trecv.tagged_message(p.b.ep.get(), &in[1], 4, FI_ADDR_UNSPEC, 9).queue(p.node),
+		  0);
+	ASSERT_EQ(send.message(p.a.ep.get(), &out[0], 4, p.b_at_a).queue(p.node), 0);
+	ASSERT_EQ(tsend.tagged_message(p.a.ep.get(), &out[1], 4, p.b_at_a, 9).queue(p.node), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 2), 0);
+	EXPECT_TRUE(reaches(done.get(), 4));
+	EXPECT_EQ(in[0], 11);
+	EXPECT_EQ(in[1], 22);
+	/* The endpoints hear nothing of it. */
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	EXPECT_EQ(fi_cntr_read(p.a.sent.get()), 0u);
+	EXPECT_EQ(fi_cntr_read(p.b.received.get()), 0u);
+}
+
+TEST_F(Triggered, WorkIsReportedIfItAsksForIt)
+{
+	int value = 4;
+	Work send(FI_OP_SEND, cntr.get(), 1);
+
+	send.message(p.a.ep.get(), &value, sizeof(value), p.b_at_a, FI_COMPLETION);
+	send.msg.msg.context = ctx(42);
+	ASSERT_EQ(send.queue(p.node), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, ctx(42));
+	EXPECT_EQ(received(1), std::vector{4});
+	EXPECT_EQ(fi_cntr_read(p.a.sent.get()), 0u);
+}
+
+TEST_F(Triggered, CounterWork)
+{
+	const auto target = p.node.cntr();
+	Work set(FI_OP_CNTR_SET, cntr.get(), 1), add(FI_OP_CNTR_ADD, cntr.get(), 1);
+
+	ASSERT_EQ(set.counter(target.get(), 5).queue(p.node), 0);
+	ASSERT_EQ(add.counter(target.get(), 6).queue(p.node), 0);
+	EXPECT_EQ(fi_cntr_read(target.get()), 0u);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_TRUE(reaches(target.get(), 11));
+}
+
+TEST_F(Triggered, WorkTriggersWork)
+{
+	constexpr int n = 1000;
+	std::deque<Work> works;
+	std::deque<Owned<fid_cntr>> counters;
+
+	for (int i = 0; i < 3; ++i)
+		counters.push_back(p.node.cntr());
+	/* Round and round: each of three counters adds one to the next. */
+	for (int round = 1; round <= n; ++round) {
+		for (int i = 0; i < 3; ++i) {
+			if (round == n && i == 2)
+				break;
+			works.emplace_back(FI_OP_CNTR_ADD, counters[i].get(), round);
+			ASSERT_EQ(
+				works.back().counter(counters[(i + 1) % 3].get(), 1).queue(p.node),
+				0);
+		}
+	}
+	ASSERT_EQ(fi_cntr_add(counters[0].get(), 1), 0);
+	EXPECT_TRUE(reaches(counters[2].get(), n));
+	EXPECT_TRUE(reaches(counters[0].get(), n));
+}
+
+TEST_F(Triggered, AReceiveCounterForwardsMessages)
+{
+	int through = 0, value = 31;
+	Side c(p.node);
+	const fi_addr_t c_at_b = p.b.insert(c.ep.get());
+	Work forward(FI_OP_SEND, p.b.received.get(), 1);
+
+	ASSERT_EQ(forward.message(p.b.ep.get(), &through, 4, c_at_b).queue(p.node), 0);
+	ASSERT_EQ(fi_recv(p.b.ep.get(), &through, 4, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	int in = 0;
+	ASSERT_EQ(fi_recv(c.ep.get(), &in, 4, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_send(p.a.ep.get(), &value, 4, nullptr, p.b_at_a, nullptr), 0);
+	next(c.rx_cq.get());
+	EXPECT_EQ(in, 31);
+}
+
+TEST_F(Triggered, CanceledWorkNeverRuns)
+{
+	int values[3] = {1, 2, 3};
+	Work works[3] = {{FI_OP_SEND, cntr.get(), 1},
+			 {FI_OP_SEND, cntr.get(), 1},
+			 {FI_OP_SEND, cntr.get(), 2}};
+
+	for (int i = 0; i < 3; ++i)
+		ASSERT_EQ(works[i].message(p.a.ep.get(), &values[i], 4, p.b_at_a).queue(p.node), 0);
+	EXPECT_EQ(works[1].cancel(p.node), 0);
+	EXPECT_EQ(works[1].cancel(p.node), -FI_ENOENT);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 2), 0);
+	EXPECT_EQ(received(2), std::vector({1, 3}));
+	EXPECT_EQ(works[0].cancel(p.node), -FI_ENOENT);
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+}
+
+TEST_F(Triggered, FlushTakesAllOrOneCountersWork)
+{
+	const auto other = p.node.cntr(), target = p.node.cntr();
+	std::deque<Work> works;
+	const auto queue = [&](fid_cntr *trigger) {
+		works.emplace_back(FI_OP_CNTR_ADD, trigger, 1);
+		ASSERT_EQ(works.back().counter(target.get(), 1).queue(p.node), 0);
+	};
+
+	for (int i = 0; i < 10; ++i) {
+		queue(cntr.get());
+		queue(other.get());
+	}
+	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, cntr.get()), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
+	EXPECT_TRUE(reaches(target.get(), 10)) << "only the other counter's work has run";
+
+	ASSERT_EQ(fi_cntr_set(cntr.get(), 0), 0);
+	ASSERT_EQ(fi_cntr_set(other.get(), 0), 0);
+	queue(cntr.get());
+	queue(other.get());
+	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
+	EXPECT_EQ(fi_cntr_read(target.get()), 10u);
+	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
+}
+
+TEST_F(Triggered, BadWorkIsRefusedAtSubmission)
+{
+	int value = 0;
+	Node other(hints_for(FI_MSG));
+	Side elsewhere(other);
+	const auto disabled = p.node.ep();
+	Log log;
+	const auto send = [&] { return Work(FI_OP_SEND, cntr.get(), 1, done.get()); };
+
+	auto work = send();
+	work.message(p.a.ep.get(), &value, 4, p.b_at_a).work.triggering_cntr = nullptr;
+	EXPECT_EQ(work.queue(p.node), -FI_EINVAL);
+	EXPECT_TRUE(log.has("triggering_cntr"));
+	work = send();
+	EXPECT_EQ(work.message(elsewhere.ep.get(), &value, 4, p.b_at_a).queue(p.node), -FI_EINVAL);
+	work = send();
+	EXPECT_EQ(work.message(disabled.get(), &value, 4, p.b_at_a).queue(p.node), -FI_EOPBADSTATE);
+	work = send();
+	EXPECT_EQ(work.message(p.a.ep.get(), &value, 4, p.b_at_a, FI_PEEK).queue(p.node),
+		  -FI_EBADFLAGS);
+	work = send();
+	EXPECT_EQ(work.message(p.a.ep.get(), &value, 4, 4711).queue(p.node), -FI_EADDRNOTAVAIL);
+	work = send();
+	work.work.op_type = FI_OP_CNTR_ADD;
+	EXPECT_EQ(work.counter(cntr.get(), 1).queue(p.node), -FI_EINVAL)
+		<< "has a completion counter";
+	for (const auto type :
+	     {FI_OP_READ, FI_OP_WRITE, FI_OP_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_COMPARE_ATOMIC}) {
+		work = send();
+		work.work.op_type = type;
+		EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
+	}
+}
+
+TEST_F(Triggered, ACounterWithWorkIsBusy)
+{
+	auto trigger = p.node.cntr();
+	Work work(FI_OP_CNTR_ADD, trigger.get(), 1);
+
+	ASSERT_EQ(work.counter(done.get(), 1).queue(p.node), 0);
+	EXPECT_EQ(fi_close(&trigger->fid), -FI_EBUSY);
+	ASSERT_EQ(work.cancel(p.node), 0);
+}
+
+} // namespace

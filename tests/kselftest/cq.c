@@ -143,6 +143,40 @@ TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
 	EXPECT_EQ(7, cq_next(q).context);
 }
 
+/* Those with F_MORE have been promised: they wait in their ring, bad ones too, and memory has an end. */
+TEST_F(cq, promised_commands_are_not_lost)
+{
+	struct cq *q = &self->n.cq;
+	struct ring *tx = &self->n.tx;
+
+	for (int bad = 0; bad < 2; bad++) {
+		int posted = 0, result = 1;
+
+		while (result == 1) {
+			struct treadle_desc d = nop(posted++);
+
+			d.flags |= TREADLE_F_MORE;
+			d.reserved0 = bad;
+			ring_put(tx, &d);
+			ring_publish(tx);
+			result = ring_doorbell(tx);
+			ASSERT_GT(4 * (q->entries + tx->entries), posted);
+		}
+		EXPECT_EQ(-EAGAIN, result);
+		EXPECT_EQ(-EAGAIN, ring_doorbell(tx));
+		EXPECT_EQ(tx->entries - 1, ring_room(tx));
+		for (int i = 0; i < posted - 1; i++) {
+			struct treadle_cqe c = cq_next(q);
+
+			ASSERT_EQ(i, c.context);
+			ASSERT_EQ(bad ? EINVAL : 0, c.error);
+		}
+		EXPECT_TRUE(cq_empty(q));
+		EXPECT_EQ(1, ring_doorbell(tx));
+		EXPECT_EQ(posted - 1, cq_next(q).context);
+	}
+}
+
 /* Receives that somebody else completes are kept, too; the sender is not held. */
 TEST_F(cq, a_receivers_queue_overflows_without_loss)
 {

@@ -275,8 +275,9 @@ TEST_F(msg, too_small_a_buffer_truncates)
 		EXPECT_EQ(i, c.context);
 		EXPECT_EQ(TREADLE_ETRUNC, c.error);
 		EXPECT_EQ(len - room, c.olen);
-		EXPECT_EQ(0, c.len);
+		EXPECT_EQ(room, c.len);
 		EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_MSG, c.flags);
+		EXPECT_TRUE(same(self->dst, room & ~7UL, i));
 		about("%zu into %zu", len, room);
 		EXPECT_TRUE(all_are(self->dst + room, len - room, 0xee));
 		/* It was sent all the same. */

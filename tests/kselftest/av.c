@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Address vectors: what is inserted can be looked up and sent to, indices are
+ * used again, and a million peers are few.
+ */
+#include "treadle.h"
+
+#define MILLION 1000000
+
+FIXTURE(av)
+{
+	int fd;
+	__u32 av;
+};
+
+FIXTURE_SETUP(av)
+{
+	self->fd = device();
+	self->av = av_open(self->fd);
+}
+
+FIXTURE_TEARDOWN(av)
+{
+	close(self->fd);
+}
+
+static int av_remove(int fd, __u32 av, const __u64 *indices, __u32 count)
+{
+	struct treadle_av_remove r = {
+		.size = sizeof(r), .av = av, .count = count, .indices = (unsigned long)indices};
+
+	return call(fd, TREADLE_IOC_AV_REMOVE, &r);
+}
+
+static int av_lookup(int fd, __u32 av, __u64 index, struct treadle_addr *addr)
+{
+	struct treadle_av_lookup l = {.size = sizeof(l), .av = av, .index = index};
+	int result = call(fd, TREADLE_IOC_AV_LOOKUP, &l);
+
+	*addr = l.addr;
+	return result;
+}
+
+/* One of many, of both families, most of them on other machines. */
+static struct treadle_addr nth(__u32 n)
+{
+	struct treadle_addr a = {.family = n % 3 ? AF_INET : AF_INET6,
+				 .port = htons(n % 60000 + 1)};
+
+	for (int i = 0; i < (n % 3 ? 4 : 16); i++)
+		a.addr[i] = n >> 8 * (i % 4);
+	if (n % 3 == 1)
+		a.addr[0] = 127;
+	return a;
+}
+
+static bool equal(const struct treadle_addr *a, const struct treadle_addr *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+TEST_F(av, what_goes_in_comes_out)
+{
+	struct treadle_addr addr[100], got,
+		link_local = {
+			.family = AF_INET6, .port = 5, .scope = 7, .addr = {0xfe, 0x80, [15] = 1}};
+	__u64 index[100];
+	__u32 count = 100;
+
+	for (int i = 0; i < 100; i++)
+		addr[i] = nth(i);
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	EXPECT_EQ(100, count);
+	for (int i = 0; i < 100; i++) {
+		EXPECT_EQ(i, index[i]);
+		EXPECT_EQ(0, av_lookup(self->fd, self->av, i, &got));
+		EXPECT_TRUE(equal(&addr[i], &got));
+	}
+	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, 100, &got));
+	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, ~0ULL, &got));
+	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, 1ULL << 32, &got));
+	/* The same again is another entry; without a place for indices they count on. */
+	count = 1;
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, NULL));
+	EXPECT_EQ(0, av_lookup(self->fd, self->av, 100, &got));
+	EXPECT_TRUE(equal(&addr[0], &got));
+	ASSERT_EQ(0, av_insert(self->fd, self->av, &link_local, &count, index));
+	EXPECT_EQ(0, av_lookup(self->fd, self->av, index[0], &got));
+	EXPECT_TRUE(equal(&link_local, &got));
+}
+
+TEST_F(av, unknown_families_are_skipped)
+{
+	struct treadle_addr addr[5], got;
+	__u64 index[5];
+	__u32 count = 5;
+
+	for (int i = 0; i < 5; i++)
+		addr[i] = nth(i);
+	addr[1].family = AF_UNIX;
+	addr[3].family = 0;
+	EXPECT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	EXPECT_EQ(3, count);
+	for (int i = 0; i < 5; i++) {
+		EXPECT_EQ(i & 1 ? ANY : i / 2, index[i]);
+	}
+	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, 3, &got));
+	count = 1;
+	EXPECT_EQ(0, av_insert(self->fd, self->av, &addr[1], &count, index));
+	EXPECT_EQ(0, count);
+	count = 0;
+	EXPECT_EQ(0, av_insert(self->fd, self->av, NULL, &count, NULL));
+}
+
+/* Where a pointer ends, so does the insertion; what was inserted before stays. */
+TEST_F(av, bad_pointers)
+{
+	const __u32 room = 4096 / sizeof(struct treadle_addr);
+	struct treadle_addr *addr = pages(4096), got;
+	__u64 *index = pages(4096);
+	__u32 count;
+
+	addr = (void *)((char *)addr + 4096 - room * sizeof(*addr));
+	for (__u32 i = 0; i < room; i++)
+		addr[i] = nth(i);
+	count = room + 1;
+	EXPECT_EQ(-EFAULT, av_insert(self->fd, self->av, addr, &count, NULL));
+	EXPECT_GE(room, count);
+	for (__u32 i = 0; i < count; i++) {
+		EXPECT_EQ(0, av_lookup(self->fd, self->av, i, &got));
+		EXPECT_TRUE(equal(&addr[i], &got));
+	}
+	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, count, &got));
+	count = 8;
+	EXPECT_EQ(-EFAULT, av_insert(self->fd, self->av, addr, &count, index + 510));
+	count = 1;
+	EXPECT_EQ(-EFAULT, av_insert(self->fd, self->av, (void *)8, &count, NULL));
+	EXPECT_EQ(0, count);
+	EXPECT_EQ(-EFAULT, av_remove(self->fd, self->av, (void *)8, 1));
+	/* More than there is memory, or addresses: no. */
+	count = ~0U;
+	EXPECT_GT(0, av_insert(self->fd, self->av, addr, &count, NULL));
+}
+
+TEST_F(av, places_are_used_again)
+{
+	struct treadle_addr addr[64], got;
+	__u64 index[64], gone[3] = {5, 40, 63};
+	__u32 count = 64;
+	__u64 seen = 0;
+
+	for (int i = 0; i < 64; i++)
+		addr[i] = nth(i);
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	ASSERT_EQ(0, av_remove(self->fd, self->av, gone, 3));
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, gone[i], &got));
+	}
+	EXPECT_EQ(-ENOENT, av_remove(self->fd, self->av, gone, 1));
+	gone[1] = ~0ULL;
+	EXPECT_EQ(-ENOENT, av_remove(self->fd, self->av, gone + 1, 1));
+	for (int i = 0; i < 4; i++) {
+		count = 1;
+		ASSERT_EQ(0, av_insert(self->fd, self->av, &addr[10 + i], &count, index));
+		EXPECT_EQ(0, av_lookup(self->fd, self->av, index[0], &got));
+		EXPECT_TRUE(equal(&addr[10 + i], &got));
+		if (i < 3)
+			seen |= 1ULL << index[0];
+		else
+			EXPECT_EQ(64, index[0]);
+	}
+	EXPECT_EQ(1ULL << 5 | 1ULL << 40 | 1ULL << 63, seen);
+}
+
+/* A sender is named by one of the entries that lead to it, as long as there is one. */
+TEST(sources_have_the_index_of_their_address)
+{
+	struct node a, b;
+	__u64 mine[3], named, gone;
+	char buf[8];
+
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){.flags = TREADLE_EP_SOURCE});
+	for (int i = 0; i < 3; i++) {
+		struct treadle_addr addr = a.addr;
+
+		addr.addr[3] += i;
+		mine[i] = peer(&b, addr);
+	}
+	for (int i = 0; i <= 3; i++) {
+		ASSERT_EQ(0, post_recv(&b, recv_of(buf, 8, ANY, i)));
+		ASSERT_EQ(1, post(&a, send_of(buf, 8, peer(&a, b.addr), i)));
+		named = cq_next(&b.rcq).src;
+		if (i == 3) {
+			EXPECT_EQ(ANY, named);
+			break;
+		}
+		EXPECT_TRUE(named == mine[0] || named == mine[1] || named == mine[2]);
+		for (int j = 0; j < 3; j++)
+			mine[j] = mine[j] == named ? ANY - 1 : mine[j];
+		gone = named;
+		EXPECT_EQ(0, av_remove(b.fd, b.av, &gone, 1));
+	}
+	/* Unknown now, it can still be received from. */
+	EXPECT_EQ(4, cntr_value(&b.rcvd));
+}
+
+TEST_F(av, a_million_peers)
+{
+	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;
+	__u64 *index = pages(MILLION * sizeof(*index)), start;
+	long long before, bytes;
+	__u32 count = MILLION;
+	char group[64];
+
+	for (int i = 0; i < MILLION; i++) {
+		addr[i] = nth(i);
+		index[i] = 0;
+	}
+	cgroup_enter(group);
+	before = cgroup_kernel(group);
+	start = now_ns();
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	ASSERT_EQ(MILLION, count);
+	bytes = cgroup_kernel(group) - before;
+	note("a peer: %lld bytes, inserted in %llu ns", bytes / MILLION,
+	     (now_ns() - start) / MILLION);
+	EXPECT_GE(32LL * MILLION, bytes);
+	EXPECT_LT(MILLION, bytes);
+	for (int i = 0; i < MILLION; i++) {
+		ASSERT_EQ(i, index[i]);
+	}
+	for (int i = 0; i < MILLION; i += 9973) {
+		ASSERT_EQ(0, av_lookup(self->fd, self->av, i, &got));
+		ASSERT_TRUE(equal(&addr[i], &got));
+	}
+
+	/* Holes at the end, which a search from the begin would pay for. */
+	start = now_ns();
+	ASSERT_EQ(0, av_remove(self->fd, self->av, index + MILLION - 100000, 100000));
+	count = 100000;
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	EXPECT_EQ(100000, count);
+	note("a hole: %llu ns", (now_ns() - start) / 100000);
+	ASSERT_EQ(0, destroy(self->fd, self->av));
+	self->av = av_open(self->fd);
+}
+
+/* All the same: the index of a sender is only one of them, and each can go. */
+TEST_F(av, a_crowd_at_one_address)
+{
+	const __u32 crowd = 200000;
+	struct treadle_addr *addr = pages(crowd * sizeof(*addr));
+	__u64 *index = pages(crowd * sizeof(*index)), start = now_ns();
+	__u32 count = crowd;
+
+	for (__u32 i = 0; i < crowd; i++)
+		addr[i] = loopback(5000);
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	ASSERT_EQ(0, av_remove(self->fd, self->av, index, crowd));
+	note("each: %llu ns", (now_ns() - start) / crowd);
+	count = 1;
+	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
+	EXPECT_GT(crowd, index[0]);
+}
+
+/* Up to the limit, in steps; then no more, and what is there stays. */
+TEST_F_TIMEOUT(av, the_limit, 60)
+{
+	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;
+	__u32 max = query(self->fd).max_av, count, total = 0;
+	int result = 0;
+
+	for (int i = 0; i < MILLION; i++)
+		addr[i] = nth(3 * i + 2);
+	while (result == 0) {
+		count = MILLION;
+		if (total <= max && max - total < MILLION)
+			count = max - total;
+		if (count == 0)
+			count = 1;
+		result = av_insert(self->fd, self->av, addr, &count, NULL);
+		total += count;
+		ASSERT_GE(max, total);
+	}
+	EXPECT_EQ(-ENOSPC, result);
+	EXPECT_EQ(max, total);
+	EXPECT_EQ(0, av_lookup(self->fd, self->av, max - 1, &got));
+	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, max, &got));
+}
+
+TEST_HARNESS_MAIN

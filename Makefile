@@ -31,7 +31,7 @@ all: module programs
 # --- the module, mirrored so that its objects for several kernels live side by side -----------------
 
 ifdef KDIR
-release = $(shell $(MAKE) -s -C $(KDIR) kernelrelease)
+release = $(file <$(KDIR)/include/config/kernel.release)
 else
 kernel := build/kernels/$(KERNEL)
 release = $(file <$(kernel)/release)

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Processes that die at any moment: their peers are told, nothing hangs, and
+ * nothing is left.
+ */
+#include "treadle.h"
+
+#define LARGE (64UL << 20)
+
+/* What a process and the one that is to die know of each other. */
+struct meeting {
+	struct treadle_addr addr[2];
+	int ready, go;
+	int posts;  /* receives that the victim posts */
+	size_t len; /* of what it sends */
+	int sends;  /* how many */
+};
+
+FIXTURE(death)
+{
+	struct meeting *m;
+	struct node n;
+	char *buf;
+};
+
+FIXTURE_SETUP(death)
+{
+	self->m = shared(sizeof(*self->m));
+	node_open(&self->n, (struct options){.tx = 256, .rx = 256, .cq = 1024, .rcq = 1024});
+	self->m->addr[0] = self->n.addr;
+	self->buf = pages(LARGE);
+}
+
+FIXTURE_TEARDOWN(death)
+{
+	EXPECT_TRUE(cq_empty(&self->n.cq));
+	EXPECT_TRUE(cq_empty(&self->n.rcq));
+	close(self->n.fd);
+}
+
+static void victim(void *arg)
+{
+	struct meeting *m = arg;
+	char *buf = pages(LARGE);
+	struct node n;
+	__u64 to;
+
+	node_open(&n, (struct options){.buffered = 8192});
+	to = peer(&n, m->addr[0]);
+	m->addr[1] = n.addr;
+	for (int i = 0; i < m->posts; i++)
+		need(post_recv(&n, recv_of(buf, LARGE, ANY, i)) == 0);
+	for (int i = 0; i < m->sends; i++)
+		need(post(&n, send_of(buf, m->len, to, i)) == 1);
+	raise_to(&m->ready, 1);
+	pause();
+}
+
+static pid_t meet(struct meeting *m)
+{
+	pid_t pid;
+
+	m->ready = 0;
+	pid = spawn(victim, m);
+	await(&m->ready, 1);
+	return pid;
+}
+
+static void murder(pid_t pid)
+{
+	need(kill(pid, SIGKILL) == 0);
+	need(reap(pid) == -SIGKILL);
+}
+
+/* Its death may be noticed a little later than it is reaped. */
+static void until_refused(struct node *n, __u64 to)
+{
+	char byte = 0;
+
+	do {
+		need(post(n, send_of(&byte, 1, to, 12345)) == 1);
+	} while (cq_next(&n->cq).error != ECONNREFUSED);
+}
+
+/* --- who waits for one that dies ------------------------------------------------------ */
+
+TEST_F(death, senders_that_wait_are_told)
+{
+	struct node *n = &self->n;
+	pid_t pid = meet(self->m);
+	__u64 to = peer(n, self->m->addr[1]);
+	int done = 0, failed = 0;
+
+	/* Some are buffered and done, some too many, some too large. */
+	for (int i = 0; i < 100; i++) {
+		ASSERT_EQ(1, post(n, send_of(self->buf, i % 3 ? 500 : 100000, to, i)));
+	}
+	murder(pid);
+	for (int i = 0; i < 100; i++) {
+		struct treadle_cqe c = cq_next(&n->cq);
+
+		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET);
+		EXPECT_TRUE(c.error || c.context % 3);
+		done += !c.error;
+		failed += !!c.error;
+	}
+	EXPECT_TRUE(cntr_becomes(&n->sent, done, failed));
+	EXPECT_LE(34, failed);
+	EXPECT_EQ(100, ring_released(&n->tx));
+	until_refused(n, to);
+}
+
+TEST_F(death, messages_of_the_dead_are_withdrawn)
+{
+	struct node *n = &self->n, other;
+	pid_t pid;
+
+	self->m->sends = 3;
+	self->m->len = 1 << 20;
+	pid = meet(self->m);
+	/* Those wait here now. */
+	EXPECT_TRUE(ring_needs_doorbell(&n->rx));
+	murder(pid);
+	until_refused(n, peer(n, self->m->addr[1]));
+	node_open(&other, (struct options){});
+	fill(self->buf, 8, 1);
+	ASSERT_EQ(1, post(&other, send_of(self->buf, 8, peer(&other, n->addr), 1)));
+	/* The first receive may meet the end of a message, but never the message. */
+	for (;;) {
+		struct treadle_cqe c;
+
+		ASSERT_EQ(0, post_recv(n, recv_of(self->buf + 4096, LARGE / 2, ANY, 2)));
+		c = cq_next(&n->rcq);
+		if (c.error == 0) {
+			EXPECT_EQ(8, c.len);
+			break;
+		}
+		EXPECT_EQ(ECONNRESET, c.error);
+	}
+	EXPECT_TRUE(same(self->buf + 4096, 8, 1));
+	EXPECT_EQ(0, cq_next(&other.cq).error);
+}
+
+/* What was buffered has been sent, and stays. */
+TEST_F(death, small_messages_outlive_their_sender)
+{
+	struct node *n = &self->n;
+	pid_t pid;
+
+	self->m->sends = 5;
+	self->m->len = 100;
+	pid = meet(self->m);
+	murder(pid);
+	until_refused(n, peer(n, self->m->addr[1]));
+	for (int i = 0; i < 5; i++) {
+		struct treadle_cqe c;
+
+		ASSERT_EQ(0, post_recv(n, recv_of(self->buf, 200, ANY, i)));
+		c = cq_next(&n->rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(100, c.len);
+	}
+}
+
+/* --- in the midst of a copy --------------------------------------------------------------- */
+
+TEST_F(death, in_the_midst_of_a_large_message)
+{
+	struct node *n = &self->n;
+	int whole[2] = {0};
+
+	for (int round = 0; round < 16; round++) {
+		bool sends = round & 1;
+		struct treadle_cqe c;
+		pid_t pid;
+		__u64 to;
+
+		self->m->posts = !sends;
+		self->m->sends = sends;
+		self->m->len = LARGE;
+		pid = meet(self->m);
+		to = peer(n, self->m->addr[1]);
+		if (sends) {
+			ASSERT_EQ(0, post_recv(n, recv_of(self->buf, LARGE, ANY, round)));
+		} else {
+			ASSERT_EQ(1, post(n, send_of(self->buf, LARGE, to, round)));
+		}
+		usleep(round / 2 * 15000);
+		murder(pid);
+		c = cq_next(sends ? &n->rcq : &n->cq);
+		EXPECT_EQ(round, c.context);
+		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET);
+		whole[sends] += c.error == 0;
+		until_refused(n, to);
+	}
+	note("whole: %d of 8 sent to the dead, %d of 8 received", whole[0], whole[1]);
+}
+
+/* --- files that outlive their process --------------------------------------------------------- */
+
+static void leaves_a_child(void *arg)
+{
+	struct meeting *m = arg;
+	struct node n;
+	struct cntr c;
+	char buf[8];
+
+	/* Not close-on-exec, and the child never lets go. */
+	node_open(&n, (struct options){});
+	cntr_open(&c, n.fd);
+	m->addr[1] = n.addr;
+	need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
+	need(post(&n, when(send_of(buf, 8, peer(&n, m->addr[0]), 1), &n.rcvd, 1)) == 1);
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, 0);
+		raise_to(&m->ready, 1);
+		await(&m->go, 1);
+		need(doorbell(n.fd, n.tx.id) == -EPERM);
+		need(doorbell(n.fd, n.cq.id) == -EPERM);
+		raise_to(&m->go, 2);
+		await(&m->go, 3);
+		_exit(0);
+	}
+	await(&m->ready, 1);
+	pause();
+}
+
+/* The context ends with its memory, whoever still has the file. */
+TEST_F(death, a_child_keeps_the_file)
+{
+	struct node *n = &self->n;
+	pid_t pid = spawn(leaves_a_child, self->m);
+	__u64 to;
+
+	await(&self->m->ready, 1);
+	to = peer(n, self->m->addr[1]);
+	murder(pid);
+	until_refused(n, to);
+	raise_to(&self->m->go, 1);
+	while (__atomic_load_n(&self->m->go, __ATOMIC_ACQUIRE) != 2)
+		usleep(1000);
+	/* Its port is free. */
+	n->addr = self->m->addr[1];
+	EXPECT_EQ(0, ep_create(n->fd, &n->addr, NULL, &n->ep));
+	raise_to(&self->m->go, 3);
+}
+
+static void becomes_another_program(void *arg)
+{
+	struct meeting *m = arg;
+	struct node n;
+
+	node_open(&n, (struct options){});
+	fcntl(n.fd, F_SETFD, 0);
+	m->addr[1] = n.addr;
+	raise_to(&m->ready, 1);
+	await(&m->go, 1);
+	execlp("sleep", "sleep", "1000", NULL);
+}
+
+TEST_F(death, another_program_takes_over)
+{
+	pid_t pid = spawn(becomes_another_program, self->m);
+	__u64 to;
+
+	await(&self->m->ready, 1);
+	to = peer(&self->n, self->m->addr[1]);
+	for (int i = 0; i < 10; i++) {
+		ASSERT_EQ(1, post(&self->n, send_of(self->buf, 1 << 20, to, i)));
+	}
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1000000));
+	raise_to(&self->m->go, 1);
+	for (int i = 0; i < 10; i++) {
+		EXPECT_EQ(ECONNRESET, cq_next(&self->n.cq).error);
+	}
+	until_refused(&self->n, to);
+	murder(pid);
+}
+
+/* --- closing in order ------------------------------------------------------------------------- */
+
+TEST_F(death, an_endpoint_closes_in_the_midst)
+{
+	struct node *n = &self->n;
+	char *dst = pages(LARGE);
+
+	for (int round = 0; round < 8; round++) {
+		bool sender = round & 1;
+		struct treadle_cqe c;
+		struct node m;
+		__u64 to;
+
+		node_open(&m, (struct options){});
+		to = peer(n, m.addr);
+		peer(&m, n->addr);
+		if (sender) {
+			ASSERT_EQ(0, post_recv(n, recv_of(dst, LARGE, ANY, round)));
+			ASSERT_EQ(1, post(&m, send_of(self->buf, LARGE, 0, round)));
+		} else {
+			ASSERT_EQ(0, post_recv(&m, recv_of(dst, LARGE, ANY, round)));
+			ASSERT_EQ(1, post(n, send_of(self->buf, LARGE, to, round)));
+		}
+		usleep(round * 2000);
+		EXPECT_EQ(0, destroy(m.fd, m.ep));
+		c = cq_next(sender ? &n->rcq : &n->cq);
+		EXPECT_EQ(round, c.context);
+		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET);
+		close(m.fd);
+	}
+}
+
+static void *waits_for_ever(void *arg)
+{
+	struct node *n = arg;
+
+	cq_wait(&n->cq, -1);
+	return NULL;
+}
+
+static void waits_in_threads(void *arg)
+{
+	struct node n;
+
+	node_open(&n, (struct options){});
+	for (int i = 0; i < 4; i++)
+		thread(waits_for_ever, &n);
+	raise_to(arg, 1);
+	cntr_wait(&n.sent, 1, 0, -1);
+}
+
+TEST_F(death, who_waits_can_be_killed)
+{
+	int *ready = shared(sizeof(*ready));
+	pid_t pid = spawn(waits_in_threads, ready);
+
+	await(ready, 1);
+	usleep(10000);
+	murder(pid);
+}
+
+/* --- a massacre ------------------------------------------------------------------------------- */
+
+#define CROWD 4
+
+struct crowd {
+	struct treadle_addr addr[CROWD];
+	__u64 sent, failed;
+};
+
+/* Sends to all, receives from all, arms some, until killed. */
+static void mingles(struct crowd *c, int me)
+{
+	const size_t room = 200000;
+	char *src = pages(room), *dst = pages(room);
+	__u64 state = me + getpid(), to;
+	struct node n;
+
+	node_open(&n, (struct options){.buffered = 20000});
+	__atomic_store_n(&c->addr[me].port, n.addr.port, __ATOMIC_RELEASE);
+	for (int i = 0; i < 16; i++)
+		need(post_recv(&n, recv_of(dst, room, ANY, i)) == 0);
+	for (;;) {
+		struct treadle_addr addr = loopback(0);
+		struct treadle_cqe e;
+
+		addr.port =
+			__atomic_load_n(&c->addr[lottery(&state) % CROWD].port, __ATOMIC_ACQUIRE);
+		if (addr.port && ring_room(&n.tx) > 2) {
+			struct treadle_desc d;
+
+			to = peer(&n, addr);
+			d = send_of(src, lottery(&state) % (lottery(&state) % 4 ? 2000 : room), to,
+				    0);
+			if (lottery(&state) % 8 == 0)
+				d = when(d, &n.sent, cntr_value(&n.sent) + lottery(&state) % 3);
+			need(post(&n, d) == 1);
+		}
+		while (cq_poll(&n.cq, &e)) {
+			need(e.error == 0 || e.error == ECONNREFUSED || e.error == ECONNRESET);
+			__atomic_fetch_add(e.error ? &c->failed : &c->sent, 1, __ATOMIC_RELAXED);
+		}
+		while (cq_poll(&n.rcq, &e)) {
+			need(e.error == 0 || e.error == ECONNRESET);
+			need(post_recv(&n, recv_of(dst, room, ANY, e.context)) == 0);
+		}
+		if (cq_overflows(&n.cq))
+			doorbell(n.fd, n.cq.id);
+		if (cq_overflows(&n.rcq))
+			doorbell(n.fd, n.rcq.id);
+	}
+}
+
+static pid_t recruit(struct crowd *c, int me)
+{
+	pid_t pid = fork();
+
+	need(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		mingles(c, me);
+	}
+	return pid;
+}
+
+TEST(one_after_the_other)
+{
+	struct crowd *c = shared(sizeof(*c));
+	__u64 end = now_ns() + 5000000000ULL, state = 1;
+	pid_t pids[CROWD];
+	int killed = 0;
+
+	for (int i = 0; i < CROWD; i++)
+		pids[i] = recruit(c, i);
+	while (now_ns() < end) {
+		int who = lottery(&state) % CROWD;
+
+		usleep(lottery(&state) % 60000);
+		murder(pids[who]);
+		killed++;
+		pids[who] = recruit(c, who);
+	}
+	for (int i = 0; i < CROWD; i++)
+		murder(pids[i]);
+	note("%d killed; %llu sent, %llu failed", killed, c->sent, c->failed);
+	EXPECT_LT(0, c->sent);
+}
+
+TEST(nothing_is_left)
+{
+	until_unused();
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Who may reach whom: the same user in the same user namespace, or one who has
+ * the key; never out of a network namespace.
+ */
+#include "treadle.h"
+
+enum who { ROOT, ALICE, BOB, ELSEWHERE };
+
+/* A process that receives what it gets, as somebody. */
+struct receiver {
+	enum who who;
+	const char *key;
+	struct treadle_addr addr;
+	int ready, stop;
+	int got;
+};
+
+static void write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	need(fd >= 0 && write(fd, text, strlen(text)) == strlen(text));
+	close(fd);
+}
+
+/* The calling process becomes somebody; /dev/treadle is there for all. */
+static void become(enum who who)
+{
+	switch (who) {
+	case ROOT:
+		return;
+	case ALICE:
+	case BOB:
+		need(setresgid(1000 + who, 1000 + who, 1000 + who) == 0);
+		need(setresuid(1000 + who, 1000 + who, 1000 + who) == 0);
+		return;
+	case ELSEWHERE:
+		/* Root, and yet another: of a user namespace of its own, by the same uid. */
+		need(unshare(CLONE_NEWUSER) == 0);
+		write_to("/proc/self/uid_map", "0 0 1");
+		return;
+	}
+}
+
+static void receives(void *arg)
+{
+	struct receiver *r = arg;
+	struct node n;
+	char buf[8];
+
+	become(r->who);
+	node_open(&n, (struct options){.auth_key = r->key});
+	need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
+	r->addr = n.addr;
+	raise_to(&r->ready, 1);
+	while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
+		if (cq_wait(&n.rcq, 1000000) == 0) {
+			need(cq_next(&n.rcq).error == 0);
+			r->got++;
+			need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
+		}
+	}
+	/* Nothing is left behind that was not admitted. */
+	need(!ring_needs_doorbell(&n.rx));
+}
+
+struct attempt {
+	enum who from, to;
+	const char *key, *their_key;
+	int error;
+};
+
+static void sends(void *arg)
+{
+	struct attempt *a = ((void **)arg)[0];
+	struct receiver *r = ((void **)arg)[1];
+	struct treadle_cqe c;
+	struct node n;
+
+	become(a->from);
+	node_open(&n, (struct options){.auth_key = a->key});
+	for (int i = 0; i < 2; i++) {
+		/* A small message and one that would wait for its receiver. */
+		size_t len = i ? 1 << 20 : 8;
+		struct treadle_desc d = send_of(pages(len), len, 0, i);
+
+		if (i && !a->error)
+			break;
+		if (i == 0)
+			peer(&n, r->addr);
+		need(post(&n, d) == 1);
+		c = cq_next(&n.cq);
+		if (c.error != a->error)
+			note("error %u, expected %d", c.error, a->error);
+		need(c.error == a->error);
+	}
+}
+
+TEST(the_same_user_or_the_same_key)
+{
+	static const struct attempt attempts[] = {
+		{ALICE, ALICE, NULL, NULL, 0},
+		{ROOT, ROOT, NULL, NULL, 0},
+		{ALICE, BOB, NULL, NULL, EACCES},
+		{ALICE, BOB, "key", NULL, EACCES},
+		{ALICE, BOB, NULL, "key", EACCES},
+		{ALICE, BOB, "key", "kez", EACCES},
+		{ALICE, BOB, "key", "keys", EACCES},
+		{ALICE, BOB, "keys", "key", EACCES},
+		{ALICE, BOB, "key", "key", 0},
+		/* A key opens, it does not lock out. */
+		{ALICE, ALICE, "key", "other", 0},
+		{ALICE, ALICE, NULL, "key", 0},
+		/* Nobody is above this. */
+		{ROOT, ALICE, NULL, NULL, EACCES},
+		{ALICE, ROOT, NULL, NULL, EACCES},
+		{ROOT, ALICE, "key", "key", 0},
+		{ELSEWHERE, ROOT, NULL, NULL, EACCES},
+		{ROOT, ELSEWHERE, NULL, NULL, EACCES},
+		{ELSEWHERE, ELSEWHERE, NULL, NULL, EACCES}, /* each has its own */
+		{ELSEWHERE, ROOT, "key", "key", 0},
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(attempts); i++) {
+		struct receiver *r = shared(sizeof(*r));
+		const struct attempt *a = &attempts[i];
+		pid_t pid;
+
+		about("attempt %d", i);
+		r->who = a->to;
+		r->key = a->their_key;
+		pid = spawn(receives, r);
+		await(&r->ready, 1);
+		EXPECT_EQ(0, reap(spawn(sends, (void *[]){(void *)a, r})));
+		/* Give what must not arrive the time to do so. */
+		if (a->error)
+			usleep(5000);
+		else
+			while (__atomic_load_n(&r->got, __ATOMIC_ACQUIRE) == 0 &&
+			       waitpid(pid, NULL, WNOHANG) == 0)
+				usleep(1000);
+		raise_to(&r->stop, 1);
+		EXPECT_EQ(0, reap(pid));
+		EXPECT_EQ(a->error ? 0 : 1, r->got);
+	}
+}
+
+/* Decided by who opened the file, not by who calls later. */
+static void opens_then_becomes(void *arg)
+{
+	struct receiver *r = arg;
+	struct node n;
+	char buf[8];
+
+	node_open(&n, (struct options){});
+	peer(&n, r->addr);
+	become(BOB);
+	need(post(&n, send_of(buf, 8, 0, 1)) == 1);
+	need(cq_next(&n.cq).error == EACCES);
+	/* Before that it was of use. */
+	need(setresuid(0, 0, 0) < 0);
+}
+
+TEST(the_opener_counts)
+{
+	struct receiver *r = shared(sizeof(*r));
+	pid_t pid;
+
+	r->who = BOB;
+	pid = spawn(receives, r);
+	await(&r->ready, 1);
+	/* Opened as root, used as Bob: to Bob's endpoint it is still root. */
+	EXPECT_EQ(0, reap(spawn(opens_then_becomes, r)));
+	raise_to(&r->stop, 1);
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_EQ(0, r->got);
+}
+
+/* --- without privileges ----------------------------------------------------------------- */
+
+static void does_all_of_it(void *arg)
+{
+	struct node a, b;
+	char buf[100], got[100];
+	__u32 id;
+
+	become(ALICE);
+	node_open(&a, (struct options){});
+	/* Low ports are as good as others. */
+	node_open(&b, (struct options){.addr = loopback(80)});
+	need(post_recv(&b, recv_of(got, 100, ANY, 1)) == 0);
+	fill(buf, 100, 1);
+	need(post(&a, send_of(buf, 100, peer(&a, b.addr), 2)) == 1);
+	need(cq_next(&b.rcq).context == 1 && same(got, 100, 1));
+	need(post(&a, when(send_of(buf, 8, 0, 3), &a.sent, 5)) == 1);
+	need(ep_create(a.fd, &(struct treadle_addr){.family = AF_INET6}, NULL, &id) == 0);
+}
+
+TEST(no_privilege_is_needed)
+{
+	EXPECT_EQ(0, reap(spawn(does_all_of_it, NULL)));
+}
+
+/* --- network namespaces --------------------------------------------------------------------- */
+
+struct abroad {
+	struct treadle_addr addr;
+	int ready, stop;
+};
+
+static void goes_abroad(void *arg)
+{
+	struct abroad *a = arg;
+	struct treadle_addr here = a->addr, other = loopback(0);
+	struct treadle_cqe c;
+	struct node n, m;
+	char buf[8];
+	__u32 id;
+
+	need(unshare(CLONE_NEWNET) == 0);
+	/* The port is free here, although it is taken there. */
+	node_open(&n, (struct options){.addr = here});
+	need(n.addr.port == here.port);
+	need(post_recv(&n, recv_of(buf, 8, ANY, 1)) == 0);
+	raise_to(&a->ready, 1);
+	await(&a->stop, 1);
+	need(cq_empty(&n.rcq));
+	/* Within this one it is reached. */
+	node_open(&m, (struct options){.addr = other});
+	need(post(&m, send_of(buf, 8, peer(&m, here), 1)) == 1);
+	c = cq_next(&m.cq);
+	need(c.error == 0);
+	need(cq_next(&n.rcq).error == 0);
+	/* And that one is taken. */
+	need(ep_create(m.fd, &here, NULL, &id) == -EADDRINUSE);
+}
+
+TEST(namespaces_have_ports_of_their_own)
+{
+	struct abroad *a = shared(sizeof(*a));
+	struct node n, m;
+	char buf[8];
+	pid_t pid;
+
+	node_open(&n, (struct options){});
+	a->addr = n.addr;
+	pid = spawn(goes_abroad, a);
+	await(&a->ready, 1);
+	/* Who sends to this address gets the one at home. */
+	node_open(&m, (struct options){});
+	ASSERT_EQ(0, post_recv(&n, recv_of(buf, 8, ANY, 1)));
+	ASSERT_EQ(1, post(&m, send_of(buf, 8, peer(&m, n.addr), 2)));
+	EXPECT_EQ(1, cq_next(&n.rcq).context);
+	/* And nobody, when that is gone. */
+	ASSERT_EQ(0, destroy(n.fd, n.ep));
+	ASSERT_EQ(1, post(&m, send_of(buf, 8, 0, 3)));
+	EXPECT_EQ(2, cq_next(&m.cq).context);
+	EXPECT_EQ(ECONNREFUSED, cq_next(&m.cq).error);
+	raise_to(&a->stop, 1);
+	EXPECT_EQ(0, reap(pid));
+}
+
+/* A context stays in the namespace in which it was opened. */
+static void moves_later(void *arg)
+{
+	struct abroad *a = arg;
+	struct node n;
+	char buf[8];
+
+	node_open(&n, (struct options){});
+	need(unshare(CLONE_NEWNET) == 0);
+	need(post(&n, send_of(buf, 8, peer(&n, a->addr), 1)) == 1);
+	need(cq_next(&n.cq).error == 0);
+}
+
+TEST(a_context_stays_where_it_was_opened)
+{
+	struct abroad *a = shared(sizeof(*a));
+	struct node n;
+	char buf[8];
+
+	node_open(&n, (struct options){});
+	a->addr = n.addr;
+	ASSERT_EQ(0, post_recv(&n, recv_of(buf, 8, ANY, 1)));
+	EXPECT_EQ(0, reap(spawn(moves_later, a)));
+	EXPECT_EQ(1, cq_next(&n.rcq).context);
+}
+
+/* Ports have an end, in a namespace of its own so that nobody else runs out of them. */
+static void takes_all_ports(void *arg)
+{
+	struct treadle_addr addr;
+	int fd = -1, result = 0;
+	__u32 id, count = 0;
+
+	need(unshare(CLONE_NEWNET) == 0);
+	while (result == 0) {
+		need(count < 65536);
+		if (count++ % 30000 == 0)
+			fd = device();
+		addr = loopback(0);
+		result = ep_create(fd, &addr, NULL, &id);
+	}
+	note("%u ports", count - 1);
+	need(result == -EAGAIN);
+	/* Those that are not given away by themselves are still to be had. */
+	addr = loopback(80);
+	need(ep_create(fd, &addr, NULL, &id) == 0);
+	addr = loopback(0);
+	need(destroy(fd, id) == 0);
+}
+
+TEST(ports_run_out)
+{
+	EXPECT_EQ(0, reap(spawn(takes_all_ports, NULL)));
+	until_unused();
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Limits, and what things cost when there are many of them. Times are told,
+ * not judged; but what grows with their number does not end in time.
+ */
+#include "treadle.h"
+
+#define LARGE (64UL << 20)
+#define MANY  100000
+
+/* --- limits ------------------------------------------------------------------------ */
+
+TEST(objects_of_a_context)
+{
+	int fd = device(), other = device();
+	struct treadle_query q = query(fd);
+	struct treadle_av_create av = {.size = sizeof(av)};
+	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 8};
+	struct treadle_addr addr = loopback(0);
+	__u32 id;
+
+	for (__u32 i = 0; i < q.max_objects; i++) {
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_AV_CREATE, &av));
+	}
+	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_AV_CREATE, &av));
+	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
+	EXPECT_EQ(-ENOSPC, ep_create(fd, &addr, NULL, &id));
+	/* Of this context only, and only as long as they are there. */
+	EXPECT_EQ(0, call(other, TREADLE_IOC_AV_CREATE, &av));
+	EXPECT_EQ(0, destroy(fd, 1));
+	EXPECT_EQ(0, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
+	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_AV_CREATE, &av));
+}
+
+/* The most that an RX may hold is more than it holds by itself. */
+TEST(buffered_bytes)
+{
+	static const __u32 asked[] = {1, 4096, 1 << 20, 4 << 20};
+	char buf[1000];
+	int last = 0;
+
+	for (int i = 0; i < ARRAY_SIZE(asked); i++) {
+		struct treadle_cqe c;
+		struct node a, b;
+		int done = 0;
+		__u64 to;
+
+		node_open(&a, (struct options){.tx = 64});
+		node_open(&b, (struct options){.buffered = asked[i]});
+		to = peer(&a, b.addr);
+		while (ring_room(&a.tx)) {
+			ASSERT_EQ(1, post(&a, send_of(buf, sizeof(buf), to, 0)));
+			while (cq_poll(&a.cq, &c)) {
+				ASSERT_EQ(0, c.error);
+				done++;
+			}
+		}
+		EXPECT_GE(asked[i] / sizeof(buf), done);
+		EXPECT_LE(asked[i] / sizeof(buf) / 2, done);
+		EXPECT_LE(last, done);
+		last = done;
+		close(a.fd);
+		close(b.fd);
+	}
+}
+
+struct group {
+	char dir[64];
+	int result, armed;
+};
+
+static void write_number(const char *dir, const char *name, long number)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "we");
+	need(file && fprintf(file, "%ld", number) > 0 && fclose(file) == 0);
+}
+
+/* Arms until it gets no more. */
+static void is_greedy(void *arg)
+{
+	struct group *g = arg;
+	struct cntr c;
+	struct node n;
+	int result;
+
+	cgroup_enter(g->dir);
+	write_number(g->dir, "memory.max", 48 << 20);
+	node_open(&n, (struct options){});
+	cntr_open(&c, n.fd);
+	do {
+		result = post(&n, when(count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0), &c, 1));
+		g->armed += result == 1;
+	} while (result == 1);
+	g->result = result;
+	need(result == -ENOMEM || result == -ENOSPC);
+	/* Refused is not broken. */
+	need(cancel(n.fd, TREADLE_FLUSH_WORK, c.id, 0, 0, NULL) == 0);
+	need(post(&n, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)) == 1);
+	need(cntr_value(&c) == 1);
+}
+
+/* All is charged to the group of the process: beyond its limit, ENOMEM, or the end of the process. */
+TEST(the_memory_of_a_group)
+{
+	struct group *g = shared(sizeof(*g));
+	int status = reap(spawn(is_greedy, g));
+
+	EXPECT_TRUE(status == 0 || status == -SIGKILL);
+	note("%d commands in 48 MiB, then %s", g->armed,
+	     status ? "killed for memory" : strerror(-g->result));
+	EXPECT_LT((48 << 20) / 2 / 256, g->armed);
+	EXPECT_GT((48 << 20) / 128, g->armed);
+	until_unused();
+}
+
+/* --- costs ---------------------------------------------------------------------------- */
+
+FIXTURE(costs)
+{
+	struct node a, b;
+	__u64 to;
+	char *src, *dst;
+};
+
+FIXTURE_SETUP(costs)
+{
+	__u32 most = query(device()).max_buffered;
+
+	node_open(&self->a, (struct options){.tx = 64, .cq = 256});
+	node_open(&self->b, (struct options){.rx = 1 << 17, .rcq = 1 << 17, .buffered = most});
+	self->to = peer(&self->a, self->b.addr);
+	self->src = pages(LARGE);
+	self->dst = pages(LARGE);
+}
+
+FIXTURE_TEARDOWN(costs)
+{
+	close(self->a.fd);
+	close(self->b.fd);
+}
+
+static __u64 shortest_post(FIXTURE_DATA(costs) * self, size_t len)
+{
+	__u64 best = ~0ULL;
+
+	for (int i = 0; i < 10; i++) {
+		__u64 start;
+
+		need(post_recv(&self->b, recv_of(self->dst, len, ANY, i)) == 0);
+		ring_doorbell(&self->b.rx);
+		start = now_ns();
+		need(post(&self->a, send_of(self->src, len, self->to, i)) == 1);
+		if (now_ns() - start < best)
+			best = now_ns() - start;
+		need(cq_next(&self->b.rcq).len == len);
+		need(cq_next(&self->a.cq).error == 0);
+	}
+	return best;
+}
+
+TEST_F(costs, posting_does_not_copy)
+{
+	static const size_t sizes[] = {64 << 10, 128 << 10, 1 << 20, LARGE};
+
+	fill(self->src, LARGE, 1);
+	for (int i = 0; i < ARRAY_SIZE(sizes); i++)
+		note("posting %zu KiB: %llu ns", sizes[i] >> 10, shortest_post(self, sizes[i]));
+	EXPECT_TRUE(same(self->dst, LARGE, 1));
+}
+
+/* With so many receives that wait for other tags, each message still finds its own. */
+TEST_F(costs, receives_that_wait)
+{
+	const int messages = 30000;
+
+	for (int step = 0; step < 2; step++) {
+		int from = step ? 10 : 0, count = step ? MANY : 10;
+		__u64 state = 1, start;
+
+		for (int i = from; i < count; i++) {
+			ASSERT_EQ(0,
+				  post_recv(&self->b, trecv_of(self->dst, 8, ANY, i * 17, 0, i)));
+		}
+		ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+		start = now_ns();
+		for (int i = 0; i < messages; i++) {
+			int tag = lottery(&state) % count;
+
+			ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 8, self->to, tag * 17, i)));
+			ASSERT_EQ(tag, cq_next(&self->b.rcq).context);
+			ASSERT_EQ(0, cq_next(&self->a.cq).error);
+			ASSERT_EQ(0, post_recv(&self->b,
+					       trecv_of(self->dst, 8, ANY, tag * 17, 0, tag)));
+		}
+		note("%d receives wait: %llu ns a message", count, (now_ns() - start) / messages);
+	}
+}
+
+TEST_F(costs, messages_that_wait)
+{
+	const int messages = 30000;
+
+	for (int step = 0; step < 2; step++) {
+		int from = step ? 10 : 0, count = step ? MANY : 10;
+		__u64 state = 1, start;
+
+		for (int i = from; i < count; i++) {
+			ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 8, self->to, i * 17, i)));
+			ASSERT_EQ(i, cq_next(&self->a.cq).context);
+		}
+		start = now_ns();
+		for (int i = 0; i < messages; i++) {
+			int tag = lottery(&state) % count;
+
+			ASSERT_EQ(0, post_recv(&self->b,
+					       trecv_of(self->dst, 8, ANY, tag * 17, 0, tag)));
+			ASSERT_EQ(tag, cq_next(&self->b.rcq).context);
+			ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 8, self->to, tag * 17, i)));
+			ASSERT_EQ(0, cq_next(&self->a.cq).error);
+		}
+		note("%d messages wait: %llu ns a message", count, (now_ns() - start) / messages);
+	}
+}
+
+/* Wildcards in between must not make the others search. */
+TEST_F(costs, receives_with_wildcards_that_wait)
+{
+	const int messages = 10000, wild = 20;
+	__u64 state = 1, start;
+
+	for (int i = 0; i < MANY; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, 8, ANY, i * 16, 0, i)));
+	}
+	for (int i = 0; i < wild; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, 8, ANY, i * 16 + 1, 2, MANY)));
+	}
+	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+	start = now_ns();
+	for (int i = 0; i < messages; i++) {
+		int tag = lottery(&state) % MANY;
+
+		ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 8, self->to, tag * 16, i)));
+		ASSERT_EQ(tag, cq_next(&self->b.rcq).context);
+		ASSERT_EQ(0, cq_next(&self->a.cq).error);
+		ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, 8, ANY, tag * 16, 0, tag)));
+	}
+	note("beside %d wildcards: %llu ns a message", wild, (now_ns() - start) / messages);
+}
+
+/* Small messages of others pass while large ones are copied. */
+TEST_F(costs, large_ones_let_others_pass)
+{
+	struct node c, d;
+	int messages = 0;
+	__u64 to;
+
+	node_open(&c, (struct options){});
+	node_open(&d, (struct options){});
+	to = peer(&c, d.addr);
+	for (int i = 0; i < 8; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, LARGE, ANY, i)));
+		ASSERT_EQ(1, post(&self->a, send_of(self->src, LARGE, self->to, i)));
+	}
+	while (cntr_value(&self->b.rcvd) < 8) {
+		char buf[16];
+
+		ASSERT_EQ(0, post_recv(&d, recv_of(buf, 8, ANY, messages)));
+		ASSERT_EQ(1, post(&c, send_of(buf + 8, 8, to, messages)));
+		ASSERT_EQ(messages, cq_next(&d.rcq).context);
+		ASSERT_EQ(messages, cq_next(&c.cq).context);
+		messages++;
+	}
+	EXPECT_LT(10, messages);
+	note("%d messages beside 512 MiB", messages);
+}
+
+TEST_HARNESS_MAIN

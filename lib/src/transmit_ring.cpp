@@ -2,6 +2,7 @@
 #include <treadle/transmit_ring.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include <treadle/context.h>
 
@@ -33,11 +34,20 @@ Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int fd, std::uin
 /*
  * A count less than all means that a signal arrived. An error is that of the
  * first command that was not counted, and has consumed it. Only the last one's
- * is returned: whoever posted the others was told that they were taken.
+ * is returned: whoever posted the others was told that they were taken. For the
+ * same reason EAGAIN leaves those in the ring, but the last one, which is behind
+ * them, is to be posted again.
  */
-template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc) noexcept
+template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t slots) noexcept
 {
 	for (;; rc = this->doorbell()) {
+		if (rc == -EAGAIN && (pending_ > 1 || !slots)) {
+			if (slots) {
+				ring_.retract(slots);
+				--pending_;
+			}
+			return -EAGAIN;
+		}
 		pending_ -= rc < 0 ? 1 : rc;
 		if (rc == 0 || pending_ <= 0) {
 			pending_ = 0;

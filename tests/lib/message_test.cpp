@@ -385,6 +385,23 @@ TEST_F(MessageTest, costs_no_more_system_calls_than_promised)
 	EXPECT_TRUE(std::equal(in, in + n, out));
 }
 
+/* Nobody has to know how large the ring is. */
+TEST_F(MessageTest, a_batch_may_be_larger_than_the_ring)
+{
+	const std::uint64_t n = 3 * a.tx.entries();
+	std::uint64_t word = 7;
+
+	for (std::uint64_t i = 1; i <= n; ++i)
+		ASSERT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND,
+				     .flags = i < n ? TREADLE_F_MORE : 0,
+				     .addr = address_of(&word),
+				     .len = 8,
+				     .peer = a_to_b}),
+			  0)
+			<< i;
+	EXPECT_TRUE(reaches(a.sent, n));
+}
+
 TEST_F(MessageTest, flush_ends_a_batch)
 {
 	std::uint64_t in = 0;

@@ -3,6 +3,7 @@
 /* Completion queues and counters: nothing is lost, and waiting ends when it should. */
 
 #include <atomic>
+#include <numeric>
 #include <thread>
 
 #include <fcntl.h>
@@ -88,6 +89,50 @@ TEST_F(QueueTest, full_queue_refuses_commands)
 	EXPECT_GE(posted, small.tx_cq.entries());
 	EXPECT_EQ(reap(small.tx_cq, posted).size(), posted);
 	EXPECT_EQ(small.send(bytes_of(out), to_a, 1, TREADLE_F_INJECT), 0);
+}
+
+/* A batch that the queue can't take: nothing is lost, nothing is done twice, the order stays. */
+TEST_F(QueueTest, full_queue_holds_up_a_batch)
+{
+	Node peer({.ring = 256, .queue = 256});
+	const auto to = small.to(peer);
+	std::vector<std::uint64_t> in(many);
+	std::vector<std::uint64_t> out(many);
+	std::uint64_t posted = 0;
+	std::uint64_t completed = 0;
+	int refused = 0;
+	treadle_cqe cqes[5];
+
+	std::iota(out.begin(), out.end(), 0);
+	for (auto &word : in)
+		ASSERT_EQ(peer.receive(bytes_of(word)), 0);
+	while (posted < many) {
+		const bool last = posted + 1 == many || posted % 50 == 49;
+		const int rc = small.tx.post(
+			Command::send(&out[posted], 8, to)
+				.context(posted)
+				.completion()
+				.flags(TREADLE_F_INJECT | (last ? 0 : TREADLE_F_MORE)));
+
+		ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << rc;
+		posted += !rc;
+		if (!rc)
+			continue;
+		++refused;
+		ASSERT_TRUE(last);
+		const int n = small.tx_cq.read(cqes);
+		ASSERT_GT(n, 0);
+		for (int i = 0; i < n; ++i) {
+			EXPECT_EQ(cqes[i].error, 0u);
+			ASSERT_EQ(cqes[i].context, completed++);
+		}
+	}
+	EXPECT_GT(refused, 0);
+	for (const auto &cqe : reap(small.tx_cq, many - completed))
+		ASSERT_EQ(cqe.context, completed++);
+	reap(peer.rx_cq, many);
+	for (std::uint64_t i = 0; i < many; ++i)
+		ASSERT_EQ(in[i], i);
 }
 
 TEST_F(QueueTest, consume_stops_where_it_is_told)

@@ -361,7 +361,7 @@ TEST_F(TriggerTest, malformed)
 {
 	EXPECT_EQ(a.context.submit(send(1).when(CounterId{0x7fffffff}, 1)), -ENOENT);
 	EXPECT_EQ(a.context.submit(send(1).notify(CounterId{0x7fffffff})), -ENOENT);
-	EXPECT_EQ(a.context.submit(Command::send(&words[1], 8, a_to_b).work()), -EINVAL)
+	EXPECT_EQ(a.context.submit(Command::send(&words[1], 8, a_to_b).work()), -ENOTCONN)
 		<< "whose?";
 	EXPECT_EQ(a.context.submit(Command::add(CounterId{0x7fffffff}, 1).work()), -ENOENT);
 	EXPECT_EQ(a.context.submit(

@@ -23,8 +23,9 @@ class Context;
  * next post without it (or to flush). Without TREADLE_F_MORE it returns
  *
  *	0	 the command was taken; its completion tells the rest
- *	-EAGAIN	 no room, in the ring or for completions: nothing has happened, read
- *		 completions and try again
+ *	-EAGAIN	 no room, in the ring or for completions: it was not posted, read
+ *		 completions and try again (what was posted with TREADLE_F_MORE
+ *		 before waits for that)
  *	-errno	 this command was refused and has not happened: see <treadle/ioctl.h>
  *
  * With TREADLE_F_MORE it returns 0 or, for a full ring, -EAGAIN; a refusal is then
@@ -52,34 +53,25 @@ public:
 		return ring_.room();
 	}
 
-	int post(const Message &message) noexcept
-	{
-		const std::lock_guard guard(lock_);
-
-		return finish(ring_.put(message), message.flags);
-	}
+	int post(const Message &message) noexcept { return put(message.flags, 1, message); }
 
 	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; -EINVAL if there are more. */
 	int post(const Message &message, std::span<const treadle_iov> iov) noexcept
 	{
-		const std::lock_guard guard(lock_);
-
-		return finish(ring_.put(message, iov), message.flags);
+		return put(message.flags, iov.size() > 1 ? 2 : 1, message, iov);
 	}
 
 	int post(const Command &command) noexcept
 	{
-		const std::lock_guard guard(lock_);
-
-		return finish(ring_.put(command), command.desc().flags);
+		return put(command.desc().flags, command.iov().empty() ? 1 : 2, command);
 	}
 
-	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0 or -errno. */
+	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. */
 	int flush() noexcept
 	{
 		const std::lock_guard guard(lock_);
 
-		return pending_ ? ring() : 0;
+		return pending_ ? ring(0) : 0;
 	}
 
 private:
@@ -93,29 +85,40 @@ private:
 	{
 	}
 
-	int finish(int rc, std::uint32_t flags) noexcept
+	/* what: a message, a message and a vector, or a command, which takes so many slots. */
+	template <class... What>
+	int put(std::uint32_t flags, std::uint32_t slots, const What &...what) noexcept
 	{
+		const std::lock_guard guard(lock_);
+		int rc = ring_.put(what...);
+
+		if (rc == -EAGAIN && pending_) [[unlikely]] {
+			/* A batch that fills the ring starts before its end. */
+			ring(0);
+			rc = ring_.put(what...);
+		}
 		if (rc) [[unlikely]]
 			return rc;
 		++pending_;
-		return flags & TREADLE_F_MORE ? 0 : ring();
+		return flags & TREADLE_F_MORE ? 0 : ring(slots);
 	}
 
-	int ring() noexcept
+	/* slots: of the last command if it is without TREADLE_F_MORE, else 0 */
+	int ring(std::uint32_t slots) noexcept
 	{
 		const int rc = doorbell();
 
 		if (rc != pending_) [[unlikely]]
-			return ring_on(rc);
+			return ring_on(rc, slots);
 		pending_ = 0;
 		return 0;
 	}
 
 	/* Goes on after a doorbell that did not take all, whatever the reason. */
-	int ring_on(int rc) noexcept;
+	int ring_on(int rc, std::uint32_t slots) noexcept;
 
 	[[no_unique_address]] Lock lock_;
-	int pending_ = 0; /* commands that no doorbell has been rung for */
+	int pending_ = 0; /* commands that no doorbell has taken */
 	detail::DescriptorRing ring_;
 };
 

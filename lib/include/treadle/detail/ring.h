@@ -84,6 +84,12 @@ public:
 	TREADLE_API int put(const Message &m, std::span<const treadle_iov> iov) noexcept;
 	TREADLE_API int put(const Command &command) noexcept;
 
+	/* Takes back the last command that was put, of which the kernel has not seen anything. */
+	void retract(std::uint32_t slots) noexcept
+	{
+		store_release(prod_->prod, prod_->prod - slots);
+	}
+
 private:
 	DescriptorRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
 		: prod_(reinterpret_cast<treadle_ring_prod *>(rw.data())),

@@ -2,11 +2,12 @@
 /*
  * treadle: addresses and address vectors
  *
- * fi_av(3). 24 bytes a peer and at most 4 more for the hash that finds the index
- * of a sender. All addresses of this machine with one port are one endpoint, so
- * the hash is by port and only of local peers. The data path reads
- * entries under RCU; a reader may meet an entry that is being removed and used
- * again, then it sees either one or the other port.
+ * fi_av(3). 28 bytes a peer, and 256 KiB at most for the hash that finds the
+ * index of a sender. All addresses of this machine with one port are one
+ * endpoint, so the hash is by port, and only of local peers; peers with a port
+ * that is there already hang off the one that is. The data path reads entries
+ * under RCU; a reader may meet an entry that is being removed and used again,
+ * then it sees either one or the other port.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -27,14 +28,19 @@
 #define MAX_BUCKETS	65536u
 #define COPY_BATCH	32u
 
-enum entry_state { ENTRY_FREE, ENTRY_USED, ENTRY_LOCAL };
+/* FREE: on av->free. DEAD: removed, but still linked to the one with its port. */
+enum entry_state { ENTRY_FREE, ENTRY_DEAD, ENTRY_USED, ENTRY_LOCAL };
 
+/*
+ * @next: in the bucket; or, of an entry that is not hashed, the next one with its
+ * port; or the next free one. @twins: of a hashed entry, the others with its port.
+ */
 struct av_entry {
 	u8 addr[16];
 	__be16 port;
 	u8 state;		/* enum entry_state */
-	u8 v6;
-	u32 next;		/* in the bucket */
+	bool v6 : 1, hashed : 1;
+	u32 next, twins;
 };
 
 struct treadle_av_table {
@@ -125,16 +131,59 @@ u64 treadle_av_index(struct treadle_av *av, u16 port)
 
 /* --- changes, under av->lock ----------------------------------------------------------------- */
 
+static void free_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
+{
+	WRITE_ONCE(t->entries[i].state, ENTRY_FREE);
+	t->entries[i].next = av->free;
+	av->free = i;
+	av->holes++;
+}
+
+/* The first of @lead's twins that is alive, or NO_ENTRY; dead ones before it become free. */
+static u32 live_twin(struct treadle_av *av, struct treadle_av_table *t, struct av_entry *lead)
+{
+	u32 i;
+
+	while ((i = lead->twins) != NO_ENTRY && t->entries[i].state == ENTRY_DEAD) {
+		lead->twins = t->entries[i].next;
+		free_entry(av, t, i);
+	}
+	return i;
+}
+
+/* Hash a local entry, or hang it off the one with its port. */
 static void hash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 {
-	u32 *head = bucket_of(t, t->entries[i].port);
+	struct av_entry *e = &t->entries[i];
+	u32 *head = bucket_of(t, e->port), lead = find_port(t, e->port);
 
-	if (find_port(t, t->entries[i].port) != NO_ENTRY) {
-		av->unlisted++;
+	e->hashed = lead == NO_ENTRY;
+	if (e->hashed) {
+		e->twins = NO_ENTRY;
+		e->next = *head;
+		smp_store_release(head, i);
+	} else {
+		e->next = live_twin(av, t, &t->entries[lead]);
+		t->entries[lead].twins = i;
+	}
+}
+
+/* Take a hashed entry out; a twin takes its place. */
+static void unhash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 index)
+{
+	struct av_entry *e = &t->entries[index];
+	u32 *link = bucket_of(t, e->port), heir = live_twin(av, t, e);
+
+	while (*link != index)
+		link = &t->entries[*link].next;
+	if (heir == NO_ENTRY) {
+		WRITE_ONCE(*link, e->next);
 		return;
 	}
-	t->entries[i].next = *head;
-	smp_store_release(head, i);
+	t->entries[heir].twins = t->entries[heir].next;
+	WRITE_ONCE(t->entries[heir].next, e->next);
+	t->entries[heir].hashed = true;
+	smp_store_release(link, heir);
 }
 
 static struct treadle_av_table *table_alloc(u32 capacity)
@@ -167,14 +216,19 @@ static int grow(struct treadle_av *av, u32 more)
 	t = table_alloc(clamp_t(u64, old->capacity + old->capacity / 4, want, treadle_max_av));
 	if (!t)
 		return -ENOMEM;
-	av->unlisted = 0;
+	av->free = NO_ENTRY;
+	av->holes = 0;
 	for (i = 0; i < av->used; i++) {
+		u8 state = old->entries[i].state;
+
 		t->entries[i] = old->entries[i];
-		if (t->entries[i].state == ENTRY_LOCAL) {
-			t->entries[i].state = ENTRY_FREE;	/* not yet hashed */
+		t->entries[i].state = ENTRY_FREE;	/* not to be found before it is hashed */
+		if (state <= ENTRY_DEAD)
+			free_entry(av, t, i);
+		else if (state == ENTRY_LOCAL)
 			hash_entry(av, t, i);
-			t->entries[i].state = ENTRY_LOCAL;
-		}
+		if (state > ENTRY_DEAD)
+			t->entries[i].state = state;
 		if (!(i % 4096))
 			cond_resched();
 	}
@@ -183,23 +237,34 @@ static int grow(struct treadle_av *av, u32 more)
 	return 0;
 }
 
+/*
+ * A link-local address means nothing without its interface: the scope is kept in
+ * bytes of it that are always zero. The scope of other addresses says nothing.
+ */
+static u32 *scope_of(u8 *addr)
+{
+	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80 ? (u32 *)(addr + 4) : NULL;
+}
+
 static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
-	u32 i = av->used;
 	struct av_entry *e;
+	u32 i;
 
-	if (av->removed) {
-		/* the search is paid by the removals that made the holes */
-		for (i = 0; t->entries[i].state != ENTRY_FREE; i++)
-			;
-		av->removed--;
+	if (av->holes) {
+		i = av->free;
+		av->free = t->entries[i].next;
+		av->holes--;
 	} else {
-		av->used++;
+		i = av->used++;
 	}
 	e = &t->entries[i];
 	memcpy(e->addr, addr->addr, sizeof(e->addr));
 	e->v6 = addr->family == AF_INET6;
+	e->hashed = false;
+	if (e->v6 && scope_of(e->addr))
+		*scope_of(e->addr) = addr->scope;
 	WRITE_ONCE(e->port, addr->port);
 	if (local)
 		hash_entry(av, t, i);
@@ -211,33 +276,18 @@ static int remove_one(struct treadle_av *av, u64 index)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	struct av_entry *e;
-	u32 *link, i;
-	u8 state;
 
-	if (index >= av->used || t->entries[index].state == ENTRY_FREE)
+	if (index >= av->used || t->entries[index].state <= ENTRY_DEAD)
 		return -ENOENT;
 	e = &t->entries[index];
-	state = e->state;
-	WRITE_ONCE(e->state, ENTRY_FREE);
-	av->removed++;
-	if (state != ENTRY_LOCAL)
-		return 0;
-	for (link = bucket_of(t, e->port); *link != NO_ENTRY; link = &t->entries[*link].next) {
-		if (*link != index)
-			continue;
-		WRITE_ONCE(*link, e->next);
-		/* another entry with this port takes its place in the hash */
-		for (i = 0; av->unlisted && i < av->used; i++) {
-			if (t->entries[i].state == ENTRY_LOCAL && t->entries[i].port == e->port) {
-				av->unlisted--;
-				t->entries[i].next = *bucket_of(t, e->port);
-				smp_store_release(bucket_of(t, e->port), i);
-				break;
-			}
-		}
+	if (e->state == ENTRY_LOCAL && !e->hashed) {
+		/* found and freed when its list is gone through, so that this is not slow */
+		WRITE_ONCE(e->state, ENTRY_DEAD);
 		return 0;
 	}
-	av->unlisted--;
+	if (e->state == ENTRY_LOCAL)
+		unhash_entry(av, t, index);
+	free_entry(av, t, index);
 	return 0;
 }
 
@@ -270,6 +320,7 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 		return -ENOMEM;
 	}
 	RCU_INIT_POINTER(av->table, t);
+	av->free = NO_ENTRY;
 	mutex_init(&av->lock);
 	ret = treadle_obj_init(u->ctx, &av->obj, TREADLE_AV);
 	if (ret) {
@@ -290,8 +341,8 @@ void treadle_av_free(struct treadle_obj *obj)
 	kvfree_rcu(t, rcu);
 }
 
-static int insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, u64 *index,
-			u32 n, u32 *inserted)
+static void insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, u64 *index,
+			 u32 n, u32 *inserted)
 {
 	struct net *net = av->obj.ctx->net;
 	u32 i;
@@ -303,7 +354,6 @@ static int insert_batch(struct treadle_av *av, const struct treadle_addr *addrs,
 		index[i] = insert_one(av, &addrs[i], treadle_addr_local(net, &addrs[i]));
 		(*inserted)++;
 	}
-	return 0;
 }
 
 int treadle_ioc_av_insert(struct treadle_ucmd *u)
@@ -325,8 +375,8 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		treadle_obj_put(&av->obj);
 		return -EINTR;
 	}
-	if (count > av->removed)
-		ret = grow(av, count - av->removed);
+	if (count > av->holes)
+		ret = grow(av, count - av->holes);
 	for (done = 0; done < count && !ret; done += n) {
 		n = min(count - done, COPY_BATCH);
 		if (copy_from_user(addrs, u64_to_user_ptr(arg->addrs) + done * sizeof(*addrs),
@@ -386,13 +436,17 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 		return PTR_ERR(av);
 	mutex_lock(&av->lock);
 	t = rcu_dereference_protected(av->table, true);
-	if (arg->index < av->used && t->entries[arg->index].state != ENTRY_FREE) {
+	if (arg->index < av->used && t->entries[arg->index].state > ENTRY_DEAD) {
 		const struct av_entry *e = &t->entries[arg->index];
 
 		memset(&arg->addr, 0, sizeof(arg->addr));
 		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
 		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;
 		arg->addr.port = e->port;
+		if (e->v6 && scope_of(arg->addr.addr)) {
+			arg->addr.scope = *scope_of(arg->addr.addr);
+			*scope_of(arg->addr.addr) = 0;
+		}
 		ret = 0;
 	}
 	mutex_unlock(&av->lock);

@@ -45,16 +45,6 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 	treadle_deliver(container_of(job, struct treadle_msg, job), run);
 }
 
-/* Let the worker of @ctx go on. */
-static void defer(struct treadle_msg *m, struct treadle_ctx *ctx)
-{
-	struct treadle_msg *msg = msg_persist(m);
-
-	msg->job.ctx = ctx;
-	msg->job.fn = treadle_deliver_job;
-	treadle_queue_job(&msg->job);
-}
-
 /* The receive has not been used: the message was not to be had. */
 static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
@@ -86,6 +76,26 @@ static void finish(struct treadle_msg *msg, int src_error, int dst_error, struct
 		treadle_msg_put(msg);
 }
 
+/* Let the worker of @ctx go on. */
+static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle_run *run)
+{
+	struct treadle_msg *msg;
+
+	/* injected, and about to leave its doorbell: the sender's buffer is free then */
+	if (!m->heap && (m->flags & TREADLE_F_INJECT) && !m->cmd->inject) {
+		int ret = treadle_take_inject(m->cmd, run);
+
+		if (ret) {
+			finish(m, ret, -EIO, run);
+			return;
+		}
+	}
+	msg = msg_persist(m);
+	msg->job.ctx = ctx;
+	msg->job.fn = treadle_deliver_job;
+	treadle_queue_job(&msg->job);
+}
+
 /*
  * treadle_deliver - copy a matched message, complete both sides
  * @msg: with its receive; on the stack or allocated; consumed
@@ -99,7 +109,7 @@ void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 	int ret = 0;
 
 	if (len - msg->done > TREADLE_INLINE && !run->worker) {
-		defer(msg, to);
+		defer(msg, to, run);
 		return;
 	}
 	if (len) {
@@ -116,10 +126,10 @@ void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 		finish(msg, 0, 0, run);
 		break;
 	case -EAGAIN:
-		defer(msg, side == TREADLE_SRC ? from : to);
+		defer(msg, side == TREADLE_SRC ? from : to, run);
 		break;
 	case -EINPROGRESS:
-		defer(msg, to);
+		defer(msg, to, run);
 		break;
 	case -ESHUTDOWN:
 		if (side == TREADLE_SRC)

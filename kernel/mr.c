@@ -184,9 +184,11 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	int ret;
 
 	if ((arg->flags & ~(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR)) ||
-	    !arg->access || (arg->access & ~ACCESS_ALL) || arg->iov_count != 1 || arg->cntr ||
+	    !arg->access || (arg->access & ~ACCESS_ALL) || !arg->iov_count || arg->cntr ||
 	    arg->ep || ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key))
 		return -EINVAL;
+	if (arg->iov_count > 1)
+		return -EOPNOTSUPP;
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return -ENOMEM;

@@ -143,6 +143,12 @@ static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *erro
 	return container_of(obj, struct treadle_cntr, obj);
 }
 
+/* More is kept than fits into the ring once again? Then who posts has to read first. */
+static bool overflows(const struct treadle_cq *cq, u32 room)
+{
+	return cq && READ_ONCE(cq->kept) > cq->mask + room;
+}
+
 /* Accept a command, and hold what it names; cmd->ep is set and alive already. */
 static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 {
@@ -150,7 +156,6 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 	const struct treadle_opdef *op;
 	struct treadle_cq *cq;
 	int error = 0;
-	u32 limit;
 
 	if (d->opcode >= TREADLE_OP_LAST)
 		return -EOPNOTSUPP;
@@ -180,9 +185,7 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		return -ESHUTDOWN;
 	} else {
 		cq = op->receives ? cmd->ep->rx_cq : cmd->ep->tx_cq;
-		/* those with F_MORE have been promised: another ring's worth, then they wait in it */
-		limit = d->flags & TREADLE_F_MORE ? tx->ring.entries : 0;
-		if (cq && READ_ONCE(cq->kept) > cq->mask + limit)
+		if (!(d->flags & TREADLE_F_MORE) && overflows(cq, 0))
 			return -EAGAIN;
 	}
 	error = op->prep(cmd);
@@ -198,7 +201,7 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 /* --- the doorbell ------------------------------------------------------------------------- */
 
 /* The buffer is free when the doorbell returns, so its bytes are taken now. */
-static int take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
+int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u8 *buf = kmalloc(cmd->d.len, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	struct treadle_span src, dst;
@@ -228,7 +231,7 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	u8 slots = cmd->slots;
 
 	if ((cmd->d.flags & TREADLE_F_INJECT) && cmd->d.len) {
-		int ret = take_inject(cmd, run);
+		int ret = treadle_take_inject(cmd, run);
 
 		if (ret)
 			return ret;
@@ -267,6 +270,19 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
 	return 0;
 }
 
+/*
+ * Commands with F_MORE have been promised to their caller: they may overflow the
+ * completion queue by another ring's worth, be it only with their errors; then
+ * they stay in the ring until it is read.
+ */
+static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd)
+{
+	const struct treadle_ep *ep = cmd->ep;
+
+	return (cmd->d.flags & TREADLE_F_MORE) && ep && smp_load_acquire(&ep->enabled) &&
+	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
+}
+
 /* One command at ring.head. Returns 0, or why it was refused. */
 static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const union treadle_slot *vec,
 		      struct treadle_run *run)
@@ -281,6 +297,8 @@ static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const unio
 		cmd->iov = iov;
 	}
 	ret = find_ep(tx, cmd, &named);
+	if (!ret && must_wait(tx, cmd))
+		ret = -EAGAIN;
 	if (!ret)
 		ret = judge(tx, cmd);
 	if (!ret && cmd->cond)

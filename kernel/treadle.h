@@ -489,15 +489,14 @@ static inline void treadle_ep_put(struct treadle_ep *ep)
  * @lock:	writers
  * @table:	entries and hash, replaced when it grows; readers use RCU
  * @used:	entries ever used (under @lock)
- * @removed:	entries that are free again (under @lock)
- * @unlisted:	entries whose port an older one has, so that they are not hashed
- *		(under @lock)
+ * @free:	first of those that are free again (under @lock)
+ * @holes:	their number (under @lock)
  */
 struct treadle_av {
 	struct treadle_obj obj;
 	struct mutex lock;
 	struct treadle_av_table __rcu *table;
-	u32 used, removed, unlisted;
+	u32 used, free, holes;
 };
 
 /* address.c */
@@ -524,7 +523,7 @@ void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long
  * @iov:	vector of more than one buffer: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
- * @inject:	armed with F_INJECT: the bytes, taken when it was armed
+ * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell
  * @heap:	allocated, and holds references; else on the stack of a doorbell
  */
 struct treadle_cmd {
@@ -595,6 +594,7 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 extern struct kmem_cache *treadle_cmd_cache;
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp);
 void treadle_cmd_free(struct treadle_cmd *cmd);
+int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* opdef.c: an opcode is a row, a prep (judges, changes nothing) and an issue */
 struct treadle_opdef {

@@ -87,7 +87,7 @@ struct treadle_map {
  * struct treadle_addr - the address of an endpoint
  * @family: AF_INET or AF_INET6
  * @port:   network byte order
- * @scope:  IPv6 scope id, else 0
+ * @scope:  IPv6 scope id; kept for link-local addresses only; IPv4: 0
  * @addr:   4 bytes (the rest zero) or 16
  *
  * All addresses of one network namespace share one space of ports: an endpoint
@@ -435,6 +435,8 @@ struct treadle_wait_fd {
  * DOORBELL: TX: run the commands in the ring up to `prod`; returns how many were
  * taken (less than all: a signal arrived; ring again). A command that is refused
  * is dropped, the ioctl returns its errno, and those behind it stay: ring again.
+ * Only one with F_MORE that is refused with EAGAIN (the completion queue overflows by
+ * more than a ring) stays: read completions, ring again.
  * If any was taken before it in this call, the count is returned first and the
  * next call returns the errno. RX: match what was posted; returns 0. CQ: move
  * kept completions into the ring; returns 0.

@@ -31,7 +31,7 @@ all: module programs
 # --- the module, mirrored so that its objects for several kernels live side by side -----------------
 
 ifdef KDIR
-release = $(file <$(KDIR)/include/config/kernel.release)
+release = $(shell cut -d'"' -f2 $(KDIR)/include/generated/utsrelease.h)
 else
 kernel := build/kernels/$(KERNEL)
 release = $(file <$(kernel)/release)

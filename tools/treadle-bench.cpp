@@ -253,9 +253,11 @@ std::optional<double> count_per_message(const Job &job, What what, size_t warm_u
 		Marker marker;
 
 		conversation->run(warm_up, nobody);
+		begin_counting();
 		marker.start(); /* what marking itself costs */
 		marker.stop();
 		conversation->run(messages, marker);
+		end_counting();
 	});
 	if (sections.size() < 3)
 		return std::nullopt;

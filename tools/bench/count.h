@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <set>
 #include <vector>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -26,6 +28,20 @@ enum class What { system_calls, instructions };
 /* No kernel has such a system call, so it can't be part of what is counted. */
 constexpr long mark_call = 0x7ead1e;
 
+/*
+ * Called by what is counted, once each, before the first mark and after the last: otherwise it runs
+ * at full speed.
+ */
+inline void begin_counting()
+{
+	raise(SIGUSR1);
+}
+
+inline void end_counting()
+{
+	raise(SIGUSR2);
+}
+
 /* Called by what is counted: one section ends here and the next begins. */
 [[gnu::noinline]] inline void mark()
 {
@@ -36,7 +52,11 @@ constexpr long mark_call = 0x7ead1e;
 class Tracer
 {
 public:
-	Tracer(What what, pid_t child) : what_(what), child_(child) {}
+	Tracer(What what, pid_t child) : what_(what), child_(child)
+	{
+		ptrace(PTRACE_SEIZE, child_, 0,
+		       PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
+	}
 
 	/*
 	 * Counts of the sections between two marks; empty if the child failed, or if its
@@ -46,25 +66,21 @@ public:
 	{
 		int status;
 
-		if (waitpid(child_, &status, 0) != child_ || !WIFSTOPPED(status))
-			return {};
-		ptrace(PTRACE_SETOPTIONS, child_, 0,
-		       PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
-		ptrace(PTRACE_SYSCALL, child_, 0, 0);
 		for (;;) {
-			pid_t tid = waitpid(-1, &status, __WALL);
+			const pid_t tid = waitpid(-1, &status, __WALL);
 			if (tid < 0)
 				return {};
 			if (WIFSTOPPED(status))
 				resume(tid, stopped(tid, status));
 			else if (tid == child_)
 				break;
+			else
+				threads_.erase(tid);
 		}
 		if (!WIFEXITED(status) || WEXITSTATUS(status) || sections_.empty())
 			return {};
-		if (what_ == What::instructions && threads_)
+		if (what_ == What::instructions && had_threads_)
 			return {};
-		sections_.pop_back(); // what follows the last mark
 		return std::move(sections_);
 	}
 
@@ -74,14 +90,25 @@ private:
 	{
 		const int signal = WSTOPSIG(status);
 
-		if (status >> 16 == PTRACE_EVENT_CLONE)
-			threads_ = true;
-		else if (signal == (SIGTRAP | 0x80))
+		if (status >> 16) {
+			if (tid != child_)
+				threads_.insert(tid);
+		} else if (signal == (SIGTRAP | 0x80)) {
 			system_call(tid);
-		else if (signal == SIGTRAP)
+		} else if (signal == SIGTRAP) {
 			step(tid);
-		else if (signal != SIGSTOP) // threads begin with it
+		} else if (signal == SIGUSR1 && tid == child_ && !counting_) {
+			counting_ = true;
+			had_threads_ = !threads_.empty();
+			/* A thread that runs has to stop for its system calls to be seen. */
+			for (pid_t thread : threads_)
+				ptrace(PTRACE_INTERRUPT, thread, 0, 0);
+		} else if (signal == SIGUSR2 && counting_ && !sections_.empty()) {
+			counting_ = false;
+			sections_.pop_back(); /* what follows the last mark */
+		} else {
 			return signal;
+		}
 		return 0;
 	}
 
@@ -93,7 +120,7 @@ private:
 			return;
 		if (info.entry.nr == mark_call)
 			sections_.push_back(0);
-		else if (!sections_.empty())
+		else if (counting_ && !sections_.empty())
 			sections_.back()++;
 	}
 
@@ -111,9 +138,12 @@ private:
 	void resume(pid_t tid, int signal)
 	{
 		const bool stepping = what_ == What::instructions && tid == child_ &&
-				      !sections_.empty() && !threads_;
+				      !sections_.empty() && !had_threads_;
 
-		ptrace(stepping ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, tid, 0, signal);
+		ptrace(!counting_ ? PTRACE_CONT :
+		       stepping	  ? PTRACE_SINGLESTEP :
+				    PTRACE_SYSCALL,
+		       tid, 0, signal);
 	}
 
 	static __ptrace_syscall_info look(pid_t tid)
@@ -126,7 +156,8 @@ private:
 
 	What what_;
 	pid_t child_;
-	bool threads_ = false;
+	std::set<pid_t> threads_; /* besides the first */
+	bool counting_ = false, had_threads_ = false;
 	uint64_t last_ = 0;
 	std::vector<uint64_t> sections_;
 };
@@ -147,12 +178,18 @@ inline std::vector<uint64_t> count(What what, const std::function<void()> &body,
 	if (what == What::instructions)
 		sched_setaffinity(0, sizeof(one), &one);
 
+	int seized[2];
+	if (pipe2(seized, O_CLOEXEC))
+		return {};
 	std::fflush(nullptr);
 	const pid_t child = fork();
 	if (child == 0) {
+		char none;
+
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		ptrace(PTRACE_TRACEME, 0, 0, 0);
-		raise(SIGSTOP);
+		::close(seized[1]);
+		if (read(seized[0], &none, 1))
+			_exit(1);
 		alarm(seconds);
 		try {
 			body();
@@ -163,8 +200,14 @@ inline std::vector<uint64_t> count(What what, const std::function<void()> &body,
 		}
 	}
 	std::vector<uint64_t> sections;
-	if (child > 0)
-		sections = Tracer(what, child).follow();
+	::close(seized[0]);
+	if (child > 0) {
+		Tracer tracer(what, child);
+		::close(seized[1]);
+		sections = tracer.follow();
+	} else {
+		::close(seized[1]);
+	}
 	sched_setaffinity(0, sizeof(before), &before);
 	return sections;
 }

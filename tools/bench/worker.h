@@ -69,6 +69,7 @@ public:
 		if (pid_ <= 0)
 			return;
 		signal(SIGCONT);
+		::shutdown(fd_, SHUT_RDWR); /* younger workers have our end, too */
 		::close(fd_);
 		for (int i = 0; i < 300 && waitpid(pid_, nullptr, WNOHANG) == 0; i++)
 			usleep(10000);

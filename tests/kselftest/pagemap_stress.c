@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A copy never reads or writes a page that is no longer mapped at that address
+ * in its owner. Here messages go into one range and out of another without a
+ * pause, while the maps of both are changed in every way there is.
+ *
+ * Pages that were taken away from a range and can be seen elsewhere (moved, in
+ * a child, merged, protected) must not change from then on, and what is written to them
+ * must not arrive. Pages that were freed soon are somebody else's, who
+ * watches them. What arrives is what was sent; where a range was emptied
+ * meanwhile, zeroes; or there was an error.
+ */
+#include "treadle.h"
+
+#include <sys/syscall.h>
+
+#define PAGE	 4096UL
+#define RANGE	 (1UL << 20)
+#define HUGE	 (2UL << 20)
+#define ROUND_NS 1200000000ULL
+#define POISON	 0xdb
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+FIXTURE(stress)
+{
+	struct node a, b;
+	__u64 to;
+	size_t len; /* of each range */
+	char *in, *out;
+	/* What may happen to the bytes of a message that is said to have arrived. */
+	bool may_fail, may_vanish;
+	char *src, *dst, *seen;
+	int stop;
+	int messages, failed;
+	pthread_t traffic;
+	/* A process of its own: in this one it could get addresses that are free for a moment. */
+	pid_t watcher;
+	int *watches;
+};
+
+typedef FIXTURE_DATA(stress) stress;
+
+/* The range that messages are sent from holds this, or zeroes, or cannot be read. */
+#define OUT_SEED 1
+
+/* --- messages -------------------------------------------------------------------------- */
+
+/* One message; true if both sides say that it has arrived. */
+static bool message(stress *s, const char *src, char *dst, size_t len, __u64 context)
+{
+	struct treadle_cqe c, r;
+	int result;
+
+	need(post_recv(&s->b, recv_of(dst, len, ANY, context)) == 0);
+	result = post(&s->a, send_of(src, len, s->to, context));
+	c = result == 1 ? cq_next(&s->a.cq) : (struct treadle_cqe){.error = -result};
+	if (c.error == EFAULT) {
+		/* The receive has not been used. */
+		need(cancel(s->b.fd, TREADLE_CANCEL_OP, s->b.ep, context, 0, NULL) == 0);
+		need(cq_next(&s->b.rcq).error == ECANCELED);
+		return false;
+	}
+	r = cq_next(&s->b.rcq);
+	need(r.context == context);
+	need(c.error == 0 || c.error == EIO);
+	need(r.error == (c.error ? EFAULT : 0));
+	return r.error == 0;
+}
+
+/* Right, or zero where that may be. */
+static bool plausible(const stress *s, const char *buf, size_t len, __u64 seed, size_t offset)
+{
+	for (size_t i = 0; i < len; i++) {
+		__u64 word = pattern(seed, (offset + i) & ~7UL);
+
+		if (i + 8 <= len && !((offset + i) & 7) && memcmp(buf + i, &word, 8) == 0) {
+			i += 7;
+			continue;
+		}
+		if (buf[i] != ((char *)&word)[(offset + i) & 7] && !(s->may_vanish && !buf[i])) {
+			note("byte %zu of %zu: %#x", i, len, (unsigned char)buf[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The kernel's word on what is at an address, without dying of it if there is nothing. */
+static size_t look(char *to, char *at, size_t len)
+{
+	struct iovec local = {to, len}, remote = {at, len};
+	ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+
+	return n < 0 ? 0 : n;
+}
+
+static void *traffic(void *arg)
+{
+	stress *s = arg;
+	__u64 state = 1;
+
+	for (int i = 0; !__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE); i++) {
+		/* Most of them small, some for the worker. */
+		size_t most = i % 8 ? 4 * PAGE : s->len;
+		size_t len = 1 + lottery(&state) % most;
+		size_t offset = lottery(&state) % (s->len - len + 1);
+		bool arrived;
+
+		if (i & 1) {
+			fill(s->src, len, 1000 + i);
+			arrived = message(s, s->src, s->in + offset, len, i);
+			if (arrived)
+				need(plausible(s, s->seen, look(s->seen, s->in + offset, len),
+					       1000 + i, 0));
+		} else {
+			memset(s->dst, POISON + 1, len);
+			arrived = message(s, s->out + offset, s->dst, len, i);
+			if (arrived)
+				need(plausible(s, s->dst, len, OUT_SEED, offset));
+		}
+		need(arrived || s->may_fail);
+		s->failed += !arrived;
+		s->messages++;
+	}
+	return NULL;
+}
+
+/* Somebody else, who gets the pages that others have freed. */
+static void watches(void *arg)
+{
+	const size_t len = 64 * PAGE;
+	int *watched = arg;
+
+	for (;; ++*watched) {
+		char *at = pages(len);
+
+		fill(at, len, *watched);
+		sched_yield();
+		need(same(at, len, *watched));
+		munmap(at, len + PAGE);
+	}
+}
+
+/* --- the ranges --------------------------------------------------------------------------- */
+
+FIXTURE_VARIANT(stress)
+{
+	bool pinned;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(stress, on_demand) { };
+FIXTURE_VARIANT_ADD(stress, pinned) { .pinned = true };
+/* clang-format on */
+
+static void pin(int fd, char *at, size_t len)
+{
+	struct treadle_iov iov = {(unsigned long)at, len};
+	struct treadle_mr_create c = {
+		.size = sizeof(c),
+		.flags = TREADLE_MR_KERNEL_KEY | TREADLE_MR_PINNED,
+		.access = TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV,
+		.iov_count = 1,
+		.iov = (unsigned long)&iov,
+	};
+
+	need(call(fd, TREADLE_IOC_MR_CREATE, &c) == 0);
+}
+
+/* A range at a multiple of the size of a huge page. */
+static char *range(size_t len)
+{
+	char *at =
+		mmap(NULL, len + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *aligned = (char *)(((unsigned long)at + HUGE - 1) & ~(HUGE - 1));
+
+	need(at != MAP_FAILED);
+	munmap(at, aligned - at);
+	munmap(aligned + len, HUGE - (aligned - at));
+	return aligned;
+}
+
+FIXTURE_SETUP(stress)
+{
+	node_open(&self->a, (struct options){});
+	node_open(&self->b, (struct options){});
+	self->to = peer(&self->a, self->b.addr);
+	self->watches = shared(sizeof(int));
+	self->watcher = spawn(watches, self->watches);
+	self->len = RANGE;
+	self->in = range(HUGE);
+	self->out = range(HUGE);
+	self->src = pages(HUGE);
+	self->dst = pages(HUGE);
+	self->seen = pages(HUGE);
+	fill(self->out, RANGE, OUT_SEED);
+}
+
+static __u64 begin(stress *s, const FIXTURE_VARIANT(stress) * variant)
+{
+	if (variant->pinned) {
+		pin(s->b.fd, s->in, s->len);
+		pin(s->a.fd, s->out, s->len);
+	}
+	s->traffic = thread(traffic, s);
+	return now_ns() + ROUND_NS;
+}
+
+FIXTURE_TEARDOWN(stress)
+{
+	raise_to(&self->stop, 1);
+	pthread_join(self->traffic, NULL);
+	kill(self->watcher, SIGKILL);
+	EXPECT_EQ(-SIGKILL, reap(self->watcher));
+	note("%d messages, %d of them failed; %d watched", self->messages, self->failed,
+	     *self->watches);
+	EXPECT_LT(20, self->messages);
+	EXPECT_LT(self->failed, self->messages);
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+}
+
+/* Some pages of a range: any number, or all. */
+struct part {
+	size_t at, len;
+};
+
+static struct part some_pages(__u64 *state, size_t len)
+{
+	size_t n = len / PAGE, from, count;
+
+	if (lottery(state) % 4 == 0)
+		return (struct part){0, len};
+	from = lottery(state) % n;
+	count = 1 + lottery(state) % (n - from);
+	return (struct part){from * PAGE, count * PAGE};
+}
+
+static void fresh(char *at, size_t len)
+{
+	need(mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		  0) == at);
+}
+
+static void refill(char *out, struct part p)
+{
+	for (size_t i = p.at; i < p.at + p.len; i += 8)
+		*(__u64 *)(out + i) = pattern(OUT_SEED, i);
+}
+
+static void wait_a_little(__u64 *state)
+{
+	usleep(lottery(state) % 1500);
+}
+
+/* --- taken away ------------------------------------------------------------------------------ */
+
+TEST_F(stress, unmapped_and_mapped_again)
+{
+	__u64 state = 1, end;
+
+	self->may_fail = self->may_vanish = true;
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		struct part p = some_pages(&state, self->len);
+
+		munmap(self->in + p.at, p.len);
+		if (lottery(&state) % 2)
+			wait_a_little(&state);
+		fresh(self->in + p.at, p.len);
+		p = some_pages(&state, self->len);
+		/* At once, without a hole. */
+		fresh(self->out + p.at, p.len);
+		wait_a_little(&state);
+		refill(self->out, p);
+		wait_a_little(&state);
+	}
+}
+
+TEST_F(stress, emptied)
+{
+	__u64 state = 2, end;
+
+	self->may_vanish = true;
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		struct part p = some_pages(&state, self->len);
+
+		ASSERT_EQ(0, madvise(self->in + p.at, p.len, MADV_DONTNEED));
+		p = some_pages(&state, self->len);
+		ASSERT_EQ(0, madvise(self->out + p.at, p.len, MADV_DONTNEED));
+		wait_a_little(&state);
+		refill(self->out, p);
+		wait_a_little(&state);
+	}
+}
+
+/* The pages go on living elsewhere: there nothing may arrive, and from there nothing leave. */
+TEST_F(stress, moved)
+{
+	char *away = range(HUGE), *before = pages(HUGE);
+	__u64 state = 3, end;
+
+	self->may_fail = self->may_vanish = true;
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		struct part p = some_pages(&state, self->len);
+
+		/* Where there was no page yet, none is moved: have them all. */
+		for (size_t i = 0; i < p.len; i += PAGE)
+			__atomic_fetch_or(self->in + p.at + i, 0, __ATOMIC_RELAXED);
+		ASSERT_EQ(away, mremap(self->in + p.at, p.len, p.len, MREMAP_MAYMOVE | MREMAP_FIXED,
+				       away));
+		memcpy(before, away, p.len);
+		fresh(self->in + p.at, p.len);
+		wait_a_little(&state);
+		ASSERT_EQ(0, memcmp(before, away, p.len));
+
+		p = some_pages(&state, self->len);
+		ASSERT_EQ(away, mremap(self->out + p.at, p.len, p.len,
+				       MREMAP_MAYMOVE | MREMAP_FIXED, away));
+		memset(away, POISON, p.len);
+		fresh(self->out + p.at, p.len);
+		wait_a_little(&state);
+		refill(self->out, p);
+		wait_a_little(&state);
+		EXPECT_TRUE(all_are(away, p.len, POISON));
+	}
+}
+
+/* Moved and still to be found by its bytes: nothing is lost on the way back. */
+TEST_F(stress, protected)
+{
+	char *before = pages(HUGE);
+	__u64 state = 4, end;
+
+	self->may_fail = true;
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		struct part p = some_pages(&state, self->len);
+
+		ASSERT_EQ(0, mprotect(self->in + p.at, p.len, PROT_READ));
+		memcpy(before, self->in + p.at, p.len);
+		wait_a_little(&state);
+		ASSERT_EQ(0, memcmp(before, self->in + p.at, p.len));
+		ASSERT_EQ(0, mprotect(self->in + p.at, p.len, PROT_READ | PROT_WRITE));
+		p = some_pages(&state, self->len);
+		ASSERT_EQ(0, mprotect(self->out + p.at, p.len, PROT_NONE));
+		wait_a_little(&state);
+		ASSERT_EQ(0, mprotect(self->out + p.at, p.len, PROT_READ));
+		wait_a_little(&state);
+	}
+}
+
+/* Pages of a file, of which holes are made. */
+TEST_F(stress, of_a_file)
+{
+	int fd = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
+	__u64 state = 5, end;
+
+	ASSERT_EQ(0, ftruncate(fd, 2 * RANGE));
+	ASSERT_EQ(self->in,
+		  mmap(self->in, RANGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0));
+	ASSERT_EQ(self->out, mmap(self->out, RANGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+				  fd, RANGE));
+	refill(self->out, (struct part){0, RANGE});
+	self->may_fail = self->may_vanish = true;
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		struct part p = some_pages(&state, RANGE);
+
+		ASSERT_EQ(0,
+			  fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.at, p.len));
+		p = some_pages(&state, RANGE);
+		ASSERT_EQ(0, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, RANGE + p.at,
+				       p.len));
+		wait_a_little(&state);
+		/* The end of the file goes, and comes back. */
+		if (lottery(&state) % 4 == 0) {
+			ASSERT_EQ(0, ftruncate(fd, lottery(&state) % (2 * RANGE)));
+			wait_a_little(&state);
+			ASSERT_EQ(0, ftruncate(fd, 2 * RANGE));
+			p = (struct part){0, RANGE};
+		}
+		refill(self->out, p);
+		wait_a_little(&state);
+	}
+}
+
+/* --- the same bytes on other pages ------------------------------------------------------------- */
+
+/* A child has the pages as they were: forever, whatever the parent receives. */
+static void child(stress *s)
+{
+	char *before = pages(HUGE);
+
+	memcpy(before, s->in, s->len);
+	/* What it writes is its own, too. */
+	memset(s->out, POISON, s->len);
+	usleep(5000);
+	need(memcmp(before, s->in, s->len) == 0);
+	need(all_are(s->out, s->len, POISON));
+	_exit(0);
+}
+
+TEST_F(stress, shared_with_children)
+{
+	__u64 state = 6, end;
+
+	/* In the child they would be copies, and the first one there is dead. */
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		pid_t pid[2];
+
+		for (int i = 0; i < 2; i++) {
+			pid[i] = fork();
+			ASSERT_LE(0, pid[i]);
+			if (pid[i] == 0)
+				child(self);
+			wait_a_little(&state);
+		}
+		for (int i = 0; i < 2; i++) {
+			EXPECT_EQ(0, reap(pid[i]));
+		}
+	}
+}
+
+static void write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	need(fd >= 0 && write(fd, text, strlen(text)) == strlen(text));
+	close(fd);
+}
+
+/* Huge pages are made of small ones and taken apart again, and all pages moved about. */
+TEST_F(stress, huge_and_compacted)
+{
+	__u64 state = 7, end;
+	int collapsed = 0;
+
+	self->len = HUGE;
+	refill(self->out, (struct part){0, HUGE});
+	write_to("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
+	ASSERT_EQ(0, madvise(self->in, HUGE, MADV_HUGEPAGE));
+	ASSERT_EQ(0, madvise(self->out, HUGE, MADV_HUGEPAGE));
+	end = begin(self, variant);
+	while (now_ns() < end) {
+		struct part p = some_pages(&state, HUGE);
+
+		/* Another protection for a part of it takes it apart. */
+		ASSERT_EQ(0, mprotect(self->out + p.at, p.len, PROT_READ));
+		wait_a_little(&state);
+		ASSERT_EQ(0, mprotect(self->out + p.at, p.len, PROT_READ | PROT_WRITE));
+		collapsed += madvise(self->in, HUGE, MADV_COLLAPSE) == 0;
+		collapsed += madvise(self->out, HUGE, MADV_COLLAPSE) == 0;
+		madvise(self->in + p.at, p.len, MADV_PAGEOUT);
+		madvise(self->out + p.at, p.len, MADV_PAGEOUT);
+		write_to("/proc/sys/vm/compact_memory", "1");
+		wait_a_little(&state);
+	}
+	note("collapsed %d times", collapsed);
+}
+
+/* Pages of the same contents become one; who receives into one of them has his own again. */
+TEST_F(stress, merged)
+{
+	char *twin = range(HUGE);
+	long long merged = 0;
+	__u64 end;
+
+	write_to("/sys/kernel/mm/ksm/pages_to_scan", "2000");
+	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
+	write_to("/sys/kernel/mm/ksm/run", "1");
+	ASSERT_EQ(0, madvise(self->in, self->len, MADV_MERGEABLE));
+	ASSERT_EQ(0, madvise(self->out, self->len, MADV_MERGEABLE));
+	ASSERT_EQ(0, madvise(twin, self->len, MADV_MERGEABLE));
+	memset(self->in, 0x11, self->len);
+	memset(twin, 0x11, self->len);
+	end = begin(self, variant) + ROUND_NS;
+	while (now_ns() < end) {
+		long long now = number_in("/sys/kernel/mm/ksm/pages_sharing", NULL);
+
+		merged = now > merged ? now : merged;
+		need(all_are(twin, self->len, 0x11));
+		usleep(20000);
+	}
+	write_to("/sys/kernel/mm/ksm/run", "2");
+	write_to("/sys/kernel/mm/ksm/run", "0");
+	need(all_are(twin, self->len, 0x11));
+	note("%lld pages merged", merged);
+	EXPECT_LT(0, merged);
+}
+
+TEST_HARNESS_MAIN

@@ -16,14 +16,6 @@ struct receiver {
 	int got;
 };
 
-static void write_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	need(fd >= 0 && write(fd, text, strlen(text)) == strlen(text));
-	close(fd);
-}
-
 /* The calling process becomes somebody; /dev/treadle is there for all. */
 static void become(enum who who)
 {

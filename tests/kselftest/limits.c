@@ -69,26 +69,18 @@ struct group {
 	int armed;
 };
 
-static void write_number(const char *dir, const char *name, long number)
-{
-	char path[128];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	file = fopen(path, "we");
-	need(file && fprintf(file, "%ld", number) > 0 && fclose(file) == 0);
-}
-
 /* Arms until it gets no more. */
 static void is_greedy(void *arg)
 {
 	struct group *g = arg;
+	char path[128];
 	struct cntr c;
 	struct node n;
 	int result;
 
 	cgroup_enter(g->dir);
-	write_number(g->dir, "memory.max", 48 << 20);
+	snprintf(path, sizeof(path), "%s/memory.max", g->dir);
+	write_to(path, "48M");
 	node_open(&n, (struct options){});
 	cntr_open(&c, n.fd);
 	do {

@@ -737,20 +737,24 @@ static inline long long number_in(const char *path, const char *key)
 	return value;
 }
 
+static inline void write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	need(fd >= 0 && write(fd, text, strlen(text)) == strlen(text));
+	close(fd);
+}
+
 /* Puts this process into a control group of its own, and says where that one is. */
 static inline void cgroup_enter(char dir[64])
 {
 	char path[128];
-	FILE *file = fopen("/sys/fs/cgroup/cgroup.subtree_control", "we");
 
-	need(file && fputs("+memory", file) >= 0);
-	need(fclose(file) == 0);
+	write_to("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
 	snprintf(dir, 64, "/sys/fs/cgroup/treadle-%d", getpid());
 	need(mkdir(dir, 0755) == 0);
 	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
-	file = fopen(path, "we");
-	need(file && fprintf(file, "%d", getpid()) > 0);
-	need(fclose(file) == 0);
+	write_to(path, "0");
 }
 
 /* Bytes that the kernel holds on behalf of this control group. */

@@ -34,7 +34,7 @@ private:
 
 	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).counter_.value(); }
 	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
-	template <int (Counter::*change)(std::uint64_t) noexcept>
+	template <int (Counter::*Change)(std::uint64_t) noexcept>
 	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int set_error(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept;

@@ -11,10 +11,10 @@
 namespace treadle::fi
 {
 
-template <int (Counter::*change_by)(std::uint64_t) noexcept>
+template <int (Counter::*Change)(std::uint64_t) noexcept>
 int Cntr::change(fid_cntr *cntr, std::uint64_t value) noexcept
 {
-	return fabric_error((of(cntr).counter_.*change_by)(value));
+	return fabric_error((of(cntr).counter_.*Change)(value));
 }
 
 std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept

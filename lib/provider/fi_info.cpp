@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <ranges>
 #include <vector>
 
 #include <strings.h>
@@ -183,15 +184,14 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 		return -FI_ENODATA;
 
 	const auto found = routes(node, service, flags, hints, level);
-	for (auto route = found.rbegin(); route != found.rend(); ++route) {
+	for (const Route &route : std::views::reverse(found)) {
 		InfoPtr info(dup_info(all.get()));
 		if (!info)
 			return -FI_ENOMEM;
 		narrow(*info, hints, version);
-		info->addr_format = format_of(route->src.family, hints ? hints->addr_format : 0);
-		if (!set_address(info->addr_format, route->src, info->src_addr,
-				 info->src_addrlen) ||
-		    !set_address(info->addr_format, route->dest, info->dest_addr,
+		info->addr_format = format_of(route.src.family, hints ? hints->addr_format : 0);
+		if (!set_address(info->addr_format, route.src, info->src_addr, info->src_addrlen) ||
+		    !set_address(info->addr_format, route.dest, info->dest_addr,
 				 info->dest_addrlen))
 			return -FI_ENOMEM;
 		set_instances(*info, hints);

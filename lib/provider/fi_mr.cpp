@@ -122,7 +122,7 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 			done.context = attr->context;
 			domain.mr_events()->report(FI_MR_COMPLETE, &done, sizeof(done));
 		}
-		mr.release();
+		(void)mr.release();
 		return 0;
 	});
 }

@@ -81,6 +81,12 @@ constexpr int modes_kept = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 /* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
 constexpr auto progress_unified = static_cast<fi_progress>(3);
 
+/* Are messages only sent, or only received? */
+bool one_way(std::uint64_t caps, std::uint64_t direction) noexcept
+{
+	return (caps & message_directions) == direction;
+}
+
 bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
 {
 	const bool old = mode & modes_1_0;
@@ -191,8 +197,9 @@ template <class T> void settle(T &value, T asked, T usual) noexcept
 	value = asked ? asked : std::min(value, usual);
 }
 
-constexpr std::size_t usual_ring = 1024;	    /* entries */
-constexpr std::size_t usual_buffered = 1024 * 1024; /* bytes of unexpected messages */
+constexpr std::size_t usual_ring = 1024;   /* entries */
+constexpr std::size_t usual_queues = 1024; /* that a machine has room for, and counters */
+constexpr std::size_t usual_buffered = std::size_t{1} << 20; /* bytes of unexpected messages */
 
 void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
 {
@@ -218,6 +225,8 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 		info.mr_mode = FI_MR_SCALABLE;
 	else
 		info.mr_mode = caps & (FI_RMA | FI_ATOMIC) ? asked.mr_mode & modes_kept : 0;
+	settle(info.cq_cnt, asked.cq_cnt, usual_queues);
+	settle(info.cntr_cnt, asked.cntr_cnt, usual_queues);
 	info.tclass = asked.tclass;
 	copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
 }
@@ -274,7 +283,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
 		 ep.auth_key_size);
 
-	info.tx_attr->caps = info.caps & FI_SEND ? info.caps & tx_caps : 0;
+	info.tx_attr->caps = one_way(info.caps, FI_RECV) ? 0 : info.caps & tx_caps;
 	if (tx.caps)
 		info.tx_attr->caps &= with_directions(tx.caps) | free_caps;
 	info.tx_attr->op_flags = tx.op_flags;
@@ -282,7 +291,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	settle(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
 	settle(info.tx_attr->size, tx.size, usual_ring);
 
-	info.rx_attr->caps = info.caps & FI_RECV ? info.caps & rx_caps : 0;
+	info.rx_attr->caps = one_way(info.caps, FI_SEND) ? 0 : info.caps & rx_caps;
 	if (rx.caps)
 		info.rx_attr->caps &= with_directions(rx.caps) | free_caps;
 	info.rx_attr->op_flags = rx.op_flags;

@@ -192,7 +192,7 @@ static struct treadle_av_table *table_alloc(u32 capacity)
 	struct treadle_av_table *t;
 
 	t = kvzalloc(struct_size(t, entries, capacity) + buckets * sizeof(u32),
-		     GFP_KERNEL_ACCOUNT);
+		     TREADLE_GFP);
 	if (!t)
 		return NULL;
 	t->capacity = capacity;
@@ -311,7 +311,7 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 		return -EINVAL;
 	if (arg->count > treadle_max_av)
 		return -ENOSPC;
-	av = kzalloc(sizeof(*av), GFP_KERNEL_ACCOUNT);
+	av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* a hint that is believed only so far: memory is for peers that come */
 	t = table_alloc(clamp(arg->count, 16u, 4096u));
 	if (!av || !t) {

@@ -176,7 +176,7 @@ int treadle_ioc_cntr_create(struct treadle_ucmd *u)
 
 	if (arg->flags || arg->reserved)
 		return -EINVAL;
-	cntr = kzalloc(sizeof(*cntr), GFP_KERNEL_ACCOUNT);
+	cntr = kzalloc(sizeof(*cntr), TREADLE_GFP);
 	if (!cntr)
 		return -ENOMEM;
 	ret = treadle_obj_init(u->ctx, &cntr->obj, TREADLE_CNTR);

@@ -146,7 +146,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 		return -EADDRNOTAVAIL;
 	if (!treadle_addr_valid(&arg->addr))
 		return -EINVAL;
-	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+	ep = kzalloc(sizeof(*ep), TREADLE_GFP);
 	if (!ep)
 		return -ENOMEM;
 	spin_lock_init(&ep->lock);

@@ -205,10 +205,13 @@ static struct treadle_match_recv *older(struct treadle_match_recv *best, struct 
 struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src)
 {
 	struct treadle_match_recv *best = NULL, *r;
-	u32 i;
+	u32 i, used;
 
-	for (i = 0; i < TREADLE_CLASSES; i++) {
-		u64 bits = tag & ~m->cls[i].ignore;
+	for (used = m->used; used; used &= ~(1u << i)) {
+		u64 bits;
+
+		i = fls(used) - 1;
+		bits = tag & ~m->cls[i].ignore;
 
 		if (m->cls[i].any)
 			best = older(best, hash_find(&m->posted, bits, TREADLE_SRC_ANY, i));
@@ -271,15 +274,15 @@ static int find_class(struct treadle_match *m, u64 ignore)
 	int i, free = -1;
 
 	for (i = 0; i < TREADLE_CLASSES; i++) {
-		bool used = m->cls[i].any || m->cls[i].named;
-
-		if (used && m->cls[i].ignore == ignore)
-			return i;
-		if (!used && free < 0)
+		if (!(m->used & (1u << i)))
 			free = i;
+		else if (m->cls[i].ignore == ignore)
+			return i;
 	}
-	if (free >= 0)
+	if (free >= 0) {
 		m->cls[free].ignore = ignore;
+		m->used |= 1u << free;
+	}
 	return free;
 }
 
@@ -334,6 +337,8 @@ void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_rec
 		m->cls[r->node.cls].any--;
 	else
 		m->cls[r->node.cls].named--;
+	if (!m->cls[r->node.cls].any && !m->cls[r->node.cls].named)
+		m->used &= ~(1u << r->node.cls);
 	hash_del(&m->posted, &r->node);
 }
 

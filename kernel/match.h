@@ -72,6 +72,7 @@ struct treadle_match {
 	struct list_head wild;		/* receives without a class, oldest first */
 	struct list_head all;		/* messages, oldest first */
 	u32 messages;
+	u32 used;			/* classes in use, a bit each */
 	struct {
 		u64 ignore;
 		u32 any, named;		/* receives by source; both 0: class is free */

@@ -19,11 +19,11 @@ int treadle_area_alloc(struct treadle_area *area, size_t bytes)
 {
 	unsigned int i, n = DIV_ROUND_UP(bytes, PAGE_SIZE);
 
-	area->pages = kvcalloc(n, sizeof(*area->pages), GFP_KERNEL_ACCOUNT);
+	area->pages = kvcalloc(n, sizeof(*area->pages), TREADLE_GFP);
 	if (!area->pages)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
-		area->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+		area->pages[i] = alloc_page(TREADLE_GFP | __GFP_ZERO);
 		if (!area->pages[i])
 			goto fail;
 		area->count++;

@@ -140,7 +140,7 @@ static int mr_pin(struct treadle_mr *mr)
 	if (ret)
 		return ret;
 	mr->charged = n;
-	mr->pages = kvcalloc(n, sizeof(*mr->pages), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	mr->pages = kvcalloc(n, sizeof(*mr->pages), TREADLE_GFP);
 	if (!mr->pages)
 		return -ENOMEM;
 	/* seen by the notifier before the first page is pinned */
@@ -189,7 +189,7 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 		return -EINVAL;
 	if (arg->iov_count > 1)
 		return -EOPNOTSUPP;
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	mr = kzalloc(sizeof(*mr), TREADLE_GFP);
 	if (!mr)
 		return -ENOMEM;
 	mr->access = arg->access;

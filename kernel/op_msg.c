@@ -26,28 +26,24 @@ static bool is_tagged(const struct treadle_desc *d)
 int treadle_send_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
-	u16 port;
-	int ret;
 
 	if ((!is_tagged(d) && d->tag) || d->ignore ||
 	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
 		return -EINVAL;
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;
-	ret = treadle_av_resolve(cmd->ep->av, d->peer, &port);
-	return ret == -EDESTADDRREQ ? ret : 0;	/* other errors in the completion */
+	cmd->route = treadle_av_resolve(cmd->ep->av, d->peer, &cmd->port);
+	return cmd->route == -EDESTADDRREQ ? cmd->route : 0;	/* others: in the completion */
 }
 
-static int find_target(struct treadle_ep *from, u64 peer, struct treadle_ep **to)
+static int find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
 {
-	struct treadle_ep *ep;
-	u16 port;
-	int ret;
+	struct treadle_ep *from = cmd->ep, *ep;
+	int ret = 0;
 
-	ret = treadle_av_resolve(from->av, peer, &port);
-	if (ret)
-		return ret;
-	ep = treadle_ep_find(from->obj.ctx->net, port);
+	if (cmd->route)
+		return cmd->route;
+	ep = treadle_ep_find(from->obj.ctx->net, cmd->port);
 	if (!ep)
 		return -ECONNREFUSED;
 	if (!smp_load_acquire(&ep->enabled) || !ep->rx || READ_ONCE(ep->dead))
@@ -95,7 +91,7 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 	if (m->len <= TREADLE_EAGER && afford &&
 	    (inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE))) {
 		old = set_active_memcg(m->to->obj.ctx->memcg);
-		msg = kmalloc(charge, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		msg = kmalloc(charge, TREADLE_GFP);
 		set_active_memcg(old);
 	}
 	if (msg) {
@@ -104,13 +100,13 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 		msg->payload = (u8 *)(msg + 1);
 	} else if (inject) {
 		/* beyond the target's means: the sender pays */
-		msg = kmalloc(charge, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		msg = kmalloc(charge, TREADLE_GFP);
 		if (!msg)
 			return NULL;
 		*msg = *m;
 		msg->payload = (u8 *)(msg + 1);
 	} else {
-		msg = kmalloc(sizeof(*msg), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		msg = kmalloc(sizeof(*msg), TREADLE_GFP);
 		if (!msg)
 			return NULL;
 		*msg = *m;
@@ -142,7 +138,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		goto fail;
 	/* only a copy that needs no confirmation lets the sender go */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		heap = treadle_cmd_persist(cmd, TREADLE_GFP);
 		if (!heap)
 			goto fail;
 		msg->cmd = heap;
@@ -197,7 +193,6 @@ static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 again:
 	spin_lock(&rx->lock);
 	for (;;) {
-		treadle_rx_take(rx, run);	/* may drop the lock for a moment */
 		if (READ_ONCE(msg->to->dead)) {
 			spin_unlock(&rx->lock);
 			treadle_cmd_complete(told ?: msg->cmd, -ECONNREFUSED, run);
@@ -206,6 +201,8 @@ again:
 			return;
 		}
 		msg->recv = treadle_rx_match(rx, msg);
+		if (!msg->recv)		/* may drop the lock for a moment */
+			msg->recv = treadle_rx_take(rx, msg, run);
 		if (msg->recv || !ready)
 			break;
 		if (rx->ring.kern->flags & TREADLE_RING_DOORBELL)
@@ -272,7 +269,7 @@ void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_cmd_free(cmd);
 		return;
 	}
-	ret = find_target(from, cmd->d.peer, &to);
+	ret = find_target(cmd, &to);
 	if (ret) {
 		treadle_cmd_complete(cmd, ret, run);
 		return;
@@ -356,7 +353,7 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &port) == -EDESTADDRREQ))
 		return -EDESTADDRREQ;
 	/* now, so that firing can't fail for want of memory */
-	cmd->recv = kzalloc(sizeof(*cmd->recv), GFP_KERNEL_ACCOUNT);
+	cmd->recv = kzalloc(sizeof(*cmd->recv), TREADLE_GFP);
 	return cmd->recv ? 0 : -ENOMEM;
 }
 
@@ -381,7 +378,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		goto out;
 	}
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, run);	/* those posted before are older */
+	treadle_rx_take(rx, NULL, run);	/* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
 	if (!dead)

@@ -289,8 +289,7 @@ static int pm_spares(struct treadle_pm *pm, void **spare)
 
 	for (level = 0; level < PM_LEVELS; level++) {
 		if (!spare[level])
-			spare[level] = (void *)__get_free_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-							       __GFP_NOWARN);
+			spare[level] = (void *)__get_free_page(TREADLE_GFP | __GFP_ZERO);
 		if (!spare[level])
 			ret = -ENOMEM;
 	}

@@ -62,7 +62,7 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 	ret = round_entries(&arg->entries, treadle_max_ring);
 	if (ret)
 		return ret;
-	tx = kzalloc(sizeof(*tx), GFP_KERNEL_ACCOUNT);
+	tx = kzalloc(sizeof(*tx), TREADLE_GFP);
 	if (!tx)
 		return -ENOMEM;
 	ret = treadle_obj_init(u->ctx, &tx->obj, TREADLE_TX);
@@ -108,7 +108,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	ret = round_entries(&arg->entries, treadle_max_ring);
 	if (ret)
 		return ret;
-	rx = kzalloc(sizeof(*rx), GFP_KERNEL_ACCOUNT);
+	rx = kzalloc(sizeof(*rx), TREADLE_GFP);
 	if (!rx)
 		return -ENOMEM;
 	ret = treadle_obj_init(u->ctx, &rx->obj, TREADLE_RX);
@@ -126,7 +126,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	if (!ret)
 		ret = ring_init(&rx->ring, arg->entries);
 	if (!ret) {
-		rx->slots = kvcalloc(arg->entries, sizeof(*rx->slots), GFP_KERNEL_ACCOUNT);
+		rx->slots = kvcalloc(arg->entries, sizeof(*rx->slots), TREADLE_GFP);
 		ret = rx->slots ? 0 : -ENOMEM;
 	}
 	if (ret) {
@@ -165,7 +165,7 @@ int treadle_ioc_cq_create(struct treadle_ucmd *u)
 	ret = round_entries(&arg->entries, treadle_max_cq);
 	if (ret)
 		return ret;
-	cq = kzalloc(sizeof(*cq), GFP_KERNEL_ACCOUNT);
+	cq = kzalloc(sizeof(*cq), TREADLE_GFP);
 	if (!cq)
 		return -ENOMEM;
 	ret = treadle_obj_init(u->ctx, &cq->obj, TREADLE_CQ);

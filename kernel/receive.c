@@ -179,7 +179,7 @@ void treadle_rx_grow(struct treadle_rx *rx, bool tagged)
 	spin_unlock(&rx->lock);
 	if (!hash)
 		return;
-	seg = kvcalloc(buckets, sizeof(*seg), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	seg = kvcalloc(buckets, sizeof(*seg), TREADLE_GFP);
 	if (!seg)
 		return;
 	spin_lock(&rx->lock);
@@ -216,9 +216,14 @@ static int judge_recv(const struct treadle_desc *d, const struct treadle_iov *io
 	return d->len > TREADLE_MAX_MSG ? -EMSGSIZE : 0;
 }
 
-/* Take the receive at ring.head; a bad one comes back in *bad. False: the ring is broken. */
-static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **bad, int *error,
-		     struct treadle_run *run)
+static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg)
+{
+	return recv->tagged == msg->tagged && !((recv->m.tag ^ msg->m.tag) & ~recv->m.ignore) &&
+	       (recv->m.src == TREADLE_SRC_ANY || recv->m.src == msg->m.src);
+}
+
+/* Take the receive at ring.head; *error: why it is bad. False: the ring is broken. */
+static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **taken, int *error)
 {
 	struct treadle_ring *ring = &rx->ring;
 	struct treadle_recv *recv = rx->free, *ext;
@@ -244,49 +249,62 @@ static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **bad,
 	*error = judge_recv(&d, slots > 1 ? recv->ext->iov : NULL);
 	d.flags &= TREADLE_F_COMPLETION;
 	*error = treadle_recv_set(recv, rx_ep(rx), &d) ?: *error;
-	if (*error)
-		*bad = recv;
-	else
-		treadle_rx_place(rx, recv, run);
+	recv->m.seq = rx->seq++;
+	*taken = recv;
 	return true;
 }
 
 /*
- * Take all receives that are in the ring. With rx->lock, which is dropped now
- * and then; `prod` is read once, so a process that goes on posting keeps nobody.
+ * Take the receives that are in the ring: up to the one for @msg, which has found
+ * none among those posted before and is returned, or all. With rx->lock, which is
+ * dropped now and then; `prod` is read once, so a process that goes on posting
+ * keeps nobody.
  */
-void treadle_rx_take(struct treadle_rx *rx, struct treadle_run *run)
+struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
+				     struct treadle_run *run)
+	__must_hold(&rx->lock)
 {
 	struct treadle_ring *ring = &rx->ring;
-	struct treadle_recv *bad;
+	struct treadle_recv *recv;
 	struct treadle_ep *ep;
 	int error, n = 0;
 	u32 prod;
 
 	if (!rx_ep(rx) || ring->broken)
-		return;
+		return NULL;
 	if (!treadle_ring_prod(ring, &prod))
 		goto broken;
 	while (rx_ep(rx) && (s32)(prod - ring->head) > 0) {
-		bad = NULL;
-		if (!take_one(rx, prod, &bad, &error, run))
+		if (!take_one(rx, prod, &recv, &error))
 			goto broken;
-		if (likely(!bad && ++n < TAKE_BATCH))
-			continue;
+		if (likely(!error)) {
+			/* a message that waits is older than @msg */
+			if (msg && suits(recv, msg) &&
+			    !treadle_match_find(&rx->match[recv->tagged], &recv->m))
+				return recv;
+			rx_place(rx, recv, run);
+			if (++n < TAKE_BATCH)
+				continue;
+		}
 		n = 0;
 		ep = treadle_ep_get(rx_ep(rx));
 		spin_unlock(&rx->lock);
-		if (bad)
-			treadle_recv_complete(bad, ep, NULL, error, run);
+		if (error)
+			treadle_recv_complete(recv, ep, NULL, error, run);
 		treadle_ep_put(ep);
 		treadle_rx_grow(rx, false);
 		treadle_rx_grow(rx, true);
 		cond_resched();
 		spin_lock(&rx->lock);
+		/* others may have posted what we have not seen */
+		recv = msg ? treadle_rx_match(rx, msg) : NULL;
+		if (recv)
+			return recv;
 	}
-	return;
+	return NULL;
 broken:
 	treadle_ring_break(ring);
+	return NULL;
 }
 
 int treadle_rx_doorbell(struct treadle_rx *rx)
@@ -295,7 +313,7 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	int ret;
 
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, &run);
+	treadle_rx_take(rx, NULL, &run);
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
 	spin_unlock(&rx->lock);
 	treadle_run_jobs(&run);
@@ -346,7 +364,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 	struct treadle_recv *recv;
 
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, run);
+	treadle_rx_take(rx, NULL, run);
 	recv = rx_find(rx, context);
 	spin_unlock(&rx->lock);
 	if (recv)

@@ -203,7 +203,7 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 /* The buffer is free when the doorbell returns, so its bytes are taken now. */
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	u8 *buf = kmalloc(cmd->d.len, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	u8 *buf = kmalloc(cmd->d.len, TREADLE_GFP);
 	struct treadle_span src, dst;
 	enum treadle_side side;
 	u64 done = 0;
@@ -240,7 +240,7 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 		atomic_dec(&ctx->armed);
 		return -ENOSPC;
 	}
-	heap = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	heap = treadle_cmd_persist(cmd, TREADLE_GFP);
 	if (!heap) {
 		atomic_dec(&ctx->armed);
 		return -ENOMEM;

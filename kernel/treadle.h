@@ -57,6 +57,9 @@
 #define TREADLE_CHUNK		(64u << 10)	/* bytes copied under one hold of a pagemap */
 #define TREADLE_MAX_AUTH_KEY	64u
 
+/* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
+#define TREADLE_GFP	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+
 enum treadle_type {
 	TREADLE_CQ = 1, TREADLE_CNTR, TREADLE_AV, TREADLE_TX, TREADLE_RX, TREADLE_EP, TREADLE_MR,
 };
@@ -523,6 +526,7 @@ void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long
  * @iov:	vector of more than one buffer: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
+ * @route, @port: sends: 0 and where to, or why not
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell
  * @heap:	allocated, and holds references; else on the stack of a doorbell
  */
@@ -538,6 +542,8 @@ struct treadle_cmd {
 	struct treadle_recv *recv;
 	struct treadle_tx *tx;
 	u8 *inject;
+	int route;
+	u16 port;
 	u8 slots;
 	bool heap;
 };
@@ -624,7 +630,8 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 /* receive.c; take, place, match, put_back and dequeue under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 		     const struct treadle_desc *d);
-void treadle_rx_take(struct treadle_rx *rx, struct treadle_run *run);
+struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
+				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg);

@@ -195,7 +195,7 @@ int treadle_ioc_wait_fd(struct treadle_ucmd *u)
 	obj = waitable(u->ctx, arg->id);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	wf = kzalloc(sizeof(*wf), GFP_KERNEL_ACCOUNT);
+	wf = kzalloc(sizeof(*wf), TREADLE_GFP);
 	fd = wf ? get_unused_fd_flags(O_CLOEXEC) : -ENOMEM;
 	if (fd < 0)
 		goto fail;

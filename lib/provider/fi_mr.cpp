@@ -2,6 +2,7 @@
 #include "mr.h"
 
 #include <cstring>
+#include <tuple>
 
 #include "eq.h"
 
@@ -122,7 +123,7 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 			done.context = attr->context;
 			domain.mr_events()->report(FI_MR_COMPLETE, &done, sizeof(done));
 		}
-		(void)mr.release();
+		std::ignore = mr.release();
 		return 0;
 	});
 }

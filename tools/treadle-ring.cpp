@@ -360,7 +360,7 @@ int ring_main(const Options &options)
 		other.provider = options.beside;
 		other.stop = false;
 		other.rounds = std::min<size_t>(other.rounds, 50); /* it may take 100 ms a round */
-		std::printf("  %.0f x %s\n", turn(other) / each, options.provider.c_str());
+		std::printf("  %.0f times as long as over %s\n", turn(other) / each, options.provider.c_str());
 	}
 	return 0;
 }

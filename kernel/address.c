@@ -24,9 +24,9 @@
 
 #include "treadle.h"
 
-#define NO_ENTRY	U32_MAX
-#define MAX_BUCKETS	65536u
-#define COPY_BATCH	32u
+#define NO_ENTRY    U32_MAX
+#define MAX_BUCKETS 65536u
+#define COPY_BATCH  32u
 
 /* FREE: on av->free. DEAD: removed, but still linked to the one with its port. */
 enum entry_state { ENTRY_FREE, ENTRY_DEAD, ENTRY_USED, ENTRY_LOCAL };
@@ -38,7 +38,7 @@ enum entry_state { ENTRY_FREE, ENTRY_DEAD, ENTRY_USED, ENTRY_LOCAL };
 struct av_entry {
 	u8 addr[16];
 	__be16 port;
-	u8 state;		/* enum entry_state */
+	u8 state; /* enum entry_state */
 	bool v6 : 1, hashed : 1;
 	u32 next, twins;
 };
@@ -46,7 +46,7 @@ struct av_entry {
 struct treadle_av_table {
 	struct rcu_head rcu;
 	u32 capacity, buckets;
-	u32 *heads;		/* behind the entries */
+	u32 *heads; /* behind the entries */
 	struct av_entry entries[];
 };
 
@@ -89,7 +89,7 @@ int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
 	t = rcu_dereference(av->table);
 	if (index < t->capacity) {
 		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
-		u8 state = smp_load_acquire(&e->state);	/* pairs with insert */
+		u8 state = smp_load_acquire(&e->state); /* pairs with insert */
 
 		*port = ntohs(READ_ONCE(e->port));
 		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
@@ -191,14 +191,13 @@ static struct treadle_av_table *table_alloc(u32 capacity)
 	u32 buckets = clamp_t(u32, rounddown_pow_of_two(capacity), 16, MAX_BUCKETS);
 	struct treadle_av_table *t;
 
-	t = kvzalloc(struct_size(t, entries, capacity) + buckets * sizeof(u32),
-		     TREADLE_GFP);
+	t = kvzalloc(struct_size(t, entries, capacity) + buckets * sizeof(u32), TREADLE_GFP);
 	if (!t)
 		return NULL;
 	t->capacity = capacity;
 	t->buckets = buckets;
 	t->heads = (u32 *)&t->entries[capacity];
-	memset(t->heads, 0xff, buckets * sizeof(u32));	/* NO_ENTRY */
+	memset(t->heads, 0xff, buckets * sizeof(u32)); /* NO_ENTRY */
 	return t;
 }
 
@@ -222,7 +221,7 @@ static int grow(struct treadle_av *av, u32 more)
 		u8 state = old->entries[i].state;
 
 		t->entries[i] = old->entries[i];
-		t->entries[i].state = ENTRY_FREE;	/* not to be found before it is hashed */
+		t->entries[i].state = ENTRY_FREE; /* not to be found before it is hashed */
 		if (state <= ENTRY_DEAD)
 			free_entry(av, t, i);
 		else if (state == ENTRY_LOCAL)
@@ -341,8 +340,8 @@ void treadle_av_free(struct treadle_obj *obj)
 	kvfree_rcu(t, rcu);
 }
 
-static void insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, u64 *index,
-			 u32 n, u32 *inserted)
+static void insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, u64 *index, u32 n,
+			 u32 *inserted)
 {
 	struct net *net = av->obj.ctx->net;
 	u32 i;

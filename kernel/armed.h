@@ -17,7 +17,7 @@
 struct treadle_armed {
 	struct rb_node node;
 	u64 threshold;
-	u64 seq;		/* order of submission to this counter */
+	u64 seq; /* order of submission to this counter */
 };
 
 static inline struct treadle_armed *treadle_armed_entry(struct rb_node *node)

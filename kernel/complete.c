@@ -27,7 +27,7 @@ static void cq_write(struct treadle_cq *cq, const struct treadle_cqe *cqe)
 {
 	cq->cqes[cq->prod & cq->mask] = *cqe;
 	cq->prod++;
-	smp_store_release(&cq_prod(cq)->prod, cq->prod);	/* D */
+	smp_store_release(&cq_prod(cq)->prod, cq->prod); /* D */
 }
 
 /* Move kept completions into the ring; returns those whose memory is free now. */

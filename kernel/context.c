@@ -61,7 +61,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 #ifdef CONFIG_MEMCG
 	ctx->memcg = get_mem_cgroup_from_mm(ctx->mm);
 #endif
-	__module_get(THIS_MODULE);	/* until the last reference: workers run our code */
+	__module_get(THIS_MODULE); /* until the last reference: workers run our code */
 
 	ret = rhashtable_init(&ctx->mrs, &treadle_mr_params);
 	if (ret)

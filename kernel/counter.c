@@ -14,9 +14,9 @@
 
 #include "treadle.h"
 
-#define FIRE_BATCH	16
-#define CULL_BATCH	64
-#define CULL_LOOK	1024	/* commands looked at under one hold of the lock */
+#define FIRE_BATCH 16
+#define CULL_BATCH 64
+#define CULL_LOOK  1024 /* commands looked at under one hold of the lock */
 
 static struct treadle_cmd *armed_cmd(struct treadle_armed *a)
 {
@@ -37,7 +37,7 @@ static bool cntr_activate(struct treadle_cntr *cntr)
 	    treadle_armed_entry(first)->threshold > cntr_sum(cntr))
 		return false;
 	cntr->active = true;
-	kref_get(&cntr->obj.ref);	/* of the job */
+	kref_get(&cntr->obj.ref); /* of the job */
 	return true;
 }
 

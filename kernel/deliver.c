@@ -117,8 +117,8 @@ void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 			treadle_span_kernel(&src, msg->payload, msg->done);
 		else
 			treadle_cmd_span(msg->cmd, &src, msg->done);
-		treadle_span_user(&dst, &to->pm, treadle_recv_iov(msg->recv),
-				  msg->recv->iov_count, msg->done);
+		treadle_span_user(&dst, &to->pm, treadle_recv_iov(msg->recv), msg->recv->iov_count,
+				  msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
 	}
 	switch (ret) {

@@ -18,7 +18,7 @@
 
 #include "treadle.h"
 
-#define PORT_AUTO	XA_LIMIT(32768, 60999)
+#define PORT_AUTO XA_LIMIT(32768, 60999)
 
 static unsigned int treadle_net_id;
 
@@ -42,7 +42,7 @@ static int __net_init net_init_one(struct net *net)
 
 static void __net_exit net_exit_one(struct net *net)
 {
-	xa_destroy(&net_of(net)->ports);	/* contexts hold their namespace: it is empty */
+	xa_destroy(&net_of(net)->ports); /* contexts hold their namespace: it is empty */
 }
 
 static struct pernet_operations treadle_net_ops = {
@@ -196,8 +196,7 @@ static void ep_bindings(const struct treadle_ep_enable *arg, struct binding *b)
 	b[10] = (struct binding){ arg->cntr_remote_write, TREADLE_CNTR };
 }
 
-#define BOUND(b, type, member) \
-	((b).obj ? container_of((b).obj, struct type, member) : NULL)
+#define BOUND(b, type, member) ((b).obj ? container_of((b).obj, struct type, member) : NULL)
 
 static void ep_set(struct treadle_ep *ep, const struct binding *b)
 {

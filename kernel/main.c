@@ -40,7 +40,7 @@ static int ioc_query(struct treadle_ucmd *u)
 {
 	struct treadle_query *q = u->arg;
 
-	*q = (struct treadle_query) {
+	*q = (struct treadle_query){
 		.size = sizeof(*q),
 		.abi_version = TREADLE_ABI_VERSION,
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
@@ -74,7 +74,7 @@ struct ioc {
 	int (*fn)(struct treadle_ucmd *u);
 };
 
-#define IOC(name, type, last, fn) \
+#define IOC(name, type, last, fn)                                                  \
 	[_IOC_NR(TREADLE_IOC_##name)] = { TREADLE_IOC_##name, sizeof(struct type), \
 					  offsetofend(struct type, last), false, fn }
 
@@ -84,9 +84,10 @@ static const struct ioc iocs[] = {
 	IOC(CQ_CREATE, treadle_cq_create, rw, treadle_ioc_cq_create),
 	IOC(CNTR_CREATE, treadle_cntr_create, ro, treadle_ioc_cntr_create),
 	IOC(AV_CREATE, treadle_av_create, id, treadle_ioc_av_create),
-	[_IOC_NR(TREADLE_IOC_AV_INSERT)] = {
-		TREADLE_IOC_AV_INSERT, sizeof(struct treadle_av_insert),
-		offsetofend(struct treadle_av_insert, out), true, treadle_ioc_av_insert },
+	[_IOC_NR(TREADLE_IOC_AV_INSERT)] = { TREADLE_IOC_AV_INSERT,
+					     sizeof(struct treadle_av_insert),
+					     offsetofend(struct treadle_av_insert, out), true,
+					     treadle_ioc_av_insert },
 	IOC(AV_REMOVE, treadle_av_remove, indices, treadle_ioc_av_remove),
 	IOC(AV_LOOKUP, treadle_av_lookup, addr, treadle_ioc_av_lookup),
 	IOC(TX_CREATE, treadle_ring_create, ro, treadle_ioc_tx_create),

@@ -120,8 +120,7 @@ static struct treadle_hnode *hash_add(struct treadle_hash *h, struct treadle_hno
 	INIT_LIST_HEAD(&n->same);
 	bucket_add(bucket_head(h, hash_bucket(h, n->tag, n->src, n->cls)), n);
 	h->keys++;
-	if (h->keys > h->buckets && seg_of(h->buckets) < TREADLE_SEGS &&
-	    h->seg[seg_of(h->buckets)])
+	if (h->keys > h->buckets && seg_of(h->buckets) < TREADLE_SEGS && h->seg[seg_of(h->buckets)])
 		hash_split(h);
 	return n;
 }
@@ -163,7 +162,8 @@ struct treadle_hash *treadle_match_wants(struct treadle_match *m, u32 *buckets)
 {
 	struct treadle_hash *h = hash_wants(&m->posted) ? &m->posted :
 				 hash_wants(&m->by_tag) ? &m->by_tag :
-				 hash_wants(&m->by_src) ? &m->by_src : NULL;
+				 hash_wants(&m->by_src) ? &m->by_src :
+							  NULL;
 
 	if (h)
 		*buckets = seg_size(seg_of(h->buckets));

@@ -23,17 +23,17 @@
 #include "shim.h"
 #endif
 
-#define TREADLE_SRC_ANY		0xffffffffu
-#define TREADLE_CLASSES		8
-#define TREADLE_SEGS		16	/* 2^21 buckets */
-#define TREADLE_SEG0		64	/* buckets of the first segment */
+#define TREADLE_SRC_ANY 0xffffffffu
+#define TREADLE_CLASSES 8
+#define TREADLE_SEGS	16 /* 2^21 buckets */
+#define TREADLE_SEG0	64 /* buckets of the first segment */
 
 /*
  * An entry of a hash table. Entries with the same key form a ring in order of
  * arrival; the oldest leads it and is the one in the bucket.
  */
 struct treadle_hnode {
-	struct treadle_hnode *next, **pprev;	/* bucket; pprev NULL: a follower */
+	struct treadle_hnode *next, **pprev; /* bucket; pprev NULL: a follower */
 	struct list_head same;
 	u64 tag;
 	u32 src, cls;
@@ -52,11 +52,11 @@ struct treadle_hash {
 /* A posted receive. The caller sets tag, ignore, src and seq. */
 struct treadle_match_recv {
 	struct treadle_hnode node;
-	struct list_head wild;		/* on treadle_match.wild */
+	struct list_head wild; /* on treadle_match.wild */
 	u64 tag, ignore;
-	u32 src;			/* TREADLE_SRC_ANY, or the only source */
-	bool listed;			/* on wild instead of in the hash table */
-	u64 seq;			/* older is smaller */
+	u32 src;     /* TREADLE_SRC_ANY, or the only source */
+	bool listed; /* on wild instead of in the hash table */
+	u64 seq;     /* older is smaller */
 };
 
 /* An unexpected message. The caller sets tag and src. */
@@ -69,13 +69,13 @@ struct treadle_match_msg {
 
 struct treadle_match {
 	struct treadle_hash posted, by_tag, by_src;
-	struct list_head wild;		/* receives without a class, oldest first */
-	struct list_head all;		/* messages, oldest first */
+	struct list_head wild; /* receives without a class, oldest first */
+	struct list_head all;  /* messages, oldest first */
 	u32 messages;
-	u32 used;			/* classes in use, a bit each */
+	u32 used; /* classes in use, a bit each */
 	struct {
 		u64 ignore;
-		u32 any, named;		/* receives by source; both 0: class is free */
+		u32 any, named; /* receives by source; both 0: class is free */
 	} cls[TREADLE_CLASSES];
 };
 

@@ -12,8 +12,8 @@
 #include "compat.h"
 #include "treadle.h"
 
-#define REGION_SHIFT	28
-#define ID_SHIFT	32
+#define REGION_SHIFT 28
+#define ID_SHIFT     32
 
 int treadle_area_alloc(struct treadle_area *area, size_t bytes)
 {

@@ -17,12 +17,12 @@
 
 #include "treadle.h"
 
-#define PIN_BATCH	512ul
-#define ACCESS_ALL	(TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | \
-			 TREADLE_ACCESS_WRITE | TREADLE_ACCESS_REMOTE_READ | \
-			 TREADLE_ACCESS_REMOTE_WRITE)
+#define PIN_BATCH 512ul
+#define ACCESS_ALL                                                                                \
+	(TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_WRITE | \
+	 TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
 /* Rights by which the fabric writes to the region. */
-#define ACCESS_WRITES	(TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
+#define ACCESS_WRITES (TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
 
 /*
  * struct treadle_mr - memory region
@@ -203,7 +203,8 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 		     check_add_overflow(end, (u64)PAGE_SIZE, &end)))
 		ret = -EINVAL;
 	if (!ret)
-		ret = check_range(u->ctx->mm, mr->iov.addr, mr->iov.len, arg->access & ACCESS_WRITES);
+		ret = check_range(u->ctx->mm, mr->iov.addr, mr->iov.len,
+				  arg->access & ACCESS_WRITES);
 	if (!ret)
 		ret = treadle_obj_init(u->ctx, &mr->obj, TREADLE_MR);
 	if (ret) {

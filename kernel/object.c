@@ -43,7 +43,7 @@ int treadle_obj_publish(struct treadle_obj *obj)
 	mutex_lock(&ctx->lock);
 	if (ctx->dead)
 		ret = -ESHUTDOWN;
-	else	/* the slot was reserved: this allocates nothing */
+	else /* the slot was reserved: this allocates nothing */
 		xa_store(&ctx->objs, obj->id, obj, GFP_KERNEL_ACCOUNT);
 	mutex_unlock(&ctx->lock);
 	return ret;

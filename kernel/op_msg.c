@@ -33,7 +33,7 @@ int treadle_send_prep(struct treadle_cmd *cmd)
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;
 	cmd->route = treadle_av_resolve(cmd->ep->av, d->peer, &cmd->port);
-	return cmd->route == -EDESTADDRREQ ? cmd->route : 0;	/* others: in the completion */
+	return cmd->route == -EDESTADDRREQ ? cmd->route : 0; /* others: in the completion */
 }
 
 static int find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
@@ -152,7 +152,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		return NULL;
 	}
 	if (!ret) {
-		msg->done = 0;	/* from here on: bytes delivered */
+		msg->done = 0; /* from here on: bytes delivered */
 		return msg;
 	}
 fail:
@@ -201,7 +201,7 @@ again:
 			return;
 		}
 		msg->recv = treadle_rx_match(rx, msg);
-		if (!msg->recv)		/* may drop the lock for a moment */
+		if (!msg->recv) /* may drop the lock for a moment */
 			msg->recv = treadle_rx_take(rx, msg, run);
 		if (msg->recv || !ready)
 			break;
@@ -265,7 +265,7 @@ void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	struct treadle_msg msg;
 	int ret;
 
-	if (unlikely(READ_ONCE(from->dead))) {	/* closed while it was armed */
+	if (unlikely(READ_ONCE(from->dead))) { /* closed while it was armed */
 		treadle_cmd_free(cmd);
 		return;
 	}
@@ -302,8 +302,8 @@ void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
  * target's rx->lock, which is taken before ep->lock. So it is held, both are
  * dropped, and it is looked at again under the target's lock.
  */
-void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max,
-			 u64 *count, struct treadle_run *run)
+void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
+			 struct treadle_run *run)
 {
 	while (*count < max) {
 		struct treadle_msg *msg = NULL, *m;
@@ -333,7 +333,7 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 			else
 				treadle_cmd_free(msg->cmd);
 			(*count)++;
-			treadle_msg_put(msg);	/* the queue's */
+			treadle_msg_put(msg); /* the queue's */
 		}
 		treadle_msg_put(msg);
 		cond_resched();
@@ -378,7 +378,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		goto out;
 	}
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, NULL, run);	/* those posted before are older */
+	treadle_rx_take(rx, NULL, run); /* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
 	if (!dead)

@@ -26,10 +26,10 @@
 #include "compat.h"
 #include "treadle.h"
 
-#define FILL_BATCH	16u
-#define FILL_TRIES	8
+#define FILL_BATCH 16u
+#define FILL_TRIES 8
 /* More than this (128 GiB of addresses) and the table starts afresh. */
-#define MAX_TABLES	(1ul << 16)
+#define MAX_TABLES (1ul << 16)
 
 static struct treadle_ctx *pm_ctx(struct treadle_pm *pm)
 {
@@ -140,8 +140,8 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 		pm->end = max(pm->end, range->end);
 	}
 	if (pm->root && range->start <= limit)
-		pm_zap(pm, pm->root, PM_LEVELS - 1, range->start,
-		       min_t(u64, range->end - 1, limit), &cut);
+		pm_zap(pm, pm->root, PM_LEVELS - 1, range->start, min_t(u64, range->end - 1, limit),
+		       &cut);
 	if (range->event == MMU_NOTIFY_UNMAP)
 		treadle_mr_revoke(pm, range->start, range->end - 1);
 	write_unlock(&pm->lock);
@@ -274,7 +274,7 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 		if (write)
 			set_page_dirty(pages[i]);
 		else if (old & PM_WRITE)
-			continue;	/* entered for writing already */
+			continue; /* entered for writing already */
 		table[pm_index(addr, 0) + i] =
 			(void *)((unsigned long)page_address(pages[i]) | (write ? PM_WRITE : 0));
 	}
@@ -319,7 +319,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 		return -EFAULT;
 	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE), FILL_BATCH);
 	addr &= PAGE_MASK;
-	n = min(n, PM_FAN - pm_index(addr, 0));	/* within one leaf */
+	n = min(n, PM_FAN - pm_index(addr, 0)); /* within one leaf */
 
 	for (tries = 0; tries < FILL_TRIES && ret == -EAGAIN; tries++) {
 		/* pairs with the write lock of pm_invalidate_end: seq first, then the pages */
@@ -331,7 +331,8 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 			got = pm_gup_remote(pm, addr, n, flags, pages, fault);
 		if (got <= 0) {
 			ret = !got || got == -EFAULT || got == -ENOMEM ? -EFAULT :
-			      got == -ESHUTDOWN ? got : -EAGAIN;
+			      got == -ESHUTDOWN			       ? got :
+									 -EAGAIN;
 			break;
 		}
 		do {

@@ -9,14 +9,14 @@
 
 #include "treadle.h"
 
-#define BUFFERED_DEFAULT	(1u << 20)
+#define BUFFERED_DEFAULT (1u << 20)
 
 static int ring_init(struct treadle_ring *ring, u32 entries)
 {
 	int ret;
 
-	ret = treadle_area_alloc(&ring->rw, TREADLE_SLOTS_OFFSET +
-					    (size_t)entries * TREADLE_SLOT_SIZE);
+	ret = treadle_area_alloc(&ring->rw,
+				 TREADLE_SLOTS_OFFSET + (size_t)entries * TREADLE_SLOT_SIZE);
 	if (!ret)
 		ret = treadle_area_alloc(&ring->ro, PAGE_SIZE);
 	if (ret)
@@ -133,7 +133,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 		treadle_obj_put(&rx->obj);
 		return ret;
 	}
-	for (i = arg->entries; i--; ) {
+	for (i = arg->entries; i--;) {
 		rx->slots[i].rx = rx;
 		rx->slots[i].next = rx->free;
 		rx->free = &rx->slots[i];
@@ -176,8 +176,8 @@ int treadle_ioc_cq_create(struct treadle_ucmd *u)
 	spin_lock_init(&cq->lock);
 	INIT_LIST_HEAD(&cq->overflow);
 	treadle_waitq_init(&cq->waitq);
-	ret = treadle_area_alloc(&cq->ro, TREADLE_SLOTS_OFFSET +
-					  (size_t)arg->entries * sizeof(struct treadle_cqe));
+	ret = treadle_area_alloc(
+		&cq->ro, TREADLE_SLOTS_OFFSET + (size_t)arg->entries * sizeof(struct treadle_cqe));
 	if (!ret)
 		ret = treadle_area_alloc(&cq->rw, PAGE_SIZE);
 	if (ret) {

@@ -12,11 +12,11 @@
 
 #include "treadle.h"
 
-#define TAKE_BATCH	64	/* receives taken under one hold of the lock */
-#define FAIL_BATCH	32
-#define SCAN_BATCH	1024
-#define SCAN_TRIES	16
-#define SRC_NOBODY	0xfffffffeu	/* not on this machine: no message matches */
+#define TAKE_BATCH 64 /* receives taken under one hold of the lock */
+#define FAIL_BATCH 32
+#define SCAN_BATCH 1024
+#define SCAN_TRIES 16
+#define SRC_NOBODY 0xfffffffeu /* not on this machine: no message matches */
 
 /* The vector of a ring's receive lies over the second slot that it took. */
 static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
@@ -34,8 +34,7 @@ static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 }
 
 /* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
-int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
-		     const struct treadle_desc *d)
+int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const struct treadle_desc *d)
 {
 	u16 port;
 	int ret = 0;
@@ -72,7 +71,7 @@ void treadle_recv_free(struct treadle_recv *recv)
 	}
 	spin_lock(&rx->lock);
 	if (recv->ext) {
-		recv->ext->rx = rx;	/* the vector lay over it */
+		recv->ext->rx = rx; /* the vector lay over it */
 		recv->ext->cmd = NULL;
 		recv->ext->ext = NULL;
 		recv->ext->next = rx->free;
@@ -137,8 +136,7 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
 }
 
 /* As if it had never been matched: at its old place among those posted. */
-void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv,
-			 struct treadle_run *run)
+void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
 	rx_place(rx, recv, run);
 }
@@ -172,7 +170,7 @@ void treadle_rx_grow(struct treadle_rx *rx, bool tagged)
 	struct treadle_hash *hash;
 	u32 buckets;
 
-	if (likely(!treadle_match_wants(match, &buckets)))	/* a hint, without the lock */
+	if (likely(!treadle_match_wants(match, &buckets))) /* a hint, without the lock */
 		return;
 	spin_lock(&rx->lock);
 	hash = treadle_match_wants(match, &buckets);
@@ -261,8 +259,7 @@ static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **take
  * keeps nobody.
  */
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
-				     struct treadle_run *run)
-	__must_hold(&rx->lock)
+				     struct treadle_run *run) __must_hold(&rx->lock)
 {
 	struct treadle_ring *ring = &rx->ring;
 	struct treadle_recv *recv;

@@ -40,8 +40,7 @@ struct treadle_ring {
 static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
 {
 	*prod = smp_load_acquire(&r->user->prod);
-	return *prod - READ_ONCE(r->released) <= r->entries &&
-	       *prod - r->head <= r->entries;
+	return *prod - READ_ONCE(r->released) <= r->entries && *prod - r->head <= r->entries;
 }
 
 /* C: after setting DOORBELL, and before looking at prod again. */

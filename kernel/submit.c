@@ -167,7 +167,8 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 	if (d->flags & ~op->flags)
 		return d->flags & (TREADLE_F_COND_CELL | TREADLE_F_FENCE | TREADLE_F_MULTI_RECV |
 				   TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD) ?
-		       -EOPNOTSUPP : -EINVAL;
+			       -EOPNOTSUPP :
+			       -EINVAL;
 	error = judge_buffers(cmd, op);
 	if (!error)
 		error = judge_ext(d);
@@ -179,7 +180,7 @@ static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		cmd->ep = NULL;
 	} else if (!cmd->ep) {
 		return -ENOTCONN;
-	} else if (!smp_load_acquire(&cmd->ep->enabled)) {	/* pairs with EP_ENABLE */
+	} else if (!smp_load_acquire(&cmd->ep->enabled)) { /* pairs with EP_ENABLE */
 		return -ENOTCONN;
 	} else if (READ_ONCE(cmd->ep->dead)) {
 		return -ESHUTDOWN;
@@ -259,7 +260,7 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
 	struct treadle_obj *obj;
 
 	*named = NULL;
-	cmd->ep = tx->ep;	/* stays while tx->lock is held */
+	cmd->ep = tx->ep; /* stays while tx->lock is held */
 	if (!id)
 		return 0;
 	obj = treadle_obj_get(tx->obj.ctx, id, TREADLE_EP);
@@ -293,7 +294,7 @@ static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const unio
 
 	if (vec) {
 		memcpy(iov, vec->iov, sizeof(iov));
-		barrier();	/* the shared slot is not read again */
+		barrier(); /* the shared slot is not read again */
 		cmd->iov = iov;
 	}
 	ret = find_ep(tx, cmd, &named);
@@ -362,13 +363,13 @@ static long tx_doorbell(struct treadle_tx *tx)
 		cmd.heap = false;
 		ret = submit_one(tx, &cmd, vec, &run);
 		if (ret && taken) {
-			ret = 0;	/* for the next call, which finds it first */
+			ret = 0; /* for the next call, which finds it first */
 			break;
 		}
 		if (ret == -EAGAIN && (cmd.d.flags & TREADLE_F_MORE))
-			break;		/* not lost: it stays in the ring */
+			break; /* not lost: it stays in the ring */
 		ring->head += slots;
-		credits += cmd.slots;	/* none if the command lives on */
+		credits += cmd.slots; /* none if the command lives on */
 		taken++;
 		if (ret)
 			break;

@@ -11,10 +11,10 @@
 
 #include "treadle.h"
 
-#define LOCK_TRIES	64
+#define LOCK_TRIES 64
 
-void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
-		       const struct treadle_iov *iov, unsigned int count, u64 off)
+void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm, const struct treadle_iov *iov,
+		       unsigned int count, u64 off)
 {
 	*s = (struct treadle_span){ .pm = pm, .iov = iov, .count = count };
 	while (s->i < count && off >= iov[s->i].len)
@@ -66,13 +66,13 @@ static void *span_ptr(struct treadle_span *s, bool write, u64 *len)
 
 /* sparse cannot follow locks that are held on a condition. */
 #ifdef __CHECKER__
-#define pm_lock(pm)	((void)(pm))
-#define pm_trylock(pm)	((pm) != NULL)
-#define pm_unlock(pm)	((void)(pm))
+#define pm_lock(pm)    ((void)(pm))
+#define pm_trylock(pm) ((pm) != NULL)
+#define pm_unlock(pm)  ((void)(pm))
 #else
-#define pm_lock(pm)	read_lock(&(pm)->lock)
-#define pm_trylock(pm)	read_trylock(&(pm)->lock)
-#define pm_unlock(pm)	read_unlock(&(pm)->lock)
+#define pm_lock(pm)    read_lock(&(pm)->lock)
+#define pm_trylock(pm) read_trylock(&(pm)->lock)
+#define pm_unlock(pm)  read_unlock(&(pm)->lock)
 #endif
 
 /*

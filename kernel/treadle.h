@@ -51,17 +51,23 @@
 #include "match.h"
 #include "ring.h"
 
-#define TREADLE_MAX_MSG		(1ULL << 32)
-#define TREADLE_EAGER		4096u	/* longer unexpected messages stay with the sender */
-#define TREADLE_INLINE		(64u << 10)	/* longer copies go to a worker */
-#define TREADLE_CHUNK		(64u << 10)	/* bytes copied under one hold of a pagemap */
-#define TREADLE_MAX_AUTH_KEY	64u
+#define TREADLE_MAX_MSG	     (1ULL << 32)
+#define TREADLE_EAGER	     4096u	 /* longer unexpected messages stay with the sender */
+#define TREADLE_INLINE	     (64u << 10) /* longer copies go to a worker */
+#define TREADLE_CHUNK	     (64u << 10) /* bytes copied under one hold of a pagemap */
+#define TREADLE_MAX_AUTH_KEY 64u
 
 /* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
-#define TREADLE_GFP	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+#define TREADLE_GFP (GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
 
 enum treadle_type {
-	TREADLE_CQ = 1, TREADLE_CNTR, TREADLE_AV, TREADLE_TX, TREADLE_RX, TREADLE_EP, TREADLE_MR,
+	TREADLE_CQ = 1,
+	TREADLE_CNTR,
+	TREADLE_AV,
+	TREADLE_TX,
+	TREADLE_RX,
+	TREADLE_EP,
+	TREADLE_MR,
 };
 
 struct treadle_ctx;
@@ -81,7 +87,7 @@ struct treadle_av;
  */
 struct treadle_job {
 	struct list_head link;
-	struct treadle_ctx *ctx;	/* whose worker takes it, kept by the job's object */
+	struct treadle_ctx *ctx; /* whose worker takes it, kept by the job's object */
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
 };
 
@@ -91,12 +97,12 @@ struct treadle_job {
  */
 struct treadle_run {
 	struct list_head jobs;
-	struct treadle_ctx *ctx;	/* whose pages the runner may fault in */
-	int budget;			/* commands, and pages copied */
-	bool worker;			/* may copy much */
+	struct treadle_ctx *ctx; /* whose pages the runner may fault in */
+	int budget;		 /* commands, and pages copied */
+	bool worker;		 /* may copy much */
 };
 
-#define TREADLE_CALLER_BUDGET	256
+#define TREADLE_CALLER_BUDGET 256
 #define TREADLE_RUN(name, context) \
 	struct treadle_run name = { LIST_HEAD_INIT(name.jobs), context, TREADLE_CALLER_BUDGET }
 
@@ -115,12 +121,12 @@ static inline void treadle_run_add(struct treadle_run *run, struct treadle_job *
 
 /* --- pagemap (pagemap.c) ------------------------------------------------------ */
 
-#define PM_LEVELS	4
-#define PM_BITS		(PAGE_SHIFT - 3)
-#define PM_FAN		(1u << PM_BITS)
-#define PM_LEAF_SHIFT	(PAGE_SHIFT + PM_BITS)
-#define PM_ADDR_BITS	(PAGE_SHIFT + PM_LEVELS * PM_BITS)
-#define PM_WRITE	1ul		/* entry: the page may be written */
+#define PM_LEVELS     4
+#define PM_BITS	      (PAGE_SHIFT - 3)
+#define PM_FAN	      (1u << PM_BITS)
+#define PM_LEAF_SHIFT (PAGE_SHIFT + PM_BITS)
+#define PM_ADDR_BITS  (PAGE_SHIFT + PM_LEVELS * PM_BITS)
+#define PM_WRITE      1ul /* entry: the page may be written */
 
 /*
  * struct treadle_pm - the pages of one process, by address
@@ -151,13 +157,13 @@ enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
 
 /* One side of a copy: buffers of a process, or one buffer of the kernel. */
 struct treadle_span {
-	struct treadle_pm *pm;		/* NULL: @kbuf */
+	struct treadle_pm *pm; /* NULL: @kbuf */
 	const struct treadle_iov *iov;
 	unsigned int count, i;
-	u64 off;			/* into iov[i], or into kbuf */
+	u64 off; /* into iov[i], or into kbuf */
 	u8 *kbuf;
-	void **leaf;			/* while pm->lock is held: table of the pages at... */
-	u64 leaf_addr;			/* ...this address */
+	void **leaf;   /* while pm->lock is held: table of the pages at... */
+	u64 leaf_addr; /* ...this address */
 };
 
 int treadle_pm_init(struct treadle_pm *pm, struct mm_struct *mm);
@@ -167,8 +173,8 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr);
 
 /* transfer.c */
-void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
-		       const struct treadle_iov *iov, unsigned int count, u64 off);
+void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm, const struct treadle_iov *iov,
+		       unsigned int count, u64 off);
 void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
@@ -222,7 +228,7 @@ struct treadle_obj {
 	struct rcu_head rcu;
 };
 
-#define TREADLE_GONE	INT_MIN
+#define TREADLE_GONE INT_MIN
 
 /* main.c: limits, module parameters */
 extern unsigned int treadle_max_objects, treadle_max_ring, treadle_max_cq, treadle_max_av;
@@ -283,7 +289,7 @@ static inline void treadle_waitq_init(struct treadle_waitq *w)
 /* F: after what is waited for was written. */
 static inline void treadle_wake(struct treadle_waitq *w)
 {
-	if (wq_has_sleeper(&w->head))	/* a full barrier, then looks */
+	if (wq_has_sleeper(&w->head)) /* a full barrier, then looks */
 		wake_up_all(&w->head);
 }
 
@@ -342,12 +348,12 @@ void treadle_cntr_free(struct treadle_obj *obj);
 /* What to take off a counter; a field that is NULL or not `exact` does not choose. */
 struct treadle_cull {
 	struct treadle_ep *ep;
-	bool work;		/* deferred work only */
-	bool exact;		/* with @context */
-	bool at;		/* at @threshold */
+	bool work;  /* deferred work only */
+	bool exact; /* with @context */
+	bool at;    /* at @threshold */
 	u64 context, threshold;
-	u64 max;		/* stop after so many */
-	int error;		/* complete them with it; 0: silently */
+	u64 max;   /* stop after so many */
+	int error; /* complete them with it; 0: silently */
 };
 u64 treadle_cntr_cull(struct treadle_cntr *cntr, const struct treadle_cull *cull,
 		      struct treadle_run *run);
@@ -435,7 +441,7 @@ void treadle_rx_free(struct treadle_obj *obj);
 
 /* --- endpoints, addresses, regions --------------------------------------------------- */
 
-#define TREADLE_BINDINGS	11
+#define TREADLE_BINDINGS 11
 
 /*
  * struct treadle_ep - endpoint
@@ -451,7 +457,7 @@ struct treadle_ep {
 	struct treadle_obj obj;
 	struct treadle_addr addr;
 	u16 port;
-	bool listed;			/* in the table of ports */
+	bool listed; /* in the table of ports */
 	u32 key_size;
 	u8 key[TREADLE_MAX_AUTH_KEY];
 	bool enabled;
@@ -604,10 +610,10 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* opdef.c: an opcode is a row, a prep (judges, changes nothing) and an issue */
 struct treadle_opdef {
-	u32 flags;			/* TREADLE_F_* that it takes */
-	bool data;			/* has local buffers */
+	u32 flags; /* TREADLE_F_* that it takes */
+	bool data; /* has local buffers */
 	bool needs_ep;
-	bool receives;			/* its completions go to the receive side */
+	bool receives; /* its completions go to the receive side */
 	int (*prep)(struct treadle_cmd *cmd);
 	void (*issue)(struct treadle_cmd *cmd, struct treadle_run *run);
 };
@@ -624,8 +630,8 @@ int treadle_nop_prep(struct treadle_cmd *cmd);
 void treadle_nop_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_cntr_prep(struct treadle_cmd *cmd);
 void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run);
-void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max,
-			 u64 *count, struct treadle_run *run);
+void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
+			 struct treadle_run *run);
 
 /* receive.c; take, place, match, put_back and dequeue under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
@@ -635,8 +641,7 @@ struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg);
-void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv,
-			 struct treadle_run *run);
+void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 void treadle_rx_grow(struct treadle_rx *rx, bool tagged);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);

@@ -83,11 +83,11 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
 	else if (!arg->timeout_ns)
 		ret = -EAGAIN;
 	else if (arg->timeout_ns < 0)
-		ret = wait_event_interruptible(w->head, ready(obj, arg) ||
-						atomic_read(&w->signals) != signals);
+		ret = wait_event_interruptible(
+			w->head, ready(obj, arg) || atomic_read(&w->signals) != signals);
 	else
-		ret = wait_event_interruptible_hrtimeout(w->head,
-			ready(obj, arg) || atomic_read(&w->signals) != signals,
+		ret = wait_event_interruptible_hrtimeout(
+			w->head, ready(obj, arg) || atomic_read(&w->signals) != signals,
 			ns_to_ktime(arg->timeout_ns));
 	if (ret == -ERESTARTSYS)
 		ret = -EINTR;
@@ -242,7 +242,11 @@ static u64 cull_all(struct treadle_ctx *ctx, struct treadle_cull *cull, struct t
 static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run)
 {
 	struct treadle_cull cull = {
-		.ep = ep, .exact = true, .context = context, .max = 1, .error = -ECANCELED,
+		.ep = ep,
+		.exact = true,
+		.context = context,
+		.max = 1,
+		.error = -ECANCELED,
 	};
 	u64 n = 0;
 
@@ -275,8 +279,8 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 	}
 	switch (arg->kind) {
 	case TREADLE_CANCEL_OP:
-		arg->count = cancel_op(container_of(obj, struct treadle_ep, obj), arg->context,
-				       &run);
+		arg->count =
+			cancel_op(container_of(obj, struct treadle_ep, obj), arg->context, &run);
 		break;
 	case TREADLE_CANCEL_WORK:
 		cull.exact = cull.at = true;

@@ -10,7 +10,7 @@
 
 #include "treadle.h"
 
-#define WORKER_BUDGET	1024
+#define WORKER_BUDGET 1024
 
 static struct workqueue_struct *treadle_wq;
 

@@ -66,9 +66,9 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define TREADLE_DEVICE		"/dev/treadle"
-#define TREADLE_ABI_VERSION	1
-#define TREADLE_ETRUNC		265	/* FI_ETRUNC */
+#define TREADLE_DEVICE	    "/dev/treadle"
+#define TREADLE_ABI_VERSION 1
+#define TREADLE_ETRUNC	    265 /* FI_ETRUNC */
 
 /**
  * struct treadle_map - what to give mmap(2)
@@ -97,18 +97,18 @@ struct treadle_addr {
 	__u16 family;
 	__be16 port;
 	__u32 scope;
-	__u8  addr[16];
+	__u8 addr[16];
 };
 
 /* --- query -------------------------------------------------------------- */
 
-#define TREADLE_FEATURE_TRIGGER		(1ULL << 0)	/* F_COND_CNTR */
-#define TREADLE_FEATURE_CELL		(1ULL << 1)	/* F_COND_CELL */
-#define TREADLE_FEATURE_MR_PINNED	(1ULL << 2)
-#define TREADLE_FEATURE_AUTH_KEY	(1ULL << 3)
-#define TREADLE_FEATURE_MSG_EP		(1ULL << 4)
-#define TREADLE_FEATURE_DGRAM_EP	(1ULL << 5)
-#define TREADLE_FEATURE_REMOTE		(1ULL << 6)
+#define TREADLE_FEATURE_TRIGGER	  (1ULL << 0) /* F_COND_CNTR */
+#define TREADLE_FEATURE_CELL	  (1ULL << 1) /* F_COND_CELL */
+#define TREADLE_FEATURE_MR_PINNED (1ULL << 2)
+#define TREADLE_FEATURE_AUTH_KEY  (1ULL << 3)
+#define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
+#define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
+#define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -233,7 +233,7 @@ struct treadle_av_lookup {
  * @buffered: RX: bytes of unexpected messages to hold (0: a default); TX: 0
  * @id:       out
  */
-#define TREADLE_TX_SHARED	(1U << 0)
+#define TREADLE_TX_SHARED (1U << 0)
 struct treadle_ring_create {
 	__u32 size;
 	__u32 flags;
@@ -246,9 +246,9 @@ struct treadle_ring_create {
 };
 
 enum treadle_ep_type {
-	TREADLE_EP_RDM	 = 1,
-	TREADLE_EP_MSG	 = 2,	/* later */
-	TREADLE_EP_DGRAM = 3,	/* later */
+	TREADLE_EP_RDM = 1,
+	TREADLE_EP_MSG = 2,   /* later */
+	TREADLE_EP_DGRAM = 3, /* later */
 };
 
 /**
@@ -283,7 +283,7 @@ struct treadle_ep_create {
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
  *		endpoint; remote_read, remote_write: of its peers on its memory
  */
-#define TREADLE_EP_SOURCE	(1U << 0)	/* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE (1U << 0) /* completions name the sender: FI_SOURCE */
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;
@@ -301,16 +301,16 @@ struct treadle_ep_enable {
 	__u32 cntr_remote_write;
 };
 
-#define TREADLE_MR_PINNED	(1U << 0)	/* pages stay where they are, charged to RLIMIT_MEMLOCK */
-#define TREADLE_MR_KERNEL_KEY	(1U << 1)	/* the kernel picks a random key */
-#define TREADLE_MR_VIRT_ADDR	(1U << 2)	/* peers name addresses, not offsets */
+#define TREADLE_MR_PINNED     (1U << 0) /* pages stay where they are, charged to RLIMIT_MEMLOCK */
+#define TREADLE_MR_KERNEL_KEY (1U << 1) /* the kernel picks a random key */
+#define TREADLE_MR_VIRT_ADDR  (1U << 2) /* peers name addresses, not offsets */
 
-#define TREADLE_ACCESS_SEND		(1U << 0)
-#define TREADLE_ACCESS_RECV		(1U << 1)
-#define TREADLE_ACCESS_READ		(1U << 2)
-#define TREADLE_ACCESS_WRITE		(1U << 3)
-#define TREADLE_ACCESS_REMOTE_READ	(1U << 4)
-#define TREADLE_ACCESS_REMOTE_WRITE	(1U << 5)
+#define TREADLE_ACCESS_SEND	    (1U << 0)
+#define TREADLE_ACCESS_RECV	    (1U << 1)
+#define TREADLE_ACCESS_READ	    (1U << 2)
+#define TREADLE_ACCESS_WRITE	    (1U << 3)
+#define TREADLE_ACCESS_REMOTE_READ  (1U << 4)
+#define TREADLE_ACCESS_REMOTE_WRITE (1U << 5)
 
 /**
  * struct treadle_mr_create - a memory region, fi_mr(3)
@@ -354,11 +354,11 @@ enum treadle_cancel_kind {
 	 * fi_endpoint(3). It completes with ECANCELED. One at a time, the oldest
 	 * receive first.
 	 */
-	TREADLE_CANCEL_OP	= 0,
+	TREADLE_CANCEL_OP = 0,
 	/* Deferred work armed on counter @id at @threshold with @context; silent. */
-	TREADLE_CANCEL_WORK	= 1,
+	TREADLE_CANCEL_WORK = 1,
 	/* All deferred work on counter @id, or with @id 0 of the context; silent. */
-	TREADLE_FLUSH_WORK	= 2,
+	TREADLE_FLUSH_WORK = 2,
 };
 
 /**
@@ -409,12 +409,12 @@ struct treadle_wait_fd {
 	__s32 fd;
 };
 
-#define TREADLE_IOC_MAGIC	0xF6
-#define TREADLE_IO(nr, type)	_IOWR(TREADLE_IOC_MAGIC, nr, struct type)
+#define TREADLE_IOC_MAGIC    0xF6
+#define TREADLE_IO(nr, type) _IOWR(TREADLE_IOC_MAGIC, nr, struct type)
 
 #define TREADLE_IOC_QUERY	TREADLE_IO(0x00, treadle_query)
 #define TREADLE_IOC_CQ_CREATE	TREADLE_IO(0x01, treadle_cq_create)
-#define TREADLE_IOC_CNTR_CREATE	TREADLE_IO(0x02, treadle_cntr_create)
+#define TREADLE_IOC_CNTR_CREATE TREADLE_IO(0x02, treadle_cntr_create)
 #define TREADLE_IOC_AV_CREATE	TREADLE_IO(0x03, treadle_av_create)
 #define TREADLE_IOC_AV_INSERT	TREADLE_IO(0x04, treadle_av_insert)
 #define TREADLE_IOC_AV_REMOVE	TREADLE_IO(0x05, treadle_av_remove)
@@ -443,7 +443,7 @@ struct treadle_wait_fd {
  *
  * SIGNAL: end every WAIT on a CQ or CNTR with ECANCELED.
  */
-#define TREADLE_IOC_DOORBELL	_IO(TREADLE_IOC_MAGIC, 0x20)
-#define TREADLE_IOC_SIGNAL	_IO(TREADLE_IOC_MAGIC, 0x21)
+#define TREADLE_IOC_DOORBELL _IO(TREADLE_IOC_MAGIC, 0x20)
+#define TREADLE_IOC_SIGNAL   _IO(TREADLE_IOC_MAGIC, 0x21)
 
 #endif /* _UAPI_TREADLE_IOCTL_H */

@@ -70,13 +70,13 @@
 
 #include <linux/types.h>
 
-#define TREADLE_SLOT_SIZE	128
-#define TREADLE_SLOTS_OFFSET	4096	/* of slots or completions in their map */
-#define TREADLE_MAX_IOV		8	/* local buffers of one command */
-#define TREADLE_MAX_RMA_IOV	5	/* remote ranges of one command */
+#define TREADLE_SLOT_SIZE    128
+#define TREADLE_SLOTS_OFFSET 4096 /* of slots or completions in their map */
+#define TREADLE_MAX_IOV	     8	  /* local buffers of one command */
+#define TREADLE_MAX_RMA_IOV  5	  /* remote ranges of one command */
 
 /* An address-vector index that stands for every peer (receive) or none. */
-#define TREADLE_ADDR_ANY	0xffffffffffffffffULL
+#define TREADLE_ADDR_ANY 0xffffffffffffffffULL
 
 /*
  * Operations. A command is a condition, an operation and a notification:
@@ -84,18 +84,18 @@
  * `opcodes` is refused with EOPNOTSUPP.
  */
 enum treadle_opcode {
-	TREADLE_OP_NOP		= 0,	/* notification only */
-	TREADLE_OP_SEND		= 1,	/* fi_msg(3) */
-	TREADLE_OP_TSEND	= 2,	/* fi_tagged(3) */
-	TREADLE_OP_RECV		= 3,
-	TREADLE_OP_TRECV	= 4,
-	TREADLE_OP_READ		= 5,	/* fi_rma(3) */
-	TREADLE_OP_WRITE	= 6,
-	TREADLE_OP_ATOMIC	= 7,	/* fi_atomic(3) */
-	TREADLE_OP_FETCH	= 8,
-	TREADLE_OP_COMPARE	= 9,
-	TREADLE_OP_CNTR_SET	= 10,	/* fi_cntr(3): peer = counter id, data = value */
-	TREADLE_OP_CNTR_ADD	= 11,	/* the same */
+	TREADLE_OP_NOP = 0,   /* notification only */
+	TREADLE_OP_SEND = 1,  /* fi_msg(3) */
+	TREADLE_OP_TSEND = 2, /* fi_tagged(3) */
+	TREADLE_OP_RECV = 3,
+	TREADLE_OP_TRECV = 4,
+	TREADLE_OP_READ = 5, /* fi_rma(3) */
+	TREADLE_OP_WRITE = 6,
+	TREADLE_OP_ATOMIC = 7, /* fi_atomic(3) */
+	TREADLE_OP_FETCH = 8,
+	TREADLE_OP_COMPARE = 9,
+	TREADLE_OP_CNTR_SET = 10, /* fi_cntr(3): peer = counter id, data = value */
+	TREADLE_OP_CNTR_ADD = 11, /* the same */
 	TREADLE_OP_LAST
 };
 
@@ -103,32 +103,32 @@ enum treadle_opcode {
  * Descriptor flags. A flag that the operation does not know is refused with
  * EINVAL; fields that neither operation nor flags use must be zero.
  */
-#define TREADLE_F_EXT		  (1U << 0)  /* the second cache line counts */
-#define TREADLE_F_COMPLETION	  (1U << 1)  /* write a completion on success */
-#define TREADLE_F_INJECT	  (1U << 2)  /* buffer is free when the doorbell returns */
-#define TREADLE_F_REMOTE_CQ_DATA  (1U << 3)  /* `data` goes to the peer's completion */
+#define TREADLE_F_EXT		    (1U << 0) /* the second cache line counts */
+#define TREADLE_F_COMPLETION	    (1U << 1) /* write a completion on success */
+#define TREADLE_F_INJECT	    (1U << 2) /* buffer is free when the doorbell returns */
+#define TREADLE_F_REMOTE_CQ_DATA    (1U << 3) /* `data` goes to the peer's completion */
 #define TREADLE_F_DELIVERY_COMPLETE (1U << 4) /* complete when placed at the peer */
-#define TREADLE_F_FENCE		  (1U << 5)  /* start after all before it to that peer */
-#define TREADLE_F_MULTI_RECV	  (1U << 6)
-#define TREADLE_F_PEEK		  (1U << 7)
-#define TREADLE_F_CLAIM		  (1U << 8)
-#define TREADLE_F_DISCARD	  (1U << 9)
+#define TREADLE_F_FENCE		    (1U << 5) /* start after all before it to that peer */
+#define TREADLE_F_MULTI_RECV	    (1U << 6)
+#define TREADLE_F_PEEK		    (1U << 7)
+#define TREADLE_F_CLAIM		    (1U << 8)
+#define TREADLE_F_DISCARD	    (1U << 9)
 /*
  * More commands follow before the doorbell: if this one is refused, say so by
  * an error completion (and the endpoint's counter) and go on, because its
  * caller has been told "queued" already. Without it, the doorbell returns the errno.
  */
-#define TREADLE_F_MORE		  (1U << 10)
-#define TREADLE_F_COND_CNTR	  (1U << 11) /* EXT: wait for counter `cond` >= threshold */
-#define TREADLE_F_COND_CELL	  (1U << 12) /* EXT: wait for a trigger cell */
-#define TREADLE_F_NOTIFY	  (1U << 13) /* EXT: count into counter `notify` */
+#define TREADLE_F_MORE	    (1U << 10)
+#define TREADLE_F_COND_CNTR (1U << 11) /* EXT: wait for counter `cond` >= threshold */
+#define TREADLE_F_COND_CELL (1U << 12) /* EXT: wait for a trigger cell */
+#define TREADLE_F_NOTIFY    (1U << 13) /* EXT: count into counter `notify` */
 /*
  * Deferred work: neither the endpoint's counters nor, unless F_COMPLETION is
  * set, its completion queue hear of this command, whether it succeeds or fails.
  */
-#define TREADLE_F_WORK		  (1U << 14)
-#define TREADLE_F_CNTR_ERROR	  (1U << 15) /* CNTR_*: the error value */
-#define TREADLE_F_ALL		  0xffffU
+#define TREADLE_F_WORK	     (1U << 14)
+#define TREADLE_F_CNTR_ERROR (1U << 15) /* CNTR_*: the error value */
+#define TREADLE_F_ALL	     0xffffU
 
 /**
  * struct treadle_iov - one local buffer
@@ -189,8 +189,8 @@ struct treadle_rma_iov {
  * @reserved1:	zero
  */
 struct treadle_desc {
-	__u8  opcode;
-	__u8  iov_count;
+	__u8 opcode;
+	__u8 iov_count;
 	__u16 reserved0;
 	__u32 flags;
 	__u64 context;
@@ -211,10 +211,10 @@ struct treadle_desc {
 	__u32 cond;
 	__u64 threshold;
 	__u32 notify;
-	__u8  atomic_op;
-	__u8  datatype;
-	__u8  rma_iov_count;
-	__u8  fetch_iov_count;
+	__u8 atomic_op;
+	__u8 datatype;
+	__u8 rma_iov_count;
+	__u8 fetch_iov_count;
 	__u64 result;
 	__u64 compare;
 	__u64 reserved1[3];
@@ -228,9 +228,9 @@ union treadle_slot {
 };
 
 /* Set by the kernel while it holds unmatched messages: a post needs a doorbell. */
-#define TREADLE_RING_DOORBELL	(1U << 0)
+#define TREADLE_RING_DOORBELL (1U << 0)
 /* The ring's indices were out of range once; the ring is dead. */
-#define TREADLE_RING_BROKEN	(1U << 1)
+#define TREADLE_RING_BROKEN (1U << 1)
 
 struct treadle_ring_prod {
 	__u32 prod;
@@ -239,7 +239,7 @@ struct treadle_ring_prod {
 
 struct treadle_ring_cons {
 	__u32 released;
-	__u32 flags;		/* TREADLE_RING_* */
+	__u32 flags; /* TREADLE_RING_* */
 	__u32 reserved[14];
 };
 
@@ -247,20 +247,20 @@ struct treadle_ring_cons {
  * Completion flags: the bits of libfabric (fi_cq(3), "COMPLETION FLAGS"), so
  * that no table is needed to translate them.
  */
-#define TREADLE_CQ_MSG			(1U << 1)
-#define TREADLE_CQ_RMA			(1U << 2)
-#define TREADLE_CQ_TAGGED		(1U << 3)
-#define TREADLE_CQ_ATOMIC		(1U << 4)
-#define TREADLE_CQ_READ			(1U << 8)
-#define TREADLE_CQ_WRITE		(1U << 9)
-#define TREADLE_CQ_RECV			(1U << 10)
-#define TREADLE_CQ_SEND			(1U << 11)
-#define TREADLE_CQ_REMOTE_READ		(1U << 12)
-#define TREADLE_CQ_REMOTE_WRITE		(1U << 13)
-#define TREADLE_CQ_MULTI_RECV		(1U << 16)
-#define TREADLE_CQ_REMOTE_CQ_DATA	(1U << 17)
+#define TREADLE_CQ_MSG		  (1U << 1)
+#define TREADLE_CQ_RMA		  (1U << 2)
+#define TREADLE_CQ_TAGGED	  (1U << 3)
+#define TREADLE_CQ_ATOMIC	  (1U << 4)
+#define TREADLE_CQ_READ		  (1U << 8)
+#define TREADLE_CQ_WRITE	  (1U << 9)
+#define TREADLE_CQ_RECV		  (1U << 10)
+#define TREADLE_CQ_SEND		  (1U << 11)
+#define TREADLE_CQ_REMOTE_READ	  (1U << 12)
+#define TREADLE_CQ_REMOTE_WRITE	  (1U << 13)
+#define TREADLE_CQ_MULTI_RECV	  (1U << 16)
+#define TREADLE_CQ_REMOTE_CQ_DATA (1U << 17)
 /* Not libfabric's: the next entry of the ring is error data of this one. */
-#define TREADLE_CQ_ERR_DATA		(1U << 31)
+#define TREADLE_CQ_ERR_DATA (1U << 31)
 
 /**
  * struct treadle_cqe - a completion
@@ -287,11 +287,11 @@ struct treadle_cqe {
 };
 
 /* The kernel keeps completions that did not fit: ring the doorbell of the CQ. */
-#define TREADLE_CQ_OVERFLOW	(1U << 0)
+#define TREADLE_CQ_OVERFLOW (1U << 0)
 
 struct treadle_cq_prod {
 	__u32 prod;
-	__u32 flags;		/* TREADLE_CQ_OVERFLOW */
+	__u32 flags; /* TREADLE_CQ_OVERFLOW */
 	__u32 reserved[14];
 };
 

@@ -15,25 +15,23 @@ FIXTURE(abi)
 	__u32 id[KINDS];
 };
 
-static struct treadle_iov region_iov = {.len = sizeof(region)};
+static struct treadle_iov region_iov = {(unsigned long)region, sizeof(region)};
 
 static int create(int fd, enum kind kind, __u32 *id)
 {
 	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 8};
 	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
 	struct treadle_av_create av = {.size = sizeof(av)};
-	struct treadle_mr_create mr = {
-		.size = sizeof(mr),
-		.flags = TREADLE_MR_KERNEL_KEY,
-		.access = TREADLE_ACCESS_SEND,
-		.iov_count = 1,
-		.iov = (unsigned long)&region_iov,
-	};
+	struct treadle_mr_create mr = {.size = sizeof(mr),
+				       .flags = TREADLE_MR_KERNEL_KEY,
+				       .access = TREADLE_ACCESS_SEND,
+				       .iov_count = 1,
+				       .iov = (unsigned long)&region_iov};
 	struct treadle_ring_create ring = {.size = sizeof(ring), .entries = 8};
+	unsigned long ring_cmd = kind == TX ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE;
 	struct treadle_addr addr = loopback(0);
 	int result;
 
-	region_iov.addr = (unsigned long)region;
 	switch (kind) {
 	case CQ:
 		result = call(fd, TREADLE_IOC_CQ_CREATE, &cq);
@@ -53,8 +51,7 @@ static int create(int fd, enum kind kind, __u32 *id)
 		return result;
 	case TX:
 	case RX:
-		result =
-			call(fd, kind == TX ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE, &ring);
+		result = call(fd, ring_cmd, &ring);
 		*id = ring.id;
 		return result;
 	default:
@@ -171,7 +168,6 @@ static void valid_destroy(world *w, void *arg)
 
 static void valid_cancel_op(world *w, void *arg)
 {
-	((struct treadle_cancel *)arg)->kind = TREADLE_CANCEL_OP;
 	((struct treadle_cancel *)arg)->id = w->id[EP];
 }
 

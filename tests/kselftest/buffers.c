@@ -274,6 +274,32 @@ TEST_F(buffers, a_child_does_not_see_what_its_parent_receives)
 	kill(pid, SIGKILL);
 }
 
+/* Pages of the same contents become one page; who receives into it has his own again. */
+TEST_F(buffers, merged_pages_are_parted)
+{
+	const size_t count = LARGE / PAGE;
+	char *twin = pages(LARGE);
+
+	write_to("/sys/kernel/mm/ksm/pages_to_scan", "5000");
+	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
+	write_to("/sys/kernel/mm/ksm/run", "1");
+	ASSERT_EQ(0, madvise(self->dst, LARGE, MADV_MERGEABLE));
+	ASSERT_EQ(0, madvise(twin, LARGE, MADV_MERGEABLE));
+	for (int round = 0; round < 3; round++) {
+		/* The kernel knows the pages of one, for writing, before they are merged. */
+		pass(_metadata, self, self->src, self->dst, LARGE);
+		fill(twin, LARGE, self->seed);
+		while (number_in("/sys/kernel/mm/ksm/pages_sharing", NULL) < count)
+			usleep(1000);
+		pass(_metadata, self, self->src, self->dst, LARGE);
+		EXPECT_TRUE(same(twin, LARGE, self->seed - 1));
+		/* And the same for reading: what is sent is what is there. */
+		pass(_metadata, self, twin, self->src, LARGE);
+	}
+	write_to("/sys/kernel/mm/ksm/run", "2");
+	write_to("/sys/kernel/mm/ksm/run", "0");
+}
+
 TEST_F(buffers, one_buffer_for_both)
 {
 	fill(self->src, LARGE, 1);

@@ -5,7 +5,7 @@
  * pause, while the maps of both are changed in every way there is.
  *
  * Pages that were taken away from a range and can be seen elsewhere (moved, in
- * a child, merged, protected) must not change from then on, and what is written to them
+ * a child, protected) must not change from then on, and what is written to them
  * must not arrive. Pages that were freed soon are somebody else's, who
  * watches them. What arrives is what was sent; where a range was emptied
  * meanwhile, zeroes; or there was an error.
@@ -463,36 +463,6 @@ TEST_F(stress, collapsed_split_and_swapped)
 	EXPECT_EQ(0, system("swapoff /dev/zram0 && echo 1 >/sys/block/zram0/reset"));
 	note("collapsed %d times; KiB swapped, summed up: %llu", collapsed, swapped);
 	EXPECT_TRUE(collapsed && (swapped || variant->pinned));
-}
-
-/* Pages of the same contents become one; who receives into one of them has his own again. */
-TEST_F(stress, merged)
-{
-	char *twin = range(HUGE);
-	long long merged = 0;
-	__u64 end;
-
-	write_to("/sys/kernel/mm/ksm/pages_to_scan", "2000");
-	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
-	write_to("/sys/kernel/mm/ksm/run", "1");
-	ASSERT_EQ(0, madvise(self->in, self->len, MADV_MERGEABLE));
-	ASSERT_EQ(0, madvise(self->out, self->len, MADV_MERGEABLE));
-	ASSERT_EQ(0, madvise(twin, self->len, MADV_MERGEABLE));
-	memset(self->in, 0x11, self->len);
-	memset(twin, 0x11, self->len);
-	end = begin(self, variant) + ROUND_NS;
-	while (now_ns() < end) {
-		long long now = number_in("/sys/kernel/mm/ksm/pages_sharing", NULL);
-
-		merged = now > merged ? now : merged;
-		need(all_are(twin, self->len, 0x11));
-		usleep(20000);
-	}
-	write_to("/sys/kernel/mm/ksm/run", "2");
-	write_to("/sys/kernel/mm/ksm/run", "0");
-	need(all_are(twin, self->len, 0x11));
-	note("%lld pages merged", merged);
-	EXPECT_LT(0, merged);
 }
 
 TEST_HARNESS_MAIN

@@ -4,102 +4,17 @@
  * simplest form, written from the two headers in uapi/treadle/ alone.
  *
  * Calls whose failure is what a test looks at return -errno. Set-up that is
- * not the subject of a test ends the test when it fails, with a line that says
- * why; so does need(), which threads and child processes use where the
- * harness's own EXPECT can't reach.
+ * not the subject of a test ends the test when it fails.
  */
 #ifndef TREADLE_KSELFTEST_H
 #define TREADLE_KSELFTEST_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stddef.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-#include <time.h>
-
-/* The harness prints through this what failed; then it is told of what, too. */
-static FILE *say_what_about(void);
-#define TH_LOG_STREAM say_what_about()
-#include "kselftest_harness.h"
+#include "support.h"
 
 #include <treadle/ioctl.h>
 #include <treadle/ring.h>
 
-/* The harness compares what it is given, and constants are of type int. */
-#pragma GCC diagnostic ignored "-Wsign-compare"
-
 #define ANY TREADLE_ADDR_ANY
-
-/* Longer than anything takes on an emulated machine, shorter than a test's limit. */
-#define PATIENCE_NS 20000000000LL
-
-/* --- saying ---------------------------------------------------------------- */
-
-/* A line of diagnostics. At once: a test leaves through _exit(). */
-static inline __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	printf("# ");
-	vprintf(fmt, args);
-	printf("\n");
-	fflush(stdout);
-	va_end(args);
-}
-
-static char subject[128];
-
-/* What the lines below check, where their number alone does not tell: the row of a table. */
-static inline __attribute__((format(printf, 1, 2))) void about(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(subject, sizeof(subject), fmt, args);
-	va_end(args);
-}
-
-static FILE *say_what_about(void)
-{
-	if (subject[0])
-		fprintf(stderr, "# at %s:\n", subject);
-	return stderr;
-}
-
-static inline __attribute__((noreturn)) void give_up(const char *file, int line, const char *what)
-{
-	note("%s:%d: %s (errno %d, %s)", file, line, what, errno, strerror(errno));
-	_exit(1);
-}
-
-#define need(condition)                                          \
-	do {                                                     \
-		if (!(condition))                                \
-			give_up(__FILE__, __LINE__, #condition); \
-	} while (0)
-
-static inline __u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
 
 /* --- calling --------------------------------------------------------------- */
 
@@ -181,22 +96,16 @@ static inline void ring_open(struct ring *r, int fd, unsigned long cmd, __u32 fl
 			     __u32 buffered)
 {
 	struct treadle_ring_create c = {
-		.size = sizeof(c),
-		.flags = flags,
-		.entries = entries,
-		.buffered = buffered,
-	};
+		.size = sizeof(c), .flags = flags, .entries = entries, .buffered = buffered};
 
 	need(call(fd, cmd, &c) == 0);
-	*r = (struct ring){
-		.fd = fd,
-		.id = c.id,
-		.entries = c.entries,
-		.rw_map = c.rw,
-		.ro_map = c.ro,
-		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE),
-		.ro = map(fd, c.ro, PROT_READ),
-	};
+	*r = (struct ring){.fd = fd,
+			   .id = c.id,
+			   .entries = c.entries,
+			   .rw_map = c.rw,
+			   .ro_map = c.ro,
+			   .rw = map(fd, c.rw, PROT_READ | PROT_WRITE),
+			   .ro = map(fd, c.ro, PROT_READ)};
 	r->slots = (void *)((char *)r->rw + TREADLE_SLOTS_OFFSET);
 }
 
@@ -215,15 +124,13 @@ static inline void cq_open(struct cq *q, int fd, __u32 entries)
 	struct treadle_cq_create c = {.size = sizeof(c), .entries = entries};
 
 	need(call(fd, TREADLE_IOC_CQ_CREATE, &c) == 0);
-	*q = (struct cq){
-		.fd = fd,
-		.id = c.id,
-		.entries = c.entries,
-		.rw_map = c.rw,
-		.ro_map = c.ro,
-		.rw = map(fd, c.rw, PROT_READ | PROT_WRITE),
-		.ro = map(fd, c.ro, PROT_READ),
-	};
+	*q = (struct cq){.fd = fd,
+			 .id = c.id,
+			 .entries = c.entries,
+			 .rw_map = c.rw,
+			 .ro_map = c.ro,
+			 .rw = map(fd, c.rw, PROT_READ | PROT_WRITE),
+			 .ro = map(fd, c.ro, PROT_READ)};
 	q->cqes = (const void *)((const char *)q->ro + TREADLE_SLOTS_OFFSET);
 }
 
@@ -246,13 +153,11 @@ static inline __u32 av_open(int fd)
 static inline int av_insert(int fd, __u32 av, const struct treadle_addr *addrs, __u32 *count,
 			    __u64 *out)
 {
-	struct treadle_av_insert c = {
-		.size = sizeof(c),
-		.av = av,
-		.count = *count,
-		.addrs = (unsigned long)addrs,
-		.out = (unsigned long)out,
-	};
+	struct treadle_av_insert c = {.size = sizeof(c),
+				      .av = av,
+				      .count = *count,
+				      .addrs = (unsigned long)addrs,
+				      .out = (unsigned long)out};
 	int result = call(fd, TREADLE_IOC_AV_INSERT, &c);
 
 	*count = c.count;
@@ -288,13 +193,11 @@ static inline struct treadle_addr loopback(__u16 port)
 /* Only the address; -errno when it is refused. */
 static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_key, __u32 *id)
 {
-	struct treadle_ep_create c = {
-		.size = sizeof(c),
-		.type = TREADLE_EP_RDM,
-		.addr = *addr,
-		.auth_key = (unsigned long)auth_key,
-		.auth_key_size = auth_key ? strlen(auth_key) : 0,
-	};
+	struct treadle_ep_create c = {.size = sizeof(c),
+				      .type = TREADLE_EP_RDM,
+				      .addr = *addr,
+				      .auth_key = (unsigned long)auth_key,
+				      .auth_key_size = auth_key ? strlen(auth_key) : 0};
 	int result = call(fd, TREADLE_IOC_EP_CREATE, &c);
 
 	if (result == 0) {
@@ -321,17 +224,15 @@ static inline void node_create(struct node *n, struct options o)
 
 static inline struct treadle_ep_enable node_bindings(const struct node *n)
 {
-	return (struct treadle_ep_enable){
-		.size = sizeof(struct treadle_ep_enable),
-		.ep = n->ep,
-		.tx = n->tx.id,
-		.rx = n->rx.id,
-		.av = n->av,
-		.tx_cq = n->cq.id,
-		.rx_cq = n->rcq.id,
-		.cntr_send = n->sent.id,
-		.cntr_recv = n->rcvd.id,
-	};
+	return (struct treadle_ep_enable){.size = sizeof(struct treadle_ep_enable),
+					  .ep = n->ep,
+					  .tx = n->tx.id,
+					  .rx = n->rx.id,
+					  .av = n->av,
+					  .tx_cq = n->cq.id,
+					  .rx_cq = n->rcq.id,
+					  .cntr_send = n->sent.id,
+					  .cntr_recv = n->rcvd.id};
 }
 
 static inline void node_open(struct node *n, struct options o)
@@ -358,15 +259,13 @@ static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 
 static inline struct treadle_desc send_of(const void *buf, __u64 len, __u64 to, __u64 context)
 {
-	return (struct treadle_desc){
-		.opcode = TREADLE_OP_SEND,
-		.flags = TREADLE_F_COMPLETION,
-		.iov_count = !!len,
-		.addr = len ? (unsigned long)buf : 0,
-		.len = len,
-		.peer = to,
-		.context = context,
-	};
+	return (struct treadle_desc){.opcode = TREADLE_OP_SEND,
+				     .flags = TREADLE_F_COMPLETION,
+				     .iov_count = !!len,
+				     .addr = len ? (unsigned long)buf : 0,
+				     .len = len,
+				     .peer = to,
+				     .context = context};
 }
 
 static inline struct treadle_desc tsend_of(const void *buf, __u64 len, __u64 to, __u64 tag,
@@ -401,13 +300,11 @@ static inline struct treadle_desc trecv_of(void *buf, __u64 len, __u64 from, __u
 static inline struct treadle_desc count_of(__u8 opcode, const struct cntr *c, __u64 value,
 					   __u64 context)
 {
-	return (struct treadle_desc){
-		.opcode = opcode,
-		.peer = c->id,
-		.data = value,
-		.context = context,
-		.flags = TREADLE_F_WORK,
-	};
+	return (struct treadle_desc){.opcode = opcode,
+				     .peer = c->id,
+				     .data = value,
+				     .context = context,
+				     .flags = TREADLE_F_WORK};
 }
 
 static inline struct treadle_desc when(struct treadle_desc d, const struct cntr *c, __u64 threshold)
@@ -508,13 +405,11 @@ static inline void ring_put_vector(struct ring *r, const struct treadle_desc *d,
 
 static inline int cancel(int fd, __u32 kind, __u32 id, __u64 context, __u64 threshold, __u64 *count)
 {
-	struct treadle_cancel c = {
-		.size = sizeof(c),
-		.kind = kind,
-		.id = id,
-		.context = context,
-		.threshold = threshold,
-	};
+	struct treadle_cancel c = {.size = sizeof(c),
+				   .kind = kind,
+				   .id = id,
+				   .context = context,
+				   .threshold = threshold};
 	int result = call(fd, TREADLE_IOC_CANCEL, &c);
 
 	if (count)
@@ -590,187 +485,13 @@ static inline bool cntr_becomes(const struct cntr *c, __u64 value, __u64 errors)
 
 static inline int cntr_wait(const struct cntr *c, __u64 threshold, __u64 error, __s64 timeout_ns)
 {
-	struct treadle_wait w = {
-		.size = sizeof(w),
-		.id = c->id,
-		.timeout_ns = timeout_ns,
-		.threshold = threshold,
-		.error = error,
-	};
+	struct treadle_wait w = {.size = sizeof(w),
+				 .id = c->id,
+				 .timeout_ns = timeout_ns,
+				 .threshold = threshold,
+				 .error = error};
 
 	return call(c->fd, TREADLE_IOC_WAIT, &w);
-}
-
-/* --- data ------------------------------------------------------------------ */
-
-/* Bytes that differ from message to message and from place to place. */
-static inline __u64 pattern(__u64 seed, __u64 word)
-{
-	__u64 x = (seed << 32) + word + 0x9e3779b97f4a7c15ULL;
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	return x ^ (x >> 27);
-}
-
-static inline void fill(void *buf, size_t len, __u64 seed)
-{
-	char *at = buf;
-	__u64 word;
-
-	for (size_t i = 0; i < len; i += sizeof(word)) {
-		word = pattern(seed, i);
-		memcpy(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word));
-	}
-}
-
-/* Where @buf is not what fill() wrote; @len when all of it is. */
-static inline size_t differs(const void *buf, size_t len, __u64 seed)
-{
-	const char *at = buf;
-	__u64 word;
-
-	for (size_t i = 0; i < len; i += sizeof(word)) {
-		word = pattern(seed, i);
-		if (memcmp(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word)))
-			return i;
-	}
-	return len;
-}
-
-static inline bool same(const void *buf, size_t len, __u64 seed)
-{
-	return differs(buf, len, seed) == len;
-}
-
-static inline bool all_are(const void *buf, size_t len, unsigned char byte)
-{
-	const unsigned char *at = buf;
-
-	return len == 0 || (at[0] == byte && memcmp(at, at + 1, len - 1) == 0);
-}
-
-/* Numbers that look random and are the same in every run. */
-static inline __u32 lottery(__u64 *state)
-{
-	*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
-	return *state >> 33;
-}
-
-/* Fresh pages with nothing mapped behind them. */
-static inline void *pages(size_t len)
-{
-	size_t rounded = (len + 4095) & ~4095UL;
-	char *at = mmap(NULL, rounded + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	need(at != MAP_FAILED);
-	need(mprotect(at, rounded, PROT_READ | PROT_WRITE) == 0);
-	return at;
-}
-
-/* --- processes ------------------------------------------------------------- */
-
-/* Memory that children share with their parent. */
-static inline void *shared(size_t len)
-{
-	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	need(at != MAP_FAILED);
-	return at;
-}
-
-/* Runs @fn in a child, which ends with its parent at the latest. */
-static inline pid_t spawn(void (*fn)(void *), void *arg)
-{
-	pid_t pid = fork();
-
-	need(pid >= 0);
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fn(arg);
-		_exit(0);
-	}
-	return pid;
-}
-
-/* A child's exit status, or minus the signal that ended it. */
-static inline int reap(pid_t pid)
-{
-	int status;
-
-	need(waitpid(pid, &status, 0) == pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-/* Waits until another process or thread has raised @flag to @value. */
-static inline void await(const int *flag, int value)
-{
-	while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value)
-		sched_yield();
-}
-
-static inline void raise_to(int *flag, int value)
-{
-	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
-}
-
-static inline pthread_t thread(void *(*fn)(void *), void *arg)
-{
-	pthread_t t;
-
-	need(pthread_create(&t, NULL, fn, arg) == 0);
-	return t;
-}
-
-/* The number after @key in a file of /proc or /sys; without @key the first. -1: there is none. */
-static inline long long number_in(const char *path, const char *key)
-{
-	size_t length = key ? strlen(key) : 0;
-	long long value = -1;
-	char line[512];
-	FILE *file = fopen(path, "re");
-
-	while (file && value < 0 && fgets(line, sizeof(line), file))
-		if (!key || strncmp(line, key, length) == 0)
-			sscanf(line + length, line[length] == ':' ? ":%lld" : "%lld", &value);
-	if (file)
-		fclose(file);
-	return value;
-}
-
-static inline void write_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	need(fd >= 0 && write(fd, text, strlen(text)) == strlen(text));
-	close(fd);
-}
-
-/* Puts this process into a control group of its own, and says where that one is. */
-static inline void cgroup_enter(char dir[64])
-{
-	char path[128];
-
-	write_to("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	snprintf(dir, 64, "/sys/fs/cgroup/treadle-%d", getpid());
-	need(mkdir(dir, 0755) == 0);
-	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
-	write_to(path, "0");
-}
-
-/* Bytes that the kernel holds on behalf of this control group. */
-static inline long long cgroup_kernel(const char *dir)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/memory.stat", dir);
-	return number_in(path, "kernel ");
-}
-
-/* Contexts that are gone leave nothing behind. Their end may be seen before their last work is. */
-static inline void until_unused(void)
-{
-	while (number_in("/sys/module/treadle/refcnt", NULL) != 0)
-		usleep(1000);
 }
 
 #endif /* TREADLE_KSELFTEST_H */

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of the ABI need besides the ABI: words for what went wrong, bytes
+ * to recognize, other processes, figures from /proc.
+ *
+ * need() ends a test, or a child of it, with a line that says why: for set-up that is
+ * not the subject of the test, and for threads and children, where the harness's
+ * own EXPECT can't reach.
+ */
+#ifndef TREADLE_KSELFTEST_SUPPORT_H
+#define TREADLE_KSELFTEST_SUPPORT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+
+/* The harness prints through this what failed; then it is told of what, too. */
+static FILE *say_what_about(void);
+#define TH_LOG_STREAM say_what_about()
+#include "kselftest_harness.h"
+
+/* The harness compares what it is given, and constants are of type int. */
+#pragma GCC diagnostic ignored "-Wsign-compare"
+
+/* Longer than anything takes on an emulated machine, shorter than a test's limit. */
+#define PATIENCE_NS 20000000000LL
+
+/* --- saying ---------------------------------------------------------------- */
+
+/* A line of diagnostics. At once: a test leaves through _exit(). */
+static inline __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	printf("# ");
+	vprintf(fmt, args);
+	printf("\n");
+	fflush(stdout);
+	va_end(args);
+}
+
+static char subject[128];
+
+/* What the lines below check, where their number alone does not tell: the row of a table. */
+static inline __attribute__((format(printf, 1, 2))) void about(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(subject, sizeof(subject), fmt, args);
+	va_end(args);
+}
+
+static FILE *say_what_about(void)
+{
+	if (subject[0])
+		fprintf(stderr, "# at %s:\n", subject);
+	return stderr;
+}
+
+static inline __attribute__((noreturn)) void give_up(const char *file, int line, const char *what)
+{
+	note("%s:%d: %s (errno %d, %s)", file, line, what, errno, strerror(errno));
+	_exit(1);
+}
+
+#define need(condition)                                          \
+	do {                                                     \
+		if (!(condition))                                \
+			give_up(__FILE__, __LINE__, #condition); \
+	} while (0)
+
+static inline __u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+/* --- data ------------------------------------------------------------------ */
+
+/* Bytes that differ from message to message and from place to place. */
+static inline __u64 pattern(__u64 seed, __u64 word)
+{
+	__u64 x = (seed << 32) + word + 0x9e3779b97f4a7c15ULL;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	return x ^ (x >> 27);
+}
+
+static inline void fill(void *buf, size_t len, __u64 seed)
+{
+	char *at = buf;
+	__u64 word;
+
+	for (size_t i = 0; i < len; i += sizeof(word)) {
+		word = pattern(seed, i);
+		memcpy(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word));
+	}
+}
+
+/* Where @buf is not what fill() wrote; @len when all of it is. */
+static inline size_t differs(const void *buf, size_t len, __u64 seed)
+{
+	const char *at = buf;
+	__u64 word;
+
+	for (size_t i = 0; i < len; i += sizeof(word)) {
+		word = pattern(seed, i);
+		if (memcmp(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word)))
+			return i;
+	}
+	return len;
+}
+
+static inline bool same(const void *buf, size_t len, __u64 seed)
+{
+	return differs(buf, len, seed) == len;
+}
+
+static inline bool all_are(const void *buf, size_t len, unsigned char byte)
+{
+	const unsigned char *at = buf;
+
+	return len == 0 || (at[0] == byte && memcmp(at, at + 1, len - 1) == 0);
+}
+
+/* Numbers that look random and are the same in every run. */
+static inline __u32 lottery(__u64 *state)
+{
+	*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return *state >> 33;
+}
+
+/* Fresh pages with nothing mapped behind them. */
+static inline void *pages(size_t len)
+{
+	size_t rounded = (len + 4095) & ~4095UL;
+	char *at = mmap(NULL, rounded + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	need(at != MAP_FAILED);
+	need(mprotect(at, rounded, PROT_READ | PROT_WRITE) == 0);
+	return at;
+}
+
+/* --- processes ------------------------------------------------------------- */
+
+/* Memory that children share with their parent. */
+static inline void *shared(size_t len)
+{
+	void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	need(at != MAP_FAILED);
+	return at;
+}
+
+/* Runs @fn in a child, which ends with its parent at the latest. */
+static inline pid_t spawn(void (*fn)(void *), void *arg)
+{
+	pid_t pid = fork();
+
+	need(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fn(arg);
+		_exit(0);
+	}
+	return pid;
+}
+
+/* A child's exit status, or minus the signal that ended it. */
+static inline int reap(pid_t pid)
+{
+	int status;
+
+	need(waitpid(pid, &status, 0) == pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* Waits until another process or thread has raised @flag to @value. */
+static inline void await(const int *flag, int value)
+{
+	while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value)
+		sched_yield();
+}
+
+static inline void raise_to(int *flag, int value)
+{
+	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+static inline pthread_t thread(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	need(pthread_create(&t, NULL, fn, arg) == 0);
+	return t;
+}
+
+/* The number after @key in a file of /proc or /sys; without @key the first. -1: there is none. */
+static inline long long number_in(const char *path, const char *key)
+{
+	size_t length = key ? strlen(key) : 0;
+	long long value = -1;
+	char line[512];
+	FILE *file = fopen(path, "re");
+
+	while (file && value < 0 && fgets(line, sizeof(line), file))
+		if (!key || strncmp(line, key, length) == 0)
+			sscanf(line + length, line[length] == ':' ? ":%lld" : "%lld", &value);
+	if (file)
+		fclose(file);
+	return value;
+}
+
+static inline void write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	need(fd >= 0 && write(fd, text, strlen(text)) == strlen(text));
+	close(fd);
+}
+
+/* Puts this process into a control group of its own, and says where that one is. */
+static inline void cgroup_enter(char dir[64])
+{
+	char path[128];
+
+	write_to("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	snprintf(dir, 64, "/sys/fs/cgroup/treadle-%d", getpid());
+	need(mkdir(dir, 0755) == 0);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
+	write_to(path, "0");
+}
+
+/* Bytes that the kernel holds on behalf of this control group. */
+static inline long long cgroup_kernel(const char *dir)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/memory.stat", dir);
+	return number_in(path, "kernel ");
+}
+
+/* Contexts that are gone leave nothing behind. Their end may be seen before their last work is. */
+static inline void until_unused(void)
+{
+	while (number_in("/sys/module/treadle/refcnt", NULL) != 0)
+		usleep(1000);
+}
+
+#endif /* TREADLE_KSELFTEST_SUPPORT_H */

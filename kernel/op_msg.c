@@ -162,25 +162,29 @@ fail:
 	return NULL;
 }
 
-/* Put @msg into the matcher; under rx->lock. False: the sender is closing. */
-static bool msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
+/* Put @msg into the matcher; under rx->lock, which closing takes after it has set dead. */
+static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 {
+	int ret = 0;
+
+	if (READ_ONCE(msg->to->dead))
+		return -ECONNREFUSED;
 	if (msg->cmd) {
 		struct treadle_ep *from = msg->cmd->ep;
-		bool dead;
 
 		spin_lock(&from->lock);
-		dead = from->dead;
-		if (!dead)
+		if (from->dead)
+			ret = -ECANCELED;
+		else
 			list_add_tail(&msg->parked, &from->parked);
 		spin_unlock(&from->lock);
-		if (dead)
-			return false;
+		if (ret)
+			return ret;
 	}
 	treadle_match_keep(&rx->match[msg->tagged], &msg->m);
 	msg->queued = true;
 	rx->buffered += msg->charge;
-	return true;
+	return 0;
 }
 
 /* Match @msg (on the stack, or ready to be kept) or keep it. Consumes msg->cmd. */
@@ -188,18 +192,12 @@ static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_rx *rx = msg->to->rx;
 	struct treadle_cmd *told = NULL;
-	bool ready = false, kept;
+	bool ready = false;
+	int ret;
 
 again:
 	spin_lock(&rx->lock);
 	for (;;) {
-		if (READ_ONCE(msg->to->dead)) {
-			spin_unlock(&rx->lock);
-			treadle_cmd_complete(told ?: msg->cmd, -ECONNREFUSED, run);
-			if (msg->heap)
-				treadle_msg_put(msg);
-			return;
-		}
 		msg->recv = treadle_rx_match(rx, msg);
 		if (!msg->recv) /* may drop the lock for a moment */
 			msg->recv = treadle_rx_take(rx, msg, run);
@@ -237,16 +235,16 @@ again:
 	}
 	if (told)
 		msg->cmd = NULL;
-	kept = msg_keep(rx, msg);
+	ret = msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
-	if (kept) {
+	if (!ret)
 		treadle_rx_grow(rx, msg->tagged);
-	} else {
-		treadle_cmd_free(msg->cmd);
-		treadle_msg_put(msg);
-	}
+	else
+		told = told ?: msg->cmd;
 	if (told)
-		treadle_cmd_complete(told, 0, run);
+		treadle_cmd_complete(told, ret, run);
+	if (ret)
+		treadle_msg_put(msg);
 }
 
 /* In the sender's worker: its pages were slow while the message was copied. */

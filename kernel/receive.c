@@ -311,6 +311,7 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, &run);
+	rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
 	spin_unlock(&rx->lock);
 	treadle_run_jobs(&run);

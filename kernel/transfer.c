@@ -180,7 +180,7 @@ int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, 
 		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
 		spans_unlock(dst, src);
 		*done += n;
-		run->budget -= n >> 12;
+		run->budget -= n >> 14;
 		if (*done == len)
 			break;
 		if (miss != TREADLE_NONE) {

@@ -51,9 +51,10 @@
 #include "match.h"
 #include "ring.h"
 
-#define TREADLE_MAX_MSG	     (1ULL << 32)
-#define TREADLE_EAGER	     4096u	 /* longer unexpected messages stay with the sender */
-#define TREADLE_INLINE	     (64u << 10) /* longer copies go to a worker */
+#define TREADLE_MAX_MSG (1ULL << 32)
+#define TREADLE_EAGER	4096u /* longer unexpected messages stay with the sender */
+#define TREADLE_INLINE \
+	(1u << 20) /* longer copies go to a worker: a post never holds its caller long */
 #define TREADLE_CHUNK	     (64u << 10) /* bytes copied under one hold of a pagemap */
 #define TREADLE_MAX_AUTH_KEY 64u
 

@@ -53,8 +53,8 @@
 
 #define TREADLE_MAX_MSG (1ULL << 32)
 #define TREADLE_EAGER	4096u /* longer unexpected messages stay with the sender */
-#define TREADLE_INLINE \
-	(1u << 20) /* longer copies go to a worker: a post never holds its caller long */
+/* Longer copies go to a worker, so that a post never holds its caller long. */
+#define TREADLE_INLINE	     (1u << 20)
 #define TREADLE_CHUNK	     (64u << 10) /* bytes copied under one hold of a pagemap */
 #define TREADLE_MAX_AUTH_KEY 64u
 
@@ -99,7 +99,7 @@ struct treadle_job {
 struct treadle_run {
 	struct list_head jobs;
 	struct treadle_ctx *ctx; /* whose pages the runner may fault in */
-	int budget;		 /* commands, and pages copied */
+	int budget;		 /* commands, and 16 KiB copied each */
 	bool worker;		 /* may copy much */
 };
 

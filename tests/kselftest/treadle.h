@@ -440,16 +440,15 @@ static inline int cq_wait(const struct cq *q, __s64 timeout_ns)
 	return call(q->fd, TREADLE_IOC_WAIT, &w);
 }
 
-/* The next completion, whenever it comes. */
+/* The next completion, whenever it comes. A child that ends may interrupt the wait. */
 static inline struct treadle_cqe cq_next(struct cq *q)
 {
 	struct treadle_cqe cqe;
 
 	while (!cq_poll(q, &cqe)) {
-		if (cq_overflows(q))
-			need(doorbell(q->fd, q->id) == 0);
-		else
-			need(cq_wait(q, PATIENCE_NS) == 0);
+		int result = cq_overflows(q) ? doorbell(q->fd, q->id) : cq_wait(q, PATIENCE_NS);
+
+		need(result == 0 || result == -EINTR);
 	}
 	return cqe;
 }

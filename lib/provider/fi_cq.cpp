@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <limits>
 
+#include <poll.h>
+#include <unistd.h>
+
 #include "wait.h"
 
 namespace treadle::fi
@@ -98,13 +101,29 @@ public:
 	int try_wait() noexcept override
 	{
 		const int rc = queue_.consume(1, [](const treadle_cqe &) { return false; });
-		return rc == -EAGAIN ? 0 : -FI_EAGAIN;
+		return rc == -EAGAIN && !take_signal() ? 0 : -FI_EAGAIN;
 	}
 
 protected:
 	Result<int> wait_fd() noexcept override { return queue_.wait_fd(); }
 
 private:
+	/*
+	 * The file of an empty queue is readable after fi_cq_signal, until it is read:
+	 * whoever is told of that here need not be told again.
+	 */
+	bool take_signal() noexcept
+	{
+		const auto fd = wait_obj_ == FI_WAIT_FD ? queue_.wait_fd() : Result<int>(-1);
+		std::uint64_t unused;
+		pollfd file{fd ? *fd : -1, POLLIN, 0};
+
+		if (poll(&file, 1, 0) != 1)
+			return false;
+		(void)!::read(file.fd, &unused, sizeof(unused));
+		return true;
+	}
+
 	static std::uint32_t clamp(std::size_t count) noexcept
 	{
 		return static_cast<std::uint32_t>(

@@ -77,12 +77,7 @@ public:
 	ssize_t rx_room() noexcept override { return room(rx_); }
 
 private:
-	static ssize_t room(auto &ring) noexcept
-	{
-		if constexpr (requires { ring->room(); })
-			return ring ? ring->room() : -FI_EOPBADSTATE;
-		return -FI_ENOSYS;
-	}
+	static ssize_t room(auto &ring) noexcept { return ring ? ring->room() : -FI_EOPBADSTATE; }
 	int make_rings(Bindings &bindings) override;
 	Port *new_port(std::shared_ptr<Endpoint> self, void *context) override
 	{

@@ -328,6 +328,29 @@ TEST(Cq, TheFileWorksWithEpoll)
 	close(set);
 }
 
+TEST(Cq, ASignalIsToldByTheFileOnce)
+{
+	Side::Options options;
+	options.wait = FI_WAIT_FD;
+	Pair p(hints_for(FI_MSG), options);
+	fid *objects[] = {&p.b.rx_cq->fid};
+	fi_cq_tagged_entry entry;
+	int fd = -1;
+
+	ASSERT_EQ(fi_control(&p.b.rx_cq->fid, FI_GETWAIT, &fd), 0);
+	pollfd file{fd, POLLIN, 0};
+	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), 0);
+	ASSERT_EQ(fi_cq_signal(p.b.rx_cq.get()), 0);
+	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), &entry, 1), -FI_EAGAIN);
+	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), -FI_EAGAIN);
+	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), 0);
+	EXPECT_EQ(poll(&file, 1, 0), 0);
+	/* One that nobody waited for ends the next wait. */
+	ASSERT_EQ(fi_cq_signal(p.b.rx_cq.get()), 0);
+	EXPECT_EQ(fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, -1), -FI_EAGAIN);
+}
+
 /* --- opening -------------------------------------------------------------------------------------- */
 
 TEST(Cq, OpeningRefusesWhatItDoesNotKnow)

@@ -54,8 +54,8 @@ void usage(std::FILE *to)
 		"  -g, --svg FILE        draw them (needs gnuplot)\n"
 		"  -h, --help            print this\n\n"
 		"Spread is half the distance of the quartiles. A provider that does not have an\n"
-		"operation gets a -. System calls are those of all threads; instructions are not\n"
-		"told of providers with threads of their own. The exit status is 1 if any provider\n"
+		"operation gets a -. System calls are those of all threads, without sched_yield;\n"
+		"instructions are not told of providers with threads of their own. The exit status is 1 if any provider\n"
 		"failed at what it said it can do, or delivered wrong data.\n",
 		to);
 }
@@ -311,6 +311,8 @@ int bench_main(const Options &options)
 		if (!json)
 			throw Failure(options.json, errno);
 	}
+
+	load_providers();
 
 	const Table table(options.baseline);
 	std::vector<Row> rows;

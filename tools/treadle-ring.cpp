@@ -231,7 +231,7 @@ double turn(Options options)
 {
 	Others others;
 
-	/* Before anything of libfabric is called: few providers survive a fork. */
+	/* Before anything is opened: few providers survive a fork. */
 	for (size_t i = 1; i < options.processes; i++)
 		others.push_back(std::make_unique<Other>(i, options));
 
@@ -353,6 +353,7 @@ Options parse(int argc, char **argv)
 
 int ring_main(const Options &options)
 {
+	load_providers();
 	const double each = turn(options);
 
 	if (!options.beside.empty()) {
@@ -360,7 +361,8 @@ int ring_main(const Options &options)
 		other.provider = options.beside;
 		other.stop = false;
 		other.rounds = std::min<size_t>(other.rounds, 50); /* it may take 100 ms a round */
-		std::printf("  %.0f times as long as over %s\n", turn(other) / each, options.provider.c_str());
+		std::printf("  %.0f times as long as over %s\n", turn(other) / each,
+			    options.provider.c_str());
 	}
 	return 0;
 }

@@ -10,6 +10,8 @@
 
 #include <memory>
 
+#include <sched.h>
+
 #include "fabric.h"
 #include "partner.h"
 
@@ -168,15 +170,23 @@ protected:
 	}
 
 	/* The other end is asked for progress only when this one has nothing to say. */
-	void await(End &end, uint64_t End::*done, uint64_t target)
+	template <class Done> void wait(End &end, Done done)
 	{
-		for (;;) {
+		for (unsigned polls = 1;; polls++) {
 			end.progress();
-			if (end.*done >= target)
+			if (done())
 				return;
 			if (End *other = &end == first_.get() ? second_.get() : first_.get())
 				other->progress();
+			/* Whoever is to do the work may need this CPU. */
+			if (polls % 64 == 0)
+				sched_yield();
 		}
+	}
+
+	void await(End &end, uint64_t End::*done, uint64_t target)
+	{
+		wait(end, [&] { return end.*done >= target; });
 	}
 
 	const size_t size_, half_;

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,7 +121,7 @@ private:
 			return;
 		if (info.entry.nr == mark_call)
 			sections_.push_back(0);
-		else if (counting_ && !sections_.empty())
+		else if (counting_ && !sections_.empty() && info.entry.nr != SYS_sched_yield)
 			sections_.back()++;
 	}
 

@@ -66,6 +66,20 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
+/*
+ * Makes libfabric look for its providers, which takes long enough (it reads /proc/kallsyms, for one)
+ * to be done once, before processes are forked. Opening anything before a fork is another matter:
+ * few providers survive that.
+ */
+inline void load_providers()
+{
+	fi_info *names = nullptr;
+
+	must(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names),
+	     "fi_getinfo");
+	fi_freeinfo(names);
+}
+
 /* What a program asks of a provider. Sizes of 0: whatever the provider likes. */
 struct Need {
 	std::string provider;

@@ -241,9 +241,7 @@ protected:
 			const uint64_t last = first_armed_.received;
 			watch.start();
 			send(*first_, out(*first_), &first_->tx_context, 0);
-			while (fi_cntr_read(first_->received.get()) < last)
-				if (second_)
-					second_->progress();
+			wait(*first_, [&] { return fi_cntr_read(first_->received.get()) >= last; });
 			watch.stop();
 
 			first_armed_.sent++;

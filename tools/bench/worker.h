@@ -134,7 +134,7 @@ private:
 		::send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 	}
 
-	/* Nothing of libfabric may have been called before the fork: few providers survive it. */
+	/* Forks before anything is opened: few providers survive it later. */
 	void in_two_processes(Partner &asking)
 	{
 		int ends[2];

@@ -2,8 +2,8 @@
 /*
  * treadle: what the files of the module share
  *
- * A command walks submit.c -> opdef.c -> op_*.c -> match.c -> transfer.c ->
- * complete.c -> counter.c; a fired trigger re-enters at opdef.c.
+ * A command walks submit.c -> opdef.c -> op_*.c -> receive.c (match.c) -> deliver.c
+ * -> transfer.c -> complete.c -> counter.c; a fired trigger re-enters at opdef.c.
  *
  * Locks, outermost first; those on one line are never held together:
  *

@@ -36,8 +36,10 @@
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
  * EPERM        the caller is not the process that opened the context (fork)
- * EACCES       the owner of the peer does not let this one in; region without right
- * EBUSY        object is in use by another one
+ * EACCES       the owner of the peer does not let this one in; mmap with more
+ *              rights than the map has
+ * EBUSY        object is in use by another one, or by an armed command; the
+ *              transmit ring has an endpoint already
  * EEXIST       memory key in use
  * EADDRINUSE   port in use
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family
@@ -153,8 +155,8 @@ struct treadle_query {
  * @id:      out
  *
  * What does not fit into the ring is kept by the kernel and flushed when the
- * doorbell of the CQ is rung, or by the next completion. While more than
- * @entries are kept, commands that would add another are refused (EAGAIN).
+ * doorbell of the CQ is rung, or by the next completion. While @entries or
+ * more are kept, commands that would add another are refused (EAGAIN).
  */
 struct treadle_cq_create {
 	__u32 size;
@@ -441,7 +443,9 @@ struct treadle_wait_fd {
  * next call returns the errno. RX: match what was posted; returns 0. CQ: move
  * kept completions into the ring; returns 0.
  *
- * SIGNAL: end every WAIT on a CQ or CNTR with ECANCELED.
+ * SIGNAL: end every WAIT on a CQ or CNTR with ECANCELED. If there is none, the
+ * next one that would block ends so, and the files of WAIT_FD are readable until
+ * then, or until they are read.
  */
 #define TREADLE_IOC_DOORBELL _IO(TREADLE_IOC_MAGIC, 0x20)
 #define TREADLE_IOC_SIGNAL   _IO(TREADLE_IOC_MAGIC, 0x21)

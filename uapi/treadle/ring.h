@@ -33,7 +33,8 @@
  *	prod - released + slots_needed <= entries
  *
  * and otherwise says EAGAIN before anything has happened. Therefore the kernel
- * always has room for what it finds in a ring. A command that is armed on a
+ * always has room for what it finds in a ring. Credits come after the completion:
+ * who has read it may find the ring full for a moment. A command that is armed on a
  * counter has left the ring and gives its slots back at once.
  *
  * Barriers
@@ -116,7 +117,8 @@ enum treadle_opcode {
 /*
  * More commands follow before the doorbell: if this one is refused, say so by
  * an error completion (and the endpoint's counter) and go on, because its
- * caller has been told "queued" already. Without it, the doorbell returns the errno.
+ * caller has been told "queued" already. Without it, or if it names no endpoint
+ * that could be told, the doorbell returns the errno.
  */
 #define TREADLE_F_MORE	    (1U << 10)
 #define TREADLE_F_COND_CNTR (1U << 11) /* EXT: wait for counter `cond` >= threshold */
@@ -158,16 +160,20 @@ struct treadle_rma_iov {
  * The first cache line is all that an ordinary send, receive or RMA needs. The
  * second is looked at only with TREADLE_F_EXT.
  *
+ * A receive ring takes RECV and TRECV with F_COMPLETION and F_MORE only; whatever
+ * else completes with EINVAL. Armed receives go through a transmit ring.
+ *
  * @opcode:	enum treadle_opcode
  * @iov_count:	local buffers, 0 to TREADLE_MAX_IOV. 0: no data. 1: @addr, @len.
- *		More: the next slot holds a struct treadle_iov array, @addr is
- *		zero and @len the sum of the lengths.
+ *		More: the slot of the next index holds a struct treadle_iov
+ *		array, @addr is zero and @len the sum of the lengths.
  * @reserved0:	zero
  * @flags:	TREADLE_F_*
  * @context:	returned in the completion; names the command for cancel
  * @addr:	local buffer
  * @len:	bytes, at most the limit `max_msg_size`
- * @peer:	index in the endpoint's address vector; for a receive, the source
+ * @peer:	index in the endpoint's address vector, looked up when the command is
+ *		submitted, even if it is armed; for a receive, the source
  *		(TREADLE_ADDR_ANY: any source)
  * @tag:	tagged messages: the tag
  * @ignore:	tagged receives: bits of the tag that do not count

@@ -153,8 +153,10 @@ TEST_F(buffers, receives_into_what_cannot_be_written)
 				c = cq_next(&self->b.rcq);
 				EXPECT_EQ(6, c.context);
 				EXPECT_EQ(EFAULT, c.error);
-				/* Its sender is told something, whatever it is. */
-				EXPECT_EQ(1, cq_next(&self->a.cq).context);
+				c = cq_next(&self->a.cq);
+				EXPECT_EQ(1, c.context);
+				/* What was copied before it was received had been sent. */
+				EXPECT_EQ(late && sizes[s] <= PAGE ? 0 : EIO, c.error);
 			}
 		}
 	}
@@ -282,6 +284,9 @@ TEST_F(buffers, merged_pages_are_parted)
 
 	write_to("/sys/kernel/mm/ksm/pages_to_scan", "5000");
 	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
+	/* Newer kernels leave pages alone that were not merged the last times. */
+	if (access("/sys/kernel/mm/ksm/smart_scan", W_OK) == 0)
+		write_to("/sys/kernel/mm/ksm/smart_scan", "0");
 	write_to("/sys/kernel/mm/ksm/run", "1");
 	ASSERT_EQ(0, madvise(self->dst, LARGE, MADV_MERGEABLE));
 	ASSERT_EQ(0, madvise(twin, LARGE, MADV_MERGEABLE));

@@ -489,7 +489,7 @@ TEST(no_wake_up_is_lost)
 	struct tandem *t = shared(sizeof(*t));
 	pid_t pid;
 
-	t->rounds = 6000;
+	t->rounds = 2500;
 	pid = spawn(bounces, t);
 	bounce(t, 0);
 	EXPECT_EQ(0, reap(pid));

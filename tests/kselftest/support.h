@@ -39,7 +39,7 @@ static FILE *say_what_about(void);
 #pragma GCC diagnostic ignored "-Wsign-compare"
 
 /* Longer than anything takes on an emulated machine, shorter than a test's limit. */
-#define PATIENCE_NS 20000000000LL
+#define PATIENCE_NS 15000000000LL
 
 /* --- saying ---------------------------------------------------------------- */
 

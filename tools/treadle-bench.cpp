@@ -24,8 +24,8 @@ struct Options {
 	std::vector<Operation> chosen;
 	std::vector<size_t> sizes;
 	std::string baseline = "shm";
-	unsigned rounds = 7;
-	unsigned milliseconds = 50;
+	unsigned rounds = 11;
+	unsigned milliseconds = 20;
 	bool two = false, count = true;
 	std::string json, svg;
 };
@@ -47,8 +47,8 @@ void usage(std::FILE *to)
 		"  -t, --two             the ends in two processes; half a round trip is a message.\n"
 		"                        Default: both in one thread, the cost to both sides without\n"
 		"                        waiting, which is stable on a busy machine as well\n"
-		"  -r, --rounds N        measure each provider N times, in turns (default: 7)\n"
-		"  -d, --duration MS     how long each time (default: 50)\n"
+		"  -r, --rounds N        measure each provider N times, in turns (default: 11)\n"
+		"  -d, --duration MS     how long each time (default: 20)\n"
 		"  -n, --no-count        no system calls and instructions (never with --two)\n"
 		"  -j, --json FILE       write all figures to FILE\n"
 		"  -g, --svg FILE        draw them (needs gnuplot)\n"
@@ -241,7 +241,7 @@ public:
 	void stop() override { mark(); }
 };
 
-std::optional<double> count_per_message(const Job &job, What what, size_t warm_up, size_t messages)
+std::optional<double> count_per_message(const Job &job, What what, size_t messages)
 {
 	/* A conversation may come in larger grains. Both processes compute the same. */
 	const size_t grain = job.op.kind == Kind::trigger ? 32 : 1;
@@ -252,7 +252,7 @@ std::optional<double> count_per_message(const Job &job, What what, size_t warm_u
 		Watch nobody;
 		Marker marker;
 
-		conversation->run(warm_up, nobody);
+		conversation->run(8, nobody); /* connections, page faults, lazy binding */
 		begin_counting();
 		marker.start(); /* what marking itself costs */
 		marker.stop();
@@ -296,8 +296,8 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 		if (base != rows.end())
 			row.ratio = row.ns.median / base->ns.median;
 		if (options.count && !options.two) {
-			row.calls = count_per_message(row.job, What::system_calls, 16, 64);
-			row.instructions = count_per_message(row.job, What::instructions, 16, 4);
+			row.calls = count_per_message(row.job, What::system_calls, 32);
+			row.instructions = count_per_message(row.job, What::instructions, 4);
 		}
 	}
 	return rows;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+/* What of the library works on rings, as it is, over device.h instead of the system. */
+
+#include "command.cpp"
+#include "completion_queue.cpp"
+#include "context.cpp"
+#include "object.cpp"
+#include "receive_ring.cpp"
+#include "result.cpp"
+#include "ring.cpp"
+#include "sys/fd.cpp"
+#include "transmit_ring.cpp"

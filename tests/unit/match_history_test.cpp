@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0
+
+/* The matcher against a list that is searched: the same answers through long random histories. */
+
+#include <algorithm>
+#include <climits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "matcher.h"
+
+/* The whole of it without sanitizers: they are slow, and one thread has no races. */
+#if defined(__SANITIZE_THREAD__)
+constexpr int parts = 20;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr int parts = 4;
+#else
+constexpr int parts = 1;
+#endif
+
+/* What the matcher is to do, in the plainest words. */
+class Reference
+{
+public:
+	static bool fits(const treadle_match_recv &recv, u64 tag, u32 src)
+	{
+		return ((recv.tag ^ tag) & ~recv.ignore) == 0 &&
+		       (recv.src == TREADLE_SRC_ANY || recv.src == src);
+	}
+
+	treadle_match_recv *arrive(u64 tag, u32 src) const
+	{
+		for (auto *const recv : posted)
+			if (fits(*recv, tag, src))
+				return recv;
+		return nullptr;
+	}
+	treadle_match_msg *find(const treadle_match_recv &recv) const
+	{
+		for (auto *const msg : messages)
+			if (fits(recv, msg->tag, msg->src))
+				return msg;
+		return nullptr;
+	}
+	void post(treadle_match_recv *recv)
+	{
+		auto at = posted.end();
+
+		while (at != posted.begin() && at[-1]->seq > recv->seq)
+			--at;
+		posted.insert(at, recv);
+	}
+
+	std::vector<treadle_match_recv *> posted;  /* oldest first */
+	std::vector<treadle_match_msg *> messages; /* oldest first */
+};
+
+enum class Memory { enough, scarce, none };
+
+struct History {
+	const char *name;
+	u64 tags;		/* different ones */
+	int shift;		/* where their bits are */
+	std::vector<u64> masks; /* to ignore */
+	u32 sources;
+	int named;	   /* percent of the receives that name one */
+	std::size_t level; /* of posted receives and of kept messages, by turns */
+	int steps;
+	Memory memory;
+};
+
+void PrintTo(const History &history, std::ostream *out)
+{
+	*out << history.name;
+}
+
+class MatchHistory : public testing::TestWithParam<History>
+{
+protected:
+	void SetUp() override { ASSERT_EQ(treadle_match_init(&match, random()), 0); }
+	void TearDown() override
+	{
+		shim_allocations_left = ULONG_MAX;
+		for (const auto &offer : offers)
+			kvfree(offer.segment);
+		for (auto *const recv : reference.posted)
+			delete recv;
+		for (auto *const recv : in_flight)
+			delete recv;
+		for (auto *const msg : reference.messages)
+			delete msg;
+		treadle_match_exit(&match);
+	}
+
+	u64 below(u64 n) { return random() % n; }
+	bool percent(unsigned int p) { return below(100) < p; }
+	u64 a_tag() { return below(history.tags) << history.shift; }
+	template <class T> typename T::value_type take(T &from, std::size_t i)
+	{
+		const auto value = from[i];
+
+		from.erase(from.begin() + i);
+		return value;
+	}
+
+	/* A receive and a message have met: now and then that fails, and the receive returns. */
+	void met(treadle_match_recv *recv)
+	{
+		if (percent(20) && in_flight.size() < 100)
+			in_flight.push_back(recv);
+		else
+			delete recv;
+	}
+
+	/* As treadle_rx_place() does. */
+	void place(treadle_match_recv *recv)
+	{
+		auto *const expected = reference.find(*recv);
+		auto *const found = treadle_match_find(&match, recv);
+
+		ASSERT_EQ(found, expected);
+		if (!found) {
+			treadle_match_post(&match, recv);
+			reference.post(recv);
+			return;
+		}
+		treadle_match_remove_msg(&match, found);
+		std::erase(reference.messages, found);
+		delete found;
+		met(recv);
+	}
+
+	void post()
+	{
+		auto *const recv = new treadle_match_recv{};
+
+		recv->tag = a_tag();
+		recv->ignore = history.masks[below(history.masks.size())];
+		recv->src = percent(history.named) ? below(history.sources) : TREADLE_SRC_ANY;
+		recv->seq = seq++;
+		place(recv);
+	}
+	void arrive()
+	{
+		const u64 tag = a_tag();
+		const u32 src = below(history.sources);
+		auto *const expected = reference.arrive(tag, src);
+		auto *const recv = treadle_match_arrive(&match, tag, src);
+
+		ASSERT_EQ(recv, expected);
+		if (recv) {
+			std::erase(reference.posted, recv);
+			met(recv);
+			return;
+		}
+
+		auto *const msg = new treadle_match_msg{};
+
+		msg->tag = tag;
+		msg->src = src;
+		treadle_match_keep(&match, msg);
+		reference.messages.push_back(msg);
+	}
+	void put_back()
+	{
+		if (!in_flight.empty())
+			place(take(in_flight, below(in_flight.size())));
+	}
+	void cancel()
+	{
+		if (reference.posted.empty())
+			return;
+
+		auto *const recv = take(reference.posted, below(reference.posted.size()));
+
+		treadle_match_remove_recv(&match, recv);
+		delete recv;
+	}
+	void withdraw()
+	{
+		if (reference.messages.empty())
+			return;
+
+		auto *const msg = take(reference.messages, below(reference.messages.size()));
+
+		treadle_match_remove_msg(&match, msg);
+		delete msg;
+	}
+
+	/* Something may happen between what is wanted and what is given, for two at a time. */
+	void grow()
+	{
+		if (history.memory == Memory::none)
+			return;
+		if (!offers.empty() && percent(50)) {
+			const auto offer = take(offers, below(offers.size()));
+
+			kvfree(treadle_hash_give(offer.hash, offer.segment, offer.buckets));
+			return;
+		}
+
+		u32 buckets;
+		treadle_hash *const hash = treadle_match_wants(&match, &buckets);
+
+		if (!hash)
+			return;
+		shim_allocations_left = history.memory == Memory::enough || percent(30);
+		void *const segment = kvcalloc(buckets, sizeof(treadle_hnode *), 0);
+
+		if (segment)
+			offers.push_back({hash, static_cast<treadle_hnode **>(segment), buckets});
+	}
+
+	void step()
+	{
+		const u64 dice = below(100);
+
+		if (reference.posted.size() >= history.level)
+			posting = false;
+		if (reference.messages.size() >= history.level)
+			posting = true;
+		if (dice < 85)
+			percent(posting ? 75 : 25) ? post() : arrive();
+		else if (dice < 90)
+			put_back();
+		else if (dice < 92)
+			cancel();
+		else if (dice < 94)
+			withdraw();
+		else
+			grow();
+	}
+
+	/* The tables hold what was put in, once, and each ring is in order. */
+	template <class Order>
+	void audit(const treadle_hash &hash, std::size_t entries, Order &&order)
+	{
+		std::size_t keys = 0;
+		std::size_t seen = 0;
+
+		for_each_bucket(hash, [&](treadle_hnode *node) {
+			for (; node; node = node->next) {
+				EXPECT_EQ(*node->pprev, node);
+				++keys;
+				++seen;
+				for (auto *n = node;; ++seen) {
+					auto *const next = list_next_entry(n, same);
+
+					if (next == node)
+						break;
+					EXPECT_EQ(next->pprev, nullptr);
+					EXPECT_TRUE(order(n, next));
+					n = next;
+				}
+			}
+		});
+		EXPECT_EQ(keys, hash.keys);
+		EXPECT_EQ(seen, entries);
+	}
+	void audit()
+	{
+		const auto by_seq = [](treadle_hnode *a, treadle_hnode *b) {
+			return container_of(a, treadle_match_recv, node)->seq <
+			       container_of(b, treadle_match_recv, node)->seq;
+		};
+		const auto any_order = [](treadle_hnode *, treadle_hnode *) { return true; };
+		const auto &posted = reference.posted;
+		const std::size_t hashed =
+			std::ranges::count(posted, false, &treadle_match_recv::listed);
+		std::size_t counted = 0;
+
+		for (int i = 0; i < TREADLE_CLASSES; ++i) {
+			const u32 users = match.cls[i].any + match.cls[i].named;
+
+			EXPECT_EQ(match.used >> i & 1, users != 0);
+			counted += users;
+		}
+		EXPECT_EQ(counted, hashed);
+		EXPECT_EQ(match.messages, reference.messages.size());
+		audit(match.posted, hashed, by_seq);
+		audit(match.by_tag, reference.messages.size(), any_order);
+		audit(match.by_src, reference.messages.size(), any_order);
+	}
+
+	const History &history = GetParam();
+	std::mt19937_64 random{20230617};
+	treadle_match match;
+	Reference reference;
+	std::vector<treadle_match_recv *> in_flight;
+	struct Offer {
+		treadle_hash *hash;
+		treadle_hnode **segment;
+		u32 buckets;
+	};
+	std::vector<Offer> offers;
+	u64 seq = 0;
+	bool posting = true;
+};
+
+TEST_P(MatchHistory, gives_the_same_answers)
+{
+	for (int i = 0; i < history.steps / parts; ++i) {
+		step();
+		if (i % 5000 == 0)
+			audit();
+		ASSERT_FALSE(HasFailure()) << "step " << i;
+	}
+	while (!reference.posted.empty())
+		cancel();
+	while (!reference.messages.empty())
+		withdraw();
+	audit();
+}
+
+static const std::vector<u64> exact{0};
+static const std::vector<u64> one_or_all{0, 0, 0, ~0ull};
+static const std::vector<u64> few{0, 0, 0xf, 0xf0, ~0ull};
+static const std::vector<u64> many{0,	  1,	 2,	3,     4,	   0xf,	     0xf0, 0xff,
+				   0xf00, 0xfff, 0xff0, 0xf0f, 1ull << 63, ~0xffull, ~0ull};
+
+INSTANTIATE_TEST_SUITE_P(
+	, MatchHistory,
+	testing::Values(
+		History{"plain", 1, 0, exact, 1, 0, 300, 200'000, Memory::enough},
+		History{"plain_from_named", 1, 0, exact, 8, 70, 300, 200'000, Memory::enough},
+		History{"exact", 1000, 0, exact, 4, 30, 400, 300'000, Memory::enough},
+		History{"high_bits", 1000, 54, exact, 4, 30, 400, 100'000, Memory::scarce},
+		History{"exact_or_all", 1000, 0, one_or_all, 4, 30, 300, 200'000, Memory::scarce},
+		History{"few_masks", 4096, 0, few, 4, 30, 400, 300'000, Memory::enough},
+		History{"many_masks", 4096, 0, many, 4, 30, 300, 300'000, Memory::enough},
+		History{"many_masks_crowded", 16, 0, many, 3, 50, 100, 200'000, Memory::scarce},
+		History{"without_memory", 4096, 0, few, 4, 30, 400, 100'000, Memory::none},
+		History{"many_entries", 1 << 20, 0, exact, 1000, 50, 6000, 60'000, Memory::scarce}),
+	[](const auto &info) { return info.param.name; });

@@ -91,6 +91,7 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 {
 	const std::uint32_t format = hints ? hints->addr_format : std::uint32_t{FI_FORMAT_UNSPEC};
 	std::vector<Route> found;
+	std::string strangers;
 	Choice src, dest;
 
 	if (node || service) {
@@ -114,16 +115,15 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 		const auto to = choose(dest, family);
 		if (!from || !to)
 			continue;
-		if (!is_local(*from) || !is_local(*to)) {
-			EXPLAIN(src || dest ? level : FI_LOG_INFO,
-				"%s: not an address of this machine\n",
-				to_string(is_local(*from) ? *to : *from).c_str());
-			continue;
-		}
-		found.push_back({*from, dest ? to : std::nullopt});
+		const auto &stranger = is_local(*from) ? to : from;
+		if (is_local(*stranger))
+			found.push_back({*from, dest ? to : std::nullopt});
+		else
+			strangers += to_string(*stranger) + " is no address of this machine; ";
 	}
 	if (found.empty())
-		EXPLAIN(level, "no local address has the family, format and peer asked for\n");
+		EXPLAIN(level, "%snothing has the family, format and peer asked for\n",
+			strangers.c_str());
 	return found;
 }
 

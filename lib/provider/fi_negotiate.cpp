@@ -87,6 +87,16 @@ bool one_way(std::uint64_t caps, std::uint64_t direction) noexcept
 	return (caps & message_directions) == direction;
 }
 
+/* Structures of callers of an older interface may end before these fields. */
+bool has_keys(std::uint32_t api) noexcept
+{
+	return FI_VERSION_GE(api, FI_VERSION(1, 5));
+}
+bool has_classes(std::uint32_t api) noexcept
+{
+	return FI_VERSION_GE(api, FI_VERSION(1, 9));
+}
+
 bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
 {
 	const bool old = mode & modes_1_0;
@@ -131,8 +141,7 @@ bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_dom
 		AT_MOST(domain_attr, max_ep_rx_ctx) && AT_MOST(domain_attr, max_ep_stx_ctx) &&
 		AT_MOST(domain_attr, max_ep_srx_ctx);
 
-	/* The fields below are younger than the interface that the caller knows. */
-	if (!agreed || FI_VERSION_LT(api, FI_VERSION(1, 5)))
+	if (!agreed || !has_keys(api)) /* and with them came the fields below */
 		return agreed;
 	return AT_MOST(domain_attr, cntr_cnt) && AT_MOST(domain_attr, mr_iov_limit) &&
 	       AT_MOST(domain_attr, mr_cnt) && AT_MOST(domain_attr, max_err_data) &&
@@ -152,7 +161,7 @@ bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr
 	    !(AT_MOST(ep_attr, max_order_raw_size) && AT_MOST(ep_attr, max_order_war_size) &&
 	      AT_MOST(ep_attr, max_order_waw_size)))
 		return false;
-	if (FI_VERSION_GE(api, FI_VERSION(1, 5)) && !AT_MOST(ep_attr, auth_key_size))
+	if (has_keys(api) && !AT_MOST(ep_attr, auth_key_size))
 		return false;
 	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
 	       AT_MOST(ep_attr, max_msg_size) && AT_MOST(ep_attr, msg_prefix_size) &&
@@ -203,13 +212,13 @@ constexpr std::size_t usual_buffered = std::size_t{1} << 20; /* bytes of unexpec
 
 void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
 {
-	to_size = from ? size : 0;
-	if (!to_size)
+	if (!from || !size)
 		return;
 	to = static_cast<std::uint8_t *>(std::malloc(size)); /* fi_freeinfo frees it */
 	if (!to)
 		throw std::bad_alloc();
 	std::memcpy(to, from, size);
+	to_size = size;
 }
 
 void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint64_t caps,
@@ -227,8 +236,11 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 		info.mr_mode = caps & (FI_RMA | FI_ATOMIC) ? asked.mr_mode & modes_kept : 0;
 	settle(info.cq_cnt, asked.cq_cnt, usual_queues);
 	settle(info.cntr_cnt, asked.cntr_cnt, usual_queues);
-	info.tclass = asked.tclass;
-	copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
+	info.auth_key_size = 0;
+	if (has_keys(api))
+		copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
+	if (has_classes(api))
+		info.tclass = asked.tclass;
 }
 
 } // namespace
@@ -280,14 +292,17 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	if (ep.mem_tag_format)
 		info.ep_attr->mem_tag_format = ep.mem_tag_format;
-	copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
-		 ep.auth_key_size);
+	info.ep_attr->auth_key_size = 0;
+	if (has_keys(api))
+		copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
+			 ep.auth_key_size);
 
 	info.tx_attr->caps = one_way(info.caps, FI_RECV) ? 0 : info.caps & tx_caps;
 	if (tx.caps)
 		info.tx_attr->caps &= with_directions(tx.caps) | free_caps;
 	info.tx_attr->op_flags = tx.op_flags;
-	info.tx_attr->tclass = tx.tclass;
+	if (has_classes(api))
+		info.tx_attr->tclass = tx.tclass;
 	settle(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
 	settle(info.tx_attr->size, tx.size, usual_ring);
 

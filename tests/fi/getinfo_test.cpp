@@ -416,8 +416,23 @@ TEST(GetInfo, AddressesInHintsAreTaken)
 	EXPECT_EQ(text_of(info->src_addr, info->addr_format), "127.0.0.2 7003");
 	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), "127.0.0.1 7002");
 
+	Log log;
 	hints->src_addrlen = 3;
 	EXPECT_FALSE(get_info(hints.get()));
+	EXPECT_TRUE(log.has("src_addr"));
+}
+
+TEST(GetInfo, WhatCantBeReachedIsNamed)
+{
+	Log log;
+
+	EXPECT_TRUE(get_info(no_hints().get(), nullptr, api_version, "localhost", "7471"));
+	EXPECT_EQ(log.all(), "");
+	EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version, "192.0.2.1", "7471"));
+	EXPECT_TRUE(log.has("192.0.2.1")) << log.all();
+	log.clear();
+	EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version, "no.such.host.invalid", "1"));
+	EXPECT_TRUE(log.has("no.such.host.invalid")) << log.all();
 }
 
 } // namespace

@@ -37,44 +37,6 @@ TYPED_TEST(Message, EverySizeArrivesExpectedAndUnexpected)
 	}
 }
 
-/* 1 GiB each way of memory that the machine may not have twice: one page stands for all of the source. */
-TYPED_TEST(Message, OneGigabyte)
-{
-	constexpr std::size_t size = std::size_t{1} << 30;
-	Pair p(this->hints());
-	void *in = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	ASSERT_NE(in, MAP_FAILED);
-	if (sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) <
-	    static_cast<long>(size + (256 << 20))) {
-		munmap(in, size);
-		GTEST_SKIP() << "not enough memory";
-	}
-	/* Never written: all of it is the one page of zeros. */
-	void *out =
-		mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	ASSERT_NE(out, MAP_FAILED);
-	auto *bytes = static_cast<std::uint8_t *>(in);
-	for (const std::size_t at : {std::size_t{0}, size / 2, size - 1})
-		bytes[at] = 1;
-
-	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), in, size, FI_ADDR_UNSPEC, ctx(1)), 0);
-	ASSERT_EQ(TypeParam::send(p.a.ep.get(), out, size, p.b_at_a, ctx(2)), 0);
-	fi_cq_tagged_entry entry{};
-	ssize_t n;
-	for (int i = 0;
-	     (n = fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, 1000)) == -FI_EAGAIN && i < 100;
-	     ++i)
-		;
-	ASSERT_EQ(n, 1);
-	EXPECT_EQ(entry.len, size);
-	this->expect_sent(p.a.tx_cq.get(), ctx(2));
-	for (const std::size_t at : {std::size_t{0}, size / 2, size - 1})
-		EXPECT_EQ(bytes[at], 0);
-	munmap(in, size);
-	munmap(out, size);
-}
-
 TYPED_TEST(Message, VectorsGatherAndScatter)
 {
 	Pair p(this->hints());
@@ -322,6 +284,46 @@ TYPED_TEST(Message, OneCanSendToOneself)
 	ASSERT_EQ(TypeParam::send(side.ep.get(), out.data(), out.size(), self, ctx(2)), 0);
 	this->expect_received(side.rx_cq.get(), ctx(1), out.size());
 	EXPECT_EQ(in, out);
+}
+
+using PlainMessage = Message<Plain>;
+
+/* Memory that the machine may not have twice: one page stands for all of the source. */
+TEST_F(PlainMessage, OneGigabyte)
+{
+	constexpr std::size_t size = std::size_t{1} << 30;
+	Pair p(hints());
+	void *in = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ASSERT_NE(in, MAP_FAILED);
+	if (sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) <
+	    static_cast<long>(size + (256 << 20))) {
+		munmap(in, size);
+		GTEST_SKIP() << "not enough memory";
+	}
+	/* Never written: all of it is the one page of zeros. */
+	void *out =
+		mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ASSERT_NE(out, MAP_FAILED);
+	auto *bytes = static_cast<std::uint8_t *>(in);
+	for (const std::size_t at : {std::size_t{0}, size / 2, size - 1})
+		bytes[at] = 1;
+
+	ASSERT_EQ(Plain::recv(p.b.ep.get(), in, size, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(Plain::send(p.a.ep.get(), out, size, p.b_at_a, ctx(2)), 0);
+	fi_cq_tagged_entry entry{};
+	ssize_t n;
+	for (int i = 0;
+	     (n = fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, 1000)) == -FI_EAGAIN && i < 100;
+	     ++i)
+		;
+	ASSERT_EQ(n, 1);
+	EXPECT_EQ(entry.len, size);
+	expect_sent(p.a.tx_cq.get(), ctx(2));
+	for (const std::size_t at : {std::size_t{0}, size / 2, size - 1})
+		EXPECT_EQ(bytes[at], 0);
+	munmap(in, size);
+	munmap(out, size);
 }
 
 TEST(TaggedMessage, IgnoreBitsDoNotCount)

@@ -233,6 +233,45 @@ TEST(Process, SendersHearOfTheDeathOfTheirPeer)
 	EXPECT_EQ(error.err, FI_ECONNREFUSED);
 }
 
+/* Another user may only send to whoever has the same key. */
+TEST(Process, StrangersNeedTheKey)
+{
+	const auto with_key = [](const char *key) {
+		Info hints = hints_for(FI_MSG);
+		hints->domain_attr->auth_key = reinterpret_cast<std::uint8_t *>(strdup(key));
+		hints->domain_attr->auth_key_size = std::strlen(key);
+		return hints;
+	};
+
+	if (getuid() != 0)
+		GTEST_SKIP() << "only root can be somebody else";
+	Node node(with_key("sesame"));
+	EXPECT_EQ(node.info->domain_attr->auth_key_size, 6u);
+	Side side(node);
+	const auto address = address_of(side.ep.get());
+	for (const char *key : {"", "simsim", "sesame"}) {
+		const bool right = !std::strcmp(key, "sesame");
+		Child child([&](int) {
+			if (setuid(65534) != 0)
+				return 2;
+			Node own(*key ? with_key(key) : hints_for(FI_MSG));
+			Side from(own);
+			if (fi_send(from.ep.get(), "x", 1, nullptr, from.insert(address), nullptr))
+				return 3;
+			if (right)
+				next(from.tx_cq.get());
+			else if (next_error(from.tx_cq.get()).err != FI_EACCES)
+				return 4;
+			return 0;
+		});
+		EXPECT_EQ(child.wait(), 0) << key;
+	}
+	char c = 0;
+	ASSERT_EQ(fi_recv(side.ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	EXPECT_EQ(next(side.rx_cq.get()).op_context, ctx(1));
+	EXPECT_EQ(c, 'x');
+}
+
 TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 {
 	for (int round = 0; round < 10; ++round) {

@@ -287,6 +287,23 @@ TEST_F(Triggered, ATriggeredOperationCanBeCanceled)
 	EXPECT_EQ(fi_cancel(&p.a.ep->fid, &trigger), -FI_ENOENT);
 }
 
+TEST_F(Triggered, SoCanATriggeredReceive)
+{
+	int value = 0;
+	const iovec iov{&value, sizeof(value)};
+	Trigger trigger(cntr.get(), 1);
+	const fi_msg_tagged msg{&iov, nullptr, 1, FI_ADDR_UNSPEC, 1, 0, &trigger, 0};
+
+	for (const bool fired : {false, true}) {
+		ASSERT_EQ(fi_trecvmsg(p.b.ep.get(), &msg, FI_TRIGGER), 0);
+		ASSERT_EQ(fired ? fi_cntr_add(cntr.get(), 1) : 0, 0);
+		ASSERT_EQ(fi_cancel(&p.b.ep->fid, &trigger), 0);
+		const auto error = next_error(p.b.rx_cq.get());
+		EXPECT_EQ(error.err, FI_ECANCELED);
+		EXPECT_EQ(error.op_context, &trigger);
+	}
+}
+
 /* --- the deferred work queue ---------------------------------------------------------------- */
 
 TEST_F(Triggered, EveryKindOfMessageWork)

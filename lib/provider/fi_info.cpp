@@ -115,11 +115,11 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 		const auto to = choose(dest, family);
 		if (!from || !to)
 			continue;
-		const auto &stranger = is_local(*from) ? to : from;
-		if (is_local(*stranger))
+		const Address &suspect = is_local(*from) ? *to : *from;
+		if (is_local(suspect))
 			found.push_back({*from, dest ? to : std::nullopt});
 		else
-			strangers += to_string(*stranger) + " is no address of this machine; ";
+			strangers += to_string(suspect) + " is no address of this machine; ";
 	}
 	if (found.empty())
 		EXPLAIN(level, "%snothing has the family, format and peer asked for\n",

@@ -241,30 +241,42 @@ public:
 	void stop() override { mark(); }
 };
 
-std::optional<double> count_per_message(const Job &job, What what, size_t messages)
+/* Nothing if it can't be told. */
+std::optional<double> per_message(const Counts &counts, size_t messages)
 {
-	/* A conversation may come in larger grains. Both processes compute the same. */
-	const size_t grain = job.op.kind == Kind::trigger ? 32 : 1;
-	messages = (messages + grain - 1) / grain * grain;
+	double total = 0;
 
-	const auto sections = count(what, [&] {
-		const auto conversation = start(job.provider, job.op, job.size);
+	/* Every other section is measured. The first is empty: what marking itself costs. */
+	if (counts.sections.size() < 3)
+		return std::nullopt;
+	for (size_t i = 2; i < counts.sections.size(); i += 2)
+		total += static_cast<double>(counts.sections[i]) - counts.sections[0];
+	return total / messages;
+}
+
+void count_into(Row &row)
+{
+	size_t messages = 32; /* a multiple of the grain of any conversation */
+	const auto body = [&] {
+		const auto conversation = start(row.job.provider, row.job.op, row.job.size);
 		Watch nobody;
 		Marker marker;
 
 		conversation->run(8, nobody); /* connections, page faults, lazy binding */
 		begin_counting();
-		marker.start(); /* what marking itself costs */
+		marker.start();
 		marker.stop();
 		conversation->run(messages, marker);
 		end_counting();
-	});
-	if (sections.size() < 3)
-		return std::nullopt;
-	double total = 0;
-	for (size_t i = 2; i < sections.size(); i += 2)
-		total += static_cast<double>(sections[i]) - sections[0];
-	return total / messages;
+	};
+
+	const Counts calls = count(What::system_calls, body);
+	row.calls = per_message(calls, messages);
+	if (calls.threads)
+		return;
+	if (row.job.op.kind != Kind::trigger)
+		messages = 4; /* stepping is slow */
+	row.instructions = per_message(count(What::instructions, body), messages);
 }
 
 /* All providers at one operation and size. */
@@ -295,10 +307,8 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 			continue;
 		if (base != rows.end())
 			row.ratio = row.ns.median / base->ns.median;
-		if (options.count && !options.two) {
-			row.calls = count_per_message(row.job, What::system_calls, 32);
-			row.instructions = count_per_message(row.job, What::instructions, 4);
-		}
+		if (options.count && !options.two)
+			count_into(row);
 	}
 	return rows;
 }

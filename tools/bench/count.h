@@ -49,6 +49,12 @@ inline void end_counting()
 	syscall(mark_call);
 }
 
+/* What each section cost: none if it could not be found out. */
+struct Counts {
+	std::vector<uint64_t> sections;
+	bool threads = false; /* more than one. Their instructions are waiting as well as work. */
+};
+
 /* Follows a child and the threads it starts, and adds up. */
 class Tracer
 {
@@ -59,11 +65,7 @@ public:
 		       PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
 	}
 
-	/*
-	 * Counts of the sections between two marks; empty if the child failed, or if its
-	 * instructions can't be told: with threads of its own it waits rather than works.
-	 */
-	std::vector<uint64_t> follow()
+	Counts follow()
 	{
 		int status;
 
@@ -78,11 +80,10 @@ public:
 			else
 				threads_.erase(tid);
 		}
-		if (!WIFEXITED(status) || WEXITSTATUS(status) || sections_.empty())
-			return {};
-		if (what_ == What::instructions && had_threads_)
-			return {};
-		return std::move(sections_);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) ||
+		    (what_ == What::instructions && had_threads_))
+			sections_.clear();
+		return {std::move(sections_), had_threads_};
 	}
 
 private:
@@ -167,8 +168,7 @@ private:
  * Runs `body` in a child process and returns what each section between two marks cost. A body
  * that takes longer than `seconds` is ended, and nothing is returned.
  */
-inline std::vector<uint64_t> count(What what, const std::function<void()> &body,
-				   unsigned seconds = 60)
+inline Counts count(What what, const std::function<void()> &body, unsigned seconds = 60)
 {
 	cpu_set_t before, one;
 
@@ -200,17 +200,17 @@ inline std::vector<uint64_t> count(What what, const std::function<void()> &body,
 			_exit(1);
 		}
 	}
-	std::vector<uint64_t> sections;
+	Counts counts;
 	::close(seized[0]);
 	if (child > 0) {
 		Tracer tracer(what, child);
 		::close(seized[1]);
-		sections = tracer.follow();
+		counts = tracer.follow();
 	} else {
 		::close(seized[1]);
 	}
 	sched_setaffinity(0, sizeof(before), &before);
-	return sections;
+	return counts;
 }
 
 } // namespace bench

@@ -91,7 +91,7 @@ enum class Calls {
 	triggered, /* FI_TRIGGER is a default flag */
 };
 
-/* struct fid_ep: an endpoint with default flags for its operations, fi_endpoint(3), "fi_ep_alias". */
+/* struct fid_ep: an endpoint with default flags: fi_endpoint(3), "fi_ep_alias". */
 class Port : public Object<Port, fid_ep, FI_CLASS_EP, FI_LOG_EP_CTRL>
 {
 public:

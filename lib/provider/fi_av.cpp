@@ -136,7 +136,7 @@ int Av::prepare_close() noexcept
 	return rc ? REFUSE(fabric_error(rc), subsys, "close") : 0;
 }
 
-/* --- insertion ----------------------------------------------------------------- */
+/* --- insertion ----------------------------------------------------------------------- */
 
 int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
 	       void *context)
@@ -258,7 +258,7 @@ int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const c
 	});
 }
 
-/* --- the rest --------------------------------------------------------------------- */
+/* --- the rest ------------------------------------------------------------------------ */
 
 int Av::remove(fid_av *f, fi_addr_t *indices, std::size_t count, std::uint64_t flags) noexcept
 {

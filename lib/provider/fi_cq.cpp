@@ -19,7 +19,7 @@ namespace
 
 constexpr std::uint32_t usual_entries = 1024;
 
-/* --- entries: what of a completion each format shows ------------------------------- */
+/* --- entries: what of a completion each format shows --------------------------------- */
 
 void fill(fi_cq_entry &entry, const treadle_cqe &cqe) noexcept
 {
@@ -80,7 +80,7 @@ std::int64_t now() noexcept
 		.count();
 }
 
-/* --- the queue ------------------------------------------------------------------------ */
+/* --- the queue ----------------------------------------------------------------------- */
 
 template <class Lock> class CqOf final : public Cq
 {

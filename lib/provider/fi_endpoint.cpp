@@ -134,7 +134,7 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 	return port;
 }
 
-/* --- binding --------------------------------------------------------------- */
+/* --- binding ------------------------------------------------------------------------- */
 
 int Endpoint::bind(::fid *other, std::uint64_t flags)
 {
@@ -227,7 +227,7 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 	return 0;
 }
 
-/* --- states and names --------------------------------------------------------- */
+/* --- states and names ---------------------------------------------------------------- */
 
 int Endpoint::enable()
 {

@@ -45,21 +45,18 @@ struct Operation {
 Operation operation_of(std::uint8_t opcode, const fi_op_msg &op) noexcept
 {
 	const fi_msg &m = op.msg;
+	const Message message{.opcode = opcode, .peer = m.addr, .data = m.data};
 
-	return {op.ep,	  m.msg_iov, m.iov_count,
-		op.flags, m.context, {.opcode = opcode, .peer = m.addr, .data = m.data}};
+	return {op.ep, m.msg_iov, m.iov_count, op.flags, m.context, message};
 }
 
 Operation operation_of(std::uint8_t opcode, const fi_op_tagged &op) noexcept
 {
 	const fi_msg_tagged &m = op.msg;
+	const Message message{
+		.opcode = opcode, .peer = m.addr, .tag = m.tag, .ignore = m.ignore, .data = m.data};
 
-	return {op.ep,
-		m.msg_iov,
-		m.iov_count,
-		op.flags,
-		m.context,
-		{.opcode = opcode, .peer = m.addr, .tag = m.tag, .ignore = m.ignore, .data = m.data}};
+	return {op.ep, m.msg_iov, m.iov_count, op.flags, m.context, message};
 }
 
 std::optional<Operation> operation_of(const fi_deferred_work &work) noexcept

@@ -14,7 +14,7 @@
 #include "endpoint.h"
 #include "trigger.h"
 
-/* Where all variants of fi_msg(3) and fi_tagged(3) meet: each is one call of transmit or receive. */
+/* Where all variants of fi_msg(3) and fi_tagged(3) meet: each is one transmit or receive. */
 namespace treadle::fi
 {
 

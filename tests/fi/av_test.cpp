@@ -173,7 +173,7 @@ TEST(Av, AMillionPeersInOneCall)
 	EXPECT_EQ(at(av.get(), n - 1), "fi_sockaddr_in://127.0.0.16:16959");
 }
 
-/* --- other formats ------------------------------------------------------------------------- */
+/* --- other formats ------------------------------------------------------------------- */
 
 TEST(Av, TextAddresses)
 {
@@ -211,7 +211,7 @@ TEST(Av, Ipv6Addresses)
 	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
 }
 
-/* --- asynchronous ------------------------------------------------------------------------------ */
+/* --- asynchronous -------------------------------------------------------------------- */
 
 TEST(Av, AsynchronousInsertionReportsToItsQueue)
 {
@@ -244,7 +244,7 @@ TEST(Av, AsynchronousInsertionReportsToItsQueue)
 	EXPECT_EQ(indices[2], 1u);
 }
 
-/* --- opening ------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------- */
 
 TEST(Av, OpeningRefusesWhatItDoesNotKnow)
 {

@@ -97,7 +97,7 @@ TEST(Cq, UnspecifiedFormatShowsTheContext)
 	EXPECT_EQ(entry[1].op_context, nullptr);
 }
 
-/* --- errors ------------------------------------------------------------------------------ */
+/* --- errors -------------------------------------------------------------------------- */
 
 TEST(Cq, ErrorsComeInTheirPlaceAndOnlyThroughReaderr)
 {
@@ -159,7 +159,7 @@ TEST(Cq, AnOldProgramsErrorEntryIsNotOverrun)
 	EXPECT_EQ(error.entry.err_data_size, 0x1234567u);
 }
 
-/* --- selective completion ------------------------------------------------------------------- */
+/* --- selective completion ------------------------------------------------------------ */
 
 TEST(Cq, SelectiveQueuesOnlyHearOfWhatAsksForIt)
 {
@@ -232,7 +232,7 @@ TEST(Cq, NothingIsLostWhenItOverflows)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
-/* --- waiting ------------------------------------------------------------------------------------ */
+/* --- waiting ------------------------------------------------------------------------- */
 
 TEST(Cq, SreadWaitsItsTime)
 {
@@ -351,7 +351,7 @@ TEST(Cq, ASignalIsToldByTheFileOnce)
 	EXPECT_EQ(fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, -1), -FI_EAGAIN);
 }
 
-/* --- opening -------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------- */
 
 TEST(Cq, OpeningRefusesWhatItDoesNotKnow)
 {

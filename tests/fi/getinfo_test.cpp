@@ -31,7 +31,7 @@ std::string text_of(const void *address, std::uint32_t format)
 	return std::string(host) + " " + std::to_string(ntohs(in->sin_port));
 }
 
-/* --- what there is ---------------------------------------------------------------------- */
+/* --- what there is ------------------------------------------------------------------- */
 
 TEST(GetInfo, WithoutHintsTellsOfEverything)
 {
@@ -126,7 +126,7 @@ TEST(GetInfo, OpenInstancesAreNamed)
 	hints->domain_attr->domain = nullptr;
 }
 
-/* --- negotiation: one line each ------------------------------------------------------------ */
+/* --- negotiation: one line each ------------------------------------------------------ */
 
 struct Case {
 	const char *name;
@@ -289,7 +289,7 @@ TEST(GetInfo, ARefusalIsQuietUnlessTreadleWasAskedForByName)
 	EXPECT_EQ(log.all(), "");
 }
 
-/* --- versions of the interface ------------------------------------------------------------------ */
+/* --- versions of the interface ------------------------------------------------------- */
 
 class Version : public testing::TestWithParam<int>
 {
@@ -317,7 +317,7 @@ TEST_P(Version, IsServed)
 
 INSTANTIATE_TEST_SUITE_P(GetInfo, Version, testing::Values(0, 4, 5, 6, 7, 8, 9, 10, 13, 15, 17));
 
-/* --- addresses --------------------------------------------------------------------------------------- */
+/* --- addresses ----------------------------------------------------------------------- */
 
 struct Resolution {
 	const char *node, *service;

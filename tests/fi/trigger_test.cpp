@@ -99,7 +99,7 @@ protected:
 	Owned<fid_cntr> cntr, done;
 };
 
-/* --- FI_TRIGGER ---------------------------------------------------------------------------- */
+/* --- FI_TRIGGER ---------------------------------------------------------------------- */
 
 TEST_F(Triggered, ASendWaitsForItsThreshold)
 {
@@ -304,7 +304,7 @@ TEST_F(Triggered, SoCanATriggeredReceive)
 	}
 }
 
-/* --- the deferred work queue ---------------------------------------------------------------- */
+/* --- the deferred work queue --------------------------------------------------------- */
 
 TEST_F(Triggered, EveryKindOfMessageWork)
 {

@@ -67,7 +67,7 @@ inline void draw(std::FILE *gnuplot, const std::vector<Row> &rows, const std::st
 	const size_t columns = std::min<size_t>(panels.size(), 3);
 	const size_t lines = (panels.size() + columns - 1) / columns;
 	std::fprintf(gnuplot,
-		     "set terminal svg size %zu,%zu font 'sans,12' background 'white'\n"
+		     "set terminal svg noenhanced size %zu,%zu font 'sans,12' background 'white'\n"
 		     "set output '%s'\n"
 		     "set multiplot layout %zu,%zu title 'microseconds per message, %s'\n"
 		     "set logscale xy\nset grid\nset key left top\nset xrange [%g:%g]\nset xtics (",

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Messages that nobody waits for: they are kept, or wait with their sender, and
+ * are received later in the order in which they were sent.
+ */
+#include "treadle.h"
+
+FIXTURE(kept)
+{
+	struct node a, b;
+	__u64 to;
+	char *src, *dst;
+	size_t size;
+};
+
+FIXTURE_SETUP(kept)
+{
+	node_open(&self->a, (struct options){.tx = 256, .cq = 1024});
+	node_open(&self->b, (struct options){.rx = 256, .rcq = 1024, .buffered = 16384});
+	self->to = peer(&self->a, self->b.addr);
+	self->size = 64UL << 20;
+	self->src = pages(self->size);
+	self->dst = pages(self->size);
+}
+
+FIXTURE_TEARDOWN(kept)
+{
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+}
+
+/* Sends until commands no longer complete: then they wait at the target, in order. */
+TEST_F(kept, a_full_buffer_parks_senders)
+{
+	const int count = 200, len = 500;
+	struct treadle_cqe c;
+	int completed = 0;
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < count; i++) {
+			fill(self->src + i * len, len, round * count + i);
+			ASSERT_EQ(1,
+				  post(&self->a, send_of(self->src + i * len, len, self->to, i)));
+		}
+		/* What did not fit is not done, and its slot not free. */
+		for (completed = 0; cq_poll(&self->a.cq, &c); completed++) {
+			ASSERT_EQ(completed, c.context);
+		}
+		EXPECT_LT(0, completed);
+		EXPECT_GE(16384 / len, completed);
+		EXPECT_EQ(round * count + completed, ring_released(&self->a.tx));
+		for (int i = 0; i < count; i++) {
+			ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, len, ANY, i)));
+			c = cq_next(&self->b.rcq);
+			ASSERT_EQ(i, c.context);
+			ASSERT_EQ(0, c.error);
+			about("message %d", i);
+			ASSERT_TRUE(same(self->dst, len, round * count + i));
+		}
+		for (; completed < count; completed++) {
+			c = cq_next(&self->a.cq);
+			ASSERT_EQ(0, c.error);
+		}
+		ring_wait(&self->a.tx, 256);
+	}
+}
+
+/* Behind a message that is parked even small ones must not overtake. */
+TEST_F(kept, nothing_overtakes_a_parked_message)
+{
+	static const size_t sizes[] = {100000, 8, 5000, 0, 3000, 1 << 20, 1, 100, 70000, 16};
+
+	for (int late = 0; late < 2; late++) {
+		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+			fill(self->src + (i << 20), sizes[i], i + late * 100);
+			ASSERT_EQ(1, post(&self->a,
+					  send_of(self->src + (i << 20), sizes[i], self->to, i)));
+		}
+		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+			ASSERT_EQ(0, post_recv(&self->b,
+					       recv_of(self->dst + (i << 20), 1 << 20, ANY, i)));
+		}
+		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+			struct treadle_cqe c = cq_next(&self->b.rcq);
+
+			EXPECT_EQ(0, c.error);
+			about("receive %llu", c.context);
+			EXPECT_EQ(sizes[c.context], c.len);
+			EXPECT_EQ(0, cq_next(&self->a.cq).error);
+		}
+		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+			about("%d", i);
+			EXPECT_TRUE(same(self->dst + (i << 20), sizes[i], i + late * 100));
+		}
+	}
+}
+
+/* The kernel reads the buffer of a large message when it is taken, not before. */
+TEST_F(kept, a_large_message_stays_with_its_sender)
+{
+	fill(self->src, self->size, 1);
+	ASSERT_EQ(1, post(&self->a, send_of(self->src, self->size, self->to, 1)));
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->a.cq, 50000000));
+	EXPECT_EQ(0, cntr_value(&self->a.sent));
+	EXPECT_EQ(0, ring_released(&self->a.tx));
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, self->size, ANY, 2)));
+	EXPECT_EQ(self->size, cq_next(&self->b.rcq).len);
+	EXPECT_EQ(1, cq_next(&self->a.cq).context);
+	EXPECT_EQ(self->size, differs(self->dst, self->size, 1));
+	EXPECT_EQ(1, ring_released(&self->a.tx));
+}
+
+TEST_F(kept, injected_ones_are_kept_though_the_buffer_is_full)
+{
+	const int count = 100, len = 1000;
+
+	for (int i = 0; i < count; i++) {
+		struct treadle_desc d = send_of(self->src, len, self->to, i);
+
+		d.flags |= TREADLE_F_INJECT;
+		fill(self->src, len, i);
+		ASSERT_EQ(1, post(&self->a, d));
+		memset(self->src, 0, len);
+	}
+	for (int i = 0; i < count; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, len, ANY, i)));
+		ASSERT_EQ(i, cq_next(&self->b.rcq).context);
+		about("message %d", i);
+		ASSERT_TRUE(same(self->dst, len, i));
+		ASSERT_EQ(0, cq_next(&self->a.cq).error);
+	}
+}
+
+/* The flag that makes receives need a doorbell is up exactly while there is something unmatched. */
+TEST_F(kept, the_ring_says_when_a_doorbell_is_needed)
+{
+	EXPECT_FALSE(ring_needs_doorbell(&self->b.rx));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(1, post(&self->a, send_of(self->src, 10, self->to, i)));
+		EXPECT_TRUE(ring_needs_doorbell(&self->b.rx));
+	}
+	for (int i = 0; i < 3; i++) {
+		EXPECT_TRUE(ring_needs_doorbell(&self->b.rx));
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 10, ANY, i)));
+		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
+		EXPECT_EQ(i, cq_next(&self->a.cq).context);
+	}
+	EXPECT_FALSE(ring_needs_doorbell(&self->b.rx));
+	/* Receives that wait need none: the next sender takes them off the ring. */
+	for (int i = 0; i < 3; i++) {
+		struct treadle_desc d = recv_of(self->dst, 10, ANY, i);
+
+		ring_put(&self->b.rx, &d);
+		ring_publish(&self->b.rx);
+		EXPECT_FALSE(ring_needs_doorbell(&self->b.rx));
+	}
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(1, post(&self->a, send_of(self->src, 10, self->to, i)));
+		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
+		EXPECT_EQ(i, cq_next(&self->a.cq).context);
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -242,15 +242,16 @@ public:
 };
 
 /* Nothing if it can't be told. */
-std::optional<double> per_message(const Counts &counts, size_t messages)
+std::optional<double> per_message(const Counts &counts, What what, size_t messages)
 {
 	double total = 0;
 
 	/* Every other section is measured. The first is empty: what marking itself costs. */
 	if (counts.sections.size() < 3)
 		return std::nullopt;
+	const double marking = what == What::instructions ? counts.sections[0] : 0;
 	for (size_t i = 2; i < counts.sections.size(); i += 2)
-		total += static_cast<double>(counts.sections[i]) - counts.sections[0];
+		total += counts.sections[i] - marking;
 	return total / messages;
 }
 
@@ -271,12 +272,13 @@ void count_into(Row &row)
 	};
 
 	const Counts calls = count(What::system_calls, body);
-	row.calls = per_message(calls, messages);
+	row.calls = per_message(calls, What::system_calls, messages);
 	if (calls.threads)
 		return;
 	if (row.job.op.kind != Kind::trigger)
 		messages = 4; /* stepping is slow */
-	row.instructions = per_message(count(What::instructions, body), messages);
+	row.instructions =
+		per_message(count(What::instructions, body), What::instructions, messages);
 }
 
 /* All providers at one operation and size. */

@@ -311,18 +311,19 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 	lead = hash_add(&m->posted, n);
 	if (lead == n)
 		return;
-	/* the ring is in order of seq: step back over younger ones */
+	/* one that is put back is mostly the oldest again: it leads */
+	if (r->seq < container_of(lead, struct treadle_match_recv, node)->seq) {
+		list_move_tail(&n->same, &lead->same);
+		hash_lead(lead, n);
+		return;
+	}
+	/* the ring is in order of seq: step back over younger ones; the lead is older */
 	for (;;) {
 		struct treadle_hnode *prev = list_prev_entry(n, same);
 
 		other = container_of(prev, struct treadle_match_recv, node);
 		if (other->seq < r->seq)
 			break;
-		if (prev == lead) {
-			list_move_tail(&n->same, &lead->same);
-			hash_lead(lead, n);
-			break;
-		}
 		list_move_tail(&n->same, &prev->same);
 	}
 }

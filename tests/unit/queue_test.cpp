@@ -15,9 +15,9 @@
 using namespace treadle;
 
 #ifdef __SANITIZE_THREAD__
-constexpr u64 many = 100'000;
+constexpr u64 many = 50'000;
 #else
-constexpr u64 many = 1'000'000;
+constexpr u64 many = 300'000;
 #endif
 
 static treadle_cqe completion(u64 i)

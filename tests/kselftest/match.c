@@ -112,7 +112,7 @@ static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) * self,
 
 /* None, some, or all of the receives are off the ring before the messages come. */
 #define PLAY(m, r)                                                       \
-	for (int taken = 0; taken < (variant->late ? 1 : 6); taken += 2) \
+	for (int taken = 0; taken < (variant->late ? 1 : 7); taken += 3) \
 	play(_metadata, self, variant, m, ARRAY_SIZE(m), r, ARRAY_SIZE(r), taken)
 
 TEST_F(match, first_come_first_served)

@@ -131,41 +131,33 @@ private:
 	}
 
 	/* Errors stay where they are until they are read as such. */
-	static ssize_t result(int taken, std::size_t wanted) noexcept
+	template <class Entry, class Also>
+	static ssize_t take(fid_cq *cq, void *buf, std::size_t count, Also &&also) noexcept
 	{
-		return taken || !wanted ? taken : -FI_EAVAIL;
+		auto *out = static_cast<Entry *>(buf);
+		const int taken = of(cq).queue_.consume(clamp(count), [&](const treadle_cqe &cqe) {
+			if (cqe.error) [[unlikely]]
+				return false;
+			fill(*out++, cqe);
+			also(cqe);
+			return true;
+		});
+
+		return taken || !count ? taken : -FI_EAVAIL;
 	}
 
 	template <class Entry>
 	static ssize_t read(fid_cq *cq, void *buf, std::size_t count) noexcept
 	{
-		auto *out = static_cast<Entry *>(buf);
-
-		return result(of(cq).queue_.consume(clamp(count),
-						    [&](const treadle_cqe &cqe) {
-							    if (cqe.error) [[unlikely]]
-								    return false;
-							    fill(*out++, cqe);
-							    return true;
-						    }),
-			      count);
+		return take<Entry>(cq, buf, count, [](const treadle_cqe &) {});
 	}
 	template <class Entry>
 	static ssize_t read_from(fid_cq *cq, void *buf, std::size_t count, fi_addr_t *src) noexcept
 	{
-		auto *out = static_cast<Entry *>(buf);
-
 		if (!src)
 			return read<Entry>(cq, buf, count);
-		return result(of(cq).queue_.consume(clamp(count),
-						    [&](const treadle_cqe &cqe) {
-							    if (cqe.error) [[unlikely]]
-								    return false;
-							    fill(*out++, cqe);
-							    *src++ = cqe.src;
-							    return true;
-						    }),
-			      count);
+		return take<Entry>(cq, buf, count,
+				   [&](const treadle_cqe &cqe) { *src++ = cqe.src; });
 	}
 	static ssize_t read_error(fid_cq *f, fi_cq_err_entry *buf, std::uint64_t) noexcept
 	{

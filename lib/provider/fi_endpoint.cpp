@@ -126,8 +126,8 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 {
 	Endpoint &self = *endpoint;
 
-	self.ports_.reserve(self.ports_.size() +
-			    1); /* so that nothing fails once the port is there */
+	/* First, so that nothing fails once the port is there. */
+	self.ports_.reserve(self.ports_.size() + 1);
 	Port *port = self.new_port(endpoint, context);
 	self.ports_.push_back(port);
 	port->update();

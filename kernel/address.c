@@ -85,8 +85,8 @@ int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
 	struct treadle_av_table *t;
 	int ret = -EDESTADDRREQ;
 
-	rcu_read_lock();
-	t = rcu_dereference(av->table);
+	rcu_read_lock_sched(); /* which costs no call */
+	t = rcu_dereference_sched(av->table);
 	if (index < t->capacity) {
 		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
 		u8 state = smp_load_acquire(&e->state); /* pairs with insert */
@@ -94,7 +94,7 @@ int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
 		*port = ntohs(READ_ONCE(e->port));
 		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
 	}
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return ret;
 }
 

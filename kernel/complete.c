@@ -23,9 +23,13 @@ static bool cq_room(struct treadle_cq *cq)
 	return cq->prod - smp_load_acquire(&user->cons) <= cq->mask;
 }
 
-static void cq_write(struct treadle_cq *cq, const struct treadle_cqe *cqe)
+static struct treadle_cqe *cq_slot(struct treadle_cq *cq)
 {
-	cq->cqes[cq->prod & cq->mask] = *cqe;
+	return &cq->cqes[cq->prod & cq->mask];
+}
+
+static void cq_publish(struct treadle_cq *cq)
+{
 	cq->prod++;
 	smp_store_release(&cq_prod(cq)->prod, cq->prod); /* D */
 }
@@ -37,7 +41,8 @@ static void cq_flush_locked(struct treadle_cq *cq, struct list_head *done)
 
 	while (!list_empty(&cq->overflow) && cq_room(cq)) {
 		node = list_first_entry(&cq->overflow, struct treadle_cq_node, link);
-		cq_write(cq, &node->cqe);
+		*cq_slot(cq) = node->cqe;
+		cq_publish(cq);
 		list_move_tail(&node->link, done);
 		WRITE_ONCE(cq->kept, cq->kept - 1);
 	}
@@ -84,13 +89,33 @@ static void node_kfree(struct treadle_cq_node *node)
 }
 
 /*
- * treadle_cq_post - write a completion
+ * Nothing is kept and there is room, mostly: returns the place for a completion, with
+ * cq->lock held, for cq_commit(). NULL, without the lock: cq_keep() it.
+ */
+static __always_inline struct treadle_cqe *cq_begin(struct treadle_cq *cq)
+{
+	spin_lock(&cq->lock);
+	if (likely(!cq->kept && !cq->dead && cq_room(cq)))
+		return cq_slot(cq);
+	spin_unlock(&cq->lock);
+	return NULL;
+}
+
+static __always_inline void cq_commit(struct treadle_cq *cq)
+{
+	cq_publish(cq);
+	spin_unlock(&cq->lock);
+	treadle_wake(&cq->waitq);
+}
+
+/*
+ * Write a completion, or keep it.
  * @node: memory to keep it in if it does not fit, or NULL: allocate then (may sleep)
  *
  * Returns true if @node is in use until its free() is called.
  */
-bool treadle_cq_post(struct treadle_cq *cq, const struct treadle_cqe *cqe,
-		     struct treadle_cq_node *node)
+static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cqe,
+			     struct treadle_cq_node *node)
 {
 	struct treadle_cq_node *spare = NULL;
 	bool kept = false;
@@ -103,7 +128,8 @@ bool treadle_cq_post(struct treadle_cq *cq, const struct treadle_cqe *cqe,
 		if (unlikely(cq->kept))
 			cq_flush_locked(cq, &done);
 		if (likely(list_empty(&cq->overflow) && cq_room(cq))) {
-			cq_write(cq, cqe);
+			*cq_slot(cq) = *cqe;
+			cq_publish(cq);
 			break;
 		}
 		if (node || spare) {
@@ -147,27 +173,32 @@ static void cmd_node_free(struct treadle_cq_node *node)
 	treadle_cmd_free(container_of(node, struct treadle_cmd, kept));
 }
 
-static u32 cmd_cq_flags(const struct treadle_cmd *cmd)
-{
-	switch (cmd->d.opcode) {
-	case TREADLE_OP_SEND:
-		return TREADLE_CQ_SEND | TREADLE_CQ_MSG;
-	case TREADLE_OP_TSEND:
-		return TREADLE_CQ_SEND | TREADLE_CQ_TAGGED;
-	case TREADLE_OP_RECV:
-		return TREADLE_CQ_RECV | TREADLE_CQ_MSG;
-	case TREADLE_OP_TRECV:
-		return TREADLE_CQ_RECV | TREADLE_CQ_TAGGED;
-	default:
-		return 0;
-	}
-}
+static const u32 cq_flags[TREADLE_OP_LAST] = {
+	[TREADLE_OP_SEND] = TREADLE_CQ_SEND | TREADLE_CQ_MSG,
+	[TREADLE_OP_TSEND] = TREADLE_CQ_SEND | TREADLE_CQ_TAGGED,
+	[TREADLE_OP_RECV] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
+	[TREADLE_OP_TRECV] = TREADLE_CQ_RECV | TREADLE_CQ_TAGGED,
+};
 
 /* Count into @cntr, which may be NULL. */
-static void count(struct treadle_cntr *cntr, int error, struct treadle_run *run)
+static __always_inline void count(struct treadle_cntr *cntr, int error, struct treadle_run *run)
 {
-	if (cntr)
+	if (unlikely(cntr))
 		treadle_cntr_add(cntr, 1, error, run);
+}
+
+static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadle_cmd *cmd,
+				    u32 op_flags, int error)
+{
+	cqe->context = cmd->d.context;
+	cqe->len = 0;
+	cqe->data = 0;
+	cqe->tag = cmd->d.opcode == TREADLE_OP_TRECV ? cmd->d.tag : 0;
+	cqe->buf = 0;
+	cqe->src = TREADLE_ADDR_ANY;
+	cqe->flags = op_flags;
+	cqe->error = -error;
+	cqe->olen = 0;
 }
 
 /*
@@ -179,7 +210,8 @@ static void count(struct treadle_cntr *cntr, int error, struct treadle_run *run)
  */
 void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
 {
-	u32 flags = cmd->d.flags, op_flags = cmd_cq_flags(cmd);
+	u32 flags = cmd->d.flags,
+	    op_flags = cmd->d.opcode < TREADLE_OP_LAST ? cq_flags[cmd->d.opcode] : 0;
 	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
@@ -196,17 +228,19 @@ void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run
 		held = false;
 	cmd->notify = NULL;
 	if (cq) {
-		struct treadle_cqe cqe = {
-			.context = cmd->d.context,
-			.tag = cmd->d.opcode == TREADLE_OP_TRECV ? cmd->d.tag : 0,
-			.src = TREADLE_ADDR_ANY,
-			.flags = op_flags,
-			.error = -error,
-		};
+		struct treadle_cqe *cqe = cq_begin(cq);
 
-		cmd->kept.keep = NULL;
-		cmd->kept.free = cmd_node_free;
-		kept = treadle_cq_post(cq, &cqe, cmd->heap ? &cmd->kept : NULL);
+		if (likely(cqe)) {
+			cmd_cqe(cqe, cmd, op_flags, error);
+			cq_commit(cq);
+		} else {
+			struct treadle_cqe late;
+
+			cmd_cqe(&late, cmd, op_flags, error);
+			cmd->kept.keep = NULL;
+			cmd->kept.free = cmd_node_free;
+			kept = cq_keep(cq, &late, cmd->heap ? &cmd->kept : NULL);
+		}
 	}
 	count(cntr, error, run);
 	count(notify, error, run);
@@ -235,6 +269,31 @@ static void recv_node_free(struct treadle_cq_node *node)
 	treadle_obj_put(&rx->obj);
 }
 
+static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
+				     const struct treadle_ep *ep, const struct treadle_msg *msg,
+				     int error)
+{
+	u32 flags = TREADLE_CQ_RECV | (recv->tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG);
+
+	cqe->context = recv->context;
+	cqe->buf = recv->iov_count == 1 ? recv->one.addr : 0;
+	cqe->src = TREADLE_ADDR_ANY;
+	cqe->error = -error;
+	if (likely(msg)) {
+		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->len);
+		cqe->olen = msg->len > recv->len ? msg->len - recv->len : 0;
+		cqe->tag = msg->m.tag;
+		cqe->data = msg->data;
+		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
+			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
+		if ((ep->flags & TREADLE_EP_SOURCE) && ep->av)
+			cqe->src = treadle_av_index(ep->av, msg->port);
+	} else {
+		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
+	}
+	cqe->flags = flags;
+}
+
 /*
  * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
  * there was none (cancel, a bad descriptor). The receive is freed or kept.
@@ -254,29 +313,19 @@ void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 	if ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK)))
 		cq = ep->rx_cq;
 	if (cq) {
-		struct treadle_cqe cqe = {
-			.context = recv->context,
-			.buf = recv->iov_count == 1 ? recv->one.addr : 0,
-			.src = TREADLE_ADDR_ANY,
-			.flags = TREADLE_CQ_RECV |
-				 (recv->tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG),
-			.error = -error,
-		};
+		struct treadle_cqe *cqe = cq_begin(cq);
 
-		if (msg) {
-			cqe.len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->len);
-			cqe.tag = msg->m.tag;
-			cqe.data = msg->data;
-			if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
-				cqe.flags |= TREADLE_CQ_REMOTE_CQ_DATA;
-			if (msg->len > recv->len)
-				cqe.olen = msg->len - recv->len;
-			if ((ep->flags & TREADLE_EP_SOURCE) && ep->av)
-				cqe.src = treadle_av_index(ep->av, msg->port);
+		if (likely(cqe)) {
+			recv_cqe(cqe, recv, ep, msg, error);
+			cq_commit(cq);
+		} else {
+			struct treadle_cqe late;
+
+			recv_cqe(&late, recv, ep, msg, error);
+			recv->node.keep = recv_node_keep;
+			recv->node.free = recv_node_free;
+			kept = cq_keep(cq, &late, &recv->node);
 		}
-		recv->node.keep = recv_node_keep;
-		recv->node.free = recv_node_free;
-		kept = treadle_cq_post(cq, &cqe, &recv->node);
 	}
 	if (!(flags & TREADLE_F_WORK))
 		count(ep->cntr_recv, error, run);

@@ -56,6 +56,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	ctx->uid = current_euid();
 	ctx->user_ns = get_user_ns(current_user_ns());
 	ctx->net = get_net(current->nsproxy->net_ns);
+	ctx->ports = treadle_ports(ctx->net);
 	ctx->mm = current->mm;
 	mmgrab(ctx->mm);
 #ifdef CONFIG_MEMCG
@@ -104,7 +105,7 @@ void treadle_ctx_put(struct treadle_ctx *ctx)
 
 static void ctx_drop(struct treadle_ctx *ctx, struct treadle_obj *obj)
 {
-	xa_erase(&ctx->objs, obj->id);
+	treadle_obj_unlist(ctx, obj);
 	treadle_obj_put(obj);
 	cond_resched();
 }

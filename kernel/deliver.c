@@ -60,7 +60,8 @@ static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 		treadle_recv_free(msg->recv);
 }
 
-static void finish(struct treadle_msg *msg, int src_error, int dst_error, struct treadle_run *run)
+static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,
+				   struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = msg->cmd;
 
@@ -96,37 +97,15 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 	treadle_queue_job(&msg->job);
 }
 
-/*
- * treadle_deliver - copy a matched message, complete both sides
- * @msg: with its receive; on the stack or allocated; consumed
- */
-void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
+/* The copy stopped short on @side: somebody else goes on, or both sides hear why not. */
+static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side side,
+			     struct treadle_run *run)
 {
-	struct treadle_ctx *to = msg->to->obj.ctx, *from = msg->cmd ? msg->cmd->ep->obj.ctx : NULL;
-	u64 len = min(msg->len, msg->recv->len);
-	enum treadle_side side = TREADLE_NONE;
-	struct treadle_span src, dst;
-	int ret = 0;
+	struct treadle_ctx *to = msg->to->obj.ctx;
 
-	if (len - msg->done > TREADLE_INLINE && !run->worker) {
-		defer(msg, to, run);
-		return;
-	}
-	if (len) {
-		if (msg->payload)
-			treadle_span_kernel(&src, msg->payload, msg->done);
-		else
-			treadle_cmd_span(msg->cmd, &src, msg->done);
-		treadle_span_user(&dst, &to->pm, treadle_recv_iov(msg->recv), msg->recv->iov_count,
-				  msg->done);
-		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
-	}
 	switch (ret) {
-	case 0:
-		finish(msg, 0, 0, run);
-		break;
 	case -EAGAIN:
-		defer(msg, side == TREADLE_SRC ? from : to, run);
+		defer(msg, side == TREADLE_SRC ? msg->cmd->ep->obj.ctx : to, run);
 		break;
 	case -EINPROGRESS:
 		defer(msg, to, run);
@@ -143,4 +122,36 @@ void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 		else
 			finish(msg, -EIO, ret, run);
 	}
+}
+
+/*
+ * treadle_deliver - copy a matched message, complete both sides
+ * @msg: with its receive; on the stack or allocated; consumed
+ */
+void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_ctx *to = msg->to->obj.ctx;
+	u64 len = min(msg->len, msg->recv->len);
+	enum treadle_side side = TREADLE_NONE;
+	struct treadle_span src TREADLE_UNSET, dst TREADLE_UNSET;
+	int ret = 0;
+
+	if (len - msg->done > TREADLE_INLINE && !run->worker) {
+		defer(msg, to, run);
+		return;
+	}
+	if (len) {
+		if (msg->payload)
+			treadle_span_kernel(&src, msg->payload, msg->done);
+		else
+			treadle_cmd_span(msg->cmd, &src, msg->done);
+		treadle_span_user(&dst, &to->pm, treadle_recv_iov(msg->recv), msg->recv->iov_count,
+				  msg->done);
+		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
+	}
+	if (likely(!ret)) {
+		finish(msg, 0, 0, run);
+		return;
+	}
+	stopped(msg, ret, side, run);
 }

@@ -18,38 +18,44 @@
 
 #include "treadle.h"
 
-#define PORT_AUTO XA_LIMIT(32768, 60999)
+#define PORT_AUTO    XA_LIMIT(32768, 60999)
+#define RECENT_PORTS 256
 
 static unsigned int treadle_net_id;
 
-/* Per network namespace: port -> endpoint, read under RCU. */
-struct treadle_net {
-	struct xarray ports;
+/*
+ * Per network namespace: port -> endpoint, read under RCU.
+ *
+ * @recent: the same, of one endpoint for each remainder of its port
+ */
+struct treadle_ports {
+	struct xarray all;
 	u32 next;
+	struct treadle_ep __rcu *recent[RECENT_PORTS];
 };
 
-static struct treadle_net *net_of(struct net *net)
+struct treadle_ports *treadle_ports(struct net *net)
 {
 	return net_generic(net, treadle_net_id);
 }
 
 static int __net_init net_init_one(struct net *net)
 {
-	xa_init_flags(&net_of(net)->ports, XA_FLAGS_ALLOC);
-	net_of(net)->next = PORT_AUTO.min;
+	xa_init_flags(&treadle_ports(net)->all, XA_FLAGS_ALLOC);
+	treadle_ports(net)->next = PORT_AUTO.min;
 	return 0;
 }
 
 static void __net_exit net_exit_one(struct net *net)
 {
-	xa_destroy(&net_of(net)->ports); /* contexts hold their namespace: it is empty */
+	xa_destroy(&treadle_ports(net)->all); /* contexts hold their namespace: it is empty */
 }
 
 static struct pernet_operations treadle_net_ops = {
 	.init = net_init_one,
 	.exit = net_exit_one,
 	.id = &treadle_net_id,
-	.size = sizeof(struct treadle_net),
+	.size = sizeof(struct treadle_ports),
 };
 
 int treadle_net_init(void)
@@ -63,15 +69,17 @@ void treadle_net_exit(void)
 }
 
 /* The endpoint with that port, held, or NULL. */
-struct treadle_ep *treadle_ep_find(struct net *net, u16 port)
+struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port)
 {
 	struct treadle_ep *ep;
 
-	rcu_read_lock();
-	ep = xa_load(&net_of(net)->ports, port);
+	rcu_read_lock_sched(); /* which costs no call */
+	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
+	if (unlikely(!ep || ep->port != port))
+		ep = xa_load(&ports->all, port);
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return ep;
 }
 
@@ -85,13 +93,8 @@ static bool key_differs(const u8 *a, const u8 *b, u32 size)
 	return diff;
 }
 
-/* The same user in the same user namespace, or the same key. Default: nobody else. */
-bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
+bool treadle_ep_has_key(const struct treadle_ep *ep, const struct treadle_ep *from)
 {
-	const struct treadle_ctx *a = ep->obj.ctx, *b = from->obj.ctx;
-
-	if (likely(uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns))
-		return true;
 	return ep->key_size && ep->key_size == from->key_size &&
 	       !key_differs(ep->key, from->key, ep->key_size);
 }
@@ -112,16 +115,16 @@ static void concrete(struct treadle_addr *addr)
 
 static int ep_bind_port(struct treadle_ep *ep)
 {
-	struct treadle_net *tn = net_of(ep->obj.ctx->net);
+	struct treadle_ports *ports = ep->obj.ctx->ports;
 	u32 port = ntohs(ep->addr.port);
 	int ret;
 
 	if (port) {
-		ret = xa_insert(&tn->ports, port, ep, GFP_KERNEL_ACCOUNT);
+		ret = xa_insert(&ports->all, port, ep, GFP_KERNEL_ACCOUNT);
 		if (ret)
 			return ret == -EBUSY ? -EADDRINUSE : ret;
 	} else {
-		ret = xa_alloc_cyclic(&tn->ports, &port, ep, PORT_AUTO, &tn->next,
+		ret = xa_alloc_cyclic(&ports->all, &port, ep, PORT_AUTO, &ports->next,
 				      GFP_KERNEL_ACCOUNT);
 		if (ret < 0)
 			return ret == -EBUSY ? -EAGAIN : ret;
@@ -129,6 +132,7 @@ static int ep_bind_port(struct treadle_ep *ep)
 	}
 	ep->port = port;
 	ep->listed = true;
+	rcu_assign_pointer(ports->recent[port % RECENT_PORTS], ep);
 	return 0;
 }
 
@@ -289,9 +293,14 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 
 static void ep_unlist(struct treadle_ep *ep)
 {
-	if (ep->listed)
-		xa_erase(&net_of(ep->obj.ctx->net)->ports, ep->port);
+	struct treadle_ports *ports = ep->obj.ctx->ports;
+
+	if (!ep->listed)
+		return;
 	ep->listed = false;
+	/* another context may be putting its own there: only ours goes */
+	cmpxchg((__force struct treadle_ep **)&ports->recent[ep->port % RECENT_PORTS], ep, NULL);
+	xa_erase(&ports->all, ep->port);
 }
 
 /*

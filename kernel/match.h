@@ -79,6 +79,12 @@ struct treadle_match {
 	} cls[TREADLE_CLASSES];
 };
 
+/* Is there a receive at all? */
+static inline bool treadle_match_posted(const struct treadle_match *m)
+{
+	return m->used || !list_empty(&m->wild);
+}
+
 int treadle_match_init(struct treadle_match *m, u64 seed);
 void treadle_match_exit(struct treadle_match *m);
 

@@ -45,8 +45,20 @@ int treadle_obj_publish(struct treadle_obj *obj)
 		ret = -ESHUTDOWN;
 	else /* the slot was reserved: this allocates nothing */
 		xa_store(&ctx->objs, obj->id, obj, GFP_KERNEL_ACCOUNT);
+	if (!ret)
+		rcu_assign_pointer(ctx->recent[obj->id % TREADLE_RECENT], obj);
 	mutex_unlock(&ctx->lock);
 	return ret;
+}
+
+/* Out of the table; under ctx->lock, or by the only one who still changes it. */
+void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj)
+{
+	struct treadle_obj __rcu **recent = &ctx->recent[obj->id % TREADLE_RECENT];
+
+	if (rcu_access_pointer(*recent) == obj)
+		RCU_INIT_POINTER(*recent, NULL);
+	xa_erase(&ctx->objs, obj->id);
 }
 
 static void obj_free_rcu(struct rcu_head *rcu)
@@ -93,13 +105,15 @@ void treadle_obj_release(struct kref *ref)
 	treadle_ctx_put(ctx);
 }
 
-static struct treadle_obj *obj_find(struct treadle_ctx *ctx, u32 id, enum treadle_type type,
-				    bool bind)
+static __always_inline struct treadle_obj *obj_find(struct treadle_ctx *ctx, u32 id,
+						    enum treadle_type type, bool bind)
 {
 	struct treadle_obj *obj;
 
-	rcu_read_lock();
-	obj = xa_load(&ctx->objs, id);
+	rcu_read_lock_sched(); /* which costs no call */
+	obj = rcu_dereference_sched(ctx->recent[id % TREADLE_RECENT]);
+	if (unlikely(!obj || obj->id != id))
+		obj = xa_load(&ctx->objs, id);
 	if (!obj)
 		obj = ERR_PTR(-ENOENT);
 	else if (type && obj->type != type)
@@ -108,7 +122,7 @@ static struct treadle_obj *obj_find(struct treadle_ctx *ctx, u32 id, enum treadl
 		obj = ERR_PTR(-ENOENT);
 	else if (!kref_get_unless_zero(&obj->ref))
 		obj = ERR_PTR(-ENOENT);
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return obj;
 }
 
@@ -143,7 +157,7 @@ int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id)
 	else if (atomic_cmpxchg(&obj->users, 0, TREADLE_GONE) != 0)
 		ret = -EBUSY;
 	if (!ret) {
-		xa_erase(&ctx->objs, id);
+		treadle_obj_unlist(ctx, obj);
 		atomic_dec(&ctx->nr_objs);
 	}
 	mutex_unlock(&ctx->lock);

@@ -36,14 +36,14 @@ int treadle_send_prep(struct treadle_cmd *cmd)
 	return cmd->route == -EDESTADDRREQ ? cmd->route : 0; /* others: in the completion */
 }
 
-static int find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
+static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
 {
 	struct treadle_ep *from = cmd->ep, *ep;
 	int ret = 0;
 
 	if (cmd->route)
 		return cmd->route;
-	ep = treadle_ep_find(from->obj.ctx->net, cmd->port);
+	ep = treadle_ep_find(from->obj.ctx->ports, cmd->port);
 	if (!ep)
 		return -ECONNREFUSED;
 	if (!smp_load_acquire(&ep->enabled) || !ep->rx || READ_ONCE(ep->dead))
@@ -198,7 +198,9 @@ static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 again:
 	spin_lock(&rx->lock);
 	for (;;) {
-		msg->recv = treadle_rx_match(rx, msg);
+		msg->recv = treadle_match_posted(&rx->match[msg->tagged]) ?
+				    treadle_rx_match(rx, msg) :
+				    NULL;
 		if (!msg->recv) /* may drop the lock for a moment */
 			msg->recv = treadle_rx_take(rx, msg, run);
 		if (msg->recv || !ready)
@@ -260,7 +262,7 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run)
 void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ep *from = cmd->ep, *to;
-	struct treadle_msg msg;
+	struct treadle_msg msg TREADLE_UNSET;
 	int ret;
 
 	if (unlikely(READ_ONCE(from->dead))) { /* closed while it was armed */

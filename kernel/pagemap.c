@@ -36,22 +36,6 @@ static struct treadle_ctx *pm_ctx(struct treadle_pm *pm)
 	return container_of(pm, struct treadle_ctx, pm);
 }
 
-static unsigned int pm_index(u64 addr, int level)
-{
-	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
-}
-
-/* The lowest table for @addr, or NULL. Under pm->lock. */
-void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
-{
-	void **table = pm->root;
-	int level;
-
-	for (level = PM_LEVELS - 1; level > 0 && table; level--)
-		table = table[pm_index(addr, level)];
-	return table;
-}
-
 /* --- taking down ---------------------------------------------------------------- */
 
 /* Table pages that were cut off, to be freed without the lock; level in page->private. */
@@ -93,7 +77,7 @@ static void pm_zap(struct treadle_pm *pm, void **table, int level, u64 start, u6
 		   struct list_head *cut)
 {
 	u64 span = 1ULL << (PAGE_SHIFT + PM_BITS * level), addr;
-	unsigned int i = pm_index(start, level), end = pm_index(last, level);
+	unsigned int i = treadle_pm_index(start, level), end = treadle_pm_index(last, level);
 
 	if (!level) {
 		memset(&table[i], 0, (end - i + 1) * sizeof(*table));
@@ -266,16 +250,16 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 		}
 		if (!level)
 			break;
-		slot = (void ***)&table[pm_index(addr, level)];
+		slot = (void ***)&table[treadle_pm_index(addr, level)];
 	}
 	for (i = 0; i < n; i++) {
-		unsigned long old = (unsigned long)table[pm_index(addr, 0) + i];
+		unsigned long old = (unsigned long)table[treadle_pm_index(addr, 0) + i];
 
 		if (write)
 			set_page_dirty(pages[i]);
 		else if (old & PM_WRITE)
 			continue; /* entered for writing already */
-		table[pm_index(addr, 0) + i] =
+		table[treadle_pm_index(addr, 0) + i] =
 			(void *)((unsigned long)page_address(pages[i]) | (write ? PM_WRITE : 0));
 	}
 	return 0;
@@ -319,7 +303,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 		return -EFAULT;
 	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE), FILL_BATCH);
 	addr &= PAGE_MASK;
-	n = min(n, PM_FAN - pm_index(addr, 0)); /* within one leaf */
+	n = min(n, PM_FAN - treadle_pm_index(addr, 0)); /* within one leaf */
 
 	for (tries = 0; tries < FILL_TRIES && ret == -EAGAIN; tries++) {
 		/* pairs with the write lock of pm_invalidate_end: seq first, then the pages */

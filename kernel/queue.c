@@ -71,7 +71,6 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 		return ret;
 	}
 	mutex_init(&tx->lock);
-	spin_lock_init(&tx->credit_lock);
 	tx->shared = arg->flags & TREADLE_TX_SHARED;
 	ret = ring_init(&tx->ring, arg->entries);
 	if (ret) {
@@ -86,14 +85,6 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 void treadle_tx_free(struct treadle_obj *obj)
 {
 	ring_exit(&container_of(obj, struct treadle_tx, obj)->ring);
-}
-
-/* Commands have finished: their slots may be written again. */
-void treadle_tx_release(struct treadle_tx *tx, u32 slots)
-{
-	spin_lock(&tx->credit_lock);
-	treadle_ring_release(&tx->ring, slots);
-	spin_unlock(&tx->credit_lock);
 }
 
 int treadle_ioc_rx_create(struct treadle_ucmd *u)

@@ -21,20 +21,14 @@
 /* The vector of a ring's receive lies over the second slot that it took. */
 static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
 
-const struct treadle_iov *treadle_recv_iov(const struct treadle_recv *recv)
-{
-	if (recv->iov_count <= 1)
-		return &recv->one;
-	return recv->cmd ? recv->cmd->iov : recv->ext->iov;
-}
-
 static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 {
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
 /* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
-int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const struct treadle_desc *d)
+static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
+				    const struct treadle_desc *d)
 {
 	u16 port;
 	int ret = 0;
@@ -51,11 +45,16 @@ int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const str
 	recv->m.ignore = d->ignore;
 	recv->m.src = TREADLE_SRC_ANY;
 	recv->m.seq = 0;
-	if (d->peer != TREADLE_ADDR_ANY) {
+	if (unlikely(d->peer != TREADLE_ADDR_ANY)) {
 		ret = ep->av ? treadle_av_resolve(ep->av, d->peer, &port) : -EDESTADDRREQ;
 		recv->m.src = ret ? SRC_NOBODY : port;
 	}
 	return ret == -EDESTADDRREQ ? ret : 0;
+}
+
+int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const struct treadle_desc *d)
+{
+	return recv_set(recv, ep, d);
 }
 
 /* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
@@ -70,19 +69,26 @@ void treadle_recv_free(struct treadle_recv *recv)
 		return;
 	}
 	spin_lock(&rx->lock);
-	if (recv->ext) {
+	if (unlikely(recv->ext)) {
 		recv->ext->rx = rx; /* the vector lay over it */
-		recv->ext->cmd = NULL;
-		recv->ext->ext = NULL;
 		recv->ext->next = rx->free;
 		rx->free = recv->ext;
-		recv->ext = NULL;
 		slots++;
 	}
 	recv->next = rx->free;
 	rx->free = recv;
 	treadle_ring_release(&rx->ring, slots);
 	spin_unlock(&rx->lock);
+}
+
+/* A receive for a slot of the ring, or NULL. With rx->lock. */
+static struct treadle_recv *recv_alloc(struct treadle_rx *rx)
+{
+	struct treadle_recv *recv = rx->free;
+
+	if (recv)
+		rx->free = recv->next;
+	return recv;
 }
 
 /* --- the matcher, with rx->lock -------------------------------------------------------- */
@@ -148,7 +154,7 @@ static void rx_unpost(struct treadle_recv *recv)
 		list_del(&recv->link);
 }
 
-/* Take the receive for @msg, or NULL. */
+/* Take the posted receive for @msg, or NULL. */
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	struct treadle_match_recv *m;
@@ -188,7 +194,7 @@ void treadle_rx_grow(struct treadle_rx *rx, bool tagged)
 
 /* --- the ring, with rx->lock -------------------------------------------------------------- */
 
-static int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
+static __always_inline int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
 {
 	u64 sum = 0, end;
 	int i;
@@ -220,36 +226,36 @@ static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg
 	       (recv->m.src == TREADLE_SRC_ANY || recv->m.src == msg->m.src);
 }
 
-/* Take the receive at ring.head; *error: why it is bad. False: the ring is broken. */
-static bool take_one(struct treadle_rx *rx, u32 prod, struct treadle_recv **taken, int *error)
+/*
+ * Take the receive at ring.head; *error: why it is bad. NULL: the ring is broken, as
+ * credits say that there are receives for all slots.
+ */
+static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, struct treadle_ep *ep,
+						     u32 prod, int *error)
 {
 	struct treadle_ring *ring = &rx->ring;
-	struct treadle_recv *recv = rx->free, *ext;
-	struct treadle_desc d;
-	u32 slots;
+	struct treadle_recv *recv, *ext = NULL;
+	struct treadle_desc d TREADLE_UNSET;
 
-	treadle_ring_fetch(ring, ring->head, &d);
-	slots = 1 + (d.iov_count > 1);
-	/* credits say there are receives for all slots: only a broken ring lacks one */
-	if (slots > prod - ring->head || !recv || (slots > 1 && !recv->next))
-		return false;
-	rx->free = recv->next;
-	recv->ext = NULL;
-	recv->cmd = NULL;
-	if (slots > 1) {
-		ext = rx->free;
-		rx->free = ext->next;
-		memcpy(ext->iov, treadle_ring_slot(ring, ring->head + 1)->iov, sizeof(ext->iov));
+	treadle_ring_fetch_line(ring, ring->head, &d);
+	recv = recv_alloc(rx);
+	if (unlikely(!recv))
+		return NULL;
+	if (unlikely(d.iov_count > 1)) {
+		ext = prod - ring->head > 1 ? recv_alloc(rx) : NULL;
+		if (!ext)
+			return NULL;
+		memcpy(ext->iov, treadle_ring_slot(ring, ++ring->head)->iov, sizeof(ext->iov));
 		barrier();
-		recv->ext = ext;
 	}
-	ring->head += slots;
-	*error = judge_recv(&d, slots > 1 ? recv->ext->iov : NULL);
+	ring->head++;
+	recv->ext = ext;
+	recv->cmd = NULL;
+	*error = judge_recv(&d, ext ? ext->iov : NULL);
 	d.flags &= TREADLE_F_COMPLETION;
-	*error = treadle_recv_set(recv, rx_ep(rx), &d) ?: *error;
+	*error = recv_set(recv, ep, &d) ?: *error;
 	recv->m.seq = rx->seq++;
-	*taken = recv;
-	return true;
+	return recv;
 }
 
 /*
@@ -267,24 +273,29 @@ struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *
 	int error, n = 0;
 	u32 prod;
 
-	if (!rx_ep(rx) || ring->broken)
+	if (ring->broken)
 		return NULL;
 	if (!treadle_ring_prod(ring, &prod))
 		goto broken;
-	while (rx_ep(rx) && (s32)(prod - ring->head) > 0) {
-		if (!take_one(rx, prod, &recv, &error))
+	while ((s32)(prod - ring->head) > 0) {
+		ep = rx_ep(rx);
+		if (!ep)
+			break;
+		recv = take_one(rx, ep, prod, &error);
+		if (!recv)
 			goto broken;
 		if (likely(!error)) {
 			/* a message that waits is older than @msg */
 			if (msg && suits(recv, msg) &&
-			    !treadle_match_find(&rx->match[recv->tagged], &recv->m))
+			    (likely(!rx->match[recv->tagged].messages) ||
+			     !treadle_match_find(&rx->match[recv->tagged], &recv->m)))
 				return recv;
 			rx_place(rx, recv, run);
 			if (++n < TAKE_BATCH)
 				continue;
 		}
 		n = 0;
-		ep = treadle_ep_get(rx_ep(rx));
+		treadle_ep_get(ep);
 		spin_unlock(&rx->lock);
 		if (error)
 			treadle_recv_complete(recv, ep, NULL, error, run);

@@ -9,8 +9,12 @@
 #ifndef TREADLE_RING_H
 #define TREADLE_RING_H
 
+#include <linux/atomic.h>
 #include <linux/mm_types.h>
 #include <treadle/ring.h>
+
+/* A variable of which every field is set before it is read: not worth clearing first. */
+#define TREADLE_UNSET __attribute__((uninitialized))
 
 /* Pages that are mapped into the kernel and into the process. */
 struct treadle_area {
@@ -24,15 +28,16 @@ void treadle_area_free(struct treadle_area *area);
 
 /*
  * struct treadle_ring - a descriptor ring
- * @head:     slots read (under the owner's lock)
- * @released: slots given back (tx: tx->credit_lock; rx: rx->lock)
+ * @head: slots read (under the owner's lock)
+ *
+ * How many slots were given back is only in @kern, which the process can't write.
  */
 struct treadle_ring {
 	struct treadle_area rw, ro;
 	struct treadle_ring_prod *user;
 	struct treadle_ring_cons *kern;
 	const union treadle_slot *slots;
-	u32 entries, head, released;
+	u32 entries, head;
 	bool broken;
 };
 
@@ -40,7 +45,7 @@ struct treadle_ring {
 static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
 {
 	*prod = smp_load_acquire(&r->user->prod);
-	return *prod - READ_ONCE(r->released) <= r->entries && *prod - r->head <= r->entries;
+	return *prod - READ_ONCE(r->kern->released) <= r->entries && *prod - r->head <= r->entries;
 }
 
 /* C: after setting DOORBELL, and before looking at prod again. */
@@ -61,11 +66,16 @@ static inline void treadle_ring_break(struct treadle_ring *r)
 	WRITE_ONCE(r->kern->flags, TREADLE_RING_BROKEN | TREADLE_RING_DOORBELL);
 }
 
-/* A: release; the caller holds what protects @released. */
+/* A: release; one caller at a time (rx->lock). */
 static inline void treadle_ring_release(struct treadle_ring *r, u32 slots)
 {
-	WRITE_ONCE(r->released, r->released + slots);
-	smp_store_release(&r->kern->released, r->released);
+	smp_store_release(&r->kern->released, r->kern->released + slots);
+}
+
+/* A: release; from anywhere, without a lock. */
+static inline void treadle_ring_release_any(struct treadle_ring *r, u32 slots)
+{
+	atomic_add_return_release(slots, (atomic_t *)&r->kern->released);
 }
 
 static inline const union treadle_slot *treadle_ring_slot(struct treadle_ring *r, u32 index)
@@ -73,23 +83,46 @@ static inline const union treadle_slot *treadle_ring_slot(struct treadle_ring *r
 	return &r->slots[index & (r->entries - 1)];
 }
 
+/* Copy the first line of the descriptor at @index, each field read once. */
+static __always_inline void treadle_ring_fetch_line(struct treadle_ring *r, u32 index,
+						    struct treadle_desc *d)
+{
+	const struct treadle_desc *s = &treadle_ring_slot(r, index)->desc;
+
+	d->opcode = READ_ONCE(s->opcode);
+	d->iov_count = READ_ONCE(s->iov_count);
+	d->reserved0 = READ_ONCE(s->reserved0);
+	d->flags = READ_ONCE(s->flags);
+	d->context = READ_ONCE(s->context);
+	d->addr = READ_ONCE(s->addr);
+	d->len = READ_ONCE(s->len);
+	d->peer = READ_ONCE(s->peer);
+	d->tag = READ_ONCE(s->tag);
+	d->ignore = READ_ONCE(s->ignore);
+	d->data = READ_ONCE(s->data);
+}
+
 /*
  * Copy the descriptor at @index; the second line only if it counts, else it
- * is zero. The barriers keep the compiler from reading the shared slot again.
+ * is zero. The barrier keeps the compiler from reading the shared slot again.
  */
-static inline void treadle_ring_fetch(struct treadle_ring *r, u32 index, struct treadle_desc *d)
+static __always_inline void treadle_ring_fetch(struct treadle_ring *r, u32 index,
+					       struct treadle_desc *d)
 {
 	const struct treadle_desc *s = &treadle_ring_slot(r, index)->desc;
 
 	BUILD_BUG_ON(offsetof(struct treadle_desc, ep) != TREADLE_SLOT_SIZE / 2);
-	memcpy(d, s, TREADLE_SLOT_SIZE / 2);
-	barrier();
-	if (d->flags & TREADLE_F_EXT)
+	treadle_ring_fetch_line(r, index, d);
+	if (unlikely(d->flags & TREADLE_F_EXT)) {
 		memcpy((u8 *)d + TREADLE_SLOT_SIZE / 2, (const u8 *)s + TREADLE_SLOT_SIZE / 2,
 		       TREADLE_SLOT_SIZE / 2);
-	else
-		memset((u8 *)d + TREADLE_SLOT_SIZE / 2, 0, TREADLE_SLOT_SIZE / 2);
-	barrier();
+		barrier();
+		return;
+	}
+	d->ep = d->cond = d->notify = 0;
+	d->threshold = d->result = d->compare = 0;
+	d->atomic_op = d->datatype = d->rma_iov_count = d->fetch_iov_count = 0;
+	d->reserved1[0] = d->reserved1[1] = d->reserved1[2] = 0;
 }
 
 #endif

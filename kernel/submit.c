@@ -46,22 +46,21 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 /* Drop what a command holds; give its slots back unless the doorbell will. */
 void treadle_cmd_free(struct treadle_cmd *cmd)
 {
-	if (cmd->notify)
+	if (unlikely(cmd->notify))
 		treadle_obj_unbind(&cmd->notify->obj);
-	if (cmd->target)
+	if (unlikely(cmd->target))
 		treadle_obj_unbind(&cmd->target->obj);
-	if (cmd->cond)
+	if (unlikely(cmd->cond))
 		treadle_obj_unbind(&cmd->cond->obj);
-	kfree(cmd->recv);
-	kfree(cmd->inject);
-	cmd->inject = NULL;
-	cmd->notify = cmd->target = cmd->cond = NULL;
-	cmd->recv = NULL;
+	if (unlikely(cmd->recv))
+		kfree(cmd->recv);
+	if (unlikely(cmd->inject))
+		kfree(cmd->inject);
 	if (!cmd->heap)
 		return;
 	if (cmd->tx) {
 		if (cmd->slots)
-			treadle_tx_release(cmd->tx, cmd->slots);
+			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);
 		treadle_obj_put(&cmd->tx->obj);
 	}
 	if (cmd->ep)
@@ -85,7 +84,7 @@ static u32 desc_slots(const struct treadle_desc *d)
 	return n;
 }
 
-static int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
+static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
 	u64 sum = 0, end;
@@ -150,7 +149,7 @@ static bool overflows(const struct treadle_cq *cq, u32 room)
 }
 
 /* Accept a command, and hold what it names; cmd->ep is set and alive already. */
-static int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
+static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_opdef *op;
@@ -285,18 +284,12 @@ static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd
 }
 
 /* One command at ring.head. Returns 0, or why it was refused. */
-static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const union treadle_slot *vec,
-		      struct treadle_run *run)
+static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd,
+				      struct treadle_run *run)
 {
-	struct treadle_iov iov[TREADLE_MAX_IOV];
 	struct treadle_obj *named;
 	int ret;
 
-	if (vec) {
-		memcpy(iov, vec->iov, sizeof(iov));
-		barrier(); /* the shared slot is not read again */
-		cmd->iov = iov;
-	}
 	ret = find_ep(tx, cmd, &named);
 	if (!ret && must_wait(tx, cmd))
 		ret = -EAGAIN;
@@ -320,14 +313,15 @@ static int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd, const unio
 
 static long tx_doorbell(struct treadle_tx *tx)
 {
+	struct treadle_iov iov[TREADLE_MAX_IOV] TREADLE_UNSET;
+	struct treadle_cmd cmd TREADLE_UNSET;
 	struct treadle_ring *ring = &tx->ring;
 	TREADLE_RUN(run, tx->obj.ctx);
 	u32 prod, credits = 0;
-	struct treadle_cmd cmd;
 	long taken = 0;
 	int ret = 0;
 
-	if (mutex_lock_killable(&tx->lock))
+	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
 		return -EINTR;
 	if (ring->broken) {
 		ret = -ESHUTDOWN;
@@ -339,11 +333,13 @@ static long tx_doorbell(struct treadle_tx *tx)
 		goto out;
 	}
 	while (ring->head != prod) {
-		const union treadle_slot *vec = NULL;
 		u32 slots;
 
-		if (taken && signal_pending(current))
-			break;
+		if (taken) {
+			if (signal_pending(current))
+				break;
+			cond_resched();
+		}
 		treadle_ring_fetch(ring, ring->head, &cmd.d);
 		slots = desc_slots(&cmd.d);
 		if (slots > prod - ring->head) {
@@ -352,8 +348,6 @@ static long tx_doorbell(struct treadle_tx *tx)
 			ret = -EINVAL;
 			goto out;
 		}
-		if (cmd.d.iov_count > 1)
-			vec = treadle_ring_slot(ring, ring->head + 1);
 		cmd.slots = slots;
 		cmd.tx = tx;
 		cmd.iov = NULL;
@@ -361,7 +355,12 @@ static long tx_doorbell(struct treadle_tx *tx)
 		cmd.inject = NULL;
 		cmd.cond = cmd.notify = cmd.target = NULL;
 		cmd.heap = false;
-		ret = submit_one(tx, &cmd, vec, &run);
+		if (cmd.d.iov_count > 1) {
+			memcpy(iov, treadle_ring_slot(ring, ring->head + 1)->iov, sizeof(iov));
+			barrier(); /* the shared slot is not read again */
+			cmd.iov = iov;
+		}
+		ret = submit_one(tx, &cmd, &run);
 		if (ret && taken) {
 			ret = 0; /* for the next call, which finds it first */
 			break;
@@ -373,13 +372,13 @@ static long tx_doorbell(struct treadle_tx *tx)
 		taken++;
 		if (ret)
 			break;
-		cond_resched();
 	}
 	if (credits)
-		treadle_tx_release(tx, credits);
+		treadle_ring_release_any(ring, credits);
 out:
 	mutex_unlock(&tx->lock);
-	treadle_run_jobs(&run);
+	if (!list_empty(&run.jobs))
+		treadle_run_jobs(&run);
 	return ret ?: taken;
 }
 

@@ -13,22 +13,8 @@
 
 #define LOCK_TRIES 64
 
-void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm, const struct treadle_iov *iov,
-		       unsigned int count, u64 off)
-{
-	*s = (struct treadle_span){ .pm = pm, .iov = iov, .count = count };
-	while (s->i < count && off >= iov[s->i].len)
-		off -= iov[s->i++].len;
-	s->off = off;
-}
-
-void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
-{
-	*s = (struct treadle_span){ .kbuf = buf, .off = off };
-}
-
 /* Address and length of what lies together next; the copy's length bounds it. */
-static u64 span_addr(struct treadle_span *s, u64 *len)
+static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 {
 	while (s->off == s->iov[s->i].len) {
 		s->i++;
@@ -39,7 +25,7 @@ static u64 span_addr(struct treadle_span *s, u64 *len)
 }
 
 /* Where the next bytes are, or NULL: the page is not known. Under pm->lock. */
-static void *span_ptr(struct treadle_span *s, bool write, u64 *len)
+static __always_inline void *span_ptr(struct treadle_span *s, bool write, u64 *len)
 {
 	unsigned long entry;
 	u64 addr;
@@ -113,8 +99,8 @@ static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 }
 
 /* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
-static u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
-		      enum treadle_side *miss)
+static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
+				      enum treadle_side *miss)
 {
 	u64 n, left, slen, dlen;
 	void *s, *d;

@@ -11,7 +11,7 @@
  *	tx->lock (mutex)	one doorbell of a transmit ring at a time
  *	rx->lock		matcher and receive ring
  *	ep->lock		parked messages of an endpoint (under rx->lock)
- *	cntr->lock, cq->lock, ctx->jobs_lock, tx->credit_lock: innermost
+ *	cntr->lock, cq->lock, ctx->jobs_lock: innermost
  *	pm->lock		a pagemap; the second of a pair only by trylock
  *
  * Two matchers, or two counters, are never held at once. Under a spinlock, or
@@ -78,6 +78,7 @@ struct treadle_msg;
 struct treadle_ep;
 struct treadle_rx;
 struct treadle_av;
+struct treadle_ports;
 
 /* --- jobs (worker.c) -------------------------------------------------------- */
 
@@ -160,27 +161,64 @@ enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
 struct treadle_span {
 	struct treadle_pm *pm; /* NULL: @kbuf */
 	const struct treadle_iov *iov;
-	unsigned int count, i;
+	unsigned int i;
 	u64 off; /* into iov[i], or into kbuf */
 	u8 *kbuf;
 	void **leaf;   /* while pm->lock is held: table of the pages at... */
 	u64 leaf_addr; /* ...this address */
 };
 
+static __always_inline void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
+					      const struct treadle_iov *iov, unsigned int count,
+					      u64 off)
+{
+	s->pm = pm;
+	s->iov = iov;
+	s->i = 0;
+	while (off && s->i < count && off >= iov[s->i].len)
+		off -= iov[s->i++].len;
+	s->off = off;
+}
+
+static __always_inline void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
+{
+	s->pm = NULL;
+	s->kbuf = buf;
+	s->off = off;
+}
+
 int treadle_pm_init(struct treadle_pm *pm, struct mm_struct *mm);
 void treadle_pm_kill(struct treadle_pm *pm);
 void treadle_pm_exit(struct treadle_pm *pm);
 int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault);
-void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr);
+
+static inline unsigned int treadle_pm_index(u64 addr, int level)
+{
+	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
+}
+
+/* The lowest table for @addr, or NULL. Under pm->lock. */
+static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
+{
+	void **table = pm->root;
+
+	static_assert(PM_LEVELS == 4);
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 3)];
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 2)];
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 1)];
+	return table;
+}
 
 /* transfer.c */
-void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm, const struct treadle_iov *iov,
-		       unsigned int count, u64 off);
-void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
 
 /* --- contexts and objects ------------------------------------------------------ */
+
+#define TREADLE_RECENT 64
 
 /*
  * struct treadle_ctx - one open file
@@ -188,7 +226,9 @@ int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, 
  * @mm:		the process; mmgrab'ed
  * @uid, @user_ns, @net: who opened it
  * @memcg:	who pays for messages that are kept for it
+ * @ports:	of @net
  * @objs:	id -> object; written under @lock, read under RCU
+ * @recent:	the same, of the youngest object for each remainder of its id
  * @next_id:	xa_alloc_cyclic's state (under @lock)
  * @armed:	commands armed on its counters
  * @jobs, @jobs_lock, @work: what its worker has to do
@@ -202,8 +242,10 @@ struct treadle_ctx {
 	kuid_t uid;
 	struct user_namespace *user_ns;
 	struct net *net;
+	struct treadle_ports *ports;
 	struct mem_cgroup *memcg;
 	struct xarray objs;
+	struct treadle_obj __rcu *recent[TREADLE_RECENT];
 	u32 next_id;
 	atomic_t nr_objs;
 	bool dead;
@@ -245,6 +287,7 @@ int treadle_copy_key(u64 ptr, u32 size, u8 *key);
 /* object.c */
 int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj, enum treadle_type type);
 int treadle_obj_publish(struct treadle_obj *obj);
+void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj);
 int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id);
 void treadle_obj_release(struct kref *ref);
 struct treadle_obj *treadle_obj_get(struct treadle_ctx *ctx, u32 id, enum treadle_type type);
@@ -314,8 +357,6 @@ struct treadle_cq {
 	struct treadle_waitq waitq;
 };
 
-bool treadle_cq_post(struct treadle_cq *cq, const struct treadle_cqe *cqe,
-		     struct treadle_cq_node *node);
 void treadle_cq_flush(struct treadle_cq *cq);
 void treadle_cq_shutdown(struct treadle_cq *cq);
 bool treadle_cq_ready(struct treadle_cq *cq);
@@ -364,14 +405,12 @@ u64 treadle_cntr_cull(struct treadle_cntr *cntr, const struct treadle_cull *cull
 /*
  * struct treadle_tx - transmit ring
  * @lock:	one doorbell at a time; ring.head
- * @credit_lock: ring.released
  * @ep:		endpoint of descriptors that name none (set under ctx->lock,
  *		cleared under @lock too)
  */
 struct treadle_tx {
 	struct treadle_obj obj;
 	struct mutex lock;
-	spinlock_t credit_lock;
 	bool shared;
 	struct treadle_ep *ep;
 	struct treadle_ring ring;
@@ -436,7 +475,6 @@ struct treadle_rx {
 };
 
 /* queue.c */
-void treadle_tx_release(struct treadle_tx *tx, u32 slots);
 void treadle_tx_free(struct treadle_obj *obj);
 void treadle_rx_free(struct treadle_obj *obj);
 
@@ -478,10 +516,20 @@ struct treadle_ep {
 
 int treadle_net_init(void);
 void treadle_net_exit(void);
-struct treadle_ep *treadle_ep_find(struct net *net, u16 port);
-bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from);
+struct treadle_ports *treadle_ports(struct net *net);
+struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port);
+bool treadle_ep_has_key(const struct treadle_ep *ep, const struct treadle_ep *from);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);
+
+/* The same user in the same user namespace, or the same key. Default: nobody else. */
+static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
+{
+	const struct treadle_ctx *a = ep->obj.ctx, *b = from->obj.ctx;
+
+	return likely(uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns) ||
+	       treadle_ep_has_key(ep, from);
+}
 
 static inline struct treadle_ep *treadle_ep_get(struct treadle_ep *ep)
 {
@@ -634,6 +682,13 @@ void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
 			 struct treadle_run *run);
 
+static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_recv *recv)
+{
+	if (likely(recv->iov_count <= 1))
+		return &recv->one;
+	return recv->cmd ? recv->cmd->iov : recv->ext->iov;
+}
+
 /* receive.c; take, place, match, put_back and dequeue under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 		     const struct treadle_desc *d);
@@ -648,7 +703,6 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 		       struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
-const struct treadle_iov *treadle_recv_iov(const struct treadle_recv *recv);
 void treadle_recv_free(struct treadle_recv *recv);
 
 /* deliver.c */

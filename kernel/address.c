@@ -80,7 +80,7 @@ bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
 /* --- lookups of the data path --------------------------------------------------------- */
 
 /* 0, -EDESTADDRREQ: no such entry, -EHOSTUNREACH: not on this machine. */
-int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
+TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
 {
 	struct treadle_av_table *t;
 	int ret = -EDESTADDRREQ;

@@ -208,7 +208,7 @@ static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadl
  * Order: completion, then counters, so that who waits for a counter finds the
  * completion; credits last, so that who may post again finds both.
  */
-void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
 {
 	u32 flags = cmd->d.flags,
 	    op_flags = cmd->d.opcode < TREADLE_OP_LAST ? cq_flags[cmd->d.opcode] : 0;
@@ -298,8 +298,9 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
  * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
  * there was none (cancel, a bad descriptor). The receive is freed or kept.
  */
-void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
-			   const struct treadle_msg *msg, int error, struct treadle_run *run)
+TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
+				       const struct treadle_msg *msg, int error,
+				       struct treadle_run *run)
 {
 	u32 flags = recv->flags;
 	struct treadle_cntr *notify = NULL;

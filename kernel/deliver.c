@@ -128,7 +128,7 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
  * treadle_deliver - copy a matched message, complete both sides
  * @msg: with its receive; on the stack or allocated; consumed
  */
-void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
+TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_ctx *to = msg->to->obj.ctx;
 	u64 len = min(msg->len, msg->recv->len);

@@ -69,7 +69,7 @@ void treadle_net_exit(void)
 }
 
 /* The endpoint with that port, held, or NULL. */
-struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port)
+TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port)
 {
 	struct treadle_ep *ep;
 

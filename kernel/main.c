@@ -162,7 +162,7 @@ abort:
 	return ret;
 }
 
-static long treadle_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+TREADLE_HOT static long treadle_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct treadle_ctx *ctx = file->private_data;
 

@@ -105,37 +105,16 @@ void treadle_obj_release(struct kref *ref)
 	treadle_ctx_put(ctx);
 }
 
-static __always_inline struct treadle_obj *obj_find(struct treadle_ctx *ctx, u32 id,
-						    enum treadle_type type, bool bind)
-{
-	struct treadle_obj *obj;
-
-	rcu_read_lock_sched(); /* which costs no call */
-	obj = rcu_dereference_sched(ctx->recent[id % TREADLE_RECENT]);
-	if (unlikely(!obj || obj->id != id))
-		obj = xa_load(&ctx->objs, id);
-	if (!obj)
-		obj = ERR_PTR(-ENOENT);
-	else if (type && obj->type != type)
-		obj = ERR_PTR(-EBADF);
-	else if (bind && !atomic_inc_unless_negative(&obj->users))
-		obj = ERR_PTR(-ENOENT);
-	else if (!kref_get_unless_zero(&obj->ref))
-		obj = ERR_PTR(-ENOENT);
-	rcu_read_unlock_sched();
-	return obj;
-}
-
 /* Find by id and hold; @type 0: any. */
 struct treadle_obj *treadle_obj_get(struct treadle_ctx *ctx, u32 id, enum treadle_type type)
 {
-	return obj_find(ctx, id, type, false);
+	return treadle_obj_find(ctx, id, type, false);
 }
 
 /* Find, hold, and keep it from being destroyed. */
 struct treadle_obj *treadle_obj_bind(struct treadle_ctx *ctx, u32 id, enum treadle_type type)
 {
-	return obj_find(ctx, id, type, true);
+	return treadle_obj_find(ctx, id, type, true);
 }
 
 void treadle_obj_unbind(struct treadle_obj *obj)

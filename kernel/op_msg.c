@@ -23,7 +23,7 @@ static bool is_tagged(const struct treadle_desc *d)
 
 /* --- send --------------------------------------------------------------------------------- */
 
-int treadle_send_prep(struct treadle_cmd *cmd)
+TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 
@@ -188,7 +188,7 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 }
 
 /* Match @msg (on the stack, or ready to be kept) or keep it. Consumes msg->cmd. */
-static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
+TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_rx *rx = msg->to->rx;
 	struct treadle_cmd *told = NULL;
@@ -259,7 +259,7 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_ep_put(to);
 }
 
-void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ep *from = cmd->ep, *to;
 	struct treadle_msg msg TREADLE_UNSET;

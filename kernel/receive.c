@@ -58,7 +58,7 @@ int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const str
 }
 
 /* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
-void treadle_recv_free(struct treadle_recv *recv)
+TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 {
 	struct treadle_rx *rx = recv->rx;
 	u32 slots = 1;
@@ -264,8 +264,8 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
  * dropped now and then; `prod` is read once, so a process that goes on posting
  * keeps nobody.
  */
-struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
-				     struct treadle_run *run) __must_hold(&rx->lock)
+TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
+						 struct treadle_run *run) __must_hold(&rx->lock)
 {
 	struct treadle_ring *ring = &rx->ring;
 	struct treadle_recv *recv;

@@ -16,6 +16,9 @@
 /* A variable of which every field is set before it is read: not worth clearing first. */
 #define TREADLE_UNSET __attribute__((uninitialized))
 
+/* The functions that every message goes through lie together. */
+#define TREADLE_HOT __attribute__((hot))
+
 /* Pages that are mapped into the kernel and into the process. */
 struct treadle_area {
 	struct page **pages;

@@ -44,7 +44,7 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 }
 
 /* Drop what a command holds; give its slots back unless the doorbell will. */
-void treadle_cmd_free(struct treadle_cmd *cmd)
+TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 {
 	if (unlikely(cmd->notify))
 		treadle_obj_unbind(&cmd->notify->obj);
@@ -311,7 +311,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	return ret;
 }
 
-static long tx_doorbell(struct treadle_tx *tx)
+static __always_inline long tx_doorbell(struct treadle_tx *tx)
 {
 	struct treadle_iov iov[TREADLE_MAX_IOV] TREADLE_UNSET;
 	struct treadle_cmd cmd TREADLE_UNSET;
@@ -382,9 +382,9 @@ out:
 	return ret ?: taken;
 }
 
-int treadle_doorbell(struct treadle_ctx *ctx, u32 id)
+TREADLE_HOT int treadle_doorbell(struct treadle_ctx *ctx, u32 id)
 {
-	struct treadle_obj *obj = treadle_obj_get(ctx, id, 0);
+	struct treadle_obj *obj = treadle_obj_find(ctx, id, 0, false);
 	long ret;
 
 	if (IS_ERR(obj))

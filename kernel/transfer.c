@@ -151,8 +151,8 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
  * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
  * -EINPROGRESS: the budget is used up. Else the error of @side.
  */
-int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
-		 struct treadle_run *run, enum treadle_side *side)
+TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
+			     struct treadle_run *run, enum treadle_side *side)
 {
 	enum treadle_side miss;
 	int idle = 0, ret;

@@ -290,6 +290,28 @@ int treadle_obj_publish(struct treadle_obj *obj);
 void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj);
 int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id);
 void treadle_obj_release(struct kref *ref);
+/* Find by id and hold; @type 0: any; @bind: and keep it from being destroyed. */
+static __always_inline struct treadle_obj *treadle_obj_find(struct treadle_ctx *ctx, u32 id,
+							    enum treadle_type type, bool bind)
+{
+	struct treadle_obj *obj;
+
+	rcu_read_lock_sched(); /* which costs no call */
+	obj = rcu_dereference_sched(ctx->recent[id % TREADLE_RECENT]);
+	if (unlikely(!obj || obj->id != id))
+		obj = xa_load(&ctx->objs, id);
+	if (!obj)
+		obj = ERR_PTR(-ENOENT);
+	else if (type && obj->type != type)
+		obj = ERR_PTR(-EBADF);
+	else if (bind && !atomic_inc_unless_negative(&obj->users))
+		obj = ERR_PTR(-ENOENT);
+	else if (!kref_get_unless_zero(&obj->ref))
+		obj = ERR_PTR(-ENOENT);
+	rcu_read_unlock_sched();
+	return obj;
+}
+
 struct treadle_obj *treadle_obj_get(struct treadle_ctx *ctx, u32 id, enum treadle_type type);
 struct treadle_obj *treadle_obj_bind(struct treadle_ctx *ctx, u32 id, enum treadle_type type);
 void treadle_obj_unbind(struct treadle_obj *obj);

@@ -6,7 +6,7 @@
 # make bench        beside libfabric's other providers; table, JSON, picture (BENCH='OPTION…' of treadle-bench)
 # make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
 # make vm-shell     a shell there
-# make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, there
+# make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, there (SETS='unit short': only those)
 # make setup        the Debian packages and the kernels that all this uses
 # make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's build tree)
 # make install      PREFIX=/usr DESTDIR=
@@ -220,7 +220,8 @@ bench:
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
-	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} $(run) "FABTESTS=$(abspath $(FABTESTS)) tools/fabtests"
+	$(Q)tools/setup packages python3 procps
+	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} $(run) "FABTESTS=$(abspath $(FABTESTS)) tools/fabtests $(SETS)"
 check:
 	$(Q)tools/setup packages
 	+$(Q)tests/run $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))

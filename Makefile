@@ -221,7 +221,7 @@ fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
 	$(Q)tools/setup packages python3 procps
-	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} $(run) "FABTESTS=$(abspath $(FABTESTS)) tools/fabtests $(SETS)"
+	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} $(run) "FABTESTS=$(abspath $(FABTESTS)) tools/fabtests $(SETS)"
 check:
 	$(Q)tools/setup packages
 	+$(Q)tests/run $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))

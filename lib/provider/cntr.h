@@ -9,12 +9,13 @@
 #include <treadle/counter.h>
 
 #include "domain.h"
+#include "waitset.h"
 
 namespace treadle::fi
 {
 
 /* fi_cntr(3) */
-class Cntr : public Object<Cntr, fid_cntr, FI_CLASS_CNTR, FI_LOG_CNTR>
+class Cntr final : public Object<Cntr, fid_cntr, FI_CLASS_CNTR, FI_LOG_CNTR>, public Waitable
 {
 public:
 	static int open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out,
@@ -23,8 +24,10 @@ public:
 	CounterId id() const noexcept { return counter_.id(); }
 	Domain &domain() const noexcept { return domain_; }
 
-	/* May a caller block on the wait object? 0 or -FI_EAGAIN. */
-	int try_wait() noexcept;
+	const Counter &counter() const noexcept { return counter_; }
+
+	int try_wait() noexcept override;
+	Result<int> wait_fd() noexcept override { return counter_.wait_fd(); }
 
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;
@@ -49,6 +52,7 @@ private:
 	std::uint64_t seen_value_ = 0, seen_error_ = 0;
 	/* The error count that the application knows. */
 	std::atomic<std::uint64_t> known_error_{0};
+	Membership membership_;
 };
 
 } // namespace treadle::fi

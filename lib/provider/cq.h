@@ -9,12 +9,13 @@
 #include <treadle/completion_queue.h>
 
 #include "domain.h"
+#include "waitset.h"
 
 namespace treadle::fi
 {
 
 /* fi_cq(3). What does not depend on who may call it at the same time; see cq.cpp for the rest. */
-class Cq : public Object<Cq, fid_cq, FI_CLASS_CQ, FI_LOG_CQ>
+class Cq : public Object<Cq, fid_cq, FI_CLASS_CQ, FI_LOG_CQ>, public Waitable
 {
 public:
 	static int open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) noexcept;
@@ -24,10 +25,14 @@ public:
 	virtual CompletionQueueId id() const noexcept = 0;
 	Domain &domain() const noexcept { return domain_; }
 
-	/* May a caller block on the wait object? 0 or -FI_EAGAIN. */
-	virtual int try_wait() noexcept = 0;
+	virtual bool has_entries() noexcept = 0;
 
 	int control(int command, void *arg) noexcept;
+	int prepare_close() noexcept
+	{
+		membership_ = {};
+		return 0;
+	}
 
 protected:
 	Cq(Domain &domain, fi_wait_obj wait_obj, void *context) noexcept
@@ -35,11 +40,10 @@ protected:
 	{
 	}
 
-	virtual Result<int> wait_fd() noexcept = 0;
-
 	Domain &domain_;
 	Use domain_use_;
 	const fi_wait_obj wait_obj_;
+	Membership membership_;
 };
 
 } // namespace treadle::fi

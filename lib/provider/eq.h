@@ -10,7 +10,7 @@
 
 #include <treadle/detail/fd.h>
 
-#include "fabric.h"
+#include "waitset.h"
 
 namespace treadle::fi
 {
@@ -19,7 +19,7 @@ namespace treadle::fi
  * fi_eq(3). Nothing in the kernel: all that this provider reports here happens
  * in calls of the same process. It grows as needed, so there is no overrun.
  */
-class Eq : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>
+class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waitable
 {
 public:
 	static int open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) noexcept;
@@ -28,10 +28,15 @@ public:
 	void report(std::uint32_t event, const void *entry, std::size_t size);
 	void report(const fi_eq_err_entry &error);
 
-	/* May a caller block on the wait object? 0 or -FI_EAGAIN. */
-	int try_wait() noexcept;
+	int try_wait() noexcept override;
+	Result<int> wait_fd() noexcept override { return wake_.get(); }
 
 	int control(int command, void *arg) noexcept;
+	int prepare_close() noexcept
+	{
+		membership_ = {};
+		return 0;
+	}
 
 private:
 	struct Event {
@@ -63,6 +68,7 @@ private:
 	detail::UniqueFd wake_; /* an eventfd, readable while there are events */
 	std::mutex lock_;
 	std::deque<Event> events_;
+	Membership membership_;
 };
 
 } // namespace treadle::fi

@@ -62,14 +62,18 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 	if (asked.flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
-		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD",
-			      asked.wait_obj);
+		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d", asked.wait_obj);
 	auto counter = Counter::create(in.kernel());
 	if (!counter)
 		return REFUSE(fabric_error(counter.error().negative()), subsys, "open");
 	return guard([&] {
-		*out = new Cntr(in, std::move(*counter), asked.wait_obj, context);
-		return 0;
+		std::unique_ptr<Cntr> cntr(
+			new Cntr(in, std::move(*counter), asked.wait_obj, context));
+		const int rc =
+			WaitSet::join(asked.wait_obj, asked.wait_set, *cntr, cntr->membership_);
+		if (!rc)
+			*out = cntr.release();
+		return rc;
 	});
 }
 
@@ -77,7 +81,10 @@ int Cntr::prepare_close() noexcept
 {
 	const int rc = counter_.close();
 
-	return rc ? REFUSE(fabric_error(rc), subsys, "close: armed or bound") : 0;
+	if (rc)
+		return REFUSE(fabric_error(rc), subsys, "close: armed or bound");
+	membership_ = {};
+	return 0;
 }
 
 /*

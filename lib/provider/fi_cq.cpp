@@ -98,13 +98,16 @@ public:
 
 	CompletionQueueId id() const noexcept override { return queue_.id(); }
 
-	int try_wait() noexcept override
+	int join(fid_wait *set) noexcept
 	{
-		const int rc = queue_.consume(1, [](const treadle_cqe &) { return false; });
-		return rc == -EAGAIN && !take_signal() ? 0 : -FI_EAGAIN;
+		return WaitSet::join(wait_obj_, set, *this, membership_);
 	}
 
-protected:
+	bool has_entries() noexcept override
+	{
+		return queue_.consume(1, [](const treadle_cqe &) { return false; }) != -EAGAIN;
+	}
+	int try_wait() noexcept override { return has_entries() || take_signal() ? -FI_EAGAIN : 0; }
 	Result<int> wait_fd() noexcept override { return queue_.wait_fd(); }
 
 private:
@@ -114,7 +117,8 @@ private:
 	 */
 	bool take_signal() noexcept
 	{
-		const auto fd = wait_obj_ == FI_WAIT_FD ? queue_.wait_fd() : Result<int>(-1);
+		const bool none = wait_obj_ == FI_WAIT_NONE || wait_obj_ == FI_WAIT_UNSPEC;
+		const auto fd = none ? Result<int>(-1) : queue_.wait_fd();
 		std::uint64_t unused;
 		pollfd file{fd ? *fd : -1, POLLIN, 0};
 
@@ -257,9 +261,12 @@ int open_as(Domain &domain, const fi_cq_attr &attr, std::uint32_t entries, fid_c
 		return REFUSE(fabric_error(queue.error().negative()), Cq::subsys,
 			      "open: %u entries", entries);
 	return guard([&] {
-		*out = new CqOf<Lock>(domain, attr.wait_obj, attr.format, std::move(*queue),
-				      context);
-		return 0;
+		auto cq = std::make_unique<CqOf<Lock>>(domain, attr.wait_obj, attr.format,
+						       std::move(*queue), context);
+		const int rc = cq->join(attr.wait_set);
+		if (!rc)
+			*out = cq.release();
+		return rc;
 	});
 }
 
@@ -274,8 +281,7 @@ int Cq::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) 
 	if (asked.flags & ~FI_AFFINITY)
 		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
-		return REFUSE(-FI_ENOSYS, subsys, "open: wait_obj %d: only NONE, UNSPEC and FD",
-			      asked.wait_obj);
+		return REFUSE(-FI_ENOSYS, subsys, "open: wait_obj %d", asked.wait_obj);
 	if (asked.format < FI_CQ_FORMAT_UNSPEC || asked.format > FI_CQ_FORMAT_TAGGED)
 		return REFUSE(-FI_EINVAL, subsys, "open: format %d", asked.format);
 	if (asked.size > in.kernel().limits().max_cq)

@@ -10,6 +10,7 @@
 #include "endpoint.h"
 #include "eq.h"
 #include "mr.h"
+#include "pollset.h"
 #include "trigger.h"
 
 namespace treadle::fi
@@ -23,11 +24,6 @@ constexpr auto subsys = FI_LOG_DOMAIN;
 int scalable_ep(fid_domain *, fi_info *, fid_ep **, void *) noexcept
 {
 	return REFUSE(-FI_ENOSYS, subsys, "scalable_ep: one context of each kind per endpoint");
-}
-
-int poll_open(fid_domain *, fi_poll_attr *, fid_poll **) noexcept
-{
-	return REFUSE(-FI_ENOSYS, subsys, "poll_open: no poll sets");
 }
 
 int stx_context(fid_domain *, fi_tx_attr *, fid_stx **, void *) noexcept
@@ -64,7 +60,7 @@ fi_ops_domain Domain::domain_ops{
 	.endpoint = Endpoint::open,
 	.scalable_ep = scalable_ep,
 	.cntr_open = Cntr::open,
-	.poll_open = poll_open,
+	.poll_open = PollSet::open,
 	.stx_ctx = stx_context,
 	.srx_ctx = srx_context,
 	.query_atomic = query_atomic,

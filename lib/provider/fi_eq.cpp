@@ -38,14 +38,16 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 	if (asked.flags & ~(FI_WRITE | FI_AFFINITY))
 		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
-		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d: only NONE, UNSPEC and FD",
-			      asked.wait_obj);
+		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d", asked.wait_obj);
 	detail::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (wake.get() < 0)
 		return REFUSE(-errno, subsys, "eventfd");
 	return guard([&] {
-		*out = new Eq(Fabric::of(fabric), asked, std::move(wake), context);
-		return 0;
+		std::unique_ptr<Eq> eq(new Eq(Fabric::of(fabric), asked, std::move(wake), context));
+		const int rc = WaitSet::join(asked.wait_obj, asked.wait_set, *eq, eq->membership_);
+		if (!rc)
+			*out = eq.release();
+		return rc;
 	});
 }
 
@@ -94,8 +96,7 @@ int Eq::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys,
-				 [this] { return Result<int>(wake_.get()); });
+		return tell_wait(command, arg, wait_obj_, subsys, [this] { return wait_fd(); });
 	default:
 		return Object::control(command, arg);
 	}

@@ -37,12 +37,6 @@ int passive_ep(fid_fabric *, fi_info *, fid_pep **, void *) noexcept
 	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "passive_ep: no connected endpoints");
 }
 
-int wait_open(fid_fabric *, fi_wait_attr *, fid_wait **) noexcept
-{
-	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC,
-		      "wait_open: no wait sets; every object has a file");
-}
-
 int try_wait_one(fid *object) noexcept
 {
 	switch (object->fclass) {
@@ -52,6 +46,8 @@ int try_wait_one(fid *object) noexcept
 		return Cq::of(object).try_wait();
 	case FI_CLASS_CNTR:
 		return Cntr::of(object).try_wait();
+	case FI_CLASS_WAIT:
+		return WaitSet::of(object).try_wait();
 	default:
 		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC,
 			      "trywait: nothing to wait for in class %zu", object->fclass);
@@ -73,7 +69,7 @@ fi_ops_fabric fabric_ops{
 	.domain = Domain::open,
 	.passive_ep = passive_ep,
 	.eq_open = Eq::open,
-	.wait_open = wait_open,
+	.wait_open = WaitSet::open,
 	.trywait = try_wait,
 	.domain2 = nullptr, /* nothing that its flags could say */
 };

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <poll.h>
+
 #include <rdma/fi_eq.h>
 
 #include <treadle/result.h>
@@ -14,9 +16,31 @@
 namespace treadle::fi
 {
 
+class Waitable
+{
+public:
+	/* May a caller block on the file? 0 or -FI_EAGAIN. */
+	virtual int try_wait() noexcept = 0;
+	/* A file that is readable when there is something to read, or something has changed. */
+	virtual Result<int> wait_fd() noexcept = 0;
+
+protected:
+	~Waitable() = default;
+};
+
 constexpr bool can_wait_on(fi_wait_obj object) noexcept
 {
-	return object == FI_WAIT_NONE || object == FI_WAIT_UNSPEC || object == FI_WAIT_FD;
+	switch (object) {
+	case FI_WAIT_NONE:
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_SET:
+	case FI_WAIT_FD:
+	case FI_WAIT_YIELD: /* who waits is not on the processor, and needs no object */
+	case FI_WAIT_POLLFD:
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* Of a timeout in milliseconds; negative stays for ever. */
@@ -34,12 +58,23 @@ int tell_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys,
 		*static_cast<fi_wait_obj *>(arg) = object;
 		return 0;
 	}
-	if (object != FI_WAIT_FD)
-		return REFUSE(-FI_ENODATA, subsys, "GETWAIT: was not opened with FI_WAIT_FD");
+	if (object != FI_WAIT_FD && object != FI_WAIT_POLLFD)
+		return REFUSE(-FI_ENODATA, subsys,
+			      "GETWAIT: was not opened with FI_WAIT_FD or FI_WAIT_POLLFD");
 	const Result<int> fd = make_fd();
 	if (!fd)
 		return REFUSE(fabric_error(fd.error().negative()), subsys, "GETWAIT");
-	*static_cast<int *>(arg) = *fd;
+	if (object == FI_WAIT_FD) {
+		*static_cast<int *>(arg) = *fd;
+		return 0;
+	}
+	/* The one file, which never changes. */
+	auto &list = *static_cast<struct fi_wait_pollfd *>(arg);
+	const std::size_t room = std::exchange(list.nfds, 1);
+	list.change_index = 0;
+	if (!room)
+		return -FI_ETOOSMALL;
+	list.fd[0] = {*fd, POLLIN, 0};
 	return 0;
 }
 

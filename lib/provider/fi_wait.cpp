@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "waitset.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+namespace treadle::fi
+{
+
+fi_ops_wait WaitSet::wait_ops{
+	.size = sizeof(fi_ops_wait),
+	.wait = WaitSet::wait,
+};
+
+Membership::Membership(WaitSet &set, Waitable &member) noexcept
+	: set_(&set), member_(&member), use_(set.users)
+{
+}
+
+Membership::~Membership()
+{
+	if (set_)
+		set_->remove(*member_);
+}
+
+WaitSet::WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll)
+	: Object(nullptr), fabric_use_(fabric.users), wait_obj_(wait_obj), epoll_(std::move(epoll))
+{
+	ops = &wait_ops;
+}
+
+int WaitSet::open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexcept
+{
+	const fi_wait_obj object = attr ? attr->wait_obj : FI_WAIT_UNSPEC;
+
+	if (attr && attr->flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "wait_open: flags 0x%" PRIx64, attr->flags);
+	if (object == FI_WAIT_NONE || object == FI_WAIT_SET || !can_wait_on(object))
+		return REFUSE(-FI_ENOSYS, subsys,
+			      "wait_open: wait_obj %d: only UNSPEC, FD, POLLFD "
+			      "and YIELD",
+			      object);
+	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+	if (epoll.get() < 0)
+		return REFUSE(-errno, subsys, "wait_open: epoll");
+	return guard([&] {
+		*out = new WaitSet(Fabric::of(fabric), object, std::move(epoll));
+		return 0;
+	});
+}
+
+int WaitSet::join(fi_wait_obj object, fid_wait *set, Waitable &member,
+		  Membership &membership) noexcept
+{
+	if (object != FI_WAIT_SET)
+		return 0;
+	if (!set)
+		return REFUSE(-FI_EINVAL, subsys, "FI_WAIT_SET: without a wait_set");
+	return guard([&] { return of(set).add(member, membership); });
+}
+
+int WaitSet::add(Waitable &member, Membership &membership)
+{
+	const std::lock_guard guard(lock_);
+	const auto fd = member.wait_fd();
+
+	if (!fd)
+		return REFUSE(fabric_error(fd.error().negative()), subsys, "wait set: no file");
+	members_.reserve(members_.size() + 1);
+	epoll_event event{.events = EPOLLIN, .data = {}};
+	if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, *fd, &event) < 0)
+		return REFUSE(-errno, subsys, "wait set: epoll");
+	members_.push_back({&member, *fd});
+	++changes_;
+	membership = Membership(*this, member);
+	return 0;
+}
+
+void WaitSet::remove(Waitable &member) noexcept
+{
+	const std::lock_guard guard(lock_);
+	const auto found = std::find_if(members_.begin(), members_.end(),
+					[&](const Member &m) { return m.object == &member; });
+
+	epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->fd, nullptr);
+	members_.erase(found);
+	++changes_;
+}
+
+/* All are asked, because asking a counter is what makes its file wait for the next change. */
+int WaitSet::try_wait() noexcept
+{
+	const std::lock_guard guard(lock_);
+	int rc = 0;
+
+	for (const Member &member : members_)
+		rc = member.object->try_wait() ?: rc;
+	return rc;
+}
+
+int WaitSet::wait(fid_wait *f, int timeout) noexcept
+{
+	using std::chrono::steady_clock;
+	WaitSet &set = of(f);
+	const auto end = steady_clock::now() + std::chrono::milliseconds(timeout);
+	epoll_event event;
+	int left = timeout;
+
+	for (;;) {
+		const int rc = set.try_wait();
+		if (rc)
+			return rc == -FI_EAGAIN ? 0 : rc;
+		const int n = epoll_wait(set.epoll_.get(), &event, 1, left);
+		if (n <= 0)
+			return n ? -errno : -FI_ETIMEDOUT;
+		if (timeout >= 0) {
+			const auto rest = std::chrono::ceil<std::chrono::milliseconds>(
+				end - steady_clock::now());
+			left = std::max(static_cast<int>(rest.count()), 0);
+		} /* and again: a file may be readable for what its member does not call news */
+	}
+}
+
+int WaitSet::list_files(struct fi_wait_pollfd &list) noexcept
+{
+	const std::lock_guard guard(lock_);
+	const std::size_t room = std::exchange(list.nfds, members_.size());
+
+	list.change_index = changes_;
+	if (room < members_.size())
+		return -FI_ETOOSMALL;
+	std::transform(members_.begin(), members_.end(), list.fd, [](const Member &m) {
+		return pollfd{m.fd, POLLIN, 0};
+	});
+	return 0;
+}
+
+int WaitSet::control(int command, void *arg) noexcept
+{
+	switch (command) {
+	case FI_GETWAIT:
+		if (wait_obj_ == FI_WAIT_POLLFD)
+			return list_files(*static_cast<struct fi_wait_pollfd *>(arg));
+		[[fallthrough]];
+	case FI_GETWAITOBJ:
+		return tell_wait(command, arg, wait_obj_, subsys,
+				 [this] { return Result<int>(epoll_.get()); });
+	default:
+		return Object::control(command, arg);
+	}
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_WAITSET_H
+#define TREADLE_PROVIDER_WAITSET_H
+
+#include <mutex>
+#include <vector>
+
+#include <rdma/fi_eq.h>
+
+#include <treadle/detail/fd.h>
+
+#include "fabric.h"
+#include "wait.h"
+
+namespace treadle::fi
+{
+
+class WaitSet;
+
+/* Being in a wait set, for as long as this lives. */
+class Membership
+{
+public:
+	Membership() = default;
+	Membership(WaitSet &set, Waitable &member) noexcept;
+	Membership(Membership &&other) noexcept { *this = std::move(other); }
+	Membership &operator=(Membership &&other) noexcept
+	{
+		std::swap(set_, other.set_);
+		std::swap(member_, other.member_);
+		std::swap(use_, other.use_);
+		return *this;
+	}
+	~Membership();
+
+private:
+	WaitSet *set_ = nullptr;
+	Waitable *member_ = nullptr;
+	Use use_;
+};
+
+/*
+ * fi_poll(3): one file, of epoll(7), for those of all members. What is opened
+ * with FI_WAIT_SET joins, and keeps the set from being closed.
+ */
+class WaitSet : public Object<WaitSet, fid_wait, FI_CLASS_WAIT, FI_LOG_FABRIC>
+{
+public:
+	static int open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexcept;
+
+	/* For what is opened with FI_WAIT_SET; with another wait object it joins nothing. 0 or -errno. */
+	static int join(fi_wait_obj object, fid_wait *set, Waitable &member,
+			Membership &membership) noexcept;
+
+	/* May a caller block on the file? 0 or -FI_EAGAIN. */
+	int try_wait() noexcept;
+
+	int control(int command, void *arg) noexcept;
+
+private:
+	friend class Membership;
+	WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll);
+
+	int add(Waitable &member, Membership &membership);
+	void remove(Waitable &member) noexcept;
+	int list_files(struct fi_wait_pollfd &list) noexcept;
+
+	static int wait(fid_wait *set, int timeout) noexcept;
+
+	static fi_ops_wait wait_ops;
+
+	struct Member {
+		Waitable *object;
+		int fd;
+	};
+	Use fabric_use_;
+	const fi_wait_obj wait_obj_;
+	detail::UniqueFd epoll_;
+	std::mutex lock_;
+	std::vector<Member> members_;
+	std::uint64_t changes_ = 0;
+};
+
+} // namespace treadle::fi
+
+#endif

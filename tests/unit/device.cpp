@@ -32,7 +32,6 @@ KernelRing::KernelRing(u32 entries, u32 start)
 	ring.slots = reinterpret_cast<union treadle_slot *>(rw.get() + TREADLE_SLOTS_OFFSET);
 	ring.entries = entries;
 	ring.head = start;
-	ring.released = start;
 	ring.user->prod = start;
 	ring.kern->released = start;
 }

@@ -82,7 +82,7 @@ protected:
 		id = args.id;
 		return std::move(ring.value());
 	}
-	void release_all() { kernel.release(kernel.ring.head - kernel.ring.released); }
+	void release_all() { kernel.release(kernel.ring.head - kernel.ring.kern->released); }
 
 	Device device{GetParam()};
 	Context context = device.open();
@@ -247,7 +247,7 @@ TEST_P(Ring, indices_out_of_range_are_seen)
 	for (u32 taken = 0; taken <= entries; ++taken) {
 		for (u32 released = 0; released <= taken; ++released) {
 			kernel.ring.head = GetParam() + taken;
-			kernel.ring.released = GetParam() + released;
+			kernel.ring.kern->released = GetParam() + released;
 			for (int prod = -20; prod <= 40; ++prod) {
 				u32 seen;
 

@@ -28,6 +28,8 @@ typedef __s32 s32;
 typedef __s64 s64;
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define likely(x)			__builtin_expect(!!(x), 1)
+#define unlikely(x)			__builtin_expect(!!(x), 0)
 #define BUILD_BUG_ON(condition)		static_assert(!(condition), #condition)
 
 /* The highest bit that is set, from 1; 0: none is. */
@@ -55,6 +57,15 @@ void kvfree(const void *p);
 #define smp_store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define barrier()		__asm__ volatile("" ::: "memory")
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+static inline int atomic_add_return_release(int i, atomic_t *v)
+{
+	return __atomic_add_fetch(&v->counter, i, __ATOMIC_RELEASE);
+}
 
 /* --- lists: rings of links through a head --- */
 

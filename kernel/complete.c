@@ -89,23 +89,12 @@ static void node_kfree(struct treadle_cq_node *node)
 }
 
 /*
- * Nothing is kept and there is room, mostly: returns the place for a completion, with
- * cq->lock held, for cq_commit(). NULL, without the lock: cq_keep() it.
+ * Where to write a completion, under cq->lock; mostly nothing is kept and there is
+ * room. NULL: cq_keep() it, without the lock.
  */
-static __always_inline struct treadle_cqe *cq_begin(struct treadle_cq *cq)
+static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq)
 {
-	spin_lock(&cq->lock);
-	if (likely(!cq->kept && !cq->dead && cq_room(cq)))
-		return cq_slot(cq);
-	spin_unlock(&cq->lock);
-	return NULL;
-}
-
-static __always_inline void cq_commit(struct treadle_cq *cq)
-{
-	cq_publish(cq);
-	spin_unlock(&cq->lock);
-	treadle_wake(&cq->waitq);
+	return likely(!cq->kept && !cq->dead && cq_room(cq)) ? cq_slot(cq) : NULL;
 }
 
 /*
@@ -228,11 +217,17 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		held = false;
 	cmd->notify = NULL;
 	if (cq) {
-		struct treadle_cqe *cqe = cq_begin(cq);
+		struct treadle_cqe *cqe;
 
+		spin_lock(&cq->lock);
+		cqe = cq_place(cq);
 		if (likely(cqe)) {
 			cmd_cqe(cqe, cmd, op_flags, error);
-			cq_commit(cq);
+			cq_publish(cq);
+		}
+		spin_unlock(&cq->lock);
+		if (likely(cqe)) {
+			treadle_wake(&cq->waitq);
 		} else {
 			struct treadle_cqe late;
 
@@ -314,11 +309,17 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 	if ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK)))
 		cq = ep->rx_cq;
 	if (cq) {
-		struct treadle_cqe *cqe = cq_begin(cq);
+		struct treadle_cqe *cqe;
 
+		spin_lock(&cq->lock);
+		cqe = cq_place(cq);
 		if (likely(cqe)) {
 			recv_cqe(cqe, recv, ep, msg, error);
-			cq_commit(cq);
+			cq_publish(cq);
+		}
+		spin_unlock(&cq->lock);
+		if (likely(cqe)) {
+			treadle_wake(&cq->waitq);
 		} else {
 			struct treadle_cqe late;
 

@@ -8,6 +8,7 @@
  *
  * While messages wait, the ring asks for a doorbell (barrier C).
  */
+#include <linux/overflow.h>
 #include <linux/slab.h>
 
 #include "treadle.h"

@@ -6,6 +6,8 @@
  * happened. An ordinary command lives on this function's stack and is finished,
  * or moved to the heap, when issue() returns; an armed one is allocated.
  */
+#include <linux/nospec.h>
+#include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 

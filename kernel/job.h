@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: who goes on with what cannot be done at once (worker.c) */
+#ifndef TREADLE_JOB_H
+#define TREADLE_JOB_H
+
+#include <linux/list.h>
+#include <linux/workqueue.h>
+
+struct treadle_ctx;
+struct treadle_run;
+
+/*
+ * Something that can go on: a message to copy, a counter with commands to fire.
+ * It is on at most one list: that of a treadle_run (private to its runner) or
+ * that of @ctx (under ctx->jobs_lock).
+ */
+struct treadle_job {
+	struct list_head link;
+	struct treadle_ctx *ctx; /* whose worker takes it, kept by the job's object */
+	void (*fn)(struct treadle_job *job, struct treadle_run *run);
+};
+
+/*
+ * One caller's run queue: completion -> counter -> trigger -> completion goes
+ * round through @jobs instead of recursion.
+ */
+struct treadle_run {
+	struct list_head jobs;
+	struct treadle_ctx *ctx; /* whose pages the runner may fault in */
+	int budget;		 /* commands, and 16 KiB copied each */
+	bool worker;		 /* may copy much */
+};
+
+#define TREADLE_CALLER_BUDGET 256
+#define TREADLE_RUN(name, context) \
+	struct treadle_run name = { LIST_HEAD_INIT(name.jobs), context, TREADLE_CALLER_BUDGET }
+
+void treadle_run_jobs(struct treadle_run *run);
+void treadle_run_handoff(struct treadle_run *run);
+void treadle_queue_job(struct treadle_job *job);
+void treadle_ctx_worker(struct work_struct *work);
+void treadle_queue_work(struct work_struct *work);
+int treadle_worker_init(void);
+void treadle_worker_exit(void);
+
+static inline void treadle_run_add(struct treadle_run *run, struct treadle_job *job)
+{
+	list_add_tail(&job->link, &run->jobs);
+}
+
+#endif

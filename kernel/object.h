@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: contexts, and what all their objects begin with (context.c, object.c, mmap.c) */
+#ifndef TREADLE_OBJECT_H
+#define TREADLE_OBJECT_H
+
+#include <linux/atomic.h>
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <linux/rhashtable.h>
+#include <linux/uidgid.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include <treadle/ioctl.h>
+
+#include "pagemap.h"
+#include "ring.h"
+
+/* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
+#define TREADLE_GFP (GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+
+enum treadle_type {
+	TREADLE_CQ = 1,
+	TREADLE_CNTR,
+	TREADLE_AV,
+	TREADLE_TX,
+	TREADLE_RX,
+	TREADLE_EP,
+	TREADLE_MR,
+};
+
+struct treadle_obj;
+struct treadle_ports;
+
+#define TREADLE_RECENT 64
+
+/*
+ * struct treadle_ctx - one open file
+ * @lock:	bindings, create, destroy
+ * @mm:		the process; mmgrab'ed
+ * @uid, @user_ns, @net: who opened it
+ * @memcg:	who pays for messages that are kept for it
+ * @ports:	of @net
+ * @objs:	id -> object; written under @lock, read under RCU
+ * @recent:	the same, of the youngest object for each remainder of its id
+ * @next_id:	xa_alloc_cyclic's state (under @lock)
+ * @armed:	commands armed on its counters
+ * @jobs, @jobs_lock, @work: what its worker has to do
+ * @dead:	shut down (set once, under @lock)
+ * @exit:	shuts down after the mm has exited
+ */
+struct treadle_ctx {
+	struct kref ref;
+	struct mutex lock;
+	struct mm_struct *mm;
+	kuid_t uid;
+	struct user_namespace *user_ns;
+	struct net *net;
+	struct treadle_ports *ports;
+	struct mem_cgroup *memcg;
+	struct xarray objs;
+	struct treadle_obj __rcu *recent[TREADLE_RECENT];
+	u32 next_id;
+	atomic_t nr_objs;
+	bool dead;
+	atomic_t armed;
+	struct treadle_pm pm;
+	struct rhashtable mrs;
+	spinlock_t jobs_lock;
+	struct list_head jobs;
+	struct work_struct work;
+	struct work_struct exit;
+};
+
+/*
+ * struct treadle_obj - what every object begins with
+ * @users: bindings; TREADLE_GONE once it is destroyed
+ */
+struct treadle_obj {
+	struct kref ref;
+	u32 id;
+	enum treadle_type type;
+	atomic_t users;
+	struct treadle_ctx *ctx;
+	struct rcu_head rcu;
+};
+
+#define TREADLE_GONE INT_MIN
+
+/* main.c: limits, module parameters */
+extern unsigned int treadle_max_objects, treadle_max_ring, treadle_max_cq, treadle_max_av;
+extern unsigned int treadle_max_armed, treadle_max_buffered;
+
+/* context.c */
+struct treadle_ctx *treadle_ctx_create(void);
+void treadle_ctx_shutdown(struct treadle_ctx *ctx);
+void treadle_ctx_exit(struct treadle_ctx *ctx);
+void treadle_ctx_put(struct treadle_ctx *ctx);
+int treadle_copy_key(u64 ptr, u32 size, u8 *key);
+
+/* object.c */
+int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj, enum treadle_type type);
+int treadle_obj_publish(struct treadle_obj *obj);
+void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj);
+int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id);
+void treadle_obj_release(struct kref *ref);
+/* Find by id and hold; @type 0: any; @bind: and keep it from being destroyed. */
+static __always_inline struct treadle_obj *treadle_obj_find(struct treadle_ctx *ctx, u32 id,
+							    enum treadle_type type, bool bind)
+{
+	struct treadle_obj *obj;
+
+	rcu_read_lock_sched(); /* which costs no call */
+	obj = rcu_dereference_sched(ctx->recent[id % TREADLE_RECENT]);
+	if (unlikely(!obj || obj->id != id))
+		obj = xa_load(&ctx->objs, id);
+	if (!obj)
+		obj = ERR_PTR(-ENOENT);
+	else if (type && obj->type != type)
+		obj = ERR_PTR(-EBADF);
+	else if (bind && !atomic_inc_unless_negative(&obj->users))
+		obj = ERR_PTR(-ENOENT);
+	else if (!kref_get_unless_zero(&obj->ref))
+		obj = ERR_PTR(-ENOENT);
+	rcu_read_unlock_sched();
+	return obj;
+}
+
+struct treadle_obj *treadle_obj_get(struct treadle_ctx *ctx, u32 id, enum treadle_type type);
+struct treadle_obj *treadle_obj_bind(struct treadle_ctx *ctx, u32 id, enum treadle_type type);
+void treadle_obj_unbind(struct treadle_obj *obj);
+
+static inline void treadle_obj_put(struct treadle_obj *obj)
+{
+	kref_put(&obj->ref, treadle_obj_release);
+}
+
+/* mmap.c */
+enum treadle_region { TREADLE_RW, TREADLE_RO };
+void treadle_map_cookie(struct treadle_obj *obj, const struct treadle_area *area,
+			enum treadle_region region, struct treadle_map *map);
+int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: the pages of a process, and copies between them (pagemap.c, transfer.c) */
+#ifndef TREADLE_PAGEMAP_H
+#define TREADLE_PAGEMAP_H
+
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/rbtree.h>
+#include <linux/spinlock.h>
+
+#include <treadle/ring.h>
+
+struct treadle_run;
+
+#define PM_LEVELS     4
+#define PM_BITS	      (PAGE_SHIFT - 3)
+#define PM_FAN	      (1u << PM_BITS)
+#define PM_LEAF_SHIFT (PAGE_SHIFT + PM_BITS)
+#define PM_ADDR_BITS  (PAGE_SHIFT + PM_LEVELS * PM_BITS)
+#define PM_WRITE      1ul	  /* entry: the page may be written */
+#define TREADLE_CHUNK (64u << 10) /* bytes copied under one hold of a pagemap */
+
+/*
+ * struct treadle_pm - the pages of one process, by address
+ * @lock:	read: entries are valid and their pages stay mapped where they are;
+ *		write: MMU notifier, fill
+ * @root:	table of PM_LEVELS levels; an entry is the kernel address of a page
+ *		with PM_* bits (under @lock)
+ * @dead:	the mm is gone (under @lock)
+ * @tables:	pages of the table (under @lock)
+ * @active, @start, @end: invalidations in progress and their union (under @lock)
+ * @seq:	invalidations finished (written under @lock)
+ * @pinned:	pinned regions by address, which an unmapping revokes (under @lock)
+ */
+struct treadle_pm {
+	rwlock_t lock;
+	bool dead;
+	void **root;
+	unsigned long tables;
+	unsigned long active, start, end;
+	unsigned long seq;
+	struct rb_root_cached pinned;
+	struct mm_struct *mm;
+	struct mmu_notifier notifier;
+};
+
+/* What a copy may be waiting for. */
+enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
+
+/* One side of a copy: buffers of a process, or one buffer of the kernel. */
+struct treadle_span {
+	struct treadle_pm *pm; /* NULL: @kbuf */
+	const struct treadle_iov *iov;
+	unsigned int i;
+	u64 off; /* into iov[i], or into kbuf */
+	u8 *kbuf;
+	void **leaf;   /* while pm->lock is held: table of the pages at... */
+	u64 leaf_addr; /* ...this address */
+};
+
+static __always_inline void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
+					      const struct treadle_iov *iov, unsigned int count,
+					      u64 off)
+{
+	s->pm = pm;
+	s->iov = iov;
+	s->i = 0;
+	while (off && s->i < count && off >= iov[s->i].len)
+		off -= iov[s->i++].len;
+	s->off = off;
+}
+
+static __always_inline void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
+{
+	s->pm = NULL;
+	s->kbuf = buf;
+	s->off = off;
+}
+
+int treadle_pm_init(struct treadle_pm *pm, struct mm_struct *mm);
+void treadle_pm_kill(struct treadle_pm *pm);
+void treadle_pm_exit(struct treadle_pm *pm);
+int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault);
+
+static inline unsigned int treadle_pm_index(u64 addr, int level)
+{
+	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
+}
+
+/* The lowest table for @addr, or NULL. Under pm->lock. */
+static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
+{
+	void **table = pm->root;
+
+	static_assert(PM_LEVELS == 4);
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 3)];
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 2)];
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 1)];
+	return table;
+}
+
+/* transfer.c */
+int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
+		 struct treadle_run *run, enum treadle_side *side);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: completion queues, counters and rings (complete.c, counter.c, queue.c) */
+#ifndef TREADLE_QUEUE_H
+#define TREADLE_QUEUE_H
+
+#include <linux/list.h>
+#include <linux/rbtree.h>
+#include <linux/wait.h>
+
+#include "armed.h"
+#include "job.h"
+#include "match.h"
+#include "object.h"
+
+struct treadle_cmd;
+struct treadle_ep;
+
+/* --- completion queue and counter ------------------------------------------------- */
+
+/*
+ * A completion that the kernel keeps. Whoever provides the memory says what to
+ * do when it is kept (under cq->lock; may be NULL) and when it is not needed
+ * any more (without).
+ */
+struct treadle_cq_node {
+	struct list_head link;
+	struct treadle_cqe cqe;
+	void (*keep)(struct treadle_cq_node *node);
+	void (*free)(struct treadle_cq_node *node);
+};
+
+/* Who waits for a queue or counter. @signals: SIGNAL calls; @unseen: one without a waiter */
+struct treadle_waitq {
+	wait_queue_head_t head;
+	atomic_t signals, unseen;
+};
+
+static inline void treadle_waitq_init(struct treadle_waitq *w)
+{
+	init_waitqueue_head(&w->head);
+}
+
+/* F: after what is waited for was written. */
+static inline void treadle_wake(struct treadle_waitq *w)
+{
+	if (wq_has_sleeper(&w->head)) /* a full barrier, then looks */
+		wake_up_all(&w->head);
+}
+
+/*
+ * struct treadle_cq - completion queue
+ * @lock:     ring and overflow list
+ * @prod:     the kernel's own index (under @lock)
+ * @overflow: completions that did not fit, oldest first (under @lock)
+ * @kept:     their number (written under @lock)
+ * @dead:     destroyed: completions are dropped (under @lock)
+ */
+struct treadle_cq {
+	struct treadle_obj obj;
+	spinlock_t lock;
+	struct treadle_area ro, rw;
+	struct treadle_cqe *cqes;
+	u32 mask, prod;
+	struct list_head overflow;
+	u32 kept;
+	bool dead;
+	struct treadle_waitq waitq;
+};
+
+void treadle_cq_flush(struct treadle_cq *cq);
+void treadle_cq_shutdown(struct treadle_cq *cq);
+bool treadle_cq_ready(struct treadle_cq *cq);
+void treadle_cq_free(struct treadle_obj *obj);
+
+/*
+ * struct treadle_cntr - counter, and the commands armed on it
+ * @lock:   values, @armed, @active
+ * @page:   the two values, mapped read-only
+ * @armed:  commands by (threshold, submission)
+ * @seq:    submissions
+ * @active: @job is queued or running: exactly one runner fires, in order
+ */
+struct treadle_cntr {
+	struct treadle_obj obj;
+	spinlock_t lock;
+	struct treadle_area ro;
+	struct treadle_cntr_page *page;
+	struct rb_root_cached armed;
+	u64 seq;
+	bool active;
+	struct treadle_job job;
+	struct treadle_waitq waitq;
+};
+
+void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run);
+void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run);
+void treadle_cntr_arm(struct treadle_cntr *cntr, struct treadle_cmd *cmd, struct treadle_run *run);
+void treadle_cntr_free(struct treadle_obj *obj);
+
+/* What to take off a counter; a field that is NULL or not `exact` does not choose. */
+struct treadle_cull {
+	struct treadle_ep *ep;
+	bool work;  /* deferred work only */
+	bool exact; /* with @context */
+	bool at;    /* at @threshold */
+	u64 context, threshold;
+	u64 max;   /* stop after so many */
+	int error; /* complete them with it; 0: silently */
+};
+u64 treadle_cntr_cull(struct treadle_cntr *cntr, const struct treadle_cull *cull,
+		      struct treadle_run *run);
+
+/* --- rings ----------------------------------------------------------------------- */
+
+/*
+ * struct treadle_tx - transmit ring
+ * @lock:	one doorbell at a time; ring.head
+ * @ep:		endpoint of descriptors that name none (set under ctx->lock,
+ *		cleared under @lock too)
+ */
+struct treadle_tx {
+	struct treadle_obj obj;
+	struct mutex lock;
+	bool shared;
+	struct treadle_ep *ep;
+	struct treadle_ring ring;
+};
+
+/*
+ * struct treadle_recv - a posted receive
+ * @m:		while posted; @node: when its completion did not fit; @next: free
+ * @cmd:	was armed: whom to notify; NULL: one of rx->slots
+ * @posted:	in the matcher (rx->lock)
+ * @ext:	the second slot of a vector, whose memory holds it
+ * @link:	armed: on rx->armed while posted
+ *
+ * There is one for each slot of the ring, so that taking a receive off the ring
+ * needs no memory; that of an armed receive is allocated when it is armed.
+ */
+struct treadle_recv {
+	union {
+		struct {
+			union {
+				struct treadle_match_recv m;
+				struct treadle_cq_node node;
+				struct treadle_recv *next;
+			};
+			struct treadle_rx *rx;
+			struct treadle_cmd *cmd;
+			struct treadle_recv *ext;
+			u64 context;
+			/* an ext slot's vector ends here */
+			u64 len;
+			struct list_head link;
+			struct treadle_iov one;
+			u32 flags;
+			u8 iov_count;
+			bool tagged, posted;
+		};
+		struct treadle_iov iov[TREADLE_MAX_IOV];
+	};
+};
+
+/*
+ * struct treadle_rx - receive ring and matcher
+ * @lock:	everything here
+ * @match:	plain and tagged
+ * @slots:	one for each slot of the ring; @free: those not in use
+ * @seq:	receives posted
+ * @eps:	endpoints that receive here; the first one's queue gets the errors of
+ *		receives that no message has reached
+ * @armed:	posted receives that were armed, thus not of @slots
+ * @buffered, @buffered_max: bytes of kept messages
+ */
+struct treadle_rx {
+	struct treadle_obj obj;
+	spinlock_t lock;
+	struct treadle_ring ring;
+	struct treadle_match match[2];
+	struct treadle_recv *slots, *free;
+	u64 seq;
+	struct list_head eps;
+	struct list_head armed;
+	u32 buffered, buffered_max;
+};
+
+/* queue.c */
+void treadle_tx_free(struct treadle_obj *obj);
+void treadle_rx_free(struct treadle_obj *obj);
+
+#endif

@@ -89,12 +89,24 @@ static void node_kfree(struct treadle_cq_node *node)
 }
 
 /*
- * Where to write a completion, under cq->lock; mostly nothing is kept and there is
- * room. NULL: cq_keep() it, without the lock.
+ * Where to write a completion, under cq->lock, or NULL; mostly nothing is kept and there is room.
  */
 static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq)
 {
 	return likely(!cq->kept && !cq->dead && cq_room(cq)) ? cq_slot(cq) : NULL;
+}
+
+/* What cq_place() said is written: show it, and let go of cq->lock. False: cq_keep() it. */
+static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadle_cqe *cqe)
+	__releases(&cq->lock)
+{
+	if (likely(cqe))
+		cq_publish(cq);
+	spin_unlock(&cq->lock);
+	if (unlikely(!cqe))
+		return false;
+	treadle_wake(&cq->waitq);
+	return true;
 }
 
 /*
@@ -217,21 +229,12 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		held = false;
 	cmd->notify = NULL;
 	if (cq) {
-		struct treadle_cqe *cqe;
+		struct treadle_cqe late TREADLE_UNSET, *cqe;
 
 		spin_lock(&cq->lock);
 		cqe = cq_place(cq);
-		if (likely(cqe)) {
-			cmd_cqe(cqe, cmd, op_flags, error);
-			cq_publish(cq);
-		}
-		spin_unlock(&cq->lock);
-		if (likely(cqe)) {
-			treadle_wake(&cq->waitq);
-		} else {
-			struct treadle_cqe late;
-
-			cmd_cqe(&late, cmd, op_flags, error);
+		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
+		if (!cq_placed(cq, cqe)) {
 			cmd->kept.keep = NULL;
 			cmd->kept.free = cmd_node_free;
 			kept = cq_keep(cq, &late, cmd->heap ? &cmd->kept : NULL);
@@ -309,21 +312,12 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 	if ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK)))
 		cq = ep->rx_cq;
 	if (cq) {
-		struct treadle_cqe *cqe;
+		struct treadle_cqe late TREADLE_UNSET, *cqe;
 
 		spin_lock(&cq->lock);
 		cqe = cq_place(cq);
-		if (likely(cqe)) {
-			recv_cqe(cqe, recv, ep, msg, error);
-			cq_publish(cq);
-		}
-		spin_unlock(&cq->lock);
-		if (likely(cqe)) {
-			treadle_wake(&cq->waitq);
-		} else {
-			struct treadle_cqe late;
-
-			recv_cqe(&late, recv, ep, msg, error);
+		recv_cqe(cqe ?: &late, recv, ep, msg, error);
+		if (!cq_placed(cq, cqe)) {
 			recv->node.keep = recv_node_keep;
 			recv->node.free = recv_node_free;
 			kept = cq_keep(cq, &late, &recv->node);

@@ -124,16 +124,12 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 	}
 }
 
-/*
- * treadle_deliver - copy a matched message, complete both sides
- * @msg: with its receive; on the stack or allocated; consumed
- */
-TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
+/* Pieces, several pages, pages that are not known, and what has begun already. */
+static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct treadle_run *run)
 {
 	struct treadle_ctx *to = msg->to->obj.ctx;
-	u64 len = min(msg->len, msg->recv->len);
 	enum treadle_side side = TREADLE_NONE;
-	struct treadle_span src TREADLE_UNSET, dst TREADLE_UNSET;
+	struct treadle_span src, dst;
 	int ret = 0;
 
 	if (len - msg->done > TREADLE_INLINE && !run->worker) {
@@ -149,9 +145,27 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 				  msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
 	}
-	if (likely(!ret)) {
+	if (!ret)
 		finish(msg, 0, 0, run);
-		return;
-	}
-	stopped(msg, ret, side, run);
+	else
+		stopped(msg, ret, side, run);
+}
+
+/*
+ * treadle_deliver - copy a matched message, complete both sides
+ * @msg: with its receive; on the stack or allocated; consumed
+ */
+TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
+{
+	const struct treadle_recv *recv = msg->recv;
+	const struct treadle_cmd *cmd = msg->cmd;
+	u64 len = min(msg->len, recv->len);
+
+	if (likely(!msg->payload && !msg->done && !cmd->iov && !cmd->inject &&
+		   recv->iov_count == 1) &&
+	    likely(treadle_copy_small(&msg->to->obj.ctx->pm, recv->one.addr, &cmd->ep->obj.ctx->pm,
+				      cmd->d.addr, len)))
+		finish(msg, 0, 0, run);
+	else
+		deliver_parts(msg, len, run);
 }

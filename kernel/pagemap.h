@@ -103,6 +103,7 @@ static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
 }
 
 /* transfer.c */
+bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from, u64 src, u64 len);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
 

@@ -24,10 +24,19 @@ static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 	return s->iov[s->i].addr + s->off;
 }
 
+/* The kernel's address of @addr, to which @entry is the page's, or NULL. Under pm->lock. */
+static __always_inline void *page_ptr(void *page, u64 addr, bool write)
+{
+	unsigned long entry = (unsigned long)page;
+
+	if (unlikely(!entry || (write && !(entry & PM_WRITE))))
+		return NULL;
+	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
+}
+
 /* Where the next bytes are, or NULL: the page is not known. Under pm->lock. */
 static __always_inline void *span_ptr(struct treadle_span *s, bool write, u64 *len)
 {
-	unsigned long entry;
 	u64 addr;
 
 	if (!s->pm) {
@@ -43,11 +52,8 @@ static __always_inline void *span_ptr(struct treadle_span *s, bool write, u64 *l
 		if (!s->leaf)
 			return NULL;
 	}
-	entry = (unsigned long)s->leaf[(addr >> PAGE_SHIFT) & (PM_FAN - 1)];
-	if (!entry || (write && !(entry & PM_WRITE)))
-		return NULL;
 	*len = min_t(u64, *len, PAGE_SIZE - offset_in_page(addr));
-	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
+	return page_ptr(s->leaf[treadle_pm_index(addr, 0)], addr, write);
 }
 
 /* sparse cannot follow locks that are held on a condition. */
@@ -98,6 +104,15 @@ static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 		pm_unlock(a->pm);
 }
 
+static __always_inline void copy_bytes(void *d, const void *s, u64 n)
+{
+	/* a process may well send onto itself */
+	if (unlikely(s < d + n && d < s + n))
+		memmove(d, s, n);
+	else
+		memcpy(d, s, n);
+}
+
 /* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
 static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
 				      enum treadle_side *miss)
@@ -118,15 +133,48 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
 			break;
 		}
 		n = min3(slen, dlen, left);
-		/* a process may well send onto itself */
-		if (unlikely(s < d + n && d < s + n))
-			memmove(d, s, n);
-		else
-			memcpy(d, s, n);
+		copy_bytes(d, s, n);
 		src->off += n;
 		dst->off += n;
 	}
 	return len - left;
+}
+
+static __always_inline void *known_ptr(struct treadle_pm *pm, u64 addr, bool write)
+{
+	void **leaf = treadle_pm_leaf(pm, addr);
+
+	return likely(leaf) ? page_ptr(leaf[treadle_pm_index(addr, 0)], addr, write) : NULL;
+}
+
+/*
+ * treadle_copy_small - copy what lies within one page on both sides
+ *
+ * What most messages need, in few instructions. False: nothing was copied, as it is
+ * not so, or a page is not known; treadle_copy() will do it. Under the locks, the same
+ * holds as there.
+ */
+TREADLE_HOT bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from,
+				    u64 src, u64 len)
+{
+	void *d, *s;
+
+	if (offset_in_page(dst) + len > PAGE_SIZE || offset_in_page(src) + len > PAGE_SIZE ||
+	    (dst | src) >> PM_ADDR_BITS)
+		return false;
+	pm_lock(to);
+	if (unlikely(from != to && !pm_trylock(from))) {
+		pm_unlock(to);
+		return false;
+	}
+	d = known_ptr(to, dst, true);
+	s = known_ptr(from, src, false);
+	if (likely(d && s))
+		copy_bytes(d, s, len);
+	if (from != to)
+		pm_unlock(from);
+	pm_unlock(to);
+	return d && s;
 }
 
 static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)

@@ -281,6 +281,22 @@ static int pm_spares(struct treadle_pm *pm, void **spare)
 	return ret;
 }
 
+/* Why there are no pages. Only what will pass is tried again: the rest would be tried for ever. */
+static int fill_error(long got)
+{
+	switch (got) {
+	case -ESHUTDOWN:
+	case -EAGAIN:
+		return got;
+	case -EBUSY: /* nobody was to wait */
+	case -EINTR: /* the caller dies; the worker goes on */
+	case -ERESTARTSYS:
+		return -EAGAIN;
+	default: /* nothing there, nothing ordinary, or hardware that fails */
+		return -EFAULT;
+	}
+}
+
 /*
  * treadle_pm_fill - make pages known
  * @addr, @len:	what is needed next; some of it, from @addr on, will be entered
@@ -314,9 +330,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 		else
 			got = pm_gup_remote(pm, addr, n, flags, pages, fault);
 		if (got <= 0) {
-			ret = !got || got == -EFAULT || got == -ENOMEM ? -EFAULT :
-			      got == -ESHUTDOWN			       ? got :
-									 -EAGAIN;
+			ret = fill_error(got);
 			break;
 		}
 		do {

@@ -440,6 +440,14 @@ static inline int cq_wait(const struct cq *q, __s64 timeout_ns)
 	return call(q->fd, TREADLE_IOC_WAIT, &w);
 }
 
+/* A completion does not come: who could bring it, and where is he? */
+static inline void what_is_stuck(const struct cq *q)
+{
+	note("queue %u: read up to %u of %u, flags %u", q->id, q->cons, q->ro->prod, q->ro->flags);
+	system("for c in $(grep -lE \"^(kworker/u|$(cat /proc/$PPID/comm)$)\" /proc/[0-9]*/task/*/comm);"
+	       "do cat $c ${c%comm}stack; done >&2");
+}
+
 /* The next completion, whenever it comes. A child that ends may interrupt the wait. */
 static inline struct treadle_cqe cq_next(struct cq *q)
 {
@@ -448,6 +456,8 @@ static inline struct treadle_cqe cq_next(struct cq *q)
 	while (!cq_poll(q, &cqe)) {
 		int result = cq_overflows(q) ? doorbell(q->fd, q->id) : cq_wait(q, PATIENCE_NS);
 
+		if (result == -ETIMEDOUT)
+			what_is_stuck(q);
 		need(result == 0 || result == -EINTR);
 	}
 	return cqe;

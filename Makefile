@@ -215,7 +215,7 @@ demo: setup
 bench:
 	$(Q)tools/setup packages gnuplot-nox
 	+$(Q)$(MAKE) module programs
-	$(Q)VM_DIR=build/bench $(run) 'treadle-bench --json $$OUT/bench.json --svg $$OUT/bench.svg $(BENCH)'
+	$(Q)VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} $(run) 'tools/bench-run $(BENCH)'
 	$(Q)ls build/bench/out/*
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))

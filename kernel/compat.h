@@ -8,6 +8,11 @@
 #define TREADLE_COMPAT_H
 
 #include <linux/mm.h>
+#if HAVE_IO_URING_CMD_H
+#include <linux/io_uring/cmd.h>
+#else
+#include <linux/io_uring.h>
+#endif
 
 #if !HAVE_VM_FLAGS_SET
 static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
@@ -28,6 +33,16 @@ static inline long treadle_gup_remote(struct mm_struct *mm, unsigned long addr, 
 	return get_user_pages_remote(mm, addr, n, flags, pages, NULL, locked);
 #else
 	return get_user_pages_remote(mm, addr, n, flags, pages, locked);
+#endif
+}
+
+/* The 16 bytes of payload, which may be shared with the process. */
+static inline const u64 *treadle_uring_words(struct io_uring_cmd *cmd)
+{
+#if HAVE_IO_URING_CMD_H
+	return io_uring_sqe_cmd(cmd->sqe);
+#else
+	return cmd->cmd;
 #endif
 }
 

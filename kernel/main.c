@@ -163,10 +163,8 @@ abort:
 	return ret;
 }
 
-TREADLE_HOT static long treadle_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+TREADLE_HOT long treadle_call(struct treadle_ctx *ctx, unsigned int cmd, unsigned long arg)
 {
-	struct treadle_ctx *ctx = file->private_data;
-
 	/* a child, or whoever was passed the file, has another address space */
 	if (current->mm != ctx->mm)
 		return -EPERM;
@@ -175,6 +173,11 @@ TREADLE_HOT static long treadle_ioctl(struct file *file, unsigned int cmd, unsig
 	if (cmd == TREADLE_IOC_SIGNAL)
 		return arg > U32_MAX ? -EINVAL : treadle_signal(ctx, arg);
 	return ioc_table(ctx, cmd, (void __user *)arg);
+}
+
+TREADLE_HOT static long treadle_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	return treadle_call(file->private_data, cmd, arg);
 }
 
 #ifdef CONFIG_COMPAT
@@ -223,6 +226,7 @@ static const struct file_operations treadle_fops = {
 	.compat_ioctl = treadle_compat_ioctl,
 #endif
 	.mmap = treadle_file_mmap,
+	.uring_cmd = treadle_uring_cmd,
 };
 
 static struct miscdevice treadle_dev = {

@@ -60,6 +60,11 @@ int treadle_ioc_destroy(struct treadle_ucmd *u);
 int treadle_ioc_cancel(struct treadle_ucmd *u);
 int treadle_ioc_wait(struct treadle_ucmd *u);
 int treadle_ioc_wait_fd(struct treadle_ucmd *u);
+/* main.c: @cmd, as ioctl(2) does it; @arg: a user's address, or an id */
+struct io_uring_cmd;
+long treadle_call(struct treadle_ctx *ctx, unsigned int cmd, unsigned long arg);
+int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
+
 int treadle_doorbell(struct treadle_ctx *ctx, u32 id);
 int treadle_signal(struct treadle_ctx *ctx, u32 id);
 

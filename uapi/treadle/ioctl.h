@@ -25,6 +25,11 @@
  * 0, or -1 and errno, and having failed has changed nothing. All of them may be
  * called from any thread at any time.
  *
+ * Each can be submitted through io_uring as well (IORING_OP_URING_CMD): its number is
+ * cmd_op, its argument the first eight bytes of cmd, the other eight are zero; res is
+ * what it returns, or -errno. The structure stays the kernel's until then. DOORBELL
+ * and SIGNAL are done when they are submitted, all others by a worker.
+ *
  * errno        means, always
  * ------------ --------------------------------------------------------------
  * EINVAL       size too small, unknown flag, reserved field set, value out of

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the calls, submitted through io_uring
+ *
+ * IORING_OP_URING_CMD with an ioctl's number in cmd_op, and its argument in the first
+ * eight bytes of cmd; the other eight are zero. What the ioctl returns is in res.
+ *
+ * A doorbell and a SIGNAL run where they are submitted, as the ioctls do. All others
+ * may sleep for long (they pin, wait or allocate) and go to one of io_uring's workers:
+ * a thread of the same process, so its memory, files and limits are the same. When the
+ * ring is closed, or the request canceled, that thread is interrupted.
+ */
+#include "compat.h"
+#include "treadle.h"
+
+int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	const u64 *words = treadle_uring_words(cmd);
+	/* the entry may still be where the process writes: each word is read once */
+	u64 arg = READ_ONCE(words[0]), reserved = READ_ONCE(words[1]);
+	long ret = -EINVAL;
+
+	if (issue_flags & IO_URING_F_IOPOLL)
+		return -EOPNOTSUPP;
+	if (cmd->cmd_op != TREADLE_IOC_DOORBELL && cmd->cmd_op != TREADLE_IOC_SIGNAL &&
+	    (issue_flags & IO_URING_F_NONBLOCK))
+		return -EAGAIN; /* to a worker */
+	if (!reserved)
+		ret = treadle_call(cmd->file->private_data, cmd->cmd_op, arg);
+	/* not returned, as an EAGAIN of the call is its result */
+	io_uring_cmd_done(cmd, ret, 0, issue_flags);
+	return -EIOCBQUEUED;
+}

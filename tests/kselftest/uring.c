@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The calls through io_uring: the same answers as from ioctl, without keeping the caller.
+ */
+#include "treadle.h"
+
+#include <liburing.h>
+
+#define MIB (1UL << 20)
+
+FIXTURE(uring)
+{
+	struct node n; /* sends to itself */
+	__u64 to;
+	char *buf;
+	struct io_uring ring;
+};
+
+FIXTURE_SETUP(uring)
+{
+	node_open(&self->n, (struct options){});
+	self->to = peer(&self->n, self->n.addr);
+	self->buf = pages(MIB);
+	ASSERT_EQ(0, io_uring_queue_init(8, &self->ring, 0));
+}
+
+FIXTURE_TEARDOWN(uring)
+{
+	io_uring_queue_exit(&self->ring);
+	close(self->n.fd);
+}
+
+/* Queues a call; its completion is known by @cmd. */
+static struct io_uring_sqe *queue(struct io_uring *ring, int fd, unsigned int cmd, __u64 arg)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	need(sqe);
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+	sqe->cmd_op = cmd;
+	sqe->addr3 = arg; /* where cmd begins */
+	sqe->user_data = cmd;
+	return sqe;
+}
+
+static struct io_uring_cqe *finished(struct io_uring *ring)
+{
+	struct __kernel_timespec patience = {.tv_sec = PATIENCE_NS / 1000000000};
+	struct io_uring_cqe *cqe;
+
+	need(io_uring_wait_cqe_timeout(ring, &cqe, &patience) == 0);
+	return cqe;
+}
+
+/* The result of the next that ends, which is to be @cmd. */
+static int result(struct io_uring *ring, unsigned int cmd)
+{
+	struct io_uring_cqe *cqe = finished(ring);
+	int res = cqe->res;
+
+	need(cqe->user_data == cmd);
+	io_uring_cqe_seen(ring, cqe);
+	return res;
+}
+
+static int submit(struct io_uring *ring, int fd, unsigned int cmd, const void *arg)
+{
+	queue(ring, fd, cmd, (unsigned long)arg);
+	need(io_uring_submit(ring) == 1);
+	return result(ring, cmd);
+}
+
+/* --- what they do ------------------------------------------------------------------ */
+
+TEST_F(uring, registration_pins_in_the_background)
+{
+	struct treadle_iov iov = {(unsigned long)self->buf, MIB};
+	struct treadle_mr_create c = {
+		.size = sizeof(c),
+		.flags = TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY,
+		.access = TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV,
+		.iov_count = 1,
+		.iov = (unsigned long)&iov,
+	};
+	struct treadle_destroy d = {.size = sizeof(d)};
+	long long before = number_in("/proc/self/status", "VmLck:");
+	long long pinned = number_in("/proc/self/status", "VmPin:");
+
+	EXPECT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_MR_CREATE, &c));
+	EXPECT_NE(0, c.id);
+	EXPECT_NE(0, c.key);
+	/* It is this process that pays. */
+	EXPECT_EQ(before + pinned + MIB / 1024, number_in("/proc/self/status", "VmLck:") +
+							number_in("/proc/self/status", "VmPin:"));
+	d.id = c.id;
+	EXPECT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_DESTROY, &d));
+	EXPECT_EQ(-ENOENT, submit(&self->ring, self->n.fd, TREADLE_IOC_DESTROY, &d));
+	EXPECT_EQ(before + pinned, number_in("/proc/self/status", "VmLck:") +
+					   number_in("/proc/self/status", "VmPin:"));
+}
+
+TEST_F(uring, doorbell_says_how_many_commands_it_took)
+{
+	struct treadle_desc d = send_of("three", 5, self->to, 1);
+
+	ASSERT_EQ(0, post_recv(&self->n, recv_of(self->buf, 8, TREADLE_ADDR_ANY, 2)));
+	for (int i = 0; i < 3; i++) {
+		d.context = i;
+		ring_put(&self->n.tx, &d);
+	}
+	ring_publish(&self->n.tx);
+	EXPECT_EQ(3, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL,
+			    (void *)(unsigned long)self->n.tx.id));
+	EXPECT_EQ(2, cq_next(&self->n.rcq).context);
+	EXPECT_EQ(0, memcmp(self->buf, "three", 5));
+	/* It was done where it was submitted, so an answer of the call itself is no reason to go elsewhere. */
+	EXPECT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL,
+			    (void *)(unsigned long)self->n.tx.id));
+}
+
+TEST_F(uring, a_wait_does_not_keep_who_submits_it)
+{
+	struct treadle_wait w = {
+		.size = sizeof(w), .id = self->n.rcq.id, .timeout_ns = PATIENCE_NS};
+
+	queue(&self->ring, self->n.fd, TREADLE_IOC_WAIT, (unsigned long)&w);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	ASSERT_EQ(0, post_recv(&self->n, recv_of(self->buf, 8, TREADLE_ADDR_ANY, 2)));
+	ASSERT_EQ(1, post(&self->n, send_of("x", 1, self->to, 1)));
+	EXPECT_EQ(0, result(&self->ring, TREADLE_IOC_WAIT));
+	EXPECT_EQ(2, cq_next(&self->n.rcq).context);
+}
+
+/* A timeout of 0 asks: EAGAIN is the answer, and nothing that io_uring tries again. */
+TEST_F(uring, eagain_is_an_answer)
+{
+	struct treadle_wait w = {.size = sizeof(w), .id = self->n.rcq.id};
+
+	EXPECT_EQ(-EAGAIN, submit(&self->ring, self->n.fd, TREADLE_IOC_WAIT, &w));
+}
+
+/* First the message, then the doorbell of what is to follow it, with nobody in between. */
+TEST_F(uring, calls_can_be_linked)
+{
+	struct treadle_wait w = {
+		.size = sizeof(w), .id = self->n.rcq.id, .timeout_ns = PATIENCE_NS};
+
+	queue(&self->ring, self->n.fd, TREADLE_IOC_WAIT, (unsigned long)&w)->flags |= IOSQE_IO_LINK;
+	queue(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL, self->n.tx.id);
+	ASSERT_EQ(2, io_uring_submit(&self->ring));
+	ASSERT_EQ(0, post_recv(&self->n, recv_of(self->buf, 8, TREADLE_ADDR_ANY, 2)));
+	ASSERT_EQ(1, post(&self->n, send_of("x", 1, self->to, 1)));
+	EXPECT_EQ(0, result(&self->ring, TREADLE_IOC_WAIT));
+	EXPECT_EQ(0, result(&self->ring, TREADLE_IOC_DOORBELL));
+}
+
+/* --- what is refused ------------------------------------------------------------------ */
+
+TEST_F(uring, the_same_errors)
+{
+	struct treadle_query q = {.size = sizeof(q)};
+	struct io_uring_sqe *sqe;
+
+	EXPECT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_QUERY, &q));
+	EXPECT_EQ(-EFAULT, submit(&self->ring, self->n.fd, TREADLE_IOC_QUERY, (void *)8));
+	EXPECT_EQ(-ENOTTY, submit(&self->ring, self->n.fd, _IO(TREADLE_IOC_MAGIC, 255), &q));
+	EXPECT_EQ(-ENOENT, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL, (void *)12345));
+	EXPECT_EQ(-EINVAL, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL, (void *)-1L));
+	q.size = 4;
+	EXPECT_EQ(-EINVAL, submit(&self->ring, self->n.fd, TREADLE_IOC_QUERY, &q));
+	/* What is reserved is zero. */
+	sqe = queue(&self->ring, self->n.fd, TREADLE_IOC_SIGNAL, self->n.cq.id);
+	sqe->__pad2[0] = 1;
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	EXPECT_EQ(-EINVAL, result(&self->ring, TREADLE_IOC_SIGNAL));
+}
+
+static void of_a_child(void *arg)
+{
+	FIXTURE_DATA(uring) *self = arg;
+	struct treadle_query q = {.size = sizeof(q)};
+	struct io_uring ring;
+
+	need(io_uring_queue_init(8, &ring, 0) == 0);
+	need(submit(&ring, self->n.fd, TREADLE_IOC_QUERY, &q) == -EPERM);
+	need(submit(&ring, self->n.fd, TREADLE_IOC_DOORBELL, NULL) == -EPERM);
+}
+
+TEST_F(uring, a_child_has_no_part_in_it)
+{
+	EXPECT_EQ(0, reap(spawn(of_a_child, self)));
+}
+
+/* --- ends ------------------------------------------------------------------------------ */
+
+TEST_F(uring, a_wait_can_be_canceled)
+{
+	struct treadle_wait w = {.size = sizeof(w), .id = self->n.rcq.id, .timeout_ns = -1};
+	struct io_uring_sqe *sqe;
+
+	queue(&self->ring, self->n.fd, TREADLE_IOC_WAIT, (unsigned long)&w);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	sqe = io_uring_get_sqe(&self->ring);
+	io_uring_prep_cancel64(sqe, TREADLE_IOC_WAIT, 0);
+	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+	sqe->user_data = 1;
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	for (int i = 0; i < 2; i++) {
+		struct io_uring_cqe *cqe = finished(&self->ring);
+		bool wait = cqe->user_data == TREADLE_IOC_WAIT;
+
+		/* "On its way to be canceled" is told of, and the wait is told of. */
+		EXPECT_TRUE(wait ? cqe->res == -EINTR || cqe->res == -ECANCELED :
+				   cqe->res == -EALREADY);
+		io_uring_cqe_seen(&self->ring, cqe);
+		if (wait)
+			break;
+	}
+}
+
+/* Whoever ends with calls under way takes them along. */
+static void ends(void *arg)
+{
+	struct io_uring ring;
+	struct treadle_wait w;
+	struct node n;
+
+	node_open(&n, (struct options){});
+	w = (struct treadle_wait){.size = sizeof(w), .id = n.cq.id, .timeout_ns = -1};
+	need(io_uring_queue_init(8, &ring, 0) == 0);
+	for (int i = 0; i < 4; i++)
+		queue(&ring, n.fd, TREADLE_IOC_WAIT, (unsigned long)&w);
+	need(io_uring_submit(&ring) == 4);
+	if (arg)
+		raise(SIGKILL);
+	close(n.fd);
+	io_uring_queue_exit(&ring);
+}
+
+TEST_F(uring, nothing_is_left_of_who_ends_with_calls_under_way)
+{
+	const char *users = "/sys/module/treadle/refcnt";
+	long long before = number_in(users, NULL);
+
+	EXPECT_EQ(0, reap(spawn(ends, NULL)));
+	EXPECT_EQ(-SIGKILL, reap(spawn(ends, self)));
+	while (number_in(users, NULL) != before)
+		usleep(1000);
+}
+
+TEST_HARNESS_MAIN

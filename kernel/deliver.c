@@ -37,6 +37,7 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m)
 	msg->heap = true;
 	treadle_ep_get(msg->to);
 	msg->cmd = treadle_cmd_persist(m->cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	treadle_flow_track(msg->cmd);
 	return msg;
 }
 

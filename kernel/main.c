@@ -100,6 +100,7 @@ static const struct ioc iocs[] = {
 	IOC(CANCEL, treadle_cancel, count, treadle_ioc_cancel),
 	IOC(WAIT, treadle_wait, error, treadle_ioc_wait),
 	IOC(WAIT_FD, treadle_wait_fd, fd, treadle_ioc_wait_fd),
+	IOC(MR_BIND, treadle_mr_bind, reserved, treadle_ioc_mr_bind),
 };
 
 union ioc_arg {
@@ -273,6 +274,7 @@ static_assert(sizeof(struct treadle_ring_create) == 56);
 static_assert(sizeof(struct treadle_ep_create) == 56);
 static_assert(sizeof(struct treadle_ep_enable) == 56);
 static_assert(sizeof(struct treadle_mr_create) == 56);
+static_assert(sizeof(struct treadle_mr_bind) == 24);
 static_assert(sizeof(struct treadle_cancel) == 40);
 static_assert(sizeof(struct treadle_wait) == 40);
 static_assert(sizeof(struct treadle_wait_fd) == 16);

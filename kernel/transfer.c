@@ -98,6 +98,17 @@ static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 		pm_unlock(a->pm);
 }
 
+/* Is all the peer's memory still registered? Under pm->lock. */
+static __always_inline bool span_live(const struct treadle_span *s)
+{
+	unsigned int i;
+
+	for (i = 0; s->mr && i < s->mrs; i++)
+		if (treadle_mr_revoked(s->mr[i]))
+			return false;
+	return true;
+}
+
 /* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
 static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
 				      enum treadle_side *miss)
@@ -148,6 +159,9 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
  * treadle_copy - copy up to @len bytes, of which *done are done
  * @side: on failure, which side it was
  *
+ * Memory that a peer has registered is asked for its region under each hold of the
+ * locks: -EKEYREJECTED as soon as that is closed or revoked.
+ *
  * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
  * -EINPROGRESS: the budget is used up. Else the error of @side.
  */
@@ -162,6 +176,11 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 		if (!spans_lock(dst, src)) {
 			*side = TREADLE_DST;
 			return -EAGAIN;
+		}
+		if (unlikely(!span_live(src) || !span_live(dst))) {
+			*side = span_live(src) ? TREADLE_DST : TREADLE_SRC;
+			spans_unlock(dst, src);
+			return -EKEYREJECTED;
 		}
 		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
 		spans_unlock(dst, src);

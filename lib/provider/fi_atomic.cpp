@@ -277,14 +277,19 @@ int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &att
 {
 	const auto type = static_cast<std::uint32_t>(datatype);
 	const auto operation = static_cast<std::uint32_t>(op);
-	const bool floats = domain.kernel().limits().features & TREADLE_FEATURE_ATOMIC_FP;
+	const treadle_query &kernel = domain.kernel().limits();
+	const bool floats = kernel.features & TREADLE_FEATURE_ATOMIC_FP;
+	const auto opcode = flags & FI_COMPARE_ATOMIC ? TREADLE_OP_COMPARE :
+			    flags & FI_FETCH_ATOMIC   ? TREADLE_OP_FETCH :
+							TREADLE_OP_ATOMIC;
 	const bool compares = operation >= TREADLE_ATOMIC_CSWAP;
 	const bool reads = operation == TREADLE_ATOMIC_READ;
 
 	if (flags & ~(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC) ||
 	    flags == (FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC))
 		return flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EINVAL;
-	if (type >= TREADLE_DATATYPES || !(treadle_atomic_types(operation) >> type & 1) ||
+	if (!(kernel.opcodes >> opcode & 1) || type >= TREADLE_DATATYPES ||
+	    !(treadle_atomic_types(operation) >> type & 1) ||
 	    (!floats && TREADLE_TYPES_FP >> type & 1) || compares != (flags == FI_COMPARE_ATOMIC) ||
 	    (reads && flags != FI_FETCH_ATOMIC))
 		return -FI_EOPNOTSUPP;

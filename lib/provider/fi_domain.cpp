@@ -40,7 +40,9 @@ int srx_context(fid_domain *, fi_rx_attr *, fid_ep **, void *) noexcept
 int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
 	       std::uint64_t flags) noexcept
 {
-	return query_atomic(Domain::of(domain), datatype, op, *attr, flags);
+	fi_atomic_attr unused;
+
+	return query_atomic(Domain::of(domain), datatype, op, attr ? *attr : unused, flags);
 }
 
 /* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */

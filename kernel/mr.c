@@ -9,6 +9,7 @@
  */
 #include <linux/interval_tree.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/sched/mm.h>

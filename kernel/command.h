@@ -24,7 +24,8 @@
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
  * @route, @port: sends: 0 and where to, or why not
- * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell
+ * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
+ *		atomics: operands, then results; behind them what to compare with
  * @heap:	allocated, and holds references; else on the stack of a doorbell
  * @tracked:	counted in its flow, until it is completed or dropped
  * @admitted:	its turn has come
@@ -150,6 +151,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_flow_track(struct treadle_cmd *cmd);
 void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run);
+bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep);
 
 /*
@@ -158,6 +160,7 @@ void treadle_flow_drop(struct treadle_ep *ep);
  * @to:		target; held if @heap
  * @mr, @at:	regions (held), and where in the target's memory; @count of them
  * @done:	bytes transferred
+ * @modified:	atomics: all has been done there, and @done counts results
  */
 struct treadle_rma {
 	struct treadle_job job;
@@ -167,7 +170,7 @@ struct treadle_rma {
 	struct treadle_iov at[TREADLE_MAX_RMA_IOV];
 	u64 done;
 	u8 count;
-	bool heap;
+	bool heap, modified;
 };
 
 /* op_rma.c, and its parts that atomics share */
@@ -178,9 +181,15 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 		      struct treadle_run *run);
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off);
 void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run);
-int treadle_rma_detach(struct treadle_rma *rma, struct treadle_run *run);
-
+void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
+		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
+		       struct treadle_run *run);
 int treadle_remote_error(int error);
+
+/* op_atomic.c */
+extern const bool treadle_has_fp;
+int treadle_atomic_prep(struct treadle_cmd *cmd);
+void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* opdef.c: an opcode is a row, a prep (judges, changes nothing) and an issue */
 struct treadle_opdef {

@@ -125,14 +125,24 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_run_add(run, job);
 }
 
+/* Who is to look what may start now; NULL: somebody does, or nothing waits. Under ep->lock. */
+static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow *flow)
+{
+	if (flow->active || list_empty(&flow->waiting))
+		return NULL;
+	flow->active = true;
+	treadle_ep_get(ep);
+	return &flow->job;
+}
+
 /*
  * A command has completed that was tracked. Without @run (it was dropped) a
  * worker starts what comes next.
  */
 void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run)
 {
-	struct treadle_job *job = NULL;
 	struct treadle_flow *flow;
+	struct treadle_job *job;
 
 	spin_lock(&ep->lock);
 	flow = flow_find(ep, port); /* it is there as long as something is counted in it */
@@ -140,11 +150,7 @@ void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct trea
 		flow->remote--;
 	else
 		flow->sends--;
-	if (!flow->active && !list_empty(&flow->waiting)) {
-		flow->active = true;
-		treadle_ep_get(ep);
-		job = &flow->job;
-	}
+	job = flow_start(ep, flow);
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
 	if (job && run)
@@ -221,7 +227,7 @@ struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_r
 	spin_unlock(&ep->lock);
 	if (!flow)
 		return cmd;
-	if ((cmd->d.flags & TREADLE_F_INJECT) && cmd->d.iov_count && !cmd->inject)
+	if (cmd->d.flags & TREADLE_F_INJECT)
 		ret = treadle_take_inject(cmd, run);
 	if (ret) {
 		treadle_cmd_complete(cmd, ret, run);
@@ -237,6 +243,37 @@ struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_r
 	}
 	spin_unlock(&ep->lock);
 	return cmd;
+}
+
+/* Take back the first command with @context that waits, if there is one. */
+bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd, *found = NULL;
+	struct treadle_job *job = NULL;
+	struct rb_node *node;
+
+	spin_lock(&ep->lock);
+	for (node = rb_first(&ep->flows); node; node = rb_next(node)) {
+		list_for_each_entry(cmd, &flow_of(node)->waiting, wait) {
+			if (cmd->d.context == context) {
+				found = cmd;
+				break;
+			}
+		}
+		if (found)
+			break;
+	}
+	if (found) {
+		list_del(&found->wait);
+		job = flow_start(ep, flow_of(node)); /* it may have been a fence */
+		flow_settle(ep, flow_of(node));
+	}
+	spin_unlock(&ep->lock);
+	if (found)
+		treadle_cmd_complete(found, -ECANCELED, run);
+	if (job)
+		treadle_run_add(run, job);
+	return found;
 }
 
 /* The endpoint is closed (ep->dead is set): what waits is dropped. */

@@ -45,7 +45,8 @@ static int ioc_query(struct treadle_ucmd *u)
 		.size = sizeof(*q),
 		.abi_version = TREADLE_ABI_VERSION,
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
-			    TREADLE_FEATURE_AUTH_KEY,
+			    TREADLE_FEATURE_AUTH_KEY |
+			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
 		.max_msg_size = TREADLE_MAX_MSG,

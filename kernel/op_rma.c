@@ -92,7 +92,7 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	}
 	rma->cmd = cmd;
 	rma->done = 0;
-	rma->heap = false;
+	rma->heap = rma->modified = false;
 	range = treadle_cmd_rma(cmd, &one, &count);
 	for (rma->count = 0; rma->count < count && !ret; rma->count += !ret)
 		ret = treadle_mr_find(rma->to, cmd->ep, &range[rma->count], access,
@@ -164,34 +164,17 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 		kfree(rma);
 }
 
-/* Move the command off its doorbell's stack; @rma itself is the caller's to move. */
-int treadle_rma_detach(struct treadle_rma *rma, struct treadle_run *run)
+/* Let the worker of @ctx go on with @fn; @m may be on the stack of its caller. */
+void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
+		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
+		       struct treadle_run *run)
 {
-	struct treadle_cmd *cmd = rma->cmd;
-
-	/* injected, and about to leave its doorbell: the initiator's buffer is free then */
-	if ((cmd->d.flags & TREADLE_F_INJECT) && !cmd->inject && cmd->d.iov_count) {
-		int ret = treadle_take_inject(cmd, run);
-
-		if (ret)
-			return ret;
-	}
-	rma->cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
-	treadle_flow_track(rma->cmd);
-	return 0;
-}
-
-/* --- read and write ----------------------------------------------------------------------- */
-
-static void rma_job(struct treadle_job *job, struct treadle_run *run);
-
-/* Let the worker of @ctx go on. */
-static void defer(struct treadle_rma *m, struct treadle_ctx *ctx, struct treadle_run *run)
-{
+	struct treadle_cmd *cmd = m->cmd;
 	struct treadle_rma *rma = m;
 
 	if (!m->heap) {
-		int ret = treadle_rma_detach(m, run);
+		/* about to leave its doorbell, after which the buffer is free */
+		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
 
 		if (ret) {
 			treadle_rma_finish(m, ret, run);
@@ -200,11 +183,17 @@ static void defer(struct treadle_rma *m, struct treadle_ctx *ctx, struct treadle
 		rma = kmalloc(sizeof(*rma), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 		*rma = *m;
 		rma->heap = true;
+		rma->cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		treadle_flow_track(rma->cmd);
 	}
 	rma->job.ctx = ctx;
-	rma->job.fn = rma_job;
+	rma->job.fn = fn;
 	treadle_queue_job(&rma->job);
 }
+
+/* --- read and write ----------------------------------------------------------------------- */
+
+static void rma_job(struct treadle_job *job, struct treadle_run *run);
 
 static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 {
@@ -220,7 +209,7 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 		return;
 	}
 	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker) {
-		defer(rma, there, run);
+		treadle_rma_defer(rma, there, rma_job, run);
 		return;
 	}
 	treadle_cmd_span(cmd, &local, rma->done);
@@ -231,9 +220,9 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 		ret = treadle_copy(&local, &remote, &rma->done, cmd->d.len, run, &side);
 	far = side == (write ? TREADLE_DST : TREADLE_SRC);
 	if (ret == -EAGAIN)
-		defer(rma, far ? there : here, run);
+		treadle_rma_defer(rma, far ? there : here, rma_job, run);
 	else if (ret == -EINPROGRESS)
-		defer(rma, there, run);
+		treadle_rma_defer(rma, there, rma_job, run);
 	else if (ret && far)
 		treadle_rma_finish(rma, treadle_remote_error(ret), run);
 	else

@@ -210,27 +210,59 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 
 /* --- the doorbell ------------------------------------------------------------------------- */
 
-/* The buffer is free when the doorbell returns, so its bytes are taken now. */
+/* Copy @len bytes of the command's process into @buf. */
+static int take(u8 *buf, struct treadle_span *src, u64 len, struct treadle_run *run)
+{
+	enum treadle_side side;
+	struct treadle_span dst;
+	u64 done = 0;
+
+	treadle_span_kernel(&dst, buf, 0);
+	return treadle_copy(&dst, src, &done, len, run, &side);
+}
+
+/*
+ * Copy what a command works with into the kernel, once: of one with F_INJECT because
+ * the buffers are free when the doorbell returns, of an atomic because its results
+ * take the place of the operands.
+ *
+ * -EAGAIN: the worker of the command's context has to do it.
+ */
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	u8 *buf = kmalloc(cmd->d.len, TREADLE_GFP);
-	struct treadle_span src, dst;
-	enum treadle_side side;
-	u64 done = 0;
+	bool compare = cmd->d.opcode == TREADLE_OP_COMPARE;
+	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
+	const struct treadle_iov *iov;
+	struct treadle_span src;
+	struct treadle_iov one;
+	unsigned int count;
+	u8 *buf;
 	int ret;
 
+	if (cmd->inject)
+		return 0;
+	buf = kmalloc(cmd->d.len << compare, TREADLE_GFP);
 	if (!buf)
 		return -ENOMEM;
 	do {
-		treadle_cmd_span(cmd, &src, done);
-		treadle_span_kernel(&dst, buf, done);
-		ret = treadle_copy(&dst, &src, &done, cmd->d.len, run, &side);
-	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && !fatal_signal_pending(current));
+		ret = 0;
+		if (cmd->d.iov_count) {
+			treadle_cmd_span(cmd, &src, 0);
+			ret = take(buf, &src, cmd->d.len, run);
+		}
+		if (!ret && compare) {
+			iov = treadle_cmd_fetch(cmd, 1, &one, &count);
+			treadle_span_user(&src, &ctx->pm, iov, count, 0);
+			ret = take(buf + cmd->d.len, &src, cmd->d.len, run);
+		}
+		if (ret == -EINPROGRESS)
+			ret = -EAGAIN;
+	} while (ret == -EAGAIN && run->ctx == ctx && !fatal_signal_pending(current));
 	if (!ret)
 		cmd->inject = buf;
 	else
 		kfree(buf);
-	return ret == -EAGAIN || ret == -EINPROGRESS ? -EINTR : ret;
+	return ret == -EAGAIN && run->ctx == ctx ? -EINTR : ret;
 }
 
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)

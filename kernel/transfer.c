@@ -206,3 +206,75 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 	}
 	return 0;
 }
+
+/*
+ * Hand out what lies together next, at most @len bytes of whole units; a unit that goes
+ * on in the next page, alone. Returns what @fn has done with; *miss: how far ahead
+ * a page is not known.
+ */
+static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write,
+			u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg, u64 *miss)
+{
+	u64 here, more;
+	void *at = span_ptr(span, write, &here), *rest = NULL;
+
+	*miss = 0;
+	if (!at)
+		return 0;
+	if (here < unit) {
+		span->off += here;
+		rest = span_ptr(span, write, &more);
+		span->off -= here;
+		*miss = rest ? 0 : here;
+		return rest ? fn(arg, at, here, rest) : 0;
+	}
+	return fn(arg, at, round_down(min(here, len), (u64)unit), NULL);
+}
+
+/*
+ * treadle_modify - let @fn work on a peer's memory, where it is
+ * @done: of @len bytes
+ * @unit: bytes that are worked on as one; each part of the span is a multiple of it
+ * @fn:	  called under the locks with @bytes at @at, or with one unit whose rest is at
+ *	  @rest; returns how much of it is done: whole units, or none
+ *
+ * Results as of treadle_copy.
+ */
+int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,
+		   u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg,
+		   struct treadle_run *run)
+{
+	u64 n, miss, before;
+	int idle = 0, ret;
+
+	while (*done < len) {
+		before = *done;
+		spans_lock(span, span); /* one pagemap: it is not only tried */
+		if (!span_live(span)) {
+			spans_unlock(span, span);
+			return -EKEYREJECTED;
+		}
+		do {
+			n = modify_known(span, len - *done, unit, write, fn, arg, &miss);
+			span->off += n;
+			*done += n;
+		} while (n && *done < len);
+		spans_unlock(span, span);
+		if (*done == len)
+			break;
+		span->off += miss;
+		ret = span_fill(span, len - *done, write, run);
+		span->off -= miss;
+		if (ret)
+			return ret;
+		/* pages that are taken away, or words that change, as fast as they come */
+		if (*done != before)
+			idle = 0;
+		else if (++idle > LOCK_TRIES)
+			return -EAGAIN;
+		cond_resched();
+		if (run->budget <= 0 || fatal_signal_pending(current))
+			return -EINPROGRESS;
+	}
+	return 0;
+}

@@ -19,8 +19,7 @@
  * @armed:	its place on @cond
  * @ep:		endpoint, or NULL (counter operations)
  * @wait:	after that: where it waits for its turn (flow.c)
- * @iov:	vector of more than one buffer: on the caller's stack, or allocated
- * @vec:	the slots after that: remote ranges, results, what to compare with
+ * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
  * @route, @port: sends: 0 and where to, or why not
@@ -41,7 +40,6 @@ struct treadle_cmd {
 	};
 	struct treadle_ep *ep;
 	struct treadle_cntr *cond, *notify, *target;
-	struct treadle_iov *iov;
 	union treadle_slot *vec;
 	struct treadle_recv *recv;
 	struct treadle_tx *tx;
@@ -87,7 +85,7 @@ static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd
 {
 	static_assert(offsetof(struct treadle_desc, len) ==
 		      offsetof(struct treadle_desc, addr) + offsetof(struct treadle_iov, len));
-	return cmd->iov ?: (const struct treadle_iov *)&cmd->d.addr;
+	return cmd->d.iov_count > 1 ? cmd->vec->iov : (const struct treadle_iov *)&cmd->d.addr;
 }
 
 /* Where a command's bytes come from, from offset @off on. */
@@ -100,13 +98,17 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 				  off);
 }
 
-/* How many of the slots behind a descriptor are cmd->vec, and which of them is what. */
+/* Vectors, a slot each: buffers, remote ranges, results, what to compare with. */
 static inline unsigned int treadle_cmd_vecs(const struct treadle_desc *d)
 {
-	if (!(d->flags & TREADLE_F_EXT))
-		return 0;
-	return (d->rma_iov_count > 1) +
-	       (d->fetch_iov_count > 1 ? 1 + (d->opcode == TREADLE_OP_COMPARE) : 0);
+	unsigned int n = d->iov_count > 1;
+
+	if (d->flags & TREADLE_F_EXT) {
+		n += d->rma_iov_count > 1;
+		if (d->fetch_iov_count > 1)
+			n += 1 + (d->opcode == TREADLE_OP_COMPARE);
+	}
+	return n;
 }
 
 /* Remote ranges; one is made of the descriptor, in *one. */
@@ -115,7 +117,7 @@ treadle_cmd_rma(const struct treadle_cmd *cmd, struct treadle_rma_iov *one, unsi
 {
 	if ((cmd->d.flags & TREADLE_F_EXT) && cmd->d.rma_iov_count > 1) {
 		*count = cmd->d.rma_iov_count;
-		return cmd->vec->rma;
+		return cmd->vec[cmd->d.iov_count > 1].rma;
 	}
 	*one = (struct treadle_rma_iov){ cmd->d.remote_addr, cmd->d.len, cmd->d.remote_key };
 	*count = 1;
@@ -129,7 +131,7 @@ static inline const struct treadle_iov *treadle_cmd_fetch(const struct treadle_c
 {
 	if (cmd->d.fetch_iov_count > 1) {
 		*count = cmd->d.fetch_iov_count;
-		return cmd->vec[(cmd->d.rma_iov_count > 1) + which].iov;
+		return cmd->vec[(cmd->d.iov_count > 1) + (cmd->d.rma_iov_count > 1) + which].iov;
 	}
 	*one = (struct treadle_iov){ which ? cmd->d.compare : cmd->d.result, cmd->d.len };
 	*count = 1;
@@ -184,7 +186,8 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
 		       struct treadle_run *run);
-int treadle_remote_error(int error);
+int treadle_remote_error(const struct treadle_rma *rma, int error);
+int treadle_rma_alive(const struct treadle_rma *rma);
 
 /* op_atomic.c */
 extern const bool treadle_has_fp;
@@ -224,7 +227,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 {
 	if (likely(recv->iov_count <= 1))
 		return &recv->one;
-	return recv->cmd ? recv->cmd->iov : recv->ext->iov;
+	return recv->cmd ? treadle_cmd_iov(recv->cmd) : recv->ext->iov;
 }
 
 /* receive.c; take, place, match, put_back and dequeue under rx->lock */

@@ -229,18 +229,15 @@ static void atomic_job(struct treadle_job *job, struct treadle_run *run);
 static void atomic_go(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_ctx *here = rma->cmd->ep->obj.ctx, *there = rma->to->obj.ctx, *next = here;
-	int ret;
+	int ret = rma->modified ? 0 : treadle_rma_alive(rma) ?: treadle_take_inject(rma->cmd, run);
 
-	ret = treadle_take_inject(rma->cmd, run);
 	if (!ret && !rma->modified) {
-		next = there;
-		ret = READ_ONCE(rma->to->dead) ? -ESHUTDOWN : modify_remote(rma, run);
-		if (ret && ret != -EAGAIN && ret != -EINPROGRESS) {
-			treadle_rma_finish(rma, treadle_remote_error(ret), run);
-			return;
-		}
-		if (!ret) {
-			next = here;
+		ret = modify_remote(rma, run);
+		if (ret == -EAGAIN || ret == -EINPROGRESS) {
+			next = there;
+		} else if (ret) {
+			ret = treadle_remote_error(rma, ret);
+		} else {
 			rma->modified = true;
 			rma->done = 0;
 		}

@@ -98,7 +98,7 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 		ret = treadle_mr_find(rma->to, cmd->ep, &range[rma->count], access,
 				      &rma->mr[rma->count], &rma->at[rma->count]);
 	if (ret)
-		treadle_rma_finish(rma, ret, run);
+		treadle_rma_finish(rma, READ_ONCE(rma->to->dead) ? -ECONNRESET : ret, run);
 	return !ret;
 }
 
@@ -110,10 +110,23 @@ void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64
 	s->mrs = rma->count;
 }
 
-/* What a copy that failed on the peer's side means here. */
-int treadle_remote_error(int error)
+/*
+ * What an error on the peer's side means here. When a process dies its endpoints go
+ * before its regions, and these under the lock under which they were looked at.
+ */
+int treadle_remote_error(const struct treadle_rma *rma, int error)
 {
-	return error == -ESHUTDOWN ? -ECONNRESET : error == -EKEYREJECTED ? error : -EIO;
+	if (error == -ESHUTDOWN || READ_ONCE(rma->to->dead))
+		return -ECONNRESET;
+	return error == -EKEYREJECTED ? error : -EIO;
+}
+
+/* 0, or why neither side's memory may be touched any more. */
+int treadle_rma_alive(const struct treadle_rma *rma)
+{
+	if (unlikely(READ_ONCE(rma->cmd->ep->dead)))
+		return -ECANCELED;
+	return unlikely(READ_ONCE(rma->to->dead)) ? -ECONNRESET : 0;
 }
 
 /* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. */
@@ -149,9 +162,10 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 	}
 }
 
-/* Complete both sides, let go of everything. */
+/* Complete both sides, let go of everything. What a closed endpoint did not finish is dropped. */
 void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run)
 {
+	struct treadle_cmd *cmd = rma->cmd;
 	unsigned int i;
 
 	if (!error)
@@ -159,7 +173,10 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);
 	treadle_ep_put(rma->to);
-	treadle_cmd_complete(rma->cmd, error, run);
+	if (unlikely(error && READ_ONCE(cmd->ep->dead)))
+		treadle_cmd_free(cmd);
+	else
+		treadle_cmd_complete(cmd, error, run);
 	if (rma->heap)
 		kfree(rma);
 }
@@ -204,8 +221,9 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 	struct treadle_span local TREADLE_UNSET, remote TREADLE_UNSET;
 	int ret;
 
-	if (unlikely(READ_ONCE(rma->to->dead))) {
-		treadle_rma_finish(rma, -ECONNRESET, run);
+	ret = treadle_rma_alive(rma);
+	if (ret) {
+		treadle_rma_finish(rma, ret, run);
 		return;
 	}
 	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker) {
@@ -224,7 +242,7 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 	else if (ret == -EINPROGRESS)
 		treadle_rma_defer(rma, there, rma_job, run);
 	else if (ret && far)
-		treadle_rma_finish(rma, treadle_remote_error(ret), run);
+		treadle_rma_finish(rma, treadle_remote_error(rma, ret), run);
 	else
 		treadle_rma_finish(rma, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
 }

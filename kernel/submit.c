@@ -28,13 +28,9 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 	if (!heap)
 		return NULL;
 	*heap = *cmd;
-	if (cmd->iov)
-		heap->iov = kmemdup(cmd->iov, cmd->d.iov_count * sizeof(*cmd->iov), gfp);
 	if (cmd->vec)
 		heap->vec = kmemdup(cmd->vec, treadle_cmd_vecs(&cmd->d) * sizeof(*cmd->vec), gfp);
-	if ((cmd->iov && !heap->iov) || (cmd->vec && !heap->vec)) {
-		kfree(heap->iov);
-		kfree(heap->vec);
+	if (cmd->vec && !heap->vec) {
 		kmem_cache_free(treadle_cmd_cache, heap);
 		return NULL;
 	}
@@ -74,7 +70,6 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	}
 	if (cmd->ep)
 		treadle_ep_put(cmd->ep);
-	kfree(cmd->iov);
 	kfree(cmd->vec);
 	kmem_cache_free(treadle_cmd_cache, cmd);
 }
@@ -84,12 +79,13 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 /* Slots that a descriptor takes, whatever else is wrong with it. */
 static u32 desc_slots(const struct treadle_desc *d)
 {
-	return 1 + (d->iov_count > 1) + treadle_cmd_vecs(d);
+	return 1 + treadle_cmd_vecs(d);
 }
 
 static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_iov *iov = treadle_cmd_iov(cmd);
 	u64 sum = 0, end;
 	unsigned int i;
 
@@ -107,8 +103,8 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 			return -EINVAL;
 	} else {
 		for (i = 0; i < d->iov_count; i++)
-			if (check_add_overflow(cmd->iov[i].addr, cmd->iov[i].len, &end) ||
-			    check_add_overflow(sum, cmd->iov[i].len, &sum))
+			if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
+			    check_add_overflow(sum, iov[i].len, &sum))
 				return -EINVAL;
 		if (d->addr || d->len != sum)
 			return -EINVAL;
@@ -362,10 +358,7 @@ static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring 
 	for (i = 1; i < cmd->slots; i++)
 		memcpy(&vec[i - 1], treadle_ring_slot(ring, ring->head + i), sizeof(*vec));
 	barrier(); /* the shared slots are not read again */
-	if (cmd->d.iov_count > 1)
-		cmd->iov = vec[0].iov;
-	if (treadle_cmd_vecs(&cmd->d))
-		cmd->vec = &vec[cmd->d.iov_count > 1];
+	cmd->vec = vec;
 }
 
 static __always_inline long tx_doorbell(struct treadle_tx *tx)
@@ -407,7 +400,6 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		}
 		cmd.slots = slots;
 		cmd.tx = tx;
-		cmd.iov = NULL;
 		cmd.vec = NULL;
 		cmd.recv = NULL;
 		cmd.inject = NULL;

@@ -113,7 +113,7 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
 	int ret;
 
-	if (d->data || d->fetch_iov_count > TREADLE_MAX_IOV ||
+	if (!d->len || d->data || d->fetch_iov_count > TREADLE_MAX_IOV ||
 	    (!fetches && (d->fetch_iov_count || d->result)) || (!compares && d->compare) ||
 	    (d->fetch_iov_count > 1 && (d->result || d->compare)))
 		return -EINVAL;

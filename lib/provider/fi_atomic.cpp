@@ -97,7 +97,7 @@ template <class Lock, bool> struct Live {
 	}
 	static ssize_t writemsg(fid_ep *ep, const fi_msg_atomic *msg, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).transmit(command_of(TREADLE_OP_ATOMIC, *msg), only(flags));
+		return P::of(ep).transmit(command_of(TREADLE_OP_ATOMIC, *msg), flags);
 	}
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t count, fi_addr_t dest,
 			      std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
@@ -142,7 +142,7 @@ template <class Lock, bool> struct Live {
 	{
 		return P::of(ep).transmit(command_of(TREADLE_OP_FETCH, *msg,
 						     {resultv, nullptr, result_count}),
-					  only(flags));
+					  flags);
 	}
 
 	static ssize_t compwrite(fid_ep *ep, const void *buf, std::size_t count, void *,
@@ -182,15 +182,10 @@ template <class Lock, bool> struct Live {
 		return P::of(ep).transmit(command_of(TREADLE_OP_COMPARE, *msg,
 						     {resultv, nullptr, result_count},
 						     {comparev, nullptr, compare_count}),
-					  only(flags));
+					  flags);
 	}
 
 private:
-	/* Atomics carry no data to the peer's queue: the flag is refused as one that is unknown. */
-	static std::uint64_t only(std::uint64_t flags) noexcept
-	{
-		return flags & FI_REMOTE_CQ_DATA ? flags | FI_TAGGED : flags;
-	}
 	/* As many elements as there are here. */
 	static fi_rma_ioc one_target(const fi_ioc *ioc, std::size_t count, std::uint64_t addr,
 				     std::uint64_t key) noexcept
@@ -232,14 +227,11 @@ int valid(fid_ep *ep, fi_datatype datatype, fi_op op, std::size_t *count) noexce
 
 } // namespace
 
-std::optional<Command> command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
-				  const fi_msg_fetch &results,
-				  const fi_msg_compare &compares) noexcept
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
+			  const fi_msg_fetch &results, const fi_msg_compare &compares) noexcept
 {
-	std::optional<Command> command;
-
 	if (!known(msg.datatype, msg.op))
-		return command;
+		return std::unexpected(-FI_EOPNOTSUPP);
 	/* What is only read has no operands, whatever the caller passes. */
 	const bool reads = opcode == TREADLE_OP_FETCH && msg.op == FI_ATOMIC_READ;
 	const Operands operands(msg.msg_iov, reads ? 0 : msg.iov_count, msg.datatype);
@@ -248,26 +240,23 @@ std::optional<Command> command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 	const Operands compared(compares.msg_iov, compares.iov_count, msg.datatype);
 
 	if (operands.too_many() || targets.too_many() || fetched.too_many() ||
-	    compared.too_many() || !msg.rma_iov_count) {
-		REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
-		       "%s: at most %d buffers, and 1 to %d remote ranges", name_of(opcode),
-		       TREADLE_MAX_IOV, TREADLE_MAX_RMA_IOV);
-		return command;
-	}
+	    compared.too_many() || !msg.rma_iov_count)
+		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+					      "%s: at most %d buffers, and 1 to %d remote ranges",
+					      name_of(opcode), TREADLE_MAX_IOV,
+					      TREADLE_MAX_RMA_IOV));
 	const std::uint64_t len = total(targets.span());
 	if ((!reads && total(operands.span()) != len) ||
 	    (opcode != TREADLE_OP_ATOMIC && total(fetched.span()) != len) ||
-	    (opcode == TREADLE_OP_COMPARE && total(compared.span()) != len)) {
-		REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "%s: vectors of different lengths",
-		       name_of(opcode));
-		return command;
-	}
-	command = command_for(opcode, msg.datatype, msg.op, msg.addr);
+	    (opcode == TREADLE_OP_COMPARE && total(compared.span()) != len))
+		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+					      "%s: vectors of different lengths", name_of(opcode)));
+	Command command = command_for(opcode, msg.datatype, msg.op, msg.addr);
 	if (!reads)
-		command->buffers(operands.span());
-	command->ranges(targets.span()).context(address_of(msg.context));
+		command.buffers(operands.span());
+	command.ranges(targets.span()).context(address_of(msg.context));
 	if (opcode != TREADLE_OP_ATOMIC)
-		command->results(fetched.span(), compared.span());
+		command.results(fetched.span(), compared.span());
 	return command;
 }
 

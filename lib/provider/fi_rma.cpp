@@ -96,28 +96,26 @@ template <class Lock, bool Triggered> struct Live {
 
 } // namespace
 
-std::optional<Command> command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept
 {
 	const Buffers buffers(msg.msg_iov, msg.iov_count);
 	const Ranges ranges(msg.rma_iov, msg.rma_iov_count);
-	std::optional<Command> command;
 
-	if (buffers.too_many() || ranges.too_many() || !msg.rma_iov_count) {
-		REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
-		       "%s: %zu buffers and %zu remote ranges, not up to %d and %d",
-		       name_of(opcode), msg.iov_count, msg.rma_iov_count, TREADLE_MAX_IOV,
-		       TREADLE_MAX_RMA_IOV);
-		return command;
-	}
-	if (total(buffers.span()) != total(ranges.span())) {
-		REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "%s: %" PRIu64 " bytes here, %" PRIu64 " there",
-		       name_of(opcode), total(buffers.span()), total(ranges.span()));
-		return command;
-	}
-	command = opcode == TREADLE_OP_READ ? Command::read(nullptr, 0, msg.addr, 0, 0) :
-					      Command::write(nullptr, 0, msg.addr, 0, 0);
-	command->buffers(buffers.span()).ranges(ranges.span()).context(address_of(msg.context));
-	return command;
+	if (buffers.too_many() || ranges.too_many() || !msg.rma_iov_count)
+		return std::unexpected(
+			REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+			       "%s: %zu buffers and %zu remote ranges, not up to %d and %d",
+			       name_of(opcode), msg.iov_count, msg.rma_iov_count, TREADLE_MAX_IOV,
+			       TREADLE_MAX_RMA_IOV));
+	if (total(buffers.span()) != total(ranges.span()))
+		return std::unexpected(REFUSE(
+			-FI_EINVAL, FI_LOG_EP_DATA, "%s: %" PRIu64 " bytes here, %" PRIu64 " there",
+			name_of(opcode), total(buffers.span()), total(ranges.span())));
+	Command command = opcode == TREADLE_OP_READ ? Command::read(nullptr, 0, msg.addr, 0, 0) :
+						      Command::write(nullptr, 0, msg.addr, 0, 0);
+	return command.buffers(buffers.span())
+		.ranges(ranges.span())
+		.context(address_of(msg.context));
 }
 
 void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept

@@ -70,30 +70,28 @@ std::optional<Operation> operation_of(const fi_deferred_work &work) noexcept
 	}
 }
 
-std::optional<Command> command_of(Message message, const iovec *iov, std::size_t count) noexcept
+CommandOrError command_of(Message message, const iovec *iov, std::size_t count) noexcept
 {
 	const Buffers buffers(iov, count);
 
-	if (buffers.too_many()) {
-		flags_refused(0, "QUEUE_WORK");
-		return std::nullopt;
-	}
+	if (buffers.too_many())
+		return std::unexpected(static_cast<int>(flags_refused(0, "QUEUE_WORK")));
 	return fi::command_of(message).buffers(buffers.span());
 }
 
-std::optional<Command> command_of(std::uint8_t opcode, const fi_msg &m) noexcept
+CommandOrError command_of(std::uint8_t opcode, const fi_msg &m) noexcept
 {
 	return command_of({.opcode = opcode, .peer = m.addr}, m.msg_iov, m.iov_count);
 }
 
-std::optional<Command> command_of(std::uint8_t opcode, const fi_msg_tagged &m) noexcept
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_tagged &m) noexcept
 {
 	return command_of({.opcode = opcode, .peer = m.addr, .tag = m.tag, .ignore = m.ignore},
 			  m.msg_iov, m.iov_count);
 }
 
 /* The transfer, without flags; data: what FI_REMOTE_CQ_DATA carries. */
-std::optional<Command> command_of(const fi_deferred_work &work, std::uint64_t &data) noexcept
+CommandOrError command_of(const fi_deferred_work &work, std::uint64_t &data) noexcept
 {
 	data = 0;
 	switch (work.op_type) {
@@ -195,7 +193,7 @@ int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Oper
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));
 	auto command = command_of(work, data);
 	if (!command)
-		return -FI_EINVAL;
+		return command.error();
 
 	const std::uint64_t flags = flags_for(command->desc().opcode, op.flags);
 	command->flags(desc_flags_of(flags & (op.receives ? FI_COMPLETION : ~FI_MORE)));

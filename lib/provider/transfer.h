@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_TRANSFER_H
 
 #include <array>
+#include <expected>
 #include <optional>
 #include <span>
 
@@ -71,14 +72,12 @@ constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noex
 	return opcode == TREADLE_OP_READ ? flags & ~(FI_INJECT | FI_REMOTE_CQ_DATA) : flags;
 }
 
-/*
- * The calls with a structure, as commands without flags; nothing if they are malformed
- * (fi_rma.cpp, fi_atomic.cpp).
- */
-std::optional<Command> command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
-std::optional<Command> command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
-				  const fi_msg_fetch &results = {},
-				  const fi_msg_compare &compares = {}) noexcept;
+/* The calls with a structure, as commands without flags; or why not (fi_rma.cpp, fi_atomic.cpp). */
+using CommandOrError = std::expected<Command, int>;
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
+			  const fi_msg_fetch &results = {},
+			  const fi_msg_compare &compares = {}) noexcept;
 
 /* FI_FETCH_ATOMIC and FI_COMPARE_ATOMIC, or neither; what fi_query_atomic answers. */
 int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
@@ -177,11 +176,11 @@ public:
 	}
 
 	/* A command that is complete but for its flags; data: for FI_REMOTE_CQ_DATA. */
-	ssize_t transmit(std::optional<Command> command, std::uint64_t given,
+	ssize_t transmit(CommandOrError command, std::uint64_t given,
 			 std::uint64_t data = 0) noexcept
 	{
 		if (!command) [[unlikely]]
-			return -FI_EINVAL;
+			return command.error();
 		const std::uint8_t opcode = command->desc().opcode;
 		const std::uint64_t flags = flags_for(opcode, given);
 		if (flags & ~transmit_flags) [[unlikely]]

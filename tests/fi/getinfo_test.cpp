@@ -12,7 +12,8 @@ namespace
 
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
 				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_RMA | FI_READ | FI_WRITE |
-				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE;
+				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE |
+				   FI_ATOMIC;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -156,7 +157,8 @@ const Case cases[] = {
 	{"CapsRma", ASK(hints.caps = FI_MSG | FI_RMA), nullptr,
 	 ANSWER((info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) ==
 		(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))},
-	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC), "FI_ATOMIC", nullptr},
+	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC | FI_WRITE), nullptr,
+	 ANSWER((info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) == FI_WRITE)},
 	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), "FI_MULTI_RECV", nullptr},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
 	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},

@@ -77,8 +77,11 @@ constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~m
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_TRIGGER | FI_FENCE;
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
-/* Modes that change what keys and addresses of RMA mean; all others require nothing here. */
-constexpr int modes_kept = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+/*
+ * What is returned is what the provider requires: nothing. But who can do with keys that it
+ * picks gets those, which nobody can guess.
+ */
+constexpr int modes_kept = FI_MR_PROV_KEY;
 
 /* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
 constexpr auto progress_unified = static_cast<fi_progress>(3);

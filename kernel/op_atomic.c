@@ -229,7 +229,7 @@ static void atomic_job(struct treadle_job *job, struct treadle_run *run);
 static void atomic_go(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_ctx *here = rma->cmd->ep->obj.ctx, *there = rma->to->obj.ctx, *next = here;
-	int ret = rma->modified ? 0 : treadle_rma_alive(rma) ?: treadle_take_inject(rma->cmd, run);
+	int ret = treadle_rma_alive(rma) ?: treadle_take_inject(rma->cmd, run);
 
 	if (!ret && !rma->modified) {
 		ret = modify_remote(rma, run);

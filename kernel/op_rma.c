@@ -121,12 +121,12 @@ int treadle_remote_error(const struct treadle_rma *rma, int error)
 	return error == -EKEYREJECTED ? error : -EIO;
 }
 
-/* 0, or why neither side's memory may be touched any more. */
+/* 0, or why the memory that is next to be touched may not be any more. */
 int treadle_rma_alive(const struct treadle_rma *rma)
 {
 	if (unlikely(READ_ONCE(rma->cmd->ep->dead)))
 		return -ECANCELED;
-	return unlikely(READ_ONCE(rma->to->dead)) ? -ECONNRESET : 0;
+	return unlikely(READ_ONCE(rma->to->dead)) && !rma->modified ? -ECONNRESET : 0;
 }
 
 /* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. */
@@ -168,7 +168,7 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	struct treadle_cmd *cmd = rma->cmd;
 	unsigned int i;
 
-	if (!error)
+	if (!error || rma->modified)
 		tell_target(rma, run);
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);

@@ -256,7 +256,8 @@ static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 }
 
 /* Registers, tells id and key; -errno. */
-static inline int mr(int fd, const void *buf, __u64 len, __u32 access, __u32 flags, __u64 *key, __u32 *id)
+static inline int mr(int fd, const void *buf, __u64 len, __u32 access, __u32 flags, __u64 *key,
+		     __u32 *id)
 {
 	struct treadle_iov iov = {(unsigned long)buf, len};
 	struct treadle_mr_create c = {

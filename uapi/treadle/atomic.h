@@ -6,9 +6,9 @@
  * no table is needed to translate them; fi_atomic(3) says what each does.
  *
  * An operation is atomic for each element, against all others by any process on
- * that place with a type of that size. For the types of one machine word (INT8 to
- * UINT64, FLOAT, DOUBLE; INT128 and UINT128 if the CPU has cmpxchg16b) it is
- * atomic against the CPU's own atomic instructions, too.
+ * that place with a type of that size. If the element is of up to 8 bytes (16 if the
+ * CPU has cmpxchg16b) and aligned to its size, it is atomic against the CPU's own
+ * atomic instructions, too.
  */
 #ifndef _UAPI_TREADLE_ATOMIC_H
 #define _UAPI_TREADLE_ATOMIC_H

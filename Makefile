@@ -143,7 +143,7 @@ build/tests/unit-$(1)/%.o: tests/unit/%.cpp
 	$$(Q)mkdir -p $$(@D) && $$(cxx) -Itests/unit -Ikernel -Ilib/src $(unit_$(1)) -c $$< -o $$@
 build/tests/unit-$(1)/%.o: tests/unit/%.c
 	$$(call say,CC,$$< ($(1)))
-	$$(Q)mkdir -p $$(@D) && $$(cc) -Wno-sign-compare -Itests/unit -Ikernel \
+	$$(Q)mkdir -p $$(@D) && $$(cc) -Wno-sign-compare -fno-strict-aliasing -Itests/unit -Ikernel \
 		$(unit_$(1)) -c $$< -o $$@
 # An archive, so that each test takes only the sources that it tests.
 build/tests/unit-$(1)/shims.a: $(shims:%=build/tests/unit-$(1)/%.o)

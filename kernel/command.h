@@ -3,6 +3,8 @@
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
+#include <treadle/atomic.h>
+
 #include "endpoint.h"
 
 #define TREADLE_MAX_MSG (1ULL << 32)
@@ -16,29 +18,36 @@
  * @kept:	a completion that did not fit
  * @armed:	its place on @cond
  * @ep:		endpoint, or NULL (counter operations)
- * @iov:	vector of more than one buffer: on the caller's stack, or allocated
+ * @wait:	after that: where it waits for its turn (flow.c)
+ * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
  * @route, @port: sends: 0 and where to, or why not
- * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell
+ * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
+ *		atomics: operands, then results; behind them what to compare with
  * @heap:	allocated, and holds references; else on the stack of a doorbell
+ * @tracked:	counted in its flow, until it is completed or dropped
+ * @admitted:	its turn has come
  */
 struct treadle_cmd {
 	union {
 		struct treadle_desc d;
 		struct treadle_cq_node kept;
 	};
-	struct treadle_armed armed;
+	union {
+		struct treadle_armed armed;
+		struct list_head wait;
+	};
 	struct treadle_ep *ep;
 	struct treadle_cntr *cond, *notify, *target;
-	struct treadle_iov *iov;
+	union treadle_slot *vec;
 	struct treadle_recv *recv;
 	struct treadle_tx *tx;
 	u8 *inject;
 	int route;
 	u16 port;
 	u8 slots;
-	bool heap;
+	bool heap, tracked, admitted;
 };
 
 /*
@@ -76,7 +85,7 @@ static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd
 {
 	static_assert(offsetof(struct treadle_desc, len) ==
 		      offsetof(struct treadle_desc, addr) + offsetof(struct treadle_iov, len));
-	return cmd->iov ?: (const struct treadle_iov *)&cmd->d.addr;
+	return cmd->d.iov_count > 1 ? cmd->vec->iov : (const struct treadle_iov *)&cmd->d.addr;
 }
 
 /* Where a command's bytes come from, from offset @off on. */
@@ -89,11 +98,101 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 				  off);
 }
 
+/* Vectors, a slot each: buffers, remote ranges, results, what to compare with. */
+static inline unsigned int treadle_cmd_vecs(const struct treadle_desc *d)
+{
+	unsigned int n = d->iov_count > 1;
+
+	if (d->flags & TREADLE_F_EXT) {
+		n += d->rma_iov_count > 1;
+		if (d->fetch_iov_count > 1)
+			n += 1 + (d->opcode == TREADLE_OP_COMPARE);
+	}
+	return n;
+}
+
+/* Remote ranges; one is made of the descriptor, in *one. */
+static inline const struct treadle_rma_iov *
+treadle_cmd_rma(const struct treadle_cmd *cmd, struct treadle_rma_iov *one, unsigned int *count)
+{
+	if ((cmd->d.flags & TREADLE_F_EXT) && cmd->d.rma_iov_count > 1) {
+		*count = cmd->d.rma_iov_count;
+		return cmd->vec[cmd->d.iov_count > 1].rma;
+	}
+	*one = (struct treadle_rma_iov){ cmd->d.remote_addr, cmd->d.len, cmd->d.remote_key };
+	*count = 1;
+	return one;
+}
+
+/* The buffers for results (0), or those to compare with (1); one is made of the descriptor. */
+static inline const struct treadle_iov *treadle_cmd_fetch(const struct treadle_cmd *cmd, int which,
+							  struct treadle_iov *one,
+							  unsigned int *count)
+{
+	if (cmd->d.fetch_iov_count > 1) {
+		*count = cmd->d.fetch_iov_count;
+		return cmd->vec[(cmd->d.iov_count > 1) + (cmd->d.rma_iov_count > 1) + which].iov;
+	}
+	*one = (struct treadle_iov){ which ? cmd->d.compare : cmd->d.result, cmd->d.len };
+	*count = 1;
+	return one;
+}
+
+static inline bool treadle_op_remote(u8 opcode)
+{
+	return opcode >= TREADLE_OP_READ && opcode <= TREADLE_OP_COMPARE;
+}
+
 /* submit.c */
 extern struct kmem_cache *treadle_cmd_cache;
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp);
 void treadle_cmd_free(struct treadle_cmd *cmd);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
+
+/* flow.c */
+struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_run *run);
+void treadle_flow_track(struct treadle_cmd *cmd);
+void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run);
+bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
+void treadle_flow_drop(struct treadle_ep *ep);
+
+/*
+ * struct treadle_rma - a command that works on a peer's memory by itself
+ * @job:	when a worker goes on with it
+ * @to:		target; held if @heap
+ * @mr, @at:	regions (held), and where in the target's memory; @count of them
+ * @done:	bytes transferred
+ * @modified:	atomics: all has been done there, and @done counts results
+ */
+struct treadle_rma {
+	struct treadle_job job;
+	struct treadle_ep *to;
+	struct treadle_cmd *cmd;
+	struct treadle_mr *mr[TREADLE_MAX_RMA_IOV];
+	struct treadle_iov at[TREADLE_MAX_RMA_IOV];
+	u64 done;
+	u8 count;
+	bool heap, modified;
+};
+
+/* op_rma.c, and its parts that atomics share */
+int treadle_rma_prep(struct treadle_cmd *cmd);
+void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run);
+int treadle_rma_judge(const struct treadle_cmd *cmd);
+bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
+		      struct treadle_run *run);
+void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off);
+void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run);
+void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
+		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
+		       struct treadle_run *run);
+int treadle_remote_error(const struct treadle_rma *rma, int error);
+int treadle_rma_alive(const struct treadle_rma *rma);
+
+/* op_atomic.c */
+extern const bool treadle_has_fp;
+int treadle_atomic_prep(struct treadle_cmd *cmd);
+void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* opdef.c: an opcode is a row, a prep (judges, changes nothing) and an issue */
 struct treadle_opdef {
@@ -101,6 +200,8 @@ struct treadle_opdef {
 	bool data; /* has local buffers */
 	bool needs_ep;
 	bool receives; /* its completions go to the receive side */
+	bool remote;   /* names remote memory */
+	bool atomic;   /* and an operation on it */
 	int (*prep)(struct treadle_cmd *cmd);
 	void (*issue)(struct treadle_cmd *cmd, struct treadle_run *run);
 };
@@ -109,6 +210,8 @@ u64 treadle_opcodes(void);
 u64 treadle_op_flags(void);
 
 /* op_msg.c, op_cntr.c */
+int treadle_route(struct treadle_cmd *cmd);
+int treadle_find_target(struct treadle_cmd *cmd, struct treadle_ep **to);
 int treadle_send_prep(struct treadle_cmd *cmd);
 void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_recv_prep(struct treadle_cmd *cmd);
@@ -124,7 +227,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 {
 	if (likely(recv->iov_count <= 1))
 		return &recv->one;
-	return recv->cmd ? recv->cmd->iov : recv->ext->iov;
+	return recv->cmd ? treadle_cmd_iov(recv->cmd) : recv->ext->iov;
 }
 
 /* receive.c; take, place, match, put_back and dequeue under rx->lock */

@@ -160,6 +160,12 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cq
 	return kept;
 }
 
+/* What comes without a command or receive of its owner: a peer has written with data. */
+void treadle_cq_post(struct treadle_cq *cq, const struct treadle_cqe *cqe)
+{
+	cq_keep(cq, cqe, NULL);
+}
+
 bool treadle_cq_ready(struct treadle_cq *cq)
 {
 	const struct treadle_cq_cons *user = cq->rw.addr;
@@ -179,7 +185,22 @@ static const u32 cq_flags[TREADLE_OP_LAST] = {
 	[TREADLE_OP_TSEND] = TREADLE_CQ_SEND | TREADLE_CQ_TAGGED,
 	[TREADLE_OP_RECV] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
 	[TREADLE_OP_TRECV] = TREADLE_CQ_RECV | TREADLE_CQ_TAGGED,
+	[TREADLE_OP_READ] = TREADLE_CQ_READ | TREADLE_CQ_RMA,
+	[TREADLE_OP_WRITE] = TREADLE_CQ_WRITE | TREADLE_CQ_RMA,
+	[TREADLE_OP_ATOMIC] = TREADLE_CQ_WRITE | TREADLE_CQ_ATOMIC,
+	[TREADLE_OP_FETCH] = TREADLE_CQ_READ | TREADLE_CQ_ATOMIC,
+	[TREADLE_OP_COMPARE] = TREADLE_CQ_READ | TREADLE_CQ_ATOMIC,
 };
+
+/* The endpoint's counter of such operations, or NULL. */
+static struct treadle_cntr *ep_cntr(const struct treadle_ep *ep, u32 op_flags)
+{
+	if (op_flags & TREADLE_CQ_RECV)
+		return ep->cntr_recv;
+	if (op_flags & TREADLE_CQ_READ)
+		return ep->cntr_read;
+	return op_flags & TREADLE_CQ_WRITE ? ep->cntr_write : ep->cntr_send;
+}
 
 /* Count into @cntr, which may be NULL. */
 static __always_inline void count(struct treadle_cntr *cntr, int error, struct treadle_run *run)
@@ -216,12 +237,18 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
+	bool tracked = cmd->tracked, remote = treadle_op_remote(cmd->d.opcode);
 	struct treadle_cq *cq = NULL;
+	u16 port = cmd->port;
 
+	if (unlikely(tracked)) {
+		treadle_ep_get(ep);
+		cmd->tracked = false;
+	}
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
 		cq = recv ? ep->rx_cq : ep->tx_cq;
 	if (op_flags && !(flags & TREADLE_F_WORK))
-		cntr = recv ? ep->cntr_recv : ep->cntr_send;
+		cntr = ep_cntr(ep, op_flags);
 	/* the command may be freed as soon as the completion queue keeps it */
 	if (cntr && cmd->heap)
 		kref_get(&cntr->obj.ref);
@@ -248,6 +275,10 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		treadle_obj_unbind(&notify->obj);
 	if (!kept)
 		treadle_cmd_free(cmd);
+	if (unlikely(tracked)) { /* what had to wait for this may start */
+		treadle_flow_done(ep, port, remote, run);
+		treadle_ep_put(ep);
+	}
 }
 
 /* --- receives ------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m)
 	msg->heap = true;
 	treadle_ep_get(msg->to);
 	msg->cmd = treadle_cmd_persist(m->cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	treadle_flow_track(msg->cmd);
 	return msg;
 }
 
@@ -161,7 +162,7 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	const struct treadle_cmd *cmd = msg->cmd;
 	u64 len = min(msg->len, recv->len);
 
-	if (likely(!msg->payload && !msg->done && !cmd->iov && !cmd->inject &&
+	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
 		   recv->iov_count == 1) &&
 	    likely(treadle_copy_small(&msg->to->obj.ctx->pm, recv->one.addr, &cmd->ep->obj.ctx->pm,
 				      cmd->d.addr, len)))

@@ -93,10 +93,9 @@ static bool key_differs(const u8 *a, const u8 *b, u32 size)
 	return diff;
 }
 
-bool treadle_ep_has_key(const struct treadle_ep *ep, const struct treadle_ep *from)
+bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from)
 {
-	return ep->key_size && ep->key_size == from->key_size &&
-	       !key_differs(ep->key, from->key, ep->key_size);
+	return size && size == from->key_size && !key_differs(key, from->key, size);
 }
 
 /* --- create ------------------------------------------------------------------------------- */
@@ -155,6 +154,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 		return -ENOMEM;
 	spin_lock_init(&ep->lock);
 	INIT_LIST_HEAD(&ep->parked);
+	ep->flows = RB_ROOT;
 	ep->key_size = arg->auth_key_size;
 	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, ep->key);
 	if (!ret)
@@ -329,6 +329,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 		mutex_unlock(&ep->tx->lock);
 	}
 	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
+	treadle_flow_drop(ep);
 	if (ep->rx)
 		treadle_rx_detach(ep->rx, ep, run);
 	xa_for_each(&ep->obj.ctx->objs, id, obj) {

@@ -15,9 +15,12 @@
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
- * @lock:	@dead, @parked
+ * @lock:	@dead, @parked, flows
  * @dead:	no longer reachable, accepts nothing
  * @parked:	messages of this endpoint that wait at a peer
+ * @flows:	peers to whom something is under way (under @lock; flow.c)
+ * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
+ *		(written under @lock)
  */
 struct treadle_ep {
 	struct treadle_obj obj;
@@ -39,23 +42,31 @@ struct treadle_ep {
 	spinlock_t lock;
 	bool dead;
 	struct list_head parked;
+	struct rb_root flows;
+	unsigned int nr_flows, nr_ordered;
 };
 
 int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
 struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port);
-bool treadle_ep_has_key(const struct treadle_ep *ep, const struct treadle_ep *from);
+bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);
 
 /* The same user in the same user namespace, or the same key. Default: nobody else. */
-static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
+static inline bool treadle_admits(const struct treadle_ctx *a, const u8 *key, u32 size,
+				  const struct treadle_ep *from)
 {
-	const struct treadle_ctx *a = ep->obj.ctx, *b = from->obj.ctx;
+	const struct treadle_ctx *b = from->obj.ctx;
 
 	return likely(uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns) ||
-	       treadle_ep_has_key(ep, from);
+	       treadle_has_key(key, size, from);
+}
+
+static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
+{
+	return treadle_admits(ep->obj.ctx, ep->key, ep->key_size, from);
 }
 
 static inline struct treadle_ep *treadle_ep_get(struct treadle_ep *ep)
@@ -93,6 +104,12 @@ bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 
 /* mr.c */
 extern const struct rhashtable_params treadle_mr_params;
+int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
+		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **mr,
+		    struct treadle_iov *at);
+void treadle_mr_put(struct treadle_mr *mr);
+bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
+struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);
 void treadle_mr_shutdown(struct treadle_obj *obj);
 void treadle_mr_free(struct treadle_obj *obj);
 void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last);

@@ -45,7 +45,8 @@ static int ioc_query(struct treadle_ucmd *u)
 		.size = sizeof(*q),
 		.abi_version = TREADLE_ABI_VERSION,
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
-			    TREADLE_FEATURE_AUTH_KEY,
+			    TREADLE_FEATURE_AUTH_KEY |
+			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
 		.max_msg_size = TREADLE_MAX_MSG,
@@ -100,6 +101,7 @@ static const struct ioc iocs[] = {
 	IOC(CANCEL, treadle_cancel, count, treadle_ioc_cancel),
 	IOC(WAIT, treadle_wait, error, treadle_ioc_wait),
 	IOC(WAIT_FD, treadle_wait_fd, fd, treadle_ioc_wait_fd),
+	IOC(MR_BIND, treadle_mr_bind, reserved, treadle_ioc_mr_bind),
 };
 
 union ioc_arg {
@@ -277,6 +279,7 @@ static_assert(sizeof(struct treadle_ring_create) == 56);
 static_assert(sizeof(struct treadle_ep_create) == 56);
 static_assert(sizeof(struct treadle_ep_enable) == 56);
 static_assert(sizeof(struct treadle_mr_create) == 56);
+static_assert(sizeof(struct treadle_mr_bind) == 24);
 static_assert(sizeof(struct treadle_cancel) == 40);
 static_assert(sizeof(struct treadle_wait) == 40);
 static_assert(sizeof(struct treadle_wait_fd) == 16);

@@ -9,6 +9,7 @@
  */
 #include <linux/interval_tree.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/sched/mm.h>
@@ -29,7 +30,9 @@
  * struct treadle_mr - memory region
  * @key, @node:  key and its place in ctx->mrs
  * @range:       pinned: its place in pm->pinned (pm->lock); page-aligned
- * @revoked:     unmapped since (pm->lock)
+ * @revoked:     closed, or unmapped since (pm->lock)
+ * @cntr:        counts what peers write, set once (ctx->lock), or NULL
+ * @ep:          id of the only endpoint by which it is reached, set once, or 0
  */
 struct treadle_mr {
 	struct treadle_obj obj;
@@ -38,6 +41,8 @@ struct treadle_mr {
 	bool hashed, revoked;
 	u32 access, flags;
 	struct treadle_iov iov;
+	struct treadle_cntr *cntr;
+	u32 ep;
 	struct interval_tree_node range;
 	unsigned long charged, pinned;
 	struct page **pages;
@@ -177,6 +182,54 @@ static int mr_key(struct treadle_mr *mr)
 	return ret;
 }
 
+/* Bind, once each: to a counter, to an endpoint; ids, or 0. */
+static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
+{
+	struct treadle_ctx *ctx = mr->obj.ctx;
+	struct treadle_obj *counter = NULL, *endpoint = NULL;
+	int ret = 0;
+
+	if (cntr)
+		counter = treadle_obj_bind(ctx, cntr, TREADLE_CNTR);
+	if (IS_ERR(counter))
+		return PTR_ERR(counter);
+	if (ep)
+		endpoint = treadle_obj_get(ctx, ep, TREADLE_EP);
+	mutex_lock(&ctx->lock);
+	if (IS_ERR(endpoint))
+		ret = PTR_ERR(endpoint);
+	else if ((counter && mr->cntr) || (endpoint && mr->ep))
+		ret = -EBUSY;
+	/* the data path reads them without the lock */
+	if (!ret && counter)
+		smp_store_release(&mr->cntr, container_of(counter, struct treadle_cntr, obj));
+	if (!ret && endpoint)
+		WRITE_ONCE(mr->ep, ep);
+	mutex_unlock(&ctx->lock);
+	if (!IS_ERR_OR_NULL(endpoint))
+		treadle_obj_put(endpoint); /* ids are not used again */
+	if (ret && counter)
+		treadle_obj_unbind(counter);
+	return ret;
+}
+
+int treadle_ioc_mr_bind(struct treadle_ucmd *u)
+{
+	struct treadle_mr_bind *arg = u->arg;
+	struct treadle_obj *obj;
+	int ret;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	/* bound for the time of this call: it is not shut down meanwhile */
+	obj = treadle_obj_bind(u->ctx, arg->mr, TREADLE_MR);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	ret = mr_bind(container_of(obj, struct treadle_mr, obj), arg->cntr, arg->ep);
+	treadle_obj_unbind(obj);
+	return ret;
+}
+
 int treadle_ioc_mr_create(struct treadle_ucmd *u)
 {
 	struct treadle_mr_create *arg = u->arg;
@@ -185,8 +238,8 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	int ret;
 
 	if ((arg->flags & ~(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR)) ||
-	    !arg->access || (arg->access & ~ACCESS_ALL) || !arg->iov_count || arg->cntr ||
-	    arg->ep || ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key))
+	    !arg->access || (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
+	    ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key))
 		return -EINVAL;
 	if (arg->iov_count > 1)
 		return -EOPNOTSUPP;
@@ -212,7 +265,9 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 		kfree(mr);
 		return ret;
 	}
-	if (arg->flags & TREADLE_MR_PINNED)
+	if (arg->cntr || arg->ep)
+		ret = mr_bind(mr, arg->cntr, arg->ep);
+	if (!ret && (arg->flags & TREADLE_MR_PINNED))
 		ret = mr_pin(mr);
 	if (!ret)
 		ret = mr_key(mr);
@@ -226,21 +281,87 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-/* Its key works no longer. */
+/* Its key works no longer, and what has found it already stops: nothing is copied from here on. */
 void treadle_mr_shutdown(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+	struct treadle_pm *pm = &obj->ctx->pm;
 
-	if (mr->hashed)
+	if (mr->hashed) {
 		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, treadle_mr_params);
+		write_lock(&pm->lock);
+		mr->revoked = true;
+		write_unlock(&pm->lock);
+	}
 	mr->hashed = false;
+	if (mr->cntr)
+		atomic_dec(&mr->cntr->obj.users);
 }
 
 void treadle_mr_free(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
 
-	treadle_mr_shutdown(obj);
+	if (mr->hashed)
+		treadle_mr_shutdown(obj);
+	if (mr->cntr)
+		treadle_obj_put(&mr->cntr->obj);
 	range_remove(mr);
 	mr_unpin(mr);
+}
+
+/* --- what peers see of it ------------------------------------------------------------- */
+
+void treadle_mr_put(struct treadle_mr *mr)
+{
+	treadle_obj_put(&mr->obj);
+}
+
+bool treadle_mr_revoked(const struct treadle_mr *mr)
+{
+	return mr->revoked;
+}
+
+struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr)
+{
+	return smp_load_acquire(&mr->cntr); /* pairs with mr_bind */
+}
+
+/*
+ * Everything that is checked on an access: key, endpoint, who, what for, where.
+ * The region is held; that it is still alive is seen again with every copy.
+ */
+int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
+		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **found,
+		    struct treadle_iov *at)
+{
+	struct treadle_ctx *ctx = to->obj.ctx;
+	struct treadle_mr *mr;
+	u64 off;
+	u32 ep;
+	int ret = 0;
+
+	rcu_read_lock();
+	mr = rhashtable_lookup(&ctx->mrs, &range->key, treadle_mr_params);
+	if (mr && !kref_get_unless_zero(&mr->obj.ref))
+		mr = NULL;
+	rcu_read_unlock();
+	if (!mr)
+		return -EKEYREJECTED;
+	ep = READ_ONCE(mr->ep);
+	off = range->addr - (mr->flags & TREADLE_MR_VIRT_ADDR ? mr->iov.addr : 0);
+	if (ep && ep != to->obj.id)
+		ret = -EKEYREJECTED;
+	else if ((access & ~mr->access) || !treadle_admits(ctx, mr->auth_key, mr->key_size, from))
+		ret = -EACCES;
+	else if (off > mr->iov.len || range->len > mr->iov.len - off)
+		ret = -EREMOTEIO;
+	if (ret) {
+		treadle_mr_put(mr);
+		return ret;
+	}
+	*found = mr;
+	*at = (struct treadle_iov){ mr->iov.addr + array_index_nospec(off, mr->iov.len + 1),
+				    range->len };
+	return 0;
 }

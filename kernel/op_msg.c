@@ -23,6 +23,15 @@ static bool is_tagged(const struct treadle_desc *d)
 
 /* --- send --------------------------------------------------------------------------------- */
 
+/* Where to: the port, or why not. */
+TREADLE_HOT int treadle_route(struct treadle_cmd *cmd)
+{
+	if (!cmd->ep->av)
+		return -EDESTADDRREQ;
+	cmd->route = treadle_av_resolve(cmd->ep->av, cmd->d.peer, &cmd->port);
+	return cmd->route == -EDESTADDRREQ ? cmd->route : 0; /* others: in the completion */
+}
+
 TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -30,12 +39,10 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 	if ((!is_tagged(d) && d->tag) || d->ignore ||
 	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
 		return -EINVAL;
-	if (!cmd->ep->av)
-		return -EDESTADDRREQ;
-	cmd->route = treadle_av_resolve(cmd->ep->av, d->peer, &cmd->port);
-	return cmd->route == -EDESTADDRREQ ? cmd->route : 0; /* others: in the completion */
+	return treadle_route(cmd);
 }
 
+/* The endpoint that a command goes to, held; it lets this one in. */
 static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
 {
 	struct treadle_ep *from = cmd->ep, *ep;
@@ -46,7 +53,8 @@ static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_e
 	ep = treadle_ep_find(from->obj.ctx->ports, cmd->port);
 	if (!ep)
 		return -ECONNREFUSED;
-	if (!smp_load_acquire(&ep->enabled) || !ep->rx || READ_ONCE(ep->dead))
+	if (!smp_load_acquire(&ep->enabled) || READ_ONCE(ep->dead) ||
+	    (!ep->rx && !treadle_op_remote(cmd->d.opcode)))
 		ret = -ECONNREFUSED;
 	else if (!treadle_ep_admits(ep, from))
 		ret = -EACCES;
@@ -55,6 +63,11 @@ static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_e
 	else
 		*to = ep;
 	return ret;
+}
+
+int treadle_find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
+{
+	return find_target(cmd, to);
 }
 
 /* Copy the sender's bytes behind the message. -EAGAIN: its worker has to go on. */
@@ -141,11 +154,13 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		heap = treadle_cmd_persist(cmd, TREADLE_GFP);
 		if (!heap)
 			goto fail;
+		treadle_flow_track(heap);
 		msg->cmd = heap;
 	}
 	ret = msg->payload ? fill_payload(msg, heap, run) : 0;
 	if (ret == -EAGAIN) {
 		msg->cmd = treadle_cmd_persist(heap, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		treadle_flow_track(msg->cmd);
 		msg->job.ctx = msg->cmd->ep->obj.ctx;
 		msg->job.fn = send_go_on;
 		treadle_queue_job(&msg->job);
@@ -269,6 +284,9 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 		treadle_cmd_free(cmd);
 		return;
 	}
+	cmd = treadle_flow_admit(cmd, run);
+	if (!cmd)
+		return;
 	ret = find_target(cmd, &to);
 	if (ret) {
 		treadle_cmd_complete(cmd, ret, run);

@@ -8,7 +8,8 @@
 
 #define ARMED  (TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND_CNTR | TREADLE_F_WORK)
 #define NOTIFY (ARMED | TREADLE_F_COMPLETION | TREADLE_F_NOTIFY)
-#define SEND   (NOTIFY | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE)
+#define RMA    (NOTIFY | TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE)
+#define SEND   (RMA | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA)
 
 const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 	[TREADLE_OP_NOP] = {
@@ -45,6 +46,49 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.receives = true,
 		.prep = treadle_recv_prep,
 		.issue = treadle_recv_issue,
+	},
+	[TREADLE_OP_READ] = {
+		.flags = RMA,
+		.data = true,
+		.needs_ep = true,
+		.remote = true,
+		.prep = treadle_rma_prep,
+		.issue = treadle_rma_issue,
+	},
+	[TREADLE_OP_WRITE] = {
+		.flags = SEND,
+		.data = true,
+		.needs_ep = true,
+		.remote = true,
+		.prep = treadle_rma_prep,
+		.issue = treadle_rma_issue,
+	},
+	[TREADLE_OP_ATOMIC] = {
+		.flags = RMA | TREADLE_F_INJECT,
+		.data = true,
+		.needs_ep = true,
+		.remote = true,
+		.atomic = true,
+		.prep = treadle_atomic_prep,
+		.issue = treadle_atomic_issue,
+	},
+	[TREADLE_OP_FETCH] = {
+		.flags = RMA | TREADLE_F_INJECT,
+		.data = true,
+		.needs_ep = true,
+		.remote = true,
+		.atomic = true,
+		.prep = treadle_atomic_prep,
+		.issue = treadle_atomic_issue,
+	},
+	[TREADLE_OP_COMPARE] = {
+		.flags = RMA | TREADLE_F_INJECT,
+		.data = true,
+		.needs_ep = true,
+		.remote = true,
+		.atomic = true,
+		.prep = treadle_atomic_prep,
+		.issue = treadle_atomic_issue,
 	},
 	[TREADLE_OP_CNTR_SET] = {
 		.flags = ARMED | TREADLE_F_CNTR_ERROR,

@@ -10,6 +10,7 @@
 
 #include <treadle/ring.h>
 
+struct treadle_mr;
 struct treadle_run;
 
 #define PM_LEVELS     4
@@ -51,7 +52,8 @@ enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
 struct treadle_span {
 	struct treadle_pm *pm; /* NULL: @kbuf */
 	const struct treadle_iov *iov;
-	unsigned int i;
+	struct treadle_mr *const *mr; /* a peer's memory: its regions, @mrs of them; else NULL */
+	unsigned int i, mrs;
 	u64 off; /* into iov[i], or into kbuf */
 	u8 *kbuf;
 	void **leaf;   /* while pm->lock is held: table of the pages at... */
@@ -64,6 +66,7 @@ static __always_inline void treadle_span_user(struct treadle_span *s, struct tre
 {
 	s->pm = pm;
 	s->iov = iov;
+	s->mr = NULL;
 	s->i = 0;
 	while (off && s->i < count && off >= iov[s->i].len)
 		off -= iov[s->i++].len;
@@ -73,6 +76,7 @@ static __always_inline void treadle_span_user(struct treadle_span *s, struct tre
 static __always_inline void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
 {
 	s->pm = NULL;
+	s->mr = NULL;
 	s->kbuf = buf;
 	s->off = off;
 }
@@ -106,5 +110,8 @@ static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
 bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from, u64 src, u64 len);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
+int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,
+		   u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg,
+		   struct treadle_run *run);
 
 #endif

@@ -13,6 +13,8 @@
 
 #include "treadle.h"
 
+#define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, what to compare with */
+
 struct kmem_cache *treadle_cmd_cache;
 
 /* Move a command from a doorbell's stack to the heap; it keeps what the other held. */
@@ -26,12 +28,11 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 	if (!heap)
 		return NULL;
 	*heap = *cmd;
-	if (cmd->iov) {
-		heap->iov = kmemdup(cmd->iov, cmd->d.iov_count * sizeof(*cmd->iov), gfp);
-		if (!heap->iov) {
-			kmem_cache_free(treadle_cmd_cache, heap);
-			return NULL;
-		}
+	if (cmd->vec)
+		heap->vec = kmemdup(cmd->vec, treadle_cmd_vecs(&cmd->d) * sizeof(*cmd->vec), gfp);
+	if (cmd->vec && !heap->vec) {
+		kmem_cache_free(treadle_cmd_cache, heap);
+		return NULL;
 	}
 	heap->heap = true;
 	if (heap->ep)
@@ -60,6 +61,8 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 		kfree(cmd->inject);
 	if (!cmd->heap)
 		return;
+	if (unlikely(cmd->tracked)) /* dropped, not completed */
+		treadle_flow_done(cmd->ep, cmd->port, treadle_op_remote(cmd->d.opcode), NULL);
 	if (cmd->tx) {
 		if (cmd->slots)
 			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);
@@ -67,7 +70,7 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	}
 	if (cmd->ep)
 		treadle_ep_put(cmd->ep);
-	kfree(cmd->iov);
+	kfree(cmd->vec);
 	kmem_cache_free(treadle_cmd_cache, cmd);
 }
 
@@ -76,33 +79,32 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 /* Slots that a descriptor takes, whatever else is wrong with it. */
 static u32 desc_slots(const struct treadle_desc *d)
 {
-	u32 n = 1 + (d->iov_count > 1);
-
-	if (d->flags & TREADLE_F_EXT) {
-		n += d->rma_iov_count > 1;
-		if (d->fetch_iov_count > 1)
-			n += d->opcode == TREADLE_OP_COMPARE ? 2 : 1;
-	}
-	return n;
+	return 1 + treadle_cmd_vecs(d);
 }
 
 static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_iov *iov = treadle_cmd_iov(cmd);
 	u64 sum = 0, end;
 	unsigned int i;
 
 	if (d->iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
 	if (!op->data || d->iov_count == 0)
-		return d->iov_count || d->addr || d->len ? -EINVAL : 0;
+		/* what is only read has no operands, but a length */
+		return d->iov_count || d->addr ||
+				       (d->len &&
+					(!op->atomic || d->atomic_op != TREADLE_ATOMIC_READ)) ?
+			       -EINVAL :
+			       0;
 	if (d->iov_count == 1) {
 		if (check_add_overflow(d->addr, d->len, &end))
 			return -EINVAL;
 	} else {
 		for (i = 0; i < d->iov_count; i++)
-			if (check_add_overflow(cmd->iov[i].addr, cmd->iov[i].len, &end) ||
-			    check_add_overflow(sum, cmd->iov[i].len, &sum))
+			if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
+			    check_add_overflow(sum, iov[i].len, &sum))
 				return -EINVAL;
 		if (d->addr || d->len != sum)
 			return -EINVAL;
@@ -115,7 +117,7 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 }
 
 /* Fields of the second line; unused ones are zero. */
-static int judge_ext(const struct treadle_desc *d)
+static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
 {
 	u32 f = d->flags;
 
@@ -127,10 +129,12 @@ static int judge_ext(const struct treadle_desc *d)
 		return -EINVAL;
 	if (!(f & TREADLE_F_NOTIFY) && d->notify)
 		return -EINVAL;
-	if (d->atomic_op || d->datatype || d->rma_iov_count || d->fetch_iov_count || d->result ||
-	    d->compare || d->reserved1[0] || d->reserved1[1] || d->reserved1[2])
+	if (!op->remote && d->rma_iov_count)
 		return -EINVAL;
-	return 0;
+	if (!op->atomic &&
+	    (d->atomic_op || d->datatype || d->fetch_iov_count || d->result || d->compare))
+		return -EINVAL;
+	return d->reserved1[0] || d->reserved1[1] || d->reserved1[2] ? -EINVAL : 0;
 }
 
 static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)
@@ -172,7 +176,7 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 			       -EINVAL;
 	error = judge_buffers(cmd, op);
 	if (!error)
-		error = judge_ext(d);
+		error = judge_ext(d, op);
 	if (error)
 		return error;
 	if (!op->needs_ep && !(d->flags & TREADLE_F_COMPLETION)) {
@@ -202,27 +206,59 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 
 /* --- the doorbell ------------------------------------------------------------------------- */
 
-/* The buffer is free when the doorbell returns, so its bytes are taken now. */
+/* Copy @len bytes of the command's process into @buf. */
+static int take(u8 *buf, struct treadle_span *src, u64 len, struct treadle_run *run)
+{
+	enum treadle_side side;
+	struct treadle_span dst;
+	u64 done = 0;
+
+	treadle_span_kernel(&dst, buf, 0);
+	return treadle_copy(&dst, src, &done, len, run, &side);
+}
+
+/*
+ * Copy what a command works with into the kernel, once: of one with F_INJECT because
+ * the buffers are free when the doorbell returns, of an atomic because its results
+ * take the place of the operands.
+ *
+ * -EAGAIN: the worker of the command's context has to do it.
+ */
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	u8 *buf = kmalloc(cmd->d.len, TREADLE_GFP);
-	struct treadle_span src, dst;
-	enum treadle_side side;
-	u64 done = 0;
+	bool compare = cmd->d.opcode == TREADLE_OP_COMPARE;
+	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
+	const struct treadle_iov *iov;
+	struct treadle_span src;
+	struct treadle_iov one;
+	unsigned int count;
+	u8 *buf;
 	int ret;
 
+	if (cmd->inject)
+		return 0;
+	buf = kmalloc(cmd->d.len << compare, TREADLE_GFP);
 	if (!buf)
 		return -ENOMEM;
 	do {
-		treadle_cmd_span(cmd, &src, done);
-		treadle_span_kernel(&dst, buf, done);
-		ret = treadle_copy(&dst, &src, &done, cmd->d.len, run, &side);
-	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && !fatal_signal_pending(current));
+		ret = 0;
+		if (cmd->d.iov_count) {
+			treadle_cmd_span(cmd, &src, 0);
+			ret = take(buf, &src, cmd->d.len, run);
+		}
+		if (!ret && compare) {
+			iov = treadle_cmd_fetch(cmd, 1, &one, &count);
+			treadle_span_user(&src, &ctx->pm, iov, count, 0);
+			ret = take(buf + cmd->d.len, &src, cmd->d.len, run);
+		}
+		if (ret == -EINPROGRESS)
+			ret = -EAGAIN;
+	} while (ret == -EAGAIN && run->ctx == ctx && !fatal_signal_pending(current));
 	if (!ret)
 		cmd->inject = buf;
 	else
 		kfree(buf);
-	return ret == -EAGAIN || ret == -EINPROGRESS ? -EINTR : ret;
+	return ret == -EAGAIN && run->ctx == ctx ? -EINTR : ret;
 }
 
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
@@ -313,9 +349,21 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	return ret;
 }
 
+/* The slots behind the descriptor at ring->head, into @vec. */
+static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring *ring,
+				   union treadle_slot *vec)
+{
+	unsigned int i;
+
+	for (i = 1; i < cmd->slots; i++)
+		memcpy(&vec[i - 1], treadle_ring_slot(ring, ring->head + i), sizeof(*vec));
+	barrier(); /* the shared slots are not read again */
+	cmd->vec = vec;
+}
+
 static __always_inline long tx_doorbell(struct treadle_tx *tx)
 {
-	struct treadle_iov iov[TREADLE_MAX_IOV] TREADLE_UNSET;
+	union treadle_slot vec[TREADLE_MAX_VECS] TREADLE_UNSET;
 	struct treadle_cmd cmd TREADLE_UNSET;
 	struct treadle_ring *ring = &tx->ring;
 	TREADLE_RUN(run, tx->obj.ctx);
@@ -352,16 +400,13 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		}
 		cmd.slots = slots;
 		cmd.tx = tx;
-		cmd.iov = NULL;
+		cmd.vec = NULL;
 		cmd.recv = NULL;
 		cmd.inject = NULL;
 		cmd.cond = cmd.notify = cmd.target = NULL;
-		cmd.heap = false;
-		if (cmd.d.iov_count > 1) {
-			memcpy(iov, treadle_ring_slot(ring, ring->head + 1)->iov, sizeof(iov));
-			barrier(); /* the shared slot is not read again */
-			cmd.iov = iov;
-		}
+		cmd.heap = cmd.tracked = cmd.admitted = false;
+		if (slots > 1)
+			fetch_vectors(&cmd, ring, vec);
 		ret = submit_one(tx, &cmd, &run);
 		if (ret && taken) {
 			ret = 0; /* for the next call, which finds it first */

@@ -113,6 +113,17 @@ static __always_inline void copy_bytes(void *d, const void *s, u64 n)
 		memcpy(d, s, n);
 }
 
+/* Is all the peer's memory still registered? Under pm->lock. */
+static __always_inline bool span_live(const struct treadle_span *s)
+{
+	unsigned int i;
+
+	for (i = 0; s->mr && i < s->mrs; i++)
+		if (treadle_mr_revoked(s->mr[i]))
+			return false;
+	return true;
+}
+
 /* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
 static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
 				      enum treadle_side *miss)
@@ -196,6 +207,9 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
  * treadle_copy - copy up to @len bytes, of which *done are done
  * @side: on failure, which side it was
  *
+ * Memory that a peer has registered is asked for its region under each hold of the
+ * locks: -EKEYREJECTED as soon as that is closed or revoked.
+ *
  * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
  * -EINPROGRESS: the budget is used up. Else the error of @side.
  */
@@ -210,6 +224,11 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 		if (!spans_lock(dst, src)) {
 			*side = TREADLE_DST;
 			return -EAGAIN;
+		}
+		if (unlikely(!span_live(src) || !span_live(dst))) {
+			*side = span_live(src) ? TREADLE_DST : TREADLE_SRC;
+			spans_unlock(dst, src);
+			return -EKEYREJECTED;
 		}
 		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
 		spans_unlock(dst, src);
@@ -229,6 +248,78 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 			else if (++idle > LOCK_TRIES)
 				return -EAGAIN;
 		}
+		cond_resched();
+		if (run->budget <= 0 || fatal_signal_pending(current))
+			return -EINPROGRESS;
+	}
+	return 0;
+}
+
+/*
+ * Hand out what lies together next, at most @len bytes of whole units; a unit that goes
+ * on in the next page, alone. Returns what @fn has done with; *miss: how far ahead
+ * a page is not known.
+ */
+static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write,
+			u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg, u64 *miss)
+{
+	u64 here, more;
+	void *at = span_ptr(span, write, &here), *rest = NULL;
+
+	*miss = 0;
+	if (!at)
+		return 0;
+	if (here < unit) {
+		span->off += here;
+		rest = span_ptr(span, write, &more);
+		span->off -= here;
+		*miss = rest ? 0 : here;
+		return rest ? fn(arg, at, here, rest) : 0;
+	}
+	return fn(arg, at, round_down(min(here, len), (u64)unit), NULL);
+}
+
+/*
+ * treadle_modify - let @fn work on a peer's memory, where it is
+ * @done: of @len bytes
+ * @unit: bytes that are worked on as one; each part of the span is a multiple of it
+ * @fn:	  called under the locks with @bytes at @at, or with one unit whose rest is at
+ *	  @rest; returns how much of it is done: whole units, or none
+ *
+ * Results as of treadle_copy.
+ */
+int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,
+		   u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg,
+		   struct treadle_run *run)
+{
+	u64 n, miss, before;
+	int idle = 0, ret;
+
+	while (*done < len) {
+		before = *done;
+		spans_lock(span, span); /* one pagemap: it is not only tried */
+		if (!span_live(span)) {
+			spans_unlock(span, span);
+			return -EKEYREJECTED;
+		}
+		do {
+			n = modify_known(span, len - *done, unit, write, fn, arg, &miss);
+			span->off += n;
+			*done += n;
+		} while (n && *done < len);
+		spans_unlock(span, span);
+		if (*done == len)
+			break;
+		span->off += miss;
+		ret = span_fill(span, len - *done, write, run);
+		span->off -= miss;
+		if (ret)
+			return ret;
+		/* pages that are taken away, or words that change, as fast as they come */
+		if (*done != before)
+			idle = 0;
+		else if (++idle > LOCK_TRIES)
+			return -EAGAIN;
 		cond_resched();
 		if (run->budget <= 0 || fatal_signal_pending(current))
 			return -EINPROGRESS;

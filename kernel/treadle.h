@@ -3,16 +3,19 @@
  * treadle: what the files of the module share
  *
  * A command walks submit.c -> opdef.c -> op_*.c -> receive.c (match.c) -> deliver.c
- * -> transfer.c -> complete.c -> counter.c; a fired trigger re-enters at opdef.c.
+ * -> transfer.c -> complete.c -> counter.c; a fired trigger re-enters at opdef.c,
+ * and so does what had to wait for its turn (flow.c). RMA and atomics skip
+ * receive.c and deliver.c: op_rma.c -> transfer.c.
  *
  * Locks, outermost first; those on one line are never held together:
  *
  *	ctx->lock (mutex)	bindings of objects, create and destroy
  *	tx->lock (mutex)	one doorbell of a transmit ring at a time
  *	rx->lock		matcher and receive ring
- *	ep->lock		parked messages of an endpoint (under rx->lock)
+ *	ep->lock		parked messages and flows of an endpoint (under rx->lock)
  *	cntr->lock, cq->lock, ctx->jobs_lock: innermost
  *	pm->lock		a pagemap; the second of a pair only by trylock
+ *	(op_atomic.c) a lock of words	under pm->lock
  *
  * Two matchers, or two counters, are never held at once. Under a spinlock, or
  * a pagemap's lock, nothing faults, sleeps or enters reclaim; a pagemap's lock
@@ -56,6 +59,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u);
 int treadle_ioc_ep_create(struct treadle_ucmd *u);
 int treadle_ioc_ep_enable(struct treadle_ucmd *u);
 int treadle_ioc_mr_create(struct treadle_ucmd *u);
+int treadle_ioc_mr_bind(struct treadle_ucmd *u);
 int treadle_ioc_destroy(struct treadle_ucmd *u);
 int treadle_ioc_cancel(struct treadle_ucmd *u);
 int treadle_ioc_wait(struct treadle_ucmd *u);

@@ -255,7 +255,9 @@ static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run
 	if (ep->rx && treadle_rx_cancel(ep->rx, ep, context, run))
 		return 1;
 	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
-	return n ?: cull_all(ep->obj.ctx, &cull, run);
+	if (n || treadle_flow_cancel(ep, context, run))
+		return 1;
+	return cull_all(ep->obj.ctx, &cull, run);
 }
 
 int treadle_ioc_cancel(struct treadle_ucmd *u)

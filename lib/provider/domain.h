@@ -32,6 +32,7 @@ public:
 	int control(int command, void *arg);
 
 	Context &kernel() noexcept { return kernel_; }
+	const Context &kernel() const noexcept { return kernel_; }
 
 	/* The fabric's, that the application was written for. */
 	std::uint32_t api() const noexcept { return fabric_.api_version; }

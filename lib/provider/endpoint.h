@@ -6,8 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 #include <treadle/endpoint.h>
@@ -132,11 +134,16 @@ private:
 	const bool primary_;
 	fi_ops_msg msg_ops_{};
 	fi_ops_tagged tagged_ops_{};
+	fi_ops_rma rma_ops_{};
+	fi_ops_atomic atomic_ops_{};
 };
 
-/* fi_msg.cpp, fi_tagged.cpp */
+/* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp */
 void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept;
 void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept;
+void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept;
+void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
+		  bool valid) noexcept;
 
 /* A function of any signature that refuses. */
 template <int Error> struct Refuses {

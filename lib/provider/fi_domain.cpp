@@ -11,6 +11,7 @@
 #include "eq.h"
 #include "mr.h"
 #include "pollset.h"
+#include "transfer.h"
 #include "trigger.h"
 
 namespace treadle::fi
@@ -36,9 +37,12 @@ int srx_context(fid_domain *, fi_rx_attr *, fid_ep **, void *) noexcept
 	return REFUSE(-FI_ENOSYS, subsys, "srx_context: no shared contexts");
 }
 
-int query_atomic(fid_domain *, fi_datatype, fi_op, fi_atomic_attr *, std::uint64_t) noexcept
+int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
+	       std::uint64_t flags) noexcept
 {
-	return -FI_EOPNOTSUPP; /* a question, so no refusal to explain */
+	fi_atomic_attr unused;
+
+	return query_atomic(Domain::of(domain), datatype, op, attr ? *attr : unused, flags);
 }
 
 /* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
@@ -63,7 +67,7 @@ fi_ops_domain Domain::domain_ops{
 	.poll_open = PollSet::open,
 	.stx_ctx = stx_context,
 	.srx_ctx = srx_context,
-	.query_atomic = query_atomic,
+	.query_atomic = ask_atomic,
 	.query_collective = nullptr,
 	.endpoint2 = nullptr,
 };

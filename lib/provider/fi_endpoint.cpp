@@ -16,8 +16,6 @@ namespace
 
 constexpr auto subsys = FI_LOG_EP_CTRL;
 
-constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED;
-
 /* A counter that has a place in Bindings, and the flag of fi_ep_bind(3) that puts it there. */
 struct CounterRole {
 	std::uint64_t flag;
@@ -28,6 +26,8 @@ constexpr CounterRole counter_roles[] = {
 	{FI_RECV, &Bindings::recv},
 	{FI_READ, &Bindings::read},
 	{FI_WRITE, &Bindings::write},
+	{FI_REMOTE_READ, &Bindings::remote_read},
+	{FI_REMOTE_WRITE, &Bindings::remote_write},
 };
 
 std::uint64_t all_counter_flags() noexcept
@@ -41,13 +41,13 @@ std::uint64_t all_counter_flags() noexcept
 
 /* What an endpoint opened from this may do in one direction; 0: nothing. */
 std::uint64_t direction_caps(const fi_info &info, std::uint64_t context_caps,
-			     std::uint64_t direction, std::uint64_t relevant) noexcept
+			     std::uint64_t directions, std::uint64_t relevant) noexcept
 {
 	std::uint64_t caps = with_directions(info.caps);
 
 	if (context_caps)
 		caps &= with_directions(context_caps);
-	return caps & direction && caps & message_caps ? caps & relevant : 0;
+	return caps & directions && caps & transfer_caps ? caps & relevant : 0;
 }
 
 /* Endpoints are created where their info says; without a source, at any port of the loopback. */
@@ -73,8 +73,8 @@ std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noe
 Endpoint::Endpoint(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
 	: kernel_(std::move(kernel)), domain_(domain), domain_use_(domain.users),
 	  info_(std::move(info)),
-	  tx_caps_(direction_caps(*info_, info_->tx_attr->caps, FI_SEND, fi::tx_caps)),
-	  rx_caps_(direction_caps(*info_, info_->rx_attr->caps, FI_RECV, fi::rx_caps))
+	  tx_caps_(direction_caps(*info_, info_->tx_attr->caps, tx_directions, fi::tx_caps)),
+	  rx_caps_(direction_caps(*info_, info_->rx_attr->caps, rx_directions, fi::rx_caps))
 {
 }
 
@@ -209,7 +209,7 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 
 	if (&cntr.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
-	if (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE))
+	if (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !(rx_caps_ & FI_RMA_EVENT))
 		return REFUSE(-FI_EINVAL, subsys,
 			      "bind: remote operations count only with FI_RMA_EVENT");
 	if (flags & ~all_counter_flags() || !flags)
@@ -236,7 +236,7 @@ int Endpoint::enable()
 	if (bindings_.av == AddressVectorId{})
 		return REFUSE(-FI_ENOAV, subsys, "enable: no address vector is bound");
 	if ((tx_caps_ && bindings_.tx_cq == CompletionQueueId{}) ||
-	    (rx_caps_ && bindings_.rx_cq == CompletionQueueId{}))
+	    (rx_caps_ & FI_RECV && bindings_.rx_cq == CompletionQueueId{}))
 		return REFUSE(-FI_ENOCQ, subsys, "enable: no completion queue is bound for %s",
 			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" :
 										   "FI_RECV");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "info.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -219,10 +220,23 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 		info->caps |= FI_MSG;
 	if (has(TREADLE_OP_TSEND) && has(TREADLE_OP_TRECV))
 		info->caps |= FI_TAGGED;
+	if (has(TREADLE_OP_READ) && has(TREADLE_OP_WRITE))
+		info->caps |= FI_RMA;
+	if (has(TREADLE_OP_ATOMIC) && has(TREADLE_OP_FETCH) && has(TREADLE_OP_COMPARE))
+		info->caps |= FI_ATOMIC;
+	if (info->caps & (FI_RMA | FI_ATOMIC))
+		info->caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
 	if (kernel.features & TREADLE_FEATURE_TRIGGER)
 		info->caps |= FI_TRIGGER;
 	if (kernel.desc_flags & TREADLE_F_FENCE)
 		info->caps |= FI_FENCE;
+
+	/* Nothing overtakes anything on its way to a peer: Documentation/send-path.rst. */
+	constexpr std::uint64_t orders =
+		FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAR | FI_ORDER_WAW |
+		FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RMA_RAR |
+		FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR |
+		FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
 	fi_domain_attr &domain = *info->domain_attr;
 	/* The context has a ring; an endpoint has two, and shares a queue and a vector at least. */
@@ -249,6 +263,8 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	ep.protocol = protocol;
 	ep.protocol_version = protocol_version;
 	ep.max_msg_size = kernel.max_msg_size;
+	/* A read, write or atomic starts when all before it to that peer have ended. */
+	ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = SIZE_MAX;
 	ep.mem_tag_format = 0xaaaaaaaaaaaaaaaa; /* 64 bits in any fields */
 	ep.tx_ctx_cnt = 1;
 	ep.rx_ctx_cnt = 1;
@@ -258,15 +274,16 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	fi_tx_attr &tx = *info->tx_attr;
 	tx.caps = info->caps & tx_caps;
 	tx.op_flags = tx_op_flags & ~(info->caps & FI_FENCE ? 0 : FI_FENCE);
-	tx.msg_order = FI_ORDER_SAS;
+	tx.msg_order = orders;
 	tx.inject_size = kernel.inject_size;
 	tx.size = kernel.max_ring;
 	tx.iov_limit = TREADLE_MAX_IOV;
+	tx.rma_iov_limit = TREADLE_MAX_RMA_IOV;
 
 	fi_rx_attr &rx = *info->rx_attr;
 	rx.caps = info->caps & rx_caps;
 	rx.op_flags = rx_op_flags;
-	rx.msg_order = FI_ORDER_SAS;
+	rx.msg_order = orders;
 	rx.total_buffered_recv = kernel.max_buffered;
 	rx.size = kernel.max_ring;
 	rx.iov_limit = TREADLE_MAX_IOV;

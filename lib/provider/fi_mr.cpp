@@ -4,6 +4,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "cntr.h"
+#include "endpoint.h"
 #include "eq.h"
 
 namespace treadle::fi
@@ -47,7 +49,7 @@ fi_ops_mr Mr::ops{
 };
 
 Mr::Mr(Domain &domain, MemoryRegion kernel, void *context) noexcept
-	: Object(context), domain_use_(domain.users), kernel_(std::move(kernel))
+	: Object(context), domain_(domain), domain_use_(domain.users), kernel_(std::move(kernel))
 {
 	mem_desc = this;
 	key = kernel_.key();
@@ -78,8 +80,8 @@ int Mr::regv(::fid *domain, const iovec *iov, std::size_t count, std::uint64_t a
 }
 
 /*
- * FI_RMA_EVENT announces that a counter may be bound, which no mode that we
- * return asks for. The iface counts only with FI_HMEM, which nobody is given.
+ * FI_RMA_EVENT announces that a counter will be bound, which needs no announcement
+ * here: no mode that we return asks for one. The iface counts only with FI_HMEM, which nobody is given.
  */
 int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **out) noexcept
 {
@@ -126,6 +128,41 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 		std::ignore = mr.release();
 		return 0;
 	});
+}
+
+int Mr::bind(::fid *other, std::uint64_t flags) noexcept
+{
+	int rc;
+
+	switch (other->fclass) {
+	case FI_CLASS_CNTR: {
+		Cntr &cntr = Cntr::of(other);
+		if (&cntr.domain() != &domain_)
+			return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
+		if (flags != FI_REMOTE_WRITE)
+			return REFUSE(-FI_EBADFLAGS, subsys,
+				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
+				      flags);
+		rc = kernel_.bind(cntr.id());
+		if (!rc)
+			cntr_use_ = Use(cntr.users);
+		break;
+	}
+	case FI_CLASS_EP: {
+		Port &port = Port::of(other);
+		if (&port.endpoint().domain() != &domain_)
+			return REFUSE(-FI_EDOMAIN, subsys, "bind: endpoint of another domain");
+		if (flags)
+			return REFUSE(-FI_EBADFLAGS, subsys,
+				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
+		rc = kernel_.bind(port.endpoint().id());
+		break;
+	}
+	default:
+		return REFUSE(-FI_EINVAL, subsys, "bind: not to an object of class %zu",
+			      other->fclass);
+	}
+	return rc ? REFUSE(fabric_error(rc), subsys, "bind") : 0;
 }
 
 int Mr::prepare_close() noexcept

@@ -70,21 +70,26 @@ private:
 
 constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED;
 constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
+constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
+constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~message_directions;
 
 /* They are not worth asking for, so they are given to everybody: nothing gets slower. */
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_TRIGGER | FI_FENCE;
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
-/* Modes that change what keys and addresses of RMA mean; all others require nothing here. */
-constexpr int modes_kept = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+/*
+ * What is returned is what the provider requires: nothing. But who can do with keys that it
+ * picks gets those, which nobody can guess.
+ */
+constexpr int modes_kept = FI_MR_PROV_KEY;
 
 /* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
 constexpr auto progress_unified = static_cast<fi_progress>(3);
 
-/* Are messages only sent, or only received? */
-bool one_way(std::uint64_t caps, std::uint64_t direction) noexcept
+/* Is there nothing but these directions? */
+bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
 {
-	return (caps & message_directions) == direction;
+	return !(caps & (tx_directions | rx_directions) & ~directions);
 }
 
 /* Structures of callers of an older interface may end before these fields. */
@@ -249,6 +254,8 @@ std::uint64_t with_directions(std::uint64_t caps) noexcept
 {
 	if (caps & message_caps && !(caps & message_directions))
 		caps |= message_directions;
+	if (caps & memory_caps && !(caps & memory_directions))
+		caps |= memory_directions;
 	return caps;
 }
 
@@ -297,7 +304,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
 			 ep.auth_key_size);
 
-	info.tx_attr->caps = one_way(info.caps, FI_RECV) ? 0 : info.caps & tx_caps;
+	info.tx_attr->caps = one_way(info.caps, rx_directions) ? 0 : info.caps & tx_caps;
 	if (tx.caps)
 		info.tx_attr->caps &= with_directions(tx.caps) | free_caps;
 	info.tx_attr->op_flags = tx.op_flags;
@@ -306,7 +313,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	settle(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
 	settle(info.tx_attr->size, tx.size, usual_ring);
 
-	info.rx_attr->caps = one_way(info.caps, FI_SEND) ? 0 : info.caps & rx_caps;
+	info.rx_attr->caps = one_way(info.caps, tx_directions) ? 0 : info.caps & rx_caps;
 	if (rx.caps)
 		info.rx_attr->caps &= with_directions(rx.caps) | free_caps;
 	info.rx_attr->op_flags = rx.op_flags;

@@ -2,9 +2,6 @@
 /* struct fid_ep: what an endpoint and its aliases answer to, besides data transfer. */
 #include <algorithm>
 
-#include <rdma/fi_atomic.h>
-#include <rdma/fi_rma.h>
-
 #include "endpoint.h"
 #include "transfer.h"
 
@@ -71,45 +68,17 @@ int get_name(fid_t f, void *addr, std::size_t *size) noexcept
 	return guard([&] { return Port::of(f).endpoint().get_name(addr, size); });
 }
 
-fi_ops_rma rma_ops{
-	sizeof(fi_ops_rma),
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-};
-
-fi_ops_atomic atomic_ops{
-	sizeof(fi_ops_atomic),
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-	refuses,
-};
-
 /* Flags that name one direction, and the direction. */
 bool is_one_direction(std::uint64_t flags) noexcept
 {
 	return !!(flags & FI_TRANSMIT) != !!(flags & FI_RECV);
 }
 
-Calls calls_of(std::uint64_t caps, std::uint64_t cap, bool enabled, std::uint64_t op_flags) noexcept
+/* needed: all of these capabilities */
+Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled,
+	       std::uint64_t op_flags) noexcept
 {
-	if (!(caps & cap))
+	if (needed & ~caps)
 		return Calls::absent;
 	if (!enabled)
 		return Calls::disabled;
@@ -153,8 +122,8 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	cm = &cm_ops;
 	msg = &msg_ops_;
 	tagged = &tagged_ops_;
-	rma = &rma_ops;
-	atomic = &atomic_ops;
+	rma = &rma_ops_;
+	atomic = &atomic_ops_;
 }
 
 Port::~Port()
@@ -175,19 +144,23 @@ void Port::update() noexcept
 {
 	const Endpoint &own = *endpoint_;
 	const bool enabled = own.enabled();
-	const auto tx = [&](std::uint64_t cap) {
-		return calls_of(own.tx_caps(), cap, enabled, tx_op_flags_);
+	const bool serialized = own.domain().serialized();
+	const auto tx = [&](std::uint64_t needed) {
+		return calls_of(own.tx_caps(), needed, enabled, tx_op_flags_);
 	};
-	const auto rx = [&](std::uint64_t cap) {
-		return calls_of(own.rx_caps(), cap, enabled, rx_op_flags_);
+	const auto rx = [&](std::uint64_t needed) {
+		return calls_of(own.rx_caps(), needed, enabled, rx_op_flags_);
 	};
 
 	if (enabled)
 		attach();
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
-	choose_calls(msg_ops_, own.domain().serialized(), tx(FI_MSG), rx(FI_MSG));
-	choose_calls(tagged_ops_, own.domain().serialized(), tx(FI_TAGGED), rx(FI_TAGGED));
+	choose_calls(msg_ops_, serialized, tx(FI_MSG | FI_SEND), rx(FI_MSG | FI_RECV));
+	choose_calls(tagged_ops_, serialized, tx(FI_TAGGED | FI_SEND), rx(FI_TAGGED | FI_RECV));
+	choose_calls(rma_ops_, serialized, tx(FI_RMA | FI_READ), tx(FI_RMA | FI_WRITE));
+	choose_calls(atomic_ops_, serialized, tx(FI_ATOMIC | FI_WRITE), tx(FI_ATOMIC | FI_READ),
+		     own.tx_caps() & FI_ATOMIC);
 }
 
 std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept

@@ -4,6 +4,32 @@
 namespace treadle::fi
 {
 
+const char *name_of(std::uint8_t opcode) noexcept
+{
+	switch (opcode) {
+	case TREADLE_OP_SEND:
+		return "send";
+	case TREADLE_OP_TSEND:
+		return "tsend";
+	case TREADLE_OP_RECV:
+		return "recv";
+	case TREADLE_OP_TRECV:
+		return "trecv";
+	case TREADLE_OP_READ:
+		return "read";
+	case TREADLE_OP_WRITE:
+		return "write";
+	case TREADLE_OP_ATOMIC:
+		return "atomic";
+	case TREADLE_OP_FETCH:
+		return "fetch_atomic";
+	case TREADLE_OP_COMPARE:
+		return "compare_atomic";
+	default:
+		return "post";
+	}
+}
+
 ssize_t posting_failed(int error, const char *what) noexcept
 {
 	/* A full queue is everyday life. */

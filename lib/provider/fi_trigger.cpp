@@ -32,52 +32,117 @@ std::uint64_t name_of(const fi_deferred_work &work, std::uint64_t flags, void *c
 	return address_of(flags & FI_COMPLETION ? context : static_cast<const void *>(&work));
 }
 
-/* The parts that fi_op_msg and fi_op_tagged share, and how theirs are called in both. */
+/* What all kinds of transfers have besides the transfer. */
 struct Operation {
 	fid_ep *ep;
-	const iovec *iov;
-	std::size_t count;
 	std::uint64_t flags;
 	void *context;
-	Message message;
+	bool receives;
 };
 
-Operation operation_of(std::uint8_t opcode, const fi_op_msg &op) noexcept
+template <class Op> Operation operation_of(const Op &op, bool receives = false) noexcept
 {
-	const fi_msg &m = op.msg;
-	const Message message{.opcode = opcode, .peer = m.addr, .data = m.data};
-
-	return {op.ep, m.msg_iov, m.iov_count, op.flags, m.context, message};
-}
-
-Operation operation_of(std::uint8_t opcode, const fi_op_tagged &op) noexcept
-{
-	const fi_msg_tagged &m = op.msg;
-	const Message message{
-		.opcode = opcode, .peer = m.addr, .tag = m.tag, .ignore = m.ignore, .data = m.data};
-
-	return {op.ep, m.msg_iov, m.iov_count, op.flags, m.context, message};
+	return {op.ep, op.flags, op.msg.context, receives};
 }
 
 std::optional<Operation> operation_of(const fi_deferred_work &work) noexcept
 {
 	switch (work.op_type) {
 	case FI_OP_SEND:
-		return operation_of(TREADLE_OP_SEND, *work.op.msg);
+		return operation_of(*work.op.msg);
 	case FI_OP_RECV:
-		return operation_of(TREADLE_OP_RECV, *work.op.msg);
+		return operation_of(*work.op.msg, true);
 	case FI_OP_TSEND:
-		return operation_of(TREADLE_OP_TSEND, *work.op.tagged);
+		return operation_of(*work.op.tagged);
 	case FI_OP_TRECV:
-		return operation_of(TREADLE_OP_TRECV, *work.op.tagged);
+		return operation_of(*work.op.tagged, true);
+	case FI_OP_READ:
+	case FI_OP_WRITE:
+		return operation_of(*work.op.rma);
+	case FI_OP_ATOMIC:
+		return operation_of(*work.op.atomic);
+	case FI_OP_FETCH_ATOMIC:
+		return operation_of(*work.op.fetch_atomic);
+	case FI_OP_COMPARE_ATOMIC:
+		return operation_of(*work.op.compare_atomic);
 	default:
 		return std::nullopt;
 	}
 }
 
-bool sends(const Operation &op) noexcept
+CommandOrError command_of(Message message, const iovec *iov, std::size_t count) noexcept
 {
-	return op.message.opcode == TREADLE_OP_SEND || op.message.opcode == TREADLE_OP_TSEND;
+	const Buffers buffers(iov, count);
+
+	if (buffers.too_many())
+		return std::unexpected(static_cast<int>(flags_refused(0, "QUEUE_WORK")));
+	return fi::command_of(message).buffers(buffers.span());
+}
+
+CommandOrError command_of(std::uint8_t opcode, const fi_msg &m) noexcept
+{
+	return command_of({.opcode = opcode, .peer = m.addr}, m.msg_iov, m.iov_count);
+}
+
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_tagged &m) noexcept
+{
+	return command_of({.opcode = opcode, .peer = m.addr, .tag = m.tag, .ignore = m.ignore},
+			  m.msg_iov, m.iov_count);
+}
+
+/* The transfer, without flags; data: what FI_REMOTE_CQ_DATA carries. */
+CommandOrError command_of(const fi_deferred_work &work, std::uint64_t &data) noexcept
+{
+	data = 0;
+	switch (work.op_type) {
+	case FI_OP_SEND:
+		data = work.op.msg->msg.data;
+		return command_of(TREADLE_OP_SEND, work.op.msg->msg);
+	case FI_OP_RECV:
+		return command_of(TREADLE_OP_RECV, work.op.msg->msg);
+	case FI_OP_TSEND:
+		data = work.op.tagged->msg.data;
+		return command_of(TREADLE_OP_TSEND, work.op.tagged->msg);
+	case FI_OP_TRECV:
+		return command_of(TREADLE_OP_TRECV, work.op.tagged->msg);
+	case FI_OP_READ:
+		return fi::command_of(TREADLE_OP_READ, work.op.rma->msg);
+	case FI_OP_WRITE:
+		data = work.op.rma->msg.data;
+		return fi::command_of(TREADLE_OP_WRITE, work.op.rma->msg);
+	case FI_OP_ATOMIC:
+		return fi::command_of(TREADLE_OP_ATOMIC, work.op.atomic->msg);
+	case FI_OP_FETCH_ATOMIC:
+		return fi::command_of(TREADLE_OP_FETCH, work.op.fetch_atomic->msg,
+				      work.op.fetch_atomic->fetch);
+	default:
+		return fi::command_of(TREADLE_OP_COMPARE, work.op.compare_atomic->msg,
+				      work.op.compare_atomic->fetch,
+				      work.op.compare_atomic->compare);
+	}
+}
+
+/* What an endpoint has to be able to do for it. */
+std::uint64_t caps_for(const fi_deferred_work &work) noexcept
+{
+	switch (work.op_type) {
+	case FI_OP_SEND:
+		return FI_MSG | FI_SEND;
+	case FI_OP_RECV:
+		return FI_MSG | FI_RECV;
+	case FI_OP_TSEND:
+		return FI_TAGGED | FI_SEND;
+	case FI_OP_TRECV:
+		return FI_TAGGED | FI_RECV;
+	case FI_OP_READ:
+		return FI_RMA | FI_READ;
+	case FI_OP_WRITE:
+		return FI_RMA | FI_WRITE;
+	case FI_OP_ATOMIC:
+		return FI_ATOMIC | FI_WRITE;
+	default:
+		return FI_ATOMIC | FI_READ;
+	}
 }
 
 int submit(Domain &domain, const Command &command) noexcept
@@ -104,11 +169,12 @@ int queue_counter_work(Domain &domain, const fi_deferred_work &work, const Cntr 
 	return submit(domain, command);
 }
 
-int queue_message_work(Domain &domain, const fi_deferred_work &work, Operation op,
-		       const Cntr &trigger) noexcept
+int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Operation &op,
+			const Cntr &trigger) noexcept
 {
-	const std::uint64_t known = sends(op) ? transmit_flags : receive_flags;
+	const std::uint64_t known = op.receives ? receive_flags : transmit_flags;
 	const Cntr *done = counter_of(domain, work.completion_cntr);
+	std::uint64_t data;
 
 	if (work.completion_cntr && !done)
 		return REFUSE(-FI_EINVAL, subsys,
@@ -118,26 +184,30 @@ int queue_message_work(Domain &domain, const fi_deferred_work &work, Operation o
 	const Endpoint &endpoint = Port::of(op.ep).endpoint();
 	if (!endpoint.enabled())
 		return REFUSE(-FI_EOPBADSTATE, subsys, "QUEUE_WORK: the endpoint is not enabled");
-	if (!((sends(op) ? endpoint.tx_caps() : endpoint.rx_caps()) & FI_TRIGGER))
-		return REFUSE(-FI_EINVAL, subsys,
-			      "QUEUE_WORK: the endpoint has no FI_TRIGGER for this");
+	const std::uint64_t missing = (FI_TRIGGER | caps_for(work)) &
+				      ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
+	if (missing)
+		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint has no %s for this",
+			      Text(missing, FI_TYPE_CAPS).c_str());
 	if (op.flags & ~known)
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));
-	const Buffers buffers(op.iov, op.count);
-	if (buffers.too_many())
-		return static_cast<int>(flags_refused(0, "QUEUE_WORK"));
+	auto command = command_of(work, data);
+	if (!command)
+		return command.error();
 
-	op.message.context = name_of(work, op.flags, op.context);
-	op.message.flags = desc_flags_of(op.flags & (sends(op) ? ~FI_MORE : FI_COMPLETION));
-	if (!(op.flags & FI_REMOTE_CQ_DATA))
-		op.message.data = 0;
-	if (!sends(op) && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
-		op.message.peer = TREADLE_ADDR_ANY;
-	Command command = command_of(op.message);
-	command.buffers(buffers.span()).on(endpoint.id()).work().when(trigger.id(), work.threshold);
+	const std::uint64_t flags = flags_for(command->desc().opcode, op.flags);
+	command->flags(desc_flags_of(flags & (op.receives ? FI_COMPLETION : ~FI_MORE)));
+	if (flags & FI_REMOTE_CQ_DATA)
+		command->data(data);
+	if (op.receives && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
+		command->peer(TREADLE_ADDR_ANY);
+	command->context(name_of(work, op.flags, op.context))
+		.on(endpoint.id())
+		.work()
+		.when(trigger.id(), work.threshold);
 	if (done)
-		command.notify(done->id());
-	return submit(domain, command);
+		command->notify(done->id());
+	return submit(domain, *command);
 }
 
 } // namespace
@@ -150,6 +220,10 @@ Command command_of(const Message &m) noexcept
 				  Command::send(from, m.len, m.peer) :
 			  m.opcode == TREADLE_OP_TSEND ?
 				  Command::send_tagged(from, m.len, m.peer, m.tag) :
+			  m.opcode == TREADLE_OP_READ ?
+				  Command::read(to, m.len, m.peer, m.tag, m.ignore) :
+			  m.opcode == TREADLE_OP_WRITE ?
+				  Command::write(from, m.len, m.peer, m.tag, m.ignore) :
 			  m.opcode == TREADLE_OP_RECV ?
 				  Command::receive(to, m.len, m.peer) :
 				  Command::receive_tagged(to, m.len, m.tag, m.ignore, m.peer);
@@ -189,7 +263,7 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	const auto op = operation_of(work);
 	if (!op)
 		return REFUSE(-FI_ENOSYS, subsys, "QUEUE_WORK: op_type %d", work.op_type);
-	return queue_message_work(domain, work, *op, *trigger);
+	return queue_transfer_work(domain, work, *op, *trigger);
 }
 
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept

@@ -33,10 +33,15 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api);
 /* Adds the directions that a caller who names none means. */
 std::uint64_t with_directions(std::uint64_t caps) noexcept;
 
+/* Kinds of transfers, and who starts them. */
+inline constexpr std::uint64_t transfer_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+inline constexpr std::uint64_t tx_directions = FI_SEND | FI_READ | FI_WRITE;
+inline constexpr std::uint64_t rx_directions = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
 /* Capabilities that have to do with transmitting, and with receiving: fi_endpoint(3). */
-inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_TRIGGER | FI_FENCE;
+inline constexpr std::uint64_t tx_caps = transfer_caps | tx_directions | FI_TRIGGER | FI_FENCE;
 inline constexpr std::uint64_t rx_caps =
-	FI_MSG | FI_TAGGED | FI_RECV | FI_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE;
+	transfer_caps | rx_directions | FI_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT;
 
 /* Flags that may be defaults of an endpoint or alias. FI_MORE may not: nothing would ever start. */
 inline constexpr std::uint64_t completion_levels =

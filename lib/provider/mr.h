@@ -15,6 +15,7 @@ class Mr : public Object<Mr, fid_mr, FI_CLASS_MR, FI_LOG_MR>
 public:
 	static fi_ops_mr ops;
 
+	int bind(::fid *other, std::uint64_t flags) noexcept;
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;
 
@@ -32,7 +33,9 @@ private:
 
 	int raw_attr(const struct fi_mr_raw_attr &attr) noexcept;
 
+	Domain &domain_;
 	Use domain_use_;
+	Use cntr_use_;
 	MemoryRegion kernel_;
 };
 

@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_TRANSFER_H
 
 #include <array>
+#include <expected>
 #include <optional>
 #include <span>
 
@@ -14,7 +15,7 @@
 #include "endpoint.h"
 #include "trigger.h"
 
-/* Where all variants of fi_msg(3) and fi_tagged(3) meet: each is one transmit or receive. */
+/* Where all variants of all transfers meet: each is one transmit or receive. */
 namespace treadle::fi
 {
 
@@ -38,26 +39,54 @@ constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE);
 }
 
-/* The buffers of one operation. */
-class Buffers
+/* A vector of one operation, in the kernel's words. */
+template <class Iov, std::size_t Most> class Vector
 {
 public:
-	Buffers(const iovec *iov, std::size_t count) noexcept : count_(count)
+	template <class From, class Translate>
+	Vector(const From *iov, std::size_t count, Translate translate) noexcept : count_(count)
 	{
-		for (std::size_t i = 0; i < count && i < iov_.size(); ++i)
-			iov_[i] = {address_of(iov[i].iov_base), iov[i].iov_len};
+		for (std::size_t i = 0; i < count && i < Most; ++i)
+			iov_[i] = translate(iov[i]);
 	}
-	bool too_many() const noexcept { return count_ > iov_.size(); }
-	std::span<const treadle_iov> span() const noexcept { return {iov_.data(), count_}; }
+	bool too_many() const noexcept { return count_ > Most; }
+	std::span<const Iov> span() const noexcept { return {iov_.data(), count_}; }
 
 private:
-	std::array<treadle_iov, TREADLE_MAX_IOV> iov_;
+	std::array<Iov, Most> iov_;
 	std::size_t count_;
 };
+
+struct Buffers : Vector<treadle_iov, TREADLE_MAX_IOV> {
+	Buffers(const iovec *iov, std::size_t count) noexcept
+		: Vector(iov, count, [](const iovec &from) {
+			  return treadle_iov{address_of(from.iov_base), from.iov_len};
+		  })
+	{
+	}
+};
+
+/* Which of the flags of a call have a meaning for the operation: no read is injected. */
+constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noexcept
+{
+	return opcode == TREADLE_OP_READ ? flags & ~(FI_INJECT | FI_REMOTE_CQ_DATA) : flags;
+}
+
+/* The calls with a structure, as commands without flags; or why not (fi_rma.cpp, fi_atomic.cpp). */
+using CommandOrError = std::expected<Command, int>;
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
+			  const fi_msg_fetch &results = {},
+			  const fi_msg_compare &compares = {}) noexcept;
+
+/* FI_FETCH_ATOMIC and FI_COMPARE_ATOMIC, or neither; what fi_query_atomic answers. */
+int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
+		 std::uint64_t flags) noexcept;
 
 /* The errors of a post, logged unless it is the one that says "later". */
 ssize_t posting_failed(int error, const char *what) noexcept;
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept;
+const char *name_of(std::uint8_t opcode) noexcept;
 
 template <class Lock> class PortOf;
 
@@ -126,7 +155,9 @@ public:
 		if constexpr (Triggered)
 			return transmit_as(message, tx_op_flags_ | flags);
 		message.flags = tx_flags_ | desc_flags;
-		return finish(tx_->post(message), "send");
+		if (message.opcode == TREADLE_OP_READ)
+			message.flags &= ~TREADLE_F_INJECT;
+		return finish(tx_->post(message), message.opcode);
 	}
 	template <bool Triggered> ssize_t receive(Message message) noexcept
 	{
@@ -134,14 +165,36 @@ public:
 			return receive_as(message, rx_op_flags_);
 		message.flags = rx_flags_;
 		message.peer |= any_source_;
-		return finish(rx_->post(message), "recv");
+		return finish(rx_->post(message), message.opcode);
 	}
 
 	/* The buffer is free at return, and success is not reported. */
 	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
 	{
 		message.flags = TREADLE_F_INJECT | desc_flags;
-		return finish(tx_->post(message), "inject");
+		return finish(tx_->post(message), message.opcode);
+	}
+
+	/* A command that is complete but for its flags; data: for FI_REMOTE_CQ_DATA. */
+	ssize_t transmit(CommandOrError command, std::uint64_t given,
+			 std::uint64_t data = 0) noexcept
+	{
+		if (!command) [[unlikely]]
+			return command.error();
+		const std::uint8_t opcode = command->desc().opcode;
+		const std::uint64_t flags = flags_for(opcode, given);
+		if (flags & ~transmit_flags) [[unlikely]]
+			return flags_refused(flags & ~transmit_flags, name_of(opcode));
+		command->flags(tx_desc_flags(flags));
+		if (flags & FI_REMOTE_CQ_DATA)
+			command->data(data);
+		const int rc = flags & FI_TRIGGER ? when_triggered(*command, *endpoint_) : 0;
+		return finish(rc ? rc : tx_->post(*command), opcode);
+	}
+	ssize_t inject(Command command) noexcept
+	{
+		command.flags(TREADLE_F_INJECT);
+		return finish(tx_->post(command), command.desc().opcode);
 	}
 
 	/* Any buffers, any flags. */
@@ -171,10 +224,12 @@ public:
 
 private:
 	template <class... B>
-	ssize_t transmit_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
+	ssize_t transmit_as(Message message, std::uint64_t given, const B &...buffers) noexcept
 	{
+		const std::uint64_t flags = flags_for(message.opcode, given);
+
 		if (flags & ~transmit_flags || (buffers.too_many() || ...)) [[unlikely]]
-			return flags_refused(flags & ~transmit_flags, "send");
+			return flags_refused(flags & ~transmit_flags, name_of(message.opcode));
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
@@ -182,15 +237,15 @@ private:
 			Command command = command_of(message);
 			const int rc = when_triggered(command, *endpoint_);
 			(command.buffers(buffers.span()), ...);
-			return finish(rc ? rc : tx_->post(command), "triggered send");
+			return finish(rc ? rc : tx_->post(command), message.opcode);
 		}
-		return finish(tx_->post(message, buffers.span()...), "send");
+		return finish(tx_->post(message, buffers.span()...), message.opcode);
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
 	{
 		if (flags & ~receive_flags || (buffers.too_many() || ...)) [[unlikely]]
-			return flags_refused(flags & ~receive_flags, "recv");
+			return flags_refused(flags & ~receive_flags, name_of(message.opcode));
 		message.flags = rx_desc_flags(flags);
 		message.peer |= any_source_;
 		if (flags & FI_TRIGGER) {
@@ -199,14 +254,14 @@ private:
 			const int rc = when_triggered(command, *endpoint_);
 			(command.buffers(buffers.span()), ...);
 			return finish(rc ? rc : endpoint_->domain().kernel().submit(command),
-				      "triggered recv");
+				      message.opcode);
 		}
-		return finish(rx_->post(message, buffers.span()...), "recv");
+		return finish(rx_->post(message, buffers.span()...), message.opcode);
 	}
 
-	static ssize_t finish(int rc, const char *what) noexcept
+	static ssize_t finish(int rc, std::uint8_t opcode) noexcept
 	{
-		return rc ? posting_failed(rc, what) : 0;
+		return rc ? posting_failed(rc, name_of(opcode)) : 0;
 	}
 
 	void attach() noexcept override
@@ -221,11 +276,15 @@ private:
 	BasicReceiveRing<Lock> *rx_ = nullptr;
 };
 
-/* A class whose members refuse, under the names of the calls, which both tables share. */
+/* A class whose members refuse, under the names of the calls of all tables. */
 template <int Error> struct Refusing {
 	static constexpr Refuses<Error> recv{}, recvv{}, recvmsg{};
 	static constexpr Refuses<Error> send{}, sendv{}, sendmsg{}, inject{}, senddata{},
 		injectdata{};
+	static constexpr Refuses<Error> read{}, readv{}, readmsg{};
+	static constexpr Refuses<Error> write{}, writev{}, writemsg{}, writedata{};
+	static constexpr Refuses<Error> readwrite{}, readwritev{}, readwritemsg{};
+	static constexpr Refuses<Error> compwrite{}, compwritev{}, compwritemsg{};
 };
 
 /* Calls fill(C) with the class C of functions that do what `calls` says. */

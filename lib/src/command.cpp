@@ -7,19 +7,83 @@
 namespace treadle
 {
 
+namespace
+{
+
+/* One more than the most stands for all that is too many: the post refuses it. */
+std::uint8_t count_of(std::size_t n, std::size_t most) noexcept
+{
+	return static_cast<std::uint8_t>(std::min(n, most + 1));
+}
+
+} // namespace
+
+template <class Iov>
+void Command::put(std::uint32_t place, bool had, std::span<const Iov> iov, bool has) noexcept
+{
+	treadle_slot *at = vectors_ + place;
+
+	if (has != had) {
+		treadle_slot *from = at + (had ? 1 : 0);
+		std::memmove(at + (has ? 1 : 0), from,
+			     (vectors_ + vector_count_ - from) * sizeof(*at));
+		vector_count_ += has ? 1 : -1;
+	}
+	if (has)
+		std::memcpy(at->bytes, iov.data(), iov.size_bytes());
+}
+
 Command &Command::buffers(std::span<const treadle_iov> iov) noexcept
 {
-	/* One more than the most stands for all that is too many: the post refuses it. */
-	desc_.iov_count =
-		static_cast<std::uint8_t>(std::min<std::size_t>(iov.size(), TREADLE_MAX_IOV + 1));
-	desc_.addr = 0;
-	desc_.len = total(iov);
-	iov_count_ = 0;
-	if (iov.size() == 1) {
-		desc_.addr = iov[0].addr;
-	} else if (iov.size() <= TREADLE_MAX_IOV) {
-		iov_count_ = iov.size();
-		std::memcpy(iov_, iov.data(), iov.size_bytes());
+	const bool fits = iov.size() <= TREADLE_MAX_IOV;
+
+	put(0, desc_.iov_count > 1 && desc_.iov_count <= TREADLE_MAX_IOV, iov,
+	    iov.size() > 1 && fits);
+	desc_.iov_count = count_of(iov.size(), TREADLE_MAX_IOV);
+	desc_.addr = iov.size() == 1 ? iov[0].addr : 0;
+	/* What is only read has no operands, but a length: that of its results. */
+	if (!iov.empty() || !(desc_.opcode == TREADLE_OP_FETCH))
+		desc_.len = total(iov);
+	return *this;
+}
+
+Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
+{
+	const bool fits = iov.size() <= TREADLE_MAX_RMA_IOV;
+	const bool had = desc_.rma_iov_count > 1 && desc_.rma_iov_count <= TREADLE_MAX_RMA_IOV;
+	const std::uint32_t place = desc_.iov_count > 1 ? 1 : 0;
+
+	put(place, had, iov, iov.size() > 1 && fits);
+	desc_.rma_iov_count = count_of(iov.size(), TREADLE_MAX_RMA_IOV);
+	desc_.remote_addr = iov.size() == 1 ? iov[0].addr : 0;
+	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
+	return flags(TREADLE_F_EXT);
+}
+
+Command &Command::results(std::span<const treadle_iov> results,
+			  std::span<const treadle_iov> compares) noexcept
+{
+	const std::size_t count = std::max(results.size(), compares.size());
+	const bool compare = desc_.opcode == TREADLE_OP_COMPARE;
+	const std::uint32_t place =
+		(desc_.iov_count > 1 ? 1 : 0) + (desc_.rma_iov_count > 1 ? 1 : 0);
+	const bool had = desc_.fetch_iov_count > 1 && desc_.fetch_iov_count <= TREADLE_MAX_IOV;
+	const bool has = count > 1 && count <= TREADLE_MAX_IOV;
+	treadle_iov full[TREADLE_MAX_IOV]{};
+
+	desc_.fetch_iov_count = count_of(count, TREADLE_MAX_IOV);
+	desc_.result = count == 1 && !results.empty() ? results[0].addr : 0;
+	desc_.compare = count == 1 && !compares.empty() ? compares[0].addr : 0;
+	if (desc_.atomic_op == TREADLE_ATOMIC_READ && !compare)
+		desc_.len = total(results);
+	if (has)
+		std::ranges::copy(results, full);
+	put(place, had, std::span<const treadle_iov>(full), has);
+	if (compare) {
+		std::ranges::fill(full, treadle_iov{});
+		if (has)
+			std::ranges::copy(compares, full);
+		put(place + (has ? 1 : 0), had, std::span<const treadle_iov>(full), has);
 	}
 	return *this;
 }

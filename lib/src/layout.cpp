@@ -196,6 +196,14 @@ AT(treadle_mr_create, auth_key, 40);
 AT(treadle_mr_create, auth_key_size, 48);
 AT(treadle_mr_create, id, 52);
 
+SIZE(treadle_mr_bind, 24);
+AT(treadle_mr_bind, size, 0);
+AT(treadle_mr_bind, mr, 4);
+AT(treadle_mr_bind, flags, 8);
+AT(treadle_mr_bind, cntr, 12);
+AT(treadle_mr_bind, ep, 16);
+AT(treadle_mr_bind, reserved, 20);
+
 SIZE(treadle_destroy, 8);
 AT(treadle_destroy, size, 0);
 AT(treadle_destroy, id, 4);

@@ -66,18 +66,19 @@ int DescriptorRing::put(const Message &m, std::span<const treadle_iov> iov) noex
 
 int DescriptorRing::put(const Command &command) noexcept
 {
+	const treadle_desc &desc = command.desc();
 	const std::uint32_t prod = prod_->prod;
-	const auto iov = command.iov();
-	const std::uint32_t n = iov.empty() ? 1 : 2;
+	std::uint32_t i = prod;
 
-	if (command.desc().iov_count > TREADLE_MAX_IOV)
+	if (desc.iov_count > TREADLE_MAX_IOV || desc.rma_iov_count > TREADLE_MAX_RMA_IOV ||
+	    desc.fetch_iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
-	if (!fits(prod, n))
+	if (!fits(prod, command.slots()))
 		return -EAGAIN;
-	slots_[prod & mask_].desc = command.desc();
-	if (!iov.empty())
-		std::memcpy(slots_[(prod + 1) & mask_].iov, iov.data(), iov.size_bytes());
-	store_release(prod_->prod, prod + n); /* B */
+	slots_[i++ & mask_].desc = desc;
+	for (const treadle_slot &vector : command.vectors())
+		slots_[i++ & mask_] = vector;
+	store_release(prod_->prod, i); /* B */
 	return 0;
 }
 

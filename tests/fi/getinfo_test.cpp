@@ -11,7 +11,9 @@ namespace
 {
 
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
-				   FI_DIRECTED_RECV | FI_LOCAL_COMM;
+				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_RMA | FI_READ | FI_WRITE |
+				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE |
+				   FI_ATOMIC;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -49,7 +51,11 @@ TEST(GetInfo, WithoutHintsTellsOfEverything)
 	EXPECT_EQ(info->tx_attr->inject_size, 4096u);
 	EXPECT_EQ(info->tx_attr->iov_limit, 8u);
 	EXPECT_EQ(info->rx_attr->iov_limit, 8u);
-	EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS);
+	for (const std::uint64_t order : {FI_ORDER_SAS, FI_ORDER_RAW, FI_ORDER_WAR, FI_ORDER_WAW}) {
+		EXPECT_TRUE(info->tx_attr->msg_order & order);
+		EXPECT_TRUE(info->rx_attr->msg_order & order);
+	}
+	EXPECT_EQ(info->tx_attr->rma_iov_limit, 5u);
 	EXPECT_EQ(info->rx_attr->comp_order, FI_ORDER_NONE);
 	EXPECT_EQ(info->domain_attr->threading, FI_THREAD_SAFE);
 	EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
@@ -93,12 +99,12 @@ TEST(GetInfo, PrimaryCapabilitiesAreOnlyThoseAskedFor)
 {
 	const Info msg = get_info(hints_for(FI_MSG).get());
 	ASSERT_TRUE(msg);
-	EXPECT_EQ(msg->caps, FI_MSG | FI_SEND | FI_RECV | FI_TRIGGER | FI_LOCAL_COMM);
+	EXPECT_EQ(msg->caps, FI_MSG | FI_SEND | FI_RECV | FI_TRIGGER | FI_FENCE | FI_LOCAL_COMM);
 
 	const Info send = get_info(hints_for(FI_TAGGED | FI_SEND).get());
 	ASSERT_TRUE(send);
-	EXPECT_EQ(send->caps, FI_TAGGED | FI_SEND | FI_TRIGGER | FI_LOCAL_COMM);
-	EXPECT_EQ(send->tx_attr->caps, FI_TAGGED | FI_SEND | FI_TRIGGER);
+	EXPECT_EQ(send->caps, FI_TAGGED | FI_SEND | FI_TRIGGER | FI_FENCE | FI_LOCAL_COMM);
+	EXPECT_EQ(send->tx_attr->caps, FI_TAGGED | FI_SEND | FI_TRIGGER | FI_FENCE);
 	EXPECT_EQ(send->rx_attr->caps, 0u);
 }
 
@@ -148,8 +154,11 @@ const Case cases[] = {
 	{"TypeDgram", ASK(hints.ep_attr->type = FI_EP_DGRAM), "ep_attr->type", nullptr},
 	{"TypeRdm", ASK(hints.ep_attr->type = FI_EP_RDM), nullptr,
 	 ANSWER(info.ep_attr->type == FI_EP_RDM)},
-	{"CapsRma", ASK(hints.caps = FI_MSG | FI_RMA), "FI_RMA", nullptr},
-	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC), "FI_ATOMIC", nullptr},
+	{"CapsRma", ASK(hints.caps = FI_MSG | FI_RMA), nullptr,
+	 ANSWER((info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) ==
+		(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))},
+	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC | FI_WRITE), nullptr,
+	 ANSWER((info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) == FI_WRITE)},
 	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), "FI_MULTI_RECV", nullptr},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
 	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},
@@ -204,7 +213,7 @@ const Case cases[] = {
 	{"MrBasicAndMore", ASK(hints.domain_attr->mr_mode = FI_MR_BASIC | FI_MR_LOCAL), "mr_mode",
 	 nullptr},
 	{"MrEverything", ASK(hints.domain_attr->mr_mode = 0xffc), nullptr,
-	 ANSWER(info.domain_attr->mr_mode == 0)},
+	 ANSWER(info.domain_attr->mr_mode == FI_MR_PROV_KEY)},
 	{"MrKeySize", ASK(hints.domain_attr->mr_key_size = 16), "mr_key_size", nullptr},
 	{"CqDataSize", ASK(hints.domain_attr->cq_data_size = 16), "cq_data_size", nullptr},
 	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 2), "mr_iov_limit", nullptr},
@@ -227,10 +236,14 @@ const Case cases[] = {
 	{"RxSizeHuge", ASK(hints.rx_attr->size = SIZE_MAX), "rx_attr->size", nullptr},
 	{"TxIov", ASK(hints.tx_attr->iov_limit = 9), "tx_attr->iov_limit", nullptr},
 	{"RxIov", ASK(hints.rx_attr->iov_limit = 8), nullptr, ANSWER(info.rx_attr->iov_limit == 8)},
-	{"RmaIov", ASK(hints.tx_attr->rma_iov_limit = 1), "rma_iov_limit", nullptr},
+	{"RmaIov", ASK(hints.tx_attr->rma_iov_limit = 5), nullptr,
+	 ANSWER(info.tx_attr->rma_iov_limit == 5)},
+	{"RmaIovMany", ASK(hints.tx_attr->rma_iov_limit = 6), "rma_iov_limit", nullptr},
 	{"Buffered", ASK(hints.rx_attr->total_buffered_recv = SIZE_MAX), "total_buffered_recv",
 	 nullptr},
-	{"TxOrderStrict", ASK(hints.tx_attr->msg_order = FI_ORDER_STRICT), "tx_attr->msg_order",
+	{"TxOrderStrict", ASK(hints.tx_attr->msg_order = FI_ORDER_STRICT), nullptr,
+	 ANSWER(!(FI_ORDER_STRICT & ~info.tx_attr->msg_order))},
+	{"TxOrderData", ASK(hints.tx_attr->msg_order = FI_ORDER_DATA), "tx_attr->msg_order",
 	 nullptr},
 	{"TxOrderSas", ASK(hints.tx_attr->msg_order = FI_ORDER_SAS), nullptr,
 	 ANSWER(info.tx_attr->msg_order &FI_ORDER_SAS)},

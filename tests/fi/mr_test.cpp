@@ -99,13 +99,21 @@ TEST_F(Mr, RawKeysAreTheKeys)
 	EXPECT_EQ(fi_mr_map_raw(node.domain.get(), base, raw, 16, &key, 0), -FI_EINVAL);
 }
 
-TEST_F(Mr, NothingCanBeBound)
+TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 {
 	Node node;
+	const auto cntr = node.cntr(), other = node.cntr();
+	const auto ep = node.ep();
 	const auto mr = reg(node, 1);
-	const auto cntr = node.cntr();
 
-	EXPECT_EQ(fi_mr_bind(mr.get(), &cntr->fid, FI_REMOTE_WRITE), -FI_ENOSYS);
+	EXPECT_EQ(fi_mr_bind(mr.get(), &cntr->fid, FI_REMOTE_READ), -FI_EBADFLAGS);
+	EXPECT_EQ(fi_mr_bind(mr.get(), &node.domain->fid, 0), -FI_EINVAL);
+	ASSERT_EQ(fi_mr_bind(mr.get(), &cntr->fid, FI_REMOTE_WRITE), 0);
+	EXPECT_EQ(fi_mr_bind(mr.get(), &other->fid, FI_REMOTE_WRITE), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&cntr->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, FI_TRANSMIT), -FI_EBADFLAGS);
+	ASSERT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), 0);
+	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), -FI_EBUSY);
 }
 
 TEST_F(Mr, RegistrationsAreReportedToABoundQueue)

@@ -117,8 +117,6 @@ TYPED_TEST(Message, FlagsThatMeanNothingHereAreRefused)
 		EXPECT_EQ(TypeParam::sendmsg(p.a.ep.get(), &iov, 1, p.b_at_a, nullptr, 0, flags),
 			  -FI_EBADFLAGS)
 			<< flags;
-	EXPECT_EQ(TypeParam::sendmsg(p.a.ep.get(), &iov, 1, p.b_at_a, nullptr, 0, FI_FENCE),
-		  -FI_EOPNOTSUPP);
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 }
 

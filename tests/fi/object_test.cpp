@@ -133,6 +133,7 @@ TEST(Object, BindingIsChecked)
 	EXPECT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), -FI_EINVAL);
 
 	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, 0), -FI_EBADFLAGS);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_REMOTE_WRITE), 0); /* has FI_RMA_EVENT */
 	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_REMOTE_WRITE), -FI_EINVAL);
 	ASSERT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_SEND | FI_RECV), 0);
 	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_RECV), -FI_EINVAL);
@@ -285,9 +286,9 @@ TEST(Object, WhatDoesNotExistIsRefused)
 	node.info->ep_attr->type = FI_EP_MSG;
 	EXPECT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
 	node.info->ep_attr->type = FI_EP_RDM;
-	node.info->caps |= FI_RMA;
+	node.info->caps |= FI_MULTICAST;
 	EXPECT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
-	EXPECT_TRUE(log.has("FI_RMA"));
+	EXPECT_TRUE(log.has("FI_MULTICAST"));
 }
 
 TEST(Object, ThousandsOfEndpoints)

@@ -470,10 +470,16 @@ TEST_F(Triggered, BadWorkIsRefusedAtSubmission)
 		<< "has a completion counter";
 	for (const auto type :
 	     {FI_OP_READ, FI_OP_WRITE, FI_OP_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_COMPARE_ATOMIC}) {
+		fi_op_compare_atomic nothing{}; /* the largest; each begins with its endpoint */
+		nothing.ep = p.a.ep.get();
 		work = send();
 		work.work.op_type = type;
-		EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
+		work.work.op.compare_atomic = &nothing;
+		EXPECT_EQ(work.queue(p.node), -FI_EINVAL);
 	}
+	work = send();
+	work.work.op_type = static_cast<fi_op_type>(99);
+	EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
 }
 
 TEST_F(Triggered, ACounterWithWorkIsBusy)

@@ -72,9 +72,6 @@ static const struct spoiled {
 	/* clang-format off */
 	{ SEND, FIELD(opcode), TREADLE_OP_LAST, EOPNOTSUPP },
 	{ SEND, FIELD(opcode), 255, EOPNOTSUPP },
-	{ SEND, FIELD(opcode), TREADLE_OP_ATOMIC, EOPNOTSUPP },
-	{ SEND, FIELD(opcode), TREADLE_OP_FETCH, EOPNOTSUPP },
-	{ SEND, FIELD(opcode), TREADLE_OP_COMPARE, EOPNOTSUPP },
 	{ SEND, FIELD(iov_count), 0, EINVAL },
 	{ SEND, FIELD(iov_count), 9, EINVAL },
 	{ SEND, FIELD(iov_count), 255, EINVAL },
@@ -97,7 +94,7 @@ static const struct spoiled {
 	{ SEND, FLAG(NOTIFY), EINVAL },
 	{ SEND, FLAG(CNTR_ERROR), EINVAL },
 	{ SEND, FLAG(COND_CELL), EOPNOTSUPP },
-	{ SEND, FLAG(FENCE), EOPNOTSUPP },
+	{ RECV, FLAG(FENCE), EOPNOTSUPP },
 	{ RECV, FLAG(MULTI_RECV), EOPNOTSUPP },
 	{ RECV, FLAG(PEEK), EOPNOTSUPP },
 	{ RECV, FLAG(CLAIM), EOPNOTSUPP },

@@ -28,28 +28,6 @@ FIXTURE_TEARDOWN(mr)
 	close(self->fd);
 }
 
-/* Registers, tells id and key; -errno. */
-static int mr(int fd, const void *buf, __u64 len, __u32 access, __u32 flags, __u64 *key, __u32 *id)
-{
-	struct treadle_iov iov = {(unsigned long)buf, len};
-	struct treadle_mr_create c = {
-		.size = sizeof(c),
-		.flags = flags,
-		.access = access,
-		.iov_count = 1,
-		.iov = (unsigned long)&iov,
-		.key = key ? *key : 0,
-	};
-	int result = call(fd, TREADLE_IOC_MR_CREATE, &c);
-
-	if (result == 0) {
-		if (key)
-			*key = c.key;
-		*id = c.id;
-	}
-	return result;
-}
-
 /* --- keys ---------------------------------------------------------------------------- */
 
 TEST_F(mr, keys_of_the_process)

@@ -255,6 +255,29 @@ static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 	return index;
 }
 
+/* Registers, tells id and key; -errno. */
+static inline int mr(int fd, const void *buf, __u64 len, __u32 access, __u32 flags, __u64 *key,
+		     __u32 *id)
+{
+	struct treadle_iov iov = {(unsigned long)buf, len};
+	struct treadle_mr_create c = {
+		.size = sizeof(c),
+		.flags = flags,
+		.access = access,
+		.iov_count = 1,
+		.iov = (unsigned long)&iov,
+		.key = key ? *key : 0,
+	};
+	int result = call(fd, TREADLE_IOC_MR_CREATE, &c);
+
+	if (result == 0) {
+		if (key)
+			*key = c.key;
+		*id = c.id;
+	}
+	return result;
+}
+
 /* --- commands -------------------------------------------------------------- */
 
 static inline struct treadle_desc send_of(const void *buf, __u64 len, __u64 to, __u64 context)
@@ -294,6 +317,26 @@ static inline struct treadle_desc trecv_of(void *buf, __u64 len, __u64 from, __u
 	d.opcode = TREADLE_OP_TRECV;
 	d.tag = tag;
 	d.ignore = ignore;
+	return d;
+}
+
+static inline struct treadle_desc read_of(void *buf, __u64 len, __u64 from, __u64 at, __u64 key,
+					  __u64 context)
+{
+	struct treadle_desc d = send_of(buf, len, from, context);
+
+	d.opcode = TREADLE_OP_READ;
+	d.remote_addr = at;
+	d.remote_key = key;
+	return d;
+}
+
+static inline struct treadle_desc write_of(const void *buf, __u64 len, __u64 to, __u64 at,
+					   __u64 key, __u64 context)
+{
+	struct treadle_desc d = read_of((void *)buf, len, to, at, key, context);
+
+	d.opcode = TREADLE_OP_WRITE;
 	return d;
 }
 

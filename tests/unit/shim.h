@@ -20,6 +20,8 @@
 extern "C" {
 #endif
 
+typedef __s8 s8;
+typedef __s16 s16;
 typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
@@ -56,7 +58,9 @@ void kvfree(const void *p);
 #define smp_load_acquire(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define smp_store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
-#define barrier()		__asm__ volatile("" ::: "memory")
+#define try_cmpxchg(p, old, new) \
+	__atomic_compare_exchange_n(p, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+#define barrier() __asm__ volatile("" ::: "memory")
 
 typedef struct {
 	int counter;

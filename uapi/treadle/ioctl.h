@@ -41,8 +41,9 @@
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
  * EPERM        the caller is not the process that opened the context (fork)
- * EACCES       the owner of the peer does not let this one in; mmap with more
- *              rights than the map has
+ * EACCES       the owner of the peer, or of the region, does not let this one in;
+ *              the region does not grant this access; mmap with more rights than
+ *              the map has
  * EBUSY        object is in use by another one, or by an armed command; the
  *              transmit ring has an endpoint already
  * EEXIST       memory key in use
@@ -65,7 +66,10 @@
  * ECONNREFUSED nobody has that address
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint
- * EIO          the peer's receive buffer could not be written
+ * EIO          the peer's memory is not mapped, or not for that access
+ * EKEYREJECTED the peer has no memory region with this key for this endpoint, or it was
+ *              closed, or (pinned) its range was unmapped, before or meanwhile
+ * EREMOTEIO    a remote range is not within its region
  */
 #ifndef _UAPI_TREADLE_IOCTL_H
 #define _UAPI_TREADLE_IOCTL_H
@@ -116,6 +120,7 @@ struct treadle_addr {
 #define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
+#define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7) /* atomics of floating point types */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -327,8 +332,8 @@ struct treadle_ep_enable {
  * @iov:       pointer to struct treadle_iov[iov_count]. The range must be mapped,
  *	       and writable if @access lets anybody write it
  * @key:       in: the key; out, with KERNEL_KEY: the key that was picked
- * @cntr:      reserved for remote events, 0
- * @ep:        reserved for regions of one endpoint, 0
+ * @cntr:      counts operations of peers that have written to the region, or 0: none
+ * @ep:        only by way of this endpoint, or 0: of every one of the context
  * @auth_key, @auth_key_size: as in treadle_ep_create
  * @id:        out
  */
@@ -344,6 +349,20 @@ struct treadle_mr_create {
 	__u64 auth_key;
 	__u32 auth_key_size;
 	__u32 id;
+};
+
+/**
+ * struct treadle_mr_bind - fi_mr_bind: what treadle_mr_create left out
+ * @mr:   id
+ * @cntr, @ep: as there; 0: leave it. EBUSY: there is one already
+ */
+struct treadle_mr_bind {
+	__u32 size;
+	__u32 mr;
+	__u32 flags;
+	__u32 cntr;
+	__u32 ep;
+	__u32 reserved;
 };
 
 /* struct treadle_destroy - any object. EBUSY: another object is bound to it */
@@ -435,6 +454,7 @@ struct treadle_wait_fd {
 #define TREADLE_IOC_CANCEL	TREADLE_IO(0x0d, treadle_cancel)
 #define TREADLE_IOC_WAIT	TREADLE_IO(0x0e, treadle_wait)
 #define TREADLE_IOC_WAIT_FD	TREADLE_IO(0x0f, treadle_wait_fd)
+#define TREADLE_IOC_MR_BIND	TREADLE_IO(0x18, treadle_mr_bind)
 
 /*
  * These two take the id itself as argument, so that the data path copies nothing.

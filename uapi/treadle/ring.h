@@ -75,6 +75,7 @@
 #define TREADLE_SLOTS_OFFSET 4096 /* of slots or completions in their map */
 #define TREADLE_MAX_IOV	     8	  /* local buffers of one command */
 #define TREADLE_MAX_RMA_IOV  5	  /* remote ranges of one command */
+#define TREADLE_MAX_ATOMIC   4096 /* bytes that one atomic command changes */
 
 /* An address-vector index that stands for every peer (receive) or none. */
 #define TREADLE_ADDR_ANY 0xffffffffffffffffULL
@@ -109,11 +110,15 @@ enum treadle_opcode {
 #define TREADLE_F_INJECT	    (1U << 2) /* buffer is free when the doorbell returns */
 #define TREADLE_F_REMOTE_CQ_DATA    (1U << 3) /* `data` goes to the peer's completion */
 #define TREADLE_F_DELIVERY_COMPLETE (1U << 4) /* complete when placed at the peer */
-#define TREADLE_F_FENCE		    (1U << 5) /* start after all before it to that peer */
-#define TREADLE_F_MULTI_RECV	    (1U << 6)
-#define TREADLE_F_PEEK		    (1U << 7)
-#define TREADLE_F_CLAIM		    (1U << 8)
-#define TREADLE_F_DISCARD	    (1U << 9)
+/*
+ * Start after all commands before it to that peer have completed, and before all
+ * that come after it. (What is still armed is not before it.)
+ */
+#define TREADLE_F_FENCE	     (1U << 5)
+#define TREADLE_F_MULTI_RECV (1U << 6)
+#define TREADLE_F_PEEK	     (1U << 7)
+#define TREADLE_F_CLAIM	     (1U << 8)
+#define TREADLE_F_DISCARD    (1U << 9)
 /*
  * More commands follow before the doorbell: if this one is refused, say so by
  * an error completion (and the endpoint's counter) and go on, because its
@@ -178,20 +183,22 @@ struct treadle_rma_iov {
  * @tag:	tagged messages: the tag
  * @ignore:	tagged receives: bits of the tag that do not count
  * @remote_addr: RMA, atomics: the remote range (one), see treadle_rma_iov
- * @remote_key:	RMA, atomics: its key
+ * @remote_key:	RMA, atomics: its key. One range is as long as the local buffers
  * @data:	remote CQ data; CNTR_*: the value
  * @ep:		endpoint id; 0: the endpoint that the ring belongs to
  * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
  * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,
  *		unsigned). F_COND_CELL: byte offset of the cell
  * @notify:	F_NOTIFY: id of the counter that gets success + 1 or error + 1
- * @atomic_op:	enum fi_op
- * @datatype:	enum fi_datatype
+ * @atomic_op:	enum treadle_atomic_op, see atomic.h
+ * @datatype:	enum treadle_datatype
  * @rma_iov_count: 0 or 1: @remote_addr, @remote_key. More: a slot of struct
- *		treadle_rma_iov follows the slot of local buffers
- * @fetch_iov_count: 0 or 1: @result, @compare. More: a slot each follows
- * @result:	fetch, compare: buffer for the value before
- * @compare:	compare: buffer with the value to compare with
+ *		treadle_rma_iov follows the slot of local buffers, both fields are
+ *		zero, and the sum of the lengths is @len
+ * @fetch_iov_count: 0 or 1: @result, @compare. More: a slot each follows (first
+ *		that of results), the fields are zero, and each sum is @len
+ * @result:	fetch, compare: buffer for the values before, @len bytes
+ * @compare:	compare: buffer with the values to compare with, @len bytes
  * @reserved1:	zero
  */
 struct treadle_desc {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include <treadle/atomic.h>
 #include <treadle/message.h>
 #include <treadle/object.h>
 
@@ -48,6 +49,49 @@ public:
 	{
 		return Command(TREADLE_OP_TRECV, buf, len, peer).tag(tag, ignore);
 	}
+	/* remote: of the peer's memory, by its key; as long as the buffer */
+	static Command read(void *buf, std::size_t len, std::uint64_t peer, std::uint64_t remote,
+			    std::uint64_t key) noexcept
+	{
+		return Command(TREADLE_OP_READ, buf, len, peer).remote(remote, key);
+	}
+	static Command write(const void *buf, std::size_t len, std::uint64_t peer,
+			     std::uint64_t remote, std::uint64_t key) noexcept
+	{
+		return Command(TREADLE_OP_WRITE, buf, len, peer).remote(remote, key);
+	}
+	/* len: bytes. TREADLE_ATOMIC_* without those that compare, and READ; TREADLE_INT8... */
+	static Command atomic(treadle_atomic_op op, treadle_datatype type, const void *operands,
+			      std::size_t len, std::uint64_t peer, std::uint64_t remote,
+			      std::uint64_t key) noexcept
+	{
+		return Command(TREADLE_OP_ATOMIC, operands, len, peer)
+			.remote(remote, key)
+			.operation(op, type);
+	}
+	/* The same, and READ (whose operands count for nothing): result gets what was there before. */
+	static Command fetch(treadle_atomic_op op, treadle_datatype type, const void *operands,
+			     void *result, std::size_t len, std::uint64_t peer,
+			     std::uint64_t remote, std::uint64_t key) noexcept
+	{
+		Command command(TREADLE_OP_FETCH, operands, len, peer);
+
+		if (op == TREADLE_ATOMIC_READ)
+			command.no_operands();
+		command.desc_.result = address_of(result);
+		return command.remote(remote, key).operation(op, type);
+	}
+	/* TREADLE_ATOMIC_CSWAP* and MSWAP. */
+	static Command compare(treadle_atomic_op op, treadle_datatype type, const void *operands,
+			       const void *compare, void *result, std::size_t len,
+			       std::uint64_t peer, std::uint64_t remote, std::uint64_t key) noexcept
+	{
+		Command command(TREADLE_OP_COMPARE, operands, len, peer);
+
+		command.desc_.result = address_of(result);
+		command.desc_.compare = address_of(compare);
+		return command.remote(remote, key).operation(op, type);
+	}
 	static Command set(CounterId counter, std::uint64_t value) noexcept
 	{
 		return Command(TREADLE_OP_CNTR_SET, counter, value);
@@ -61,11 +105,25 @@ public:
 
 	/* Replaces the buffer by 0 to TREADLE_MAX_IOV ones; more are refused by the post. */
 	Command &buffers(std::span<const treadle_iov> iov) noexcept;
+	/* Replaces the remote range by 1 to TREADLE_MAX_RMA_IOV ones. */
+	Command &ranges(std::span<const treadle_rma_iov> iov) noexcept;
+	/*
+	 * Replaces the buffer for results, and that to compare with, by 1 to
+	 * TREADLE_MAX_IOV ones each; the shorter vector is filled up with empty ones.
+	 */
+	Command &results(std::span<const treadle_iov> results,
+			 std::span<const treadle_iov> compares = {}) noexcept;
 	/* Which endpoint's command it is; needed on the ring of the context. */
 	Command &on(EndpointId endpoint) noexcept
 	{
 		desc_.ep = static_cast<std::uint32_t>(endpoint);
 		return flags(TREADLE_F_EXT);
+	}
+	/* The peer, instead of the one that it was made with. */
+	Command &peer(std::uint64_t peer) noexcept
+	{
+		desc_.peer = peer;
+		return *this;
 	}
 	/* Goes into the completion, and names the command to cancel. */
 	Command &context(std::uint64_t context) noexcept
@@ -110,7 +168,9 @@ public:
 	Command &work() noexcept { return flags(TREADLE_F_WORK); }
 
 	const treadle_desc &desc() const noexcept { return desc_; }
-	std::span<const treadle_iov> iov() const noexcept { return {iov_, iov_count_}; }
+	/* The slots behind the descriptor, in order. */
+	std::span<const treadle_slot> vectors() const noexcept { return {vectors_, vector_count_}; }
+	std::uint32_t slots() const noexcept { return 1 + vector_count_; }
 
 private:
 	Command(std::uint8_t opcode, const void *buf, std::size_t len, std::uint64_t peer) noexcept
@@ -137,9 +197,31 @@ private:
 		return *this;
 	}
 
+	Command &remote(std::uint64_t addr, std::uint64_t key) noexcept
+	{
+		desc_.remote_addr = addr;
+		desc_.remote_key = key;
+		return *this;
+	}
+	Command &operation(treadle_atomic_op op, treadle_datatype type) noexcept
+	{
+		desc_.atomic_op = static_cast<std::uint8_t>(op);
+		desc_.datatype = static_cast<std::uint8_t>(type);
+		return flags(TREADLE_F_EXT);
+	}
+	void no_operands() noexcept
+	{
+		desc_.iov_count = 0;
+		desc_.addr = 0;
+	}
+
+	/* Puts a vector into its place among the slots, or makes it no slot. */
+	template <class Iov>
+	void put(std::uint32_t place, bool had, std::span<const Iov> iov, bool has) noexcept;
+
 	treadle_desc desc_{};
-	std::size_t iov_count_ = 0; /* of iov_: 0, or 2 and more */
-	treadle_iov iov_[TREADLE_MAX_IOV];
+	std::uint32_t vector_count_ = 0;
+	treadle_slot vectors_[4]; /* buffers, remote ranges, results, what to compare with */
 };
 
 } // namespace treadle

@@ -26,6 +26,8 @@ public:
 		std::uint32_t access;	 /* TREADLE_ACCESS_*, at least one */
 		std::uint32_t flags = 0; /* TREADLE_MR_* */
 		std::uint64_t key = 0;	 /* unless TREADLE_MR_KERNEL_KEY */
+		CounterId counter{};	 /* counts what peers have written, or none */
+		EndpointId endpoint{};	 /* the only one that peers may use, or none */
 		std::span<const std::byte> auth_key = {};
 	};
 
@@ -38,6 +40,10 @@ public:
 					   std::size_t len, const Options &options) noexcept;
 
 	std::uint64_t key() const noexcept { return key_; }
+
+	/* The options of these names, later. 0, -EBUSY: has one; -ENOENT, -EBADF. */
+	int bind(CounterId counter) noexcept;
+	int bind(EndpointId endpoint) noexcept;
 
 private:
 	MemoryRegion(int fd, std::uint32_t id, std::uint64_t key) noexcept

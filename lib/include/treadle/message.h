@@ -3,7 +3,6 @@
 #define TREADLE_MESSAGE_H
 
 #include <cstdint>
-#include <span>
 
 #include <treadle/ring.h>
 
@@ -11,7 +10,7 @@ namespace treadle
 {
 
 /**
- * An ordinary send or receive: the first cache line of a struct treadle_desc,
+ * An ordinary send, receive, read or write: the first cache line of a struct treadle_desc,
  * field by field (see there), which is all that is written to the ring for it.
  *
  *	ring.post({.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION,
@@ -27,8 +26,8 @@ struct Message {
 	std::uint64_t addr = 0; /* address_of(buffer); ignored if an iov is posted with it */
 	std::uint64_t len = 0;	/* bytes; the same */
 	std::uint64_t peer = TREADLE_ADDR_ANY;
-	std::uint64_t tag = 0;
-	std::uint64_t ignore = 0;
+	std::uint64_t tag = 0;	  /* read, write: the remote address; as much of it as here */
+	std::uint64_t ignore = 0; /* read, write: the key of the remote region */
 	std::uint64_t data = 0;
 };
 
@@ -37,8 +36,8 @@ inline std::uint64_t address_of(const void *buffer) noexcept
 	return reinterpret_cast<std::uintptr_t>(buffer);
 }
 
-/* The length of a vector of buffers, in bytes. */
-inline std::uint64_t total(std::span<const treadle_iov> iov) noexcept
+/* The length of a vector of buffers, or of remote ranges, in bytes. */
+template <class Vector> std::uint64_t total(const Vector &iov) noexcept
 {
 	std::uint64_t len = 0;
 

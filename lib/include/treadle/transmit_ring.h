@@ -16,7 +16,8 @@ namespace treadle
 class Context;
 
 /**
- * Where an endpoint's commands go out: fi_msg(3), fi_tagged(3), fi_trigger(3).
+ * Where an endpoint's commands go out: fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3),
+ * fi_trigger(3).
  *
  * A post either rings the doorbell, which runs the command before it returns
  * unless that is slow, or, with TREADLE_F_MORE among its flags, leaves that to the
@@ -43,7 +44,7 @@ public:
 	static Result<BasicTransmitRing> create(const Context &context, std::uint32_t entries,
 						std::uint32_t flags = 0) noexcept;
 
-	/* Slots, a power of two; a command takes one, and one more if it has several buffers. */
+	/* Slots, a power of two; a command takes one, and one more for each vector. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 	/* Slots that are free now. */
 	std::uint32_t room() noexcept
@@ -63,7 +64,7 @@ public:
 
 	int post(const Command &command) noexcept
 	{
-		return put(command.desc().flags, command.iov().empty() ? 1 : 2, command);
+		return put(command.desc().flags, command.slots(), command);
 	}
 
 	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. */

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: what has to wait for its turn
+ *
+ * Most commands have done their work when issue() returns, so they are in order
+ * by themselves. Those that go on elsewhere (a worker copies, the receiver has no
+ * buffer) are counted here: a flow is an endpoint and a port that it sends to,
+ * and exists while something is under way from the one to the other. Then
+ *
+ *	what follows a read, a write or an atomic waits until that has completed
+ *	(all of the FI_ORDER_* bits);
+ *	what has F_FENCE waits until everything before it has completed;
+ *	what follows a command that waits, waits behind it.
+ *
+ * A send that is matched, or kept by the receiver, is in order already and holds up
+ * nobody but a fence. What waits is started by whoever completes the last that
+ * it waits for, through his run queue: one runner at a time (flow->active).
+ */
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+#define FLOW_BATCH 16
+
+/*
+ * struct treadle_flow - what is under way from @ep to @port; all under ep->lock
+ * @remote, @sends: reads, writes and atomics; sends
+ * @waiting:	commands, in order
+ * @active:	@job is queued or running, and holds @ep
+ * @ordered:	counted in ep->nr_ordered: what comes next waits
+ */
+struct treadle_flow {
+	struct rb_node node;
+	struct treadle_ep *ep;
+	u16 port;
+	bool active, ordered;
+	unsigned int remote, sends;
+	struct list_head waiting;
+	struct treadle_job job;
+};
+
+static struct treadle_flow *flow_of(struct rb_node *node)
+{
+	return rb_entry(node, struct treadle_flow, node);
+}
+
+static struct treadle_flow *flow_find(struct treadle_ep *ep, u16 port)
+{
+	struct rb_node *node = ep->flows.rb_node;
+
+	while (node) {
+		struct treadle_flow *flow = flow_of(node);
+
+		if (flow->port == port)
+			return flow;
+		node = port < flow->port ? node->rb_left : node->rb_right;
+	}
+	return NULL;
+}
+
+static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
+{
+	struct rb_node **link = &ep->flows.rb_node, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = flow->port < flow_of(parent)->port ? &parent->rb_left : &parent->rb_right;
+	}
+	rb_link_node(&flow->node, parent, link);
+	rb_insert_color(&flow->node, &ep->flows);
+	WRITE_ONCE(ep->nr_flows, ep->nr_flows + 1);
+}
+
+/*
+ * After a change; frees the flow if nothing is left of it. The numbers are read
+ * without the lock (acquire) by who issues next: if it finds none it goes on, and
+ * must find in memory what those that are done have written.
+ */
+static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
+{
+	bool ordered = flow->remote || flow->active || !list_empty(&flow->waiting);
+
+	if (ordered != flow->ordered)
+		smp_store_release(&ep->nr_ordered, ep->nr_ordered + (ordered ? 1 : -1));
+	flow->ordered = ordered;
+	if (ordered || flow->sends)
+		return;
+	rb_erase(&flow->node, &ep->flows);
+	smp_store_release(&ep->nr_flows, ep->nr_flows - 1);
+	kfree(flow);
+}
+
+/* May @cmd start, as far as what is under way is concerned? */
+static bool flow_free(const struct treadle_flow *flow, const struct treadle_cmd *cmd)
+{
+	return !flow->remote && !((cmd->d.flags & TREADLE_F_FENCE) && flow->sends);
+}
+
+static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
+{
+	struct treadle_flow *flow = container_of(job, struct treadle_flow, job);
+	struct treadle_ep *ep = flow->ep;
+	int i;
+
+	for (i = 0; i < FLOW_BATCH && run->budget > 0; i++, run->budget--) {
+		struct treadle_cmd *cmd;
+
+		spin_lock(&ep->lock);
+		cmd = list_first_entry_or_null(&flow->waiting, struct treadle_cmd, wait);
+		if (cmd && flow_free(flow, cmd)) {
+			list_del(&cmd->wait);
+		} else {
+			cmd = NULL;
+			flow->active = false;
+			flow_settle(ep, flow);
+		}
+		spin_unlock(&ep->lock);
+		if (!cmd) {
+			treadle_ep_put(ep);
+			return;
+		}
+		cmd->admitted = true;
+		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+	}
+	treadle_run_add(run, job);
+}
+
+/* Who is to look what may start now; NULL: somebody does, or nothing waits. Under ep->lock. */
+static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow *flow)
+{
+	if (flow->active || list_empty(&flow->waiting))
+		return NULL;
+	flow->active = true;
+	treadle_ep_get(ep);
+	return &flow->job;
+}
+
+/*
+ * A command has completed that was tracked. Without @run (it was dropped) a
+ * worker starts what comes next.
+ */
+void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run)
+{
+	struct treadle_flow *flow;
+	struct treadle_job *job;
+
+	spin_lock(&ep->lock);
+	flow = flow_find(ep, port); /* it is there as long as something is counted in it */
+	if (remote)
+		flow->remote--;
+	else
+		flow->sends--;
+	job = flow_start(ep, flow);
+	flow_settle(ep, flow);
+	spin_unlock(&ep->lock);
+	if (job && run)
+		treadle_run_add(run, job);
+	else if (job)
+		treadle_queue_job(job);
+}
+
+/* @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. */
+void treadle_flow_track(struct treadle_cmd *cmd)
+{
+	struct treadle_flow *flow, *new = NULL;
+	struct treadle_ep *ep = cmd->ep;
+
+	if (cmd->tracked)
+		return;
+	spin_lock(&ep->lock);
+	flow = flow_find(ep, cmd->port);
+	if (!flow) {
+		spin_unlock(&ep->lock);
+		new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		new->ep = ep;
+		new->port = cmd->port;
+		INIT_LIST_HEAD(&new->waiting);
+		new->job.ctx = ep->obj.ctx;
+		new->job.fn = flow_go_on;
+		spin_lock(&ep->lock);
+		flow = flow_find(ep, cmd->port);
+		if (!flow) {
+			flow = new;
+			new = NULL;
+			flow_insert(ep, flow);
+		}
+	}
+	if (treadle_op_remote(cmd->d.opcode))
+		flow->remote++;
+	else
+		flow->sends++;
+	cmd->tracked = true;
+	flow_settle(ep, flow);
+	spin_unlock(&ep->lock);
+	kfree(new);
+}
+
+/* Is there something that @cmd has to wait for? Under ep->lock; what is dead does not wait. */
+static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct treadle_cmd *cmd)
+{
+	struct treadle_flow *flow = ep->dead || cmd->route ? NULL : flow_find(ep, cmd->port);
+
+	if (!flow)
+		return NULL;
+	return flow->active || !list_empty(&flow->waiting) || !flow_free(flow, cmd) ? flow : NULL;
+}
+
+/*
+ * treadle_flow_admit - is it a command's turn?
+ *
+ * Returns the command to go on with (it may have been moved off the stack), or
+ * NULL: it waits, or has failed.
+ */
+struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_ep *ep = cmd->ep;
+	struct treadle_flow *flow;
+	int ret = 0;
+
+	if (likely(!smp_load_acquire(&ep->nr_ordered)) &&
+	    (likely(!(cmd->d.flags & TREADLE_F_FENCE)) || !smp_load_acquire(&ep->nr_flows)))
+		return cmd;
+	if (cmd->admitted)
+		return cmd;
+	spin_lock(&ep->lock);
+	flow = flow_before(ep, cmd);
+	spin_unlock(&ep->lock);
+	if (!flow)
+		return cmd;
+	if (cmd->d.flags & TREADLE_F_INJECT)
+		ret = treadle_take_inject(cmd, run);
+	if (ret) {
+		treadle_cmd_complete(cmd, ret, run);
+		return NULL;
+	}
+	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	spin_lock(&ep->lock);
+	flow = flow_before(ep, cmd);
+	if (flow) {
+		list_add_tail(&cmd->wait, &flow->waiting);
+		flow_settle(ep, flow);
+		cmd = NULL;
+	}
+	spin_unlock(&ep->lock);
+	return cmd;
+}
+
+/* Take back the first command with @context that waits, if there is one. */
+bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd, *found = NULL;
+	struct treadle_job *job = NULL;
+	struct rb_node *node;
+
+	spin_lock(&ep->lock);
+	for (node = rb_first(&ep->flows); node; node = rb_next(node)) {
+		list_for_each_entry(cmd, &flow_of(node)->waiting, wait) {
+			if (cmd->d.context == context) {
+				found = cmd;
+				break;
+			}
+		}
+		if (found)
+			break;
+	}
+	if (found) {
+		list_del(&found->wait);
+		job = flow_start(ep, flow_of(node)); /* it may have been a fence */
+		flow_settle(ep, flow_of(node));
+	}
+	spin_unlock(&ep->lock);
+	if (found)
+		treadle_cmd_complete(found, -ECANCELED, run);
+	if (job)
+		treadle_run_add(run, job);
+	return found;
+}
+
+/* The endpoint is closed (ep->dead is set): what waits is dropped. */
+void treadle_flow_drop(struct treadle_ep *ep)
+{
+	struct treadle_cmd *cmd, *next;
+	struct rb_node *node;
+	LIST_HEAD(dropped);
+
+	spin_lock(&ep->lock);
+	for (node = rb_first(&ep->flows); node;) {
+		struct treadle_flow *flow = flow_of(node);
+
+		node = rb_next(node);
+		list_splice_tail_init(&flow->waiting, &dropped);
+		flow_settle(ep, flow);
+	}
+	spin_unlock(&ep->lock);
+	list_for_each_entry_safe(cmd, next, &dropped, wait) {
+		list_del(&cmd->wait);
+		treadle_cmd_free(cmd);
+		cond_resched();
+	}
+}

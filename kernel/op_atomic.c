@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: atomics on a peer's memory
+ *
+ * fi_atomic(3). Like RMA, in three steps: the operands are copied into the kernel;
+ * under the lock of the peer's pagemap each element is changed where it is (arith.h),
+ * and what was there takes the operand's place; what has been fetched is copied
+ * to the initiator. Each step goes on in the worker of whoever's pages are missing.
+ */
+#include <linux/hash.h>
+#include <linux/slab.h>
+#ifdef CONFIG_X86_64
+#include <asm/cpufeature.h>
+#include <asm/fpu/api.h>
+#endif
+
+#include "arith.h"
+#include "treadle.h"
+
+#define LOCK_BITS 6
+
+/* For elements that are no words; by where they are in memory, whoever maps that. */
+static raw_spinlock_t element_locks[1 << LOCK_BITS] = {
+	[0 ...(1 << LOCK_BITS) - 1] = __RAW_SPIN_LOCK_UNLOCKED(element_locks),
+};
+
+/* --- the machine -------------------------------------------------------------------------- */
+
+#ifdef CONFIG_X86_64
+const bool treadle_has_fp = true;
+
+static u32 longest_word(void)
+{
+	return boot_cpu_has(X86_FEATURE_CX16) ? 16 : 8;
+}
+
+/* Also what the x87 needs for long double: rounding and precision as they are by default. */
+static void fp_begin(void)
+{
+	kernel_fpu_begin_mask(KFPU_387 | KFPU_MXCSR);
+}
+
+static void fp_end(void)
+{
+	kernel_fpu_end();
+}
+#else
+const bool treadle_has_fp;
+
+bool treadle_compute_fp(u8 op, u8 type, void *value, const void *operand, const void *compare)
+{
+	return false; /* no such type gets past prep */
+}
+
+static u32 longest_word(void)
+{
+	return sizeof(long);
+}
+
+static void fp_begin(void) {}
+
+static void fp_end(void) {}
+#endif
+
+static bool is_fp(u8 type)
+{
+	return TREADLE_TYPES_FP >> type & 1;
+}
+
+/* --- judging ------------------------------------------------------------------------------ */
+
+static bool op_fits(const struct treadle_desc *d)
+{
+	if (d->opcode == TREADLE_OP_COMPARE)
+		return d->atomic_op >= TREADLE_ATOMIC_CSWAP;
+	return d->atomic_op < TREADLE_ATOMIC_CSWAP &&
+	       (d->atomic_op != TREADLE_ATOMIC_READ || d->opcode == TREADLE_OP_FETCH);
+}
+
+/* Buffers for results (0) or to compare with (1): as long as the command. */
+static int judge_fetch(const struct treadle_cmd *cmd, int which)
+{
+	const struct treadle_iov *iov;
+	struct treadle_iov one;
+	unsigned int i, count;
+	u64 sum = 0, end;
+
+	iov = treadle_cmd_fetch(cmd, which, &one, &count);
+	for (i = 0; i < count; i++)
+		if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
+		    check_add_overflow(sum, iov[i].len, &sum))
+			return -EINVAL;
+	return sum == cmd->d.len ? 0 : -EINVAL;
+}
+
+/* Remote ranges hold whole elements, so that none is in two of them. */
+static int judge_elements(const struct treadle_cmd *cmd, u32 size)
+{
+	const struct treadle_rma_iov *range;
+	struct treadle_rma_iov one;
+	unsigned int i, count;
+
+	range = treadle_cmd_rma(cmd, &one, &count);
+	for (i = 0; i < count; i++)
+		if (range[i].len % size)
+			return -EINVAL;
+	return 0;
+}
+
+int treadle_atomic_prep(struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
+	int ret;
+
+	if (!d->len || d->data || d->fetch_iov_count > TREADLE_MAX_IOV ||
+	    (!fetches && (d->fetch_iov_count || d->result)) || (!compares && d->compare) ||
+	    (d->fetch_iov_count > 1 && (d->result || d->compare)))
+		return -EINVAL;
+	if (d->datatype >= TREADLE_DATATYPES || !op_fits(d) ||
+	    !(treadle_atomic_types(d->atomic_op) >> d->datatype & 1) ||
+	    (is_fp(d->datatype) && !treadle_has_fp))
+		return -EOPNOTSUPP;
+	if (d->atomic_op == TREADLE_ATOMIC_READ && d->iov_count)
+		return -EINVAL;
+	if (d->len > TREADLE_MAX_ATOMIC)
+		return -EMSGSIZE;
+	ret = treadle_rma_judge(cmd) ?: judge_elements(cmd, treadle_type_size(d->datatype));
+	if (!ret && fetches)
+		ret = judge_fetch(cmd, 0);
+	if (!ret && compares)
+		ret = judge_fetch(cmd, 1);
+	return ret ?: treadle_route(cmd);
+}
+
+/* --- in place ----------------------------------------------------------------------------- */
+
+/* @operand: of the next element, @compare: likewise */
+struct work {
+	u8 op, type;
+	u32 size, words;
+	treadle_compute_fn *compute;
+	u8 *operand;
+	const u8 *compare;
+};
+
+/* An element that is no word, of which @bytes are at @at and the others at @rest. */
+static void modify_locked(const struct work *w, void *at, u64 bytes, void *rest)
+{
+	raw_spinlock_t *lock = &element_locks[hash_ptr(at, LOCK_BITS)];
+	union treadle_element old, next;
+
+	raw_spin_lock(lock);
+	memcpy(old.bytes, at, bytes);
+	memcpy(old.bytes + bytes, rest, w->size - bytes);
+	next = old;
+	if (w->compute(w->op, w->type, &next, w->operand, w->compare)) {
+		memcpy(at, next.bytes, bytes);
+		memcpy(rest, next.bytes + bytes, w->size - bytes);
+	}
+	raw_spin_unlock(lock);
+	memcpy(w->operand, &old, w->size);
+}
+
+/* For treadle_modify: under the lock of the pagemap, which keeps the pages where they are. */
+static u64 modify(void *arg, void *at, u64 bytes, void *rest)
+{
+	u64 done = 0, len = rest ? bytes + 1 : bytes;
+	struct work *w = arg;
+
+	if (is_fp(w->type))
+		fp_begin();
+	while (done < len) {
+		if (rest || !treadle_is_word(at + done, w->size, w->words))
+			modify_locked(w, at + done, rest ? bytes : w->size, rest);
+		else if (!treadle_update(w->compute, w->op, w->type, at + done, w->operand,
+					 w->compare))
+			break;
+		done += w->size;
+		w->operand += w->size;
+		w->compare += w->size;
+	}
+	if (is_fp(w->type))
+		fp_end();
+	return done;
+}
+
+/* --- the steps ------------------------------------------------------------------------------ */
+
+static int modify_remote(struct treadle_rma *rma, struct treadle_run *run)
+{
+	const struct treadle_desc *d = &rma->cmd->d;
+	u8 *operands = rma->cmd->inject;
+	struct treadle_span span;
+	struct work w = {
+		.op = d->atomic_op,
+		.type = d->datatype,
+		.size = treadle_type_size(d->datatype),
+		.words = longest_word(),
+		.compute = is_fp(d->datatype) ? treadle_compute_fp : treadle_compute_int,
+		.operand = operands + rma->done,
+		.compare = operands + d->len + rma->done,
+	};
+
+	treadle_rma_span(rma, &span, rma->done);
+	return treadle_modify(&span, &rma->done, d->len, w.size,
+			      d->atomic_op != TREADLE_ATOMIC_READ, modify, &w, run);
+}
+
+static int return_results(struct treadle_rma *rma, struct treadle_run *run)
+{
+	const struct treadle_cmd *cmd = rma->cmd;
+	const struct treadle_iov *iov;
+	struct treadle_span src, dst;
+	enum treadle_side side;
+	struct treadle_iov one;
+	unsigned int count;
+
+	if (cmd->d.opcode == TREADLE_OP_ATOMIC)
+		return 0;
+	iov = treadle_cmd_fetch(cmd, 0, &one, &count);
+	treadle_span_kernel(&src, cmd->inject, rma->done);
+	treadle_span_user(&dst, &cmd->ep->obj.ctx->pm, iov, count, rma->done);
+	return treadle_copy(&dst, &src, &rma->done, cmd->d.len, run, &side);
+}
+
+static void atomic_job(struct treadle_job *job, struct treadle_run *run);
+
+static void atomic_go(struct treadle_rma *rma, struct treadle_run *run)
+{
+	struct treadle_ctx *here = rma->cmd->ep->obj.ctx, *there = rma->to->obj.ctx, *next = here;
+	int ret = treadle_rma_alive(rma) ?: treadle_take_inject(rma->cmd, run);
+
+	if (!ret && !rma->modified) {
+		ret = modify_remote(rma, run);
+		if (ret == -EAGAIN || ret == -EINPROGRESS) {
+			next = there;
+		} else if (ret) {
+			ret = treadle_remote_error(rma, ret);
+		} else {
+			rma->modified = true;
+			rma->done = 0;
+		}
+	}
+	if (!ret)
+		ret = return_results(rma, run);
+	if (ret == -EAGAIN || ret == -EINPROGRESS)
+		treadle_rma_defer(rma, next, atomic_job, run);
+	else
+		treadle_rma_finish(rma, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+}
+
+static void atomic_job(struct treadle_job *job, struct treadle_run *run)
+{
+	atomic_go(container_of(job, struct treadle_rma, job), run);
+}
+
+/* What a region has to grant. */
+static u32 access_for(const struct treadle_desc *d)
+{
+	u32 access = 0;
+
+	if (d->opcode != TREADLE_OP_ATOMIC)
+		access |= TREADLE_ACCESS_REMOTE_READ;
+	if (d->atomic_op != TREADLE_ATOMIC_READ)
+		access |= TREADLE_ACCESS_REMOTE_WRITE;
+	return access;
+}
+
+void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	u32 align = treadle_type_align(cmd->d.datatype), i;
+	struct treadle_rma rma TREADLE_UNSET;
+
+	if (!treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
+		return;
+	for (i = 0; i < rma.count; i++) {
+		if (rma.at[i].addr % align) {
+			treadle_rma_finish(&rma, -EINVAL, run);
+			return;
+		}
+	}
+	atomic_go(&rma, run);
+}

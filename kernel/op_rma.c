@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: read and write of a peer's memory
+ *
+ * fi_rma(3). The initiator copies, small ones within its doorbell; where the
+ * peer's pages are missing, or there is much to copy, the worker of the peer's
+ * context goes on. Nothing of the peer runs, and nothing of it is asked but its
+ * regions.
+ */
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+/* --- judging ---------------------------------------------------------------------------- */
+
+/* Remote ranges are well-formed, and as long as the command. */
+int treadle_rma_judge(const struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_rma_iov *range;
+	struct treadle_rma_iov one;
+	unsigned int i, count;
+	u64 sum = 0, end;
+
+	if (d->rma_iov_count > TREADLE_MAX_RMA_IOV)
+		return -EINVAL;
+	if (d->rma_iov_count > 1 && (d->remote_addr || d->remote_key))
+		return -EINVAL;
+	range = treadle_cmd_rma(cmd, &one, &count);
+	for (i = 0; i < count; i++)
+		if (check_add_overflow(range[i].addr, range[i].len, &end) ||
+		    check_add_overflow(sum, range[i].len, &sum))
+			return -EINVAL;
+	return sum == d->len ? 0 : -EINVAL;
+}
+
+/* More completions are kept for the peer than fit into its queue once again. */
+static bool peer_overflows(struct treadle_cmd *cmd)
+{
+	struct treadle_ep *to;
+	bool ret;
+
+	if (treadle_find_target(cmd, &to))
+		return false; /* the completion says why */
+	ret = to->rx_cq && READ_ONCE(to->rx_cq->kept) > to->rx_cq->mask;
+	treadle_ep_put(to);
+	return ret;
+}
+
+int treadle_rma_prep(struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	int ret;
+
+	if (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data)
+		return -EINVAL;
+	ret = treadle_rma_judge(cmd) ?: treadle_route(cmd);
+	if (ret)
+		return ret;
+	/* what is armed has been paid for by its owner */
+	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && !(d->flags & TREADLE_F_COND_CNTR) &&
+	    peer_overflows(cmd))
+		return -EAGAIN;
+	return 0;
+}
+
+/* --- beginning and end, which atomics share ----------------------------------------------- */
+
+/*
+ * Set up @rma for a command whose turn it may be. False: it is completed, dropped
+ * or waits, and belongs to somebody else.
+ */
+bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
+		      struct treadle_run *run)
+{
+	const struct treadle_rma_iov *range;
+	struct treadle_rma_iov one;
+	unsigned int count;
+	int ret;
+
+	if (unlikely(READ_ONCE(cmd->ep->dead))) { /* closed while it was armed */
+		treadle_cmd_free(cmd);
+		return false;
+	}
+	cmd = treadle_flow_admit(cmd, run);
+	if (!cmd)
+		return false;
+	ret = treadle_find_target(cmd, &rma->to);
+	if (ret) {
+		treadle_cmd_complete(cmd, ret, run);
+		return false;
+	}
+	rma->cmd = cmd;
+	rma->done = 0;
+	rma->heap = rma->modified = false;
+	range = treadle_cmd_rma(cmd, &one, &count);
+	for (rma->count = 0; rma->count < count && !ret; rma->count += !ret)
+		ret = treadle_mr_find(rma->to, cmd->ep, &range[rma->count], access,
+				      &rma->mr[rma->count], &rma->at[rma->count]);
+	if (ret)
+		treadle_rma_finish(rma, READ_ONCE(rma->to->dead) ? -ECONNRESET : ret, run);
+	return !ret;
+}
+
+/* The peer's memory, from offset @off on. */
+void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off)
+{
+	treadle_span_user(s, &rma->to->obj.ctx->pm, rma->at, rma->count, off);
+	s->mr = rma->mr;
+	s->mrs = rma->count;
+}
+
+/*
+ * What an error on the peer's side means here. When a process dies its endpoints go
+ * before its regions, and these under the lock under which they were looked at.
+ */
+int treadle_remote_error(const struct treadle_rma *rma, int error)
+{
+	if (error == -ESHUTDOWN || READ_ONCE(rma->to->dead))
+		return -ECONNRESET;
+	return error == -EKEYREJECTED ? error : -EIO;
+}
+
+/* 0, or why the memory that is next to be touched may not be any more. */
+int treadle_rma_alive(const struct treadle_rma *rma)
+{
+	if (unlikely(READ_ONCE(rma->cmd->ep->dead)))
+		return -ECANCELED;
+	return unlikely(READ_ONCE(rma->to->dead)) && !rma->modified ? -ECONNRESET : 0;
+}
+
+/* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. */
+static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
+{
+	const struct treadle_desc *d = &rma->cmd->d;
+	struct treadle_ep *to = rma->to;
+	bool wrote = d->opcode == TREADLE_OP_WRITE || d->opcode == TREADLE_OP_ATOMIC;
+	bool modified = wrote || d->opcode == TREADLE_OP_COMPARE ||
+			(d->opcode == TREADLE_OP_FETCH && d->atomic_op != TREADLE_ATOMIC_READ);
+	struct treadle_cntr *cntr = wrote ? to->cntr_remote_write : to->cntr_remote_read;
+	unsigned int i;
+
+	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && to->rx_cq) {
+		const struct treadle_cqe cqe = {
+			.len = d->len,
+			.data = d->data,
+			.src = (to->flags & TREADLE_EP_SOURCE) && to->av ?
+				       treadle_av_index(to->av, rma->cmd->ep->port) :
+				       TREADLE_ADDR_ANY,
+			.flags = TREADLE_CQ_RMA | TREADLE_CQ_REMOTE_WRITE |
+				 TREADLE_CQ_REMOTE_CQ_DATA,
+		};
+
+		treadle_cq_post(to->rx_cq, &cqe);
+	}
+	if (cntr)
+		treadle_cntr_add(cntr, 1, false, run);
+	for (i = 0; modified && i < rma->count; i++) {
+		cntr = treadle_mr_cntr(rma->mr[i]);
+		if (cntr && (!i || rma->mr[i] != rma->mr[i - 1]))
+			treadle_cntr_add(cntr, 1, false, run);
+	}
+}
+
+/* Complete both sides, let go of everything. What a closed endpoint did not finish is dropped. */
+void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = rma->cmd;
+	unsigned int i;
+
+	if (!error || rma->modified)
+		tell_target(rma, run);
+	for (i = 0; i < rma->count; i++)
+		treadle_mr_put(rma->mr[i]);
+	treadle_ep_put(rma->to);
+	if (unlikely(error && READ_ONCE(cmd->ep->dead)))
+		treadle_cmd_free(cmd);
+	else
+		treadle_cmd_complete(cmd, error, run);
+	if (rma->heap)
+		kfree(rma);
+}
+
+/* Let the worker of @ctx go on with @fn; @m may be on the stack of its caller. */
+void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
+		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
+		       struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = m->cmd;
+	struct treadle_rma *rma = m;
+
+	if (!m->heap) {
+		/* about to leave its doorbell, after which the buffer is free */
+		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
+
+		if (ret) {
+			treadle_rma_finish(m, ret, run);
+			return;
+		}
+		rma = kmalloc(sizeof(*rma), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		*rma = *m;
+		rma->heap = true;
+		rma->cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		treadle_flow_track(rma->cmd);
+	}
+	rma->job.ctx = ctx;
+	rma->job.fn = fn;
+	treadle_queue_job(&rma->job);
+}
+
+/* --- read and write ----------------------------------------------------------------------- */
+
+static void rma_job(struct treadle_job *job, struct treadle_run *run);
+
+static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
+{
+	const struct treadle_cmd *cmd = rma->cmd;
+	struct treadle_ctx *here = cmd->ep->obj.ctx, *there = rma->to->obj.ctx;
+	bool write = cmd->d.opcode == TREADLE_OP_WRITE, far;
+	enum treadle_side side = TREADLE_NONE;
+	struct treadle_span local TREADLE_UNSET, remote TREADLE_UNSET;
+	int ret;
+
+	ret = treadle_rma_alive(rma);
+	if (ret) {
+		treadle_rma_finish(rma, ret, run);
+		return;
+	}
+	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker) {
+		treadle_rma_defer(rma, there, rma_job, run);
+		return;
+	}
+	treadle_cmd_span(cmd, &local, rma->done);
+	treadle_rma_span(rma, &remote, rma->done);
+	if (write)
+		ret = treadle_copy(&remote, &local, &rma->done, cmd->d.len, run, &side);
+	else
+		ret = treadle_copy(&local, &remote, &rma->done, cmd->d.len, run, &side);
+	far = side == (write ? TREADLE_DST : TREADLE_SRC);
+	if (ret == -EAGAIN)
+		treadle_rma_defer(rma, far ? there : here, rma_job, run);
+	else if (ret == -EINPROGRESS)
+		treadle_rma_defer(rma, there, rma_job, run);
+	else if (ret && far)
+		treadle_rma_finish(rma, treadle_remote_error(rma, ret), run);
+	else
+		treadle_rma_finish(rma, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+}
+
+static void rma_job(struct treadle_job *job, struct treadle_run *run)
+{
+	rma_go(container_of(job, struct treadle_rma, job), run);
+}
+
+void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	u32 access = cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
+							 TREADLE_ACCESS_REMOTE_READ;
+	struct treadle_rma rma TREADLE_UNSET;
+
+	if (treadle_rma_open(&rma, cmd, access, run))
+		rma_go(&rma, run);
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "transfer.h"
+
+#include <algorithm>
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+/* The kernel's numbers are libfabric's. */
+static_assert(int{TREADLE_ATOMIC_MIN} == int{FI_MIN} &&
+	      int{TREADLE_ATOMIC_READ} == int{FI_ATOMIC_READ} &&
+	      int{TREADLE_ATOMIC_CSWAP} == int{FI_CSWAP} &&
+	      int{TREADLE_ATOMIC_OPS} == int{FI_ATOMIC_OP_LAST});
+static_assert(int{TREADLE_INT8} == int{FI_INT8} && int{TREADLE_FLOAT} == int{FI_FLOAT} &&
+	      int{TREADLE_LONG_DOUBLE_COMPLEX} == int{FI_LONG_DOUBLE_COMPLEX} &&
+	      int{TREADLE_UINT128} == int{FI_UINT128});
+
+/* Bytes of so many elements. More than can be is so much that the kernel says so. */
+std::uint64_t bytes(std::size_t count, int datatype) noexcept
+{
+	return std::min<std::size_t>(count, TREADLE_MAX_ATOMIC + 1) *
+	       treadle_type_size(static_cast<std::uint32_t>(datatype));
+}
+
+struct Operands : Vector<treadle_iov, TREADLE_MAX_IOV> {
+	Operands(const fi_ioc *ioc, std::size_t count, int datatype) noexcept
+		: Vector(ioc, count, [=](const fi_ioc &from) {
+			  return treadle_iov{address_of(from.addr), bytes(from.count, datatype)};
+		  })
+	{
+	}
+};
+
+struct Targets : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
+	Targets(const fi_rma_ioc *ioc, std::size_t count, int datatype) noexcept
+		: Vector(ioc, count, [=](const fi_rma_ioc &from) {
+			  return treadle_rma_iov{from.addr, bytes(from.count, datatype), from.key};
+		  })
+	{
+	}
+};
+
+/* Numbers that fit into a descriptor; whether they go together is for the kernel to say. */
+bool known(int datatype, int op) noexcept
+{
+	if (datatype >= 0 && datatype < TREADLE_DATATYPES && op >= 0 && op < TREADLE_ATOMIC_OPS)
+		return true;
+	REFUSE(-FI_EOPNOTSUPP, FI_LOG_EP_DATA, "atomic: operation %d, type %d", op, datatype);
+	return false;
+}
+
+/* An operation without its vectors. */
+Command command_for(std::uint8_t opcode, int datatype, int op, fi_addr_t peer) noexcept
+{
+	const auto o = static_cast<treadle_atomic_op>(op);
+	const auto t = static_cast<treadle_datatype>(datatype);
+
+	switch (opcode) {
+	case TREADLE_OP_ATOMIC:
+		return Command::atomic(o, t, nullptr, 0, peer, 0, 0);
+	case TREADLE_OP_FETCH:
+		return Command::fetch(o, t, nullptr, nullptr, 0, peer, 0, 0);
+	default:
+		return Command::compare(o, t, nullptr, nullptr, nullptr, 0, peer, 0, 0);
+	}
+}
+
+/* The calls of fi_atomic(3), for one way of locking; FI_TRIGGER is a flag like any other. */
+template <class Lock, bool> struct Live {
+	using P = PortOf<Lock>;
+
+	static ssize_t write(fid_ep *ep, const void *buf, std::size_t count, void *, fi_addr_t dest,
+			     std::uint64_t addr, std::uint64_t key, fi_datatype datatype, fi_op op,
+			     void *context) noexcept
+	{
+		P &port = P::of(ep);
+		if (!known(datatype, op))
+			return -FI_EOPNOTSUPP;
+		return port.transmit(Command::atomic(static_cast<treadle_atomic_op>(op),
+						     static_cast<treadle_datatype>(datatype), buf,
+						     bytes(count, datatype), dest, addr, key)
+					     .context(address_of(context)),
+				     port.tx_op_flags());
+	}
+	static ssize_t writev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
+			      fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
+			      fi_datatype datatype, fi_op op, void *context) noexcept
+	{
+		P &port = P::of(ep);
+		const fi_rma_ioc target = one_target(iov, count, addr, key);
+		return port.transmit(command_of(TREADLE_OP_ATOMIC, message(iov, count, dest, target,
+									   datatype, op, context)),
+				     port.tx_op_flags());
+	}
+	static ssize_t writemsg(fid_ep *ep, const fi_msg_atomic *msg, std::uint64_t flags) noexcept
+	{
+		return P::of(ep).transmit(command_of(TREADLE_OP_ATOMIC, *msg), flags);
+	}
+	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t count, fi_addr_t dest,
+			      std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
+			      fi_op op) noexcept
+	{
+		if (!known(datatype, op))
+			return -FI_EOPNOTSUPP;
+		return P::of(ep).inject(Command::atomic(
+			static_cast<treadle_atomic_op>(op), static_cast<treadle_datatype>(datatype),
+			buf, bytes(count, datatype), dest, addr, key));
+	}
+
+	static ssize_t readwrite(fid_ep *ep, const void *buf, std::size_t count, void *,
+				 void *result, void *, fi_addr_t dest, std::uint64_t addr,
+				 std::uint64_t key, fi_datatype datatype, fi_op op,
+				 void *context) noexcept
+	{
+		P &port = P::of(ep);
+		if (!known(datatype, op))
+			return -FI_EOPNOTSUPP;
+		return port.transmit(Command::fetch(static_cast<treadle_atomic_op>(op),
+						    static_cast<treadle_datatype>(datatype), buf,
+						    result, bytes(count, datatype), dest, addr, key)
+					     .context(address_of(context)),
+				     port.tx_op_flags());
+	}
+	static ssize_t readwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
+				  fi_ioc *resultv, void **, std::size_t result_count,
+				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
+				  fi_datatype datatype, fi_op op, void *context) noexcept
+	{
+		P &port = P::of(ep);
+		const fi_rma_ioc target = one_target(resultv, result_count, addr, key);
+		return port.transmit(
+			command_of(TREADLE_OP_FETCH,
+				   message(iov, count, dest, target, datatype, op, context),
+				   {resultv, nullptr, result_count}),
+			port.tx_op_flags());
+	}
+	static ssize_t readwritemsg(fid_ep *ep, const fi_msg_atomic *msg, fi_ioc *resultv, void **,
+				    std::size_t result_count, std::uint64_t flags) noexcept
+	{
+		return P::of(ep).transmit(command_of(TREADLE_OP_FETCH, *msg,
+						     {resultv, nullptr, result_count}),
+					  flags);
+	}
+
+	static ssize_t compwrite(fid_ep *ep, const void *buf, std::size_t count, void *,
+				 const void *compare, void *, void *result, void *, fi_addr_t dest,
+				 std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
+				 fi_op op, void *context) noexcept
+	{
+		P &port = P::of(ep);
+		if (!known(datatype, op))
+			return -FI_EOPNOTSUPP;
+		return port.transmit(Command::compare(static_cast<treadle_atomic_op>(op),
+						      static_cast<treadle_datatype>(datatype), buf,
+						      compare, result, bytes(count, datatype), dest,
+						      addr, key)
+					     .context(address_of(context)),
+				     port.tx_op_flags());
+	}
+	static ssize_t compwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
+				  const fi_ioc *comparev, void **, std::size_t compare_count,
+				  fi_ioc *resultv, void **, std::size_t result_count,
+				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
+				  fi_datatype datatype, fi_op op, void *context) noexcept
+	{
+		P &port = P::of(ep);
+		const fi_rma_ioc target = one_target(iov, count, addr, key);
+		return port.transmit(
+			command_of(TREADLE_OP_COMPARE,
+				   message(iov, count, dest, target, datatype, op, context),
+				   {resultv, nullptr, result_count},
+				   {comparev, nullptr, compare_count}),
+			port.tx_op_flags());
+	}
+	static ssize_t compwritemsg(fid_ep *ep, const fi_msg_atomic *msg, const fi_ioc *comparev,
+				    void **, std::size_t compare_count, fi_ioc *resultv, void **,
+				    std::size_t result_count, std::uint64_t flags) noexcept
+	{
+		return P::of(ep).transmit(command_of(TREADLE_OP_COMPARE, *msg,
+						     {resultv, nullptr, result_count},
+						     {comparev, nullptr, compare_count}),
+					  flags);
+	}
+
+private:
+	/* As many elements as there are here. */
+	static fi_rma_ioc one_target(const fi_ioc *ioc, std::size_t count, std::uint64_t addr,
+				     std::uint64_t key) noexcept
+	{
+		std::size_t elements = 0;
+
+		for (std::size_t i = 0; i < count && i < TREADLE_MAX_IOV; ++i)
+			elements += ioc[i].count;
+		return {addr, elements, key};
+	}
+	static fi_msg_atomic message(const fi_ioc *iov, std::size_t count, fi_addr_t dest,
+				     const fi_rma_ioc &target, fi_datatype datatype, fi_op op,
+				     void *context) noexcept
+	{
+		fi_msg_atomic msg{};
+
+		msg.msg_iov = iov;
+		msg.iov_count = count;
+		msg.addr = dest;
+		msg.rma_iov = &target;
+		msg.rma_iov_count = 1;
+		msg.datatype = datatype;
+		msg.op = op;
+		msg.context = context;
+		return msg;
+	}
+};
+
+template <std::uint64_t Flags>
+int valid(fid_ep *ep, fi_datatype datatype, fi_op op, std::size_t *count) noexcept
+{
+	fi_atomic_attr attr{};
+	const int rc = query_atomic(Port::of(ep).endpoint().domain(), datatype, op, attr, Flags);
+
+	if (!rc && count)
+		*count = attr.count;
+	return rc;
+}
+
+} // namespace
+
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
+			  const fi_msg_fetch &results, const fi_msg_compare &compares) noexcept
+{
+	if (!known(msg.datatype, msg.op))
+		return std::unexpected(-FI_EOPNOTSUPP);
+	/* What is only read has no operands, whatever the caller passes. */
+	const bool reads = opcode == TREADLE_OP_FETCH && msg.op == FI_ATOMIC_READ;
+	const Operands operands(msg.msg_iov, reads ? 0 : msg.iov_count, msg.datatype);
+	const Targets targets(msg.rma_iov, msg.rma_iov_count, msg.datatype);
+	const Operands fetched(results.msg_iov, results.iov_count, msg.datatype);
+	const Operands compared(compares.msg_iov, compares.iov_count, msg.datatype);
+
+	if (operands.too_many() || targets.too_many() || fetched.too_many() ||
+	    compared.too_many() || !msg.rma_iov_count)
+		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+					      "%s: at most %d buffers, and 1 to %d remote ranges",
+					      name_of(opcode), TREADLE_MAX_IOV,
+					      TREADLE_MAX_RMA_IOV));
+	const std::uint64_t len = total(targets.span());
+	if ((!reads && total(operands.span()) != len) ||
+	    (opcode != TREADLE_OP_ATOMIC && total(fetched.span()) != len) ||
+	    (opcode == TREADLE_OP_COMPARE && total(compared.span()) != len))
+		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+					      "%s: vectors of different lengths", name_of(opcode)));
+	Command command = command_for(opcode, msg.datatype, msg.op, msg.addr);
+	if (!reads)
+		command.buffers(operands.span());
+	command.ranges(targets.span()).context(address_of(msg.context));
+	if (opcode != TREADLE_OP_ATOMIC)
+		command.results(fetched.span(), compared.span());
+	return command;
+}
+
+/* A question, so there is no refusal to explain. */
+int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
+		 std::uint64_t flags) noexcept
+{
+	const auto type = static_cast<std::uint32_t>(datatype);
+	const auto operation = static_cast<std::uint32_t>(op);
+	const treadle_query &kernel = domain.kernel().limits();
+	const bool floats = kernel.features & TREADLE_FEATURE_ATOMIC_FP;
+	const auto opcode = flags & FI_COMPARE_ATOMIC ? TREADLE_OP_COMPARE :
+			    flags & FI_FETCH_ATOMIC   ? TREADLE_OP_FETCH :
+							TREADLE_OP_ATOMIC;
+	const bool compares = operation >= TREADLE_ATOMIC_CSWAP;
+	const bool reads = operation == TREADLE_ATOMIC_READ;
+
+	if (flags & ~(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC) ||
+	    flags == (FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC))
+		return flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EINVAL;
+	if (!(kernel.opcodes >> opcode & 1) || type >= TREADLE_DATATYPES ||
+	    !(treadle_atomic_types(operation) >> type & 1) ||
+	    (!floats && TREADLE_TYPES_FP >> type & 1) || compares != (flags == FI_COMPARE_ATOMIC) ||
+	    (reads && flags != FI_FETCH_ATOMIC))
+		return -FI_EOPNOTSUPP;
+	attr.size = treadle_type_size(type);
+	attr.count = TREADLE_MAX_ATOMIC / attr.size;
+	return 0;
+}
+
+void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
+		  bool can_ask) noexcept
+{
+	static constexpr Refuses<-FI_ENOSYS> refuses;
+
+	ops.size = sizeof(ops);
+	choose<Live>(serialized, write, [&]<class C>(C) {
+		ops.write = C::write;
+		ops.writev = C::writev;
+		ops.writemsg = C::writemsg;
+		ops.inject = C::inject;
+	});
+	choose<Live>(serialized, fetch, [&]<class C>(C) {
+		ops.readwrite = C::readwrite;
+		ops.readwritev = C::readwritev;
+		ops.readwritemsg = C::readwritemsg;
+		ops.compwrite = C::compwrite;
+		ops.compwritev = C::compwritev;
+		ops.compwritemsg = C::compwritemsg;
+	});
+	ops.writevalid = refuses;
+	ops.readwritevalid = refuses;
+	ops.compwritevalid = refuses;
+	if (can_ask) {
+		ops.writevalid = valid<0>;
+		ops.readwritevalid = valid<FI_FETCH_ATOMIC>;
+		ops.compwritevalid = valid<FI_COMPARE_ATOMIC>;
+	}
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "transfer.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
+	Ranges(const fi_rma_iov *iov, std::size_t count) noexcept
+		: Vector(iov, count, [](const fi_rma_iov &from) {
+			  return treadle_rma_iov{from.addr, from.len, from.key};
+		  })
+	{
+	}
+};
+
+Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len, fi_addr_t peer,
+		    std::uint64_t addr, std::uint64_t key, void *context) noexcept
+{
+	return {.opcode = opcode,
+		.context = address_of(context),
+		.addr = address_of(buf),
+		.len = len,
+		.peer = peer,
+		.tag = addr,
+		.ignore = key};
+}
+
+/* The calls of fi_rma(3), for one way of locking, and with FI_TRIGGER as a default flag or not. */
+template <class Lock, bool Triggered> struct Live {
+	using P = PortOf<Lock>;
+
+	static ssize_t read(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
+			    std::uint64_t addr, std::uint64_t key, void *context) noexcept
+	{
+		return P::of(ep).template transmit<Triggered>(
+			rma_message(TREADLE_OP_READ, buf, len, src, addr, key, context));
+	}
+	static ssize_t readv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
+			     fi_addr_t src, std::uint64_t addr, std::uint64_t key,
+			     void *context) noexcept
+	{
+		P &port = P::of(ep);
+		return port.transmit(rma_message(TREADLE_OP_READ, nullptr, 0, src, addr, key,
+						 context),
+				     iov, count, port.tx_op_flags());
+	}
+	static ssize_t readmsg(fid_ep *ep, const fi_msg_rma *msg, std::uint64_t flags) noexcept
+	{
+		return P::of(ep).transmit(command_of(TREADLE_OP_READ, *msg), flags);
+	}
+	static ssize_t write(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
+			     std::uint64_t addr, std::uint64_t key, void *context) noexcept
+	{
+		return P::of(ep).template transmit<Triggered>(
+			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context));
+	}
+	static ssize_t writev(fid_ep *ep, const iovec *iov, void **, std::size_t count,
+			      fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
+			      void *context) noexcept
+	{
+		P &port = P::of(ep);
+		return port.transmit(rma_message(TREADLE_OP_WRITE, nullptr, 0, dest, addr, key,
+						 context),
+				     iov, count, port.tx_op_flags());
+	}
+	static ssize_t writemsg(fid_ep *ep, const fi_msg_rma *msg, std::uint64_t flags) noexcept
+	{
+		return P::of(ep).transmit(command_of(TREADLE_OP_WRITE, *msg), flags, msg->data);
+	}
+	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
+			      std::uint64_t addr, std::uint64_t key) noexcept
+	{
+		return P::of(ep).inject(
+			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, nullptr));
+	}
+	static ssize_t writedata(fid_ep *ep, const void *buf, std::size_t len, void *,
+				 std::uint64_t data, fi_addr_t dest, std::uint64_t addr,
+				 std::uint64_t key, void *context) noexcept
+	{
+		Message message = rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context);
+		message.data = data;
+		return P::of(ep).template transmit<Triggered>(message, FI_REMOTE_CQ_DATA,
+							      TREADLE_F_REMOTE_CQ_DATA);
+	}
+	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
+				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key) noexcept
+	{
+		Message message = rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, nullptr);
+		message.data = data;
+		return P::of(ep).inject(message, TREADLE_F_REMOTE_CQ_DATA);
+	}
+};
+
+} // namespace
+
+CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept
+{
+	const Buffers buffers(msg.msg_iov, msg.iov_count);
+	const Ranges ranges(msg.rma_iov, msg.rma_iov_count);
+
+	if (buffers.too_many() || ranges.too_many() || !msg.rma_iov_count)
+		return std::unexpected(
+			REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+			       "%s: %zu buffers and %zu remote ranges, not up to %d and %d",
+			       name_of(opcode), msg.iov_count, msg.rma_iov_count, TREADLE_MAX_IOV,
+			       TREADLE_MAX_RMA_IOV));
+	if (total(buffers.span()) != total(ranges.span()))
+		return std::unexpected(REFUSE(
+			-FI_EINVAL, FI_LOG_EP_DATA, "%s: %" PRIu64 " bytes here, %" PRIu64 " there",
+			name_of(opcode), total(buffers.span()), total(ranges.span())));
+	Command command = opcode == TREADLE_OP_READ ? Command::read(nullptr, 0, msg.addr, 0, 0) :
+						      Command::write(nullptr, 0, msg.addr, 0, 0);
+	return command.buffers(buffers.span())
+		.ranges(ranges.span())
+		.context(address_of(msg.context));
+}
+
+void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept
+{
+	ops.size = sizeof(ops);
+	choose<Live>(serialized, read, [&]<class C>(C) {
+		ops.read = C::read;
+		ops.readv = C::readv;
+		ops.readmsg = C::readmsg;
+	});
+	choose<Live>(serialized, write, [&]<class C>(C) {
+		ops.write = C::write;
+		ops.writev = C::writev;
+		ops.writemsg = C::writemsg;
+		ops.inject = C::inject;
+		ops.writedata = C::writedata;
+		ops.injectdata = C::injectdata;
+	});
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Read and write of a peer's memory: what is moved, who may, what is said when it
+ * can't be, in which order.
+ */
+#include "rma.h"
+
+/* The same command with remote ranges instead of one; buffers too if @iov. */
+static int post_ranges(struct node *n, struct treadle_desc d, const struct treadle_iov *iov,
+		       const struct treadle_rma_iov *range, int count)
+{
+	union treadle_slot slot = {0};
+
+	d.flags |= TREADLE_F_EXT;
+	d.rma_iov_count = count;
+	d.remote_addr = d.remote_key = 0;
+	ring_wait(&n->tx, 3);
+	ring_put(&n->tx, &d);
+	if (d.iov_count > 1) {
+		memcpy(slot.iov, iov, d.iov_count * sizeof(*iov));
+		ring_put(&n->tx, &slot);
+	}
+	memcpy(slot.rma, range, count * sizeof(*range));
+	if (count > 1)
+		ring_put(&n->tx, &slot);
+	ring_publish(&n->tx);
+	return ring_doorbell(&n->tx);
+}
+
+/* --- what is moved --------------------------------------------------------------------- */
+
+TEST_F(rma, bytes_arrive_at_their_place_and_nowhere_else)
+{
+	static const __u64 lengths[] = {0, 1, 8, 4095, 4096, 70000, 1 << 20, (3 << 20) + 5};
+
+	for (int i = 0; i < ARRAY_SIZE(lengths); i++) {
+		__u64 len = lengths[i], at = 4093;
+		struct treadle_cqe c;
+
+		about("%llu bytes", len);
+		fill(self->here, len, i);
+		memset(self->there, 0x55, LARGE);
+		ASSERT_EQ(1, post(&self->a, write_of(self->here, len, self->to, at, self->key, i)));
+		c = cq_next(&self->a.cq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(i, c.context);
+		EXPECT_EQ(TREADLE_CQ_RMA | TREADLE_CQ_WRITE, c.flags);
+		EXPECT_TRUE(same(self->there + at, len, i));
+		EXPECT_TRUE(all_are(self->there, at, 0x55));
+		EXPECT_TRUE(all_are(self->there + at + len, LARGE - at - len, 0x55));
+
+		memset(self->here, 0xaa, LARGE);
+		ASSERT_EQ(1, post(&self->a,
+				  read_of(self->here + 9, len, self->to, at, self->key, 100 + i)));
+		c = cq_next(&self->a.cq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(100 + i, c.context);
+		EXPECT_EQ(TREADLE_CQ_RMA | TREADLE_CQ_READ, c.flags);
+		EXPECT_TRUE(same(self->here + 9, len, i));
+		EXPECT_TRUE(all_are(self->here, 9, 0xaa));
+		EXPECT_TRUE(all_are(self->here + 9 + len, LARGE - 9 - len, 0xaa));
+	}
+	EXPECT_TRUE(cntr_becomes(&self->writes, ARRAY_SIZE(lengths), 0));
+	EXPECT_TRUE(cntr_becomes(&self->reads, ARRAY_SIZE(lengths), 0));
+	/* FI_RMA_EVENT: the target's counters, too. */
+	EXPECT_TRUE(cntr_becomes(&self->remote_writes, ARRAY_SIZE(lengths), 0));
+	EXPECT_TRUE(cntr_becomes(&self->remote_reads, ARRAY_SIZE(lengths), 0));
+	EXPECT_EQ(0, cntr_value(&self->b.rcvd) + cntr_value(&self->a.sent));
+}
+
+TEST_F(rma, vectors_on_both_sides)
+{
+	const struct treadle_iov iov[] = {{(unsigned long)self->here, 7},
+					  {(unsigned long)self->here + 7, 0},
+					  {(unsigned long)self->here + 7, 5000},
+					  {(unsigned long)self->here + 5007, 1},
+					  {(unsigned long)self->here + 5008, 92}};
+	const struct treadle_rma_iov range[] = {
+		{100, 50, 77}, {9000, 4950, 78}, {1, 0, 77}, {50, 50, 77}, {20000, 50, 78}};
+	__u64 key = 78;
+	char *more = pages(LARGE), *all = pages(PAGE * 2);
+	struct treadle_desc d = vector(write_of(NULL, 0, self->to, 0, 0, 1), iov, 5);
+	__u32 id;
+
+	ASSERT_EQ(0, mr(self->b.fd, more, LARGE, BOTH, 0, &key, &id));
+	fill(self->here, 5100, 9);
+	ASSERT_EQ(5100, d.len);
+	ASSERT_EQ(1, post_ranges(&self->a, d, iov, range, 5));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_EQ(0, memcmp(self->there + 100, self->here, 50));
+	EXPECT_EQ(0, memcmp(more + 9000, self->here + 50, 4950));
+	EXPECT_EQ(0, memcmp(self->there + 50, self->here + 5000, 50));
+	EXPECT_EQ(0, memcmp(more + 20000, self->here + 5050, 50));
+
+	d = read_of(all, 5100, self->to, 0, 0, 2);
+	ASSERT_EQ(1, post_ranges(&self->a, d, NULL, range, 5));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_TRUE(same(all, 5100, 9));
+	/* One range by itself, though it is not alone in its slot. */
+	ASSERT_EQ(1, post_ranges(&self->a, vector(d, iov, 5), iov, range, 5));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+}
+
+TEST_F(rma, what_is_injected_is_taken_at_once)
+{
+	/* Pages that have to be faulted in first, so that the write goes on elsewhere. */
+	for (int i = 0; i < 16; i++) {
+		struct treadle_desc d =
+			write_of(self->here, 4096, self->to, i * 3 * PAGE + 100, self->key, i);
+
+		d.flags |= TREADLE_F_INJECT;
+		fill(self->here, 4096, i);
+		ASSERT_EQ(1, post(&self->a, d));
+		memset(self->here, 0, 4096);
+	}
+	for (int i = 0; i < 16; i++) {
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	for (int i = 0; i < 16; i++) {
+		EXPECT_TRUE(same(self->there + i * 3 * PAGE + 100, 4096, i));
+	}
+}
+
+TEST_F(rma, written_with_data)
+{
+	__u64 me = peer(&self->b, self->a.addr);
+	struct treadle_cqe c;
+
+	for (int i = 0; i < 2; i++) {
+		/* By the caller, and by a worker: the bytes are there when it is told. */
+		__u64 len = i ? LARGE - 100 : 100;
+		struct treadle_desc d = write_of(self->here, len, self->to, 100, self->key, i);
+
+		fill(self->here, len, i);
+		d.flags |= TREADLE_F_REMOTE_CQ_DATA;
+		d.data = 0x1122334455667788 + i;
+		ASSERT_EQ(1, post(&self->a, d));
+		c = cq_next(&self->b.rcq);
+		EXPECT_TRUE(same(self->there + 100, len, i));
+		EXPECT_EQ(TREADLE_CQ_RMA | TREADLE_CQ_REMOTE_WRITE | TREADLE_CQ_REMOTE_CQ_DATA,
+			  c.flags);
+		EXPECT_EQ(0x1122334455667788 + i, c.data);
+		EXPECT_EQ(len, c.len);
+		EXPECT_EQ(me, c.src);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	EXPECT_TRUE(cntr_becomes(&self->remote_writes, 2, 0));
+}
+
+/* The target does not read: its queue keeps as much again, then the writer is told to wait. */
+TEST_F(rma, data_waits_for_a_queue_that_is_full)
+{
+	struct treadle_desc d = write_of(self->here, 8, self->to, 0, self->key, 0);
+	int taken = 0, result;
+
+	d.flags |= TREADLE_F_REMOTE_CQ_DATA;
+	for (; taken < 1000; taken++) {
+		d.data = taken;
+		result = post(&self->a, d);
+		if (result != 1)
+			break;
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	EXPECT_EQ(-EAGAIN, result);
+	EXPECT_EQ(2 * self->b.rcq.entries, taken);
+	for (int i = 0; i < taken; i++) {
+		EXPECT_EQ(i, cq_next(&self->b.rcq).data);
+	}
+	ASSERT_EQ(1, post(&self->a, d));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_EQ(taken, cq_next(&self->b.rcq).data);
+}
+
+TEST_F(rma, regions_by_their_address)
+{
+	__u64 key = 5, base = (unsigned long)self->there;
+	__u32 id;
+
+	ASSERT_EQ(0, mr(self->b.fd, self->there + 8, 100, BOTH, TREADLE_MR_VIRT_ADDR, &key, &id));
+	self->key = key;
+	fill(self->here, 100, 3);
+	EXPECT_EQ(0, writes(self, self->here, 100, base + 8));
+	EXPECT_TRUE(same(self->there + 8, 100, 3));
+	EXPECT_EQ(0, reads(self, self->here, 1, base + 107));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, base + 7));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, base + 108));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 101, base + 8));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, 0));
+	EXPECT_EQ(0, self->there[7] | self->there[108]);
+}
+
+/* --- who may, and where ------------------------------------------------------------------ */
+
+TEST_F(rma, keys_rights_and_ranges)
+{
+	__u64 ro = 1, wo = 2, closed = 3, local = 4;
+	__u32 id, closed_id;
+
+	ASSERT_EQ(0, mr(self->b.fd, self->there, PAGE, TREADLE_ACCESS_REMOTE_READ, 0, &ro, &id));
+	ASSERT_EQ(0, mr(self->b.fd, self->there, PAGE, TREADLE_ACCESS_REMOTE_WRITE, 0, &wo, &id));
+	ASSERT_EQ(0, mr(self->b.fd, self->there, PAGE, BOTH, 0, &closed, &closed_id));
+	ASSERT_EQ(0, mr(self->b.fd, self->there, PAGE,
+			TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ |
+				TREADLE_ACCESS_WRITE,
+			0, &local, &id));
+	fill(self->there, LARGE, 1);
+	memset(self->here, 0, LARGE);
+	/* Over the end, by one and by all. */
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 2, LARGE - 1));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, LARGE, 1));
+	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 1, LARGE));
+	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 1, ~0ULL >> 1));
+	EXPECT_EQ(0, reads(self, self->here, 0, LARGE));
+	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 0, LARGE + 1));
+	self->key = ro;
+	EXPECT_EQ(EACCES, writes(self, self->here, 8, 0));
+	self->key = wo;
+	EXPECT_EQ(EACCES, reads(self, self->here, 8, 0));
+	self->key = local;
+	EXPECT_EQ(EACCES, reads(self, self->here, 8, 0));
+	EXPECT_EQ(EACCES, writes(self, self->here, 8, 0));
+	self->key = closed;
+	EXPECT_EQ(0, reads(self, self->here, 8, 0));
+	ASSERT_EQ(0, destroy(self->b.fd, closed_id));
+	EXPECT_EQ(EKEYREJECTED, reads(self, self->here, 8, 0));
+	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 0, 0));
+	self->key = 12345;
+	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 8, 0));
+	/* A region of one's own is none of the peer's. */
+	self->key = 999;
+	ASSERT_EQ(0, mr(self->a.fd, self->here, PAGE, BOTH, 0, &self->key, &id));
+	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 8, 0));
+	EXPECT_TRUE(same(self->there, LARGE, 1));
+	/* All of it failed in the completion and was counted so. */
+	EXPECT_TRUE(cntr_becomes(&self->writes, 0, 7));
+	EXPECT_EQ(0, cntr_value(&self->remote_writes));
+	EXPECT_EQ(2, cntr_value(&self->remote_reads));
+}
+
+TEST_F(rma, malformed_commands_are_refused)
+{
+	const struct treadle_rma_iov range[TREADLE_MAX_RMA_IOV] = {{0, 4, 77}, {8, 4, 77}};
+	struct treadle_desc good = write_of(self->here, 8, self->to, 0, self->key, 1), d = good;
+
+	d.data = 1;
+	EXPECT_EQ(-EINVAL, post(&self->a, d));
+	d = good;
+	d.remote_addr = ~0ULL;
+	EXPECT_EQ(-EINVAL, post(&self->a, d));
+	d = good;
+	d.opcode = TREADLE_OP_READ;
+	d.flags |= TREADLE_F_INJECT;
+	EXPECT_EQ(-EINVAL, post(&self->a, d));
+	d.flags ^= TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA;
+	EXPECT_EQ(-EINVAL, post(&self->a, d));
+	d = good;
+	d.peer = 99;
+	EXPECT_EQ(-EDESTADDRREQ, post(&self->a, d));
+	d = good;
+	d.len = query(self->a.fd).inject_size + 1;
+	d.flags |= TREADLE_F_INJECT;
+	EXPECT_EQ(-EMSGSIZE, post(&self->a, d));
+	d = good;
+	d.flags |= TREADLE_F_EXT;
+	d.result = 1;
+	EXPECT_EQ(-EINVAL, post(&self->a, d));
+	d.result = 0;
+	d.datatype = 1;
+	EXPECT_EQ(-EINVAL, post(&self->a, d));
+	/* Ranges and buffers of different lengths. */
+	d = good;
+	d.len = 9;
+	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, 2));
+	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, TREADLE_MAX_RMA_IOV));
+	d.len = 8;
+	EXPECT_EQ(1, post_ranges(&self->a, d, NULL, range, 2));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	/* Remote ranges mean nothing to a send. */
+	d = send_of(self->here, 8, self->to, 1);
+	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, 2));
+}
+
+/* A process that owns a region, and perhaps keys; who comes finds its address. */
+struct owner {
+	uid_t uid;
+	const char *ep_key, *mr_key;
+	struct treadle_addr addr;
+	__u64 key;
+	int ready, stop;
+	size_t len;
+};
+
+static void owns(void *arg)
+{
+	struct owner *o = arg;
+	char *buf = pages(o->len);
+	struct treadle_iov iov = {(unsigned long)buf, o->len};
+	struct treadle_mr_create c = {.size = sizeof(c),
+				      .access = BOTH,
+				      .flags = TREADLE_MR_KERNEL_KEY,
+				      .iov_count = 1,
+				      .iov = (unsigned long)&iov,
+				      .auth_key = (unsigned long)o->mr_key,
+				      .auth_key_size = o->mr_key ? strlen(o->mr_key) : 0};
+	struct node n;
+
+	if (o->uid)
+		need(setresgid(o->uid, o->uid, o->uid) == 0 &&
+		     setresuid(o->uid, o->uid, o->uid) == 0);
+	node_open(&n, (struct options){.auth_key = o->ep_key});
+	need(call(n.fd, TREADLE_IOC_MR_CREATE, &c) == 0);
+	o->addr = n.addr;
+	o->key = c.key;
+	raise_to(&o->ready, 1);
+	await(&o->stop, 1);
+}
+
+TEST(regions_of_another_user)
+{
+	static const struct {
+		const char *mine, *ep_key, *mr_key;
+		int error;
+	} cases[] = {
+		{NULL, NULL, NULL, EACCES},   {"key", "key", NULL, EACCES},
+		{"key", NULL, "key", EACCES}, {"key", "key", "kex", EACCES},
+		{"key", "key", "key", 0},
+	};
+	char buf[8] = "1234567";
+
+	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct owner *o = shared(sizeof(*o));
+		struct node n;
+		pid_t pid;
+		__u64 to;
+
+		about("case %d", i);
+		*o = (struct owner){.uid = 1001,
+				    .ep_key = cases[i].ep_key,
+				    .mr_key = cases[i].mr_key,
+				    .len = PAGE};
+		pid = spawn(owns, o);
+		await(&o->ready, 1);
+		node_open(&n, (struct options){.auth_key = cases[i].mine});
+		to = peer(&n, o->addr);
+		EXPECT_EQ(cases[i].error, outcome(&n, write_of(buf, 8, to, 0, o->key, 1)));
+		EXPECT_EQ(cases[i].error, outcome(&n, read_of(buf, 8, to, 0, o->key, 2)));
+		raise_to(&o->stop, 1);
+		EXPECT_EQ(0, reap(pid));
+		close(n.fd);
+	}
+}
+
+TEST_F(rma, a_region_of_one_endpoint)
+{
+	struct treadle_mr_bind bind = {.size = sizeof(bind), .mr = self->region};
+	struct node other;
+
+	node_open(&other, (struct options){.context = self->b.fd});
+	EXPECT_EQ(0, writes(self, self->here, 8, 0));
+	bind.ep = other.ep;
+	ASSERT_EQ(0, call(self->b.fd, TREADLE_IOC_MR_BIND, &bind));
+	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 8, 0));
+	self->to = peer(&self->a, other.addr);
+	EXPECT_EQ(0, writes(self, self->here, 8, 0));
+	bind.ep = self->b.ep;
+	EXPECT_EQ(-EBUSY, call(self->b.fd, TREADLE_IOC_MR_BIND, &bind));
+}
+
+TEST_F(rma, a_region_counts_what_is_written_to_it)
+{
+	struct treadle_mr_bind bind = {.size = sizeof(bind), .mr = self->region};
+	struct cntr c;
+
+	cntr_open(&c, self->b.fd);
+	bind.cntr = c.id;
+	ASSERT_EQ(0, call(self->b.fd, TREADLE_IOC_MR_BIND, &bind));
+	EXPECT_EQ(-EBUSY, call(self->b.fd, TREADLE_IOC_MR_BIND, &bind));
+	EXPECT_EQ(-EBUSY, destroy(self->b.fd, c.id));
+	EXPECT_EQ(0, writes(self, self->here, 8, 0));
+	EXPECT_EQ(0, reads(self, self->here, 8, 0));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 8, LARGE));
+	EXPECT_EQ(0, writes(self, self->here, LARGE, 0));
+	EXPECT_TRUE(cntr_becomes(&c, 2, 0));
+	EXPECT_TRUE(cntr_becomes(&self->remote_reads, 1, 0));
+	ASSERT_EQ(0, destroy(self->b.fd, self->region));
+	EXPECT_EQ(0, destroy(self->b.fd, c.id));
+}
+
+/* --- memory that is not there ------------------------------------------------------------ */
+
+TEST_F(rma, unmapped_memory)
+{
+	ASSERT_EQ(0, munmap(self->there + PAGE, PAGE));
+	EXPECT_EQ(EIO, writes(self, self->here, 8, PAGE));
+	EXPECT_EQ(EIO, reads(self, self->here, 2 * PAGE, 0));
+	EXPECT_EQ(0, writes(self, self->here, PAGE, 0));
+	ASSERT_EQ(0, mprotect(self->there, PAGE, PROT_READ));
+	EXPECT_EQ(EIO, writes(self, self->here, 8, 0));
+	EXPECT_EQ(0, reads(self, self->here, 8, 0));
+	/* What is mapped there since then is the owner's, too: nothing was pinned. */
+	ASSERT_EQ(self->there + PAGE, mmap(self->there + PAGE, PAGE, PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	EXPECT_EQ(0, writes(self, "new", 4, PAGE));
+	EXPECT_STREQ("new", self->there + PAGE);
+
+	ASSERT_EQ(0, munmap(self->here + PAGE, PAGE));
+	EXPECT_EQ(EFAULT, writes(self, self->here + PAGE, 8, PAGE));
+	EXPECT_EQ(EFAULT, reads(self, self->here + PAGE - 1, 2, PAGE));
+	ASSERT_EQ(0, mprotect(self->here, PAGE, PROT_READ));
+	EXPECT_EQ(EFAULT, reads(self, self->here, 8, PAGE));
+	EXPECT_EQ(0, writes(self, self->here, 8, PAGE));
+	/* And in the middle of something long. */
+	EXPECT_EQ(EFAULT, writes(self, self->here, LARGE - 2 * PAGE, 2 * PAGE));
+}
+
+TEST_F(rma, what_was_pinned_and_unmapped_is_revoked)
+{
+	__u64 key = 6;
+	__u32 id;
+
+	ASSERT_EQ(0, mr(self->b.fd, self->there, 4 * PAGE, BOTH, TREADLE_MR_PINNED, &key, &id));
+	self->key = key;
+	EXPECT_EQ(0, writes(self, "old", 4, 2 * PAGE));
+	EXPECT_STREQ("old", self->there + 2 * PAGE);
+	ASSERT_EQ(self->there + 2 * PAGE, mmap(self->there + 2 * PAGE, PAGE, PROT_READ | PROT_WRITE,
+					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	EXPECT_EQ(EKEYREJECTED, writes(self, "new", 4, 2 * PAGE));
+	EXPECT_EQ(EKEYREJECTED, writes(self, "new", 4, 0));
+	EXPECT_EQ(0, self->there[2 * PAGE]);
+	EXPECT_EQ(0, destroy(self->b.fd, id));
+}
+
+/* Once DESTROY has returned nothing is written any more, though a write was under way. */
+TEST_F(rma, a_closed_region_stays_as_it_is)
+{
+	struct treadle_cqe c;
+	int rejected = 0;
+
+	for (int round = 0; round < 30; round++) {
+		char *copy = pages(LARGE);
+
+		memset(self->here, round + 1, LARGE);
+		for (int i = 0; i < 4; i++)
+			ASSERT_EQ(1, post(&self->a, write_of(self->here, LARGE, self->to, 0,
+							     self->key, round)));
+		if (round & 1)
+			sched_yield();
+		ASSERT_EQ(0, destroy(self->b.fd, self->region));
+		memcpy(copy, self->there, LARGE);
+		for (int i = 0; i < 4; i++) {
+			c = cq_next(&self->a.cq);
+			EXPECT_TRUE(c.error == 0 || c.error == EKEYREJECTED);
+			rejected += c.error != 0;
+		}
+		EXPECT_EQ(0, memcmp(copy, self->there, LARGE));
+		munmap(copy, LARGE);
+		ASSERT_EQ(0,
+			  mr(self->b.fd, self->there, LARGE, BOTH, 0, &self->key, &self->region));
+	}
+	EXPECT_LT(0, rejected);
+}
+
+/* --- death ------------------------------------------------------------------------------------ */
+
+TEST(a_peer_that_is_killed)
+{
+	const size_t len = 64 << 20;
+	char *buf = pages(len);
+
+	for (int round = 0; round < 4; round++) {
+		struct owner *o = shared(sizeof(*o));
+		struct treadle_cqe c;
+		struct node n;
+		pid_t pid;
+		__u64 to;
+
+		*o = (struct owner){.len = len};
+		pid = spawn(owns, o);
+		await(&o->ready, 1);
+		node_open(&n, (struct options){});
+		to = peer(&n, o->addr);
+		for (int i = 0; i < 4; i++)
+			ASSERT_EQ(1, post(&n, i & 1 ? read_of(buf, len, to, 0, o->key, i) :
+						      write_of(buf, len, to, 0, o->key, i)));
+		usleep(round * 5000);
+		kill(pid, SIGKILL);
+		EXPECT_EQ(-SIGKILL, reap(pid));
+		for (int i = 0; i < 4; i++) {
+			c = cq_next(&n.cq);
+			EXPECT_EQ(i, c.context);
+			about("error %u", c.error);
+			EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET ||
+				    c.error == ECONNREFUSED);
+		}
+		EXPECT_EQ(ECONNREFUSED, outcome(&n, write_of(buf, 8, to, 0, o->key, 9)));
+		close(n.fd);
+	}
+}
+
+struct writer {
+	struct owner *o;
+	int posted;
+};
+
+static void writes_until_killed(void *arg)
+{
+	struct writer *w = arg;
+	char *buf = pages(w->o->len);
+	struct node n;
+	__u64 to;
+
+	node_open(&n, (struct options){.tx = 8});
+	to = peer(&n, w->o->addr);
+	for (;;) {
+		need(post(&n, write_of(buf, w->o->len, to, 0, w->o->key, 0)) == 1);
+		raise_to(&w->posted, 1);
+	}
+}
+
+TEST(an_initiator_that_is_killed)
+{
+	struct owner *o = shared(sizeof(*o));
+	struct writer *w = shared(sizeof(*w));
+	pid_t owner, pid;
+
+	*o = (struct owner){.len = 32 << 20};
+	w->o = o;
+	owner = spawn(owns, o);
+	await(&o->ready, 1);
+	for (int i = 0; i < 4; i++) {
+		w->posted = 0;
+		pid = spawn(writes_until_killed, w);
+		await(&w->posted, 1);
+		usleep(i * 3000);
+		kill(pid, SIGKILL);
+		EXPECT_EQ(-SIGKILL, reap(pid));
+	}
+	raise_to(&o->stop, 1);
+	EXPECT_EQ(0, reap(owner));
+	until_unused();
+}
+
+TEST_HARNESS_MAIN

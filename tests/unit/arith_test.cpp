@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+/* fi_atomic(3): every operation on every type, against plain C++. */
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+extern "C" {
+#include "arith.h"
+}
+
+namespace
+{
+
+template <class T> struct IsComplex : std::false_type {
+};
+template <class T> struct IsComplex<std::complex<T>> : std::true_type {
+};
+template <class T> constexpr bool is_integer = std::numeric_limits<T>::is_integer;
+
+template <class T> struct Unsigned {
+	using type = std::make_unsigned_t<T>;
+};
+template <> struct Unsigned<__int128> {
+	using type = unsigned __int128;
+};
+template <> struct Unsigned<unsigned __int128> {
+	using type = unsigned __int128;
+};
+
+template <class T, int Type> struct Kind {
+	using Value = T;
+	static constexpr int type = Type;
+};
+
+using Kinds =
+	testing::Types<Kind<std::int8_t, TREADLE_INT8>, Kind<std::uint8_t, TREADLE_UINT8>,
+		       Kind<std::int16_t, TREADLE_INT16>, Kind<std::uint16_t, TREADLE_UINT16>,
+		       Kind<std::int32_t, TREADLE_INT32>, Kind<std::uint32_t, TREADLE_UINT32>,
+		       Kind<std::int64_t, TREADLE_INT64>, Kind<std::uint64_t, TREADLE_UINT64>,
+		       Kind<float, TREADLE_FLOAT>, Kind<double, TREADLE_DOUBLE>,
+		       Kind<std::complex<float>, TREADLE_FLOAT_COMPLEX>,
+		       Kind<std::complex<double>, TREADLE_DOUBLE_COMPLEX>,
+		       Kind<long double, TREADLE_LONG_DOUBLE>,
+		       Kind<std::complex<long double>, TREADLE_LONG_DOUBLE_COMPLEX>,
+		       Kind<__int128, TREADLE_INT128>, Kind<unsigned __int128, TREADLE_UINT128>>;
+
+treadle_compute_fn *compute_of(int type)
+{
+	return TREADLE_TYPES_FP >> type & 1 ? treadle_compute_fp : treadle_compute_int;
+}
+
+/* What does not depend on an order, and what does. */
+template <class T> T expected(int op, T was, T with, T than)
+{
+	const bool a = was != T(0), b = with != T(0);
+
+	switch (op) {
+	case TREADLE_ATOMIC_SUM:
+		if constexpr (is_integer<T>)
+			return static_cast<T>(typename Unsigned<T>::type(was) +
+					      typename Unsigned<T>::type(with));
+		else
+			return was + with;
+	case TREADLE_ATOMIC_PROD:
+		if constexpr (IsComplex<T>::value)
+			return T(was.real() * with.real() - was.imag() * with.imag(),
+				 was.real() * with.imag() + was.imag() * with.real());
+		else if constexpr (is_integer<T>)
+			return static_cast<T>((unsigned __int128)was * (unsigned __int128)with);
+		else
+			return was * with;
+	case TREADLE_ATOMIC_LOR:
+		return T(a || b);
+	case TREADLE_ATOMIC_LAND:
+		return T(a && b);
+	case TREADLE_ATOMIC_LXOR:
+		return T((a && !b) || (!a && b));
+	case TREADLE_ATOMIC_READ:
+		return was;
+	case TREADLE_ATOMIC_WRITE:
+		return with;
+	case TREADLE_ATOMIC_CSWAP:
+		return than == was ? with : was;
+	case TREADLE_ATOMIC_CSWAP_NE:
+		return than != was ? with : was;
+	default:
+		break;
+	}
+	if constexpr (!IsComplex<T>::value) {
+		switch (op) {
+		case TREADLE_ATOMIC_MIN:
+			return with < was ? with : was;
+		case TREADLE_ATOMIC_MAX:
+			return with > was ? with : was;
+		case TREADLE_ATOMIC_CSWAP_LE:
+			return than <= was ? with : was;
+		case TREADLE_ATOMIC_CSWAP_LT:
+			return than < was ? with : was;
+		case TREADLE_ATOMIC_CSWAP_GE:
+			return than >= was ? with : was;
+		case TREADLE_ATOMIC_CSWAP_GT:
+			return than > was ? with : was;
+		default:
+			break;
+		}
+	}
+	if constexpr (is_integer<T>) {
+		switch (op) {
+		case TREADLE_ATOMIC_BOR:
+			return static_cast<T>(was | with);
+		case TREADLE_ATOMIC_BAND:
+			return static_cast<T>(was & with);
+		case TREADLE_ATOMIC_BXOR:
+			return static_cast<T>(was ^ with);
+		case TREADLE_ATOMIC_MSWAP:
+			return static_cast<T>((with & than) | (was & ~than));
+		default:
+			break;
+		}
+	}
+	ADD_FAILURE() << "operation " << op << " is not defined";
+	return was;
+}
+
+template <class T> std::vector<T> samples()
+{
+	using L = std::numeric_limits<T>;
+
+	if constexpr (is_integer<T>)
+		return {T(0), T(1), T(2), T(-1), T(77), L::min(), L::max(), T(L::max() - 1)};
+	else
+		return {T(0),	      T(-0.0),	     T(1),	     T(-1.5),
+			T(1) / 3,     L::min(),	     L::max(),	     L::denorm_min(),
+			L::epsilon(), L::infinity(), -L::infinity(), L::quiet_NaN()};
+}
+template <class T>
+requires IsComplex<T>::value std::vector<T> samples()
+{
+	std::vector<T> all;
+	for (const auto re : samples<typename T::value_type>()) {
+		for (const auto im : {0.0L, -2.0L, 1 / 3.0L})
+			all.emplace_back(re, static_cast<typename T::value_type>(im));
+	}
+	return all;
+}
+
+template <class R> bool identical(R a, R b) requires(!IsComplex<R>::value)
+{
+	if constexpr (std::is_floating_point_v<R>)
+		return (std::isnan(a) && std::isnan(b)) ||
+		       (a == b && std::signbit(a) == std::signbit(b));
+	else
+		return a == b;
+}
+template <class R> bool identical(std::complex<R> a, std::complex<R> b)
+{
+	return identical(a.real(), b.real()) && identical(a.imag(), b.imag());
+}
+
+template <class K> class Arith : public testing::Test
+{
+};
+TYPED_TEST_SUITE(Arith, Kinds);
+
+TYPED_TEST(Arith, EveryOperationIsThatOfTheManual)
+{
+	using T = typename TypeParam::Value;
+	constexpr int type = TypeParam::type;
+	const auto values = samples<T>();
+	int operations = 0;
+
+	ASSERT_EQ(treadle_type_size(type), sizeof(T));
+	for (int op = 0; op < TREADLE_ATOMIC_OPS; ++op) {
+		if (!(treadle_atomic_types(op) >> type & 1))
+			continue;
+		++operations;
+		for (const T &was : values) {
+			for (const T &with : values) {
+				for (const T &than : values) {
+					/* Operands lie where they like. */
+					alignas(16) char at[sizeof(T)], operand[sizeof(T) + 1],
+						compare[sizeof(T) + 3];
+					T now, before;
+
+					std::memcpy(at, &was, sizeof(T));
+					std::memcpy(operand + 1, &with, sizeof(T));
+					std::memcpy(compare + 3, &than, sizeof(T));
+					if (sizeof(T) <= 16) {
+						ASSERT_TRUE(treadle_update(
+							compute_of(type), op, type, at, operand + 1,
+							op >= TREADLE_ATOMIC_CSWAP ? compare + 3 :
+										     nullptr));
+						std::memcpy(&before, operand + 1, sizeof(T));
+						ASSERT_TRUE(identical(before, was)) << op;
+					} else {
+						compute_of(type)(op, type, at, operand + 1,
+								 compare + 3);
+					}
+					std::memcpy(&now, at, sizeof(T));
+					ASSERT_TRUE(identical(now, expected(op, was, with, than)))
+						<< "operation " << op;
+				}
+			}
+		}
+	}
+	/* Complex numbers have no order, and only integers have bits. */
+	EXPECT_EQ(operations, IsComplex<T>::value ? 9 : is_integer<T> ? 19 : 15);
+}
+
+/* Also against the instructions of the CPU itself. */
+template <class T> void hammer(int type)
+{
+	constexpr int rounds = 20000;
+	alignas(16) T word = 0;
+	const auto add = [&] {
+		for (int i = 0; i < rounds; ++i) {
+			T one = 1;
+			while (!treadle_update(compute_of(type), TREADLE_ATOMIC_SUM, type, &word,
+					       &one, nullptr))
+				;
+		}
+	};
+	{
+		std::jthread a(add), b(add);
+		if constexpr (sizeof(T) <= 8 && is_integer<T>) {
+			for (int i = 0; i < rounds; ++i)
+				__atomic_fetch_add(&word, 1, __ATOMIC_RELAXED);
+		} else {
+			add();
+		}
+	}
+	EXPECT_TRUE(word == static_cast<T>(3 * rounds)) << "type " << type;
+}
+
+TEST(Arith, WordsAreAtomic)
+{
+	hammer<std::uint8_t>(TREADLE_UINT8);
+	hammer<std::int16_t>(TREADLE_INT16);
+	hammer<std::uint32_t>(TREADLE_UINT32);
+	hammer<std::int64_t>(TREADLE_INT64);
+	hammer<float>(TREADLE_FLOAT);
+	hammer<double>(TREADLE_DOUBLE);
+	hammer<long double>(TREADLE_LONG_DOUBLE);
+	hammer<unsigned __int128>(TREADLE_UINT128);
+}
+
+TEST(Arith, WordsAreAlignedToTheirSize)
+{
+	alignas(32) char at[64];
+
+	for (const unsigned int size : {1, 2, 4, 8, 16}) {
+		EXPECT_TRUE(treadle_is_word(at + size, size, 16));
+		EXPECT_EQ(treadle_is_word(at + size / 2, size, 16), size == 1);
+	}
+	EXPECT_FALSE(treadle_is_word(at, 16, 8));
+	EXPECT_FALSE(treadle_is_word(at, 32, 16));
+}
+
+} // namespace

@@ -141,6 +141,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 		       struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
+void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 void treadle_recv_free(struct treadle_recv *recv);
 
 /* deliver.c */

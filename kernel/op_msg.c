@@ -30,6 +30,14 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 	if ((!is_tagged(d) && d->tag) || d->ignore ||
 	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
 		return -EINVAL;
+	if (cmd->ep->type == TREADLE_EP_MSG)
+		return treadle_conn_judge(cmd->ep, d->flags & TREADLE_F_COND_CNTR);
+	if (cmd->ep->type == TREADLE_EP_DGRAM) {
+		if (d->flags & TREADLE_F_DELIVERY_COMPLETE)
+			return -EOPNOTSUPP; /* nobody would know */
+		if (d->len > TREADLE_MAX_DGRAM)
+			return -EMSGSIZE;
+	}
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;
 	cmd->route = treadle_av_resolve(cmd->ep->av, d->peer, &cmd->port);
@@ -41,12 +49,15 @@ static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_e
 	struct treadle_ep *from = cmd->ep, *ep;
 	int ret = 0;
 
+	if (from->type == TREADLE_EP_MSG)
+		return treadle_conn_peer(from, to);
 	if (cmd->route)
 		return cmd->route;
 	ep = treadle_ep_find(from->obj.ctx->ports, cmd->port);
 	if (!ep)
 		return -ECONNREFUSED;
-	if (!smp_load_acquire(&ep->enabled) || !ep->rx || READ_ONCE(ep->dead))
+	if (!smp_load_acquire(&ep->enabled) || !ep->rx || READ_ONCE(ep->dead) ||
+	    ep->type != from->type)
 		ret = -ECONNREFUSED;
 	else if (!treadle_ep_admits(ep, from))
 		ret = -EACCES;
@@ -169,11 +180,13 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 
 	if (READ_ONCE(msg->to->dead))
 		return -ECONNREFUSED;
+	if (READ_ONCE(msg->to->severed))
+		return -ECONNRESET;
 	if (msg->cmd) {
 		struct treadle_ep *from = msg->cmd->ep;
 
 		spin_lock(&from->lock);
-		if (from->dead)
+		if (from->dead || from->severed)
 			ret = -ECANCELED;
 		else
 			list_add_tail(&msg->parked, &from->parked);
@@ -225,6 +238,11 @@ again:
 			treadle_cmd_complete(told, 0, run);
 		return;
 	}
+	if (msg->to->type == TREADLE_EP_DGRAM) { /* dropped: fi_domain(3), "No Rx Buffer" */
+		spin_unlock(&rx->lock);
+		treadle_cmd_complete(msg->cmd, 0, run);
+		return;
+	}
 	if (!ready) {
 		spin_unlock(&rx->lock);
 		msg = msg_keepable(msg, run);
@@ -271,6 +289,8 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	}
 	ret = find_target(cmd, &to);
 	if (ret) {
+		if (from->type == TREADLE_EP_DGRAM)
+			ret = 0; /* dropped: fi_domain(3), "Target EP" */
 		treadle_cmd_complete(cmd, ret, run);
 		return;
 	}
@@ -363,7 +383,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
 	struct treadle_rx *rx = ep->rx;
 	struct treadle_recv *recv;
-	bool tagged, dead;
+	bool tagged, dead, shut;
 	int ret;
 
 	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
@@ -381,6 +401,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	treadle_rx_take(rx, NULL, run); /* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
+	shut = rx->shut;
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
 	spin_unlock(&rx->lock);
@@ -388,6 +409,8 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_recv_free(recv);
 	else
 		treadle_rx_grow(rx, tagged);
+	if (shut)
+		treadle_rx_flush(rx, ep, run);
 out:
 	treadle_ep_put(ep);
 }

@@ -272,7 +272,7 @@ TEST(Object, WhatDoesNotExistIsRefused)
 	void *operations = nullptr;
 	Log log;
 
-	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_EINVAL);
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_stx_context(node.domain.get(), nullptr, &stx, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_srx_context(node.domain.get(), nullptr, &ep, nullptr), -FI_ENOSYS);

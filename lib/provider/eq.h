@@ -72,12 +72,25 @@ public:
 
 private:
 	struct Event {
-		bool failed;
+		Event(std::uint32_t event, const void *entry, std::size_t size)
+			: event(event), entry(bytes(entry), bytes(entry) + size)
+		{
+		}
+		explicit Event(const fi_eq_err_entry &error) : Event(0, &error, sizeof(error))
+		{
+			failed = true;
+		}
+		static const std::byte *bytes(const void *p)
+		{
+			return static_cast<const std::byte *>(p);
+		}
+
+		bool failed = false;
 		std::uint32_t event;
 		std::vector<std::byte> entry; /* or a fi_eq_err_entry */
 		const ::fid *owner = nullptr; /* of a Source */
-		InfoPtr info = nullptr;	      /* of a connection request, until it is read */
-		std::vector<std::byte> err_data = {};
+		InfoPtr info;		      /* of a connection request, until it is read */
+		std::vector<std::byte> err_data;
 
 		bool about_connection() const noexcept { return owner && !failed; }
 	};

@@ -141,11 +141,9 @@ Eq::Source::~Source()
 Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 {
 	const auto data = data_of(event);
-	Event out{false, 0, {}, source.owner};
-	const auto fill = [&](const auto &entry) {
-		const auto *bytes = reinterpret_cast<const std::byte *>(&entry);
-		out.entry.assign(bytes, bytes + sizeof(entry));
-	};
+	fi_eq_cm_entry entry{};
+	std::uint32_t kind = FI_SHUTDOWN;
+	InfoPtr info;
 
 	if (event.event == TREADLE_EVENT_CONNREFUSED) {
 		fi_eq_err_entry error{};
@@ -153,26 +151,22 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 		error.context = source.owner->context;
 		error.err = -fabric_error(-static_cast<int>(event.error));
 		error.prov_errno = static_cast<int>(event.error);
-		out.failed = true;
+		Event out(error);
+		out.owner = source.owner;
 		out.err_data.assign(data.begin(), data.end());
-		fill(error);
 		return out;
 	}
-	fi_eq_cm_entry entry{};
-	entry.fid = source.owner;
-	switch (event.event) {
-	case TREADLE_EVENT_CONNREQ:
-		out.event = FI_CONNREQ;
-		out.info = source.make_info(event);
-		entry.info = out.info.get();
-		break;
-	case TREADLE_EVENT_CONNECTED:
-		out.event = FI_CONNECTED;
-		break;
-	default:
-		out.event = FI_SHUTDOWN;
+	if (event.event == TREADLE_EVENT_CONNREQ) {
+		kind = FI_CONNREQ;
+		info = source.make_info(event);
+	} else if (event.event == TREADLE_EVENT_CONNECTED) {
+		kind = FI_CONNECTED;
 	}
-	fill(entry);
+	entry.fid = source.owner;
+	entry.info = info.get();
+	Event out(kind, &entry, sizeof(entry));
+	out.owner = source.owner;
+	out.info = std::move(info);
 	out.entry.insert(out.entry.end(), data.begin(), data.end());
 	return out;
 }
@@ -197,16 +191,12 @@ int Eq::fetch()
 
 void Eq::report(std::uint32_t event, const void *entry, std::size_t size)
 {
-	const auto *bytes = static_cast<const std::byte *>(entry);
-
-	add({false, event, {bytes, bytes + size}});
+	add(Event(event, entry, size));
 }
 
 void Eq::report(const fi_eq_err_entry &error)
 {
-	const auto *bytes = reinterpret_cast<const std::byte *>(&error);
-
-	add({true, 0, {bytes, bytes + sizeof(error)}});
+	add(Event(error));
 }
 
 int Eq::try_wait() noexcept

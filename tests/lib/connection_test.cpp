@@ -188,6 +188,35 @@ TEST_F(ConnectionTest, shutdown_is_told_to_both)
 	EXPECT_TRUE(is_silent(client.events));
 }
 
+/* The receives of a shared ring are nobody's, so they outlive a connection. */
+TEST_F(ConnectionTest, a_shared_receive_ring_outlives_a_connection)
+{
+	auto shared = must(ReceiveRing::create(server.context, 16, 0, TREADLE_RX_SHARED), "rx");
+	std::uint64_t in = 0, out = 8;
+
+	std::swap(server.rx, shared);
+	connect();
+	ASSERT_EQ(server.rx.post({.opcode = TREADLE_OP_RECV,
+				  .flags = TREADLE_F_COMPLETION,
+				  .context = 6,
+				  .addr = address_of(&in),
+				  .len = sizeof(in)}),
+		  0);
+	ASSERT_EQ(client.ep->close(), 0);
+	EXPECT_EQ(next(server.events).event, __u32{TREADLE_EVENT_SHUTDOWN});
+	EXPECT_TRUE(stays_empty(server.cq));
+
+	ASSERT_EQ(server.ep->close(), 0);
+	client.enable(Endpoint::create(client.context, loopback(), TREADLE_EP_MSG), 1);
+	connect();
+	ASSERT_EQ(client.tx.post({.opcode = TREADLE_OP_SEND,
+				  .addr = address_of(&out),
+				  .len = sizeof(out)}),
+		  0);
+	EXPECT_EQ(reap_one(server.cq).context, 6u);
+	EXPECT_EQ(in, out);
+}
+
 TEST_F(ConnectionTest, a_queue_with_endpoints_stays)
 {
 	EXPECT_EQ(client.events.close(), -EBUSY);

@@ -179,6 +179,7 @@ struct treadle_rma {
 int treadle_rma_prep(struct treadle_cmd *cmd);
 void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_rma_judge(const struct treadle_cmd *cmd);
+int treadle_rma_route(struct treadle_cmd *cmd);
 bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
 		      struct treadle_run *run);
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off);
@@ -244,6 +245,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 		       struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
+void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 void treadle_recv_free(struct treadle_recv *recv);
 
 /* deliver.c */

@@ -18,6 +18,7 @@
 #include <linux/user_namespace.h>
 #include <net/net_namespace.h>
 
+#include "connect.h"
 #include "treadle.h"
 
 static void ctx_exit_work(struct work_struct *work)
@@ -142,6 +143,8 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 			treadle_mr_shutdown(obj);
 		else if (obj->type == TREADLE_CQ)
 			treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
+		else if (obj->type == TREADLE_EQ)
+			treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
 		ctx_drop(ctx, obj);
 	}
 	treadle_run_jobs(&run);

@@ -98,6 +98,12 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 	treadle_queue_job(&msg->job);
 }
 
+/* What the sender hears of the receiver's troubles: of a datagram, nothing. */
+static int told(const struct treadle_msg *msg, int error)
+{
+	return msg->to->type == TREADLE_EP_DGRAM ? 0 : error;
+}
+
 /* The copy stopped short on @side: somebody else goes on, or both sides hear why not. */
 static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side side,
 			     struct treadle_run *run)
@@ -115,13 +121,13 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 		if (side == TREADLE_SRC)
 			finish(msg, -ECANCELED, -ECONNRESET, run);
 		else
-			finish(msg, -ECONNRESET, -ECANCELED, run);
+			finish(msg, told(msg, -ECONNRESET), -ECANCELED, run);
 		break;
 	default:
 		if (side == TREADLE_SRC)
 			finish(msg, ret, 0, run);
 		else
-			finish(msg, -EIO, ret, run);
+			finish(msg, told(msg, -EIO), ret, run);
 	}
 }
 

@@ -2,7 +2,8 @@
 /*
  * treadle: endpoints
  *
- * An endpoint is a port of its network namespace. EP_ENABLE binds it once; from
+ * Their types share everything but whom they reach: connect.h has what MSG and
+ * PASSIVE add. An endpoint is a port of its network namespace. EP_ENABLE binds it once; from
  * then on nothing in it changes but `dead`, so the data path reads it without a
  * lock. Binding keeps rings, queues and counters from being destroyed until the
  * endpoint is shut down, and their memory until the last message that names the
@@ -135,19 +136,27 @@ static int ep_bind_port(struct treadle_ep *ep)
 	return 0;
 }
 
+static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
+{
+	ep->addr = *addr;
+	concrete(&ep->addr);
+	return treadle_addr_local(ep->obj.ctx->net, &ep->addr) ? ep_bind_port(ep) : -EADDRNOTAVAIL;
+}
+
 int treadle_ioc_ep_create(struct treadle_ucmd *u)
 {
 	struct treadle_ep_create *arg = u->arg;
 	struct treadle_ep *ep;
 	int ret;
 
-	if (arg->flags || arg->reserved || !arg->type || arg->type > TREADLE_EP_DGRAM)
+	if (arg->flags || !arg->type || arg->type > TREADLE_EP_PASSIVE ||
+	    (arg->request && arg->type != TREADLE_EP_MSG))
 		return -EINVAL;
-	if (arg->type != TREADLE_EP_RDM)
-		return -EOPNOTSUPP;
-	if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
+	if (arg->request)
+		; /* the address is that of the endpoint that was asked */
+	else if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
 		return -EADDRNOTAVAIL;
-	if (!treadle_addr_valid(&arg->addr))
+	else if (!treadle_addr_valid(&arg->addr))
 		return -EINVAL;
 	ep = kzalloc(sizeof(*ep), TREADLE_GFP);
 	if (!ep)
@@ -155,6 +164,8 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	spin_lock_init(&ep->lock);
 	INIT_LIST_HEAD(&ep->parked);
 	ep->flows = RB_ROOT;
+	INIT_LIST_HEAD(&ep->pending);
+	ep->type = arg->type;
 	ep->key_size = arg->auth_key_size;
 	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, ep->key);
 	if (!ret)
@@ -163,9 +174,10 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 		kfree(ep);
 		return ret;
 	}
-	ep->addr = arg->addr;
-	concrete(&ep->addr);
-	ret = treadle_addr_local(u->ctx->net, &ep->addr) ? ep_bind_port(ep) : -EADDRNOTAVAIL;
+	if (arg->request)
+		ret = treadle_conn_adopt(ep, arg->request);
+	else
+		ret = ep_bind_addr(ep, &arg->addr);
 	if (ret) {
 		treadle_obj_put(&ep->obj);
 		return ret;
@@ -221,6 +233,19 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
 		ep->bound[i] = b[i].obj;
 }
 
+/* Receives of a connection are canceled with it: those of others must not lie among them. */
+static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
+{
+	struct treadle_ep *other;
+	bool taken = false;
+
+	spin_lock(&rx->lock);
+	other = list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
+	taken = other && (ep->type == TREADLE_EP_MSG || other->type == TREADLE_EP_MSG);
+	spin_unlock(&rx->lock);
+	return taken;
+}
+
 /* With everything bound: become reachable. Only one caller gets here at a time (ctx->lock). */
 static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 {
@@ -228,8 +253,14 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
 	int ret = 0;
 
+	if (ep->type == TREADLE_EP_PASSIVE)
+		return -EOPNOTSUPP;
 	if (ep->enabled)
 		return -EISCONN;
+	if (ep->type == TREADLE_EP_MSG && b[2].obj) /* it knows nobody but its peer */
+		return -EINVAL;
+	if (rx && !rx->shared && rx_is_taken(rx, ep))
+		return -EBUSY;
 	if (tx && !tx->shared) {
 		mutex_lock(&tx->lock);
 		if (tx->ep)
@@ -320,6 +351,8 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	spin_lock(&ep->lock);
 	WRITE_ONCE(ep->dead, true);
 	spin_unlock(&ep->lock);
+	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
+		treadle_conn_shutdown(ep);
 	if (!ep->enabled)
 		return;
 	if (ep->tx) {
@@ -350,6 +383,7 @@ void treadle_ep_free(struct treadle_obj *obj)
 	int i;
 
 	ep_unlist(ep);
+	treadle_conn_free(ep);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			treadle_obj_put(ep->bound[i]);

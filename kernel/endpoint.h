@@ -9,22 +9,34 @@
 
 #define TREADLE_BINDINGS 11
 
+struct treadle_conn;
+struct treadle_eq;
+
 /*
  * struct treadle_ep - endpoint
- * @addr, @port: where it is; unique in the network namespace
+ * @addr, @port: where it is; unique in the network namespace, but for those that
+ *		accept connections, which are where they were asked for
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
- * @lock:	@dead, @parked, flows
+ * @lock:	@dead, @severed, @parked, flows
  * @dead:	no longer reachable, accepts nothing
  * @parked:	messages of this endpoint that wait at a peer
  * @flows:	peers to whom something is under way (under @lock; flow.c)
  * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
  *		(written under @lock)
+ *
+ * MSG and PASSIVE, under treadle_conn_lock (connect.h):
+ * @eq, @eq_context: where its events go; held, set once
+ * @conn:	its connection; held, set once
+ * @severed:	that is over
+ * @peer:	at the other end of it; read under RCU
+ * @pending, @nr_pending, @backlog, @listening: requests that are not answered
  */
 struct treadle_ep {
 	struct treadle_obj obj;
 	struct treadle_addr addr;
+	u32 type; /* enum treadle_ep_type */
 	u16 port;
 	bool listed; /* in the table of ports */
 	u32 key_size;
@@ -40,10 +52,17 @@ struct treadle_ep {
 	struct treadle_obj *bound[TREADLE_BINDINGS];
 	struct list_head rx_link;
 	spinlock_t lock;
-	bool dead;
+	bool dead, severed;
 	struct list_head parked;
 	struct rb_root flows;
 	unsigned int nr_flows, nr_ordered;
+	struct treadle_ep __rcu *peer;
+	struct treadle_conn *conn;
+	struct treadle_eq *eq;
+	u64 eq_context;
+	struct list_head pending;
+	u32 nr_pending, backlog;
+	bool listening;
 };
 
 int treadle_net_init(void);
@@ -79,6 +98,13 @@ static inline void treadle_ep_put(struct treadle_ep *ep)
 {
 	treadle_obj_put(&ep->obj);
 }
+
+/* connect.c */
+int treadle_conn_adopt(struct treadle_ep *ep, u32 request);
+void treadle_conn_shutdown(struct treadle_ep *ep);
+void treadle_conn_free(struct treadle_ep *ep);
+int treadle_conn_judge(const struct treadle_ep *ep, bool armed);
+int treadle_conn_peer(struct treadle_ep *from, struct treadle_ep **to);
 
 /*
  * struct treadle_av - address vector

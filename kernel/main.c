@@ -45,7 +45,8 @@ static int ioc_query(struct treadle_ucmd *u)
 		.size = sizeof(*q),
 		.abi_version = TREADLE_ABI_VERSION,
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
-			    TREADLE_FEATURE_AUTH_KEY |
+			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
+			    TREADLE_FEATURE_DGRAM_EP |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -94,7 +95,7 @@ static const struct ioc iocs[] = {
 	IOC(AV_LOOKUP, treadle_av_lookup, addr, treadle_ioc_av_lookup),
 	IOC(TX_CREATE, treadle_ring_create, ro, treadle_ioc_tx_create),
 	IOC(RX_CREATE, treadle_ring_create, ro, treadle_ioc_rx_create),
-	IOC(EP_CREATE, treadle_ep_create, reserved, treadle_ioc_ep_create),
+	IOC(EP_CREATE, treadle_ep_create, request, treadle_ioc_ep_create),
 	IOC(EP_ENABLE, treadle_ep_enable, cntr_remote_write, treadle_ioc_ep_enable),
 	IOC(MR_CREATE, treadle_mr_create, id, treadle_ioc_mr_create),
 	IOC(DESTROY, treadle_destroy, id, treadle_ioc_destroy),
@@ -102,6 +103,13 @@ static const struct ioc iocs[] = {
 	IOC(WAIT, treadle_wait, error, treadle_ioc_wait),
 	IOC(WAIT_FD, treadle_wait_fd, fd, treadle_ioc_wait_fd),
 	IOC(MR_BIND, treadle_mr_bind, reserved, treadle_ioc_mr_bind),
+	IOC(EQ_CREATE, treadle_eq_create, reserved, treadle_ioc_eq_create),
+	IOC(EP_EQ, treadle_ep_eq, context, treadle_ioc_ep_eq),
+	IOC(LISTEN, treadle_listen, flags, treadle_ioc_listen),
+	IOC(CONNECT, treadle_connect, flags, treadle_ioc_connect),
+	IOC(ACCEPT, treadle_accept, flags, treadle_ioc_accept),
+	IOC(REJECT, treadle_reject, reserved, treadle_ioc_reject),
+	IOC(SHUTDOWN, treadle_shutdown, reserved, treadle_ioc_shutdown),
 };
 
 union ioc_arg {
@@ -114,6 +122,9 @@ union ioc_arg {
 	struct treadle_mr_create mr_create;
 	struct treadle_cancel cancel;
 	struct treadle_wait wait;
+	struct treadle_connect connect;
+	struct treadle_accept accept;
+	struct treadle_reject reject;
 };
 
 static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *uarg)
@@ -283,6 +294,17 @@ static_assert(sizeof(struct treadle_mr_bind) == 24);
 static_assert(sizeof(struct treadle_cancel) == 40);
 static_assert(sizeof(struct treadle_wait) == 40);
 static_assert(sizeof(struct treadle_wait_fd) == 16);
+static_assert(sizeof(struct treadle_eq_create) == 16);
+static_assert(sizeof(struct treadle_ep_eq) == 24);
+static_assert(sizeof(struct treadle_listen) == 16);
+static_assert(sizeof(struct treadle_connect) == 48);
+static_assert(sizeof(struct treadle_accept) == 24);
+static_assert(sizeof(struct treadle_reject) == 32);
+static_assert(sizeof(struct treadle_shutdown) == 16);
+static_assert(sizeof(struct treadle_event) == 72 + TREADLE_CM_DATA);
+AT(treadle_event, addr, 16);
+AT(treadle_event, request, 40);
+AT(treadle_event, data, 72);
 /* A million armed commands are to fit into a quarter of a gigabyte. */
 static_assert(sizeof(struct treadle_cmd) <= 256);
 

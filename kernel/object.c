@@ -8,6 +8,7 @@
  */
 #include <linux/slab.h>
 
+#include "connect.h"
 #include "treadle.h"
 
 /* Reserve an id; the object is freed by treadle_obj_put from here on. */
@@ -100,6 +101,8 @@ void treadle_obj_release(struct kref *ref)
 	case TREADLE_MR:
 		treadle_mr_free(obj);
 		break;
+	case TREADLE_EQ:
+		break;
 	}
 	call_rcu(&obj->rcu, obj_free_rcu);
 	treadle_ctx_put(ctx);
@@ -148,6 +151,8 @@ int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id)
 		treadle_mr_shutdown(obj);
 	else if (obj->type == TREADLE_CQ)
 		treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
+	else if (obj->type == TREADLE_EQ)
+		treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
 	treadle_run_jobs(&run);
 	treadle_obj_put(obj);
 	return 0;

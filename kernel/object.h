@@ -27,6 +27,7 @@ enum treadle_type {
 	TREADLE_RX,
 	TREADLE_EP,
 	TREADLE_MR,
+	TREADLE_EQ,
 };
 
 struct treadle_obj;

@@ -130,7 +130,7 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 		ret = judge_fetch(cmd, 0);
 	if (!ret && compares)
 		ret = judge_fetch(cmd, 1);
-	return ret ?: treadle_route(cmd);
+	return ret ?: treadle_rma_route(cmd);
 }
 
 /* --- in place ----------------------------------------------------------------------------- */

@@ -23,9 +23,13 @@ static bool is_tagged(const struct treadle_desc *d)
 
 /* --- send --------------------------------------------------------------------------------- */
 
-/* Where to: the port, or why not. */
+/* Where to: the port, or why not. Who is connected has one way only. */
 TREADLE_HOT int treadle_route(struct treadle_cmd *cmd)
 {
+	if (unlikely(cmd->ep->type == TREADLE_EP_MSG)) {
+		cmd->route = cmd->port = 0;
+		return treadle_conn_judge(cmd->ep, cmd->d.flags & TREADLE_F_COND_CNTR);
+	}
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;
 	cmd->route = treadle_av_resolve(cmd->ep->av, cmd->d.peer, &cmd->port);
@@ -39,6 +43,12 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 	if ((!is_tagged(d) && d->tag) || d->ignore ||
 	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
 		return -EINVAL;
+	if (cmd->ep->type == TREADLE_EP_DGRAM) {
+		if (d->flags & TREADLE_F_DELIVERY_COMPLETE)
+			return -EOPNOTSUPP; /* nobody would know */
+		if (d->len > TREADLE_MAX_DGRAM)
+			return -EMSGSIZE;
+	}
 	return treadle_route(cmd);
 }
 
@@ -48,12 +58,14 @@ static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_e
 	struct treadle_ep *from = cmd->ep, *ep;
 	int ret = 0;
 
+	if (from->type == TREADLE_EP_MSG)
+		return treadle_conn_peer(from, to);
 	if (cmd->route)
 		return cmd->route;
 	ep = treadle_ep_find(from->obj.ctx->ports, cmd->port);
 	if (!ep)
 		return -ECONNREFUSED;
-	if (!smp_load_acquire(&ep->enabled) || READ_ONCE(ep->dead) ||
+	if (!smp_load_acquire(&ep->enabled) || READ_ONCE(ep->dead) || ep->type != from->type ||
 	    (!ep->rx && !treadle_op_remote(cmd->d.opcode)))
 		ret = -ECONNREFUSED;
 	else if (!treadle_ep_admits(ep, from))
@@ -184,11 +196,13 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 
 	if (READ_ONCE(msg->to->dead))
 		return -ECONNREFUSED;
+	if (READ_ONCE(msg->to->severed))
+		return -ECONNRESET;
 	if (msg->cmd) {
 		struct treadle_ep *from = msg->cmd->ep;
 
 		spin_lock(&from->lock);
-		if (from->dead)
+		if (from->dead || from->severed)
 			ret = -ECANCELED;
 		else
 			list_add_tail(&msg->parked, &from->parked);
@@ -240,6 +254,11 @@ again:
 			treadle_cmd_complete(told, 0, run);
 		return;
 	}
+	if (msg->to->type == TREADLE_EP_DGRAM) { /* dropped: fi_domain(3), "No Rx Buffer" */
+		spin_unlock(&rx->lock);
+		treadle_cmd_complete(msg->cmd, 0, run);
+		return;
+	}
 	if (!ready) {
 		spin_unlock(&rx->lock);
 		msg = msg_keepable(msg, run);
@@ -289,6 +308,8 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 		return;
 	ret = find_target(cmd, &to);
 	if (ret) {
+		if (from->type == TREADLE_EP_DGRAM)
+			ret = 0; /* dropped: fi_domain(3), "Target EP" */
 		treadle_cmd_complete(cmd, ret, run);
 		return;
 	}
@@ -381,7 +402,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
 	struct treadle_rx *rx = ep->rx;
 	struct treadle_recv *recv;
-	bool tagged, dead;
+	bool tagged, dead, shut;
 	int ret;
 
 	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
@@ -399,6 +420,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	treadle_rx_take(rx, NULL, run); /* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
+	shut = rx->shut;
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
 	spin_unlock(&rx->lock);
@@ -406,6 +428,8 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_recv_free(recv);
 	else
 		treadle_rx_grow(rx, tagged);
+	if (shut)
+		treadle_rx_flush(rx, ep, run);
 out:
 	treadle_ep_put(ep);
 }

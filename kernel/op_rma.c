@@ -47,6 +47,12 @@ static bool peer_overflows(struct treadle_cmd *cmd)
 	return ret;
 }
 
+/* Datagrams are messages and nothing else. */
+int treadle_rma_route(struct treadle_cmd *cmd)
+{
+	return cmd->ep->type == TREADLE_EP_DGRAM ? -EOPNOTSUPP : treadle_route(cmd);
+}
+
 int treadle_rma_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -54,7 +60,7 @@ int treadle_rma_prep(struct treadle_cmd *cmd)
 
 	if (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data)
 		return -EINVAL;
-	ret = treadle_rma_judge(cmd) ?: treadle_route(cmd);
+	ret = treadle_rma_judge(cmd) ?: treadle_rma_route(cmd);
 	if (ret)
 		return ret;
 	/* what is armed has been paid for by its owner */

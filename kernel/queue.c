@@ -94,7 +94,8 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	u32 i;
 	int ret;
 
-	if (arg->flags || arg->reserved || arg->buffered > treadle_max_buffered)
+	if ((arg->flags & ~TREADLE_RX_SHARED) || arg->reserved ||
+	    arg->buffered > treadle_max_buffered)
 		return -EINVAL;
 	ret = round_entries(&arg->entries, treadle_max_ring);
 	if (ret)
@@ -110,6 +111,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	spin_lock_init(&rx->lock);
 	INIT_LIST_HEAD(&rx->eps);
 	INIT_LIST_HEAD(&rx->armed);
+	rx->shared = arg->flags & TREADLE_RX_SHARED;
 	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
 	ret = treadle_match_init(&rx->match[0], get_random_u64());
 	if (!ret)

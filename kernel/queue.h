@@ -172,6 +172,8 @@ struct treadle_recv {
  *		receives that no message has reached
  * @armed:	posted receives that were armed, thus not of @slots
  * @buffered, @buffered_max: bytes of kept messages
+ * @shared:	TREADLE_RX_SHARED
+ * @shut:	the connection of the only endpoint is over: nothing is posted any more
  */
 struct treadle_rx {
 	struct treadle_obj obj;
@@ -183,6 +185,7 @@ struct treadle_rx {
 	struct list_head eps;
 	struct list_head armed;
 	u32 buffered, buffered_max;
+	bool shared, shut;
 };
 
 /* queue.c */

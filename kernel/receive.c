@@ -96,7 +96,7 @@ static struct treadle_recv *recv_alloc(struct treadle_rx *rx)
 
 static void rx_quiet(struct treadle_rx *rx)
 {
-	if (!rx->match[0].messages && !rx->match[1].messages)
+	if (!rx->match[0].messages && !rx->match[1].messages && !rx->shut)
 		treadle_ring_quiet(&rx->ring);
 }
 
@@ -319,13 +319,19 @@ broken:
 int treadle_rx_doorbell(struct treadle_rx *rx)
 {
 	TREADLE_RUN(run, rx->obj.ctx);
+	struct treadle_ep *ep;
 	int ret;
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, &run);
 	rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
+	ep = rx->shut && rx_ep(rx) ? treadle_ep_get(rx_ep(rx)) : NULL;
 	spin_unlock(&rx->lock);
+	if (ep) {
+		treadle_rx_flush(rx, ep, &run);
+		treadle_ep_put(ep);
+	}
 	treadle_run_jobs(&run);
 	return ret;
 }
@@ -382,6 +388,58 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 	return recv;
 }
 
+/* Up to FAIL_BATCH posted receives, taken out, from slot *i on; looks at SCAN_BATCH slots at most. */
+static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **out)
+{
+	u32 end = min(rx->ring.entries, *i + SCAN_BATCH);
+	struct treadle_recv *recv;
+	int n = 0;
+
+	for (; *i < end && n < FAIL_BATCH; (*i)++)
+		if (rx->slots[*i].posted)
+			out[n++] = &rx->slots[*i];
+	list_for_each_entry(recv, &rx->armed, link) {
+		if (n == FAIL_BATCH)
+			break;
+		out[n++] = recv;
+	}
+	for (end = 0; end < n; end++) {
+		treadle_match_remove_recv(&rx->match[out[end]->tagged], &out[end]->m);
+		rx_unpost(out[end]);
+	}
+	return n;
+}
+
+/*
+ * The connection of @ep, the only endpoint here, is over: receives that no message
+ * waits for are canceled, now and whenever one is posted, which asks for a doorbell.
+ */
+void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_recv *canceled[FAIL_BATCH];
+	u32 slot = 0;
+	int i, n;
+
+	spin_lock(&rx->lock);
+	/* closing takes this lock after it has set dead; then the ring may be somebody else's */
+	if (!READ_ONCE(ep->dead)) {
+		rx->shut = true;
+		treadle_ring_want_doorbell(&rx->ring); /* C */
+		treadle_rx_take(rx, NULL, run);
+	}
+	while (!READ_ONCE(ep->dead)) {
+		n = rx_unpost_some(rx, &slot, canceled);
+		if (!n && slot == rx->ring.entries)
+			break;
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++)
+			treadle_recv_complete(canceled[i], ep, NULL, -ECANCELED, run);
+		cond_resched();
+		spin_lock(&rx->lock);
+	}
+	spin_unlock(&rx->lock);
+}
+
 /*
  * @ep closes: fail the messages that wait for it, drop its armed receives. The
  * receives in the ring stay with the ring.
@@ -420,6 +478,8 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	}
 	spin_lock(&rx->lock);
 	list_del(&ep->rx_link);
+	rx->shut = false; /* whoever receives here next is not concerned */
+	rx_quiet(rx);
 	list_for_each_entry_safe(recv, next, &rx->armed, link) {
 		if (recv->cmd->ep == ep) {
 			treadle_match_remove_recv(&rx->match[recv->tagged], &recv->m);

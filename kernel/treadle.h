@@ -10,8 +10,9 @@
  * Locks, outermost first; those on one line are never held together:
  *
  *	ctx->lock (mutex)	bindings of objects, create and destroy
- *	tx->lock (mutex)	one doorbell of a transmit ring at a time
- *	rx->lock		matcher and receive ring
+ *	tx->lock (mutex), eq->read_lock (mutex)	one doorbell of a transmit ring at a time,
+ *				one reader of an event queue
+ *	rx->lock, treadle_conn_lock	matcher and receive ring; connections and event queues
  *	ep->lock		parked messages and flows of an endpoint (under rx->lock)
  *	cntr->lock, cq->lock, ctx->jobs_lock: innermost
  *	pm->lock		a pagemap; the second of a pair only by trylock
@@ -64,6 +65,13 @@ int treadle_ioc_destroy(struct treadle_ucmd *u);
 int treadle_ioc_cancel(struct treadle_ucmd *u);
 int treadle_ioc_wait(struct treadle_ucmd *u);
 int treadle_ioc_wait_fd(struct treadle_ucmd *u);
+int treadle_ioc_eq_create(struct treadle_ucmd *u);
+int treadle_ioc_ep_eq(struct treadle_ucmd *u);
+int treadle_ioc_listen(struct treadle_ucmd *u);
+int treadle_ioc_connect(struct treadle_ucmd *u);
+int treadle_ioc_accept(struct treadle_ucmd *u);
+int treadle_ioc_reject(struct treadle_ucmd *u);
+int treadle_ioc_shutdown(struct treadle_ucmd *u);
 /* main.c: @cmd, as ioctl(2) does it; @arg: a user's address, or an id */
 struct io_uring_cmd;
 long treadle_call(struct treadle_ctx *ctx, unsigned int cmd, unsigned long arg);

@@ -2,7 +2,7 @@
 /*
  * treadle: waiting, polling, cancel
  *
- * fi_cq(3) sread and signal, fi_cntr(3) wait, FI_WAIT_FD. A waiter enqueues
+ * fi_cq(3) sread and signal, fi_cntr(3) wait, fi_eq(3) sread, FI_WAIT_FD. A waiter enqueues
  * itself, then looks; who completes writes, then looks for waiters (barrier F).
  */
 #include <linux/anon_inodes.h>
@@ -13,9 +13,10 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "connect.h"
 #include "treadle.h"
 
-/* The wait queue of a CQ or CNTR, or NULL. */
+/* The wait queue of a CQ, CNTR or EQ, or NULL. */
 static struct treadle_waitq *waitq_of(struct treadle_obj *obj)
 {
 	switch (obj->type) {
@@ -23,12 +24,14 @@ static struct treadle_waitq *waitq_of(struct treadle_obj *obj)
 		return &container_of(obj, struct treadle_cq, obj)->waitq;
 	case TREADLE_CNTR:
 		return &container_of(obj, struct treadle_cntr, obj)->waitq;
+	case TREADLE_EQ:
+		return &container_of(obj, struct treadle_eq, obj)->waitq;
 	default:
 		return NULL;
 	}
 }
 
-/* A CQ or CNTR, held. */
+/* A CQ, CNTR or EQ, held. */
 static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_get(ctx, id, 0);
@@ -47,12 +50,20 @@ static bool cq_ready(struct treadle_cq *cq)
 	return treadle_cq_ready(cq);
 }
 
+/* One that was destroyed has nothing any more, and says so when it is read. */
+static bool eq_ready(struct treadle_eq *eq)
+{
+	return !list_empty(&eq->events) || READ_ONCE(eq->dead);
+}
+
 static bool ready(struct treadle_obj *obj, const struct treadle_wait *arg)
 {
 	struct treadle_cntr *cntr;
 
 	if (obj->type == TREADLE_CQ)
 		return cq_ready(container_of(obj, struct treadle_cq, obj));
+	if (obj->type == TREADLE_EQ)
+		return eq_ready(container_of(obj, struct treadle_eq, obj));
 	cntr = container_of(obj, struct treadle_cntr, obj);
 	return READ_ONCE(cntr->page->success) >= arg->threshold ||
 	       READ_ONCE(cntr->page->error) != arg->error;
@@ -70,7 +81,7 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
 	obj = waitable(u->ctx, arg->id);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	if (obj->type == TREADLE_CQ && (arg->threshold || arg->error)) {
+	if (obj->type != TREADLE_CNTR && (arg->threshold || arg->error)) {
 		treadle_obj_put(obj);
 		return -EINVAL;
 	}
@@ -142,18 +153,25 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 	poll_wait(file, &w->head, pt);
 	if (wf->obj->type == TREADLE_CQ)
 		readable = cq_ready(container_of(wf->obj, struct treadle_cq, obj));
+	else if (wf->obj->type == TREADLE_EQ)
+		readable = eq_ready(container_of(wf->obj, struct treadle_eq, obj));
 	else
 		readable = cntr_sum(wf->obj) != READ_ONCE(wf->seen);
 	return readable || atomic_read(&w->unseen) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-/* Take note of the counter as it is; what comes later makes the file readable again. */
+/*
+ * A counter: take note of it as it is; what comes later makes the file readable
+ * again. An event queue: take an event.
+ */
 static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
 {
 	struct wait_file *wf = file->private_data;
 	u64 sum;
 
 	atomic_set(&waitq_of(wf->obj)->unseen, 0);
+	if (wf->obj->type == TREADLE_EQ)
+		return treadle_eq_read(container_of(wf->obj, struct treadle_eq, obj), buf, size);
 	if (wf->obj->type != TREADLE_CNTR)
 		return -EAGAIN;
 	if (size < sizeof(sum))
@@ -181,6 +199,30 @@ static const struct file_operations wait_fops = {
 	.release = wait_release,
 	.llseek = noop_llseek,
 };
+
+/* The object behind a file that WAIT_FD has made in this process, bound; or an error. */
+struct treadle_obj *treadle_wait_file_obj(int fd, enum treadle_type type)
+{
+	struct file *file = fget(fd);
+	struct treadle_obj *obj = ERR_PTR(-EBADF);
+
+	if (!file)
+		return obj;
+	if (file->f_op == &wait_fops) {
+		struct wait_file *wf = file->private_data;
+
+		if (wf->obj->type != type || wf->obj->ctx->mm != current->mm)
+			obj = ERR_PTR(-EBADF);
+		else if (!atomic_inc_unless_negative(&wf->obj->users))
+			obj = ERR_PTR(-ENOENT);
+		else
+			obj = wf->obj;
+		if (!IS_ERR(obj))
+			kref_get(&obj->ref); /* the file holds it, too */
+	}
+	fput(file);
+	return obj;
+}
 
 int treadle_ioc_wait_fd(struct treadle_ucmd *u)
 {

@@ -30,6 +30,9 @@ std::uint32_t format_of(int family, std::uint32_t asked) noexcept;
 /* From memory that a caller says is in this format; FI_FORMAT_UNSPEC: any sockaddr. */
 std::optional<Address> decode(std::uint32_t format, const void *from, std::size_t size) noexcept;
 
+/* The same from memory that nobody told the size of: that of the format. */
+std::optional<Address> decode(std::uint32_t format, const void *from) noexcept;
+
 /* One element of an array in this format, as fi_av_insert(3) takes it, and its size there. */
 std::optional<Address> decode_element(std::uint32_t format, const void *element) noexcept;
 std::size_t element_size(std::uint32_t format) noexcept;

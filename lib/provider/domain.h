@@ -31,6 +31,7 @@ public:
 	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg);
 
+	Fabric &fabric() const noexcept { return fabric_; }
 	Context &kernel() noexcept { return kernel_; }
 	const Context &kernel() const noexcept { return kernel_; }
 

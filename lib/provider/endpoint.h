@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <rdma/fi_atomic.h>
@@ -15,6 +16,7 @@
 #include <treadle/endpoint.h>
 
 #include "domain.h"
+#include "eq.h"
 
 namespace treadle::fi
 {
@@ -30,7 +32,7 @@ class Endpoint
 public:
 	static int open(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept;
 
-	virtual ~Endpoint() = default;
+	virtual ~Endpoint();
 
 	Domain &domain() const noexcept { return domain_; }
 	EndpointId id() const noexcept { return kernel_.id(); }
@@ -51,6 +53,13 @@ public:
 	int set_name(const void *addr, std::size_t size);
 	int get_name(void *addr, std::size_t *size) const;
 
+	/* fi_cm.cpp: fi_cm(3), of FI_EP_MSG */
+	bool connected() const noexcept { return info_->ep_attr->type == FI_EP_MSG; }
+	int connect(const void *addr, std::span<const std::byte> data);
+	int accept(std::span<const std::byte> data);
+	int shutdown(std::uint64_t flags) noexcept;
+	int get_peer(void *addr, std::size_t *size) const;
+
 	virtual ssize_t tx_room() noexcept = 0;
 	virtual ssize_t rx_room() noexcept = 0;
 
@@ -69,6 +78,14 @@ protected:
 private:
 	friend class Port;
 
+	static int find_handle(const fi_info &info, Domain &domain,
+			       std::optional<Handle> &handle) noexcept;
+	static Result<treadle::Endpoint> open_kernel(const fi_info &info, Domain &domain,
+						     const std::optional<Handle> &handle);
+	void answers(const ::fid *handle, const Address &peer) noexcept;
+	int bind_events();
+	void answered() noexcept;
+
 	int bind_av(::fid *av, std::uint64_t flags);
 	int bind_cq(::fid *cq, std::uint64_t flags);
 	int bind_cntr(::fid *cntr, std::uint64_t flags);
@@ -79,9 +96,12 @@ private:
 	std::uint64_t tx_caps_, rx_caps_;
 	bool tx_selective_ = false, rx_selective_ = false;
 	bool enabled_ = false;
-	bool has_eq_ = false;
+	Eq *eq_ = nullptr;
+	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */
+	const ::fid *handle_ = nullptr; /* of the request that it answers, until it has */
 	Bindings bindings_;
 	std::vector<Use> uses_; /* of all that is bound */
+	Eq::Source source_;	/* of events, once it is enabled */
 	std::vector<Port *> ports_;
 };
 

@@ -3,12 +3,14 @@
 #define TREADLE_PROVIDER_EQ_H
 
 #include <deque>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <vector>
 
 #include <rdma/fi_eq.h>
 
-#include <treadle/detail/fd.h>
+#include <treadle/event_queue.h>
 
 #include "waitset.h"
 
@@ -16,8 +18,9 @@ namespace treadle::fi
 {
 
 /*
- * fi_eq(3). Nothing in the kernel: all that this provider reports here happens
- * in calls of the same process. It grows as needed, so there is no overrun.
+ * fi_eq(3). The kernel's queue has what happens to connections; what happens in
+ * calls of this process, and what was read there but not from here, is kept in
+ * events_, which grows as needed, so there is no overrun.
  */
 class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waitable
 {
@@ -27,6 +30,35 @@ public:
 	/* Adds an event, or an error. They may throw for want of memory. */
 	void report(std::uint32_t event, const void *entry, std::size_t size);
 	void report(const fi_eq_err_entry &error);
+
+	/*
+	 * Whose events the kernel reports, while this lives. When it goes, its events
+	 * go with it. make_info: of a connection request, the answer to it.
+	 */
+	class Source
+	{
+	public:
+		using MakeInfo = std::function<InfoPtr(const treadle_event &)>;
+
+		Source() = default;
+		Source(Eq &eq, ::fid &owner, MakeInfo make_info = nullptr);
+		Source(Source &&other) noexcept { *this = std::move(other); }
+		Source &operator=(Source &&other) noexcept
+		{
+			std::swap(eq_, other.eq_);
+			std::swap(number_, other.number_);
+			return *this;
+		}
+		~Source();
+
+		explicit operator bool() const noexcept { return eq_; }
+		/* Lets the kernel report to the queue: 0 or -errno. */
+		int bind(auto &endpoint) noexcept { return endpoint.bind(eq_->kernel_, number_); }
+
+	private:
+		Eq *eq_ = nullptr;
+		std::uint64_t number_ = 0;
+	};
 
 	int try_wait() noexcept override;
 	Result<int> wait_fd() noexcept override { return wake_.get(); }
@@ -40,12 +72,35 @@ public:
 
 private:
 	struct Event {
-		bool failed;
+		Event(std::uint32_t event, const void *entry, std::size_t size)
+			: event(event), entry(bytes(entry), bytes(entry) + size)
+		{
+		}
+		explicit Event(const fi_eq_err_entry &error) : Event(0, &error, sizeof(error))
+		{
+			failed = true;
+		}
+		static const std::byte *bytes(const void *p)
+		{
+			return static_cast<const std::byte *>(p);
+		}
+
+		bool failed = false;
 		std::uint32_t event;
 		std::vector<std::byte> entry; /* or a fi_eq_err_entry */
+		const ::fid *owner = nullptr; /* of a Source */
+		InfoPtr info;		      /* of a connection request, until it is read */
+		std::vector<std::byte> err_data;
+
+		bool about_connection() const noexcept { return owner && !failed; }
+	};
+	struct Registered {
+		::fid *owner;
+		Source::MakeInfo make_info;
 	};
 
-	Eq(Fabric &fabric, const fi_eq_attr &attr, detail::UniqueFd wake, void *context);
+	Eq(Fabric &fabric, const fi_eq_attr &attr, EventQueue kernel, detail::UniqueFd own,
+	   detail::UniqueFd wake, void *context);
 
 	static ssize_t read(fid_eq *eq, std::uint32_t *event, void *buf, std::size_t len,
 			    std::uint64_t flags) noexcept;
@@ -58,16 +113,27 @@ private:
 				   std::size_t len) noexcept;
 
 	void add(Event event);
-	void remove_first() noexcept; /* lock_ is held */
+	/* lock_ is held */
+	void append(Event event);
+	int fetch();
+	Event translate(const Registered &source, const treadle_event &event);
+	void update_own() noexcept;
+	void remove_first() noexcept;
 
 	static fi_ops_eq eq_ops;
 
 	Use fabric_use_;
 	const fi_wait_obj wait_obj_;
 	const bool writable_;
-	detail::UniqueFd wake_; /* an eventfd, readable while there are events */
+	const std::uint32_t api_;
+	EventQueue kernel_;
+	detail::UniqueFd own_;	/* an eventfd, readable while there is something in events_ */
+	detail::UniqueFd wake_; /* of epoll(7): both */
 	std::mutex lock_;
 	std::deque<Event> events_;
+	std::map<std::uint64_t, Registered> sources_;
+	std::uint64_t last_source_ = 0;
+	std::vector<std::byte> err_data_; /* that the last error lent to its reader */
 	Membership membership_;
 };
 

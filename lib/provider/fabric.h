@@ -2,9 +2,15 @@
 #ifndef TREADLE_PROVIDER_FABRIC_H
 #define TREADLE_PROVIDER_FABRIC_H
 
+#include <mutex>
+#include <optional>
+
 #include <rdma/fi_domain.h>
 
+#include <treadle/context.h>
+
 #include "object.h"
+#include "requests.h"
 
 namespace treadle::fi
 {
@@ -16,6 +22,11 @@ public:
 	static int open(fi_fabric_attr *attr, fid_fabric **out, void *context) noexcept;
 
 	~Fabric();
+
+	/* A context for what belongs to no domain: event queues and passive endpoints. */
+	Result<const Context *> kernel() noexcept;
+
+	Requests requests;
 
 	/*
 	 * fi_getinfo tells of instances that are open: is this one of them (null
@@ -30,6 +41,9 @@ public:
 
 private:
 	explicit Fabric(void *context);
+
+	std::mutex lock_;
+	std::optional<Context> kernel_;
 };
 
 } // namespace treadle::fi

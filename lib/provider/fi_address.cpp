@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -104,6 +105,13 @@ std::optional<Address> decode(std::uint32_t format, const void *from, std::size_
 	    format != format_of(address->family, FI_SOCKADDR))
 		return std::nullopt;
 	return address;
+}
+
+std::optional<Address> decode(std::uint32_t format, const void *from) noexcept
+{
+	return decode(format, from,
+		      format == FI_ADDR_STR ? std::numeric_limits<std::size_t>::max() :
+					      element_size(format));
 }
 
 std::size_t element_size(std::uint32_t format) noexcept

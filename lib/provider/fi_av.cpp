@@ -285,9 +285,7 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 const char *Av::describe(fid_av *f, const void *addr, char *buf, std::size_t *len) noexcept
 {
 	const std::uint32_t format = of(f).domain_.addr_format();
-	const auto size = format == FI_ADDR_STR ? std::numeric_limits<std::size_t>::max() :
-						  element_size(format);
-	const auto address = decode(format, addr, size);
+	const auto address = decode(format, addr);
 
 	guard([&] {
 		const std::string text = address ? to_string(*address) : "";

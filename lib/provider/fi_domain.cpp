@@ -100,7 +100,7 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 	auto kernel = Context::open();
 	if (!kernel)
 		return REFUSE(kernel.error().negative(), subsys, "%s", TREADLE_DEVICE);
-	const InfoPtr all = offer(kernel->limits());
+	const InfoPtr all = offer(kernel->limits(), FI_EP_RDM);
 	if (!all)
 		return -FI_ENOMEM;
 	return guard([&] {

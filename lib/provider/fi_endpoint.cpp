@@ -6,6 +6,7 @@
 #include "cntr.h"
 #include "cq.h"
 #include "eq.h"
+#include "pep.h"
 #include "transfer.h"
 
 namespace treadle::fi
@@ -50,12 +51,11 @@ std::uint64_t direction_caps(const fi_info &info, std::uint64_t context_caps,
 	return caps & directions && caps & transfer_caps ? caps & relevant : 0;
 }
 
-/* Endpoints are created where their info says; without a source, at any port of the loopback. */
-std::optional<Address> source_of(const fi_info &info) noexcept
+constexpr treadle_ep_type kernel_type(fi_ep_type type) noexcept
 {
-	if (!info.src_addr)
-		return loopback_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET);
-	return decode(info.addr_format, info.src_addr, info.src_addrlen);
+	return type == FI_EP_MSG   ? TREADLE_EP_MSG :
+	       type == FI_EP_DGRAM ? TREADLE_EP_DGRAM :
+				     TREADLE_EP_RDM;
 }
 
 std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noexcept
@@ -78,37 +78,48 @@ Endpoint::Endpoint(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
 {
 }
 
+/* What info.handle names, with which only a connected endpoint can do something. */
+int Endpoint::find_handle(const fi_info &info, Domain &domain,
+			  std::optional<Handle> &handle) noexcept
+{
+	handle = domain.fabric().requests.find(info.handle);
+	if (!handle || info.ep_attr->type != FI_EP_MSG)
+		return REFUSE(-FI_EINVAL, subsys, "open: handle: %s",
+			      handle ? "only for FI_EP_MSG" :
+				       "no passive endpoint or unanswered request of this fabric");
+	return 0;
+}
+
+/* EINVAL: src_addr has not the format addr_format. */
+Result<treadle::Endpoint> Endpoint::open_kernel(const fi_info &info, Domain &domain,
+						const std::optional<Handle> &handle)
+{
+	const auto key = key_of(info, domain);
+
+	if (handle && handle->request != RequestId{})
+		return treadle::Endpoint::create(domain.kernel(), handle->request, key);
+	const auto source = handle ? handle->pep->give_address() : source_of(info);
+	if (!source)
+		return std::unexpected(Errno(EINVAL));
+	return treadle::Endpoint::create(domain.kernel(), *source, kernel_type(info.ep_attr->type),
+					 key);
+}
+
 int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept
 {
 	Domain &in = Domain::of(domain);
 
-	if (!info || !info->ep_attr || !info->tx_attr || !info->rx_attr)
-		return REFUSE(-FI_EINVAL, subsys, "open: needs a fi_info with all attributes");
-	if (info->ep_attr->type != FI_EP_RDM)
-		return REFUSE(-FI_EINVAL, subsys, "open: ep_attr->type is not FI_EP_RDM");
 	return guard([&] {
-		const InfoPtr all = offer(in.kernel().limits());
-		if (!all)
-			return -FI_ENOMEM;
-		if (!agrees(*all, *info, in.api(), "fi_endpoint", FI_LOG_WARN))
-			return -FI_EINVAL;
-		InfoPtr settled(dup_info(all.get()));
-		if (!settled)
-			return -FI_ENOMEM;
-		narrow(*settled, info, in.api());
-		settled->caps = info->caps;
-		settled->tx_attr->caps = info->tx_attr->caps;
-		settled->rx_attr->caps = info->rx_attr->caps;
-
-		const auto source = source_of(*info);
-		if (!source)
-			return REFUSE(-FI_EINVAL, subsys,
-				      "open: src_addr has not the format addr_format");
-		auto kernel = treadle::Endpoint::create(in.kernel(), *source, TREADLE_EP_RDM,
-							key_of(*info, in));
+		InfoPtr settled;
+		std::optional<Handle> handle;
+		int rc = settle(in.kernel().limits(), info, in.api(), "fi_endpoint", settled);
+		if (!rc && info->handle)
+			rc = find_handle(*info, in, handle);
+		if (rc)
+			return rc;
+		auto kernel = open_kernel(*info, in, handle);
 		if (!kernel)
-			return REFUSE(fabric_error(kernel.error().negative()), subsys, "open at %s",
-				      to_string(*source).c_str());
+			return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
 
 		std::shared_ptr<Endpoint> endpoint;
 		if (in.serialized())
@@ -117,6 +128,8 @@ int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **out, void *contex
 		else
 			endpoint = std::make_shared<EndpointOf<Mutex>>(in, std::move(settled),
 								       std::move(*kernel));
+		if (handle && handle->request != RequestId{})
+			endpoint->answers(info->handle, handle->peer);
 		*out = make_port(endpoint, context);
 		return 0;
 	});
@@ -149,10 +162,10 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 	case FI_CLASS_CNTR:
 		return bind_cntr(other, flags);
 	case FI_CLASS_EQ:
-		if (has_eq_)
+		if (eq_)
 			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
-		has_eq_ = true;
-		uses_.emplace_back(Eq::of(other).users);
+		eq_ = &Eq::of(other);
+		uses_.emplace_back(eq_->users);
 		return 0;
 	default:
 		return REFUSE(-FI_EINVAL, subsys, "bind: not to an object of class %zu",
@@ -169,6 +182,9 @@ int Endpoint::bind_av(::fid *f, std::uint64_t flags)
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys,
 			      "bind: flags for an address vector: 0x%" PRIx64, flags);
+	if (connected())
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: a connected endpoint knows its peer: no address vector");
 	if (bindings_.av != AddressVectorId{})
 		return REFUSE(-FI_EINVAL, subsys, "bind: has an address vector");
 	bindings_.av = av.id();
@@ -233,7 +249,9 @@ int Endpoint::enable()
 {
 	if (enabled_)
 		return 0;
-	if (bindings_.av == AddressVectorId{})
+	if (connected() && !eq_)
+		return REFUSE(-FI_ENOEQ, subsys, "enable: no event queue is bound");
+	if (!connected() && bindings_.av == AddressVectorId{})
 		return REFUSE(-FI_ENOAV, subsys, "enable: no address vector is bound");
 	if ((tx_caps_ && bindings_.tx_cq == CompletionQueueId{}) ||
 	    (rx_caps_ & FI_RECV && bindings_.rx_cq == CompletionQueueId{}))
@@ -241,7 +259,9 @@ int Endpoint::enable()
 			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" :
 										   "FI_RECV");
 	bindings_.flags = rx_caps_ & FI_SOURCE ? TREADLE_EP_SOURCE : 0;
-	int rc = make_rings(bindings_);
+	int rc = connected() ? bind_events() : 0;
+	if (!rc)
+		rc = make_rings(bindings_);
 	if (!rc)
 		rc = kernel_.enable(bindings_);
 	if (rc)
@@ -261,11 +281,13 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 {
 	const auto address = decode(domain_.addr_format(), addr, size);
 
-	if (enabled_)
-		return REFUSE(-FI_EOPBADSTATE, subsys, "setname: the endpoint is enabled already");
+	if (enabled_ || handle_)
+		return REFUSE(-FI_EOPBADSTATE, subsys,
+			      "setname: the endpoint is enabled already, or accepts a connection");
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of the domain's format");
-	auto kernel = treadle::Endpoint::create(domain_.kernel(), *address, TREADLE_EP_RDM,
+	auto kernel = treadle::Endpoint::create(domain_.kernel(), *address,
+						kernel_type(info_->ep_attr->type),
 						key_of(*info_, domain_));
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "setname: %s",

@@ -6,8 +6,11 @@
 #include <cstring>
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include <rdma/fi_cm.h>
 
 #include "wait.h"
 
@@ -23,9 +26,29 @@ fi_ops_eq Eq::eq_ops{
 	.strerror = Eq::explain,
 };
 
-Eq::Eq(Fabric &fabric, const fi_eq_attr &attr, detail::UniqueFd wake, void *context)
+namespace
+{
+
+/* One file for two: readable while one of them is. */
+detail::UniqueFd either(int a, int b) noexcept
+{
+	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+	epoll_event event{.events = EPOLLIN, .data = {}};
+
+	for (const int fd : {a, b}) {
+		if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) < 0)
+			return detail::UniqueFd();
+	}
+	return epoll;
+}
+
+} // namespace
+
+Eq::Eq(Fabric &fabric, const fi_eq_attr &attr, EventQueue kernel, detail::UniqueFd own,
+       detail::UniqueFd wake, void *context)
 	: Object(context), fabric_use_(fabric.users), wait_obj_(attr.wait_obj),
-	  writable_(attr.flags & FI_WRITE), wake_(std::move(wake))
+	  writable_(attr.flags & FI_WRITE), api_(fabric.api_version), kernel_(std::move(kernel)),
+	  own_(std::move(own)), wake_(std::move(wake))
 {
 	ops = &eq_ops;
 }
@@ -39,11 +62,20 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
 		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d", asked.wait_obj);
-	detail::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	Fabric &on = Fabric::of(fabric);
+	const auto kernel = on.kernel();
+	if (!kernel)
+		return REFUSE(kernel.error().negative(), subsys, "open: %s", TREADLE_DEVICE);
+	auto queue = EventQueue::create(**kernel);
+	if (!queue)
+		return REFUSE(queue.error().negative(), subsys, "open");
+	detail::UniqueFd own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	detail::UniqueFd wake = either(own.get(), queue->file());
 	if (wake.get() < 0)
-		return REFUSE(-errno, subsys, "eventfd");
+		return REFUSE(-errno, subsys, "open: eventfd, epoll");
 	return guard([&] {
-		std::unique_ptr<Eq> eq(new Eq(Fabric::of(fabric), asked, std::move(wake), context));
+		std::unique_ptr<Eq> eq(new Eq(on, asked, std::move(*queue), std::move(own),
+					      std::move(wake), context));
 		const int rc = WaitSet::join(asked.wait_obj, asked.wait_set, *eq, eq->membership_);
 		if (!rc)
 			*out = eq.release();
@@ -54,41 +86,127 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 void Eq::add(Event event)
 {
 	const std::lock_guard guard(lock_);
-	const std::uint64_t one = 1;
 
+	append(std::move(event));
+}
+
+void Eq::append(Event event)
+{
 	events_.push_back(std::move(event));
-	if (events_.size() == 1)
-		(void)!::write(wake_.get(), &one, sizeof(one));
+	update_own();
+}
+
+/* Makes the eventfd tell whether there are events. */
+void Eq::update_own() noexcept
+{
+	std::uint64_t count = 1;
+
+	if (events_.empty())
+		(void)!::read(own_.get(), &count, sizeof(count));
+	else if (events_.size() == 1)
+		(void)!::write(own_.get(), &count, sizeof(count));
 }
 
 void Eq::remove_first() noexcept
 {
-	std::uint64_t count;
-
 	events_.pop_front();
 	if (events_.empty())
-		(void)!::read(wake_.get(), &count, sizeof(count));
+		update_own();
 }
+
+/* --- connections --------------------------------------------------------------------- */
+
+Eq::Source::Source(Eq &eq, ::fid &owner, MakeInfo make_info)
+{
+	const std::lock_guard guard(eq.lock_);
+
+	number_ = ++eq.last_source_;
+	eq.sources_.emplace(number_, Registered{&owner, std::move(make_info)});
+	eq_ = &eq;
+}
+
+Eq::Source::~Source()
+{
+	if (!eq_)
+		return;
+	const std::lock_guard guard(eq_->lock_);
+	const auto found = eq_->sources_.find(number_);
+	const ::fid *const owner = found->second.owner;
+
+	eq_->sources_.erase(found);
+	std::erase_if(eq_->events_, [owner](const Event &e) { return e.owner == owner; });
+	eq_->update_own();
+}
+
+Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
+{
+	const auto data = data_of(event);
+	fi_eq_cm_entry entry{};
+	std::uint32_t kind = FI_SHUTDOWN;
+	InfoPtr info;
+
+	if (event.event == TREADLE_EVENT_CONNREFUSED) {
+		fi_eq_err_entry error{};
+		error.fid = source.owner;
+		error.context = source.owner->context;
+		error.err = -fabric_error(-static_cast<int>(event.error));
+		error.prov_errno = static_cast<int>(event.error);
+		Event out(error);
+		out.owner = source.owner;
+		out.err_data.assign(data.begin(), data.end());
+		return out;
+	}
+	if (event.event == TREADLE_EVENT_CONNREQ) {
+		kind = FI_CONNREQ;
+		info = source.make_info(event);
+	} else if (event.event == TREADLE_EVENT_CONNECTED) {
+		kind = FI_CONNECTED;
+	}
+	entry.fid = source.owner;
+	entry.info = info.get();
+	Event out(kind, &entry, sizeof(entry));
+	out.owner = source.owner;
+	out.info = std::move(info);
+	out.entry.insert(out.entry.end(), data.begin(), data.end());
+	return out;
+}
+
+/* Makes sure that events_ has what comes next: 0, or -FI_EAGAIN if there is nothing. */
+int Eq::fetch()
+{
+	treadle_event event;
+
+	while (events_.empty()) {
+		const int rc = kernel_.read(event);
+		if (rc)
+			return fabric_error(rc);
+		const auto found = sources_.find(event.context);
+		if (found != sources_.end()) /* else it has closed meanwhile */
+			append(translate(found->second, event));
+	}
+	return 0;
+}
+
+/* --- calls --------------------------------------------------------------------------- */
 
 void Eq::report(std::uint32_t event, const void *entry, std::size_t size)
 {
-	const auto *bytes = static_cast<const std::byte *>(entry);
-
-	add({false, event, {bytes, bytes + size}});
+	add(Event(event, entry, size));
 }
 
 void Eq::report(const fi_eq_err_entry &error)
 {
-	const auto *bytes = reinterpret_cast<const std::byte *>(&error);
-
-	add({true, 0, {bytes, bytes + sizeof(error)}});
+	add(Event(error));
 }
 
 int Eq::try_wait() noexcept
 {
-	const std::lock_guard guard(lock_);
+	return guard([&] {
+		const std::lock_guard guard(lock_);
+		const int rc = fetch();
 
-	return events_.empty() ? 0 : -FI_EAGAIN;
+		return rc == -FI_EAGAIN ? 0 : rc ?: -FI_EAGAIN;
+	});
 }
 
 int Eq::control(int command, void *arg) noexcept
@@ -108,18 +226,24 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	Eq &eq = of(f);
 	const std::lock_guard guard(eq.lock_);
 
-	if (eq.events_.empty())
-		return -FI_EAGAIN;
-	const Event &first = eq.events_.front();
-	const std::size_t size = first.entry.size();
+	const int rc = fi::guard([&] { return eq.fetch(); });
+	if (rc)
+		return rc;
+	Event &first = eq.events_.front();
+	std::size_t size = first.entry.size();
 	if (first.failed)
 		return -FI_EAVAIL;
+	/* Of what a peer sends along, the reader gets what he has room for. */
+	if (first.about_connection() && len >= sizeof(fi_eq_cm_entry))
+		size = std::min(size, len);
 	if (len < size)
 		return -FI_ETOOSMALL;
 	*event = first.event;
-	std::copy(first.entry.begin(), first.entry.end(), static_cast<std::byte *>(buf));
-	if (!(flags & FI_PEEK))
+	std::copy_n(first.entry.begin(), size, static_cast<std::byte *>(buf));
+	if (!(flags & FI_PEEK)) {
+		(void)first.info.release(); /* the reader's now */
 		eq.remove_first();
+	}
 	return static_cast<ssize_t>(size);
 }
 
@@ -128,12 +252,24 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 	Eq &eq = of(f);
 	const std::lock_guard guard(eq.lock_);
 
-	if (eq.events_.empty() || !eq.events_.front().failed)
-		return -FI_EAGAIN;
-	/* There is no data to any error: what the caller offers for it stays as it is. */
-	void *const data = buf->err_data_size ? buf->err_data : nullptr;
-	std::memcpy(buf, eq.events_.front().entry.data(), sizeof(*buf));
-	buf->err_data = data;
+	const int rc = fi::guard([&] { return eq.fetch(); });
+	if (rc || !eq.events_.front().failed)
+		return rc ?: -FI_EAGAIN;
+	Event &first = eq.events_.front();
+	void *const room = buf->err_data;
+	const std::size_t size = buf->err_data_size;
+	std::memcpy(buf, first.entry.data(), sizeof(*buf));
+	eq.err_data_ = first.err_data;
+	if (!size || FI_VERSION_LT(eq.api_, FI_VERSION(1, 5))) {
+		/* What is lent stays until the next error is read. */
+		buf->err_data = eq.err_data_.empty() ? nullptr : eq.err_data_.data();
+		buf->err_data_size = eq.err_data_.size();
+	} else {
+		buf->err_data = room;
+		buf->err_data_size = std::min(size, eq.err_data_.size());
+		std::copy_n(eq.err_data_.begin(), buf->err_data_size,
+			    static_cast<std::byte *>(room));
+	}
 	if (!(flags & FI_PEEK))
 		eq.remove_first();
 	return sizeof(*buf);

@@ -10,6 +10,7 @@
 #include "cq.h"
 #include "domain.h"
 #include "eq.h"
+#include "pep.h"
 
 namespace treadle::fi
 {
@@ -30,11 +31,6 @@ template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 	const std::lock_guard guard(instances.lock);
 
 	list.erase(std::remove(list.begin(), list.end(), instance), list.end());
-}
-
-int passive_ep(fid_fabric *, fi_info *, fid_pep **, void *) noexcept
-{
-	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "passive_ep: no connected endpoints");
 }
 
 int try_wait_one(fid *object) noexcept
@@ -67,7 +63,7 @@ int try_wait(fid_fabric *, fid **objects, int count) noexcept
 fi_ops_fabric fabric_ops{
 	.size = sizeof(fi_ops_fabric),
 	.domain = Domain::open,
-	.passive_ep = passive_ep,
+	.passive_ep = Pep::open,
 	.eq_open = Eq::open,
 	.wait_open = WaitSet::open,
 	.trywait = try_wait,
@@ -98,6 +94,19 @@ int Fabric::open(fi_fabric_attr *attr, fid_fabric **out, void *context) noexcept
 		*out = new Fabric(context);
 		return 0;
 	});
+}
+
+Result<const Context *> Fabric::kernel() noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	if (!kernel_) {
+		auto opened = Context::open();
+		if (!opened)
+			return std::unexpected(opened.error());
+		kernel_.emplace(std::move(*opened));
+	}
+	return &*kernel_;
 }
 
 bool Fabric::is_open(const void *instance) noexcept

@@ -27,6 +27,9 @@ namespace
 constexpr std::uint32_t protocol = FI_PROV_SPECIFIC | 0x74726c; /* "trl" */
 constexpr std::uint32_t protocol_version = 1;
 
+/* A utility provider looks for something to layer on; libfabric's own headers know this flag. */
+constexpr std::uint64_t layering = std::uint64_t{1} << 59; /* OFI_CORE_PROV_ONLY */
+
 /* All flags of fi_getinfo(3). */
 constexpr std::uint64_t public_flags = FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE;
 
@@ -45,6 +48,20 @@ fi_log_level refusal_level(const fi_info *hints, std::uint64_t flags) noexcept
 	if (flags & ~public_flags || !asked || asked[0] == '^')
 		return FI_LOG_INFO;
 	return strcasestr(asked, name) ? FI_LOG_WARN : FI_LOG_INFO;
+}
+
+bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept
+{
+	switch (type) {
+	case FI_EP_RDM:
+		return true;
+	case FI_EP_MSG:
+		return kernel.features & TREADLE_FEATURE_MSG_EP;
+	case FI_EP_DGRAM:
+		return kernel.features & TREADLE_FEATURE_DGRAM_EP;
+	default:
+		return false;
+	}
 }
 
 #define EXPLAIN(level, ...) FI_LOG(&provider, level, FI_LOG_CORE, "fi_getinfo: " __VA_ARGS__)
@@ -128,19 +145,6 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 	return found;
 }
 
-bool set_address(std::uint32_t format, const std::optional<Address> &address, void *&to,
-		 std::size_t &size)
-{
-	if (!address)
-		return true;
-	const std::string bytes = encode(format, *address);
-	to = std::malloc(bytes.size());
-	if (to)
-		std::memcpy(to, bytes.data(), bytes.size());
-	size = bytes.size();
-	return to;
-}
-
 /* Only what is ours, and still open, can restrict the output. */
 bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 {
@@ -162,6 +166,35 @@ void set_instances(fi_info &info, const fi_info *hints) noexcept
 	Fabric::first_open(info.fabric_attr->fabric, info.domain_attr->domain);
 }
 
+/* The offers that the hints agree with, the best first; or -FI_ENODATA, -FI_ENOMEM. */
+int fitting_offers(const treadle_query &kernel, std::uint32_t version, std::uint64_t flags,
+		   const fi_info *hints, fi_log_level level, std::vector<InfoPtr> &offers)
+{
+	const fi_ep_type asked = hints && hints->ep_attr ? hints->ep_attr->type : FI_EP_UNSPEC;
+	InfoPtr refused;
+
+	if (hints && !instances_agree(*hints, level))
+		return -FI_ENODATA;
+	for (const fi_ep_type type : {FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM}) {
+		/* They are not to be layered on: what would be made of them is here already. */
+		if (flags & layering && type != FI_EP_RDM)
+			continue;
+		if (!has_type(kernel, type))
+			continue;
+		InfoPtr all = offer(kernel, type);
+		if (!all)
+			return -FI_ENOMEM;
+		if (!hints || agrees(*all, *hints, version, "fi_getinfo", FI_LOG_INFO))
+			offers.push_back(std::move(all));
+		else if (!refused || asked == type)
+			refused = std::move(all);
+	}
+	if (!offers.empty())
+		return 0;
+	agrees(*refused, *hints, version, "fi_getinfo", level); /* says why */
+	return -FI_ENODATA;
+}
+
 int build(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
 	  const fi_info *hints, fi_info **result)
 {
@@ -177,27 +210,29 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 		EXPLAIN(level, "%s: %s\n", TREADLE_DEVICE, context.error().message());
 		return -FI_ENODATA;
 	}
-	const InfoPtr all = offer(context->limits());
-	if (!all)
-		return -FI_ENOMEM;
-	if (hints && (!agrees(*all, *hints, version, "fi_getinfo", level) ||
-		      !instances_agree(*hints, level)))
-		return -FI_ENODATA;
+	std::vector<InfoPtr> offers;
+	const int rc = fitting_offers(context->limits(), version, flags, hints, level, offers);
+	if (rc)
+		return rc;
 
 	const auto found = routes(node, service, flags, hints, level);
-	for (const Route &route : std::views::reverse(found)) {
-		InfoPtr info(dup_info(all.get()));
-		if (!info)
-			return -FI_ENOMEM;
-		narrow(*info, hints, version);
-		info->addr_format = format_of(route.src.family, hints ? hints->addr_format : 0);
-		if (!set_address(info->addr_format, route.src, info->src_addr, info->src_addrlen) ||
-		    !set_address(info->addr_format, route.dest, info->dest_addr,
-				 info->dest_addrlen))
-			return -FI_ENOMEM;
-		set_instances(*info, hints);
-		info->next = list.release();
-		list = std::move(info);
+	for (const InfoPtr &all : std::views::reverse(offers)) {
+		for (const Route &route : std::views::reverse(found)) {
+			InfoPtr info(dup_info(all.get()));
+			if (!info)
+				return -FI_ENOMEM;
+			narrow(*info, hints, version);
+			info->addr_format =
+				format_of(route.src.family, hints ? hints->addr_format : 0);
+			if (!set_address(info->addr_format, route.src, info->src_addr,
+					 info->src_addrlen) ||
+			    !set_address(info->addr_format, route.dest, info->dest_addr,
+					 info->dest_addrlen))
+				return -FI_ENOMEM;
+			set_instances(*info, hints);
+			info->next = list.release();
+			list = std::move(info);
+		}
 	}
 	*result = list.release();
 	return *result ? 0 : -FI_ENODATA;
@@ -205,7 +240,48 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 
 } // namespace
 
-InfoPtr offer(const treadle_query &kernel) noexcept
+bool set_address(std::uint32_t format, const std::optional<Address> &address, void *&to,
+		 std::size_t &size)
+{
+	if (!address)
+		return true;
+	const std::string bytes = encode(format, *address);
+	to = std::malloc(bytes.size());
+	if (to)
+		std::memcpy(to, bytes.data(), bytes.size());
+	size = bytes.size();
+	return to;
+}
+
+std::optional<Address> source_of(const fi_info &info) noexcept
+{
+	if (!info.src_addr)
+		return loopback_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET);
+	return decode(info.addr_format, info.src_addr, info.src_addrlen);
+}
+
+int settle(const treadle_query &kernel, const fi_info *asked, std::uint32_t api, const char *call,
+	   InfoPtr &settled)
+{
+	if (!asked || !asked->ep_attr || !asked->tx_attr || !asked->rx_attr)
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: needs a fi_info with all attributes",
+			      call);
+	if (!has_type(kernel, asked->ep_attr->type))
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: ep_attr->type: %s", call,
+			      Text(asked->ep_attr->type, FI_TYPE_EP_TYPE).c_str());
+	settled = offer(kernel, asked->ep_attr->type);
+	if (!settled)
+		return -FI_ENOMEM;
+	if (!agrees(*settled, *asked, api, call, FI_LOG_WARN))
+		return -FI_EINVAL;
+	narrow(*settled, asked, api);
+	settled->caps = asked->caps;
+	settled->tx_attr->caps = asked->tx_attr->caps;
+	settled->rx_attr->caps = asked->rx_attr->caps;
+	return 0;
+}
+
+InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 {
 	InfoPtr info(dup_info(nullptr));
 	const auto has = [&](treadle_opcode op) { return kernel.opcodes >> op & 1; };
@@ -215,14 +291,17 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 		return nullptr;
 	info->fabric_attr->prov_version = version; /* libfabric adds the name */
 
-	info->caps = FI_LOCAL_COMM | FI_SOURCE | FI_DIRECTED_RECV | FI_SEND | FI_RECV;
+	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV;
+	if (type != FI_EP_MSG) /* there, all comes from the peer */
+		info->caps |= FI_SOURCE | FI_DIRECTED_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))
 		info->caps |= FI_MSG;
 	if (has(TREADLE_OP_TSEND) && has(TREADLE_OP_TRECV))
 		info->caps |= FI_TAGGED;
-	if (has(TREADLE_OP_READ) && has(TREADLE_OP_WRITE))
+	const bool memory = type != FI_EP_DGRAM; /* datagrams are messages and nothing else */
+	if (memory && has(TREADLE_OP_READ) && has(TREADLE_OP_WRITE))
 		info->caps |= FI_RMA;
-	if (has(TREADLE_OP_ATOMIC) && has(TREADLE_OP_FETCH) && has(TREADLE_OP_COMPARE))
+	if (memory && has(TREADLE_OP_ATOMIC) && has(TREADLE_OP_FETCH) && has(TREADLE_OP_COMPARE))
 		info->caps |= FI_ATOMIC;
 	if (info->caps & (FI_RMA | FI_ATOMIC))
 		info->caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
@@ -259,7 +338,7 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	domain.caps = FI_LOCAL_COMM;
 
 	fi_ep_attr &ep = *info->ep_attr;
-	ep.type = FI_EP_RDM;
+	ep.type = type;
 	ep.protocol = protocol;
 	ep.protocol_version = protocol_version;
 	ep.max_msg_size = kernel.max_msg_size;
@@ -287,6 +366,14 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	rx.total_buffered_recv = kernel.max_buffered;
 	rx.size = kernel.max_ring;
 	rx.iov_limit = TREADLE_MAX_IOV;
+	if (type == FI_EP_DGRAM) {
+		/* What nobody waits for is dropped, and nobody is told. */
+		ep.max_msg_size = TREADLE_MAX_DGRAM;
+		tx.op_flags &= ~(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
+		tx.rma_iov_limit = 0;
+		ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = 0;
+		rx.total_buffered_recv = 0;
+	}
 	return info;
 }
 

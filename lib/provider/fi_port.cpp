@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "endpoint.h"
+#include "pep.h"
 #include "transfer.h"
 
 namespace treadle::fi
@@ -32,6 +33,12 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 		break;
 	case FI_OPT_RX_SIZE:
 		answer = info.rx_attr->size;
+		break;
+	case FI_OPT_CM_DATA_SIZE:
+		if (!Port::of(f).endpoint().connected())
+			return REFUSE(-FI_ENOPROTOOPT, subsys,
+				      "getopt: CM_DATA_SIZE: no FI_EP_MSG");
+		answer = TREADLE_CM_DATA;
 		break;
 	default:
 		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
@@ -68,6 +75,26 @@ int get_name(fid_t f, void *addr, std::size_t *size) noexcept
 	return guard([&] { return Port::of(f).endpoint().get_name(addr, size); });
 }
 
+int get_peer(fid_ep *ep, void *addr, std::size_t *size) noexcept
+{
+	return guard([&] { return Port::of(ep).endpoint().get_peer(addr, size); });
+}
+
+int connect(fid_ep *ep, const void *addr, const void *param, std::size_t size) noexcept
+{
+	return guard([&] { return Port::of(ep).endpoint().connect(addr, cm_data(param, size)); });
+}
+
+int accept(fid_ep *ep, const void *param, std::size_t size) noexcept
+{
+	return guard([&] { return Port::of(ep).endpoint().accept(cm_data(param, size)); });
+}
+
+int shut_down(fid_ep *ep, std::uint64_t flags) noexcept
+{
+	return Port::of(ep).endpoint().shutdown(flags);
+}
+
 /* Flags that name one direction, and the direction. */
 bool is_one_direction(std::uint64_t flags) noexcept
 {
@@ -102,12 +129,12 @@ fi_ops_cm Port::cm_ops{
 	.size = sizeof(fi_ops_cm),
 	.setname = set_name,
 	.getname = get_name,
-	.getpeer = refuses,
-	.connect = refuses,
+	.getpeer = get_peer,
+	.connect = connect,
 	.listen = refuses,
-	.accept = refuses,
+	.accept = accept,
 	.reject = refuses,
-	.shutdown = refuses,
+	.shutdown = shut_down,
 	.join = refuses,
 };
 

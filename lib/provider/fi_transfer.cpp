@@ -33,8 +33,11 @@ const char *name_of(std::uint8_t opcode) noexcept
 ssize_t posting_failed(int error, const char *what) noexcept
 {
 	/* A full queue is everyday life. */
-	return error == -EAGAIN ? -FI_EAGAIN :
-				  REFUSE(fabric_error(error), FI_LOG_EP_DATA, "%s", what);
+	if (error == -EAGAIN)
+		return -FI_EAGAIN;
+	/* An endpoint that has rings is enabled: it is the connection that is not there. */
+	return REFUSE(error == -ENOTCONN ? -FI_ENOTCONN : fabric_error(error), FI_LOG_EP_DATA, "%s",
+		      what);
 }
 
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept

@@ -2,9 +2,12 @@
 #ifndef TREADLE_PROVIDER_INFO_H
 #define TREADLE_PROVIDER_INFO_H
 
-#include "provider.h"
+#include <optional>
 
 #include <treadle/ioctl.h>
+
+#include "address.h"
+#include "provider.h"
 
 namespace treadle::fi
 {
@@ -15,9 +18,23 @@ int get_info(std::uint32_t version, const char *node, const char *service, std::
 
 /*
  * All that this provider can do on a kernel with these limits, as the fi_info
- * of an endpoint: every capability, the largest of every size. Null: no memory.
+ * of an endpoint of this type: every capability, the largest of every size. Null: no memory.
  */
-InfoPtr offer(const treadle_query &kernel) noexcept;
+InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept;
+
+/*
+ * What an endpoint will have that is opened from this fi_info, which the
+ * application may have changed: 0, -FI_EINVAL or -FI_ENOMEM. May throw.
+ */
+int settle(const treadle_query &kernel, const fi_info *asked, std::uint32_t api, const char *call,
+	   InfoPtr &settled);
+
+/* Where such an endpoint is to be; without a source, at any port of the loopback. */
+std::optional<Address> source_of(const fi_info &info) noexcept;
+
+/* Writes src_addr or dest_addr; false: no memory. May throw. */
+bool set_address(std::uint32_t format, const std::optional<Address> &address, void *&to,
+		 std::size_t &size);
 
 /*
  * Is everything that is asked for within the offer? What isn't is named in a

@@ -4,11 +4,41 @@
 #include <utility>
 
 #include <treadle/context.h>
+#include <treadle/event_queue.h>
+#include <treadle/message.h>
 
 #include "sys/device.h"
 
 namespace treadle
 {
+
+namespace detail
+{
+
+Result<void> Addressed::request(const Context &context, treadle_ep_create &args,
+				std::span<const std::byte> auth_key) noexcept
+{
+	args.auth_key = address_of(auth_key.data());
+	args.auth_key_size = static_cast<std::uint32_t>(auth_key.size());
+	return sys::checked(context.fd(), TREADLE_IOC_EP_CREATE, args);
+}
+
+int Addressed::fd_of(const Context &context) noexcept
+{
+	return context.fd();
+}
+
+int Addressed::bind(const EventQueue &queue, std::uint64_t context) noexcept
+{
+	treadle_ep_eq args{};
+
+	args.ep = number();
+	args.eq_fd = queue.file();
+	args.context = context;
+	return sys::call(fd(), TREADLE_IOC_EP_EQ, args);
+}
+
+} // namespace detail
 
 Result<Endpoint> Endpoint::create(const Context &context, const treadle_addr &address,
 				  treadle_ep_type type,
@@ -18,11 +48,17 @@ Result<Endpoint> Endpoint::create(const Context &context, const treadle_addr &ad
 
 	args.type = type;
 	args.addr = address;
-	args.auth_key = address_of(auth_key.data());
-	args.auth_key_size = static_cast<std::uint32_t>(auth_key.size());
-	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_EP_CREATE, args); !ok)
-		return std::unexpected(ok.error());
-	return Endpoint(context.fd(), args.id, args.addr);
+	return make<Endpoint>(context, args, auth_key);
+}
+
+Result<Endpoint> Endpoint::create(const Context &context, RequestId request,
+				  std::span<const std::byte> auth_key) noexcept
+{
+	treadle_ep_create args{};
+
+	args.type = TREADLE_EP_MSG;
+	args.request = std::to_underlying(request);
+	return make<Endpoint>(context, args, auth_key);
 }
 
 int Endpoint::enable(const Bindings &b) noexcept
@@ -53,6 +89,35 @@ int Endpoint::cancel(std::uint64_t context) noexcept
 	args.id = number();
 	args.context = context;
 	return sys::call(fd(), TREADLE_IOC_CANCEL, args);
+}
+
+int Endpoint::connect(const treadle_addr &address, std::span<const std::byte> data) noexcept
+{
+	treadle_connect args{};
+
+	args.ep = number();
+	args.addr = address;
+	args.data = data.empty() ? 0 : address_of(data.data());
+	args.data_size = static_cast<std::uint32_t>(data.size());
+	return sys::call(fd(), TREADLE_IOC_CONNECT, args);
+}
+
+int Endpoint::accept(std::span<const std::byte> data) noexcept
+{
+	treadle_accept args{};
+
+	args.ep = number();
+	args.data = data.empty() ? 0 : address_of(data.data());
+	args.data_size = static_cast<std::uint32_t>(data.size());
+	return sys::call(fd(), TREADLE_IOC_ACCEPT, args);
+}
+
+int Endpoint::shutdown() noexcept
+{
+	treadle_shutdown args{};
+
+	args.ep = number();
+	return sys::call(fd(), TREADLE_IOC_SHUTDOWN, args);
 }
 
 } // namespace treadle

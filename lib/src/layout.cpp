@@ -165,7 +165,7 @@ AT(treadle_ep_create, id, 12);
 AT(treadle_ep_create, addr, 16);
 AT(treadle_ep_create, auth_key, 40);
 AT(treadle_ep_create, auth_key_size, 48);
-AT(treadle_ep_create, reserved, 52);
+AT(treadle_ep_create, request, 52);
 
 SIZE(treadle_ep_enable, 56);
 AT(treadle_ep_enable, size, 0);
@@ -231,5 +231,66 @@ AT(treadle_wait_fd, size, 0);
 AT(treadle_wait_fd, id, 4);
 AT(treadle_wait_fd, flags, 8);
 AT(treadle_wait_fd, fd, 12);
+
+SIZE(treadle_eq_create, 16);
+AT(treadle_eq_create, size, 0);
+AT(treadle_eq_create, flags, 4);
+AT(treadle_eq_create, id, 8);
+AT(treadle_eq_create, reserved, 12);
+
+SIZE(treadle_ep_eq, 24);
+AT(treadle_ep_eq, size, 0);
+AT(treadle_ep_eq, ep, 4);
+AT(treadle_ep_eq, eq_fd, 8);
+AT(treadle_ep_eq, flags, 12);
+AT(treadle_ep_eq, context, 16);
+
+SIZE(treadle_listen, 16);
+AT(treadle_listen, size, 0);
+AT(treadle_listen, ep, 4);
+AT(treadle_listen, backlog, 8);
+AT(treadle_listen, flags, 12);
+
+SIZE(treadle_connect, 48);
+AT(treadle_connect, size, 0);
+AT(treadle_connect, ep, 4);
+AT(treadle_connect, addr, 8);
+AT(treadle_connect, data, 32);
+AT(treadle_connect, data_size, 40);
+AT(treadle_connect, flags, 44);
+
+SIZE(treadle_accept, 24);
+AT(treadle_accept, size, 0);
+AT(treadle_accept, ep, 4);
+AT(treadle_accept, data, 8);
+AT(treadle_accept, data_size, 16);
+AT(treadle_accept, flags, 20);
+
+SIZE(treadle_reject, 32);
+AT(treadle_reject, size, 0);
+AT(treadle_reject, ep, 4);
+AT(treadle_reject, request, 8);
+AT(treadle_reject, data_size, 12);
+AT(treadle_reject, data, 16);
+AT(treadle_reject, flags, 24);
+AT(treadle_reject, reserved, 28);
+
+SIZE(treadle_shutdown, 16);
+AT(treadle_shutdown, size, 0);
+AT(treadle_shutdown, ep, 4);
+AT(treadle_shutdown, flags, 8);
+AT(treadle_shutdown, reserved, 12);
+
+SIZE(treadle_event, 72 + TREADLE_CM_DATA);
+AT(treadle_event, size, 0);
+AT(treadle_event, event, 4);
+AT(treadle_event, context, 8);
+AT(treadle_event, addr, 16);
+AT(treadle_event, request, 40);
+AT(treadle_event, error, 44);
+AT(treadle_event, data_size, 48);
+AT(treadle_event, reserved0, 52);
+AT(treadle_event, reserved1, 56);
+AT(treadle_event, data, 72);
 
 static_assert(sizeof(union treadle_slot) == TREADLE_SLOT_SIZE);

@@ -7,12 +7,13 @@ namespace treadle
 {
 
 template <class Lock>
-Result<BasicReceiveRing<Lock>> BasicReceiveRing<Lock>::create(const Context &context,
-							      std::uint32_t entries,
-							      std::uint32_t buffered) noexcept
+Result<BasicReceiveRing<Lock>>
+BasicReceiveRing<Lock>::create(const Context &context, std::uint32_t entries,
+			       std::uint32_t buffered, std::uint32_t flags) noexcept
 {
 	treadle_ring_create args{};
 
+	args.flags = flags;
 	args.entries = entries;
 	args.buffered = buffered;
 	auto ring = detail::DescriptorRing::create(context.fd(), TREADLE_IOC_RX_CREATE, args);

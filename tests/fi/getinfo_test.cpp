@@ -65,6 +65,22 @@ TEST(GetInfo, WithoutHintsTellsOfEverything)
 	EXPECT_EQ(info->addr_format, std::uint32_t{FI_SOCKADDR_IN});
 }
 
+/* The first is what most callers take: FI_EP_RDM over IPv4. */
+TEST(GetInfo, EveryTypeOfEndpointIsOffered)
+{
+	const Info all = get_info(no_hints().get());
+	std::vector<std::pair<fi_ep_type, std::uint32_t>> found;
+
+	for (const fi_info *info = all.get(); info; info = info->next)
+		found.emplace_back(info->ep_attr->type, info->addr_format);
+	EXPECT_EQ(found, (decltype(found){{FI_EP_RDM, FI_SOCKADDR_IN},
+					  {FI_EP_RDM, FI_SOCKADDR_IN6},
+					  {FI_EP_MSG, FI_SOCKADDR_IN},
+					  {FI_EP_MSG, FI_SOCKADDR_IN6},
+					  {FI_EP_DGRAM, FI_SOCKADDR_IN},
+					  {FI_EP_DGRAM, FI_SOCKADDR_IN6}}));
+}
+
 TEST(GetInfo, NoUtilityProviderLayersOnIt)
 {
 	const Info all = get_info(no_hints().get());
@@ -150,8 +166,19 @@ void PrintTo(const Case &line, std::ostream *out)
 #define ANSWER(condition) [](const fi_info &info) -> bool { return condition; }
 
 const Case cases[] = {
-	{"TypeMsg", ASK(hints.ep_attr->type = FI_EP_MSG), "ep_attr->type", nullptr},
-	{"TypeDgram", ASK(hints.ep_attr->type = FI_EP_DGRAM), "ep_attr->type", nullptr},
+	{"TypeMsg", ASK(hints.ep_attr->type = FI_EP_MSG), nullptr,
+	 ANSWER(info.ep_attr->type == FI_EP_MSG && !(info.caps & FI_SOURCE))},
+	{"TypeMsgSource", ASK(hints.ep_attr->type = FI_EP_MSG; hints.caps = FI_MSG | FI_SOURCE),
+	 "FI_SOURCE", nullptr},
+	{"TypeDgram", ASK(hints.ep_attr->type = FI_EP_DGRAM), nullptr,
+	 ANSWER(info.ep_attr->type == FI_EP_DGRAM && info.ep_attr->max_msg_size == 65536)},
+	{"TypeDgramDelivery",
+	 ASK(hints.ep_attr->type = FI_EP_DGRAM; hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE),
+	 "op_flags", nullptr},
+	{"TypeDgramLong",
+	 ASK(hints.ep_attr->type = FI_EP_DGRAM; hints.ep_attr->max_msg_size = 65537),
+	 "max_msg_size", nullptr},
+	{"TypeStream", ASK(hints.ep_attr->type = FI_EP_SOCK_STREAM), "ep_attr->type", nullptr},
 	{"TypeRdm", ASK(hints.ep_attr->type = FI_EP_RDM), nullptr,
 	 ANSWER(info.ep_attr->type == FI_EP_RDM)},
 	{"CapsRma", ASK(hints.caps = FI_MSG | FI_RMA), nullptr,
@@ -174,7 +201,7 @@ const Case cases[] = {
 	{"FormatSockaddr", ASK(hints.addr_format = FI_SOCKADDR), nullptr,
 	 ANSWER(info.addr_format == FI_SOCKADDR_IN)},
 	{"FormatIn6", ASK(hints.addr_format = FI_SOCKADDR_IN6), nullptr,
-	 ANSWER(info.addr_format == FI_SOCKADDR_IN6 && !info.next)},
+	 ANSWER(info.addr_format == FI_SOCKADDR_IN6)},
 	{"FormatIb", ASK(hints.addr_format = FI_SOCKADDR_IB), "addr_format", nullptr},
 	{"Protocol", ASK(hints.ep_attr->protocol = FI_PROTO_UDP), "ep_attr->protocol", nullptr},
 	{"ProtocolVersion", ASK(hints.ep_attr->protocol_version = 99), "protocol_version", nullptr},

@@ -273,13 +273,13 @@ TEST(Object, WhatDoesNotExistIsRefused)
 	void *operations = nullptr;
 	Log log;
 
-	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_EINVAL);
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_stx_context(node.domain.get(), nullptr, &stx, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_srx_context(node.domain.get(), nullptr, &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &operations, nullptr), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("magic"));
-	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_UINT64, FI_SUM, nullptr, 0),
+	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_DATATYPE_LAST, FI_SUM, nullptr, 0),
 		  -FI_EOPNOTSUPP);
 	EXPECT_EQ(fi_control(&node.domain->fid, 4711, nullptr), -FI_ENOSYS);
 

@@ -5,14 +5,15 @@
  */
 #include "treadle.h"
 
-enum kind { CQ, CNTR, AV, MR, TX, RX, EP, KINDS };
+enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, KINDS };
 
 static char region[4096];
 
 FIXTURE(abi)
 {
-	int fd;
+	int fd, eq_fd;
 	__u32 id[KINDS];
+	__u32 request; /* the last one */
 };
 
 static struct treadle_iov region_iov = {(unsigned long)region, sizeof(region)};
@@ -28,6 +29,7 @@ static int create(int fd, enum kind kind, __u32 *id)
 				       .iov_count = 1,
 				       .iov = (unsigned long)&region_iov};
 	struct treadle_ring_create ring = {.size = sizeof(ring), .entries = 8};
+	struct treadle_eq_create eq = {.size = sizeof(eq)};
 	unsigned long ring_cmd = kind == TX ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE;
 	struct treadle_addr addr = loopback(0);
 	int result;
@@ -54,6 +56,10 @@ static int create(int fd, enum kind kind, __u32 *id)
 		result = call(fd, ring_cmd, &ring);
 		*id = ring.id;
 		return result;
+	case EQ:
+		result = call(fd, TREADLE_IOC_EQ_CREATE, &eq);
+		*id = eq.id;
+		return result;
 	default:
 		return ep_create(fd, &addr, NULL, id);
 	}
@@ -62,6 +68,7 @@ static int create(int fd, enum kind kind, __u32 *id)
 FIXTURE_SETUP(abi)
 {
 	self->fd = device();
+	self->eq_fd = -1;
 	for (int kind = 0; kind < KINDS; kind++) {
 		ASSERT_EQ(0, create(self->fd, kind, &self->id[kind]));
 	}
@@ -70,6 +77,7 @@ FIXTURE_SETUP(abi)
 FIXTURE_TEARDOWN(abi)
 {
 	close(self->fd);
+	close(self->eq_fd);
 }
 
 /* --- valid calls, to be spoiled -------------------------------------------- */
@@ -193,6 +201,110 @@ static void valid_wait_fd(world *w, void *arg)
 	((struct treadle_wait_fd *)arg)->id = w->id[CQ];
 }
 
+/* --- connections: each call is for an endpoint of its own --------------------- */
+
+static int eq_fd_of(world *w)
+{
+	struct treadle_wait_fd f = {.size = sizeof(f), .id = w->id[EQ]};
+
+	if (w->eq_fd < 0) {
+		need(call(w->fd, TREADLE_IOC_WAIT_FD, &f) == 0);
+		w->eq_fd = f.fd;
+	}
+	return w->eq_fd;
+}
+
+static __u32 ep_with_eq(world *w, __u32 type, __u32 request, struct treadle_addr *addr)
+{
+	struct treadle_ep_eq e = {.size = sizeof(e), .eq_fd = eq_fd_of(w)};
+	struct treadle_ep_enable enable = {.size = sizeof(enable)};
+
+	*addr = loopback(0);
+	need(ep_create_as(w->fd, type, request, addr, NULL, &e.ep) == 0);
+	need(call(w->fd, TREADLE_IOC_EP_EQ, &e) == 0);
+	enable.ep = e.ep;
+	if (type == TREADLE_EP_MSG)
+		need(call(w->fd, TREADLE_IOC_EP_ENABLE, &enable) == 0);
+	return e.ep;
+}
+
+/* A passive endpoint that listens. */
+static __u32 listener(world *w, struct treadle_addr *addr)
+{
+	struct treadle_listen l = {.size = sizeof(l)};
+
+	l.ep = ep_with_eq(w, TREADLE_EP_PASSIVE, 0, addr);
+	need(call(w->fd, TREADLE_IOC_LISTEN, &l) == 0);
+	return l.ep;
+}
+
+/* One more request to a new listener; returns that. */
+static __u32 asked(world *w, __u32 *request)
+{
+	struct treadle_connect c = {.size = sizeof(c)};
+	struct treadle_addr nowhere;
+	struct treadle_event ev;
+	__u32 pep = listener(w, &c.addr);
+
+	c.ep = ep_with_eq(w, TREADLE_EP_MSG, 0, &nowhere);
+	need(call(w->fd, TREADLE_IOC_CONNECT, &c) == 0);
+	do /* events of earlier calls come first */
+		need(read(eq_fd_of(w), &ev, sizeof(ev)) > 0);
+	while (ev.event != TREADLE_EVENT_CONNREQ || ev.request <= w->request);
+	*request = w->request = ev.request;
+	return pep;
+}
+
+static void valid_ep_eq(world *w, void *arg)
+{
+	struct treadle_addr addr = loopback(0);
+	struct treadle_ep_eq *a = arg;
+
+	a->eq_fd = eq_fd_of(w);
+	need(ep_create_as(w->fd, TREADLE_EP_PASSIVE, 0, &addr, NULL, &a->ep) == 0);
+}
+
+static void valid_listen(world *w, void *arg)
+{
+	struct treadle_addr addr;
+
+	((struct treadle_listen *)arg)->ep = ep_with_eq(w, TREADLE_EP_PASSIVE, 0, &addr);
+}
+
+static void valid_connect(world *w, void *arg)
+{
+	struct treadle_connect *a = arg;
+	struct treadle_addr nowhere;
+
+	a->ep = ep_with_eq(w, TREADLE_EP_MSG, 0, &nowhere);
+	a->addr = loopback(1); /* where nobody is */
+}
+
+static void valid_accept(world *w, void *arg)
+{
+	struct treadle_addr addr;
+	__u32 request;
+
+	asked(w, &request);
+	((struct treadle_accept *)arg)->ep = ep_with_eq(w, TREADLE_EP_MSG, request, &addr);
+}
+
+static void valid_reject(world *w, void *arg)
+{
+	struct treadle_reject *a = arg;
+
+	a->ep = asked(w, &a->request);
+}
+
+static void valid_shutdown(world *w, void *arg)
+{
+	struct treadle_accept a = {.size = sizeof(a)};
+
+	valid_accept(w, &a);
+	need(call(w->fd, TREADLE_IOC_ACCEPT, &a) == 0);
+	((struct treadle_shutdown *)arg)->ep = a.ep;
+}
+
 /* clang-format off */
 #define CASE(NAME, bytes, outcome, prepare) \
 	.name = #NAME, .cmd = TREADLE_IOC_##NAME, .size = bytes, .result = outcome, .valid = prepare
@@ -223,9 +335,9 @@ static const struct row {
 	  { AT(treadle_ring_create, flags, TREADLE_TX_SHARED), AT(treadle_ring_create, reserved, 0),
 	    AT(treadle_ring_create, buffered, 0) } },
 	{ CASE(RX_CREATE, 56, 0, valid_ring),
-	  { AT(treadle_ring_create, flags, 0), AT(treadle_ring_create, reserved, 0) } },
+	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED), AT(treadle_ring_create, reserved, 0) } },
 	{ CASE(EP_CREATE, 56, 0, valid_ep),
-	  { AT(treadle_ep_create, flags, 0), AT(treadle_ep_create, reserved, 0) } },
+	  { AT(treadle_ep_create, flags, 0), AT(treadle_ep_create, request, 0) } },
 	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE) },
 	  { ID(treadle_ep_enable, ep, 1 << EP),
 	    ID(treadle_ep_enable, tx, 1 << TX | NONE_OK),
@@ -249,9 +361,25 @@ static const struct row {
 	{ CASE(CANCEL, 40, 0, valid_flush_work), { AT(treadle_cancel, flags, 0) },
 	  { ID(treadle_cancel, id, 1 << CNTR | NONE_OK) } },
 	{ CASE(WAIT, 40, -EAGAIN, valid_wait), { AT(treadle_wait, flags, 0), AT(treadle_wait, reserved, 0) },
-	  { ID(treadle_wait, id, 1 << CQ | 1 << CNTR) } },
+	  { ID(treadle_wait, id, 1 << CQ | 1 << CNTR | 1 << EQ) } },
 	{ CASE(WAIT_FD, 16, 0, valid_wait_fd), { AT(treadle_wait_fd, flags, 0) },
-	  { ID(treadle_wait_fd, id, 1 << CQ | 1 << CNTR) } },
+	  { ID(treadle_wait_fd, id, 1 << CQ | 1 << CNTR | 1 << EQ) } },
+	{ CASE(EQ_CREATE, 16, 0, valid_nothing),
+	  { AT(treadle_eq_create, flags, 0), AT(treadle_eq_create, reserved, 0) } },
+	{ CASE(EP_EQ, 24, 0, valid_ep_eq), { AT(treadle_ep_eq, flags, 0) },
+	  { ID(treadle_ep_eq, ep, 1 << EP) } },
+	{ CASE(LISTEN, 16, 0, valid_listen), { AT(treadle_listen, flags, 0) },
+	  { ID(treadle_listen, ep, 1 << EP) } },
+	{ CASE(CONNECT, 48, 0, valid_connect), { AT(treadle_connect, flags, 0) },
+	  { ID(treadle_connect, ep, 1 << EP) } },
+	{ CASE(ACCEPT, 24, 0, valid_accept), { AT(treadle_accept, flags, 0) },
+	  { ID(treadle_accept, ep, 1 << EP) } },
+	{ CASE(REJECT, 32, 0, valid_reject),
+	  { AT(treadle_reject, flags, 0), AT(treadle_reject, reserved, 0) },
+	  { ID(treadle_reject, ep, 1 << EP) } },
+	{ CASE(SHUTDOWN, 16, 0, valid_shutdown),
+	  { AT(treadle_shutdown, flags, 0), AT(treadle_shutdown, reserved, 0) },
+	  { ID(treadle_shutdown, ep, 1 << EP) } },
 };
 
 /* clang-format on */
@@ -362,7 +490,7 @@ TEST_F(abi, unknown_ioctls_are_refused)
 	struct arg arg = {.size = sizeof(arg)};
 
 	for (int nr = 0; nr < 256; nr++) {
-		if (nr <= _IOC_NR(TREADLE_IOC_WAIT_FD) || nr == _IOC_NR(TREADLE_IOC_MR_BIND) ||
+		if (nr <= _IOC_NR(TREADLE_IOC_SHUTDOWN) || nr == _IOC_NR(TREADLE_IOC_MR_BIND) ||
 		    nr == _IOC_NR(TREADLE_IOC_DOORBELL) || nr == _IOC_NR(TREADLE_IOC_SIGNAL))
 			continue;
 		about("%d", nr);
@@ -404,10 +532,11 @@ TEST_F(abi, what_cannot_be_answered_changes_nothing)
 		ASSERT_EQ(0, create(self->fd, AV, &id));
 	}
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct arg arg = prepare(&rows[i], self);
+		struct arg arg;
 
 		if (!strstr(rows[i].name, "_CREATE"))
 			continue;
+		arg = prepare(&rows[i], self);
 		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
 		memcpy(page, &arg, sizeof(arg));
 		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
@@ -481,7 +610,7 @@ TEST_F(abi, ids_that_do_not_exist_are_refused)
 
 TEST_F(abi, ids_of_another_kind_are_refused)
 {
-	const __u32 rung = 1 << TX | 1 << RX | 1 << CQ, waited = 1 << CQ | 1 << CNTR;
+	const __u32 rung = 1 << TX | 1 << RX | 1 << CQ, waited = 1 << CQ | 1 << CNTR | 1 << EQ;
 
 	for (int i = 0; i < ARRAY_SIZE(rows); i++)
 		for (int f = 0; f < ARRAY_SIZE(rows[i].ids) && rows[i].ids[f].at; f++)

@@ -145,9 +145,7 @@ TEST_F(objects, addresses_are_judged)
 	EXPECT_EQ(-EINVAL, create_ep(self->fd, dirty, TREADLE_EP_RDM, &ep));
 
 	EXPECT_EQ(-EINVAL, create_ep(self->fd, loopback(0), 0, &ep));
-	EXPECT_EQ(-EINVAL, create_ep(self->fd, loopback(0), 4, &ep));
-	EXPECT_EQ(-EOPNOTSUPP, create_ep(self->fd, loopback(0), TREADLE_EP_MSG, &ep));
-	EXPECT_EQ(-EOPNOTSUPP, create_ep(self->fd, loopback(0), TREADLE_EP_DGRAM, &ep));
+	EXPECT_EQ(-EINVAL, create_ep(self->fd, loopback(0), 5, &ep));
 }
 
 TEST_F(objects, unspecified_addresses_become_loopback)
@@ -327,7 +325,9 @@ static int intrude(int fd, struct treadle_map m)
 		TREADLE_IOC_TX_CREATE, TREADLE_IOC_RX_CREATE,	TREADLE_IOC_EP_CREATE,
 		TREADLE_IOC_EP_ENABLE, TREADLE_IOC_MR_CREATE,	TREADLE_IOC_DESTROY,
 		TREADLE_IOC_CANCEL,    TREADLE_IOC_WAIT,	TREADLE_IOC_WAIT_FD,
-		TREADLE_IOC_DOORBELL,  TREADLE_IOC_SIGNAL};
+		TREADLE_IOC_EQ_CREATE, TREADLE_IOC_EP_EQ,	TREADLE_IOC_LISTEN,
+		TREADLE_IOC_CONNECT,   TREADLE_IOC_ACCEPT,	TREADLE_IOC_REJECT,
+		TREADLE_IOC_SHUTDOWN,  TREADLE_IOC_DOORBELL,	TREADLE_IOC_SIGNAL};
 	int allowed = 0;
 
 	for (int i = 0; i < ARRAY_SIZE(cmds); i++) {

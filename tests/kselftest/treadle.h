@@ -180,6 +180,9 @@ struct options {
 	__u32 tx, rx, cq, rcq; /* entries */
 	__u32 buffered;
 	__u32 flags; /* of EP_ENABLE */
+	__u32 type;  /* of endpoint; 0: RDM */
+	__u32 request;
+	struct ring *shared_rx; /* this one, not one of its own */
 	struct treadle_addr addr;
 	const char *auth_key;
 };
@@ -191,13 +194,15 @@ static inline struct treadle_addr loopback(__u16 port)
 }
 
 /* Only the address; -errno when it is refused. */
-static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_key, __u32 *id)
+static inline int ep_create_as(int fd, __u32 type, __u32 request, struct treadle_addr *addr,
+			       const char *auth_key, __u32 *id)
 {
 	struct treadle_ep_create c = {.size = sizeof(c),
-				      .type = TREADLE_EP_RDM,
+				      .type = type,
 				      .addr = *addr,
 				      .auth_key = (unsigned long)auth_key,
-				      .auth_key_size = auth_key ? strlen(auth_key) : 0};
+				      .auth_key_size = auth_key ? strlen(auth_key) : 0,
+				      .request = request};
 	int result = call(fd, TREADLE_IOC_EP_CREATE, &c);
 
 	if (result == 0) {
@@ -205,6 +210,11 @@ static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_
 		*id = c.id;
 	}
 	return result;
+}
+
+static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_key, __u32 *id)
+{
+	return ep_create_as(fd, TREADLE_EP_RDM, 0, addr, auth_key, id);
 }
 
 /* Everything but EP_ENABLE. */
@@ -217,9 +227,13 @@ static inline void node_create(struct node *n, struct options o)
 	cntr_open(&n->sent, n->fd);
 	cntr_open(&n->rcvd, n->fd);
 	tx_open(&n->tx, n->fd, o.tx ?: 64);
-	rx_open(&n->rx, n->fd, o.rx ?: 64, o.buffered);
-	n->av = av_open(n->fd);
-	need(ep_create(n->fd, &n->addr, o.auth_key, &n->ep) == 0);
+	if (o.shared_rx)
+		n->rx = *o.shared_rx;
+	else
+		rx_open(&n->rx, n->fd, o.rx ?: 64, o.buffered);
+	n->av = o.type == TREADLE_EP_MSG ? 0 : av_open(n->fd);
+	need(ep_create_as(n->fd, o.type ?: TREADLE_EP_RDM, o.request, &n->addr, o.auth_key,
+			  &n->ep) == 0);
 }
 
 static inline struct treadle_ep_enable node_bindings(const struct node *n)

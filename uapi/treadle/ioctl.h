@@ -10,6 +10,7 @@
  *   AV    address vector              MR    memory region
  *   TX    transmit ring               RX    receive ring and matcher
  *   EP    endpoint: an address, bound to the objects above
+ *   EQ    event queue: what happens to connections
  *
  * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds
  * everything at once and for good; it then sends and receives; DESTROY removes
@@ -17,6 +18,8 @@
  *
  * How to move a message: map the rings of TX, RX and CQ (ring.h), write a
  * descriptor, advance `prod`, ring TREADLE_IOC_DOORBELL, read the completions.
+ *
+ * How to connect two endpoints of type MSG: see "connections" below.
  *
  * Every structure begins with `size`, the caller's sizeof. A shorter, older
  * structure is read as if the missing fields were zero; a longer, newer one is
@@ -45,27 +48,28 @@
  *              the region does not grant this access; mmap with more rights than
  *              the map has
  * EBUSY        object is in use by another one, or by an armed command; the
- *              transmit ring has an endpoint already
+ *              ring, or the connection request, has an endpoint already
  * EEXIST       memory key in use
  * EADDRINUSE   port in use
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family
  * EAGAIN       no free port; nothing to report (waits); completion queue overflows
  * ENOSPC       a limit of the context (QUERY) is reached
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
- * EOPNOTSUPP   known, but not supported: ask QUERY
- * EISCONN      endpoint enabled already
- * ENOTCONN     endpoint not enabled yet
- * ESHUTDOWN    endpoint, or its ring, is closed or broken
- * EMSGSIZE     message longer than `max_msg_size`, or than `inject_size` with inject
+ * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type
+ * EISCONN      endpoint enabled already, has an event queue, or was connected once
+ * ENOTCONN     endpoint not enabled, or not connected yet
+ * ESHUTDOWN    endpoint, its ring or its connection is closed or broken
+ * EMSGSIZE     message longer than `max_msg_size` (of a DGRAM endpoint: than
+ *              TREADLE_MAX_DGRAM), or than `inject_size` with inject
  * EDESTADDRREQ no such entry in the address vector
  * ETIMEDOUT    wait timed out
  * EINTR        wait interrupted by a signal
  * ECANCELED    wait ended by SIGNAL; completion of a command that was canceled
- * In completions only:
+ * In completions and events:
  * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
- * ECONNREFUSED nobody has that address
+ * ECONNREFUSED nobody has that address, or listens there; the connection was rejected
  * EHOSTUNREACH the address is not on this machine
- * ECONNRESET   the peer died or closed its endpoint
+ * ECONNRESET   the peer died or closed its endpoint (also of ACCEPT)
  * EIO          the peer's memory is not mapped, or not for that access
  * EKEYREJECTED the peer has no memory region with this key for this endpoint, or it was
  *              closed, or (pinned) its range was unmapped, before or meanwhile
@@ -240,12 +244,16 @@ struct treadle_av_lookup {
 
 /**
  * struct treadle_ring_create - TX_CREATE and RX_CREATE
- * @flags:    TREADLE_TX_SHARED: descriptors name their endpoint
+ * @flags:    TREADLE_TX_SHARED: descriptors name their endpoint.
+ *	      TREADLE_RX_SHARED: several endpoints of type MSG may receive here;
+ *	      the receives are nobody's until a message comes, so they outlive a
+ *	      connection. Endpoints of the other types share any RX
  * @entries:  in: at least so many slots; out: rounded up to a power of two
  * @buffered: RX: bytes of unexpected messages to hold (0: a default); TX: 0
  * @id:       out
  */
 #define TREADLE_TX_SHARED (1U << 0)
+#define TREADLE_RX_SHARED (1U << 0)
 struct treadle_ring_create {
 	__u32 size;
 	__u32 flags;
@@ -257,11 +265,21 @@ struct treadle_ring_create {
 	struct treadle_map ro;
 };
 
+/*
+ * RDM: any endpoint of this type may send to any other. MSG: to the one that it
+ * is connected with. DGRAM: as RDM, but a message that finds no posted receive,
+ * or nobody who may have it, is dropped, and its sender is told of success.
+ * PASSIVE: an address at which MSG endpoints ask for a connection; it moves no
+ * data and is not enabled.
+ */
 enum treadle_ep_type {
 	TREADLE_EP_RDM = 1,
-	TREADLE_EP_MSG = 2,   /* later */
-	TREADLE_EP_DGRAM = 3, /* later */
+	TREADLE_EP_MSG = 2,
+	TREADLE_EP_DGRAM = 3,
+	TREADLE_EP_PASSIVE = 4,
 };
+
+#define TREADLE_MAX_DGRAM 65536 /* bytes of one message of a DGRAM endpoint */
 
 /**
  * struct treadle_ep_create - an address, fi_endpoint(3)
@@ -271,7 +289,12 @@ enum treadle_ep_type {
  * @addr:  in: where to bind; port 0: any free one. out: the address. The
  *	   unspecified address becomes the loopback address
  * @auth_key, @auth_key_size: pointer and bytes. Who presents the same key, or
- *	   is the same user in the same user namespace, may send to the endpoint
+ *	   is the same user in the same user namespace, may send to the endpoint,
+ *	   or ask it for a connection
+ * @request: MSG: 0, or the number of a connection request that was made to a
+ *	   passive endpoint of this process, in any context: the endpoint is for
+ *	   ACCEPT, and shares the passive one's address (@addr: out only).
+ *	   ENOENT: no such request; EBUSY: it has an endpoint
  */
 struct treadle_ep_create {
 	__u32 size;
@@ -281,7 +304,7 @@ struct treadle_ep_create {
 	struct treadle_addr addr;
 	__u64 auth_key;
 	__u32 auth_key_size;
-	__u32 reserved;
+	__u32 request;
 };
 
 /**
@@ -290,7 +313,8 @@ struct treadle_ep_create {
  * @flags:	TREADLE_EP_*
  * @tx, @rx:	rings, or 0: does not send, or receive
  * @av:		address vector, or 0: can't send (EDESTADDRREQ), nor receive from
- *		named sources, nor name the sender
+ *		named sources, nor name the sender. MSG: 0; `peer` of what it
+ *		sends is not looked at
  * @tx_cq, @rx_cq: completion queues, or 0
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
  *		endpoint; remote_read, remote_write: of its peers on its memory
@@ -408,7 +432,7 @@ struct treadle_cancel {
 /**
  * struct treadle_wait - block until there is something to read
  * @id:		CQ: until the ring is not empty. CNTR: until success >= @threshold
- *		or error != @error
+ *		or error != @error. EQ: until there is an event
  * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN
  *
  * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL).
@@ -424,15 +448,179 @@ struct treadle_wait {
 };
 
 /*
- * struct treadle_wait_fd - a file to poll(2): readable while the CQ is not
- * empty, or after the CNTR changed (CNTR: read(2) 8 bytes from it to re-arm).
- * The file may outlive the object. @fd: out, close-on-exec
+ * struct treadle_wait_fd - a file to poll(2): readable while the CQ or EQ is not
+ * empty, or after the CNTR changed (CNTR: read(2) 8 bytes from it to re-arm; EQ:
+ * read(2) takes an event). The file may outlive the object. @fd: out, close-on-exec
  */
 struct treadle_wait_fd {
 	__u32 size;
 	__u32 id;
 	__u32 flags;
 	__s32 fd;
+};
+
+/* --- connections ------------------------------------------------------------ */
+
+/*
+ * fi_cm(3). A server makes a PASSIVE endpoint, gives it an EQ (EP_EQ) and calls
+ * LISTEN. A client makes a MSG endpoint, gives it an EQ, enables it, and calls
+ * CONNECT with the server's address. The server reads CONNREQ from its EQ and
+ * either calls REJECT, or makes a MSG endpoint for the request (EP_CREATE,
+ * `request`), gives it an EQ, enables it, and calls ACCEPT. Now both read
+ * CONNECTED, and each one's messages go to the other one, and to nobody else.
+ *
+ * A request belongs to the passive endpoint, and fails with it, until it has an
+ * endpoint of its own; then to that one. A client that goes takes its request
+ * along if the CONNREQ was not read yet; else ACCEPT says ECONNRESET.
+ *
+ * The connection ends when either side calls SHUTDOWN, destroys its endpoint, or
+ * dies. Then, on each side that is still there: commands that wait at the peer
+ * complete with ECANCELED where SHUTDOWN was called and ECONNRESET on the other
+ * side; receives that no message waits for complete with ECANCELED (unless the
+ * RX is shared), and so do those posted later; sends are refused with ESHUTDOWN;
+ * and the EQ has one SHUTDOWN event, whoever began. Messages that had been
+ * copied before can still be received.
+ *
+ * An endpoint is connected once. Events of an endpoint that is destroyed are
+ * dropped from its EQ. Nothing here waits for another process.
+ */
+#define TREADLE_CM_DATA 256 /* bytes that may go with a request or its answer */
+
+/* struct treadle_eq_create - fi_eq(3). @flags: 0. @id: out */
+struct treadle_eq_create {
+	__u32 size;
+	__u32 flags;
+	__u32 id;
+	__u32 reserved;
+};
+
+/**
+ * struct treadle_ep_eq - where an endpoint's events go; MSG and PASSIVE, once
+ * @eq_fd:   file of the EQ (WAIT_FD), which may belong to another context of this
+ *	     process; it may be closed afterwards. EBADF: it is no such file
+ * @flags:   0
+ * @context: returned in its events
+ *
+ * The EQ can't be destroyed before the endpoint.
+ */
+struct treadle_ep_eq {
+	__u32 size;
+	__u32 ep;
+	__s32 eq_fd;
+	__u32 flags;
+	__u64 context;
+};
+
+/**
+ * struct treadle_listen - let a PASSIVE endpoint be asked for connections
+ * @backlog: how many requests may be unanswered (0: 128; at most 65536); more are
+ *	     refused. May be called again to change it
+ * @flags:   0
+ *
+ * EINVAL: it has no EQ.
+ */
+struct treadle_listen {
+	__u32 size;
+	__u32 ep;
+	__u32 backlog;
+	__u32 flags;
+};
+
+/**
+ * struct treadle_connect - ask for a connection, once
+ * @ep:    MSG, enabled (ENOTCONN), with an EQ (EINVAL)
+ * @addr:  of a passive endpoint
+ * @data, @data_size: pointer and bytes, up to TREADLE_CM_DATA, for its CONNREQ
+ * @flags: 0
+ *
+ * The answer is an event: CONNECTED, or CONNREFUSED with an error: ECONNREFUSED
+ * (nobody listens there, too many requests, rejected, the passive endpoint was
+ * closed), EACCES, EHOSTUNREACH.
+ */
+struct treadle_connect {
+	__u32 size;
+	__u32 ep;
+	struct treadle_addr addr;
+	__u64 data;
+	__u32 data_size;
+	__u32 flags;
+};
+
+/**
+ * struct treadle_accept - answer a request with the endpoint that is for it
+ * @ep:    MSG, created with a `request` (else EINVAL), enabled (ENOTCONN), with an
+ *	   EQ (EINVAL)
+ * @data, @data_size: for the client's CONNECTED event
+ * @flags: 0
+ *
+ * ECONNRESET: the client has gone, or the request was rejected meanwhile.
+ */
+struct treadle_accept {
+	__u32 size;
+	__u32 ep;
+	__u64 data;
+	__u32 data_size;
+	__u32 flags;
+};
+
+/**
+ * struct treadle_reject - refuse a request
+ * @ep:      the PASSIVE endpoint that was asked
+ * @request: of the CONNREQ event. ENOENT: no such one, or it has been answered
+ * @data, @data_size: for the client's CONNREFUSED event
+ * @flags:   0
+ */
+struct treadle_reject {
+	__u32 size;
+	__u32 ep;
+	__u32 request;
+	__u32 data_size;
+	__u64 data;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/* struct treadle_shutdown - end a connection; again: nothing. ENOTCONN: it is not connected */
+struct treadle_shutdown {
+	__u32 size;
+	__u32 ep;
+	__u32 flags;
+	__u32 reserved;
+};
+
+enum treadle_event_kind {
+	TREADLE_EVENT_CONNREQ = 1,     /* a PASSIVE endpoint is asked */
+	TREADLE_EVENT_CONNECTED = 2,   /* a MSG endpoint is connected */
+	TREADLE_EVENT_SHUTDOWN = 3,    /* it is no more */
+	TREADLE_EVENT_CONNREFUSED = 4, /* it will not be */
+};
+
+/**
+ * struct treadle_event - what read(2) of an EQ's file (WAIT_FD) returns, one at a time
+ * @size:      bytes of this event: up to the end of its data
+ * @event:     enum treadle_event_kind
+ * @context:   of EP_EQ
+ * @addr:      of the peer
+ * @request:   CONNREQ: number of the request, for EP_CREATE or REJECT
+ * @error:     CONNREFUSED: a positive errno
+ * @data_size: bytes in @data, that the peer sent along
+ *
+ * The read never blocks: EAGAIN: there is no event; EINVAL: the buffer is too
+ * short (one of sizeof(struct treadle_event) never is), EFAULT: in both cases the
+ * event stays. EPERM: another process than that of the EQ. ESHUTDOWN: the EQ was
+ * destroyed.
+ */
+struct treadle_event {
+	__u32 size;
+	__u32 event;
+	__u64 context;
+	struct treadle_addr addr;
+	__u32 request;
+	__u32 error;
+	__u32 data_size;
+	__u32 reserved0;
+	__u64 reserved1[2];
+	__u8 data[TREADLE_CM_DATA];
 };
 
 #define TREADLE_IOC_MAGIC    0xF6
@@ -454,6 +642,13 @@ struct treadle_wait_fd {
 #define TREADLE_IOC_CANCEL	TREADLE_IO(0x0d, treadle_cancel)
 #define TREADLE_IOC_WAIT	TREADLE_IO(0x0e, treadle_wait)
 #define TREADLE_IOC_WAIT_FD	TREADLE_IO(0x0f, treadle_wait_fd)
+#define TREADLE_IOC_EQ_CREATE	TREADLE_IO(0x10, treadle_eq_create)
+#define TREADLE_IOC_EP_EQ	TREADLE_IO(0x11, treadle_ep_eq)
+#define TREADLE_IOC_LISTEN	TREADLE_IO(0x12, treadle_listen)
+#define TREADLE_IOC_CONNECT	TREADLE_IO(0x13, treadle_connect)
+#define TREADLE_IOC_ACCEPT	TREADLE_IO(0x14, treadle_accept)
+#define TREADLE_IOC_REJECT	TREADLE_IO(0x15, treadle_reject)
+#define TREADLE_IOC_SHUTDOWN	TREADLE_IO(0x16, treadle_shutdown)
 #define TREADLE_IOC_MR_BIND	TREADLE_IO(0x18, treadle_mr_bind)
 
 /*
@@ -468,7 +663,7 @@ struct treadle_wait_fd {
  * next call returns the errno. RX: match what was posted; returns 0. CQ: move
  * kept completions into the ring; returns 0.
  *
- * SIGNAL: end every WAIT on a CQ or CNTR with ECANCELED. If there is none, the
+ * SIGNAL: end every WAIT on a CQ, CNTR or EQ with ECANCELED. If there is none, the
  * next one that would block ends so, and the files of WAIT_FD are readable until
  * then, or until they are read.
  */

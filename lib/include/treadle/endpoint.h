@@ -12,6 +12,7 @@ namespace treadle
 {
 
 class Context;
+class EventQueue;
 
 /**
  * What an endpoint works with. Nothing here is owned; all of it outlives the
@@ -21,7 +22,8 @@ class Context;
 struct Bindings {
 	TransmitRingId tx{};
 	ReceiveRingId rx{};
-	AddressVectorId av{}; /* to send, to receive from one peer only, for TREADLE_EP_SOURCE */
+	/* to send, to receive from one peer only, for TREADLE_EP_SOURCE; none if connected */
+	AddressVectorId av{};
 	CompletionQueueId tx_cq{};
 	CompletionQueueId rx_cq{};
 	/* operations of this endpoint */
@@ -35,12 +37,60 @@ struct Bindings {
 	std::uint32_t flags = 0; /* TREADLE_EP_* */
 };
 
+namespace detail
+{
+
+/* What active and passive endpoints have in common. */
+class TREADLE_API Addressed : public Object<EndpointId>
+{
+public:
+	/* Where peers find it: what was asked for, made complete. */
+	const treadle_addr &address() const noexcept { return address_; }
+
+	/*
+	 * Its events go to this queue, and name this context. The queue can't go first.
+	 * Connected and passive endpoints only (-EOPNOTSUPP), once (-EISCONN).
+	 */
+	int bind(const EventQueue &queue, std::uint64_t context) noexcept;
+
+protected:
+	Addressed(int fd, std::uint32_t id, const treadle_addr &address) noexcept
+		: Object(fd, id), address_(address)
+	{
+	}
+
+	template <class T>
+	static Result<T> make(const Context &context, treadle_ep_create &args,
+			      std::span<const std::byte> auth_key) noexcept
+	{
+		if (const auto ok = request(context, args, auth_key); !ok)
+			return std::unexpected(ok.error());
+		return T(fd_of(context), args.id, args.addr);
+	}
+
+private:
+	static Result<void> request(const Context &context, treadle_ep_create &args,
+				    std::span<const std::byte> auth_key) noexcept;
+	static int fd_of(const Context &context) noexcept;
+
+	treadle_addr address_;
+};
+
+} // namespace detail
+
 /**
  * An address that messages come from and go to: fi_endpoint(3).
  *
+ * One of type TREADLE_EP_MSG is connected with one other before they may send:
+ * it has an event queue (bind), is enabled, then one side calls connect with the
+ * address of a PassiveEndpoint, and the other creates an endpoint for the request
+ * and calls accept. Both find a TREADLE_EVENT_CONNECTED in their queues, or the
+ * one who asked a TREADLE_EVENT_CONNREFUSED; at the end of the connection there
+ * is one TREADLE_EVENT_SHUTDOWN on each side. See <treadle/ioctl.h>, "connections".
+ *
  * Threads: everything may be called from any thread at any time.
  */
-class TREADLE_API Endpoint : public Object<EndpointId>
+class TREADLE_API Endpoint : public detail::Addressed
 {
 public:
 	/*
@@ -52,8 +102,12 @@ public:
 				       treadle_ep_type type = TREADLE_EP_RDM,
 				       std::span<const std::byte> auth_key = {}) noexcept;
 
-	/* Where peers find it: what was asked for, made complete. */
-	const treadle_addr &address() const noexcept { return address_; }
+	/*
+	 * Of type TREADLE_EP_MSG, to accept a request, at the address where that was
+	 * made. -ENOENT: there is no such request any more; -EBUSY: it has an endpoint.
+	 */
+	static Result<Endpoint> create(const Context &context, RequestId request,
+				       std::span<const std::byte> auth_key = {}) noexcept;
 
 	/* Once: from now on it sends and receives. 0, -EISCONN, -ENOENT, -EBUSY, -EINVAL. */
 	int enable(const Bindings &bindings) noexcept;
@@ -64,13 +118,19 @@ public:
 	 */
 	int cancel(std::uint64_t context) noexcept;
 
-private:
-	Endpoint(int fd, std::uint32_t id, const treadle_addr &address) noexcept
-		: Object(fd, id), address_(address)
-	{
-	}
+	/*
+	 * Asks for a connection, once (-EISCONN). data, at most TREADLE_CM_DATA bytes
+	 * (-EINVAL), goes along. 0: the answer is an event.
+	 */
+	int connect(const treadle_addr &address, std::span<const std::byte> data = {}) noexcept;
+	/* Answers the request that it was created for. -ECONNRESET: the peer has gone. */
+	int accept(std::span<const std::byte> data = {}) noexcept;
+	/* Ends the connection: what waits has completed with ECANCELED when it returns. */
+	int shutdown() noexcept;
 
-	treadle_addr address_;
+private:
+	friend detail::Addressed;
+	using Addressed::Addressed;
 };
 
 } // namespace treadle

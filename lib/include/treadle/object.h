@@ -19,6 +19,9 @@ enum class CounterId : std::uint32_t {};
 enum class AddressVectorId : std::uint32_t {};
 enum class MemoryRegionId : std::uint32_t {};
 enum class EndpointId : std::uint32_t {};
+enum class EventQueueId : std::uint32_t {};
+/* A connection that a peer asked for: known to all contexts of the process that was asked. */
+enum class RequestId : std::uint32_t {};
 
 namespace detail
 {

@@ -30,9 +30,13 @@ class Context;
 template <class Lock> class TREADLE_API BasicReceiveRing : public Object<ReceiveRingId>
 {
 public:
-	/* buffered: bytes of unexpected messages to hold; 0: a default */
+	/*
+	 * buffered: bytes of unexpected messages to hold; 0: a default. Connected
+	 * endpoints share a ring only if it has the flag TREADLE_RX_SHARED; others any.
+	 */
 	static Result<BasicReceiveRing> create(const Context &context, std::uint32_t entries,
-					       std::uint32_t buffered = 0) noexcept;
+					       std::uint32_t buffered = 0,
+					       std::uint32_t flags = 0) noexcept;
 
 	/* Slots, a power of two; a receive takes one, or two if it has several buffers. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }

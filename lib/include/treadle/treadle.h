@@ -11,8 +11,10 @@
 #include <treadle/context.h>
 #include <treadle/counter.h>
 #include <treadle/endpoint.h>
+#include <treadle/event_queue.h>
 #include <treadle/memory_region.h>
 #include <treadle/message.h>
+#include <treadle/passive_endpoint.h>
 #include <treadle/receive_ring.h>
 #include <treadle/transmit_ring.h>
 

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: event queues, fi_eq(3); connect.h has locks and lifetimes */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "connect.h"
+#include "treadle.h"
+
+void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
+{
+	struct treadle_eq *eq = ep->eq;
+
+	if (!eq || eq->dead)
+		return;
+	treadle_conn_get(notice->conn);
+	list_add_tail(&notice->link, &eq->events);
+	treadle_wake(&eq->waitq); /* F */
+}
+
+void treadle_event_take_back(struct treadle_notice *notice)
+{
+	if (list_empty(&notice->link))
+		return;
+	list_del_init(&notice->link);
+	treadle_conn_put(notice->conn);
+}
+
+static void fill_event(struct treadle_event *ev, const struct treadle_notice *notice)
+{
+	struct treadle_conn *conn = notice->conn;
+	const struct treadle_end *asker = &conn->end[ASKER];
+	bool to_asker = notice == &asker->told || notice == &asker->shut;
+	const u8 *data = NULL;
+
+	memset(ev, 0, sizeof(*ev));
+	ev->event = notice->event;
+	if (notice == &conn->asked) {
+		ev->context = conn->pep->eq_context;
+		ev->request = conn->request;
+		data = conn->ask;
+		ev->data_size = conn->ask_size;
+	} else {
+		ev->context = conn->end[to_asker ? ASKER : ACCEPTER].ep->eq_context;
+	}
+	if (notice == &asker->told) {
+		data = conn->answer;
+		ev->data_size = conn->answer_size;
+	}
+	if (notice->event == TREADLE_EVENT_CONNREFUSED)
+		ev->error = -conn->error;
+	ev->addr = conn->end[to_asker ? ACCEPTER : ASKER].addr;
+	if (ev->data_size)
+		memcpy(ev->data, data, ev->data_size);
+	ev->size = offsetof(struct treadle_event, data) + ev->data_size;
+}
+
+int treadle_ioc_eq_create(struct treadle_ucmd *u)
+{
+	struct treadle_eq_create *arg = u->arg;
+	struct treadle_eq *eq;
+	int ret;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	eq = kzalloc(sizeof(*eq), TREADLE_GFP);
+	if (!eq)
+		return -ENOMEM;
+	INIT_LIST_HEAD(&eq->events);
+	mutex_init(&eq->read_lock);
+	treadle_waitq_init(&eq->waitq);
+	ret = treadle_obj_init(u->ctx, &eq->obj, TREADLE_EQ);
+	if (ret) {
+		kfree(eq);
+		return ret;
+	}
+	arg->id = eq->obj.id;
+	u->new = &eq->obj;
+	return 0;
+}
+
+/* Nobody reads it any more. Endpoints of other contexts may still be bound to it. */
+void treadle_eq_shutdown(struct treadle_eq *eq)
+{
+	struct treadle_notice *notice, *next;
+
+	spin_lock(&treadle_conn_lock);
+	eq->dead = true;
+	list_for_each_entry_safe(notice, next, &eq->events, link)
+		treadle_event_take_back(notice);
+	spin_unlock(&treadle_conn_lock);
+	wake_up_all(&eq->waitq.head);
+}
+
+static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_event *ev)
+{
+	struct treadle_notice *notice;
+
+	spin_lock(&treadle_conn_lock);
+	notice = list_first_entry_or_null(&eq->events, struct treadle_notice, link);
+	if (notice) {
+		fill_event(ev, notice);
+		treadle_conn_get(notice->conn);
+	}
+	spin_unlock(&treadle_conn_lock);
+	return notice;
+}
+
+/* The reader has it. It may have been taken back meanwhile, with its endpoint. */
+static void event_was_read(struct treadle_notice *notice)
+{
+	struct treadle_conn *conn = notice->conn;
+
+	spin_lock(&treadle_conn_lock);
+	if (notice == &conn->asked && !list_empty(&notice->link))
+		conn->seen = true;
+	treadle_event_take_back(notice);
+	spin_unlock(&treadle_conn_lock);
+	treadle_conn_put(conn);
+}
+
+/* read(2) of the file of an event queue: one event, which stays if it can't be copied out. */
+ssize_t treadle_eq_read(struct treadle_eq *eq, char __user *buf, size_t size)
+{
+	struct treadle_event ev;
+	struct treadle_notice *notice;
+	ssize_t ret;
+
+	if (current->mm != eq->obj.ctx->mm)
+		return -EPERM;
+	/* one reader at a time: nobody else takes the event that is being copied */
+	if (mutex_lock_killable(&eq->read_lock))
+		return -EINTR;
+	notice = first_event(eq, &ev);
+	if (!notice) {
+		ret = READ_ONCE(eq->dead) ? -ESHUTDOWN : -EAGAIN;
+		goto out;
+	}
+	ret = size < ev.size			   ? -EINVAL :
+	      copy_to_user(buf, &ev, ev.size) != 0 ? -EFAULT :
+						     (ssize_t)ev.size;
+	if (ret > 0)
+		event_was_read(notice);
+	else
+		treadle_conn_put(notice->conn);
+out:
+	mutex_unlock(&eq->read_lock);
+	return ret;
+}
+
+int treadle_ioc_ep_eq(struct treadle_ucmd *u)
+{
+	struct treadle_ep_eq *arg = u->arg;
+	struct treadle_obj *eq;
+	struct treadle_ep *ep;
+	int ret = 0;
+
+	if (arg->flags)
+		return -EINVAL;
+	ep = treadle_ep_bind(u->ctx, arg->ep, ONLY_MSG | ONLY_PASSIVE);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	eq = treadle_wait_file_obj(arg->eq_fd, TREADLE_EQ);
+	if (IS_ERR(eq)) {
+		ret = PTR_ERR(eq);
+	} else {
+		spin_lock(&treadle_conn_lock);
+		if (ep->eq) {
+			ret = -EISCONN;
+		} else {
+			ep->eq = container_of(eq, struct treadle_eq, obj);
+			ep->eq_context = arg->context;
+		}
+		spin_unlock(&treadle_conn_lock);
+		if (ret)
+			treadle_obj_unbind(eq);
+	}
+	treadle_obj_unbind(&ep->obj);
+	return ret;
+}

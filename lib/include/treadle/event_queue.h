@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_EVENT_QUEUE_H
+#define TREADLE_EVENT_QUEUE_H
+
+#include <cstddef>
+#include <span>
+
+#include <treadle/ioctl.h>
+#include <treadle/object.h>
+
+namespace treadle
+{
+
+class Context;
+
+/**
+ * What happens to connections: struct treadle_event, one after the other, from
+ * all endpoints that were bound to it, of any context of the process: fi_eq(3).
+ * It holds at most a few events of each endpoint, so it can't overflow; those of
+ * an endpoint that was closed leave it.
+ *
+ * Threads: everything may be called from any thread at any time.
+ */
+class TREADLE_API EventQueue : public Object<EventQueueId>
+{
+public:
+	static Result<EventQueue> create(const Context &context) noexcept;
+
+	/* Takes the oldest event. 0, -EAGAIN if there is none, or -EPERM (after fork). */
+	int read(treadle_event &event) noexcept;
+
+	/*
+	 * Blocks until there is an event, for timeout ns (negative: for ever). 0,
+	 * -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
+	 */
+	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout, 0, 0); }
+
+	/* Ends every wait with -ECANCELED. 0 or -errno. */
+	int signal() const noexcept { return Handle::signal(); }
+
+	/* A file to poll(2), owned by the queue: readable while there is an event. */
+	int file() const noexcept { return file_.get(); }
+
+private:
+	EventQueue(int fd, std::uint32_t id) noexcept : Object(fd, id) {}
+
+	detail::UniqueFd file_;
+};
+
+/* What the peer sent along. */
+inline std::span<const std::byte> data_of(const treadle_event &event) noexcept
+{
+	return std::as_bytes(std::span(event.data, event.data_size));
+}
+
+/* Of a TREADLE_EVENT_CONNREQ: what to accept, or to reject. */
+inline RequestId request_of(const treadle_event &event) noexcept
+{
+	return RequestId{event.request};
+}
+
+} // namespace treadle
+
+#endif

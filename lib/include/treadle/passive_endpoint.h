@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PASSIVE_ENDPOINT_H
+#define TREADLE_PASSIVE_ENDPOINT_H
+
+#include <treadle/endpoint.h>
+
+namespace treadle
+{
+
+/**
+ * An address where connections are asked for: fi_cm(3).
+ *
+ *	listener.bind(queue, 1);
+ *	listener.listen();
+ *
+ * Each request is a TREADLE_EVENT_CONNREQ in the queue. It is answered with
+ * reject, or with an Endpoint that was created for it: Endpoint::accept. Closing
+ * the listener refuses the requests that have no endpoint yet.
+ *
+ * Threads: everything may be called from any thread at any time.
+ */
+class TREADLE_API PassiveEndpoint : public detail::Addressed
+{
+public:
+	/* As Endpoint::create. auth_key: who presents it may ask, besides the same user. */
+	static Result<PassiveEndpoint> create(const Context &context, const treadle_addr &address,
+					      std::span<const std::byte> auth_key = {}) noexcept;
+
+	/*
+	 * Needs an event queue (-EINVAL). backlog: how many requests may be
+	 * unanswered, more are refused; 0: a default. Again: changes the backlog.
+	 */
+	int listen(std::uint32_t backlog = 0) noexcept;
+
+	/*
+	 * data, at most TREADLE_CM_DATA bytes (-EINVAL), goes along. -ENOENT: there is no such
+	 * request, or it was answered.
+	 */
+	int reject(RequestId request, std::span<const std::byte> data = {}) noexcept;
+
+private:
+	friend detail::Addressed;
+	using Addressed::Addressed;
+};
+
+} // namespace treadle
+
+#endif

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_cm(3): what an endpoint does to have a connection; fi_pep.cpp has the other side of it. */
+#include "endpoint.h"
+#include "pep.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_EP_CTRL;
+
+int no_connections(const char *call) noexcept
+{
+	return REFUSE(-FI_EOPNOTSUPP, subsys, "%s: only for FI_EP_MSG", call);
+}
+
+} // namespace
+
+std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept
+{
+	return {static_cast<const std::byte *>(param),
+		param ? std::min<std::size_t>(size, TREADLE_CM_DATA) : 0};
+}
+
+Endpoint::~Endpoint()
+{
+	answered();
+}
+
+/* It was made to answer a request, which others can't answer any more when this has. */
+void Endpoint::answers(const ::fid *handle, const Address &peer) noexcept
+{
+	handle_ = handle;
+	peer_ = peer;
+}
+
+void Endpoint::answered() noexcept
+{
+	if (handle_)
+		domain_.fabric().requests.forget(std::exchange(handle_, nullptr));
+}
+
+/* Once, also if what comes after it in fi_enable fails and is tried again. */
+int Endpoint::bind_events()
+{
+	if (source_)
+		return 0;
+	Eq::Source source(*eq_, ports_.front()->fid);
+	const int rc = source.bind(kernel_);
+	if (!rc)
+		source_ = std::move(source);
+	return rc;
+}
+
+int Endpoint::connect(const void *addr, std::span<const std::byte> data)
+{
+	if (!connected())
+		return no_connections("connect");
+	const auto address = decode(domain_.addr_format(), addr);
+	if (!address)
+		return REFUSE(-FI_EINVAL, subsys, "connect: not an address of the domain's format");
+	if (handle_)
+		return REFUSE(-FI_EINVAL, subsys, "connect: the endpoint was opened to accept");
+	int rc = enable();
+	if (rc)
+		return rc;
+	rc = kernel_.connect(*address, data);
+	if (rc)
+		return REFUSE(rc, subsys, "connect: %s", to_string(*address).c_str());
+	peer_ = address;
+	return 0;
+}
+
+int Endpoint::accept(std::span<const std::byte> data)
+{
+	if (!connected())
+		return no_connections("accept");
+	if (!handle_)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "accept: the endpoint was not opened for a connection request");
+	int rc = enable();
+	if (rc)
+		return rc;
+	rc = kernel_.accept(data);
+	if (rc)
+		return REFUSE(rc, subsys, "accept");
+	answered();
+	return 0;
+}
+
+int Endpoint::shutdown(std::uint64_t flags) noexcept
+{
+	if (!connected())
+		return no_connections("shutdown");
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "shutdown: flags 0x%" PRIx64, flags);
+	const int rc = kernel_.shutdown();
+	return rc ? REFUSE(rc, subsys, "shutdown") : 0;
+}
+
+int Endpoint::get_peer(void *addr, std::size_t *size) const
+{
+	if (!connected())
+		return no_connections("getpeer");
+	if (!peer_)
+		return REFUSE(-FI_ENOTCONN, subsys, "getpeer");
+	return copy_out(encode(domain_.addr_format(), *peer_), addr, size) ? 0 : -FI_ETOOSMALL;
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_PEP_H
+#define TREADLE_PROVIDER_PEP_H
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+
+#include <treadle/passive_endpoint.h>
+
+#include "eq.h"
+#include "fabric.h"
+#include "info.h"
+
+namespace treadle::fi
+{
+
+/* What goes along with a request or an answer: fi_cm(3) has the rest cut off silently. */
+std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept;
+
+/* fi_passive_ep(3) */
+class Pep : public Object<Pep, fid_pep, FI_CLASS_PEP, FI_LOG_EP_CTRL>
+{
+public:
+	static int open(fid_fabric *fabric, fi_info *info, fid_pep **out, void *context) noexcept;
+
+	~Pep();
+
+	int bind(::fid *other, std::uint64_t flags);
+	int control(int command, void *arg);
+
+	/* An endpoint takes over the address, which is free when this returns. */
+	Address give_address() noexcept;
+
+private:
+	Pep(Fabric &fabric, const Context &context, InfoPtr info, PassiveEndpoint kernel,
+	    void *user_context);
+
+	int listen();
+	InfoPtr request_info(const treadle_event &event);
+	InfoPtr make_info(const treadle_event &event);
+
+	static int set_name(fid_t pep, void *addr, std::size_t size) noexcept;
+	static int get_name(fid_t pep, void *addr, std::size_t *size) noexcept;
+	static int listen(fid_pep *pep) noexcept;
+	static int reject(fid_pep *pep, fid_t handle, const void *param, std::size_t size) noexcept;
+
+	static fi_ops_cm cm_ops;
+	static fi_ops_ep ep_ops;
+
+	Fabric &fabric_;
+	Use fabric_use_;
+	const Context &context_;
+	InfoPtr info_; /* what its endpoints will have */
+	Eq *eq_ = nullptr;
+	Use eq_use_;
+	Eq::Source source_;
+	PassiveEndpoint kernel_; /* goes before the source of its events */
+	int backlog_ = 0;
+	bool listening_ = false;
+};
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_cm(3), and what fi_endpoint(3) and fi_eq(3) have about connections. */
+#include <algorithm>
+#include <optional>
+
+#include <poll.h>
+
+#include "child.h"
+#include "connection.h"
+
+namespace
+{
+
+class Cm : public testing::Test
+{
+protected:
+	Node node{msg_hints()};
+	Listener listener{node};
+	Active client{node};
+	std::optional<Active> server;
+
+	int connect(const std::string &data = {})
+	{
+		return fi_connect(client.ep.get(), listener.address().data(), data.data(),
+				  data.size());
+	}
+	void accept(const CmEvent &request, const std::string &data = {})
+	{
+		server.emplace(node, request.info.get());
+		EXPECT_EQ(fi_accept(server->ep.get(), data.data(), data.size()), 0);
+	}
+	/* Both have their event; what came along with the client's. */
+	std::string expect_connected()
+	{
+		CmEvent there = next_event(client.eq.get());
+		EXPECT_EQ(there.event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(there.object, &client.ep->fid);
+		CmEvent here = next_event(server->eq.get());
+		EXPECT_EQ(here.event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(here.object, &server->ep->fid);
+		EXPECT_EQ(here.data, "");
+		return there.data;
+	}
+	void establish()
+	{
+		ASSERT_EQ(connect(), 0);
+		accept(listener.request());
+		expect_connected();
+	}
+	void send(Active &from, Active &to)
+	{
+		std::uint64_t out = 0x5eed, in = 0;
+
+		ASSERT_EQ(fi_recv(to.ep.get(), &in, sizeof(in), nullptr, 0, ctx(1)), 0);
+		ASSERT_EQ(fi_send(from.ep.get(), &out, sizeof(out), nullptr, 0, ctx(2)), 0);
+		EXPECT_EQ(next(to.cq.get()).op_context, ctx(1));
+		EXPECT_EQ(next(from.cq.get()).op_context, ctx(2));
+		EXPECT_EQ(in, out);
+	}
+};
+
+/* --- the way to a connection --------------------------------------------------------- */
+
+TEST_F(Cm, AConnectionCarriesMessagesBothWays)
+{
+	establish();
+	send(client, *server);
+	send(*server, client);
+}
+
+TEST_F(Cm, UserDataIsExchangedAsPartOfTheConnection)
+{
+	ASSERT_EQ(connect("question"), 0);
+	CmEvent request = listener.request();
+	EXPECT_EQ(request.data, "question");
+	accept(request, "answer");
+	EXPECT_EQ(expect_connected(), "answer");
+}
+
+TEST_F(Cm, CmDataSizeTellsHowMuchDataThereMayBe)
+{
+	for (fid *object : {&client.ep->fid, &listener.pep->fid}) {
+		std::size_t value = 0, size = sizeof(value);
+		ASSERT_EQ(fi_getopt(object, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &value, &size),
+			  0);
+		EXPECT_EQ(value, 256u);
+		EXPECT_EQ(size, sizeof(value));
+		size = 1;
+		EXPECT_EQ(fi_getopt(object, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &value, &size),
+			  -FI_ETOOSMALL);
+	}
+}
+
+TEST_F(Cm, DataThatCannotFitIsSilentlyTruncated)
+{
+	const std::string data(300, 'x');
+
+	ASSERT_EQ(connect(data), 0);
+	CmEvent request = listener.request();
+	EXPECT_EQ(request.data, data.substr(0, 256));
+	accept(request, data);
+	EXPECT_EQ(expect_connected(), data.substr(0, 256));
+}
+
+TEST_F(Cm, ReturnedDataIsLimitedToTheReadersBuffer)
+{
+	ASSERT_EQ(connect("question"), 0);
+	fi_eq_cm_entry entry;
+	std::uint32_t event;
+	EXPECT_EQ(fi_eq_sread(listener.eq.get(), &event, &entry, sizeof(entry) - 1, patience, 0),
+		  -FI_ETOOSMALL);
+	EXPECT_EQ(next_event(listener.eq.get(), 4).data, "ques");
+}
+
+TEST_F(Cm, ARequestDescribesTheEndpointThatIsAskedFor)
+{
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	ASSERT_TRUE(request.info);
+	EXPECT_EQ(request.info->ep_attr->type, FI_EP_MSG);
+	EXPECT_EQ(request.info->caps, node.info->caps);
+	ASSERT_NE(request.info->handle, nullptr);
+	EXPECT_EQ(request.info->handle->fclass, std::size_t{FI_CLASS_CONNREQ});
+	const auto there = address_of(client.ep.get()), here = listener.address();
+	ASSERT_EQ(request.info->dest_addrlen, there.size());
+	EXPECT_EQ(std::memcmp(request.info->dest_addr, there.data(), there.size()), 0);
+	ASSERT_EQ(request.info->src_addrlen, here.size());
+	EXPECT_EQ(std::memcmp(request.info->src_addr, here.data(), here.size()), 0);
+}
+
+TEST_F(Cm, PeekingLeavesTheRequest)
+{
+	fi_eq_cm_entry entry{};
+	std::uint32_t event;
+
+	ASSERT_EQ(connect(), 0);
+	ASSERT_EQ(fi_eq_sread(listener.eq.get(), &event, &entry, sizeof(entry), patience, FI_PEEK),
+		  ssize_t{sizeof(entry)});
+	EXPECT_EQ(event, std::uint32_t{FI_CONNREQ});
+	CmEvent request = listener.request();
+	EXPECT_EQ(request.info.get(), entry.info);
+	accept(request);
+	expect_connected();
+}
+
+TEST_F(Cm, ConnectAndAcceptEnable)
+{
+	std::uint64_t in;
+
+	EXPECT_EQ(fi_recv(client.ep.get(), &in, sizeof(in), nullptr, 0, nullptr), -FI_EOPBADSTATE);
+	ASSERT_EQ(connect(), 0);
+	EXPECT_EQ(fi_recv(client.ep.get(), &in, sizeof(in), nullptr, 0, nullptr), 0);
+}
+
+TEST_F(Cm, ReceiveBuffersMayBePostedAnytimeSendsNotBeforeConnected)
+{
+	std::uint64_t in = 0, out = 7;
+
+	ASSERT_EQ(fi_enable(client.ep.get()), 0);
+	EXPECT_EQ(fi_recv(client.ep.get(), &in, sizeof(in), nullptr, 0, ctx(9)), 0);
+	EXPECT_EQ(fi_send(client.ep.get(), &out, sizeof(out), nullptr, 0, nullptr), -FI_ENOTCONN);
+	establish();
+	ASSERT_EQ(fi_send(server->ep.get(), &out, sizeof(out), nullptr, 0, nullptr), 0);
+	EXPECT_EQ(next(client.cq.get()).op_context, ctx(9));
+	EXPECT_EQ(in, out);
+}
+
+TEST_F(Cm, ConnectMayBeCalledOnlyOnce)
+{
+	ASSERT_EQ(connect(), 0);
+	EXPECT_EQ(connect(), -FI_EISCONN);
+	accept(listener.request());
+	expect_connected();
+	EXPECT_EQ(connect(), -FI_EISCONN);
+	EXPECT_EQ(fi_accept(client.ep.get(), nullptr, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_accept(server->ep.get(), nullptr, 0), -FI_EINVAL);
+}
+
+TEST_F(Cm, WithoutAListenerTheConnectionIsRefused)
+{
+	const auto address = listener.address();
+
+	listener.pep.reset();
+	ASSERT_EQ(fi_connect(client.ep.get(), address.data(), nullptr, 0), 0);
+	const auto error = next_eq_error(client.eq.get());
+	EXPECT_EQ(error.err, FI_ECONNREFUSED);
+	EXPECT_EQ(error.fid, &client.ep->fid);
+	EXPECT_EQ(error.context, &client);
+	EXPECT_EQ(error.err_data_size, 0u);
+}
+
+TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
+{
+	std::string data;
+
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, "no", 2), 0);
+	EXPECT_EQ(next_eq_error(client.eq.get(), &data).err, FI_ECONNREFUSED);
+	EXPECT_EQ(data, "no");
+	/* It is answered: the handle is good for nothing any more. */
+	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, nullptr, 0), -FI_EINVAL);
+	fid_ep *ep = nullptr;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
+}
+
+TEST_F(Cm, ErrorDataGoesWhereTheReaderSays)
+{
+	char room[2] = {};
+	fi_eq_err_entry error{};
+	fi_eq_cm_entry entry;
+	std::uint32_t event;
+
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, "never", 5), 0);
+	EXPECT_EQ(fi_eq_sread(client.eq.get(), &event, &entry, sizeof(entry), patience, 0),
+		  -FI_EAVAIL);
+	error.err_data = room;
+	error.err_data_size = sizeof(room);
+	ASSERT_EQ(fi_eq_readerr(client.eq.get(), &error, 0), ssize_t{sizeof(error)});
+	EXPECT_EQ(error.err_data, room);
+	EXPECT_EQ(error.err_data_size, sizeof(room));
+	EXPECT_EQ(std::string(room, 2), "ne");
+}
+
+TEST_F(Cm, TheBacklogLimitsUnansweredRequests)
+{
+	int backlog = 1, none = 0;
+
+	EXPECT_EQ(fi_control(&listener.pep->fid, FI_BACKLOG, &backlog), 0);
+	EXPECT_EQ(fi_control(&listener.pep->fid, FI_BACKLOG, &none), -FI_EINVAL);
+	ASSERT_EQ(connect(), 0);
+	Active second(node);
+	ASSERT_EQ(fi_connect(second.ep.get(), listener.address().data(), nullptr, 0), 0);
+	EXPECT_EQ(next_eq_error(second.eq.get()).err, FI_ECONNREFUSED);
+	accept(listener.request());
+	expect_connected();
+}
+
+TEST_F(Cm, ManyConnectionsAtOneAddress)
+{
+	std::vector<std::unique_ptr<Active>> clients, servers;
+
+	for (int i = 0; i < 50; ++i) {
+		auto &c = clients.emplace_back(std::make_unique<Active>(node));
+		ASSERT_EQ(fi_connect(c->ep.get(), listener.address().data(), &i, sizeof(i)), 0);
+	}
+	for (int i = 0; i < 50; ++i) {
+		CmEvent request = listener.request();
+		int number = -1;
+		std::memcpy(&number, request.data.data(), sizeof(number));
+		EXPECT_EQ(number, i) << "requests come in the order in which they were made";
+		auto &s = servers.emplace_back(std::make_unique<Active>(node, request.info.get()));
+		ASSERT_EQ(fi_accept(s->ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(s->eq.get()).event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(next_event(clients[i]->eq.get()).event, std::uint32_t{FI_CONNECTED});
+	}
+	for (int i = 0; i < 50; ++i)
+		send(*clients[i], *servers[i]);
+}
+
+/* --- addresses ----------------------------------------------------------------------- */
+
+TEST_F(Cm, NamesOfBothSides)
+{
+	std::byte peer[64];
+	std::size_t size = sizeof(peer);
+
+	EXPECT_EQ(fi_getpeer(client.ep.get(), peer, &size), -FI_ENOTCONN);
+	establish();
+	const auto here = address_of(server->ep.get()), there = address_of(client.ep.get());
+	EXPECT_EQ(here, listener.address());
+	size = sizeof(peer);
+	ASSERT_EQ(fi_getpeer(client.ep.get(), peer, &size), 0);
+	EXPECT_EQ(std::vector(peer, peer + size), here);
+	size = sizeof(peer);
+	ASSERT_EQ(fi_getpeer(server->ep.get(), peer, &size), 0);
+	EXPECT_EQ(std::vector(peer, peer + size), there);
+	size = 3;
+	EXPECT_EQ(fi_getpeer(server->ep.get(), peer, &size), -FI_ETOOSMALL);
+	EXPECT_EQ(size, there.size());
+}
+
+TEST_F(Cm, APassiveEndpointHasTheAddressThatItIsAssigned)
+{
+	fid_pep *p = nullptr;
+
+	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
+	Owned<fid_pep> pep(p);
+	auto taken = listener.address();
+	EXPECT_EQ(fi_setname(&p->fid, taken.data(), taken.size()), -FI_EADDRINUSE);
+	listener.pep.reset();
+	EXPECT_EQ(fi_setname(&p->fid, taken.data(), taken.size()), 0);
+	std::vector<std::byte> name(taken.size());
+	std::size_t size = name.size();
+	EXPECT_EQ(fi_getname(&p->fid, name.data(), &size), 0);
+	EXPECT_EQ(name, taken);
+	EXPECT_EQ(fi_listen(p), -FI_ENOEQ) << "must be bound with an EQ";
+	EXPECT_EQ(fi_pep_bind(p, &listener.eq->fid, 0), 0);
+	EXPECT_EQ(fi_listen(p), 0);
+	EXPECT_EQ(fi_setname(&p->fid, taken.data(), taken.size()), -FI_EOPBADSTATE);
+}
+
+TEST_F(Cm, AnActiveEndpointAcquiresTheAddressOfAPassiveOne)
+{
+	fid_pep *p = nullptr;
+	Info hints = msg_hints();
+
+	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
+	Owned<fid_pep> pep(p);
+	std::byte name[64];
+	std::size_t size = sizeof(name);
+	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
+
+	hints->handle = &p->fid;
+	Info info = get_info(hints.get());
+	ASSERT_TRUE(info);
+	EXPECT_EQ(info->handle, &p->fid);
+	Active taker(node, info.get());
+	EXPECT_EQ(address_of(taker.ep.get()), std::vector(name, name + size));
+	pep.reset();
+	EXPECT_EQ(address_of(taker.ep.get()), std::vector(name, name + size));
+	ASSERT_EQ(fi_connect(taker.ep.get(), listener.address().data(), nullptr, 0), 0);
+	CmEvent request = listener.request();
+	ASSERT_EQ(request.info->dest_addrlen, size);
+	EXPECT_EQ(std::memcmp(request.info->dest_addr, name, size), 0);
+	hints->handle = nullptr;
+}
+
+TEST_F(Cm, Ipv6AndTextAddresses)
+{
+	for (const auto format : {FI_SOCKADDR_IN6, FI_ADDR_STR}) {
+		Info hints = msg_hints();
+		hints->addr_format = format;
+		Node other(std::move(hints));
+		Listener there(other);
+		Active asker(other);
+		ASSERT_EQ(fi_connect(asker.ep.get(), there.address().data(), nullptr, 0), 0);
+		CmEvent request = there.request();
+		EXPECT_EQ(request.info->addr_format, std::uint32_t{format});
+		Active answerer(other, request.info.get());
+		ASSERT_EQ(fi_accept(answerer.ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(asker.eq.get()).event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(address_of(answerer.ep.get()), there.address());
+	}
+}
+
+/* --- the end of a connection --------------------------------------------------------- */
+
+TEST_F(Cm, ShutdownIsToldToThePeer)
+{
+	establish();
+	ASSERT_EQ(fi_shutdown(client.ep.get(), 0), 0);
+	CmEvent event = next_event(server->eq.get());
+	EXPECT_EQ(event.event, std::uint32_t{FI_SHUTDOWN});
+	EXPECT_EQ(event.object, &server->ep->fid);
+	EXPECT_TRUE(is_silent(server->eq.get()));
+	EXPECT_EQ(fi_shutdown(client.ep.get(), 0), 0);
+	EXPECT_EQ(fi_shutdown(server->ep.get(), 0), 0);
+}
+
+TEST_F(Cm, ShutdownCancelsBeforeItReturns)
+{
+	std::uint64_t in;
+	fi_cq_err_entry error{};
+
+	establish();
+	ASSERT_EQ(fi_recv(client.ep.get(), &in, sizeof(in), nullptr, 0, ctx(1)), 0);
+	ASSERT_EQ(fi_recv(server->ep.get(), &in, sizeof(in), nullptr, 0, ctx(2)), 0);
+	ASSERT_EQ(fi_shutdown(client.ep.get(), 0), 0);
+	ASSERT_EQ(fi_cq_readerr(client.cq.get(), &error, 0), 1) << "written before it returns";
+	EXPECT_EQ(error.err, FI_ECANCELED);
+	EXPECT_EQ(error.op_context, ctx(1));
+	const auto there = next_error(server->cq.get());
+	EXPECT_EQ(there.err, FI_ECANCELED);
+	EXPECT_EQ(there.op_context, ctx(2));
+	EXPECT_EQ(fi_send(client.ep.get(), &in, sizeof(in), nullptr, 0, nullptr), -FI_ESHUTDOWN);
+	EXPECT_EQ(fi_send(server->ep.get(), &in, sizeof(in), nullptr, 0, nullptr), -FI_ESHUTDOWN);
+}
+
+TEST_F(Cm, CompletionsThatWereWrittenMayStillBeRetrieved)
+{
+	std::uint64_t in = 0, out = 5;
+
+	establish();
+	ASSERT_EQ(fi_recv(server->ep.get(), &in, sizeof(in), nullptr, 0, ctx(1)), 0);
+	ASSERT_EQ(fi_send(client.ep.get(), &out, sizeof(out), nullptr, 0, ctx(2)), 0);
+	ASSERT_EQ(fi_shutdown(client.ep.get(), 0), 0);
+	EXPECT_EQ(next(client.cq.get()).op_context, ctx(2));
+	EXPECT_EQ(next(server->cq.get()).op_context, ctx(1));
+	EXPECT_EQ(in, out);
+}
+
+TEST_F(Cm, ClosingAbruptlyShutsDownThePeer)
+{
+	establish();
+	client.ep.reset();
+	EXPECT_EQ(next_event(server->eq.get()).event, std::uint32_t{FI_SHUTDOWN});
+	EXPECT_TRUE(is_silent(client.eq.get())) << "events of what is closed are gone";
+}
+
+TEST_F(Cm, WhatWaitsAtThePeerFailsWithTheConnection)
+{
+	const auto big = pattern(1 << 20);
+
+	establish();
+	ASSERT_EQ(fi_send(client.ep.get(), big.data(), big.size(), nullptr, 0, ctx(3)), 0);
+	server->ep.reset();
+	const auto error = next_error(client.cq.get());
+	EXPECT_EQ(error.op_context, ctx(3));
+	EXPECT_EQ(error.err, FI_ECONNRESET);
+	EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_SHUTDOWN});
+}
+
+TEST_F(Cm, ClosingThePassiveEndpointRefusesWhatItWasAsked)
+{
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	listener.pep.reset();
+	EXPECT_EQ(next_eq_error(client.eq.get()).err, FI_ECONNREFUSED);
+	fid_ep *ep = nullptr;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
+}
+
+TEST_F(Cm, AcceptingWhoHasGoneFails)
+{
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	server.emplace(node, request.info.get());
+	client.ep.reset();
+	EXPECT_EQ(fi_accept(server->ep.get(), nullptr, 0), -FI_ECONNRESET);
+}
+
+TEST_F(Cm, ARequestIsAcceptedByOneEndpoint)
+{
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	server.emplace(node, request.info.get());
+	fid_ep *second = nullptr;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &second, nullptr), -FI_EBUSY);
+	server.reset();
+	EXPECT_EQ(next_eq_error(client.eq.get()).err, FI_ECONNREFUSED) << "it closed unanswered";
+}
+
+TEST_F(Cm, APeerThatIsKilledShutsDown)
+{
+	const auto address = listener.address();
+	Child child([&](int) {
+		Node own(msg_hints());
+		Active asker(own);
+		if (fi_connect(asker.ep.get(), address.data(), nullptr, 0))
+			return 1;
+		for (;;)
+			pause();
+	});
+	accept(listener.request());
+	EXPECT_EQ(next_event(server->eq.get()).event, std::uint32_t{FI_CONNECTED});
+	std::uint64_t in;
+	ASSERT_EQ(fi_recv(server->ep.get(), &in, sizeof(in), nullptr, 0, ctx(4)), 0);
+	child.kill(SIGKILL);
+	EXPECT_EQ(next_event(server->eq.get()).event, std::uint32_t{FI_SHUTDOWN});
+	EXPECT_EQ(next_error(server->cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(fi_send(server->ep.get(), &in, sizeof(in), nullptr, 0, nullptr), -FI_ESHUTDOWN);
+}
+
+/* --- what is refused ----------------------------------------------------------------- */
+
+TEST_F(Cm, ObjectsInUseAreNotClosed)
+{
+	EXPECT_EQ(fi_close(&listener.eq->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&client.eq->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY);
+}
+
+TEST_F(Cm, AConnectedEndpointNeedsAnEventQueueAndNoAddresses)
+{
+	const auto cq = node.cq();
+	const auto av = node.av();
+	fid_ep *e = nullptr;
+
+	ASSERT_EQ(fi_endpoint(node.domain.get(), node.info.get(), &e, nullptr), 0);
+	Owned<fid_ep> ep(e);
+	EXPECT_EQ(fi_ep_bind(e, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EXPECT_EQ(fi_ep_bind(e, &av->fid, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_enable(e), -FI_ENOEQ);
+	EXPECT_EQ(fi_connect(e, listener.address().data(), nullptr, 0), -FI_ENOEQ);
+	EXPECT_EQ(fi_shutdown(client.ep.get(), 1), -FI_EBADFLAGS);
+	EXPECT_EQ(fi_shutdown(client.ep.get(), 0), -FI_ENOTCONN);
+}
+
+TEST_F(Cm, WhatIsNotConnectedHasNoConnection)
+{
+	Node rdm;
+	const auto ep = rdm.ep();
+	Log log;
+
+	EXPECT_EQ(fi_connect(ep.get(), listener.address().data(), nullptr, 0), -FI_EOPNOTSUPP);
+	EXPECT_TRUE(log.has("FI_EP_MSG"));
+	EXPECT_EQ(fi_accept(ep.get(), nullptr, 0), -FI_EOPNOTSUPP);
+	EXPECT_EQ(fi_shutdown(ep.get(), 0), -FI_EOPNOTSUPP);
+	fid_pep *pep = nullptr;
+	EXPECT_EQ(fi_passive_ep(rdm.fabric.get(), rdm.info.get(), &pep, nullptr), -FI_EINVAL);
+	fid stranger{};
+	Info info(fi_dupinfo(node.info.get()));
+	fid_ep *e = nullptr;
+	info->handle = &stranger;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), info.get(), &e, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_reject(listener.pep.get(), &stranger, nullptr, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_reject(listener.pep.get(), &listener.pep->fid, nullptr, 0), -FI_EINVAL);
+}
+
+/* --- event queues -------------------------------------------------------------------- */
+
+class CmWait : public Cm, public testing::WithParamInterface<fi_wait_obj>
+{
+};
+
+TEST_P(CmWait, EventsAreWaitedForWithEveryObject)
+{
+	const auto eq = node.eq(GetParam());
+	fid_pep *p = nullptr;
+	fid *objects[] = {&eq->fid};
+
+	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
+	Owned<fid_pep> pep(p);
+	ASSERT_EQ(fi_pep_bind(p, &eq->fid, 0), 0);
+	ASSERT_EQ(fi_listen(p), 0);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
+	std::byte name[64];
+	std::size_t size = sizeof(name);
+	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
+	ASSERT_EQ(fi_connect(client.ep.get(), name, nullptr, 0), 0);
+	if (GetParam() == FI_WAIT_FD) {
+		pollfd file{-1, POLLIN, 0};
+		ASSERT_EQ(fi_control(&eq->fid, FI_GETWAIT, &file.fd), 0);
+		EXPECT_EQ(poll(&file, 1, patience), 1);
+	}
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
+	EXPECT_EQ(next_event(eq.get()).event, std::uint32_t{FI_CONNREQ});
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Objects, CmWait,
+			 testing::Values(FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_POLLFD,
+					 FI_WAIT_YIELD));
+
+TEST_F(Cm, AnEventQueueInAWaitSet)
+{
+	fi_wait_attr wait_attr{};
+	fid_wait *w = nullptr;
+	wait_attr.wait_obj = FI_WAIT_UNSPEC;
+	ASSERT_EQ(fi_wait_open(node.fabric.get(), &wait_attr, &w), 0);
+	Owned<fid_wait> set(w);
+	fi_eq_attr attr{};
+	attr.wait_obj = FI_WAIT_SET;
+	attr.wait_set = w;
+	fid_eq *e = nullptr;
+	ASSERT_EQ(fi_eq_open(node.fabric.get(), &attr, &e, nullptr), 0);
+	Owned<fid_eq> eq(e);
+	fid_pep *p = nullptr;
+	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
+	Owned<fid_pep> pep(p);
+	ASSERT_EQ(fi_pep_bind(p, &eq->fid, 0), 0);
+	ASSERT_EQ(fi_listen(p), 0);
+	EXPECT_EQ(fi_wait(w, 20), -FI_ETIMEDOUT);
+	std::byte name[64];
+	std::size_t size = sizeof(name);
+	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
+	ASSERT_EQ(fi_connect(client.ep.get(), name, nullptr, 0), 0);
+	EXPECT_EQ(fi_wait(w, patience), 0);
+}
+
+TEST_F(Cm, UserEventsAndConnectionsShareAQueue)
+{
+	const auto eq = node.eq(FI_WAIT_UNSPEC, FI_WRITE);
+	fid_pep *p = nullptr;
+	fi_eq_entry note{};
+	std::uint32_t event = 0;
+
+	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
+	Owned<fid_pep> pep(p);
+	ASSERT_EQ(fi_pep_bind(p, &eq->fid, 0), 0);
+	ASSERT_EQ(fi_listen(p), 0);
+	std::byte name[64];
+	std::size_t size = sizeof(name);
+	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
+	ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &note, sizeof(note), 0), ssize_t{sizeof(note)});
+	ASSERT_EQ(fi_connect(client.ep.get(), name, nullptr, 0), 0);
+	EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), patience, 0),
+		  ssize_t{sizeof(note)});
+	EXPECT_EQ(event, std::uint32_t{FI_NOTIFY});
+	EXPECT_EQ(next_event(eq.get()).event, std::uint32_t{FI_CONNREQ});
+	EXPECT_TRUE(is_silent(eq.get()));
+}
+
+} // namespace

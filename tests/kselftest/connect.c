@@ -1,0 +1,1005 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Connections: from the request to the end of it, however and whenever it ends.
+ */
+#include "connection.h"
+
+static __u32 ep_of_kind(int fd, __u32 type)
+{
+	struct treadle_addr addr = loopback(0);
+	__u32 id;
+
+	need(ep_create_as(fd, type, 0, &addr, NULL, &id) == 0);
+	return id;
+}
+
+/* --- getting connected ------------------------------------------------------------- */
+
+TEST(both_sides_are_told_and_data_goes_along)
+{
+	static char ask[TREADLE_CM_DATA], answer[TREADLE_CM_DATA];
+	struct treadle_event ev;
+	struct listener l;
+	struct node c, s;
+
+	listener_open(&l);
+	for (int size = 0; size <= TREADLE_CM_DATA; size += 64) {
+		fill(ask, size, size);
+		fill(answer, size, size + 1);
+		msg_open(&c, (struct options){0}, l.eq, CLIENT);
+		ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, size ? ask : NULL, size));
+		ev = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+		EXPECT_EQ(size, ev.data_size);
+		EXPECT_TRUE(same(ev.data, size, size));
+		EXPECT_EQ(0, memcmp(&ev.addr, &c.addr, sizeof(ev.addr)));
+		EXPECT_LT(0, ev.request);
+
+		msg_open(&s, (struct options){.request = ev.request}, l.eq, SERVER);
+		EXPECT_EQ(0, memcmp(&s.addr, &l.addr, sizeof(s.addr)));
+		ASSERT_EQ(0, accept_with(s.fd, s.ep, size ? answer : NULL, size));
+		ev = event_is(l.eq, TREADLE_EVENT_CONNECTED, CLIENT);
+		EXPECT_EQ(size, ev.data_size);
+		EXPECT_TRUE(same(ev.data, size, size + 1));
+		EXPECT_EQ(0, memcmp(&ev.addr, &l.addr, sizeof(ev.addr)));
+		ev = event_is(l.eq, TREADLE_EVENT_CONNECTED, SERVER);
+		EXPECT_EQ(0, ev.data_size);
+		EXPECT_EQ(0, memcmp(&ev.addr, &c.addr, sizeof(ev.addr)));
+		EXPECT_TRUE(eq_empty(l.eq));
+		node_close(&c);
+		event_is(l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+		node_close(&s);
+	}
+	listener_close(&l);
+}
+
+TEST(messages_go_both_ways_in_order)
+{
+	static const size_t lengths[] = {0, 1, 64, 4096, 4097, 65536, 1 << 20, 3 << 20};
+	struct treadle_cqe cqe;
+	struct pair p;
+	char buf[8][64], out[64];
+
+	pair_open(&p);
+	for (int i = 1; i < ARRAY_SIZE(lengths); i++) {
+		expect_message(&p.client, &p.server, lengths[i], i);
+		expect_message(&p.server, &p.client, lengths[i], i + 100);
+	}
+	/* Unexpected ones, plain and tagged: those of each kind stay in order. */
+	for (int i = 0; i < 8; i++) {
+		fill(out, 64, i);
+		ASSERT_EQ(1, post(&p.client,
+				  i % 2 ? tsend_of(out, 64, 77, 5, i) : send_of(out, 64, ANY, i)));
+		EXPECT_EQ(0, cq_next(&p.client.cq).error);
+	}
+	for (int i = 0; i < 8; i++) {
+		int n = i < 4 ? 2 * i : 2 * (i - 4) + 1;
+
+		ASSERT_EQ(0, post_recv(&p.server, n % 2 ? trecv_of(buf[i], 64, ANY, 5, 0, i) :
+							  recv_of(buf[i], 64, ANY, i)));
+		cqe = cq_next(&p.server.rcq);
+		EXPECT_EQ(0, cqe.error);
+		EXPECT_EQ(i, cqe.context);
+		EXPECT_TRUE(same(buf[i], 64, n));
+	}
+}
+
+/* Two connections of the same two contexts, and somebody who is not connected. */
+TEST(nobody_else_is_reached)
+{
+	struct pair p, q;
+	struct node outsider;
+	struct treadle_cqe c;
+	char a[8], b[8], out[8];
+
+	pair_open(&p);
+	pair_open(&q);
+	ASSERT_EQ(0, post_recv(&p.server, recv_of(a, 8, ANY, 1)));
+	ASSERT_EQ(0, post_recv(&q.server, recv_of(b, 8, ANY, 2)));
+	fill(out, 8, 9);
+	ASSERT_EQ(1, post(&q.client, send_of(out, 8, 0, 3)));
+	c = cq_next(&q.server.rcq);
+	EXPECT_EQ(2, c.context);
+	EXPECT_TRUE(same(b, 8, 9));
+	EXPECT_TRUE(cq_empty(&p.server.rcq));
+
+	node_open(&outsider, (struct options){0});
+	for (int i = 0; i < 2; i++) {
+		struct treadle_addr to = i ? p.client.addr : p.l.addr;
+
+		ASSERT_EQ(1, post(&outsider, send_of(out, 8, peer(&outsider, to), 4)));
+		EXPECT_EQ(ECONNREFUSED, cq_next(&outsider.cq).error);
+	}
+	/* And the other way round: what is no listener can't be asked. */
+	struct node c2;
+
+	msg_open(&c2, (struct options){0}, p.ceq, 7);
+	ASSERT_EQ(0, connect_to(c2.fd, c2.ep, outsider.addr, NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, event_is(p.ceq, TREADLE_EVENT_CONNREFUSED, 7).error);
+}
+
+TEST(a_request_that_is_rejected)
+{
+	static char why[TREADLE_CM_DATA];
+	struct treadle_event ev;
+	struct pair p;
+
+	for (int size = 0; size <= TREADLE_CM_DATA; size += 128) {
+		fill(why, size, size);
+		pair_ask(&p);
+		EXPECT_EQ(0, reject_with(p.l.fd, p.l.ep, p.request, size ? why : NULL, size));
+		EXPECT_EQ(-ENOENT, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+		ev = event_is(p.ceq, TREADLE_EVENT_CONNREFUSED, CLIENT);
+		EXPECT_EQ(ECONNREFUSED, ev.error);
+		EXPECT_EQ(size, ev.data_size);
+		EXPECT_TRUE(same(ev.data, size, size));
+		EXPECT_TRUE(eq_empty(p.ceq));
+		/* Once is all that an endpoint may ask. */
+		EXPECT_EQ(-EISCONN, connect_to(p.client.fd, p.client.ep, p.l.addr, NULL, 0));
+		EXPECT_EQ(-ENOTCONN, hang_up(p.client.fd, p.client.ep));
+	}
+}
+
+TEST(nobody_is_there)
+{
+	struct treadle_addr foreign = loopback(7), v6 = {.family = AF_INET6, .port = htons(7)};
+	struct listener l;
+	struct node n[5];
+
+	listener_create(&l, NULL);
+	memcpy(foreign.addr, "\xc0\x00\x02\x01", 4);
+	v6.addr[15] = 1;
+	for (int i = 0; i < 5; i++)
+		msg_open(&n[i], (struct options){0}, l.eq, i);
+	ASSERT_EQ(0, connect_to(n[0].fd, n[0].ep, loopback(1), NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 0).error);
+	ASSERT_EQ(0, connect_to(n[1].fd, n[1].ep, foreign, NULL, 0));
+	EXPECT_EQ(EHOSTUNREACH, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 1).error);
+	/* Bound, but it does not listen. */
+	ASSERT_EQ(0, connect_to(n[2].fd, n[2].ep, l.addr, NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 2).error);
+	ASSERT_EQ(0, connect_to(n[3].fd, n[3].ep, n[4].addr, NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 3).error);
+	ASSERT_EQ(0, connect_to(n[4].fd, n[4].ep, v6, NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 4).error);
+	EXPECT_TRUE(eq_empty(l.eq));
+}
+
+TEST(the_backlog_is_kept)
+{
+	struct listener l;
+	struct node n[5];
+	__u32 request;
+
+	listener_create(&l, NULL);
+	ASSERT_EQ(0, listen_to(l.fd, l.ep, 2));
+	for (int i = 0; i < 5; i++)
+		msg_open(&n[i], (struct options){0}, l.eq, i);
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(0, connect_to(n[i].fd, n[i].ep, l.addr, NULL, 0));
+	}
+	request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 2).error);
+	/* A read request still counts, an answered one does not. */
+	ASSERT_EQ(0, reject_with(l.fd, l.ep, request, NULL, 0));
+	event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 0);
+	ASSERT_EQ(0, connect_to(n[3].fd, n[3].ep, l.addr, NULL, 0));
+	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+	ASSERT_EQ(0, listen_to(l.fd, l.ep, 3));
+	ASSERT_EQ(0, connect_to(n[4].fd, n[4].ep, l.addr, NULL, 0));
+	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+}
+
+/* --- what ends early ------------------------------------------------------------------ */
+
+TEST(a_passive_endpoint_closes_with_requests)
+{
+	struct listener l;
+	struct node n[3], s;
+	__u32 request[2];
+	int ceq_fd = device(), ceq = wait_fd(ceq_fd, eq_create(ceq_fd));
+
+	listener_open(&l);
+	for (int i = 0; i < 3; i++) {
+		msg_open(&n[i], (struct options){0}, ceq, i);
+		ASSERT_EQ(0, connect_to(n[i].fd, n[i].ep, l.addr, NULL, 0));
+	}
+	/* The first has an endpoint, the second was read, the third was not. */
+	request[0] = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	request[1] = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	msg_open(&s, (struct options){.request = request[0]}, l.eq, SERVER);
+	EXPECT_EQ(-EBUSY, destroy(l.fd, l.eq_id));
+	ASSERT_EQ(0, destroy(l.fd, l.ep));
+	EXPECT_EQ(ECONNREFUSED, event_is(ceq, TREADLE_EVENT_CONNREFUSED, 1).error);
+	EXPECT_EQ(ECONNREFUSED, event_is(ceq, TREADLE_EVENT_CONNREFUSED, 2).error);
+	EXPECT_TRUE(eq_empty(l.eq));
+	EXPECT_TRUE(eq_empty(ceq));
+	EXPECT_EQ(-ENOENT, ep_create_as(s.fd, TREADLE_EP_MSG, request[1], &s.addr, NULL, &s.av));
+
+	ASSERT_EQ(0, accept_with(s.fd, s.ep, NULL, 0));
+	event_is(ceq, TREADLE_EVENT_CONNECTED, 0);
+	event_is(l.eq, TREADLE_EVENT_CONNECTED, SERVER);
+	expect_message(&n[0], &s, 100, 1);
+}
+
+TEST(an_endpoint_for_a_request_closes)
+{
+	struct pair p;
+
+	pair_ask(&p);
+	msg_open(&p.server, (struct options){.request = p.request}, p.l.eq, SERVER);
+	EXPECT_EQ(-EBUSY, ep_create_as(p.server.fd, TREADLE_EP_MSG, p.request, &p.server.addr, NULL,
+				       &p.server.av));
+	ASSERT_EQ(0, destroy(p.server.fd, p.server.ep));
+	EXPECT_EQ(ECONNREFUSED, event_is(p.ceq, TREADLE_EVENT_CONNREFUSED, CLIENT).error);
+	EXPECT_EQ(-ENOENT, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+}
+
+TEST(a_rejected_request_cannot_be_accepted)
+{
+	struct pair p;
+
+	pair_ask(&p);
+	msg_open(&p.server, (struct options){.request = p.request}, p.l.eq, SERVER);
+	ASSERT_EQ(0, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+	event_is(p.ceq, TREADLE_EVENT_CONNREFUSED, CLIENT);
+	EXPECT_EQ(-ECONNRESET, accept_with(p.server.fd, p.server.ep, NULL, 0));
+	EXPECT_EQ(-ENOTCONN, hang_up(p.server.fd, p.server.ep));
+}
+
+TEST(a_client_that_goes_takes_its_request_along)
+{
+	struct listener l;
+	struct node c, s;
+	__u32 request;
+
+	listener_open(&l);
+	/* Not read yet. */
+	msg_open(&c, (struct options){0}, l.eq, CLIENT);
+	ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, NULL, 0));
+	ASSERT_EQ(0, destroy(c.fd, c.ep));
+	EXPECT_TRUE(eq_empty(l.eq));
+	/* Read: its number stays, but there is nobody any more. */
+	for (int adopted = 0; adopted < 2; adopted++) {
+		msg_open(&c, (struct options){0}, l.eq, CLIENT);
+		ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, NULL, 0));
+		request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+		if (adopted)
+			msg_open(&s, (struct options){.request = request}, l.eq, SERVER);
+		ASSERT_EQ(0, destroy(c.fd, c.ep));
+		if (!adopted)
+			msg_open(&s, (struct options){.request = request}, l.eq, SERVER);
+		EXPECT_EQ(-ECONNRESET, accept_with(s.fd, s.ep, NULL, 0));
+		ASSERT_EQ(0, destroy(s.fd, s.ep));
+		EXPECT_EQ(-ENOENT, reject_with(l.fd, l.ep, request, NULL, 0));
+	}
+	msg_open(&c, (struct options){0}, l.eq, CLIENT);
+	ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, NULL, 0));
+	request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	ASSERT_EQ(0, destroy(c.fd, c.ep));
+	EXPECT_EQ(0, reject_with(l.fd, l.ep, request, NULL, 0));
+	EXPECT_TRUE(eq_empty(l.eq));
+}
+
+/* --- the end of a connection --------------------------------------------------------------- */
+
+TEST(shutdown_ends_everything_in_order)
+{
+	char *big = pages(1 << 20), small[64], in[64];
+	struct treadle_cqe c;
+	struct pair p;
+
+	pair_open(&p);
+	/* Two large messages wait, one in each direction; a small one was copied; a receive waits. */
+	fill(small, 64, 1);
+	ASSERT_EQ(1, post(&p.client, send_of(big, 1 << 20, 0, 11)));
+	ASSERT_EQ(1, post(&p.server, send_of(big, 1 << 20, 0, 12)));
+	ASSERT_EQ(1, post(&p.client, tsend_of(small, 64, 0, 5, 13)));
+	EXPECT_EQ(13, cq_next(&p.client.cq).context);
+	ASSERT_EQ(0, post_recv(&p.server, trecv_of(in, 64, ANY, 6, 0, 14)));
+	ASSERT_EQ(0, post_recv(&p.client, trecv_of(in, 64, ANY, 6, 0, 15)));
+
+	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	/* The caller's own are canceled before it returns. */
+	ASSERT_TRUE(cq_poll(&p.client.cq, &c));
+	EXPECT_EQ(11, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+	ASSERT_TRUE(cq_poll(&p.client.rcq, &c));
+	EXPECT_EQ(15, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+	event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+	/* The event comes last. */
+	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+	ASSERT_TRUE(cq_poll(&p.server.cq, &c));
+	EXPECT_EQ(12, c.context);
+	EXPECT_EQ(ECONNRESET, c.error);
+	ASSERT_TRUE(cq_poll(&p.server.rcq, &c));
+	EXPECT_EQ(14, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+
+	EXPECT_EQ(-ESHUTDOWN, post(&p.client, send_of(small, 64, 0, 21)));
+	EXPECT_EQ(-ESHUTDOWN, post(&p.server, send_of(small, 64, 0, 22)));
+	/* What was sent can be received, and then nothing can. */
+	ASSERT_EQ(0, post_recv(&p.server, trecv_of(in, 64, ANY, 5, 0, 23)));
+	c = cq_next(&p.server.rcq);
+	EXPECT_EQ(23, c.context);
+	EXPECT_EQ(0, c.error);
+	EXPECT_TRUE(same(in, 64, 1));
+	for (int i = 0; i < 100; i++) {
+		ASSERT_EQ(0, post_recv(&p.server, recv_of(in, 64, ANY, 24)));
+		c = cq_next(&p.server.rcq);
+		EXPECT_EQ(24, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+	}
+	/* Again, on either side: nothing. */
+	EXPECT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	EXPECT_EQ(0, hang_up(p.server.fd, p.server.ep));
+	EXPECT_TRUE(eq_empty(p.ceq));
+	EXPECT_TRUE(eq_empty(p.l.eq));
+	EXPECT_EQ(-EISCONN, connect_to(p.client.fd, p.client.ep, p.l.addr, NULL, 0));
+}
+
+TEST(closing_ends_it_too)
+{
+	char *big = pages(1 << 20), in[64];
+	struct treadle_cqe c;
+	struct pair p;
+
+	for (int who = 0; who < 2; who++) {
+		struct node *gone, *left;
+		__u64 of;
+		int eq;
+
+		pair_open(&p);
+		gone = who ? &p.server : &p.client;
+		left = who ? &p.client : &p.server;
+		of = who ? CLIENT : SERVER;
+		eq = who ? p.ceq : p.l.eq;
+		ASSERT_EQ(1, post(gone, send_of(big, 1 << 20, 0, 11)));
+		ASSERT_EQ(1, post(left, send_of(big, 1 << 20, 0, 12)));
+		ASSERT_EQ(0, post_recv(left, trecv_of(in, 64, ANY, 6, 0, 14)));
+		ASSERT_EQ(0, destroy(gone->fd, gone->ep));
+		event_is(eq, TREADLE_EVENT_SHUTDOWN, of);
+		c = cq_next(&left->cq);
+		EXPECT_EQ(12, c.context);
+		EXPECT_EQ(ECONNRESET, c.error);
+		c = cq_next(&left->rcq);
+		EXPECT_EQ(14, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+		EXPECT_EQ(-ESHUTDOWN, post(left, send_of(in, 64, 0, 22)));
+		/* The message that waited is not delivered: it was taken back. */
+		ASSERT_EQ(0, post_recv(left, recv_of(in, 64, ANY, 15)));
+		EXPECT_EQ(ECANCELED, cq_next(&left->rcq).error);
+		EXPECT_TRUE(cq_empty(&gone->cq));
+		EXPECT_TRUE(eq_empty(p.ceq));
+		EXPECT_TRUE(eq_empty(p.l.eq));
+	}
+}
+
+/* An event is never about an endpoint that its reader has closed. */
+TEST(events_go_with_their_endpoint)
+{
+	struct pair p;
+
+	pair_open(&p);
+	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	ASSERT_EQ(0, destroy(p.client.fd, p.client.ep));
+	EXPECT_TRUE(eq_empty(p.ceq));
+	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+
+	pair_ask(&p);
+	ASSERT_EQ(0, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+	ASSERT_EQ(0, destroy(p.client.fd, p.client.ep));
+	EXPECT_TRUE(eq_empty(p.ceq));
+}
+
+/* After the end of a connection, the ring may serve another one. */
+TEST(a_receive_ring_serves_one_connection_after_the_other)
+{
+	struct listener l;
+	struct node c, s;
+	struct ring rx;
+	char in[8];
+	int fd = device();
+
+	listener_open(&l);
+	rx_open(&rx, fd, 64, 0);
+	for (int i = 0; i < 3; i++) {
+		msg_open(&c, (struct options){0}, l.eq, CLIENT);
+		ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, NULL, 0));
+		msg_open(&s,
+			 (struct options){
+				 .context = fd,
+				 .shared_rx = &rx,
+				 .request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request},
+			 l.eq, SERVER);
+		ASSERT_EQ(0, accept_with(s.fd, s.ep, NULL, 0));
+		event_is(l.eq, TREADLE_EVENT_CONNECTED, CLIENT);
+		event_is(l.eq, TREADLE_EVENT_CONNECTED, SERVER);
+		expect_message(&c, &s, 64, i);
+		node_close(&c);
+		event_is(l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+		ASSERT_EQ(0, post_recv(&s, recv_of(in, 8, ANY, 1)));
+		EXPECT_EQ(ECANCELED, cq_next(&s.rcq).error);
+		ASSERT_EQ(0, destroy(fd, s.ep));
+		EXPECT_FALSE(ring_needs_doorbell(&s.rx));
+		rx = s.rx;
+	}
+}
+
+TEST(connections_share_a_receive_ring)
+{
+	struct listener l;
+	struct node c[3], s[3], extra;
+	struct ring rx, own;
+	struct treadle_cqe cqe;
+	struct treadle_ep_enable e;
+	char in[8][8], out[8];
+	int fd = device();
+
+	listener_open(&l);
+	ring_open(&rx, fd, TREADLE_IOC_RX_CREATE, TREADLE_RX_SHARED, 64, 0);
+	for (int i = 0; i < 3; i++) {
+		msg_open(&c[i], (struct options){0}, l.eq, CLIENT + i);
+		ASSERT_EQ(0, connect_to(c[i].fd, c[i].ep, l.addr, NULL, 0));
+		msg_open(&s[i],
+			 (struct options){
+				 .context = fd,
+				 .shared_rx = &rx,
+				 .request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request},
+			 l.eq, SERVER + i);
+		ASSERT_EQ(0, accept_with(fd, s[i].ep, NULL, 0));
+		event_is(l.eq, TREADLE_EVENT_CONNECTED, CLIENT + i);
+		event_is(l.eq, TREADLE_EVENT_CONNECTED, SERVER + i);
+	}
+	for (int i = 0; i < 8; i++) {
+		ASSERT_EQ(0, post_recv(&s[0], recv_of(in[i], 8, ANY, i)));
+	}
+	for (int i = 0; i < 3; i++) {
+		fill(out, 8, i);
+		ASSERT_EQ(1, post(&c[i], send_of(out, 8, 0, i)));
+		cqe = cq_next(&s[i].rcq);
+		EXPECT_EQ(i, cqe.context);
+		EXPECT_EQ(0, cqe.error);
+		EXPECT_TRUE(same(in[i], 8, i));
+	}
+	/* One connection ends: the receives are the others'. */
+	node_close(&c[0]);
+	event_is(l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+	EXPECT_TRUE(cq_empty(&s[0].rcq));
+	ASSERT_EQ(0, destroy(fd, s[0].ep));
+	ASSERT_EQ(1, post(&c[1], send_of(out, 8, 0, 1)));
+	EXPECT_EQ(0, cq_next(&s[1].rcq).error);
+
+	/* A ring that was not made for that has one. */
+	node_create(&extra, (struct options){.context = fd, .type = TREADLE_EP_MSG});
+	own = extra.rx;
+	e = node_bindings(&extra);
+	ASSERT_EQ(0, call(fd, TREADLE_IOC_EP_ENABLE, &e));
+	node_create(&extra,
+		    (struct options){.context = fd, .type = TREADLE_EP_MSG, .shared_rx = &own});
+	e = node_bindings(&extra);
+	EXPECT_EQ(-EBUSY, call(fd, TREADLE_IOC_EP_ENABLE, &e));
+	node_create(&extra, (struct options){.context = fd, .shared_rx = &own});
+	e = node_bindings(&extra);
+	EXPECT_EQ(-EBUSY, call(fd, TREADLE_IOC_EP_ENABLE, &e));
+}
+
+TEST(what_is_armed_waits_for_the_connection)
+{
+	struct treadle_cqe cqe;
+	struct cntr go;
+	struct pair p;
+	char in[8], out[8];
+
+	pair_ask(&p);
+	cntr_open(&go, p.client.fd);
+	fill(out, 8, 3);
+	EXPECT_EQ(-ENOTCONN, post(&p.client, send_of(out, 8, 0, 0)));
+	for (int i = 1; i <= 3; i++) {
+		ASSERT_EQ(1, post(&p.client, when(send_of(out, 8, 0, i), &go, i)));
+	}
+	ASSERT_EQ(1, post(&p.client, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
+	cqe = cq_next(&p.client.cq);
+	EXPECT_EQ(1, cqe.context);
+	EXPECT_EQ(ENOTCONN, cqe.error);
+
+	msg_open(&p.server, (struct options){.request = p.request}, p.l.eq, SERVER);
+	ASSERT_EQ(0, accept_with(p.server.fd, p.server.ep, NULL, 0));
+	ASSERT_EQ(0, post_recv(&p.server, recv_of(in, 8, ANY, 7)));
+	ASSERT_EQ(1, post(&p.client, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
+	EXPECT_EQ(0, cq_next(&p.client.cq).error);
+	EXPECT_EQ(7, cq_next(&p.server.rcq).context);
+	EXPECT_TRUE(same(in, 8, 3));
+
+	node_close(&p.server);
+	event_is(p.ceq, TREADLE_EVENT_CONNECTED, CLIENT);
+	event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+	ASSERT_EQ(1, post(&p.client, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
+	cqe = cq_next(&p.client.cq);
+	EXPECT_EQ(3, cqe.context);
+	EXPECT_EQ(ECONNRESET, cqe.error);
+	/* An armed receive, too. */
+	ASSERT_EQ(1, post(&p.client, when(recv_of(in, 8, ANY, 9), &go, 4)));
+	ASSERT_EQ(1, post(&p.client, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
+	cqe = cq_next(&p.client.rcq);
+	EXPECT_EQ(9, cqe.context);
+	EXPECT_EQ(ECANCELED, cqe.error);
+}
+
+/* --- event queues --------------------------------------------------------------------------- */
+
+TEST(an_event_stays_until_it_was_read)
+{
+	struct treadle_wait w = {.size = sizeof(w)};
+	struct treadle_event ev;
+	char *bad = pages(4096);
+	struct listener l;
+	struct node c;
+
+	listener_open(&l);
+	w.id = l.eq_id;
+	EXPECT_EQ(-EAGAIN, call(l.fd, TREADLE_IOC_WAIT, &w));
+	w.timeout_ns = 1000000;
+	EXPECT_EQ(-ETIMEDOUT, call(l.fd, TREADLE_IOC_WAIT, &w));
+	EXPECT_EQ(0, call(l.fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)l.eq_id));
+	EXPECT_EQ(-ECANCELED, call(l.fd, TREADLE_IOC_WAIT, &w));
+	w.threshold = 1;
+	EXPECT_EQ(-EINVAL, call(l.fd, TREADLE_IOC_WAIT, &w));
+	w.threshold = 0;
+
+	msg_open(&c, (struct options){0}, l.eq, CLIENT);
+	ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, "hello", 5));
+	EXPECT_EQ(0, call(l.fd, TREADLE_IOC_WAIT, &w));
+	EXPECT_EQ(-1, read(l.eq, &ev, offsetof(struct treadle_event, data) + 4));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-1, read(l.eq, bad + 4096, sizeof(ev)));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(offsetof(struct treadle_event, data) + 5,
+		  read(l.eq, &ev, offsetof(struct treadle_event, data) + 5));
+	EXPECT_EQ(0, memcmp(ev.data, "hello", 5));
+	EXPECT_EQ(-EAGAIN, event_take(l.eq, &ev));
+	node_close(&c);
+	listener_close(&l);
+}
+
+TEST(an_event_queue_that_is_destroyed)
+{
+	int fd = device(), eq;
+	__u32 id = eq_create(fd), ep = ep_of_kind(fd, TREADLE_EP_PASSIVE);
+	struct treadle_event ev;
+	struct pollfd p = {.events = POLLIN};
+
+	p.fd = eq = wait_fd(fd, id);
+	ASSERT_EQ(0, ep_eq(fd, ep, eq, 1));
+	EXPECT_EQ(-EBUSY, destroy(fd, id));
+	ASSERT_EQ(0, destroy(fd, ep));
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(0, destroy(fd, id));
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	EXPECT_EQ(-ESHUTDOWN, event_take(eq, &ev));
+	ep = ep_of_kind(fd, TREADLE_EP_PASSIVE);
+	EXPECT_EQ(-ENOENT, ep_eq(fd, ep, eq, 1));
+}
+
+/* The context of the event queue and of the listener goes first: the connection stays. */
+TEST(a_fabric_may_go_before_its_endpoints)
+{
+	struct treadle_event ev;
+	struct pair p;
+
+	pair_open(&p);
+	close(p.l.fd);
+	EXPECT_EQ(-ESHUTDOWN, event_take(p.l.eq, &ev));
+	expect_message(&p.client, &p.server, 64, 1);
+	expect_message(&p.server, &p.client, 64, 2);
+	node_close(&p.client);
+	EXPECT_EQ(-ESHUTDOWN, event_take(p.l.eq, &ev));
+}
+
+/* --- mistakes ------------------------------------------------------------------------------- */
+
+TEST(mistakes_are_told)
+{
+	int fd = device(), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	__u32 pep = ep_of_kind(fd, TREADLE_EP_PASSIVE), msg = ep_of_kind(fd, TREADLE_EP_MSG);
+	__u32 rdm = ep_of_kind(fd, TREADLE_EP_RDM), dgram = ep_of_kind(fd, TREADLE_EP_DGRAM);
+	__u32 eq_id = eq_create(fd), id;
+	struct treadle_addr addr = loopback(0), odd = {.family = AF_UNIX};
+	struct treadle_ep_enable e = {.size = sizeof(e)};
+	struct cq cq;
+	char *data = pages(4096) + 4096 - 8;
+	int eq = wait_fd(fd, eq_id), cq_file;
+
+	cq_open(&cq, fd, 8);
+	cq_file = wait_fd(fd, cq.id);
+
+	EXPECT_EQ(-EINVAL, ep_create_as(fd, 0, 0, &addr, NULL, &id));
+	EXPECT_EQ(-EINVAL, ep_create_as(fd, 5, 0, &addr, NULL, &id));
+	EXPECT_EQ(-ENOENT, ep_create_as(fd, TREADLE_EP_MSG, 0x7fffffff, &addr, NULL, &id));
+	EXPECT_EQ(-EINVAL, ep_create_as(fd, TREADLE_EP_RDM, 1, &addr, NULL, &id));
+	EXPECT_EQ(-EINVAL, ep_create_as(fd, TREADLE_EP_PASSIVE, 1, &addr, NULL, &id));
+
+	EXPECT_EQ(-EBADF, ep_eq(fd, pep, -1, 0));
+	EXPECT_EQ(-EBADF, ep_eq(fd, pep, fd, 0));
+	EXPECT_EQ(-EBADF, ep_eq(fd, pep, null, 0));
+	EXPECT_EQ(-EBADF, ep_eq(fd, pep, cq_file, 0));
+	EXPECT_EQ(-EOPNOTSUPP, ep_eq(fd, rdm, eq, 0));
+	EXPECT_EQ(-EOPNOTSUPP, ep_eq(fd, dgram, eq, 0));
+	EXPECT_EQ(-EINVAL, listen_to(fd, pep, 0));
+	EXPECT_EQ(0, ep_eq(fd, pep, eq, 0));
+	EXPECT_EQ(-EISCONN, ep_eq(fd, pep, eq, 0));
+
+	EXPECT_EQ(-EOPNOTSUPP, listen_to(fd, msg, 0));
+	EXPECT_EQ(-EOPNOTSUPP, listen_to(fd, rdm, 0));
+	EXPECT_EQ(-EINVAL, listen_to(fd, pep, 65537));
+	EXPECT_EQ(0, listen_to(fd, pep, 65536));
+
+	e.ep = pep;
+	EXPECT_EQ(-EOPNOTSUPP, call(fd, TREADLE_IOC_EP_ENABLE, &e));
+	EXPECT_EQ(-EOPNOTSUPP, connect_to(fd, pep, addr, NULL, 0));
+	EXPECT_EQ(-EOPNOTSUPP, connect_to(fd, rdm, addr, NULL, 0));
+	EXPECT_EQ(-ENOTCONN, connect_to(fd, msg, addr, NULL, 0));
+	e.ep = msg;
+	e.av = av_open(fd);
+	EXPECT_EQ(-EINVAL, call(fd, TREADLE_IOC_EP_ENABLE, &e));
+	e.av = 0;
+	EXPECT_EQ(0, call(fd, TREADLE_IOC_EP_ENABLE, &e));
+	EXPECT_EQ(-EINVAL, connect_to(fd, msg, addr, NULL, 0)); /* no queue */
+	EXPECT_EQ(0, ep_eq(fd, msg, eq, 0));
+	EXPECT_EQ(-EADDRNOTAVAIL, connect_to(fd, msg, odd, NULL, 0));
+	odd = loopback(0);
+	odd.scope = 1;
+	EXPECT_EQ(-EINVAL, connect_to(fd, msg, odd, NULL, 0));
+	EXPECT_EQ(-EINVAL, connect_to(fd, msg, addr, data, TREADLE_CM_DATA + 1));
+	EXPECT_EQ(-EINVAL, connect_to(fd, msg, addr, data, 0));
+	EXPECT_EQ(-EFAULT, connect_to(fd, msg, addr, data, 9));
+	EXPECT_EQ(-ENOTCONN, hang_up(fd, msg));
+	EXPECT_EQ(-EOPNOTSUPP, hang_up(fd, rdm));
+	EXPECT_EQ(-EOPNOTSUPP, hang_up(fd, pep));
+	EXPECT_EQ(-EINVAL, accept_with(fd, msg, NULL, 0)); /* made for no request */
+	EXPECT_EQ(-EOPNOTSUPP, accept_with(fd, pep, NULL, 0));
+	EXPECT_EQ(-EFAULT, accept_with(fd, msg, data, 9));
+	EXPECT_EQ(-EINVAL, accept_with(fd, msg, data, TREADLE_CM_DATA + 1));
+	EXPECT_EQ(-EOPNOTSUPP, reject_with(fd, msg, 1, NULL, 0));
+	EXPECT_EQ(-ENOENT, reject_with(fd, pep, 0, NULL, 0));
+	EXPECT_EQ(-ENOENT, reject_with(fd, pep, 0x7fffffff, NULL, 0));
+	EXPECT_EQ(-EFAULT, reject_with(fd, pep, 1, data, 9));
+	/* None of that was the one attempt. */
+	EXPECT_EQ(0, connect_to(fd, msg, loopback(1), NULL, 0));
+	EXPECT_EQ(ECONNREFUSED, event_is(eq, TREADLE_EVENT_CONNREFUSED, 0).error);
+}
+
+/* Requests are their process's, not another one's that guesses the number. */
+static void intrudes(void *arg)
+{
+	struct pair *p = arg;
+	struct treadle_addr addr = loopback(0);
+	struct treadle_event ev;
+	struct listener l;
+	__u32 id;
+
+	need(event_take(p->l.eq, &ev) == -EPERM);
+	need(reject_with(p->l.fd, p->l.ep, p->request, NULL, 0) == -EPERM);
+	listener_open(&l);
+	need(ep_create_as(l.fd, TREADLE_EP_MSG, p->request, &addr, NULL, &id) == -ENOENT);
+	need(reject_with(l.fd, l.ep, p->request, NULL, 0) == -ENOENT);
+	need(ep_create_as(l.fd, TREADLE_EP_PASSIVE, 0, &addr, NULL, &id) == 0);
+	need(ep_eq(l.fd, id, p->l.eq, 0) == -EBADF);
+}
+
+TEST(another_process_has_no_part_in_it)
+{
+	struct pair p;
+
+	pair_ask(&p);
+	EXPECT_EQ(0, reap(spawn(intrudes, &p)));
+	EXPECT_EQ(0, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+}
+
+/* --- rights ------------------------------------------------------------------------------------ */
+
+struct visitor {
+	struct treadle_addr to;
+	const char *key;
+	int uid, netns, error;
+	bool heard; /* the listener is asked */
+};
+
+static void visits(void *arg)
+{
+	struct visitor *v = arg;
+	int fd, eq;
+	struct node n;
+
+	if (v->netns)
+		need(unshare(CLONE_NEWNET) == 0);
+	if (v->uid)
+		need(setresuid(v->uid, v->uid, v->uid) == 0);
+	fd = device();
+	eq = wait_fd(fd, eq_create(fd));
+	msg_open(&n, (struct options){.auth_key = v->key}, eq, CLIENT);
+	need(connect_to(n.fd, n.ep, v->to, NULL, 0) == 0);
+	need(event_is(eq, TREADLE_EVENT_CONNREFUSED, CLIENT).error == v->error);
+}
+
+TEST(who_may_send_may_connect)
+{
+	static struct visitor visitors[] = {
+		{.uid = 1000, .error = EACCES},
+		{.uid = 1000, .key = "no", .error = EACCES},
+		{.netns = 1, .error = ECONNREFUSED},
+		{.uid = 1000, .key = "yes", .error = ECONNREFUSED, .heard = true},
+		{.error = ECONNREFUSED, .heard = true},
+	};
+	struct listener l;
+
+	listener_create(&l, "yes");
+	ASSERT_EQ(0, listen_to(l.fd, l.ep, 0));
+	for (int i = 0; i < ARRAY_SIZE(visitors); i++) {
+		pid_t pid;
+
+		about("visitor %d", i);
+		visitors[i].to = l.addr;
+		pid = spawn(visits, &visitors[i]);
+		if (visitors[i].heard) {
+			__u32 request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+
+			EXPECT_EQ(0, reject_with(l.fd, l.ep, request, NULL, 0));
+		}
+		EXPECT_EQ(0, reap(pid));
+		EXPECT_TRUE(eq_empty(l.eq));
+	}
+}
+
+/* --- death ------------------------------------------------------------------------------------- */
+
+enum stage { BOUND, ASKED, ANSWERED, CONNECTED, WAITING, STAGES };
+
+struct life {
+	struct treadle_addr addr;
+	enum stage stage; /* at which it stops to be killed */
+	int there;
+};
+
+static void halt(struct life *life, enum stage stage)
+{
+	if (life->stage != stage)
+		return;
+	raise_to(&life->there, 1);
+	for (;;)
+		pause();
+}
+
+static void client_life(void *arg)
+{
+	struct life *life = arg;
+	int fd = device(), eq = wait_fd(fd, eq_create(fd));
+	struct node n;
+
+	msg_open(&n, (struct options){0}, eq, CLIENT);
+	halt(life, BOUND);
+	need(connect_to(n.fd, n.ep, life->addr, NULL, 0) == 0);
+	halt(life, ASKED);
+	event_is(eq, TREADLE_EVENT_CONNECTED, CLIENT);
+	halt(life, ANSWERED);
+	halt(life, CONNECTED);
+	need(post(&n, send_of(pages(8 << 20), 8 << 20, 0, 1)) == 1);
+	halt(life, WAITING);
+}
+
+TEST(clients_die_at_every_stage)
+{
+	struct life *life = shared(sizeof(*life));
+	struct listener l;
+	struct node s;
+
+	listener_open(&l);
+	life->addr = l.addr;
+	for (int stage = BOUND; stage < STAGES; stage++) {
+		for (int seen = 0; seen < 3; seen++) {
+			struct treadle_event ev;
+			pid_t pid;
+
+			about("stage %d, %d", stage, seen);
+			life->stage = stage;
+			life->there = 0;
+			pid = spawn(client_life, life);
+			if (stage > BOUND && (seen || stage > ASKED)) {
+				ev = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+				if (seen == 2 || stage > ASKED)
+					msg_open(&s, (struct options){.request = ev.request}, l.eq,
+						 SERVER);
+			}
+			if (stage > ASKED) {
+				ASSERT_EQ(0, accept_with(s.fd, s.ep, NULL, 0));
+				event_is(l.eq, TREADLE_EVENT_CONNECTED, SERVER);
+			}
+			await(&life->there, 1);
+			kill(pid, SIGKILL);
+			EXPECT_EQ(-SIGKILL, reap(pid));
+			if (stage > ASKED) {
+				event_is(l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+				EXPECT_EQ(-ESHUTDOWN, post(&s, send_of(&s, 8, 0, 0)));
+				node_close(&s);
+			} else if (stage == ASKED && seen == 2) {
+				/* Its memory goes a moment after the process. */
+				int result = accept_with(s.fd, s.ep, NULL, 0);
+
+				EXPECT_TRUE(result == -ECONNRESET || result == 0);
+				if (!result) {
+					event_is(l.eq, TREADLE_EVENT_CONNECTED, SERVER);
+					event_is(l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+				}
+				node_close(&s);
+			} else if (stage == ASKED && !seen) {
+				while (event_take(l.eq, &ev) != -EAGAIN)
+					;
+			}
+			EXPECT_TRUE(eq_empty(l.eq));
+		}
+	}
+	listener_close(&l);
+}
+
+static void server_life(void *arg)
+{
+	struct life *life = arg;
+	struct listener l;
+	struct node s;
+	__u32 request;
+
+	listener_open(&l);
+	life->addr = l.addr;
+	raise_to(&life->there, -1 + 2);
+	if (life->stage == BOUND)
+		for (;;)
+			pause();
+	request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	life->there = 2;
+	if (life->stage == ASKED)
+		for (;;)
+			pause();
+	msg_open(&s, (struct options){.request = request}, l.eq, SERVER);
+	life->there = 3;
+	if (life->stage == ANSWERED)
+		for (;;)
+			pause();
+	need(accept_with(s.fd, s.ep, NULL, 0) == 0);
+	life->there = 4;
+	if (life->stage == CONNECTED)
+		for (;;)
+			pause();
+	need(post(&s, send_of(pages(8 << 20), 8 << 20, 0, 1)) == 1);
+	life->there = 5;
+	for (;;)
+		pause();
+}
+
+TEST(servers_die_at_every_stage)
+{
+	struct life *life = shared(sizeof(*life));
+	int fd = device(), eq = wait_fd(fd, eq_create(fd));
+
+	for (int stage = BOUND; stage < STAGES; stage++) {
+		struct node n;
+		pid_t pid;
+		char in[8];
+
+		about("stage %d", stage);
+		life->stage = stage;
+		life->there = 0;
+		pid = spawn(server_life, life);
+		await(&life->there, 1);
+		msg_open(&n, (struct options){0}, eq, stage);
+		ASSERT_EQ(0, connect_to(n.fd, n.ep, life->addr, NULL, 0));
+		ASSERT_EQ(0, post_recv(&n, trecv_of(in, 8, ANY, 6, 0, 1)));
+		await(&life->there, stage + 1);
+		if (stage >= CONNECTED) {
+			event_is(eq, TREADLE_EVENT_CONNECTED, stage);
+			ASSERT_EQ(1, post(&n, send_of(pages(8 << 20), 8 << 20, 0, 2)));
+		}
+		kill(pid, SIGKILL);
+		EXPECT_EQ(-SIGKILL, reap(pid));
+		if (stage >= CONNECTED) {
+			event_is(eq, TREADLE_EVENT_SHUTDOWN, stage);
+			EXPECT_EQ(ECONNRESET, cq_next(&n.cq).error);
+			EXPECT_EQ(ECANCELED, cq_next(&n.rcq).error);
+		} else {
+			EXPECT_EQ(ECONNREFUSED,
+				  event_is(eq, TREADLE_EVENT_CONNREFUSED, stage).error);
+		}
+		EXPECT_TRUE(eq_empty(eq));
+		node_close(&n);
+	}
+	close(eq);
+	close(fd);
+}
+
+/* --- many at once ---------------------------------------------------------------------------------- */
+
+/* Connects, sends, and hangs up or dies, over and over, until it is killed. */
+static void customer(void *arg)
+{
+	struct life *life = arg;
+	__u64 luck = getpid();
+
+	for (;;) {
+		int fd = device(), eq = wait_fd(fd, eq_create(fd));
+		struct treadle_event ev;
+		struct node n;
+		char out[64];
+
+		msg_open(&n, (struct options){0}, eq, CLIENT);
+		need(connect_to(n.fd, n.ep, life->addr, NULL, 0) == 0);
+		if (lottery(&luck) % 4) {
+			ev = event_next(eq);
+			if (ev.event == TREADLE_EVENT_CONNECTED)
+				post(&n, send_of(out, 64, 0, 1));
+			if (lottery(&luck) % 2)
+				hang_up(n.fd, n.ep);
+		}
+		node_close(&n);
+		close(eq);
+		close(fd);
+		__atomic_fetch_add(&life->there, 1, __ATOMIC_RELAXED);
+	}
+}
+
+TEST(customers_come_and_go)
+{
+	struct life *life = shared(sizeof(*life));
+	__u64 end = now_ns() + 5000000000ULL, luck = 1;
+	struct node s[16] = {0};
+	pid_t pids[3];
+	struct listener l;
+	int fd = device(), served = 0;
+
+	listener_open(&l);
+	life->addr = l.addr;
+	for (int i = 0; i < 3; i++)
+		pids[i] = spawn(customer, life);
+	while (now_ns() < end) {
+		struct pollfd p = {.fd = l.eq, .events = POLLIN};
+		struct treadle_event ev;
+		struct node *n;
+
+		if (lottery(&luck) % 64 == 0) {
+			int i = lottery(&luck) % 3;
+
+			kill(pids[i], SIGKILL);
+			reap(pids[i]);
+			pids[i] = spawn(customer, life);
+		}
+		if (poll(&p, 1, 100) < 1 || event_take(l.eq, &ev) < 0)
+			continue;
+		if (ev.event != TREADLE_EVENT_CONNREQ)
+			continue;
+		served++;
+		n = &s[lottery(&luck) % ARRAY_SIZE(s)];
+		if (n->fd)
+			node_close(n);
+		n->fd = 0;
+		if (lottery(&luck) % 8 == 0) {
+			EXPECT_EQ(0, reject_with(l.fd, l.ep, ev.request, NULL, 0));
+			continue;
+		}
+		msg_open(n, (struct options){.request = ev.request, .tx = 8, .rx = 8, .cq = 8},
+			 l.eq, SERVER);
+		if (accept_with(n->fd, n->ep, NULL, 0) == 0 && lottery(&luck) % 2)
+			hang_up(n->fd, n->ep);
+	}
+	note("%d connections served, %d made", served, life->there);
+	EXPECT_LT(0, served);
+	for (int i = 0; i < 3; i++) {
+		kill(pids[i], SIGKILL);
+		reap(pids[i]);
+	}
+	for (int i = 0; i < ARRAY_SIZE(s); i++)
+		if (s[i].fd)
+			node_close(&s[i]);
+	close(fd);
+	listener_close(&l);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Datagrams: fi_domain(3), "Resource Management", DGRAM EP. What finds no receive,
+ * or nobody who may have it, is dropped, and its sender is told of success.
+ */
+#include "treadle.h"
+
+#define DGRAM                            \
+	(struct options)                 \
+	{                                \
+		.type = TREADLE_EP_DGRAM \
+	}
+
+static char in[TREADLE_MAX_DGRAM], out[TREADLE_MAX_DGRAM];
+
+static int sent(struct node *n)
+{
+	return cq_next(&n->cq).error;
+}
+
+TEST(a_datagram_comes_if_a_receive_is_posted)
+{
+	static const size_t lengths[] = {0, 1, 64, 4096, 4097, TREADLE_MAX_DGRAM};
+	struct node a, b;
+	struct treadle_cqe c;
+	__u64 to;
+
+	node_open(&a, DGRAM);
+	node_open(&b, DGRAM);
+	to = peer(&a, b.addr);
+	for (int i = 0; i < ARRAY_SIZE(lengths); i++) {
+		fill(out, lengths[i], i);
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, lengths[i], ANY, i)));
+		ASSERT_EQ(1, post(&a, send_of(out, lengths[i], to, i)));
+		EXPECT_EQ(0, sent(&a));
+		c = cq_next(&b.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(lengths[i], c.len);
+		EXPECT_TRUE(same(in, lengths[i], i));
+	}
+	/* Tagged ones, too; what does not match is not kept. */
+	ASSERT_EQ(0, post_recv(&b, trecv_of(in, 8, ANY, 5, 0, 1)));
+	ASSERT_EQ(1, post(&a, tsend_of(out, 8, to, 6, 1)));
+	EXPECT_EQ(0, sent(&a));
+	ASSERT_EQ(1, post(&a, tsend_of(out, 8, to, 5, 1)));
+	EXPECT_EQ(0, sent(&a));
+	EXPECT_EQ(0, cq_next(&b.rcq).error);
+	EXPECT_FALSE(ring_needs_doorbell(&b.rx));
+	EXPECT_EQ(-EMSGSIZE, post(&a, send_of(out, TREADLE_MAX_DGRAM + 1, to, 1)));
+}
+
+TEST(one_that_finds_no_receive_is_dropped)
+{
+	struct treadle_desc d;
+	struct node a, b;
+	__u64 to;
+
+	node_open(&a, DGRAM);
+	node_open(&b, DGRAM);
+	to = peer(&a, b.addr);
+	for (int i = 0; i < 100; i++) {
+		d = send_of(out, i % 2 ? 64 : TREADLE_MAX_DGRAM, to, i);
+		if (i % 4 == 1)
+			d.flags |= TREADLE_F_INJECT;
+		ASSERT_EQ(1, post(&a, d));
+		EXPECT_EQ(0, sent(&a));
+	}
+	EXPECT_TRUE(cntr_becomes(&a.sent, 100, 0));
+	ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 1)));
+	EXPECT_EQ(-EAGAIN, cq_wait(&b.rcq, 0));
+	fill(out, 64, 7);
+	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
+	EXPECT_EQ(0, cq_next(&b.rcq).error);
+	EXPECT_TRUE(same(in, 64, 7));
+}
+
+TEST(one_that_finds_nobody_is_dropped)
+{
+	struct treadle_addr foreign = loopback(7);
+	struct node a, rdm, dead;
+	__u64 to[4];
+
+	memcpy(foreign.addr, "\xc0\x00\x02\x01", 4);
+	node_open(&a, DGRAM);
+	node_open(&rdm, (struct options){0});
+	node_open(&dead, DGRAM);
+	to[0] = peer(&a, loopback(1));
+	to[1] = peer(&a, foreign);
+	to[2] = peer(&a, rdm.addr); /* of another kind */
+	to[3] = peer(&a, dead.addr);
+	ASSERT_EQ(0, destroy(dead.fd, dead.ep));
+	ASSERT_EQ(0, post_recv(&rdm, recv_of(in, 8, ANY, 1)));
+	for (int i = 0; i < 4; i++) {
+		about("peer %d", i);
+		ASSERT_EQ(1, post(&a, send_of(out, 8, to[i], 1)));
+		EXPECT_EQ(0, sent(&a));
+	}
+	EXPECT_EQ(-EAGAIN, cq_wait(&rdm.rcq, 0));
+	EXPECT_EQ(-EDESTADDRREQ, post(&a, send_of(out, 8, 99, 1)));
+	/* And a reliable one says that nobody of its kind is there. */
+	ASSERT_EQ(1, post(&rdm, send_of(out, 8, peer(&rdm, a.addr), 1)));
+	EXPECT_EQ(ECONNREFUSED, sent(&rdm));
+}
+
+TEST(the_sender_hears_of_its_own_mistakes_only)
+{
+	struct treadle_desc d;
+	struct treadle_cqe c;
+	struct node a, b;
+	__u64 to;
+
+	node_open(&a, DGRAM);
+	node_open(&b, DGRAM);
+	to = peer(&a, b.addr);
+	/* Too short a buffer, a bad one. */
+	ASSERT_EQ(0, post_recv(&b, recv_of(in, 8, ANY, 1)));
+	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
+	EXPECT_EQ(0, sent(&a));
+	c = cq_next(&b.rcq);
+	EXPECT_EQ(TREADLE_ETRUNC, c.error);
+	EXPECT_EQ(56, c.olen);
+	ASSERT_EQ(0, post_recv(&b, recv_of((void *)4096, 64, ANY, 1)));
+	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
+	EXPECT_EQ(0, sent(&a));
+	EXPECT_EQ(EFAULT, cq_next(&b.rcq).error);
+	/* The sender's. */
+	ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 1)));
+	ASSERT_EQ(1, post(&a, send_of((void *)4096, 64, to, 1)));
+	EXPECT_EQ(EFAULT, sent(&a));
+	d = send_of(out, 8, to, 1);
+	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	EXPECT_EQ(-EOPNOTSUPP, post(&a, d));
+}
+
+static void stranger(void *arg)
+{
+	struct node n;
+
+	need(setresuid(1000, 1000, 1000) == 0);
+	node_open(&n, DGRAM);
+	need(post(&n, send_of(out, 8, peer(&n, *(struct treadle_addr *)arg), 1)) == 1);
+	need(sent(&n) == 0);
+}
+
+TEST(a_strangers_datagram_is_dropped)
+{
+	struct node n;
+
+	node_open(&n, DGRAM);
+	ASSERT_EQ(0, post_recv(&n, recv_of(in, 8, ANY, 1)));
+	EXPECT_EQ(0, reap(spawn(stranger, &n.addr)));
+	EXPECT_EQ(-EAGAIN, cq_wait(&n.rcq, 0));
+}
+
+TEST_HARNESS_MAIN

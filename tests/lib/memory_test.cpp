@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* Commands on a peer's memory: reads, writes and atomics, with one buffer and with many. */
+
+#include <numeric>
+
+#include "node.h"
+
+class MemoryTest : public PairTest
+{
+protected:
+	std::vector<std::uint64_t> there = std::vector<std::uint64_t>(64);
+	std::vector<std::uint64_t> here = std::vector<std::uint64_t>(64);
+	MemoryRegion region = must(MemoryRegion::create(b.context, there.data(), 8 * there.size(),
+							{.access = TREADLE_ACCESS_REMOTE_READ |
+								   TREADLE_ACCESS_REMOTE_WRITE,
+							 .key = 5}),
+				   "region");
+
+	MemoryTest() { std::iota(here.begin(), here.end(), 1); }
+
+	/* Posts it, and tells how it ended. */
+	std::uint32_t outcome(Command command)
+	{
+		EXPECT_EQ(a.tx.post(command.completion()), 0);
+		return reap_one(a.tx_cq).error;
+	}
+	treadle_iov iov(std::uint64_t *at, std::size_t words)
+	{
+		return {address_of(at), 8 * words};
+	}
+};
+
+TEST_F(MemoryTest, write_and_read)
+{
+	std::uint64_t got[4]{};
+
+	EXPECT_EQ(outcome(Command::write(here.data(), 32, a_to_b, 8, 5)), 0u);
+	EXPECT_EQ(there[0], 0u);
+	EXPECT_EQ(there[1], 1u);
+	EXPECT_EQ(there[4], 4u);
+	EXPECT_EQ(outcome(Command::read(got, 32, a_to_b, 8, 5)), 0u);
+	EXPECT_EQ(got[3], 4u);
+	EXPECT_EQ(outcome(Command::read(got, 32, a_to_b, 8, 6)),
+		  static_cast<std::uint32_t>(EKEYREJECTED));
+}
+
+TEST_F(MemoryTest, vectors_in_any_order_of_calls)
+{
+	const treadle_iov buffers[] = {iov(&here[0], 1), iov(&here[1], 3)};
+	const treadle_rma_iov ranges[] = {{0, 16, 5}, {80, 16, 5}};
+
+	EXPECT_EQ(outcome(Command::write(nullptr, 0, a_to_b, 0, 0).buffers(buffers).ranges(ranges)),
+		  0u);
+	EXPECT_EQ(there[1], 2u);
+	EXPECT_EQ(there[11], 4u);
+	std::fill(there.begin(), there.end(), 0);
+	EXPECT_EQ(outcome(Command::write(nullptr, 0, a_to_b, 0, 0).ranges(ranges).buffers(buffers)),
+		  0u);
+	EXPECT_EQ(there[1], 2u);
+	EXPECT_EQ(there[11], 4u);
+	/* And back to one of each. */
+	EXPECT_EQ(outcome(Command::write(nullptr, 0, a_to_b, 0, 0)
+				  .buffers(buffers)
+				  .ranges(ranges)
+				  .buffers(std::span(buffers, 1))
+				  .ranges(std::vector<treadle_rma_iov>{{160, 8, 5}})),
+		  0u);
+	EXPECT_EQ(there[20], 1u);
+}
+
+TEST_F(MemoryTest, atomics)
+{
+	std::uint64_t got[2]{9, 9}, than[2]{0, 2};
+	const treadle_iov results[] = {iov(&got[1], 1), iov(&got[0], 1)};
+	const treadle_iov compares[] = {iov(&than[1], 1), iov(&than[0], 1)};
+
+	EXPECT_EQ(outcome(Command::atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, here.data(), 16,
+					  a_to_b, 0, 5)),
+		  0u);
+	EXPECT_EQ(there[1], 2u);
+	EXPECT_EQ(outcome(Command::fetch(TREADLE_ATOMIC_READ, TREADLE_UINT64, nullptr, got, 16,
+					 a_to_b, 0, 5)),
+		  0u);
+	EXPECT_EQ(got[0], 1u);
+	EXPECT_EQ(got[1], 2u);
+	/* 2 is not 1, 0 is not 2: nothing is swapped, and the results come crosswise. */
+	EXPECT_EQ(outcome(Command::compare(TREADLE_ATOMIC_CSWAP, TREADLE_UINT64, here.data(),
+					   nullptr, nullptr, 16, a_to_b, 0, 5)
+				  .results(results, compares)),
+		  0u);
+	EXPECT_EQ(got[0], 2u);
+	EXPECT_EQ(got[1], 1u);
+	EXPECT_EQ(there[0], 1u);
+	than[1] = 1;
+	EXPECT_EQ(outcome(Command::compare(TREADLE_ATOMIC_CSWAP, TREADLE_UINT64, &here[9], nullptr,
+					   nullptr, 16, a_to_b, 0, 5)
+				  .results(results, compares)),
+		  0u);
+	EXPECT_EQ(there[0], 10u);
+	EXPECT_EQ(there[1], 2u);
+}
+
+TEST_F(MemoryTest, armed)
+{
+	Counter c = must(Counter::create(a.context), "counter");
+	Counter done = must(Counter::create(a.context), "counter");
+	std::uint64_t got = 0;
+
+	ASSERT_EQ(a.context.submit(Command::write(&here[6], 8, a_to_b, 0, 5)
+					   .on(a.ep.id())
+					   .work()
+					   .when(c.id(), 1)
+					   .notify(done.id())),
+		  0);
+	ASSERT_EQ(a.context.submit(Command::read(&got, 8, a_to_b, 0, 5)
+					   .on(a.ep.id())
+					   .work()
+					   .when(done.id(), 1)
+					   .notify(done.id())),
+		  0);
+	EXPECT_EQ(there[0], 0u);
+	ASSERT_EQ(c.add(1), 0);
+	EXPECT_EQ(done.wait(2, 0, patience.count()), 0);
+	EXPECT_EQ(got, 7u);
+}

@@ -241,7 +241,7 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	*event = first.event;
 	std::copy_n(first.entry.begin(), size, static_cast<std::byte *>(buf));
 	if (!(flags & FI_PEEK)) {
-		(void)first.info.release(); /* the reader's now */
+		std::ignore = first.info.release(); /* the reader's now */
 		eq.remove_first();
 	}
 	return static_cast<ssize_t>(size);

@@ -285,7 +285,12 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 			cqe->src = treadle_av_index(ep->av, msg->port);
 	} else {
 		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
+		/* of a multi-receive that has come to its end, and of nothing else */
+		if (recv->kind == TREADLE_RECV_MULTI && !error)
+			flags = 0;
 	}
+	if (unlikely(recv->flags & TREADLE_F_MULTI_RECV))
+		flags |= TREADLE_CQ_MULTI_RECV;
 	cqe->flags = flags;
 }
 

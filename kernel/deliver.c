@@ -51,6 +51,14 @@ static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 	struct treadle_rx *rx = msg->to->rx;
 	bool dead;
 
+	if (msg->recv->kind == TREADLE_RECV_PART) {
+		treadle_multi_put_back(msg, run);
+		return;
+	}
+	if (msg->recv->flags & TREADLE_F_CLAIM) { /* for this message, and no other */
+		treadle_recv_complete(msg->recv, msg->to, msg, -EIO, run);
+		return;
+	}
 	spin_lock(&rx->lock);
 	dead = READ_ONCE(msg->to->dead);
 	if (!dead)
@@ -69,6 +77,8 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		dst_error = -TREADLE_ETRUNC;
 	if (src_error == -EFAULT || src_error == -ENOMEM)
 		put_back(msg, run);
+	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
+		treadle_multi_finish(msg, dst_error, run);
 	else
 		treadle_recv_complete(msg->recv, msg->to, msg, dst_error, run);
 	if (cmd)
@@ -131,11 +141,14 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_ctx *to = msg->to->obj.ctx;
-	u64 len = min(msg->len, msg->recv->len);
 	enum treadle_side side = TREADLE_NONE;
 	struct treadle_span src TREADLE_UNSET, dst TREADLE_UNSET;
 	int ret = 0;
+	u64 len;
 
+	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI))
+		msg->recv = treadle_multi_part(msg);
+	len = min(msg->len, msg->recv->len);
 	if (len - msg->done > TREADLE_INLINE && !run->worker) {
 		defer(msg, to, run);
 		return;

@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_ENDPOINT_H
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -41,6 +42,15 @@ public:
 	/* Whether a success is only reported when the operation says FI_COMPLETION. */
 	bool tx_selective() const noexcept { return tx_selective_; }
 	bool rx_selective() const noexcept { return rx_selective_; }
+	/* FI_OPT_MIN_MULTI_RECV: for receives that are posted from now on. */
+	std::size_t min_multi_recv() const noexcept
+	{
+		return min_multi_recv_.load(std::memory_order_relaxed);
+	}
+	void set_min_multi_recv(std::size_t bytes) noexcept
+	{
+		min_multi_recv_.store(bytes, std::memory_order_relaxed);
+	}
 
 	int bind(::fid *other, std::uint64_t flags);
 	int enable();
@@ -76,6 +86,7 @@ private:
 	InfoPtr info_;
 	std::uint64_t tx_caps_, rx_caps_;
 	bool tx_selective_ = false, rx_selective_ = false;
+	std::atomic<std::size_t> min_multi_recv_{64};
 	bool enabled_ = false;
 	bool has_eq_ = false;
 	Bindings bindings_;

@@ -221,6 +221,8 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 		info->caps |= FI_TAGGED;
 	if (kernel.features & TREADLE_FEATURE_TRIGGER)
 		info->caps |= FI_TRIGGER;
+	if (kernel.desc_flags & TREADLE_F_MULTI_RECV)
+		info->caps |= FI_MULTI_RECV;
 	if (kernel.desc_flags & TREADLE_F_FENCE)
 		info->caps |= FI_FENCE;
 
@@ -265,7 +267,7 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 
 	fi_rx_attr &rx = *info->rx_attr;
 	rx.caps = info->caps & rx_caps;
-	rx.op_flags = rx_op_flags;
+	rx.op_flags = rx_op_flags & ~(info->caps & FI_MULTI_RECV ? 0 : FI_MULTI_RECV);
 	rx.msg_order = FI_ORDER_SAS;
 	rx.total_buffered_recv = kernel.max_buffered;
 	rx.size = kernel.max_ring;

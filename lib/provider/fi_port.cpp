@@ -36,6 +36,9 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	case FI_OPT_RX_SIZE:
 		answer = info.rx_attr->size;
 		break;
+	case FI_OPT_MIN_MULTI_RECV:
+		answer = Port::of(f).endpoint().min_multi_recv();
+		break;
 	default:
 		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
 	}
@@ -46,10 +49,16 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	return 0;
 }
 
-int set_option(fid_t, int level, int option, const void *, std::size_t) noexcept
+int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept
 {
-	return REFUSE(-FI_ENOPROTOOPT, subsys, "setopt: level %d, option %d: none can be set",
-		      level, option);
+	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
+		return REFUSE(-FI_ENOPROTOOPT, subsys,
+			      "setopt: level %d, option %d: only FI_OPT_MIN_MULTI_RECV can be set",
+			      level, option);
+	if (size != sizeof(std::size_t))
+		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
+	Port::of(f).endpoint().set_min_multi_recv(*static_cast<const std::size_t *>(value));
+	return 0;
 }
 
 ssize_t tx_size_left(fid_ep *ep) noexcept
@@ -198,7 +207,7 @@ std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
 std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
 {
 	/* Nothing is gained by putting off the doorbell of a receive, which hardly ever rings. */
-	return desc_flags_of(flags & FI_COMPLETION) |
+	return desc_flags_of(flags & (FI_COMPLETION | FI_MULTI_RECV | peek_flags)) |
 	       (endpoint_->rx_selective() ? 0 : TREADLE_F_COMPLETION);
 }
 

@@ -46,7 +46,7 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		P &port = P::of(ep);
 		return port.receive(recv_message(nullptr, 0, src, tag, ignore, context), iov, count,
-				    port.rx_op_flags());
+				    port.rx_op_flags() & ~FI_MULTI_RECV);
 	}
 	static ssize_t recvmsg(fid_ep *ep, const fi_msg_tagged *msg, std::uint64_t flags) noexcept
 	{

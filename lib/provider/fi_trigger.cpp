@@ -107,7 +107,8 @@ int queue_counter_work(Domain &domain, const fi_deferred_work &work, const Cntr 
 int queue_message_work(Domain &domain, const fi_deferred_work &work, Operation op,
 		       const Cntr &trigger) noexcept
 {
-	const std::uint64_t known = sends(op) ? transmit_flags : receive_flags;
+	const std::uint64_t known =
+		sends(op) ? transmit_flags : receive_flags(op.message.opcode) & ~peek_flags;
 	const Cntr *done = counter_of(domain, work.completion_cntr);
 
 	if (work.completion_cntr && !done)
@@ -128,8 +129,11 @@ int queue_message_work(Domain &domain, const fi_deferred_work &work, Operation o
 		return static_cast<int>(flags_refused(0, "QUEUE_WORK"));
 
 	op.message.context = name_of(work, op.flags, op.context);
-	op.message.flags = desc_flags_of(op.flags & (sends(op) ? ~FI_MORE : FI_COMPLETION));
-	if (!(op.flags & FI_REMOTE_CQ_DATA))
+	op.message.flags =
+		desc_flags_of(op.flags & (sends(op) ? ~FI_MORE : FI_COMPLETION | FI_MULTI_RECV));
+	if (op.flags & FI_MULTI_RECV)
+		op.message.data = endpoint.min_multi_recv();
+	else if (!(op.flags & FI_REMOTE_CQ_DATA))
 		op.message.data = 0;
 	if (!sends(op) && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
 		op.message.peer = TREADLE_ADDR_ANY;
@@ -156,6 +160,8 @@ Command command_of(const Message &m) noexcept
 
 	if (m.flags & TREADLE_F_REMOTE_CQ_DATA)
 		command.data(m.data);
+	if (m.flags & TREADLE_F_MULTI_RECV)
+		command.several(m.data);
 	return command.context(m.context).flags(m.flags);
 }
 

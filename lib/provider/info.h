@@ -36,7 +36,7 @@ std::uint64_t with_directions(std::uint64_t caps) noexcept;
 /* Capabilities that have to do with transmitting, and with receiving: fi_endpoint(3). */
 inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_TRIGGER | FI_FENCE;
 inline constexpr std::uint64_t rx_caps =
-	FI_MSG | FI_TAGGED | FI_RECV | FI_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE;
+	FI_MSG | FI_TAGGED | FI_RECV | FI_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
 
 /* Flags that may be defaults of an endpoint or alias. FI_MORE may not: nothing would ever start. */
 inline constexpr std::uint64_t completion_levels =
@@ -44,7 +44,7 @@ inline constexpr std::uint64_t completion_levels =
 inline constexpr std::uint64_t tx_op_flags =
 	FI_COMPLETION | FI_INJECT | FI_TRIGGER | FI_FENCE | completion_levels;
 inline constexpr std::uint64_t rx_op_flags =
-	FI_COMPLETION | FI_TRIGGER | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+	FI_COMPLETION | FI_TRIGGER | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 
 } // namespace treadle::fi
 

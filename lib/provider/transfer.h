@@ -20,7 +20,12 @@ namespace treadle::fi
 
 /* Flags that a call may have besides its endpoint's defaults. */
 inline constexpr std::uint64_t transmit_flags = tx_op_flags | FI_MORE | FI_REMOTE_CQ_DATA;
-inline constexpr std::uint64_t receive_flags = rx_op_flags | FI_MORE;
+inline constexpr std::uint64_t peek_flags = FI_PEEK | FI_CLAIM | FI_DISCARD;
+constexpr std::uint64_t receive_flags(std::uint8_t opcode) noexcept
+{
+	return (rx_op_flags & ~FI_MULTI_RECV) | FI_MORE |
+	       (opcode == TREADLE_OP_RECV ? FI_MULTI_RECV : peek_flags);
+}
 
 /*
  * The flags of an operation, for the kernel. A buffer to inject is free when the
@@ -35,7 +40,9 @@ constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 	return when(FI_COMPLETION, TREADLE_F_COMPLETION) | when(FI_INJECT, TREADLE_F_INJECT) |
 	       (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
 	       when(FI_FENCE, TREADLE_F_FENCE) | when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
-	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE);
+	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE) |
+	       when(FI_MULTI_RECV, TREADLE_F_MULTI_RECV) | when(FI_PEEK, TREADLE_F_PEEK) |
+	       when(FI_CLAIM, TREADLE_F_CLAIM) | when(FI_DISCARD, TREADLE_F_DISCARD);
 }
 
 /* The buffers of one operation. */
@@ -131,9 +138,11 @@ public:
 	template <bool Triggered> ssize_t receive(Message message) noexcept
 	{
 		if constexpr (Triggered)
-			return receive_as(message, rx_op_flags_);
+			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
 		message.flags = rx_flags_;
 		message.peer |= any_source_;
+		if (rx_flags_ & TREADLE_F_MULTI_RECV) [[unlikely]]
+			set_minimum(message);
 		return finish(rx_->post(message), "recv");
 	}
 
@@ -189,19 +198,38 @@ private:
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
 	{
-		if (flags & ~receive_flags || (buffers.too_many() || ...)) [[unlikely]]
-			return flags_refused(flags & ~receive_flags, "recv");
+		const std::uint64_t unknown = flags & ~receive_flags(message.opcode);
+
+		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
+			return flags_refused(unknown, "recv");
 		message.flags = rx_desc_flags(flags);
 		message.peer |= any_source_;
-		if (flags & FI_TRIGGER) {
-			/* A receive ring holds receives that are ready: this one is not. */
+		if (flags & FI_MULTI_RECV) {
+			if (sizeof...(buffers))
+				return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+					      "recv: FI_MULTI_RECV is for one buffer");
+			set_minimum(message);
+		}
+		if (flags & (FI_TRIGGER | peek_flags)) {
+			/* A receive ring holds receives that are ready and may wait: this is none. */
 			Command command = command_of(message).on(endpoint_->id());
-			const int rc = when_triggered(command, *endpoint_);
+			const int rc = flags & FI_TRIGGER ? when_triggered(command, *endpoint_) : 0;
 			(command.buffers(buffers.span()), ...);
+			if (flags & (FI_PEEK | FI_DISCARD))
+				command.buffers({});
 			return finish(rc ? rc : endpoint_->domain().kernel().submit(command),
-				      "triggered recv");
+				      flags & FI_TRIGGER ? "triggered recv" : "peek or claim");
 		}
 		return finish(rx_->post(message, buffers.span()...), "recv");
+	}
+
+	/* Tagged receives take one message each, whatever the default flags are. */
+	void set_minimum(Message &message) const noexcept
+	{
+		if (message.opcode == TREADLE_OP_RECV)
+			message.data = endpoint_->min_multi_recv();
+		else
+			message.flags &= ~TREADLE_F_MULTI_RECV;
 	}
 
 	static ssize_t finish(int rc, const char *what) noexcept

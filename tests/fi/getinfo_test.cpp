@@ -11,7 +11,7 @@ namespace
 {
 
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
-				   FI_DIRECTED_RECV | FI_LOCAL_COMM;
+				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_MULTI_RECV;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -150,7 +150,8 @@ const Case cases[] = {
 	 ANSWER(info.ep_attr->type == FI_EP_RDM)},
 	{"CapsRma", ASK(hints.caps = FI_MSG | FI_RMA), "FI_RMA", nullptr},
 	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC), "FI_ATOMIC", nullptr},
-	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), "FI_MULTI_RECV", nullptr},
+	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), nullptr,
+	 ANSWER(info.caps &info.rx_attr->caps &FI_MULTI_RECV)},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
 	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},
 	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
@@ -241,8 +242,9 @@ const Case cases[] = {
 	{"TxOpFlagsMore", ASK(hints.tx_attr->op_flags = FI_MORE), "tx_attr->op_flags", nullptr},
 	{"TxOpFlagsCommit", ASK(hints.tx_attr->op_flags = FI_COMMIT_COMPLETE), "0x40000000",
 	 nullptr},
-	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), "rx_attr->op_flags",
-	 nullptr},
+	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), nullptr,
+	 ANSWER(info.rx_attr->op_flags == FI_MULTI_RECV)},
+	{"RxOpFlagsPeek", ASK(hints.rx_attr->op_flags = FI_PEEK), "rx_attr->op_flags", nullptr},
 	{"TxCapsBeyondCaps", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_TAGGED),
 	 "tx_attr->caps", nullptr},
 	{"TxCapsOfTheOtherSide", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_MSG | FI_RECV),

@@ -60,7 +60,9 @@
  * ECONNREFUSED nobody has that address
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint
- * EIO          the peer's receive buffer could not be written
+ * EIO          the peer's receive buffer could not be written; the peer's buffer of
+ *		a message that was claimed could not be read
+ * ENOMSG       no message waits that is looked for (F_PEEK), or was claimed (F_CLAIM)
  */
 #ifndef _UAPI_TREADLE_IOCTL_H
 #define _UAPI_TREADLE_IOCTL_H

@@ -110,10 +110,22 @@ enum treadle_opcode {
 #define TREADLE_F_REMOTE_CQ_DATA    (1U << 3) /* `data` goes to the peer's completion */
 #define TREADLE_F_DELIVERY_COMPLETE (1U << 4) /* complete when placed at the peer */
 #define TREADLE_F_FENCE		    (1U << 5) /* start after all before it to that peer */
-#define TREADLE_F_MULTI_RECV	    (1U << 6)
-#define TREADLE_F_PEEK		    (1U << 7)
-#define TREADLE_F_CLAIM		    (1U << 8)
-#define TREADLE_F_DISCARD	    (1U << 9)
+/*
+ * RECV with one buffer: it takes several messages, one behind the other, until
+ * less than `data` bytes are left (or none, or as many completions are kept as their
+ * ring has entries). Each completes; the last completion has TREADLE_CQ_MULTI_RECV,
+ * be it that of the last message or one that has no other flag.
+ */
+#define TREADLE_F_MULTI_RECV (1U << 6)
+/*
+ * TRECV on a transmit ring, fi_tagged(3): PEEK completes with what is known of the
+ * first message that waits and matches, or with ENOMSG. With CLAIM the message is
+ * set aside for the TRECV with CLAIM alone and the same `context`; with DISCARD it
+ * is dropped. CLAIM and DISCARD drop what was claimed. Only CLAIM alone has buffers.
+ */
+#define TREADLE_F_PEEK	  (1U << 7)
+#define TREADLE_F_CLAIM	  (1U << 8)
+#define TREADLE_F_DISCARD (1U << 9)
 /*
  * More commands follow before the doorbell: if this one is refused, say so by
  * an error completion (and the endpoint's counter) and go on, because its
@@ -160,8 +172,9 @@ struct treadle_rma_iov {
  * The first cache line is all that an ordinary send, receive or RMA needs. The
  * second is looked at only with TREADLE_F_EXT.
  *
- * A receive ring takes RECV and TRECV with F_COMPLETION and F_MORE only; whatever
- * else completes with EINVAL. Armed receives go through a transmit ring.
+ * A receive ring takes RECV and TRECV with F_COMPLETION and F_MORE, and RECV with
+ * F_MULTI_RECV; whatever else completes with EINVAL. Armed receives, and TRECV with
+ * PEEK or CLAIM, go through a transmit ring.
  *
  * @opcode:	enum treadle_opcode
  * @iov_count:	local buffers, 0 to TREADLE_MAX_IOV. 0: no data. 1: @addr, @len.
@@ -179,7 +192,7 @@ struct treadle_rma_iov {
  * @ignore:	tagged receives: bits of the tag that do not count
  * @remote_addr: RMA, atomics: the remote range (one), see treadle_rma_iov
  * @remote_key:	RMA, atomics: its key
- * @data:	remote CQ data; CNTR_*: the value
+ * @data:	remote CQ data; CNTR_*: the value; F_MULTI_RECV: the minimum
  * @ep:		endpoint id; 0: the endpoint that the ring belongs to
  * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
  * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,

@@ -83,6 +83,18 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 
 	return ep;
 }
 
+/* Its address, if it is there: without holding it, so that this can be asked under a lock. */
+void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr)
+{
+	struct treadle_ep *ep;
+
+	rcu_read_lock_sched();
+	ep = xa_load(&ports->all, port);
+	if (ep)
+		*addr = ep->addr;
+	rcu_read_unlock_sched();
+}
+
 /* In constant time, so that nobody learns a key byte by byte. */
 static bool key_differs(const u8 *a, const u8 *b, u32 size)
 {
@@ -260,7 +272,8 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 	struct treadle_ep *ep;
 	int i, ret = 0;
 
-	if (arg->flags & ~TREADLE_EP_SOURCE)
+	if ((arg->flags & ~(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR)) ||
+	    arg->flags == TREADLE_EP_SOURCE_ERR)
 		return -EINVAL;
 	/* bound for the time of this call: nobody destroys it under us */
 	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);

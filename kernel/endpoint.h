@@ -45,6 +45,7 @@ int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
 struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port);
+void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
 bool treadle_ep_has_key(const struct treadle_ep *ep, const struct treadle_ep *from);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);

@@ -214,7 +214,8 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 		return nullptr;
 	info->fabric_attr->prov_version = version; /* libfabric adds the name */
 
-	info->caps = FI_LOCAL_COMM | FI_SOURCE | FI_DIRECTED_RECV | FI_SEND | FI_RECV;
+	info->caps =
+		FI_LOCAL_COMM | FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV | FI_SEND | FI_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))
 		info->caps |= FI_MSG;
 	if (has(TREADLE_OP_TSEND) && has(TREADLE_OP_TRECV))
@@ -243,7 +244,10 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	domain.rx_ctx_cnt = domain.ep_cnt;
 	domain.max_ep_tx_ctx = 1;
 	domain.max_ep_rx_ctx = 1;
+	domain.max_ep_stx_ctx = domain.ep_cnt;
+	domain.max_ep_srx_ctx = domain.ep_cnt;
 	domain.mr_iov_limit = 1;
+	domain.max_err_data = max_address;
 	domain.caps = FI_LOCAL_COMM;
 
 	fi_ep_attr &ep = *info->ep_attr;

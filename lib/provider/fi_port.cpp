@@ -156,7 +156,7 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	  tx_op_flags_(endpoint_->info().tx_attr->op_flags),
 	  rx_op_flags_(endpoint_->info().rx_attr->op_flags),
 	  any_source_(endpoint_->rx_caps() & FI_DIRECTED_RECV ? 0 : TREADLE_ADDR_ANY),
-	  primary_(endpoint_->ports_.empty())
+	  shares_tx_(endpoint_->shares_tx()), primary_(endpoint_->ports_.empty())
 {
 	ops = &ep_ops;
 	cm = &cm_ops;
@@ -188,15 +188,16 @@ void Port::update() noexcept
 		return calls_of(own.tx_caps(), cap, enabled, tx_op_flags_);
 	};
 	const auto rx = [&](std::uint64_t cap) {
-		return calls_of(own.rx_caps(), cap, enabled, rx_op_flags_);
+		/* What is received by a shared context is posted there. */
+		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), cap, enabled, rx_op_flags_);
 	};
 
 	if (enabled)
 		attach();
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
-	choose_calls(msg_ops_, own.domain().serialized(), tx(FI_MSG), rx(FI_MSG));
-	choose_calls(tagged_ops_, own.domain().serialized(), tx(FI_TAGGED), rx(FI_TAGGED));
+	choose_calls(msg_ops_, own.serialized(), tx(FI_MSG), rx(FI_MSG));
+	choose_calls(tagged_ops_, own.serialized(), tx(FI_TAGGED), rx(FI_TAGGED));
 }
 
 std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept

@@ -35,8 +35,9 @@ std::uint64_t with_directions(std::uint64_t caps) noexcept;
 
 /* Capabilities that have to do with transmitting, and with receiving: fi_endpoint(3). */
 inline constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_TRIGGER | FI_FENCE;
-inline constexpr std::uint64_t rx_caps =
-	FI_MSG | FI_TAGGED | FI_RECV | FI_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
+inline constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_RECV | FI_TRIGGER |
+					 FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |
+					 FI_MULTI_RECV;
 
 /* Flags that may be defaults of an endpoint or alias. FI_MORE may not: nothing would ever start. */
 inline constexpr std::uint64_t completion_levels =

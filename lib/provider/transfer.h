@@ -12,6 +12,7 @@
 #include <treadle/transmit_ring.h>
 
 #include "endpoint.h"
+#include "stx.h"
 #include "trigger.h"
 
 /* Where all variants of fi_msg(3) and fi_tagged(3) meet: each is one transmit or receive. */
@@ -71,20 +72,31 @@ template <class Lock> class PortOf;
 template <class Lock> class EndpointOf final : public Endpoint
 {
 public:
-	EndpointOf(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
+	EndpointOf(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel)
 		: Endpoint(domain, std::move(info), std::move(kernel))
 	{
 	}
-	~EndpointOf() override { kernel_.close(); }
+	~EndpointOf() override
+	{
+		if (kernel_)
+			kernel_->close();
+	}
 
-	BasicTransmitRing<Lock> *tx() noexcept { return tx_ ? &*tx_ : nullptr; }
+	BasicTransmitRing<Lock> *tx() noexcept
+	{
+		if constexpr (std::is_same_v<Lock, Mutex>) {
+			if (shared_tx_)
+				return &shared_tx_->ring();
+		}
+		return tx_ ? &*tx_ : nullptr;
+	}
 	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }
 
-	ssize_t tx_room() noexcept override { return room(tx_); }
-	ssize_t rx_room() noexcept override { return room(rx_); }
+	ssize_t tx_room() noexcept override { return room(tx()); }
+	ssize_t rx_room() noexcept override { return room(rx()); }
 
 private:
-	static ssize_t room(auto &ring) noexcept { return ring ? ring->room() : -FI_EOPBADSTATE; }
+	static ssize_t room(auto *ring) noexcept { return ring ? ring->room() : -FI_EOPBADSTATE; }
 	int make_rings(Bindings &bindings) override;
 	Port *new_port(std::shared_ptr<Endpoint> self, void *context) override
 	{
@@ -99,13 +111,13 @@ template <class Lock> int EndpointOf<Lock>::make_rings(Bindings &bindings)
 {
 	const Context &context = domain().kernel();
 
-	if (tx_caps()) {
+	if (tx_caps() && !shares_tx()) {
 		auto ring = BasicTransmitRing<Lock>::create(context, info().tx_attr->size);
 		if (!ring)
 			return ring.error().negative();
 		bindings.tx = tx_.emplace(std::move(*ring)).id();
 	}
-	if (rx_caps()) {
+	if (rx_caps() && !shares_rx()) {
 		auto ring = BasicReceiveRing<Lock>::create(context, info().rx_attr->size,
 							   info().rx_attr->total_buffered_recv);
 		if (!ring)
@@ -133,7 +145,7 @@ public:
 		if constexpr (Triggered)
 			return transmit_as(message, tx_op_flags_ | flags);
 		message.flags = tx_flags_ | desc_flags;
-		return finish(tx_->post(message), "send");
+		return finish(post(message), "send");
 	}
 	template <bool Triggered> ssize_t receive(Message message) noexcept
 	{
@@ -150,7 +162,7 @@ public:
 	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
 	{
 		message.flags = TREADLE_F_INJECT | desc_flags;
-		return finish(tx_->post(message), "inject");
+		return finish(post(message), "inject");
 	}
 
 	/* Any buffers, any flags. */
@@ -188,12 +200,12 @@ private:
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
 		if (flags & FI_TRIGGER) {
-			Command command = command_of(message);
+			Command command = command_of(message).on(endpoint_->id());
 			const int rc = when_triggered(command, *endpoint_);
 			(command.buffers(buffers.span()), ...);
 			return finish(rc ? rc : tx_->post(command), "triggered send");
 		}
-		return finish(tx_->post(message, buffers.span()...), "send");
+		return finish(post(message, buffers...), "send");
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
@@ -230,6 +242,16 @@ private:
 			message.data = endpoint_->min_multi_recv();
 		else
 			message.flags &= ~TREADLE_F_MULTI_RECV;
+	}
+
+	template <class... B> int post(const Message &message, const B &...buffers) noexcept
+	{
+		if (shares_tx_) [[unlikely]] {
+			Command command = command_of(message).on(endpoint_->id());
+			(command.buffers(buffers.span()), ...);
+			return tx_->post(command);
+		}
+		return tx_->post(message, buffers.span()...);
 	}
 
 	static ssize_t finish(int rc, const char *what) noexcept

@@ -106,9 +106,9 @@ TYPED_TEST(Message, FlagsThatMeanNothingHereAreRefused)
 	const iovec iov{&c, 1};
 	Log log;
 
-	const std::uint64_t others =
+	const auto others =
 		TypeParam::caps == FI_MSG ? FI_PEEK | FI_CLAIM | FI_DISCARD : FI_MULTI_RECV;
-	for (const std::uint64_t flags :
+	for (const unsigned long long flags :
 	     {others, others | FI_COMPLETION, FI_INJECT, FI_REMOTE_CQ_DATA})
 		EXPECT_EQ(TypeParam::recvmsg(p.b.ep.get(), &iov, 1, FI_ADDR_UNSPEC, nullptr, flags),
 			  -FI_EBADFLAGS)

@@ -266,15 +266,12 @@ TEST(Object, WhatDoesNotExistIsRefused)
 {
 	Node node;
 	fid_ep *ep = nullptr;
-	fid_stx *stx = nullptr;
 	fid_pep *pep = nullptr;
 	void *operations = nullptr;
 	Log log;
 
 	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
-	EXPECT_EQ(fi_stx_context(node.domain.get(), nullptr, &stx, nullptr), -FI_ENOSYS);
-	EXPECT_EQ(fi_srx_context(node.domain.get(), nullptr, &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &operations, nullptr), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("magic"));
 	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_UINT64, FI_SUM, nullptr, 0),

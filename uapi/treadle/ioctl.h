@@ -42,7 +42,8 @@
  *              transmit ring has an endpoint already
  * EEXIST       memory key in use
  * EADDRINUSE   port in use
- * EADDRNOTAVAIL address is not one of this machine's, or not of a known family
+ * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
+ *		completion: see EP_SOURCE_ERR
  * EAGAIN       no free port; nothing to report (waits); completion queue overflows
  * ENOSPC       a limit of the context (QUERY) is reached
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
@@ -287,7 +288,8 @@ struct treadle_ep_create {
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
  *		endpoint; remote_read, remote_write: of its peers on its memory
  */
-#define TREADLE_EP_SOURCE (1U << 0) /* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE     (1U << 0) /* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE_ERR (1U << 1) /* and complain of one that they can't: FI_SOURCE_ERR */
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;

@@ -292,6 +292,10 @@ struct treadle_ring_cons {
  * @flags:   TREADLE_CQ_*
  * @error:   0, or a positive errno
  * @olen:    ETRUNC: bytes that did not fit
+ *
+ * EADDRNOTAVAIL (with TREADLE_EP_SOURCE_ERR): a message was received, but its sender is
+ * not in the address vector. @src, @olen and, of a plain message, @tag or, of a tagged
+ * one, @buf are the three words of the sender's struct treadle_addr.
  */
 struct treadle_cqe {
 	__u64 context;

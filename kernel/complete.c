@@ -303,8 +303,8 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
 		if ((ep->flags & TREADLE_EP_SOURCE) && ep->av) {
 			cqe->src = treadle_av_index(ep->av, msg->port);
-			if (cqe->src == TREADLE_ADDR_ANY &&
-			    (ep->flags & TREADLE_EP_SOURCE_ERR) && !error)
+			if (cqe->src == TREADLE_ADDR_ANY && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
+			    !error)
 				unknown_source(cqe, recv, ep, msg->port);
 		}
 	} else {

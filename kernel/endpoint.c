@@ -220,7 +220,7 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
 
 	ep->tx = BOUND(b[0], treadle_tx, obj);
 	ep->rx = BOUND(b[1], treadle_rx, obj);
-	ep->av = BOUND(b[2], treadle_av, obj);
+	ep->av = b[2].obj ? container_of(b[2].obj, struct treadle_av_obj, obj)->av : NULL;
 	ep->tx_cq = BOUND(b[3], treadle_cq, obj);
 	ep->rx_cq = BOUND(b[4], treadle_cq, obj);
 	ep->cntr_send = BOUND(b[5], treadle_cntr, obj);

@@ -315,7 +315,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		return NULL;
 	if (!treadle_ring_prod(ring, &prod))
 		goto broken;
-	while (unlikely(rx->feeding) || (s32)(prod - ring->head) > 0) {
+	while ((s32)(prod - ring->head) > 0 || rx->feeding) {
 		ep = rx_ep(rx);
 		if (!ep)
 			break;

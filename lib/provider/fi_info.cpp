@@ -222,6 +222,8 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 		info->caps |= FI_TAGGED;
 	if (kernel.features & TREADLE_FEATURE_TRIGGER)
 		info->caps |= FI_TRIGGER;
+	if (kernel.features & TREADLE_FEATURE_SHARED_AV)
+		info->caps |= FI_SHARED_AV;
 	if (kernel.desc_flags & TREADLE_F_MULTI_RECV)
 		info->caps |= FI_MULTI_RECV;
 	if (kernel.desc_flags & TREADLE_F_FENCE)
@@ -248,7 +250,7 @@ InfoPtr offer(const treadle_query &kernel) noexcept
 	domain.max_ep_srx_ctx = domain.ep_cnt;
 	domain.mr_iov_limit = 1;
 	domain.max_err_data = max_address;
-	domain.caps = FI_LOCAL_COMM;
+	domain.caps = info->caps & (FI_LOCAL_COMM | FI_SHARED_AV);
 
 	fi_ep_attr &ep = *info->ep_attr;
 	ep.type = FI_EP_RDM;

@@ -11,7 +11,7 @@ namespace
 {
 
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
-				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_MULTI_RECV;
+				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_MULTI_RECV | FI_SHARED_AV;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -215,10 +215,13 @@ const Case cases[] = {
 	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 2), "mr_iov_limit", nullptr},
 	{"CntrCnt", ASK(hints.domain_attr->cntr_cnt = SIZE_MAX), "cntr_cnt", nullptr},
 	{"DomainCaps", ASK(hints.domain_attr->caps = FI_LOCAL_COMM), nullptr,
-	 ANSWER(info.domain_attr->caps == FI_LOCAL_COMM)},
+	 ANSWER(info.domain_attr->caps == (FI_LOCAL_COMM | FI_SHARED_AV))},
 	{"DomainCapsRemote", ASK(hints.domain_attr->caps = FI_REMOTE_COMM), "domain_attr->caps",
 	 nullptr},
-	{"DomainSharedAv", ASK(hints.domain_attr->caps = FI_SHARED_AV), "FI_SHARED_AV", nullptr},
+	{"DomainSharedAv", ASK(hints.domain_attr->caps = FI_SHARED_AV), nullptr,
+	 ANSWER(info.domain_attr->caps &FI_SHARED_AV)},
+	{"CapsSharedAv", ASK(hints.caps = FI_MSG | FI_SHARED_AV), nullptr,
+	 ANSWER(info.caps &FI_SHARED_AV)},
 	{"DomainName", ASK(hints.domain_attr->name = strdup("eth0")), "domain_attr->name", nullptr},
 	{"FabricName", ASK(hints.fabric_attr->name = strdup("10.0.0.0/8")), "fabric_attr->name",
 	 nullptr},

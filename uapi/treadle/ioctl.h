@@ -31,13 +31,14 @@
  *              its documented range, a malformed descriptor
  * E2BIG        size larger than the kernel knows, and the excess is not zero
  * ENOTTY       no such ioctl
- * ENOENT       no object with this id in this context; nothing to cancel
+ * ENOENT       no object with this id in this context; nothing to cancel; no address
+ *		vector with this name
  * EBADF        the object is of another kind
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
  * EPERM        the caller is not the process that opened the context (fork)
  * EACCES       the owner of the peer does not let this one in; mmap with more
- *              rights than the map has
+ *              rights than the map has; an address vector for reading only
  * EBUSY        object is in use by another one, or by an armed command; the
  *              transmit ring has an endpoint already
  * EEXIST       memory key in use
@@ -114,6 +115,7 @@ struct treadle_addr {
 #define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
+#define TREADLE_FEATURE_SHARED_AV (1ULL << 7) /* address vectors with names */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -181,15 +183,24 @@ struct treadle_cntr_create {
 
 /**
  * struct treadle_av_create - fi_av(3)
- * @flags:  0
+ * @flags:  TREADLE_AV_READ: the one with @name, which exists (else ENOENT), and
+ *	    which can't be changed by its new id (EACCES)
  * @count:  expected number of peers (a hint)
  * @id:     out
+ * @name, @name_size: pointer and bytes, at most TREADLE_AV_NAME; or 0. All processes of
+ *	    a user in a user and network namespace that name the same one share it,
+ *	    with its indices, and it exists as long as one of them has it
  */
+#define TREADLE_AV_READ (1U << 0)
+#define TREADLE_AV_NAME 255
 struct treadle_av_create {
 	__u32 size;
 	__u32 flags;
 	__u32 count;
 	__u32 id;
+	__u64 name;
+	__u32 name_size;
+	__u32 reserved;
 };
 
 /**

@@ -467,6 +467,10 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	}
 	spin_lock(&rx->lock);
 	list_del(&ep->rx_link);
+	if (rx->feeding && rx->feeding->cmd && rx->feeding->cmd->ep == ep) {
+		rx_post(rx, rx->feeding); /* to be found below */
+		rx->feeding = NULL;
+	}
 	list_for_each_entry_safe(recv, next, &rx->armed, link) {
 		if (recv->cmd->ep == ep) {
 			treadle_match_remove_recv(&rx->match[recv->tagged], &recv->m);

@@ -255,6 +255,55 @@ TEST_F(multi_end, cancel_releases_what_is_left)
 	EXPECT_EQ(1, cntr_errors(&self->b.rcvd));
 }
 
+/* What is under way is told of before its buffer is given back. */
+TEST_F(multi_end, cancel_waits_for_what_is_under_way)
+{
+	const __u64 large = 4 << 20;
+	char *src = pages(large), *dst = pages(3 * large);
+	struct treadle_cqe c;
+	__u64 n;
+
+	fill(src, large, 5);
+	ASSERT_EQ(0, post_recv(&self->b, multi_of(dst, 3 * large, 1, 7)));
+	ASSERT_EQ(1, post(&self->a, send_of(src, large, self->to, 0)));
+	ASSERT_EQ(1, post(&self->a, send_of(src, large, self->to, 1)));
+	EXPECT_EQ(0, cancel(self->b.fd, TREADLE_CANCEL_OP, self->b.ep, 7, 0, &n));
+	for (int i = 0; i < 2; i++) {
+		c = cq_next(&self->b.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(large, c.len);
+		EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_MSG, c.flags);
+		EXPECT_TRUE(same((void *)(unsigned long)c.buf, large, 5));
+	}
+	c = cq_next(&self->b.rcq);
+	EXPECT_EQ(ECANCELED, c.error);
+	EXPECT_TRUE(c.flags & TREADLE_CQ_MULTI_RECV);
+	EXPECT_EQ(self->b.rx.entries, ring_room(&self->b.rx));
+}
+
+/* An endpoint closes, and its ring goes on with another one. */
+TEST_F(multi_end, the_ring_keeps_its_buffers)
+{
+	struct treadle_ep_enable e = node_bindings(&self->b);
+	struct treadle_addr addr = loopback(0);
+	struct treadle_cqe c;
+	__u64 to;
+
+	ASSERT_EQ(0, post_recv(&self->b, multi_of(self->dst, 300, 1, 7)));
+	ASSERT_EQ(1, post(&self->a, send_of(self->src, 100, self->to, 0)));
+	EXPECT_EQ(100, cq_next(&self->b.rcq).len);
+	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
+	ASSERT_EQ(0, ep_create(self->b.fd, &addr, NULL, &e.ep));
+	e.tx = 0;
+	ASSERT_EQ(0, call(self->b.fd, TREADLE_IOC_EP_ENABLE, &e));
+	to = peer(&self->a, addr);
+	ASSERT_EQ(1, post(&self->a, send_of(self->src, 200, to, 0)));
+	c = cq_next(&self->b.rcq);
+	EXPECT_EQ(0, c.error);
+	EXPECT_EQ((unsigned long)self->dst + 100, c.buf);
+	EXPECT_TRUE(c.flags & TREADLE_CQ_MULTI_RECV);
+}
+
 /* What could not be read is not received: its place goes to the next message. */
 TEST_F(multi_end, a_bad_message_takes_no_room)
 {

@@ -128,7 +128,7 @@ enum class Calls {
 	absent,	  /* no capability for it */
 	disabled, /* until fi_enable */
 	plain,
-	triggered, /* FI_TRIGGER is a default flag */
+	special, /* FI_TRIGGER or FI_MULTI_RECV is a default flag, or the ring is shared */
 };
 
 /* struct fid_ep: an endpoint with default flags: fi_endpoint(3), "fi_ep_alias". */

@@ -116,13 +116,13 @@ bool is_one_direction(std::uint64_t flags) noexcept
 	return !!(flags & FI_TRANSMIT) != !!(flags & FI_RECV);
 }
 
-Calls calls_of(std::uint64_t caps, std::uint64_t cap, bool enabled, std::uint64_t op_flags) noexcept
+Calls calls_of(std::uint64_t caps, std::uint64_t cap, bool enabled, bool special) noexcept
 {
 	if (!(caps & cap))
 		return Calls::absent;
 	if (!enabled)
 		return Calls::disabled;
-	return op_flags & FI_TRIGGER ? Calls::triggered : Calls::plain;
+	return special ? Calls::special : Calls::plain;
 }
 
 } // namespace
@@ -185,11 +185,13 @@ void Port::update() noexcept
 	const Endpoint &own = *endpoint_;
 	const bool enabled = own.enabled();
 	const auto tx = [&](std::uint64_t cap) {
-		return calls_of(own.tx_caps(), cap, enabled, tx_op_flags_);
+		return calls_of(own.tx_caps(), cap, enabled,
+				tx_op_flags_ & FI_TRIGGER || own.shares_tx());
 	};
 	const auto rx = [&](std::uint64_t cap) {
 		/* What is received by a shared context is posted there. */
-		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), cap, enabled, rx_op_flags_);
+		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), cap, enabled,
+				rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
 	};
 
 	if (enabled)

@@ -138,31 +138,32 @@ public:
 	static PortOf &of(fid_ep *ep) noexcept { return static_cast<PortOf &>(Port::of(ep)); }
 
 	/* One buffer, the port's default flags, and perhaps more: TREADLE_F_*. */
-	template <bool Triggered>
+	template <bool Special>
 	ssize_t transmit(Message message, std::uint64_t flags = 0,
 			 std::uint32_t desc_flags = 0) noexcept
 	{
-		if constexpr (Triggered)
+		if constexpr (Special)
 			return transmit_as(message, tx_op_flags_ | flags);
 		message.flags = tx_flags_ | desc_flags;
-		return finish(post(message), "send");
+		return finish(tx_->post(message), "send");
 	}
-	template <bool Triggered> ssize_t receive(Message message) noexcept
+	template <bool Special> ssize_t receive(Message message) noexcept
 	{
-		if constexpr (Triggered)
+		if constexpr (Special) /* a tagged one takes one message, whatever the default is */
 			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
 		message.flags = rx_flags_;
 		message.peer |= any_source_;
-		if (rx_flags_ & TREADLE_F_MULTI_RECV) [[unlikely]]
-			set_minimum(message);
 		return finish(rx_->post(message), "recv");
 	}
 
 	/* The buffer is free at return, and success is not reported. */
+	template <bool Special>
 	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
 	{
 		message.flags = TREADLE_F_INJECT | desc_flags;
-		return finish(post(message), "inject");
+		if constexpr (Special)
+			return finish(post(message), "inject");
+		return finish(tx_->post(message), "inject");
 	}
 
 	/* Any buffers, any flags. */
@@ -220,7 +221,7 @@ private:
 			if (sizeof...(buffers))
 				return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
 					      "recv: FI_MULTI_RECV is for one buffer");
-			set_minimum(message);
+			message.data = endpoint_->min_multi_recv();
 		}
 		if (flags & (FI_TRIGGER | peek_flags)) {
 			/* A receive ring holds receives that are ready and may wait: this is none. */
@@ -235,15 +236,7 @@ private:
 		return finish(rx_->post(message, buffers.span()...), "recv");
 	}
 
-	/* Tagged receives take one message each, whatever the default flags are. */
-	void set_minimum(Message &message) const noexcept
-	{
-		if (message.opcode == TREADLE_OP_RECV)
-			message.data = endpoint_->min_multi_recv();
-		else
-			message.flags &= ~TREADLE_F_MULTI_RECV;
-	}
-
+	/* To a ring that may be shared. */
 	template <class... B> int post(const Message &message, const B &...buffers) noexcept
 	{
 		if (shares_tx_) [[unlikely]] {
@@ -289,7 +282,7 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 		return fill(Refusing<-FI_EOPBADSTATE>());
 	case Calls::plain:
 		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());
-	case Calls::triggered:
+	case Calls::special:
 		return serialized ? fill(Live<NoLock, true>()) : fill(Live<Mutex, true>());
 	}
 }

@@ -9,6 +9,7 @@
  *
  *	ctx->lock (mutex)	bindings of objects, create and destroy
  *	tx->lock (mutex)	one doorbell of a transmit ring at a time
+ *	names_lock (mutex)	names of address vectors (avname.c)
  *	rx->lock		matcher and receive ring
  *	ep->lock		parked messages of an endpoint (under rx->lock)
  *	cntr->lock, cq->lock, ctx->jobs_lock: innermost

@@ -270,7 +270,7 @@ int Endpoint::enable()
 	if (rx_caps_ & FI_SOURCE && rx_caps_ & FI_SOURCE_ERR)
 		bindings_.flags |= TREADLE_EP_SOURCE_ERR;
 	rc = make_rings(bindings_);
-	if (!rc)
+	if (!rc && kernel_) /* a shared context is enabled from the start */
 		rc = kernel_->enable(bindings_);
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "enable");

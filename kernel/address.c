@@ -293,58 +293,94 @@ static int remove_one(struct treadle_av *av, u64 index)
 
 /* --- ioctls ---------------------------------------------------------------------------------- */
 
-static struct treadle_av *av_get(struct treadle_ctx *ctx, u32 id)
+static struct treadle_av_obj *av_get(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_get(ctx, id, TREADLE_AV);
 
-	return IS_ERR(obj) ? ERR_CAST(obj) : container_of(obj, struct treadle_av, obj);
+	return IS_ERR(obj) ? ERR_CAST(obj) : container_of(obj, struct treadle_av_obj, obj);
+}
+
+/* The same, to change it. */
+static struct treadle_av_obj *av_get_writable(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_av_obj *o = av_get(ctx, id);
+
+	if (!IS_ERR(o) && o->read_only) {
+		treadle_obj_put(&o->obj);
+		return ERR_PTR(-EACCES);
+	}
+	return o;
+}
+
+struct treadle_av *treadle_av_alloc(u32 count)
+{
+	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
+	/* a hint that is believed only so far: memory is for peers that come */
+	struct treadle_av_table *t = table_alloc(clamp(count, 16u, 4096u));
+
+	if (!av || !t) {
+		kfree(av);
+		kvfree(t);
+		return ERR_PTR(-ENOMEM);
+	}
+	RCU_INIT_POINTER(av->table, t);
+	av->free = NO_ENTRY;
+	mutex_init(&av->lock);
+	kref_init(&av->ref);
+	return av;
+}
+
+void treadle_av_release(struct kref *ref)
+{
+	struct treadle_av *av = container_of(ref, struct treadle_av, ref);
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+
+	kvfree_rcu(t, rcu);
+	kfree(av);
 }
 
 int treadle_ioc_av_create(struct treadle_ucmd *u)
 {
 	struct treadle_av_create *arg = u->arg;
-	struct treadle_av *av;
-	struct treadle_av_table *t;
+	bool read_only = arg->flags & TREADLE_AV_READ;
+	struct treadle_av_obj *o;
 	int ret;
 
-	if (arg->flags)
+	if ((arg->flags & ~TREADLE_AV_READ) || arg->reserved || !arg->name != !arg->name_size ||
+	    (read_only && !arg->name))
 		return -EINVAL;
 	if (arg->count > treadle_max_av)
 		return -ENOSPC;
-	av = kzalloc(sizeof(*av), TREADLE_GFP);
-	/* a hint that is believed only so far: memory is for peers that come */
-	t = table_alloc(clamp(arg->count, 16u, 4096u));
-	if (!av || !t) {
-		kfree(av);
-		kvfree(t);
+	o = kzalloc(sizeof(*o), TREADLE_GFP);
+	if (!o)
 		return -ENOMEM;
+	o->read_only = read_only;
+	o->av = arg->name ?
+			treadle_av_open(u->ctx, arg->name, arg->name_size, arg->count, read_only) :
+			treadle_av_alloc(arg->count);
+	ret = PTR_ERR_OR_ZERO(o->av);
+	if (!ret) {
+		ret = treadle_obj_init(u->ctx, &o->obj, TREADLE_AV);
+		if (ret)
+			treadle_av_forget(o->av);
 	}
-	RCU_INIT_POINTER(av->table, t);
-	av->free = NO_ENTRY;
-	mutex_init(&av->lock);
-	ret = treadle_obj_init(u->ctx, &av->obj, TREADLE_AV);
 	if (ret) {
-		kvfree(t);
-		kfree(av);
+		kfree(o);
 		return ret;
 	}
-	arg->id = av->obj.id;
-	u->new = &av->obj;
+	arg->id = o->obj.id;
+	u->new = &o->obj;
 	return 0;
 }
 
 void treadle_av_free(struct treadle_obj *obj)
 {
-	struct treadle_av *av = container_of(obj, struct treadle_av, obj);
-	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
-
-	kvfree_rcu(t, rcu);
+	treadle_av_forget(container_of(obj, struct treadle_av_obj, obj)->av);
 }
 
-static void insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, u64 *index, u32 n,
-			 u32 *inserted)
+static void insert_batch(struct treadle_av *av, struct net *net, const struct treadle_addr *addrs,
+			 u64 *index, u32 n, u32 *inserted)
 {
-	struct net *net = av->obj.ctx->net;
 	u32 i;
 
 	for (i = 0; i < n; i++) {
@@ -362,17 +398,19 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 	struct treadle_addr addrs[COPY_BATCH];
 	u32 count = arg->count, done, n;
 	u64 index[COPY_BATCH];
+	struct treadle_av_obj *o;
 	struct treadle_av *av;
 	int ret = 0;
 
 	if (arg->flags)
 		return -EINVAL;
-	av = av_get(u->ctx, arg->av);
-	if (IS_ERR(av))
-		return PTR_ERR(av);
+	o = av_get_writable(u->ctx, arg->av);
+	if (IS_ERR(o))
+		return PTR_ERR(o);
+	av = o->av;
 	arg->count = 0;
 	if (mutex_lock_killable(&av->lock)) {
-		treadle_obj_put(&av->obj);
+		treadle_obj_put(&o->obj);
 		return -EINTR;
 	}
 	if (count > av->holes)
@@ -384,7 +422,7 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 			ret = -EFAULT;
 			break;
 		}
-		insert_batch(av, addrs, index, n, &arg->count);
+		insert_batch(av, u->ctx->net, addrs, index, n, &arg->count);
 		if (arg->out && copy_to_user(u64_to_user_ptr(arg->out) + done * sizeof(*index),
 					     index, n * sizeof(*index)))
 			ret = -EFAULT;
@@ -393,13 +431,14 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		cond_resched();
 	}
 	mutex_unlock(&av->lock);
-	treadle_obj_put(&av->obj);
+	treadle_obj_put(&o->obj);
 	return ret;
 }
 
 int treadle_ioc_av_remove(struct treadle_ucmd *u)
 {
 	struct treadle_av_remove *arg = u->arg;
+	struct treadle_av_obj *o;
 	struct treadle_av *av;
 	int ret = 0;
 	u64 index;
@@ -407,9 +446,10 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 
 	if (arg->flags)
 		return -EINVAL;
-	av = av_get(u->ctx, arg->av);
-	if (IS_ERR(av))
-		return PTR_ERR(av);
+	o = av_get_writable(u->ctx, arg->av);
+	if (IS_ERR(o))
+		return PTR_ERR(o);
+	av = o->av;
 	for (i = 0; i < arg->count && !fatal_signal_pending(current); i++) {
 		if (get_user(index, (u64 __user *)u64_to_user_ptr(arg->indices) + i)) {
 			ret = -EFAULT;
@@ -420,7 +460,7 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 		mutex_unlock(&av->lock);
 		cond_resched();
 	}
-	treadle_obj_put(&av->obj);
+	treadle_obj_put(&o->obj);
 	return ret;
 }
 
@@ -428,12 +468,14 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 {
 	struct treadle_av_lookup *arg = u->arg;
 	struct treadle_av_table *t;
+	struct treadle_av_obj *o;
 	struct treadle_av *av;
 	int ret = -ENOENT;
 
-	av = av_get(u->ctx, arg->av);
-	if (IS_ERR(av))
-		return PTR_ERR(av);
+	o = av_get(u->ctx, arg->av);
+	if (IS_ERR(o))
+		return PTR_ERR(o);
+	av = o->av;
 	mutex_lock(&av->lock);
 	t = rcu_dereference_protected(av->table, true);
 	if (arg->index < av->used && t->entries[arg->index].state > ENTRY_DEAD) {
@@ -450,6 +492,6 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 		ret = 0;
 	}
 	mutex_unlock(&av->lock);
-	treadle_obj_put(&av->obj);
+	treadle_obj_put(&o->obj);
 	return ret;
 }

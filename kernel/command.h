@@ -59,11 +59,12 @@ struct treadle_cmd {
  * @to:		target; held if @heap
  * @cmd:	whose buffers to copy and whom to tell at delivery; NULL: the sender
  *		has been told, @payload has it all
- * @recv:	what it was matched with
+ * @recv:	what it was matched with; @part: its bytes of a multi-receive
  * @done:	bytes copied, into @payload before and to @recv after the match
  * @port:	of the sender
  * @charge:	bytes of rx->buffered
  * @queued:	in to->rx's matcher (rx->lock)
+ * @claimed:	kept there for who has claimed it (rx->lock)
  * @payload:	the kernel's copy (behind this structure), or NULL
  */
 struct treadle_msg {
@@ -77,8 +78,9 @@ struct treadle_msg {
 	u64 len, done, data;
 	u32 flags, charge;
 	u16 port;
-	bool tagged, queued, heap;
+	bool tagged, queued, heap, claimed;
 	u8 *payload;
+	struct treadle_iov part;
 };
 
 static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd *cmd)
@@ -240,13 +242,24 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
-void treadle_rx_grow(struct treadle_rx *rx, bool tagged);
+void treadle_rx_grow(struct treadle_rx *rx, u32 which);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 void treadle_recv_free(struct treadle_recv *recv);
+
+/* multi.c; cut and cancel under rx->lock */
+bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);
+struct treadle_recv *treadle_multi_part(struct treadle_msg *msg);
+void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run);
+void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run);
+bool treadle_multi_cancel(struct treadle_recv *multi, int error);
+
+/* op_peek.c */
+int treadle_peek_prep(const struct treadle_desc *d);
+void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run);
 
 /* deliver.c */
 void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);

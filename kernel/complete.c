@@ -298,6 +298,26 @@ static void recv_node_free(struct treadle_cq_node *node)
 	treadle_obj_put(&rx->obj);
 }
 
+/*
+ * The message was received, and its sender is not in the address vector: what is to be put
+ * there goes into fields that say nothing else now.
+ */
+static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_recv *recv,
+				    const struct treadle_ep *ep, u16 port)
+{
+	struct treadle_addr addr = ep->addr; /* if it is gone: any of this machine will do */
+	__u64 words[3];
+
+	treadle_ep_address(ep->obj.ctx->ports, port, &addr);
+	addr.port = htons(port);
+	BUILD_BUG_ON(sizeof(words) != sizeof(addr));
+	memcpy(words, &addr, sizeof(words));
+	cqe->error = EADDRNOTAVAIL;
+	cqe->src = words[0];
+	cqe->olen = words[1];
+	*(recv->tagged ? &cqe->buf : &cqe->tag) = words[2];
+}
+
 static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
 				     const struct treadle_ep *ep, const struct treadle_msg *msg,
 				     int error)
@@ -315,11 +335,20 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		cqe->data = msg->data;
 		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
 			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
-		if ((ep->flags & TREADLE_EP_SOURCE) && ep->av)
+		if ((ep->flags & TREADLE_EP_SOURCE) && ep->av) {
 			cqe->src = treadle_av_index(ep->av, msg->port);
+			if (cqe->src == TREADLE_ADDR_ANY && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
+			    !error)
+				unknown_source(cqe, recv, ep, msg->port);
+		}
 	} else {
 		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
+		/* of a multi-receive that has come to its end, and of nothing else */
+		if (recv->kind == TREADLE_RECV_MULTI && !error)
+			flags = 0;
 	}
+	if (unlikely(recv->flags & TREADLE_F_MULTI_RECV))
+		flags |= TREADLE_CQ_MULTI_RECV;
 	cqe->flags = flags;
 }
 

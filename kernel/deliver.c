@@ -52,6 +52,14 @@ static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 	struct treadle_rx *rx = msg->to->rx;
 	bool dead;
 
+	if (msg->recv->kind == TREADLE_RECV_PART) {
+		treadle_multi_put_back(msg, run);
+		return;
+	}
+	if (msg->recv->flags & TREADLE_F_CLAIM) { /* for this message, and no other */
+		treadle_recv_complete(msg->recv, msg->to, msg, -EIO, run);
+		return;
+	}
 	spin_lock(&rx->lock);
 	dead = READ_ONCE(msg->to->dead);
 	if (!dead)
@@ -70,6 +78,8 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		dst_error = -TREADLE_ETRUNC;
 	if (src_error == -EFAULT || src_error == -ENOMEM)
 		put_back(msg, run);
+	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
+		treadle_multi_finish(msg, dst_error, run);
 	else
 		treadle_recv_complete(msg->recv, msg->to, msg, dst_error, run);
 	if (cmd)
@@ -164,10 +174,14 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
  */
 TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 {
-	const struct treadle_recv *recv = msg->recv;
 	const struct treadle_cmd *cmd = msg->cmd;
-	u64 len = min(msg->len, recv->len);
+	const struct treadle_recv *recv;
+	u64 len;
 
+	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI))
+		msg->recv = treadle_multi_part(msg);
+	recv = msg->recv;
+	len = min(msg->len, recv->len);
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
 		   recv->iov_count == 1) &&
 	    likely(treadle_copy_small(&msg->to->obj.ctx->pm, recv->one.addr, &cmd->ep->obj.ctx->pm,

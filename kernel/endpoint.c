@@ -84,6 +84,18 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 
 	return ep;
 }
 
+/* Its address, if it is there: without holding it, so that this can be asked under a lock. */
+void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr)
+{
+	struct treadle_ep *ep;
+
+	rcu_read_lock_sched();
+	ep = xa_load(&ports->all, port);
+	if (ep)
+		*addr = ep->addr;
+	rcu_read_unlock_sched();
+}
+
 /* In constant time, so that nobody learns a key byte by byte. */
 static bool key_differs(const u8 *a, const u8 *b, u32 size)
 {
@@ -220,7 +232,7 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
 
 	ep->tx = BOUND(b[0], treadle_tx, obj);
 	ep->rx = BOUND(b[1], treadle_rx, obj);
-	ep->av = BOUND(b[2], treadle_av, obj);
+	ep->av = b[2].obj ? container_of(b[2].obj, struct treadle_av_obj, obj)->av : NULL;
 	ep->tx_cq = BOUND(b[3], treadle_cq, obj);
 	ep->rx_cq = BOUND(b[4], treadle_cq, obj);
 	ep->cntr_send = BOUND(b[5], treadle_cntr, obj);
@@ -291,7 +303,8 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 	struct treadle_ep *ep;
 	int i, ret = 0;
 
-	if (arg->flags & ~TREADLE_EP_SOURCE)
+	if ((arg->flags & ~(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR)) ||
+	    arg->flags == TREADLE_EP_SOURCE_ERR)
 		return -EINVAL;
 	/* bound for the time of this call: nobody destroys it under us */
 	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);

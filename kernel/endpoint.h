@@ -69,6 +69,7 @@ int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
 struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port);
+void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
 bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);
@@ -106,8 +107,12 @@ void treadle_conn_free(struct treadle_ep *ep);
 int treadle_conn_judge(const struct treadle_ep *ep, bool armed);
 int treadle_conn_peer(struct treadle_ep *from, struct treadle_ep **to);
 
+struct treadle_av_name;
+
 /*
- * struct treadle_av - address vector
+ * struct treadle_av - address vector, which several contexts may share by name
+ * @ref:	of the objects, and who works on it
+ * @name:	under which others find it, or NULL
  * @lock:	writers
  * @table:	entries and hash, replaced when it grows; readers use RCU
  * @used:	entries ever used (under @lock)
@@ -115,16 +120,31 @@ int treadle_conn_peer(struct treadle_ep *from, struct treadle_ep **to);
  * @holes:	their number (under @lock)
  */
 struct treadle_av {
-	struct treadle_obj obj;
+	struct kref ref;
+	struct treadle_av_name *name;
 	struct mutex lock;
 	struct treadle_av_table __rcu *table;
 	u32 used, free, holes;
 };
 
+/* struct treadle_av_obj - an address vector as a context has it. @read_only: it may not change it */
+struct treadle_av_obj {
+	struct treadle_obj obj;
+	struct treadle_av *av;
+	bool read_only;
+};
+
+/* avname.c: address vectors with a name, for a user in a network namespace */
+struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, u64 name, u32 size, u32 count,
+				   bool existing);
+void treadle_av_forget(struct treadle_av *av);
+
 /* address.c */
 bool treadle_addr_valid(const struct treadle_addr *addr);
 int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port);
 u64 treadle_av_index(struct treadle_av *av, u16 port);
+struct treadle_av *treadle_av_alloc(u32 count);
+void treadle_av_release(struct kref *ref);
 void treadle_av_free(struct treadle_obj *obj);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 

@@ -46,7 +46,7 @@ static int ioc_query(struct treadle_ucmd *u)
 		.abi_version = TREADLE_ABI_VERSION,
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
 			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
-			    TREADLE_FEATURE_DGRAM_EP |
+			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -86,7 +86,7 @@ static const struct ioc iocs[] = {
 	IOC(QUERY, treadle_query, max_auth_key, ioc_query),
 	IOC(CQ_CREATE, treadle_cq_create, rw, treadle_ioc_cq_create),
 	IOC(CNTR_CREATE, treadle_cntr_create, ro, treadle_ioc_cntr_create),
-	IOC(AV_CREATE, treadle_av_create, id, treadle_ioc_av_create),
+	IOC(AV_CREATE, treadle_av_create, id, treadle_ioc_av_create), /* name is younger */
 	[_IOC_NR(TREADLE_IOC_AV_INSERT)] = { TREADLE_IOC_AV_INSERT,
 					     sizeof(struct treadle_av_insert),
 					     offsetofend(struct treadle_av_insert, out), true,
@@ -282,7 +282,7 @@ static_assert(sizeof(struct treadle_addr) == 24);
 static_assert(sizeof(struct treadle_query) == 72);
 static_assert(sizeof(struct treadle_cq_create) == 48);
 static_assert(sizeof(struct treadle_cntr_create) == 32);
-static_assert(sizeof(struct treadle_av_create) == 16);
+static_assert(sizeof(struct treadle_av_create) == 32);
 static_assert(sizeof(struct treadle_av_insert) == 32);
 static_assert(sizeof(struct treadle_av_remove) == 24);
 static_assert(sizeof(struct treadle_av_lookup) == 40);

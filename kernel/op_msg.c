@@ -140,6 +140,7 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 	INIT_LIST_HEAD(&msg->parked);
 	INIT_LIST_HEAD(&msg->job.link);
 	msg->heap = true;
+	msg->claimed = false;
 	msg->done = 0;
 	treadle_ep_get(msg->to);
 	return msg;
@@ -386,7 +387,8 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 	const struct treadle_desc *d = &cmd->d;
 	u16 port;
 
-	if (d->data || (!is_tagged(d) && (d->tag || d->ignore)) || !cmd->ep->rx)
+	if ((!is_tagged(d) && (d->tag || d->ignore)) || !cmd->ep->rx ||
+	    (d->flags & TREADLE_F_MULTI_RECV ? d->iov_count != 1 : d->data) || treadle_peek_prep(d))
 		return -EINVAL;
 	if (d->peer != TREADLE_ADDR_ANY &&
 	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &port) == -EDESTADDRREQ))
@@ -416,6 +418,10 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_recv_complete(recv, ep, NULL, ret, run);
 		goto out;
 	}
+	if (recv->flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM)) {
+		treadle_peek_issue(recv, ep, run);
+		goto out;
+	}
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, run); /* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
@@ -423,6 +429,8 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	shut = rx->shut;
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
+	if (rx->feeding)
+		treadle_rx_take(rx, NULL, run);
 	spin_unlock(&rx->lock);
 	if (dead)
 		treadle_recv_free(recv);

@@ -32,7 +32,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.issue = treadle_send_issue,
 	},
 	[TREADLE_OP_RECV] = {
-		.flags = NOTIFY,
+		.flags = NOTIFY | TREADLE_F_MULTI_RECV,
 		.data = true,
 		.needs_ep = true,
 		.receives = true,
@@ -40,7 +40,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.issue = treadle_recv_issue,
 	},
 	[TREADLE_OP_TRECV] = {
-		.flags = NOTIFY,
+		.flags = NOTIFY | TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD,
 		.data = true,
 		.needs_ep = true,
 		.receives = true,

@@ -113,9 +113,8 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	INIT_LIST_HEAD(&rx->armed);
 	rx->shared = arg->flags & TREADLE_RX_SHARED;
 	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
-	ret = treadle_match_init(&rx->match[0], get_random_u64());
-	if (!ret)
-		ret = treadle_match_init(&rx->match[1], get_random_u64());
+	for (i = 0, ret = 0; i < TREADLE_MATCHES && !ret; i++)
+		ret = treadle_match_init(&rx->match[i], get_random_u64());
 	if (!ret)
 		ret = ring_init(&rx->ring, arg->entries);
 	if (!ret) {
@@ -141,9 +140,11 @@ void treadle_rx_free(struct treadle_obj *obj)
 {
 	struct treadle_rx *rx = container_of(obj, struct treadle_rx, obj);
 
+	int i;
+
 	kvfree(rx->slots);
-	treadle_match_exit(&rx->match[0]);
-	treadle_match_exit(&rx->match[1]);
+	for (i = 0; i < TREADLE_MATCHES; i++)
+		treadle_match_exit(&rx->match[i]);
 	ring_exit(&rx->ring);
 }
 

@@ -127,6 +127,12 @@ struct treadle_tx {
 	struct treadle_ring ring;
 };
 
+enum treadle_recv_kind {
+	TREADLE_RECV_ONE,
+	TREADLE_RECV_MULTI, /* takes several messages, see multi.c */
+	TREADLE_RECV_PART,  /* what one of them gets of it */
+};
+
 /*
  * struct treadle_recv - a posted receive
  * @m:		while posted; @node: when its completion did not fit; @next: free
@@ -134,6 +140,14 @@ struct treadle_tx {
  * @posted:	in the matcher (rx->lock)
  * @ext:	the second slot of a vector, whose memory holds it
  * @link:	armed: on rx->armed while posted
+ * @kind:	enum treadle_recv_kind
+ * @multi:	of a part: what it is a part of
+ *
+ * Of a multi-receive (rx->lock), whose @one and @len are what is left:
+ * @min:	it ends when less is left
+ * @parts:	parts that have not finished
+ * @over:	it takes no more messages; with @error: 0 or -ECANCELED
+ * @told:	its last part has said so
  *
  * There is one for each slot of the ring, so that taking a receive off the ring
  * needs no memory; that of an armed receive is allocated when it is armed.
@@ -157,17 +171,29 @@ struct treadle_recv {
 			u32 flags;
 			u8 iov_count;
 			bool tagged, posted;
+			u8 kind;
+			union {
+				struct treadle_recv *multi;
+				u64 min;
+			};
+			u32 parts;
+			int error;
+			bool over, told;
 		};
 		struct treadle_iov iov[TREADLE_MAX_IOV];
 	};
 };
 
+enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_CLAIMED, TREADLE_MATCHES };
+
 /*
  * struct treadle_rx - receive ring and matcher
  * @lock:	everything here
- * @match:	plain and tagged
+ * @match:	plain, tagged, and messages that were claimed, by the context of who did
  * @slots:	one for each slot of the ring; @free: those not in use
  * @seq:	receives posted
+ * @feeding:	a multi-receive for which more messages may wait: it comes before what
+ *		is in the ring
  * @eps:	endpoints that receive here; the first one's queue gets the errors of
  *		receives that no message has reached
  * @armed:	posted receives that were armed, thus not of @slots
@@ -179,8 +205,8 @@ struct treadle_rx {
 	struct treadle_obj obj;
 	spinlock_t lock;
 	struct treadle_ring ring;
-	struct treadle_match match[2];
-	struct treadle_recv *slots, *free;
+	struct treadle_match match[TREADLE_MATCHES];
+	struct treadle_recv *slots, *free, *feeding;
 	u64 seq;
 	struct list_head eps;
 	struct list_head armed;

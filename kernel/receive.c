@@ -42,6 +42,13 @@ static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep
 	recv->iov_count = d->iov_count;
 	recv->tagged = d->opcode == TREADLE_OP_TRECV;
 	recv->posted = false;
+	recv->kind = d->flags & TREADLE_F_MULTI_RECV ? TREADLE_RECV_MULTI : TREADLE_RECV_ONE;
+	if (unlikely(recv->kind == TREADLE_RECV_MULTI)) {
+		recv->min = d->data;
+		recv->parts = 0;
+		recv->error = 0;
+		recv->over = recv->told = false;
+	}
 	recv->m.tag = d->tag;
 	recv->m.ignore = d->ignore;
 	recv->m.src = TREADLE_SRC_ANY;
@@ -64,8 +71,9 @@ TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 	struct treadle_rx *rx = recv->rx;
 	u32 slots = 1;
 
-	if (recv->cmd) {
-		treadle_cmd_free(recv->cmd);
+	if (recv->cmd || recv->kind == TREADLE_RECV_PART) {
+		if (recv->cmd)
+			treadle_cmd_free(recv->cmd);
 		kfree(recv);
 		return;
 	}
@@ -96,14 +104,14 @@ static struct treadle_recv *recv_alloc(struct treadle_rx *rx)
 
 static void rx_quiet(struct treadle_rx *rx)
 {
-	if (!rx->match[0].messages && !rx->match[1].messages && !rx->shut)
+	if (!rx->match[TREADLE_PLAIN].messages && !rx->match[TREADLE_TAGGED].messages && !rx->shut)
 		treadle_ring_quiet(&rx->ring);
 }
 
 /* A message leaves the queue: matched, withdrawn or failed. */
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 {
-	treadle_match_remove_msg(&rx->match[msg->tagged], &msg->m);
+	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->tagged], &msg->m);
 	msg->queued = false;
 	rx->buffered -= msg->charge;
 	if (msg->cmd) {
@@ -114,26 +122,41 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 	rx_quiet(rx);
 }
 
+static void rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
+{
+	treadle_match_post(&rx->match[recv->tagged], &recv->m);
+	recv->posted = true;
+	if (recv->cmd)
+		list_add_tail(&recv->link, &rx->armed);
+}
+
+/* @recv is for @msg; what is left of a multi-receive stays where it was among those posted. */
+static __always_inline void rx_meet(struct treadle_rx *rx, struct treadle_recv *recv,
+				    struct treadle_msg *msg)
+{
+	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
+		rx_post(rx, recv);
+}
+
 /* Find the message that waits for @recv, or post it. */
 static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
-	struct treadle_match *match = &rx->match[recv->tagged];
-	struct treadle_match_msg *m = treadle_match_find(match, &recv->m);
+	struct treadle_match_msg *m = treadle_match_find(&rx->match[recv->tagged], &recv->m);
 	struct treadle_msg *msg;
 
 	if (m) {
 		msg = container_of(m, struct treadle_msg, m);
 		treadle_rx_dequeue(rx, msg);
 		msg->recv = recv;
+		/* more may wait for it: that is for treadle_rx_take, which counts its steps */
+		if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
+			rx->feeding = recv;
 		msg->job.ctx = rx->obj.ctx;
 		msg->job.fn = treadle_deliver_job;
 		treadle_run_add(run, &msg->job);
 		return;
 	}
-	treadle_match_post(match, &recv->m);
-	recv->posted = true;
-	if (recv->cmd)
-		list_add_tail(&recv->link, &rx->armed);
+	rx_post(rx, recv);
 }
 
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
@@ -166,13 +189,14 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 		return NULL;
 	recv = container_of(m, struct treadle_recv, m);
 	rx_unpost(recv);
+	rx_meet(rx, recv, msg);
 	return recv;
 }
 
 /* A larger hash table, allocated without the lock; failing only costs speed. */
-void treadle_rx_grow(struct treadle_rx *rx, bool tagged)
+void treadle_rx_grow(struct treadle_rx *rx, u32 which)
 {
-	struct treadle_match *match = &rx->match[tagged];
+	struct treadle_match *match = &rx->match[which];
 	struct treadle_hnode **seg;
 	struct treadle_hash *hash;
 	u32 buckets;
@@ -195,14 +219,27 @@ void treadle_rx_grow(struct treadle_rx *rx, bool tagged)
 
 /* --- the ring, with rx->lock -------------------------------------------------------------- */
 
+/* Something is not as in a plain receive: then it is one for several messages. */
+static noinline int judge_multi(const struct treadle_desc *d)
+{
+	u64 end;
+
+	if (d->opcode != TREADLE_OP_RECV || d->reserved0 ||
+	    (d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) != TREADLE_F_MULTI_RECV ||
+	    d->tag || d->ignore || d->iov_count != 1 || check_add_overflow(d->addr, d->len, &end))
+		return -EINVAL;
+	return d->len > TREADLE_MAX_MSG ? -EMSGSIZE : 0;
+}
+
 static __always_inline int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
 {
 	u64 sum = 0, end;
 	int i;
 
 	if ((d->opcode != TREADLE_OP_RECV && d->opcode != TREADLE_OP_TRECV) || d->reserved0 ||
-	    (d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d->data ||
-	    (d->opcode == TREADLE_OP_RECV && (d->tag || d->ignore)) ||
+	    (d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d->data)
+		return judge_multi(d);
+	if ((d->opcode == TREADLE_OP_RECV && (d->tag || d->ignore)) ||
 	    d->iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
 	if (d->iov_count == 0)
@@ -253,7 +290,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 	recv->ext = ext;
 	recv->cmd = NULL;
 	*error = judge_recv(&d, ext ? ext->iov : NULL);
-	d.flags &= TREADLE_F_COMPLETION;
+	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
 	*error = recv_set(recv, ep, &d) ?: *error;
 	recv->m.seq = rx->seq++;
 	return recv;
@@ -278,19 +315,27 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		return NULL;
 	if (!treadle_ring_prod(ring, &prod))
 		goto broken;
-	while ((s32)(prod - ring->head) > 0) {
+	while ((s32)(prod - ring->head) > 0 || rx->feeding) {
 		ep = rx_ep(rx);
 		if (!ep)
 			break;
-		recv = take_one(rx, ep, prod, &error);
+		if (unlikely(rx->feeding)) {
+			recv = rx->feeding;
+			rx->feeding = NULL;
+			error = 0;
+		} else {
+			recv = take_one(rx, ep, prod, &error);
+		}
 		if (!recv)
 			goto broken;
 		if (likely(!error)) {
 			/* a message that waits is older than @msg */
 			if (msg && suits(recv, msg) &&
 			    (likely(!rx->match[recv->tagged].messages) ||
-			     !treadle_match_find(&rx->match[recv->tagged], &recv->m)))
+			     !treadle_match_find(&rx->match[recv->tagged], &recv->m))) {
+				rx_meet(rx, recv, msg);
 				return recv;
+			}
 			rx_place(rx, recv, run);
 			if (++n < TAKE_BATCH)
 				continue;
@@ -301,8 +346,8 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		if (error)
 			treadle_recv_complete(recv, ep, NULL, error, run);
 		treadle_ep_put(ep);
-		treadle_rx_grow(rx, false);
-		treadle_rx_grow(rx, true);
+		treadle_rx_grow(rx, TREADLE_PLAIN);
+		treadle_rx_grow(rx, TREADLE_TAGGED);
 		cond_resched();
 		spin_lock(&rx->lock);
 		/* others may have posted what we have not seen */
@@ -378,17 +423,22 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 		       struct treadle_run *run)
 {
 	struct treadle_recv *recv;
+	bool now;
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, run);
 	recv = rx_find(rx, context);
+	now = recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED));
 	spin_unlock(&rx->lock);
-	if (recv)
+	if (now)
 		treadle_recv_complete(recv, ep, NULL, -ECANCELED, run);
 	return recv;
 }
 
-/* Up to FAIL_BATCH posted receives, taken out, from slot *i on; looks at SCAN_BATCH slots at most. */
+/*
+ * Up to FAIL_BATCH posted receives, taken out, from slot *i on; looks at SCAN_BATCH slots at most.
+ * NULL: a multi-receive that some messages are still in, which ends with them.
+ */
 static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **out)
 {
 	u32 end = min(rx->ring.entries, *i + SCAN_BATCH);
@@ -406,6 +456,9 @@ static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **o
 	for (end = 0; end < n; end++) {
 		treadle_match_remove_recv(&rx->match[out[end]->tagged], &out[end]->m);
 		rx_unpost(out[end]);
+		if (out[end]->kind == TREADLE_RECV_MULTI &&
+		    !treadle_multi_cancel(out[end], -ECANCELED))
+			out[end] = NULL;
 	}
 	return n;
 }
@@ -433,7 +486,8 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 			break;
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++)
-			treadle_recv_complete(canceled[i], ep, NULL, -ECANCELED, run);
+			if (canceled[i])
+				treadle_recv_complete(canceled[i], ep, NULL, -ECANCELED, run);
 		cond_resched();
 		spin_lock(&rx->lock);
 	}
@@ -451,7 +505,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	LIST_HEAD(dropped);
 	int i, n, which;
 
-	for (which = 0; which < 2; which++) {
+	for (which = 0; which < TREADLE_MATCHES; which++) {
 		do {
 			struct treadle_match_msg *m, *tmp;
 
@@ -480,11 +534,16 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	list_del(&ep->rx_link);
 	rx->shut = false; /* whoever receives here next is not concerned */
 	rx_quiet(rx);
+	if (rx->feeding && rx->feeding->cmd && rx->feeding->cmd->ep == ep) {
+		rx_post(rx, rx->feeding); /* to be found below */
+		rx->feeding = NULL;
+	}
 	list_for_each_entry_safe(recv, next, &rx->armed, link) {
 		if (recv->cmd->ep == ep) {
 			treadle_match_remove_recv(&rx->match[recv->tagged], &recv->m);
-			recv->posted = false;
-			list_move_tail(&recv->link, &dropped);
+			rx_unpost(recv);
+			if (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, 0))
+				list_add_tail(&recv->link, &dropped);
 		}
 	}
 	spin_unlock(&rx->lock);

@@ -12,6 +12,7 @@
  *	ctx->lock (mutex)	bindings of objects, create and destroy
  *	tx->lock (mutex), eq->read_lock (mutex)	one doorbell of a transmit ring at a time,
  *				one reader of an event queue
+ *	names_lock (mutex)	names of address vectors (avname.c)
  *	rx->lock, treadle_conn_lock	matcher and receive ring; connections and event queues
  *	ep->lock		parked messages and flows of an endpoint (under rx->lock)
  *	cntr->lock, cq->lock, ctx->jobs_lock: innermost

@@ -56,6 +56,9 @@ std::vector<Address> resolve(const char *node, const char *service, bool numeric
 /* Only addresses of this network namespace can be bound or reached. */
 bool is_local(const Address &address) noexcept;
 
+/* Bytes of an address in any format. */
+inline constexpr std::size_t max_address = 80;
+
 bool is_unspecified(const Address &address) noexcept;
 
 } // namespace treadle::fi

@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_AV_H
 
 #include <span>
+#include <vector>
 
 #include <treadle/address_vector.h>
 
@@ -42,6 +43,9 @@ private:
 	static const char *describe(fid_av *av, const void *addr, char *buf,
 				    std::size_t *len) noexcept;
 
+	/* The addresses of the first entries, which are the same in every process: map_addr. */
+	fi_addr_t *map(std::size_t count);
+
 	/* Where all variants meet. An address of family 0 is one that could not be read. */
 	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
 		   void *context);
@@ -53,6 +57,7 @@ private:
 	Use domain_use_;
 	AddressVector kernel_;
 	const bool asynchronous_;
+	std::vector<fi_addr_t> map_;
 	Eq *eq_ = nullptr;
 	Use eq_use_;
 };

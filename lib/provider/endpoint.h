@@ -3,7 +3,9 @@
 #define TREADLE_PROVIDER_ENDPOINT_H
 
 #include <array>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -22,22 +24,35 @@ namespace treadle::fi
 {
 
 class Port;
+class Stx;
 
 /*
  * fi_endpoint(3): the kernel's endpoint, its rings and what is bound to it. The
  * application sees it through a Port, and through one more for every alias.
+ *
+ * A shared receive context is one, too: a receive ring without an endpoint of the
+ * kernel, which others are bound to.
  */
 class Endpoint
 {
 public:
 	static int open(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept;
+	static int open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
+				  void *context) noexcept;
 
 	virtual ~Endpoint();
 
 	Domain &domain() const noexcept { return domain_; }
-	EndpointId id() const noexcept { return kernel_.id(); }
+	/* Of a shared receive context: that of one that is bound to it, or none. */
+	EndpointId id() const noexcept { return kernel_ ? kernel_->id() : receivers_id(); }
 	const fi_info &info() const noexcept { return *info_; }
 	bool enabled() const noexcept { return enabled_; }
+	/* Do calls for it come from one thread at a time? */
+	bool serialized() const noexcept { return domain_.serialized() && !shares_; }
+	/* Its rings are those of a shared context. */
+	bool shares_tx() const noexcept { return info_->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT; }
+	bool shares_rx() const noexcept { return info_->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT; }
+	bool is_shared_rx() const noexcept { return !kernel_; }
 
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
@@ -45,6 +60,15 @@ public:
 	/* Whether a success is only reported when the operation says FI_COMPLETION. */
 	bool tx_selective() const noexcept { return tx_selective_; }
 	bool rx_selective() const noexcept { return rx_selective_; }
+	/* FI_OPT_MIN_MULTI_RECV: for receives that are posted from now on. */
+	std::size_t min_multi_recv() const noexcept
+	{
+		return min_multi_recv_.load(std::memory_order_relaxed);
+	}
+	void set_min_multi_recv(std::size_t bytes) noexcept
+	{
+		min_multi_recv_.store(bytes, std::memory_order_relaxed);
+	}
 
 	int bind(::fid *other, std::uint64_t flags);
 	int enable();
@@ -67,13 +91,15 @@ public:
 	static Port *make_port(const std::shared_ptr<Endpoint> &endpoint, void *context);
 
 protected:
-	Endpoint(Domain &domain, InfoPtr info, treadle::Endpoint kernel);
+	Endpoint(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel);
 
+	/* Those that are not shared. */
 	virtual int make_rings(Bindings &bindings) = 0;
 	virtual Port *new_port(std::shared_ptr<Endpoint> self, void *context) = 0;
 
 	/* Rings can't go before it: whoever owns them closes it first. */
-	treadle::Endpoint kernel_;
+	std::optional<treadle::Endpoint> kernel_;
+	Stx *shared_tx_ = nullptr;
 
 private:
 	friend class Port;
@@ -89,16 +115,29 @@ private:
 	int bind_av(::fid *av, std::uint64_t flags);
 	int bind_cq(::fid *cq, std::uint64_t flags);
 	int bind_cntr(::fid *cntr, std::uint64_t flags);
+	int bind_shared_tx(::fid *stx, std::uint64_t flags);
+	int bind_shared_rx(::fid *srx, std::uint64_t flags);
+	int check_bindings() const;
+	/* Of a shared receive context: may it receive for this one, too? */
+	int check_receiver(const Endpoint &other) const;
+	EndpointId receivers_id() const noexcept;
+	void update_ports() noexcept;
 
 	Domain &domain_;
 	Use domain_use_;
 	InfoPtr info_;
 	std::uint64_t tx_caps_, rx_caps_;
 	bool tx_selective_ = false, rx_selective_ = false;
+	std::atomic<std::size_t> min_multi_recv_{64};
 	bool enabled_ = false;
 	Eq *eq_ = nullptr;
 	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */
 	const ::fid *handle_ = nullptr; /* of the request that it answers, until it has */
+	const bool shares_;
+	Endpoint *shared_rx_ = nullptr;
+	/* Of a shared receive context: who receives there; its lock. */
+	mutable std::mutex receivers_lock_;
+	std::vector<Endpoint *> receivers_;
 	Bindings bindings_;
 	std::vector<Use> uses_; /* of all that is bound */
 	Eq::Source source_;	/* of events, once it is enabled */
@@ -110,7 +149,7 @@ enum class Calls {
 	absent,	  /* no capability for it */
 	disabled, /* until fi_enable */
 	plain,
-	triggered, /* FI_TRIGGER is a default flag */
+	special, /* FI_TRIGGER or FI_MULTI_RECV is a default flag, or the ring is shared */
 };
 
 /* struct fid_ep: an endpoint with default flags: fi_endpoint(3), "fi_ep_alias". */
@@ -143,6 +182,8 @@ protected:
 	std::uint32_t tx_flags_ = 0, rx_flags_ = 0;
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
 	std::uint64_t any_source_;
+	/* Its commands have to say whose they are. */
+	const bool shares_tx_;
 
 private:
 	int set_op_flags(std::uint64_t flags);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 
 #include <arpa/inet.h>
 
@@ -17,6 +18,9 @@ namespace
 {
 
 constexpr std::uint64_t insert_flags = FI_MORE | FI_SYNC_ERR;
+
+/* Entries that map_addr shows. Nobody is told that there are any: some programs look, though. */
+constexpr std::size_t most_mapped = 65536;
 
 /* The address `n` further on: 10.1.1.1 and 3 are 10.1.1.4. */
 Address advanced(Address address, std::size_t n) noexcept
@@ -87,10 +91,9 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 
 	if (!attr)
 		return REFUSE(-FI_EINVAL, subsys, "open: needs a fi_av_attr");
-	if (attr->name || attr->flags & FI_READ)
-		return REFUSE(-FI_ENOSYS, subsys, "open: no shared address vectors (\"%s\")",
-			      attr->name ? attr->name : "");
-	if (attr->flags & ~(FI_EVENT | FI_SYMMETRIC))
+	if ((attr->name && !*attr->name) || (attr->flags & FI_READ && !attr->name))
+		return REFUSE(-FI_EINVAL, subsys, "open: needs a name for FI_READ, and not \"\"");
+	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC))
 		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, attr->flags);
 	if (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE)
 		return REFUSE(-FI_EINVAL, subsys, "open: type %d", attr->type);
@@ -105,15 +108,32 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 
 	const std::size_t expected =
 		std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
-	auto kernel = AddressVector::create(in.kernel(), static_cast<std::uint32_t>(expected));
+	const std::string_view name = attr->name ? attr->name : "";
+	auto kernel = AddressVector::open(in.kernel(), name,
+					  attr->flags & FI_READ ? AddressVector::Access::read :
+								  AddressVector::Access::write,
+					  static_cast<std::uint32_t>(expected));
 	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
-	if (!attr->type)
-		attr->type = in.av_type() ? in.av_type() : FI_AV_TABLE;
+		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
+			      static_cast<int>(name.size()), name.data());
 	return guard([&] {
-		*out = new Av(in, std::move(*kernel), attr->flags & FI_EVENT, context);
+		std::unique_ptr<Av> av(
+			new Av(in, std::move(*kernel), attr->flags & FI_EVENT, context));
+		if (attr->name && !attr->map_addr)
+			attr->map_addr =
+				av->map(std::clamp<std::size_t>(attr->count, 1, most_mapped));
+		if (!attr->type)
+			attr->type = in.av_type() ? in.av_type() : FI_AV_TABLE;
+		*out = av.release();
 		return 0;
 	});
+}
+
+fi_addr_t *Av::map(std::size_t count)
+{
+	map_.resize(count);
+	std::iota(map_.begin(), map_.end(), fi_addr_t{0});
+	return map_.data();
 }
 
 int Av::bind(::fid *other, std::uint64_t flags)

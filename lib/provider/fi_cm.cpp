@@ -24,11 +24,6 @@ std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept
 		param ? std::min<std::size_t>(size, TREADLE_CM_DATA) : 0};
 }
 
-Endpoint::~Endpoint()
-{
-	answered();
-}
-
 /* It was made to answer a request, which others can't answer any more when this has. */
 void Endpoint::answers(const ::fid *handle, const Address &peer) noexcept
 {
@@ -48,7 +43,7 @@ int Endpoint::bind_events()
 	if (source_)
 		return 0;
 	Eq::Source source(*eq_, ports_.front()->fid);
-	const int rc = source.bind(kernel_);
+	const int rc = source.bind(*kernel_);
 	if (!rc)
 		source_ = std::move(source);
 	return rc;
@@ -66,7 +61,7 @@ int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 	int rc = enable();
 	if (rc)
 		return rc;
-	rc = kernel_.connect(*address, data);
+	rc = kernel_->connect(*address, data);
 	if (rc)
 		return REFUSE(rc, subsys, "connect: %s", to_string(*address).c_str());
 	peer_ = address;
@@ -83,7 +78,7 @@ int Endpoint::accept(std::span<const std::byte> data)
 	int rc = enable();
 	if (rc)
 		return rc;
-	rc = kernel_.accept(data);
+	rc = kernel_->accept(data);
 	if (rc)
 		return REFUSE(rc, subsys, "accept");
 	answered();
@@ -96,7 +91,7 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 		return no_connections("shutdown");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "shutdown: flags 0x%" PRIx64, flags);
-	const int rc = kernel_.shutdown();
+	const int rc = kernel_->shutdown();
 	return rc ? REFUSE(rc, subsys, "shutdown") : 0;
 }
 

@@ -2,13 +2,17 @@
 #include "cq.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <limits>
+#include <string>
 
 #include <poll.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "wait.h"
 
 namespace treadle::fi
@@ -52,7 +56,39 @@ void fill(fi_cq_tagged_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.tag = cqe.tag;
 }
 
-void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe, std::uint32_t api) noexcept
+/* Of a completion with EADDRNOTAVAIL; takes the fields that it is in for what they are not. */
+Address take_sender(treadle_cqe &cqe) noexcept
+{
+	__u64 &last = cqe.flags & FI_TAGGED ? cqe.buf : cqe.tag;
+	const __u64 words[] = {cqe.src, cqe.olen, last};
+	Address address;
+
+	static_assert(sizeof(words) == sizeof(address));
+	std::memcpy(&address, words, sizeof(address));
+	cqe.olen = last = 0;
+	return address;
+}
+
+/* The caller's buffer for error data, or, if there is none, ours: fi_cq(3), err_data_size. */
+void fill_data(fi_cq_err_entry &entry, const std::string &data, std::string &own,
+	       std::uint32_t api) noexcept
+{
+	/* The last field is younger than the others. */
+	const bool sized = FI_VERSION_GE(api, FI_VERSION(1, 5));
+
+	if (sized && entry.err_data_size) {
+		entry.err_data_size = std::min(entry.err_data_size, data.size());
+		if (entry.err_data)
+			std::memcpy(entry.err_data, data.data(), entry.err_data_size);
+		return;
+	}
+	own = data;
+	entry.err_data = own.empty() ? nullptr : own.data();
+	if (sized)
+		entry.err_data_size = own.size();
+}
+
+void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 {
 	entry.op_context = reinterpret_cast<void *>(cqe.context);
 	entry.flags = cqe.flags & ~TREADLE_CQ_ERR_DATA;
@@ -63,14 +99,6 @@ void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe, std::uint32_t api) noe
 	entry.olen = cqe.olen;
 	entry.err = -fabric_error(-static_cast<int>(cqe.error));
 	entry.prov_errno = static_cast<int>(cqe.error);
-	/* There is no data to any error. The last field is younger than the others. */
-	if (FI_VERSION_LT(api, FI_VERSION(1, 5))) {
-		entry.err_data = nullptr;
-		return;
-	}
-	if (!entry.err_data_size)
-		entry.err_data = nullptr;
-	entry.err_data_size = 0;
 }
 
 std::int64_t now() noexcept
@@ -166,15 +194,22 @@ private:
 	static ssize_t read_error(fid_cq *f, fi_cq_err_entry *buf, std::uint64_t) noexcept
 	{
 		CqOf &cq = of(f);
-		const std::uint32_t api = cq.domain_.api();
-		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &cqe) {
-			if (!cqe.error)
-				return false;
-			fill(*buf, cqe, api);
-			return true;
+		treadle_cqe cqe;
+		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &first) {
+			cqe = first;
+			return first.error != 0;
 		});
 
-		return taken ? taken : -FI_EAGAIN;
+		if (taken <= 0)
+			return taken ? taken : -FI_EAGAIN;
+		return guard([&] {
+			std::string data;
+			if (cqe.error == EADDRNOTAVAIL && cqe.flags & FI_RECV)
+				data = cq.domain_.encoded(take_sender(cqe));
+			fill(*buf, cqe);
+			fill_data(*buf, data, cq.error_data_, cq.domain_.api());
+			return taken;
+		});
 	}
 	/* The condition is a hint, fi_cq(3) says; the first completion will do. */
 	template <class Entry>
@@ -249,6 +284,7 @@ private:
 	}
 
 	Queue queue_;
+	std::string error_data_; /* of the last error; its readers take turns, fi_cq(3) says */
 };
 
 template <class Lock>

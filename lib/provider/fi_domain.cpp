@@ -11,6 +11,7 @@
 #include "eq.h"
 #include "mr.h"
 #include "pollset.h"
+#include "stx.h"
 #include "transfer.h"
 #include "trigger.h"
 
@@ -25,16 +26,6 @@ constexpr auto subsys = FI_LOG_DOMAIN;
 int scalable_ep(fid_domain *, fi_info *, fid_ep **, void *) noexcept
 {
 	return REFUSE(-FI_ENOSYS, subsys, "scalable_ep: one context of each kind per endpoint");
-}
-
-int stx_context(fid_domain *, fi_tx_attr *, fid_stx **, void *) noexcept
-{
-	return REFUSE(-FI_ENOSYS, subsys, "stx_context: no shared contexts");
-}
-
-int srx_context(fid_domain *, fi_rx_attr *, fid_ep **, void *) noexcept
-{
-	return REFUSE(-FI_ENOSYS, subsys, "srx_context: no shared contexts");
 }
 
 int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
@@ -65,8 +56,8 @@ fi_ops_domain Domain::domain_ops{
 	.scalable_ep = scalable_ep,
 	.cntr_open = Cntr::open,
 	.poll_open = PollSet::open,
-	.stx_ctx = stx_context,
-	.srx_ctx = srx_context,
+	.stx_ctx = Stx::open,
+	.srx_ctx = Endpoint::open_shared_rx,
 	.query_atomic = ask_atomic,
 	.query_collective = nullptr,
 	.endpoint2 = nullptr,
@@ -113,6 +104,15 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 		*out = new Domain(on, std::move(*kernel), *info, context);
 		return 0;
 	});
+}
+
+std::string Domain::encoded(const treadle_addr &address) const
+{
+	const int family = addr_format_ == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
+
+	if (addr_format_ == FI_ADDR_STR || address.family == family)
+		return encode(addr_format_, address);
+	return encode(addr_format_, loopback_of(family, address.port));
 }
 
 int Domain::bind(::fid *other, std::uint64_t flags)

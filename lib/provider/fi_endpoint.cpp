@@ -70,12 +70,22 @@ std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noe
 
 } // namespace
 
-Endpoint::Endpoint(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
+Endpoint::Endpoint(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel)
 	: kernel_(std::move(kernel)), domain_(domain), domain_use_(domain.users),
 	  info_(std::move(info)),
 	  tx_caps_(direction_caps(*info_, info_->tx_attr->caps, tx_directions, fi::tx_caps)),
-	  rx_caps_(direction_caps(*info_, info_->rx_attr->caps, rx_directions, fi::rx_caps))
+	  rx_caps_(direction_caps(*info_, info_->rx_attr->caps, rx_directions, fi::rx_caps)),
+	  shares_(shares_tx() || shares_rx() || is_shared_rx())
 {
+}
+
+Endpoint::~Endpoint()
+{
+	answered();
+	if (!shared_rx_)
+		return;
+	const std::lock_guard guard(shared_rx_->receivers_lock_);
+	std::erase(shared_rx_->receivers_, this);
 }
 
 /* What info.handle names, with which only a connected endpoint can do something. */
@@ -122,7 +132,9 @@ int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **out, void *contex
 			return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
 
 		std::shared_ptr<Endpoint> endpoint;
-		if (in.serialized())
+		const bool shares = settled->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
+				    settled->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
+		if (in.serialized() && !shares)
 			endpoint = std::make_shared<EndpointOf<NoLock>>(in, std::move(settled),
 									std::move(*kernel));
 		else
@@ -161,6 +173,10 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 		return bind_cq(other, flags);
 	case FI_CLASS_CNTR:
 		return bind_cntr(other, flags);
+	case FI_CLASS_STX_CTX:
+		return bind_shared_tx(other, flags);
+	case FI_CLASS_SRX_CTX:
+		return bind_shared_rx(other, flags);
 	case FI_CLASS_EQ:
 		if (eq_)
 			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
@@ -245,10 +261,8 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 
 /* --- states and names ---------------------------------------------------------------- */
 
-int Endpoint::enable()
+int Endpoint::check_bindings() const
 {
-	if (enabled_)
-		return 0;
 	if (connected() && !eq_)
 		return REFUSE(-FI_ENOEQ, subsys, "enable: no event queue is bound");
 	if (!connected() && bindings_.av == AddressVectorId{})
@@ -258,30 +272,63 @@ int Endpoint::enable()
 		return REFUSE(-FI_ENOCQ, subsys, "enable: no completion queue is bound for %s",
 			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" :
 										   "FI_RECV");
+	if ((tx_caps_ && shares_tx() && !shared_tx_) || (rx_caps_ && shares_rx() && !shared_rx_))
+		return REFUSE(-FI_EOPBADSTATE, subsys, "enable: no shared context is bound for %s",
+			      tx_caps_ && shares_tx() && !shared_tx_ ? "FI_TRANSMIT" : "FI_RECV");
+	return shared_rx_ ? shared_rx_->check_receiver(*this) : 0;
+}
+
+int Endpoint::enable()
+{
+	if (enabled_)
+		return 0;
+	int rc = check_bindings();
+	if (rc)
+		return rc;
 	bindings_.flags = rx_caps_ & FI_SOURCE ? TREADLE_EP_SOURCE : 0;
-	int rc = connected() ? bind_events() : 0;
+	if (rx_caps_ & FI_SOURCE && rx_caps_ & FI_SOURCE_ERR)
+		bindings_.flags |= TREADLE_EP_SOURCE_ERR;
+	rc = connected() ? bind_events() : 0;
 	if (!rc)
 		rc = make_rings(bindings_);
-	if (!rc)
-		rc = kernel_.enable(bindings_);
+	if (!rc && kernel_) /* a shared context is enabled from the start */
+		rc = kernel_->enable(bindings_);
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "enable");
 	enabled_ = true;
+	update_ports();
+	if (shared_rx_ && rx_selective_) {
+		/* Whose receive it will be is not known when it is posted: one may be, so it is asked for. */
+		shared_rx_->rx_selective_ = true;
+		shared_rx_->update_ports();
+	}
+	return 0;
+}
+
+void Endpoint::update_ports() noexcept
+{
 	for (Port *port : ports_)
 		port->update();
-	return 0;
 }
 
 int Endpoint::cancel(void *context) noexcept
 {
-	return enabled_ ? fabric_error(kernel_.cancel(address_of(context))) : -FI_EOPBADSTATE;
+	if (kernel_)
+		return enabled_ ? fabric_error(kernel_->cancel(address_of(context))) :
+				  -FI_EOPBADSTATE;
+	const std::lock_guard guard(receivers_lock_);
+	for (Endpoint *receiver : receivers_) {
+		if (receiver->enabled_)
+			return receiver->cancel(context);
+	}
+	return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: no endpoint receives here");
 }
 
 int Endpoint::set_name(const void *addr, std::size_t size)
 {
 	const auto address = decode(domain_.addr_format(), addr, size);
 
-	if (enabled_ || handle_)
+	if (enabled_ || handle_) /* a shared context always is */
 		return REFUSE(-FI_EOPBADSTATE, subsys,
 			      "setname: the endpoint is enabled already, or accepts a connection");
 	if (!address)
@@ -298,7 +345,9 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 
 int Endpoint::get_name(void *addr, std::size_t *size) const
 {
-	return copy_out(encode(domain_.addr_format(), kernel_.address()), addr, size) ?
+	if (!kernel_)
+		return REFUSE(-FI_EINVAL, subsys, "getname: a shared context has no address");
+	return copy_out(encode(domain_.addr_format(), kernel_->address()), addr, size) ?
 		       0 :
 		       -FI_ETOOSMALL;
 }

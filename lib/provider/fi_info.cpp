@@ -293,7 +293,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 
 	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV;
 	if (type != FI_EP_MSG) /* there, all comes from the peer */
-		info->caps |= FI_SOURCE | FI_DIRECTED_RECV;
+		info->caps |= FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))
 		info->caps |= FI_MSG;
 	if (has(TREADLE_OP_TSEND) && has(TREADLE_OP_TRECV))
@@ -307,6 +307,10 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		info->caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
 	if (kernel.features & TREADLE_FEATURE_TRIGGER)
 		info->caps |= FI_TRIGGER;
+	if (kernel.features & TREADLE_FEATURE_SHARED_AV)
+		info->caps |= FI_SHARED_AV;
+	if (kernel.desc_flags & TREADLE_F_MULTI_RECV)
+		info->caps |= FI_MULTI_RECV;
 	if (kernel.desc_flags & TREADLE_F_FENCE)
 		info->caps |= FI_FENCE;
 
@@ -334,8 +338,11 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	domain.rx_ctx_cnt = domain.ep_cnt;
 	domain.max_ep_tx_ctx = 1;
 	domain.max_ep_rx_ctx = 1;
+	domain.max_ep_stx_ctx = domain.ep_cnt;
+	domain.max_ep_srx_ctx = domain.ep_cnt;
 	domain.mr_iov_limit = 1;
-	domain.caps = FI_LOCAL_COMM;
+	domain.max_err_data = max_address;
+	domain.caps = info->caps & (FI_LOCAL_COMM | FI_SHARED_AV);
 
 	fi_ep_attr &ep = *info->ep_attr;
 	ep.type = type;
@@ -361,7 +368,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 
 	fi_rx_attr &rx = *info->rx_attr;
 	rx.caps = info->caps & rx_caps;
-	rx.op_flags = rx_op_flags;
+	rx.op_flags = rx_op_flags & ~(info->caps & FI_MULTI_RECV ? 0 : FI_MULTI_RECV);
 	rx.msg_order = orders;
 	rx.total_buffered_recv = kernel.max_buffered;
 	rx.size = kernel.max_ring;

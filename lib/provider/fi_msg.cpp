@@ -25,14 +25,14 @@ Message recv_message(void *buf, std::size_t len, fi_addr_t src, void *context) n
 		.peer = src};
 }
 
-/* The calls of fi_msg(3), for one way of locking, and with FI_TRIGGER as a default flag or not. */
-template <class Lock, bool Triggered> struct Live {
+/* The calls of fi_msg(3), for one way of locking, and plain or special (Calls). */
+template <class Lock, bool Special> struct Live {
 	using P = PortOf<Lock>;
 
 	static ssize_t recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
 			    void *context) noexcept
 	{
-		return P::of(ep).template receive<Triggered>(recv_message(buf, len, src, context));
+		return P::of(ep).template receive<Special>(recv_message(buf, len, src, context));
 	}
 	static ssize_t recvv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
 			     fi_addr_t src, void *context) noexcept
@@ -49,8 +49,7 @@ template <class Lock, bool Triggered> struct Live {
 	static ssize_t send(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			    void *context) noexcept
 	{
-		return P::of(ep).template transmit<Triggered>(
-			send_message(buf, len, dest, context));
+		return P::of(ep).template transmit<Special>(send_message(buf, len, dest, context));
 	}
 	static ssize_t sendv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
 			     fi_addr_t dest, void *context) noexcept
@@ -67,22 +66,22 @@ template <class Lock, bool Triggered> struct Live {
 	}
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest) noexcept
 	{
-		return P::of(ep).inject(send_message(buf, len, dest, nullptr));
+		return P::of(ep).template inject<Special>(send_message(buf, len, dest, nullptr));
 	}
 	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *,
 				std::uint64_t data, fi_addr_t dest, void *context) noexcept
 	{
 		Message message = send_message(buf, len, dest, context);
 		message.data = data;
-		return P::of(ep).template transmit<Triggered>(message, FI_REMOTE_CQ_DATA,
-							      TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template transmit<Special>(message, FI_REMOTE_CQ_DATA,
+							    TREADLE_F_REMOTE_CQ_DATA);
 	}
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest) noexcept
 	{
 		Message message = send_message(buf, len, dest, nullptr);
 		message.data = data;
-		return P::of(ep).inject(message, TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}
 };
 

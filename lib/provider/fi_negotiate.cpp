@@ -159,8 +159,6 @@ bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr
 	if (asked.type && asked.type != offer.type)
 		return compare.refuse("ep_attr->type: %s asked, not offered",
 				      Text(asked.type, FI_TYPE_EP_TYPE).c_str());
-	if (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || asked.rx_ctx_cnt == FI_SHARED_CONTEXT)
-		return compare.refuse("ep_attr: shared contexts asked, not offered");
 	if (caps & (FI_RMA | FI_ATOMIC) &&
 	    !(AT_MOST(ep_attr, max_order_raw_size) && AT_MOST(ep_attr, max_order_war_size) &&
 	      AT_MOST(ep_attr, max_order_waw_size)))
@@ -169,7 +167,8 @@ bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr
 		return false;
 	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
 	       AT_MOST(ep_attr, max_msg_size) && AT_MOST(ep_attr, msg_prefix_size) &&
-	       AT_MOST(ep_attr, tx_ctx_cnt) && AT_MOST(ep_attr, rx_ctx_cnt);
+	       (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, tx_ctx_cnt)) &&
+	       (asked.rx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, rx_ctx_cnt));
 }
 
 /*
@@ -265,6 +264,8 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	const std::uint64_t caps =
 		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps);
 
+	if (asked.caps & FI_SOURCE_ERR && !(asked.caps & FI_SOURCE))
+		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
 	/* The type first: it is what most callers who want somebody else differ in. */
 	return (!asked.ep_attr || agrees(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
@@ -290,6 +291,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	if (asked && asked->caps)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
+	else
+		info.caps &= ~FI_SOURCE_ERR; /* it makes errors of successes: for who asks for it */
 	if (asked)
 		info.handle = asked->handle;
 	narrow_domain(*info.domain_attr,
@@ -298,6 +301,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	if (ep.mem_tag_format)
 		info.ep_attr->mem_tag_format = ep.mem_tag_format;
+	settle<std::size_t>(info.ep_attr->tx_ctx_cnt, ep.tx_ctx_cnt, 1);
+	settle<std::size_t>(info.ep_attr->rx_ctx_cnt, ep.rx_ctx_cnt, 1);
 	info.ep_attr->auth_key_size = 0;
 	if (has_keys(api))
 		copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,

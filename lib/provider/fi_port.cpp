@@ -40,6 +40,9 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 				      "getopt: CM_DATA_SIZE: no FI_EP_MSG");
 		answer = TREADLE_CM_DATA;
 		break;
+	case FI_OPT_MIN_MULTI_RECV:
+		answer = Port::of(f).endpoint().min_multi_recv();
+		break;
 	default:
 		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
 	}
@@ -50,10 +53,16 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	return 0;
 }
 
-int set_option(fid_t, int level, int option, const void *, std::size_t) noexcept
+int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept
 {
-	return REFUSE(-FI_ENOPROTOOPT, subsys, "setopt: level %d, option %d: none can be set",
-		      level, option);
+	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
+		return REFUSE(-FI_ENOPROTOOPT, subsys,
+			      "setopt: level %d, option %d: only FI_OPT_MIN_MULTI_RECV can be set",
+			      level, option);
+	if (size != sizeof(std::size_t))
+		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
+	Port::of(f).endpoint().set_min_multi_recv(*static_cast<const std::size_t *>(value));
+	return 0;
 }
 
 ssize_t tx_size_left(fid_ep *ep) noexcept
@@ -102,14 +111,13 @@ bool is_one_direction(std::uint64_t flags) noexcept
 }
 
 /* needed: all of these capabilities */
-Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled,
-	       std::uint64_t op_flags) noexcept
+Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled, bool special) noexcept
 {
 	if (needed & ~caps)
 		return Calls::absent;
 	if (!enabled)
 		return Calls::disabled;
-	return op_flags & FI_TRIGGER ? Calls::triggered : Calls::plain;
+	return special ? Calls::special : Calls::plain;
 }
 
 } // namespace
@@ -143,7 +151,7 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	  tx_op_flags_(endpoint_->info().tx_attr->op_flags),
 	  rx_op_flags_(endpoint_->info().rx_attr->op_flags),
 	  any_source_(endpoint_->rx_caps() & FI_DIRECTED_RECV ? 0 : TREADLE_ADDR_ANY),
-	  primary_(endpoint_->ports_.empty())
+	  shares_tx_(endpoint_->shares_tx()), primary_(endpoint_->ports_.empty())
 {
 	ops = &ep_ops;
 	cm = &cm_ops;
@@ -171,12 +179,15 @@ void Port::update() noexcept
 {
 	const Endpoint &own = *endpoint_;
 	const bool enabled = own.enabled();
-	const bool serialized = own.domain().serialized();
+	const bool serialized = own.serialized();
 	const auto tx = [&](std::uint64_t needed) {
-		return calls_of(own.tx_caps(), needed, enabled, tx_op_flags_);
+		return calls_of(own.tx_caps(), needed, enabled,
+				tx_op_flags_ & FI_TRIGGER || own.shares_tx());
 	};
 	const auto rx = [&](std::uint64_t needed) {
-		return calls_of(own.rx_caps(), needed, enabled, rx_op_flags_);
+		/* What is received by a shared context is posted there. */
+		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), needed, enabled,
+				rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
 	};
 
 	if (enabled)
@@ -198,7 +209,7 @@ std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
 std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
 {
 	/* Nothing is gained by putting off the doorbell of a receive, which hardly ever rings. */
-	return desc_flags_of(flags & FI_COMPLETION) |
+	return desc_flags_of(flags & (FI_COMPLETION | FI_MULTI_RECV | peek_flags)) |
 	       (endpoint_->rx_selective() ? 0 : TREADLE_F_COMPLETION);
 }
 

@@ -28,14 +28,14 @@ Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len, fi_ad
 		.ignore = key};
 }
 
-/* The calls of fi_rma(3), for one way of locking, and with FI_TRIGGER as a default flag or not. */
-template <class Lock, bool Triggered> struct Live {
+/* The calls of fi_rma(3), for one way of locking, and special as Calls says or not. */
+template <class Lock, bool Special> struct Live {
 	using P = PortOf<Lock>;
 
 	static ssize_t read(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
 			    std::uint64_t addr, std::uint64_t key, void *context) noexcept
 	{
-		return P::of(ep).template transmit<Triggered>(
+		return P::of(ep).template transmit<Special>(
 			rma_message(TREADLE_OP_READ, buf, len, src, addr, key, context));
 	}
 	static ssize_t readv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
@@ -54,7 +54,7 @@ template <class Lock, bool Triggered> struct Live {
 	static ssize_t write(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			     std::uint64_t addr, std::uint64_t key, void *context) noexcept
 	{
-		return P::of(ep).template transmit<Triggered>(
+		return P::of(ep).template transmit<Special>(
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context));
 	}
 	static ssize_t writev(fid_ep *ep, const iovec *iov, void **, std::size_t count,
@@ -73,7 +73,7 @@ template <class Lock, bool Triggered> struct Live {
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
 			      std::uint64_t addr, std::uint64_t key) noexcept
 	{
-		return P::of(ep).inject(
+		return P::of(ep).template inject<Special>(
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, nullptr));
 	}
 	static ssize_t writedata(fid_ep *ep, const void *buf, std::size_t len, void *,
@@ -82,15 +82,15 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		Message message = rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context);
 		message.data = data;
-		return P::of(ep).template transmit<Triggered>(message, FI_REMOTE_CQ_DATA,
-							      TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template transmit<Special>(message, FI_REMOTE_CQ_DATA,
+							    TREADLE_F_REMOTE_CQ_DATA);
 	}
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key) noexcept
 	{
 		Message message = rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, nullptr);
 		message.data = data;
-		return P::of(ep).inject(message, TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}
 };
 

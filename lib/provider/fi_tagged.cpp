@@ -31,13 +31,13 @@ Message recv_message(void *buf, std::size_t len, fi_addr_t src, std::uint64_t ta
 }
 
 /* The calls of fi_tagged(3); see fi_msg.cpp. */
-template <class Lock, bool Triggered> struct Live {
+template <class Lock, bool Special> struct Live {
 	using P = PortOf<Lock>;
 
 	static ssize_t recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
 			    std::uint64_t tag, std::uint64_t ignore, void *context) noexcept
 	{
-		return P::of(ep).template receive<Triggered>(
+		return P::of(ep).template receive<Special>(
 			recv_message(buf, len, src, tag, ignore, context));
 	}
 	static ssize_t recvv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
@@ -46,7 +46,7 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		P &port = P::of(ep);
 		return port.receive(recv_message(nullptr, 0, src, tag, ignore, context), iov, count,
-				    port.rx_op_flags());
+				    port.rx_op_flags() & ~FI_MULTI_RECV);
 	}
 	static ssize_t recvmsg(fid_ep *ep, const fi_msg_tagged *msg, std::uint64_t flags) noexcept
 	{
@@ -57,7 +57,7 @@ template <class Lock, bool Triggered> struct Live {
 	static ssize_t send(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			    std::uint64_t tag, void *context) noexcept
 	{
-		return P::of(ep).template transmit<Triggered>(
+		return P::of(ep).template transmit<Special>(
 			send_message(buf, len, dest, tag, context));
 	}
 	static ssize_t sendv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
@@ -76,7 +76,8 @@ template <class Lock, bool Triggered> struct Live {
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
 			      std::uint64_t tag) noexcept
 	{
-		return P::of(ep).inject(send_message(buf, len, dest, tag, nullptr));
+		return P::of(ep).template inject<Special>(
+			send_message(buf, len, dest, tag, nullptr));
 	}
 	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *,
 				std::uint64_t data, fi_addr_t dest, std::uint64_t tag,
@@ -84,15 +85,15 @@ template <class Lock, bool Triggered> struct Live {
 	{
 		Message message = send_message(buf, len, dest, tag, context);
 		message.data = data;
-		return P::of(ep).template transmit<Triggered>(message, FI_REMOTE_CQ_DATA,
-							      TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template transmit<Special>(message, FI_REMOTE_CQ_DATA,
+							    TREADLE_F_REMOTE_CQ_DATA);
 	}
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest, std::uint64_t tag) noexcept
 	{
 		Message message = send_message(buf, len, dest, tag, nullptr);
 		message.data = data;
-		return P::of(ep).inject(message, TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}
 };
 

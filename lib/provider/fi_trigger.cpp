@@ -172,7 +172,11 @@ int queue_counter_work(Domain &domain, const fi_deferred_work &work, const Cntr 
 int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Operation &op,
 			const Cntr &trigger) noexcept
 {
-	const std::uint64_t known = op.receives ? receive_flags : transmit_flags;
+	const std::uint64_t known =
+		op.receives ? receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
+									 TREADLE_OP_TRECV) &
+				      ~peek_flags :
+			      transmit_flags;
 	const Cntr *done = counter_of(domain, work.completion_cntr);
 	std::uint64_t data;
 
@@ -196,8 +200,11 @@ int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Oper
 		return command.error();
 
 	const std::uint64_t flags = flags_for(command->desc().opcode, op.flags);
-	command->flags(desc_flags_of(flags & (op.receives ? FI_COMPLETION : ~FI_MORE)));
-	if (flags & FI_REMOTE_CQ_DATA)
+	command->flags(
+		desc_flags_of(flags & (op.receives ? FI_COMPLETION | FI_MULTI_RECV : ~FI_MORE)));
+	if (flags & FI_MULTI_RECV)
+		command->data(endpoint.min_multi_recv());
+	else if (flags & FI_REMOTE_CQ_DATA)
 		command->data(data);
 	if (op.receives && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
 		command->peer(TREADLE_ADDR_ANY);
@@ -230,6 +237,8 @@ Command command_of(const Message &m) noexcept
 
 	if (m.flags & TREADLE_F_REMOTE_CQ_DATA)
 		command.data(m.data);
+	if (m.flags & TREADLE_F_MULTI_RECV)
+		command.several(m.data);
 	return command.context(m.context).flags(m.flags);
 }
 

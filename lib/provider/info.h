@@ -57,8 +57,9 @@ inline constexpr std::uint64_t rx_directions = FI_RECV | FI_REMOTE_READ | FI_REM
 
 /* Capabilities that have to do with transmitting, and with receiving: fi_endpoint(3). */
 inline constexpr std::uint64_t tx_caps = transfer_caps | tx_directions | FI_TRIGGER | FI_FENCE;
-inline constexpr std::uint64_t rx_caps =
-	transfer_caps | rx_directions | FI_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT;
+inline constexpr std::uint64_t rx_caps = transfer_caps | rx_directions | FI_TRIGGER |
+					 FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |
+					 FI_MULTI_RECV | FI_RMA_EVENT;
 
 /* Flags that may be defaults of an endpoint or alias. FI_MORE may not: nothing would ever start. */
 inline constexpr std::uint64_t completion_levels =
@@ -66,7 +67,7 @@ inline constexpr std::uint64_t completion_levels =
 inline constexpr std::uint64_t tx_op_flags =
 	FI_COMPLETION | FI_INJECT | FI_TRIGGER | FI_FENCE | completion_levels;
 inline constexpr std::uint64_t rx_op_flags =
-	FI_COMPLETION | FI_TRIGGER | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+	FI_COMPLETION | FI_TRIGGER | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 
 } // namespace treadle::fi
 

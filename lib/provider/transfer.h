@@ -13,6 +13,7 @@
 #include <treadle/transmit_ring.h>
 
 #include "endpoint.h"
+#include "stx.h"
 #include "trigger.h"
 
 /* Where all variants of all transfers meet: each is one transmit or receive. */
@@ -21,7 +22,12 @@ namespace treadle::fi
 
 /* Flags that a call may have besides its endpoint's defaults. */
 inline constexpr std::uint64_t transmit_flags = tx_op_flags | FI_MORE | FI_REMOTE_CQ_DATA;
-inline constexpr std::uint64_t receive_flags = rx_op_flags | FI_MORE;
+inline constexpr std::uint64_t peek_flags = FI_PEEK | FI_CLAIM | FI_DISCARD;
+constexpr std::uint64_t receive_flags(std::uint8_t opcode) noexcept
+{
+	return (rx_op_flags & ~FI_MULTI_RECV) | FI_MORE |
+	       (opcode == TREADLE_OP_RECV ? FI_MULTI_RECV : peek_flags);
+}
 
 /*
  * The flags of an operation, for the kernel. A buffer to inject is free when the
@@ -36,7 +42,9 @@ constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 	return when(FI_COMPLETION, TREADLE_F_COMPLETION) | when(FI_INJECT, TREADLE_F_INJECT) |
 	       (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
 	       when(FI_FENCE, TREADLE_F_FENCE) | when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
-	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE);
+	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE) |
+	       when(FI_MULTI_RECV, TREADLE_F_MULTI_RECV) | when(FI_PEEK, TREADLE_F_PEEK) |
+	       when(FI_CLAIM, TREADLE_F_CLAIM) | when(FI_DISCARD, TREADLE_F_DISCARD);
 }
 
 /* A vector of one operation, in the kernel's words. */
@@ -93,20 +101,31 @@ template <class Lock> class PortOf;
 template <class Lock> class EndpointOf final : public Endpoint
 {
 public:
-	EndpointOf(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
+	EndpointOf(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel)
 		: Endpoint(domain, std::move(info), std::move(kernel))
 	{
 	}
-	~EndpointOf() override { kernel_.close(); }
+	~EndpointOf() override
+	{
+		if (kernel_)
+			kernel_->close();
+	}
 
-	BasicTransmitRing<Lock> *tx() noexcept { return tx_ ? &*tx_ : nullptr; }
+	BasicTransmitRing<Lock> *tx() noexcept
+	{
+		if constexpr (std::is_same_v<Lock, Mutex>) {
+			if (shared_tx_)
+				return &shared_tx_->ring();
+		}
+		return tx_ ? &*tx_ : nullptr;
+	}
 	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }
 
-	ssize_t tx_room() noexcept override { return room(tx_); }
-	ssize_t rx_room() noexcept override { return room(rx_); }
+	ssize_t tx_room() noexcept override { return room(tx()); }
+	ssize_t rx_room() noexcept override { return room(rx()); }
 
 private:
-	static ssize_t room(auto &ring) noexcept { return ring ? ring->room() : -FI_EOPBADSTATE; }
+	static ssize_t room(auto *ring) noexcept { return ring ? ring->room() : -FI_EOPBADSTATE; }
 	int make_rings(Bindings &bindings) override;
 	Port *new_port(std::shared_ptr<Endpoint> self, void *context) override
 	{
@@ -121,15 +140,16 @@ template <class Lock> int EndpointOf<Lock>::make_rings(Bindings &bindings)
 {
 	const Context &context = domain().kernel();
 
-	if (tx_caps()) {
+	if (tx_caps() && !shares_tx()) {
 		auto ring = BasicTransmitRing<Lock>::create(context, info().tx_attr->size);
 		if (!ring)
 			return ring.error().negative();
 		bindings.tx = tx_.emplace(std::move(*ring)).id();
 	}
-	if (rx_caps()) {
+	if (rx_caps() && !shares_rx()) {
 		auto ring = BasicReceiveRing<Lock>::create(context, info().rx_attr->size,
-							   info().rx_attr->total_buffered_recv);
+							   info().rx_attr->total_buffered_recv,
+							   is_shared_rx() ? TREADLE_RX_SHARED : 0);
 		if (!ring)
 			return ring.error().negative();
 		bindings.rx = rx_.emplace(std::move(*ring)).id();
@@ -148,30 +168,33 @@ public:
 	static PortOf &of(fid_ep *ep) noexcept { return static_cast<PortOf &>(Port::of(ep)); }
 
 	/* One buffer, the port's default flags, and perhaps more: TREADLE_F_*. */
-	template <bool Triggered>
+	template <bool Special>
 	ssize_t transmit(Message message, std::uint64_t flags = 0,
 			 std::uint32_t desc_flags = 0) noexcept
 	{
-		if constexpr (Triggered)
+		if constexpr (Special)
 			return transmit_as(message, tx_op_flags_ | flags);
 		message.flags = tx_flags_ | desc_flags;
 		if (message.opcode == TREADLE_OP_READ)
 			message.flags &= ~TREADLE_F_INJECT;
 		return finish(tx_->post(message), message.opcode);
 	}
-	template <bool Triggered> ssize_t receive(Message message) noexcept
+	template <bool Special> ssize_t receive(Message message) noexcept
 	{
-		if constexpr (Triggered)
-			return receive_as(message, rx_op_flags_);
+		if constexpr (Special) /* a tagged one takes one message, whatever the default is */
+			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
 		message.flags = rx_flags_;
 		message.peer |= any_source_;
 		return finish(rx_->post(message), message.opcode);
 	}
 
 	/* The buffer is free at return, and success is not reported. */
+	template <bool Special>
 	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
 	{
 		message.flags = TREADLE_F_INJECT | desc_flags;
+		if constexpr (Special)
+			return finish(post(message), message.opcode);
 		return finish(tx_->post(message), message.opcode);
 	}
 
@@ -188,12 +211,16 @@ public:
 		command->flags(tx_desc_flags(flags));
 		if (flags & FI_REMOTE_CQ_DATA)
 			command->data(data);
+		if (flags & FI_TRIGGER || shares_tx_)
+			command->on(endpoint_->id());
 		const int rc = flags & FI_TRIGGER ? when_triggered(*command, *endpoint_) : 0;
 		return finish(rc ? rc : tx_->post(*command), opcode);
 	}
 	ssize_t inject(Command command) noexcept
 	{
 		command.flags(TREADLE_F_INJECT);
+		if (shares_tx_)
+			command.on(endpoint_->id());
 		return finish(tx_->post(command), command.desc().opcode);
 	}
 
@@ -234,29 +261,50 @@ private:
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
 		if (flags & FI_TRIGGER) {
-			Command command = command_of(message);
+			Command command = command_of(message).on(endpoint_->id());
 			const int rc = when_triggered(command, *endpoint_);
 			(command.buffers(buffers.span()), ...);
 			return finish(rc ? rc : tx_->post(command), message.opcode);
 		}
-		return finish(tx_->post(message, buffers.span()...), message.opcode);
+		return finish(post(message, buffers...), message.opcode);
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
 	{
-		if (flags & ~receive_flags || (buffers.too_many() || ...)) [[unlikely]]
-			return flags_refused(flags & ~receive_flags, name_of(message.opcode));
+		const std::uint64_t unknown = flags & ~receive_flags(message.opcode);
+
+		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
+			return flags_refused(unknown, name_of(message.opcode));
 		message.flags = rx_desc_flags(flags);
 		message.peer |= any_source_;
-		if (flags & FI_TRIGGER) {
-			/* A receive ring holds receives that are ready: this one is not. */
+		if (flags & FI_MULTI_RECV) {
+			if (sizeof...(buffers))
+				return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+					      "recv: FI_MULTI_RECV is for one buffer");
+			message.data = endpoint_->min_multi_recv();
+		}
+		if (flags & (FI_TRIGGER | peek_flags)) {
+			/* A receive ring holds receives that are ready and may wait: this is none. */
 			Command command = command_of(message).on(endpoint_->id());
-			const int rc = when_triggered(command, *endpoint_);
+			const int rc = flags & FI_TRIGGER ? when_triggered(command, *endpoint_) : 0;
 			(command.buffers(buffers.span()), ...);
+			if (flags & (FI_PEEK | FI_DISCARD))
+				command.buffers({});
 			return finish(rc ? rc : endpoint_->domain().kernel().submit(command),
 				      message.opcode);
 		}
 		return finish(rx_->post(message, buffers.span()...), message.opcode);
+	}
+
+	/* To a ring that may be shared. */
+	template <class... B> int post(const Message &message, const B &...buffers) noexcept
+	{
+		if (shares_tx_) [[unlikely]] {
+			Command command = command_of(message).on(endpoint_->id());
+			(command.buffers(buffers.span()), ...);
+			return tx_->post(command);
+		}
+		return tx_->post(message, buffers.span()...);
 	}
 
 	static ssize_t finish(int rc, std::uint8_t opcode) noexcept
@@ -298,7 +346,7 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 		return fill(Refusing<-FI_EOPBADSTATE>());
 	case Calls::plain:
 		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());
-	case Calls::triggered:
+	case Calls::special:
 		return serialized ? fill(Live<NoLock, true>()) : fill(Live<Mutex, true>());
 	}
 }

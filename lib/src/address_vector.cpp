@@ -12,9 +12,18 @@ namespace treadle
 
 Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected) noexcept
 {
+	return open(context, {}, Access::write, expected);
+}
+
+Result<AddressVector> AddressVector::open(const Context &context, std::string_view name,
+					  Access access, std::uint32_t expected) noexcept
+{
 	treadle_av_create args{};
 
+	args.flags = access == Access::read ? TREADLE_AV_READ : 0;
 	args.count = expected;
+	args.name = name.empty() ? 0 : address_of(name.data());
+	args.name_size = static_cast<std::uint32_t>(name.size());
 	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_AV_CREATE, args); !ok)
 		return std::unexpected(ok.error());
 	return AddressVector(context.fd(), args.id);

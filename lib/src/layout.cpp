@@ -120,11 +120,14 @@ AT(treadle_cntr_create, id, 8);
 AT(treadle_cntr_create, reserved, 12);
 AT(treadle_cntr_create, ro, 16);
 
-SIZE(treadle_av_create, 16);
+SIZE(treadle_av_create, 32);
 AT(treadle_av_create, size, 0);
 AT(treadle_av_create, flags, 4);
 AT(treadle_av_create, count, 8);
 AT(treadle_av_create, id, 12);
+AT(treadle_av_create, name, 16);
+AT(treadle_av_create, name_size, 24);
+AT(treadle_av_create, reserved, 28);
 
 SIZE(treadle_av_insert, 32);
 AT(treadle_av_insert, size, 0);

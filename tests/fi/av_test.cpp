@@ -259,9 +259,14 @@ TEST(Av, OpeningRefusesWhatItDoesNotKnow)
 		return fi_av_open(node.domain.get(), &attr, &av, nullptr);
 	};
 
-	EXPECT_EQ(open([](fi_av_attr &attr) { attr.name = "shared"; }), -FI_ENOSYS);
-	EXPECT_TRUE(log.has("shared"));
-	EXPECT_EQ(open([](fi_av_attr &attr) { attr.flags = FI_READ; }), -FI_ENOSYS);
+	EXPECT_EQ(open([](fi_av_attr &attr) { attr.flags = FI_READ; }), -FI_EINVAL);
+	EXPECT_EQ(open([](fi_av_attr &attr) { attr.name = ""; }), -FI_EINVAL);
+	EXPECT_EQ(open([](fi_av_attr &attr) {
+			  attr.name = "nobody's";
+			  attr.flags = FI_READ;
+		  }),
+		  -FI_ENOENT);
+	EXPECT_TRUE(log.has("nobody's"));
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.type = FI_AV_TABLE; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.rx_ctx_bits = 2; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.flags = FI_PEEK; }), -FI_EBADFLAGS);

@@ -13,7 +13,7 @@ namespace
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
 				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_RMA | FI_READ | FI_WRITE |
 				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE |
-				   FI_ATOMIC;
+				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -186,10 +186,13 @@ const Case cases[] = {
 		(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))},
 	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC | FI_WRITE), nullptr,
 	 ANSWER((info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) == FI_WRITE)},
-	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), "FI_MULTI_RECV", nullptr},
+	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), nullptr,
+	 ANSWER(info.caps &info.rx_attr->caps &FI_MULTI_RECV)},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
 	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},
-	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
+	{"CapsSourceErrAlone", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
+	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE | FI_SOURCE_ERR), nullptr,
+	 ANSWER(info.caps &info.rx_attr->caps &FI_SOURCE_ERR)},
 	{"CapsSource", ASK(hints.caps = FI_MSG | FI_SOURCE), nullptr, ANSWER(info.caps &FI_SOURCE)},
 	{"CapsDirected", ASK(hints.caps = FI_TAGGED | FI_DIRECTED_RECV), nullptr,
 	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},
@@ -208,8 +211,10 @@ const Case cases[] = {
 	{"MaxMsgSize", ASK(hints.ep_attr->max_msg_size = SIZE_MAX), "max_msg_size", nullptr},
 	{"MaxMsgSizeSmall", ASK(hints.ep_attr->max_msg_size = 1), nullptr,
 	 ANSWER(info.ep_attr->max_msg_size >= 1)},
-	{"SharedTx", ASK(hints.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT), "shared contexts",
-	 nullptr},
+	{"SharedTx", ASK(hints.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT), nullptr,
+	 ANSWER(info.ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT && info.ep_attr->rx_ctx_cnt == 1)},
+	{"SharedRx", ASK(hints.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT), nullptr,
+	 ANSWER(info.ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)},
 	{"TwoTx", ASK(hints.ep_attr->tx_ctx_cnt = 2), "tx_ctx_cnt", nullptr},
 	{"TagFormat", ASK(hints.ep_attr->mem_tag_format = 0x30ff), nullptr,
 	 ANSWER(info.ep_attr->mem_tag_format == 0x30ff)},
@@ -246,10 +251,13 @@ const Case cases[] = {
 	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 2), "mr_iov_limit", nullptr},
 	{"CntrCnt", ASK(hints.domain_attr->cntr_cnt = SIZE_MAX), "cntr_cnt", nullptr},
 	{"DomainCaps", ASK(hints.domain_attr->caps = FI_LOCAL_COMM), nullptr,
-	 ANSWER(info.domain_attr->caps == FI_LOCAL_COMM)},
+	 ANSWER(info.domain_attr->caps == (FI_LOCAL_COMM | FI_SHARED_AV))},
 	{"DomainCapsRemote", ASK(hints.domain_attr->caps = FI_REMOTE_COMM), "domain_attr->caps",
 	 nullptr},
-	{"DomainSharedAv", ASK(hints.domain_attr->caps = FI_SHARED_AV), "FI_SHARED_AV", nullptr},
+	{"DomainSharedAv", ASK(hints.domain_attr->caps = FI_SHARED_AV), nullptr,
+	 ANSWER(info.domain_attr->caps &FI_SHARED_AV)},
+	{"CapsSharedAv", ASK(hints.caps = FI_MSG | FI_SHARED_AV), nullptr,
+	 ANSWER(info.caps &FI_SHARED_AV)},
 	{"DomainName", ASK(hints.domain_attr->name = strdup("eth0")), "domain_attr->name", nullptr},
 	{"FabricName", ASK(hints.fabric_attr->name = strdup("10.0.0.0/8")), "fabric_attr->name",
 	 nullptr},
@@ -281,8 +289,9 @@ const Case cases[] = {
 	{"TxOpFlagsMore", ASK(hints.tx_attr->op_flags = FI_MORE), "tx_attr->op_flags", nullptr},
 	{"TxOpFlagsCommit", ASK(hints.tx_attr->op_flags = FI_COMMIT_COMPLETE), "0x40000000",
 	 nullptr},
-	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), "rx_attr->op_flags",
-	 nullptr},
+	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), nullptr,
+	 ANSWER(info.rx_attr->op_flags == FI_MULTI_RECV)},
+	{"RxOpFlagsPeek", ASK(hints.rx_attr->op_flags = FI_PEEK), "rx_attr->op_flags", nullptr},
 	{"TxCapsBeyondCaps", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_TAGGED),
 	 "tx_attr->caps", nullptr},
 	{"TxCapsOfTheOtherSide", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_MSG | FI_RECV),

@@ -251,8 +251,7 @@ TEST(Object, OptionsAndRoom)
 	size = 2;
 	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_RX_SIZE, &value, &size), -FI_ETOOSMALL);
 	size = sizeof(value);
-	for (const int option : {FI_OPT_MIN_MULTI_RECV, FI_OPT_CM_DATA_SIZE, FI_OPT_BUFFERED_MIN,
-				 FI_OPT_XPU_TRIGGER}) {
+	for (const int option : {FI_OPT_CM_DATA_SIZE, FI_OPT_BUFFERED_MIN, FI_OPT_XPU_TRIGGER}) {
 		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);
 		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, option, &value, size), -FI_ENOPROTOOPT);
 	}
@@ -268,15 +267,12 @@ TEST(Object, WhatDoesNotExistIsRefused)
 {
 	Node node;
 	fid_ep *ep = nullptr;
-	fid_stx *stx = nullptr;
 	fid_pep *pep = nullptr;
 	void *operations = nullptr;
 	Log log;
 
 	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_EINVAL);
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
-	EXPECT_EQ(fi_stx_context(node.domain.get(), nullptr, &stx, nullptr), -FI_ENOSYS);
-	EXPECT_EQ(fi_srx_context(node.domain.get(), nullptr, &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &operations, nullptr), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("magic"));
 	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_DATATYPE_LAST, FI_SUM, nullptr, 0),

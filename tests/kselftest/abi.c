@@ -316,6 +316,7 @@ static const struct row {
 	const char *name;
 	unsigned long cmd;
 	__u32 size;				/* of the first release: never changes */
+	__u32 grown;				/* of this one, if it is larger */
 	int result;				/* of a valid call */
 	void (*valid)(world *w, void *arg);
 	struct { __u32 at, known; } flags[4];	/* 32-bit fields and the bits they may have */
@@ -325,7 +326,8 @@ static const struct row {
 	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
 	  { AT(treadle_cntr_create, flags, 0), AT(treadle_cntr_create, reserved, 0) } },
-	{ CASE(AV_CREATE, 16, 0, valid_nothing), { AT(treadle_av_create, flags, 0) } },
+	{ CASE(AV_CREATE, 16, 0, valid_nothing), .grown = 32, .flags =
+	  { AT(treadle_av_create, flags, TREADLE_AV_READ), AT(treadle_av_create, reserved, 0) } },
 	{ CASE(AV_INSERT, 32, 0, valid_insert), { AT(treadle_av_insert, flags, 0) },
 	  { ID(treadle_av_insert, av, 1 << AV) } },
 	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
@@ -338,7 +340,7 @@ static const struct row {
 	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED), AT(treadle_ring_create, reserved, 0) } },
 	{ CASE(EP_CREATE, 56, 0, valid_ep),
 	  { AT(treadle_ep_create, flags, 0), AT(treadle_ep_create, request, 0) } },
-	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE) },
+	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR) },
 	  { ID(treadle_ep_enable, ep, 1 << EP),
 	    ID(treadle_ep_enable, tx, 1 << TX | NONE_OK),
 	    ID(treadle_ep_enable, rx, 1 << RX | NONE_OK),
@@ -394,12 +396,17 @@ struct arg {
 	unsigned char future[64];
 };
 
+static __u32 size_now(const struct row *row)
+{
+	return row->grown ?: row->size;
+}
+
 static struct arg prepare(const struct row *row, world *w)
 {
 	struct arg arg = {0};
 
 	row->valid(w, &arg);
-	arg.size = row->size;
+	arg.size = size_now(row);
 	return arg;
 }
 
@@ -411,7 +418,7 @@ TEST_F(abi, valid_calls_work)
 		struct arg arg = prepare(&rows[i], self);
 
 		about("%s", rows[i].name);
-		EXPECT_EQ(_IOC_SIZE(rows[i].cmd), rows[i].size);
+		EXPECT_EQ(_IOC_SIZE(rows[i].cmd), size_now(&rows[i]));
 		EXPECT_EQ(rows[i].result, call(self->fd, rows[i].cmd, &arg));
 	}
 }
@@ -435,13 +442,13 @@ TEST_F(abi, what_the_future_adds_may_be_zero)
 		struct arg arg = prepare(&rows[i], self);
 		unsigned long future;
 
-		arg.size = rows[i].size + sizeof(arg.future);
+		arg.size = size_now(&rows[i]) + sizeof(arg.future);
 		about("%s", rows[i].name);
 		EXPECT_EQ(rows[i].result, call(self->fd, rows[i].cmd, &arg));
 
 		/* A program built then has another size in the number of the ioctl, too. */
 		arg = prepare(&rows[i], self);
-		arg.size = rows[i].size + sizeof(arg.future);
+		arg.size = size_now(&rows[i]) + sizeof(arg.future);
 		future = _IOC(_IOC_READ | _IOC_WRITE, TREADLE_IOC_MAGIC, _IOC_NR(rows[i].cmd),
 			      arg.size);
 		about("%s, its number", rows[i].name);
@@ -456,8 +463,8 @@ TEST_F(abi, what_the_future_adds_is_refused_when_set)
 			struct arg arg = prepare(&rows[i], self);
 			struct arg before;
 
-			arg.size = rows[i].size + sizeof(arg.future);
-			((unsigned char *)&arg)[rows[i].size + byte] = 1;
+			arg.size = size_now(&rows[i]) + sizeof(arg.future);
+			((unsigned char *)&arg)[size_now(&rows[i]) + byte] = 1;
 			before = arg;
 			about("%s, byte %d of the tail", rows[i].name, byte);
 			EXPECT_EQ(-E2BIG, call(self->fd, rows[i].cmd, &arg));
@@ -508,13 +515,13 @@ TEST_F(abi, bad_pointers_are_refused)
 
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct arg arg = prepare(&rows[i], self);
-		char *straddling = page + 4096 - rows[i].size + 4;
+		char *straddling = page + 4096 - size_now(&rows[i]) + 4;
 
 		about("%s", rows[i].name);
 		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, NULL));
 		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, (void *)~4095UL));
 		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, (void *)(1UL << 63)));
-		memcpy(straddling, &arg, rows[i].size - 4);
+		memcpy(straddling, &arg, size_now(&rows[i]) - 4);
 		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, straddling));
 	}
 }

@@ -39,19 +39,21 @@
  *              its documented range, a malformed descriptor
  * E2BIG        size larger than the kernel knows, and the excess is not zero
  * ENOTTY       no such ioctl
- * ENOENT       no object with this id in this context; nothing to cancel
+ * ENOENT       no object with this id in this context; nothing to cancel; no address
+ *		vector with this name
  * EBADF        the object is of another kind
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
  * EPERM        the caller is not the process that opened the context (fork)
  * EACCES       the owner of the peer, or of the region, does not let this one in;
  *              the region does not grant this access; mmap with more rights than
- *              the map has
+ *              the map has; an address vector for reading only
  * EBUSY        object is in use by another one, or by an armed command; the
  *              ring, or the connection request, has an endpoint already
  * EEXIST       memory key in use
  * EADDRINUSE   port in use
- * EADDRNOTAVAIL address is not one of this machine's, or not of a known family
+ * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
+ *		completion: see EP_SOURCE_ERR
  * EAGAIN       no free port; nothing to report (waits); completion queue overflows
  * ENOSPC       a limit of the context (QUERY) is reached
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
@@ -70,7 +72,9 @@
  * ECONNREFUSED nobody has that address, or listens there; the connection was rejected
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint (also of ACCEPT)
- * EIO          the peer's memory is not mapped, or not for that access
+ * EIO          the peer's memory is not mapped, or not for that access; the peer's
+ *		buffer of a message that was claimed could not be read
+ * ENOMSG       no message waits that is looked for (F_PEEK), or was claimed (F_CLAIM)
  * EKEYREJECTED the peer has no memory region with this key for this endpoint, or it was
  *              closed, or (pinned) its range was unmapped, before or meanwhile
  * EREMOTEIO    a remote range is not within its region
@@ -125,6 +129,7 @@ struct treadle_addr {
 #define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
 #define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7) /* atomics of floating point types */
+#define TREADLE_FEATURE_SHARED_AV (1ULL << 8) /* address vectors with names */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -192,15 +197,24 @@ struct treadle_cntr_create {
 
 /**
  * struct treadle_av_create - fi_av(3)
- * @flags:  0
+ * @flags:  TREADLE_AV_READ: the one with @name, which exists (else ENOENT), and
+ *	    which can't be changed by its new id (EACCES)
  * @count:  expected number of peers (a hint)
  * @id:     out
+ * @name, @name_size: pointer and bytes, at most TREADLE_AV_NAME; or 0. All processes of
+ *	    a user in a user and network namespace that name the same one share it,
+ *	    with its indices, and it exists as long as one of them has it
  */
+#define TREADLE_AV_READ (1U << 0)
+#define TREADLE_AV_NAME 255
 struct treadle_av_create {
 	__u32 size;
 	__u32 flags;
 	__u32 count;
 	__u32 id;
+	__u64 name;
+	__u32 name_size;
+	__u32 reserved;
 };
 
 /**
@@ -319,7 +333,8 @@ struct treadle_ep_create {
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
  *		endpoint; remote_read, remote_write: of its peers on its memory
  */
-#define TREADLE_EP_SOURCE (1U << 0) /* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE     (1U << 0) /* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE_ERR (1U << 1) /* and complain of one that they can't: FI_SOURCE_ERR */
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;

@@ -115,10 +115,22 @@ enum treadle_opcode {
  * that come after it. (What is still armed is not before it.)
  */
 #define TREADLE_F_FENCE	     (1U << 5)
+/*
+ * RECV with one buffer: it takes several messages, one behind the other, until
+ * less than `data` bytes are left (or none, or as many completions are kept as their
+ * ring has entries). Each completes; the last completion has TREADLE_CQ_MULTI_RECV,
+ * be it that of the last message or one that has no other flag.
+ */
 #define TREADLE_F_MULTI_RECV (1U << 6)
-#define TREADLE_F_PEEK	     (1U << 7)
-#define TREADLE_F_CLAIM	     (1U << 8)
-#define TREADLE_F_DISCARD    (1U << 9)
+/*
+ * TRECV on a transmit ring, fi_tagged(3): PEEK completes with what is known of the
+ * first message that waits and matches, or with ENOMSG. With CLAIM the message is
+ * set aside for the TRECV with CLAIM alone and the same `context`; with DISCARD it
+ * is dropped. CLAIM and DISCARD drop what was claimed. Only CLAIM alone has buffers.
+ */
+#define TREADLE_F_PEEK	  (1U << 7)
+#define TREADLE_F_CLAIM	  (1U << 8)
+#define TREADLE_F_DISCARD (1U << 9)
 /*
  * More commands follow before the doorbell: if this one is refused, say so by
  * an error completion (and the endpoint's counter) and go on, because its
@@ -165,8 +177,9 @@ struct treadle_rma_iov {
  * The first cache line is all that an ordinary send, receive or RMA needs. The
  * second is looked at only with TREADLE_F_EXT.
  *
- * A receive ring takes RECV and TRECV with F_COMPLETION and F_MORE only; whatever
- * else completes with EINVAL. Armed receives go through a transmit ring.
+ * A receive ring takes RECV and TRECV with F_COMPLETION and F_MORE, and RECV with
+ * F_MULTI_RECV; whatever else completes with EINVAL. Armed receives, and TRECV with
+ * PEEK or CLAIM, go through a transmit ring.
  *
  * @opcode:	enum treadle_opcode
  * @iov_count:	local buffers, 0 to TREADLE_MAX_IOV. 0: no data. 1: @addr, @len.
@@ -184,7 +197,7 @@ struct treadle_rma_iov {
  * @ignore:	tagged receives: bits of the tag that do not count
  * @remote_addr: RMA, atomics: the remote range (one), see treadle_rma_iov
  * @remote_key:	RMA, atomics: its key. One range is as long as the local buffers
- * @data:	remote CQ data; CNTR_*: the value
+ * @data:	remote CQ data; CNTR_*: the value; F_MULTI_RECV: the minimum
  * @ep:		endpoint id; 0: the endpoint that the ring belongs to
  * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
  * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,
@@ -286,6 +299,10 @@ struct treadle_ring_cons {
  * @flags:   TREADLE_CQ_*
  * @error:   0, or a positive errno
  * @olen:    ETRUNC: bytes that did not fit
+ *
+ * EADDRNOTAVAIL (with TREADLE_EP_SOURCE_ERR): a message was received, but its sender is
+ * not in the address vector. @src, @olen and, of a plain message, @tag or, of a tagged
+ * one, @buf are the three words of the sender's struct treadle_addr.
  */
 struct treadle_cqe {
 	__u64 context;

@@ -3,6 +3,7 @@
 #define TREADLE_ADDRESS_VECTOR_H
 
 #include <span>
+#include <string_view>
 
 #include <treadle/address.h>
 #include <treadle/object.h>
@@ -23,6 +24,16 @@ public:
 	/* expected: number of peers, a hint */
 	static Result<AddressVector> create(const Context &context,
 					    std::uint32_t expected = 0) noexcept;
+	/*
+	 * One that all processes of this user share by its name, of TREADLE_AV_NAME bytes
+	 * at most. Indices mean the same in all of them; it goes with the last one. For
+	 * reading: the one that there is (-ENOENT), which insert and remove don't change
+	 * (-EACCES).
+	 */
+	enum class Access { write, read };
+	static Result<AddressVector> open(const Context &context, std::string_view name,
+					  Access access = Access::write,
+					  std::uint32_t expected = 0) noexcept;
 
 	struct Inserted {
 		std::uint32_t count; /* that many were, and stay, also after an error */

@@ -137,6 +137,12 @@ public:
 		desc_.data = data;
 		return flags(TREADLE_F_REMOTE_CQ_DATA);
 	}
+	/* A receive for several messages, until less than so many bytes are left of its buffer. */
+	Command &several(std::uint64_t minimum) noexcept
+	{
+		desc_.data = minimum;
+		return flags(TREADLE_F_MULTI_RECV);
+	}
 	/* Any of TREADLE_F_*, in addition to those that are set. */
 	Command &flags(std::uint32_t flags) noexcept
 	{

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: receives that take several messages
+ *
+ * fi_msg(3), FI_MULTI_RECV. Each message gets the next bytes of the buffer as a
+ * part, which is a receive of its own, so that several can be copied at once. The
+ * rest stays posted until less than the minimum is left, or it is canceled, or
+ * nobody reads its completions: what they need is not to be had without end.
+ *
+ * The buffer is released after all of its parts have been told of. A part that is
+ * the only one left says so itself (FI_MULTI_RECV); if the last ones finish side
+ * by side, a completion of its own says so behind them.
+ */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "treadle.h"
+
+/* Cut off what @msg gets. False: that was the end of it. */
+bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
+{
+	const struct treadle_cq *cq = msg->to->rx_cq;
+	u64 len = min(msg->len, multi->len);
+
+	msg->part.addr = multi->one.addr;
+	msg->part.len = len;
+	multi->one.addr += len;
+	multi->one.len -= len;
+	multi->len -= len;
+	multi->parts++;
+	multi->over =
+		multi->len < max_t(u64, multi->min, 1) || (cq && READ_ONCE(cq->kept) > cq->mask);
+	return !multi->over;
+}
+
+/* What was cut off for @msg, at the expense of its receiver. There is no way back: it can't fail. */
+struct treadle_recv *treadle_multi_part(struct treadle_msg *msg)
+{
+	struct mem_cgroup *old = set_active_memcg(msg->to->obj.ctx->memcg);
+	struct treadle_recv *multi = msg->recv, *part;
+
+	part = kzalloc(sizeof(*part), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	set_active_memcg(old);
+	part->rx = multi->rx;
+	part->context = multi->context;
+	part->len = msg->part.len;
+	part->one = msg->part;
+	part->flags = multi->flags & ~TREADLE_F_MULTI_RECV;
+	part->iov_count = 1;
+	part->tagged = multi->tagged;
+	part->kind = TREADLE_RECV_PART;
+	part->multi = multi;
+	return part;
+}
+
+/* Nobody is in it any more, and nobody will be. */
+static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
+{
+	if (!multi->error) {
+		/* the end is no message: it is told of at any rate, and not counted */
+		if (multi->told)
+			multi->flags &= ~TREADLE_F_COMPLETION;
+		else if (!(multi->flags & TREADLE_F_WORK))
+			multi->flags |= TREADLE_F_COMPLETION;
+		multi->flags |= TREADLE_F_WORK;
+	}
+	treadle_recv_complete(multi, ep, NULL, multi->error, run);
+}
+
+static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
+{
+	bool ended;
+
+	spin_lock(&multi->rx->lock);
+	ended = !--multi->parts && multi->over;
+	spin_unlock(&multi->rx->lock);
+	if (ended)
+		multi_end(multi, ep, run);
+}
+
+/* A message has been placed in its part, or could not be. */
+void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	struct treadle_recv *part = msg->recv, *multi = part->multi;
+
+	spin_lock(&multi->rx->lock);
+	if (multi->over && multi->parts == 1 && !multi->error && !multi->told) {
+		multi->told = true;
+		part->flags |= TREADLE_F_MULTI_RECV;
+		if (!(part->flags & TREADLE_F_WORK))
+			part->flags |= TREADLE_F_COMPLETION;
+	}
+	spin_unlock(&multi->rx->lock);
+	treadle_recv_complete(part, msg->to, msg, error, run);
+	multi_put(multi, msg->to, run);
+}
+
+/* The message was not to be had. Its bytes are given back if they are still the next ones. */
+void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_recv *part = msg->recv, *multi = part->multi;
+
+	spin_lock(&multi->rx->lock);
+	if (!multi->over && multi->one.addr == part->one.addr + part->len) {
+		multi->one.addr -= part->len;
+		multi->one.len += part->len;
+		multi->len += part->len;
+	}
+	spin_unlock(&multi->rx->lock);
+	treadle_recv_free(part);
+	multi_put(multi, msg->to, run);
+}
+
+/* Taken out of the matcher for good, with an error or silently. True: nobody is in it. */
+bool treadle_multi_cancel(struct treadle_recv *multi, int error)
+{
+	multi->over = true;
+	multi->error = error;
+	multi->told = !error;
+	return !multi->parts;
+}

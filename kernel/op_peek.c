@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: looking at messages that wait, claiming and discarding them
+ *
+ * fi_tagged(3), FI_PEEK, FI_CLAIM, FI_DISCARD. A message that was claimed has left
+ * the queue: no receive finds it, and its sender can't take it back. It is kept,
+ * within the same budget, by the context of who has claimed it.
+ */
+#include "treadle.h"
+
+#define PEEKS (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD)
+
+/* Only what receives a claimed message has a buffer. */
+int treadle_peek_prep(const struct treadle_desc *d)
+{
+	switch (d->flags & PEEKS) {
+	case 0:
+	case TREADLE_F_CLAIM:
+		return 0;
+	case TREADLE_F_PEEK:
+	case TREADLE_F_PEEK | TREADLE_F_CLAIM:
+	case TREADLE_F_PEEK | TREADLE_F_DISCARD:
+	case TREADLE_F_CLAIM | TREADLE_F_DISCARD:
+		return d->iov_count ? -EINVAL : 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The message that is meant, or NULL. With rx->lock, as what follows. */
+static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv *recv,
+				struct treadle_run *run)
+{
+	const struct treadle_match_recv claimed = { .tag = recv->context, .src = TREADLE_SRC_ANY };
+	struct treadle_match_msg *m;
+
+	if (recv->flags & TREADLE_F_PEEK) {
+		treadle_rx_take(rx, NULL, run); /* those posted before come before */
+		m = treadle_match_find(&rx->match[TREADLE_TAGGED], &recv->m);
+	} else {
+		m = treadle_match_find(&rx->match[TREADLE_CLAIMED], &claimed);
+	}
+	return m ? container_of(m, struct treadle_msg, m) : NULL;
+}
+
+/* In the matcher of claimed messages the key is the context. */
+static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context)
+{
+	u64 tag = msg->m.tag;
+
+	msg->m.tag = context;
+	treadle_match_keep(&rx->match[TREADLE_CLAIMED], &msg->m);
+	msg->m.tag = tag;
+	msg->claimed = true;
+	rx->buffered += msg->charge;
+}
+
+void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run)
+{
+	u32 what = recv->flags & PEEKS;
+	struct treadle_rx *rx = ep->rx;
+	struct treadle_msg *msg;
+
+	spin_lock(&rx->lock);
+	msg = find(rx, recv, run);
+	if (msg) {
+		kref_get(&msg->ref);
+		if (what != TREADLE_F_PEEK)
+			treadle_rx_dequeue(rx, msg);
+		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
+			claim(rx, msg, recv->context);
+	}
+	spin_unlock(&rx->lock);
+	if (!msg) {
+		treadle_recv_complete(recv, ep, NULL, -ENOMSG, run);
+		return;
+	}
+	if (what == TREADLE_F_CLAIM) {
+		msg->recv = recv;
+		treadle_deliver(msg, run);
+	} else {
+		recv->len = U64_MAX; /* so that all of the message counts */
+		treadle_recv_complete(recv, ep, msg, 0, run);
+	}
+	if (what & TREADLE_F_DISCARD) {
+		if (msg->cmd)
+			treadle_cmd_complete(msg->cmd, 0, run);
+		treadle_msg_put(msg); /* the queue's */
+	}
+	treadle_msg_put(msg);
+	treadle_rx_grow(rx, TREADLE_CLAIMED);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Shared contexts: fi_endpoint(3), "SHARED CONTEXTS". */
+#include <algorithm>
+
+#include "stx.h"
+#include "transfer.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_EP_CTRL;
+constexpr Refuses<-FI_ENOSYS> refuses;
+
+/* The application does nothing with it but bind and close it. */
+fi_ops_ep stx_ops{
+	.size = sizeof(fi_ops_ep),
+	.cancel = refuses,
+	.getopt = refuses,
+	.setopt = refuses,
+	.tx_ctx = refuses,
+	.rx_ctx = refuses,
+	.rx_size_left = refuses,
+	.tx_size_left = refuses,
+};
+
+/* All attributes of an endpoint that has this one context; null: they are not to be had. */
+int settle(Domain &domain, fi_tx_attr *tx, fi_rx_attr *rx, const char *call, InfoPtr &settled)
+{
+	const InfoPtr all = offer(domain.kernel().limits(), FI_EP_RDM);
+	fi_info asked{};
+
+	if (!all)
+		return -FI_ENOMEM;
+	asked.tx_attr = tx;
+	asked.rx_attr = rx;
+	if (!agrees(*all, asked, domain.api(), call, FI_LOG_WARN))
+		return -FI_EINVAL;
+	settled.reset(dup_info(all.get()));
+	if (!settled)
+		return -FI_ENOMEM;
+	narrow(*settled, &asked, domain.api());
+	return 0;
+}
+
+} // namespace
+
+Stx::Stx(Domain &domain, SharedTransmitRing ring, void *context) noexcept
+	: Object(context), domain_(domain), domain_use_(domain.users), ring_(std::move(ring))
+{
+	ops = &stx_ops;
+}
+
+int Stx::open(fid_domain *domain, fi_tx_attr *attr, fid_stx **out, void *context) noexcept
+{
+	Domain &in = Domain::of(domain);
+
+	return guard([&] {
+		InfoPtr info;
+		const int rc = settle(in, attr, nullptr, "fi_stx_context", info);
+		if (rc)
+			return rc;
+		auto ring = SharedTransmitRing::create(in.kernel(), info->tx_attr->size,
+						       TREADLE_TX_SHARED);
+		if (!ring)
+			return REFUSE(fabric_error(ring.error().negative()), subsys, "stx_context");
+		*out = new Stx(in, std::move(*ring), context);
+		return 0;
+	});
+}
+
+int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
+			     void *context) noexcept
+{
+	Domain &in = Domain::of(domain);
+
+	return guard([&] {
+		InfoPtr info;
+		int rc = settle(in, nullptr, attr, "fi_srx_context", info);
+		if (rc)
+			return rc;
+		/* It receives messages: what peers do to memory needs no context. */
+		info->caps =
+			with_directions(attr && attr->caps ? attr->caps : info->caps) &
+			~(tx_directions | FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE);
+		info->rx_attr->caps = info->caps;
+		info->tx_attr->caps = 0;
+		auto endpoint =
+			std::make_shared<EndpointOf<Mutex>>(in, std::move(info), std::nullopt);
+		Endpoint &self = *endpoint;
+		rc = self.make_rings(self.bindings_);
+		if (rc)
+			return REFUSE(fabric_error(rc), subsys, "srx_context");
+		endpoint->enabled_ = true;
+		Port *port = make_port(endpoint, context);
+		port->fid.fclass = FI_CLASS_SRX_CTX;
+		*out = port;
+		return 0;
+	});
+}
+
+int Endpoint::bind_shared_tx(::fid *f, std::uint64_t flags)
+{
+	Stx &stx = Stx::of(f);
+
+	if (&stx.domain() != &domain_)
+		return REFUSE(-FI_EDOMAIN, subsys, "bind: shared context of another domain");
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a shared context: 0x%" PRIx64,
+			      flags);
+	if (!shares_tx() || shared_tx_)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: tx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
+	shared_tx_ = &stx;
+	bindings_.tx = stx.ring().id();
+	uses_.emplace_back(stx.users);
+	return 0;
+}
+
+int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
+{
+	Port &port = Port::of(f);
+	Endpoint &srx = port.endpoint();
+
+	if (&srx.domain_ != &domain_)
+		return REFUSE(-FI_EDOMAIN, subsys, "bind: shared context of another domain");
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a shared context: 0x%" PRIx64,
+			      flags);
+	if (!shares_rx() || shared_rx_)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: rx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
+	const std::lock_guard guard(srx.receivers_lock_);
+	srx.receivers_.push_back(this);
+	shared_rx_ = &srx;
+	bindings_.rx = srx.bindings_.rx;
+	uses_.emplace_back(port.users);
+	return 0;
+}
+
+int Endpoint::check_receiver(const Endpoint &other) const
+{
+	const std::lock_guard guard(receivers_lock_);
+	const bool agreed = std::ranges::all_of(receivers_, [&](const Endpoint *receiver) {
+		return !receiver->enabled_ || receiver->bindings_.av == other.bindings_.av;
+	});
+
+	return agreed ? 0 :
+			REFUSE(-FI_EINVAL, subsys,
+			       "enable: who shares a receive context shares the address vector");
+}
+
+/* What is posted to a shared context can be named by any endpoint that receives there. */
+EndpointId Endpoint::receivers_id() const noexcept
+{
+	const std::lock_guard guard(receivers_lock_);
+	const auto enabled = std::find_if(receivers_.begin(), receivers_.end(),
+					  [](const Endpoint *ep) { return ep->enabled_; });
+
+	return enabled == receivers_.end() ? EndpointId{} : (*enabled)->id();
+}
+
+} // namespace treadle::fi

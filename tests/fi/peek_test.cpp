@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_tagged(3), FI_PEEK, FI_CLAIM, FI_DISCARD */
+#include "node.h"
+
+namespace
+{
+
+constexpr std::size_t size = 500;
+
+struct Fixture : Pair {
+	Fixture() : Pair(hints_for(FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV)) {}
+
+	void send(std::uint64_t tag)
+	{
+		const auto out = pattern(size, tag);
+
+		ASSERT_EQ(fi_tinjectdata(a.ep.get(), out.data(), out.size(), 1000 + tag, b_at_a,
+					 tag),
+			  0);
+	}
+	int request(std::uint64_t tag, std::uint64_t flags, void *context,
+		    fi_addr_t src = FI_ADDR_UNSPEC)
+	{
+		const iovec iov{in.data(), in.size()};
+		fi_msg_tagged msg{};
+
+		msg.msg_iov = &iov;
+		msg.iov_count = 1;
+		msg.addr = src;
+		msg.tag = tag;
+		msg.context = context;
+		return static_cast<int>(fi_trecvmsg(b.ep.get(), &msg, flags));
+	}
+	/* A request that succeeds, and what it tells. */
+	void expect_found(std::uint64_t tag, std::uint64_t flags, void *context)
+	{
+		fi_addr_t src = 0;
+
+		std::fill(in.begin(), in.end(), 0);
+		ASSERT_EQ(request(tag, flags, context), 0);
+		const auto entry = next(b.rx_cq.get(), &src);
+		EXPECT_EQ(entry.op_context, context);
+		EXPECT_EQ(entry.flags, FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA);
+		EXPECT_EQ(entry.len, size);
+		EXPECT_EQ(entry.tag, tag);
+		EXPECT_EQ(entry.data, 1000 + tag);
+		EXPECT_EQ(src, a_at_b);
+		EXPECT_EQ(entry.buf, flags & FI_PEEK || flags & FI_DISCARD ? nullptr : in.data());
+	}
+	void expect_none(std::uint64_t tag, std::uint64_t flags, void *context)
+	{
+		ASSERT_EQ(request(tag, flags, context), 0);
+		const auto error = next_error(b.rx_cq.get());
+		EXPECT_EQ(error.err, FI_ENOMSG);
+		EXPECT_EQ(error.op_context, context);
+	}
+
+	std::vector<std::uint8_t> in = std::vector<std::uint8_t>(size);
+};
+
+} // namespace
+
+TEST(Peek, NoMessageIsAnErrorCompletion)
+{
+	Fixture p;
+
+	p.send(1);
+	for (const std::uint64_t flags : {FI_PEEK, FI_PEEK | FI_CLAIM, FI_PEEK | FI_DISCARD})
+		p.expect_none(2, flags, ctx(5));
+	p.expect_found(1, 0, ctx(1));
+	p.expect_none(1, FI_PEEK, ctx(5));
+}
+
+TEST(Peek, TellsOfTheMessageAndLeavesIt)
+{
+	Fixture p;
+
+	p.send(1);
+	p.expect_found(1, FI_PEEK, ctx(5));
+	p.expect_found(1, FI_PEEK, ctx(6));
+	p.expect_found(1, 0, ctx(7));
+	EXPECT_EQ(p.in, pattern(size, 1));
+}
+
+TEST(Peek, DoesNotRemainQueued)
+{
+	Fixture p;
+
+	p.expect_none(1, FI_PEEK, ctx(5));
+	p.send(1);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	EXPECT_EQ(fi_cancel(&p.b.ep->fid, ctx(5)), -FI_ENOENT);
+}
+
+TEST(Peek, NamesASource)
+{
+	Fixture p;
+	const fi_addr_t itself = p.b.insert(p.b.ep.get());
+
+	p.send(1);
+	ASSERT_EQ(p.request(1, FI_PEEK, ctx(1), itself), 0);
+	EXPECT_EQ(next_error(p.b.rx_cq.get()).err, FI_ENOMSG);
+	ASSERT_EQ(p.request(1, FI_PEEK, ctx(1), p.a_at_b), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).tag, 1u);
+}
+
+TEST(Peek, AClaimedMessageIsForThePairedReceive)
+{
+	Fixture p;
+	fi_context first, second;
+
+	p.send(1);
+	p.send(1);
+	p.expect_found(1, FI_PEEK | FI_CLAIM, &first);
+	p.expect_found(1, FI_PEEK | FI_CLAIM, &second);
+	p.expect_none(1, FI_PEEK, ctx(5));
+	p.expect_none(1, FI_CLAIM, ctx(5));
+	p.expect_found(1, FI_CLAIM, &second);
+	EXPECT_EQ(p.in, pattern(size, 1));
+	p.expect_none(1, FI_CLAIM, &second);
+	p.expect_found(1, FI_CLAIM, &first);
+}
+
+TEST(Peek, ADiscardedMessageIsGone)
+{
+	Fixture p;
+	fi_context context;
+
+	p.send(1);
+	p.send(2);
+	p.expect_found(1, FI_PEEK | FI_DISCARD, ctx(5));
+	p.expect_none(1, FI_PEEK, ctx(5));
+	p.expect_found(2, FI_PEEK | FI_CLAIM, &context);
+	p.expect_found(2, FI_CLAIM | FI_DISCARD, &context);
+	p.expect_none(2, FI_CLAIM, &context);
+}
+
+TEST(Peek, FlagsThatMeanNothingTogetherAreRefused)
+{
+	Fixture p;
+	Log log;
+
+	EXPECT_EQ(p.request(1, FI_DISCARD, ctx(1)), -FI_EINVAL);
+	EXPECT_EQ(p.request(1, FI_PEEK | FI_CLAIM | FI_DISCARD, ctx(1)), -FI_EINVAL);
+	EXPECT_TRUE(log.has("peek or claim"));
+}

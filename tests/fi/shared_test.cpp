@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_endpoint(3), "SHARED CONTEXTS" */
+#include <algorithm>
+#include <thread>
+
+#include "node.h"
+
+namespace
+{
+
+Info hints(std::size_t tx_cnt, std::size_t rx_cnt, std::uint64_t caps = FI_MSG | FI_TAGGED)
+{
+	Info hints = hints_for(caps);
+
+	hints->ep_attr->tx_ctx_cnt = tx_cnt;
+	hints->ep_attr->rx_ctx_cnt = rx_cnt;
+	return hints;
+}
+
+/* A sender of its own, and two endpoints that share contexts. */
+struct Fixture {
+	explicit Fixture(std::size_t tx_cnt = FI_SHARED_CONTEXT,
+			 std::size_t rx_cnt = FI_SHARED_CONTEXT,
+			 std::uint64_t caps = FI_MSG | FI_TAGGED | FI_SOURCE)
+		: peer_node(hints_for(caps)), peer(peer_node), node(hints(tx_cnt, rx_cnt, caps)),
+		  av(node.av())
+	{
+		fid_stx *tx = nullptr;
+		fid_ep *rx = nullptr;
+
+		EXPECT_EQ(fi_stx_context(node.domain.get(), node.info->tx_attr, &tx, nullptr), 0);
+		stx.reset(tx);
+		EXPECT_EQ(fi_srx_context(node.domain.get(), node.info->rx_attr, &rx, nullptr), 0);
+		srx.reset(rx);
+		for (int i = 0; i < 2; ++i) {
+			cq[i] = node.cq();
+			ep[i] = node.ep();
+			bind(i, av.get());
+			EXPECT_EQ(fi_enable(ep[i].get()), 0);
+			to[i] = peer.insert(ep[i].get());
+		}
+		const auto name = address_of(peer.ep.get());
+		EXPECT_EQ(fi_av_insert(av.get(), name.data(), 1, &from, 0, nullptr), 1);
+	}
+	void bind(int i, fid_av *vector)
+	{
+		const fi_ep_attr &attr = *node.info->ep_attr;
+
+		EXPECT_EQ(fi_ep_bind(ep[i].get(), &cq[i]->fid, FI_TRANSMIT | FI_RECV), 0);
+		EXPECT_EQ(fi_ep_bind(ep[i].get(), &vector->fid, 0), 0);
+		if (attr.tx_ctx_cnt == FI_SHARED_CONTEXT) {
+			EXPECT_EQ(fi_ep_bind(ep[i].get(), &stx->fid, 0), 0);
+		}
+		if (attr.rx_ctx_cnt == FI_SHARED_CONTEXT) {
+			EXPECT_EQ(fi_ep_bind(ep[i].get(), &srx->fid, 0), 0);
+		}
+	}
+
+	Node peer_node;
+	Side peer;
+	Node node;
+	Owned<fid_av> av;
+	Owned<fid_stx> stx;
+	Owned<fid_ep> srx;
+	Owned<fid_cq> cq[2];
+	Owned<fid_ep> ep[2];
+	fi_addr_t to[2], from;
+};
+
+} // namespace
+
+TEST(Shared, OperationsArePostedToTheEndpointAndCompleteThere)
+{
+	Fixture p;
+	char in[2][8] = {};
+
+	for (int i = 0; i < 2; ++i) {
+		ASSERT_EQ(fi_recv(p.peer.ep.get(), in[i], 8, nullptr, FI_ADDR_UNSPEC, ctx(i)), 0);
+		ASSERT_EQ(fi_send(p.ep[i].get(), i ? "second" : "first", 7, nullptr, p.from,
+				  ctx(10 + i)),
+			  0);
+		fi_addr_t src;
+		next(p.peer.rx_cq.get(), &src);
+		EXPECT_EQ(src, p.to[i]) << "each has its own address";
+		EXPECT_EQ(next(p.cq[i].get()).op_context, ctx(10 + i));
+		EXPECT_TRUE(is_silent(p.cq[!i].get()));
+	}
+	EXPECT_STREQ(in[0], "first");
+	EXPECT_STREQ(in[1], "second");
+}
+
+TEST(Shared, EveryKindOfSendGoesThroughASharedContext)
+{
+	Fixture p;
+	char out[8] = "message", in[16] = {};
+	const iovec iov[2] = {{out, 4}, {out + 4, 4}};
+	fi_msg msg{};
+
+	const auto arrives = [&](ssize_t rc, bool silent = false) {
+		EXPECT_EQ(rc, 0);
+		EXPECT_EQ(next(p.peer.rx_cq.get()).len, 8u);
+		EXPECT_STREQ(in, out);
+		if (!silent)
+			next(p.cq[1].get());
+		std::memset(in, 0, sizeof(in));
+	};
+	const auto expect = [&] {
+		ASSERT_EQ(fi_recv(p.peer.ep.get(), in, 16, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	};
+	fid_ep *ep = p.ep[1].get();
+	msg.msg_iov = iov;
+	msg.iov_count = 2;
+	msg.addr = p.from;
+	expect();
+	arrives(fi_sendv(ep, iov, nullptr, 2, p.from, nullptr));
+	expect();
+	arrives(fi_sendmsg(ep, &msg, FI_COMPLETION));
+	expect();
+	arrives(fi_inject(ep, out, 8, p.from), true);
+	expect();
+	arrives(fi_senddata(ep, out, 8, nullptr, 1, p.from, nullptr));
+	ASSERT_EQ(fi_trecv(p.peer.ep.get(), in, 16, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+	arrives(fi_tsend(ep, out, 8, nullptr, p.from, 1, nullptr));
+}
+
+TEST(Shared, BuffersAreUsableByAnyEndpoint)
+{
+	Fixture p;
+	char in[4][8] = {};
+
+	for (int i = 0; i < 4; ++i)
+		ASSERT_EQ(fi_recv(p.srx.get(), in[i], 8, nullptr, FI_ADDR_UNSPEC, ctx(i)), 0);
+	for (const int i : {1, 0, 0, 1}) {
+		static int n = 0;
+		ASSERT_EQ(fi_inject(p.peer.ep.get(), i ? "second" : "first", 7, p.to[i]), 0);
+		fi_addr_t src;
+		EXPECT_EQ(next(p.cq[i].get(), &src).op_context, ctx(n))
+			<< "in the order of posting";
+		EXPECT_EQ(src, p.from);
+		EXPECT_STREQ(in[n], i ? "second" : "first");
+		EXPECT_TRUE(is_silent(p.cq[!i].get()));
+		++n;
+	}
+}
+
+TEST(Shared, TaggedMessagesPeeksAndCancel)
+{
+	Fixture p;
+	char in[8] = {};
+	fi_msg_tagged msg{};
+
+	ASSERT_EQ(fi_tinject(p.peer.ep.get(), "tagged", 7, p.to[1], 5), 0);
+	msg.addr = FI_ADDR_UNSPEC;
+	msg.tag = 5;
+	ASSERT_EQ(fi_trecvmsg(p.srx.get(), &msg, FI_PEEK), 0);
+	EXPECT_EQ(next(p.cq[0].get()).len, 7u);
+	ASSERT_EQ(fi_trecv(p.srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, 5, 0, nullptr), 0);
+	next(p.cq[1].get());
+	EXPECT_STREQ(in, "tagged");
+	ASSERT_EQ(fi_trecv(p.srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, 6, 0, ctx(6)), 0);
+	ASSERT_EQ(fi_cancel(&p.srx->fid, ctx(6)), 0);
+	EXPECT_EQ(next_error(p.cq[0].get()).op_context, ctx(6));
+}
+
+TEST(Shared, OneKindMayBeSharedAndTheOtherNot)
+{
+	for (const bool tx : {false, true}) {
+		SCOPED_TRACE(tx);
+		Fixture p(tx ? FI_SHARED_CONTEXT : 1, tx ? 1 : FI_SHARED_CONTEXT);
+		char in[8] = {};
+		fid_ep *receiver = tx ? p.ep[1].get() : p.srx.get();
+
+		ASSERT_EQ(fi_recv(receiver, in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+		ASSERT_EQ(fi_inject(p.peer.ep.get(), "to", 3, p.to[1]), 0);
+		EXPECT_EQ(next(p.cq[1].get()).op_context, ctx(1));
+		ASSERT_EQ(fi_recv(p.peer.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		ASSERT_EQ(fi_inject(p.ep[0].get(), "fro", 4, p.from), 0);
+		next(p.peer.rx_cq.get());
+		EXPECT_STREQ(in, "fro");
+	}
+}
+
+TEST(Shared, ReceivesArePostedToTheContextOnly)
+{
+	Fixture p;
+	char c;
+
+	EXPECT_EQ(fi_recv(p.ep[0].get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_ENOSYS);
+}
+
+TEST(Shared, WhatIsBoundIsChecked)
+{
+	Fixture p;
+	Node other(hints(FI_SHARED_CONTEXT, FI_SHARED_CONTEXT));
+	const auto cq = p.node.cq();
+	const auto av = p.node.av();
+	const auto stranger = other.ep();
+	const auto ep = p.node.ep();
+	const Node plain(hints_for(FI_MSG));
+	const auto alone = plain.ep();
+	fid_stx *stx = nullptr;
+
+	EXPECT_EQ(fi_ep_bind(stranger.get(), &p.stx->fid, 0), -FI_EDOMAIN);
+	EXPECT_EQ(fi_ep_bind(stranger.get(), &p.srx->fid, 0), -FI_EDOMAIN);
+	ASSERT_EQ(fi_stx_context(plain.domain.get(), nullptr, &stx, nullptr), 0);
+	EXPECT_EQ(fi_ep_bind(alone.get(), &stx->fid, 0), -FI_EINVAL) << "tx_ctx_cnt is 1";
+	EXPECT_EQ(fi_close(&stx->fid), 0);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	EXPECT_EQ(fi_enable(ep.get()), -FI_EOPBADSTATE) << "without its shared contexts";
+	EXPECT_EQ(fi_ep_bind(ep.get(), &p.stx->fid, 0), 0);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &p.stx->fid, 0), -FI_EINVAL) << "a single one";
+	EXPECT_EQ(fi_ep_bind(ep.get(), &p.srx->fid, 0), 0);
+	EXPECT_EQ(fi_enable(ep.get()), -FI_EINVAL) << "with another address vector";
+	EXPECT_EQ(fi_close(&p.stx->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&p.srx->fid), -FI_EBUSY);
+}
+
+TEST(Shared, AnEndpointThatClosesLeavesTheOthers)
+{
+	Fixture p;
+	char in[8] = {};
+
+	ASSERT_EQ(fi_recv(p.srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	p.ep[0].reset();
+	ASSERT_EQ(fi_inject(p.peer.ep.get(), "to", 3, p.to[1]), 0);
+	EXPECT_EQ(next(p.cq[1].get()).op_context, ctx(1));
+	ASSERT_EQ(fi_recv(p.peer.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(p.ep[1].get(), "fro", 4, p.from), 0);
+	next(p.peer.rx_cq.get());
+	EXPECT_STREQ(in, "fro");
+}
+
+/* Whatever the threading of the domain: two endpoints may be used by two threads. */
+TEST(Shared, ThreadsOfEndpointsThatShare)
+{
+	constexpr int count = 500;
+	Fixture p;
+	std::vector<char> in(2 * count);
+
+	for (char &c : in)
+		ASSERT_EQ(fi_recv(p.peer.ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	const auto send = [&](int i) {
+		for (int n = 0; n < count; ++n) {
+			while (fi_inject(p.ep[i].get(), i ? "b" : "a", 1, p.from) == -FI_EAGAIN)
+				std::this_thread::yield();
+		}
+	};
+	std::thread other(send, 1);
+	send(0);
+	other.join();
+	for (int n = 0; n < 2 * count; ++n)
+		next(p.peer.rx_cq.get());
+	EXPECT_EQ(std::count(in.begin(), in.end(), 'a'), count);
+}

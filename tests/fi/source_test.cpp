@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_getinfo(3), FI_SOURCE_ERR; fi_cq(3), FI_EADDRNOTAVAIL and error data */
+#include <algorithm>
+
+#include "node.h"
+
+namespace
+{
+
+Info hints(std::uint32_t format = FI_FORMAT_UNSPEC, std::uint64_t more = FI_SOURCE_ERR)
+{
+	Info hints = hints_for(FI_MSG | FI_TAGGED | FI_SOURCE | more);
+
+	hints->addr_format = format;
+	return hints;
+}
+
+/* A receiver that does not know who sends. */
+struct Fixture {
+	explicit Fixture(Info hints = ::hints(), std::uint32_t api = api_version)
+		: sender_node(hints_for(FI_MSG | FI_TAGGED)), sender(sender_node),
+		  node(std::move(hints), api), receiver(node)
+	{
+		/* the same address in the sender's format */
+		to = insert(sender.av.get(), address_of(receiver.ep.get()));
+	}
+	fi_addr_t insert(fid_av *av, std::vector<std::byte> name) const
+	{
+		fi_addr_t index = FI_ADDR_NOTAVAIL;
+		const char *text = reinterpret_cast<const char *>(name.data());
+
+		if (node.info->addr_format == FI_ADDR_STR && av == sender.av.get()) {
+			const char *port = std::strrchr(text, ':') + 1;
+			EXPECT_EQ(fi_av_insertsvc(av, "127.0.0.1", port, &index, 0, nullptr), 1);
+		} else {
+			EXPECT_EQ(fi_av_insert(av, name.data(), 1, &index, 0, nullptr), 1);
+		}
+		return index;
+	}
+	fi_cq_err_entry error(void *data, std::size_t size)
+	{
+		fi_cq_err_entry entry{};
+		fi_cq_tagged_entry none;
+
+		entry.err_data = data;
+		entry.err_data_size = size;
+		EXPECT_EQ(fi_cq_sread(receiver.rx_cq.get(), &none, 1, nullptr, 20'000), -FI_EAVAIL);
+		EXPECT_EQ(fi_cq_readerr(receiver.rx_cq.get(), &entry, 0), 1);
+		return entry;
+	}
+
+	Node sender_node;
+	Side sender;
+	Node node;
+	Side receiver;
+	fi_addr_t to;
+};
+
+} // namespace
+
+TEST(SourceErr, AnUnknownSenderIsReportedWithItsAddress)
+{
+	Fixture p;
+	char in[8] = {}, data[64] = {};
+
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(4)), 0);
+	ASSERT_EQ(fi_injectdata(p.sender.ep.get(), "hello", 6, 77, p.to), 0);
+	const auto entry = p.error(data, sizeof(data));
+	EXPECT_EQ(entry.err, FI_EADDRNOTAVAIL);
+	EXPECT_EQ(entry.op_context, ctx(4));
+	EXPECT_EQ(entry.flags, FI_RECV | FI_MSG | FI_REMOTE_CQ_DATA);
+	EXPECT_EQ(entry.len, 6u);
+	EXPECT_EQ(entry.data, 77u);
+	EXPECT_EQ(entry.olen, 0u);
+	EXPECT_EQ(entry.tag, 0u);
+	EXPECT_STREQ(in, "hello") << "it was received all the same";
+
+	const auto name = address_of(p.sender.ep.get());
+	ASSERT_EQ(entry.err_data_size, name.size());
+	EXPECT_EQ(std::memcmp(data, name.data(), name.size()), 0);
+
+	/* It may be passed to fi_av_insert, and then the sender is known. */
+	fi_addr_t known, src;
+	ASSERT_EQ(fi_av_insert(p.receiver.av.get(), data, 1, &known, 0, nullptr), 1);
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(4)), 0);
+	ASSERT_EQ(fi_inject(p.sender.ep.get(), "again", 6, p.to), 0);
+	next(p.receiver.rx_cq.get(), &src);
+	EXPECT_EQ(src, known);
+}
+
+TEST(SourceErr, TaggedMessagesKeepTheirTag)
+{
+	Fixture p;
+	char in[8] = {}, data[64] = {};
+
+	ASSERT_EQ(fi_trecv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, 0x1234, 0, ctx(4)),
+		  0);
+	ASSERT_EQ(fi_tinject(p.sender.ep.get(), "hello", 6, p.to, 0x1234), 0);
+	const auto entry = p.error(data, sizeof(data));
+	EXPECT_EQ(entry.err, FI_EADDRNOTAVAIL);
+	EXPECT_EQ(entry.tag, 0x1234u);
+	EXPECT_EQ(entry.flags, FI_RECV | FI_TAGGED);
+	EXPECT_EQ(std::memcmp(data, address_of(p.sender.ep.get()).data(), entry.err_data_size), 0);
+}
+
+TEST(SourceErr, TheAddressHasTheFormatOfTheDomain)
+{
+	for (const std::uint32_t format : {FI_SOCKADDR_IN, FI_ADDR_STR}) {
+		SCOPED_TRACE(format);
+		Fixture p(hints(format));
+		char in[8] = {}, data[100] = {};
+		fi_addr_t known = FI_ADDR_NOTAVAIL;
+
+		ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+		const auto entry = p.error(data, sizeof(data));
+		EXPECT_LE(entry.err_data_size, p.node.info->domain_attr->max_err_data);
+		const char *text = data;
+		ASSERT_EQ(fi_av_insert(p.receiver.av.get(),
+				       format == FI_ADDR_STR ? static_cast<const void *>(&text) :
+							       data,
+				       1, &known, 0, nullptr),
+			  1);
+		ASSERT_EQ(fi_send(p.receiver.ep.get(), "back", 5, nullptr, known, nullptr), 0);
+		ASSERT_EQ(fi_recv(p.sender.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		next(p.sender.rx_cq.get());
+		EXPECT_STREQ(in, "back");
+	}
+}
+
+/* err_data_size is 0, or the interface is older: then the buffer is the provider's. */
+TEST(SourceErr, TheBufferMayBeTheProviders)
+{
+	for (const std::uint32_t api : {api_version, std::uint32_t{FI_VERSION(1, 4)}}) {
+		SCOPED_TRACE(api);
+		Fixture p(hints(FI_SOCKADDR_IN), api);
+		char in[8] = {}, ignored[4] = "abc";
+
+		ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+		const auto entry = p.error(ignored, 0);
+		ASSERT_NE(entry.err_data, nullptr);
+		ASSERT_NE(entry.err_data, ignored);
+		const auto name = address_of(p.sender.ep.get());
+		EXPECT_EQ(std::memcmp(entry.err_data, name.data(), name.size()), 0);
+		EXPECT_EQ(entry.err_data_size, api == api_version ? name.size() : 0);
+		EXPECT_STREQ(ignored, "abc");
+	}
+}
+
+TEST(SourceErr, WhatFitsIsCopied)
+{
+	Fixture p;
+	char in[8] = {}, data[8] = "xxxxxxx";
+
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+	EXPECT_EQ(p.error(data, 4).err_data_size, 4u);
+	EXPECT_EQ(std::memcmp(data, address_of(p.sender.ep.get()).data(), 4), 0);
+	EXPECT_STREQ(data + 4, "xxx");
+}
+
+TEST(SourceErr, TruncationIsTheGraverError)
+{
+	Fixture p;
+	char in[3] = {}, data[64];
+
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 3, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+	const auto entry = p.error(data, sizeof(data));
+	EXPECT_EQ(entry.err, FI_ETRUNC);
+	EXPECT_EQ(entry.olen, 3u);
+	EXPECT_EQ(entry.err_data_size, 0u);
+}
+
+TEST(SourceErr, WithoutItAnUnknownSenderIsNotAvailable)
+{
+	Fixture p(hints(FI_FORMAT_UNSPEC, 0));
+	char in[8] = {};
+	fi_addr_t src = 0;
+
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+	next(p.receiver.rx_cq.get(), &src);
+	EXPECT_EQ(src, FI_ADDR_NOTAVAIL);
+}

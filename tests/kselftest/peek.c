@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Looking at messages that wait, claiming and discarding them: fi_tagged(3),
+ * FI_PEEK, FI_CLAIM, FI_DISCARD.
+ */
+#include "treadle.h"
+
+#define PEEK	TREADLE_F_PEEK
+#define CLAIM	TREADLE_F_CLAIM
+#define DISCARD TREADLE_F_DISCARD
+#define LENGTH	1000
+
+FIXTURE(peek)
+{
+	struct node a, b;
+	__u64 to;
+	char *src, *dst;
+};
+
+FIXTURE_VARIANT(peek)
+{
+	bool parked; /* messages wait with their sender */
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(peek, copied) { };
+FIXTURE_VARIANT_ADD(peek, parked) { .parked = true };
+/* clang-format on */
+
+FIXTURE_SETUP(peek)
+{
+	node_open(&self->a, (struct options){});
+	node_open(&self->b, (struct options){.flags = TREADLE_EP_SOURCE});
+	self->to = peer(&self->a, self->b.addr);
+	peer(&self->b, self->a.addr);
+	self->src = pages(1 << 16);
+	self->dst = pages(1 << 16);
+}
+
+FIXTURE_TEARDOWN(peek)
+{
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+}
+
+/* A message with tag i, and what it says. */
+static void send_tagged(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self,
+			const FIXTURE_VARIANT(peek) * variant, int i)
+{
+	struct treadle_desc d = tsend_of(self->src + i * LENGTH, LENGTH, self->to, i, i);
+
+	fill(self->src + i * LENGTH, LENGTH, i);
+	d.flags |= TREADLE_F_REMOTE_CQ_DATA;
+	d.data = 1000 + i;
+	if (variant->parked)
+		d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	ASSERT_EQ(1, post(&self->a, d));
+	if (!variant->parked)
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+}
+
+static void was_delivered(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self,
+			  const FIXTURE_VARIANT(peek) * variant, int i)
+{
+	struct treadle_cqe c;
+
+	if (!variant->parked)
+		return;
+	c = cq_next(&self->a.cq);
+	EXPECT_EQ(0, c.error);
+	EXPECT_EQ(i, c.context);
+}
+
+static struct treadle_cqe ask(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self,
+			      __u64 tag, __u64 ignore, __u32 flags, __u64 context)
+{
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, tag, ignore, context);
+
+	if (flags == CLAIM) {
+		memset(self->dst, 0xee, LENGTH);
+		d = trecv_of(self->dst, LENGTH, ANY, tag, ignore, context);
+	}
+	d.flags |= flags;
+	EXPECT_EQ(1, post(&self->b, d));
+	return cq_next(&self->b.rcq);
+}
+
+#define tells(c, i, ctx)                                                                   \
+	({                                                                                 \
+		EXPECT_EQ(0, (c).error);                                                   \
+		EXPECT_EQ(ctx, (c).context);                                               \
+		EXPECT_EQ(LENGTH, (c).len);                                                \
+		EXPECT_EQ(i, (c).tag);                                                     \
+		EXPECT_EQ(1000 + (i), (c).data);                                           \
+		EXPECT_EQ(0, (c).src);                                                     \
+		EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_TAGGED | TREADLE_CQ_REMOTE_CQ_DATA, \
+			  (c).flags);                                                      \
+	})
+
+static void receive(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self, int i)
+{
+	struct treadle_cqe c;
+
+	memset(self->dst, 0xee, LENGTH);
+	ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, LENGTH, ANY, i, 0, 5)));
+	c = cq_next(&self->b.rcq);
+	tells(c, i, 5);
+	EXPECT_TRUE(same(self->dst, LENGTH, i));
+}
+
+TEST_F(peek, nothing_is_found)
+{
+	struct treadle_cqe c;
+
+	send_tagged(_metadata, self, variant, 1);
+	c = ask(_metadata, self, 2, 0, PEEK, 7);
+	EXPECT_EQ(ENOMSG, c.error);
+	EXPECT_EQ(7, c.context);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK | CLAIM, 7).error);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK | DISCARD, 7).error);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 1, 0, CLAIM, 7).error);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 1, 0, CLAIM | DISCARD, 7).error);
+	receive(_metadata, self, 1);
+	was_delivered(_metadata, self, variant, 1);
+}
+
+/* It tells of the oldest one that matches, which stays. */
+TEST_F(peek, a_message_that_waits_stays)
+{
+	struct treadle_cqe c;
+
+	send_tagged(_metadata, self, variant, 1);
+	send_tagged(_metadata, self, variant, 2);
+	for (int i = 0; i < 3; i++) {
+		c = ask(_metadata, self, 2, 0, PEEK, 7);
+		tells(c, 2, 7);
+		EXPECT_EQ(0, c.buf);
+		c = ask(_metadata, self, 0, ~0ULL, PEEK, 8);
+		tells(c, 1, 8);
+	}
+	receive(_metadata, self, 1);
+	was_delivered(_metadata, self, variant, 1);
+	receive(_metadata, self, 2);
+	was_delivered(_metadata, self, variant, 2);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, ~0ULL, PEEK, 7).error);
+}
+
+/* A claimed message is for who has claimed it, by the context, and for nobody else. */
+TEST_F(peek, a_claimed_message_is_set_aside)
+{
+	struct treadle_cqe c;
+
+	for (int i = 1; i <= 3; i++)
+		send_tagged(_metadata, self, variant, i);
+	c = ask(_metadata, self, 2, 0, PEEK | CLAIM, 20);
+	tells(c, 2, 20);
+	c = ask(_metadata, self, 0, ~0ULL, PEEK | CLAIM, 10);
+	tells(c, 1, 10);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK, 7).error);
+	c = ask(_metadata, self, 0, ~0ULL, PEEK, 7);
+	tells(c, 3, 7);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, 0, CLAIM, 30).error);
+	c = ask(_metadata, self, 0, 0, CLAIM, 10);
+	tells(c, 1, 10);
+	EXPECT_TRUE(same(self->dst, LENGTH, 1));
+	was_delivered(_metadata, self, variant, 1);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, 0, CLAIM, 10).error);
+	c = ask(_metadata, self, 0, 0, CLAIM, 20);
+	tells(c, 2, 20);
+	EXPECT_TRUE(same(self->dst, LENGTH, 2));
+	was_delivered(_metadata, self, variant, 2);
+	receive(_metadata, self, 3);
+	was_delivered(_metadata, self, variant, 3);
+}
+
+TEST_F(peek, what_is_discarded_is_gone)
+{
+	struct treadle_cqe c;
+
+	for (int i = 1; i <= 3; i++)
+		send_tagged(_metadata, self, variant, i);
+	c = ask(_metadata, self, 2, 0, PEEK | DISCARD, 7);
+	tells(c, 2, 7);
+	was_delivered(_metadata, self, variant, 2);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK, 7).error);
+	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
+	tells(c, 1, 8);
+	c = ask(_metadata, self, 0, 0, CLAIM | DISCARD, 8);
+	tells(c, 1, 8);
+	was_delivered(_metadata, self, variant, 1);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, 0, CLAIM, 8).error);
+	receive(_metadata, self, 3);
+	was_delivered(_metadata, self, variant, 3);
+}
+
+/* A sender can take back what waits, not what was claimed. */
+TEST_F(peek, claimed_is_matched)
+{
+	struct treadle_cqe c;
+	__u64 n;
+
+	if (!variant->parked)
+		return;
+	send_tagged(_metadata, self, variant, 1);
+	c = ask(_metadata, self, 1, 0, PEEK, 8);
+	tells(c, 1, 8);
+	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 1, 0, &n));
+	EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
+	send_tagged(_metadata, self, variant, 2);
+	c = ask(_metadata, self, 2, 0, PEEK | CLAIM, 8);
+	tells(c, 2, 8);
+	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 2, 0, &n));
+	c = ask(_metadata, self, 0, 0, CLAIM, 8);
+	tells(c, 2, 8);
+	was_delivered(_metadata, self, variant, 2);
+}
+
+/* The receiver closes with messages that it has claimed: whoever still waits hears of it. */
+TEST_F(peek, closing_drops_what_was_claimed)
+{
+	struct treadle_cqe c;
+
+	send_tagged(_metadata, self, variant, 1);
+	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
+	tells(c, 1, 8);
+	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
+	if (variant->parked)
+		EXPECT_EQ(ECONNRESET, cq_next(&self->a.cq).error);
+}
+
+struct mortal {
+	struct treadle_addr to;
+	bool parked;
+	int sent;
+};
+
+static void send_and_wait(void *arg)
+{
+	struct mortal *m = arg;
+	struct treadle_desc d;
+	struct node n;
+
+	node_open(&n, (struct options){});
+	d = tsend_of(pages(LENGTH), LENGTH, peer(&n, m->to), 1, 1);
+	if (m->parked)
+		d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	need(post(&n, d) == 1);
+	raise_to(&m->sent, 1);
+	pause();
+}
+
+/* The sender dies, and with it what was not copied. */
+TEST_F(peek, the_sender_of_a_claimed_message_may_die)
+{
+	struct mortal *m = shared(sizeof(*m));
+	pid_t pid;
+
+	m->to = self->b.addr;
+	m->parked = variant->parked;
+	pid = spawn(send_and_wait, m);
+	await(&m->sent, 1);
+	EXPECT_EQ(0, ask(_metadata, self, 1, 0, PEEK | CLAIM, 8).error);
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, reap(pid));
+	EXPECT_EQ(variant->parked ? ECONNRESET : 0, ask(_metadata, self, 0, 0, CLAIM, 8).error);
+}
+
+TEST_F(peek, a_claimed_message_that_can_not_be_read)
+{
+	struct treadle_cqe c;
+
+	if (!variant->parked)
+		return;
+	send_tagged(_metadata, self, variant, 1);
+	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
+	tells(c, 1, 8);
+	need(munmap(self->src, 1 << 16) == 0);
+	c = ask(_metadata, self, 0, 0, CLAIM, 8);
+	EXPECT_EQ(EIO, c.error);
+	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
+}
+
+/* Claiming frees nothing of the room for messages that wait. */
+TEST_F(peek, claimed_messages_are_counted)
+{
+	struct treadle_desc d;
+	struct node c;
+	int kept = 0;
+	__u64 to;
+
+	if (variant->parked)
+		return;
+	node_open(&c, (struct options){.buffered = 8192, .rcq = 1024});
+	to = peer(&self->a, c.addr);
+	for (int i = 0; i < 32; i++) {
+		ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 1000, to, i, i)));
+		d = trecv_of(NULL, 0, ANY, i, 0, i);
+		d.flags |= PEEK | CLAIM;
+		ASSERT_EQ(1, post(&c, d));
+		ASSERT_EQ(0, cq_next(&c.rcq).error);
+	}
+	for (struct treadle_cqe e; cq_poll(&self->a.cq, &e);)
+		kept++;
+	EXPECT_LE(6, kept);
+	EXPECT_GE(8, kept);
+	for (int i = 0; i < 32; i++) {
+		d = trecv_of(NULL, 0, ANY, 0, 0, i);
+		d.flags |= CLAIM | DISCARD;
+		ASSERT_EQ(1, post(&c, d));
+		ASSERT_EQ(0, cq_next(&c.rcq).error);
+	}
+	for (; kept < 32; kept++)
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+}
+
+TEST_F(peek, combinations_are_judged)
+{
+	static const __u32 bad[] = {DISCARD, PEEK | CLAIM | DISCARD};
+
+	for (int i = 0; i < 2; i++) {
+		struct treadle_desc d = trecv_of(NULL, 0, ANY, 1, 0, 1);
+
+		d.flags |= bad[i];
+		EXPECT_EQ(-EINVAL, post(&self->b, d));
+	}
+	for (int i = 0; i < 3; i++) {
+		struct treadle_desc d = trecv_of(self->dst, 10, ANY, 1, 0, 1);
+
+		d.flags |= (__u32[]){PEEK, PEEK | CLAIM, CLAIM | DISCARD}[i];
+		EXPECT_EQ(-EINVAL, post(&self->b, d));
+		/* and a receive ring takes none of them */
+		ASSERT_EQ(0, post_recv(&self->b, d));
+		EXPECT_EQ(0, ring_doorbell(&self->b.rx));
+		EXPECT_EQ(EINVAL, cq_next(&self->b.rcq).error);
+	}
+}
+
+TEST_HARNESS_MAIN

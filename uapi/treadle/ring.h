@@ -114,7 +114,7 @@ enum treadle_opcode {
  * Start after all commands before it to that peer have completed, and before all
  * that come after it. (What is still armed is not before it.)
  */
-#define TREADLE_F_FENCE	     (1U << 5)
+#define TREADLE_F_FENCE (1U << 5)
 /*
  * RECV with one buffer: it takes several messages, one behind the other, until
  * less than `data` bytes are left (or none, or as many completions are kept as their

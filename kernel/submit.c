@@ -170,8 +170,10 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 	if (!op->issue)
 		return -EOPNOTSUPP;
 	if (d->flags & ~op->flags)
-		return d->flags & (TREADLE_F_COND_CELL | TREADLE_F_FENCE | TREADLE_F_MULTI_RECV |
-				   TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD) ?
+		return d->flags & ~op->flags &
+				       (TREADLE_F_COND_CELL | TREADLE_F_FENCE |
+					TREADLE_F_MULTI_RECV | TREADLE_F_PEEK | TREADLE_F_CLAIM |
+					TREADLE_F_DISCARD) ?
 			       -EOPNOTSUPP :
 			       -EINVAL;
 	error = judge_buffers(cmd, op);

@@ -203,7 +203,7 @@ int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Oper
 	command->flags(
 		desc_flags_of(flags & (op.receives ? FI_COMPLETION | FI_MULTI_RECV : ~FI_MORE)));
 	if (flags & FI_MULTI_RECV)
-		command->data(endpoint.min_multi_recv());
+		command->several(endpoint.min_multi_recv());
 	else if (flags & FI_REMOTE_CQ_DATA)
 		command->data(data);
 	if (op.receives && !(endpoint.rx_caps() & FI_DIRECTED_RECV))

@@ -275,8 +275,7 @@ TEST(Object, WhatDoesNotExistIsRefused)
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &operations, nullptr), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("magic"));
-	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_DATATYPE_LAST, FI_SUM, nullptr, 0),
-		  -FI_EOPNOTSUPP);
+	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_VOID, FI_SUM, nullptr, 0), -FI_EOPNOTSUPP);
 	EXPECT_EQ(fi_control(&node.domain->fid, 4711, nullptr), -FI_ENOSYS);
 
 	node.info->ep_attr->type = FI_EP_MSG;

@@ -17,14 +17,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.prep = treadle_nop_prep,
 		.issue = treadle_nop_issue,
 	},
-	[TREADLE_OP_SEND] = {
-		.flags = SEND,
-		.data = true,
-		.needs_ep = true,
-		.prep = treadle_send_prep,
-		.issue = treadle_send_issue,
-	},
-	[TREADLE_OP_TSEND] = {
+	[TREADLE_OP_SEND ... TREADLE_OP_TSEND] = {
 		.flags = SEND,
 		.data = true,
 		.needs_ep = true,
@@ -63,7 +56,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.prep = treadle_rma_prep,
 		.issue = treadle_rma_issue,
 	},
-	[TREADLE_OP_ATOMIC] = {
+	[TREADLE_OP_ATOMIC ... TREADLE_OP_COMPARE] = {
 		.flags = RMA | TREADLE_F_INJECT,
 		.data = true,
 		.needs_ep = true,
@@ -72,30 +65,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.prep = treadle_atomic_prep,
 		.issue = treadle_atomic_issue,
 	},
-	[TREADLE_OP_FETCH] = {
-		.flags = RMA | TREADLE_F_INJECT,
-		.data = true,
-		.needs_ep = true,
-		.remote = true,
-		.atomic = true,
-		.prep = treadle_atomic_prep,
-		.issue = treadle_atomic_issue,
-	},
-	[TREADLE_OP_COMPARE] = {
-		.flags = RMA | TREADLE_F_INJECT,
-		.data = true,
-		.needs_ep = true,
-		.remote = true,
-		.atomic = true,
-		.prep = treadle_atomic_prep,
-		.issue = treadle_atomic_issue,
-	},
-	[TREADLE_OP_CNTR_SET] = {
-		.flags = ARMED | TREADLE_F_CNTR_ERROR,
-		.prep = treadle_cntr_prep,
-		.issue = treadle_cntr_issue,
-	},
-	[TREADLE_OP_CNTR_ADD] = {
+	[TREADLE_OP_CNTR_SET ... TREADLE_OP_CNTR_ADD] = {
 		.flags = ARMED | TREADLE_F_CNTR_ERROR,
 		.prep = treadle_cntr_prep,
 		.issue = treadle_cntr_issue,

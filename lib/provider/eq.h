@@ -137,6 +137,9 @@ private:
 	Membership membership_;
 };
 
+/* fi_bind of an object that takes one event queue, and without flags: eq, use. */
+int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, Eq *&eq, Use &use) noexcept;
+
 } // namespace treadle::fi
 
 #endif

@@ -138,15 +138,7 @@ fi_addr_t *Av::map(std::size_t count)
 
 int Av::bind(::fid *other, std::uint64_t flags)
 {
-	if (other->fclass != FI_CLASS_EQ)
-		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue");
-	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
-	if (eq_)
-		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
-	eq_ = &Eq::of(other);
-	eq_use_ = Use(eq_->users);
-	return 0;
+	return bind_eq(other, flags, subsys, eq_, eq_use_);
 }
 
 int Av::prepare_close() noexcept

@@ -40,7 +40,7 @@ void Endpoint::answered() noexcept
 /* Once, also if what comes after it in fi_enable fails and is tried again. */
 int Endpoint::bind_events()
 {
-	if (source_)
+	if (source_ || !kernel_)
 		return 0;
 	Eq::Source source(*eq_, ports_.front()->fid);
 	const int rc = source.bind(*kernel_);
@@ -51,7 +51,7 @@ int Endpoint::bind_events()
 
 int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 {
-	if (!connected())
+	if (!connected() || !kernel_)
 		return no_connections("connect");
 	const auto address = decode(domain_.addr_format(), addr);
 	if (!address)
@@ -70,7 +70,7 @@ int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 
 int Endpoint::accept(std::span<const std::byte> data)
 {
-	if (!connected())
+	if (!connected() || !kernel_)
 		return no_connections("accept");
 	if (!handle_)
 		return REFUSE(-FI_EINVAL, subsys,
@@ -87,7 +87,7 @@ int Endpoint::accept(std::span<const std::byte> data)
 
 int Endpoint::shutdown(std::uint64_t flags) noexcept
 {
-	if (!connected())
+	if (!connected() || !kernel_)
 		return no_connections("shutdown");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "shutdown: flags 0x%" PRIx64, flags);

@@ -317,4 +317,17 @@ const char *Eq::explain(fid_eq *, int error, const void *, char *buf, std::size_
 	return text;
 }
 
+int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, Eq *&eq, Use &use) noexcept
+{
+	if (queue->fclass != FI_CLASS_EQ)
+		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue");
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
+	if (eq)
+		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
+	eq = &Eq::of(queue);
+	use = Use(eq->users);
+	return 0;
+}
+
 } // namespace treadle::fi

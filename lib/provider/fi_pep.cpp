@@ -160,15 +160,7 @@ int Pep::open(fid_fabric *f, fi_info *info, fid_pep **out, void *context) noexce
 
 int Pep::bind(::fid *other, std::uint64_t flags)
 {
-	if (other->fclass != FI_CLASS_EQ)
-		return REFUSE(-FI_EINVAL, subsys, "bind: only an event queue");
-	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
-	if (eq_)
-		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
-	eq_ = &Eq::of(other);
-	eq_use_ = Use(eq_->users);
-	return 0;
+	return bind_eq(other, flags, subsys, eq_, eq_use_);
 }
 
 int Pep::control(int command, void *arg)

@@ -238,7 +238,7 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	int ret;
 
 	if ((arg->flags & ~(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR)) ||
-	    !arg->access || (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
+	    (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
 	    ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key))
 		return -EINVAL;
 	if (arg->iov_count > 1)

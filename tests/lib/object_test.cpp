@@ -316,8 +316,7 @@ TEST_F(RegionTest, memory_must_be_there)
 	EXPECT_EQ(MemoryRegion::create(context, fixed, 8192, write).error(), Errno(EFAULT));
 	munmap(fixed, 8192);
 	EXPECT_EQ(MemoryRegion::create(context, fixed, 8192, read).error(), Errno(EFAULT));
-	EXPECT_EQ(MemoryRegion::create(context, buffer.data(), 8, {.access = 0}).error(),
-		  Errno(EINVAL));
+	EXPECT_TRUE(MemoryRegion::create(context, buffer.data(), 8, {.access = 0}));
 	EXPECT_EQ(MemoryRegion::create(context, buffer.data(), 8, {.access = 1U << 31}).error(),
 		  Errno(EINVAL));
 }

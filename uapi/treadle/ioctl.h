@@ -366,7 +366,7 @@ struct treadle_ep_enable {
 /**
  * struct treadle_mr_create - a memory region, fi_mr(3)
  * @flags:     TREADLE_MR_*
- * @access:    TREADLE_ACCESS_*; at least one
+ * @access:    TREADLE_ACCESS_*
  * @iov_count: 1 (more: later)
  * @iov:       pointer to struct treadle_iov[iov_count]. The range must be mapped,
  *	       and writable if @access lets anybody write it

@@ -23,7 +23,7 @@ class TREADLE_API MemoryRegion : public Object<MemoryRegionId>
 {
 public:
 	struct Options {
-		std::uint32_t access;	 /* TREADLE_ACCESS_*, at least one */
+		std::uint32_t access;	 /* TREADLE_ACCESS_* */
 		std::uint32_t flags = 0; /* TREADLE_MR_* */
 		std::uint64_t key = 0;	 /* unless TREADLE_MR_KERNEL_KEY */
 		CounterId counter{};	 /* counts what peers have written, or none */

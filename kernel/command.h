@@ -152,7 +152,19 @@ void treadle_cmd_free(struct treadle_cmd *cmd);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* flow.c */
-struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_run *run);
+struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run);
+
+/* The same, but mostly nothing is under way that it might have to wait for. */
+static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd,
+							      struct treadle_run *run)
+{
+	const struct treadle_ep *ep = cmd->ep;
+
+	if (likely(!smp_load_acquire(&ep->nr_ordered)) &&
+	    (likely(!(cmd->d.flags & TREADLE_F_FENCE)) || !smp_load_acquire(&ep->nr_flows)))
+		return cmd;
+	return treadle_flow_wait(cmd, run);
+}
 void treadle_flow_track(struct treadle_cmd *cmd);
 void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);

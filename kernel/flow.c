@@ -206,20 +206,17 @@ static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct trea
 }
 
 /*
- * treadle_flow_admit - is it a command's turn?
+ * treadle_flow_wait - something is under way; is it a command's turn?
  *
  * Returns the command to go on with (it may have been moved off the stack), or
  * NULL: it waits, or has failed.
  */
-struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd, struct treadle_run *run)
+struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_flow *flow;
 	int ret = 0;
 
-	if (likely(!smp_load_acquire(&ep->nr_ordered)) &&
-	    (likely(!(cmd->d.flags & TREADLE_F_FENCE)) || !smp_load_acquire(&ep->nr_flows)))
-		return cmd;
 	if (cmd->admitted)
 		return cmd;
 	spin_lock(&ep->lock);

@@ -281,6 +281,14 @@ int settle(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
 	return 0;
 }
 
+/* FI_TREADLE_ONE_NODE: the user's word that nobody will miss the other nodes. */
+static bool one_node() noexcept
+{
+	int value = 0;
+
+	return !fi_param_get_bool(&provider, "one_node", &value) && value;
+}
+
 InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 {
 	InfoPtr info(dup_info(nullptr));
@@ -291,7 +299,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		return nullptr;
 	info->fabric_attr->prov_version = version; /* libfabric adds the name */
 
-	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV;
+	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV | (one_node() ? FI_REMOTE_COMM : 0);
 	if (type != FI_EP_MSG) /* there, all comes from the peer */
 		info->caps |= FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))
@@ -342,7 +350,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	domain.max_ep_srx_ctx = domain.ep_cnt;
 	domain.mr_iov_limit = 1;
 	domain.max_err_data = max_address;
-	domain.caps = info->caps & (FI_LOCAL_COMM | FI_SHARED_AV);
+	domain.caps = info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV);
 
 	fi_ep_attr &ep = *info->ep_attr;
 	ep.type = type;

@@ -74,7 +74,7 @@ constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~message_directions;
 
 /* They are not worth asking for, so they are given to everybody: nothing gets slower. */
-constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_TRIGGER | FI_FENCE;
+constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER | FI_FENCE;
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
 /*

@@ -86,5 +86,8 @@ int fabric_error(int error) noexcept
 
 extern "C" FI_EXT_INI
 {
+	fi_param_define(
+		&treadle::fi::provider, "one_node", FI_PARAM_BOOL,
+		"All peers are on this node, so FI_REMOTE_COMM may be offered (default: no)");
 	return &treadle::fi::provider;
 }

@@ -484,4 +484,17 @@ TEST(GetInfo, WhatCantBeReachedIsNamed)
 	EXPECT_TRUE(log.has("no.such.host.invalid")) << log.all();
 }
 
+/* Read once, when libfabric starts: so by another process. */
+TEST(GetInfo, RemoteCommOnlyOnTheUsersWord)
+{
+	const char ask[] = "fi_info -p treadle -c 'FI_MSG|FI_REMOTE_COMM' >/dev/null";
+
+	setenv("FI_TREADLE_ONE_NODE", "1", 1);
+	EXPECT_EQ(std::system(ask), 0);
+	setenv("FI_TREADLE_ONE_NODE", "0", 1);
+	EXPECT_NE(std::system(ask), 0);
+	unsetenv("FI_TREADLE_ONE_NODE");
+	EXPECT_NE(std::system(ask), 0);
+}
+
 } // namespace

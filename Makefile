@@ -81,7 +81,8 @@ lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
 fi_tests := $(patsubst %.cpp,build/%,$(wildcard tests/fi/*_test.cpp))
 helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
 kselftests := $(patsubst %.c,build/%,$(wildcard tests/kselftest/*.c))
-guest_tests := $(kselftests) $(lib_tests) $(fi_tests)
+mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
+guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests)
 
 programs: $(libtreadle) $(provider) $(tools) $(examples) $(guest_tests)
 	@:
@@ -125,6 +126,11 @@ build/kselftest/kselftest_harness.h:
 $(kselftests): build/%: %.c | build/kselftest/kselftest_harness.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
+
+# The compiler's wrapper knows where MPI is.
+$(mpi_tests): build/%: %.c
+	$(call say,MPICC,$<)
+	$(Q)mkdir -p $(@D) && mpicc -std=gnu11 $(warnings) $(CFLAGS) $< -o $@
 
 # --- unit tests: the module's pure logic in user space, natively, three times ------------------------
 

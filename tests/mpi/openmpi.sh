@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Open MPI over treadle: four processes, by its matching layer (MTL) and by its byte transfer layer (BTL). It is told
+# to use nothing else, so if it refuses treadle it has no way at all and fails.
+
+export FI_TREADLE_ONE_NODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HOME=/tmp
+number=0
+
+# run NAME OPTION…
+run() {
+	local name=$1 result=ok
+	shift
+	mpirun --oversubscribe -n 4 "$@" build/tests/mpi/peers 2>&1 | sed 's/^[^#]/# &/'
+	[ "${PIPESTATUS[0]}" = 0 ] || result="not ok"
+	echo "$result $((++number)) - $name"
+}
+
+echo 1..2
+run mtl --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include treadle --mca osc ^ucx
+run btl --mca pml ob1 --mca btl ofi,self --mca btl_ofi_provider_include treadle --mca btl_ofi_mode 2 --mca osc rdma

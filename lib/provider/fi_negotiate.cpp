@@ -86,10 +86,10 @@ constexpr int modes_kept = FI_MR_PROV_KEY;
 /* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
 constexpr auto progress_unified = static_cast<fi_progress>(3);
 
-/* Is there nothing but these directions? */
+/* Are there these directions and no others? */
 bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
 {
-	return !(caps & (tx_directions | rx_directions) & ~directions);
+	return caps & directions && !(caps & (tx_directions | rx_directions) & ~directions);
 }
 
 /* Structures of callers of an older interface may end before these fields. */

@@ -194,6 +194,8 @@ const Case cases[] = {
 	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE | FI_SOURCE_ERR), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_SOURCE_ERR)},
 	{"CapsSource", ASK(hints.caps = FI_MSG | FI_SOURCE), nullptr, ANSWER(info.caps &FI_SOURCE)},
+	{"CapsDirectedAlone", ASK(hints.caps = FI_DIRECTED_RECV), nullptr,
+	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},
 	{"CapsDirected", ASK(hints.caps = FI_TAGGED | FI_DIRECTED_RECV), nullptr,
 	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},
 	{"ModeNone", ASK(hints.mode = 0), nullptr, ANSWER(info.mode == 0)},

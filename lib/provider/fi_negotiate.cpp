@@ -78,10 +78,10 @@ constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER 
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
 /*
- * What is returned is what the provider requires: nothing. But who can do with keys that it
- * picks gets those, which nobody can guess.
+ * What is returned is what the provider requires: nothing. But who names these and no others
+ * wants them, and does not only say what he could do with; then keys are random, for example.
  */
-constexpr int modes_kept = FI_MR_PROV_KEY;
+constexpr int modes_wanted = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 
 /* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
 constexpr auto progress_unified = static_cast<fi_progress>(3);
@@ -235,8 +235,10 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 		info.mr_mode = asked.mr_mode;
 	else if (FI_VERSION_LT(api, FI_VERSION(1, 5)))
 		info.mr_mode = FI_MR_SCALABLE;
+	else if (caps & (FI_RMA | FI_ATOMIC) && !(asked.mr_mode & ~modes_wanted))
+		info.mr_mode = asked.mr_mode;
 	else
-		info.mr_mode = caps & (FI_RMA | FI_ATOMIC) ? asked.mr_mode & modes_kept : 0;
+		info.mr_mode = 0;
 	settle(info.cq_cnt, asked.cq_cnt, usual_queues);
 	settle(info.cntr_cnt, asked.cntr_cnt, usual_queues);
 	info.auth_key_size = 0;

@@ -319,6 +319,23 @@ TEST_F(Basic, AddressesAreVirtual)
 	EXPECT_EQ(next_error(cq()).op_context, ctx(1));
 }
 
+/* Who names these bits and no others. */
+class Wanted : public Rma
+{
+protected:
+	Wanted() : Rma({}, FI_MR_PROV_KEY | FI_MR_VIRT_ADDR) {}
+};
+
+TEST_F(Wanted, KeysAreTheProvidersAndAddressesVirtual)
+{
+	const auto base = reinterpret_cast<std::uintptr_t>(there.data());
+
+	EXPECT_NE(key, 7u);
+	ASSERT_EQ(fi_write(ep(), here.data(), 10, nullptr, p.b_at_a, base + 20, key, ctx(1)), 0);
+	expect_done(FI_WRITE, ctx(1));
+	EXPECT_TRUE(arrived(20, 10));
+}
+
 TEST_F(Rma, ErrorsAreReported)
 {
 	const auto ro = reg(p.node, there.data(), 100, 20, FI_REMOTE_READ);

@@ -231,14 +231,11 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 	settle(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
 	settle(info.data_progress, asked.data_progress, FI_PROGRESS_AUTO);
 	info.av_type = asked.av_type;
-	if (asked.mr_mode & modes_1_0)
-		info.mr_mode = asked.mr_mode;
-	else if (FI_VERSION_LT(api, FI_VERSION(1, 5)))
-		info.mr_mode = FI_MR_SCALABLE;
-	else if (caps & (FI_RMA | FI_ATOMIC) && !(asked.mr_mode & ~modes_wanted))
+	const bool wanted = caps & (FI_RMA | FI_ATOMIC) && !(asked.mr_mode & ~modes_wanted);
+	if (asked.mr_mode & modes_1_0 || (wanted && FI_VERSION_GE(api, FI_VERSION(1, 5))))
 		info.mr_mode = asked.mr_mode;
 	else
-		info.mr_mode = 0;
+		info.mr_mode = FI_VERSION_LT(api, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
 	settle(info.cq_cnt, asked.cq_cnt, usual_queues);
 	settle(info.cntr_cnt, asked.cntr_cnt, usual_queues);
 	info.auth_key_size = 0;

@@ -182,6 +182,7 @@ struct options {
 	__u32 flags; /* of EP_ENABLE */
 	__u32 type;  /* of endpoint; 0: RDM */
 	__u32 request;
+	bool fleeting;		/* the request may be gone: then there is no endpoint */
 	struct ring *shared_rx; /* this one, not one of its own */
 	struct treadle_addr addr;
 	const char *auth_key;
@@ -220,6 +221,8 @@ static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_
 /* Everything but EP_ENABLE. */
 static inline void node_create(struct node *n, struct options o)
 {
+	int result;
+
 	n->fd = o.context ?: device();
 	n->addr = o.addr.family ? o.addr : loopback(0);
 	cq_open(&n->cq, n->fd, o.cq ?: 256);
@@ -232,8 +235,10 @@ static inline void node_create(struct node *n, struct options o)
 	else
 		rx_open(&n->rx, n->fd, o.rx ?: 64, o.buffered);
 	n->av = o.type == TREADLE_EP_MSG ? 0 : av_open(n->fd);
-	need(ep_create_as(n->fd, o.type ?: TREADLE_EP_RDM, o.request, &n->addr, o.auth_key,
-			  &n->ep) == 0);
+	n->ep = 0;
+	result = ep_create_as(n->fd, o.type ?: TREADLE_EP_RDM, o.request, &n->addr, o.auth_key,
+			      &n->ep);
+	need(result == 0 || (result == -ENOENT && o.fleeting));
 }
 
 static inline struct treadle_ep_enable node_bindings(const struct node *n)

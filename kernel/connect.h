@@ -83,7 +83,7 @@ enum { ASKER, ACCEPTER };
  * @pep:     who was asked, until it closes or has answered
  * @pending: on pep->pending
  * @asked:   CONNREQ
- * @seen:    it was read
+ * @seen:    it was read, or is being read
  * @error:   CONN_OVER without having been UP: why
  * @ask, @answer: what goes along
  */

@@ -100,21 +100,29 @@ static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_
 	notice = list_first_entry_or_null(&eq->events, struct treadle_notice, link);
 	if (notice) {
 		fill_event(ev, notice);
+		/* from here on the reader may come to know the request: it has to stay */
+		if (notice == &notice->conn->asked)
+			notice->conn->seen = true;
 		treadle_conn_get(notice->conn);
 	}
 	spin_unlock(&treadle_conn_lock);
 	return notice;
 }
 
-/* The reader has it. It may have been taken back meanwhile, with its endpoint. */
-static void event_was_read(struct treadle_notice *notice)
+/* The reader has it, or not. It may have been taken back meanwhile, with its endpoint. */
+static void event_done(struct treadle_notice *notice, bool read)
 {
 	struct treadle_conn *conn = notice->conn;
 
 	spin_lock(&treadle_conn_lock);
-	if (notice == &conn->asked && !list_empty(&notice->link))
-		conn->seen = true;
-	treadle_event_take_back(notice);
+	if (read) {
+		treadle_event_take_back(notice);
+	} else if (notice == &conn->asked) {
+		conn->seen = false;
+		/* who asked has gone since, and left it for the reader */
+		if (!conn->end[ASKER].ep && !conn->end[ACCEPTER].ep)
+			treadle_conn_dispose(conn);
+	}
 	spin_unlock(&treadle_conn_lock);
 	treadle_conn_put(conn);
 }
@@ -139,10 +147,7 @@ ssize_t treadle_eq_read(struct treadle_eq *eq, char __user *buf, size_t size)
 	ret = size < ev.size			   ? -EINVAL :
 	      copy_to_user(buf, &ev, ev.size) != 0 ? -EFAULT :
 						     (ssize_t)ev.size;
-	if (ret > 0)
-		event_was_read(notice);
-	else
-		treadle_conn_put(notice->conn);
+	event_done(notice, ret > 0);
 out:
 	mutex_unlock(&eq->read_lock);
 	return ret;

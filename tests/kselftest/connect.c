@@ -984,13 +984,9 @@ TEST(customers_come_and_go)
 			EXPECT_EQ(0, reject_with(l.fd, l.ep, ev.request, NULL, 0));
 			continue;
 		}
-		/* Who asked may have hung up since, or be dead. */
-		msg_open(
-			n,
-			(struct options){
-				.request = ev.request, .fleeting = true, .tx = 8, .rx = 8, .cq = 8},
-			l.eq, SERVER);
-		if (n->ep && accept_with(n->fd, n->ep, NULL, 0) == 0 && lottery(&luck) % 2)
+		msg_open(n, (struct options){.request = ev.request, .tx = 8, .rx = 8, .cq = 8},
+			 l.eq, SERVER);
+		if (accept_with(n->fd, n->ep, NULL, 0) == 0 && lottery(&luck) % 2)
 			hang_up(n->fd, n->ep);
 	}
 	note("%d connections served, %d made", served, life->there);

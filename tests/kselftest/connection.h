@@ -159,8 +159,6 @@ static inline void msg_open(struct node *n, struct options o, int eq, __u64 cont
 {
 	o.type = TREADLE_EP_MSG;
 	node_create(n, o);
-	if (!n->ep)
-		return;
 	need(ep_eq(n->fd, n->ep, eq, context) == 0);
 
 	struct treadle_ep_enable e = node_bindings(n);

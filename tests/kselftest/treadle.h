@@ -182,7 +182,6 @@ struct options {
 	__u32 flags; /* of EP_ENABLE */
 	__u32 type;  /* of endpoint; 0: RDM */
 	__u32 request;
-	bool fleeting;		/* the request may be gone: then there is no endpoint */
 	struct ring *shared_rx; /* this one, not one of its own */
 	struct treadle_addr addr;
 	const char *auth_key;
@@ -221,8 +220,6 @@ static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_
 /* Everything but EP_ENABLE. */
 static inline void node_create(struct node *n, struct options o)
 {
-	int result;
-
 	n->fd = o.context ?: device();
 	n->addr = o.addr.family ? o.addr : loopback(0);
 	cq_open(&n->cq, n->fd, o.cq ?: 256);
@@ -235,10 +232,8 @@ static inline void node_create(struct node *n, struct options o)
 	else
 		rx_open(&n->rx, n->fd, o.rx ?: 64, o.buffered);
 	n->av = o.type == TREADLE_EP_MSG ? 0 : av_open(n->fd);
-	n->ep = 0;
-	result = ep_create_as(n->fd, o.type ?: TREADLE_EP_RDM, o.request, &n->addr, o.auth_key,
-			      &n->ep);
-	need(result == 0 || (result == -ENOENT && o.fleeting));
+	need(ep_create_as(n->fd, o.type ?: TREADLE_EP_RDM, o.request, &n->addr, o.auth_key,
+			  &n->ep) == 0);
 }
 
 static inline struct treadle_ep_enable node_bindings(const struct node *n)

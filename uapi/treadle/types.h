@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/* treadle: what several structures of the control interface are made of */
+#ifndef _UAPI_TREADLE_TYPES_H
+#define _UAPI_TREADLE_TYPES_H
+
+#include <linux/types.h>
+
+/**
+ * struct treadle_map - what to give mmap(2)
+ * @offset: file offset; exact
+ * @length: bytes; exact
+ *
+ * Maps must be MAP_SHARED; they are not inherited by fork. Closing the object
+ * leaves a map in place, its contents no longer change.
+ */
+struct treadle_map {
+	__u64 offset;
+	__u64 length;
+};
+
+/**
+ * struct treadle_addr - the address of an endpoint
+ * @family: AF_INET or AF_INET6
+ * @port:   network byte order
+ * @scope:  IPv6 scope id; kept for link-local addresses only; IPv4: 0
+ * @addr:   4 bytes (the rest zero) or 16
+ *
+ * All addresses of one network namespace share one space of ports: an endpoint
+ * bound to port p is reached by every local address with that port.
+ */
+struct treadle_addr {
+	__u16 family;
+	__be16 port;
+	__u32 scope;
+	__u8 addr[16];
+};
+
+#endif /* _UAPI_TREADLE_TYPES_H */

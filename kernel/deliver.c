@@ -15,7 +15,7 @@ static void msg_release(struct kref *ref)
 	struct treadle_msg *msg = container_of(ref, struct treadle_msg, ref);
 
 	treadle_ep_put(msg->to);
-	kfree(msg);
+	kvfree(msg);
 }
 
 void treadle_msg_put(struct treadle_msg *msg)

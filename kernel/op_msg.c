@@ -99,30 +99,39 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 	return ret == -EINPROGRESS ? -EAGAIN : ret;
 }
 
+/* What is not delivered is dropped, and the sender told of success: fi_domain(3), "DGRAM EP". */
+static bool is_lossy(const struct treadle_msg *m)
+{
+	return m->to->type == TREADLE_EP_DGRAM;
+}
+
 /*
  * Allocate what is needed to keep @m. Without memory for a copy the message
- * waits with its command, unless it has to be copied.
+ * waits with its command, unless it has to be copied, or is lossy (NULL).
  */
 static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 {
 	struct treadle_cmd *cmd = m->cmd;
 	struct treadle_rx *rx = m->to->rx;
 	bool inject = cmd->d.flags & TREADLE_F_INJECT;
+	bool unconfirmed = inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE);
+	bool copy = is_lossy(m) || (m->len <= TREADLE_EAGER && unconfirmed);
 	u32 charge = sizeof(*m) + m->len;
 	bool afford = READ_ONCE(rx->buffered) + charge <= rx->buffered_max;
 	struct treadle_msg *msg = NULL;
 	struct mem_cgroup *old;
 
-	if (m->len <= TREADLE_EAGER && afford &&
-	    (inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE))) {
+	if (copy && afford) {
 		old = set_active_memcg(m->to->obj.ctx->memcg);
-		msg = kmalloc(charge, TREADLE_GFP);
+		msg = kvmalloc(charge, TREADLE_GFP);
 		set_active_memcg(old);
 	}
 	if (msg) {
 		*msg = *m;
 		msg->charge = charge;
 		msg->payload = (u8 *)(msg + 1);
+	} else if (is_lossy(m)) {
+		return NULL;
 	} else if (inject) {
 		/* beyond the target's means: the sender pays */
 		msg = kmalloc(charge, TREADLE_GFP);
@@ -156,7 +165,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 {
 	struct treadle_cmd *cmd = m->cmd, *heap = cmd;
 	struct treadle_msg *msg = m;
-	int ret = -ENOMEM;
+	int ret = is_lossy(m) ? 0 : -ENOMEM;
 
 	if (!m->heap)
 		msg = msg_alloc(m);
@@ -222,7 +231,7 @@ TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *ru
 {
 	struct treadle_rx *rx = msg->to->rx;
 	struct treadle_cmd *told = NULL;
-	bool ready = false;
+	bool ready = false, tagged;
 	int ret;
 
 again:
@@ -255,11 +264,6 @@ again:
 			treadle_cmd_complete(told, 0, run);
 		return;
 	}
-	if (msg->to->type == TREADLE_EP_DGRAM) { /* dropped: fi_domain(3), "No Rx Buffer" */
-		spin_unlock(&rx->lock);
-		treadle_cmd_complete(msg->cmd, 0, run);
-		return;
-	}
 	if (!ready) {
 		spin_unlock(&rx->lock);
 		msg = msg_keepable(msg, run);
@@ -272,16 +276,17 @@ again:
 	}
 	if (told)
 		msg->cmd = NULL;
+	tagged = msg->tagged;
 	ret = msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
-	if (!ret)
-		treadle_rx_grow(rx, msg->tagged);
-	else
-		told = told ?: msg->cmd;
-	if (told)
-		treadle_cmd_complete(told, ret, run);
-	if (ret)
-		treadle_msg_put(msg);
+	if (!ret) { /* it may be gone already */
+		treadle_rx_grow(rx, tagged);
+		if (told)
+			treadle_cmd_complete(told, 0, run);
+		return;
+	}
+	treadle_cmd_complete(told ?: msg->cmd, is_lossy(msg) ? 0 : ret, run);
+	treadle_msg_put(msg);
 }
 
 /* In the sender's worker: its pages were slow while the message was copied. */
@@ -310,7 +315,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	ret = find_target(cmd, &to);
 	if (ret) {
 		if (from->type == TREADLE_EP_DGRAM)
-			ret = 0; /* dropped: fi_domain(3), "Target EP" */
+			ret = 0; /* as in is_lossy() */
 		treadle_cmd_complete(cmd, ret, run);
 		return;
 	}

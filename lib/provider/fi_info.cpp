@@ -382,12 +382,11 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	rx.size = kernel.max_ring;
 	rx.iov_limit = TREADLE_MAX_IOV;
 	if (type == FI_EP_DGRAM) {
-		/* What nobody waits for is dropped, and nobody is told. */
+		/* What finds no room is dropped, and nobody is told. */
 		ep.max_msg_size = TREADLE_MAX_DGRAM;
 		tx.op_flags &= ~(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
 		tx.rma_iov_limit = 0;
 		ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = 0;
-		rx.total_buffered_recv = 0;
 	}
 	return info;
 }

@@ -253,8 +253,9 @@ struct treadle_ring_create {
 
 /*
  * RDM: any endpoint of this type may send to any other. MSG: to the one that it
- * is connected with. DGRAM: as RDM, but a message that finds no posted receive,
- * or nobody who may have it, is dropped, and its sender is told of success.
+ * is connected with. DGRAM: as RDM, but a message that finds no posted receive and
+ * no room in what its target buffers (`buffered` of the receive context), or nobody
+ * who may have it, is dropped, and its sender is told of success.
  * PASSIVE: an address at which MSG endpoints ask for a connection; it moves no
  * data and is not enabled.
  */

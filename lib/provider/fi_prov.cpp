@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "provider.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -84,8 +85,15 @@ int fabric_error(int error) noexcept
 
 } // namespace treadle::fi
 
+/*
+ * libfabric asks a provider only for what is not newer than its fi_version. Within 2.x, as from 1.17 to 2.0, structures
+ * grow at their end and values are added: what this provider does not know, it refuses or leaves zero. So it is
+ * as new as the library that loads it.
+ */
 extern "C" FI_EXT_INI
 {
+	treadle::fi::provider.fi_version =
+		std::min<std::uint32_t>(fi_version(), FI_VERSION(2, 0xffff));
 	fi_param_define(
 		&treadle::fi::provider, "one_node", FI_PARAM_BOOL,
 		"All peers are on this node, so FI_REMOTE_COMM may be offered (default: no)");

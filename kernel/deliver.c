@@ -185,7 +185,7 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
 		   recv->iov_count == 1) &&
 	    likely(treadle_copy_small(&msg->to->obj.ctx->pm, recv->one.addr, &cmd->ep->obj.ctx->pm,
-				      cmd->d.addr, len)))
+				      cmd->d.addr, len, NULL)))
 		finish(msg, 0, 0, run);
 	else
 		deliver_parts(msg, len, run);

@@ -267,7 +267,50 @@ static u32 access_for(const struct treadle_desc *d)
 	return access;
 }
 
-void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+/*
+ * One word, and all that belongs to it in pages that are known: under both locks at once it is
+ * done, or (false) nothing has happened.
+ */
+TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
+{
+	const struct treadle_desc *d = &rma->cmd->d;
+	struct treadle_pm *here = &rma->cmd->ep->obj.ctx->pm, *there = &rma->to->obj.ctx->pm;
+	bool writes = d->atomic_op != TREADLE_ATOMIC_READ, operates = d->iov_count;
+	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
+	void *at, *operand, *compare, *result;
+	u64 value = 0, than = 0;
+	u32 len = d->len;
+	bool ok;
+
+	if (len > sizeof(value) || len != treadle_type_size(d->datatype) || is_fp(d->datatype) ||
+	    rma->cmd->vec || rma->cmd->inject || rma->count != 1 ||
+	    !treadle_is_word((void *)rma->at[0].addr, len, longest_word()) ||
+	    !treadle_pm_small(rma->at[0].addr, len) || !treadle_pm_small(d->addr, len) ||
+	    !treadle_pm_small(d->result, len) || !treadle_pm_small(d->compare, len) ||
+	    !treadle_pm_lock2(there, here))
+		return false;
+	at = treadle_pm_known(there, rma->at[0].addr, writes);
+	operand = operates ? treadle_pm_known(here, d->addr, false) : &value;
+	compare = compares ? treadle_pm_known(here, d->compare, false) : &than;
+	result = fetches ? treadle_pm_known(here, d->result, true) : &than;
+	ok = at && operand && compare && result && !treadle_mr_revoked(rma->mr[0]);
+	if (likely(ok)) {
+		/* once: the process may change them meanwhile */
+		memcpy(&value, operand, len);
+		memcpy(&than, compare, len);
+		if (d->atomic_op == TREADLE_ATOMIC_SUM && len == sizeof(s64))
+			value = atomic64_fetch_add(value, at);
+		else
+			ok = treadle_update(treadle_compute_int, d->atomic_op, d->datatype, at,
+					    &value, &than);
+		if (likely(ok))
+			memcpy(result, &value, len);
+	}
+	treadle_pm_unlock2(there, here);
+	return ok;
+}
+
+TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 align = treadle_type_align(cmd->d.datatype), i;
 	struct treadle_rma rma TREADLE_UNSET;
@@ -280,5 +323,8 @@ void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 			return;
 		}
 	}
-	atomic_go(&rma, run);
+	if (likely(modify_small(&rma)))
+		treadle_rma_finish(&rma, 0, run);
+	else
+		atomic_go(&rma, run);
 }

@@ -258,12 +258,31 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 	rma_go(container_of(job, struct treadle_rma, job), run);
 }
 
-void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+/* One buffer, one range: false, or all is copied. */
+static __always_inline bool copy_small(const struct treadle_rma *rma)
+{
+	const struct treadle_cmd *cmd = rma->cmd;
+	struct treadle_pm *here = &cmd->ep->obj.ctx->pm, *there = &rma->to->obj.ctx->pm;
+
+	if (cmd->vec || cmd->inject || rma->count != 1)
+		return false;
+	if (cmd->d.opcode == TREADLE_OP_WRITE)
+		return treadle_copy_small(there, rma->at[0].addr, here, cmd->d.addr, cmd->d.len,
+					  rma->mr[0]);
+	return treadle_copy_small(here, cmd->d.addr, there, rma->at[0].addr, cmd->d.len,
+				  rma->mr[0]);
+}
+
+TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 access = cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
 							 TREADLE_ACCESS_REMOTE_READ;
 	struct treadle_rma rma TREADLE_UNSET;
 
-	if (treadle_rma_open(&rma, cmd, access, run))
+	if (!treadle_rma_open(&rma, cmd, access, run))
+		return;
+	if (likely(copy_small(&rma)))
+		treadle_rma_finish(&rma, 0, run);
+	else
 		rma_go(&rma, run);
 }

@@ -106,8 +106,62 @@ static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
 	return table;
 }
 
+/* The kernel's address of @addr, of which @page is the entry, or NULL. Under pm->lock. */
+static __always_inline void *treadle_pm_page(void *page, u64 addr, bool write)
+{
+	unsigned long entry = (unsigned long)page;
+
+	if (unlikely(!entry || (write && !(entry & PM_WRITE))))
+		return NULL;
+	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
+}
+
+/* sparse cannot follow locks that are held on a condition. */
+#ifdef __CHECKER__
+#define pm_lock(pm)    ((void)(pm))
+#define pm_trylock(pm) ((pm) != NULL)
+#define pm_unlock(pm)  ((void)(pm))
+#else
+#define pm_lock(pm)    read_lock(&(pm)->lock)
+#define pm_trylock(pm) read_trylock(&(pm)->lock)
+#define pm_unlock(pm)  read_unlock(&(pm)->lock)
+#endif
+
+/* Few bytes, of which most work consists: both pagemaps are held at once, or the long way is taken. */
+
+static __always_inline bool treadle_pm_small(u64 addr, u64 len)
+{
+	return offset_in_page(addr) + len <= PAGE_SIZE && !(addr >> PM_ADDR_BITS);
+}
+
+/* The second one only by trylock: as spans_lock(). */
+static __always_inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadle_pm *b)
+{
+	pm_lock(a);
+	if (likely(a == b || pm_trylock(b)))
+		return true;
+	pm_unlock(a);
+	return false;
+}
+
+static __always_inline void treadle_pm_unlock2(struct treadle_pm *a, struct treadle_pm *b)
+{
+	if (b != a)
+		pm_unlock(b);
+	pm_unlock(a);
+}
+
+/* The kernel's address of what is small at @addr, or NULL: the page is not known. */
+static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, bool write)
+{
+	void **leaf = treadle_pm_leaf(pm, addr);
+
+	return likely(leaf) ? treadle_pm_page(leaf[treadle_pm_index(addr, 0)], addr, write) : NULL;
+}
+
 /* transfer.c */
-bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from, u64 src, u64 len);
+bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from, u64 src, u64 len,
+			const struct treadle_mr *mr);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
 int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,

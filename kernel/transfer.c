@@ -24,16 +24,6 @@ static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 	return s->iov[s->i].addr + s->off;
 }
 
-/* The kernel's address of @addr, to which @entry is the page's, or NULL. Under pm->lock. */
-static __always_inline void *page_ptr(void *page, u64 addr, bool write)
-{
-	unsigned long entry = (unsigned long)page;
-
-	if (unlikely(!entry || (write && !(entry & PM_WRITE))))
-		return NULL;
-	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
-}
-
 /* Where the next bytes are, or NULL: the page is not known. Under pm->lock. */
 static __always_inline void *span_ptr(struct treadle_span *s, bool write, u64 *len)
 {
@@ -53,19 +43,8 @@ static __always_inline void *span_ptr(struct treadle_span *s, bool write, u64 *l
 			return NULL;
 	}
 	*len = min_t(u64, *len, PAGE_SIZE - offset_in_page(addr));
-	return page_ptr(s->leaf[treadle_pm_index(addr, 0)], addr, write);
+	return treadle_pm_page(s->leaf[treadle_pm_index(addr, 0)], addr, write);
 }
-
-/* sparse cannot follow locks that are held on a condition. */
-#ifdef __CHECKER__
-#define pm_lock(pm)    ((void)(pm))
-#define pm_trylock(pm) ((pm) != NULL)
-#define pm_unlock(pm)  ((void)(pm))
-#else
-#define pm_lock(pm)    read_lock(&(pm)->lock)
-#define pm_trylock(pm) read_trylock(&(pm)->lock)
-#define pm_unlock(pm)  read_unlock(&(pm)->lock)
-#endif
 
 /*
  * Hold both pagemaps for reading. The second one only by trylock: a writer that
@@ -151,40 +130,29 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
 	return len - left;
 }
 
-static __always_inline void *known_ptr(struct treadle_pm *pm, u64 addr, bool write)
-{
-	void **leaf = treadle_pm_leaf(pm, addr);
-
-	return likely(leaf) ? page_ptr(leaf[treadle_pm_index(addr, 0)], addr, write) : NULL;
-}
-
 /*
  * treadle_copy_small - copy what lies within one page on both sides
+ * @mr: the region of a peer that this is in, or NULL
  *
  * What most messages need, in few instructions. False: nothing was copied, as it is
  * not so, or a page is not known; treadle_copy() will do it. Under the locks, the same
  * holds as there.
  */
 TREADLE_HOT bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from,
-				    u64 src, u64 len)
+				    u64 src, u64 len, const struct treadle_mr *mr)
 {
 	void *d, *s;
 
-	if (offset_in_page(dst) + len > PAGE_SIZE || offset_in_page(src) + len > PAGE_SIZE ||
-	    (dst | src) >> PM_ADDR_BITS)
+	if (!treadle_pm_small(dst, len) || !treadle_pm_small(src, len) ||
+	    unlikely(!treadle_pm_lock2(to, from)))
 		return false;
-	pm_lock(to);
-	if (unlikely(from != to && !pm_trylock(from))) {
-		pm_unlock(to);
-		return false;
-	}
-	d = known_ptr(to, dst, true);
-	s = known_ptr(from, src, false);
+	d = treadle_pm_known(to, dst, true);
+	s = treadle_pm_known(from, src, false);
+	if (unlikely(mr && treadle_mr_revoked(mr)))
+		d = NULL;
 	if (likely(d && s))
 		copy_bytes(d, s, len);
-	if (from != to)
-		pm_unlock(from);
-	pm_unlock(to);
+	treadle_pm_unlock2(to, from);
 	return d && s;
 }
 

@@ -69,21 +69,19 @@ Command command_for(std::uint8_t opcode, int datatype, int op, fi_addr_t peer) n
 }
 
 /* The calls of fi_atomic(3), for one way of locking; FI_TRIGGER is a flag like any other. */
-template <class Lock, bool> struct Live {
+template <class Lock, bool Special> struct Live {
 	using P = PortOf<Lock>;
 
 	static ssize_t write(fid_ep *ep, const void *buf, std::size_t count, void *, fi_addr_t dest,
 			     std::uint64_t addr, std::uint64_t key, fi_datatype datatype, fi_op op,
 			     void *context) noexcept
 	{
-		P &port = P::of(ep);
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		return port.transmit(Command::atomic(static_cast<treadle_atomic_op>(op),
-						     static_cast<treadle_datatype>(datatype), buf,
-						     bytes(count, datatype), dest, addr, key)
-					     .context(address_of(context)),
-				     port.tx_op_flags());
+		Command command = Command::atomic(static_cast<treadle_atomic_op>(op),
+						  static_cast<treadle_datatype>(datatype), buf,
+						  bytes(count, datatype), dest, addr, key);
+		return post(ep, command, context);
 	}
 	static ssize_t writev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 			      fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
@@ -115,14 +113,12 @@ template <class Lock, bool> struct Live {
 				 std::uint64_t key, fi_datatype datatype, fi_op op,
 				 void *context) noexcept
 	{
-		P &port = P::of(ep);
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		return port.transmit(Command::fetch(static_cast<treadle_atomic_op>(op),
-						    static_cast<treadle_datatype>(datatype), buf,
-						    result, bytes(count, datatype), dest, addr, key)
-					     .context(address_of(context)),
-				     port.tx_op_flags());
+		Command command = Command::fetch(static_cast<treadle_atomic_op>(op),
+						 static_cast<treadle_datatype>(datatype), buf,
+						 result, bytes(count, datatype), dest, addr, key);
+		return post(ep, command, context);
 	}
 	static ssize_t readwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 				  fi_ioc *resultv, void **, std::size_t result_count,
@@ -150,15 +146,13 @@ template <class Lock, bool> struct Live {
 				 std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
 				 fi_op op, void *context) noexcept
 	{
-		P &port = P::of(ep);
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		return port.transmit(Command::compare(static_cast<treadle_atomic_op>(op),
-						      static_cast<treadle_datatype>(datatype), buf,
-						      compare, result, bytes(count, datatype), dest,
-						      addr, key)
-					     .context(address_of(context)),
-				     port.tx_op_flags());
+		Command command =
+			Command::compare(static_cast<treadle_atomic_op>(op),
+					 static_cast<treadle_datatype>(datatype), buf, compare,
+					 result, bytes(count, datatype), dest, addr, key);
+		return post(ep, command, context);
 	}
 	static ssize_t compwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 				  const fi_ioc *comparev, void **, std::size_t compare_count,
@@ -186,6 +180,11 @@ template <class Lock, bool> struct Live {
 	}
 
 private:
+	static ssize_t post(fid_ep *ep, Command &command, void *context) noexcept
+	{
+		command.context(address_of(context));
+		return P::of(ep).template transmit<Special>(command);
+	}
 	/* As many elements as there are here. */
 	static fi_rma_ioc one_target(const fi_ioc *ioc, std::size_t count, std::uint64_t addr,
 				     std::uint64_t key) noexcept

@@ -198,23 +198,34 @@ public:
 		return finish(tx_->post(message), message.opcode);
 	}
 
-	/* A command that is complete but for its flags; data: for FI_REMOTE_CQ_DATA. */
-	ssize_t transmit(CommandOrError command, std::uint64_t given,
-			 std::uint64_t data = 0) noexcept
+	/* A command that is complete but for its flags: with the port's default ones. */
+	template <bool Special> ssize_t transmit(Command &command) noexcept
 	{
-		if (!command) [[unlikely]]
-			return command.error();
-		const std::uint8_t opcode = command->desc().opcode;
+		if constexpr (Special)
+			return transmit(command, tx_op_flags_);
+		command.flags(tx_flags_);
+		return finish(tx_->post(command), command.desc().opcode);
+	}
+	/* data: for FI_REMOTE_CQ_DATA */
+	ssize_t transmit(Command &command, std::uint64_t given, std::uint64_t data = 0) noexcept
+	{
+		const std::uint8_t opcode = command.desc().opcode;
 		const std::uint64_t flags = flags_for(opcode, given);
+
 		if (flags & ~transmit_flags) [[unlikely]]
 			return flags_refused(flags & ~transmit_flags, name_of(opcode));
-		command->flags(tx_desc_flags(flags));
+		command.flags(tx_desc_flags(flags));
 		if (flags & FI_REMOTE_CQ_DATA)
-			command->data(data);
+			command.data(data);
 		if (flags & FI_TRIGGER || shares_tx_)
-			command->on(endpoint_->id());
-		const int rc = flags & FI_TRIGGER ? when_triggered(*command, *endpoint_) : 0;
-		return finish(rc ? rc : tx_->post(*command), opcode);
+			command.on(endpoint_->id());
+		const int rc = flags & FI_TRIGGER ? when_triggered(command, *endpoint_) : 0;
+		return finish(rc ? rc : tx_->post(command), opcode);
+	}
+	ssize_t transmit(CommandOrError command, std::uint64_t flags,
+			 std::uint64_t data = 0) noexcept
+	{
+		return command ? transmit(*command, flags, data) : command.error();
 	}
 	ssize_t inject(Command command) noexcept
 	{

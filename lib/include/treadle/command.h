@@ -65,9 +65,10 @@ public:
 			      std::size_t len, std::uint64_t peer, std::uint64_t remote,
 			      std::uint64_t key) noexcept
 	{
-		return Command(TREADLE_OP_ATOMIC, operands, len, peer)
-			.remote(remote, key)
-			.operation(op, type);
+		Command command(TREADLE_OP_ATOMIC, operands, len, peer);
+
+		command.remote(remote, key).operation(op, type);
+		return command;
 	}
 	/* The same, and READ (whose operands count for nothing): result gets what was there before. */
 	static Command fetch(treadle_atomic_op op, treadle_datatype type, const void *operands,
@@ -79,7 +80,8 @@ public:
 		if (op == TREADLE_ATOMIC_READ)
 			command.no_operands();
 		command.desc_.result = address_of(result);
-		return command.remote(remote, key).operation(op, type);
+		command.remote(remote, key).operation(op, type);
+		return command;
 	}
 	/* TREADLE_ATOMIC_CSWAP* and MSWAP. */
 	static Command compare(treadle_atomic_op op, treadle_datatype type, const void *operands,
@@ -90,7 +92,8 @@ public:
 
 		command.desc_.result = address_of(result);
 		command.desc_.compare = address_of(compare);
-		return command.remote(remote, key).operation(op, type);
+		command.remote(remote, key).operation(op, type);
+		return command;
 	}
 	static Command set(CounterId counter, std::uint64_t value) noexcept
 	{

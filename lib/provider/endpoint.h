@@ -53,6 +53,11 @@ public:
 	bool shares_tx() const noexcept { return info_->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool shares_rx() const noexcept { return info_->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool is_shared_rx() const noexcept { return !kernel_; }
+	/* What is received by a shared context is reported where the endpoint says. */
+	bool has_rx_queue() const noexcept
+	{
+		return is_shared_rx() || bindings_.rx_cq != CompletionQueueId{};
+	}
 
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
@@ -146,8 +151,9 @@ private:
 
 /* What calls for one direction do. */
 enum class Calls {
-	absent,	  /* no capability for it */
-	disabled, /* until fi_enable */
+	absent,	   /* no capability for it */
+	disabled,  /* until fi_enable */
+	queueless, /* enabled without a completion queue for it */
 	plain,
 	special, /* FI_TRIGGER or FI_MULTI_RECV is a default flag, or the ring is shared */
 };
@@ -212,10 +218,10 @@ template <int Error> struct Refuses {
 	template <class R, class... A> operator Function<R, A...>() const noexcept
 	{
 		return [](A...) -> R {
-			return REFUSE(Error, FI_LOG_EP_DATA,
-				      Error == -FI_EOPBADSTATE ?
-					      "the endpoint is not enabled" :
-					      "the endpoint was not opened for this");
+			return REFUSE(Error, FI_LOG_EP_DATA, "%s",
+				      Error == -FI_EOPBADSTATE ? "the endpoint is not enabled" :
+				      Error == -FI_ENOCQ ? "the endpoint has no queue for this" :
+							   "the endpoint was not opened for this");
 		};
 	}
 };

@@ -267,8 +267,10 @@ int Endpoint::check_bindings() const
 		return REFUSE(-FI_ENOEQ, subsys, "enable: no event queue is bound");
 	if (!connected() && bindings_.av == AddressVectorId{})
 		return REFUSE(-FI_ENOAV, subsys, "enable: no address vector is bound");
-	if ((tx_caps_ && bindings_.tx_cq == CompletionQueueId{}) ||
-	    (rx_caps_ & FI_RECV && bindings_.rx_cq == CompletionQueueId{}))
+	/* The target of RMA needs no queue to be one; it cannot receive then. */
+	const bool receives = rx_caps_ & FI_RECV &&
+			      (shares_rx() || !(rx_caps_ & (FI_REMOTE_READ | FI_REMOTE_WRITE)));
+	if ((tx_caps_ && bindings_.tx_cq == CompletionQueueId{}) || (receives && !has_rx_queue()))
 		return REFUSE(-FI_ENOCQ, subsys, "enable: no completion queue is bound for %s",
 			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" :
 										   "FI_RECV");

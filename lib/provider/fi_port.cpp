@@ -111,12 +111,15 @@ bool is_one_direction(std::uint64_t flags) noexcept
 }
 
 /* needed: all of these capabilities */
-Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled, bool special) noexcept
+Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled, bool has_queue,
+	       bool special) noexcept
 {
 	if (needed & ~caps)
 		return Calls::absent;
 	if (!enabled)
 		return Calls::disabled;
+	if (!has_queue)
+		return Calls::queueless;
 	return special ? Calls::special : Calls::plain;
 }
 
@@ -181,13 +184,13 @@ void Port::update() noexcept
 	const bool enabled = own.enabled();
 	const bool serialized = own.serialized();
 	const auto tx = [&](std::uint64_t needed) {
-		return calls_of(own.tx_caps(), needed, enabled,
+		return calls_of(own.tx_caps(), needed, enabled, true,
 				tx_op_flags_ & FI_TRIGGER || own.shares_tx());
 	};
 	const auto rx = [&](std::uint64_t needed) {
 		/* What is received by a shared context is posted there. */
 		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), needed, enabled,
-				rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
+				own.has_rx_queue(), rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
 	};
 
 	if (enabled)

@@ -126,14 +126,13 @@ CommandOrError command_of(const fi_deferred_work &work, std::uint64_t &data) noe
 std::uint64_t caps_for(const fi_deferred_work &work) noexcept
 {
 	switch (work.op_type) {
+	/* of messages only the direction: programs queue tagged ones with FI_MSG alone */
 	case FI_OP_SEND:
-		return FI_MSG | FI_SEND;
-	case FI_OP_RECV:
-		return FI_MSG | FI_RECV;
 	case FI_OP_TSEND:
-		return FI_TAGGED | FI_SEND;
+		return FI_SEND;
+	case FI_OP_RECV:
 	case FI_OP_TRECV:
-		return FI_TAGGED | FI_RECV;
+		return FI_RECV;
 	case FI_OP_READ:
 		return FI_RMA | FI_READ;
 	case FI_OP_WRITE:

@@ -355,6 +355,8 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 		return fill(Refusing<-FI_ENOSYS>());
 	case Calls::disabled:
 		return fill(Refusing<-FI_EOPBADSTATE>());
+	case Calls::queueless:
+		return fill(Refusing<-FI_ENOCQ>());
 	case Calls::plain:
 		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());
 	case Calls::special:

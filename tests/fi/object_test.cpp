@@ -70,9 +70,26 @@ TEST(Object, EachOfADomainsChildrenKeepsItOpen)
 	keeps_open(Owned<fid_mr>(mr));
 }
 
-TEST(Object, AnEndpointIsEnabledOnlyWithAllItNeeds)
+/* fi_endpoint(3): as a target of RMA it needs no queue; what it receives would be told nowhere. */
+TEST(Object, WithoutAQueueATargetOfRmaReceivesNoMessages)
 {
 	Node node;
+	Parts parts(node);
+	fid_ep *ep = parts.ep.get();
+	char c = 0;
+	Log log;
+
+	ASSERT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep, &parts.cq->fid, FI_TRANSMIT), 0);
+	ASSERT_EQ(fi_enable(ep), 0);
+	EXPECT_EQ(fi_recv(ep, &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_ENOCQ);
+	EXPECT_TRUE(log.has("no queue")) << log.all();
+	EXPECT_EQ(fi_trecv(ep, &c, 1, nullptr, FI_ADDR_UNSPEC, 0, 0, nullptr), -FI_ENOCQ);
+}
+
+TEST(Object, AnEndpointIsEnabledOnlyWithAllItNeeds)
+{
+	Node node(hints_for(FI_MSG | FI_TAGGED));
 	Parts parts(node);
 	fid_ep *ep = parts.ep.get();
 	char c = 0;

@@ -278,7 +278,13 @@ int settle(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
 	settled->caps = asked->caps;
 	settled->tx_attr->caps = asked->tx_attr->caps;
 	settled->rx_attr->caps = asked->rx_attr->caps;
-	return 0;
+	/* What libfabric puts into the answer of fi_getinfo, for a fi_info that comes by another way (FI_CONNREQ). */
+	settled->fabric_attr->api_version = api;
+	settled->fabric_attr->prov_name =
+		strdup(asked->fabric_attr && asked->fabric_attr->prov_name ?
+			       asked->fabric_attr->prov_name :
+			       name);
+	return settled->fabric_attr->prov_name ? 0 : -FI_ENOMEM;
 }
 
 /* FI_TREADLE_ONE_NODE: the user's word that nobody will miss the other nodes. */

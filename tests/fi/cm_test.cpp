@@ -121,6 +121,8 @@ TEST_F(Cm, ARequestDescribesTheEndpointThatIsAskedFor)
 	EXPECT_EQ(request.info->caps, node.info->caps);
 	ASSERT_NE(request.info->handle, nullptr);
 	EXPECT_EQ(request.info->handle->fclass, std::size_t{FI_CLASS_CONNREQ});
+	EXPECT_STREQ(request.info->fabric_attr->prov_name, node.info->fabric_attr->prov_name);
+	EXPECT_EQ(request.info->fabric_attr->api_version, node.info->fabric_attr->api_version);
 	const auto there = address_of(client.ep.get()), here = listener.address();
 	ASSERT_EQ(request.info->dest_addrlen, there.size());
 	EXPECT_EQ(std::memcmp(request.info->dest_addr, there.data(), there.size()), 0);

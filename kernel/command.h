@@ -149,6 +149,7 @@ static inline bool treadle_op_remote(u8 opcode)
 extern struct kmem_cache *treadle_cmd_cache;
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp);
 void treadle_cmd_free(struct treadle_cmd *cmd);
+int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* flow.c */

@@ -82,15 +82,10 @@ static int judge_fetch(const struct treadle_cmd *cmd, int which)
 {
 	const struct treadle_iov *iov;
 	struct treadle_iov one;
-	unsigned int i, count;
-	u64 sum = 0, end;
+	unsigned int count;
 
 	iov = treadle_cmd_fetch(cmd, which, &one, &count);
-	for (i = 0; i < count; i++)
-		if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
-		    check_add_overflow(sum, iov[i].len, &sum))
-			return -EINVAL;
-	return sum == cmd->d.len ? 0 : -EINVAL;
+	return treadle_iov_judge(iov, count, cmd->d.len);
 }
 
 /* Remote ranges hold whole elements, so that none is in two of them. */

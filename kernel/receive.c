@@ -233,8 +233,7 @@ static noinline int judge_multi(const struct treadle_desc *d)
 
 static __always_inline int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
 {
-	u64 sum = 0, end;
-	int i;
+	u64 end;
 
 	if ((d->opcode != TREADLE_OP_RECV && d->opcode != TREADLE_OP_TRECV) || d->reserved0 ||
 	    (d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d->data)
@@ -247,13 +246,8 @@ static __always_inline int judge_recv(const struct treadle_desc *d, const struct
 	if (d->iov_count == 1) {
 		if (check_add_overflow(d->addr, d->len, &end))
 			return -EINVAL;
-	} else {
-		for (i = 0; i < d->iov_count; i++)
-			if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
-			    check_add_overflow(sum, iov[i].len, &sum))
-				return -EINVAL;
-		if (d->addr || d->len != sum)
-			return -EINVAL;
+	} else if (d->addr || treadle_iov_judge(iov, d->iov_count, d->len)) {
+		return -EINVAL;
 	}
 	return d->len > TREADLE_MAX_MSG ? -EMSGSIZE : 0;
 }

@@ -82,12 +82,23 @@ static u32 desc_slots(const struct treadle_desc *d)
 	return 1 + treadle_cmd_vecs(d);
 }
 
+/* 0: none of them wraps, and together they have @len bytes. Else -EINVAL. */
+int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len)
+{
+	u64 sum = 0, end;
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
+		    check_add_overflow(sum, iov[i].len, &sum))
+			return -EINVAL;
+	return sum == len ? 0 : -EINVAL;
+}
+
 static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
-	const struct treadle_iov *iov = treadle_cmd_iov(cmd);
-	u64 sum = 0, end;
-	unsigned int i;
+	u64 end;
 
 	if (d->iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
@@ -101,13 +112,8 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 	if (d->iov_count == 1) {
 		if (check_add_overflow(d->addr, d->len, &end))
 			return -EINVAL;
-	} else {
-		for (i = 0; i < d->iov_count; i++)
-			if (check_add_overflow(iov[i].addr, iov[i].len, &end) ||
-			    check_add_overflow(sum, iov[i].len, &sum))
-				return -EINVAL;
-		if (d->addr || d->len != sum)
-			return -EINVAL;
+	} else if (d->addr || treadle_iov_judge(treadle_cmd_iov(cmd), d->iov_count, d->len)) {
+		return -EINVAL;
 	}
 	if (d->len > TREADLE_MAX_MSG)
 		return -EMSGSIZE;

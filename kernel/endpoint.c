@@ -80,7 +80,7 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 
 	if (unlikely(!ep || ep->port != port))
 		ep = xa_load(&ports->all, port);
 	/* the contexts of one that is none are none: so the index of a plain endpoint is 0 */
-	if (ep && unlikely(ep->role || name != port))
+	if (ep && unlikely(ep->role | name >> 16))
 		ep = xa_load(&ep->contexts, name >> 16);
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;

@@ -148,7 +148,9 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 			cntr_use_ = Use(cntr.users);
 		break;
 	}
-	case FI_CLASS_EP: {
+	case FI_CLASS_EP:
+	case FI_CLASS_SEP:
+	case FI_CLASS_RX_CTX: {
 		Port &port = Port::of(other);
 		if (&port.endpoint().domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: endpoint of another domain");

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Scalable endpoints: fi_endpoint(3), "SCALABLE ENDPOINTS". Each context is an endpoint of the
+ * kernel with one direction, at the address of the scalable one.
+ */
+#include <cstddef>
+#include <cstring>
+
+#include "transfer.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_EP_CTRL;
+
+/* Attributes of a caller of an older interface may end before what is younger. */
+void copy(fi_tx_attr &to, const fi_tx_attr &from, std::uint32_t api) noexcept
+{
+	std::memcpy(&to, &from,
+		    FI_VERSION_GE(api, FI_VERSION(1, 9)) ? sizeof(to) :
+							   offsetof(fi_tx_attr, tclass));
+}
+void copy(fi_rx_attr &to, const fi_rx_attr &from, std::uint32_t) noexcept
+{
+	to = from;
+}
+
+/* What a context is asked to be: attr, with the endpoint's own for what it leaves out. */
+template <class Attr>
+Attr inherited(const Attr &endpoint, const Attr *attr, std::size_t Attr::*buffers,
+	       std::uint32_t api) noexcept
+{
+	Attr asked = endpoint;
+
+	if (!attr)
+		return asked;
+	copy(asked, *attr, api);
+	for (const auto field : {&Attr::size, buffers}) {
+		if (!(asked.*field))
+			asked.*field = endpoint.*field;
+	}
+	if (!asked.caps)
+		asked.caps = endpoint.caps;
+	return asked;
+}
+
+} // namespace
+
+int Endpoint::open_scalable(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept
+{
+	return open_as(Role::scalable, domain, info, out, context);
+}
+
+void Endpoint::take_role(Role role) noexcept
+{
+	role_ = role;
+	if (role == Role::scalable || role == Role::transmit)
+		rx_caps_ = 0;
+	if (role == Role::scalable || role == Role::receive)
+		tx_caps_ = 0;
+}
+
+int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked, void *context,
+			   Port **out)
+{
+	const bool transmit = role == Role::transmit;
+	const char *const call = transmit ? "fi_tx_context" : "fi_rx_context";
+	const auto count = transmit ? info_->ep_attr->tx_ctx_cnt : info_->ep_attr->rx_ctx_cnt;
+	InfoPtr settled;
+
+	if (role_ != Role::scalable)
+		return REFUSE(-FI_EINVAL, subsys, "%s: not of a scalable endpoint", call);
+	if (index < 0 || static_cast<std::size_t>(index) >= count)
+		return REFUSE(-FI_EINVAL, subsys, "%s: index %d: the endpoint has %zu", call, index,
+			      count);
+	const int rc = settle(domain_.kernel().limits(), &asked, domain_.api(), call, settled);
+	if (rc)
+		return rc;
+	settled->ep_attr->tx_ctx_cnt = settled->ep_attr->rx_ctx_cnt = 1;
+
+	std::set<std::pair<Role, int>> place{{role, index}}; /* so that nothing fails at the end */
+	const std::lock_guard guard(contexts_lock_);
+	if (contexts_.contains({role, index}))
+		return REFUSE(-FI_EBUSY, subsys, "%s: index %d is open", call, index);
+	auto kernel = transmit ? kernel_->transmit_context() :
+				 kernel_->receive_context(static_cast<std::uint32_t>(index));
+	if (!kernel)
+		return REFUSE(fabric_error(kernel.error().negative()), subsys, "%s", call);
+	const auto endpoint = make(domain_, std::move(settled), std::move(*kernel));
+	endpoint->take_role(role);
+	if (!endpoint->tx_caps_ && !endpoint->rx_caps_)
+		return REFUSE(-FI_EINVAL, subsys, "%s: no capability for it", call);
+	endpoint->min_multi_recv_ = min_multi_recv();
+	endpoint->uses_.emplace_back(sep.users);
+	*out = make_port(endpoint, context);
+	(*out)->fid.fclass = transmit ? FI_CLASS_TX_CTX : FI_CLASS_RX_CTX;
+	contexts_.merge(place);
+	endpoint->index_ = index;
+	endpoint->parent_ = this; /* from here on it leaves contexts_ when it is closed */
+	return 0;
+}
+
+int Endpoint::open_tx_context(fid_ep *sep, int index, fi_tx_attr *attr, fid_ep **out,
+			      void *context) noexcept
+{
+	return guard([&] {
+		Endpoint &self = Port::of(sep).endpoint();
+		const std::uint32_t api = self.domain().api();
+		fi_info asked = self.info();
+		fi_tx_attr tx = inherited(*asked.tx_attr, attr, &fi_tx_attr::inject_size, api);
+		Port *port;
+
+		asked.tx_attr = &tx;
+		const int rc = self.open_context(Port::of(sep), Role::transmit, index, asked,
+						 context, &port);
+		if (rc)
+			return rc;
+		if (attr) {
+			copy(*attr, *port->endpoint().info().tx_attr, api);
+			attr->caps = port->endpoint().tx_caps();
+		}
+		*out = port;
+		return 0;
+	});
+}
+
+int Endpoint::open_rx_context(fid_ep *sep, int index, fi_rx_attr *attr, fid_ep **out,
+			      void *context) noexcept
+{
+	return guard([&] {
+		Endpoint &self = Port::of(sep).endpoint();
+		const std::uint32_t api = self.domain().api();
+		fi_info asked = self.info();
+		fi_rx_attr rx =
+			inherited(*asked.rx_attr, attr, &fi_rx_attr::total_buffered_recv, api);
+		Port *port;
+
+		asked.rx_attr = &rx;
+		const int rc = self.open_context(Port::of(sep), Role::receive, index, asked,
+						 context, &port);
+		if (rc)
+			return rc;
+		if (attr) {
+			copy(*attr, *port->endpoint().info().rx_attr, api);
+			attr->caps = port->endpoint().rx_caps();
+		}
+		*out = port;
+		return 0;
+	});
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,735 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_endpoint(3), "SCALABLE ENDPOINTS"; fi_av(3), "fi_rx_addr" */
+#include <algorithm>
+#include <thread>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+
+#include <unistd.h>
+
+#include "node.h"
+
+namespace
+{
+
+constexpr int contexts = 3;
+constexpr int bits = 2; /* so that there is an index more */
+constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_NAMED_RX_CTX |
+				   FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT | FI_MULTI_RECV |
+				   FI_TRIGGER;
+
+Info hints(std::uint64_t caps = all_caps, fi_ep_type type = FI_EP_RDM)
+{
+	Info hints = hints_for(caps);
+
+	hints->ep_attr->type = type;
+	hints->ep_attr->tx_ctx_cnt = contexts;
+	hints->ep_attr->rx_ctx_cnt = contexts;
+	return hints;
+}
+
+Owned<fid_av> av_with(const Node &node, int rx_ctx_bits, const char *name = nullptr)
+{
+	fi_av_attr attr{};
+	fid_av *av = nullptr;
+
+	attr.rx_ctx_bits = rx_ctx_bits;
+	attr.name = name;
+	EXPECT_EQ(fi_av_open(node.domain.get(), &attr, &av, nullptr), 0);
+	return Owned<fid_av>(av);
+}
+
+Owned<fid_ep> scalable(const Node &node)
+{
+	fid_ep *ep = nullptr;
+
+	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), 0);
+	return Owned<fid_ep>(ep);
+}
+
+Owned<fid_ep> tx_context(const Owned<fid_ep> &sep, int index, fi_tx_attr *attr = nullptr)
+{
+	fid_ep *ep = nullptr;
+
+	EXPECT_EQ(fi_tx_context(sep.get(), index, attr, &ep, nullptr), 0);
+	return Owned<fid_ep>(ep);
+}
+
+Owned<fid_ep> rx_context(const Owned<fid_ep> &sep, int index, fi_rx_attr *attr = nullptr)
+{
+	fid_ep *ep = nullptr;
+
+	EXPECT_EQ(fi_rx_context(sep.get(), index, attr, &ep, nullptr), 0);
+	return Owned<fid_ep>(ep);
+}
+
+/* A scalable endpoint, and contexts with a queue and a counter each, enabled. */
+struct Many {
+	explicit Many(Info asked = hints())
+		: node(std::move(asked)), av(av_with(node, bits)), sep(scalable(node))
+	{
+		EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), 0);
+		EXPECT_EQ(fi_enable(sep.get()), 0);
+		for (int i = 0; i < contexts; ++i) {
+			tx_cq[i] = node.cq();
+			rx_cq[i] = node.cq();
+			sent[i] = node.cntr();
+			received[i] = node.cntr();
+			tx[i] = tx_context(sep, i);
+			rx[i] = rx_context(sep, i);
+			bind(tx[i], tx_cq[i], FI_TRANSMIT);
+			bind(rx[i], rx_cq[i], FI_RECV);
+			bind(tx[i], sent[i], FI_SEND);
+			bind(rx[i], received[i], FI_RECV);
+			if (node.info->caps & FI_RMA_EVENT) {
+				events[i] = node.cntr();
+				bind(rx[i], events[i], FI_REMOTE_WRITE);
+			}
+			EXPECT_EQ(fi_enable(tx[i].get()), 0);
+			EXPECT_EQ(fi_enable(rx[i].get()), 0);
+		}
+	}
+	template <class Other>
+	void bind(const Owned<fid_ep> &ep, const Owned<Other> &other, std::uint64_t flags)
+	{
+		EXPECT_EQ(fi_ep_bind(ep.get(), &other->fid, flags), 0);
+	}
+	fi_addr_t insert(fid_ep *peer)
+	{
+		const auto address = address_of(peer);
+		fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+		EXPECT_EQ(fi_av_insert(av.get(), address.data(), 1, &index, 0, nullptr), 1);
+		return index;
+	}
+	bool nothing_but(int who)
+	{
+		for (int i = 0; i < contexts; ++i) {
+			if (i != who && !is_silent(rx_cq[i].get()))
+				return false;
+		}
+		return true;
+	}
+
+	Node node;
+	Owned<fid_av> av;
+	Owned<fid_cq> tx_cq[contexts], rx_cq[contexts];
+	Owned<fid_cntr> sent[contexts], received[contexts], events[contexts];
+	Owned<fid_ep> sep, tx[contexts], rx[contexts];
+};
+
+class Scalable : public testing::Test
+{
+protected:
+	explicit Scalable(Info (*asked)() = [] { return hints(); }) : a(asked()), b(asked()) {}
+
+	fi_addr_t to(int index) const { return fi_rx_addr(b_at_a, index, bits); }
+
+	Many a, b;
+	fi_addr_t b_at_a = a.insert(b.sep.get()), a_at_b = b.insert(a.sep.get());
+	char in[64] = {};
+};
+
+/* --- what goes where -------------------------------------------------------------------- */
+
+TEST_F(Scalable, AnAddressSpecifiesATargetReceiveContext)
+{
+	for (int i = 0; i < contexts; ++i) {
+		fid_ep *const tx = a.tx[(i + 1) % contexts].get(), *const rx = b.rx[i].get();
+		fid_cq *const cq = b.rx_cq[i].get();
+
+		ASSERT_EQ(fi_recv(rx, in, 8, nullptr, FI_ADDR_UNSPEC, ctx(i)), 0);
+		ASSERT_EQ(fi_send(tx, "message", 8, nullptr, to(i), ctx(10 + i)), 0);
+		EXPECT_EQ(next(cq).op_context, ctx(i));
+		EXPECT_STREQ(in, "message");
+		EXPECT_EQ(next(a.tx_cq[(i + 1) % contexts].get()).op_context, ctx(10 + i));
+		ASSERT_EQ(fi_tsend(tx, "tagged!", 8, nullptr, to(i), i, nullptr), 0);
+		next(a.tx_cq[(i + 1) % contexts].get());
+		ASSERT_EQ(fi_trecv(rx, in, 8, nullptr, FI_ADDR_UNSPEC, i, 0, nullptr), 0);
+		EXPECT_EQ(next(cq).tag, static_cast<std::uint64_t>(i));
+		EXPECT_STREQ(in, "tagged!");
+		EXPECT_TRUE(b.nothing_but(i));
+	}
+	for (int i = 0; i < contexts; ++i) {
+		EXPECT_TRUE(reaches(a.sent[i].get(), 2));
+		EXPECT_TRUE(reaches(b.received[i].get(), 2));
+	}
+}
+
+TEST_F(Scalable, WithoutAnIndexItIsTheFirstContext)
+{
+	ASSERT_EQ(fi_recv(b.rx[0].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(a.tx[2].get(), "first", 6, b_at_a), 0);
+	next(b.rx_cq[0].get());
+	EXPECT_STREQ(in, "first");
+	EXPECT_TRUE(b.nothing_but(0));
+}
+
+TEST_F(Scalable, AContextThatIsNotThereIsAnErrorCompletion)
+{
+	ASSERT_EQ(fi_send(a.tx[1].get(), "x", 1, nullptr, to(contexts), ctx(5)), 0);
+	const auto error = next_error(a.tx_cq[1].get());
+	EXPECT_EQ(error.err, FI_ECONNREFUSED);
+	EXPECT_EQ(error.op_context, ctx(5));
+	EXPECT_EQ(fi_cntr_readerr(a.sent[1].get()), 1u);
+	/* One that was closed is not, either. */
+	b.rx[2].reset();
+	ASSERT_EQ(fi_send(a.tx[0].get(), "x", 1, nullptr, to(2), nullptr), 0);
+	EXPECT_EQ(next_error(a.tx_cq[0].get()).err, FI_ECONNREFUSED);
+}
+
+TEST_F(Scalable, AnEndpointThatIsNotScalableHasOneContext)
+{
+	Node node(hints_for(all_caps));
+	const auto av = av_with(node, bits);
+	const auto cq = node.cq();
+	const auto ep = node.ep();
+	const auto address = address_of(b.sep.get());
+	fi_addr_t there;
+
+	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	ASSERT_EQ(fi_av_insert(av.get(), address.data(), 1, &there, 0, nullptr), 1);
+	/* It names contexts of others. */
+	ASSERT_EQ(fi_recv(b.rx[1].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(ep.get(), "to one", 7, fi_rx_addr(there, 1, bits)), 0);
+	next(b.rx_cq[1].get());
+	EXPECT_STREQ(in, "to one");
+	/* And is named itself without an index, or with the first. */
+	const fi_addr_t back = a.insert(ep.get());
+	ASSERT_EQ(fi_recv(ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(fi_send(a.tx[0].get(), "x", 1, nullptr, fi_rx_addr(back, 1, bits), nullptr), 0);
+	EXPECT_EQ(next_error(a.tx_cq[0].get()).err, FI_ECONNREFUSED);
+	ASSERT_EQ(fi_inject(a.tx[0].get(), "x", 1, fi_rx_addr(back, 0, bits)), 0);
+	EXPECT_EQ(next(cq.get()).op_context, ctx(1));
+}
+
+TEST_F(Scalable, ASingleTransportLevelAddress)
+{
+	const auto address = address_of(a.sep.get());
+
+	for (int i = 0; i < contexts; ++i) {
+		fi_addr_t src;
+
+		EXPECT_EQ(address_of(a.tx[i].get()), address);
+		EXPECT_EQ(address_of(a.rx[i].get()), address);
+		ASSERT_EQ(fi_recv(b.rx[2].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		ASSERT_EQ(fi_inject(a.tx[i].get(), "x", 1, to(2)), 0);
+		next(b.rx_cq[2].get(), &src);
+		EXPECT_EQ(src, a_at_b) << "whichever context it came from";
+	}
+}
+
+/* The source of a message is an endpoint, whose receive contexts have nothing to do with it. */
+TEST_F(Scalable, DirectedReceive)
+{
+	Many c;
+	const fi_addr_t c_at_b = b.insert(c.sep.get()), b_at_c = c.insert(b.sep.get());
+
+	for (int i = 0; i < contexts; ++i) {
+		ASSERT_EQ(fi_recv(b.rx[1].get(), in, 8, nullptr, c_at_b, ctx(1)), 0);
+		ASSERT_EQ(fi_recv(b.rx[1].get(), in, 8, nullptr, fi_rx_addr(a_at_b, i, bits),
+				  ctx(2)),
+			  0);
+		ASSERT_EQ(fi_inject(a.tx[i].get(), "x", 1, to(1)), 0);
+		EXPECT_EQ(next(b.rx_cq[1].get()).op_context, ctx(2));
+		ASSERT_EQ(fi_inject(c.tx[i].get(), "x", 1, fi_rx_addr(b_at_c, 1, bits)), 0);
+		EXPECT_EQ(next(b.rx_cq[1].get()).op_context, ctx(1));
+	}
+}
+
+TEST_F(Scalable, RemoteMemoryIsReachedByAContext)
+{
+	std::uint64_t memory = 0, value = 5, result = 0;
+	fid_mr *mr = nullptr;
+
+	ASSERT_EQ(fi_mr_reg(b.node.domain.get(), &memory, 8, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 7,
+			    0, &mr, nullptr),
+		  0);
+	const Owned<fid_mr> region(mr);
+	const std::uint64_t key = fi_mr_key(mr);
+	fid_ep *const tx = a.tx[0].get();
+	fid_cq *const cq = a.tx_cq[0].get();
+
+	ASSERT_EQ(fi_writedata(tx, &value, 8, nullptr, 42, to(1), 0, key, nullptr), 0);
+	next(cq);
+	EXPECT_EQ(memory, 5u);
+	const auto entry = next(b.rx_cq[1].get());
+	EXPECT_EQ(entry.data, 42u);
+	EXPECT_TRUE(entry.flags & FI_REMOTE_WRITE);
+	EXPECT_TRUE(reaches(b.events[1].get(), 1));
+	ASSERT_EQ(fi_atomic(tx, &value, 1, nullptr, to(2), 0, key, FI_UINT64, FI_SUM, nullptr), 0);
+	next(cq);
+	EXPECT_TRUE(reaches(b.events[2].get(), 1));
+	EXPECT_EQ(fi_cntr_read(b.events[0].get()), 0u);
+	EXPECT_EQ(fi_cntr_read(b.events[1].get()), 1u);
+	ASSERT_EQ(fi_read(tx, &result, 8, nullptr, to(0), 0, key, nullptr), 0);
+	next(cq);
+	EXPECT_EQ(result, 10u);
+	EXPECT_TRUE(b.nothing_but(-1));
+
+	/* A region may belong to the endpoint, whose contexts then all reach it, or to one of these. */
+	ASSERT_EQ(fi_mr_bind(mr, &b.sep->fid, 0), 0);
+	for (int i = 0; i < contexts; ++i) {
+		ASSERT_EQ(fi_read(tx, &result, 8, nullptr, to(i), 0, key, nullptr), 0);
+		next(cq);
+	}
+	ASSERT_EQ(fi_mr_reg(b.node.domain.get(), &memory, 8, FI_REMOTE_READ, 0, 8, 0, &mr, nullptr),
+		  0);
+	const Owned<fid_mr> narrow(mr);
+	ASSERT_EQ(fi_mr_bind(mr, &b.rx[2]->fid, 0), 0);
+	ASSERT_EQ(fi_read(tx, &result, 8, nullptr, to(2), 0, fi_mr_key(mr), nullptr), 0);
+	next(cq);
+	ASSERT_EQ(fi_read(tx, &result, 8, nullptr, to(1), 0, fi_mr_key(mr), nullptr), 0);
+	EXPECT_EQ(next_error(cq).err, FI_EKEYREJECTED);
+}
+
+TEST_F(Scalable, DeferredWorkGoesThroughAContext)
+{
+	const auto go = a.node.cntr(), done = a.node.cntr();
+	char text[8] = "late";
+	iovec iov{text, 5};
+	fi_op_msg msg{};
+	fi_deferred_work work{};
+
+	msg.ep = a.tx[1].get();
+	msg.msg = {&iov, nullptr, 1, to(2), &work.context, 0};
+	work.op_type = FI_OP_SEND;
+	work.op.msg = &msg;
+	work.triggering_cntr = go.get();
+	work.threshold = 1;
+	work.completion_cntr = done.get();
+	ASSERT_EQ(fi_control(&a.node.domain->fid, FI_QUEUE_WORK, &work), 0);
+	ASSERT_EQ(fi_recv(b.rx[2].get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(3)), 0);
+	ASSERT_EQ(fi_cntr_add(go.get(), 1), 0);
+	EXPECT_EQ(next(b.rx_cq[2].get()).op_context, ctx(3));
+	EXPECT_STREQ(in, "late");
+	EXPECT_TRUE(reaches(done.get(), 1));
+
+	/* And a receive, by its own context. */
+	fi_deferred_work receive{};
+	const auto arrived = b.node.cntr(), armed = b.node.cntr();
+	iov = {in, 8};
+	msg.ep = b.rx[1].get();
+	msg.msg = {&iov, nullptr, 1, FI_ADDR_UNSPEC, &receive.context, 0};
+	receive.op_type = FI_OP_RECV;
+	receive.op.msg = &msg;
+	receive.triggering_cntr = armed.get();
+	receive.threshold = 1;
+	receive.completion_cntr = arrived.get();
+	ASSERT_EQ(fi_control(&b.node.domain->fid, FI_QUEUE_WORK, &receive), 0);
+	ASSERT_EQ(fi_cntr_add(armed.get(), 1), 0);
+	ASSERT_EQ(fi_inject(a.tx[0].get(), "armed", 6, to(1)), 0);
+	EXPECT_TRUE(reaches(arrived.get(), 1));
+	EXPECT_STREQ(in, "armed");
+}
+
+TEST_F(Scalable, TriggeredOperations)
+{
+	const auto go = a.node.cntr();
+	fi_triggered_context trigger{};
+	fi_msg msg{};
+	char text[8] = "pulled";
+	iovec iov{text, 7};
+
+	trigger.event_type = FI_TRIGGER_THRESHOLD;
+	trigger.trigger.threshold = {go.get(), 1};
+	msg.msg_iov = &iov;
+	msg.iov_count = 1;
+	msg.addr = to(1);
+	msg.context = &trigger;
+	ASSERT_EQ(fi_recv(b.rx[1].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_sendmsg(a.tx[2].get(), &msg, FI_TRIGGER), 0);
+	EXPECT_TRUE(is_silent(b.rx_cq[1].get()));
+	ASSERT_EQ(fi_cntr_add(go.get(), 1), 0);
+	next(b.rx_cq[1].get());
+	EXPECT_STREQ(in, "pulled");
+}
+
+TEST_F(Scalable, CancelIsOfOneContext)
+{
+	for (int i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_recv(b.rx[i].get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	EXPECT_EQ(fi_cancel(&b.rx[2]->fid, ctx(1)), -FI_ENOENT);
+	EXPECT_EQ(fi_cancel(&b.sep->fid, ctx(1)), -FI_ENOENT);
+	EXPECT_EQ(fi_cancel(&b.rx[1]->fid, ctx(1)), 0);
+	EXPECT_EQ(next_error(b.rx_cq[1].get()).err, FI_ECANCELED);
+	EXPECT_TRUE(b.nothing_but(1));
+}
+
+TEST_F(Scalable, PeekAndClaimInAContext)
+{
+	fi_context2 mine{};
+	iovec iov{in, 8};
+	fi_msg_tagged msg{};
+
+	ASSERT_EQ(fi_tinject(a.tx[0].get(), "waits", 6, to(1), 9), 0);
+	msg.addr = FI_ADDR_UNSPEC;
+	msg.tag = 9;
+	msg.context = &mine;
+	ASSERT_EQ(fi_trecvmsg(b.rx[0].get(), &msg, FI_PEEK), 0);
+	EXPECT_EQ(next_error(b.rx_cq[0].get()).err, FI_ENOMSG);
+	ASSERT_EQ(fi_trecvmsg(b.rx[1].get(), &msg, FI_PEEK | FI_CLAIM), 0);
+	EXPECT_EQ(next(b.rx_cq[1].get()).len, 6u);
+	msg.msg_iov = &iov;
+	msg.iov_count = 1;
+	ASSERT_EQ(fi_trecvmsg(b.rx[1].get(), &msg, FI_CLAIM), 0);
+	next(b.rx_cq[1].get());
+	EXPECT_STREQ(in, "waits");
+}
+
+/* --- what belongs to what ------------------------------------------------------------------ */
+
+TEST(ScalableObjects, AddressVectorsAreImplicitlyBoundToContexts)
+{
+	const Node node(hints());
+	const auto cq = node.cq();
+	const auto cntr = node.cntr();
+	const auto av = av_with(node, bits);
+	const auto sep = scalable(node);
+	const auto tx = tx_context(sep, 0);
+
+	EXPECT_EQ(fi_ep_bind(tx.get(), &av->fid, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_bind(tx.get(), &cq->fid, FI_TRANSMIT), 0);
+	EXPECT_EQ(fi_enable(tx.get()), -FI_ENOAV);
+	EXPECT_EQ(fi_enable(sep.get()), -FI_ENOAV);
+	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &cq->fid, FI_TRANSMIT), -FI_EINVAL);
+	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &cntr->fid, FI_SEND), -FI_EINVAL);
+	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), 0);
+	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), -FI_EINVAL) << "a single one";
+	EXPECT_EQ(fi_enable(tx.get()), 0);
+	EXPECT_EQ(fi_enable(sep.get()), 0);
+	EXPECT_EQ(fi_close(&av->fid), -FI_EBUSY);
+}
+
+TEST_F(Scalable, ItIsNotUsedDirectlyForCommunication)
+{
+	fid_ep *const sep = a.sep.get();
+
+	EXPECT_EQ(fi_send(sep, "x", 1, nullptr, to(0), nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_tinject(sep, "x", 1, to(0), 0), -FI_ENOSYS);
+	EXPECT_EQ(fi_recv(sep, in, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_write(sep, in, 1, nullptr, to(0), 0, 0, nullptr), -FI_ENOSYS);
+	/* And a context has one direction. */
+	EXPECT_EQ(fi_recv(a.tx[0].get(), in, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_send(a.rx[0].get(), "x", 1, nullptr, to(0), nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_read(a.rx[0].get(), in, 1, nullptr, to(0), 0, 0, nullptr), -FI_ENOSYS);
+}
+
+TEST(ScalableObjects, ThereMustBeNoOpenedContextsWhenItIsClosed)
+{
+	const Node node(hints());
+	auto sep = scalable(node);
+	auto tx = tx_context(sep, 1), rx = rx_context(sep, 1);
+
+	EXPECT_EQ(fi_close(&sep->fid), -FI_EBUSY);
+	tx.reset();
+	EXPECT_EQ(fi_close(&sep->fid), -FI_EBUSY);
+	rx.reset();
+	sep.reset();
+}
+
+TEST(ScalableObjects, TheIndexIdentifiesAContext)
+{
+	const Node node(hints());
+	const auto sep = scalable(node);
+	auto tx = tx_context(sep, contexts - 1), rx = rx_context(sep, contexts - 1);
+	fid_ep *ep = nullptr;
+	Log log;
+
+	EXPECT_EQ(tx->fid.fclass, std::size_t{FI_CLASS_TX_CTX});
+	EXPECT_EQ(rx->fid.fclass, std::size_t{FI_CLASS_RX_CTX});
+	EXPECT_EQ(sep->fid.fclass, std::size_t{FI_CLASS_SEP});
+	for (const int index : {-1, contexts, 1000}) {
+		EXPECT_EQ(fi_tx_context(sep.get(), index, nullptr, &ep, nullptr), -FI_EINVAL);
+		EXPECT_EQ(fi_rx_context(sep.get(), index, nullptr, &ep, nullptr), -FI_EINVAL);
+	}
+	EXPECT_TRUE(log.has("index 1000"));
+	EXPECT_EQ(fi_tx_context(sep.get(), contexts - 1, nullptr, &ep, nullptr), -FI_EBUSY);
+	EXPECT_EQ(fi_rx_context(sep.get(), contexts - 1, nullptr, &ep, nullptr), -FI_EBUSY);
+	tx.reset();
+	rx.reset();
+	tx = tx_context(sep, contexts - 1);
+	rx = rx_context(sep, contexts - 1);
+	/* Of what is no scalable endpoint there is none. */
+	EXPECT_EQ(fi_tx_context(tx.get(), 0, nullptr, &ep, nullptr), -FI_EINVAL);
+	const Node plain(hints_for(FI_MSG));
+	const auto endpoint = plain.ep();
+	EXPECT_EQ(fi_rx_context(endpoint.get(), 0, nullptr, &ep, nullptr), -FI_EINVAL);
+}
+
+TEST(ScalableObjects, AContextMayHaveFewerCapabilitiesAndOtherAttributes)
+{
+	const Node node(hints());
+	const auto sep = scalable(node);
+	fi_tx_attr tx_attr{};
+	fi_rx_attr rx_attr{};
+	fid_ep *ep = nullptr;
+	std::size_t size, len = sizeof(size);
+	char c;
+
+	tx_attr.caps = FI_TAGGED | FI_SEND;
+	tx_attr.size = 16;
+	const auto tx = tx_context(sep, 0, &tx_attr);
+	EXPECT_EQ(tx_attr.caps & (FI_TAGGED | FI_MSG | FI_SEND), FI_TAGGED | FI_SEND);
+	EXPECT_EQ(tx_attr.size, 16u);
+	EXPECT_EQ(tx_attr.inject_size, node.info->tx_attr->inject_size) << "of the endpoint";
+	ASSERT_EQ(fi_getopt(&tx->fid, FI_OPT_ENDPOINT, FI_OPT_TX_SIZE, &size, &len), 0);
+	EXPECT_EQ(size, 16u);
+	EXPECT_EQ(fi_send(tx.get(), &c, 1, nullptr, 0, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_tsend(tx.get(), &c, 1, nullptr, 0, 0, nullptr), -FI_EOPBADSTATE);
+
+	rx_attr.caps = FI_MSG;
+	const auto rx = rx_context(sep, 0, &rx_attr);
+	EXPECT_EQ(rx_attr.caps & (FI_TAGGED | FI_MSG | FI_RECV), FI_MSG | FI_RECV);
+	EXPECT_EQ(rx_attr.size, node.info->rx_attr->size);
+	EXPECT_EQ(fi_trecv(rx.get(), &c, 1, nullptr, 0, 0, 0, nullptr), -FI_ENOSYS);
+
+	tx_attr.size = std::size_t{1} << 40;
+	EXPECT_EQ(fi_tx_context(sep.get(), 1, &tx_attr, &ep, nullptr), -FI_EINVAL);
+	const Node few(hints(FI_MSG));
+	const auto other = scalable(few);
+	tx_attr = {};
+	tx_attr.caps = FI_MSG | FI_RMA;
+	EXPECT_EQ(fi_tx_context(other.get(), 1, &tx_attr, &ep, nullptr), -FI_EINVAL);
+	/* One that can only receive has nothing to transmit by. */
+	const Node deaf(hints(FI_MSG | FI_RECV));
+	const auto receiver = scalable(deaf);
+	EXPECT_EQ(fi_tx_context(receiver.get(), 0, nullptr, &ep, nullptr), -FI_EINVAL);
+}
+
+TEST(ScalableObjects, OptionsAndNames)
+{
+	const Node node(hints());
+	const auto sep = scalable(node);
+	const auto spare = scalable(node);
+	const auto free_address = address_of(spare.get());
+	std::size_t bytes = 100, len = sizeof(bytes);
+
+	ASSERT_EQ(fi_setopt(&sep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &bytes, len), 0);
+	EXPECT_EQ(fi_setname(&sep->fid, const_cast<std::byte *>(free_address.data()),
+			     free_address.size()),
+		  -FI_EADDRINUSE);
+	const auto rx = rx_context(sep, 0);
+	bytes = 0;
+	ASSERT_EQ(fi_getopt(&rx->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &bytes, &len), 0);
+	EXPECT_EQ(bytes, 100u) << "inherited";
+	auto any = free_address;
+	EXPECT_EQ(fi_setname(&sep->fid, any.data(), any.size()), -FI_EOPBADSTATE);
+	EXPECT_EQ(fi_setname(&rx->fid, any.data(), any.size()), -FI_EOPBADSTATE);
+	bytes = 200;
+	ASSERT_EQ(fi_setopt(&rx->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &bytes, len), 0);
+	ASSERT_EQ(fi_getopt(&sep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &bytes, &len), 0);
+	EXPECT_EQ(bytes, 100u);
+}
+
+TEST(ScalableObjects, ItsNameCanBeSetAsLongAsThereIsNoContext)
+{
+	const Node node(hints());
+	const auto sep = scalable(node);
+	auto spare = scalable(node);
+	auto name = address_of(spare.get());
+
+	spare.reset();
+	ASSERT_EQ(fi_setname(&sep->fid, name.data(), name.size()), 0);
+	EXPECT_EQ(address_of(sep.get()), name);
+	EXPECT_EQ(address_of(rx_context(sep, 0).get()), name);
+}
+
+TEST_F(Scalable, AContextHasAliases)
+{
+	fid_ep *alias = nullptr;
+
+	ASSERT_EQ(fi_ep_alias(a.tx[0].get(), &alias, FI_TRANSMIT | FI_DELIVERY_COMPLETE), 0);
+	const Owned<fid_ep> owned(alias);
+	EXPECT_EQ(alias->fid.fclass, std::size_t{FI_CLASS_TX_CTX});
+	ASSERT_EQ(fi_send(alias, "x", 1, nullptr, to(1), nullptr), 0);
+	EXPECT_TRUE(is_silent(a.tx_cq[0].get()));
+	ASSERT_EQ(fi_recv(b.rx[1].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	next(a.tx_cq[0].get());
+	EXPECT_EQ(fi_close(&a.tx[0]->fid), -FI_EBUSY);
+}
+
+/* --- what there is ---------------------------------------------------------------------------- */
+
+TEST(ScalableInfo, AsManyContextsAsAreOffered)
+{
+	Info asked = hints_for(FI_MSG | FI_NAMED_RX_CTX);
+	const Info offer = get_info(asked.get());
+	const fi_domain_attr &domain = *offer->domain_attr;
+
+	ASSERT_GT(domain.max_ep_rx_ctx, 1u);
+	ASSERT_GE(domain.tx_ctx_cnt, domain.max_ep_tx_ctx);
+	ASSERT_GE(domain.rx_ctx_cnt, domain.max_ep_rx_ctx);
+	EXPECT_EQ(offer->ep_attr->rx_ctx_cnt, 1u) << "unless more are asked for";
+	asked->ep_attr->tx_ctx_cnt = domain.max_ep_tx_ctx;
+	asked->ep_attr->rx_ctx_cnt = domain.max_ep_rx_ctx;
+	asked->rx_attr->size = asked->tx_attr->size = 4;
+
+	const Node node(std::move(asked));
+	const auto av = av_with(node, 8);
+	const auto cq = node.cq();
+	const auto sep = scalable(node);
+	const auto address = address_of(sep.get());
+	std::vector<Owned<fid_ep>> tx, rx;
+	std::vector<char> in(domain.max_ep_rx_ctx);
+	fi_addr_t self;
+	ASSERT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_av_insert(av.get(), address.data(), 1, &self, 0, nullptr), 1);
+	const auto enable = [&](const Owned<fid_ep> &ep) {
+		ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_enable(ep.get()), 0);
+	};
+	for (int i = 0; i < static_cast<int>(domain.max_ep_rx_ctx); ++i) {
+		tx.push_back(tx_context(sep, i));
+		rx.push_back(rx_context(sep, i));
+		enable(tx.back());
+		enable(rx.back());
+	}
+	/* Each gets its own message. */
+	for (std::size_t i = 0; i < rx.size(); ++i) {
+		const char c = static_cast<char>(i);
+		ASSERT_EQ(fi_recv(rx[i].get(), &in[i], 1, nullptr, FI_ADDR_UNSPEC, ctx(i)), 0);
+		ASSERT_EQ(fi_inject(tx[rx.size() - 1 - i].get(), &c, 1,
+				    fi_rx_addr(self, static_cast<int>(i), 8)),
+			  0);
+		EXPECT_EQ(next(cq.get()).op_context, ctx(i));
+		EXPECT_EQ(in[i], c);
+	}
+}
+
+TEST(ScalableInfo, WhatIsNotScalable)
+{
+	fid_ep *ep = nullptr;
+	int error;
+
+	EXPECT_EQ(get_info(hints(FI_MSG, FI_EP_MSG).get(), &error), nullptr);
+	EXPECT_EQ(error, -FI_ENODATA);
+	Info connected = hints_for(FI_MSG);
+	connected->ep_attr->type = FI_EP_MSG;
+	const Node node(std::move(connected));
+	EXPECT_EQ(node.info->domain_attr->max_ep_rx_ctx, 1u);
+	EXPECT_FALSE(node.info->caps & FI_NAMED_RX_CTX);
+	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
+	/* fi_endpoint has no way to several contexts. */
+	const Node several(hints());
+	EXPECT_EQ(fi_endpoint(several.domain.get(), several.info.get(), &ep, nullptr), -FI_EINVAL);
+	/* Shared in one direction and several in the other. */
+	Info mixed = hints();
+	mixed->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+	EXPECT_EQ(get_info(mixed.get(), &error), nullptr);
+	EXPECT_EQ(error, -FI_ENODATA);
+	several.info->ep_attr->tx_ctx_cnt = several.info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	EXPECT_EQ(fi_scalable_ep(several.domain.get(), several.info.get(), &ep, nullptr),
+		  -FI_EINVAL);
+}
+
+TEST(ScalableInfo, BitsOfAnAddressVector)
+{
+	const Node node(hints(FI_MSG | FI_NAMED_RX_CTX | FI_SHARED_AV));
+	const std::string name = "bits" + std::to_string(getpid());
+	fi_av_attr attr{};
+	fid_av *av = nullptr;
+
+	for (const int bad : {-1, 17, 64}) {
+		attr.rx_ctx_bits = bad;
+		EXPECT_EQ(fi_av_open(node.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
+	}
+	/* All who share one have the same. */
+	const auto first = av_with(node, 2, name.c_str()), second = av_with(node, 2, name.c_str());
+	attr.name = name.c_str();
+	attr.rx_ctx_bits = 3;
+	EXPECT_EQ(fi_av_open(node.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
+}
+
+/* An address that one process has inserted is one that another names contexts by. */
+TEST(ScalableInfo, ASharedAddressVector)
+{
+	const std::string name = "sep" + std::to_string(getpid());
+	Node node(hints(FI_MSG | FI_NAMED_RX_CTX | FI_SHARED_AV)),
+		other(hints(FI_SHARED_AV | FI_MSG));
+	Many target(hints(FI_MSG | FI_NAMED_RX_CTX));
+	const auto av = av_with(node, bits, name.c_str()),
+		   same = av_with(other, bits, name.c_str());
+	const auto cq = node.cq();
+	const auto sep = scalable(node);
+	const auto address = address_of(target.sep.get());
+	fi_addr_t index;
+	char c = 0;
+
+	ASSERT_EQ(fi_av_insert(same.get(), address.data(), 1, &index, 0, nullptr), 1);
+	ASSERT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), 0);
+	const auto tx = tx_context(sep, 0);
+	ASSERT_EQ(fi_ep_bind(tx.get(), &cq->fid, FI_TRANSMIT), 0);
+	ASSERT_EQ(fi_enable(tx.get()), 0);
+	ASSERT_EQ(fi_recv(target.rx[2].get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(tx.get(), "x", 1, fi_rx_addr(index, 2, bits)), 0);
+	next(target.rx_cq[2].get());
+	EXPECT_EQ(c, 'x');
+}
+
+TEST(ScalableInfo, Datagrams)
+{
+	constexpr std::uint64_t caps = FI_MSG | FI_NAMED_RX_CTX | FI_SOURCE;
+	Many a(hints(caps, FI_EP_DGRAM)), b(hints(caps, FI_EP_DGRAM));
+	const fi_addr_t there = a.insert(b.sep.get());
+	char c = 0;
+
+	ASSERT_EQ(fi_recv(b.rx[1].get(), &c, 1, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(fi_send(a.tx[2].get(), "x", 1, nullptr, fi_rx_addr(there, 1, bits), nullptr), 0);
+	next(a.tx_cq[2].get());
+	EXPECT_EQ(next(b.rx_cq[1].get()).op_context, ctx(1));
+	EXPECT_EQ(c, 'x');
+	ASSERT_EQ(fi_send(a.tx[2].get(), "x", 1, nullptr, fi_rx_addr(there, contexts, bits),
+			  nullptr),
+		  0);
+	next(a.tx_cq[2].get()); /* dropped, and nobody is told */
+	EXPECT_TRUE(b.nothing_but(-1));
+}
+
+/* --- threads ------------------------------------------------------------------------------------- */
+
+/* "no synchronization is needed when accessing contexts in parallel" */
+void contexts_in_parallel(fi_threading threading)
+{
+	constexpr int count = 1000;
+	Info asked = hints(), same = hints();
+	asked->domain_attr->threading = same->domain_attr->threading = threading;
+	Many a(std::move(asked)), b(std::move(same));
+	const fi_addr_t there = a.insert(b.sep.get());
+	std::vector<std::thread> threads;
+
+	for (int i = 0; i < contexts; ++i) {
+		threads.emplace_back([&, i] {
+			for (int n = 0; n < count; ++n) {
+				std::uint64_t out = static_cast<std::uint64_t>(n), in = 0;
+
+				ASSERT_EQ(fi_recv(b.rx[i].get(), &in, 8, nullptr, FI_ADDR_UNSPEC,
+						  nullptr),
+					  0);
+				ASSERT_EQ(fi_send(a.tx[i].get(), &out, 8, nullptr,
+						  fi_rx_addr(there, i, bits), nullptr),
+					  0);
+				next(b.rx_cq[i].get());
+				next(a.tx_cq[i].get());
+				ASSERT_EQ(in, out);
+			}
+		});
+	}
+	for (std::thread &thread : threads)
+		thread.join();
+}
+
+TEST(ScalableThreads, NoSynchronizationIsNeededWhenAccessingContextsInParallel)
+{
+	contexts_in_parallel(FI_THREAD_SAFE);
+}
+
+TEST(ScalableThreads, AThreadForEachContext)
+{
+	contexts_in_parallel(FI_THREAD_COMPLETION);
+}
+
+} // namespace

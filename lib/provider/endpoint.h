@@ -56,8 +56,13 @@ public:
 	virtual ~Endpoint();
 
 	Domain &domain() const noexcept { return domain_; }
-	/* Of a shared receive context: that of one that is bound to it, or none. */
-	EndpointId id() const noexcept { return kernel_ ? kernel_->id() : receivers_id(); }
+	/* Whose commands are its: of a shared receive context one that is bound to it, or none. */
+	EndpointId id() const noexcept
+	{
+		return direct_ ? direct_->id() : kernel_ ? kernel_->id() : receivers_id();
+	}
+	/* By what peers reach it. */
+	EndpointId address_id() const noexcept { return kernel_ ? kernel_->id() : EndpointId{}; }
 	const fi_info &info() const noexcept { return *info_; }
 	bool enabled() const noexcept { return enabled_; }
 	/* Do calls for it come from one thread at a time? */
@@ -112,6 +117,8 @@ protected:
 
 	/* Rings can't go before it: whoever owns them closes it first. */
 	std::optional<treadle::Endpoint> kernel_;
+	/* Of a scalable endpoint with a shared context, once enabled: its own context in that direction. */
+	std::optional<treadle::Endpoint> direct_;
 	Stx *shared_tx_ = nullptr;
 
 private:
@@ -142,6 +149,7 @@ private:
 	int bind_shared_tx(::fid *stx, std::uint64_t flags);
 	int bind_shared_rx(::fid *srx, std::uint64_t flags);
 	int check_bindings() const;
+	int enable_kernel();
 	/* Of a shared receive context: may it receive for this one, too? */
 	int check_receiver(const Endpoint &other) const;
 	EndpointId receivers_id() const noexcept;

@@ -70,9 +70,10 @@ int check_contexts(Role role, const fi_ep_attr &attr) noexcept
 			      "endpoint: several contexts are what fi_scalable_ep is for");
 	if (role == Role::scalable && attr.type == FI_EP_MSG)
 		return REFUSE(-FI_EINVAL, subsys, "scalable_ep: not of type FI_EP_MSG");
-	if (role == Role::scalable && (shared(attr.tx_ctx_cnt) || shared(attr.rx_ctx_cnt)))
-		return REFUSE(-FI_EINVAL, subsys,
-			      "scalable_ep: FI_SHARED_CONTEXT is for endpoints");
+	if (role == Role::scalable && shared(attr.tx_ctx_cnt) && shared(attr.rx_ctx_cnt))
+		return REFUSE(
+			-FI_EINVAL, subsys,
+			"scalable_ep: FI_SHARED_CONTEXT in both directions leaves no context");
 	return 0;
 }
 
@@ -212,7 +213,7 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 {
 	if (enabled_)
 		return REFUSE(-FI_EOPBADSTATE, subsys, "bind: the endpoint is enabled already");
-	if (role_ == Role::scalable && other->fclass != FI_CLASS_AV)
+	if (role_ == Role::scalable && !shares_ && other->fclass != FI_CLASS_AV)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "bind: a scalable endpoint has an address vector, its contexts the "
 			      "rest");
@@ -332,6 +333,23 @@ int Endpoint::check_bindings() const
 	return shared_rx_ ? shared_rx_->check_receiver(*this) : 0;
 }
 
+int Endpoint::enable_kernel()
+{
+	if (!kernel_) /* a shared context is enabled from the start */
+		return 0;
+	if (role_ != Role::scalable)
+		return kernel_->enable(bindings_);
+	if (!shares_) /* the contexts are */
+		return 0;
+	auto context = shares_tx() ? kernel_->transmit_context() : kernel_->receive_context(0);
+	if (!context)
+		return context.error().negative();
+	const int rc = context->enable(bindings_);
+	if (!rc)
+		direct_ = std::move(*context);
+	return rc;
+}
+
 int Endpoint::enable()
 {
 	if (enabled_)
@@ -347,8 +365,8 @@ int Endpoint::enable()
 	rc = connected() ? bind_events() : 0;
 	if (!rc)
 		rc = make_rings(bindings_);
-	if (!rc && kernel_ && role_ != Role::scalable) /* the others have nothing to enable */
-		rc = kernel_->enable(bindings_);
+	if (!rc)
+		rc = enable_kernel();
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "enable");
 	enabled_ = true;
@@ -370,7 +388,8 @@ void Endpoint::update_ports() noexcept
 int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_)
-		return enabled_ ? fabric_error(kernel_->cancel(address_of(context))) :
+		return enabled_ ? fabric_error((direct_ ? *direct_ : *kernel_)
+						       .cancel(address_of(context))) :
 				  -FI_EOPBADSTATE;
 	const std::lock_guard guard(receivers_lock_);
 	for (Endpoint *receiver : receivers_) {

@@ -165,14 +165,6 @@ bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr
 		return false;
 	if (has_keys(api) && !AT_MOST(ep_attr, auth_key_size))
 		return false;
-	const auto several = [](std::size_t count) {
-		return count > 1 && count != FI_SHARED_CONTEXT;
-	};
-	if ((several(asked.tx_ctx_cnt) && asked.rx_ctx_cnt == FI_SHARED_CONTEXT) ||
-	    (several(asked.rx_ctx_cnt) && asked.tx_ctx_cnt == FI_SHARED_CONTEXT))
-		return compare.refuse(
-			"ep_attr->tx_ctx_cnt, rx_ctx_cnt: shared in one direction and "
-			"several in the other");
 	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
 	       AT_MOST(ep_attr, max_msg_size) && AT_MOST(ep_attr, msg_prefix_size) &&
 	       (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, tx_ctx_cnt)) &&

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Scalable endpoints: fi_endpoint(3), "SCALABLE ENDPOINTS". Each context is an endpoint of the
- * kernel with one direction, at the address of the scalable one.
+ * kernel with one direction, at the address of the scalable one. That has one for itself if it
+ * has a shared context in one direction, and several in the other.
  */
 #include <cstddef>
 #include <cstring>
@@ -56,10 +57,11 @@ int Endpoint::open_scalable(fid_domain *domain, fi_info *info, fid_ep **out, voi
 
 void Endpoint::take_role(Role role) noexcept
 {
+	/* A scalable endpoint has a direction of its own if that is by a shared context. */
 	role_ = role;
-	if (role == Role::scalable || role == Role::transmit)
+	if (role == Role::transmit || (role == Role::scalable && !shares_rx()))
 		rx_caps_ = 0;
-	if (role == Role::scalable || role == Role::receive)
+	if (role == Role::receive || (role == Role::scalable && !shares_tx()))
 		tx_caps_ = 0;
 }
 
@@ -73,6 +75,8 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 
 	if (role_ != Role::scalable)
 		return REFUSE(-FI_EINVAL, subsys, "%s: not of a scalable endpoint", call);
+	if (count == FI_SHARED_CONTEXT)
+		return REFUSE(-FI_EINVAL, subsys, "%s: it has a shared one", call);
 	if (index < 0 || static_cast<std::size_t>(index) >= count)
 		return REFUSE(-FI_EINVAL, subsys, "%s: index %d: the endpoint has %zu", call, index,
 			      count);

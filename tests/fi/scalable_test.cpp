@@ -552,6 +552,101 @@ TEST_F(Scalable, AContextHasAliases)
 	EXPECT_EQ(fi_close(&a.tx[0]->fid), -FI_EBUSY);
 }
 
+/* --- shared contexts ------------------------------------------------------------------------- */
+
+/* "an endpoint may use a shared context of one type, but a scalable set of contexts of the alternate type" */
+class SharedAndScalable : public Scalable
+{
+protected:
+	SharedAndScalable() : av(av_with(b.node, bits)), cq(b.node.cq()), other_cq(b.node.cq()) {}
+	/* On the side of b. */
+	Owned<fid_ep> open(std::size_t tx_cnt, std::size_t rx_cnt, fid *shared,
+			   std::uint64_t direction)
+	{
+		b.node.info->ep_attr->tx_ctx_cnt = tx_cnt;
+		b.node.info->ep_attr->rx_ctx_cnt = rx_cnt;
+		auto sep = scalable(b.node);
+		b.bind(sep, av, 0);
+		EXPECT_EQ(fi_enable(sep.get()), -FI_ENOCQ);
+		b.bind(sep, cq, direction);
+		EXPECT_EQ(fi_enable(sep.get()), -FI_EOPBADSTATE) << "no shared context is bound";
+		EXPECT_EQ(fi_ep_bind(sep.get(), shared, 0), 0);
+		EXPECT_EQ(fi_enable(sep.get()), 0);
+		const auto address = address_of(a.sep.get());
+		EXPECT_EQ(fi_av_insert(av.get(), address.data(), 1, &a_here, 0, nullptr), 1);
+		here_at_a = a.insert(sep.get());
+		return sep;
+	}
+	void enable(const Owned<fid_ep> &context, std::uint64_t direction)
+	{
+		b.bind(context, other_cq, direction);
+		EXPECT_EQ(fi_enable(context.get()), 0);
+	}
+
+	Owned<fid_av> av;
+	Owned<fid_cq> cq, other_cq;
+	fi_addr_t a_here = 0, here_at_a = 0;
+	fid_ep *none = nullptr;
+};
+
+TEST_F(SharedAndScalable, ASharedTransmitContextAndSeveralToReceive)
+{
+	fid_stx *stx = nullptr;
+
+	ASSERT_EQ(fi_stx_context(b.node.domain.get(), nullptr, &stx, nullptr), 0);
+	const Owned<fid_stx> shared(stx);
+	const auto sep = open(FI_SHARED_CONTEXT, contexts, &stx->fid, FI_TRANSMIT);
+	EXPECT_EQ(fi_tx_context(sep.get(), 0, nullptr, &none, nullptr), -FI_EINVAL);
+	const auto rx = rx_context(sep, 2);
+	enable(rx, FI_RECV);
+	/* Operations are posted directly to the endpoint, and come from its address. */
+	fi_addr_t src;
+	ASSERT_EQ(fi_recv(a.rx[1].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_send(sep.get(), "there", 6, nullptr, fi_rx_addr(a_here, 1, bits), ctx(1)), 0);
+	EXPECT_EQ(next(cq.get()).op_context, ctx(1));
+	next(a.rx_cq[1].get(), &src);
+	EXPECT_EQ(src, here_at_a);
+	EXPECT_STREQ(in, "there");
+	ASSERT_EQ(fi_recv(rx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(2)), 0);
+	ASSERT_EQ(fi_inject(a.tx[0].get(), "back", 5, fi_rx_addr(here_at_a, 2, bits)), 0);
+	EXPECT_EQ(next(other_cq.get()).op_context, ctx(2));
+	EXPECT_STREQ(in, "back");
+	/* What waits is taken back from the endpoint. */
+	std::vector<char> large(1 << 16);
+	ASSERT_EQ(fi_send(sep.get(), large.data(), large.size(), nullptr, a_here, ctx(3)), 0);
+	EXPECT_EQ(fi_cancel(&sep->fid, ctx(3)), 0);
+	EXPECT_EQ(next_error(cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(fi_close(&sep->fid), -FI_EBUSY);
+}
+
+TEST_F(SharedAndScalable, ASharedReceiveContextAndSeveralToTransmit)
+{
+	fid_ep *srx = nullptr;
+
+	ASSERT_EQ(fi_srx_context(b.node.domain.get(), nullptr, &srx, nullptr), 0);
+	const Owned<fid_ep> shared(srx);
+	const auto sep = open(contexts, FI_SHARED_CONTEXT, &srx->fid, FI_RECV);
+	EXPECT_EQ(fi_rx_context(sep.get(), 0, nullptr, &none, nullptr), -FI_EINVAL);
+	const auto tx = tx_context(sep, 2);
+	enable(tx, FI_TRANSMIT);
+	ASSERT_EQ(fi_recv(srx, in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(fi_inject(a.tx[0].get(), "there", 6, here_at_a), 0);
+	EXPECT_EQ(next(cq.get()).op_context, ctx(1));
+	EXPECT_STREQ(in, "there");
+	ASSERT_EQ(fi_recv(a.rx[0].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_send(tx.get(), "back", 5, nullptr, a_here, ctx(2)), 0);
+	EXPECT_EQ(next(other_cq.get()).op_context, ctx(2));
+	next(a.rx_cq[0].get());
+	EXPECT_STREQ(in, "back");
+	/* It receives by the first context, and has no other. */
+	ASSERT_EQ(fi_send(a.tx[0].get(), "x", 1, nullptr, fi_rx_addr(here_at_a, 1, bits), nullptr),
+		  0);
+	EXPECT_EQ(next_error(a.tx_cq[0].get()).err, FI_ECONNREFUSED);
+	ASSERT_EQ(fi_recv(srx, in, 8, nullptr, FI_ADDR_UNSPEC, ctx(4)), 0);
+	EXPECT_EQ(fi_cancel(&srx->fid, ctx(4)), 0);
+	EXPECT_EQ(next_error(cq.get()).err, FI_ECANCELED);
+}
+
 /* --- what there is ---------------------------------------------------------------------------- */
 
 TEST(ScalableInfo, AsManyContextsAsAreOffered)
@@ -616,11 +711,7 @@ TEST(ScalableInfo, WhatIsNotScalable)
 	/* fi_endpoint has no way to several contexts. */
 	const Node several(hints());
 	EXPECT_EQ(fi_endpoint(several.domain.get(), several.info.get(), &ep, nullptr), -FI_EINVAL);
-	/* Shared in one direction and several in the other. */
-	Info mixed = hints();
-	mixed->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
-	EXPECT_EQ(get_info(mixed.get(), &error), nullptr);
-	EXPECT_EQ(error, -FI_ENODATA);
+	/* Shared in both directions it is no more than an endpoint. */
 	several.info->ep_attr->tx_ctx_cnt = several.info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
 	EXPECT_EQ(fi_scalable_ep(several.domain.get(), several.info.get(), &ep, nullptr),
 		  -FI_EINVAL);

@@ -137,6 +137,9 @@ private:
 	/* One of the contexts of this endpoint, which the application knows as `sep`. */
 	int open_context(Port &sep, Role role, int index, const fi_info &asked, void *context,
 			 Port **out);
+	template <class Attr>
+	static int open_context(fid_ep *sep, Role role, int index, Attr *attr, Attr *fi_info::*side,
+				std::size_t Attr::*buffers, void *context, fid_ep **out) noexcept;
 	/* What it can't do; before there is a port. */
 	void take_role(Role role) noexcept;
 	void answers(const ::fid *handle, const Address &peer) noexcept;

@@ -73,7 +73,7 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	const auto count = transmit ? info_->ep_attr->tx_ctx_cnt : info_->ep_attr->rx_ctx_cnt;
 	InfoPtr settled;
 
-	if (role_ != Role::scalable)
+	if (role_ != Role::scalable || !kernel_)
 		return REFUSE(-FI_EINVAL, subsys, "%s: not of a scalable endpoint", call);
 	if (count == FI_SHARED_CONTEXT)
 		return REFUSE(-FI_EINVAL, subsys, "%s: it has a shared one", call);
@@ -107,53 +107,44 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	return 0;
 }
 
-int Endpoint::open_tx_context(fid_ep *sep, int index, fi_tx_attr *attr, fid_ep **out,
-			      void *context) noexcept
+template <class Attr>
+int Endpoint::open_context(fid_ep *sep, Role role, int index, Attr *attr, Attr *fi_info::*side,
+			   std::size_t Attr::*buffers, void *context, fid_ep **out) noexcept
 {
 	return guard([&] {
-		Endpoint &self = Port::of(sep).endpoint();
-		const std::uint32_t api = self.domain().api();
-		fi_info asked = self.info();
-		fi_tx_attr tx = inherited(*asked.tx_attr, attr, &fi_tx_attr::inject_size, api);
-		Port *port;
+		Port &port = Port::of(sep);
+		const std::uint32_t api = port.endpoint().domain().api();
+		fi_info asked = port.endpoint().info();
+		Attr own = inherited(*(asked.*side), attr, buffers, api);
+		Port *opened;
 
-		asked.tx_attr = &tx;
-		const int rc = self.open_context(Port::of(sep), Role::transmit, index, asked,
-						 context, &port);
+		asked.*side = &own;
+		const int rc =
+			port.endpoint().open_context(port, role, index, asked, context, &opened);
 		if (rc)
 			return rc;
 		if (attr) {
-			copy(*attr, *port->endpoint().info().tx_attr, api);
-			attr->caps = port->endpoint().tx_caps();
+			const Endpoint &endpoint = opened->endpoint();
+			copy(*attr, *(endpoint.info().*side), api);
+			attr->caps = endpoint.tx_caps() | endpoint.rx_caps(); /* one is 0 */
 		}
-		*out = port;
+		*out = opened;
 		return 0;
 	});
+}
+
+int Endpoint::open_tx_context(fid_ep *sep, int index, fi_tx_attr *attr, fid_ep **out,
+			      void *context) noexcept
+{
+	return open_context(sep, Role::transmit, index, attr, &fi_info::tx_attr,
+			    &fi_tx_attr::inject_size, context, out);
 }
 
 int Endpoint::open_rx_context(fid_ep *sep, int index, fi_rx_attr *attr, fid_ep **out,
 			      void *context) noexcept
 {
-	return guard([&] {
-		Endpoint &self = Port::of(sep).endpoint();
-		const std::uint32_t api = self.domain().api();
-		fi_info asked = self.info();
-		fi_rx_attr rx =
-			inherited(*asked.rx_attr, attr, &fi_rx_attr::total_buffered_recv, api);
-		Port *port;
-
-		asked.rx_attr = &rx;
-		const int rc = self.open_context(Port::of(sep), Role::receive, index, asked,
-						 context, &port);
-		if (rc)
-			return rc;
-		if (attr) {
-			copy(*attr, *port->endpoint().info().rx_attr, api);
-			attr->caps = port->endpoint().rx_caps();
-		}
-		*out = port;
-		return 0;
-	});
+	return open_context(sep, Role::receive, index, attr, &fi_info::rx_attr,
+			    &fi_rx_attr::total_buffered_recv, context, out);
 }
 
 } // namespace treadle::fi

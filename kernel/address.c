@@ -80,19 +80,37 @@ bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
 
 /* --- lookups of the data path --------------------------------------------------------- */
 
-/* 0, -EDESTADDRREQ: no such entry, -EHOSTUNREACH: not on this machine. */
-TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port)
+/* Take the receive context off an index that names one. */
+static u32 split_context(const struct treadle_av *av, u64 *index)
 {
+	u32 context;
+
+	if (!av->ctx_bits)
+		return 0;
+	context = *index >> (64 - av->ctx_bits);
+	*index &= U64_MAX >> av->ctx_bits;
+	return context;
+}
+
+/*
+ * What an index names: 0, -EDESTADDRREQ: no such entry, -EHOSTUNREACH: not on this machine.
+ * With the context it is larger than any other, so most need not be looked at for one.
+ */
+TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name)
+{
+	u32 context = 0;
 	struct treadle_av_table *t;
 	int ret = -EDESTADDRREQ;
 
 	rcu_read_lock_sched(); /* which costs no call */
 	t = rcu_dereference_sched(av->table);
+	if (unlikely(index >= t->capacity))
+		context = split_context(av, &index);
 	if (index < t->capacity) {
 		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
 		u8 state = smp_load_acquire(&e->state); /* pairs with insert */
 
-		*port = ntohs(READ_ONCE(e->port));
+		*name = treadle_name(ntohs(READ_ONCE(e->port)), context);
 		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
 	}
 	rcu_read_unlock_sched();
@@ -312,11 +330,11 @@ static struct treadle_av_obj *av_get_writable(struct treadle_ctx *ctx, u32 id)
 	return o;
 }
 
-struct treadle_av *treadle_av_alloc(u32 count)
+struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 {
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* a hint that is believed only so far: memory is for peers that come */
-	struct treadle_av_table *t = table_alloc(clamp(count, 16u, 4096u));
+	struct treadle_av_table *t = table_alloc(clamp(arg->count, 16u, 4096u));
 
 	if (!av || !t) {
 		kfree(av);
@@ -325,6 +343,7 @@ struct treadle_av *treadle_av_alloc(u32 count)
 	}
 	RCU_INIT_POINTER(av->table, t);
 	av->free = NO_ENTRY;
+	av->ctx_bits = arg->rx_ctx_bits;
 	mutex_init(&av->lock);
 	kref_init(&av->ref);
 	return av;
@@ -346,8 +365,8 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 	struct treadle_av_obj *o;
 	int ret;
 
-	if ((arg->flags & ~TREADLE_AV_READ) || arg->reserved || !arg->name != !arg->name_size ||
-	    (read_only && !arg->name))
+	if ((arg->flags & ~TREADLE_AV_READ) || arg->rx_ctx_bits > TREADLE_RX_CTX_BITS ||
+	    !arg->name != !arg->name_size || (read_only && !arg->name))
 		return -EINVAL;
 	if (arg->count > treadle_max_av)
 		return -ENOSPC;
@@ -355,9 +374,7 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 	if (!o)
 		return -ENOMEM;
 	o->read_only = read_only;
-	o->av = arg->name ?
-			treadle_av_open(u->ctx, arg->name, arg->name_size, arg->count, read_only) :
-			treadle_av_alloc(arg->count);
+	o->av = arg->name ? treadle_av_open(u->ctx, arg) : treadle_av_alloc(arg);
 	ret = PTR_ERR_OR_ZERO(o->av);
 	if (!ret) {
 		ret = treadle_obj_init(u->ctx, &o->obj, TREADLE_AV);

@@ -70,21 +70,22 @@ static struct treadle_av *find(const struct treadle_av_name *name)
 	return NULL;
 }
 
-/* The one with that name, or, unless it has to exist, a new one. */
-struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, u64 text, u32 size, u32 count,
-				   bool existing)
+/* The one with that name, or, unless it has to exist (TREADLE_AV_READ), a new one. */
+struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg)
 {
-	struct treadle_av_name *name = name_alloc(ctx, text, size);
+	struct treadle_av_name *name = name_alloc(ctx, arg->name, arg->name_size);
 	struct treadle_av *av;
 
 	if (IS_ERR(name))
 		return ERR_CAST(name);
 	mutex_lock(&names_lock);
 	av = find(name);
-	if (av) /* who drops the last reference holds names_lock */
+	if (av && av->ctx_bits != arg->rx_ctx_bits)
+		av = ERR_PTR(-EINVAL);
+	else if (av) /* who drops the last reference holds names_lock */
 		kref_get(&av->ref);
 	else
-		av = existing ? ERR_PTR(-ENOENT) : treadle_av_alloc(count);
+		av = arg->flags & TREADLE_AV_READ ? ERR_PTR(-ENOENT) : treadle_av_alloc(arg);
 	if (!IS_ERR(av) && !av->name) {
 		get_net(name->net);
 		get_user_ns(name->user_ns);

@@ -22,7 +22,7 @@
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted
  * @tx, @slots:	credits to give back at the end
- * @route, @port: sends: 0 and where to, or why not
+ * @route, @port: sends: 0 and where to (treadle_name()), or why not
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
  *		atomics: operands, then results; behind them what to compare with
  * @heap:	allocated, and holds references; else on the stack of a doorbell
@@ -45,7 +45,7 @@ struct treadle_cmd {
 	struct treadle_tx *tx;
 	u8 *inject;
 	int route;
-	u16 port;
+	u32 port;
 	u8 slots;
 	bool heap, tracked, admitted;
 };
@@ -167,7 +167,7 @@ static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd
 	return treadle_flow_wait(cmd, run);
 }
 void treadle_flow_track(struct treadle_cmd *cmd);
-void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run);
+void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct treadle_run *run);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep);
 

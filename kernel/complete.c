@@ -239,7 +239,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
 	bool tracked = cmd->tracked, remote = treadle_op_remote(cmd->d.opcode);
 	struct treadle_cq *cq = NULL;
-	u16 port = cmd->port;
+	u32 port = cmd->port;
 
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);

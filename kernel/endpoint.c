@@ -69,15 +69,19 @@ void treadle_net_exit(void)
 	unregister_pernet_subsys(&treadle_net_ops);
 }
 
-/* The endpoint with that port, held, or NULL. */
-TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port)
+/* The endpoint or receive context with that name, held, or NULL. */
+TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name)
 {
 	struct treadle_ep *ep;
+	u16 port = name;
 
 	rcu_read_lock_sched(); /* which costs no call */
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
 	if (unlikely(!ep || ep->port != port))
 		ep = xa_load(&ports->all, port);
+	/* the contexts of one that is none are none: so the index of a plain endpoint is 0 */
+	if (ep && unlikely(ep->role | name >> 16))
+		ep = xa_load(&ep->contexts, name >> 16);
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;
 	rcu_read_unlock_sched();
@@ -155,17 +159,65 @@ static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
 	return treadle_addr_local(ep->obj.ctx->net, &ep->addr) ? ep_bind_port(ep) : -EADDRNOTAVAIL;
 }
 
+/* Become a context of the scalable endpoint @parent: where it is, and with its keys. */
+static int ep_join(struct treadle_ep *ep, u32 parent)
+{
+	struct treadle_obj *obj = treadle_obj_bind(ep->obj.ctx, parent, TREADLE_EP);
+	int ret = 0;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	ep->parent = container_of(obj, struct treadle_ep, obj);
+	ep->type = ep->parent->type;
+	ep->addr = ep->parent->addr;
+	ep->port = ep->parent->port;
+	ep->key_size = ep->parent->key_size;
+	memcpy(ep->key, ep->parent->key, sizeof(ep->key));
+	if (ep->parent->role != TREADLE_EP_SCALABLE)
+		ret = -EINVAL;
+	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: there is one */
+		ret = xa_insert(&ep->parent->contexts, ep->index, ep, GFP_KERNEL_ACCOUNT);
+	if (ret) {
+		ep->parent = NULL;
+		treadle_obj_unbind(obj);
+	}
+	ep->listed = !ret;
+	return ret;
+}
+
+/* Which of the fields mean something depends on the kind of endpoint; the others are zero. */
+static int judge_create(const struct treadle_ep_create *arg)
+{
+	bool context = arg->flags & (TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT);
+
+	if (arg->flags & ~(TREADLE_EP_SCALABLE | TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT) ||
+	    arg->flags & (arg->flags - 1))
+		return -EINVAL;
+	if (context)
+		return arg->type || arg->request || arg->auth_key_size ||
+				       memchr_inv(&arg->addr, 0, sizeof(arg->addr)) ||
+				       arg->index >= TREADLE_MAX_CONTEXTS ||
+				       (arg->index && arg->flags == TREADLE_EP_TX_CONTEXT) ?
+			       -EINVAL :
+			       0;
+	if (!arg->type || arg->type > TREADLE_EP_PASSIVE || arg->parent || arg->index ||
+	    (arg->request && arg->type != TREADLE_EP_MSG))
+		return -EINVAL;
+	if (arg->flags && arg->type != TREADLE_EP_RDM && arg->type != TREADLE_EP_DGRAM)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
 int treadle_ioc_ep_create(struct treadle_ucmd *u)
 {
 	struct treadle_ep_create *arg = u->arg;
 	struct treadle_ep *ep;
-	int ret;
+	int ret = judge_create(arg);
 
-	if (arg->flags || !arg->type || arg->type > TREADLE_EP_PASSIVE ||
-	    (arg->request && arg->type != TREADLE_EP_MSG))
-		return -EINVAL;
-	if (arg->request)
-		; /* the address is that of the endpoint that was asked */
+	if (ret)
+		return ret;
+	if (arg->request || !arg->type)
+		; /* the address is that of the endpoint that was asked, or of the scalable one */
 	else if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
 		return -EADDRNOTAVAIL;
 	else if (!treadle_addr_valid(&arg->addr))
@@ -177,7 +229,10 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	INIT_LIST_HEAD(&ep->parked);
 	ep->flows = RB_ROOT;
 	INIT_LIST_HEAD(&ep->pending);
+	xa_init(&ep->contexts);
 	ep->type = arg->type;
+	ep->role = arg->flags;
+	ep->index = arg->index;
 	ep->key_size = arg->auth_key_size;
 	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, ep->key);
 	if (!ret)
@@ -188,6 +243,8 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	}
 	if (arg->request)
 		ret = treadle_conn_adopt(ep, arg->request);
+	else if (!arg->type)
+		ret = ep_join(ep, arg->parent);
 	else
 		ret = ep_bind_addr(ep, &arg->addr);
 	if (ret) {
@@ -265,8 +322,10 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
 	int ret = 0;
 
-	if (ep->type == TREADLE_EP_PASSIVE)
+	if (ep->type == TREADLE_EP_PASSIVE || ep->role == TREADLE_EP_SCALABLE)
 		return -EOPNOTSUPP;
+	if ((ep->role == TREADLE_EP_TX_CONTEXT && rx) || (ep->role == TREADLE_EP_RX_CONTEXT && tx))
+		return -EINVAL;
 	if (ep->enabled)
 		return -EISCONN;
 	if (ep->type == TREADLE_EP_MSG && b[2].obj) /* it knows nobody but its peer */
@@ -342,6 +401,12 @@ static void ep_unlist(struct treadle_ep *ep)
 	if (!ep->listed)
 		return;
 	ep->listed = false;
+	if (ep->parent) {
+		if (ep->role == TREADLE_EP_RX_CONTEXT)
+			xa_erase(&ep->parent->contexts, ep->index);
+		atomic_dec(&ep->parent->obj.users);
+		return;
+	}
 	/* another context may be putting its own there: only ours goes */
 	cmpxchg((__force struct treadle_ep **)&ports->recent[ep->port % RECENT_PORTS], ep, NULL);
 	xa_erase(&ports->all, ep->port);
@@ -400,4 +465,6 @@ void treadle_ep_free(struct treadle_obj *obj)
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			treadle_obj_put(ep->bound[i]);
+	if (ep->parent)
+		treadle_ep_put(ep->parent);
 }

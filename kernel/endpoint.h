@@ -15,7 +15,11 @@ struct treadle_eq;
 /*
  * struct treadle_ep - endpoint
  * @addr, @port: where it is; unique in the network namespace, but for those that
- *		accept connections, which are where they were asked for
+ *		accept connections, which are where they were asked for, and for contexts
+ * @role:	TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT, or 0
+ * @contexts:	SCALABLE: receive contexts that are there, by index; read under RCU
+ * @parent, @index: of a context; the parent is held, and bound until the context is shut
+ *		down
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
@@ -38,7 +42,10 @@ struct treadle_ep {
 	struct treadle_addr addr;
 	u32 type; /* enum treadle_ep_type */
 	u16 port;
-	bool listed; /* in the table of ports */
+	bool listed; /* in the table of ports; a context: with its parent */
+	u32 role, index;
+	struct xarray contexts;
+	struct treadle_ep *parent;
 	u32 key_size;
 	u8 key[TREADLE_MAX_AUTH_KEY];
 	bool enabled;
@@ -68,7 +75,7 @@ struct treadle_ep {
 int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
-struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u16 port);
+struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name);
 void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
 bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
@@ -115,6 +122,7 @@ struct treadle_av_name;
  * @name:	under which others find it, or NULL
  * @lock:	writers
  * @table:	entries and hash, replaced when it grows; readers use RCU
+ * @ctx_bits:	of an index, that name a receive context; never changes
  * @used:	entries ever used (under @lock)
  * @free:	first of those that are free again (under @lock)
  * @holes:	their number (under @lock)
@@ -125,6 +133,7 @@ struct treadle_av {
 	struct mutex lock;
 	struct treadle_av_table __rcu *table;
 	u32 used, free, holes;
+	u8 ctx_bits;
 };
 
 /* struct treadle_av_obj - an address vector as a context has it. @read_only: it may not change it */
@@ -135,15 +144,20 @@ struct treadle_av_obj {
 };
 
 /* avname.c: address vectors with a name, for a user in a network namespace */
-struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, u64 name, u32 size, u32 count,
-				   bool existing);
+struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg);
 void treadle_av_forget(struct treadle_av *av);
 
 /* address.c */
 bool treadle_addr_valid(const struct treadle_addr *addr);
-int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port);
+/* What names a receiver in one network namespace: its port, and which of its receive contexts. */
+static inline u32 treadle_name(u16 port, u32 context)
+{
+	return port | context << 16;
+}
+
+int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name);
 u64 treadle_av_index(struct treadle_av *av, u16 port);
-struct treadle_av *treadle_av_alloc(u32 count);
+struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg);
 void treadle_av_release(struct kref *ref);
 void treadle_av_free(struct treadle_obj *obj);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);

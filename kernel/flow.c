@@ -4,8 +4,8 @@
  *
  * Most commands have done their work when issue() returns, so they are in order
  * by themselves. Those that go on elsewhere (a worker copies, the receiver has no
- * buffer) are counted here: a flow is an endpoint and a port that it sends to,
- * and exists while something is under way from the one to the other. Then
+ * buffer) are counted here: a flow is an endpoint and what it sends to (a port,
+ * or a receive context there), and exists while something is under way from the one to the other. Then
  *
  *	what follows a read, a write or an atomic waits until that has completed
  *	(all of the FI_ORDER_* bits);
@@ -32,7 +32,7 @@
 struct treadle_flow {
 	struct rb_node node;
 	struct treadle_ep *ep;
-	u16 port;
+	u32 port;
 	bool active, ordered;
 	unsigned int remote, sends;
 	struct list_head waiting;
@@ -44,7 +44,7 @@ static struct treadle_flow *flow_of(struct rb_node *node)
 	return rb_entry(node, struct treadle_flow, node);
 }
 
-static struct treadle_flow *flow_find(struct treadle_ep *ep, u16 port)
+static struct treadle_flow *flow_find(struct treadle_ep *ep, u32 port)
 {
 	struct rb_node *node = ep->flows.rb_node;
 
@@ -139,7 +139,7 @@ static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow
  * A command has completed that was tracked. Without @run (it was dropped) a
  * worker starts what comes next.
  */
-void treadle_flow_done(struct treadle_ep *ep, u16 port, bool remote, struct treadle_run *run)
+void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct treadle_run *run)
 {
 	struct treadle_flow *flow;
 	struct treadle_job *job;

@@ -47,6 +47,7 @@ static int ioc_query(struct treadle_ucmd *u)
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
 			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
 			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
+			    TREADLE_FEATURE_SCALABLE |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -287,7 +288,7 @@ static_assert(sizeof(struct treadle_av_insert) == 32);
 static_assert(sizeof(struct treadle_av_remove) == 24);
 static_assert(sizeof(struct treadle_av_lookup) == 40);
 static_assert(sizeof(struct treadle_ring_create) == 56);
-static_assert(sizeof(struct treadle_ep_create) == 56);
+static_assert(sizeof(struct treadle_ep_create) == 64);
 static_assert(sizeof(struct treadle_ep_enable) == 56);
 static_assert(sizeof(struct treadle_mr_create) == 56);
 static_assert(sizeof(struct treadle_mr_bind) == 24);

@@ -350,7 +350,7 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		return -EKEYREJECTED;
 	ep = READ_ONCE(mr->ep);
 	off = range->addr - (mr->flags & TREADLE_MR_VIRT_ADDR ? mr->iov.addr : 0);
-	if (ep && ep != to->obj.id)
+	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
 		ret = -EKEYREJECTED;
 	else if ((access & ~mr->access) || !treadle_admits(ctx, mr->auth_key, mr->key_size, from))
 		ret = -EACCES;

@@ -390,13 +390,13 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 int treadle_recv_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
-	u16 port;
+	u32 name;
 
 	if ((!is_tagged(d) && (d->tag || d->ignore)) || !cmd->ep->rx ||
 	    (d->flags & TREADLE_F_MULTI_RECV ? d->iov_count != 1 : d->data) || treadle_peek_prep(d))
 		return -EINVAL;
 	if (d->peer != TREADLE_ADDR_ANY &&
-	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &port) == -EDESTADDRREQ))
+	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &name) == -EDESTADDRREQ))
 		return -EDESTADDRREQ;
 	/* now, so that firing can't fail for want of memory */
 	cmd->recv = kzalloc(sizeof(*cmd->recv), TREADLE_GFP);

@@ -31,7 +31,7 @@ static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 				    const struct treadle_desc *d)
 {
-	u16 port;
+	u32 name;
 	int ret = 0;
 
 	recv->context = d->context;
@@ -54,8 +54,9 @@ static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep
 	recv->m.src = TREADLE_SRC_ANY;
 	recv->m.seq = 0;
 	if (unlikely(d->peer != TREADLE_ADDR_ANY)) {
-		ret = ep->av ? treadle_av_resolve(ep->av, d->peer, &port) : -EDESTADDRREQ;
-		recv->m.src = ret ? SRC_NOBODY : port;
+		ret = ep->av ? treadle_av_resolve(ep->av, d->peer, &name) : -EDESTADDRREQ;
+		/* the port: who sends by whichever context is the same sender */
+		recv->m.src = ret ? SRC_NOBODY : (u16)name;
 	}
 	return ret == -EDESTADDRREQ ? ret : 0;
 }

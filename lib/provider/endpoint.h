@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <set>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,12 @@ class Port;
 class Stx;
 
 /*
+ * What is an endpoint to the application: a whole one; an address with contexts, or one of
+ * these, fi_endpoint(3), "SCALABLE ENDPOINTS".
+ */
+enum class Role { whole, scalable, transmit, receive };
+
+/*
  * fi_endpoint(3): the kernel's endpoint, its rings and what is bound to it. The
  * application sees it through a Port, and through one more for every alias.
  *
@@ -37,14 +44,25 @@ class Endpoint
 {
 public:
 	static int open(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept;
+	static int open_scalable(fid_domain *domain, fi_info *info, fid_ep **out,
+				 void *context) noexcept;
+	static int open_tx_context(fid_ep *sep, int index, fi_tx_attr *attr, fid_ep **out,
+				   void *context) noexcept;
+	static int open_rx_context(fid_ep *sep, int index, fi_rx_attr *attr, fid_ep **out,
+				   void *context) noexcept;
 	static int open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 				  void *context) noexcept;
 
 	virtual ~Endpoint();
 
 	Domain &domain() const noexcept { return domain_; }
-	/* Of a shared receive context: that of one that is bound to it, or none. */
-	EndpointId id() const noexcept { return kernel_ ? kernel_->id() : receivers_id(); }
+	/* Whose commands are its: of a shared receive context one that is bound to it, or none. */
+	EndpointId id() const noexcept
+	{
+		return direct_ ? direct_->id() : kernel_ ? kernel_->id() : receivers_id();
+	}
+	/* By what peers reach it. */
+	EndpointId address_id() const noexcept { return kernel_ ? kernel_->id() : EndpointId{}; }
 	const fi_info &info() const noexcept { return *info_; }
 	bool enabled() const noexcept { return enabled_; }
 	/* Do calls for it come from one thread at a time? */
@@ -104,15 +122,31 @@ protected:
 
 	/* Rings can't go before it: whoever owns them closes it first. */
 	std::optional<treadle::Endpoint> kernel_;
+	/* Of a scalable endpoint with a shared context, once enabled: its own context in that direction. */
+	std::optional<treadle::Endpoint> direct_;
 	Stx *shared_tx_ = nullptr;
 
 private:
 	friend class Port;
 
+	static int open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out,
+			   void *context) noexcept;
+	static std::shared_ptr<Endpoint> make(Domain &domain, InfoPtr info,
+					      treadle::Endpoint kernel);
 	static int find_handle(const fi_info &info, Domain &domain,
 			       std::optional<Handle> &handle) noexcept;
-	static Result<treadle::Endpoint> open_kernel(const fi_info &info, Domain &domain,
+	static Result<treadle::Endpoint> open_kernel(Role role, const fi_info &info, Domain &domain,
 						     const std::optional<Handle> &handle);
+	static Result<treadle::Endpoint> create_kernel(Role role, const fi_info &info,
+						       Domain &domain, const Address &address);
+	/* One of the contexts of this endpoint, which the application knows as `sep`. */
+	int open_context(Port &sep, Role role, int index, const fi_info &asked, void *context,
+			 Port **out);
+	template <class Attr>
+	static int open_context(fid_ep *sep, Role role, int index, Attr *attr, Attr *fi_info::*side,
+				std::size_t Attr::*buffers, void *context, fid_ep **out) noexcept;
+	/* What it can't do; before there is a port. */
+	void take_role(Role role) noexcept;
 	void answers(const ::fid *handle, const Address &peer) noexcept;
 	int bind_events();
 	void answered() noexcept;
@@ -123,6 +157,7 @@ private:
 	int bind_shared_tx(::fid *stx, std::uint64_t flags);
 	int bind_shared_rx(::fid *srx, std::uint64_t flags);
 	int check_bindings() const;
+	int enable_kernel();
 	/* Of a shared receive context: may it receive for this one, too? */
 	int check_receiver(const Endpoint &other) const;
 	EndpointId receivers_id() const noexcept;
@@ -132,6 +167,12 @@ private:
 	Use domain_use_;
 	InfoPtr info_;
 	std::uint64_t tx_caps_, rx_caps_;
+	Role role_ = Role::whole;
+	/* Of a context: what it is one of, and which. Of a scalable endpoint: those that are open. */
+	Endpoint *parent_ = nullptr;
+	int index_ = 0;
+	std::mutex contexts_lock_;
+	std::set<std::pair<Role, int>> contexts_;
 	bool tx_selective_ = false, rx_selective_ = false;
 	std::atomic<std::size_t> min_multi_recv_{64};
 	bool enabled_ = false;

@@ -101,10 +101,9 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 		return REFUSE(-FI_EINVAL, subsys, "open: type %s, the domain's is %s",
 			      Text(attr->type, FI_TYPE_AV_TYPE).c_str(),
 			      Text(in.av_type(), FI_TYPE_AV_TYPE).c_str());
-	if (attr->rx_ctx_bits)
-		return REFUSE(-FI_EINVAL, subsys,
-			      "open: rx_ctx_bits %d: an endpoint has one receive context",
-			      attr->rx_ctx_bits);
+	if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > TREADLE_RX_CTX_BITS)
+		return REFUSE(-FI_EINVAL, subsys, "open: rx_ctx_bits %d: 0 to %d",
+			      attr->rx_ctx_bits, TREADLE_RX_CTX_BITS);
 
 	const std::size_t expected =
 		std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
@@ -112,7 +111,8 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	auto kernel = AddressVector::open(in.kernel(), name,
 					  attr->flags & FI_READ ? AddressVector::Access::read :
 								  AddressVector::Access::write,
-					  static_cast<std::uint32_t>(expected));
+					  static_cast<std::uint32_t>(expected),
+					  static_cast<std::uint32_t>(attr->rx_ctx_bits));
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
 			      static_cast<int>(name.size()), name.data());

@@ -23,11 +23,6 @@ namespace
 
 constexpr auto subsys = FI_LOG_DOMAIN;
 
-int scalable_ep(fid_domain *, fi_info *, fid_ep **, void *) noexcept
-{
-	return REFUSE(-FI_ENOSYS, subsys, "scalable_ep: one context of each kind per endpoint");
-}
-
 int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
 	       std::uint64_t flags) noexcept
 {
@@ -53,7 +48,7 @@ fi_ops_domain Domain::domain_ops{
 	.av_open = Av::open,
 	.cq_open = Cq::open,
 	.endpoint = Endpoint::open,
-	.scalable_ep = scalable_ep,
+	.scalable_ep = Endpoint::open_scalable,
 	.cntr_open = Cntr::open,
 	.poll_open = PollSet::open,
 	.stx_ctx = Stx::open,

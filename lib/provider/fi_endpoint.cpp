@@ -58,6 +58,25 @@ constexpr treadle_ep_type kernel_type(fi_ep_type type) noexcept
 				     TREADLE_EP_RDM;
 }
 
+int check_contexts(Role role, const fi_ep_attr &attr) noexcept
+{
+	const auto several = [](std::size_t count) {
+		return count > 1 && count != FI_SHARED_CONTEXT;
+	};
+	const auto shared = [](std::size_t count) { return count == FI_SHARED_CONTEXT; };
+
+	if (role == Role::whole && (several(attr.tx_ctx_cnt) || several(attr.rx_ctx_cnt)))
+		return REFUSE(-FI_EINVAL, subsys,
+			      "endpoint: several contexts are what fi_scalable_ep is for");
+	if (role == Role::scalable && attr.type == FI_EP_MSG)
+		return REFUSE(-FI_EINVAL, subsys, "scalable_ep: not of type FI_EP_MSG");
+	if (role == Role::scalable && shared(attr.tx_ctx_cnt) && shared(attr.rx_ctx_cnt))
+		return REFUSE(
+			-FI_EINVAL, subsys,
+			"scalable_ep: FI_SHARED_CONTEXT in both directions leaves no context");
+	return 0;
+}
+
 std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noexcept
 {
 	const fi_ep_attr *attr = info.ep_attr;
@@ -82,6 +101,10 @@ Endpoint::Endpoint(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint
 Endpoint::~Endpoint()
 {
 	answered();
+	if (parent_) {
+		const std::lock_guard guard(parent_->contexts_lock_);
+		parent_->contexts_.erase({role_, index_});
+	}
 	if (!shared_rx_)
 		return;
 	const std::lock_guard guard(shared_rx_->receivers_lock_);
@@ -100,49 +123,74 @@ int Endpoint::find_handle(const fi_info &info, Domain &domain,
 	return 0;
 }
 
-/* EINVAL: src_addr has not the format addr_format. */
-Result<treadle::Endpoint> Endpoint::open_kernel(const fi_info &info, Domain &domain,
-						const std::optional<Handle> &handle)
+Result<treadle::Endpoint> Endpoint::create_kernel(Role role, const fi_info &info, Domain &domain,
+						  const Address &address)
 {
+	const auto type = kernel_type(info.ep_attr->type);
 	const auto key = key_of(info, domain);
 
+	return role == Role::scalable ?
+		       treadle::Endpoint::create_scalable(domain.kernel(), address, type, key) :
+		       treadle::Endpoint::create(domain.kernel(), address, type, key);
+}
+
+/* EINVAL: src_addr has not the format addr_format. */
+Result<treadle::Endpoint> Endpoint::open_kernel(Role role, const fi_info &info, Domain &domain,
+						const std::optional<Handle> &handle)
+{
 	if (handle && handle->request != RequestId{})
-		return treadle::Endpoint::create(domain.kernel(), handle->request, key);
+		return treadle::Endpoint::create(domain.kernel(), handle->request,
+						 key_of(info, domain));
 	const auto source = handle ? handle->pep->give_address() : source_of(info);
 	if (!source)
 		return std::unexpected(Errno(EINVAL));
-	return treadle::Endpoint::create(domain.kernel(), *source, kernel_type(info.ep_attr->type),
-					 key);
+	return create_kernel(role, info, domain, *source);
+}
+
+std::shared_ptr<Endpoint> Endpoint::make(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
+{
+	const bool shares = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
+			    info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
+
+	if (domain.serialized() && !shares)
+		return std::make_shared<EndpointOf<NoLock>>(domain, std::move(info),
+							    std::move(kernel));
+	return std::make_shared<EndpointOf<Mutex>>(domain, std::move(info), std::move(kernel));
 }
 
 int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **out, void *context) noexcept
+{
+	return open_as(Role::whole, domain, info, out, context);
+}
+
+int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out,
+		      void *context) noexcept
 {
 	Domain &in = Domain::of(domain);
 
 	return guard([&] {
 		InfoPtr settled;
 		std::optional<Handle> handle;
-		int rc = settle(in.kernel().limits(), info, in.api(), "fi_endpoint", settled);
+		int rc = settle(in.kernel().limits(), info, in.api(),
+				role == Role::whole ? "fi_endpoint" : "fi_scalable_ep", settled);
+		if (!rc)
+			rc = check_contexts(role, *settled->ep_attr);
 		if (!rc && info->handle)
 			rc = find_handle(*info, in, handle);
 		if (rc)
 			return rc;
-		auto kernel = open_kernel(*info, in, handle);
+		auto kernel = open_kernel(role, *info, in, handle);
 		if (!kernel)
 			return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
 
-		std::shared_ptr<Endpoint> endpoint;
-		const bool shares = settled->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
-				    settled->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
-		if (in.serialized() && !shares)
-			endpoint = std::make_shared<EndpointOf<NoLock>>(in, std::move(settled),
-									std::move(*kernel));
-		else
-			endpoint = std::make_shared<EndpointOf<Mutex>>(in, std::move(settled),
-								       std::move(*kernel));
+		const auto endpoint = make(in, std::move(settled), std::move(*kernel));
+		endpoint->take_role(role);
 		if (handle && handle->request != RequestId{})
 			endpoint->answers(info->handle, handle->peer);
-		*out = make_port(endpoint, context);
+		Port *port = make_port(endpoint, context);
+		if (role == Role::scalable)
+			port->fid.fclass = FI_CLASS_SEP;
+		*out = port;
 		return 0;
 	});
 }
@@ -165,9 +213,16 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 {
 	if (enabled_)
 		return REFUSE(-FI_EOPBADSTATE, subsys, "bind: the endpoint is enabled already");
+	if (role_ == Role::scalable && !shares_ && other->fclass != FI_CLASS_AV)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: a scalable endpoint has an address vector, its contexts the "
+			      "rest");
 	uses_.reserve(uses_.size() + 1);
 	switch (other->fclass) {
 	case FI_CLASS_AV:
+		if (parent_)
+			return REFUSE(-FI_EINVAL, subsys,
+				      "bind: a context has the address vector of its endpoint");
 		return bind_av(other, flags);
 	case FI_CLASS_CQ:
 		return bind_cq(other, flags);
@@ -280,10 +335,29 @@ int Endpoint::check_bindings() const
 	return shared_rx_ ? shared_rx_->check_receiver(*this) : 0;
 }
 
+int Endpoint::enable_kernel()
+{
+	if (!kernel_) /* a shared context is enabled from the start */
+		return 0;
+	if (role_ != Role::scalable)
+		return kernel_->enable(bindings_);
+	if (!shares_) /* the contexts are */
+		return 0;
+	auto context = shares_tx() ? kernel_->transmit_context() : kernel_->receive_context(0);
+	if (!context)
+		return context.error().negative();
+	const int rc = context->enable(bindings_);
+	if (!rc)
+		direct_ = std::move(*context);
+	return rc;
+}
+
 int Endpoint::enable()
 {
 	if (enabled_)
 		return 0;
+	if (parent_)
+		bindings_.av = parent_->bindings_.av;
 	int rc = check_bindings();
 	if (rc)
 		return rc;
@@ -293,8 +367,8 @@ int Endpoint::enable()
 	rc = connected() ? bind_events() : 0;
 	if (!rc)
 		rc = make_rings(bindings_);
-	if (!rc && kernel_) /* a shared context is enabled from the start */
-		rc = kernel_->enable(bindings_);
+	if (!rc)
+		rc = enable_kernel();
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "enable");
 	enabled_ = true;
@@ -316,7 +390,8 @@ void Endpoint::update_ports() noexcept
 int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_)
-		return enabled_ ? fabric_error(kernel_->cancel(address_of(context))) :
+		return enabled_ ? fabric_error((direct_ ? *direct_ : *kernel_)
+						       .cancel(address_of(context))) :
 				  -FI_EOPBADSTATE;
 	const std::lock_guard guard(receivers_lock_);
 	for (Endpoint *receiver : receivers_) {
@@ -330,14 +405,14 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 {
 	const auto address = decode(domain_.addr_format(), addr, size);
 
-	if (enabled_ || handle_) /* a shared context always is */
+	const std::lock_guard guard(contexts_lock_);
+	if (enabled_ || handle_ || parent_ || !contexts_.empty()) /* a shared context always is */
 		return REFUSE(-FI_EOPBADSTATE, subsys,
-			      "setname: the endpoint is enabled already, or accepts a connection");
+			      "setname: the endpoint is enabled already, accepts a connection, or "
+			      "has or is a context");
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of the domain's format");
-	auto kernel = treadle::Endpoint::create(domain_.kernel(), *address,
-						kernel_type(info_->ep_attr->type),
-						key_of(*info_, domain_));
+	auto kernel = create_kernel(role_, *info_, domain_, *address);
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "setname: %s",
 			      to_string(*address).c_str());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "info.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,8 @@ namespace treadle::fi
 
 namespace
 {
+
+constexpr std::size_t most_contexts = 256; /* of one kind, of a scalable endpoint */
 
 /* The protocol is treadle's own, so the top bit is set: fi_endpoint(3). */
 constexpr std::uint32_t protocol = FI_PROV_SPECIFIC | 0x74726c; /* "trl" */
@@ -338,6 +341,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	fi_domain_attr &domain = *info->domain_attr;
 	/* The context has a ring; an endpoint has two, and shares a queue and a vector at least. */
 	const std::size_t objects = kernel.max_objects - 1;
+	const bool scalable = type != FI_EP_MSG && kernel.features & TREADLE_FEATURE_SCALABLE;
 	domain.threading = FI_THREAD_SAFE;
 	domain.control_progress = FI_PROGRESS_AUTO;
 	domain.data_progress = FI_PROGRESS_AUTO;
@@ -350,8 +354,11 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	domain.ep_cnt = (objects - 2) / 3;
 	domain.tx_ctx_cnt = domain.ep_cnt;
 	domain.rx_ctx_cnt = domain.ep_cnt;
-	domain.max_ep_tx_ctx = 1;
-	domain.max_ep_rx_ctx = 1;
+	/* A context is two objects: with half of all there may be as many of either kind. */
+	domain.max_ep_tx_ctx = scalable ? std::min(most_contexts, objects / 8) : 1;
+	domain.max_ep_rx_ctx = domain.max_ep_tx_ctx;
+	if (scalable)
+		info->caps |= FI_NAMED_RX_CTX;
 	domain.max_ep_stx_ctx = domain.ep_cnt;
 	domain.max_ep_srx_ctx = domain.ep_cnt;
 	domain.mr_iov_limit = 1;
@@ -366,8 +373,8 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	/* A read, write or atomic starts when all before it to that peer have ended. */
 	ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = SIZE_MAX;
 	ep.mem_tag_format = 0xaaaaaaaaaaaaaaaa; /* 64 bits in any fields */
-	ep.tx_ctx_cnt = 1;
-	ep.rx_ctx_cnt = 1;
+	ep.tx_ctx_cnt = domain.max_ep_tx_ctx;
+	ep.rx_ctx_cnt = domain.max_ep_rx_ctx;
 	if (kernel.features & TREADLE_FEATURE_AUTH_KEY)
 		ep.auth_key_size = domain.auth_key_size = kernel.max_auth_key;
 

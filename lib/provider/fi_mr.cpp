@@ -148,14 +148,16 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 			cntr_use_ = Use(cntr.users);
 		break;
 	}
-	case FI_CLASS_EP: {
+	case FI_CLASS_EP:
+	case FI_CLASS_SEP:
+	case FI_CLASS_RX_CTX: {
 		Port &port = Port::of(other);
 		if (&port.endpoint().domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: endpoint of another domain");
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
-		rc = kernel_.bind(port.endpoint().id());
+		rc = kernel_.bind(port.endpoint().address_id());
 		break;
 	}
 	default:

@@ -130,8 +130,8 @@ fi_ops_ep Port::ep_ops{
 	.cancel = cancel,
 	.getopt = get_option,
 	.setopt = set_option,
-	.tx_ctx = refuses,
-	.rx_ctx = refuses,
+	.tx_ctx = Endpoint::open_tx_context,
+	.rx_ctx = Endpoint::open_rx_context,
 	.rx_size_left = rx_size_left,
 	.tx_size_left = tx_size_left,
 };
@@ -260,6 +260,7 @@ int Port::make_alias(const struct fi_alias &alias)
 {
 	Port *port = Endpoint::make_port(endpoint_, fid.context);
 
+	port->fid.fclass = fid.fclass;
 	port->tx_op_flags_ = tx_op_flags_;
 	port->rx_op_flags_ = rx_op_flags_;
 	const int rc = port->set_op_flags(alias.flags);

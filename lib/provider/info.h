@@ -56,7 +56,8 @@ inline constexpr std::uint64_t tx_directions = FI_SEND | FI_READ | FI_WRITE;
 inline constexpr std::uint64_t rx_directions = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /* Capabilities that have to do with transmitting, and with receiving: fi_endpoint(3). */
-inline constexpr std::uint64_t tx_caps = transfer_caps | tx_directions | FI_TRIGGER | FI_FENCE;
+inline constexpr std::uint64_t tx_caps =
+	transfer_caps | tx_directions | FI_TRIGGER | FI_FENCE | FI_NAMED_RX_CTX;
 inline constexpr std::uint64_t rx_caps = transfer_caps | rx_directions | FI_TRIGGER |
 					 FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |
 					 FI_MULTI_RECV | FI_RMA_EVENT;

@@ -107,6 +107,8 @@ public:
 	}
 	~EndpointOf() override
 	{
+		if (direct_)
+			direct_->close();
 		if (kernel_)
 			kernel_->close();
 	}

@@ -10,18 +10,21 @@
 namespace treadle
 {
 
-Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected) noexcept
+Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected,
+					    std::uint32_t context_bits) noexcept
 {
-	return open(context, {}, Access::write, expected);
+	return open(context, {}, Access::write, expected, context_bits);
 }
 
 Result<AddressVector> AddressVector::open(const Context &context, std::string_view name,
-					  Access access, std::uint32_t expected) noexcept
+					  Access access, std::uint32_t expected,
+					  std::uint32_t context_bits) noexcept
 {
 	treadle_av_create args{};
 
 	args.flags = access == Access::read ? TREADLE_AV_READ : 0;
 	args.count = expected;
+	args.rx_ctx_bits = context_bits;
 	args.name = name.empty() ? 0 : address_of(name.data());
 	args.name_size = static_cast<std::uint32_t>(name.size());
 	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_AV_CREATE, args); !ok)

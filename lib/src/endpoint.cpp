@@ -15,12 +15,12 @@ namespace treadle
 namespace detail
 {
 
-Result<void> Addressed::request(const Context &context, treadle_ep_create &args,
+Result<void> Addressed::request(int fd, treadle_ep_create &args,
 				std::span<const std::byte> auth_key) noexcept
 {
 	args.auth_key = address_of(auth_key.data());
 	args.auth_key_size = static_cast<std::uint32_t>(auth_key.size());
-	return sys::checked(context.fd(), TREADLE_IOC_EP_CREATE, args);
+	return sys::checked(fd, TREADLE_IOC_EP_CREATE, args);
 }
 
 int Addressed::fd_of(const Context &context) noexcept
@@ -59,6 +59,37 @@ Result<Endpoint> Endpoint::create(const Context &context, RequestId request,
 	args.type = TREADLE_EP_MSG;
 	args.request = std::to_underlying(request);
 	return make<Endpoint>(context, args, auth_key);
+}
+
+Result<Endpoint> Endpoint::create_scalable(const Context &context, const treadle_addr &address,
+					   treadle_ep_type type,
+					   std::span<const std::byte> auth_key) noexcept
+{
+	treadle_ep_create args{};
+
+	args.type = type;
+	args.flags = TREADLE_EP_SCALABLE;
+	args.addr = address;
+	return make<Endpoint>(context, args, auth_key);
+}
+
+Result<Endpoint> Endpoint::transmit_context() const noexcept
+{
+	treadle_ep_create args{};
+
+	args.flags = TREADLE_EP_TX_CONTEXT;
+	args.parent = number();
+	return make<Endpoint>(fd(), args);
+}
+
+Result<Endpoint> Endpoint::receive_context(std::uint32_t index) const noexcept
+{
+	treadle_ep_create args{};
+
+	args.flags = TREADLE_EP_RX_CONTEXT;
+	args.parent = number();
+	args.index = index;
+	return make<Endpoint>(fd(), args);
 }
 
 int Endpoint::enable(const Bindings &b) noexcept

@@ -127,7 +127,7 @@ AT(treadle_av_create, count, 8);
 AT(treadle_av_create, id, 12);
 AT(treadle_av_create, name, 16);
 AT(treadle_av_create, name_size, 24);
-AT(treadle_av_create, reserved, 28);
+AT(treadle_av_create, rx_ctx_bits, 28);
 
 SIZE(treadle_av_insert, 32);
 AT(treadle_av_insert, size, 0);
@@ -160,7 +160,7 @@ AT(treadle_ring_create, reserved, 20);
 AT(treadle_ring_create, rw, 24);
 AT(treadle_ring_create, ro, 40);
 
-SIZE(treadle_ep_create, 56);
+SIZE(treadle_ep_create, 64);
 AT(treadle_ep_create, size, 0);
 AT(treadle_ep_create, type, 4);
 AT(treadle_ep_create, flags, 8);
@@ -169,6 +169,8 @@ AT(treadle_ep_create, addr, 16);
 AT(treadle_ep_create, auth_key, 40);
 AT(treadle_ep_create, auth_key_size, 48);
 AT(treadle_ep_create, request, 52);
+AT(treadle_ep_create, parent, 56);
+AT(treadle_ep_create, index, 60);
 
 SIZE(treadle_ep_enable, 56);
 AT(treadle_ep_enable, size, 0);

@@ -268,7 +268,7 @@ TEST(Av, OpeningRefusesWhatItDoesNotKnow)
 		  -FI_ENOENT);
 	EXPECT_TRUE(log.has("nobody's"));
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.type = FI_AV_TABLE; }), -FI_EINVAL);
-	EXPECT_EQ(open([](fi_av_attr &attr) { attr.rx_ctx_bits = 2; }), -FI_EINVAL);
+	EXPECT_EQ(open([](fi_av_attr &attr) { attr.rx_ctx_bits = 17; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.flags = FI_PEEK; }), -FI_EBADFLAGS);
 	fi_av_attr attr{};
 	ASSERT_EQ(fi_av_open(node.domain.get(), &attr, &av, nullptr), 0);

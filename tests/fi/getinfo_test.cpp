@@ -13,7 +13,7 @@ namespace
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
 				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_RMA | FI_READ | FI_WRITE |
 				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE |
-				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV;
+				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV | FI_NAMED_RX_CTX;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -217,7 +217,17 @@ const Case cases[] = {
 	 ANSWER(info.ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT && info.ep_attr->rx_ctx_cnt == 1)},
 	{"SharedRx", ASK(hints.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT), nullptr,
 	 ANSWER(info.ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)},
-	{"TwoTx", ASK(hints.ep_attr->tx_ctx_cnt = 2), "tx_ctx_cnt", nullptr},
+	{"SeveralTx", ASK(hints.ep_attr->tx_ctx_cnt = 2), nullptr,
+	 ANSWER(info.ep_attr->tx_ctx_cnt == 2 && info.ep_attr->rx_ctx_cnt == 1 &&
+		info.domain_attr->max_ep_tx_ctx >= 2)},
+	{"SeveralRx", ASK(hints.ep_attr->rx_ctx_cnt = 4), nullptr,
+	 ANSWER(info.ep_attr->rx_ctx_cnt == 4 && info.domain_attr->max_ep_rx_ctx >= 4)},
+	{"TooManyTx", ASK(hints.ep_attr->tx_ctx_cnt = 100000), "tx_ctx_cnt", nullptr},
+	{"SharedAndSeveral",
+	 ASK(hints.ep_attr->tx_ctx_cnt = 2; hints.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT), nullptr,
+	 ANSWER(info.ep_attr->tx_ctx_cnt == 2 && info.ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)},
+	{"NamedRxCtx", ASK(hints.caps = FI_MSG | FI_NAMED_RX_CTX), nullptr,
+	 ANSWER(info.caps &FI_NAMED_RX_CTX &&info.tx_attr->caps &FI_NAMED_RX_CTX)},
 	{"TagFormat", ASK(hints.ep_attr->mem_tag_format = 0x30ff), nullptr,
 	 ANSWER(info.ep_attr->mem_tag_format == 0x30ff)},
 	{"ThreadFid", ASK(hints.domain_attr->threading = FI_THREAD_FID), nullptr,

@@ -289,7 +289,6 @@ TEST(Object, WhatDoesNotExistIsRefused)
 	Log log;
 
 	EXPECT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), -FI_EINVAL);
-	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_ENOSYS);
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &operations, nullptr), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("magic"));
 	EXPECT_EQ(fi_query_atomic(node.domain.get(), FI_VOID, FI_SUM, nullptr, 0), -FI_EOPNOTSUPP);

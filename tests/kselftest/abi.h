@@ -145,6 +145,17 @@ static void valid_ep(world *w, void *arg)
 	a->addr = loopback(0);
 }
 
+static void valid_context(world *w, void *arg)
+{
+	struct treadle_ep_create parent = {.size = sizeof(parent), .flags = TREADLE_EP_SCALABLE};
+	struct treadle_ep_create *a = arg;
+
+	valid_ep(w, &parent);
+	need(call(w->fd, TREADLE_IOC_EP_CREATE, &parent) == 0);
+	a->flags = TREADLE_EP_TX_CONTEXT;
+	a->parent = parent.id;
+}
+
 static void valid_enable(world *w, void *arg)
 {
 	struct treadle_ep_enable *a = arg;
@@ -327,7 +338,7 @@ static const struct row {
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
 	  { AT(treadle_cntr_create, flags, 0), AT(treadle_cntr_create, reserved, 0) } },
 	{ CASE(AV_CREATE, 16, 0, valid_nothing), .grown = 32, .flags =
-	  { AT(treadle_av_create, flags, TREADLE_AV_READ), AT(treadle_av_create, reserved, 0) } },
+	  { AT(treadle_av_create, flags, TREADLE_AV_READ), AT(treadle_av_create, rx_ctx_bits, 31) } },
 	{ CASE(AV_INSERT, 32, 0, valid_insert), { AT(treadle_av_insert, flags, 0) },
 	  { ID(treadle_av_insert, av, 1 << AV) } },
 	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
@@ -338,8 +349,13 @@ static const struct row {
 	    AT(treadle_ring_create, buffered, 0) } },
 	{ CASE(RX_CREATE, 56, 0, valid_ring),
 	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED), AT(treadle_ring_create, reserved, 0) } },
-	{ CASE(EP_CREATE, 56, 0, valid_ep),
-	  { AT(treadle_ep_create, flags, 0), AT(treadle_ep_create, request, 0) } },
+	{ CASE(EP_CREATE, 56, 0, valid_ep), .grown = 64, .flags =
+	  { AT(treadle_ep_create, flags, TREADLE_EP_SCALABLE), AT(treadle_ep_create, request, 0),
+	    AT(treadle_ep_create, parent, 0), AT(treadle_ep_create, index, 0) } },
+	{ CASE(EP_CREATE, 56, 0, valid_context), .grown = 64, .flags =
+	  { AT(treadle_ep_create, flags, TREADLE_EP_TX_CONTEXT), AT(treadle_ep_create, type, 0),
+	    AT(treadle_ep_create, request, 0), AT(treadle_ep_create, index, 0) }, .ids =
+	  { ID(treadle_ep_create, parent, 1 << EP) } },
 	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR) },
 	  { ID(treadle_ep_enable, ep, 1 << EP),
 	    ID(treadle_ep_enable, tx, 1 << TX | NONE_OK),

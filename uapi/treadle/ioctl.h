@@ -21,6 +21,8 @@
  *
  * How to connect two endpoints of type MSG: see "connections" below.
  *
+ * How to have several rings at one address (a scalable endpoint): see treadle_ep_create.
+ *
  * Every structure begins with `size`, the caller's sizeof. A shorter, older
  * structure is read as if the missing fields were zero; a longer, newer one is
  * taken if what the kernel does not know is zero. Fields named `reserved` are
@@ -49,7 +51,8 @@
  *              the region does not grant this access; mmap with more rights than
  *              the map has; an address vector for reading only
  * EBUSY        object is in use by another one, or by an armed command; the
- *              ring, or the connection request, has an endpoint already
+ *              ring, or the connection request, has an endpoint already; the
+ *              scalable endpoint has a receive context with this index
  * EEXIST       memory key in use
  * EADDRINUSE   port in use
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
@@ -69,7 +72,8 @@
  * ECANCELED    wait ended by SIGNAL; completion of a command that was canceled
  * In completions and events:
  * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
- * ECONNREFUSED nobody has that address, or listens there; the connection was rejected
+ * ECONNREFUSED nobody has that address, or it has no such receive context; nobody listens
+ *              there; the connection was rejected
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint (also of ACCEPT)
  * EIO          the peer's memory is not mapped, or not for that access; the peer's
@@ -102,6 +106,7 @@
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
 #define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7) /* atomics of floating point types */
 #define TREADLE_FEATURE_SHARED_AV (1ULL << 8) /* address vectors with names */
+#define TREADLE_FEATURE_SCALABLE  (1ULL << 9) /* scalable endpoints */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -176,9 +181,14 @@ struct treadle_cntr_create {
  * @name, @name_size: pointer and bytes, at most TREADLE_AV_NAME; or 0. All processes of
  *	    a user in a user and network namespace that name the same one share it,
  *	    with its indices, and it exists as long as one of them has it
+ * @rx_ctx_bits: upper bits of `peer` in a descriptor that are not of the index, but
+ *	    name a receive context of the peer; at most TREADLE_RX_CTX_BITS, and for
+ *	    all who share a name the same (EINVAL). An index in a completion, and for
+ *	    a source that is received from, has none: all contexts of a peer are one
  */
-#define TREADLE_AV_READ (1U << 0)
-#define TREADLE_AV_NAME 255
+#define TREADLE_AV_READ	    (1U << 0)
+#define TREADLE_AV_NAME	    255
+#define TREADLE_RX_CTX_BITS 16
 struct treadle_av_create {
 	__u32 size;
 	__u32 flags;
@@ -186,7 +196,7 @@ struct treadle_av_create {
 	__u32 id;
 	__u64 name;
 	__u32 name_size;
-	__u32 reserved;
+	__u32 rx_ctx_bits;
 };
 
 /**
@@ -271,7 +281,7 @@ enum treadle_ep_type {
 /**
  * struct treadle_ep_create - an address, fi_endpoint(3)
  * @type:  enum treadle_ep_type
- * @flags: 0
+ * @flags: 0, or one of TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT
  * @id:    out
  * @addr:  in: where to bind; port 0: any free one. out: the address. The
  *	   unspecified address becomes the loopback address
@@ -282,7 +292,20 @@ enum treadle_ep_type {
  *	   passive endpoint of this process, in any context: the endpoint is for
  *	   ACCEPT, and shares the passive one's address (@addr: out only).
  *	   ENOENT: no such request; EBUSY: it has an endpoint
+ * @parent: of a context: the scalable endpoint, which can't be destroyed before it
+ * @index: of a receive context: its number, which peers name it by; else 0
+ *
+ * A scalable endpoint (RDM or DGRAM) is an address and is not enabled. Its contexts
+ * are endpoints that share its type, address and keys (their own fields are zero,
+ * @addr: out only), are enabled each by itself, and know nothing of each other. One
+ * sends and has no RX, the other receives, and is what peers do RMA by, and has no TX
+ * (EINVAL). Who names no index sends to that with index 0; an endpoint that is not
+ * scalable has that index only.
  */
+#define TREADLE_EP_SCALABLE   (1U << 0)
+#define TREADLE_EP_TX_CONTEXT (1U << 1)
+#define TREADLE_EP_RX_CONTEXT (1U << 2)
+#define TREADLE_MAX_CONTEXTS  (1U << TREADLE_RX_CTX_BITS) /* indices */
 struct treadle_ep_create {
 	__u32 size;
 	__u32 type;
@@ -292,6 +315,8 @@ struct treadle_ep_create {
 	__u64 auth_key;
 	__u32 auth_key_size;
 	__u32 request;
+	__u32 parent;
+	__u32 index;
 };
 
 /**
@@ -345,7 +370,8 @@ struct treadle_ep_enable {
  *	       and writable if @access lets anybody write it
  * @key:       in: the key; out, with KERNEL_KEY: the key that was picked
  * @cntr:      counts operations of peers that have written to the region, or 0: none
- * @ep:        only by way of this endpoint, or 0: of every one of the context
+ * @ep:        only by way of this endpoint (a scalable one: of its contexts), or 0: of
+ *	       every one of the context
  * @auth_key, @auth_key_size: as in treadle_ep_create
  * @id:        out
  */

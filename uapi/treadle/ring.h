@@ -190,8 +190,9 @@ struct treadle_rma_iov {
  * @context:	returned in the completion; names the command for cancel
  * @addr:	local buffer
  * @len:	bytes, at most the limit `max_msg_size`
- * @peer:	index in the endpoint's address vector, looked up when the command is
- *		submitted, even if it is armed; for a receive, the source
+ * @peer:	index in the endpoint's address vector (its upper `rx_ctx_bits`: which receive
+ *		context there), looked up when the command is submitted, even if it is
+ *		armed; for a receive, the source
  *		(TREADLE_ADDR_ANY: any source)
  * @tag:	tagged messages: the tag
  * @ignore:	tagged receives: bits of the tag that do not count

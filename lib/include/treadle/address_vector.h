@@ -21,19 +21,30 @@ class Context;
 class TREADLE_API AddressVector : public Object<AddressVectorId>
 {
 public:
-	/* expected: number of peers, a hint */
-	static Result<AddressVector> create(const Context &context,
-					    std::uint32_t expected = 0) noexcept;
+	/*
+	 * expected: number of peers, a hint. context_bits: upper bits of a peer's index with
+	 * which a receive context of a scalable endpoint is named, see with_context();
+	 * -EINVAL: more than TREADLE_RX_CTX_BITS.
+	 */
+	static Result<AddressVector> create(const Context &context, std::uint32_t expected = 0,
+					    std::uint32_t context_bits = 0) noexcept;
 	/*
 	 * One that all processes of this user share by its name, of TREADLE_AV_NAME bytes
 	 * at most. Indices mean the same in all of them; it goes with the last one. For
 	 * reading: the one that there is (-ENOENT), which insert and remove don't change
-	 * (-EACCES).
+	 * (-EACCES). All have the same context_bits (-EINVAL).
 	 */
 	enum class Access { write, read };
 	static Result<AddressVector> open(const Context &context, std::string_view name,
-					  Access access = Access::write,
-					  std::uint32_t expected = 0) noexcept;
+					  Access access = Access::write, std::uint32_t expected = 0,
+					  std::uint32_t context_bits = 0) noexcept;
+
+	/* One of the peer's receive contexts; bits: those of the vector, not 0. */
+	static constexpr std::uint64_t with_context(std::uint64_t peer, std::uint64_t context,
+						    unsigned int bits) noexcept
+	{
+		return context << (64 - bits) | peer;
+	}
 
 	struct Inserted {
 		std::uint32_t count; /* that many were, and stay, also after an error */

@@ -63,13 +63,19 @@ protected:
 	static Result<T> make(const Context &context, treadle_ep_create &args,
 			      std::span<const std::byte> auth_key) noexcept
 	{
-		if (const auto ok = request(context, args, auth_key); !ok)
+		return make<T>(fd_of(context), args, auth_key);
+	}
+	template <class T>
+	static Result<T> make(int fd, treadle_ep_create &args,
+			      std::span<const std::byte> auth_key = {}) noexcept
+	{
+		if (const auto ok = request(fd, args, auth_key); !ok)
 			return std::unexpected(ok.error());
-		return T(fd_of(context), args.id, args.addr);
+		return T(fd, args.id, args.addr);
 	}
 
 private:
-	static Result<void> request(const Context &context, treadle_ep_create &args,
+	static Result<void> request(int fd, treadle_ep_create &args,
 				    std::span<const std::byte> auth_key) noexcept;
 	static int fd_of(const Context &context) noexcept;
 
@@ -108,6 +114,19 @@ public:
 	 */
 	static Result<Endpoint> create(const Context &context, RequestId request,
 				       std::span<const std::byte> auth_key = {}) noexcept;
+
+	/*
+	 * Scalable: an address that several contexts share, each an endpoint that is enabled
+	 * by itself; it is not enabled, and goes after them (close says -EBUSY). Of type
+	 * TREADLE_EP_RDM or TREADLE_EP_DGRAM.
+	 */
+	static Result<Endpoint> create_scalable(const Context &context, const treadle_addr &address,
+						treadle_ep_type type = TREADLE_EP_RDM,
+						std::span<const std::byte> auth_key = {}) noexcept;
+	/* Its contexts: one to send (Bindings::tx), one to receive (Bindings::rx) at an index. */
+	Result<Endpoint> transmit_context() const noexcept;
+	/* EBUSY: the index has one; EINVAL: it is not below TREADLE_MAX_CONTEXTS. */
+	Result<Endpoint> receive_context(std::uint32_t index) const noexcept;
 
 	/* Once: from now on it sends and receives. 0, -EISCONN, -ENOENT, -EBUSY, -EINVAL. */
 	int enable(const Bindings &bindings) noexcept;

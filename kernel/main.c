@@ -47,6 +47,7 @@ static int ioc_query(struct treadle_ucmd *u)
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
 			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
 			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
+			    TREADLE_FEATURE_MR_IOV |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),

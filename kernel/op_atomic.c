@@ -269,13 +269,15 @@ static u32 access_for(const struct treadle_desc *d)
 
 void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	u32 align = treadle_type_align(cmd->d.datatype), i;
+	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
+	unsigned int i;
 	struct treadle_rma rma TREADLE_UNSET;
 
 	if (!treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
-	for (i = 0; i < rma.count; i++) {
-		if (rma.at[i].addr % align) {
+	/* no element lies in two of a region's ranges */
+	for (i = 0; i < rma.parts; i++) {
+		if (rma.at[i].addr % align || rma.at[i].len % size) {
 			treadle_rma_finish(&rma, -EINVAL, run);
 			return;
 		}

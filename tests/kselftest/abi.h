@@ -352,7 +352,7 @@ static const struct row {
 	    ID(treadle_ep_enable, cntr_read, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_remote_write, 1 << CNTR | NONE_OK) } },
 	{ CASE(MR_CREATE, 56, 0, valid_mr),
-	  { AT(treadle_mr_create, flags, 7), AT(treadle_mr_create, access, 63) },
+	  { AT(treadle_mr_create, flags, 15), AT(treadle_mr_create, access, 63) },
 	  { ID(treadle_mr_create, cntr, 1 << CNTR | NONE_OK),
 	    ID(treadle_mr_create, ep, 1 << EP | NONE_OK) } },
 	{ CASE(DESTROY, 8, 0, valid_destroy), {}, { ID(treadle_destroy, id, (1 << KINDS) - 1) } },

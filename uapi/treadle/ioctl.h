@@ -102,6 +102,7 @@
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
 #define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7) /* atomics of floating point types */
 #define TREADLE_FEATURE_SHARED_AV (1ULL << 8) /* address vectors with names */
+#define TREADLE_FEATURE_MR_IOV	  (1ULL << 9) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -327,6 +328,8 @@ struct treadle_ep_enable {
 #define TREADLE_MR_PINNED     (1U << 0) /* pages stay where they are, charged to RLIMIT_MEMLOCK */
 #define TREADLE_MR_KERNEL_KEY (1U << 1) /* the kernel picks a random key */
 #define TREADLE_MR_VIRT_ADDR  (1U << 2) /* peers name addresses, not offsets */
+#define TREADLE_MR_UNMAPPED   (1U << 3) /* not PINNED: what is mapped counts when a peer comes */
+#define TREADLE_MAX_MR_IOV    8		/* ranges of one region */
 
 #define TREADLE_ACCESS_SEND	    (1U << 0)
 #define TREADLE_ACCESS_RECV	    (1U << 1)
@@ -339,9 +342,11 @@ struct treadle_ep_enable {
  * struct treadle_mr_create - a memory region, fi_mr(3)
  * @flags:     TREADLE_MR_*
  * @access:    TREADLE_ACCESS_*
- * @iov_count: 1 (more: later)
- * @iov:       pointer to struct treadle_iov[iov_count]. The range must be mapped,
- *	       and writable if @access lets anybody write it
+ * @iov_count: 1 to TREADLE_MAX_MR_IOV
+ * @iov:       pointer to struct treadle_iov[iov_count], none of them empty. They must be
+ *	       mapped, and writable if @access lets anybody write them, unless UNMAPPED.
+ *	       To peers they are one range of offsets, in this order. With VIRT_ADDR peers
+ *	       name what they mean, in any of them, or in several that adjoin
  * @key:       in: the key; out, with KERNEL_KEY: the key that was picked
  * @cntr:      counts operations of peers that have written to the region, or 0: none
  * @ep:        only by way of this endpoint, or 0: of every one of the context

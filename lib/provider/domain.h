@@ -42,7 +42,7 @@ public:
 	/* An endpoint's address in that format, which may be of the other family: any local one reaches it. */
 	std::string encoded(const treadle_addr &address) const;
 	fi_av_type av_type() const noexcept { return av_type_; }
-	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR */
+	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED */
 	int mr_mode() const noexcept { return mr_mode_; }
 	/* Whether registrations are reported by an event; null: they are not. */
 	Eq *mr_events() const noexcept { return mr_events_; }

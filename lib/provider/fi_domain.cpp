@@ -74,7 +74,7 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	const fi_domain_attr &attr = *info.domain_attr;
 
 	if (mr_mode_ == FI_MR_BASIC)
-		mr_mode_ = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+		mr_mode_ = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (attr.auth_key && FI_VERSION_GE(api(), FI_VERSION(1, 5))) {
 		const auto *key = reinterpret_cast<const std::byte *>(attr.auth_key);
 		auth_key_.assign(key, key + attr.auth_key_size);
@@ -123,6 +123,9 @@ int Domain::bind(::fid *other, std::uint64_t flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
 	Eq &eq = Eq::of(other);
 	if (flags & FI_REG_MR) {
+		if (mr_events_)
+			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue for FI_REG_MR");
+		eq.prepare_registrations();
 		mr_events_ = &eq;
 		mr_events_use_ = Use(eq.users);
 	} else {

@@ -253,7 +253,7 @@ const Case cases[] = {
 	 nullptr, ANSWER(info.domain_attr->mr_mode == (FI_MR_PROV_KEY | FI_MR_VIRT_ADDR))},
 	{"MrKeySize", ASK(hints.domain_attr->mr_key_size = 16), "mr_key_size", nullptr},
 	{"CqDataSize", ASK(hints.domain_attr->cq_data_size = 16), "cq_data_size", nullptr},
-	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 2), "mr_iov_limit", nullptr},
+	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 9), "mr_iov_limit", nullptr},
 	{"CntrCnt", ASK(hints.domain_attr->cntr_cnt = SIZE_MAX), "cntr_cnt", nullptr},
 	{"DomainCaps", ASK(hints.domain_attr->caps = FI_LOCAL_COMM), nullptr,
 	 ANSWER(info.domain_attr->caps == (FI_LOCAL_COMM | FI_SHARED_AV))},

@@ -2,6 +2,10 @@
 /* fi_mr(3) */
 #include "node.h"
 
+#include <sys/mman.h>
+
+#include <rdma/fi_rma.h>
+
 namespace
 {
 
@@ -65,6 +69,11 @@ TEST_F(Mr, TheThreeCallsAreOne)
 
 	ASSERT_EQ(fi_mr_regv(node.domain.get(), iov, 1, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr), 0);
 	EXPECT_EQ(fi_close(&mr->fid), 0);
+	ASSERT_EQ(fi_mr_regv(node.domain.get(), iov, 2, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr), 0);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+	EXPECT_EQ(fi_mr_regv(node.domain.get(), iov, 0, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr),
+		  -FI_EINVAL);
+	iov[1].iov_len = 0; /* "must be > 0" */
 	EXPECT_EQ(fi_mr_regv(node.domain.get(), iov, 2, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr),
 		  -FI_EINVAL);
 	attr.mr_iov = iov;
@@ -116,25 +125,129 @@ TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), -FI_EBUSY);
 }
 
-TEST_F(Mr, RegistrationsAreReportedToABoundQueue)
-{
-	Node node;
-	const auto eq = node.eq();
-	fi_eq_entry entry{};
-	std::uint32_t event;
+/* --- several buffers, and none ---------------------------------------------------------- */
 
-	ASSERT_EQ(fi_domain_bind(node.domain.get(), &eq->fid, FI_REG_MR), 0);
+/* Two endpoints, and what a writes to a region of b's. */
+struct Writes {
+	explicit Writes(int mr_mode = 0) : pair(hints(mr_mode)) {}
+	static Info hints(int mr_mode)
 	{
-		const auto mr = reg(node, 1);
-		ASSERT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0),
-			  ssize_t{sizeof(entry)});
-		EXPECT_EQ(event, std::uint32_t{FI_MR_COMPLETE});
-		EXPECT_EQ(entry.fid, &mr->fid);
-		EXPECT_EQ(entry.context, ctx(1));
+		Info h = hints_for(FI_MSG | FI_RMA);
+		h->domain_attr->mr_mode = mr_mode;
+		return h;
 	}
-	/* The queue is in use until the domain is closed. */
-	EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
-	node.domain.reset();
+	Owned<fid_mr> reg(std::span<const iovec> iov)
+	{
+		fid_mr *mr = nullptr;
+
+		EXPECT_EQ(fi_mr_regv(pair.node.domain.get(), iov.data(), iov.size(),
+				     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr),
+			  0);
+		return Owned<fid_mr>(mr);
+	}
+	/* 0, or the error of its completion. */
+	int write(fid_mr *mr, const void *buf, std::size_t len, std::uint64_t at)
+	{
+		fid_cq *const cq = pair.a.tx_cq.get();
+
+		EXPECT_EQ(fi_write(pair.a.ep.get(), buf, len, nullptr, pair.b_at_a, at,
+				   fi_mr_key(mr), nullptr),
+			  0);
+		fi_cq_tagged_entry entry;
+		const ssize_t n = fi_cq_sread(cq, &entry, 1, nullptr, 20'000);
+		return n == 1 ? 0 : next_error(cq).err;
+	}
+	Pair pair;
+};
+
+TEST_F(Mr, MultipleBuffersAreASingleRegion)
+{
+	Writes w;
+	const std::size_t limit = w.pair.node.info->domain_attr->mr_iov_limit;
+	const auto from = pattern(limit * 100);
+	std::vector<iovec> iov;
+
+	EXPECT_EQ(limit, 8u);
+	std::memset(memory, 0, sizeof(memory));
+	for (std::size_t i = limit; i-- > 0;)
+		iov.push_back({memory + i * 200, 100});
+	const auto mr = w.reg(iov);
+	EXPECT_EQ(w.write(mr.get(), from.data(), limit * 100, 0), 0);
+	for (std::size_t i = 0; i < limit; ++i) {
+		EXPECT_EQ(std::memcmp(iov[i].iov_base, from.data() + i * 100, 100), 0);
+		EXPECT_EQ(static_cast<char *>(iov[i].iov_base)[100], 0);
+	}
+	EXPECT_EQ(w.write(mr.get(), from.data(), 101, limit * 100 - 100), FI_EREMOTEIO);
+	iov.push_back({memory, 1});
+	fid_mr *none = nullptr;
+	EXPECT_EQ(fi_mr_regv(w.pair.node.domain.get(), iov.data(), iov.size(), FI_REMOTE_READ, 0, 2,
+			     0, &none, nullptr),
+		  -FI_EINVAL);
+}
+
+TEST_F(Mr, TheAddressesOfMultipleBuffersAreTheirOwn)
+{
+	Writes w(FI_MR_VIRT_ADDR);
+	const auto address = [&](std::size_t at) {
+		return reinterpret_cast<std::uint64_t>(memory) + at;
+	};
+	const iovec iov[] = {{memory + 4096, 100}, {memory, 100}};
+
+	ASSERT_EQ(w.pair.node.info->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
+	std::memset(memory, 0, sizeof(memory));
+	const auto mr = w.reg(iov);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, address(0)), 0);
+	EXPECT_EQ(w.write(mr.get(), "def", 4, address(4096)), 0);
+	EXPECT_STREQ(memory, "abc");
+	EXPECT_STREQ(memory + 4096, "def");
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, address(97)), FI_EREMOTEIO);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, address(2000)), FI_EREMOTEIO);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 0), FI_EREMOTEIO);
+}
+
+/* "whether or not those addresses are backed by physical pages or have been allocated" */
+TEST_F(Mr, AnyRangeOfAddressesCanBeRegistered)
+{
+	Writes w;
+	constexpr std::size_t size = 8192;
+	void *const at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_EQ(munmap(at, size), 0);
+	const iovec iov{at, size};
+	const auto mr = w.reg({&iov, 1});
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 100), FI_EIO);
+	ASSERT_EQ(mmap(at, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+		  at);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 100), 0);
+	EXPECT_STREQ(static_cast<char *>(at) + 100, "abc");
+	ASSERT_EQ(mprotect(at, size, PROT_READ), 0);
+	EXPECT_EQ(w.write(mr.get(), "def", 4, 100), FI_EIO);
+	EXPECT_STREQ(static_cast<char *>(at) + 100, "abc");
+	munmap(at, size);
+}
+
+TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
+{
+	Writes w;
+	const iovec all{nullptr, SIZE_MAX};
+	const auto mr = w.reg({&all, 1});
+
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, reinterpret_cast<std::uint64_t>(memory)), 0);
+	EXPECT_STREQ(memory, "abc");
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 0), FI_EIO);
+}
+
+TEST_F(Mr, BasicModeMeansThatMemoryIsAllocated)
+{
+	Info hints = hints_for(0);
+	fid_mr *mr = nullptr;
+
+	hints->domain_attr->mr_mode = FI_MR_BASIC;
+	Node node(std::move(hints));
+	EXPECT_EQ(fi_mr_reg(node.domain.get(), nullptr, 4096, FI_REMOTE_READ, 0, 0, 0, &mr,
+			    nullptr),
+		  -FI_EFAULT);
 }
 
 } // namespace

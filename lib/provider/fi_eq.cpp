@@ -254,9 +254,9 @@ void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &own
 {
 	const std::lock_guard guard(lock_);
 
-	if (registration)
+	if (registrar_ && registration)
 		registrar_->cancel(*registration);
-	while (registration && registrar_->wait() != -EPERM)
+	while (registrar_ && registration && registrar_->wait() != -EPERM)
 		fi::guard([&] {
 			take_registrations();
 			return 0;
@@ -291,7 +291,8 @@ int Eq::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, [this] { return wait_fd(); });
+		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
+				 [this] { return wait_fd(); });
 	default:
 		return Object::control(command, arg);
 	}

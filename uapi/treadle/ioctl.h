@@ -100,9 +100,9 @@
 #define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
-#define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7) /* atomics of floating point types */
-#define TREADLE_FEATURE_SHARED_AV (1ULL << 8) /* address vectors with names */
-#define TREADLE_FEATURE_MR_IOV	  (1ULL << 9) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
+#define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7)  /* atomics of floating point types */
+#define TREADLE_FEATURE_SHARED_AV (1ULL << 8)  /* address vectors with names */
+#define TREADLE_FEATURE_MR_IOV	  (1ULL << 10) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output

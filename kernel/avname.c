@@ -84,7 +84,7 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, u64 text, u32 size, 
 	if (av) /* who drops the last reference holds names_lock */
 		kref_get(&av->ref);
 	else
-		av = existing ? ERR_PTR(-ENOENT) : treadle_av_alloc(count);
+		av = existing ? ERR_PTR(-ENOENT) : treadle_av_alloc(count, false);
 	if (!IS_ERR(av) && !av->name) {
 		get_net(name->net);
 		get_user_ns(name->user_ns);

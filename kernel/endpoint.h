@@ -142,8 +142,8 @@ void treadle_av_forget(struct treadle_av *av);
 /* address.c */
 bool treadle_addr_valid(const struct treadle_addr *addr);
 int treadle_av_resolve(struct treadle_av *av, u64 index, u16 *port);
-u64 treadle_av_index(struct treadle_av *av, u16 port);
-struct treadle_av *treadle_av_alloc(u32 count);
+u64 treadle_av_name(struct treadle_av *av, u16 port);
+struct treadle_av *treadle_av_alloc(u32 count, bool ids);
 void treadle_av_release(struct kref *ref);
 void treadle_av_free(struct treadle_obj *obj);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);

@@ -157,7 +157,7 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 			.len = d->len,
 			.data = d->data,
 			.src = (to->flags & TREADLE_EP_SOURCE) && to->av ?
-				       treadle_av_index(to->av, rma->cmd->ep->port) :
+				       treadle_av_name(to->av, rma->cmd->ep->port) :
 				       TREADLE_ADDR_ANY,
 			.flags = TREADLE_CQ_RMA | TREADLE_CQ_REMOTE_WRITE |
 				 TREADLE_CQ_REMOTE_CQ_DATA,

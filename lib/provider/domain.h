@@ -46,6 +46,8 @@ public:
 	int mr_mode() const noexcept { return mr_mode_; }
 	/* Whether registrations are reported by an event; null: they are not. */
 	Eq *mr_events() const noexcept { return mr_events_; }
+	/* FI_AV_USER_ID */
+	bool user_ids() const noexcept { return user_ids_; }
 	/* Do calls for one object come from one thread at a time? */
 	bool serialized() const noexcept { return serialized_; }
 	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }
@@ -61,6 +63,7 @@ private:
 	std::uint32_t addr_format_;
 	fi_av_type av_type_;
 	int mr_mode_;
+	bool user_ids_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
 	Eq *mr_events_ = nullptr;

@@ -68,6 +68,7 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	  addr_format_(format_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET,
 				 info.addr_format)),
 	  av_type_(info.domain_attr->av_type), mr_mode_(info.domain_attr->mr_mode),
+	  user_ids_(info.caps & FI_AV_USER_ID),
 	  serialized_(info.domain_attr->threading != FI_THREAD_UNSPEC &&
 		      info.domain_attr->threading != FI_THREAD_SAFE)
 {

@@ -317,6 +317,8 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		info->caps |= FI_TRIGGER;
 	if (kernel.features & TREADLE_FEATURE_SHARED_AV)
 		info->caps |= FI_SHARED_AV;
+	if (kernel.features & TREADLE_FEATURE_AV_IDS && type != FI_EP_MSG)
+		info->caps |= FI_AV_USER_ID;
 	if (kernel.desc_flags & TREADLE_F_MULTI_RECV)
 		info->caps |= FI_MULTI_RECV;
 	if (kernel.desc_flags & TREADLE_F_FENCE)

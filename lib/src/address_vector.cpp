@@ -10,17 +10,12 @@
 namespace treadle
 {
 
-Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected) noexcept
-{
-	return open(context, {}, Access::write, expected);
-}
-
-Result<AddressVector> AddressVector::open(const Context &context, std::string_view name,
-					  Access access, std::uint32_t expected) noexcept
+Result<AddressVector> AddressVector::make(const Context &context, std::uint32_t flags,
+					  std::string_view name, std::uint32_t expected) noexcept
 {
 	treadle_av_create args{};
 
-	args.flags = access == Access::read ? TREADLE_AV_READ : 0;
+	args.flags = flags;
 	args.count = expected;
 	args.name = name.empty() ? 0 : address_of(name.data());
 	args.name_size = static_cast<std::uint32_t>(name.size());
@@ -29,8 +24,26 @@ Result<AddressVector> AddressVector::open(const Context &context, std::string_vi
 	return AddressVector(context.fd(), args.id);
 }
 
+Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected) noexcept
+{
+	return make(context, 0, {}, expected);
+}
+
+Result<AddressVector> AddressVector::create_with_ids(const Context &context,
+						     std::uint32_t expected) noexcept
+{
+	return make(context, TREADLE_AV_IDS, {}, expected);
+}
+
+Result<AddressVector> AddressVector::open(const Context &context, std::string_view name,
+					  Access access, std::uint32_t expected) noexcept
+{
+	return make(context, access == Access::read ? TREADLE_AV_READ : 0, name, expected);
+}
+
 AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addresses,
-					      std::uint64_t *indices) noexcept
+					      std::uint64_t *indices,
+					      const std::uint64_t *ids) noexcept
 {
 	treadle_av_insert args{};
 
@@ -38,6 +51,7 @@ AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addr
 	args.count = static_cast<std::uint32_t>(addresses.size());
 	args.addrs = address_of(addresses.data());
 	args.out = address_of(indices);
+	args.ids = address_of(ids);
 	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
 	return {.count = args.count, .error = rc};
 }

@@ -327,8 +327,8 @@ static const struct row {
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
 	  { AT(treadle_cntr_create, flags, 0), AT(treadle_cntr_create, reserved, 0) } },
 	{ CASE(AV_CREATE, 16, 0, valid_nothing), .grown = 32, .flags =
-	  { AT(treadle_av_create, flags, TREADLE_AV_READ), AT(treadle_av_create, reserved, 0) } },
-	{ CASE(AV_INSERT, 32, 0, valid_insert), { AT(treadle_av_insert, flags, 0) },
+	  { AT(treadle_av_create, flags, TREADLE_AV_READ | TREADLE_AV_IDS), AT(treadle_av_create, reserved, 0) } },
+	{ CASE(AV_INSERT, 32, 0, valid_insert), .grown = 40, .flags = { AT(treadle_av_insert, flags, 0) },
 	  { ID(treadle_av_insert, av, 1 << AV) } },
 	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
 	  { ID(treadle_av_remove, av, 1 << AV) } },

@@ -103,6 +103,7 @@
 #define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7)  /* atomics of floating point types */
 #define TREADLE_FEATURE_SHARED_AV (1ULL << 8)  /* address vectors with names */
 #define TREADLE_FEATURE_MR_IOV	  (1ULL << 10) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
+#define TREADLE_FEATURE_AV_IDS	  (1ULL << 11) /* AV_IDS */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -171,7 +172,8 @@ struct treadle_cntr_create {
 /**
  * struct treadle_av_create - fi_av(3)
  * @flags:  TREADLE_AV_READ: the one with @name, which exists (else ENOENT), and
- *	    which can't be changed by its new id (EACCES)
+ *	    which can't be changed by its new id (EACCES). TREADLE_AV_IDS: peers can have
+ *	    identifiers; without a name only
  * @count:  expected number of peers (a hint)
  * @id:     out
  * @name, @name_size: pointer and bytes, at most TREADLE_AV_NAME; or 0. All processes of
@@ -179,6 +181,7 @@ struct treadle_cntr_create {
  *	    with its indices, and it exists as long as one of them has it
  */
 #define TREADLE_AV_READ (1U << 0)
+#define TREADLE_AV_IDS	(1U << 1)
 #define TREADLE_AV_NAME 255
 struct treadle_av_create {
 	__u32 size;
@@ -198,6 +201,8 @@ struct treadle_av_create {
  *	   family is skipped and its index set to TREADLE_ADDR_ANY
  * @addrs: pointer to struct treadle_addr[count]
  * @out:   pointer to __u64[count]: the indices; or 0
+ * @ids:   pointer to __u64[count]: what completions call them instead of their index
+ *	   (AV_IDS, else EINVAL); or 0: their index. Commands name the index in any case
  *
  * Indices count from 0 in the order of insertion; that of a removed peer is
  * used again. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
@@ -210,6 +215,7 @@ struct treadle_av_insert {
 	__u32 count;
 	__u64 addrs;
 	__u64 out;
+	__u64 ids;
 };
 
 /* struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: one was not there */

@@ -31,6 +31,7 @@ public:
 
 	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg);
+	int open_ops(const char *ops, std::uint64_t flags, void **out) noexcept;
 
 	Fabric &fabric() const noexcept { return fabric_; }
 	Context &kernel() noexcept { return kernel_; }

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include <treadle/fi_treadle.h>
+
 #include "address.h"
 #include "av.h"
 #include "cntr.h"
@@ -34,6 +36,18 @@ int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_att
 	fi_atomic_attr unused;
 
 	return query_atomic(Domain::of(domain), datatype, op, attr ? *attr : unused, flags);
+}
+
+int query_limits(fid_domain *domain, treadle_query *limits) noexcept
+{
+	*limits = Domain::of(domain).kernel().limits();
+	return 0;
+}
+
+int get_fd(fid_domain *domain, int *fd) noexcept
+{
+	*fd = Domain::of(domain).kernel().fd();
+	return 0;
 }
 
 /* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
@@ -132,6 +146,23 @@ int Domain::bind(::fid *other, std::uint64_t flags)
 	} else {
 		eq_use_ = Use(eq.users);
 	}
+	return 0;
+}
+
+int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
+{
+	static fi_treadle_ops_domain domain_ops_1{
+		.size = sizeof(fi_treadle_ops_domain),
+		.query = query_limits,
+		.mr_regpinned = Mr::reg_pinned,
+		.getfd = get_fd,
+	};
+
+	if (std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1) != 0)
+		return Object::open_ops(ops, flags, out);
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "open_ops: flags 0x%" PRIx64, flags);
+	*out = &domain_ops_1;
 	return 0;
 }
 

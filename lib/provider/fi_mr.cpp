@@ -106,43 +106,58 @@ int Mr::regv(::fid *domain, const iovec *iov, std::size_t count, std::uint64_t a
 	return regattr(domain, &attr, flags, out);
 }
 
-/*
- * FI_RMA_EVENT announces that a counter will be bound, which needs no announcement
- * here: no mode that we return asks for one. The iface counts only with FI_HMEM, which nobody is given.
- */
 int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **out) noexcept
 {
 	if (f->fclass != FI_CLASS_DOMAIN)
 		return REFUSE(-FI_EINVAL, subsys, "reg: at a domain only");
-	Domain &domain = Domain::of(f);
+	return reg(Domain::of(f), *attr, flags, false, out);
+}
+
+int Mr::reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
+		   fid_mr **out) noexcept
+{
+	return reg(Domain::of(domain), *attr, flags, true, out);
+}
+
+/*
+ * FI_RMA_EVENT announces that a counter will be bound, which needs no announcement
+ * here: no mode that we return asks for one. The iface counts only with FI_HMEM, which nobody is given.
+ */
+int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pinned,
+	    fid_mr **out) noexcept
+{
 	MemoryRegion::Options options{};
 
 	if (flags & ~FI_RMA_EVENT)
 		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%" PRIx64, flags);
-	if (attr->offset)
+	if (attr.offset)
 		return REFUSE(-FI_EINVAL, subsys, "reg: offset is reserved");
-	const Buffers buffers(attr->mr_iov, attr->iov_count);
-	if (!attr->iov_count || buffers.too_many())
+	const Buffers buffers(attr.mr_iov, attr.iov_count);
+	if (!attr.iov_count || buffers.too_many())
 		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is %d",
-			      attr->iov_count, TREADLE_MAX_MR_IOV);
-	if (const std::uint64_t unknown = translate(attr->access, options.access))
+			      attr.iov_count, TREADLE_MAX_MR_IOV);
+	if (const std::uint64_t unknown = translate(attr.access, options.access))
 		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%" PRIx64 " is unknown", unknown);
 	if (domain.mr_mode() & FI_MR_PROV_KEY)
 		options.flags |= TREADLE_MR_KERNEL_KEY;
 	else
-		options.key = attr->requested_key;
+		options.key = attr.requested_key;
 	if (domain.mr_mode() & FI_MR_VIRT_ADDR)
 		options.flags |= TREADLE_MR_VIRT_ADDR;
 	/* What is mapped when a peer comes counts, unless the application has said that all is there. */
-	if (!(domain.mr_mode() & FI_MR_ALLOCATED) &&
-	    domain.kernel().limits().features & TREADLE_FEATURE_MR_IOV)
+	if (pinned)
+		options.flags |= TREADLE_MR_PINNED;
+	else if (!(domain.mr_mode() & FI_MR_ALLOCATED) &&
+		 domain.kernel().limits().features & TREADLE_FEATURE_MR_IOV)
 		options.flags |= TREADLE_MR_UNMAPPED;
 	options.auth_key = domain.auth_key();
-	if (attr->auth_key_size && attr->auth_key && FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
-		options.auth_key = std::as_bytes(std::span(attr->auth_key, attr->auth_key_size));
+	if (attr.auth_key_size && attr.auth_key && FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
+		options.auth_key = std::as_bytes(std::span(attr.auth_key, attr.auth_key_size));
 
 	return guard([&] {
-		std::unique_ptr<Mr> own(new Mr(domain, attr->context));
+		std::unique_ptr<Mr> own(new Mr(domain, attr.context));
+		if (domain.mr_mode() & FI_MR_VIRT_ADDR)
+			own->base_ = address_of(attr.mr_iov->iov_base);
 		own->auth_key_.assign(options.auth_key.begin(), options.auth_key.end());
 		options.auth_key = own->auth_key_;
 		own->pending_ = std::make_unique<Request>(*own, buffers, options);
@@ -155,8 +170,8 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 		if (const int rc = mr->register_now()) {
 			*out = nullptr;
 			return REFUSE(rc, subsys, "reg: %zu buffers, %p, %zu bytes, key 0x%" PRIx64,
-				      attr->iov_count, attr->mr_iov->iov_base,
-				      attr->mr_iov->iov_len, attr->requested_key);
+				      attr.iov_count, attr.mr_iov->iov_base, attr.mr_iov->iov_len,
+				      attr.requested_key);
 		}
 		if (mr->events_)
 			mr->events_->report(mr->fid, 0);
@@ -231,7 +246,7 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 		return -FI_ETOOSMALL;
 	std::memcpy(attr.raw_key, &key, sizeof(key));
 	if (attr.base_addr)
-		*attr.base_addr = 0;
+		*attr.base_addr = base_;
 	return 0;
 }
 

@@ -22,6 +22,9 @@ class Mr : public Object<Mr, fid_mr, FI_CLASS_MR, FI_LOG_MR>
 {
 public:
 	static fi_ops_mr ops;
+	/* regattr, of memory that stays where it is: fi_treadle.h */
+	static int reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
+			      fid_mr **out) noexcept;
 
 	int bind(::fid *other, std::uint64_t flags) noexcept;
 	int control(int command, void *arg) noexcept;
@@ -40,6 +43,9 @@ private:
 			void *context) noexcept;
 	static int regattr(::fid *domain, const fi_mr_attr *attr, std::uint64_t flags,
 			   fid_mr **out) noexcept;
+	/* Where all variants meet. */
+	static int reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pinned,
+		       fid_mr **out) noexcept;
 
 	int register_now() noexcept;
 	int raw_attr(const struct fi_mr_raw_attr &attr) noexcept;
@@ -49,6 +55,7 @@ private:
 	Use cntr_use_;
 	std::vector<std::byte> auth_key_; /* that the kernel reads meanwhile */
 	Eq *const events_;		  /* or null */
+	std::uint64_t base_ = 0;	  /* what peers call its first byte */
 	std::unique_ptr<Eq::Pending> pending_;
 	std::optional<MemoryRegion> kernel_;
 };

@@ -86,7 +86,9 @@ TEST_F(Mr, TheThreeCallsAreOne)
 	attr.offset = 1;
 	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 	attr.offset = 0;
-	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, FI_PEEK, &mr), -FI_EBADFLAGS);
+	for (const std::uint64_t flag :
+	     {FI_PEEK, FI_RMA_PMEM, FI_HMEM_DEVICE_ONLY, FI_HMEM_HOST_ALLOC})
+		EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, flag, &mr), -FI_EBADFLAGS);
 	attr.access = FI_SEND | FI_COLLECTIVE;
 	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 }
@@ -236,6 +238,84 @@ TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
 	EXPECT_EQ(w.write(mr.get(), "abc", 4, reinterpret_cast<std::uint64_t>(memory)), 0);
 	EXPECT_STREQ(memory, "abc");
 	EXPECT_EQ(w.write(mr.get(), "abc", 4, 0), FI_EIO);
+}
+
+/* What each mode asks of an application is right also where it is not required. */
+TEST_F(Mr, WhatEveryModeAsksForMayBeDone)
+{
+	for (const int mode :
+	     {0, FI_MR_LOCAL, FI_MR_RAW, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY,
+	      FI_MR_MMU_NOTIFY, FI_MR_RMA_EVENT, FI_MR_ENDPOINT, FI_MR_HMEM, FI_MR_COLLECTIVE,
+	      FI_MR_LOCAL | FI_MR_RAW | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
+		      FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT}) {
+		SCOPED_TRACE(fi_tostr(&mode, FI_TYPE_MR_MODE));
+		Info hints = hints_for(FI_MSG | FI_RMA | FI_RMA_EVENT);
+		hints->domain_attr->mr_mode = mode;
+		Pair p(std::move(hints));
+		const int granted = p.node.info->domain_attr->mr_mode;
+		const auto cntr = p.node.cntr();
+		const iovec iov{memory, sizeof(memory)};
+		fid_mr *mr = nullptr, *from = nullptr;
+		std::uint8_t raw[8];
+		std::size_t size = sizeof(raw);
+		std::uint64_t base = 0, key = 0;
+		char out[] = "abc";
+
+		EXPECT_EQ(granted & ~mode, 0);
+		ASSERT_EQ(fi_mr_reg(p.node.domain.get(), memory, sizeof(memory), FI_REMOTE_WRITE, 0,
+				    7, FI_RMA_EVENT, &mr, nullptr),
+			  0);
+		ASSERT_EQ(fi_mr_reg(p.node.domain.get(), out, sizeof(out), FI_WRITE, 0, 8, 0, &from,
+				    nullptr),
+			  0);
+		EXPECT_EQ(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE), 0);
+		EXPECT_EQ(fi_mr_bind(mr, &p.b.ep->fid, 0), 0);
+		EXPECT_EQ(fi_mr_enable(mr), 0);
+		EXPECT_EQ(fi_mr_refresh(mr, &iov, 1, 0), 0);
+		ASSERT_EQ(fi_mr_raw_attr(mr, &base, raw, &size, 0), 0);
+		ASSERT_EQ(fi_mr_map_raw(p.node.domain.get(), base, raw, size, &key, 0), 0);
+		EXPECT_EQ(key, fi_mr_key(mr));
+		EXPECT_EQ(base,
+			  granted & FI_MR_VIRT_ADDR ? reinterpret_cast<std::uint64_t>(memory) : 0);
+		std::memset(memory, 0, sizeof(memory));
+		ASSERT_EQ(fi_write(p.a.ep.get(), out, sizeof(out), fi_mr_desc(from), p.b_at_a,
+				   base + 100, key, nullptr),
+			  0);
+		next(p.a.tx_cq.get());
+		EXPECT_STREQ(memory + 100, out);
+		EXPECT_TRUE(reaches(cntr.get(), 1));
+		EXPECT_EQ(fi_mr_unmap_key(p.node.domain.get(), key), 0);
+		EXPECT_EQ(fi_close(&mr->fid), 0);
+		EXPECT_EQ(fi_close(&from->fid), 0);
+	}
+}
+
+/* The domain's key is the default of what is created in it; a region's own one is asked for instead. */
+TEST_F(Mr, ARegionsOwnAuthorizationKey)
+{
+	Info hints = hints_for(FI_MSG | FI_RMA);
+	std::uint8_t own[] = {1, 2, 3}, long_key[65] = {};
+	fi_mr_attr attr{};
+	const iovec iov{memory, sizeof(memory)};
+	fid_mr *mr = nullptr;
+
+	hints->domain_attr->auth_key = reinterpret_cast<std::uint8_t *>(strdup("domain"));
+	hints->domain_attr->auth_key_size = 6;
+	Pair p(std::move(hints));
+	attr.mr_iov = &iov;
+	attr.iov_count = 1;
+	attr.access = FI_REMOTE_WRITE;
+	attr.auth_key = own;
+	attr.auth_key_size = sizeof(own);
+	ASSERT_EQ(fi_mr_regattr(p.node.domain.get(), &attr, 0, &mr), 0);
+	/* The same user needs none. */
+	ASSERT_EQ(fi_write(p.a.ep.get(), "abc", 4, nullptr, p.b_at_a, 0, fi_mr_key(mr), nullptr),
+		  0);
+	next(p.a.tx_cq.get());
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+	attr.auth_key = long_key;
+	attr.auth_key_size = sizeof(long_key);
+	EXPECT_EQ(fi_mr_regattr(p.node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 }
 
 TEST_F(Mr, BasicModeMeansThatMemoryIsAllocated)

@@ -48,6 +48,7 @@ struct treadle_av_table {
 	struct rcu_head rcu;
 	u32 capacity, buckets;
 	u32 *heads; /* behind the entries */
+	u64 *ids;   /* AV_IDS: behind that, what completions call them; or NULL */
 	struct av_entry entries[];
 };
 
@@ -137,15 +138,21 @@ static u32 find_port(struct treadle_av_table *t, __be16 port)
 	return NO_ENTRY;
 }
 
-/* Index of the peer with @port, or TREADLE_ADDR_ANY. */
-u64 treadle_av_index(struct treadle_av *av, u16 port)
+/* What a completion calls the peer with @port, or TREADLE_ADDR_ANY. */
+u64 treadle_av_name(struct treadle_av *av, u16 port)
 {
+	struct treadle_av_table *t;
+	u64 name;
 	u32 i;
 
 	rcu_read_lock();
-	i = find_port(rcu_dereference(av->table), htons(port));
+	t = rcu_dereference(av->table);
+	i = find_port(t, htons(port));
+	name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
+	if (unlikely(t->ids) && i != NO_ENTRY)
+		name = READ_ONCE(t->ids[i]);
 	rcu_read_unlock();
-	return i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
+	return name;
 }
 
 /* --- changes, under av->lock ----------------------------------------------------------------- */
@@ -205,14 +212,16 @@ static void unhash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 
 	smp_store_release(link, heir);
 }
 
-static struct treadle_av_table *table_alloc(u32 capacity)
+static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
 {
 	u32 buckets = clamp_t(u32, rounddown_pow_of_two(capacity), 16, MAX_BUCKETS);
 	struct treadle_av_table *t;
+	size_t size = ALIGN(struct_size(t, entries, capacity) + buckets * sizeof(u32), sizeof(u64));
 
-	t = kvzalloc(struct_size(t, entries, capacity) + buckets * sizeof(u32), TREADLE_GFP);
+	t = kvzalloc(size + (ids ? capacity * sizeof(u64) : 0), TREADLE_GFP);
 	if (!t)
 		return NULL;
+	t->ids = ids ? (void *)t + size : NULL;
 	t->capacity = capacity;
 	t->buckets = buckets;
 	t->heads = (u32 *)&t->entries[capacity];
@@ -231,11 +240,14 @@ static int grow(struct treadle_av *av, u32 more)
 		return 0;
 	if (want > treadle_max_av)
 		return -ENOSPC;
-	t = table_alloc(clamp_t(u64, old->capacity + old->capacity / 4, want, treadle_max_av));
+	t = table_alloc(clamp_t(u64, old->capacity + old->capacity / 4, want, treadle_max_av),
+			old->ids);
 	if (!t)
 		return -ENOMEM;
 	av->free = NO_ENTRY;
 	av->holes = 0;
+	if (t->ids)
+		memcpy(t->ids, old->ids, av->used * sizeof(u64));
 	for (i = 0; i < av->used; i++) {
 		u8 state = old->entries[i].state;
 
@@ -264,7 +276,8 @@ static u32 *scope_of(u8 *addr)
 	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80 ? (u32 *)(addr + 4) : NULL;
 }
 
-static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local)
+static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local,
+		      const u64 *id)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	struct av_entry *e;
@@ -284,6 +297,8 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 	if (e->v6 && scope_of(e->addr))
 		*scope_of(e->addr) = addr->scope;
 	WRITE_ONCE(e->port, addr->port);
+	if (t->ids) /* before it is found */
+		WRITE_ONCE(t->ids[i], id ? *id : i);
 	if (local)
 		hash_entry(av, t, i);
 	smp_store_release(&e->state, local ? ENTRY_LOCAL : ENTRY_USED);
@@ -334,7 +349,8 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 {
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* a hint that is believed only so far: memory is for peers that come */
-	struct treadle_av_table *t = table_alloc(clamp(arg->count, 16u, 4096u));
+	struct treadle_av_table *t = table_alloc(clamp(arg->count, 16u, 4096u),
+						 arg->flags & TREADLE_AV_IDS);
 
 	if (!av || !t) {
 		kfree(av);
@@ -361,12 +377,13 @@ void treadle_av_release(struct kref *ref)
 int treadle_ioc_av_create(struct treadle_ucmd *u)
 {
 	struct treadle_av_create *arg = u->arg;
-	bool read_only = arg->flags & TREADLE_AV_READ;
+	bool read_only = arg->flags & TREADLE_AV_READ, ids = arg->flags & TREADLE_AV_IDS;
 	struct treadle_av_obj *o;
 	int ret;
 
-	if ((arg->flags & ~TREADLE_AV_READ) || arg->rx_ctx_bits > TREADLE_RX_CTX_BITS ||
-	    !arg->name != !arg->name_size || (read_only && !arg->name))
+	if ((arg->flags & ~(TREADLE_AV_READ | TREADLE_AV_IDS)) ||
+	    arg->rx_ctx_bits > TREADLE_RX_CTX_BITS || !arg->name != !arg->name_size ||
+	    (read_only && !arg->name) || (ids && arg->name))
 		return -EINVAL;
 	if (arg->count > treadle_max_av)
 		return -ENOSPC;
@@ -396,7 +413,7 @@ void treadle_av_free(struct treadle_obj *obj)
 }
 
 static void insert_batch(struct treadle_av *av, struct net *net, const struct treadle_addr *addrs,
-			 u64 *index, u32 n, u32 *inserted)
+			 const u64 *ids, u64 *index, u32 n, u32 *inserted)
 {
 	u32 i;
 
@@ -404,7 +421,8 @@ static void insert_batch(struct treadle_av *av, struct net *net, const struct tr
 		index[i] = TREADLE_ADDR_ANY;
 		if (!treadle_addr_valid(&addrs[i]))
 			continue;
-		index[i] = insert_one(av, &addrs[i], treadle_addr_local(net, &addrs[i]));
+		index[i] = insert_one(av, &addrs[i], treadle_addr_local(net, &addrs[i]),
+				      ids ? &ids[i] : NULL);
 		(*inserted)++;
 	}
 }
@@ -414,7 +432,7 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 	struct treadle_av_insert *arg = u->arg;
 	struct treadle_addr addrs[COPY_BATCH];
 	u32 count = arg->count, done, n;
-	u64 index[COPY_BATCH];
+	u64 index[COPY_BATCH], ids[COPY_BATCH];
 	struct treadle_av_obj *o;
 	struct treadle_av *av;
 	int ret = 0;
@@ -430,16 +448,21 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		treadle_obj_put(&o->obj);
 		return -EINTR;
 	}
-	if (count > av->holes)
+	if (arg->ids && !rcu_dereference_protected(av->table, true)->ids)
+		ret = -EINVAL;
+	else if (count > av->holes)
 		ret = grow(av, count - av->holes);
 	for (done = 0; done < count && !ret; done += n) {
 		n = min(count - done, COPY_BATCH);
 		if (copy_from_user(addrs, u64_to_user_ptr(arg->addrs) + done * sizeof(*addrs),
-				   n * sizeof(*addrs))) {
+				   n * sizeof(*addrs)) ||
+		    (arg->ids &&
+		     copy_from_user(ids, u64_to_user_ptr(arg->ids) + done * sizeof(*ids),
+				    n * sizeof(*ids)))) {
 			ret = -EFAULT;
 			break;
 		}
-		insert_batch(av, u->ctx->net, addrs, index, n, &arg->count);
+		insert_batch(av, u->ctx->net, addrs, arg->ids ? ids : NULL, index, n, &arg->count);
 		if (arg->out && copy_to_user(u64_to_user_ptr(arg->out) + done * sizeof(*index),
 					     index, n * sizeof(*index)))
 			ret = -EFAULT;

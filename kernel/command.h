@@ -175,7 +175,7 @@ void treadle_flow_drop(struct treadle_ep *ep);
  * struct treadle_rma - a command that works on a peer's memory by itself
  * @job:	when a worker goes on with it
  * @to:		target; held if @heap
- * @mr, @at:	regions (held), and where in the target's memory; @count of them
+ * @mr, @at:	regions (held), @count of them, and where in the target's memory: @parts
  * @done:	bytes transferred
  * @modified:	atomics: all has been done there, and @done counts results
  */
@@ -184,9 +184,9 @@ struct treadle_rma {
 	struct treadle_ep *to;
 	struct treadle_cmd *cmd;
 	struct treadle_mr *mr[TREADLE_MAX_RMA_IOV];
-	struct treadle_iov at[TREADLE_MAX_RMA_IOV];
+	struct treadle_iov at[TREADLE_MAX_RMA_IOV * TREADLE_MAX_MR_IOV];
 	u64 done;
-	u8 count;
+	u8 count, parts;
 	bool heap, modified;
 };
 

@@ -336,7 +336,7 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
 			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
 		if ((ep->flags & TREADLE_EP_SOURCE) && ep->av) {
-			cqe->src = treadle_av_index(ep->av, msg->port);
+			cqe->src = treadle_av_name(ep->av, msg->port);
 			if (cqe->src == TREADLE_ADDR_ANY && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
 			    !error)
 				unknown_source(cqe, recv, ep, msg->port);

@@ -47,7 +47,8 @@ static int ioc_query(struct treadle_ucmd *u)
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
 			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
 			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
-			    TREADLE_FEATURE_SCALABLE |
+			    TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV |
+			    TREADLE_FEATURE_AV_IDS |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -284,7 +285,7 @@ static_assert(sizeof(struct treadle_query) == 72);
 static_assert(sizeof(struct treadle_cq_create) == 48);
 static_assert(sizeof(struct treadle_cntr_create) == 32);
 static_assert(sizeof(struct treadle_av_create) == 32);
-static_assert(sizeof(struct treadle_av_insert) == 32);
+static_assert(sizeof(struct treadle_av_insert) == 40);
 static_assert(sizeof(struct treadle_av_remove) == 24);
 static_assert(sizeof(struct treadle_av_lookup) == 40);
 static_assert(sizeof(struct treadle_ring_create) == 56);

@@ -2,10 +2,10 @@
 /*
  * treadle: memory regions
  *
- * fi_mr(3). A region is a window on the pagemap: a range, rights, a key. On
- * demand: nothing is pinned. Pinned: pages are held (FOLL_LONGTERM) and charged to
- * RLIMIT_MEMLOCK, so they never fault; if the range is unmapped, the
- * region is revoked for good, because what is pinned is not the process's any more.
+ * fi_mr(3). A region is a window on the pagemap: one range or several, rights, a key.
+ * On demand: nothing is pinned. Pinned: pages are held (FOLL_LONGTERM) and charged to
+ * RLIMIT_MEMLOCK, so they never fault; if any of it is unmapped, the region is revoked
+ * for good, because what is pinned is not the process's any more.
  */
 #include <linux/interval_tree.h>
 #include <linux/mm.h>
@@ -23,16 +23,34 @@
 #define ACCESS_ALL                                                                                \
 	(TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_WRITE | \
 	 TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
+#define FLAGS_ALL \
+	(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR | TREADLE_MR_UNMAPPED)
 /* Rights by which the fabric writes to the region. */
 #define ACCESS_WRITES (TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
 
 /*
+ * struct treadle_mr_part - one range of a region
+ * @start:       what peers call its first byte
+ * @range:       pinned: its place in pm->pinned (pm->lock); page-aligned
+ * @pages, @pinned: and what is pinned of it
+ */
+struct treadle_mr_part {
+	struct treadle_mr *mr;
+	struct treadle_iov iov;
+	u64 start;
+	struct interval_tree_node range;
+	struct page **pages;
+	unsigned long pinned;
+};
+
+/*
  * struct treadle_mr - memory region
  * @key, @node:  key and its place in ctx->mrs
- * @range:       pinned: its place in pm->pinned (pm->lock); page-aligned
  * @revoked:     closed, or unmapped since (pm->lock)
  * @cntr:        counts what peers write, set once (ctx->lock), or NULL
  * @ep:          id of the only endpoint by which it is reached, set once, or 0
+ * @charged:     pages of RLIMIT_MEMLOCK
+ * @parts:       @count of them, one after the other as peers see them
  */
 struct treadle_mr {
 	struct treadle_obj obj;
@@ -40,14 +58,13 @@ struct treadle_mr {
 	struct rhash_head node;
 	bool hashed, revoked;
 	u32 access, flags;
-	struct treadle_iov iov;
 	struct treadle_cntr *cntr;
 	u32 ep;
-	struct interval_tree_node range;
-	unsigned long charged, pinned;
-	struct page **pages;
+	unsigned long charged;
 	u32 key_size;
 	u8 auth_key[TREADLE_MAX_AUTH_KEY];
+	unsigned int count;
+	struct treadle_mr_part parts[];
 };
 
 const struct rhashtable_params treadle_mr_params = {
@@ -64,7 +81,7 @@ void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long
 
 	for (n = interval_tree_iter_first(&pm->pinned, start, last); n;
 	     n = interval_tree_iter_next(n, start, last))
-		container_of(n, struct treadle_mr, range)->revoked = true;
+		container_of(n, struct treadle_mr_part, range)->mr->revoked = true;
 }
 
 /* Is all of it mapped, ordinary memory, and writable if it has to be? */
@@ -94,50 +111,45 @@ static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write)
 	return ret;
 }
 
-static void mr_unpin(struct treadle_mr *mr)
+static void part_unpin(struct treadle_mr_part *part, bool dirty)
 {
 	unsigned long i, n;
-	bool dirty = mr->access & ACCESS_WRITES;
 
-	for (i = 0; i < mr->pinned; i += n) {
-		n = min(mr->pinned - i, PIN_BATCH);
-		unpin_user_pages_dirty_lock(mr->pages + i, n, dirty);
+	for (i = 0; i < part->pinned; i += n) {
+		n = min(part->pinned - i, PIN_BATCH);
+		unpin_user_pages_dirty_lock(part->pages + i, n, dirty);
 		cond_resched();
 	}
-	kvfree(mr->pages);
-	if (mr->charged)
-		account_locked_vm(mr->obj.ctx->mm, mr->charged, false);
-	mr->pinned = mr->charged = 0;
+	kvfree(part->pages);
 }
 
-static void range_insert(struct treadle_mr *mr)
+static void range_insert(struct treadle_mr_part *part)
 {
-	struct treadle_pm *pm = &mr->obj.ctx->pm;
+	struct treadle_pm *pm = &part->mr->obj.ctx->pm;
 
-	mr->range.start = mr->iov.addr & PAGE_MASK;
-	mr->range.last = PAGE_ALIGN(mr->iov.addr + mr->iov.len) - 1;
+	part->range.start = part->iov.addr & PAGE_MASK;
+	part->range.last = PAGE_ALIGN(part->iov.addr + part->iov.len) - 1;
 	write_lock(&pm->lock);
-	interval_tree_insert(&mr->range, &pm->pinned);
+	interval_tree_insert(&part->range, &pm->pinned);
 	write_unlock(&pm->lock);
 }
 
-static void range_remove(struct treadle_mr *mr)
+static void range_remove(struct treadle_mr_part *part)
 {
-	struct treadle_pm *pm = &mr->obj.ctx->pm;
+	struct treadle_pm *pm = &part->mr->obj.ctx->pm;
 
-	if (!mr->range.last)
+	if (!part->range.last)
 		return;
 	write_lock(&pm->lock);
-	interval_tree_remove(&mr->range, &pm->pinned);
+	interval_tree_remove(&part->range, &pm->pinned);
 	write_unlock(&pm->lock);
-	mr->range.last = 0;
 }
 
 /* Charge first, pin then; what fails is refunded by treadle_mr_free. */
-static int mr_pin(struct treadle_mr *mr)
+static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 {
-	unsigned long start = mr->iov.addr & PAGE_MASK;
-	unsigned long n = DIV_ROUND_UP(mr->iov.addr + mr->iov.len - start, PAGE_SIZE);
+	unsigned long start = part->iov.addr & PAGE_MASK;
+	unsigned long n = DIV_ROUND_UP(part->iov.addr + part->iov.len - start, PAGE_SIZE);
 	unsigned int flags = FOLL_LONGTERM | (mr->access & ACCESS_WRITES ? FOLL_WRITE : 0);
 	bool write = flags & FOLL_WRITE;
 	int ret;
@@ -145,20 +157,20 @@ static int mr_pin(struct treadle_mr *mr)
 	ret = account_locked_vm(mr->obj.ctx->mm, n, true);
 	if (ret)
 		return ret;
-	mr->charged = n;
-	mr->pages = kvcalloc(n, sizeof(*mr->pages), TREADLE_GFP);
-	if (!mr->pages)
+	mr->charged += n;
+	part->pages = kvcalloc(n, sizeof(*part->pages), TREADLE_GFP);
+	if (!part->pages)
 		return -ENOMEM;
 	/* seen by the notifier before the first page is pinned */
-	range_insert(mr);
-	while (mr->pinned < n) {
-		unsigned long addr = start + (mr->pinned << PAGE_SHIFT);
-		u64 left = min(n - mr->pinned, PIN_BATCH);
+	range_insert(part);
+	while (part->pinned < n) {
+		unsigned long addr = start + (part->pinned << PAGE_SHIFT);
+		u64 left = min(n - part->pinned, PIN_BATCH);
 
-		ret = pin_user_pages_fast(addr, left, flags, mr->pages + mr->pinned);
+		ret = pin_user_pages_fast(addr, left, flags, part->pages + part->pinned);
 		if (ret <= 0)
 			return ret == -ENOMEM ? ret : -EFAULT;
-		mr->pinned += ret;
+		part->pinned += ret;
 		/* and known to the pagemap: copies will not have to ask */
 		treadle_pm_fill(&mr->obj.ctx->pm, addr, (u64)ret << PAGE_SHIFT, write, true);
 		if (fatal_signal_pending(current))
@@ -166,6 +178,16 @@ static int mr_pin(struct treadle_mr *mr)
 		cond_resched();
 	}
 	return 0;
+}
+
+static int mr_pin(struct treadle_mr *mr)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < mr->count && !ret; i++)
+		ret = part_pin(mr, &mr->parts[i]);
+	return ret;
 }
 
 static int mr_key(struct treadle_mr *mr)
@@ -230,35 +252,57 @@ int treadle_ioc_mr_bind(struct treadle_ucmd *u)
 	return ret;
 }
 
+/* Its ranges, and what peers call them: offsets that go on from one to the next, or addresses. */
+static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov)
+{
+	struct treadle_mr_part *part;
+	u64 end, total = 0;
+	int ret = 0;
+
+	for (part = mr->parts; part < mr->parts + mr->count && !ret; part++, iov++) {
+		part->mr = mr;
+		if (copy_from_user(&part->iov, iov, sizeof(*iov)))
+			return -EFAULT;
+		part->start = mr->flags & TREADLE_MR_VIRT_ADDR ? part->iov.addr : total;
+		if (!part->iov.len || check_add_overflow(part->iov.addr, part->iov.len, &end) ||
+		    check_add_overflow(total, part->iov.len, &total))
+			return -EINVAL;
+		if (mr->flags & TREADLE_MR_UNMAPPED) {
+			/* but nobody ever has memory beyond */
+			part->iov.len = min_t(u64, end, max_t(u64, part->iov.addr, TASK_SIZE_MAX)) -
+					part->iov.addr;
+			continue;
+		}
+		if (check_add_overflow(end, (u64)PAGE_SIZE, &end))
+			return -EINVAL;
+		ret = check_range(current->mm, part->iov.addr, part->iov.len,
+				  mr->access & ACCESS_WRITES);
+	}
+	return ret;
+}
+
 int treadle_ioc_mr_create(struct treadle_ucmd *u)
 {
 	struct treadle_mr_create *arg = u->arg;
 	struct treadle_mr *mr;
-	u64 end;
 	int ret;
 
-	if ((arg->flags & ~(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR)) ||
-	    (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
-	    ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key))
+	if ((arg->flags & ~FLAGS_ALL) || (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
+	    arg->iov_count > TREADLE_MAX_MR_IOV ||
+	    ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key) ||
+	    ((arg->flags & TREADLE_MR_PINNED) && (arg->flags & TREADLE_MR_UNMAPPED)))
 		return -EINVAL;
-	if (arg->iov_count > 1)
-		return -EOPNOTSUPP;
-	mr = kzalloc(sizeof(*mr), TREADLE_GFP);
+	mr = kzalloc(struct_size(mr, parts, arg->iov_count), TREADLE_GFP);
 	if (!mr)
 		return -ENOMEM;
 	mr->access = arg->access;
 	mr->flags = arg->flags;
 	mr->key = arg->key;
 	mr->key_size = arg->auth_key_size;
+	mr->count = arg->iov_count;
 	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, mr->auth_key);
-	if (!ret && copy_from_user(&mr->iov, u64_to_user_ptr(arg->iov), sizeof(mr->iov)))
-		ret = -EFAULT;
-	if (!ret && (!mr->iov.len || check_add_overflow(mr->iov.addr, mr->iov.len, &end) ||
-		     check_add_overflow(end, (u64)PAGE_SIZE, &end)))
-		ret = -EINVAL;
 	if (!ret)
-		ret = check_range(u->ctx->mm, mr->iov.addr, mr->iov.len,
-				  arg->access & ACCESS_WRITES);
+		ret = mr_ranges(mr, u64_to_user_ptr(arg->iov));
 	if (!ret)
 		ret = treadle_obj_init(u->ctx, &mr->obj, TREADLE_MR);
 	if (ret) {
@@ -301,13 +345,18 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 void treadle_mr_free(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+	unsigned int i;
 
 	if (mr->hashed)
 		treadle_mr_shutdown(obj);
 	if (mr->cntr)
 		treadle_obj_put(&mr->cntr->obj);
-	range_remove(mr);
-	mr_unpin(mr);
+	for (i = 0; i < mr->count; i++) {
+		range_remove(&mr->parts[i]);
+		part_unpin(&mr->parts[i], mr->access & ACCESS_WRITES);
+	}
+	if (mr->charged)
+		account_locked_vm(obj->ctx->mm, mr->charged, false);
 }
 
 /* --- what peers see of it ------------------------------------------------------------- */
@@ -328,8 +377,36 @@ struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr)
 }
 
 /*
+ * Where @len bytes at @addr, as peers say it, are: parts written to @at, or -EREMOTEIO.
+ * At most one for each part of the region: each step ends at the end of another one.
+ */
+static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct treadle_iov *at)
+{
+	const struct treadle_mr_part *part, *end = mr->parts + mr->count;
+	int count = 0;
+	u64 off, n;
+
+	do {
+		for (part = mr->parts; part < end; part++) {
+			off = addr - part->start;
+			if (off < part->iov.len || (!len && off == part->iov.len))
+				break;
+		}
+		if (part == end)
+			return -EREMOTEIO;
+		off = array_index_nospec(off, part->iov.len + 1);
+		n = min(len, part->iov.len - off);
+		at[count++] = (struct treadle_iov){ part->iov.addr + off, n };
+		addr += n;
+		len -= n;
+	} while (len);
+	return count;
+}
+
+/*
  * Everything that is checked on an access: key, endpoint, who, what for, where.
- * The region is held; that it is still alive is seen again with every copy.
+ * The region is held; that it is still alive is seen again with every copy. Returns how
+ * many parts of its owner's memory were written to @at, or an error.
  */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **found,
@@ -337,9 +414,8 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 {
 	struct treadle_ctx *ctx = to->obj.ctx;
 	struct treadle_mr *mr;
-	u64 off;
 	u32 ep;
-	int ret = 0;
+	int ret;
 
 	rcu_read_lock();
 	mr = rhashtable_lookup(&ctx->mrs, &range->key, treadle_mr_params);
@@ -349,19 +425,15 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 	if (!mr)
 		return -EKEYREJECTED;
 	ep = READ_ONCE(mr->ep);
-	off = range->addr - (mr->flags & TREADLE_MR_VIRT_ADDR ? mr->iov.addr : 0);
 	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
 		ret = -EKEYREJECTED;
 	else if ((access & ~mr->access) || !treadle_admits(ctx, mr->auth_key, mr->key_size, from))
 		ret = -EACCES;
-	else if (off > mr->iov.len || range->len > mr->iov.len - off)
-		ret = -EREMOTEIO;
-	if (ret) {
+	else
+		ret = mr_locate(mr, range->addr, range->len, at);
+	if (ret < 0)
 		treadle_mr_put(mr);
-		return ret;
-	}
-	*found = mr;
-	*at = (struct treadle_iov){ mr->iov.addr + array_index_nospec(off, mr->iov.len + 1),
-				    range->len };
-	return 0;
+	else
+		*found = mr;
+	return ret;
 }

@@ -278,7 +278,7 @@ TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
 	bool ok;
 
 	if (len > sizeof(value) || len != treadle_type_size(d->datatype) || is_fp(d->datatype) ||
-	    rma->cmd->vec || rma->cmd->inject || rma->count != 1 ||
+	    rma->cmd->vec || rma->cmd->inject || rma->parts != 1 ||
 	    !treadle_is_word((void *)rma->at[0].addr, len, longest_word()) ||
 	    !treadle_pm_small(rma->at[0].addr, len) || !treadle_pm_small(d->addr, len) ||
 	    !treadle_pm_small(d->result, len) || !treadle_pm_small(d->compare, len) ||
@@ -307,13 +307,15 @@ TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
 
 TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	u32 align = treadle_type_align(cmd->d.datatype), i;
+	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
+	unsigned int i;
 	struct treadle_rma rma TREADLE_UNSET;
 
 	if (!treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
-	for (i = 0; i < rma.count; i++) {
-		if (rma.at[i].addr % align) {
+	/* no element lies in two of a region's ranges */
+	for (i = 0; i < rma.parts; i++) {
+		if (rma.at[i].addr % align || rma.at[i].len % size) {
 			treadle_rma_finish(&rma, -EINVAL, run);
 			return;
 		}

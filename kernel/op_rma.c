@@ -99,19 +99,25 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	rma->cmd = cmd;
 	rma->done = 0;
 	rma->heap = rma->modified = false;
+	rma->count = rma->parts = 0;
 	range = treadle_cmd_rma(cmd, &one, &count);
-	for (rma->count = 0; rma->count < count && !ret; rma->count += !ret)
+	while (rma->count < count) {
 		ret = treadle_mr_find(rma->to, cmd->ep, &range[rma->count], access,
-				      &rma->mr[rma->count], &rma->at[rma->count]);
-	if (ret)
-		treadle_rma_finish(rma, READ_ONCE(rma->to->dead) ? -ECONNRESET : ret, run);
-	return !ret;
+				      &rma->mr[rma->count], &rma->at[rma->parts]);
+		if (ret < 0) {
+			treadle_rma_finish(rma, READ_ONCE(rma->to->dead) ? -ECONNRESET : ret, run);
+			return false;
+		}
+		rma->parts += ret;
+		rma->count++;
+	}
+	return true;
 }
 
 /* The peer's memory, from offset @off on. */
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off)
 {
-	treadle_span_user(s, &rma->to->obj.ctx->pm, rma->at, rma->count, off);
+	treadle_span_user(s, &rma->to->obj.ctx->pm, rma->at, rma->parts, off);
 	s->mr = rma->mr;
 	s->mrs = rma->count;
 }
@@ -151,7 +157,7 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 			.len = d->len,
 			.data = d->data,
 			.src = (to->flags & TREADLE_EP_SOURCE) && to->av ?
-				       treadle_av_index(to->av, rma->cmd->ep->port) :
+				       treadle_av_name(to->av, rma->cmd->ep->port) :
 				       TREADLE_ADDR_ANY,
 			.flags = TREADLE_CQ_RMA | TREADLE_CQ_REMOTE_WRITE |
 				 TREADLE_CQ_REMOTE_CQ_DATA,
@@ -264,7 +270,7 @@ static __always_inline bool copy_small(const struct treadle_rma *rma)
 	const struct treadle_cmd *cmd = rma->cmd;
 	struct treadle_pm *here = &cmd->ep->obj.ctx->pm, *there = &rma->to->obj.ctx->pm;
 
-	if (cmd->vec || cmd->inject || rma->count != 1)
+	if (cmd->vec || cmd->inject || rma->parts != 1)
 		return false;
 	if (cmd->d.opcode == TREADLE_OP_WRITE)
 		return treadle_copy_small(there, rma->at[0].addr, here, cmd->d.addr, cmd->d.len,

@@ -28,7 +28,7 @@ public:
 	int prepare_close() noexcept;
 
 private:
-	Av(Domain &domain, AddressVector kernel, bool asynchronous, void *context);
+	Av(Domain &domain, AddressVector kernel, bool asynchronous, bool ids, void *context);
 
 	static int insert(fid_av *av, const void *addr, std::size_t count, fi_addr_t *out,
 			  std::uint64_t flags, void *context) noexcept;
@@ -56,7 +56,7 @@ private:
 	Domain &domain_;
 	Use domain_use_;
 	AddressVector kernel_;
-	const bool asynchronous_;
+	const bool asynchronous_, ids_;
 	std::vector<fi_addr_t> map_;
 	Eq *eq_ = nullptr;
 	Use eq_use_;

@@ -31,6 +31,7 @@ public:
 
 	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg);
+	int open_ops(const char *ops, std::uint64_t flags, void **out) noexcept;
 
 	Fabric &fabric() const noexcept { return fabric_; }
 	Context &kernel() noexcept { return kernel_; }
@@ -42,10 +43,12 @@ public:
 	/* An endpoint's address in that format, which may be of the other family: any local one reaches it. */
 	std::string encoded(const treadle_addr &address) const;
 	fi_av_type av_type() const noexcept { return av_type_; }
-	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR */
+	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED */
 	int mr_mode() const noexcept { return mr_mode_; }
 	/* Whether registrations are reported by an event; null: they are not. */
 	Eq *mr_events() const noexcept { return mr_events_; }
+	/* FI_AV_USER_ID */
+	bool user_ids() const noexcept { return user_ids_; }
 	/* Do calls for one object come from one thread at a time? */
 	bool serialized() const noexcept { return serialized_; }
 	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }
@@ -61,6 +64,7 @@ private:
 	std::uint32_t addr_format_;
 	fi_av_type av_type_;
 	int mr_mode_;
+	bool user_ids_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
 	Eq *mr_events_ = nullptr;

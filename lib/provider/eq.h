@@ -5,12 +5,15 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <rdma/fi_eq.h>
 
 #include <treadle/event_queue.h>
+#include <treadle/registrar.h>
 
 #include "waitset.h"
 
@@ -30,6 +33,24 @@ public:
 	/* Adds an event, or an error. They may throw for want of memory. */
 	void report(std::uint32_t event, const void *entry, std::size_t size);
 	void report(const fi_eq_err_entry &error);
+	/* FI_MR_COMPLETE, or the error, of a region that is registered. */
+	void report(::fid &region, int error);
+
+	/* A registration that is under way: FI_REG_MR. */
+	class Pending : public Registration
+	{
+	public:
+		using Registration::Registration;
+		virtual ~Pending() = default;
+		/* It is done, and may be deleted here. 0 or -errno, for owner's event. */
+		virtual int finish(::fid *&owner) noexcept = 0;
+	};
+	/* For who reports registrations here, before they begin. */
+	void prepare_registrations() noexcept;
+	/* Whoever looks for events will find it done. 0, or -errno: it was not begun. */
+	int begin(Pending &registration) noexcept;
+	/* Ends one that is under way, if that is not null, and takes back its owner's events. */
+	void withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept;
 
 	/*
 	 * Whose events the kernel reports, while this lives. When it goes, its events
@@ -88,11 +109,14 @@ private:
 		bool failed = false;
 		std::uint32_t event;
 		std::vector<std::byte> entry; /* or a fi_eq_err_entry */
-		const ::fid *owner = nullptr; /* of a Source */
+		const ::fid *owner = nullptr; /* with whom it goes: of a Source, or a region */
 		InfoPtr info;		      /* of a connection request, until it is read */
 		std::vector<std::byte> err_data;
 
-		bool about_connection() const noexcept { return owner && !failed; }
+		bool about_connection() const noexcept
+		{
+			return owner && !failed && event != FI_MR_COMPLETE;
+		}
 	};
 	struct Registered {
 		::fid *owner;
@@ -116,6 +140,9 @@ private:
 	/* lock_ is held */
 	void append(Event event);
 	int fetch();
+	void take_registrations();
+	void append(::fid &region, int error);
+	void drop_events_of(const ::fid *owner) noexcept;
 	Event translate(const Registered &source, const treadle_event &event);
 	void update_own() noexcept;
 	void remove_first() noexcept;
@@ -128,12 +155,13 @@ private:
 	const std::uint32_t api_;
 	EventQueue kernel_;
 	detail::UniqueFd own_;	/* an eventfd, readable while there is something in events_ */
-	detail::UniqueFd wake_; /* of epoll(7): both */
+	detail::UniqueFd wake_; /* of epoll(7): both, and the registrar */
 	std::mutex lock_;
 	std::deque<Event> events_;
 	std::map<std::uint64_t, Registered> sources_;
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* that the last error lent to its reader */
+	std::optional<Registrar> registrar_;
 	Membership membership_;
 };
 

@@ -17,7 +17,7 @@ namespace treadle::fi
 namespace
 {
 
-constexpr std::uint64_t insert_flags = FI_MORE | FI_SYNC_ERR;
+constexpr std::uint64_t insert_flags = FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID;
 
 /* Entries that map_addr shows. Nobody is told that there are any: some programs look, though. */
 constexpr std::size_t most_mapped = 65536;
@@ -78,9 +78,9 @@ fi_ops_av Av::av_ops{
 	.av_set = nullptr,
 };
 
-Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, void *context)
+Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, bool ids, void *context)
 	: Object(context), domain_(domain), domain_use_(domain.users), kernel_(std::move(kernel)),
-	  asynchronous_(asynchronous)
+	  asynchronous_(asynchronous), ids_(ids)
 {
 	ops = &av_ops;
 }
@@ -108,17 +108,22 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	const std::size_t expected =
 		std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
 	const std::string_view name = attr->name ? attr->name : "";
-	auto kernel = AddressVector::open(in.kernel(), name,
+	/* One that is shared has no identifiers: they would be of one of the processes. */
+	const bool ids = name.empty() && in.user_ids();
+	const auto count = static_cast<std::uint32_t>(expected);
+	const auto bits = static_cast<std::uint32_t>(attr->rx_ctx_bits);
+	auto kernel =
+		ids ? AddressVector::create_with_ids(in.kernel(), count, bits) :
+		      AddressVector::open(in.kernel(), name,
 					  attr->flags & FI_READ ? AddressVector::Access::read :
 								  AddressVector::Access::write,
-					  static_cast<std::uint32_t>(expected),
-					  static_cast<std::uint32_t>(attr->rx_ctx_bits));
+					  count, bits);
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
 			      static_cast<int>(name.size()), name.data());
 	return guard([&] {
 		std::unique_ptr<Av> av(
-			new Av(in, std::move(*kernel), attr->flags & FI_EVENT, context));
+			new Av(in, std::move(*kernel), attr->flags & FI_EVENT, ids, context));
 		if (attr->name && !attr->map_addr)
 			attr->map_addr =
 				av->map(std::clamp<std::size_t>(attr->count, 1, most_mapped));
@@ -158,13 +163,19 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 
 	if (flags & ~insert_flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "insert: flags 0x%" PRIx64, flags);
+	if (flags & FI_AV_USER_ID && !(ids_ && out))
+		return REFUSE(out ? -FI_EBADFLAGS : -FI_EINVAL, subsys,
+			      "insert: FI_AV_USER_ID needs that capability of the domain, a vector "
+			      "without a name, and fi_addr");
 	if (asynchronous_ && !eq_)
 		return REFUSE(-FI_ENOEQ, subsys,
 			      "insert: opened with FI_EVENT, and no event queue is bound");
 	if (addresses.size() > std::numeric_limits<std::uint32_t>::max())
 		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses", addresses.size());
 
-	int failure = kernel_.insert(addresses, indices.data()).error;
+	int failure =
+		kernel_.insert(addresses, indices.data(), flags & FI_AV_USER_ID ? out : nullptr)
+			.error;
 	std::size_t inserted = 0;
 	for (std::size_t i = 0; i < addresses.size(); ++i) {
 		if (indices[i] != FI_ADDR_NOTAVAIL) {

@@ -117,7 +117,7 @@ int Cntr::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys,
+		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
 				 [this] { return counter_.wait_fd(); });
 	case FI_GETOPSFLAG: /* no flag has a meaning for counters */
 		*static_cast<std::uint64_t *>(arg) = 0;

@@ -333,7 +333,8 @@ int Cq::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, [this] { return wait_fd(); });
+		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
+				 [this] { return wait_fd(); });
 	default:
 		return Object::control(command, arg);
 	}

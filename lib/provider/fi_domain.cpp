@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include <treadle/fi_treadle.h>
+
 #include "address.h"
 #include "av.h"
 #include "cntr.h"
@@ -29,6 +31,18 @@ int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_att
 	fi_atomic_attr unused;
 
 	return query_atomic(Domain::of(domain), datatype, op, attr ? *attr : unused, flags);
+}
+
+int query_limits(fid_domain *domain, treadle_query *limits) noexcept
+{
+	*limits = Domain::of(domain).kernel().limits();
+	return 0;
+}
+
+int get_fd(fid_domain *domain, int *fd) noexcept
+{
+	*fd = Domain::of(domain).kernel().fd();
+	return 0;
 }
 
 /* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
@@ -63,13 +77,14 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	  addr_format_(format_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET,
 				 info.addr_format)),
 	  av_type_(info.domain_attr->av_type), mr_mode_(info.domain_attr->mr_mode),
+	  user_ids_(info.caps & FI_AV_USER_ID),
 	  serialized_(info.domain_attr->threading != FI_THREAD_UNSPEC &&
 		      info.domain_attr->threading != FI_THREAD_SAFE)
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 
 	if (mr_mode_ == FI_MR_BASIC)
-		mr_mode_ = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+		mr_mode_ = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (attr.auth_key && FI_VERSION_GE(api(), FI_VERSION(1, 5))) {
 		const auto *key = reinterpret_cast<const std::byte *>(attr.auth_key);
 		auth_key_.assign(key, key + attr.auth_key_size);
@@ -118,11 +133,31 @@ int Domain::bind(::fid *other, std::uint64_t flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
 	Eq &eq = Eq::of(other);
 	if (flags & FI_REG_MR) {
+		if (mr_events_)
+			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue for FI_REG_MR");
+		eq.prepare_registrations();
 		mr_events_ = &eq;
 		mr_events_use_ = Use(eq.users);
 	} else {
 		eq_use_ = Use(eq.users);
 	}
+	return 0;
+}
+
+int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
+{
+	static fi_treadle_ops_domain domain_ops_1{
+		.size = sizeof(fi_treadle_ops_domain),
+		.query = query_limits,
+		.mr_regpinned = Mr::reg_pinned,
+		.getfd = get_fd,
+	};
+
+	if (std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1) != 0)
+		return Object::open_ops(ops, flags, out);
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "open_ops: flags 0x%" PRIx64, flags);
+	*out = &domain_ops_1;
 	return 0;
 }
 

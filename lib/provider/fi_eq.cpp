@@ -107,6 +107,13 @@ void Eq::update_own() noexcept
 		(void)!::write(own_.get(), &count, sizeof(count));
 }
 
+void Eq::drop_events_of(const ::fid *owner) noexcept
+{
+	std::erase_if(events_, [owner](const Event &e) { return e.owner == owner; });
+	if (events_.empty())
+		update_own();
+}
+
 void Eq::remove_first() noexcept
 {
 	events_.pop_front();
@@ -134,8 +141,7 @@ Eq::Source::~Source()
 	const ::fid *const owner = found->second.owner;
 
 	eq_->sources_.erase(found);
-	std::erase_if(eq_->events_, [owner](const Event &e) { return e.owner == owner; });
-	eq_->update_own();
+	eq_->drop_events_of(owner);
 }
 
 Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
@@ -176,6 +182,7 @@ int Eq::fetch()
 {
 	treadle_event event;
 
+	take_registrations();
 	while (events_.empty()) {
 		const int rc = kernel_.read(event);
 		if (rc)
@@ -185,6 +192,76 @@ int Eq::fetch()
 			append(translate(found->second, event));
 	}
 	return 0;
+}
+
+/* --- registrations ------------------------------------------------------------------- */
+
+void Eq::append(::fid &region, int error)
+{
+	fi_eq_entry done{};
+	fi_eq_err_entry failed{};
+
+	done.fid = failed.fid = &region;
+	done.context = failed.context = region.context;
+	failed.err = failed.prov_errno = -error;
+	Event event = error ? Event(failed) : Event(FI_MR_COMPLETE, &done, sizeof(done));
+	event.owner = &region;
+	append(std::move(event));
+}
+
+void Eq::report(::fid &region, int error)
+{
+	const std::lock_guard guard(lock_);
+
+	append(region, error);
+}
+
+void Eq::prepare_registrations() noexcept
+{
+	const std::lock_guard guard(lock_);
+	epoll_event event{.events = EPOLLIN, .data = {}};
+
+	if (registrar_)
+		return;
+	auto registrar = Registrar::create();
+	int rc = registrar ? 0 : registrar.error().negative();
+	if (!rc && epoll_ctl(wake_.get(), EPOLL_CTL_ADD, registrar->file(), &event) < 0)
+		rc = -errno;
+	if (rc)
+		REFUSE(rc, subsys, "no io_uring, so memory is registered by the calling thread");
+	else
+		registrar_ = std::move(*registrar);
+}
+
+/* Under the lock that its event is read under: not before the caller knows the region. */
+int Eq::begin(Pending &registration) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	return registrar_ ? registrar_->begin(registration) : -ENOSYS;
+}
+
+void Eq::take_registrations()
+{
+	while (Registration *const next = registrar_ ? registrar_->next() : nullptr) {
+		::fid *owner;
+		const int rc = static_cast<Pending *>(next)->finish(owner);
+		append(*owner, rc);
+	}
+}
+
+void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	if (registrar_ && registration)
+		registrar_->cancel(*registration);
+	while (registrar_ && registration && registrar_->wait() != -EPERM)
+		fi::guard([&] {
+			take_registrations();
+			return 0;
+		});
+	drop_events_of(&owner);
 }
 
 /* --- calls --------------------------------------------------------------------------- */
@@ -214,7 +291,8 @@ int Eq::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, [this] { return wait_fd(); });
+		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
+				 [this] { return wait_fd(); });
 	default:
 		return Object::control(command, arg);
 	}

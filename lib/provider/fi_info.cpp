@@ -326,6 +326,8 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		info->caps |= FI_TRIGGER;
 	if (kernel.features & TREADLE_FEATURE_SHARED_AV)
 		info->caps |= FI_SHARED_AV;
+	if (kernel.features & TREADLE_FEATURE_AV_IDS && type != FI_EP_MSG)
+		info->caps |= FI_AV_USER_ID;
 	if (kernel.desc_flags & TREADLE_F_MULTI_RECV)
 		info->caps |= FI_MULTI_RECV;
 	if (kernel.desc_flags & TREADLE_F_FENCE)
@@ -361,7 +363,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		info->caps |= FI_NAMED_RX_CTX;
 	domain.max_ep_stx_ctx = domain.ep_cnt;
 	domain.max_ep_srx_ctx = domain.ep_cnt;
-	domain.mr_iov_limit = 1;
+	domain.mr_iov_limit = kernel.features & TREADLE_FEATURE_MR_IOV ? TREADLE_MAX_MR_IOV : 1;
 	domain.max_err_data = max_address;
 	domain.caps = info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV);
 

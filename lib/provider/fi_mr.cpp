@@ -6,7 +6,7 @@
 
 #include "cntr.h"
 #include "endpoint.h"
-#include "eq.h"
+#include "transfer.h"
 
 namespace treadle::fi
 {
@@ -48,11 +48,38 @@ fi_ops_mr Mr::ops{
 	.regattr = Mr::regattr,
 };
 
-Mr::Mr(Domain &domain, MemoryRegion kernel, void *context) noexcept
-	: Object(context), domain_(domain), domain_use_(domain.users), kernel_(std::move(kernel))
+/* What the kernel reads, and writes, until it is done. */
+class Mr::Request final : public Eq::Pending
+{
+public:
+	Request(Mr &mr, const Buffers &buffers, const MemoryRegion::Options &options)
+		: Pending(mr.domain_.kernel(), buffers.span(), options), mr_(mr)
+	{
+	}
+
+	int finish(::fid *&owner) noexcept override
+	{
+		Mr &mr = mr_;
+		auto kernel = result();
+
+		owner = &mr.fid;
+		mr.pending_.reset(); /* this */
+		if (!kernel)
+			return fabric_error(kernel.error().negative());
+		mr.key = kernel->key();
+		mr.kernel_ = std::move(*kernel);
+		return 0;
+	}
+
+private:
+	Mr &mr_;
+};
+
+Mr::Mr(Domain &domain, void *context) noexcept
+	: Object(context), domain_(domain), domain_use_(domain.users), events_(domain.mr_events())
 {
 	mem_desc = this;
-	key = kernel_.key();
+	key = FI_KEY_NOTAVAIL;
 }
 
 int Mr::reg(::fid *domain, const void *buf, std::size_t len, std::uint64_t access,
@@ -79,61 +106,94 @@ int Mr::regv(::fid *domain, const iovec *iov, std::size_t count, std::uint64_t a
 	return regattr(domain, &attr, flags, out);
 }
 
-/*
- * FI_RMA_EVENT announces that a counter will be bound, which needs no announcement
- * here: no mode that we return asks for one. The iface counts only with FI_HMEM, which nobody is given.
- */
 int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **out) noexcept
 {
 	if (f->fclass != FI_CLASS_DOMAIN)
 		return REFUSE(-FI_EINVAL, subsys, "reg: at a domain only");
-	Domain &domain = Domain::of(f);
+	return reg(Domain::of(f), *attr, flags, false, out);
+}
+
+int Mr::reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
+		   fid_mr **out) noexcept
+{
+	return reg(Domain::of(domain), *attr, flags, true, out);
+}
+
+/*
+ * FI_RMA_EVENT announces that a counter will be bound, which needs no announcement
+ * here: no mode that we return asks for one. The iface counts only with FI_HMEM, which nobody is given.
+ */
+int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pinned,
+	    fid_mr **out) noexcept
+{
 	MemoryRegion::Options options{};
 
 	if (flags & ~FI_RMA_EVENT)
 		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%" PRIx64, flags);
-	if (attr->offset)
+	if (attr.offset)
 		return REFUSE(-FI_EINVAL, subsys, "reg: offset is reserved");
-	if (attr->iov_count != 1)
-		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is 1",
-			      attr->iov_count);
-	if (const std::uint64_t unknown = translate(attr->access, options.access))
+	const Buffers buffers(attr.mr_iov, attr.iov_count);
+	if (!attr.iov_count || buffers.too_many())
+		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is %d",
+			      attr.iov_count, TREADLE_MAX_MR_IOV);
+	if (const std::uint64_t unknown = translate(attr.access, options.access))
 		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%" PRIx64 " is unknown", unknown);
 	if (domain.mr_mode() & FI_MR_PROV_KEY)
 		options.flags |= TREADLE_MR_KERNEL_KEY;
 	else
-		options.key = attr->requested_key;
+		options.key = attr.requested_key;
 	if (domain.mr_mode() & FI_MR_VIRT_ADDR)
 		options.flags |= TREADLE_MR_VIRT_ADDR;
+	/* What is mapped when a peer comes counts, unless the application has said that all is there. */
+	if (pinned)
+		options.flags |= TREADLE_MR_PINNED;
+	else if (!(domain.mr_mode() & FI_MR_ALLOCATED) &&
+		 domain.kernel().limits().features & TREADLE_FEATURE_MR_IOV)
+		options.flags |= TREADLE_MR_UNMAPPED;
 	options.auth_key = domain.auth_key();
-	if (attr->auth_key_size && attr->auth_key && FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
-		options.auth_key = std::as_bytes(std::span(attr->auth_key, attr->auth_key_size));
+	if (attr.auth_key_size && attr.auth_key && FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
+		options.auth_key = std::as_bytes(std::span(attr.auth_key, attr.auth_key_size));
 
-	auto kernel = MemoryRegion::create(domain.kernel(), attr->mr_iov->iov_base,
-					   attr->mr_iov->iov_len, options);
-	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), subsys,
-			      "reg: %p, %zu bytes, key 0x%" PRIx64, attr->mr_iov->iov_base,
-			      attr->mr_iov->iov_len, attr->requested_key);
 	return guard([&] {
-		std::unique_ptr<Mr> mr(new Mr(domain, std::move(*kernel), attr->context));
-		/* The event may not be read before *out was written. */
-		*out = mr.get();
-		if (domain.mr_events()) {
-			fi_eq_entry done{};
-			done.fid = &mr->fid;
-			done.context = attr->context;
-			domain.mr_events()->report(FI_MR_COMPLETE, &done, sizeof(done));
+		std::unique_ptr<Mr> own(new Mr(domain, attr.context));
+		if (domain.mr_mode() & FI_MR_VIRT_ADDR)
+			own->base_ = address_of(attr.mr_iov->iov_base);
+		own->auth_key_.assign(options.auth_key.begin(), options.auth_key.end());
+		options.auth_key = own->auth_key_;
+		own->pending_ = std::make_unique<Request>(*own, buffers, options);
+		Mr *const mr = own.release();
+		/* Its event may be read, and it may be closed, as soon as it has begun. */
+		*out = mr;
+		if (mr->events_ && !mr->events_->begin(*mr->pending_))
+			return 0;
+		own.reset(mr);
+		if (const int rc = mr->register_now()) {
+			*out = nullptr;
+			return REFUSE(rc, subsys, "reg: %zu buffers, %p, %zu bytes, key 0x%" PRIx64,
+				      attr.iov_count, attr.mr_iov->iov_base, attr.mr_iov->iov_len,
+				      attr.requested_key);
 		}
-		std::ignore = mr.release();
+		if (mr->events_)
+			mr->events_->report(mr->fid, 0);
+		std::ignore = own.release();
 		return 0;
 	});
+}
+
+int Mr::register_now() noexcept
+{
+	::fid *self;
+
+	pending_->run();
+	return pending_->finish(self);
 }
 
 int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 {
 	int rc;
 
+	if (!kernel_)
+		return REFUSE(-FI_EOPBADSTATE, subsys, "bind: is not registered yet");
 	switch (other->fclass) {
 	case FI_CLASS_CNTR: {
 		Cntr &cntr = Cntr::of(other);
@@ -143,7 +203,7 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
 				      flags);
-		rc = kernel_.bind(cntr.id());
+		rc = kernel_->bind(cntr.id());
 		if (!rc)
 			cntr_use_ = Use(cntr.users);
 		break;
@@ -157,7 +217,7 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
-		rc = kernel_.bind(port.endpoint().address_id());
+		rc = kernel_->bind(port.endpoint().address_id());
 		break;
 	}
 	default:
@@ -169,7 +229,9 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 
 int Mr::prepare_close() noexcept
 {
-	const int rc = kernel_.close();
+	if (events_)
+		events_->withdraw(pending_, fid);
+	const int rc = kernel_ ? kernel_->close() : 0;
 
 	return rc ? REFUSE(fabric_error(rc), subsys, "close") : 0;
 }
@@ -178,12 +240,15 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 {
 	const std::size_t room = *attr.key_size;
 
+	if (!kernel_)
+		return REFUSE(-FI_EOPBADSTATE, subsys, "raw_attr: is not registered yet");
+
 	*attr.key_size = sizeof(key);
 	if (room < sizeof(key))
 		return -FI_ETOOSMALL;
 	std::memcpy(attr.raw_key, &key, sizeof(key));
 	if (attr.base_addr)
-		*attr.base_addr = 0;
+		*attr.base_addr = base_;
 	return 0;
 }
 

@@ -291,7 +291,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	if (asked && asked->caps)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
 	else
-		info.caps &= ~FI_SOURCE_ERR; /* it makes errors of successes: for who asks for it */
+		/* One makes errors of successes, the other costs memory: for who asks for it. */
+		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID);
 	if (asked)
 		info.handle = asked->handle;
 	narrow_domain(*info.domain_attr,

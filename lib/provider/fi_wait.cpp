@@ -41,14 +41,21 @@ int WaitSet::open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexce
 		return REFUSE(-FI_EBADFLAGS, subsys, "wait_open: flags 0x%" PRIx64, attr->flags);
 	if (object == FI_WAIT_NONE || object == FI_WAIT_SET || !can_wait_on(object))
 		return REFUSE(-FI_ENOSYS, subsys,
-			      "wait_open: wait_obj %d: only UNSPEC, FD, POLLFD "
-			      "and YIELD",
+			      "wait_open: wait_obj %d: only UNSPEC, FD, POLLFD, "
+			      "MUTEX_COND and YIELD",
 			      object);
 	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
 	if (epoll.get() < 0)
 		return REFUSE(-errno, subsys, "wait_open: epoll");
 	return guard([&] {
-		*out = new WaitSet(Fabric::of(fabric), object, std::move(epoll));
+		std::unique_ptr<WaitSet> set(
+			new WaitSet(Fabric::of(fabric), object, std::move(epoll)));
+		const int rc = object == FI_WAIT_MUTEX_COND ?
+				       Signaller::start(set->epoll_.get(), set->signaller_) :
+				       0;
+		if (rc)
+			return REFUSE(rc, subsys, "wait_open: the thread for FI_WAIT_MUTEX_COND");
+		*out = set.release();
 		return 0;
 	});
 }
@@ -56,11 +63,21 @@ int WaitSet::open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexce
 int WaitSet::join(fi_wait_obj object, fid_wait *set, Waitable &member,
 		  Membership &membership) noexcept
 {
+	if (object == FI_WAIT_MUTEX_COND)
+		return guard([&] { return signal(member, membership); });
 	if (object != FI_WAIT_SET)
 		return 0;
 	if (!set)
 		return REFUSE(-FI_EINVAL, subsys, "FI_WAIT_SET: without a wait_set");
 	return guard([&] { return of(set).add(member, membership); });
+}
+
+int WaitSet::signal(Waitable &member, Membership &membership)
+{
+	const auto fd = member.wait_fd();
+	const int rc = fd ? Signaller::start(*fd, membership.signaller_) : fd.error().negative();
+
+	return rc ? REFUSE(fabric_error(rc), subsys, "FI_WAIT_MUTEX_COND: its thread") : 0;
 }
 
 int WaitSet::add(Waitable &member, Membership &membership)
@@ -147,7 +164,7 @@ int WaitSet::control(int command, void *arg) noexcept
 			return list_files(*static_cast<struct fi_wait_pollfd *>(arg));
 		[[fallthrough]];
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys,
+		return tell_wait(command, arg, wait_obj_, subsys, signaller_.get(),
 				 [this] { return Result<int>(epoll_.get()); });
 	default:
 		return Object::control(command, arg);

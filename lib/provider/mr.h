@@ -2,25 +2,38 @@
 #ifndef TREADLE_PROVIDER_MR_H
 #define TREADLE_PROVIDER_MR_H
 
+#include <memory>
+#include <optional>
+#include <vector>
+
 #include <treadle/memory_region.h>
 
 #include "domain.h"
+#include "eq.h"
 
 namespace treadle::fi
 {
 
-/* fi_mr(3) */
+/*
+ * fi_mr(3). One that is registered in the background has no kernel_ before it is
+ * done, or ever, if that fails; what changes then is written under its queue's lock.
+ */
 class Mr : public Object<Mr, fid_mr, FI_CLASS_MR, FI_LOG_MR>
 {
 public:
 	static fi_ops_mr ops;
+	/* regattr, of memory that stays where it is: fi_treadle.h */
+	static int reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
+			      fid_mr **out) noexcept;
 
 	int bind(::fid *other, std::uint64_t flags) noexcept;
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;
 
 private:
-	Mr(Domain &domain, MemoryRegion kernel, void *context) noexcept;
+	class Request;
+
+	Mr(Domain &domain, void *context) noexcept;
 
 	static int reg(::fid *domain, const void *buf, std::size_t len, std::uint64_t access,
 		       std::uint64_t offset, std::uint64_t key, std::uint64_t flags, fid_mr **out,
@@ -30,13 +43,21 @@ private:
 			void *context) noexcept;
 	static int regattr(::fid *domain, const fi_mr_attr *attr, std::uint64_t flags,
 			   fid_mr **out) noexcept;
+	/* Where all variants meet. */
+	static int reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pinned,
+		       fid_mr **out) noexcept;
 
+	int register_now() noexcept;
 	int raw_attr(const struct fi_mr_raw_attr &attr) noexcept;
 
 	Domain &domain_;
 	Use domain_use_;
 	Use cntr_use_;
-	MemoryRegion kernel_;
+	std::vector<std::byte> auth_key_; /* that the kernel reads meanwhile */
+	Eq *const events_;		  /* or null */
+	std::uint64_t base_ = 0;	  /* what peers call its first byte */
+	std::unique_ptr<Eq::Pending> pending_;
+	std::optional<MemoryRegion> kernel_;
 };
 
 } // namespace treadle::fi

@@ -52,6 +52,7 @@ private:
  *
  *	int bind(fid *other, std::uint64_t flags);
  *	int control(int command, void *arg);
+ *	int open_ops(const char *ops, std::uint64_t flags, void **out);
  *	int prepare_close();	0, or -errno: it can't be closed
  */
 template <class T, class Fid, std::size_t Class, fi_log_subsys Subsys> class Object : public Fid
@@ -86,6 +87,10 @@ protected:
 	{
 		return REFUSE(-FI_ENOSYS, Subsys, "control: command %d is not supported", command);
 	}
+	int open_ops(const char *ops, std::uint64_t, void **) noexcept
+	{
+		return REFUSE(-FI_ENOSYS, Subsys, "open_ops: there are none called \"%s\"", ops);
+	}
 	int prepare_close() noexcept { return 0; }
 
 private:
@@ -111,9 +116,10 @@ private:
 	{
 		return guard([&] { return of(f).control(command, arg); });
 	}
-	static int fid_open_ops(::fid *, const char *ops, std::uint64_t, void **, void *) noexcept
+	static int fid_open_ops(::fid *f, const char *ops, std::uint64_t flags, void **out,
+				void *) noexcept
 	{
-		return REFUSE(-FI_ENOSYS, Subsys, "open_ops: there are none called \"%s\"", ops);
+		return of(f).open_ops(ops, flags, out);
 	}
 
 	static inline fi_ops fid_ops{

@@ -11,6 +11,7 @@
 #include <treadle/result.h>
 
 #include "provider.h"
+#include "signaller.h"
 
 /* What queues and counters have in common that can be waited for. */
 namespace treadle::fi
@@ -35,6 +36,7 @@ constexpr bool can_wait_on(fi_wait_obj object) noexcept
 	case FI_WAIT_UNSPEC:
 	case FI_WAIT_SET:
 	case FI_WAIT_FD:
+	case FI_WAIT_MUTEX_COND:
 	case FI_WAIT_YIELD: /* who waits is not on the processor, and needs no object */
 	case FI_WAIT_POLLFD:
 		return true;
@@ -49,18 +51,22 @@ constexpr std::int64_t nanoseconds(int timeout) noexcept
 	return timeout < 0 ? -1 : timeout * std::int64_t{1'000'000};
 }
 
-/* FI_GETWAIT and FI_GETWAITOBJ: make_fd returns the file as Result<int>. */
+/* FI_GETWAIT and FI_GETWAITOBJ: make_fd returns the file as Result<int>; signaller: if there is one. */
 template <class MakeFd>
 int tell_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys,
-	      MakeFd &&make_fd) noexcept
+	      Signaller *signaller, MakeFd &&make_fd) noexcept
 {
 	if (command == FI_GETWAITOBJ) {
 		*static_cast<fi_wait_obj *>(arg) = object;
 		return 0;
 	}
+	if (signaller) {
+		*static_cast<struct fi_mutex_cond *>(arg) = signaller->objects();
+		return 0;
+	}
 	if (object != FI_WAIT_FD && object != FI_WAIT_POLLFD)
 		return REFUSE(-FI_ENODATA, subsys,
-			      "GETWAIT: was not opened with FI_WAIT_FD or FI_WAIT_POLLFD");
+			      "GETWAIT: was not opened with FI_WAIT_FD, POLLFD or MUTEX_COND");
 	const Result<int> fd = make_fd();
 	if (!fd)
 		return REFUSE(fabric_error(fd.error().negative()), subsys, "GETWAIT");

@@ -17,7 +17,7 @@ namespace treadle::fi
 
 class WaitSet;
 
-/* Being in a wait set, for as long as this lives. */
+/* Being in a wait set, or having a condition signalled, for as long as this lives. */
 class Membership
 {
 public:
@@ -29,14 +29,19 @@ public:
 		std::swap(set_, other.set_);
 		std::swap(member_, other.member_);
 		std::swap(use_, other.use_);
+		std::swap(signaller_, other.signaller_);
 		return *this;
 	}
 	~Membership();
 
+	Signaller *signaller() const noexcept { return signaller_.get(); }
+
 private:
+	friend class WaitSet;
 	WaitSet *set_ = nullptr;
 	Waitable *member_ = nullptr;
 	Use use_;
+	std::unique_ptr<Signaller> signaller_;
 };
 
 /*
@@ -48,7 +53,7 @@ class WaitSet : public Object<WaitSet, fid_wait, FI_CLASS_WAIT, FI_LOG_FABRIC>
 public:
 	static int open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexcept;
 
-	/* For what is opened with FI_WAIT_SET; with another wait object it joins nothing. 0 or -errno. */
+	/* For what is opened with FI_WAIT_SET or FI_WAIT_MUTEX_COND; else it joins nothing. 0 or -errno. */
 	static int join(fi_wait_obj object, fid_wait *set, Waitable &member,
 			Membership &membership) noexcept;
 
@@ -61,6 +66,7 @@ private:
 	friend class Membership;
 	WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll);
 
+	static int signal(Waitable &member, Membership &membership);
 	int add(Waitable &member, Membership &membership);
 	void remove(Waitable &member) noexcept;
 	int list_files(struct fi_wait_pollfd &list) noexcept;
@@ -76,6 +82,7 @@ private:
 	Use fabric_use_;
 	const fi_wait_obj wait_obj_;
 	detail::UniqueFd epoll_;
+	std::unique_ptr<Signaller> signaller_;
 	std::mutex lock_;
 	std::vector<Member> members_;
 	std::uint64_t changes_ = 0;

@@ -10,19 +10,13 @@
 namespace treadle
 {
 
-Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected,
-					    std::uint32_t context_bits) noexcept
-{
-	return open(context, {}, Access::write, expected, context_bits);
-}
-
-Result<AddressVector> AddressVector::open(const Context &context, std::string_view name,
-					  Access access, std::uint32_t expected,
+Result<AddressVector> AddressVector::make(const Context &context, std::uint32_t flags,
+					  std::string_view name, std::uint32_t expected,
 					  std::uint32_t context_bits) noexcept
 {
 	treadle_av_create args{};
 
-	args.flags = access == Access::read ? TREADLE_AV_READ : 0;
+	args.flags = flags;
 	args.count = expected;
 	args.rx_ctx_bits = context_bits;
 	args.name = name.empty() ? 0 : address_of(name.data());
@@ -32,8 +26,30 @@ Result<AddressVector> AddressVector::open(const Context &context, std::string_vi
 	return AddressVector(context.fd(), args.id);
 }
 
+Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected,
+					    std::uint32_t context_bits) noexcept
+{
+	return make(context, 0, {}, expected, context_bits);
+}
+
+Result<AddressVector> AddressVector::create_with_ids(const Context &context,
+						     std::uint32_t expected,
+						     std::uint32_t context_bits) noexcept
+{
+	return make(context, TREADLE_AV_IDS, {}, expected, context_bits);
+}
+
+Result<AddressVector> AddressVector::open(const Context &context, std::string_view name,
+					  Access access, std::uint32_t expected,
+					  std::uint32_t context_bits) noexcept
+{
+	return make(context, access == Access::read ? TREADLE_AV_READ : 0, name, expected,
+		    context_bits);
+}
+
 AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addresses,
-					      std::uint64_t *indices) noexcept
+					      std::uint64_t *indices,
+					      const std::uint64_t *ids) noexcept
 {
 	treadle_av_insert args{};
 
@@ -41,6 +57,7 @@ AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addr
 	args.count = static_cast<std::uint32_t>(addresses.size());
 	args.addrs = address_of(addresses.data());
 	args.out = address_of(indices);
+	args.ids = address_of(ids);
 	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
 	return {.count = args.count, .error = rc};
 }

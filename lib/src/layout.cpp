@@ -129,13 +129,14 @@ AT(treadle_av_create, name, 16);
 AT(treadle_av_create, name_size, 24);
 AT(treadle_av_create, rx_ctx_bits, 28);
 
-SIZE(treadle_av_insert, 32);
+SIZE(treadle_av_insert, 40);
 AT(treadle_av_insert, size, 0);
 AT(treadle_av_insert, av, 4);
 AT(treadle_av_insert, flags, 8);
 AT(treadle_av_insert, count, 12);
 AT(treadle_av_insert, addrs, 16);
 AT(treadle_av_insert, out, 24);
+AT(treadle_av_insert, ids, 32);
 
 SIZE(treadle_av_remove, 24);
 AT(treadle_av_remove, size, 0);

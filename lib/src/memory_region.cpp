@@ -1,33 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/memory_region.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <limits>
 #include <utility>
 
 #include <treadle/context.h>
+#include <treadle/registrar.h>
 
 #include "sys/device.h"
 
 namespace treadle
 {
 
+Registration::Registration(const Context &context, std::span<const treadle_iov> ranges,
+			   const MemoryRegion::Options &options) noexcept
+	: fd_(context.fd())
+{
+	args_.size = sizeof(args_);
+	args_.flags = options.flags;
+	args_.access = options.access;
+	args_.iov_count = static_cast<std::uint32_t>(
+		std::min<std::size_t>(ranges.size(), std::numeric_limits<std::uint32_t>::max()));
+	args_.iov = address_of(ranges_.data());
+	args_.key = options.key;
+	args_.cntr = std::to_underlying(options.counter);
+	args_.ep = std::to_underlying(options.endpoint);
+	args_.auth_key = address_of(options.auth_key.data());
+	args_.auth_key_size = static_cast<std::uint32_t>(options.auth_key.size());
+	std::ranges::copy(ranges.first(std::min(ranges.size(), ranges_.size())), ranges_.begin());
+}
+
+void Registration::run() noexcept
+{
+	result_ = sys::ioctl(fd_, TREADLE_IOC_MR_CREATE, &args_);
+}
+
+Result<MemoryRegion> Registration::result() noexcept
+{
+	if (result_ == -ECANCELED && !canceled_)
+		run();
+	if (result_ < 0)
+		return std::unexpected(Errno(-result_));
+	return MemoryRegion(fd_, args_.id, args_.key);
+}
+
+Result<MemoryRegion> MemoryRegion::create(const Context &context,
+					  std::span<const treadle_iov> ranges,
+					  const Options &options) noexcept
+{
+	Registration registration(context, ranges, options);
+
+	registration.run();
+	return registration.result();
+}
+
 Result<MemoryRegion> MemoryRegion::create(const Context &context, const void *addr, std::size_t len,
 					  const Options &options) noexcept
 {
-	const treadle_iov iov{.addr = address_of(addr), .len = len};
-	treadle_mr_create args{};
+	const treadle_iov range{.addr = address_of(addr), .len = len};
 
-	args.flags = options.flags;
-	args.access = options.access;
-	args.iov_count = 1;
-	args.iov = address_of(&iov);
-	args.key = options.key;
-	args.cntr = std::to_underlying(options.counter);
-	args.ep = std::to_underlying(options.endpoint);
-	args.auth_key = address_of(options.auth_key.data());
-	args.auth_key_size = static_cast<std::uint32_t>(options.auth_key.size());
-	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_MR_CREATE, args); !ok)
-		return std::unexpected(ok.error());
-	return MemoryRegion(context.fd(), args.id, args.key);
+	return create(context, std::span(&range, 1), options);
 }
 
 int MemoryRegion::bind(CounterId counter) noexcept

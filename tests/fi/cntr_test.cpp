@@ -123,7 +123,7 @@ TEST(Cntr, OpeningRefusesWhatItDoesNotKnow)
 	fid_cntr *cntr = nullptr;
 	fi_cntr_attr attr{};
 
-	attr.wait_obj = FI_WAIT_MUTEX_COND;
+	attr.wait_obj = fi_wait_obj(99);
 	EXPECT_EQ(fi_cntr_open(node.domain.get(), &attr, &cntr, nullptr), -FI_ENOSYS);
 	attr = {};
 	attr.flags = 1;

@@ -364,7 +364,7 @@ TEST(Cq, OpeningRefusesWhatItDoesNotKnow)
 		return fi_cq_open(node.domain.get(), &attr, &cq, nullptr);
 	};
 
-	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.wait_obj = FI_WAIT_MUTEX_COND; }), -FI_ENOSYS);
+	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.wait_obj = fi_wait_obj(99); }), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("wait_obj"));
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.format = fi_cq_format(9); }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_PEER; }), -FI_EBADFLAGS);

@@ -108,7 +108,7 @@ TEST(Eq, OpeningRefusesWhatItDoesNotKnow)
 	fid_eq *eq = nullptr;
 	fi_eq_attr attr{};
 
-	attr.wait_obj = FI_WAIT_MUTEX_COND;
+	attr.wait_obj = fi_wait_obj(99);
 	EXPECT_EQ(fi_eq_open(node.fabric.get(), &attr, &eq, nullptr), -FI_ENOSYS);
 	attr = {};
 	attr.flags = FI_PEEK;

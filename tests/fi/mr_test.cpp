@@ -2,6 +2,10 @@
 /* fi_mr(3) */
 #include "node.h"
 
+#include <sys/mman.h>
+
+#include <rdma/fi_rma.h>
+
 namespace
 {
 
@@ -65,6 +69,11 @@ TEST_F(Mr, TheThreeCallsAreOne)
 
 	ASSERT_EQ(fi_mr_regv(node.domain.get(), iov, 1, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr), 0);
 	EXPECT_EQ(fi_close(&mr->fid), 0);
+	ASSERT_EQ(fi_mr_regv(node.domain.get(), iov, 2, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr), 0);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+	EXPECT_EQ(fi_mr_regv(node.domain.get(), iov, 0, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr),
+		  -FI_EINVAL);
+	iov[1].iov_len = 0; /* "must be > 0" */
 	EXPECT_EQ(fi_mr_regv(node.domain.get(), iov, 2, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr),
 		  -FI_EINVAL);
 	attr.mr_iov = iov;
@@ -77,7 +86,9 @@ TEST_F(Mr, TheThreeCallsAreOne)
 	attr.offset = 1;
 	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 	attr.offset = 0;
-	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, FI_PEEK, &mr), -FI_EBADFLAGS);
+	for (const std::uint64_t flag :
+	     {FI_PEEK, FI_RMA_PMEM, FI_HMEM_DEVICE_ONLY, FI_HMEM_HOST_ALLOC})
+		EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, flag, &mr), -FI_EBADFLAGS);
 	attr.access = FI_SEND | FI_COLLECTIVE;
 	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 }
@@ -116,25 +127,207 @@ TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), -FI_EBUSY);
 }
 
-TEST_F(Mr, RegistrationsAreReportedToABoundQueue)
-{
-	Node node;
-	const auto eq = node.eq();
-	fi_eq_entry entry{};
-	std::uint32_t event;
+/* --- several buffers, and none ---------------------------------------------------------- */
 
-	ASSERT_EQ(fi_domain_bind(node.domain.get(), &eq->fid, FI_REG_MR), 0);
+/* Two endpoints, and what a writes to a region of b's. */
+struct Writes {
+	explicit Writes(int mr_mode = 0) : pair(hints(mr_mode)) {}
+	static Info hints(int mr_mode)
 	{
-		const auto mr = reg(node, 1);
-		ASSERT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0),
-			  ssize_t{sizeof(entry)});
-		EXPECT_EQ(event, std::uint32_t{FI_MR_COMPLETE});
-		EXPECT_EQ(entry.fid, &mr->fid);
-		EXPECT_EQ(entry.context, ctx(1));
+		Info h = hints_for(FI_MSG | FI_RMA);
+		h->domain_attr->mr_mode = mr_mode;
+		return h;
 	}
-	/* The queue is in use until the domain is closed. */
-	EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
-	node.domain.reset();
+	Owned<fid_mr> reg(std::span<const iovec> iov)
+	{
+		fid_mr *mr = nullptr;
+
+		EXPECT_EQ(fi_mr_regv(pair.node.domain.get(), iov.data(), iov.size(),
+				     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr),
+			  0);
+		return Owned<fid_mr>(mr);
+	}
+	/* 0, or the error of its completion. */
+	int write(fid_mr *mr, const void *buf, std::size_t len, std::uint64_t at)
+	{
+		fid_cq *const cq = pair.a.tx_cq.get();
+
+		EXPECT_EQ(fi_write(pair.a.ep.get(), buf, len, nullptr, pair.b_at_a, at,
+				   fi_mr_key(mr), nullptr),
+			  0);
+		fi_cq_tagged_entry entry;
+		const ssize_t n = fi_cq_sread(cq, &entry, 1, nullptr, 20'000);
+		return n == 1 ? 0 : next_error(cq).err;
+	}
+	Pair pair;
+};
+
+TEST_F(Mr, MultipleBuffersAreASingleRegion)
+{
+	Writes w;
+	const std::size_t limit = w.pair.node.info->domain_attr->mr_iov_limit;
+	const auto from = pattern(limit * 100);
+	std::vector<iovec> iov;
+
+	EXPECT_EQ(limit, 8u);
+	std::memset(memory, 0, sizeof(memory));
+	for (std::size_t i = limit; i-- > 0;)
+		iov.push_back({memory + i * 200, 100});
+	const auto mr = w.reg(iov);
+	EXPECT_EQ(w.write(mr.get(), from.data(), limit * 100, 0), 0);
+	for (std::size_t i = 0; i < limit; ++i) {
+		EXPECT_EQ(std::memcmp(iov[i].iov_base, from.data() + i * 100, 100), 0);
+		EXPECT_EQ(static_cast<char *>(iov[i].iov_base)[100], 0);
+	}
+	EXPECT_EQ(w.write(mr.get(), from.data(), 101, limit * 100 - 100), FI_EREMOTEIO);
+	iov.push_back({memory, 1});
+	fid_mr *none = nullptr;
+	EXPECT_EQ(fi_mr_regv(w.pair.node.domain.get(), iov.data(), iov.size(), FI_REMOTE_READ, 0, 2,
+			     0, &none, nullptr),
+		  -FI_EINVAL);
+}
+
+TEST_F(Mr, TheAddressesOfMultipleBuffersAreTheirOwn)
+{
+	Writes w(FI_MR_VIRT_ADDR);
+	const auto address = [&](std::size_t at) {
+		return reinterpret_cast<std::uint64_t>(memory) + at;
+	};
+	const iovec iov[] = {{memory + 4096, 100}, {memory, 100}};
+
+	ASSERT_EQ(w.pair.node.info->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
+	std::memset(memory, 0, sizeof(memory));
+	const auto mr = w.reg(iov);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, address(0)), 0);
+	EXPECT_EQ(w.write(mr.get(), "def", 4, address(4096)), 0);
+	EXPECT_STREQ(memory, "abc");
+	EXPECT_STREQ(memory + 4096, "def");
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, address(97)), FI_EREMOTEIO);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, address(2000)), FI_EREMOTEIO);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 0), FI_EREMOTEIO);
+}
+
+/* "whether or not those addresses are backed by physical pages or have been allocated" */
+TEST_F(Mr, AnyRangeOfAddressesCanBeRegistered)
+{
+	Writes w;
+	constexpr std::size_t size = 8192;
+	void *const at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_EQ(munmap(at, size), 0);
+	const iovec iov{at, size};
+	const auto mr = w.reg({&iov, 1});
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 100), FI_EIO);
+	ASSERT_EQ(mmap(at, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+		  at);
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 100), 0);
+	EXPECT_STREQ(static_cast<char *>(at) + 100, "abc");
+	ASSERT_EQ(mprotect(at, size, PROT_READ), 0);
+	EXPECT_EQ(w.write(mr.get(), "def", 4, 100), FI_EIO);
+	EXPECT_STREQ(static_cast<char *>(at) + 100, "abc");
+	munmap(at, size);
+}
+
+TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
+{
+	Writes w;
+	const iovec all{nullptr, SIZE_MAX};
+	const auto mr = w.reg({&all, 1});
+
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, reinterpret_cast<std::uint64_t>(memory)), 0);
+	EXPECT_STREQ(memory, "abc");
+	EXPECT_EQ(w.write(mr.get(), "abc", 4, 0), FI_EIO);
+}
+
+/* What each mode asks of an application is right also where it is not required. */
+TEST_F(Mr, WhatEveryModeAsksForMayBeDone)
+{
+	for (const int mode :
+	     {0, FI_MR_LOCAL, FI_MR_RAW, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY,
+	      FI_MR_MMU_NOTIFY, FI_MR_RMA_EVENT, FI_MR_ENDPOINT, FI_MR_HMEM, FI_MR_COLLECTIVE,
+	      FI_MR_LOCAL | FI_MR_RAW | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
+		      FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT}) {
+		SCOPED_TRACE(fi_tostr(&mode, FI_TYPE_MR_MODE));
+		Info hints = hints_for(FI_MSG | FI_RMA | FI_RMA_EVENT);
+		hints->domain_attr->mr_mode = mode;
+		Pair p(std::move(hints));
+		const int granted = p.node.info->domain_attr->mr_mode;
+		const auto cntr = p.node.cntr();
+		const iovec iov{memory, sizeof(memory)};
+		fid_mr *mr = nullptr, *from = nullptr;
+		std::uint8_t raw[8];
+		std::size_t size = sizeof(raw);
+		std::uint64_t base = 0, key = 0;
+		char out[] = "abc";
+
+		EXPECT_EQ(granted & ~mode, 0);
+		ASSERT_EQ(fi_mr_reg(p.node.domain.get(), memory, sizeof(memory), FI_REMOTE_WRITE, 0,
+				    7, FI_RMA_EVENT, &mr, nullptr),
+			  0);
+		ASSERT_EQ(fi_mr_reg(p.node.domain.get(), out, sizeof(out), FI_WRITE, 0, 8, 0, &from,
+				    nullptr),
+			  0);
+		EXPECT_EQ(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE), 0);
+		EXPECT_EQ(fi_mr_bind(mr, &p.b.ep->fid, 0), 0);
+		EXPECT_EQ(fi_mr_enable(mr), 0);
+		EXPECT_EQ(fi_mr_refresh(mr, &iov, 1, 0), 0);
+		ASSERT_EQ(fi_mr_raw_attr(mr, &base, raw, &size, 0), 0);
+		ASSERT_EQ(fi_mr_map_raw(p.node.domain.get(), base, raw, size, &key, 0), 0);
+		EXPECT_EQ(key, fi_mr_key(mr));
+		EXPECT_EQ(base,
+			  granted & FI_MR_VIRT_ADDR ? reinterpret_cast<std::uint64_t>(memory) : 0);
+		std::memset(memory, 0, sizeof(memory));
+		ASSERT_EQ(fi_write(p.a.ep.get(), out, sizeof(out), fi_mr_desc(from), p.b_at_a,
+				   base + 100, key, nullptr),
+			  0);
+		next(p.a.tx_cq.get());
+		EXPECT_STREQ(memory + 100, out);
+		EXPECT_TRUE(reaches(cntr.get(), 1));
+		EXPECT_EQ(fi_mr_unmap_key(p.node.domain.get(), key), 0);
+		EXPECT_EQ(fi_close(&mr->fid), 0);
+		EXPECT_EQ(fi_close(&from->fid), 0);
+	}
+}
+
+/* The domain's key is the default of what is created in it; a region's own one is asked for instead. */
+TEST_F(Mr, ARegionsOwnAuthorizationKey)
+{
+	Info hints = hints_for(FI_MSG | FI_RMA);
+	std::uint8_t own[] = {1, 2, 3}, long_key[65] = {};
+	fi_mr_attr attr{};
+	const iovec iov{memory, sizeof(memory)};
+	fid_mr *mr = nullptr;
+
+	hints->domain_attr->auth_key = reinterpret_cast<std::uint8_t *>(strdup("domain"));
+	hints->domain_attr->auth_key_size = 6;
+	Pair p(std::move(hints));
+	attr.mr_iov = &iov;
+	attr.iov_count = 1;
+	attr.access = FI_REMOTE_WRITE;
+	attr.auth_key = own;
+	attr.auth_key_size = sizeof(own);
+	ASSERT_EQ(fi_mr_regattr(p.node.domain.get(), &attr, 0, &mr), 0);
+	/* The same user needs none. */
+	ASSERT_EQ(fi_write(p.a.ep.get(), "abc", 4, nullptr, p.b_at_a, 0, fi_mr_key(mr), nullptr),
+		  0);
+	next(p.a.tx_cq.get());
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+	attr.auth_key = long_key;
+	attr.auth_key_size = sizeof(long_key);
+	EXPECT_EQ(fi_mr_regattr(p.node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
+}
+
+TEST_F(Mr, BasicModeMeansThatMemoryIsAllocated)
+{
+	Info hints = hints_for(0);
+	fid_mr *mr = nullptr;
+
+	hints->domain_attr->mr_mode = FI_MR_BASIC;
+	Node node(std::move(hints));
+	EXPECT_EQ(fi_mr_reg(node.domain.get(), nullptr, 4096, FI_REMOTE_READ, 0, 0, 0, &mr,
+			    nullptr),
+		  -FI_EFAULT);
 }
 
 } // namespace

@@ -4,6 +4,8 @@
 
 #include "node.h"
 
+#include <rdma/fi_rma.h>
+
 namespace
 {
 
@@ -183,4 +185,78 @@ TEST(SourceErr, WithoutItAnUnknownSenderIsNotAvailable)
 	ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
 	next(p.receiver.rx_cq.get(), &src);
 	EXPECT_EQ(src, FI_ADDR_NOTAVAIL);
+}
+
+/* --- fi_av(3), "User-defined identifiers" -------------------------------------------------- */
+
+struct Named {
+	Named() : Named(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_AV_USER_ID)) {}
+	explicit Named(Info hints) : node(std::move(hints)), sender(node), receiver(node) {}
+	fi_addr_t insert(fi_addr_t id)
+	{
+		EXPECT_EQ(fi_av_insert(receiver.av.get(), address_of(sender.ep.get()).data(), 1,
+				       &id, FI_AV_USER_ID, nullptr),
+			  1);
+		return id;
+	}
+	Node node;
+	Side sender, receiver;
+};
+
+TEST(UserId, ACompletionReportsItInPlaceOfTheAddress)
+{
+	Named n;
+	const fi_addr_t id = 0xfeedfacecafebeef, at = n.insert(id);
+	const fi_addr_t to = n.sender.insert(n.receiver.ep.get());
+	char buf[8];
+	fi_addr_t src = 0;
+
+	/* "the output from the AV insertion call is unchanged", and is what transfers take */
+	EXPECT_EQ(at, 0u);
+	ASSERT_EQ(fi_trecv(n.receiver.ep.get(), buf, 8, nullptr, at, 5, 0, nullptr), 0);
+	ASSERT_EQ(fi_tsend(n.sender.ep.get(), "hello", 6, nullptr, to, 5, nullptr), 0);
+	next(n.receiver.rx_cq.get(), &src);
+	EXPECT_EQ(src, id);
+	ASSERT_EQ(fi_recv(n.sender.ep.get(), buf, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_send(n.receiver.ep.get(), "hello", 6, nullptr, at, nullptr), 0);
+	next(n.sender.rx_cq.get(), &src);
+	EXPECT_EQ(src, to); /* inserted there without one */
+
+	fid_mr *mr = nullptr;
+	ASSERT_EQ(fi_mr_reg(n.node.domain.get(), buf, 8, FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr),
+		  0);
+	ASSERT_EQ(fi_writedata(n.sender.ep.get(), "12345678", 8, nullptr, 3, to, 0, fi_mr_key(mr),
+			       nullptr),
+		  0);
+	next(n.receiver.rx_cq.get(), &src);
+	EXPECT_EQ(src, id);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+}
+
+TEST(UserId, IsForWhoAsksForTheCapability)
+{
+	Named without(hints_for(FI_MSG | FI_TAGGED | FI_SOURCE));
+	Node any;
+	fi_addr_t id = 5;
+	const auto address = address_of(without.sender.ep.get());
+
+	EXPECT_FALSE(any.info->caps & FI_AV_USER_ID);
+	EXPECT_FALSE(without.node.info->caps & FI_AV_USER_ID);
+	EXPECT_EQ(fi_av_insert(without.receiver.av.get(), address.data(), 1, &id, FI_AV_USER_ID,
+			       nullptr),
+		  -FI_EBADFLAGS);
+	Named with;
+	EXPECT_TRUE(with.node.info->caps & FI_AV_USER_ID);
+	EXPECT_EQ(fi_av_insert(with.receiver.av.get(), address.data(), 1, nullptr, FI_AV_USER_ID,
+			       nullptr),
+		  -FI_EINVAL);
+	/* "may be unavailable if shared AVs are requested" */
+	fi_av_attr attr{};
+	const std::string name = "treadle-user-id";
+	fid_av *shared = nullptr;
+	attr.name = name.c_str();
+	ASSERT_EQ(fi_av_open(with.node.domain.get(), &attr, &shared, nullptr), 0);
+	EXPECT_EQ(fi_av_insert(shared, address.data(), 1, &id, FI_AV_USER_ID, nullptr),
+		  -FI_EBADFLAGS);
+	EXPECT_EQ(fi_close(&shared->fid), 0);
 }

@@ -205,6 +205,104 @@ TEST(sources_have_the_index_of_their_address)
 	EXPECT_EQ(4, cntr_value(&b.rcvd));
 }
 
+/* --- identifiers ------------------------------------------------------------------------ */
+
+static int insert_as(int fd, __u32 av, const struct treadle_addr *addrs, __u32 count, __u64 *out,
+		     const __u64 *ids)
+{
+	struct treadle_av_insert i = {
+		.size = sizeof(i),
+		.av = av,
+		.count = count,
+		.addrs = (unsigned long)addrs,
+		.out = (unsigned long)out,
+		.ids = (unsigned long)ids,
+	};
+
+	return call(fd, TREADLE_IOC_AV_INSERT, &i);
+}
+
+static int create_as(int fd, __u32 flags, const char *name, __u32 *av)
+{
+	struct treadle_av_create c = {
+		.size = sizeof(c),
+		.flags = flags,
+		.name = (unsigned long)name,
+		.name_size = name ? strlen(name) : 0,
+	};
+	int result = call(fd, TREADLE_IOC_AV_CREATE, &c);
+
+	*av = c.id;
+	return result;
+}
+
+/* What completions of @n call who sends from @from; @to: @n, as that one sees it. */
+static __u64 called(struct node *n, struct node *from, __u64 to)
+{
+	char buf[8];
+
+	need(post_recv(n, recv_of(buf, 8, TREADLE_ADDR_ANY, 1)) == 0);
+	need(post(from, send_of("hello", 6, to, 1)) == 1);
+	need(cq_next(&from->cq).error == 0);
+	return cq_next(&n->rcq).src;
+}
+
+TEST(sources_have_their_identifier)
+{
+	struct treadle_addr crowd[100], a;
+	struct node n, senders[3];
+	const __u64 ids[] = {0xfedcba9876543210, 7};
+	struct treadle_ep_enable e;
+	__u64 to[3], indices[2];
+
+	node_create(&n, (struct options){});
+	ASSERT_EQ(0, create_as(n.fd, TREADLE_AV_IDS, NULL, &n.av));
+	e = node_bindings(&n);
+	e.flags = TREADLE_EP_SOURCE;
+	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
+	for (int i = 0; i < 3; i++) {
+		node_open(&senders[i], (struct options){});
+		to[i] = peer(&senders[i], n.addr);
+	}
+	a = senders[0].addr;
+	ASSERT_EQ(0, insert_as(n.fd, n.av, &a, 1, indices, ids));
+	ASSERT_EQ(0, insert_as(n.fd, n.av, &senders[1].addr, 1, indices + 1, ids + 1));
+	/* What is inserted without one is called by its index, which commands always name. */
+	EXPECT_EQ(2, peer(&n, senders[2].addr));
+	EXPECT_EQ(0, indices[0]);
+	EXPECT_EQ(1, indices[1]);
+	for (int grown = 0; grown < 2; grown++) {
+		EXPECT_EQ(ids[0], called(&n, &senders[0], to[0]));
+		EXPECT_EQ(ids[1], called(&n, &senders[1], to[1]));
+		EXPECT_EQ(2, called(&n, &senders[2], to[2]));
+		for (int i = 0; i < ARRAY_SIZE(crowd); i++)
+			crowd[i] = nth(1000 + i);
+		ASSERT_EQ(0, insert_as(n.fd, n.av, crowd, ARRAY_SIZE(crowd), NULL, NULL));
+	}
+	/* A place that is used again has nothing of who was there. */
+	ASSERT_EQ(0, av_remove(n.fd, n.av, indices, 2));
+	EXPECT_EQ(TREADLE_ADDR_ANY, called(&n, &senders[0], to[0]));
+	EXPECT_EQ(1, peer(&n, senders[0].addr));
+	EXPECT_EQ(1, called(&n, &senders[0], to[0]));
+	for (int i = 0; i < 3; i++)
+		close(senders[i].fd);
+	close(n.fd);
+}
+
+TEST_F(av, identifiers_need_a_vector_for_them)
+{
+	struct treadle_addr a = nth(1);
+	__u64 id = 5, index;
+	__u32 av;
+
+	EXPECT_EQ(-EINVAL, insert_as(self->fd, self->av, &a, 1, &index, &id));
+	EXPECT_EQ(-EINVAL, create_as(self->fd, TREADLE_AV_IDS, "shared", &av));
+	ASSERT_EQ(0, create_as(self->fd, TREADLE_AV_IDS, NULL, &av));
+	EXPECT_EQ(-EFAULT, insert_as(self->fd, av, &a, 1, &index, (void *)8));
+	EXPECT_EQ(0, insert_as(self->fd, av, &a, 1, &index, &id));
+	EXPECT_EQ(0, index);
+}
+
 TEST_F(av, a_million_peers)
 {
 	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;

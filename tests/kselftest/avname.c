@@ -180,7 +180,7 @@ TEST(names_are_judged)
 	c.name = 0;
 	EXPECT_EQ(-EINVAL, call(a, TREADLE_IOC_AV_CREATE, &c));
 	c.name_size = 0;
-	c.flags = 2;
+	c.flags = 4;
 	EXPECT_EQ(-EINVAL, call(a, TREADLE_IOC_AV_CREATE, &c));
 }
 

@@ -159,10 +159,11 @@ TEST_F(mr, bad_input)
 	EXPECT_GT(0, mr(self->fd, self->buf, ~0ULL, READS, 0, NULL, &id));
 	EXPECT_GT(0, mr(self->fd, (void *)~4095UL, PAGE, READS, 0, NULL, &id));
 	EXPECT_GT(0, mr(self->fd, (void *)~0UL, 1, READS, TREADLE_MR_PINNED, NULL, &id));
-	/* "At least one; more: later." */
-	c = good;
-	c.iov_count = 2;
-	EXPECT_EQ(-EOPNOTSUPP, call(self->fd, TREADLE_IOC_MR_CREATE, &c));
+	/* What need not be mapped can't be pinned. */
+	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, PAGE, READS,
+			      TREADLE_MR_UNMAPPED | TREADLE_MR_PINNED, NULL, &id));
+	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, 0, READS, TREADLE_MR_UNMAPPED, NULL, &id));
+	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, ~0ULL, READS, TREADLE_MR_UNMAPPED, NULL, &id));
 }
 
 /* --- pinning ------------------------------------------------------------------------------ */

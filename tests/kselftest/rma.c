@@ -5,28 +5,6 @@
  */
 #include "rma.h"
 
-/* The same command with remote ranges instead of one; buffers too if @iov. */
-static int post_ranges(struct node *n, struct treadle_desc d, const struct treadle_iov *iov,
-		       const struct treadle_rma_iov *range, int count)
-{
-	union treadle_slot slot = {0};
-
-	d.flags |= TREADLE_F_EXT;
-	d.rma_iov_count = count;
-	d.remote_addr = d.remote_key = 0;
-	ring_wait(&n->tx, 3);
-	ring_put(&n->tx, &d);
-	if (d.iov_count > 1) {
-		memcpy(slot.iov, iov, d.iov_count * sizeof(*iov));
-		ring_put(&n->tx, &slot);
-	}
-	memcpy(slot.rma, range, count * sizeof(*range));
-	if (count > 1)
-		ring_put(&n->tx, &slot);
-	ring_publish(&n->tx);
-	return ring_doorbell(&n->tx);
-}
-
 /* --- what is moved --------------------------------------------------------------------- */
 
 TEST_F(rma, bytes_arrive_at_their_place_and_nowhere_else)

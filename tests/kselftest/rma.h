@@ -76,4 +76,26 @@ static inline int reads(rma *self, void *buf, __u64 len, __u64 at)
 	return outcome(&self->a, read_of(buf, len, self->to, at, self->key, at));
 }
 
+/* The same command with remote ranges instead of one; buffers too if @iov. */
+static inline int post_ranges(struct node *n, struct treadle_desc d, const struct treadle_iov *iov,
+			      const struct treadle_rma_iov *range, int count)
+{
+	union treadle_slot slot = {0};
+
+	d.flags |= TREADLE_F_EXT;
+	d.rma_iov_count = count;
+	d.remote_addr = d.remote_key = 0;
+	ring_wait(&n->tx, 3);
+	ring_put(&n->tx, &d);
+	if (d.iov_count > 1) {
+		memcpy(slot.iov, iov, d.iov_count * sizeof(*iov));
+		ring_put(&n->tx, &slot);
+	}
+	memcpy(slot.rma, range, count * sizeof(*range));
+	if (count > 1)
+		ring_put(&n->tx, &slot);
+	ring_publish(&n->tx);
+	return ring_doorbell(&n->tx);
+}
+
 #endif

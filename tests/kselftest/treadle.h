@@ -270,26 +270,31 @@ static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 }
 
 /* Registers, tells id and key; -errno. */
-static inline int mr(int fd, const void *buf, __u64 len, __u32 access, __u32 flags, __u64 *key,
-		     __u32 *id)
+static inline int mr_ranges(int fd, const struct treadle_iov *iov, __u32 count, __u32 access,
+			    __u32 flags, __u64 *key, __u32 *id)
 {
-	struct treadle_iov iov = {(unsigned long)buf, len};
 	struct treadle_mr_create c = {
 		.size = sizeof(c),
 		.flags = flags,
 		.access = access,
-		.iov_count = 1,
-		.iov = (unsigned long)&iov,
+		.iov_count = count,
+		.iov = (unsigned long)iov,
 		.key = key ? *key : 0,
 	};
 	int result = call(fd, TREADLE_IOC_MR_CREATE, &c);
 
-	if (result == 0) {
-		if (key)
-			*key = c.key;
-		*id = c.id;
-	}
+	if (key && result == 0)
+		*key = c.key;
+	*id = c.id;
 	return result;
+}
+
+static inline int mr(int fd, const void *buf, __u64 len, __u32 access, __u32 flags, __u64 *key,
+		     __u32 *id)
+{
+	struct treadle_iov iov = {(unsigned long)buf, len};
+
+	return mr_ranges(fd, &iov, 1, access, flags, key, id);
 }
 
 /* --- commands -------------------------------------------------------------- */

@@ -104,9 +104,11 @@
 #define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
 #define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
-#define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7) /* atomics of floating point types */
-#define TREADLE_FEATURE_SHARED_AV (1ULL << 8) /* address vectors with names */
-#define TREADLE_FEATURE_SCALABLE  (1ULL << 9) /* scalable endpoints */
+#define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7)  /* atomics of floating point types */
+#define TREADLE_FEATURE_SHARED_AV (1ULL << 8)  /* address vectors with names */
+#define TREADLE_FEATURE_SCALABLE  (1ULL << 9)  /* scalable endpoints */
+#define TREADLE_FEATURE_MR_IOV	  (1ULL << 10) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
+#define TREADLE_FEATURE_AV_IDS	  (1ULL << 11) /* AV_IDS */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -175,7 +177,8 @@ struct treadle_cntr_create {
 /**
  * struct treadle_av_create - fi_av(3)
  * @flags:  TREADLE_AV_READ: the one with @name, which exists (else ENOENT), and
- *	    which can't be changed by its new id (EACCES)
+ *	    which can't be changed by its new id (EACCES). TREADLE_AV_IDS: peers can have
+ *	    identifiers; without a name only
  * @count:  expected number of peers (a hint)
  * @id:     out
  * @name, @name_size: pointer and bytes, at most TREADLE_AV_NAME; or 0. All processes of
@@ -187,6 +190,7 @@ struct treadle_cntr_create {
  *	    a source that is received from, has none: all contexts of a peer are one
  */
 #define TREADLE_AV_READ	    (1U << 0)
+#define TREADLE_AV_IDS	    (1U << 1)
 #define TREADLE_AV_NAME	    255
 #define TREADLE_RX_CTX_BITS 16
 struct treadle_av_create {
@@ -207,6 +211,8 @@ struct treadle_av_create {
  *	   family is skipped and its index set to TREADLE_ADDR_ANY
  * @addrs: pointer to struct treadle_addr[count]
  * @out:   pointer to __u64[count]: the indices; or 0
+ * @ids:   pointer to __u64[count]: what completions call them instead of their index
+ *	   (AV_IDS, else EINVAL); or 0: their index. Commands name the index in any case
  *
  * Indices count from 0 in the order of insertion; that of a removed peer is
  * used again. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
@@ -219,6 +225,7 @@ struct treadle_av_insert {
 	__u32 count;
 	__u64 addrs;
 	__u64 out;
+	__u64 ids;
 };
 
 /* struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: one was not there */
@@ -353,6 +360,8 @@ struct treadle_ep_enable {
 #define TREADLE_MR_PINNED     (1U << 0) /* pages stay where they are, charged to RLIMIT_MEMLOCK */
 #define TREADLE_MR_KERNEL_KEY (1U << 1) /* the kernel picks a random key */
 #define TREADLE_MR_VIRT_ADDR  (1U << 2) /* peers name addresses, not offsets */
+#define TREADLE_MR_UNMAPPED   (1U << 3) /* not PINNED: what is mapped counts when a peer comes */
+#define TREADLE_MAX_MR_IOV    8		/* ranges of one region */
 
 #define TREADLE_ACCESS_SEND	    (1U << 0)
 #define TREADLE_ACCESS_RECV	    (1U << 1)
@@ -365,9 +374,11 @@ struct treadle_ep_enable {
  * struct treadle_mr_create - a memory region, fi_mr(3)
  * @flags:     TREADLE_MR_*
  * @access:    TREADLE_ACCESS_*
- * @iov_count: 1 (more: later)
- * @iov:       pointer to struct treadle_iov[iov_count]. The range must be mapped,
- *	       and writable if @access lets anybody write it
+ * @iov_count: 1 to TREADLE_MAX_MR_IOV
+ * @iov:       pointer to struct treadle_iov[iov_count], none of them empty. They must be
+ *	       mapped, and writable if @access lets anybody write them, unless UNMAPPED.
+ *	       To peers they are one range of offsets, in this order. With VIRT_ADDR peers
+ *	       name what they mean, in any of them, or in several that adjoin
  * @key:       in: the key; out, with KERNEL_KEY: the key that was picked
  * @cntr:      counts operations of peers that have written to the region, or 0: none
  * @ep:        only by way of this endpoint (a scalable one: of its contexts), or 0: of

@@ -28,6 +28,10 @@ public:
 	 */
 	static Result<AddressVector> create(const Context &context, std::uint32_t expected = 0,
 					    std::uint32_t context_bits = 0) noexcept;
+	/* The same, of peers that can have identifiers: see insert. */
+	static Result<AddressVector> create_with_ids(const Context &context,
+						     std::uint32_t expected = 0,
+						     std::uint32_t context_bits = 0) noexcept;
 	/*
 	 * One that all processes of this user share by its name, of TREADLE_AV_NAME bytes
 	 * at most. Indices mean the same in all of them; it goes with the last one. For
@@ -54,10 +58,11 @@ public:
 	/*
 	 * indices, if not null, has room for as many as addresses and gets the index
 	 * of each, TREADLE_ADDR_ANY for one of an unknown family, which is skipped.
-	 * -ENOSPC, -ENOMEM, -EINTR.
+	 * ids, if not null: what completions call each instead of its index (-EINVAL if
+	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR.
 	 */
-	Inserted insert(std::span<const treadle_addr> addresses,
-			std::uint64_t *indices = nullptr) noexcept;
+	Inserted insert(std::span<const treadle_addr> addresses, std::uint64_t *indices = nullptr,
+			const std::uint64_t *ids = nullptr) noexcept;
 
 	/* One address; its index. -EADDRNOTAVAIL: of an unknown family. */
 	Result<std::uint64_t> insert(const treadle_addr &address) noexcept;
@@ -70,6 +75,9 @@ public:
 
 private:
 	using Object::Object;
+	static Result<AddressVector> make(const Context &context, std::uint32_t flags,
+					  std::string_view name, std::uint32_t expected,
+					  std::uint32_t context_bits) noexcept;
 };
 
 } // namespace treadle

@@ -7,6 +7,7 @@
 
 #include <treadle/ioctl.h>
 #include <treadle/object.h>
+#include <treadle/ring.h>
 
 namespace treadle
 {
@@ -14,8 +15,8 @@ namespace treadle
 class Context;
 
 /**
- * A range of this process's memory which peers may name by a key: fi_mr(3).
- * Local buffers need none.
+ * A range of this process's memory, or several as one, which peers may name by a key:
+ * fi_mr(3). Local buffers need none. Registrar registers without waiting for it.
  *
  * Threads: everything may be called from any thread at any time.
  */
@@ -32,12 +33,16 @@ public:
 	};
 
 	/*
-	 * The memory stays the caller's; unmapping it ends access to it.
-	 * EFAULT (not mapped, or not writable and it would be written), EEXIST,
-	 * EINVAL, ENOMEM, ENOSPC, EOPNOTSUPP.
+	 * The memory stays the caller's; unmapping it ends access to it. Peers see
+	 * several ranges (TREADLE_MAX_MR_IOV at most) as one after the other.
+	 * EFAULT (not mapped, or not writable and it would be written, unless
+	 * TREADLE_MR_UNMAPPED), EEXIST, EINVAL, ENOMEM, ENOSPC.
 	 */
 	static Result<MemoryRegion> create(const Context &context, const void *addr,
 					   std::size_t len, const Options &options) noexcept;
+	static Result<MemoryRegion> create(const Context &context,
+					   std::span<const treadle_iov> ranges,
+					   const Options &options) noexcept;
 
 	std::uint64_t key() const noexcept { return key_; }
 
@@ -46,6 +51,7 @@ public:
 	int bind(EndpointId endpoint) noexcept;
 
 private:
+	friend class Registration;
 	MemoryRegion(int fd, std::uint32_t id, std::uint64_t key) noexcept
 		: Object(fd, id), key_(key)
 	{

@@ -16,6 +16,7 @@
 #include <treadle/message.h>
 #include <treadle/passive_endpoint.h>
 #include <treadle/receive_ring.h>
+#include <treadle/registrar.h>
 #include <treadle/transmit_ring.h>
 
 #endif

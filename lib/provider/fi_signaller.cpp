@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "signaller.h"
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+enum : std::uint32_t { something_came, shall_stop };
+
+int watch(int epoll, int file, std::uint32_t events, std::uint32_t what) noexcept
+{
+	epoll_event event{.events = events, .data = {.u32 = what}};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event);
+}
+
+} // namespace
+
+Signaller::Signaller(detail::UniqueFd epoll, detail::UniqueFd stop) noexcept
+	: epoll_(std::move(epoll)), stop_(std::move(stop))
+{
+}
+
+int Signaller::start(int file, std::unique_ptr<Signaller> &out)
+{
+	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC)), stop(eventfd(0, EFD_CLOEXEC));
+	sigset_t all, before;
+
+	/* Each change of the file once, though nobody reads it here. */
+	if (watch(epoll.get(), file, EPOLLIN | EPOLLET, something_came) < 0 ||
+	    watch(epoll.get(), stop.get(), EPOLLIN, shall_stop) < 0)
+		return -errno;
+	std::unique_ptr<Signaller> self(new Signaller(std::move(epoll), std::move(stop)));
+	sigfillset(&all); /* signals are for the application's threads */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	const int error = pthread_create(&self->thread_, nullptr, run, self.get());
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	if (error)
+		return -error;
+	self->owner_ = getpid();
+	out = std::move(self);
+	return 0;
+}
+
+Signaller::~Signaller()
+{
+	const std::uint64_t one = 1;
+
+	if (owner_ != getpid())
+		return;
+	(void)!write(stop_.get(), &one, sizeof(one));
+	pthread_join(thread_, nullptr);
+}
+
+void *Signaller::run(void *arg) noexcept
+{
+	auto &self = *static_cast<Signaller *>(arg);
+	epoll_event event;
+
+	for (;;) {
+		if (epoll_wait(self.epoll_.get(), &event, 1, -1) != 1)
+			continue; /* a debugger */
+		if (event.data.u32 == shall_stop)
+			return nullptr;
+		pthread_mutex_lock(&self.mutex_);
+		pthread_cond_broadcast(&self.cond_);
+		pthread_mutex_unlock(&self.mutex_);
+	}
+}
+
+} // namespace treadle::fi

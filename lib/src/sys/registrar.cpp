@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/registrar.h>
+
+#include <cerrno>
+#include <new>
+
+#include <liburing.h>
+#include <unistd.h>
+
+#include <treadle/context.h>
+
+namespace treadle
+{
+
+constexpr unsigned int ring_entries = 32; /* of which each is submitted at once */
+
+struct Registrar::Ring {
+	io_uring uring{};
+	pid_t owner = getpid();
+
+	~Ring() { io_uring_queue_exit(&uring); }
+
+	/* The ring is memory that is shared with a child, which must not take what is its parent's. */
+	bool is_ours() const noexcept { return getpid() == owner; }
+};
+
+Registrar::Registrar(std::unique_ptr<Ring> ring) noexcept : ring_(std::move(ring)) {}
+Registrar::Registrar(Registrar &&) noexcept = default;
+Registrar &Registrar::operator=(Registrar &&) noexcept = default;
+Registrar::~Registrar() = default;
+
+Result<Registrar> Registrar::create() noexcept
+{
+	io_uring uring;
+
+	if (const int rc = io_uring_queue_init(ring_entries, &uring, 0); rc < 0)
+		return std::unexpected(Errno(-rc));
+	std::unique_ptr<Ring> ring(new (std::nothrow) Ring{.uring = uring});
+	if (!ring) {
+		io_uring_queue_exit(&uring);
+		return std::unexpected(Errno(ENOMEM));
+	}
+	io_uring_probe *const probe = io_uring_get_probe_ring(&ring->uring);
+	const bool works = probe && io_uring_opcode_supported(probe, IORING_OP_URING_CMD);
+	io_uring_free_probe(probe);
+	if (!works)
+		return std::unexpected(Errno(ENOSYS));
+	return Registrar(std::move(ring));
+}
+
+int Registrar::begin(Registration &registration) noexcept
+{
+	io_uring_sqe *const sqe = ring_->is_ours() ? io_uring_get_sqe(&ring_->uring) : nullptr;
+
+	if (!sqe)
+		return ring_->is_ours() ? -EAGAIN : -EPERM;
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, registration.fd_, nullptr, 0, 0);
+	sqe->cmd_op = TREADLE_IOC_MR_CREATE;
+	sqe->addr3 = address_of(&registration.args_);
+	sqe->__pad2[0] = 0;
+	io_uring_sqe_set_data(sqe, &registration);
+	const int rc = io_uring_submit(&ring_->uring);
+	if (rc == 1)
+		return 0;
+	/* It stays in the ring: as nothing, for whoever submits next. */
+	io_uring_prep_nop(sqe);
+	io_uring_sqe_set_data(sqe, nullptr);
+	return rc < 0 ? rc : -EAGAIN;
+}
+
+Registration *Registrar::next() noexcept
+{
+	io_uring *const uring = &ring_->uring;
+	io_uring_cqe *cqe;
+
+	while ((io_uring_cq_ready(uring) || io_uring_cq_has_overflow(uring)) && ring_->is_ours() &&
+	       io_uring_peek_cqe(uring, &cqe) == 0) {
+		auto *const done = static_cast<Registration *>(io_uring_cqe_get_data(cqe));
+		const int result = cqe->res;
+
+		io_uring_cqe_seen(uring, cqe);
+		if (done) { /* else a nop, or the answer to a cancel */
+			done->result_ = result;
+			return done;
+		}
+	}
+	return nullptr;
+}
+
+void Registrar::cancel(Registration &registration) noexcept
+{
+	registration.canceled_ = true;
+	io_uring_sqe *const sqe = ring_->is_ours() ? io_uring_get_sqe(&ring_->uring) : nullptr;
+	if (!sqe)
+		return; /* then it takes as long as it takes */
+	io_uring_prep_cancel(sqe, &registration, 0);
+	io_uring_sqe_set_data(sqe, nullptr);
+	io_uring_submit(&ring_->uring);
+}
+
+int Registrar::wait() noexcept
+{
+	io_uring_cqe *cqe;
+
+	return ring_->is_ours() ? io_uring_wait_cqe(&ring_->uring, &cqe) : -EPERM;
+}
+
+int Registrar::file() const noexcept
+{
+	return ring_->uring.ring_fd;
+}
+
+} // namespace treadle

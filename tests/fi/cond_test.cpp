@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* FI_WAIT_MUTEX_COND of queues, counters and wait sets: fi_cq(3), fi_eq(3), fi_cntr(3), fi_poll(3). */
+#include "child.h"
+#include "node.h"
+
+#include <filesystem>
+#include <thread>
+
+#include <pthread.h>
+
+namespace
+{
+
+fi_mutex_cond objects_of(fid *object)
+{
+	fi_mutex_cond objects{};
+	fi_wait_obj kind = FI_WAIT_NONE;
+
+	EXPECT_EQ(fi_control(object, FI_GETWAITOBJ, &kind), 0);
+	EXPECT_EQ(kind, FI_WAIT_MUTEX_COND);
+	EXPECT_EQ(fi_control(object, FI_GETWAIT, &objects), 0);
+	EXPECT_NE(objects.mutex, nullptr);
+	EXPECT_NE(objects.cond, nullptr);
+	return objects;
+}
+
+/* What fi_poll(3) tells an application to do: 0 when there is something. */
+int wait_for(const Node &node, fid *object, const fi_mutex_cond &objects)
+{
+	timespec end;
+	int rc = 0;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 20;
+	pthread_mutex_lock(objects.mutex);
+	while (!rc && fi_trywait(node.fabric.get(), &object, 1) == 0)
+		rc = pthread_cond_timedwait(objects.cond, objects.mutex, &end);
+	pthread_mutex_unlock(objects.mutex);
+	return rc;
+}
+
+/* Lets another thread do something, sooner or later, and waits for it. */
+template <class F> void expect_wakes(const Node &node, fid *object, F &&happens)
+{
+	const fi_mutex_cond objects = objects_of(object);
+
+	for (int i = 0; i < 200; ++i) {
+		std::thread other([&] {
+			for (int spin = 0; spin < i % 50 * 100; ++spin)
+				std::atomic_signal_fence(std::memory_order_seq_cst);
+			if (i % 20 == 0)
+				std::this_thread::sleep_for(std::chrono::milliseconds(5));
+			happens(i, true);
+		});
+		EXPECT_EQ(wait_for(node, object, objects), 0) << i;
+		happens(i, false); /* take it */
+		other.join();
+	}
+}
+
+TEST(Cond, ACompletionQueueSignals)
+{
+	Node node;
+	Side::Options options;
+	options.wait = FI_WAIT_MUTEX_COND;
+	Side a(node), b(node, options);
+	const fi_addr_t peer = a.insert(b.ep.get());
+	char in[8], out[8] = "message";
+
+	expect_wakes(node, &b.rx_cq->fid, [&](int i, bool now) {
+		fi_cq_tagged_entry entry;
+		if (now) {
+			EXPECT_EQ(fi_recv(b.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(i)), 0);
+			EXPECT_EQ(fi_send(a.ep.get(), out, 8, nullptr, peer, nullptr), 0);
+			next(a.tx_cq.get());
+		} else {
+			EXPECT_EQ(fi_cq_read(b.rx_cq.get(), &entry, 1), 1);
+			EXPECT_EQ(entry.op_context, ctx(i));
+		}
+	});
+	/* The other ways to wait are there, too. */
+	fi_cq_tagged_entry entry;
+	EXPECT_EQ(fi_cq_sread(b.rx_cq.get(), &entry, 1, nullptr, 10), -FI_EAGAIN);
+}
+
+TEST(Cond, ASignalledQueueSignals)
+{
+	Node node;
+	const auto cq = node.cq(FI_CQ_FORMAT_TAGGED, FI_WAIT_MUTEX_COND);
+
+	expect_wakes(node, &cq->fid, [&](int, bool now) {
+		if (now) {
+			EXPECT_EQ(fi_cq_signal(cq.get()), 0);
+		}
+	});
+}
+
+TEST(Cond, ACounterSignals)
+{
+	Node node;
+	const auto cntr = node.cntr(FI_WAIT_MUTEX_COND);
+
+	expect_wakes(node, &cntr->fid, [&](int i, bool now) {
+		if (now) {
+			EXPECT_EQ((i % 2 ? fi_cntr_adderr : fi_cntr_add)(cntr.get(), 1), 0);
+		}
+	});
+}
+
+TEST(Cond, AnEventQueueSignals)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_MUTEX_COND, FI_WRITE);
+
+	expect_wakes(node, &eq->fid, [&](int, bool now) {
+		fi_eq_entry entry{};
+		std::uint32_t event;
+		if (now)
+			EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0),
+				  ssize_t{sizeof(entry)});
+		else
+			EXPECT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0),
+				  ssize_t{sizeof(entry)});
+	});
+}
+
+TEST(Cond, AWaitSetSignalsForItsMembers)
+{
+	Node node;
+	fid_wait *raw = nullptr;
+	fi_wait_attr attr{.wait_obj = FI_WAIT_MUTEX_COND, .flags = 0};
+	ASSERT_EQ(fi_wait_open(node.fabric.get(), &attr, &raw), 0);
+	const Owned<fid_wait> set(raw);
+	fi_cntr_attr of_cntr{};
+	fi_cq_attr of_cq{};
+	of_cntr.wait_obj = of_cq.wait_obj = FI_WAIT_SET;
+	of_cntr.wait_set = of_cq.wait_set = set.get();
+	fid_cntr *cntr = nullptr;
+	fid_cq *cq = nullptr;
+	ASSERT_EQ(fi_cntr_open(node.domain.get(), &of_cntr, &cntr, nullptr), 0);
+	const Owned<fid_cntr> owned_cntr(cntr);
+	ASSERT_EQ(fi_cq_open(node.domain.get(), &of_cq, &cq, nullptr), 0);
+	const Owned<fid_cq> owned_cq(cq);
+
+	expect_wakes(node, &set->fid, [&](int i, bool now) {
+		if (now) {
+			EXPECT_EQ(i % 2 ? fi_cntr_add(cntr, 1) : fi_cq_signal(cq), 0);
+		}
+	});
+	EXPECT_EQ(fi_wait(set.get(), 10), -FI_ETIMEDOUT);
+}
+
+/* An object that is closed signals no more, and leaves no thread. */
+TEST(Cond, ManyCanBeOpenedAndClosed)
+{
+	Node node;
+
+	for (int round = 0; round < 20; ++round) {
+		std::vector<Owned<fid_cntr>> cntrs;
+		for (int i = 0; i < 20; ++i) {
+			cntrs.push_back(node.cntr(FI_WAIT_MUTEX_COND));
+			EXPECT_EQ(fi_cntr_add(cntrs.back().get(), 1), 0);
+		}
+	}
+	EXPECT_EQ(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}), 1);
+}
+
+/* A mutex that is held for long delays nobody but who waits for it. */
+TEST(Cond, ObjectsAreIndependent)
+{
+	Node node;
+	const auto busy = node.cntr(FI_WAIT_MUTEX_COND), other = node.cntr(FI_WAIT_MUTEX_COND);
+	const fi_mutex_cond held = objects_of(&busy->fid);
+
+	pthread_mutex_lock(held.mutex);
+	EXPECT_EQ(fi_cntr_add(busy.get(), 1), 0);
+	expect_wakes(node, &other->fid, [&](int, bool now) {
+		if (now) {
+			EXPECT_EQ(fi_cntr_add(other.get(), 1), 0);
+		}
+	});
+	pthread_mutex_unlock(held.mutex);
+}
+
+/* The thread is the parent's alone; a child that closes what it has inherited does not wait for it. */
+TEST(Cond, AChildMayCloseWhatItHasInherited)
+{
+	Node node;
+	const auto cntr = node.cntr(FI_WAIT_MUTEX_COND);
+	Child child([&](int) { return fi_close(&cntr->fid) == 0 ? 0 : 2; });
+
+	EXPECT_EQ(child.wait(), 0);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(wait_for(node, &cntr->fid, objects_of(&cntr->fid)), 0);
+}
+
+} // namespace

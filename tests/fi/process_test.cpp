@@ -8,6 +8,8 @@
 
 #include <sched.h>
 
+#include <rdma/fi_rma.h>
+
 namespace
 {
 
@@ -184,13 +186,86 @@ TEST(Process, SendersHearOfTheDeathOfTheirPeer)
 	EXPECT_EQ(error.err, FI_ECONNREFUSED);
 }
 
+/* Who is not root is somebody else in a namespace of users of his own. */
+bool become_a_stranger()
+{
+	return (getuid() == 0 ? setuid(65534) : unshare(CLONE_NEWUSER)) == 0;
+}
+
+void set_key(std::uint8_t *&to, std::size_t &size, const char *key)
+{
+	to = reinterpret_cast<std::uint8_t *>(strdup(key));
+	size = std::strlen(key);
+}
+
+/* An endpoint's key is its own or else the domain's; so is a region's, and both have to be right. */
+TEST(Process, KeysOfDomainsEndpointsAndRegions)
+{
+	const auto hints = [](const char *of_domain, const char *of_endpoint) {
+		Info hints = hints_for(FI_MSG | FI_RMA);
+		set_key(hints->domain_attr->auth_key, hints->domain_attr->auth_key_size, of_domain);
+		if (*of_endpoint)
+			set_key(hints->ep_attr->auth_key, hints->ep_attr->auth_key_size,
+				of_endpoint);
+		return hints;
+	};
+	char memory[8] = "";
+	const iovec iov{memory, sizeof(memory)};
+	std::uint8_t other[] = {'o'};
+	fi_mr_attr attr{};
+	fid_mr *usual = nullptr, *own = nullptr;
+
+	attr.mr_iov = &iov;
+	attr.iov_count = 1;
+	attr.access = FI_REMOTE_WRITE;
+	attr.requested_key = 1;
+	Node node(hints("sesame", ""));
+	Side side(node);
+	ASSERT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &usual), 0);
+	attr.requested_key = 2;
+	attr.auth_key = other;
+	attr.auth_key_size = sizeof(other);
+	ASSERT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &own), 0);
+	const auto address = address_of(side.ep.get());
+	const struct {
+		const char *domain, *endpoint;
+		bool usual;
+	} cases[] =
+		{
+			{"sesame", "", true},	    {"simsim", "", false},
+			{"simsim", "sesame", true}, {"sesame", "simsim", false},
+			{"sesame", "o", false}, /* the endpoint at the other side does not let it in */
+		};
+	for (const auto &c : cases) {
+		Child child([&](int) {
+			if (!become_a_stranger())
+				return 2;
+			Node mine(hints(c.domain, c.endpoint));
+			Side from(mine);
+			const fi_addr_t to = from.insert(address);
+			for (const std::uint64_t key : {1, 2}) {
+				EXPECT_EQ(fi_write(from.ep.get(), "abc", 4, nullptr, to, 0, key,
+						   nullptr),
+					  0);
+				if (key == 1 && c.usual)
+					next(from.tx_cq.get());
+				else
+					EXPECT_EQ(next_error(from.tx_cq.get()).err, FI_EACCES);
+			}
+			return 0;
+		});
+		EXPECT_EQ(child.wait(), 0) << c.domain << " " << c.endpoint;
+	}
+	EXPECT_EQ(fi_close(&usual->fid), 0);
+	EXPECT_EQ(fi_close(&own->fid), 0);
+}
+
 /* Another user may only send to whoever has the same key. */
 TEST(Process, StrangersNeedTheKey)
 {
 	const auto with_key = [](const char *key) {
 		Info hints = hints_for(FI_MSG);
-		hints->domain_attr->auth_key = reinterpret_cast<std::uint8_t *>(strdup(key));
-		hints->domain_attr->auth_key_size = std::strlen(key);
+		set_key(hints->domain_attr->auth_key, hints->domain_attr->auth_key_size, key);
 		return hints;
 	};
 
@@ -201,8 +276,7 @@ TEST(Process, StrangersNeedTheKey)
 	for (const char *key : {"", "simsim", "sesame"}) {
 		const bool right = !std::strcmp(key, "sesame");
 		Child child([&](int) {
-			/* Who is not root is somebody else in a namespace of users of his own. */
-			if ((getuid() == 0 ? setuid(65534) : unshare(CLONE_NEWUSER)) != 0)
+			if (!become_a_stranger())
 				return 2;
 			Node own(*key ? with_key(key) : hints_for(FI_MSG));
 			Side from(own);

@@ -58,6 +58,8 @@ int Registrar::begin(Registration &registration) noexcept
 	sqe->cmd_op = TREADLE_IOC_MR_CREATE;
 	sqe->addr3 = address_of(&registration.args_);
 	sqe->__pad2[0] = 0;
+	/* So the kernel copies the entry; some (6.12) else read it later, when it may be another's. */
+	sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data(sqe, &registration);
 	const int rc = io_uring_submit(&ring_->uring);
 	if (rc == 1)

@@ -349,8 +349,8 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 {
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* a hint that is believed only so far: memory is for peers that come */
-	struct treadle_av_table *t = table_alloc(clamp(arg->count, 16u, 4096u),
-						 arg->flags & TREADLE_AV_IDS);
+	struct treadle_av_table *t =
+		table_alloc(clamp(arg->count, 16u, 4096u), arg->flags & TREADLE_AV_IDS);
 
 	if (!av || !t) {
 		kfree(av);

@@ -32,8 +32,7 @@ Result<AddressVector> AddressVector::create(const Context &context, std::uint32_
 	return make(context, 0, {}, expected, context_bits);
 }
 
-Result<AddressVector> AddressVector::create_with_ids(const Context &context,
-						     std::uint32_t expected,
+Result<AddressVector> AddressVector::create_with_ids(const Context &context, std::uint32_t expected,
 						     std::uint32_t context_bits) noexcept
 {
 	return make(context, TREADLE_AV_IDS, {}, expected, context_bits);

@@ -246,7 +246,10 @@ TEST(datagrams)
 	EXPECT_EQ(1, cq_next(&b.rx[1].rcq).context);
 	EXPECT_TRUE(only(&b, 1));
 	EXPECT_EQ(0, sent(&a.tx[1], send_of(out, 8, at(to, CONTEXTS), 1))); /* dropped */
-	EXPECT_EQ(0, sent(&a.tx[1], send_of(out, 8, at(to, 1), 1)));	    /* no receive: too */
+	EXPECT_TRUE(only(&b, -1));
+	EXPECT_EQ(0, sent(&a.tx[1], send_of(out, 8, at(to, 1), 1))); /* waits there */
+	ASSERT_EQ(0, post_recv(&b.rx[1], recv_of(in, 8, ANY, 5)));
+	EXPECT_EQ(5, cq_next(&b.rx[1].rcq).context);
 	EXPECT_TRUE(only(&b, -1));
 }
 

@@ -84,8 +84,11 @@ void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long
 		container_of(n, struct treadle_mr_part, range)->mr->revoked = true;
 }
 
-/* Is all of it mapped, ordinary memory, and writable if it has to be? */
-static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write)
+/*
+ * Is all of it mapped, ordinary memory, and writable if it has to be? If part of it is not
+ * mapped, or is reserved only, and may come later (@unmapped), nothing is said of the rest.
+ */
+static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write, bool unmapped)
 {
 	u64 end = addr + len;
 	int ret = 0;
@@ -95,10 +98,15 @@ static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write)
 	while (addr < end) {
 		struct vm_area_struct *vma = find_vma(mm, addr);
 
-		if (!vma || vma->vm_start > addr || (vma->vm_flags & (VM_IO | VM_PFNMAP)) ||
-		    !(vma->vm_flags & VM_READ) || (write && !(vma->vm_flags & VM_WRITE))) {
-			ret = -EFAULT;
+		if (!vma || vma->vm_start > addr || !(vma->vm_flags & VM_ACCESS_FLAGS)) {
+			ret = unmapped ? 0 : -EFAULT;
 			break;
+		}
+		if ((vma->vm_flags & (VM_IO | VM_PFNMAP)) || !(vma->vm_flags & VM_READ) ||
+		    (write && !(vma->vm_flags & VM_WRITE))) {
+			ret = -EFAULT;
+			if (!unmapped)
+				break;
 		}
 		addr = vma->vm_end;
 		if (fatal_signal_pending(current)) {
@@ -255,6 +263,7 @@ int treadle_ioc_mr_bind(struct treadle_ucmd *u)
 /* Its ranges, and what peers call them: offsets that go on from one to the next, or addresses. */
 static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov)
 {
+	bool unmapped = mr->flags & TREADLE_MR_UNMAPPED;
 	struct treadle_mr_part *part;
 	u64 end, total = 0;
 	int ret = 0;
@@ -267,16 +276,13 @@ static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov
 		if (!part->iov.len || check_add_overflow(part->iov.addr, part->iov.len, &end) ||
 		    check_add_overflow(total, part->iov.len, &total))
 			return -EINVAL;
-		if (mr->flags & TREADLE_MR_UNMAPPED) {
-			/* but nobody ever has memory beyond */
+		if (unmapped) /* but nobody ever has memory beyond */
 			part->iov.len = min_t(u64, end, max_t(u64, part->iov.addr, TASK_SIZE_MAX)) -
 					part->iov.addr;
-			continue;
-		}
-		if (check_add_overflow(end, (u64)PAGE_SIZE, &end))
+		else if (check_add_overflow(end, (u64)PAGE_SIZE, &end))
 			return -EINVAL;
 		ret = check_range(current->mm, part->iov.addr, part->iov.len,
-				  mr->access & ACCESS_WRITES);
+				  mr->access & ACCESS_WRITES, unmapped);
 	}
 	return ret;
 }

@@ -229,6 +229,21 @@ TEST_F(Mr, AnyRangeOfAddressesCanBeRegistered)
 	munmap(at, size);
 }
 
+/* What is there and read-only will hardly be meant to be written. */
+TEST_F(Mr, AReadOnlyMapIsNotRegisteredForWriting)
+{
+	Node node(hints_for(FI_MSG | FI_RMA));
+	constexpr std::size_t size = 8192;
+	void *const at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fid_mr *mr = nullptr;
+
+	EXPECT_EQ(fi_mr_reg(node.domain.get(), at, size, FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr),
+		  -FI_EFAULT);
+	EXPECT_EQ(fi_mr_reg(node.domain.get(), at, size, FI_REMOTE_READ, 0, 1, 0, &mr, nullptr), 0);
+	fi_close(&mr->fid);
+	munmap(at, size);
+}
+
 TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
 {
 	Writes w;

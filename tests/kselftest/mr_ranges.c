@@ -255,6 +255,9 @@ TEST_F(rma, all_ranges_are_judged)
 				  registers(self, iov + 1, 2, pinned ? TREADLE_MR_PINNED : 0));
 		}
 	}
+	/* One that is there, and not as it has to be, is a mistake that can be told at once. */
+	EXPECT_EQ(-EFAULT, registers(self, (struct treadle_iov[]){good, range(ro, PAGE)}, 2,
+				     TREADLE_MR_UNMAPPED));
 	/* Lengths whose sum is not a number. */
 	good = range(NULL, ~0ULL);
 	EXPECT_EQ(0, registers(self, &good, 1, TREADLE_MR_UNMAPPED));

@@ -377,7 +377,8 @@ struct treadle_ep_enable {
  * @access:    TREADLE_ACCESS_*
  * @iov_count: 1 to TREADLE_MAX_MR_IOV
  * @iov:       pointer to struct treadle_iov[iov_count], none of them empty. They must be
- *	       mapped, and writable if @access lets anybody write them, unless UNMAPPED.
+ *	       mapped, and writable if @access lets anybody write them (EFAULT); with
+ *	       UNMAPPED only one that is mapped as a whole must be.
  *	       To peers they are one range of offsets, in this order. With VIRT_ADDR peers
  *	       name what they mean, in any of them, or in several that adjoin
  * @key:       in: the key; out, with KERNEL_KEY: the key that was picked

@@ -363,7 +363,7 @@ TEST_F(av, a_crowd_at_one_address)
 }
 
 /* Up to the limit, in steps; then no more, and what is there stays. */
-TEST_F_TIMEOUT(av, the_limit, 60)
+TEST_F(av, the_limit)
 {
 	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;
 	__u32 max = query(self->fd).max_av, count, total = 0;

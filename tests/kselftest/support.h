@@ -35,6 +35,10 @@ static FILE *say_what_about(void);
 #define TH_LOG_STREAM say_what_about()
 #include "kselftest_harness.h"
 
+/* Seconds: for a kernel that finds mistakes, and takes its time for that, on an emulated machine. */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT 240
+
 /* The harness compares what it is given, and constants are of type int. */
 #pragma GCC diagnostic ignored "-Wsign-compare"
 

@@ -71,10 +71,17 @@ public:
 	bool shares_tx() const noexcept { return info_->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool shares_rx() const noexcept { return info_->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool is_shared_rx() const noexcept { return !kernel_; }
-	/* What is received by a shared context is reported where the endpoint says. */
-	bool has_rx_queue() const noexcept
+	/* Is there a queue, or a counter, that tells of what has completed? */
+	bool reports_tx() const noexcept
 	{
-		return is_shared_rx() || bindings_.rx_cq != CompletionQueueId{};
+		return bindings_.tx_cq != CompletionQueueId{} || bindings_.send != CounterId{} ||
+		       bindings_.read != CounterId{} || bindings_.write != CounterId{};
+	}
+	/* What is received by a shared context is reported where the endpoint says. */
+	bool reports_rx() const noexcept
+	{
+		return is_shared_rx() || bindings_.rx_cq != CompletionQueueId{} ||
+		       bindings_.recv != CounterId{};
 	}
 
 	/* Directions, with everything that the caller left out. */
@@ -192,9 +199,9 @@ private:
 
 /* What calls for one direction do. */
 enum class Calls {
-	absent,	   /* no capability for it */
-	disabled,  /* until fi_enable */
-	queueless, /* enabled without a completion queue for it */
+	absent,	  /* no capability for it */
+	disabled, /* until fi_enable */
+	untold,	  /* enabled without a completion queue or a counter for it */
 	plain,
 	special, /* FI_TRIGGER or FI_MULTI_RECV is a default flag, or the ring is shared */
 };
@@ -260,9 +267,11 @@ template <int Error> struct Refuses {
 	{
 		return [](A...) -> R {
 			return REFUSE(Error, FI_LOG_EP_DATA, "%s",
-				      Error == -FI_EOPBADSTATE ? "the endpoint is not enabled" :
-				      Error == -FI_ENOCQ ? "the endpoint has no queue for this" :
-							   "the endpoint was not opened for this");
+				      Error == -FI_EOPBADSTATE ?
+					      "the endpoint is not enabled" :
+				      Error == -FI_ENOCQ ?
+					      "the endpoint has no queue or counter for this" :
+					      "the endpoint was not opened for this");
 		};
 	}
 };

@@ -296,12 +296,15 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 
 	if (&cntr.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
-	if (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !(rx_caps_ & FI_RMA_EVENT))
-		return REFUSE(-FI_EINVAL, subsys,
-			      "bind: remote operations count only with FI_RMA_EVENT");
 	if (flags & ~all_counter_flags() || !flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a counter: 0x%" PRIx64,
 			      flags);
+	/* Whoever binds one counter for everything need not have asked for all of it. */
+	if (!(rx_caps_ & FI_RMA_EVENT))
+		flags &= ~(FI_REMOTE_READ | FI_REMOTE_WRITE);
+	if (!flags)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "bind: remote operations count only with FI_RMA_EVENT");
 	for (const CounterRole &role : counter_roles) {
 		if (flags & role.flag && bindings_.*role.place != CounterId{})
 			return REFUSE(-FI_EINVAL, subsys, "bind: has a counter for this operation");
@@ -322,13 +325,13 @@ int Endpoint::check_bindings() const
 		return REFUSE(-FI_ENOEQ, subsys, "enable: no event queue is bound");
 	if (!connected() && bindings_.av == AddressVectorId{})
 		return REFUSE(-FI_ENOAV, subsys, "enable: no address vector is bound");
-	/* The target of RMA needs no queue to be one; it cannot receive then. */
+	/* The target of RMA need not be told of receives; it cannot receive then. */
 	const bool receives = rx_caps_ & FI_RECV &&
 			      (shares_rx() || !(rx_caps_ & (FI_REMOTE_READ | FI_REMOTE_WRITE)));
-	if ((tx_caps_ && bindings_.tx_cq == CompletionQueueId{}) || (receives && !has_rx_queue()))
-		return REFUSE(-FI_ENOCQ, subsys, "enable: no completion queue is bound for %s",
-			      tx_caps_ && bindings_.tx_cq == CompletionQueueId{} ? "FI_TRANSMIT" :
-										   "FI_RECV");
+	if ((tx_caps_ && !reports_tx()) || (receives && !reports_rx()))
+		return REFUSE(-FI_ENOCQ, subsys,
+			      "enable: no completion queue or counter is bound for %s",
+			      tx_caps_ && !reports_tx() ? "FI_TRANSMIT" : "FI_RECV");
 	if ((tx_caps_ && shares_tx() && !shared_tx_) || (rx_caps_ && shares_rx() && !shared_rx_))
 		return REFUSE(-FI_EOPBADSTATE, subsys, "enable: no shared context is bound for %s",
 			      tx_caps_ && shares_tx() && !shared_tx_ ? "FI_TRANSMIT" : "FI_RECV");

@@ -111,15 +111,15 @@ bool is_one_direction(std::uint64_t flags) noexcept
 }
 
 /* needed: all of these capabilities */
-Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled, bool has_queue,
+Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled, bool told,
 	       bool special) noexcept
 {
 	if (needed & ~caps)
 		return Calls::absent;
 	if (!enabled)
 		return Calls::disabled;
-	if (!has_queue)
-		return Calls::queueless;
+	if (!told)
+		return Calls::untold;
 	return special ? Calls::special : Calls::plain;
 }
 
@@ -190,7 +190,7 @@ void Port::update() noexcept
 	const auto rx = [&](std::uint64_t needed) {
 		/* What is received by a shared context is posted there. */
 		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), needed, enabled,
-				own.has_rx_queue(), rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
+				own.reports_rx(), rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
 	};
 
 	if (enabled)

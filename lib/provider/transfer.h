@@ -357,7 +357,7 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 		return fill(Refusing<-FI_ENOSYS>());
 	case Calls::disabled:
 		return fill(Refusing<-FI_EOPBADSTATE>());
-	case Calls::queueless:
+	case Calls::untold:
 		return fill(Refusing<-FI_ENOCQ>());
 	case Calls::plain:
 		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());

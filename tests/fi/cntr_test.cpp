@@ -55,7 +55,7 @@ TEST(Cntr, WaitsForAThresholdATimeOrAnError)
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
 }
 
-TEST(Cntr, CountsWhatItIsBoundFor)
+void counts_what_it_is_bound_for(bool beside_a_queue)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED));
 	const auto av = node.av();
@@ -65,8 +65,13 @@ TEST(Cntr, CountsWhatItIsBoundFor)
 	char c;
 
 	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
-	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
-	ASSERT_EQ(fi_ep_bind(ep.get(), &sends->fid, FI_SEND), 0);
+	if (beside_a_queue) {
+		ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	}
+	EXPECT_EQ(fi_ep_bind(ep.get(), &sends->fid, FI_SEND), 0);
+	if (!beside_a_queue) {
+		EXPECT_EQ(fi_enable(ep.get()), -FI_ENOCQ) << "nobody tells of receives";
+	}
 	ASSERT_EQ(fi_ep_bind(ep.get(), &receives->fid, FI_RECV), 0);
 	ASSERT_EQ(fi_enable(ep.get()), 0);
 	fi_addr_t self;
@@ -85,6 +90,29 @@ TEST(Cntr, CountsWhatItIsBoundFor)
 	EXPECT_EQ(fi_cntr_wait(receives.get(), 4, 20'000), -FI_EAVAIL);
 	EXPECT_EQ(fi_cntr_readerr(receives.get()), 1u);
 	EXPECT_TRUE(reaches(sends.get(), 4));
+}
+
+TEST(Cntr, CountsWhatItIsBoundFor)
+{
+	counts_what_it_is_bound_for(true);
+}
+
+/* fi_cntr(3): "a light-weight completion mechanism"; so no queue is needed beside it. */
+TEST(Cntr, AloneTellsOfCompletions)
+{
+	counts_what_it_is_bound_for(false);
+}
+
+/* fi_endpoint(3), FI_REMOTE_READ: "requires that the endpoint be created using FI_RMA_EVENT." */
+TEST(Cntr, OfRemoteOperationsNeedsRmaEvent)
+{
+	Node node(hints_for(FI_MSG));
+	const auto cntr = node.cntr();
+	const auto ep = node.ep();
+
+	EXPECT_EQ(fi_ep_bind(ep.get(), &cntr->fid, FI_REMOTE_READ | FI_REMOTE_WRITE), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &cntr->fid, FI_RECV | FI_REMOTE_WRITE), 0)
+		<< "one counter for everything that there is";
 }
 
 TEST(Cntr, TheFileTellsOfEveryChange)

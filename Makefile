@@ -80,7 +80,8 @@ examples := $(patsubst %.cpp,build/%,$(wildcard examples/*.cpp))
 lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
 fi_tests := $(patsubst %.cpp,build/%,$(wildcard tests/fi/*_test.cpp))
 helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
-kselftests := $(patsubst %.c,build/%,$(wildcard tests/kselftest/*.c))
+# In debug/, what can be tested on a kernel of tools/vm/*.config only.
+kselftests := $(patsubst %.c,build/%,$(wildcard tests/kselftest/*.c tests/kselftest/debug/*.c))
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
 guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests)
 

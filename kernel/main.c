@@ -72,46 +72,48 @@ int treadle_ioc_destroy(struct treadle_ucmd *u)
 	return treadle_obj_destroy(u->ctx, arg->id);
 }
 
-/* @partial: the answer is written back even if the call fails half-way */
+/*
+ * What has nothing to answer does not write either: what was done can't be undone when that fails. PARTIAL: also a call
+ * that fails half-way says how far it came.
+ */
+enum answer { SILENT, ANSWERS, PARTIAL };
+
 struct ioc {
 	unsigned int cmd, size, min_size;
-	bool partial;
+	enum answer answer;
 	int (*fn)(struct treadle_ucmd *u);
 };
 
-#define IOC(name, type, last, fn)                                                  \
+#define IOC(name, type, last, answer, fn)                                          \
 	[_IOC_NR(TREADLE_IOC_##name)] = { TREADLE_IOC_##name, sizeof(struct type), \
-					  offsetofend(struct type, last), false, fn }
+					  offsetofend(struct type, last), answer, fn }
 
 /* min_size: up to the last field of the first release; never changes */
 static const struct ioc iocs[] = {
-	IOC(QUERY, treadle_query, max_auth_key, ioc_query),
-	IOC(CQ_CREATE, treadle_cq_create, rw, treadle_ioc_cq_create),
-	IOC(CNTR_CREATE, treadle_cntr_create, ro, treadle_ioc_cntr_create),
-	IOC(AV_CREATE, treadle_av_create, id, treadle_ioc_av_create), /* name is younger */
-	[_IOC_NR(TREADLE_IOC_AV_INSERT)] = { TREADLE_IOC_AV_INSERT,
-					     sizeof(struct treadle_av_insert),
-					     offsetofend(struct treadle_av_insert, out), true,
-					     treadle_ioc_av_insert },
-	IOC(AV_REMOVE, treadle_av_remove, indices, treadle_ioc_av_remove),
-	IOC(AV_LOOKUP, treadle_av_lookup, addr, treadle_ioc_av_lookup),
-	IOC(TX_CREATE, treadle_ring_create, ro, treadle_ioc_tx_create),
-	IOC(RX_CREATE, treadle_ring_create, ro, treadle_ioc_rx_create),
-	IOC(EP_CREATE, treadle_ep_create, request, treadle_ioc_ep_create),
-	IOC(EP_ENABLE, treadle_ep_enable, cntr_remote_write, treadle_ioc_ep_enable),
-	IOC(MR_CREATE, treadle_mr_create, id, treadle_ioc_mr_create),
-	IOC(DESTROY, treadle_destroy, id, treadle_ioc_destroy),
-	IOC(CANCEL, treadle_cancel, count, treadle_ioc_cancel),
-	IOC(WAIT, treadle_wait, error, treadle_ioc_wait),
-	IOC(WAIT_FD, treadle_wait_fd, fd, treadle_ioc_wait_fd),
-	IOC(MR_BIND, treadle_mr_bind, reserved, treadle_ioc_mr_bind),
-	IOC(EQ_CREATE, treadle_eq_create, reserved, treadle_ioc_eq_create),
-	IOC(EP_EQ, treadle_ep_eq, context, treadle_ioc_ep_eq),
-	IOC(LISTEN, treadle_listen, flags, treadle_ioc_listen),
-	IOC(CONNECT, treadle_connect, flags, treadle_ioc_connect),
-	IOC(ACCEPT, treadle_accept, flags, treadle_ioc_accept),
-	IOC(REJECT, treadle_reject, reserved, treadle_ioc_reject),
-	IOC(SHUTDOWN, treadle_shutdown, reserved, treadle_ioc_shutdown),
+	IOC(QUERY, treadle_query, max_auth_key, ANSWERS, ioc_query),
+	IOC(CQ_CREATE, treadle_cq_create, rw, ANSWERS, treadle_ioc_cq_create),
+	IOC(CNTR_CREATE, treadle_cntr_create, ro, ANSWERS, treadle_ioc_cntr_create),
+	IOC(AV_CREATE, treadle_av_create, id, ANSWERS, treadle_ioc_av_create), /* name is younger */
+	IOC(AV_INSERT, treadle_av_insert, out, PARTIAL, treadle_ioc_av_insert),
+	IOC(AV_REMOVE, treadle_av_remove, indices, SILENT, treadle_ioc_av_remove),
+	IOC(AV_LOOKUP, treadle_av_lookup, addr, ANSWERS, treadle_ioc_av_lookup),
+	IOC(TX_CREATE, treadle_ring_create, ro, ANSWERS, treadle_ioc_tx_create),
+	IOC(RX_CREATE, treadle_ring_create, ro, ANSWERS, treadle_ioc_rx_create),
+	IOC(EP_CREATE, treadle_ep_create, request, ANSWERS, treadle_ioc_ep_create),
+	IOC(EP_ENABLE, treadle_ep_enable, cntr_remote_write, SILENT, treadle_ioc_ep_enable),
+	IOC(MR_CREATE, treadle_mr_create, id, ANSWERS, treadle_ioc_mr_create),
+	IOC(DESTROY, treadle_destroy, id, SILENT, treadle_ioc_destroy),
+	IOC(CANCEL, treadle_cancel, count, ANSWERS, treadle_ioc_cancel),
+	IOC(WAIT, treadle_wait, error, SILENT, treadle_ioc_wait),
+	IOC(WAIT_FD, treadle_wait_fd, fd, ANSWERS, treadle_ioc_wait_fd),
+	IOC(MR_BIND, treadle_mr_bind, reserved, SILENT, treadle_ioc_mr_bind),
+	IOC(EQ_CREATE, treadle_eq_create, reserved, ANSWERS, treadle_ioc_eq_create),
+	IOC(EP_EQ, treadle_ep_eq, context, SILENT, treadle_ioc_ep_eq),
+	IOC(LISTEN, treadle_listen, flags, SILENT, treadle_ioc_listen),
+	IOC(CONNECT, treadle_connect, flags, SILENT, treadle_ioc_connect),
+	IOC(ACCEPT, treadle_accept, flags, SILENT, treadle_ioc_accept),
+	IOC(REJECT, treadle_reject, reserved, SILENT, treadle_ioc_reject),
+	IOC(SHUTDOWN, treadle_shutdown, reserved, SILENT, treadle_ioc_shutdown),
 };
 
 union ioc_arg {
@@ -155,9 +157,9 @@ static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *ua
 		return ret;
 	u.arg = &arg;
 	ret = ioc->fn(&u);
-	if (ret && !ioc->partial)
+	if (ret && ioc->answer != PARTIAL)
 		goto abort;
-	if (copy_to_user(uarg, &arg, min(size, ioc->size))) {
+	if (ioc->answer != SILENT && copy_to_user(uarg, &arg, min(size, ioc->size))) {
 		ret = -EFAULT;
 		goto abort;
 	}

@@ -178,10 +178,8 @@ int treadle_match_init(struct treadle_match *m, u64 seed)
 	INIT_LIST_HEAD(&m->wild);
 	INIT_LIST_HEAD(&m->all);
 	if (hash_init(&m->posted, seed) || hash_init(&m->by_tag, seed) ||
-	    hash_init(&m->by_src, seed)) {
-		treadle_match_exit(m);
+	    hash_init(&m->by_src, seed))
 		return -ENOMEM;
-	}
 	return 0;
 }
 

@@ -85,6 +85,7 @@ static inline bool treadle_match_posted(const struct treadle_match *m)
 	return m->used || !list_empty(&m->wild);
 }
 
+/* Also one that could not be made (-ENOMEM) is taken down by treadle_match_exit(), once. */
 int treadle_match_init(struct treadle_match *m, u64 seed);
 void treadle_match_exit(struct treadle_match *m);
 

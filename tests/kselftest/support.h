@@ -81,7 +81,8 @@ static FILE *say_what_about(void)
 
 static inline __attribute__((noreturn)) void give_up(const char *file, int line, const char *what)
 {
-	note("%s:%d: %s (errno %d, %s)", file, line, what, errno, strerror(errno));
+	note("%s:%d: %s (errno %d, %s)%s%s", file, line, what, errno, strerror(errno),
+	     subject[0] ? "; at " : "", subject);
 	_exit(1);
 }
 

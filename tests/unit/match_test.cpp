@@ -387,6 +387,7 @@ TEST_F(Match, no_memory_at_the_start_leaks_nothing)
 
 		shim_allocations_left = left;
 		EXPECT_EQ(treadle_match_init(&match, 1), -ENOMEM);
+		treadle_match_exit(&match);
 	}
 	shim_allocations_left = ULONG_MAX;
 }

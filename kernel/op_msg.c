@@ -163,7 +163,7 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run);
  */
 static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_run *run)
 {
-	struct treadle_cmd *cmd = m->cmd, *heap = cmd;
+	struct treadle_cmd *cmd = m->cmd, *heap;
 	struct treadle_msg *msg = m;
 	int ret = is_lossy(m) ? 0 : -ENOMEM;
 
@@ -177,11 +177,11 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		if (!heap)
 			goto fail;
 		treadle_flow_track(heap);
-		msg->cmd = heap;
+		msg->cmd = cmd = heap;
 	}
-	ret = msg->payload ? fill_payload(msg, heap, run) : 0;
+	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
 	if (ret == -EAGAIN) {
-		msg->cmd = treadle_cmd_persist(heap, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		msg->cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 		treadle_flow_track(msg->cmd);
 		msg->job.ctx = msg->cmd->ep->obj.ctx;
 		msg->job.fn = send_go_on;
@@ -195,7 +195,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 fail:
 	if (msg && msg->heap)
 		treadle_msg_put(msg);
-	treadle_cmd_complete(heap, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+	treadle_cmd_complete(cmd, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
 	return NULL;
 }
 

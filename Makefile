@@ -10,6 +10,7 @@
 # make setup        the Debian packages and the kernels that all this uses
 # make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's build tree)
 # make install      PREFIX=/usr DESTDIR=
+# make deb          the same as a Debian package, in build/deb
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched
 #
@@ -262,6 +263,8 @@ install-module:
 	install -D -m644 -t $(srcdir)/uapi/treadle uapi/treadle/*.h
 install-man:
 	$(foreach page,$(wildcard Documentation/man/*.7),install -D -m644 -t $(mandir) $(page) &&) :
+deb: all
+	$(Q)tools/deb
 
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
@@ -272,6 +275,6 @@ clean:
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all mirror module programs unit format format-check headers-check tidy sparse vm vm-shell setup demo bench \
+.PHONY: all mirror module programs unit format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
 	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
 .SECONDARY:

@@ -5,10 +5,9 @@
  * fi_trigger(3), "XPU TRIGGERS". A plain store into a page starts a command, so
  * somebody has to look. There is one poller for each context, a work that exists
  * only while something is armed: it looks without a pause for as long as SPIN_NS
- * after something was armed or started, then at intervals that grow with the time
- * that nothing has happened, up to PAUSE_NS, and are never shorter than IDLE_SHARE
- * times what looking takes. A turn looks at so many cells at most, and goes on
- * behind them.
+ * after something was armed or started. From then on a timer looks, LOOKS at a time,
+ * at intervals that grow with the time that nothing has happened, up to PAUSE_NS, and
+ * queues the work when it finds something.
  *
  * Order: the commands of an endpoint lie one behind the other in the tree, as they
  * were submitted. One whose cell is found written starts only when all before it
@@ -23,13 +22,11 @@
 
 #include "treadle.h"
 
-#define SPIN_NS	      (100 * NSEC_PER_USEC)
-#define PAUSE_NS      NSEC_PER_MSEC
-#define LONG_PAUSE_NS (10 * NSEC_PER_MSEC)
-#define IDLE_SHARE    128  /* of the time that a turn takes */
-#define LOOKS	      64   /* under one hold of the lock */
-#define TURN	      1024 /* looks */
-#define TURNS	      64   /* of the work before others get their turn */
+#define SPIN_NS	 (100 * NSEC_PER_USEC)
+#define PAUSE_NS NSEC_PER_MSEC
+#define LOOKS	 128  /* under one hold of the lock, or in an interrupt */
+#define TURN	 1024 /* looks */
+#define TURNS	 64   /* of the work before others get their turn */
 
 /*
  * struct treadle_cells - words to write, and how far they have got
@@ -130,22 +127,23 @@ void treadle_cell_arm(struct treadle_cmd *cmd)
 
 /*
  * Under the lock: go on looking, at so many of @looks. Returns a command whose time has
- * come, taken off; or NULL, and *end if all has been looked at.
+ * come, taken off; or NULL, and *end if all has been looked at. Without @take NULL as
+ * soon as one is found that may be it.
  */
-static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, bool *end)
+static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, bool *end, bool take)
 {
 	struct rb_root_cached *root = &p->trigger.armed;
 	struct treadle_armed *a = treadle_armed_from(root, p->key, p->seq);
 	int i;
 
-	for (i = 0; a && i<LOOKS && * looks> 0; i++, --*looks) {
+	for (i = 0; a && *looks > 0 && i < LOOKS; i++, --*looks) {
 		struct treadle_cmd *cmd = container_of(a, struct treadle_cmd, armed);
 
 		if (a->threshold != p->key || a->seq > p->until)
 			p->until = TREADLE_POLL_NONE; /* it was canceled */
 		p->key = a->threshold;
 		p->seq = a->seq + 1;
-		if (a->seq == p->until) {
+		if (take && a->seq == p->until) {
 			p->until = TREADLE_POLL_NONE;
 			rb_erase_cached(&a->node, root);
 			return cmd;
@@ -153,6 +151,8 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 		if (written(cmd)) { /* are those before it? */
 			p->until = a->seq;
 			p->seq = 0;
+			if (!take)
+				return NULL;
 			a = treadle_armed_from(root, p->key, 0);
 		} else {
 			a = treadle_armed_next(a);
@@ -176,7 +176,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 		struct treadle_cmd *cmd;
 
 		spin_lock(&p->trigger.lock);
-		cmd = poller_look(p, &looks, &end);
+		cmd = poller_look(p, &looks, &end, true);
 		spin_unlock(&p->trigger.lock);
 		if (!cmd)
 			continue;
@@ -187,14 +187,19 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 	return started;
 }
 
+static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
+{
+	return ns_to_ktime(min_t(u64, now - p->since, PAUSE_NS));
+}
+
 /*
- * After a turn that took @took ns: is another one due at once? Else there is a timer,
- * or nothing is armed and *stop.
+ * After a turn: is another one due at once? Else there is a timer, or nothing is armed
+ * and *stop.
  *
  * The work stops only if it is not queued again. Whoever queues it does so under the
  * lock, but for the timer, which the work canceled when it began, and itself.
  */
-static bool poller_goes_on(struct treadle_poller *p, u64 now, u64 took, bool *stop)
+static bool poller_goes_on(struct treadle_poller *p, u64 now, bool *stop)
 {
 	bool again = false;
 
@@ -207,14 +212,11 @@ static bool poller_goes_on(struct treadle_poller *p, u64 now, u64 took, bool *st
 		*stop = !work_pending(&p->work);
 		if (*stop)
 			p->state = TREADLE_POLL_IDLE;
-	} else if (now - p->since < SPIN_NS) {
+	} else if (p->until != TREADLE_POLL_NONE || now - p->since < SPIN_NS) {
 		again = true;
 	} else {
-		u64 pause = min_t(u64, now - p->since, PAUSE_NS);
-
-		pause = max_t(u64, pause, min_t(u64, took * IDLE_SHARE, LONG_PAUSE_NS));
 		p->state = TREADLE_POLL_LATER;
-		hrtimer_start(&p->timer, ns_to_ktime(pause), HRTIMER_MODE_REL);
+		hrtimer_start(&p->timer, poller_pause(p, now), HRTIMER_MODE_REL);
 	}
 	spin_unlock(&p->trigger.lock);
 	return again;
@@ -233,7 +235,6 @@ static void poller_work(struct work_struct *work)
 	p->state = TREADLE_POLL_NOW;
 	spin_unlock(&p->trigger.lock);
 	for (i = 0; again && i < TURNS; i++) {
-		u64 start = ktime_get_ns();
 		bool started = poller_turn(p, &run);
 		u64 now = ktime_get_ns();
 
@@ -243,7 +244,7 @@ static void poller_work(struct work_struct *work)
 			run.budget = TREADLE_CALLER_BUDGET;
 		}
 		cond_resched();
-		again = poller_goes_on(p, now, now - start, &stop);
+		again = poller_goes_on(p, now, &stop);
 	}
 	if (again)
 		treadle_queue_work(&p->work);
@@ -251,9 +252,26 @@ static void poller_work(struct work_struct *work)
 		treadle_ctx_put(ctx);
 }
 
+/*
+ * In an interrupt, perhaps of one who holds the lock, so it is only tried. What the work
+ * alone has is the timer's now: the work is not there, or waits for the timer's end.
+ */
 static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 {
-	treadle_queue_work(&container_of(timer, struct treadle_poller, timer)->work);
+	struct treadle_poller *p = container_of(timer, struct treadle_poller, timer);
+	bool idle = false, end = false;
+	int looks = LOOKS;
+
+	if (spin_trylock(&p->trigger.lock)) {
+		poller_look(p, &looks, &end, false);
+		idle = p->until == TREADLE_POLL_NONE && !RB_EMPTY_ROOT(&p->trigger.armed.rb_root);
+		spin_unlock(&p->trigger.lock);
+	}
+	if (idle) {
+		hrtimer_forward_now(timer, poller_pause(p, ktime_get_ns()));
+		return HRTIMER_RESTART;
+	}
+	treadle_queue_work(&p->work);
 	return HRTIMER_NORESTART;
 }
 

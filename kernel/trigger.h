@@ -69,7 +69,7 @@ enum treadle_polling {
  * @state:	enum treadle_polling (trigger.lock)
  * @fresh:	something was armed since it was last looked at (trigger.lock)
  *
- * Of the work alone:
+ * Of the work alone, or of the timer while there is one:
  * @key, @seq:	where it goes on looking
  * @until:	the command of this key whose cell was found written, while it is seen
  *		to that none before it is; TREADLE_POLL_NONE: there is none

@@ -23,8 +23,8 @@ int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys sub
 			      "XPU trigger: the endpoint was not opened with FI_XPU");
 	if (xpu.iface != FI_HMEM_SYSTEM)
 		return REFUSE(-FI_EOPNOTSUPP, subsys,
-			      "XPU trigger: iface %d: only FI_HMEM_SYSTEM (built without the "
-			      "headers of others)",
+			      "XPU trigger: iface %d: only FI_HMEM_SYSTEM, as no memory of "
+			      "devices is moved",
 			      xpu.iface);
 	if (xpu.count < 0 || (xpu.count > 0 && !xpu.var))
 		return REFUSE(-FI_EINVAL, subsys, "XPU trigger: %d variables at %p", xpu.count,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: the order of commands armed on a counter
+ * treadle: the order of armed commands
  *
- * By threshold, then by submission; insertion and removal are O(log n). Pure
- * logic over the kernel's red-black tree; the caller holds cntr->lock.
+ * By threshold (of those on cells: the endpoint), then by submission; insertion and removal are
+ * O(log n). Pure logic over the kernel's red-black tree; the caller holds the trigger's lock.
  */
 #ifndef TREADLE_ARMED_H
 #define TREADLE_ARMED_H
@@ -17,7 +17,7 @@
 struct treadle_armed {
 	struct rb_node node;
 	u64 threshold;
-	u64 seq; /* order of submission to this counter */
+	u64 seq; /* order of submission to this trigger */
 };
 
 static inline struct treadle_armed *treadle_armed_entry(struct rb_node *node)

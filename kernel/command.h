@@ -7,6 +7,8 @@
 
 #include "endpoint.h"
 
+#define TREADLE_F_COND (TREADLE_F_COND_CNTR | TREADLE_F_COND_CELL)
+
 #define TREADLE_MAX_MSG (1ULL << 32)
 #define TREADLE_EAGER	4096u /* longer unexpected messages stay with the sender */
 /* Longer copies go to a worker, so that a post never holds its caller long. */
@@ -16,7 +18,8 @@
  * struct treadle_cmd - a command
  * @d:		the kernel's copy of the descriptor
  * @kept:	a completion that did not fit
- * @armed:	its place on @cond
+ * @cond:	while it is armed: counter or cells, bound
+ * @armed:	its place among what is armed
  * @ep:		endpoint, or NULL (counter operations)
  * @wait:	after that: where it waits for its turn (flow.c)
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
@@ -39,7 +42,8 @@ struct treadle_cmd {
 		struct list_head wait;
 	};
 	struct treadle_ep *ep;
-	struct treadle_cntr *cond, *notify, *target;
+	struct treadle_obj *cond;
+	struct treadle_cntr *notify, *target;
 	union treadle_slot *vec;
 	struct treadle_recv *recv;
 	struct treadle_tx *tx;

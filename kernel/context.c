@@ -54,6 +54,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	INIT_WORK(&ctx->work, treadle_ctx_worker);
 	INIT_WORK(&ctx->exit, ctx_exit_work);
 	atomic_set(&ctx->armed, 0);
+	treadle_poller_init(&ctx->poller);
 	ctx->uid = current_euid();
 	ctx->user_ns = get_user_ns(current_user_ns());
 	ctx->net = get_net(current->nsproxy->net_ns);
@@ -135,9 +136,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	xa_for_each(&ctx->objs, id, obj)
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
-	xa_for_each(&ctx->objs, id, obj)
-		if (obj->type == TREADLE_CNTR)
-			treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj), &all, &run);
+	treadle_cull_all(ctx, &all, &run);
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_MR)
 			treadle_mr_shutdown(obj);

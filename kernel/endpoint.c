@@ -420,8 +420,6 @@ static void ep_unlist(struct treadle_ep *ep)
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 {
 	const struct treadle_cull cull = { .ep = ep, .max = U64_MAX };
-	struct treadle_obj *obj;
-	unsigned long id;
 	u64 n = 0;
 	int i;
 
@@ -443,13 +441,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_flow_drop(ep);
 	if (ep->rx)
 		treadle_rx_detach(ep->rx, ep, run);
-	xa_for_each(&ep->obj.ctx->objs, id, obj) {
-		obj = treadle_obj_get(ep->obj.ctx, id, TREADLE_CNTR);
-		if (IS_ERR(obj))
-			continue;
-		treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj), &cull, run);
-		treadle_obj_put(obj);
-	}
+	treadle_cull_all(ep->obj.ctx, &cull, run);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			atomic_dec(&ep->bound[i]->users);

@@ -48,7 +48,7 @@ static int ioc_query(struct treadle_ucmd *u)
 			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
 			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
 			    TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV |
-			    TREADLE_FEATURE_AV_IDS |
+			    TREADLE_FEATURE_AV_IDS | TREADLE_FEATURE_CELL |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -114,11 +114,13 @@ static const struct ioc iocs[] = {
 	IOC(ACCEPT, treadle_accept, flags, SILENT, treadle_ioc_accept),
 	IOC(REJECT, treadle_reject, reserved, SILENT, treadle_ioc_reject),
 	IOC(SHUTDOWN, treadle_shutdown, reserved, SILENT, treadle_ioc_shutdown),
+	IOC(CELL_CREATE, treadle_cell_create, ro, ANSWERS, treadle_ioc_cell_create),
 };
 
 union ioc_arg {
 	struct treadle_query query;
 	struct treadle_cq_create cq_create;
+	struct treadle_cell_create cell_create;
 	struct treadle_ring_create ring_create;
 	struct treadle_av_lookup av_lookup;
 	struct treadle_ep_create ep_create;
@@ -209,9 +211,7 @@ static long treadle_compat_ioctl(struct file *file, unsigned int cmd, unsigned l
 
 static int treadle_file_mmap(struct file *file, struct vm_area_struct *vma)
 {
-	struct treadle_ctx *ctx = file->private_data;
-
-	return current->mm == ctx->mm ? treadle_mmap(ctx, vma) : -EPERM;
+	return treadle_mmap(file->private_data, vma);
 }
 
 static int treadle_open(struct inode *inode, struct file *file)
@@ -296,6 +296,7 @@ static_assert(sizeof(struct treadle_ep_enable) == 56);
 static_assert(sizeof(struct treadle_mr_create) == 56);
 static_assert(sizeof(struct treadle_mr_bind) == 24);
 static_assert(sizeof(struct treadle_cancel) == 40);
+static_assert(sizeof(struct treadle_cell_create) == 48);
 static_assert(sizeof(struct treadle_wait) == 40);
 static_assert(sizeof(struct treadle_wait_fd) == 16);
 static_assert(sizeof(struct treadle_eq_create) == 16);

@@ -5,6 +5,9 @@
  * The map holds its own reference to each page (vm_insert_pages), so that object
  * and map may go in either order. The offset names object and region, and ids
  * are not used again, so a stale offset maps nothing.
+ *
+ * Cells are for whoever gets hold of them: a child inherits their maps, and who was
+ * passed the file may map them, and nothing else.
  */
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
@@ -81,6 +84,8 @@ static const struct treadle_area *obj_area(struct treadle_obj *obj, u64 region)
 	case TREADLE_RX:
 		ring = &container_of(obj, struct treadle_rx, obj)->ring;
 		return region == TREADLE_RO ? &ring->ro : &ring->rw;
+	case TREADLE_CELL:
+		return treadle_cell_area(obj, region);
 	default:
 		return NULL;
 	}
@@ -90,16 +95,20 @@ int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 {
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
 	u64 region = (offset & (BIT_ULL(ID_SHIFT) - 1)) >> REGION_SHIFT;
+	bool foreign = current->mm != ctx->mm;
 	const struct treadle_area *area;
 	struct treadle_obj *obj;
 	unsigned long n;
-	int ret = -EINVAL;
+	int ret = -EPERM;
 
 	if (offset & (BIT_ULL(REGION_SHIFT) - 1))
-		return -EINVAL;
+		return foreign ? -EPERM : -EINVAL;
 	obj = treadle_obj_get(ctx, offset >> ID_SHIFT, 0);
 	if (IS_ERR(obj))
-		return PTR_ERR(obj);
+		return foreign ? -EPERM : PTR_ERR(obj);
+	if (foreign && obj->type != TREADLE_CELL)
+		goto out;
+	ret = -EINVAL;
 	area = obj_area(obj, region);
 	if (!area || !(vma->vm_flags & VM_SHARED) ||
 	    vma->vm_end - vma->vm_start != (unsigned long)area->count << PAGE_SHIFT)
@@ -107,7 +116,7 @@ int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 	ret = -EACCES;
 	if ((vma->vm_flags & VM_EXEC) || (region == TREADLE_RO && (vma->vm_flags & VM_WRITE)))
 		goto out;
-	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND);
+	vm_flags_set(vma, VM_DONTEXPAND | (obj->type == TREADLE_CELL ? 0 : VM_DONTCOPY));
 	vm_flags_clear(vma, VM_MAYEXEC | (region == TREADLE_RO ? VM_MAYWRITE : 0));
 	n = area->count;
 	ret = vm_insert_pages(vma, vma->vm_start, area->pages, &n);

@@ -101,6 +101,9 @@ void treadle_obj_release(struct kref *ref)
 	case TREADLE_MR:
 		treadle_mr_free(obj);
 		break;
+	case TREADLE_CELL:
+		treadle_cell_free(obj);
+		break;
 	case TREADLE_EQ:
 		break;
 	}

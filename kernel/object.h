@@ -15,6 +15,7 @@
 
 #include "pagemap.h"
 #include "ring.h"
+#include "trigger.h"
 
 /* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
 #define TREADLE_GFP (GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
@@ -28,6 +29,7 @@ enum treadle_type {
 	TREADLE_EP,
 	TREADLE_MR,
 	TREADLE_EQ,
+	TREADLE_CELL,
 };
 
 struct treadle_obj;
@@ -45,7 +47,8 @@ struct treadle_ports;
  * @objs:	id -> object; written under @lock, read under RCU
  * @recent:	the same, of the youngest object for each remainder of its id
  * @next_id:	xa_alloc_cyclic's state (under @lock)
- * @armed:	commands armed on its counters
+ * @armed:	commands armed on its counters and cells
+ * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
  * @dead:	shut down (set once, under @lock)
  * @exit:	shuts down after the mm has exited
@@ -65,6 +68,7 @@ struct treadle_ctx {
 	atomic_t nr_objs;
 	bool dead;
 	atomic_t armed;
+	struct treadle_poller poller;
 	struct treadle_pm pm;
 	struct rhashtable mrs;
 	spinlock_t jobs_lock;
@@ -141,5 +145,8 @@ enum treadle_region { TREADLE_RW, TREADLE_RO };
 void treadle_map_cookie(struct treadle_obj *obj, const struct treadle_area *area,
 			enum treadle_region region, struct treadle_map *map);
 int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma);
+
+/* poller.c */
+const struct treadle_area *treadle_cell_area(struct treadle_obj *obj, enum treadle_region region);
 
 #endif

@@ -28,7 +28,7 @@ TREADLE_HOT int treadle_route(struct treadle_cmd *cmd)
 {
 	if (unlikely(cmd->ep->type == TREADLE_EP_MSG)) {
 		cmd->route = cmd->port = 0;
-		return treadle_conn_judge(cmd->ep, cmd->d.flags & TREADLE_F_COND_CNTR);
+		return treadle_conn_judge(cmd->ep, cmd->d.flags & TREADLE_F_COND);
 	}
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;

@@ -64,7 +64,7 @@ int treadle_rma_prep(struct treadle_cmd *cmd)
 	if (ret)
 		return ret;
 	/* what is armed has been paid for by its owner */
-	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && !(d->flags & TREADLE_F_COND_CNTR) &&
+	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && !(d->flags & TREADLE_F_COND) &&
 	    peer_overflows(cmd))
 		return -EAGAIN;
 	return 0;

@@ -7,7 +7,6 @@
 #include <linux/rbtree.h>
 #include <linux/wait.h>
 
-#include "armed.h"
 #include "job.h"
 #include "match.h"
 #include "object.h"
@@ -75,19 +74,15 @@ void treadle_cq_free(struct treadle_obj *obj);
 
 /*
  * struct treadle_cntr - counter, and the commands armed on it
- * @lock:   values, @armed, @active
+ * @trigger: commands by (threshold, submission); its lock is that of the values and @active
  * @page:   the two values, mapped read-only
- * @armed:  commands by (threshold, submission)
- * @seq:    submissions
  * @active: @job is queued or running: exactly one runner fires, in order
  */
 struct treadle_cntr {
 	struct treadle_obj obj;
-	spinlock_t lock;
+	struct treadle_trigger trigger;
 	struct treadle_area ro;
 	struct treadle_cntr_page *page;
-	struct rb_root_cached armed;
-	u64 seq;
 	bool active;
 	struct treadle_job job;
 	struct treadle_waitq waitq;
@@ -95,21 +90,8 @@ struct treadle_cntr {
 
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run);
 void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run);
-void treadle_cntr_arm(struct treadle_cntr *cntr, struct treadle_cmd *cmd, struct treadle_run *run);
+void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cntr_free(struct treadle_obj *obj);
-
-/* What to take off a counter; a field that is NULL or not `exact` does not choose. */
-struct treadle_cull {
-	struct treadle_ep *ep;
-	bool work;  /* deferred work only */
-	bool exact; /* with @context */
-	bool at;    /* at @threshold */
-	u64 context, threshold;
-	u64 max;   /* stop after so many */
-	int error; /* complete them with it; 0: silently */
-};
-u64 treadle_cntr_cull(struct treadle_cntr *cntr, const struct treadle_cull *cull,
-		      struct treadle_run *run);
 
 /* --- rings ----------------------------------------------------------------------- */
 

@@ -51,6 +51,18 @@ static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
 	return *prod - READ_ONCE(r->kern->released) <= r->entries && *prod - r->head <= r->entries;
 }
 
+/* G: what was written before the cell is there. One load. */
+static inline bool treadle_cell_is(const u64 *cell, u64 value)
+{
+	return smp_load_acquire(cell) == value;
+}
+
+/* H: nobody looks at the cell for this value any more. */
+static inline void treadle_cell_tell(u64 *done, u64 value)
+{
+	smp_store_release(done, value);
+}
+
 /* C: after setting DOORBELL, and before looking at prod again. */
 static inline void treadle_ring_want_doorbell(struct treadle_ring *r)
 {
@@ -125,7 +137,7 @@ static __always_inline void treadle_ring_fetch(struct treadle_ring *r, u32 index
 	d->ep = d->cond = d->notify = 0;
 	d->threshold = d->result = d->compare = 0;
 	d->atomic_op = d->datatype = d->rma_iov_count = d->fetch_iov_count = 0;
-	d->reserved1[0] = d->reserved1[1] = d->reserved1[2] = 0;
+	d->value = d->reserved1[0] = d->reserved1[1] = 0;
 }
 
 #endif

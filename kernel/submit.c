@@ -40,7 +40,8 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 	if (heap->tx)
 		kref_get(&heap->tx->obj.ref);
 	cmd->slots = 0;
-	cmd->cond = cmd->notify = cmd->target = NULL;
+	cmd->cond = NULL;
+	cmd->notify = cmd->target = NULL;
 	cmd->recv = NULL;
 	cmd->inject = NULL;
 	return heap;
@@ -54,7 +55,7 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	if (unlikely(cmd->target))
 		treadle_obj_unbind(&cmd->target->obj);
 	if (unlikely(cmd->cond))
-		treadle_obj_unbind(&cmd->cond->obj);
+		treadle_obj_unbind(cmd->cond);
 	if (unlikely(cmd->recv))
 		kfree(cmd->recv);
 	if (unlikely(cmd->inject))
@@ -127,11 +128,13 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 {
 	u32 f = d->flags;
 
-	if ((f & (TREADLE_F_COND_CNTR | TREADLE_F_NOTIFY)) && !(f & TREADLE_F_EXT))
+	if ((f & (TREADLE_F_COND | TREADLE_F_NOTIFY)) && !(f & TREADLE_F_EXT))
 		return -EINVAL;
 	if (!(f & TREADLE_F_EXT))
 		return 0;
-	if (!(f & TREADLE_F_COND_CNTR) && (d->cond || d->threshold))
+	if ((f & TREADLE_F_COND) == TREADLE_F_COND ||
+	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
+	    (!(f & TREADLE_F_COND_CELL) && d->value))
 		return -EINVAL;
 	if (!(f & TREADLE_F_NOTIFY) && d->notify)
 		return -EINVAL;
@@ -140,7 +143,7 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 	if (!op->atomic &&
 	    (d->atomic_op || d->datatype || d->fetch_iov_count || d->result || d->compare))
 		return -EINVAL;
-	return d->reserved1[0] || d->reserved1[1] || d->reserved1[2] ? -EINVAL : 0;
+	return d->reserved1[0] || d->reserved1[1] ? -EINVAL : 0;
 }
 
 static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)
@@ -152,6 +155,19 @@ static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *erro
 		return NULL;
 	}
 	return container_of(obj, struct treadle_cntr, obj);
+}
+
+/* What the command waits for, held until it is disarmed, or freed. */
+static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
+{
+	bool cell = cmd->d.flags & TREADLE_F_COND_CELL;
+	struct treadle_obj *obj =
+		treadle_obj_bind(ctx, cmd->d.cond, cell ? TREADLE_CELL : TREADLE_CNTR);
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	cmd->cond = obj;
+	return cell ? treadle_cell_judge(obj, cmd->d.threshold) : 0;
 }
 
 /* More is kept than fits into the ring once again? Then who posts has to read first. */
@@ -177,9 +193,8 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		return -EOPNOTSUPP;
 	if (d->flags & ~op->flags)
 		return d->flags & ~op->flags &
-				       (TREADLE_F_COND_CELL | TREADLE_F_FENCE |
-					TREADLE_F_MULTI_RECV | TREADLE_F_PEEK | TREADLE_F_CLAIM |
-					TREADLE_F_DISCARD) ?
+				       (TREADLE_F_FENCE | TREADLE_F_MULTI_RECV | TREADLE_F_PEEK |
+					TREADLE_F_CLAIM | TREADLE_F_DISCARD) ?
 			       -EOPNOTSUPP :
 			       -EINVAL;
 	error = judge_buffers(cmd, op);
@@ -207,8 +222,8 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		return error;
 	if (d->flags & TREADLE_F_NOTIFY)
 		cmd->notify = bind_cntr(tx->obj.ctx, d->notify, &error);
-	if (!error && (d->flags & TREADLE_F_COND_CNTR))
-		cmd->cond = bind_cntr(tx->obj.ctx, d->cond, &error);
+	if (!error && (d->flags & TREADLE_F_COND))
+		error = bind_cond(tx->obj.ctx, cmd);
 	return error;
 }
 
@@ -271,8 +286,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	struct treadle_cntr *cond = cmd->cond;
-	struct treadle_ctx *ctx = cond->obj.ctx;
+	struct treadle_ctx *ctx = cmd->cond->ctx;
 	struct treadle_cmd *heap;
 	u8 slots = cmd->slots;
 
@@ -294,7 +308,10 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	/* it has left the ring: the doorbell gives its slots back */
 	cmd->slots = slots;
 	heap->slots = 0;
-	treadle_cntr_arm(cond, heap, run);
+	if (heap->d.flags & TREADLE_F_COND_CELL)
+		treadle_cell_arm(heap);
+	else
+		treadle_cntr_arm(heap, run);
 	return 0;
 }
 
@@ -411,7 +428,8 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		cmd.vec = NULL;
 		cmd.recv = NULL;
 		cmd.inject = NULL;
-		cmd.cond = cmd.notify = cmd.target = NULL;
+		cmd.cond = NULL;
+		cmd.notify = cmd.target = NULL;
 		cmd.heap = cmd.tracked = cmd.admitted = false;
 		if (slots > 1)
 			fetch_vectors(&cmd, ring, vec);

@@ -15,7 +15,7 @@
  *	names_lock (mutex)	names of address vectors (avname.c)
  *	rx->lock, treadle_conn_lock	matcher and receive ring; connections and event queues
  *	ep->lock		parked messages and flows of an endpoint (under rx->lock)
- *	cntr->lock, cq->lock, ctx->jobs_lock: innermost
+ *	trigger->lock (of a counter, of cells), cq->lock, ctx->jobs_lock: innermost
  *	pm->lock		a pagemap; the second of a pair only by trylock
  *	(op_atomic.c) a lock of words	under pm->lock
  *
@@ -73,6 +73,7 @@ int treadle_ioc_connect(struct treadle_ucmd *u);
 int treadle_ioc_accept(struct treadle_ucmd *u);
 int treadle_ioc_reject(struct treadle_ucmd *u);
 int treadle_ioc_shutdown(struct treadle_ucmd *u);
+int treadle_ioc_cell_create(struct treadle_ucmd *u);
 /* main.c: @cmd, as ioctl(2) does it; @arg: a user's address, or an id */
 struct io_uring_cmd;
 long treadle_call(struct treadle_ctx *ctx, unsigned int cmd, unsigned long arg);

@@ -262,31 +262,13 @@ fail:
 
 /* --- cancel ----------------------------------------------------------------------------------- */
 
-/* Over all counters of the context: a command is armed on one of them. */
-static u64 cull_all(struct treadle_ctx *ctx, struct treadle_cull *cull, struct treadle_run *run)
-{
-	struct treadle_obj *obj;
-	unsigned long id;
-	u64 n = 0;
-
-	xa_for_each(&ctx->objs, id, obj) {
-		obj = treadle_obj_get(ctx, id, TREADLE_CNTR);
-		if (IS_ERR(obj))
-			continue;
-		n += treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj), cull, run);
-		treadle_obj_put(obj);
-		if (n >= cull->max || fatal_signal_pending(current))
-			break;
-	}
-	return n;
-}
-
 static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run)
 {
 	struct treadle_cull cull = {
 		.ep = ep,
 		.exact = true,
 		.context = context,
+		.killable = true,
 		.max = 1,
 		.error = -ECANCELED,
 	};
@@ -299,13 +281,13 @@ static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run
 	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
 	if (n || treadle_flow_cancel(ep, context, run))
 		return 1;
-	return cull_all(ep->obj.ctx, &cull, run);
+	return treadle_cull_all(ep->obj.ctx, &cull, run);
 }
 
 int treadle_ioc_cancel(struct treadle_ucmd *u)
 {
 	struct treadle_cancel *arg = u->arg;
-	struct treadle_cull cull = { .work = true, .max = U64_MAX };
+	struct treadle_cull cull = { .work = true, .killable = true, .max = U64_MAX };
 	TREADLE_RUN(run, u->ctx);
 	struct treadle_obj *obj = NULL;
 	int ret = 0;
@@ -316,10 +298,15 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 		return -EINVAL;
 	arg->count = 0;
 	if (arg->id || arg->kind != TREADLE_FLUSH_WORK) {
-		obj = treadle_obj_get(u->ctx, arg->id,
-				      arg->kind == TREADLE_CANCEL_OP ? TREADLE_EP : TREADLE_CNTR);
+		obj = treadle_obj_get(u->ctx, arg->id, 0);
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
+		if (arg->kind == TREADLE_CANCEL_OP ?
+			    obj->type != TREADLE_EP :
+			    obj->type != TREADLE_CNTR && obj->type != TREADLE_CELL) {
+			treadle_obj_put(obj);
+			return -EBADF;
+		}
 	}
 	switch (arg->kind) {
 	case TREADLE_CANCEL_OP:
@@ -333,9 +320,8 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 		cull.max = 1;
 		fallthrough;
 	case TREADLE_FLUSH_WORK:
-		arg->count = obj ? treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj),
-						     &cull, &run) :
-				   cull_all(u->ctx, &cull, &run);
+		arg->count = obj ? treadle_cull(obj, &cull, &run) :
+				   treadle_cull_all(u->ctx, &cull, &run);
 		break;
 	}
 	if (!arg->count && arg->kind != TREADLE_FLUSH_WORK)

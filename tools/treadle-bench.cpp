@@ -11,6 +11,7 @@
 
 #include <getopt.h>
 
+#include "bench/cells.h"
 #include "bench/count.h"
 #include "bench/picture.h"
 
@@ -26,7 +27,7 @@ struct Options {
 	std::string baseline = "shm";
 	unsigned rounds = 11;
 	unsigned milliseconds = 20;
-	bool two = false, count = true;
+	bool two = false, count = true, cells = false;
 	std::string json, svg;
 };
 
@@ -47,6 +48,8 @@ void usage(std::FILE *to)
 		"  -t, --two             the ends in two processes; half a round trip is a message.\n"
 		"                        Default: both in one thread, the cost to both sides without\n"
 		"                        waiting, which is stable on a busy machine as well\n"
+		"  -c, --cells           instead: transfers that a store starts (FI_TRIGGER_XPU), for\n"
+		"                        the first provider: reaction time, cost while nobody writes\n"
 		"  -r, --rounds N        measure each provider N times, in turns (default: 11)\n"
 		"  -d, --duration MS     how long each time (default: 20)\n"
 		"  -n, --no-count        no system calls and instructions (never with --two)\n"
@@ -89,6 +92,7 @@ Options parse(int argc, char **argv)
 		{"operation", required_argument, nullptr, 'o'},
 		{"size", required_argument, nullptr, 's'},
 		{"two", no_argument, nullptr, 't'},
+		{"cells", no_argument, nullptr, 'c'},
 		{"rounds", required_argument, nullptr, 'r'},
 		{"duration", required_argument, nullptr, 'd'},
 		{"no-count", no_argument, nullptr, 'n'},
@@ -100,7 +104,7 @@ Options parse(int argc, char **argv)
 	Options options;
 	std::vector<std::string> providers;
 
-	for (int c; (c = getopt_long(argc, argv, "p:b:o:s:tr:d:nj:g:h", longs, nullptr)) != -1;) {
+	for (int c; (c = getopt_long(argc, argv, "p:b:o:s:tcr:d:nj:g:h", longs, nullptr)) != -1;) {
 		switch (c) {
 		case 'p':
 			providers.emplace_back(optarg);
@@ -116,6 +120,9 @@ Options parse(int argc, char **argv)
 			break;
 		case 't':
 			options.two = true;
+			break;
+		case 'c':
+			options.cells = true;
 			break;
 		case 'r':
 			options.rounds = parse_number(optarg);
@@ -324,6 +331,8 @@ int bench_main(const Options &options)
 			throw Failure(options.json, errno);
 	}
 
+	if (options.cells)
+		return report_cells(options.providers.front(), options.rounds);
 	load_providers();
 
 	const Table table(options.baseline);

@@ -14,6 +14,7 @@
 
 #include "fabric.h"
 #include "info.h"
+#include "xpu.h"
 
 namespace treadle::fi
 {
@@ -36,6 +37,7 @@ public:
 	Fabric &fabric() const noexcept { return fabric_; }
 	Context &kernel() noexcept { return kernel_; }
 	const Context &kernel() const noexcept { return kernel_; }
+	Cells &cells() noexcept { return cells_; }
 
 	/* The fabric's, that the application was written for. */
 	std::uint32_t api() const noexcept { return fabric_.api_version; }
@@ -61,6 +63,7 @@ private:
 	Fabric &fabric_;
 	Use fabric_use_;
 	Context kernel_;
+	Cells cells_{kernel_};
 	std::uint32_t addr_format_;
 	fi_av_type av_type_;
 	int mr_mode_;

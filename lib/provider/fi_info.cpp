@@ -324,6 +324,8 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		info->caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
 	if (kernel.features & TREADLE_FEATURE_TRIGGER)
 		info->caps |= FI_TRIGGER;
+	if (kernel.features & TREADLE_FEATURE_CELL)
+		info->caps |= FI_XPU_TRIGGER;
 	if (kernel.features & TREADLE_FEATURE_SHARED_AV)
 		info->caps |= FI_SHARED_AV;
 	if (kernel.features & TREADLE_FEATURE_AV_IDS && type != FI_EP_MSG)

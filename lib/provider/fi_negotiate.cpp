@@ -265,6 +265,8 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 
 	if (asked.caps & FI_SOURCE_ERR && !(asked.caps & FI_SOURCE))
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
+	if (asked.caps & FI_XPU_TRIGGER && !(asked.caps & FI_TRIGGER))
+		return compare.refuse("caps: FI_XPU needs FI_TRIGGER");
 	/* The type first: it is what most callers who want somebody else differ in. */
 	return (!asked.ep_attr || agrees(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&

@@ -43,6 +43,8 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	case FI_OPT_MIN_MULTI_RECV:
 		answer = Port::of(f).endpoint().min_multi_recv();
 		break;
+	case FI_OPT_XPU_TRIGGER:
+		return xpu_variables(Port::of(f).endpoint(), value, size);
 	default:
 		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
 	}

@@ -243,20 +243,32 @@ Command command_of(const Message &m) noexcept
 
 int when_triggered(Command &command, const Endpoint &endpoint) noexcept
 {
-	const auto *trigger =
-		reinterpret_cast<const fi_triggered_context *>(command.desc().context);
+	auto *trigger = reinterpret_cast<fi_triggered_context *>(command.desc().context);
 
 	if (!((endpoint.tx_caps() | endpoint.rx_caps()) & FI_TRIGGER) || !trigger)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
 			      "FI_TRIGGER: needs the capability and a fi_triggered_context");
+	if (trigger->event_type == FI_TRIGGER_XPU)
+		return guard([&] { return when_written(command, endpoint, trigger->trigger.xpu); });
 	if (trigger->event_type != FI_TRIGGER_THRESHOLD)
 		return REFUSE(-FI_ENOSYS, FI_LOG_EP_DATA,
-			      "FI_TRIGGER: event_type %d: only thresholds", trigger->event_type);
+			      "FI_TRIGGER: event_type %d: only FI_TRIGGER_THRESHOLD and _XPU",
+			      trigger->event_type);
 	const Cntr *cntr = counter_of(endpoint.domain(), trigger->trigger.threshold.cntr);
 	if (!cntr)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "FI_TRIGGER: no counter of this domain");
 	command.when(cntr->id(), trigger->trigger.threshold.threshold);
 	return 0;
+}
+
+void not_triggered(const Command &command, const Endpoint &endpoint) noexcept
+{
+	if (!(command.desc().flags & TREADLE_F_COND_CELL))
+		return;
+	guard([&] {
+		endpoint.domain().cells().give_back(command.desc().value);
+		return 0;
+	});
 }
 
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept

@@ -57,10 +57,10 @@ inline constexpr std::uint64_t rx_directions = FI_RECV | FI_REMOTE_READ | FI_REM
 
 /* Capabilities that have to do with transmitting, and with receiving: fi_endpoint(3). */
 inline constexpr std::uint64_t tx_caps =
-	transfer_caps | tx_directions | FI_TRIGGER | FI_FENCE | FI_NAMED_RX_CTX;
+	transfer_caps | tx_directions | FI_TRIGGER | FI_XPU_TRIGGER | FI_FENCE | FI_NAMED_RX_CTX;
 inline constexpr std::uint64_t rx_caps = transfer_caps | rx_directions | FI_TRIGGER |
-					 FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |
-					 FI_MULTI_RECV | FI_RMA_EVENT;
+					 FI_XPU_TRIGGER | FI_DIRECTED_RECV | FI_SOURCE |
+					 FI_SOURCE_ERR | FI_MULTI_RECV | FI_RMA_EVENT;
 
 /* Flags that may be defaults of an endpoint or alias. FI_MORE may not: nothing would ever start. */
 inline constexpr std::uint64_t completion_levels =

@@ -221,8 +221,10 @@ public:
 			command.data(data);
 		if (flags & FI_TRIGGER || shares_tx_)
 			command.on(endpoint_->id());
-		const int rc = flags & FI_TRIGGER ? when_triggered(command, *endpoint_) : 0;
-		return finish(rc ? rc : tx_->post(command), opcode);
+		const auto post = [&] { return tx_->post(command); };
+		return finish(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) :
+						   post(),
+			      opcode);
 	}
 	ssize_t transmit(CommandOrError command, std::uint64_t flags,
 			 std::uint64_t data = 0) noexcept
@@ -275,9 +277,10 @@ private:
 			message.data = 0;
 		if (flags & FI_TRIGGER) {
 			Command command = command_of(message).on(endpoint_->id());
-			const int rc = when_triggered(command, *endpoint_);
 			(command.buffers(buffers.span()), ...);
-			return finish(rc ? rc : tx_->post(command), message.opcode);
+			return finish(post_triggered(command, *endpoint_,
+						     [&] { return tx_->post(command); }),
+				      message.opcode);
 		}
 		return finish(post(message, buffers...), message.opcode);
 	}
@@ -299,11 +302,15 @@ private:
 		if (flags & (FI_TRIGGER | peek_flags)) {
 			/* A receive ring holds receives that are ready and may wait: this is none. */
 			Command command = command_of(message).on(endpoint_->id());
-			const int rc = flags & FI_TRIGGER ? when_triggered(command, *endpoint_) : 0;
+			const auto post = [&] {
+				return endpoint_->domain().kernel().submit(command);
+			};
 			(command.buffers(buffers.span()), ...);
 			if (flags & (FI_PEEK | FI_DISCARD))
 				command.buffers({});
-			return finish(rc ? rc : endpoint_->domain().kernel().submit(command),
+			return finish(flags & FI_TRIGGER ?
+					      post_triggered(command, *endpoint_, post) :
+					      post(),
 				      message.opcode);
 		}
 		return finish(rx_->post(message, buffers.span()...), message.opcode);

@@ -5,6 +5,7 @@
 #include <rdma/fi_trigger.h>
 
 #include <treadle/command.h>
+#include <treadle/ring.h>
 
 /* fi_trigger(3) */
 namespace treadle::fi
@@ -21,6 +22,22 @@ Command command_of(const Message &message) noexcept;
  * as its context: what FI_TRIGGER means. 0 or -errno.
  */
 int when_triggered(Command &command, const Endpoint &endpoint) noexcept;
+/* It was not posted after that. */
+void not_triggered(const Command &command, const Endpoint &endpoint) noexcept;
+
+/* Both, around what posts it: 0 or -errno. */
+template <class Post>
+int post_triggered(Command &command, const Endpoint &endpoint, Post &&post) noexcept
+{
+	int rc = when_triggered(command, endpoint);
+
+	if (!rc) {
+		rc = post();
+		if (rc)
+			not_triggered(command, endpoint);
+	}
+	return rc;
+}
 
 /* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK (of one counter, or of all) */
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;

@@ -42,26 +42,51 @@ Result<Context> Context::open(const char *path) noexcept
 	return Context(std::move(*fd), limits, std::move(own));
 }
 
-int Context::cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept
+namespace
+{
+
+int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept
 {
 	treadle_cancel args{};
 
 	args.kind = TREADLE_CANCEL_WORK;
-	args.id = std::to_underlying(counter);
+	args.id = id;
 	args.threshold = threshold;
 	args.context = context;
-	return sys::call(fd(), TREADLE_IOC_CANCEL, args);
+	return sys::call(fd, TREADLE_IOC_CANCEL, args);
 }
 
-Result<std::uint64_t> Context::flush(CounterId counter) noexcept
+Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept
 {
 	treadle_cancel args{};
 
 	args.kind = TREADLE_FLUSH_WORK;
-	args.id = std::to_underlying(counter);
-	if (const auto ok = sys::checked(fd(), TREADLE_IOC_CANCEL, args); !ok)
+	args.id = id;
+	if (const auto ok = sys::checked(fd, TREADLE_IOC_CANCEL, args); !ok)
 		return std::unexpected(ok.error());
 	return args.count;
+}
+
+} // namespace
+
+int Context::cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept
+{
+	return cancel_work(fd(), std::to_underlying(counter), threshold, context);
+}
+
+int Context::cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept
+{
+	return cancel_work(fd(), std::to_underlying(cells), index * sizeof(std::uint64_t), context);
+}
+
+Result<std::uint64_t> Context::flush(CounterId counter) noexcept
+{
+	return flush_work(fd(), std::to_underlying(counter));
+}
+
+Result<std::uint64_t> Context::flush(TriggerCellsId cells) noexcept
+{
+	return flush_work(fd(), std::to_underlying(cells));
 }
 
 } // namespace treadle

@@ -43,7 +43,8 @@ AT(treadle_desc, rma_iov_count, 86);
 AT(treadle_desc, fetch_iov_count, 87);
 AT(treadle_desc, result, 88);
 AT(treadle_desc, compare, 96);
-AT(treadle_desc, reserved1, 104);
+AT(treadle_desc, value, 104);
+AT(treadle_desc, reserved1, 112);
 
 SIZE(treadle_ring_prod, 64);
 AT(treadle_ring_prod, prod, 0);

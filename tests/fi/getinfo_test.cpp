@@ -13,7 +13,8 @@ namespace
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
 				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_RMA | FI_READ | FI_WRITE |
 				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE |
-				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV | FI_NAMED_RX_CTX;
+				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV | FI_NAMED_RX_CTX |
+				   FI_XPU_TRIGGER;
 
 std::string text_of(const void *address, std::uint32_t format)
 {
@@ -190,6 +191,14 @@ const Case cases[] = {
 	 ANSWER(info.caps &info.rx_attr->caps &FI_MULTI_RECV)},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
 	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},
+	{"CapsXpuAlone", ASK(hints.caps = FI_MSG | FI_XPU_TRIGGER), "FI_XPU needs FI_TRIGGER",
+	 nullptr},
+	{"CapsXpu", ASK(hints.caps = FI_MSG | FI_TRIGGER | FI_XPU_TRIGGER), nullptr,
+	 ANSWER(info.caps &info.tx_attr->caps &info.rx_attr->caps &FI_XPU_TRIGGER)},
+	{"CapsXpuNotAsked", ASK(hints.caps = FI_MSG | FI_TRIGGER), nullptr,
+	 ANSWER(!((info.caps | info.tx_attr->caps | info.rx_attr->caps) & FI_XPU_TRIGGER))},
+	{"CapsXpuOfDeviceMemory", ASK(hints.caps = FI_MSG | FI_TRIGGER | FI_XPU_TRIGGER | FI_HMEM),
+	 "FI_HMEM", nullptr},
 	{"CapsSourceErrAlone", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
 	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE | FI_SOURCE_ERR), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_SOURCE_ERR)},

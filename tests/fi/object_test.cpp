@@ -268,7 +268,7 @@ TEST(Object, OptionsAndRoom)
 	size = 2;
 	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_RX_SIZE, &value, &size), -FI_ETOOSMALL);
 	size = sizeof(value);
-	for (const int option : {FI_OPT_CM_DATA_SIZE, FI_OPT_BUFFERED_MIN, FI_OPT_XPU_TRIGGER}) {
+	for (const int option : {FI_OPT_CM_DATA_SIZE, FI_OPT_BUFFERED_MIN}) {
 		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);
 		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, option, &value, size), -FI_ENOPROTOOPT);
 	}

@@ -268,6 +268,8 @@ TEST_F(Triggered, MistakesAreToldAtOnce)
 	msg.context = &foreign;
 	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_EINVAL);
 	msg.context = &xpu;
+	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_EOPNOTSUPP);
+	xpu.event_type = static_cast<fi_trigger_event>(99);
 	EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER), -FI_ENOSYS);
 }
 

@@ -5,7 +5,7 @@
 
 #include "treadle.h"
 
-enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, KINDS };
+enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS };
 
 static char region[4096];
 
@@ -30,6 +30,7 @@ static int create(int fd, enum kind kind, __u32 *id)
 				       .iov = (unsigned long)&region_iov};
 	struct treadle_ring_create ring = {.size = sizeof(ring), .entries = 8};
 	struct treadle_eq_create eq = {.size = sizeof(eq)};
+	struct treadle_cell_create cell = {.size = sizeof(cell), .count = 8};
 	unsigned long ring_cmd = kind == TX ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE;
 	struct treadle_addr addr = loopback(0);
 	int result;
@@ -59,6 +60,10 @@ static int create(int fd, enum kind kind, __u32 *id)
 	case EQ:
 		result = call(fd, TREADLE_IOC_EQ_CREATE, &eq);
 		*id = eq.id;
+		return result;
+	case CELL:
+		result = call(fd, TREADLE_IOC_CELL_CREATE, &cell);
+		*id = cell.id;
 		return result;
 	default:
 		return ep_create(fd, &addr, NULL, id);
@@ -90,6 +95,11 @@ static __u64 one_index;
 static void valid_cq(world *w, void *arg)
 {
 	((struct treadle_cq_create *)arg)->entries = 8;
+}
+
+static void valid_cells(world *w, void *arg)
+{
+	((struct treadle_cell_create *)arg)->count = 8;
 }
 
 static void valid_ring(world *w, void *arg)
@@ -376,15 +386,16 @@ static const struct row {
 	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op), { AT(treadle_cancel, flags, 0), AT(treadle_cancel, kind, 3) },
 	  { ID(treadle_cancel, id, 1 << EP) } },
 	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_work), { AT(treadle_cancel, flags, 0) },
-	  { ID(treadle_cancel, id, 1 << CNTR) } },
+	  { ID(treadle_cancel, id, 1 << CNTR | 1 << CELL) } },
 	{ CASE(CANCEL, 40, 0, valid_flush_work), { AT(treadle_cancel, flags, 0) },
-	  { ID(treadle_cancel, id, 1 << CNTR | NONE_OK) } },
+	  { ID(treadle_cancel, id, 1 << CNTR | 1 << CELL | NONE_OK) } },
 	{ CASE(WAIT, 40, -EAGAIN, valid_wait), { AT(treadle_wait, flags, 0), AT(treadle_wait, reserved, 0) },
 	  { ID(treadle_wait, id, 1 << CQ | 1 << CNTR | 1 << EQ) } },
 	{ CASE(WAIT_FD, 16, 0, valid_wait_fd), { AT(treadle_wait_fd, flags, 0) },
 	  { ID(treadle_wait_fd, id, 1 << CQ | 1 << CNTR | 1 << EQ) } },
 	{ CASE(EQ_CREATE, 16, 0, valid_nothing),
 	  { AT(treadle_eq_create, flags, 0), AT(treadle_eq_create, reserved, 0) } },
+	{ CASE(CELL_CREATE, 48, 0, valid_cells), { AT(treadle_cell_create, flags, 0) } },
 	{ CASE(EP_EQ, 24, 0, valid_ep_eq), { AT(treadle_ep_eq, flags, 0) },
 	  { ID(treadle_ep_eq, ep, 1 << EP) } },
 	{ CASE(LISTEN, 16, 0, valid_listen), { AT(treadle_listen, flags, 0) },

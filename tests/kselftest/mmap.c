@@ -17,14 +17,17 @@ FIXTURE(mmap)
 		struct treadle_map map;
 		bool writable;
 		void *at;
-	} parts[7];
+		bool inherited;
+	} parts[9];
 };
 
 FIXTURE_SETUP(mmap)
 {
 	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+	struct cells cells;
 
 	self->fd = device();
+	cells_open(&cells, self->fd, 1000);
 	tx_open(&self->tx, self->fd, 64);
 	rx_open(&self->rx, self->fd, 64, 0);
 	cq_open(&self->q, self->fd, 128);
@@ -38,6 +41,8 @@ FIXTURE_SETUP(mmap)
 	self->parts[4] = (struct part){"cq rw", self->q.rw_map, true, self->q.rw};
 	self->parts[5] = (struct part){"cq ro", self->q.ro_map, false, (void *)self->q.ro};
 	self->parts[6] = (struct part){"cntr ro", cntr.ro, false, (void *)self->c.page};
+	self->parts[7] = (struct part){"cells rw", cells.rw, true, cells.cell, true};
+	self->parts[8] = (struct part){"cells ro", cells.ro, false, (void *)cells.done, true};
 }
 
 FIXTURE_TEARDOWN(mmap)
@@ -167,14 +172,17 @@ TEST_F(mmap, nothing_is_executable)
 	}
 }
 
-TEST_F(mmap, children_do_not_inherit)
+TEST_F(mmap, children_inherit_cells_and_nothing_else)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
 		for (int i = 0; i < ARRAY_SIZE(self->parts); i++)
-			need(msync(self->parts[i].at, self->parts[i].map.length, MS_ASYNC) < 0 &&
-			     errno == ENOMEM);
+			need(self->parts[i].inherited ?
+				     *(volatile __u32 *)self->parts[i].at == 0 :
+				     msync(self->parts[i].at, self->parts[i].map.length, MS_ASYNC) <
+						     0 &&
+					     errno == ENOMEM);
 		_exit(0);
 	}
 	EXPECT_EQ(0, reap(pid));

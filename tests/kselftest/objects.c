@@ -365,33 +365,15 @@ TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
 	struct cq q;
 	int pair[2];
 	pid_t pid;
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec data = {.iov_base = &pair, .iov_len = 1};
-	struct msghdr msg = {.msg_iov = &data,
-			     .msg_iovlen = 1,
-			     .msg_control = &control,
-			     .msg_controllen = sizeof(control)};
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	pid = fork();
-	if (pid == 0) {
-		int fd;
-
-		need(recvmsg(pair[1], &msg, 0) == 1);
-		memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
-		_exit(intrude(fd, (struct treadle_map){0, 4096}));
-	}
+	if (pid == 0)
+		_exit(intrude(receive_file(pair[1]), (struct treadle_map){0, 4096}));
 	/* Opened after the fork: the other process has never had it. */
 	self->fd = device();
 	cq_open(&q, self->fd, 8);
-	control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
-					.cmsg_level = SOL_SOCKET,
-					.cmsg_type = SCM_RIGHTS};
-	memcpy(CMSG_DATA(&control.head), &self->fd, sizeof(self->fd));
-	ASSERT_EQ(1, sendmsg(pair[0], &msg, 0));
+	pass_file(pair[0], self->fd);
 	EXPECT_EQ(0, reap(pid));
 }
 

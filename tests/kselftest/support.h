@@ -200,6 +200,44 @@ static inline int reap(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+/* Passes a file to another process over a socket. */
+static inline void pass_file(int socket, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
+			      .cmsg_level = SOL_SOCKET,
+			      .cmsg_type = SCM_RIGHTS}};
+	struct iovec data = {.iov_base = "", .iov_len = 1};
+	struct msghdr msg = {.msg_iov = &data,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
+
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	need(sendmsg(socket, &msg, 0) == 1);
+}
+
+static inline int receive_file(int socket)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	char byte;
+	struct iovec data = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr msg = {.msg_iov = &data,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
+	int fd;
+
+	need(recvmsg(socket, &msg, 0) == 1);
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	return fd;
+}
+
 /* Waits until another process or thread has raised @flag to @value. */
 static inline void await(const int *flag, int value)
 {

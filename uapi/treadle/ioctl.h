@@ -11,6 +11,7 @@
  *   TX    transmit ring               RX    receive ring and matcher
  *   EP    endpoint: an address, bound to the objects above
  *   EQ    event queue: what happens to connections
+ *   CELL  words in memory that start commands when they are written
  *
  * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds
  * everything at once and for good; it then sends and receives; DESTROY removes
@@ -47,7 +48,7 @@
  * EBADF        the object is of another kind
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
- * EPERM        the caller is not the process that opened the context (fork)
+ * EPERM        the caller is not the process that opened the context (fork), and maps no cells
  * EACCES       the owner of the peer, or of the region, does not let this one in;
  *              the region does not grant this access; mmap with more rights than
  *              the map has; an address vector for reading only
@@ -172,6 +173,30 @@ struct treadle_cntr_create {
 	__u32 flags;
 	__u32 id;
 	__u32 reserved;
+	struct treadle_map ro;
+};
+
+/**
+ * struct treadle_cell_create - trigger cells, fi_trigger(3), "XPU TRIGGERS"
+ * @flags: 0
+ * @count: in: at least so many, 1 to TREADLE_MAX_CELLS; out: what fills whole pages
+ * @id:    out
+ * @rw:    out: the cells, __u64[count]. Ordinary pages, which drivers of devices can pin
+ * @ro:    out: __u64[count]: `value` of the command that was last armed on that cell of
+ *	   those that have started or were canceled
+ *
+ * The context's poller looks at a cell while a command with F_COND_CELL is armed on it, and
+ * starts the command when the cell has its `value`; any other value does nothing. Who
+ * writes it is not asked: children inherit these maps, and a process that is passed the
+ * file may map them, though nothing else.
+ */
+#define TREADLE_MAX_CELLS 65536
+struct treadle_cell_create {
+	__u32 size;
+	__u32 flags;
+	__u32 count;
+	__u32 id;
+	struct treadle_map rw;
 	struct treadle_map ro;
 };
 
@@ -432,9 +457,9 @@ enum treadle_cancel_kind {
 	 * receive first.
 	 */
 	TREADLE_CANCEL_OP = 0,
-	/* Deferred work armed on counter @id at @threshold with @context; silent. */
+	/* Deferred work armed on counter, or cells, @id at @threshold with @context; silent. */
 	TREADLE_CANCEL_WORK = 1,
-	/* All deferred work on counter @id, or with @id 0 of the context; silent. */
+	/* All deferred work on counter, or cells, @id, or with @id 0 of the context; silent. */
 	TREADLE_FLUSH_WORK = 2,
 };
 
@@ -513,6 +538,7 @@ struct treadle_wait_fd {
 #define TREADLE_IOC_REJECT	TREADLE_IO(0x15, treadle_reject)
 #define TREADLE_IOC_SHUTDOWN	TREADLE_IO(0x16, treadle_shutdown)
 #define TREADLE_IOC_MR_BIND	TREADLE_IO(0x18, treadle_mr_bind)
+#define TREADLE_IOC_CELL_CREATE TREADLE_IO(0x1a, treadle_cell_create)
 
 /*
  * These two take the id itself as argument, so that the data path copies nothing.

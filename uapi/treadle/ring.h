@@ -2,13 +2,14 @@
 /*
  * treadle: the rings that a process and the kernel share
  *
- * Four things are mapped, each at the offset and with the length that the
+ * Five things are mapped, each at the offset and with the length that the
  * creating ioctl returned (see ioctl.h):
  *
  *   transmit ring   process writes descriptors, kernel reads    (TX object)
  *   receive ring    process writes descriptors, kernel reads    (RX object)
  *   completion ring kernel writes completions, process reads    (CQ object)
  *   counter page    kernel writes two values, process reads     (CNTR object)
+ *   trigger cells   whoever has the page writes, kernel reads   (CELL object)
  *
  * Everything that the process must not write is mapped read-only, so each ring
  * comes as two maps: `rw` (written by the process) and `ro` (written by the
@@ -21,6 +22,8 @@
  *                     ro:  struct treadle_cq_prod      offset 0
  *                          struct treadle_cqe[entries] offset TREADLE_SLOTS_OFFSET
  *   counter           ro:  struct treadle_cntr_page    offset 0
+ *   trigger cells     rw:  __u64 cell[count]           offset 0
+ *                     ro:  __u64 done[count]           offset 0
  *
  * Indices are free-running 32-bit numbers; slot = index & (entries - 1), where
  * entries is a power of two.
@@ -65,6 +68,13 @@
  *
  * Both sides of F are in the kernel: the process only ever polls or calls
  * TREADLE_IOC_WAIT.
+ *
+ *  whoever starts a transfer            kernel (poller)
+ *    write the data to transfer
+ *    write cell     (G, release)          read cell         (G, acquire)
+ *                                         take the command off
+ *    read done      (H, acquire)          write done        (H, release)
+ *    use the cell for another command
  */
 #ifndef _UAPI_TREADLE_RING_H
 #define _UAPI_TREADLE_RING_H
@@ -139,7 +149,7 @@ enum treadle_opcode {
  */
 #define TREADLE_F_MORE	    (1U << 10)
 #define TREADLE_F_COND_CNTR (1U << 11) /* EXT: wait for counter `cond` >= threshold */
-#define TREADLE_F_COND_CELL (1U << 12) /* EXT: wait for a trigger cell */
+#define TREADLE_F_COND_CELL (1U << 12) /* EXT: wait until a cell is `value` */
 #define TREADLE_F_NOTIFY    (1U << 13) /* EXT: count into counter `notify` */
 /*
  * Deferred work: neither the endpoint's counters nor, unless F_COMPLETION is
@@ -202,7 +212,7 @@ struct treadle_rma_iov {
  * @ep:		endpoint id; 0: the endpoint that the ring belongs to
  * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
  * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,
- *		unsigned). F_COND_CELL: byte offset of the cell
+ *		unsigned). F_COND_CELL: byte offset of the cell, a multiple of 8
  * @notify:	F_NOTIFY: id of the counter that gets success + 1 or error + 1
  * @atomic_op:	enum treadle_atomic_op, see atomic.h
  * @datatype:	enum treadle_datatype
@@ -213,6 +223,7 @@ struct treadle_rma_iov {
  *		that of results), the fields are zero, and each sum is @len
  * @result:	fetch, compare: buffer for the values before, @len bytes
  * @compare:	compare: buffer with the values to compare with, @len bytes
+ * @value:	F_COND_CELL: fire once the cell has this value
  * @reserved1:	zero
  */
 struct treadle_desc {
@@ -244,7 +255,8 @@ struct treadle_desc {
 	__u8 fetch_iov_count;
 	__u64 result;
 	__u64 compare;
-	__u64 reserved1[3];
+	__u64 value;
+	__u64 reserved1[2];
 };
 
 union treadle_slot {

@@ -146,6 +146,12 @@ public:
 		desc_.data = minimum;
 		return flags(TREADLE_F_MULTI_RECV);
 	}
+	/* Without TREADLE_F_MORE: its post rings the doorbell. */
+	Command &at_once() noexcept
+	{
+		desc_.flags &= ~TREADLE_F_MORE;
+		return *this;
+	}
 	/* Any of TREADLE_F_*, in addition to those that are set. */
 	Command &flags(std::uint32_t flags) noexcept
 	{
@@ -161,6 +167,14 @@ public:
 		desc_.cond = static_cast<std::uint32_t>(counter);
 		desc_.threshold = threshold;
 		return flags(TREADLE_F_EXT | TREADLE_F_COND_CNTR);
+	}
+	/* Starts once the cell has this value. */
+	Command &when(TriggerCellsId cells, std::uint32_t index, std::uint64_t value) noexcept
+	{
+		desc_.cond = static_cast<std::uint32_t>(cells);
+		desc_.threshold = index * sizeof(value);
+		desc_.value = value;
+		return flags(TREADLE_F_EXT | TREADLE_F_COND_CELL);
 	}
 
 	/* --- notification --- */

@@ -44,9 +44,13 @@ public:
 	 * context; nothing reports it. 0, or -ENOENT: it runs, has run, or never was.
 	 */
 	int cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept;
+	/* The same on a cell. */
+	int cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept;
 
 	/* Cancels all deferred work on a counter, or of the context; how many there were. */
 	Result<std::uint64_t> flush(CounterId counter = {}) noexcept;
+	/* The same on cells. */
+	Result<std::uint64_t> flush(TriggerCellsId cells) noexcept;
 
 private:
 	Context(detail::UniqueFd fd, const treadle_query &limits,

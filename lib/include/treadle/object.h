@@ -20,6 +20,7 @@ enum class AddressVectorId : std::uint32_t {};
 enum class MemoryRegionId : std::uint32_t {};
 enum class EndpointId : std::uint32_t {};
 enum class EventQueueId : std::uint32_t {};
+enum class TriggerCellsId : std::uint32_t {};
 /* A connection that a peer asked for: known to all contexts of the process that was asked. */
 enum class RequestId : std::uint32_t {};
 

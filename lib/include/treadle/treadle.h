@@ -18,5 +18,6 @@
 #include <treadle/receive_ring.h>
 #include <treadle/registrar.h>
 #include <treadle/transmit_ring.h>
+#include <treadle/trigger_cells.h>
 
 #endif

@@ -21,7 +21,8 @@ enum class Access { read, write };
  * one exception: the second word, the flags of both kinds of kernel-written
  * ring, is child_flags. It is chosen such that whatever the child does with a
  * ring next rings a doorbell, and the kernel answers EPERM. (Children made by
- * vfork(2) or a bare clone(2) are not covered.)
+ * vfork(2) or a bare clone(2) are not covered. Maps of trigger cells are inherited, so
+ * nothing takes their places.)
  */
 class TREADLE_API Mapping
 {

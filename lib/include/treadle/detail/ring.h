@@ -3,7 +3,8 @@
 #define TREADLE_DETAIL_RING_H
 
 /*
- * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E.
+ * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E,
+ * G and H.
  * Nothing else in the library is atomic.
  *
  * The index that the process publishes is kept in the page where it is
@@ -36,6 +37,11 @@ inline std::uint64_t load_acquire(const __u64 &word) noexcept
 }
 
 inline void store_release(std::uint32_t &word, std::uint32_t value) noexcept
+{
+	std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+inline void store_release(std::uint64_t &word, std::uint64_t value) noexcept
 {
 	std::atomic_ref(word).store(value, std::memory_order_release);
 }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: what is armed, and taking it off
+ *
+ * A command that is armed is in the tree of one trigger: of its counter, or of its
+ * context's poller. What has been taken off runs or is dropped; what is in there can
+ * be canceled; nothing is in between.
+ */
+#include <linux/sched/signal.h>
+
+#include "treadle.h"
+
+#define CULL_BATCH 64
+#define CULL_LOOK  1024 /* commands looked at under one hold of the lock */
+
+static struct treadle_cmd *armed_cmd(struct treadle_armed *a)
+{
+	return container_of(a, struct treadle_cmd, armed);
+}
+
+/* Under t->lock; the command is bound to its condition already. */
+void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
+{
+	cmd->armed.threshold = key;
+	cmd->armed.seq = t->seq++;
+	treadle_armed_insert(&t->armed, &cmd->armed);
+}
+
+/* A command that was taken off waits for nothing any more. */
+void treadle_disarmed(struct treadle_cmd *cmd)
+{
+	struct treadle_obj *cond = cmd->cond;
+
+	if (cond->type == TREADLE_CELL)
+		treadle_cell_disarmed(cond, &cmd->d);
+	atomic_dec(&cond->ctx->armed);
+	cmd->cond = NULL;
+	treadle_obj_unbind(cond);
+}
+
+static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
+{
+	return (!cull->ep || cmd->ep == cull->ep) && (!cull->cond || cmd->cond == cull->cond) &&
+	       (!cull->work || (cmd->d.flags & TREADLE_F_WORK)) &&
+	       (!cull->exact || cmd->d.context == cull->context) &&
+	       (!cull->at || cmd->d.threshold == cull->threshold);
+}
+
+/* Take matching commands off, a batch under each hold of the lock. */
+static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cull,
+			struct treadle_run *run)
+{
+	const bool ranged = cull->at && !cull->cond; /* then the key is the threshold */
+	u64 key = ranged ? cull->threshold : 0, seq = 0, total = 0;
+	struct treadle_cmd *found[CULL_BATCH];
+	struct treadle_armed *a;
+	unsigned int i, n, looked;
+
+	do {
+		n = 0;
+		looked = 0;
+		spin_lock(&t->lock);
+		a = treadle_armed_from(&t->armed, key, seq);
+		while (a && n < CULL_BATCH && looked++ < CULL_LOOK && total + n < cull->max &&
+		       !(ranged && a->threshold != cull->threshold)) {
+			struct treadle_armed *next = treadle_armed_next(a);
+
+			/* where to go on after the lock was dropped */
+			key = a->threshold;
+			seq = a->seq + 1;
+			if (culled(armed_cmd(a), cull)) {
+				rb_erase_cached(&a->node, &t->armed);
+				found[n++] = armed_cmd(a);
+			}
+			a = next;
+		}
+		if (ranged && a && a->threshold != cull->threshold)
+			a = NULL;
+		spin_unlock(&t->lock);
+		for (i = 0; i < n; i++) {
+			treadle_disarmed(found[i]);
+			if (cull->error)
+				treadle_cmd_complete(found[i], cull->error, run);
+			else
+				treadle_cmd_free(found[i]);
+		}
+		total += n;
+		cond_resched();
+	} while (a && total < cull->max && !(cull->killable && fatal_signal_pending(current)));
+	return total;
+}
+
+/* Of one counter, or of one object of cells. */
+u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull, struct treadle_run *run)
+{
+	struct treadle_cull cells = *cull;
+
+	if (cond->type == TREADLE_CNTR)
+		return trigger_cull(&container_of(cond, struct treadle_cntr, obj)->trigger, cull,
+				    run);
+	cells.cond = cond;
+	return trigger_cull(&cond->ctx->poller.trigger, &cells, run);
+}
+
+/* Of all counters and cells of the context: a command is armed on one of them. */
+u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,
+		     struct treadle_run *run)
+{
+	u64 n = trigger_cull(&ctx->poller.trigger, cull, run);
+	struct treadle_cull rest = *cull;
+	struct treadle_obj *obj;
+	unsigned long id;
+
+	xa_for_each(&ctx->objs, id, obj) {
+		if (n >= cull->max || (cull->killable && fatal_signal_pending(current)))
+			break;
+		obj = treadle_obj_get(ctx, id, TREADLE_CNTR);
+		if (IS_ERR(obj))
+			continue;
+		rest.max = cull->max - n;
+		n += treadle_cull(obj, &rest, run);
+		treadle_obj_put(obj);
+	}
+	return n;
+}

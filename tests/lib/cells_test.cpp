@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* Commands that wait until a word in memory is written. */
+
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node.h"
+
+class CellsTest : public PairTest
+{
+protected:
+	TriggerCells cells = must(TriggerCells::create(a.context, 100), "cells");
+	Counter done = must(Counter::create(a.context), "counter");
+	std::uint64_t word = 7, got = 0;
+
+	/* A send of the word from a to b. */
+	Command send() { return Command::send(&word, 8, a_to_b).on(a.ep.id()).work(); }
+	bool arrives()
+	{
+		EXPECT_EQ(b.receive(bytes_of(got), 1), 0);
+		return reap_one(b.rx_cq).error == 0 && got == word;
+	}
+	bool nothing_happens()
+	{
+		std::this_thread::sleep_for(a_moment);
+		return done.value() == 0;
+	}
+};
+
+TEST_F(CellsTest, fill_pages_and_lie_side_by_side)
+{
+	EXPECT_EQ(cells.count(), 512u);
+	EXPECT_EQ(cells.at(1), cells.at(0) + 1);
+	EXPECT_EQ(*cells.at(511), 0u);
+	EXPECT_EQ(TriggerCells::create(a.context, 0).error(), Errno(EINVAL));
+	EXPECT_EQ(TriggerCells::create(a.context, TREADLE_MAX_CELLS + 1).error(), Errno(EINVAL));
+}
+
+TEST_F(CellsTest, start_what_waits_for_the_value_that_is_written)
+{
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 3, 5).notify(done.id())), 0);
+	cells.write(3, 4);
+	cells.write(4, 5);
+	EXPECT_TRUE(nothing_happens());
+	EXPECT_EQ(cells.done(3), 0u);
+	word = 8;
+	cells.write(3, 5);
+	EXPECT_TRUE(arrives());
+	EXPECT_TRUE(reaches(done, 1));
+	EXPECT_EQ(cells.done(3), 5u);
+}
+
+TEST_F(CellsTest, are_written_by_plain_stores_of_anybody)
+{
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 0, 1)), 0);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 0, 2)), 0);
+	std::thread([&] { *static_cast<volatile std::uint64_t *>(cells.at(0)) = 1; }).join();
+	EXPECT_TRUE(arrives());
+	const pid_t child = fork();
+	if (child == 0) {
+		cells.write(0, 2);
+		_exit(0);
+	}
+	EXPECT_TRUE(arrives());
+	EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST_F(CellsTest, what_waits_can_be_canceled)
+{
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 1, 1).context(9).notify(done.id())), 0);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 2, 1).context(9).notify(done.id())), 0);
+	EXPECT_EQ(a.context.cancel(cells.id(), 0, 9), -ENOENT);
+	EXPECT_EQ(a.context.cancel(cells.id(), 1, 8), -ENOENT);
+	EXPECT_EQ(a.context.cancel(cells.id(), 1, 9), 0);
+	EXPECT_EQ(cells.done(1), 1u);
+	EXPECT_EQ(cells.close(), -EBUSY);
+	EXPECT_EQ(a.context.flush(cells.id()).value(), 1u);
+	cells.write(1, 1);
+	cells.write(2, 1);
+	EXPECT_TRUE(nothing_happens());
+	EXPECT_EQ(cells.close(), 0);
+}
+
+TEST_F(CellsTest, have_to_be_there)
+{
+	EXPECT_EQ(a.context.submit(send().when(cells.id(), 512, 1)), -EINVAL);
+	EXPECT_EQ(a.context.submit(send().when(TriggerCellsId{4711}, 0, 1)), -ENOENT);
+	EXPECT_EQ(a.context.submit(send().when(TriggerCellsId(std::uint32_t(done.id())), 0, 1)),
+		  -EBADF);
+}

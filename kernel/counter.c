@@ -49,25 +49,29 @@ static void cntr_changed(struct treadle_cntr *cntr, bool activated, struct tread
 	treadle_wake(&cntr->waitq);
 }
 
-void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run)
+void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
 	bool activated;
 
 	spin_lock(&cntr->lock);
 	WRITE_ONCE(*word, *word + value);
+	if (unlikely(error && !cntr->why))
+		cntr->why = error;
 	activated = cntr_activate(cntr);
 	spin_unlock(&cntr->lock);
 	cntr_changed(cntr, activated, run);
 }
 
-void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run)
+void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
 	bool activated;
 
 	spin_lock(&cntr->lock);
 	WRITE_ONCE(*word, value);
+	if (unlikely(error))
+		cntr->why = value ? error : 0;
 	activated = cntr_activate(cntr);
 	spin_unlock(&cntr->lock);
 	cntr_changed(cntr, activated, run);
@@ -82,11 +86,13 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 
 	for (i = 0; i < FIRE_BATCH && run->budget > 0; i++, run->budget--) {
 		struct treadle_cmd *cmd;
+		int why;
 
 		spin_lock(&cntr->lock);
 		a = treadle_armed_pop(&cntr->armed, cntr_sum(cntr));
 		if (!a)
 			cntr->active = false;
+		why = cntr->why;
 		spin_unlock(&cntr->lock);
 		if (!a) {
 			treadle_obj_put(&cntr->obj);
@@ -96,7 +102,10 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		atomic_dec(&cntr->obj.ctx->armed);
 		cmd->cond = NULL;
 		treadle_obj_unbind(&cntr->obj);
-		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		if (unlikely(why && (cmd->d.flags & TREADLE_F_STRICT)))
+			treadle_cmd_fail(cmd, why, run);
+		else
+			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 	}
 	treadle_run_add(run, &cntr->job);
 }
@@ -116,10 +125,17 @@ void treadle_cntr_arm(struct treadle_cntr *cntr, struct treadle_cmd *cmd, struct
 		treadle_run_add(run, &cntr->job);
 }
 
+/* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
+static bool is_end(const struct treadle_cmd *cmd)
+{
+	return cmd->d.opcode == TREADLE_OP_NOP && (cmd->d.flags & TREADLE_F_COLLECTIVE);
+}
+
 static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
 {
-	return (!cull->ep || cmd->ep == cull->ep) &&
-	       (!cull->work || (cmd->d.flags & TREADLE_F_WORK)) &&
+	return (!cull->ep || cmd->ep == cull->ep) && !(cull->error && is_end(cmd)) &&
+	       (!cull->work || (cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT))) &&
+	       (!cull->lax || !(cmd->d.flags & TREADLE_F_STRICT)) &&
 	       (!cull->exact || cmd->d.context == cull->context);
 }
 
@@ -158,7 +174,7 @@ u64 treadle_cntr_cull(struct treadle_cntr *cntr, const struct treadle_cull *cull
 			found[i]->cond = NULL;
 			treadle_obj_unbind(&cntr->obj);
 			if (cull->error)
-				treadle_cmd_complete(found[i], cull->error, run);
+				treadle_cmd_fail(found[i], cull->error, run);
 			else
 				treadle_cmd_free(found[i]);
 		}

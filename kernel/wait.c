@@ -333,6 +333,7 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 		cull.max = 1;
 		fallthrough;
 	case TREADLE_FLUSH_WORK:
+		cull.lax = !obj;
 		arg->count = obj ? treadle_cntr_cull(container_of(obj, struct treadle_cntr, obj),
 						     &cull, &run) :
 				   cull_all(u->ctx, &cull, &run);

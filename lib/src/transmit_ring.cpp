@@ -56,6 +56,48 @@ template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t
 	}
 }
 
+template <class Lock> int BasicTransmitRing<Lock>::drain() noexcept
+{
+	int error = 0;
+
+	while (pending_ > 0) {
+		const int rc = this->doorbell();
+
+		pending_ -= rc < 0 ? 1 : rc ?: pending_;
+		if (rc < 0 && !error)
+			error = rc;
+	}
+	pending_ = 0;
+	return error;
+}
+
+template <class Lock>
+int BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noexcept
+{
+	const std::lock_guard guard(lock_);
+	int error = 0;
+
+	if (pending_)
+		ring(0);
+	if (pending_)
+		return -EAGAIN;
+	for (const Command &command : commands) {
+		int rc = ring_.put(command);
+
+		if (rc == -EAGAIN && pending_) {
+			rc = drain();
+			rc = rc ?: ring_.put(command);
+		}
+		if (rc) {
+			error = rc;
+			break;
+		}
+		++pending_;
+	}
+	const int rc = drain();
+	return error ?: rc;
+}
+
 template class BasicTransmitRing<NoLock>;
 template class BasicTransmitRing<Mutex>;
 

@@ -213,12 +213,15 @@ int Graph::make_counters(std::size_t count)
 	return 0;
 }
 
-/* Everything waits, directly or not, for the start, so what was installed can be taken back. */
+/*
+ * Everything waits, directly or not, for the start, which comes last; so what was installed can be
+ * taken back if something was refused.
+ */
 int Graph::install(const Plan &plan)
 {
 	std::vector<Command> commands;
 
-	commands.reserve(plan.items.size());
+	commands.reserve(plan.items.size() + 1);
 	for (const Plan::Item &item : plan.items) {
 		const Counter &on = counters_[item.on];
 		commands.push_back(item.command ? *item.command : Command::nop().work());
@@ -227,7 +230,11 @@ int Graph::install(const Plan &plan)
 			.notify(counters_[item.tell].id())
 			.flags(TREADLE_F_STRICT);
 	}
+	commands.push_back(Command::add(counters_[start_counter].id(), 1));
+	end_ = ended() + plan.ends;
 	const int rc = context_->ring().post_all(commands);
+	if (rc)
+		end_ = 0;
 	for (std::size_t i = 0; rc && i < plan.counters; ++i)
 		std::ignore = context_->flush(counters_[i].id());
 	return rc;
@@ -242,17 +249,7 @@ int Graph::launch()
 		return rc;
 	const Plan plan(nodes_);
 	rc = make_counters(plan.counters);
-	if (!rc)
-		rc = install(plan);
-	if (rc)
-		return rc;
-	end_ = ended() + plan.ends;
-	rc = counters_[start_counter].add(1);
-	if (rc)
-		end_ = 0;
-	for (std::size_t i = 0; rc && i < plan.counters; ++i)
-		std::ignore = context_->flush(counters_[i].id());
-	return rc;
+	return rc ?: install(plan);
 }
 
 int Graph::wait(std::int64_t timeout) const noexcept

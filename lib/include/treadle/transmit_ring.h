@@ -68,8 +68,8 @@ public:
 	}
 
 	/*
-	 * All of these, none with TREADLE_F_MORE, with one doorbell for as many as fit. 0, or the
-	 * error of the first that was refused; then some of the others were taken.
+	 * All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit.
+	 * 0, or the error of the first that was refused: nothing behind it was posted.
 	 */
 	int post_all(std::span<const Command> commands) noexcept;
 
@@ -121,8 +121,9 @@ private:
 		return 0;
 	}
 
-	/* Until nothing is pending, none of which has TREADLE_F_MORE: 0, or the first error. */
-	int drain() noexcept;
+	/* For post_all: until nothing is pending, or nothing but what is taken back then. */
+	int drain(std::span<const Command> posted) noexcept;
+	void take_back(std::span<const Command> posted) noexcept;
 
 	/* Goes on after a doorbell that did not take all, whatever the reason. */
 	int ring_on(int rc, std::uint32_t slots) noexcept;

@@ -69,6 +69,9 @@ void Groups::remove(Group &group) noexcept
 	const std::lock_guard guard(lock_);
 
 	groups_.erase(group.fi_addr);
+	const auto last = last_.find(group.members());
+	if (last != last_.end() && last->second == &group)
+		last_.erase(last);
 }
 
 Group *Groups::find(fi_addr_t address) noexcept
@@ -88,11 +91,15 @@ bool Groups::cancel(const void *context) noexcept
 	});
 }
 
-std::uint64_t Groups::count_join(std::uint64_t members)
+int Groups::begin(Group &group)
 {
 	const std::lock_guard guard(lock_);
+	Group *&last = last_[group.members()];
+	const int rc = group.begin(last);
 
-	return ++joins_[members];
+	if (!rc)
+		last = &group;
+	return rc;
 }
 
 std::uint32_t Groups::new_id() noexcept
@@ -141,11 +148,10 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 		if (rc)
 			return rc;
 		member.hellos.resize(member.size());
-		member.hellos[member.rank] = {mix(sum, endpoint.groups.count_join(sum)),
-					      endpoint.groups.new_id()};
+		member.hellos[member.rank] = {sum, endpoint.groups.new_id()};
 		std::unique_ptr<Group> group(
 			new Group(port, *endpoint.eq(), std::move(member), context));
-		const int error = group->begin();
+		const int error = endpoint.groups.begin(*group);
 		if (!error)
 			*out = group.release();
 		return error;
@@ -162,7 +168,7 @@ Group::Group(Port &port, Eq &eq, Member member, void *context)
 }
 
 /* An error of the file must not come after the others were told that we are there. */
-int Group::begin()
+int Group::begin(const Group *after)
 {
 	const auto file = join_->graph.wait_fd();
 	if (!file)
@@ -171,7 +177,7 @@ int Group::begin()
 	{
 		const std::lock_guard guard(lock_);
 		build_join(*join_, member_);
-		rc = join_->graph.launch();
+		rc = join_->graph.launch(after ? &after->join_->graph : nullptr);
 	}
 	if (!rc)
 		rc = eq_.watch(*this, *file);
@@ -279,14 +285,14 @@ Group::~Group()
 {
 	endpoint_.groups.remove(*this);
 	eq_.unwatch(*this);
-	running_.push_back(std::move(join_));
-	for (auto &operation : running_)
+	const auto end = [](std::unique_ptr<Operation> &operation) {
 		operation->graph.cancel();
-	for (auto &operation : running_) {
 		/* The kernel may still write there, if a worker of it is held up for so long. */
 		if (operation->graph.wait(patience))
 			std::ignore = operation.release();
-	}
+	};
+	end(join_);
+	std::ranges::for_each(running_, end);
 }
 
 } // namespace treadle::fi

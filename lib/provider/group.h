@@ -51,7 +51,7 @@ class Member
 public:
 	/* What members tell each other when they join. */
 	struct Hello {
-		std::uint64_t group; /* by what all can compute: are we of one mind? */
+		std::uint64_t group; /* what all can compute: are we of one mind? */
 		std::uint64_t id;    /* by which the others name the group to who says this */
 	};
 
@@ -91,6 +91,11 @@ public:
 	/* The operations that have this context; whether there were any. */
 	bool cancel(const void *context) noexcept;
 
+	/* after: null, or the last to join with the same members. */
+	int begin(const Group *after);
+	/* What is the same for all who join with the same members, and for nobody else. */
+	std::uint64_t members() const noexcept { return member_.hellos[member_.rank].group; }
+
 	bool joined(int &error) noexcept override;
 	::fid &owner() noexcept override { return fid; }
 
@@ -99,7 +104,6 @@ private:
 
 	Group(Port &port, Eq &eq, Member member, void *context);
 
-	int begin();
 	/* 0, or why not; len: bytes from one member to another. */
 	int judge(const Collective &call, std::uint32_t root, std::size_t &len) const;
 	void settle() noexcept;
@@ -125,14 +129,17 @@ public:
 	Group *find(fi_addr_t address) noexcept;
 	bool cancel(const void *context) noexcept;
 
-	/* How often the same members have joined: a number that is the same for all of them. */
-	std::uint64_t count_join(std::uint64_t members);
+	/*
+	 * Begins to join, after the last one with the same members has: messages that look the
+	 * same are matched in order, and there is never one too many.
+	 */
+	int begin(Group &group);
 	std::uint32_t new_id() noexcept;
 
 private:
 	std::mutex lock_;
 	std::map<fi_addr_t, Group *> groups_;
-	std::map<std::uint64_t, std::uint64_t> joins_;
+	std::map<std::uint64_t, Group *> last_; /* by members, to join */
 	std::uint32_t last_id_ = 0;
 };
 

@@ -217,7 +217,7 @@ int Graph::make_counters(std::size_t count)
  * Everything waits, directly or not, for the start, which comes last; so what was installed can be
  * taken back if something was refused.
  */
-int Graph::install(const Plan &plan)
+int Graph::install(const Plan &plan, const Graph *after)
 {
 	std::vector<Command> commands;
 
@@ -231,6 +231,8 @@ int Graph::install(const Plan &plan)
 			.flags(TREADLE_F_STRICT);
 	}
 	commands.push_back(Command::add(counters_[start_counter].id(), 1));
+	if (after && after->running())
+		commands.back().when(after->done()->id(), after->end_).work();
 	end_ = ended() + plan.ends;
 	const int rc = context_->ring().post_all(commands);
 	if (rc)
@@ -240,7 +242,7 @@ int Graph::install(const Plan &plan)
 	return rc;
 }
 
-int Graph::launch()
+int Graph::launch(const Graph *after)
 {
 	if (running())
 		return -EBUSY;
@@ -249,7 +251,7 @@ int Graph::launch()
 		return rc;
 	const Plan plan(nodes_);
 	rc = make_counters(plan.counters);
-	return rc ?: install(plan);
+	return rc ?: install(plan, after);
 }
 
 int Graph::wait(std::int64_t timeout) const noexcept

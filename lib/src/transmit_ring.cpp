@@ -68,8 +68,7 @@ void BasicTransmitRing<Lock>::take_back(std::span<const Command> posted) noexcep
 	pending_ = 0;
 }
 
-template <class Lock>
-int BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept
+template <class Lock> int BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept
 {
 	while (pending_ > 0) {
 		const int rc = this->doorbell();

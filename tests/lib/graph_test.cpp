@@ -203,6 +203,32 @@ TEST_F(GraphTest, is_canceled_as_a_whole)
 	EXPECT_TRUE(stays_empty(a.rx_cq));
 }
 
+TEST_F(GraphTest, starts_when_another_has_ended)
+{
+	std::uint64_t x = 2, three = 3, word;
+
+	for (const bool fails : {false, true}) {
+		Graph next(a.context);
+		graph.clear();
+		const auto got = graph.add(receive(word, 100));
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {got});
+		next.add(calculate(TREADLE_ATOMIC_PROD, three, x));
+		ASSERT_EQ(graph.launch(), 0);
+		ASSERT_EQ(next.launch(&graph), 0);
+		EXPECT_EQ(next.wait(a_moment.count()), -ETIMEDOUT);
+		if (fails)
+			graph.cancel();
+		ASSERT_EQ(fails ? 0 : b.send(bytes_of(one), b_to_a), 0);
+		EXPECT_EQ(next.wait(patience.count()), 0);
+		EXPECT_FALSE(next.failed());
+		EXPECT_EQ(x, fails ? 27u : 9u);
+		/* And at once if that is so. */
+		ASSERT_EQ(next.launch(&graph), 0);
+		EXPECT_EQ(next.wait(patience.count()), 0);
+		x = 9;
+	}
+}
+
 TEST_F(GraphTest, goes_with_what_it_waits_for)
 {
 	std::uint64_t word;

@@ -67,10 +67,11 @@ public:
 	 */
 	int check() const;
 	/*
-	 * Installs everything with one doorbell (or a few, if there is much), and starts it. 0; as
-	 * check; -EBUSY: it runs; or the errno of a command that was refused, and nothing has started.
+	 * Installs everything with one doorbell (or a few, if there is much), and starts it; at once,
+	 * or when another graph has ended. 0; as check; -EBUSY: it runs; or the errno of a command
+	 * that was refused, and nothing has started.
 	 */
-	int launch();
+	int launch(const Graph *after = nullptr);
 	bool running() const noexcept { return done() && ended() < end_; }
 	/* Has some command failed, when it was launched last? */
 	bool failed() const noexcept { return done() && done()->error() != 0; }
@@ -98,7 +99,7 @@ private:
 	}
 	std::uint64_t ended() const noexcept { return done()->value() + done()->error(); }
 	int make_counters(std::size_t count);
-	int install(const Plan &plan);
+	int install(const Plan &plan, const Graph *after);
 	std::vector<Node> last() const;
 
 	Context *context_;

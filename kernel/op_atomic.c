@@ -120,7 +120,8 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 		return -EINVAL;
 	if (d->len > TREADLE_MAX_ATOMIC)
 		return -EMSGSIZE;
-	if ((d->flags & TREADLE_F_LOCAL) && (d->peer || d->remote_key || d->rma_iov_count > 1))
+	if ((d->flags & TREADLE_F_LOCAL) &&
+	    (d->peer || d->remote_key || d->rma_iov_count > 1 || (d->flags & TREADLE_F_FENCE)))
 		return -EINVAL;
 	ret = treadle_rma_judge(cmd) ?: judge_elements(cmd, treadle_type_size(d->datatype));
 	if (!ret && fetches)

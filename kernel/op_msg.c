@@ -209,7 +209,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 fail:
 	if (msg && msg->heap)
 		treadle_msg_put(msg);
-	treadle_cmd_complete(heap, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+	treadle_cmd_fail(heap, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
 	return NULL;
 }
 

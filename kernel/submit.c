@@ -74,19 +74,24 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	kmem_cache_free(treadle_cmd_cache, cmd);
 }
 
-/* Its condition was met by errors (F_STRICT): it fails for that reason, @why. */
+/*
+ * It fails for the reason @why before it has begun: its condition was met by errors (F_STRICT), it
+ * was canceled, or what it was to send can't be read.
+ */
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 {
+	const u32 told = TREADLE_F_COLLECTIVE | TREADLE_F_WORK;
 	struct treadle_cntr *notify = cmd->notify;
 
-	if (cmd->d.opcode != TREADLE_OP_TSEND || !(cmd->d.flags & TREADLE_F_COLLECTIVE)) {
+	if (cmd->d.opcode != TREADLE_OP_TSEND ||
+	    (cmd->d.flags & (told | TREADLE_F_FAILURE | TREADLE_F_COMPLETION)) != told) {
 		treadle_cmd_complete(cmd, why, run);
 		return;
 	}
-	/* The peer waits for it. It is told by a message without data, about which nobody hears here. */
+	/* The peer waits for it. It is told by a message without data, of which nobody hears here. */
 	cmd->notify = NULL;
-	cmd->d.flags |= TREADLE_F_FAILURE | TREADLE_F_WORK;
-	cmd->d.flags &= ~(TREADLE_F_COMPLETION | TREADLE_F_REMOTE_CQ_DATA);
+	cmd->d.flags |= TREADLE_F_FAILURE;
+	cmd->d.flags &= ~TREADLE_F_REMOTE_CQ_DATA;
 	cmd->d.iov_count = 0;
 	cmd->d.len = 0;
 	cmd->d.data = -why;

@@ -468,6 +468,16 @@ TEST(Call, WhoIsTooFarAheadTriesAgain)
 	crowd.expect_done();
 }
 
+TEST(Call, FlushingAllDeferredWorkIsNotForIt)
+{
+	Crowd crowd(2);
+
+	ASSERT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), ctx(5)), 0);
+	ASSERT_EQ(fi_control(&crowd.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
+	ASSERT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), ctx(5)), 0);
+	crowd.expect_done(ctx(5));
+}
+
 /* --- failures ------------------------------------------------------------------------------ */
 
 TEST(Failure, MembersThatDisagreeAboutTheCountHearOfIt)

@@ -300,11 +300,19 @@ TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
 {
 	char *hole = pages(4096) + 4096;
+	struct treadle_desc d;
 
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
 	ASSERT_EQ(1, post(&self->a, csend(hole, 8, self->to, TAG, 2)));
 	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
 	EXPECT_EQ(EIO, cq_next(&self->b.rcq).error);
+	/* The same if the message comes first: who waits for it later is told. */
+	d = with(csend(hole, 8, self->to, TAG, 2), TREADLE_F_WORK);
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&self->a, then(d, &self->d)));
+	EXPECT_TRUE(cntr_becomes(&self->d, 0, 1));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
+	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 4, self->back, TAG, 3)));
 	ASSERT_EQ(1, post(&self->a, csend(self->src, 8, self->to, TAG, 4)));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);

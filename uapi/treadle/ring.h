@@ -158,10 +158,11 @@ enum treadle_opcode {
 /*
  * With COND_CNTR: if the counter has counted errors when the command's time comes, the
  * command is not executed but fails, with the errno that the counter has seen first. A
- * TSEND with F_COLLECTIVE then tells its peer, whose receive fails with that errno.
+ * TSEND with F_COLLECTIVE that is silent (F_WORK without F_COMPLETION) tells its peer of it,
+ * whose receive fails with that errno.
  */
 #define TREADLE_F_STRICT (1U << 17)
-/* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process; no peer, no key. */
+/* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process; no peer, key or fence. */
 #define TREADLE_F_LOCAL (1U << 18)
 #define TREADLE_F_ALL	0x7ffffU
 

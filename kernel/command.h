@@ -11,6 +11,8 @@
 
 #define TREADLE_MAX_MSG (1ULL << 32)
 #define TREADLE_EAGER	4096u /* longer unexpected messages stay with the sender */
+/* Flag of a collective message that only says why there is none, in its data; the kernel's own. */
+#define TREADLE_F_FAILURE (1U << 31)
 /* Longer copies go to a worker, so that a post never holds its caller long. */
 #define TREADLE_INLINE (1u << 20)
 
@@ -66,6 +68,7 @@ struct treadle_cmd {
  * @recv:	what it was matched with; @part: its bytes of a multi-receive
  * @done:	bytes copied, into @payload before and to @recv after the match
  * @port:	of the sender
+ * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @charge:	bytes of rx->buffered
  * @queued:	in to->rx's matcher (rx->lock)
  * @claimed:	kept there for who has claimed it (rx->lock)
@@ -82,7 +85,8 @@ struct treadle_msg {
 	u64 len, done, data;
 	u32 flags, charge;
 	u16 port;
-	bool tagged, queued, heap, claimed;
+	u8 space;
+	bool queued, heap, claimed;
 	u8 *payload;
 	struct treadle_iov part;
 };
@@ -153,6 +157,7 @@ static inline bool treadle_op_remote(u8 opcode)
 extern struct kmem_cache *treadle_cmd_cache;
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp);
 void treadle_cmd_free(struct treadle_cmd *cmd);
+void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);
 int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
@@ -262,6 +267,7 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 void treadle_rx_grow(struct treadle_rx *rx, u32 which);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
+void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);

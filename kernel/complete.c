@@ -241,6 +241,8 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	struct treadle_cq *cq = NULL;
 	u32 port = cmd->port;
 
+	if (unlikely(flags & TREADLE_F_COLLECTIVE))
+		op_flags = (op_flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);
 		cmd->tracked = false;
@@ -315,14 +317,19 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
 	cqe->error = EADDRNOTAVAIL;
 	cqe->src = words[0];
 	cqe->olen = words[1];
-	*(recv->tagged ? &cqe->buf : &cqe->tag) = words[2];
+	*(recv->space ? &cqe->buf : &cqe->tag) = words[2];
 }
 
 static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
 				     const struct treadle_ep *ep, const struct treadle_msg *msg,
 				     int error)
 {
-	u32 flags = TREADLE_CQ_RECV | (recv->tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG);
+	static const u32 kinds[TREADLE_MATCHES] = {
+		[TREADLE_PLAIN] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
+		[TREADLE_TAGGED] = TREADLE_CQ_RECV | TREADLE_CQ_TAGGED,
+		[TREADLE_COLLECTIVE] = TREADLE_CQ_RECV | TREADLE_CQ_COLLECTIVE,
+	};
+	u32 flags = kinds[recv->space];
 
 	cqe->context = recv->context;
 	cqe->buf = recv->iov_count == 1 ? recv->one.addr : 0;

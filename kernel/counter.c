@@ -40,25 +40,29 @@ static void cntr_changed(struct treadle_cntr *cntr, bool activated, struct tread
 	treadle_wake(&cntr->waitq);
 }
 
-void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run)
+void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
 	bool activated;
 
 	spin_lock(&cntr->trigger.lock);
 	WRITE_ONCE(*word, *word + value);
+	if (unlikely(error && !cntr->why))
+		cntr->why = error;
 	activated = cntr_activate(cntr);
 	spin_unlock(&cntr->trigger.lock);
 	cntr_changed(cntr, activated, run);
 }
 
-void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run)
+void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
 	bool activated;
 
 	spin_lock(&cntr->trigger.lock);
 	WRITE_ONCE(*word, value);
+	if (unlikely(error))
+		cntr->why = value ? error : 0;
 	activated = cntr_activate(cntr);
 	spin_unlock(&cntr->trigger.lock);
 	cntr_changed(cntr, activated, run);
@@ -73,11 +77,13 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 
 	for (i = 0; i < FIRE_BATCH && run->budget > 0; i++, run->budget--) {
 		struct treadle_cmd *cmd;
+		int why;
 
 		spin_lock(&cntr->trigger.lock);
 		a = treadle_armed_pop(&cntr->trigger.armed, cntr_sum(cntr));
 		if (!a)
 			cntr->active = false;
+		why = cntr->why;
 		spin_unlock(&cntr->trigger.lock);
 		if (!a) {
 			treadle_obj_put(&cntr->obj);
@@ -85,7 +91,10 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		}
 		cmd = container_of(a, struct treadle_cmd, armed);
 		treadle_disarmed(cmd);
-		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		if (unlikely(why && (cmd->d.flags & TREADLE_F_STRICT)))
+			treadle_cmd_fail(cmd, why, run);
+		else
+			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 	}
 	treadle_run_add(run, &cntr->job);
 }

@@ -56,7 +56,8 @@ static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 		treadle_multi_put_back(msg, run);
 		return;
 	}
-	if (msg->recv->flags & TREADLE_F_CLAIM) { /* for this message, and no other */
+	/* for this message, and no other */
+	if (msg->recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE)) {
 		treadle_recv_complete(msg->recv, msg->to, msg, -EIO, run);
 		return;
 	}
@@ -76,6 +77,8 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 
 	if (!dst_error && msg->len > msg->recv->len)
 		dst_error = -TREADLE_ETRUNC;
+	if (unlikely(msg->flags & TREADLE_F_FAILURE))
+		dst_error = -(int)msg->data;
 	if (src_error == -EFAULT || src_error == -ENOMEM)
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))

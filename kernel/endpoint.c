@@ -412,6 +412,24 @@ static void ep_unlist(struct treadle_ep *ep)
 	xa_erase(&ports->all, ep->port);
 }
 
+/* Whoever has a collective receive that only @ep could have sent to is told. */
+static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_ports *ports = ep->obj.ctx->ports;
+	struct treadle_ep *other;
+	unsigned long port;
+
+	xa_for_each(&ports->all, port, other) {
+		other = treadle_ep_find(ports, port); /* now it is held */
+		if (!other)
+			continue;
+		/* enabled: its rx never changes (acquire) */
+		if (smp_load_acquire(&other->enabled) && other->rx)
+			treadle_rx_bereave(other->rx, ep->port, -ECONNRESET, run);
+		treadle_ep_put(other);
+	}
+}
+
 /*
  * Vanish: nobody finds it, what waits for it fails, what waits in it is dropped
  * without a completion (fi_endpoint(3), fi_close). Called once: by DESTROY, or
@@ -427,6 +445,9 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	spin_lock(&ep->lock);
 	WRITE_ONCE(ep->dead, true);
 	spin_unlock(&ep->lock);
+	smp_mb(); /* pairs with await_source() */
+	if (unlikely(READ_ONCE(ep->awaited)))
+		ep_mourn(ep, run);
 	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
 		treadle_conn_shutdown(ep);
 	if (!ep->enabled)

@@ -25,6 +25,7 @@ struct treadle_eq;
  * @rx_link:	on rx->eps (rx->lock)
  * @lock:	@dead, @severed, @parked, flows
  * @dead:	no longer reachable, accepts nothing
+ * @awaited:	somebody has posted a collective receive for what it sends
  * @parked:	messages of this endpoint that wait at a peer
  * @flows:	peers to whom something is under way (under @lock; flow.c)
  * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
@@ -59,7 +60,7 @@ struct treadle_ep {
 	struct treadle_obj *bound[TREADLE_BINDINGS];
 	struct list_head rx_link;
 	spinlock_t lock;
-	bool dead, severed;
+	bool dead, severed, awaited;
 	struct list_head parked;
 	struct rb_root flows;
 	unsigned int nr_flows, nr_ordered;

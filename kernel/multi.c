@@ -48,7 +48,7 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg)
 	part->one = msg->part;
 	part->flags = multi->flags & ~TREADLE_F_MULTI_RECV;
 	part->iov_count = 1;
-	part->tagged = multi->tagged;
+	part->space = multi->space;
 	part->kind = TREADLE_RECV_PART;
 	part->multi = multi;
 	return part;

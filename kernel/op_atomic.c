@@ -120,12 +120,19 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 		return -EINVAL;
 	if (d->len > TREADLE_MAX_ATOMIC)
 		return -EMSGSIZE;
+	if ((d->flags & TREADLE_F_LOCAL) &&
+	    (d->peer || d->remote_key || d->rma_iov_count > 1 || (d->flags & TREADLE_F_FENCE)))
+		return -EINVAL;
 	ret = treadle_rma_judge(cmd) ?: judge_elements(cmd, treadle_type_size(d->datatype));
 	if (!ret && fetches)
 		ret = judge_fetch(cmd, 0);
 	if (!ret && compares)
 		ret = judge_fetch(cmd, 1);
-	return ret ?: treadle_rma_route(cmd);
+	if (ret || !(d->flags & TREADLE_F_LOCAL))
+		return ret ?: treadle_rma_route(cmd);
+	cmd->route = 0;
+	cmd->port = cmd->ep->port;
+	return 0;
 }
 
 /* --- in place ----------------------------------------------------------------------------- */
@@ -288,7 +295,7 @@ TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
 	operand = operates ? treadle_pm_known(here, d->addr, false) : &value;
 	compare = compares ? treadle_pm_known(here, d->compare, false) : &than;
 	result = fetches ? treadle_pm_known(here, d->result, true) : &than;
-	ok = at && operand && compare && result && !treadle_mr_revoked(rma->mr[0]);
+	ok = at && operand && compare && result && !(rma->count && treadle_mr_revoked(rma->mr[0]));
 	if (likely(ok)) {
 		/* once: the process may change them meanwhile */
 		memcpy(&value, operand, len);
@@ -305,13 +312,32 @@ TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
 	return ok;
 }
 
+/* F_LOCAL: the target is the process's own memory, without a region. False: it was dropped. */
+static bool open_local(struct treadle_rma *rma, struct treadle_cmd *cmd)
+{
+	if (READ_ONCE(cmd->ep->dead)) {
+		treadle_cmd_free(cmd);
+		return false;
+	}
+	rma->to = treadle_ep_get(cmd->ep);
+	rma->cmd = cmd;
+	rma->done = 0;
+	rma->heap = rma->modified = false;
+	rma->count = 0;
+	rma->parts = 1;
+	rma->at[0] = (struct treadle_iov){ cmd->d.remote_addr, cmd->d.len };
+	return true;
+}
+
 TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
 	unsigned int i;
 	struct treadle_rma rma TREADLE_UNSET;
 
-	if (!treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
+	if (unlikely(cmd->d.flags & TREADLE_F_LOCAL) ?
+		    !open_local(&rma, cmd) :
+		    !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
 	/* no element lies in two of a region's ranges */
 	for (i = 0; i < rma.parts; i++) {

@@ -13,6 +13,7 @@ static bool cntr_unused(const struct treadle_desc *d)
 	return !d->tag && !d->ignore;
 }
 
+/* With F_COLLECTIVE it reports for an endpoint. */
 int treadle_nop_prep(struct treadle_cmd *cmd)
 {
 	return cntr_unused(&cmd->d) && !cmd->d.peer && !cmd->d.data ? 0 : -EINVAL;
@@ -38,7 +39,7 @@ int treadle_cntr_prep(struct treadle_cmd *cmd)
 
 void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	bool error = cmd->d.flags & TREADLE_F_CNTR_ERROR;
+	int error = cmd->d.flags & TREADLE_F_CNTR_ERROR ? -ECANCELED : 0;
 
 	if (cmd->d.opcode == TREADLE_OP_CNTR_SET)
 		treadle_cntr_set(cmd->target, cmd->d.data, error, run);

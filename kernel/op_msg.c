@@ -21,6 +21,18 @@ static bool is_tagged(const struct treadle_desc *d)
 	return d->opcode == TREADLE_OP_TSEND || d->opcode == TREADLE_OP_TRECV;
 }
 
+/* Collective messages are tagged ones that only their like can meet. */
+static u8 space_of(const struct treadle_desc *d)
+{
+	return unlikely(d->flags & TREADLE_F_COLLECTIVE) ? TREADLE_COLLECTIVE : is_tagged(d);
+}
+
+/* Whoever takes part in collectives is a whole endpoint: its port is its name. */
+static bool is_member(const struct treadle_ep *ep)
+{
+	return ep->type == TREADLE_EP_RDM && !ep->role;
+}
+
 /* --- send --------------------------------------------------------------------------------- */
 
 /* Where to: the port, or why not. Who is connected has one way only. */
@@ -43,6 +55,8 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 	if ((!is_tagged(d) && d->tag) || d->ignore ||
 	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
 		return -EINVAL;
+	if ((d->flags & TREADLE_F_COLLECTIVE) && !is_member(cmd->ep))
+		return -EOPNOTSUPP;
 	if (cmd->ep->type == TREADLE_EP_DGRAM) {
 		if (d->flags & TREADLE_F_DELIVERY_COMPLETE)
 			return -EOPNOTSUPP; /* nobody would know */
@@ -105,6 +119,12 @@ static bool is_lossy(const struct treadle_msg *m)
 	return m->to->type == TREADLE_EP_DGRAM;
 }
 
+/* That something has failed, for want of memory perhaps, its receiver has to hear. */
+static gfp_t keep_gfp(const struct treadle_cmd *cmd)
+{
+	return cmd->d.flags & TREADLE_F_FAILURE ? TREADLE_GFP | __GFP_NOFAIL : TREADLE_GFP;
+}
+
 /*
  * Allocate what is needed to keep @m. Without memory for a copy the message
  * waits with its command, unless it has to be copied, or is lossy (NULL).
@@ -134,13 +154,13 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 		return NULL;
 	} else if (inject) {
 		/* beyond the target's means: the sender pays */
-		msg = kmalloc(charge, TREADLE_GFP);
+		msg = kmalloc(charge, keep_gfp(cmd));
 		if (!msg)
 			return NULL;
 		*msg = *m;
 		msg->payload = (u8 *)(msg + 1);
 	} else {
-		msg = kmalloc(sizeof(*msg), TREADLE_GFP);
+		msg = kmalloc(sizeof(*msg), keep_gfp(cmd));
 		if (!msg)
 			return NULL;
 		*msg = *m;
@@ -173,7 +193,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		goto fail;
 	/* only a copy that needs no confirmation lets the sender go */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, TREADLE_GFP);
+		heap = treadle_cmd_persist(cmd, keep_gfp(cmd));
 		if (!heap)
 			goto fail;
 		treadle_flow_track(heap);
@@ -195,7 +215,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 fail:
 	if (msg && msg->heap)
 		treadle_msg_put(msg);
-	treadle_cmd_complete(cmd, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
 	return NULL;
 }
 
@@ -220,7 +240,7 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 		if (ret)
 			return ret;
 	}
-	treadle_match_keep(&rx->match[msg->tagged], &msg->m);
+	treadle_match_keep(&rx->match[msg->space], &msg->m);
 	msg->queued = true;
 	rx->buffered += msg->charge;
 	return 0;
@@ -231,15 +251,18 @@ TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *ru
 {
 	struct treadle_rx *rx = msg->to->rx;
 	struct treadle_cmd *told = NULL;
-	bool ready = false, tagged;
+	bool ready = false;
+	u8 space;
 	int ret;
 
 again:
 	spin_lock(&rx->lock);
 	for (;;) {
-		msg->recv = treadle_match_posted(&rx->match[msg->tagged]) ?
+		msg->recv = treadle_match_posted(&rx->match[msg->space]) ?
 				    treadle_rx_match(rx, msg) :
 				    NULL;
+		if (unlikely(msg->space == TREADLE_COLLECTIVE)) /* no ring has receives for it */
+			break;
 		if (!msg->recv) /* may drop the lock for a moment */
 			msg->recv = treadle_rx_take(rx, msg, run);
 		if (msg->recv || !ready)
@@ -276,11 +299,11 @@ again:
 	}
 	if (told)
 		msg->cmd = NULL;
-	tagged = msg->tagged;
+	space = msg->space;
 	ret = msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
 	if (!ret) { /* it may be gone already */
-		treadle_rx_grow(rx, tagged);
+		treadle_rx_grow(rx, space);
 		if (told)
 			treadle_cmd_complete(told, 0, run);
 		return;
@@ -328,7 +351,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	msg.flags = cmd->d.flags;
 	msg.charge = 0;
 	msg.port = from->port;
-	msg.tagged = is_tagged(&cmd->d);
+	msg.space = space_of(&cmd->d);
 	msg.queued = msg.heap = false;
 	msg.payload = NULL;
 	msg.m.tag = cmd->d.tag;
@@ -395,6 +418,13 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 	if ((!is_tagged(d) && (d->tag || d->ignore)) || !cmd->ep->rx ||
 	    (d->flags & TREADLE_F_MULTI_RECV ? d->iov_count != 1 : d->data) || treadle_peek_prep(d))
 		return -EINVAL;
+	if (d->flags & TREADLE_F_COLLECTIVE) {
+		if (!is_member(cmd->ep))
+			return -EOPNOTSUPP;
+		if (d->peer == TREADLE_ADDR_ANY || d->ignore || d->flags & TREADLE_F_CLAIM ||
+		    d->flags & TREADLE_F_PEEK)
+			return -EINVAL;
+	}
 	if (d->peer != TREADLE_ADDR_ANY &&
 	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &name) == -EDESTADDRREQ))
 		return -EDESTADDRREQ;
@@ -403,13 +433,35 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 	return cmd->recv ? 0 : -ENOMEM;
 }
 
+/*
+ * A collective receive of @ep was posted, and may have been matched since. Who vanishes tells
+ * those who wait for him (treadle_ep_shutdown), if he knows that there are any: either he
+ * sees that he is awaited, or he is seen to be dead here.
+ */
+static void await_source(struct treadle_ep *ep, u32 port, struct treadle_run *run)
+{
+	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, port);
+	int error = -ECONNREFUSED;
+
+	if (from) {
+		WRITE_ONCE(from->awaited, true);
+		smp_mb();
+		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;
+		treadle_ep_put(from);
+	}
+	if (error)
+		treadle_rx_bereave(ep->rx, port, error, run);
+}
+
 /* A receive that came through a transmit ring: one that was armed, mostly. */
 void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
 	struct treadle_rx *rx = ep->rx;
 	struct treadle_recv *recv;
-	bool tagged, dead, shut;
+	bool dead, shut;
+	u32 source;
+	u8 space;
 	int ret;
 
 	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
@@ -417,8 +469,9 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	cmd->recv = NULL;
 	recv->rx = rx;
 	recv->cmd = cmd;
-	tagged = is_tagged(&cmd->d);
 	ret = treadle_recv_set(recv, ep, &cmd->d);
+	space = recv->space;
+	source = recv->m.src;
 	if (ret) {
 		treadle_recv_complete(recv, ep, NULL, ret, run);
 		goto out;
@@ -428,7 +481,8 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		goto out;
 	}
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, NULL, run); /* those posted before are older */
+	if (space != TREADLE_COLLECTIVE)
+		treadle_rx_take(rx, NULL, run); /* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
 	shut = rx->shut;
@@ -440,7 +494,9 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	if (dead)
 		treadle_recv_free(recv);
 	else
-		treadle_rx_grow(rx, tagged);
+		treadle_rx_grow(rx, space);
+	if (space == TREADLE_COLLECTIVE)
+		await_source(ep, source, run);
 	if (shut)
 		treadle_rx_flush(rx, ep, run);
 out:

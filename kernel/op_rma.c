@@ -152,6 +152,8 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 	struct treadle_cntr *cntr = wrote ? to->cntr_remote_write : to->cntr_remote_read;
 	unsigned int i;
 
+	if (!rma->count) /* F_LOCAL: there is no peer */
+		return;
 	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && to->rx_cq) {
 		const struct treadle_cqe cqe = {
 			.len = d->len,
@@ -166,11 +168,11 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 		treadle_cq_post(to->rx_cq, &cqe);
 	}
 	if (cntr)
-		treadle_cntr_add(cntr, 1, false, run);
+		treadle_cntr_add(cntr, 1, 0, run);
 	for (i = 0; modified && i < rma->count; i++) {
 		cntr = treadle_mr_cntr(rma->mr[i]);
 		if (cntr && (!i || rma->mr[i] != rma->mr[i - 1]))
-			treadle_cntr_add(cntr, 1, false, run);
+			treadle_cntr_add(cntr, 1, 0, run);
 	}
 }
 

@@ -6,19 +6,28 @@
  */
 #include "treadle.h"
 
-#define ARMED  (TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND | TREADLE_F_WORK)
+#define ARMED \
+	(TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND | TREADLE_F_WORK | TREADLE_F_STRICT)
 #define NOTIFY (ARMED | TREADLE_F_COMPLETION | TREADLE_F_NOTIFY)
 #define RMA    (NOTIFY | TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE)
 #define SEND   (RMA | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA)
 
 const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 	[TREADLE_OP_NOP] = {
-		.flags = NOTIFY,	/* with F_COMPLETION it needs an endpoint */
+		/* with F_COMPLETION or F_COLLECTIVE it needs an endpoint */
+		.flags = NOTIFY | TREADLE_F_COLLECTIVE,
 		.prep = treadle_nop_prep,
 		.issue = treadle_nop_issue,
 	},
-	[TREADLE_OP_SEND ... TREADLE_OP_TSEND] = {
+	[TREADLE_OP_SEND] = {
 		.flags = SEND,
+		.data = true,
+		.needs_ep = true,
+		.prep = treadle_send_prep,
+		.issue = treadle_send_issue,
+	},
+	[TREADLE_OP_TSEND] = {
+		.flags = SEND | TREADLE_F_COLLECTIVE,
 		.data = true,
 		.needs_ep = true,
 		.prep = treadle_send_prep,
@@ -33,7 +42,8 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.issue = treadle_recv_issue,
 	},
 	[TREADLE_OP_TRECV] = {
-		.flags = NOTIFY | TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD,
+		.flags = NOTIFY | TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD |
+			 TREADLE_F_COLLECTIVE,
 		.data = true,
 		.needs_ep = true,
 		.receives = true,
@@ -57,7 +67,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.issue = treadle_rma_issue,
 	},
 	[TREADLE_OP_ATOMIC ... TREADLE_OP_COMPARE] = {
-		.flags = RMA | TREADLE_F_INJECT,
+		.flags = RMA | TREADLE_F_INJECT | TREADLE_F_LOCAL,
 		.data = true,
 		.needs_ep = true,
 		.remote = true,

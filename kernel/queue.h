@@ -77,6 +77,7 @@ void treadle_cq_free(struct treadle_obj *obj);
  * @trigger: commands by (threshold, submission); its lock is that of the values and @active
  * @page:   the two values, mapped read-only
  * @active: @job is queued or running: exactly one runner fires, in order
+ * @why:    errno of the first error that was counted, 0 if there is none
  */
 struct treadle_cntr {
 	struct treadle_obj obj;
@@ -84,12 +85,14 @@ struct treadle_cntr {
 	struct treadle_area ro;
 	struct treadle_cntr_page *page;
 	bool active;
+	int why;
 	struct treadle_job job;
 	struct treadle_waitq waitq;
 };
 
-void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run);
-void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, bool error, struct treadle_run *run);
+/* @error: 0: successes; else errors, for that reason */
+void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
+void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
 void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cntr_free(struct treadle_obj *obj);
 
@@ -122,6 +125,7 @@ enum treadle_recv_kind {
  * @posted:	in the matcher (rx->lock)
  * @ext:	the second slot of a vector, whose memory holds it
  * @link:	armed: on rx->armed while posted
+ * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @kind:	enum treadle_recv_kind
  * @multi:	of a part: what it is a part of
  *
@@ -152,8 +156,8 @@ struct treadle_recv {
 			struct treadle_iov one;
 			u32 flags;
 			u8 iov_count;
-			bool tagged, posted;
-			u8 kind;
+			bool posted;
+			u8 space, kind;
 			union {
 				struct treadle_recv *multi;
 				u64 min;
@@ -166,12 +170,12 @@ struct treadle_recv {
 	};
 };
 
-enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_CLAIMED, TREADLE_MATCHES };
+enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREADLE_MATCHES };
 
 /*
  * struct treadle_rx - receive ring and matcher
  * @lock:	everything here
- * @match:	plain, tagged, and messages that were claimed, by the context of who did
+ * @match:	plain, tagged, collective, and messages that were claimed, by the context of who did
  * @slots:	one for each slot of the ring; @free: those not in use
  * @seq:	receives posted
  * @feeding:	a multi-receive for which more messages may wait: it comes before what

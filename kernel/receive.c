@@ -40,7 +40,7 @@ static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep
 	recv->one.len = d->len;
 	recv->flags = d->flags;
 	recv->iov_count = d->iov_count;
-	recv->tagged = d->opcode == TREADLE_OP_TRECV;
+	recv->space = d->opcode == TREADLE_OP_TRECV;
 	recv->posted = false;
 	recv->kind = d->flags & TREADLE_F_MULTI_RECV ? TREADLE_RECV_MULTI : TREADLE_RECV_ONE;
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI)) {
@@ -63,7 +63,12 @@ static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep
 
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const struct treadle_desc *d)
 {
-	return recv_set(recv, ep, d);
+	int ret = recv_set(recv, ep, d);
+
+	if (!(d->flags & TREADLE_F_COLLECTIVE))
+		return ret;
+	recv->space = TREADLE_COLLECTIVE;
+	return recv->m.src == SRC_NOBODY ? -EHOSTUNREACH : ret;
 }
 
 /* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
@@ -112,7 +117,7 @@ static void rx_quiet(struct treadle_rx *rx)
 /* A message leaves the queue: matched, withdrawn or failed. */
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 {
-	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->tagged], &msg->m);
+	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space], &msg->m);
 	msg->queued = false;
 	rx->buffered -= msg->charge;
 	if (msg->cmd) {
@@ -125,7 +130,7 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 
 static void rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 {
-	treadle_match_post(&rx->match[recv->tagged], &recv->m);
+	treadle_match_post(&rx->match[recv->space], &recv->m);
 	recv->posted = true;
 	if (recv->cmd)
 		list_add_tail(&recv->link, &rx->armed);
@@ -142,7 +147,7 @@ static __always_inline void rx_meet(struct treadle_rx *rx, struct treadle_recv *
 /* Find the message that waits for @recv, or post it. */
 static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
-	struct treadle_match_msg *m = treadle_match_find(&rx->match[recv->tagged], &recv->m);
+	struct treadle_match_msg *m = treadle_match_find(&rx->match[recv->space], &recv->m);
 	struct treadle_msg *msg;
 
 	if (m) {
@@ -185,7 +190,7 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 	struct treadle_match_recv *m;
 	struct treadle_recv *recv;
 
-	m = treadle_match_arrive(&rx->match[msg->tagged], msg->m.tag, msg->m.src);
+	m = treadle_match_arrive(&rx->match[msg->space], msg->m.tag, msg->m.src);
 	if (!m)
 		return NULL;
 	recv = container_of(m, struct treadle_recv, m);
@@ -255,7 +260,7 @@ static __always_inline int judge_recv(const struct treadle_desc *d, const struct
 
 static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg)
 {
-	return recv->tagged == msg->tagged && !((recv->m.tag ^ msg->m.tag) & ~recv->m.ignore) &&
+	return recv->space == msg->space && !((recv->m.tag ^ msg->m.tag) & ~recv->m.ignore) &&
 	       (recv->m.src == TREADLE_SRC_ANY || recv->m.src == msg->m.src);
 }
 
@@ -326,8 +331,8 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		if (likely(!error)) {
 			/* a message that waits is older than @msg */
 			if (msg && suits(recv, msg) &&
-			    (likely(!rx->match[recv->tagged].messages) ||
-			     !treadle_match_find(&rx->match[recv->tagged], &recv->m))) {
+			    (likely(!rx->match[recv->space].messages) ||
+			     !treadle_match_find(&rx->match[recv->space], &recv->m))) {
 				rx_meet(rx, recv, msg);
 				return recv;
 			}
@@ -407,7 +412,7 @@ again:
 		if (recv->context == context && (!found || recv->m.seq < found->m.seq))
 			found = recv;
 	if (found) {
-		treadle_match_remove_recv(&rx->match[found->tagged], &found->m);
+		treadle_match_remove_recv(&rx->match[found->space], &found->m);
 		rx_unpost(found);
 	}
 	return found;
@@ -449,7 +454,7 @@ static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **o
 		out[n++] = recv;
 	}
 	for (end = 0; end < n; end++) {
-		treadle_match_remove_recv(&rx->match[out[end]->tagged], &out[end]->m);
+		treadle_match_remove_recv(&rx->match[out[end]->space], &out[end]->m);
 		rx_unpost(out[end]);
 		if (out[end]->kind == TREADLE_RECV_MULTI &&
 		    !treadle_multi_cancel(out[end], -ECANCELED))
@@ -487,6 +492,31 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 		spin_lock(&rx->lock);
 	}
 	spin_unlock(&rx->lock);
+}
+
+/* Nothing more comes from @port: fail the collective receives that wait for it. */
+void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run)
+{
+	struct treadle_recv *recv, *next, *failed[FAIL_BATCH];
+	int i, n;
+
+	do {
+		n = 0;
+		spin_lock(&rx->lock);
+		list_for_each_entry_safe(recv, next, &rx->armed, link) {
+			if (recv->space != TREADLE_COLLECTIVE || recv->m.src != port)
+				continue;
+			treadle_match_remove_recv(&rx->match[recv->space], &recv->m);
+			rx_unpost(recv);
+			failed[n++] = recv;
+			if (n == FAIL_BATCH)
+				break;
+		}
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++)
+			treadle_recv_complete(failed[i], failed[i]->cmd->ep, NULL, error, run);
+		cond_resched();
+	} while (n == FAIL_BATCH);
 }
 
 /*
@@ -535,7 +565,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	}
 	list_for_each_entry_safe(recv, next, &rx->armed, link) {
 		if (recv->cmd->ep == ep) {
-			treadle_match_remove_recv(&rx->match[recv->tagged], &recv->m);
+			treadle_match_remove_recv(&rx->match[recv->space], &recv->m);
 			rx_unpost(recv);
 			if (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, 0))
 				list_add_tail(&recv->link, &dropped);

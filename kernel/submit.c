@@ -75,6 +75,34 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	kmem_cache_free(treadle_cmd_cache, cmd);
 }
 
+/*
+ * It fails for the reason @why before it has begun: its condition was met by errors (F_STRICT), it
+ * was canceled, or what it was to send can't be read.
+ */
+void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
+{
+	const u32 told = TREADLE_F_COLLECTIVE | TREADLE_F_WORK;
+	struct treadle_cntr *notify = cmd->notify;
+
+	if (cmd->d.opcode != TREADLE_OP_TSEND ||
+	    (cmd->d.flags & (told | TREADLE_F_FAILURE | TREADLE_F_COMPLETION)) != told) {
+		treadle_cmd_complete(cmd, why, run);
+		return;
+	}
+	/* The peer waits for it. It is told by a message without data, of which nobody hears here. */
+	cmd->notify = NULL;
+	cmd->d.flags |= TREADLE_F_FAILURE;
+	cmd->d.flags &= ~TREADLE_F_REMOTE_CQ_DATA;
+	cmd->d.iov_count = 0;
+	cmd->d.len = 0;
+	cmd->d.data = -why;
+	treadle_send_issue(cmd, run);
+	if (notify) {
+		treadle_cntr_add(notify, 1, why, run);
+		treadle_obj_unbind(&notify->obj);
+	}
+}
+
 /* --- judging -------------------------------------------------------------------------- */
 
 /* Slots that a descriptor takes, whatever else is wrong with it. */
@@ -128,7 +156,8 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 {
 	u32 f = d->flags;
 
-	if ((f & (TREADLE_F_COND | TREADLE_F_NOTIFY)) && !(f & TREADLE_F_EXT))
+	if (((f & (TREADLE_F_COND | TREADLE_F_NOTIFY)) && !(f & TREADLE_F_EXT)) ||
+	    ((f & TREADLE_F_STRICT) && !(f & TREADLE_F_COND_CNTR)))
 		return -EINVAL;
 	if (!(f & TREADLE_F_EXT))
 		return 0;
@@ -202,7 +231,7 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 		error = judge_ext(d, op);
 	if (error)
 		return error;
-	if (!op->needs_ep && !(d->flags & TREADLE_F_COMPLETION)) {
+	if (!op->needs_ep && !(d->flags & (TREADLE_F_COMPLETION | TREADLE_F_COLLECTIVE))) {
 		if (d->ep)
 			return -EINVAL;
 		cmd->ep = NULL;

@@ -38,10 +38,18 @@ void treadle_disarmed(struct treadle_cmd *cmd)
 	treadle_obj_unbind(cond);
 }
 
+/* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
+static bool is_end(const struct treadle_cmd *cmd)
+{
+	return cmd->d.opcode == TREADLE_OP_NOP && (cmd->d.flags & TREADLE_F_COLLECTIVE);
+}
+
 static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
 {
 	return (!cull->ep || cmd->ep == cull->ep) && (!cull->cond || cmd->cond == cull->cond) &&
-	       (!cull->work || (cmd->d.flags & TREADLE_F_WORK)) &&
+	       !(cull->error && is_end(cmd)) &&
+	       (!cull->work || (cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT))) &&
+	       (!cull->lax || !(cmd->d.flags & TREADLE_F_STRICT)) &&
 	       (!cull->exact || cmd->d.context == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);
 }
@@ -80,7 +88,7 @@ static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cu
 		for (i = 0; i < n; i++) {
 			treadle_disarmed(found[i]);
 			if (cull->error)
-				treadle_cmd_complete(found[i], cull->error, run);
+				treadle_cmd_fail(found[i], cull->error, run);
 			else
 				treadle_cmd_free(found[i]);
 		}

@@ -40,7 +40,8 @@ static inline void treadle_trigger_init(struct treadle_trigger *t)
 struct treadle_cull {
 	struct treadle_ep *ep;
 	struct treadle_obj *cond; /* cells: of these only */
-	bool work;		  /* deferred work only */
+	bool work;		  /* deferred work and graphs only */
+	bool lax;		  /* but no graphs (F_STRICT) */
 	bool exact;		  /* with @context */
 	bool at;		  /* at @threshold */
 	bool killable;		  /* the caller need not go on once he is killed */

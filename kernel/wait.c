@@ -320,6 +320,7 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 		cull.max = 1;
 		fallthrough;
 	case TREADLE_FLUSH_WORK:
+		cull.lax = !obj;
 		arg->count = obj ? treadle_cull(obj, &cull, &run) :
 				   treadle_cull_all(u->ctx, &cull, &run);
 		break;

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_AV_H
 #define TREADLE_PROVIDER_AV_H
 
+#include <atomic>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,13 @@ public:
 
 	AddressVectorId id() const noexcept { return kernel_.id(); }
 	Domain &domain() const noexcept { return domain_; }
+
+	/* The address of a peer, if there is one at this index. */
+	Result<Address> find(fi_addr_t index) const noexcept { return kernel_.lookup(index); }
+	/* FI_AV_TABLE, or what comes to the same. */
+	bool is_table() const noexcept { return table_; }
+	/* All indices: of a vector that is shared, as far as they follow on those that were inserted here. */
+	std::vector<fi_addr_t> universe() const;
 
 	int bind(::fid *other, std::uint64_t flags);
 	int prepare_close() noexcept;
@@ -46,6 +54,8 @@ private:
 	/* The addresses of the first entries, which are the same in every process: map_addr. */
 	fi_addr_t *map(std::size_t count);
 
+	void note(fi_addr_t index) noexcept;
+
 	/* Where all variants meet. An address of family 0 is one that could not be read. */
 	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
 		   void *context);
@@ -57,6 +67,8 @@ private:
 	Use domain_use_;
 	AddressVector kernel_;
 	const bool asynchronous_, ids_;
+	bool table_ = true;
+	std::atomic<fi_addr_t> end_{0}; /* behind the last index that was inserted here */
 	std::vector<fi_addr_t> map_;
 	Eq *eq_ = nullptr;
 	Use eq_use_;

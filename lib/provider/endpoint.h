@@ -20,6 +20,7 @@
 
 #include "domain.h"
 #include "eq.h"
+#include "group.h"
 
 namespace treadle::fi
 {
@@ -61,6 +62,8 @@ public:
 	{
 		return direct_ ? direct_->id() : kernel_ ? kernel_->id() : receivers_id();
 	}
+	/* Its name among the endpoints of this network namespace, in network byte order. */
+	std::uint16_t port() const noexcept { return kernel_ ? kernel_->address().port : 0; }
 	/* By what peers reach it. */
 	EndpointId address_id() const noexcept { return kernel_ ? kernel_->id() : EndpointId{}; }
 	const fi_info &info() const noexcept { return *info_; }
@@ -87,6 +90,14 @@ public:
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
 	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
+	/* FI_COLLECTIVE, if it can be a member of a group: a whole endpoint that sends and receives. */
+	std::uint64_t collective_caps() const noexcept
+	{
+		return role_ == Role::whole && !shares_ && tx_caps_ & FI_SEND &&
+				       rx_caps_ & FI_RECV ?
+			       tx_caps_ & FI_COLLECTIVE :
+			       0;
+	}
 	/* Whether a success is only reported when the operation says FI_COMPLETION. */
 	bool tx_selective() const noexcept { return tx_selective_; }
 	bool rx_selective() const noexcept { return rx_selective_; }
@@ -99,6 +110,11 @@ public:
 	{
 		min_multi_recv_.store(bytes, std::memory_order_relaxed);
 	}
+
+	/* FI_COLLECTIVE */
+	Groups groups;
+	Av *av() const noexcept { return av_; }
+	Eq *eq() const noexcept { return eq_; }
 
 	int bind(::fid *other, std::uint64_t flags);
 	int enable();
@@ -183,6 +199,7 @@ private:
 	bool tx_selective_ = false, rx_selective_ = false;
 	std::atomic<std::size_t> min_multi_recv_{64};
 	bool enabled_ = false;
+	Av *av_ = nullptr;
 	Eq *eq_ = nullptr;
 	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */
 	const ::fid *handle_ = nullptr; /* of the request that it answers, until it has */
@@ -218,6 +235,10 @@ public:
 	int control(int command, void *arg);
 	int prepare_close() noexcept;
 
+	/* For the kernel, what a transmit with these flags and no others has; and those that it has by default. */
+	std::uint32_t tx_desc_flags(std::uint64_t flags) const noexcept;
+	std::uint64_t tx_op_flags() const noexcept { return tx_op_flags_; }
+
 	/* The endpoint was enabled, or flags have changed: chooses the functions to call. */
 	void update() noexcept;
 
@@ -227,7 +248,6 @@ protected:
 	/* Takes over the rings, once they are there. */
 	virtual void attach() noexcept = 0;
 
-	std::uint32_t tx_desc_flags(std::uint64_t flags) const noexcept;
 	std::uint32_t rx_desc_flags(std::uint64_t flags) const noexcept;
 
 	std::shared_ptr<Endpoint> endpoint_;
@@ -251,12 +271,14 @@ private:
 	fi_ops_tagged tagged_ops_{};
 	fi_ops_rma rma_ops_{};
 	fi_ops_atomic atomic_ops_{};
+	fi_ops_collective collective_ops_{};
 };
 
-/* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp */
+/* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp, fi_coll.cpp */
 void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept;
 void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept;
 void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept;
+void choose_calls(fi_ops_collective &ops, Calls calls) noexcept;
 void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
 		  bool valid) noexcept;
 

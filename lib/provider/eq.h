@@ -52,6 +52,20 @@ public:
 	/* Ends one that is under way, if that is not null, and takes back its owner's events. */
 	void withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept;
 
+	/* Something that ends by itself: FI_JOIN_COMPLETE, or the error, of its owner. */
+	class Joining
+	{
+	public:
+		virtual ~Joining() = default;
+		/* Has it ended? error: 0 or -errno. Under the lock of the queue. */
+		virtual bool joined(int &error) noexcept = 0;
+		virtual ::fid &owner() noexcept = 0;
+	};
+	/* file: readable when it has ended, perhaps before this call. 0 or -errno. */
+	int watch(Joining &joining, int file);
+	/* No more, and takes back the event. */
+	void unwatch(Joining &joining) noexcept;
+
 	/*
 	 * Whose events the kernel reports, while this lives. When it goes, its events
 	 * go with it. make_info: of a connection request, the answer to it.
@@ -115,7 +129,8 @@ private:
 
 		bool about_connection() const noexcept
 		{
-			return owner && !failed && event != FI_MR_COMPLETE;
+			return owner && !failed && event != FI_MR_COMPLETE &&
+			       event != FI_JOIN_COMPLETE;
 		}
 	};
 	struct Registered {
@@ -141,7 +156,8 @@ private:
 	void append(Event event);
 	int fetch();
 	void take_registrations();
-	void append(::fid &region, int error);
+	void take_joins();
+	void append(::fid &owner, int error, std::uint32_t event);
 	void drop_events_of(const ::fid *owner) noexcept;
 	Event translate(const Registered &source, const treadle_event &event);
 	void update_own() noexcept;
@@ -162,6 +178,11 @@ private:
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* that the last error lent to its reader */
 	std::optional<Registrar> registrar_;
+	struct Watched {
+		Joining *joining;
+		int file;
+	};
+	std::vector<Watched> joins_;
 	Membership membership_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 
+#include "avset.h"
 #include "eq.h"
 
 namespace treadle::fi
@@ -75,7 +76,7 @@ fi_ops_av Av::av_ops{
 	.remove = Av::remove,
 	.lookup = Av::look_up,
 	.straddr = Av::describe,
-	.av_set = nullptr,
+	.av_set = AvSet::open,
 };
 
 Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, bool ids, void *context)
@@ -129,9 +130,22 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 				av->map(std::clamp<std::size_t>(attr->count, 1, most_mapped));
 		if (!attr->type)
 			attr->type = in.av_type() ? in.av_type() : FI_AV_TABLE;
+		av->table_ = attr->type == FI_AV_TABLE;
 		*out = av.release();
 		return 0;
 	});
+}
+
+std::vector<fi_addr_t> Av::universe() const
+{
+	std::vector<fi_addr_t> all;
+
+	for (fi_addr_t i = 0;; ++i) {
+		if (find(i))
+			all.push_back(i);
+		else if (i >= end_.load(std::memory_order_relaxed))
+			return all;
+	}
 }
 
 fi_addr_t *Av::map(std::size_t count)
@@ -139,6 +153,14 @@ fi_addr_t *Av::map(std::size_t count)
 	map_.resize(count);
 	std::iota(map_.begin(), map_.end(), fi_addr_t{0});
 	return map_.data();
+}
+
+void Av::note(fi_addr_t index) noexcept
+{
+	fi_addr_t end = end_.load(std::memory_order_relaxed);
+
+	while (end <= index && !end_.compare_exchange_weak(end, index + 1))
+		;
 }
 
 int Av::bind(::fid *other, std::uint64_t flags)
@@ -180,6 +202,7 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	for (std::size_t i = 0; i < addresses.size(); ++i) {
 		if (indices[i] != FI_ADDR_NOTAVAIL) {
 			++inserted;
+			note(indices[i]);
 		} else if (!addresses[i].family) {
 			errors[i] = FI_EINVAL;
 		} else {

@@ -11,6 +11,7 @@
 #include "cq.h"
 #include "endpoint.h"
 #include "eq.h"
+#include "group.h"
 #include "mr.h"
 #include "pollset.h"
 #include "stx.h"
@@ -68,7 +69,7 @@ fi_ops_domain Domain::domain_ops{
 	.stx_ctx = Stx::open,
 	.srx_ctx = Endpoint::open_shared_rx,
 	.query_atomic = ask_atomic,
-	.query_collective = nullptr,
+	.query_collective = query_collective,
 	.endpoint2 = nullptr,
 };
 

@@ -58,7 +58,7 @@ constexpr treadle_ep_type kernel_type(fi_ep_type type) noexcept
 				     TREADLE_EP_RDM;
 }
 
-int check_contexts(Role role, const fi_ep_attr &attr) noexcept
+int check_contexts(Role role, std::uint64_t caps, const fi_ep_attr &attr) noexcept
 {
 	const auto several = [](std::size_t count) {
 		return count > 1 && count != FI_SHARED_CONTEXT;
@@ -68,6 +68,8 @@ int check_contexts(Role role, const fi_ep_attr &attr) noexcept
 	if (role == Role::whole && (several(attr.tx_ctx_cnt) || several(attr.rx_ctx_cnt)))
 		return REFUSE(-FI_EINVAL, subsys,
 			      "endpoint: several contexts are what fi_scalable_ep is for");
+	if (role == Role::scalable && caps & FI_COLLECTIVE)
+		return REFUSE(-FI_EINVAL, subsys, "scalable_ep: not with FI_COLLECTIVE");
 	if (role == Role::scalable && attr.type == FI_EP_MSG)
 		return REFUSE(-FI_EINVAL, subsys, "scalable_ep: not of type FI_EP_MSG");
 	if (role == Role::scalable && shared(attr.tx_ctx_cnt) && shared(attr.rx_ctx_cnt))
@@ -174,7 +176,7 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 		int rc = settle(in.kernel().limits(), info, in.api(),
 				role == Role::whole ? "fi_endpoint" : "fi_scalable_ep", settled);
 		if (!rc)
-			rc = check_contexts(role, *settled->ep_attr);
+			rc = check_contexts(role, settled->caps, *settled->ep_attr);
 		if (!rc && info->handle)
 			rc = find_handle(*info, in, handle);
 		if (rc)
@@ -259,6 +261,7 @@ int Endpoint::bind_av(::fid *f, std::uint64_t flags)
 	if (bindings_.av != AddressVectorId{})
 		return REFUSE(-FI_EINVAL, subsys, "bind: has an address vector");
 	bindings_.av = av.id();
+	av_ = &av;
 	uses_.emplace_back(av.users);
 	return 0;
 }
@@ -392,10 +395,12 @@ void Endpoint::update_ports() noexcept
 
 int Endpoint::cancel(void *context) noexcept
 {
-	if (kernel_)
-		return enabled_ ? fabric_error((direct_ ? *direct_ : *kernel_)
-						       .cancel(address_of(context))) :
-				  -FI_EOPBADSTATE;
+	if (kernel_ && !enabled_)
+		return -FI_EOPBADSTATE;
+	if (kernel_) {
+		const int rc = (direct_ ? *direct_ : *kernel_).cancel(address_of(context));
+		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);
+	}
 	const std::lock_guard guard(receivers_lock_);
 	for (Endpoint *receiver : receivers_) {
 		if (receiver->enabled_)

@@ -183,6 +183,7 @@ int Eq::fetch()
 	treadle_event event;
 
 	take_registrations();
+	take_joins();
 	while (events_.empty()) {
 		const int rc = kernel_.read(event);
 		if (rc)
@@ -196,16 +197,16 @@ int Eq::fetch()
 
 /* --- registrations ------------------------------------------------------------------- */
 
-void Eq::append(::fid &region, int error)
+void Eq::append(::fid &owner, int error, std::uint32_t kind)
 {
 	fi_eq_entry done{};
 	fi_eq_err_entry failed{};
 
-	done.fid = failed.fid = &region;
-	done.context = failed.context = region.context;
+	done.fid = failed.fid = &owner;
+	done.context = failed.context = owner.context;
 	failed.err = failed.prov_errno = -error;
-	Event event = error ? Event(failed) : Event(FI_MR_COMPLETE, &done, sizeof(done));
-	event.owner = &region;
+	Event event = error ? Event(failed) : Event(kind, &done, sizeof(done));
+	event.owner = &owner;
 	append(std::move(event));
 }
 
@@ -213,7 +214,7 @@ void Eq::report(::fid &region, int error)
 {
 	const std::lock_guard guard(lock_);
 
-	append(region, error);
+	append(region, error, FI_MR_COMPLETE);
 }
 
 void Eq::prepare_registrations() noexcept
@@ -246,7 +247,7 @@ void Eq::take_registrations()
 	while (Registration *const next = registrar_ ? registrar_->next() : nullptr) {
 		::fid *owner;
 		const int rc = static_cast<Pending *>(next)->finish(owner);
-		append(*owner, rc);
+		append(*owner, rc, FI_MR_COMPLETE);
 	}
 }
 
@@ -262,6 +263,47 @@ void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &own
 			return 0;
 		});
 	drop_events_of(&owner);
+}
+
+/* --- joins ---------------------------------------------------------------------------- */
+
+int Eq::watch(Joining &joining, int file)
+{
+	const std::lock_guard guard(lock_);
+	epoll_event event{.events = EPOLLIN, .data = {}};
+
+	joins_.reserve(joins_.size() + 1);
+	if (epoll_ctl(wake_.get(), EPOLL_CTL_ADD, file, &event) < 0)
+		return -errno;
+	joins_.push_back({&joining, file});
+	return 0;
+}
+
+void Eq::take_joins()
+{
+	for (auto it = joins_.begin(); it != joins_.end();) {
+		int error = 0;
+
+		if (!it->joining->joined(error)) {
+			++it;
+			continue;
+		}
+		append(it->joining->owner(), error, FI_JOIN_COMPLETE);
+		epoll_ctl(wake_.get(), EPOLL_CTL_DEL, it->file, nullptr);
+		it = joins_.erase(it);
+	}
+}
+
+void Eq::unwatch(Joining &joining) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	for (const Watched &watched : joins_) {
+		if (watched.joining == &joining)
+			epoll_ctl(wake_.get(), EPOLL_CTL_DEL, watched.file, nullptr);
+	}
+	std::erase_if(joins_, [&](const Watched &w) { return w.joining == &joining; });
+	drop_events_of(&joining.owner());
 }
 
 /* --- calls --------------------------------------------------------------------------- */
@@ -314,6 +356,8 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	/* Of what a peer sends along, the reader gets what he has room for. */
 	if (first.about_connection() && len >= sizeof(fi_eq_cm_entry))
 		size = std::min(size, len);
+	if (!buf) /* what kind of event it is will do */
+		size = 0;
 	if (len < size)
 		return -FI_ETOOSMALL;
 	*event = first.event;

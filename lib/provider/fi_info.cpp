@@ -322,6 +322,10 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		info->caps |= FI_ATOMIC;
 	if (info->caps & (FI_RMA | FI_ATOMIC))
 		info->caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
+	/* Collectives are made of these, and of endpoints that need no connection. */
+	if (type == FI_EP_RDM && info->caps & FI_TAGGED && info->caps & FI_ATOMIC &&
+	    kernel.desc_flags & TREADLE_F_COLLECTIVE)
+		info->caps |= FI_COLLECTIVE;
 	if (kernel.features & TREADLE_FEATURE_TRIGGER)
 		info->caps |= FI_TRIGGER;
 	if (kernel.features & TREADLE_FEATURE_CELL)

@@ -25,6 +25,7 @@ constexpr Right rights[] = {
 	{FI_WRITE, TREADLE_ACCESS_WRITE},
 	{FI_REMOTE_READ, TREADLE_ACCESS_REMOTE_READ},
 	{FI_REMOTE_WRITE, TREADLE_ACCESS_REMOTE_WRITE},
+	{FI_COLLECTIVE, 0}, /* they need no region */
 };
 
 /* What is left of access: rights that nobody knows. */

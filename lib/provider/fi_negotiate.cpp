@@ -68,7 +68,7 @@ private:
 	fi_log_level level_;
 };
 
-constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED;
+constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
 constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
 constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~message_directions;
@@ -90,6 +90,16 @@ constexpr auto progress_unified = static_cast<fi_progress>(3);
 bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
 {
 	return caps & directions && !(caps & (tx_directions | rx_directions) & ~directions);
+}
+
+/* FI_COLLECTIVE: one endpoint, whole, that others send to and that sends to others. */
+bool can_be_member(const fi_info &asked) noexcept
+{
+	const std::uint64_t caps = with_directions(asked.caps);
+
+	return caps & FI_SEND && caps & FI_RECV &&
+	       (!asked.ep_attr ||
+		(asked.ep_attr->tx_ctx_cnt <= 1 && asked.ep_attr->rx_ctx_cnt <= 1));
 }
 
 /* Structures of callers of an older interface may end before these fields. */
@@ -267,6 +277,9 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
 	if (asked.caps & FI_XPU_TRIGGER && !(asked.caps & FI_TRIGGER))
 		return compare.refuse("caps: FI_XPU needs FI_TRIGGER");
+	if (asked.caps & FI_COLLECTIVE && !can_be_member(asked))
+		return compare.refuse("caps: FI_COLLECTIVE needs FI_SEND and FI_RECV, and an "
+				      "endpoint with contexts of its own, one of each kind");
 	/* The type first: it is what most callers who want somebody else differ in. */
 	return (!asked.ep_attr || agrees(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
@@ -293,8 +306,11 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	if (asked && asked->caps)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
 	else
-		/* One makes errors of successes, the other costs memory: for who asks for it. */
-		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID);
+		/*
+		 * One makes errors of successes, one costs memory, one needs whole endpoints: for
+		 * who asks for it.
+		 */
+		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE);
 	if (asked)
 		info.handle = asked->handle;
 	narrow_domain(*info.domain_attr,

@@ -148,7 +148,7 @@ fi_ops_cm Port::cm_ops{
 	.accept = accept,
 	.reject = refuses,
 	.shutdown = shut_down,
-	.join = refuses,
+	.join = Group::join,
 };
 
 Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
@@ -164,6 +164,7 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	tagged = &tagged_ops_;
 	rma = &rma_ops_;
 	atomic = &atomic_ops_;
+	collective = &collective_ops_;
 }
 
 Port::~Port()
@@ -204,6 +205,8 @@ void Port::update() noexcept
 	choose_calls(rma_ops_, serialized, tx(FI_RMA | FI_READ), tx(FI_RMA | FI_WRITE));
 	choose_calls(atomic_ops_, serialized, tx(FI_ATOMIC | FI_WRITE), tx(FI_ATOMIC | FI_READ),
 		     own.tx_caps() & FI_ATOMIC);
+	choose_calls(collective_ops_, calls_of(own.collective_caps(), FI_COLLECTIVE, enabled,
+					       own.reports_tx(), false));
 }
 
 std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
@@ -247,7 +250,7 @@ int Port::control(int command, void *arg)
 int Port::set_op_flags(std::uint64_t flags)
 {
 	const std::uint64_t op_flags = flags & ~(FI_TRANSMIT | FI_RECV);
-	const std::uint64_t known = flags & FI_TRANSMIT ? tx_op_flags : rx_op_flags;
+	const std::uint64_t known = flags & FI_TRANSMIT ? fi::tx_op_flags : rx_op_flags;
 
 	if (!is_one_direction(flags))
 		return REFUSE(-FI_EINVAL, subsys, "operation flags: either FI_TRANSMIT or FI_RECV");

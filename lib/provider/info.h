@@ -51,7 +51,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api);
 std::uint64_t with_directions(std::uint64_t caps) noexcept;
 
 /* Kinds of transfers, and who starts them. */
-inline constexpr std::uint64_t transfer_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+inline constexpr std::uint64_t transfer_caps =
+	FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_COLLECTIVE;
 inline constexpr std::uint64_t tx_directions = FI_SEND | FI_READ | FI_WRITE;
 inline constexpr std::uint64_t rx_directions = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 

@@ -261,7 +261,6 @@ public:
 		return receive_as(message, flags, Buffers(iov, count));
 	}
 
-	std::uint64_t tx_op_flags() const noexcept { return tx_op_flags_; }
 	std::uint64_t rx_op_flags() const noexcept { return rx_op_flags_; }
 
 private:

@@ -56,6 +56,57 @@ template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t
 	}
 }
 
+/* What no doorbell has taken lies in the ring as it was put there: the last of what was posted. */
+template <class Lock>
+void BasicTransmitRing<Lock>::take_back(std::span<const Command> posted) noexcept
+{
+	std::uint32_t slots = 0;
+
+	for (const Command &command : posted.last(static_cast<std::size_t>(pending_)))
+		slots += command.slots();
+	ring_.retract(slots);
+	pending_ = 0;
+}
+
+template <class Lock> int BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept
+{
+	while (pending_ > 0) {
+		const int rc = this->doorbell();
+
+		pending_ -= rc < 0 ? 1 : rc ?: pending_;
+		if (rc < 0) {
+			take_back(posted);
+			return rc;
+		}
+	}
+	return 0;
+}
+
+template <class Lock>
+int BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	if (pending_)
+		ring(0);
+	if (pending_)
+		return -EAGAIN;
+	for (std::size_t i = 0; i < commands.size(); ++i) {
+		int rc = ring_.put(commands[i]);
+
+		if (rc == -EAGAIN && pending_) {
+			rc = drain(commands.first(i));
+			rc = rc ?: ring_.put(commands[i]);
+		}
+		if (rc) {
+			take_back(commands.first(i));
+			return rc;
+		}
+		++pending_;
+	}
+	return drain(commands);
+}
+
 template class BasicTransmitRing<NoLock>;
 template class BasicTransmitRing<Mutex>;
 

@@ -89,8 +89,11 @@ TEST_F(Mr, TheThreeCallsAreOne)
 	for (const std::uint64_t flag :
 	     {FI_PEEK, FI_RMA_PMEM, FI_HMEM_DEVICE_ONLY, FI_HMEM_HOST_ALLOC})
 		EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, flag, &mr), -FI_EBADFLAGS);
-	attr.access = FI_SEND | FI_COLLECTIVE;
+	attr.access = FI_SEND | FI_MULTICAST;
 	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
+	attr.access = FI_SEND | FI_COLLECTIVE;
+	ASSERT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), 0);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
 TEST_F(Mr, RawKeysAreTheKeys)

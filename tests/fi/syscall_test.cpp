@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* What costs a system call and what does not, counted from outside. */
-#include "node.h"
+#include "group.h"
 
 #include <csignal>
 #include <functional>
@@ -117,6 +117,40 @@ TEST(Syscall, OnlyTheDoorbellIsOne)
 
 	/* An empty queue may ask the kernel whether it keeps something only if a flag says so. */
 	EXPECT_EQ(counts, std::vector({0, 0, 1, 1, 1, 0}));
+}
+
+/* Everybody's call is one doorbell; that of the last one does the work of all. */
+TEST(Syscall, ACollectiveIsOneForWhoCallsAndNoneForTheOthers)
+{
+	const auto counts = count_calls([] {
+		Crowd crowd(8);
+		std::uint64_t one = 1, results[8]{};
+		fi_cq_tagged_entry entry;
+		const auto allreduce = [&](std::size_t i) {
+			return fi_allreduce(crowd[i].ep.get(), &one, 1, nullptr, &results[i],
+					    nullptr, crowd[i].group(), FI_UINT64, FI_SUM, 0,
+					    nullptr);
+		};
+
+		for (int warm = 0; warm < 2; ++warm) {
+			if (warm)
+				start();
+			for (std::size_t i = 0; i < 8; ++i) {
+				ASSERT_EQ(allreduce(i), 0);
+				if (warm)
+					mark(); /* 0 to 7: the calls */
+			}
+			for (std::size_t i = 0; i < 8; ++i) {
+				while (fi_cq_read(crowd[i].cq.get(), &entry, 1) != 1)
+					;
+				ASSERT_EQ(results[i], 8u);
+			}
+		}
+		mark(); /* 8: reading what has come */
+		stop();
+	});
+
+	EXPECT_EQ(counts, std::vector({1, 1, 1, 1, 1, 1, 1, 1, 0}));
 }
 
 } // namespace

@@ -459,7 +459,10 @@ enum treadle_cancel_kind {
 	TREADLE_CANCEL_OP = 0,
 	/* Deferred work armed on counter, or cells, @id at @threshold with @context; silent. */
 	TREADLE_CANCEL_WORK = 1,
-	/* All deferred work on counter, or cells, @id, or with @id 0 of the context; silent. */
+	/*
+	 * All deferred work on counter, or cells, @id, with what is TREADLE_F_STRICT there; or with
+	 * @id 0 that of the context, but not what is TREADLE_F_STRICT; silent.
+	 */
 	TREADLE_FLUSH_WORK = 2,
 };
 

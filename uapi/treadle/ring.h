@@ -157,7 +157,24 @@ enum treadle_opcode {
  */
 #define TREADLE_F_WORK	     (1U << 14)
 #define TREADLE_F_CNTR_ERROR (1U << 15) /* CNTR_*: the error value */
-#define TREADLE_F_ALL	     0xffffU
+/*
+ * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged
+ * receives see; both ends are of type RDM. The receive names its source, ignores no
+ * bits and goes through a transmit ring; it fails with ECONNRESET when that endpoint
+ * vanishes, and with ECONNREFUSED if it is not there. NOP: the end of a graph, which
+ * reports for the endpoint as a collective operation; CANCEL does not find it.
+ */
+#define TREADLE_F_COLLECTIVE (1U << 16)
+/*
+ * With COND_CNTR: if the counter has counted errors when the command's time comes, the
+ * command is not executed but fails, with the errno that the counter has seen first. A
+ * TSEND with F_COLLECTIVE that is silent (F_WORK without F_COMPLETION) tells its peer of it,
+ * whose receive fails with that errno.
+ */
+#define TREADLE_F_STRICT (1U << 17)
+/* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process; no peer, key or fence. */
+#define TREADLE_F_LOCAL (1U << 18)
+#define TREADLE_F_ALL	0x7ffffU
 
 /**
  * struct treadle_iov - one local buffer
@@ -290,6 +307,7 @@ struct treadle_ring_cons {
 #define TREADLE_CQ_RMA		  (1U << 2)
 #define TREADLE_CQ_TAGGED	  (1U << 3)
 #define TREADLE_CQ_ATOMIC	  (1U << 4)
+#define TREADLE_CQ_COLLECTIVE	  (1U << 6)
 #define TREADLE_CQ_READ		  (1U << 8)
 #define TREADLE_CQ_WRITE	  (1U << 9)
 #define TREADLE_CQ_RECV		  (1U << 10)

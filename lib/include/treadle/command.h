@@ -70,6 +70,13 @@ public:
 		command.remote(remote, key).operation(op, type);
 		return command;
 	}
+	/* On this process's own memory. */
+	static Command atomic(treadle_atomic_op op, treadle_datatype type, const void *operands,
+			      std::size_t len, void *target) noexcept
+	{
+		return atomic(op, type, operands, len, 0, address_of(target), 0)
+			.flags(TREADLE_F_LOCAL);
+	}
 	/* The same, and READ (whose operands count for nothing): result gets what was there before. */
 	static Command fetch(treadle_atomic_op op, treadle_datatype type, const void *operands,
 			     void *result, std::size_t len, std::uint64_t peer,
@@ -95,6 +102,8 @@ public:
 		command.remote(remote, key).operation(op, type);
 		return command;
 	}
+	/* Nothing, with all that goes with it. */
+	static Command nop() noexcept { return Command(TREADLE_OP_NOP, 0); }
 	static Command set(CounterId counter, std::uint64_t value) noexcept
 	{
 		return Command(TREADLE_OP_CNTR_SET, counter, value);
@@ -106,6 +115,8 @@ public:
 
 	/* --- operation --- */
 
+	/* A tagged message, or receive, that only its like can meet; the end of a graph of such: see ring.h. */
+	Command &collective() noexcept { return flags(TREADLE_F_COLLECTIVE); }
 	/* Replaces the buffer by 0 to TREADLE_MAX_IOV ones; more are refused by the post. */
 	Command &buffers(std::span<const treadle_iov> iov) noexcept;
 	/* Replaces the remote range by 1 to TREADLE_MAX_RMA_IOV ones. */

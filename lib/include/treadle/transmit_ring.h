@@ -67,6 +67,12 @@ public:
 		return put(command.desc().flags, command.slots(), command);
 	}
 
+	/*
+	 * All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit.
+	 * 0, or the error of the first that was refused: nothing behind it was posted.
+	 */
+	int post_all(std::span<const Command> commands) noexcept;
+
 	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. */
 	int flush() noexcept
 	{
@@ -114,6 +120,10 @@ private:
 		pending_ = 0;
 		return 0;
 	}
+
+	/* For post_all: until nothing is pending, or nothing but what is taken back then. */
+	int drain(std::span<const Command> posted) noexcept;
+	void take_back(std::span<const Command> posted) noexcept;
 
 	/* Goes on after a doorbell that did not take all, whatever the reason. */
 	int ring_on(int rc, std::uint32_t slots) noexcept;

@@ -12,6 +12,7 @@
 #include <treadle/counter.h>
 #include <treadle/endpoint.h>
 #include <treadle/event_queue.h>
+#include <treadle/graph.h>
 #include <treadle/memory_region.h>
 #include <treadle/message.h>
 #include <treadle/passive_endpoint.h>

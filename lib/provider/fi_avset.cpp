@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "avset.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_AV;
+
+/* Whichever collectives are meant: a set supports all, and is no smaller for less. */
+constexpr std::uint64_t known_flags =
+	FI_UNIVERSE | FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET |
+	FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET;
+
+} // namespace
+
+fi_ops_av_set AvSet::set_ops{
+	.size = sizeof(fi_ops_av_set),
+	.set_union = AvSet::unite,
+	.intersect = AvSet::intersect,
+	.diff = AvSet::subtract,
+	.insert = AvSet::insert,
+	.remove = AvSet::remove,
+	.addr = AvSet::tell_address,
+};
+
+fi_addr_t AvSet::new_address() noexcept
+{
+	static std::atomic<fi_addr_t> next{fi_addr_t{1} << 63};
+
+	return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+AvSet::AvSet(Av &av, void *context)
+	: Object(context), av_(av), av_use_(av.users), address_(new_address())
+{
+	ops = &set_ops;
+}
+
+int AvSet::open(fid_av *f, fi_av_set_attr *attr, fid_av_set **out, void *context) noexcept
+{
+	if (!attr)
+		return REFUSE(-FI_EINVAL, subsys, "av_set: needs a fi_av_set_attr");
+	if (attr->flags & ~known_flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "av_set: flags 0x%" PRIx64, attr->flags);
+	if (attr->comm_key_size)
+		return REFUSE(-FI_EOPNOTSUPP, subsys, "av_set: there are no communication keys");
+	return guard([&] {
+		std::unique_ptr<AvSet> set(new AvSet(Av::of(f), context));
+		const int rc = set->fill(*attr);
+		if (!rc)
+			*out = set.release();
+		return rc;
+	});
+}
+
+/* The initial members. */
+int AvSet::fill(const fi_av_set_attr &attr)
+{
+	const fi_addr_t start = attr.start_addr, end = attr.end_addr;
+
+	if (attr.flags & FI_UNIVERSE) {
+		members_ = av_.universe();
+		return 0;
+	}
+	if (start == FI_ADDR_NOTAVAIL && end == FI_ADDR_NOTAVAIL)
+		return attr.stride ?
+			       REFUSE(-FI_EINVAL, subsys, "av_set: a stride without a range") :
+			       0;
+	if (!av_.is_table())
+		return REFUSE(-FI_EINVAL, subsys, "av_set: a range needs FI_AV_TABLE");
+	if (start > end || !attr.stride)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "av_set: from %" PRIu64 " to %" PRIu64 ", stride %" PRIu64, start,
+			      end, attr.stride);
+	if (end - start >= (attr.count ?: av_.domain().kernel().limits().max_av))
+		return REFUSE(-FI_EINVAL, subsys,
+			      "av_set: more addresses from %" PRIu64 " to %" PRIu64 " than count",
+			      start, end);
+	for (fi_addr_t i = 0; i <= (end - start) / attr.stride; ++i) {
+		if (av_.find(start + i * attr.stride))
+			members_.push_back(start + i * attr.stride);
+	}
+	return 0;
+}
+
+bool AvSet::has(fi_addr_t member) const noexcept
+{
+	return std::ranges::find(members_, member) != members_.end();
+}
+
+int AvSet::unite(fid_av_set *dst, const fid_av_set *src) noexcept
+{
+	AvSet &to = of(dst);
+	const AvSet &from = of(src);
+
+	if (&to.av_ != &from.av_)
+		return REFUSE(-FI_EINVAL, subsys, "av_set_union: of two address vectors");
+	return guard([&] {
+		to.members_.reserve(to.members_.size() + from.members_.size());
+		for (std::size_t i = 0; i < from.members_.size(); ++i) {
+			if (!to.has(from.members_[i]))
+				to.members_.push_back(from.members_[i]);
+		}
+		return 0;
+	});
+}
+
+int AvSet::intersect(fid_av_set *dst, const fid_av_set *src) noexcept
+{
+	AvSet &to = of(dst);
+	const AvSet &from = of(src);
+
+	if (&to.av_ != &from.av_)
+		return REFUSE(-FI_EINVAL, subsys, "av_set_intersect: of two address vectors");
+	if (&to != &from)
+		std::erase_if(to.members_, [&](fi_addr_t member) { return !from.has(member); });
+	return 0;
+}
+
+int AvSet::subtract(fid_av_set *dst, const fid_av_set *src) noexcept
+{
+	AvSet &to = of(dst);
+	const AvSet &from = of(src);
+
+	if (&to.av_ != &from.av_)
+		return REFUSE(-FI_EINVAL, subsys, "av_set_diff: of two address vectors");
+	if (&to == &from)
+		to.members_.clear();
+	else
+		std::erase_if(to.members_, [&](fi_addr_t member) { return from.has(member); });
+	return 0;
+}
+
+int AvSet::insert(fid_av_set *f, fi_addr_t addr) noexcept
+{
+	AvSet &set = of(f);
+
+	if (set.has(addr) || !set.av_.find(addr))
+		return REFUSE(-FI_EINVAL, subsys, "av_set_insert: %" PRIu64 ": %s", addr,
+			      set.has(addr) ? "is a member" : "not in the address vector");
+	return guard([&] {
+		set.members_.push_back(addr);
+		return 0;
+	});
+}
+
+int AvSet::remove(fid_av_set *f, fi_addr_t addr) noexcept
+{
+	AvSet &set = of(f);
+
+	if (!std::erase(set.members_, addr))
+		return REFUSE(-FI_EINVAL, subsys, "av_set_remove: %" PRIu64 ": no member", addr);
+	return 0;
+}
+
+int AvSet::tell_address(fid_av_set *f, fi_addr_t *addr) noexcept
+{
+	*addr = of(f).address_;
+	return 0;
+}
+
+} // namespace treadle::fi

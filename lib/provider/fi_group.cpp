@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "group.h"
+
+#include <algorithm>
+
+#include <arpa/inet.h>
+
+#include "endpoint.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+constexpr auto subsys = FI_LOG_EP_CTRL;
+
+/* Calls of a group that may be under way; a member that is ahead of the others waits then. */
+constexpr std::size_t most_running = 1024;
+constexpr std::int64_t patience = 10'000'000'000; /* ns */
+
+/* So that a difference anywhere in what was mixed is one in all bits. */
+std::uint64_t mix(std::uint64_t sum, std::uint64_t value) noexcept
+{
+	std::uint64_t x = sum * 0x100000001b3 + value + 0x9e3779b97f4a7c15;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+	return x ^ (x >> 31);
+}
+
+/* Who the members are, in order, by what is the same in all processes: their ports. */
+int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Member &member,
+	     std::uint64_t &sum)
+{
+	bool found = false;
+
+	member.endpoint = endpoint.id();
+	member.peers = set.members();
+	sum = mix(0, member.peers.size());
+	for (std::uint32_t rank = 0; rank < member.size(); ++rank) {
+		const auto address = set.av().find(member.peers[rank]);
+		if (!address)
+			return REFUSE(-FI_EINVAL, subsys,
+				      "join: %" PRIu64 " was removed from the address vector",
+				      member.peers[rank]);
+		sum = mix(sum, ntohs(address->port));
+		if (address->port == own) {
+			member.rank = rank;
+			found = true;
+		}
+	}
+	return found ? 0 : REFUSE(-FI_EINVAL, subsys, "join: the endpoint is no member of the set");
+}
+
+} // namespace
+
+/* --- groups of an endpoint -------------------------------------------------------------- */
+
+void Groups::add(Group &group)
+{
+	const std::lock_guard guard(lock_);
+
+	groups_.emplace(group.fi_addr, &group);
+}
+
+void Groups::remove(Group &group) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	groups_.erase(group.fi_addr);
+	const auto last = last_.find(group.members());
+	if (last != last_.end() && last->second == &group)
+		last_.erase(last);
+}
+
+Group *Groups::find(fi_addr_t address) noexcept
+{
+	const std::lock_guard guard(lock_);
+	const auto found = groups_.find(address);
+
+	return found == groups_.end() ? nullptr : found->second;
+}
+
+bool Groups::cancel(const void *context) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	return std::ranges::any_of(groups_, [&](const auto &entry) {
+		return entry.second->cancel(context);
+	});
+}
+
+int Groups::begin(Group &group)
+{
+	const std::lock_guard guard(lock_);
+	Group *&last = last_[group.members()];
+	const int rc = group.begin(last);
+
+	if (!rc)
+		last = &group;
+	return rc;
+}
+
+std::uint32_t Groups::new_id() noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	return ++last_id_ & 0x7fffffff;
+}
+
+/* --- joining ---------------------------------------------------------------------------- */
+
+int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
+		void *context) noexcept
+{
+	Port &port = Port::of(ep);
+	Endpoint &endpoint = port.endpoint();
+	const auto *asked = static_cast<const fi_collective_addr *>(addr);
+
+	if (!(flags & FI_COLLECTIVE))
+		return REFUSE(-FI_ENOSYS, subsys, "join: there are only collective groups");
+	/* A member sends and receives: FI_SEND and FI_RECV say nothing, one of them is too little. */
+	const std::uint64_t access = flags & (FI_SEND | FI_RECV);
+	if (flags & ~(FI_COLLECTIVE | FI_SEND | FI_RECV) ||
+	    (access && access != (FI_SEND | FI_RECV)))
+		return REFUSE(-FI_EBADFLAGS, subsys, "join: flags 0x%" PRIx64, flags);
+	if (!endpoint.collective_caps())
+		return REFUSE(-FI_EOPNOTSUPP, subsys,
+			      "join: the endpoint was not opened with FI_COLLECTIVE");
+	if (!endpoint.enabled())
+		return REFUSE(-FI_EOPBADSTATE, subsys, "join: the endpoint is not enabled");
+	if (!endpoint.eq())
+		return REFUSE(-FI_ENOEQ, subsys, "join: no event queue is bound");
+	if (!asked || !asked->set)
+		return REFUSE(-FI_EINVAL, subsys, "join: needs an AV set");
+	const AvSet &set = AvSet::of(asked->set);
+	if (&set.av() != endpoint.av())
+		return REFUSE(-FI_EINVAL, subsys, "join: the set is of another address vector");
+	if (asked->coll_addr != FI_ADDR_NOTAVAIL && asked->coll_addr != set.address() &&
+	    !endpoint.groups.find(asked->coll_addr))
+		return REFUSE(-FI_EINVAL, subsys,
+			      "join: coll_addr is neither that of the set nor of a group");
+	return guard([&] {
+		Member member;
+		std::uint64_t sum;
+		const int rc = identify(endpoint, set, endpoint.port(), member, sum);
+		if (rc)
+			return rc;
+		member.hellos.resize(member.size());
+		member.hellos[member.rank] = {sum, endpoint.groups.new_id()};
+		std::unique_ptr<Group> group(
+			new Group(port, *endpoint.eq(), std::move(member), context));
+		const int error = endpoint.groups.begin(*group);
+		if (!error)
+			*out = group.release();
+		return error;
+	});
+}
+
+Group::Group(Port &port, Eq &eq, Member member, void *context)
+	: Object(context), endpoint_(port.endpoint()), eq_(eq), port_use_(port.users),
+	  eq_use_(eq.users), member_(std::move(member)),
+	  join_(std::make_unique<Operation>(endpoint_.domain().kernel()))
+{
+	fi_addr = AvSet::new_address();
+	endpoint_.groups.add(*this);
+}
+
+/* An error of the file must not come after the others were told that we are there. */
+int Group::begin(const Group *after)
+{
+	const auto file = join_->graph.wait_fd();
+	if (!file)
+		return REFUSE(file.error().negative(), subsys, "join");
+	int rc;
+	{
+		const std::lock_guard guard(lock_);
+		build_join(*join_, member_);
+		rc = join_->graph.launch(after ? &after->join_->graph : nullptr);
+	}
+	if (!rc)
+		rc = eq_.watch(*this, *file);
+	return rc ? REFUSE(fabric_error(rc), subsys, "join") : 0;
+}
+
+/* lock_ is held. Has joining ended? Then the others' names for the group are known. */
+void Group::settle() noexcept
+{
+	if (state_ != State::joining || join_->graph.running())
+		return;
+	const auto agrees = [&](const Member::Hello &hello) {
+		return hello.group == member_.hellos[member_.rank].group;
+	};
+	const bool good = !join_->graph.failed() && std::ranges::all_of(member_.hellos, agrees);
+	if (!good)
+		REFUSE(0, subsys, "join: %s",
+		       join_->graph.failed() ? "a member has gone" : "members join other groups");
+	member_.joining = false;
+	state_ = good ? State::member : State::failed;
+}
+
+bool Group::joined(int &error) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	settle();
+	error = state_ == State::failed ? -FI_ECONNABORTED : 0;
+	return state_ != State::joining;
+}
+
+/* --- calls ------------------------------------------------------------------------------ */
+
+/* One to use; null: there are too many. lock_ is held. */
+std::unique_ptr<Operation> Group::take_operation()
+{
+	if (idle_.empty()) {
+		const auto ended = std::ranges::stable_partition(
+			running_, [](const auto &operation) { return operation->graph.running(); });
+		std::ranges::move(ended, std::back_inserter(idle_));
+		running_.erase(ended.begin(), ended.end());
+	}
+	if (idle_.empty())
+		return running_.size() < most_running ?
+			       std::make_unique<Operation>(endpoint_.domain().kernel()) :
+			       nullptr;
+	auto operation = std::move(idle_.back());
+	idle_.pop_back();
+	return operation;
+}
+
+ssize_t Group::start(const Collective &what)
+{
+	const std::lock_guard guard(lock_);
+	std::uint32_t root = 0;
+
+	settle();
+	if (state_ != State::member)
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_DATA, "collective: joining has %s",
+			      state_ == State::failed ? "failed" : "not ended");
+	if (what.root != FI_ADDR_NOTAVAIL) {
+		const auto found = std::ranges::find(member_.peers, what.root);
+		if (found == member_.peers.end())
+			return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+				      "collective: root_addr %" PRIu64 " is no member", what.root);
+		root = static_cast<std::uint32_t>(found - member_.peers.begin());
+	}
+	std::size_t len;
+	if (const int rc = judge(what, root, len))
+		return rc;
+	running_.reserve(running_.size() + 1);
+	auto operation = take_operation();
+	if (!operation)
+		return -FI_EAGAIN;
+	operation->context = what.context;
+	build(*operation, member_, calls_, what, root, len);
+	const int rc = operation->graph.launch();
+	if (rc) {
+		idle_.push_back(std::move(operation));
+		return rc == -EAGAIN ? -FI_EAGAIN :
+				       REFUSE(fabric_error(rc), FI_LOG_EP_DATA, "collective");
+	}
+	++calls_;
+	running_.push_back(std::move(operation));
+	return 0;
+}
+
+bool Group::cancel(const void *context) noexcept
+{
+	const std::lock_guard guard(lock_);
+	bool found = false;
+
+	for (const auto &operation : running_) {
+		if (operation->context == context && operation->graph.running()) {
+			operation->graph.cancel();
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* --- the end ---------------------------------------------------------------------------- */
+
+Group::~Group()
+{
+	endpoint_.groups.remove(*this);
+	eq_.unwatch(*this);
+	const auto end = [](std::unique_ptr<Operation> &operation) {
+		operation->graph.cancel();
+		/* The kernel may still write there, if a worker of it is held up for so long. */
+		if (operation->graph.wait(patience))
+			std::ignore = operation.release();
+	};
+	end(join_);
+	std::ranges::for_each(running_, end);
+}
+
+} // namespace treadle::fi

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A graph, as commands that are armed on counters
+ *
+ * All who come after the same commands wait on one counter, which these count into. A command
+ * has one counter to count into; one that several counters wait for counts into a relay, on which a
+ * NOP for each of them is armed. Those who come after nobody wait on the counter of the start,
+ * which is added to when everything is installed; those that nobody comes after count into the
+ * counter of the end. Counters are not set back: thresholds are counted from where they stand.
+ */
+#include <treadle/graph.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <map>
+#include <new>
+#include <utility>
+
+#include <treadle/context.h>
+
+#include "sys/device.h"
+
+namespace treadle
+{
+
+namespace
+{
+
+enum : std::size_t { end_counter, start_counter, first_counter };
+
+constexpr std::int64_t patience = 10'000'000'000; /* ns */
+
+std::int64_t now() noexcept
+{
+	timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+const char *name_of(std::uint8_t opcode) noexcept
+{
+	static constexpr const char *names[TREADLE_OP_LAST] = {"nop",	  "send",     "tsend",
+							       "recv",	  "trecv",    "read",
+							       "write",	  "atomic",   "fetch",
+							       "compare", "cntr_set", "cntr_add"};
+
+	return opcode < TREADLE_OP_LAST ? names[opcode] : "?";
+}
+
+std::string label(const Command &command)
+{
+	const treadle_desc &d = command.desc();
+	std::string out = name_of(d.opcode);
+
+	if (d.len)
+		out += ' ' + std::to_string(d.len) + " bytes";
+	if (d.opcode != TREADLE_OP_NOP && !(d.flags & TREADLE_F_LOCAL))
+		out += d.opcode == TREADLE_OP_RECV || d.opcode == TREADLE_OP_TRECV ? " from " :
+										     " to ";
+	else
+		return out;
+	return out + (d.peer == TREADLE_ADDR_ANY ? "any" : std::to_string(d.peer));
+}
+
+} // namespace
+
+/* What is to be installed. */
+struct Graph::Plan {
+	struct Item {
+		const Command *command; /* null: a relay's NOP */
+		std::size_t on, tell;	/* counters */
+		std::uint64_t threshold;
+	};
+	std::vector<Item> items;
+	std::size_t counters = first_counter;
+	std::uint64_t ends = 0;
+
+	explicit Plan(const std::vector<Step> &nodes);
+};
+
+Graph::Plan::Plan(const std::vector<Step> &nodes)
+{
+	std::map<std::vector<Node>, std::size_t> gates{{{}, start_counter}};
+	std::vector<std::vector<std::size_t>> told(nodes.size());
+
+	for (const Step &step : nodes) {
+		const auto [gate, is_new] = gates.try_emplace(step.after, counters);
+
+		if (is_new)
+			++counters;
+		for (const Node before : is_new ? step.after : std::vector<Node>())
+			told[before].push_back(gate->second);
+	}
+	for (std::size_t n = 0; n < nodes.size(); ++n) {
+		const Step &step = nodes[n];
+		const std::size_t on = gates.find(step.after)->second;
+		const std::uint64_t threshold = std::max<std::size_t>(step.after.size(), 1);
+
+		if (told[n].empty()) {
+			items.push_back({&step.command, on, end_counter, threshold});
+			++ends;
+		} else if (told[n].size() == 1) {
+			items.push_back({&step.command, on, told[n][0], threshold});
+		} else {
+			items.push_back({&step.command, on, counters, threshold});
+			for (const std::size_t gate : told[n])
+				items.push_back({nullptr, counters, gate, 1});
+			++counters;
+		}
+	}
+}
+
+Graph::~Graph()
+{
+	if (!running())
+		return;
+	cancel();
+	wait(patience);
+}
+
+Graph::Node Graph::add(const Command &command, std::span<const Node> after)
+{
+	std::vector<Node> sorted(after.begin(), after.end());
+
+	std::ranges::sort(sorted);
+	sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+	nodes_.push_back({command, std::move(sorted)});
+	return static_cast<Node>(nodes_.size() - 1);
+}
+
+std::vector<Graph::Node> Graph::last() const
+{
+	std::vector<bool> followed(nodes_.size());
+	std::vector<Node> out;
+
+	for (const Step &step : nodes_) {
+		for (const Node before : step.after) {
+			if (before < followed.size())
+				followed[before] = true;
+		}
+	}
+	for (Node n = 0; n < nodes_.size(); ++n) {
+		if (!followed[n])
+			out.push_back(n);
+	}
+	return out;
+}
+
+Graph::Node Graph::add_last(const Command &command)
+{
+	return add(command, last());
+}
+
+int Graph::order(Node before, Node after)
+{
+	if (after >= nodes_.size())
+		return -EINVAL;
+	auto &list = nodes_[after].after;
+	const auto at = std::ranges::lower_bound(list, before);
+	if (at == list.end() || *at != before)
+		list.insert(at, before);
+	return 0;
+}
+
+int Graph::check() const
+{
+	std::vector<std::size_t> missing(nodes_.size());
+	std::vector<std::vector<Node>> then(nodes_.size());
+	std::vector<Node> ready;
+
+	for (Node n = 0; n < nodes_.size(); ++n) {
+		const Step &step = nodes_[n];
+
+		if (step.command.desc().flags &
+		    (TREADLE_F_COND_CNTR | TREADLE_F_NOTIFY | TREADLE_F_COND_CELL | TREADLE_F_MORE))
+			return -EINVAL;
+		if (!step.after.empty() && step.after.back() >= nodes_.size())
+			return -EINVAL;
+		for (const Node before : step.after)
+			then[before].push_back(n);
+		missing[n] = step.after.size();
+		if (!missing[n])
+			ready.push_back(n);
+	}
+	std::size_t reached = 0;
+	for (; !ready.empty(); ++reached) {
+		const Node n = ready.back();
+		ready.pop_back();
+		for (const Node next : then[n]) {
+			if (!--missing[next])
+				ready.push_back(next);
+		}
+	}
+	return reached == nodes_.size() ? 0 : -ELOOP;
+}
+
+/* So many counters, without errors. */
+int Graph::make_counters(std::size_t count)
+{
+	counters_.reserve(count);
+	while (counters_.size() < count) {
+		auto counter = Counter::create(*context_);
+		if (!counter)
+			return counter.error().negative();
+		counters_.push_back(std::move(*counter));
+	}
+	for (Counter &counter : counters_) {
+		if (const int rc = counter.error() ? counter.set_error(0) : 0; rc)
+			return rc;
+	}
+	return 0;
+}
+
+/*
+ * Everything waits, directly or not, for the start, which comes last; so what was installed can be
+ * taken back if something was refused.
+ */
+int Graph::install(const Plan &plan, const Graph *after)
+{
+	std::vector<Command> commands;
+
+	commands.reserve(plan.items.size() + 1);
+	for (const Plan::Item &item : plan.items) {
+		const Counter &on = counters_[item.on];
+		commands.push_back(item.command ? *item.command : Command::nop().work());
+		commands.back()
+			.when(on.id(), on.value() + item.threshold)
+			.notify(counters_[item.tell].id())
+			.flags(TREADLE_F_STRICT);
+	}
+	commands.push_back(Command::add(counters_[start_counter].id(), 1));
+	if (after && after->running())
+		commands.back().when(after->done()->id(), after->end_).work();
+	end_ = ended() + plan.ends;
+	const int rc = context_->ring().post_all(commands);
+	if (rc)
+		end_ = 0;
+	for (std::size_t i = 0; rc && i < plan.counters; ++i)
+		std::ignore = context_->flush(counters_[i].id());
+	return rc;
+}
+
+int Graph::launch(const Graph *after)
+{
+	if (running())
+		return -EBUSY;
+	int rc = check();
+	if (rc || nodes_.empty())
+		return rc;
+	const Plan plan(nodes_);
+	rc = make_counters(plan.counters);
+	return rc ?: install(plan, after);
+}
+
+int Graph::wait(std::int64_t timeout) const noexcept
+{
+	const std::int64_t until = now() + timeout;
+
+	while (running()) {
+		const std::uint64_t errors = done()->error();
+		const std::int64_t left =
+			timeout < 0 ? -1 : std::max<std::int64_t>(until - now(), 0);
+		const int rc = done()->wait(end_ - errors, errors, left);
+
+		if (rc)
+			return rc == -EAGAIN ? -ETIMEDOUT : rc;
+	}
+	return 0;
+}
+
+Result<int> Graph::wait_fd() noexcept
+{
+	try {
+		if (const int rc = counters_.empty() ? make_counters(1) : 0; rc)
+			return std::unexpected(Errno(-rc));
+	} catch (const std::bad_alloc &) {
+		return std::unexpected(Errno(ENOMEM));
+	}
+	return counters_[end_counter].wait_fd();
+}
+
+/* What comes after something that was canceled fails without being asked. */
+void Graph::cancel() noexcept
+{
+	for (const Step &step : nodes_) {
+		const treadle_desc &d = step.command.desc();
+		treadle_cancel args{};
+		int rc = 0;
+
+		args.kind = TREADLE_CANCEL_OP;
+		args.id = d.ep;
+		args.context = d.context;
+		while (d.ep && d.opcode != TREADLE_OP_NOP && running() && !rc)
+			rc = sys::call(context_->fd(), TREADLE_IOC_CANCEL, args);
+	}
+}
+
+std::string Graph::text() const
+{
+	std::string out;
+
+	for (Node n = 0; n < nodes_.size(); ++n) {
+		out += std::to_string(n) + ": " + label(nodes_[n].command);
+		for (const Node before : nodes_[n].after)
+			out += (before == nodes_[n].after[0] ? ", after " : " ") +
+			       std::to_string(before);
+		out += '\n';
+	}
+	return out;
+}
+
+std::string Graph::graphviz() const
+{
+	std::string out = "digraph {\n";
+
+	for (Node n = 0; n < nodes_.size(); ++n) {
+		out += "\t" + std::to_string(n) + " [label=\"" + label(nodes_[n].command) + "\"]\n";
+		for (const Node before : nodes_[n].after)
+			out += "\t" + std::to_string(before) + " -> " + std::to_string(n) + "\n";
+	}
+	return out + "}\n";
+}
+
+} // namespace treadle

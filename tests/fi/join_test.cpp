@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_collective(3): who may join, what he is told, and what is refused. */
+#include "group.h"
+
+#include <poll.h>
+
+namespace
+{
+
+constexpr std::uint64_t caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
+
+/* --- fi_getinfo, fi_query_collective ------------------------------------------------------ */
+
+TEST(Collective, CapabilityIsForWhoAsksForIt)
+{
+	EXPECT_FALSE(get_info(no_hints().get())->caps & FI_COLLECTIVE);
+	const Info info = get_info(hints_for(FI_COLLECTIVE).get());
+	ASSERT_TRUE(info);
+	EXPECT_EQ(info->ep_attr->type, FI_EP_RDM);
+	EXPECT_TRUE(info->caps & FI_COLLECTIVE);
+	EXPECT_TRUE(info->tx_attr->caps & FI_COLLECTIVE);
+	EXPECT_EQ(info->caps & (FI_SEND | FI_RECV), std::uint64_t{FI_SEND | FI_RECV});
+	EXPECT_FALSE(info->domain_attr->mr_mode & FI_MR_COLLECTIVE);
+}
+
+TEST(Collective, NeedsAWholeEndpointThatNeedsNoConnection)
+{
+	const auto refused = [](auto &&change) {
+		Info hints = hints_for(FI_COLLECTIVE);
+		change(*hints);
+		int error = 0;
+		EXPECT_FALSE(get_info(hints.get(), &error));
+		EXPECT_EQ(error, -FI_ENODATA);
+	};
+
+	refused([](fi_info &h) { h.ep_attr->type = FI_EP_MSG; });
+	refused([](fi_info &h) { h.ep_attr->type = FI_EP_DGRAM; });
+	refused([](fi_info &h) { h.caps |= FI_SEND; });
+	refused([](fi_info &h) { h.caps |= FI_RECV; });
+	refused([](fi_info &h) { h.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT; });
+	refused([](fi_info &h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; });
+	refused([](fi_info &h) { h.ep_attr->tx_ctx_cnt = 2; });
+
+	Node node(hints_for(FI_COLLECTIVE));
+	fid_ep *ep;
+	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
+}
+
+TEST(Query, ReportsWhichCollectivesAreSupported)
+{
+	Node node(hints_for(caps));
+	int supported = 0;
+
+	for (int coll = FI_BARRIER; coll <= FI_GATHER; ++coll) {
+		const bool reduces =
+			coll == FI_ALLREDUCE || coll == FI_REDUCE || coll == FI_REDUCE_SCATTER;
+		for (int op = FI_MIN; op <= FI_NOOP; op = op == FI_MSWAP ? FI_NOOP : op + 1) {
+			for (int type = FI_INT8; type <= FI_VOID;
+			     type = type == FI_UINT128 ? FI_VOID : type + 1) {
+				fi_collective_attr attr{};
+				fi_atomic_attr atomic{};
+				attr.op = static_cast<fi_op>(op);
+				attr.datatype = static_cast<fi_datatype>(type);
+				const int rc =
+					fi_query_collective(node.domain.get(),
+							    static_cast<fi_collective_op>(coll),
+							    &attr, 0);
+				const bool can =
+					coll == FI_BARRIER ? op == FI_NOOP && type == FI_VOID :
+					reduces		   ? op <= FI_BXOR &&
+							  !fi_query_atomic(node.domain.get(),
+									   attr.datatype, attr.op,
+									   &atomic, 0) :
+						  type != FI_VOID &&
+							  (op == FI_NOOP || op == FI_ATOMIC_READ ||
+							   op == FI_ATOMIC_WRITE);
+				EXPECT_EQ(rc, can ? 0 : -FI_EOPNOTSUPP)
+					<< coll << ' ' << op << ' ' << type;
+				supported += can;
+				if (!can)
+					continue;
+				EXPECT_GE(attr.max_members, 64u);
+				if (reduces) {
+					EXPECT_EQ(attr.datatype_attr.size, atomic.size);
+					EXPECT_GE(attr.datatype_attr.count, 65536u / 2);
+				}
+			}
+		}
+	}
+	EXPECT_GT(supported, 400);
+}
+
+TEST(Query, ModeIsReservedAndShouldBeZero)
+{
+	Node node(hints_for(caps));
+	fi_collective_attr attr{};
+	const auto query = [&](fi_collective_op coll, std::uint64_t flags) {
+		return fi_query_collective(node.domain.get(), coll, &attr, flags);
+	};
+
+	EXPECT_EQ(fi_query_collective(node.domain.get(), FI_BARRIER, nullptr, 0), -FI_EINVAL);
+	attr.op = FI_SUM;
+	attr.datatype = FI_INT32;
+	EXPECT_EQ(query(FI_REDUCE, 0), 0);
+	EXPECT_EQ(query(FI_REDUCE, FI_SCATTER), 0);
+	EXPECT_EQ(query(FI_REDUCE, FI_MORE), -FI_EBADFLAGS);
+	EXPECT_EQ(query(static_cast<fi_collective_op>(FI_GATHER + 1), 0), -FI_EOPNOTSUPP);
+	attr.mode = 1;
+	EXPECT_EQ(query(FI_REDUCE, 0), -FI_EINVAL);
+}
+
+/* --- joining ------------------------------------------------------------------------------ */
+
+/* Some who know each other and have not joined anything. */
+class Joins : public testing::Test
+{
+protected:
+	explicit Joins(std::size_t n = 3)
+	{
+		std::vector<std::vector<std::byte>> addresses;
+
+		for (std::size_t i = 0; i < n; ++i) {
+			m.push_back(std::make_unique<Member>(node));
+			addresses.push_back(address_of(m[i]->ep.get()));
+		}
+		for (auto &member : m)
+			member->know(addresses);
+	}
+	int try_join(std::size_t i, fi_addr_t address, const fid_av_set *set,
+		     std::uint64_t flags = 0)
+	{
+		fid_mc *mc = nullptr;
+		return fi_join_collective(m[i]->ep.get(), address, set, flags, &mc, nullptr);
+	}
+	bool is_told(std::size_t i)
+	{
+		std::uint32_t event;
+		fi_eq_entry entry;
+		const ssize_t rc =
+			fi_eq_read(m[i]->eq.get(), &event, &entry, sizeof(entry), FI_PEEK);
+		EXPECT_TRUE(rc == -FI_EAGAIN || rc == sizeof(entry)) << rc;
+		return rc > 0;
+	}
+	fi_addr_t address_of_set(const Owned<fid_av_set> &set)
+	{
+		fi_addr_t address = FI_ADDR_NOTAVAIL;
+		EXPECT_EQ(fi_av_set_addr(set.get(), &address), 0);
+		return address;
+	}
+
+	Node node{hints_for(caps)};
+	std::vector<std::unique_ptr<Member>> m;
+};
+
+TEST_F(Joins, AllPeersMustJoinBeforeAnyIsTold)
+{
+	std::vector<Owned<fid_av_set>> sets;
+	std::vector<Owned<fid_mc>> groups;
+
+	for (std::size_t i = 0; i < 3; ++i) {
+		for (std::size_t k = 0; k < i; ++k)
+			EXPECT_FALSE(is_told(k));
+		sets.push_back(m[i]->make_set({0, 1, 2}));
+		groups.push_back(m[i]->join(sets[i].get(), ctx(i + 1)));
+	}
+	for (std::size_t i = 0; i < 3; ++i)
+		m[i]->expect_joined(groups[i].get(), ctx(i + 1));
+	for (std::size_t i = 0; i < 3; ++i)
+		EXPECT_FALSE(is_told(i)) << "once";
+}
+
+TEST_F(Joins, TheQueuesFileTells)
+{
+	std::vector<Owned<fid_av_set>> sets;
+	std::vector<Owned<fid_mc>> groups;
+	int fd = -1;
+
+	ASSERT_EQ(fi_control(&m[0]->eq->fid, FI_GETWAIT, &fd), 0);
+	pollfd file{fd, POLLIN, 0};
+	for (std::size_t i = 0; i < 3; ++i) {
+		EXPECT_EQ(poll(&file, 1, 20), 0);
+		sets.push_back(m[i]->make_set({0, 1, 2}));
+		groups.push_back(m[i]->join(sets[i].get()));
+	}
+	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	std::uint32_t event = 0;
+	EXPECT_EQ(fi_eq_read(m[0]->eq.get(), &event, nullptr, 0, 0), 0) << "what it is will do";
+	EXPECT_EQ(event, std::uint32_t{FI_JOIN_COMPLETE});
+	EXPECT_EQ(poll(&file, 1, 20), 0);
+	for (std::size_t i = 1; i < 3; ++i)
+		m[i]->expect_joined(groups[i].get());
+}
+
+TEST_F(Joins, AGroupIsUsedOnceItIsJoined)
+{
+	const auto set0 = m[0]->make_set({0, 1}), set1 = m[1]->make_set({0, 1});
+	const auto group0 = m[0]->join(set0.get());
+
+	EXPECT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(group0.get()), nullptr), -FI_EOPBADSTATE);
+	const auto group1 = m[1]->join(set1.get());
+	/* No event was read. */
+	EXPECT_EQ(fi_barrier(m[1]->ep.get(), fi_mc_addr(group1.get()), nullptr), 0);
+	m[0]->expect_joined(group0.get());
+	EXPECT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(group0.get()), nullptr), 0);
+	next(m[0]->cq.get());
+	next(m[1]->cq.get());
+	m[1]->expect_joined(group1.get());
+}
+
+TEST_F(Joins, WhoIsRefused)
+{
+	const auto set = m[0]->make_set({0, 1}), others = m[0]->make_set({1, 2}),
+		   foreign = m[1]->make_set({0, 1});
+	const fi_addr_t address = address_of_set(set);
+
+	EXPECT_EQ(try_join(0, address, nullptr), -FI_EINVAL);
+	EXPECT_EQ(try_join(0, 4711, set.get()), -FI_EINVAL) << "neither a set nor a group";
+	EXPECT_EQ(try_join(0, address, set.get(), FI_SEND), -FI_EBADFLAGS);
+	EXPECT_EQ(try_join(0, address, set.get(), FI_MORE), -FI_EBADFLAGS);
+	EXPECT_EQ(try_join(0, address_of_set(others), others.get()), -FI_EINVAL) << "no member";
+	EXPECT_EQ(try_join(0, address_of_set(foreign), foreign.get()), -FI_EINVAL);
+	EXPECT_EQ(fi_av_remove(m[0]->av.get(), &m[0]->peers[1], 1, 0), 0);
+	EXPECT_EQ(try_join(0, address, set.get()), -FI_EINVAL) << "of what was removed";
+	fid_mc *mc;
+	EXPECT_EQ(fi_join(m[0]->ep.get(), nullptr, 0, &mc, nullptr), -FI_ENOSYS);
+}
+
+TEST(Join, NeedsAnEventQueueAndTheCapability)
+{
+	for (const std::uint64_t more : {std::uint64_t{0}, std::uint64_t{FI_COLLECTIVE}}) {
+		Node node(hints_for(FI_MSG | more));
+		Side side(node);
+		fi_av_set_attr attr{};
+		fid_av_set *set = nullptr;
+		fid_mc *mc = nullptr;
+		const fi_addr_t own = side.insert(side.ep.get());
+
+		attr.start_addr = attr.end_addr = FI_ADDR_NOTAVAIL;
+		ASSERT_EQ(fi_av_set(side.av.get(), &attr, &set, nullptr), 0);
+		ASSERT_EQ(fi_av_set_insert(set, own), 0);
+		EXPECT_EQ(fi_join_collective(side.ep.get(), FI_ADDR_NOTAVAIL, set, 0, &mc, nullptr),
+			  more ? -FI_ENOEQ : -FI_EOPNOTSUPP);
+		EXPECT_EQ(fi_barrier(side.ep.get(), 0, nullptr), more ? -FI_EINVAL : -FI_ENOSYS);
+		EXPECT_EQ(fi_close(&set->fid), 0);
+	}
+}
+
+TEST_F(Joins, ObjectsInUseAreNotClosed)
+{
+	auto set = m[0]->make_set({0});
+	auto group = m[0]->join(set.get());
+
+	EXPECT_EQ(fi_close(&m[0]->ep->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&m[0]->eq->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&m[0]->av->fid), -FI_EBUSY);
+	set.reset(); /* the group does not need it any more */
+	m[0]->expect_joined(group.get());
+	EXPECT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(group.get()), nullptr), 0);
+	next(m[0]->cq.get());
+}
+
+TEST_F(Joins, ASubgroupOfAGroup)
+{
+	std::vector<Owned<fid_av_set>> sets;
+	std::vector<Owned<fid_mc>> all, some;
+
+	for (std::size_t i = 0; i < 3; ++i) {
+		sets.push_back(m[i]->make_set({0, 1, 2}));
+		all.push_back(m[i]->join(sets[i].get()));
+	}
+	for (std::size_t i = 0; i < 3; ++i)
+		m[i]->expect_joined(all[i].get());
+	for (std::size_t i = 0; i < 2; ++i) {
+		fid_mc *mc = nullptr;
+		ASSERT_EQ(fi_av_set_remove(sets[i].get(), m[i]->peers[2]), 0);
+		ASSERT_EQ(fi_join_collective(m[i]->ep.get(), fi_mc_addr(all[i].get()),
+					     sets[i].get(), 0, &mc, nullptr),
+			  0);
+		some.emplace_back(mc);
+	}
+	for (std::size_t i = 0; i < 2; ++i)
+		m[i]->expect_joined(some[i].get());
+}
+
+/* Messages of two groups have the same source and target, and come in any order. */
+TEST_F(Joins, GroupsOfTheSameMembersAreNotConfused)
+{
+	constexpr std::size_t groups = 5;
+	std::vector<Owned<fid_av_set>> sets;
+	std::vector<Owned<fid_mc>> joined;
+	std::vector<std::uint64_t> results(3 * groups);
+
+	for (std::size_t g = 0; g < groups; ++g) {
+		for (std::size_t i = 0; i < 3; ++i) {
+			sets.push_back(m[i]->make_set({0, 1, 2}));
+			joined.push_back(m[i]->join(sets.back().get()));
+		}
+	}
+	for (std::size_t g = 0; g < groups; ++g) {
+		for (std::size_t i = 0; i < 3; ++i)
+			m[i]->expect_joined(joined[g * 3 + i].get());
+	}
+	std::vector<std::uint64_t> bufs(3 * groups);
+	for (std::size_t i = 0; i < 3; ++i) {
+		for (std::size_t k = 0; k < groups; ++k) {
+			const std::size_t g = i == 1 ? groups - 1 - k : k; /* in another order */
+			bufs[g * 3 + i] = (g + 1) * 100 + i;
+			ASSERT_EQ(fi_allreduce(m[i]->ep.get(), &bufs[g * 3 + i], 1, nullptr,
+					       &results[g * 3 + i], nullptr,
+					       fi_mc_addr(joined[g * 3 + i].get()), FI_UINT64,
+					       FI_SUM, 0, nullptr),
+				  0);
+		}
+	}
+	for (std::size_t k = 0; k < groups; ++k) {
+		for (std::size_t i = 0; i < 3; ++i)
+			next(m[i]->cq.get());
+	}
+	for (std::size_t g = 0; g < groups; ++g) {
+		for (std::size_t i = 0; i < 3; ++i)
+			EXPECT_EQ(results[g * 3 + i], (g + 1) * 300 + 3);
+	}
+}
+
+TEST_F(Joins, AMemberThatVanishesFailsTheJoin)
+{
+	const auto set = m[0]->make_set({0, 1, 2});
+	const auto group = m[0]->join(set.get());
+	std::uint32_t event;
+	fi_eq_entry entry;
+	fi_eq_err_entry error{};
+
+	EXPECT_FALSE(is_told(0));
+	m.pop_back();
+	m.pop_back();
+	EXPECT_EQ(fi_eq_sread(m[0]->eq.get(), &event, &entry, sizeof(entry), 20'000, 0),
+		  -FI_EAVAIL);
+	EXPECT_EQ(fi_eq_readerr(m[0]->eq.get(), &error, 0), static_cast<ssize_t>(sizeof(error)));
+	EXPECT_EQ(error.fid, &group->fid);
+	EXPECT_EQ(error.err, FI_ECONNABORTED);
+	EXPECT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(group.get()), nullptr), -FI_EOPBADSTATE);
+}
+
+TEST_F(Joins, ClosingAGroupEndsJoining)
+{
+	const auto set = m[0]->make_set({0, 1});
+	auto group = m[0]->join(set.get());
+
+	group.reset();
+	EXPECT_FALSE(is_told(0));
+}
+
+/* --- calls -------------------------------------------------------------------------------- */
+
+TEST(Call, BadInputIsRefused)
+{
+	Crowd crowd(2);
+	fid_ep *ep = crowd[0].ep.get();
+	const fi_addr_t group = crowd[0].group(), self = crowd[0].peers[0];
+	std::vector<std::uint64_t> buf(16), result(16);
+	const auto allreduce = [&](const void *in, std::size_t count, void *out, int type, int op,
+				   std::uint64_t flags = 0, fi_addr_t where = FI_ADDR_NOTAVAIL) {
+		return fi_allreduce(ep, in, count, nullptr, out, nullptr,
+				    where == FI_ADDR_NOTAVAIL ? group : where,
+				    static_cast<fi_datatype>(type), static_cast<fi_op>(op), flags,
+				    nullptr);
+	};
+
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_ATOMIC_WRITE),
+		  -FI_EOPNOTSUPP);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_CSWAP), -FI_EOPNOTSUPP);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, 4711), -FI_EOPNOTSUPP);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_VOID, FI_SUM), -FI_EOPNOTSUPP);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_DOUBLE, FI_BOR), -FI_EOPNOTSUPP);
+	EXPECT_EQ(allreduce(buf.data(), 0, result.data(), FI_UINT64, FI_SUM), -FI_EINVAL);
+	EXPECT_EQ(allreduce(buf.data(), 1 << 20, result.data(), FI_UINT64, FI_SUM), -FI_EMSGSIZE);
+	EXPECT_EQ(allreduce(nullptr, 1, result.data(), FI_UINT64, FI_SUM), -FI_EINVAL);
+	EXPECT_EQ(allreduce(buf.data(), 1, nullptr, FI_UINT64, FI_SUM), -FI_EINVAL);
+	EXPECT_EQ(allreduce(buf.data(), 1, reinterpret_cast<char *>(result.data()) + 1, FI_UINT64,
+			    FI_SUM),
+		  -FI_EINVAL);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, FI_TRIGGER),
+		  -FI_EBADFLAGS);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, 0, 4711), -FI_EINVAL);
+	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, 0, self), -FI_EINVAL);
+	EXPECT_EQ(fi_broadcast(ep, buf.data(), 1, nullptr, group, 4711, FI_UINT64, 0, nullptr),
+		  -FI_EINVAL);
+	EXPECT_EQ(fi_broadcast(ep, buf.data(), std::size_t{1} << 40, nullptr, group, self,
+			       FI_UINT64, 0, nullptr),
+		  -FI_EMSGSIZE);
+	EXPECT_EQ(fi_alltoall(ep, buf.data(), 4, nullptr, buf.data() + 4, nullptr, group, FI_UINT64,
+			      0, nullptr),
+		  -FI_EINVAL)
+		<< "they overlap";
+	EXPECT_EQ(fi_barrier2(ep, group, FI_INJECT, nullptr), -FI_EBADFLAGS);
+	EXPECT_TRUE(is_silent(crowd[0].cq.get()));
+	/* And nothing of it has counted as a call. */
+	EXPECT_EQ(fi_barrier(ep, group, nullptr), 0);
+	EXPECT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), nullptr), 0);
+	crowd.expect_done();
+}
+
+TEST(Call, ReceivesOfTheApplicationAreNotTouched)
+{
+	Crowd crowd(4);
+	std::uint64_t in[8], one = 1, result[4];
+
+	for (std::size_t i = 0; i < 4; ++i) {
+		ASSERT_EQ(fi_recv(crowd[i].ep.get(), &in[i], 8, nullptr, FI_ADDR_UNSPEC, ctx(77)),
+			  0);
+		ASSERT_EQ(fi_trecv(crowd[i].ep.get(), &in[4 + i], 8, nullptr, FI_ADDR_UNSPEC, 0,
+				   ~std::uint64_t{0}, ctx(78)),
+			  0);
+	}
+	for (std::size_t i = 0; i < 4; ++i)
+		ASSERT_EQ(fi_allreduce(crowd[i].ep.get(), &one, 1, nullptr, &result[i], nullptr,
+				       crowd[i].group(), FI_UINT64, FI_SUM, 0, ctx(5)),
+			  0);
+	crowd.expect_done(ctx(5));
+	for (std::size_t i = 0; i < 4; ++i) {
+		EXPECT_TRUE(is_silent(crowd[i].cq.get()));
+		EXPECT_EQ(fi_cancel(&crowd[i].ep->fid, ctx(77)), 0);
+		EXPECT_EQ(next_error(crowd[i].cq.get()).op_context, ctx(77));
+		EXPECT_EQ(fi_cancel(&crowd[i].ep->fid, ctx(78)), 0);
+		EXPECT_EQ(next_error(crowd[i].cq.get()).op_context, ctx(78));
+	}
+}
+
+TEST(Call, SuccessIsReportedAsTheQueueWantsIt)
+{
+	Member::Options options;
+	options.cq_flags = FI_SELECTIVE_COMPLETION;
+	options.counter = true;
+	Crowd crowd(2, options);
+
+	for (std::size_t i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_barrier(crowd[i].ep.get(), crowd[i].group(), nullptr), 0);
+	for (std::size_t i = 0; i < 2; ++i) {
+		EXPECT_TRUE(reaches(crowd[i].sent.get(), 1));
+		EXPECT_TRUE(is_silent(crowd[i].cq.get()));
+	}
+	for (std::size_t i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_barrier2(crowd[i].ep.get(), crowd[i].group(), FI_COMPLETION, ctx(5)),
+			  0);
+	crowd.expect_done(ctx(5));
+	for (std::size_t i = 0; i < 2; ++i)
+		EXPECT_TRUE(reaches(crowd[i].sent.get(), 2));
+}
+
+TEST(Call, WhoIsTooFarAheadTriesAgain)
+{
+	Member::Options options;
+	options.cq_size = 4096;
+	Crowd crowd(2, options);
+	int posted = 0;
+	ssize_t rc;
+
+	while (!(rc = fi_barrier(crowd[0].ep.get(), crowd[0].group(), nullptr)))
+		++posted;
+	EXPECT_EQ(rc, -FI_EAGAIN);
+	EXPECT_GE(posted, 100);
+	for (int i = 0; i < posted; ++i)
+		ASSERT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), nullptr), 0);
+	for (int i = 0; i < posted; ++i)
+		crowd.expect_done();
+	EXPECT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), nullptr), 0);
+	EXPECT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), nullptr), 0);
+	crowd.expect_done();
+}
+
+TEST(Call, FlushingAllDeferredWorkIsNotForIt)
+{
+	Crowd crowd(2);
+
+	ASSERT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), ctx(5)), 0);
+	ASSERT_EQ(fi_control(&crowd.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
+	ASSERT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), ctx(5)), 0);
+	crowd.expect_done(ctx(5));
+}
+
+/* --- failures ------------------------------------------------------------------------------ */
+
+TEST(Failure, MembersThatDisagreeAboutTheCountHearOfIt)
+{
+	Crowd crowd(2);
+	std::uint64_t buf[2]{};
+
+	ASSERT_EQ(fi_broadcast(crowd[0].ep.get(), buf, 2, nullptr, crowd[0].group(),
+			       crowd[0].peers[0], FI_UINT64, 0, ctx(1)),
+		  0);
+	ASSERT_EQ(fi_broadcast(crowd[1].ep.get(), buf, 1, nullptr, crowd[1].group(),
+			       crowd[1].peers[0], FI_UINT64, 0, ctx(2)),
+		  0);
+	EXPECT_EQ(next(crowd[0].cq.get()).op_context, ctx(1));
+	const auto error = next_error(crowd[1].cq.get());
+	EXPECT_EQ(error.op_context, ctx(2));
+	EXPECT_EQ(error.err, FI_ETRUNC);
+	EXPECT_EQ(error.flags, FI_COLLECTIVE);
+	EXPECT_TRUE(is_silent(crowd[1].cq.get()));
+}
+
+TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
+{
+	Crowd crowd(4);
+	std::uint64_t one = 1, result[4];
+
+	/* 0 is the root, 2 waits for 3. */
+	for (std::size_t i = 0; i < 3; ++i)
+		ASSERT_EQ(fi_allreduce(crowd[i].ep.get(), &one, 1, nullptr, &result[i], nullptr,
+				       crowd[i].group(), FI_UINT64, FI_SUM, 0, ctx(5)),
+			  0);
+	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(4711)), -FI_ENOENT);
+	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(5)), 0);
+	EXPECT_EQ(next_error(crowd[2].cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(next_error(crowd[0].cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(next_error(crowd[1].cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(5)), -FI_ENOENT);
+	/* The others still call in step; who was late hears of it, too, and the next call is another one. */
+	ASSERT_EQ(fi_allreduce(crowd[3].ep.get(), &one, 1, nullptr, &result[3], nullptr,
+			       crowd[3].group(), FI_UINT64, FI_SUM, 0, ctx(5)),
+		  0);
+	EXPECT_EQ(next_error(crowd[3].cq.get()).err, FI_ECANCELED);
+	for (std::size_t i = 0; i < 4; ++i)
+		ASSERT_EQ(fi_barrier(crowd[i].ep.get(), crowd[i].group(), ctx(6)), 0);
+	crowd.expect_done(ctx(6));
+}
+
+TEST(Failure, ClosingAGroupEndsItsCalls)
+{
+	Crowd crowd(2);
+
+	ASSERT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), ctx(5)), 0);
+	crowd[0].mc.reset();
+	const auto error = next_error(crowd[0].cq.get());
+	EXPECT_EQ(error.op_context, ctx(5));
+	EXPECT_EQ(error.err, FI_ECANCELED);
+}
+
+} // namespace

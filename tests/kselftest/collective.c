@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What collective operations are made of: messages in a space of their own,
+ * commands that fail instead of going on after an error, atomics on the
+ * process's own memory, and an end that reports for all.
+ */
+#include "treadle.h"
+
+#include <treadle/atomic.h>
+
+#define COLLECTIVE TREADLE_F_COLLECTIVE
+#define TAG	   0x1234567890abcdefULL
+
+FIXTURE(collective)
+{
+	struct node a, b; /* in contexts of their own */
+	__u64 to, back;
+	struct cntr c, d, e; /* of a */
+	struct cntr f;	     /* of b */
+	char *src, *dst;
+};
+
+FIXTURE_SETUP(collective)
+{
+	node_open(&self->a, (struct options){});
+	node_open(&self->b, (struct options){});
+	self->to = peer(&self->a, self->b.addr);
+	self->back = peer(&self->b, self->a.addr);
+	cntr_open(&self->c, self->a.fd);
+	cntr_open(&self->d, self->a.fd);
+	cntr_open(&self->e, self->a.fd);
+	cntr_open(&self->f, self->b.fd);
+	self->src = pages(1 << 20);
+	self->dst = pages(1 << 20);
+}
+
+FIXTURE_TEARDOWN(collective)
+{
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	EXPECT_TRUE(cq_empty(&self->b.cq));
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+}
+
+static struct treadle_desc with(struct treadle_desc d, __u32 flags)
+{
+	d.flags |= flags;
+	return d;
+}
+
+static struct treadle_desc csend(const void *buf, __u64 len, __u64 to, __u64 tag, __u64 context)
+{
+	return with(tsend_of(buf, len, to, tag, context), COLLECTIVE);
+}
+
+static struct treadle_desc crecv(void *buf, __u64 len, __u64 from, __u64 tag, __u64 context)
+{
+	return with(trecv_of(buf, len, from, tag, 0, context), COLLECTIVE);
+}
+
+static struct treadle_desc end_of(__u32 ep, __u64 context)
+{
+	return (struct treadle_desc){.opcode = TREADLE_OP_NOP,
+				     .flags = TREADLE_F_EXT | TREADLE_F_COMPLETION | COLLECTIVE,
+				     .ep = ep,
+				     .context = context};
+}
+
+static struct treadle_desc error_of(const struct cntr *c)
+{
+	return with(count_of(TREADLE_OP_CNTR_ADD, c, 1, 0), TREADLE_F_CNTR_ERROR);
+}
+
+/* --- the space ------------------------------------------------------------------- */
+
+TEST_F(collective, messages_meet_only_their_like)
+{
+	struct node *a = &self->a, *b = &self->b;
+	struct treadle_cqe cqe;
+
+	ASSERT_EQ(0, post_recv(b, trecv_of(self->dst, 64, ANY, 0, ~0ULL, 1)));
+	ASSERT_EQ(0, post_recv(b, recv_of(self->dst + 64, 64, ANY, 2)));
+	fill(self->src, 64, 1);
+	ASSERT_EQ(1, post(a, csend(self->src, 64, self->to, TAG, 3)));
+	cqe = cq_next(&a->cq); /* a copy waits */
+	EXPECT_EQ(3, cqe.context);
+	EXPECT_EQ(TREADLE_CQ_SEND | TREADLE_CQ_COLLECTIVE, cqe.flags);
+	EXPECT_TRUE(cq_empty(&b->rcq));
+	/* Who posts to the ring is not bothered with what the ring can't receive. */
+	EXPECT_FALSE(ring_needs_doorbell(&b->rx));
+	ASSERT_EQ(1, post(b, crecv(self->dst + 128, 64, self->back, TAG, 4)));
+	cqe = cq_next(&b->rcq);
+	EXPECT_EQ(4, cqe.context);
+	EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_COLLECTIVE, cqe.flags);
+	EXPECT_EQ(64, cqe.len);
+	EXPECT_TRUE(same(self->dst + 128, 64, 1));
+	/* The others are still there; nor does a collective receive get what is theirs. */
+	ASSERT_EQ(1, post(b, crecv(self->dst + 192, 64, self->back, TAG, 5)));
+	ASSERT_EQ(1, post(a, tsend_of(self->src, 64, self->to, TAG, 6)));
+	EXPECT_EQ(1, cq_next(&b->rcq).context);
+	ASSERT_EQ(1, post(a, send_of(self->src, 64, self->to, 7)));
+	EXPECT_EQ(2, cq_next(&b->rcq).context);
+	EXPECT_EQ(6, cq_next(&a->cq).context);
+	EXPECT_EQ(7, cq_next(&a->cq).context);
+	ASSERT_EQ(1, post(a, csend(self->src, 64, self->to, TAG, 8)));
+	EXPECT_EQ(5, cq_next(&b->rcq).context);
+	EXPECT_EQ(8, cq_next(&a->cq).context);
+}
+
+TEST_F(collective, tags_and_sources_are_exact)
+{
+	struct node third;
+	__u64 there, its;
+
+	node_open(&third, (struct options){});
+	there = peer(&third, self->b.addr);
+	its = peer(&self->b, third.addr);
+	for (int i = 0; i < 4; i++) {
+		struct node *from = i & 1 ? &third : &self->a;
+
+		self->src[i] = i;
+		ASSERT_EQ(1, post(from, csend(self->src + i, 1, i & 1 ? there : self->to,
+					      TAG + (i >> 1), i)));
+		EXPECT_EQ(i, cq_next(&from->cq).context);
+	}
+	for (int i = 3; i >= 0; i--) {
+		ASSERT_EQ(1, post(&self->b, crecv(self->dst + i, 1, i & 1 ? its : self->back,
+						  TAG + (i >> 1), i)));
+		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
+		EXPECT_EQ(i, self->dst[i]);
+	}
+}
+
+TEST_F(collective, what_is_no_collective_message_is_refused)
+{
+	struct node *a = &self->a, datagrams;
+	struct treadle_desc d = crecv(self->dst, 8, self->to, TAG, 1);
+	__u64 there;
+
+	d.ignore = 1;
+	EXPECT_EQ(-EINVAL, post(a, d));
+	EXPECT_EQ(-EINVAL, post(a, crecv(self->dst, 8, ANY, TAG, 1)));
+	EXPECT_EQ(-EINVAL, post(a, with(crecv(self->dst, 8, self->to, TAG, 1), TREADLE_F_CLAIM)));
+	EXPECT_EQ(-EINVAL, post(a, with(crecv(NULL, 0, self->to, TAG, 1), TREADLE_F_PEEK)));
+	EXPECT_EQ(-EINVAL, post(a, with(send_of(self->src, 8, self->to, 1), COLLECTIVE)));
+	EXPECT_EQ(-EINVAL, post(a, with(recv_of(self->dst, 8, self->to, 1), COLLECTIVE)));
+	EXPECT_EQ(-EDESTADDRREQ, post(a, crecv(self->dst, 8, 77, TAG, 1)));
+	/* A receive ring takes none. */
+	ASSERT_EQ(0, post_recv(a, crecv(self->dst, 8, self->to, TAG, 1)));
+	ASSERT_EQ(0, ring_doorbell(&a->rx));
+	EXPECT_EQ(EINVAL, cq_next(&a->rcq).error);
+
+	node_open(&datagrams, (struct options){.type = TREADLE_EP_DGRAM});
+	there = peer(&datagrams, datagrams.addr);
+	EXPECT_EQ(-EOPNOTSUPP, post(&datagrams, csend(self->src, 8, there, TAG, 1)));
+	EXPECT_EQ(-EOPNOTSUPP, post(&datagrams, crecv(self->dst, 8, there, TAG, 1)));
+}
+
+/* --- those who are not there --------------------------------------------------------- */
+
+TEST_F(collective, a_source_that_vanishes_is_told)
+{
+	struct node third;
+	__u64 its;
+
+	node_open(&third, (struct options){});
+	its = peer(&self->a, third.addr);
+	for (int i = 0; i < 100; i++)
+		ASSERT_EQ(1, post(&self->a,
+				  then(when(crecv(self->dst, 8, i & 1 ? its : self->to, TAG + i, i),
+					    &self->c, 0),
+				       &self->d)));
+	ASSERT_EQ(0, destroy(third.fd, third.ep));
+	for (int i = 1; i < 100; i += 2) {
+		struct treadle_cqe cqe = cq_next(&self->a.rcq);
+
+		EXPECT_EQ(ECONNRESET, cqe.error);
+		EXPECT_EQ(1, cqe.context & 1);
+	}
+	EXPECT_TRUE(cntr_becomes(&self->d, 0, 50));
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	/* And who is gone already, or nowhere. */
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.rcq).error);
+	third.addr.addr[0] = 192;
+	its = peer(&self->a, third.addr);
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_EQ(EHOSTUNREACH, cq_next(&self->a.rcq).error);
+}
+
+static void vanish(void *arg)
+{
+	struct treadle_addr *where = arg;
+	struct node n;
+
+	node_open(&n, (struct options){});
+	where[1] = n.addr;
+	__atomic_store_n(&where->family, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+TEST_F(collective, what_the_dead_have_sent_is_there)
+{
+	struct node third;
+	__u64 its, there;
+
+	node_open(&third, (struct options){});
+	its = peer(&self->a, third.addr);
+	there = peer(&third, self->a.addr);
+	ASSERT_EQ(1, post(&third, csend(self->src, 8, there, TAG, 1)));
+	EXPECT_EQ(1, cq_next(&third.cq).context);
+	close(third.fd);
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 2)));
+	EXPECT_EQ(0, cq_next(&self->a.rcq).error);
+}
+
+TEST_F(collective, a_process_that_is_killed_is_told)
+{
+	struct treadle_addr *where = shared(2 * sizeof(*where));
+	pid_t pid = spawn(vanish, where);
+	__u64 its;
+
+	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
+		sched_yield();
+	its = peer(&self->a, where[1]);
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	kill(pid, SIGKILL);
+	reap(pid);
+	EXPECT_EQ(ECONNRESET, cq_next(&self->a.rcq).error);
+}
+
+/* --- errors ------------------------------------------------------------------------- */
+
+TEST_F(collective, strict_commands_fail_after_an_error)
+{
+	struct treadle_desc nop = {.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_WORK};
+	struct node *a = &self->a;
+
+	ASSERT_EQ(1, post(a, with(then(when(nop, &self->c, 2), &self->d), TREADLE_F_STRICT)));
+	ASSERT_EQ(1, post(a, then(when(nop, &self->c, 2), &self->d)));
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 7), &self->d, 2), TREADLE_F_STRICT)));
+	ASSERT_EQ(1, post(a, error_of(&self->c)));
+	EXPECT_EQ(0, cntr_errors(&self->d)); /* also errors wait for the threshold */
+	ASSERT_EQ(1, post(a, count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0)));
+	EXPECT_TRUE(cntr_becomes(&self->d, 1, 1));
+	EXPECT_EQ(ECANCELED, cq_next(&a->cq).error);
+	EXPECT_TRUE(cntr_becomes(&a->sent, 0, 1));
+	/* Without a condition there is nothing to be strict about. */
+	EXPECT_EQ(-EINVAL, post(a, with(nop, TREADLE_F_STRICT)));
+	/* An error that was taken back is none. */
+	struct treadle_desc none = error_of(&self->c);
+
+	none.opcode = TREADLE_OP_CNTR_SET;
+	none.data = 0;
+	ASSERT_EQ(1, post(a, none));
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 8), &self->c, 1), TREADLE_F_STRICT)));
+	EXPECT_EQ(0, cq_next(&a->cq).error);
+}
+
+TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
+{
+	struct node *a = &self->a, *b = &self->b, third;
+	struct treadle_desc d;
+	struct treadle_cqe cqe;
+	__u64 its;
+
+	node_open(&third, (struct options){});
+	its = peer(a, third.addr);
+	fill(self->dst, 64, 5);
+	for (int i = 0; i < 2; i++) { /* the peer's receive comes first, and last */
+		if (!i)
+			ASSERT_EQ(1, post(b, crecv(self->dst, 64, self->back, TAG, 1)));
+		d = with(then(crecv(self->dst + 64, 8, its, TAG, 2), &self->c), TREADLE_F_WORK);
+		d.flags &= ~TREADLE_F_COMPLETION;
+		ASSERT_EQ(1, post(a, d));
+		d = with(then(csend(self->src, 64, self->to, TAG, 3), &self->d), TREADLE_F_STRICT);
+		d.flags |= TREADLE_F_WORK;
+		d.flags &= ~TREADLE_F_COMPLETION;
+		ASSERT_EQ(1, post(a, when(d, &self->c, 1 + i)));
+		ASSERT_EQ(1,
+			  post(a, with(when(end_of(a->ep, 4), &self->d, 1 + i), TREADLE_F_STRICT)));
+		if (!i)
+			ASSERT_EQ(0, destroy(third.fd, third.ep));
+		cqe = cq_next(&a->cq);
+		EXPECT_EQ(4, cqe.context);
+		EXPECT_EQ(ECONNRESET, cqe.error);
+		EXPECT_EQ(TREADLE_CQ_COLLECTIVE, cqe.flags);
+		if (i)
+			ASSERT_EQ(1, post(b, crecv(self->dst, 64, self->back, TAG, 1)));
+		cqe = cq_next(&b->rcq);
+		EXPECT_EQ(ECONNRESET, cqe.error);
+		EXPECT_EQ(0, cqe.len);
+		EXPECT_TRUE(same(self->dst, 64, 5));
+	}
+	EXPECT_TRUE(cq_empty(&a->cq)); /* one report of all that */
+}
+
+TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
+{
+	char *hole = pages(4096) + 4096;
+	struct treadle_desc d;
+
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
+	ASSERT_EQ(1, post(&self->a, csend(hole, 8, self->to, TAG, 2)));
+	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
+	EXPECT_EQ(EIO, cq_next(&self->b.rcq).error);
+	/* The same if the message comes first: who waits for it later is told. */
+	d = with(csend(hole, 8, self->to, TAG, 2), TREADLE_F_WORK);
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&self->a, then(d, &self->d)));
+	EXPECT_TRUE(cntr_becomes(&self->d, 0, 1));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
+	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 4, self->back, TAG, 3)));
+	ASSERT_EQ(1, post(&self->a, csend(self->src, 8, self->to, TAG, 4)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_EQ(TREADLE_ETRUNC, cq_next(&self->b.rcq).error);
+}
+
+TEST_F(collective, cancel_fails_what_is_on_its_way_and_then_the_end)
+{
+	struct node *a = &self->a, *b = &self->b;
+	struct treadle_desc d = with(crecv(self->dst, 8, self->to, TAG, 9), TREADLE_F_WORK);
+
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(a, then(d, &self->c)));
+	d = with(csend(self->src, 8, self->to, TAG, 9), TREADLE_F_WORK | TREADLE_F_STRICT);
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(a, then(when(d, &self->e, 1), &self->c)));
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 9), &self->c, 2), TREADLE_F_STRICT)));
+	/* Deferred work of the application is another thing. */
+	ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, 0, 0, 0, NULL));
+	ASSERT_EQ(0, cancel(a->fd, TREADLE_CANCEL_OP, a->ep, 9, 0, NULL));
+	EXPECT_EQ(1, cntr_errors(&self->c));
+	EXPECT_TRUE(cq_empty(&a->cq));
+	ASSERT_EQ(0, cancel(a->fd, TREADLE_CANCEL_OP, a->ep, 9, 0, NULL));
+	EXPECT_EQ(ECANCELED, cq_next(&a->cq).error);
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_OP, a->ep, 9, 0, NULL));
+	/* The peer of a send that was armed hears of it. */
+	ASSERT_EQ(1, post(b, crecv(self->dst, 8, self->back, TAG, 1)));
+	EXPECT_EQ(ECANCELED, cq_next(&b->rcq).error);
+}
+
+TEST_F(collective, flushing_the_context_spares_graphs)
+{
+	struct node *a = &self->a;
+	__u64 count;
+
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 1), &self->c, 1),
+				  TREADLE_F_STRICT | TREADLE_F_WORK)));
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 2), &self->c, 1), TREADLE_F_WORK)));
+	ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, 0, 0, 0, &count));
+	EXPECT_EQ(1, count);
+	ASSERT_EQ(1, post(a, count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0)));
+	EXPECT_EQ(1, cq_next(&a->cq).context);
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 1), &self->c, 2),
+				  TREADLE_F_STRICT | TREADLE_F_WORK)));
+	ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, &count));
+	EXPECT_EQ(1, count);
+}
+
+/* --- local atomics ------------------------------------------------------------------- */
+
+static struct treadle_desc local(__u8 op, __u8 type, void *target, const void *operands, __u64 len)
+{
+	struct treadle_desc d = send_of(operands, len, 0, 1);
+
+	d.opcode = TREADLE_OP_ATOMIC;
+	d.flags |= TREADLE_F_EXT | TREADLE_F_LOCAL;
+	d.atomic_op = op;
+	d.datatype = type;
+	d.remote_addr = (unsigned long)target;
+	return d;
+}
+
+TEST_F(collective, local_atomics_change_the_process_itself)
+{
+	__u64 *target = (void *)self->dst, *operands = (void *)self->src;
+	struct node *a = &self->a;
+	struct treadle_desc d;
+	struct treadle_cqe cqe;
+
+	for (int n = 1; n <= 512; n *= 8) {
+		for (int i = 0; i < n; i++) {
+			target[i] = i;
+			operands[i] = 1000 + i;
+		}
+		ASSERT_EQ(1, post(a, local(TREADLE_ATOMIC_SUM, TREADLE_UINT64, target, operands,
+					   n * 8)));
+		cqe = cq_next(&a->cq);
+		EXPECT_EQ(0, cqe.error);
+		EXPECT_EQ(TREADLE_CQ_WRITE | TREADLE_CQ_ATOMIC, cqe.flags);
+		for (int i = 0; i < n; i++)
+			ASSERT_EQ(1000 + 2 * i, target[i]);
+	}
+	d = local(TREADLE_ATOMIC_MAX, TREADLE_UINT64, target, operands, 8);
+	d.opcode = TREADLE_OP_FETCH;
+	d.result = (unsigned long)(target + 1000);
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(0, cq_next(&a->cq).error);
+	EXPECT_EQ(1000, target[1000]);
+	EXPECT_TRUE(cntr_becomes(&a->sent, 0, 0));
+}
+
+TEST_F(collective, local_atomics_are_judged)
+{
+	struct treadle_desc good =
+		local(TREADLE_ATOMIC_SUM, TREADLE_UINT64, self->dst, self->src, 8);
+	struct treadle_desc d = good;
+	struct node *a = &self->a;
+	char *hole = pages(4096) + 4096, *fixed = pages(4096);
+
+	d.peer = 1;
+	EXPECT_EQ(-EINVAL, post(a, d));
+	d = good;
+	d.remote_key = 1;
+	EXPECT_EQ(-EINVAL, post(a, d));
+	EXPECT_EQ(-EINVAL,
+		  post(a, with(write_of(self->src, 8, self->to, 0, 0, 1), TREADLE_F_LOCAL)));
+	d = good;
+	d.remote_addr++;
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(EINVAL, cq_next(&a->cq).error);
+	d = good;
+	d.remote_addr = (unsigned long)hole;
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(EIO, cq_next(&a->cq).error);
+	d.remote_addr = 1ULL << 63; /* the kernel's half */
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(EIO, cq_next(&a->cq).error);
+	fixed[0] = 5;
+	need(mprotect(fixed, 4096, PROT_READ) == 0);
+	d.remote_addr = (unsigned long)fixed;
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(EIO, cq_next(&a->cq).error);
+	EXPECT_EQ(5, fixed[0]);
+	d = good;
+	d.addr = (unsigned long)hole;
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(EFAULT, cq_next(&a->cq).error);
+}
+
+/* --- the end ------------------------------------------------------------------------- */
+
+TEST_F(collective, the_end_reports_for_the_endpoint)
+{
+	struct treadle_desc d = end_of(self->a.ep, 5);
+	struct treadle_cqe cqe;
+
+	ASSERT_EQ(1, post(&self->a, d));
+	cqe = cq_next(&self->a.cq);
+	EXPECT_EQ(5, cqe.context);
+	EXPECT_EQ(TREADLE_CQ_COLLECTIVE, cqe.flags);
+	EXPECT_TRUE(cntr_becomes(&self->a.sent, 1, 0));
+	/* Who asked for no completion is counted all the same. */
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&self->a, d));
+	EXPECT_TRUE(cntr_becomes(&self->a.sent, 2, 0));
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* Graphs: what starts after what, what fails with what, and what does not start at all. */
+
+#include <random>
+
+#include <poll.h>
+
+#include "node.h"
+
+class GraphTest : public PairTest
+{
+protected:
+	Graph graph{a.context};
+	std::uint64_t clock = 0;
+	std::uint64_t one = 1;
+
+	/* Takes the time when it is executed. */
+	Command stamp(std::uint64_t &at)
+	{
+		return Command::fetch(TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one, &at, 8, 0,
+				      address_of(&clock), 0)
+			.flags(TREADLE_F_LOCAL)
+			.on(a.ep.id())
+			.work();
+	}
+	Command calculate(treadle_atomic_op op, const std::uint64_t &operand, std::uint64_t &target)
+	{
+		return Command::atomic(op, TREADLE_UINT64, &operand, 8, &target)
+			.on(a.ep.id())
+			.work();
+	}
+	Command receive(std::uint64_t &word, std::uint64_t context)
+	{
+		return Command::receive(&word, 8).on(a.ep.id()).work().context(context);
+	}
+	/* An atomic that has no memory to work on. */
+	Command failure()
+	{
+		return Command::atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one, 8, nullptr)
+			.on(a.ep.id())
+			.work();
+	}
+	int run()
+	{
+		const int rc = graph.launch();
+		return rc ?: graph.wait(patience.count());
+	}
+};
+
+TEST_F(GraphTest, a_command_starts_after_those_before_it)
+{
+	std::uint64_t x = 2, three = 3, five = 5;
+	const auto first = graph.add(calculate(TREADLE_ATOMIC_SUM, three, x));
+	const auto second = graph.add(calculate(TREADLE_ATOMIC_PROD, five, x), {first});
+
+	graph.add(calculate(TREADLE_ATOMIC_SUM, three, x), {second});
+	ASSERT_EQ(run(), 0);
+	EXPECT_FALSE(graph.failed());
+	EXPECT_EQ(x, 28u);
+	EXPECT_TRUE(stays_empty(a.tx_cq)) << "work is silent";
+}
+
+TEST_F(GraphTest, order_of_random_graphs)
+{
+	std::mt19937 random(1);
+
+	for (int round = 0; round < 20; ++round) {
+		std::vector<std::uint64_t> stamps(40, ~0ull);
+		std::vector<std::vector<Graph::Node>> after(stamps.size());
+
+		graph.clear();
+		for (Graph::Node n = 0; n < stamps.size(); ++n) {
+			for (Graph::Node p = 0; p < n; ++p) {
+				if (random() % 100 < static_cast<unsigned int>(round) * 3)
+					after[n].push_back(p);
+			}
+			graph.add(stamp(stamps[n]), after[n]);
+		}
+		clock = 0;
+		ASSERT_EQ(run(), 0);
+		EXPECT_EQ(clock, stamps.size());
+		for (Graph::Node n = 0; n < stamps.size(); ++n) {
+			for (const Graph::Node p : after[n])
+				EXPECT_LT(stamps[p], stamps[n]) << round << ": " << p << ", " << n;
+		}
+	}
+}
+
+TEST_F(GraphTest, is_launched_again)
+{
+	std::uint64_t x = 0;
+
+	for (int i = 0; i < 4; ++i)
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	graph.add_last(calculate(TREADLE_ATOMIC_PROD, one, x));
+	for (std::uint64_t i = 1; i <= 50; ++i) {
+		ASSERT_EQ(run(), 0);
+		EXPECT_EQ(x, 4 * i);
+	}
+}
+
+TEST_F(GraphTest, larger_than_a_ring)
+{
+	constexpr std::uint64_t n = 2000;
+	std::uint64_t x = 0, y = 0;
+
+	for (std::uint64_t i = 0; i < n; ++i)
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	graph.add_last(calculate(TREADLE_ATOMIC_SUM, x, y));
+	ASSERT_EQ(run(), 0);
+	EXPECT_EQ(y, n);
+}
+
+TEST_F(GraphTest, cycles_and_missing_commands_are_found)
+{
+	std::uint64_t x = 0;
+	const Command add = calculate(TREADLE_ATOMIC_SUM, one, x);
+	const auto first = graph.add(add);
+	const auto second = graph.add(add, {first});
+
+	EXPECT_EQ(graph.check(), 0);
+	EXPECT_EQ(graph.order(2, first), 0);
+	EXPECT_EQ(graph.launch(), -EINVAL) << "2 is not there yet";
+	graph.add(add, {second});
+	EXPECT_EQ(graph.launch(), -ELOOP);
+	EXPECT_EQ(graph.order(0, 77), -EINVAL);
+	graph.clear();
+	graph.add(add, {0});
+	EXPECT_EQ(graph.check(), -ELOOP) << "after itself";
+	graph.clear();
+	graph.add(Command(add).when(a.sent.id(), 0));
+	EXPECT_EQ(graph.check(), -EINVAL);
+	graph.clear();
+	graph.add(Command(add).notify(a.sent.id()));
+	EXPECT_EQ(graph.check(), -EINVAL);
+	EXPECT_EQ(x, 0u);
+	graph.clear();
+	EXPECT_EQ(run(), 0) << "of nothing";
+}
+
+TEST_F(GraphTest, nothing_starts_if_a_command_is_refused)
+{
+	std::uint64_t x = 0;
+
+	for (int i = 0; i < 300; ++i) {
+		if (i == 150)
+			graph.add(Command::send(&x, 8, 4711).on(a.ep.id()).work());
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	}
+	EXPECT_EQ(graph.launch(), -EDESTADDRREQ);
+	EXPECT_FALSE(graph.running());
+	EXPECT_EQ(x, 0u);
+	graph.clear();
+	graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	ASSERT_EQ(run(), 0);
+	EXPECT_EQ(x, 1u);
+}
+
+TEST_F(GraphTest, what_comes_after_a_failure_fails)
+{
+	std::uint64_t x = 0, y = 0;
+
+	for (int again = 0; again < 2; ++again) {
+		graph.clear();
+		const auto bad = graph.add(failure());
+		const auto never = graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {bad});
+		const auto good = graph.add(calculate(TREADLE_ATOMIC_SUM, one, y));
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {never, good});
+		graph.add_last(Command::nop().on(a.ep.id()).collective().context(7));
+		ASSERT_EQ(run(), 0);
+		EXPECT_TRUE(graph.failed());
+		EXPECT_EQ(x, 0u);
+		EXPECT_EQ(y, 1u + again * 2);
+		const treadle_cqe cqe = reap_one(a.tx_cq);
+		EXPECT_EQ(cqe.context, 7u);
+		EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(EIO)) << "the first errno";
+		/* The next launch is another one. */
+		graph.clear();
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, y));
+		ASSERT_EQ(run(), 0);
+		EXPECT_FALSE(graph.failed());
+	}
+}
+
+TEST_F(GraphTest, is_canceled_as_a_whole)
+{
+	std::uint64_t x = 0, words[2];
+	const auto first = graph.add(receive(words[0], 100));
+	const auto second = graph.add(receive(words[1], 101));
+
+	graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {first, second});
+	ASSERT_EQ(graph.launch(), 0);
+	EXPECT_EQ(graph.launch(), -EBUSY);
+	ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
+	EXPECT_EQ(graph.wait(a_moment.count()), -ETIMEDOUT);
+	graph.cancel();
+	EXPECT_EQ(graph.wait(patience.count()), 0);
+	EXPECT_TRUE(graph.failed());
+	EXPECT_EQ(x, 0u);
+	EXPECT_EQ(words[0], 1u) << "what has been done, has been done";
+	EXPECT_EQ(a.ep.cancel(101), -ENOENT);
+	EXPECT_TRUE(stays_empty(a.rx_cq));
+}
+
+TEST_F(GraphTest, starts_when_another_has_ended)
+{
+	std::uint64_t x = 2, three = 3, word;
+
+	for (const bool fails : {false, true}) {
+		Graph next(a.context);
+		graph.clear();
+		const auto got = graph.add(receive(word, 100));
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {got});
+		next.add(calculate(TREADLE_ATOMIC_PROD, three, x));
+		ASSERT_EQ(graph.launch(), 0);
+		ASSERT_EQ(next.launch(&graph), 0);
+		EXPECT_EQ(next.wait(a_moment.count()), -ETIMEDOUT);
+		if (fails)
+			graph.cancel();
+		ASSERT_EQ(fails ? 0 : b.send(bytes_of(one), b_to_a), 0);
+		EXPECT_EQ(next.wait(patience.count()), 0);
+		EXPECT_FALSE(next.failed());
+		EXPECT_EQ(x, fails ? 27u : 9u);
+		/* And at once if that is so. */
+		ASSERT_EQ(next.launch(&graph), 0);
+		EXPECT_EQ(next.wait(patience.count()), 0);
+		x = 9;
+	}
+}
+
+TEST_F(GraphTest, goes_with_what_it_waits_for)
+{
+	std::uint64_t word;
+
+	{
+		Graph other(a.context);
+		other.add(receive(word, 100));
+		ASSERT_EQ(other.launch(), 0);
+	}
+	EXPECT_EQ(a.ep.cancel(100), -ENOENT);
+}
+
+TEST_F(GraphTest, a_file_tells_of_the_end)
+{
+	std::uint64_t word;
+	const auto fd = graph.wait_fd();
+
+	ASSERT_TRUE(fd);
+	const auto got = graph.add(receive(word, 1));
+	graph.add(Command::nop().work(), {got});
+	ASSERT_EQ(graph.launch(), 0);
+	pollfd file{*fd, POLLIN, 0};
+	EXPECT_EQ(poll(&file, 1, 50), 0);
+	ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
+	EXPECT_EQ(poll(&file, 1, std::chrono::milliseconds(20s).count()), 1);
+	EXPECT_FALSE(graph.running());
+}
+
+TEST_F(GraphTest, shows_itself)
+{
+	std::uint64_t x = 0;
+	const auto first = graph.add(receive(x, 1));
+	const auto second = graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {first});
+
+	graph.add(Command::send(&x, 8, 5).on(a.ep.id()), {first, second});
+	EXPECT_EQ(graph.text(), "0: recv 8 bytes from any\n"
+				"1: atomic 8 bytes, after 0\n"
+				"2: send 8 bytes to 5, after 0 1\n");
+	EXPECT_EQ(graph.graphviz(), "digraph {\n"
+				    "\t0 [label=\"recv 8 bytes from any\"]\n"
+				    "\t1 [label=\"atomic 8 bytes\"]\n"
+				    "\t0 -> 1\n"
+				    "\t2 [label=\"send 8 bytes to 5\"]\n"
+				    "\t0 -> 2\n"
+				    "\t1 -> 2\n"
+				    "}\n");
+}

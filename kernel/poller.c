@@ -267,7 +267,8 @@ static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 	bool idle, end = false;
 	int looks = LOOKS;
 
-	if (!spin_trylock(&p->trigger.lock))
+	/* without SMP a lock is no lock, and trying it always succeeds */
+	if (!IS_ENABLED(CONFIG_SMP) || !spin_trylock(&p->trigger.lock))
 		goto work;
 	poller_look(p, &looks, &end, false);
 	idle = p->until == TREADLE_POLL_NONE && !RB_EMPTY_ROOT(&p->trigger.armed.rb_root);

@@ -240,7 +240,7 @@ PREFIX ?= /usr
 bindir = $(DESTDIR)$(PREFIX)/bin
 libdir = $(DESTDIR)$(PREFIX)/lib/$(shell $(CC) -print-multiarch)
 incdir = $(DESTDIR)$(PREFIX)/include/treadle
-mandir = $(DESTDIR)$(PREFIX)/share/man/man7
+mandir = $(DESTDIR)$(PREFIX)/share/man/man
 srcdir = $(DESTDIR)/usr/src/treadle-$(shell sed -n 's/PACKAGE_VERSION=//p' kernel/dkms.conf)
 
 install: install-library install-provider install-tools install-module install-man
@@ -262,7 +262,7 @@ install-module:
 	install -D -m644 -t $(srcdir)/probe kernel/probe/*.c kernel/probe/Kbuild
 	install -D -m644 -t $(srcdir)/uapi/treadle uapi/treadle/*.h
 install-man:
-	$(foreach page,$(wildcard Documentation/man/*.7),install -D -m644 -t $(mandir) $(page) &&) :
+	$(foreach page,$(wildcard Documentation/man/*.[17]),install -D -m644 -t $(mandir)$(subst .,,$(suffix $(page))) $(page) &&) :
 deb: all
 	$(Q)tools/deb
 

@@ -244,6 +244,7 @@ static const struct file_operations treadle_fops = {
 #endif
 	.mmap = treadle_file_mmap,
 	.uring_cmd = treadle_uring_cmd,
+	.show_fdinfo = treadle_show_fdinfo,
 };
 
 static struct miscdevice treadle_dev = {

@@ -102,6 +102,11 @@ void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d
 	treadle_cell_tell(&cells_of(obj)->done[d->threshold / sizeof(u64)], d->value);
 }
 
+u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d)
+{
+	return READ_ONCE(cells_of(obj)->cells[d->threshold / sizeof(u64)]);
+}
+
 static bool written(const struct treadle_cmd *cmd)
 {
 	return treadle_cell_is(&cells_of(cmd->cond)->cells[cmd->d.threshold / sizeof(u64)],
@@ -259,18 +264,20 @@ static void poller_work(struct work_struct *work)
 static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 {
 	struct treadle_poller *p = container_of(timer, struct treadle_poller, timer);
-	bool idle = false, end = false;
+	bool idle, end = false;
 	int looks = LOOKS;
 
-	if (spin_trylock(&p->trigger.lock)) {
-		poller_look(p, &looks, &end, false);
-		idle = p->until == TREADLE_POLL_NONE && !RB_EMPTY_ROOT(&p->trigger.armed.rb_root);
-		spin_unlock(&p->trigger.lock);
-	}
+	/* without SMP a lock is no lock, and trying it always succeeds */
+	if (!IS_ENABLED(CONFIG_SMP) || !spin_trylock(&p->trigger.lock))
+		goto work;
+	poller_look(p, &looks, &end, false);
+	idle = p->until == TREADLE_POLL_NONE && !RB_EMPTY_ROOT(&p->trigger.armed.rb_root);
+	spin_unlock(&p->trigger.lock);
 	if (idle) {
 		hrtimer_forward_now(timer, poller_pause(p, ktime_get_ns()));
 		return HRTIMER_RESTART;
 	}
+work:
 	treadle_queue_work(&p->work);
 	return HRTIMER_NORESTART;
 }

@@ -91,6 +91,7 @@ void treadle_poller_init(struct treadle_poller *p);
 void treadle_cell_arm(struct treadle_cmd *cmd);
 int treadle_cell_judge(const struct treadle_obj *obj, u64 offset);
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d);
+u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d);
 void treadle_cell_free(struct treadle_obj *obj);
 
 #endif

@@ -272,7 +272,7 @@ TEST_F(XpuTriggered, VariablesAreUsedAgain)
 	const int value = 3;
 	int in;
 
-	for (int i = 0; i < 5000; ++i) {
+	for (int i = 0; i < 2000; ++i) {
 		Xpu xpu;
 		ASSERT_EQ(send(value, xpu), 0);
 		places.insert(xpu.var.addr);

@@ -36,9 +36,11 @@ inline uint64_t workers_ns()
 inline double compute_ns()
 {
 	std::vector<std::jthread> threads;
-	const auto start = Clock::now();
+	const unsigned cpus = std::thread::hardware_concurrency();
 
-	for (unsigned i = 0; i < std::thread::hardware_concurrency(); i++)
+	threads.reserve(cpus);
+	const auto start = Clock::now();
+	for (unsigned i = 0; i < cpus; i++)
 		threads.emplace_back([] {
 			for (unsigned n = 0; n < 100'000'000; n++)
 				asm volatile("" : "+r"(n));
@@ -128,15 +130,14 @@ inline int report_cells(const std::string &provider, unsigned rounds)
 	for (const size_t count : {0, 1, 100, 10000}) {
 		constexpr auto length = 2s;
 		Cells cells(info.get());
-		std::vector<double> ns;
+		std::vector<double> ns(rounds);
 
 		cells.arm(count);
 		std::this_thread::sleep_for(100ms); /* it has just been armed: let that pass */
 		const uint64_t before = workers_ns();
 		std::this_thread::sleep_for(length);
 		const double workers = 100. * (workers_ns() - before) / nanoseconds(length);
-		for (unsigned i = 0; i < rounds; i++)
-			ns.push_back(compute_ns());
+		std::generate(ns.begin(), ns.end(), compute_ns);
 		const double computing = Spread::of(std::move(ns)).lower;
 		if (!count)
 			undisturbed = computing;

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * treadlectl: looks at treadle from outside.
+ *
+ * explain: why has my trigger not fired? What is armed in a process, what it waits for, what that
+ * waits for in turn, and where that ends. The kernel tells it in /proc/PID/fdinfo/FD to whoever may
+ * trace the process.
+ */
+#include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <getopt.h>
+
+#include <treadle/ioctl.h>
+#include <treadle/ring.h>
+
+namespace
+{
+
+using Id = std::uint32_t;
+
+struct Counter {
+	std::uint64_t success, error;
+	std::uint64_t sum() const { return success + error; }
+};
+
+struct Endpoint {
+	unsigned port;
+	Id counts[6]; /* send, recv, read, write, remote_read, remote_write */
+};
+const char *const operations_of[] = {"sends",  "receives",     "reads",
+				     "writes", "peers' reads", "peers' writes"};
+
+struct Armed {
+	bool cell;
+	Id cond;
+	std::uint64_t at, is, wants; /* of a counter only the first */
+	unsigned op;
+	std::uint32_t flags;
+	Id ep, notify, target;
+	std::string context;
+};
+
+/* One context: what one file of the device says. */
+struct Picture {
+	std::uint64_t armed_count = 0;
+	bool more = false; /* than what is told */
+	std::map<Id, Counter> counters;
+	std::map<Id, Endpoint> endpoints;
+	std::vector<Armed> armed;
+};
+
+/* Which of an endpoint's counters an operation counts into, if any. */
+std::optional<int> role_of(unsigned op)
+{
+	switch (op) {
+	case TREADLE_OP_SEND:
+	case TREADLE_OP_TSEND:
+		return 0;
+	case TREADLE_OP_RECV:
+	case TREADLE_OP_TRECV:
+		return 1;
+	case TREADLE_OP_READ:
+	case TREADLE_OP_FETCH:
+	case TREADLE_OP_COMPARE:
+		return 2;
+	case TREADLE_OP_WRITE:
+	case TREADLE_OP_ATOMIC:
+		return 3;
+	default:
+		return std::nullopt;
+	}
+}
+
+const char *name_of(unsigned op)
+{
+	static const char *const names[] = {"nothing", "send",		 "tagged send",
+					    "receive", "tagged receive", "read",
+					    "write",   "atomic",	 "fetch",
+					    "compare", "counter set",	 "counter add"};
+
+	return op < std::size(names) ? names[op] : "operation";
+}
+
+/* --- reading -------------------------------------------------------------------------- */
+
+/* "word number word number": takes the number after the word. */
+template <class T> T take(std::istream &in, const char *word)
+{
+	std::string found;
+	T value{};
+
+	if (!(in >> found >> value) || found != word)
+		throw std::runtime_error(std::string("the kernel does not tell: ") + word);
+	return value;
+}
+
+Armed armed_of(std::istream &in)
+{
+	Armed a{};
+	std::string kind;
+
+	in >> kind >> a.cond;
+	a.cell = kind == "cell";
+	a.at = take<std::uint64_t>(in, "at");
+	if (a.cell) {
+		a.is = take<std::uint64_t>(in, "is");
+		a.wants = take<std::uint64_t>(in, "wants");
+	}
+	a.op = take<unsigned>(in, "op");
+	a.flags = take<std::uint32_t>(in, "flags");
+	a.ep = take<Id>(in, "ep");
+	a.notify = take<Id>(in, "counts");
+	in >> a.target;
+	a.context = take<std::string>(in, "context");
+	return a;
+}
+
+Picture read(std::istream &file)
+{
+	Picture p;
+
+	for (std::string line; std::getline(file, line);) {
+		std::istringstream in(line);
+		std::string what;
+		Id id = 0;
+
+		in >> what;
+		if (what == "treadle-context:") {
+			p.armed_count = take<std::uint64_t>(in, "armed");
+		} else if (what == "treadle-cntr:") {
+			in >> id;
+			p.counters[id].success = take<std::uint64_t>(in, "success");
+			p.counters[id].error = take<std::uint64_t>(in, "error");
+		} else if (what == "treadle-ep:") {
+			in >> id;
+			Endpoint &ep = p.endpoints[id];
+			ep.port = take<unsigned>(in, "port");
+			ep.counts[0] = take<Id>(in, "counts");
+			for (int i = 1; i < 6; i++)
+				in >> ep.counts[i];
+		} else if (what == "treadle-armed:") {
+			p.armed.push_back(armed_of(in));
+		} else if (what == "treadle-more:") {
+			p.more = true;
+		}
+	}
+	return p;
+}
+
+/* --- who waits for whom --------------------------------------------------------------- */
+
+/* The counters that change when it has run. */
+std::set<Id> counts_into(const Picture &p, const Armed &a)
+{
+	std::set<Id> ids{a.notify, a.target};
+	const auto role = role_of(a.op);
+	const auto ep = p.endpoints.find(a.ep);
+
+	if (role && ep != p.endpoints.end() && !(a.flags & TREADLE_F_WORK))
+		ids.insert(ep->second.counts[*role]);
+	ids.erase(0);
+	return ids;
+}
+
+/* The armed commands that count into a counter. */
+std::vector<const Armed *> feeders(const Picture &p, Id counter)
+{
+	std::vector<const Armed *> found;
+
+	for (const Armed &a : p.armed)
+		if (counts_into(p, a).contains(counter))
+			found.push_back(&a);
+	return found;
+}
+
+/* Where what waits for a counter ends: counters that nothing armed counts into, and cells. */
+struct Ends {
+	std::set<Id> counters;
+	std::vector<const Armed *> cells;
+	bool circle = false;
+};
+
+/* on_path: counters that were visited, and whether we are still behind them */
+void follow(const Picture &p, const Armed &a, std::map<Id, bool> &on_path, Ends &ends)
+{
+	if (a.cell) {
+		ends.cells.push_back(&a);
+		return;
+	}
+	if (const auto [at, fresh] = on_path.try_emplace(a.cond, true); !fresh) {
+		ends.circle |= at->second;
+		return;
+	}
+	const auto before = feeders(p, a.cond);
+	if (before.empty())
+		ends.counters.insert(a.cond);
+	for (const Armed *one : before)
+		follow(p, *one, on_path, ends);
+	on_path[a.cond] = false;
+}
+
+std::string what_is(const Armed &a)
+{
+	std::string text = name_of(a.op);
+
+	if (a.ep)
+		text += " of endpoint " + std::to_string(a.ep);
+	return text + ", context " + a.context;
+}
+
+std::string what_it_waits_for(const Picture &p, const Armed &a)
+{
+	if (a.cell)
+		return "cell at " + std::to_string(a.at) + " of " + std::to_string(a.cond) +
+		       ": it is " + std::to_string(a.is) + ", not " + std::to_string(a.wants);
+	const auto counter = p.counters.find(a.cond);
+	std::string text = "counter " + std::to_string(a.cond) + " to be " + std::to_string(a.at);
+	if (counter != p.counters.end())
+		text += ": it is " + std::to_string(counter->second.sum());
+	return text;
+}
+
+/* What else than armed commands counts into a counter. */
+std::string others_who_count(const Picture &p, Id counter)
+{
+	std::string text;
+
+	for (const auto &[id, ep] : p.endpoints)
+		for (int i = 0; i < 6; i++)
+			if (ep.counts[i] == counter)
+				text += std::string(operations_of[i]) + " of endpoint " +
+					std::to_string(id) + " (port " + std::to_string(ep.port) +
+					"), ";
+	return text + "the process itself";
+}
+
+/* --- telling -------------------------------------------------------------------------- */
+
+void tell(const Picture &p)
+{
+	std::set<Id> told;
+
+	std::printf("%" PRIu64 " commands are armed%s\n", p.armed_count,
+		    p.more ? " (some are not shown)" : "");
+	for (const Armed &a : p.armed) {
+		std::printf("%s\n  waits for %s\n", what_is(a).c_str(),
+			    what_it_waits_for(p, a).c_str());
+		for (const Id id : counts_into(p, a))
+			std::printf("  then counts into counter %u\n", id);
+		if (a.cell)
+			continue;
+		for (const Armed *one : feeders(p, a.cond))
+			std::printf("  counter %u is counted by %s, which is armed\n", a.cond,
+				    what_is(*one).c_str());
+		Ends ends;
+		std::map<Id, bool> on_path;
+		follow(p, a, on_path, ends);
+		for (const Id id : ends.counters)
+			std::printf("  stuck at counter %u, which nothing armed counts: it waits "
+				    "for %s\n",
+				    id, others_who_count(p, id).c_str());
+		for (const Armed *cell : ends.cells)
+			std::printf("  stuck at %s\n", what_it_waits_for(p, *cell).c_str());
+		if (ends.circle)
+			std::printf("  waits for itself, too, in a circle\n");
+	}
+}
+
+void draw(const Picture &p, const std::string &prefix)
+{
+	const char *const at = prefix.c_str();
+	std::size_t n = 0;
+
+	for (const auto &[id, counter] : p.counters)
+		std::printf("\t\"%s_c%u\" [label=\"counter %u\\n%" PRIu64 "\"%s];\n", at, id, id,
+			    counter.sum(), feeders(p, id).empty() ? ", color=red" : "");
+	for (const Armed &a : p.armed) {
+		std::printf("\t\"%s_a%zu\" [shape=box, label=\"%s\"];\n", at, n,
+			    what_is(a).c_str());
+		if (a.cell)
+			std::printf("\t\"%s_k%u_%" PRIu64 "\" [shape=diamond, color=red, "
+				    "label=\"cell\\n%" PRIu64 "\"];\n"
+				    "\t\"%s_k%u_%" PRIu64 "\" -> \"%s_a%zu\" "
+				    "[label=\"is %" PRIu64 "\"];\n",
+				    at, a.cond, a.at, a.is, at, a.cond, a.at, at, n, a.wants);
+		else
+			std::printf("\t\"%s_c%u\" -> \"%s_a%zu\" [label=\"at %" PRIu64 "\"];\n", at,
+				    a.cond, at, n, a.at);
+		for (const Id id : counts_into(p, a))
+			std::printf("\t\"%s_a%zu\" -> \"%s_c%u\";\n", at, n, at, id);
+		n++;
+	}
+}
+
+int explain(const std::string &pid, bool dot)
+{
+	const std::filesystem::path process = "/proc/" + pid;
+	int contexts = 0;
+
+	if (dot)
+		std::printf("digraph treadle {\n");
+	for (const auto &fd : std::filesystem::directory_iterator(process / "fd")) {
+		std::error_code error;
+		if (std::filesystem::read_symlink(fd.path(), error) != TREADLE_DEVICE)
+			continue;
+		const std::string number = fd.path().filename();
+		std::ifstream file(process / "fdinfo" / number);
+		const Picture picture = read(file);
+		contexts++;
+		if (dot) {
+			draw(picture, "f" + number);
+		} else {
+			std::printf("process %s, file %s: ", pid.c_str(), number.c_str());
+			tell(picture);
+		}
+	}
+	if (dot)
+		std::printf("}\n");
+	if (!contexts)
+		std::fprintf(stderr, "treadlectl: process %s has not opened %s\n", pid.c_str(),
+			     TREADLE_DEVICE);
+	return contexts ? 0 : 1;
+}
+
+constexpr char usage[] =
+	"Usage: treadlectl explain [--dot] PID\n"
+	"Says what is armed in a process, what it waits for, and where that is stuck.\n\n"
+	"  -d, --dot   draw it, for Graphviz\n"
+	"  -h, --help  print this\n\n"
+	"For who may trace the process. The exit status is 1 if nothing can be told.\n";
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	static const option longs[] = {
+		{"dot", no_argument, nullptr, 'd'}, {"help", no_argument, nullptr, 'h'}, {}};
+	bool dot = false;
+
+	for (int c; (c = getopt_long(argc, argv, "dh", longs, nullptr)) != -1;) {
+		if (c == 'h') {
+			std::fputs(usage, stdout);
+			return 0;
+		}
+		if (c != 'd')
+			return 2;
+		dot = true;
+	}
+	if (argc - optind != 2 || std::strcmp(argv[optind], "explain") != 0) {
+		std::fputs(usage, stderr);
+		return 2;
+	}
+	try {
+		return explain(argv[optind + 1], dot);
+	} catch (const std::exception &e) {
+		std::fprintf(stderr, "treadlectl: %s\n", e.what());
+		return 1;
+	}
+}

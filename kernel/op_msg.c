@@ -55,8 +55,12 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 	if ((!is_tagged(d) && d->tag) || d->ignore ||
 	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
 		return -EINVAL;
-	if ((d->flags & TREADLE_F_COLLECTIVE) && !is_member(cmd->ep))
-		return -EOPNOTSUPP;
+	if (unlikely(d->flags & TREADLE_F_COLLECTIVE)) {
+		if (!is_tagged(d))
+			return -EINVAL;
+		if (!is_member(cmd->ep))
+			return -EOPNOTSUPP;
+	}
 	if (cmd->ep->type == TREADLE_EP_DGRAM) {
 		if (d->flags & TREADLE_F_DELIVERY_COMPLETE)
 			return -EOPNOTSUPP; /* nobody would know */

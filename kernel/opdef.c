@@ -19,14 +19,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.prep = treadle_nop_prep,
 		.issue = treadle_nop_issue,
 	},
-	[TREADLE_OP_SEND] = {
-		.flags = SEND,
-		.data = true,
-		.needs_ep = true,
-		.prep = treadle_send_prep,
-		.issue = treadle_send_issue,
-	},
-	[TREADLE_OP_TSEND] = {
+	[TREADLE_OP_SEND ... TREADLE_OP_TSEND] = {
 		.flags = SEND | TREADLE_F_COLLECTIVE,
 		.data = true,
 		.needs_ep = true,

@@ -39,6 +39,7 @@ private:
 	bool has(fi_addr_t member) const noexcept;
 
 	static int unite(fid_av_set *dst, const fid_av_set *src) noexcept;
+	static int keep(fid_av_set *dst, const fid_av_set *src, bool common) noexcept;
 	static int intersect(fid_av_set *dst, const fid_av_set *src) noexcept;
 	static int subtract(fid_av_set *dst, const fid_av_set *src) noexcept;
 	static int insert(fid_av_set *set, fi_addr_t addr) noexcept;

@@ -103,38 +103,39 @@ int AvSet::unite(fid_av_set *dst, const fid_av_set *src) noexcept
 		return REFUSE(-FI_EINVAL, subsys, "av_set_union: of two address vectors");
 	return guard([&] {
 		to.members_.reserve(to.members_.size() + from.members_.size());
-		for (std::size_t i = 0; i < from.members_.size(); ++i) {
-			if (!to.has(from.members_[i]))
-				to.members_.push_back(from.members_[i]);
+		for (const fi_addr_t member : from.members_) {
+			if (!to.has(member)) /* not if it is the same set */
+				to.members_.push_back(member);
 		}
 		return 0;
 	});
 }
 
-int AvSet::intersect(fid_av_set *dst, const fid_av_set *src) noexcept
+/* Keeps those that are in the other set, or those that are not. */
+int AvSet::keep(fid_av_set *dst, const fid_av_set *src, bool common) noexcept
 {
 	AvSet &to = of(dst);
 	const AvSet &from = of(src);
 
 	if (&to.av_ != &from.av_)
-		return REFUSE(-FI_EINVAL, subsys, "av_set_intersect: of two address vectors");
-	if (&to != &from)
-		std::erase_if(to.members_, [&](fi_addr_t member) { return !from.has(member); });
+		return REFUSE(-FI_EINVAL, subsys, "av_set_%s: of two address vectors",
+			      common ? "intersect" : "diff");
+	if (&to == &from && !common)
+		to.members_.clear();
+	else if (&to != &from)
+		std::erase_if(to.members_,
+			      [&](fi_addr_t member) { return from.has(member) != common; });
 	return 0;
+}
+
+int AvSet::intersect(fid_av_set *dst, const fid_av_set *src) noexcept
+{
+	return keep(dst, src, true);
 }
 
 int AvSet::subtract(fid_av_set *dst, const fid_av_set *src) noexcept
 {
-	AvSet &to = of(dst);
-	const AvSet &from = of(src);
-
-	if (&to.av_ != &from.av_)
-		return REFUSE(-FI_EINVAL, subsys, "av_set_diff: of two address vectors");
-	if (&to == &from)
-		to.members_.clear();
-	else
-		std::erase_if(to.members_, [&](fi_addr_t member) { return from.has(member); });
-	return 0;
+	return keep(dst, src, false);
 }
 
 int AvSet::insert(fid_av_set *f, fi_addr_t addr) noexcept

@@ -162,76 +162,45 @@ struct Live {
 		return start(ep, group, {.what = FI_BARRIER, .flags = flags, .context = context});
 	}
 	static ssize_t broadcast(fid_ep *ep, void *buf, std::size_t count, void *, fi_addr_t group,
-				 fi_addr_t root, fi_datatype datatype, std::uint64_t flags,
+				 fi_addr_t root, fi_datatype type, std::uint64_t flags,
 				 void *context) noexcept
 	{
 		return start(ep, group,
-			     {.what = FI_BROADCAST,
-			      .result = buf,
-			      .count = count,
-			      .datatype = datatype,
-			      .root = root,
-			      .flags = flags,
-			      .context = context});
+			     {FI_BROADCAST, nullptr, buf, count, type, FI_NOOP, root, flags,
+			      context});
 	}
 	template <fi_collective_op What>
 	static ssize_t among_all(fid_ep *ep, const void *buf, std::size_t count, void *,
-				 void *result, void *, fi_addr_t group, fi_datatype datatype,
+				 void *result, void *, fi_addr_t group, fi_datatype type,
 				 std::uint64_t flags, void *context) noexcept
 	{
 		return start(ep, group,
-			     {.what = What,
-			      .buf = buf,
-			      .result = result,
-			      .count = count,
-			      .datatype = datatype,
-			      .flags = flags,
-			      .context = context});
+			     {What, buf, result, count, type, FI_NOOP, FI_ADDR_NOTAVAIL, flags,
+			      context});
 	}
 	template <fi_collective_op What>
 	static ssize_t reduce_for_all(fid_ep *ep, const void *buf, std::size_t count, void *,
-				      void *result, void *, fi_addr_t group, fi_datatype datatype,
+				      void *result, void *, fi_addr_t group, fi_datatype type,
 				      fi_op op, std::uint64_t flags, void *context) noexcept
 	{
 		return start(ep, group,
-			     {.what = What,
-			      .buf = buf,
-			      .result = result,
-			      .count = count,
-			      .datatype = datatype,
-			      .op = op,
-			      .flags = flags,
-			      .context = context});
+			     {What, buf, result, count, type, op, FI_ADDR_NOTAVAIL, flags,
+			      context});
 	}
 	static ssize_t reduce(fid_ep *ep, const void *buf, std::size_t count, void *, void *result,
-			      void *, fi_addr_t group, fi_addr_t root, fi_datatype datatype,
-			      fi_op op, std::uint64_t flags, void *context) noexcept
+			      void *, fi_addr_t group, fi_addr_t root, fi_datatype type, fi_op op,
+			      std::uint64_t flags, void *context) noexcept
 	{
 		return start(ep, group,
-			     {.what = FI_REDUCE,
-			      .buf = buf,
-			      .result = result,
-			      .count = count,
-			      .datatype = datatype,
-			      .op = op,
-			      .root = root,
-			      .flags = flags,
-			      .context = context});
+			     {FI_REDUCE, buf, result, count, type, op, root, flags, context});
 	}
 	template <fi_collective_op What>
 	static ssize_t with_root(fid_ep *ep, const void *buf, std::size_t count, void *,
 				 void *result, void *, fi_addr_t group, fi_addr_t root,
-				 fi_datatype datatype, std::uint64_t flags, void *context) noexcept
+				 fi_datatype type, std::uint64_t flags, void *context) noexcept
 	{
 		return start(ep, group,
-			     {.what = What,
-			      .buf = buf,
-			      .result = result,
-			      .count = count,
-			      .datatype = datatype,
-			      .root = root,
-			      .flags = flags,
-			      .context = context});
+			     {What, buf, result, count, type, FI_NOOP, root, flags, context});
 	}
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <ranges>
 
 #include "group.h"
 
@@ -231,8 +232,8 @@ private:
 		if (place())
 			after = {receive(parent(), buf, len, down)};
 		const auto ranks = children();
-		for (auto rank = ranks.rbegin(); rank != ranks.rend(); ++rank)
-			send(*rank, buf, len, down, after);
+		for (const std::uint32_t rank : std::views::reverse(ranks))
+			send(rank, buf, len, down, after);
 	}
 
 	Operation &operation_;

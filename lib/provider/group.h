@@ -85,7 +85,7 @@ class Group final : public Object<Group, fid_mc, FI_CLASS_MC, FI_LOG_EP_CTRL>, p
 public:
 	static int join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 			void *context) noexcept;
-	~Group();
+	~Group() override;
 
 	ssize_t start(const Collective &call);
 	/* The operations that have this context; whether there were any. */

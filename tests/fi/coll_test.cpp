@@ -363,6 +363,32 @@ TEST(Allreduce, AllHaveTheSameBits)
 			  0);
 }
 
+/* More than a caller of the kernel does by itself, and than a ring has room for. */
+TEST(Allreduce, OfManyMembers)
+{
+	constexpr std::size_t n = 64;
+	Crowd crowd(n);
+	Words results(n);
+	std::vector<Words> gathered(n, Words(n));
+
+	for (std::size_t i = 0; i < n; ++i) {
+		const std::uint64_t &own = crowd[i].peers[i];
+		ASSERT_EQ(fi_allreduce(crowd[i].ep.get(), &own, 1, nullptr, &results[i], nullptr,
+				       crowd[i].group(), FI_UINT64, FI_SUM, 0, nullptr),
+			  0);
+		ASSERT_EQ(fi_allgather(crowd[i].ep.get(), &own, 1, nullptr, gathered[i].data(),
+				       nullptr, crowd[i].group(), FI_UINT64, 0, nullptr),
+			  0);
+	}
+	crowd.expect_done();
+	crowd.expect_done();
+	for (std::size_t i = 0; i < n; ++i) {
+		EXPECT_EQ(results[i], n * (n - 1) / 2);
+		EXPECT_EQ(gathered[i], gathered[0]);
+		EXPECT_EQ(gathered[0][i], i);
+	}
+}
+
 TEST(Allreduce, TheResultMayBeTheBuffer)
 {
 	Crowd crowd(4);

@@ -21,11 +21,11 @@
  * @d:		the kernel's copy of the descriptor
  * @kept:	a completion that did not fit
  * @cond:	while it is armed: counter or cells, bound
- * @armed:	its place among what is armed
+ * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
  * @ep:		endpoint, or NULL (counter operations)
  * @wait:	after that: where it waits for its turn (flow.c)
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
- * @recv:	armed receives: the receive that will be posted
+ * @recv:	armed receives: the receive that will be posted, or (in rx->armed) that is
  * @tx, @slots:	credits to give back at the end
  * @route, @port: sends: 0 and where to (treadle_name()), or why not
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;

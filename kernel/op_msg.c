@@ -447,12 +447,15 @@ static void await_source(struct treadle_ep *ep, u32 port, struct treadle_run *ru
 	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, port);
 	int error = -ECONNREFUSED;
 
-	if (from) {
+	if (from && treadle_ep_admits(from, ep) && treadle_ep_admits(ep, from)) {
 		WRITE_ONCE(from->awaited, true);
 		smp_mb();
 		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;
-		treadle_ep_put(from);
+	} else if (from) {
+		error = -EACCES;
 	}
+	if (from)
+		treadle_ep_put(from);
 	if (error)
 		treadle_rx_bereave(ep->rx, port, error, run);
 }

@@ -124,7 +124,6 @@ enum treadle_recv_kind {
  * @cmd:	was armed: whom to notify; NULL: one of rx->slots
  * @posted:	in the matcher (rx->lock)
  * @ext:	the second slot of a vector, whose memory holds it
- * @link:	armed: on rx->armed while posted
  * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @kind:	enum treadle_recv_kind
  * @multi:	of a part: what it is a part of
@@ -152,7 +151,6 @@ struct treadle_recv {
 			u64 context;
 			/* an ext slot's vector ends here */
 			u64 len;
-			struct list_head link;
 			struct treadle_iov one;
 			u32 flags;
 			u8 iov_count;
@@ -182,7 +180,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  *		is in the ring
  * @eps:	endpoints that receive here; the first one's queue gets the errors of
  *		receives that no message has reached
- * @armed:	posted receives that were armed, thus not of @slots
+ * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
  * @buffered, @buffered_max: bytes of kept messages
  * @shared:	TREADLE_RX_SHARED
  * @shut:	the connection of the only endpoint is over: nothing is posted any more
@@ -195,7 +193,7 @@ struct treadle_rx {
 	struct treadle_recv *slots, *free, *feeding;
 	u64 seq;
 	struct list_head eps;
-	struct list_head armed;
+	struct rb_root_cached armed;
 	u32 buffered, buffered_max;
 	bool shared, shut;
 };

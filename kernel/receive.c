@@ -132,8 +132,12 @@ static void rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 {
 	treadle_match_post(&rx->match[recv->space], &recv->m);
 	recv->posted = true;
-	if (recv->cmd)
-		list_add_tail(&recv->link, &rx->armed);
+	if (recv->cmd) {
+		recv->cmd->recv = recv;
+		recv->cmd->armed.threshold = recv->context;
+		recv->cmd->armed.seq = recv->m.seq;
+		treadle_armed_insert(&rx->armed, &recv->cmd->armed);
+	}
 }
 
 /* @recv is for @msg; what is left of a multi-receive stays where it was among those posted. */
@@ -180,8 +184,10 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 static void rx_unpost(struct treadle_recv *recv)
 {
 	recv->posted = false;
-	if (recv->cmd)
-		list_del(&recv->link);
+	if (recv->cmd) {
+		rb_erase_cached(&recv->cmd->armed.node, &recv->rx->armed);
+		recv->cmd->recv = NULL;
+	}
 }
 
 /* Take the posted receive for @msg, or NULL. */
@@ -383,11 +389,17 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 
 /* --- taking down --------------------------------------------------------------------------- */
 
+static struct treadle_recv *armed_recv(struct treadle_armed *a)
+{
+	return container_of(a, struct treadle_cmd, armed)->recv;
+}
+
 /* The oldest posted receive with @context, taken out, or NULL. Drops the lock now and then. */
 static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 {
 	struct treadle_recv *found = NULL, *recv;
 	u32 i, n = 0, tries = 0;
+	struct treadle_armed *a;
 
 again:
 	for (i = 0; i < rx->ring.entries; i++) {
@@ -408,9 +420,9 @@ again:
 			}
 		}
 	}
-	list_for_each_entry(recv, &rx->armed, link)
-		if (recv->context == context && (!found || recv->m.seq < found->m.seq))
-			found = recv;
+	a = treadle_armed_from(&rx->armed, context, 0);
+	if (a && a->threshold == context && (!found || a->seq < found->m.seq))
+		found = armed_recv(a);
 	if (found) {
 		treadle_match_remove_recv(&rx->match[found->space], &found->m);
 		rx_unpost(found);
@@ -442,17 +454,15 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **out)
 {
 	u32 end = min(rx->ring.entries, *i + SCAN_BATCH);
-	struct treadle_recv *recv;
+	struct treadle_armed *a;
 	int n = 0;
 
 	for (; *i < end && n < FAIL_BATCH; (*i)++)
 		if (rx->slots[*i].posted)
 			out[n++] = &rx->slots[*i];
-	list_for_each_entry(recv, &rx->armed, link) {
-		if (n == FAIL_BATCH)
-			break;
-		out[n++] = recv;
-	}
+	for (a = treadle_armed_from(&rx->armed, 0, 0); a && n < FAIL_BATCH;
+	     a = treadle_armed_next(a))
+		out[n++] = armed_recv(a);
 	for (end = 0; end < n; end++) {
 		treadle_match_remove_recv(&rx->match[out[end]->space], &out[end]->m);
 		rx_unpost(out[end]);
@@ -494,29 +504,55 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 	spin_unlock(&rx->lock);
 }
 
+/*
+ * Up to FAIL_BATCH armed receives, taken out: those of @ep or, without it, collective ones that wait for @port.
+ * Looks at SCAN_BATCH at most, from *at on; is there more?
+ */
+static bool rx_unpost_armed(struct treadle_rx *rx, const struct treadle_ep *ep, u32 port,
+			    struct treadle_armed *at, struct treadle_recv **out, int *n)
+{
+	struct treadle_armed *a = treadle_armed_from(&rx->armed, at->threshold, at->seq), *next;
+	int looks;
+
+	*n = 0;
+	for (looks = 0; a && *n < FAIL_BATCH && looks < SCAN_BATCH; a = next, looks++) {
+		struct treadle_recv *recv = armed_recv(a);
+
+		next = treadle_armed_next(a);
+		if (ep ? recv->cmd->ep != ep :
+			 recv->space != TREADLE_COLLECTIVE || recv->m.src != port)
+			continue;
+		treadle_match_remove_recv(&rx->match[recv->space], &recv->m);
+		rx_unpost(recv);
+		out[(*n)++] = recv;
+	}
+	if (a)
+		*at = *a;
+	return a;
+}
+
 /* Nothing more comes from @port: fail the collective receives that wait for it. */
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run)
 {
-	struct treadle_recv *recv, *next, *failed[FAIL_BATCH];
+	struct treadle_recv *failed[FAIL_BATCH];
+	struct treadle_armed at = {};
+	bool more;
 	int i, n;
 
 	do {
-		n = 0;
 		spin_lock(&rx->lock);
-		list_for_each_entry_safe(recv, next, &rx->armed, link) {
-			if (recv->space != TREADLE_COLLECTIVE || recv->m.src != port)
-				continue;
-			treadle_match_remove_recv(&rx->match[recv->space], &recv->m);
-			rx_unpost(recv);
-			failed[n++] = recv;
-			if (n == FAIL_BATCH)
-				break;
-		}
+		more = rx_unpost_armed(rx, NULL, port, &at, failed, &n);
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++)
 			treadle_recv_complete(failed[i], failed[i]->cmd->ep, NULL, error, run);
 		cond_resched();
-	} while (n == FAIL_BATCH);
+	} while (more);
+}
+
+/* Is a multi-receive that was armed on @ep about to take more messages? Under the lock. */
+static bool is_feeding(const struct treadle_rx *rx, const struct treadle_ep *ep)
+{
+	return rx->feeding && rx->feeding->cmd && rx->feeding->cmd->ep == ep;
 }
 
 /*
@@ -526,9 +562,10 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct tread
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
 {
 	struct treadle_msg *failed[FAIL_BATCH];
-	struct treadle_recv *recv, *next;
-	LIST_HEAD(dropped);
+	struct treadle_recv *dropped[FAIL_BATCH];
+	struct treadle_armed at = {};
 	int i, n, which;
+	bool more;
 
 	for (which = 0; which < TREADLE_MATCHES; which++) {
 		do {
@@ -556,22 +593,26 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 		} while (n);
 	}
 	spin_lock(&rx->lock);
+	do {
+		if (is_feeding(rx, ep)) {
+			rx_post(rx, rx->feeding); /* to be found with the others */
+			rx->feeding = NULL;
+			at = (struct treadle_armed){};
+		}
+		more = rx_unpost_armed(rx, ep, 0, &at, dropped, &n);
+		for (i = 0; i < n; i++)
+			if (dropped[i]->kind == TREADLE_RECV_MULTI &&
+			    !treadle_multi_cancel(dropped[i], 0))
+				dropped[i] = NULL;
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++)
+			if (dropped[i])
+				treadle_recv_free(dropped[i]);
+		cond_resched();
+		spin_lock(&rx->lock);
+	} while (more || is_feeding(rx, ep));
 	list_del(&ep->rx_link);
 	rx->shut = false; /* whoever receives here next is not concerned */
 	rx_quiet(rx);
-	if (rx->feeding && rx->feeding->cmd && rx->feeding->cmd->ep == ep) {
-		rx_post(rx, rx->feeding); /* to be found below */
-		rx->feeding = NULL;
-	}
-	list_for_each_entry_safe(recv, next, &rx->armed, link) {
-		if (recv->cmd->ep == ep) {
-			treadle_match_remove_recv(&rx->match[recv->space], &recv->m);
-			rx_unpost(recv);
-			if (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, 0))
-				list_add_tail(&recv->link, &dropped);
-		}
-	}
 	spin_unlock(&rx->lock);
-	list_for_each_entry_safe(recv, next, &dropped, link)
-		treadle_recv_free(recv);
 }

@@ -231,6 +231,57 @@ TEST_F(collective, a_process_that_is_killed_is_told)
 	EXPECT_EQ(ECONNRESET, cq_next(&self->a.rcq).error);
 }
 
+static void vanish_as_another_user(void *where)
+{
+	need(setresuid(1001, 1001, 1001) == 0);
+	vanish(where);
+}
+
+TEST_F(collective, who_is_of_another_user_is_not_waited_for)
+{
+	struct treadle_addr *where = shared(2 * sizeof(*where));
+	pid_t pid = spawn(vanish_as_another_user, where);
+	__u64 its;
+
+	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
+		sched_yield();
+	its = peer(&self->a, where[1]);
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_EQ(EACCES, cq_next(&self->a.rcq).error);
+	kill(pid, SIGKILL);
+	reap(pid);
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+}
+
+/* More of them than are looked at under one hold of a lock, and most of them for somebody else. */
+TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
+{
+	const int many = 5000;
+	struct node third;
+	__u64 its, told = 0;
+
+	node_open(&third, (struct options){});
+	its = peer(&self->a, third.addr);
+	/* Those that were armed do not keep their slots of the ring. */
+	for (int i = 0; i < many; i++)
+		ASSERT_EQ(1, post(&self->a,
+				  when(crecv(self->dst, 8, i % 10 ? self->to : its, TAG + i, i),
+				       &self->c, 0)));
+	ASSERT_EQ(0, destroy(third.fd, third.ep));
+	for (int i = 0; i < many / 10; i++) {
+		struct treadle_cqe cqe = cq_next(&self->a.rcq);
+
+		EXPECT_EQ(ECONNRESET, cqe.error);
+		told += cqe.context;
+	}
+	EXPECT_EQ(10ULL * (many / 10) * (many / 10 - 1) / 2, told);
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	/* Of the others, each is found by its context. */
+	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, many - 1, 0, NULL));
+	EXPECT_EQ(many - 1, cq_next(&self->a.rcq).context);
+	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 10, 0, NULL));
+}
+
 /* --- errors ------------------------------------------------------------------------- */
 
 TEST_F(collective, strict_commands_fail_after_an_error)

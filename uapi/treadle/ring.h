@@ -161,8 +161,9 @@ enum treadle_opcode {
  * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged
  * receives see; both ends are of type RDM. The receive names its source, ignores no
  * bits and goes through a transmit ring; it fails with ECONNRESET when that endpoint
- * vanishes, and with ECONNREFUSED if it is not there. NOP: the end of a graph, which
- * reports for the endpoint as a collective operation; CANCEL does not find it.
+ * vanishes, with ECONNREFUSED if it is not there, and with EACCES if one of the two
+ * does not let in the other. NOP: the end of a graph, which reports for the endpoint
+ * as a collective operation; CANCEL does not find it.
  */
 #define TREADLE_F_COLLECTIVE (1U << 16)
 /*

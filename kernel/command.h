@@ -255,7 +255,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 	return recv->cmd ? treadle_cmd_iov(recv->cmd) : recv->ext->iov;
 }
 
-/* receive.c; take, place, match, put_back and dequeue under rx->lock */
+/* receive.c; take to put_back, and quiet to withdraw, under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 		     const struct treadle_desc *d);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
@@ -265,13 +265,18 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 void treadle_rx_grow(struct treadle_rx *rx, u32 which);
+int treadle_rx_doorbell(struct treadle_rx *rx);
+void treadle_rx_quiet(struct treadle_rx *rx);
+void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);
+void treadle_rx_withdraw(struct treadle_recv *recv);
+void treadle_recv_free(struct treadle_recv *recv);
+
+/* withdraw.c */
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
-int treadle_rx_doorbell(struct treadle_rx *rx);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
-void treadle_recv_free(struct treadle_recv *recv);
 
 /* multi.c; cut and cancel under rx->lock */
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: posted receives and waiting messages that are taken back
+ *
+ * By fi_cancel, by the end of a connection, of an endpoint, or of the only one who could have
+ * sent. However many receives there are, each hold of rx->lock looks at a bounded number of them.
+ */
+#include "treadle.h"
+
+#define FAIL_BATCH 32
+#define SCAN_BATCH 1024
+#define SCAN_TRIES 16
+
+static struct treadle_recv *armed_recv(struct treadle_armed *a)
+{
+	return container_of(a, struct treadle_cmd, armed)->recv;
+}
+
+/* The oldest posted receive with @context, taken out, or NULL. Drops the lock now and then. */
+static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
+{
+	struct treadle_recv *found = NULL, *recv;
+	u32 i, n = 0, tries = 0;
+	struct treadle_armed *a;
+
+again:
+	for (i = 0; i < rx->ring.entries; i++) {
+		recv = &rx->slots[i];
+		if (recv->posted && recv->context == context &&
+		    (!found || recv->m.seq < found->m.seq))
+			found = recv;
+		if (++n == SCAN_BATCH) {
+			n = 0;
+			spin_unlock(&rx->lock);
+			cond_resched();
+			spin_lock(&rx->lock);
+			/* it may have been matched meanwhile */
+			if (found && !(found->posted && found->context == context)) {
+				found = NULL;
+				if (++tries < SCAN_TRIES)
+					goto again;
+			}
+		}
+	}
+	a = treadle_armed_from(&rx->armed, context, 0);
+	if (a && a->threshold == context && (!found || a->seq < found->m.seq))
+		found = armed_recv(a);
+	if (found)
+		treadle_rx_withdraw(found);
+	return found;
+}
+
+/* fi_cancel of a posted receive. */
+bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
+		       struct treadle_run *run)
+{
+	struct treadle_recv *recv;
+	bool now;
+
+	spin_lock(&rx->lock);
+	treadle_rx_take(rx, NULL, run);
+	recv = rx_find(rx, context);
+	now = recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED));
+	spin_unlock(&rx->lock);
+	if (now)
+		treadle_recv_complete(recv, ep, NULL, -ECANCELED, run);
+	return recv;
+}
+
+/*
+ * Up to FAIL_BATCH posted receives, taken out, from slot *i on; looks at SCAN_BATCH slots at most.
+ * NULL: a multi-receive that some messages are still in, which ends with them.
+ */
+static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **out)
+{
+	u32 end = min(rx->ring.entries, *i + SCAN_BATCH);
+	struct treadle_armed *a;
+	int n = 0;
+
+	for (; *i < end && n < FAIL_BATCH; (*i)++)
+		if (rx->slots[*i].posted)
+			out[n++] = &rx->slots[*i];
+	for (a = treadle_armed_from(&rx->armed, 0, 0); a && n < FAIL_BATCH;
+	     a = treadle_armed_next(a))
+		out[n++] = armed_recv(a);
+	for (end = 0; end < n; end++) {
+		treadle_rx_withdraw(out[end]);
+		if (out[end]->kind == TREADLE_RECV_MULTI &&
+		    !treadle_multi_cancel(out[end], -ECANCELED))
+			out[end] = NULL;
+	}
+	return n;
+}
+
+/*
+ * The connection of @ep, the only endpoint here, is over: receives that no message
+ * waits for are canceled, now and whenever one is posted, which asks for a doorbell.
+ */
+void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_recv *canceled[FAIL_BATCH];
+	u32 slot = 0;
+	int i, n;
+
+	spin_lock(&rx->lock);
+	/* closing takes this lock after it has set dead; then the ring may be somebody else's */
+	if (!READ_ONCE(ep->dead)) {
+		rx->shut = true;
+		treadle_ring_want_doorbell(&rx->ring); /* C */
+		treadle_rx_take(rx, NULL, run);
+	}
+	while (!READ_ONCE(ep->dead)) {
+		n = rx_unpost_some(rx, &slot, canceled);
+		if (!n && slot == rx->ring.entries)
+			break;
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++)
+			if (canceled[i])
+				treadle_recv_complete(canceled[i], ep, NULL, -ECANCELED, run);
+		cond_resched();
+		spin_lock(&rx->lock);
+	}
+	spin_unlock(&rx->lock);
+}
+
+/*
+ * Up to FAIL_BATCH armed receives, taken out: those of @ep or, without it, collective ones that wait for @port.
+ * Looks at SCAN_BATCH at most, from *at on; is there more?
+ */
+static bool rx_unpost_armed(struct treadle_rx *rx, const struct treadle_ep *ep, u32 port,
+			    struct treadle_armed *at, struct treadle_recv **out, int *n)
+{
+	struct treadle_armed *a = treadle_armed_from(&rx->armed, at->threshold, at->seq), *next;
+	int looks;
+
+	*n = 0;
+	for (looks = 0; a && *n < FAIL_BATCH && looks < SCAN_BATCH; a = next, looks++) {
+		struct treadle_recv *recv = armed_recv(a);
+
+		next = treadle_armed_next(a);
+		if (ep ? recv->cmd->ep != ep :
+			 recv->space != TREADLE_COLLECTIVE || recv->m.src != port)
+			continue;
+		treadle_rx_withdraw(recv);
+		out[(*n)++] = recv;
+	}
+	if (a)
+		*at = *a;
+	return a;
+}
+
+/* Nothing more comes from @port: fail the collective receives that wait for it. */
+void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run)
+{
+	struct treadle_recv *failed[FAIL_BATCH];
+	struct treadle_armed at = {};
+	bool more;
+	int i, n;
+
+	do {
+		spin_lock(&rx->lock);
+		more = rx_unpost_armed(rx, NULL, port, &at, failed, &n);
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++)
+			treadle_recv_complete(failed[i], failed[i]->cmd->ep, NULL, error, run);
+		cond_resched();
+	} while (more);
+}
+
+/* Is a multi-receive that was armed on @ep about to take more messages? Under the lock. */
+static bool is_feeding(const struct treadle_rx *rx, const struct treadle_ep *ep)
+{
+	return rx->feeding && rx->feeding->cmd && rx->feeding->cmd->ep == ep;
+}
+
+/*
+ * @ep closes: fail the messages that wait for it, drop its armed receives. The
+ * receives in the ring stay with the ring.
+ */
+void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_msg *failed[FAIL_BATCH];
+	struct treadle_recv *dropped[FAIL_BATCH];
+	struct treadle_armed at = {};
+	int i, n, which;
+	bool more;
+
+	for (which = 0; which < TREADLE_MATCHES; which++) {
+		do {
+			struct treadle_match_msg *m, *tmp;
+
+			n = 0;
+			spin_lock(&rx->lock);
+			list_for_each_entry_safe(m, tmp, &rx->match[which].all, all) {
+				struct treadle_msg *msg = container_of(m, struct treadle_msg, m);
+
+				if (msg->to == ep) {
+					treadle_rx_dequeue(rx, msg);
+					failed[n++] = msg;
+				}
+				if (n == FAIL_BATCH)
+					break;
+			}
+			spin_unlock(&rx->lock);
+			for (i = 0; i < n; i++) {
+				if (failed[i]->cmd)
+					treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
+				treadle_msg_put(failed[i]);
+			}
+			cond_resched();
+		} while (n);
+	}
+	spin_lock(&rx->lock);
+	do {
+		if (is_feeding(rx, ep)) {
+			treadle_rx_post(rx, rx->feeding); /* to be found with the others */
+			rx->feeding = NULL;
+			at = (struct treadle_armed){};
+		}
+		more = rx_unpost_armed(rx, ep, 0, &at, dropped, &n);
+		for (i = 0; i < n; i++)
+			if (dropped[i]->kind == TREADLE_RECV_MULTI &&
+			    !treadle_multi_cancel(dropped[i], 0))
+				dropped[i] = NULL;
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++)
+			if (dropped[i])
+				treadle_recv_free(dropped[i]);
+		cond_resched();
+		spin_lock(&rx->lock);
+	} while (more || is_feeding(rx, ep));
+	list_del(&ep->rx_link);
+	rx->shut = false; /* whoever receives here next is not concerned */
+	treadle_rx_quiet(rx);
+	spin_unlock(&rx->lock);
+}

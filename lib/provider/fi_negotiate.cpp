@@ -307,10 +307,10 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
 	else
 		/*
-		 * One makes errors of successes, one costs memory, one needs whole endpoints: for
-		 * who asks for it.
+		 * One makes errors of successes, one costs memory, one needs whole endpoints, one is
+		 * an experiment of libfabric's: for who asks for it.
 		 */
-		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE);
+		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE | FI_XPU_TRIGGER);
 	if (asked)
 		info.handle = asked->handle;
 	narrow_domain(*info.domain_attr,

@@ -13,8 +13,7 @@ namespace
 constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_TRIGGER | FI_SOURCE |
 				   FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_RMA | FI_READ | FI_WRITE |
 				   FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE |
-				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV | FI_NAMED_RX_CTX |
-				   FI_XPU_TRIGGER;
+				   FI_ATOMIC | FI_MULTI_RECV | FI_SHARED_AV | FI_NAMED_RX_CTX;
 
 std::string text_of(const void *address, std::uint32_t format)
 {

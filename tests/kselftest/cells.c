@@ -3,7 +3,7 @@
  * Commands armed on trigger cells: who may write them and what that does, in which
  * order they start, and that each either starts or is canceled.
  */
-#include "treadle.h"
+#include "triggers.h"
 
 #include <treadle/atomic.h>
 
@@ -30,16 +30,7 @@ FIXTURE_SETUP(cells)
 
 FIXTURE_TEARDOWN(cells)
 {
-	EXPECT_TRUE(cq_empty(&self->a.cq));
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	EXPECT_TRUE(cq_empty(&self->b.cq));
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
-}
-
-static struct treadle_desc nop(__u64 context)
-{
-	return (struct treadle_desc){
-		.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = context};
+	EXPECT_TRUE(nothing_is_left(&self->a, &self->b));
 }
 
 /* Long enough for a poller that would do it to have done it. */

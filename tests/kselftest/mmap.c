@@ -3,7 +3,7 @@
  * Maps of rings and counters: what may be mapped, how, and what becomes of a
  * map when its object, its file or its process goes.
  */
-#include "treadle.h"
+#include "triggers.h"
 
 FIXTURE(mmap)
 {

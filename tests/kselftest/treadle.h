@@ -142,39 +142,6 @@ static inline void cntr_open(struct cntr *c, int fd)
 	*c = (struct cntr){.fd = fd, .id = create.id, .page = map(fd, create.ro, PROT_READ)};
 }
 
-/* Trigger cells. */
-struct cells {
-	int fd;
-	__u32 id, count;
-	struct treadle_map rw, ro;
-	__u64 *cell;
-	const __u64 *done;
-};
-
-static inline void cells_open(struct cells *c, int fd, __u32 count)
-{
-	struct treadle_cell_create create = {.size = sizeof(create), .count = count};
-
-	need(call(fd, TREADLE_IOC_CELL_CREATE, &create) == 0);
-	*c = (struct cells){.fd = fd,
-			    .id = create.id,
-			    .count = create.count,
-			    .rw = create.rw,
-			    .ro = create.ro,
-			    .cell = map(fd, create.rw, PROT_READ | PROT_WRITE),
-			    .done = map(fd, create.ro, PROT_READ)};
-}
-
-static inline void cell_write(const struct cells *c, int i, __u64 value)
-{
-	__atomic_store_n(&c->cell[i], value, __ATOMIC_RELEASE);
-}
-
-static inline __u64 cell_done(const struct cells *c, int i)
-{
-	return __atomic_load_n(&c->done[i], __ATOMIC_ACQUIRE);
-}
-
 static inline __u32 av_open(int fd)
 {
 	struct treadle_av_create c = {.size = sizeof(c), .count = 8};
@@ -407,17 +374,6 @@ static inline struct treadle_desc when(struct treadle_desc d, const struct cntr 
 	d.flags |= TREADLE_F_EXT | TREADLE_F_COND_CNTR;
 	d.cond = c->id;
 	d.threshold = threshold;
-	return d;
-}
-
-/* When cell @i has this value. */
-static inline struct treadle_desc once(struct treadle_desc d, const struct cells *c, int i,
-				       __u64 value)
-{
-	d.flags |= TREADLE_F_EXT | TREADLE_F_COND_CELL;
-	d.cond = c->id;
-	d.threshold = i * sizeof(__u64);
-	d.value = value;
 	return d;
 }
 

@@ -3,7 +3,7 @@
  * Commands armed on counters: what fires, when, in which order, and that it
  * either runs or is canceled. Those by the million are in million.c.
  */
-#include "treadle.h"
+#include "triggers.h"
 
 FIXTURE(trigger)
 {
@@ -27,16 +27,7 @@ FIXTURE_SETUP(trigger)
 
 FIXTURE_TEARDOWN(trigger)
 {
-	EXPECT_TRUE(cq_empty(&self->a.cq));
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	EXPECT_TRUE(cq_empty(&self->b.cq));
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
-}
-
-static struct treadle_desc nop(__u64 context)
-{
-	return (struct treadle_desc){
-		.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = context};
+	EXPECT_TRUE(nothing_is_left(&self->a, &self->b));
 }
 
 static int add(struct node *n, const struct cntr *c, __u64 value)

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The random walk of fuzz.c: who walks, what he knows of, his dice, and how he calls. */
+#ifndef TREADLE_KSELFTEST_FUZZ_H
+#define TREADLE_KSELFTEST_FUZZ_H
+
+#include "connection.h"
+
+#include <liburing.h>
+
+#define USERS	 3 /* processes */
+#define THREADS	 3 /* of each */
+#define CONTEXTS 4 /* files of each */
+#define KNOWN	 6 /* objects of a kind that are remembered for a file */
+#define PUBLIC	 16
+#define ARENA	 (1UL << 20)
+
+enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, KINDS };
+
+/* What all processes know: where somebody may be, what he may have registered, and who has asked to be connected. */
+struct town {
+	struct treadle_addr addr[PUBLIC];
+	__u64 key[PUBLIC];
+	__u64 at[PUBLIC];
+	__u32 request[PUBLIC];
+	__u64 calls, good;
+};
+
+/* Threads of a process use all this without a lock: whatever they find is as good as anything else. */
+struct file {
+	int fd;
+	__u32 id[KINDS][KNOWN];
+	struct ring ring[KNOWN]; /* of TX and RX, mapped */
+	struct cq cq[KNOWN];
+	int eq[KNOWN]; /* files of event queues */
+};
+
+struct user {
+	struct file file[CONTEXTS];
+	char *arena;
+};
+
+/* What calls point to: for itself, as pointers are spoiled, too, and the kernel writes where they then point. */
+struct desk {
+	char before[1 << 17];
+	struct treadle_addr addrs[4];
+	__u64 out[4], ids[4];
+	struct treadle_iov iov[TREADLE_MAX_MR_IOV];
+	char data[TREADLE_CM_DATA];
+	char name[8];
+	char after[1 << 17];
+};
+
+struct walker {
+	struct user *u;
+	struct desk *desk;
+	struct io_uring ring;
+	__u64 dice;
+};
+
+static struct town *town;
+static __u64 deadline;
+
+/* --- dice -------------------------------------------------------------------------------- */
+
+static __u32 roll(struct walker *w, __u32 sides)
+{
+	return lottery(&w->dice) % sides;
+}
+
+static bool one_in(struct walker *w, __u32 n)
+{
+	return roll(w, n) == 0;
+}
+
+#define PICK(w, array) ((array)[roll(w, sizeof(array) / sizeof((array)[0]))])
+
+static __u64 some_number(struct walker *w)
+{
+	static const __u64 numbers[] = {0,	    1,		2,	    3,		7,
+					8,	    63,		64,	    4095,	4096,
+					65535,	    65536,	1 << 20,    0x7fffffff, 0x80000000,
+					0xffffffff, 1ULL << 32, 1ULL << 47, 1ULL << 63, -4096ULL,
+					-1ULL};
+
+	return one_in(w, 4) ? lottery(&w->dice) : PICK(w, numbers);
+}
+
+static __u64 some_length(struct walker *w)
+{
+	static const __u64 lengths[] = {0, 1, 8, 64, 100, 256, 4096, 5000, 65536, 200000};
+
+	return one_in(w, 16) ? some_number(w) : PICK(w, lengths);
+}
+
+/* Somewhere in the arena, or not in memory at all. */
+static void *somewhere(struct walker *w)
+{
+	return one_in(w, 32) ? (void *)some_number(w) :
+			       w->u->arena + (roll(w, ARENA) & (one_in(w, 2) ? ~7UL : ~0UL));
+}
+
+static struct file *some_file(struct walker *w)
+{
+	return &PICK(w, w->u->file);
+}
+
+/* One of that kind; or of another, or none. */
+static __u32 some_id(struct walker *w, struct file *f, enum kind kind)
+{
+	if (one_in(w, 20))
+		kind = roll(w, KINDS);
+	return one_in(w, 40) ? roll(w, 64) : PICK(w, f->id[kind]);
+}
+
+/* Often none. */
+static __u32 perhaps_id(struct walker *w, struct file *f, enum kind kind)
+{
+	return one_in(w, 3) ? 0 : some_id(w, f, kind);
+}
+
+static __u32 some_flags(struct walker *w, __u32 known)
+{
+	return one_in(w, 32) ? some_number(w) : one_in(w, 2) ? 0 : lottery(&w->dice) & known;
+}
+
+static struct treadle_addr some_addr(struct walker *w)
+{
+	return one_in(w, 16) ? loopback(some_number(w)) : PICK(w, town->addr);
+}
+
+/* --- calls ------------------------------------------------------------------------------- */
+
+static int through_io_uring(struct walker *w, int fd, unsigned long cmd, void *arg)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
+	struct io_uring_cqe *cqe;
+	int res;
+
+	need(sqe);
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+	sqe->cmd_op = cmd;
+	sqe->addr3 = (unsigned long)arg;
+	sqe->flags = cmd == TREADLE_IOC_DOORBELL ? 0 : IOSQE_ASYNC;
+	need(io_uring_submit(&w->ring) == 1);
+	while ((res = io_uring_wait_cqe(&w->ring, &cqe)) == -EINTR)
+		;
+	need(res == 0);
+	res = cqe->res;
+	io_uring_cqe_seen(&w->ring, cqe);
+	return res;
+}
+
+static int try(struct walker *w, struct file *f, unsigned long cmd, void *arg, size_t size)
+{
+	unsigned char *bytes = arg;
+	int result;
+
+	if (size && one_in(w, 8))
+		for (__u32 n = roll(w, 4); n; n--)
+			bytes[roll(w, size)] = lottery(&w->dice);
+	if (cmd != TREADLE_IOC_WAIT && one_in(w, 8))
+		result = through_io_uring(w, f->fd, cmd, arg);
+	else
+		result = call(f->fd, cmd, one_in(w, 100) ? somewhere(w) : arg);
+	__atomic_fetch_add(&town->calls, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&town->good, result >= 0, __ATOMIC_RELAXED);
+	return result;
+}
+
+#define TRY(w, f, cmd, arg) try(w, f, cmd, arg, sizeof(*(arg)))
+
+static void remember(struct walker *w, struct file *f, enum kind kind, __u32 id)
+{
+	PICK(w, f->id[kind]) = id;
+}
+
+#endif

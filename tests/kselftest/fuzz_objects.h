@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The random walk of fuzz.c: steps that make, bind, connect and destroy objects. */
+#ifndef TREADLE_KSELFTEST_FUZZ_OBJECTS_H
+#define TREADLE_KSELFTEST_FUZZ_OBJECTS_H
+
+#include "fuzz.h"
+
+/* --- objects ----------------------------------------------------------------------------- */
+
+static void makes_queue(struct walker *w, struct file *f)
+{
+	struct treadle_cq_create c = {.size = sizeof(c), .entries = 1 + roll(w, 64)};
+	struct cq *q = &PICK(w, f->cq);
+
+	if (TRY(w, f, TREADLE_IOC_CQ_CREATE, &c))
+		return;
+	remember(w, f, CQ, c.id);
+	q->ro = mmap(NULL, c.ro.length, PROT_READ, MAP_SHARED, f->fd, c.ro.offset);
+	q->rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
+}
+
+static void makes_ring(struct walker *w, struct file *f)
+{
+	bool tx = one_in(w, 2);
+	struct treadle_ring_create c = {.size = sizeof(c),
+					.flags = some_flags(w, 1),
+					.entries = 1 + roll(w, 64),
+					.buffered = tx ? 0 : roll(w, 70000)};
+	struct ring *r = &PICK(w, f->ring), new = {.fd = f->fd};
+	void *ro, *rw;
+
+	if (TRY(w, f, tx ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE, &c))
+		return;
+	remember(w, f, tx ? TX : RX, c.id);
+	rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
+	ro = mmap(NULL, c.ro.length, PROT_READ, MAP_SHARED, f->fd, c.ro.offset);
+	if (rw == MAP_FAILED || ro == MAP_FAILED)
+		return;
+	new.id = c.id;
+	new.entries = c.entries;
+	new.rw = rw;
+	new.ro = ro;
+	new.slots = (void *)((char *)rw + TREADLE_SLOTS_OFFSET);
+	*r = new;
+}
+
+static void makes_endpoint(struct walker *w, struct file *f)
+{
+	static const __u32 types[] = {TREADLE_EP_RDM, TREADLE_EP_RDM,	  TREADLE_EP_MSG,
+				      TREADLE_EP_MSG, TREADLE_EP_PASSIVE, TREADLE_EP_DGRAM};
+	struct treadle_ep_create c = {
+		.size = sizeof(c),
+		.type = PICK(w, types),
+		.flags = one_in(w, 4) ? some_flags(w, 7) : 0,
+		.addr = one_in(w, 8) ? some_addr(w) : loopback(0),
+	};
+
+	if (c.type == TREADLE_EP_MSG && one_in(w, 2)) {
+		c.request = PICK(w, town->request);
+		memset(&c.addr, 0, sizeof(c.addr));
+	}
+	if (c.flags) {
+		c.parent = one_in(w, 2) ? some_id(w, f, EP) : 0;
+		c.index = roll(w, 4);
+	}
+	if (TRY(w, f, TREADLE_IOC_EP_CREATE, &c))
+		return;
+	remember(w, f, EP, c.id);
+	PICK(w, town->addr) = c.addr;
+}
+
+static void makes_region(struct walker *w, struct file *f)
+{
+	struct treadle_iov *iov = w->desk->iov;
+	struct treadle_mr_create c = {.size = sizeof(c),
+				      .flags = some_flags(w, 15),
+				      .access = one_in(w, 4) ? some_flags(w, 0x3f) : 0x3f,
+				      .iov_count = one_in(w, 4) ? roll(w, 10) : 1,
+				      .iov = (unsigned long)iov,
+				      .cntr = one_in(w, 8) ? some_id(w, f, CNTR) : 0,
+				      .ep = one_in(w, 8) ? some_id(w, f, EP) : 0};
+	__u32 place = roll(w, PUBLIC);
+
+	if (!(c.flags & TREADLE_MR_KERNEL_KEY))
+		c.key = some_number(w);
+	for (__u32 i = 0; i < TREADLE_MAX_MR_IOV; i++)
+		iov[i] = (struct treadle_iov){(unsigned long)somewhere(w), some_length(w)};
+	if (TRY(w, f, TREADLE_IOC_MR_CREATE, &c))
+		return;
+	remember(w, f, MR, c.id);
+	town->key[place] = c.key;
+	town->at[place] = c.flags & TREADLE_MR_VIRT_ADDR ? iov[0].addr : 0;
+}
+
+static void makes_others(struct walker *w, struct file *f)
+{
+	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+	struct treadle_av_create av = {.size = sizeof(av), .count = roll(w, 100)};
+	struct treadle_eq_create eq = {.size = sizeof(eq)};
+	struct treadle_wait_fd wait = {.size = sizeof(wait)};
+	int *place = &PICK(w, f->eq);
+
+	switch (roll(w, 3)) {
+	case 0:
+		if (TRY(w, f, TREADLE_IOC_CNTR_CREATE, &cntr) == 0)
+			remember(w, f, CNTR, cntr.id);
+		break;
+	case 1:
+		if (one_in(w, 4)) {
+			av.name = (unsigned long)w->desk->name;
+			av.name_size = 1 + roll(w, 3);
+			av.flags = some_flags(w, TREADLE_AV_READ);
+		} else {
+			av.flags = some_flags(w, TREADLE_AV_IDS);
+			av.rx_ctx_bits = one_in(w, 4) ? roll(w, 18) : 0;
+		}
+		if (TRY(w, f, TREADLE_IOC_AV_CREATE, &av) == 0)
+			remember(w, f, AV, av.id);
+		break;
+	default:
+		if (TRY(w, f, TREADLE_IOC_EQ_CREATE, &eq))
+			return;
+		remember(w, f, EQ, eq.id);
+		wait.id = eq.id;
+		if (TRY(w, f, TREADLE_IOC_WAIT_FD, &wait) == 0) {
+			int before = __atomic_exchange_n(place, wait.fd, __ATOMIC_RELAXED);
+
+			if (before > 0)
+				close(before);
+		}
+	}
+}
+
+static void enables(struct walker *w, struct file *f)
+{
+	struct treadle_ep_enable c = {
+		.size = sizeof(c),
+		.ep = some_id(w, f, EP),
+		.flags = some_flags(w, 3),
+		.tx = some_id(w, f, TX),
+		.rx = some_id(w, f, RX),
+		.av = perhaps_id(w, f, AV),
+		.tx_cq = some_id(w, f, CQ),
+		.rx_cq = some_id(w, f, CQ),
+		.cntr_send = perhaps_id(w, f, CNTR),
+		.cntr_recv = perhaps_id(w, f, CNTR),
+		.cntr_read = perhaps_id(w, f, CNTR),
+		.cntr_write = perhaps_id(w, f, CNTR),
+		.cntr_remote_read = perhaps_id(w, f, CNTR),
+		.cntr_remote_write = perhaps_id(w, f, CNTR),
+	};
+
+	TRY(w, f, TREADLE_IOC_EP_ENABLE, &c);
+}
+
+static void binds_region(struct walker *w, struct file *f)
+{
+	struct treadle_mr_bind c = {.size = sizeof(c),
+				    .mr = some_id(w, f, MR),
+				    .cntr = perhaps_id(w, f, CNTR),
+				    .ep = perhaps_id(w, f, EP)};
+
+	TRY(w, f, TREADLE_IOC_MR_BIND, &c);
+}
+
+static void destroys(struct walker *w, struct file *f)
+{
+	struct treadle_destroy c = {.size = sizeof(c), .id = some_id(w, f, roll(w, KINDS))};
+
+	TRY(w, f, TREADLE_IOC_DESTROY, &c);
+}
+
+static void uses_address_vector(struct walker *w, struct file *f)
+{
+	struct treadle_addr *addrs = w->desk->addrs;
+	__u64 *out = w->desk->out, *ids = w->desk->ids;
+	struct treadle_av_insert insert = {.size = sizeof(insert),
+					   .av = some_id(w, f, AV),
+					   .count = roll(w, 5),
+					   .addrs = (unsigned long)addrs,
+					   .out = (unsigned long)out,
+					   .ids = one_in(w, 8) ? (unsigned long)ids : 0};
+	struct treadle_av_remove remove = {.size = sizeof(remove),
+					   .av = insert.av,
+					   .count = roll(w, 3),
+					   .indices = (unsigned long)out};
+	struct treadle_av_lookup lookup = {
+		.size = sizeof(lookup), .av = insert.av, .index = roll(w, 8)};
+
+	for (int i = 0; i < 4; i++) {
+		addrs[i] = some_addr(w);
+		out[i] = roll(w, 8);
+	}
+	switch (roll(w, 8)) {
+	case 0:
+		TRY(w, f, TREADLE_IOC_AV_REMOVE, &remove);
+		break;
+	case 1:
+		TRY(w, f, TREADLE_IOC_AV_LOOKUP, &lookup);
+		break;
+	default:
+		TRY(w, f, TREADLE_IOC_AV_INSERT, &insert);
+	}
+}
+
+/* --- connections --------------------------------------------------------------------------- */
+
+static void connects(struct walker *w, struct file *f)
+{
+	char *data = w->desk->data;
+	struct treadle_ep_eq eq = {.size = sizeof(eq),
+				   .ep = some_id(w, f, EP),
+				   .eq_fd = PICK(w, some_file(w)->eq),
+				   .context = lottery(&w->dice)};
+	struct treadle_listen listen = {.size = sizeof(listen), .ep = eq.ep, .backlog = roll(w, 5)};
+	struct treadle_connect connect = {.size = sizeof(connect),
+					  .ep = eq.ep,
+					  .addr = some_addr(w),
+					  .data = (unsigned long)data,
+					  .data_size = roll(w, TREADLE_CM_DATA + 1)};
+	struct treadle_accept accept = {.size = sizeof(accept),
+					.ep = eq.ep,
+					.data = (unsigned long)data,
+					.data_size = roll(w, TREADLE_CM_DATA)};
+	struct treadle_reject reject = {
+		.size = sizeof(reject), .ep = eq.ep, .request = PICK(w, town->request)};
+	struct treadle_shutdown shutdown = {.size = sizeof(shutdown), .ep = eq.ep};
+
+	switch (roll(w, 12)) {
+	case 0:
+	case 1:
+	case 2:
+		TRY(w, f, TREADLE_IOC_EP_EQ, &eq);
+		break;
+	case 3:
+	case 4:
+		TRY(w, f, TREADLE_IOC_LISTEN, &listen);
+		break;
+	case 5:
+	case 6:
+	case 7:
+		TRY(w, f, TREADLE_IOC_CONNECT, &connect);
+		break;
+	case 8:
+	case 9:
+		TRY(w, f, TREADLE_IOC_ACCEPT, &accept);
+		break;
+	case 10:
+		TRY(w, f, TREADLE_IOC_REJECT, &reject);
+		break;
+	default:
+		TRY(w, f, TREADLE_IOC_SHUTDOWN, &shutdown);
+	}
+}
+
+static void reads_events(struct walker *w, struct file *f)
+{
+	struct treadle_event ev;
+	struct pollfd p = {.fd = PICK(w, f->eq), .events = POLLIN | POLLOUT};
+
+	if (p.fd <= 0)
+		return;
+	poll(&p, 1, 0);
+	if (event_take(p.fd, &ev) > 0 && ev.event == TREADLE_EVENT_CONNREQ)
+		PICK(w, town->request) = ev.request;
+}
+
+#endif

@@ -449,7 +449,7 @@ static void await_source(struct treadle_ep *ep, u32 port, struct treadle_run *ru
 
 	if (from && treadle_ep_admits(from, ep) && treadle_ep_admits(ep, from)) {
 		WRITE_ONCE(from->awaited, true);
-		smp_mb();
+		smp_mb(); /* pairs with treadle_ep_shutdown() */
 		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;
 	} else if (from) {
 		error = -EACCES;

@@ -200,6 +200,17 @@ static void vanish(void *arg)
 		pause();
 }
 
+/* The address of an endpoint in a process of its own, which runs @fn, a vanish(). */
+static struct treadle_addr elsewhere(void (*fn)(void *), pid_t *pid)
+{
+	struct treadle_addr *where = shared(2 * sizeof(*where));
+
+	*pid = spawn(fn, where);
+	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return where[1];
+}
+
 TEST_F(collective, what_the_dead_have_sent_is_there)
 {
 	struct node third;
@@ -217,13 +228,9 @@ TEST_F(collective, what_the_dead_have_sent_is_there)
 
 TEST_F(collective, a_process_that_is_killed_is_told)
 {
-	struct treadle_addr *where = shared(2 * sizeof(*where));
-	pid_t pid = spawn(vanish, where);
-	__u64 its;
+	pid_t pid;
+	__u64 its = peer(&self->a, elsewhere(vanish, &pid));
 
-	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
-		sched_yield();
-	its = peer(&self->a, where[1]);
 	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
 	EXPECT_TRUE(cq_empty(&self->a.rcq));
 	kill(pid, SIGKILL);
@@ -239,13 +246,9 @@ static void vanish_as_another_user(void *where)
 
 TEST_F(collective, who_is_of_another_user_is_not_waited_for)
 {
-	struct treadle_addr *where = shared(2 * sizeof(*where));
-	pid_t pid = spawn(vanish_as_another_user, where);
-	__u64 its;
+	pid_t pid;
+	__u64 its = peer(&self->a, elsewhere(vanish_as_another_user, &pid));
 
-	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
-		sched_yield();
-	its = peer(&self->a, where[1]);
 	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
 	EXPECT_EQ(EACCES, cq_next(&self->a.rcq).error);
 	kill(pid, SIGKILL);

@@ -20,7 +20,8 @@
  * struct treadle_cmd - a command
  * @d:		the kernel's copy of the descriptor
  * @kept:	a completion that did not fit
- * @cond:	while it is armed: counter or cells, bound
+ * @cond:	while it is armed: counter or cells, bound; with F_REPEAT until it is dropped
+ * @rest:	F_REPEAT, with @cond: the other counter it waits for in turn, bound, or NULL
  * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
  * @ep:		endpoint, or NULL (counter operations)
  * @wait:	after that: where it waits for its turn (flow.c)
@@ -30,9 +31,12 @@
  * @route, @port: sends: 0 and where to (treadle_name()), or why not
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
  *		atomics: operands, then results; behind them what to compare with
+ * @own:	either of these two, which no command has both of
  * @heap:	allocated, and holds references; else on the stack of a doorbell
  * @tracked:	counted in its flow, until it is completed or dropped
  * @admitted:	its turn has come
+ * @skipped:	F_REPEAT: it has not been executed this time, because of F_STRICT
+ * @resting:	F_REPEAT: @cond and its threshold are those of @rest, and the other way round
  */
 struct treadle_cmd {
 	union {
@@ -44,16 +48,19 @@ struct treadle_cmd {
 		struct list_head wait;
 	};
 	struct treadle_ep *ep;
-	struct treadle_obj *cond;
+	struct treadle_obj *cond, *rest;
 	struct treadle_cntr *notify, *target;
 	union treadle_slot *vec;
-	struct treadle_recv *recv;
+	union {
+		struct treadle_recv *recv;
+		u8 *inject;
+		void *own;
+	};
 	struct treadle_tx *tx;
-	u8 *inject;
 	int route;
 	u32 port;
 	u8 slots;
-	bool heap, tracked, admitted;
+	bool heap, tracked, admitted, resting, skipped;
 };
 
 /*
@@ -156,6 +163,13 @@ static inline bool treadle_op_remote(u8 opcode)
 /* submit.c */
 extern struct kmem_cache *treadle_cmd_cache;
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp);
+
+/* How to keep what may fail: that something has failed, for want of memory perhaps, its receiver has to hear. */
+static inline gfp_t treadle_keep_gfp(const struct treadle_cmd *cmd)
+{
+	return cmd->d.flags & TREADLE_F_FAILURE ? TREADLE_GFP_MUST : TREADLE_GFP;
+}
+
 void treadle_cmd_free(struct treadle_cmd *cmd);
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);
 int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);

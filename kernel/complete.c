@@ -6,6 +6,7 @@
  * memory for it is that of the finished command or receive itself, or, for a
  * command on the stack of a doorbell, allocated by that caller, who may sleep.
  */
+#include <linux/nospec.h>
 #include <linux/slab.h>
 
 #include "treadle.h"
@@ -151,7 +152,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cq
 		}
 		spin_unlock(&cq->lock);
 		/* 96 bytes, bounded: a doorbell is refused while the queue overflows */
-		spare = kmalloc(sizeof(*spare), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		spare = kmalloc(sizeof(*spare), TREADLE_GFP_MUST);
 	}
 	spin_unlock(&cq->lock);
 	kfree(spare);
@@ -223,6 +224,47 @@ static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadl
 	cqe->olen = 0;
 }
 
+/* It has fired, and was not taken off since: then its condition would be gone. */
+static __always_inline bool repeats(const struct treadle_cmd *cmd)
+{
+	return unlikely(cmd->d.flags & TREADLE_F_REPEAT) && cmd->heap && cmd->cond;
+}
+
+/*
+ * A command that repeats has ended. It is armed again before it is counted, so that who finds
+ * all of them counted finds all of them armed.
+ */
+static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	struct treadle_cntr *notify = cmd->notify;
+	struct treadle_ep *ep = cmd->ep;
+	bool tracked = cmd->tracked, remote = treadle_op_remote(cmd->d.opcode);
+	u32 port = cmd->port;
+
+	/* it may fire and be dropped while we are still here */
+	if (notify)
+		kref_get(&notify->obj.ref);
+	if (tracked)
+		treadle_ep_get(ep);
+	cmd->tracked = cmd->admitted = false;
+	if (treadle_opdefs[cmd->d.opcode].atomic) { /* the operands are taken again */
+		kfree(cmd->inject);
+		cmd->inject = NULL;
+	}
+	/* canceled, or it could only fail for ever: its connection is over, its memory gone */
+	if (error == -ECANCELED && !cmd->skipped)
+		treadle_cmd_free(cmd);
+	else
+		treadle_cntr_again(cmd, run);
+	count(notify, error, run);
+	if (notify)
+		treadle_obj_put(&notify->obj);
+	if (tracked) {
+		treadle_flow_done(ep, port, remote, run);
+		treadle_ep_put(ep);
+	}
+}
+
 /*
  * A command of the transmit side (or a receive that could not be posted) has
  * finished. It is freed, or kept by the completion queue.
@@ -233,7 +275,9 @@ static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadl
 TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
 {
 	u32 flags = cmd->d.flags,
-	    op_flags = cmd->d.opcode < TREADLE_OP_LAST ? cq_flags[cmd->d.opcode] : 0;
+	    op_flags = cmd->d.opcode < TREADLE_OP_LAST ?
+			       cq_flags[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)] :
+			       0;
 	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
@@ -241,6 +285,10 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	struct treadle_cq *cq = NULL;
 	u32 port = cmd->port;
 
+	if (unlikely(repeats(cmd))) {
+		cmd_again(cmd, error, run);
+		return;
+	}
 	if (unlikely(flags & TREADLE_F_COLLECTIVE))
 		op_flags = (op_flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
 	if (unlikely(tracked)) {
@@ -372,6 +420,11 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 	struct treadle_cq *cq = NULL;
 	bool kept = false;
 
+	if (recv->cmd && repeats(recv->cmd)) {
+		recv->cmd->recv = recv;
+		cmd_again(recv->cmd, error, run);
+		return;
+	}
 	if (recv->cmd) {
 		notify = recv->cmd->notify;
 		recv->cmd->notify = NULL;

@@ -68,6 +68,48 @@ void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct tr
 	cntr_changed(cntr, activated, run);
 }
 
+/*
+ * Arm a command that repeats once more. Closing an endpoint, or all, sets dead and then takes
+ * off what is armed, under this lock: either it is seen here, or finds the command.
+ */
+static void cntr_rearm(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
+	bool dead, activated = false;
+
+	spin_lock(&cntr->trigger.lock);
+	dead = READ_ONCE(cntr->obj.ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead));
+	if (!dead) {
+		treadle_arm(&cntr->trigger, cmd, cmd->d.threshold);
+		activated = cntr_activate(cntr);
+	}
+	spin_unlock(&cntr->trigger.lock);
+	if (dead)
+		treadle_cmd_free(cmd);
+	else if (activated)
+		treadle_run_add(run, &cntr->job);
+}
+
+/* The condition and that for its rest take turns. */
+static void cntr_turn(struct treadle_cmd *cmd)
+{
+	u64 threshold = cmd->d.threshold;
+
+	swap(cmd->cond, cmd->rest);
+	cmd->d.threshold = cmd->d.rest_threshold;
+	cmd->d.rest_threshold = threshold;
+	cmd->resting = !cmd->resting;
+}
+
+/* A command that repeats has ended, or has rested. */
+void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	cmd->d.threshold += cmd->d.value;
+	if (cmd->rest)
+		cntr_turn(cmd);
+	cntr_rearm(cmd, run);
+}
+
 /* The job: there is one at a time (cntr->active), so commands start in order. */
 static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 {
@@ -90,8 +132,17 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		cmd = container_of(a, struct treadle_cmd, armed);
-		treadle_disarmed(cmd);
-		if (unlikely(why && (cmd->d.flags & TREADLE_F_STRICT)))
+		why = cmd->d.flags & TREADLE_F_STRICT ? why : 0;
+		if (unlikely(cmd->d.flags & TREADLE_F_REPEAT)) {
+			if (cmd->resting) {
+				treadle_cntr_again(cmd, run);
+				continue;
+			}
+			cmd->skipped = why;
+		} else {
+			treadle_disarmed(cmd);
+		}
+		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);
 		else
 			treadle_opdefs[cmd->d.opcode].issue(cmd, run);

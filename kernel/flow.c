@@ -171,7 +171,7 @@ void treadle_flow_track(struct treadle_cmd *cmd)
 	flow = flow_find(ep, cmd->port);
 	if (!flow) {
 		spin_unlock(&ep->lock);
-		new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		new = kzalloc(sizeof(*new), TREADLE_GFP_MUST);
 		new->ep = ep;
 		new->port = cmd->port;
 		INIT_LIST_HEAD(&new->waiting);
@@ -213,6 +213,7 @@ static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct trea
  */
 struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run)
 {
+	struct treadle_cmd *heap = NULL;
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_flow *flow;
 	int ret = 0;
@@ -226,11 +227,13 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 		return cmd;
 	if (cmd->d.flags & TREADLE_F_INJECT)
 		ret = treadle_take_inject(cmd, run);
-	if (ret) {
-		treadle_cmd_complete(cmd, ret, run);
+	if (!ret)
+		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
+	if (!heap) {
+		treadle_cmd_complete(cmd, ret ?: -ENOMEM, run);
 		return NULL;
 	}
-	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	cmd = heap;
 	spin_lock(&ep->lock);
 	flow = flow_before(ep, cmd);
 	if (flow) {

@@ -8,6 +8,7 @@
  * to the initiator. Each step goes on in the worker of whoever's pages are missing.
  */
 #include <linux/hash.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
 #ifdef CONFIG_X86_64
 #include <asm/cpufeature.h>
@@ -112,8 +113,11 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 	    (!fetches && (d->fetch_iov_count || d->result)) || (!compares && d->compare) ||
 	    (d->fetch_iov_count > 1 && (d->result || d->compare)))
 		return -EINVAL;
-	if (d->datatype >= TREADLE_DATATYPES || !op_fits(d) ||
-	    !(treadle_atomic_types(d->atomic_op) >> d->datatype & 1) ||
+	if (d->datatype >= TREADLE_DATATYPES)
+		return -EOPNOTSUPP;
+	/* an index of tables, here and where it is computed */
+	cmd->d.datatype = array_index_nospec(d->datatype, TREADLE_DATATYPES);
+	if (!op_fits(d) || !(treadle_atomic_types(d->atomic_op) >> d->datatype & 1) ||
 	    (is_fp(d->datatype) && !treadle_has_fp))
 		return -EOPNOTSUPP;
 	if (d->atomic_op == TREADLE_ATOMIC_READ && d->iov_count)

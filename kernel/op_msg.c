@@ -123,12 +123,6 @@ static bool is_lossy(const struct treadle_msg *m)
 	return m->to->type == TREADLE_EP_DGRAM;
 }
 
-/* That something has failed, for want of memory perhaps, its receiver has to hear. */
-static gfp_t keep_gfp(const struct treadle_cmd *cmd)
-{
-	return cmd->d.flags & TREADLE_F_FAILURE ? TREADLE_GFP | __GFP_NOFAIL : TREADLE_GFP;
-}
-
 /*
  * Allocate what is needed to keep @m. Without memory for a copy the message
  * waits with its command, unless it has to be copied, or is lossy (NULL).
@@ -158,13 +152,13 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 		return NULL;
 	} else if (inject) {
 		/* beyond the target's means: the sender pays */
-		msg = kmalloc(charge, keep_gfp(cmd));
+		msg = kmalloc(charge, treadle_keep_gfp(cmd));
 		if (!msg)
 			return NULL;
 		*msg = *m;
 		msg->payload = (u8 *)(msg + 1);
 	} else {
-		msg = kmalloc(sizeof(*msg), keep_gfp(cmd));
+		msg = kmalloc(sizeof(*msg), treadle_keep_gfp(cmd));
 		if (!msg)
 			return NULL;
 		*msg = *m;
@@ -197,7 +191,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		goto fail;
 	/* only a copy that needs no confirmation lets the sender go */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, keep_gfp(cmd));
+		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
 		if (!heap)
 			goto fail;
 		treadle_flow_track(heap);
@@ -205,7 +199,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
 	if (ret == -EAGAIN) {
-		msg->cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		msg->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST);
 		treadle_flow_track(msg->cmd);
 		msg->job.ctx = msg->cmd->ep->obj.ctx;
 		msg->job.fn = send_go_on;
@@ -246,7 +240,7 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 	}
 	treadle_match_keep(&rx->match[msg->space], &msg->m);
 	msg->queued = true;
-	rx->buffered += msg->charge;
+	WRITE_ONCE(rx->buffered, rx->buffered + msg->charge);
 	return 0;
 }
 
@@ -471,7 +465,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	u8 space;
 	int ret;
 
-	cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST);
 	recv = cmd->recv;
 	cmd->recv = NULL;
 	recv->rx = rx;

@@ -52,7 +52,7 @@ static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context)
 	treadle_match_keep(&rx->match[TREADLE_CLAIMED], &msg->m);
 	msg->m.tag = tag;
 	msg->claimed = true;
-	rx->buffered += msg->charge;
+	WRITE_ONCE(rx->buffered, rx->buffered + msg->charge);
 }
 
 void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run)

@@ -206,15 +206,19 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 	if (!m->heap) {
 		/* about to leave its doorbell, after which the buffer is free */
 		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
+		/* an atomic that has begun is finished */
+		gfp_t gfp = m->modified ? TREADLE_GFP_MUST : TREADLE_GFP;
 
-		if (ret) {
-			treadle_rma_finish(m, ret, run);
+		rma = ret ? NULL : kmalloc(sizeof(*rma), gfp);
+		cmd = rma ? treadle_cmd_persist(cmd, gfp) : NULL;
+		if (!cmd) {
+			kfree(rma);
+			treadle_rma_finish(m, ret ?: -ENOMEM, run);
 			return;
 		}
-		rma = kmalloc(sizeof(*rma), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 		*rma = *m;
 		rma->heap = true;
-		rma->cmd = treadle_cmd_persist(cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+		rma->cmd = cmd;
 		treadle_flow_track(rma->cmd);
 	}
 	rma->job.ctx = ctx;

@@ -6,7 +6,9 @@
  */
 #include "treadle.h"
 
-#define ARMED  (TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND | TREADLE_F_WORK | TREADLE_F_STRICT)
+#define ARMED                                                                                  \
+	(TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND | TREADLE_F_WORK | TREADLE_F_STRICT | \
+	 TREADLE_F_REPEAT)
 #define NOTIFY (ARMED | TREADLE_F_COMPLETION | TREADLE_F_NOTIFY)
 #define RMA    (NOTIFY | TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE)
 #define SEND   (RMA | TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA)
@@ -68,7 +70,7 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.issue = treadle_atomic_issue,
 	},
 	[TREADLE_OP_CNTR_SET ... TREADLE_OP_CNTR_ADD] = {
-		.flags = ARMED | TREADLE_F_CNTR_ERROR,
+		.flags = ARMED | TREADLE_F_NOTIFY | TREADLE_F_CNTR_ERROR,
 		.prep = treadle_cntr_prep,
 		.issue = treadle_cntr_issue,
 	},

@@ -125,7 +125,7 @@ void treadle_cell_arm(struct treadle_cmd *cmd)
 		kref_get(&ctx->ref);
 	if (p->state != TREADLE_POLL_NOW) {
 		p->state = TREADLE_POLL_NOW;
-		treadle_queue_work(&p->work);
+		treadle_queue_work(ctx, &p->work);
 	}
 	spin_unlock(&p->trigger.lock);
 }
@@ -252,7 +252,7 @@ static void poller_work(struct work_struct *work)
 		again = poller_goes_on(p, now, &stop);
 	}
 	if (again)
-		treadle_queue_work(&p->work);
+		treadle_queue_work(ctx, &p->work);
 	if (stop)
 		treadle_ctx_put(ctx);
 }
@@ -278,7 +278,7 @@ static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 		return HRTIMER_RESTART;
 	}
 work:
-	treadle_queue_work(&p->work);
+	treadle_queue_work(container_of(p, struct treadle_ctx, poller), &p->work);
 	return HRTIMER_NORESTART;
 }
 

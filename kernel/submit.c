@@ -42,8 +42,7 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 	cmd->slots = 0;
 	cmd->cond = NULL;
 	cmd->notify = cmd->target = NULL;
-	cmd->recv = NULL;
-	cmd->inject = NULL;
+	cmd->own = NULL;
 	return heap;
 }
 
@@ -55,11 +54,9 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	if (unlikely(cmd->target))
 		treadle_obj_unbind(&cmd->target->obj);
 	if (unlikely(cmd->cond))
-		treadle_obj_unbind(cmd->cond);
-	if (unlikely(cmd->recv))
-		kfree(cmd->recv);
-	if (unlikely(cmd->inject))
-		kfree(cmd->inject);
+		treadle_cond_drop(cmd);
+	if (unlikely(cmd->own))
+		kfree(cmd->own);
 	if (!cmd->heap)
 		return;
 	if (unlikely(cmd->tracked)) /* dropped, not completed */
@@ -154,16 +151,26 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 /* Fields of the second line; unused ones are zero. */
 static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
 {
+	const u32 repeats = TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK |
+			    TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_COLLECTIVE |
+			    TREADLE_F_MULTI_RECV | TREADLE_F_PEEK | TREADLE_F_CLAIM |
+			    TREADLE_F_DISCARD;
 	u32 f = d->flags;
 
-	if (((f & (TREADLE_F_COND | TREADLE_F_NOTIFY)) && !(f & TREADLE_F_EXT)) ||
+	if (((f & (TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT)) &&
+	     !(f & TREADLE_F_EXT)) ||
 	    ((f & TREADLE_F_STRICT) && !(f & TREADLE_F_COND_CNTR)))
 		return -EINVAL;
 	if (!(f & TREADLE_F_EXT))
 		return 0;
 	if ((f & TREADLE_F_COND) == TREADLE_F_COND ||
 	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
-	    (!(f & TREADLE_F_COND_CELL) && d->value))
+	    (!(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && d->value))
+		return -EINVAL;
+	if (f & TREADLE_F_REPEAT ?
+		    (f & repeats) != (TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK) ||
+			    !d->value :
+		    d->rest)
 		return -EINVAL;
 	if (!(f & TREADLE_F_NOTIFY) && d->notify)
 		return -EINVAL;
@@ -172,7 +179,7 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 	if (!op->atomic &&
 	    (d->atomic_op || d->datatype || d->fetch_iov_count || d->result || d->compare))
 		return -EINVAL;
-	return d->reserved1[0] || d->reserved1[1] ? -EINVAL : 0;
+	return d->reserved1 || (!d->rest && d->rest_threshold) ? -EINVAL : 0;
 }
 
 static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)
@@ -195,7 +202,17 @@ static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
 
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	cmd->cond = obj;
+	cmd->cond = obj; /* from here on treadle_cond_drop() */
+	cmd->rest = NULL;
+	cmd->resting = false;
+	if (atomic_inc_return(&ctx->armed) > treadle_max_armed)
+		return -ENOSPC;
+	if (cmd->d.rest) {
+		obj = treadle_obj_bind(ctx, cmd->d.rest, TREADLE_CNTR);
+		if (IS_ERR(obj))
+			return PTR_ERR(obj);
+		cmd->rest = obj;
+	}
 	return cell ? treadle_cell_judge(obj, cmd->d.threshold) : 0;
 }
 
@@ -315,7 +332,6 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	struct treadle_ctx *ctx = cmd->cond->ctx;
 	struct treadle_cmd *heap;
 	u8 slots = cmd->slots;
 
@@ -325,15 +341,9 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 		if (ret)
 			return ret;
 	}
-	if (atomic_inc_return(&ctx->armed) > treadle_max_armed) {
-		atomic_dec(&ctx->armed);
-		return -ENOSPC;
-	}
 	heap = treadle_cmd_persist(cmd, TREADLE_GFP);
-	if (!heap) {
-		atomic_dec(&ctx->armed);
+	if (!heap)
 		return -ENOMEM;
-	}
 	/* it has left the ring: the doorbell gives its slots back */
 	cmd->slots = slots;
 	heap->slots = 0;
@@ -455,8 +465,7 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		cmd.slots = slots;
 		cmd.tx = tx;
 		cmd.vec = NULL;
-		cmd.recv = NULL;
-		cmd.inject = NULL;
+		cmd.own = NULL;
 		cmd.cond = NULL;
 		cmd.notify = cmd.target = NULL;
 		cmd.heap = cmd.tracked = cmd.admitted = false;

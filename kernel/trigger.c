@@ -26,16 +26,24 @@ void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
 	treadle_armed_insert(&t->armed, &cmd->armed);
 }
 
-/* A command that was taken off waits for nothing any more. */
-void treadle_disarmed(struct treadle_cmd *cmd)
+/* What it is to wait for is let go of. */
+void treadle_cond_drop(struct treadle_cmd *cmd)
 {
 	struct treadle_obj *cond = cmd->cond;
 
-	if (cond->type == TREADLE_CELL)
-		treadle_cell_disarmed(cond, &cmd->d);
 	atomic_dec(&cond->ctx->armed);
 	cmd->cond = NULL;
 	treadle_obj_unbind(cond);
+	if (unlikely(cmd->rest))
+		treadle_obj_unbind(cmd->rest);
+}
+
+/* A command that was taken off waits for nothing any more. */
+void treadle_disarmed(struct treadle_cmd *cmd)
+{
+	if (cmd->cond->type == TREADLE_CELL)
+		treadle_cell_disarmed(cmd->cond, &cmd->d);
+	treadle_cond_drop(cmd);
 }
 
 /* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
@@ -48,8 +56,9 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 {
 	return (!cull->ep || cmd->ep == cull->ep) && (!cull->cond || cmd->cond == cull->cond) &&
 	       !(cull->error && is_end(cmd)) &&
+	       !(cull->error && cull->exact && (cmd->d.flags & TREADLE_F_REPEAT)) &&
 	       (!cull->work || (cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT))) &&
-	       (!cull->lax || !(cmd->d.flags & TREADLE_F_STRICT)) &&
+	       (!cull->lax || !(cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
 	       (!cull->exact || cmd->d.context == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);
 }

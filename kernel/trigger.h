@@ -41,7 +41,7 @@ struct treadle_cull {
 	struct treadle_ep *ep;
 	struct treadle_obj *cond; /* cells: of these only */
 	bool work;		  /* deferred work and graphs only */
-	bool lax;		  /* but no graphs (F_STRICT) */
+	bool lax;		  /* but no graphs (F_STRICT, F_REPEAT) */
 	bool exact;		  /* with @context */
 	bool at;		  /* at @threshold */
 	bool killable;		  /* the caller need not go on once he is killed */
@@ -52,6 +52,7 @@ struct treadle_cull {
 
 /* trigger.c */
 void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key);
+void treadle_cond_drop(struct treadle_cmd *cmd);
 void treadle_disarmed(struct treadle_cmd *cmd);
 u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull,
 		 struct treadle_run *run);

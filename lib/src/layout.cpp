@@ -44,7 +44,9 @@ AT(treadle_desc, fetch_iov_count, 87);
 AT(treadle_desc, result, 88);
 AT(treadle_desc, compare, 96);
 AT(treadle_desc, value, 104);
-AT(treadle_desc, reserved1, 112);
+AT(treadle_desc, rest, 112);
+AT(treadle_desc, reserved1, 116);
+AT(treadle_desc, rest_threshold, 120);
 
 SIZE(treadle_ring_prod, 64);
 AT(treadle_ring_prod, prod, 0);

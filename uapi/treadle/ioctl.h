@@ -62,6 +62,7 @@
  * EAGAIN       no free port; nothing to report (waits); completion queue overflows
  * ENOSPC       a limit of the context (QUERY) is reached
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
+ * EMFILE       no free file descriptor (WAIT_FD); ENFILE: nor can the system have more
  * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type
  * EISCONN      endpoint enabled already, has an event queue, or was connected once
  * ENOTCONN     endpoint not enabled, or not connected yet
@@ -454,14 +455,14 @@ enum treadle_cancel_kind {
 	 * A posted receive or a command that waits (armed, or at a peer without
 	 * a receive buffer) of endpoint @id with @context: fi_cancel in
 	 * fi_endpoint(3). It completes with ECANCELED. One at a time, the oldest
-	 * receive first.
+	 * receive first. Not what is TREADLE_F_REPEAT and armed.
 	 */
 	TREADLE_CANCEL_OP = 0,
 	/* Deferred work armed on counter, or cells, @id at @threshold with @context; silent. */
 	TREADLE_CANCEL_WORK = 1,
 	/*
 	 * All deferred work on counter, or cells, @id, with what is TREADLE_F_STRICT there; or with
-	 * @id 0 that of the context, but not what is TREADLE_F_STRICT; silent.
+	 * @id 0 that of the context, but not what is TREADLE_F_STRICT or TREADLE_F_REPEAT; silent.
 	 */
 	TREADLE_FLUSH_WORK = 2,
 };

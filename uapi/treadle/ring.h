@@ -175,7 +175,16 @@ enum treadle_opcode {
 #define TREADLE_F_STRICT (1U << 17)
 /* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process; no peer, key or fence. */
 #define TREADLE_F_LOCAL (1U << 18)
-#define TREADLE_F_ALL	0x7ffffU
+/*
+ * With COND_CNTR and F_WORK: when the command has ended, well or not, it is armed again, for a
+ * threshold that is greater by @value; with @rest not before that counter has reached
+ * @rest_threshold, which grows by the same. It goes when it is canceled (by
+ * CANCEL_OP only while it is under way, not while it is armed) or fails with ECANCELED
+ * (unless its counter says so, F_STRICT), flushed while it is armed, or its endpoint is closed. Not with F_COMPLETION, F_INJECT,
+ * F_COLLECTIVE, F_MULTI_RECV, F_PEEK and F_CLAIM.
+ */
+#define TREADLE_F_REPEAT (1U << 19)
+#define TREADLE_F_ALL	 0xfffffU
 
 /**
  * struct treadle_iov - one local buffer
@@ -241,8 +250,11 @@ struct treadle_rma_iov {
  *		that of results), the fields are zero, and each sum is @len
  * @result:	fetch, compare: buffer for the values before, @len bytes
  * @compare:	compare: buffer with the values to compare with, @len bytes
- * @value:	F_COND_CELL: fire once the cell has this value
+ * @value:	F_COND_CELL: fire once the cell has this value. F_REPEAT: what thresholds
+ *		grow by, at least 1
+ * @rest:	F_REPEAT: 0, or the id of a counter
  * @reserved1:	zero
+ * @rest_threshold: F_REPEAT, with @rest: of that counter, for the second time
  */
 struct treadle_desc {
 	__u8 opcode;
@@ -274,7 +286,9 @@ struct treadle_desc {
 	__u64 result;
 	__u64 compare;
 	__u64 value;
-	__u64 reserved1[2];
+	__u32 rest;
+	__u32 reserved1;
+	__u64 rest_threshold;
 };
 
 union treadle_slot {

@@ -188,6 +188,23 @@ public:
 		return flags(TREADLE_F_EXT | TREADLE_F_COND_CELL);
 	}
 
+	/*
+	 * Again and again, each time for a threshold that is greater by step: see
+	 * TREADLE_F_REPEAT in ring.h. With when() of a counter, and work().
+	 */
+	Command &repeat(std::uint64_t step) noexcept
+	{
+		desc_.value = step;
+		return flags(TREADLE_F_EXT | TREADLE_F_REPEAT);
+	}
+	/* But not again before this counter has reached threshold (and so on, by the same step). */
+	Command &rest(CounterId counter, std::uint64_t threshold) noexcept
+	{
+		desc_.rest = static_cast<std::uint32_t>(counter);
+		desc_.rest_threshold = threshold;
+		return *this;
+	}
+
 	/* --- notification --- */
 
 	/* Counted in this counter, as success or as error. */

@@ -7,7 +7,8 @@
  * endpoint, so the hash is by port, and only of local peers; peers with a port
  * that is there already hang off the one that is. The data path reads entries
  * under RCU; a reader may meet an entry that is being removed and used again,
- * then it sees either one or the other port.
+ * then it sees either one or the other port, and one that was led astray by it
+ * looks again (av->freed).
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -16,6 +17,7 @@
 #include <linux/mm.h>
 #include <linux/nospec.h>
 #include <linux/sched/signal.h>
+#include <linux/seqlock.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <net/addrconf.h>
@@ -28,6 +30,7 @@
 #define NO_ENTRY    U32_MAX
 #define MAX_BUCKETS 65536u
 #define COPY_BATCH  32u
+#define LOOKS	    16
 
 /* FREE: on av->free. DEAD: removed, but still linked to the one with its port. */
 enum entry_state { ENTRY_FREE, ENTRY_DEAD, ENTRY_USED, ENTRY_LOCAL };
@@ -142,12 +145,16 @@ static u32 find_port(struct treadle_av_table *t, __be16 port)
 u64 treadle_av_name(struct treadle_av *av, u16 port)
 {
 	struct treadle_av_table *t;
+	unsigned int seq, looks = LOOKS;
 	u64 name;
 	u32 i;
 
 	rcu_read_lock();
-	t = rcu_dereference(av->table);
-	i = find_port(t, htons(port));
+	do { /* bounded: each entry that is freed meanwhile takes longer than a look */
+		seq = read_seqcount_begin(&av->freed);
+		t = rcu_dereference(av->table);
+		i = find_port(t, htons(port));
+	} while (unlikely(i == NO_ENTRY) && read_seqcount_retry(&av->freed, seq) && --looks);
 	name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
 	if (unlikely(t->ids) && i != NO_ENTRY)
 		name = READ_ONCE(t->ids[i]);
@@ -159,8 +166,12 @@ u64 treadle_av_name(struct treadle_av *av, u16 port)
 
 static void free_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 {
+	preempt_disable(); /* readers spin meanwhile */
+	write_seqcount_begin(&av->freed);
 	WRITE_ONCE(t->entries[i].state, ENTRY_FREE);
-	t->entries[i].next = av->free;
+	WRITE_ONCE(t->entries[i].next, av->free);
+	write_seqcount_end(&av->freed);
+	preempt_enable();
 	av->free = i;
 	av->holes++;
 }
@@ -186,10 +197,10 @@ static void hash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 	e->hashed = lead == NO_ENTRY;
 	if (e->hashed) {
 		e->twins = NO_ENTRY;
-		e->next = *head;
+		WRITE_ONCE(e->next, *head);
 		smp_store_release(head, i);
 	} else {
-		e->next = live_twin(av, t, &t->entries[lead]);
+		WRITE_ONCE(e->next, live_twin(av, t, &t->entries[lead]));
 		t->entries[lead].twins = i;
 	}
 }
@@ -310,9 +321,12 @@ static int remove_one(struct treadle_av *av, u64 index)
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	struct av_entry *e;
 
-	if (index >= av->used || t->entries[index].state <= ENTRY_DEAD)
+	if (index >= av->used)
 		return -ENOENT;
+	index = array_index_nospec(index, av->used);
 	e = &t->entries[index];
+	if (e->state <= ENTRY_DEAD)
+		return -ENOENT;
 	if (e->state == ENTRY_LOCAL && !e->hashed) {
 		/* found and freed when its list is gone through, so that this is not slow */
 		WRITE_ONCE(e->state, ENTRY_DEAD);
@@ -361,6 +375,7 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 	av->free = NO_ENTRY;
 	av->ctx_bits = arg->rx_ctx_bits;
 	mutex_init(&av->lock);
+	seqcount_init(&av->freed);
 	kref_init(&av->ref);
 	return av;
 }
@@ -368,9 +383,8 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 void treadle_av_release(struct kref *ref)
 {
 	struct treadle_av *av = container_of(ref, struct treadle_av, ref);
-	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
-
-	kvfree_rcu(t, rcu);
+	/* Who reads it holds the vector; and what is freed later could pile up beyond any limit. */
+	kvfree(rcu_dereference_protected(av->table, true));
 	kfree(av);
 }
 
@@ -507,6 +521,7 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 {
 	struct treadle_av_lookup *arg = u->arg;
+	const struct av_entry *e = NULL;
 	struct treadle_av_table *t;
 	struct treadle_av_obj *o;
 	struct treadle_av *av;
@@ -518,9 +533,9 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 	av = o->av;
 	mutex_lock(&av->lock);
 	t = rcu_dereference_protected(av->table, true);
-	if (arg->index < av->used && t->entries[arg->index].state > ENTRY_DEAD) {
-		const struct av_entry *e = &t->entries[arg->index];
-
+	if (arg->index < av->used)
+		e = &t->entries[array_index_nospec(arg->index, av->used)];
+	if (e && e->state > ENTRY_DEAD) {
 		memset(&arg->addr, 0, sizeof(arg->addr));
 		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
 		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;

@@ -37,7 +37,7 @@ struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 	conn->end[ASKER].addr = *from;
 	conn->end[ACCEPTER].addr = *to;
 	ret = xa_alloc_cyclic(&requests, &conn->request, conn, XA_LIMIT(1, INT_MAX), &next_request,
-			      GFP_KERNEL_ACCOUNT);
+			      TREADLE_GFP);
 	if (ret >= 0)
 		return treadle_conn_get(conn); /* also the number's */
 	treadle_conn_put(conn);

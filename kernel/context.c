@@ -33,7 +33,7 @@ static void ctx_exit_work(struct work_struct *work)
 void treadle_ctx_exit(struct treadle_ctx *ctx)
 {
 	kref_get(&ctx->ref);
-	treadle_queue_work(&ctx->exit);
+	treadle_queue_end(&ctx->exit);
 }
 
 struct treadle_ctx *treadle_ctx_create(void)
@@ -43,7 +43,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
-	ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
+	ctx = kzalloc(sizeof(*ctx), TREADLE_GFP);
 	if (!ctx)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&ctx->ref);
@@ -66,7 +66,10 @@ struct treadle_ctx *treadle_ctx_create(void)
 #endif
 	__module_get(THIS_MODULE); /* until the last reference: workers run our code */
 
-	ret = rhashtable_init(&ctx->mrs, &treadle_mr_params);
+	ret = -ENOMEM;
+	ctx->crew = treadle_crew_get(ctx->uid);
+	if (ctx->crew)
+		ret = rhashtable_init(&ctx->mrs, &treadle_mr_params);
 	if (ret)
 		goto fail;
 	ret = treadle_pm_init(&ctx->pm, ctx->mm);
@@ -93,6 +96,8 @@ static void ctx_release(struct kref *ref)
 	mem_cgroup_put(ctx->memcg);
 #endif
 	mmdrop(ctx->mm);
+	if (ctx->crew)
+		treadle_crew_put(ctx->crew);
 	put_net(ctx->net);
 	put_user_ns(ctx->user_ns);
 	kfree(ctx);

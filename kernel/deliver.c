@@ -30,13 +30,13 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m)
 
 	if (m->heap)
 		return m;
-	msg = kmalloc(sizeof(*msg), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	msg = kmalloc(sizeof(*msg), TREADLE_GFP_MUST);
 	*msg = *m;
 	kref_init(&msg->ref);
 	INIT_LIST_HEAD(&msg->parked);
 	msg->heap = true;
 	treadle_ep_get(msg->to);
-	msg->cmd = treadle_cmd_persist(m->cmd, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST);
 	treadle_flow_track(msg->cmd);
 	return msg;
 }

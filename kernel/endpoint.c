@@ -136,12 +136,11 @@ static int ep_bind_port(struct treadle_ep *ep)
 	int ret;
 
 	if (port) {
-		ret = xa_insert(&ports->all, port, ep, GFP_KERNEL_ACCOUNT);
+		ret = xa_insert(&ports->all, port, ep, TREADLE_GFP);
 		if (ret)
 			return ret == -EBUSY ? -EADDRINUSE : ret;
 	} else {
-		ret = xa_alloc_cyclic(&ports->all, &port, ep, PORT_AUTO, &ports->next,
-				      GFP_KERNEL_ACCOUNT);
+		ret = xa_alloc_cyclic(&ports->all, &port, ep, PORT_AUTO, &ports->next, TREADLE_GFP);
 		if (ret < 0)
 			return ret == -EBUSY ? -EAGAIN : ret;
 		ep->addr.port = htons(port);
@@ -176,7 +175,7 @@ static int ep_join(struct treadle_ep *ep, u32 parent)
 	if (ep->parent->role != TREADLE_EP_SCALABLE)
 		ret = -EINVAL;
 	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: there is one */
-		ret = xa_insert(&ep->parent->contexts, ep->index, ep, GFP_KERNEL_ACCOUNT);
+		ret = xa_insert(&ep->parent->contexts, ep->index, ep, TREADLE_GFP);
 	if (ret) {
 		ep->parent = NULL;
 		treadle_obj_unbind(obj);

@@ -123,6 +123,8 @@ struct treadle_av_name;
  * @name:	under which others find it, or NULL
  * @lock:	writers
  * @table:	entries and hash, replaced when it grows; readers use RCU
+ * @freed:	counts entries that leave their bucket's list for that of @free: who was at one, and has
+ *		found nothing, looks again (under @lock)
  * @ctx_bits:	of an index, that name a receive context; never changes
  * @used:	entries ever used (under @lock)
  * @free:	first of those that are free again (under @lock)
@@ -132,6 +134,7 @@ struct treadle_av {
 	struct kref ref;
 	struct treadle_av_name *name;
 	struct mutex lock;
+	seqcount_t freed;
 	struct treadle_av_table __rcu *table;
 	u32 used, free, holes;
 	u8 ctx_bits;

@@ -85,7 +85,7 @@ void treadle_eq_shutdown(struct treadle_eq *eq)
 	struct treadle_notice *notice, *next;
 
 	spin_lock(&treadle_conn_lock);
-	eq->dead = true;
+	WRITE_ONCE(eq->dead, true);
 	list_for_each_entry_safe(notice, next, &eq->events, link)
 		treadle_event_take_back(notice);
 	spin_unlock(&treadle_conn_lock);

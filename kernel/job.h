@@ -4,6 +4,7 @@
 #define TREADLE_JOB_H
 
 #include <linux/list.h>
+#include <linux/uidgid.h>
 #include <linux/workqueue.h>
 
 struct treadle_ctx;
@@ -39,7 +40,10 @@ void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);
 void treadle_queue_job(struct treadle_job *job);
 void treadle_ctx_worker(struct work_struct *work);
-void treadle_queue_work(struct work_struct *work);
+struct treadle_crew *treadle_crew_get(kuid_t uid);
+void treadle_crew_put(struct treadle_crew *crew);
+void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
+void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);
 

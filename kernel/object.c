@@ -21,7 +21,7 @@ int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj, enum trea
 		ret = -ESHUTDOWN;
 	else if (atomic_read(&ctx->nr_objs) < treadle_max_objects)
 		ret = xa_alloc_cyclic(&ctx->objs, &obj->id, NULL, XA_LIMIT(1, INT_MAX),
-				      &ctx->next_id, GFP_KERNEL_ACCOUNT);
+				      &ctx->next_id, TREADLE_GFP);
 	if (ret >= 0)
 		atomic_inc(&ctx->nr_objs);
 	mutex_unlock(&ctx->lock);
@@ -45,7 +45,7 @@ int treadle_obj_publish(struct treadle_obj *obj)
 	if (ctx->dead)
 		ret = -ESHUTDOWN;
 	else /* the slot was reserved: this allocates nothing */
-		xa_store(&ctx->objs, obj->id, obj, GFP_KERNEL_ACCOUNT);
+		xa_store(&ctx->objs, obj->id, obj, TREADLE_GFP);
 	if (!ret)
 		rcu_assign_pointer(ctx->recent[obj->id % TREADLE_RECENT], obj);
 	mutex_unlock(&ctx->lock);

@@ -19,6 +19,11 @@
 
 /* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
 #define TREADLE_GFP (GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+/*
+ * Where there is no way back: at the limit of the cgroup that little is charged beyond it,
+ * and nobody is killed for it, the less so as it may be another's group.
+ */
+#define TREADLE_GFP_MUST (TREADLE_GFP | __GFP_NOFAIL)
 
 enum treadle_type {
 	TREADLE_CQ = 1,
@@ -34,6 +39,7 @@ enum treadle_type {
 
 struct treadle_obj;
 struct treadle_ports;
+struct treadle_crew;
 
 #define TREADLE_RECENT 64
 
@@ -42,6 +48,7 @@ struct treadle_ports;
  * @lock:	bindings, create, destroy
  * @mm:		the process; mmgrab'ed
  * @uid, @user_ns, @net: who opened it
+ * @crew:	whose workers run what it has to do: those of @uid
  * @memcg:	who pays for messages that are kept for it
  * @ports:	of @net
  * @objs:	id -> object; written under @lock, read under RCU
@@ -61,6 +68,7 @@ struct treadle_ctx {
 	struct user_namespace *user_ns;
 	struct net *net;
 	struct treadle_ports *ports;
+	struct treadle_crew *crew;
 	struct mem_cgroup *memcg;
 	struct xarray objs;
 	struct treadle_obj __rcu *recent[TREADLE_RECENT];

@@ -144,7 +144,8 @@ static void pm_invalidate_end(struct mmu_notifier *mn, const struct mmu_notifier
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
 
 	write_lock(&pm->lock);
-	pm->seq++;
+	smp_store_release(&pm->seq,
+			  pm->seq + 1); /* pairs with treadle_pm_fill(), which has no lock */
 	pm->active--;
 	write_unlock(&pm->lock);
 }
@@ -322,7 +323,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 	n = min(n, PM_FAN - treadle_pm_index(addr, 0)); /* within one leaf */
 
 	for (tries = 0; tries < FILL_TRIES && ret == -EAGAIN; tries++) {
-		/* pairs with the write lock of pm_invalidate_end: seq first, then the pages */
+		/* pairs with pm_invalidate_end(): seq first, then the pages */
 		unsigned long seq = smp_load_acquire(&pm->seq);
 
 		if (fault && current->mm == pm->mm)

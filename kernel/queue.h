@@ -94,6 +94,7 @@ struct treadle_cntr {
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
 void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
 void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run);
+void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cntr_free(struct treadle_obj *obj);
 
 /* --- rings ----------------------------------------------------------------------- */

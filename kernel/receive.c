@@ -117,7 +117,7 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space], &msg->m);
 	msg->queued = false;
-	rx->buffered -= msg->charge;
+	WRITE_ONCE(rx->buffered, rx->buffered - msg->charge);
 	if (msg->cmd) {
 		spin_lock(&msg->cmd->ep->lock);
 		list_del_init(&msg->parked);

@@ -137,7 +137,8 @@ static __always_inline void treadle_ring_fetch(struct treadle_ring *r, u32 index
 	d->ep = d->cond = d->notify = 0;
 	d->threshold = d->result = d->compare = 0;
 	d->atomic_op = d->datatype = d->rma_iov_count = d->fetch_iov_count = 0;
-	d->value = d->reserved1[0] = d->reserved1[1] = 0;
+	d->value = d->rest_threshold = 0;
+	d->rest = d->reserved1 = 0;
 }
 
 #endif

@@ -5,14 +5,37 @@
  * Jobs go round in the run queue of whoever caused them until its budget is used
  * up; the rest goes to the workers of the contexts that they belong to. One work
  * item per context: a context whose memory is slow holds up only itself.
+ *
+ * A workqueue runs so many of its items at a time, and the memory of one context may be
+ * slow on purpose (userfaultfd, FUSE) for as long as its owner likes. So each user has a
+ * workqueue: who fills it holds up his own contexts. What ends a context waits for
+ * nobody, and has one that is common to all.
  */
+#include <linux/hashtable.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 
 #include "treadle.h"
 
 #define WORKER_BUDGET 1024
 
+/*
+ * struct treadle_crew - the workers of a user
+ * @ref:  contexts; the last one goes with crews_lock
+ * @node: in crews (under crews_lock)
+ * @end:  destroys @wq, which may not be done by one of its own workers
+ */
+struct treadle_crew {
+	struct kref ref;
+	struct hlist_node node;
+	kuid_t uid;
+	struct workqueue_struct *wq;
+	struct work_struct end;
+};
+
 static struct workqueue_struct *treadle_wq;
+static DEFINE_HASHTABLE(crews, 6);
+static DEFINE_MUTEX(crews_lock);
 
 int treadle_worker_init(void)
 {
@@ -25,7 +48,73 @@ void treadle_worker_exit(void)
 	destroy_workqueue(treadle_wq);
 }
 
-void treadle_queue_work(struct work_struct *work)
+static void crew_end(struct work_struct *work)
+{
+	struct treadle_crew *crew = container_of(work, struct treadle_crew, end);
+
+	destroy_workqueue(crew->wq);
+	kfree(crew);
+}
+
+/* With crews_lock. */
+static struct treadle_crew *crew_alloc(kuid_t uid)
+{
+	/* of a user, not of one of his groups: and nobody reclaims in a group with the lock */
+	struct treadle_crew *crew = kzalloc(sizeof(*crew), GFP_KERNEL);
+
+	if (!crew)
+		return NULL;
+	crew->wq = alloc_workqueue("treadle-%u", WQ_UNBOUND, 0, __kuid_val(uid));
+	if (!crew->wq) {
+		kfree(crew);
+		return NULL;
+	}
+	kref_init(&crew->ref);
+	crew->uid = uid;
+	INIT_WORK(&crew->end, crew_end);
+	hash_add(crews, &crew->node, __kuid_val(uid));
+	return crew;
+}
+
+/* That of @uid, held; NULL: no memory. */
+struct treadle_crew *treadle_crew_get(kuid_t uid)
+{
+	struct treadle_crew *crew;
+
+	mutex_lock(&crews_lock);
+	hash_for_each_possible(crews, crew, node, __kuid_val(uid))
+		if (uid_eq(crew->uid, uid))
+			break;
+	if (crew) /* who drops the last reference holds crews_lock */
+		kref_get(&crew->ref);
+	else
+		crew = crew_alloc(uid);
+	mutex_unlock(&crews_lock);
+	return crew;
+}
+
+static void crew_release(struct kref *ref)
+{
+	struct treadle_crew *crew = container_of(ref, struct treadle_crew, ref);
+
+	hash_del(&crew->node);
+	mutex_unlock(&crews_lock);
+	queue_work(treadle_wq, &crew->end);
+}
+
+void treadle_crew_put(struct treadle_crew *crew)
+{
+	kref_put_mutex(&crew->ref, crew_release, &crews_lock);
+}
+
+/* What may wait for the memory of @ctx. */
+void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work)
+{
+	queue_work(ctx->crew->wq, work);
+}
+
+/* What never waits. */
+void treadle_queue_end(struct work_struct *work)
 {
 	queue_work(treadle_wq, work);
 }
@@ -40,7 +129,7 @@ void treadle_queue_job(struct treadle_job *job)
 	spin_lock(&ctx->jobs_lock);
 	list_add_tail(&job->link, &ctx->jobs);
 	spin_unlock(&ctx->jobs_lock);
-	if (!queue_work(treadle_wq, &ctx->work))
+	if (!queue_work(ctx->crew->wq, &ctx->work))
 		treadle_ctx_put(ctx);
 }
 

@@ -7,6 +7,11 @@
  * NOP for each of them is armed. Those who come after nobody wait on the counter of the start,
  * which is added to when everything is installed; those that nobody comes after count into the
  * counter of the end. Counters are not set back: thresholds are counted from where they stand.
+ *
+ * What is installed to be launched many times is the same, of commands that repeat: each waits,
+ * when it has ended, for as much again of its counter as a launch adds to it. Two are
+ * added: one that makes a single count of all that end a launch; and one that starts it, when
+ * the counter of launches says so, but never before the last one has ended.
  */
 #include <treadle/graph.h>
 
@@ -16,6 +21,8 @@
 #include <map>
 #include <new>
 #include <utility>
+
+#include <sched.h>
 
 #include <treadle/context.h>
 
@@ -30,6 +37,7 @@ namespace
 enum : std::size_t { end_counter, start_counter, first_counter };
 
 constexpr std::int64_t patience = 10'000'000'000; /* ns */
+constexpr int tries = 10000;
 
 std::int64_t now() noexcept
 {
@@ -72,6 +80,8 @@ struct Graph::Plan {
 		const Command *command; /* null: a relay's NOP */
 		std::size_t on, tell;	/* counters */
 		std::uint64_t threshold;
+
+		Command armed(std::span<const Counter> counters) const;
 	};
 	std::vector<Item> items;
 	std::size_t counters = first_counter;
@@ -114,10 +124,11 @@ Graph::Plan::Plan(const std::vector<Step> &nodes)
 
 Graph::~Graph()
 {
-	if (!running())
-		return;
-	cancel();
-	wait(patience);
+	if (running()) {
+		cancel();
+		wait(patience);
+	}
+	uninstall();
 }
 
 Graph::Node Graph::add(const Command &command, std::span<const Node> after)
@@ -213,45 +224,199 @@ int Graph::make_counters(std::size_t count)
 	return 0;
 }
 
+/* What waits on one counter and counts into another. */
+Command Graph::Plan::Item::armed(std::span<const Counter> counters) const
+{
+	const Counter &at = counters[on];
+	Command out = command ? *command : Command::nop().work();
+
+	return out.when(at.id(), at.value() + threshold)
+		.notify(counters[tell].id())
+		.flags(TREADLE_F_STRICT);
+}
+
 /*
- * Everything waits, directly or not, for the start, which comes last; so what was installed can be
+ * Everything waits, directly or not, for what comes last; so what was installed can be
  * taken back if something was refused.
  */
-int Graph::install(const Plan &plan, const Graph *after)
+int Graph::post(std::span<const Command> commands)
+{
+	const int rc = context_->ring().post_all(commands);
+
+	if (rc) {
+		end_ = ended();
+		flush();
+	}
+	return rc;
+}
+
+/* Takes off what is armed on all counters but that of the end, on which others may wait. */
+void Graph::flush() noexcept
+{
+	for (std::size_t i = start_counter; i < counters_.size(); ++i)
+		std::ignore = context_->flush(counters_[i].id());
+}
+
+int Graph::once(const Plan &plan, const Graph *after)
 {
 	std::vector<Command> commands;
 
 	commands.reserve(plan.items.size() + 1);
-	for (const Plan::Item &item : plan.items) {
-		const Counter &on = counters_[item.on];
-		commands.push_back(item.command ? *item.command : Command::nop().work());
-		commands.back()
-			.when(on.id(), on.value() + item.threshold)
-			.notify(counters_[item.tell].id())
-			.flags(TREADLE_F_STRICT);
-	}
+	for (const Plan::Item &item : plan.items)
+		commands.push_back(item.armed(counters_));
 	commands.push_back(Command::add(counters_[start_counter].id(), 1));
 	if (after && after->running())
-		commands.back().when(after->done()->id(), after->end_).work();
+		commands.back().when(after->done()->id(), after->target()).work();
 	end_ = ended() + plan.ends;
-	const int rc = context_->ring().post_all(commands);
+	return post(commands);
+}
+
+int Graph::install(Counter *launches, const Counter *tell)
+{
+	if (running())
+		return -EBUSY;
+	uninstall();
+	int rc = check();
+	if (rc || nodes_.empty())
+		return rc;
+	const Plan plan(nodes_);
+	const std::size_t ends = plan.counters;
+	rc = make_counters(ends + (launches ? 1 : 2));
 	if (rc)
-		end_ = 0;
-	for (std::size_t i = 0; rc && i < plan.counters; ++i)
-		std::ignore = context_->flush(counters_[i].id());
-	return rc;
+		return rc;
+	launches = launches ?: &counters_.back();
+
+	std::vector<Command> commands;
+	kept_.reserve(plan.items.size()); /* where each lies is its name */
+	for (Plan::Item item : plan.items) {
+		if (item.tell == end_counter)
+			item.tell = ends;
+		const std::uint32_t ep = item.command ? item.command->desc().ep : 0;
+		const std::uint64_t first = counters_[item.on].value() + item.threshold;
+		const Kept &kept =
+			kept_.emplace_back(item.on, item.tell, first, item.threshold, ep);
+		commands.push_back(
+			item.armed(counters_).repeat(item.threshold).context(address_of(&kept)));
+	}
+	const auto end = [&](const Counter &counter) {
+		commands.push_back(
+			Command::nop()
+				.work()
+				.when(counters_[ends].id(), counters_[ends].value() + plan.ends)
+				.repeat(plan.ends)
+				.notify(counter.id())
+				.flags(TREADLE_F_STRICT));
+	};
+	if (tell)
+		end(*tell);
+	end(*done());
+	first_ = launches->value() + launches->error();
+	commands.push_back(Command::nop()
+				   .work()
+				   .when(launches->id(), first_ + 1)
+				   .repeat(1)
+				   .rest(done()->id(), ended() + 1)
+				   .notify(counters_[start_counter].id())
+				   .context(address_of(this)));
+	rc = post(commands);
+	if (rc) {
+		kept_.clear();
+		return rc;
+	}
+	started_ = counters_[start_counter].value();
+	end_ = ended();
+	launches_ = launches;
+	return 0;
+}
+
+/*
+ * No launch starts any more: takes off what starts them. It waits for the counter of launches, or,
+ * while one is under way, for its end.
+ */
+void Graph::stop() noexcept
+{
+	const std::uint64_t context = address_of(this);
+
+	for (int i = 0; i < tries; ++i) {
+		const std::uint64_t before = ended();
+		const std::uint64_t next = first_ + counters_[start_counter].value() - started_ + 1;
+
+		if (!context_->cancel(launches_->id(), next, context)) {
+			end_ = ended();
+			break;
+		}
+		if (!context_->cancel(done()->id(), before + 1, context)) {
+			end_ = before + 1;
+			break;
+		}
+		sched_yield(); /* it is on its way from the one to the other */
+	}
+	launches_ = nullptr;
+}
+
+/* When nothing runs. */
+void Graph::uninstall() noexcept
+{
+	if (launches_)
+		stop();
+	if (!kept_.empty())
+		flush();
+	kept_.clear();
+}
+
+/*
+ * Of the launch that is under way. What is armed for it is at a threshold of its own, so it is
+ * taken off, silently, and counted here; what is armed for the next one stays.
+ */
+void Graph::cancel_kept() noexcept
+{
+	const std::uint64_t launch = counters_[start_counter].value() - started_;
+
+	if (!launch || !running())
+		return;
+	for (const Kept &kept : kept_) {
+		const Counter &on = counters_[kept.on];
+		const std::uint64_t at = kept.first + (launch - 1) * kept.step;
+
+		if (context_->cancel(on.id(), at, address_of(&kept)))
+			continue;
+		while (counters_[kept.tell].add_error(1) == -EAGAIN)
+			sched_yield();
+	}
+	for (const Kept &kept : kept_) {
+		if (kept.ep)
+			cancel(kept.ep, address_of(&kept));
+	}
+}
+
+int Graph::cancel(std::uint32_t ep, std::uint64_t context) noexcept
+{
+	treadle_cancel args{};
+
+	args.kind = TREADLE_CANCEL_OP;
+	args.id = ep;
+	args.context = context;
+	return sys::call(context_->fd(), TREADLE_IOC_CANCEL, args);
 }
 
 int Graph::launch(const Graph *after)
 {
+	if (launches_)
+		return after ? -EINVAL : launches_->add(1);
 	if (running())
 		return -EBUSY;
+	uninstall();
 	int rc = check();
 	if (rc || nodes_.empty())
 		return rc;
 	const Plan plan(nodes_);
 	rc = make_counters(plan.counters);
-	return rc ?: install(plan, after);
+	return rc ?: once(plan, after);
+}
+
+std::uint64_t Graph::target() const noexcept
+{
+	return launches_ ? end_ + launches_->value() + launches_->error() - first_ : end_;
 }
 
 int Graph::wait(std::int64_t timeout) const noexcept
@@ -262,7 +427,7 @@ int Graph::wait(std::int64_t timeout) const noexcept
 		const std::uint64_t errors = done()->error();
 		const std::int64_t left =
 			timeout < 0 ? -1 : std::max<std::int64_t>(until - now(), 0);
-		const int rc = done()->wait(end_ - errors, errors, left);
+		const int rc = done()->wait(target() - errors, errors, left);
 
 		if (rc)
 			return rc == -EAGAIN ? -ETIMEDOUT : rc;
@@ -284,16 +449,17 @@ Result<int> Graph::wait_fd() noexcept
 /* What comes after something that was canceled fails without being asked. */
 void Graph::cancel() noexcept
 {
+	if (launches_)
+		stop();
+	if (!kept_.empty()) {
+		cancel_kept();
+		return;
+	}
 	for (const Step &step : nodes_) {
 		const treadle_desc &d = step.command.desc();
-		treadle_cancel args{};
-		int rc = 0;
 
-		args.kind = TREADLE_CANCEL_OP;
-		args.id = d.ep;
-		args.context = d.context;
-		while (d.ep && d.opcode != TREADLE_OP_NOP && running() && !rc)
-			rc = sys::call(context_->fd(), TREADLE_IOC_CANCEL, args);
+		while (d.ep && d.opcode != TREADLE_OP_NOP && running() && !cancel(d.ep, d.context))
+			;
 	}
 }
 

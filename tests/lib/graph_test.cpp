@@ -276,3 +276,213 @@ TEST_F(GraphTest, shows_itself)
 				    "\t1 -> 2\n"
 				    "}\n");
 }
+
+/* --- installed -------------------------------------------------------------------------- */
+
+TEST_F(GraphTest, once_installed_a_launch_adds_to_a_counter)
+{
+	std::uint64_t x = 0;
+
+	EXPECT_EQ(graph.launches(), nullptr);
+	for (int i = 0; i < 4; ++i)
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	graph.add_last(calculate(TREADLE_ATOMIC_PROD, one, x));
+	ASSERT_EQ(graph.install(), 0);
+	EXPECT_FALSE(graph.running());
+	EXPECT_EQ(x, 0u);
+	for (std::uint64_t i = 1; i <= 50; ++i) {
+		ASSERT_EQ(run(), 0);
+		EXPECT_EQ(x, 4 * i);
+	}
+	/* By whatever adds to it, and as often as it says. */
+	ASSERT_NE(graph.launches(), nullptr);
+	const CounterId id = graph.launches()->id();
+	EXPECT_EQ(graph.launch(&graph), -EINVAL);
+	ASSERT_EQ(a.context.submit(Command::add(id, 10).when(a.received.id(), 1).work()), 0);
+	EXPECT_FALSE(graph.running());
+	ASSERT_EQ(a.receive({}), 0);
+	ASSERT_EQ(b.send({}, b_to_a), 0);
+	ASSERT_EQ(graph.wait(patience.count()), 0);
+	EXPECT_TRUE(reaches(a.received, 1));
+	EXPECT_EQ(graph.wait(patience.count()), 0);
+	EXPECT_EQ(x, 4 * 60u);
+	reap(a.rx_cq, 1);
+	reap(b.tx_cq, 1);
+}
+
+TEST_F(GraphTest, installed_launches_do_not_overlap)
+{
+	constexpr std::uint64_t launches = 30;
+	std::mt19937 random(2);
+
+	for (int round = 0; round < 8; ++round) {
+		std::vector<std::uint64_t> stamps(20, 0);
+		std::vector<std::vector<Graph::Node>> after(stamps.size());
+		std::uint64_t overlaps = 0, hundred = 20;
+
+		graph.clear();
+		for (Graph::Node n = 0; n < stamps.size(); ++n) {
+			for (Graph::Node p = 0; p < n; ++p) {
+				if (random() % 100 < static_cast<unsigned int>(round) * 6)
+					after[n].push_back(p);
+			}
+			graph.add(stamp(stamps[n]), after[n]);
+		}
+		/* All of a launch have a time of that launch, whichever order they came in. */
+		graph.add_last(calculate(TREADLE_ATOMIC_SUM, hundred, overlaps));
+		clock = 0;
+		ASSERT_EQ(graph.install(), 0);
+		for (std::uint64_t i = 0; i < launches; ++i)
+			ASSERT_EQ(graph.launch(), 0);
+		ASSERT_EQ(graph.wait(patience.count()), 0);
+		EXPECT_FALSE(graph.failed());
+		EXPECT_EQ(clock, launches * stamps.size());
+		EXPECT_EQ(overlaps, launches * hundred);
+		for (Graph::Node n = 0; n < stamps.size(); ++n) {
+			EXPECT_GE(stamps[n], (launches - 1) * stamps.size());
+			for (const Graph::Node p : after[n])
+				EXPECT_LT(stamps[p], stamps[n]) << round << ": " << p << ", " << n;
+		}
+	}
+}
+
+/* Messages start it: the counter of launches is that of what is received. */
+TEST_F(GraphTest, is_launched_by_an_endpoint_and_tells_a_counter)
+{
+	std::uint64_t x = 0;
+	Counter ends = must(Counter::create(a.context), "counter");
+	const auto work = Command::add(a.sent.id(), 0).work();
+
+	graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	graph.add(Command(work));
+	ASSERT_EQ(graph.install(&a.received, &ends), 0);
+	ASSERT_EQ(a.context.submit(Command(work).when(a.received.id(), 100)), 0);
+	for (std::uint64_t i = 1; i <= 10; ++i) {
+		ASSERT_EQ(a.receive({}), 0);
+		ASSERT_EQ(b.send({}, b_to_a), 0);
+		EXPECT_TRUE(reaches(ends, i));
+		EXPECT_FALSE(graph.running());
+		EXPECT_EQ(x, i);
+		reap(a.rx_cq, 1);
+		reap(b.tx_cq, 1);
+	}
+	graph.cancel();
+	EXPECT_EQ(a.context.flush(a.received.id()).value_or(99), 1u) << "what is not of the graph";
+}
+
+/* Messages come for one launch after the other. */
+TEST_F(GraphTest, an_installed_graph_receives_and_answers)
+{
+	std::uint64_t word = 0, sum = 0, answer = 0;
+	const auto got = graph.add(receive(word, 1));
+	const auto added = graph.add(calculate(TREADLE_ATOMIC_SUM, word, sum), {got});
+
+	graph.add(Command::send(&sum, 8, a_to_b).on(a.ep.id()).work(), {added});
+	ASSERT_EQ(graph.install(), 0);
+	for (int i = 0; i < 5; ++i)
+		ASSERT_EQ(graph.launch(), 0);
+	for (std::uint64_t i = 1, expected = 0; i <= 5; ++i) {
+		EXPECT_TRUE(graph.running());
+		ASSERT_EQ(b.receive(std::as_writable_bytes(std::span(&answer, 1))), 0);
+		ASSERT_EQ(b.send(bytes_of(i), b_to_a), 0);
+		reap(b.rx_cq, 1);
+		reap(b.tx_cq, 1);
+		EXPECT_EQ(answer, expected += i);
+	}
+	EXPECT_EQ(graph.wait(patience.count()), 0);
+	EXPECT_TRUE(stays_empty(a.tx_cq));
+}
+
+TEST_F(GraphTest, an_installed_graph_that_failed_is_installed_again)
+{
+	std::uint64_t word = 0, x = 0;
+	const auto got = graph.add(receive(word, 1));
+
+	graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {got});
+	for (std::uint64_t i = 1; i <= 6; ++i) {
+		const bool fails = i % 2;
+		const std::uint64_t words[2] = {i, i};
+
+		/* Not if all was well. */
+		ASSERT_EQ(i == 1 || graph.failed() ? graph.install() : 0, 0);
+
+		ASSERT_EQ(graph.launch(), 0);
+		ASSERT_EQ(b.send(std::as_bytes(std::span(words, fails ? 2 : 1)), b_to_a), 0);
+		ASSERT_EQ(graph.wait(patience.count()), 0);
+		EXPECT_EQ(graph.failed(), fails);
+		EXPECT_EQ(x, i / 2);
+		reap(b.tx_cq, 1);
+	}
+}
+
+TEST_F(GraphTest, an_installed_graph_is_canceled_as_a_whole)
+{
+	std::uint64_t x = 0, y = 0, words[2];
+
+	for (std::uint64_t round = 1; round <= 5; ++round) {
+		graph.clear();
+		const auto early = graph.add(calculate(TREADLE_ATOMIC_SUM, one, y));
+		const auto first = graph.add(receive(words[0], 100), {early});
+		const auto second = graph.add(receive(words[1], 101), {early});
+		const auto third =
+			graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {first, second});
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x), {third});
+		ASSERT_EQ(graph.install(), 0);
+		if (round % 2) {
+			graph.launch();
+			graph.launch();
+			graph.launch();
+			ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
+			EXPECT_EQ(graph.wait(a_moment.count()), -ETIMEDOUT);
+			reap(b.tx_cq, 1);
+		}
+		graph.cancel();
+		EXPECT_EQ(graph.wait(patience.count()), 0);
+		EXPECT_EQ(graph.failed(), round % 2);
+		EXPECT_FALSE(graph.running());
+		EXPECT_EQ(graph.launches(), nullptr);
+		EXPECT_EQ(x, 0u);
+		EXPECT_EQ(y, (round + 1) / 2) << "of one launch, those behind it were not begun";
+	}
+	/* Nothing of it is left to take a message or to be launched. */
+	std::uint64_t word = 0;
+	ASSERT_EQ(a.receive(std::as_writable_bytes(std::span(&word, 1))), 0);
+	ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
+	reap(a.rx_cq, 1);
+	reap(b.tx_cq, 1);
+	EXPECT_EQ(word, 1u);
+	EXPECT_EQ(a.context.flush().value_or(99), 0u);
+}
+
+TEST_F(GraphTest, what_is_refused_is_not_installed)
+{
+	std::uint64_t x = 0;
+
+	graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	graph.add(Command(calculate(TREADLE_ATOMIC_SUM, one, x)).completion());
+	EXPECT_EQ(graph.install(), -EINVAL);
+	EXPECT_EQ(graph.launches(), nullptr);
+	EXPECT_EQ(run(), 0) << "for once it may report";
+	EXPECT_EQ(x, 2u);
+	reap(a.tx_cq, 1);
+	graph.clear();
+	EXPECT_EQ(graph.install(), 0) << "of nothing";
+	EXPECT_EQ(run(), 0);
+}
+
+/* Whatever it is doing then. */
+TEST_F(GraphTest, an_installed_graph_goes)
+{
+	for (int launches = 0; launches < 3; ++launches) {
+		std::uint64_t word;
+		Graph other(a.context);
+		const auto got = other.add(receive(word, 100));
+
+		other.add(Command::nop().work(), {got});
+		ASSERT_EQ(other.install(), 0);
+		for (int i = 0; i < launches; ++i)
+			ASSERT_EQ(other.launch(), 0);
+	}
+	EXPECT_EQ(a.ep.cancel(100), -ENOENT);
+	EXPECT_EQ(a.context.flush().value_or(99), 0u);
+}

@@ -28,7 +28,7 @@ class Context;
  * A command starts when all that it comes after have succeeded; if one of them fails it
  * fails, too, with the errno of the first, when all have ended. Nothing has started unless
  * launch returns 0, and the graph has ended when all of its commands have. It can be launched
- * again then.
+ * again then. Once it is installed, a launch is nothing but 1 added to a counter.
  *
  * A command has no condition and no counter of its own. Each names its endpoint (on), if it
  * needs one; whether it reports to that is its own affair (work, completion). For cancel, the
@@ -67,19 +67,41 @@ public:
 	 */
 	int check() const;
 	/*
-	 * Installs everything with one doorbell (or a few, if there is much), and starts it; at once,
-	 * or when another graph has ended. 0; as check; -EBUSY: it runs; or the errno of a command
-	 * that was refused, and nothing has started.
+	 * Puts everything into the kernel, to be launched any number of times without being put
+	 * there again; what is changed here later counts when it is installed again. Each launch is 1
+	 * that is added to the counter: by launch(), by deferred work, by an endpoint or a region
+	 * that it is bound to. Those that come while one is under way wait for their turn.
+	 *
+	 * launches: instead of a counter of its own; tell: counts the launches that have ended, as
+	 * errors those in which a command failed. Both are of the same context, and stay where they
+	 * are until this is not installed any more. After a failure the launches that follow fail as well: install again.
+	 *
+	 * Its commands are work() without completion(), and none has F_INJECT, F_COLLECTIVE or
+	 * F_MULTI_RECV. 0; as check; -EBUSY: it runs; or the errno of a command that was refused.
+	 */
+	int install(Counter *launches = nullptr, const Counter *tell = nullptr);
+	/* Null: it is not installed. */
+	const Counter *launches() const noexcept { return launches_; }
+	/*
+	 * What is installed: launches() + 1; 0, or -errno as Counter::add; -EINVAL: it can't wait for
+	 * another.
+	 *
+	 * Else: installs everything for this time, with one doorbell (or a few, if there is much),
+	 * and starts it; at once, or when another graph has ended. 0; as check; -EBUSY: it runs; or
+	 * the errno of a command that was refused, and nothing has started.
 	 */
 	int launch(const Graph *after = nullptr);
-	bool running() const noexcept { return done() && ended() < end_; }
-	/* Has some command failed, when it was launched last? */
+	bool running() const noexcept { return done() && ended() < target(); }
+	/* Has some command failed, when it was launched last, or since it was installed? */
 	bool failed() const noexcept { return done() && done()->error() != 0; }
 	/* Until it has ended. 0, -ETIMEDOUT, -EINTR. timeout: ns, negative: for ever. */
 	int wait(std::int64_t timeout) const noexcept;
 	/* A file that becomes readable when a launch that comes after this call ends, by one last command. */
 	Result<int> wait_fd() noexcept;
-	/* Everything that has not been done fails (ECANCELED). What is being done ends by itself. */
+	/*
+	 * Everything that has not been done fails (ECANCELED). What is being done ends by itself.
+	 * It is not installed any more.
+	 */
 	void cancel() noexcept;
 
 	/* A line for each command; the same for Graphviz. */
@@ -92,6 +114,12 @@ private:
 		std::vector<Node> after; /* sorted, each once */
 	};
 	struct Plan;
+	/* What is installed to stay. */
+	struct Kept {
+		std::size_t on, tell;	   /* counters */
+		std::uint64_t first, step; /* thresholds */
+		std::uint32_t ep;	   /* or 0 */
+	};
 
 	const Counter *done() const noexcept
 	{
@@ -99,13 +127,25 @@ private:
 	}
 	std::uint64_t ended() const noexcept { return done()->value() + done()->error(); }
 	int make_counters(std::size_t count);
-	int install(const Plan &plan, const Graph *after);
+	std::uint64_t target() const noexcept;
+	int post(std::span<const Command> commands);
+	int once(const Plan &plan, const Graph *after);
+	void stop() noexcept;
+	void cancel_kept() noexcept;
+	int cancel(std::uint32_t ep, std::uint64_t context) noexcept;
+	void uninstall() noexcept;
+	void flush() noexcept;
 	std::vector<Node> last() const;
 
 	Context *context_;
 	std::vector<Step> nodes_;
 	std::vector<Counter> counters_; /* the first: commands at the end; the second: the start */
-	std::uint64_t end_ = 0;		/* of it: when so many are counted in the first */
+	std::vector<Kept> kept_;
+	Counter *launches_ = nullptr; /* while it is installed */
+	/* What that and the start had counted when it was installed. */
+	std::uint64_t first_ = 0, started_ = 0;
+	/* It has ended when so many are counted at the end; launches_: and as many as there were launches. */
+	std::uint64_t end_ = 0;
 };
 
 } // namespace treadle

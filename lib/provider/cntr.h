@@ -25,6 +25,7 @@ public:
 	Domain &domain() const noexcept { return domain_; }
 
 	const Counter &counter() const noexcept { return counter_; }
+	Counter &counter() noexcept { return counter_; }
 
 	int try_wait() noexcept override;
 	Result<int> wait_fd() noexcept override { return counter_.wait_fd(); }

@@ -11,6 +11,7 @@
 #include "cq.h"
 #include "endpoint.h"
 #include "eq.h"
+#include "graph.h"
 #include "group.h"
 #include "mr.h"
 #include "pollset.h"
@@ -154,11 +155,14 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.getfd = get_fd,
 	};
 
-	if (std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1) != 0)
+	void *known = !std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1) ? &domain_ops_1 :
+		      !std::strcmp(ops, FI_TREADLE_GRAPH_OPS_1)	 ? &WorkGraph::ops :
+								   static_cast<void *>(nullptr);
+	if (!known)
 		return Object::open_ops(ops, flags, out);
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "open_ops: flags 0x%" PRIx64, flags);
-	*out = &domain_ops_1;
+	*out = known;
 	return 0;
 }
 

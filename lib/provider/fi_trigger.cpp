@@ -144,44 +144,30 @@ std::uint64_t caps_for(const fi_deferred_work &work) noexcept
 	}
 }
 
-int submit(Domain &domain, const Command &command) noexcept
-{
-	const int rc = domain.kernel().submit(command);
-
-	return rc ? static_cast<int>(posting_failed(rc, "QUEUE_WORK")) : 0;
-}
-
-int queue_counter_work(Domain &domain, const fi_deferred_work &work, const Cntr &trigger) noexcept
+CommandOrError counter_command(const Domain &domain, const fi_deferred_work &work) noexcept
 {
 	const fi_op_cntr &op = *work.op.cntr;
 	const Cntr *target = counter_of(domain, op.cntr);
 
-	if (!target)
-		return REFUSE(-FI_EINVAL, subsys,
-			      "QUEUE_WORK: op.cntr is no counter of this domain");
-	if (work.completion_cntr)
-		return REFUSE(-FI_EINVAL, subsys,
-			      "QUEUE_WORK: counter operations complete silently");
-	Command command = work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
-							   Command::add(target->id(), op.value);
-	command.context(name_of(work, 0, nullptr)).work().when(trigger.id(), work.threshold);
-	return submit(domain, command);
+	if (!target) {
+		REFUSE(0, subsys, "QUEUE_WORK: op.cntr is no counter of this domain");
+		return std::unexpected(-FI_EINVAL);
+	}
+	return (work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
+						 Command::add(target->id(), op.value))
+		.context(name_of(work, 0, nullptr))
+		.work();
 }
 
-int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Operation &op,
-			const Cntr &trigger) noexcept
+/* 0, or why the endpoint can't do it. */
+int judge(const Domain &domain, const fi_deferred_work &work, const Operation &op) noexcept
 {
 	const std::uint64_t known =
 		op.receives ? receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
 									 TREADLE_OP_TRECV) &
 				      ~peek_flags :
 			      transmit_flags;
-	const Cntr *done = counter_of(domain, work.completion_cntr);
-	std::uint64_t data;
 
-	if (work.completion_cntr && !done)
-		return REFUSE(-FI_EINVAL, subsys,
-			      "QUEUE_WORK: completion_cntr is of another domain");
 	if (!op.ep || &Port::of(op.ep).endpoint().domain() != &domain)
 		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint is of another domain");
 	const Endpoint &endpoint = Port::of(op.ep).endpoint();
@@ -194,9 +180,20 @@ int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Oper
 			      Text(missing, FI_TYPE_CAPS).c_str());
 	if (op.flags & ~known)
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));
+	return 0;
+}
+
+CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &work,
+				const Operation &op) noexcept
+{
+	std::uint64_t data;
+
+	if (const int rc = judge(domain, work, op))
+		return std::unexpected(rc);
+	const Endpoint &endpoint = Port::of(op.ep).endpoint();
 	auto command = command_of(work, data);
 	if (!command)
-		return command.error();
+		return command;
 
 	const std::uint64_t flags = flags_for(command->desc().opcode, op.flags);
 	command->flags(
@@ -207,13 +204,13 @@ int queue_transfer_work(Domain &domain, const fi_deferred_work &work, const Oper
 		command->data(data);
 	if (op.receives && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
 		command->peer(TREADLE_ADDR_ANY);
-	command->context(name_of(work, op.flags, op.context))
-		.on(endpoint.id())
-		.work()
-		.when(trigger.id(), work.threshold);
-	if (done)
-		command->notify(done->id());
-	return submit(domain, *command);
+	command->context(name_of(work, op.flags, op.context)).on(endpoint.id()).work();
+	return command;
+}
+
+bool counts(const fi_deferred_work &work) noexcept
+{
+	return work.op_type == FI_OP_CNTR_SET || work.op_type == FI_OP_CNTR_ADD;
 }
 
 } // namespace
@@ -271,19 +268,46 @@ void not_triggered(const Command &command, const Endpoint &endpoint) noexcept
 	});
 }
 
+CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept
+{
+	if (counts(work))
+		return counter_command(domain, work);
+	const auto op = operation_of(work);
+	if (op)
+		return transfer_command(domain, work, *op);
+	REFUSE(0, subsys, "QUEUE_WORK: op_type %d", work.op_type);
+	return std::unexpected(-FI_ENOSYS);
+}
+
+fid_ep *endpoint_of(const fi_deferred_work &work) noexcept
+{
+	const auto op = operation_of(work);
+
+	return op ? op->ep : nullptr;
+}
+
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 {
 	const Cntr *trigger = counter_of(domain, work.triggering_cntr);
+	const Cntr *done = counter_of(domain, work.completion_cntr);
 
 	if (!trigger)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "QUEUE_WORK: triggering_cntr is no counter of this domain");
-	if (work.op_type == FI_OP_CNTR_SET || work.op_type == FI_OP_CNTR_ADD)
-		return queue_counter_work(domain, work, *trigger);
-	const auto op = operation_of(work);
-	if (!op)
-		return REFUSE(-FI_ENOSYS, subsys, "QUEUE_WORK: op_type %d", work.op_type);
-	return queue_transfer_work(domain, work, *op, *trigger);
+	if (work.completion_cntr && counts(work))
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: counter operations complete silently");
+	if (work.completion_cntr && !done)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "QUEUE_WORK: completion_cntr is of another domain");
+	auto command = command_of(domain, work);
+	if (!command)
+		return command.error();
+	command->when(trigger->id(), work.threshold);
+	if (done)
+		command->notify(done->id());
+	const int rc = domain.kernel().submit(*command);
+	return rc ? static_cast<int>(posting_failed(rc, "QUEUE_WORK")) : 0;
 }
 
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept

@@ -3,7 +3,6 @@
 #define TREADLE_PROVIDER_TRANSFER_H
 
 #include <array>
-#include <expected>
 #include <optional>
 #include <span>
 
@@ -81,7 +80,6 @@ constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noex
 }
 
 /* The calls with a structure, as commands without flags; or why not (fi_rma.cpp, fi_atomic.cpp). */
-using CommandOrError = std::expected<Command, int>;
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 			  const fi_msg_fetch &results = {},

@@ -2,6 +2,8 @@
 #ifndef TREADLE_PROVIDER_TRIGGER_H
 #define TREADLE_PROVIDER_TRIGGER_H
 
+#include <expected>
+
 #include <rdma/fi_trigger.h>
 
 #include <treadle/command.h>
@@ -13,6 +15,8 @@ namespace treadle::fi
 
 class Domain;
 class Endpoint;
+
+using CommandOrError = std::expected<Command, int>; /* -FI_errno */
 
 /* A message as a command, which can have a condition. */
 Command command_of(const Message &message) noexcept;
@@ -38,6 +42,10 @@ int post_triggered(Command &command, const Endpoint &endpoint, Post &&post) noex
 	}
 	return rc;
 }
+
+/* Work without its condition and its counter; its endpoint, or null. */
+CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept;
+fid_ep *endpoint_of(const fi_deferred_work &work) noexcept;
 
 /* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK (of one counter, or of all) */
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;

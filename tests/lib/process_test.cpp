@@ -3,92 +3,9 @@
 /* Two processes; and a process and its child, which must not get into each other's way. */
 
 #include <cstring>
-#include <functional>
 
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "child.h"
 #include "node.h"
-
-/* A child with its own exit status and a line to talk over; killed if it is still there at the end. */
-class Child
-{
-public:
-	class Line
-	{
-	public:
-		explicit Line(int fd) : fd_(fd) {}
-
-		template <class T> void tell(const T &value) const
-		{
-			if (write(fd_, &value, sizeof(value)) != sizeof(value))
-				ADD_FAILURE() << "the other process is gone";
-		}
-		template <class T> T ask() const
-		{
-			T value{};
-
-			if (read(fd_, &value, sizeof(value)) != sizeof(value))
-				ADD_FAILURE() << "the other process is gone";
-			return value;
-		}
-
-	private:
-		int fd_;
-	};
-
-	explicit Child(const std::function<void(const Line &)> &body)
-	{
-		int fds[2];
-
-		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-		std::fflush(nullptr);
-		pid_ = fork();
-		if (!pid_) {
-			close(fds[0]);
-			body(Line(fds[1]));
-			std::fflush(nullptr);
-			_exit(testing::Test::HasFailure());
-		}
-		close(fds[1]);
-		fd_ = fds[0];
-	}
-	Child(const Child &) = delete;
-	Child &operator=(const Child &) = delete;
-	~Child()
-	{
-		kill();
-		close(fd_);
-	}
-
-	Line line() const { return Line(fd_); }
-	/* Its exit status, or minus the signal that ended it. */
-	int join()
-	{
-		int status = 0;
-
-		if (pid_ > 0)
-			waitpid(pid_, &status, 0);
-		pid_ = 0;
-		return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-	}
-	void kill()
-	{
-		if (pid_ > 0) {
-			::kill(pid_, SIGKILL);
-			join();
-		}
-	}
-	pid_t pid() const { return pid_; }
-
-private:
-	pid_t pid_;
-	int fd_;
-};
-
-using Line = Child::Line;
 
 /* Tells its address, learns the other's. */
 static std::uint64_t meet(Node &node, const Line &line)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <latch>
 #include <random>
 #include <thread>
 
@@ -318,10 +319,7 @@ TEST_F(TriggerTest, cancel_is_exact_while_firing)
 						   .flags(i % 100 ? TREADLE_F_MORE : 0)),
 			  0);
 	{
-		std::jthread firing([&] {
-			for (std::uint64_t i = 10; i <= n; i += 10)
-				EXPECT_EQ(c.set(i), 0);
-		});
+		std::latch begun(1); /* else all may have fired before the first is canceled */
 		std::jthread canceling([&] {
 			std::mt19937 random(3);
 
@@ -329,7 +327,14 @@ TEST_F(TriggerTest, cancel_is_exact_while_firing)
 				const std::uint64_t which = random() % n + 1;
 
 				canceled += a.context.cancel(c.id(), which, which) == 0;
+				if (!i)
+					begun.count_down();
 			}
+		});
+		std::jthread firing([&] {
+			begun.wait();
+			for (std::uint64_t i = 10; i <= n; i += 10)
+				EXPECT_EQ(c.set(i), 0);
 		});
 		std::jthread flushing([&] {
 			std::this_thread::sleep_for(20ms);

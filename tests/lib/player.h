@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Processes and threads that do what a plan says, and write down in shared memory what came of it. */
+#ifndef TREADLE_TESTS_LIB_PLAYER_H
+#define TREADLE_TESTS_LIB_PLAYER_H
+
+#include <atomic>
+#include <barrier>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include <sched.h>
+
+#include "../model/history.h"
+#include "child.h"
+#include "node.h"
+
+namespace player
+{
+
+using model::Command;
+using model::Completion;
+using model::Kind;
+using model::Op;
+using model::Word;
+
+constexpr int processes = 2;
+constexpr int threads = 2; /* of each */
+constexpr int own = 3;	   /* counters of each; the last counts what peers have written */
+constexpr int max_ops = 128;
+
+/* Seen by all: the plan, how far it has got, and what was found. */
+struct Stage {
+	struct Actor {
+		std::uint32_t planned = 0;
+		std::atomic<std::uint32_t> count = 0; /* calls that have begun */
+		std::array<bool, max_ops> pause{};    /* before it somebody else may run */
+		std::array<Op, max_ops> ops{};
+	};
+	struct Process {
+		std::atomic<std::uint32_t> completed = 0;
+		std::array<Completion, 2 * model::max_commands> completions{};
+		std::array<Actor, threads> actors{};
+		treadle_addr addr{};
+		std::uint64_t key = 0;
+	};
+	std::atomic<Word> clock = 0;
+	std::atomic<std::uint32_t> ready = 0; /* actors who wait for the others */
+	std::uint32_t command_count = 0;
+	std::array<Command, model::max_commands> commands{};
+	std::array<Process, processes> process{};
+
+	Word now() { return ++clock; }
+};
+
+/* One process: two threads, each with an endpoint and a ring, and counters that both use. */
+class Player
+{
+public:
+	Player(Stage &stage, int number, const Line &line)
+		: stage_(stage), me_(stage.process[number]), number_(number), line_(line),
+		  context_(must(Context::open(), "open")),
+		  av_(must(AddressVector::create(context_), "av")),
+		  cq_(must(CompletionQueue::create(context_, 256), "cq")),
+		  written_(must(Counter::create(context_), "counter")), voices_{Voice(*this),
+										Voice(*this)},
+		  region_(must(MemoryRegion::create(context_, &word_, sizeof(word_),
+						    {.access = TREADLE_ACCESS_REMOTE_WRITE,
+						     .flags = TREADLE_MR_KERNEL_KEY}),
+			       "region"))
+	{
+		me_.addr = voices_[0].ep.address();
+		me_.key = region_.key();
+		fdinfo_ = "/proc/self/fdinfo/" + std::to_string(context_.fd());
+	}
+
+	/* Until the other side has no more to say. */
+	void live()
+	{
+		line_.tell('k');
+		line_.ask<char>(); /* all are known */
+		peer_ = must(av_.insert(stage_.process[!number_].addr), "insert");
+		std::barrier together(threads);
+		std::atomic<bool> end = false;
+		std::jthread second([&] {
+			for (;;) {
+				together.arrive_and_wait();
+				if (end)
+					return;
+				play(1);
+				together.arrive_and_wait();
+			}
+		});
+
+		for (;;) {
+			const char what = line_.ask<char>();
+			if (what == 'p') {
+				renew();
+				together.arrive_and_wait();
+				play(0);
+				together.arrive_and_wait();
+			} else if (what == 's') {
+				settle();
+			} else if (what == 'r') {
+				read_all();
+			} else {
+				break;
+			}
+			line_.tell(testing::Test::HasFailure() ? 'f' : 'd');
+		}
+		end = true;
+		together.arrive_and_wait();
+	}
+
+private:
+	struct Voice {
+		explicit Voice(Player &player)
+			: tx(must(TransmitRing::create(player.context_, 256), "tx")),
+			  ep(must(Endpoint::create(player.context_, loopback()), "endpoint"))
+		{
+			EXPECT_EQ(ep.enable({.tx = tx.id(),
+					     .av = player.av_.id(),
+					     .tx_cq = player.cq_.id(),
+					     .rx_cq = player.cq_.id(),
+					     .remote_write = player.written_.id()}),
+				  0);
+		}
+		TransmitRing tx;
+		Endpoint ep;
+	};
+
+	Counter &counter(int number)
+	{
+		const int mine = number - number_ * own;
+		return mine == own - 1 ? written_ : *counters_[mine];
+	}
+	CounterId id(int number) { return counter(number).id(); }
+
+	/* Nothing is known of what was before. */
+	void renew()
+	{
+		for (auto &c : counters_)
+			c.emplace(must(Counter::create(context_), "counter"));
+		EXPECT_EQ(written_.set(0), 0);
+		EXPECT_EQ(written_.set_error(0), 0);
+	}
+
+	void play(int thread)
+	{
+		auto &actor = me_.actors[thread];
+
+		++stage_.ready;
+		while (stage_.ready < processes * threads)
+			sched_yield();
+		for (std::uint32_t i = 0; i < actor.planned; ++i) {
+			if (thread == 0)
+				drain();
+			if (actor.pause[i])
+				sched_yield();
+			perform(actor.ops[i], voices_[thread], actor, i);
+		}
+	}
+
+	/* A call: what is known of it is there before it begins, and when it has ended. */
+	void perform(Op &op, Voice &voice, Stage::Actor &actor, std::uint32_t index)
+	{
+		op.seen = me_.completed;
+		op.begin = stage_.now();
+		actor.count = index + 1;
+		call(op, voice);
+		std::atomic_ref(op.end).store(stage_.now());
+	}
+
+	void call(Op &op, Voice &voice)
+	{
+		const Command &c = stage_.commands[op.target % model::max_commands];
+
+		switch (op.kind) {
+		case Kind::arm:
+			EXPECT_EQ(voice.tx.post(command(op.target)), 0);
+			break;
+		case Kind::add:
+			EXPECT_EQ(voice.tx.post(treadle::Command::add(id(op.target), op.value)
+							.flags(error_flag(op))),
+				  0);
+			break;
+		case Kind::set:
+			EXPECT_EQ(voice.tx.post(treadle::Command::set(id(op.target), op.value)
+							.flags(error_flag(op))),
+				  0);
+			break;
+		case Kind::cancel: {
+			const int rc = context_.cancel(id(c.counter), c.threshold, op.target);
+			EXPECT_TRUE(rc == 0 || rc == -ENOENT) << rc;
+			op.result = rc == 0;
+			break;
+		}
+		case Kind::flush:
+			op.result = must(context_.flush(id(op.target)), "flush");
+			break;
+		case Kind::flush_all:
+			op.result = must(context_.flush(), "flush");
+			break;
+		case Kind::read: {
+			const Counter &from = counter(op.target);
+			op.result = op.error ? from.error() : from.value();
+			break;
+		}
+		case Kind::kill:
+			ADD_FAILURE();
+		}
+	}
+
+	static std::uint32_t error_flag(const Op &op)
+	{
+		return op.error ? TREADLE_F_CNTR_ERROR : 0;
+	}
+
+	treadle::Command command(int number)
+	{
+		const Command &c = stage_.commands[number];
+		const auto &peer = stage_.process[!number_];
+		auto made = c.remote == model::none ? treadle::Command::nop() :
+						      treadle::Command::write(&word_, sizeof(word_),
+									      peer_, 0, peer.key);
+
+		made.when(id(c.counter), c.threshold)
+			.work()
+			.completion()
+			.context(static_cast<std::uint64_t>(number));
+		if (c.notify != model::none)
+			made.notify(id(c.notify));
+		return made;
+	}
+
+	void drain()
+	{
+		cq_.consume(64, [&](const treadle_cqe &cqe) {
+			const std::uint32_t n = me_.completed;
+			if (n < me_.completions.size())
+				me_.completions[n] = {static_cast<int>(cqe.context),
+						      cqe.error != 0};
+			me_.completed = n + 1;
+			return true;
+		});
+	}
+
+	/* Waits, seconds if it must, for what has to come sooner or later. */
+	template <class Done> void eventually(const char *what, Done done)
+	{
+		const auto deadline = std::chrono::steady_clock::now() + patience;
+
+		for (drain(); !done(); drain()) {
+			if (std::chrono::steady_clock::now() > deadline) {
+				ADD_FAILURE() << what;
+				return;
+			}
+			usleep(100);
+		}
+	}
+
+	/* fdinfo: nothing is armed whose threshold has been reached. */
+	bool nothing_is_ready() const
+	{
+		std::ifstream file(fdinfo_);
+		std::string line, word;
+		Word sum = 0;
+
+		while (std::getline(file, line)) {
+			std::istringstream words(line);
+			Word id, success, error, threshold;
+
+			words >> word;
+			if (word == "treadle-cntr:") {
+				words >> id >> word >> success >> word >> error;
+				sum = success + error;
+			} else if (word == "treadle-armed:") {
+				words >> word >> id >> word >> threshold;
+				if (threshold <= sum)
+					return false;
+			}
+			if (!words)
+				ADD_FAILURE() << line;
+		}
+		return true;
+	}
+
+	/*
+	 * Nobody calls any more. What is ready fires; then what is left is taken off one by one, which
+	 * is part of the history; then all that has run has completed and counted.
+	 */
+	void settle()
+	{
+		auto &actor = me_.actors[0];
+		Word open = 0;
+
+		eventually("what is ready does not fire", [&] { return nothing_is_ready(); });
+		for (const auto &a : me_.actors)
+			for (std::uint32_t i = 0; i < a.planned; ++i)
+				open += a.ops[i].kind == Kind::arm;
+		for (int c = 0; c < static_cast<int>(stage_.command_count); ++c)
+			if (stage_.commands[c].counter / own == number_ && !has_completed(c)) {
+				Op &op = actor.ops.at(actor.count);
+				op = {.kind = Kind::cancel, .last = true, .target = c};
+				perform(op, voices_[0], actor, actor.count);
+			}
+		for (const auto &a : me_.actors)
+			for (std::uint32_t i = 0; i < a.count; ++i)
+				open -= takes(a.ops[i].kind) ? a.ops[i].result : 0;
+		eventually("something neither ran nor was canceled",
+			   [&] { return me_.completed >= open; });
+		/* What holds a counter, as whoever is just about to count does, makes it busy. */
+		for (auto &c : counters_)
+			eventually("a counter is busy", [&] { return c->close() == 0; });
+	}
+
+	static bool takes(Kind kind)
+	{
+		return kind == Kind::cancel || kind == Kind::flush || kind == Kind::flush_all;
+	}
+
+	bool has_completed(int command) const
+	{
+		for (std::uint32_t i = 0; i < me_.completed; ++i)
+			if (me_.completions[i].command == command)
+				return true;
+		return false;
+	}
+
+	/* The map of a counter is there after it was closed. */
+	void read_all()
+	{
+		auto &actor = me_.actors[0];
+
+		drain();
+		for (int c = number_ * own; c < (number_ + 1) * own; ++c)
+			for (const bool error : {false, true}) {
+				Op &op = actor.ops.at(actor.count);
+				op = {.kind = Kind::read, .error = error, .target = c};
+				perform(op, voices_[0], actor, actor.count);
+			}
+	}
+
+	Stage &stage_;
+	Stage::Process &me_;
+	const int number_;
+	const Line &line_;
+	Context context_;
+	AddressVector av_;
+	CompletionQueue cq_;
+	Counter written_;
+	std::array<std::optional<Counter>, own - 1> counters_;
+	std::array<Voice, threads> voices_;
+	std::uint64_t word_ = 0;
+	MemoryRegion region_;
+	std::uint64_t peer_ = 0;
+	std::string fdinfo_;
+};
+
+} // namespace player
+
+#endif

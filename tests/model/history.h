@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What is known of something that ran: who called what, when, and what it returned. */
+#ifndef TREADLE_TESTS_MODEL_HISTORY_H
+#define TREADLE_TESTS_MODEL_HISTORY_H
+
+#include <string>
+#include <vector>
+
+#include "model.h"
+
+namespace model
+{
+
+enum class Kind : std::uint8_t { arm, add, set, cancel, flush, flush_all, read, kill };
+
+/* One call. Before a it ended comes no b that began after that. */
+struct Op {
+	Kind kind = Kind::read;
+	bool error = false; /* add, set, read: the count of errors */
+	bool last = false;  /* cancel: what is ready has fired long ago */
+	int target = 0;	    /* arm, cancel: a command; flush_all, kill: a process; else a counter */
+	Word value = 0;	    /* add, set */
+	Word result = 0; /* cancel: 1, or 0 if there was none; flush: how many; read: the value */
+	Word begin = 0;
+	Word end = 0;		/* 0: it never returned, and may have happened or not */
+	std::uint32_t seen = 0; /* so many completions of its process were there when it began */
+};
+
+struct Completion {
+	int command = 0;
+	bool failed = false;
+};
+
+struct History {
+	std::vector<int> counters; /* the process of each */
+	std::vector<Command> commands;
+	std::vector<std::vector<Op>> actors;		  /* what each has called, in order */
+	std::vector<std::vector<Completion>> completions; /* of each process, in order */
+
+	int process_of(int command) const { return counters[commands[command].counter]; }
+};
+
+std::string text_of(const History &history);
+
+} // namespace model
+
+#endif

@@ -387,4 +387,57 @@ TEST_F(av, the_limit)
 	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, max, &got));
 }
 
+/* --- others come and go -------------------------------------------------------------------- */
+
+#define NEIGHBOURS 8
+
+struct restless {
+	const struct node *n;
+	struct treadle_addr near;
+	bool stop;
+};
+
+/* Addresses that lie where the kernel looks for @near. */
+static void *come_and_go(void *arg)
+{
+	struct restless *r = arg;
+	struct treadle_addr addrs[NEIGHBOURS];
+	__u64 index[NEIGHBOURS];
+
+	for (int i = 0; i < NEIGHBOURS; i++)
+		addrs[i] = loopback(ntohs(r->near.port) ^ (i + 1) << 8);
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
+		__u32 count = NEIGHBOURS;
+
+		need(av_insert(r->n->fd, r->n->av, addrs, &count, index) == 0 &&
+		     count == NEIGHBOURS);
+		need(av_remove(r->n->fd, r->n->av, index, count) == 0);
+	}
+	return NULL;
+}
+
+TEST(a_source_is_known_while_others_come_and_go)
+{
+	struct node a, b;
+	struct restless r = {.n = &b};
+	__u64 to, known, lost = 0;
+	pthread_t t;
+
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){.flags = TREADLE_EP_SOURCE});
+	to = peer(&a, b.addr);
+	known = peer(&b, a.addr);
+	r.near = a.addr;
+	t = thread(come_and_go, &r);
+	for (int i = 0; i < 20000; i++) {
+		ASSERT_EQ(0, post_recv(&b, recv_of(NULL, 0, ANY, i)));
+		ASSERT_EQ(1, post(&a, send_of(NULL, 0, to, i)));
+		lost += cq_next(&b.rcq).src != known;
+		cq_next(&a.cq);
+	}
+	__atomic_store_n(&r.stop, true, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	EXPECT_EQ(0, lost);
+}
+
 TEST_HARNESS_MAIN

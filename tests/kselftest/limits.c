@@ -32,6 +32,20 @@ TEST(objects_of_a_context)
 	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_AV_CREATE, &av));
 }
 
+TEST(files_of_a_process)
+{
+	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+	struct treadle_wait_fd f = {.size = sizeof(f)};
+	int fd = device();
+	struct rlimit none = {.rlim_cur = fd + 1, .rlim_max = fd + 1};
+
+	ASSERT_EQ(0, call(fd, TREADLE_IOC_CNTR_CREATE, &cntr));
+	f.id = cntr.id;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+	EXPECT_EQ(-EMFILE, call(fd, TREADLE_IOC_WAIT_FD, &f));
+	EXPECT_EQ(0, destroy(fd, cntr.id));
+}
+
 /* The most that an RX may hold is more than it holds by itself. */
 TEST(buffered_bytes)
 {

@@ -282,6 +282,22 @@ static inline void write_to(const char *path, const char *text)
 	close(fd);
 }
 
+/* Others pin pages, too, for a moment; and processors count for themselves until they are asked. */
+static inline bool all_pins_are_released(void)
+{
+	const __u64 end = now_ns() + PATIENCE_NS;
+	long long acquired, released;
+
+	do {
+		usleep(10000);
+		write_to("/proc/sys/vm/stat_refresh", "1");
+		acquired = number_in("/proc/vmstat", "nr_foll_pin_acquired ");
+		released = number_in("/proc/vmstat", "nr_foll_pin_released ");
+	} while (acquired != released && now_ns() < end);
+	note("%lld pages were pinned, %lld released", acquired, released);
+	return acquired > 0 && acquired == released;
+}
+
 /* Puts this process into a control group of its own, and says where that one is. */
 static inline void cgroup_enter(char dir[64])
 {

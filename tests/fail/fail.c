@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * For tests alone: the module's own counter of what may fail (see fail.h). Parameters, also when the module is loaded:
+ *
+ *   fail_nth   n: of the process that writes this, and of the kernel's workers, the n-th thing from here on fails that
+ *              may; 0: nothing. It reads as 0 once that has happened
+ *   fail_live  what the module has got and not given back: allocations, pages, references to pages of processes
+ */
+#include <linux/sched.h>
+#include <net/net_namespace.h>
+
+static pid_t victim;
+static atomic_t left;
+atomic_long_t treadle_live;
+
+bool treadle_fails(gfp_t gfp)
+{
+	if ((gfp & __GFP_NOFAIL) || !atomic_read(&left) ||
+	    (current->tgid != READ_ONCE(victim) && !(current->flags & PF_WQ_WORKER)))
+		return false;
+	return atomic_dec_if_positive(&left) == 0;
+}
+
+#undef register_pernet_subsys
+int register_pernet_subsys(struct pernet_operations *ops);
+int treadle_register_pernet(struct pernet_operations *ops)
+{
+	return FAILS(-ENOMEM, register_pernet_subsys(ops));
+}
+
+static int set_nth(const char *text, const struct kernel_param *kp)
+{
+	int n, ret = kstrtoint(text, 0, &n);
+
+	if (ret)
+		return ret;
+	WRITE_ONCE(victim, current->tgid);
+	atomic_set(&left, n);
+	return 0;
+}
+
+static int get_nth(char *text, const struct kernel_param *kp)
+{
+	return sprintf(text, "%d\n", atomic_read(&left));
+}
+
+static int get_live(char *text, const struct kernel_param *kp)
+{
+	return sprintf(text, "%ld\n", atomic_long_read(&treadle_live));
+}
+
+static const struct kernel_param_ops nth_ops = {.set = set_nth, .get = get_nth};
+static const struct kernel_param_ops live_ops = {.get = get_live};
+
+module_param_cb(fail_nth, &nth_ops, NULL, 0600);
+module_param_cb(fail_live, &live_ops, NULL, 0400);

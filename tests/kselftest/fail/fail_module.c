@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The sweep of sweep.h on any kernel: over a module of the same sources in which whatever can fail asks first whether it
+ * is its turn (tests/fail), and which counts what it gets and gives back. It takes the place of the module for as
+ * long as this runs, so that loading and unloading are swept, too.
+ *
+ * test-timeout: 900
+ */
+#include "../module.h"
+
+#include <liburing.h>
+
+#define PARAMETERS "/sys/module/treadle/parameters/"
+
+/* Of the caller's process, and of the module's workers. */
+static void fail_nth(int n)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", n);
+	write_to(PARAMETERS "fail_nth", text);
+}
+
+static bool has_failed(void)
+{
+	long long left = number_in(PARAMETERS "fail_nth", NULL);
+
+	need(left >= 0);
+	fail_nth(0);
+	return left == 0;
+}
+
+static long long live(void)
+{
+	long long n = number_in(PARAMETERS "fail_live", NULL);
+
+	need(n >= 0);
+	return n;
+}
+
+#include "../sweep.h"
+
+/* --- loading ---------------------------------------------------------------------- */
+
+TEST(loading_fails_cleanly_wherever_it_fails)
+{
+	char parameter[32];
+	int n = 0, result;
+
+	module_unload();
+	do {
+		snprintf(parameter, sizeof(parameter), "fail_nth=%d", ++n);
+		result = module_load(true, parameter);
+		EXPECT_TRUE(result == 0 || result == -ENOMEM);
+		EXPECT_EQ(result == 0, access(TREADLE_DEVICE, F_OK) == 0);
+	} while (result);
+	EXPECT_TRUE(has_failed() == false);
+	EXPECT_LT(4, n);
+	EXPECT_EQ(0, live());
+	close(device());
+}
+
+/* --- io_uring ------------------------------------------------------------------------ */
+
+/* The same calls, by a worker of io_uring. */
+static int call_uring(int fd, unsigned long cmd, const void *arg)
+{
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+	int result;
+
+	need(io_uring_queue_init(1, &ring, 0) == 0);
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+	sqe->cmd_op = cmd;
+	sqe->addr3 = (unsigned long)arg;
+	sqe->flags = IOSQE_ASYNC;
+	need(io_uring_submit(&ring) == 1);
+	while ((result = io_uring_wait_cqe(&ring, &cqe)) == -EINTR)
+		;
+	need(result == 0);
+	result = cqe->res;
+	io_uring_queue_exit(&ring);
+	return result;
+}
+
+TEST_F(abi, each_call_through_io_uring_fails_cleanly)
+{
+	EXPECT_LT(ARRAY_SIZE(rows), sweep_all(_metadata, self, call_uring));
+}
+
+/* --- all of it -------------------------------------------------------------------------- */
+
+/* The harness runs this last. */
+FIXTURE(end){};
+
+FIXTURE_SETUP(end) {}
+
+FIXTURE_TEARDOWN(end) {}
+
+TEST_F(end, nothing_is_left)
+{
+	until_unused();
+	EXPECT_TRUE(all_given_back(0));
+	EXPECT_TRUE(all_pins_are_released());
+}
+
+int main(int argc, char **argv)
+{
+	int result;
+
+	module_unload();
+	need(module_load(true, "") == 0);
+	result = test_harness_run(argc, argv);
+	module_unload();
+	need(module_load(false, "") == 0);
+	return result;
+}

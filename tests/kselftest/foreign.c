@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What is another's stays another's: his numbers and maps, what was in his pages, what is told of him, his keys; and a
+ * container is a world of its own.
+ */
+#include "who.h"
+
+/* --- what is another's ---------------------------------------------------------------------- */
+
+/* Of a context that has many, so that the numbers are none of a small one's. */
+TEST(numbers_of_another_context_mean_nothing)
+{
+	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+	struct treadle_wait_fd wait = {.size = sizeof(wait)};
+	struct treadle_ep_enable e;
+	struct node mine, n;
+	int fd = device();
+
+	for (int i = 0; i < 100; i++) {
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_CNTR_CREATE, &cntr));
+	}
+	node_open(&n, (struct options){.context = fd});
+	node_create(&mine, (struct options){});
+
+	__u32 theirs[] = {n.ep, n.av, n.tx.id, n.rx.id, n.cq.id, n.rcq.id, n.sent.id};
+	struct treadle_map maps[] = {n.tx.rw_map, n.tx.ro_map, n.rx.rw_map,
+				     n.rx.ro_map, n.cq.rw_map, n.cq.ro_map};
+
+	for (int i = 0; i < ARRAY_SIZE(theirs); i++) {
+		about("object %u", theirs[i]);
+		EXPECT_EQ(-ENOENT, doorbell(mine.fd, theirs[i]));
+		EXPECT_EQ(-ENOENT, destroy(mine.fd, theirs[i]));
+		EXPECT_EQ(-ENOENT, call(mine.fd, TREADLE_IOC_SIGNAL, (void *)(long)theirs[i]));
+		for (int kind = TREADLE_CANCEL_OP; kind <= TREADLE_FLUSH_WORK; kind++)
+			EXPECT_EQ(-ENOENT, cancel(mine.fd, kind, theirs[i], 0, 0, NULL));
+		wait.id = theirs[i];
+		EXPECT_EQ(-ENOENT, call(mine.fd, TREADLE_IOC_WAIT_FD, &wait));
+	}
+	for (int i = 0; i < ARRAY_SIZE(maps); i++)
+		EXPECT_EQ(MAP_FAILED, mmap(NULL, maps[i].length, PROT_READ, MAP_SHARED, mine.fd,
+					   maps[i].offset));
+	for (int i = 0; i < 11; i++) {
+		e = node_bindings(&mine);
+		(&e.tx)[i] =
+			(__u32[]){n.tx.id,   n.rx.id,	n.av,	   n.cq.id,   n.rcq.id, n.sent.id,
+				  n.sent.id, n.sent.id, n.sent.id, n.sent.id, n.sent.id}[i];
+		about("binding %d", i);
+		EXPECT_EQ(-ENOENT, call(mine.fd, TREADLE_IOC_EP_ENABLE, &e));
+	}
+	close(fd);
+	close(mine.fd);
+}
+
+static bool is_empty(int fd, struct treadle_map m, bool dirty)
+{
+	char *at = map(fd, m, dirty ? PROT_READ | PROT_WRITE : PROT_READ);
+	bool empty = all_are(at, m.length, 0);
+
+	if (dirty)
+		memset(at, 0xdb, m.length);
+	munmap(at, m.length);
+	return empty;
+}
+
+/* Nothing of whoever had those pages before. */
+TEST(fresh_maps_are_empty)
+{
+	for (int round = 0; round < 20; round++) {
+		struct treadle_ring_create tx = {.size = sizeof(tx), .entries = 256}, rx = tx;
+		struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 256};
+		struct treadle_cell_create cell = {.size = sizeof(cell), .count = 4096};
+		struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+		char *dirt = pages(4 << 20);
+		int fd = device();
+
+		/* These pages are free for the next round. */
+		memset(dirt, 0xdb, 4 << 20);
+		munmap(dirt, 4 << 20);
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_TX_CREATE, &tx));
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_RX_CREATE, &rx));
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_CELL_CREATE, &cell));
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_CNTR_CREATE, &cntr));
+		EXPECT_TRUE(is_empty(fd, tx.rw, true) && is_empty(fd, tx.ro, false));
+		EXPECT_TRUE(is_empty(fd, rx.rw, true) && is_empty(fd, rx.ro, false));
+		EXPECT_TRUE(is_empty(fd, cq.rw, true) && is_empty(fd, cq.ro, false));
+		EXPECT_TRUE(is_empty(fd, cell.rw, true) && is_empty(fd, cell.ro, false));
+		EXPECT_TRUE(is_empty(fd, cntr.ro, false));
+		close(fd);
+	}
+}
+
+/* --- /proc and debugfs ---------------------------------------------------------------------- */
+
+struct shown {
+	enum who who;
+	char path[64];
+	int ready, stop;
+};
+
+static void shows(void *arg)
+{
+	struct shown *s = arg;
+	struct node n;
+	char buf[8];
+
+	become(s->who);
+	prctl(PR_SET_DUMPABLE, 1); /* as after exec */
+	node_open(&n, (struct options){});
+	need(post(&n, when(send_of(buf, 8, peer(&n, n.addr), 7), &n.sent, 5)) == 1);
+	snprintf(s->path, sizeof(s->path), "/proc/%d/fdinfo/%d", getpid(), n.fd);
+	raise_to(&s->ready, 1);
+	await(&s->stop, 1);
+}
+
+struct look {
+	enum who who;
+	const char *path;
+};
+
+/* Exit status: 0: it can be read, and has what is armed, but no address of the kernel's. */
+static void looks(void *arg)
+{
+	struct look *l = arg;
+	char text[8192] = "";
+	int fd;
+
+	become(l->who);
+	fd = open(l->path, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		_exit(errno == EACCES ? 2 : 1);
+	need(strstr(text, "treadle-armed:") && !strstr(text, "ffff8") && !strstr(text, "ffffff"));
+}
+
+TEST(only_who_may_trace_sees_what_is_armed)
+{
+	struct shown *s = shared(sizeof(*s));
+	pid_t pid;
+
+	s->who = ALICE;
+	pid = spawn(shows, s);
+	await(&s->ready, 1);
+	EXPECT_EQ(0, reap(spawn(looks, &(struct look){ALICE, s->path})));
+	EXPECT_EQ(0, reap(spawn(looks, &(struct look){ROOT, s->path})));
+	EXPECT_EQ(2, reap(spawn(looks, &(struct look){BOB, s->path})));
+	raise_to(&s->stop, 1);
+	EXPECT_EQ(0, reap(pid));
+	/* And nowhere else. */
+	EXPECT_NE(0, access("/sys/kernel/debug/treadle", F_OK));
+	EXPECT_NE(0, access("/proc/treadle", F_OK));
+}
+
+/* --- containers ------------------------------------------------------------------------------- */
+
+/* Root of its own, in namespaces of its own, made by a user without rights. */
+static void in_a_container(void *arg)
+{
+	struct receiver *r = arg;
+	struct node a, b;
+	char buf[100], got[100];
+
+	become(ALICE);
+	prctl(PR_SET_DUMPABLE, 1);
+	need(unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC) == 0);
+	write_to("/proc/self/uid_map", "0 1001 1");
+	need(getuid() == 0);
+	node_open(&a, (struct options){.auth_key = "key"});
+	node_open(&b, (struct options){});
+	/* Among themselves. */
+	fill(buf, 100, 1);
+	need(post_recv(&b, recv_of(got, 100, ANY, 1)) == 0);
+	need(post(&a, send_of(buf, 100, peer(&a, b.addr), 2)) == 1);
+	need(cq_next(&b.rcq).error == 0 && cq_next(&a.cq).error == 0 && same(got, 100, 1));
+	/* Nobody outside, not even by the right key: there is no such address here. */
+	need(r->addr.port != a.addr.port && r->addr.port != b.addr.port);
+	need(post(&a, send_of(buf, 8, peer(&a, r->addr), 3)) == 1);
+	need(cq_next(&a.cq).error == ECONNREFUSED);
+}
+
+TEST(a_container_reaches_itself)
+{
+	struct receiver *r = shared(sizeof(*r));
+	pid_t pid;
+
+	r->who = ALICE;
+	r->key = "key";
+	pid = spawn(receives, r);
+	await(&r->ready, 1);
+	EXPECT_EQ(0, reap(spawn(in_a_container, r)));
+	raise_to(&r->stop, 1);
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_EQ(0, r->got);
+}
+
+/* --- guesses ------------------------------------------------------------------------------------ */
+
+/* Who may reach the endpoint still has to know the key, and no key of the kernel's is like another. */
+TEST(keys_are_not_guessed)
+{
+	char buf[64] = "unchanged", other[64] = "changed";
+	__u64 key = 0, to, dice = now_ns();
+	struct node a, b;
+	__u32 id;
+
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){});
+	to = peer(&a, b.addr);
+	ASSERT_EQ(0, mr(b.fd, buf, 64, TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
+			TREADLE_MR_KERNEL_KEY, &key, &id));
+	for (int i = 0; i < 5000; i++) {
+		__u64 guess = i < 64   ? key ^ 1ULL << i :
+			      i < 128  ? 1ULL << (i - 64) :
+			      i < 1000 ? key + i - 500 + (i < 501 ? -1 : 0) :
+					 (__u64)lottery(&dice) << 32 | lottery(&dice);
+
+		if (guess == key)
+			continue;
+		ASSERT_EQ(1, post(&a, write_of(other, 64, to, 0, guess, i)));
+		ASSERT_EQ(EKEYREJECTED, cq_next(&a.cq).error);
+	}
+	EXPECT_STREQ("unchanged", buf);
+	/* The right one, until it is closed; then never again. */
+	ASSERT_EQ(1, post(&a, write_of(other, 64, to, 0, key, 0)));
+	EXPECT_EQ(0, cq_next(&a.cq).error);
+	ASSERT_EQ(0, destroy(b.fd, id));
+	for (int i = 0; i < 100; i++) {
+		__u64 next = 0;
+
+		ASSERT_EQ(0, mr(b.fd, buf, 64, TREADLE_ACCESS_REMOTE_WRITE, TREADLE_MR_KERNEL_KEY,
+				&next, &id));
+		EXPECT_NE(key, next);
+		ASSERT_EQ(1, post(&a, write_of(other, 64, to, 0, key, 0)));
+		EXPECT_EQ(EKEYREJECTED, cq_next(&a.cq).error);
+		ASSERT_EQ(0, destroy(b.fd, id));
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -5,282 +5,30 @@
  * result but this: whatever is called returns, all can be taken down, the kernel log stays silent, and a stranger
  * that keeps to the rules is served at the end as at the beginning.
  *
- * FUZZ_SECONDS=8, FUZZ_SEED=(random, printed): the same seed gives each thread the same dice, not the same races.
+ * Then steps that are told (fuzz_inputs.h): those in corpus/, and where the kernel has KCOV others that it leads to.
+ *
+ * FUZZ_SECONDS=8: of each of the two. FUZZ_SEED=(random, printed): the same seed gives each thread the same dice, not the
+ * same races. FUZZ_CORPUS=DIR: inputs to begin with, besides; what is found is written there.
  *
  * test-timeout: 7200
  */
-#include "fuzz_objects.h"
+#include "fuzz_inputs.h"
 
 #include <sys/random.h>
-
-/* --- commands ------------------------------------------------------------------------------ */
-
-static struct treadle_desc some_desc(struct walker *w, struct file *f)
-{
-	__u32 key = roll(w, PUBLIC);
-	struct treadle_desc d = {
-		.opcode = roll(w, TREADLE_OP_LAST),
-		.flags = some_flags(w, TREADLE_F_ALL) | (one_in(w, 2) ? TREADLE_F_COMPLETION : 0),
-		.iov_count = one_in(w, 4) ? roll(w, 9) : 1,
-		.context = roll(w, 8),
-		.addr = (unsigned long)somewhere(w),
-		.len = some_length(w),
-		.peer = one_in(w, 8) ? ANY : roll(w, 4),
-		.data = roll(w, 64),
-	};
-
-	switch (d.opcode) {
-	case TREADLE_OP_RECV:
-	case TREADLE_OP_SEND:
-		break;
-	case TREADLE_OP_TSEND:
-	case TREADLE_OP_TRECV:
-		d.tag = roll(w, 3);
-		if (d.opcode == TREADLE_OP_TRECV && one_in(w, 3))
-			d.ignore = -1ULL;
-		break;
-	case TREADLE_OP_READ:
-	case TREADLE_OP_WRITE:
-	case TREADLE_OP_ATOMIC:
-	case TREADLE_OP_FETCH:
-	case TREADLE_OP_COMPARE:
-		d.remote_addr = town->at[key] + (one_in(w, 4) ? some_length(w) : 0);
-		d.remote_key = town->key[key];
-		if (d.opcode >= TREADLE_OP_ATOMIC) {
-			d.flags |= TREADLE_F_EXT;
-			d.atomic_op = roll(w, 20);
-			d.datatype = roll(w, 16);
-			if (d.opcode != TREADLE_OP_ATOMIC)
-				d.result = (unsigned long)somewhere(w);
-			if (d.opcode == TREADLE_OP_COMPARE)
-				d.compare = (unsigned long)somewhere(w);
-		}
-		break;
-	default:
-		d.iov_count = d.addr = d.len = d.data = 0;
-		d.flags &= ~TREADLE_F_COMPLETION;
-		if (d.opcode >= TREADLE_OP_CNTR_SET) {
-			d.peer = some_id(w, f, CNTR);
-			d.data = roll(w, 16);
-		}
-	}
-	if (one_in(w, 4)) {
-		d.flags |= TREADLE_F_EXT;
-		if (one_in(w, 2)) {
-			d.flags |= TREADLE_F_COND_CNTR;
-			d.cond = some_id(w, f, CNTR);
-			d.threshold = roll(w, 16);
-		}
-		if (one_in(w, 2)) {
-			d.flags |= TREADLE_F_NOTIFY;
-			d.notify = some_id(w, f, CNTR);
-		}
-		if (one_in(w, 3))
-			d.flags |= TREADLE_F_WORK;
-	}
-	if (d.iov_count > 1)
-		d.addr = 0;
-	return d;
-}
-
-static void commands(struct walker *w, struct file *f)
-{
-	struct ring *r = &PICK(w, f->ring);
-	struct ring copy = *r;
-
-	if (!copy.rw || copy.fd != f->fd)
-		return;
-	for (__u32 n = roll(w, 8); n; n--) {
-		struct treadle_desc d = some_desc(w, f);
-		union treadle_slot slot;
-		unsigned char *bytes = (void *)&d;
-
-		if (ring_room(&copy) < 2)
-			break;
-		if (d.iov_count > 1 && one_in(w, 8) == 0) {
-			d.len = 0;
-			for (int i = 0; i < TREADLE_MAX_IOV; i++) {
-				slot.iov[i] = (struct treadle_iov){(unsigned long)somewhere(w),
-								   roll(w, 5000)};
-				if (i < d.iov_count)
-					d.len += slot.iov[i].len;
-			}
-		}
-		if (one_in(w, 10))
-			bytes[roll(w, sizeof(d))] = lottery(&w->dice);
-		ring_put(&copy, &d);
-		if (d.iov_count > 1)
-			ring_put(&copy, &slot);
-	}
-	if (one_in(w, 500)) /* rarely out of range: it is a dead ring then */
-		copy.prod = some_number(w);
-	ring_publish(&copy);
-	r->prod = copy.prod;
-	__atomic_fetch_add(&town->calls, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&town->good, ring_doorbell(&copy) >= 0, __ATOMIC_RELAXED);
-}
-
-static void rings(struct walker *w, struct file *f)
-{
-	static const enum kind kinds[] = {TX, RX, CQ, CQ};
-	unsigned long id = some_id(w, f, PICK(w, kinds));
-
-	if (one_in(w, 3))
-		call(f->fd, TREADLE_IOC_SIGNAL, (void *)id);
-	else if (one_in(w, 2))
-		call(f->fd, TREADLE_IOC_DOORBELL, (void *)id);
-	else
-		through_io_uring(w, f->fd, TREADLE_IOC_DOORBELL, (void *)id);
-}
-
-static void cancels(struct walker *w, struct file *f)
-{
-	struct treadle_cancel c = {.size = sizeof(c),
-				   .kind = roll(w, 3),
-				   .context = roll(w, 8),
-				   .threshold = roll(w, 16)};
-
-	c.id = some_id(w, f, c.kind == TREADLE_CANCEL_OP ? EP : CNTR);
-	if (c.kind == TREADLE_FLUSH_WORK) {
-		c.context = c.threshold = 0;
-		if (one_in(w, 2))
-			c.id = 0;
-	}
-	TRY(w, f, TREADLE_IOC_CANCEL, &c);
-}
-
-static void reads_completions(struct walker *w, struct file *f)
-{
-	struct cq q = PICK(w, f->cq);
-	struct treadle_wait wait = {.size = sizeof(wait),
-				    .id = some_id(w, f, one_in(w, 2) ? CQ : CNTR),
-				    .timeout_ns = roll(w, 300000),
-				    .threshold = roll(w, 16)};
-	struct treadle_wait_fd file = {.size = sizeof(file), .id = wait.id};
-
-	if (q.rw && q.rw != MAP_FAILED && q.ro != MAP_FAILED)
-		q.rw->cons = one_in(w, 50) ? some_number(w) : q.ro->prod;
-	if (one_in(w, 3)) {
-		wait.threshold = one_in(w, 2) ? 0 : wait.threshold;
-		/* As it is: what is waited for may never come. */
-		try(w, f, TREADLE_IOC_WAIT, &wait, 0);
-	} else if (one_in(w, 3) && TRY(w, f, TREADLE_IOC_WAIT_FD, &file) == 0) {
-		struct pollfd p = {.fd = file.fd, .events = POLLIN};
-
-		poll(&p, 1, roll(w, 2));
-		close(file.fd);
-	}
-}
-
-/* --- memory, files, processes --------------------------------------------------------------- */
-
-static void moves_memory(struct walker *w, struct file *f)
-{
-	char *at = w->u->arena + (roll(w, ARENA) & ~4095UL);
-	size_t len = 4096 << roll(w, 4);
-
-	(void)f;
-	if (at + len > w->u->arena + ARENA)
-		return;
-	switch (roll(w, 6)) {
-	case 0:
-		madvise(at, len, MADV_DONTNEED);
-		break;
-	case 1:
-		mprotect(at, len, PROT_READ);
-		break;
-	case 2:
-		/* As if it were not mapped, but nothing else can come to lie there. */
-		need(mmap(at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-		     at);
-		break;
-	case 3:
-		if (fork() == 0)
-			_exit(0);
-		break;
-	default:
-		/* Back to what it was, for most of the time. */
-		need(mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-			  -1, 0) == at);
-	}
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		;
-}
-
-static void opens_again(struct walker *w, struct file *f)
-{
-	int fd;
-
-	if (!one_in(w, 20))
-		return;
-	fd = device();
-	for (int i = 0; i < KNOWN; i++)
-		f->ring[i].rw = NULL;
-	/* Whatever others are about with that number goes on in the new context. */
-	need(dup3(fd, f->fd, O_CLOEXEC) == f->fd);
-	close(fd);
-}
-
-static void maps_anything(struct walker *w, struct file *f)
-{
-	size_t len = 4096 << roll(w, 4);
-	void *at = mmap(NULL, len, roll(w, 8), one_in(w, 4) ? MAP_PRIVATE : MAP_SHARED, f->fd,
-			(off_t)(some_number(w) & ~4095ULL));
-
-	if (at != MAP_FAILED)
-		munmap(at, len);
-}
-
-static void asks(struct walker *w, struct file *f)
-{
-	struct treadle_query c = {.size = sizeof(c)};
-	char anything[512] = "";
-
-	TRY(w, f, TREADLE_IOC_QUERY, &c);
-	if (one_in(w, 4)) {
-		*(__u32 *)anything = roll(w, 300);
-		try(w, f, _IOWR(TREADLE_IOC_MAGIC, roll(w, 64), struct treadle_query), anything,
-		    sizeof(anything));
-	}
-}
-
-/* How often of how many. */
-static const struct {
-	void (*step)(struct walker *w, struct file *f);
-	__u32 weight;
-} steps[] = {
-	{makes_queue, 3},  {makes_ring, 5},   {makes_endpoint, 8},
-	{makes_region, 6}, {makes_others, 8}, {enables, 12},
-	{binds_region, 2}, {destroys, 8},     {uses_address_vector, 10},
-	{connects, 20},	   {reads_events, 8}, {commands, 50},
-	{rings, 6},	   {cancels, 4},      {reads_completions, 10},
-	{moves_memory, 5}, {opens_again, 1},  {maps_anything, 1},
-	{asks, 1},
-};
 
 static void *walks(void *arg)
 {
 	struct walker *w = arg;
-	__u32 sum = 0;
 
-	for (__u32 i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-		sum += steps[i].weight;
-	need(io_uring_queue_init(4, &w->ring, 0) == 0);
-	while (now_ns() < deadline) {
-		__u32 at = roll(w, sum), i = 0;
-
-		while (at >= steps[i].weight)
-			at -= steps[i++].weight;
-		steps[i].step(w, some_file(w));
-	}
-	io_uring_queue_exit(&w->ring);
+	while (now_ns() < deadline)
+		steps[some_step(w)].take(w, some_file(w));
 	return NULL;
 }
 
 /* One process, for a while or until it dies in the middle of everything. */
 static void lives(void *arg)
 {
-	static struct user u;
+	static struct user u = {.contexts = CONTEXTS};
 	static struct walker walkers[THREADS];
 	pthread_t t[THREADS];
 	__u64 dice = *(__u64 *)arg;
@@ -371,6 +119,29 @@ TEST_F_TIMEOUT(fuzz, a_random_walk_harms_nobody, 7200)
 	EXPECT_EQ(0, failed);
 	note("%llu calls, of which %llu did something; %d processes killed", town->calls,
 	     town->good, killed);
+	keeps_to_the_rules();
+	until_unused();
+}
+
+TEST_F_TIMEOUT(fuzz, what_reaches_new_code_leads_on, 7200)
+{
+	struct walker w = {.dice = self->seed};
+	int known;
+
+	guide_open();
+	play_all("tests/kselftest/corpus", &w);
+	if (guide.dir)
+		play_all(guide.dir, &w);
+	note("%d inputs", guide.read);
+	EXPECT_LT(0, guide.read);
+	if (guide.trace) {
+		known = guide.blocks;
+		search_until(now_ns() + self->seconds * 1000000000ULL, &w);
+		note("%d blocks and %d pairs of them, %d blocks before; %d played, %d lead on",
+		     guide.blocks, guide.pairs, known, guide.played, guide.kept_count);
+		EXPECT_LT(0, known);
+	}
+	EXPECT_EQ(0, guide.failed);
 	keeps_to_the_rules();
 	until_unused();
 }

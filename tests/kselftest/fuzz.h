@@ -14,7 +14,9 @@
 #define PUBLIC	 16
 #define ARENA	 (1UL << 20)
 
-enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, KINDS };
+#define CELLS 8 /* of each page that are used */
+
+enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS };
 
 /* What all processes know: where somebody may be, what he may have registered, and who has asked to be connected. */
 struct town {
@@ -30,12 +32,15 @@ struct file {
 	int fd;
 	__u32 id[KINDS][KNOWN];
 	struct ring ring[KNOWN]; /* of TX and RX, mapped */
+	bool receives[KNOWN];	 /* it is of RX */
 	struct cq cq[KNOWN];
 	int eq[KNOWN]; /* files of event queues */
+	__u64 *cells[KNOWN];
 };
 
 struct user {
 	struct file file[CONTEXTS];
+	int contexts; /* of these */
 	char *arena;
 };
 
@@ -50,10 +55,24 @@ struct desk {
 	char after[1 << 17];
 };
 
+/*
+ * One step: which, what the dice begin with, and what some of them show instead. So a step can be told again, and
+ * told with a difference.
+ */
+struct step {
+	__u32 kind, seed;
+	int patches;
+	struct {
+		__u32 at, shows;
+	} patch[4];
+};
+
 struct walker {
 	struct user *u;
 	struct desk *desk;
 	struct io_uring ring;
+	const struct step *step; /* if it is told */
+	__u32 rolled;		 /* in this step */
 	__u64 dice;
 };
 
@@ -64,7 +83,19 @@ static __u64 deadline;
 
 static __u32 roll(struct walker *w, __u32 sides)
 {
-	return lottery(&w->dice) % sides;
+	__u32 shown = lottery(&w->dice);
+
+	for (int i = 0; w->step && i < w->step->patches; i++)
+		if (w->step->patch[i].at == w->rolled)
+			shown = w->step->patch[i].shows;
+	w->rolled++;
+	return shown % sides;
+}
+
+/* Any number. */
+static __u32 roll_any(struct walker *w)
+{
+	return roll(w, 1U << 31);
 }
 
 static bool one_in(struct walker *w, __u32 n)
@@ -82,7 +113,7 @@ static __u64 some_number(struct walker *w)
 					0xffffffff, 1ULL << 32, 1ULL << 47, 1ULL << 63, -4096ULL,
 					-1ULL};
 
-	return one_in(w, 4) ? lottery(&w->dice) : PICK(w, numbers);
+	return one_in(w, 4) ? (__u64)roll_any(w) << roll(w, 34) : PICK(w, numbers);
 }
 
 static __u64 some_length(struct walker *w)
@@ -101,7 +132,7 @@ static void *somewhere(struct walker *w)
 
 static struct file *some_file(struct walker *w)
 {
-	return &PICK(w, w->u->file);
+	return &w->u->file[roll(w, w->u->contexts)];
 }
 
 /* One of that kind; or of another, or none. */
@@ -120,7 +151,15 @@ static __u32 perhaps_id(struct walker *w, struct file *f, enum kind kind)
 
 static __u32 some_flags(struct walker *w, __u32 known)
 {
-	return one_in(w, 32) ? some_number(w) : one_in(w, 2) ? 0 : lottery(&w->dice) & known;
+	return one_in(w, 32) ? some_number(w) : one_in(w, 2) ? 0 : roll_any(w) & known;
+}
+
+/* One or two of them: more seldom go together. */
+static __u32 few_flags(struct walker *w, __u32 known)
+{
+	return one_in(w, 8) ? some_flags(w, known) :
+	       one_in(w, 2) ? 0 :
+			      (1U << roll(w, 32) | 1U << roll(w, 32)) & known;
 }
 
 static struct treadle_addr some_addr(struct walker *w)
@@ -132,10 +171,12 @@ static struct treadle_addr some_addr(struct walker *w)
 
 static int through_io_uring(struct walker *w, int fd, unsigned long cmd, void *arg)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
+	struct io_uring_sqe *sqe;
 	struct io_uring_cqe *cqe;
 	int res;
 
+	need(w->ring.ring_fd || io_uring_queue_init(4, &w->ring, 0) == 0);
+	sqe = io_uring_get_sqe(&w->ring);
 	need(sqe);
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
 	sqe->cmd_op = cmd;
@@ -157,7 +198,7 @@ static int try(struct walker *w, struct file *f, unsigned long cmd, void *arg, s
 
 	if (size && one_in(w, 8))
 		for (__u32 n = roll(w, 4); n; n--)
-			bytes[roll(w, size)] = lottery(&w->dice);
+			bytes[roll(w, size)] = roll_any(w);
 	if (cmd != TREADLE_IOC_WAIT && one_in(w, 8))
 		result = through_io_uring(w, f->fd, cmd, arg);
 	else

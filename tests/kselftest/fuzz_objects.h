@@ -19,29 +19,37 @@ static void makes_queue(struct walker *w, struct file *f)
 	q->rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
 }
 
-static void makes_ring(struct walker *w, struct file *f)
+/* Its id, or 0. */
+static __u32 makes_one_ring(struct walker *w, struct file *f, bool tx, __u32 flags)
 {
-	bool tx = one_in(w, 2);
 	struct treadle_ring_create c = {.size = sizeof(c),
-					.flags = some_flags(w, 1),
+					.flags = flags,
 					.entries = 1 + roll(w, 64),
 					.buffered = tx ? 0 : roll(w, 70000)};
-	struct ring *r = &PICK(w, f->ring), new = {.fd = f->fd};
+	__u32 place = roll(w, KNOWN);
+	struct ring new = {.fd = f->fd};
 	void *ro, *rw;
 
 	if (TRY(w, f, tx ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE, &c))
-		return;
+		return 0;
 	remember(w, f, tx ? TX : RX, c.id);
 	rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
 	ro = mmap(NULL, c.ro.length, PROT_READ, MAP_SHARED, f->fd, c.ro.offset);
 	if (rw == MAP_FAILED || ro == MAP_FAILED)
-		return;
+		return 0;
 	new.id = c.id;
 	new.entries = c.entries;
 	new.rw = rw;
 	new.ro = ro;
 	new.slots = (void *)((char *)rw + TREADLE_SLOTS_OFFSET);
-	*r = new;
+	f->ring[place] = new;
+	f->receives[place] = !tx;
+	return c.id;
+}
+
+static void makes_ring(struct walker *w, struct file *f)
+{
+	makes_one_ring(w, f, one_in(w, 2), some_flags(w, 1));
 }
 
 static void makes_endpoint(struct walker *w, struct file *f)
@@ -98,9 +106,11 @@ static void makes_others(struct walker *w, struct file *f)
 	struct treadle_av_create av = {.size = sizeof(av), .count = roll(w, 100)};
 	struct treadle_eq_create eq = {.size = sizeof(eq)};
 	struct treadle_wait_fd wait = {.size = sizeof(wait)};
+	struct treadle_cell_create cells = {.size = sizeof(cells), .count = 1 + roll(w, 600)};
 	int *place = &PICK(w, f->eq);
+	void *at;
 
-	switch (roll(w, 3)) {
+	switch (roll(w, 4)) {
 	case 0:
 		if (TRY(w, f, TREADLE_IOC_CNTR_CREATE, &cntr) == 0)
 			remember(w, f, CNTR, cntr.id);
@@ -116,6 +126,15 @@ static void makes_others(struct walker *w, struct file *f)
 		}
 		if (TRY(w, f, TREADLE_IOC_AV_CREATE, &av) == 0)
 			remember(w, f, AV, av.id);
+		break;
+	case 2:
+		if (TRY(w, f, TREADLE_IOC_CELL_CREATE, &cells))
+			return;
+		remember(w, f, CELL, cells.id);
+		at = mmap(NULL, cells.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd,
+			  cells.rw.offset);
+		if (at != MAP_FAILED)
+			PICK(w, f->cells) = at;
 		break;
 	default:
 		if (TRY(w, f, TREADLE_IOC_EQ_CREATE, &eq))
@@ -151,6 +170,41 @@ static void enables(struct walker *w, struct file *f)
 	};
 
 	TRY(w, f, TREADLE_IOC_EP_ENABLE, &c);
+}
+
+/* An endpoint with all that it needs to talk, which knows some of the others. */
+static void settles(struct walker *w, struct file *f)
+{
+	static const __u32 types[] = {TREADLE_EP_RDM, TREADLE_EP_RDM, TREADLE_EP_RDM,
+				      TREADLE_EP_DGRAM};
+	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 1 + roll(w, 64)};
+	struct treadle_av_create av = {.size = sizeof(av), .count = 8};
+	struct treadle_ep_create ep = {
+		.size = sizeof(ep), .type = PICK(w, types), .addr = loopback(0)};
+	struct treadle_av_insert insert = {
+		.size = sizeof(insert), .count = 4, .addrs = (unsigned long)w->desk->addrs};
+	struct treadle_ep_enable enable = {.size = sizeof(enable),
+					   .flags = roll(w, 2),
+					   .cntr_send = perhaps_id(w, f, CNTR),
+					   .cntr_recv = perhaps_id(w, f, CNTR)};
+
+	if (TRY(w, f, TREADLE_IOC_CQ_CREATE, &cq) || TRY(w, f, TREADLE_IOC_AV_CREATE, &av) ||
+	    TRY(w, f, TREADLE_IOC_EP_CREATE, &ep))
+		return;
+	remember(w, f, EP, ep.id);
+	remember(w, f, AV, av.id);
+	remember(w, f, CQ, cq.id);
+	PICK(w, town->addr) = ep.addr;
+	w->desk->addrs[0] = ep.addr;
+	for (int i = 1; i < 4; i++)
+		w->desk->addrs[i] = some_addr(w);
+	insert.av = enable.av = av.id;
+	TRY(w, f, TREADLE_IOC_AV_INSERT, &insert);
+	enable.ep = ep.id;
+	enable.tx_cq = enable.rx_cq = cq.id;
+	enable.tx = makes_one_ring(w, f, true, 0);
+	enable.rx = makes_one_ring(w, f, false, 0);
+	TRY(w, f, TREADLE_IOC_EP_ENABLE, &enable);
 }
 
 static void binds_region(struct walker *w, struct file *f)
@@ -211,7 +265,7 @@ static void connects(struct walker *w, struct file *f)
 	struct treadle_ep_eq eq = {.size = sizeof(eq),
 				   .ep = some_id(w, f, EP),
 				   .eq_fd = PICK(w, some_file(w)->eq),
-				   .context = lottery(&w->dice)};
+				   .context = roll_any(w)};
 	struct treadle_listen listen = {.size = sizeof(listen), .ep = eq.ep, .backlog = roll(w, 5)};
 	struct treadle_connect connect = {.size = sizeof(connect),
 					  .ep = eq.ep,

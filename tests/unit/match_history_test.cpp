@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "match_model.h"
 #include "matcher.h"
 
 /* The whole of it without sanitizers: they are slow, and one thread has no races. */
@@ -20,43 +21,6 @@ constexpr int parts = 4;
 #else
 constexpr int parts = 1;
 #endif
-
-/* What the matcher is to do, in the plainest words. */
-class Reference
-{
-public:
-	static bool fits(const treadle_match_recv &recv, u64 tag, u32 src)
-	{
-		return ((recv.tag ^ tag) & ~recv.ignore) == 0 &&
-		       (recv.src == TREADLE_SRC_ANY || recv.src == src);
-	}
-
-	treadle_match_recv *arrive(u64 tag, u32 src) const
-	{
-		for (auto *const recv : posted)
-			if (fits(*recv, tag, src))
-				return recv;
-		return nullptr;
-	}
-	treadle_match_msg *find(const treadle_match_recv &recv) const
-	{
-		for (auto *const msg : messages)
-			if (fits(recv, msg->tag, msg->src))
-				return msg;
-		return nullptr;
-	}
-	void post(treadle_match_recv *recv)
-	{
-		auto at = posted.end();
-
-		while (at != posted.begin() && at[-1]->seq > recv->seq)
-			--at;
-		posted.insert(at, recv);
-	}
-
-	std::vector<treadle_match_recv *> posted;  /* oldest first */
-	std::vector<treadle_match_msg *> messages; /* oldest first */
-};
 
 enum class Memory { enough, scarce, none };
 

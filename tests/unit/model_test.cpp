@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/* The specification of triggers, and the check of histories against it: that it finds what is wrong. */
+
+#include <algorithm>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "../model/check.h"
+
+using namespace model;
+
+namespace
+{
+
+/* Histories, written down. Without at() each call is over before the next one begins. */
+struct Written : History {
+	Written()
+	{
+		counters = {0, 0, 1};
+		actors.resize(3);
+		completions.resize(2);
+	}
+
+	int command(Command c)
+	{
+		commands.push_back(c);
+		return static_cast<int>(commands.size()) - 1;
+	}
+	Op &call(Op op, int actor = 0)
+	{
+		op.begin = ++clock;
+		op.end = ++clock;
+		op.seen = op.kind == Kind::kill ? 0 :
+						  static_cast<std::uint32_t>(completions[0].size());
+		return actors[actor].emplace_back(op);
+	}
+	int arm(Command c, int actor = 0)
+	{
+		const int number = command(c);
+		call({.kind = Kind::arm, .target = number}, actor).seen = 0;
+		return number;
+	}
+	Op &add(int counter, Word value, bool error = false, int actor = 0)
+	{
+		return call({.kind = Kind::add, .error = error, .target = counter, .value = value},
+			    actor);
+	}
+	Op &set(int counter, Word value, int actor = 0)
+	{
+		return call({.kind = Kind::set, .target = counter, .value = value}, actor);
+	}
+	Op &cancel(int number, Word result, int actor = 0)
+	{
+		return call({.kind = Kind::cancel, .target = number, .result = result}, actor);
+	}
+	Op &flush(int counter, Word result, int actor = 0)
+	{
+		return call({.kind = Kind::flush, .target = counter, .result = result}, actor);
+	}
+	Op &read(int counter, Word result, int actor = 0)
+	{
+		return call({.kind = Kind::read, .target = counter, .result = result}, actor);
+	}
+	void ran(int number, bool failed = false, int process = 0)
+	{
+		completions[process].push_back({number, failed});
+	}
+	bool right() const { return check(*this).right; }
+
+	Word clock = 0;
+};
+
+constexpr Word top = ~Word{0};
+
+} // namespace
+
+TEST(Model, a_command_runs_at_its_threshold)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 3});
+
+	h.add(0, 2);
+	h.add(0, 1);
+	h.ran(c);
+	EXPECT_TRUE(h.right());
+	h.completions[0].clear();
+	EXPECT_FALSE(h.right()) << "its threshold is met and it stays armed: a lost wake-up";
+}
+
+TEST(Model, none_runs_before_its_threshold)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 3});
+
+	h.add(0, 2);
+	h.ran(c);
+	EXPECT_FALSE(h.right()) << "never reached";
+	h.add(0, 1);
+	EXPECT_FALSE(h.right()) << "was seen to have run before the count was added";
+	h.actors[0].back().seen = 0;
+	EXPECT_TRUE(h.right());
+}
+
+TEST(Model, none_runs_that_was_not_armed)
+{
+	Written h;
+	h.ran(h.command({.counter = 0, .threshold = 0}));
+	EXPECT_FALSE(h.right());
+}
+
+TEST(Model, each_runs_once)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 0});
+
+	h.ran(c);
+	EXPECT_TRUE(h.right());
+	h.ran(c);
+	EXPECT_FALSE(h.right());
+}
+
+TEST(Model, errors_count_towards_the_threshold)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 3});
+
+	h.add(0, 2);
+	h.add(0, 1, true);
+	h.ran(c);
+	EXPECT_TRUE(h.right());
+	h.actors[0].back().target = 1;
+	EXPECT_FALSE(h.right()) << "of another counter";
+}
+
+TEST(Model, order_is_that_of_thresholds_then_of_submission)
+{
+	Written h;
+	const int late = h.arm({.counter = 0, .threshold = 5});
+	const int first = h.arm({.counter = 0, .threshold = 2});
+	const int second = h.arm({.counter = 0, .threshold = 2});
+
+	h.set(0, 100);
+	for (const int c : {first, second, late})
+		h.ran(c);
+	EXPECT_TRUE(h.right());
+	std::swap(h.completions[0][0], h.completions[0][1]);
+	EXPECT_FALSE(h.right()) << "submission";
+	std::swap(h.completions[0][0], h.completions[0][1]);
+	std::swap(h.completions[0][1], h.completions[0][2]);
+	EXPECT_FALSE(h.right()) << "threshold";
+	h.completions[0].erase(h.completions[0].begin());
+	EXPECT_FALSE(h.right()) << "left out";
+}
+
+TEST(Model, values_have_64_bits_and_wrap)
+{
+	Written h;
+	h.set(0, top);
+	const int c = h.arm({.counter = 0, .threshold = top});
+	h.ran(c);
+	const int low = h.arm({.counter = 0, .threshold = 1});
+	h.ran(low);
+	h.add(0, 2);
+	h.read(0, 1);
+	const int high = h.arm({.counter = 0, .threshold = 2});
+	EXPECT_TRUE(h.right()) << "1 is below 2";
+	h.ran(high);
+	EXPECT_FALSE(h.right()) << "it has wrapped";
+}
+
+TEST(Model, cancel_is_exact)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 3});
+
+	h.cancel(c, 1);
+	h.cancel(c, 0);
+	h.add(0, 3);
+	EXPECT_TRUE(h.right());
+	h.ran(c);
+	EXPECT_FALSE(h.right()) << "canceled, and it ran";
+	h.completions[0].clear();
+	h.actors[0][2].result = 1;
+	EXPECT_FALSE(h.right()) << "canceled twice";
+	h.actors[0][1].result = h.actors[0][2].result = 0;
+	EXPECT_FALSE(h.right()) << "neither canceled, nor did it run";
+}
+
+TEST(Model, flush_is_exact)
+{
+	Written h;
+	h.arm({.counter = 0, .threshold = 3});
+	h.arm({.counter = 0, .threshold = 4});
+	h.arm({.counter = 1, .threshold = 5});
+	h.flush(0, 2);
+	h.call({.kind = Kind::flush_all, .target = 0, .result = 1});
+	h.add(0, 9);
+	h.add(1, 9);
+	EXPECT_TRUE(h.right());
+	for (const int delta : {-1, 1}) {
+		h.actors[0][3].result += delta;
+		EXPECT_FALSE(h.right()) << "of a counter";
+		h.actors[0][3].result -= delta;
+		h.actors[0][4].result += delta;
+		EXPECT_FALSE(h.right()) << "of all";
+		h.actors[0][4].result -= delta;
+	}
+	h.ran(1);
+	EXPECT_FALSE(h.right()) << "it was flushed";
+}
+
+TEST(Model, a_flush_of_all_may_be_overtaken_between_two_counters)
+{
+	Written h;
+	h.arm({.counter = 0, .threshold = 9});
+	h.call({.kind = Kind::flush_all, .target = 0, .result = 2}).end = top;
+	const int c = h.command({.counter = 1, .threshold = 9});
+	h.call({.kind = Kind::arm, .target = c}, 1);
+	EXPECT_TRUE(h.right());
+	h.actors[0].back().result = 3;
+	EXPECT_FALSE(h.right());
+}
+
+TEST(Model, at_the_same_time_either_may_be_first)
+{
+	for (const bool runs : {false, true}) {
+		Written h;
+		const int c = h.arm({.counter = 0, .threshold = 1});
+
+		Op &add = h.add(0, 1);
+		Op &cancel = h.cancel(c, runs ? 0 : 1, 1);
+		cancel.begin = add.begin;
+		if (runs)
+			h.ran(c);
+		EXPECT_TRUE(h.right());
+		cancel.result ^= 1;
+		EXPECT_FALSE(h.right());
+	}
+}
+
+TEST(Model, what_is_over_is_before_what_begins)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 2});
+
+	h.set(0, 1, 1);
+	h.add(0, 1, false, 2);
+	h.ran(c);
+	EXPECT_TRUE(h.right());
+	std::swap(h.actors[1], h.actors[2]);
+	std::swap(h.actors[1][0].begin, h.actors[2][0].begin);
+	std::swap(h.actors[1][0].end, h.actors[2][0].end);
+	EXPECT_FALSE(h.right()) << "it was set back after";
+}
+
+TEST(Model, a_counter_that_was_set_back_may_fire_or_not)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 5});
+
+	h.set(0, 7);
+	h.set(0, 0);
+	EXPECT_TRUE(h.right());
+	h.ran(c);
+	EXPECT_TRUE(h.right());
+}
+
+TEST(Model, commands_count_into_others)
+{
+	for (const bool failed : {false, true}) {
+		Written h;
+		const int a = h.arm({.counter = 0, .threshold = 1, .notify = 1});
+		const int b = h.arm({.counter = 1, .threshold = 1});
+
+		h.add(0, 1);
+		h.ran(a, failed);
+		h.ran(b);
+		h.call({.kind = Kind::read, .error = failed, .target = 1, .result = 1});
+		EXPECT_TRUE(h.right());
+		h.actors[0].back().error = !failed;
+		EXPECT_FALSE(h.right()) << "as success, or as error";
+		h.actors[0].back().error = failed;
+		h.actors[0].back().result = 2;
+		EXPECT_FALSE(h.right()) << "once";
+		h.commands[a].notify = none;
+		h.actors[0].pop_back();
+		EXPECT_FALSE(h.right()) << "nothing has counted for b";
+	}
+}
+
+TEST(Model, what_reaches_another_process_is_counted_there_once)
+{
+	Written h;
+	const int a = h.arm({.counter = 0, .threshold = 1, .remote = 2});
+	const int b = h.arm({.counter = 2, .threshold = 1}, 1);
+
+	h.add(0, 1);
+	h.ran(a);
+	h.ran(b, false, 1);
+	h.read(2, 1, 1).seen = 1;
+	EXPECT_TRUE(h.right());
+	h.actors[1].back().result = 0;
+	EXPECT_FALSE(h.right()) << "b was seen to have run";
+	h.actors[1].back().result = 1;
+	h.completions[0][0].failed = true;
+	EXPECT_FALSE(h.right()) << "it has failed";
+}
+
+/* Process 0 is killed; its writes arrive at counter 2 of process 1. */
+TEST(Model, nothing_runs_after_it_was_killed)
+{
+	Written h;
+	h.arm({.counter = 0, .threshold = 1, .remote = 2});
+	h.arm({.counter = 0, .threshold = 1, .remote = 2});
+	h.add(0, 1).end = 0;
+	h.call({.kind = Kind::kill, .target = 0}, 1);
+	Op &first = h.read(2, 0, 2);
+	first.seen = 0;
+	for (Word n = 0; n <= 2; ++n) {
+		h.actors[2][0].result = n;
+		EXPECT_TRUE(h.right()) << n;
+	}
+	h.actors[2][0].result = 3;
+	EXPECT_FALSE(h.right()) << "each once";
+
+	/* Armed after the count that has fired it, so never, and the call that would is not there. */
+	h.actors[0].pop_back();
+	h.actors[2][0].result = 1;
+	EXPECT_FALSE(h.right()) << "the threshold was not met";
+}
+
+TEST(Model, what_waits_for_more_dies_with_its_process)
+{
+	Written h;
+	h.arm({.counter = 0, .threshold = 1, .remote = 2});
+	h.call({.kind = Kind::kill, .target = 0}, 1);
+	/* As if another process had counted for the dead. */
+	h.call({.kind = Kind::add, .target = 0, .value = 1}, 2).seen = 0;
+	h.read(2, 0, 2).seen = 0;
+	EXPECT_TRUE(h.right());
+	h.actors[2].back().result = 1;
+	EXPECT_FALSE(h.right());
+}
+
+TEST(Model, what_is_left_armed_is_not_ready)
+{
+	Written h;
+	const int c = h.arm({.counter = 0, .threshold = 3});
+
+	h.add(0, 2);
+	h.call({.kind = Kind::cancel, .last = true, .target = c, .result = 1});
+	EXPECT_TRUE(h.right());
+	h.actors[0][1].value = 3;
+	EXPECT_FALSE(h.right()) << "a lost wake-up";
+	h.actors[0].back().last = false;
+	EXPECT_TRUE(h.right()) << "but at any other time it may be just about to run";
+}
+
+TEST(Model, reads_find_what_was_there)
+{
+	Written h;
+	h.add(0, 2);
+	h.read(0, 2);
+	h.add(0, 1);
+	EXPECT_TRUE(h.right());
+	h.actors[0][1].result = 3;
+	EXPECT_FALSE(h.right());
+}
+
+/*
+ * A device that does as the model says, in some order, has right histories; and with a fault that
+ * it makes once, wrong ones.
+ */
+class Device : public testing::TestWithParam<int>
+{
+protected:
+	enum class Fault { nothing, runs_twice, forgets, wrong_order, cancels_too, miscounts };
+
+	/* Calls overlap: each begins at random, a while before it happens. */
+	Written play(std::mt19937 &random, Fault fault)
+	{
+		Written h;
+		Counters c;
+		std::array<std::vector<int>, 2> armed;
+		const auto lottery = [&](int n) { return static_cast<int>(random() % n); };
+
+		h.counters = {0, 0};
+		h.completions.resize(1);
+		for (int step = 0; step < 24; ++step) {
+			const int counter = lottery(2);
+			const int actor = lottery(3);
+			Op op{.target = counter};
+
+			switch (lottery(6)) {
+			case 0:
+			case 1:
+				op.kind = Kind::arm;
+				op.target = h.command({.counter = counter,
+						       .threshold = static_cast<Word>(lottery(6))});
+				c.arm(op.target, h.commands.data());
+				break;
+			case 2:
+				op.kind = Kind::add;
+				op.value = static_cast<Word>(lottery(3));
+				c.add(counter, false, op.value);
+				break;
+			case 3:
+				op.kind = Kind::flush;
+				op.result = c.flush(counter);
+				if (fault == Fault::miscounts) {
+					op.result += 100;
+					faulty_ = true;
+				}
+				break;
+			default:
+				if (h.commands.empty())
+					continue;
+				op.kind = Kind::cancel;
+				op.target = lottery(static_cast<int>(h.commands.size()));
+				op.result = c.take(op.target, h.commands.data());
+				if (fault == Fault::cancels_too && op.result) {
+					h.ran(op.target);
+					faulty_ = true;
+				}
+			}
+			op.begin = h.clock - std::min<Word>(h.clock, lottery(4));
+			if (!h.actors[actor].empty())
+				op.begin = std::max(op.begin, h.actors[actor].back().end);
+			op.end = ++h.clock + lottery(3);
+			h.clock = std::max(h.clock, op.end);
+			h.actors[actor].push_back(op);
+			fire(h, c, fault);
+		}
+		return h;
+	}
+
+	void fire(Written &h, Counters &c, Fault fault)
+	{
+		for (int counter = 0; counter < 2; ++counter)
+			for (int n; (n = c.ready(counter, h.commands.data())) != none;) {
+				c.take(n, h.commands.data());
+				if (fault == Fault::forgets && !faulty_) {
+					faulty_ = true;
+					continue;
+				}
+				h.ran(n);
+				if (fault == Fault::runs_twice && !faulty_) {
+					h.ran(n);
+					faulty_ = true;
+				}
+				auto &all = h.completions[0];
+				if (fault == Fault::wrong_order && !faulty_ && all.size() > 1 &&
+				    in_order(h, all[all.size() - 2].command, n)) {
+					std::swap(all[all.size() - 2], all.back());
+					faulty_ = true;
+				}
+			}
+	}
+
+	/* Armed in this order and fired at once, with thresholds that allow no other order. */
+	static bool in_order(const Written &h, int a, int b)
+	{
+		return h.commands[a].counter == h.commands[b].counter && a < b &&
+		       h.commands[a].threshold <= h.commands[b].threshold && alone(h, a) &&
+		       alone(h, b);
+	}
+	/* Nothing else went on while it was armed. */
+	static bool alone(const Written &h, int command)
+	{
+		const Op *arm = nullptr;
+
+		for (const auto &actor : h.actors)
+			for (const Op &op : actor)
+				if (op.kind == Kind::arm && op.target == command)
+					arm = &op;
+		return arm && std::ranges::none_of(h.actors, [&](const auto &actor) {
+			       return std::ranges::any_of(actor, [&](const Op &op) {
+				       return &op != arm && op.begin < arm->end &&
+					      op.end > arm->begin;
+			       });
+		       });
+	}
+
+	bool faulty_ = false;
+};
+
+TEST_P(Device, is_found_out_if_it_is_faulty)
+{
+	const auto fault = static_cast<Fault>(GetParam());
+	std::mt19937 random(1);
+	int found = 0;
+
+	for (int round = 0; round < 300; ++round) {
+		faulty_ = false;
+		const Written h = play(random, fault);
+		const Verdict verdict = check(h);
+		ASSERT_EQ(verdict.right, !faulty_) << text_of(h) << verdict.why;
+		found += !verdict.right;
+	}
+	if (fault == Fault::nothing)
+		EXPECT_EQ(found, 0);
+	else
+		EXPECT_GT(found, 0) << "the fault never occurred";
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, Device, testing::Range(0, 6));

@@ -14,6 +14,7 @@
 #include "bench/cells.h"
 #include "bench/count.h"
 #include "bench/picture.h"
+#include "bench/scale.h"
 
 namespace
 {
@@ -28,6 +29,7 @@ struct Options {
 	unsigned rounds = 11;
 	unsigned milliseconds = 20;
 	bool two = false, count = true, cells = false;
+	size_t scale = 0;
 	std::string json, svg;
 };
 
@@ -86,6 +88,7 @@ Operation parse_operation(const std::string &name)
 
 Options parse(int argc, char **argv)
 {
+	enum { scale = 256 };
 	static const option longs[] = {
 		{"provider", required_argument, nullptr, 'p'},
 		{"baseline", required_argument, nullptr, 'b'},
@@ -93,6 +96,7 @@ Options parse(int argc, char **argv)
 		{"size", required_argument, nullptr, 's'},
 		{"two", no_argument, nullptr, 't'},
 		{"cells", no_argument, nullptr, 'c'},
+		{"scale", optional_argument, nullptr, scale},
 		{"rounds", required_argument, nullptr, 'r'},
 		{"duration", required_argument, nullptr, 'd'},
 		{"no-count", no_argument, nullptr, 'n'},
@@ -123,6 +127,9 @@ Options parse(int argc, char **argv)
 			break;
 		case 'c':
 			options.cells = true;
+			break;
+		case scale:
+			options.scale = optarg ? parse_number(optarg, true) : 1'000'000;
 			break;
 		case 'r':
 			options.rounds = parse_number(optarg);
@@ -334,6 +341,10 @@ int bench_main(const Options &options)
 	if (options.cells)
 		return report_cells(options.providers.front(), options.rounds);
 	load_providers();
+	if (options.scale)
+		return report_scale(options.providers.front(),
+				    options.providers.size() > 1 ? options.providers.back() : "",
+				    options.scale);
 
 	const Table table(options.baseline);
 	std::vector<Row> rows;

@@ -14,13 +14,9 @@
 #include <vector>
 
 #include <getopt.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
-#include "bench/partner.h"
+#include "bench/others.h"
 #include "bench/station.h"
-#include "bench/watched.h"
 
 namespace
 {
@@ -72,159 +68,20 @@ Info find_ring(Options &options)
 	return info;
 }
 
-/* What the others answer to each step, or instead of it. */
-struct Report {
-	bool good;
-	Card card;
-	char text[120]; /* what is not good */
-};
-
-/* One of the others, seen from process 0. It never survives this object. */
-class Other
+/* One of the others, seen from inside. */
+void live(Options options, Partner &parent)
 {
-public:
-	Other(size_t number, const Options &options) : name_("process " + std::to_string(number))
-	{
-		int ends[2];
+	const Info info = find_ring(options);
+	Station station(info.get(), options, false);
 
-		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-			throw Failure("socketpair", errno);
-		std::fflush(nullptr);
-		pid_ = fork();
-		if (pid_ == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			::close(ends[0]);
-			live(options, ends[1]);
-			std::_Exit(0);
-		}
-		::close(ends[1]);
-		fd_ = ends[0];
-		if (pid_ < 0)
-			throw Failure("fork", errno);
-		const timeval patience{.tv_sec = options.seconds, .tv_usec = 0};
-		setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	}
-	Other(const Other &) = delete;
-
-	~Other()
-	{
-		::close(fd_);
-		if (pid_ <= 0)
-			return;
-		for (int i = 0; i < 300; i++) {
-			if (waitpid(pid_, nullptr, WNOHANG))
-				return;
-			usleep(10000);
-		}
-		kill(pid_, SIGKILL);
-		waitpid(pid_, nullptr, 0);
-	}
-
-	template <class T> void tell(const T &what) { Partner(fd_).put(&what, sizeof(what)); }
-
-	Report report()
-	{
-		Report report;
-
-		if (!Partner(fd_).get(&report, sizeof(report)))
-			throw std::runtime_error(name_ + ": no answer");
-		if (!report.good)
-			throw std::runtime_error(name_ + ": " + report.text);
-		return report;
-	}
-
-	void stop()
-	{
-		int status;
-
-		kill(pid_, SIGSTOP);
-		if (waitpid(pid_, &status, WUNTRACED) != pid_ || !WIFSTOPPED(status))
-			throw std::runtime_error(name_ + " can't be stopped");
-	}
-
-	void resume() { kill(pid_, SIGCONT); }
-
-	/* It had better go in order: a provider may have files to remove. */
-	void dismiss()
-	{
-		resume();
-		::shutdown(fd_, SHUT_RDWR); /* younger processes have our end, too */
-	}
-
-	Activity activity() const { return activity_of(pid_); }
-
-private:
-	static void live(Options options, int fd)
-	{
-		Partner parent(fd);
-		Report report{.good = true, .card = {}, .text = {}};
-		Card neighbour;
-		char word;
-
-		try {
-			const Info info = find_ring(options);
-			Station station(info.get(), options, false);
-
-			report.card = station.card();
-			parent.put(&report, sizeof(report));
-			if (!parent.get(&neighbour, sizeof(neighbour)))
-				return;
-			station.arm(neighbour);
-			parent.put(&report, sizeof(report));
-			if (!parent.get(&word, sizeof(word)))
-				return;
-			station.verify();
-			parent.put(&report, sizeof(report));
-			parent.get(&word, sizeof(word)); /* ends when the ring is taken down */
-		} catch (const std::exception &e) {
-			report.good = false;
-			std::snprintf(report.text, sizeof(report.text), "%s", e.what());
-			::send(fd, &report, sizeof(report), MSG_NOSIGNAL);
-		}
-	}
-
-	const std::string name_;
-	pid_t pid_ = 0;
-	int fd_ = -1;
-};
-
-struct Others : std::vector<std::unique_ptr<Other>> {
-	~Others()
-	{
-		/* All at once, then each is waited for. */
-		for (auto &other : *this)
-			other->dismiss();
-	}
-};
-
-/* Nothing is asked of processes that must not run: the kernel's books say what they did. */
-class Stillness
-{
-public:
-	explicit Stillness(const Others &others) : others_(others)
-	{
-		for (auto &other : others_)
-			other->stop();
-		for (auto &other : others_)
-			before_.push_back(other->activity());
-	}
-
-	void end()
-	{
-		for (size_t i = 0; i < others_.size(); i++) {
-			const Activity after = others_[i]->activity();
-			if (!after.stopped || after != before_[i])
-				throw std::runtime_error("process " + std::to_string(i + 1) +
-							 " has run, although it was stopped");
-		}
-		for (auto &other : others_)
-			other->resume();
-	}
-
-private:
-	const Others &others_;
-	std::vector<Activity> before_;
-};
+	report(parent, {.card = station.card()});
+	station.arm(told<Card>(parent));
+	report(parent);
+	told<char>(parent);
+	station.verify();
+	report(parent);
+	told<char>(parent); /* ends when the ring is taken down */
+}
 
 /* Turns the ring, prints how it went, and returns the nanoseconds a hop. */
 double turn(Options options)
@@ -233,7 +90,9 @@ double turn(Options options)
 
 	/* Before anything is opened: few providers survive a fork. */
 	for (size_t i = 1; i < options.processes; i++)
-		others.push_back(std::make_unique<Other>(i, options));
+		others.push_back(std::make_unique<Other>(i, options.seconds, [&](Partner &parent) {
+			live(options, parent);
+		}));
 
 	const Info info = find_ring(options);
 	Station first(info.get(), options, true);

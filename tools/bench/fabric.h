@@ -16,6 +16,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
@@ -154,6 +155,7 @@ struct Shape {
 	size_t bytes;		     // of the buffer
 	uint64_t cq_flags = 0;	     // FI_SELECTIVE_COMPLETION
 	bool count_received = false; // open `received`
+	bool events = false;	     // open `eq`
 };
 
 /*
@@ -189,6 +191,11 @@ public:
 			received = open<fid_cntr>("fi_cntr_open", fi_cntr_open, domain.get(),
 						  &cntr_attr);
 			must(fi_ep_bind(ep.get(), &received->fid, FI_RECV), "fi_ep_bind cntr");
+		}
+		if (shape.events) {
+			fi_eq_attr eq_attr{};
+			eq = open<fid_eq>("fi_eq_open", fi_eq_open, fabric.get(), &eq_attr);
+			must(fi_ep_bind(ep.get(), &eq->fid, 0), "fi_ep_bind eq");
 		}
 		must(fi_enable(ep.get()), "fi_enable");
 		register_buffer(info);
@@ -231,6 +238,7 @@ public:
 	Fid<fid_av> av;
 	Fid<fid_cq> cq;
 	Fid<fid_cntr> received;
+	Fid<fid_eq> eq;
 	Fid<fid_ep> ep;
 	Fid<fid_mr> mr; // closed before the endpoint that it may be bound to
 

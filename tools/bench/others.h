@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Other processes: told what to do, stopped, watched, and taken down again. */
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "partner.h"
+#include "watched.h"
+
+namespace bench
+{
+
+/* What the others answer to each step, or instead of it. */
+struct Report {
+	bool good = true;
+	Card card{};
+	uint64_t value = 0;
+	char text[120]{}; /* what is not good */
+};
+
+/* One of the others, seen from process 0. It never survives this object. */
+class Other
+{
+public:
+	/* Lives until it returns; what it throws is its last report. */
+	using Life = std::function<void(Partner &parent)>;
+
+	Other(size_t number, unsigned seconds, const Life &life)
+		: name_("process " + std::to_string(number))
+	{
+		int ends[2];
+
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+			throw Failure("socketpair", errno);
+		std::fflush(nullptr);
+		pid_ = fork();
+		if (pid_ == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			::close(ends[0]);
+			live(life, ends[1]);
+			std::_Exit(0);
+		}
+		::close(ends[1]);
+		fd_ = ends[0];
+		if (pid_ < 0)
+			throw Failure("fork", errno);
+		const timeval patience{.tv_sec = seconds, .tv_usec = 0};
+		setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	}
+	Other(const Other &) = delete;
+
+	~Other()
+	{
+		::close(fd_);
+		if (pid_ <= 0)
+			return;
+		for (int i = 0; i < 300; i++) {
+			if (waitpid(pid_, nullptr, WNOHANG))
+				return;
+			usleep(10000);
+		}
+		kill(pid_, SIGKILL);
+		waitpid(pid_, nullptr, 0);
+	}
+
+	template <class T> void tell(const T &what) { Partner(fd_).put(&what, sizeof(what)); }
+
+	bool silent() const { return Partner(fd_).silent(); }
+
+	Report report()
+	{
+		Report report;
+
+		if (!Partner(fd_).get(&report, sizeof(report)))
+			throw std::runtime_error(name_ + ": no answer");
+		if (!report.good)
+			throw std::runtime_error(name_ + ": " + report.text);
+		return report;
+	}
+
+	void stop()
+	{
+		int status;
+
+		kill(pid_, SIGSTOP);
+		if (waitpid(pid_, &status, WUNTRACED) != pid_ || !WIFSTOPPED(status))
+			throw std::runtime_error(name_ + " can't be stopped");
+	}
+
+	void resume() { kill(pid_, SIGCONT); }
+
+	/* It had better go in order: a provider may have files to remove. */
+	void dismiss()
+	{
+		resume();
+		::shutdown(fd_, SHUT_RDWR); /* younger processes have our end, too */
+	}
+
+	Activity activity() const { return activity_of(pid_); }
+
+private:
+	static void live(const Life &life, int fd)
+	{
+		try {
+			Partner parent(fd);
+			life(parent);
+		} catch (const std::exception &e) {
+			Report report{.good = false};
+			std::snprintf(report.text, sizeof(report.text), "%s", e.what());
+			::send(fd, &report, sizeof(report), MSG_NOSIGNAL);
+		}
+	}
+
+	const std::string name_;
+	pid_t pid_ = 0;
+	int fd_ = -1;
+};
+
+/* In the process itself. */
+inline void report(Partner &parent, const Report &what = {})
+{
+	parent.put(&what, sizeof(what));
+}
+/* What it is told next. There is nobody left to tell: the end, in which what it has opened is closed. */
+template <class T> T told(Partner &parent)
+{
+	T what;
+
+	if (!parent.get(&what, sizeof(what)))
+		throw std::runtime_error("the end");
+	return what;
+}
+
+struct Others : std::vector<std::unique_ptr<Other>> {
+	~Others()
+	{
+		/* All at once, then each is waited for. */
+		for (auto &other : *this)
+			other->dismiss();
+	}
+};
+
+/* Nothing is asked of processes that must not run: the kernel's books say what they did. */
+class Stillness
+{
+public:
+	explicit Stillness(const Others &others) : others_(others)
+	{
+		for (auto &other : others_)
+			other->stop();
+		for (auto &other : others_)
+			before_.push_back(other->activity());
+	}
+
+	void end()
+	{
+		for (size_t i = 0; i < others_.size(); i++) {
+			const Activity after = others_[i]->activity();
+			if (!after.stopped || after != before_[i])
+				throw std::runtime_error("process " + std::to_string(i + 1) +
+							 " has run, although it was stopped");
+		}
+		for (auto &other : others_)
+			other->resume();
+	}
+
+private:
+	const Others &others_;
+	std::vector<Activity> before_;
+};
+
+} // namespace bench

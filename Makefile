@@ -2,7 +2,8 @@
 #
 # make              module, library, provider, tools, examples, tests
 # make demo         the main job, shown in a virtual machine; sets up all it needs
-# make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those)
+# make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those; KERNEL=debug COVERAGE=1:
+#                   and which lines of the module they run)
 # make bench        beside libfabric's other providers; table, JSON, picture (BENCH='OPTION…' of treadle-bench)
 # make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
 # make vm-shell     a shell there
@@ -41,21 +42,28 @@ KDIR = $(kernel)/usr/src/linux-headers-$(release)
 werror := y
 endif
 mirror = build/kernel-$(release)
+mirror-fail module-fail: mirror = build/kernel-$(release)-fail
+mirror-fail: extra := tests/fail/fail.c tests/fail/fail.h
 # flock: two makes at once would write the same files.
-kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror)
+kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror) \
+	TREADLE_COVERAGE=$(if $(COVERAGE),y)
 
 build/kernels/%/release:
 	$(Q)tools/setup kernel $*
 
-mirror: $(if $(kernel),$(kernel)/release)
+mirror mirror-fail: $(if $(kernel),$(kernel)/release)
 	$(Q)mkdir -p $(mirror)/probe
-	$(Q)ln -sfn $(abspath $(wildcard kernel/*.[ch]) kernel/Kbuild kernel/Makefile uapi) $(mirror)
+	$(Q)ln -sfn $(abspath $(wildcard kernel/*.[ch]) kernel/Kbuild kernel/Makefile uapi $(extra)) $(mirror)
 	$(Q)ln -sfn $(abspath $(wildcard kernel/probe/*.c) kernel/probe/Kbuild) $(mirror)/probe
 	$(Q)find -L $(mirror) -type l -delete
 
 module: mirror
 	$(kbuild) modules
 	$(Q)cmp -s $(mirror)/treadle.ko kernel/treadle.ko || cp $(mirror)/treadle.ko kernel/treadle.ko
+
+# Another one, for tests alone, in which each allocation can be made to fail (tests/fail).
+module-fail: mirror-fail
+	$(kbuild) TREADLE_FAIL=y modules
 
 # --- programs: sources are found, objects are under build/ ------------------------------------------
 
@@ -76,17 +84,19 @@ provider_objects := $(call objects,$(wildcard lib/provider/*.cpp))
 libtreadle := $(if $(lib_objects),lib/libtreadle.so)
 provider := $(if $(provider_objects),lib/libtreadle-fi.so)
 tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
+# What MPI does, for comparison: not installed.
+mpi_tools := $(patsubst tools/mpi/%.c,build/bin/%,$(wildcard tools/mpi/*.c))
 examples := $(patsubst %.cpp,build/%,$(wildcard examples/*.cpp))
 # In the directories of tests, NAME_test.cpp is a program and any other source is part of all of them.
 lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
 fi_tests := $(patsubst %.cpp,build/%,$(wildcard tests/fi/*_test.cpp))
 helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
-# In debug/, what can be tested on a kernel of tools/vm/*.config only.
-kselftests := $(patsubst %.c,build/%,$(wildcard tests/kselftest/*.c tests/kselftest/debug/*.c))
+# In debug/, what can be tested on a kernel of tools/vm/*.config only; in fail/, with the module of module-fail.
+kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c debug/*.c fail/*.c)))
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
 guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests)
 
-programs: $(libtreadle) $(provider) $(tools) $(examples) $(guest_tests)
+programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_tests)
 	@:
 
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
@@ -131,6 +141,8 @@ $(kselftests): build/%: %.c | build/kselftest/kselftest_harness.h
 
 # The compiler's wrapper knows where MPI is.
 $(mpi_tests): build/%: %.c
+$(mpi_tools): build/bin/%: tools/mpi/%.c
+$(mpi_tests) $(mpi_tools):
 	$(call say,MPICC,$<)
 	$(Q)mkdir -p $(@D) && mpicc -std=gnu11 $(warnings) $(CFLAGS) $< -o $@
 
@@ -163,6 +175,26 @@ endef
 $(foreach variant,plain asan tsan,$(eval $(call unit_rules,$(variant))))
 
 unit: $(unit_tests)
+	@:
+
+# --- fuzzers of the same logic: libFuzzer, which comes with clang -------------------------------------
+
+fuzzers := $(patsubst %.cpp,build/%,$(wildcard tests/fuzz/*_fuzz.cpp))
+fuzz_flags := $(warnings) $(depend) -Iuapi -Itests/unit -Ikernel -g -O1 -fno-sanitize-recover=all
+fuzz_sanitize := -fsanitize=fuzzer-no-link,address,undefined
+
+build/tests/fuzz/%.o: tests/fuzz/%.cpp
+	$(call say,CXX,$< (fuzz))
+	$(Q)mkdir -p $(@D) && clang++-14 -std=gnu++20 $(fuzz_flags) $(fuzz_sanitize) -c $< -o $@
+build/tests/fuzz/unit/%.o: tests/unit/%.c
+	$(call say,CC,$< (fuzz))
+	$(Q)mkdir -p $(@D) && clang-14 -std=gnu11 $(fuzz_flags) -Wno-sign-compare -Wno-unused-parameter \
+		-fno-strict-aliasing $(fuzz_sanitize) -c $< -o $@
+$(fuzzers): %: %.o $(patsubst tests/unit/%.c,build/tests/fuzz/unit/%.o,$(wildcard tests/unit/*.c))
+	$(call say,LD,$@)
+	$(Q)clang++-14 -fsanitize=fuzzer,address,undefined $^ -o $@
+
+fuzz: $(fuzzers)
 	@:
 
 # What was included the last time.
@@ -203,7 +235,7 @@ sparse: module
 
 # --- running ------------------------------------------------------------------------------------------
 
-export KERNEL NODES CMD TESTS
+export KERNEL NODES CMD TESTS COVERAGE
 run := tools/vm/run
 
 # make turns every failure into exit status 2; tools/vm/run returns CMD's own.
@@ -275,6 +307,6 @@ clean:
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all mirror module programs unit format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
+.PHONY: all mirror mirror-fail module module-fail programs unit fuzz format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
 	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
 .SECONDARY:

@@ -214,10 +214,18 @@ static int treadle_file_mmap(struct file *file, struct vm_area_struct *vma)
 	return treadle_mmap(file->private_data, vma);
 }
 
+/*
+ * mmu_notifier_register() gives up while a signal, or a notification of io_uring, is
+ * pending. Nobody expects that of open(), so it begins anew once that was delivered; but
+ * io_uring, whose workers and first attempts (O_NONBLOCK) can't, is told.
+ */
 static int treadle_open(struct inode *inode, struct file *file)
 {
 	struct treadle_ctx *ctx = treadle_ctx_create();
 
+	if (ctx == ERR_PTR(-EINTR) && !(current->flags & PF_IO_WORKER) &&
+	    !(file->f_flags & O_NONBLOCK))
+		return -ERESTARTNOINTR;
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
 	file->private_data = ctx;

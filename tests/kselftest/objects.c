@@ -22,6 +22,32 @@ FIXTURE_TEARDOWN(objects)
 	close(self->fd);
 }
 
+static void just_interrupt(int sig)
+{
+}
+
+/* The longer the list of its mappings, the longer a process takes to open the device. */
+TEST(opening_outlasts_signals)
+{
+	const struct sigaction act = {.sa_handler = just_interrupt}; /* no SA_RESTART */
+	const size_t pages = 8192;
+	char *p = mmap(NULL, pages << 12, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_NE(MAP_FAILED, p);
+	for (size_t i = 0; i < pages; i += 2)
+		ASSERT_EQ(0, mprotect(p + (i << 12), 4096, PROT_READ));
+	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
+	for (int i = 0; i < 300; i++) {
+		const struct itimerval soon = {.it_value.tv_usec = 1 + i * 10};
+		int fd;
+
+		setitimer(ITIMER_REAL, &soon, NULL);
+		fd = open(TREADLE_DEVICE, O_RDWR | O_CLOEXEC);
+		ASSERT_LE(0, fd) TH_LOG("attempt %d: %s", i, strerror(errno));
+		close(fd);
+	}
+}
+
 /* --- query ----------------------------------------------------------------- */
 
 TEST_F(objects, query_tells_what_works)

@@ -22,9 +22,7 @@ FIXTURE_TEARDOWN(objects)
 	close(self->fd);
 }
 
-static void just_interrupt(int sig)
-{
-}
+static void just_interrupt(int sig) {}
 
 /* The longer the list of its mappings, the longer a process takes to open the device. */
 TEST(opening_outlasts_signals)

@@ -10,6 +10,7 @@
 
 #include "abi.h"
 #include "connection.h"
+#include "triggers.h"
 
 #include <treadle/atomic.h>
 
@@ -17,6 +18,12 @@
 static bool is_clean(int result)
 {
 	return result == -ENOMEM || result == -EFAULT || result == -EMFILE;
+}
+
+/* By a completion, in which EIO is the peer's memory. */
+static bool told_cleanly(int result)
+{
+	return is_clean(result) || result == -EIO;
 }
 
 /* What was got meanwhile has been given back, or soon is. */
@@ -173,10 +180,11 @@ TEST(reading_events_fails_cleanly)
  */
 struct lane {
 	struct node a, b;
-	__u64 to, key;
+	__u64 to, back, key;
 	__u32 region;
 	char *out, *in, *zero;
 	struct cntr c;
+	struct cells cells;
 };
 
 #define ROOM (2UL << 20)
@@ -192,6 +200,8 @@ enum {
 	ARMED,
 	FETCHES,
 	COMPARES,
+	COLLECTS,
+	STORED, /* waits for a store into a cell */
 	KINDS_OF_COMMANDS
 };
 
@@ -205,7 +215,7 @@ static bool is_atomic(int kind)
 
 static bool is_message(int kind)
 {
-	return kind < WRITES || kind == ARMED;
+	return kind < WRITES || kind == ARMED || kind > COMPARES;
 }
 
 static bool can_have(int kind, size_t len)
@@ -221,10 +231,12 @@ static void lane_open(struct lane *l)
 	node_open(&l->a, (struct options){});
 	node_open(&l->b, (struct options){.buffered = 16384});
 	l->to = peer(&l->a, l->b.addr);
+	l->back = peer(&l->b, l->a.addr);
 	l->out = pages(ROOM);
 	l->in = pages(ROOM);
 	l->zero = pages(ROOM);
 	cntr_open(&l->c, l->a.fd);
+	cells_open(&l->cells, l->a.fd, 8);
 	l->key = 0;
 	need(mr(l->b.fd, l->in, ROOM, TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
 		TREADLE_MR_KERNEL_KEY, &l->key, &l->region) == 0);
@@ -235,6 +247,8 @@ static void lane_close(struct lane *l)
 	node_close(&l->a);
 	node_close(&l->b);
 	munmap((void *)l->c.page, 4096);
+	munmap(l->cells.cell, l->cells.rw.length);
+	munmap((void *)l->cells.done, l->cells.ro.length);
 	munmap(l->out, ROOM);
 	munmap(l->in, ROOM);
 	munmap(l->zero, ROOM);
@@ -262,6 +276,12 @@ static struct treadle_desc command(struct lane *l, int kind, size_t len)
 		return read_of(l->out, len, l->to, 0, l->key, 7);
 	case ARMED:
 		return when(send_of(l->out, len, l->to, 7), &l->c, 0);
+	case COLLECTS:
+		d = tsend_of(l->out, len, l->to, 5, 7);
+		d.flags |= TREADLE_F_COLLECTIVE;
+		return d;
+	case STORED:
+		return once(send_of(l->out, len, l->to, 7), &l->cells, 0, 1);
 	default:
 		d = send_of(l->out, len, l->to, 7);
 		d.flags |= kind == INJECTED ? TREADLE_F_INJECT : 0;
@@ -287,21 +307,31 @@ static int put(struct lane *l, int kind, struct treadle_desc d)
 }
 
 /* Workers have done their part, and may have failed. Without a call, in which something else could fail. */
-static void until_completed(struct lane *l)
+static void until_completed(const struct cq *q)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
 
-	while (__atomic_load_n(&l->a.cq.ro->prod, __ATOMIC_ACQUIRE) == l->a.cq.cons &&
-	       now_ns() < end)
+	while (__atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) == q->cons && now_ns() < end)
 		sched_yield();
+}
+
+static struct treadle_desc receive(struct lane *l, int kind)
+{
+	struct treadle_desc r = recv_of(l->in, ROOM, ANY, 9);
+
+	if (kind == TAGGED || kind == COLLECTS)
+		r = trecv_of(l->in, ROOM, l->back, 5, 0, 9);
+	if (kind == COLLECTS)
+		r.flags |= TREADLE_F_COLLECTIVE;
+	return r;
 }
 
 static void post_receive(struct lane *l, int kind)
 {
-	struct treadle_desc r =
-		kind == TAGGED ? trecv_of(l->in, ROOM, ANY, 5, 0, 9) : recv_of(l->in, ROOM, ANY, 9);
-
-	need(post_recv(&l->b, r) == 0);
+	if (kind == COLLECTS) /* which are no matter of the receive ring */
+		need(post(&l->b, receive(l, kind)) == 1);
+	else
+		need(post_recv(&l->b, receive(l, kind)) == 0);
 }
 
 /*
@@ -319,8 +349,10 @@ static int outcome(struct lane *l, int kind, size_t len, int n, bool *failed)
 		post_receive(l, kind);
 	fail_nth(n);
 	result = put(l, kind, d);
+	if (result == 1 && kind == STORED)
+		cell_write(&l->cells, 0, 1);
 	if (result == 1 && !waits)
-		until_completed(l);
+		until_completed(&l->a.cq);
 	*failed = has_failed();
 	if (waits)
 		post_receive(l, kind);
@@ -333,12 +365,13 @@ static int outcome(struct lane *l, int kind, size_t len, int n, bool *failed)
 		if (message)
 			post_receive(l, kind);
 		need(put(l, kind, d) == 1);
+		cell_write(&l->cells, 0, 1);
 		c = cq_next(&l->a.cq);
 		need(c.context == 7 && c.error == 0);
 	}
 	if (message) {
 		c = cq_next(&l->b.rcq);
-		need(c.error == 0 || (result && is_clean(-(int)c.error)));
+		need(c.error == 0 || (result && told_cleanly(-(int)c.error)));
 		if (c.error)
 			c = cq_next(&l->b.rcq);
 		need(c.error == 0 && c.len == len);
@@ -375,8 +408,7 @@ TEST_F_TIMEOUT(commands, each_fails_cleanly_wherever_it_fails, 1200)
 				      ++n);
 				result = outcome(&l, kind, lengths[i], n, &failed);
 				self->failures += !!result;
-				/* EIO: it was the peer's memory. */
-				EXPECT_TRUE(!result || is_clean(result) || result == -EIO)
+				EXPECT_TRUE(!result || told_cleanly(result))
 				{
 					TH_LOG("result %d", result);
 				}
@@ -390,6 +422,167 @@ TEST_F_TIMEOUT(commands, each_fails_cleanly_wherever_it_fails, 1200)
 		{
 			TH_LOG("%lld more", live() - had);
 		}
+	}
+	note("%d points of failure, of which %d were noticed", self->points, self->failures);
+	EXPECT_LT(0, self->failures);
+}
+
+/*
+ * A receive whose message waits already. What fails says so, in a completion or by the doorbell, and is posted once more
+ * then. If it was the message, the receive waits for the next; if it was the receive, the next one works.
+ */
+enum { TAKES, TAKES_MANY, LOOKS, CLAIMS, KINDS_OF_RECEIVES };
+
+/* What has become of a receive, or of a look, and of the message that it was to meet. */
+struct meeting {
+	int rung, receive, message; /* 0, or the errno that it ended with */
+	bool waits;		    /* the receive does, for another message */
+	bool failed;		    /* it came to the point that fails */
+	char *at;
+};
+
+static void send_one(struct lane *l, int kind, size_t len, bool copied)
+{
+	struct treadle_desc d =
+		kind < LOOKS ? send_of(l->out, len, l->to, 7) : tsend_of(l->out, len, l->to, 5, 7);
+
+	d.flags |= copied ? 0 : TREADLE_F_DELIVERY_COMPLETE;
+	need(post(&l->a, d) == 1);
+	if (copied)
+		need(cq_next(&l->a.cq).error == 0);
+}
+
+static struct treadle_desc look_for(struct lane *l, int kind)
+{
+	struct treadle_desc r = trecv_of(NULL, 0, ANY, 5, 0, 9);
+
+	r.flags |= TREADLE_F_PEEK | (kind == CLAIMS ? TREADLE_F_CLAIM : 0);
+	return r;
+}
+
+static struct treadle_desc take(struct lane *l, int kind)
+{
+	struct treadle_desc r =
+		kind < LOOKS ? recv_of(l->in, ROOM, ANY, 9) : trecv_of(l->in, ROOM, ANY, 5, 0, 9);
+
+	r.flags |= kind == TAKES_MANY ? TREADLE_F_MULTI_RECV : kind == CLAIMS ? TREADLE_F_CLAIM : 0;
+	return r;
+}
+
+static bool has_error(const struct cq *q)
+{
+	return __atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) != q->cons &&
+	       q->cqes[q->cons & (q->entries - 1)].error;
+}
+
+/* Who looks, or takes what he has claimed, posts to the transmit ring. */
+static int post_receive_of(struct lane *l, struct treadle_desc r)
+{
+	int result;
+
+	if (!(r.flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM)))
+		return post_recv(&l->b, r);
+	result = post(&l->b, r);
+	return result == 1 ? 0 : result;
+}
+
+/* After @r is posted, whose @n-th point fails. Until that is over there is no other call, in which something could fail. */
+static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool told, int n)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+	struct meeting m = {.waits = true};
+	struct treadle_cqe c;
+
+	fail_nth(n);
+	m.rung = r ? post_receive_of(l, *r) : 0;
+	if (m.rung < 0) {
+		m.failed = has_failed();
+		need(post_receive_of(l, *r) == 0);
+	}
+	while (cq_empty(&l->b.rcq) && (told || !has_error(&l->a.cq)) && now_ns() < end)
+		sched_yield();
+	if (m.rung == 0)
+		m.failed = has_failed();
+	if (!told)
+		m.message = -(int)cq_next(&l->a.cq).error;
+	if (cq_poll(&l->b.rcq, &c)) {
+		need(c.context == 9);
+		m.receive = -(int)c.error;
+		m.waits = r && (r->flags & TREADLE_F_MULTI_RECV) &&
+			  !(c.flags & TREADLE_CQ_MULTI_RECV);
+		m.at = (char *)c.buf;
+	}
+	need(!m.waits || m.receive || m.message || m.at);
+	return m;
+}
+
+static bool is_well(struct meeting m)
+{
+	return !m.rung && !m.receive && !m.message && m.at;
+}
+
+/* Sends, looks, takes; what the latter but one, or the last, has come to if its @n-th point fails. */
+static struct meeting received(struct lane *l, int kind, size_t len, bool copied, int n)
+{
+	struct treadle_desc look = look_for(l, kind), r = take(l, kind);
+	struct meeting m;
+
+	send_one(l, kind, len, copied);
+	if (kind == LOOKS) {
+		m = meet(l, &look, true, n);
+		need(!m.waits);
+		m.at = meet(l, &r, copied, 0).at;
+		return m;
+	}
+	if (kind == CLAIMS)
+		need(meet(l, &look, true, 0).receive == 0);
+	return meet(l, &r, copied, n);
+}
+
+TEST_F_TIMEOUT(commands, each_receive_fails_cleanly_wherever_it_fails, 1200)
+{
+	static const size_t sizes[] = {8, 4000, 300000};
+	long long had = live();
+
+	for (int row = 0; row < KINDS_OF_RECEIVES * ARRAY_SIZE(sizes) * 2; row++) {
+		int kind = row / 2 / ARRAY_SIZE(sizes), n = 0;
+		size_t len = sizes[row / 2 % ARRAY_SIZE(sizes)];
+		bool failed = true, copied = row % 2 && len < 16384;
+
+		while (failed) {
+			struct meeting m;
+			struct lane l;
+
+			lane_open(&l);
+			fill(l.out, len, n);
+			about("receive %d, %zu bytes, %s, failing at %d", kind, len,
+			      copied ? "copied" : "parked", ++n);
+			m = received(&l, kind, len, copied, n);
+			failed = m.failed;
+			EXPECT_TRUE(!m.rung || is_clean(m.rung));
+			EXPECT_TRUE(!m.receive || told_cleanly(m.receive));
+			EXPECT_TRUE(!m.message || told_cleanly(m.message));
+			if (m.receive || m.message) {
+				self->failures++;
+				if (m.waits) {
+					send_one(&l, kind, len, copied);
+					m = meet(&l, NULL, copied, 0);
+				} else {
+					m = received(&l, kind, len, copied, 0);
+				}
+				EXPECT_TRUE(is_well(m));
+			}
+			ASSERT_NE(NULL, m.at);
+			EXPECT_TRUE(same(m.at, len, n - 1));
+			EXPECT_TRUE(cq_empty(&l.a.cq) && cq_empty(&l.b.rcq));
+			ASSERT_GT(1000, n);
+			lane_close(&l);
+		}
+		self->points += n - 1;
+	}
+	EXPECT_TRUE(all_given_back(had))
+	{
+		TH_LOG("%lld more", live() - had);
 	}
 	note("%d points of failure, of which %d were noticed", self->points, self->failures);
 	EXPECT_LT(0, self->failures);

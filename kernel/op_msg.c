@@ -189,7 +189,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		msg = msg_alloc(m);
 	if (!msg)
 		goto fail;
-	/* only a copy that needs no confirmation lets the sender go */
+	/* only a copy that is whole and needs no confirmation lets the sender go */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
 		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
 		if (!heap)
@@ -201,6 +201,12 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 	if (ret == -EAGAIN) {
 		msg->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST);
 		treadle_flow_track(msg->cmd);
+		msg->done = 0;
+		if (!is_lossy(m)) {
+			/* it waits uncopied, in its place: what comes after it does not overtake it */
+			msg->payload = NULL;
+			return msg;
+		}
 		msg->job.ctx = msg->cmd->ep->obj.ctx;
 		msg->job.fn = send_go_on;
 		treadle_queue_job(&msg->job);
@@ -310,7 +316,7 @@ again:
 	treadle_msg_put(msg);
 }
 
-/* In the sender's worker: its pages were slow while the message was copied. */
+/* In the sender's worker: its pages were slow while the datagram was copied, and others may have overtaken it. */
 static void send_go_on(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_msg *msg = container_of(job, struct treadle_msg, job);

@@ -34,7 +34,12 @@ int treadle_rma_judge(const struct treadle_cmd *cmd)
 	return sum == d->len ? 0 : -EINVAL;
 }
 
-/* More completions are kept for the peer than fit into its queue once again. */
+/* More completions are kept for a peer than fit into its queue once again. */
+static bool overflows(const struct treadle_ep *to)
+{
+	return to->rx_cq && READ_ONCE(to->rx_cq->kept) > to->rx_cq->mask;
+}
+
 static bool peer_overflows(struct treadle_cmd *cmd)
 {
 	struct treadle_ep *to;
@@ -42,7 +47,7 @@ static bool peer_overflows(struct treadle_cmd *cmd)
 
 	if (treadle_find_target(cmd, &to))
 		return false; /* the completion says why */
-	ret = to->rx_cq && READ_ONCE(to->rx_cq->kept) > to->rx_cq->mask;
+	ret = overflows(to);
 	treadle_ep_put(to);
 	return ret;
 }
@@ -63,7 +68,7 @@ int treadle_rma_prep(struct treadle_cmd *cmd)
 	ret = treadle_rma_judge(cmd) ?: treadle_rma_route(cmd);
 	if (ret)
 		return ret;
-	/* what is armed has been paid for by its owner */
+	/* what is armed is refused when its time has come */
 	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && !(d->flags & TREADLE_F_COND) &&
 	    peer_overflows(cmd))
 		return -EAGAIN;
@@ -94,6 +99,12 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	ret = treadle_find_target(cmd, &rma->to);
 	if (ret) {
 		treadle_cmd_complete(cmd, ret, run);
+		return false;
+	}
+	if (unlikely(cmd->d.flags & TREADLE_F_COND) && (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) &&
+	    overflows(rma->to)) {
+		treadle_ep_put(rma->to);
+		treadle_cmd_complete(cmd, -EAGAIN, run);
 		return false;
 	}
 	rma->cmd = cmd;

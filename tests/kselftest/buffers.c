@@ -351,6 +351,35 @@ static void give_page(int fd, __u64 seed)
 	need(ioctl(fd, UFFDIO_COPY, &copy) == 0 || errno == EEXIST);
 }
 
+/* A triggered send that somebody else fires, and whose page is slow, keeps its place. */
+TEST_F(buffers, what_fires_with_a_slow_page_is_not_overtaken)
+{
+	struct node *a = &self->a, *b = &self->b;
+	__u64 back = peer(b, a->addr);
+	char *slow = pages(PAGE);
+	int fd = slow_pages(slow, PAGE);
+	struct treadle_cqe c;
+
+	fill(self->src, 64, 2);
+	ASSERT_EQ(1, post(a, when(send_of(slow, 64, self->to, 1), &a->rcvd, 1)));
+	ASSERT_EQ(1, post(a, when(send_of(self->src, 64, self->to, 2), &a->rcvd, 1)));
+	ASSERT_EQ(0, post_recv(a, recv_of(self->dst + 1000, 8, ANY, 3)));
+	ASSERT_EQ(1, post(b, send_of(self->src, 8, back, 4)));
+	EXPECT_EQ(4, cq_next(&b->cq).context);
+	EXPECT_EQ(3, cq_next(&a->rcq).context);
+	ASSERT_EQ(0, post_recv(b, recv_of(self->dst, 64, ANY, 5)));
+	ASSERT_EQ(0, post_recv(b, recv_of(self->dst + 64, 64, ANY, 6)));
+	give_page(fd, 1);
+	for (int i = 0; i < 2; i++) {
+		c = cq_next(&b->rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_TRUE(same(self->dst + (c.context - 5) * 64, 64, c.context - 4));
+		EXPECT_EQ(0, cq_next(&a->cq).error);
+	}
+	close(fd);
+	munmap(slow, PAGE);
+}
+
 /* A sender is not held by the page faults of its receiver, nor are others who send there. */
 TEST_F(buffers, a_receivers_slow_page_holds_nobody)
 {

@@ -150,6 +150,28 @@ TEST_F(rma, data_waits_for_a_queue_that_is_full)
 	EXPECT_EQ(taken, cq_next(&self->b.rcq).data);
 }
 
+/* What was armed is not told when it fires: it fails, and has written nothing. */
+TEST_F(rma, armed_data_fails_at_a_queue_that_is_full)
+{
+	const int room = 2 * self->b.rcq.entries, more = 10;
+	struct treadle_desc d = write_of(self->here, 8, self->to, 0, self->key, 0);
+	struct cntr ended;
+
+	cntr_open(&ended, self->a.fd);
+	d.flags = TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_WORK;
+	for (int i = 0; i < room + more; i++) {
+		d.data = i;
+		ASSERT_EQ(1, post(&self->a, then(when(d, &ended, 0), &ended)));
+	}
+	EXPECT_TRUE(cntr_becomes(&ended, room, more));
+	for (int i = 0; i < room; i++) {
+		EXPECT_EQ(i, cq_next(&self->b.rcq).data);
+	}
+	ASSERT_EQ(1, post(&self->a, then(when(d, &ended, 0), &ended)));
+	EXPECT_EQ(room + more - 1, cq_next(&self->b.rcq).data);
+	EXPECT_TRUE(cntr_becomes(&ended, room + 1, more));
+}
+
 TEST_F(rma, regions_by_their_address)
 {
 	__u64 key = 5, base = (unsigned long)self->there;

@@ -443,7 +443,8 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 			kept = cq_keep(cq, &late, &recv->node);
 		}
 	}
-	if (!(flags & TREADLE_F_WORK))
+	/* who has looked, or thrown away, has not received */
+	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
 		count(ep->cntr_recv, error, run);
 	count(notify, error, run);
 	if (notify)

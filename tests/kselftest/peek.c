@@ -97,6 +97,23 @@ static struct treadle_cqe ask(struct __test_metadata *_metadata, FIXTURE_DATA(pe
 			  (c).flags);                                                      \
 	})
 
+/* What is looked at, claimed or thrown away is not received: none of it counts. */
+TEST_F(peek, only_what_is_received_counts)
+{
+	send_tagged(_metadata, self, variant, 1);
+	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK, 10).error);
+	EXPECT_EQ(0, ask(_metadata, self, 1, 0, PEEK, 11).error);
+	EXPECT_EQ(0, ask(_metadata, self, 1, 0, PEEK | CLAIM, 12).error);
+	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 0, 0));
+	EXPECT_EQ(0, ask(_metadata, self, 1, 0, CLAIM, 12).error);
+	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 1, 0));
+	was_delivered(_metadata, self, variant, 1);
+	send_tagged(_metadata, self, variant, 3);
+	EXPECT_EQ(0, ask(_metadata, self, 3, 0, PEEK | DISCARD, 13).error);
+	was_delivered(_metadata, self, variant, 3);
+	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 1, 0));
+}
+
 static void receive(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self, int i)
 {
 	struct treadle_cqe c;

@@ -32,6 +32,15 @@ static bool cntr_activate(struct treadle_cntr *cntr)
 	return true;
 }
 
+/* A new value. Under trigger.lock; who sees that there was a change sees it, too. */
+static void cntr_write(struct treadle_cntr *cntr, u64 *word, u64 value)
+{
+	struct treadle_cntr_page *page = cntr->page;
+
+	WRITE_ONCE(*word, value);
+	smp_store_release(&page->changes, page->changes + 1);
+}
+
 /* After a change: start the job, wake waiters. */
 static void cntr_changed(struct treadle_cntr *cntr, bool activated, struct treadle_run *run)
 {
@@ -46,7 +55,7 @@ void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct tr
 	bool activated;
 
 	spin_lock(&cntr->trigger.lock);
-	WRITE_ONCE(*word, *word + value);
+	cntr_write(cntr, word, *word + value);
 	if (unlikely(error && !cntr->why))
 		cntr->why = error;
 	activated = cntr_activate(cntr);
@@ -60,7 +69,7 @@ void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct tr
 	bool activated;
 
 	spin_lock(&cntr->trigger.lock);
-	WRITE_ONCE(*word, value);
+	cntr_write(cntr, word, value);
 	if (unlikely(error))
 		cntr->why = value ? error : 0;
 	activated = cntr_activate(cntr);
@@ -69,10 +78,10 @@ void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct tr
 }
 
 /*
- * Arm a command that repeats once more. Closing an endpoint, or all, sets dead and then takes
- * off what is armed, under this lock: either it is seen here, or finds the command.
+ * Arm a command on its counter; it fires at once if it is time. Closing an endpoint, or all, sets dead
+ * and then takes off what is armed, under this lock: either it is seen here, or finds the command.
  */
-static void cntr_rearm(struct treadle_cmd *cmd, struct treadle_run *run)
+void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
 	bool dead, activated = false;
@@ -107,7 +116,7 @@ void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
 	cmd->d.threshold += cmd->d.value;
 	if (cmd->rest)
 		cntr_turn(cmd);
-	cntr_rearm(cmd, run);
+	treadle_cntr_arm(cmd, run);
 }
 
 /* The job: there is one at a time (cntr->active), so commands start in order. */
@@ -148,20 +157,6 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 	}
 	treadle_run_add(run, &cntr->job);
-}
-
-/* Arm a command on its counter; it fires at once if it is time. */
-void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
-{
-	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
-	bool activated;
-
-	spin_lock(&cntr->trigger.lock);
-	treadle_arm(&cntr->trigger, cmd, cmd->d.threshold);
-	activated = cntr_activate(cntr);
-	spin_unlock(&cntr->trigger.lock);
-	if (activated)
-		treadle_run_add(run, &cntr->job);
 }
 
 int treadle_ioc_cntr_create(struct treadle_ucmd *u)

@@ -119,6 +119,13 @@ void treadle_cell_arm(struct treadle_cmd *cmd)
 	struct treadle_poller *p = &ctx->poller;
 
 	spin_lock(&p->trigger.lock);
+	/* as in treadle_cntr_arm() */
+	if (READ_ONCE(ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead))) {
+		spin_unlock(&p->trigger.lock);
+		treadle_disarmed(cmd);
+		treadle_cmd_free(cmd);
+		return;
+	}
 	treadle_arm(&p->trigger, cmd, cmd->ep ? cmd->ep->obj.id : 0);
 	p->fresh = true;
 	if (p->state == TREADLE_POLL_IDLE)

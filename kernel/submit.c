@@ -93,6 +93,8 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	cmd->d.iov_count = 0;
 	cmd->d.len = 0;
 	cmd->d.data = -why;
+	if (cmd->tracked) /* it has been admitted: what waits for it now can't be waited for */
+		cmd->admitted = true;
 	treadle_send_issue(cmd, run);
 	if (notify) {
 		treadle_cntr_add(notify, 1, why, run);
@@ -155,6 +157,7 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 			    TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_COLLECTIVE |
 			    TREADLE_F_MULTI_RECV | TREADLE_F_PEEK | TREADLE_F_CLAIM |
 			    TREADLE_F_DISCARD;
+	const u32 named = TREADLE_F_COND_CNTR | TREADLE_F_WORK;
 	u32 f = d->flags;
 
 	if (((f & (TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT)) &&
@@ -165,7 +168,7 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 		return 0;
 	if ((f & TREADLE_F_COND) == TREADLE_F_COND ||
 	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
-	    (!(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && d->value))
+	    (d->value && !(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && (f & named) != named))
 		return -EINVAL;
 	if (f & TREADLE_F_REPEAT ?
 		    (f & repeats) != (TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK) ||
@@ -385,6 +388,12 @@ static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd
 	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
 }
 
+/* Of work that is silent only the doorbell can. */
+static bool tells_errors(const struct treadle_desc *d)
+{
+	return !(d->flags & TREADLE_F_WORK) || (d->flags & TREADLE_F_COMPLETION);
+}
+
 /* One command at ring.head. Returns 0, or why it was refused. */
 static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd,
 				      struct treadle_run *run)
@@ -401,8 +410,8 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		ret = arm(cmd, run);
 	else if (!ret)
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
-	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && cmd->ep &&
-	    smp_load_acquire(&cmd->ep->enabled)) {
+	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && tells_errors(&cmd->d) &&
+	    cmd->ep && smp_load_acquire(&cmd->ep->enabled)) {
 		treadle_cmd_complete(cmd, ret, run);
 		ret = 0;
 	} else if (ret) {

@@ -52,6 +52,14 @@ static bool is_end(const struct treadle_cmd *cmd)
 	return cmd->d.opcode == TREADLE_OP_NOP && (cmd->d.flags & TREADLE_F_COLLECTIVE);
 }
 
+/* What work is canceled by. */
+static u64 name_of(const struct treadle_desc *d)
+{
+	const u32 kind = TREADLE_F_COND_CNTR | TREADLE_F_REPEAT;
+
+	return (d->flags & kind) == TREADLE_F_COND_CNTR && d->value ? d->value : d->context;
+}
+
 static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
 {
 	return (!cull->ep || cmd->ep == cull->ep) && (!cull->cond || cmd->cond == cull->cond) &&
@@ -59,7 +67,8 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       !(cull->error && cull->exact && (cmd->d.flags & TREADLE_F_REPEAT)) &&
 	       (!cull->work || (cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT))) &&
 	       (!cull->lax || !(cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
-	       (!cull->exact || cmd->d.context == cull->context) &&
+	       (!cull->exact ||
+		(cull->work ? name_of(&cmd->d) : cmd->d.context) == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);
 }
 

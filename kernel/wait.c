@@ -130,18 +130,16 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 
 /* --- a file to poll ----------------------------------------------------------------------- */
 
-/* @seen: CNTR: success + error when it was last read, with read(2) */
+/* @seen: CNTR: its changes when it was last read, with read(2) */
 struct wait_file {
 	struct treadle_obj *obj;
 	u64 seen;
 	int signals;
 };
 
-static u64 cntr_sum(struct treadle_obj *obj)
+static struct treadle_cntr_page *cntr_page(struct treadle_obj *obj)
 {
-	struct treadle_cntr *cntr = container_of(obj, struct treadle_cntr, obj);
-
-	return READ_ONCE(cntr->page->success) + READ_ONCE(cntr->page->error);
+	return container_of(obj, struct treadle_cntr, obj)->page;
 }
 
 static __poll_t wait_poll(struct file *file, poll_table *pt)
@@ -156,7 +154,7 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 	else if (wf->obj->type == TREADLE_EQ)
 		readable = eq_ready(container_of(wf->obj, struct treadle_eq, obj));
 	else
-		readable = cntr_sum(wf->obj) != READ_ONCE(wf->seen);
+		readable = READ_ONCE(cntr_page(wf->obj)->changes) != READ_ONCE(wf->seen);
 	return readable || atomic_read(&w->unseen) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
@@ -167,7 +165,8 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
 {
 	struct wait_file *wf = file->private_data;
-	u64 sum;
+	struct treadle_cntr_page *page;
+	u64 changes, sum;
 
 	atomic_set(&waitq_of(wf->obj)->unseen, 0);
 	if (wf->obj->type == TREADLE_EQ)
@@ -176,10 +175,12 @@ static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_
 		return -EAGAIN;
 	if (size < sizeof(sum))
 		return -EINVAL;
-	sum = cntr_sum(wf->obj);
+	page = cntr_page(wf->obj);
+	changes = smp_load_acquire(&page->changes); /* what comes after it is told again */
+	sum = READ_ONCE(page->success) + READ_ONCE(page->error);
 	if (copy_to_user(buf, &sum, sizeof(sum)))
 		return -EFAULT;
-	WRITE_ONCE(wf->seen, sum);
+	WRITE_ONCE(wf->seen, changes);
 	return sizeof(sum);
 }
 
@@ -243,7 +244,7 @@ int treadle_ioc_wait_fd(struct treadle_ucmd *u)
 		goto fail;
 	wf->obj = obj;
 	if (obj->type == TREADLE_CNTR)
-		wf->seen = cntr_sum(obj);
+		wf->seen = READ_ONCE(cntr_page(obj)->changes);
 	file = anon_inode_getfile("[treadle]", &wait_fops, wf, O_RDONLY | O_CLOEXEC);
 	if (IS_ERR(file)) {
 		put_unused_fd(fd);

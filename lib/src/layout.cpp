@@ -80,7 +80,8 @@ AT(treadle_cq_cons, reserved, 4);
 SIZE(treadle_cntr_page, 64);
 AT(treadle_cntr_page, success, 0);
 AT(treadle_cntr_page, error, 8);
-AT(treadle_cntr_page, reserved, 16);
+AT(treadle_cntr_page, changes, 16);
+AT(treadle_cntr_page, reserved, 24);
 
 SIZE(treadle_map, 16);
 AT(treadle_map, offset, 0);

@@ -71,6 +71,26 @@ static struct treadle_desc error_of(const struct cntr *c)
 	return with(count_of(TREADLE_OP_CNTR_ADD, c, 1, 0), TREADLE_F_CNTR_ERROR);
 }
 
+/* The failure is told by a message that takes the place of the one that failed: it does not wait for that. */
+TEST_F(collective, what_fails_behind_its_own_fence_is_told)
+{
+	char *gone = pages(4096);
+	struct treadle_desc d = with(csend(gone, 64, self->to, TAG, 1),
+				     TREADLE_F_INJECT | TREADLE_F_DELIVERY_COMPLETE |
+					     TREADLE_F_FENCE | TREADLE_F_WORK);
+
+	munmap(gone, 4096);
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&self->a, then(d, &self->e)));
+	EXPECT_TRUE(cntr_becomes(&self->e, 0, 1));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 2)));
+	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 3)));
+	ASSERT_EQ(1, post(&self->a, csend(self->src, 64, self->to, TAG, 4)));
+	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+	EXPECT_EQ(4, cq_next(&self->a.cq).context);
+}
+
 /* --- the space ------------------------------------------------------------------- */
 
 TEST_F(collective, messages_meet_only_their_like)

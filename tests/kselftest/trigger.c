@@ -40,6 +40,31 @@ static int set(struct node *n, const struct cntr *c, __u64 value)
 	return post(n, count_of(TREADLE_OP_CNTR_SET, c, value, 0));
 }
 
+/* A counter that is set back and counts up again has changed, and so has one that is set to what it was. */
+TEST_F(trigger, changes_are_counted)
+{
+	struct treadle_wait_fd w = {.size = sizeof(w), .id = self->c.id};
+	struct node *a = &self->a;
+	struct pollfd p = {.events = POLLIN};
+	__u64 sum, changes;
+
+	ASSERT_EQ(1, add(a, &self->c, 5));
+	changes = __atomic_load_n(&self->c.page->changes, __ATOMIC_ACQUIRE);
+	ASSERT_EQ(0, call(a->fd, TREADLE_IOC_WAIT_FD, &w));
+	p.fd = w.fd;
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(1, set(a, &self->c, 0));
+	ASSERT_EQ(1, add(a, &self->c, 5));
+	EXPECT_EQ(changes + 2, __atomic_load_n(&self->c.page->changes, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	EXPECT_EQ(8, read(w.fd, &sum, sizeof(sum)));
+	EXPECT_EQ(5, sum);
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	ASSERT_EQ(1, set(a, &self->c, 5));
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	close(w.fd);
+}
+
 /* --- each operation -------------------------------------------------------------- */
 
 TEST_F(trigger, counters_count)
@@ -365,6 +390,38 @@ TEST_F(trigger, work_is_canceled_by_counter_threshold_and_context)
 	ASSERT_EQ(1, add(a, &self->c, 2));
 	EXPECT_TRUE(cntr_becomes(&self->d, 0xfff & ~(1 << 7 | 1 << 10), 0));
 	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 0, 1, &count));
+}
+
+/* Several may have the same counter, threshold and context: then a name of their own tells them apart. */
+TEST_F(trigger, work_is_canceled_by_its_name)
+{
+	struct node *a = &self->a;
+
+	for (int i = 0; i < 3; i++) {
+		struct treadle_desc d =
+			when(count_of(TREADLE_OP_CNTR_ADD, &self->d, 1 << i, 7), &self->c, 1);
+
+		d.value = i < 2 ? 100 + i : 0;
+		ASSERT_EQ(1, post(a, d));
+	}
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 102, 1, NULL));
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 101, 1, NULL));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 101, 1, NULL));
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 7, 1, NULL));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 7, 1, NULL));
+	ASSERT_EQ(1, add(a, &self->c, 1));
+	EXPECT_TRUE(cntr_becomes(&self->d, 1, 0));
+}
+
+/* Neither a completion nor a counter could say so. */
+TEST_F(trigger, silent_work_is_refused_by_the_doorbell)
+{
+	struct treadle_desc d = send_of(self->src, 8, 77, 1);
+
+	d.flags = TREADLE_F_WORK | TREADLE_F_MORE;
+	EXPECT_EQ(-EDESTADDRREQ, post(&self->a, then(when(d, &self->c, 1), &self->d)));
+	EXPECT_EQ(0, cntr_errors(&self->d));
+	EXPECT_EQ(self->a.tx.entries, ring_room(&self->a.tx));
 }
 
 TEST_F(trigger, flush_takes_work_only)

@@ -74,6 +74,8 @@
  * EINTR        wait interrupted by a signal
  * ECANCELED    wait ended by SIGNAL; completion of a command that was canceled
  * In completions and events:
+ * EAGAIN       armed RMA with remote CQ data: the peer's completion queue overflows by more
+ *              than it holds; nothing was written
  * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
  * ECONNREFUSED nobody has that address, or it has no such receive context; nobody listens
  *              there; the connection was rejected
@@ -458,7 +460,10 @@ enum treadle_cancel_kind {
 	 * receive first. Not what is TREADLE_F_REPEAT and armed.
 	 */
 	TREADLE_CANCEL_OP = 0,
-	/* Deferred work armed on counter, or cells, @id at @threshold with @context; silent. */
+	/*
+	 * Deferred work armed on counter, or cells, @id at @threshold with @context (in
+	 * the `value` of its descriptor, if that can be a name); silent.
+	 */
 	TREADLE_CANCEL_WORK = 1,
 	/*
 	 * All deferred work on counter, or cells, @id, with what is TREADLE_F_STRICT there; or with
@@ -505,7 +510,7 @@ struct treadle_wait {
 
 /*
  * struct treadle_wait_fd - a file to poll(2): readable while the CQ or EQ is not
- * empty, or after the CNTR changed (CNTR: read(2) 8 bytes from it to re-arm; EQ:
+ * empty, or after the CNTR changed (CNTR: read(2) 8 bytes from it, success + error, to re-arm; EQ:
  * read(2) takes an event). The file may outlive the object. @fd: out, close-on-exec
  */
 struct treadle_wait_fd {

@@ -251,7 +251,8 @@ struct treadle_rma_iov {
  * @result:	fetch, compare: buffer for the values before, @len bytes
  * @compare:	compare: buffer with the values to compare with, @len bytes
  * @value:	F_COND_CELL: fire once the cell has this value. F_REPEAT: what thresholds
- *		grow by, at least 1
+ *		grow by, at least 1. Other F_WORK with F_COND_CNTR: what TREADLE_CANCEL_WORK
+ *		finds it by, instead of @context; 0: by @context
  * @rest:	F_REPEAT: 0, or the id of a counter
  * @reserved1:	zero
  * @rest_threshold: F_REPEAT, with @rest: of that counter, for the second time
@@ -376,11 +377,15 @@ struct treadle_cq_cons {
 	__u32 reserved[15];
 };
 
-/* Both only ever change by the kernel; each is read with one 64-bit load. */
+/*
+ * Only ever changed by the kernel; each is read with one 64-bit load. @changes: how often the others
+ * were counted up or set, also to what they were; grows after them.
+ */
 struct treadle_cntr_page {
 	__u64 success;
 	__u64 error;
-	__u64 reserved[6];
+	__u64 changes;
+	__u64 reserved[5];
 };
 
 #endif /* _UAPI_TREADLE_RING_H */

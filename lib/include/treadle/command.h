@@ -217,6 +217,12 @@ public:
 	Command &completion() noexcept { return flags(TREADLE_F_COMPLETION); }
 	/* Deferred work: reports to notify() and completion() only, never to the endpoint. */
 	Command &work() noexcept { return flags(TREADLE_F_WORK); }
+	/* The same, armed on a counter, canceled by this name (not 0) instead of the context. */
+	Command &work(std::uint64_t name) noexcept
+	{
+		desc_.value = name;
+		return work();
+	}
 
 	const treadle_desc &desc() const noexcept { return desc_; }
 	/* The slots behind the descriptor, in order. */

@@ -19,7 +19,7 @@ class Context;
  * A queue of struct treadle_cqe: fi_cq(3). Reading it takes no system call,
  * unless it is empty and the kernel keeps what did not fit.
  *
- * Threads: consume and read as Lock says; wait, signal and wait_fd from any
+ * Threads: consume and read as Lock says; ready, wait, signal and wait_fd from any
  * thread at any time.
  */
 template <class Lock> class TREADLE_API BasicCompletionQueue : public Object<CompletionQueueId>
@@ -57,6 +57,13 @@ public:
 				break;
 		ring_.release(head + i);
 		return static_cast<int>(i);
+	}
+
+	/* Is there something to read? Takes nothing, so another thread may consume meanwhile, whatever Lock is. */
+	bool ready() noexcept
+	{
+		const std::lock_guard guard(lock_);
+		return ring_.tail() != ring_.head() || refill() != -EAGAIN;
 	}
 
 	/* Copies completions. Returns as consume does. */

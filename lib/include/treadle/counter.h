@@ -25,6 +25,9 @@ public:
 	std::uint64_t value() const noexcept { return detail::load_acquire(page_->success); }
 	std::uint64_t error() const noexcept { return detail::load_acquire(page_->error); }
 
+	/* How often they were counted up or set, also to what they were; after it, value() is not older. */
+	std::uint64_t changes() const noexcept { return detail::load_acquire(page_->changes); }
+
 	/*
 	 * Have happened, and what they fire has started, when they return 0. A
 	 * count wraps at 2^64. -errno, or -EAGAIN, as BasicTransmitRing::post.

@@ -22,16 +22,6 @@ Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 	return cntr && &Cntr::of(cntr).domain() == &domain ? &Cntr::of(cntr) : nullptr;
 }
 
-/*
- * What a piece of work is called in the kernel. One whose success is reported
- * goes by the context that the report shall carry; else the work item itself,
- * which no other has.
- */
-std::uint64_t name_of(const fi_deferred_work &work, std::uint64_t flags, void *context) noexcept
-{
-	return address_of(flags & FI_COMPLETION ? context : static_cast<const void *>(&work));
-}
-
 /* What all kinds of transfers have besides the transfer. */
 struct Operation {
 	fid_ep *ep;
@@ -155,7 +145,6 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 	}
 	return (work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
 						 Command::add(target->id(), op.value))
-		.context(name_of(work, 0, nullptr))
 		.work();
 }
 
@@ -204,7 +193,7 @@ CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &wo
 		command->data(data);
 	if (op.receives && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
 		command->peer(TREADLE_ADDR_ANY);
-	command->context(name_of(work, op.flags, op.context)).on(endpoint.id()).work();
+	command->context(address_of(op.context)).on(endpoint.id()).work();
 	return command;
 }
 
@@ -254,7 +243,8 @@ int when_triggered(Command &command, const Endpoint &endpoint) noexcept
 	const Cntr *cntr = counter_of(endpoint.domain(), trigger->trigger.threshold.cntr);
 	if (!cntr)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "FI_TRIGGER: no counter of this domain");
-	command.when(cntr->id(), trigger->trigger.threshold.threshold);
+	/* Not put off by FI_MORE: triggered receives go another way, and would overtake it. */
+	command.when(cntr->id(), trigger->trigger.threshold.threshold).at_once();
 	return 0;
 }
 
@@ -301,26 +291,27 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 		return REFUSE(-FI_EINVAL, subsys,
 			      "QUEUE_WORK: completion_cntr is of another domain");
 	auto command = command_of(domain, work);
-	if (!command)
-		return command.error();
-	command->when(trigger->id(), work.threshold);
+	if (!command) /* what the endpoint could not do at once is no request of this provider's */
+		return command.error() == -FI_EOPNOTSUPP ? -FI_ENOSYS : command.error();
+	/* Its address is its name: no other work has that. */
+	command->when(trigger->id(), work.threshold).work(address_of(&work));
 	if (done)
 		command->notify(done->id());
 	const int rc = domain.kernel().submit(*command);
+	if (rc == -EOPNOTSUPP)
+		return REFUSE(-FI_ENOSYS, subsys, "QUEUE_WORK: not for this endpoint");
 	return rc ? static_cast<int>(posting_failed(rc, "QUEUE_WORK")) : 0;
 }
 
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept
 {
 	const Cntr *trigger = counter_of(domain, work.triggering_cntr);
-	const auto op = operation_of(work);
 
 	if (!trigger)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "CANCEL_WORK: triggering_cntr is no counter of this domain");
-	return fabric_error(domain.kernel().cancel(trigger->id(), work.threshold,
-						   name_of(work, op ? op->flags : 0,
-							   op ? op->context : nullptr)));
+	return fabric_error(
+		domain.kernel().cancel(trigger->id(), work.threshold, address_of(&work)));
 }
 
 int flush_work(Domain &domain, fid_cntr *cntr) noexcept

@@ -179,6 +179,31 @@ TEST_F(Triggered, AtOneThresholdTheOrderIsThatOfSubmission)
 	EXPECT_EQ(received(n), values);
 }
 
+/* FI_MORE puts off no operation that is triggered: others have ways of their own to their counter. */
+TEST_F(Triggered, TheOrderIsThatOfSubmissionAlsoBesideDeferredWork)
+{
+	constexpr int n = 20;
+	std::vector<int> values(n);
+	std::deque<Trigger> triggers;
+	std::deque<Work> works;
+
+	for (int i = 0; i < n; ++i) {
+		values[i] = i;
+		if (i % 2) {
+			works.emplace_back(FI_OP_SEND, cntr.get(), 1);
+			works.back().message(p.a.ep.get(), &values[i], 4, p.b_at_a);
+			ASSERT_EQ(works.back().queue(p.node), 0);
+			continue;
+		}
+		const iovec iov{&values[i], sizeof(int)};
+		triggers.emplace_back(cntr.get(), 1);
+		const fi_msg msg{&iov, nullptr, 1, p.b_at_a, &triggers.back(), 0};
+		ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &msg, FI_TRIGGER | FI_MORE), 0);
+	}
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(received(n), values);
+}
+
 TEST_F(Triggered, AnAliasMayTriggerByDefault)
 {
 	fid_ep *alias = nullptr;
@@ -364,6 +389,29 @@ TEST_F(Triggered, CanceledWorkNeverRuns)
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 2), 0);
 	EXPECT_EQ(received(2), std::vector({1, 3}));
 	EXPECT_EQ(works[0].cancel(p.node), -FI_ENOENT);
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+}
+
+/* The struct fi_deferred_work tells which, whatever else it has in common with others. */
+TEST_F(Triggered, CancelingTakesTheWorkThatIsNamed)
+{
+	int values[3] = {1, 2, 3};
+	Work works[3] = {{FI_OP_SEND, cntr.get(), 1},
+			 {FI_OP_SEND, cntr.get(), 1},
+			 {FI_OP_SEND, cntr.get(), 1}};
+
+	for (int i = 0; i < 3; ++i) {
+		works[i].message(p.a.ep.get(), &values[i], 4, p.b_at_a, FI_COMPLETION);
+		works[i].msg.msg.context = nullptr;
+	}
+	ASSERT_EQ(works[0].queue(p.node), 0);
+	ASSERT_EQ(works[1].queue(p.node), 0);
+	EXPECT_EQ(works[2].cancel(p.node), -FI_ENOENT); /* was never queued */
+	EXPECT_EQ(works[1].cancel(p.node), 0);
+	EXPECT_EQ(works[1].cancel(p.node), -FI_ENOENT);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(received(1), std::vector({1}));
+	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, nullptr);
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 }
 

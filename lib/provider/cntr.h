@@ -49,8 +49,8 @@ private:
 	Use domain_use_;
 	const fi_wait_obj wait_obj_;
 	Counter counter_;
-	/* What try_wait has last told of. */
-	std::uint64_t seen_value_ = 0, seen_error_ = 0;
+	/* Its changes() when try_wait last told of one. */
+	std::atomic<std::uint64_t> seen_{0};
 	/* The error count that the application knows. */
 	std::atomic<std::uint64_t> known_error_{0};
 	Membership membership_;

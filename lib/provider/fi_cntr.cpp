@@ -96,20 +96,15 @@ int Cntr::prepare_close() noexcept
 int Cntr::try_wait() noexcept
 {
 	const auto fd = counter_.wait_fd();
-	std::uint64_t changes;
+	std::uint64_t unused;
 
 	if (!fd)
 		return REFUSE(fabric_error(fd.error().negative()), subsys, "trywait");
 	pollfd file{*fd, POLLIN, 0};
 	if (poll(&file, 1, 0) == 1)
-		(void)!::read(*fd, &changes, sizeof(changes));
-	const std::uint64_t value = counter_.value();
-	const std::uint64_t error = counter_.error();
-	if (value == seen_value_ && error == seen_error_)
-		return 0;
-	seen_value_ = value;
-	seen_error_ = error;
-	return -FI_EAGAIN;
+		(void)!::read(*fd, &unused, sizeof(unused));
+	const std::uint64_t now = counter_.changes();
+	return seen_.exchange(now, std::memory_order_relaxed) == now ? 0 : -FI_EAGAIN;
 }
 
 int Cntr::control(int command, void *arg) noexcept

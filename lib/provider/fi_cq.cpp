@@ -131,10 +131,7 @@ public:
 		return WaitSet::join(wait_obj_, set, *this, membership_);
 	}
 
-	bool has_entries() noexcept override
-	{
-		return queue_.consume(1, [](const treadle_cqe &) { return false; }) != -EAGAIN;
-	}
+	bool has_entries() noexcept override { return queue_.ready(); }
 	int try_wait() noexcept override { return has_entries() || take_signal() ? -FI_EAGAIN : 0; }
 	Result<int> wait_fd() noexcept override { return queue_.wait_fd(); }
 

@@ -84,10 +84,8 @@ bool PollSet::Member::has_news() noexcept
 {
 	if (object->fclass == FI_CLASS_CQ)
 		return Cq::of(object).has_entries();
-	const Counter &counter = Cntr::of(object).counter();
-	const std::uint64_t was = std::exchange(value, counter.value());
-	const std::uint64_t had_failed = std::exchange(error, counter.error());
-	return value != was || error != had_failed;
+	const std::uint64_t was = std::exchange(changes, Cntr::of(object).counter().changes());
+	return changes != was;
 }
 
 int PollSet::poll(fid_poll *f, void **context, int count) noexcept

@@ -24,7 +24,7 @@ private:
 	struct Member {
 		::fid *object;
 		Use use;
-		std::uint64_t value = 0, error = 0; /* of a counter, when it was last told of */
+		std::uint64_t changes = 0; /* of a counter, when it was last told of */
 
 		bool has_news() noexcept;
 	};

@@ -145,6 +145,36 @@ TEST(Cntr, TheFileTellsOfEveryChange)
 	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
 }
 
+/* A value that comes back is news: who resets a counter and waits for it again must not sleep on. */
+TEST(Cntr, AValueThatComesBackIsNoticed)
+{
+	Node node;
+	const auto cntr = node.cntr(FI_WAIT_FD);
+	fid *objects[] = {&cntr->fid};
+	fid_poll *set = nullptr;
+	fi_poll_attr attr{};
+	void *context = nullptr;
+	int fd = -1;
+
+	ASSERT_EQ(fi_poll_open(node.domain.get(), &attr, &set), 0);
+	const Owned<fid_poll> owned(set);
+	ASSERT_EQ(fi_poll_add(set, &cntr->fid, 0), 0);
+	ASSERT_EQ(fi_control(&cntr->fid, FI_GETWAIT, &fd), 0);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 3), 0);
+	EXPECT_EQ(fi_poll(set, &context, 1), 1);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
+	EXPECT_EQ(fi_cntr_set(cntr.get(), 0), 0);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 3), 0);
+	pollfd file{fd, POLLIN, 0};
+	EXPECT_EQ(poll(&file, 1, 0), 1);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
+	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
+	EXPECT_EQ(fi_poll(set, &context, 1), 1);
+	EXPECT_EQ(fi_poll(set, &context, 1), 0);
+	EXPECT_EQ(fi_poll_del(set, &cntr->fid, 0), 0);
+}
+
 TEST(Cntr, OpeningRefusesWhatItDoesNotKnow)
 {
 	Node node;

@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <treadle/address.h>
+
+#include "provider.h"
 
 /*
  * Addresses as libfabric writes them (fi_getinfo(3), "ADDRESSING FORMATS"), and
@@ -60,6 +63,33 @@ bool is_local(const Address &address) noexcept;
 inline constexpr std::size_t max_address = 80;
 
 bool is_unspecified(const Address &address) noexcept;
+
+/*
+ * fi_setname(3): replaces an object of the kernel by one that create(Address) makes, at another
+ * address. Who names no port keeps that which he has. One who keeps his port has to let go of it first: if the new
+ * address is refused then, he gets the old one back, unless somebody was faster.
+ */
+template <class Kernel, class Create> int rename(Kernel &kernel, Address to, Create &&create)
+{
+	const Address from = kernel.address();
+
+	if (!to.port)
+		to.port = from.port;
+	if (!std::memcmp(&to, &from, sizeof(to)))
+		return 0;
+	if (to.port == from.port)
+		kernel.close();
+	auto made = create(to);
+	if (!made && to.port == from.port) {
+		if (auto again = create(from))
+			kernel = std::move(*again);
+	}
+	if (!made)
+		return REFUSE(fabric_error(made.error().negative()), FI_LOG_EP_CTRL, "setname: %s",
+			      to_string(to).c_str());
+	kernel = std::move(*made);
+	return 0;
+}
 
 } // namespace treadle::fi
 

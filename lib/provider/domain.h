@@ -2,7 +2,9 @@
 #ifndef TREADLE_PROVIDER_DOMAIN_H
 #define TREADLE_PROVIDER_DOMAIN_H
 
+#include <atomic>
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +51,8 @@ public:
 	int mr_mode() const noexcept { return mr_mode_; }
 	/* Whether registrations are reported by an event; null: they are not. */
 	Eq *mr_events() const noexcept { return mr_events_; }
+	/* Of endpoints that have none of their own; null: none. */
+	Eq *events() const noexcept { return events_; }
 	/* FI_AV_USER_ID */
 	bool user_ids() const noexcept { return user_ids_; }
 	/* Do calls for one object come from one thread at a time? */
@@ -70,8 +74,9 @@ private:
 	bool user_ids_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
-	Eq *mr_events_ = nullptr;
-	Use eq_use_, mr_events_use_;
+	std::mutex bind_lock_; /* one binds */
+	std::atomic<Eq *> events_ = nullptr, mr_events_ = nullptr;
+	Use events_use_, mr_events_use_;
 };
 
 } // namespace treadle::fi

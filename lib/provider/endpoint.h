@@ -114,7 +114,7 @@ public:
 	/* FI_COLLECTIVE */
 	Groups groups;
 	Av *av() const noexcept { return av_; }
-	Eq *eq() const noexcept { return eq_; }
+	Eq *eq() const noexcept { return eq_ ? eq_ : domain_.events(); }
 
 	int bind(::fid *other, std::uint64_t flags);
 	int enable();
@@ -135,6 +135,12 @@ public:
 
 	/* Another view of an endpoint; it registers itself. */
 	static Port *make_port(const std::shared_ptr<Endpoint> &endpoint, void *context);
+
+	/*
+	 * What is bound, enabled and seen through ports changes under this: control calls may come from
+	 * any thread, fi_domain(3). Of a shared receive context inside that of who is bound to it.
+	 */
+	std::recursive_mutex &control_lock() noexcept { return control_lock_; }
 
 protected:
 	Endpoint(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel);
@@ -186,6 +192,7 @@ private:
 	EndpointId receivers_id() const noexcept;
 	void update_ports() noexcept;
 
+	std::recursive_mutex control_lock_;
 	Domain &domain_;
 	Use domain_use_;
 	InfoPtr info_;
@@ -253,7 +260,7 @@ protected:
 	std::shared_ptr<Endpoint> endpoint_;
 	std::uint64_t tx_op_flags_, rx_op_flags_;
 	/* The same for the kernel, for calls that take no flags. */
-	std::uint32_t tx_flags_ = 0, rx_flags_ = 0;
+	std::uint32_t tx_flags_ = 0, rx_flags_ = 0, inject_flags_ = TREADLE_F_INJECT;
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
 	std::uint64_t any_source_;
 	/* Its commands have to say whose they are. */

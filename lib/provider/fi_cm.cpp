@@ -42,7 +42,7 @@ int Endpoint::bind_events()
 {
 	if (source_ || !kernel_)
 		return 0;
-	Eq::Source source(*eq_, ports_.front()->fid);
+	Eq::Source source(*eq(), ports_.front()->fid);
 	const int rc = source.bind(*kernel_);
 	if (!rc)
 		source_ = std::move(source);

@@ -134,15 +134,15 @@ int Domain::bind(::fid *other, std::uint64_t flags)
 	if (flags & ~FI_REG_MR)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
 	Eq &eq = Eq::of(other);
-	if (flags & FI_REG_MR) {
-		if (mr_events_)
-			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue for FI_REG_MR");
+	const std::lock_guard guard(bind_lock_);
+	std::atomic<Eq *> &bound = flags & FI_REG_MR ? mr_events_ : events_;
+	if (bound)
+		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue%s",
+			      flags & FI_REG_MR ? " for FI_REG_MR" : "");
+	if (flags & FI_REG_MR)
 		eq.prepare_registrations();
-		mr_events_ = &eq;
-		mr_events_use_ = Use(eq.users);
-	} else {
-		eq_use_ = Use(eq.users);
-	}
+	(flags & FI_REG_MR ? mr_events_use_ : events_use_) = Use(eq.users);
+	bound = &eq;
 	return 0;
 }
 

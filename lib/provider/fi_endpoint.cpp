@@ -200,6 +200,7 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *context)
 {
 	Endpoint &self = *endpoint;
+	const std::lock_guard guard(self.control_lock_);
 
 	/* First, so that nothing fails once the port is there. */
 	self.ports_.reserve(self.ports_.size() + 1);
@@ -213,6 +214,8 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 
 int Endpoint::bind(::fid *other, std::uint64_t flags)
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (enabled_)
 		return REFUSE(-FI_EOPBADSTATE, subsys, "bind: the endpoint is enabled already");
 	if (role_ == Role::scalable && !shares_ && other->fclass != FI_CLASS_AV)
@@ -299,9 +302,11 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 
 	if (&cntr.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
-	if (flags & ~all_counter_flags() || !flags)
+	if (flags & ~all_counter_flags())
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a counter: 0x%" PRIx64,
 			      flags);
+	if (!flags) /* nothing is to be counted */
+		return 0;
 	/* Whoever binds one counter for everything need not have asked for all of it. */
 	if (!(rx_caps_ & FI_RMA_EVENT))
 		flags &= ~(FI_REMOTE_READ | FI_REMOTE_WRITE);
@@ -324,8 +329,9 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 
 int Endpoint::check_bindings() const
 {
-	if (connected() && !eq_)
-		return REFUSE(-FI_ENOEQ, subsys, "enable: no event queue is bound");
+	if (connected() && !eq())
+		return REFUSE(-FI_ENOEQ, subsys,
+			      "enable: no event queue is bound, nor one to its domain");
 	if (!connected() && bindings_.av == AddressVectorId{})
 		return REFUSE(-FI_ENOAV, subsys, "enable: no address vector is bound");
 	/* The target of RMA need not be told of receives; it cannot receive then. */
@@ -360,6 +366,8 @@ int Endpoint::enable_kernel()
 
 int Endpoint::enable()
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (enabled_)
 		return 0;
 	if (parent_)
@@ -389,6 +397,8 @@ int Endpoint::enable()
 
 void Endpoint::update_ports() noexcept
 {
+	const std::lock_guard guard(control_lock_);
+
 	for (Port *port : ports_)
 		port->update();
 }
@@ -420,12 +430,9 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 			      "has or is a context");
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of the domain's format");
-	auto kernel = create_kernel(role_, *info_, domain_, *address);
-	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), subsys, "setname: %s",
-			      to_string(*address).c_str());
-	kernel_ = std::move(*kernel);
-	return 0;
+	return rename(*kernel_, *address, [this](const Address &to) {
+		return create_kernel(role_, *info_, domain_, to);
+	});
 }
 
 int Endpoint::get_name(void *addr, std::size_t *size) const

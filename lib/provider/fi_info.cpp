@@ -370,7 +370,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	domain.max_ep_stx_ctx = domain.ep_cnt;
 	domain.max_ep_srx_ctx = domain.ep_cnt;
 	domain.mr_iov_limit = kernel.features & TREADLE_FEATURE_MR_IOV ? TREADLE_MAX_MR_IOV : 1;
-	domain.max_err_data = max_address;
+	domain.max_err_data = std::max<std::size_t>(max_address, TREADLE_CM_DATA);
 	domain.caps = info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV);
 
 	fi_ep_attr &ep = *info->ep_attr;

@@ -339,6 +339,11 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	if (rx.caps)
 		info.rx_attr->caps &= with_directions(rx.caps) | free_caps;
 	info.rx_attr->op_flags = rx.op_flags;
+
+	/* Of no size, so who wants prefixes loses nothing by them; for programs that insist. */
+	info.mode = (asked ? asked->mode : 0) & FI_MSG_PREFIX;
+	info.tx_attr->mode = (tx.mode ? tx.mode : info.mode) & FI_MSG_PREFIX;
+	info.rx_attr->mode = (rx.mode ? rx.mode : info.mode) & FI_MSG_PREFIX;
 	settle(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
 	settle(info.rx_attr->size, rx.size, usual_ring);
 }

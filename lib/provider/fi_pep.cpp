@@ -250,13 +250,10 @@ int Pep::set_name(fid_t f, void *addr, std::size_t size) noexcept
 			return REFUSE(-FI_EOPBADSTATE, subsys, "setname: the endpoint listens");
 		if (!address)
 			return REFUSE(-FI_EINVAL, subsys, "setname: not an address of its format");
-		auto kernel = PassiveEndpoint::create(pep.context_, *address,
-						      key_of(*pep.info_, pep.fabric_.api_version));
-		if (!kernel)
-			return REFUSE(fabric_error(kernel.error().negative()), subsys,
-				      "setname: %s", to_string(*address).c_str());
-		pep.kernel_ = std::move(*kernel);
-		return 0;
+		return rename(pep.kernel_, *address, [&](const Address &to) {
+			return PassiveEndpoint::create(pep.context_, to,
+						       key_of(*pep.info_, pep.fabric_.api_version));
+		});
 	});
 }
 

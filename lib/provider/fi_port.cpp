@@ -55,8 +55,20 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	return 0;
 }
 
+/* Memory of devices is not reached at all, so not from device to device. */
+int refuse_p2p(const void *value, std::size_t size) noexcept
+{
+	if (size != sizeof(int))
+		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
+	if (*static_cast<const int *>(value) == FI_HMEM_P2P_DISABLED)
+		return 0;
+	return REFUSE(-FI_EOPNOTSUPP, subsys, "setopt: HMEM_P2P: only FI_HMEM_P2P_DISABLED");
+}
+
 int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept
 {
+	if (level == FI_OPT_ENDPOINT && option == FI_OPT_FI_HMEM_P2P)
+		return refuse_p2p(value, size);
 	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
 		return REFUSE(-FI_ENOPROTOOPT, subsys,
 			      "setopt: level %d, option %d: only FI_OPT_MIN_MULTI_RECV can be set",
@@ -169,6 +181,7 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 
 Port::~Port()
 {
+	const std::lock_guard guard(endpoint_->control_lock());
 	auto &ports = endpoint_->ports_;
 
 	ports.erase(std::remove(ports.begin(), ports.end(), this), ports.end());
@@ -176,6 +189,8 @@ Port::~Port()
 
 int Port::prepare_close() noexcept
 {
+	const std::lock_guard guard(endpoint_->control_lock());
+
 	if (primary_ && endpoint_->ports_.size() > 1)
 		return REFUSE(-FI_EBUSY, subsys, "close: aliases are open");
 	return 0;
@@ -200,6 +215,7 @@ void Port::update() noexcept
 		attach();
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
+	inject_flags_ = TREADLE_F_INJECT | (tx_flags_ & TREADLE_F_FENCE);
 	choose_calls(msg_ops_, serialized, tx(FI_MSG | FI_SEND), rx(FI_MSG | FI_RECV));
 	choose_calls(tagged_ops_, serialized, tx(FI_TAGGED | FI_SEND), rx(FI_TAGGED | FI_RECV));
 	choose_calls(rma_ops_, serialized, tx(FI_RMA | FI_READ), tx(FI_RMA | FI_WRITE));
@@ -223,6 +239,8 @@ std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
 
 int Port::control(int command, void *arg)
 {
+	const std::lock_guard guard(endpoint_->control_lock());
+
 	switch (command) {
 	case FI_ENABLE:
 		return endpoint_->enable();
@@ -250,7 +268,11 @@ int Port::control(int command, void *arg)
 int Port::set_op_flags(std::uint64_t flags)
 {
 	const std::uint64_t op_flags = flags & ~(FI_TRANSMIT | FI_RECV);
-	const std::uint64_t known = flags & FI_TRANSMIT ? fi::tx_op_flags : rx_op_flags;
+	/* of a datagram nobody hears any more */
+	const std::uint64_t unheard = endpoint_->info().ep_attr->type == FI_EP_DGRAM ?
+					      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE :
+					      0;
+	const std::uint64_t known = flags & FI_TRANSMIT ? fi::tx_op_flags & ~unheard : rx_op_flags;
 
 	if (!is_one_direction(flags))
 		return REFUSE(-FI_EINVAL, subsys, "operation flags: either FI_TRANSMIT or FI_RECV");

@@ -192,7 +192,7 @@ public:
 	template <bool Special>
 	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
 	{
-		message.flags = TREADLE_F_INJECT | desc_flags;
+		message.flags = inject_flags_ | desc_flags;
 		if constexpr (Special)
 			return finish(post(message), message.opcode);
 		return finish(tx_->post(message), message.opcode);
@@ -231,7 +231,7 @@ public:
 	}
 	ssize_t inject(Command command) noexcept
 	{
-		command.flags(TREADLE_F_INJECT);
+		command.flags(inject_flags_);
 		if (shares_tx_)
 			command.on(endpoint_->id());
 		return finish(tx_->post(command), command.desc().opcode);
@@ -296,6 +296,8 @@ private:
 					      "recv: FI_MULTI_RECV is for one buffer");
 			message.data = endpoint_->min_multi_recv();
 		}
+		if (flags & FI_PEEK) /* what it has found is all that it is for */
+			message.flags |= TREADLE_F_COMPLETION;
 		if (flags & (FI_TRIGGER | peek_flags)) {
 			/* A receive ring holds receives that are ready and may wait: this is none. */
 			Command command = command_of(message).on(endpoint_->id());

@@ -485,7 +485,7 @@ TEST_F(Cm, AConnectedEndpointNeedsAnEventQueueAndNoAddresses)
 	Owned<fid_ep> ep(e);
 	EXPECT_EQ(fi_ep_bind(e, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	EXPECT_EQ(fi_ep_bind(e, &av->fid, 0), -FI_EINVAL);
-	EXPECT_EQ(fi_enable(e), -FI_ENOEQ);
+	EXPECT_EQ(fi_enable(e), -FI_ENOEQ); /* nor has its domain one */
 	EXPECT_EQ(fi_connect(e, listener.address().data(), nullptr, 0), -FI_ENOEQ);
 	EXPECT_EQ(fi_shutdown(client.ep.get(), 1), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_shutdown(client.ep.get(), 0), -FI_ENOTCONN);
@@ -594,6 +594,32 @@ TEST_F(Cm, UserEventsAndConnectionsShareAQueue)
 	EXPECT_EQ(event, std::uint32_t{FI_NOTIFY});
 	EXPECT_EQ(next_event(eq.get()).event, std::uint32_t{FI_CONNREQ});
 	EXPECT_TRUE(is_silent(eq.get()));
+}
+
+/* fi_domain(3): the default event queue of active endpoints, which may have one of their own. */
+TEST(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
+{
+	Node node{msg_hints()};
+	Listener listener{node};
+	const auto shared = node.eq(FI_WAIT_UNSPEC);
+	const auto other = node.eq(FI_WAIT_UNSPEC);
+
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &shared->fid, 0), 0);
+	EXPECT_EQ(fi_domain_bind(node.domain.get(), &other->fid, 0), -FI_EINVAL);
+	{
+		Active client{node, node.info.get(), false};
+		ASSERT_EQ(fi_enable(client.ep.get()), 0);
+		ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), nullptr, 0), 0);
+		Active server{node, listener.request().info.get()};
+		ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
+		const CmEvent there = next_event(shared.get());
+		EXPECT_EQ(there.event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(there.object, &client.ep->fid);
+		EXPECT_EQ(next_event(server.eq.get()).event, std::uint32_t{FI_CONNECTED});
+		EXPECT_TRUE(is_silent(shared.get()));
+		EXPECT_EQ(fi_close(&shared->fid), -FI_EBUSY);
+	}
+	node.domain.reset(); /* before its queue */
 }
 
 } // namespace

@@ -72,7 +72,8 @@ inline ::testing::AssertionResult is_silent(fid_eq *eq)
 
 /* A connected endpoint, with queues of its own; not enabled. */
 struct Active {
-	Active(Node &node, const fi_info *info) : eq(node.eq(FI_WAIT_UNSPEC)), cq(node.cq())
+	Active(Node &node, const fi_info *info, bool own_eq = true)
+		: eq(own_eq ? node.eq(FI_WAIT_UNSPEC) : nullptr), cq(node.cq())
 	{
 		fid_ep *e = nullptr;
 
@@ -80,7 +81,9 @@ struct Active {
 		ep.reset(e);
 		if (!ep)
 			throw std::runtime_error("fi_endpoint");
-		EXPECT_EQ(fi_ep_bind(e, &eq->fid, 0), 0);
+		if (eq) {
+			EXPECT_EQ(fi_ep_bind(e, &eq->fid, 0), 0);
+		}
 		EXPECT_EQ(fi_ep_bind(e, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	}
 	explicit Active(Node &node) : Active(node, node.info.get()) {}

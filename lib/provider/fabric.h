@@ -29,10 +29,10 @@ public:
 	Requests requests;
 
 	/*
-	 * fi_getinfo tells of instances that are open: is this one of them (null
-	 * is), and which are the first? It fills in what is null.
+	 * fi_getinfo tells of instances that are open: are these, the one on the other (null
+	 * is on any), and which are the first? It fills in what is null.
 	 */
-	static bool is_open(const void *instance) noexcept;
+	static bool are_open(const fid_fabric *fabric, const fid_domain *domain) noexcept;
 	static void first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept;
 
 	/* For domains, which register themselves. */

@@ -26,6 +26,11 @@ struct Instances {
 };
 Instances instances;
 
+fid_fabric *fabric_of(fid_domain *domain) noexcept
+{
+	return &Domain::of(domain).fabric();
+}
+
 template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 {
 	const std::lock_guard guard(instances.lock);
@@ -109,24 +114,32 @@ Result<const Context *> Fabric::kernel() noexcept
 	return &*kernel_;
 }
 
-bool Fabric::is_open(const void *instance) noexcept
+bool Fabric::are_open(const fid_fabric *fabric, const fid_domain *domain) noexcept
 {
 	const std::lock_guard guard(instances.lock);
-	const auto in = [&](const auto &list) {
-		return std::find(list.begin(), list.end(), instance) != list.end();
+	const auto in = [](const auto &list, const auto *instance) {
+		return !instance || std::ranges::find(list, instance) != list.end();
 	};
 
-	return !instance || in(instances.fabrics) || in(instances.domains);
+	return in(instances.fabrics, fabric) && in(instances.domains, domain) &&
+	       (!fabric || !domain || fabric_of(const_cast<fid_domain *>(domain)) == fabric);
 }
 
 void Fabric::first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept
 {
 	const std::lock_guard guard(instances.lock);
 
-	if (!fabric && !instances.fabrics.empty())
+	if (!fabric && domain)
+		fabric = fabric_of(domain);
+	else if (!fabric && !instances.fabrics.empty())
 		fabric = instances.fabrics.front();
-	if (!domain && !instances.domains.empty())
-		domain = instances.domains.front();
+	if (domain)
+		return;
+	const auto found = std::ranges::find_if(instances.domains, [fabric](fid_domain *d) {
+		return fabric_of(d) == fabric;
+	});
+	if (found != instances.domains.end())
+		domain = *found;
 }
 
 void Fabric::register_domain(fid_domain *domain)

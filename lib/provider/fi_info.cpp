@@ -154,9 +154,11 @@ bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 	const fid_fabric *fabric = hints.fabric_attr ? hints.fabric_attr->fabric : nullptr;
 	const fid_domain *domain = hints.domain_attr ? hints.domain_attr->domain : nullptr;
 
-	if (Fabric::is_open(fabric) && Fabric::is_open(domain))
+	if (Fabric::are_open(fabric, domain))
 		return true;
-	EXPLAIN(level, "fabric_attr->fabric or domain_attr->domain: not an open one of %s\n", name);
+	EXPLAIN(level,
+		"fabric_attr->fabric or domain_attr->domain: not open, of %s, and the one of the other\n",
+		name);
 	return false;
 }
 

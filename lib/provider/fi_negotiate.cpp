@@ -310,7 +310,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		 * One makes errors of successes, one costs memory, one needs whole endpoints, one is
 		 * an experiment of libfabric's: for who asks for it.
 		 */
-		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE | FI_XPU_TRIGGER);
+		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE | FI_XPU_TRIGGER) |
+			     tx.caps | rx.caps;
 	if (asked)
 		info.handle = asked->handle;
 	narrow_domain(*info.domain_attr,

@@ -143,9 +143,17 @@ TEST(GetInfo, OpenInstancesAreNamed)
 	const Info restricted = get_info(hints.get());
 	ASSERT_TRUE(restricted);
 	EXPECT_EQ(restricted->domain_attr->domain, other.domain.get());
-	hints->domain_attr->domain = reinterpret_cast<fid_domain *>(other.fabric.get() + 1);
+	EXPECT_EQ(restricted->fabric_attr->fabric, other.fabric.get());
+	hints->fabric_attr->fabric = node.fabric.get();
+	EXPECT_FALSE(get_info(hints.get())) << "it is of the other";
+	hints->domain_attr->domain = reinterpret_cast<fid_domain *>(node.fabric.get());
 	EXPECT_FALSE(get_info(hints.get()));
 	hints->domain_attr->domain = nullptr;
+	hints->fabric_attr->fabric = other.fabric.get();
+	const Info there = get_info(hints.get());
+	ASSERT_TRUE(there);
+	EXPECT_EQ(there->domain_attr->domain, other.domain.get());
+	hints->fabric_attr->fabric = nullptr;
 }
 
 /* --- negotiation: one line each ------------------------------------------------------ */
@@ -201,6 +209,8 @@ const Case cases[] = {
 	{"CapsSourceErrAlone", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
 	{"CapsSourceErr", ASK(hints.caps = FI_MSG | FI_SOURCE | FI_SOURCE_ERR), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_SOURCE_ERR)},
+	{"CapsOfOneSideOnly", ASK(hints.rx_attr->caps = FI_MSG | FI_SOURCE | FI_SOURCE_ERR),
+	 nullptr, ANSWER(info.caps &info.rx_attr->caps &FI_SOURCE_ERR)},
 	{"CapsSource", ASK(hints.caps = FI_MSG | FI_SOURCE), nullptr, ANSWER(info.caps &FI_SOURCE)},
 	{"CapsDirectedAlone", ASK(hints.caps = FI_DIRECTED_RECV), nullptr,
 	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},

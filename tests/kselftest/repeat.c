@@ -406,7 +406,7 @@ TEST_F(repeat, what_does_not_make_sense)
 			d.flags |= TREADLE_F_COLLECTIVE;
 			break;
 		case 7:
-			d.flags &= ~TREADLE_F_REPEAT;
+			d.flags &= ~(TREADLE_F_REPEAT | TREADLE_F_WORK);
 			break; /* a value then, and nothing it is for */
 		}
 		EXPECT_EQ(-EINVAL, post(a, d));

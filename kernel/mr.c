@@ -46,6 +46,7 @@ struct treadle_mr_part {
 /*
  * struct treadle_mr - memory region
  * @key, @node:  key and its place in ctx->mrs
+ * @closed:      shut down; only by its owner, and once
  * @revoked:     closed, or unmapped since (pm->lock)
  * @cntr:        counts what peers write, set once (ctx->lock), or NULL
  * @ep:          id of the only endpoint by which it is reached, set once, or 0
@@ -56,7 +57,7 @@ struct treadle_mr {
 	struct treadle_obj obj;
 	u64 key;
 	struct rhash_head node;
-	bool hashed, revoked;
+	bool hashed, closed, revoked;
 	u32 access, flags;
 	struct treadle_cntr *cntr;
 	u32 ep;
@@ -331,19 +332,23 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-/* Its key works no longer, and what has found it already stops: nothing is copied from here on. */
+/*
+ * Its key works no longer, and what has found it already stops: nothing is copied from here on.
+ * By its owner: DESTROY, the end of the context, or if it could not be made.
+ */
 void treadle_mr_shutdown(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
 	struct treadle_pm *pm = &obj->ctx->pm;
 
-	if (mr->hashed) {
+	if (mr->closed)
+		return;
+	mr->closed = true;
+	if (mr->hashed)
 		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, treadle_mr_params);
-		write_lock(&pm->lock);
-		mr->revoked = true;
-		write_unlock(&pm->lock);
-	}
-	mr->hashed = false;
+	write_lock(&pm->lock);
+	mr->revoked = true;
+	write_unlock(&pm->lock);
 	if (mr->cntr)
 		atomic_dec(&mr->cntr->obj.users);
 }
@@ -353,8 +358,7 @@ void treadle_mr_free(struct treadle_obj *obj)
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
 	unsigned int i;
 
-	if (mr->hashed)
-		treadle_mr_shutdown(obj);
+	treadle_mr_shutdown(obj); /* if it was never published */
 	if (mr->cntr)
 		treadle_obj_put(&mr->cntr->obj);
 	for (i = 0; i < mr->count; i++) {

@@ -85,6 +85,29 @@ TEST_F(mr, keys_of_the_kernel_are_random)
 	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, LARGE, READS, TREADLE_MR_KERNEL_KEY, &key, &id));
 }
 
+/* What was refused has taken nothing with it. */
+TEST_F(mr, what_was_not_made_holds_no_counter)
+{
+	struct treadle_iov iov = {(unsigned long)self->buf, PAGE};
+	struct treadle_mr_create c = {
+		.size = sizeof(c),
+		.access = READS,
+		.iov_count = 1,
+		.iov = (unsigned long)&iov,
+		.key = 42,
+	};
+	struct cntr counter;
+	__u32 id;
+
+	cntr_open(&counter, self->fd);
+	ASSERT_EQ(0, mr(self->fd, self->buf, LARGE, READS, 0, &c.key, &id));
+	c.cntr = counter.id;
+	EXPECT_EQ(-EEXIST, call(self->fd, TREADLE_IOC_MR_CREATE, &c));
+	c.flags = TREADLE_MR_PINNED;
+	EXPECT_EQ(-EEXIST, call(self->fd, TREADLE_IOC_MR_CREATE, &c));
+	EXPECT_EQ(0, destroy(self->fd, counter.id));
+}
+
 /* --- rights ---------------------------------------------------------------------------- */
 
 static void expect_rights(struct __test_metadata *_metadata, int fd, void *buf, __u64 len,

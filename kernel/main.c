@@ -174,7 +174,7 @@ static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *ua
 	}
 abort:
 	if (u.new)
-		treadle_obj_put(u.new);
+		treadle_obj_abort(u.new);
 	if (u.file) {
 		put_unused_fd(u.fd);
 		fput(u.file);

@@ -91,6 +91,28 @@ static const struct treadle_area *obj_area(struct treadle_obj *obj, u64 region)
 	}
 }
 
+/*
+ * An object that has pages, held. Whoever maps has the mmap_lock: if he is the last to let go, only
+ * what can be freed under that may be in his hands.
+ */
+static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
+{
+	const u32 types = BIT(TREADLE_CQ) | BIT(TREADLE_CNTR) | BIT(TREADLE_TX) | BIT(TREADLE_RX) |
+			  BIT(TREADLE_CELL);
+	struct treadle_obj *obj;
+
+	rcu_read_lock();
+	obj = xa_load(&ctx->objs, id);
+	if (!obj)
+		obj = ERR_PTR(-ENOENT);
+	else if (!(types & BIT(obj->type)))
+		obj = ERR_PTR(-EINVAL);
+	else if (!kref_get_unless_zero(&obj->ref))
+		obj = ERR_PTR(-ENOENT);
+	rcu_read_unlock();
+	return obj;
+}
+
 int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 {
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
@@ -103,7 +125,7 @@ int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 
 	if (offset & (BIT_ULL(REGION_SHIFT) - 1))
 		return foreign ? -EPERM : -EINVAL;
-	obj = treadle_obj_get(ctx, offset >> ID_SHIFT, 0);
+	obj = mappable(ctx, offset >> ID_SHIFT);
 	if (IS_ERR(obj))
 		return foreign ? -EPERM : PTR_ERR(obj);
 	if (foreign && obj->type != TREADLE_CELL)

@@ -154,7 +154,7 @@ static void range_remove(struct treadle_mr_part *part)
 	write_unlock(&pm->lock);
 }
 
-/* Charge first, pin then; what fails is refunded by treadle_mr_free. */
+/* Charge first, pin then; what fails is refunded by treadle_mr_shutdown. */
 static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 {
 	unsigned long start = part->iov.addr & PAGE_MASK;
@@ -323,7 +323,7 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	if (!ret)
 		ret = mr_key(mr);
 	if (ret) {
-		treadle_obj_put(&mr->obj);
+		treadle_obj_abort(&mr->obj);
 		return ret;
 	}
 	arg->key = mr->key;
@@ -333,13 +333,16 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 }
 
 /*
- * Its key works no longer, and what has found it already stops: nothing is copied from here on.
- * By its owner: DESTROY, the end of the context, or if it could not be made.
+ * Its key works no longer, and what has found it already stops: nothing is copied from here on, and
+ * copies go by the pagemap, so that nobody needs the pins any more. They are given back by its owner
+ * (DESTROY, the end of the context, or if it could not be made), and not by who holds it last: for
+ * that page locks and the owner's mmap_lock are waited for, which may be what he has.
  */
 void treadle_mr_shutdown(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
 	struct treadle_pm *pm = &obj->ctx->pm;
+	unsigned int i;
 
 	if (mr->closed)
 		return;
@@ -351,22 +354,20 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 	write_unlock(&pm->lock);
 	if (mr->cntr)
 		atomic_dec(&mr->cntr->obj.users);
-}
-
-void treadle_mr_free(struct treadle_obj *obj)
-{
-	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
-	unsigned int i;
-
-	treadle_mr_shutdown(obj); /* if it was never published */
-	if (mr->cntr)
-		treadle_obj_put(&mr->cntr->obj);
 	for (i = 0; i < mr->count; i++) {
 		range_remove(&mr->parts[i]);
 		part_unpin(&mr->parts[i], mr->access & ACCESS_WRITES);
 	}
 	if (mr->charged)
 		account_locked_vm(obj->ctx->mm, mr->charged, false);
+}
+
+void treadle_mr_free(struct treadle_obj *obj)
+{
+	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+
+	if (mr->cntr)
+		treadle_obj_put(&mr->cntr->obj);
 }
 
 /* --- what peers see of it ------------------------------------------------------------- */

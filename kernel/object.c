@@ -52,6 +52,14 @@ int treadle_obj_publish(struct treadle_obj *obj)
 	return ret;
 }
 
+/* It is not published after all. Of regions, peers may have one already: they have keys. */
+void treadle_obj_abort(struct treadle_obj *obj)
+{
+	if (obj->type == TREADLE_MR)
+		treadle_mr_shutdown(obj);
+	treadle_obj_put(obj);
+}
+
 /* Out of the table; under ctx->lock, or by the only one who still changes it. */
 void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj)
 {

@@ -114,6 +114,7 @@ int treadle_copy_key(u64 ptr, u32 size, u8 *key);
 /* object.c */
 int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj, enum treadle_type type);
 int treadle_obj_publish(struct treadle_obj *obj);
+void treadle_obj_abort(struct treadle_obj *obj);
 void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj);
 int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id);
 void treadle_obj_release(struct kref *ref);

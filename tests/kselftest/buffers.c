@@ -3,11 +3,10 @@
  * Buffers of every kind, good and bad: a copy sees what the process would see
  * at that address at that time, and can do no more than the process could.
  */
+#include "slow.h"
 #include "treadle.h"
 
-#include <linux/userfaultfd.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
 
 #define PAGE  4096
 #define LARGE (1UL << 20)
@@ -322,34 +321,6 @@ TEST_F(buffers, one_buffer_for_both)
 }
 
 /* --- slow ones ---------------------------------------------------------------------------- */
-
-/* Pages that only appear when this test puts them there. */
-static int slow_pages(char *at, size_t len)
-{
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	struct uffdio_api api = {.api = UFFD_API};
-	struct uffdio_register reg = {.range = {(unsigned long)at, len},
-				      .mode = UFFDIO_REGISTER_MODE_MISSING};
-
-	need(fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0);
-	need(ioctl(fd, UFFDIO_REGISTER, &reg) == 0);
-	return fd;
-}
-
-/* Waits until somebody asks for a page, and gives it. */
-static void give_page(int fd, __u64 seed)
-{
-	char page[PAGE] __attribute__((aligned(PAGE)));
-	struct uffdio_copy copy = {.src = (unsigned long)page, .len = PAGE};
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct uffd_msg msg;
-
-	need(poll(&p, 1, PATIENCE_NS / 1000000) == 1);
-	need(read(fd, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT);
-	fill(page, PAGE, seed);
-	copy.dst = msg.arg.pagefault.address & ~(PAGE - 1ULL);
-	need(ioctl(fd, UFFDIO_COPY, &copy) == 0 || errno == EEXIST);
-}
 
 /* A triggered send that somebody else fires, and whose page is slow, keeps its place. */
 TEST_F(buffers, what_fires_with_a_slow_page_is_not_overtaken)

@@ -2,6 +2,7 @@
 /*
  * Memory regions: keys, rights, what pinning costs and that it is paid back.
  */
+#include "slow.h"
 #include "treadle.h"
 
 #define PAGE  4096
@@ -331,6 +332,87 @@ TEST(pinned_pages_survive_fork)
 	kill(pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(pid));
 	EXPECT_TRUE(same(dst, PAGE, 3));
+}
+
+/* --- others in it --------------------------------------------------------------------------- */
+
+struct reader {
+	struct node n;
+	__u64 to, key;
+	char *slow;
+};
+
+static void *reads_into_a_slow_page(void *arg)
+{
+	struct reader *r = arg;
+
+	need(post(&r->n, read_of(r->slow, PAGE, r->to, 0, r->key, 1)) == 1);
+	return NULL;
+}
+
+/* What a region has pinned its owner gets back when it is closed, whoever is still in it. */
+TEST(who_is_in_a_closed_region_keeps_nothing_pinned)
+{
+	struct reader r = {.slow = pages(PAGE)};
+	int fd = slow_pages(r.slow, PAGE);
+	char *buf = pages(LARGE);
+	long long locked;
+	struct node owner;
+	pthread_t t;
+	__u32 id;
+
+	node_open(&r.n, (struct options){});
+	node_open(&owner, (struct options){});
+	r.to = peer(&r.n, owner.addr);
+	locked = status_kb("VmLck:");
+	ASSERT_EQ(0, mr(owner.fd, buf, LARGE, TREADLE_ACCESS_REMOTE_READ,
+			TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY, &r.key, &id));
+	EXPECT_EQ(locked + 1024, status_kb("VmLck:"));
+	t = thread(reads_into_a_slow_page, &r);
+	page_asked_for(fd);
+	EXPECT_EQ(0, destroy(owner.fd, id));
+	EXPECT_EQ(locked, status_kb("VmLck:"));
+	take_pages_away(fd, r.slow, PAGE);
+	pthread_join(t, NULL);
+	EXPECT_EQ(EFAULT, cq_next(&r.n.cq).error);
+}
+
+struct mapper {
+	int fd, stop;
+	__u32 id;
+};
+
+static void *maps_what_has_no_pages(void *arg)
+{
+	struct mapper *m = arg;
+
+	while (!__atomic_load_n(&m->stop, __ATOMIC_ACQUIRE)) {
+		__u64 id = __atomic_load_n(&m->id, __ATOMIC_RELAXED);
+
+		need(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, m->fd, id << 32) == MAP_FAILED);
+	}
+	return NULL;
+}
+
+/* An attempt to map a region, which has no pages, is nothing that its end could wait for. */
+TEST_F(mr, closed_while_somebody_tries_to_map_it)
+{
+	__u64 end = now_ns() + 2000000000ULL;
+	struct mapper m = {.fd = self->fd};
+	pthread_t t = thread(maps_what_has_no_pages, &m);
+	int n;
+
+	for (n = 0; now_ns() < end; n++) {
+		__u32 id;
+
+		ASSERT_EQ(0, mr(self->fd, self->buf, PAGE, READS,
+				TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY, NULL, &id));
+		__atomic_store_n(&m.id, id, __ATOMIC_RELAXED);
+		ASSERT_EQ(0, destroy(self->fd, id));
+	}
+	raise_to(&m.stop, 1);
+	pthread_join(t, NULL);
+	note("%d regions", n);
 }
 
 TEST_HARNESS_MAIN

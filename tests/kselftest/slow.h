@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Pages that only appear when a test puts them there, or never. */
+#ifndef TREADLE_KSELFTEST_SLOW_H
+#define TREADLE_KSELFTEST_SLOW_H
+
+#include "support.h"
+
+#include <linux/userfaultfd.h>
+#include <sys/syscall.h>
+
+static inline int slow_pages(char *at, size_t len)
+{
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register reg = {.range = {(unsigned long)at, len},
+				      .mode = UFFDIO_REGISTER_MODE_MISSING};
+
+	need(fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0);
+	need(ioctl(fd, UFFDIO_REGISTER, &reg) == 0);
+	return fd;
+}
+
+/* Waits until somebody asks for a page, and says for which. */
+static inline __u64 page_asked_for(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct uffd_msg msg;
+
+	need(poll(&p, 1, PATIENCE_NS / 1000000) == 1);
+	need(read(fd, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT);
+	return msg.arg.pagefault.address & ~4095ULL;
+}
+
+/* Waits until somebody asks for a page, and gives it. */
+static inline void give_page(int fd, __u64 seed)
+{
+	char page[4096] __attribute__((aligned(4096)));
+	struct uffdio_copy copy = {
+		.dst = page_asked_for(fd), .src = (unsigned long)page, .len = sizeof(page)};
+
+	fill(page, sizeof(page), seed);
+	need(ioctl(fd, UFFDIO_COPY, &copy) == 0 || errno == EEXIST);
+}
+
+/* There will be none: who waits for one looks again, and finds nothing. */
+static inline void take_pages_away(int fd, char *at, size_t len)
+{
+	struct uffdio_range range = {(unsigned long)at, len};
+
+	need(munmap(at, len) == 0);
+	need(ioctl(fd, UFFDIO_WAKE, &range) == 0);
+}
+
+#endif

@@ -269,7 +269,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 	return recv->cmd ? treadle_cmd_iov(recv->cmd) : recv->ext->iov;
 }
 
-/* receive.c; take to put_back, and quiet to withdraw, under rx->lock */
+/* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 		     const struct treadle_desc *d);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,

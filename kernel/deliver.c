@@ -49,25 +49,13 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 /* The receive has not been used: the message was not to be had. */
 static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
-	struct treadle_rx *rx = msg->to->rx;
-	bool dead;
-
-	if (msg->recv->kind == TREADLE_RECV_PART) {
+	if (msg->recv->kind == TREADLE_RECV_PART)
 		treadle_multi_put_back(msg, run);
-		return;
-	}
-	/* for this message, and no other */
-	if (msg->recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE)) {
+	else if (msg->recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE))
+		/* for this message, and no other */
 		treadle_recv_complete(msg->recv, msg->to, msg, -EIO, run);
-		return;
-	}
-	spin_lock(&rx->lock);
-	dead = READ_ONCE(msg->to->dead);
-	if (!dead)
-		treadle_rx_put_back(rx, msg->recv, run);
-	spin_unlock(&rx->lock);
-	if (dead)
-		treadle_recv_free(msg->recv);
+	else
+		treadle_rx_put_back(msg->to->rx, msg->recv, run);
 }
 
 static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,

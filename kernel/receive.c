@@ -173,12 +173,6 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
 	rx_place(rx, recv, run);
 }
 
-/* As if it had never been matched: at its old place among those posted. */
-void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
-{
-	rx_place(rx, recv, run);
-}
-
 static void rx_unpost(struct treadle_recv *recv)
 {
 	recv->posted = false;
@@ -372,6 +366,20 @@ broken:
 	return NULL;
 }
 
+/* The endpoint whose connection is over, held, or NULL: what is posted here is canceled. */
+static struct treadle_ep *shut_ep(struct treadle_rx *rx)
+{
+	return rx->shut && rx_ep(rx) ? treadle_ep_get(rx_ep(rx)) : NULL;
+}
+
+static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+{
+	if (!ep)
+		return;
+	treadle_rx_flush(rx, ep, run);
+	treadle_ep_put(ep);
+}
+
 int treadle_rx_doorbell(struct treadle_rx *rx)
 {
 	TREADLE_RUN(run, rx->obj.ctx);
@@ -382,12 +390,30 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	treadle_rx_take(rx, NULL, &run);
 	treadle_rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
-	ep = rx->shut && rx_ep(rx) ? treadle_ep_get(rx_ep(rx)) : NULL;
+	ep = shut_ep(rx);
 	spin_unlock(&rx->lock);
-	if (ep) {
-		treadle_rx_flush(rx, ep, &run);
-		treadle_ep_put(ep);
-	}
+	flush(rx, ep, &run);
 	treadle_run_jobs(&run);
 	return ret;
+}
+
+/*
+ * As if it had never been matched: at its old place among those posted. What came through a
+ * transmit ring goes with the endpoint there, and not with that of the message; what came by the
+ * ring stays. Without rx->lock, which closing takes after it has set dead.
+ */
+void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+{
+	struct treadle_ep *ep;
+	bool dead;
+
+	spin_lock(&rx->lock);
+	dead = recv->cmd && READ_ONCE(recv->cmd->ep->dead);
+	if (!dead)
+		rx_place(rx, recv, run);
+	ep = shut_ep(rx);
+	spin_unlock(&rx->lock);
+	if (dead)
+		treadle_recv_free(recv);
+	flush(rx, ep, run);
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Receives whose message was not to be had: its sender's memory went away while it was
+ * copied. They are as if it had never come, whatever has ended since.
+ */
+#include "connection.h"
+#include "slow.h"
+
+#define PAGE 4096
+
+/* A message that has met its receive, and whose sender waits for a page of it. */
+struct attempt {
+	struct node *from;
+	__u64 to;
+	char *slow;
+	int fd;
+	pthread_t t;
+};
+
+static void *sends(void *arg)
+{
+	struct attempt *a = arg;
+
+	need(post(a->from, send_of(a->slow, PAGE, a->to, 9)) == 1);
+	return NULL;
+}
+
+static void begin(struct attempt *a, struct node *from, __u64 to)
+{
+	*a = (struct attempt){.from = from, .to = to, .slow = pages(PAGE)};
+	a->fd = slow_pages(a->slow, PAGE);
+	a->t = thread(sends, a);
+	page_asked_for(a->fd);
+}
+
+static void fail(struct attempt *a)
+{
+	take_pages_away(a->fd, a->slow, PAGE);
+	pthread_join(a->t, NULL);
+	need(cq_next(&a->from->cq).error == EFAULT);
+}
+
+/* Completions are not long in coming, if they come. */
+static bool comes(struct node *n, struct treadle_cqe *c)
+{
+	return cq_wait(&n->rcq, PATIENCE_NS / 10) == 0 && cq_poll(&n->rcq, c);
+}
+
+/* Two endpoints that receive from the same ring, and one who sends to them. */
+struct three {
+	struct node from, first, second;
+	__u64 to_first, to_second;
+	char *buf;
+};
+
+static void three_open(struct three *t)
+{
+	node_open(&t->from, (struct options){});
+	node_open(&t->first, (struct options){});
+	node_open(&t->second, (struct options){.context = t->first.fd, .shared_rx = &t->first.rx});
+	t->to_first = peer(&t->from, t->first.addr);
+	t->to_second = peer(&t->from, t->second.addr);
+	t->buf = pages(PAGE);
+}
+
+FIXTURE(put_back)
+{
+	struct three t;
+};
+
+FIXTURE_SETUP(put_back)
+{
+	three_open(&self->t);
+}
+
+FIXTURE_TEARDOWN(put_back) {}
+
+TEST_F(put_back, it_takes_the_next_message)
+{
+	struct treadle_cqe c;
+	struct attempt a;
+
+	ASSERT_EQ(0, post_recv(&self->t.first, recv_of(self->t.buf, PAGE, ANY, 5)));
+	begin(&a, &self->t.from, self->t.to_first);
+	fail(&a);
+	ASSERT_EQ(1, post(&self->t.from, send_of("abc", 4, self->t.to_second, 1)));
+	ASSERT_TRUE(comes(&self->t.second, &c));
+	EXPECT_EQ(5, c.context);
+	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
+}
+
+/* Receives of a ring stay there, whichever endpoint has gone. */
+TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
+{
+	struct treadle_cqe c;
+	struct attempt a;
+
+	ASSERT_EQ(0, post_recv(&self->t.first, recv_of(self->t.buf, PAGE, ANY, 5)));
+	begin(&a, &self->t.from, self->t.to_first);
+	ASSERT_EQ(0, destroy(self->t.first.fd, self->t.first.ep));
+	fail(&a);
+	ASSERT_EQ(1, post(&self->t.from, send_of("abc", 4, self->t.to_second, 1)));
+	ASSERT_TRUE(comes(&self->t.second, &c));
+	EXPECT_EQ(5, c.context);
+	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
+}
+
+/* One that came through an endpoint goes with it. */
+static void closes_the_receivers_endpoint(void *arg)
+{
+	struct attempt a;
+	struct three t;
+
+	(void)arg;
+	three_open(&t);
+	need(post(&t.second, recv_of(t.buf, PAGE, ANY, 5)) == 1);
+	begin(&a, &t.from, t.to_first);
+	need(destroy(t.second.fd, t.second.ep) == 0);
+	fail(&a);
+}
+
+/* And then nothing holds the context, nor the module. */
+TEST(it_goes_with_its_own_endpoint)
+{
+	EXPECT_EQ(0, reap(spawn(closes_the_receivers_endpoint, NULL)));
+	for (int i = 0; i < 500 && number_in("/sys/module/treadle/refcnt", NULL); i++)
+		usleep(10000);
+	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
+}
+
+/* When its connection is over it is canceled. */
+TEST(it_is_canceled_with_its_connection)
+{
+	char *buf = pages(PAGE);
+	struct treadle_cqe c;
+	struct attempt a;
+	struct pair p;
+
+	pair_open(&p);
+	ASSERT_EQ(0, post_recv(&p.server, recv_of(buf, PAGE, ANY, 5)));
+	begin(&a, &p.client, 0);
+	ASSERT_EQ(0, hang_up(p.server.fd, p.server.ep));
+	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+	fail(&a);
+	ASSERT_TRUE(comes(&p.server, &c));
+	EXPECT_EQ(5, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+}
+
+TEST_HARNESS_MAIN

@@ -301,25 +301,35 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 	return recv;
 }
 
+/* Up to where the ring is written; false if it is broken, or found to be. */
+static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
+{
+	if (unlikely(ring->broken))
+		return false;
+	if (likely(treadle_ring_prod(ring, prod)))
+		return true;
+	treadle_ring_break(ring);
+	return false;
+}
+
 /*
  * Take the receives that are in the ring: up to the one for @msg, which has found
  * none among those posted before and is returned, or all. With rx->lock, which is
  * dropped now and then; `prod` is read once, so a process that goes on posting
- * keeps nobody.
+ * keeps nobody. In a broken ring there are none; but a receive that is feeding need
+ * not be of the ring, and is never left so: there is only one place for it.
  */
 TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 						 struct treadle_run *run) __must_hold(&rx->lock)
 {
+	struct treadle_recv *recv, *found = NULL;
 	struct treadle_ring *ring = &rx->ring;
-	struct treadle_recv *recv;
 	struct treadle_ep *ep;
 	int error, n = 0;
 	u32 prod;
 
-	if (ring->broken)
-		return NULL;
-	if (!treadle_ring_prod(ring, &prod))
-		goto broken;
+	if (unlikely(!ring_prod(ring, &prod)))
+		prod = ring->head;
 	while ((s32)(prod - ring->head) > 0 || rx->feeding) {
 		ep = rx_ep(rx);
 		if (!ep)
@@ -331,8 +341,11 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		} else {
 			recv = take_one(rx, ep, prod, &error);
 		}
-		if (!recv)
-			goto broken;
+		if (!recv) {
+			treadle_ring_break(ring);
+			prod = ring->head;
+			continue;
+		}
 		if (likely(!error)) {
 			/* a message that waits is older than @msg */
 			if (msg && suits(recv, msg) &&
@@ -355,15 +368,17 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		treadle_rx_grow(rx, TREADLE_TAGGED);
 		cond_resched();
 		spin_lock(&rx->lock);
+		if (ring->broken)
+			prod = ring->head;
 		/* others may have posted what we have not seen */
 		recv = msg ? treadle_rx_match(rx, msg) : NULL;
-		if (recv)
-			return recv;
+		if (recv) {
+			found = recv;
+			msg = NULL;
+			prod = ring->head;
+		}
 	}
-	return NULL;
-broken:
-	treadle_ring_break(ring);
-	return NULL;
+	return found;
 }
 
 /* The endpoint whose connection is over, held, or NULL: what is posted here is canceled. */

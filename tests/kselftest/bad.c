@@ -322,6 +322,37 @@ TEST(an_index_out_of_range_breaks_the_ring_for_good)
 }
 
 /* A vector whose second slot is behind the end. */
+/* What was armed needs no ring: it receives all that it has room for. */
+TEST(a_broken_ring_stops_no_receive_for_several)
+{
+	struct treadle_desc d;
+	struct treadle_cqe c;
+	char in[64] = "";
+	struct node n;
+	__u64 self;
+
+	node_open(&n, (struct options){});
+	self = peer(&n, n.addr);
+	__atomic_store_n(&n.rx.rw->prod, 1 << 20, __ATOMIC_RELEASE);
+	ASSERT_EQ(-ESHUTDOWN, ring_doorbell(&n.rx));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(1, post(&n, send_of("abcdefgh" + i, 4, self, i)));
+		ASSERT_EQ(0, cq_next(&n.cq).error);
+	}
+	d = recv_of(in, 12, ANY, 7);
+	d.flags |= TREADLE_F_MULTI_RECV;
+	d.data = 1;
+	ASSERT_EQ(1, post(&n, d));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(0, cq_wait(&n.rcq, PATIENCE_NS / 10));
+		ASSERT_TRUE(cq_poll(&n.rcq, &c));
+		EXPECT_EQ(7, c.context);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(4, c.len);
+	}
+	EXPECT_EQ(0, memcmp(in, "abcdbcdecdef", 12));
+}
+
 TEST_F(bad, half_a_command)
 {
 	struct treadle_desc d = send_of(NULL, 0, self->to, 1);

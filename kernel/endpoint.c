@@ -343,13 +343,14 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	}
 	ep->flags = flags;
 	ep_set(ep, b);
-	/* the data path reads all of the above after this (acquire) */
-	smp_store_release(&ep->enabled, true);
+	/* before a message can come: what is in the ring is taken for one of these endpoints */
 	if (rx) {
 		spin_lock(&rx->lock);
 		list_add_tail(&ep->rx_link, &rx->eps);
 		spin_unlock(&rx->lock);
 	}
+	/* the data path reads all of the above after this (acquire) */
+	smp_store_release(&ep->enabled, true);
 	return 0;
 }
 

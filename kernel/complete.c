@@ -114,7 +114,8 @@ static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadl
  * Write a completion, or keep it.
  * @node: memory to keep it in if it does not fit, or NULL: allocate then (may sleep)
  *
- * Returns true if @node is in use until its free() is called.
+ * Returns true if @node is in use until its free() is called. That may be at once, by
+ * whoever reads, and with it goes what has held the endpoint and this queue.
  */
 static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cqe,
 			     struct treadle_cq_node *node)
@@ -123,6 +124,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cq
 	bool kept = false;
 	LIST_HEAD(done);
 
+	kref_get(&cq->obj.ref);
 	for (;;) {
 		spin_lock(&cq->lock);
 		if (unlikely(cq->dead))
@@ -158,6 +160,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cq
 	kfree(spare);
 	cq_free_nodes(&done);
 	treadle_wake(&cq->waitq);
+	treadle_obj_put(&cq->obj);
 	return kept;
 }
 
@@ -409,7 +412,8 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 
 /*
  * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
- * there was none (cancel, a bad descriptor). The receive is freed or kept.
+ * there was none (cancel, a bad descriptor). The receive is freed or kept; @ep is
+ * held by somebody else.
  */
 TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 				       const struct treadle_msg *msg, int error,

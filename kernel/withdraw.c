@@ -161,8 +161,12 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct tread
 		spin_lock(&rx->lock);
 		more = rx_unpost_armed(rx, NULL, port, &at, failed, &n);
 		spin_unlock(&rx->lock);
-		for (i = 0; i < n; i++)
-			treadle_recv_complete(failed[i], failed[i]->cmd->ep, NULL, error, run);
+		for (i = 0; i < n; i++) {
+			struct treadle_ep *ep = treadle_ep_get(failed[i]->cmd->ep);
+
+			treadle_recv_complete(failed[i], ep, NULL, error, run);
+			treadle_ep_put(ep);
+		}
 		cond_resched();
 	} while (more);
 }

@@ -458,6 +458,7 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		return PTR_ERR(o);
 	av = o->av;
 	arg->count = 0;
+	/* it faults under the lock: who shares the vector may wait for long, and is to be killable */
 	if (mutex_lock_killable(&av->lock)) {
 		treadle_obj_put(&o->obj);
 		return -EINTR;
@@ -509,7 +510,10 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 			ret = -EFAULT;
 			break;
 		}
-		mutex_lock(&av->lock);
+		if (mutex_lock_killable(&av->lock)) {
+			ret = -EINTR;
+			break;
+		}
 		ret = remove_one(av, index) ?: ret;
 		mutex_unlock(&av->lock);
 		cond_resched();
@@ -531,7 +535,10 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 	if (IS_ERR(o))
 		return PTR_ERR(o);
 	av = o->av;
-	mutex_lock(&av->lock);
+	if (mutex_lock_killable(&av->lock)) {
+		treadle_obj_put(&o->obj);
+		return -EINTR;
+	}
 	t = rcu_dereference_protected(av->table, true);
 	if (arg->index < av->used)
 		e = &t->entries[array_index_nospec(arg->index, av->used)];

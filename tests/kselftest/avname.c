@@ -2,6 +2,7 @@
 /*
  * Address vectors that contexts share by name.
  */
+#include "slow.h"
 #include "treadle.h"
 
 static int open_named(int fd, const char *name, __u32 flags, __u32 *id)
@@ -205,6 +206,84 @@ TEST(opened_and_closed_by_many)
 		t[i] = thread(open_and_close, NULL);
 	for (int i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
+}
+
+/* --- one who dawdles --------------------------------------------------------------------- */
+
+enum { LOOKS, REMOVES, INSERTS };
+
+struct shared_av {
+	int ready, what;
+};
+
+/* Holds up everybody who wants to change the vector. */
+static void inserts_slowly(void *arg)
+{
+	struct treadle_av_insert c = {.size = sizeof(c), .count = 1};
+	struct shared_av *s = arg;
+	char *slow = pages(4096);
+	int fd = device();
+
+	slow_pages(slow, 4096);
+	need(open_named(fd, "slow", 0, &c.av) == 0);
+	insert(fd, c.av, 1000);
+	c.addrs = (unsigned long)slow;
+	raise_to(&s->ready, 1);
+	call(fd, TREADLE_IOC_AV_INSERT, &c);
+}
+
+static void uses_it(void *arg)
+{
+	struct treadle_av_remove r = {.size = sizeof(r), .count = 1};
+	struct shared_av *s = arg;
+	__u64 index = 0;
+	int fd = device();
+
+	need(open_named(fd, "slow", 0, &r.av) == 0);
+	r.indices = (unsigned long)&index;
+	raise_to(&s->ready, 2);
+	switch (s->what) {
+	case LOOKS:
+		port_at(fd, r.av, 0);
+		break;
+	case REMOVES:
+		call(fd, TREADLE_IOC_AV_REMOVE, &r);
+		break;
+	case INSERTS:
+		insert(fd, r.av, 1001);
+		break;
+	}
+	need(!"it did not wait");
+}
+
+/* One who waits for another's page can still be killed. */
+TEST(who_shares_it_can_be_killed)
+{
+	struct shared_av *s = shared(sizeof(*s));
+
+	for (s->what = LOOKS; s->what <= INSERTS; s->what++) {
+		pid_t slow, user;
+		int status, i;
+
+		about("what %d", s->what);
+		s->ready = 0;
+		slow = spawn(inserts_slowly, s);
+		await(&s->ready, 1);
+		usleep(100000);
+		user = spawn(uses_it, s);
+		await(&s->ready, 2);
+		usleep(100000);
+		kill(user, SIGKILL);
+		for (i = 0; i < 500 && !waitpid(user, &status, WNOHANG); i++)
+			usleep(10000);
+		EXPECT_LT(i, 500);
+		kill(slow, SIGKILL);
+		EXPECT_EQ(-SIGKILL, reap(slow));
+		if (i == 500)
+			reap(user);
+		if (i < 500)
+			EXPECT_EQ(true, WIFSIGNALED(status));
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -43,6 +43,7 @@ static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
 	return obj;
 }
 
+/* What is kept goes into the ring if there is room. What that frees may sleep. */
 static bool cq_ready(struct treadle_cq *cq)
 {
 	if (READ_ONCE(cq->kept))
@@ -56,17 +57,30 @@ static bool eq_ready(struct treadle_eq *eq)
 	return !list_empty(&eq->events) || READ_ONCE(eq->dead);
 }
 
+/* Nothing here sleeps: it is the condition of a wait. */
 static bool ready(struct treadle_obj *obj, const struct treadle_wait *arg)
 {
 	struct treadle_cntr *cntr;
 
 	if (obj->type == TREADLE_CQ)
-		return cq_ready(container_of(obj, struct treadle_cq, obj));
+		return treadle_cq_ready(container_of(obj, struct treadle_cq, obj));
 	if (obj->type == TREADLE_EQ)
 		return eq_ready(container_of(obj, struct treadle_eq, obj));
 	cntr = container_of(obj, struct treadle_cntr, obj);
 	return READ_ONCE(cntr->page->success) >= arg->threshold ||
 	       READ_ONCE(cntr->page->error) != arg->error;
+}
+
+/* Wait; 0: it was ready when it was looked at last, or somebody has called SIGNAL since @signals. */
+static int wait(struct treadle_waitq *w, struct treadle_obj *obj, const struct treadle_wait *arg,
+		int signals)
+{
+	if (arg->timeout_ns < 0)
+		return wait_event_interruptible(
+			w->head, ready(obj, arg) || atomic_read(&w->signals) != signals);
+	return wait_event_interruptible_hrtimeout(
+		w->head, ready(obj, arg) || atomic_read(&w->signals) != signals,
+		ns_to_ktime(arg->timeout_ns));
 }
 
 int treadle_ioc_wait(struct treadle_ucmd *u)
@@ -93,21 +107,19 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
 		ret = -ECANCELED;
 	else if (!arg->timeout_ns)
 		ret = -EAGAIN;
-	else if (arg->timeout_ns < 0)
-		ret = wait_event_interruptible(
-			w->head, ready(obj, arg) || atomic_read(&w->signals) != signals);
 	else
-		ret = wait_event_interruptible_hrtimeout(
-			w->head, ready(obj, arg) || atomic_read(&w->signals) != signals,
-			ns_to_ktime(arg->timeout_ns));
-	if (ret == -ERESTARTSYS)
+		ret = wait(w, obj, arg, signals);
+	if (ret == -ERESTARTSYS) {
 		ret = -EINTR;
-	else if (ret == -ETIME)
+	} else if (ret == -ETIME) {
 		ret = -ETIMEDOUT;
-	else if (!ret && !ready(obj, arg)) {
+	} else if (!ret && !ready(obj, arg) && atomic_read(&w->signals) != signals) {
+		/* without a signal, another has read what was there */
 		atomic_set(&w->unseen, 0);
 		ret = -ECANCELED;
 	}
+	if (!ret && obj->type == TREADLE_CQ)
+		cq_ready(container_of(obj, struct treadle_cq, obj)); /* where it is looked for */
 	treadle_obj_put(obj);
 	return ret;
 }

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Several who wait for the same queue, and one who reads it under their eyes.
+ */
+#include "treadle.h"
+
+struct waiter {
+	struct node n;
+	int stop, canceled, other;
+};
+
+static void *waits(void *arg)
+{
+	struct waiter *w = arg;
+
+	while (!__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE)) {
+		int result = cq_wait(&w->n.rcq, -1);
+
+		if (result == -ECANCELED)
+			__atomic_add_fetch(&w->canceled, 1, __ATOMIC_RELAXED);
+		else if (result)
+			w->other = result;
+	}
+	return NULL;
+}
+
+/* Who was woken for a completion that another has read was not canceled. */
+TEST(only_a_signal_cancels_a_wait)
+{
+	__u64 end = now_ns() + 5000000000ULL;
+	static struct waiter w;
+	struct treadle_cqe c;
+	pthread_t t;
+	__u64 self;
+	char in[4];
+	int n;
+
+	node_open(&w.n, (struct options){});
+	self = peer(&w.n, w.n.addr);
+	t = thread(waits, &w);
+	for (n = 0; now_ns() < end; n++) {
+		need(post_recv(&w.n, recv_of(in, 4, ANY, n)) == 0);
+		need(post(&w.n, send_of("abc", 4, self, n)) == 1);
+		need(cq_poll(&w.n.cq, &c));
+		for (volatile int i = n % 512; i > 0; i--)
+			;
+		need(cq_poll(&w.n.rcq, &c));
+		for (volatile int i = n % 1021; i > 0; i--)
+			;
+	}
+	note("%d messages, %d canceled", n, w.canceled);
+	EXPECT_EQ(0, w.canceled);
+	EXPECT_EQ(0, w.other);
+	raise_to(&w.stop, 1);
+	do {
+		need(doorbell(w.n.fd, w.n.rcq.id) == 0);
+		need(call(w.n.fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)w.n.rcq.id) == 0);
+		usleep(10000);
+	} while (pthread_tryjoin_np(t, NULL));
+}
+
+static void run_on_first_cpu(int policy, int priority)
+{
+	const struct sched_param p = {.sched_priority = priority};
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	need(sched_setaffinity(0, sizeof(set), &set) == 0);
+	need(sched_setscheduler(0, policy, &p) == 0);
+}
+
+static void *waits_in_the_background(void *arg)
+{
+	struct waiter *w = arg;
+
+	run_on_first_cpu(SCHED_OTHER, 0);
+	w->other = cq_wait(&w->n.rcq, PATIENCE_NS);
+	return NULL;
+}
+
+/*
+ * What is kept comes into the ring with a wait, and what it was kept in goes: here a receive ring
+ * that was destroyed, which takes some sleeping. All while who waits has been woken and can't run.
+ */
+TEST(what_is_kept_comes_with_a_wait)
+{
+	static struct waiter w = {.other = 1};
+	struct treadle_cqe c;
+	struct node from;
+	pthread_t t;
+	char in[4];
+	__u64 to;
+
+	node_open(&from, (struct options){});
+	node_open(&w.n, (struct options){.rcq = 32});
+	to = peer(&from, w.n.addr);
+	t = thread(waits_in_the_background, &w);
+	usleep(200000);
+	run_on_first_cpu(SCHED_FIFO, 1);
+	for (int i = 0; i < 40; i++) {
+		ASSERT_EQ(0, post_recv(&w.n, recv_of(in, 4, ANY, i)));
+		ASSERT_EQ(1, post(&from, send_of("abc", 4, to, i)));
+	}
+	EXPECT_TRUE(cq_overflows(&w.n.rcq));
+	ASSERT_EQ(0, destroy(w.n.fd, w.n.ep));
+	ASSERT_EQ(0, destroy(w.n.fd, w.n.rx.id));
+	for (int i = 0; i < 32; i++) {
+		ASSERT_TRUE(cq_poll(&w.n.rcq, &c));
+		EXPECT_EQ(i, c.context);
+	}
+	EXPECT_FALSE(cq_poll(&w.n.rcq, &c));
+	EXPECT_EQ(1, w.other);
+	pthread_join(t, NULL);
+	EXPECT_EQ(0, w.other);
+	for (int i = 32; i < 40; i++) {
+		ASSERT_TRUE(cq_poll(&w.n.rcq, &c));
+		EXPECT_EQ(i, c.context);
+	}
+	EXPECT_TRUE(cq_empty(&w.n.rcq));
+}
+
+TEST_HARNESS_MAIN

@@ -135,4 +135,45 @@ TEST(Thread, ControlCallsMayBeMadeAtAnyTime)
 		thread.join();
 }
 
+/* fi_domain(3): also on one object. */
+TEST(Thread, OneEndpointIsBoundByMany)
+{
+	Node node(hints_for(FI_MSG | FI_RMA));
+	const auto av = node.av();
+	const auto tx = node.cq(), rx = node.cq();
+	const auto eq = node.eq();
+	std::vector<Owned<fid_cntr>> counters;
+
+	for (int i = 0; i < 4; ++i)
+		counters.push_back(node.cntr());
+	const std::pair<fid *, std::uint64_t> bindings[] = {
+		{&av->fid, 0},
+		{&tx->fid, FI_TRANSMIT},
+		{&rx->fid, FI_RECV},
+		{&eq->fid, 0},
+		{&counters[0]->fid, FI_SEND},
+		{&counters[1]->fid, FI_RECV},
+		{&counters[2]->fid, FI_READ},
+		{&counters[3]->fid, FI_WRITE},
+	};
+	for (int round = 0; round < 50; ++round) {
+		const auto ep = node.ep();
+		std::atomic<int> ready = 0;
+		std::vector<std::thread> all;
+		for (const auto &[object, flags] : bindings) {
+			all.emplace_back([&] {
+				++ready;
+				while (ready < static_cast<int>(std::size(bindings)))
+					std::this_thread::yield();
+				EXPECT_EQ(fi_ep_bind(ep.get(), object, flags), 0);
+			});
+		}
+		for (auto &thread : all)
+			thread.join();
+		EXPECT_EQ(fi_enable(ep.get()), 0);
+		for (const auto &[object, flags] : bindings)
+			EXPECT_EQ(fi_close(object), -FI_EBUSY);
+	}
+}
+
 } // namespace

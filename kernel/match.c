@@ -240,31 +240,83 @@ void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg)
 	msg->by_src.src = msg->src;
 	msg->by_src.cls = 0;
 	hash_add(&m->by_src, &msg->by_src);
-	list_add_tail(&msg->all, &m->all);
+	msg->at.mark = false;
+	list_add_tail(&msg->at.all, &m->all);
 	m->messages++;
+}
+
+/* Without a mask: by hash. */
+static struct treadle_match_msg *find_exact(struct treadle_match *m,
+					    const struct treadle_match_recv *r)
+{
+	struct treadle_hnode *n;
+
+	if (!m->messages)
+		return NULL;
+	if (r->src == TREADLE_SRC_ANY) {
+		n = hash_find(&m->by_tag, r->tag, TREADLE_SRC_ANY, 0);
+		return n ? container_of(n, struct treadle_match_msg, by_tag) : NULL;
+	}
+	n = hash_find(&m->by_src, r->tag, r->src, 0);
+	return n ? container_of(n, struct treadle_match_msg, by_src) : NULL;
+}
+
+static bool is_for(const struct treadle_match_recv *r, const struct treadle_match_msg *msg)
+{
+	return ((msg->tag ^ r->tag) & ~r->ignore) == 0 &&
+	       (r->src == TREADLE_SRC_ANY || r->src == msg->src);
+}
+
+struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
+					     const struct treadle_match_recv *r,
+					     struct treadle_match_place *mark, u32 *looks)
+{
+	struct treadle_match_place *place;
+	struct treadle_match_msg *msg;
+	struct list_head *at;
+
+	if (r && r->ignore == 0)
+		return find_exact(m, r);
+	at = treadle_match_marked(mark) ? mark->all.next : m->all.next;
+	treadle_match_unmark(mark);
+	for (; at != &m->all; at = at->next) {
+		if (!*looks) {
+			list_add_tail(&mark->all, at);
+			return NULL;
+		}
+		--*looks;
+		place = list_entry(at, struct treadle_match_place, all);
+		if (place->mark) /* of another search */
+			continue;
+		msg = container_of(place, struct treadle_match_msg, at);
+		if (!r)
+			list_add(&mark->all, at);
+		if (!r || is_for(r, msg))
+			return msg;
+	}
+	return NULL;
 }
 
 struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
 					     const struct treadle_match_recv *r)
 {
-	struct treadle_match_msg *msg;
-	struct treadle_hnode *n;
+	struct treadle_match_place mark;
+	u32 looks = ~0u; /* more than there are */
 
-	if (!m->messages)
-		return NULL;
-	if (r->ignore == 0) {
-		if (r->src == TREADLE_SRC_ANY) {
-			n = hash_find(&m->by_tag, r->tag, TREADLE_SRC_ANY, 0);
-			return n ? container_of(n, struct treadle_match_msg, by_tag) : NULL;
-		}
-		n = hash_find(&m->by_src, r->tag, r->src, 0);
-		return n ? container_of(n, struct treadle_match_msg, by_src) : NULL;
-	}
-	list_for_each_entry(msg, &m->all, all)
-		if (((msg->tag ^ r->tag) & ~r->ignore) == 0 &&
-		    (r->src == TREADLE_SRC_ANY || r->src == msg->src))
-			return msg;
-	return NULL;
+	treadle_match_mark_init(&mark);
+	return treadle_match_seek(m, r, &mark, &looks);
+}
+
+bool treadle_match_room(const struct treadle_match *m, u64 ignore)
+{
+	u32 i;
+
+	if (likely(m->listed < TREADLE_LISTED))
+		return true;
+	for (i = 0; i < TREADLE_CLASSES; i++)
+		if (!(m->used & (1u << i)) || m->cls[i].ignore == ignore)
+			return true;
+	return false;
 }
 
 static int find_class(struct treadle_match *m, u64 ignore)
@@ -297,6 +349,7 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 			if (other->seq < r->seq)
 				break;
 		list_add(&r->wild, &other->wild);
+		m->listed++;
 		return;
 	}
 	if (r->src == TREADLE_SRC_ANY)
@@ -330,6 +383,7 @@ void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_rec
 {
 	if (r->listed) {
 		list_del(&r->wild);
+		m->listed--;
 		return;
 	}
 	if (r->src == TREADLE_SRC_ANY)
@@ -345,6 +399,6 @@ void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg 
 {
 	hash_del(&m->by_tag, &msg->by_tag);
 	hash_del(&m->by_src, &msg->by_src);
-	list_del(&msg->all);
+	list_del(&msg->at.all);
 	m->messages--;
 }

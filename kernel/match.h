@@ -11,7 +11,9 @@
  * ignores bits of the tag belongs to the class of its ignore mask, and is hashed
  * by the bits that are left: a message is looked up once per class in use (one
  * or two, in practice) and the oldest of what is found wins. Receives with more
- * than TREADLE_CLASSES different masks at once go to a list that is searched.
+ * than TREADLE_CLASSES different masks at once go to a list that is searched, and
+ * that may have TREADLE_LISTED entries. A receive with a mask searches the messages
+ * that wait, of which there may be any number, so it does that a piece at a time.
  */
 #ifndef TREADLE_MATCH_H
 #define TREADLE_MATCH_H
@@ -25,6 +27,7 @@
 
 #define TREADLE_SRC_ANY 0xffffffffu
 #define TREADLE_CLASSES 8
+#define TREADLE_LISTED	4096u
 #define TREADLE_SEGS	16 /* 2^21 buckets */
 #define TREADLE_SEG0	64 /* buckets of the first segment */
 
@@ -59,9 +62,15 @@ struct treadle_match_recv {
 	u64 seq;     /* older is smaller */
 };
 
+/* A place among the messages: that of one, or a mark between them, where a search goes on. */
+struct treadle_match_place {
+	struct list_head all;
+	bool mark;
+};
+
 /* An unexpected message. The caller sets tag and src. */
 struct treadle_match_msg {
-	struct list_head all;
+	struct treadle_match_place at;
 	struct treadle_hnode by_tag, by_src;
 	u64 tag;
 	u32 src;
@@ -70,9 +79,10 @@ struct treadle_match_msg {
 struct treadle_match {
 	struct treadle_hash posted, by_tag, by_src;
 	struct list_head wild; /* receives without a class, oldest first */
-	struct list_head all;  /* messages, oldest first */
+	struct list_head all;  /* messages, oldest first, and marks */
 	u32 messages;
-	u32 used; /* classes in use, a bit each */
+	u32 listed; /* receives on wild */
+	u32 used;   /* classes in use, a bit each */
 	struct {
 		u64 ignore;
 		u32 any, named; /* receives by source; both 0: class is free */
@@ -85,6 +95,25 @@ static inline bool treadle_match_posted(const struct treadle_match *m)
 	return m->used || !list_empty(&m->wild);
 }
 
+static inline void treadle_match_mark_init(struct treadle_match_place *mark)
+{
+	INIT_LIST_HEAD(&mark->all);
+	mark->mark = true;
+}
+
+/* Is a search with this mark under way? */
+static inline bool treadle_match_marked(const struct treadle_match_place *mark)
+{
+	return !list_empty(&mark->all);
+}
+
+/* Give up a search that is under way. */
+static inline void treadle_match_unmark(struct treadle_match_place *mark)
+{
+	list_del(&mark->all);
+	INIT_LIST_HEAD(&mark->all);
+}
+
 /* Also one that could not be made (-ENOMEM) is taken down by treadle_match_exit(), once. */
 int treadle_match_init(struct treadle_match *m, u64 seed);
 void treadle_match_exit(struct treadle_match *m);
@@ -93,9 +122,19 @@ void treadle_match_exit(struct treadle_match *m);
 struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src);
 /* No receive was there: keep the message. */
 void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg);
-/* A receive is posted: take the oldest message for it, or NULL. */
+/* A receive is posted: the oldest message for it, or NULL. */
 struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
 					     const struct treadle_match_recv *r);
+/*
+ * The same, but a search that has looked at *looks messages ends, with NULL, and leaves @mark
+ * where it goes on when it is called again; in between others may come and go. *looks is
+ * counted down. Without @r: the next message, whatever it is; the mark is left behind it.
+ */
+struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
+					     const struct treadle_match_recv *r,
+					     struct treadle_match_place *mark, u32 *looks);
+/* May one more with this mask be posted? Else TREADLE_LISTED without a class are there. */
+bool treadle_match_room(const struct treadle_match *m, u64 ignore);
 /* No message was there: post it, at its place by seq. */
 void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r);
 

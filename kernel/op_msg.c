@@ -495,7 +495,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	shut = rx->shut;
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
-	if (rx->feeding)
+	if (!list_empty(&rx->feeding))
 		treadle_rx_take(rx, NULL, run);
 	spin_unlock(&rx->lock);
 	if (dead)

@@ -6,6 +6,8 @@
  * the queue: no receive finds it, and its sender can't take it back. It is kept,
  * within the same budget, by the context of who has claimed it.
  */
+#include <linux/sched/signal.h>
+
 #include "treadle.h"
 
 #define PEEKS (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD)
@@ -27,6 +29,31 @@ int treadle_peek_prep(const struct treadle_desc *d)
 	}
 }
 
+#define PEEK_LOOKS 4096u /* messages looked at under one hold of the lock */
+
+/* The oldest message for @recv, or NULL. Drops rx->lock now and then. */
+static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadle_recv *recv)
+{
+	struct treadle_match *match = &rx->match[TREADLE_TAGGED];
+	struct treadle_match_place mark;
+	struct treadle_match_msg *m;
+	u32 looks = PEEK_LOOKS;
+
+	treadle_match_mark_init(&mark);
+	while (!(m = treadle_match_seek(match, &recv->m, &mark, &looks)) &&
+	       treadle_match_marked(&mark)) {
+		spin_unlock(&rx->lock);
+		cond_resched();
+		spin_lock(&rx->lock);
+		if (fatal_signal_pending(current)) {
+			treadle_match_unmark(&mark);
+			break;
+		}
+		looks = PEEK_LOOKS;
+	}
+	return m;
+}
+
 /* The message that is meant, or NULL. With rx->lock, as what follows. */
 static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv *recv,
 				struct treadle_run *run)
@@ -36,7 +63,7 @@ static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv
 
 	if (recv->flags & TREADLE_F_PEEK) {
 		treadle_rx_take(rx, NULL, run); /* those posted before come before */
-		m = treadle_match_find(&rx->match[TREADLE_TAGGED], &recv->m);
+		m = look(rx, recv);
 	} else {
 		m = treadle_match_find(&rx->match[TREADLE_CLAIMED], &claimed);
 	}

@@ -110,6 +110,8 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	}
 	spin_lock_init(&rx->lock);
 	INIT_LIST_HEAD(&rx->eps);
+	INIT_LIST_HEAD(&rx->feeding);
+	treadle_match_mark_init(&rx->at);
 	rx->armed = RB_ROOT_CACHED;
 	rx->shared = arg->flags & TREADLE_RX_SHARED;
 	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);

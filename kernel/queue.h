@@ -177,8 +177,9 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @match:	plain, tagged, collective, and messages that were claimed, by the context of who did
  * @slots:	one for each slot of the ring; @free: those not in use
  * @seq:	receives posted
- * @feeding:	a multi-receive for which more messages may wait: it comes before what
- *		is in the ring
+ * @feeding:	receives for which messages may wait that have not been looked at, by m.wild: they
+ *		come before what is in the ring
+ * @at:		how far the first of them has got
  * @eps:	endpoints that receive here; the first one's queue gets the errors of
  *		receives that no message has reached
  * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
@@ -191,7 +192,9 @@ struct treadle_rx {
 	spinlock_t lock;
 	struct treadle_ring ring;
 	struct treadle_match match[TREADLE_MATCHES];
-	struct treadle_recv *slots, *free, *feeding;
+	struct treadle_recv *slots, *free;
+	struct list_head feeding;
+	struct treadle_match_place at;
 	u64 seq;
 	struct list_head eps;
 	struct rb_root_cached armed;

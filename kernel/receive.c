@@ -14,6 +14,7 @@
 #include "treadle.h"
 
 #define TAKE_BATCH 64	       /* receives taken under one hold of the lock */
+#define TAKE_LOOKS 4096u       /* messages looked at, if they have masks */
 #define SRC_NOBODY 0xfffffffeu /* not on this machine: no message matches */
 
 /* The vector of a ring's receive lies over the second slot that it took. */
@@ -146,31 +147,76 @@ static __always_inline void rx_meet(struct treadle_rx *rx, struct treadle_recv *
 		treadle_rx_post(rx, recv);
 }
 
-/* Find the message that waits for @recv, or post it. */
-static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+/*
+ * Find the message that waits for @recv. True: it is taken care of; false: post it. After *looks
+ * messages it is the first of rx->feeding, and somebody has to go on: treadle_rx_take().
+ */
+static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv *recv, u32 *looks,
+				     struct treadle_run *run)
 {
-	struct treadle_match_msg *m = treadle_match_find(&rx->match[recv->space], &recv->m);
+	struct treadle_match *match = &rx->match[recv->space];
+	struct treadle_match_msg *m;
 	struct treadle_msg *msg;
 
-	if (m) {
-		msg = container_of(m, struct treadle_msg, m);
-		treadle_rx_dequeue(rx, msg);
-		msg->recv = recv;
-		/* more may wait for it: that is for treadle_rx_take, which counts its steps */
-		if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
-			rx->feeding = recv;
-		msg->job.ctx = rx->obj.ctx;
-		msg->job.fn = treadle_deliver_job;
-		treadle_run_add(run, &msg->job);
-		return;
+	if (likely(!match->messages && !treadle_match_marked(&rx->at)))
+		return false;
+	m = treadle_match_seek(match, &recv->m, &rx->at, looks);
+	if (!m) {
+		/* without a mask it was found by hash; then the mark is that of another */
+		if (!recv->m.ignore || !treadle_match_marked(&rx->at))
+			return false;
+		list_add(&recv->m.wild, &rx->feeding);
+		return true;
 	}
-	treadle_rx_post(rx, recv);
+	msg = container_of(m, struct treadle_msg, m);
+	treadle_rx_dequeue(rx, msg);
+	msg->recv = recv;
+	/* more may wait for it: that is for treadle_rx_take, which counts its steps */
+	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
+		list_add(&recv->m.wild, &rx->feeding);
+	msg->job.ctx = rx->obj.ctx;
+	msg->job.fn = treadle_deliver_job;
+	treadle_run_add(run, &msg->job);
+	return true;
 }
 
+/* One with a mask looks at messages one by one: that is for treadle_rx_take, too. */
+static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+{
+	u32 looks = 0;
+
+	if (recv->m.ignore)
+		list_add_tail(&recv->m.wild, &rx->feeding);
+	else if (!rx_serve(rx, recv, &looks, run))
+		treadle_rx_post(rx, recv);
+}
+
+/* Whoever places it goes on with treadle_rx_take() if anything is in rx->feeding then. */
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
 	recv->m.seq = rx->seq++;
 	rx_place(rx, recv, run);
+}
+
+/* Take the first receive of rx->feeding, or NULL. */
+static struct treadle_recv *rx_fed(struct treadle_rx *rx)
+{
+	struct treadle_recv *recv =
+		list_first_entry_or_null(&rx->feeding, struct treadle_recv, m.wild);
+
+	if (recv)
+		list_del(&recv->m.wild);
+	return recv;
+}
+
+/* Nobody who waits is for it. */
+static int rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
+{
+	if (unlikely(recv->m.ignore) &&
+	    !treadle_match_room(&rx->match[recv->space], recv->m.ignore))
+		return -ENOSPC;
+	treadle_rx_post(rx, recv);
+	return 0;
 }
 
 static void rx_unpost(struct treadle_recv *recv)
@@ -315,9 +361,9 @@ static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
 /*
  * Take the receives that are in the ring: up to the one for @msg, which has found
  * none among those posted before and is returned, or all. With rx->lock, which is
- * dropped now and then; `prod` is read once, so a process that goes on posting
- * keeps nobody. In a broken ring there are none; but a receive that is feeding need
- * not be of the ring, and is never left so: there is only one place for it.
+ * dropped after a bounded number of receives taken, and of messages looked at; `prod` is
+ * read once, so a process that goes on posting keeps nobody. In a broken ring there are
+ * none; but receives that are feeding need not be of the ring.
  */
 TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 						 struct treadle_run *run) __must_hold(&rx->lock)
@@ -325,40 +371,40 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 	struct treadle_recv *recv, *found = NULL;
 	struct treadle_ring *ring = &rx->ring;
 	struct treadle_ep *ep;
+	u32 prod, looks = TAKE_LOOKS;
 	int error, n = 0;
-	u32 prod;
 
 	if (unlikely(!ring_prod(ring, &prod)))
 		prod = ring->head;
-	while ((s32)(prod - ring->head) > 0 || rx->feeding) {
+	while ((s32)(prod - ring->head) > 0 || !list_empty(&rx->feeding)) {
 		ep = rx_ep(rx);
 		if (!ep)
 			break;
-		if (unlikely(rx->feeding)) {
-			recv = rx->feeding;
-			rx->feeding = NULL;
-			error = 0;
-		} else {
+		recv = rx_fed(rx);
+		error = 0;
+		if (likely(!recv))
 			recv = take_one(rx, ep, prod, &error);
-		}
 		if (!recv) {
 			treadle_ring_break(ring);
 			prod = ring->head;
 			continue;
 		}
 		if (likely(!error)) {
-			/* a message that waits is older than @msg */
-			if (msg && suits(recv, msg) &&
-			    (likely(!rx->match[recv->space].messages) ||
-			     !treadle_match_find(&rx->match[recv->space], &recv->m))) {
-				rx_meet(rx, recv, msg);
-				return recv;
+			if (!rx_serve(rx, recv, &looks, run)) {
+				/* a message that waits is older than @msg */
+				if (msg && suits(recv, msg)) {
+					rx_meet(rx, recv, msg);
+					return recv;
+				}
+				error = rx_post(rx, recv);
 			}
-			rx_place(rx, recv, run);
-			if (++n < TAKE_BATCH)
+			if (likely(!error && looks) && ++n < TAKE_BATCH)
 				continue;
 		}
 		n = 0;
+		looks = TAKE_LOOKS;
+		if (unlikely(error && recv->cmd))
+			ep = recv->cmd->ep;
 		treadle_ep_get(ep);
 		spin_unlock(&rx->lock);
 		if (error)
@@ -426,6 +472,8 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 	dead = recv->cmd && READ_ONCE(recv->cmd->ep->dead);
 	if (!dead)
 		rx_place(rx, recv, run);
+	if (!list_empty(&rx->feeding))
+		treadle_rx_take(rx, NULL, run);
 	ep = shut_ep(rx);
 	spin_unlock(&rx->lock);
 	if (dead)

@@ -171,10 +171,72 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct tread
 	} while (more);
 }
 
-/* Is a multi-receive that was armed on @ep about to take more messages? Under the lock. */
-static bool is_feeding(const struct treadle_rx *rx, const struct treadle_ep *ep)
+/* A receive that was armed on @ep and is about to look at more messages, or NULL. Under the lock. */
+static struct treadle_recv *feeding(const struct treadle_rx *rx, const struct treadle_ep *ep)
 {
-	return rx->feeding && rx->feeding->cmd && rx->feeding->cmd->ep == ep;
+	struct treadle_recv *recv;
+
+	list_for_each_entry(recv, &rx->feeding, m.wild)
+		if (recv->cmd && recv->cmd->ep == ep)
+			return recv;
+	return NULL;
+}
+
+/* It is posted, to be found with the others. */
+static void feed_no_more(struct treadle_rx *rx, struct treadle_recv *recv)
+{
+	if (list_is_first(&recv->m.wild, &rx->feeding))
+		treadle_match_unmark(&rx->at);
+	list_del(&recv->m.wild);
+	treadle_rx_post(rx, recv);
+}
+
+/*
+ * Up to FAIL_BATCH messages for @ep, taken out; looks at SCAN_BATCH at most, from @mark on. Is
+ * there more? None comes after it, as @ep is dead.
+ */
+static bool rx_dequeue_some(struct treadle_rx *rx, u32 which, const struct treadle_ep *ep,
+			    struct treadle_match_place *mark, struct treadle_msg **out, int *n)
+{
+	u32 looks = SCAN_BATCH;
+	struct treadle_match_msg *m;
+
+	for (*n = 0; *n < FAIL_BATCH;) {
+		struct treadle_msg *msg;
+
+		m = treadle_match_seek(&rx->match[which], NULL, mark, &looks);
+		if (!m)
+			return treadle_match_marked(mark);
+		msg = container_of(m, struct treadle_msg, m);
+		if (msg->to != ep)
+			continue;
+		treadle_rx_dequeue(rx, msg);
+		out[(*n)++] = msg;
+	}
+	return true;
+}
+
+/* Fail the messages that wait for @ep in one of the matchers. */
+static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep *ep,
+		      struct treadle_run *run)
+{
+	struct treadle_msg *failed[FAIL_BATCH];
+	struct treadle_match_place mark;
+	bool more;
+	int i, n;
+
+	treadle_match_mark_init(&mark);
+	do {
+		spin_lock(&rx->lock);
+		more = rx_dequeue_some(rx, which, ep, &mark, failed, &n);
+		spin_unlock(&rx->lock);
+		for (i = 0; i < n; i++) {
+			if (failed[i]->cmd)
+				treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
+			treadle_msg_put(failed[i]);
+		}
+		cond_resched();
+	} while (more);
 }
 
 /*
@@ -183,42 +245,19 @@ static bool is_feeding(const struct treadle_rx *rx, const struct treadle_ep *ep)
  */
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
 {
-	struct treadle_msg *failed[FAIL_BATCH];
-	struct treadle_recv *dropped[FAIL_BATCH];
+	struct treadle_recv *dropped[FAIL_BATCH], *recv;
 	struct treadle_armed at = {};
 	int i, n, which;
 	bool more;
 
-	for (which = 0; which < TREADLE_MATCHES; which++) {
-		do {
-			struct treadle_match_msg *m, *tmp;
-
-			n = 0;
-			spin_lock(&rx->lock);
-			list_for_each_entry_safe(m, tmp, &rx->match[which].all, all) {
-				struct treadle_msg *msg = container_of(m, struct treadle_msg, m);
-
-				if (msg->to == ep) {
-					treadle_rx_dequeue(rx, msg);
-					failed[n++] = msg;
-				}
-				if (n == FAIL_BATCH)
-					break;
-			}
-			spin_unlock(&rx->lock);
-			for (i = 0; i < n; i++) {
-				if (failed[i]->cmd)
-					treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
-				treadle_msg_put(failed[i]);
-			}
-			cond_resched();
-		} while (n);
-	}
+	/* those that were claimed last: a message may be claimed meanwhile, through another endpoint */
+	for (which = 0; which < TREADLE_MATCHES; which++)
+		rx_reject(rx, which, ep, run);
 	spin_lock(&rx->lock);
 	do {
-		if (is_feeding(rx, ep)) {
-			treadle_rx_post(rx, rx->feeding); /* to be found with the others */
-			rx->feeding = NULL;
+		recv = feeding(rx, ep);
+		if (recv) {
+			feed_no_more(rx, recv);
 			at = (struct treadle_armed){};
 		}
 		more = rx_unpost_armed(rx, ep, 0, &at, dropped, &n);
@@ -232,7 +271,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 				treadle_recv_free(dropped[i]);
 		cond_resched();
 		spin_lock(&rx->lock);
-	} while (more || is_feeding(rx, ep));
+	} while (more || feeding(rx, ep));
 	list_del(&ep->rx_link);
 	rx->shut = false; /* whoever receives here next is not concerned */
 	treadle_rx_quiet(rx);

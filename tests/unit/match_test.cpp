@@ -298,6 +298,80 @@ TEST_F(Match, what_is_put_back_is_older_than_other_kinds)
 
 /* --- growth --- */
 
+TEST_F(Match, a_search_goes_on_where_it_was)
+{
+	constexpr u64 count = 100;
+	std::vector<treadle_match_msg *> kept;
+	treadle_match_recv &recv = m.receive(count, 1), &never = m.receive(1ull << 40, 1);
+	treadle_match_place mark, other;
+	u32 looks = 10;
+
+	treadle_match_mark_init(&mark);
+	treadle_match_mark_init(&other);
+	for (u64 i = 0; i < count; ++i)
+		kept.push_back(m.keep(i));
+	EXPECT_EQ(treadle_match_seek(&m.match, &recv, &mark, &looks), nullptr);
+	EXPECT_TRUE(treadle_match_marked(&mark));
+	EXPECT_EQ(looks, 0u);
+	/* those at its place go, another search comes by, and one for it comes */
+	for (int i = 5; i < 15; ++i)
+		m.withdraw(kept[i]);
+	looks = 5;
+	EXPECT_EQ(treadle_match_seek(&m.match, &never, &other, &looks), nullptr);
+	EXPECT_TRUE(treadle_match_marked(&other));
+	auto *const msg = m.keep(count);
+
+	/* 85 that were there */
+	looks = 85;
+	EXPECT_EQ(treadle_match_seek(&m.match, &recv, &mark, &looks), nullptr);
+	looks = 1;
+	EXPECT_EQ(treadle_match_seek(&m.match, &recv, &mark, &looks), msg);
+	EXPECT_FALSE(treadle_match_marked(&mark));
+	looks = UINT_MAX;
+	EXPECT_EQ(treadle_match_seek(&m.match, &never, &other, &looks), nullptr);
+	EXPECT_FALSE(treadle_match_marked(&other));
+}
+
+TEST_F(Match, each_message_is_walked_over_once)
+{
+	std::vector<treadle_match_msg *> kept;
+	treadle_match_place mark;
+	u32 looks = 3;
+
+	treadle_match_mark_init(&mark);
+	for (u64 i = 0; i < 5; ++i)
+		kept.push_back(m.keep(i));
+	for (int i = 0; i < 3; ++i)
+		EXPECT_EQ(treadle_match_seek(&m.match, nullptr, &mark, &looks), kept[i]);
+	EXPECT_EQ(treadle_match_seek(&m.match, nullptr, &mark, &looks), nullptr);
+	EXPECT_TRUE(treadle_match_marked(&mark));
+	m.withdraw(kept[2]);
+	m.withdraw(kept[3]);
+	looks = 3;
+	EXPECT_EQ(treadle_match_seek(&m.match, nullptr, &mark, &looks), kept[4]);
+	EXPECT_EQ(treadle_match_seek(&m.match, nullptr, &mark, &looks), nullptr);
+	EXPECT_FALSE(treadle_match_marked(&mark));
+}
+
+TEST_F(Match, masks_without_a_class_have_a_limit)
+{
+	std::vector<treadle_match_recv *> posted;
+
+	for (int i = 0; i < TREADLE_CLASSES; ++i) {
+		EXPECT_TRUE(treadle_match_room(&m.match, 1ull << i));
+		m.post(0, 1ull << i);
+	}
+	for (u32 i = 0; i < TREADLE_LISTED; ++i) {
+		EXPECT_TRUE(treadle_match_room(&m.match, 1ull << 10));
+		posted.push_back(m.post(0, 1ull << 10));
+	}
+	EXPECT_FALSE(treadle_match_room(&m.match, 1ull << 10));
+	EXPECT_FALSE(treadle_match_room(&m.match, 1ull << 11));
+	EXPECT_TRUE(treadle_match_room(&m.match, 1ull << 3));
+	m.cancel(posted[7]);
+	EXPECT_TRUE(treadle_match_room(&m.match, 1ull << 11));
+}
+
 TEST_F(Match, tables_want_nothing_until_they_are_full)
 {
 	u32 buckets;

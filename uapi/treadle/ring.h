@@ -232,7 +232,8 @@ struct treadle_rma_iov {
  *		armed; for a receive, the source
  *		(TREADLE_ADDR_ANY: any source)
  * @tag:	tagged messages: the tag
- * @ignore:	tagged receives: bits of the tag that do not count
+ * @ignore:	tagged receives: bits of the tag that do not count. If receives with eight other masks
+ *		are posted, 4096 with any further ones can be; more complete with ENOSPC
  * @remote_addr: RMA, atomics: the remote range (one), see treadle_rma_iov
  * @remote_key:	RMA, atomics: its key. One range is as long as the local buffers
  * @data:	remote CQ data; CNTR_*: the value; F_MULTI_RECV: the minimum

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * However much waits at a receiver, nobody keeps a processor, or the receiver's lock, for as long as it
+ * takes to look at all of it. A processor is not given up under that lock; so it is told by how late
+ * somebody wakes up who would be next on the processor of who looks.
+ */
+#include "treadle.h"
+
+#define MANY   100000 /* messages */
+#define MASKS  16     /* receives with one */
+#define ROUNDS 4
+#define NEVER  (1ULL << 40) /* a bit that no message has */
+
+static void on_one_processor(void)
+{
+	cpu_set_t first;
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	need(sched_setaffinity(0, sizeof(first), &first) == 0);
+}
+
+/* --- who wakes up late ----------------------------------------------------------------- */
+
+struct watch {
+	pthread_t thread;
+	int begun, over;
+	__u64 late; /* ns */
+};
+
+static void *watches(void *arg)
+{
+	struct sched_param first = {.sched_priority = 1};
+	struct watch *w = arg;
+
+	on_one_processor();
+	need(sched_setscheduler(0, SCHED_FIFO, &first) == 0);
+	raise_to(&w->begun, 1);
+	while (!__atomic_load_n(&w->over, __ATOMIC_ACQUIRE)) {
+		__u64 before = now_ns(), slept;
+
+		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+		slept = now_ns() - before;
+		if (slept > w->late)
+			w->late = slept;
+	}
+	return NULL;
+}
+
+static void watch(struct watch *w)
+{
+	*w = (struct watch){0};
+	w->thread = thread(watches, w);
+	await(&w->begun, 1);
+	usleep(2000);
+	w->late = 0;
+}
+
+static __u64 unwatch(struct watch *w)
+{
+	raise_to(&w->over, 1);
+	need(pthread_join(w->thread, NULL) == 0);
+	return w->late;
+}
+
+/* --- those who wait ---------------------------------------------------------------------- */
+
+static void send_many(struct node *a, __u64 to, __u64 tag, int count)
+{
+	struct treadle_desc d = tsend_of(NULL, 0, to, 0, 0);
+	int sent = 0;
+
+	d.flags = 0;
+	while (sent < count) {
+		while (sent < count && ring_room(&a->tx)) {
+			d.tag = tag + sent++;
+			ring_put(&a->tx, &d);
+		}
+		ring_publish(&a->tx);
+		need(ring_doorbell(&a->tx) > 0);
+	}
+}
+
+FIXTURE(holds)
+{
+	struct node a, b;
+	__u64 to;
+	char *dst;
+};
+
+FIXTURE_SETUP(holds)
+{
+	on_one_processor();
+	node_open(&self->a, (struct options){.tx = 1024});
+	node_open(&self->b, (struct options){.rx = 8192,
+					     .rcq = 8192,
+					     .buffered = query(device()).max_buffered});
+	self->to = peer(&self->a, self->b.addr);
+	self->dst = pages(4096);
+}
+
+FIXTURE_TEARDOWN(holds)
+{
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+}
+
+/* Receives with masks search one by one, in order, and let others in. */
+TEST_F(holds, receives_with_masks_search_piece_by_piece)
+{
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 0);
+	__u64 began, took = ~0ULL, late = ~0ULL, t;
+	struct watch w;
+
+	d.addr = 0;
+	send_many(&self->a, self->to, 0, MANY);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < MASKS; i++) {
+			ring_put(&self->b.rx, &d);
+			d.context++;
+		}
+		ring_publish(&self->b.rx);
+		watch(&w);
+		began = now_ns();
+		ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+		t = now_ns() - began;
+		took = t < took ? t : took;
+		t = unwatch(&w);
+		late = t < late ? t : late; /* others may be in the way, but not each time */
+	}
+	note("%d receives, %d messages: %llu us, %llu us late", MASKS, MANY, took / 1000,
+	     late / 1000);
+	EXPECT_LT(late, took / 4);
+	/* these find what is far back: the older one the older message */
+	for (int i = 0; i < 2; i++) {
+		d.tag = (MANY - 1) & ~0xff;
+		d.context = i;
+		ASSERT_EQ(0, post_recv(&self->b, d));
+	}
+	for (int i = 0; i < 2; i++) {
+		struct treadle_cqe c = cq_next(&self->b.rcq);
+
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(((MANY - 1) & ~0xffULL) + c.context, c.tag);
+	}
+	/* the others are posted, in order */
+	send_many(&self->a, self->to, NEVER, ROUNDS * MASKS);
+	for (int i = 0; i < ROUNDS * MASKS; i++)
+		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
+}
+
+/* So does who only looks. */
+TEST_F(holds, looks_with_masks_are_piece_by_piece)
+{
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
+	__u64 began, took = ~0ULL, late = ~0ULL, t;
+	struct watch w;
+
+	d.flags |= TREADLE_F_PEEK;
+	d.addr = 0;
+	send_many(&self->a, self->to, 0, MANY);
+	for (int i = 0; i < ROUNDS; i++) {
+		watch(&w);
+		began = now_ns();
+		ASSERT_EQ(1, post(&self->b, d));
+		t = now_ns() - began;
+		took = t < took ? t : took;
+		t = unwatch(&w);
+		late = t < late ? t : late; /* others may be in the way, but not each time */
+		EXPECT_EQ(ENOMSG, cq_next(&self->b.rcq).error);
+	}
+	note("a look at %d messages: %llu us, %llu us late", MANY, took / 1000, late / 1000);
+	EXPECT_LT(late, took / 2);
+	d.tag = (MANY - 1) & ~0xff;
+	ASSERT_EQ(1, post(&self->b, d));
+	EXPECT_EQ((MANY - 1) & ~0xff, cq_next(&self->b.rcq).tag);
+}
+
+/* Who closes one of several endpoints looks at each message that waits once. */
+TEST_F(holds, closing_looks_once)
+{
+	__u64 to, began, took[2], late;
+	struct node b, other;
+	struct ring rx;
+	struct watch w;
+
+	ring_open(&rx, self->b.fd, TREADLE_IOC_RX_CREATE, TREADLE_RX_SHARED, 8, 64 << 20);
+	node_open(&b, (struct options){.context = self->b.fd, .shared_rx = &rx});
+	to = peer(&self->a, b.addr);
+	send_many(&self->a, to, 0, MANY);
+	for (int i = 0; i < 2; i++) {
+		node_open(&other, (struct options){.context = self->b.fd, .shared_rx = &rx});
+		if (i)
+			send_many(&self->a, peer(&self->a, other.addr), 0, 4096);
+		watch(&w);
+		began = now_ns();
+		ASSERT_EQ(0, destroy(self->b.fd, other.ep));
+		took[i] = now_ns() - began;
+		late = unwatch(&w);
+		note("closing with %d messages: %llu us, %llu us late", i * 4096, took[i] / 1000,
+		     late / 1000);
+	}
+	/* each of 4096 costs something, but not a look at all others */
+	EXPECT_LT(took[1], 20 * took[0]);
+}
+
+/* There is an end to receives that each message has to look at. */
+TEST_F(holds, receives_with_many_masks_are_bounded)
+{
+	enum { CLASSES = 8, LISTED = 4096, MORE = 8 };
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, 0, 0, 0);
+	__u64 count;
+
+	d.addr = 0;
+	for (int i = 0; i < CLASSES + LISTED + MORE; i++) {
+		d.tag = NEVER;
+		d.ignore = 1ULL << (i < CLASSES ? i : 8);
+		d.context = i;
+		ASSERT_EQ(0, post_recv(&self->b, d));
+	}
+	/* they are looked at now: those beyond are refused */
+	send_many(&self->a, self->to, 0, 1);
+	for (int i = 0; i < MORE; i++) {
+		struct treadle_cqe c = cq_next(&self->b.rcq);
+
+		EXPECT_EQ(ENOSPC, c.error);
+		EXPECT_EQ(CLASSES + LISTED + i, c.context);
+	}
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+	/* masks that have a class are not concerned */
+	d.ignore = 1;
+	d.context = 1000000;
+	ASSERT_EQ(0, post_recv(&self->b, d));
+	send_many(&self->a, self->to, NEVER, 1);
+	EXPECT_EQ(0, cq_next(&self->b.rcq).context);
+	/* nor is one that comes when another has gone */
+	ASSERT_EQ(0, cancel(self->b.fd, TREADLE_CANCEL_OP, self->b.ep, 100, 0, &count));
+	EXPECT_EQ(ECANCELED, cq_next(&self->b.rcq).error);
+	d.ignore = 1 << 8;
+	ASSERT_EQ(0, post_recv(&self->b, d));
+	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+}
+
+TEST_HARNESS_MAIN

@@ -56,7 +56,7 @@ void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct tr
 
 	spin_lock(&cntr->trigger.lock);
 	cntr_write(cntr, word, *word + value);
-	if (unlikely(error && !cntr->why))
+	if (unlikely(error && value && !cntr->why)) /* of none there is no first */
 		cntr->why = error;
 	activated = cntr_activate(cntr);
 	spin_unlock(&cntr->trigger.lock);

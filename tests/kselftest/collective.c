@@ -307,6 +307,20 @@ TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
 
 /* --- errors ------------------------------------------------------------------------- */
 
+TEST_F(collective, no_errors_are_not_an_error)
+{
+	struct treadle_desc nop = {.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_WORK};
+	struct treadle_desc none = error_of(&self->c);
+	struct node *a = &self->a;
+
+	none.data = 0;
+	ASSERT_EQ(1, post(a, with(then(when(nop, &self->c, 1), &self->d), TREADLE_F_STRICT)));
+	ASSERT_EQ(1, post(a, none));
+	EXPECT_EQ(0, cntr_errors(&self->c));
+	ASSERT_EQ(1, post(a, count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0)));
+	EXPECT_TRUE(cntr_becomes(&self->d, 1, 0));
+}
+
 TEST_F(collective, strict_commands_fail_after_an_error)
 {
 	struct treadle_desc nop = {.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_WORK};

@@ -40,7 +40,8 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg)
 	struct mem_cgroup *old = set_active_memcg(msg->to->obj.ctx->memcg);
 	struct treadle_recv *multi = msg->recv, *part;
 
-	part = kzalloc(sizeof(*part), TREADLE_GFP_MUST);
+	part = kzalloc(sizeof(*part), TREADLE_GFP_BEYOND) ?:
+							    kzalloc(sizeof(*part), TREADLE_GFP_MUST);
 	set_active_memcg(old);
 	part->rx = multi->rx;
 	part->context = multi->context;

@@ -24,6 +24,13 @@
  * and nobody is killed for it, the less so as it may be another's group.
  */
 #define TREADLE_GFP_MUST (TREADLE_GFP | __GFP_NOFAIL)
+/* Where another process's group pays: nobody reclaims for it; at its limit it fails at once. */
+#define TREADLE_GFP_OTHER (TREADLE_GFP & ~__GFP_DIRECT_RECLAIM)
+/*
+ * The same where there is no way back: at the limit it is charged beyond (__GFP_HIGH). Fails only
+ * if the machine has no memory; then it is tried again with what may reclaim.
+ */
+#define TREADLE_GFP_BEYOND (TREADLE_GFP_OTHER | __GFP_HIGH)
 
 enum treadle_type {
 	TREADLE_CQ = 1,

@@ -266,17 +266,21 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 	return 0;
 }
 
-/* A page for each level that has none, paid by the owner of the memory. */
-static int pm_spares(struct treadle_pm *pm, void **spare)
+/*
+ * A page for each level that has none, paid by the owner of the memory; only he, or his worker,
+ * reclaims for that (@own). -EAGAIN: let him.
+ */
+static int pm_spares(struct treadle_pm *pm, void **spare, bool own)
 {
+	gfp_t gfp = (own ? TREADLE_GFP : TREADLE_GFP_OTHER) | __GFP_ZERO;
 	struct mem_cgroup *old = set_active_memcg(pm_ctx(pm)->memcg);
 	int level, ret = 0;
 
 	for (level = 0; level < PM_LEVELS; level++) {
 		if (!spare[level])
-			spare[level] = (void *)__get_free_page(TREADLE_GFP | __GFP_ZERO);
+			spare[level] = (void *)__get_free_page(gfp);
 		if (!spare[level])
-			ret = -ENOMEM;
+			ret = own ? -ENOMEM : -EAGAIN;
 	}
 	set_active_memcg(old);
 	return ret;
@@ -342,7 +346,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 			write_unlock(&pm->lock);
 			pm_free_cut(&cut);
 			INIT_LIST_HEAD(&cut);
-		} while (ret == -ENOSPC && !(ret = pm_spares(pm, spare)));
+		} while (ret == -ENOSPC && !(ret = pm_spares(pm, spare, fault)));
 		for (i = 0; i < got; i++)
 			put_page(pages[i]);
 	}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Whose memory it is: what is kept is charged to who causes it, or is to have it, whoever runs when it is
+ * allocated; and nobody has to find memory for another one's group.
+ */
+#include "treadle.h"
+
+struct full {
+	char dir[64];
+	struct treadle_addr addr;
+	int ready;
+};
+
+enum { INJECTED = 2000, BYTES = 4000 };
+
+static void injects(void *arg)
+{
+	struct full *f = arg;
+	char buf[BYTES] = {0};
+	long long before;
+	struct cntr c;
+	struct node n;
+	__u64 to;
+
+	cgroup_enter(f->dir);
+	node_open(&n, (struct options){});
+	cntr_open(&c, n.fd);
+	to = peer(&n, f->addr);
+	before = cgroup_kernel(f->dir);
+	for (int i = 0; i < INJECTED; i++) {
+		struct treadle_desc d = when(send_of(buf, BYTES, to, i), &c, 1);
+
+		d.flags = (d.flags & ~TREADLE_F_COMPLETION) | TREADLE_F_INJECT;
+		need(post(&n, d) == 1);
+	}
+	need(post(&n, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)) == 1);
+	need(cntr_becomes(&n.sent, INJECTED, 0));
+	before = cgroup_kernel(f->dir) - before;
+	note("%d messages of %d bytes: %lld KiB", INJECTED, BYTES, before >> 10);
+	need(before > (long long)INJECTED * BYTES);
+}
+
+/* What waits beyond the receiver's means is the sender's, whoever has fired it: most of these a worker has. */
+TEST(what_was_injected_is_the_senders)
+{
+	struct full *f = shared(sizeof(*f));
+	struct node b;
+
+	node_open(&b, (struct options){.buffered = 1});
+	f->addr = b.addr;
+	EXPECT_EQ(0, reap(spawn(injects, f)));
+	close(b.fd);
+}
+
+/* Arms until there is no memory left. */
+static void use_up(struct node *n, struct cntr *c)
+{
+	int result;
+
+	cntr_open(c, n->fd);
+	do
+		result = post(n, when(count_of(TREADLE_OP_CNTR_ADD, c, 1, 0), c, 1));
+	while (result == 1);
+	need(result == -ENOMEM);
+}
+
+static void receives_at_its_limit(void *arg)
+{
+	struct full *f = arg;
+	char path[128], *buf = pages(1 << 16);
+	struct treadle_desc d;
+	struct cntr c;
+	struct node n;
+
+	cgroup_enter(f->dir);
+	snprintf(path, sizeof(path), "%s/memory.max", f->dir);
+	write_to(path, "24M");
+	node_open(&n, (struct options){.buffered = 1 << 20});
+	memset(buf, 1, 1 << 16);
+	d = recv_of(buf, 1 << 16, ANY, 0);
+	d.flags |= TREADLE_F_MULTI_RECV;
+	need(post_recv(&n, d) == 0);
+	f->addr = n.addr;
+	raise_to(&f->ready, 1);
+	need(cq_next(&n.rcq).error == 0); /* its memory is known */
+	use_up(&n, &c);
+	raise_to(&f->ready, 2);
+	pause();
+}
+
+/* Who sends to one who is at his limit does not look for memory for him: that may take for ever. */
+TEST(nobody_reclaims_for_another)
+{
+	struct full *f = shared(sizeof(*f));
+	pid_t pid = spawn(receives_at_its_limit, f);
+	struct node a, b;
+	char path[128], buf[1000] = {0};
+	long long before;
+	__u64 to;
+
+	await(&f->ready, 1);
+	node_open(&a, (struct options){.tx = 256, .cq = 256});
+	node_open(&b, (struct options){});
+	to = peer(&a, f->addr);
+	ASSERT_EQ(1, post(&a, send_of(buf, 8, to, 0)));
+	ASSERT_EQ(0, cq_next(&a.cq).error);
+	await(&f->ready, 2);
+	snprintf(path, sizeof(path), "%s/memory.events", f->dir);
+	before = number_in(path, "max ");
+	ASSERT_LE(0, before);
+	/* that are received, and that wait */
+	for (int i = 0; i < 16; i++)
+		EXPECT_EQ(1, post(&a, send_of(buf, 8, to, 0)));
+	for (int i = 0; i < 16; i++)
+		EXPECT_EQ(0, cq_next(&a.cq).error);
+	for (int i = 0; i < 100; i++)
+		EXPECT_EQ(1, post(&a, tsend_of(buf, sizeof(buf), to, i, 0)));
+	/* a few are its own */
+	note("%lld times at the limit, of which %lld before", number_in(path, "max "), before);
+	EXPECT_GT(before + 10, number_in(path, "max "));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, reap(pid));
+	close(a.fd);
+	close(b.fd);
+}
+
+TEST_HARNESS_MAIN

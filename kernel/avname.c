@@ -74,10 +74,13 @@ static struct treadle_av *find(const struct treadle_av_name *name)
 struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg)
 {
 	struct treadle_av_name *name = name_alloc(ctx, arg->name, arg->name_size);
-	struct treadle_av *av;
+	struct treadle_av *av, *fresh = ERR_PTR(-ENOENT);
 
 	if (IS_ERR(name))
 		return ERR_CAST(name);
+	/* before the lock, which is everybody's: who is at his limit may have to wait for memory */
+	if (!(arg->flags & TREADLE_AV_READ))
+		fresh = treadle_av_alloc(arg);
 	mutex_lock(&names_lock);
 	av = find(name);
 	if (av && av->ctx_bits != arg->rx_ctx_bits)
@@ -85,7 +88,7 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 	else if (av) /* who drops the last reference holds names_lock */
 		kref_get(&av->ref);
 	else
-		av = arg->flags & TREADLE_AV_READ ? ERR_PTR(-ENOENT) : treadle_av_alloc(arg);
+		av = fresh;
 	if (!IS_ERR(av) && !av->name) {
 		get_net(name->net);
 		get_user_ns(name->user_ns);
@@ -96,6 +99,8 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 	}
 	mutex_unlock(&names_lock);
 	kfree(name);
+	if (av != fresh && !IS_ERR(fresh))
+		kref_put(&fresh->ref, treadle_av_release);
 	return av;
 }
 

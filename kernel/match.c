@@ -3,6 +3,8 @@
 #ifdef __KERNEL__
 #include <linux/bitops.h>
 #include <linux/mm.h>
+
+#include "object.h"
 #endif
 
 #include "match.h"
@@ -44,7 +46,7 @@ static u32 hash_bucket(const struct treadle_hash *h, u64 tag, u32 src, u32 cls)
 
 static int hash_init(struct treadle_hash *h, u64 seed)
 {
-	h->seg[0] = kvcalloc(TREADLE_SEG0, sizeof(*h->seg[0]), GFP_KERNEL_ACCOUNT);
+	h->seg[0] = kvcalloc(TREADLE_SEG0, sizeof(*h->seg[0]), TREADLE_GFP);
 	h->buckets = TREADLE_SEG0;
 	h->seed = seed;
 	return h->seg[0] ? 0 : -ENOMEM;

@@ -43,7 +43,7 @@ static inline int fls(unsigned int x)
 /* --- memory --- */
 
 typedef unsigned int gfp_t;
-#define GFP_KERNEL_ACCOUNT 0u
+#define TREADLE_GFP 0u
 
 /* So many allocations succeed before all others fail. */
 extern unsigned long shim_allocations_left;

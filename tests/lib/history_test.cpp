@@ -224,7 +224,7 @@ TEST(History, random_ones_are_explained_by_the_model)
 				      MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Stage;
 	const auto start = std::chrono::steady_clock::now();
 	std::uint64_t number = 0, calls = 0, ran = 0, canceled = 0, kills = 0, steps = 0;
-	std::uint64_t spoiled = 0, reached = 0;
+	std::uint64_t spoiled = 0, reached = 0, open = 0;
 
 	while (calls < 1'000'000 && std::chrono::steady_clock::now() - start < time &&
 	       !testing::Test::HasFailure()) {
@@ -234,6 +234,10 @@ TEST(History, random_ones_are_explained_by_the_model)
 			auto history = play.play(i == histories);
 			const auto verdict = model::check(history);
 
+			if (verdict.open) {
+				++open;
+				continue;
+			}
 			ASSERT_TRUE(verdict.right) << "HISTORY_SEED=" << seed << ", history "
 						   << number << ": " << verdict.why << '\n'
 						   << model::text_of(history);
@@ -263,9 +267,11 @@ TEST(History, random_ones_are_explained_by_the_model)
 	}
 	std::printf(
 		"%lu histories, %lu calls, %lu commands ran, %lu of them reached the other process, %lu were "
-		"canceled one by one, %lu processes killed; %lu steps; %lu spoiled ones found out\n",
-		number, calls, ran, reached, canceled, kills, steps, spoiled);
+		"canceled one by one, %lu processes killed; %lu steps; %lu spoiled ones found out; %lu left "
+		"open\n",
+		number, calls, ran, reached, canceled, kills, steps, spoiled, open);
 	EXPECT_GT(number, 0u);
+	EXPECT_LE(open, 2 + number / 100) << "what is not checked proves nothing";
 	munmap(stage, sizeof(Stage));
 }
 

@@ -53,11 +53,11 @@ public:
 	{
 		if (h_.counters.size() > max_counters || h_.commands.size() > max_commands ||
 		    h_.actors.size() > max_actors)
-			return {false, "it is too long", 0};
+			return {false, "it is too long", false, 0};
 		for (const auto &process : h_.completions)
 			for (const Completion &c : process) {
 				if (outcome_[c.command] != Outcome::none)
-					return {false, name(c.command) + " ran twice", 0};
+					return {false, name(c.command) + " ran twice", false, 0};
 				outcome_[c.command] = c.failed ? Outcome::error : Outcome::success;
 				known_ |= Word{1} << c.command;
 				if (h_.commands[c.command].remote == none)
@@ -65,11 +65,10 @@ public:
 			}
 		const bool right = explore(State{});
 		if (right)
-			return {true, {}, steps_};
-		return {false,
-			steps_ > max_steps ? "it was given up after too many steps" :
-					     "no order explains it",
-			steps_};
+			return {true, {}, false, steps_};
+		if (steps_ > max_steps)
+			return {false, "it was given up after too many steps", true, steps_};
+		return {false, "no order explains it", false, steps_};
 	}
 
 private:

@@ -22,6 +22,7 @@ namespace model
 struct Verdict {
 	bool right;
 	std::string why; /* it is not */
+	bool open;	 /* there was no time to find out: neither right nor wrong */
 	Word steps;	 /* that were tried */
 };
 

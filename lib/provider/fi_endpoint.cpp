@@ -424,7 +424,7 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 	const auto address = decode(domain_.addr_format(), addr, size);
 
 	const std::lock_guard guard(contexts_lock_);
-	if (enabled_ || handle_ || parent_ || !contexts_.empty()) /* a shared context always is */
+	if (enabled_ || !kernel_ || handle_ || parent_ || !contexts_.empty())
 		return REFUSE(-FI_EOPBADSTATE, subsys,
 			      "setname: the endpoint is enabled already, accepts a connection, or "
 			      "has or is a context");

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include <poll.h>
-
 #include "child.h"
 #include "connection.h"
 
@@ -510,116 +508,6 @@ TEST_F(Cm, WhatIsNotConnectedHasNoConnection)
 	EXPECT_EQ(fi_endpoint(node.domain.get(), info.get(), &e, nullptr), -FI_EINVAL);
 	EXPECT_EQ(fi_reject(listener.pep.get(), &stranger, nullptr, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_reject(listener.pep.get(), &listener.pep->fid, nullptr, 0), -FI_EINVAL);
-}
-
-/* --- event queues -------------------------------------------------------------------- */
-
-class CmWait : public Cm, public testing::WithParamInterface<fi_wait_obj>
-{
-};
-
-TEST_P(CmWait, EventsAreWaitedForWithEveryObject)
-{
-	const auto eq = node.eq(GetParam());
-	fid_pep *p = nullptr;
-	fid *objects[] = {&eq->fid};
-
-	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
-	Owned<fid_pep> pep(p);
-	ASSERT_EQ(fi_pep_bind(p, &eq->fid, 0), 0);
-	ASSERT_EQ(fi_listen(p), 0);
-	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
-	std::byte name[64];
-	std::size_t size = sizeof(name);
-	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
-	ASSERT_EQ(fi_connect(client.ep.get(), name, nullptr, 0), 0);
-	if (GetParam() == FI_WAIT_FD) {
-		pollfd file{-1, POLLIN, 0};
-		ASSERT_EQ(fi_control(&eq->fid, FI_GETWAIT, &file.fd), 0);
-		EXPECT_EQ(poll(&file, 1, patience), 1);
-	}
-	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
-	EXPECT_EQ(next_event(eq.get()).event, std::uint32_t{FI_CONNREQ});
-	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0);
-}
-
-INSTANTIATE_TEST_SUITE_P(Objects, CmWait,
-			 testing::Values(FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_POLLFD,
-					 FI_WAIT_YIELD));
-
-TEST_F(Cm, AnEventQueueInAWaitSet)
-{
-	fi_wait_attr wait_attr{};
-	fid_wait *w = nullptr;
-	wait_attr.wait_obj = FI_WAIT_UNSPEC;
-	ASSERT_EQ(fi_wait_open(node.fabric.get(), &wait_attr, &w), 0);
-	Owned<fid_wait> set(w);
-	fi_eq_attr attr{};
-	attr.wait_obj = FI_WAIT_SET;
-	attr.wait_set = w;
-	fid_eq *e = nullptr;
-	ASSERT_EQ(fi_eq_open(node.fabric.get(), &attr, &e, nullptr), 0);
-	Owned<fid_eq> eq(e);
-	fid_pep *p = nullptr;
-	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
-	Owned<fid_pep> pep(p);
-	ASSERT_EQ(fi_pep_bind(p, &eq->fid, 0), 0);
-	ASSERT_EQ(fi_listen(p), 0);
-	EXPECT_EQ(fi_wait(w, 20), -FI_ETIMEDOUT);
-	std::byte name[64];
-	std::size_t size = sizeof(name);
-	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
-	ASSERT_EQ(fi_connect(client.ep.get(), name, nullptr, 0), 0);
-	EXPECT_EQ(fi_wait(w, patience), 0);
-}
-
-TEST_F(Cm, UserEventsAndConnectionsShareAQueue)
-{
-	const auto eq = node.eq(FI_WAIT_UNSPEC, FI_WRITE);
-	fid_pep *p = nullptr;
-	fi_eq_entry note{};
-	std::uint32_t event = 0;
-
-	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &p, nullptr), 0);
-	Owned<fid_pep> pep(p);
-	ASSERT_EQ(fi_pep_bind(p, &eq->fid, 0), 0);
-	ASSERT_EQ(fi_listen(p), 0);
-	std::byte name[64];
-	std::size_t size = sizeof(name);
-	ASSERT_EQ(fi_getname(&p->fid, name, &size), 0);
-	ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &note, sizeof(note), 0), ssize_t{sizeof(note)});
-	ASSERT_EQ(fi_connect(client.ep.get(), name, nullptr, 0), 0);
-	EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), patience, 0),
-		  ssize_t{sizeof(note)});
-	EXPECT_EQ(event, std::uint32_t{FI_NOTIFY});
-	EXPECT_EQ(next_event(eq.get()).event, std::uint32_t{FI_CONNREQ});
-	EXPECT_TRUE(is_silent(eq.get()));
-}
-
-/* fi_domain(3): the default event queue of active endpoints, which may have one of their own. */
-TEST(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
-{
-	Node node{msg_hints()};
-	Listener listener{node};
-	const auto shared = node.eq(FI_WAIT_UNSPEC);
-	const auto other = node.eq(FI_WAIT_UNSPEC);
-
-	ASSERT_EQ(fi_domain_bind(node.domain.get(), &shared->fid, 0), 0);
-	EXPECT_EQ(fi_domain_bind(node.domain.get(), &other->fid, 0), -FI_EINVAL);
-	{
-		Active client{node, node.info.get(), false};
-		ASSERT_EQ(fi_enable(client.ep.get()), 0);
-		ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), nullptr, 0), 0);
-		Active server{node, listener.request().info.get()};
-		ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
-		const CmEvent there = next_event(shared.get());
-		EXPECT_EQ(there.event, std::uint32_t{FI_CONNECTED});
-		EXPECT_EQ(there.object, &client.ep->fid);
-		EXPECT_EQ(next_event(server.eq.get()).event, std::uint32_t{FI_CONNECTED});
-		EXPECT_TRUE(is_silent(shared.get()));
-		EXPECT_EQ(fi_close(&shared->fid), -FI_EBUSY);
-	}
-	node.domain.reset(); /* before its queue */
 }
 
 } // namespace

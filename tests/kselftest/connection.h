@@ -178,8 +178,7 @@ static inline void cq_unmap(struct cq *q)
 	munmap((void *)q->ro, q->ro_map.length);
 }
 
-/* All of it, with its context, which maps would keep. */
-static inline void node_close(struct node *n)
+static inline void node_unmap(struct node *n)
 {
 	ring_unmap(&n->tx);
 	ring_unmap(&n->rx);
@@ -187,6 +186,12 @@ static inline void node_close(struct node *n)
 	cq_unmap(&n->rcq);
 	munmap((void *)n->sent.page, 4096);
 	munmap((void *)n->rcvd.page, 4096);
+}
+
+/* All of it, with its context, which maps would keep. */
+static inline void node_close(struct node *n)
+{
+	node_unmap(n);
 	close(n->fd);
 }
 

@@ -118,12 +118,7 @@ static void post_any(struct member *m, __u64 i)
 
 static void node_destroy(struct node *n)
 {
-	ring_unmap(&n->tx);
-	ring_unmap(&n->rx);
-	cq_unmap(&n->cq);
-	cq_unmap(&n->rcq);
-	munmap((void *)n->sent.page, 4096);
-	munmap((void *)n->rcvd.page, 4096);
+	node_unmap(n);
 	need(destroy(n->fd, n->ep) == 0);
 	need(destroy(n->fd, n->tx.id) == 0 && destroy(n->fd, n->rx.id) == 0);
 	need(destroy(n->fd, n->cq.id) == 0 && destroy(n->fd, n->rcq.id) == 0);

@@ -185,7 +185,7 @@ static struct treadle_recv *feeding(const struct treadle_rx *rx, const struct tr
 /* It is posted, to be found with the others. */
 static void feed_no_more(struct treadle_rx *rx, struct treadle_recv *recv)
 {
-	if (list_is_first(&recv->m.wild, &rx->feeding))
+	if (recv->m.ignore) /* if the mark is another's, that one begins anew */
 		treadle_match_unmark(&rx->at);
 	list_del(&recv->m.wild);
 	treadle_rx_post(rx, recv);

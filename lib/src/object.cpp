@@ -22,7 +22,7 @@ int Handle::close() noexcept
 
 int Handle::doorbell() const noexcept
 {
-	return sys::ioctl(fd_, TREADLE_IOC_DOORBELL, id_);
+	return sys::doorbell(fd_, id_);
 }
 
 int Handle::wait(std::int64_t timeout, std::uint64_t threshold, std::uint64_t error) const noexcept

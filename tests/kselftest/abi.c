@@ -209,6 +209,11 @@ TEST_F(abi, ids_that_do_not_exist_are_refused)
 		/* Not cut off to 32 bits. */
 		EXPECT_GT(0, call(self->fd, plain, (void *)(1UL << 32 | self->id[CQ])));
 	}
+	EXPECT_EQ(-ENOENT, doorbell_seek(self->fd, 0));
+	EXPECT_EQ(-ENOENT, doorbell_seek(self->fd, closed));
+	EXPECT_EQ(-ENOENT, doorbell_seek(self->fd, foreign));
+	EXPECT_EQ(-EINVAL, doorbell_seek(self->fd, 1UL << 32 | self->id[CQ]));
+	EXPECT_EQ(-EINVAL, doorbell_seek(self->fd, -1));
 }
 
 TEST_F(abi, ids_of_another_kind_are_refused)
@@ -224,9 +229,21 @@ TEST_F(abi, ids_of_another_kind_are_refused)
 	for (int kind = 0; kind < KINDS; kind++) {
 		if (!(rung >> kind & 1))
 			EXPECT_EQ(-EBADF, doorbell(self->fd, self->id[kind]));
+		EXPECT_EQ(rung >> kind & 1 ? 0 : -EBADF, doorbell_seek(self->fd, self->id[kind]));
 		if (!(waited >> kind & 1))
 			EXPECT_EQ(-EBADF, call(self->fd, TREADLE_IOC_SIGNAL,
 					       (void *)(unsigned long)self->id[kind]));
+	}
+}
+
+/* lseek() is a doorbell, and nothing else: the file has no position. */
+TEST_F(abi, there_is_nothing_to_seek)
+{
+	for (int whence = -1; whence < 7; whence++) {
+		if (whence == SEEK_SET)
+			continue;
+		EXPECT_EQ(-1, lseek(self->fd, self->id[CQ], whence));
+		EXPECT_EQ(whence < 0 || whence > SEEK_HOLE ? EINVAL : ESPIPE, errno);
 	}
 }
 

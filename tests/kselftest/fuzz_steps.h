@@ -140,8 +140,10 @@ static void rings(struct walker *w, struct file *f)
 
 	if (one_in(w, 3))
 		call(f->fd, TREADLE_IOC_SIGNAL, (void *)id);
-	else if (one_in(w, 2))
+	else if (one_in(w, 3))
 		call(f->fd, TREADLE_IOC_DOORBELL, (void *)id);
+	else if (one_in(w, 2))
+		doorbell_seek(f->fd, id);
 	else
 		through_io_uring(w, f->fd, TREADLE_IOC_DOORBELL, (void *)id);
 }

@@ -362,6 +362,10 @@ static int intrude(int fd, struct treadle_map m)
 			allowed++;
 		}
 	}
+	if (doorbell_seek(fd, 1) != -EPERM) {
+		note("lseek was not refused");
+		allowed++;
+	}
 	if (mmap(NULL, m.length, PROT_READ, MAP_SHARED, fd, m.offset) != MAP_FAILED ||
 	    errno != EPERM) {
 		note("mmap: %s", strerror(errno));

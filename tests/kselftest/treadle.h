@@ -46,6 +46,14 @@ static inline int doorbell(int fd, __u32 id)
 	return call(fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)id);
 }
 
+/* The same by a shorter way. */
+static inline long doorbell_seek(int fd, __u64 id)
+{
+	long rc = lseek(fd, id, SEEK_SET);
+
+	return rc < 0 ? -errno : rc;
+}
+
 static inline int destroy(int fd, __u32 id)
 {
 	struct treadle_destroy d = {.size = sizeof(d), .id = id};

@@ -13,7 +13,7 @@
 
 /* The library's calls of ioctl(2) arrive here and are counted. */
 static std::atomic<int> doorbells;
-static std::atomic<int> ioctls;
+static std::atomic<int> calls;
 
 extern "C" __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request,
 							    ...) noexcept
@@ -23,10 +23,16 @@ extern "C" __attribute__((visibility("default"))) int ioctl(int fd, unsigned lon
 	va_start(args, request);
 	void *const arg = va_arg(args, void *);
 	va_end(args);
-	++ioctls;
-	if (request == TREADLE_IOC_DOORBELL)
-		++doorbells;
+	++calls;
 	return static_cast<int>(syscall(SYS_ioctl, fd, request, arg));
+}
+
+extern "C" __attribute__((visibility("default"))) off64_t lseek64(int fd, off64_t id,
+								  int whence) noexcept
+{
+	++calls;
+	++doorbells;
+	return syscall(SYS_lseek, fd, id, whence);
 }
 
 class MessageTest : public PairTest
@@ -367,10 +373,10 @@ TEST_F(MessageTest, costs_no_more_system_calls_than_promised)
 	std::uint64_t out[n];
 	treadle_cqe cqes[n];
 
-	ioctls = doorbells = 0;
+	calls = doorbells = 0;
 	for (auto &word : in)
 		ASSERT_EQ(b.receive(bytes_of(word)), 0);
-	EXPECT_EQ(ioctls, 0) << "posting receives";
+	EXPECT_EQ(calls, 0) << "posting receives";
 
 	for (std::uint64_t i = 0; i < n; ++i) {
 		out[i] = i + 1;
@@ -381,7 +387,7 @@ TEST_F(MessageTest, costs_no_more_system_calls_than_promised)
 	EXPECT_EQ(a.tx_cq.read(cqes), static_cast<int>(n));
 	EXPECT_EQ(b.rx_cq.read(cqes), -EAGAIN);
 	EXPECT_EQ(b.received.value(), n);
-	EXPECT_EQ(ioctls, 1) << "a batch, and reading everything";
+	EXPECT_EQ(calls, 1) << "a batch, and reading everything";
 	EXPECT_TRUE(std::equal(in, in + n, out));
 }
 

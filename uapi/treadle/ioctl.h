@@ -561,6 +561,9 @@ struct treadle_wait_fd {
  * next call returns the errno. RX: match what was posted; returns 0. CQ: move
  * kept completions into the ring; returns 0.
  *
+ * lseek(fd, id, SEEK_SET) is DOORBELL, too: the same in every respect, but a shorter
+ * way through the kernel. Any other whence is ESPIPE; the file has no position.
+ *
  * SIGNAL: end every WAIT on a CQ, CNTR or EQ with ECANCELED. If there is none, the
  * next one that would block ends so, and the files of WAIT_FD are readable until
  * then, or until they are read.

@@ -69,7 +69,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	ret = -ENOMEM;
 	ctx->crew = treadle_crew_get(ctx->uid);
 	if (ctx->crew)
-		ret = rhashtable_init(&ctx->mrs, &treadle_mr_params);
+		ret = treadle_mrs_init(&ctx->mrs);
 	if (ret)
 		goto fail;
 	ret = treadle_pm_init(&ctx->pm, ctx->mm);

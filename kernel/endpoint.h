@@ -167,7 +167,7 @@ void treadle_av_free(struct treadle_obj *obj);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 
 /* mr.c */
-extern const struct rhashtable_params treadle_mr_params;
+int treadle_mrs_init(struct rhashtable *mrs); /* by key */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **mr,
 		    struct treadle_iov *at);

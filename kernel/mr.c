@@ -68,12 +68,24 @@ struct treadle_mr {
 	struct treadle_mr_part parts[];
 };
 
-const struct rhashtable_params treadle_mr_params = {
+/* Instead of memcmp(). */
+static inline int mr_compare(struct rhashtable_compare_arg *arg, const void *mr)
+{
+	return ((const struct treadle_mr *)mr)->key != *(const u64 *)arg->key;
+}
+
+static const struct rhashtable_params mr_params = {
 	.key_len = sizeof(u64),
 	.key_offset = offsetof(struct treadle_mr, key),
 	.head_offset = offsetof(struct treadle_mr, node),
+	.obj_cmpfn = mr_compare,
 	.automatic_shrinking = true,
 };
+
+int treadle_mrs_init(struct rhashtable *mrs)
+{
+	return rhashtable_init(mrs, &mr_params);
+}
 
 /* From the MMU notifier, under pm->lock. */
 void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last)
@@ -206,8 +218,7 @@ static int mr_key(struct treadle_mr *mr)
 	do {
 		if (mr->flags & TREADLE_MR_KERNEL_KEY)
 			mr->key = get_random_u64();
-		ret = rhashtable_lookup_insert_fast(&mr->obj.ctx->mrs, &mr->node,
-						    treadle_mr_params);
+		ret = rhashtable_lookup_insert_fast(&mr->obj.ctx->mrs, &mr->node, mr_params);
 	} while (ret == -EEXIST && (mr->flags & TREADLE_MR_KERNEL_KEY));
 	mr->hashed = !ret;
 	return ret;
@@ -348,7 +359,7 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 		return;
 	mr->closed = true;
 	if (mr->hashed)
-		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, treadle_mr_params);
+		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, mr_params);
 	write_lock(&pm->lock);
 	mr->revoked = true;
 	write_unlock(&pm->lock);
@@ -429,7 +440,7 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 	int ret;
 
 	rcu_read_lock();
-	mr = rhashtable_lookup(&ctx->mrs, &range->key, treadle_mr_params);
+	mr = rhashtable_lookup(&ctx->mrs, &range->key, mr_params);
 	if (mr && !kref_get_unless_zero(&mr->obj.ref))
 		mr = NULL;
 	rcu_read_unlock();

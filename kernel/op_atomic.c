@@ -89,7 +89,7 @@ static int judge_fetch(const struct treadle_cmd *cmd, int which)
 	return treadle_iov_judge(iov, count, cmd->d.len);
 }
 
-/* Remote ranges hold whole elements, so that none is in two of them. */
+/* Remote ranges hold whole elements, so that none is in two of them. @size is a power of 2. */
 static int judge_elements(const struct treadle_cmd *cmd, u32 size)
 {
 	const struct treadle_rma_iov *range;
@@ -98,7 +98,7 @@ static int judge_elements(const struct treadle_cmd *cmd, u32 size)
 
 	range = treadle_cmd_rma(cmd, &one, &count);
 	for (i = 0; i < count; i++)
-		if (range[i].len % size)
+		if (range[i].len & (size - 1))
 			return -EINVAL;
 	return 0;
 }
@@ -273,6 +273,19 @@ static u32 access_for(const struct treadle_desc *d)
 	return access;
 }
 
+/* memcpy() of a word of at most 8 bytes, without a call. */
+static __always_inline void copy_word(void *to, const void *from, u32 len)
+{
+	if (likely(len == 8))
+		__builtin_memcpy(to, from, 8);
+	else if (len == 4)
+		__builtin_memcpy(to, from, 4);
+	else if (len == 2)
+		__builtin_memcpy(to, from, 2);
+	else
+		__builtin_memcpy(to, from, 1);
+}
+
 /*
  * One word, and all that belongs to it in pages that are known: under both locks at once it is
  * done, or (false) nothing has happened.
@@ -302,15 +315,15 @@ TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
 	ok = at && operand && compare && result && !(rma->count && treadle_mr_revoked(rma->mr[0]));
 	if (likely(ok)) {
 		/* once: the process may change them meanwhile */
-		memcpy(&value, operand, len);
-		memcpy(&than, compare, len);
+		copy_word(&value, operand, len);
+		copy_word(&than, compare, len);
 		if (d->atomic_op == TREADLE_ATOMIC_SUM && len == sizeof(s64))
 			value = atomic64_fetch_add(value, at);
 		else
 			ok = treadle_update(treadle_compute_int, d->atomic_op, d->datatype, at,
 					    &value, &than);
 		if (likely(ok))
-			memcpy(result, &value, len);
+			copy_word(result, &value, len);
 	}
 	treadle_pm_unlock2(there, here);
 	return ok;
@@ -343,9 +356,9 @@ TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_ru
 		    !open_local(&rma, cmd) :
 		    !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
-	/* no element lies in two of a region's ranges */
+	/* no element lies in two of a region's ranges; both are powers of 2 */
 	for (i = 0; i < rma.parts; i++) {
-		if (rma.at[i].addr % align || rma.at[i].len % size) {
+		if ((rma.at[i].addr & (align - 1)) || (rma.at[i].len & (size - 1))) {
 			treadle_rma_finish(&rma, -EINVAL, run);
 			return;
 		}

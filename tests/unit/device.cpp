@@ -180,9 +180,14 @@ int sys::ioctl(int, unsigned long request, void *arg) noexcept
 	}
 }
 
-int sys::ioctl(int, unsigned long request, std::uint32_t id) noexcept
+int sys::ioctl(int, unsigned long, std::uint32_t) noexcept
 {
-	return request == TREADLE_IOC_DOORBELL ? device->doorbell(id) : -ENOTTY;
+	return -ENOTTY; /* SIGNAL */
+}
+
+int sys::doorbell(int, std::uint32_t id) noexcept
+{
+	return device->doorbell(id);
 }
 
 /* Objects live as long as the device. */

@@ -68,7 +68,7 @@ struct treadle_cmd {
  * @ref:	of an allocated one: the sender's path, or the queue, or the job
  * @job:	when a worker goes on with it
  * @m:		while unexpected
- * @parked:	on cmd->ep->parked (its lock) while queued with its command
+ * @parked, @by_context: in those of cmd->ep (its lock) while queued with its command
  * @to:		target; held if @heap
  * @cmd:	whose buffers to copy and whom to tell at delivery; NULL: the sender
  *		has been told, @payload has it all
@@ -86,6 +86,7 @@ struct treadle_msg {
 	struct treadle_job job;
 	struct treadle_match_msg m;
 	struct list_head parked;
+	struct treadle_armed by_context; /* and by when it was parked */
 	struct treadle_ep *to;
 	struct treadle_cmd *cmd;
 	struct treadle_recv *recv;

@@ -226,6 +226,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 		return -ENOMEM;
 	spin_lock_init(&ep->lock);
 	INIT_LIST_HEAD(&ep->parked);
+	ep->by_context = RB_ROOT_CACHED;
 	ep->flows = RB_ROOT;
 	INIT_LIST_HEAD(&ep->pending);
 	xa_init(&ep->contexts);

@@ -23,10 +23,10 @@ struct treadle_eq;
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
- * @lock:	@dead, @severed, @parked, flows
+ * @lock:	@dead, @severed, @parked and what is with it, flows
  * @dead:	no longer reachable, accepts nothing
  * @awaited:	somebody has posted a collective receive for what it sends
- * @parked:	messages of this endpoint that wait at a peer
+ * @parked, @by_context: messages of this endpoint that wait at a peer; how many ever did
  * @flows:	peers to whom something is under way (under @lock; flow.c)
  * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
  *		(written under @lock)
@@ -62,6 +62,8 @@ struct treadle_ep {
 	spinlock_t lock;
 	bool dead, severed, awaited;
 	struct list_head parked;
+	struct rb_root_cached by_context;
+	u64 parks;
 	struct rb_root flows;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;

@@ -242,6 +242,27 @@ fail:
 	return NULL;
 }
 
+/* @msg waits at a peer of @from: to be found by fi_cancel, and when @from closes. Under @from's lock. */
+static void park(struct treadle_ep *from, struct treadle_msg *msg)
+{
+	list_add_tail(&msg->parked, &from->parked);
+	msg->by_context.threshold = msg->cmd->d.context;
+	msg->by_context.seq = from->parks++;
+	treadle_armed_insert(&from->by_context, &msg->by_context);
+}
+
+/* The oldest one (with @context), or NULL. Under @ep's lock. */
+static struct treadle_msg *parked(struct treadle_ep *ep, const u64 *context)
+{
+	struct treadle_armed *a;
+
+	if (!context)
+		return list_first_entry_or_null(&ep->parked, struct treadle_msg, parked);
+	a = treadle_armed_from(&ep->by_context, *context, 0);
+	return a && a->threshold == *context ? container_of(a, struct treadle_msg, by_context) :
+					       NULL;
+}
+
 /* Put @msg into the matcher; under rx->lock, which closing takes after it has set dead. */
 static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 {
@@ -258,7 +279,7 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 		if (from->dead || from->severed)
 			ret = -ECANCELED;
 		else
-			list_add_tail(&msg->parked, &from->parked);
+			park(from, msg);
 		spin_unlock(&from->lock);
 		if (ret)
 			return ret;
@@ -397,18 +418,14 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 			 struct treadle_run *run)
 {
 	while (*count < max) {
-		struct treadle_msg *msg = NULL, *m;
+		struct treadle_msg *msg;
 		struct treadle_rx *rx;
 		bool queued;
 
 		spin_lock(&ep->lock);
-		list_for_each_entry(m, &ep->parked, parked) {
-			if (!context || m->cmd->d.context == *context) {
-				msg = m;
-				kref_get(&msg->ref);
-				break;
-			}
-		}
+		msg = parked(ep, context);
+		if (msg)
+			kref_get(&msg->ref);
 		spin_unlock(&ep->lock);
 		if (!msg)
 			return;

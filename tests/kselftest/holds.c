@@ -96,7 +96,7 @@ FIXTURE_SETUP(holds)
 					     .rcq = 8192,
 					     .buffered = query(device()).max_buffered});
 	self->to = peer(&self->a, self->b.addr);
-	self->dst = pages(4096);
+	self->dst = pages(8192);
 }
 
 FIXTURE_TEARDOWN(holds)
@@ -239,6 +239,56 @@ TEST_F(holds, receives_with_many_masks_are_bounded)
 	d.ignore = 1 << 8;
 	ASSERT_EQ(0, post_recv(&self->b, d));
 	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+}
+
+/* A message that waits at a peer is found by its context, however many others wait. */
+TEST_F(holds, a_cancel_does_not_look_at_all)
+{
+	enum { PARKED = 30000, TRIES = 8 };
+	struct treadle_desc d = send_of(self->dst, 8192, self->to, 0);
+	__u64 count, began, t, took[2] = {~0ULL, ~0ULL};
+	struct treadle_cqe c;
+	struct cntr go, gone;
+	struct node b;
+
+	/* what it does not copy waits with its command, and has left the ring if it was armed */
+	node_open(&b, (struct options){.rx = 8});
+	d.peer = peer(&self->a, b.addr);
+	cntr_open(&go, self->a.fd);
+	for (int i = 0; i < PARKED; i++) {
+		d.context = i;
+		ASSERT_EQ(1, post(&self->a, when(d, &go, 1)));
+	}
+	/* the last to start says that all have */
+	cntr_open(&gone, self->a.fd);
+	ASSERT_EQ(1, post(&self->a, when(count_of(TREADLE_OP_CNTR_ADD, &gone, 1, 0), &go, 1)));
+	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
+	ASSERT_EQ(0, cntr_wait(&gone, 1, 0, -1));
+	for (int i = 0; i < 2 * TRIES; i++) {
+		/* the first, the last, the second, the last but one */
+		int context = i % 2 ? PARKED - 1 - i / 2 : i / 2;
+
+		began = now_ns();
+		ASSERT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, context, 0, &count));
+		t = now_ns() - began;
+		took[i % 2] = t < took[i % 2] ? t : took[i % 2];
+		ASSERT_EQ(1, count);
+		c = cq_next(&self->a.cq);
+		EXPECT_EQ(context, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+	}
+	note("the first of %d: %llu us, the last: %llu us", PARKED, took[0] / 1000, took[1] / 1000);
+	EXPECT_LT(took[1], 20 * took[0]);
+	/* of two with one context each goes once */
+	d.context = PARKED / 2;
+	ASSERT_EQ(1, post(&self->a, d));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(i < 2 ? 0 : -ENOENT,
+			  cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, d.context, 0, &count));
+		if (i < 2)
+			EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
+	}
+	ASSERT_EQ(0, destroy(self->a.fd, self->a.ep));
 }
 
 TEST_HARNESS_MAIN

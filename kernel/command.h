@@ -24,7 +24,7 @@
  * @rest:	F_REPEAT, with @cond: the other counter it waits for in turn, bound, or NULL
  * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
  * @ep:		endpoint, or NULL (counter operations)
- * @wait:	after that: where it waits for its turn (flow.c)
+ * @wait, @by_context: after that: where it waits for its turn (flow.c), and in ep->waiting
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted, or (in rx->armed) that is
  * @tx, @slots:	credits to give back at the end
@@ -45,7 +45,10 @@ struct treadle_cmd {
 	};
 	union {
 		struct treadle_armed armed;
-		struct list_head wait;
+		struct {
+			struct list_head wait;
+			struct rb_node by_context;
+		};
 	};
 	struct treadle_ep *ep;
 	struct treadle_obj *cond, *rest;

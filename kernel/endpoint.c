@@ -227,6 +227,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	spin_lock_init(&ep->lock);
 	INIT_LIST_HEAD(&ep->parked);
 	ep->by_context = RB_ROOT_CACHED;
+	ep->waiting = RB_ROOT;
 	ep->flows = RB_ROOT;
 	INIT_LIST_HEAD(&ep->pending);
 	xa_init(&ep->contexts);

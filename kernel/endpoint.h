@@ -28,6 +28,7 @@ struct treadle_eq;
  * @awaited:	somebody has posted a collective receive for what it sends
  * @parked, @by_context: messages of this endpoint that wait at a peer; how many ever did
  * @flows:	peers to whom something is under way (under @lock; flow.c)
+ * @waiting:	commands that wait for their turn there, by context
  * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
  *		(written under @lock)
  *
@@ -64,7 +65,7 @@ struct treadle_ep {
 	struct list_head parked;
 	struct rb_root_cached by_context;
 	u64 parks;
-	struct rb_root flows;
+	struct rb_root flows, waiting;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;
 	struct treadle_conn *conn;

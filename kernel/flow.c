@@ -71,6 +71,49 @@ static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
 	WRITE_ONCE(ep->nr_flows, ep->nr_flows + 1);
 }
 
+/* --- what waits, also by context, so that fi_cancel finds it; under ep->lock -------------- */
+
+static struct treadle_cmd *waiting_of(struct rb_node *node)
+{
+	return rb_entry(node, struct treadle_cmd, by_context);
+}
+
+static void wait_add(struct treadle_flow *flow, struct treadle_cmd *cmd)
+{
+	struct rb_node **link = &flow->ep->waiting.rb_node, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		/* behind those with the same */
+		link = cmd->d.context < waiting_of(parent)->d.context ? &parent->rb_left :
+									&parent->rb_right;
+	}
+	rb_link_node(&cmd->by_context, parent, link);
+	rb_insert_color(&cmd->by_context, &flow->ep->waiting);
+	list_add_tail(&cmd->wait, &flow->waiting);
+}
+
+static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
+{
+	rb_erase(&cmd->by_context, &ep->waiting);
+	list_del(&cmd->wait);
+}
+
+/* The first one with @context, or NULL. */
+static struct treadle_cmd *wait_find(struct treadle_ep *ep, u64 context)
+{
+	struct rb_node *node = ep->waiting.rb_node;
+	struct treadle_cmd *cmd, *found = NULL;
+
+	while (node) {
+		cmd = waiting_of(node);
+		if (cmd->d.context == context)
+			found = cmd;
+		node = cmd->d.context < context ? node->rb_right : node->rb_left;
+	}
+	return found;
+}
+
 /*
  * After a change; frees the flow if nothing is left of it. The numbers are read
  * without the lock (acquire) by who issues next: if it finds none it goes on, and
@@ -108,7 +151,7 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 		spin_lock(&ep->lock);
 		cmd = list_first_entry_or_null(&flow->waiting, struct treadle_cmd, wait);
 		if (cmd && flow_free(flow, cmd)) {
-			list_del(&cmd->wait);
+			wait_del(ep, cmd);
 		} else {
 			cmd = NULL;
 			flow->active = false;
@@ -237,7 +280,7 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	spin_lock(&ep->lock);
 	flow = flow_before(ep, cmd);
 	if (flow) {
-		list_add_tail(&cmd->wait, &flow->waiting);
+		wait_add(flow, cmd);
 		flow_settle(ep, flow);
 		cmd = NULL;
 	}
@@ -248,32 +291,24 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 /* Take back the first command with @context that waits, if there is one. */
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run)
 {
-	struct treadle_cmd *cmd, *found = NULL;
 	struct treadle_job *job = NULL;
-	struct rb_node *node;
+	struct treadle_flow *flow;
+	struct treadle_cmd *cmd;
 
 	spin_lock(&ep->lock);
-	for (node = rb_first(&ep->flows); node; node = rb_next(node)) {
-		list_for_each_entry(cmd, &flow_of(node)->waiting, wait) {
-			if (cmd->d.context == context) {
-				found = cmd;
-				break;
-			}
-		}
-		if (found)
-			break;
-	}
-	if (found) {
-		list_del(&found->wait);
-		job = flow_start(ep, flow_of(node)); /* it may have been a fence */
-		flow_settle(ep, flow_of(node));
+	cmd = wait_find(ep, context);
+	if (cmd) {
+		flow = flow_find(ep, cmd->port);
+		wait_del(ep, cmd);
+		job = flow_start(ep, flow); /* it may have been a fence */
+		flow_settle(ep, flow);
 	}
 	spin_unlock(&ep->lock);
-	if (found)
-		treadle_cmd_complete(found, -ECANCELED, run);
+	if (cmd)
+		treadle_cmd_complete(cmd, -ECANCELED, run);
 	if (job)
 		treadle_run_add(run, job);
-	return found;
+	return cmd;
 }
 
 /* The endpoint is closed (ep->dead is set): what waits is dropped. */
@@ -291,6 +326,7 @@ void treadle_flow_drop(struct treadle_ep *ep)
 		list_splice_tail_init(&flow->waiting, &dropped);
 		flow_settle(ep, flow);
 	}
+	ep->waiting = RB_ROOT;
 	spin_unlock(&ep->lock);
 	list_for_each_entry_safe(cmd, next, &dropped, wait) {
 		list_del(&cmd->wait);

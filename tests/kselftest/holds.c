@@ -241,21 +241,24 @@ TEST_F(holds, receives_with_many_masks_are_bounded)
 	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
 }
 
-/* A message that waits at a peer is found by its context, however many others wait. */
-TEST_F(holds, a_cancel_does_not_look_at_all)
+/* What waits, at a peer or for its turn, is found by its context, however much else does. */
+static void cancel_among_many(struct __test_metadata *_metadata, FIXTURE_DATA(holds) * self,
+			      __u32 fence)
 {
-	enum { PARKED = 30000, TRIES = 8 };
-	struct treadle_desc d = send_of(self->dst, 8192, self->to, 0);
+	enum { WAITING = 30000, TRIES = 8, ALONE = 1 << 20 };
+	struct treadle_desc d = send_of(self->dst, 8192, self->to, ALONE);
 	__u64 count, began, t, took[2] = {~0ULL, ~0ULL};
 	struct treadle_cqe c;
 	struct cntr go, gone;
 	struct node b;
 
-	/* what it does not copy waits with its command, and has left the ring if it was armed */
+	/* what is not copied waits with its command, and has left the ring if it was armed */
 	node_open(&b, (struct options){.rx = 8});
 	d.peer = peer(&self->a, b.addr);
+	ASSERT_EQ(1, post(&self->a, d));
+	d.flags |= fence; /* behind that */
 	cntr_open(&go, self->a.fd);
-	for (int i = 0; i < PARKED; i++) {
+	for (int i = 0; i < WAITING; i++) {
 		d.context = i;
 		ASSERT_EQ(1, post(&self->a, when(d, &go, 1)));
 	}
@@ -266,7 +269,7 @@ TEST_F(holds, a_cancel_does_not_look_at_all)
 	ASSERT_EQ(0, cntr_wait(&gone, 1, 0, -1));
 	for (int i = 0; i < 2 * TRIES; i++) {
 		/* the first, the last, the second, the last but one */
-		int context = i % 2 ? PARKED - 1 - i / 2 : i / 2;
+		int context = i % 2 ? WAITING - 1 - i / 2 : i / 2;
 
 		began = now_ns();
 		ASSERT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, context, 0, &count));
@@ -277,10 +280,11 @@ TEST_F(holds, a_cancel_does_not_look_at_all)
 		EXPECT_EQ(context, c.context);
 		EXPECT_EQ(ECANCELED, c.error);
 	}
-	note("the first of %d: %llu us, the last: %llu us", PARKED, took[0] / 1000, took[1] / 1000);
+	note("the first of %d: %llu us, the last: %llu us", WAITING, took[0] / 1000,
+	     took[1] / 1000);
 	EXPECT_LT(took[1], 20 * took[0]);
 	/* of two with one context each goes once */
-	d.context = PARKED / 2;
+	d.context = WAITING / 2;
 	ASSERT_EQ(1, post(&self->a, d));
 	for (int i = 0; i < 3; i++) {
 		ASSERT_EQ(i < 2 ? 0 : -ENOENT,
@@ -289,6 +293,16 @@ TEST_F(holds, a_cancel_does_not_look_at_all)
 			EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
 	}
 	ASSERT_EQ(0, destroy(self->a.fd, self->a.ep));
+}
+
+TEST_F(holds, a_cancel_finds_what_waits_at_a_peer)
+{
+	cancel_among_many(_metadata, self, 0);
+}
+
+TEST_F(holds, a_cancel_finds_what_waits_for_its_turn)
+{
+	cancel_among_many(_metadata, self, TREADLE_F_FENCE);
 }
 
 TEST_HARNESS_MAIN

@@ -326,7 +326,8 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		treadle_obj_put(&cntr->obj);
 	if (notify)
 		treadle_obj_unbind(&notify->obj);
-	if (!kept)
+	/* of one on a doorbell's stack nothing is left, mostly */
+	if (!kept && unlikely(cmd->heap || cmd->own || cmd->cond || cmd->target))
 		treadle_cmd_free(cmd);
 	if (unlikely(tracked)) { /* what had to wait for this may start */
 		treadle_flow_done(ep, port, remote, run);

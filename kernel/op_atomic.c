@@ -81,12 +81,17 @@ static bool op_fits(const struct treadle_desc *d)
 /* Buffers for results (0) or to compare with (1): as long as the command. */
 static int judge_fetch(const struct treadle_cmd *cmd, int which)
 {
+	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_iov *iov;
 	struct treadle_iov one;
 	unsigned int count;
+	u64 end;
 
+	if (likely(d->fetch_iov_count <= 1))
+		return check_add_overflow(which ? d->compare : d->result, d->len, &end) ? -EINVAL :
+											  0;
 	iov = treadle_cmd_fetch(cmd, which, &one, &count);
-	return treadle_iov_judge(iov, count, cmd->d.len);
+	return treadle_iov_judge(iov, count, d->len);
 }
 
 /* Remote ranges hold whole elements, so that none is in two of them. @size is a power of 2. */
@@ -96,6 +101,8 @@ static int judge_elements(const struct treadle_cmd *cmd, u32 size)
 	struct treadle_rma_iov one;
 	unsigned int i, count;
 
+	if (likely(cmd->d.rma_iov_count <= 1))
+		return cmd->d.len & (size - 1) ? -EINVAL : 0;
 	range = treadle_cmd_rma(cmd, &one, &count);
 	for (i = 0; i < count; i++)
 		if (range[i].len & (size - 1))

@@ -22,9 +22,9 @@ int treadle_rma_judge(const struct treadle_cmd *cmd)
 	unsigned int i, count;
 	u64 sum = 0, end;
 
-	if (d->rma_iov_count > TREADLE_MAX_RMA_IOV)
-		return -EINVAL;
-	if (d->rma_iov_count > 1 && (d->remote_addr || d->remote_key))
+	if (likely(d->rma_iov_count <= 1)) /* as long as the command by definition */
+		return check_add_overflow(d->remote_addr, d->len, &end) ? -EINVAL : 0;
+	if (d->rma_iov_count > TREADLE_MAX_RMA_IOV || d->remote_addr || d->remote_key)
 		return -EINVAL;
 	range = treadle_cmd_rma(cmd, &one, &count);
 	for (i = 0; i < count; i++)

@@ -502,7 +502,7 @@ out:
 	return ret ?: taken;
 }
 
-TREADLE_HOT int treadle_doorbell(struct treadle_ctx *ctx, u32 id)
+TREADLE_HOT long treadle_doorbell(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_find(ctx, id, 0, false);
 	long ret;

@@ -82,7 +82,7 @@ int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
 struct seq_file;
 void treadle_show_fdinfo(struct seq_file *m, struct file *file); /* fdinfo.c */
 
-int treadle_doorbell(struct treadle_ctx *ctx, u32 id);
+long treadle_doorbell(struct treadle_ctx *ctx, u32 id);
 int treadle_signal(struct treadle_ctx *ctx, u32 id);
 
 #endif

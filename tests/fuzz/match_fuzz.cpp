@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The matcher against a list that is searched: any history has the same answers. */
 #include <algorithm>
+#include <vector>
 
 #include "../unit/match_model.h"
 #include "../unit/matcher.h"
@@ -42,17 +43,20 @@ public:
 		ENSURE(matcher_.arrive(tag, src) == expected);
 		if (expected) {
 			std::erase(reference_.posted, expected);
-			last_ = expected;
+			taken_.push_back(expected);
 		} else {
 			reference_.messages.push_back(matcher_.keep(tag, src));
 		}
 	}
-	/* What was taken comes back to its old place. */
-	void put_back()
+	/* What was taken comes back to its old place, in any order. */
+	void put_back(Input &in)
 	{
-		if (last_)
-			place(last_);
-		last_ = nullptr;
+		if (taken_.empty())
+			return;
+		const auto at = taken_.begin() + in.next<u8>() % taken_.size();
+
+		place(*at);
+		taken_.erase(at);
 	}
 	void cancel(Input &in)
 	{
@@ -103,7 +107,7 @@ private:
 
 	Matcher matcher_;
 	Reference reference_;
-	treadle_match_recv *last_ = nullptr;
+	std::vector<treadle_match_recv *> taken_;
 };
 
 } // namespace
@@ -124,7 +128,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
 			both.arrive(in);
 			break;
 		case 4:
-			both.put_back();
+			both.put_back(in);
 			break;
 		case 5:
 			both.cancel(in);

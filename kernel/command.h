@@ -182,16 +182,19 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 /* flow.c */
 struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run);
 
-/* The same, but mostly nothing is under way that it might have to wait for. */
-static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd,
-							      struct treadle_run *run)
+/* Mostly nothing is under way that a command might have to wait for. */
+static __always_inline bool treadle_flow_idle(const struct treadle_cmd *cmd)
 {
 	const struct treadle_ep *ep = cmd->ep;
 
-	if (likely(!smp_load_acquire(&ep->nr_ordered)) &&
-	    (likely(!(cmd->d.flags & TREADLE_F_FENCE)) || !smp_load_acquire(&ep->nr_flows)))
-		return cmd;
-	return treadle_flow_wait(cmd, run);
+	return likely(!smp_load_acquire(&ep->nr_ordered)) &&
+	       (likely(!(cmd->d.flags & TREADLE_F_FENCE)) || !smp_load_acquire(&ep->nr_flows));
+}
+
+static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd,
+							      struct treadle_run *run)
+{
+	return treadle_flow_idle(cmd) ? cmd : treadle_flow_wait(cmd, run);
 }
 void treadle_flow_track(struct treadle_cmd *cmd);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct treadle_run *run);
@@ -231,6 +234,13 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		       struct treadle_run *run);
 int treadle_remote_error(const struct treadle_rma *rma, int error);
 int treadle_rma_alive(const struct treadle_rma *rma);
+
+/*
+ * What is done in one step with a range of the peer's memory, which is at @at in @there: under both
+ * locks, if no page is missing and the region is alive; else false, and nothing has happened.
+ */
+typedef bool treadle_step_fn(const struct treadle_cmd *cmd, struct treadle_pm *there, u64 at,
+			     const struct treadle_mr *mr);
 
 /* op_atomic.c */
 extern const bool treadle_has_fp;
@@ -316,5 +326,45 @@ void treadle_msg_put(struct treadle_msg *msg);
 void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
 void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 			   const struct treadle_msg *msg, int error, struct treadle_run *run);
+
+/* The endpoint's counter of what peers do to its memory, or NULL. */
+static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *to, u8 opcode)
+{
+	return opcode == TREADLE_OP_WRITE || opcode == TREADLE_OP_ATOMIC ? to->cntr_remote_write :
+									   to->cntr_remote_read;
+}
+
+/*
+ * One buffer, one range, and nothing in the way: then @step is all there is to a command, and the region
+ * need not be held for it, as RCU keeps it. False: nothing has happened, and the long way, which
+ * begins with treadle_rma_open(), does it, or says why not.
+ */
+static __always_inline bool treadle_rma_at_once(struct treadle_cmd *cmd, u32 access,
+						treadle_step_fn *step, struct treadle_run *run)
+{
+	const struct treadle_rma_iov range = { cmd->d.remote_addr, cmd->d.len, cmd->d.remote_key };
+	const struct treadle_mr *mr;
+	struct treadle_cntr *cntr;
+	struct treadle_ep *to;
+	bool done;
+	u64 at;
+
+	if (unlikely(cmd->vec || cmd->inject || (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) ||
+		     READ_ONCE(cmd->ep->dead) || !treadle_flow_idle(cmd)) ||
+	    treadle_find_target(cmd, &to))
+		return false;
+	rcu_read_lock();
+	mr = treadle_mr_peek(to, cmd->ep, &range, access, &at);
+	done = mr && step(cmd, &to->obj.ctx->pm, at, mr);
+	rcu_read_unlock();
+	/* the target hears of it before the initiator does */
+	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;
+	if (unlikely(cntr))
+		treadle_cntr_add(cntr, 1, 0, run);
+	treadle_ep_put(to);
+	if (done)
+		treadle_cmd_complete(cmd, 0, run);
+	return done;
+}
 
 #endif

@@ -174,6 +174,9 @@ int treadle_mrs_init(struct rhashtable *mrs); /* by key */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **mr,
 		    struct treadle_iov *at);
+const struct treadle_mr *treadle_mr_peek(const struct treadle_ep *to, const struct treadle_ep *from,
+					 const struct treadle_rma_iov *range, u32 access, u64 *at)
+	__must_hold(RCU);
 void treadle_mr_put(struct treadle_mr *mr);
 bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);

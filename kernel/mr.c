@@ -426,33 +426,62 @@ static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct trea
 }
 
 /*
- * Everything that is checked on an access: key, endpoint, who, what for, where.
- * The region is held; that it is still alive is seen again with every copy. Returns how
- * many parts of its owner's memory were written to @at, or an error.
+ * Everything that is checked on an access but the key: endpoint, who, what for, where. Returns
+ * how many parts of the owner's memory were written to @at, or an error.
+ */
+static __always_inline int mr_judge(const struct treadle_mr *mr, const struct treadle_ep *to,
+				    const struct treadle_ep *from,
+				    const struct treadle_rma_iov *range, u32 access,
+				    struct treadle_iov *at)
+{
+	u32 ep = READ_ONCE(mr->ep);
+
+	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
+		return -EKEYREJECTED;
+	if ((access & ~mr->access) ||
+	    !treadle_admits(to->obj.ctx, mr->auth_key, mr->key_size, from))
+		return -EACCES;
+	return mr_locate(mr, range->addr, range->len, at);
+}
+
+/*
+ * A range of a region of one part that nobody counts, or NULL: then treadle_mr_find() knows why. The region is
+ * not held but stays until rcu_read_unlock(); that it is alive is seen with the copy.
+ */
+TREADLE_HOT const struct treadle_mr *treadle_mr_peek(const struct treadle_ep *to,
+						     const struct treadle_ep *from,
+						     const struct treadle_rma_iov *range,
+						     u32 access, u64 *at)
+{
+	const struct treadle_mr *mr = rhashtable_lookup(&to->obj.ctx->mrs, &range->key, mr_params);
+	struct treadle_iov one;
+
+	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind */
+	    mr_judge(mr, to, from, range, access, &one) < 0)
+		return NULL;
+	*at = one.addr;
+	return mr;
+}
+
+/*
+ * A range of a region, which is held; that it is still alive is seen again with every copy.
+ * Returns how many parts of its owner's memory were written to @at, or an error.
  */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **found,
 		    struct treadle_iov *at)
 {
-	struct treadle_ctx *ctx = to->obj.ctx;
 	struct treadle_mr *mr;
-	u32 ep;
 	int ret;
 
 	rcu_read_lock();
-	mr = rhashtable_lookup(&ctx->mrs, &range->key, mr_params);
+	mr = rhashtable_lookup(&to->obj.ctx->mrs, &range->key, mr_params);
 	if (mr && !kref_get_unless_zero(&mr->obj.ref))
 		mr = NULL;
 	rcu_read_unlock();
 	if (!mr)
 		return -EKEYREJECTED;
-	ep = READ_ONCE(mr->ep);
-	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
-		ret = -EKEYREJECTED;
-	else if ((access & ~mr->access) || !treadle_admits(ctx, mr->auth_key, mr->key_size, from))
-		ret = -EACCES;
-	else
-		ret = mr_locate(mr, range->addr, range->len, at);
+	ret = mr_judge(mr, to, from, range, access, at);
 	if (ret < 0)
 		treadle_mr_put(mr);
 	else

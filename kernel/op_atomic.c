@@ -295,12 +295,13 @@ static __always_inline void copy_word(void *to, const void *from, u32 len)
 
 /*
  * One word, and all that belongs to it in pages that are known: under both locks at once it is
- * done, or (false) nothing has happened.
+ * done, or (false) nothing has happened. @mr: NULL with F_LOCAL
  */
-TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
+static __always_inline bool modify_step(const struct treadle_cmd *cmd, struct treadle_pm *there,
+					u64 addr, const struct treadle_mr *mr)
 {
-	const struct treadle_desc *d = &rma->cmd->d;
-	struct treadle_pm *here = &rma->cmd->ep->obj.ctx->pm, *there = &rma->to->obj.ctx->pm;
+	const struct treadle_desc *d = &cmd->d;
+	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
 	bool writes = d->atomic_op != TREADLE_ATOMIC_READ, operates = d->iov_count;
 	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
 	void *at, *operand, *compare, *result;
@@ -309,17 +310,15 @@ TREADLE_HOT static bool modify_small(struct treadle_rma *rma)
 	bool ok;
 
 	if (len > sizeof(value) || len != treadle_type_size(d->datatype) || is_fp(d->datatype) ||
-	    rma->cmd->vec || rma->cmd->inject || rma->parts != 1 ||
-	    !treadle_is_word((void *)rma->at[0].addr, len, longest_word()) ||
-	    !treadle_pm_small(rma->at[0].addr, len) || !treadle_pm_small(d->addr, len) ||
-	    !treadle_pm_small(d->result, len) || !treadle_pm_small(d->compare, len) ||
-	    !treadle_pm_lock2(there, here))
+	    !treadle_is_word((void *)addr, len, longest_word()) || !treadle_pm_small(addr, len) ||
+	    !treadle_pm_small(d->addr, len) || !treadle_pm_small(d->result, len) ||
+	    !treadle_pm_small(d->compare, len) || !treadle_pm_lock2(there, here))
 		return false;
-	at = treadle_pm_known(there, rma->at[0].addr, writes);
+	at = treadle_pm_known(there, addr, writes);
 	operand = operates ? treadle_pm_known(here, d->addr, false) : &value;
 	compare = compares ? treadle_pm_known(here, d->compare, false) : &than;
 	result = fetches ? treadle_pm_known(here, d->result, true) : &than;
-	ok = at && operand && compare && result && !(rma->count && treadle_mr_revoked(rma->mr[0]));
+	ok = at && operand && compare && result && !(mr && treadle_mr_revoked(mr));
 	if (likely(ok)) {
 		/* once: the process may change them meanwhile */
 		copy_word(&value, operand, len);
@@ -356,12 +355,13 @@ static bool open_local(struct treadle_rma *rma, struct treadle_cmd *cmd)
 TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
+	bool local = unlikely(cmd->d.flags & TREADLE_F_LOCAL);
 	unsigned int i;
 	struct treadle_rma rma TREADLE_UNSET;
 
-	if (unlikely(cmd->d.flags & TREADLE_F_LOCAL) ?
-		    !open_local(&rma, cmd) :
-		    !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
+	if (likely(!local && treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run)))
+		return;
+	if (local ? !open_local(&rma, cmd) : !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
 	/* no element lies in two of a region's ranges; both are powers of 2 */
 	for (i = 0; i < rma.parts; i++) {
@@ -370,7 +370,8 @@ TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_ru
 			return;
 		}
 	}
-	if (likely(modify_small(&rma)))
+	if (local && !cmd->vec && !cmd->inject &&
+	    modify_step(cmd, &rma.to->obj.ctx->pm, rma.at[0].addr, NULL))
 		treadle_rma_finish(&rma, 0, run);
 	else
 		atomic_go(&rma, run);

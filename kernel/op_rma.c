@@ -160,7 +160,7 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 	bool wrote = d->opcode == TREADLE_OP_WRITE || d->opcode == TREADLE_OP_ATOMIC;
 	bool modified = wrote || d->opcode == TREADLE_OP_COMPARE ||
 			(d->opcode == TREADLE_OP_FETCH && d->atomic_op != TREADLE_ATOMIC_READ);
-	struct treadle_cntr *cntr = wrote ? to->cntr_remote_write : to->cntr_remote_read;
+	struct treadle_cntr *cntr = treadle_target_cntr(to, d->opcode);
 	unsigned int i;
 
 	if (!rma->count) /* F_LOCAL: there is no peer */
@@ -281,19 +281,14 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 	rma_go(container_of(job, struct treadle_rma, job), run);
 }
 
-/* One buffer, one range: false, or all is copied. */
-static __always_inline bool copy_small(const struct treadle_rma *rma)
+static __always_inline bool copy_step(const struct treadle_cmd *cmd, struct treadle_pm *there,
+				      u64 at, const struct treadle_mr *mr)
 {
-	const struct treadle_cmd *cmd = rma->cmd;
-	struct treadle_pm *here = &cmd->ep->obj.ctx->pm, *there = &rma->to->obj.ctx->pm;
+	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
 
-	if (cmd->vec || cmd->inject || rma->parts != 1)
-		return false;
 	if (cmd->d.opcode == TREADLE_OP_WRITE)
-		return treadle_copy_small(there, rma->at[0].addr, here, cmd->d.addr, cmd->d.len,
-					  rma->mr[0]);
-	return treadle_copy_small(here, cmd->d.addr, there, rma->at[0].addr, cmd->d.len,
-				  rma->mr[0]);
+		return treadle_copy_small(there, at, here, cmd->d.addr, cmd->d.len, mr);
+	return treadle_copy_small(here, cmd->d.addr, there, at, cmd->d.len, mr);
 }
 
 TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
@@ -302,10 +297,8 @@ TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *
 							 TREADLE_ACCESS_REMOTE_READ;
 	struct treadle_rma rma TREADLE_UNSET;
 
-	if (!treadle_rma_open(&rma, cmd, access, run))
+	if (likely(treadle_rma_at_once(cmd, access, copy_step, run)))
 		return;
-	if (likely(copy_small(&rma)))
-		treadle_rma_finish(&rma, 0, run);
-	else
+	if (treadle_rma_open(&rma, cmd, access, run))
 		rma_go(&rma, run);
 }

@@ -135,6 +135,24 @@ $(tools) $(examples) $(lib_tests) $(fi_tests): $(libtreadle)
 	$(call say,LD,$@)
 	$(Q)mkdir -p $(@D) && $(call program,$@)
 
+# What the provider is where headers of devices are (ours of tests/fi/hmem), and drivers of devices that do not exist.
+hmem := build/tests/fi/hmem
+$(hmem)/fi_hmem.o: lib/provider/fi_hmem.cpp
+	$(call say,CXX,$< (hmem))
+	$(Q)mkdir -p $(@D) && $(cxx) -Itests/fi/hmem -c $< -o $@
+$(hmem)/drivers.o: include += -Itests/fi/hmem
+$(hmem)/libtreadle-fi.so: rpath = $(call rpath_to,../../../../lib)
+$(hmem)/libtreadle-fi.so: $(filter-out %/fi_hmem.o,$(provider_objects)) $(hmem)/fi_hmem.o lib/provider/libtreadle-fi.map $(libtreadle)
+	$(call say,LD,$@)
+	$(Q)$(call shared,$@)
+# One library under two names, as the second needs the first.
+$(hmem)/libcuda.so.1: $(hmem)/drivers.o
+$(hmem)/libze_loader.so.1: $(hmem)/libcuda.so.1
+$(hmem)/libcuda.so.1 $(hmem)/libze_loader.so.1:
+	$(call say,LD,$@)
+	$(Q)$(CXX) -shared -o $@ -Wl$(comma)--no-as-needed$(comma)-soname$(comma)$(@F) $^
+build/tests/fi/hmem_test: | $(addprefix $(hmem)/,libtreadle-fi.so libcuda.so.1 libze_loader.so.1)
+
 build/kselftest/kselftest_harness.h:
 	$(Q)tools/setup kselftest
 $(kselftests): build/%: %.c | build/kselftest/kselftest_harness.h
@@ -205,7 +223,7 @@ fuzz: $(fuzzers)
 # --- static checks -----------------------------------------------------------------------------------
 
 sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel kernel/probe uapi/treadle lib/include/treadle \
-	lib/include/treadle/detail lib/src lib/src/* lib/provider tools tools/* examples tests/*)))
+	lib/include/treadle/detail lib/src lib/src/* lib/provider tools tools/* examples tests/* tests/fi/*)))
 
 format-check:
 	$(Q)clang-format --dry-run -Werror $(sources)

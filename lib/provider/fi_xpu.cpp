@@ -15,17 +15,12 @@ namespace
 constexpr std::uint32_t first_cells = 512; /* a page */
 constexpr int variables = 1;		   /* of each operation */
 
-/* 0, or why operations of this endpoint can't be triggered from there. */
+/* 0, or why operations of this endpoint can't be triggered. */
 int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys subsys) noexcept
 {
 	if (!((endpoint.tx_caps() | endpoint.rx_caps()) & FI_XPU_TRIGGER))
 		return REFUSE(-FI_EOPNOTSUPP, subsys,
 			      "XPU trigger: the endpoint was not opened with FI_XPU");
-	if (xpu.iface != FI_HMEM_SYSTEM)
-		return REFUSE(-FI_EOPNOTSUPP, subsys,
-			      "XPU trigger: iface %d: only FI_HMEM_SYSTEM, as no memory of "
-			      "devices is moved",
-			      xpu.iface);
 	if (xpu.count < 0 || (xpu.count > 0 && !xpu.var))
 		return REFUSE(-FI_EINVAL, subsys, "XPU trigger: %d variables at %p", xpu.count,
 			      static_cast<void *>(xpu.var));
@@ -35,55 +30,87 @@ int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys sub
 } // namespace
 
 /* Those whose command has started or was canceled are free again. */
-void Cells::collect()
+void Cells::collect(Pool &pool)
 {
 	std::deque<Cell> taken;
 
-	for (const Cell &cell : given_)
-		(cell.cells->done(cell.index) == cell.value ? free_ : taken).push_back(cell);
-	given_.swap(taken);
+	for (const Cell &cell : pool.given)
+		(cell.cells->done(cell.index) == cell.value ? pool.free : taken).push_back(cell);
+	pool.given.swap(taken);
 }
 
-int Cells::grow()
+int Cells::grow(Pool &pool, const Xpu &xpu)
 {
-	const std::size_t total = free_.size() + given_.size();
+	const std::size_t total = pool.free.size() + pool.given.size();
 	const auto count = std::clamp<std::size_t>(total, first_cells, TREADLE_MAX_CELLS);
 	auto more = TriggerCells::create(context_, static_cast<std::uint32_t>(count));
 
 	if (!more)
 		return more.error().negative();
-	const TriggerCells &cells = cells_.emplace_back(std::move(*more));
-	for (std::uint32_t i = 0; i < cells.count(); ++i)
-		free_.push_back({&cells, i, 0});
+	auto seen = seen_by(xpu, more->at(0), more->count() * sizeof(std::uint64_t));
+	if (!seen)
+		return seen.error();
+	const Pages &pages = pool.pages.emplace_back(std::move(*more), std::move(*seen));
+	for (std::uint32_t i = 0; i < pages.cells.count(); ++i)
+		pool.free.push_back({&pages.cells, i, pages.seen.get() + i, 0});
 	return 0;
 }
 
-std::expected<Cells::Cell, int> Cells::take()
+/* There is none for an XPU that has no pages. */
+std::expected<Cells::Pool *, int> Cells::pool_of(const Xpu &xpu)
+{
+	if (const auto at = pools_.find(xpu); at != pools_.end())
+		return &at->second;
+	Pool pool;
+	if (const int rc = grow(pool, xpu))
+		return std::unexpected(rc);
+	return &pools_.emplace(xpu, std::move(pool)).first->second;
+}
+
+int Cells::prepare(const Xpu &xpu)
 {
 	const std::lock_guard guard(lock_);
+	const auto pool = pool_of(xpu);
 
-	if (free_.empty()) {
-		collect();
+	return pool ? 0 : pool.error();
+}
+
+std::expected<Cells::Cell, int> Cells::take(const Xpu &xpu)
+{
+	const std::lock_guard guard(lock_);
+	const auto found = pool_of(xpu);
+
+	if (!found)
+		return std::unexpected(found.error());
+	Pool &pool = **found;
+	if (pool.free.empty()) {
+		collect(pool);
 		/* So that there is no need to collect often: half of them are free, then. */
-		const int rc = free_.size() <= given_.size() ? grow() : 0;
-		if (rc && free_.empty())
+		const int rc = pool.free.size() <= pool.given.size() ? grow(pool, xpu) : 0;
+		if (rc && pool.free.empty())
 			return std::unexpected(rc);
 	}
-	Cell cell = free_.front();
+	Cell cell = pool.free.front();
 	cell.value = ++last_;
-	given_.push_back(cell);
-	free_.pop_front();
+	pool.given.push_back(cell);
+	pool.free.pop_front();
 	return cell;
 }
 
 void Cells::give_back(std::uint64_t value)
 {
 	const std::lock_guard guard(lock_);
-	const auto reversed = std::views::reverse(given_);
-	const auto at = std::ranges::find(reversed, value, &Cell::value);
 
-	free_.push_back(*at);
-	given_.erase(std::next(at).base());
+	for (auto &[xpu, pool] : pools_) {
+		const auto reversed = std::views::reverse(pool.given);
+		const auto at = std::ranges::find(reversed, value, &Cell::value);
+
+		if (at == reversed.end())
+			continue;
+		pool.free.push_back(*at);
+		pool.given.erase(std::next(at).base());
+		return;
+	}
 }
 
 int when_written(Command &command, const Endpoint &endpoint, fi_trigger_xpu &xpu)
@@ -94,13 +121,13 @@ int when_written(Command &command, const Endpoint &endpoint, fi_trigger_xpu &xpu
 		return REFUSE(-FI_ETOOSMALL, FI_LOG_EP_DATA,
 			      "XPU trigger: room for %d variables, %d are needed", xpu.count,
 			      variables);
-	const auto cell = endpoint.domain().cells().take();
+	const auto cell = endpoint.domain().cells().take(Xpu(xpu));
 	if (!cell)
 		return REFUSE(fabric_error(cell.error()), FI_LOG_EP_DATA, "XPU trigger: no cell");
 	fi_trigger_var &var = *xpu.var;
 	var.datatype = FI_UINT64;
 	var.count = 1;
-	var.addr = cell->cells->at(cell->index);
+	var.addr = cell->place;
 	var.value.val64 = cell->value;
 	xpu.count = variables;
 	command.when(cell->cells->id(), cell->index, cell->value).at_once();
@@ -116,6 +143,8 @@ int xpu_variables(const Endpoint &endpoint, void *value, std::size_t *size) noex
 	if (room < sizeof(xpu))
 		return -FI_ETOOSMALL;
 	if (const int rc = check(endpoint, xpu, FI_LOG_EP_CTRL))
+		return rc;
+	if (const int rc = guard([&] { return endpoint.domain().cells().prepare(Xpu(xpu)); }))
 		return rc;
 	if (xpu.count) {
 		xpu.var->datatype = FI_UINT64;

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <deque>
 #include <expected>
+#include <map>
 #include <mutex>
 
 #include <rdma/fi_trigger.h>
 
 #include <treadle/command.h>
 #include <treadle/trigger_cells.h>
+
+#include "hmem.h"
 
 /* fi_trigger(3), "XPU TRIGGERS" */
 namespace treadle::fi
@@ -28,24 +31,37 @@ public:
 	struct Cell {
 		const TriggerCells *cells;
 		std::uint32_t index;
-		std::uint64_t value; /* that it was given out with; no other had it before */
+		std::uint64_t *place; /* where it is for the XPU that writes it */
+		std::uint64_t value;  /* that it was given out with; no other had it before */
 	};
 
 	explicit Cells(const Context &context) noexcept : context_(context) {}
 
-	/* The one that has been free for the longest time; or -errno. May throw. */
-	std::expected<Cell, int> take();
+	/* 0, or why this XPU can write none. May throw. */
+	int prepare(const Xpu &xpu);
+	/* Of those for this XPU the one that has been free for the longest time; or -errno. May throw. */
+	std::expected<Cell, int> take(const Xpu &xpu);
 	/* After all, nothing was armed with this value. May throw. */
 	void give_back(std::uint64_t value);
 
 private:
-	void collect();
-	int grow();
+	struct Pages {
+		TriggerCells cells;
+		Seen seen; /* goes before they are unmapped */
+	};
+	/* Each XPU has pages of its own, so that nothing is mapped for one that does not write it. */
+	struct Pool {
+		std::deque<Pages> pages;      /* which stay where they are */
+		std::deque<Cell> free, given; /* the oldest first */
+	};
+
+	static void collect(Pool &pool);
+	int grow(Pool &pool, const Xpu &xpu);
+	std::expected<Pool *, int> pool_of(const Xpu &xpu);
 
 	const Context &context_;
 	std::mutex lock_;
-	std::deque<TriggerCells> cells_; /* which stay where they are */
-	std::deque<Cell> free_, given_;	 /* the oldest first */
+	std::map<Xpu, Pool> pools_;
 	std::uint64_t last_ = 0;
 };
 

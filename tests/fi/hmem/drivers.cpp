@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * libcuda.so.1 and libze_loader.so.1 of devices that do not exist: they keep books of what is mapped, and store to that and
+ * nothing else, into pages that they pin by themselves, as a device does.
+ */
+#include "drivers.h"
+
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cuda.h>
+#include <level_zero/ze_api.h>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+/* Only by its address. */
+struct CUctx_st {
+	std::size_t uses = 0;
+};
+
+namespace
+{
+
+/* Where CUDA's devices see memory: no processor can go there. */
+constexpr std::uint64_t beyond = 1ULL << 62;
+
+struct Range {
+	std::size_t size;
+	const CUctx_st *context; /* with which it goes; null: with nobody */
+};
+
+std::map<std::uint64_t, Range> ranges; /* by their places for the device */
+CUctx_st primary[2];
+thread_local std::vector<CUcontext> current;
+std::vector<void *> own;
+
+bool store(std::uint64_t *place, std::uint64_t value)
+{
+	const auto address = reinterpret_cast<std::uint64_t>(place);
+	auto range = ranges.upper_bound(address);
+
+	if (range == ranges.begin() || address - (--range)->first >= range->second.size)
+		return false;
+	const iovec from{&value, sizeof(value)};
+	const iovec to{reinterpret_cast<void *>(address & ~beyond), sizeof(value)};
+	return process_vm_writev(getpid(), &from, 1, &to, 1, 0) == sizeof(value);
+}
+
+} // namespace
+
+EXPORT Drivers drivers;
+Drivers drivers{.store = store};
+
+namespace
+{
+
+bool map(std::uint64_t place, std::size_t size, const CUctx_st *context)
+{
+	if (drivers.full || !ranges.emplace(place, Range{size, context}).second)
+		return false;
+	++drivers.mapped;
+	drivers.bytes += size;
+	return true;
+}
+
+bool unmap(std::uint64_t place)
+{
+	const auto range = ranges.find(place);
+
+	if (range == ranges.end())
+		return false;
+	--drivers.mapped;
+	drivers.bytes -= range->second.size;
+	ranges.erase(range);
+	return true;
+}
+
+std::uint64_t seen_by_cuda(const void *memory)
+{
+	return reinterpret_cast<std::uint64_t>(memory) | beyond;
+}
+
+} // namespace
+
+/* --- CUDA -------------------------------------------------------------------------------- */
+
+EXPORT CUresult cuInit(unsigned int flags)
+{
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	if (device < 0 || static_cast<std::size_t>(device) >= std::size(primary))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*context = &primary[device];
+	++primary[device].uses;
+	++drivers.retained;
+	return CUDA_SUCCESS;
+}
+
+/* With the last use goes what it has mapped. */
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	--drivers.retained;
+	if (!--primary[device].uses)
+		for (auto range = ranges.begin(); range != ranges.end();) {
+			const auto [place, what] = *range++;
+			if (what.context == &primary[device])
+				unmap(place);
+		}
+	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPushCurrent(CUcontext context)
+{
+	current.push_back(context);
+	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPopCurrent(CUcontext *context)
+{
+	if (current.empty())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*context = current.back();
+	current.pop_back();
+	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemHostRegister(void *memory, std::size_t size, unsigned int flags)
+{
+	if (current.empty())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (flags != (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))
+		return CUDA_ERROR_INVALID_VALUE;
+	return map(seen_by_cuda(memory), size, current.back()) ? CUDA_SUCCESS :
+								 CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemHostUnregister(void *memory)
+{
+	if (current.empty())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return unmap(seen_by_cuda(memory)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr *place, void *memory, unsigned int flags)
+{
+	*place = seen_by_cuda(memory);
+	return flags || !ranges.contains(*place) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* --- Level Zero -------------------------------------------------------------------------- */
+
+EXPORT ze_result_t zeInit(std::uint32_t)
+{
+	return ZE_RESULT_SUCCESS;
+}
+
+EXPORT ze_result_t zeDriverGet(std::uint32_t *count, ze_driver_handle_t *)
+{
+	*count = 1;
+	return ZE_RESULT_SUCCESS;
+}
+
+EXPORT ze_result_t zeDeviceGet(ze_driver_handle_t, std::uint32_t *count, ze_device_handle_t *)
+{
+	*count = 1;
+	return ZE_RESULT_SUCCESS;
+}
+
+EXPORT ze_context_handle_t zeDriverGetDefaultContext(ze_driver_handle_t)
+{
+	return reinterpret_cast<ze_context_handle_t>(&drivers);
+}
+
+EXPORT ze_result_t zeMemAllocHost(ze_context_handle_t, const ze_host_mem_alloc_desc_t *desc,
+				  std::size_t size, std::size_t, void **memory)
+{
+	const auto *given = static_cast<const ze_external_memmap_sysmem_ext_desc_t *>(desc->pNext);
+
+	if (desc->stype != ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC ||
+	    given->stype != ZE_STRUCTURE_TYPE_EXTERNAL_MEMMAP_SYSMEM_EXT_DESC ||
+	    given->size != size)
+		return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+	*memory = drivers.old ? std::aligned_alloc(4096, size) : given->pSystemMemory;
+	if (drivers.old)
+		own.push_back(*memory);
+	return map(reinterpret_cast<std::uint64_t>(*memory), size, nullptr) ?
+		       ZE_RESULT_SUCCESS :
+		       ZE_RESULT_ERROR_INVALID_ARGUMENT;
+}
+
+EXPORT ze_result_t zeMemFree(ze_context_handle_t, void *memory)
+{
+	if (std::erase(own, memory))
+		std::free(memory);
+	return unmap(reinterpret_cast<std::uint64_t>(memory)) ? ZE_RESULT_SUCCESS :
+								ZE_RESULT_ERROR_INVALID_ARGUMENT;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_TESTS_FI_DRIVERS_H
+#define TREADLE_TESTS_FI_DRIVERS_H
+
+#include <cstddef>
+#include <cstdint>
+
+/* Devices that do not exist, behind the interfaces of two that do: CUDA has two of them, Level Zero one. */
+struct Drivers {
+	/* What a device does; false if its driver has nothing mapped there. */
+	bool (*store)(std::uint64_t *place, std::uint64_t value);
+
+	std::size_t mapped = 0;	  /* ranges */
+	std::size_t bytes = 0;	  /* in them */
+	std::size_t retained = 0; /* primary contexts */
+	bool full = false;	  /* the next range is one too many */
+	bool old = false;	  /* Level Zero before it could map pages of others */
+};
+
+/* The library has one, of this name. */
+inline constexpr char drivers_name[] = "drivers";
+
+#endif

@@ -206,6 +206,19 @@ TEST_F(repeat, chains_go_round_until_they_are_flushed)
 	EXPECT_EQ(0, destroy(a->fd, self->d.id));
 }
 
+/* Behind 2^64 the next threshold is below the value: it goes on until it is taken off. */
+TEST_F(repeat, thresholds_wrap)
+{
+	struct node *a = &self->a;
+
+	ASSERT_EQ(1, post(a, then(every(nothing, &self->c, -2, 1ULL << 62), &self->d)));
+	ASSERT_EQ(1, post(a, count_of(TREADLE_OP_CNTR_SET, &self->c, -2, 0)));
+	ASSERT_EQ(0, cntr_wait(&self->d, 100000, 0, -1));
+	while (destroy(a->fd, self->c.id) == -EBUSY)
+		ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, NULL));
+	EXPECT_EQ(0, destroy(a->fd, self->d.id));
+}
+
 static void goes_round(void *arg)
 {
 	struct node n;

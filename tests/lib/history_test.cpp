@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 /*
- * Random histories of counters, thresholds, cancel and flush, of two processes with two threads
+ * Random histories of counters, thresholds, commands that repeat, cancel and flush, of two processes with two threads
  * each, are checked against a specification (tests/model). Every 16th ends with one process killed.
  *
  * HISTORY_SECONDS=4: how long; a million calls end it, too. HISTORY_SEED: the dice.
@@ -19,6 +19,7 @@ namespace
 using namespace player;
 
 constexpr int histories = 16; /* of the same processes */
+constexpr int repeating = 3;  /* commands that repeat, at most, of each process */
 
 std::uint64_t number_from(const char *name, std::uint64_t otherwise)
 {
@@ -83,6 +84,7 @@ private:
 		stage_.clock = 0;
 		stage_.ready = 0;
 		stage_.command_count = 0;
+		repeats_ = {};
 		for (auto &process : stage_.process) {
 			process.completed = 0;
 			for (auto &actor : process.actors)
@@ -120,7 +122,7 @@ private:
 			op.target = command(process, counter, base);
 		} else if (which < 65) { /* also when there are commands enough */
 			op.kind = Kind::add;
-			op.value = static_cast<Word>(roll(2) ? 1 : roll(5));
+			op.value = static_cast<Word>(roll(2) ? 1 : roll(8) ? roll(5) : roll(20));
 		} else if (which < 72) {
 			op.kind = Kind::set;
 			op.value =
@@ -128,6 +130,8 @@ private:
 		} else if (which < 84) {
 			op.kind = Kind::cancel;
 			op.target = some_command(process);
+			op.rests = op.target != model::none &&
+				   stage_.commands[op.target].rest != model::none && roll(3) == 0;
 		} else if (which < 88) {
 			op.kind = Kind::flush;
 		} else if (which < 91) {
@@ -151,7 +155,32 @@ private:
 			c.notify = process * own + roll(own - 1);
 		if (roll(5) == 0)
 			c.remote = !process * own + own - 1;
+		/* Where values wrap, it would go on for ever. */
+		if (!base && repeats_[process] < repeating && roll(6) == 0) {
+			++repeats_[process];
+			repeat(process, c);
+		}
 		return number;
+	}
+
+	/*
+	 * Nothing goes round: it counts into a counter behind its own, in the order 0, 1, what the peer's have written, 2;
+	 * so there it has longer steps.
+	 */
+	void repeat(int process, player::Command &c)
+	{
+		const int mine = c.counter % own;
+
+		c.threshold = static_cast<Word>(roll(4));
+		c.step = static_cast<Word>(mine < 2 ? 1 + roll(3) : 3 + roll(5));
+		c.notify = model::none;
+		if (mine != 2 && roll(4))
+			c.notify = process * own + (mine == 0 && roll(2) ? 1 : 2);
+		c.remote = mine < 2 && roll(3) == 0 ? !process * own + own - 1 : model::none;
+		if (roll(3) == 0) {
+			c.rest = process * own + (mine + 1 + roll(own - 1)) % own;
+			c.rest_threshold = static_cast<Word>(roll(8));
+		}
 	}
 
 	int some_command(int process)
@@ -200,6 +229,7 @@ private:
 	Stage &stage_;
 	std::mt19937_64 &random_;
 	std::array<std::optional<Child>, processes> children_;
+	std::array<int, processes> repeats_{}; /* that are planned */
 };
 
 /* What would be wrong, had it been so: one more was canceled than there was. */
@@ -224,7 +254,7 @@ TEST(History, random_ones_are_explained_by_the_model)
 				      MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Stage;
 	const auto start = std::chrono::steady_clock::now();
 	std::uint64_t number = 0, calls = 0, ran = 0, canceled = 0, kills = 0, steps = 0;
-	std::uint64_t spoiled = 0, reached = 0, open = 0;
+	std::uint64_t spoiled = 0, reached = 0, open = 0, repeats = 0, rounds = 0;
 
 	while (calls < 1'000'000 && std::chrono::steady_clock::now() - start < time &&
 	       !testing::Test::HasFailure()) {
@@ -255,6 +285,9 @@ TEST(History, random_ones_are_explained_by_the_model)
 					ASSERT_TRUE(!c.failed || i == histories) << "all live";
 				}
 			}
+			for (const auto &c : history.commands)
+				repeats += c.step != 0;
+			rounds += verdict.rounds;
 			kills += i == histories;
 			steps += verdict.steps;
 			++number;
@@ -267,9 +300,10 @@ TEST(History, random_ones_are_explained_by_the_model)
 	}
 	std::printf(
 		"%lu histories, %lu calls, %lu commands ran, %lu of them reached the other process, %lu were "
-		"canceled one by one, %lu processes killed; %lu steps; %lu spoiled ones found out; %lu left "
-		"open\n",
-		number, calls, ran, reached, canceled, kills, steps, spoiled, open);
+		"canceled one by one, %lu processes killed; %lu commands that repeat ran %lu times; %lu steps; "
+		"%lu spoiled ones found out; %lu left open\n",
+		number, calls, ran, reached, canceled, kills, repeats, rounds, steps, spoiled,
+		open);
 	EXPECT_GT(number, 0u);
 	EXPECT_LE(open, 2 + number / 100) << "what is not checked proves nothing";
 	munmap(stage, sizeof(Stage));

@@ -27,7 +27,8 @@ using model::Word;
 
 constexpr int processes = 2;
 constexpr int threads = 2; /* of each */
-constexpr int own = 3;	   /* counters of each; the last counts what peers have written */
+/* Counters of each: two, one that starts nothing which counts, and one that counts what peers have written. */
+constexpr int own = 4;
 constexpr int max_ops = 128;
 
 /* Seen by all: the plan, how far it has got, and what was found. */
@@ -191,7 +192,10 @@ private:
 				  0);
 			break;
 		case Kind::cancel: {
-			const int rc = context_.cancel(id(c.counter), c.threshold, op.target);
+			if (c.step && !op.last)
+				aim(op, c);
+			const int rc = context_.cancel(id(op.rests ? c.rest : c.counter),
+						       c.step ? op.value : c.threshold, op.target);
 			EXPECT_TRUE(rc == 0 || rc == -ENOENT) << rc;
 			op.result = rc == 0;
 			break;
@@ -212,6 +216,17 @@ private:
 		}
 	}
 
+	/* At the threshold that it will have soon, if it has not been left behind: the first beyond the value. */
+	void aim(Op &op, const Command &c)
+	{
+		const Counter &at = counter(op.rests ? c.rest : c.counter);
+		const Word sum = at.value() + at.error();
+
+		op.value = op.rests ? c.rest_threshold : c.threshold;
+		if (op.value <= sum)
+			op.value += (1 + (sum - op.value) / c.step) * c.step;
+	}
+
 	static std::uint32_t error_flag(const Op &op)
 	{
 		return op.error ? TREADLE_F_CNTR_ERROR : 0;
@@ -227,8 +242,13 @@ private:
 
 		made.when(id(c.counter), c.threshold)
 			.work()
-			.completion()
 			.context(static_cast<std::uint64_t>(number));
+		if (c.step)
+			made.repeat(c.step);
+		else
+			made.completion();
+		if (c.rest != model::none)
+			made.rest(id(c.rest), c.rest_threshold);
 		if (c.notify != model::none)
 			made.notify(id(c.notify));
 		return made;
@@ -260,30 +280,72 @@ private:
 		}
 	}
 
-	/* fdinfo: nothing is armed whose threshold has been reached. */
-	bool nothing_is_ready() const
+	/* What fdinfo says of a command that is armed. */
+	struct Armed {
+		Word counter = 0, threshold = 0, flags = 0, context = 0;
+		Word sum = 0; /* of that counter */
+	};
+
+	/* All of them, by what each waits for; the first of each counter at any rate. */
+	std::vector<Armed> armed() const
 	{
 		std::ifstream file(fdinfo_);
-		std::string line, word;
+		std::vector<Armed> all;
+		std::string line, word, no;
 		Word sum = 0;
 
 		while (std::getline(file, line)) {
 			std::istringstream words(line);
-			Word id, success, error, threshold;
 
 			words >> word;
 			if (word == "treadle-cntr:") {
+				Word id, success, error;
 				words >> id >> word >> success >> word >> error;
 				sum = success + error;
 			} else if (word == "treadle-armed:") {
-				words >> word >> id >> word >> threshold;
-				if (threshold <= sum)
-					return false;
+				Armed a;
+				a.sum = sum;
+				words >> word >> a.counter >> word >> a.threshold >> word >> no >>
+					word >> a.flags >> word >> no >> word >> no >> no >> word >>
+					std::hex >> a.context;
+				all.push_back(a);
 			}
 			if (!words)
 				ADD_FAILURE() << line;
 		}
-		return true;
+		return all;
+	}
+
+	bool nothing_is_ready() const
+	{
+		return std::ranges::none_of(armed(),
+					    [](const Armed &a) { return a.threshold <= a.sum; });
+	}
+
+	/* Those that repeat. One that is under way comes back. */
+	bool nothing_repeats()
+	{
+		auto &actor = me_.actors[0];
+
+		for (const Armed &a : armed())
+			if (a.flags & TREADLE_F_REPEAT) {
+				const int number = static_cast<int>(a.context);
+				const Command &c = stage_.commands.at(a.context);
+				Op &op = actor.ops.at(actor.count);
+				op = {.kind = Kind::cancel,
+				      .last = true,
+				      .rests = c.rest != model::none &&
+					       a.counter == static_cast<Word>(id(c.rest)),
+				      .target = number,
+				      .value = a.threshold};
+				perform(op, voices_[0], actor, actor.count);
+			}
+		std::ifstream file(fdinfo_);
+		std::string line;
+		while (std::getline(file, line))
+			if (line.starts_with("treadle-context:"))
+				return line.ends_with("armed 0");
+		return false;
 	}
 
 	/*
@@ -293,26 +355,34 @@ private:
 	void settle()
 	{
 		auto &actor = me_.actors[0];
-		Word open = 0;
 
 		eventually("what is ready does not fire", [&] { return nothing_is_ready(); });
-		for (const auto &a : me_.actors)
-			for (std::uint32_t i = 0; i < a.planned; ++i)
-				open += a.ops[i].kind == Kind::arm;
 		for (int c = 0; c < static_cast<int>(stage_.command_count); ++c)
-			if (stage_.commands[c].counter / own == number_ && !has_completed(c)) {
+			if (stage_.commands[c].counter / own == number_ &&
+			    !stage_.commands[c].step && !has_completed(c)) {
 				Op &op = actor.ops.at(actor.count);
 				op = {.kind = Kind::cancel, .last = true, .target = c};
 				perform(op, voices_[0], actor, actor.count);
 			}
-		for (const auto &a : me_.actors)
-			for (std::uint32_t i = 0; i < a.count; ++i)
-				open -= takes(a.ops[i].kind) ? a.ops[i].result : 0;
+		eventually("a command that repeats stays", [&] { return nothing_repeats(); });
 		eventually("something neither ran nor was canceled",
-			   [&] { return me_.completed >= open; });
+			   [&] { return me_.completed >= not_taken(); });
 		/* What holds a counter, as whoever is just about to count does, makes it busy. */
 		for (auto &c : counters_)
 			eventually("a counter is busy", [&] { return c->close() == 0; });
+	}
+
+	/* Of all that was armed; none that repeats is left. */
+	Word not_taken() const
+	{
+		Word n = 0;
+
+		for (const auto &a : me_.actors)
+			for (std::uint32_t i = 0; i < a.count; ++i) {
+				n += a.ops[i].kind == Kind::arm;
+				n -= takes(a.ops[i].kind) ? a.ops[i].result : 0;
+			}
+		return n;
 	}
 
 	static bool takes(Kind kind)
@@ -337,7 +407,10 @@ private:
 		for (int c = number_ * own; c < (number_ + 1) * own; ++c)
 			for (const bool error : {false, true}) {
 				Op &op = actor.ops.at(actor.count);
-				op = {.kind = Kind::read, .error = error, .target = c};
+				op = {.kind = Kind::read,
+				      .error = error,
+				      .last = true,
+				      .target = c};
 				perform(op, voices_[0], actor, actor.count);
 			}
 	}

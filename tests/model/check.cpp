@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <type_traits>
 #include <unordered_set>
 
 namespace model
@@ -15,15 +16,6 @@ namespace
 constexpr int max_actors = 8;
 constexpr Word max_steps = 2'000'000;
 
-/* A count that a command has caused and that has not been made yet. */
-struct Effect {
-	std::int8_t counter;
-	bool error;
-	bool must; /* it is known to come: nobody who was killed is part of it */
-
-	bool operator==(const Effect &) const = default;
-};
-
 /* What has happened so far. */
 struct State {
 	Counters counters;
@@ -32,21 +24,36 @@ struct State {
 	std::array<Word, max_actors> flushed{};		/* and how many it has found */
 	std::array<std::uint8_t, max_counters> fired{}; /* of those whose order is known */
 	Word done = 0;					/* commands that have fired */
-	std::array<Effect, 2 * max_commands> effects{};
-	Word effect_count = 0;
+	Word failed = 0;				/* those under way that end with an error */
+	/* Counts that commands have caused and that have not been made yet: effect(). */
+	std::array<std::uint16_t, 4 * max_counters> effects{};
 };
+static_assert(std::has_unique_object_representations_v<State>); /* they are compared as bytes */
+
+/* must: it is known to come, as nobody who was killed is part of it. */
+constexpr int effect(int counter, bool error, bool must)
+{
+	return 4 * counter + 2 * error + must;
+}
 
 class Search
 {
 public:
 	explicit Search(const History &history)
 		: h_(history), outcome_(h_.commands.size()), order_(h_.counters.size()),
-		  killed_(h_.completions.size())
+		  killed_(h_.completions.size()), meddles_(h_.commands.size())
 	{
 		for (const auto &actor : h_.actors)
 			for (const Op &op : actor)
 				if (op.kind == Kind::kill)
 					killed_[op.target] = true;
+		for (std::size_t number = 0; number < h_.commands.size(); ++number)
+			for (std::size_t a = 0;
+			     a < std::min<std::size_t>(h_.actors.size(), max_actors); ++a)
+				for (std::size_t i = 0; i < h_.actors[a].size(); ++i)
+					if (meddles(h_.actors[a][i], static_cast<int>(number)))
+						meddles_[number][a] =
+							static_cast<std::uint8_t>(i + 1);
 	}
 
 	Verdict run()
@@ -58,6 +65,8 @@ public:
 			for (const Completion &c : process) {
 				if (outcome_[c.command] != Outcome::none)
 					return {false, name(c.command) + " ran twice", false, 0};
+				if (repeats(c.command))
+					return {false, name(c.command) + " is silent", false, 0};
 				outcome_[c.command] = c.failed ? Outcome::error : Outcome::success;
 				known_ |= Word{1} << c.command;
 				if (h_.commands[c.command].remote == none)
@@ -65,7 +74,7 @@ public:
 			}
 		const bool right = explore(State{});
 		if (right)
-			return {true, {}, false, steps_};
+			return {true, {}, false, steps_, rounds_};
 		if (steps_ > max_steps)
 			return {false, "it was given up after too many steps", true, steps_};
 		return {false, "no order explains it", false, steps_};
@@ -77,17 +86,71 @@ private:
 	static std::string name(int command) { return "command " + std::to_string(command); }
 	bool lives(int counter) const { return !killed_[h_.counters[counter]]; }
 	bool has_fired(const State &s, int command) const { return s.done >> command & 1; }
+	bool repeats(int command) const { return h_.commands[command].step; }
+	/* It has reached for a process that was killed: when that is over, it fails. */
+	bool must_fail(const State &s, int command) const
+	{
+		const int remote = h_.commands[command].remote;
+
+		if (remote == none || lives(remote))
+			return false;
+		for (int a = 0; a < std::ssize(h_.actors); ++a)
+			for (int i = 0; i < s.at[a]; ++i)
+				if (h_.actors[a][i].kind == Kind::kill &&
+				    h_.actors[a][i].target == h_.counters[remote])
+					return true;
+		return false;
+	}
+	bool must_succeed(int command) const
+	{
+		const int remote = h_.commands[command].remote;
+
+		return remote == none || lives(remote);
+	}
+
+	/* Whether it is of consequence for the call how far a command that repeats has got. */
+	bool meddles(const Op &op, int number) const
+	{
+		const Command &c = h_.commands[number];
+
+		switch (op.kind) {
+		case Kind::set:
+		case Kind::flush:
+			return op.target == c.counter || op.target == c.rest;
+		case Kind::cancel:
+			return op.target == number && !op.last;
+		case Kind::kill:
+			return op.target == h_.process_of(number);
+		default:
+			return false;
+		}
+	}
+	/* No call that is still to come meddles with it: it may as well run as soon as it can. */
+	bool is_free(const State &s, int number) const
+	{
+		for (int a = 0; a < std::ssize(h_.actors); ++a)
+			if (s.at[a] < meddles_[number][a])
+				return false;
+		return must_succeed(number) || must_fail(s, number);
+	}
 
 	bool explore(State s)
 	{
-		settle(s);
-		if (is_end(s))
+		const Word rounds = settle(s);
+		if (is_end(s) || go_on(s)) {
+			rounds_ += rounds;
 			return true;
+		}
+		return false;
+	}
+
+	bool go_on(const State &s)
+	{
 		if (++steps_ > max_steps)
 			return false;
 		if (!dead_.empty() && dead_.contains(hash(s)))
 			return false;
-		if (try_effects(s) || try_fires(s) || try_calls(s))
+		if (try_ends(s) || try_effects(s) || try_fires(s) || try_calls(s))
 			return true;
 		dead_.insert(hash(s));
 		return false;
@@ -95,41 +158,79 @@ private:
 
 	/*
 	 * Commands that are known to have fired do so as soon as they can: as nothing but
-	 * that can become of them, everything else is as possible after it as before.
+	 * that can become of them, everything else is as possible after it as before. So do those that
+	 * repeat, when nobody meddles with them any more.
 	 */
-	void settle(State &s) const
+	Word settle(State &s) const
 	{
+		Word rounds = 0;
+
 		for (bool again = true; again;) {
 			again = false;
 			for (int c = 0; c < std::ssize(h_.counters); ++c) {
 				const int next = s.counters.ready(c, h_.commands.data());
 
-				if (next == none || outcome_[next] == Outcome::none ||
-				    (h_.commands[next].remote == none &&
-				     order_[c][s.fired[c]] != next))
+				if (next == none || !fires_now(s, c, next))
 					continue;
-				fire(s, next);
+				rounds += fire(s, next,
+					       repeats(next) ? must_fail(s, next) :
+							       outcome_[next] == Outcome::error);
 				again = true;
 			}
+			for (int n = 0; n < std::ssize(h_.commands); ++n)
+				if ((s.counters.away() >> n & 1) && is_free(s, n)) {
+					end(s, n);
+					again = true;
+				}
 		}
+		return rounds;
 	}
 
-	void fire(State &s, int number) const
+	bool fires_now(const State &s, int counter, int next) const
+	{
+		if (repeats(next))
+			return is_free(s, next);
+		return outcome_[next] != Outcome::none &&
+		       (h_.commands[next].remote != none ||
+			order_[counter][s.fired[counter]] == next);
+	}
+
+	/* 1 if it repeats, and has not only rested. */
+	Word fire(State &s, int number, bool failed) const
 	{
 		const Command &command = h_.commands[number];
-		const bool failed = outcome_[number] == Outcome::error;
-		const bool lives_on = lives(command.counter);
+		const bool rested = s.counters.rests(number, h_.commands.data());
 
-		s.counters.take(number, h_.commands.data());
+		s.counters.start(number, h_.commands.data());
+		if (command.remote != none && !failed && !rested)
+			++s.effects[effect(command.remote, false,
+					   lives(command.counter) && lives(command.remote))];
+		if (repeats(number)) {
+			s.failed |= Word{failed} << number;
+			return !rested;
+		}
 		s.done |= Word{1} << number;
 		if (command.remote == none && outcome_[number] != Outcome::none)
 			++s.fired[command.counter];
-		if (command.remote != none && !failed)
-			s.effects[s.effect_count++] = {static_cast<std::int8_t>(command.remote),
-						       false, lives_on && lives(command.remote)};
+		notify(s, command, failed);
+		return 0;
+	}
+
+	/* Of one that repeats: armed again, it counts. */
+	void end(State &s, int number) const
+	{
+		const bool rested = s.counters.rests(number, h_.commands.data());
+
+		s.counters.again(number, h_.commands.data());
+		if (!rested)
+			notify(s, h_.commands[number], s.failed >> number & 1);
+		s.failed &= ~(Word{1} << number);
+	}
+
+	void notify(State &s, const Command &command, bool failed) const
+	{
 		if (command.notify != none)
-			s.effects[s.effect_count++] = {static_cast<std::int8_t>(command.notify),
-						       failed, lives_on};
+			++s.effects[effect(command.notify, failed, lives(command.counter))];
 	}
 
 	bool is_end(const State &s) const
@@ -139,49 +240,76 @@ private:
 		for (int a = 0; a < std::ssize(h_.actors); ++a)
 			if (s.at[a] < h_.actors[a].size() && h_.actors[a][s.at[a]].end)
 				return false;
-		for (Word e = 0; e < s.effect_count; ++e)
-			if (s.effects[e].must)
-				return false;
+		return is_quiet(s);
+	}
+
+	/* Nothing is ready, under way, or about to count, but of who was killed. */
+	bool is_quiet(const State &s) const
+	{
 		for (int c = 0; c < std::ssize(h_.counters); ++c)
-			if (lives(c) && s.counters.ready(c, h_.commands.data()) != none)
+			if (s.effects[effect(c, false, true)] || s.effects[effect(c, true, true)] ||
+			    (lives(c) && s.counters.ready(c, h_.commands.data()) != none))
+				return false;
+		for (int n = 0; n < std::ssize(h_.commands); ++n)
+			if ((s.counters.away() >> n & 1) && lives(h_.commands[n].counter))
 				return false;
 		return true;
 	}
 
-	bool try_effects(const State &s)
+	bool try_ends(const State &s)
 	{
-		for (Word e = 0; e < s.effect_count; ++e) {
-			const Effect &effect = s.effects[e];
+		for (int n = 0; n < std::ssize(h_.commands); ++n) {
+			if (!(s.counters.away() >> n & 1))
+				continue;
 			State next = s;
-
-			if (std::find(s.effects.begin(), s.effects.begin() + e, effect) !=
-			    s.effects.begin() + e)
-				continue; /* one is as good as the other */
-
-			next.counters.add(effect.counter, effect.error, 1);
-			next.effects[e] = next.effects[--next.effect_count];
-			next.effects[next.effect_count] = {};
+			end(next, n);
 			if (explore(next))
 				return true;
 		}
 		return false;
 	}
 
-	/* What may have fired without anybody left to tell. */
+	bool try_effects(const State &s)
+	{
+		for (int e = 0; e < std::ssize(s.effects); ++e) {
+			if (!s.effects[e])
+				continue;
+			State next = s;
+			--next.effects[e];
+			next.counters.add(e / 4, e & 2, 1);
+			if (explore(next))
+				return true;
+		}
+		return false;
+	}
+
+	/* What may have fired without anybody to tell: because it repeats, or nobody is left. */
 	bool try_fires(const State &s)
 	{
 		for (int c = 0; c < std::ssize(h_.counters); ++c) {
 			const int ready = s.counters.ready(c, h_.commands.data());
 
-			if (ready == none || lives(c) || outcome_[ready] != Outcome::none ||
-			    s.fired[c] < order_[c].size())
+			if (ready == none || (!repeats(ready) && !may_have_fired(s, c, ready)))
 				continue;
-			State next = s;
-			fire(next, ready);
-			if (explore(next))
-				return true;
+			for (const bool failed : {false, true}) {
+				if (failed ? !repeats(ready) || must_succeed(ready) :
+					     repeats(ready) && must_fail(s, ready))
+					continue;
+				State next = s;
+				const Word rounds = fire(next, ready, failed);
+				if (explore(next)) {
+					rounds_ += rounds;
+					return true;
+				}
+			}
 		}
 		return false;
+	}
+
+	bool may_have_fired(const State &s, int counter, int ready) const
+	{
+		return !lives(counter) && outcome_[ready] == Outcome::none &&
+		       s.fired[counter] >= order_[counter].size();
 	}
 
 	bool try_calls(const State &s)
@@ -224,7 +352,7 @@ private:
 			State next = s;
 			all = false;
 			next.part[actor] |= static_cast<std::uint8_t>(1 << c);
-			next.flushed[actor] += next.counters.flush(c);
+			next.flushed[actor] += next.counters.flush(c, h_.commands.data(), false);
 			if (explore(next))
 				return true;
 		}
@@ -282,21 +410,37 @@ private:
 			return true;
 		case Kind::cancel:
 			if (op.last && op.result &&
-			    c.ready(commands[op.target].counter, commands) != none)
+			    c.ready(c.counter_of(op.target, commands), commands) != none)
 				return false;
-			return c.take(op.target, commands) == (op.result != 0) || !op.end;
+			return (is_meant(c, op) && c.take(op.target, commands)) ==
+				       (op.result != 0) ||
+			       !op.end;
 		case Kind::flush:
-			return c.flush(op.target) == op.result || !op.end;
+			return c.flush(op.target, commands) == op.result || !op.end;
 		case Kind::read:
+			if (op.last && !is_quiet(s))
+				return false;
 			return c.value(op.target, op.error) == op.result || !op.end;
 		case Kind::kill:
 			for (int i = 0; i < std::ssize(h_.counters); ++i)
 				if (h_.counters[i] == op.target)
-					c.flush(i);
+					c.flush(i, commands);
+			for (int n = 0; n < std::ssize(h_.commands); ++n)
+				if (h_.process_of(n) == op.target)
+					c.lose(Word{1} << n);
 			return true;
 		default:
 			return false;
 		}
+	}
+
+	/* One that repeats is canceled where it is, and at the threshold that it waits for. */
+	bool is_meant(const Counters &c, const Op &op) const
+	{
+		const Command *const commands = h_.commands.data();
+
+		return !repeats(op.target) || (c.rests(op.target, commands) == op.rests &&
+					       c.threshold_of(op.target, commands) == op.value);
 	}
 
 	/* In 64 bits there is no room for two of some thousands to meet. */
@@ -311,8 +455,11 @@ private:
 	std::vector<std::vector<int>>
 		order_; /* of each counter's commands that reach nobody else */
 	std::vector<char> killed_;
+	/* of each command that repeats: behind the last call of each actor that meddles with it */
+	std::vector<std::array<std::uint8_t, max_actors>> meddles_;
 	Word known_ = 0;
 	Word steps_ = 0;
+	Word rounds_ = 0;
 	std::unordered_set<std::size_t> dead_; /* states from which no end is reached */
 };
 
@@ -332,14 +479,19 @@ std::string text_of(const History &history)
 	for (std::size_t i = 0; i < history.commands.size(); ++i) {
 		const Command &c = history.commands[i];
 		out << "command " << i << ": counter " << c.counter << " at " << c.threshold
-		    << " notify " << c.notify << " remote " << c.remote << '\n';
+		    << " notify " << c.notify << " remote " << c.remote;
+		if (c.step)
+			out << " step " << c.step << " rest " << c.rest << " at "
+			    << c.rest_threshold;
+		out << '\n';
 	}
 	for (std::size_t a = 0; a < history.actors.size(); ++a)
 		for (const Op &op : history.actors[a])
 			out << "actor " << a << ": " << op.begin << '-' << op.end << ' '
 			    << kinds[static_cast<int>(op.kind)] << ' ' << op.target
-			    << (op.error ? " error" : "") << (op.last ? " last" : "") << " value "
-			    << op.value << " result " << op.result << " seen " << op.seen << '\n';
+			    << (op.error ? " error" : "") << (op.last ? " last" : "")
+			    << (op.rests ? " rests" : "") << " value " << op.value << " result "
+			    << op.result << " seen " << op.seen << '\n';
 	for (std::size_t p = 0; p < history.completions.size(); ++p) {
 		out << "process " << p << ':';
 		for (const Completion &c : history.completions[p])

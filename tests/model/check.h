@@ -10,6 +10,9 @@
  * Order is known of what fires on one counter, unless it reaches another process: that is started in order,
  * too, but may take longer. Of a process that was killed it is known that nothing fires
  * any more once it is gone, but not all that fired before.
+ *
+ * Commands that repeat are silent: how often they have run is known by what they have counted, and by the thresholds at
+ * which they were canceled.
  */
 #ifndef TREADLE_TESTS_MODEL_CHECK_H
 #define TREADLE_TESTS_MODEL_CHECK_H
@@ -24,6 +27,7 @@ struct Verdict {
 	std::string why; /* it is not */
 	bool open;	 /* there was no time to find out: neither right nor wrong */
 	Word steps;	 /* that were tried */
+	Word rounds = 0; /* that those have run which repeat, in the order that was found */
 };
 
 Verdict check(const History &history);

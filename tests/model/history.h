@@ -17,9 +17,10 @@ enum class Kind : std::uint8_t { arm, add, set, cancel, flush, flush_all, read, 
 struct Op {
 	Kind kind = Kind::read;
 	bool error = false; /* add, set, read: the count of errors */
-	bool last = false;  /* cancel: what is ready has fired long ago */
+	bool last = false;  /* cancel: what is ready has fired long ago; read: and has counted */
+	bool rests = false; /* cancel of one that repeats: on the counter that it rests on */
 	int target = 0;	    /* arm, cancel: a command; flush_all, kill: a process; else a counter */
-	Word value = 0;	    /* add, set */
+	Word value = 0;	    /* add, set; cancel of one that repeats: at which threshold */
 	Word result = 0; /* cancel: 1, or 0 if there was none; flush: how many; read: the value */
 	Word begin = 0;
 	Word end = 0;		/* 0: it never returned, and may have happened or not */

@@ -7,74 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../model/check.h"
-
-using namespace model;
-
-namespace
-{
-
-/* Histories, written down. Without at() each call is over before the next one begins. */
-struct Written : History {
-	Written()
-	{
-		counters = {0, 0, 1};
-		actors.resize(3);
-		completions.resize(2);
-	}
-
-	int command(Command c)
-	{
-		commands.push_back(c);
-		return static_cast<int>(commands.size()) - 1;
-	}
-	Op &call(Op op, int actor = 0)
-	{
-		op.begin = ++clock;
-		op.end = ++clock;
-		op.seen = op.kind == Kind::kill ? 0 :
-						  static_cast<std::uint32_t>(completions[0].size());
-		return actors[actor].emplace_back(op);
-	}
-	int arm(Command c, int actor = 0)
-	{
-		const int number = command(c);
-		call({.kind = Kind::arm, .target = number}, actor).seen = 0;
-		return number;
-	}
-	Op &add(int counter, Word value, bool error = false, int actor = 0)
-	{
-		return call({.kind = Kind::add, .error = error, .target = counter, .value = value},
-			    actor);
-	}
-	Op &set(int counter, Word value, int actor = 0)
-	{
-		return call({.kind = Kind::set, .target = counter, .value = value}, actor);
-	}
-	Op &cancel(int number, Word result, int actor = 0)
-	{
-		return call({.kind = Kind::cancel, .target = number, .result = result}, actor);
-	}
-	Op &flush(int counter, Word result, int actor = 0)
-	{
-		return call({.kind = Kind::flush, .target = counter, .result = result}, actor);
-	}
-	Op &read(int counter, Word result, int actor = 0)
-	{
-		return call({.kind = Kind::read, .target = counter, .result = result}, actor);
-	}
-	void ran(int number, bool failed = false, int process = 0)
-	{
-		completions[process].push_back({number, failed});
-	}
-	bool right() const { return check(*this).right; }
-
-	Word clock = 0;
-};
-
-constexpr Word top = ~Word{0};
-
-} // namespace
+#include "written.h"
 
 TEST(Model, a_command_runs_at_its_threshold)
 {
@@ -284,6 +217,9 @@ TEST(Model, commands_count_into_others)
 		h.actors[0].back().error = failed;
 		h.actors[0].back().result = 2;
 		EXPECT_FALSE(h.right()) << "once";
+		h.actors[0].back().result = 0;
+		h.actors[0].back().last = true;
+		EXPECT_FALSE(h.right()) << "never, and all is over";
 		h.commands[a].notify = none;
 		h.actors[0].pop_back();
 		EXPECT_FALSE(h.right()) << "nothing has counted for b";
@@ -376,7 +312,16 @@ TEST(Model, reads_find_what_was_there)
 class Device : public testing::TestWithParam<int>
 {
 protected:
-	enum class Fault { nothing, runs_twice, forgets, wrong_order, cancels_too, miscounts };
+	enum class Fault {
+		nothing,
+		runs_twice,
+		forgets,
+		wrong_order,
+		cancels_too,
+		miscounts,
+		leaves_out,
+		repeats_itself
+	};
 
 	/* Calls overlap: each begins at random, a while before it happens. */
 	Written play(std::mt19937 &random, Fault fault)
@@ -386,7 +331,7 @@ protected:
 		std::array<std::vector<int>, 2> armed;
 		const auto lottery = [&](int n) { return static_cast<int>(random() % n); };
 
-		h.counters = {0, 0};
+		h.counters = {0, 0, 0}; /* what those have run that repeat */
 		h.completions.resize(1);
 		for (int step = 0; step < 24; ++step) {
 			const int counter = lottery(2);
@@ -399,6 +344,10 @@ protected:
 				op.kind = Kind::arm;
 				op.target = h.command({.counter = counter,
 						       .threshold = static_cast<Word>(lottery(6))});
+				if (of_those_that_repeat(fault) && lottery(2)) {
+					h.commands.back().notify = 2;
+					h.commands.back().step = static_cast<Word>(1 + lottery(3));
+				}
 				c.arm(op.target, h.commands.data());
 				break;
 			case 2:
@@ -408,7 +357,7 @@ protected:
 				break;
 			case 3:
 				op.kind = Kind::flush;
-				op.result = c.flush(counter);
+				op.result = c.flush(counter, h.commands.data());
 				if (fault == Fault::miscounts) {
 					op.result += 100;
 					faulty_ = true;
@@ -419,8 +368,10 @@ protected:
 					continue;
 				op.kind = Kind::cancel;
 				op.target = lottery(static_cast<int>(h.commands.size()));
+				op.value = c.threshold_of(op.target, h.commands.data());
 				op.result = c.take(op.target, h.commands.data());
-				if (fault == Fault::cancels_too && op.result) {
+				if (fault == Fault::cancels_too && op.result &&
+				    !h.commands[op.target].step) {
 					h.ran(op.target);
 					faulty_ = true;
 				}
@@ -433,6 +384,9 @@ protected:
 			h.actors[actor].push_back(op);
 			fire(h, c, fault);
 		}
+		Op &last = h.read(2, c.value(2, false));
+		last.last = true;
+		last.seen = 0;
 		return h;
 	}
 
@@ -440,7 +394,11 @@ protected:
 	{
 		for (int counter = 0; counter < 2; ++counter)
 			for (int n; (n = c.ready(counter, h.commands.data())) != none;) {
-				c.take(n, h.commands.data());
+				c.start(n, h.commands.data());
+				if (h.commands[n].step) {
+					round(h, c, n, fault);
+					continue;
+				}
 				if (fault == Fault::forgets && !faulty_) {
 					faulty_ = true;
 					continue;
@@ -457,6 +415,22 @@ protected:
 					faulty_ = true;
 				}
 			}
+	}
+
+	/* Among them the others can't always be found out: one that is under way is not flushed. */
+	static bool of_those_that_repeat(Fault fault)
+	{
+		return fault == Fault::nothing || fault == Fault::leaves_out ||
+		       fault == Fault::repeats_itself;
+	}
+
+	void round(Written &h, Counters &c, int number, Fault fault)
+	{
+		const bool faulty = !faulty_ && fault != Fault::nothing;
+
+		c.again(number, h.commands.data());
+		c.add(2, false, faulty ? (fault == Fault::leaves_out ? 0 : 2) : 1);
+		faulty_ |= faulty;
 	}
 
 	/* Armed in this order and fired at once, with thresholds that allow no other order. */
@@ -490,19 +464,22 @@ TEST_P(Device, is_found_out_if_it_is_faulty)
 {
 	const auto fault = static_cast<Fault>(GetParam());
 	std::mt19937 random(1);
-	int found = 0;
+	int found = 0, faulty = 0;
 
 	for (int round = 0; round < 300; ++round) {
 		faulty_ = false;
 		const Written h = play(random, fault);
 		const Verdict verdict = check(h);
-		ASSERT_EQ(verdict.right, !faulty_) << text_of(h) << verdict.why;
+		ASSERT_TRUE(verdict.right || faulty_) << text_of(h) << verdict.why;
+		ASSERT_TRUE(!verdict.right || !faulty_ || of_those_that_repeat(fault))
+			<< text_of(h);
 		found += !verdict.right;
+		faulty += faulty_;
 	}
 	if (fault == Fault::nothing)
-		EXPECT_EQ(found, 0);
+		EXPECT_EQ(faulty, 0);
 	else
-		EXPECT_GT(found, 0) << "the fault never occurred";
+		EXPECT_GT(found, faulty / 2) << "of " << faulty;
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, Device, testing::Range(0, 6));
+INSTANTIATE_TEST_SUITE_P(Faults, Device, testing::Range(0, 8));

@@ -232,13 +232,13 @@ struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag
 	return best;
 }
 
-void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg)
+void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *msg, u64 tag)
 {
-	msg->by_tag.tag = msg->tag;
+	msg->by_tag.tag = tag;
 	msg->by_tag.src = TREADLE_SRC_ANY;
 	msg->by_tag.cls = 0;
 	hash_add(&m->by_tag, &msg->by_tag);
-	msg->by_src.tag = msg->tag;
+	msg->by_src.tag = tag;
 	msg->by_src.src = msg->src;
 	msg->by_src.cls = 0;
 	hash_add(&m->by_src, &msg->by_src);

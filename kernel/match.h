@@ -120,8 +120,13 @@ void treadle_match_exit(struct treadle_match *m);
 
 /* A message arrives: take the receive for it, or NULL. */
 struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src);
+/* Keep a message, to be found without a mask by @tag, whatever its own is. */
+void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *msg, u64 tag);
 /* No receive was there: keep the message. */
-void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg);
+static inline void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg)
+{
+	treadle_match_keep_as(m, msg, msg->tag);
+}
 /* A receive is posted: the oldest message for it, or NULL. */
 struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
 					     const struct treadle_match_recv *r);

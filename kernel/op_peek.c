@@ -70,14 +70,13 @@ static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv
 	return m ? container_of(m, struct treadle_msg, m) : NULL;
 }
 
-/* In the matcher of claimed messages the key is the context. */
+/*
+ * In the matcher of claimed messages the key is the context. The tag stays as it is: who is looking at
+ * the message reads it after he has dropped rx->lock.
+ */
 static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context)
 {
-	u64 tag = msg->m.tag;
-
-	msg->m.tag = context;
-	treadle_match_keep(&rx->match[TREADLE_CLAIMED], &msg->m);
-	msg->m.tag = tag;
+	treadle_match_keep_as(&rx->match[TREADLE_CLAIMED], &msg->m, context);
 	msg->claimed = true;
 	WRITE_ONCE(rx->buffered, rx->buffered + msg->charge);
 }

@@ -210,6 +210,54 @@ TEST_F(peek, what_is_discarded_is_gone)
 	was_delivered(_metadata, self, variant, 3);
 }
 
+/* Looks at what waits until it is over. */
+struct looker {
+	struct node node;
+	bool over;
+	int seen, wrong;
+};
+
+static void *looks(void *arg)
+{
+	struct looker *l = arg;
+
+	while (!__atomic_load_n(&l->over, __ATOMIC_RELAXED)) {
+		struct treadle_desc d = trecv_of(NULL, 0, ANY, 1, 0, 7);
+		struct treadle_cqe c;
+
+		d.flags |= PEEK;
+		need(post(&l->node, d) == 1);
+		c = cq_next(&l->node.rcq);
+		l->seen += !c.error;
+		l->wrong += !c.error && c.tag != 1;
+	}
+	return NULL;
+}
+
+/* What is told of it is what was sent, whatever another makes of it meanwhile. */
+TEST_F(peek, a_message_is_claimed_while_it_is_looked_at)
+{
+	__u64 end = now_ns() + 1000000000;
+	struct looker l = {0};
+	struct treadle_cqe c;
+	pthread_t t;
+
+	node_open(&l.node, (struct options){.context = self->b.fd, .shared_rx = &self->b.rx});
+	t = thread(looks, &l);
+	do {
+		send_tagged(_metadata, self, variant, 1);
+		c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 20);
+		tells(c, 1, 20);
+		c = ask(_metadata, self, 0, 0, CLAIM, 20);
+		tells(c, 1, 20);
+		was_delivered(_metadata, self, variant, 1);
+	} while (now_ns() < end);
+	__atomic_store_n(&l.over, true, __ATOMIC_RELAXED);
+	pthread_join(t, NULL);
+	note("looked at %d times", l.seen);
+	EXPECT_EQ(0, l.wrong);
+}
+
 /* A sender can take back what waits, not what was claimed. */
 TEST_F(peek, claimed_is_matched)
 {

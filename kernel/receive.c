@@ -259,7 +259,8 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which)
 	struct treadle_hash *hash;
 	u32 buckets;
 
-	if (likely(!treadle_match_wants(match, &buckets))) /* a hint, without the lock */
+	/* data_race(): without the lock a hint, which is believed only when it is had with it */
+	if (likely(!data_race(treadle_match_wants(match, &buckets))))
 		return;
 	spin_lock(&rx->lock);
 	hash = treadle_match_wants(match, &buckets);

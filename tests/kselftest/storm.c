@@ -385,6 +385,50 @@ TEST(counters_that_are_mapped_while_they_go)
 	pthread_join(t, NULL);
 }
 
+/* --- matchers that grow while others look at them ------------------------------------------ */
+
+#define LETTERS 500 /* few enough to be kept */
+
+struct writer {
+	struct node n;
+	__u64 to, tag;
+};
+
+static void *writes_letters(void *arg)
+{
+	struct writer *w = arg;
+
+	for (int i = 0; i < LETTERS; i++) {
+		struct treadle_desc d = tsend_of("letter", 6, w->to, w->tag + i, 0);
+
+		d.flags = 0;
+		need(post(&w->n, d) == 1);
+	}
+	return NULL;
+}
+
+TEST(matchers_that_grow_while_others_look)
+{
+	struct writer w[2] = {{.tag = 0}, {.tag = LETTERS}};
+	pthread_t t[2];
+
+	for (int i = 0; i < 2; i++)
+		node_open(&w[i].n, (struct options){});
+	set_sail(2);
+	while (storming()) {
+		struct node all;
+
+		node_open(&all, (struct options){});
+		for (int i = 0; i < 2; i++) {
+			w[i].to = peer(&w[i].n, all.addr);
+			t[i] = thread(writes_letters, &w[i]);
+		}
+		for (int i = 0; i < 2; i++)
+			pthread_join(t[i], NULL);
+		close(all.fd);
+	}
+}
+
 TEST(nothing_is_left)
 {
 	until_unused();

@@ -95,8 +95,8 @@ void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_ad
 
 	rcu_read_lock_sched();
 	ep = xa_load(&ports->all, port);
-	if (ep)
-		*addr = ep->addr;
+	if (ep) /* data_race(): one that is being made may get its port now, which the caller knows */
+		*addr = data_race(ep->addr);
 	rcu_read_unlock_sched();
 }
 

@@ -105,8 +105,10 @@ static void hash_split(struct treadle_hash *h)
 
 static bool hash_wants(const struct treadle_hash *h)
 {
-	return h->keys >= h->buckets && seg_of(h->buckets) < TREADLE_SEGS &&
-	       !h->seg[seg_of(h->buckets)];
+	u32 buckets = READ_ONCE(h->buckets),
+	    seg = seg_of(buckets); /* once: maybe without the lock */
+
+	return h->keys >= buckets && seg < TREADLE_SEGS && !h->seg[seg];
 }
 
 /* Append to the entries of the same key; the caller has set tag, src, cls. */

@@ -194,12 +194,12 @@ public:
 		const double target = milliseconds * 1e6;
 
 		for (messages_ = 1; alive();) {
+			const auto start = Clock::now();
 			const Answer answer = worker_.run(messages_);
 			if (!take(answer))
 				return;
-			/* A post takes next to no time; the transfer after it does. */
-			const double ns = std::max<double>(answer.ns, answer.overlap.transfer *
-									      answer.messages);
+			/* All of it: a post takes next to no time, the transfer after it does. */
+			const double ns = nanoseconds(Clock::now() - start);
 			if (ns >= target / 8) {
 				messages_ = std::ceil(target / ns * answer.messages);
 				return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "conversation.h"
 
@@ -76,7 +77,10 @@ protected:
 	uint64_t receives_ = 0, sends_ = 0;
 };
 
-/* Only the call that posts a send; and how much the CPU can do meanwhile. */
+/*
+ * Only the call that posts a send; and how much the CPU can do meanwhile. Each finds the caches full of
+ * something else, as after a long transfer: else a short message would be posted with warm ones, a long one never.
+ */
 class Post final : public Messages
 {
 public:
@@ -111,6 +115,7 @@ protected:
 	{
 		for (; turns; turns--) {
 			receive(*second_);
+			sweep();
 			watch.start();
 			send(*first_, out(*first_));
 			watch.stop();
@@ -119,6 +124,15 @@ protected:
 	}
 
 private:
+	/* Reads and writes more than caches hold. */
+	void sweep()
+	{
+		for (size_t i = 0; i < other_.size(); i += 64) {
+			volatile char &line = other_[i];
+			line = line + 1;
+		}
+	}
+
 	void finish()
 	{
 		await(*second_, &End::rx_done, receives_);
@@ -143,6 +157,8 @@ private:
 			asm volatile("" : "+r"(x));
 		}
 	}
+
+	std::vector<char> other_ = std::vector<char>(64 << 20);
 };
 
 /* RMA and atomics: the second end has nothing to do. */

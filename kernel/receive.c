@@ -121,8 +121,10 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 	WRITE_ONCE(rx->buffered, rx->buffered - msg->charge);
 	if (msg->cmd) {
 		spin_lock(&msg->cmd->ep->lock);
-		list_del_init(&msg->parked);
-		rb_erase_cached(&msg->by_context.node, &msg->cmd->ep->by_context);
+		if (!list_empty(&msg->parked)) { /* what is claimed is not: nobody takes it back */
+			list_del_init(&msg->parked);
+			rb_erase_cached(&msg->by_context.node, &msg->cmd->ep->by_context);
+		}
 		spin_unlock(&msg->cmd->ep->lock);
 	}
 	treadle_rx_quiet(rx);

@@ -198,8 +198,10 @@ public:
 			const Answer answer = worker_.run(messages_);
 			if (!take(answer))
 				return;
-			/* All of it: a post takes next to no time, the transfer after it does. */
-			const double ns = nanoseconds(Clock::now() - start);
+			/* A post takes next to no time; what comes before and after it does. */
+			const double ns = answer.overlap.transfer ?
+						  nanoseconds(Clock::now() - start) :
+						  answer.ns;
 			if (ns >= target / 8) {
 				messages_ = std::ceil(target / ns * answer.messages);
 				return;

@@ -105,8 +105,8 @@ static void hash_split(struct treadle_hash *h)
 
 static bool hash_wants(const struct treadle_hash *h)
 {
-	u32 buckets = READ_ONCE(h->buckets),
-	    seg = seg_of(buckets); /* once: maybe without the lock */
+	u32 buckets = READ_ONCE(h->buckets); /* once: maybe without the lock */
+	u32 seg = seg_of(buckets);
 
 	return h->keys >= buckets && seg < TREADLE_SEGS && !h->seg[seg];
 }

@@ -80,8 +80,8 @@ struct treadle_cmd {
  * @port:	of the sender
  * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @charge:	bytes of rx->buffered
- * @queued:	in to->rx's matcher (rx->lock)
- * @claimed:	kept there for who has claimed it (rx->lock)
+ * @queued:	in to->rx's matcher (rx->lock), for anybody
+ * @claimed:	kept there for who has claimed it, and no more @queued (rx->lock)
  * @payload:	the kernel's copy (behind this structure), or NULL
  */
 struct treadle_msg {

@@ -33,7 +33,6 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m)
 	msg = kmalloc(sizeof(*msg), TREADLE_GFP_MUST);
 	*msg = *m;
 	kref_init(&msg->ref);
-	INIT_LIST_HEAD(&msg->parked);
 	msg->heap = true;
 	treadle_ep_get(msg->to);
 	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST);

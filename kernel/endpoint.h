@@ -26,7 +26,7 @@ struct treadle_eq;
  * @lock:	@dead, @severed, @parked and what is with it, flows
  * @dead:	no longer reachable, accepts nothing
  * @awaited:	somebody has posted a collective receive for what it sends
- * @parked, @by_context: messages of this endpoint that wait at a peer; how many ever did
+ * @parked, @by_context: messages of this endpoint that wait at a peer; @parks: how many ever did
  * @flows:	peers to whom something is under way (under @lock; flow.c)
  * @waiting:	commands that wait for their turn there, by context
  * @nr_flows, @nr_ordered: their number, and of those where what comes next waits

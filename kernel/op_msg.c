@@ -183,7 +183,6 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 		*msg = *m;
 	}
 	kref_init(&msg->ref);
-	INIT_LIST_HEAD(&msg->parked);
 	INIT_LIST_HEAD(&msg->job.link);
 	msg->heap = true;
 	msg->claimed = false;
@@ -410,7 +409,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
  * Take back up to @max messages of @ep that wait at peers (those with @context,
  * if given): complete their commands with @error, or drop them silently (0).
  *
- * A message is on ep->parked exactly while it is queued and not claimed; both change under the
+ * A message is on ep->parked exactly while it is queued; both change under the
  * target's rx->lock, which is taken before ep->lock. So it is held, both are
  * dropped, and it is looked at again under the target's lock.
  */

@@ -117,16 +117,14 @@ void treadle_rx_quiet(struct treadle_rx *rx)
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space], &msg->m);
-	msg->queued = false;
 	WRITE_ONCE(rx->buffered, rx->buffered - msg->charge);
-	if (msg->cmd) {
+	if (msg->cmd && msg->queued) { /* not what is claimed: that was when it was claimed */
 		spin_lock(&msg->cmd->ep->lock);
-		if (!list_empty(&msg->parked)) { /* what is claimed is not: nobody takes it back */
-			list_del_init(&msg->parked);
-			rb_erase_cached(&msg->by_context.node, &msg->cmd->ep->by_context);
-		}
+		list_del(&msg->parked);
+		rb_erase_cached(&msg->by_context.node, &msg->cmd->ep->by_context);
 		spin_unlock(&msg->cmd->ep->lock);
 	}
+	msg->queued = false;
 	treadle_rx_quiet(rx);
 }
 

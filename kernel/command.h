@@ -24,7 +24,8 @@
  * @rest:	F_REPEAT, with @cond: the other counter it waits for in turn, bound, or NULL
  * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
  * @ep:		endpoint, or NULL (counter operations)
- * @wait, @by_context: after that: where it waits for its turn (flow.c), and in ep->waiting
+ * @by_context:	after that: in ep->waiting, with @wait: where it waits for its turn (flow.c); or in
+ *		ep->parked, with @msg: that waits at a peer
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted, or (in rx->armed) that is
  * @tx, @slots:	credits to give back at the end
@@ -46,8 +47,11 @@ struct treadle_cmd {
 	union {
 		struct treadle_armed armed;
 		struct {
-			struct list_head wait;
 			struct rb_node by_context;
+			union {
+				struct list_head wait;
+				struct treadle_msg *msg;
+			};
 		};
 	};
 	struct treadle_ep *ep;
@@ -71,7 +75,6 @@ struct treadle_cmd {
  * @ref:	of an allocated one: the sender's path, or the queue, or the job
  * @job:	when a worker goes on with it
  * @m:		while unexpected
- * @parked, @by_context: in those of cmd->ep (its lock) while queued with its command
  * @to:		target; held if @heap
  * @cmd:	whose buffers to copy and whom to tell at delivery; NULL: the sender
  *		has been told, @payload has it all
@@ -80,7 +83,7 @@ struct treadle_cmd {
  * @port:	of the sender
  * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @charge:	bytes of rx->buffered
- * @queued:	in to->rx's matcher (rx->lock), for anybody
+ * @queued:	in to->rx's matcher (rx->lock), for anybody; @cmd is parked then (its endpoint's lock)
  * @claimed:	kept there for who has claimed it, and no more @queued (rx->lock)
  * @payload:	the kernel's copy (behind this structure), or NULL
  */
@@ -88,8 +91,6 @@ struct treadle_msg {
 	struct kref ref;
 	struct treadle_job job;
 	struct treadle_match_msg m;
-	struct list_head parked;
-	struct treadle_armed by_context; /* and by when it was parked */
 	struct treadle_ep *to;
 	struct treadle_cmd *cmd;
 	struct treadle_recv *recv;
@@ -197,6 +198,8 @@ static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd
 	return treadle_flow_idle(cmd) ? cmd : treadle_flow_wait(cmd, run);
 }
 void treadle_flow_track(struct treadle_cmd *cmd);
+void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
+struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct treadle_run *run);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep);

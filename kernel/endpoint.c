@@ -225,8 +225,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	if (!ep)
 		return -ENOMEM;
 	spin_lock_init(&ep->lock);
-	INIT_LIST_HEAD(&ep->parked);
-	ep->by_context = RB_ROOT_CACHED;
+	ep->parked = RB_ROOT;
 	ep->waiting = RB_ROOT;
 	ep->flows = RB_ROOT;
 	INIT_LIST_HEAD(&ep->pending);

@@ -23,10 +23,10 @@ struct treadle_eq;
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
- * @lock:	@dead, @severed, @parked and what is with it, flows
+ * @lock:	@dead, @severed, @parked, flows
  * @dead:	no longer reachable, accepts nothing
  * @awaited:	somebody has posted a collective receive for what it sends
- * @parked, @by_context: messages of this endpoint that wait at a peer; @parks: how many ever did
+ * @parked:	commands whose messages wait at a peer, by context
  * @flows:	peers to whom something is under way (under @lock; flow.c)
  * @waiting:	commands that wait for their turn there, by context
  * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
@@ -62,10 +62,7 @@ struct treadle_ep {
 	struct list_head rx_link;
 	spinlock_t lock;
 	bool dead, severed, awaited;
-	struct list_head parked;
-	struct rb_root_cached by_context;
-	u64 parks;
-	struct rb_root flows, waiting;
+	struct rb_root parked, flows, waiting;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;
 	struct treadle_conn *conn;

@@ -39,79 +39,74 @@ struct treadle_flow {
 	struct treadle_job job;
 };
 
-static struct treadle_flow *flow_of(struct rb_node *node)
+static struct treadle_flow *flow_of(const struct rb_node *node)
 {
 	return rb_entry(node, struct treadle_flow, node);
 }
 
+static int order(u64 a, u64 b)
+{
+	return a < b ? -1 : a > b;
+}
+
+static int flow_cmp(const void *port, const struct rb_node *node)
+{
+	return order(*(const u32 *)port, flow_of(node)->port);
+}
+
+static bool flow_less(struct rb_node *node, const struct rb_node *other)
+{
+	return flow_of(node)->port < flow_of(other)->port;
+}
+
 static struct treadle_flow *flow_find(struct treadle_ep *ep, u32 port)
 {
-	struct rb_node *node = ep->flows.rb_node;
+	struct rb_node *node = rb_find(&port, &ep->flows, flow_cmp);
 
-	while (node) {
-		struct treadle_flow *flow = flow_of(node);
-
-		if (flow->port == port)
-			return flow;
-		node = port < flow->port ? node->rb_left : node->rb_right;
-	}
-	return NULL;
+	return node ? flow_of(node) : NULL;
 }
 
 static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
 {
-	struct rb_node **link = &ep->flows.rb_node, *parent = NULL;
-
-	while (*link) {
-		parent = *link;
-		link = flow->port < flow_of(parent)->port ? &parent->rb_left : &parent->rb_right;
-	}
-	rb_link_node(&flow->node, parent, link);
-	rb_insert_color(&flow->node, &ep->flows);
+	rb_add(&flow->node, &ep->flows, flow_less);
 	WRITE_ONCE(ep->nr_flows, ep->nr_flows + 1);
 }
 
-/* --- what waits, also by context, so that fi_cancel finds it; under ep->lock -------------- */
+/* --- what waits, by context, so that fi_cancel finds it ----------------------------------- */
 
-static struct treadle_cmd *waiting_of(struct rb_node *node)
+static struct treadle_cmd *waiting_of(const struct rb_node *node)
 {
 	return rb_entry(node, struct treadle_cmd, by_context);
 }
 
-static void wait_add(struct treadle_flow *flow, struct treadle_cmd *cmd)
+static int wait_cmp(const void *context, const struct rb_node *node)
 {
-	struct rb_node **link = &flow->ep->waiting.rb_node, *parent = NULL;
+	return order(*(const u64 *)context, waiting_of(node)->d.context);
+}
 
-	while (*link) {
-		parent = *link;
-		/* behind those with the same */
-		link = cmd->d.context < waiting_of(parent)->d.context ? &parent->rb_left :
-									&parent->rb_right;
-	}
-	rb_link_node(&cmd->by_context, parent, link);
-	rb_insert_color(&cmd->by_context, &flow->ep->waiting);
-	list_add_tail(&cmd->wait, &flow->waiting);
+static bool wait_less(struct rb_node *node, const struct rb_node *other)
+{
+	return waiting_of(node)->d.context < waiting_of(other)->d.context;
+}
+
+/* Behind those with the same context. */
+void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd)
+{
+	rb_add(&cmd->by_context, tree, wait_less);
+}
+
+/* The first one (with *context), or NULL. */
+struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context)
+{
+	struct rb_node *node = context ? rb_find_first(context, tree, wait_cmp) : rb_first(tree);
+
+	return node ? waiting_of(node) : NULL;
 }
 
 static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
 {
-	rb_erase(&cmd->by_context, &ep->waiting);
 	list_del(&cmd->wait);
-}
-
-/* The first one with @context, or NULL. */
-static struct treadle_cmd *wait_find(struct treadle_ep *ep, u64 context)
-{
-	struct rb_node *node = ep->waiting.rb_node;
-	struct treadle_cmd *cmd, *found = NULL;
-
-	while (node) {
-		cmd = waiting_of(node);
-		if (cmd->d.context == context)
-			found = cmd;
-		node = cmd->d.context < context ? node->rb_right : node->rb_left;
-	}
-	return found;
+	rb_erase(&cmd->by_context, &ep->waiting);
 }
 
 /*
@@ -280,7 +275,8 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	spin_lock(&ep->lock);
 	flow = flow_before(ep, cmd);
 	if (flow) {
-		wait_add(flow, cmd);
+		list_add_tail(&cmd->wait, &flow->waiting);
+		treadle_wait_add(&ep->waiting, cmd);
 		flow_settle(ep, flow);
 		cmd = NULL;
 	}
@@ -296,7 +292,7 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	struct treadle_cmd *cmd;
 
 	spin_lock(&ep->lock);
-	cmd = wait_find(ep, context);
+	cmd = treadle_wait_find(&ep->waiting, &context);
 	if (cmd) {
 		flow = flow_find(ep, cmd->port);
 		wait_del(ep, cmd);

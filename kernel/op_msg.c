@@ -241,27 +241,6 @@ fail:
 	return NULL;
 }
 
-/* @msg waits at a peer of @from: to be found by fi_cancel, and when @from closes. Under @from's lock. */
-static void park(struct treadle_ep *from, struct treadle_msg *msg)
-{
-	list_add_tail(&msg->parked, &from->parked);
-	msg->by_context.threshold = msg->cmd->d.context;
-	msg->by_context.seq = from->parks++;
-	treadle_armed_insert(&from->by_context, &msg->by_context);
-}
-
-/* The oldest one (with @context), or NULL. Under @ep's lock. */
-static struct treadle_msg *parked(struct treadle_ep *ep, const u64 *context)
-{
-	struct treadle_armed *a;
-
-	if (!context)
-		return list_first_entry_or_null(&ep->parked, struct treadle_msg, parked);
-	a = treadle_armed_from(&ep->by_context, *context, 0);
-	return a && a->threshold == *context ? container_of(a, struct treadle_msg, by_context) :
-					       NULL;
-}
-
 /* Put @msg into the matcher; under rx->lock, which closing takes after it has set dead. */
 static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 {
@@ -271,14 +250,15 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 		return -ECONNREFUSED;
 	if (READ_ONCE(msg->to->severed))
 		return -ECONNRESET;
-	if (msg->cmd) {
+	if (msg->cmd) { /* to be found by fi_cancel, and when its endpoint closes */
 		struct treadle_ep *from = msg->cmd->ep;
 
+		msg->cmd->msg = msg;
 		spin_lock(&from->lock);
 		if (from->dead || from->severed)
 			ret = -ECANCELED;
 		else
-			park(from, msg);
+			treadle_wait_add(&from->parked, msg->cmd);
 		spin_unlock(&from->lock);
 		if (ret)
 			return ret;
@@ -409,7 +389,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
  * Take back up to @max messages of @ep that wait at peers (those with @context,
  * if given): complete their commands with @error, or drop them silently (0).
  *
- * A message is on ep->parked exactly while it is queued; both change under the
+ * A command is in ep->parked exactly while its message is queued; both change under the
  * target's rx->lock, which is taken before ep->lock. So it is held, both are
  * dropped, and it is looked at again under the target's lock.
  */
@@ -417,14 +397,17 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 			 struct treadle_run *run)
 {
 	while (*count < max) {
-		struct treadle_msg *msg;
+		struct treadle_msg *msg = NULL;
+		struct treadle_cmd *cmd;
 		struct treadle_rx *rx;
 		bool queued;
 
 		spin_lock(&ep->lock);
-		msg = parked(ep, context);
-		if (msg)
+		cmd = treadle_wait_find(&ep->parked, context);
+		if (cmd) {
+			msg = cmd->msg;
 			kref_get(&msg->ref);
+		}
 		spin_unlock(&ep->lock);
 		if (!msg)
 			return;

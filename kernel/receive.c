@@ -120,8 +120,7 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 	WRITE_ONCE(rx->buffered, rx->buffered - msg->charge);
 	if (msg->cmd && msg->queued) { /* not what is claimed: that was when it was claimed */
 		spin_lock(&msg->cmd->ep->lock);
-		list_del(&msg->parked);
-		rb_erase_cached(&msg->by_context.node, &msg->cmd->ep->by_context);
+		rb_erase(&msg->cmd->by_context, &msg->cmd->ep->parked);
 		spin_unlock(&msg->cmd->ep->lock);
 	}
 	msg->queued = false;

@@ -24,26 +24,53 @@ static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 	return s->iov[s->i].addr + s->off;
 }
 
-/* Where the next bytes are, or NULL: the page is not known. Under pm->lock. */
-static __always_inline void *span_ptr(struct treadle_span *s, bool write, u64 *len)
+/*
+ * struct stretch - bytes that lie together in the kernel's mapping
+ * @len:   of them, up to the end of a page
+ * @most:  it does not go on beyond
+ * @entry: of that page
+ */
+struct stretch {
+	void *at;
+	u64 len, most;
+	void **entry;
+};
+
+/* Where the next bytes are, in one page. False: that is not known. Under pm->lock. */
+static __always_inline bool span_at(struct treadle_span *s, bool write, struct stretch *t)
 {
 	u64 addr;
 
 	if (!s->pm) {
-		*len = U64_MAX;
-		return s->kbuf + s->off;
+		t->at = s->kbuf + s->off;
+		t->len = t->most = U64_MAX;
+		return true;
 	}
-	addr = span_addr(s, len);
+	addr = span_addr(s, &t->most);
 	if (!s->leaf || addr >> PM_LEAF_SHIFT != s->leaf_addr >> PM_LEAF_SHIFT) {
 		if (addr >> PM_ADDR_BITS)
-			return NULL;
+			return false;
 		s->leaf = treadle_pm_leaf(s->pm, addr);
 		s->leaf_addr = addr;
 		if (!s->leaf)
-			return NULL;
+			return false;
 	}
-	*len = min_t(u64, *len, PAGE_SIZE - offset_in_page(addr));
-	return treadle_pm_page(s->leaf[treadle_pm_index(addr, 0)], addr, write);
+	t->len = min_t(u64, t->most, PAGE_SIZE - offset_in_page(addr));
+	t->entry = &s->leaf[treadle_pm_index(addr, 0)];
+	t->at = treadle_pm_page(*t->entry, addr, write);
+	return t->at;
+}
+
+/* One page more, with the same rights? They mostly come like that, and one long copy is faster. */
+static __always_inline bool stretch_on(struct stretch *t)
+{
+	void **next = t->entry + 1;
+
+	if (t->len == t->most || !offset_in_page(next) || *next != *t->entry + PAGE_SIZE)
+		return false;
+	t->entry = next;
+	t->len = min_t(u64, t->most, t->len + PAGE_SIZE);
+	return true;
 }
 
 /*
@@ -107,23 +134,24 @@ static __always_inline bool span_live(const struct treadle_span *s)
 static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
 				      enum treadle_side *miss)
 {
-	u64 n, left, slen, dlen;
-	void *s, *d;
+	struct stretch s, d;
+	u64 n, left;
 
 	*miss = TREADLE_NONE;
 	for (left = len; left; left -= n) {
-		s = span_ptr(src, false, &slen);
-		if (!s) {
+		if (!span_at(src, false, &s)) {
 			*miss = TREADLE_SRC;
 			break;
 		}
-		d = span_ptr(dst, true, &dlen);
-		if (!d) {
+		if (!span_at(dst, true, &d)) {
 			*miss = TREADLE_DST;
 			break;
 		}
-		n = min3(slen, dlen, left);
-		copy_bytes(d, s, n);
+		/* in step, so that no page is looked at twice */
+		do
+			n = min3(s.len, d.len, left);
+		while (n < left && (n < s.len || stretch_on(&s)) && (n < d.len || stretch_on(&d)));
+		copy_bytes(d.at, s.at, n);
 		src->off += n;
 		dst->off += n;
 	}
@@ -231,20 +259,21 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write,
 			u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg, u64 *miss)
 {
-	u64 here, more;
-	void *at = span_ptr(span, write, &here), *rest = NULL;
+	struct stretch here, rest;
 
 	*miss = 0;
-	if (!at)
+	if (!span_at(span, write, &here))
 		return 0;
-	if (here < unit) {
-		span->off += here;
-		rest = span_ptr(span, write, &more);
-		span->off -= here;
-		*miss = rest ? 0 : here;
-		return rest ? fn(arg, at, here, rest) : 0;
+	if (here.len < unit) {
+		bool known;
+
+		span->off += here.len;
+		known = span_at(span, write, &rest);
+		span->off -= here.len;
+		*miss = known ? 0 : here.len;
+		return known ? fn(arg, here.at, here.len, rest.at) : 0;
 	}
-	return fn(arg, at, round_down(min(here, len), (u64)unit), NULL);
+	return fn(arg, here.at, round_down(min(here.len, len), (u64)unit), NULL);
 }
 
 /*

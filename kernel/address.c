@@ -16,6 +16,7 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
+#include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/seqlock.h>
 #include <linux/slab.h>
@@ -229,7 +230,7 @@ static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
 	struct treadle_av_table *t;
 	size_t size = ALIGN(struct_size(t, entries, capacity) + buckets * sizeof(u32), sizeof(u64));
 
-	t = kvzalloc(size + (ids ? capacity * sizeof(u64) : 0), TREADLE_GFP);
+	t = treadle_table_alloc(1, size + (ids ? capacity * sizeof(u64) : 0));
 	if (!t)
 		return NULL;
 	t->ids = ids ? (void *)t + size : NULL;
@@ -441,6 +442,22 @@ static void insert_batch(struct treadle_av *av, struct net *net, const struct tr
 	}
 }
 
+/* Is there anything at all to read? Before room is made for it. */
+static int readable(u64 addr, u64 len)
+{
+	u64 n;
+
+	for (; len; addr += n, len -= n) {
+		n = min_t(u64, len, SZ_1M);
+		if (fault_in_readable(u64_to_user_ptr(addr), n))
+			return -EFAULT;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
 int treadle_ioc_av_insert(struct treadle_ucmd *u)
 {
 	struct treadle_av_insert *arg = u->arg;
@@ -458,6 +475,13 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		return PTR_ERR(o);
 	av = o->av;
 	arg->count = 0;
+	ret = count > treadle_max_av ? -ENOSPC : readable(arg->addrs, count * sizeof(*addrs));
+	if (!ret && arg->ids)
+		ret = readable(arg->ids, count * sizeof(*ids));
+	if (ret) {
+		treadle_obj_put(&o->obj);
+		return ret;
+	}
 	/* it faults under the lock: who shares the vector may wait for long, and is to be killable */
 	if (mutex_lock_killable(&av->lock)) {
 		treadle_obj_put(&o->obj);

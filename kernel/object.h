@@ -7,7 +7,9 @@
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/rhashtable.h>
+#include <linux/slab.h>
 #include <linux/uidgid.h>
+#include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
@@ -31,6 +33,18 @@
  * if the machine has no memory; then it is tried again with what may reclaim.
  */
 #define TREADLE_GFP_BEYOND (TREADLE_GFP_OTHER | __GFP_HIGH)
+
+/*
+ * @n zeroed elements of @size bytes, for kvfree(). Of single pages, if they are many: for huge
+ * ones, which kvcalloc() would try hard to get, all of the machine's memory is compacted, and no
+ * group pays for that.
+ */
+static inline void *treadle_table_alloc(size_t n, size_t size)
+{
+	if (array_size(n, size) <= PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER)
+		return kvcalloc(n, size, TREADLE_GFP);
+	return __vmalloc(array_size(n, size), TREADLE_GFP | __GFP_ZERO);
+}
 
 enum treadle_type {
 	TREADLE_CQ = 1,

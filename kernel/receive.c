@@ -266,7 +266,7 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which)
 	spin_unlock(&rx->lock);
 	if (!hash)
 		return;
-	seg = kvcalloc(buckets, sizeof(*seg), TREADLE_GFP);
+	seg = treadle_table_alloc(buckets, sizeof(*seg));
 	if (!seg)
 		return;
 	spin_lock(&rx->lock);

@@ -59,6 +59,7 @@ GETS(kzalloc, gfp, (size_t n, gfp_t gfp), kzalloc(n, gfp))
 GETS(kvmalloc, gfp, (size_t n, gfp_t gfp), kvmalloc(n, gfp))
 GETS(kvzalloc, gfp, (size_t n, gfp_t gfp), kvzalloc(n, gfp))
 GETS(kvcalloc, gfp, (size_t n, size_t size, gfp_t gfp), kvcalloc(n, size, gfp))
+GETS(vmalloc, gfp, (size_t n, gfp_t gfp), __vmalloc(n, gfp))
 GETS(kmemdup, gfp, (const void *from, size_t n, gfp_t gfp), kmemdup(from, n, gfp))
 GETS(cache, gfp, (struct kmem_cache * cache, gfp_t gfp), kmem_cache_alloc(cache, gfp))
 GETS(page, gfp, (gfp_t gfp), alloc_page(gfp))
@@ -131,6 +132,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n, bool dirt
 #define kvmalloc		    treadle_kvmalloc
 #define kvzalloc		    treadle_kvzalloc
 #define kvcalloc		    treadle_kvcalloc
+#define __vmalloc		    treadle_vmalloc
 #define kmemdup			    treadle_kmemdup
 #define kmem_cache_alloc	    treadle_cache
 #define alloc_page		    treadle_page

@@ -303,6 +303,23 @@ TEST_F(av, identifiers_need_a_vector_for_them)
 	EXPECT_EQ(0, index);
 }
 
+/* The last page is missing. */
+TEST_F(av, no_room_is_made_for_what_cannot_be_read)
+{
+	size_t size = MILLION * sizeof(struct treadle_addr), page = sysconf(_SC_PAGESIZE);
+	char *addr = pages(size);
+	__u32 count = MILLION;
+	long long before;
+	char group[64];
+
+	ASSERT_EQ(0, munmap(addr + (size - 1) / page * page, page));
+	cgroup_enter(group);
+	before = cgroup_kernel(group);
+	EXPECT_EQ(-EFAULT, av_insert(self->fd, self->av, (void *)addr, &count, NULL));
+	EXPECT_EQ(0, count);
+	EXPECT_GT(MILLION, cgroup_kernel(group) - before);
+}
+
 TEST_F(av, a_million_peers)
 {
 	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;

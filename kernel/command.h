@@ -3,6 +3,8 @@
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
+#include <linux/overflow.h>
+
 #include <treadle/atomic.h>
 
 #include "endpoint.h"
@@ -226,7 +228,7 @@ struct treadle_rma {
 /* op_rma.c, and its parts that atomics share */
 int treadle_rma_prep(struct treadle_cmd *cmd);
 void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run);
-int treadle_rma_judge(const struct treadle_cmd *cmd);
+int treadle_rma_judge_ranges(const struct treadle_cmd *cmd);
 int treadle_rma_route(struct treadle_cmd *cmd);
 bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
 		      struct treadle_run *run);
@@ -244,6 +246,16 @@ int treadle_rma_alive(const struct treadle_rma *rma);
  */
 typedef bool treadle_step_fn(const struct treadle_cmd *cmd, struct treadle_pm *there, u64 at,
 			     const struct treadle_mr *mr);
+
+/* Remote ranges are well-formed, and as long as the command: one is by definition. */
+static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)
+{
+	u64 end;
+
+	if (unlikely(cmd->d.rma_iov_count > 1))
+		return treadle_rma_judge_ranges(cmd);
+	return check_add_overflow(cmd->d.remote_addr, cmd->d.len, &end) ? -EINVAL : 0;
+}
 
 /* op_atomic.c */
 extern const bool treadle_has_fp;
@@ -267,7 +279,7 @@ u64 treadle_op_flags(void);
 
 /* op_msg.c, op_cntr.c */
 int treadle_route(struct treadle_cmd *cmd);
-int treadle_find_target(struct treadle_cmd *cmd, struct treadle_ep **to);
+struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd);
 int treadle_send_prep(struct treadle_cmd *cmd);
 void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_recv_prep(struct treadle_cmd *cmd);
@@ -345,20 +357,20 @@ static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *
 static __always_inline bool treadle_rma_at_once(struct treadle_cmd *cmd, u32 access,
 						treadle_step_fn *step, struct treadle_run *run)
 {
-	const struct treadle_rma_iov range = { cmd->d.remote_addr, cmd->d.len, cmd->d.remote_key };
-	const struct treadle_mr *mr;
+	struct treadle_mr_view seen;
 	struct treadle_cntr *cntr;
 	struct treadle_ep *to;
 	bool done;
-	u64 at;
 
 	if (unlikely(cmd->vec || cmd->inject || (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) ||
-		     READ_ONCE(cmd->ep->dead) || !treadle_flow_idle(cmd)) ||
-	    treadle_find_target(cmd, &to))
+		     READ_ONCE(cmd->ep->dead) || !treadle_flow_idle(cmd)))
+		return false;
+	to = treadle_find_target(cmd);
+	if (IS_ERR(to))
 		return false;
 	rcu_read_lock();
-	mr = treadle_mr_peek(to, cmd->ep, &range, access, &at);
-	done = mr && step(cmd, &to->obj.ctx->pm, at, mr);
+	seen = treadle_mr_peek(to, cmd, access);
+	done = seen.mr && step(cmd, &to->obj.ctx->pm, seen.at, seen.mr);
 	rcu_read_unlock();
 	/* the target hears of it before the initiator does */
 	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;

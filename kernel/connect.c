@@ -253,7 +253,7 @@ int treadle_conn_judge(const struct treadle_ep *ep, bool armed)
 }
 
 /* Whom @from is connected with, held in *to. */
-int treadle_conn_peer(struct treadle_ep *from, struct treadle_ep **to)
+struct treadle_ep *treadle_conn_peer(struct treadle_ep *from)
 {
 	struct treadle_ep *peer;
 
@@ -263,13 +263,12 @@ int treadle_conn_peer(struct treadle_ep *from, struct treadle_ep **to)
 		peer = NULL;
 	rcu_read_unlock();
 	if (!peer)
-		return READ_ONCE(from->severed) ? -ECONNRESET : -ENOTCONN;
+		return ERR_PTR(READ_ONCE(from->severed) ? -ECONNRESET : -ENOTCONN);
 	if (READ_ONCE(peer->dead)) {
 		treadle_ep_put(peer);
-		return -ECONNRESET;
+		return ERR_PTR(-ECONNRESET);
 	}
-	*to = peer;
-	return 0;
+	return peer;
 }
 
 /* An endpoint of that type, kept from being destroyed until treadle_obj_unbind. */

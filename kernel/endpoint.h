@@ -113,7 +113,7 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request);
 void treadle_conn_shutdown(struct treadle_ep *ep);
 void treadle_conn_free(struct treadle_ep *ep);
 int treadle_conn_judge(const struct treadle_ep *ep, bool armed);
-int treadle_conn_peer(struct treadle_ep *from, struct treadle_ep **to);
+struct treadle_ep *treadle_conn_peer(struct treadle_ep *from);
 
 struct treadle_av_name;
 
@@ -171,9 +171,14 @@ int treadle_mrs_init(struct rhashtable *mrs); /* by key */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **mr,
 		    struct treadle_iov *at);
-const struct treadle_mr *treadle_mr_peek(const struct treadle_ep *to, const struct treadle_ep *from,
-					 const struct treadle_rma_iov *range, u32 access, u64 *at)
-	__must_hold(RCU);
+
+/* A region as it is seen while RCU keeps it, and where in its owner's memory a range of it is. */
+struct treadle_mr_view {
+	const struct treadle_mr *mr;
+	u64 at;
+};
+struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to, const struct treadle_cmd *cmd,
+				       u32 access) __must_hold(RCU);
 void treadle_mr_put(struct treadle_mr *mr);
 bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);

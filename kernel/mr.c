@@ -425,14 +425,9 @@ static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct trea
 	return count;
 }
 
-/*
- * Everything that is checked on an access but the key: endpoint, who, what for, where. Returns
- * how many parts of the owner's memory were written to @at, or an error.
- */
-static __always_inline int mr_judge(const struct treadle_mr *mr, const struct treadle_ep *to,
-				    const struct treadle_ep *from,
-				    const struct treadle_rma_iov *range, u32 access,
-				    struct treadle_iov *at)
+/* What is checked on an access, but the key and where: endpoint, who, what for. */
+static __always_inline int mr_admits(const struct treadle_mr *mr, const struct treadle_ep *to,
+				     const struct treadle_ep *from, u32 access)
 {
 	u32 ep = READ_ONCE(mr->ep);
 
@@ -441,26 +436,30 @@ static __always_inline int mr_judge(const struct treadle_mr *mr, const struct tr
 	if ((access & ~mr->access) ||
 	    !treadle_admits(to->obj.ctx, mr->auth_key, mr->key_size, from))
 		return -EACCES;
-	return mr_locate(mr, range->addr, range->len, at);
+	return 0;
 }
 
 /*
- * A range of a region of one part that nobody counts, or NULL: then treadle_mr_find() knows why. The region is
- * not held but stays until rcu_read_unlock(); that it is alive is seen with the copy.
+ * The one range of @cmd, in a region of one part that nobody counts, or none: then treadle_mr_find() knows why.
+ * The region is not held but stays until rcu_read_unlock(); that it is alive is seen with the copy.
  */
-TREADLE_HOT const struct treadle_mr *treadle_mr_peek(const struct treadle_ep *to,
-						     const struct treadle_ep *from,
-						     const struct treadle_rma_iov *range,
-						     u32 access, u64 *at)
+TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
+						   const struct treadle_cmd *cmd, u32 access)
 {
-	const struct treadle_mr *mr = rhashtable_lookup(&to->obj.ctx->mrs, &range->key, mr_params);
-	struct treadle_iov one;
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_mr *mr =
+		rhashtable_lookup(&to->obj.ctx->mrs, &d->remote_key, mr_params);
+	const struct treadle_iov *iov;
+	u64 off;
 
 	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind */
-	    mr_judge(mr, to, from, range, access, &one) < 0)
-		return NULL;
-	*at = one.addr;
-	return mr;
+	    mr_admits(mr, to, cmd->ep, access))
+		return (struct treadle_mr_view){};
+	iov = &mr->parts[0].iov;
+	off = d->remote_addr - mr->parts[0].start;
+	if (off > iov->len || d->len > iov->len - off)
+		return (struct treadle_mr_view){};
+	return (struct treadle_mr_view){ mr, iov->addr + array_index_nospec(off, iov->len + 1) };
 }
 
 /*
@@ -481,7 +480,7 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 	rcu_read_unlock();
 	if (!mr)
 		return -EKEYREJECTED;
-	ret = mr_judge(mr, to, from, range, access, at);
+	ret = mr_admits(mr, to, from, access) ?: mr_locate(mr, range->addr, range->len, at);
 	if (ret < 0)
 		treadle_mr_put(mr);
 	else

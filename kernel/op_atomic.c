@@ -78,36 +78,46 @@ static bool op_fits(const struct treadle_desc *d)
 	       (d->atomic_op != TREADLE_ATOMIC_READ || d->opcode == TREADLE_OP_FETCH);
 }
 
-/* Buffers for results (0) or to compare with (1): as long as the command. */
-static int judge_fetch(const struct treadle_cmd *cmd, int which)
+static noinline int judge_vector(const struct treadle_cmd *cmd, int which)
 {
-	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_iov *iov;
 	struct treadle_iov one;
 	unsigned int count;
-	u64 end;
 
-	if (likely(d->fetch_iov_count <= 1))
-		return check_add_overflow(which ? d->compare : d->result, d->len, &end) ? -EINVAL :
-											  0;
 	iov = treadle_cmd_fetch(cmd, which, &one, &count);
-	return treadle_iov_judge(iov, count, d->len);
+	return treadle_iov_judge(iov, count, cmd->d.len);
 }
 
-/* Remote ranges hold whole elements, so that none is in two of them. @size is a power of 2. */
-static int judge_elements(const struct treadle_cmd *cmd, u32 size)
+/* Buffers for results (0) or to compare with (1): as long as the command. */
+static __always_inline int judge_fetch(const struct treadle_cmd *cmd, int which)
+{
+	const struct treadle_desc *d = &cmd->d;
+	u64 end;
+
+	if (unlikely(d->fetch_iov_count > 1))
+		return judge_vector(cmd, which);
+	return check_add_overflow(which ? d->compare : d->result, d->len, &end) ? -EINVAL : 0;
+}
+
+static noinline int judge_ranges(const struct treadle_cmd *cmd, u32 size)
 {
 	const struct treadle_rma_iov *range;
 	struct treadle_rma_iov one;
 	unsigned int i, count;
 
-	if (likely(cmd->d.rma_iov_count <= 1))
-		return cmd->d.len & (size - 1) ? -EINVAL : 0;
 	range = treadle_cmd_rma(cmd, &one, &count);
 	for (i = 0; i < count; i++)
 		if (range[i].len & (size - 1))
 			return -EINVAL;
 	return 0;
+}
+
+/* Remote ranges hold whole elements, so that none is in two of them. @size is a power of 2. */
+static __always_inline int judge_elements(const struct treadle_cmd *cmd, u32 size)
+{
+	if (unlikely(cmd->d.rma_iov_count > 1))
+		return judge_ranges(cmd, size);
+	return cmd->d.len & (size - 1) ? -EINVAL : 0;
 }
 
 int treadle_atomic_prep(struct treadle_cmd *cmd)
@@ -293,6 +303,22 @@ static __always_inline void copy_word(void *to, const void *from, u32 len)
 		__builtin_memcpy(to, from, 1);
 }
 
+/* What a word was, unless others were faster all the time. */
+struct outcome {
+	u64 was;
+	bool ok;
+};
+
+static noinline struct outcome update_word(const struct treadle_desc *d, void *at, u64 value,
+					   u64 than)
+{
+	struct outcome result = { value };
+
+	result.ok = treadle_update(treadle_compute_int, d->atomic_op, d->datatype, at, &result.was,
+				   &than);
+	return result;
+}
+
 /*
  * One word, and all that belongs to it in pages that are known: under both locks at once it is
  * done, or (false) nothing has happened. @mr: NULL with F_LOCAL
@@ -304,31 +330,42 @@ static __always_inline bool modify_step(const struct treadle_cmd *cmd, struct tr
 	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
 	bool writes = d->atomic_op != TREADLE_ATOMIC_READ, operates = d->iov_count;
 	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
-	void *at, *operand, *compare, *result;
+	const void *operand = NULL, *compare = NULL;
+	void *at, *result = NULL;
 	u64 value = 0, than = 0;
 	u32 len = d->len;
 	bool ok;
 
 	if (len > sizeof(value) || len != treadle_type_size(d->datatype) || is_fp(d->datatype) ||
 	    !treadle_is_word((void *)addr, len, longest_word()) || !treadle_pm_small(addr, len) ||
-	    !treadle_pm_small(d->addr, len) || !treadle_pm_small(d->result, len) ||
-	    !treadle_pm_small(d->compare, len) || !treadle_pm_lock2(there, here))
+	    (operates && !treadle_pm_small(d->addr, len)) ||
+	    (fetches && !treadle_pm_small(d->result, len)) ||
+	    (compares && !treadle_pm_small(d->compare, len)) || !treadle_pm_lock2(there, here))
 		return false;
 	at = treadle_pm_known(there, addr, writes);
-	operand = operates ? treadle_pm_known(here, d->addr, false) : &value;
-	compare = compares ? treadle_pm_known(here, d->compare, false) : &than;
-	result = fetches ? treadle_pm_known(here, d->result, true) : &than;
-	ok = at && operand && compare && result && !(mr && treadle_mr_revoked(mr));
+	if (operates)
+		operand = treadle_pm_known(here, d->addr, false);
+	if (compares)
+		compare = treadle_pm_known(here, d->compare, false);
+	if (fetches)
+		result = treadle_pm_known(here, d->result, true);
+	ok = at && (!operates || operand) && (!compares || compare) && (!fetches || result) &&
+	     !(mr && treadle_mr_revoked(mr));
 	if (likely(ok)) {
 		/* once: the process may change them meanwhile */
-		copy_word(&value, operand, len);
-		copy_word(&than, compare, len);
-		if (d->atomic_op == TREADLE_ATOMIC_SUM && len == sizeof(s64))
+		if (operates)
+			copy_word(&value, operand, len);
+		if (compares)
+			copy_word(&than, compare, len);
+		if (d->atomic_op == TREADLE_ATOMIC_SUM && len == sizeof(s64)) {
 			value = atomic64_fetch_add(value, at);
-		else
-			ok = treadle_update(treadle_compute_int, d->atomic_op, d->datatype, at,
-					    &value, &than);
-		if (likely(ok))
+		} else {
+			const struct outcome o = update_word(d, at, value, than);
+
+			value = o.was;
+			ok = o.ok;
+		}
+		if (likely(ok) && fetches)
 			copy_word(result, &value, len);
 	}
 	treadle_pm_unlock2(there, here);
@@ -352,15 +389,13 @@ static bool open_local(struct treadle_rma *rma, struct treadle_cmd *cmd)
 	return true;
 }
 
-TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
-	bool local = unlikely(cmd->d.flags & TREADLE_F_LOCAL);
+	bool local = cmd->d.flags & TREADLE_F_LOCAL;
 	unsigned int i;
 	struct treadle_rma rma TREADLE_UNSET;
 
-	if (likely(!local && treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run)))
-		return;
 	if (local ? !open_local(&rma, cmd) : !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
 	/* no element lies in two of a region's ranges; both are powers of 2 */
@@ -375,4 +410,11 @@ TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_ru
 		treadle_rma_finish(&rma, 0, run);
 	else
 		atomic_go(&rma, run);
+}
+
+TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	if (unlikely(cmd->d.flags & TREADLE_F_LOCAL) ||
+	    !treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run))
+		atomic_slowly(cmd, run);
 }

@@ -71,33 +71,32 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 }
 
 /* The endpoint that a command goes to, held; it lets this one in. */
-static __always_inline int find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
+static __always_inline struct treadle_ep *find_target(const struct treadle_cmd *cmd)
 {
-	struct treadle_ep *from = cmd->ep, *ep;
-	int ret = 0;
+	struct treadle_ep *from = cmd->ep, *to;
+	int ret;
 
 	if (from->type == TREADLE_EP_MSG)
-		return treadle_conn_peer(from, to);
+		return treadle_conn_peer(from);
 	if (cmd->route)
-		return cmd->route;
-	ep = treadle_ep_find(from->obj.ctx->ports, cmd->port);
-	if (!ep)
-		return -ECONNREFUSED;
-	if (!smp_load_acquire(&ep->enabled) || READ_ONCE(ep->dead) || ep->type != from->type ||
-	    (!ep->rx && !treadle_op_remote(cmd->d.opcode)))
+		return ERR_PTR(cmd->route);
+	to = treadle_ep_find(from->obj.ctx->ports, cmd->port);
+	if (!to)
+		return ERR_PTR(-ECONNREFUSED);
+	if (!smp_load_acquire(&to->enabled) || READ_ONCE(to->dead) || to->type != from->type ||
+	    (!to->rx && !treadle_op_remote(cmd->d.opcode)))
 		ret = -ECONNREFUSED;
-	else if (!treadle_ep_admits(ep, from))
+	else if (!treadle_ep_admits(to, from))
 		ret = -EACCES;
-	if (ret)
-		treadle_ep_put(ep);
 	else
-		*to = ep;
-	return ret;
+		return to;
+	treadle_ep_put(to);
+	return ERR_PTR(ret);
 }
 
-int treadle_find_target(struct treadle_cmd *cmd, struct treadle_ep **to)
+TREADLE_HOT struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd)
 {
-	return find_target(cmd, to);
+	return find_target(cmd);
 }
 
 /* Copy the sender's bytes behind the message. -EAGAIN: its worker has to go on. */
@@ -349,7 +348,6 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 {
 	struct treadle_ep *from = cmd->ep, *to;
 	struct treadle_msg msg TREADLE_UNSET;
-	int ret;
 
 	if (unlikely(READ_ONCE(from->dead))) { /* closed while it was armed */
 		treadle_cmd_free(cmd);
@@ -358,11 +356,9 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	cmd = treadle_flow_admit(cmd, run);
 	if (!cmd)
 		return;
-	ret = find_target(cmd, &to);
-	if (ret) {
-		if (from->type == TREADLE_EP_DGRAM)
-			ret = 0; /* as in is_lossy() */
-		treadle_cmd_complete(cmd, ret, run);
+	to = find_target(cmd);
+	if (IS_ERR(to)) { /* of a datagram nobody hears it: is_lossy() */
+		treadle_cmd_complete(cmd, from->type == TREADLE_EP_DGRAM ? 0 : PTR_ERR(to), run);
 		return;
 	}
 	msg.to = to;

@@ -13,8 +13,8 @@
 
 /* --- judging ---------------------------------------------------------------------------- */
 
-/* Remote ranges are well-formed, and as long as the command. */
-int treadle_rma_judge(const struct treadle_cmd *cmd)
+/* Several remote ranges are well-formed, and as long as the command. */
+int treadle_rma_judge_ranges(const struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_rma_iov *range;
@@ -22,8 +22,6 @@ int treadle_rma_judge(const struct treadle_cmd *cmd)
 	unsigned int i, count;
 	u64 sum = 0, end;
 
-	if (likely(d->rma_iov_count <= 1)) /* as long as the command by definition */
-		return check_add_overflow(d->remote_addr, d->len, &end) ? -EINVAL : 0;
 	if (d->rma_iov_count > TREADLE_MAX_RMA_IOV || d->remote_addr || d->remote_key)
 		return -EINVAL;
 	range = treadle_cmd_rma(cmd, &one, &count);
@@ -42,10 +40,10 @@ static bool overflows(const struct treadle_ep *to)
 
 static bool peer_overflows(struct treadle_cmd *cmd)
 {
-	struct treadle_ep *to;
+	struct treadle_ep *to = treadle_find_target(cmd);
 	bool ret;
 
-	if (treadle_find_target(cmd, &to))
+	if (IS_ERR(to))
 		return false; /* the completion says why */
 	ret = overflows(to);
 	treadle_ep_put(to);
@@ -96,9 +94,9 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	cmd = treadle_flow_admit(cmd, run);
 	if (!cmd)
 		return false;
-	ret = treadle_find_target(cmd, &rma->to);
-	if (ret) {
-		treadle_cmd_complete(cmd, ret, run);
+	rma->to = treadle_find_target(cmd);
+	if (IS_ERR(rma->to)) {
+		treadle_cmd_complete(cmd, PTR_ERR(rma->to), run);
 		return false;
 	}
 	if (unlikely(cmd->d.flags & TREADLE_F_COND) && (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) &&
@@ -291,14 +289,19 @@ static __always_inline bool copy_step(const struct treadle_cmd *cmd, struct trea
 	return treadle_copy_small(here, cmd->d.addr, there, at, cmd->d.len, mr);
 }
 
+static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct treadle_run *run)
+{
+	struct treadle_rma rma TREADLE_UNSET;
+
+	if (treadle_rma_open(&rma, cmd, access, run))
+		rma_go(&rma, run);
+}
+
 TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 access = cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
 							 TREADLE_ACCESS_REMOTE_READ;
-	struct treadle_rma rma TREADLE_UNSET;
 
-	if (likely(treadle_rma_at_once(cmd, access, copy_step, run)))
-		return;
-	if (treadle_rma_open(&rma, cmd, access, run))
-		rma_go(&rma, run);
+	if (unlikely(!treadle_rma_at_once(cmd, access, copy_step, run)))
+		rma_slowly(cmd, access, run);
 }

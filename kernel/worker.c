@@ -119,28 +119,46 @@ void treadle_queue_end(struct work_struct *work)
 	queue_work(treadle_wq, work);
 }
 
+/* There are jobs of @ctx. The caller's reference is held by the work now, until it returns. */
+static void queue_ctx(struct treadle_ctx *ctx)
+{
+	if (!queue_work(ctx->crew->wq, &ctx->work))
+		treadle_ctx_put(ctx);
+}
+
 /* Give a job, which is on no list, to its context's worker. */
 void treadle_queue_job(struct treadle_job *job)
 {
 	struct treadle_ctx *ctx = job->ctx;
 
-	/* the work holds the context from here until it returns */
-	kref_get(&ctx->ref);
+	kref_get(&ctx->ref); /* the job may be done as soon as it can be seen */
 	spin_lock(&ctx->jobs_lock);
 	list_add_tail(&job->link, &ctx->jobs);
 	spin_unlock(&ctx->jobs_lock);
-	if (!queue_work(ctx->crew->wq, &ctx->work))
-		treadle_ctx_put(ctx);
+	queue_ctx(ctx);
 }
 
+/* A worker had those of its own context before what has come since: they stay before it. */
 void treadle_run_handoff(struct treadle_run *run)
 {
 	struct treadle_job *job, *next;
+	LIST_HEAD(own);
 
 	list_for_each_entry_safe(job, next, &run->jobs, link) {
-		list_del_init(&job->link);
-		treadle_queue_job(job);
+		if (run->worker && job->ctx == run->ctx) {
+			list_move_tail(&job->link, &own);
+		} else {
+			list_del_init(&job->link);
+			treadle_queue_job(job);
+		}
 	}
+	if (list_empty(&own))
+		return;
+	kref_get(&run->ctx->ref);
+	spin_lock(&run->ctx->jobs_lock);
+	list_splice(&own, &run->ctx->jobs);
+	spin_unlock(&run->ctx->jobs_lock);
+	queue_ctx(run->ctx);
 }
 
 /* Until nothing is left, or the budget is used up, or the caller is killed. */

@@ -373,6 +373,37 @@ TEST_F(buffers, a_receivers_slow_page_holds_nobody)
 	EXPECT_TRUE(same(slow, 2 * PAGE, 1));
 }
 
+/*
+ * What the receiver's worker has to do is done in the order in which it came, also if one of them finds a page
+ * missing while others are behind it (3) and more have come since (4).
+ */
+TEST_F(buffers, a_workers_page_faults_change_no_order)
+{
+	const size_t len = 12 * LARGE; /* which takes a worker some time */
+	char *slow = pages(4 * PAGE), *from = pages(len), *to = pages(len);
+	char *const bufs[] = {slow, to, slow + PAGE, slow + 2 * PAGE, slow + 3 * PAGE};
+	int fd = slow_pages(slow, 4 * PAGE);
+
+	fill(to, len, 1);
+	fill(from, len, 2);
+	for (int i = 0; i < ARRAY_SIZE(bufs); i++)
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(bufs[i], len, ANY, i)));
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(1, post(&self->a, send_of(from, i == 1 ? len : 8, self->to, i)));
+	give_page(fd, 0);
+	EXPECT_EQ(0, cq_next(&self->b.rcq).context);
+	usleep(500);
+	ASSERT_EQ(1, post(&self->a, send_of(from, 8, self->to, 4)));
+	for (int i = 1; i < ARRAY_SIZE(bufs); i++) {
+		if (i > 1)
+			give_page(fd, 0);
+		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
+	}
+	for (int i = 0; i < ARRAY_SIZE(bufs); i++)
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_TRUE(same(to, len, 2));
+}
+
 static void *gives_pages(void *arg)
 {
 	int fd = *(int *)arg;

@@ -482,7 +482,7 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		treadle_obj_put(&o->obj);
 		return ret;
 	}
-	/* it faults under the lock: who shares the vector may wait for long, and is to be killable */
+	/* it may fault under the lock: who shares the vector may wait for long, and is to be killable */
 	if (mutex_lock_killable(&av->lock)) {
 		treadle_obj_put(&o->obj);
 		return -EINTR;

@@ -219,7 +219,8 @@ struct shared_av {
 /* Holds up everybody who wants to change the vector. */
 static void inserts_slowly(void *arg)
 {
-	struct treadle_av_insert c = {.size = sizeof(c), .count = 1};
+	struct treadle_addr addr = loopback(1001);
+	struct treadle_av_insert c = {.size = sizeof(c), .count = 1, .addrs = (unsigned long)&addr};
 	struct shared_av *s = arg;
 	char *slow = pages(4096);
 	int fd = device();
@@ -227,7 +228,7 @@ static void inserts_slowly(void *arg)
 	slow_pages(slow, 4096);
 	need(open_named(fd, "slow", 0, &c.av) == 0);
 	insert(fd, c.av, 1000);
-	c.addrs = (unsigned long)slow;
+	c.out = (unsigned long)slow;
 	raise_to(&s->ready, 1);
 	call(fd, TREADLE_IOC_AV_INSERT, &c);
 }

@@ -118,6 +118,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n, bool dirt
 #undef kvmalloc
 #undef kvzalloc
 #undef kvcalloc
+#undef __vmalloc
 #undef kmemdup
 #undef kmem_cache_alloc
 #undef alloc_page

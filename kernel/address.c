@@ -442,7 +442,10 @@ static void insert_batch(struct treadle_av *av, struct net *net, const struct tr
 	}
 }
 
-/* Is there anything at all to read? Before room is made for it. */
+/*
+ * Is there anything at all to read? Before room is made for it, and without the lock. What it is then, and that it is
+ * still there, is seen when it is copied. At most treadle_max_av entries, and killable.
+ */
 static int readable(u64 addr, u64 len)
 {
 	u64 n;

@@ -72,7 +72,7 @@ static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
 	WRITE_ONCE(ep->nr_flows, ep->nr_flows + 1);
 }
 
-/* --- what waits, by context, so that fi_cancel finds it ----------------------------------- */
+/* --- what waits, by context, so that fi_cancel finds it; under the lock of its endpoint ---- */
 
 static struct treadle_cmd *waiting_of(const struct rb_node *node)
 {

@@ -252,7 +252,7 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 	if (msg->cmd) { /* to be found by fi_cancel, and when its endpoint closes */
 		struct treadle_ep *from = msg->cmd->ep;
 
-		msg->cmd->msg = msg;
+		msg->cmd->msg = msg; /* before it can be found */
 		spin_lock(&from->lock);
 		if (from->dead || from->severed)
 			ret = -ECANCELED;
@@ -383,7 +383,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 
 /*
  * Take back up to @max messages of @ep that wait at peers (those with @context,
- * if given): complete their commands with @error, or drop them silently (0).
+ * if given; else by their contexts): complete their commands with @error, or drop them silently (0).
  *
  * A command is in ep->parked exactly while its message is queued; both change under the
  * target's rx->lock, which is taken before ep->lock. So it is held, both are

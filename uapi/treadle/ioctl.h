@@ -245,7 +245,7 @@ struct treadle_av_create {
  *
  * Indices count from 0 in the order of insertion; that of a removed peer is
  * used again. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
- * before it, and those stay.
+ * before it, and those stay. If @addrs or @ids cannot be read to their ends, none are.
  */
 struct treadle_av_insert {
 	__u32 size;

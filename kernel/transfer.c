@@ -61,18 +61,6 @@ static __always_inline bool span_at(struct treadle_span *s, bool write, struct s
 	return t->at;
 }
 
-/* One page more, with the same rights? They mostly come like that, and one long copy is faster. */
-static __always_inline bool stretch_on(struct stretch *t)
-{
-	void **next = t->entry + 1;
-
-	if (t->len == t->most || !offset_in_page(next) || *next != *t->entry + PAGE_SIZE)
-		return false;
-	t->entry = next;
-	t->len = min_t(u64, t->most, t->len + PAGE_SIZE);
-	return true;
-}
-
 /*
  * Hold both pagemaps for reading. The second one only by trylock: a writer that
  * waits for one of them must not make two copies in opposite directions wait
@@ -119,6 +107,41 @@ static __always_inline void copy_bytes(void *d, const void *s, u64 n)
 		memcpy(d, s, n);
 }
 
+/* Pages of the same table behind that of @entry. */
+static __always_inline u64 pages_behind(void **entry)
+{
+	return PM_FAN - 1 - offset_in_page(entry) / sizeof(*entry);
+}
+
+/*
+ * Copy @n bytes, which reach to the end of a page on both sides, and of the @more behind them whole pages
+ * as far as they are known. What lies together in the kernel's mapping goes at once: one long copy is faster.
+ */
+static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 n, u64 more)
+{
+	u64 pages = min3(more, s->most - n, d->most - n) >> PAGE_SHIFT, all = n;
+
+	pages = min3(pages, pages_behind(s->entry), pages_behind(d->entry));
+	for (; pages; pages--) {
+		void *from = treadle_pm_page(*++s->entry, 0, false);
+		void *to = treadle_pm_page(*++d->entry, 0, true);
+
+		if (!from || !to)
+			break;
+		all += PAGE_SIZE;
+		if (from == s->at + n && to == d->at + n) {
+			n += PAGE_SIZE;
+			continue;
+		}
+		copy_bytes(d->at, s->at, n);
+		s->at = from;
+		d->at = to;
+		n = PAGE_SIZE;
+	}
+	copy_bytes(d->at, s->at, n);
+	return all;
+}
+
 /* Is all the peer's memory still registered? Under pm->lock. */
 static __always_inline bool span_live(const struct treadle_span *s)
 {
@@ -147,11 +170,11 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
 			*miss = TREADLE_DST;
 			break;
 		}
-		/* in step, so that no page is looked at twice */
-		do
-			n = min3(s.len, d.len, left);
-		while (n < left && (n < s.len || stretch_on(&s)) && (n < d.len || stretch_on(&d)));
-		copy_bytes(d.at, s.at, n);
+		n = min3(s.len, d.len, left);
+		if (n == s.len && n == d.len)
+			n = copy_pages(&d, &s, n, left - n);
+		else
+			copy_bytes(d.at, s.at, n);
 		src->off += n;
 		dst->off += n;
 	}

@@ -241,11 +241,14 @@ int treadle_remote_error(const struct treadle_rma *rma, int error);
 int treadle_rma_alive(const struct treadle_rma *rma);
 
 /*
- * What is done in one step with a range of the peer's memory, which is at @at in @there: under both
- * locks, if no page is missing and the region is alive; else false, and nothing has happened.
+ * What is done in one step with a range of the peer's memory, which is at @at in @there: under the
+ * locks, if no page is missing and the region is alive; else UNDONE: nothing has happened.
+ * OWED: it is done, but what was fetched, which is in the descriptor's data now, has to be delivered.
  */
-typedef bool treadle_step_fn(const struct treadle_cmd *cmd, struct treadle_pm *there, u64 at,
-			     const struct treadle_mr *mr);
+enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };
+typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, struct treadle_pm *there, u64 at,
+					  const struct treadle_mr *mr,
+					  const struct treadle_pm *own);
 
 /* Remote ranges are well-formed, and as long as the command: one is by definition. */
 static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)
@@ -350,35 +353,35 @@ static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *
 }
 
 /*
- * One buffer, one range, and nothing in the way: then @step is all there is to a command, and the region
- * need not be held for it, as RCU keeps it. False: nothing has happened, and the long way, which
+ * One buffer, one range, and nothing in the way: then @step is all there is to a command, but for its
+ * completion, and the region need not be held for it, as RCU keeps it. UNDONE: the long way, which
  * begins with treadle_rma_open(), does it, or says why not.
  */
-static __always_inline bool treadle_rma_at_once(struct treadle_cmd *cmd, u32 access,
-						treadle_step_fn *step, struct treadle_run *run)
+static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd *cmd, u32 access,
+							     treadle_step_fn *step,
+							     struct treadle_run *run)
 {
+	enum treadle_step done = TREADLE_UNDONE;
 	struct treadle_mr_view seen;
 	struct treadle_cntr *cntr;
 	struct treadle_ep *to;
-	bool done;
 
 	if (unlikely(cmd->vec || cmd->inject || (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) ||
 		     READ_ONCE(cmd->ep->dead) || !treadle_flow_idle(cmd)))
-		return false;
+		return TREADLE_UNDONE;
 	to = treadle_find_target(cmd);
 	if (IS_ERR(to))
-		return false;
+		return TREADLE_UNDONE;
 	rcu_read_lock();
 	seen = treadle_mr_peek(to, cmd, access);
-	done = seen.mr && step(cmd, &to->obj.ctx->pm, seen.at, seen.mr);
+	if (likely(seen.mr))
+		done = step(cmd, &to->obj.ctx->pm, seen.at, seen.mr, run->own);
 	rcu_read_unlock();
 	/* the target hears of it before the initiator does */
 	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;
 	if (unlikely(cntr))
 		treadle_cntr_add(cntr, 1, 0, run);
 	treadle_ep_put(to);
-	if (done)
-		treadle_cmd_complete(cmd, 0, run);
 	return done;
 }
 

@@ -158,6 +158,16 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		stopped(msg, ret, side, run);
 }
 
+static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
+					 const struct treadle_run *run)
+{
+	struct treadle_pm *from = &msg->cmd->ep->obj.ctx->pm, *to = &msg->to->obj.ctx->pm;
+	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
+
+	return likely(from == run->own) ? treadle_copy_own(to, dst, src, len, true, NULL) :
+					  treadle_copy_small(to, dst, from, src, len, NULL);
+}
+
 /*
  * treadle_deliver - copy a matched message, complete both sides
  * @msg: with its receive; on the stack or allocated; consumed
@@ -173,9 +183,7 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	recv = msg->recv;
 	len = min(msg->len, recv->len);
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
-		   recv->iov_count == 1) &&
-	    likely(treadle_copy_small(&msg->to->obj.ctx->pm, recv->one.addr, &cmd->ep->obj.ctx->pm,
-				      cmd->d.addr, len, NULL)))
+		   recv->iov_count == 1 && copy_at_once(msg, len, run)))
 		finish(msg, 0, 0, run);
 	else
 		deliver_parts(msg, len, run);

@@ -28,13 +28,16 @@ struct treadle_job {
 struct treadle_run {
 	struct list_head jobs;
 	struct treadle_ctx *ctx; /* whose pages the runner may fault in */
+	struct treadle_pm *own;	 /* a doorbell's caller is in this address space; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
 	bool worker;		 /* may copy much */
 };
 
 #define TREADLE_CALLER_BUDGET 256
-#define TREADLE_RUN(name, context) \
-	struct treadle_run name = { LIST_HEAD_INIT(name.jobs), context, TREADLE_CALLER_BUDGET }
+#define TREADLE_RUN(name, context)                                     \
+	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs), \
+				    .ctx = context,                    \
+				    .budget = TREADLE_CALLER_BUDGET }
 
 void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);

@@ -319,44 +319,57 @@ static noinline struct outcome update_word(const struct treadle_desc *d, void *a
 	return result;
 }
 
+/* A buffer of the initiator's, in one page that is known, or NULL. Under its pagemap's lock. */
+static __always_inline void *known_word(struct treadle_pm *here, u64 addr, u32 len, bool write)
+{
+	return treadle_pm_small(addr, len) ? treadle_pm_known(here, addr, write) : NULL;
+}
+
 /*
- * One word, and all that belongs to it in pages that are known: under both locks at once it is
- * done, or (false) nothing has happened. @mr: NULL with F_LOCAL
+ * One word: the initiator's memory is used as he does it himself, if he runs, else by its pagemap,
+ * in pages that are known. @mr: NULL with F_LOCAL
  */
-static __always_inline bool modify_step(const struct treadle_cmd *cmd, struct treadle_pm *there,
-					u64 addr, const struct treadle_mr *mr)
+static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
+						     struct treadle_pm *there, u64 addr,
+						     const struct treadle_mr *mr,
+						     const struct treadle_pm *own)
 {
 	const struct treadle_desc *d = &cmd->d;
 	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
 	bool writes = d->atomic_op != TREADLE_ATOMIC_READ, operates = d->iov_count;
 	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
-	const void *operand = NULL, *compare = NULL;
-	void *at, *result = NULL;
+	bool itself = here == own, ok = true;
 	u64 value = 0, than = 0;
+	void *at, *result = NULL;
 	u32 len = d->len;
-	bool ok;
 
 	if (len > sizeof(value) || len != treadle_type_size(d->datatype) || is_fp(d->datatype) ||
-	    !treadle_is_word((void *)addr, len, longest_word()) || !treadle_pm_small(addr, len) ||
-	    (operates && !treadle_pm_small(d->addr, len)) ||
-	    (fetches && !treadle_pm_small(d->result, len)) ||
-	    (compares && !treadle_pm_small(d->compare, len)) || !treadle_pm_lock2(there, here))
-		return false;
-	at = treadle_pm_known(there, addr, writes);
-	if (operates)
-		operand = treadle_pm_known(here, d->addr, false);
-	if (compares)
-		compare = treadle_pm_known(here, d->compare, false);
-	if (fetches)
-		result = treadle_pm_known(here, d->result, true);
-	ok = at && (!operates || operand) && (!compares || compare) && (!fetches || result) &&
-	     !(mr && treadle_mr_revoked(mr));
-	if (likely(ok)) {
-		/* once: the process may change them meanwhile */
-		if (operates)
+	    !treadle_is_word((void *)addr, len, longest_word()) || !treadle_pm_small(addr, len))
+		return TREADLE_UNDONE;
+	/* once: the process may change them meanwhile */
+	if (likely(itself)) {
+		if ((operates && !treadle_own_read(&value, d->addr, len)) ||
+		    (compares && !treadle_own_read(&than, d->compare, len)))
+			return TREADLE_UNDONE;
+		pm_lock(there);
+	} else {
+		const void *operand, *compare;
+
+		if (!treadle_pm_lock2(there, here))
+			return TREADLE_UNDONE;
+		operand = operates ? known_word(here, d->addr, len, false) : &value;
+		compare = compares ? known_word(here, d->compare, len, false) : &than;
+		result = fetches ? known_word(here, d->result, len, true) : &value;
+		ok = operand && compare && result;
+		if (ok) {
 			copy_word(&value, operand, len);
-		if (compares)
 			copy_word(&than, compare, len);
+		}
+	}
+	at = treadle_pm_known(there, addr, writes);
+	if (unlikely(!at || (mr && treadle_mr_revoked(mr))))
+		ok = false;
+	if (likely(ok)) {
 		if (d->atomic_op == TREADLE_ATOMIC_SUM && len == sizeof(s64)) {
 			value = atomic64_fetch_add(value, at);
 		} else {
@@ -365,15 +378,27 @@ static __always_inline bool modify_step(const struct treadle_cmd *cmd, struct tr
 			value = o.was;
 			ok = o.ok;
 		}
-		if (likely(ok) && fetches)
-			copy_word(result, &value, len);
 	}
-	treadle_pm_unlock2(there, here);
-	return ok;
+	if (likely(itself)) {
+		pm_unlock(there);
+	} else {
+		if (ok)
+			copy_word(result, &value, len);
+		treadle_pm_unlock2(there, here);
+	}
+	if (unlikely(!ok))
+		return TREADLE_UNDONE;
+	if (!itself || !fetches || likely(treadle_own_write(d->result, &value, len)))
+		return TREADLE_DONE;
+	cmd->d.data = value;
+	return TREADLE_OWED;
 }
 
-/* F_LOCAL: the target is the process's own memory, without a region. False: it was dropped. */
-static bool open_local(struct treadle_rma *rma, struct treadle_cmd *cmd)
+/*
+ * What needs no region: the target is the process's own memory (F_LOCAL), or only a result is left.
+ * False: it was dropped.
+ */
+static bool open_here(struct treadle_rma *rma, struct treadle_cmd *cmd)
 {
 	if (READ_ONCE(cmd->ep->dead)) {
 		treadle_cmd_free(cmd);
@@ -389,14 +414,34 @@ static bool open_local(struct treadle_rma *rma, struct treadle_cmd *cmd)
 	return true;
 }
 
+/* The result could not be written at once: it goes the way of those that were computed slowly. */
+static void owe(struct treadle_rma *rma, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = rma->cmd;
+
+	cmd->inject = kmemdup(&cmd->d.data, sizeof(cmd->d.data), TREADLE_GFP_MUST);
+	cmd->d.data = 0;
+	rma->modified = true;
+	atomic_go(rma, run);
+}
+
+static noinline void atomic_owed(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_rma rma TREADLE_UNSET;
+
+	if (open_here(&rma, cmd))
+		owe(&rma, run);
+}
+
 static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
 	bool local = cmd->d.flags & TREADLE_F_LOCAL;
-	unsigned int i;
+	enum treadle_step done = TREADLE_UNDONE;
 	struct treadle_rma rma TREADLE_UNSET;
+	unsigned int i;
 
-	if (local ? !open_local(&rma, cmd) : !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
+	if (local ? !open_here(&rma, cmd) : !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
 	/* no element lies in two of a region's ranges; both are powers of 2 */
 	for (i = 0; i < rma.parts; i++) {
@@ -405,16 +450,26 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
 			return;
 		}
 	}
-	if (local && !cmd->vec && !cmd->inject &&
-	    modify_step(cmd, &rma.to->obj.ctx->pm, rma.at[0].addr, NULL))
+	if (local && !cmd->vec && !cmd->inject)
+		done = modify_step(cmd, &rma.to->obj.ctx->pm, rma.at[0].addr, NULL, run->own);
+	if (done == TREADLE_DONE)
 		treadle_rma_finish(&rma, 0, run);
+	else if (done == TREADLE_OWED)
+		owe(&rma, run);
 	else
 		atomic_go(&rma, run);
 }
 
 TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	if (unlikely(cmd->d.flags & TREADLE_F_LOCAL) ||
-	    !treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run))
+	enum treadle_step done = TREADLE_UNDONE;
+
+	if (likely(!(cmd->d.flags & TREADLE_F_LOCAL)))
+		done = treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run);
+	if (likely(done == TREADLE_DONE))
+		treadle_cmd_complete(cmd, 0, run);
+	else if (done == TREADLE_OWED)
+		atomic_owed(cmd, run);
+	else
 		atomic_slowly(cmd, run);
 }

@@ -279,14 +279,22 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 	rma_go(container_of(job, struct treadle_rma, job), run);
 }
 
-static __always_inline bool copy_step(const struct treadle_cmd *cmd, struct treadle_pm *there,
-				      u64 at, const struct treadle_mr *mr)
+static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
+						   struct treadle_pm *there, u64 at,
+						   const struct treadle_mr *mr,
+						   const struct treadle_pm *own)
 {
 	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
+	u64 addr = cmd->d.addr, len = cmd->d.len;
+	bool write = cmd->d.opcode == TREADLE_OP_WRITE, done;
 
-	if (cmd->d.opcode == TREADLE_OP_WRITE)
-		return treadle_copy_small(there, at, here, cmd->d.addr, cmd->d.len, mr);
-	return treadle_copy_small(here, cmd->d.addr, there, at, cmd->d.len, mr);
+	if (likely(here == own))
+		done = treadle_copy_own(there, at, addr, len, write, mr);
+	else if (write)
+		done = treadle_copy_small(there, at, here, addr, len, mr);
+	else
+		done = treadle_copy_small(here, addr, there, at, len, mr);
+	return done ? TREADLE_DONE : TREADLE_UNDONE;
 }
 
 static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct treadle_run *run)
@@ -302,6 +310,8 @@ TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *
 	u32 access = cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
 							 TREADLE_ACCESS_REMOTE_READ;
 
-	if (unlikely(!treadle_rma_at_once(cmd, access, copy_step, run)))
+	if (likely(treadle_rma_at_once(cmd, access, copy_step, run)))
+		treadle_cmd_complete(cmd, 0, run);
+	else
 		rma_slowly(cmd, access, run);
 }

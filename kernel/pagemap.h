@@ -5,8 +5,10 @@
 
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+#include <linux/nospec.h>
 #include <linux/rbtree.h>
 #include <linux/spinlock.h>
+#include <linux/uaccess.h>
 
 #include <treadle/ring.h>
 
@@ -159,9 +161,79 @@ static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, b
 	return likely(leaf) ? treadle_pm_page(leaf[treadle_pm_index(addr, 0)], addr, write) : NULL;
 }
 
+/*
+ * Few bytes of who runs in his own address space (treadle_run.own): by his own addresses, as any
+ * system call does it, without a lock or a table. Nothing faults, so this may be under locks; what is
+ * not there, or he may not touch, is left to the pagemap, which tells the two apart. The other end is
+ * a page of a process, or has room for just these bytes: hardened usercopy has nothing to check.
+ */
+
+static __always_inline bool own_get(u64 *word, const u64 __user *from)
+{
+	if (!user_access_begin(from, sizeof(*word)))
+		return false;
+	unsafe_get_user(*word, from, fault);
+	user_access_end();
+	return true;
+fault:
+	user_access_end();
+	return false;
+}
+
+static __always_inline bool own_put(u64 word, u64 __user *to)
+{
+	if (!user_access_begin(to, sizeof(word)))
+		return false;
+	unsafe_put_user(word, to, fault);
+	user_access_end();
+	return true;
+fault:
+	user_access_end();
+	return false;
+}
+
+/* 8 bytes are copied whole, as who polls them may count on. */
+static __always_inline bool own_word(u64 len)
+{
+	return IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) && likely(len == sizeof(u64));
+}
+
+static __always_inline bool treadle_own_read(void *to, u64 addr, u64 len)
+{
+	bool ok = false;
+	u64 word;
+
+	pagefault_disable();
+	if (own_word(len)) {
+		ok = own_get(&word, u64_to_user_ptr(addr));
+		if (likely(ok))
+			WRITE_ONCE(*(u64 *)to, word);
+	} else if (access_ok(u64_to_user_ptr(addr), len)) {
+		barrier_nospec();
+		ok = !raw_copy_from_user(to, u64_to_user_ptr(addr), len);
+	}
+	pagefault_enable();
+	return ok;
+}
+
+static __always_inline bool treadle_own_write(u64 addr, const void *from, u64 len)
+{
+	bool ok = false;
+
+	pagefault_disable();
+	if (own_word(len))
+		ok = own_put(READ_ONCE(*(const u64 *)from), u64_to_user_ptr(addr));
+	else if (access_ok(u64_to_user_ptr(addr), len))
+		ok = !raw_copy_to_user(u64_to_user_ptr(addr), from, len);
+	pagefault_enable();
+	return ok;
+}
+
 /* transfer.c */
 bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from, u64 src, u64 len,
 			const struct treadle_mr *mr);
+bool treadle_copy_own(struct treadle_pm *there, u64 at, u64 addr, u64 len, bool write,
+		      const struct treadle_mr *mr);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
 int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,

@@ -444,6 +444,8 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 	long taken = 0;
 	int ret = 0;
 
+	run.own = &tx->obj.ctx->pm; /* treadle_call() lets nobody else in */
+
 	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
 		return -EINTR;
 	if (ring->broken) {

@@ -185,9 +185,8 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
  * treadle_copy_small - copy what lies within one page on both sides
  * @mr: the region of a peer that this is in, or NULL
  *
- * What most messages need, in few instructions. False: nothing was copied, as it is
- * not so, or a page is not known; treadle_copy() will do it. Under the locks, the same
- * holds as there.
+ * In few instructions. False: nothing was copied, as it is not so, or a page is not known;
+ * treadle_copy() will do it. Under the locks, the same holds as there.
  */
 TREADLE_HOT bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from,
 				    u64 src, u64 len, const struct treadle_mr *mr)
@@ -205,6 +204,31 @@ TREADLE_HOT bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct tread
 		copy_bytes(d, s, len);
 	treadle_pm_unlock2(to, from);
 	return d && s;
+}
+
+/*
+ * treadle_copy_own - the same, between @addr in the runner's own memory (treadle_run.own) and one page
+ * @write: to the peer, whose @at in @there that is; else from it
+ *
+ * False: some of it may have been copied.
+ */
+TREADLE_HOT bool treadle_copy_own(struct treadle_pm *there, u64 at, u64 addr, u64 len, bool write,
+				  const struct treadle_mr *mr)
+{
+	bool copied = false;
+	void *page;
+
+	/* who sends onto himself wants memmove() */
+	if (!treadle_pm_small(at, len) ||
+	    (unlikely(at - addr < len || addr - at < len) && there->mm == current->mm))
+		return false;
+	pm_lock(there);
+	page = treadle_pm_known(there, at, write);
+	if (likely(page && !(mr && treadle_mr_revoked(mr))))
+		copied = write ? treadle_own_read(page, addr, len) :
+				 treadle_own_write(addr, page, len);
+	pm_unlock(there);
+	return copied;
 }
 
 static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)

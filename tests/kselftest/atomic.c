@@ -127,6 +127,33 @@ TEST_F(atomic, arrays)
 							 one, n * 8 + 8, 0)));
 }
 
+/* What was fetched is not lost, and nothing is done twice, if its page comes only afterwards. */
+TEST_F(atomic, a_result_goes_where_no_page_is_yet)
+{
+	char *fresh = pages(4 * PAGE);
+	__u64 *at = (__u64 *)self->there, one = 1, *got;
+	__u32 small = 2, *half = (__u32 *)(fresh + 3 * PAGE);
+
+	for (int i = 0; i < 2; i++) {
+		got = (__u64 *)(fresh + i * PAGE + 8);
+		EXPECT_EQ(0, outcome(&self->a, fetch_of(self, TREADLE_ATOMIC_SUM, TREADLE_UINT64,
+							&one, got, 8, 0)));
+		EXPECT_EQ(i, *got);
+		EXPECT_EQ(0, got[1]);
+		EXPECT_EQ(i + 1, *at);
+	}
+	got = (__u64 *)(fresh + 2 * PAGE);
+	EXPECT_EQ(0, outcome(&self->a, compare_of(self, TREADLE_ATOMIC_CSWAP, TREADLE_UINT64, &one,
+						  at, got, 8, 0)));
+	EXPECT_EQ(2, *got);
+	EXPECT_EQ(1, *at);
+	EXPECT_EQ(0, outcome(&self->a, fetch_of(self, TREADLE_ATOMIC_PROD, TREADLE_UINT32, &small,
+						half, 4, 0)));
+	EXPECT_EQ(1, *half);
+	EXPECT_EQ(0, half[1]);
+	EXPECT_EQ(2, *at);
+}
+
 TEST_F(atomic, vectors_of_everything)
 {
 	__u32 operand[8] = {1, 2, 3, 4, 5, 6, 7, 8}, result[8] = {0};

@@ -213,6 +213,25 @@ static void *floods_itself(void *arg)
 	}
 }
 
+static void *only_computes(void *arg)
+{
+	volatile __u64 n = 0;
+
+	in_effect(arg);
+	do
+		n++;
+	while (n);
+	return NULL;
+}
+
+/* What that many threads cost others anyhow: no attack, but what one is to be compared with. */
+static void computes(struct attack *a)
+{
+	become(ATTACKER);
+	thread(only_computes, a);
+	only_computes(a);
+}
+
 static void floods(struct attack *a)
 {
 	become(ATTACKER);
@@ -392,7 +411,8 @@ static const struct {
 	{"one that never reads its completions", never_reads},
 	{"300 that stop in a page fault", stops_in_the_midst},
 	{"one that is frozen", is_frozen},
-	{"a sender that floods", floods},
+	{"two threads that only compute", computes},
+	{"a sender that floods, with two threads", floods},
 	{"one who creates until the limit", creates},
 };
 

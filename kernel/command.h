@@ -242,7 +242,7 @@ int treadle_rma_alive(const struct treadle_rma *rma);
 
 /*
  * What is done in one step with a range of the peer's memory, which is at @at in @there: under the
- * locks, if no page is missing and the region is alive; else UNDONE: nothing has happened.
+ * locks, if no page is missing and the region is alive; else UNDONE: it is to be done from the begin.
  * OWED: it is done, but what was fetched, which is in the descriptor's data now, has to be delivered.
  */
 enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };

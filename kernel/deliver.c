@@ -164,8 +164,9 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 	struct treadle_pm *from = &msg->cmd->ep->obj.ctx->pm, *to = &msg->to->obj.ctx->pm;
 	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
 
-	return likely(from == run->own) ? treadle_copy_own(to, dst, src, len, true, NULL) :
-					  treadle_copy_small(to, dst, from, src, len, NULL);
+	return likely(from == run->own && len <= TREADLE_OWN) ?
+		       treadle_copy_own(to, dst, src, len, true, NULL) :
+		       treadle_copy_small(to, dst, from, src, len, NULL);
 }
 
 /*

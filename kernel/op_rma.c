@@ -288,7 +288,7 @@ static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
 	u64 addr = cmd->d.addr, len = cmd->d.len;
 	bool write = cmd->d.opcode == TREADLE_OP_WRITE, done;
 
-	if (likely(here == own))
+	if (likely(here == own && len <= TREADLE_OWN))
 		done = treadle_copy_own(there, at, addr, len, write, mr);
 	else if (write)
 		done = treadle_copy_small(there, at, here, addr, len, mr);

@@ -208,6 +208,7 @@ TREADLE_HOT bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct tread
 
 /*
  * treadle_copy_own - the same, between @addr in the runner's own memory (treadle_run.own) and one page
+ * @len:   at most TREADLE_OWN
  * @write: to the peer, whose @at in @there that is; else from it
  *
  * False: some of it may have been copied.
@@ -218,7 +219,7 @@ TREADLE_HOT bool treadle_copy_own(struct treadle_pm *there, u64 at, u64 addr, u6
 	bool copied = false;
 	void *page;
 
-	/* who sends onto himself wants memmove() */
+	/* who sends onto himself wants memmove(), as far as addresses tell */
 	if (!treadle_pm_small(at, len) ||
 	    (unlikely(at - addr < len || addr - at < len) && there->mm == current->mm))
 		return false;

@@ -160,9 +160,14 @@ static inline void treadle_unpin(struct page **pages, unsigned long n, bool dirt
 #define get_user_pages_fast(...) FAILS(-ENOMEM, treadle_got_pages(get_user_pages_fast(__VA_ARGS__)))
 #define get_user_pages_remote(...) \
 	FAILS(-ENOMEM, treadle_got_pages(get_user_pages_remote(__VA_ARGS__)))
-#define pin_user_pages_fast(...)   FAILS(-ENOMEM, treadle_got_pages(pin_user_pages_fast(__VA_ARGS__)))
-#define copy_from_user(...)	   FAILS(1, copy_from_user(__VA_ARGS__))
-#define copy_to_user(...)	   FAILS(1, copy_to_user(__VA_ARGS__))
+#define pin_user_pages_fast(...) FAILS(-ENOMEM, treadle_got_pages(pin_user_pages_fast(__VA_ARGS__)))
+#define copy_from_user(...)	 FAILS(1, copy_from_user(__VA_ARGS__))
+#define copy_to_user(...)	 FAILS(1, copy_to_user(__VA_ARGS__))
+/* What does not succeed at once: the long way does it. */
+#define raw_copy_from_user(...) FAILS(1, raw_copy_from_user(__VA_ARGS__))
+#define raw_copy_to_user(...)	FAILS(1, raw_copy_to_user(__VA_ARGS__))
+#undef user_access_begin
+#define user_access_begin(p, n)	   (!treadle_fails(0) && user_access_begin(p, n))
 #define copy_struct_from_user(...) FAILS(-EFAULT, copy_struct_from_user(__VA_ARGS__))
 #undef get_user
 #define get_user(x, from) (copy_from_user(&(x), from, sizeof(x)) ? -EFAULT : 0)

@@ -195,8 +195,7 @@ static char *pages_of_the_system(void)
 	while (maps && !at && fgets(line, sizeof(line), maps))
 		if (strstr(line, "[vvar]"))
 			at = (char *)strtoul(line, NULL, 16);
-	fclose(maps);
-	need(at);
+	need(maps && at && fclose(maps) == 0);
 	return at;
 }
 

@@ -383,7 +383,7 @@ TEST_F(av, a_crowd_at_one_address)
  * Up to the limit, in steps; then no more, and what is there stays. 16 million peers are long in coming
  * where each access is instrumented.
  */
-TEST_F_TIMEOUT(av, the_limit, 1200)
+TEST_F(av, the_limit)
 {
 	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;
 	__u32 max = query(self->fd).max_av, count, total = 0;

@@ -475,7 +475,7 @@ FIXTURE_SETUP(crowd)
 
 FIXTURE_TEARDOWN(crowd) {}
 
-TEST_F_TIMEOUT(crowd, killed_one_after_the_other, 7200)
+TEST_F(crowd, killed_one_after_the_other)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
 	long long left;

@@ -50,7 +50,7 @@ static void kick(struct node *n, const struct cntr *c, __u64 value)
 	need(ring_doorbell(&n->tx) == 1);
 }
 
-TEST_F_TIMEOUT(million, fire_in_order_of_thresholds, 600)
+TEST_F(million, fire_in_order_of_thresholds)
 {
 	__u64 state = 1, last = 0, start, armed;
 	static __u32 below[1001];
@@ -110,7 +110,7 @@ static void arm_chain(struct node *n, struct cntr *c, struct cntr *d, __u32 leng
 	finish(n);
 }
 
-TEST_F_TIMEOUT(million, a_chain_of_triggers, 600)
+TEST_F(million, a_chain_of_triggers)
 {
 	__u64 start;
 
@@ -125,7 +125,7 @@ TEST_F_TIMEOUT(million, a_chain_of_triggers, 600)
 }
 
 /* Each fires the next of its own counter. */
-TEST_F_TIMEOUT(million, a_counter_that_drives_itself, 600)
+TEST_F(million, a_counter_that_drives_itself)
 {
 	for (__u32 i = 1; i <= MILLION / 4; i++)
 		batch(&self->n, when(count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0), &self->c, i));
@@ -136,7 +136,7 @@ TEST_F_TIMEOUT(million, a_counter_that_drives_itself, 600)
 }
 
 /* While a chain runs, others get on with their messages. */
-TEST_F_TIMEOUT(million, a_chain_is_fair, 600)
+TEST_F(million, a_chain_is_fair)
 {
 	struct node a, b;
 	int messages = 0;
@@ -159,7 +159,7 @@ TEST_F_TIMEOUT(million, a_chain_is_fair, 600)
 	note("%d messages during the chain", messages);
 }
 
-TEST_F_TIMEOUT(million, flush_takes_all, 600)
+TEST_F(million, flush_takes_all)
 {
 	__u64 count, start;
 
@@ -208,7 +208,7 @@ FIXTURE_SETUP(killed) {}
 
 FIXTURE_TEARDOWN(killed) {}
 
-TEST_F_TIMEOUT(killed, a_chain_ends_with_its_process, 600)
+TEST_F(killed, a_chain_ends_with_its_process)
 {
 	static const int delays_us[] = {0, 1000, 50000, 300000};
 	struct runner *r = shared(sizeof(*r));

@@ -389,7 +389,7 @@ FIXTURE_SETUP(commands) {}
 
 FIXTURE_TEARDOWN(commands) {}
 
-TEST_F_TIMEOUT(commands, each_fails_cleanly_wherever_it_fails, 1200)
+TEST_F(commands, each_fails_cleanly_wherever_it_fails)
 {
 	long long had = live();
 
@@ -539,7 +539,7 @@ static struct meeting received(struct lane *l, int kind, size_t len, bool copied
 	return meet(l, &r, copied, n);
 }
 
-TEST_F_TIMEOUT(commands, each_receive_fails_cleanly_wherever_it_fails, 1200)
+TEST_F(commands, each_receive_fails_cleanly_wherever_it_fails)
 {
 	static const size_t sizes[] = {8, 4000, 300000};
 	long long had = live();

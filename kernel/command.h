@@ -18,6 +18,9 @@
 /* Longer copies go to a worker, so that a post never holds its caller long. */
 #define TREADLE_INLINE (1u << 20)
 
+/* What waits for a command that goes on elsewhere: nothing, fences, or all that goes the same way. */
+enum treadle_track { TREADLE_UNTRACKED, TREADLE_FENCED, TREADLE_AWAITED };
+
 /*
  * struct treadle_cmd - a command
  * @d:		the kernel's copy of the descriptor
@@ -36,7 +39,7 @@
  *		atomics: operands, then results; behind them what to compare with
  * @own:	either of these two, which no command has both of
  * @heap:	allocated, and holds references; else on the stack of a doorbell
- * @tracked:	counted in its flow, until it is completed or dropped
+ * @tracked:	counted in its flow, until it is completed or dropped: enum treadle_track
  * @admitted:	its turn has come
  * @skipped:	F_REPEAT: it has not been executed this time, because of F_STRICT
  * @resting:	F_REPEAT: @cond and its threshold are those of @rest, and the other way round
@@ -69,7 +72,8 @@ struct treadle_cmd {
 	int route;
 	u32 port;
 	u8 slots;
-	bool heap, tracked, admitted, resting, skipped;
+	u8 tracked;
+	bool heap, admitted, resting, skipped;
 };
 
 /*
@@ -199,10 +203,11 @@ static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd
 {
 	return treadle_flow_idle(cmd) ? cmd : treadle_flow_wait(cmd, run);
 }
-void treadle_flow_track(struct treadle_cmd *cmd);
+void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how);
 void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
-void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct treadle_run *run);
+void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
+		       struct treadle_run *run);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep);
 

@@ -241,7 +241,7 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 {
 	struct treadle_cntr *notify = cmd->notify;
 	struct treadle_ep *ep = cmd->ep;
-	bool tracked = cmd->tracked, remote = treadle_op_remote(cmd->d.opcode);
+	enum treadle_track tracked = cmd->tracked;
 	u32 port = cmd->port;
 
 	/* it may fire and be dropped while we are still here */
@@ -249,7 +249,8 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 		kref_get(&notify->obj.ref);
 	if (tracked)
 		treadle_ep_get(ep);
-	cmd->tracked = cmd->admitted = false;
+	cmd->tracked = TREADLE_UNTRACKED;
+	cmd->admitted = false;
 	if (treadle_opdefs[cmd->d.opcode].atomic) { /* the operands are taken again */
 		kfree(cmd->inject);
 		cmd->inject = NULL;
@@ -263,7 +264,7 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 	if (notify)
 		treadle_obj_put(&notify->obj);
 	if (tracked) {
-		treadle_flow_done(ep, port, remote, run);
+		treadle_flow_done(ep, port, tracked, run);
 		treadle_ep_put(ep);
 	}
 }
@@ -284,7 +285,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
-	bool tracked = cmd->tracked, remote = treadle_op_remote(cmd->d.opcode);
+	enum treadle_track tracked = cmd->tracked;
 	struct treadle_cq *cq = NULL;
 	u32 port = cmd->port;
 
@@ -296,7 +297,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		op_flags = (op_flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);
-		cmd->tracked = false;
+		cmd->tracked = TREADLE_UNTRACKED;
 	}
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
 		cq = recv ? ep->rx_cq : ep->tx_cq;
@@ -330,7 +331,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	if (!kept && unlikely(cmd->heap || cmd->own || cmd->cond || cmd->target))
 		treadle_cmd_free(cmd);
 	if (unlikely(tracked)) { /* what had to wait for this may start */
-		treadle_flow_done(ep, port, remote, run);
+		treadle_flow_done(ep, port, tracked, run);
 		treadle_ep_put(ep);
 	}
 }

@@ -36,7 +36,7 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m)
 	msg->heap = true;
 	treadle_ep_get(msg->to);
 	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST);
-	treadle_flow_track(msg->cmd);
+	treadle_flow_track(msg->cmd, TREADLE_FENCED);
 	return msg;
 }
 
@@ -93,6 +93,9 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 		}
 	}
 	msg = msg_persist(m);
+	/* a sender who was told already has gone on */
+	if (msg->recv->kind == TREADLE_RECV_PART && msg->cmd)
+		treadle_flow_track(msg->cmd, TREADLE_AWAITED);
 	msg->job.ctx = ctx;
 	msg->job.fn = treadle_deliver_job;
 	treadle_queue_job(&msg->job);

@@ -9,10 +9,12 @@
  *
  *	what follows a read, a write or an atomic waits until that has completed
  *	(all of the FI_ORDER_* bits);
+ *	so does what follows a send that a worker copies into a part of a buffer for many:
+ *	programs count what comes before the completion that gives the buffer back;
  *	what has F_FENCE waits until everything before it has completed;
  *	what follows a command that waits, waits behind it.
  *
- * A send that is matched, or kept by the receiver, is in order already and holds up
+ * Any other send that is matched, or kept by the receiver, is in order already and holds up
  * nobody but a fence. What waits is started by whoever completes the last that
  * it waits for, through his run queue: one runner at a time (flow->active).
  */
@@ -24,7 +26,7 @@
 
 /*
  * struct treadle_flow - what is under way from @ep to @port; all under ep->lock
- * @remote, @sends: reads, writes and atomics; sends
+ * @awaited, @fenced: how many are tracked as which
  * @waiting:	commands, in order
  * @active:	@job is queued or running, and holds @ep
  * @ordered:	counted in ep->nr_ordered: what comes next waits
@@ -34,7 +36,7 @@ struct treadle_flow {
 	struct treadle_ep *ep;
 	u32 port;
 	bool active, ordered;
-	unsigned int remote, sends;
+	unsigned int awaited, fenced;
 	struct list_head waiting;
 	struct treadle_job job;
 };
@@ -116,12 +118,12 @@ static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
  */
 static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
 {
-	bool ordered = flow->remote || flow->active || !list_empty(&flow->waiting);
+	bool ordered = flow->awaited || flow->active || !list_empty(&flow->waiting);
 
 	if (ordered != flow->ordered)
 		smp_store_release(&ep->nr_ordered, ep->nr_ordered + (ordered ? 1 : -1));
 	flow->ordered = ordered;
-	if (ordered || flow->sends)
+	if (ordered || flow->fenced)
 		return;
 	rb_erase(&flow->node, &ep->flows);
 	smp_store_release(&ep->nr_flows, ep->nr_flows - 1);
@@ -131,7 +133,7 @@ static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
 /* May @cmd start, as far as what is under way is concerned? */
 static bool flow_free(const struct treadle_flow *flow, const struct treadle_cmd *cmd)
 {
-	return !flow->remote && !((cmd->d.flags & TREADLE_F_FENCE) && flow->sends);
+	return !flow->awaited && !((cmd->d.flags & TREADLE_F_FENCE) && flow->fenced);
 }
 
 static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
@@ -163,6 +165,11 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_run_add(run, job);
 }
 
+static unsigned int *counted(struct treadle_flow *flow, enum treadle_track how)
+{
+	return how == TREADLE_AWAITED ? &flow->awaited : &flow->fenced;
+}
+
 /* Who is to look what may start now; NULL: somebody does, or nothing waits. Under ep->lock. */
 static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow *flow)
 {
@@ -177,17 +184,15 @@ static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow
  * A command has completed that was tracked. Without @run (it was dropped) a
  * worker starts what comes next.
  */
-void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct treadle_run *run)
+void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
+		       struct treadle_run *run)
 {
 	struct treadle_flow *flow;
 	struct treadle_job *job;
 
 	spin_lock(&ep->lock);
 	flow = flow_find(ep, port); /* it is there as long as something is counted in it */
-	if (remote)
-		flow->remote--;
-	else
-		flow->sends--;
+	(*counted(flow, how))--;
 	job = flow_start(ep, flow);
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
@@ -198,12 +203,12 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, bool remote, struct trea
 }
 
 /* @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. */
-void treadle_flow_track(struct treadle_cmd *cmd)
+void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how)
 {
 	struct treadle_flow *flow, *new = NULL;
 	struct treadle_ep *ep = cmd->ep;
 
-	if (cmd->tracked)
+	if (cmd->tracked >= how)
 		return;
 	spin_lock(&ep->lock);
 	flow = flow_find(ep, cmd->port);
@@ -223,11 +228,10 @@ void treadle_flow_track(struct treadle_cmd *cmd)
 			flow_insert(ep, flow);
 		}
 	}
-	if (treadle_op_remote(cmd->d.opcode))
-		flow->remote++;
-	else
-		flow->sends++;
-	cmd->tracked = true;
+	if (cmd->tracked)
+		(*counted(flow, cmd->tracked))--;
+	(*counted(flow, how))++;
+	cmd->tracked = how;
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
 	kfree(new);

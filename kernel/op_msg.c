@@ -214,13 +214,13 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
 		if (!heap)
 			goto fail;
-		treadle_flow_track(heap);
+		treadle_flow_track(heap, TREADLE_FENCED);
 		msg->cmd = cmd = heap;
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
 	if (ret == -EAGAIN) {
 		msg->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST);
-		treadle_flow_track(msg->cmd);
+		treadle_flow_track(msg->cmd, TREADLE_FENCED);
 		msg->done = 0;
 		if (!is_lossy(m)) {
 			/* it waits uncopied, in its place: what comes after it does not overtake it */

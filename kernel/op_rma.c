@@ -228,7 +228,7 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		*rma = *m;
 		rma->heap = true;
 		rma->cmd = cmd;
-		treadle_flow_track(rma->cmd);
+		treadle_flow_track(rma->cmd, TREADLE_AWAITED);
 	}
 	rma->job.ctx = ctx;
 	rma->job.fn = fn;

@@ -60,7 +60,7 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	if (!cmd->heap)
 		return;
 	if (unlikely(cmd->tracked)) /* dropped, not completed */
-		treadle_flow_done(cmd->ep, cmd->port, treadle_op_remote(cmd->d.opcode), NULL);
+		treadle_flow_done(cmd->ep, cmd->port, cmd->tracked, NULL);
 	if (cmd->tx) {
 		if (cmd->slots)
 			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);
@@ -479,7 +479,8 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		cmd.own = NULL;
 		cmd.cond = NULL;
 		cmd.notify = cmd.target = NULL;
-		cmd.heap = cmd.tracked = cmd.admitted = false;
+		cmd.tracked = TREADLE_UNTRACKED;
+		cmd.heap = cmd.admitted = false;
 		if (slots > 1)
 			fetch_vectors(&cmd, ring, vec);
 		ret = submit_one(tx, &cmd, &run);

@@ -2,6 +2,7 @@
 /*
  * Receives that take several messages: fi_msg(3), FI_MULTI_RECV.
  */
+#include "slow.h"
 #include "treadle.h"
 
 #define ROOM 4096
@@ -261,12 +262,14 @@ TEST_F(multi_end, cancel_waits_for_what_is_under_way)
 	const __u64 large = 4 << 20;
 	char *src = pages(large), *dst = pages(3 * large);
 	struct treadle_cqe c;
+	struct node other;
 	__u64 n;
 
+	node_open(&other, (struct options){});
 	fill(src, large, 5);
 	ASSERT_EQ(0, post_recv(&self->b, multi_of(dst, 3 * large, 1, 7)));
 	ASSERT_EQ(1, post(&self->a, send_of(src, large, self->to, 0)));
-	ASSERT_EQ(1, post(&self->a, send_of(src, large, self->to, 1)));
+	ASSERT_EQ(1, post(&other, send_of(src, large, peer(&other, self->b.addr), 1)));
 	EXPECT_EQ(0, cancel(self->b.fd, TREADLE_CANCEL_OP, self->b.ep, 7, 0, &n));
 	for (int i = 0; i < 2; i++) {
 		c = cq_next(&self->b.rcq);
@@ -279,6 +282,42 @@ TEST_F(multi_end, cancel_waits_for_what_is_under_way)
 	EXPECT_EQ(ECANCELED, c.error);
 	EXPECT_TRUE(c.flags & TREADLE_CQ_MULTI_RECV);
 	EXPECT_EQ(self->b.rx.entries, ring_room(&self->b.rx));
+}
+
+/*
+ * What a worker copies is not overtaken by what the same sender sends, so that a buffer's completions come
+ * before those of the next one; others do not wait for it.
+ */
+TEST_F(multi_end, one_buffer_after_the_other)
+{
+	char *slow = pages(ROOM);
+	int fd = slow_pages(slow, ROOM);
+	struct treadle_cqe c;
+	struct node other;
+
+	node_open(&other, (struct options){});
+	ASSERT_EQ(0, post_recv(&self->b, multi_of(slow, ROOM, 1, 7)));
+	ASSERT_EQ(0, post_recv(&self->b, multi_of(self->dst, 3 * ROOM, 1, 8)));
+	ASSERT_EQ(1, post(&self->a, send_of(self->src, ROOM, self->to, 0)));
+	for (int i = 1; i <= 20; i++)
+		ASSERT_EQ(1, post(&self->a, send_of(self->src, i, self->to, i)));
+	ASSERT_EQ(1, post(&other, send_of(self->src, 100, peer(&other, self->b.addr), 1)));
+	c = cq_next(&self->b.rcq);
+	EXPECT_EQ(8, c.context);
+	EXPECT_EQ(100, c.len);
+	EXPECT_TRUE(cq_empty(&self->b.rcq));
+	give_page(fd, 0);
+	c = cq_next(&self->b.rcq);
+	EXPECT_EQ(7, c.context);
+	EXPECT_EQ(ROOM, c.len);
+	EXPECT_TRUE(c.flags & TREADLE_CQ_MULTI_RECV);
+	for (int i = 1; i <= 20; i++) {
+		c = cq_next(&self->b.rcq);
+		EXPECT_EQ(8, c.context);
+		EXPECT_EQ(i, c.len);
+	}
+	for (int i = 0; i <= 20; i++)
+		EXPECT_EQ(i, cq_next(&self->a.cq).context);
 }
 
 /* An endpoint closes, and its ring goes on with another one. */

@@ -8,6 +8,7 @@
  */
 #include <linux/slab.h>
 
+#include "own.h"
 #include "treadle.h"
 
 static void msg_release(struct kref *ref)

@@ -16,6 +16,7 @@
 #endif
 
 #include "arith.h"
+#include "own.h"
 #include "treadle.h"
 
 #define LOCK_BITS 6
@@ -326,72 +327,94 @@ static __always_inline void *known_word(struct treadle_pm *here, u64 addr, u32 l
 }
 
 /*
- * One word: the initiator's memory is used as he does it himself, if he runs, else by its pagemap,
- * in pages that are known. @mr: NULL with F_LOCAL
+ * One word at @at of @there, whose lock is held: *value becomes what it was. False: its page is not known,
+ * or its region revoked, or others were faster all the time.
  */
+static __always_inline bool modify_word(const struct treadle_desc *d, struct treadle_pm *there,
+					u64 at, const struct treadle_mr *mr, u64 *value, u64 than)
+{
+	void *word = treadle_pm_known(there, at, d->atomic_op != TREADLE_ATOMIC_READ);
+	struct outcome o;
+
+	if (unlikely(!word || (mr && treadle_mr_revoked(mr))))
+		return false;
+	if (likely(d->atomic_op == TREADLE_ATOMIC_SUM && d->len == sizeof(s64))) {
+		*value = atomic64_fetch_add(*value, word);
+		return true;
+	}
+	o = update_word(d, word, *value, than);
+	*value = o.was;
+	return o.ok;
+}
+
+/* The initiator runs: his memory is used as he does it himself. */
+static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
+						       struct treadle_pm *there, u64 at,
+						       const struct treadle_mr *mr)
+{
+	const struct treadle_desc *d = &cmd->d;
+	u64 value = 0, than = 0;
+	bool ok;
+
+	if ((d->iov_count && !treadle_own_read(&value, d->addr, d->len)) ||
+	    (d->opcode == TREADLE_OP_COMPARE && !treadle_own_read(&than, d->compare, d->len)))
+		return TREADLE_UNDONE;
+	pm_lock(there);
+	ok = modify_word(d, there, at, mr, &value, than);
+	pm_unlock(there);
+	if (unlikely(!ok))
+		return TREADLE_UNDONE;
+	if (d->opcode == TREADLE_OP_ATOMIC || likely(treadle_own_write(d->result, &value, d->len)))
+		return TREADLE_DONE;
+	cmd->d.data = value;
+	return TREADLE_OWED;
+}
+
+/* Somebody else runs, or it was armed: by the pagemaps of both, in pages that are known. */
+static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd,
+							 struct treadle_pm *there, u64 at,
+							 const struct treadle_mr *mr)
+{
+	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
+	const struct treadle_desc *d = &cmd->d;
+	const void *operand, *compare;
+	u64 value = 0, than = 0;
+	bool ok = false;
+	void *result;
+
+	if (!treadle_pm_lock2(there, here))
+		return TREADLE_UNDONE;
+	operand = d->iov_count ? known_word(here, d->addr, d->len, false) : &value;
+	compare = d->opcode == TREADLE_OP_COMPARE ? known_word(here, d->compare, d->len, false) :
+						    &than;
+	result =
+		d->opcode != TREADLE_OP_ATOMIC ? known_word(here, d->result, d->len, true) : &value;
+	if (operand && compare && result) {
+		copy_word(&value, operand, d->len);
+		copy_word(&than, compare, d->len);
+		ok = modify_word(d, there, at, mr, &value, than);
+		if (ok)
+			copy_word(result, &value, d->len);
+	}
+	treadle_pm_unlock2(there, here);
+	return ok ? TREADLE_DONE : TREADLE_UNDONE;
+}
+
+/* One word, whose operands are read once: the process may change them meanwhile. @mr: NULL with F_LOCAL */
 static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
-						     struct treadle_pm *there, u64 addr,
+						     struct treadle_pm *there, u64 at,
 						     const struct treadle_mr *mr,
 						     const struct treadle_pm *own)
 {
 	const struct treadle_desc *d = &cmd->d;
-	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
-	bool writes = d->atomic_op != TREADLE_ATOMIC_READ, operates = d->iov_count;
-	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
-	bool itself = here == own, ok = true;
-	u64 value = 0, than = 0;
-	void *at, *result = NULL;
-	u32 len = d->len;
 
-	if (len > sizeof(value) || len != treadle_type_size(d->datatype) || is_fp(d->datatype) ||
-	    !treadle_is_word((void *)addr, len, longest_word()) || !treadle_pm_small(addr, len))
+	if (d->len > sizeof(u64) || d->len != treadle_type_size(d->datatype) ||
+	    is_fp(d->datatype) || !treadle_is_word((void *)at, d->len, longest_word()) ||
+	    !treadle_pm_small(at, d->len))
 		return TREADLE_UNDONE;
-	/* once: the process may change them meanwhile */
-	if (likely(itself)) {
-		if ((operates && !treadle_own_read(&value, d->addr, len)) ||
-		    (compares && !treadle_own_read(&than, d->compare, len)))
-			return TREADLE_UNDONE;
-		pm_lock(there);
-	} else {
-		const void *operand, *compare;
-
-		if (!treadle_pm_lock2(there, here))
-			return TREADLE_UNDONE;
-		operand = operates ? known_word(here, d->addr, len, false) : &value;
-		compare = compares ? known_word(here, d->compare, len, false) : &than;
-		result = fetches ? known_word(here, d->result, len, true) : &value;
-		ok = operand && compare && result;
-		if (ok) {
-			copy_word(&value, operand, len);
-			copy_word(&than, compare, len);
-		}
-	}
-	at = treadle_pm_known(there, addr, writes);
-	if (unlikely(!at || (mr && treadle_mr_revoked(mr))))
-		ok = false;
-	if (likely(ok)) {
-		if (d->atomic_op == TREADLE_ATOMIC_SUM && len == sizeof(s64)) {
-			value = atomic64_fetch_add(value, at);
-		} else {
-			const struct outcome o = update_word(d, at, value, than);
-
-			value = o.was;
-			ok = o.ok;
-		}
-	}
-	if (likely(itself)) {
-		pm_unlock(there);
-	} else {
-		if (ok)
-			copy_word(result, &value, len);
-		treadle_pm_unlock2(there, here);
-	}
-	if (unlikely(!ok))
-		return TREADLE_UNDONE;
-	if (!itself || !fetches || likely(treadle_own_write(d->result, &value, len)))
-		return TREADLE_DONE;
-	cmd->d.data = value;
-	return TREADLE_OWED;
+	if (likely(&cmd->ep->obj.ctx->pm == own))
+		return modify_by_own(cmd, there, at, mr);
+	return modify_by_pages(cmd, there, at, mr);
 }
 
 /*

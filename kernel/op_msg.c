@@ -14,6 +14,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
+#include "own.h"
 #include "treadle.h"
 
 static bool is_tagged(const struct treadle_desc *d)

@@ -9,6 +9,7 @@
  */
 #include <linux/slab.h>
 
+#include "own.h"
 #include "treadle.h"
 
 /* --- judging ---------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #include <linux/nospec.h>
 #include <linux/rbtree.h>
 #include <linux/spinlock.h>
-#include <linux/uaccess.h>
 
 #include <treadle/ring.h>
 
@@ -159,106 +158,6 @@ static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, b
 	void **leaf = treadle_pm_leaf(pm, addr);
 
 	return likely(leaf) ? treadle_pm_page(leaf[treadle_pm_index(addr, 0)], addr, write) : NULL;
-}
-
-/*
- * Few bytes of who runs in his own address space (treadle_run.own): by his own addresses, as any
- * system call does it, without a lock or a table. Nothing faults, so this may be under locks; what is
- * not there, or he may not touch, is left to the pagemap, which tells the two apart. The other end is
- * a page of a process, or has room for just these bytes: hardened usercopy has nothing to check.
- */
-#define TREADLE_OWN \
-	512u /* at most, under a lock: what he has mapped may be the slow memory of a device */
-
-/* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on. */
-static __always_inline bool own_word(u64 len)
-{
-	return IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) &&
-	       (likely(len == 8) || len == 4 || len == 2 || len == 1);
-}
-
-static __always_inline bool own_get(void *to, const void __user *from, u64 len)
-{
-	u64 word;
-
-	if (!user_access_begin(from, len))
-		return false;
-	if (likely(len == 8))
-		unsafe_get_user(word, (const u64 __user *)from, fault);
-	else if (len == 4)
-		unsafe_get_user(word, (const u32 __user *)from, fault);
-	else if (len == 2)
-		unsafe_get_user(word, (const u16 __user *)from, fault);
-	else
-		unsafe_get_user(word, (const u8 __user *)from, fault);
-	user_access_end();
-	if (likely(len == 8))
-		WRITE_ONCE(*(u64 *)to, word);
-	else if (len == 4)
-		WRITE_ONCE(*(u32 *)to, word);
-	else if (len == 2)
-		WRITE_ONCE(*(u16 *)to, word);
-	else
-		WRITE_ONCE(*(u8 *)to, word);
-	return true;
-fault:
-	user_access_end();
-	return false;
-}
-
-static __always_inline bool own_put(void __user *to, const void *from, u64 len)
-{
-	u64 word = likely(len == 8) ? READ_ONCE(*(const u64 *)from) :
-		   len == 4	    ? READ_ONCE(*(const u32 *)from) :
-		   len == 2	    ? READ_ONCE(*(const u16 *)from) :
-				      READ_ONCE(*(const u8 *)from);
-
-	if (!user_access_begin(to, len))
-		return false;
-	if (likely(len == 8))
-		unsafe_put_user(word, (u64 __user *)to, fault);
-	else if (len == 4)
-		unsafe_put_user((u32)word, (u32 __user *)to, fault);
-	else if (len == 2)
-		unsafe_put_user((u16)word, (u16 __user *)to, fault);
-	else
-		unsafe_put_user((u8)word, (u8 __user *)to, fault);
-	user_access_end();
-	return true;
-fault:
-	user_access_end();
-	return false;
-}
-
-/* False: some of it may have been copied. */
-static __always_inline bool treadle_own_read(void *to, u64 addr, u64 len)
-{
-	const void __user *from = u64_to_user_ptr(addr);
-	bool ok = false;
-
-	pagefault_disable();
-	if (own_word(len)) {
-		ok = own_get(to, from, len);
-	} else if (access_ok(from, len)) {
-		barrier_nospec();
-		ok = !raw_copy_from_user(to, from, len);
-	}
-	pagefault_enable();
-	return ok;
-}
-
-static __always_inline bool treadle_own_write(u64 addr, const void *from, u64 len)
-{
-	void __user *to = u64_to_user_ptr(addr);
-	bool ok = false;
-
-	pagefault_disable();
-	if (own_word(len))
-		ok = own_put(to, from, len);
-	else if (access_ok(to, len))
-		ok = !raw_copy_to_user(to, from, len);
-	pagefault_enable();
-	return ok;
 }
 
 /* transfer.c */

@@ -9,6 +9,7 @@
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 
+#include "own.h"
 #include "treadle.h"
 
 #define LOCK_TRIES 64

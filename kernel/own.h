@@ -10,6 +10,7 @@
 #ifndef TREADLE_OWN_H
 #define TREADLE_OWN_H
 
+#include <linux/nospec.h>
 #include <linux/uaccess.h>
 
 #define TREADLE_OWN \

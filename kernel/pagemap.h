@@ -5,7 +5,6 @@
 
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
-#include <linux/nospec.h>
 #include <linux/rbtree.h>
 #include <linux/spinlock.h>
 

@@ -200,8 +200,8 @@ TEST_F(holds, closing_looks_once)
 		note("closing with %d messages: %llu us, %llu us late", i * 4096, took[i] / 1000,
 		     late / 1000);
 	}
-	/* each of 4096 costs something, but not a look at all others */
-	EXPECT_LT(took[1], 20 * took[0]);
+	/* each of 4096 costs something, but not a look at all others, which would be 4096 times as long */
+	EXPECT_LT(took[1], 256 * took[0]);
 }
 
 /* There is an end to receives that each message has to look at. */

@@ -5,7 +5,16 @@
  */
 #include "treadle.h"
 
-#define MILLION 1000000
+static __u32 million = 1000000;
+
+/* A kernel that looks at whatever is done takes a hundred times as long for each. */
+__attribute__((constructor)) static void fewer_with_patience(void)
+{
+	const char *patience = getenv("TEST_PATIENCE"); /* tests/run-programs */
+
+	if (patience && atoi(patience) > 1)
+		million = 50000;
+}
 
 FIXTURE(million)
 {
@@ -55,6 +64,9 @@ TEST_F(million, fire_in_order_of_thresholds)
 	__u64 state = 1, last = 0, start, armed;
 	static __u32 below[1001];
 	struct cq *q = &self->n.cq;
+	/* What the kernel puts around each object to see who writes there. */
+	long long debugging = number_in("/sys/kernel/slab/treadle_cmd/slab_size", NULL) -
+			      number_in("/sys/kernel/slab/treadle_cmd/object_size", NULL);
 	long long bytes;
 	char group[64];
 
@@ -62,7 +74,7 @@ TEST_F(million, fire_in_order_of_thresholds)
 	cgroup_enter(group);
 	bytes = cgroup_kernel(group);
 	start = now_ns();
-	for (__u32 i = 0; i < MILLION; i++) {
+	for (__u32 i = 0; i < million; i++) {
 		__u32 threshold = 1 + lottery(&state) % 1000;
 		struct treadle_desc d = {
 			.opcode = TREADLE_OP_NOP,
@@ -75,9 +87,9 @@ TEST_F(million, fire_in_order_of_thresholds)
 	}
 	finish(&self->n);
 	armed = now_ns();
-	bytes = (cgroup_kernel(group) - bytes) / MILLION;
+	bytes = (cgroup_kernel(group) - bytes) / million;
 	EXPECT_EQ(0, q->ro->prod);
-	EXPECT_LE(bytes, 256);
+	EXPECT_LE(bytes - debugging, 256);
 	EXPECT_LT(0, bytes);
 
 	/* The counter steps, then jumps. */
@@ -95,9 +107,9 @@ TEST_F(million, fire_in_order_of_thresholds)
 		}
 		EXPECT_TRUE(cq_empty(q));
 	}
-	EXPECT_EQ(MILLION, q->cons);
-	note("a command: %lld bytes, armed in %llu ns, fired and read in %llu ns", bytes,
-	     (armed - start) / MILLION, (now_ns() - armed) / MILLION);
+	EXPECT_EQ(million, q->cons);
+	note("of %u commands each: %lld bytes, armed in %llu ns, fired and read in %llu ns",
+	     million, bytes, (armed - start) / million, (now_ns() - armed) / million);
 }
 
 /* Adds to one counter and to the other in turn, each fired by the one before. */
@@ -114,25 +126,25 @@ TEST_F(million, a_chain_of_triggers)
 {
 	__u64 start;
 
-	arm_chain(&self->n, &self->c, &self->d, MILLION);
+	arm_chain(&self->n, &self->c, &self->d, million);
 	EXPECT_EQ(0, cntr_value(&self->c) + cntr_value(&self->d));
 	start = now_ns();
 	kick(&self->n, &self->c, 1);
-	ASSERT_EQ(0, cntr_wait(&self->c, MILLION / 2 + 1, 0, 4 * PATIENCE_NS));
-	EXPECT_EQ(MILLION / 2 + 1, cntr_value(&self->c));
-	EXPECT_EQ(MILLION / 2, cntr_value(&self->d));
-	note("a link of the chain: %llu ns", (now_ns() - start) / MILLION);
+	ASSERT_EQ(0, cntr_wait(&self->c, million / 2 + 1, 0, 4 * PATIENCE_NS));
+	EXPECT_EQ(million / 2 + 1, cntr_value(&self->c));
+	EXPECT_EQ(million / 2, cntr_value(&self->d));
+	note("a link of the chain: %llu ns", (now_ns() - start) / million);
 }
 
 /* Each fires the next of its own counter. */
 TEST_F(million, a_counter_that_drives_itself)
 {
-	for (__u32 i = 1; i <= MILLION / 4; i++)
+	for (__u32 i = 1; i <= million / 4; i++)
 		batch(&self->n, when(count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0), &self->c, i));
 	finish(&self->n);
 	kick(&self->n, &self->c, 1);
-	ASSERT_EQ(0, cntr_wait(&self->c, MILLION / 4 + 1, 0, 4 * PATIENCE_NS));
-	EXPECT_EQ(MILLION / 4 + 1, cntr_value(&self->c));
+	ASSERT_EQ(0, cntr_wait(&self->c, million / 4 + 1, 0, 4 * PATIENCE_NS));
+	EXPECT_EQ(million / 4 + 1, cntr_value(&self->c));
 }
 
 /* While a chain runs, others get on with their messages. */
@@ -146,9 +158,9 @@ TEST_F(million, a_chain_is_fair)
 	node_open(&a, (struct options){});
 	node_open(&b, (struct options){});
 	to = peer(&a, b.addr);
-	arm_chain(&self->n, &self->c, &self->d, MILLION / 4);
+	arm_chain(&self->n, &self->c, &self->d, million / 4);
 	kick(&self->n, &self->c, 1);
-	while (cntr_value(&self->c) <= MILLION / 8) {
+	while (cntr_value(&self->c) <= million / 8) {
 		ASSERT_EQ(0, post_recv(&b, recv_of(buf + 8, 8, ANY, messages)));
 		ASSERT_EQ(1, post(&a, send_of(buf, 8, to, messages)));
 		ASSERT_EQ(messages, cq_next(&b.rcq).context);
@@ -163,7 +175,7 @@ TEST_F(million, flush_takes_all)
 {
 	__u64 count, start;
 
-	for (__u32 i = 0; i < MILLION / 4; i++)
+	for (__u32 i = 0; i < million / 4; i++)
 		batch(&self->n,
 		      when(count_of(TREADLE_OP_CNTR_ADD, &self->d, 1, 0), &self->c, 1 + i % 7));
 	finish(&self->n);
@@ -171,7 +183,7 @@ TEST_F(million, flush_takes_all)
 	start = now_ns();
 	EXPECT_EQ(0, cancel(self->n.fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, &count));
 	note("canceled in %llu ns each", (now_ns() - start) / count);
-	EXPECT_EQ(MILLION / 4, count);
+	EXPECT_EQ(million / 4, count);
 	kick(&self->n, &self->c, 100);
 	EXPECT_EQ(0, cntr_value(&self->d));
 	EXPECT_EQ(0, destroy(self->n.fd, self->c.id));
@@ -194,7 +206,7 @@ static void runs_a_chain(void *arg)
 	node_open(&n, (struct options){.tx = 32768});
 	cntr_open(&c, n.fd);
 	cntr_open(&d, n.fd);
-	arm_chain(&n, &c, &d, MILLION / 4);
+	arm_chain(&n, &c, &d, million / 4);
 	raise_to(&r->armed, 1);
 	if (r->chain)
 		kick(&n, &c, 1);

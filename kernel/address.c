@@ -2,7 +2,7 @@
 /*
  * treadle: addresses and address vectors
  *
- * fi_av(3). 28 bytes a peer, and 256 KiB at most for the hash that finds the
+ * fi_av(3). 28 bytes and a bit a peer, and 256 KiB at most for the hash that finds the
  * index of a sender. All addresses of this machine with one port are one
  * endpoint, so the hash is by port, and only of local peers; peers with a port
  * that is there already hang off the one that is. The data path reads entries
@@ -33,12 +33,11 @@
 #define COPY_BATCH  32u
 #define LOOKS	    16
 
-/* FREE: on av->free. DEAD: removed, but still linked to the one with its port. */
-enum entry_state { ENTRY_FREE, ENTRY_DEAD, ENTRY_USED, ENTRY_LOCAL };
+enum entry_state { ENTRY_FREE, ENTRY_USED, ENTRY_LOCAL };
 
 /*
- * @next: in the bucket; or, of an entry that is not hashed, the next one with its
- * port; or the next free one. @twins: of a hashed entry, the others with its port.
+ * @next: in the bucket; or, of an entry that is not hashed, the next one with its port.
+ * @twins: of a hashed entry, the first of the others with its port; of one of those, the one before it.
  */
 struct av_entry {
 	u8 addr[16];
@@ -51,8 +50,9 @@ struct av_entry {
 struct treadle_av_table {
 	struct rcu_head rcu;
 	u32 capacity, buckets;
-	u32 *heads; /* behind the entries */
-	u64 *ids;   /* AV_IDS: behind that, what completions call them; or NULL */
+	u32 *heads;	     /* behind the entries */
+	unsigned long *free; /* behind that, a bit for each entry that was removed */
+	u64 *ids;	     /* AV_IDS: behind that, what completions call them; or NULL */
 	struct av_entry entries[];
 };
 
@@ -170,27 +170,29 @@ static void free_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 	preempt_disable(); /* readers spin meanwhile */
 	write_seqcount_begin(&av->freed);
 	WRITE_ONCE(t->entries[i].state, ENTRY_FREE);
-	WRITE_ONCE(t->entries[i].next, av->free);
 	write_seqcount_end(&av->freed);
 	preempt_enable();
-	av->free = i;
+	__set_bit(i, t->free);
+	av->lowest = min(av->lowest, i);
 	av->holes++;
 }
 
-/* The first of @lead's twins that is alive, or NO_ENTRY; dead ones before it become free. */
-static u32 live_twin(struct treadle_av *av, struct treadle_av_table *t, struct av_entry *lead)
+/* The lowest that is free: fi_av(3). Of a million that are not, the bits are 16384 words. */
+static u32 unused_entry(struct treadle_av *av, struct treadle_av_table *t)
 {
 	u32 i;
 
-	while ((i = lead->twins) != NO_ENTRY && t->entries[i].state == ENTRY_DEAD) {
-		lead->twins = t->entries[i].next;
-		free_entry(av, t, i);
-	}
+	if (!av->holes)
+		return av->used++;
+	i = find_next_bit(t->free, av->used, av->lowest);
+	__clear_bit(i, t->free);
+	av->lowest = i + 1;
+	av->holes--;
 	return i;
 }
 
 /* Hash a local entry, or hang it off the one with its port. */
-static void hash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
+static void hash_entry(struct treadle_av_table *t, u32 i)
 {
 	struct av_entry *e = &t->entries[i];
 	u32 *head = bucket_of(t, e->port), lead = find_port(t, e->port);
@@ -201,16 +203,33 @@ static void hash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 		WRITE_ONCE(e->next, *head);
 		smp_store_release(head, i);
 	} else {
-		WRITE_ONCE(e->next, live_twin(av, t, &t->entries[lead]));
+		u32 first = t->entries[lead].twins;
+
+		e->twins = lead;
+		WRITE_ONCE(e->next, first);
+		if (first != NO_ENTRY)
+			t->entries[first].twins = i;
 		t->entries[lead].twins = i;
 	}
 }
 
+static void unlink_twin(struct treadle_av_table *t, struct av_entry *e)
+{
+	struct av_entry *before = &t->entries[e->twins];
+
+	if (before->hashed)
+		before->twins = e->next;
+	else
+		WRITE_ONCE(before->next, e->next);
+	if (e->next != NO_ENTRY)
+		t->entries[e->next].twins = e->twins;
+}
+
 /* Take a hashed entry out; a twin takes its place. */
-static void unhash_entry(struct treadle_av *av, struct treadle_av_table *t, u32 index)
+static void unhash_entry(struct treadle_av_table *t, u32 index)
 {
 	struct av_entry *e = &t->entries[index];
-	u32 *link = bucket_of(t, e->port), heir = live_twin(av, t, e);
+	u32 *link = bucket_of(t, e->port), heir = e->twins;
 
 	while (*link != index)
 		link = &t->entries[*link].next;
@@ -228,11 +247,13 @@ static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
 {
 	u32 buckets = clamp_t(u32, rounddown_pow_of_two(capacity), 16, MAX_BUCKETS);
 	struct treadle_av_table *t;
-	size_t size = ALIGN(struct_size(t, entries, capacity) + buckets * sizeof(u32), sizeof(u64));
+	size_t free = ALIGN(struct_size(t, entries, capacity) + buckets * sizeof(u32), sizeof(u64));
+	size_t size = free + ALIGN(BITS_TO_LONGS(capacity) * sizeof(long), sizeof(u64));
 
 	t = treadle_table_alloc(1, size + (ids ? capacity * sizeof(u64) : 0));
 	if (!t)
 		return NULL;
+	t->free = (void *)t + free;
 	t->ids = ids ? (void *)t + size : NULL;
 	t->capacity = capacity;
 	t->buckets = buckets;
@@ -256,8 +277,7 @@ static int grow(struct treadle_av *av, u32 more)
 			old->ids);
 	if (!t)
 		return -ENOMEM;
-	av->free = NO_ENTRY;
-	av->holes = 0;
+	bitmap_copy(t->free, old->free, av->used);
 	if (t->ids)
 		memcpy(t->ids, old->ids, av->used * sizeof(u64));
 	for (i = 0; i < av->used; i++) {
@@ -265,12 +285,9 @@ static int grow(struct treadle_av *av, u32 more)
 
 		t->entries[i] = old->entries[i];
 		t->entries[i].state = ENTRY_FREE; /* not to be found before it is hashed */
-		if (state <= ENTRY_DEAD)
-			free_entry(av, t, i);
-		else if (state == ENTRY_LOCAL)
-			hash_entry(av, t, i);
-		if (state > ENTRY_DEAD)
-			t->entries[i].state = state;
+		if (state == ENTRY_LOCAL)
+			hash_entry(t, i);
+		t->entries[i].state = state;
 		if (!(i % 4096))
 			cond_resched();
 	}
@@ -292,17 +309,9 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 		      const u64 *id)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
-	struct av_entry *e;
-	u32 i;
+	u32 i = unused_entry(av, t);
+	struct av_entry *e = &t->entries[i];
 
-	if (av->holes) {
-		i = av->free;
-		av->free = t->entries[i].next;
-		av->holes--;
-	} else {
-		i = av->used++;
-	}
-	e = &t->entries[i];
 	memcpy(e->addr, addr->addr, sizeof(e->addr));
 	e->v6 = addr->family == AF_INET6;
 	e->hashed = false;
@@ -312,7 +321,7 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 	if (t->ids) /* before it is found */
 		WRITE_ONCE(t->ids[i], id ? *id : i);
 	if (local)
-		hash_entry(av, t, i);
+		hash_entry(t, i);
 	smp_store_release(&e->state, local ? ENTRY_LOCAL : ENTRY_USED);
 	return i;
 }
@@ -326,15 +335,12 @@ static int remove_one(struct treadle_av *av, u64 index)
 		return -ENOENT;
 	index = array_index_nospec(index, av->used);
 	e = &t->entries[index];
-	if (e->state <= ENTRY_DEAD)
+	if (e->state == ENTRY_FREE)
 		return -ENOENT;
-	if (e->state == ENTRY_LOCAL && !e->hashed) {
-		/* found and freed when its list is gone through, so that this is not slow */
-		WRITE_ONCE(e->state, ENTRY_DEAD);
-		return 0;
-	}
-	if (e->state == ENTRY_LOCAL)
-		unhash_entry(av, t, index);
+	if (e->state == ENTRY_LOCAL && e->hashed)
+		unhash_entry(t, index);
+	else if (e->state == ENTRY_LOCAL)
+		unlink_twin(t, e);
 	free_entry(av, t, index);
 	return 0;
 }
@@ -373,7 +379,6 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 		return ERR_PTR(-ENOMEM);
 	}
 	RCU_INIT_POINTER(av->table, t);
-	av->free = NO_ENTRY;
 	av->ctx_bits = arg->rx_ctx_bits;
 	mutex_init(&av->lock);
 	seqcount_init(&av->freed);
@@ -569,7 +574,7 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 	t = rcu_dereference_protected(av->table, true);
 	if (arg->index < av->used)
 		e = &t->entries[array_index_nospec(arg->index, av->used)];
-	if (e && e->state > ENTRY_DEAD) {
+	if (e && e->state != ENTRY_FREE) {
 		memset(&arg->addr, 0, sizeof(arg->addr));
 		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
 		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;

@@ -123,12 +123,12 @@ struct treadle_av_name;
  * @name:	under which others find it, or NULL
  * @lock:	writers
  * @table:	entries and hash, replaced when it grows; readers use RCU
- * @freed:	counts entries that leave their bucket's list for that of @free: who was at one, and has
+ * @freed:	counts entries that leave their bucket's list, and may be used in another: who was at one, and has
  *		found nothing, looks again (under @lock)
  * @ctx_bits:	of an index, that name a receive context; never changes
  * @used:	entries ever used (under @lock)
- * @free:	first of those that are free again (under @lock)
- * @holes:	their number (under @lock)
+ * @holes:	those that are free again (under @lock)
+ * @lowest:	there is none below (under @lock)
  */
 struct treadle_av {
 	struct kref ref;
@@ -136,7 +136,7 @@ struct treadle_av {
 	struct mutex lock;
 	seqcount_t freed;
 	struct treadle_av_table __rcu *table;
-	u32 used, free, holes;
+	u32 used, holes, lowest;
 	u8 ctx_bits;
 };
 

@@ -70,6 +70,12 @@ TEST(Av, RemovedEntriesAreGoneAndUsedAgain)
 	ASSERT_EQ(fi_av_insert(av.get(), &addresses[1], 1, &again, 0, nullptr), 1);
 	EXPECT_EQ(again, indices[1]);
 	EXPECT_EQ(at(av.get(), again), "fi_sockaddr_in://127.0.0.1:2");
+
+	/* The lowest first, so that who removes all and inserts them again may go by their order, and needs no indices. */
+	ASSERT_EQ(fi_av_remove(av.get(), indices, 3, 0), 0);
+	ASSERT_EQ(fi_av_insert(av.get(), addresses, 3, nullptr, 0, nullptr), 3);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(at(av.get(), i), "fi_sockaddr_in://127.0.0.1:" + std::to_string(i + 1));
 }
 
 TEST(Av, LookupTellsTheSizeAndCutsWhatDoesNotFit)

@@ -243,8 +243,8 @@ struct treadle_av_create {
  * @ids:   pointer to __u64[count]: what completions call them instead of their index
  *	   (AV_IDS, else EINVAL); or 0: their index. Commands name the index in any case
  *
- * Indices count from 0 in the order of insertion; that of a removed peer is
- * used again. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
+ * Indices count from 0 in the order of insertion; the lowest of removed peers is
+ * used again first. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
  * before it, and those stay. If @addrs or @ids cannot be read to their ends, none are.
  */
 struct treadle_av_insert {

@@ -236,10 +236,11 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		ret = 0;
 	}
 	spin_unlock(&treadle_conn_lock);
-	if (conn) {
+	/* also if the other end was first: its worker may not have come to that yet */
+	if (!ret)
 		treadle_end_flush(ep, -ECANCELED, &run);
+	if (conn)
 		treadle_end_tell(conn, end);
-	}
 	treadle_obj_unbind(&ep->obj);
 	treadle_run_jobs(&run);
 	return ret;

@@ -122,8 +122,8 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 	if (cmd->inject)
 		treadle_span_kernel(s, cmd->inject, off);
 	else
-		treadle_span_user(s, &cmd->ep->obj.ctx->pm, treadle_cmd_iov(cmd), cmd->d.iov_count,
-				  off);
+		treadle_span_user(s, &cmd->ep->obj.ctx->pm, &cmd->ep->closed, treadle_cmd_iov(cmd),
+				  cmd->d.iov_count, off);
 }
 
 /* Vectors, a slot each: buffers, remote ranges, results, what to compare with. */
@@ -209,7 +209,7 @@ struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *con
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		       struct treadle_run *run);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
-void treadle_flow_drop(struct treadle_ep *ep);
+void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);
 
 /*
  * struct treadle_rma - a command that works on a peer's memory by itself
@@ -246,13 +246,13 @@ int treadle_remote_error(const struct treadle_rma *rma, int error);
 int treadle_rma_alive(const struct treadle_rma *rma);
 
 /*
- * What is done in one step with a range of the peer's memory, which is at @at in @there: under the
+ * What is done in one step with a range of the memory of @to, which is at @at there: under the
  * locks, if no page is missing and the region is alive; else UNDONE: it is to be done from the begin.
  * OWED: it is done, but what was fetched, which is in the descriptor's data now, has to be delivered.
  */
 enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };
-typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, struct treadle_pm *there, u64 at,
-					  const struct treadle_mr *mr,
+typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct treadle_ep *to,
+					  u64 at, const struct treadle_mr *mr,
 					  const struct treadle_pm *own);
 
 /* Remote ranges are well-formed, and as long as the command: one is by definition. */
@@ -372,7 +372,7 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 	struct treadle_ep *to;
 
 	if (unlikely(cmd->vec || cmd->inject || (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) ||
-		     READ_ONCE(cmd->ep->dead) || !treadle_flow_idle(cmd)))
+		     READ_ONCE(cmd->ep->closed) || !treadle_flow_idle(cmd)))
 		return TREADLE_UNDONE;
 	to = treadle_find_target(cmd);
 	if (IS_ERR(to))
@@ -380,7 +380,7 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 	rcu_read_lock();
 	seen = treadle_mr_peek(to, cmd, access);
 	if (likely(seen.mr))
-		done = step(cmd, &to->obj.ctx->pm, seen.at, seen.mr, run->own);
+		done = step(cmd, to, seen.at, seen.mr, run->own);
 	rcu_read_unlock();
 	/* the target hears of it before the initiator does */
 	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;

@@ -90,11 +90,13 @@ static void node_kfree(struct treadle_cq_node *node)
 }
 
 /*
- * Where to write a completion, under cq->lock, or NULL; mostly nothing is kept and there is room.
+ * Where to write a completion of @ep, under cq->lock, or NULL; mostly nothing is kept and there is room.
  */
-static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq)
+static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq,
+						    const struct treadle_ep *ep)
 {
-	return likely(!cq->kept && !cq->dead && cq_room(cq)) ? cq_slot(cq) : NULL;
+	return likely(!cq->kept && !cq->dead && !READ_ONCE(ep->dead) && cq_room(cq)) ? cq_slot(cq) :
+										       NULL;
 }
 
 /* What cq_place() said is written: show it, and let go of cq->lock. False: cq_keep() it. */
@@ -111,14 +113,14 @@ static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadl
 }
 
 /*
- * Write a completion, or keep it.
+ * Write a completion of @ep, or keep it; if one of the two is closed, drop it.
  * @node: memory to keep it in if it does not fit, or NULL: allocate then (may sleep)
  *
  * Returns true if @node is in use until its free() is called. That may be at once, by
  * whoever reads, and with it goes what has held the endpoint and this queue.
  */
-static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cqe,
-			     struct treadle_cq_node *node)
+static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
+			     const struct treadle_cqe *cqe, struct treadle_cq_node *node)
 {
 	struct treadle_cq_node *spare = NULL;
 	bool kept = false;
@@ -127,7 +129,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cq
 	kref_get(&cq->obj.ref);
 	for (;;) {
 		spin_lock(&cq->lock);
-		if (unlikely(cq->dead))
+		if (unlikely(cq->dead || READ_ONCE(ep->dead)))
 			break;
 		if (unlikely(cq->kept))
 			cq_flush_locked(cq, &done);
@@ -165,9 +167,10 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_cqe *cq
 }
 
 /* What comes without a command or receive of its owner: a peer has written with data. */
-void treadle_cq_post(struct treadle_cq *cq, const struct treadle_cqe *cqe)
+void treadle_cq_post(struct treadle_cq *cq, const struct treadle_ep *ep,
+		     const struct treadle_cqe *cqe)
 {
-	cq_keep(cq, cqe, NULL);
+	cq_keep(cq, ep, cqe, NULL);
 }
 
 bool treadle_cq_ready(struct treadle_cq *cq)
@@ -271,7 +274,8 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 
 /*
  * A command of the transmit side (or a receive that could not be posted) has
- * finished. It is freed, or kept by the completion queue.
+ * finished. It is freed, or kept by the completion queue. What a closed endpoint did not
+ * finish is dropped: fi_endpoint(3), fi_close.
  *
  * Order: completion, then counters, so that who waits for a counter finds the
  * completion; credits last, so that who may post again finds both.
@@ -289,6 +293,10 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	struct treadle_cq *cq = NULL;
 	u32 port = cmd->port;
 
+	if (unlikely(error) && ep && READ_ONCE(ep->dead)) {
+		treadle_cmd_free(cmd);
+		return;
+	}
 	if (unlikely(repeats(cmd))) {
 		cmd_again(cmd, error, run);
 		return;
@@ -313,12 +321,12 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		struct treadle_cqe late TREADLE_UNSET, *cqe;
 
 		spin_lock(&cq->lock);
-		cqe = cq_place(cq);
+		cqe = cq_place(cq, ep);
 		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
 		if (!cq_placed(cq, cqe)) {
 			cmd->kept.keep = NULL;
 			cmd->kept.free = cmd_node_free;
-			kept = cq_keep(cq, &late, cmd->heap ? &cmd->kept : NULL);
+			kept = cq_keep(cq, ep, &late, cmd->heap ? &cmd->kept : NULL);
 		}
 	}
 	count(cntr, error, run);
@@ -426,6 +434,10 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 	struct treadle_cq *cq = NULL;
 	bool kept = false;
 
+	if (unlikely(error) && READ_ONCE(ep->dead)) {
+		treadle_recv_free(recv);
+		return;
+	}
 	if (recv->cmd && repeats(recv->cmd)) {
 		recv->cmd->recv = recv;
 		cmd_again(recv->cmd, error, run);
@@ -441,12 +453,12 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 		struct treadle_cqe late TREADLE_UNSET, *cqe;
 
 		spin_lock(&cq->lock);
-		cqe = cq_place(cq);
+		cqe = cq_place(cq, ep);
 		recv_cqe(cqe ?: &late, recv, ep, msg, error);
 		if (!cq_placed(cq, cqe)) {
 			recv->node.keep = recv_node_keep;
 			recv->node.free = recv_node_free;
-			kept = cq_keep(cq, &late, &recv->node);
+			kept = cq_keep(cq, ep, &late, &recv->node);
 		}
 	}
 	/* who has looked, or thrown away, has not received */

@@ -110,12 +110,14 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-/* Without treadle_conn_lock: nothing of @ep waits any more, and nothing will. */
+/* Without treadle_conn_lock: nothing of @ep waits any more, and nothing will; nobody is at its buffers. */
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	u64 n = 0;
 
+	treadle_ep_quiesce(ep);
 	treadle_ep_withdraw(ep, NULL, error, U64_MAX, &n, run);
+	treadle_flow_drop(ep, error, run);
 	if (ep->rx && !ep->rx->shared)
 		treadle_rx_flush(ep->rx, ep, run);
 }
@@ -155,6 +157,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 			continue;
 		spin_lock(&ep->lock);
 		WRITE_ONCE(ep->severed, true);
+		WRITE_ONCE(ep->closed, true);
 		spin_unlock(&ep->lock);
 		RCU_INIT_POINTER(ep->peer, NULL);
 		if (end == self)

@@ -46,7 +46,7 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 	treadle_deliver(container_of(job, struct treadle_msg, job), run);
 }
 
-/* The receive has not been used: the message was not to be had. */
+/* The receive has not been used: the message was not to be had, or the endpoint is closed. */
 static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
 	if (msg->recv->kind == TREADLE_RECV_PART)
@@ -67,7 +67,9 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		dst_error = -TREADLE_ETRUNC;
 	if (unlikely(msg->flags & TREADLE_F_FAILURE))
 		dst_error = -(int)msg->data;
-	if (src_error == -EFAULT || src_error == -ENOMEM)
+	/* the receive stays with its context, if that is not closed with the endpoint */
+	if (src_error == -EFAULT || src_error == -ENOMEM ||
+	    unlikely(dst_error == -ECANCELED && READ_ONCE(msg->to->dead)))
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
 		treadle_multi_finish(msg, dst_error, run);
@@ -123,7 +125,7 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 		break;
 	case -ESHUTDOWN:
 		if (side == TREADLE_SRC)
-			finish(msg, -ECANCELED, -ECONNRESET, run);
+			finish(msg, treadle_ep_error(msg->cmd->ep), -ECONNRESET, run);
 		else
 			finish(msg, told(msg, -ECONNRESET), -ECANCELED, run);
 		break;
@@ -152,8 +154,9 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 			treadle_span_kernel(&src, msg->payload, msg->done);
 		else
 			treadle_cmd_span(msg->cmd, &src, msg->done);
-		treadle_span_user(&dst, &to->pm, treadle_recv_iov(msg->recv), msg->recv->iov_count,
-				  msg->done);
+		/* not severed: what was sent before can still be received */
+		treadle_span_user(&dst, &to->pm, &msg->to->dead, treadle_recv_iov(msg->recv),
+				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
 	}
 	if (!ret)
@@ -165,10 +168,10 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 					 const struct treadle_run *run)
 {
-	struct treadle_pm *from = &msg->cmd->ep->obj.ctx->pm, *to = &msg->to->obj.ctx->pm;
+	const struct treadle_ep *from = msg->cmd->ep, *to = msg->to;
 	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
 
-	return likely(from == run->own && len <= TREADLE_OWN) ?
+	return likely(&from->obj.ctx->pm == run->own && len <= TREADLE_OWN) ?
 		       treadle_copy_own(to, dst, src, len, true, NULL) :
 		       treadle_copy_small(to, dst, from, src, len, NULL);
 }

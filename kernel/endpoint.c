@@ -432,6 +432,33 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 }
 
 /*
+ * It is closed. Who has not seen that holds the pagemap, one of the locks of its queues, or its ring
+ * (who runs in his own memory): when we have had each of them, nobody is at its buffers.
+ */
+void treadle_ep_quiesce(struct treadle_ep *ep)
+{
+	struct treadle_pm *pm = &ep->obj.ctx->pm;
+
+	if (ep->tx) {
+		mutex_lock(&ep->tx->lock);
+		if (READ_ONCE(ep->dead) && ep->tx->ep == ep)
+			ep->tx->ep = NULL;
+		mutex_unlock(&ep->tx->lock);
+	}
+	write_lock(&pm->lock);
+	write_unlock(&pm->lock);
+}
+
+/* Nor does anybody write a completion of it, as it is dead. */
+static void cq_quiesce(struct treadle_cq *cq)
+{
+	if (!cq)
+		return;
+	spin_lock(&cq->lock);
+	spin_unlock(&cq->lock);
+}
+
+/*
  * Vanish: nobody finds it, what waits for it fails, what waits in it is dropped
  * without a completion (fi_endpoint(3), fi_close). Called once: by DESTROY, or
  * when the context shuts down.
@@ -445,6 +472,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	ep_unlist(ep);
 	spin_lock(&ep->lock);
 	WRITE_ONCE(ep->dead, true);
+	WRITE_ONCE(ep->closed, true);
 	spin_unlock(&ep->lock);
 	smp_mb(); /* pairs with await_source() */
 	if (unlikely(READ_ONCE(ep->awaited)))
@@ -453,14 +481,11 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 		treadle_conn_shutdown(ep);
 	if (!ep->enabled)
 		return;
-	if (ep->tx) {
-		mutex_lock(&ep->tx->lock);
-		if (ep->tx->ep == ep)
-			ep->tx->ep = NULL;
-		mutex_unlock(&ep->tx->lock);
-	}
+	treadle_ep_quiesce(ep);
+	cq_quiesce(ep->tx_cq);
+	cq_quiesce(ep->rx_cq);
 	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
-	treadle_flow_drop(ep);
+	treadle_flow_drop(ep, 0, run);
 	if (ep->rx)
 		treadle_rx_detach(ep->rx, ep, run);
 	treadle_cull_all(ep->obj.ctx, &cull, run);

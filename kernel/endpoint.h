@@ -23,8 +23,10 @@ struct treadle_eq;
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
- * @lock:	@dead, @severed, @parked, flows
- * @dead:	no longer reachable, accepts nothing
+ * @lock:	@dead, @severed, @closed, @parked, flows
+ * @dead:	no longer reachable, accepts nothing; none of its completions is written (also under the
+ *		lock of the completion queue)
+ * @closed:	dead or severed: its buffers are not touched (also under the lock of their pagemap)
  * @awaited:	somebody has posted a collective receive for what it sends
  * @parked:	commands whose messages wait at a peer, by context
  * @flows:	peers to whom something is under way (under @lock; flow.c)
@@ -61,7 +63,7 @@ struct treadle_ep {
 	struct treadle_obj *bound[TREADLE_BINDINGS];
 	struct list_head rx_link;
 	spinlock_t lock;
-	bool dead, severed, awaited;
+	bool dead, severed, closed, awaited;
 	struct rb_root parked, flows, waiting;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;
@@ -79,6 +81,7 @@ struct treadle_ports *treadle_ports(struct net *net);
 struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name);
 void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
 bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
+void treadle_ep_quiesce(struct treadle_ep *ep);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);
 
@@ -95,6 +98,12 @@ static inline bool treadle_admits(const struct treadle_ctx *a, const u8 *key, u3
 static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
 {
 	return treadle_admits(ep->obj.ctx, ep->key, ep->key_size, from);
+}
+
+/* What becomes of a command of @ep, which is closed, or whose process is gone. */
+static inline int treadle_ep_error(const struct treadle_ep *ep)
+{
+	return READ_ONCE(ep->severed) && !READ_ONCE(ep->dead) ? -ECONNRESET : -ECANCELED;
 }
 
 static inline struct treadle_ep *treadle_ep_get(struct treadle_ep *ep)

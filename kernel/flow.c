@@ -311,8 +311,8 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	return cmd;
 }
 
-/* The endpoint is closed (ep->dead is set): what waits is dropped. */
-void treadle_flow_drop(struct treadle_ep *ep)
+/* The endpoint is closed: what waits ends with @error, or, if that is 0, without a completion. */
+void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd, *next;
 	struct rb_node *node;
@@ -330,7 +330,10 @@ void treadle_flow_drop(struct treadle_ep *ep)
 	spin_unlock(&ep->lock);
 	list_for_each_entry_safe(cmd, next, &dropped, wait) {
 		list_del(&cmd->wait);
-		treadle_cmd_free(cmd);
+		if (error)
+			treadle_cmd_complete(cmd, error, run);
+		else
+			treadle_cmd_free(cmd);
 		cond_resched();
 	}
 }

@@ -244,7 +244,7 @@ static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 		return 0;
 	iov = treadle_cmd_fetch(cmd, 0, &one, &count);
 	treadle_span_kernel(&src, cmd->inject, rma->done);
-	treadle_span_user(&dst, &cmd->ep->obj.ctx->pm, iov, count, rma->done);
+	treadle_span_user(&dst, &cmd->ep->obj.ctx->pm, &cmd->ep->closed, iov, count, rma->done);
 	return treadle_copy(&dst, &src, &rma->done, cmd->d.len, run, &side);
 }
 
@@ -271,7 +271,8 @@ static void atomic_go(struct treadle_rma *rma, struct treadle_run *run)
 	if (ret == -EAGAIN || ret == -EINPROGRESS)
 		treadle_rma_defer(rma, next, atomic_job, run);
 	else
-		treadle_rma_finish(rma, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+		treadle_rma_finish(rma, ret == -ESHUTDOWN ? treadle_ep_error(rma->cmd->ep) : ret,
+				   run);
 }
 
 static void atomic_job(struct treadle_job *job, struct treadle_run *run)
@@ -349,9 +350,10 @@ static __always_inline bool modify_word(const struct treadle_desc *d, struct tre
 
 /* The initiator runs: his memory is used as he does it himself. */
 static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
-						       struct treadle_pm *there, u64 at,
+						       const struct treadle_ep *to, u64 at,
 						       const struct treadle_mr *mr)
 {
+	struct treadle_pm *there = &to->obj.ctx->pm;
 	const struct treadle_desc *d = &cmd->d;
 	u64 value = 0, than = 0;
 	bool ok;
@@ -372,10 +374,10 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 
 /* Somebody else runs, or it was armed: by the pagemaps of both, in pages that are known. */
 static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd,
-							 struct treadle_pm *there, u64 at,
+							 const struct treadle_ep *to, u64 at,
 							 const struct treadle_mr *mr)
 {
-	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
+	struct treadle_pm *there = &to->obj.ctx->pm, *here = &cmd->ep->obj.ctx->pm;
 	const struct treadle_desc *d = &cmd->d;
 	const void *operand, *compare;
 	u64 value = 0, than = 0;
@@ -389,7 +391,7 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 						    &than;
 	result =
 		d->opcode != TREADLE_OP_ATOMIC ? known_word(here, d->result, d->len, true) : &value;
-	if (operand && compare && result) {
+	if (operand && compare && result && !READ_ONCE(cmd->ep->closed)) {
 		copy_word(&value, operand, d->len);
 		copy_word(&than, compare, d->len);
 		ok = modify_word(d, there, at, mr, &value, than);
@@ -402,7 +404,7 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 
 /* One word, whose operands are read once: the process may change them meanwhile. @mr: NULL with F_LOCAL */
 static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
-						     struct treadle_pm *there, u64 at,
+						     const struct treadle_ep *to, u64 at,
 						     const struct treadle_mr *mr,
 						     const struct treadle_pm *own)
 {
@@ -413,8 +415,8 @@ static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
 	    !treadle_pm_small(at, d->len))
 		return TREADLE_UNDONE;
 	if (likely(&cmd->ep->obj.ctx->pm == own))
-		return modify_by_own(cmd, there, at, mr);
-	return modify_by_pages(cmd, there, at, mr);
+		return modify_by_own(cmd, to, at, mr);
+	return modify_by_pages(cmd, to, at, mr);
 }
 
 /*
@@ -474,7 +476,7 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
 		}
 	}
 	if (local && !cmd->vec && !cmd->inject)
-		done = modify_step(cmd, &rma.to->obj.ctx->pm, rma.at[0].addr, NULL, run->own);
+		done = modify_step(cmd, rma.to, rma.at[0].addr, NULL, run->own);
 	if (done == TREADLE_DONE)
 		treadle_rma_finish(&rma, 0, run);
 	else if (done == TREADLE_OWED)

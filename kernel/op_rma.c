@@ -127,7 +127,7 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 /* The peer's memory, from offset @off on. */
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off)
 {
-	treadle_span_user(s, &rma->to->obj.ctx->pm, rma->at, rma->parts, off);
+	treadle_span_user(s, &rma->to->obj.ctx->pm, &rma->to->dead, rma->at, rma->parts, off);
 	s->mr = rma->mr;
 	s->mrs = rma->count;
 }
@@ -146,9 +146,19 @@ int treadle_remote_error(const struct treadle_rma *rma, int error)
 /* 0, or why the memory that is next to be touched may not be any more. */
 int treadle_rma_alive(const struct treadle_rma *rma)
 {
-	if (unlikely(READ_ONCE(rma->cmd->ep->dead)))
-		return -ECANCELED;
+	if (unlikely(READ_ONCE(rma->cmd->ep->closed)))
+		return treadle_ep_error(rma->cmd->ep);
 	return unlikely(READ_ONCE(rma->to->dead)) && !rma->modified ? -ECONNRESET : 0;
+}
+
+/* Is the region of range @i also that of one before it? */
+static bool named_before(const struct treadle_rma *rma, unsigned int i)
+{
+	unsigned int j;
+
+	for (j = 0; j < i && rma->mr[j] != rma->mr[i]; j++)
+		;
+	return j < i;
 }
 
 /* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. */
@@ -175,18 +185,18 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 				 TREADLE_CQ_REMOTE_CQ_DATA,
 		};
 
-		treadle_cq_post(to->rx_cq, &cqe);
+		treadle_cq_post(to->rx_cq, to, &cqe);
 	}
 	if (cntr)
 		treadle_cntr_add(cntr, 1, 0, run);
 	for (i = 0; modified && i < rma->count; i++) {
 		cntr = treadle_mr_cntr(rma->mr[i]);
-		if (cntr && (!i || rma->mr[i] != rma->mr[i - 1]))
+		if (cntr && !named_before(rma, i))
 			treadle_cntr_add(cntr, 1, 0, run);
 	}
 }
 
-/* Complete both sides, let go of everything. What a closed endpoint did not finish is dropped. */
+/* Complete both sides, let go of everything. */
 void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = rma->cmd;
@@ -197,10 +207,7 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);
 	treadle_ep_put(rma->to);
-	if (unlikely(error && READ_ONCE(cmd->ep->dead)))
-		treadle_cmd_free(cmd);
-	else
-		treadle_cmd_complete(cmd, error, run);
+	treadle_cmd_complete(cmd, error, run);
 	if (rma->heap)
 		kfree(rma);
 }
@@ -272,7 +279,7 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 	else if (ret && far)
 		treadle_rma_finish(rma, treadle_remote_error(rma, ret), run);
 	else
-		treadle_rma_finish(rma, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+		treadle_rma_finish(rma, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
 }
 
 static void rma_job(struct treadle_job *job, struct treadle_run *run)
@@ -281,20 +288,20 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 }
 
 static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
-						   struct treadle_pm *there, u64 at,
+						   const struct treadle_ep *to, u64 at,
 						   const struct treadle_mr *mr,
 						   const struct treadle_pm *own)
 {
-	struct treadle_pm *here = &cmd->ep->obj.ctx->pm;
+	const struct treadle_ep *from = cmd->ep;
 	u64 addr = cmd->d.addr, len = cmd->d.len;
 	bool write = cmd->d.opcode == TREADLE_OP_WRITE, done;
 
-	if (likely(here == own && len <= TREADLE_OWN))
-		done = treadle_copy_own(there, at, addr, len, write, mr);
+	if (likely(&from->obj.ctx->pm == own && len <= TREADLE_OWN))
+		done = treadle_copy_own(to, at, addr, len, write, mr);
 	else if (write)
-		done = treadle_copy_small(there, at, here, addr, len, mr);
+		done = treadle_copy_small(to, at, from, addr, len, mr);
 	else
-		done = treadle_copy_small(here, addr, there, at, len, mr);
+		done = treadle_copy_small(from, addr, to, at, len, mr);
 	return done ? TREADLE_DONE : TREADLE_UNDONE;
 }
 

@@ -10,6 +10,7 @@
 
 #include <treadle/ring.h>
 
+struct treadle_ep;
 struct treadle_mr;
 struct treadle_run;
 
@@ -51,6 +52,8 @@ enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
 /* One side of a copy: buffers of a process, or one buffer of the kernel. */
 struct treadle_span {
 	struct treadle_pm *pm; /* NULL: @kbuf */
+	const bool
+		*closed; /* of the endpoint for which it is touched; once set, it is not any more */
 	const struct treadle_iov *iov;
 	struct treadle_mr *const *mr; /* a peer's memory: its regions, @mrs of them; else NULL */
 	unsigned int i, mrs;
@@ -61,10 +64,11 @@ struct treadle_span {
 };
 
 static __always_inline void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
-					      const struct treadle_iov *iov, unsigned int count,
-					      u64 off)
+					      const bool *closed, const struct treadle_iov *iov,
+					      unsigned int count, u64 off)
 {
 	s->pm = pm;
+	s->closed = closed;
 	s->iov = iov;
 	s->mr = NULL;
 	s->i = 0;
@@ -160,9 +164,9 @@ static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, b
 }
 
 /* transfer.c */
-bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from, u64 src, u64 len,
-			const struct treadle_mr *mr);
-bool treadle_copy_own(struct treadle_pm *there, u64 at, u64 addr, u64 len, bool write,
+bool treadle_copy_small(const struct treadle_ep *to, u64 dst, const struct treadle_ep *from,
+			u64 src, u64 len, const struct treadle_mr *mr);
+bool treadle_copy_own(const struct treadle_ep *there, u64 at, u64 addr, u64 len, bool write,
 		      const struct treadle_mr *mr);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);

@@ -320,7 +320,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 		}
 		if (!ret && compare) {
 			iov = treadle_cmd_fetch(cmd, 1, &one, &count);
-			treadle_span_user(&src, &ctx->pm, iov, count, 0);
+			treadle_span_user(&src, &ctx->pm, &cmd->ep->closed, iov, count, 0);
 			ret = take(buf + cmd->d.len, &src, cmd->d.len, run);
 		}
 		if (ret == -EINPROGRESS)

@@ -143,15 +143,17 @@ static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 
 	return all;
 }
 
-/* Is all the peer's memory still registered? Under pm->lock. */
-static __always_inline bool span_live(const struct treadle_span *s)
+/* May it still be touched? Its endpoint is open, and a peer's memory registered. Under pm->lock. */
+static __always_inline int span_error(const struct treadle_span *s)
 {
 	unsigned int i;
 
+	if (s->pm && unlikely(READ_ONCE(*s->closed)))
+		return -ESHUTDOWN;
 	for (i = 0; s->mr && i < s->mrs; i++)
 		if (treadle_mr_revoked(s->mr[i]))
-			return false;
-	return true;
+			return -EKEYREJECTED;
+	return 0;
 }
 
 /* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
@@ -189,34 +191,39 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
  * In few instructions. False: nothing was copied, as it is not so, or a page is not known;
  * treadle_copy() will do it. Under the locks, the same holds as there.
  */
-TREADLE_HOT bool treadle_copy_small(struct treadle_pm *to, u64 dst, struct treadle_pm *from,
-				    u64 src, u64 len, const struct treadle_mr *mr)
+TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
+				    const struct treadle_ep *from, u64 src, u64 len,
+				    const struct treadle_mr *mr)
 {
+	struct treadle_pm *there = &to->obj.ctx->pm, *here = &from->obj.ctx->pm;
 	void *d, *s;
 
 	if (!treadle_pm_small(dst, len) || !treadle_pm_small(src, len) ||
-	    unlikely(!treadle_pm_lock2(to, from)))
+	    unlikely(!treadle_pm_lock2(there, here)))
 		return false;
-	d = treadle_pm_known(to, dst, true);
-	s = treadle_pm_known(from, src, false);
-	if (unlikely(mr && treadle_mr_revoked(mr)))
+	d = treadle_pm_known(there, dst, true);
+	s = treadle_pm_known(here, src, false);
+	if (unlikely((mr && treadle_mr_revoked(mr)) || READ_ONCE(to->closed) ||
+		     READ_ONCE(from->closed)))
 		d = NULL;
 	if (likely(d && s))
 		copy_bytes(d, s, len);
-	treadle_pm_unlock2(to, from);
+	treadle_pm_unlock2(there, here);
 	return d && s;
 }
 
 /*
  * treadle_copy_own - the same, between @addr in the runner's own memory (treadle_run.own) and one page
  * @len:   at most TREADLE_OWN
- * @write: to the peer, whose @at in @there that is; else from it
+ * @write: to the peer @to, where that is at @at; else from it
  *
- * False: some of it may have been copied.
+ * False: some of it may have been copied. The runner's endpoint stays open meanwhile: closing waits for
+ * its doorbell (treadle_ep_shutdown).
  */
-TREADLE_HOT bool treadle_copy_own(struct treadle_pm *there, u64 at, u64 addr, u64 len, bool write,
-				  const struct treadle_mr *mr)
+TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
+				  bool write, const struct treadle_mr *mr)
 {
+	struct treadle_pm *there = &to->obj.ctx->pm;
 	bool copied = false;
 	void *page;
 
@@ -226,7 +233,7 @@ TREADLE_HOT bool treadle_copy_own(struct treadle_pm *there, u64 at, u64 addr, u6
 		return false;
 	pm_lock(there);
 	page = treadle_pm_known(there, at, write);
-	if (likely(page && !(mr && treadle_mr_revoked(mr))))
+	if (likely(page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed)))
 		copied = write ? treadle_own_read(page, addr, len) :
 				 treadle_own_write(addr, page, len);
 	pm_unlock(there);
@@ -252,8 +259,9 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
  * treadle_copy - copy up to @len bytes, of which *done are done
  * @side: on failure, which side it was
  *
- * Memory that a peer has registered is asked for its region under each hold of the
- * locks: -EKEYREJECTED as soon as that is closed or revoked.
+ * Under each hold of the locks memory that a peer has registered is asked for its region:
+ * -EKEYREJECTED as soon as that is closed or revoked; and buffers for their endpoint:
+ * -ESHUTDOWN as soon as that is closed, as if its process were gone.
  *
  * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
  * -EINPROGRESS: the budget is used up. Else the error of @side.
@@ -270,10 +278,15 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 			*side = TREADLE_DST;
 			return -EAGAIN;
 		}
-		if (unlikely(!span_live(src) || !span_live(dst))) {
-			*side = span_live(src) ? TREADLE_DST : TREADLE_SRC;
+		*side = TREADLE_SRC;
+		ret = span_error(src);
+		if (likely(!ret)) {
+			*side = TREADLE_DST;
+			ret = span_error(dst);
+		}
+		if (unlikely(ret)) {
 			spans_unlock(dst, src);
-			return -EKEYREJECTED;
+			return ret;
 		}
 		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
 		spans_unlock(dst, src);
@@ -344,9 +357,10 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 	while (*done < len) {
 		before = *done;
 		spans_lock(span, span); /* one pagemap: it is not only tried */
-		if (!span_live(span)) {
+		ret = span_error(span);
+		if (ret) {
 			spans_unlock(span, span);
-			return -EKEYREJECTED;
+			return ret;
 		}
 		do {
 			n = modify_known(span, len - *done, unit, write, fn, arg, &miss);

@@ -164,6 +164,8 @@ void treadle_run_handoff(struct treadle_run *run)
 /* Until nothing is left, or the budget is used up, or the caller is killed. */
 void treadle_run_jobs(struct treadle_run *run)
 {
+	/* of other endpoints, too, which may close meanwhile: treadle_ep_quiesce() does not wait for this run */
+	run->own = NULL;
 	while (!list_empty(&run->jobs)) {
 		struct treadle_job *job;
 

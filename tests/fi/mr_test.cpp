@@ -165,6 +165,39 @@ struct Writes {
 	Pair pair;
 };
 
+/* fi_mr(3): an event for a remote operation, however often it comes to the region. */
+TEST_F(Mr, ItsCounterCountsAnOperationOnce)
+{
+	Writes w;
+	const auto cntr = w.pair.node.cntr();
+	char first[16], second[16], from[24] = {};
+	fid_mr *a = nullptr, *b = nullptr;
+
+	ASSERT_EQ(fi_mr_reg(w.pair.node.domain.get(), first, 16, FI_REMOTE_WRITE, 0, 11, 0, &a,
+			    nullptr),
+		  0);
+	ASSERT_EQ(fi_mr_reg(w.pair.node.domain.get(), second, 16, FI_REMOTE_WRITE, 0, 12, 0, &b,
+			    nullptr),
+		  0);
+	const Owned<fid_mr> owned[] = {Owned<fid_mr>(a), Owned<fid_mr>(b)};
+	ASSERT_EQ(fi_mr_bind(a, &cntr->fid, FI_REMOTE_WRITE), 0);
+
+	const iovec buffer = {from, sizeof(from)};
+	const fi_rma_iov target[] = {{0, 8, 11}, {0, 8, 12}, {8, 8, 11}};
+	const fi_msg_rma msg = {.msg_iov = &buffer,
+				.desc = nullptr,
+				.iov_count = 1,
+				.addr = w.pair.b_at_a,
+				.rma_iov = target,
+				.rma_iov_count = 3,
+				.context = nullptr,
+				.data = 0};
+	fi_cq_tagged_entry entry;
+	ASSERT_EQ(fi_writemsg(w.pair.a.ep.get(), &msg, FI_COMPLETION), 0);
+	ASSERT_EQ(fi_cq_sread(w.pair.a.tx_cq.get(), &entry, 1, nullptr, 20'000), 1);
+	EXPECT_EQ(fi_cntr_read(cntr.get()), 1u);
+}
+
 TEST_F(Mr, MultipleBuffersAreASingleRegion)
 {
 	Writes w;

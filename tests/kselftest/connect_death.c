@@ -4,6 +4,71 @@
  */
 #include "connection.h"
 
+/*
+ * fi_cm(3), fi_shutdown: what is under way ends. Nobody's memory is touched after he has been told, and what
+ * waited for its turn is told of before the call returns.
+ */
+TEST(what_is_under_way_ends_with_the_connection)
+{
+	enum { BEFORE = 1, AFTER = 2 };
+	const size_t len = 64 << 20;
+	char *src = pages(len);
+	int cut = 0;
+
+	memset(src, BEFORE, len);
+	for (int round = 0; round < 4; round++) {
+		bool asker = round & 1; /* who hangs up */
+		char *dst = pages(len);
+		struct treadle_cqe c;
+		struct pair p;
+		__u64 key = 5;
+		__u32 region;
+
+		pair_open(&p);
+		ASSERT_EQ(0,
+			  mr(p.server.fd, dst, len, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &region));
+		ASSERT_EQ(1, post(&p.client, write_of(src, len, 0, 0, key, 1)));
+		ASSERT_EQ(1, post(&p.client, send_of(src, 8, 0, 2))); /* waits for that */
+		while (*(volatile char *)&dst[round << 20] != BEFORE)
+			;
+		if (asker) {
+			ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+			ASSERT_TRUE(cq_poll(&p.client.cq, &c));
+			if (c.context == 1) { /* it was not cut */
+				ASSERT_TRUE(cq_poll(&p.client.cq, &c));
+			} else {
+				EXPECT_EQ(ECANCELED, c.error);
+			}
+			EXPECT_EQ(2, c.context);
+			event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+		} else {
+			ASSERT_EQ(0, hang_up(p.server.fd, p.server.ep));
+		}
+		cut += dst[len - 1] != BEFORE;
+		memset(dst, AFTER, len);
+		if (!asker) {
+			event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+			c = cq_next(&p.client.cq);
+			c = c.context == 1 ? cq_next(&p.client.cq) : c;
+			EXPECT_EQ(2, c.context);
+		}
+		usleep(20000);
+		for (size_t i = 0; i < len; i++) {
+			if (dst[i] != AFTER)
+				ASSERT_EQ(AFTER, dst[i]);
+		}
+		node_close(&p.client);
+		node_close(&p.server);
+		listener_close(&p.l);
+		close(p.ceq);
+		close(p.ceq_fd);
+		munmap(dst, len);
+	}
+	note("%d of 4 were cut short", cut);
+	EXPECT_LT(0, cut);
+	munmap(src, len);
+}
+
 /* --- death ------------------------------------------------------------------------------------- */
 
 enum stage { BOUND, ASKED, ANSWERED, CONNECTED, WAITING, STAGES };

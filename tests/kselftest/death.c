@@ -309,6 +309,56 @@ TEST_F(death, an_endpoint_closes_in_the_midst)
 	}
 }
 
+/* How many bytes are @byte. */
+static size_t count_of_byte(const char *buf, size_t len, char byte)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += buf[i] == byte;
+	return n;
+}
+
+/* fi_endpoint(3), fi_close: buffers are the process's again, and what was under way is not told of. */
+TEST_F(death, nothing_is_touched_once_it_is_closed)
+{
+	enum { BEFORE = 1, AFTER = 2 };
+	struct node *n = &self->n;
+	int cut = 0;
+
+	for (int round = 0; round < 8; round++) {
+		bool sender = round & 1;
+		char *dst = pages(LARGE); /* new ones: a worker has to find them */
+		struct treadle_cqe c;
+		struct node m;
+		__u64 to;
+
+		memset(self->buf, BEFORE, LARGE);
+		node_open(&m, (struct options){});
+		to = peer(n, m.addr);
+		peer(&m, n->addr);
+		ASSERT_EQ(0, post_recv(sender ? n : &m, recv_of(dst, LARGE, ANY, round)));
+		ASSERT_EQ(1,
+			  post(sender ? &m : n, send_of(self->buf, LARGE, sender ? 0 : to, round)));
+		while (*(volatile char *)&dst[round << 20] != BEFORE)
+			;
+		EXPECT_EQ(0, destroy(m.fd, m.ep));
+		cut += dst[LARGE - 1] != BEFORE;
+		memset(sender ? self->buf : dst, AFTER, LARGE);
+		c = cq_next(sender ? &n->rcq : &n->cq);
+		EXPECT_EQ(round, c.context);
+		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET);
+		usleep(20000);
+		EXPECT_EQ(sender ? 0 : LARGE, count_of_byte(dst, LARGE, AFTER));
+		EXPECT_TRUE(cq_empty(&m.cq));
+		EXPECT_TRUE(cq_empty(&m.rcq));
+		close(m.fd);
+		munmap(dst, LARGE);
+	}
+	note("%d of 8 were cut short", cut);
+	EXPECT_LT(0, cut);
+}
+
 static void *waits_for_ever(void *arg)
 {
 	struct node *n = arg;

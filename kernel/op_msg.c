@@ -17,6 +17,8 @@
 #include "own.h"
 #include "treadle.h"
 
+#define LOOKS 16
+
 static bool is_tagged(const struct treadle_desc *d)
 {
 	return d->opcode == TREADLE_OP_TSEND || d->opcode == TREADLE_OP_TRECV;
@@ -278,8 +280,8 @@ TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *ru
 	struct treadle_rx *rx = msg->to->rx;
 	struct treadle_cmd *told = NULL;
 	bool ready = false;
+	int ret, looks = 0;
 	u8 space;
-	int ret;
 
 again:
 	spin_lock(&rx->lock);
@@ -293,10 +295,14 @@ again:
 			msg->recv = treadle_rx_take(rx, msg, run);
 		if (msg->recv || !ready)
 			break;
-		if (rx->ring.kern->flags & TREADLE_RING_DOORBELL)
+		/*
+		 * Who posts from now on rings; who has posted before is seen now (C). Others may have asked for that, and
+		 * not have come to the end of the ring since. A process that posts and does not ring is not waited for.
+		 */
+		if (!(rx->ring.kern->flags & TREADLE_RING_DOORBELL))
+			treadle_ring_want_doorbell(&rx->ring);
+		else if (treadle_ring_empty(&rx->ring) || ++looks == LOOKS)
 			break;
-		/* who posts from now on rings; who has posted before is seen now (C) */
-		treadle_ring_want_doorbell(&rx->ring);
 	}
 	if (msg->recv) {
 		spin_unlock(&rx->lock);

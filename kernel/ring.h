@@ -51,6 +51,14 @@ static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
 	return *prod - READ_ONCE(r->kern->released) <= r->entries && *prod - r->head <= r->entries;
 }
 
+/* Everything that was written is read; of a broken one nothing is. Under the owner's lock. */
+static inline bool treadle_ring_empty(struct treadle_ring *r)
+{
+	u32 prod;
+
+	return r->broken || !treadle_ring_prod(r, &prod) || prod == r->head;
+}
+
 /* G: what was written before the cell is there. One load. */
 static inline bool treadle_cell_is(const u64 *cell, u64 value)
 {

@@ -6,7 +6,9 @@
  * memory for it is that of the finished command or receive itself, or, for a
  * command on the stack of a doorbell, allocated by that caller, who may sleep.
  */
+#include <linux/memcontrol.h>
 #include <linux/nospec.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "treadle.h"
@@ -123,6 +125,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 			     const struct treadle_cqe *cqe, struct treadle_cq_node *node)
 {
 	struct treadle_cq_node *spare = NULL;
+	struct mem_cgroup *old;
 	bool kept = false;
 	LIST_HEAD(done);
 
@@ -155,8 +158,11 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 			break;
 		}
 		spin_unlock(&cq->lock);
-		/* 96 bytes, bounded: a doorbell is refused while the queue overflows */
-		spare = kmalloc(sizeof(*spare), TREADLE_GFP_MUST);
+		/* 96 bytes, paid by who does not read, and bounded: a doorbell is refused while the queue overflows */
+		old = set_active_memcg(cq->obj.ctx->memcg);
+		spare = kmalloc(sizeof(*spare), TREADLE_GFP_BEYOND) ?:
+				kmalloc(sizeof(*spare), TREADLE_GFP_MUST);
+		set_active_memcg(old);
 	}
 	spin_unlock(&cq->lock);
 	kfree(spare);

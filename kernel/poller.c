@@ -18,6 +18,8 @@
  * The values are the process's to write at any time: each is read once for each look
  * and compared, and nothing else depends on it.
  */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "treadle.h"
@@ -239,6 +241,8 @@ static void poller_work(struct work_struct *work)
 	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
 	struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
 	bool again = true, stop = false;
+	/* what is allocated for his commands is paid by him */
+	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
 	TREADLE_RUN(run, ctx);
 	int i;
 
@@ -258,6 +262,7 @@ static void poller_work(struct work_struct *work)
 		cond_resched();
 		again = poller_goes_on(p, now, &stop);
 	}
+	set_active_memcg(old);
 	if (again)
 		treadle_queue_work(ctx, &p->work);
 	if (stop)

@@ -12,6 +12,8 @@
  * nobody, and has one that is common to all.
  */
 #include <linux/hashtable.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -184,6 +186,8 @@ void treadle_run_jobs(struct treadle_run *run)
 void treadle_ctx_worker(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, work);
+	/* what is allocated for his jobs is paid by him */
+	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
 	TREADLE_RUN(run, ctx);
 
 	run.budget = WORKER_BUDGET;
@@ -192,5 +196,6 @@ void treadle_ctx_worker(struct work_struct *work)
 	list_splice_tail_init(&ctx->jobs, &run.jobs);
 	spin_unlock(&ctx->jobs_lock);
 	treadle_run_jobs(&run);
+	set_active_memcg(old);
 	treadle_ctx_put(ctx);
 }

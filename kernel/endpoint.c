@@ -488,7 +488,8 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_flow_drop(ep, 0, run);
 	if (ep->rx)
 		treadle_rx_detach(ep->rx, ep, run);
-	treadle_cull_all(ep->obj.ctx, &cull, run);
+	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
+		treadle_cull_all(ep->obj.ctx, &cull, run);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			atomic_dec(&ep->bound[i]->users);

@@ -340,9 +340,14 @@ static int find_class(struct treadle_match *m, u64 ignore)
 	return free;
 }
 
+static u64 seq_of(const struct treadle_hnode *n)
+{
+	return container_of(n, struct treadle_match_recv, node)->seq;
+}
+
 void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 {
-	struct treadle_hnode *lead, *n = &r->node;
+	struct treadle_hnode *lead, *at, *n = &r->node;
 	struct treadle_match_recv *other;
 	int cls = find_class(m, r->ignore);
 
@@ -367,20 +372,20 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 	if (lead == n)
 		return;
 	/* one that is put back is mostly the oldest again: it leads */
-	if (r->seq < container_of(lead, struct treadle_match_recv, node)->seq) {
+	if (r->seq < seq_of(lead)) {
 		list_move_tail(&n->same, &lead->same);
 		hash_lead(lead, n);
 		return;
 	}
-	/* the ring is in order of seq: step back over younger ones; the lead is older */
-	for (;;) {
-		struct treadle_hnode *prev = list_prev_entry(n, same);
-
-		other = container_of(prev, struct treadle_match_recv, node);
-		if (other->seq < r->seq)
-			break;
-		list_move_tail(&n->same, &prev->same);
-	}
+	/* in order of seq; what is put back is older than nearly all, and younger than the lead */
+	at = list_prev_entry(n, same);
+	if (likely(seq_of(at) < r->seq))
+		return;
+	at = lead;
+	do
+		at = list_next_entry(at, same);
+	while (seq_of(at) < r->seq);
+	list_move_tail(&n->same, &at->same);
 }
 
 void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r)

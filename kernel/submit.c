@@ -409,7 +409,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	if (!ret && cmd->cond)
 		ret = arm(cmd, run);
 	else if (!ret)
-		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		treadle_opdefs[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)].issue(cmd, run);
 	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && tells_errors(&cmd->d) &&
 	    cmd->ep && smp_load_acquire(&cmd->ep->enabled)) {
 		treadle_cmd_complete(cmd, ret, run);

@@ -173,7 +173,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 	unsigned long n = DIV_ROUND_UP(part->iov.addr + part->iov.len - start, PAGE_SIZE);
 	unsigned int flags = FOLL_LONGTERM | (mr->access & ACCESS_WRITES ? FOLL_WRITE : 0);
 	bool write = flags & FOLL_WRITE;
-	int ret;
+	int ret, i;
 
 	ret = account_locked_vm(mr->obj.ctx->mm, n, true);
 	if (ret)
@@ -193,7 +193,9 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 			return ret == -ENOMEM ? ret : -EFAULT;
 		part->pinned += ret;
 		/* and known to the pagemap: copies will not have to ask */
-		treadle_pm_fill(&mr->obj.ctx->pm, addr, (u64)ret << PAGE_SHIFT, write, true);
+		for (i = 0; i < ret; i += TREADLE_FILL)
+			treadle_pm_fill(&mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
+					(u64)(ret - i) << PAGE_SHIFT, write, true);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();

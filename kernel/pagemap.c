@@ -26,7 +26,6 @@
 #include "compat.h"
 #include "treadle.h"
 
-#define FILL_BATCH 16u
 #define FILL_TRIES 8
 /* More than this (128 GiB of addresses) and the table starts afresh. */
 #define MAX_TABLES (1ul << 16)
@@ -314,7 +313,7 @@ static int fill_error(long got)
 int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault)
 {
 	unsigned int flags = write ? FOLL_WRITE : 0, n, i;
-	struct page *pages[FILL_BATCH];
+	struct page *pages[TREADLE_FILL];
 	void *spare[PM_LEVELS] = {};
 	int ret = -EAGAIN, tries;
 	LIST_HEAD(cut);
@@ -322,7 +321,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 
 	if (addr >= min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS))
 		return -EFAULT;
-	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE), FILL_BATCH);
+	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE), TREADLE_FILL);
 	addr &= PAGE_MASK;
 	n = min(n, PM_FAN - treadle_pm_index(addr, 0)); /* within one leaf */
 

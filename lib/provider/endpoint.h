@@ -176,7 +176,7 @@ private:
 				std::size_t Attr::*buffers, void *context, fid_ep **out) noexcept;
 	/* What it can't do; before there is a port. */
 	void take_role(Role role) noexcept;
-	void answers(const ::fid *handle, const Address &peer) noexcept;
+	void answers(const ::fid *handle, const Handle &request) noexcept;
 	int bind_events();
 	void answered() noexcept;
 
@@ -210,6 +210,7 @@ private:
 	Eq *eq_ = nullptr;
 	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */
 	const ::fid *handle_ = nullptr; /* of the request that it answers, until it has */
+	RequestId request_{};
 	const bool shares_;
 	Endpoint *shared_rx_ = nullptr;
 	/* Of a shared receive context: who receives there; its lock. */

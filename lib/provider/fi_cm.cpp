@@ -25,16 +25,18 @@ std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept
 }
 
 /* It was made to answer a request, which others can't answer any more when this has. */
-void Endpoint::answers(const ::fid *handle, const Address &peer) noexcept
+void Endpoint::answers(const ::fid *handle, const Handle &request) noexcept
 {
 	handle_ = handle;
-	peer_ = peer;
+	request_ = request.request;
+	peer_ = request.peer;
 }
 
+/* The handle may be gone since: who rejects the request, or closes its passive endpoint, frees it. */
 void Endpoint::answered() noexcept
 {
 	if (handle_)
-		domain_.fabric().requests.forget(std::exchange(handle_, nullptr));
+		domain_.fabric().requests.forget(std::exchange(handle_, nullptr), request_);
 }
 
 /* Once, also if what comes after it in fi_enable fails and is tried again. */

@@ -188,7 +188,7 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 		const auto endpoint = make(in, std::move(settled), std::move(*kernel));
 		endpoint->take_role(role);
 		if (handle && handle->request != RequestId{})
-			endpoint->answers(info->handle, handle->peer);
+			endpoint->answers(info->handle, *handle);
 		Port *port = make_port(endpoint, context);
 		if (role == Role::scalable)
 			port->fid.fclass = FI_CLASS_SEP;

@@ -73,11 +73,13 @@ std::optional<Handle> Requests::find(const ::fid *handle) noexcept
 	return found == entries_.end() ? std::nullopt : std::optional(found->second.handle);
 }
 
-void Requests::forget(const ::fid *handle) noexcept
+void Requests::forget(const ::fid *handle, RequestId request) noexcept
 {
 	const std::lock_guard guard(lock_);
+	const auto found = entries_.find(handle);
 
-	entries_.erase(handle);
+	if (found != entries_.end() && found->second.handle.request == request)
+		entries_.erase(found);
 }
 
 void Requests::forget_all(const Pep &pep) noexcept
@@ -237,7 +239,7 @@ int Pep::reject(fid_pep *f, fid_t handle, const void *param, std::size_t size) n
 		return REFUSE(-FI_EINVAL, subsys,
 			      "reject: not a request to this endpoint that is unanswered");
 	const int rc = pep.kernel_.reject(request->request, cm_data(param, size));
-	pep.fabric_.requests.forget(handle);
+	pep.fabric_.requests.forget(handle, request->request);
 	return rc ? REFUSE(fabric_error(rc), subsys, "reject") : 0;
 }
 

@@ -38,7 +38,8 @@ public:
 	::fid *insert(const Handle &request);
 
 	std::optional<Handle> find(const ::fid *handle) noexcept;
-	void forget(const ::fid *handle) noexcept;
+	/* Unless another request has come to lie there. */
+	void forget(const ::fid *handle, RequestId request) noexcept;
 	void forget_all(const Pep &pep) noexcept;
 
 private:

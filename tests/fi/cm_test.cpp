@@ -443,6 +443,31 @@ TEST_F(Cm, ARequestIsAcceptedByOneEndpoint)
 	EXPECT_EQ(next_eq_error(client.eq.get()).err, FI_ECONNREFUSED) << "it closed unanswered";
 }
 
+/* The handle of a request may lie where that of another was. */
+TEST_F(Cm, AnEndpointWhoseRequestWasRejectedLeavesOthersAlone)
+{
+	/* How much of its size is allocated before the second handle. */
+	for (std::size_t before = 0; before < 8; ++before) {
+		SCOPED_TRACE(before);
+		Active first(node), second(node);
+		std::vector<std::unique_ptr<fid>> memory;
+
+		ASSERT_EQ(fi_connect(first.ep.get(), listener.address().data(), nullptr, 0), 0);
+		ASSERT_EQ(fi_connect(second.ep.get(), listener.address().data(), nullptr, 0), 0);
+		const CmEvent one = listener.request();
+		server.emplace(node, one.info.get());
+		while (memory.size() < 8)
+			memory.push_back(std::make_unique<fid>());
+		EXPECT_EQ(fi_reject(listener.pep.get(), one.info->handle, nullptr, 0), 0);
+		memory.resize(memory.size() - before);
+		const CmEvent other = listener.request();
+		server.reset();
+		Active answerer(node, other.info.get());
+		EXPECT_EQ(fi_accept(answerer.ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(second.eq.get()).event, std::uint32_t{FI_CONNECTED});
+	}
+}
+
 TEST_F(Cm, APeerThatIsKilledShutsDown)
 {
 	const auto address = listener.address();

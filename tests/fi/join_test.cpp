@@ -322,6 +322,25 @@ TEST_F(Joins, GroupsOfTheSameMembersAreNotConfused)
 	}
 }
 
+/* The second waits for the first, which others have yet to join. */
+TEST_F(Joins, FlushingAllDeferredWorkIsNotForThem)
+{
+	std::vector<Owned<fid_av_set>> sets;
+	std::vector<Owned<fid_mc>> joined;
+
+	for (std::size_t i = 0; i < 3; ++i) {
+		for (int g = 0; g < 2; ++g) {
+			sets.push_back(m[i]->make_set({0, 1, 2}));
+			joined.push_back(m[i]->join(sets.back().get()));
+		}
+		ASSERT_EQ(fi_control(&node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
+	}
+	for (std::size_t i = 0; i < 3; ++i) {
+		m[i]->expect_joined(joined[2 * i].get());
+		m[i]->expect_joined(joined[2 * i + 1].get());
+	}
+}
+
 TEST_F(Joins, AMemberThatVanishesFailsTheJoin)
 {
 	const auto set = m[0]->make_set({0, 1, 2});

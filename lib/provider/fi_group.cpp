@@ -2,6 +2,7 @@
 #include "group.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <arpa/inet.h>
 
@@ -189,6 +190,7 @@ void Group::settle() noexcept
 {
 	if (state_ != State::joining || join_->graph.running())
 		return;
+	std::memcpy(member_.hellos.data(), join_->memory.data(), join_->memory.size());
 	const auto agrees = [&](const Member::Hello &hello) {
 		return hello.group == member_.hellos[member_.rank].group;
 	};

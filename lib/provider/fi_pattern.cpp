@@ -281,12 +281,15 @@ void build(Operation &operation, const Member &member, std::uint32_t call, const
 	part.finish(what.context, what.flags & TREADLE_F_COMPLETION);
 }
 
-void build_join(Operation &operation, Member &member)
+void build_join(Operation &operation, const Member &member)
 {
+	constexpr std::size_t len = sizeof(Member::Hello);
 	Part part(operation, member, 0, 0, 0);
-	const Member::Hello own = member.hellos[member.rank];
 
-	part.exchange(&member.hellos[member.rank], 0, member.hellos.data(), sizeof(own));
+	operation.memory.resize(member.size() * len);
+	std::byte *const own = &operation.memory[member.rank * len];
+	std::memcpy(own, &member.hellos[member.rank], len);
+	part.exchange(own, 0, operation.memory.data(), len);
 	part.finish(nullptr, TREADLE_F_WORK);
 }
 

@@ -41,7 +41,7 @@ struct Operation {
 	explicit Operation(Context &context) : graph(context) {}
 
 	Graph graph;
-	std::vector<std::byte> memory; /* for what is to be reduced */
+	std::vector<std::byte> memory; /* for what is to be reduced, or the hellos */
 	void *context = nullptr;
 };
 
@@ -146,7 +146,8 @@ private:
 /* fi_pattern.cpp: what a member does for a call, or to join. */
 void build(Operation &operation, const Member &member, std::uint32_t call, const Collective &what,
 	   std::uint32_t root, std::size_t len);
-void build_join(Operation &operation, Member &member);
+/* The hellos are exchanged in the operation's memory, which stays as long as the kernel writes there. */
+void build_join(Operation &operation, const Member &member);
 
 /* Bytes that one member contributes to each other one, at most, if they are to be reduced. */
 inline constexpr std::size_t most_reduced = std::size_t{1} << 20;

@@ -18,7 +18,7 @@ static_assert(int{TREADLE_INT8} == int{FI_INT8} && int{TREADLE_FLOAT} == int{FI_
 	      int{TREADLE_LONG_DOUBLE_COMPLEX} == int{FI_LONG_DOUBLE_COMPLEX} &&
 	      int{TREADLE_UINT128} == int{FI_UINT128});
 
-/* Bytes of so many elements. More than can be is so much that the kernel says so. */
+/* Bytes of so many elements. More than can be is so much that it is refused as such. */
 std::uint64_t bytes(std::size_t count, int datatype) noexcept
 {
 	return std::min<std::size_t>(count, TREADLE_MAX_ATOMIC + 1) *
@@ -245,6 +245,11 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 					      name_of(opcode), TREADLE_MAX_IOV,
 					      TREADLE_MAX_RMA_IOV));
 	const std::uint64_t len = total(targets.span());
+	/* Each was clipped, so these need not be the same any more. */
+	if (std::max({len, total(operands.span()), total(fetched.span()), total(compared.span())}) >
+	    TREADLE_MAX_ATOMIC)
+		return std::unexpected(REFUSE(-FI_EMSGSIZE, FI_LOG_EP_DATA, "%s: at most %d bytes",
+					      name_of(opcode), TREADLE_MAX_ATOMIC));
 	if ((!reads && total(operands.span()) != len) ||
 	    (opcode != TREADLE_OP_ATOMIC && total(fetched.span()) != len) ||
 	    (opcode == TREADLE_OP_COMPARE && total(compared.span()) != len))

@@ -292,6 +292,13 @@ TEST_F(Atomic, CountIsBetweenOneAndTheMaximum)
 	EXPECT_EQ(fi_atomic(ep(), operands.data(), count + 1, nullptr, p.b_at_a, 0, key, FI_UINT8,
 			    FI_SUM, nullptr),
 		  -FI_EMSGSIZE);
+	const fi_ioc two[] = {{operands.data(), 3000}, {operands.data(), 3000}};
+	fi_ioc results[] = {{operands.data(), 2000}, {operands.data(), 4000}};
+	EXPECT_EQ(fi_atomicv(ep(), two, nullptr, 2, p.b_at_a, 0, key, FI_UINT8, FI_SUM, nullptr),
+		  -FI_EMSGSIZE);
+	EXPECT_EQ(fi_fetch_atomicv(ep(), two, nullptr, 2, results, nullptr, 2, p.b_at_a, 0, key,
+				   FI_UINT8, FI_SUM, nullptr),
+		  -FI_EMSGSIZE);
 	EXPECT_EQ(fi_atomic(ep(), operands.data(), count, nullptr, p.b_at_a, 0, key, FI_UINT8,
 			    FI_SUM, ctx(1)),
 		  0);

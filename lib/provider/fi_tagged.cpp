@@ -50,9 +50,11 @@ template <class Lock, bool Special> struct Live {
 	}
 	static ssize_t recvmsg(fid_ep *ep, const fi_msg_tagged *msg, std::uint64_t flags) noexcept
 	{
+		/* Whoever looks, or throws away, gets no data: what is passed as buffers is ignored. */
+		const bool ignored = flags & (FI_PEEK | FI_DISCARD);
 		return P::of(ep).receive(recv_message(nullptr, 0, msg->addr, msg->tag, msg->ignore,
 						      msg->context),
-					 msg->msg_iov, msg->iov_count, flags);
+					 msg->msg_iov, ignored ? 0 : msg->iov_count, flags);
 	}
 	static ssize_t send(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			    std::uint64_t tag, void *context) noexcept

@@ -305,8 +305,6 @@ private:
 				return endpoint_->domain().kernel().submit(command);
 			};
 			(command.buffers(buffers.span()), ...);
-			if (flags & (FI_PEEK | FI_DISCARD))
-				command.buffers({});
 			return finish(flags & FI_TRIGGER ?
 					      post_triggered(command, *endpoint_, post) :
 					      post(),

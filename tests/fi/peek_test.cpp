@@ -22,10 +22,16 @@ struct Fixture : Pair {
 		    fi_addr_t src = FI_ADDR_UNSPEC)
 	{
 		const iovec iov{in.data(), in.size()};
+
+		return request(tag, flags, context, src, &iov, 1);
+	}
+	int request(std::uint64_t tag, std::uint64_t flags, void *context, fi_addr_t src,
+		    const iovec *iov, std::size_t count)
+	{
 		fi_msg_tagged msg{};
 
-		msg.msg_iov = &iov;
-		msg.iov_count = 1;
+		msg.msg_iov = iov;
+		msg.iov_count = count;
 		msg.addr = src;
 		msg.tag = tag;
 		msg.context = context;
@@ -133,6 +139,31 @@ TEST(Peek, ADiscardedMessageIsGone)
 	p.expect_found(2, FI_PEEK | FI_CLAIM, &context);
 	p.expect_found(2, FI_CLAIM | FI_DISCARD, &context);
 	p.expect_none(2, FI_CLAIM, &context);
+}
+
+/* fi_tagged(3), FI_DISCARD: "the input buffer(s) and length parameters are ignored" */
+TEST(Peek, BuffersAreIgnored)
+{
+	Fixture p;
+	fi_context context;
+	const auto expect = [&](std::uint64_t flags, std::size_t count) {
+		ASSERT_EQ(p.request(1, flags, &context, FI_ADDR_UNSPEC, nullptr, count), 0);
+		const auto entry = next(p.b.rx_cq.get());
+		EXPECT_EQ(entry.op_context, &context);
+		EXPECT_EQ(entry.len, size);
+		EXPECT_EQ(entry.buf, nullptr);
+	};
+
+	for (const std::size_t count : {0, 1, 2, 1000}) {
+		SCOPED_TRACE(count);
+		p.send(1);
+		p.send(1);
+		expect(FI_PEEK, count);
+		expect(FI_PEEK | FI_DISCARD, count);
+		expect(FI_PEEK | FI_CLAIM, count);
+		expect(FI_CLAIM | FI_DISCARD, count);
+	}
+	p.expect_none(1, FI_PEEK, ctx(5));
 }
 
 TEST(Peek, FlagsThatMeanNothingTogetherAreRefused)

@@ -97,7 +97,10 @@ void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.data = cqe.data;
 	entry.tag = cqe.tag;
 	entry.olen = cqe.olen;
-	entry.err = -fabric_error(-static_cast<int>(cqe.error));
+	/* FI_EADDRNOTAVAIL of a receive is FI_SOURCE_ERR's: there is a message, and an address. */
+	entry.err = cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV ?
+			    FI_EINVAL :
+			    -fabric_error(-static_cast<int>(cqe.error));
 	entry.prov_errno = static_cast<int>(cqe.error);
 }
 

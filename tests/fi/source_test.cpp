@@ -175,6 +175,21 @@ TEST(SourceErr, TruncationIsTheGraverError)
 	EXPECT_EQ(entry.err_data_size, 0u);
 }
 
+/* Nothing was received, and there is no address to insert. */
+TEST(SourceErr, AReceiveFromNobodyIsAnotherError)
+{
+	Fixture p(hints(FI_FORMAT_UNSPEC, FI_SOURCE_ERR | FI_DIRECTED_RECV));
+	char in[8] = {}, data[64];
+
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, 4711, ctx(4)), 0);
+	ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+	const auto entry = p.error(data, sizeof(data));
+	EXPECT_EQ(entry.op_context, ctx(4));
+	EXPECT_EQ(entry.err, FI_EINVAL);
+	EXPECT_EQ(entry.prov_errno, EDESTADDRREQ);
+	EXPECT_EQ(entry.err_data_size, 0u);
+}
+
 TEST(SourceErr, WithoutItAnUnknownSenderIsNotAvailable)
 {
 	Fixture p(hints(FI_FORMAT_UNSPEC, 0));

@@ -146,7 +146,8 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	if (counter.value() >= threshold)
 		return 0;
 	const std::uint64_t error = counter.error();
-	if (error != known) {
+	/* Or one of the two has ended the wait and was set back since: that is no success, either. */
+	if (error != known || !rc) {
 		self.known_error_.store(error, std::memory_order_relaxed);
 		return -FI_EAVAIL;
 	}

@@ -2,6 +2,7 @@
 /* fi_cntr(3) */
 #include "node.h"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -53,6 +54,27 @@ TEST(Cntr, WaitsForAThresholdATimeOrAnError)
 	later.join();
 	/* Only a change of the error count ends a wait. */
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
+}
+
+/* An error that was set back when the waiter looks has unblocked it, and is no success. */
+TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
+{
+	Node node;
+	const auto cntr = node.cntr();
+	std::atomic<bool> over = false;
+
+	std::thread other([&] {
+		while (!over) {
+			EXPECT_EQ(fi_cntr_adderr(cntr.get(), 1), 0);
+			EXPECT_EQ(fi_cntr_seterr(cntr.get(), 0), 0);
+		}
+	});
+	int successes = 0;
+	for (int i = 0; i < 1'000; ++i)
+		successes += !fi_cntr_wait(cntr.get(), 1, 1);
+	over = true;
+	other.join();
+	EXPECT_EQ(successes, 0);
 }
 
 void counts_what_it_is_bound_for(bool beside_a_queue)

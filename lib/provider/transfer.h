@@ -121,11 +121,22 @@ public:
 	}
 	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }
 
-	ssize_t tx_room() noexcept override { return room(tx()); }
-	ssize_t rx_room() noexcept override { return room(rx()); }
+	ssize_t tx_room() noexcept override { return room(tx(), most_slots(tx_caps())); }
+	ssize_t rx_room() noexcept override { return room(rx(), most_slots(0)); }
 
 private:
-	static ssize_t room(auto *ring) noexcept { return ring ? ring->room() : -FI_EOPBADSTATE; }
+	/* For an operation: one, and one for each vector of buffers, ranges, results, comparands. */
+	static constexpr std::uint32_t most_slots(std::uint64_t caps) noexcept
+	{
+		if (caps & FI_ATOMIC && caps & FI_READ)
+			return 5;
+		return caps & (FI_RMA | FI_ATOMIC) ? 3 : 2;
+	}
+	/* Of operations, whatever they are: a lower bound. */
+	static ssize_t room(auto *ring, std::uint32_t slots) noexcept
+	{
+		return ring ? ssize_t{ring->room() / slots} : -FI_EOPBADSTATE;
+	}
 	int make_rings(Bindings &bindings) override;
 	Port *new_port(std::shared_ptr<Endpoint> self, void *context) override
 	{

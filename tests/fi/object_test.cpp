@@ -289,10 +289,34 @@ TEST(Object, OptionsAndRoom)
 	}
 	/* Deprecated calls, through the table, where the deprecation is not noticed. */
 	char c;
-	EXPECT_EQ(p.a.ep->ops->rx_size_left(p.a.ep.get()), 128);
+	const auto rx_left = [&] { return p.a.ep->ops->rx_size_left(p.a.ep.get()); };
+	EXPECT_EQ(rx_left(), 64);
 	ASSERT_EQ(fi_recv(p.a.ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
-	EXPECT_EQ(p.a.ep->ops->rx_size_left(p.a.ep.get()), 127);
-	EXPECT_EQ(p.a.ep->ops->tx_size_left(p.a.ep.get()), 64);
+	EXPECT_EQ(rx_left(), 63);
+	EXPECT_EQ(p.a.ep->ops->tx_size_left(p.a.ep.get()), 32);
+	/* A lower bound: so many whatever they are. */
+	const iovec two[] = {{&c, 1}, {&c, 1}};
+	for (ssize_t left = rx_left(); left; --left)
+		ASSERT_EQ(fi_recvv(p.a.ep.get(), two, nullptr, 2, FI_ADDR_UNSPEC, nullptr), 0);
+	EXPECT_EQ(rx_left(), 0);
+}
+
+TEST(Object, RoomIsForTheLongestOperations)
+{
+	const auto left = [](std::uint64_t caps) {
+		Info hints = hints_for(caps);
+		hints->tx_attr->size = 64;
+		const Pair p(std::move(hints));
+		return p.a.ep->ops->tx_size_left(p.a.ep.get());
+	};
+
+	EXPECT_EQ(left(FI_TAGGED), 32);
+	EXPECT_EQ(left(FI_MSG | FI_RMA), 21);
+	EXPECT_EQ(left(FI_ATOMIC | FI_WRITE), 21);
+	EXPECT_EQ(left(FI_ATOMIC), 12);
+	Node node;
+	const auto disabled = node.ep();
+	EXPECT_EQ(disabled->ops->tx_size_left(disabled.get()), -FI_EOPBADSTATE);
 }
 
 TEST(Object, WhatDoesNotExistIsRefused)

@@ -103,9 +103,11 @@ template <class Lock, bool Special> struct Live {
 	{
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		return P::of(ep).inject(Command::atomic(
-			static_cast<treadle_atomic_op>(op), static_cast<treadle_datatype>(datatype),
-			buf, bytes(count, datatype), dest, addr, key));
+		return P::of(ep).inject(Command::atomic(static_cast<treadle_atomic_op>(op),
+							static_cast<treadle_datatype>(datatype),
+							buf, bytes(count, datatype), dest, addr,
+							key)
+						.context(address_of(ep->fid.context)));
 	}
 
 	static ssize_t readwrite(fid_ep *ep, const void *buf, std::size_t count, void *,

@@ -66,7 +66,8 @@ template <class Lock, bool Special> struct Live {
 	}
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest) noexcept
 	{
-		return P::of(ep).template inject<Special>(send_message(buf, len, dest, nullptr));
+		return P::of(ep).template inject<Special>(
+			send_message(buf, len, dest, ep->fid.context));
 	}
 	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *,
 				std::uint64_t data, fi_addr_t dest, void *context) noexcept
@@ -79,7 +80,7 @@ template <class Lock, bool Special> struct Live {
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest) noexcept
 	{
-		Message message = send_message(buf, len, dest, nullptr);
+		Message message = send_message(buf, len, dest, ep->fid.context);
 		message.data = data;
 		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}

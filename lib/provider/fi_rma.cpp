@@ -74,7 +74,7 @@ template <class Lock, bool Special> struct Live {
 			      std::uint64_t addr, std::uint64_t key) noexcept
 	{
 		return P::of(ep).template inject<Special>(
-			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, nullptr));
+			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, ep->fid.context));
 	}
 	static ssize_t writedata(fid_ep *ep, const void *buf, std::size_t len, void *,
 				 std::uint64_t data, fi_addr_t dest, std::uint64_t addr,
@@ -88,7 +88,8 @@ template <class Lock, bool Special> struct Live {
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key) noexcept
 	{
-		Message message = rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, nullptr);
+		Message message =
+			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, ep->fid.context);
 		message.data = data;
 		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}

@@ -79,7 +79,7 @@ template <class Lock, bool Special> struct Live {
 			      std::uint64_t tag) noexcept
 	{
 		return P::of(ep).template inject<Special>(
-			send_message(buf, len, dest, tag, nullptr));
+			send_message(buf, len, dest, tag, ep->fid.context));
 	}
 	static ssize_t senddata(fid_ep *ep, const void *buf, std::size_t len, void *,
 				std::uint64_t data, fi_addr_t dest, std::uint64_t tag,
@@ -93,7 +93,7 @@ template <class Lock, bool Special> struct Live {
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest, std::uint64_t tag) noexcept
 	{
-		Message message = send_message(buf, len, dest, tag, nullptr);
+		Message message = send_message(buf, len, dest, tag, ep->fid.context);
 		message.data = data;
 		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}

@@ -51,8 +51,8 @@ public:
 	int mr_mode() const noexcept { return mr_mode_; }
 	/* Whether registrations are reported by an event; null: they are not. */
 	Eq *mr_events() const noexcept { return mr_events_; }
-	/* Of endpoints that have none of their own; null: none. */
-	Eq *events() const noexcept { return events_; }
+	/* Of endpoints that have none of their own; null: none. FI_REG_MR only adds to what a queue is for. */
+	Eq *events() const noexcept { return events_.load() ?: mr_events_.load(); }
 	/* FI_AV_USER_ID */
 	bool user_ids() const noexcept { return user_ids_; }
 	/* Do calls for one object come from one thread at a time? */

@@ -96,16 +96,20 @@ TEST_F(CmEvents, UserEventsAndConnectionsShareAQueue)
 	EXPECT_TRUE(is_silent(eq.get()));
 }
 
+class CmOfADomain : public testing::TestWithParam<std::uint64_t>
+{
+};
+
 /* fi_domain(3): the default event queue of active endpoints, which may have one of their own. */
-TEST(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
+TEST_P(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
 {
 	Node node{msg_hints()};
 	Listener listener{node};
 	const auto shared = node.eq(FI_WAIT_UNSPEC);
 	const auto other = node.eq(FI_WAIT_UNSPEC);
 
-	ASSERT_EQ(fi_domain_bind(node.domain.get(), &shared->fid, 0), 0);
-	EXPECT_EQ(fi_domain_bind(node.domain.get(), &other->fid, 0), -FI_EINVAL);
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &shared->fid, GetParam()), 0);
+	EXPECT_EQ(fi_domain_bind(node.domain.get(), &other->fid, GetParam()), -FI_EINVAL);
 	{
 		Active client{node, node.info.get(), false};
 		ASSERT_EQ(fi_enable(client.ep.get()), 0);
@@ -120,6 +124,29 @@ TEST(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
 		EXPECT_EQ(fi_close(&shared->fid), -FI_EBUSY);
 	}
 	node.domain.reset(); /* before its queue */
+}
+
+INSTANTIATE_TEST_SUITE_P(AlsoOfRegistrations, CmOfADomain,
+			 testing::Values(std::uint64_t{0}, FI_REG_MR));
+
+TEST(CmOfADomains, AQueueForRegistrationsGivesWayToOneForTheRest)
+{
+	Node node{msg_hints()};
+	Listener listener{node};
+	const auto registrations = node.eq(FI_WAIT_UNSPEC);
+	const auto rest = node.eq(FI_WAIT_UNSPEC);
+
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &registrations->fid, FI_REG_MR), 0);
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &rest->fid, 0), 0);
+	{
+		Active client{node, node.info.get(), false};
+		ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), nullptr, 0), 0);
+		Active server{node, listener.request().info.get()};
+		ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(rest.get()).object, &client.ep->fid);
+		EXPECT_TRUE(is_silent(registrations.get()));
+	}
+	node.domain.reset(); /* before its queues */
 }
 
 } // namespace

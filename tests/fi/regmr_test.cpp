@@ -3,6 +3,7 @@
 #include "child.h"
 #include "node.h"
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -231,13 +232,13 @@ TEST(RegMr, AChildTakesNothingFromItsParent)
 		EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
-/* As in a container that does not allow it. */
-bool forbid_io_uring()
+/* As in a container that does not allow it: a call fails, of this thread. */
+bool forbid(std::uint32_t call, std::uint32_t error)
 {
 	sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	const sock_fprog program{std::size(code), code};
@@ -249,7 +250,7 @@ bool forbid_io_uring()
 TEST(RegMr, TheEventComesAlsoWithoutIoUring)
 {
 	Child child([](int) {
-		EXPECT_TRUE(forbid_io_uring());
+		EXPECT_TRUE(forbid(SYS_io_uring_setup, EPERM));
 		Log log;
 		Bound b;
 		EXPECT_TRUE(log.has("io_uring")) << log.all();
@@ -271,6 +272,45 @@ TEST(RegMr, TheEventComesAlsoWithoutIoUring)
 		return 0;
 	});
 	EXPECT_EQ(child.wait(), 0);
+}
+
+/* What could not be submitted, registrations and their ends, is no matter of those that come later. */
+TEST(RegMr, ThoseThatCouldNotBeginLeaveNothingBehind)
+{
+	Bound b;
+	fid_mr *const taken = b.reg(1, ctx(1));
+	fi_eq_entry entry{};
+	std::uint32_t event;
+
+	b.expect_complete(taken);
+	for (const int failed : {1, 100}) { /* that many are more than there is room for */
+		std::vector<fid_mr *> mrs;
+		for (int i = 0; i < std::min(failed, 20); ++i)
+			mrs.push_back(b.reg(2, ctx(2)));
+		std::thread([&] {
+			EXPECT_TRUE(forbid(SYS_io_uring_enter, EAGAIN));
+			for (fid_mr *const mr : mrs)
+				EXPECT_EQ(fi_close(&mr->fid), 0);
+			for (int i = 0; i < failed; ++i) {
+				fid_mr *const mr = b.reg(3, ctx(3));
+				EXPECT_EQ(fi_mr_key(mr), 3u) << "by the call";
+				EXPECT_EQ(fi_close(&mr->fid), 0);
+			}
+		}).join();
+		for (int i = 0; i < 20; ++i) {
+			/* It begins, so that what is wrong is told by an event: one. */
+			fid_mr *const mr = b.reg(1, ctx(4));
+			ASSERT_NE(mr, nullptr);
+			EXPECT_EQ(b.next(entry), 0u);
+			fi_eq_err_entry error{};
+			ASSERT_EQ(fi_eq_readerr(b.eq.get(), &error, 0), ssize_t{sizeof(error)});
+			EXPECT_EQ(error.fid, &mr->fid);
+			EXPECT_EQ(error.err, FI_ENOKEY);
+			EXPECT_EQ(fi_close(&mr->fid), 0);
+		}
+		EXPECT_EQ(fi_eq_read(b.eq.get(), &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
+	}
+	EXPECT_EQ(fi_close(&taken->fid), 0);
 }
 
 } // namespace

@@ -16,12 +16,31 @@ constexpr unsigned int ring_entries = 32; /* of which each is submitted at once 
 
 struct Registrar::Ring {
 	io_uring uring{};
+	/* What the kernel did not take: it stays in the ring, where it is filled again. Or null. */
+	io_uring_sqe *left = nullptr;
 	pid_t owner = getpid();
 
 	~Ring() { io_uring_queue_exit(&uring); }
 
 	/* The ring is memory that is shared with a child, which must not take what is its parent's. */
 	bool is_ours() const noexcept { return getpid() == owner; }
+
+	/* One to fill; null in a child. As each is submitted at once, there is always one. */
+	io_uring_sqe *entry() noexcept
+	{
+		if (!is_ours())
+			return nullptr;
+		return left ?: (left = io_uring_get_sqe(&uring));
+	}
+	/* 0, or -errno: the kernel did not take it. */
+	int submit() noexcept
+	{
+		const int rc = io_uring_submit(&uring);
+
+		if (rc == 1)
+			left = nullptr;
+		return rc == 1 ? 0 : rc < 0 ? rc : -EAGAIN;
+	}
 };
 
 Registrar::Registrar(std::unique_ptr<Ring> ring) noexcept : ring_(std::move(ring)) {}
@@ -50,10 +69,10 @@ Result<Registrar> Registrar::create() noexcept
 
 int Registrar::begin(Registration &registration) noexcept
 {
-	io_uring_sqe *const sqe = ring_->is_ours() ? io_uring_get_sqe(&ring_->uring) : nullptr;
+	io_uring_sqe *const sqe = ring_->entry();
 
 	if (!sqe)
-		return ring_->is_ours() ? -EAGAIN : -EPERM;
+		return -EPERM;
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, registration.fd_, nullptr, 0, 0);
 	sqe->cmd_op = TREADLE_IOC_MR_CREATE;
 	sqe->addr3 = address_of(&registration.args_);
@@ -61,13 +80,7 @@ int Registrar::begin(Registration &registration) noexcept
 	/* So the kernel copies the entry; some (6.12) else read it later, when it may be another's. */
 	sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data(sqe, &registration);
-	const int rc = io_uring_submit(&ring_->uring);
-	if (rc == 1)
-		return 0;
-	/* It stays in the ring: as nothing, for whoever submits next. */
-	io_uring_prep_nop(sqe);
-	io_uring_sqe_set_data(sqe, nullptr);
-	return rc < 0 ? rc : -EAGAIN;
+	return ring_->submit();
 }
 
 Registration *Registrar::next() noexcept
@@ -81,7 +94,7 @@ Registration *Registrar::next() noexcept
 		const int result = cqe->res;
 
 		io_uring_cqe_seen(uring, cqe);
-		if (done) { /* else a nop, or the answer to a cancel */
+		if (done) { /* else the answer to a cancel */
 			done->result_ = result;
 			return done;
 		}
@@ -92,12 +105,12 @@ Registration *Registrar::next() noexcept
 void Registrar::cancel(Registration &registration) noexcept
 {
 	registration.canceled_ = true;
-	io_uring_sqe *const sqe = ring_->is_ours() ? io_uring_get_sqe(&ring_->uring) : nullptr;
+	io_uring_sqe *const sqe = ring_->entry();
 	if (!sqe)
-		return; /* then it takes as long as it takes */
+		return;
 	io_uring_prep_cancel(sqe, &registration, 0);
 	io_uring_sqe_set_data(sqe, nullptr);
-	io_uring_submit(&ring_->uring);
+	ring_->submit(); /* if that fails, it takes as long as it takes */
 }
 
 int Registrar::wait() noexcept

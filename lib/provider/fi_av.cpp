@@ -20,6 +20,9 @@ namespace
 
 constexpr std::uint64_t insert_flags = FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID;
 
+/* Addresses in one call: more are a mistake, and there is no memory for them. */
+constexpr std::size_t most_inserted = std::numeric_limits<std::uint32_t>::max();
+
 /* Entries that map_addr shows. Nobody is told that there are any: some programs look, though. */
 constexpr std::size_t most_mapped = 65536;
 
@@ -192,8 +195,6 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	if (asynchronous_ && !eq_)
 		return REFUSE(-FI_ENOEQ, subsys,
 			      "insert: opened with FI_EVENT, and no event queue is bound");
-	if (addresses.size() > std::numeric_limits<std::uint32_t>::max())
-		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses", addresses.size());
 
 	int failure =
 		kernel_.insert(addresses, indices.data(), flags & FI_AV_USER_ID ? out : nullptr)
@@ -247,6 +248,8 @@ void Av::report(std::span<const int> errors, std::size_t inserted, void *context
 int Av::insert(fid_av *f, const void *addr, std::size_t count, fi_addr_t *out, std::uint64_t flags,
 	       void *context) noexcept
 {
+	if (count > most_inserted)
+		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses", count);
 	return guard([&] {
 		Av &av = of(f);
 		const std::uint32_t format = av.domain_.addr_format();
@@ -276,8 +279,13 @@ int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const c
 			 std::size_t services, fi_addr_t *out, std::uint64_t flags,
 			 void *context) noexcept
 {
+	std::size_t count;
+
 	if (!node || !service)
 		return REFUSE(-FI_EINVAL, subsys, "insertsym: needs a node and a service");
+	if (__builtin_mul_overflow(nodes, services, &count) || count > most_inserted)
+		return REFUSE(-FI_EINVAL, subsys, "insertsym: %zu nodes with %zu services", nodes,
+			      services);
 	return guard([&] {
 		Av &av = of(f);
 		const std::uint32_t format = av.domain_.addr_format();
@@ -285,7 +293,7 @@ int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const c
 		const Address first = resolve_one(format, node, service);
 		std::vector<Address> addresses;
 
-		addresses.reserve(nodes * services);
+		addresses.reserve(count);
 		for (std::size_t n = 0; n < nodes; ++n) {
 			const std::string host = numeric ? "" : advanced(std::string(node), n);
 			Address address = numeric      ? advanced(first, n) :

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <memory>
 #include <new>
+#include <stdexcept>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
@@ -57,12 +58,14 @@ private:
 	char text_[512] = "";
 };
 
-/* No exception may cross into C: out of memory is the only one that is ever thrown. */
+/* No exception may cross into C: no memory, or a size that none has, are all that is ever thrown. */
 template <class F> auto guard(F &&function) noexcept -> decltype(function())
 {
 	try {
 		return function();
 	} catch (const std::bad_alloc &) {
+		return -FI_ENOMEM;
+	} catch (const std::length_error &) {
 		return -FI_ENOMEM;
 	}
 }

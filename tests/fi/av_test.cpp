@@ -162,6 +162,24 @@ TEST(Av, SymmetricInsertionsCountNodesAndServices)
 		  -FI_EINVAL);
 }
 
+TEST(Av, MoreThanThereCanBeIsRefused)
+{
+	Node node;
+	const auto av = node.av();
+	const sockaddr_in address = in("127.0.0.1", 1);
+	constexpr std::size_t most = SIZE_MAX;
+
+	for (const std::size_t count : {most, most / 2, most / sizeof(address) + 2})
+		EXPECT_EQ(fi_av_insert(av.get(), &address, count, nullptr, 0, nullptr), -FI_EINVAL);
+	for (const auto &[nodes, services] : {std::pair{most, most},
+					      {most / 2, 1},
+					      {2, most / 2},
+					      {std::size_t{1} << 32, std::size_t{1} << 32}})
+		EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", nodes, "5000", services, nullptr,
+					  0, nullptr),
+			  -FI_EINVAL);
+}
+
 TEST(Av, AMillionPeersInOneCall)
 {
 	Node node;

@@ -51,6 +51,16 @@ TEST(Eq, TooSmallABufferLosesNothing)
 	EXPECT_STREQ(in, "event");
 }
 
+TEST(Eq, WhatNoMemoryHasRoomForIsRefused)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_NONE, FI_WRITE);
+	fi_eq_entry entry{};
+
+	for (const std::size_t size : {SIZE_MAX, SIZE_MAX / 2})
+		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, size, 0), -FI_ENOMEM);
+}
+
 TEST(Eq, WritingNeedsItsFlag)
 {
 	Node node;

@@ -146,7 +146,8 @@ bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_dom
 		       FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT) &&
 		ONE_OF(domain_attr, control_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
 		       progress_unified) &&
-		ONE_OF(domain_attr, data_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL) &&
+		ONE_OF(domain_attr, data_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
+		       progress_unified) &&
 		ONE_OF(domain_attr, resource_mgmt, FI_RM_DISABLED, FI_RM_ENABLED) &&
 		ONE_OF(domain_attr, av_type, FI_AV_MAP, FI_AV_TABLE) &&
 		mr_mode_agrees(compare, asked.mr_mode, api) && AT_MOST(domain_attr, mr_key_size) &&

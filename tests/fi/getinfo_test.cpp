@@ -170,6 +170,8 @@ void PrintTo(const Case &line, std::ostream *out)
 	*out << line.name;
 }
 
+constexpr auto unified = static_cast<fi_progress>(3); /* FI_PROGRESS_CONTROL_UNIFIED of 2.0 */
+
 #define ASK(statement)	  [](fi_info &hints) { statement; }
 #define ANSWER(condition) [](const fi_info &info) -> bool { return condition; }
 
@@ -271,6 +273,12 @@ const Case cases[] = {
 	 ANSWER(info.domain_attr->data_progress == FI_PROGRESS_MANUAL)},
 	{"ControlProgressManual", ASK(hints.domain_attr->control_progress = FI_PROGRESS_MANUAL),
 	 nullptr, ANSWER(info.domain_attr->control_progress == FI_PROGRESS_MANUAL)},
+	{"ControlProgressUnified", ASK(hints.domain_attr->control_progress = unified), nullptr,
+	 ANSWER(info.domain_attr->control_progress == unified)},
+	{"DataProgressUnified", ASK(hints.domain_attr->data_progress = unified), nullptr,
+	 ANSWER(info.domain_attr->data_progress == unified)},
+	{"DataProgressUnknown", ASK(hints.domain_attr->data_progress = fi_progress(4)),
+	 "data_progress", nullptr},
 	{"ResourcesDisabled", ASK(hints.domain_attr->resource_mgmt = FI_RM_DISABLED), nullptr,
 	 ANSWER(info.domain_attr->resource_mgmt == FI_RM_ENABLED)},
 	{"AvMap", ASK(hints.domain_attr->av_type = FI_AV_MAP), nullptr,

@@ -134,8 +134,6 @@ ssize_t treadle_eq_read(struct treadle_eq *eq, char __user *buf, size_t size)
 	struct treadle_notice *notice;
 	ssize_t ret;
 
-	if (current->mm != eq->obj.ctx->mm)
-		return -EPERM;
 	/* one reader at a time: nobody else takes the event that is being copied */
 	if (mutex_lock_killable(&eq->read_lock))
 		return -EINTR;

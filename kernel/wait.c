@@ -172,7 +172,8 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 
 /*
  * A counter: take note of it as it is; what comes later makes the file readable
- * again. An event queue: take an event.
+ * again. An event queue: take an event. All that only for the owner: a child has
+ * the same file, and would take it from him.
  */
 static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
 {
@@ -180,6 +181,8 @@ static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_
 	struct treadle_cntr_page *page;
 	u64 changes, sum;
 
+	if (current->mm != wf->obj->ctx->mm)
+		return -EPERM;
 	atomic_set(&waitq_of(wf->obj)->unseen, 0);
 	if (wf->obj->type == TREADLE_EQ)
 		return treadle_eq_read(container_of(wf->obj, struct treadle_eq, obj), buf, size);

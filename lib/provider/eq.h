@@ -10,6 +10,9 @@
 #include <optional>
 #include <vector>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <rdma/fi_eq.h>
 
 #include <treadle/event_queue.h>
@@ -23,7 +26,8 @@ namespace treadle::fi
 /*
  * fi_eq(3). The kernel's queue has what happens to connections; what happens in
  * calls of this process, and what was read there but not from here, is kept in
- * events_, which grows as needed, so there is no overrun.
+ * events_, which grows as needed, so there is no overrun. A child after fork(2) has
+ * the files of its parent's queue, too: it neither reads, writes nor changes them.
  */
 class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waitable
 {
@@ -154,6 +158,7 @@ private:
 	void add(Event event);
 	/* lock_ is held */
 	void append(Event event);
+	bool is_ours() const noexcept { return getpid() == owner_; }
 	int fetch();
 	void take_registrations();
 	void take_joins();
@@ -172,6 +177,7 @@ private:
 	EventQueue kernel_;
 	detail::UniqueFd own_;	/* an eventfd, readable while there is something in events_ */
 	detail::UniqueFd wake_; /* of epoll(7): both, and the registrar */
+	const pid_t owner_ = getpid();
 	std::mutex lock_;
 	std::deque<Event> events_;
 	std::map<std::uint64_t, Registered> sources_;

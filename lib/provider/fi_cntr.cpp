@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "cntr.h"
 
-#include <fcntl.h>
-#include <poll.h>
+#include <cerrno>
+
 #include <unistd.h>
 
 #include "trigger.h"
@@ -100,9 +100,8 @@ int Cntr::try_wait() noexcept
 
 	if (!fd)
 		return REFUSE(fabric_error(fd.error().negative()), subsys, "trywait");
-	pollfd file{*fd, POLLIN, 0};
-	if (poll(&file, 1, 0) == 1)
-		(void)!::read(*fd, &unused, sizeof(unused));
+	if (::read(*fd, &unused, sizeof(unused)) < 0) /* of the parent of this process */
+		return REFUSE(fabric_error(-errno), subsys, "trywait");
 	const std::uint64_t now = counter_.changes();
 	return seen_.exchange(now, std::memory_order_relaxed) == now ? 0 : -FI_EAGAIN;
 }

@@ -101,6 +101,8 @@ void Eq::update_own() noexcept
 {
 	std::uint64_t count = 1;
 
+	if (!is_ours())
+		return;
 	if (events_.empty())
 		(void)!::read(own_.get(), &count, sizeof(count));
 	else if (events_.size() == 1)
@@ -177,11 +179,13 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 	return out;
 }
 
-/* Makes sure that events_ has what comes next: 0, or -FI_EAGAIN if there is nothing. */
+/* Makes sure that events_ has what comes next: 0, or -FI_EAGAIN if there is nothing; -FI_EPERM in a child. */
 int Eq::fetch()
 {
 	treadle_event event;
 
+	if (!is_ours())
+		return -FI_EPERM;
 	take_registrations();
 	take_joins();
 	while (events_.empty()) {
@@ -222,7 +226,7 @@ void Eq::prepare_registrations() noexcept
 	const std::lock_guard guard(lock_);
 	epoll_event event{.events = EPOLLIN, .data = {}};
 
-	if (registrar_)
+	if (registrar_ || !is_ours())
 		return;
 	auto registrar = Registrar::create();
 	int rc = registrar ? 0 : registrar.error().negative();
@@ -272,6 +276,8 @@ int Eq::watch(Joining &joining, int file)
 	const std::lock_guard guard(lock_);
 	epoll_event event{.events = EPOLLIN, .data = {}};
 
+	if (!is_ours())
+		return -EPERM;
 	joins_.reserve(joins_.size() + 1);
 	if (epoll_ctl(wake_.get(), EPOLL_CTL_ADD, file, &event) < 0)
 		return -errno;
@@ -299,7 +305,7 @@ void Eq::unwatch(Joining &joining) noexcept
 	const std::lock_guard guard(lock_);
 
 	for (const Watched &watched : joins_) {
-		if (watched.joining == &joining)
+		if (watched.joining == &joining && is_ours())
 			epoll_ctl(wake_.get(), EPOLL_CTL_DEL, watched.file, nullptr);
 	}
 	std::erase_if(joins_, [&](const Watched &w) { return w.joining == &joining; });
@@ -406,6 +412,8 @@ ssize_t Eq::write(fid_eq *f, std::uint32_t event, const void *buf, std::size_t l
 		return REFUSE(-FI_EINVAL, subsys, "write: was not opened with FI_WRITE");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "write: flags 0x%" PRIx64, flags);
+	if (!eq.is_ours())
+		return REFUSE(-FI_EPERM, subsys, "write: of the parent of this process");
 	return guard([&]() -> ssize_t {
 		eq.report(event, buf, len);
 		return static_cast<ssize_t>(len);

@@ -85,6 +85,8 @@ int WaitSet::add(Waitable &member, Membership &membership)
 	const std::lock_guard guard(lock_);
 	const auto fd = member.wait_fd();
 
+	if (!is_ours())
+		return REFUSE(-FI_EPERM, subsys, "wait set: of the parent of this process");
 	if (!fd)
 		return REFUSE(fabric_error(fd.error().negative()), subsys, "wait set: no file");
 	members_.reserve(members_.size() + 1);
@@ -103,7 +105,8 @@ void WaitSet::remove(Waitable &member) noexcept
 	const auto found = std::find_if(members_.begin(), members_.end(),
 					[&](const Member &m) { return m.object == &member; });
 
-	epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->fd, nullptr);
+	if (is_ours())
+		epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->fd, nullptr);
 	members_.erase(found);
 	++changes_;
 }
@@ -114,6 +117,8 @@ int WaitSet::try_wait() noexcept
 	const std::lock_guard guard(lock_);
 	int rc = 0;
 
+	if (!is_ours())
+		return -FI_EPERM;
 	for (const Member &member : members_)
 		rc = member.object->try_wait() ?: rc;
 	return rc;

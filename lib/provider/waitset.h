@@ -5,6 +5,9 @@
 #include <mutex>
 #include <vector>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <rdma/fi_eq.h>
 
 #include <treadle/detail/fd.h>
@@ -46,7 +49,8 @@ private:
 
 /*
  * fi_poll(3): one file, of epoll(7), for those of all members. What is opened
- * with FI_WAIT_SET joins, and keeps the set from being closed.
+ * with FI_WAIT_SET joins, and keeps the set from being closed. A child after fork(2)
+ * has the file, too, and leaves it as it is.
  */
 class WaitSet : public Object<WaitSet, fid_wait, FI_CLASS_WAIT, FI_LOG_FABRIC>
 {
@@ -57,7 +61,7 @@ public:
 	static int join(fi_wait_obj object, fid_wait *set, Waitable &member,
 			Membership &membership) noexcept;
 
-	/* May a caller block on the file? 0 or -FI_EAGAIN. */
+	/* May a caller block on the file? 0 or -FI_EAGAIN; -FI_EPERM in a child. */
 	int try_wait() noexcept;
 
 	int control(int command, void *arg) noexcept;
@@ -70,6 +74,7 @@ private:
 	int add(Waitable &member, Membership &membership);
 	void remove(Waitable &member) noexcept;
 	int list_files(struct fi_wait_pollfd &list) noexcept;
+	bool is_ours() const noexcept { return getpid() == owner_; }
 
 	static int wait(fid_wait *set, int timeout) noexcept;
 
@@ -82,6 +87,7 @@ private:
 	Use fabric_use_;
 	const fi_wait_obj wait_obj_;
 	detail::UniqueFd epoll_;
+	const pid_t owner_ = getpid();
 	std::unique_ptr<Signaller> signaller_;
 	std::mutex lock_;
 	std::vector<Member> members_;

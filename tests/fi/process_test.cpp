@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include <poll.h>
 #include <sched.h>
 
 #include <rdma/fi_rma.h>
@@ -153,6 +154,148 @@ TEST(Process, AChildCantUseNorHurtItsParentsObjects)
 	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, ctx(2));
 	EXPECT_EQ(in, 5);
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+}
+
+/* What can be waited for has files, which a child shares with its parent. */
+class Files : public testing::Test
+{
+protected:
+	Files()
+	{
+		fi_wait_attr wait_attr{};
+		fi_eq_attr eq_attr{};
+		fi_cq_attr cq_attr{};
+		fi_cntr_attr cntr_attr{};
+		fid_wait *w = nullptr;
+		fid_eq *e = nullptr;
+		fid_cq *q = nullptr;
+		fid_cntr *c = nullptr;
+
+		wait_attr.wait_obj = FI_WAIT_FD;
+		EXPECT_EQ(fi_wait_open(node.fabric.get(), &wait_attr, &w), 0);
+		set.reset(w);
+		eq_attr.wait_obj = cq_attr.wait_obj = cntr_attr.wait_obj = FI_WAIT_SET;
+		eq_attr.wait_set = cq_attr.wait_set = cntr_attr.wait_set = w;
+		eq_attr.flags = FI_WRITE;
+		EXPECT_EQ(fi_eq_open(node.fabric.get(), &eq_attr, &e, nullptr), 0);
+		eq.reset(e);
+		EXPECT_EQ(fi_cq_open(node.domain.get(), &cq_attr, &q, nullptr), 0);
+		cq.reset(q);
+		EXPECT_EQ(fi_cntr_open(node.domain.get(), &cntr_attr, &c, nullptr), 0);
+		cntr.reset(c);
+	}
+	void write()
+	{
+		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &note, sizeof(note), 0),
+			  ssize_t{sizeof(note)});
+	}
+	/* Which is the only one. */
+	void expect_event()
+	{
+		EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), 5'000, 0),
+			  ssize_t{sizeof(note)});
+		expect_silence();
+	}
+	void expect_silence()
+	{
+		pollfd file{-1, POLLIN, 0};
+
+		EXPECT_EQ(fi_wait(set.get(), 0), -FI_ETIMEDOUT);
+		EXPECT_EQ(fi_control(&set->fid, FI_GETWAIT, &file.fd), 0);
+		EXPECT_EQ(poll(&file, 1, 0), 0);
+	}
+
+	Node node{hints_for(FI_MSG)};
+	Owned<fid_wait> set;
+	Owned<fid_eq> eq;
+	Owned<fid_cq> cq;
+	Owned<fid_cntr> cntr;
+	fi_eq_entry note{};
+	std::uint32_t event = 0;
+};
+
+TEST_F(Files, WhatAChildClosesStaysInItsParentsWaitSet)
+{
+	Child child([&](int) {
+		EXPECT_EQ(fi_wait(set.get(), 5'000), -FI_EPERM);
+		for (fid *const f : {&eq->fid, &cq->fid, &cntr->fid, &set->fid})
+			EXPECT_EQ(fi_close(f), 0);
+		return 0;
+	});
+	EXPECT_EQ(child.wait(), 0);
+	expect_silence();
+	write();
+	expect_event();
+	EXPECT_EQ(fi_cq_signal(cq.get()), 0);
+	EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+	EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+	expect_silence();
+}
+
+/* Its own objects, too, are none of its parent's set. */
+TEST_F(Files, AChildJoinsNoWaitSetOfItsParents)
+{
+	Child child([&](int line) {
+		Node own(hints_for(FI_MSG));
+		fi_cntr_attr attr{};
+		fid_cntr *c = nullptr;
+		attr.wait_obj = FI_WAIT_SET;
+		attr.wait_set = set.get();
+		EXPECT_EQ(fi_cntr_open(own.domain.get(), &attr, &c, nullptr), -FI_EPERM);
+		if (c)
+			fi_cntr_add(c, 1);
+		put(line, {});
+		get(line);
+		return 0;
+	});
+	get(child.line());
+	expect_silence();
+	put(child.line(), {});
+	EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(Files, AChildNeitherWritesNorTakesItsParentsEvents)
+{
+	const auto leave_alone = [&](int) {
+		fi_eq_err_entry error{};
+		fid *objects[] = {&eq->fid};
+
+		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &note, sizeof(note), 0), -FI_EPERM);
+		EXPECT_EQ(fi_eq_read(eq.get(), &event, &note, sizeof(note), 0), -FI_EPERM);
+		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), 5'000, 0), -FI_EPERM);
+		EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EPERM);
+		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EPERM);
+		return 0;
+	};
+	{
+		Child child(leave_alone);
+		EXPECT_EQ(child.wait(), 0);
+	}
+	expect_silence();
+	write();
+	{
+		Child child(leave_alone);
+		EXPECT_EQ(child.wait(), 0);
+	}
+	expect_event();
+}
+
+TEST_F(Files, AChildTakesNoNoticeOfItsParentsCounter)
+{
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	Child child([&](int) {
+		fid *objects[] = {&cntr->fid};
+		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EPERM);
+		return 0;
+	});
+	EXPECT_EQ(child.wait(), 0);
+	pollfd file{-1, POLLIN, 0};
+	EXPECT_EQ(fi_control(&set->fid, FI_GETWAIT, &file.fd), 0);
+	EXPECT_EQ(poll(&file, 1, 0), 1);
+	EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+	expect_silence();
 }
 
 /* The peer is gone before, or while a message waits for it or goes to it. */

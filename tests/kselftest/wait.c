@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several who wait for the same queue, and one who reads it under their eyes.
+ * Several who wait for the same queue, and one who reads it under their eyes; and who may read the files.
  */
-#include "treadle.h"
+#include "connection.h"
 
 struct waiter {
 	struct node n;
@@ -118,6 +118,41 @@ TEST(what_is_kept_comes_with_a_wait)
 		EXPECT_EQ(i, c.context);
 	}
 	EXPECT_TRUE(cq_empty(&w.n.rcq));
+}
+
+static void reads_nothing(void *arg)
+{
+	const struct pollfd *files = arg;
+	struct treadle_event buf;
+
+	for (int i = 0; i < 3; i++)
+		if (read(files[i].fd, &buf, sizeof(buf)) != -1 || errno != EPERM)
+			_exit(1 + i);
+}
+
+/* The file is one for both: what a child were told of, its parent would not be. */
+TEST(a_child_reads_nothing_from_its_parents_files)
+{
+	struct pollfd files[3];
+	struct treadle_event buf;
+	int fd = device();
+	struct cntr c;
+	struct cq q;
+
+	cq_open(&q, fd, 8);
+	cntr_open(&c, fd);
+	__u32 ids[] = {q.id, c.id, eq_create(fd)};
+
+	for (int i = 0; i < 3; i++) {
+		files[i] = (struct pollfd){.fd = wait_fd(fd, ids[i]), .events = POLLIN};
+		ASSERT_EQ(0, call(fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)ids[i]));
+	}
+	EXPECT_EQ(3, poll(files, 3, 0));
+	EXPECT_EQ(0, reap(spawn(reads_nothing, files)));
+	EXPECT_EQ(3, poll(files, 3, 0));
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(i == 1 ? 8 : -1, read(files[i].fd, &buf, sizeof(buf)));
+	EXPECT_EQ(0, poll(files, 3, 0));
 }
 
 TEST_HARNESS_MAIN

@@ -424,6 +424,7 @@ ssize_t Eq::wait_and_read(fid_eq *f, std::uint32_t *event, void *buf, std::size_
 			  std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
+	const TimeLeft left(timeout);
 	pollfd wake{eq.wake_.get(), POLLIN, 0};
 
 	if (eq.wait_obj_ == FI_WAIT_NONE)
@@ -432,8 +433,8 @@ ssize_t Eq::wait_and_read(fid_eq *f, std::uint32_t *event, void *buf, std::size_
 		const ssize_t rc = read(f, event, buf, len, flags);
 		if (rc != -FI_EAGAIN)
 			return rc;
-		/* Somebody else may take the event first: then the time starts anew. */
-		if (poll(&wake, 1, timeout) <= 0)
+		/* Somebody else may take the event first: then what is left of the time. */
+		if (poll(&wake, 1, left.milliseconds()) <= 0)
 			return -FI_EAGAIN; /* timeout, or a signal */
 	}
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -126,24 +125,18 @@ int WaitSet::try_wait() noexcept
 
 int WaitSet::wait(fid_wait *f, int timeout) noexcept
 {
-	using std::chrono::steady_clock;
 	WaitSet &set = of(f);
-	const auto end = steady_clock::now() + std::chrono::milliseconds(timeout);
+	const TimeLeft left(timeout);
 	epoll_event event;
-	int left = timeout;
 
 	for (;;) {
 		const int rc = set.try_wait();
 		if (rc)
 			return rc == -FI_EAGAIN ? 0 : rc;
-		const int n = epoll_wait(set.epoll_.get(), &event, 1, left);
+		const int n = epoll_wait(set.epoll_.get(), &event, 1, left.milliseconds());
 		if (n <= 0)
 			return n ? -errno : -FI_ETIMEDOUT;
-		if (timeout >= 0) {
-			const auto rest = std::chrono::ceil<std::chrono::milliseconds>(
-				end - steady_clock::now());
-			left = std::max(static_cast<int>(rest.count()), 0);
-		} /* and again: a file may be readable for what its member does not call news */
+		/* and again: a file may be readable for what its member does not call news */
 	}
 }
 

@@ -2,6 +2,8 @@
 #ifndef TREADLE_PROVIDER_WAIT_H
 #define TREADLE_PROVIDER_WAIT_H
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include <poll.h>
@@ -50,6 +52,28 @@ constexpr std::int64_t nanoseconds(int timeout) noexcept
 {
 	return timeout < 0 ? -1 : timeout * std::int64_t{1'000'000};
 }
+
+/* What is left of a timeout in milliseconds, which runs from now on; negative stays for ever. */
+class TimeLeft
+{
+public:
+	explicit TimeLeft(int timeout) noexcept
+		: timeout_(timeout), end_(clock::now() + std::chrono::milliseconds(timeout))
+	{
+	}
+	int milliseconds() const noexcept
+	{
+		const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - clock::now());
+
+		return timeout_ < 0 ? -1 : std::max(static_cast<int>(left.count()), 0);
+	}
+
+private:
+	using clock = std::chrono::steady_clock;
+
+	int timeout_;
+	clock::time_point end_;
+};
 
 /* FI_GETWAIT and FI_GETWAITOBJ: make_fd returns the file as Result<int>; signaller: if there is one. */
 template <class MakeFd>

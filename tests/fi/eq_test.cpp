@@ -2,8 +2,11 @@
 /* fi_eq(3) */
 #include "node.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include <poll.h>
 
@@ -110,6 +113,39 @@ TEST(Eq, WaitsWithAndWithoutItsFile)
 	const auto none = node.eq(FI_WAIT_NONE);
 	EXPECT_EQ(fi_eq_sread(none.get(), &event, &entry, sizeof(entry), 1, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_control(&none->fid, FI_GETWAIT, &fd), -FI_ENODATA);
+}
+
+/* Who is woken for an event that another has read waits for what is left of his time. */
+TEST(Eq, TimeGoesOnWhileOthersTakeTheEvents)
+{
+	using clock = std::chrono::steady_clock;
+	Node node;
+	const auto eq = node.eq(FI_WAIT_UNSPEC, FI_WRITE);
+	std::atomic<bool> stop = false;
+	clock::duration longest[64]{};
+	std::vector<std::thread> readers;
+
+	for (auto &own : longest)
+		readers.emplace_back([&] {
+			fi_eq_entry entry;
+			std::uint32_t event;
+
+			while (!stop) {
+				const auto begin = clock::now();
+				fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), 100, 0);
+				own = std::max(own, clock::now() - begin);
+			}
+		});
+	for (const auto end = clock::now() + 4s; clock::now() < end;) {
+		fi_eq_entry entry{};
+		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0),
+			  ssize_t{sizeof(entry)});
+		std::this_thread::sleep_for(2ms);
+	}
+	stop = true;
+	for (std::thread &reader : readers)
+		reader.join();
+	EXPECT_LT(*std::ranges::max_element(longest) / 1ms, 1000);
 }
 
 TEST(Eq, OpeningRefusesWhatItDoesNotKnow)

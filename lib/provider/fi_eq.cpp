@@ -362,8 +362,11 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	/* Of what a peer sends along, the reader gets what he has room for. */
 	if (first.about_connection() && len >= sizeof(fi_eq_cm_entry))
 		size = std::min(size, len);
-	if (!buf) /* what kind of event it is will do */
+	if (!buf) { /* what kind of event it is will do; a request could not be answered any more */
+		if (first.info && !(flags & FI_PEEK))
+			return -FI_ETOOSMALL;
 		size = 0;
+	}
 	if (len < size)
 		return -FI_ETOOSMALL;
 	*event = first.event;

@@ -128,6 +128,20 @@ TEST_F(Cm, ARequestDescribesTheEndpointThatIsAskedFor)
 	EXPECT_EQ(std::memcmp(request.info->src_addr, here.data(), here.size()), 0);
 }
 
+/* Its fi_info, with which it is answered, would be lost. */
+TEST_F(Cm, ARequestIsNotReadWithoutABuffer)
+{
+	std::uint32_t event = 0;
+
+	ASSERT_EQ(connect(), 0);
+	EXPECT_EQ(fi_eq_sread(listener.eq.get(), &event, nullptr, 0, patience, 0), -FI_ETOOSMALL);
+	EXPECT_EQ(fi_eq_read(listener.eq.get(), &event, nullptr, 512, 0), -FI_ETOOSMALL);
+	EXPECT_EQ(fi_eq_read(listener.eq.get(), &event, nullptr, 0, FI_PEEK), 0);
+	EXPECT_EQ(event, std::uint32_t{FI_CONNREQ});
+	accept(listener.request());
+	expect_connected();
+}
+
 TEST_F(Cm, PeekingLeavesTheRequest)
 {
 	fi_eq_cm_entry entry{};

@@ -136,7 +136,7 @@ TEST(Eq, TimeGoesOnWhileOthersTakeTheEvents)
 				own = std::max(own, clock::now() - begin);
 			}
 		});
-	for (const auto end = clock::now() + 4s; clock::now() < end;) {
+	for (const auto end = clock::now() + 6s; clock::now() < end;) {
 		fi_eq_entry entry{};
 		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0),
 			  ssize_t{sizeof(entry)});
@@ -145,7 +145,7 @@ TEST(Eq, TimeGoesOnWhileOthersTakeTheEvents)
 	stop = true;
 	for (std::thread &reader : readers)
 		reader.join();
-	EXPECT_LT(*std::ranges::max_element(longest) / 1ms, 1000);
+	EXPECT_LT(*std::ranges::max_element(longest) / 1ms, 3000);
 }
 
 TEST(Eq, OpeningRefusesWhatItDoesNotKnow)

@@ -15,7 +15,10 @@
  *
  * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds
  * everything at once and for good; it then sends and receives; DESTROY removes
- * it. What an object is bound to can't be destroyed before it (EBUSY).
+ * it. When that returns its buffers are not touched any more, and none of its
+ * commands and receives completes; where a copy was cut short the other side has
+ * ECONNRESET; receives that messages have not filled stay with their RX. What an
+ * object is bound to can't be destroyed before it (EBUSY).
  *
  * How to move a message: map the rings of TX, RX and CQ (ring.h), write a
  * descriptor, advance `prod`, ring TREADLE_IOC_DOORBELL, read the completions.

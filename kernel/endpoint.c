@@ -442,7 +442,7 @@ void treadle_ep_quiesce(struct treadle_ep *ep)
 	if (ep->tx) {
 		mutex_lock(&ep->tx->lock);
 		if (READ_ONCE(ep->dead) && ep->tx->ep == ep)
-			ep->tx->ep = NULL;
+			ep->tx->ep = NULL; /* its ring may serve another one */
 		mutex_unlock(&ep->tx->lock);
 	}
 	write_lock(&pm->lock);

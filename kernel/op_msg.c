@@ -301,7 +301,7 @@ again:
 		 */
 		if (!(rx->ring.kern->flags & TREADLE_RING_DOORBELL))
 			treadle_ring_want_doorbell(&rx->ring);
-		else if (treadle_ring_empty(&rx->ring) || ++looks == LOOKS)
+		else if (rx->handed || treadle_ring_empty(&rx->ring) || ++looks == LOOKS)
 			break;
 	}
 	if (msg->recv) {

@@ -187,6 +187,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @buffered, @buffered_max: bytes of kept messages
  * @shared:	TREADLE_RX_SHARED
  * @shut:	the connection of the only endpoint is over: nothing is posted any more
+ * @handed:	@job, which holds this, takes what is posted
  */
 struct treadle_rx {
 	struct treadle_obj obj;
@@ -200,7 +201,8 @@ struct treadle_rx {
 	struct list_head eps;
 	struct rb_root_cached armed;
 	u32 buffered, buffered_max;
-	bool shared, shut;
+	bool shared, shut, handed;
+	struct treadle_job job;
 };
 
 /* queue.c */

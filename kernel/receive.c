@@ -8,14 +8,18 @@
  *
  * While messages wait, the ring asks for a doorbell (barrier C).
  */
+#include <linux/memcontrol.h>
 #include <linux/overflow.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "treadle.h"
 
-#define TAKE_BATCH 64	       /* receives taken under one hold of the lock */
-#define TAKE_LOOKS 4096u       /* messages looked at, if they have masks */
-#define SRC_NOBODY 0xfffffffeu /* not on this machine: no message matches */
+#define TAKE_BATCH   64		 /* receives taken under one hold of the lock */
+#define TAKE_LOOKS   4096u	 /* messages looked at, if they have masks */
+#define TAKE_BATCHES 64		 /* of these for somebody else */
+#define SRC_NOBODY   0xfffffffeu /* not on this machine: no message matches */
 
 /* The vector of a ring's receive lies over the second slot that it took. */
 static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
@@ -256,6 +260,7 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which)
 	struct treadle_match *match = &rx->match[which];
 	struct treadle_hnode **seg;
 	struct treadle_hash *hash;
+	struct mem_cgroup *old;
 	u32 buckets;
 
 	/* data_race(): without the lock a hint, which is believed only when it is had with it */
@@ -266,7 +271,10 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which)
 	spin_unlock(&rx->lock);
 	if (!hash)
 		return;
+	old = set_active_memcg(
+		rx->obj.ctx->memcg); /* for his receives and messages, whoever runs */
 	seg = treadle_table_alloc(buckets, sizeof(*seg));
+	set_active_memcg(old);
 	if (!seg)
 		return;
 	spin_lock(&rx->lock);
@@ -359,12 +367,70 @@ static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
 	return false;
 }
 
+/* The endpoint whose connection is over, held, or NULL: what is posted here is canceled. */
+static struct treadle_ep *shut_ep(struct treadle_rx *rx)
+{
+	return rx->shut && rx_ep(rx) ? treadle_ep_get(rx_ep(rx)) : NULL;
+}
+
+static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+{
+	if (!ep)
+		return;
+	treadle_rx_flush(rx, ep, run);
+	treadle_ep_put(ep);
+}
+
+/*
+ * The worker of whose receives these are. Until it has seen the end of the ring, neither a sender nor a doorbell
+ * takes any. What is posted after that is rung for, if a message waits: before it was left here that was asked for (C).
+ */
+static void rx_job(struct treadle_job *job, struct treadle_run *run)
+{
+	struct treadle_rx *rx = container_of(job, struct treadle_rx, job);
+	struct treadle_ep *ep;
+	bool more;
+
+	spin_lock(&rx->lock);
+	treadle_rx_take(rx, NULL, run);
+	more = rx_ep(rx) && !treadle_ring_empty(&rx->ring);
+	rx->handed = more;
+	treadle_rx_quiet(rx);
+	ep = shut_ep(rx);
+	spin_unlock(&rx->lock);
+	flush(rx, ep, run);
+	if (more)
+		treadle_queue_job(job);
+	else
+		treadle_obj_put(&rx->obj);
+}
+
+/*
+ * Nobody has to look for somebody else at all that he has posted, nor for himself when he is killed: then the worker
+ * of whose receives these are goes on. With rx->lock.
+ */
+static bool rx_hand_over(struct treadle_rx *rx, const struct treadle_run *run, int batches)
+{
+	if (likely(!fatal_signal_pending(current)) &&
+	    (run->ctx == rx->obj.ctx || batches < TAKE_BATCHES))
+		return false;
+	if (!rx->handed) {
+		rx->handed = true;
+		kref_get(&rx->obj.ref); /* of the job */
+		rx->job.ctx = rx->obj.ctx;
+		rx->job.fn = rx_job;
+		treadle_queue_job(&rx->job);
+	}
+	return true;
+}
+
 /*
  * Take the receives that are in the ring: up to the one for @msg, which has found
  * none among those posted before and is returned, or all. With rx->lock, which is
  * dropped after a bounded number of receives taken, and of messages looked at; `prod` is
  * read once, so a process that goes on posting keeps nobody. In a broken ring there are
- * none; but receives that are feeding need not be of the ring.
+ * none; but receives that are feeding need not be of the ring. What is left to the worker finds
+ * @msg among those that wait.
  */
 TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 						 struct treadle_run *run) __must_hold(&rx->lock)
@@ -373,8 +439,10 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 	struct treadle_ring *ring = &rx->ring;
 	struct treadle_ep *ep;
 	u32 prod, looks = TAKE_LOOKS;
-	int error, n = 0;
+	int error, n = 0, batches = 0;
 
+	if (unlikely(rx->handed && msg))
+		return NULL;
 	if (unlikely(!ring_prod(ring, &prod)))
 		prod = ring->head;
 	while ((s32)(prod - ring->head) > 0 || !list_empty(&rx->feeding)) {
@@ -423,23 +491,11 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 			found = recv;
 			msg = NULL;
 			prod = ring->head;
+		} else if (rx_hand_over(rx, run, ++batches)) {
+			break;
 		}
 	}
 	return found;
-}
-
-/* The endpoint whose connection is over, held, or NULL: what is posted here is canceled. */
-static struct treadle_ep *shut_ep(struct treadle_rx *rx)
-{
-	return rx->shut && rx_ep(rx) ? treadle_ep_get(rx_ep(rx)) : NULL;
-}
-
-static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
-{
-	if (!ep)
-		return;
-	treadle_rx_flush(rx, ep, run);
-	treadle_ep_put(ep);
 }
 
 int treadle_rx_doorbell(struct treadle_rx *rx)
@@ -449,7 +505,8 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	int ret;
 
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, NULL, &run);
+	if (!rx->handed)
+		treadle_rx_take(rx, NULL, &run);
 	treadle_rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
 	ep = shut_ep(rx);

@@ -149,6 +149,36 @@ TEST_F(holds, receives_with_masks_search_piece_by_piece)
 		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
 }
 
+/* A sender looks for his receiver at some of what that has posted, and leaves the rest to its worker. */
+TEST_F(holds, a_sender_does_not_look_for_all_that_is_posted)
+{
+	enum { POSTED = 2048 };
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
+	__u64 began, look, took;
+	struct node c;
+
+	node_open(&c, (struct options){});
+	d.addr = 0;
+	d.flags |= TREADLE_F_PEEK;
+	send_many(&self->a, self->to, 0, MANY);
+	began = now_ns();
+	ASSERT_EQ(1, post(&self->b, d));
+	look = now_ns() - began;
+	EXPECT_EQ(ENOMSG, cq_next(&self->b.rcq).error);
+	d.flags = TREADLE_F_COMPLETION;
+	for (int i = 0; i < POSTED; i++)
+		ring_put(&self->b.rx, &d);
+	ring_publish(&self->b.rx); /* and not rung for, as one who means harm would */
+	began = now_ns();
+	ASSERT_EQ(1, post(&c, tsend_of(NULL, 0, peer(&c, self->b.addr), 1, 1)));
+	took = now_ns() - began;
+	note("%d receives, each of which looks at all messages in %llu us: %llu us", POSTED,
+	     look / 1000, took / 1000);
+	EXPECT_LT(took, POSTED / 4 * look);
+	EXPECT_EQ(0, cq_next(&c.cq).error);
+	close(c.fd);
+}
+
 /* So does who only looks. */
 TEST_F(holds, looks_with_masks_are_piece_by_piece)
 {

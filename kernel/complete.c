@@ -186,6 +186,11 @@ bool treadle_cq_ready(struct treadle_cq *cq)
 	return READ_ONCE(cq_prod(cq)->prod) != READ_ONCE(user->cons) || READ_ONCE(cq->kept);
 }
 
+void treadle_cq_tell_signals(struct treadle_cq *cq, u32 signals)
+{
+	WRITE_ONCE(cq_prod(cq)->signals, signals);
+}
+
 /* --- commands ------------------------------------------------------------------------ */
 
 static void cmd_node_free(struct treadle_cq_node *node)

@@ -37,6 +37,8 @@ static void cntr_write(struct treadle_cntr *cntr, u64 *word, u64 value)
 {
 	struct treadle_cntr_page *page = cntr->page;
 
+	if (word == &page->error && *word != value) /* before the wake-up: F */
+		WRITE_ONCE(cntr->errors, cntr->errors + 1);
 	WRITE_ONCE(*word, value);
 	smp_store_release(&page->changes, page->changes + 1);
 }

@@ -31,12 +31,15 @@ struct treadle_cq_node {
 /* Who waits for a queue or counter. @signals: SIGNAL calls; @unseen: one without a waiter */
 struct treadle_waitq {
 	wait_queue_head_t head;
-	atomic_t signals, unseen;
+	spinlock_t signaling; /* of the number, and of that in the page of a CQ */
+	u32 signals;
+	atomic_t unseen;
 };
 
 static inline void treadle_waitq_init(struct treadle_waitq *w)
 {
 	init_waitqueue_head(&w->head);
+	spin_lock_init(&w->signaling);
 }
 
 /* F: after what is waited for was written. */
@@ -71,6 +74,7 @@ void treadle_cq_post(struct treadle_cq *cq, const struct treadle_ep *ep,
 void treadle_cq_flush(struct treadle_cq *cq);
 void treadle_cq_shutdown(struct treadle_cq *cq);
 bool treadle_cq_ready(struct treadle_cq *cq);
+void treadle_cq_tell_signals(struct treadle_cq *cq, u32 signals);
 void treadle_cq_free(struct treadle_obj *obj);
 
 /*
@@ -78,6 +82,7 @@ void treadle_cq_free(struct treadle_obj *obj);
  * @trigger: commands by (threshold, submission); its lock is that of the values and @active
  * @page:   the two values, mapped read-only
  * @active: @job is queued or running: exactly one runner fires, in order
+ * @errors: how often page->error has changed (written under the lock)
  * @why:    errno of the first error that was counted, 0 if there is none
  */
 struct treadle_cntr {
@@ -86,6 +91,7 @@ struct treadle_cntr {
 	struct treadle_area ro;
 	struct treadle_cntr_page *page;
 	bool active;
+	u32 errors;
 	int why;
 	struct treadle_job job;
 	struct treadle_waitq waitq;

@@ -57,65 +57,80 @@ static bool eq_ready(struct treadle_eq *eq)
 	return !list_empty(&eq->events) || READ_ONCE(eq->dead);
 }
 
+/* Who waits: @signals, @errors: the numbers of SIGNALs, and of changes of the counter's errors, that he knows of. */
+struct waiter {
+	struct treadle_obj *obj;
+	struct treadle_waitq *w;
+	const struct treadle_wait *arg;
+	u32 signals, errors;
+};
+
 /* Nothing here sleeps: it is the condition of a wait. */
-static bool ready(struct treadle_obj *obj, const struct treadle_wait *arg)
+static bool ready(const struct waiter *me)
 {
 	struct treadle_cntr *cntr;
 
-	if (obj->type == TREADLE_CQ)
-		return treadle_cq_ready(container_of(obj, struct treadle_cq, obj));
-	if (obj->type == TREADLE_EQ)
-		return eq_ready(container_of(obj, struct treadle_eq, obj));
-	cntr = container_of(obj, struct treadle_cntr, obj);
-	return READ_ONCE(cntr->page->success) >= arg->threshold ||
-	       READ_ONCE(cntr->page->error) != arg->error;
+	if (me->obj->type == TREADLE_CQ)
+		return treadle_cq_ready(container_of(me->obj, struct treadle_cq, obj));
+	if (me->obj->type == TREADLE_EQ)
+		return eq_ready(container_of(me->obj, struct treadle_eq, obj));
+	cntr = container_of(me->obj, struct treadle_cntr, obj);
+	return READ_ONCE(cntr->page->success) >= me->arg->threshold ||
+	       READ_ONCE(cntr->page->error) != me->arg->error ||
+	       READ_ONCE(cntr->errors) != me->errors;
 }
 
-/* Wait; 0: it was ready when it was looked at last, or somebody has called SIGNAL since @signals. */
-static int wait(struct treadle_waitq *w, struct treadle_obj *obj, const struct treadle_wait *arg,
-		int signals)
+static bool signaled(const struct waiter *me)
 {
-	if (arg->timeout_ns < 0)
-		return wait_event_interruptible(
-			w->head, ready(obj, arg) || atomic_read(&w->signals) != signals);
-	return wait_event_interruptible_hrtimeout(
-		w->head, ready(obj, arg) || atomic_read(&w->signals) != signals,
-		ns_to_ktime(arg->timeout_ns));
+	return READ_ONCE(me->w->signals) != me->signals;
+}
+
+/* Wait; 0: it was ready when it was looked at last, or somebody has called SIGNAL. */
+static int wait(const struct waiter *me)
+{
+	if (me->arg->timeout_ns < 0)
+		return wait_event_interruptible(me->w->head, ready(me) || signaled(me));
+	return wait_event_interruptible_hrtimeout(me->w->head, ready(me) || signaled(me),
+						  ns_to_ktime(me->arg->timeout_ns));
 }
 
 int treadle_ioc_wait(struct treadle_ucmd *u)
 {
 	struct treadle_wait *arg = u->arg;
-	struct treadle_waitq *w;
+	struct waiter me = { .arg = arg };
 	struct treadle_obj *obj;
-	int ret, signals;
+	int ret;
 
-	if (arg->flags || arg->reserved)
+	if ((arg->flags & ~TREADLE_WAIT_SIGNALS) || (!arg->flags && arg->signals))
 		return -EINVAL;
 	obj = waitable(u->ctx, arg->id);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	if (obj->type != TREADLE_CNTR && (arg->threshold || arg->error)) {
+	if ((obj->type != TREADLE_CNTR && (arg->threshold || arg->error)) ||
+	    (obj->type != TREADLE_CQ && arg->flags)) {
 		treadle_obj_put(obj);
 		return -EINVAL;
 	}
-	w = waitq_of(obj);
-	signals = atomic_read(&w->signals);
-	if (ready(obj, arg))
+	me.obj = obj;
+	me.w = waitq_of(obj);
+	me.signals = arg->flags ? arg->signals : READ_ONCE(me.w->signals);
+	if (obj->type == TREADLE_CNTR)
+		me.errors = READ_ONCE(container_of(obj, struct treadle_cntr, obj)->errors);
+	if (ready(&me))
 		ret = 0;
-	else if (atomic_xchg(&w->unseen, 0))
+	else if (atomic_xchg(&me.w->unseen, 0))
 		ret = -ECANCELED;
-	else if (!arg->timeout_ns)
+	else if (!arg->timeout_ns && !signaled(&me))
 		ret = -EAGAIN;
 	else
-		ret = wait(w, obj, arg, signals);
+		ret = wait(&me);
 	if (ret == -ERESTARTSYS) {
 		ret = -EINTR;
 	} else if (ret == -ETIME) {
 		ret = -ETIMEDOUT;
-	} else if (!ret && !ready(obj, arg) && atomic_read(&w->signals) != signals) {
+	} else if (!ret && !ready(&me) && signaled(&me)) {
 		/* without a signal, another has read what was there */
-		atomic_set(&w->unseen, 0);
+		atomic_set(&me.w->unseen, 0);
 		ret = -ECANCELED;
 	}
 	if (!ret && obj->type == TREADLE_CQ)
@@ -134,7 +149,11 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 		return PTR_ERR(obj);
 	w = waitq_of(obj);
 	atomic_set(&w->unseen, 1);
-	atomic_inc(&w->signals);
+	spin_lock(&w->signaling);
+	WRITE_ONCE(w->signals, w->signals + 1);
+	if (obj->type == TREADLE_CQ)
+		treadle_cq_tell_signals(container_of(obj, struct treadle_cq, obj), w->signals);
+	spin_unlock(&w->signaling);
 	wake_up_all(&w->head);
 	treadle_obj_put(obj);
 	return 0;
@@ -146,7 +165,6 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 struct wait_file {
 	struct treadle_obj *obj;
 	u64 seen;
-	int signals;
 };
 
 static struct treadle_cntr_page *cntr_page(struct treadle_obj *obj)

@@ -218,6 +218,8 @@ private:
 	{
 		CqOf &cq = of(f);
 		const std::int64_t end = timeout < 0 ? 0 : now() + nanoseconds(timeout);
+		/* Those from now on are meant for all who are here, also between two waits. */
+		const std::uint32_t signals = cq.queue_.signals();
 
 		if (cq.wait_obj_ == FI_WAIT_NONE)
 			return REFUSE(-FI_EINVAL, subsys, "sread: was opened with FI_WAIT_NONE");
@@ -226,7 +228,7 @@ private:
 			if (n != -FI_EAGAIN)
 				return n;
 			const int rc = cq.queue_.wait(
-				timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0));
+				timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0), signals);
 			if (rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EINTR)
 				return -FI_EAGAIN; /* timeout, or a signal of either kind */
 			if (rc)

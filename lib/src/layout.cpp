@@ -71,7 +71,8 @@ AT(treadle_cqe, olen, 56);
 SIZE(treadle_cq_prod, 64);
 AT(treadle_cq_prod, prod, 0);
 AT(treadle_cq_prod, flags, 4);
-AT(treadle_cq_prod, reserved, 8);
+AT(treadle_cq_prod, signals, 8);
+AT(treadle_cq_prod, reserved, 12);
 
 SIZE(treadle_cq_cons, 64);
 AT(treadle_cq_cons, cons, 0);
@@ -231,7 +232,7 @@ SIZE(treadle_wait, 40);
 AT(treadle_wait, size, 0);
 AT(treadle_wait, id, 4);
 AT(treadle_wait, flags, 8);
-AT(treadle_wait, reserved, 12);
+AT(treadle_wait, signals, 12);
 AT(treadle_wait, timeout_ns, 16);
 AT(treadle_wait, threshold, 24);
 AT(treadle_wait, error, 32);

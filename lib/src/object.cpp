@@ -25,15 +25,18 @@ int Handle::doorbell() const noexcept
 	return sys::doorbell(fd_, id_);
 }
 
-int Handle::wait(std::int64_t timeout, std::uint64_t threshold, std::uint64_t error) const noexcept
+int Handle::wait(treadle_wait args) const noexcept
+{
+	args.id = id_;
+	return sys::call(fd_, TREADLE_IOC_WAIT, args);
+}
+
+int Handle::wait(std::int64_t timeout) const noexcept
 {
 	treadle_wait args{};
 
-	args.id = id_;
 	args.timeout_ns = timeout;
-	args.threshold = threshold;
-	args.error = error;
-	return sys::call(fd_, TREADLE_IOC_WAIT, args);
+	return wait(args);
 }
 
 int Handle::signal() const noexcept

@@ -389,7 +389,7 @@ static const struct row {
 	  { ID(treadle_cancel, id, 1 << CNTR | 1 << CELL) } },
 	{ CASE(CANCEL, 40, 0, valid_flush_work), { AT(treadle_cancel, flags, 0) },
 	  { ID(treadle_cancel, id, 1 << CNTR | 1 << CELL | NONE_OK) } },
-	{ CASE(WAIT, 40, -EAGAIN, valid_wait), { AT(treadle_wait, flags, 0), AT(treadle_wait, reserved, 0) },
+	{ CASE(WAIT, 40, -EAGAIN, valid_wait), { AT(treadle_wait, flags, TREADLE_WAIT_SIGNALS) },
 	  { ID(treadle_wait, id, 1 << CQ | 1 << CNTR | 1 << EQ) } },
 	{ CASE(WAIT_FD, 16, 0, valid_wait_fd), { AT(treadle_wait_fd, flags, 0) },
 	  { ID(treadle_wait_fd, id, 1 << CQ | 1 << CNTR | 1 << EQ) } },

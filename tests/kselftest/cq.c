@@ -338,6 +338,63 @@ TEST_F(cq, signal_ends_every_wait)
 	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1000000));
 }
 
+/* Nor does one who waits again miss what was for him, too, because another has seen it. */
+TEST_F(cq, a_signal_between_two_waits_is_seen_by_each)
+{
+	struct treadle_wait w = {.size = sizeof(w),
+				 .id = self->n.cq.id,
+				 .flags = TREADLE_WAIT_SIGNALS,
+				 .timeout_ns = 1000000,
+				 .signals = __atomic_load_n(&self->n.cq.ro->signals,
+							    __ATOMIC_ACQUIRE)};
+
+	EXPECT_EQ(-ETIMEDOUT, call(self->n.fd, TREADLE_IOC_WAIT, &w));
+	EXPECT_EQ(0, call(self->n.fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)self->n.cq.id));
+	EXPECT_EQ(w.signals + 1, self->n.cq.ro->signals);
+	EXPECT_EQ(-ECANCELED, cq_wait(&self->n.cq, -1));
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1000000));
+	EXPECT_EQ(-ECANCELED, call(self->n.fd, TREADLE_IOC_WAIT, &w));
+	w.timeout_ns = 0;
+	EXPECT_EQ(-ECANCELED, call(self->n.fd, TREADLE_IOC_WAIT, &w));
+	w.signals++;
+	EXPECT_EQ(-EAGAIN, call(self->n.fd, TREADLE_IOC_WAIT, &w));
+	w.flags = 0;
+	EXPECT_EQ(-EINVAL, call(self->n.fd, TREADLE_IOC_WAIT, &w));
+	w.flags = TREADLE_WAIT_SIGNALS;
+	w.id = self->n.sent.id;
+	EXPECT_EQ(-EINVAL, call(self->n.fd, TREADLE_IOC_WAIT, &w));
+}
+
+static void stay_on_this_cpu(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(sched_getcpu(), &set);
+	need(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
+/* The waiter has the CPU of who changes the counter: it comes to see what is over already. */
+TEST_F(cq, an_error_that_comes_and_goes_ends_a_wait)
+{
+	struct waiter w = {.c = &self->n.sent, .timeout = PATIENCE_NS};
+	struct treadle_desc d = count_of(TREADLE_OP_CNTR_SET, &self->n.sent, 1, 0);
+	pthread_t t;
+
+	stay_on_this_cpu();
+	t = thread(waits, &w);
+	until_asleep(&w);
+	d.flags |= TREADLE_F_CNTR_ERROR;
+	ring_put(&self->n.tx, &d);
+	d.data = 0;
+	ring_put(&self->n.tx, &d);
+	ring_publish(&self->n.tx);
+	EXPECT_EQ(2, ring_doorbell(&self->n.tx));
+	pthread_join(t, NULL);
+	EXPECT_EQ(0, w.result);
+	EXPECT_EQ(0, cntr_errors(&self->n.sent));
+}
+
 TEST_F(cq, a_counter_ends_waits_by_value_and_by_error)
 {
 	struct waiter w = {.c = &self->n.sent, .timeout = -1};

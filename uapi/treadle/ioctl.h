@@ -493,10 +493,16 @@ struct treadle_cancel {
 
 /* --- wait ----------------------------------------------------------------- */
 
+#define TREADLE_WAIT_SIGNALS 0x1u /* CQ: @signals is given */
+
 /**
  * struct treadle_wait - block until there is something to read
  * @id:		CQ: until the ring is not empty. CNTR: until success >= @threshold
- *		or error != @error. EQ: until there is an event
+ *		or error != @error, or was for a moment. EQ: until there is an event
+ * @flags:	TREADLE_WAIT_*
+ * @signals:	of struct treadle_cq_prod, read before the ring was found to be empty: what is
+ *		another number now ends the wait, too. For who waits again, since another thread
+ *		has read what woke him
  * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN
  *
  * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL).
@@ -505,7 +511,7 @@ struct treadle_wait {
 	__u32 size;
 	__u32 id;
 	__u32 flags;
-	__u32 reserved;
+	__u32 signals;
 	__s64 timeout_ns;
 	__u64 threshold;
 	__u64 error;

@@ -369,8 +369,9 @@ struct treadle_cqe {
 
 struct treadle_cq_prod {
 	__u32 prod;
-	__u32 flags; /* TREADLE_CQ_OVERFLOW */
-	__u32 reserved[14];
+	__u32 flags;   /* TREADLE_CQ_OVERFLOW */
+	__u32 signals; /* how often SIGNAL was called; see struct treadle_wait */
+	__u32 reserved[13];
 };
 
 struct treadle_cq_cons {

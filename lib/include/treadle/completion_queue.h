@@ -81,7 +81,24 @@ public:
 	 * Blocks until there is something to read, for timeout ns (negative: for
 	 * ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
 	 */
-	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout, 0, 0); }
+	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
+
+	/*
+	 * Where several threads wait and read: signals() from before the queue was found to be empty. What was signaled
+	 * since ends this wait, too, though another thread may have seen it.
+	 */
+	int wait(std::int64_t timeout, std::uint32_t signals) const noexcept
+	{
+		treadle_wait args{};
+
+		args.flags = TREADLE_WAIT_SIGNALS;
+		args.signals = signals;
+		args.timeout_ns = timeout;
+		return Handle::wait(args);
+	}
+
+	/* How often signal() was called. */
+	std::uint32_t signals() const noexcept { return ring_.signals(); }
 
 	/* Ends every wait with -ECANCELED. 0 or -errno. */
 	int signal() const noexcept { return Handle::signal(); }

@@ -38,15 +38,20 @@ public:
 	int set_error(std::uint64_t value) noexcept;
 
 	/*
-	 * Blocks until value() >= threshold or error() != error, for timeout ns
-	 * (negative: for ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR,
+	 * Blocks until value() >= threshold or error() != error, or was for a moment,
+	 * for timeout ns (negative: for ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR,
 	 * -ECANCELED.
 	 */
 	int wait(std::uint64_t threshold, std::uint64_t error, std::int64_t timeout) const noexcept
 	{
 		if (value() >= threshold || this->error() != error)
 			return 0;
-		return Handle::wait(timeout, threshold, error);
+		treadle_wait args{};
+
+		args.timeout_ns = timeout;
+		args.threshold = threshold;
+		args.error = error;
+		return Handle::wait(args);
 	}
 
 	/* Ends every wait with -ECANCELED. 0 or -errno. */

@@ -33,7 +33,7 @@ public:
 	 * Blocks until there is an event, for timeout ns (negative: for ever). 0,
 	 * -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
 	 */
-	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout, 0, 0); }
+	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
 
 	/* Ends every wait with -ECANCELED. 0 or -errno. */
 	int signal() const noexcept { return Handle::signal(); }

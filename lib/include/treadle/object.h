@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <treadle/detail/fd.h>
+#include <treadle/ioctl.h>
 #include <treadle/result.h>
 
 namespace treadle
@@ -61,7 +62,8 @@ protected:
 	/* The only system call of the data path: TREADLE_IOC_DOORBELL. */
 	int doorbell() const noexcept;
 	/* TREADLE_IOC_WAIT; timeout in ns, negative for ever. */
-	int wait(std::int64_t timeout, std::uint64_t threshold, std::uint64_t error) const noexcept;
+	int wait(treadle_wait args) const noexcept;
+	int wait(std::int64_t timeout) const noexcept;
 	int signal() const noexcept;
 	/* TREADLE_IOC_WAIT_FD, once. */
 	Result<int> wait_fd(WaitFd &file) const noexcept;

@@ -160,6 +160,8 @@ public:
 	/* Whether the kernel keeps more than fits. */
 	bool overflows() const noexcept { return load_acquire(prod_->flags) & TREADLE_CQ_OVERFLOW; }
 
+	std::uint32_t signals() const noexcept { return load_acquire(prod_->signals); }
+
 private:
 	CompletionRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
 		: cons_(reinterpret_cast<treadle_cq_cons *>(rw.data())),

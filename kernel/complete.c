@@ -172,13 +172,6 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 	return kept;
 }
 
-/* What comes without a command or receive of its owner: a peer has written with data. */
-void treadle_cq_post(struct treadle_cq *cq, const struct treadle_ep *ep,
-		     const struct treadle_cqe *cqe)
-{
-	cq_keep(cq, ep, cqe, NULL);
-}
-
 bool treadle_cq_ready(struct treadle_cq *cq)
 {
 	const struct treadle_cq_cons *user = cq->rw.addr;
@@ -373,11 +366,10 @@ static void recv_node_free(struct treadle_cq_node *node)
 }
 
 /*
- * The message was received, and its sender is not in the address vector: what is to be put
- * there goes into fields that say nothing else now.
+ * It came, and who it is from is not in the address vector: what is to be put there goes into fields
+ * that say nothing else now.
  */
-static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_recv *recv,
-				    const struct treadle_ep *ep, u16 port)
+static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep, u16 port)
 {
 	struct treadle_addr addr = ep->addr; /* if it is gone: any of this machine will do */
 	__u64 words[3];
@@ -389,7 +381,25 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
 	cqe->error = EADDRNOTAVAIL;
 	cqe->src = words[0];
 	cqe->olen = words[1];
-	*(recv->space ? &cqe->buf : &cqe->tag) = words[2];
+	*(cqe->flags & TREADLE_CQ_TAGGED ? &cqe->buf : &cqe->tag) = words[2];
+}
+
+/* Who has sent, or written: his name, if there is one, or what FI_SOURCE_ERR tells. @cqe has its flags. */
+static __always_inline void tell_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
+					u16 port)
+{
+	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
+		return;
+	cqe->src = treadle_av_name(ep->av, port);
+	if (cqe->src == TREADLE_ADDR_ANY && (ep->flags & TREADLE_EP_SOURCE_ERR) && !cqe->error)
+		unknown_source(cqe, ep, port);
+}
+
+/* What comes without a command or receive of its owner: the peer at @port has written with data. */
+void treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
+{
+	tell_source(cqe, ep, port);
+	cq_keep(ep->rx_cq, ep, cqe, NULL);
 }
 
 static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
@@ -414,12 +424,6 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		cqe->data = msg->data;
 		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
 			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
-		if ((ep->flags & TREADLE_EP_SOURCE) && ep->av) {
-			cqe->src = treadle_av_name(ep->av, msg->port);
-			if (cqe->src == TREADLE_ADDR_ANY && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
-			    !error)
-				unknown_source(cqe, recv, ep, msg->port);
-		}
 	} else {
 		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
 		/* of a multi-receive that has come to its end, and of nothing else */
@@ -429,6 +433,8 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 	if (unlikely(recv->flags & TREADLE_F_MULTI_RECV))
 		flags |= TREADLE_CQ_MULTI_RECV;
 	cqe->flags = flags;
+	if (likely(msg))
+		tell_source(cqe, ep, msg->port);
 }
 
 /*

@@ -175,17 +175,15 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 	if (!rma->count) /* F_LOCAL: there is no peer */
 		return;
 	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && to->rx_cq) {
-		const struct treadle_cqe cqe = {
+		struct treadle_cqe cqe = {
 			.len = d->len,
 			.data = d->data,
-			.src = (to->flags & TREADLE_EP_SOURCE) && to->av ?
-				       treadle_av_name(to->av, rma->cmd->ep->port) :
-				       TREADLE_ADDR_ANY,
+			.src = TREADLE_ADDR_ANY,
 			.flags = TREADLE_CQ_RMA | TREADLE_CQ_REMOTE_WRITE |
 				 TREADLE_CQ_REMOTE_CQ_DATA,
 		};
 
-		treadle_cq_post(to->rx_cq, to, &cqe);
+		treadle_cq_post(to, rma->cmd->ep->port, &cqe);
 	}
 	if (cntr)
 		treadle_cntr_add(cntr, 1, 0, run);

@@ -69,8 +69,7 @@ struct treadle_cq {
 	struct treadle_waitq waitq;
 };
 
-void treadle_cq_post(struct treadle_cq *cq, const struct treadle_ep *ep,
-		     const struct treadle_cqe *cqe);
+void treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe);
 void treadle_cq_flush(struct treadle_cq *cq);
 void treadle_cq_shutdown(struct treadle_cq *cq);
 bool treadle_cq_ready(struct treadle_cq *cq);

@@ -97,7 +97,7 @@ void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.data = cqe.data;
 	entry.tag = cqe.tag;
 	entry.olen = cqe.olen;
-	/* FI_EADDRNOTAVAIL of a receive is FI_SOURCE_ERR's: there is a message, and an address. */
+	/* FI_EADDRNOTAVAIL at the target is FI_SOURCE_ERR's: there is what came, and an address. */
 	entry.err = cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV ?
 			    FI_EINVAL :
 			    -fabric_error(-static_cast<int>(cqe.error));
@@ -204,7 +204,7 @@ private:
 			return taken ? taken : -FI_EAGAIN;
 		return guard([&] {
 			std::string data;
-			if (cqe.error == EADDRNOTAVAIL && cqe.flags & FI_RECV)
+			if (cqe.error == EADDRNOTAVAIL && cqe.flags & (FI_RECV | FI_REMOTE_WRITE))
 				data = cq.domain_.encoded(take_sender(cqe));
 			fill(*buf, cqe);
 			fill_data(*buf, data, cq.error_data_, cq.domain_.api());

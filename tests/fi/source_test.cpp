@@ -20,7 +20,7 @@ Info hints(std::uint32_t format = FI_FORMAT_UNSPEC, std::uint64_t more = FI_SOUR
 /* A receiver that does not know who sends. */
 struct Fixture {
 	explicit Fixture(Info hints = ::hints(), std::uint32_t api = api_version)
-		: sender_node(hints_for(FI_MSG | FI_TAGGED)), sender(sender_node),
+		: sender_node(hints_for(FI_MSG | FI_TAGGED | FI_RMA)), sender(sender_node),
 		  node(std::move(hints), api), receiver(node)
 	{
 		/* the same address in the sender's format */
@@ -103,6 +103,36 @@ TEST(SourceErr, TaggedMessagesKeepTheirTag)
 	EXPECT_EQ(entry.tag, 0x1234u);
 	EXPECT_EQ(entry.flags, FI_RECV | FI_TAGGED);
 	EXPECT_EQ(std::memcmp(data, address_of(p.sender.ep.get()).data(), entry.err_data_size), 0);
+}
+
+TEST(SourceErr, AWriteWithDataHasItsAddressToo)
+{
+	Fixture p(hints(FI_FORMAT_UNSPEC, FI_SOURCE_ERR | FI_RMA));
+	char buf[8] = {}, data[64] = {};
+	fi_addr_t known, src;
+	fid_mr *mr = nullptr;
+
+	ASSERT_EQ(fi_mr_reg(p.node.domain.get(), buf, 8, FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr),
+		  0);
+	const auto write = [&] {
+		return fi_writedata(p.sender.ep.get(), "1234567", 8, nullptr, 77, p.to, 0,
+				    fi_mr_key(mr), nullptr);
+	};
+	ASSERT_EQ(write(), 0);
+	const auto entry = p.error(data, sizeof(data));
+	EXPECT_EQ(entry.err, FI_EADDRNOTAVAIL);
+	EXPECT_EQ(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+	EXPECT_EQ(entry.len, 8u);
+	EXPECT_EQ(entry.data, 77u);
+	EXPECT_EQ(entry.olen, 0u);
+	EXPECT_EQ(entry.tag, 0u);
+	EXPECT_STREQ(buf, "1234567") << "it was written all the same";
+	ASSERT_EQ(entry.err_data_size, address_of(p.sender.ep.get()).size());
+	ASSERT_EQ(fi_av_insert(p.receiver.av.get(), data, 1, &known, 0, nullptr), 1);
+	ASSERT_EQ(write(), 0);
+	next(p.receiver.rx_cq.get(), &src);
+	EXPECT_EQ(src, known);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
 TEST(SourceErr, TheAddressHasTheFormatOfTheDomain)

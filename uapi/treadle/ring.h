@@ -348,9 +348,9 @@ struct treadle_ring_cons {
  * @error:   0, or a positive errno
  * @olen:    ETRUNC: bytes that did not fit
  *
- * EADDRNOTAVAIL (with TREADLE_EP_SOURCE_ERR): a message was received, but its sender is
- * not in the address vector. @src, @olen and, of a plain message, @tag or, of a tagged
- * one, @buf are the three words of the sender's struct treadle_addr.
+ * EADDRNOTAVAIL (with TREADLE_EP_SOURCE_ERR): a message was received, or a peer has written with data,
+ * but who it is from is not in the address vector. @src, @olen and @tag, or @buf instead of @tag if
+ * the message is tagged, are the three words of the sender's struct treadle_addr.
  */
 struct treadle_cqe {
 	__u64 context;

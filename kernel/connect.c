@@ -5,6 +5,8 @@
 #include "connect.h"
 #include "treadle.h"
 
+#define PAUSE 64 /* requests, or events, under one hold of the lock */
+
 DEFINE_SPINLOCK(treadle_conn_lock);
 
 /* Requests by number, which endpoints of another context name; written under treadle_conn_lock. */
@@ -170,22 +172,34 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 	}
 }
 
+/* After one of many: others have treadle_conn_lock in between. */
+void treadle_conn_pause(unsigned int *n)
+{
+	if (++*n % PAUSE)
+		return;
+	spin_unlock(&treadle_conn_lock);
+	cond_resched();
+	spin_lock(&treadle_conn_lock);
+}
+
 static void pep_shutdown(struct treadle_ep *pep)
 {
-	struct treadle_conn *conn, *next;
+	struct treadle_conn *conn;
+	unsigned int n = 0;
 
-	pep->listening = false;
-	/* at most its backlog */
-	list_for_each_entry_safe(conn, next, &pep->pending, pending) {
+	pep->listening = false; /* no more than there are */
+	while (!list_empty(&pep->pending)) {
+		conn = list_first_entry(&pep->pending, struct treadle_conn, pending);
 		if (conn->end[ACCEPTER].ep) {
 			/* it goes on: that endpoint answers */
 			treadle_event_take_back(&conn->asked);
 			list_del_init(&conn->pending);
 			conn->pep = NULL;
-			continue;
+		} else {
+			treadle_conn_refuse(conn, -ECONNREFUSED);
+			treadle_conn_dispose(conn);
 		}
-		treadle_conn_refuse(conn, -ECONNREFUSED);
-		treadle_conn_dispose(conn);
+		treadle_conn_pause(&n);
 	}
 }
 

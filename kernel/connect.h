@@ -120,13 +120,14 @@ static inline struct treadle_end *treadle_end_of(struct treadle_conn *conn,
 	return &conn->end[conn->end[ACCEPTER].ep == ep ? ACCEPTER : ASKER];
 }
 
-/* connect.c; find_request, dispose, refuse and hang_up under treadle_conn_lock */
+/* connect.c; find, dispose, refuse, hang_up and pause under treadle_conn_lock */
 struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 				      const struct treadle_addr *to);
 struct treadle_conn *treadle_conn_find(u32 number);
 void treadle_conn_dispose(struct treadle_conn *conn);
 void treadle_conn_refuse(struct treadle_conn *conn, int error);
 void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self);
+void treadle_conn_pause(unsigned int *n);
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run);
 void treadle_end_tell(struct treadle_conn *conn, struct treadle_end *end);
 struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);

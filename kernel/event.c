@@ -82,12 +82,14 @@ int treadle_ioc_eq_create(struct treadle_ucmd *u)
 /* Nobody reads it any more. Endpoints of other contexts may still be bound to it. */
 void treadle_eq_shutdown(struct treadle_eq *eq)
 {
-	struct treadle_notice *notice, *next;
+	unsigned int n = 0;
 
 	spin_lock(&treadle_conn_lock);
-	WRITE_ONCE(eq->dead, true);
-	list_for_each_entry_safe(notice, next, &eq->events, link)
-		treadle_event_take_back(notice);
+	WRITE_ONCE(eq->dead, true); /* no more than there are */
+	while (!list_empty(&eq->events)) {
+		treadle_event_take_back(list_first_entry(&eq->events, struct treadle_notice, link));
+		treadle_conn_pause(&n);
+	}
 	spin_unlock(&treadle_conn_lock);
 	wake_up_all(&eq->waitq.head);
 }

@@ -213,6 +213,27 @@ TEST(a_passive_endpoint_closes_with_requests)
 	expect_message(&n[0], &s, 100, 1);
 }
 
+/* More than are refused under one hold of the lock. */
+TEST(a_passive_endpoint_closes_with_many_requests)
+{
+	enum { MANY = 150 };
+	int ceq_fd = device(), ceq = wait_fd(ceq_fd, eq_create(ceq_fd));
+	static struct node n[MANY];
+	struct listener l;
+
+	listener_create(&l, NULL);
+	ASSERT_EQ(0, listen_to(l.fd, l.ep, MANY));
+	for (int i = 0; i < MANY; i++) {
+		msg_open(&n[i], (struct options){0}, ceq, i);
+		ASSERT_EQ(0, connect_to(n[i].fd, n[i].ep, l.addr, NULL, 0));
+	}
+	ASSERT_EQ(0, destroy(l.fd, l.ep));
+	for (int i = 0; i < MANY; i++)
+		EXPECT_EQ(ECONNREFUSED, event_is(ceq, TREADLE_EVENT_CONNREFUSED, i).error);
+	EXPECT_TRUE(eq_empty(l.eq));
+	EXPECT_TRUE(eq_empty(ceq));
+}
+
 TEST(an_endpoint_for_a_request_closes)
 {
 	struct pair p;

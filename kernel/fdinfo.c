@@ -75,7 +75,8 @@ void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 	unsigned long id;
 	int most = MOST;
 
-	seq_printf(m, "treadle-context:\tarmed %d\n", atomic_read(&ctx->armed));
+	seq_printf(m, "treadle-context:\tarmed %d timers %u\n", atomic_read(&ctx->armed),
+		   READ_ONCE(ctx->poller.timers));
 	show_armed(m, &ctx->poller.trigger, FEW_CELL);
 	xa_for_each(&ctx->objs, id, obj) {
 		obj = treadle_obj_get(ctx, id, 0);

@@ -7,7 +7,8 @@
  * only while something is armed: it looks without a pause for as long as SPIN_NS
  * after something was armed or started. From then on a timer looks, LOOKS at a time,
  * at intervals that grow with the time that nothing has happened, up to PAUSE_NS, and
- * queues the work when it finds something.
+ * queues the work when it finds something. Interrupts are charged to nobody, so there is a number of
+ * them that a user has: where many of his contexts wait, they look more seldom.
  *
  * Order: the commands of an endpoint lie one behind the other in the tree, as they
  * were submitted. One whose cell is found written starts only when all before it
@@ -26,6 +27,7 @@
 
 #define SPIN_NS	 (100 * NSEC_PER_USEC)
 #define PAUSE_NS NSEC_PER_MSEC
+#define POLLERS	 4    /* of a user, for each CPU, that look each PAUSE_NS */
 #define LOOKS	 128  /* under one hold of the lock, or in an interrupt */
 #define TURN	 1024 /* looks */
 #define TURNS	 64   /* of the work before others get their turn */
@@ -130,8 +132,10 @@ void treadle_cell_arm(struct treadle_cmd *cmd)
 	}
 	treadle_arm(&p->trigger, cmd, cmd->ep ? cmd->ep->obj.id : 0);
 	p->fresh = true;
-	if (p->state == TREADLE_POLL_IDLE)
+	if (p->state == TREADLE_POLL_IDLE) {
 		kref_get(&ctx->ref);
+		treadle_crew_polls(ctx->crew, 1);
+	}
 	if (p->state != TREADLE_POLL_NOW) {
 		p->state = TREADLE_POLL_NOW;
 		treadle_queue_work(ctx, &p->work);
@@ -203,7 +207,10 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 
 static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
 {
-	return ns_to_ktime(min_t(u64, now - p->since, PAUSE_NS));
+	const struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
+	u64 most = 1 + treadle_crew_pollers(ctx->crew) / (POLLERS * num_online_cpus());
+
+	return ns_to_ktime(min_t(u64, now - p->since, most * PAUSE_NS));
 }
 
 /*
@@ -265,8 +272,10 @@ static void poller_work(struct work_struct *work)
 	set_active_memcg(old);
 	if (again)
 		treadle_queue_work(ctx, &p->work);
-	if (stop)
+	if (stop) {
+		treadle_crew_polls(ctx->crew, -1);
 		treadle_ctx_put(ctx);
+	}
 }
 
 /*
@@ -279,6 +288,7 @@ static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 	bool idle, end = false;
 	int looks = LOOKS;
 
+	WRITE_ONCE(p->timers, p->timers + 1); /* there is one at a time */
 	/* without SMP a lock is no lock, and trying it always succeeds */
 	if (!IS_ENABLED(CONFIG_SMP) || !spin_trylock(&p->trigger.lock))
 		goto work;

@@ -76,6 +76,7 @@ enum treadle_polling {
  * @until:	the command of this key whose cell was found written, while it is seen
  *		to that none before it is; TREADLE_POLL_NONE: there is none
  * @since:	when something was last armed or started, in ns
+ * @timers:	interrupts that looked, for fdinfo
  */
 #define TREADLE_POLL_NONE U64_MAX
 struct treadle_poller {
@@ -83,6 +84,7 @@ struct treadle_poller {
 	enum treadle_polling state;
 	bool fresh;
 	u64 key, seq, until, since;
+	u32 timers;
 	struct work_struct work;
 	struct hrtimer timer;
 };

@@ -26,6 +26,7 @@
  * @ref:  contexts; the last one goes with crews_lock
  * @node: in crews (under crews_lock)
  * @end:  destroys @wq, which may not be done by one of its own workers
+ * @pollers: contexts that have something armed on cells
  */
 struct treadle_crew {
 	struct kref ref;
@@ -33,6 +34,7 @@ struct treadle_crew {
 	kuid_t uid;
 	struct workqueue_struct *wq;
 	struct work_struct end;
+	atomic_t pollers;
 };
 
 static struct workqueue_struct *treadle_wq;
@@ -107,6 +109,16 @@ static void crew_release(struct kref *ref)
 void treadle_crew_put(struct treadle_crew *crew)
 {
 	kref_put_mutex(&crew->ref, crew_release, &crews_lock);
+}
+
+void treadle_crew_polls(struct treadle_crew *crew, int more)
+{
+	atomic_add(more, &crew->pollers);
+}
+
+unsigned int treadle_crew_pollers(const struct treadle_crew *crew)
+{
+	return atomic_read(&crew->pollers);
 }
 
 /* What may wait for the memory of @ctx. */

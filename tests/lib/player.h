@@ -344,7 +344,7 @@ private:
 		std::string line;
 		while (std::getline(file, line))
 			if (line.starts_with("treadle-context:"))
-				return line.ends_with("armed 0");
+				return line.find("armed 0 ") != line.npos;
 		return false;
 	}
 

@@ -69,15 +69,30 @@ static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 	treadle_recv_complete(multi, ep, NULL, multi->error, run);
 }
 
+/* The endpoint of the last message, or, if that is closed, another one that receives here: its owner waits for it. */
+static struct treadle_ep *teller(struct treadle_rx *rx, struct treadle_ep *ep)
+{
+	struct treadle_ep *other;
+
+	if (likely(!READ_ONCE(ep->dead)))
+		return ep;
+	list_for_each_entry(other, &rx->eps, rx_link)
+		if (!READ_ONCE(other->dead))
+			return other;
+	return ep;
+}
+
 static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
 {
 	bool ended;
 
 	spin_lock(&multi->rx->lock);
 	ended = !--multi->parts && multi->over;
+	ep = treadle_ep_get(teller(multi->rx, ep));
 	spin_unlock(&multi->rx->lock);
 	if (ended)
 		multi_end(multi, ep, run);
+	treadle_ep_put(ep);
 }
 
 /* A message has been placed in its part, or could not be. */
@@ -86,7 +101,8 @@ void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
 
 	spin_lock(&multi->rx->lock);
-	if (multi->over && multi->parts == 1 && !multi->error && !multi->told) {
+	if (multi->over && multi->parts == 1 && !multi->error && !multi->told &&
+	    !READ_ONCE(msg->to->dead)) {
 		multi->told = true;
 		part->flags |= TREADLE_F_MULTI_RECV;
 		if (!(part->flags & TREADLE_F_WORK))

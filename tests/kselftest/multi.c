@@ -320,6 +320,33 @@ TEST_F(multi_end, one_buffer_after_the_other)
 		EXPECT_EQ(i, cq_next(&self->a.cq).context);
 }
 
+/* An endpoint of several closes while the last message is on its way to it. */
+TEST_F(multi_end, another_endpoint_tells_of_the_end)
+{
+	char *slow = pages(ROOM);
+	int fd = slow_pages(slow, ROOM);
+	struct node one, other;
+	struct treadle_cqe c;
+	struct ring rx;
+
+	ring_open(&rx, self->b.fd, TREADLE_IOC_RX_CREATE, TREADLE_RX_SHARED, 64, 0);
+	node_open(&one, (struct options){.context = self->b.fd, .shared_rx = &rx});
+	node_open(&other, (struct options){.context = self->b.fd, .shared_rx = &rx});
+	ASSERT_EQ(0, post_recv(&one, multi_of(slow, ROOM, 1, 7)));
+	ASSERT_EQ(1, post(&self->a, send_of(self->src, ROOM, peer(&self->a, one.addr), 0)));
+	page_asked_for(fd);
+	ASSERT_EQ(0, destroy(self->b.fd, one.ep));
+	take_pages_away(fd, slow, ROOM);
+	c = cq_next(&other.rcq);
+	EXPECT_EQ(0, c.error);
+	EXPECT_EQ(7, c.context);
+	EXPECT_EQ(0, c.len);
+	EXPECT_EQ(TREADLE_CQ_MULTI_RECV, c.flags);
+	EXPECT_TRUE(cq_empty(&one.rcq));
+	EXPECT_EQ(rx.entries, ring_room(&one.rx));
+	EXPECT_NE(0, cq_next(&self->a.cq).error);
+}
+
 /* An endpoint closes, and its ring goes on with another one. */
 TEST_F(multi_end, the_ring_keeps_its_buffers)
 {

@@ -109,7 +109,7 @@ void counts_what_it_is_bound_for(bool beside_a_queue)
 	EXPECT_TRUE(reaches(receives.get(), 3));
 	/* A failure counts as an error, and only there. */
 	ASSERT_EQ(fi_send(ep.get(), "long", 4, nullptr, self, nullptr), 0);
-	EXPECT_EQ(fi_cntr_wait(receives.get(), 4, 20'000), -FI_EAVAIL);
+	EXPECT_EQ(fi_cntr_wait(receives.get(), 4, patience), -FI_EAVAIL);
 	EXPECT_EQ(fi_cntr_readerr(receives.get()), 1u);
 	EXPECT_TRUE(reaches(sends.get(), 4));
 }
@@ -155,7 +155,7 @@ TEST(Cntr, TheFileTellsOfEveryChange)
 					  fi_cntr_adderr(cntr.get(), 1),
 				  0);
 		});
-		EXPECT_EQ(poll(&file, 1, 20'000), 1);
+		EXPECT_EQ(poll(&file, 1, patience), 1);
 		later.join();
 		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN)
 			<< "it has changed";

@@ -9,8 +9,6 @@
 
 /* What the tests of connected endpoints share. */
 
-inline constexpr int patience = 20'000; /* ms */
-
 inline Info msg_hints()
 {
 	Info hints = hints_for(FI_MSG | FI_TAGGED);

@@ -92,7 +92,7 @@ TEST(Cq, UnspecifiedFormatShowsTheContext)
 
 	ASSERT_EQ(fi_recv(p.b.ep.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, ctx(5)), 0);
 	ASSERT_EQ(fi_inject(p.a.ep.get(), nullptr, 0, p.b_at_a), 0);
-	ASSERT_EQ(fi_cq_sread(p.b.rx_cq.get(), entry, 1, nullptr, 20'000), 1);
+	ASSERT_EQ(fi_cq_sread(p.b.rx_cq.get(), entry, 1, nullptr, patience), 1);
 	EXPECT_EQ(entry[0].op_context, ctx(5));
 	EXPECT_EQ(entry[1].op_context, nullptr);
 }
@@ -152,7 +152,7 @@ TEST(Cq, AnOldProgramsErrorEntryIsNotOverrun)
 	ASSERT_EQ(fi_recv(side.ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
 	ASSERT_EQ(fi_inject(side.ep.get(), "long", 4, self), 0);
 	fi_cq_tagged_entry entry;
-	ASSERT_EQ(fi_cq_sread(side.rx_cq.get(), &entry, 1, nullptr, 20'000), -FI_EAVAIL);
+	ASSERT_EQ(fi_cq_sread(side.rx_cq.get(), &entry, 1, nullptr, patience), -FI_EAVAIL);
 	ASSERT_EQ(fi_cq_readerr(side.rx_cq.get(), &error.entry, 0), 1);
 	EXPECT_EQ(error.entry.err, FI_ETRUNC);
 	EXPECT_EQ(error.entry.err_data, nullptr);
@@ -320,7 +320,7 @@ TEST(Cq, TheFileWorksWithEpoll)
 			std::this_thread::sleep_for(std::chrono::milliseconds(round % 3));
 			EXPECT_EQ(fi_inject(p.a.ep.get(), "x", 1, p.b_at_a), 0);
 		});
-		EXPECT_EQ(epoll_wait(set, &event, 1, 20'000), 1);
+		EXPECT_EQ(epoll_wait(set, &event, 1, patience), 1);
 		EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), -FI_EAGAIN);
 		EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), &entry, 1), 1);
 		sender.join();
@@ -341,7 +341,7 @@ TEST(Cq, ASignalIsToldByTheFileOnce)
 	pollfd file{fd, POLLIN, 0};
 	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), 0);
 	ASSERT_EQ(fi_cq_signal(p.b.rx_cq.get()), 0);
-	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	EXPECT_EQ(poll(&file, 1, patience), 1);
 	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), &entry, 1), -FI_EAGAIN);
 	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), -FI_EAGAIN);
 	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), 0);

@@ -102,7 +102,7 @@ TEST(Eq, WaitsWithAndWithoutItsFile)
 				EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &out, sizeof(out), 0),
 					  ssize_t{sizeof(out)});
 		});
-		EXPECT_EQ(poll(&file, 1, 20'000), 1);
+		EXPECT_EQ(poll(&file, 1, patience), 1);
 		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
 		for (int n = 0; n < 2; ++n)
 			EXPECT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), -1, 0),

@@ -74,10 +74,10 @@ TEST_F(Graphs, AreLaunchedByOneCounterAdd)
 		next(p.a.rx_cq.get());
 		next(p.a.tx_cq.get());
 		EXPECT_EQ(back, out);
-		EXPECT_EQ(fi_cntr_wait(ended.get(), i, 20000), 0);
+		EXPECT_EQ(fi_cntr_wait(ended.get(), i, patience), 0);
 		EXPECT_EQ(fi_cntr_read(echoes.get()), 10 * i);
 	}
-	EXPECT_EQ(ops->graph_wait(graph.get(), 20000), 0);
+	EXPECT_EQ(ops->graph_wait(graph.get(), patience), 0);
 	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), &none, 1), -FI_EAGAIN);
 	EXPECT_EQ(fi_cq_read(p.b.tx_cq.get(), &none, 1), -FI_EAGAIN);
 	/* By itself, too. */
@@ -85,7 +85,7 @@ TEST_F(Graphs, AreLaunchedByOneCounterAdd)
 	EXPECT_EQ(ops->graph_wait(graph.get(), 50), -FI_ETIMEDOUT);
 	EXPECT_EQ(fi_cntr_read(launches.get()), rounds + 1u);
 	EXPECT_EQ(ops->graph_cancel(graph.get()), 0);
-	EXPECT_EQ(ops->graph_wait(graph.get(), 20000), -FI_EAVAIL);
+	EXPECT_EQ(ops->graph_wait(graph.get(), patience), -FI_EAVAIL);
 	EXPECT_EQ(fi_cntr_readerr(ended.get()), 1u);
 	graph.reset();
 }
@@ -101,11 +101,11 @@ TEST_F(Graphs, AreLaunchedByDeferredWork)
 	ASSERT_EQ(launch.counter(launches.get(), 3).queue(p.node), 0);
 	EXPECT_EQ(fi_cntr_read(count.get()), 0u);
 	EXPECT_EQ(fi_cntr_add(trigger.get(), 5), 0);
-	EXPECT_EQ(fi_cntr_wait(count.get(), 3, 20000), 0);
+	EXPECT_EQ(fi_cntr_wait(count.get(), 3, patience), 0);
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
 	EXPECT_EQ(fi_cntr_add(launches.get(), 1), 0);
-	EXPECT_EQ(fi_cntr_wait(count.get(), 4, 20000), 0);
-	EXPECT_EQ(ops->graph_wait(graph.get(), 20000), 0);
+	EXPECT_EQ(fi_cntr_wait(count.get(), 4, patience), 0);
+	EXPECT_EQ(ops->graph_wait(graph.get(), patience), 0);
 	graph.reset();
 }
 

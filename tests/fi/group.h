@@ -79,7 +79,7 @@ public:
 		std::uint32_t event = 0;
 		fi_eq_entry entry{};
 
-		ASSERT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), 20'000, 0),
+		ASSERT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), patience, 0),
 			  static_cast<ssize_t>(sizeof(entry)));
 		EXPECT_EQ(event, std::uint32_t{FI_JOIN_COMPLETE});
 		EXPECT_EQ(entry.fid, &which->fid);

@@ -182,7 +182,7 @@ TEST_F(Joins, TheQueuesFileTells)
 		sets.push_back(m[i]->make_set({0, 1, 2}));
 		groups.push_back(m[i]->join(sets[i].get()));
 	}
-	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	EXPECT_EQ(poll(&file, 1, patience), 1);
 	std::uint32_t event = 0;
 	EXPECT_EQ(fi_eq_read(m[0]->eq.get(), &event, nullptr, 0, 0), 0) << "what it is will do";
 	EXPECT_EQ(event, std::uint32_t{FI_JOIN_COMPLETE});
@@ -352,7 +352,7 @@ TEST_F(Joins, AMemberThatVanishesFailsTheJoin)
 	EXPECT_FALSE(is_told(0));
 	m.pop_back();
 	m.pop_back();
-	EXPECT_EQ(fi_eq_sread(m[0]->eq.get(), &event, &entry, sizeof(entry), 20'000, 0),
+	EXPECT_EQ(fi_eq_sread(m[0]->eq.get(), &event, &entry, sizeof(entry), patience, 0),
 		  -FI_EAVAIL);
 	EXPECT_EQ(fi_eq_readerr(m[0]->eq.get(), &error, 0), static_cast<ssize_t>(sizeof(error)));
 	EXPECT_EQ(error.fid, &group->fid);

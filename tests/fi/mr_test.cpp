@@ -159,7 +159,7 @@ struct Writes {
 				   fi_mr_key(mr), nullptr),
 			  0);
 		fi_cq_tagged_entry entry;
-		const ssize_t n = fi_cq_sread(cq, &entry, 1, nullptr, 20'000);
+		const ssize_t n = fi_cq_sread(cq, &entry, 1, nullptr, patience);
 		return n == 1 ? 0 : next_error(cq).err;
 	}
 	Pair pair;
@@ -194,7 +194,7 @@ TEST_F(Mr, ItsCounterCountsAnOperationOnce)
 				.data = 0};
 	fi_cq_tagged_entry entry;
 	ASSERT_EQ(fi_writemsg(w.pair.a.ep.get(), &msg, FI_COMPLETION), 0);
-	ASSERT_EQ(fi_cq_sread(w.pair.a.tx_cq.get(), &entry, 1, nullptr, 20'000), 1);
+	ASSERT_EQ(fi_cq_sread(w.pair.a.tx_cq.get(), &entry, 1, nullptr, patience), 1);
 	EXPECT_EQ(fi_cntr_read(cntr.get()), 1u);
 }
 

@@ -10,8 +10,6 @@
 namespace
 {
 
-constexpr int patience = 20'000; /* ms; the machine may be slow */
-
 std::mutex log_lock;
 std::string log_lines;
 bool log_on;

@@ -2,6 +2,7 @@
 #ifndef TREADLE_TESTS_FI_NODE_H
 #define TREADLE_TESTS_FI_NODE_H
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -22,6 +23,12 @@
 
 inline constexpr char provider_name[] = "treadle";
 inline constexpr std::uint32_t api_version = FI_VERSION(1, 17);
+
+/* ms; the machine may be slow: TEST_PATIENCE, of tests/run-programs */
+inline const int patience = [] {
+	const char *times = std::getenv("TEST_PATIENCE");
+	return 20'000 * (times ? std::atoi(times) : 1);
+}();
 
 struct FreeInfo {
 	void operator()(fi_info *info) const { fi_freeinfo(info); }

@@ -173,7 +173,7 @@ TEST(WaitSet, WakesForEachKindOfMember)
 			else
 				EXPECT_EQ(fi_cq_signal(cq.get()), 0);
 		});
-		EXPECT_EQ(fi_wait(set.get(), i % 2 ? -1 : 20'000), 0);
+		EXPECT_EQ(fi_wait(set.get(), i % 2 ? -1 : patience), 0);
 		later.join();
 		if (i % 3 == 1) {
 			EXPECT_EQ(fi_eq_read(eq, &event, &entry, sizeof(entry), 0),
@@ -199,8 +199,8 @@ TEST(WaitSet, StaysAwakeWhileACompletionLies)
 	ASSERT_EQ(fi_recv(ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, ctx(3)), 0);
 	EXPECT_EQ(fi_wait(set.get(), 0), -FI_ETIMEDOUT);
 	ASSERT_EQ(fi_send(b.ep.get(), &c, 1, nullptr, b.insert(ep.get()), nullptr), 0);
-	EXPECT_EQ(fi_wait(set.get(), 20'000), 0);
-	EXPECT_EQ(fi_wait(set.get(), 20'000), 0);
+	EXPECT_EQ(fi_wait(set.get(), patience), 0);
+	EXPECT_EQ(fi_wait(set.get(), patience), 0);
 	EXPECT_EQ(next(cq.get()).op_context, ctx(3));
 	EXPECT_EQ(fi_wait(set.get(), 0), -FI_ETIMEDOUT);
 }
@@ -221,7 +221,7 @@ TEST(WaitSet, HasOneFile)
 	EXPECT_EQ(fi_trywait(node.fabric.get(), fids, 1), 0);
 	EXPECT_EQ(poll(&file, 1, 0), 0);
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
-	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	EXPECT_EQ(poll(&file, 1, patience), 1);
 	EXPECT_EQ(fi_trywait(node.fabric.get(), fids, 1), -FI_EAGAIN);
 	EXPECT_EQ(fi_trywait(node.fabric.get(), fids, 1), 0);
 	EXPECT_EQ(poll(&file, 1, 0), 0);
@@ -247,7 +247,7 @@ TEST(WaitSet, ListsTheFilesOfItsMembers)
 		EXPECT_EQ(list.nfds, 2u);
 		EXPECT_NE(list.change_index, before);
 		ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
-		EXPECT_EQ(poll(files, 2, 20'000), 1);
+		EXPECT_EQ(poll(files, 2, patience), 1);
 	}
 	list.nfds = 3;
 	ASSERT_EQ(fi_control(&set->fid, FI_GETWAIT, &list), 0);
@@ -294,7 +294,7 @@ TEST(Wait, AQueueMayListItsFile)
 	EXPECT_EQ(fi_trywait(node.fabric.get(), fids, 1), 0);
 	EXPECT_EQ(poll(&file, 1, 0), 0);
 	ASSERT_EQ(fi_cq_signal(cq.get()), 0);
-	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	EXPECT_EQ(poll(&file, 1, patience), 1);
 }
 
 } // namespace

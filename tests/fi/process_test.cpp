@@ -461,7 +461,8 @@ TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 			ASSERT_EQ(fi_send(side.ep.get(), out.data(), out.size(), nullptr, peer,
 					  ctx(2)),
 				  0);
-			const ssize_t n = fi_cq_sread(side.tx_cq.get(), &entry, 1, nullptr, 20'000);
+			const ssize_t n =
+				fi_cq_sread(side.tx_cq.get(), &entry, 1, nullptr, patience);
 			if (n == -FI_EAVAIL) {
 				ASSERT_EQ(fi_cq_readerr(side.tx_cq.get(), &error, 0), 1);
 				EXPECT_TRUE(error.err == FI_ECONNRESET ||

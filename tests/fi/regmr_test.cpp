@@ -50,7 +50,7 @@ struct Bound {
 				return n < 0 ? 0 : event;
 			}
 			pollfd file{fd, POLLIN, 0};
-			if (poll(&file, 1, 20'000) != 1) {
+			if (poll(&file, 1, patience) != 1) {
 				ADD_FAILURE() << "no event";
 				return 0;
 			}

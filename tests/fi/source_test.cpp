@@ -46,7 +46,8 @@ struct Fixture {
 
 		entry.err_data = data;
 		entry.err_data_size = size;
-		EXPECT_EQ(fi_cq_sread(receiver.rx_cq.get(), &none, 1, nullptr, 20'000), -FI_EAVAIL);
+		EXPECT_EQ(fi_cq_sread(receiver.rx_cq.get(), &none, 1, nullptr, patience),
+			  -FI_EAVAIL);
 		EXPECT_EQ(fi_cq_readerr(receiver.rx_cq.get(), &entry, 0), 1);
 		return entry;
 	}

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,11 @@
 using namespace treadle;
 using namespace std::chrono_literals;
 
-/* Generous, because the tests run under emulation. What must not come is waited for shortly. */
-constexpr std::chrono::nanoseconds patience = 20s;
+/* Generous, because the tests run under emulation; TEST_PATIENCE: tests/run-programs. What must not come is waited for shortly. */
+inline const std::chrono::nanoseconds patience = [] {
+	const char *times = std::getenv("TEST_PATIENCE");
+	return 20s * (times ? std::atoi(times) : 1);
+}();
 constexpr std::chrono::nanoseconds a_moment = 100ms;
 
 template <class T> T must(Result<T> result, const char *what)

@@ -13,6 +13,9 @@
 
 #ifdef __KERNEL__
 #include <linux/atomic.h>
+#ifdef __x86_64__
+#include <asm/asm.h>
+#endif
 #include <linux/string.h>
 #include <linux/types.h>
 #else
@@ -73,6 +76,27 @@ static inline bool treadle_exchange(void *at, u32 size, union treadle_element *o
 	return ok;
 }
 
+#ifdef __x86_64__
+/*
+ * The only load of 16 bytes writes what is there already. What not even the kernel may write, as the vDSO, does not
+ * change: then it faults, and two loads do.
+ */
+static inline void treadle_load16(void *at, union treadle_element *value)
+{
+	u64 low = 0, high = 0;
+	bool done = false;
+
+	asm volatile("1: lock cmpxchg16b %1\n"
+		     "   movb $1, %0\n"
+		     "2:\n" _ASM_EXTABLE(1b, 2b)
+		     : "+m"(done), "+m"(*(union treadle_element *)at), "+a"(low), "+d"(high)
+		     : "b"(0ul), "c"(0ul)
+		     : "memory", "cc");
+	value->b16[0] = done ? low : READ_ONCE(((u64 *)at)[0]);
+	value->b16[1] = done ? high : READ_ONCE(((u64 *)at)[1]);
+}
+#endif
+
 static inline void treadle_load(void *at, u32 size, union treadle_element *value)
 {
 	switch (size) {
@@ -88,10 +112,10 @@ static inline void treadle_load(void *at, u32 size, union treadle_element *value
 	case 8:
 		value->b8 = READ_ONCE(*(u64 *)at);
 		break;
-	default:
-		/* the only load of 16 bytes: it writes what is there already */
-		value->b16[0] = value->b16[1] = 0;
-		treadle_exchange(at, size, value, value);
+#ifdef __x86_64__
+	case 16:
+		treadle_load16(at, value);
+#endif
 	}
 }
 

@@ -3,6 +3,8 @@
  * Atomics on a peer's memory. What each operation computes is proven by tests/unit/arith_test.cpp;
  * this is about how it gets there, and that nothing comes between.
  */
+#include <sys/auxv.h>
+
 #include <complex.h>
 
 #include "atomic_ops.h"
@@ -294,6 +296,20 @@ TEST_F(atomic, what_is_only_read_may_be_read_only)
 	ASSERT_EQ(0, mprotect(self->there, PAGE, PROT_READ));
 	EXPECT_EQ(EIO, outcome(&self->a,
 			       atomic_of(self, TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one, 8, 0)));
+}
+
+/* Its pages are the kernel's own, which it may not write either. */
+TEST_F(atomic, the_vdso_is_read_only_for_the_kernel_too)
+{
+	char *vdso = (char *)getauxval(AT_SYSINFO_EHDR);
+	unsigned __int128 wide = 0;
+	__u32 id;
+
+	self->key = 5;
+	ASSERT_EQ(0, mr(self->b.fd, vdso, PAGE, TREADLE_ACCESS_REMOTE_READ, 0, &self->key, &id));
+	EXPECT_EQ(0, outcome(&self->a, fetch_of(self, TREADLE_ATOMIC_READ, TREADLE_UINT128, NULL,
+						&wide, 16, 0)));
+	EXPECT_EQ(0, memcmp(&wide, vdso, 16));
 }
 
 TEST_F(atomic, bad_buffers_and_descriptors)

@@ -102,8 +102,11 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 		return;
 	}
 	if (what == TREADLE_F_CLAIM) {
+		/* perhaps of another endpoint, which may have closed since: not in the memory of this doorbell */
 		msg->recv = recv;
-		treadle_deliver(msg, run);
+		msg->job.ctx = rx->obj.ctx;
+		msg->job.fn = treadle_deliver_job;
+		treadle_run_add(run, &msg->job);
 	} else {
 		recv->len = U64_MAX; /* so that all of the message counts */
 		treadle_recv_complete(recv, ep, msg, 0, run);

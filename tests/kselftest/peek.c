@@ -330,6 +330,26 @@ TEST_F(peek, the_sender_of_a_claimed_message_may_die)
 	EXPECT_EQ(variant->parked ? ECONNRESET : 0, ask(_metadata, self, 0, 0, CLAIM, 8).error);
 }
 
+/* Nor is it read by who claims it, though his doorbell is in its sender's memory. */
+TEST_F(peek, the_sender_of_a_claimed_message_may_close)
+{
+	struct treadle_desc d;
+	struct node from;
+
+	if (!variant->parked)
+		return;
+	send_tagged(_metadata, self, variant, 2); /* so that the buffer's page is known */
+	receive(_metadata, self, 2);
+	was_delivered(_metadata, self, variant, 2);
+	node_open(&from, (struct options){.context = self->b.fd});
+	d = tsend_of(self->src, 64, peer(&from, self->b.addr), 1, 1);
+	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	ASSERT_EQ(1, post(&from, d));
+	EXPECT_EQ(0, ask(_metadata, self, 1, 0, PEEK | CLAIM, 8).error);
+	ASSERT_EQ(0, destroy(self->b.fd, from.ep));
+	EXPECT_EQ(ECONNRESET, ask(_metadata, self, 0, 0, CLAIM, 8).error);
+}
+
 TEST_F(peek, a_claimed_message_that_can_not_be_read)
 {
 	struct treadle_cqe c;

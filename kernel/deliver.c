@@ -67,9 +67,8 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		dst_error = -TREADLE_ETRUNC;
 	if (unlikely(msg->flags & TREADLE_F_FAILURE))
 		dst_error = -(int)msg->data;
-	/* the receive stays with its context, if that is not closed with the endpoint */
-	if (src_error == -EFAULT || src_error == -ENOMEM ||
-	    unlikely(dst_error == -ECANCELED && READ_ONCE(msg->to->dead)))
+	/* the receive stays with its context, if that is not closed with the endpoint, whose completions are dropped */
+	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)))
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
 		treadle_multi_finish(msg, dst_error, run);

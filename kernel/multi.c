@@ -77,7 +77,7 @@ static struct treadle_ep *teller(struct treadle_rx *rx, struct treadle_ep *ep)
 	if (likely(!READ_ONCE(ep->dead)))
 		return ep;
 	list_for_each_entry(other, &rx->eps, rx_link)
-		if (!READ_ONCE(other->dead))
+		if (other->rx_cq && !READ_ONCE(other->dead))
 			return other;
 	return ep;
 }

@@ -362,7 +362,7 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 	    (d->opcode == TREADLE_OP_COMPARE && !treadle_own_read(&than, d->compare, d->len)))
 		return TREADLE_UNDONE;
 	pm_lock(there);
-	ok = modify_word(d, there, at, mr, &value, than);
+	ok = !READ_ONCE(to->closed) && modify_word(d, there, at, mr, &value, than);
 	pm_unlock(there);
 	if (unlikely(!ok))
 		return TREADLE_UNDONE;
@@ -391,7 +391,7 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 						    &than;
 	result =
 		d->opcode != TREADLE_OP_ATOMIC ? known_word(here, d->result, d->len, true) : &value;
-	if (operand && compare && result && !READ_ONCE(cmd->ep->closed)) {
+	if (operand && compare && result && !READ_ONCE(cmd->ep->closed) && !READ_ONCE(to->closed)) {
 		copy_word(&value, operand, d->len);
 		copy_word(&than, compare, d->len);
 		ok = modify_word(d, there, at, mr, &value, than);

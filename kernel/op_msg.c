@@ -242,7 +242,7 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 fail:
 	if (msg && msg->heap)
 		treadle_msg_put(msg);
-	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? -ECANCELED : ret, run);
+	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
 	return NULL;
 }
 
@@ -301,8 +301,10 @@ again:
 		 */
 		if (!(rx->ring.kern->flags & TREADLE_RING_DOORBELL))
 			treadle_ring_want_doorbell(&rx->ring);
-		else if (rx->handed || treadle_ring_empty(&rx->ring) || ++looks == LOOKS)
+		else if (rx->handed || treadle_ring_empty(&rx->ring))
 			break;
+		else if (++looks == LOOKS)
+			treadle_rx_hand_over(rx);
 	}
 	if (msg->recv) {
 		spin_unlock(&rx->lock);
@@ -335,7 +337,7 @@ again:
 	ret = msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
 	if (!ret) { /* it may be gone already */
-		treadle_rx_grow(rx, space);
+		treadle_rx_grow(rx, space, run);
 		if (told)
 			treadle_cmd_complete(told, 0, run);
 		return;
@@ -519,13 +521,12 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	shut = rx->shut;
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
-	if (!list_empty(&rx->feeding))
-		treadle_rx_take(rx, NULL, run);
+	treadle_rx_feed(rx, run);
 	spin_unlock(&rx->lock);
 	if (dead)
 		treadle_recv_free(recv);
 	else
-		treadle_rx_grow(rx, space);
+		treadle_rx_grow(rx, space, run);
 	if (space == TREADLE_COLLECTIVE)
 		await_source(ep, source, run);
 	if (shut)

@@ -330,6 +330,8 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 		cmd->inject = buf;
 	else
 		kfree(buf);
+	if (ret == -ESHUTDOWN)
+		return treadle_ep_error(cmd->ep);
 	return ret == -EAGAIN && run->ctx == ctx ? -EINTR : ret;
 }
 
@@ -402,6 +404,9 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	int ret;
 
 	ret = find_ep(tx, cmd, &named);
+	/* closing that one waits for its own ring: treadle_ep_quiesce() */
+	if (named && cmd->ep->tx != tx)
+		run->own = NULL;
 	if (!ret && must_wait(tx, cmd))
 		ret = -EAGAIN;
 	if (!ret)

@@ -250,7 +250,7 @@ static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
 	size_t free = ALIGN(struct_size(t, entries, capacity) + buckets * sizeof(u32), sizeof(u64));
 	size_t size = free + ALIGN(BITS_TO_LONGS(capacity) * sizeof(long), sizeof(u64));
 
-	t = treadle_table_alloc(1, size + (ids ? capacity * sizeof(u64) : 0));
+	t = treadle_table_alloc(1, size + (ids ? capacity * sizeof(u64) : 0), TREADLE_GFP);
 	if (!t)
 		return NULL;
 	t->free = (void *)t + free;

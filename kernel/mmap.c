@@ -22,7 +22,7 @@ int treadle_area_alloc(struct treadle_area *area, size_t bytes)
 {
 	unsigned int i, n = DIV_ROUND_UP(bytes, PAGE_SIZE);
 
-	area->pages = treadle_table_alloc(n, sizeof(*area->pages));
+	area->pages = treadle_table_alloc(n, sizeof(*area->pages), TREADLE_GFP);
 	if (!area->pages)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {

@@ -179,7 +179,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 	if (ret)
 		return ret;
 	mr->charged += n;
-	part->pages = treadle_table_alloc(n, sizeof(*part->pages));
+	part->pages = treadle_table_alloc(n, sizeof(*part->pages), TREADLE_GFP);
 	if (!part->pages)
 		return -ENOMEM;
 	/* seen by the notifier before the first page is pinned */

@@ -39,11 +39,11 @@
  * ones, which kvcalloc() would try hard to get, all of the machine's memory is compacted, and no
  * group pays for that.
  */
-static inline void *treadle_table_alloc(size_t n, size_t size)
+static inline void *treadle_table_alloc(size_t n, size_t size, gfp_t gfp)
 {
 	if (array_size(n, size) <= PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER)
-		return kvcalloc(n, size, TREADLE_GFP);
-	return __vmalloc(array_size(n, size), TREADLE_GFP | __GFP_ZERO);
+		return kvcalloc(n, size, gfp);
+	return __vmalloc(array_size(n, size), gfp | __GFP_ZERO);
 }
 
 enum treadle_type {

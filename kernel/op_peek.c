@@ -117,5 +117,5 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 		treadle_msg_put(msg); /* the queue's */
 	}
 	treadle_msg_put(msg);
-	treadle_rx_grow(rx, TREADLE_CLAIMED);
+	treadle_rx_grow(rx, TREADLE_CLAIMED, run);
 }

@@ -120,7 +120,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	if (!ret)
 		ret = ring_init(&rx->ring, arg->entries);
 	if (!ret) {
-		rx->slots = treadle_table_alloc(arg->entries, sizeof(*rx->slots));
+		rx->slots = treadle_table_alloc(arg->entries, sizeof(*rx->slots), TREADLE_GFP);
 		ret = rx->slots ? 0 : -ENOMEM;
 	}
 	if (ret) {

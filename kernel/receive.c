@@ -195,7 +195,7 @@ static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct tr
 		treadle_rx_post(rx, recv);
 }
 
-/* Whoever places it goes on with treadle_rx_take() if anything is in rx->feeding then. */
+/* Whoever places it goes on with treadle_rx_feed(). */
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
 	recv->m.seq = rx->seq++;
@@ -254,8 +254,8 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 	return recv;
 }
 
-/* A larger hash table, allocated without the lock; failing only costs speed. */
-void treadle_rx_grow(struct treadle_rx *rx, u32 which)
+/* A larger hash table, allocated without the lock, and paid by whose receives these are; failing only costs speed. */
+void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run)
 {
 	struct treadle_match *match = &rx->match[which];
 	struct treadle_hnode **seg;
@@ -271,9 +271,9 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which)
 	spin_unlock(&rx->lock);
 	if (!hash)
 		return;
-	old = set_active_memcg(
-		rx->obj.ctx->memcg); /* for his receives and messages, whoever runs */
-	seg = treadle_table_alloc(buckets, sizeof(*seg));
+	old = set_active_memcg(rx->obj.ctx->memcg);
+	seg = treadle_table_alloc(buckets, sizeof(*seg),
+				  run->ctx == rx->obj.ctx ? TREADLE_GFP : TREADLE_GFP_OTHER);
 	set_active_memcg(old);
 	if (!seg)
 		return;
@@ -405,23 +405,28 @@ static void rx_job(struct treadle_job *job, struct treadle_run *run)
 		treadle_obj_put(&rx->obj);
 }
 
-/*
- * Nobody has to look for somebody else at all that he has posted, nor for himself when he is killed: then the worker
- * of whose receives these are goes on. With rx->lock.
- */
-static bool rx_hand_over(struct treadle_rx *rx, const struct treadle_run *run, int batches)
+/* The worker of whose receives these are goes on. With rx->lock. */
+void treadle_rx_hand_over(struct treadle_rx *rx)
 {
-	if (likely(!fatal_signal_pending(current)) &&
-	    (run->ctx == rx->obj.ctx || batches < TAKE_BATCHES))
-		return false;
-	if (!rx->handed) {
-		rx->handed = true;
-		kref_get(&rx->obj.ref); /* of the job */
-		rx->job.ctx = rx->obj.ctx;
-		rx->job.fn = rx_job;
-		treadle_queue_job(&rx->job);
-	}
-	return true;
+	if (rx->handed)
+		return;
+	rx->handed = true;
+	kref_get(&rx->obj.ref); /* of the job */
+	rx->job.ctx = rx->obj.ctx;
+	rx->job.fn = rx_job;
+	treadle_queue_job(&rx->job);
+}
+
+/*
+ * A sender does not look for his receiver at all that is posted, nor does who is killed. Who has fired what is to
+ * come behind that has to.
+ */
+static bool enough(const struct treadle_rx *rx, const struct treadle_msg *msg,
+		   const struct treadle_run *run, int batches)
+{
+	if (run->ctx == rx->obj.ctx)
+		return fatal_signal_pending(current);
+	return msg && (batches == TAKE_BATCHES || fatal_signal_pending(current));
 }
 
 /*
@@ -479,8 +484,8 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		if (error)
 			treadle_recv_complete(recv, ep, NULL, error, run);
 		treadle_ep_put(ep);
-		treadle_rx_grow(rx, TREADLE_PLAIN);
-		treadle_rx_grow(rx, TREADLE_TAGGED);
+		treadle_rx_grow(rx, TREADLE_PLAIN, run);
+		treadle_rx_grow(rx, TREADLE_TAGGED, run);
 		cond_resched();
 		spin_lock(&rx->lock);
 		if (ring->broken)
@@ -491,11 +496,23 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 			found = recv;
 			msg = NULL;
 			prod = ring->head;
-		} else if (rx_hand_over(rx, run, ++batches)) {
+		} else if (enough(rx, msg, run, ++batches)) {
+			treadle_rx_hand_over(rx);
 			break;
 		}
 	}
 	return found;
+}
+
+/* Receives with masks have been placed: who waits for them? With rx->lock. */
+void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run)
+{
+	if (list_empty(&rx->feeding))
+		return;
+	if (run->ctx == rx->obj.ctx)
+		treadle_rx_take(rx, NULL, run);
+	else
+		treadle_rx_hand_over(rx);
 }
 
 int treadle_rx_doorbell(struct treadle_rx *rx)
@@ -530,8 +547,7 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 	dead = recv->cmd && READ_ONCE(recv->cmd->ep->dead);
 	if (!dead)
 		rx_place(rx, recv, run);
-	if (!list_empty(&rx->feeding))
-		treadle_rx_take(rx, NULL, run);
+	treadle_rx_feed(rx, run);
 	ep = shut_ep(rx);
 	spin_unlock(&rx->lock);
 	if (dead)

@@ -46,7 +46,7 @@ void treadle_ctx_worker(struct work_struct *work);
 struct treadle_crew *treadle_crew_get(kuid_t uid);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, int more);
-unsigned int treadle_crew_pollers(const struct treadle_crew *crew);
+unsigned int treadle_crew_share(const struct treadle_crew *crew);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
 void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);

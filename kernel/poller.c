@@ -8,7 +8,7 @@
  * after something was armed or started. From then on a timer looks, LOOKS at a time,
  * at intervals that grow with the time that nothing has happened, up to PAUSE_NS, and
  * queues the work when it finds something. Interrupts are charged to nobody, so there is a number of
- * them that a user has: where many of his contexts wait, they look more seldom.
+ * them that a user has, and that all have: where many contexts wait, they look more seldom.
  *
  * Order: the commands of an endpoint lie one behind the other in the tree, as they
  * were submitted. One whose cell is found written starts only when all before it
@@ -27,7 +27,6 @@
 
 #define SPIN_NS	 (100 * NSEC_PER_USEC)
 #define PAUSE_NS NSEC_PER_MSEC
-#define POLLERS	 4    /* of a user, for each CPU, that look each PAUSE_NS */
 #define LOOKS	 128  /* under one hold of the lock, or in an interrupt */
 #define TURN	 1024 /* looks */
 #define TURNS	 64   /* of the work before others get their turn */
@@ -208,9 +207,9 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
 {
 	const struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
-	u64 most = 1 + treadle_crew_pollers(ctx->crew) / (POLLERS * num_online_cpus());
+	u64 most = PAUSE_NS * treadle_crew_share(ctx->crew);
 
-	return ns_to_ktime(min_t(u64, now - p->since, most * PAUSE_NS));
+	return ns_to_ktime(min_t(u64, now - p->since, most));
 }
 
 /*

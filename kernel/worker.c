@@ -20,6 +20,8 @@
 #include "treadle.h"
 
 #define WORKER_BUDGET 1024
+#define USERS_POLLERS 4u /* for each CPU, that look as often as they like */
+#define ALL_POLLERS   32u
 
 /*
  * struct treadle_crew - the workers of a user
@@ -38,6 +40,7 @@ struct treadle_crew {
 };
 
 static struct workqueue_struct *treadle_wq;
+static atomic_t pollers;
 static DEFINE_HASHTABLE(crews, 6);
 static DEFINE_MUTEX(crews_lock);
 
@@ -114,11 +117,16 @@ void treadle_crew_put(struct treadle_crew *crew)
 void treadle_crew_polls(struct treadle_crew *crew, int more)
 {
 	atomic_add(more, &crew->pollers);
+	atomic_add(more, &pollers);
 }
 
-unsigned int treadle_crew_pollers(const struct treadle_crew *crew)
+/* How many of the pollers of this user, or of all if those are many, have to share the time of one. */
+unsigned int treadle_crew_share(const struct treadle_crew *crew)
 {
-	return atomic_read(&crew->pollers);
+	unsigned int cpus = num_online_cpus();
+
+	return 1 + max(atomic_read(&crew->pollers) / (USERS_POLLERS * cpus),
+		       atomic_read(&pollers) / (ALL_POLLERS * cpus));
 }
 
 /* What may wait for the memory of @ctx. */

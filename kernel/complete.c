@@ -9,9 +9,12 @@
 #include <linux/memcontrol.h>
 #include <linux/nospec.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "treadle.h"
+
+#define FLUSH_BATCH 64 /* under one hold of the lock */
 
 static struct treadle_cq_prod *cq_prod(struct treadle_cq *cq)
 {
@@ -37,12 +40,15 @@ static void cq_publish(struct treadle_cq *cq)
 	smp_store_release(&cq_prod(cq)->prod, cq->prod); /* D */
 }
 
-/* Move kept completions into the ring; returns those whose memory is free now. */
-static void cq_flush_locked(struct treadle_cq *cq, struct list_head *done)
+/* Move kept completions into the ring, and those whose memory is free now to @done. True: there is more to move. */
+static bool cq_flush_some(struct treadle_cq *cq, struct list_head *done)
 {
 	struct treadle_cq_node *node;
+	int n = 0;
 
 	while (!list_empty(&cq->overflow) && cq_room(cq)) {
+		if (n++ == FLUSH_BATCH)
+			return true;
 		node = list_first_entry(&cq->overflow, struct treadle_cq_node, link);
 		*cq_slot(cq) = node->cqe;
 		cq_publish(cq);
@@ -51,6 +57,7 @@ static void cq_flush_locked(struct treadle_cq *cq, struct list_head *done)
 	}
 	if (list_empty(&cq->overflow))
 		WRITE_ONCE(cq_prod(cq)->flags, 0);
+	return false;
 }
 
 static void cq_free_nodes(struct list_head *done)
@@ -60,17 +67,22 @@ static void cq_free_nodes(struct list_head *done)
 	list_for_each_entry_safe(node, next, done, link) {
 		list_del(&node->link);
 		node->free(node);
+		cond_resched();
 	}
 }
 
+/* As much as there is room for. Without locks; may sleep. */
 void treadle_cq_flush(struct treadle_cq *cq)
 {
 	LIST_HEAD(done);
+	bool more;
 
-	spin_lock(&cq->lock);
-	cq_flush_locked(cq, &done);
-	spin_unlock(&cq->lock);
-	cq_free_nodes(&done);
+	do {
+		spin_lock(&cq->lock);
+		more = cq_flush_some(cq, &done);
+		spin_unlock(&cq->lock);
+		cq_free_nodes(&done);
+	} while (more && !fatal_signal_pending(current));
 }
 
 /* Nobody reads it any more; who comes later drops what he has. */
@@ -135,7 +147,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 		if (unlikely(cq->dead || READ_ONCE(ep->dead)))
 			break;
 		if (unlikely(cq->kept))
-			cq_flush_locked(cq, &done);
+			cq_flush_some(cq, &done);
 		if (likely(list_empty(&cq->overflow) && cq_room(cq))) {
 			*cq_slot(cq) = *cqe;
 			cq_publish(cq);

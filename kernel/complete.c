@@ -232,6 +232,17 @@ static __always_inline void count(struct treadle_cntr *cntr, int error, struct t
 		treadle_cntr_add(cntr, 1, error, run);
 }
 
+/* In a counter of the command's own, which is bound no more: who sees the count may close it. */
+static __always_inline void count_last(struct treadle_cntr *cntr, int error,
+				       struct treadle_run *run)
+{
+	if (likely(!cntr))
+		return;
+	atomic_dec(&cntr->obj.users);
+	count(cntr, error, run);
+	treadle_obj_put(&cntr->obj);
+}
+
 static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadle_cmd *cmd,
 				    u32 op_flags, int error)
 {
@@ -346,11 +357,9 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		}
 	}
 	count(cntr, error, run);
-	count(notify, error, run);
+	count_last(notify, error, run);
 	if (held)
 		treadle_obj_put(&cntr->obj);
-	if (notify)
-		treadle_obj_unbind(&notify->obj);
 	/* of one on a doorbell's stack nothing is left, mostly */
 	if (!kept && unlikely(cmd->heap || cmd->own || cmd->cond || cmd->target))
 		treadle_cmd_free(cmd);
@@ -493,9 +502,7 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 	/* who has looked, or thrown away, has not received */
 	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
 		count(ep->cntr_recv, error, run);
-	count(notify, error, run);
-	if (notify)
-		treadle_obj_unbind(&notify->obj);
+	count_last(notify, error, run);
 	if (!kept)
 		treadle_recv_free(recv);
 }

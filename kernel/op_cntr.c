@@ -40,10 +40,18 @@ int treadle_cntr_prep(struct treadle_cmd *cmd)
 void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	int error = cmd->d.flags & TREADLE_F_CNTR_ERROR ? -ECANCELED : 0;
+	bool last = !(cmd->d.flags & TREADLE_F_REPEAT);
+	struct treadle_cntr *target = cmd->target;
 
+	if (last) { /* who sees what it counts may close the counter */
+		atomic_dec(&target->obj.users);
+		cmd->target = NULL;
+	}
 	if (cmd->d.opcode == TREADLE_OP_CNTR_SET)
-		treadle_cntr_set(cmd->target, cmd->d.data, error, run);
+		treadle_cntr_set(target, cmd->d.data, error, run);
 	else
-		treadle_cntr_add(cmd->target, cmd->d.data, error, run);
+		treadle_cntr_add(target, cmd->d.data, error, run);
 	treadle_cmd_complete(cmd, 0, run);
+	if (last)
+		treadle_obj_put(&target->obj);
 }

@@ -184,6 +184,7 @@ static inline gfp_t treadle_keep_gfp(const struct treadle_cmd *cmd)
 void treadle_cmd_free(struct treadle_cmd *cmd);
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);
 int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);
+void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* flow.c */

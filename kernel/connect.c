@@ -10,7 +10,7 @@
 DEFINE_SPINLOCK(treadle_conn_lock);
 
 /* Requests by number, which endpoints of another context name; written under treadle_conn_lock. */
-static DEFINE_XARRAY_ALLOC1(requests);
+static DEFINE_XARRAY_FLAGS(requests, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 next_request;
 
 static void notice_init(struct treadle_notice *notice, struct treadle_conn *conn, u32 event)

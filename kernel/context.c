@@ -25,7 +25,11 @@ static void ctx_exit_work(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, exit);
 
+	/* what is allocated for those who hear of it is paid by whose end it is */
+	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
+
 	treadle_ctx_shutdown(ctx);
+	set_active_memcg(old);
 	treadle_ctx_put(ctx);
 }
 
@@ -48,7 +52,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&ctx->ref);
 	mutex_init(&ctx->lock);
-	xa_init_flags(&ctx->objs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&ctx->objs, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	spin_lock_init(&ctx->jobs_lock);
 	INIT_LIST_HEAD(&ctx->jobs);
 	INIT_WORK(&ctx->work, treadle_ctx_worker);

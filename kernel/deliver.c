@@ -31,7 +31,7 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m)
 
 	if (m->heap)
 		return m;
-	msg = kmalloc(sizeof(*msg), TREADLE_GFP_MUST);
+	msg = treadle_cmd_alloc(m->cmd, sizeof(*msg), TREADLE_GFP_MUST);
 	*msg = *m;
 	kref_init(&msg->ref);
 	msg->heap = true;

@@ -214,7 +214,7 @@ void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how)
 	flow = flow_find(ep, cmd->port);
 	if (!flow) {
 		spin_unlock(&ep->lock);
-		new = kzalloc(sizeof(*new), TREADLE_GFP_MUST);
+		new = treadle_cmd_alloc(cmd, sizeof(*new), TREADLE_GFP_MUST | __GFP_ZERO);
 		new->ep = ep;
 		new->port = cmd->port;
 		INIT_LIST_HEAD(&new->waiting);

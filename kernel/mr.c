@@ -80,6 +80,7 @@ static const struct rhashtable_params mr_params = {
 	.head_offset = offsetof(struct treadle_mr, node),
 	.obj_cmpfn = mr_compare,
 	.automatic_shrinking = true,
+	.nelem_hint = 1, /* the table is charged to nobody, and most contexts have few regions */
 };
 
 int treadle_mrs_init(struct rhashtable *mrs)

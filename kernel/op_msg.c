@@ -129,25 +129,6 @@ static bool is_lossy(const struct treadle_msg *m)
 }
 
 /*
- * The sender pays, whoever runs: its process, a worker, or a peer that has fired what it had armed.
- * A peer does not reclaim for it. What is charged beyond the limit then is no more than the
- * command, which was charged when it was armed.
- */
-static void *alloc_by_sender(const struct treadle_cmd *cmd, u32 size)
-{
-	const struct treadle_ctx *ctx = cmd->ep->obj.ctx;
-	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-	void *p = NULL;
-
-	if (unlikely(current->mm && current->mm != ctx->mm))
-		p = kmalloc(size, TREADLE_GFP_BEYOND);
-	if (!p)
-		p = kmalloc(size, treadle_keep_gfp(cmd));
-	set_active_memcg(old);
-	return p;
-}
-
-/*
  * Allocate what is needed to keep @m. Without memory for a copy the message
  * waits with its command, unless it has to be copied, or is lossy (NULL).
  */
@@ -176,13 +157,13 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 		return NULL;
 	} else if (inject) {
 		/* beyond the target's means: the sender pays */
-		msg = alloc_by_sender(cmd, charge);
+		msg = treadle_cmd_alloc(cmd, charge, treadle_keep_gfp(cmd));
 		if (!msg)
 			return NULL;
 		*msg = *m;
 		msg->payload = (u8 *)(msg + 1);
 	} else {
-		msg = alloc_by_sender(cmd, sizeof(*msg));
+		msg = treadle_cmd_alloc(cmd, sizeof(*msg), treadle_keep_gfp(cmd));
 		if (!msg)
 			return NULL;
 		*msg = *m;

@@ -224,7 +224,7 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		/* an atomic that has begun is finished */
 		gfp_t gfp = m->modified ? TREADLE_GFP_MUST : TREADLE_GFP;
 
-		rma = ret ? NULL : kmalloc(sizeof(*rma), gfp);
+		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), gfp);
 		cmd = rma ? treadle_cmd_persist(cmd, gfp) : NULL;
 		if (!cmd) {
 			kfree(rma);

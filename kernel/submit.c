@@ -6,8 +6,10 @@
  * happened. An ordinary command lives on this function's stack and is finished,
  * or moved to the heap, when issue() returns; an armed one is allocated.
  */
+#include <linux/memcontrol.h>
 #include <linux/nospec.h>
 #include <linux/overflow.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -44,6 +46,25 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 	cmd->notify = cmd->target = NULL;
 	cmd->own = NULL;
 	return heap;
+}
+
+/*
+ * Its owner pays, whoever runs: its process, a worker, or a peer that has fired what it had armed.
+ * A peer does not reclaim for it. What is charged beyond the limit then is for
+ * commands, which were charged when they were armed.
+ */
+void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp)
+{
+	const struct treadle_ctx *ctx = cmd->ep->obj.ctx;
+	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
+	void *p = NULL;
+
+	if (unlikely(current->mm && current->mm != ctx->mm))
+		p = kmalloc(size, TREADLE_GFP_BEYOND | (gfp & __GFP_ZERO));
+	if (!p)
+		p = kmalloc(size, gfp);
+	set_active_memcg(old);
+	return p;
 }
 
 /* Drop what a command holds; give its slots back unless the doorbell will. */
@@ -309,7 +330,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 
 	if (cmd->inject)
 		return 0;
-	buf = kmalloc(cmd->d.len << compare, TREADLE_GFP);
+	buf = treadle_cmd_alloc(cmd, cmd->d.len << compare, TREADLE_GFP);
 	if (!buf)
 		return -ENOMEM;
 	do {

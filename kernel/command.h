@@ -317,6 +317,8 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run);
+bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
+void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);
 int treadle_rx_doorbell(struct treadle_rx *rx);

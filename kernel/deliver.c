@@ -15,6 +15,8 @@ static void msg_release(struct kref *ref)
 {
 	struct treadle_msg *msg = container_of(ref, struct treadle_msg, ref);
 
+	if (msg->charge)
+		treadle_rx_uncharge(msg->to->rx, msg->charge);
 	treadle_ep_put(msg->to);
 	kvfree(msg);
 }

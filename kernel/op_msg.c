@@ -140,14 +140,15 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 	bool unconfirmed = inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE);
 	bool copy = is_lossy(m) || (m->len <= TREADLE_EAGER && unconfirmed);
 	u32 charge = sizeof(*m) + m->len;
-	bool afford = READ_ONCE(rx->buffered) + charge <= rx->buffered_max;
 	struct treadle_msg *msg = NULL;
 	struct mem_cgroup *old;
 
-	if (copy && afford) {
+	if (copy && treadle_rx_charge(rx, charge)) {
 		old = set_active_memcg(m->to->obj.ctx->memcg);
 		msg = kmalloc(charge, TREADLE_GFP_OTHER);
 		set_active_memcg(old);
+		if (!msg)
+			treadle_rx_uncharge(rx, charge);
 	}
 	if (msg) {
 		*msg = *m;
@@ -251,7 +252,6 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 	}
 	treadle_match_keep(&rx->match[msg->space], &msg->m);
 	msg->queued = true;
-	WRITE_ONCE(rx->buffered, rx->buffered + msg->charge);
 	return 0;
 }
 

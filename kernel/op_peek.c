@@ -78,7 +78,6 @@ static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context)
 {
 	treadle_match_keep_as(&rx->match[TREADLE_CLAIMED], &msg->m, context);
 	msg->claimed = true;
-	WRITE_ONCE(rx->buffered, rx->buffered + msg->charge);
 }
 
 void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run)

@@ -189,7 +189,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @eps:	endpoints that receive here; the first one's queue gets the errors of
  *		receives that no message has reached
  * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
- * @buffered, @buffered_max: bytes of kept messages
+ * @buffered, @buffered_max: bytes of copies of messages
  * @shared:	TREADLE_RX_SHARED
  * @shut:	the connection of the only endpoint is over: nothing is posted any more
  * @handed:	@job, which holds this, takes what is posted

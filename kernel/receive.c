@@ -121,7 +121,6 @@ void treadle_rx_quiet(struct treadle_rx *rx)
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space], &msg->m);
-	WRITE_ONCE(rx->buffered, rx->buffered - msg->charge);
 	if (msg->cmd && msg->queued) { /* not what is claimed: that was when it was claimed */
 		spin_lock(&msg->cmd->ep->lock);
 		rb_erase(&msg->cmd->by_context, &msg->cmd->ep->parked);
@@ -200,6 +199,26 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
 {
 	recv->m.seq = rx->seq++;
 	rx_place(rx, recv, run);
+}
+
+/* Of the room for copies of messages, which each has until it is freed; false: there is not so much left. */
+bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
+{
+	bool room;
+
+	spin_lock(&rx->lock);
+	room = bytes <= rx->buffered_max - rx->buffered;
+	if (room)
+		rx->buffered += bytes;
+	spin_unlock(&rx->lock);
+	return room;
+}
+
+void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
+{
+	spin_lock(&rx->lock);
+	rx->buffered -= bytes;
+	spin_unlock(&rx->lock);
 }
 
 /* Take the first receive of rx->feeding, or NULL. */

@@ -149,6 +149,9 @@ protected:
 	virtual int make_rings(Bindings &bindings) = 0;
 	virtual Port *new_port(std::shared_ptr<Endpoint> self, void *context) = 0;
 
+	/* What is received by a shared context is not its affair any more: before kernel_ closes. */
+	void leave_shared_rx() noexcept;
+
 	/* Rings can't go before it: whoever owns them closes it first. */
 	std::optional<treadle::Endpoint> kernel_;
 	/* Of a scalable endpoint with a shared context, once enabled: its own context in that direction. */

@@ -107,10 +107,6 @@ Endpoint::~Endpoint()
 		const std::lock_guard guard(parent_->contexts_lock_);
 		parent_->contexts_.erase({role_, index_});
 	}
-	if (!shared_rx_)
-		return;
-	const std::lock_guard guard(shared_rx_->receivers_lock_);
-	std::erase(shared_rx_->receivers_, this);
 }
 
 /* What info.handle names, with which only a connected endpoint can do something. */
@@ -411,12 +407,17 @@ int Endpoint::cancel(void *context) noexcept
 		const int rc = (direct_ ? *direct_ : *kernel_).cancel(address_of(context));
 		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);
 	}
+	/* What is posted is everybody's, what is armed is of the one that it was armed for. */
 	const std::lock_guard guard(receivers_lock_);
+	int rc = -FI_EOPBADSTATE;
 	for (Endpoint *receiver : receivers_) {
-		if (receiver->enabled_)
-			return receiver->cancel(context);
+		if (!receiver->enabled_)
+			continue;
+		rc = receiver->cancel(context);
+		if (rc != -FI_ENOENT)
+			return rc;
 	}
-	return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: no endpoint receives here");
+	return rc == -FI_ENOENT ? rc : REFUSE(rc, subsys, "cancel: no endpoint receives here");
 }
 
 int Endpoint::set_name(const void *addr, std::size_t size)

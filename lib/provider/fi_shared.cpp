@@ -140,6 +140,14 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 	return 0;
 }
 
+void Endpoint::leave_shared_rx() noexcept
+{
+	if (!shared_rx_)
+		return;
+	const std::lock_guard guard(shared_rx_->receivers_lock_);
+	std::erase(shared_rx_->receivers_, this);
+}
+
 int Endpoint::check_receiver(const Endpoint &other) const
 {
 	const std::lock_guard guard(receivers_lock_);

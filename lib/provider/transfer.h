@@ -105,6 +105,7 @@ public:
 	}
 	~EndpointOf() override
 	{
+		leave_shared_rx();
 		if (direct_)
 			direct_->close();
 		if (kernel_)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_endpoint(3), "SHARED CONTEXTS" */
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "node.h"
@@ -229,6 +230,58 @@ TEST(Shared, AnEndpointThatClosesLeavesTheOthers)
 	ASSERT_EQ(fi_inject(p.ep[1].get(), "fro", 4, p.from), 0);
 	next(p.peer.rx_cq.get());
 	EXPECT_STREQ(in, "fro");
+}
+
+TEST(Shared, WhatIsArmedIsCanceledWhoeverItWasArmedFor)
+{
+	Node node(hints(1, FI_SHARED_CONTEXT));
+	const auto av = node.av();
+	const auto cq = node.cq();
+	const auto cntr = node.cntr();
+	char in[8] = {};
+	const iovec iov{in, sizeof(in)};
+	fi_triggered_context trigger{};
+	const fi_msg msg{&iov, nullptr, 1, FI_ADDR_UNSPEC, &trigger, 0};
+	fid_ep *rx = nullptr;
+
+	trigger.event_type = FI_TRIGGER_THRESHOLD;
+	trigger.trigger.threshold = {cntr.get(), 1};
+	ASSERT_EQ(fi_srx_context(node.domain.get(), node.info->rx_attr, &rx, nullptr), 0);
+	const Owned<fid_ep> srx(rx);
+	const Owned<fid_ep> ep[] = {node.ep(), node.ep()};
+	for (const auto &e : ep) {
+		ASSERT_EQ(fi_ep_bind(e.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_ep_bind(e.get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(e.get(), &srx->fid, 0), 0);
+	}
+	EXPECT_EQ(fi_cancel(&srx->fid, &trigger), -FI_EOPBADSTATE) << "nobody receives yet";
+	ASSERT_EQ(fi_enable(ep[1].get()), 0);
+	ASSERT_EQ(fi_recvmsg(srx.get(), &msg, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_enable(ep[0].get()), 0);
+	EXPECT_EQ(fi_cancel(&srx->fid, &trigger), 0) << "it is not the first one's";
+	EXPECT_EQ(next_error(cq.get()).op_context, &trigger);
+	EXPECT_EQ(fi_cancel(&srx->fid, &trigger), -FI_ENOENT);
+}
+
+TEST(Shared, WhatIsPostedIsCanceledWhileAnEndpointCloses)
+{
+	for (int round = 0; round < 100; ++round) {
+		Fixture p;
+		std::atomic<bool> closed = false;
+		char in[8] = {};
+		std::thread closer([&] {
+			p.ep[0].reset();
+			closed = true;
+		});
+		do {
+			EXPECT_EQ(fi_recv(p.srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+			EXPECT_EQ(fi_cancel(&p.srx->fid, ctx(1)), 0);
+			fi_cq_err_entry error{};
+			for (const auto &cq : p.cq)
+				fi_cq_readerr(cq.get(), &error, 0);
+		} while (!closed);
+		closer.join();
+	}
 }
 
 /* Whatever the threading of the domain: two endpoints may be used by two threads. */

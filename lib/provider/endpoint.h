@@ -238,7 +238,7 @@ enum class Calls {
 class Port : public Object<Port, fid_ep, FI_CLASS_EP, FI_LOG_EP_CTRL>
 {
 public:
-	virtual ~Port();
+	virtual ~Port() = default;
 
 	Endpoint &endpoint() const noexcept { return *endpoint_; }
 

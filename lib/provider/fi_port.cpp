@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* struct fid_ep: what an endpoint and its aliases answer to, besides data transfer. */
-#include <algorithm>
-
 #include "endpoint.h"
 #include "pep.h"
 #include "transfer.h"
@@ -179,20 +177,14 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	collective = &collective_ops_;
 }
 
-Port::~Port()
-{
-	const std::lock_guard guard(endpoint_->control_lock());
-	auto &ports = endpoint_->ports_;
-
-	ports.erase(std::remove(ports.begin(), ports.end(), this), ports.end());
-}
-
+/* Nobody updates it from here on: it is not whole any more when it is being destroyed. */
 int Port::prepare_close() noexcept
 {
 	const std::lock_guard guard(endpoint_->control_lock());
 
 	if (primary_ && endpoint_->ports_.size() > 1)
 		return REFUSE(-FI_EBUSY, subsys, "close: aliases are open");
+	std::erase(endpoint_->ports_, this);
 	return 0;
 }
 
@@ -292,6 +284,7 @@ int Port::make_alias(const struct fi_alias &alias)
 	port->rx_op_flags_ = rx_op_flags_;
 	const int rc = port->set_op_flags(alias.flags);
 	if (rc) {
+		port->prepare_close();
 		delete port;
 		return rc;
 	}

@@ -176,4 +176,38 @@ TEST(Thread, OneEndpointIsBoundByMany)
 	}
 }
 
+TEST(Thread, AliasesCloseWhileTheirEndpointIsEnabled)
+{
+	Node node;
+	const auto av = node.av();
+	const auto cq = node.cq();
+
+	for (int round = 0; round < 50; ++round) {
+		const auto ep = node.ep();
+		std::vector<Owned<fid_ep>> aliases;
+		std::vector<std::thread> closers;
+		std::atomic<int> closed = 0;
+		ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		for (int i = 0; i < 100; ++i) {
+			fid_ep *alias = nullptr;
+			ASSERT_EQ(fi_ep_alias(ep.get(), &alias, FI_TRANSMIT), 0);
+			aliases.emplace_back(alias);
+		}
+		for (int t = 0; t < threads; ++t) {
+			closers.emplace_back([&, t] {
+				for (std::size_t i = t; i < aliases.size(); i += threads) {
+					aliases[i].reset();
+					++closed;
+				}
+			});
+		}
+		while (closed < round) /* they are at it, and wait for each other */
+			;
+		EXPECT_EQ(fi_enable(ep.get()), 0);
+		for (auto &closer : closers)
+			closer.join();
+	}
+}
+
 } // namespace

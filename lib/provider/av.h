@@ -70,7 +70,7 @@ private:
 	bool table_ = true;
 	std::atomic<fi_addr_t> end_{0}; /* behind the last index that was inserted here */
 	std::vector<fi_addr_t> map_;
-	Eq *eq_ = nullptr;
+	std::atomic<Eq *> eq_ = nullptr;
 	Use eq_use_;
 };
 

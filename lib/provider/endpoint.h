@@ -121,14 +121,14 @@ public:
 	int cancel(void *context) noexcept;
 
 	int set_name(const void *addr, std::size_t size);
-	int get_name(void *addr, std::size_t *size) const;
+	int get_name(void *addr, std::size_t *size);
 
 	/* fi_cm.cpp: fi_cm(3), of FI_EP_MSG */
 	bool connected() const noexcept { return info_->ep_attr->type == FI_EP_MSG; }
 	int connect(const void *addr, std::span<const std::byte> data);
 	int accept(std::span<const std::byte> data);
 	int shutdown(std::uint64_t flags) noexcept;
-	int get_peer(void *addr, std::size_t *size) const;
+	int get_peer(void *addr, std::size_t *size);
 
 	virtual ssize_t tx_room() noexcept = 0;
 	virtual ssize_t rx_room() noexcept = 0;
@@ -137,7 +137,7 @@ public:
 	static Port *make_port(const std::shared_ptr<Endpoint> &endpoint, void *context);
 
 	/*
-	 * What is bound, enabled and seen through ports changes under this: control calls may come from
+	 * What is bound, named, enabled, connected and seen through ports changes under this: control calls may come from
 	 * any thread, fi_domain(3). Of a shared receive context inside that of who is bound to it.
 	 */
 	std::recursive_mutex &control_lock() noexcept { return control_lock_; }
@@ -208,7 +208,7 @@ private:
 	std::set<std::pair<Role, int>> contexts_;
 	bool tx_selective_ = false, rx_selective_ = false;
 	std::atomic<std::size_t> min_multi_recv_{64};
-	bool enabled_ = false;
+	std::atomic<bool> enabled_ = false; /* read without the lock; what it rests on stays then */
 	Av *av_ = nullptr;
 	Eq *eq_ = nullptr;
 	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_EQ_H
 #define TREADLE_PROVIDER_EQ_H
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -193,7 +194,8 @@ private:
 };
 
 /* fi_bind of an object that takes one event queue, and without flags: eq, use. */
-int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, Eq *&eq, Use &use) noexcept;
+int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, std::atomic<Eq *> &eq,
+	    Use &use) noexcept;
 
 } // namespace treadle::fi
 

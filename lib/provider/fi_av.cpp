@@ -227,6 +227,8 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 
 void Av::report(std::span<const int> errors, std::size_t inserted, void *context)
 {
+	Eq &eq = *eq_;
+
 	for (std::size_t i = 0; i < errors.size(); ++i) {
 		if (!errors[i])
 			continue;
@@ -236,13 +238,13 @@ void Av::report(std::span<const int> errors, std::size_t inserted, void *context
 		error.data = i;
 		error.err = errors[i];
 		error.prov_errno = errors[i];
-		eq_->report(error);
+		eq.report(error);
 	}
 	fi_eq_entry done{};
 	done.fid = &fid;
 	done.context = context;
 	done.data = inserted;
-	eq_->report(FI_AV_COMPLETE, &done, sizeof(done));
+	eq.report(FI_AV_COMPLETE, &done, sizeof(done));
 }
 
 int Av::insert(fid_av *f, const void *addr, std::size_t count, fi_addr_t *out, std::uint64_t flags,

@@ -53,6 +53,8 @@ int Endpoint::bind_events()
 
 int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (!connected() || !kernel_)
 		return no_connections("connect");
 	const auto address = decode(domain_.addr_format(), addr);
@@ -72,6 +74,8 @@ int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 
 int Endpoint::accept(std::span<const std::byte> data)
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (!connected() || !kernel_)
 		return no_connections("accept");
 	if (!handle_)
@@ -89,6 +93,8 @@ int Endpoint::accept(std::span<const std::byte> data)
 
 int Endpoint::shutdown(std::uint64_t flags) noexcept
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (!connected() || !kernel_)
 		return no_connections("shutdown");
 	if (flags)
@@ -97,8 +103,10 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 	return rc ? REFUSE(rc, subsys, "shutdown") : 0;
 }
 
-int Endpoint::get_peer(void *addr, std::size_t *size) const
+int Endpoint::get_peer(void *addr, std::size_t *size)
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (!connected())
 		return no_connections("getpeer");
 	if (!peer_)

@@ -385,6 +385,7 @@ int Endpoint::enable()
 	update_ports();
 	if (shared_rx_ && rx_selective_) {
 		/* Whose receive it will be is not known when it is posted: one may be, so it is asked for. */
+		const std::lock_guard shared_guard(shared_rx_->control_lock_);
 		shared_rx_->rx_selective_ = true;
 		shared_rx_->update_ports();
 	}
@@ -424,7 +425,8 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 {
 	const auto address = decode(domain_.addr_format(), addr, size);
 
-	const std::lock_guard guard(contexts_lock_);
+	const std::lock_guard guard(control_lock_);
+	const std::lock_guard contexts_guard(contexts_lock_);
 	if (enabled_ || !kernel_ || handle_ || parent_ || !contexts_.empty())
 		return REFUSE(-FI_EOPBADSTATE, subsys,
 			      "setname: the endpoint is enabled already, accepts a connection, or "
@@ -436,8 +438,10 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 	});
 }
 
-int Endpoint::get_name(void *addr, std::size_t *size) const
+int Endpoint::get_name(void *addr, std::size_t *size)
 {
+	const std::lock_guard guard(control_lock_);
+
 	if (!kernel_)
 		return REFUSE(-FI_EINVAL, subsys, "getname: a shared context has no address");
 	return copy_out(encode(domain_.addr_format(), kernel_->address()), addr, size) ?

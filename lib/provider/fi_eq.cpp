@@ -451,16 +451,18 @@ const char *Eq::explain(fid_eq *, int error, const void *, char *buf, std::size_
 	return text;
 }
 
-int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, Eq *&eq, Use &use) noexcept
+int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, std::atomic<Eq *> &eq,
+	    Use &use) noexcept
 {
+	Eq *none = nullptr;
+
 	if (queue->fclass != FI_CLASS_EQ)
 		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
-	if (eq)
+	if (!eq.compare_exchange_strong(none, &Eq::of(queue)))
 		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
-	eq = &Eq::of(queue);
-	use = Use(eq->users);
+	use = Use(Eq::of(queue).users);
 	return 0;
 }
 

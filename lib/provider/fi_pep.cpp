@@ -172,12 +172,15 @@ int Pep::control(int command, void *arg)
 	const int backlog = *static_cast<const int *>(arg);
 	if (backlog <= 0)
 		return REFUSE(-FI_EINVAL, subsys, "FI_BACKLOG: %d", backlog);
+	const std::lock_guard guard(lock_);
 	backlog_ = std::min(backlog, max_backlog);
 	return listening_ ? kernel_.listen(static_cast<std::uint32_t>(backlog_)) : 0;
 }
 
 int Pep::listen()
 {
+	const std::lock_guard guard(lock_);
+
 	if (!eq_)
 		return REFUSE(-FI_ENOEQ, subsys, "listen: no event queue is bound");
 	int rc = 0;
@@ -193,6 +196,28 @@ int Pep::listen()
 		return REFUSE(fabric_error(rc), subsys, "listen");
 	listening_ = true;
 	return 0;
+}
+
+int Pep::set_name(const void *addr, std::size_t size)
+{
+	const auto address = decode(info_->addr_format, addr, size);
+	const std::lock_guard guard(lock_);
+
+	if (source_)
+		return REFUSE(-FI_EOPBADSTATE, subsys, "setname: the endpoint listens");
+	if (!address)
+		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of its format");
+	return rename(kernel_, *address, [this](const Address &to) {
+		return PassiveEndpoint::create(context_, to, key_of(*info_, fabric_.api_version));
+	});
+}
+
+int Pep::get_name(void *addr, std::size_t *size)
+{
+	const std::lock_guard guard(lock_);
+
+	return copy_out(encode(info_->addr_format, kernel_.address()), addr, size) ? 0 :
+										     -FI_ETOOSMALL;
 }
 
 /* Who has asked is not left waiting if there is no memory to tell of it. */
@@ -221,6 +246,8 @@ InfoPtr Pep::make_info(const treadle_event &event)
 
 Address Pep::give_address() noexcept
 {
+	const std::lock_guard guard(lock_);
+
 	kernel_.close();
 	return kernel_.address();
 }
@@ -245,28 +272,12 @@ int Pep::reject(fid_pep *f, fid_t handle, const void *param, std::size_t size) n
 
 int Pep::set_name(fid_t f, void *addr, std::size_t size) noexcept
 {
-	return guard([&] {
-		Pep &pep = of(f);
-		const auto address = decode(pep.info_->addr_format, addr, size);
-		if (pep.source_)
-			return REFUSE(-FI_EOPBADSTATE, subsys, "setname: the endpoint listens");
-		if (!address)
-			return REFUSE(-FI_EINVAL, subsys, "setname: not an address of its format");
-		return rename(pep.kernel_, *address, [&](const Address &to) {
-			return PassiveEndpoint::create(pep.context_, to,
-						       key_of(*pep.info_, pep.fabric_.api_version));
-		});
-	});
+	return guard([&] { return of(f).set_name(addr, size); });
 }
 
 int Pep::get_name(fid_t f, void *addr, std::size_t *size) noexcept
 {
-	return guard([&] {
-		const Pep &pep = of(f);
-		return copy_out(encode(pep.info_->addr_format, pep.kernel_.address()), addr, size) ?
-			       0 :
-			       -FI_ETOOSMALL;
-	});
+	return guard([&] { return of(f).get_name(addr, size); });
 }
 
 } // namespace treadle::fi

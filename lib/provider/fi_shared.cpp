@@ -165,7 +165,7 @@ EndpointId Endpoint::receivers_id() const noexcept
 {
 	const std::lock_guard guard(receivers_lock_);
 	const auto enabled = std::find_if(receivers_.begin(), receivers_.end(),
-					  [](const Endpoint *ep) { return ep->enabled_; });
+					  [](const Endpoint *ep) { return ep->enabled(); });
 
 	return enabled == receivers_.end() ? EndpointId{} : (*enabled)->id();
 }

@@ -2,6 +2,9 @@
 #ifndef TREADLE_PROVIDER_PEP_H
 #define TREADLE_PROVIDER_PEP_H
 
+#include <atomic>
+#include <mutex>
+
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 
@@ -36,6 +39,9 @@ private:
 	    void *user_context);
 
 	int listen();
+	int set_name(const void *addr, std::size_t size);
+	int get_name(void *addr, std::size_t *size);
+	/* Under the lock of the queue, which is taken inside lock_: kernel_ stays what it is once it listens. */
 	InfoPtr request_info(const treadle_event &event);
 	InfoPtr make_info(const treadle_event &event);
 
@@ -51,8 +57,9 @@ private:
 	Use fabric_use_;
 	const Context &context_;
 	InfoPtr info_; /* what its endpoints will have */
-	Eq *eq_ = nullptr;
+	std::atomic<Eq *> eq_ = nullptr;
 	Use eq_use_;
+	std::mutex lock_; /* of all that follows */
 	Eq::Source source_;
 	PassiveEndpoint kernel_; /* goes before the source of its events */
 	int backlog_ = 0;

@@ -2,13 +2,35 @@
 /* Threading levels: FI_THREAD_SAFE with everything shared, the others with what they allow. */
 #include "node.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <atomic>
+#include <functional>
 #include <thread>
 
 namespace
 {
 
 constexpr int threads = 4, per_thread = 500;
+
+/* Calls that begin at the same time, each in a thread of its own. */
+void at_once(int count, const std::function<void(int)> &call)
+{
+	std::atomic<int> ready = 0;
+	std::vector<std::thread> all;
+
+	for (int t = 0; t < count; ++t) {
+		all.emplace_back([&, t] {
+			++ready;
+			while (ready < count)
+				std::this_thread::yield();
+			call(t);
+		});
+	}
+	for (auto &thread : all)
+		thread.join();
+}
 
 /* Several threads on one endpoint and one queue of each kind. */
 TEST(Thread, SafeMeansThatEverythingCanBeShared)
@@ -173,6 +195,63 @@ TEST(Thread, OneEndpointIsBoundByMany)
 		EXPECT_EQ(fi_enable(ep.get()), 0);
 		for (const auto &[object, flags] : bindings)
 			EXPECT_EQ(fi_close(object), -FI_EBUSY);
+	}
+}
+
+/* Whoever comes first: what is enabled is what has the name. */
+TEST(Thread, ANameIsSetWhileItsEndpointIsEnabled)
+{
+	Node node;
+	const auto av = node.av();
+	const auto cq = node.cq();
+	char in = 0;
+
+	for (int round = 0; round < 100; ++round) {
+		const auto ep = node.ep();
+		sockaddr_in name{};
+		fi_addr_t self;
+		name.sin_family = AF_INET;
+		name.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+		ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		at_once(3, [&](int t) {
+			if (t == 0) {
+				EXPECT_EQ(fi_enable(ep.get()), 0);
+			} else if (t == 1) {
+				const int rc = fi_setname(&ep->fid, &name, sizeof(name));
+				EXPECT_TRUE(rc == 0 || rc == -FI_EOPBADSTATE) << rc;
+			} else {
+				address_of(ep.get());
+			}
+		});
+		ASSERT_EQ(fi_av_insert(av.get(), address_of(ep.get()).data(), 1, &self, 0, nullptr),
+			  1);
+		ASSERT_EQ(fi_recv(ep.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		ASSERT_EQ(fi_inject(ep.get(), "x", 1, self), 0);
+		next(cq.get());
+	}
+}
+
+TEST(Thread, AVectorAndAPassiveEndpointAreBoundOnce)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->ep_attr->type = FI_EP_MSG;
+	Node node(std::move(hints));
+
+	for (int round = 0; round < 200; ++round) {
+		const Owned<fid_eq> eq[] = {node.eq(), node.eq(), node.eq(), node.eq()};
+		const auto av = node.av(FI_EVENT);
+		fid_pep *opened = nullptr;
+		ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &opened, nullptr), 0);
+		const Owned<fid_pep> pep(opened);
+		std::atomic<int> of_av = 0, of_pep = 0;
+		at_once(4, [&](int t) {
+			of_av += fi_av_bind(av.get(), &eq[t]->fid, 0) == 0;
+			of_pep += fi_pep_bind(pep.get(), &eq[t]->fid, 0) == 0;
+		});
+		EXPECT_EQ(of_av, 1);
+		EXPECT_EQ(of_pep, 1);
+		at_once(4, [&](int) { EXPECT_EQ(fi_listen(pep.get()), 0); });
 	}
 }
 

@@ -2,8 +2,10 @@
 #include "fabric.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "cntr.h"
@@ -24,7 +26,9 @@ struct Instances {
 	std::vector<fid_fabric *> fabrics;
 	std::vector<fid_domain *> domains;
 };
-Instances instances;
+/* Never destroyed: a static of the program may close what it has opened after all of ours have gone. */
+alignas(Instances) std::byte place[sizeof(Instances)];
+Instances &instances = *new (place) Instances;
 
 fid_fabric *fabric_of(fid_domain *domain) noexcept
 {

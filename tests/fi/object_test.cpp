@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Fabrics, domains, endpoints: their states, what keeps them open, what can't be bound. */
+#include "child.h"
 #include "node.h"
+
+#include <functional>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
@@ -10,6 +13,15 @@
 
 namespace
 {
+
+struct AtExit {
+	~AtExit()
+	{
+		if (call)
+			call();
+	}
+	std::function<void()> call;
+} at_exit;
 
 /* Not everything is bound yet. */
 struct Parts {
@@ -49,6 +61,33 @@ TEST(Object, WhatIsInUseIsBusy)
 		EXPECT_TRUE(log.has("still in use"));
 	}
 	EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY) << "the domain is open";
+}
+
+/* A program's own static, which ends after those of what was loaded later. */
+TEST(Object, WhatIsOpenMayBeClosedWhenTheProgramEnds)
+{
+	Child child([](int) {
+		fid_fabric *fabric = nullptr;
+		fi_fabric_attr *const attr = get_info(no_hints().get()).release()->fabric_attr;
+
+		if (fi_fabric(attr, &fabric, nullptr))
+			return 1;
+		at_exit.call = [fabric, attr] {
+			std::vector<fid_fabric *> more(20);
+			for (fid_fabric *&one : more) {
+				if (fi_fabric(attr, &one, nullptr))
+					_exit(2);
+			}
+			more.push_back(fabric);
+			for (fid_fabric *one : more) {
+				if (fi_close(&one->fid))
+					_exit(3);
+			}
+		};
+		std::exit(0);
+	});
+
+	EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(Object, EachOfADomainsChildrenKeepsItOpen)

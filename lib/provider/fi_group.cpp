@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include <arpa/inet.h>
 
@@ -142,21 +143,26 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 	    !endpoint.groups.find(asked->coll_addr))
 		return REFUSE(-FI_EINVAL, subsys,
 			      "join: coll_addr is neither that of the set nor of a group");
-	return guard([&] {
+	const int rc = guard([&] {
 		Member member;
 		std::uint64_t sum;
-		const int rc = identify(endpoint, set, endpoint.port(), member, sum);
-		if (rc)
-			return rc;
+		int error = identify(endpoint, set, endpoint.port(), member, sum);
+		if (error)
+			return error;
 		member.hellos.resize(member.size());
 		member.hellos[member.rank] = {sum, endpoint.groups.new_id()};
 		std::unique_ptr<Group> group(
 			new Group(port, *endpoint.eq(), std::move(member), context));
-		const int error = endpoint.groups.begin(*group);
+		/* Its event may be read, and it may be closed, as soon as it has begun. */
+		*out = group.get();
+		error = endpoint.groups.begin(*group);
 		if (!error)
-			*out = group.release();
+			std::ignore = group.release();
 		return error;
 	});
+	if (rc)
+		*out = nullptr;
+	return rc;
 }
 
 Group::Group(Port &port, Eq &eq, Member member, void *context)

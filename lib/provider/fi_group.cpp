@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 
 #include "endpoint.h"
+#include "wait.h"
 
 namespace treadle::fi
 {
@@ -19,7 +20,7 @@ constexpr auto subsys = FI_LOG_EP_CTRL;
 
 /* Calls of a group that may be under way; a member that is ahead of the others waits then. */
 constexpr std::size_t most_running = 1024;
-constexpr std::int64_t patience = 10'000'000'000; /* ns */
+constexpr int patience = 10'000; /* ms */
 
 /* So that a difference anywhere in what was mixed is one in all bits. */
 std::uint64_t mix(std::uint64_t sum, std::uint64_t value) noexcept
@@ -294,9 +295,15 @@ Group::~Group()
 	endpoint_.groups.remove(*this);
 	eq_.unwatch(*this);
 	const auto end = [](std::unique_ptr<Operation> &operation) {
+		const TimeLeft left(patience);
+		int rc;
+
 		operation->graph.cancel();
+		do /* whatever signals the program gets */
+			rc = operation->graph.wait(std::int64_t{left.milliseconds()} * 1'000'000);
+		while (rc == -EINTR);
 		/* The kernel may still write there, if a worker of it is held up for so long. */
-		if (operation->graph.wait(patience))
+		if (rc)
 			std::ignore = operation.release();
 	};
 	end(join_);

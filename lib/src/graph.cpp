@@ -125,8 +125,11 @@ Graph::Plan::Plan(const std::vector<Step> &nodes)
 Graph::~Graph()
 {
 	if (running()) {
+		const std::int64_t until = now() + patience;
+
 		cancel();
-		wait(patience);
+		while (wait(std::max<std::int64_t>(until - now(), 0)) == -EINTR)
+			; /* whatever signals the program gets */
 	}
 	uninstall();
 }

@@ -70,7 +70,7 @@ Address take_sender(treadle_cqe &cqe) noexcept
 }
 
 /* The caller's buffer for error data, or, if there is none, ours: fi_cq(3), err_data_size. */
-void fill_data(fi_cq_err_entry &entry, const std::string &data, std::string &own,
+void fill_data(fi_cq_err_entry &entry, std::string data, std::string &own,
 	       std::uint32_t api) noexcept
 {
 	/* The last field is younger than the others. */
@@ -82,7 +82,7 @@ void fill_data(fi_cq_err_entry &entry, const std::string &data, std::string &own
 			std::memcpy(entry.err_data, data.data(), entry.err_data_size);
 		return;
 	}
-	own = data;
+	own = std::move(data);
 	entry.err_data = own.empty() ? nullptr : own.data();
 	if (sized)
 		entry.err_data_size = own.size();
@@ -195,21 +195,25 @@ private:
 	{
 		CqOf &cq = of(f);
 		treadle_cqe cqe;
+		std::string data;
+		int error = 0;
 		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &first) {
 			cqe = first;
-			return first.error != 0;
+			/* It stays if there is no memory for what comes with it. */
+			error = guard([&] {
+				if (cqe.error == EADDRNOTAVAIL &&
+				    cqe.flags & (FI_RECV | FI_REMOTE_WRITE))
+					data = cq.domain_.encoded(take_sender(cqe));
+				return 0;
+			});
+			return cqe.error && !error;
 		});
 
 		if (taken <= 0)
-			return taken ? taken : -FI_EAGAIN;
-		return guard([&] {
-			std::string data;
-			if (cqe.error == EADDRNOTAVAIL && cqe.flags & (FI_RECV | FI_REMOTE_WRITE))
-				data = cq.domain_.encoded(take_sender(cqe));
-			fill(*buf, cqe);
-			fill_data(*buf, data, cq.error_data_, cq.domain_.api());
-			return taken;
-		});
+			return error ? error : taken ? taken : -FI_EAGAIN;
+		fill(*buf, cqe);
+		fill_data(*buf, std::move(data), cq.error_data_, cq.domain_.api());
+		return taken;
 	}
 	/* The condition is a hint, fi_cq(3) says; the first completion will do. */
 	template <class Entry>

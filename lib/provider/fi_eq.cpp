@@ -383,14 +383,20 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 	Eq &eq = of(f);
 	const std::lock_guard guard(eq.lock_);
 
-	const int rc = fi::guard([&] { return eq.fetch(); });
-	if (rc || !eq.events_.front().failed)
-		return rc ?: -FI_EAGAIN;
-	Event &first = eq.events_.front();
+	/* The error stays if there is no memory for what comes with it. */
+	const int rc = fi::guard([&] {
+		const int error = eq.fetch();
+		if (error || !eq.events_.front().failed)
+			return error ?: -FI_EAGAIN;
+		eq.err_data_ = eq.events_.front().err_data;
+		return 0;
+	});
+	if (rc)
+		return rc;
+	const Event &first = eq.events_.front();
 	void *const room = buf->err_data;
 	const std::size_t size = buf->err_data_size;
 	std::memcpy(buf, first.entry.data(), sizeof(*buf));
-	eq.err_data_ = first.err_data;
 	if (!size || FI_VERSION_LT(eq.api_, FI_VERSION(1, 5))) {
 		/* What is lent stays until the next error is read. */
 		buf->err_data = eq.err_data_.empty() ? nullptr : eq.err_data_.data();

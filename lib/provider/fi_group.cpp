@@ -224,6 +224,7 @@ bool Group::joined(int &error) noexcept
 std::unique_ptr<Operation> Group::take_operation()
 {
 	if (idle_.empty()) {
+		idle_.reserve(running_.size()); /* nothing fails when some have moved */
 		const auto ended = std::ranges::stable_partition(
 			running_, [](const auto &operation) { return operation->graph.running(); });
 		std::ranges::move(ended, std::back_inserter(idle_));

@@ -46,6 +46,7 @@ public:
 	std::uint32_t addr_format() const noexcept { return addr_format_; }
 	/* An endpoint's address in that format, which may be of the other family: any local one reaches it. */
 	std::string encoded(const treadle_addr &address) const;
+	fi_threading threading() const noexcept { return threading_; }
 	fi_av_type av_type() const noexcept { return av_type_; }
 	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED */
 	int mr_mode() const noexcept { return mr_mode_; }
@@ -57,6 +58,8 @@ public:
 	bool user_ids() const noexcept { return user_ids_; }
 	/* Do calls for one object come from one thread at a time? */
 	bool serialized() const noexcept { return serialized_; }
+	/* Is what an answer of fi_getinfo says of its domain true of this one? */
+	bool suits(const fi_info &answer) const noexcept;
 	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }
 
 private:
@@ -69,6 +72,7 @@ private:
 	Context kernel_;
 	Cells cells_{kernel_};
 	std::uint32_t addr_format_;
+	fi_threading threading_;
 	fi_av_type av_type_;
 	int mr_mode_;
 	bool user_ids_;

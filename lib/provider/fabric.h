@@ -30,10 +30,11 @@ public:
 
 	/*
 	 * fi_getinfo tells of instances that are open: are these, the one on the other (null
-	 * is on any), and which are the first? It fills in what is null.
+	 * is on any), and which are the first? It fills in what is null, with a domain that
+	 * suits the answer, if there is one.
 	 */
 	static bool are_open(const fid_fabric *fabric, const fid_domain *domain) noexcept;
-	static void first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept;
+	static void first_open(fi_info &answer) noexcept;
 
 	/* For domains, which register themselves. */
 	static void register_domain(fid_domain *domain);

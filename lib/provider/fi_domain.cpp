@@ -57,6 +57,14 @@ int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 	return 0;
 }
 
+/* What the modes mean of which there is a word, or several. */
+int mr_bits(int mode) noexcept
+{
+	constexpr int basic = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
+
+	return mode == FI_MR_BASIC ? basic : mode & basic;
+}
+
 } // namespace
 
 fi_ops_domain Domain::domain_ops{
@@ -78,15 +86,12 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	: Object(context), fabric_(fabric), fabric_use_(fabric.users), kernel_(std::move(kernel)),
 	  addr_format_(format_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET,
 				 info.addr_format)),
-	  av_type_(info.domain_attr->av_type), mr_mode_(info.domain_attr->mr_mode),
-	  user_ids_(info.caps & FI_AV_USER_ID),
-	  serialized_(info.domain_attr->threading != FI_THREAD_UNSPEC &&
-		      info.domain_attr->threading != FI_THREAD_SAFE)
+	  threading_(info.domain_attr->threading ?: FI_THREAD_SAFE),
+	  av_type_(info.domain_attr->av_type), mr_mode_(mr_bits(info.domain_attr->mr_mode)),
+	  user_ids_(info.caps & FI_AV_USER_ID), serialized_(threading_ != FI_THREAD_SAFE)
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 
-	if (mr_mode_ == FI_MR_BASIC)
-		mr_mode_ = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
 	if (attr.auth_key && FI_VERSION_GE(api(), FI_VERSION(1, 5))) {
 		const auto *key = reinterpret_cast<const std::byte *>(attr.auth_key);
 		auth_key_.assign(key, key + attr.auth_key_size);
@@ -116,6 +121,16 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 		*out = new Domain(on, std::move(*kernel), *info, context);
 		return 0;
 	});
+}
+
+/* All levels but the first mean the same here: one thread at a time for an object. */
+bool Domain::suits(const fi_info &answer) const noexcept
+{
+	const fi_domain_attr &attr = *answer.domain_attr;
+
+	return (!serialized_ || attr.threading != FI_THREAD_SAFE) &&
+	       (!attr.av_type || !av_type_ || attr.av_type == av_type_) &&
+	       mr_bits(attr.mr_mode) == mr_mode_ && answer.addr_format == addr_format_;
 }
 
 std::string Domain::encoded(const treadle_addr &address) const

@@ -129,8 +129,10 @@ bool Fabric::are_open(const fid_fabric *fabric, const fid_domain *domain) noexce
 	       (!fabric || !domain || fabric_of(const_cast<fid_domain *>(domain)) == fabric);
 }
 
-void Fabric::first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept
+void Fabric::first_open(fi_info &answer) noexcept
 {
+	fid_fabric *&fabric = answer.fabric_attr->fabric;
+	fid_domain *&domain = answer.domain_attr->domain;
 	const std::lock_guard guard(instances.lock);
 
 	if (!fabric && domain)
@@ -139,8 +141,8 @@ void Fabric::first_open(fid_fabric *&fabric, fid_domain *&domain) noexcept
 		fabric = instances.fabrics.front();
 	if (domain)
 		return;
-	const auto found = std::ranges::find_if(instances.domains, [fabric](fid_domain *d) {
-		return fabric_of(d) == fabric;
+	const auto found = std::ranges::find_if(instances.domains, [&](fid_domain *d) {
+		return fabric_of(d) == fabric && Domain::of(d).suits(answer);
 	});
 	if (found != instances.domains.end())
 		domain = *found;

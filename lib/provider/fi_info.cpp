@@ -16,7 +16,7 @@
 #include <treadle/context.h>
 
 #include "address.h"
-#include "fabric.h"
+#include "domain.h"
 
 namespace treadle::fi
 {
@@ -75,6 +75,22 @@ struct Route {
 	std::optional<Address> dest;
 };
 
+const Domain *domain_of(const fi_info *hints) noexcept
+{
+	return hints && hints->domain_attr && hints->domain_attr->domain ?
+		       &Domain::of(hints->domain_attr->domain) :
+		       nullptr;
+}
+
+/* A domain that is named has one, which is meant if the hints leave it open. */
+std::uint32_t asked_format(const fi_info *hints) noexcept
+{
+	if (!hints)
+		return FI_FORMAT_UNSPEC;
+	const Domain *const domain = domain_of(hints);
+	return domain && !hints->addr_format ? domain->addr_format() : hints->addr_format;
+}
+
 /* Addresses that one side of a route may have: none given means any. */
 using Choice = std::optional<std::vector<Address>>;
 
@@ -110,7 +126,7 @@ bool from_hints(Choice &choice, const fi_info *hints, const void *addr, std::siz
 std::vector<Route> routes(const char *node, const char *service, std::uint64_t flags,
 			  const fi_info *hints, fi_log_level level)
 {
-	const std::uint32_t format = hints ? hints->addr_format : std::uint32_t{FI_FORMAT_UNSPEC};
+	const std::uint32_t format = asked_format(hints);
 	std::vector<Route> found;
 	std::string strangers;
 	Choice src, dest;
@@ -162,13 +178,28 @@ bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 	return false;
 }
 
+/* What the hints leave open is as it is in the domain that they name. False: the rest is not. */
+bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &info) noexcept
+{
+	fi_domain_attr &attr = *info.domain_attr;
+	const bool old = hints.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE);
+
+	if (!hints.threading)
+		attr.threading = domain.threading();
+	if (!hints.av_type)
+		attr.av_type = domain.av_type();
+	if (!domain.suits(info) && !old && (!hints.mr_mode || !(domain.mr_mode() & ~hints.mr_mode)))
+		attr.mr_mode = domain.mr_mode();
+	return domain.suits(info);
+}
+
 void set_instances(fi_info &info, const fi_info *hints) noexcept
 {
 	info.fabric_attr->fabric =
 		hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
 	info.domain_attr->domain =
 		hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
-	Fabric::first_open(info.fabric_attr->fabric, info.domain_attr->domain);
+	Fabric::first_open(info);
 }
 
 /* The offers that the hints agree with, the best first; or -FI_ENODATA, -FI_ENOMEM. */
@@ -220,6 +251,7 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 	if (rc)
 		return rc;
 
+	const Domain *const domain = domain_of(hints);
 	const auto found = routes(node, service, flags, hints, level);
 	for (const InfoPtr &all : std::views::reverse(offers)) {
 		for (const Route &route : std::views::reverse(found)) {
@@ -227,8 +259,9 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 			if (!info)
 				return -FI_ENOMEM;
 			narrow(*info, hints, version);
-			info->addr_format =
-				format_of(route.src.family, hints ? hints->addr_format : 0);
+			info->addr_format = format_of(route.src.family, asked_format(hints));
+			if (domain && !restrict_to(*domain, *hints->domain_attr, *info))
+				continue;
 			if (!set_address(info->addr_format, route.src, info->src_addr,
 					 info->src_addrlen) ||
 			    !set_address(info->addr_format, route.dest, info->dest_addr,
@@ -239,6 +272,9 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 			list = std::move(info);
 		}
 	}
+	if (!list && !found.empty())
+		EXPLAIN(level, "domain_attr->domain: was opened with another threading, av_type, "
+			       "mr_mode or addr_format\n");
 	*result = list.release();
 	return *result ? 0 : -FI_ENODATA;
 }

@@ -33,6 +33,8 @@ std::string text_of(const void *address, std::uint32_t format)
 	return std::string(host) + " " + std::to_string(ntohs(in->sin_port));
 }
 
+#define ASK(statement) [](fi_info &hints) { statement; }
+
 /* --- what there is ------------------------------------------------------------------- */
 
 TEST(GetInfo, WithoutHintsTellsOfEverything)
@@ -156,6 +158,57 @@ TEST(GetInfo, OpenInstancesAreNamed)
 	hints->fabric_attr->fabric = nullptr;
 }
 
+/* What an open domain is like can't be changed any more. */
+TEST(GetInfo, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
+{
+	Info hints = hints_for(FI_MSG | FI_RMA);
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->av_type = FI_AV_TABLE;
+	hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+	hints->addr_format = FI_ADDR_STR;
+	Node node(std::move(hints));
+	const auto ask = [](auto change) {
+		Info hints = hints_for(FI_MSG | FI_RMA);
+		change(*hints);
+		return get_info(hints.get());
+	};
+	const auto same = [](fi_info &hints) {
+		hints.domain_attr->threading = FI_THREAD_FID;
+		hints.domain_attr->mr_mode = FI_MR_PROV_KEY;
+		hints.addr_format = FI_ADDR_STR;
+	};
+	const std::pair<const char *, void (*)(fi_info &)> others[] = {
+		{"threading", ASK(hints.domain_attr->threading = FI_THREAD_SAFE)},
+		{"av_type", ASK(hints.domain_attr->av_type = FI_AV_MAP)},
+		{"mr_mode", ASK(hints.domain_attr->mr_mode = FI_MR_SCALABLE)},
+		{"addr_format", ASK(hints.addr_format = FI_SOCKADDR)},
+	};
+
+	const Info agrees = ask(same);
+	ASSERT_TRUE(agrees);
+	EXPECT_EQ(agrees->domain_attr->domain, node.domain.get());
+	const Info restricted =
+		ask([&](fi_info &hints) { hints.domain_attr->domain = node.domain.get(); });
+	ASSERT_TRUE(restricted);
+	EXPECT_EQ(restricted->domain_attr->domain, node.domain.get());
+	EXPECT_EQ(restricted->domain_attr->threading, FI_THREAD_DOMAIN);
+	EXPECT_EQ(restricted->domain_attr->av_type, FI_AV_TABLE);
+	EXPECT_EQ(restricted->domain_attr->mr_mode, FI_MR_PROV_KEY);
+	EXPECT_EQ(restricted->addr_format, std::uint32_t{FI_ADDR_STR});
+	for (const auto &[name, differ] : others) {
+		Log log;
+		const Info other = ask([&](fi_info &hints) { same(hints), differ(hints); });
+		ASSERT_TRUE(other) << name;
+		EXPECT_EQ(other->domain_attr->domain, nullptr) << name;
+		EXPECT_EQ(other->fabric_attr->fabric, node.fabric.get()) << name;
+		EXPECT_FALSE(ask([&](fi_info &hints) {
+			differ(hints);
+			hints.domain_attr->domain = node.domain.get();
+		})) << name;
+		EXPECT_TRUE(log.has("was opened with another")) << name << ": " << log.all();
+	}
+}
+
 /* --- negotiation: one line each ------------------------------------------------------ */
 
 struct Case {
@@ -172,7 +225,6 @@ void PrintTo(const Case &line, std::ostream *out)
 
 constexpr auto unified = static_cast<fi_progress>(3); /* FI_PROGRESS_CONTROL_UNIFIED of 2.0 */
 
-#define ASK(statement)	  [](fi_info &hints) { statement; }
 #define ANSWER(condition) [](const fi_info &info) -> bool { return condition; }
 
 const Case cases[] = {

@@ -92,12 +92,21 @@ bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
 	return caps & directions && !(caps & (tx_directions | rx_directions) & ~directions);
 }
 
+/* Those of the contexts count if the endpoint's are left open, as when it is narrowed. */
+std::uint64_t asked_caps(const fi_info &asked) noexcept
+{
+	if (asked.caps)
+		return asked.caps;
+	return (asked.tx_attr ? asked.tx_attr->caps : 0) |
+	       (asked.rx_attr ? asked.rx_attr->caps : 0);
+}
+
 /* FI_COLLECTIVE: one endpoint, whole, that others send to and that sends to others. */
 bool can_be_member(const fi_info &asked) noexcept
 {
 	const std::uint64_t caps = with_directions(asked.caps);
 
-	return caps & FI_SEND && caps & FI_RECV &&
+	return (!asked.caps || (caps & FI_SEND && caps & FI_RECV)) &&
 	       (!asked.ep_attr ||
 		(asked.ep_attr->tx_ctx_cnt <= 1 && asked.ep_attr->rx_ctx_cnt <= 1));
 }
@@ -278,7 +287,7 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
 	if (asked.caps & FI_XPU_TRIGGER && !(asked.caps & FI_TRIGGER))
 		return compare.refuse("caps: FI_XPU needs FI_TRIGGER");
-	if (asked.caps & FI_COLLECTIVE && !can_be_member(asked))
+	if (asked_caps(asked) & FI_COLLECTIVE && !can_be_member(asked))
 		return compare.refuse("caps: FI_COLLECTIVE needs FI_SEND and FI_RECV, and an "
 				      "endpoint with contexts of its own, one of each kind");
 	/* The type first: it is what most callers who want somebody else differ in. */

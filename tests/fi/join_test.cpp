@@ -40,6 +40,11 @@ TEST(Collective, NeedsAWholeEndpointThatNeedsNoConnection)
 	refused([](fi_info &h) { h.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT; });
 	refused([](fi_info &h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; });
 	refused([](fi_info &h) { h.ep_attr->tx_ctx_cnt = 2; });
+	refused([](fi_info &h) {
+		h.caps = 0;
+		h.tx_attr->caps = FI_COLLECTIVE;
+		h.ep_attr->tx_ctx_cnt = 2;
+	});
 
 	Node node(hints_for(FI_COLLECTIVE));
 	fid_ep *ep;

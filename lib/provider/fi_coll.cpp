@@ -142,7 +142,8 @@ ssize_t start(fid_ep *ep, fi_addr_t address, Collective call) noexcept
 	const Port &port = Port::of(ep);
 	Group *const group = port.endpoint().groups.find(address);
 
-	call.flags |= port.tx_op_flags() & known_flags;
+	/* What can't be is not left out, if it means that this is not to start at once. */
+	call.flags |= port.tx_op_flags() & (known_flags | FI_TRIGGER);
 	if (call.flags & ~known_flags)
 		return flags_refused(call.flags & ~known_flags, "collective");
 	if (!group)

@@ -417,6 +417,10 @@ TEST(Call, BadInputIsRefused)
 		  -FI_EINVAL)
 		<< "they overlap";
 	EXPECT_EQ(fi_barrier2(ep, group, FI_INJECT, nullptr), -FI_EBADFLAGS);
+	fid_ep *alias = nullptr;
+	ASSERT_EQ(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_TRIGGER), 0);
+	const Owned<fid_ep> triggered(alias);
+	EXPECT_EQ(fi_barrier(alias, group, nullptr), -FI_EBADFLAGS);
 	EXPECT_TRUE(is_silent(crowd[0].cq.get()));
 	/* And nothing of it has counted as a call. */
 	EXPECT_EQ(fi_barrier(ep, group, nullptr), 0);

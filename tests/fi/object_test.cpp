@@ -201,6 +201,28 @@ TEST(Object, BindingIsChecked)
 	EXPECT_EQ(fi_domain_bind(node.domain.get(), &parts.cq->fid, 0), -FI_EINVAL);
 }
 
+/* Also that of an endpoint of the other family, which the same answer of fi_getinfo offers. */
+TEST(Object, ANameHasTheFormatOfTheDomain)
+{
+	Node node;
+	const fi_info *other = node.info.get();
+	while (other && other->addr_format != FI_SOCKADDR_IN6)
+		other = other->next;
+	ASSERT_NE(other, nullptr);
+	fid_ep *opened = nullptr;
+	ASSERT_EQ(fi_endpoint(node.domain.get(), const_cast<fi_info *>(other), &opened, nullptr),
+		  0);
+	const Owned<fid_ep> ep(opened);
+	sockaddr_in name{};
+	std::size_t size = sizeof(name);
+	fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+	ASSERT_EQ(fi_getname(&ep->fid, &name, &size), 0);
+	EXPECT_EQ(size, sizeof(name));
+	EXPECT_EQ(name.sin_family, AF_INET);
+	EXPECT_EQ(fi_av_insert(node.av().get(), &name, 1, &index, 0, nullptr), 1);
+}
+
 TEST(Object, NamesCanBeTakenOnce)
 {
 	Node node;

@@ -36,7 +36,7 @@ detail::UniqueFd either(int a, int b) noexcept
 	epoll_event event{.events = EPOLLIN, .data = {}};
 
 	for (const int fd : {a, b}) {
-		if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) < 0)
+		if (epoll.get() < 0 || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) < 0)
 			return detail::UniqueFd();
 	}
 	return epoll;
@@ -70,9 +70,11 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 	if (!queue)
 		return REFUSE(queue.error().negative(), subsys, "open");
 	detail::UniqueFd own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (own.get() < 0)
+		return REFUSE(-errno, subsys, "open: eventfd");
 	detail::UniqueFd wake = either(own.get(), queue->file());
 	if (wake.get() < 0)
-		return REFUSE(-errno, subsys, "open: eventfd, epoll");
+		return REFUSE(-errno, subsys, "open: epoll");
 	return guard([&] {
 		std::unique_ptr<Eq> eq(new Eq(on, asked, std::move(*queue), std::move(own),
 					      std::move(wake), context));

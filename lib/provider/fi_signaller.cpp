@@ -33,7 +33,12 @@ Signaller::Signaller(detail::UniqueFd epoll, detail::UniqueFd stop) noexcept
 
 int Signaller::start(int file, std::unique_ptr<Signaller> &out)
 {
-	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC)), stop(eventfd(0, EFD_CLOEXEC));
+	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+	if (epoll.get() < 0)
+		return -errno;
+	detail::UniqueFd stop(eventfd(0, EFD_CLOEXEC));
+	if (stop.get() < 0)
+		return -errno;
 	sigset_t all, before;
 
 	/* Each change of the file once, though nobody reads it here. */

@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <thread>
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace
 {
@@ -192,6 +195,38 @@ TEST(Cond, AChildMayCloseWhatItHasInherited)
 	EXPECT_EQ(child.wait(), 0);
 	EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
 	EXPECT_EQ(wait_for(node, &cntr->fid, objects_of(&cntr->fid)), 0);
+}
+
+/* Whichever file it is that there is no room for. */
+TEST(Cond, WithoutRoomForFilesThatIsWhatIsSaid)
+{
+	const Node node;
+	const auto warm = node.eq(FI_WAIT_MUTEX_COND); /* what is opened once is */
+	rlimit before{};
+
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+	const int free = dup(0);
+	ASSERT_GE(free, 0);
+	close(free);
+	bool opened = false;
+	for (int room = 0; room < 16 && !opened; ++room) {
+		const rlimit limit{static_cast<rlim_t>(free + room), before.rlim_max};
+		fi_eq_attr attr{};
+		fid_eq *eq = nullptr;
+		fi_mutex_cond objects;
+
+		attr.wait_obj = FI_WAIT_MUTEX_COND;
+		ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		int rc = fi_eq_open(node.fabric.get(), &attr, &eq, nullptr);
+		if (!rc) {
+			rc = fi_control(&eq->fid, FI_GETWAIT, &objects);
+			fi_close(&eq->fid);
+		}
+		setrlimit(RLIMIT_NOFILE, &before);
+		opened = !rc;
+		EXPECT_TRUE(opened || rc == -FI_EMFILE) << "room for " << room << ": " << rc;
+	}
+	EXPECT_TRUE(opened);
 }
 
 } // namespace

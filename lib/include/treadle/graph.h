@@ -34,8 +34,8 @@ class Context;
  * needs one; whether it reports to that is its own affair (work, completion). For cancel, the
  * contexts of its commands are the graph's and nobody else's.
  *
- * Threads: one at a time, except for running, failed and wait. Calls that are not noexcept
- * throw std::bad_alloc.
+ * Threads: one at a time. Only running, failed and wait may run beside others, and beside launch of
+ * what is installed. Calls that are not noexcept throw std::bad_alloc.
  */
 class TREADLE_API Graph
 {

@@ -86,7 +86,7 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	: Object(context), fabric_(fabric), fabric_use_(fabric.users), kernel_(std::move(kernel)),
 	  addr_format_(format_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET,
 				 info.addr_format)),
-	  threading_(info.domain_attr->threading ?: FI_THREAD_SAFE),
+	  threading_(info.domain_attr->threading ? info.domain_attr->threading : FI_THREAD_SAFE),
 	  av_type_(info.domain_attr->av_type), mr_mode_(mr_bits(info.domain_attr->mr_mode)),
 	  user_ids_(info.caps & FI_AV_USER_ID), serialized_(threading_ != FI_THREAD_SAFE)
 {

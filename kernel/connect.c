@@ -187,7 +187,7 @@ static void pep_shutdown(struct treadle_ep *pep)
 	struct treadle_conn *conn;
 	unsigned int n = 0;
 
-	pep->listening = false; /* no more than there are */
+	pep->listening = false; /* from here on nobody is added */
 	while (!list_empty(&pep->pending)) {
 		conn = list_first_entry(&pep->pending, struct treadle_conn, pending);
 		if (conn->end[ACCEPTER].ep) {

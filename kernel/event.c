@@ -85,7 +85,7 @@ void treadle_eq_shutdown(struct treadle_eq *eq)
 	unsigned int n = 0;
 
 	spin_lock(&treadle_conn_lock);
-	WRITE_ONCE(eq->dead, true); /* no more than there are */
+	WRITE_ONCE(eq->dead, true); /* from here on nothing is added */
 	while (!list_empty(&eq->events)) {
 		treadle_event_take_back(list_first_entry(&eq->events, struct treadle_notice, link));
 		treadle_conn_pause(&n);

@@ -122,7 +122,7 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 	if (cmd->inject)
 		treadle_span_kernel(s, cmd->inject, off);
 	else
-		treadle_span_user(s, &cmd->ep->obj.ctx->pm, &cmd->ep->closed, treadle_cmd_iov(cmd),
+		treadle_span_user(s, cmd->ep->obj.ctx, &cmd->ep->closed, treadle_cmd_iov(cmd),
 				  cmd->d.iov_count, off);
 }
 
@@ -254,7 +254,7 @@ int treadle_rma_alive(const struct treadle_rma *rma);
 enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };
 typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct treadle_ep *to,
 					  u64 at, const struct treadle_mr *mr,
-					  const struct treadle_pm *own);
+					  const struct treadle_ctx *own);
 
 /* Remote ranges are well-formed, and as long as the command: one is by definition. */
 static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)

@@ -21,25 +21,6 @@
 #include "connect.h"
 #include "treadle.h"
 
-static void ctx_exit_work(struct work_struct *work)
-{
-	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, exit);
-
-	/* what is allocated for those who hear of it is paid by whose end it is */
-	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-
-	treadle_ctx_shutdown(ctx);
-	set_active_memcg(old);
-	treadle_ctx_put(ctx);
-}
-
-/* Shut down from a place that can't: the MMU notifier. */
-void treadle_ctx_exit(struct treadle_ctx *ctx)
-{
-	kref_get(&ctx->ref);
-	treadle_queue_end(&ctx->exit);
-}
-
 struct treadle_ctx *treadle_ctx_create(void)
 {
 	struct treadle_ctx *ctx;
@@ -56,7 +37,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	spin_lock_init(&ctx->jobs_lock);
 	INIT_LIST_HEAD(&ctx->jobs);
 	INIT_WORK(&ctx->work, treadle_ctx_worker);
-	INIT_WORK(&ctx->exit, ctx_exit_work);
+	INIT_LIST_HEAD(&ctx->mates);
 	atomic_set(&ctx->armed, 0);
 	treadle_poller_init(&ctx->poller);
 	ctx->uid = current_euid();
@@ -76,7 +57,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 		ret = treadle_mrs_init(&ctx->mrs);
 	if (ret)
 		goto fail;
-	ret = treadle_pm_init(&ctx->pm, ctx->mm);
+	ret = treadle_pm_join(ctx);
 	if (ret)
 		goto fail_mrs;
 	return ctx;
@@ -94,7 +75,8 @@ static void ctx_release(struct kref *ref)
 
 	if (ctx->mrs.tbl)
 		rhashtable_destroy(&ctx->mrs);
-	treadle_pm_exit(&ctx->pm);
+	if (ctx->pm)
+		treadle_pm_put(ctx->pm);
 	xa_destroy(&ctx->objs);
 #ifdef CONFIG_MEMCG
 	mem_cgroup_put(ctx->memcg);
@@ -141,7 +123,6 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	 * under way are not visible. First nobody may reach us, then what waits
 	 * in us is told, then the table lets go.
 	 */
-	treadle_pm_kill(&ctx->pm);
 	xa_for_each(&ctx->objs, id, obj)
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);

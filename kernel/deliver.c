@@ -156,7 +156,7 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		else
 			treadle_cmd_span(msg->cmd, &src, msg->done);
 		/* not severed: what was sent before can still be received */
-		treadle_span_user(&dst, &to->pm, &msg->to->dead, treadle_recv_iov(msg->recv),
+		treadle_span_user(&dst, to, &msg->to->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
 	}
@@ -172,7 +172,7 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 	const struct treadle_ep *from = msg->cmd->ep, *to = msg->to;
 	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
 
-	return likely(&from->obj.ctx->pm == run->own && len <= TREADLE_OWN) ?
+	return likely(from->obj.ctx == run->own && len <= TREADLE_OWN) ?
 		       treadle_copy_own(to, dst, src, len, true, NULL) :
 		       treadle_copy_small(to, dst, from, src, len, NULL);
 }

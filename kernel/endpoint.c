@@ -437,7 +437,7 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
  */
 void treadle_ep_quiesce(struct treadle_ep *ep)
 {
-	struct treadle_pm *pm = &ep->obj.ctx->pm;
+	struct treadle_pm *pm = ep->obj.ctx->pm;
 
 	if (ep->tx) {
 		mutex_lock(&ep->tx->lock);

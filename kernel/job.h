@@ -27,8 +27,8 @@ struct treadle_job {
  */
 struct treadle_run {
 	struct list_head jobs;
-	struct treadle_ctx *ctx; /* whose pages the runner may fault in */
-	struct treadle_pm *own;	 /* a doorbell's caller is in this address space; else NULL */
+	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
+	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
 	bool worker;		 /* may copy much */
 };

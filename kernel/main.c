@@ -225,7 +225,7 @@ static int treadle_file_mmap(struct file *file, struct vm_area_struct *vma)
 }
 
 /*
- * mmu_notifier_register() gives up while a signal, or a notification of io_uring, is
+ * mmu_notifier_get() gives up while a signal, or a notification of io_uring, is
  * pending. Nobody expects that of open(), so it begins anew once that was delivered; but
  * io_uring, whose workers and first attempts (O_NONBLOCK) can't, is told.
  */
@@ -247,7 +247,7 @@ static int treadle_release(struct inode *inode, struct file *file)
 	struct treadle_ctx *ctx = file->private_data;
 
 	treadle_ctx_shutdown(ctx);
-	mmu_notifier_unregister(&ctx->pm.notifier, ctx->mm);
+	treadle_pm_leave(ctx);
 	treadle_ctx_put(ctx);
 	return 0;
 }
@@ -363,6 +363,7 @@ static void __exit treadle_exit(void)
 {
 	/* No context is left (each holds the module), but its last work may still return. */
 	misc_deregister(&treadle_dev);
+	treadle_pm_drain();
 	treadle_worker_exit();
 	treadle_net_exit();
 	rcu_barrier();

@@ -147,7 +147,7 @@ static void part_unpin(struct treadle_mr_part *part, bool dirty)
 
 static void range_insert(struct treadle_mr_part *part)
 {
-	struct treadle_pm *pm = &part->mr->obj.ctx->pm;
+	struct treadle_pm *pm = part->mr->obj.ctx->pm;
 
 	part->range.start = part->iov.addr & PAGE_MASK;
 	part->range.last = PAGE_ALIGN(part->iov.addr + part->iov.len) - 1;
@@ -158,7 +158,7 @@ static void range_insert(struct treadle_mr_part *part)
 
 static void range_remove(struct treadle_mr_part *part)
 {
-	struct treadle_pm *pm = &part->mr->obj.ctx->pm;
+	struct treadle_pm *pm = part->mr->obj.ctx->pm;
 
 	if (!part->range.last)
 		return;
@@ -195,7 +195,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 		part->pinned += ret;
 		/* and known to the pagemap: copies will not have to ask */
 		for (i = 0; i < ret; i += TREADLE_FILL)
-			treadle_pm_fill(&mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
+			treadle_pm_fill(mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
 					(u64)(ret - i) << PAGE_SHIFT, write, true);
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -355,7 +355,7 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 void treadle_mr_shutdown(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
-	struct treadle_pm *pm = &obj->ctx->pm;
+	struct treadle_pm *pm = obj->ctx->pm;
 	unsigned int i;
 
 	if (mr->closed)

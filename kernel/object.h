@@ -68,6 +68,7 @@ struct treadle_crew;
  * struct treadle_ctx - one open file
  * @lock:	bindings, create, destroy
  * @mm:		the process; mmgrab'ed
+ * @pm, @mates:	its pages, and its place among the contexts of the process
  * @uid, @user_ns, @net: who opened it
  * @crew:	whose workers run what it has to do: those of @uid
  * @memcg:	who pays for messages that are kept for it
@@ -79,7 +80,6 @@ struct treadle_crew;
  * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
  * @dead:	shut down (set once, under @lock)
- * @exit:	shuts down after the mm has exited
  */
 struct treadle_ctx {
 	struct kref ref;
@@ -98,12 +98,12 @@ struct treadle_ctx {
 	bool dead;
 	atomic_t armed;
 	struct treadle_poller poller;
-	struct treadle_pm pm;
+	struct treadle_pm *pm;
+	struct list_head mates;
 	struct rhashtable mrs;
 	spinlock_t jobs_lock;
 	struct list_head jobs;
 	struct work_struct work;
-	struct work_struct exit;
 };
 
 /*
@@ -128,7 +128,6 @@ extern unsigned int treadle_max_armed, treadle_max_buffered;
 /* context.c */
 struct treadle_ctx *treadle_ctx_create(void);
 void treadle_ctx_shutdown(struct treadle_ctx *ctx);
-void treadle_ctx_exit(struct treadle_ctx *ctx);
 void treadle_ctx_put(struct treadle_ctx *ctx);
 int treadle_copy_key(u64 ptr, u32 size, u8 *key);
 

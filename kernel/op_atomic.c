@@ -244,7 +244,7 @@ static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 		return 0;
 	iov = treadle_cmd_fetch(cmd, 0, &one, &count);
 	treadle_span_kernel(&src, cmd->inject, rma->done);
-	treadle_span_user(&dst, &cmd->ep->obj.ctx->pm, &cmd->ep->closed, iov, count, rma->done);
+	treadle_span_user(&dst, cmd->ep->obj.ctx, &cmd->ep->closed, iov, count, rma->done);
 	return treadle_copy(&dst, &src, &rma->done, cmd->d.len, run, &side);
 }
 
@@ -353,7 +353,7 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 						       const struct treadle_ep *to, u64 at,
 						       const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = &to->obj.ctx->pm;
+	struct treadle_pm *there = to->obj.ctx->pm;
 	const struct treadle_desc *d = &cmd->d;
 	u64 value = 0, than = 0;
 	bool ok;
@@ -377,7 +377,7 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 							 const struct treadle_ep *to, u64 at,
 							 const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = &to->obj.ctx->pm, *here = &cmd->ep->obj.ctx->pm;
+	struct treadle_pm *there = to->obj.ctx->pm, *here = cmd->ep->obj.ctx->pm;
 	const struct treadle_desc *d = &cmd->d;
 	const void *operand, *compare;
 	u64 value = 0, than = 0;
@@ -406,7 +406,7 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
 						     const struct treadle_ep *to, u64 at,
 						     const struct treadle_mr *mr,
-						     const struct treadle_pm *own)
+						     const struct treadle_ctx *own)
 {
 	const struct treadle_desc *d = &cmd->d;
 
@@ -414,7 +414,7 @@ static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
 	    is_fp(d->datatype) || !treadle_is_word((void *)at, d->len, longest_word()) ||
 	    !treadle_pm_small(at, d->len))
 		return TREADLE_UNDONE;
-	if (likely(&cmd->ep->obj.ctx->pm == own))
+	if (likely(cmd->ep->obj.ctx == own))
 		return modify_by_own(cmd, to, at, mr);
 	return modify_by_pages(cmd, to, at, mr);
 }

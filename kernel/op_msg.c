@@ -109,7 +109,7 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 	enum treadle_side side = TREADLE_NONE;
 	int ret;
 
-	if (likely(&cmd->ep->obj.ctx->pm == run->own && !cmd->vec && !cmd->inject) &&
+	if (likely(cmd->ep->obj.ctx == run->own && !cmd->vec && !cmd->inject) &&
 	    likely(treadle_own_read(msg->payload, cmd->d.addr, msg->len)))
 		return 0;
 	do {

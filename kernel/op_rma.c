@@ -127,7 +127,7 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 /* The peer's memory, from offset @off on. */
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off)
 {
-	treadle_span_user(s, &rma->to->obj.ctx->pm, &rma->to->dead, rma->at, rma->parts, off);
+	treadle_span_user(s, rma->to->obj.ctx, &rma->to->dead, rma->at, rma->parts, off);
 	s->mr = rma->mr;
 	s->mrs = rma->count;
 }
@@ -288,13 +288,13 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
 						   const struct treadle_ep *to, u64 at,
 						   const struct treadle_mr *mr,
-						   const struct treadle_pm *own)
+						   const struct treadle_ctx *own)
 {
 	const struct treadle_ep *from = cmd->ep;
 	u64 addr = cmd->d.addr, len = cmd->d.len;
 	bool write = cmd->d.opcode == TREADLE_OP_WRITE, done;
 
-	if (likely(&from->obj.ctx->pm == own && len <= TREADLE_OWN))
+	if (likely(from->obj.ctx == own && len <= TREADLE_OWN))
 		done = treadle_copy_own(to, at, addr, len, write, mr);
 	else if (write)
 		done = treadle_copy_small(to, at, from, addr, len, mr);

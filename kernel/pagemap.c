@@ -17,11 +17,16 @@
  * notification, userfaultfd and soft-dirty have had their say; it is marked dirty when
  * it is entered. Whoever cleans it afterwards must write-protect it first, which
  * comes through the notifier again.
+ *
+ * A process has one pagemap, however many contexts it opens: what is unmapped is told once. As long
+ * as one of their files is open, the notifier is called; a context that ends has closed its endpoints
+ * and regions, which every copy asks for (span_error), before its file goes.
  */
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/wait_bit.h>
 
 #include "compat.h"
 #include "treadle.h"
@@ -30,10 +35,8 @@
 /* More than this (128 GiB of addresses) and the table starts afresh. */
 #define MAX_TABLES (1ul << 16)
 
-static struct treadle_ctx *pm_ctx(struct treadle_pm *pm)
-{
-	return container_of(pm, struct treadle_ctx, pm);
-}
+/* Pagemaps of which the notifier may still be called: the module's text stays for them. */
+static atomic_t notifiers;
 
 /* --- taking down ---------------------------------------------------------------- */
 
@@ -149,49 +152,158 @@ static void pm_invalidate_end(struct mmu_notifier *mn, const struct mmu_notifier
 	write_unlock(&pm->lock);
 }
 
-void treadle_pm_kill(struct treadle_pm *pm)
+/* --- beginning and end ------------------------------------------------------------ */
+
+/* One of the contexts that have not ended, held; NULL: there is none. */
+static struct treadle_ctx *pm_pop(struct treadle_pm *pm)
 {
-	LIST_HEAD(cut);
+	struct treadle_ctx *ctx;
 
 	write_lock(&pm->lock);
-	pm->dead = true;
-	pm_reset(pm, &cut);
+	ctx = list_first_entry_or_null(&pm->ctxs, struct treadle_ctx, mates);
+	if (ctx) {
+		list_del_init(&ctx->mates);
+		kref_get(&ctx->ref); /* its file is open: treadle_pm_leave() takes it off first */
+	}
 	write_unlock(&pm->lock);
-	pm_free_cut(&cut);
+	return ctx;
+}
+
+static void pm_exit_work(struct work_struct *work)
+{
+	struct treadle_pm *pm = container_of(work, struct treadle_pm, exit);
+	struct treadle_ctx *ctx;
+
+	while ((ctx = pm_pop(pm))) {
+		/* what is allocated for those who hear of it is paid by whose end it is */
+		struct mem_cgroup *old = set_active_memcg(ctx->memcg);
+
+		treadle_ctx_shutdown(ctx);
+		set_active_memcg(old);
+		treadle_ctx_put(ctx);
+		cond_resched();
+	}
+	treadle_pm_put(pm);
 }
 
 static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
-	struct treadle_ctx *ctx = pm_ctx(pm);
+	LIST_HEAD(cut);
+	bool open;
 
-	treadle_pm_kill(pm);
-	/* a child may keep the file open for long: end the context now */
-	if (!READ_ONCE(ctx->dead))
-		treadle_ctx_exit(ctx);
+	write_lock(&pm->lock);
+	pm->dead = true;
+	pm_reset(pm, &cut);
+	open = !list_empty(&pm->ctxs);
+	write_unlock(&pm->lock);
+	pm_free_cut(&cut);
+	/* a child may keep their files open for long: the contexts end now, though not here */
+	if (open) {
+		kref_get(&pm->ref);
+		treadle_queue_end(&pm->exit);
+	}
+}
+
+static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
+{
+	struct treadle_pm *pm = kzalloc(sizeof(*pm), TREADLE_GFP);
+
+	if (!pm)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&pm->ref);
+	rwlock_init(&pm->lock);
+	pm->pinned = RB_ROOT_CACHED;
+	INIT_LIST_HEAD(&pm->ctxs);
+	INIT_WORK(&pm->exit, pm_exit_work);
+	pm->mm = mm; /* contexts hold it, and so does the notifier */
+#ifdef CONFIG_MEMCG
+	pm->memcg = get_mem_cgroup_from_mm(mm);
+#endif
+	atomic_inc(&notifiers);
+	return &pm->notifier;
+}
+
+/* It is not called any more, nor is it found. */
+static void pm_free_notifier(struct mmu_notifier *mn)
+{
+	treadle_pm_put(container_of(mn, struct treadle_pm, notifier));
+	if (atomic_dec_and_test(&notifiers))
+		wake_up_var(&notifiers);
 }
 
 static const struct mmu_notifier_ops pm_notifier_ops = {
 	.invalidate_range_start = pm_invalidate_start,
 	.invalidate_range_end = pm_invalidate_end,
 	.release = pm_mm_exit,
+	.alloc_notifier = pm_alloc,
+	.free_notifier = pm_free_notifier,
 };
 
-int treadle_pm_init(struct treadle_pm *pm, struct mm_struct *mm)
+/* Nothing may be left that calls us. That it has returned, too, is waited for by who unloads modules (RCU). */
+void treadle_pm_drain(void)
 {
-	rwlock_init(&pm->lock);
-	pm->pinned = RB_ROOT_CACHED;
-	pm->mm = mm;
-	pm->notifier.ops = &pm_notifier_ops;
-	return mmu_notifier_register(&pm->notifier, mm);
+	wait_var_event(&notifiers, !atomic_read(&notifiers));
 }
 
-void treadle_pm_exit(struct treadle_pm *pm)
+/*
+ * treadle_pm_join - the pagemap of ctx->mm, which is the caller's, for @ctx
+ *
+ * 0; -EINTR: it would be the first one, and a signal is pending; -ENOMEM.
+ */
+int treadle_pm_join(struct treadle_ctx *ctx)
 {
+	struct mmu_notifier *mn = mmu_notifier_get(&pm_notifier_ops, ctx->mm);
+	struct treadle_pm *pm;
+
+	if (IS_ERR(mn))
+		return PTR_ERR(mn);
+	pm = container_of(mn, struct treadle_pm, notifier);
+	kref_get(&pm->ref);
+	ctx->pm = pm;
+	write_lock(&pm->lock);
+	list_add_tail(&ctx->mates, &pm->ctxs);
+	write_unlock(&pm->lock);
+	return 0;
+}
+
+/*
+ * treadle_pm_leave - @ctx has been shut down, and its file is closed
+ *
+ * Nothing is copied for it any more. Who still holds it may do as much as fill: but if it is the last
+ * context, what is known then is of use to nobody, and soon no notifier would take it back.
+ */
+void treadle_pm_leave(struct treadle_ctx *ctx)
+{
+	struct treadle_pm *pm = ctx->pm;
+	LIST_HEAD(cut);
+
+	write_lock(&pm->lock);
+	list_del_init(&ctx->mates);
+	if (list_empty(&pm->ctxs))
+		pm_reset(pm, &cut);
+	write_unlock(&pm->lock);
+	pm_free_cut(&cut);
+	mmu_notifier_put(&pm->notifier);
+}
+
+static void pm_release(struct kref *ref)
+{
+	struct treadle_pm *pm = container_of(ref, struct treadle_pm, ref);
 	LIST_HEAD(cut);
 
 	pm_reset(pm, &cut);
-	pm_free_cut(&cut);
+	pm_free_cut(&cut); /* few, if any: treadle_pm_leave() */
+#ifdef CONFIG_MEMCG
+	mem_cgroup_put(pm->memcg);
+#endif
+	kfree(pm);
+}
+
+/* From anywhere. */
+void treadle_pm_put(struct treadle_pm *pm)
+{
+	kref_put(&pm->ref, pm_release);
 }
 
 /* --- filling ---------------------------------------------------------------------- */
@@ -272,7 +384,7 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 static int pm_spares(struct treadle_pm *pm, void **spare, bool own)
 {
 	gfp_t gfp = (own ? TREADLE_GFP : TREADLE_GFP_OTHER) | __GFP_ZERO;
-	struct mem_cgroup *old = set_active_memcg(pm_ctx(pm)->memcg);
+	struct mem_cgroup *old = set_active_memcg(pm->memcg);
 	int level, ret = 0;
 
 	for (level = 0; level < PM_LEVELS; level++) {

@@ -3,13 +3,16 @@
 #ifndef TREADLE_PAGEMAP_H
 #define TREADLE_PAGEMAP_H
 
+#include <linux/kref.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/rbtree.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 #include <treadle/ring.h>
 
+struct treadle_ctx;
 struct treadle_ep;
 struct treadle_mr;
 struct treadle_run;
@@ -24,7 +27,8 @@ struct treadle_run;
 #define TREADLE_FILL  16u	  /* pages that become known at once */
 
 /*
- * struct treadle_pm - the pages of one process, by address
+ * struct treadle_pm - the pages of one process, by address: one for all its contexts
+ * @ref:	contexts, and @notifier as long as it may be called
  * @lock:	read: entries are valid and their pages stay mapped where they are;
  *		write: MMU notifier, fill
  * @root:	table of PM_LEVELS levels; an entry is the kernel address of a page
@@ -34,8 +38,12 @@ struct treadle_run;
  * @active, @start, @end: invalidations in progress and their union (under @lock)
  * @seq:	invalidations finished (written under @lock)
  * @pinned:	pinned regions by address, which an unmapping revokes (under @lock)
+ * @ctxs:	contexts whose files are open and which have not been ended by @exit (under @lock)
+ * @exit:	ends them after the mm has exited
+ * @memcg:	who pays for the table
  */
 struct treadle_pm {
+	struct kref ref;
 	rwlock_t lock;
 	bool dead;
 	void **root;
@@ -43,16 +51,20 @@ struct treadle_pm {
 	unsigned long active, start, end;
 	unsigned long seq;
 	struct rb_root_cached pinned;
+	struct list_head ctxs;
+	struct work_struct exit;
 	struct mm_struct *mm;
+	struct mem_cgroup *memcg;
 	struct mmu_notifier notifier;
 };
 
 /* What a copy may be waiting for. */
 enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
 
-/* One side of a copy: buffers of a process, or one buffer of the kernel. */
+/* One side of a copy: buffers of a context's process, or one buffer of the kernel. */
 struct treadle_span {
-	struct treadle_pm *pm; /* NULL: @kbuf */
+	struct treadle_ctx *ctx;
+	struct treadle_pm *pm; /* of @ctx; NULL: @kbuf */
 	const bool
 		*closed; /* of the endpoint for which it is touched; once set, it is not any more */
 	const struct treadle_iov *iov;
@@ -64,20 +76,6 @@ struct treadle_span {
 	u64 leaf_addr; /* ...this address */
 };
 
-static __always_inline void treadle_span_user(struct treadle_span *s, struct treadle_pm *pm,
-					      const bool *closed, const struct treadle_iov *iov,
-					      unsigned int count, u64 off)
-{
-	s->pm = pm;
-	s->closed = closed;
-	s->iov = iov;
-	s->mr = NULL;
-	s->i = 0;
-	while (off && s->i < count && off >= iov[s->i].len)
-		off -= iov[s->i++].len;
-	s->off = off;
-}
-
 static __always_inline void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
 {
 	s->pm = NULL;
@@ -86,9 +84,10 @@ static __always_inline void treadle_span_kernel(struct treadle_span *s, void *bu
 	s->off = off;
 }
 
-int treadle_pm_init(struct treadle_pm *pm, struct mm_struct *mm);
-void treadle_pm_kill(struct treadle_pm *pm);
-void treadle_pm_exit(struct treadle_pm *pm);
+int treadle_pm_join(struct treadle_ctx *ctx);
+void treadle_pm_leave(struct treadle_ctx *ctx);
+void treadle_pm_put(struct treadle_pm *pm);
+void treadle_pm_drain(void);
 int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault);
 
 static inline unsigned int treadle_pm_index(u64 addr, int level)
@@ -165,6 +164,8 @@ static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, b
 }
 
 /* transfer.c */
+void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,
+		       const struct treadle_iov *iov, unsigned int count, u64 off);
 bool treadle_copy_small(const struct treadle_ep *to, u64 dst, const struct treadle_ep *from,
 			u64 src, u64 len, const struct treadle_mr *mr);
 bool treadle_copy_own(const struct treadle_ep *there, u64 at, u64 addr, u64 len, bool write,

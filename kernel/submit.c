@@ -341,7 +341,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 		}
 		if (!ret && compare) {
 			iov = treadle_cmd_fetch(cmd, 1, &one, &count);
-			treadle_span_user(&src, &ctx->pm, &cmd->ep->closed, iov, count, 0);
+			treadle_span_user(&src, ctx, &cmd->ep->closed, iov, count, 0);
 			ret = take(buf + cmd->d.len, &src, cmd->d.len, run);
 		}
 		if (ret == -EINPROGRESS)
@@ -470,7 +470,7 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 	long taken = 0;
 	int ret = 0;
 
-	run.own = &tx->obj.ctx->pm; /* treadle_call() lets nobody else in */
+	run.own = tx->obj.ctx; /* treadle_call() lets nobody else in */
 
 	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
 		return -EINTR;

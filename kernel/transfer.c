@@ -14,6 +14,21 @@
 
 #define LOCK_TRIES 64
 
+/* @count buffers at @iov, from their byte @off on. */
+void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,
+		       const struct treadle_iov *iov, unsigned int count, u64 off)
+{
+	s->ctx = ctx;
+	s->pm = ctx->pm;
+	s->closed = closed;
+	s->iov = iov;
+	s->mr = NULL;
+	s->i = 0;
+	while (off && s->i < count && off >= iov[s->i].len)
+		off -= iov[s->i++].len;
+	s->off = off;
+}
+
 /* Address and length of what lies together next; the copy's length bounds it. */
 static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 {
@@ -195,7 +210,7 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 				    const struct treadle_ep *from, u64 src, u64 len,
 				    const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = &to->obj.ctx->pm, *here = &from->obj.ctx->pm;
+	struct treadle_pm *there = to->obj.ctx->pm, *here = from->obj.ctx->pm;
 	void *d, *s;
 
 	if (!treadle_pm_small(dst, len) || !treadle_pm_small(src, len) ||
@@ -223,7 +238,7 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
 				  bool write, const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = &to->obj.ctx->pm;
+	struct treadle_pm *there = to->obj.ctx->pm;
 	bool copied = false;
 	void *page;
 
@@ -242,13 +257,12 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 
 static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
-	struct treadle_ctx *ctx = container_of(s->pm, struct treadle_ctx, pm);
 	u64 together, addr = span_addr(s, &together);
 	int ret;
 
 	/* mostly it is there and only not known: that blocks nobody */
 	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, false);
-	if (ret != -EAGAIN || run->ctx != ctx)
+	if (ret != -EAGAIN || run->ctx != s->ctx)
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);

@@ -27,7 +27,7 @@
  * held by the table, by what is bound to it, and by commands, messages and
  * jobs that use it. `users` counts bindings: DESTROY refuses while there are
  * any. When the mm exits or the file is closed, whichever is first, the context
- * is shut down: its pagemap dies (copies fail from then on), endpoints vanish,
+ * is shut down: endpoints and regions are closed (copies fail from then on),
  * and everything that waits in them is completed or dropped. Memory goes with
  * the last reference.
  */

@@ -177,7 +177,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n, bool dirt
 #define rhashtable_init	     treadle_table
 #define rhashtable_lookup_insert_fast(...) \
 	FAILS(-ENOMEM, rhashtable_lookup_insert_fast(__VA_ARGS__))
-#define mmu_notifier_register(...) FAILS(-ENOMEM, mmu_notifier_register(__VA_ARGS__))
+#define mmu_notifier_get(...) FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get(__VA_ARGS__))
 #define account_locked_vm(mm, n, inc) \
 	((inc) ? FAILS(-ENOMEM, account_locked_vm(mm, n, inc)) : account_locked_vm(mm, n, inc))
 #define vm_insert_pages(...)	 FAILS(-ENOMEM, vm_insert_pages(__VA_ARGS__))

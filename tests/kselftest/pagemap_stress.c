@@ -23,15 +23,28 @@
 #define MADV_COLLAPSE 25
 #endif
 
+/*
+ * The end of each message that is left alone: in this process, which has one pagemap, or in another
+ * one, so that each copy needs two.
+ */
+struct partner {
+	struct node n;
+	__u64 to;
+	char *buf;
+	int socket; /* to that process; -1: there is none */
+};
+
 FIXTURE(stress)
 {
-	struct node a, b;
+	struct node n;
 	__u64 to;
+	struct partner partner;
+	pid_t other;
 	size_t len; /* of each range */
 	char *in, *out;
 	/* What may happen to the bytes of a message that is said to have arrived. */
 	bool may_fail, may_vanish;
-	char *src, *dst, *seen;
+	char *seen;
 	int stop;
 	int messages, failed;
 	pthread_t traffic;
@@ -47,30 +60,8 @@ typedef FIXTURE_DATA(stress) stress;
 
 /* --- messages -------------------------------------------------------------------------- */
 
-/* One message; true if both sides say that it has arrived. */
-static bool message(stress *s, const char *src, char *dst, size_t len, __u64 context)
-{
-	struct treadle_cqe c, r;
-	int result;
-
-	need(post_recv(&s->b, recv_of(dst, len, ANY, context)) == 0);
-	result = post(&s->a, send_of(src, len, s->to, context));
-	c = result == 1 ? cq_next(&s->a.cq) : (struct treadle_cqe){.error = -result};
-	if (c.error == EFAULT) {
-		/* The receive has not been used. */
-		need(cancel(s->b.fd, TREADLE_CANCEL_OP, s->b.ep, context, 0, NULL) == 0);
-		need(cq_next(&s->b.rcq).error == ECANCELED);
-		return false;
-	}
-	r = cq_next(&s->b.rcq);
-	need(r.context == context);
-	need(c.error == 0 || c.error == EIO);
-	need(r.error == (c.error ? EFAULT : 0));
-	return r.error == 0;
-}
-
 /* Right, or zero where that may be. */
-static bool plausible(const stress *s, const char *buf, size_t len, __u64 seed, size_t offset)
+static bool plausible(bool may_vanish, const char *buf, size_t len, __u64 seed, size_t offset)
 {
 	for (size_t i = 0; i < len; i++) {
 		__u64 word = pattern(seed, (offset + i) & ~7UL);
@@ -79,7 +70,7 @@ static bool plausible(const stress *s, const char *buf, size_t len, __u64 seed, 
 			i += 7;
 			continue;
 		}
-		if (buf[i] != ((char *)&word)[(offset + i) & 7] && !(s->may_vanish && !buf[i])) {
+		if (buf[i] != ((char *)&word)[(offset + i) & 7] && !(may_vanish && !buf[i])) {
 			note("byte %zu of %zu: %#x", i, len, (unsigned char)buf[i]);
 			return false;
 		}
@@ -96,6 +87,108 @@ static size_t look(char *to, char *at, size_t len)
 	return n < 0 ? 0 : n;
 }
 
+/* What the partner is to do. */
+struct errand {
+	enum { MEET, SEND, RECEIVE, TAKE, WITHDRAW } what;
+	struct treadle_addr addr;
+	__u64 context, seed;
+	size_t len, offset;
+	bool may_vanish;
+};
+
+/* Returns how it went: 0, or an error. */
+static int run_errand(struct partner *p, const struct errand *e)
+{
+	int error;
+
+	switch (e->what) {
+	case MEET:
+		p->to = peer(&p->n, e->addr);
+		return 0;
+	case SEND:
+		fill(p->buf, e->len, e->seed);
+		need(post(&p->n, send_of(p->buf, e->len, p->to, e->context)) == 1);
+		return cq_next(&p->n.cq).error;
+	case RECEIVE:
+		memset(p->buf, POISON + 1, e->len);
+		return -post_recv(&p->n, recv_of(p->buf, e->len, ANY, e->context));
+	case TAKE:
+		error = cq_next(&p->n.rcq).error;
+		need(error || plausible(e->may_vanish, p->buf, e->len, e->seed, e->offset));
+		return error;
+	default:
+		need(cancel(p->n.fd, TREADLE_CANCEL_OP, p->n.ep, e->context, 0, NULL) == 0);
+		return cq_next(&p->n.rcq).error;
+	}
+}
+
+static void partner_open(struct partner *p)
+{
+	node_open(&p->n, (struct options){});
+	p->buf = pages(HUGE);
+}
+
+static void is_partner(void *arg)
+{
+	int result, socket = *(int *)arg;
+	struct partner p;
+	struct errand e;
+
+	partner_open(&p);
+	need(write(socket, &p.n.addr, sizeof(p.n.addr)) == sizeof(p.n.addr));
+	while (read(socket, &e, sizeof(e)) == sizeof(e)) {
+		result = run_errand(&p, &e);
+		need(write(socket, &result, sizeof(result)) == sizeof(result));
+	}
+}
+
+static int partner(stress *s, struct errand e)
+{
+	int result;
+
+	if (s->partner.socket < 0)
+		return run_errand(&s->partner, &e);
+	need(write(s->partner.socket, &e, sizeof(e)) == sizeof(e));
+	need(read(s->partner.socket, &result, sizeof(result)) == sizeof(result));
+	return result;
+}
+
+/* A message comes into a range; true if both sides say that it has arrived. */
+static bool comes_in(stress *s, __u64 context, size_t len, size_t offset)
+{
+	struct errand e = {SEND, .context = context, .seed = 1000 + context, .len = len};
+	struct treadle_cqe r;
+	int error;
+
+	need(post_recv(&s->n, recv_of(s->in + offset, len, ANY, context)) == 0);
+	error = partner(s, e);
+	need(error == 0 || error == EIO);
+	r = cq_next(&s->n.rcq);
+	need(r.context == context && r.error == (error ? EFAULT : 0));
+	if (error)
+		return false;
+	len = look(s->seen, s->in + offset, len);
+	need(plausible(s->may_vanish, s->seen, len, e.seed, 0));
+	return true;
+}
+
+/* One leaves a range. */
+static bool goes_out(stress *s, __u64 context, size_t len, size_t offset)
+{
+	struct errand e = {RECEIVE,    .context = context, .seed = OUT_SEED,
+			   .len = len, .offset = offset,   .may_vanish = s->may_vanish};
+	int result, error;
+
+	need(partner(s, e) == 0);
+	result = post(&s->n, send_of(s->out + offset, len, s->to, context));
+	error = result == 1 ? cq_next(&s->n.cq).error : -result;
+	/* If it could not be read, the receive has not been used. */
+	need(error == 0 || error == EIO || error == EFAULT);
+	e.what = error == EFAULT ? WITHDRAW : TAKE;
+	need(partner(s, e) == (error == EFAULT ? ECANCELED : error ? EFAULT : 0));
+	return !error;
+}
+
 static void *traffic(void *arg)
 {
 	stress *s = arg;
@@ -106,20 +199,8 @@ static void *traffic(void *arg)
 		size_t most = i % 8 ? 4 * PAGE : s->len;
 		size_t len = 1 + lottery(&state) % most;
 		size_t offset = lottery(&state) % (s->len - len + 1);
-		bool arrived;
+		bool arrived = i & 1 ? comes_in(s, i, len, offset) : goes_out(s, i, len, offset);
 
-		if (i & 1) {
-			fill(s->src, len, 1000 + i);
-			arrived = message(s, s->src, s->in + offset, len, i);
-			if (arrived)
-				need(plausible(s, s->seen, look(s->seen, s->in + offset, len),
-					       1000 + i, 0));
-		} else {
-			memset(s->dst, POISON + 1, len);
-			arrived = message(s, s->out + offset, s->dst, len, i);
-			if (arrived)
-				need(plausible(s, s->dst, len, OUT_SEED, offset));
-		}
 		need(arrived || s->may_fail);
 		s->failed += !arrived;
 		s->messages++;
@@ -147,12 +228,13 @@ static void watches(void *arg)
 
 FIXTURE_VARIANT(stress)
 {
-	bool pinned;
+	bool pinned, within;
 };
 
 /* clang-format off */
 FIXTURE_VARIANT_ADD(stress, on_demand) { };
 FIXTURE_VARIANT_ADD(stress, pinned) { .pinned = true };
+FIXTURE_VARIANT_ADD(stress, within_a_process) { .within = true };
 /* clang-format on */
 
 static void pin(int fd, char *at, size_t len)
@@ -184,16 +266,27 @@ static char *range(size_t len)
 
 FIXTURE_SETUP(stress)
 {
-	node_open(&self->a, (struct options){});
-	node_open(&self->b, (struct options){});
-	self->to = peer(&self->a, self->b.addr);
+	struct treadle_addr addr;
+	int sockets[2];
+
+	self->partner.socket = -1;
+	if (variant->within) {
+		partner_open(&self->partner);
+		addr = self->partner.n.addr;
+	} else {
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets));
+		self->other = spawn(is_partner, &sockets[1]);
+		self->partner.socket = sockets[0];
+		ASSERT_EQ(sizeof(addr), read(sockets[0], &addr, sizeof(addr)));
+	}
+	node_open(&self->n, (struct options){});
+	self->to = peer(&self->n, addr);
+	partner(self, (struct errand){MEET, .addr = self->n.addr});
 	self->watches = shared(sizeof(int));
 	self->watcher = spawn(watches, self->watches);
 	self->len = RANGE;
 	self->in = range(HUGE);
 	self->out = range(HUGE);
-	self->src = pages(HUGE);
-	self->dst = pages(HUGE);
 	self->seen = pages(HUGE);
 	fill(self->out, RANGE, OUT_SEED);
 }
@@ -201,8 +294,8 @@ FIXTURE_SETUP(stress)
 static __u64 begin(stress *s, const FIXTURE_VARIANT(stress) * variant)
 {
 	if (variant->pinned) {
-		pin(s->b.fd, s->in, s->len);
-		pin(s->a.fd, s->out, s->len);
+		pin(s->n.fd, s->in, s->len);
+		pin(s->n.fd, s->out, s->len);
 	}
 	s->traffic = thread(traffic, s);
 	return now_ns() + ROUND_NS;
@@ -223,11 +316,15 @@ FIXTURE_TEARDOWN(stress)
 	pthread_join(self->traffic, NULL);
 	kill(self->watcher, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(self->watcher));
+	if (self->other) {
+		kill(self->other, SIGKILL);
+		EXPECT_EQ(-SIGKILL, reap(self->other));
+	}
 	note("%d messages, %d of them failed; %d watched", self->messages, self->failed,
 	     *self->watches);
 	EXPECT_LT(ENOUGH, self->messages);
 	EXPECT_LT(self->failed, self->messages);
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
+	EXPECT_TRUE(cq_empty(&self->n.rcq));
 }
 
 /* Some pages of a range: any number, or all. */

@@ -50,7 +50,8 @@ struct treadle_mr_part {
  * @revoked:     closed, or unmapped since (pm->lock)
  * @cntr:        counts what peers write, set once (ctx->lock), or NULL
  * @ep:          id of the only endpoint by which it is reached, set once, or 0
- * @charged:     pages of RLIMIT_MEMLOCK
+ * @charged:     pages of RLIMIT_MEMLOCK; 0: nothing is pinned
+ * @refund:      of what is charged, if its process does not do it itself
  * @parts:       @count of them, one after the other as peers see them
  */
 struct treadle_mr {
@@ -62,6 +63,7 @@ struct treadle_mr {
 	struct treadle_cntr *cntr;
 	u32 ep;
 	unsigned long charged;
+	struct work_struct refund;
 	u32 key_size;
 	u8 auth_key[TREADLE_MAX_AUTH_KEY];
 	unsigned int count;
@@ -133,13 +135,14 @@ static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write, bool
 	return ret;
 }
 
-static void part_unpin(struct treadle_mr_part *part, bool dirty)
+/* What was written is marked dirty already, as copies go by the pagemap (pm_enter): no page is locked for this. */
+static void part_unpin(struct treadle_mr_part *part)
 {
 	unsigned long i, n;
 
 	for (i = 0; i < part->pinned; i += n) {
 		n = min(part->pinned - i, PIN_BATCH);
-		unpin_user_pages_dirty_lock(part->pages + i, n, dirty);
+		unpin_user_pages(part->pages + i, n);
 		cond_resched();
 	}
 	kvfree(part->pages);
@@ -346,15 +349,25 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	return 0;
 }
 
+static void mr_refund(struct work_struct *work)
+{
+	struct treadle_mr *mr = container_of(work, struct treadle_mr, refund);
+
+	account_locked_vm(mr->obj.ctx->mm, mr->charged, false);
+	treadle_obj_put(&mr->obj);
+}
+
 /*
  * Its key works no longer, and what has found it already stops: nothing is copied from here on, and
- * copies go by the pagemap, so that nobody needs the pins any more. They are given back by its owner
- * (DESTROY, the end of the context, or if it could not be made), and not by who holds it last: for
- * that page locks and the owner's mmap_lock are waited for, which may be what he has.
+ * copies go by the pagemap, so that nobody needs the pins any more. They are given back here (by DESTROY,
+ * the end of the context, or if it could not be made), and not by who holds the region last. To the
+ * owner's limit, too: but for that his mmap_lock is waited for, so if somebody else closes the file
+ * his worker does it.
  */
 void treadle_mr_shutdown(struct treadle_obj *obj)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+	struct mm_struct *mm = obj->ctx->mm;
 	struct treadle_pm *pm = obj->ctx->pm;
 	unsigned int i;
 
@@ -370,10 +383,16 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 		atomic_dec(&mr->cntr->obj.users);
 	for (i = 0; i < mr->count; i++) {
 		range_remove(&mr->parts[i]);
-		part_unpin(&mr->parts[i], mr->access & ACCESS_WRITES);
+		part_unpin(&mr->parts[i]);
 	}
-	if (mr->charged)
-		account_locked_vm(obj->ctx->mm, mr->charged, false);
+	if (!mr->charged || !atomic_read(&mm->mm_users)) /* or there is nobody who has a limit */
+		return;
+	kref_get(&obj->ref);
+	INIT_WORK(&mr->refund, mr_refund);
+	if (current->mm == mm)
+		mr_refund(&mr->refund);
+	else
+		treadle_queue_work(obj->ctx, &mr->refund);
 }
 
 void treadle_mr_free(struct treadle_obj *obj)

@@ -107,10 +107,10 @@ static inline void treadle_free_page_of(struct page *page)
 	__free_page(page);
 }
 
-static inline void treadle_unpin(struct page **pages, unsigned long n, bool dirty)
+static inline void treadle_unpin(struct page **pages, unsigned long n)
 {
 	atomic_long_sub(n, &treadle_live);
-	unpin_user_pages_dirty_lock(pages, n, dirty);
+	unpin_user_pages(pages, n);
 }
 
 #undef kmalloc
@@ -128,25 +128,25 @@ static inline void treadle_unpin(struct page **pages, unsigned long n, bool dirt
 #undef kvfree_rcu
 #undef KMEM_CACHE
 #undef rhashtable_init
-#define kmalloc			    treadle_kmalloc
-#define kzalloc			    treadle_kzalloc
-#define kvmalloc		    treadle_kvmalloc
-#define kvzalloc		    treadle_kvzalloc
-#define kvcalloc		    treadle_kvcalloc
-#define __vmalloc		    treadle_vmalloc
-#define kmemdup			    treadle_kmemdup
-#define kmem_cache_alloc	    treadle_cache
-#define alloc_page		    treadle_page
-#define __get_free_page(gfp)	    ((unsigned long)treadle_free_page(gfp))
-#define vmap			    treadle_vmap
-#define kfree			    treadle_kfree
-#define kvfree			    treadle_kvfree
-#define vunmap			    treadle_vunmap
-#define put_page		    treadle_put_page
-#define kmem_cache_free		    treadle_cache_free
-#define free_page		    treadle_free_page_at
-#define __free_page		    treadle_free_page_of
-#define unpin_user_pages_dirty_lock treadle_unpin
+#define kmalloc		     treadle_kmalloc
+#define kzalloc		     treadle_kzalloc
+#define kvmalloc	     treadle_kvmalloc
+#define kvzalloc	     treadle_kvzalloc
+#define kvcalloc	     treadle_kvcalloc
+#define __vmalloc	     treadle_vmalloc
+#define kmemdup		     treadle_kmemdup
+#define kmem_cache_alloc     treadle_cache
+#define alloc_page	     treadle_page
+#define __get_free_page(gfp) ((unsigned long)treadle_free_page(gfp))
+#define vmap		     treadle_vmap
+#define kfree		     treadle_kfree
+#define kvfree		     treadle_kvfree
+#define vunmap		     treadle_vunmap
+#define put_page	     treadle_put_page
+#define kmem_cache_free	     treadle_cache_free
+#define free_page	     treadle_free_page_at
+#define __free_page	     treadle_free_page_of
+#define unpin_user_pages     treadle_unpin
 #define kvfree_rcu(p, rcu)                \
 	do {                              \
 		treadle_gone(p);          \

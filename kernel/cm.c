@@ -38,7 +38,7 @@ int treadle_ioc_listen(struct treadle_ucmd *u)
 		pep->backlog = arg->backlog ?: BACKLOG_DEFAULT;
 		pep->listening = !READ_ONCE(pep->dead);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	treadle_obj_unbind(&pep->obj);
 	return ret;
 }
@@ -123,7 +123,7 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	ret = ask(ep, conn, pep, local);
 	if (conn->state != CONN_ASKED)
 		treadle_conn_dispose(conn);
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	if (pep)
 		treadle_ep_put(pep);
 	treadle_conn_put(conn);
@@ -175,7 +175,7 @@ int treadle_ioc_accept(struct treadle_ucmd *u)
 		return PTR_ERR(ep);
 	spin_lock(&treadle_conn_lock);
 	ret = accept(ep, answer, size);
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	treadle_obj_unbind(&ep->obj);
 	return ret;
 }
@@ -207,7 +207,7 @@ int treadle_ioc_reject(struct treadle_ucmd *u)
 		treadle_conn_refuse(conn, -ECONNREFUSED);
 		treadle_conn_dispose(conn);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	treadle_obj_unbind(&pep->obj);
 	return ret;
 }
@@ -235,7 +235,7 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		treadle_conn_hang_up(conn, end);
 		ret = 0;
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	/* also if the other end was first: its worker may not have come to that yet */
 	if (!ret)
 		treadle_end_flush(ep, -ECANCELED, &run);

@@ -106,7 +106,7 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 		ep->addr = conn->end[ACCEPTER].addr;
 		ep->port = ntohs(ep->addr.port);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	return ret;
 }
 
@@ -130,7 +130,7 @@ void treadle_end_tell(struct treadle_conn *conn, struct treadle_end *end)
 	spin_lock(&treadle_conn_lock);
 	if (end->ep)
 		treadle_event_tell(end->ep, &end->shut);
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 }
 
 static void end_job(struct treadle_job *job, struct treadle_run *run)
@@ -177,7 +177,7 @@ void treadle_conn_pause(unsigned int *n)
 {
 	if (++*n % PAUSE)
 		return;
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	cond_resched();
 	spin_lock(&treadle_conn_lock);
 }
@@ -236,7 +236,7 @@ void treadle_conn_shutdown(struct treadle_ep *ep)
 		pep_shutdown(ep);
 	else
 		end_shutdown(ep);
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	if (ep->eq)
 		atomic_dec(&ep->eq->obj.users);
 }
@@ -252,7 +252,7 @@ void treadle_conn_free(struct treadle_ep *ep)
 		if (!ep->conn->pep)
 			treadle_conn_dispose(ep->conn);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	if (ep->conn)
 		treadle_conn_put(ep->conn);
 	if (ep->eq)

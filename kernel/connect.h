@@ -14,10 +14,10 @@
  * waits at passive endpoints, the event queues. One lock for everybody, because
  * it is held for a few pointers at a time and because a connection joins
  * endpoints, event queues and contexts of two processes in any order. It is taken
- * with no spinlock held; ep->lock and the wait queue of an event queue are taken
- * under it. Whatever takes long (taking back messages, cancelling receives) is
- * done without it, by the caller for its own end and by the peer's worker for
- * the peer's.
+ * with no spinlock held; ep->lock is taken under it. Whatever takes long (taking back
+ * messages, cancelling receives) is done without it, by the caller for its own end
+ * and by the peer's worker for the peer's; who is to hear of an event is woken after
+ * it, by treadle_conn_unlock().
  *
  * A connection points at its ends and at the passive endpoint without holding
  * them: an endpoint clears those pointers under treadle_conn_lock when it is shut down,
@@ -45,11 +45,13 @@ extern spinlock_t treadle_conn_lock;
 /*
  * struct treadle_eq - event queue
  * @events, @dead: under treadle_conn_lock
+ * @told: has news since its waiters were woken last (under treadle_conn_lock)
  * @read_lock: one reader at a time
  */
 struct treadle_eq {
 	struct treadle_obj obj;
 	struct list_head events;
+	struct list_head told;
 	bool dead;
 	struct mutex read_lock;
 	struct treadle_waitq waitq;
@@ -136,6 +138,7 @@ struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 #define ONLY_PASSIVE BIT(TREADLE_EP_PASSIVE)
 
 /* event.c; tell and take_back under treadle_conn_lock */
+void treadle_conn_unlock(void) __releases(&treadle_conn_lock);
 void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice);
 void treadle_event_take_back(struct treadle_notice *notice);
 ssize_t treadle_eq_read(struct treadle_eq *eq, char __user *buf, size_t size);

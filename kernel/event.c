@@ -7,6 +7,10 @@
 #include "connect.h"
 #include "treadle.h"
 
+/* Event queues with news of which their waiters do not know yet, each held; under treadle_conn_lock. */
+static LIST_HEAD(told);
+static unsigned int nr_told;
+
 void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 {
 	struct treadle_eq *eq = ep->eq;
@@ -15,7 +19,32 @@ void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 		return;
 	treadle_conn_get(notice->conn);
 	list_add_tail(&notice->link, &eq->events);
-	treadle_wake(&eq->waitq); /* F */
+	if (!list_empty(&eq->told))
+		return;
+	kref_get(&eq->obj.ref);
+	list_add_tail(&eq->told, &told);
+	nr_told++;
+}
+
+/*
+ * Waiters are woken without the lock, as there may be many. By then others may have added theirs, behind
+ * ours, or have woken ours: who takes as many as were there when he came leaves none of his own.
+ */
+void treadle_conn_unlock(void)
+{
+	unsigned int n = nr_told;
+	struct treadle_eq *eq;
+
+	for (; n && nr_told; n--) {
+		eq = list_first_entry(&told, struct treadle_eq, told);
+		list_del_init(&eq->told);
+		nr_told--;
+		spin_unlock(&treadle_conn_lock);
+		treadle_wake(&eq->waitq); /* F */
+		treadle_obj_put(&eq->obj);
+		spin_lock(&treadle_conn_lock);
+	}
+	spin_unlock(&treadle_conn_lock);
 }
 
 void treadle_event_take_back(struct treadle_notice *notice)
@@ -67,6 +96,7 @@ int treadle_ioc_eq_create(struct treadle_ucmd *u)
 	if (!eq)
 		return -ENOMEM;
 	INIT_LIST_HEAD(&eq->events);
+	INIT_LIST_HEAD(&eq->told);
 	mutex_init(&eq->read_lock);
 	treadle_waitq_init(&eq->waitq);
 	ret = treadle_obj_init(u->ctx, &eq->obj, TREADLE_EQ);
@@ -90,7 +120,7 @@ void treadle_eq_shutdown(struct treadle_eq *eq)
 		treadle_event_take_back(list_first_entry(&eq->events, struct treadle_notice, link));
 		treadle_conn_pause(&n);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	wake_up_all(&eq->waitq.head);
 }
 
@@ -107,7 +137,7 @@ static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_
 			notice->conn->seen = true;
 		treadle_conn_get(notice->conn);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	return notice;
 }
 
@@ -125,7 +155,7 @@ static void event_done(struct treadle_notice *notice, bool read)
 		if (!conn->end[ASKER].ep && !conn->end[ACCEPTER].ep)
 			treadle_conn_dispose(conn);
 	}
-	spin_unlock(&treadle_conn_lock);
+	treadle_conn_unlock();
 	treadle_conn_put(conn);
 }
 
@@ -176,7 +206,7 @@ int treadle_ioc_ep_eq(struct treadle_ucmd *u)
 			ep->eq = container_of(eq, struct treadle_eq, obj);
 			ep->eq_context = arg->context;
 		}
-		spin_unlock(&treadle_conn_lock);
+		treadle_conn_unlock();
 		if (ret)
 			treadle_obj_unbind(eq);
 	}

@@ -52,7 +52,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	__module_get(THIS_MODULE); /* until the last reference: workers run our code */
 
 	ret = -ENOMEM;
-	ctx->crew = treadle_crew_get(ctx->uid);
+	ctx->crew = treadle_crew_get();
 	if (ctx->crew)
 		ret = treadle_mrs_init(&ctx->mrs);
 	if (ret)

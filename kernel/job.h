@@ -43,7 +43,7 @@ void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);
 void treadle_queue_job(struct treadle_job *job);
 void treadle_ctx_worker(struct work_struct *work);
-struct treadle_crew *treadle_crew_get(kuid_t uid);
+struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, int more);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);

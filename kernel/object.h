@@ -70,7 +70,7 @@ struct treadle_crew;
  * @mm:		the process; mmgrab'ed
  * @pm, @mates:	its pages, and its place among the contexts of the process
  * @uid, @user_ns, @net: who opened it
- * @crew:	whose workers run what it has to do: those of @uid
+ * @crew:	whose workers run what it has to do: those of @uid, or of who answers for him
  * @memcg:	who pays for messages that are kept for it
  * @ports:	of @net
  * @objs:	id -> object; written under @lock, read under RCU

@@ -8,23 +8,26 @@
  *
  * A workqueue runs so many of its items at a time, and the memory of one context may be
  * slow on purpose (userfaultfd, FUSE) for as long as its owner likes. So each user has a
- * workqueue: who fills it holds up his own contexts. What ends a context waits for
- * nobody, and has one that is common to all.
+ * workqueue: who fills it holds up his own contexts. Users whom somebody may make up, in his
+ * user namespaces, are he. What ends a context waits for nobody, and has one that is common to all.
  */
+#include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 
 #include "treadle.h"
 
 #define WORKER_BUDGET 1024
+#define USERS_WORKERS 256
 #define USERS_POLLERS 4u /* for each CPU, that look as often as they like */
 #define ALL_POLLERS   32u
 
 /*
- * struct treadle_crew - the workers of a user
+ * struct treadle_crew - the workers of a user, and of those for whom he answers
  * @ref:  contexts; the last one goes with crews_lock
  * @node: in crews (under crews_lock)
  * @end:  destroys @wq, which may not be done by one of its own workers
@@ -71,7 +74,7 @@ static struct treadle_crew *crew_alloc(kuid_t uid)
 
 	if (!crew)
 		return NULL;
-	crew->wq = alloc_workqueue("treadle-%u", WQ_UNBOUND, 0, __kuid_val(uid));
+	crew->wq = alloc_workqueue("treadle-%u", WQ_UNBOUND, USERS_WORKERS, __kuid_val(uid));
 	if (!crew->wq) {
 		kfree(crew);
 		return NULL;
@@ -83,9 +86,26 @@ static struct treadle_crew *crew_alloc(kuid_t uid)
 	return crew;
 }
 
-/* That of @uid, held; NULL: no memory. */
-struct treadle_crew *treadle_crew_get(kuid_t uid)
+/*
+ * Who answers for the caller: he himself, or whoever made the user namespace that he is in, for that
+ * one has all its users. The outermost one counts, but what the machine's root has made is for others:
+ * in it everybody answers for himself.
+ */
+static kuid_t accountable(void)
 {
+	const struct user_namespace *ns;
+	kuid_t uid = current_euid();
+
+	for (ns = current_user_ns(); ns->parent; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	return uid;
+}
+
+/* That of the caller, held; NULL: no memory. */
+struct treadle_crew *treadle_crew_get(void)
+{
+	kuid_t uid = accountable();
 	struct treadle_crew *crew;
 
 	mutex_lock(&crews_lock);

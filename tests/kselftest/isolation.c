@@ -3,6 +3,7 @@
  * Who may reach whom: the same user in the same user namespace, or one who has
  * the key; never out of a network namespace.
  */
+#include "slow.h"
 #include "who.h"
 
 struct attempt {
@@ -140,6 +141,92 @@ static void does_all_of_it(void *arg)
 TEST(no_privilege_is_needed)
 {
 	EXPECT_EQ(0, reap(spawn(does_all_of_it, NULL)));
+}
+
+/* --- whose workers ---------------------------------------------------------------------------- */
+
+#define PAGE	4096
+#define WORKERS 256 /* of a user */
+
+struct crew {
+	int ready, mapped, filled, stop;
+};
+
+static const struct options small = {.cq = 16, .rcq = 16, .tx = 512, .rx = 16, .auth_key = "k"};
+
+/* Opens @n, and sends to it what it receives at @slow: a worker asks for the page. True: within a time. */
+static bool worker_comes(struct node *n, char *slow, int fd, struct node *from, int within_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char byte = 1;
+
+	node_open(n, small);
+	need(post_recv(n, recv_of(slow, 1, ANY, 0)) == 0);
+	need(post(from, send_of(&byte, 1, peer(from, n->addr), 0)) == 1);
+	if (poll(&p, 1, within_ms) != 1)
+		return false;
+	need(page_asked_for(fd) == (unsigned long)slow);
+	return true;
+}
+
+/* In a user namespace of Alice's, one of her users has more slow pages than she has workers. */
+static void fills_the_workers(void *arg)
+{
+	const size_t len = (WORKERS + 1) * PAGE;
+	char *slow = pages(len);
+	struct crew *c = arg;
+	struct node n, from;
+	int fd;
+
+	become(ALICE);
+	need(unshare(CLONE_NEWUSER) == 0);
+	raise_to(&c->ready, 1);
+	await(&c->mapped, 1);
+	need(setresuid(0, 0, 0) == 0);
+	fd = slow_pages(slow, len);
+	node_open(&from, small);
+	for (int i = 0; i < WORKERS; i++)
+		need(worker_comes(&n, slow + i * PAGE, fd, &from, PATIENCE_NS / 1000000));
+	/* Another of her users has none, either. */
+	need(seteuid(1) == 0);
+	need(!worker_comes(&n, slow + WORKERS * PAGE, fd, &from, 300));
+	raise_to(&c->filled, 1);
+	await(&c->stop, 1);
+	take_pages_away(fd, slow, len);
+	need(cq_next(&n.rcq).error == EFAULT);
+}
+
+static void needs_a_worker(void *arg)
+{
+	char *slow = pages(PAGE);
+	struct node n, from;
+	int fd;
+
+	become(BOB);
+	fd = slow_pages(slow, PAGE);
+	node_open(&from, small);
+	need(worker_comes(&n, slow, fd, &from, PATIENCE_NS / 1000000));
+	take_pages_away(fd, slow, PAGE);
+}
+
+/* Who makes up users, in a namespace, has no more workers for it, and others have theirs. */
+TEST(workers_are_of_who_answers_for_their_user)
+{
+	struct crew *c = shared(sizeof(*c));
+	char path[64];
+	pid_t pid;
+
+	write_to("/proc/sys/vm/unprivileged_userfaultfd", "1");
+	pid = spawn(fills_the_workers, c);
+	await(&c->ready, 1);
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	write_to(path, "0 1001 1\n1 2000 1\n");
+	raise_to(&c->mapped, 1);
+	await(&c->filled, 1);
+	EXPECT_EQ(0, reap(spawn(needs_a_worker, NULL)));
+	raise_to(&c->stop, 1);
+	EXPECT_EQ(0, reap(pid));
+	until_unused();
 }
 
 /* --- network namespaces --------------------------------------------------------------------- */

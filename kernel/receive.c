@@ -273,7 +273,14 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 	return recv;
 }
 
-/* A larger hash table, allocated without the lock, and paid by whose receives these are; failing only costs speed. */
+#define MUST_GROW \
+	4096 /* buckets: as many, and as many again, there are also of who has no memory left */
+
+/*
+ * A larger hash table, allocated without the lock, and paid by whose receives these are; a small one also
+ * beyond the limit of his group, so that those who send to him do not walk long chains for it. Failing
+ * only costs speed.
+ */
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run)
 {
 	struct treadle_match *match = &rx->match[which];
@@ -292,7 +299,8 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run 
 		return;
 	old = set_active_memcg(rx->obj.ctx->memcg);
 	seg = treadle_table_alloc(buckets, sizeof(*seg),
-				  run->ctx == rx->obj.ctx ? TREADLE_GFP : TREADLE_GFP_OTHER);
+				  (run->ctx == rx->obj.ctx ? TREADLE_GFP : TREADLE_GFP_OTHER) |
+					  (buckets <= MUST_GROW ? __GFP_HIGH : 0));
 	set_active_memcg(old);
 	if (!seg)
 		return;

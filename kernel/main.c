@@ -136,7 +136,7 @@ union ioc_arg {
 static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *uarg)
 {
 	unsigned int nr = _IOC_NR(cmd);
-	struct treadle_ucmd u = { .ctx = ctx };
+	struct treadle_ucmd u = { .ctx = ctx, .uarg = uarg };
 	const struct ioc *ioc;
 	union ioc_arg arg;
 	u32 size;

@@ -38,13 +38,14 @@
 
 /*
  * struct treadle_ucmd - an ioctl being served
- * @arg: kernel's copy of the structure; written back if the call succeeds
+ * @arg: kernel's copy of the structure, which is at @uarg; written back if the call succeeds
  * @new: object that was made: published after the answer was written, else aborted
  * @file, @fd: likewise a file
  */
 struct treadle_ucmd {
 	struct treadle_ctx *ctx;
 	void *arg;
+	void __user *uarg;
 	struct treadle_obj *new;
 	struct file *file;
 	int fd;

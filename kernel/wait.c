@@ -94,9 +94,33 @@ static int wait(const struct waiter *me)
 						  ns_to_ktime(me->arg->timeout_ns));
 }
 
+/*
+ * Cut short. If not by a signal, but by what the kernel has to do in this thread (work of io_uring), the
+ * call begins again after that, for the time that is left.
+ */
+static int interrupted(struct treadle_ucmd *u, ktime_t end)
+{
+	struct treadle_wait __user *uarg = u->uarg;
+	const struct treadle_wait *arg = u->arg;
+	s64 left;
+
+	/* io_uring's threads go nowhere from where they could come back */
+	if (task_sigpending(current) || (current->flags & PF_IO_WORKER))
+		return -EINTR;
+	if (arg->timeout_ns >= 0) {
+		left = ktime_to_ns(ktime_sub(end, ktime_get()));
+		if (left <= 0)
+			return -ETIMEDOUT;
+		if (put_user(left, &uarg->timeout_ns))
+			return -EINTR;
+	}
+	return -ERESTARTNOHAND;
+}
+
 int treadle_ioc_wait(struct treadle_ucmd *u)
 {
 	struct treadle_wait *arg = u->arg;
+	ktime_t end = ktime_add_safe(ktime_get(), ns_to_ktime(arg->timeout_ns));
 	struct waiter me = { .arg = arg };
 	struct treadle_obj *obj;
 	int ret;
@@ -125,7 +149,7 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
 	else
 		ret = wait(&me);
 	if (ret == -ERESTARTSYS) {
-		ret = -EINTR;
+		ret = interrupted(u, end);
 	} else if (ret == -ETIME) {
 		ret = -ETIMEDOUT;
 	} else if (!ret && !ready(&me) && signaled(&me)) {

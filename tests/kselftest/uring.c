@@ -131,6 +131,41 @@ TEST_F(uring, a_wait_does_not_keep_who_submits_it)
 	EXPECT_EQ(2, cq_next(&self->n.rcq).context);
 }
 
+static void *sends_later(void *arg)
+{
+	FIXTURE_DATA(uring) *self = arg;
+
+	usleep(300000);
+	need(post(&self->n, send_of(self->buf, 8, self->to, 1)) == 1);
+	return NULL;
+}
+
+/* A thread that waits does not hear of it that something of its own has ended elsewhere. */
+TEST_F(uring, a_wait_is_not_cut_short_by_what_else_ends)
+{
+	struct __kernel_timespec soon = {.tv_nsec = 50000000};
+	const __s64 timeouts[] = {-1, PATIENCE_NS};
+	struct io_uring_cqe *cqe;
+
+	for (int i = 0; i < 2; i++) {
+		pthread_t t;
+
+		io_uring_prep_timeout(io_uring_get_sqe(&self->ring), &soon, 0, 0);
+		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		t = thread(sends_later, self);
+		EXPECT_EQ(0, cq_wait(&self->n.cq, timeouts[i]));
+		pthread_join(t, NULL);
+		cqe = finished(&self->ring);
+		EXPECT_EQ(-ETIME, cqe->res);
+		io_uring_cqe_seen(&self->ring, cqe);
+		EXPECT_EQ(0, cq_next(&self->n.cq).error);
+	}
+	/* Nor does it wait longer for it. */
+	io_uring_prep_timeout(io_uring_get_sqe(&self->ring), &soon, 0, 0);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 100000000));
+}
+
 /* A timeout of 0 asks: EAGAIN is the answer, and nothing that io_uring tries again. */
 TEST_F(uring, eagain_is_an_answer)
 {

@@ -503,7 +503,8 @@ struct treadle_cancel {
  * @signals:	of struct treadle_cq_prod, read before the ring was found to be empty: what is
  *		another number now ends the wait, too. For who waits again, since another thread
  *		has read what woke him
- * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN
+ * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN. May be less
+ *		after the call
  *
  * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL).
  */

@@ -15,8 +15,11 @@
 #include "compat.h"
 #include "treadle.h"
 
-#define REGION_SHIFT 28
-#define ID_SHIFT     32
+/*
+ * In pages an offset is an id, of 31 bits, and above it the region: 32 bits, which is what a
+ * 32-bit process can say.
+ */
+#define REGION_SHIFT 31
 
 int treadle_area_alloc(struct treadle_area *area, size_t bytes)
 {
@@ -59,11 +62,11 @@ void treadle_area_free(struct treadle_area *area)
 void treadle_map_cookie(struct treadle_obj *obj, const struct treadle_area *area,
 			enum treadle_region region, struct treadle_map *map)
 {
-	map->offset = (u64)obj->id << ID_SHIFT | (u64)region << REGION_SHIFT;
+	map->offset = ((u64)region << REGION_SHIFT | obj->id) << PAGE_SHIFT;
 	map->length = (u64)area->count << PAGE_SHIFT;
 }
 
-static const struct treadle_area *obj_area(struct treadle_obj *obj, u64 region)
+static const struct treadle_area *obj_area(struct treadle_obj *obj, unsigned long region)
 {
 	struct treadle_ring *ring;
 	struct treadle_cq *cq;
@@ -115,17 +118,14 @@ static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
 
 int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 {
-	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
-	u64 region = (offset & (BIT_ULL(ID_SHIFT) - 1)) >> REGION_SHIFT;
+	unsigned long region = vma->vm_pgoff >> REGION_SHIFT;
 	bool foreign = current->mm != ctx->mm;
 	const struct treadle_area *area;
 	struct treadle_obj *obj;
 	unsigned long n;
 	int ret = -EPERM;
 
-	if (offset & (BIT_ULL(REGION_SHIFT) - 1))
-		return foreign ? -EPERM : -EINVAL;
-	obj = mappable(ctx, offset >> ID_SHIFT);
+	obj = mappable(ctx, vma->vm_pgoff & (BIT(REGION_SHIFT) - 1));
 	if (IS_ERR(obj))
 		return foreign ? -EPERM : PTR_ERR(obj);
 	if (foreign && obj->type != TREADLE_CELL)

@@ -389,7 +389,7 @@ static void *maps_what_has_no_pages(void *arg)
 	while (!__atomic_load_n(&m->stop, __ATOMIC_ACQUIRE)) {
 		__u64 id = __atomic_load_n(&m->id, __ATOMIC_RELAXED);
 
-		need(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, m->fd, id << 32) == MAP_FAILED);
+		need(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, m->fd, id << 12) == MAP_FAILED);
 	}
 	return NULL;
 }

@@ -461,6 +461,16 @@ TEST_F(objects, the_layout_is_the_same_for_32_bits)
 	map(self->fd, cq->ro, PROT_READ);
 	EXPECT_EQ(0, call32(self->fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)cq->id));
 	EXPECT_EQ(-EFAULT, call32(self->fd, TREADLE_IOC_QUERY, NULL));
+	/* mmap2 takes pages, in 32 bits: also of who has made and closed many. */
+	for (int i = 0; i < 5000; i++) {
+		ASSERT_EQ(0, destroy(self->fd, cq->id));
+		*cq = (struct treadle_cq_create){.size = sizeof(*cq), .entries = 8};
+		ASSERT_EQ(0, call(self->fd, TREADLE_IOC_CQ_CREATE, cq));
+	}
+	EXPECT_EQ(0, cq->ro.offset >> 44);
+	EXPECT_EQ(0, cq->rw.offset >> 44);
+	map(self->fd, cq->ro, PROT_READ);
+	map(self->fd, cq->rw, PROT_READ | PROT_WRITE);
 }
 #endif
 

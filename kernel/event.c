@@ -30,7 +30,7 @@ void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
  * Waiters are woken without the lock, as there may be many. By then others may have added theirs, behind
  * ours, or have woken ours: who takes as many as were there when he came leaves none of his own.
  */
-void treadle_conn_unlock(void)
+void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 {
 	unsigned int n = nr_told;
 	struct treadle_eq *eq;

@@ -189,7 +189,7 @@ public:
 		message.flags = tx_flags_ | desc_flags;
 		if (message.opcode == TREADLE_OP_READ)
 			message.flags &= ~TREADLE_F_INJECT;
-		return finish(tx_->post(message), message.opcode);
+		return sent(tx_->post(message), message.opcode);
 	}
 	template <bool Special> ssize_t receive(Message message) noexcept
 	{
@@ -206,8 +206,8 @@ public:
 	{
 		message.flags = inject_flags_ | desc_flags;
 		if constexpr (Special)
-			return finish(post(message), message.opcode);
-		return finish(tx_->post(message), message.opcode);
+			return sent(post(message), message.opcode);
+		return sent(tx_->post(message), message.opcode);
 	}
 
 	/* A command that is complete but for its flags: with the port's default ones. */
@@ -216,7 +216,7 @@ public:
 		if constexpr (Special)
 			return transmit(command, tx_op_flags_);
 		command.flags(tx_flags_);
-		return finish(tx_->post(command), command.desc().opcode);
+		return sent(tx_->post(command), command.desc().opcode);
 	}
 	/* data: for FI_REMOTE_CQ_DATA */
 	ssize_t transmit(Command &command, std::uint64_t given, std::uint64_t data = 0) noexcept
@@ -225,28 +225,27 @@ public:
 		const std::uint64_t flags = flags_for(opcode, given);
 
 		if (flags & ~transmit_flags) [[unlikely]]
-			return flags_refused(flags & ~transmit_flags, name_of(opcode));
+			return refused(flags_refused(flags & ~transmit_flags, name_of(opcode)));
 		command.flags(tx_desc_flags(flags));
 		if (flags & FI_REMOTE_CQ_DATA)
 			command.data(data);
 		if (flags & FI_TRIGGER || shares_tx_)
 			command.on(endpoint_->id());
 		const auto post = [&] { return tx_->post(command); };
-		return finish(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) :
-						   post(),
-			      opcode);
+		return sent(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) : post(),
+			    opcode);
 	}
 	ssize_t transmit(CommandOrError command, std::uint64_t flags,
 			 std::uint64_t data = 0) noexcept
 	{
-		return command ? transmit(*command, flags, data) : command.error();
+		return command ? transmit(*command, flags, data) : refused(command.error());
 	}
 	ssize_t inject(Command command) noexcept
 	{
 		command.flags(inject_flags_);
 		if (shares_tx_)
 			command.on(endpoint_->id());
-		return finish(tx_->post(command), command.desc().opcode);
+		return sent(tx_->post(command), command.desc().opcode);
 	}
 
 	/* Any buffers, any flags. */
@@ -280,18 +279,19 @@ private:
 		const std::uint64_t flags = flags_for(message.opcode, given);
 
 		if (flags & ~transmit_flags || (buffers.too_many() || ...)) [[unlikely]]
-			return flags_refused(flags & ~transmit_flags, name_of(message.opcode));
+			return refused(
+				flags_refused(flags & ~transmit_flags, name_of(message.opcode)));
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
 		if (flags & FI_TRIGGER) {
 			Command command = command_of(message).on(endpoint_->id());
 			(command.buffers(buffers.span()), ...);
-			return finish(post_triggered(command, *endpoint_,
-						     [&] { return tx_->post(command); }),
-				      message.opcode);
+			return sent(post_triggered(command, *endpoint_,
+						   [&] { return tx_->post(command); }),
+				    message.opcode);
 		}
-		return finish(post(message, buffers...), message.opcode);
+		return sent(post(message, buffers...), message.opcode);
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
@@ -339,6 +339,17 @@ private:
 	static ssize_t finish(int rc, std::uint8_t opcode) noexcept
 	{
 		return rc ? posting_failed(rc, name_of(opcode)) : 0;
+	}
+	/* Nobody waits for the rest of a batch that was refused: what FI_MORE put off starts. fi_msg(3) of 2.6 */
+	ssize_t refused(ssize_t error) noexcept
+	{
+		static_cast<void>(
+			tx_->flush()); /* if that fails, the next doorbell is for them, too */
+		return error;
+	}
+	ssize_t sent(int rc, std::uint8_t opcode) noexcept
+	{
+		return rc ? refused(finish(rc, opcode)) : 0;
 	}
 
 	void attach() noexcept override

@@ -208,6 +208,23 @@ TYPED_TEST(Message, BatchesComeWholeAndInOrder)
 	}
 }
 
+TYPED_TEST(Message, WhatIsRefusedStartsWhatCameBeforeIt)
+{
+	constexpr std::uint64_t unknown = std::uint64_t{1} << 62;
+	Pair p(this->hints());
+	int in = 0, out = 7;
+	const iovec iov{&out, sizeof(int)};
+
+	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &in, sizeof(int), FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(TypeParam::sendmsg(p.a.ep.get(), &iov, 1, p.b_at_a, ctx(2), 0, FI_MORE), 0);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	EXPECT_EQ(TypeParam::sendmsg(p.a.ep.get(), &iov, 1, p.b_at_a, ctx(3), 0, unknown),
+		  -FI_EBADFLAGS);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
+	EXPECT_EQ(in, 7);
+	this->expect_sent(p.a.tx_cq.get(), ctx(2));
+}
+
 TYPED_TEST(Message, LongerThanItsBufferIsTruncatedAndSaysSo)
 {
 	Pair p(this->hints());

@@ -447,9 +447,9 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
 	} else {
 		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
-		/* of a multi-receive that has come to its end, and of nothing else */
+		/* of a multi-receive that has come to its end, and of nothing else: no message is anywhere */
 		if (recv->kind == TREADLE_RECV_MULTI && !error)
-			flags = 0;
+			flags = cqe->buf = 0;
 	}
 	if (unlikely(recv->flags & TREADLE_F_MULTI_RECV))
 		flags |= TREADLE_CQ_MULTI_RECV;

@@ -342,6 +342,7 @@ TEST_F(multi_end, another_endpoint_tells_of_the_end)
 	EXPECT_EQ(7, c.context);
 	EXPECT_EQ(0, c.len);
 	EXPECT_EQ(TREADLE_CQ_MULTI_RECV, c.flags);
+	EXPECT_EQ(0, c.buf);
 	EXPECT_TRUE(cq_empty(&one.rcq));
 	ring_wait(&one.rx, rx.entries); /* its slot is given back after that */
 	EXPECT_NE(0, cq_next(&self->a.cq).error);
@@ -409,6 +410,7 @@ TEST_F(multi_end, a_bad_message_may_end_it)
 	c = cq_next(&self->b.rcq);
 	EXPECT_EQ(0, c.error);
 	EXPECT_EQ(TREADLE_CQ_MULTI_RECV, c.flags);
+	EXPECT_EQ(0, c.buf);
 	EXPECT_EQ(7, c.context);
 	EXPECT_EQ(0, cntr_value(&self->b.rcvd));
 }

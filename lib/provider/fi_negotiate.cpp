@@ -285,6 +285,9 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 
 	if (asked.caps & FI_SOURCE_ERR && !(asked.caps & FI_SOURCE))
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
+	/* 2.x has another use for this bit */
+	if (asked.caps & FI_XPU_TRIGGER && FI_VERSION_GE(api, FI_VERSION(2, 0)))
+		return compare.refuse("caps: FI_XPU is of libfabric 1.x");
 	if (asked.caps & FI_XPU_TRIGGER && !(asked.caps & FI_TRIGGER))
 		return compare.refuse("caps: FI_XPU needs FI_TRIGGER");
 	if (asked_caps(asked) & FI_COLLECTIVE && !can_be_member(asked))

@@ -273,13 +273,12 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 	return recv;
 }
 
-#define MUST_GROW \
-	4096 /* buckets: as many, and as many again, there are also of who has no memory left */
+#define MUST_GROW 4096 /* buckets, added to as many */
 
 /*
- * A larger hash table, allocated without the lock, and paid by whose receives these are; a small one also
- * beyond the limit of his group, so that those who send to him do not walk long chains for it. Failing
- * only costs speed.
+ * A larger hash table, allocated without the lock, and paid by whose receives these are; one of up to
+ * MUST_GROW also beyond the limit of his group, so that those who send to him do not walk long chains
+ * for it. Failing only costs speed.
  */
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run)
 {

@@ -340,11 +340,13 @@ private:
 	{
 		return rc ? posting_failed(rc, name_of(opcode)) : 0;
 	}
-	/* Nobody waits for the rest of a batch that was refused: what FI_MORE put off starts. fi_msg(3) of 2.6 */
+	/*
+	 * Nobody waits for the rest of a batch that was refused: what FI_MORE put off starts (fi_msg(3)
+	 * of 2.6). If it can't yet, the next doorbell is for it, too.
+	 */
 	ssize_t refused(ssize_t error) noexcept
 	{
-		static_cast<void>(
-			tx_->flush()); /* if that fails, the next doorbell is for them, too */
+		static_cast<void>(tx_->flush());
 		return error;
 	}
 	ssize_t sent(int rc, std::uint8_t opcode) noexcept

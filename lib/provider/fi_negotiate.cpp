@@ -229,7 +229,9 @@ template <class T> void settle(T &value, T asked, T usual) noexcept
 	value = asked ? asked : std::min(value, usual);
 }
 
-constexpr std::size_t usual_ring = 1024;   /* entries */
+constexpr std::size_t usual_ring = 1024; /* entries */
+/* Of endpoints that are for all peers: MPI programs post thousands, and all of them before any sends. */
+constexpr std::size_t usual_rdm_receives = 4096;
 constexpr std::size_t usual_queues = 1024; /* that a machine has room for, and counters */
 constexpr std::size_t usual_buffered = std::size_t{1} << 20; /* bytes of unexpected messages */
 
@@ -359,7 +361,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	info.tx_attr->mode = (tx.mode ? tx.mode : info.mode) & FI_MSG_PREFIX;
 	info.rx_attr->mode = (rx.mode ? rx.mode : info.mode) & FI_MSG_PREFIX;
 	settle(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
-	settle(info.rx_attr->size, rx.size, usual_ring);
+	settle(info.rx_attr->size, rx.size,
+	       info.ep_attr->type == FI_EP_RDM ? usual_rdm_receives : usual_ring);
 }
 
 } // namespace treadle::fi

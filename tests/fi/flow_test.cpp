@@ -57,6 +57,21 @@ TYPED_TEST(Flow, AFullReceiveRingSaysTryAgain)
 	EXPECT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1)), 0);
 }
 
+/* MPI programs do, and none of them sends before all are posted. */
+TYPED_TEST(Flow, WhoDoesNotAskHasRoomForThousandsOfReceives)
+{
+	Pair p(this->hints());
+	char c;
+
+	for (int i = 0; i < 4096; ++i)
+		ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(i)), 0) << i;
+	EXPECT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1)), -FI_EAGAIN);
+	for (int i = 0; i < 4096; ++i) {
+		ASSERT_EQ(TypeParam::inject(p.a.ep.get(), "x", 1, p.b_at_a), 0);
+		ASSERT_EQ(next(p.b.rx_cq.get()).op_context, ctx(i));
+	}
+}
+
 TYPED_TEST(Flow, CancelTakesAReceiveBack)
 {
 	Pair p(this->hints());

@@ -33,8 +33,9 @@ constexpr std::uint32_t protocol_version = 1;
 /* A utility provider looks for something to layer on; libfabric's own headers know this flag. */
 constexpr std::uint64_t layering = std::uint64_t{1} << 59; /* OFI_CORE_PROV_ONLY */
 
-/* All flags of fi_getinfo(3). */
-constexpr std::uint64_t public_flags = FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE;
+/* All flags of fi_getinfo(3), also of 2.x. */
+constexpr std::uint64_t rescan = std::uint64_t{1} << 35; /* FI_RESCAN */
+constexpr std::uint64_t public_flags = FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE | rescan;
 
 /*
  * Most calls of fi_getinfo come here only because they go to every provider:

@@ -36,6 +36,8 @@ END {
 		result("fail", "stopped after " limit " s")
 	else if (!seen)
 		result("fail", "exit status " status ", and no result")
+	else if (planned < 0)
+		result("fail", "no plan")
 	else if (planned > 0 && seen != planned)
 		result("fail", planned " tests planned, " seen " seen")
 	else if (status != 0 && !count["fail"] && !(status == 4 && count["skip"]))

@@ -285,7 +285,7 @@ TEST(customers_come_and_go)
 			int i = lottery(&luck) % 3;
 
 			kill(pids[i], SIGKILL);
-			reap(pids[i]);
+			EXPECT_EQ(-SIGKILL, reap(pids[i]));
 			pids[i] = spawn(customer, life);
 		}
 		if (poll(&p, 1, 100) < 1 || event_take(l.eq, &ev) < 0)
@@ -310,7 +310,7 @@ TEST(customers_come_and_go)
 	EXPECT_LT(0, served);
 	for (int i = 0; i < 3; i++) {
 		kill(pids[i], SIGKILL);
-		reap(pids[i]);
+		EXPECT_EQ(-SIGKILL, reap(pids[i]));
 	}
 	for (int i = 0; i < ARRAY_SIZE(s); i++)
 		if (s[i].fd)

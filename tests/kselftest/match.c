@@ -6,45 +6,89 @@
 
 #define ROOM 4096 /* of a message's or a receive's buffer */
 
-FIXTURE(match)
-{
+struct stage {
 	struct node a, a2, b; /* two senders, one receiver, each with a context of its own */
 	__u64 to, to2;
 	__u64 from, from2;
 	char *src, *dst; /* ROOM bytes for each context number */
+	bool tagged;
+	bool late; /* receives are posted after the messages came */
+};
+
+static void stage_open(struct stage *s, bool tagged, bool late)
+{
+	node_open(&s->a, (struct options){});
+	node_open(&s->a2, (struct options){});
+	node_open(&s->b, (struct options){.flags = TREADLE_EP_SOURCE});
+	s->to = peer(&s->a, s->b.addr);
+	s->to2 = peer(&s->a2, s->b.addr);
+	s->from = peer(&s->b, s->a.addr);
+	s->from2 = peer(&s->b, s->a2.addr);
+	s->src = pages(64 * ROOM);
+	s->dst = pages(64 * ROOM);
+	s->tagged = tagged;
+	s->late = late;
+}
+
+static void stage_is_empty(struct __test_metadata *_metadata, struct stage *s)
+{
+	EXPECT_TRUE(cq_empty(&s->b.rcq));
+	EXPECT_TRUE(cq_empty(&s->b.cq));
+	EXPECT_TRUE(cq_empty(&s->a.rcq));
+}
+
+/* Of both kinds of messages. */
+FIXTURE(match)
+{
+	struct stage s;
 };
 
 FIXTURE_VARIANT(match)
 {
-	__u8 send, recv;
-	bool late; /* receives are posted after the messages came */
+	bool tagged, late;
 };
 
 /* clang-format off */
-FIXTURE_VARIANT_ADD(match, plain) { TREADLE_OP_SEND, TREADLE_OP_RECV };
-FIXTURE_VARIANT_ADD(match, plain_unexpected) { TREADLE_OP_SEND, TREADLE_OP_RECV, true };
-FIXTURE_VARIANT_ADD(match, tagged) { TREADLE_OP_TSEND, TREADLE_OP_TRECV };
-FIXTURE_VARIANT_ADD(match, tagged_unexpected) { TREADLE_OP_TSEND, TREADLE_OP_TRECV, true };
+FIXTURE_VARIANT_ADD(match, plain) { };
+FIXTURE_VARIANT_ADD(match, plain_unexpected) { .late = true };
+FIXTURE_VARIANT_ADD(match, tagged) { .tagged = true };
+FIXTURE_VARIANT_ADD(match, tagged_unexpected) { .tagged = true, .late = true };
 /* clang-format on */
 
 FIXTURE_SETUP(match)
 {
-	node_open(&self->a, (struct options){});
-	node_open(&self->a2, (struct options){});
-	node_open(&self->b, (struct options){.flags = TREADLE_EP_SOURCE});
-	self->to = peer(&self->a, self->b.addr);
-	self->to2 = peer(&self->a2, self->b.addr);
-	self->from = peer(&self->b, self->a.addr);
-	self->from2 = peer(&self->b, self->a2.addr);
-	self->src = pages(64 * ROOM);
-	self->dst = pages(64 * ROOM);
+	stage_open(&self->s, variant->tagged, variant->late);
 }
 
 FIXTURE_TEARDOWN(match)
 {
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
-	EXPECT_TRUE(cq_empty(&self->b.cq));
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	stage_is_empty(_metadata, &self->s);
+}
+
+/* Of tagged ones. */
+FIXTURE(tags)
+{
+	struct stage s;
+};
+
+FIXTURE_VARIANT(tags)
+{
+	bool late;
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(tags, expected) { };
+FIXTURE_VARIANT_ADD(tags, unexpected) { .late = true };
+/* clang-format on */
+
+FIXTURE_SETUP(tags)
+{
+	stage_open(&self->s, true, variant->late);
+}
+
+FIXTURE_TEARDOWN(tags)
+{
+	stage_is_empty(_metadata, &self->s);
 }
 
 /* A play: messages that are sent and receives that are posted, each in this order. */
@@ -59,40 +103,38 @@ struct receive {
 	int gets; /* which message */
 };
 
-static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) * self,
-		 const FIXTURE_VARIANT(match) * variant, const struct message *m, int messages,
-		 const struct receive *r, int receives, int taken)
+static void play(struct __test_metadata *_metadata, struct stage *s, const struct message *m,
+		 int messages, const struct receive *r, int receives, int taken)
 {
 	for (int turn = 0; turn < 2; turn++) {
-		for (int i = 0; turn == variant->late && i < receives; i++) {
-			struct treadle_desc d = recv_of(self->dst + i * ROOM, ROOM, ANY, 100 + i);
+		for (int i = 0; turn == s->late && i < receives; i++) {
+			struct treadle_desc d = recv_of(s->dst + i * ROOM, ROOM, ANY, 100 + i);
 
-			d.opcode = variant->recv;
+			d.opcode = s->tagged ? TREADLE_OP_TRECV : TREADLE_OP_RECV;
 			if (r[i].directed)
-				d.peer = r[i].second ? self->from2 : self->from;
-			if (variant->recv == TREADLE_OP_TRECV) {
+				d.peer = r[i].second ? s->from2 : s->from;
+			if (s->tagged) {
 				d.tag = r[i].tag;
 				d.ignore = r[i].ignore;
 			}
-			ASSERT_EQ(0, post_recv(&self->b, d));
+			ASSERT_EQ(0, post_recv(&s->b, d));
 			if (i < taken)
-				ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+				ASSERT_EQ(0, ring_doorbell(&s->b.rx));
 		}
-		for (int i = 0; turn != variant->late && i < messages; i++) {
-			struct node *from = m[i].second ? &self->a2 : &self->a;
-			struct treadle_desc d =
-				send_of(self->src + i * ROOM, 1 + i * 60, 0, 200 + i);
+		for (int i = 0; turn != s->late && i < messages; i++) {
+			struct node *from = m[i].second ? &s->a2 : &s->a;
+			struct treadle_desc d = send_of(s->src + i * ROOM, 1 + i * 60, 0, 200 + i);
 
-			d.opcode = variant->send;
-			d.peer = m[i].second ? self->to2 : self->to;
-			if (variant->send == TREADLE_OP_TSEND)
+			d.opcode = s->tagged ? TREADLE_OP_TSEND : TREADLE_OP_SEND;
+			d.peer = m[i].second ? s->to2 : s->to;
+			if (s->tagged)
 				d.tag = m[i].tag;
-			fill(self->src + i * ROOM, 1 + i * 60, i);
+			fill(s->src + i * ROOM, 1 + i * 60, i);
 			ASSERT_EQ(1, post(from, d));
 		}
 	}
 	for (int i = 0; i < receives; i++) {
-		struct treadle_cqe c = cq_next(&self->b.rcq);
+		struct treadle_cqe c = cq_next(&s->b.rcq);
 		int n = c.context - 100, got = r[n].gets;
 
 		ASSERT_LE(0, n);
@@ -100,20 +142,20 @@ static void play(struct __test_metadata *_metadata, FIXTURE_DATA(match) * self,
 		EXPECT_EQ(0, c.error);
 		about("receive %d got another message than %d", n, got);
 		EXPECT_EQ(1 + got * 60, c.len);
-		EXPECT_TRUE(same(self->dst + n * ROOM, 1 + got * 60, got));
-		EXPECT_EQ(m[got].second ? self->from2 : self->from, c.src);
-		if (variant->send == TREADLE_OP_TSEND)
+		EXPECT_TRUE(same(s->dst + n * ROOM, 1 + got * 60, got));
+		EXPECT_EQ(m[got].second ? s->from2 : s->from, c.src);
+		if (s->tagged)
 			EXPECT_EQ(m[got].tag, c.tag);
 	}
 	for (int i = 0; i < messages; i++) {
-		EXPECT_EQ(0, cq_next(m[i].second ? &self->a2.cq : &self->a.cq).error);
+		EXPECT_EQ(0, cq_next(m[i].second ? &s->a2.cq : &s->a.cq).error);
 	}
 }
 
 /* None, some, or all of the receives are off the ring before the messages come. */
 #define PLAY(m, r)                                                       \
 	for (int taken = 0; taken < (variant->late ? 1 : 7); taken += 3) \
-	play(_metadata, self, variant, m, ARRAY_SIZE(m), r, ARRAY_SIZE(r), taken)
+	play(_metadata, &self->s, m, ARRAY_SIZE(m), r, ARRAY_SIZE(r), taken)
 
 TEST_F(match, first_come_first_served)
 {
@@ -147,7 +189,7 @@ TEST_F(match, receives_from_anybody_come_in_turn)
 	PLAY(m, r);
 }
 
-TEST_F(match, tags_choose)
+TEST_F(tags, tags_choose)
 {
 	static const struct message m[] = {{.tag = 5}, {.tag = 1ULL << 63},
 					   {.tag = 6}, {.tag = 5},
@@ -159,11 +201,10 @@ TEST_F(match, tags_choose)
 					   {.tag = 1ULL << 63, .gets = 1},
 					   {.tag = 5, .directed = true, .gets = 3}};
 
-	if (variant->send == TREADLE_OP_TSEND)
-		PLAY(m, r);
+	PLAY(m, r);
 }
 
-TEST_F(match, ignored_bits_do_not_count)
+TEST_F(tags, ignored_bits_do_not_count)
 {
 	static const struct message m[] = {
 		{.tag = 0x15}, {.tag = 0x26}, {.tag = 0x35}, {.tag = ~0ULL}, {.tag = 0x45}};
@@ -173,11 +214,10 @@ TEST_F(match, ignored_bits_do_not_count)
 					   {.tag = ~0xfULL, .ignore = 0xf, .gets = 3},
 					   {.tag = 0x05, .ignore = ~0xfULL, .gets = 4}};
 
-	if (variant->send == TREADLE_OP_TSEND)
-		PLAY(m, r);
+	PLAY(m, r);
 }
 
-TEST_F(match, wildcards_and_exact_ones_in_order_of_posting)
+TEST_F(tags, wildcards_and_exact_ones_in_order_of_posting)
 {
 	static const struct message m[] = {
 		{.tag = 1}, {.tag = 1}, {.tag = 2}, {.tag = 1}, {.second = true, .tag = 1},
@@ -189,52 +229,50 @@ TEST_F(match, wildcards_and_exact_ones_in_order_of_posting)
 					   {.tag = 1, .ignore = 2, .gets = 4},
 					   {.tag = 1, .ignore = 2, .directed = true, .gets = 5}};
 
-	if (variant->send == TREADLE_OP_TSEND)
-		PLAY(m, r);
+	PLAY(m, r);
 }
 
 /* What was sent by opcode SEND is not for a tagged receive, nor the other way round. */
 TEST_F(match, plain_and_tagged_are_strangers)
 {
-	bool tagged = variant->send == TREADLE_OP_TSEND;
-	struct treadle_desc recv = recv_of(self->dst, ROOM, ANY, 1),
-			    send = send_of(self->src, 8, self->to, 2);
-	struct treadle_desc other_recv = trecv_of(self->dst + ROOM, ROOM, ANY, 0, ~0ULL, 3);
-	struct treadle_desc other_send = tsend_of(self->src, 16, self->to, 0, 4);
+	bool tagged = variant->tagged;
+	struct treadle_desc recv = recv_of(self->s.dst, ROOM, ANY, 1),
+			    send = send_of(self->s.src, 8, self->s.to, 2);
+	struct treadle_desc other_recv = trecv_of(self->s.dst + ROOM, ROOM, ANY, 0, ~0ULL, 3);
+	struct treadle_desc other_send = tsend_of(self->s.src, 16, self->s.to, 0, 4);
 
-	ASSERT_EQ(0, post_recv(&self->b, tagged ? recv : other_recv));
-	ASSERT_EQ(1, post(&self->a, tagged ? other_send : send));
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
-	ASSERT_EQ(0, post_recv(&self->b, tagged ? other_recv : recv));
-	EXPECT_EQ(tagged ? 3 : 1, cq_next(&self->b.rcq).context);
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
-	ASSERT_EQ(1, post(&self->a, tagged ? send : other_send));
-	EXPECT_EQ(tagged ? 1 : 3, cq_next(&self->b.rcq).context);
+	ASSERT_EQ(0, post_recv(&self->s.b, tagged ? recv : other_recv));
+	ASSERT_EQ(1, post(&self->s.a, tagged ? other_send : send));
+	EXPECT_TRUE(cq_empty(&self->s.b.rcq));
+	ASSERT_EQ(0, post_recv(&self->s.b, tagged ? other_recv : recv));
+	EXPECT_EQ(tagged ? 3 : 1, cq_next(&self->s.b.rcq).context);
+	EXPECT_TRUE(cq_empty(&self->s.b.rcq));
+	ASSERT_EQ(1, post(&self->s.a, tagged ? send : other_send));
+	EXPECT_EQ(tagged ? 1 : 3, cq_next(&self->s.b.rcq).context);
 }
 
 /* A large field of tags, received backwards, then forwards. */
-TEST_F(match, many_tags)
+TEST_F(tags, many_tags)
 {
 	const int count = 500;
 	struct treadle_cqe c;
 
-	if (variant->send != TREADLE_OP_TSEND)
-		return;
 	for (int round = 0; round < 4; round++) {
 		for (int i = 0; i < count; i++) {
-			*(__u64 *)self->src = i * 7919;
-			ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 8, self->to, i * 7919, i)));
-			ASSERT_EQ(0, cq_next(&self->a.cq).error);
+			*(__u64 *)self->s.src = i * 7919;
+			ASSERT_EQ(1, post(&self->s.a,
+					  tsend_of(self->s.src, 8, self->s.to, i * 7919, i)));
+			ASSERT_EQ(0, cq_next(&self->s.a.cq).error);
 		}
 		for (int n = 0; n < count; n++) {
 			int i = round & 1 ? n : count - 1 - n;
 
-			ASSERT_EQ(0,
-				  post_recv(&self->b, trecv_of(self->dst, 8, ANY, i * 7919, 0, i)));
-			c = cq_next(&self->b.rcq);
+			ASSERT_EQ(0, post_recv(&self->s.b,
+					       trecv_of(self->s.dst, 8, ANY, i * 7919, 0, i)));
+			c = cq_next(&self->s.b.rcq);
 			ASSERT_EQ(i, c.context);
 			ASSERT_EQ(i * 7919, c.tag);
-			ASSERT_EQ(i * 7919, *(__u64 *)self->dst);
+			ASSERT_EQ(i * 7919, *(__u64 *)self->s.dst);
 		}
 	}
 }

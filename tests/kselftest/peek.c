@@ -255,22 +255,27 @@ TEST_F(peek, a_message_is_claimed_while_it_is_looked_at)
 	__atomic_store_n(&l.over, true, __ATOMIC_RELAXED);
 	pthread_join(t, NULL);
 	note("looked at %d times", l.seen);
+	EXPECT_LT(0, l.seen);
 	EXPECT_EQ(0, l.wrong);
 }
 
-/* A sender can take back what waits, not what was claimed. */
+/* A sender can take back what waits with him, not what was claimed. */
 TEST_F(peek, claimed_is_matched)
 {
 	struct treadle_cqe c;
 	__u64 n;
 
-	if (!variant->parked)
-		return;
 	send_tagged(_metadata, self, variant, 1);
 	c = ask(_metadata, self, 1, 0, PEEK, 8);
 	tells(c, 1, 8);
-	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 1, 0, &n));
-	EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
+	if (variant->parked) {
+		EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 1, 0, &n));
+		EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
+		EXPECT_EQ(ENOMSG, ask(_metadata, self, 1, 0, PEEK, 8).error);
+	} else {
+		EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 1, 0, &n));
+		receive(_metadata, self, 1);
+	}
 	send_tagged(_metadata, self, variant, 2);
 	c = ask(_metadata, self, 2, 0, PEEK | CLAIM, 8);
 	tells(c, 2, 8);
@@ -336,33 +341,34 @@ TEST_F(peek, the_sender_of_a_claimed_message_may_close)
 	struct treadle_desc d;
 	struct node from;
 
-	if (!variant->parked)
-		return;
 	send_tagged(_metadata, self, variant, 2); /* so that the buffer's page is known */
 	receive(_metadata, self, 2);
 	was_delivered(_metadata, self, variant, 2);
 	node_open(&from, (struct options){.context = self->b.fd});
 	d = tsend_of(self->src, 64, peer(&from, self->b.addr), 1, 1);
-	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	if (variant->parked)
+		d.flags |= TREADLE_F_DELIVERY_COMPLETE;
 	ASSERT_EQ(1, post(&from, d));
 	EXPECT_EQ(0, ask(_metadata, self, 1, 0, PEEK | CLAIM, 8).error);
 	ASSERT_EQ(0, destroy(self->b.fd, from.ep));
-	EXPECT_EQ(ECONNRESET, ask(_metadata, self, 0, 0, CLAIM, 8).error);
+	EXPECT_EQ(variant->parked ? ECONNRESET : 0, ask(_metadata, self, 0, 0, CLAIM, 8).error);
 }
 
-TEST_F(peek, a_claimed_message_that_can_not_be_read)
+TEST_F(peek, a_claimed_message_whose_buffer_is_gone)
 {
 	struct treadle_cqe c;
 
-	if (!variant->parked)
-		return;
 	send_tagged(_metadata, self, variant, 1);
 	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
 	tells(c, 1, 8);
 	need(munmap(self->src, 1 << 16) == 0);
 	c = ask(_metadata, self, 0, 0, CLAIM, 8);
-	EXPECT_EQ(EIO, c.error);
-	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
+	if (variant->parked) {
+		EXPECT_EQ(EIO, c.error);
+		EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
+	} else {
+		tells(c, 1, 8);
+	}
 }
 
 /* Claiming frees nothing of the room for messages that wait. */
@@ -373,12 +379,13 @@ TEST_F(peek, claimed_messages_are_counted)
 	int kept = 0;
 	__u64 to;
 
-	if (variant->parked)
-		return;
 	node_open(&c, (struct options){.buffered = 8192, .rcq = 1024});
 	to = peer(&self->a, c.addr);
 	for (int i = 0; i < 32; i++) {
-		ASSERT_EQ(1, post(&self->a, tsend_of(self->src, 1000, to, i, i)));
+		d = tsend_of(self->src, 1000, to, i, i);
+		if (variant->parked)
+			d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+		ASSERT_EQ(1, post(&self->a, d));
 		d = trecv_of(NULL, 0, ANY, i, 0, i);
 		d.flags |= PEEK | CLAIM;
 		ASSERT_EQ(1, post(&c, d));
@@ -386,8 +393,8 @@ TEST_F(peek, claimed_messages_are_counted)
 	}
 	for (struct treadle_cqe e; cq_poll(&self->a.cq, &e);)
 		kept++;
-	EXPECT_LE(6, kept);
-	EXPECT_GE(8, kept);
+	EXPECT_LE(variant->parked ? 0 : 6, kept);
+	EXPECT_GE(variant->parked ? 0 : 8, kept);
 	for (int i = 0; i < 32; i++) {
 		d = trecv_of(NULL, 0, ANY, 0, 0, i);
 		d.flags |= CLAIM | DISCARD;

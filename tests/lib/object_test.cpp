@@ -2,13 +2,16 @@
 
 /* Contexts, endpoints, address vectors, regions: their making, their limits, their end. */
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <tuple>
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "node.h"
 
@@ -331,4 +334,45 @@ TEST_F(RegionTest, pinned)
 		EXPECT_TRUE(mr);
 	else
 		EXPECT_EQ(mr.error(), Errno(EOPNOTSUPP));
+}
+
+class RegistrarTest : public ObjectTest
+{
+protected:
+	/* Pinning it takes a while. */
+	Pages memory{65536};
+	const treadle_iov range{address_of(memory.span().data()), memory.span().size()};
+	const MemoryRegion::Options pinned{.access = TREADLE_ACCESS_REMOTE_WRITE,
+					   .flags = TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY};
+	Registration registration{context, {&range, 1}, pinned};
+
+	std::span<const std::byte> bytes() { return std::as_bytes(std::span(&registration, 1)); }
+};
+
+TEST_F(RegistrarTest, ends_what_is_under_way_before_it_goes)
+{
+	{
+		auto registrar = must(Registrar::create(), "registrar");
+		ASSERT_EQ(registrar.begin(registration), 0);
+		usleep(20'000); /* so that it has begun, which it need not */
+	}
+	const std::vector before(bytes().begin(), bytes().end());
+	usleep(1'500'000);
+	EXPECT_TRUE(std::ranges::equal(before, bytes()));
+	const auto region = registration.result();
+	EXPECT_TRUE(region || region.error() == Errno(ECANCELED));
+}
+
+TEST_F(RegistrarTest, waits_for_registrations_and_not_for_cancels)
+{
+	auto registrar = must(Registrar::create(), "registrar");
+
+	for (int i = 0; i < 5; ++i) {
+		ASSERT_EQ(registrar.begin(registration), 0);
+		usleep(20'000);
+		registrar.cancel(registration);
+		ASSERT_EQ(registrar.wait(), 0);
+		ASSERT_EQ(registrar.next(), &registration);
+		std::ignore = registration.result();
+	}
 }

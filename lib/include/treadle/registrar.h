@@ -55,7 +55,10 @@ public:
 	static Result<Registrar> create() noexcept;
 	Registrar(Registrar &&) noexcept;
 	Registrar &operator=(Registrar &&) noexcept;
-	/* Nothing is under way any more. */
+	/*
+	 * Ends what is under way, and waits for that, as the kernel writes to each
+	 * Registration: they must live until then, and result() tells what became of them.
+	 */
 	~Registrar();
 
 	/* 0, or -errno: it was not begun. */
@@ -67,7 +70,7 @@ public:
 	/* Blocks until next() returns one. 0, -EINTR, or -EPERM (after fork). */
 	int wait() noexcept;
 
-	/* A file to poll(2): readable while one is done. */
+	/* A file to poll(2): readable while one is done, or a cancel was answered: next() may be null. */
 	int file() const noexcept;
 
 private:

@@ -19,8 +19,14 @@ struct Registrar::Ring {
 	/* What the kernel did not take: it stays in the ring, where it is filled again. Or null. */
 	io_uring_sqe *left = nullptr;
 	pid_t owner = getpid();
+	unsigned int under_way = 0; /* registrations */
 
-	~Ring() { io_uring_queue_exit(&uring); }
+	~Ring()
+	{
+		if (is_ours())
+			end_all();
+		io_uring_queue_exit(&uring);
+	}
 
 	/* The ring is memory that is shared with a child, which must not take what is its parent's. */
 	bool is_ours() const noexcept { return getpid() == owner; }
@@ -40,6 +46,42 @@ struct Registrar::Ring {
 		if (rc == 1)
 			left = nullptr;
 		return rc == 1 ? 0 : rc < 0 ? rc : -EAGAIN;
+	}
+
+	/* A registration that is done, with what became of it; null for the answer to a cancel. */
+	Registration *take(io_uring_cqe *cqe) noexcept
+	{
+		auto *const done = static_cast<Registration *>(io_uring_cqe_get_data(cqe));
+
+		if (done) {
+			done->result_ = cqe->res;
+			--under_way;
+		}
+		io_uring_cqe_seen(&uring, cqe);
+		return done;
+	}
+
+	/* The kernel writes to registrations, so they must not end while it has one. */
+	void end_all() noexcept
+	{
+		io_uring_sqe *const sqe = under_way ? entry() : nullptr;
+
+		if (sqe) {
+			io_uring_prep_cancel(sqe, nullptr, IORING_ASYNC_CANCEL_ANY);
+			io_uring_sqe_set_data(sqe, nullptr);
+			submit(); /* if that fails, it takes as long as it takes */
+		}
+		while (under_way) {
+			io_uring_cqe *cqe;
+			const int rc = io_uring_wait_cqe(&uring, &cqe);
+
+			if (rc == 0) {
+				if (Registration *const done = take(cqe))
+					done->canceled_ = true;
+			} else if (rc != -EINTR) {
+				return;
+			}
+		}
 	}
 };
 
@@ -80,7 +122,9 @@ int Registrar::begin(Registration &registration) noexcept
 	/* So the kernel copies the entry; some (6.12) else read it later, when it may be another's. */
 	sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data(sqe, &registration);
-	return ring_->submit();
+	const int rc = ring_->submit();
+	ring_->under_way += rc == 0;
+	return rc;
 }
 
 Registration *Registrar::next() noexcept
@@ -90,14 +134,8 @@ Registration *Registrar::next() noexcept
 
 	while ((io_uring_cq_ready(uring) || io_uring_cq_has_overflow(uring)) && ring_->is_ours() &&
 	       io_uring_peek_cqe(uring, &cqe) == 0) {
-		auto *const done = static_cast<Registration *>(io_uring_cqe_get_data(cqe));
-		const int result = cqe->res;
-
-		io_uring_cqe_seen(uring, cqe);
-		if (done) { /* else the answer to a cancel */
-			done->result_ = result;
+		if (Registration *const done = ring_->take(cqe))
 			return done;
-		}
 	}
 	return nullptr;
 }
@@ -117,7 +155,15 @@ int Registrar::wait() noexcept
 {
 	io_uring_cqe *cqe;
 
-	return ring_->is_ours() ? io_uring_wait_cqe(&ring_->uring, &cqe) : -EPERM;
+	if (!ring_->is_ours())
+		return -EPERM;
+	for (;;) {
+		const int rc = io_uring_wait_cqe(&ring_->uring, &cqe);
+
+		if (rc || io_uring_cqe_get_data(cqe))
+			return rc;
+		ring_->take(cqe); /* of which next() would return nothing */
+	}
 }
 
 int Registrar::file() const noexcept

@@ -16,6 +16,12 @@ std::uint8_t count_of(std::size_t n, std::size_t most) noexcept
 	return static_cast<std::uint8_t>(std::min(n, most + 1));
 }
 
+/* One lies in the descriptor; too many lie nowhere. */
+bool has_slot(std::size_t n, std::size_t most) noexcept
+{
+	return n > 1 && n <= most;
+}
+
 } // namespace
 
 template <class Iov>
@@ -35,10 +41,8 @@ void Command::put(std::uint32_t place, bool had, std::span<const Iov> iov, bool 
 
 Command &Command::buffers(std::span<const treadle_iov> iov) noexcept
 {
-	const bool fits = iov.size() <= TREADLE_MAX_IOV;
-
-	put(0, desc_.iov_count > 1 && desc_.iov_count <= TREADLE_MAX_IOV, iov,
-	    iov.size() > 1 && fits);
+	put(0, has_slot(desc_.iov_count, TREADLE_MAX_IOV), iov,
+	    has_slot(iov.size(), TREADLE_MAX_IOV));
 	desc_.iov_count = count_of(iov.size(), TREADLE_MAX_IOV);
 	desc_.addr = iov.size() == 1 ? iov[0].addr : 0;
 	/* What is only read has no operands, but a length: that of its results. */
@@ -49,11 +53,9 @@ Command &Command::buffers(std::span<const treadle_iov> iov) noexcept
 
 Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
 {
-	const bool fits = iov.size() <= TREADLE_MAX_RMA_IOV;
-	const bool had = desc_.rma_iov_count > 1 && desc_.rma_iov_count <= TREADLE_MAX_RMA_IOV;
-	const std::uint32_t place = desc_.iov_count > 1 ? 1 : 0;
-
-	put(place, had, iov, iov.size() > 1 && fits);
+	put(has_slot(desc_.iov_count, TREADLE_MAX_IOV),
+	    has_slot(desc_.rma_iov_count, TREADLE_MAX_RMA_IOV), iov,
+	    has_slot(iov.size(), TREADLE_MAX_RMA_IOV));
 	desc_.rma_iov_count = count_of(iov.size(), TREADLE_MAX_RMA_IOV);
 	desc_.remote_addr = iov.size() == 1 ? iov[0].addr : 0;
 	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
@@ -66,9 +68,10 @@ Command &Command::results(std::span<const treadle_iov> results,
 	const std::size_t count = std::max(results.size(), compares.size());
 	const bool compare = desc_.opcode == TREADLE_OP_COMPARE;
 	const std::uint32_t place =
-		(desc_.iov_count > 1 ? 1 : 0) + (desc_.rma_iov_count > 1 ? 1 : 0);
-	const bool had = desc_.fetch_iov_count > 1 && desc_.fetch_iov_count <= TREADLE_MAX_IOV;
-	const bool has = count > 1 && count <= TREADLE_MAX_IOV;
+		std::uint32_t{has_slot(desc_.iov_count, TREADLE_MAX_IOV)} +
+		std::uint32_t{has_slot(desc_.rma_iov_count, TREADLE_MAX_RMA_IOV)};
+	const bool had = has_slot(desc_.fetch_iov_count, TREADLE_MAX_IOV);
+	const bool has = has_slot(count, TREADLE_MAX_IOV);
 	treadle_iov full[TREADLE_MAX_IOV]{};
 
 	desc_.fetch_iov_count = count_of(count, TREADLE_MAX_IOV);

@@ -69,6 +69,32 @@ TEST_F(MemoryTest, vectors_in_any_order_of_calls)
 	EXPECT_EQ(there[20], 1u);
 }
 
+/* They are refused, and spoil nothing that is said before or after them. */
+TEST_F(MemoryTest, too_many_buffers_of_a_command)
+{
+	const std::vector<treadle_iov> many(TREADLE_MAX_IOV + 1, iov(&here[0], 1));
+	const std::vector<treadle_rma_iov> many_ranges(TREADLE_MAX_RMA_IOV + 1, {0, 8, 5});
+	const treadle_iov buffers[] = {iov(&here[0], 1), iov(&here[1], 3)};
+	const treadle_rma_iov ranges[] = {{0, 16, 5}, {80, 16, 5}};
+	std::uint64_t got[2]{};
+	const treadle_iov results[] = {iov(&got[0], 1), iov(&got[1], 1)};
+
+	Command write = Command::write(nullptr, 0, a_to_b, 0, 0).buffers(many).ranges(ranges);
+	EXPECT_EQ(a.tx.post(write.completion()), -EINVAL);
+	EXPECT_EQ(outcome(write.buffers(buffers)), 0u);
+	EXPECT_EQ(there[11], 4u);
+	EXPECT_EQ(a.tx.post(write.ranges(many_ranges).completion()), -EINVAL);
+	EXPECT_EQ(outcome(write.ranges(ranges)), 0u);
+
+	Command fetch =
+		Command::fetch(TREADLE_ATOMIC_READ, TREADLE_UINT64, nullptr, got, 16, a_to_b, 8, 5)
+			.ranges(many_ranges)
+			.results(results);
+	EXPECT_EQ(a.tx.post(fetch.completion()), -EINVAL);
+	EXPECT_EQ(outcome(fetch.ranges(std::span(ranges, 1))), 0u);
+	EXPECT_EQ(got[1], there[1]);
+}
+
 TEST_F(MemoryTest, atomics)
 {
 	std::uint64_t got[2]{9, 9}, than[2]{0, 2};

@@ -320,7 +320,7 @@ int flush_work(Domain &domain, fid_cntr *cntr) noexcept
 
 	if (cntr && !of)
 		return REFUSE(-FI_EINVAL, subsys, "FLUSH_WORK: no counter of this domain");
-	const auto flushed = domain.kernel().flush(of ? of->id() : CounterId{});
+	const auto flushed = of ? domain.kernel().flush(of->id()) : domain.kernel().flush();
 	return flushed ? 0 : fabric_error(flushed.error().negative());
 }
 

@@ -42,51 +42,37 @@ Result<Context> Context::open(const char *path) noexcept
 	return Context(std::move(*fd), limits, std::move(own));
 }
 
-namespace
+/* Of what is closed nothing is armed; but 0 means all to the kernel. */
+template <class Id> static Result<std::uint64_t> flush_on(int fd, Id id) noexcept
 {
-
-int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept
-{
-	treadle_cancel args{};
-
-	args.kind = TREADLE_CANCEL_WORK;
-	args.id = id;
-	args.threshold = threshold;
-	args.context = context;
-	return sys::call(fd, TREADLE_IOC_CANCEL, args);
+	return id == Id{} ? std::unexpected(Errno(ENOENT)) :
+			    sys::flush_work(fd, std::to_underlying(id));
 }
-
-Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept
-{
-	treadle_cancel args{};
-
-	args.kind = TREADLE_FLUSH_WORK;
-	args.id = id;
-	if (const auto ok = sys::checked(fd, TREADLE_IOC_CANCEL, args); !ok)
-		return std::unexpected(ok.error());
-	return args.count;
-}
-
-} // namespace
 
 int Context::cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept
 {
-	return cancel_work(fd(), std::to_underlying(counter), threshold, context);
+	return sys::cancel_work(fd(), std::to_underlying(counter), threshold, context);
 }
 
 int Context::cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept
 {
-	return cancel_work(fd(), std::to_underlying(cells), index * sizeof(std::uint64_t), context);
+	return sys::cancel_work(fd(), std::to_underlying(cells), index * sizeof(std::uint64_t),
+				context);
+}
+
+Result<std::uint64_t> Context::flush() noexcept
+{
+	return sys::flush_work(fd(), 0);
 }
 
 Result<std::uint64_t> Context::flush(CounterId counter) noexcept
 {
-	return flush_work(fd(), std::to_underlying(counter));
+	return flush_on(fd(), counter);
 }
 
 Result<std::uint64_t> Context::flush(TriggerCellsId cells) noexcept
 {
-	return flush_work(fd(), std::to_underlying(cells));
+	return flush_on(fd(), cells);
 }
 
 } // namespace treadle

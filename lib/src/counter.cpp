@@ -16,7 +16,11 @@ Counter::Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitR
 
 Result<Counter> Counter::create(Context &context) noexcept
 {
-	const int fd = context.fd();
+	return create(context.fd(), context.ring());
+}
+
+Result<Counter> Counter::create(int fd, SharedTransmitRing &ring) noexcept
+{
 	treadle_cntr_create args{};
 
 	if (const auto ok = sys::checked(fd, TREADLE_IOC_CNTR_CREATE, args); !ok)
@@ -25,7 +29,7 @@ Result<Counter> Counter::create(Context &context) noexcept
 	auto page = detail::Mapping::create(fd, args.ro, detail::Access::read);
 
 	if (page)
-		return Counter(fd, args.id, std::move(*page), context.ring());
+		return Counter(fd, args.id, std::move(*page), ring);
 	sys::destroy(fd, args.id);
 	return std::unexpected(page.error());
 }

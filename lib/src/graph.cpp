@@ -18,13 +18,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <new>
 #include <utility>
 
 #include <sched.h>
-
-#include <treadle/context.h>
 
 #include "sys/device.h"
 
@@ -215,7 +214,7 @@ int Graph::make_counters(std::size_t count)
 {
 	counters_.reserve(count);
 	while (counters_.size() < count) {
-		auto counter = Counter::create(*context_);
+		auto counter = Counter::create(fd_, *ring_);
 		if (!counter)
 			return counter.error().negative();
 		counters_.push_back(std::move(*counter));
@@ -244,20 +243,20 @@ Command Graph::Plan::Item::armed(std::span<const Counter> counters) const
  */
 int Graph::post(std::span<const Command> commands)
 {
-	const int rc = context_->ring().post_all(commands);
+	const int error = ring_->post_all(commands).error;
 
-	if (rc) {
+	if (error) {
 		end_ = ended();
 		flush();
 	}
-	return rc;
+	return error;
 }
 
 /* Takes off what is armed on all counters but that of the end, on which others may wait. */
 void Graph::flush() noexcept
 {
 	for (std::size_t i = start_counter; i < counters_.size(); ++i)
-		std::ignore = context_->flush(counters_[i].id());
+		std::ignore = sys::flush_work(fd_, std::to_underlying(counters_[i].id()));
 }
 
 int Graph::once(const Plan &plan, const Graph *after)
@@ -345,11 +344,11 @@ void Graph::stop() noexcept
 		const std::uint64_t before = ended();
 		const std::uint64_t next = first_ + counters_[start_counter].value() - started_ + 1;
 
-		if (!context_->cancel(launches_->id(), next, context)) {
+		if (!sys::cancel_work(fd_, std::to_underlying(launches_->id()), next, context)) {
 			end_ = ended();
 			break;
 		}
-		if (!context_->cancel(done()->id(), before + 1, context)) {
+		if (!sys::cancel_work(fd_, std::to_underlying(done()->id()), before + 1, context)) {
 			end_ = before + 1;
 			break;
 		}
@@ -382,7 +381,7 @@ void Graph::cancel_kept() noexcept
 		const Counter &on = counters_[kept.on];
 		const std::uint64_t at = kept.first + (launch - 1) * kept.step;
 
-		if (context_->cancel(on.id(), at, address_of(&kept)))
+		if (sys::cancel_work(fd_, std::to_underlying(on.id()), at, address_of(&kept)))
 			continue;
 		while (counters_[kept.tell].add_error(1) == -EAGAIN)
 			sched_yield();
@@ -400,7 +399,7 @@ int Graph::cancel(std::uint32_t ep, std::uint64_t context) noexcept
 	args.kind = TREADLE_CANCEL_OP;
 	args.id = ep;
 	args.context = context;
-	return sys::call(context_->fd(), TREADLE_IOC_CANCEL, args);
+	return sys::call(fd_, TREADLE_IOC_CANCEL, args);
 }
 
 int Graph::launch(const Graph *after)
@@ -425,7 +424,9 @@ std::uint64_t Graph::target() const noexcept
 
 int Graph::wait(std::int64_t timeout) const noexcept
 {
-	const std::int64_t until = now() + timeout;
+	/* later than any clock will say: for ever */
+	const std::int64_t most = std::numeric_limits<std::int64_t>::max() - now();
+	const std::int64_t until = now() + std::min(timeout, most);
 
 	while (running()) {
 		const std::uint64_t errors = done()->error();

@@ -2,6 +2,8 @@
 
 /* Graphs: what starts after what, what fails with what, and what does not start at all. */
 
+#include <limits>
+#include <memory>
 #include <random>
 
 #include <poll.h>
@@ -239,6 +241,25 @@ TEST_F(GraphTest, goes_with_what_it_waits_for)
 		ASSERT_EQ(other.launch(), 0);
 	}
 	EXPECT_EQ(a.ep.cancel(100), -ENOENT);
+}
+
+TEST_F(GraphTest, the_context_may_move)
+{
+	auto elsewhere = std::make_unique<Context>(must(Context::open(), "open"));
+	Graph moving(*elsewhere);
+	Graph installed(*elsewhere);
+
+	moving.add(Command::nop().work());
+	installed.add(Command::nop().work());
+	ASSERT_EQ(installed.install(), 0);
+	const Context here = std::move(*elsewhere);
+	elsewhere.reset();
+	for (int i = 0; i < 3; ++i) {
+		ASSERT_EQ(moving.launch(), 0);
+		ASSERT_EQ(moving.wait(patience.count()), 0);
+		ASSERT_EQ(installed.launch(), 0);
+		ASSERT_EQ(installed.wait(std::numeric_limits<std::int64_t>::max()), 0);
+	}
 }
 
 TEST_F(GraphTest, a_file_tells_of_the_end)

@@ -305,6 +305,18 @@ TEST_F(TriggerTest, flush_counts_what_it_cancels)
 	EXPECT_TRUE(nothing_arrives());
 }
 
+TEST_F(TriggerTest, what_is_closed_has_nothing_to_flush)
+{
+	auto cells = must(TriggerCells::create(a.context, 1), "cells");
+
+	ASSERT_EQ(a.context.submit(send(1).when(c.id(), 1)), 0);
+	ASSERT_EQ(done.close(), 0);
+	ASSERT_EQ(cells.close(), 0);
+	EXPECT_EQ(a.context.flush(done.id()).error(), Errno(ENOENT));
+	EXPECT_EQ(a.context.flush(cells.id()).error(), Errno(ENOENT));
+	EXPECT_EQ(must(a.context.flush(), "flush"), 1u);
+}
+
 /* A command has run or was canceled: never both, never neither. */
 TEST_F(TriggerTest, cancel_is_exact_while_firing)
 {

@@ -47,8 +47,10 @@ public:
 	/* The same on a cell. */
 	int cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept;
 
-	/* Cancels all deferred work on a counter, or of the context; how many there were. */
-	Result<std::uint64_t> flush(CounterId counter = {}) noexcept;
+	/* Cancels all deferred work; how many there were. */
+	Result<std::uint64_t> flush() noexcept;
+	/* The same on a counter; ENOENT: it is closed. */
+	Result<std::uint64_t> flush(CounterId counter) noexcept;
 	/* The same on cells. */
 	Result<std::uint64_t> flush(TriggerCellsId cells) noexcept;
 

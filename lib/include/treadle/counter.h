@@ -9,6 +9,8 @@
 namespace treadle
 {
 
+class Graph;
+
 /**
  * Two 64-bit counts, of successes and of errors, and a place to arm commands
  * on (Command::when): fi_cntr(3).
@@ -54,7 +56,10 @@ public:
 		return Handle::wait(args);
 	}
 
-	/* Ends every wait with -ECANCELED. 0 or -errno. */
+	/*
+	 * Ends every wait with -ECANCELED; if there is none, the next one that would block. Until then,
+	 * or until it is read, the file of wait_fd is readable. 0 or -errno.
+	 */
 	int signal() const noexcept { return Handle::signal(); }
 
 	/*
@@ -64,6 +69,9 @@ public:
 	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
 
 private:
+	friend Graph; /* which knows the context by these */
+
+	static Result<Counter> create(int fd, SharedTransmitRing &ring) noexcept;
 	Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitRing &ring) noexcept;
 
 	int change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept;

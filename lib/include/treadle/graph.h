@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <treadle/command.h>
+#include <treadle/context.h>
 #include <treadle/counter.h>
 
 namespace treadle
@@ -42,7 +43,7 @@ class TREADLE_API Graph
 public:
 	using Node = std::uint32_t; /* they count from 0 */
 
-	explicit Graph(Context &context) noexcept : context_(&context) {}
+	explicit Graph(Context &context) noexcept : fd_(context.fd()), ring_(&context.ring()) {}
 	Graph(const Graph &) = delete;
 	Graph &operator=(const Graph &) = delete;
 	/* Cancels what runs, and waits a while for its end. */
@@ -137,7 +138,8 @@ private:
 	void flush() noexcept;
 	std::vector<Node> last() const;
 
-	Context *context_;
+	int fd_; /* of the context, which may be moved */
+	SharedTransmitRing *ring_;
 	std::vector<Step> nodes_;
 	std::vector<Counter> counters_; /* the first: commands at the end; the second: the start */
 	std::vector<Kept> kept_;

@@ -36,11 +36,17 @@ Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int fd, std::uin
  * first command that was not counted, and has consumed it. Only the last one's
  * is returned: whoever posted the others was told that they were taken. For the
  * same reason EAGAIN leaves those in the ring, but the last one, which is behind
- * them, is to be posted again.
+ * them, is to be posted again. EPERM is said to a child after fork, of whose ring
+ * nothing is ever taken.
  */
 template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t slots) noexcept
 {
 	for (;; rc = this->doorbell()) {
+		if (rc == -EPERM) {
+			ring_.abandon();
+			pending_ = 0;
+			return rc;
+		}
 		if (rc == -EAGAIN && (pending_ > 1 || !slots)) {
 			if (slots) {
 				ring_.retract(slots);
@@ -68,40 +74,42 @@ void BasicTransmitRing<Lock>::take_back(std::span<const Command> posted) noexcep
 	pending_ = 0;
 }
 
-template <class Lock> int BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept
+template <class Lock>
+auto BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept -> Posted
 {
 	while (pending_ > 0) {
 		const int rc = this->doorbell();
 
 		pending_ -= rc < 0 ? 1 : rc ?: pending_;
 		if (rc < 0) {
+			const auto behind = static_cast<std::size_t>(pending_);
+
 			take_back(posted);
-			return rc;
+			return {posted.size() - behind - 1, rc};
 		}
 	}
-	return 0;
+	return {posted.size(), 0};
 }
 
 template <class Lock>
-int BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noexcept
+auto BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noexcept -> Posted
 {
 	const std::lock_guard guard(lock_);
 
 	if (pending_)
 		ring(0);
 	if (pending_)
-		return -EAGAIN;
+		return {0, -EAGAIN};
 	for (std::size_t i = 0; i < commands.size(); ++i) {
 		int rc = ring_.put(commands[i]);
 
-		if (rc == -EAGAIN && pending_) {
-			rc = drain(commands.first(i));
-			rc = rc ?: ring_.put(commands[i]);
+		if (rc && pending_) {
+			if (const Posted before = drain(commands.first(i)); before.error)
+				return before;
+			rc = ring_.put(commands[i]);
 		}
-		if (rc) {
-			take_back(commands.first(i));
-			return rc;
-		}
+		if (rc)
+			return {i, rc};
 		++pending_;
 	}
 	return drain(commands);

@@ -408,6 +408,43 @@ TEST_F(MessageTest, a_batch_may_be_larger_than_the_ring)
 	EXPECT_TRUE(reaches(a.sent, n));
 }
 
+TEST_F(MessageTest, of_many_commands_the_first_ones_are_taken)
+{
+	std::uint64_t words[4]{}, out[] = {1, 2, 3};
+	const std::vector<treadle_iov> many(TREADLE_MAX_IOV + 1, {address_of(out), 8});
+	const Command good = Command::send(&out[0], 8, a_to_b).completion();
+	const auto check = [&](const Command &bad, int error) {
+		const Command all[] = {good, bad, good};
+		const auto [count, rc] = a.tx.post_all(all);
+
+		EXPECT_EQ(count, 1u);
+		EXPECT_EQ(rc, error);
+		ASSERT_EQ(b.receive(bytes_of(words[0])), 0);
+		EXPECT_EQ(reap_one(b.rx_cq).len, 8u);
+		EXPECT_EQ(reap_one(a.tx_cq).error, 0u);
+		ASSERT_EQ(b.receive(bytes_of(words[0]), 5), 0);
+		EXPECT_TRUE(stays_empty(b.rx_cq));
+		EXPECT_EQ(b.ep.cancel(5), 0);
+		EXPECT_EQ(reap_one(b.rx_cq).error, static_cast<std::uint32_t>(ECANCELED));
+	};
+
+	check(Command::send(&out[0], 8, 4711).completion(), -EDESTADDRREQ);
+	check(Command(good).buffers(many), -EINVAL);
+
+	/* Each waits for its receive in a slot. */
+	const std::vector<Command> waiting(a.tx.entries() + 8,
+					   Command(good).flags(TREADLE_F_DELIVERY_COMPLETE));
+	const auto [count, rc] = a.tx.post_all(waiting);
+	EXPECT_EQ(rc, -EAGAIN);
+	EXPECT_EQ(count, a.tx.entries());
+	for (std::size_t i = 0; i < count; ++i) {
+		ASSERT_EQ(b.receive(bytes_of(words[0])), 0);
+		reap_one(b.rx_cq);
+		reap_one(a.tx_cq);
+	}
+	EXPECT_EQ(a.tx.post_all(std::span(waiting).first(8)).count, 8u);
+}
+
 TEST_F(MessageTest, flush_ends_a_batch)
 {
 	std::uint64_t in = 0;

@@ -252,6 +252,10 @@ TEST(Fork, child_can_neither_use_nor_hurt_the_parents_context)
 		EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, TREADLE_F_MORE), 0);
 		EXPECT_EQ(a.tx.flush(), -EPERM);
 		EXPECT_EQ(b.receive(bytes_of(in)), -EPERM);
+		for (std::uint32_t i = 0; i < 2 * a.tx.entries(); ++i) {
+			ASSERT_EQ(a.send(bytes_of(out), a_to_b), -EPERM) << i;
+			ASSERT_EQ(b.receive(bytes_of(in)), -EPERM) << i;
+		}
 		EXPECT_EQ(b.rx_cq.read({&cqe, 1}), -EPERM);
 		EXPECT_EQ(a.tx_cq.read({&cqe, 1}), -EPERM);
 		EXPECT_EQ(b.rx_cq.wait(0), -EPERM);
@@ -260,6 +264,7 @@ TEST(Fork, child_can_neither_use_nor_hurt_the_parents_context)
 		EXPECT_EQ(a.sent.value(), 0u) << "pages of zeros";
 		EXPECT_EQ(a.sent.wait(1, 0, 0), -EPERM);
 		EXPECT_EQ(a.av.insert({}, nullptr).error, -EPERM);
+		EXPECT_EQ(a.av.insert({&b.ep.address(), 1}, &index).count, 0u);
 		EXPECT_EQ(a.av.insert(b.ep.address()).error(), Errno(EPERM));
 		EXPECT_EQ(a.av.remove({&index, 1}), -EPERM);
 		EXPECT_EQ(b.ep.cancel(9), -EPERM);

@@ -71,9 +71,12 @@ private:
 
 	int finish(int rc) noexcept
 	{
-		if (rc) [[unlikely]]
+		if (rc || !ring_.doorbell_wanted()) [[likely]]
 			return rc;
-		return ring_.doorbell_wanted() ? doorbell() : 0;
+		rc = doorbell();
+		if (rc == -EPERM) [[unlikely]]
+			ring_.abandon();
+		return rc;
 	}
 
 	[[no_unique_address]] Lock lock_;

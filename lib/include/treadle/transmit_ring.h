@@ -67,11 +67,13 @@ public:
 		return put(command.desc().flags, command.slots(), command);
 	}
 
-	/*
-	 * All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit.
-	 * 0, or the error of the first that was refused: nothing behind it was posted.
-	 */
-	int post_all(std::span<const Command> commands) noexcept;
+	struct Posted {
+		std::size_t count; /* that many, the first ones, were taken */
+		int error; /* 0, or -errno as of post: of the one behind them; the rest was not posted */
+	};
+
+	/* All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit. */
+	Posted post_all(std::span<const Command> commands) noexcept;
 
 	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. */
 	int flush() noexcept
@@ -122,7 +124,7 @@ private:
 	}
 
 	/* For post_all: until nothing is pending, or nothing but what is taken back then. */
-	int drain(std::span<const Command> posted) noexcept;
+	Posted drain(std::span<const Command> posted) noexcept;
 	void take_back(std::span<const Command> posted) noexcept;
 
 	/* Goes on after a doorbell that did not take all, whatever the reason. */

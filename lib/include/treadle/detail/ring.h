@@ -96,6 +96,13 @@ public:
 		store_release(prod_->prod, prod_->prod - slots);
 	}
 
+	/* In a child after fork, whose ring nobody empties: what it has put is gone. */
+	void abandon() noexcept
+	{
+		released_ = load_acquire(cons_->released);
+		store_release(prod_->prod, released_);
+	}
+
 private:
 	DescriptorRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept
 		: prod_(reinterpret_cast<treadle_ring_prod *>(rw.data())),
@@ -150,7 +157,10 @@ public:
 	std::uint32_t entries() const noexcept { return mask_ + 1; }
 
 	/* What can be read lies from head() to before tail(). */
-	std::uint32_t head() const noexcept { return cons_->cons; }
+	std::uint32_t head() const noexcept
+	{
+		return std::atomic_ref(cons_->cons).load(std::memory_order_relaxed);
+	}
 	std::uint32_t tail() const noexcept { return load_acquire(prod_->prod); } /* D */
 	const treadle_cqe &at(std::uint32_t i) const noexcept { return cqes_[i & mask_]; }
 

@@ -476,13 +476,13 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 	struct treadle_av *av;
 	int ret = 0;
 
+	arg->count = 0;
 	if (arg->flags)
 		return -EINVAL;
 	o = av_get_writable(u->ctx, arg->av);
 	if (IS_ERR(o))
 		return PTR_ERR(o);
 	av = o->av;
-	arg->count = 0;
 	ret = count > treadle_max_av ? -ENOSPC : readable(arg->addrs, count * sizeof(*addrs));
 	if (!ret && arg->ids)
 		ret = readable(arg->ids, count * sizeof(*ids));

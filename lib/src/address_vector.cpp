@@ -42,6 +42,8 @@ Result<AddressVector> AddressVector::open(const Context &context, std::string_vi
 					  Access access, std::uint32_t expected,
 					  std::uint32_t context_bits) noexcept
 {
+	if (name.empty())
+		return std::unexpected(Errno(EINVAL));
 	return make(context, access == Access::read ? TREADLE_AV_READ : 0, name, expected,
 		    context_bits);
 }
@@ -58,7 +60,8 @@ AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addr
 	args.out = address_of(indices);
 	args.ids = address_of(ids);
 	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
-	return {.count = args.count, .error = rc};
+	/* A child is refused before the kernel has looked at it. */
+	return {.count = rc == -EPERM ? 0 : args.count, .error = rc};
 }
 
 Result<std::uint64_t> AddressVector::insert(const treadle_addr &address) noexcept

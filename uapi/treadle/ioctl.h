@@ -361,7 +361,7 @@ struct treadle_ep_create {
 /**
  * struct treadle_ep_enable - bind an endpoint, once
  * @ep:		id
- * @flags:	TREADLE_EP_*
+ * @flags:	TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR
  * @tx, @rx:	rings, or 0: does not send, or receive
  * @av:		address vector, or 0: can't send (EDESTADDRREQ), nor receive from
  *		named sources, nor name the sender. MSG: 0; `peer` of what it

@@ -33,8 +33,7 @@ public:
 						     std::uint32_t expected = 0,
 						     std::uint32_t context_bits = 0) noexcept;
 	/*
-	 * One that all processes of this user share by its name, of TREADLE_AV_NAME bytes
-	 * at most. Indices mean the same in all of them; it goes with the last one. For
+	 * One that all processes of this user share by its name, of 1 to TREADLE_AV_NAME bytes. Indices mean the same in all of them; it goes with the last one. For
 	 * reading: the one that there is (-ENOENT), which insert and remove don't change
 	 * (-EACCES). All have the same context_bits (-EINVAL).
 	 */

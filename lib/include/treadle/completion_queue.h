@@ -100,7 +100,10 @@ public:
 	/* How often signal() was called. */
 	std::uint32_t signals() const noexcept { return ring_.signals(); }
 
-	/* Ends every wait with -ECANCELED. 0 or -errno. */
+	/*
+	 * Ends every wait with -ECANCELED; if there is none, the next one that would block. Until then,
+	 * or until it is read, the file of wait_fd is readable. 0 or -errno.
+	 */
 	int signal() const noexcept { return Handle::signal(); }
 
 	/*

@@ -34,7 +34,7 @@ struct Bindings {
 	/* operations of its peers on its memory */
 	CounterId remote_read{};
 	CounterId remote_write{};
-	std::uint32_t flags = 0; /* TREADLE_EP_* */
+	std::uint32_t flags = 0; /* TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR */
 };
 
 namespace detail
@@ -144,7 +144,10 @@ public:
 	int connect(const treadle_addr &address, std::span<const std::byte> data = {}) noexcept;
 	/* Answers the request that it was created for. -ECONNRESET: the peer has gone. */
 	int accept(std::span<const std::byte> data = {}) noexcept;
-	/* Ends the connection: what waits has completed with ECANCELED when it returns. */
+	/*
+	 * Ends the connection: what waits has completed with ECANCELED when it returns. What was being
+	 * copied touches no memory any more, and completes with ECONNRESET, perhaps a little later.
+	 */
 	int shutdown() noexcept;
 
 private:

@@ -35,7 +35,7 @@ public:
 	 */
 	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
 
-	/* Ends every wait with -ECANCELED. 0 or -errno. */
+	/* Ends every wait with -ECANCELED; if there is none, the next one that would block. 0 or -errno. */
 	int signal() const noexcept { return Handle::signal(); }
 
 	/* A file to poll(2), owned by the queue: readable while there is an event. */

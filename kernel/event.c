@@ -121,7 +121,6 @@ void treadle_eq_shutdown(struct treadle_eq *eq)
 		treadle_conn_pause(&n);
 	}
 	treadle_conn_unlock();
-	wake_up_all(&eq->waitq.head);
 }
 
 static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_event *ev)

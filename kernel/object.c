@@ -164,6 +164,7 @@ int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id)
 		treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
 	else if (obj->type == TREADLE_EQ)
 		treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
+	treadle_waits_end(obj);
 	treadle_run_jobs(&run);
 	treadle_obj_put(obj);
 	return 0;

@@ -28,12 +28,16 @@ struct treadle_cq_node {
 	void (*free)(struct treadle_cq_node *node);
 };
 
-/* Who waits for a queue or counter. @signals: SIGNAL calls; @unseen: one without a waiter */
+/*
+ * Who waits for a queue or counter. @signals: SIGNAL calls; @unseen: one without a waiter; @ended: the
+ * object was destroyed
+ */
 struct treadle_waitq {
 	wait_queue_head_t head;
 	spinlock_t signaling; /* of the number, and of that in the page of a CQ */
 	u32 signals;
 	atomic_t unseen;
+	bool ended;
 };
 
 static inline void treadle_waitq_init(struct treadle_waitq *w)

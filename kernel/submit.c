@@ -186,7 +186,7 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 	    ((f & TREADLE_F_STRICT) && !(f & TREADLE_F_COND_CNTR)))
 		return -EINVAL;
 	if (!(f & TREADLE_F_EXT))
-		return 0;
+		return op->atomic ? -EINVAL : 0;
 	if ((f & TREADLE_F_COND) == TREADLE_F_COND ||
 	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
 	    (d->value && !(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && (f & named) != named))

@@ -85,5 +85,6 @@ void treadle_show_fdinfo(struct seq_file *m, struct file *file); /* fdinfo.c */
 
 long treadle_doorbell(struct treadle_ctx *ctx, u32 id);
 int treadle_signal(struct treadle_ctx *ctx, u32 id);
+void treadle_waits_end(struct treadle_obj *obj); /* wait.c */
 
 #endif

@@ -82,7 +82,7 @@ static bool ready(const struct waiter *me)
 
 static bool signaled(const struct waiter *me)
 {
-	return READ_ONCE(me->w->signals) != me->signals;
+	return READ_ONCE(me->w->signals) != me->signals || READ_ONCE(me->w->ended);
 }
 
 /* Wait; 0: it was ready when it was looked at last, or somebody has called SIGNAL. */
@@ -183,6 +183,17 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 	return 0;
 }
 
+/* The object is gone: so are waits, those too that found it just before, and no SIGNAL finds it. */
+void treadle_waits_end(struct treadle_obj *obj)
+{
+	struct treadle_waitq *w = waitq_of(obj);
+
+	if (!w)
+		return;
+	WRITE_ONCE(w->ended, true);
+	wake_up_all(&w->head);
+}
+
 /* --- a file to poll ----------------------------------------------------------------------- */
 
 /* @seen: CNTR: its changes when it was last read, with read(2) */
@@ -209,7 +220,8 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 		readable = eq_ready(container_of(wf->obj, struct treadle_eq, obj));
 	else
 		readable = READ_ONCE(cntr_page(wf->obj)->changes) != READ_ONCE(wf->seen);
-	return readable || atomic_read(&w->unseen) ? EPOLLIN | EPOLLRDNORM : 0;
+	return readable || atomic_read(&w->unseen) || READ_ONCE(w->ended) ? EPOLLIN | EPOLLRDNORM :
+									    0;
 }
 
 /*

@@ -327,6 +327,10 @@ TEST_F(atomic, bad_buffers_and_descriptors)
 	EXPECT_EQ(EFAULT, outcome(&self->a, fetch_of(self, TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one,
 						     bad, 8, 0)));
 	EXPECT_EQ(1, *(__u64 *)self->there);
+	d.flags &= ~TREADLE_F_EXT;
+	EXPECT_EQ(-EINVAL, outcome(&self->a, d));
+	EXPECT_EQ(1, *(__u64 *)self->there);
+	d.flags |= TREADLE_F_EXT;
 	d.len = 7;
 	EXPECT_EQ(-EINVAL, outcome(&self->a, d));
 	d.len = 0;

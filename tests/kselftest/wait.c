@@ -155,4 +155,63 @@ TEST(a_child_reads_nothing_from_its_parents_files)
 	EXPECT_EQ(0, poll(files, 3, 0));
 }
 
+struct lasting {
+	int fd, ready, result;
+	__u32 id;
+};
+
+static void *waits_for_ever(void *arg)
+{
+	struct lasting *l = arg;
+	struct treadle_wait w = {
+		.size = sizeof(w), .id = l->id, .timeout_ns = -1, .threshold = l->result};
+
+	raise_to(&l->ready, 1);
+	l->result = call(l->fd, TREADLE_IOC_WAIT, &w);
+	return NULL;
+}
+
+TEST(waits_end_with_what_they_are_for)
+{
+	int fd = device();
+
+	for (int round = 0; round < 60; round++) {
+		struct lasting l[3][2];
+		pthread_t t[3][2];
+		struct pollfd file;
+		struct cntr c;
+		struct cq q;
+
+		cq_open(&q, fd, 8);
+		cntr_open(&c, fd);
+		__u32 ids[] = {q.id, c.id, eq_create(fd)};
+
+		for (int i = 0; i < 3; i++) {
+			file = (struct pollfd){.fd = wait_fd(fd, ids[i]), .events = POLLIN};
+			for (int n = 0; n < 2; n++) {
+				l[i][n] =
+					(struct lasting){.fd = fd, .id = ids[i], .result = i == 1};
+				t[i][n] = thread(waits_for_ever, &l[i][n]);
+				await(&l[i][n].ready, 1);
+			}
+			if (round % 3)
+				usleep(round % 3 * 1000);
+			EXPECT_EQ(0, poll(&file, 1, 0));
+			ASSERT_EQ(0, destroy(fd, ids[i]));
+			EXPECT_EQ(1, poll(&file, 1, 0));
+			for (int n = 0; n < 2; n++) {
+				int result;
+
+				pthread_join(t[i][n], NULL);
+				result = l[i][n].result;
+				/* or it came when there was nothing to wait for any more */
+				EXPECT_TRUE(result == -ENOENT ||
+					    result == (i == 2 ? 0 : -ECANCELED));
+			}
+			close(file.fd);
+		}
+	}
+	close(fd);
+}
+
 TEST_HARNESS_MAIN

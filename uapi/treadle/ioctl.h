@@ -43,8 +43,9 @@
  * errno        means, always
  * ------------ --------------------------------------------------------------
  * EINVAL       size too small, unknown flag, reserved field set, value out of
- *              its documented range, a malformed descriptor
- * E2BIG        size larger than the kernel knows, and the excess is not zero
+ *              its documented range, a malformed descriptor, an id of 2^32 or more
+ * E2BIG        size larger than the kernel knows, and the excess is not zero, or
+ *		larger than a page
  * ENOTTY       no such ioctl
  * ENOENT       no object with this id in this context; nothing to cancel; no address
  *		vector with this name
@@ -62,11 +63,14 @@
  * EADDRINUSE   port in use
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
  *		completion: see EP_SOURCE_ERR
- * EAGAIN       no free port; nothing to report (waits); completion queue overflows
+ * EAGAIN       no free port; nothing to report (waits); completion queue overflows: the
+ *		caller's, or, of a write with remote CQ data, the peer's
  * ENOSPC       a limit of the context (QUERY) is reached
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
  * EMFILE       no free file descriptor (WAIT_FD); ENFILE: nor can the system have more
- * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type
+ * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type; a flag that
+ *		belongs to another operation; an atomic operation and datatype that don't exist or
+ *		don't go together, or not with this opcode
  * EISCONN      endpoint enabled already, has an event queue, or was connected once
  * ENOTCONN     endpoint not enabled, or not connected yet
  * ESHUTDOWN    endpoint, its ring or its connection is closed or broken
@@ -75,7 +79,7 @@
  * EDESTADDRREQ no such entry in the address vector
  * ETIMEDOUT    wait timed out
  * EINTR        wait interrupted by a signal
- * ECANCELED    wait ended by SIGNAL; completion of a command that was canceled
+ * ECANCELED    wait ended by SIGNAL or DESTROY; completion of a command that was canceled
  * In completions and events:
  * EAGAIN       armed RMA with remote CQ data: the peer's completion queue overflows by more
  *              than it holds; nothing was written
@@ -111,7 +115,7 @@
 #define TREADLE_FEATURE_AUTH_KEY  (1ULL << 3)
 #define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
-#define TREADLE_FEATURE_REMOTE	  (1ULL << 6)
+#define TREADLE_FEATURE_REMOTE	  (1ULL << 6)  /* never, in this version */
 #define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7)  /* atomics of floating point types */
 #define TREADLE_FEATURE_SHARED_AV (1ULL << 8)  /* address vectors with names */
 #define TREADLE_FEATURE_SCALABLE  (1ULL << 9)  /* scalable endpoints */
@@ -162,7 +166,8 @@ struct treadle_query {
  *
  * What does not fit into the ring is kept by the kernel and flushed when the
  * doorbell of the CQ is rung, or by the next completion. While @entries or
- * more are kept, commands that would add another are refused (EAGAIN).
+ * more are kept, commands that would add another are refused (EAGAIN); with F_MORE
+ * while so many and as many as the TX has slots are.
  */
 struct treadle_cq_create {
 	__u32 size;
@@ -239,8 +244,8 @@ struct treadle_av_create {
  * struct treadle_av_insert - add peers
  * @av:    id
  * @flags: 0
- * @count: in: addresses; out: how many were inserted. An address of an unknown
- *	   family is skipped and its index set to TREADLE_ADDR_ANY
+ * @count: in: addresses; out: how many were inserted. One that is malformed, or of
+ *	   an unknown family, is skipped and its index set to TREADLE_ADDR_ANY
  * @addrs: pointer to struct treadle_addr[count]
  * @out:   pointer to __u64[count]: the indices; or 0
  * @ids:   pointer to __u64[count]: what completions call them instead of their index
@@ -260,7 +265,10 @@ struct treadle_av_insert {
 	__u64 ids;
 };
 
-/* struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: one was not there */
+/*
+ * struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: one was not there, the others
+ * are removed; EFAULT, EINTR: those before are
+ */
 struct treadle_av_remove {
 	__u32 size;
 	__u32 av;
@@ -284,7 +292,8 @@ struct treadle_av_lookup {
  *	      the receives are nobody's until a message comes, so they outlive a
  *	      connection. Endpoints of the other types share any RX
  * @entries:  in: at least so many slots; out: rounded up to a power of two
- * @buffered: RX: bytes of unexpected messages to hold (0: a default); TX: 0
+ * @buffered: RX: bytes of unexpected messages to hold (0: a default), of which each takes
+ *	      some 300 besides its own; out: how many it is. TX: 0
  * @id:       out
  */
 #define TREADLE_TX_SHARED (1U << 0)
@@ -368,10 +377,15 @@ struct treadle_ep_create {
  *		sends is not looked at
  * @tx_cq, @rx_cq: completion queues, or 0
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
- *		endpoint; remote_read, remote_write: of its peers on its memory
+ *		endpoint; remote_read, remote_write: of its peers on its memory. Atomics
+ *		that fetch are reads, others writes; what only looks (PEEK), and NOP, count nowhere
+ *
+ * @rx_cq gets what completes a receive, wherever it was posted, what PEEK, CLAIM and DISCARD
+ * find, and the peers' writes with data; @tx_cq all else.
  */
-#define TREADLE_EP_SOURCE     (1U << 0) /* completions name the sender: FI_SOURCE */
-#define TREADLE_EP_SOURCE_ERR (1U << 1) /* and complain of one that they can't: FI_SOURCE_ERR */
+#define TREADLE_EP_SOURCE (1U << 0) /* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE_ERR \
+	(1U << 1) /* besides: and complain of one that they can't: FI_SOURCE_ERR */
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;
@@ -409,13 +423,14 @@ struct treadle_ep_enable {
  * @iov_count: 1 to TREADLE_MAX_MR_IOV
  * @iov:       pointer to struct treadle_iov[iov_count], none of them empty. They must be
  *	       mapped, and writable if @access lets anybody write them (EFAULT); with
- *	       UNMAPPED only one that is mapped as a whole must be.
+ *	       UNMAPPED only one that is mapped as a whole, none of it PROT_NONE, must be.
  *	       To peers they are one range of offsets, in this order. With VIRT_ADDR peers
  *	       name what they mean, in any of them, or in several that adjoin
- * @key:       in: the key; out, with KERNEL_KEY: the key that was picked
+ * @key:       in: the key, 0 with KERNEL_KEY; out, with that: the key that was picked
  * @cntr:      counts operations of peers that have written to the region, or 0: none
  * @ep:        only by way of this endpoint (a scalable one: of its contexts), or 0: of
- *	       every one of the context
+ *	       every one of the context. It can be destroyed before the region, which then nobody
+ *	       reaches any more
  * @auth_key, @auth_key_size: as in treadle_ep_create
  * @id:        out
  */
@@ -447,7 +462,10 @@ struct treadle_mr_bind {
 	__u32 reserved;
 };
 
-/* struct treadle_destroy - any object. EBUSY: another object is bound to it */
+/*
+ * struct treadle_destroy - any object. EBUSY: another object is bound to it. A WAIT on it ends (on a
+ * CQ or CNTR with ECANCELED), and the file of WAIT_FD is readable for ever
+ */
 struct treadle_destroy {
 	__u32 size;
 	__u32 id;
@@ -506,7 +524,7 @@ struct treadle_cancel {
  * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN. May be less
  *		after the call
  *
- * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL).
+ * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL, or DESTROY).
  */
 struct treadle_wait {
 	__u32 size;
@@ -575,7 +593,7 @@ struct treadle_wait_fd {
  * way through the kernel. Any other whence is ESPIPE; the file has no position.
  *
  * SIGNAL: end every WAIT on a CQ, CNTR or EQ with ECANCELED. If there is none, the
- * next one that would block ends so, and the files of WAIT_FD are readable until
+ * next one that finds nothing ends so, also with a timeout of 0, and the files of WAIT_FD are readable until
  * then, or until they are read.
  */
 #define TREADLE_IOC_DOORBELL _IO(TREADLE_IOC_MAGIC, 0x20)

@@ -112,8 +112,9 @@ enum treadle_opcode {
 };
 
 /*
- * Descriptor flags. A flag that the operation does not know is refused with
- * EINVAL; fields that neither operation nor flags use must be zero.
+ * Descriptor flags. One that no operation knows is refused with EINVAL, one that is
+ * another's with EINVAL or EOPNOTSUPP; fields that neither operation nor flags use
+ * must be zero.
  */
 #define TREADLE_F_EXT		    (1U << 0) /* the second cache line counts */
 #define TREADLE_F_COMPLETION	    (1U << 1) /* write a completion on success */
@@ -333,7 +334,7 @@ struct treadle_ring_cons {
 #define TREADLE_CQ_REMOTE_WRITE	  (1U << 13)
 #define TREADLE_CQ_MULTI_RECV	  (1U << 16)
 #define TREADLE_CQ_REMOTE_CQ_DATA (1U << 17)
-/* Not libfabric's: the next entry of the ring is error data of this one. */
+/* Not libfabric's: the next entry of the ring is error data of this one. Never, in this version. */
 #define TREADLE_CQ_ERR_DATA (1U << 31)
 
 /**

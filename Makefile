@@ -119,13 +119,14 @@ lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map
 	$(Q)$(call shared,$@,-Wl$(comma)-soname$(comma)$(@F))
 lib/libtreadle.so: lib/libtreadle.so.1
 	$(Q)ln -sfn $(<F) $@
-lib/libtreadle-fi.so: rpath = $(call rpath_to,)
+# private: what they are linked with is not to have it.
+lib/libtreadle-fi.so: private rpath = $(call rpath_to,)
 lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
 	$(call say,LD,$@)
 	$(Q)$(call shared,$@)
 
-$(tools) $(examples): rpath = $(call rpath_to,../../lib)
-$(lib_tests) $(fi_tests): rpath = $(call rpath_to,../../../lib)
+$(tools) $(examples): private rpath = $(call rpath_to,../../lib)
+$(lib_tests) $(fi_tests): private rpath = $(call rpath_to,../../../lib)
 $(lib_tests) $(fi_tests): libs += -lgtest_main -lgtest
 $(tools): build/bin/%: build/tools/%.o
 $(examples) $(lib_tests) $(fi_tests): %: %.o
@@ -141,7 +142,7 @@ $(hmem)/fi_hmem.o: lib/provider/fi_hmem.cpp
 	$(call say,CXX,$< (hmem))
 	$(Q)mkdir -p $(@D) && $(cxx) -Itests/fi/hmem -c $< -o $@
 $(hmem)/drivers.o: include += -Itests/fi/hmem
-$(hmem)/libtreadle-fi.so: rpath = $(call rpath_to,../../../../lib)
+$(hmem)/libtreadle-fi.so: private rpath = $(call rpath_to,../../../../lib)
 $(hmem)/libtreadle-fi.so: $(filter-out %/fi_hmem.o,$(provider_objects)) $(hmem)/fi_hmem.o lib/provider/libtreadle-fi.map $(libtreadle)
 	$(call say,LD,$@)
 	$(Q)$(call shared,$@)
@@ -293,7 +294,8 @@ bindir = $(DESTDIR)$(PREFIX)/bin
 libdir = $(DESTDIR)$(PREFIX)/lib/$(shell $(CC) -print-multiarch)
 incdir = $(DESTDIR)$(PREFIX)/include/treadle
 mandir = $(DESTDIR)$(PREFIX)/share/man/man
-srcdir = $(DESTDIR)/usr/src/treadle-$(shell sed -n 's/PACKAGE_VERSION=//p' kernel/dkms.conf)
+version = $(shell sed -n 's/PACKAGE_VERSION=//p' kernel/dkms.conf)
+srcdir = $(DESTDIR)/usr/src/treadle-$(version)
 
 install: install-library install-provider install-tools install-module install-man
 install-library: $(libtreadle)
@@ -301,6 +303,10 @@ install-library: $(libtreadle)
 	ln -sfn libtreadle.so.1 $(libdir)/libtreadle.so
 	install -D -m644 -t $(incdir) $(filter-out %/test.h,$(wildcard uapi/treadle/*.h)) lib/include/treadle/*.h
 	install -D -m644 -t $(incdir)/detail lib/include/treadle/detail/*.h
+	install -d $(libdir)/pkgconfig
+	printf '%s\n' prefix=$(PREFIX) 'Name: treadle' 'Description: software fabric for Linux, C++23' 'Version: $(version)' \
+		'Libs: -L$(libdir:$(DESTDIR)$(PREFIX)%=$${prefix}%) -ltreadle' 'Cflags: -I$${prefix}/include' \
+		>$(libdir)/pkgconfig/treadle.pc
 install-provider: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
 	install -d $(libdir)/libfabric
 	$(call shared,$(libdir)/libfabric/libtreadle-fi.so)

@@ -37,12 +37,13 @@ static void *watches(void *arg)
 	need(sched_setscheduler(0, SCHED_FIFO, &first) == 0);
 	raise_to(&w->begun, 1);
 	while (!__atomic_load_n(&w->over, __ATOMIC_ACQUIRE)) {
-		__u64 before = now_ns(), slept;
+		const long nap = 200000;
+		__u64 before = now_ns(), late;
 
-		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-		slept = now_ns() - before;
-		if (slept > w->late)
-			w->late = slept;
+		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+		late = now_ns() - before - nap;
+		if (late > w->late)
+			w->late = late;
 	}
 	return NULL;
 }

@@ -51,7 +51,7 @@ TEST(messages_go_both_ways_in_order)
 	char buf[8][64], out[64];
 
 	pair_open(&p);
-	for (int i = 1; i < ARRAY_SIZE(lengths); i++) {
+	for (int i = 0; i < ARRAY_SIZE(lengths); i++) {
 		expect_message(&p.client, &p.server, lengths[i], i);
 		expect_message(&p.server, &p.client, lengths[i], i + 100);
 	}

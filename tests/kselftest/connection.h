@@ -225,7 +225,8 @@ static inline void pair_open(struct pair *p)
 /* A message, small or large, reaches the other end. */
 static inline void expect_message(struct node *from, struct node *to, size_t len, __u64 seed)
 {
-	char *in = pages(len), *out = pages(len);
+	size_t room = len ?: 1;
+	char *in = pages(room), *out = pages(room);
 	struct treadle_cqe c;
 
 	fill(out, len, seed);
@@ -235,8 +236,8 @@ static inline void expect_message(struct node *from, struct node *to, size_t len
 	need(c.error == 0 && c.context == seed && c.len == len && c.src == ANY);
 	need(same(in, len, seed));
 	need(cq_next(&from->cq).error == 0);
-	munmap(in, len);
-	munmap(out, len);
+	munmap(in, room);
+	munmap(out, room);
 }
 
 #endif

@@ -56,7 +56,8 @@ public:
 
 	/*
 	 * indices, if not null, has room for as many as addresses and gets the index
-	 * of each, TREADLE_ADDR_ANY for one of an unknown family, which is skipped.
+	 * of each, TREADLE_ADDR_ANY for one of an unknown family, which is skipped. One that is there
+	 * already gets a second index.
 	 * ids, if not null: what completions call each instead of its index (-EINVAL if
 	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR.
 	 */

@@ -25,6 +25,7 @@ class Context;
 template <class Lock> class TREADLE_API BasicCompletionQueue : public Object<CompletionQueueId>
 {
 public:
+	/* entries: 1 to limits().max_cq (EINVAL). ENOSPC, ENOMEM. */
 	static Result<BasicCompletionQueue> create(const Context &context,
 						   std::uint32_t entries) noexcept;
 

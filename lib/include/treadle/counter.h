@@ -20,7 +20,7 @@ class Graph;
 class TREADLE_API Counter : public Object<CounterId>
 {
 public:
-	/* Changes to the counter go through the ring of the context, which must not go before it. */
+	/* Changes to the counter go through the ring of the context, which must not go before it. ENOSPC, ENOMEM. */
 	static Result<Counter> create(Context &context) noexcept;
 
 	/* A load each, no system call. What was counted has happened: its data can be read. */

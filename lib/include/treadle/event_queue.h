@@ -24,6 +24,7 @@ class Context;
 class TREADLE_API EventQueue : public Object<EventQueueId>
 {
 public:
+	/* ENOSPC, ENOMEM, EMFILE. */
 	static Result<EventQueue> create(const Context &context) noexcept;
 
 	/* Takes the oldest event. 0, -EAGAIN if there is none, or -EPERM (after fork). */

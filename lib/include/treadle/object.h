@@ -75,7 +75,10 @@ private:
 
 } // namespace detail
 
-/* Base of every object of a context, with an id that can't be taken for one of another kind. */
+/*
+ * Base of every object of a context, with an id that can't be taken for one of another kind.
+ * One that was moved from may be destroyed, assigned to, closed and asked for its id; nothing else.
+ */
 template <class Id> class Object : public detail::Handle
 {
 public:

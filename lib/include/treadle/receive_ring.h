@@ -31,7 +31,9 @@ template <class Lock> class TREADLE_API BasicReceiveRing : public Object<Receive
 {
 public:
 	/*
-	 * buffered: bytes of unexpected messages to hold; 0: a default. Connected
+	 * entries: 1 to limits().max_ring. buffered: bytes of unexpected messages to hold, up to
+	 * limits().max_buffered, of which each takes some 300 besides its own; 0: a default (EINVAL). ENOSPC,
+	 * ENOMEM. Connected
 	 * endpoints share a ring only if it has the flag TREADLE_RX_SHARED; others any.
 	 */
 	static Result<BasicReceiveRing> create(const Context &context, std::uint32_t entries,

@@ -11,7 +11,8 @@ namespace treadle
 {
 
 /**
- * An error number: one line of the dictionary in <treadle/ioctl.h>.
+ * An error number: one line of the dictionary in <treadle/ioctl.h>, or what a declaration says besides
+ * (EPROTO, ENOSYS, ELOOP).
  *
  * What creates something returns Result; what runs per message returns an int,
  * 0 or more on success and -errno otherwise, because that is cheaper to pass on.

@@ -40,7 +40,10 @@ class Context;
 template <class Lock> class TREADLE_API BasicTransmitRing : public Object<TransmitRingId>
 {
 public:
-	/* Each endpoint has a ring of its own, except for TREADLE_TX_SHARED: commands name theirs. */
+	/*
+	 * Each endpoint has a ring of its own, except for TREADLE_TX_SHARED: commands name theirs.
+	 * entries: 1 to limits().max_ring (EINVAL). ENOSPC, ENOMEM.
+	 */
 	static Result<BasicTransmitRing> create(const Context &context, std::uint32_t entries,
 						std::uint32_t flags = 0) noexcept;
 

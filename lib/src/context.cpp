@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sys/device.h"
+#include "work.h"
 
 namespace treadle
 {
@@ -42,27 +43,47 @@ Result<Context> Context::open(const char *path) noexcept
 	return Context(std::move(*fd), limits, std::move(own));
 }
 
+int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept
+{
+	treadle_cancel args{};
+
+	args.kind = TREADLE_CANCEL_WORK;
+	args.id = id;
+	args.threshold = threshold;
+	args.context = context;
+	return sys::call(fd, TREADLE_IOC_CANCEL, args);
+}
+
+Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept
+{
+	treadle_cancel args{};
+
+	args.kind = TREADLE_FLUSH_WORK;
+	args.id = id;
+	if (const auto ok = sys::checked(fd, TREADLE_IOC_CANCEL, args); !ok)
+		return std::unexpected(ok.error());
+	return args.count;
+}
+
 /* Of what is closed nothing is armed; but 0 means all to the kernel. */
 template <class Id> static Result<std::uint64_t> flush_on(int fd, Id id) noexcept
 {
-	return id == Id{} ? std::unexpected(Errno(ENOENT)) :
-			    sys::flush_work(fd, std::to_underlying(id));
+	return id == Id{} ? std::unexpected(Errno(ENOENT)) : flush_work(fd, std::to_underlying(id));
 }
 
 int Context::cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept
 {
-	return sys::cancel_work(fd(), std::to_underlying(counter), threshold, context);
+	return cancel_work(fd(), std::to_underlying(counter), threshold, context);
 }
 
 int Context::cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept
 {
-	return sys::cancel_work(fd(), std::to_underlying(cells), index * sizeof(std::uint64_t),
-				context);
+	return cancel_work(fd(), std::to_underlying(cells), index * sizeof(std::uint64_t), context);
 }
 
 Result<std::uint64_t> Context::flush() noexcept
 {
-	return sys::flush_work(fd(), 0);
+	return flush_work(fd(), 0);
 }
 
 Result<std::uint64_t> Context::flush(CounterId counter) noexcept

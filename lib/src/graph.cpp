@@ -26,6 +26,7 @@
 #include <sched.h>
 
 #include "sys/device.h"
+#include "work.h"
 
 namespace treadle
 {
@@ -256,7 +257,7 @@ int Graph::post(std::span<const Command> commands)
 void Graph::flush() noexcept
 {
 	for (std::size_t i = start_counter; i < counters_.size(); ++i)
-		std::ignore = sys::flush_work(fd_, std::to_underlying(counters_[i].id()));
+		std::ignore = flush_work(fd_, std::to_underlying(counters_[i].id()));
 }
 
 int Graph::once(const Plan &plan, const Graph *after)
@@ -344,11 +345,11 @@ void Graph::stop() noexcept
 		const std::uint64_t before = ended();
 		const std::uint64_t next = first_ + counters_[start_counter].value() - started_ + 1;
 
-		if (!sys::cancel_work(fd_, std::to_underlying(launches_->id()), next, context)) {
+		if (!cancel_work(fd_, std::to_underlying(launches_->id()), next, context)) {
 			end_ = ended();
 			break;
 		}
-		if (!sys::cancel_work(fd_, std::to_underlying(done()->id()), before + 1, context)) {
+		if (!cancel_work(fd_, std::to_underlying(done()->id()), before + 1, context)) {
 			end_ = before + 1;
 			break;
 		}
@@ -381,7 +382,7 @@ void Graph::cancel_kept() noexcept
 		const Counter &on = counters_[kept.on];
 		const std::uint64_t at = kept.first + (launch - 1) * kept.step;
 
-		if (sys::cancel_work(fd_, std::to_underlying(on.id()), at, address_of(&kept)))
+		if (cancel_work(fd_, std::to_underlying(on.id()), at, address_of(&kept)))
 			continue;
 		while (counters_[kept.tell].add_error(1) == -EAGAIN)
 			sched_yield();

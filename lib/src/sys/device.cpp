@@ -39,26 +39,4 @@ int destroy(int fd, std::uint32_t id) noexcept
 	return call(fd, TREADLE_IOC_DESTROY, args);
 }
 
-int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept
-{
-	treadle_cancel args{};
-
-	args.kind = TREADLE_CANCEL_WORK;
-	args.id = id;
-	args.threshold = threshold;
-	args.context = context;
-	return call(fd, TREADLE_IOC_CANCEL, args);
-}
-
-std::expected<std::uint64_t, Errno> flush_work(int fd, std::uint32_t id) noexcept
-{
-	treadle_cancel args{};
-
-	args.kind = TREADLE_FLUSH_WORK;
-	args.id = id;
-	if (const auto ok = checked(fd, TREADLE_IOC_CANCEL, args); !ok)
-		return std::unexpected(ok.error());
-	return args.count;
-}
-
 } // namespace treadle::sys

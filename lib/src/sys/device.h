@@ -36,10 +36,6 @@ std::expected<void, Errno> checked(int fd, unsigned long request, Args &args) no
 /* 0 or -errno. */
 int destroy(int fd, std::uint32_t id) noexcept;
 
-/* Deferred work: one command on the object id, or all; 0: of the context. 0 or -errno; how many. */
-int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept;
-std::expected<std::uint64_t, Errno> flush_work(int fd, std::uint32_t id) noexcept;
-
 } // namespace treadle::sys
 
 #endif

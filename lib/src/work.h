@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_SRC_WORK_H
+#define TREADLE_SRC_WORK_H
+
+#include <cstdint>
+
+#include <treadle/result.h>
+
+namespace treadle
+{
+
+/* Deferred work of the context fd: one command on the object id, or all; 0: on any. 0 or -errno; how many. */
+int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept;
+Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept;
+
+} // namespace treadle
+
+#endif

@@ -117,11 +117,13 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	const auto count = static_cast<std::uint32_t>(expected);
 	const auto bits = static_cast<std::uint32_t>(attr->rx_ctx_bits);
 	auto kernel =
+		!name.empty() || attr->flags & FI_READ ?
+			AddressVector::open(in.kernel(), name,
+					    attr->flags & FI_READ ? AddressVector::Access::read :
+								    AddressVector::Access::write,
+					    count, bits) :
 		ids ? AddressVector::create_with_ids(in.kernel(), count, bits) :
-		      AddressVector::open(in.kernel(), name,
-					  attr->flags & FI_READ ? AddressVector::Access::read :
-								  AddressVector::Access::write,
-					  count, bits);
+		      AddressVector::create(in.kernel(), count, bits);
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
 			      static_cast<int>(name.size()), name.data());

@@ -59,13 +59,9 @@ void fill(fi_cq_tagged_entry &entry, const treadle_cqe &cqe) noexcept
 /* Of a completion with EADDRNOTAVAIL; takes the fields that it is in for what they are not. */
 Address take_sender(treadle_cqe &cqe) noexcept
 {
-	__u64 &last = cqe.flags & FI_TAGGED ? cqe.buf : cqe.tag;
-	const __u64 words[] = {cqe.src, cqe.olen, last};
-	Address address;
+	const Address address = sender_of(cqe);
 
-	static_assert(sizeof(words) == sizeof(address));
-	std::memcpy(&address, words, sizeof(address));
-	cqe.olen = last = 0;
+	cqe.olen = (cqe.flags & FI_TAGGED ? cqe.buf : cqe.tag) = 0;
 	return address;
 }
 

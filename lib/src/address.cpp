@@ -69,4 +69,15 @@ socklen_t to_sockaddr(const treadle_addr &address, sockaddr_storage &out) noexce
 	return 0;
 }
 
+treadle_addr sender_of(const treadle_cqe &cqe) noexcept
+{
+	const __u64 words[] = {cqe.src, cqe.olen,
+			       cqe.flags & TREADLE_CQ_TAGGED ? cqe.buf : cqe.tag};
+	treadle_addr address;
+
+	static_assert(sizeof(words) == sizeof(address));
+	std::memcpy(&address, words, sizeof(address));
+	return address;
+}
+
 } // namespace treadle

@@ -314,6 +314,24 @@ TEST_F(MessageTest, unknown_source_is_any)
 	EXPECT_EQ(reap_one(b.rx_cq).src, TREADLE_ADDR_ANY);
 }
 
+TEST_F(MessageTest, unknown_source_is_named_if_asked_for)
+{
+	Node to({.flags = TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR});
+	const std::uint64_t peer = a.to(to), out = 2;
+	std::uint64_t in = 0;
+
+	for (const bool tagged : {false, true}) {
+		ASSERT_EQ(tagged ? to.receive_tagged(bytes_of(in), 5) : to.receive(bytes_of(in)),
+			  0);
+		const auto data = std::as_bytes(std::span(&out, 1));
+		ASSERT_EQ(tagged ? a.send_tagged(data, peer, 5) : a.send(data, peer), 0);
+		const treadle_cqe cqe = reap_one(to.rx_cq);
+		EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(EADDRNOTAVAIL));
+		const treadle_addr sender = sender_of(cqe);
+		EXPECT_EQ(std::memcmp(&sender, &a.ep.address(), sizeof(sender)), 0);
+	}
+}
+
 TEST_F(MessageTest, to_itself)
 {
 	std::uint64_t in = 0;

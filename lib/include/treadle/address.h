@@ -8,6 +8,7 @@
 
 #include <treadle/ioctl.h>
 #include <treadle/result.h>
+#include <treadle/ring.h>
 
 namespace treadle
 {
@@ -19,6 +20,9 @@ TREADLE_API treadle_addr loopback(std::uint16_t port = 0) noexcept;
 
 /* -EINVAL: too short for its family; -EADDRNOTAVAIL: neither AF_INET nor AF_INET6. */
 TREADLE_API Result<treadle_addr> from_sockaddr(const sockaddr *address, socklen_t length) noexcept;
+
+/* Who sent it: of a completion with EADDRNOTAVAIL, for endpoints with TREADLE_EP_SOURCE_ERR. */
+TREADLE_API treadle_addr sender_of(const treadle_cqe &cqe) noexcept;
 
 /* Writes all of a sockaddr_in or sockaddr_in6 and returns its size, 0 for an unknown family. */
 TREADLE_API socklen_t to_sockaddr(const treadle_addr &address, sockaddr_storage &out) noexcept;

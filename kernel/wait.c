@@ -183,7 +183,10 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 	return 0;
 }
 
-/* The object is gone: so are waits, those too that found it just before, and no SIGNAL finds it. */
+/*
+ * The object is gone: so are waits, those too that found it just before, and no SIGNAL finds it. Who has
+ * queued himself is woken, under the lock of the queue; who has not looks at @ended after he has.
+ */
 void treadle_waits_end(struct treadle_obj *obj)
 {
 	struct treadle_waitq *w = waitq_of(obj);

@@ -120,6 +120,19 @@ TEST(what_is_kept_comes_with_a_wait)
 	EXPECT_TRUE(cq_empty(&w.n.rcq));
 }
 
+/* One of each kind: a queue, a counter, an event queue. */
+static void waitables(int fd, __u32 *ids)
+{
+	struct cntr c;
+	struct cq q;
+
+	cq_open(&q, fd, 8);
+	cntr_open(&c, fd);
+	ids[0] = q.id;
+	ids[1] = c.id;
+	ids[2] = eq_create(fd);
+}
+
 static void reads_nothing(void *arg)
 {
 	const struct pollfd *files = arg;
@@ -136,13 +149,9 @@ TEST(a_child_reads_nothing_from_its_parents_files)
 	struct pollfd files[3];
 	struct treadle_event buf;
 	int fd = device();
-	struct cntr c;
-	struct cq q;
+	__u32 ids[3];
 
-	cq_open(&q, fd, 8);
-	cntr_open(&c, fd);
-	__u32 ids[] = {q.id, c.id, eq_create(fd)};
-
+	waitables(fd, ids);
 	for (int i = 0; i < 3; i++) {
 		files[i] = (struct pollfd){.fd = wait_fd(fd, ids[i]), .events = POLLIN};
 		ASSERT_EQ(0, call(fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)ids[i]));
@@ -179,13 +188,9 @@ TEST(waits_end_with_what_they_are_for)
 		struct lasting l[3][2];
 		pthread_t t[3][2];
 		struct pollfd file;
-		struct cntr c;
-		struct cq q;
+		__u32 ids[3];
 
-		cq_open(&q, fd, 8);
-		cntr_open(&c, fd);
-		__u32 ids[] = {q.id, c.id, eq_create(fd)};
-
+		waitables(fd, ids);
 		for (int i = 0; i < 3; i++) {
 			file = (struct pollfd){.fd = wait_fd(fd, ids[i]), .events = POLLIN};
 			for (int n = 0; n < 2; n++) {

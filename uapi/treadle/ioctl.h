@@ -44,8 +44,7 @@
  * ------------ --------------------------------------------------------------
  * EINVAL       size too small, unknown flag, reserved field set, value out of
  *              its documented range, a malformed descriptor, an id of 2^32 or more
- * E2BIG        size larger than the kernel knows, and the excess is not zero, or
- *		larger than a page
+ * E2BIG        size larger than a page, or than the kernel knows with an excess not zero
  * ENOTTY       no such ioctl
  * ENOENT       no object with this id in this context; nothing to cancel; no address
  *		vector with this name
@@ -383,9 +382,8 @@ struct treadle_ep_create {
  * @rx_cq gets what completes a receive, wherever it was posted, what PEEK, CLAIM and DISCARD
  * find, and the peers' writes with data; @tx_cq all else.
  */
-#define TREADLE_EP_SOURCE (1U << 0) /* completions name the sender: FI_SOURCE */
-#define TREADLE_EP_SOURCE_ERR \
-	(1U << 1) /* besides: and complain of one that they can't: FI_SOURCE_ERR */
+#define TREADLE_EP_SOURCE     (1U << 0) /* completions name the sender: FI_SOURCE */
+#define TREADLE_EP_SOURCE_ERR (1U << 1) /* with SOURCE: complain if they can't: FI_SOURCE_ERR */
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;
@@ -429,8 +427,7 @@ struct treadle_ep_enable {
  * @key:       in: the key, 0 with KERNEL_KEY; out, with that: the key that was picked
  * @cntr:      counts operations of peers that have written to the region, or 0: none
  * @ep:        only by way of this endpoint (a scalable one: of its contexts), or 0: of
- *	       every one of the context. It can be destroyed before the region, which then nobody
- *	       reaches any more
+ *	       every one of the context. If it goes first, nobody reaches the region any more
  * @auth_key, @auth_key_size: as in treadle_ep_create
  * @id:        out
  */

@@ -425,9 +425,10 @@ std::uint64_t Graph::target() const noexcept
 
 int Graph::wait(std::int64_t timeout) const noexcept
 {
-	/* later than any clock will say: for ever */
-	const std::int64_t most = std::numeric_limits<std::int64_t>::max() - now();
-	const std::int64_t until = now() + std::min(timeout, most);
+	const std::int64_t begin = now();
+	/* at most what the type has: no clock gets there */
+	const std::int64_t until =
+		begin + std::min(timeout, std::numeric_limits<std::int64_t>::max() - begin);
 
 	while (running()) {
 		const std::uint64_t errors = done()->error();

@@ -80,6 +80,8 @@ auto BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept ->
 	while (pending_ > 0) {
 		const int rc = this->doorbell();
 
+		if (rc == -EPERM)
+			return {0, ring_on(rc, 0)};
 		pending_ -= rc < 0 ? 1 : rc ?: pending_;
 		if (rc < 0) {
 			const auto behind = static_cast<std::size_t>(pending_);

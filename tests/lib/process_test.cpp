@@ -252,9 +252,11 @@ TEST(Fork, child_can_neither_use_nor_hurt_the_parents_context)
 		EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, TREADLE_F_MORE), 0);
 		EXPECT_EQ(a.tx.flush(), -EPERM);
 		EXPECT_EQ(b.receive(bytes_of(in)), -EPERM);
+		const Command command = Command::send(&out, 8, a_to_b);
 		for (std::uint32_t i = 0; i < 2 * a.tx.entries(); ++i) {
 			ASSERT_EQ(a.send(bytes_of(out), a_to_b), -EPERM) << i;
 			ASSERT_EQ(b.receive(bytes_of(in)), -EPERM) << i;
+			ASSERT_EQ(a.tx.post_all({&command, 1}).error, -EPERM) << i;
 		}
 		EXPECT_EQ(b.rx_cq.read({&cqe, 1}), -EPERM);
 		EXPECT_EQ(a.tx_cq.read({&cqe, 1}), -EPERM);

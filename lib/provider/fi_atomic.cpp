@@ -52,20 +52,11 @@ bool known(int datatype, int op) noexcept
 	return false;
 }
 
-/* An operation without its vectors. */
-Command command_for(std::uint8_t opcode, int datatype, int op, fi_addr_t peer) noexcept
+Atomic atomic_for(int datatype, int op, const void *result = nullptr,
+		  const void *compare = nullptr) noexcept
 {
-	const auto o = static_cast<treadle_atomic_op>(op);
-	const auto t = static_cast<treadle_datatype>(datatype);
-
-	switch (opcode) {
-	case TREADLE_OP_ATOMIC:
-		return Command::atomic(o, t, nullptr, 0, peer, 0, 0);
-	case TREADLE_OP_FETCH:
-		return Command::fetch(o, t, nullptr, nullptr, 0, peer, 0, 0);
-	default:
-		return Command::compare(o, t, nullptr, nullptr, nullptr, 0, peer, 0, 0);
-	}
+	return {static_cast<treadle_atomic_op>(op), static_cast<treadle_datatype>(datatype),
+		address_of(result), address_of(compare)};
 }
 
 /* The calls of fi_atomic(3), for one way of locking; FI_TRIGGER is a flag like any other. */
@@ -78,10 +69,10 @@ template <class Lock, bool Special> struct Live {
 	{
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		Command command = Command::atomic(static_cast<treadle_atomic_op>(op),
-						  static_cast<treadle_datatype>(datatype), buf,
-						  bytes(count, datatype), dest, addr, key);
-		return post(ep, command, context);
+		return P::of(ep).template transmit<Special>(rma_message(TREADLE_OP_ATOMIC, buf,
+									bytes(count, datatype),
+									dest, addr, key, context),
+							    atomic_for(datatype, op));
 	}
 	static ssize_t writev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 			      fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
@@ -103,11 +94,10 @@ template <class Lock, bool Special> struct Live {
 	{
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		return P::of(ep).inject(Command::atomic(static_cast<treadle_atomic_op>(op),
-							static_cast<treadle_datatype>(datatype),
-							buf, bytes(count, datatype), dest, addr,
-							key)
-						.context(address_of(ep->fid.context)));
+		return P::of(ep).template inject<Special>(rma_message(TREADLE_OP_ATOMIC, buf,
+								      bytes(count, datatype), dest,
+								      addr, key, ep->fid.context),
+							  atomic_for(datatype, op));
 	}
 
 	static ssize_t readwrite(fid_ep *ep, const void *buf, std::size_t count, void *,
@@ -117,10 +107,10 @@ template <class Lock, bool Special> struct Live {
 	{
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		Command command = Command::fetch(static_cast<treadle_atomic_op>(op),
-						 static_cast<treadle_datatype>(datatype), buf,
-						 result, bytes(count, datatype), dest, addr, key);
-		return post(ep, command, context);
+		return P::of(ep).template transmit<Special>(rma_message(TREADLE_OP_FETCH, buf,
+									bytes(count, datatype),
+									dest, addr, key, context),
+							    atomic_for(datatype, op, result));
 	}
 	static ssize_t readwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 				  fi_ioc *resultv, void **, std::size_t result_count,
@@ -150,11 +140,10 @@ template <class Lock, bool Special> struct Live {
 	{
 		if (!known(datatype, op))
 			return -FI_EOPNOTSUPP;
-		Command command =
-			Command::compare(static_cast<treadle_atomic_op>(op),
-					 static_cast<treadle_datatype>(datatype), buf, compare,
-					 result, bytes(count, datatype), dest, addr, key);
-		return post(ep, command, context);
+		return P::of(ep).template transmit<Special>(
+			rma_message(TREADLE_OP_COMPARE, buf, bytes(count, datatype), dest, addr,
+				    key, context),
+			atomic_for(datatype, op, result, compare));
 	}
 	static ssize_t compwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 				  const fi_ioc *comparev, void **, std::size_t compare_count,
@@ -182,11 +171,6 @@ template <class Lock, bool Special> struct Live {
 	}
 
 private:
-	static ssize_t post(fid_ep *ep, Command &command, void *context) noexcept
-	{
-		command.context(address_of(context));
-		return P::of(ep).template transmit<Special>(command);
-	}
 	/* As many elements as there are here. */
 	static fi_rma_ioc one_target(const fi_ioc *ioc, std::size_t count, std::uint64_t addr,
 				     std::uint64_t key) noexcept
@@ -228,6 +212,23 @@ int valid(fid_ep *ep, fi_datatype datatype, fi_op op, std::size_t *count) noexce
 
 } // namespace
 
+Command command_of(const Message &m, const Atomic &a) noexcept
+{
+	const auto *operands = reinterpret_cast<const void *>(m.addr);
+	const auto *compare = reinterpret_cast<const void *>(a.compare);
+	auto *result = reinterpret_cast<void *>(a.result);
+	Command command =
+		m.opcode == TREADLE_OP_ATOMIC ?
+			Command::atomic(a.op, a.type, operands, m.len, m.peer, m.tag, m.ignore) :
+		m.opcode == TREADLE_OP_FETCH ?
+			Command::fetch(a.op, a.type, operands, result, m.len, m.peer, m.tag,
+				       m.ignore) :
+			Command::compare(a.op, a.type, operands, compare, result, m.len, m.peer,
+					 m.tag, m.ignore);
+
+	return command.context(m.context).flags(m.flags);
+}
+
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 			  const fi_msg_fetch &results, const fi_msg_compare &compares) noexcept
 {
@@ -257,10 +258,11 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 	    (opcode == TREADLE_OP_COMPARE && total(compared.span()) != len))
 		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
 					      "%s: vectors of different lengths", name_of(opcode)));
-	Command command = command_for(opcode, msg.datatype, msg.op, msg.addr);
+	Command command = command_of(rma_message(opcode, nullptr, 0, msg.addr, 0, 0, msg.context),
+				     atomic_for(msg.datatype, msg.op));
 	if (!reads)
 		command.buffers(operands.span());
-	command.ranges(targets.span()).context(address_of(msg.context));
+	command.ranges(targets.span());
 	if (opcode != TREADLE_OP_ATOMIC)
 		command.results(fetched.span(), compared.span());
 	return command;

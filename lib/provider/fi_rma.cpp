@@ -16,18 +16,6 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 	}
 };
 
-Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len, fi_addr_t peer,
-		    std::uint64_t addr, std::uint64_t key, void *context) noexcept
-{
-	return {.opcode = opcode,
-		.context = address_of(context),
-		.addr = address_of(buf),
-		.len = len,
-		.peer = peer,
-		.tag = addr,
-		.ignore = key};
-}
-
 /* The calls of fi_rma(3), for one way of locking, and special as Calls says or not. */
 template <class Lock, bool Special> struct Live {
 	using P = PortOf<Lock>;

@@ -79,6 +79,22 @@ constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noex
 	return opcode == TREADLE_OP_READ ? flags & ~(FI_INJECT | FI_REMOTE_CQ_DATA) : flags;
 }
 
+/* What RMA and atomics have in common. */
+inline Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len, fi_addr_t peer,
+			   std::uint64_t addr, std::uint64_t key, const void *context) noexcept
+{
+	return {.opcode = opcode,
+		.context = address_of(context),
+		.addr = address_of(buf),
+		.len = len,
+		.peer = peer,
+		.tag = addr,
+		.ignore = key};
+}
+
+/* An atomic as a command (fi_atomic.cpp). */
+Command command_of(const Message &message, const Atomic &atomic) noexcept;
+
 /* The calls with a structure, as commands without flags; or why not (fi_rma.cpp, fi_atomic.cpp). */
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
@@ -210,15 +226,27 @@ public:
 		return sent(tx_->post(message), message.opcode);
 	}
 
-	/* A command that is complete but for its flags: with the port's default ones. */
-	template <bool Special> ssize_t transmit(Command &command) noexcept
+	/* The same for atomics. */
+	template <bool Special> ssize_t transmit(Message message, const Atomic &atomic) noexcept
 	{
 		if constexpr (Special)
-			return transmit(command, tx_op_flags_);
-		command.flags(tx_flags_);
-		return sent(tx_->post(command), command.desc().opcode);
+			return transmit(command_of(message, atomic), tx_op_flags_);
+		message.flags = tx_flags_;
+		return sent(tx_->post(message, atomic), message.opcode);
 	}
-	/* data: for FI_REMOTE_CQ_DATA */
+	template <bool Special> ssize_t inject(Message message, const Atomic &atomic) noexcept
+	{
+		message.flags = inject_flags_;
+		if constexpr (Special) {
+			Command command = command_of(message, atomic);
+			if (shares_tx_)
+				command.on(endpoint_->id());
+			return sent(tx_->post(command), message.opcode);
+		}
+		return sent(tx_->post(message, atomic), message.opcode);
+	}
+
+	/* A command that is complete but for its flags. data: for FI_REMOTE_CQ_DATA */
 	ssize_t transmit(Command &command, std::uint64_t given, std::uint64_t data = 0) noexcept
 	{
 		const std::uint8_t opcode = command.desc().opcode;
@@ -239,13 +267,6 @@ public:
 			 std::uint64_t data = 0) noexcept
 	{
 		return command ? transmit(*command, flags, data) : refused(command.error());
-	}
-	ssize_t inject(Command command) noexcept
-	{
-		command.flags(inject_flags_);
-		if (shares_tx_)
-			command.on(endpoint_->id());
-		return sent(tx_->post(command), command.desc().opcode);
 	}
 
 	/* Any buffers, any flags. */

@@ -54,11 +54,11 @@ int DescriptorRing::put(const Message &m, std::span<const treadle_iov> iov) noex
 	if (!fits(prod, count > 1 ? 2 : 1))
 		return -EAGAIN;
 	if (count <= 1) {
-		write(desc, m, count, count ? iov[0].addr : 0, count ? iov[0].len : 0);
+		write(desc, m, m.flags, count, count ? iov[0].addr : 0, count ? iov[0].len : 0);
 		store_release(prod_->prod, prod + 1); /* B */
 		return 0;
 	}
-	write(desc, m, count, 0, total(iov));
+	write(desc, m, m.flags, count, 0, total(iov));
 	std::memcpy(slots_[(prod + 1) & mask_].iov, iov.data(), iov.size_bytes());
 	store_release(prod_->prod, prod + 2); /* B, for both at once */
 	return 0;

@@ -127,6 +127,58 @@ TEST_F(MemoryTest, atomics)
 	EXPECT_EQ(there[1], 2u);
 }
 
+/* Where other commands have been in the ring, all of which is written anew. */
+TEST_F(MemoryTest, atomics_as_messages)
+{
+	const std::vector<treadle_iov> ones(TREADLE_MAX_IOV, {~0ull, 0});
+	std::uint64_t got = 9, than = 1;
+	Message message{.opcode = TREADLE_OP_ATOMIC,
+			.flags = TREADLE_F_COMPLETION,
+			.addr = address_of(&here[1]),
+			.len = 8,
+			.peer = a_to_b,
+			.tag = 8,
+			.ignore = 5};
+	const auto outcome_of = [&](std::uint8_t opcode, const Atomic &atomic) {
+		message.opcode = opcode;
+		for (std::uint32_t i = 0; i < a.tx.entries(); i += 2) {
+			EXPECT_EQ(a.tx.post(Command::write(nullptr, 0, a_to_b, 0, 5).buffers(ones)),
+				  0);
+		}
+		EXPECT_EQ(a.tx.post(message, atomic), 0);
+		return reap_one(a.tx_cq).error;
+	};
+
+	EXPECT_EQ(outcome_of(TREADLE_OP_ATOMIC, {TREADLE_ATOMIC_SUM, TREADLE_UINT64}), 0u);
+	EXPECT_EQ(there[1], 2u);
+	EXPECT_EQ(outcome_of(TREADLE_OP_FETCH,
+			     {TREADLE_ATOMIC_SUM, TREADLE_UINT64, address_of(&got)}),
+		  0u);
+	EXPECT_EQ(there[1], 4u);
+	EXPECT_EQ(got, 2u);
+	/* It reads no operands, so these may be anywhere. */
+	message.addr = 8;
+	EXPECT_EQ(outcome_of(TREADLE_OP_FETCH,
+			     {TREADLE_ATOMIC_READ, TREADLE_UINT64, address_of(&got)}),
+		  0u);
+	EXPECT_EQ(got, 4u);
+	message.addr = address_of(&here[6]);
+	EXPECT_EQ(outcome_of(TREADLE_OP_COMPARE, {TREADLE_ATOMIC_CSWAP, TREADLE_UINT64,
+						  address_of(&got), address_of(&than)}),
+		  0u);
+	EXPECT_EQ(there[1], 4u);
+	than = 4;
+	EXPECT_EQ(outcome_of(TREADLE_OP_COMPARE, {TREADLE_ATOMIC_CSWAP, TREADLE_UINT64,
+						  address_of(&got), address_of(&than)}),
+		  0u);
+	EXPECT_EQ(there[1], 7u);
+	/* What an atomic may not is told by the doorbell, as of a command. */
+	EXPECT_EQ(a.tx.post(message, Atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64)), -EOPNOTSUPP);
+	message.opcode = TREADLE_OP_SEND;
+	EXPECT_EQ(a.tx.post(message, Atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64)), -EINVAL);
+	EXPECT_FALSE(a.tx_cq.ready());
+}
+
 TEST_F(MemoryTest, armed)
 {
 	Counter c = must(Counter::create(a.context), "counter");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <treadle/atomic.h>
 #include <treadle/ring.h>
 
 namespace treadle
@@ -29,6 +30,27 @@ struct Message {
 	std::uint64_t tag = 0;	  /* read, write: the remote address; as much of it as here */
 	std::uint64_t ignore = 0; /* read, write: the key of the remote region */
 	std::uint64_t data = 0;
+};
+
+/**
+ * What makes a Message of TREADLE_OP_ATOMIC, FETCH or COMPARE an atomic on the remote memory: fi_atomic(3).
+ * The operands are the message's buffer, except for TREADLE_ATOMIC_READ, which has none but a length.
+ *
+ *	ring.post({.opcode = TREADLE_OP_FETCH, .flags = TREADLE_F_COMPLETION,
+ *		   .addr = address_of(&one), .len = 8, .peer = peer, .tag = remote, .ignore = key},
+ *		  Atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, address_of(&before)));
+ */
+struct Atomic {
+	constexpr Atomic(treadle_atomic_op op, treadle_datatype type, std::uint64_t result = 0,
+			 std::uint64_t compare = 0) noexcept
+		: op(op), type(type), result(result), compare(compare)
+	{
+	}
+
+	treadle_atomic_op op;
+	treadle_datatype type;
+	std::uint64_t result;  /* FETCH, COMPARE: address_of(buffer), as long as the message */
+	std::uint64_t compare; /* COMPARE: the same */
 };
 
 inline std::uint64_t address_of(const void *buffer) noexcept

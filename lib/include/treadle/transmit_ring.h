@@ -59,6 +59,11 @@ public:
 
 	int post(const Message &message) noexcept { return put(message.flags, 1, message); }
 
+	int post(const Message &message, const Atomic &atomic) noexcept
+	{
+		return put(message.flags, 1, message, atomic);
+	}
+
 	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; -EINVAL if there are more. */
 	int post(const Message &message, std::span<const treadle_iov> iov) noexcept
 	{
@@ -97,7 +102,7 @@ private:
 	{
 	}
 
-	/* what: a message, a message and a vector, or a command, which takes so many slots. */
+	/* what: a message, also with an atomic or a vector, or a command; it takes so many slots. */
 	template <class... What>
 	int put(std::uint32_t flags, std::uint32_t slots, const What &...what) noexcept
 	{

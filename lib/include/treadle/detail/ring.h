@@ -81,7 +81,27 @@ public:
 
 		if (!fits(prod, 1)) [[unlikely]]
 			return -EAGAIN;
-		write(slots_[prod & mask_].desc, m, 1, m.addr, m.len);
+		write(slots_[prod & mask_].desc, m, m.flags, 1, m.addr, m.len);
+		store_release(prod_->prod, prod + 1); /* B */
+		return 0;
+	}
+
+	int put(const Message &m, const Atomic &atomic) noexcept
+	{
+		const std::uint32_t prod = prod_->prod;
+		const bool reads = atomic.op == TREADLE_ATOMIC_READ;
+		treadle_desc &desc = slots_[prod & mask_].desc;
+
+		if (!fits(prod, 1)) [[unlikely]]
+			return -EAGAIN;
+		write(desc, m, m.flags | TREADLE_F_EXT, !reads, reads ? 0 : m.addr, m.len);
+		desc.ep = desc.cond = desc.notify = desc.rest = desc.reserved1 = 0;
+		desc.threshold = desc.value = desc.rest_threshold = 0;
+		desc.atomic_op = static_cast<std::uint8_t>(atomic.op);
+		desc.datatype = static_cast<std::uint8_t>(atomic.type);
+		desc.rma_iov_count = desc.fetch_iov_count = 0;
+		desc.result = atomic.result;
+		desc.compare = atomic.compare;
 		store_release(prod_->prod, prod + 1); /* B */
 		return 0;
 	}
@@ -122,13 +142,13 @@ private:
 	}
 
 	/* The first cache line; without TREADLE_F_EXT the kernel looks at no other. */
-	static void write(treadle_desc &desc, const Message &m, std::uint8_t iov_count,
-			  std::uint64_t addr, std::uint64_t len) noexcept
+	static void write(treadle_desc &desc, const Message &m, std::uint32_t flags,
+			  std::uint8_t iov_count, std::uint64_t addr, std::uint64_t len) noexcept
 	{
 		desc.opcode = m.opcode;
 		desc.iov_count = iov_count;
 		desc.reserved0 = 0;
-		desc.flags = m.flags;
+		desc.flags = flags;
 		desc.context = m.context;
 		desc.addr = addr;
 		desc.len = len;

@@ -11,43 +11,18 @@
  *	c++ -std=c++23 armed_forward.cpp -ltreadle && ./a.out
  */
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <treadle/treadle.h>
+#include "example.h"
 
 using namespace treadle;
 
-/* Creating something gives a value or an errno; never an exception. */
-template <class T> static T value_of(Result<T> result, const char *what)
-{
-	if (!result) {
-		std::fprintf(stderr, "%s: %s\n", what, result.error().message());
-		std::exit(1);
-	}
-	return std::move(*result);
-}
-
-/* Posting gives 0 or -errno. */
-static void check(int rc, const char *what)
-{
-	if (rc < 0) {
-		std::fprintf(stderr, "%s: %s\n", what, Errno(-rc).message());
-		std::exit(1);
-	}
-}
-
 /*
  * What an endpoint needs. Owners are destroyed in reverse order of their
- * declaration: the endpoint before what it is bound to, the context last. A
- * context belongs to the process that opened it, so each process makes its own
- * after fork.
+ * declaration: the endpoint before what it is bound to, the context last.
  */
 struct Side {
 	Context context = value_of(Context::open(), "open " TREADLE_DEVICE);
@@ -71,15 +46,10 @@ struct Side {
 		      "enable");
 	}
 
-	/* Addresses are exchanged by other means, here a socket; messages then name an index. */
+	/* Messages name a peer by its index in the address vector. */
 	std::uint64_t meet(int line)
 	{
-		treadle_addr other = endpoint.address();
-
-		if (write(line, &other, sizeof(other)) != sizeof(other) ||
-		    read(line, &other, sizeof(other)) != sizeof(other))
-			std::exit(1);
-		return value_of(peers.insert(other), "insert address");
+		return value_of(peers.insert(exchange(line, endpoint.address())), "insert address");
 	}
 
 	/* Posting a receive is no system call. */
@@ -90,19 +60,6 @@ struct Side {
 			       .addr = address_of(buffer),
 			       .len = len}),
 		      "receive");
-	}
-
-	/* Nor is reading completions; waiting for one is. */
-	treadle_cqe complete()
-	{
-		treadle_cqe cqe;
-		int rc;
-
-		while ((rc = completions.read({&cqe, 1})) == -EAGAIN)
-			check(completions.wait(-1), "wait");
-		check(rc, "read completions");
-		check(-static_cast<int>(cqe.error), "completion");
-		return cqe;
 	}
 };
 
@@ -139,7 +96,7 @@ static void parent(int line, pid_t pid)
 			    .len = sizeof(out),
 			    .peer = child}),
 	      "send");
-	const treadle_cqe cqe = side.complete();
+	const treadle_cqe cqe = next(side.completions);
 	std::printf("%llu bytes came back: \"%s\"\n", cqe.len, in);
 	kill(pid, SIGCONT);
 	waitpid(pid, &status, 0);
@@ -148,18 +105,11 @@ static void parent(int line, pid_t pid)
 
 int main()
 {
-	int line[2];
+	int line;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, line))
-		return 1;
-	const pid_t pid = fork();
-	if (pid < 0)
-		return 1;
-	/* The other end is closed, so that nobody waits for one who has failed. */
-	close(line[pid ? 1 : 0]);
-	if (pid)
-		parent(line[0], pid);
+	if (const pid_t pid = fork_with(line))
+		parent(line, pid);
 	else
-		child(line[1]);
+		child(line);
 	return 0;
 }

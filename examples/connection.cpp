@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+/*
+ * A connection: asked for, accepted, used, and ended.
+ *
+ * Two processes. The parent listens, and answers the child's request; the child sends a
+ * message over the connection and exits, of which the parent hears by an event.
+ *
+ *	c++ -std=c++23 connection.cpp -ltreadle && ./a.out
+ */
+
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include <sys/wait.h>
+
+#include "example.h"
+
+using namespace treadle;
+
+/* What a connected endpoint needs: events instead of an address vector. */
+struct Side {
+	Context context = value_of(Context::open(), "open " TREADLE_DEVICE);
+	EventQueue events = value_of(EventQueue::create(context), "event queue");
+	CompletionQueue completions =
+		value_of(CompletionQueue::create(context, 16), "completion queue");
+	TransmitRing tx = value_of(TransmitRing::create(context, 16), "transmit ring");
+	ReceiveRing rx = value_of(ReceiveRing::create(context, 16), "receive ring");
+	std::optional<Endpoint> endpoint;
+
+	void enable(Result<Endpoint> made)
+	{
+		endpoint = value_of(std::move(made), "endpoint");
+		check(endpoint->bind(events, 0), "bind");
+		check(endpoint->enable({.tx = tx.id(),
+					.rx = rx.id(),
+					.tx_cq = completions.id(),
+					.rx_cq = completions.id()}),
+		      "enable");
+	}
+
+	/* The next event, which is to be of this kind. */
+	treadle_event await(std::uint32_t kind, const char *what)
+	{
+		treadle_event event;
+		int rc;
+
+		while ((rc = events.read(event)) == -EAGAIN)
+			check(events.wait(-1), "wait");
+		check(rc, "read events");
+		if (event.event != kind) {
+			std::fprintf(stderr, "event %u, not %s\n", event.event, what);
+			std::exit(1);
+		}
+		return event;
+	}
+};
+
+static std::span<const std::byte> bytes(std::string_view text)
+{
+	return std::as_bytes(std::span(text));
+}
+
+static void print(const char *who, std::span<const std::byte> said)
+{
+	std::printf("%s: \"%.*s\"\n", who, static_cast<int>(said.size()),
+		    reinterpret_cast<const char *>(said.data()));
+}
+
+static void child(int line)
+{
+	Side side;
+	const char out[] = "over and out";
+
+	side.enable(Endpoint::create(side.context, loopback(), TREADLE_EP_MSG));
+	const treadle_addr server = exchange(line, side.endpoint->address());
+	/* Up to TREADLE_CM_DATA bytes go along with the request, and with its answer. */
+	check(side.endpoint->connect(server, bytes("may I?")), "connect");
+	print("the answer", data_of(side.await(TREADLE_EVENT_CONNECTED, "connected")));
+	/* There is only one to send to: no peer is named. */
+	check(side.tx.post({.opcode = TREADLE_OP_SEND,
+			    .flags = TREADLE_F_COMPLETION,
+			    .addr = address_of(out),
+			    .len = sizeof(out)}),
+	      "send");
+	next(side.completions);
+}
+
+static void parent(int line, pid_t pid)
+{
+	Side side;
+	PassiveEndpoint listener =
+		value_of(PassiveEndpoint::create(side.context, loopback()), "passive endpoint");
+	char in[32] = "";
+	int status;
+
+	check(listener.bind(side.events, 0), "bind");
+	check(listener.listen(), "listen");
+	exchange(line, listener.address());
+
+	const treadle_event request = side.await(TREADLE_EVENT_CONNREQ, "a request");
+	print("a request", data_of(request));
+	side.enable(Endpoint::create(side.context, request_of(request)));
+	check(side.rx.post({.opcode = TREADLE_OP_RECV,
+			    .flags = TREADLE_F_COMPLETION,
+			    .addr = address_of(in),
+			    .len = sizeof(in)}),
+	      "receive");
+	check(side.endpoint->accept(bytes("you may")), "accept");
+	side.await(TREADLE_EVENT_CONNECTED, "connected");
+	const treadle_cqe cqe = next(side.completions);
+	std::printf("%llu bytes came: \"%s\"\n", cqe.len, in);
+	side.await(TREADLE_EVENT_SHUTDOWN, "the end");
+	std::printf("the other side has gone\n");
+	waitpid(pid, &status, 0);
+	std::exit(std::strcmp(in, "over and out") != 0 || status != 0);
+}
+
+int main()
+{
+	int line;
+
+	if (const pid_t pid = fork_with(line))
+		parent(line, pid);
+	else
+		child(line);
+	return 0;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What the examples do with errors, and with completions: they wait for one at a time. */
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <treadle/treadle.h>
+
+/* Creating something gives a value or an errno; never an exception. */
+template <class T> T value_of(treadle::Result<T> result, const char *what)
+{
+	if (!result) {
+		std::fprintf(stderr, "%s: %s\n", what, result.error().message());
+		std::exit(1);
+	}
+	return std::move(*result);
+}
+
+/* Posting gives 0 or -errno. */
+inline void check(int rc, const char *what)
+{
+	if (rc < 0) {
+		std::fprintf(stderr, "%s: %s\n", what, treadle::Errno(-rc).message());
+		std::exit(1);
+	}
+}
+
+/* Reading completions is no system call; waiting for one is. */
+inline treadle_cqe next(treadle::CompletionQueue &completions)
+{
+	treadle_cqe cqe;
+	int rc;
+
+	while ((rc = completions.read({&cqe, 1})) == -EAGAIN)
+		check(completions.wait(-1), "wait");
+	check(rc, "read completions");
+	check(-static_cast<int>(cqe.error), "completion");
+	return cqe;
+}
+
+/* Addresses are exchanged by other means, here a socket. */
+inline treadle_addr exchange(int line, treadle_addr addr)
+{
+	if (write(line, &addr, sizeof(addr)) != sizeof(addr) ||
+	    read(line, &addr, sizeof(addr)) != sizeof(addr))
+		std::exit(1);
+	return addr;
+}
+
+/*
+ * Two processes with a socket between them. A context belongs to the process that opened it, so each
+ * makes its own after this. Returns 0 in the child.
+ */
+inline pid_t fork_with(int &line)
+{
+	int ends[2];
+
+	check(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
+	const pid_t pid = fork();
+	check(pid, "fork");
+	/* The other end is closed, so that nobody waits for one who has failed. */
+	line = ends[pid ? 0 : 1];
+	close(ends[pid ? 1 : 0]);
+	return pid;
+}

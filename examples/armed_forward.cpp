@@ -105,11 +105,5 @@ static void parent(int line, pid_t pid)
 
 int main()
 {
-	int line;
-
-	if (const pid_t pid = fork_with(line))
-		parent(line, pid);
-	else
-		child(line);
-	return 0;
+	return in_two_processes(parent, child);
 }

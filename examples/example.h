@@ -53,10 +53,10 @@ inline treadle_addr exchange(int line, treadle_addr addr)
 }
 
 /*
- * Two processes with a socket between them. A context belongs to the process that opened it, so each
- * makes its own after this. Returns 0 in the child.
+ * Runs two processes with a socket between them. A context belongs to the process that opened it, so each
+ * makes its own.
  */
-inline pid_t fork_with(int &line)
+inline int in_two_processes(void (*parent)(int line, pid_t child), void (*child)(int line))
 {
 	int ends[2];
 
@@ -64,7 +64,10 @@ inline pid_t fork_with(int &line)
 	const pid_t pid = fork();
 	check(pid, "fork");
 	/* The other end is closed, so that nobody waits for one who has failed. */
-	line = ends[pid ? 0 : 1];
 	close(ends[pid ? 1 : 0]);
-	return pid;
+	if (pid)
+		parent(ends[0], pid);
+	else
+		child(ends[1]);
+	return 0;
 }

@@ -59,6 +59,7 @@ public:
 
 	int post(const Message &message) noexcept { return put(message.flags, 1, message); }
 
+	/* An atomic with one buffer of each kind, and one remote range; a Command can have several. */
 	int post(const Message &message, const Atomic &atomic) noexcept
 	{
 		return put(message.flags, 1, message, atomic);

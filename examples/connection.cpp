@@ -10,7 +10,6 @@
  */
 
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include <sys/wait.h>
@@ -27,17 +26,18 @@ struct Side {
 		value_of(CompletionQueue::create(context, 16), "completion queue");
 	TransmitRing tx = value_of(TransmitRing::create(context, 16), "transmit ring");
 	ReceiveRing rx = value_of(ReceiveRing::create(context, 16), "receive ring");
-	std::optional<Endpoint> endpoint;
 
-	void enable(Result<Endpoint> made)
+	Endpoint enabled(Result<Endpoint> made)
 	{
-		endpoint = value_of(std::move(made), "endpoint");
-		check(endpoint->bind(events, 0), "bind");
-		check(endpoint->enable({.tx = tx.id(),
-					.rx = rx.id(),
-					.tx_cq = completions.id(),
-					.rx_cq = completions.id()}),
+		Endpoint endpoint = value_of(std::move(made), "endpoint");
+
+		check(endpoint.bind(events, 0), "bind");
+		check(endpoint.enable({.tx = tx.id(),
+				       .rx = rx.id(),
+				       .tx_cq = completions.id(),
+				       .rx_cq = completions.id()}),
 		      "enable");
+		return endpoint;
 	}
 
 	/* The next event, which is to be of this kind. */
@@ -73,10 +73,11 @@ static void child(int line)
 	Side side;
 	const char out[] = "over and out";
 
-	side.enable(Endpoint::create(side.context, loopback(), TREADLE_EP_MSG));
-	const treadle_addr server = exchange(line, side.endpoint->address());
+	Endpoint endpoint =
+		side.enabled(Endpoint::create(side.context, loopback(), TREADLE_EP_MSG));
+	const treadle_addr server = exchange(line, endpoint.address());
 	/* Up to TREADLE_CM_DATA bytes go along with the request, and with its answer. */
-	check(side.endpoint->connect(server, bytes("may I?")), "connect");
+	check(endpoint.connect(server, bytes("may I?")), "connect");
 	print("the answer", data_of(side.await(TREADLE_EVENT_CONNECTED, "connected")));
 	/* There is only one to send to: no peer is named. */
 	check(side.tx.post({.opcode = TREADLE_OP_SEND,
@@ -101,13 +102,13 @@ static void parent(int line, pid_t pid)
 
 	const treadle_event request = side.await(TREADLE_EVENT_CONNREQ, "a request");
 	print("a request", data_of(request));
-	side.enable(Endpoint::create(side.context, request_of(request)));
+	Endpoint endpoint = side.enabled(Endpoint::create(side.context, request_of(request)));
 	check(side.rx.post({.opcode = TREADLE_OP_RECV,
 			    .flags = TREADLE_F_COMPLETION,
 			    .addr = address_of(in),
 			    .len = sizeof(in)}),
 	      "receive");
-	check(side.endpoint->accept(bytes("you may")), "accept");
+	check(endpoint.accept(bytes("you may")), "accept");
 	side.await(TREADLE_EVENT_CONNECTED, "connected");
 	const treadle_cqe cqe = next(side.completions);
 	std::printf("%llu bytes came: \"%s\"\n", cqe.len, in);

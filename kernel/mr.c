@@ -71,8 +71,8 @@ struct treadle_mr {
 };
 
 /*
- * Instead of jhash(), which is three times as much. Keys may be chosen by whoever is to be found, but a
- * chain that he makes long is one that he can't aim at without knowing the seed.
+ * Instead of jhash(), which is three times as much. The process whose region it is may choose the keys: it
+ * does not know the seed, and where a chain gets long all the same the table takes another one.
  */
 static inline u32 mr_hash(const void *key, u32 len, u32 seed)
 {

@@ -124,7 +124,8 @@ TEST_F(contexts, nothing_is_touched_for_one_that_has_ended)
 	int cut = 0;
 
 	memset(src, BEFORE, LARGE);
-	for (int round = 0; round < 8; round++) {
+	/* longer if the machine is so busy that all had been copied each time */
+	for (int round = 0; round < 8 || (!cut && round < 80); round++) {
 		struct node *n = &self->n[0], m;
 		char *dst = pages(LARGE);
 		struct treadle_cqe c;
@@ -138,7 +139,7 @@ TEST_F(contexts, nothing_is_touched_for_one_that_has_ended)
 		ASSERT_EQ(0, post_recv(&m, recv_of(dst, LARGE, ANY, round)));
 		ASSERT_EQ(1, post(n, round & 1 ? send_of(src, LARGE, to, round) :
 						 write_of(src, LARGE, to, 0, key, round)));
-		while (*(volatile char *)&dst[round << 20] != BEFORE)
+		while (*(volatile char *)&dst[(round % 8) << 20] != BEFORE)
 			;
 		node_close(&m);
 		cut += dst[LARGE - 1] != BEFORE;
@@ -150,7 +151,7 @@ TEST_F(contexts, nothing_is_touched_for_one_that_has_ended)
 		EXPECT_TRUE(all_are(dst, LARGE, AFTER));
 		munmap(dst, LARGE);
 	}
-	note("%d of 8 were cut short", cut);
+	note("%d were cut short", cut);
 	EXPECT_LT(0, cut);
 }
 

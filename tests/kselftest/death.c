@@ -326,7 +326,8 @@ TEST_F(death, nothing_is_touched_once_it_is_closed)
 	struct node *n = &self->n;
 	int cut = 0;
 
-	for (int round = 0; round < 8; round++) {
+	/* longer if the machine is so busy that all had been copied each time */
+	for (int round = 0; round < 8 || (!cut && round < 80); round++) {
 		bool sender = round & 1;
 		char *dst = pages(LARGE); /* new ones: a worker has to find them */
 		struct treadle_cqe c;
@@ -340,7 +341,7 @@ TEST_F(death, nothing_is_touched_once_it_is_closed)
 		ASSERT_EQ(0, post_recv(sender ? n : &m, recv_of(dst, LARGE, ANY, round)));
 		ASSERT_EQ(1,
 			  post(sender ? &m : n, send_of(self->buf, LARGE, sender ? 0 : to, round)));
-		while (*(volatile char *)&dst[round << 20] != BEFORE)
+		while (*(volatile char *)&dst[(round % 8) << 20] != BEFORE)
 			;
 		EXPECT_EQ(0, destroy(m.fd, m.ep));
 		cut += dst[LARGE - 1] != BEFORE;
@@ -355,7 +356,7 @@ TEST_F(death, nothing_is_touched_once_it_is_closed)
 		close(m.fd);
 		munmap(dst, LARGE);
 	}
-	note("%d of 8 were cut short", cut);
+	note("%d were cut short", cut);
 	EXPECT_LT(0, cut);
 }
 

@@ -140,8 +140,13 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	Cntr &self = of(cntr);
 	const Counter &counter = self.counter_;
 	const std::uint64_t known = self.known_error_.load(std::memory_order_relaxed);
-	const int rc = counter.wait(threshold, known, nanoseconds(timeout));
+	const TimeLeft left(timeout);
+	int rc;
 
+	/* "Until an error or timeout occurs": a signal is neither, and to programs any result but 0 is fatal. */
+	do
+		rc = counter.wait(threshold, known, nanoseconds(left.milliseconds()));
+	while (rc == -EINTR);
 	if (counter.value() >= threshold)
 		return 0;
 	const std::uint64_t error = counter.error();

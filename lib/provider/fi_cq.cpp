@@ -65,7 +65,10 @@ Address take_sender(treadle_cqe &cqe) noexcept
 	return address;
 }
 
-/* The caller's buffer for error data, or, if there is none, ours: fi_cq(3), err_data_size. */
+/*
+ * The caller's buffer for error data, or, if there is none, ours: fi_cq(3), err_data_size.
+ * With the queue locked: of two threads that read errors one replaces what the other is lent.
+ */
 void fill_data(fi_cq_err_entry &entry, std::string data, std::string &own,
 	       std::uint32_t api) noexcept
 {
@@ -190,11 +193,11 @@ private:
 	static ssize_t read_error(fid_cq *f, fi_cq_err_entry *buf, std::uint64_t) noexcept
 	{
 		CqOf &cq = of(f);
-		treadle_cqe cqe;
-		std::string data;
 		int error = 0;
 		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &first) {
-			cqe = first;
+			treadle_cqe cqe = first;
+			std::string data;
+
 			/* It stays if there is no memory for what comes with it. */
 			error = guard([&] {
 				if (cqe.error == EADDRNOTAVAIL &&
@@ -202,13 +205,15 @@ private:
 					data = cq.domain_.encoded(take_sender(cqe));
 				return 0;
 			});
-			return cqe.error && !error;
+			if (!cqe.error || error)
+				return false;
+			fill(*buf, cqe);
+			fill_data(*buf, std::move(data), cq.error_data_, cq.domain_.api());
+			return true;
 		});
 
 		if (taken <= 0)
 			return error ? error : taken ? taken : -FI_EAGAIN;
-		fill(*buf, cqe);
-		fill_data(*buf, std::move(data), cq.error_data_, cq.domain_.api());
 		return taken;
 	}
 	/* The condition is a hint, fi_cq(3) says; the first completion will do. */
@@ -286,7 +291,8 @@ private:
 	}
 
 	Queue queue_;
-	std::string error_data_; /* of the last error; its readers take turns, fi_cq(3) says */
+	std::string
+		error_data_; /* of the last error; whoever reads what it is lent waits with the next, fi_cq(3) says */
 };
 
 template <class Lock>

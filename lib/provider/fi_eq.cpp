@@ -399,7 +399,7 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 	void *const room = buf->err_data;
 	const std::size_t size = buf->err_data_size;
 	std::memcpy(buf, first.entry.data(), sizeof(*buf));
-	if (!size || FI_VERSION_LT(eq.api_, FI_VERSION(1, 5))) {
+	if (!size || !room || FI_VERSION_LT(eq.api_, FI_VERSION(1, 5))) {
 		/* What is lent stays until the next error is read. */
 		buf->err_data = eq.err_data_.empty() ? nullptr : eq.err_data_.data();
 		buf->err_data_size = eq.err_data_.size();

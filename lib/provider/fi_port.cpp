@@ -53,14 +53,23 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	return 0;
 }
 
-/* Memory of devices is not reached at all, so not from device to device. */
+/* Memory of devices is not reached at all, so not from device to device; nobody has to be asked not to. */
 int refuse_p2p(const void *value, std::size_t size) noexcept
 {
 	if (size != sizeof(int))
 		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
-	if (*static_cast<const int *>(value) == FI_HMEM_P2P_DISABLED)
+	switch (*static_cast<const int *>(value)) {
+	case FI_HMEM_P2P_ENABLED: /* "may be used" */
+	case FI_HMEM_P2P_PREFERRED:
+	case FI_HMEM_P2P_DISABLED:
 		return 0;
-	return REFUSE(-FI_EOPNOTSUPP, subsys, "setopt: HMEM_P2P: only FI_HMEM_P2P_DISABLED");
+	case FI_HMEM_P2P_REQUIRED:
+		return REFUSE(-FI_EOPNOTSUPP, subsys,
+			      "setopt: HMEM_P2P: there is none to be required");
+	default:
+		return REFUSE(-FI_EINVAL, subsys, "setopt: HMEM_P2P: %d",
+			      *static_cast<const int *>(value));
+	}
 }
 
 int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept

@@ -238,6 +238,22 @@ TEST_F(Cm, ErrorDataGoesWhereTheReaderSays)
 	EXPECT_EQ(std::string(room, 2), "ne");
 }
 
+TEST_F(Cm, ASizeWithoutABufferIsLentOne)
+{
+	fi_eq_cm_entry entry;
+	fi_eq_err_entry error{};
+	std::uint32_t event;
+
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, "never", 5), 0);
+	EXPECT_EQ(fi_eq_sread(client.eq.get(), &event, &entry, sizeof(entry), patience, 0),
+		  -FI_EAVAIL);
+	error.err_data_size = 64;
+	ASSERT_EQ(fi_eq_readerr(client.eq.get(), &error, 0), ssize_t{sizeof(error)});
+	EXPECT_EQ(std::string(static_cast<char *>(error.err_data), error.err_data_size), "never");
+}
+
 TEST_F(Cm, TheBacklogLimitsUnansweredRequests)
 {
 	int backlog = 1, none = 0;

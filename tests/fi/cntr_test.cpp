@@ -7,6 +7,8 @@
 #include <thread>
 
 #include <poll.h>
+#include <signal.h>
+#include <unistd.h>
 
 namespace
 {
@@ -75,6 +77,42 @@ TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
 	over = true;
 	other.join();
 	EXPECT_EQ(successes, 0);
+}
+
+/* fi_cntr(3): it waits "until the counter reaches the specified threshold, or until an error or timeout occurs". */
+TEST(Cntr, SignalsDontEndAWait)
+{
+	static std::atomic<int> signals;
+	Node node;
+	const auto cntr = node.cntr();
+	const auto waiter = pthread_self();
+	struct sigaction action = {}, before;
+
+	signals = 0;
+	action.sa_handler = [](int) { ++signals; };
+	ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+	std::thread other([&] {
+		for (int i = 0; i < 20; ++i) {
+			pthread_kill(waiter, SIGUSR1);
+			usleep(5'000);
+		}
+		EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	});
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 1, -1), 0);
+	other.join();
+	EXPECT_EQ(signals, 20);
+	/* nor does it begin anew with each */
+	std::atomic<bool> over = false;
+	std::thread third([&] {
+		while (!over) {
+			pthread_kill(waiter, SIGUSR1);
+			usleep(5'000);
+		}
+	});
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 100), -FI_ETIMEDOUT);
+	over = true;
+	third.join();
+	sigaction(SIGUSR1, &before, nullptr);
 }
 
 void counts_what_it_is_bound_for(bool beside_a_queue)

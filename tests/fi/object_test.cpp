@@ -348,6 +348,15 @@ TEST(Object, OptionsAndRoom)
 		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);
 		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, option, &value, size), -FI_ENOPROTOOPT);
 	}
+	/* There is nothing from device to device: what leaves it to us is met. */
+	for (int how : {FI_HMEM_P2P_ENABLED, FI_HMEM_P2P_PREFERRED, FI_HMEM_P2P_DISABLED})
+		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &how, sizeof(how)), 0);
+	int how = FI_HMEM_P2P_REQUIRED;
+	EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &how, sizeof(how)),
+		  -FI_EOPNOTSUPP);
+	how = 77;
+	EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &how, sizeof(how)),
+		  -FI_EINVAL);
 	/* Deprecated calls, through the table, where the deprecation is not noticed. */
 	char c;
 	const auto rx_left = [&] { return p.a.ep->ops->rx_size_left(p.a.ep.get()); };

@@ -79,8 +79,13 @@ static __always_inline struct treadle_ep *find_target(const struct treadle_cmd *
 	struct treadle_ep *from = cmd->ep, *to;
 	int ret;
 
-	if (from->type == TREADLE_EP_MSG)
-		return treadle_conn_peer(from);
+	if (from->type == TREADLE_EP_MSG) {
+		to = treadle_conn_peer(from);
+		if (IS_ERR(to) || likely(to->rx) || treadle_op_remote(cmd->d.opcode))
+			return to;
+		treadle_ep_put(to);
+		return ERR_PTR(-ECONNREFUSED);
+	}
 	if (cmd->route)
 		return ERR_PTR(cmd->route);
 	to = treadle_ep_find(from->obj.ctx->ports, cmd->port);

@@ -156,6 +156,49 @@ TEST(mistakes_are_told)
 	EXPECT_EQ(ECONNREFUSED, event_is(eq, TREADLE_EVENT_CONNREFUSED, 0).error);
 }
 
+/* A MSG endpoint without a receive ring can be connected; nothing can be sent to it but what needs none. */
+TEST(a_peer_that_does_not_receive_refuses)
+{
+	__u64 key = 5, word = 0;
+	struct treadle_ep_enable e;
+	struct node client, server;
+	char buf[8] = "message";
+	struct listener l;
+	struct cntr c;
+	__u32 id;
+
+	listener_open(&l);
+	node_create(&client, (struct options){.type = TREADLE_EP_MSG});
+	ASSERT_EQ(0, ep_eq(client.fd, client.ep, l.eq, CLIENT));
+	e = node_bindings(&client);
+	e.rx = e.rx_cq = e.cntr_recv = 0;
+	ASSERT_EQ(0, call(client.fd, TREADLE_IOC_EP_ENABLE, &e));
+	ASSERT_EQ(0, connect_to(client.fd, client.ep, l.addr, NULL, 0));
+	id = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	msg_open(&server, (struct options){.request = id}, l.eq, SERVER);
+	ASSERT_EQ(0, accept_with(server.fd, server.ep, NULL, 0));
+
+	ASSERT_EQ(1, post(&server, send_of(buf, 8, 0, 1)));
+	EXPECT_EQ(ECONNREFUSED, cq_next(&server.cq).error);
+	ASSERT_EQ(1, post(&server, tsend_of(buf, 8, 0, 1, 2)));
+	EXPECT_EQ(ECONNREFUSED, cq_next(&server.cq).error);
+	cntr_open(&c, server.fd);
+	ASSERT_EQ(1, post(&server, when(send_of(buf, 8, 0, 3), &c, 1)));
+	ASSERT_EQ(1, post(&server, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)));
+	EXPECT_EQ(ECONNREFUSED, cq_next(&server.cq).error);
+	ASSERT_EQ(0, mr(client.fd, &word, 8, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id));
+	ASSERT_EQ(1, post(&server, write_of(buf, 8, 0, 0, key, 4)));
+	EXPECT_EQ(0, cq_next(&server.cq).error);
+	EXPECT_EQ(0, memcmp(buf, &word, 8));
+	/* the other way there is one */
+	ASSERT_EQ(0, post_recv(&server, recv_of(buf, 8, ANY, 5)));
+	ASSERT_EQ(1, post(&client, send_of(&word, 8, 0, 6)));
+	EXPECT_EQ(0, cq_next(&server.rcq).error);
+	node_close(&client);
+	node_close(&server);
+	listener_close(&l);
+}
+
 /* Requests are their process's, not another one's that guesses the number. */
 static void intrudes(void *arg)
 {

@@ -321,6 +321,7 @@ bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);
+bool treadle_rx_behind(struct treadle_rx *rx);
 int treadle_rx_doorbell(struct treadle_rx *rx);
 void treadle_rx_quiet(struct treadle_rx *rx);
 void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);

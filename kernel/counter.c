@@ -121,6 +121,22 @@ void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
 	treadle_cntr_arm(cmd, run);
 }
 
+/*
+ * Is the first one a receive that others are to come before which its owner has posted, perhaps very many? Then his
+ * worker goes on, not the peer who runs here. Under the lock; the command holds its endpoint.
+ */
+static bool owner_is_to_fire(const struct treadle_cntr *cntr)
+{
+	struct rb_node *first = rb_first_cached(&cntr->trigger.armed);
+	const struct treadle_cmd *cmd;
+
+	if (!first)
+		return false;
+	cmd = container_of(treadle_armed_entry(first), struct treadle_cmd, armed);
+	return treadle_opdefs[cmd->d.opcode].receives && !(cmd->d.flags & TREADLE_F_COLLECTIVE) &&
+	       treadle_rx_behind(cmd->ep->rx);
+}
+
 /* The job: there is one at a time (cntr->active), so commands start in order. */
 static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 {
@@ -133,6 +149,11 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		int why;
 
 		spin_lock(&cntr->trigger.lock);
+		if (unlikely(run->ctx != cntr->obj.ctx) && owner_is_to_fire(cntr)) {
+			spin_unlock(&cntr->trigger.lock);
+			treadle_queue_job(&cntr->job);
+			return;
+		}
 		a = treadle_armed_pop(&cntr->trigger.armed, cntr_sum(cntr));
 		if (!a)
 			cntr->active = false;

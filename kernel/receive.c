@@ -24,8 +24,14 @@
 /* The vector of a ring's receive lies over the second slot that it took. */
 static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
 
+/* Who tells of what is nobody's: not one that closes, as nobody would hear of it. */
 static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 {
+	struct treadle_ep *ep;
+
+	list_for_each_entry(ep, &rx->eps, rx_link)
+		if (likely(!READ_ONCE(ep->dead)))
+			return ep;
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
@@ -444,15 +450,22 @@ void treadle_rx_hand_over(struct treadle_rx *rx)
 }
 
 /*
- * A sender does not look for his receiver at all that is posted, nor does who is killed. Who has fired what is to
- * come behind that has to.
+ * Neither a sender nor who fires a peer's receive looks for him at all that he posts, nor does who is killed. What was
+ * there before it has fired nobody passes over: treadle_rx_behind().
  */
-static bool enough(const struct treadle_rx *rx, const struct treadle_msg *msg,
-		   const struct treadle_run *run, int batches)
+static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, int batches)
 {
-	if (run->ctx == rx->obj.ctx)
-		return fatal_signal_pending(current);
-	return msg && (batches == TAKE_BATCHES || fatal_signal_pending(current));
+	return (run->ctx != rx->obj.ctx && batches == TAKE_BATCHES) ||
+	       fatal_signal_pending(current);
+}
+
+/*
+ * Has anything been posted that nobody has looked at? Then what comes behind it is for its owner to post, who pays
+ * for looking. Without rx->lock: what is posted, or taken, while we look may count or not.
+ */
+bool treadle_rx_behind(struct treadle_rx *rx)
+{
+	return data_race(rx->handed || !list_empty(&rx->feeding) || !treadle_ring_empty(&rx->ring));
 }
 
 /*
@@ -522,7 +535,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 			found = recv;
 			msg = NULL;
 			prod = ring->head;
-		} else if (enough(rx, msg, run, ++batches)) {
+		} else if (enough(rx, run, ++batches)) {
 			treadle_rx_hand_over(rx);
 			break;
 		}

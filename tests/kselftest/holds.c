@@ -180,6 +180,57 @@ TEST_F(holds, a_sender_does_not_look_for_all_that_is_posted)
 	close(c.fd);
 }
 
+/* Nor does who fires a receive that has been armed: it comes behind all that was posted, as its owner's worker sees to. */
+TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
+{
+	enum { POSTED = 2048 };
+	const __u64 LATER = NEVER << 1;
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
+	__u64 began, look, took;
+	__u64 key = 7, word = 1;
+	struct treadle_ep_enable e;
+	struct node b, c;
+	struct cntr hit;
+	__u32 id;
+
+	node_create(&b, (struct options){
+				.rx = 8192, .rcq = 8192, .buffered = query(device()).max_buffered});
+	cntr_open(&hit, b.fd);
+	e = node_bindings(&b);
+	e.cntr_remote_write = hit.id;
+	ASSERT_EQ(0, call(b.fd, TREADLE_IOC_EP_ENABLE, &e));
+	ASSERT_EQ(0, mr(b.fd, self->dst, 4096, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id));
+	node_open(&c, (struct options){});
+	d.addr = 0;
+	d.flags |= TREADLE_F_PEEK;
+	send_many(&self->a, peer(&self->a, b.addr), 0, MANY);
+	began = now_ns();
+	ASSERT_EQ(1, post(&b, d));
+	look = now_ns() - began;
+	EXPECT_EQ(ENOMSG, cq_next(&b.rcq).error);
+	d.flags = TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&b, when(trecv_of(NULL, 0, ANY, LATER, 0, 2), &hit, 1)));
+	for (int i = 0; i < POSTED; i++) {
+		d.tag = i == POSTED - 1 ? LATER : NEVER;
+		ring_put(&b.rx, &d);
+	}
+	ring_publish(&b.rx);
+	began = now_ns();
+	ASSERT_EQ(1, post(&c, write_of(&word, 8, peer(&c, b.addr), 0, key, 1)));
+	took = now_ns() - began;
+	note("%d receives, each of which looks at all messages in %llu us: %llu us", POSTED,
+	     look / 1000, took / 1000);
+	EXPECT_LT(took, POSTED / 4 * look);
+	EXPECT_EQ(0, cq_next(&c.cq).error);
+	/* the last that was posted is before the one that was armed */
+	ASSERT_EQ(1, post(&c, tsend_of(NULL, 0, peer(&c, b.addr), LATER, 2)));
+	EXPECT_EQ(1, cq_next(&b.rcq).context);
+	ASSERT_EQ(1, post(&c, tsend_of(NULL, 0, peer(&c, b.addr), LATER, 3)));
+	EXPECT_EQ(2, cq_next(&b.rcq).context);
+	close(b.fd);
+	close(c.fd);
+}
+
 /* So does who only looks. */
 TEST_F(holds, looks_with_masks_are_piece_by_piece)
 {

@@ -7,6 +7,7 @@
 #ifndef TREADLE_COMPAT_H
 #define TREADLE_COMPAT_H
 
+#include <linux/hugetlb_inline.h>
 #include <linux/mm.h>
 #if HAVE_IO_URING_CMD_H
 #include <linux/io_uring/cmd.h>
@@ -34,6 +35,23 @@ static inline long treadle_gup_remote(struct mm_struct *mm, unsigned long addr, 
 #else
 	return get_user_pages_remote(mm, addr, n, flags, pages, locked);
 #endif
+}
+
+/*
+ * Would it fault although FOLL_NOFAULT says no? In hugetlbfs it did as long as callers could ask for the VMAs; and who
+ * sends would have paid for a huge page of who receives. Under the mmap_lock.
+ */
+static inline bool treadle_gup_faults(struct mm_struct *mm, unsigned long addr, unsigned long n)
+{
+#if HAVE_GUP_REMOTE_VMAS
+	unsigned long end = addr + (n << PAGE_SHIFT);
+	struct vm_area_struct *vma = find_vma(mm, addr);
+
+	for (; vma && vma->vm_start < end; vma = find_vma(mm, vma->vm_end))
+		if (is_vm_hugetlb_page(vma))
+			return true;
+#endif
+	return false;
 }
 
 /* The 16 bytes of payload, which may be shared with the process. */

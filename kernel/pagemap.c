@@ -324,7 +324,10 @@ static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsig
 	} else if (mmap_read_trylock(mm)) {
 		/* our own memory, if of another context: whatever needs no waiting */
 		flags |= mm == current->mm ? FOLL_NOWAIT : FOLL_NOFAULT;
-		got = treadle_gup_remote(mm, addr, n, flags, pages, NULL);
+		if ((flags & FOLL_NOFAULT) && treadle_gup_faults(mm, addr, n))
+			got = -EAGAIN;
+		else
+			got = treadle_gup_remote(mm, addr, n, flags, pages, NULL);
 		if (got <= 0)
 			got = -EAGAIN;
 	} else {
@@ -403,6 +406,7 @@ static int fill_error(long got)
 	switch (got) {
 	case -ESHUTDOWN:
 	case -EAGAIN:
+	case -ENOMEM:
 		return got;
 	case -EBUSY: /* nobody was to wait */
 	case -EINTR: /* the caller dies; the worker goes on */

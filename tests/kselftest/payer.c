@@ -124,4 +124,48 @@ TEST(nobody_reclaims_for_another)
 	close(b.fd);
 }
 
+enum { HUGE = 2 << 20 };
+
+static void sends_there(void *arg)
+{
+	struct full *f = arg;
+	char path[128];
+	struct node n;
+
+	cgroup_enter(f->dir);
+	node_open(&n, (struct options){});
+	need(post(&n, send_of("abc", 4, peer(&n, f->addr), 1)) == 1);
+	need(cq_next(&n.cq).error == 0);
+	snprintf(path, sizeof(path), "%s/hugetlb.2MB.current", f->dir);
+	if (access(path, R_OK) == 0)
+		need(number_in(path, NULL) == 0);
+}
+
+/* Who sends finds no huge page for who receives, nor waits for one. */
+TEST(a_huge_page_is_not_the_senders)
+{
+	struct full *f = shared(sizeof(*f));
+	struct node b;
+	char *buf;
+	int fd;
+
+	write_to("/proc/sys/vm/nr_hugepages", "4");
+	buf = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB,
+		   -1, 0);
+	ASSERT_NE(MAP_FAILED, buf);
+	fd = open("/sys/fs/cgroup/cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+	if (write(fd, "+hugetlb", 8) < 0)
+		note("this kernel does not count huge pages");
+	close(fd);
+	node_open(&b, (struct options){});
+	f->addr = b.addr;
+	ASSERT_EQ(0, post_recv(&b, recv_of(buf + 5, 4, ANY, 7)));
+	EXPECT_EQ(0, reap(spawn(sends_there, f)));
+	EXPECT_EQ(0, cq_next(&b.rcq).error);
+	EXPECT_STREQ("abc", buf + 5);
+	close(b.fd);
+	munmap(buf, HUGE);
+	write_to("/proc/sys/vm/nr_hugepages", "0");
+}
+
 TEST_HARNESS_MAIN

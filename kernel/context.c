@@ -134,6 +134,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 			treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
 		else if (obj->type == TREADLE_EQ)
 			treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
+		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
 	}
 	treadle_run_jobs(&run);

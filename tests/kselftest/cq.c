@@ -478,13 +478,43 @@ TEST_F(cq, a_file_outlives_its_queue)
 	cq_open(&q, self->n.fd, 8);
 	fd = wait_fd(self->n.fd, q.id);
 	EXPECT_EQ(0, destroy(self->n.fd, q.id));
-	readable(fd, 0);
-	/* Nor does it need the context. */
-	fd = wait_fd(self->n.fd, self->n.cq.id);
-	close(self->n.fd);
-	readable(fd, 0);
+	EXPECT_TRUE(readable(fd, 0));
 	EXPECT_EQ(0, close(fd));
-	self->n.fd = device();
+}
+
+static void *waits_by_poll(void *file)
+{
+	return (void *)(long)readable(*(int *)file, PATIENCE_NS / 1000000);
+}
+
+/* Nor does it need the context, whose end wakes who waits by it. */
+TEST_F(cq, a_file_outlives_its_context)
+{
+	struct cntr c;
+	pthread_t t[2];
+	int other = device(), file[2];
+	struct cq q;
+	void *woken;
+
+	cq_open(&q, other, 8);
+	cntr_open(&c, other);
+	file[0] = wait_fd(other, q.id);
+	file[1] = wait_fd(other, c.id);
+	munmap(q.rw, q.rw_map.length);
+	munmap((void *)q.ro, q.ro_map.length);
+	munmap((void *)c.page, 4096);
+	for (int i = 0; i < 2; i++) {
+		EXPECT_FALSE(readable(file[i], 0));
+		t[i] = thread(waits_by_poll, &file[i]);
+	}
+	usleep(10000);
+	close(other);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(t[i], &woken);
+		EXPECT_TRUE(woken);
+		EXPECT_TRUE(readable(file[i], 0));
+		EXPECT_EQ(0, close(file[i]));
+	}
 }
 
 /* --- lost wake-ups ------------------------------------------------------------------ */

@@ -51,13 +51,16 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 /* The receive has not been used: the message was not to be had, or the endpoint is closed. */
 static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
-	if (msg->recv->kind == TREADLE_RECV_PART)
+	struct treadle_recv *recv = msg->recv;
+
+	if (recv->kind == TREADLE_RECV_PART)
 		treadle_multi_put_back(msg, run);
-	else if (msg->recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE))
-		/* for this message, and no other */
-		treadle_recv_complete(msg->recv, msg->to, msg, -EIO, run);
+	else if (recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE))
+		/* for this message, and no other; who has claimed it hears of that if its endpoint is closed */
+		treadle_recv_complete(recv, READ_ONCE(msg->to->dead) ? recv->cmd->ep : msg->to, msg,
+				      -EIO, run);
 	else
-		treadle_rx_put_back(msg->to->rx, msg->recv, run);
+		treadle_rx_put_back(msg->to->rx, recv, run);
 }
 
 static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,

@@ -105,6 +105,46 @@ TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
 	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
 }
 
+static void *destroys(void *node)
+{
+	struct node *n = node;
+
+	need(destroy(n->fd, n->ep) == 0);
+	return NULL;
+}
+
+/* An endpoint closes, and takes long: what is wrong with a receive of the ring another one tells. */
+TEST_F(put_back, of_a_bad_one_who_stays_tells)
+{
+	struct three *t = &self->t;
+	struct treadle_desc bad = recv_of(t->buf, PAGE, ANY, 6);
+	struct treadle_addr addr = t->first.addr;
+	int fd = device();
+	struct treadle_cqe c;
+	struct attempt a;
+	pthread_t closes;
+	__u32 id;
+
+	bad.tag = 1;
+	ASSERT_EQ(0, post_recv(&t->from, recv_of(t->buf, PAGE, ANY, 7)));
+	begin(&a, &t->first, peer(&t->first, t->from.addr)); /* this keeps who closes it waiting */
+	closes = thread(destroys, &t->first);
+	while (ep_create(fd, &addr, NULL, &id) == -EADDRINUSE)
+		usleep(1000);
+	ASSERT_EQ(0, post_recv(&t->second, bad));
+	ASSERT_EQ(0, post_recv(&t->second, recv_of(t->buf, PAGE, ANY, 8)));
+	ASSERT_EQ(1, post(&t->from, send_of("abc", 4, t->to_second, 1)));
+	ASSERT_TRUE(comes(&t->second, &c));
+	EXPECT_EQ(6, c.context);
+	EXPECT_EQ(EINVAL, c.error);
+	ASSERT_TRUE(comes(&t->second, &c));
+	EXPECT_EQ(8, c.context);
+	take_pages_away(a.fd, a.slow, PAGE);
+	pthread_join(a.t, NULL);
+	pthread_join(closes, NULL);
+	close(fd);
+}
+
 /* One that came through an endpoint goes with it. */
 static void closes_the_receivers_endpoint(void *arg)
 {

@@ -469,14 +469,15 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	u64 n = 0;
 	int i;
 
-	ep_unlist(ep);
 	spin_lock(&ep->lock);
 	WRITE_ONCE(ep->dead, true);
 	WRITE_ONCE(ep->closed, true);
 	spin_unlock(&ep->lock);
 	smp_mb(); /* pairs with await_source() */
 	if (unlikely(READ_ONCE(ep->awaited)))
-		ep_mourn(ep, run);
+		ep_mourn(ep,
+			 run); /* before the port is another's, whose messages may be waited for */
+	ep_unlist(ep);
 	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
 		treadle_conn_shutdown(ep);
 	if (!ep->enabled)

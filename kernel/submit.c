@@ -117,9 +117,10 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	if (cmd->tracked) /* it has been admitted: what waits for it now can't be waited for */
 		cmd->admitted = true;
 	treadle_send_issue(cmd, run);
-	if (notify) {
+	if (notify) { /* who sees the count may close it */
+		atomic_dec(&notify->obj.users);
 		treadle_cntr_add(notify, 1, why, run);
-		treadle_obj_unbind(&notify->obj);
+		treadle_obj_put(&notify->obj);
 	}
 }
 

@@ -174,7 +174,7 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 	w = waitq_of(obj);
 	atomic_set(&w->unseen, 1);
 	spin_lock(&w->signaling);
-	WRITE_ONCE(w->signals, w->signals + 1);
+	smp_store_release(&w->signals, w->signals + 1); /* who sees it finds @unseen */
 	if (obj->type == TREADLE_CQ)
 		treadle_cq_tell_signals(container_of(obj, struct treadle_cq, obj), w->signals);
 	spin_unlock(&w->signaling);

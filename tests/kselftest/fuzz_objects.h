@@ -307,6 +307,68 @@ static void connects(struct walker *w, struct file *f)
 	}
 }
 
+/* An endpoint whose events go to @eq, enabled with this and that, or without. Its id, or 0. */
+static __u32 makes_end(struct walker *w, struct file *f, struct treadle_ep_create *ep, int eq)
+{
+	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 1 + roll(w, 64)};
+	struct treadle_ep_eq events = {.size = sizeof(events), .eq_fd = eq};
+	struct treadle_ep_enable enable = {.size = sizeof(enable),
+					   .cntr_send = perhaps_id(w, f, CNTR),
+					   .cntr_recv = perhaps_id(w, f, CNTR),
+					   .cntr_remote_write = perhaps_id(w, f, CNTR)};
+
+	if (TRY(w, f, TREADLE_IOC_EP_CREATE, ep))
+		return 0;
+	remember(w, f, EP, ep->id);
+	events.ep = enable.ep = ep->id;
+	TRY(w, f, TREADLE_IOC_EP_EQ, &events);
+	if (ep->type == TREADLE_EP_PASSIVE)
+		return ep->id;
+	enable.tx = one_in(w, 8) ? 0 : makes_one_ring(w, f, true, 0);
+	enable.rx = one_in(w, 4) ? 0 : makes_one_ring(w, f, false, 0);
+	if (TRY(w, f, TREADLE_IOC_CQ_CREATE, &cq) == 0) {
+		remember(w, f, CQ, cq.id);
+		enable.tx_cq = one_in(w, 8) ? 0 : cq.id;
+		enable.rx_cq = enable.rx ? cq.id : 0;
+	}
+	TRY(w, f, TREADLE_IOC_EP_ENABLE, &enable);
+	return ep->id;
+}
+
+/* Both ends of a connection: by chance alone the calls seldom come together. */
+static void joins(struct walker *w, struct file *f)
+{
+	struct treadle_eq_create eq = {.size = sizeof(eq)};
+	struct treadle_wait_fd file = {.size = sizeof(file)};
+	struct treadle_ep_create passive = {
+		.size = sizeof(passive), .type = TREADLE_EP_PASSIVE, .addr = loopback(0)};
+	struct treadle_ep_create asks = {
+		.size = sizeof(asks), .type = TREADLE_EP_MSG, .addr = loopback(0)};
+	struct treadle_ep_create accepts = {.size = sizeof(accepts), .type = TREADLE_EP_MSG};
+	struct treadle_listen listen = {.size = sizeof(listen)};
+	struct treadle_connect connect = {.size = sizeof(connect)};
+	struct treadle_accept accept = {.size = sizeof(accept)};
+	struct treadle_event ev;
+
+	if (TRY(w, f, TREADLE_IOC_EQ_CREATE, &eq))
+		return;
+	remember(w, f, EQ, eq.id);
+	file.id = eq.id;
+	if (TRY(w, f, TREADLE_IOC_WAIT_FD, &file))
+		return;
+	listen.ep = makes_end(w, f, &passive, file.fd);
+	TRY(w, f, TREADLE_IOC_LISTEN, &listen);
+	connect.ep = makes_end(w, f, &asks, file.fd);
+	connect.addr = passive.addr;
+	TRY(w, f, TREADLE_IOC_CONNECT, &connect);
+	if (event_take(file.fd, &ev) > 0 && ev.event == TREADLE_EVENT_CONNREQ) {
+		accepts.request = ev.request;
+		accept.ep = makes_end(w, f, &accepts, file.fd);
+		TRY(w, f, TREADLE_IOC_ACCEPT, &accept);
+	}
+	close(file.fd);
+}
+
 static void reads_events(struct walker *w, struct file *f)
 {
 	struct treadle_event ev;

@@ -284,6 +284,7 @@ static const struct {
 	STEP(makes_others, 10),
 	STEP(settles, 10),
 	STEP(enables, 12),
+	STEP(joins, 5),
 	STEP(binds_region, 2),
 	STEP(destroys, 8),
 	STEP(uses_address_vector, 10),

@@ -207,6 +207,67 @@ static void settles(struct walker *w, struct file *f)
 	TRY(w, f, TREADLE_IOC_EP_ENABLE, &enable);
 }
 
+/* Endpoints that share rings, or are contexts of a scalable one. */
+static void shares(struct walker *w, struct file *f)
+{
+	static const __u32 kinds[] = {TREADLE_EP_TX_CONTEXT, TREADLE_EP_RX_CONTEXT};
+	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 1 + roll(w, 64)};
+	struct treadle_av_create av = {.size = sizeof(av), .count = 8, .rx_ctx_bits = roll(w, 3)};
+	struct treadle_ep_create whole = {.size = sizeof(whole),
+					  .type = one_in(w, 4) ? TREADLE_EP_DGRAM : TREADLE_EP_RDM,
+					  .flags = TREADLE_EP_SCALABLE,
+					  .addr = loopback(0)};
+	struct treadle_av_insert insert = {
+		.size = sizeof(insert), .count = 4, .addrs = (unsigned long)w->desk->addrs};
+	__u32 tx = makes_one_ring(w, f, true, TREADLE_TX_SHARED);
+	__u32 rx = makes_one_ring(w, f, false, TREADLE_RX_SHARED);
+	bool scalable = one_in(w, 2);
+
+	if (TRY(w, f, TREADLE_IOC_CQ_CREATE, &cq) || TRY(w, f, TREADLE_IOC_AV_CREATE, &av))
+		return;
+	remember(w, f, AV, av.id);
+	if (scalable && TRY(w, f, TREADLE_IOC_EP_CREATE, &whole) == 0) {
+		remember(w, f, EP, whole.id);
+		PICK(w, town->addr) = whole.addr;
+	}
+	for (int i = 0; i < 4; i++)
+		w->desk->addrs[i] = some_addr(w);
+	insert.av = av.id;
+	TRY(w, f, TREADLE_IOC_AV_INSERT, &insert);
+	for (__u32 i = 0; i < 4; i++) {
+		struct treadle_ep_create ep = {
+			.size = sizeof(ep), .type = whole.type, .addr = loopback(0)};
+		struct treadle_ep_enable enable = {.size = sizeof(enable),
+						   .flags = roll(w, 4),
+						   .av = av.id,
+						   .tx_cq = cq.id,
+						   .rx_cq = cq.id,
+						   .cntr_recv = perhaps_id(w, f, CNTR)};
+
+		if (scalable) {
+			ep = (struct treadle_ep_create){.size = sizeof(ep),
+							.flags = PICK(w, kinds),
+							.parent = whole.id,
+							.index = i / 2};
+		}
+		if (TRY(w, f, TREADLE_IOC_EP_CREATE, &ep))
+			continue;
+		remember(w, f, EP, ep.id);
+		if (!scalable)
+			PICK(w, town->addr) = ep.addr;
+		enable.ep = ep.id;
+		if (ep.flags != TREADLE_EP_RX_CONTEXT)
+			enable.tx = one_in(w, 2) ? tx : makes_one_ring(w, f, true, 0);
+		else
+			enable.tx_cq = 0;
+		if (ep.flags != TREADLE_EP_TX_CONTEXT)
+			enable.rx = one_in(w, 2) ? rx : makes_one_ring(w, f, false, 0);
+		else
+			enable.rx_cq = enable.cntr_recv = 0;
+		TRY(w, f, TREADLE_IOC_EP_ENABLE, &enable);
+	}
+}
+
 static void binds_region(struct walker *w, struct file *f)
 {
 	struct treadle_mr_bind c = {.size = sizeof(c),

@@ -94,7 +94,8 @@ static struct treadle_desc some_desc(struct walker *w, struct file *f, bool rece
 	return d;
 }
 
-static void commands(struct walker *w, struct file *f)
+/* @named: they say whose they are, as in rings that are shared. */
+static void posts(struct walker *w, struct file *f, bool named)
 {
 	__u32 which = roll(w, KNOWN);
 	struct ring *r = &f->ring[which];
@@ -110,6 +111,8 @@ static void commands(struct walker *w, struct file *f)
 
 		if (ring_room(&copy) < 2)
 			break;
+		if (named)
+			d.ep = some_id(w, f, EP);
 		if (d.iov_count > 1 && one_in(w, 8) == 0) {
 			d.len = 0;
 			for (int i = 0; i < TREADLE_MAX_IOV; i++) {
@@ -131,6 +134,16 @@ static void commands(struct walker *w, struct file *f)
 	r->prod = copy.prod;
 	__atomic_fetch_add(&town->calls, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&town->good, ring_doorbell(&copy) >= 0, __ATOMIC_RELAXED);
+}
+
+static void commands(struct walker *w, struct file *f)
+{
+	posts(w, f, false);
+}
+
+static void commands_by_name(struct walker *w, struct file *f)
+{
+	posts(w, f, true);
 }
 
 static void rings(struct walker *w, struct file *f)
@@ -277,28 +290,18 @@ static const struct {
 	void (*take)(struct walker *w, struct file *f);
 	__u32 weight;
 } steps[] = {
-	STEP(makes_queue, 3),
-	STEP(makes_ring, 5),
-	STEP(makes_endpoint, 8),
-	STEP(makes_region, 6),
-	STEP(makes_others, 10),
-	STEP(settles, 10),
-	STEP(enables, 12),
-	STEP(joins, 5),
-	STEP(binds_region, 2),
-	STEP(destroys, 8),
-	STEP(uses_address_vector, 10),
-	STEP(connects, 20),
-	STEP(reads_events, 8),
-	STEP(commands, 50),
-	STEP(rings, 6),
-	STEP(writes_cells, 8),
-	STEP(cancels, 4),
-	STEP(reads_completions, 10),
-	STEP(moves_memory, 5),
-	STEP(opens_again, 1),
-	STEP(maps_anything, 1),
-	STEP(asks, 1),
+	STEP(makes_queue, 3),	 STEP(makes_ring, 5),
+	STEP(makes_endpoint, 8), STEP(makes_region, 6),
+	STEP(makes_others, 10),	 STEP(settles, 10),
+	STEP(shares, 4),	 STEP(enables, 12),
+	STEP(joins, 5),		 STEP(binds_region, 2),
+	STEP(destroys, 8),	 STEP(uses_address_vector, 10),
+	STEP(connects, 20),	 STEP(reads_events, 8),
+	STEP(commands, 40),	 STEP(commands_by_name, 12),
+	STEP(rings, 6),		 STEP(writes_cells, 8),
+	STEP(cancels, 4),	 STEP(reads_completions, 10),
+	STEP(moves_memory, 5),	 STEP(opens_again, 1),
+	STEP(maps_anything, 1),	 STEP(asks, 1),
 };
 #define NSTEPS (sizeof(steps) / sizeof(steps[0]))
 

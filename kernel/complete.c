@@ -117,13 +117,15 @@ static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq,
 static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadle_cqe *cqe)
 	__releases(&cq->lock)
 {
-	if (likely(cqe))
+	bool awaited = false;
+
+	if (likely(cqe)) {
 		cq_publish(cq);
+		awaited = treadle_awaited(&cq->waitq);
+	}
 	spin_unlock(&cq->lock);
-	if (unlikely(!cqe))
-		return false;
-	treadle_wake(&cq->waitq);
-	return true;
+	treadle_wake(&cq->waitq, awaited);
+	return likely(cqe);
 }
 
 /*
@@ -138,7 +140,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 {
 	struct treadle_cq_node *spare = NULL;
 	struct mem_cgroup *old;
-	bool kept = false;
+	bool kept = false, awaited;
 	LIST_HEAD(done);
 
 	kref_get(&cq->obj.ref);
@@ -176,10 +178,11 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 				kmalloc(sizeof(*spare), TREADLE_GFP_MUST);
 		set_active_memcg(old);
 	}
+	awaited = treadle_awaited(&cq->waitq);
 	spin_unlock(&cq->lock);
 	kfree(spare);
 	cq_free_nodes(&done);
-	treadle_wake(&cq->waitq);
+	treadle_wake(&cq->waitq, awaited);
 	treadle_obj_put(&cq->obj);
 	return kept;
 }

@@ -43,40 +43,38 @@ static void cntr_write(struct treadle_cntr *cntr, u64 *word, u64 value)
 	smp_store_release(&page->changes, page->changes + 1);
 }
 
-/* After a change: start the job, wake waiters. */
-static void cntr_changed(struct treadle_cntr *cntr, bool activated, struct treadle_run *run)
+/* After a change: let go of trigger.lock, start the job, wake waiters. */
+static void cntr_changed(struct treadle_cntr *cntr, struct treadle_run *run)
+	__releases(&cntr->trigger.lock)
 {
+	bool activated = cntr_activate(cntr), awaited = treadle_awaited(&cntr->waitq);
+
+	spin_unlock(&cntr->trigger.lock);
 	if (activated)
 		treadle_run_add(run, &cntr->job);
-	treadle_wake(&cntr->waitq);
+	treadle_wake(&cntr->waitq, awaited);
 }
 
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
-	bool activated;
 
 	spin_lock(&cntr->trigger.lock);
 	cntr_write(cntr, word, *word + value);
 	if (unlikely(error && value && !cntr->why)) /* of none there is no first */
 		cntr->why = error;
-	activated = cntr_activate(cntr);
-	spin_unlock(&cntr->trigger.lock);
-	cntr_changed(cntr, activated, run);
+	cntr_changed(cntr, run);
 }
 
 void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
-	bool activated;
 
 	spin_lock(&cntr->trigger.lock);
 	cntr_write(cntr, word, value);
 	if (unlikely(error))
 		cntr->why = value ? error : 0;
-	activated = cntr_activate(cntr);
-	spin_unlock(&cntr->trigger.lock);
-	cntr_changed(cntr, activated, run);
+	cntr_changed(cntr, run);
 }
 
 /*

@@ -19,7 +19,7 @@ void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 		return;
 	treadle_conn_get(notice->conn);
 	list_add_tail(&notice->link, &eq->events);
-	if (!list_empty(&eq->told))
+	if (!treadle_awaited(&eq->waitq) || !list_empty(&eq->told)) /* F */
 		return;
 	kref_get(&eq->obj.ref);
 	list_add_tail(&eq->told, &told);
@@ -40,7 +40,7 @@ void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 		list_del_init(&eq->told);
 		nr_told--;
 		spin_unlock(&treadle_conn_lock);
-		treadle_wake(&eq->waitq); /* F */
+		treadle_wake(&eq->waitq, true);
 		treadle_obj_put(&eq->obj);
 		spin_lock(&treadle_conn_lock);
 	}

@@ -46,10 +46,18 @@ static inline void treadle_waitq_init(struct treadle_waitq *w)
 	spin_lock_init(&w->signaling);
 }
 
-/* F: after what is waited for was written. */
-static inline void treadle_wake(struct treadle_waitq *w)
+/*
+ * F: is anybody to be woken? Asked under the lock of the object, once what is waited for was written: a waiter
+ * queues himself, has had that lock, and then looks. treadle_wake() comes without the lock, as there may be many.
+ */
+static __always_inline bool treadle_awaited(struct treadle_waitq *w)
 {
-	if (wq_has_sleeper(&w->head)) /* a full barrier, then looks */
+	return waitqueue_active(&w->head);
+}
+
+static __always_inline void treadle_wake(struct treadle_waitq *w, bool awaited)
+{
+	if (unlikely(awaited))
 		wake_up_all(&w->head);
 }
 

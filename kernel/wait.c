@@ -3,7 +3,8 @@
  * treadle: waiting, polling, cancel
  *
  * fi_cq(3) sread and signal, fi_cntr(3) wait, fi_eq(3) sread, FI_WAIT_FD. A waiter enqueues
- * itself, then looks; who completes writes, then looks for waiters (barrier F).
+ * itself, has the lock of the object, then looks; who completes writes, and looks for waiters
+ * before he lets go of that lock (barrier F).
  */
 #include <linux/anon_inodes.h>
 #include <linux/file.h>
@@ -43,6 +44,19 @@ static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
 	return obj;
 }
 
+/* F: who changes the object from here on sees a waiter that has queued himself. */
+static void pass_lock(struct treadle_obj *obj)
+{
+	spinlock_t *lock = &treadle_conn_lock;
+
+	if (obj->type == TREADLE_CQ)
+		lock = &container_of(obj, struct treadle_cq, obj)->lock;
+	else if (obj->type == TREADLE_CNTR)
+		lock = &container_of(obj, struct treadle_cntr, obj)->trigger.lock;
+	spin_lock(lock);
+	spin_unlock(lock);
+}
+
 /* What is kept goes into the ring if there is room. What that frees may sleep. */
 static bool cq_ready(struct treadle_cq *cq)
 {
@@ -70,6 +84,7 @@ static bool ready(const struct waiter *me)
 {
 	struct treadle_cntr *cntr;
 
+	pass_lock(me->obj);
 	if (me->obj->type == TREADLE_CQ)
 		return treadle_cq_ready(container_of(me->obj, struct treadle_cq, obj));
 	if (me->obj->type == TREADLE_EQ)
@@ -217,6 +232,7 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 	bool readable;
 
 	poll_wait(file, &w->head, pt);
+	pass_lock(wf->obj);
 	if (wf->obj->type == TREADLE_CQ)
 		readable = cq_ready(container_of(wf->obj, struct treadle_cq, obj));
 	else if (wf->obj->type == TREADLE_EQ)

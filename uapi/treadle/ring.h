@@ -62,9 +62,9 @@
  *    write cons     (E, release)          read cons         (E, acquire)
  *
  *  process (wait)                       kernel (complete)
- *    ioctl: enqueue as waiter             write prod
- *    full barrier   (F)                   full barrier      (F)
- *    look again                           anybody waiting? wake
+ *    ioctl: enqueue as waiter             lock, write prod
+ *    lock, unlock   (F)                   anybody waiting?
+ *    look again                           unlock            (F), wake whoever was
  *
  * Both sides of F are in the kernel: the process only ever polls or calls
  * TREADLE_IOC_WAIT.

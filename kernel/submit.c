@@ -172,8 +172,8 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 	return 0;
 }
 
-/* Fields of the second line; unused ones are zero. */
-static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
+/* It waits for something, or tells somebody: the fields of these. */
+static noinline int judge_cond(const struct treadle_desc *d)
 {
 	const u32 repeats = TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK |
 			    TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_COLLECTIVE |
@@ -182,12 +182,8 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 	const u32 named = TREADLE_F_COND_CNTR | TREADLE_F_WORK;
 	u32 f = d->flags;
 
-	if (((f & (TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT)) &&
-	     !(f & TREADLE_F_EXT)) ||
-	    ((f & TREADLE_F_STRICT) && !(f & TREADLE_F_COND_CNTR)))
+	if (!(f & TREADLE_F_EXT) || ((f & TREADLE_F_STRICT) && !(f & TREADLE_F_COND_CNTR)))
 		return -EINVAL;
-	if (!(f & TREADLE_F_EXT))
-		return op->atomic ? -EINVAL : 0;
 	if ((f & TREADLE_F_COND) == TREADLE_F_COND ||
 	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
 	    (d->value && !(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && (f & named) != named))
@@ -197,14 +193,29 @@ static int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *o
 			    !d->value :
 		    d->rest)
 		return -EINVAL;
-	if (!(f & TREADLE_F_NOTIFY) && d->notify)
+	return (!(f & TREADLE_F_NOTIFY) && d->notify) || (!d->rest && d->rest_threshold) ? -EINVAL :
+											   0;
+}
+
+/* Fields of the second line; unused ones are zero. */
+static __always_inline int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
+{
+	const u32 conds = TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT | TREADLE_F_STRICT;
+
+	if (unlikely(d->flags & conds)) {
+		if (judge_cond(d))
+			return -EINVAL;
+	} else if (!(d->flags & TREADLE_F_EXT)) {
+		return op->atomic ? -EINVAL : 0;
+	} else if (d->cond | d->threshold | d->value | d->rest | d->rest_threshold | d->notify) {
 		return -EINVAL;
+	}
 	if (!op->remote && d->rma_iov_count)
 		return -EINVAL;
 	if (!op->atomic &&
 	    (d->atomic_op || d->datatype || d->fetch_iov_count || d->result || d->compare))
 		return -EINVAL;
-	return d->reserved1 || (!d->rest && d->rest_threshold) ? -EINVAL : 0;
+	return d->reserved1 ? -EINVAL : 0;
 }
 
 static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)

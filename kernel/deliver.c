@@ -52,15 +52,21 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_recv *recv = msg->recv;
+	struct treadle_ep *ep = msg->to;
 
-	if (recv->kind == TREADLE_RECV_PART)
+	if (recv->kind == TREADLE_RECV_PART) {
 		treadle_multi_put_back(msg, run);
-	else if (recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE))
+	} else if (recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE)) {
 		/* for this message, and no other; who has claimed it hears of that if its endpoint is closed */
-		treadle_recv_complete(recv, READ_ONCE(msg->to->dead) ? recv->cmd->ep : msg->to, msg,
-				      -EIO, run);
-	else
-		treadle_rx_put_back(msg->to->rx, recv, run);
+		if (READ_ONCE(ep->dead))
+			ep = recv->cmd->ep;
+		treadle_ep_get(
+			ep); /* the command, and what it holds, is gone as soon as its completion is read */
+		treadle_recv_complete(recv, ep, msg, -EIO, run);
+		treadle_ep_put(ep);
+	} else {
+		treadle_rx_put_back(ep->rx, recv, run);
+	}
 }
 
 static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,

@@ -120,8 +120,9 @@ void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
 }
 
 /*
- * Is the first one a receive that others are to come before which its owner has posted, perhaps very many? Then his
- * worker goes on, not the peer who runs here. Under the lock; the command holds its endpoint.
+ * Is the first one a receive that others are to come before which its owner has posted, perhaps very many, or a look at
+ * messages, of which there may be as many? Then his worker goes on, not the peer who runs here. Under the lock; the
+ * command holds its endpoint.
  */
 static bool owner_is_to_fire(const struct treadle_cntr *cntr)
 {
@@ -132,7 +133,7 @@ static bool owner_is_to_fire(const struct treadle_cntr *cntr)
 		return false;
 	cmd = container_of(treadle_armed_entry(first), struct treadle_cmd, armed);
 	return treadle_opdefs[cmd->d.opcode].receives && !(cmd->d.flags & TREADLE_F_COLLECTIVE) &&
-	       treadle_rx_behind(cmd->ep->rx);
+	       (cmd->d.flags & TREADLE_F_PEEK || treadle_rx_behind(cmd->ep->rx));
 }
 
 /* The job: there is one at a time (cntr->active), so commands start in order. */

@@ -413,7 +413,10 @@ static void ep_unlist(struct treadle_ep *ep)
 	xa_erase(&ports->all, ep->port);
 }
 
-/* Whoever has a collective receive that only @ep could have sent to is told. */
+/*
+ * Whoever has a collective receive that only @ep could have sent to is told. Who may not send to @ep, or it to him,
+ * has none: await_source().
+ */
 static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 {
 	struct treadle_ports *ports = ep->obj.ctx->ports;
@@ -425,7 +428,8 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 		if (!other)
 			continue;
 		/* enabled: its rx never changes (acquire) */
-		if (smp_load_acquire(&other->enabled) && other->rx)
+		if (smp_load_acquire(&other->enabled) && other->rx &&
+		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
 			treadle_rx_bereave(other->rx, ep->port, -ECONNRESET, run);
 		treadle_ep_put(other);
 	}

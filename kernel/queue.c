@@ -112,7 +112,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	INIT_LIST_HEAD(&rx->eps);
 	INIT_LIST_HEAD(&rx->feeding);
 	treadle_match_mark_init(&rx->at);
-	rx->armed = RB_ROOT_CACHED;
+	rx->armed = rx->awaiting = RB_ROOT_CACHED;
 	rx->shared = arg->flags & TREADLE_RX_SHARED;
 	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
 	for (i = 0, ret = 0; i < TREADLE_MATCHES && !ret; i++)

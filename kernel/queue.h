@@ -201,6 +201,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @eps:	endpoints that receive here; the first one's queue gets the errors of
  *		receives that no message has reached
  * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
+ * @awaiting:	those of collective ones instead, by (port of the source, @seq)
  * @buffered, @buffered_max: bytes of copies of messages
  * @shared:	TREADLE_RX_SHARED
  * @shut:	the connection of the only endpoint is over: nothing is posted any more
@@ -216,11 +217,17 @@ struct treadle_rx {
 	struct treadle_match_place at;
 	u64 seq;
 	struct list_head eps;
-	struct rb_root_cached armed;
+	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max;
 	bool shared, shut, handed;
 	struct treadle_job job;
 };
+
+/* Where the command of @recv is while that is posted. */
+static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv *recv)
+{
+	return recv->space == TREADLE_COLLECTIVE ? &recv->rx->awaiting : &recv->rx->armed;
+}
 
 /* queue.c */
 void treadle_tx_free(struct treadle_obj *obj);

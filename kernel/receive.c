@@ -142,9 +142,10 @@ void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 	recv->posted = true;
 	if (recv->cmd) {
 		recv->cmd->recv = recv;
-		recv->cmd->armed.threshold = recv->context;
+		recv->cmd->armed.threshold =
+			recv->space == TREADLE_COLLECTIVE ? recv->m.src : recv->context;
 		recv->cmd->armed.seq = recv->m.seq;
-		treadle_armed_insert(&rx->armed, &recv->cmd->armed);
+		treadle_armed_insert(treadle_recv_root(recv), &recv->cmd->armed);
 	}
 }
 
@@ -252,7 +253,7 @@ static void rx_unpost(struct treadle_recv *recv)
 {
 	recv->posted = false;
 	if (recv->cmd) {
-		rb_erase_cached(&recv->cmd->armed.node, &recv->rx->armed);
+		rb_erase_cached(&recv->cmd->armed.node, treadle_recv_root(recv));
 		recv->cmd->recv = NULL;
 	}
 }

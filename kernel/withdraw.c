@@ -16,6 +16,29 @@ static struct treadle_recv *armed_recv(struct treadle_armed *a)
 	return container_of(a, struct treadle_cmd, armed)->recv;
 }
 
+/*
+ * A collective receive with @context, or NULL; there are as many as operations that its process has under way. Drops
+ * the lock now and then.
+ */
+static struct treadle_recv *find_awaiting(struct treadle_rx *rx, u64 context)
+{
+	struct treadle_armed *a = treadle_armed_from(&rx->awaiting, 0, 0), at;
+	u32 n = 0;
+
+	while (a && armed_recv(a)->context != context) {
+		a = treadle_armed_next(a);
+		if (a && ++n == SCAN_BATCH) {
+			n = 0;
+			at = *a;
+			spin_unlock(&rx->lock);
+			cond_resched();
+			spin_lock(&rx->lock);
+			a = treadle_armed_from(&rx->awaiting, at.threshold, at.seq);
+		}
+	}
+	return a ? armed_recv(a) : NULL;
+}
+
 /* The oldest posted receive with @context, taken out, or NULL. Drops the lock now and then. */
 static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 {
@@ -45,6 +68,8 @@ again:
 	a = treadle_armed_from(&rx->armed, context, 0);
 	if (a && a->threshold == context && (!found || a->seq < found->m.seq))
 		found = armed_recv(a);
+	if (!found)
+		found = find_awaiting(rx, context);
 	if (found)
 		treadle_rx_withdraw(found);
 	return found;
@@ -123,14 +148,11 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 	spin_unlock(&rx->lock);
 }
 
-/*
- * Up to FAIL_BATCH armed receives, taken out: those of @ep or, without it, collective ones that wait for @port.
- * Looks at SCAN_BATCH at most, from *at on; is there more?
- */
-static bool rx_unpost_armed(struct treadle_rx *rx, const struct treadle_ep *ep, u32 port,
+/* Up to FAIL_BATCH armed receives of @ep, taken out; looks at SCAN_BATCH at most, from *at on; is there more? */
+static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep *ep,
 			    struct treadle_armed *at, struct treadle_recv **out, int *n)
 {
-	struct treadle_armed *a = treadle_armed_from(&rx->armed, at->threshold, at->seq), *next;
+	struct treadle_armed *a = treadle_armed_from(root, at->threshold, at->seq), *next;
 	int looks;
 
 	*n = 0;
@@ -138,8 +160,7 @@ static bool rx_unpost_armed(struct treadle_rx *rx, const struct treadle_ep *ep, 
 		struct treadle_recv *recv = armed_recv(a);
 
 		next = treadle_armed_next(a);
-		if (ep ? recv->cmd->ep != ep :
-			 recv->space != TREADLE_COLLECTIVE || recv->m.src != port)
+		if (recv->cmd->ep != ep)
 			continue;
 		treadle_rx_withdraw(recv);
 		out[(*n)++] = recv;
@@ -149,17 +170,31 @@ static bool rx_unpost_armed(struct treadle_rx *rx, const struct treadle_ep *ep, 
 	return a;
 }
 
+/* Up to FAIL_BATCH collective receives that wait for @port, taken out. */
+static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, struct treadle_recv **out)
+{
+	struct treadle_armed *a;
+	int n;
+
+	for (n = 0; n < FAIL_BATCH; n++) {
+		a = treadle_armed_from(&rx->awaiting, port, 0);
+		if (!a || a->threshold != port)
+			break;
+		out[n] = armed_recv(a);
+		treadle_rx_withdraw(out[n]);
+	}
+	return n;
+}
+
 /* Nothing more comes from @port: fail the collective receives that wait for it. */
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run)
 {
 	struct treadle_recv *failed[FAIL_BATCH];
-	struct treadle_armed at = {};
-	bool more;
 	int i, n;
 
 	do {
 		spin_lock(&rx->lock);
-		more = rx_unpost_armed(rx, NULL, port, &at, failed, &n);
+		n = rx_unpost_awaiting(rx, port, failed);
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++) {
 			struct treadle_ep *ep = treadle_ep_get(failed[i]->cmd->ep);
@@ -168,7 +203,7 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct tread
 			treadle_ep_put(ep);
 		}
 		cond_resched();
-	} while (more);
+	} while (n == FAIL_BATCH);
 }
 
 /* A receive that was armed on @ep and is about to look at more messages, or NULL. Under the lock. */
@@ -246,6 +281,7 @@ static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep 
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
 {
 	struct treadle_recv *dropped[FAIL_BATCH], *recv;
+	struct rb_root_cached *root = &rx->armed;
 	struct treadle_armed at = {};
 	int i, n, which;
 	bool more;
@@ -258,9 +294,15 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 		recv = feeding(rx, ep);
 		if (recv) {
 			feed_no_more(rx, recv);
+			root = &rx->armed;
 			at = (struct treadle_armed){};
 		}
-		more = rx_unpost_armed(rx, ep, 0, &at, dropped, &n);
+		more = rx_unpost_armed(root, ep, &at, dropped, &n);
+		if (!more && root == &rx->armed) {
+			root = &rx->awaiting;
+			at = (struct treadle_armed){};
+			more = true;
+		}
 		for (i = 0; i < n; i++)
 			if (dropped[i]->kind == TREADLE_RECV_MULTI &&
 			    !treadle_multi_cancel(dropped[i], 0))

@@ -231,6 +231,84 @@ TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
 	close(c.fd);
 }
 
+/* Nor does he look at all that waits, for receives that were armed to do no more than that. */
+TEST_F(holds, who_fires_does_not_look_at_all_that_waits)
+{
+	enum { ARMED = 32 };
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
+	__u64 key = 7, word = 1, began, look, took;
+	struct treadle_ep_enable e;
+	struct node b, c;
+	struct cntr hit;
+	__u32 id;
+
+	node_create(&b, (struct options){.tx = 64, .buffered = query(device()).max_buffered});
+	cntr_open(&hit, b.fd);
+	e = node_bindings(&b);
+	e.cntr_remote_write = hit.id;
+	ASSERT_EQ(0, call(b.fd, TREADLE_IOC_EP_ENABLE, &e));
+	ASSERT_EQ(0, mr(b.fd, self->dst, 4096, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id));
+	node_open(&c, (struct options){});
+	d.addr = 0;
+	d.flags |= TREADLE_F_PEEK;
+	send_many(&self->a, peer(&self->a, b.addr), 0, MANY);
+	began = now_ns();
+	ASSERT_EQ(1, post(&b, d));
+	look = now_ns() - began;
+	EXPECT_EQ(ENOMSG, cq_next(&b.rcq).error);
+	for (int i = 0; i < ARMED; i++) {
+		d.context = i;
+		ASSERT_EQ(1, post(&b, when(d, &hit, 1)));
+	}
+	began = now_ns();
+	ASSERT_EQ(1, post(&c, write_of(&word, 8, peer(&c, b.addr), 0, key, 1)));
+	took = now_ns() - began;
+	note("%d looks at all messages, of %llu us each: %llu us", ARMED, look / 1000, took / 1000);
+	EXPECT_LT(took, ARMED / 4 * look);
+	EXPECT_EQ(0, cq_next(&c.cq).error);
+	for (int i = 0; i < ARMED; i++) {
+		struct treadle_cqe cqe = cq_next(&b.rcq);
+
+		EXPECT_EQ(ENOMSG, cqe.error);
+		EXPECT_EQ(i, cqe.context);
+	}
+	close(b.fd);
+	close(c.fd);
+}
+
+/* Who closes what others may wait for looks for those who do, and not at all that everybody has posted. */
+TEST_F(holds, who_is_awaited_does_not_look_at_all_that_is_posted)
+{
+	enum { CROWD = 200, POSTED = 20000 };
+	struct treadle_desc d = trecv_of(self->dst, 8, ANY, NEVER, 0, 1), wait = d;
+	struct node n[CROWD], awaited;
+	__u64 began, took[2];
+	struct cntr always;
+	struct ring rx;
+
+	ring_open(&rx, self->b.fd, TREADLE_IOC_RX_CREATE, TREADLE_RX_SHARED, 8, 64 << 20);
+	for (int i = 0; i < CROWD; i++)
+		node_open(&n[i], (struct options){.context = self->b.fd, .shared_rx = &rx});
+	cntr_open(&always, self->b.fd);
+	wait.flags |= TREADLE_F_COLLECTIVE;
+	for (int i = 0; i < 2; i++) {
+		node_open(&awaited, (struct options){});
+		wait.peer = peer(&n[0], awaited.addr);
+		ASSERT_EQ(1, post(&n[0], wait));
+		for (int j = 0; i && j < POSTED; j++)
+			ASSERT_EQ(1, post(&n[0], when(d, &always, 0)));
+		began = now_ns();
+		ASSERT_EQ(0, destroy(awaited.fd, awaited.ep));
+		took[i] = now_ns() - began;
+		EXPECT_EQ(ECONNRESET, cq_next(&n[0].rcq).error);
+		note("closing beside %d endpoints with %d receives: %llu us", CROWD, i * POSTED,
+		     took[i] / 1000);
+		close(awaited.fd);
+	}
+	/* a look at each would be some thousand times as long */
+	EXPECT_LT(took[1], 64 * took[0]);
+}
+
 /* So does who only looks. */
 TEST_F(holds, looks_with_masks_are_piece_by_piece)
 {

@@ -40,7 +40,10 @@ std::optional<Address> decode(std::uint32_t format, const void *from) noexcept;
 std::optional<Address> decode_element(std::uint32_t format, const void *element) noexcept;
 std::size_t element_size(std::uint32_t format) noexcept;
 
-/* The address in this format, as bytes. */
+/*
+ * The address in this format, as bytes. One of the other family is that of a peer on this machine: it becomes
+ * the loopback address of the format's, where its port is as good.
+ */
 std::string encode(std::uint32_t format, const Address &address);
 
 /* Copies what fits and tells the size needed, as fi_getname(3) and fi_av_lookup(3) do. */

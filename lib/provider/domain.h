@@ -44,8 +44,6 @@ public:
 	/* The fabric's, that the application was written for. */
 	std::uint32_t api() const noexcept { return fabric_.api_version; }
 	std::uint32_t addr_format() const noexcept { return addr_format_; }
-	/* An endpoint's address in that format, which may be of the other family: any local one reaches it. */
-	std::string encoded(const treadle_addr &address) const;
 	fi_threading threading() const noexcept { return threading_; }
 	fi_av_type av_type() const noexcept { return av_type_; }
 	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED */

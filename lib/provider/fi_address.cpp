@@ -144,7 +144,9 @@ std::string encode(std::uint32_t format, const Address &address)
 		text.push_back('\0');
 		return text;
 	}
-	const socklen_t size = to_sockaddr(address, storage);
+	const int family = format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
+	const socklen_t size = to_sockaddr(
+		address.family == family ? address : loopback_of(family, address.port), storage);
 	return {reinterpret_cast<const char *>(&storage), size};
 }
 

@@ -334,8 +334,13 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 ": %s", index,
 			      address.error().message());
+	const std::uint32_t format = av.domain_.addr_format();
+	/* inserted by who shares the vector, in another format */
+	if (format_of(address->family, format) != format && !is_local(*address))
+		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 " has not the domain's format",
+			      index);
 	return guard([&] {
-		copy_out(encode(av.domain_.addr_format(), *address), addr, size);
+		copy_out(encode(format, *address), addr, size);
 		return 0;
 	});
 }

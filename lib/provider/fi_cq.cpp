@@ -202,7 +202,7 @@ private:
 			error = guard([&] {
 				if (cqe.error == EADDRNOTAVAIL &&
 				    cqe.flags & (FI_RECV | FI_REMOTE_WRITE))
-					data = cq.domain_.encoded(take_sender(cqe));
+					data = encode(cq.domain_.addr_format(), take_sender(cqe));
 				return 0;
 			});
 			if (!cqe.error || error)

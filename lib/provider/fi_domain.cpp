@@ -133,15 +133,6 @@ bool Domain::suits(const fi_info &answer) const noexcept
 	       mr_bits(attr.mr_mode) == mr_mode_ && answer.addr_format == addr_format_;
 }
 
-std::string Domain::encoded(const treadle_addr &address) const
-{
-	const int family = addr_format_ == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
-
-	if (addr_format_ == FI_ADDR_STR || address.family == family)
-		return encode(addr_format_, address);
-	return encode(addr_format_, loopback_of(family, address.port));
-}
-
 int Domain::bind(::fid *other, std::uint64_t flags)
 {
 	if (other->fclass != FI_CLASS_EQ)

@@ -444,7 +444,9 @@ int Endpoint::get_name(void *addr, std::size_t *size)
 
 	if (!kernel_)
 		return REFUSE(-FI_EINVAL, subsys, "getname: a shared context has no address");
-	return copy_out(domain_.encoded(kernel_->address()), addr, size) ? 0 : -FI_ETOOSMALL;
+	return copy_out(encode(domain_.addr_format(), kernel_->address()), addr, size) ?
+		       0 :
+		       -FI_ETOOSMALL;
 }
 
 } // namespace treadle::fi

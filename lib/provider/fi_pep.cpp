@@ -23,7 +23,7 @@ std::span<const std::byte> key_of(const fi_info &info, std::uint32_t api) noexce
 	if (info.ep_attr->auth_key && info.ep_attr->auth_key_size)
 		return std::as_bytes(
 			std::span(info.ep_attr->auth_key, info.ep_attr->auth_key_size));
-	if (info.domain_attr && info.domain_attr->auth_key)
+	if (info.domain_attr && info.domain_attr->auth_key && info.domain_attr->auth_key_size)
 		return std::as_bytes(
 			std::span(info.domain_attr->auth_key, info.domain_attr->auth_key_size));
 	return {};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_av(3): address vectors that processes share by name */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +61,37 @@ TEST(SharedAv, AddressesOfOneAreThoseOfTheOther)
 	ASSERT_EQ(fi_inject(ep.get(), "shared", 7, indices[0]), 0);
 	next(target.rx_cq.get());
 	EXPECT_STREQ(in, "shared");
+}
+
+/* Each looks them up in the format of its own domain. */
+TEST(SharedAv, DomainsOfSeveralFormats)
+{
+	const std::string name = name_of("formats");
+	Info hints = hints_for(FI_MSG | FI_SHARED_AV);
+	hints->addr_format = FI_SOCKADDR_IN6;
+	Node six(std::move(hints)), four(hints_for(FI_MSG | FI_SHARED_AV));
+	Side target(six);
+	fi_av_attr attr = attr_of(name), read_only = attr_of(name, FI_READ);
+	const auto av = open_named(six, attr), same = open_named(four, read_only);
+	sockaddr_in6 address{}, far{};
+	sockaddr_in seen{};
+	std::size_t size = sizeof(address);
+	fi_addr_t indices[2];
+
+	ASSERT_TRUE(av && same);
+	ASSERT_EQ(fi_getname(&target.ep->fid, &address, &size), 0);
+	far = address;
+	ASSERT_EQ(inet_pton(AF_INET6, "2001:db8::1", &far.sin6_addr), 1);
+	const sockaddr_in6 both[] = {address, far};
+	ASSERT_EQ(fi_av_insert(av.get(), both, 2, indices, 0, nullptr), 2);
+	size = sizeof(seen);
+	ASSERT_EQ(fi_av_lookup(same.get(), indices[0], &seen, &size), 0);
+	EXPECT_EQ(size, sizeof(seen));
+	EXPECT_EQ(seen.sin_family, AF_INET);
+	EXPECT_EQ(seen.sin_port, address.sin6_port);
+	EXPECT_EQ(ntohl(seen.sin_addr.s_addr), INADDR_LOOPBACK);
+	/* of one that is elsewhere nothing can be said in this format */
+	EXPECT_EQ(fi_av_lookup(same.get(), indices[1], &seen, &size), -FI_EINVAL);
 }
 
 TEST(SharedAv, ReadOnlyMeansThat)

@@ -64,8 +64,8 @@ public:
 	}
 	/* Its name among the endpoints of this network namespace, in network byte order. */
 	std::uint16_t port() const noexcept { return kernel_ ? kernel_->address().port : 0; }
-	/* By what peers reach it. */
-	EndpointId address_id() const noexcept { return kernel_ ? kernel_->id() : EndpointId{}; }
+	/* A region for those alone who reach it; from then on it keeps its name. 0 or -errno. */
+	int bind_region(MemoryRegion &region) noexcept;
 	const fi_info &info() const noexcept { return *info_; }
 	bool enabled() const noexcept { return enabled_; }
 	/* Do calls for it come from one thread at a time? */
@@ -209,6 +209,7 @@ private:
 	bool tx_selective_ = false, rx_selective_ = false;
 	std::atomic<std::size_t> min_multi_recv_{64};
 	std::atomic<bool> enabled_ = false; /* read without the lock; what it rests on stays then */
+	bool has_regions_ = false;	    /* that were bound to it by its name in the kernel */
 	Av *av_ = nullptr;
 	Eq *eq_ = nullptr;
 	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */

@@ -427,15 +427,28 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 
 	const std::lock_guard guard(control_lock_);
 	const std::lock_guard contexts_guard(contexts_lock_);
-	if (enabled_ || !kernel_ || handle_ || parent_ || !contexts_.empty())
+	if (enabled_ || !kernel_ || handle_ || parent_ || !contexts_.empty() || has_regions_)
 		return REFUSE(-FI_EOPBADSTATE, subsys,
-			      "setname: the endpoint is enabled already, accepts a connection, or "
-			      "has or is a context");
+			      "setname: the endpoint is enabled already, accepts a connection, has "
+			      "or is a context, or a region was bound to it");
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of the domain's format");
-	return rename(*kernel_, *address, [this](const Address &to) {
+	const EndpointId before = kernel_->id();
+	const int rc = rename(*kernel_, *address, [this](const Address &to) {
 		return create_kernel(role_, *info_, domain_, to);
 	});
+	if (kernel_->id() != before) /* whose events an fi_enable that failed may have bound */
+		source_ = {};
+	return rc;
+}
+
+int Endpoint::bind_region(MemoryRegion &region) noexcept
+{
+	const std::lock_guard guard(control_lock_);
+	const int rc = region.bind(kernel_ ? kernel_->id() : EndpointId{});
+
+	has_regions_ |= !rc;
+	return rc;
 }
 
 int Endpoint::get_name(void *addr, std::size_t *size)

@@ -218,7 +218,7 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
-		rc = kernel_->bind(port.endpoint().address_id());
+		rc = port.endpoint().bind_region(*kernel_);
 		break;
 	}
 	default:

@@ -2,6 +2,7 @@
 /* fi_mr(3) */
 #include "node.h"
 
+#include <netinet/in.h>
 #include <sys/mman.h>
 
 #include <rdma/fi_rma.h>
@@ -128,6 +129,13 @@ TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, FI_TRANSMIT), -FI_EBADFLAGS);
 	ASSERT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), 0);
 	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), -FI_EBUSY);
+	/* An endpoint of another name would not be the one that may be written through. */
+	const sockaddr_in name{.sin_family = AF_INET,
+			       .sin_port = 0,
+			       .sin_addr = {htonl(INADDR_LOOPBACK + 1)},
+			       .sin_zero = {}};
+	EXPECT_EQ(fi_setname(&ep->fid, const_cast<sockaddr_in *>(&name), sizeof(name)),
+		  -FI_EOPBADSTATE);
 }
 
 /* --- several buffers, and none ---------------------------------------------------------- */

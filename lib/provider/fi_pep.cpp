@@ -127,6 +127,9 @@ Pep::Pep(Fabric &fabric, const Context &context, InfoPtr info, PassiveEndpoint k
 
 Pep::~Pep()
 {
+	/* First, so that no reader of its events adds another request. */
+	kernel_.close();
+	source_ = {};
 	fabric_.requests.forget_all(*this);
 }
 

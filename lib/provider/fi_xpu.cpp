@@ -32,11 +32,13 @@ int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys sub
 /* Those whose command has started or was canceled are free again. */
 void Cells::collect(Pool &pool)
 {
-	std::deque<Cell> taken;
+	const auto done = std::ranges::stable_partition(pool.given, [](const Cell &cell) {
+		return cell.cells->done(cell.index) != cell.value;
+	});
 
-	for (const Cell &cell : pool.given)
-		(cell.cells->done(cell.index) == cell.value ? pool.free : taken).push_back(cell);
-	pool.given.swap(taken);
+	/* All of them or, for want of memory, none: no cell may be free twice. */
+	pool.free.insert(pool.free.end(), done.begin(), done.end());
+	pool.given.erase(done.begin(), done.end());
 }
 
 int Cells::grow(Pool &pool, const Xpu &xpu)

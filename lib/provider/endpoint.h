@@ -90,6 +90,8 @@ public:
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
 	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
+	/* Does src_addr of a receive count? fi_msg(3). Under the control lock. */
+	bool directed() const noexcept { return directed_; }
 	/* FI_COLLECTIVE, if it can be a member of a group: a whole endpoint that sends and receives. */
 	std::uint64_t collective_caps() const noexcept
 	{
@@ -111,6 +113,8 @@ public:
 		min_multi_recv_.store(bytes, std::memory_order_relaxed);
 	}
 
+	/* FI_OPT_FI_HMEM_P2P: of no consequence. */
+	std::atomic<int> hmem_p2p = FI_HMEM_P2P_ENABLED;
 	/* FI_COLLECTIVE */
 	Groups groups;
 	Av *av() const noexcept { return av_; }
@@ -130,6 +134,8 @@ public:
 	int shutdown(std::uint64_t flags) noexcept;
 	int get_peer(void *addr, std::size_t *size);
 
+	/* What FI_MORE has put off starts: a request has come that goes another way. */
+	virtual void flush() noexcept = 0;
 	virtual ssize_t tx_room() noexcept = 0;
 	virtual ssize_t rx_room() noexcept = 0;
 
@@ -200,6 +206,7 @@ private:
 	Use domain_use_;
 	InfoPtr info_;
 	std::uint64_t tx_caps_, rx_caps_;
+	bool directed_;
 	Role role_ = Role::whole;
 	/* Of a context: what it is one of, and which. Of a scalable endpoint: those that are open. */
 	Endpoint *parent_ = nullptr;
@@ -267,7 +274,7 @@ protected:
 	/* The same for the kernel, for calls that take no flags. */
 	std::uint32_t tx_flags_ = 0, rx_flags_ = 0, inject_flags_ = TREADLE_F_INJECT;
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
-	std::uint64_t any_source_;
+	std::uint64_t any_source_ = TREADLE_ADDR_ANY;
 	/* Its commands have to say whose they are. */
 	const bool shares_tx_;
 

@@ -139,23 +139,24 @@ namespace
 
 ssize_t start(fid_ep *ep, fi_addr_t address, Collective call) noexcept
 {
-	const Port &port = Port::of(ep);
+	Port &port = Port::of(ep);
 	Group *const group = port.endpoint().groups.find(address);
 
-	/* What can't be is not left out, if it means that this is not to start at once. */
-	call.flags |= port.tx_op_flags() & (known_flags | FI_TRIGGER);
 	if (call.flags & ~known_flags)
 		return flags_refused(call.flags & ~known_flags, "collective");
 	if (!group)
 		return REFUSE(-FI_EINVAL, subsys, "collective: 0x%" PRIx64 " is no group", address);
 	call.flags = port.tx_desc_flags(call.flags);
+	port.endpoint().flush();
 	return guard([&] { return group->start(call); });
 }
 
 struct Live {
 	static ssize_t barrier(fid_ep *ep, fi_addr_t group, void *context) noexcept
 	{
-		return barrier2(ep, group, 0, context);
+		/* What can't be is not left out, if it means that this is not to start at once. */
+		return barrier2(ep, group, Port::of(ep).tx_op_flags() & (known_flags | FI_TRIGGER),
+				context);
 	}
 	static ssize_t barrier2(fid_ep *ep, fi_addr_t group, std::uint64_t flags,
 				void *context) noexcept

@@ -165,6 +165,8 @@ private:
 	template <class Entry, class Also>
 	static ssize_t take(fid_cq *cq, void *buf, std::size_t count, Also &&also) noexcept
 	{
+		if (!count) [[unlikely]]
+			return look(cq);
 		auto *out = static_cast<Entry *>(buf);
 		const int taken = of(cq).queue_.consume(clamp(count), [&](const treadle_cqe &cqe) {
 			if (cqe.error) [[unlikely]]
@@ -174,7 +176,18 @@ private:
 			return true;
 		});
 
-		return taken || !count ? taken : -FI_EAVAIL;
+		return taken ? taken : -FI_EAVAIL;
+	}
+	/* A read of no entries: is there one, and is it no error? */
+	static ssize_t look(fid_cq *cq) noexcept
+	{
+		bool failed = false;
+		const int none = of(cq).queue_.consume(1, [&](const treadle_cqe &cqe) {
+			failed = cqe.error;
+			return false;
+		});
+
+		return failed ? -FI_EAVAIL : none;
 	}
 
 	template <class Entry>

@@ -96,6 +96,7 @@ Endpoint::Endpoint(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint
 	  info_(std::move(info)),
 	  tx_caps_(direction_caps(*info_, info_->tx_attr->caps, tx_directions, fi::tx_caps)),
 	  rx_caps_(direction_caps(*info_, info_->rx_attr->caps, rx_directions, fi::rx_caps)),
+	  directed_(rx_caps_ & FI_DIRECTED_RECV),
 	  shares_(shares_tx() || shares_rx() || is_shared_rx())
 {
 }

@@ -248,7 +248,7 @@ ssize_t Group::start(const Collective &what)
 	if (state_ != State::member)
 		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_DATA, "collective: joining has %s",
 			      state_ == State::failed ? "failed" : "not ended");
-	if (what.root != FI_ADDR_NOTAVAIL) {
+	if (has_root(what.what)) {
 		const auto found = std::ranges::find(member_.peers, what.root);
 		if (found == member_.peers.end())
 			return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
@@ -278,15 +278,14 @@ ssize_t Group::start(const Collective &what)
 bool Group::cancel(const void *context) noexcept
 {
 	const std::lock_guard guard(lock_);
-	bool found = false;
+	const auto found = std::ranges::find_if(running_, [&](const auto &operation) {
+		return operation->context == context && operation->graph.running();
+	});
 
-	for (const auto &operation : running_) {
-		if (operation->context == context && operation->graph.running()) {
-			operation->graph.cancel();
-			found = true;
-		}
-	}
-	return found;
+	if (found == running_.end())
+		return false;
+	(*found)->graph.cancel(); /* one, if several have this context: fi_endpoint(3) */
+	return true;
 }
 
 /* --- the end ---------------------------------------------------------------------------- */

@@ -454,6 +454,10 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
 	     const fi_info *hints, fi_info **info) noexcept
 {
+	if (flags & FI_PROV_ATTR_ONLY) { /* with others; alone libfabric answers it */
+		*info = dup_info(nullptr);
+		return *info ? 0 : -FI_ENOMEM;
+	}
 	return guard([&] { return build(version, node, service, flags, hints, info); });
 }
 

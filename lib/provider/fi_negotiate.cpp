@@ -357,9 +357,10 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	info.rx_attr->op_flags = rx.op_flags;
 
 	/* Of no size, so who wants prefixes loses nothing by them; for programs that insist. */
-	info.mode = (asked ? asked->mode : 0) & FI_MSG_PREFIX;
-	info.tx_attr->mode = (tx.mode ? tx.mode : info.mode) & FI_MSG_PREFIX;
-	info.rx_attr->mode = (rx.mode ? rx.mode : info.mode) & FI_MSG_PREFIX;
+	const std::uint64_t mode = asked ? asked->mode : 0;
+	info.tx_attr->mode = (tx.mode ? tx.mode : mode) & FI_MSG_PREFIX;
+	info.rx_attr->mode = (rx.mode ? rx.mode : mode) & FI_MSG_PREFIX;
+	info.mode = (mode | tx.mode | rx.mode) & FI_MSG_PREFIX;
 	settle(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
 	settle(info.rx_attr->size, rx.size,
 	       info.ep_attr->type == FI_EP_RDM ? usual_rdm_receives : usual_ring);

@@ -41,6 +41,12 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	case FI_OPT_MIN_MULTI_RECV:
 		answer = Port::of(f).endpoint().min_multi_recv();
 		break;
+	case FI_OPT_FI_HMEM_P2P:
+		if (*size < sizeof(int))
+			return -FI_ETOOSMALL;
+		*size = sizeof(int);
+		*static_cast<int *>(value) = Port::of(f).endpoint().hmem_p2p;
+		return 0;
 	case FI_OPT_XPU_TRIGGER:
 		return xpu_variables(Port::of(f).endpoint(), value, size);
 	default:
@@ -54,7 +60,7 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 }
 
 /* Memory of devices is not reached at all, so not from device to device; nobody has to be asked not to. */
-int refuse_p2p(const void *value, std::size_t size) noexcept
+int set_p2p(Endpoint &endpoint, const void *value, std::size_t size) noexcept
 {
 	if (size != sizeof(int))
 		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
@@ -62,6 +68,7 @@ int refuse_p2p(const void *value, std::size_t size) noexcept
 	case FI_HMEM_P2P_ENABLED: /* "may be used" */
 	case FI_HMEM_P2P_PREFERRED:
 	case FI_HMEM_P2P_DISABLED:
+		endpoint.hmem_p2p = *static_cast<const int *>(value);
 		return 0;
 	case FI_HMEM_P2P_REQUIRED:
 		return REFUSE(-FI_EOPNOTSUPP, subsys,
@@ -75,7 +82,7 @@ int refuse_p2p(const void *value, std::size_t size) noexcept
 int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept
 {
 	if (level == FI_OPT_ENDPOINT && option == FI_OPT_FI_HMEM_P2P)
-		return refuse_p2p(value, size);
+		return set_p2p(Port::of(f).endpoint(), value, size);
 	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
 		return REFUSE(-FI_ENOPROTOOPT, subsys,
 			      "setopt: level %d, option %d: only FI_OPT_MIN_MULTI_RECV can be set",
@@ -173,9 +180,8 @@ fi_ops_cm Port::cm_ops{
 Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	: Object(context), endpoint_(std::move(endpoint)),
 	  tx_op_flags_(endpoint_->info().tx_attr->op_flags),
-	  rx_op_flags_(endpoint_->info().rx_attr->op_flags),
-	  any_source_(endpoint_->rx_caps() & FI_DIRECTED_RECV ? 0 : TREADLE_ADDR_ANY),
-	  shares_tx_(endpoint_->shares_tx()), primary_(endpoint_->ports_.empty())
+	  rx_op_flags_(endpoint_->info().rx_attr->op_flags), shares_tx_(endpoint_->shares_tx()),
+	  primary_(endpoint_->ports_.empty())
 {
 	ops = &ep_ops;
 	cm = &cm_ops;
@@ -214,6 +220,7 @@ void Port::update() noexcept
 
 	if (enabled)
 		attach();
+	any_source_ = own.directed() ? 0 : TREADLE_ADDR_ANY;
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
 	inject_flags_ = TREADLE_F_INJECT | (tx_flags_ & TREADLE_F_FENCE);

@@ -90,6 +90,8 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		auto endpoint =
 			std::make_shared<EndpointOf<Mutex>>(in, std::move(info), std::nullopt);
 		Endpoint &self = *endpoint;
+		if (!attr || !attr->caps) /* as whoever will receive here asks for */
+			self.directed_ = false;
 		rc = self.make_rings(self.bindings_);
 		if (rc)
 			return REFUSE(fabric_error(rc), subsys, "srx_context");
@@ -132,6 +134,12 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 	if (!shares_rx() || shared_rx_)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "bind: rx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
+	{
+		const std::lock_guard srx_guard(srx.control_lock_);
+		/* with a connection there is no source to be named */
+		srx.directed_ = !connected() && (srx.directed_ || rx_caps_ & FI_DIRECTED_RECV);
+		srx.update_ports();
+	}
 	const std::lock_guard guard(srx.receivers_lock_);
 	srx.receivers_.push_back(this);
 	shared_rx_ = &srx;

@@ -157,6 +157,11 @@ constexpr bool reduces(fi_collective_op what) noexcept
 	return what == FI_ALLREDUCE || what == FI_REDUCE || what == FI_REDUCE_SCATTER;
 }
 
+constexpr bool has_root(fi_collective_op what) noexcept
+{
+	return what == FI_BROADCAST || what == FI_REDUCE || what == FI_SCATTER || what == FI_GATHER;
+}
+
 /* fi_coll.cpp */
 int query_collective(fid_domain *domain, fi_collective_op what, fi_collective_attr *attr,
 		     std::uint64_t flags) noexcept;

@@ -138,6 +138,11 @@ public:
 	}
 	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }
 
+	void flush() noexcept override
+	{
+		if (auto *ring = tx())
+			static_cast<void>(ring->flush());
+	}
 	ssize_t tx_room() noexcept override { return room(tx(), most_slots(tx_caps())); }
 	ssize_t rx_room() noexcept override { return room(rx(), most_slots(0)); }
 

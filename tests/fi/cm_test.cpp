@@ -423,6 +423,32 @@ TEST_F(Cm, FamiliesMayDiffer)
 	try_out(there, six, from4, &to6, sizeof(sockaddr_in6), AF_INET6);
 }
 
+/* There, no source is named. */
+TEST_F(Cm, ReceivesOfASharedContextComeFromThePeer)
+{
+	Info hints = msg_hints();
+	hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	Node other(std::move(hints));
+	fid_ep *context = nullptr;
+	std::uint64_t out = 0x5eed, in = 0;
+
+	ASSERT_EQ(fi_srx_context(other.domain.get(), nullptr, &context, nullptr), 0);
+	const Owned<fid_ep> srx(context);
+	Listener there(other);
+	Active asker(other);
+	ASSERT_EQ(fi_ep_bind(asker.ep.get(), &srx->fid, 0), 0);
+	ASSERT_EQ(fi_connect(asker.ep.get(), there.address().data(), nullptr, 0), 0);
+	CmEvent request = there.request();
+	Active answerer(other, request.info.get());
+	ASSERT_EQ(fi_ep_bind(answerer.ep.get(), &srx->fid, 0), 0);
+	ASSERT_EQ(fi_accept(answerer.ep.get(), nullptr, 0), 0);
+	EXPECT_EQ(next_event(asker.eq.get()).event, std::uint32_t{FI_CONNECTED});
+	ASSERT_EQ(fi_recv(srx.get(), &in, sizeof(in), nullptr, 0, ctx(1)), 0);
+	ASSERT_EQ(fi_send(asker.ep.get(), &out, sizeof(out), nullptr, 0, ctx(2)), 0);
+	EXPECT_EQ(next(answerer.cq.get()).op_context, ctx(1));
+	EXPECT_EQ(in, out);
+}
+
 TEST_F(Cm, AKeyOfNoBytesIsNone)
 {
 	std::uint8_t nothing = 0;

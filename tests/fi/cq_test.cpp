@@ -115,10 +115,12 @@ TEST(Cq, ErrorsComeInTheirPlaceAndOnlyThroughReaderr)
 	std::this_thread::sleep_for(50ms);
 
 	EXPECT_EQ(fi_cq_readerr(p.b.rx_cq.get(), &error, 0), -FI_EAGAIN) << "a success is first";
+	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), nullptr, 0), 0);
 	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), entries, 4), 1);
 	EXPECT_EQ(entries[0].op_context, ctx(1));
 	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), entries, 4), -FI_EAVAIL);
 	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), entries, 4), -FI_EAVAIL);
+	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), nullptr, 0), -FI_EAVAIL);
 	char data[8] = "before";
 	error.err_data = data;
 	error.err_data_size = sizeof(data);

@@ -195,7 +195,8 @@ const Case cases[] = {
 	 ANSWER(info.mode &info.tx_attr->mode &info.rx_attr->mode &FI_MSG_PREFIX &&info.ep_attr
 			->msg_prefix_size == 0)},
 	{"ModeMsgPrefixOneWay", ASK(hints.tx_attr->mode = FI_MSG_PREFIX), nullptr,
-	 ANSWER(info.mode == 0 && info.tx_attr->mode == FI_MSG_PREFIX && info.rx_attr->mode == 0)},
+	 ANSWER(info.mode == FI_MSG_PREFIX && info.tx_attr->mode == FI_MSG_PREFIX &&
+		info.rx_attr->mode == 0)},
 	{"MsgPrefixSize", ASK(hints.ep_attr->msg_prefix_size = 8), "msg_prefix_size", nullptr},
 	{"ModeRestrictedComp", ASK(hints.domain_attr->mode = FI_RESTRICTED_COMP), nullptr,
 	 ANSWER(info.domain_attr->mode == 0)},

@@ -407,8 +407,10 @@ TEST(Call, BadInputIsRefused)
 		  -FI_EBADFLAGS);
 	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, 0, 4711), -FI_EINVAL);
 	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, 0, self), -FI_EINVAL);
-	EXPECT_EQ(fi_broadcast(ep, buf.data(), 1, nullptr, group, 4711, FI_UINT64, 0, nullptr),
-		  -FI_EINVAL);
+	for (const fi_addr_t nobody : {fi_addr_t{4711}, FI_ADDR_NOTAVAIL})
+		EXPECT_EQ(fi_broadcast(ep, buf.data(), 1, nullptr, group, nobody, FI_UINT64, 0,
+				       nullptr),
+			  -FI_EINVAL);
 	EXPECT_EQ(fi_broadcast(ep, buf.data(), std::size_t{1} << 40, nullptr, group, self,
 			       FI_UINT64, 0, nullptr),
 		  -FI_EMSGSIZE);
@@ -473,6 +475,51 @@ TEST(Call, SuccessIsReportedAsTheQueueWantsIt)
 	crowd.expect_done(ctx(5));
 	for (std::size_t i = 0; i < 2; ++i)
 		EXPECT_TRUE(reaches(crowd[i].sent.get(), 2));
+}
+
+/* Flags of a call override the defaults; fi_barrier has none. */
+TEST(Call, DefaultFlagsAreForCallsWithoutFlags)
+{
+	Member::Options options;
+	options.cq_flags = FI_SELECTIVE_COMPLETION;
+	Info hints = hints_for(FI_MSG | FI_TAGGED | FI_COLLECTIVE);
+	hints->tx_attr->op_flags = FI_COMPLETION;
+	Crowd crowd(2, options, std::move(hints));
+	std::uint64_t one = 1, result[2];
+
+	for (std::size_t i = 0; i < 2; ++i) {
+		ASSERT_EQ(fi_allreduce(crowd[i].ep.get(), &one, 1, nullptr, &result[i], nullptr,
+				       crowd[i].group(), FI_UINT64, FI_SUM, 0, ctx(4)),
+			  0);
+		ASSERT_EQ(fi_barrier(crowd[i].ep.get(), crowd[i].group(), ctx(5)), 0);
+	}
+	crowd.expect_done(ctx(5));
+	for (std::size_t i = 0; i < 2; ++i) {
+		EXPECT_TRUE(is_silent(crowd[i].cq.get()));
+		EXPECT_EQ(result[i], 2u);
+	}
+}
+
+TEST(Call, WhatFiMoreHasPutOffStartsWithIt)
+{
+	Crowd crowd(2);
+	Member &first = crowd[0], &second = crowd[1];
+	std::uint64_t out = 0x5eed, in = 0;
+	iovec iov{&out, sizeof(out)};
+	fi_msg message{};
+
+	message.msg_iov = &iov;
+	message.iov_count = 1;
+	message.addr = first.peers[1];
+	message.context = ctx(1);
+	ASSERT_EQ(fi_recv(second.ep.get(), &in, sizeof(in), nullptr, FI_ADDR_UNSPEC, ctx(2)), 0);
+	ASSERT_EQ(fi_sendmsg(first.ep.get(), &message, FI_MORE), 0);
+	ASSERT_EQ(fi_barrier(first.ep.get(), first.group(), ctx(5)), 0);
+	EXPECT_EQ(next(second.cq.get()).op_context, ctx(2));
+	EXPECT_EQ(in, out);
+	EXPECT_EQ(next(first.cq.get()).op_context, ctx(1));
+	ASSERT_EQ(fi_barrier(second.ep.get(), second.group(), ctx(5)), 0);
+	crowd.expect_done(ctx(5));
 }
 
 TEST(Call, WhoIsTooFarAheadTriesAgain)
@@ -551,6 +598,21 @@ TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
 	for (std::size_t i = 0; i < 4; ++i)
 		ASSERT_EQ(fi_barrier(crowd[i].ep.get(), crowd[i].group(), ctx(6)), 0);
 	crowd.expect_done(ctx(6));
+}
+
+TEST(Failure, OneOfThoseWithAContextIsCanceled)
+{
+	Crowd crowd(2);
+
+	for (int i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), ctx(5)), 0);
+	EXPECT_EQ(fi_cancel(&crowd[0].ep->fid, ctx(5)), 0);
+	EXPECT_EQ(next_error(crowd[0].cq.get()).err, FI_ECANCELED);
+	EXPECT_TRUE(is_silent(crowd[0].cq.get()));
+	for (int i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), ctx(5)), 0);
+	EXPECT_EQ(next_error(crowd[1].cq.get()).err, FI_ECANCELED);
+	crowd.expect_done(ctx(5));
 }
 
 TEST(Failure, ClosingAGroupEndsItsCalls)

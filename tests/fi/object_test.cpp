@@ -349,8 +349,14 @@ TEST(Object, OptionsAndRoom)
 		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, option, &value, size), -FI_ENOPROTOOPT);
 	}
 	/* There is nothing from device to device: what leaves it to us is met. */
-	for (int how : {FI_HMEM_P2P_ENABLED, FI_HMEM_P2P_PREFERRED, FI_HMEM_P2P_DISABLED})
+	for (int how : {FI_HMEM_P2P_ENABLED, FI_HMEM_P2P_PREFERRED, FI_HMEM_P2P_DISABLED}) {
+		int set = -1;
+		std::size_t room = sizeof(set);
 		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &how, sizeof(how)), 0);
+		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &set, &room), 0);
+		EXPECT_EQ(room, sizeof(set));
+		EXPECT_EQ(set, how);
+	}
 	int how = FI_HMEM_P2P_REQUIRED;
 	EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &how, sizeof(how)),
 		  -FI_EOPNOTSUPP);

@@ -189,6 +189,40 @@ TEST(Shared, ReceivesArePostedToTheContextOnly)
 	EXPECT_EQ(fi_recv(p.ep[0].get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_ENOSYS);
 }
 
+/* Nobody has asked for FI_DIRECTED_RECV, so who it is to come from is ignored: fi_msg(3). */
+TEST(Shared, SourcesCountForWhoAsksForThat)
+{
+	for (const std::uint64_t more : {std::uint64_t{0}, std::uint64_t{FI_DIRECTED_RECV}}) {
+		Node peer_node(hints_for(FI_MSG)), node(hints(1, FI_SHARED_CONTEXT, FI_MSG | more));
+		Side first(peer_node), second(peer_node);
+		const auto av = node.av();
+		const auto cq = node.cq();
+		fi_addr_t sources[2];
+		fid_ep *context = nullptr;
+		char in[8] = {};
+
+		ASSERT_EQ(fi_srx_context(node.domain.get(), nullptr, &context, nullptr), 0);
+		const Owned<fid_ep> srx(context);
+		const auto ep = node.ep();
+		ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(ep.get(), &srx->fid, 0), 0);
+		ASSERT_EQ(fi_enable(ep.get()), 0);
+		for (int i = 0; i < 2; ++i) {
+			const auto name = address_of((i ? second : first).ep.get());
+			ASSERT_EQ(fi_av_insert(av.get(), name.data(), 1, &sources[i], 0, nullptr),
+				  1);
+		}
+		ASSERT_EQ(fi_recv(srx.get(), in, sizeof(in), nullptr, sources[0], ctx(1)), 0);
+		ASSERT_EQ(fi_inject(second.ep.get(), "second", 7, second.insert(ep.get())), 0);
+		if (more)
+			EXPECT_TRUE(is_silent(cq.get()));
+		else
+			EXPECT_EQ(next(cq.get()).op_context, ctx(1));
+		EXPECT_STREQ(in, more ? "" : "second");
+	}
+}
+
 TEST(Shared, WhatIsBoundIsChecked)
 {
 	Fixture p;

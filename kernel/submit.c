@@ -50,16 +50,18 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
 
 /*
  * Its owner pays, whoever runs: its process, a worker, or a peer that has fired what it had armed.
- * A peer does not reclaim for it. What is charged beyond the limit then is for
- * commands, which were charged when they were armed.
+ * A peer does not reclaim for it, nor a peer's worker, nor one that exits. What is charged beyond the limit
+ * then is for commands, which were charged when they were armed.
  */
 void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp)
 {
 	const struct treadle_ctx *ctx = cmd->ep->obj.ctx;
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
+	/* who has no mm is a worker, which pays for its context, or exits */
+	bool owner = current->mm ? current->mm == ctx->mm : old == ctx->memcg;
 	void *p = NULL;
 
-	if (unlikely(current->mm && current->mm != ctx->mm))
+	if (unlikely(!owner))
 		p = kmalloc(size, TREADLE_GFP_BEYOND | (gfp & __GFP_ZERO));
 	if (!p)
 		p = kmalloc(size, gfp);

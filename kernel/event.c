@@ -7,9 +7,8 @@
 #include "connect.h"
 #include "treadle.h"
 
-/* Event queues with news of which their waiters do not know yet, each held; under treadle_conn_lock. */
+/* Event queues to which who has treadle_conn_lock has told something, each held: he wakes their waiters when he lets go. */
 static LIST_HEAD(told);
-static unsigned int nr_told;
 
 void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 {
@@ -23,22 +22,21 @@ void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 		return;
 	kref_get(&eq->obj.ref);
 	list_add_tail(&eq->told, &told);
-	nr_told++;
 }
 
 /*
- * Waiters are woken without the lock, as there may be many. By then others may have added theirs, behind
- * ours, or have woken ours: who takes as many as were there when he came leaves none of his own.
+ * Waiters are woken without the lock, as there may be many: of the queues that we have told, and of no others. Who
+ * tells one of them meanwhile finds it on a list, and knows that it will be woken.
  */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 {
-	unsigned int n = nr_told;
 	struct treadle_eq *eq;
+	LIST_HEAD(mine);
 
-	for (; n && nr_told; n--) {
-		eq = list_first_entry(&told, struct treadle_eq, told);
+	list_splice_init(&told, &mine);
+	while (!list_empty(&mine)) {
+		eq = list_first_entry(&mine, struct treadle_eq, told);
 		list_del_init(&eq->told);
-		nr_told--;
 		spin_unlock(&treadle_conn_lock);
 		treadle_wake(&eq->waitq, true);
 		treadle_obj_put(&eq->obj);

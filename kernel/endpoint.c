@@ -432,6 +432,7 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
 			treadle_rx_bereave(other->rx, ep->port, -ECONNRESET, run);
 		treadle_ep_put(other);
+		cond_resched();
 	}
 }
 

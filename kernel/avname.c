@@ -104,6 +104,13 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 	return av;
 }
 
+/* Nobody finds it any more. It is freed without the lock, which is everybody's. */
+static void name_gone(struct kref *ref)
+{
+	hash_del(&container_of(ref, struct treadle_av, ref)->name->node);
+	mutex_unlock(&names_lock);
+}
+
 /* Let go of one, with a name or without. */
 void treadle_av_forget(struct treadle_av *av)
 {
@@ -111,9 +118,8 @@ void treadle_av_forget(struct treadle_av *av)
 
 	if (!name) {
 		kref_put(&av->ref, treadle_av_release);
-	} else if (kref_put_mutex(&av->ref, treadle_av_release, &names_lock)) {
-		hash_del(&name->node);
-		mutex_unlock(&names_lock);
+	} else if (kref_put_mutex(&av->ref, name_gone, &names_lock)) {
+		treadle_av_release(&av->ref);
 		put_net(name->net);
 		put_user_ns(name->user_ns);
 		kfree(name);

@@ -67,7 +67,16 @@ static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
 		   id_of(ep->cntr_remote_write));
 }
 
-/* The kernel lets in who may trace the process (fs/proc/fd.c). */
+/* Has the context's owner opened this, or who may trace him? */
+static bool may_see(const struct seq_file *m, const struct treadle_ctx *ctx)
+{
+	const struct cred *reader = m->file->f_cred;
+
+	return (uid_eq(reader->euid, ctx->uid) && reader->user_ns == ctx->user_ns) ||
+	       file_ns_capable(m->file, ctx->user_ns, CAP_SYS_PTRACE);
+}
+
+/* The kernel lets in who may trace the process that has the file (fs/proc/fd.c), which may not be the context's. */
 void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;
@@ -77,6 +86,8 @@ void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 
 	seq_printf(m, "treadle-context:\tarmed %d timers %u\n", atomic_read(&ctx->armed),
 		   READ_ONCE(ctx->poller.timers));
+	if (!may_see(m, ctx))
+		return;
 	show_armed(m, &ctx->poller.trigger, FEW_CELL);
 	xa_for_each(&ctx->objs, id, obj) {
 		obj = treadle_obj_get(ctx, id, 0);

@@ -132,6 +132,33 @@ static void looks(void *arg)
 	need(strstr(text, "treadle-armed:") && !strstr(text, "ffff8") && !strstr(text, "ffffff"));
 }
 
+/* The file is of one, and the process that has it now of another, who may trace himself. */
+static void has_anothers_file(void *arg)
+{
+	char path[64], text[8192] = "", buf[8];
+	struct node n;
+	int fd;
+
+	need(seteuid(1000 + ALICE) == 0);
+	node_open(&n, (struct options){});
+	need(post(&n, when(send_of(buf, 8, peer(&n, n.addr), 7), &n.sent, 5)) == 1);
+	need(seteuid(0) == 0);
+	become(*(enum who *)arg);
+	prctl(PR_SET_DUMPABLE, 1); /* as after exec */
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", n.fd);
+	fd = open(path, O_RDONLY);
+	need(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	need(strstr(text, "treadle-context:"));
+	_exit(strstr(text, "treadle-armed:") ? 0 : 2);
+}
+
+TEST(who_was_passed_a_file_does_not_see_what_is_armed)
+{
+	EXPECT_EQ(0, reap(spawn(has_anothers_file, &(enum who){ALICE})));
+	EXPECT_EQ(0, reap(spawn(has_anothers_file, &(enum who){ROOT})));
+	EXPECT_EQ(2, reap(spawn(has_anothers_file, &(enum who){BOB})));
+}
+
 TEST(only_who_may_trace_sees_what_is_armed)
 {
 	struct shown *s = shared(sizeof(*s));

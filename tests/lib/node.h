@@ -144,6 +144,15 @@ inline bool reaches(const Counter &counter, std::uint64_t value)
 	return !counter.wait(value, counter.error(), patience.count()) && counter.value() >= value;
 }
 
+/* The same of its errors. */
+inline bool fails(const Counter &counter, std::uint64_t errors)
+{
+	while (counter.error() != errors)
+		if (counter.wait(UINT64_MAX, counter.error(), patience.count()))
+			return counter.error() == errors;
+	return true;
+}
+
 /* len bytes that no other seed has. */
 std::vector<std::byte> pattern(std::size_t len, std::uint64_t seed);
 

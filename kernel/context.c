@@ -137,8 +137,8 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
 	}
-	treadle_run_handoff(
-		&run); /* what this fires is for those whose it is: an end waits for nobody */
+	/* what this fires is for those whose it is: an end waits for nobody */
+	treadle_run_handoff(&run);
 }
 
 /* An authorization key from user space. */

@@ -60,8 +60,8 @@ static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 		/* for this message, and no other; who has claimed it hears of that if its endpoint is closed */
 		if (READ_ONCE(ep->dead))
 			ep = recv->cmd->ep;
-		treadle_ep_get(
-			ep); /* the command, and what it holds, is gone as soon as its completion is read */
+		/* the command, and what it holds, is gone as soon as its completion is read */
+		treadle_ep_get(ep);
 		treadle_recv_complete(recv, ep, msg, -EIO, run);
 		treadle_ep_put(ep);
 	} else {

@@ -517,8 +517,8 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		}
 		n = 0;
 		looks = TAKE_LOOKS;
-		run->budget -=
-			run->ctx != rx->obj.ctx; /* for others: in turn with what else they fire */
+		if (run->ctx != rx->obj.ctx)
+			run->budget--; /* one who takes for others does so in turn with what else he fires */
 		if (unlikely(error && recv->cmd))
 			ep = recv->cmd->ep;
 		treadle_ep_get(ep);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_collective(3): calls that fail, are canceled, or whose group is closed. */
+#include "group.h"
+
+TEST(Failure, MembersThatDisagreeAboutTheCountHearOfIt)
+{
+	Crowd crowd(2);
+	std::uint64_t buf[2]{};
+
+	ASSERT_EQ(fi_broadcast(crowd[0].ep.get(), buf, 2, nullptr, crowd[0].group(),
+			       crowd[0].peers[0], FI_UINT64, 0, ctx(1)),
+		  0);
+	ASSERT_EQ(fi_broadcast(crowd[1].ep.get(), buf, 1, nullptr, crowd[1].group(),
+			       crowd[1].peers[0], FI_UINT64, 0, ctx(2)),
+		  0);
+	EXPECT_EQ(next(crowd[0].cq.get()).op_context, ctx(1));
+	const auto error = next_error(crowd[1].cq.get());
+	EXPECT_EQ(error.op_context, ctx(2));
+	EXPECT_EQ(error.err, FI_ETRUNC);
+	EXPECT_EQ(error.flags, FI_COLLECTIVE);
+	EXPECT_TRUE(is_silent(crowd[1].cq.get()));
+}
+
+TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
+{
+	Crowd crowd(4);
+	std::uint64_t one = 1, result[4];
+
+	/* 0 is the root, 2 waits for 3. */
+	for (std::size_t i = 0; i < 3; ++i)
+		ASSERT_EQ(fi_allreduce(crowd[i].ep.get(), &one, 1, nullptr, &result[i], nullptr,
+				       crowd[i].group(), FI_UINT64, FI_SUM, 0, ctx(5)),
+			  0);
+	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(4711)), -FI_ENOENT);
+	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(5)), 0);
+	EXPECT_EQ(next_error(crowd[2].cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(next_error(crowd[0].cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(next_error(crowd[1].cq.get()).err, FI_ECANCELED);
+	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(5)), -FI_ENOENT);
+	/* The others still call in step; who was late hears of it, too, and the next call is another one. */
+	ASSERT_EQ(fi_allreduce(crowd[3].ep.get(), &one, 1, nullptr, &result[3], nullptr,
+			       crowd[3].group(), FI_UINT64, FI_SUM, 0, ctx(5)),
+		  0);
+	EXPECT_EQ(next_error(crowd[3].cq.get()).err, FI_ECANCELED);
+	for (std::size_t i = 0; i < 4; ++i)
+		ASSERT_EQ(fi_barrier(crowd[i].ep.get(), crowd[i].group(), ctx(6)), 0);
+	crowd.expect_done(ctx(6));
+}
+
+TEST(Failure, OneOfThoseWithAContextIsCanceled)
+{
+	Crowd crowd(2);
+
+	for (int i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), ctx(5)), 0);
+	EXPECT_EQ(fi_cancel(&crowd[0].ep->fid, ctx(5)), 0);
+	EXPECT_EQ(next_error(crowd[0].cq.get()).err, FI_ECANCELED);
+	EXPECT_TRUE(is_silent(crowd[0].cq.get()));
+	for (int i = 0; i < 2; ++i)
+		ASSERT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), ctx(5)), 0);
+	EXPECT_EQ(next_error(crowd[1].cq.get()).err, FI_ECANCELED);
+	crowd.expect_done(ctx(5));
+}
+
+TEST(Failure, ClosingAGroupEndsItsCalls)
+{
+	Crowd crowd(2);
+
+	ASSERT_EQ(fi_barrier(crowd[0].ep.get(), crowd[0].group(), ctx(5)), 0);
+	crowd[0].mc.reset();
+	const auto error = next_error(crowd[0].cq.get());
+	EXPECT_EQ(error.op_context, ctx(5));
+	EXPECT_EQ(error.err, FI_ECANCELED);
+}

@@ -285,6 +285,12 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	const std::uint64_t caps =
 		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps);
 
+	if (asked.caps & memory_directions && !(asked.caps & memory_caps))
+		return compare.refuse("caps: FI_READ, FI_WRITE, FI_REMOTE_READ and FI_REMOTE_WRITE "
+				      "need FI_RMA or FI_ATOMIC");
+	if (asked.caps & FI_RMA_EVENT &&
+	    !(with_directions(asked.caps) & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+		return compare.refuse("caps: FI_RMA_EVENT needs FI_REMOTE_READ or FI_REMOTE_WRITE");
 	if (asked.caps & FI_SOURCE_ERR && !(asked.caps & FI_SOURCE))
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
 	/* 2.x has another use for this bit */

@@ -26,6 +26,7 @@ public:
 	Domain &domain() const noexcept { return domain_; }
 
 	virtual bool has_entries() noexcept = 0;
+	virtual std::uint32_t room() noexcept = 0;
 
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept

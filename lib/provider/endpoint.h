@@ -18,6 +18,7 @@
 
 #include <treadle/endpoint.h>
 
+#include "cq.h"
 #include "domain.h"
 #include "eq.h"
 #include "group.h"
@@ -157,6 +158,8 @@ protected:
 
 	/* What is received by a shared context is not its affair any more: before kernel_ closes. */
 	void leave_shared_rx() noexcept;
+
+	Cq *tx_cq_ = nullptr;
 
 	/* Rings can't go before it: whoever owns them closes it first. */
 	std::optional<treadle::Endpoint> kernel_;

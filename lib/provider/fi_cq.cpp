@@ -134,6 +134,7 @@ public:
 	}
 
 	bool has_entries() noexcept override { return queue_.ready(); }
+	std::uint32_t room() noexcept override { return queue_.room(); }
 	int try_wait() noexcept override { return has_entries() || take_signal() ? -FI_EAGAIN : 0; }
 	Result<int> wait_fd() noexcept override { return queue_.wait_fd(); }
 

@@ -283,6 +283,7 @@ int Endpoint::bind_cq(::fid *f, std::uint64_t flags)
 			      "bind: has a completion queue for this direction");
 	if (flags & FI_TRANSMIT) {
 		bindings_.tx_cq = cq.id();
+		tx_cq_ = &cq;
 		tx_selective_ = selective;
 	}
 	if (flags & FI_RECV) {

@@ -143,7 +143,11 @@ public:
 		if (auto *ring = tx())
 			static_cast<void>(ring->flush());
 	}
-	ssize_t tx_room() noexcept override { return room(tx(), most_slots(tx_caps())); }
+	ssize_t tx_room() noexcept override
+	{
+		const ssize_t left = room(tx(), most_slots(tx_caps()));
+		return tx_cq_ ? std::min(left, ssize_t{tx_cq_->room()}) : left;
+	}
 	ssize_t rx_room() noexcept override { return room(rx(), most_slots(0)); }
 
 private:

@@ -395,6 +395,50 @@ TEST(Object, RoomIsForTheLongestOperations)
 	EXPECT_EQ(disabled->ops->tx_size_left(disabled.get()), -FI_EOPBADSTATE);
 }
 
+/* Nothing is posted while completions that nobody reads do not fit. */
+TEST(Object, ThereIsNoRoomForWhatCompletesNowhere)
+{
+	Node node(hints_for(FI_MSG));
+	fi_cq_attr attr{};
+	fid_cq *cq = nullptr;
+	attr.size = 32;
+	attr.format = FI_CQ_FORMAT_TAGGED;
+	attr.wait_obj = FI_WAIT_UNSPEC;
+	ASSERT_EQ(fi_cq_open(node.domain.get(), &attr, &cq, nullptr), 0);
+	const Owned<fid_cq> few(cq);
+	const Owned<fid_cq> many = node.cq();
+	const Owned<fid_av> av = node.av();
+	const Owned<fid_ep> ep = node.ep();
+	fi_addr_t self = FI_ADDR_UNSPEC;
+	char name[64], out = 'x', in[64];
+	std::size_t size = sizeof(name);
+	ssize_t posted = 0;
+
+	ASSERT_EQ(fi_ep_bind(ep.get(), &few->fid, FI_TRANSMIT), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &many->fid, FI_RECV), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	ASSERT_EQ(fi_getname(&ep->fid, name, &size), 0);
+	ASSERT_EQ(fi_av_insert(av.get(), name, 1, &self, 0, nullptr), 1);
+	const auto left = [&] { return ep->ops->tx_size_left(ep.get()); };
+	const auto send = [&] { return fi_send(ep.get(), &out, 1, nullptr, self, nullptr); };
+	for (char &c : in)
+		ASSERT_EQ(fi_recv(ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	for (ssize_t n; (n = left()) > 0;) {
+		ASSERT_LT(posted + n, ssize_t{sizeof(in)});
+		for (; n; --n, ++posted)
+			ASSERT_EQ(send(), 0);
+	}
+	EXPECT_GT(posted, 0);
+	while (send() == 0)
+		++posted;
+	EXPECT_EQ(left(), 0);
+	for (; posted; --posted)
+		next(few.get());
+	EXPECT_GT(left(), 0);
+	EXPECT_EQ(send(), 0);
+}
+
 TEST(Object, WhatDoesNotExistIsRefused)
 {
 	Node node;

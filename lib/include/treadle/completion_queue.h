@@ -32,6 +32,16 @@ public:
 	/* A power of two, at least what was asked for. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 
+	/* Completions that there is room for now. */
+	std::uint32_t room() noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		if (ring_.overflows())
+			return 0;
+		return entries() - (ring_.tail() - ring_.head());
+	}
+
 	/*
 	 * Calls visit(const treadle_cqe &) -> bool for up to max completions where
 	 * they lie, the oldest first, until it returns false: that one stays. With

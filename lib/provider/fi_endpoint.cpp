@@ -370,6 +370,10 @@ int Endpoint::enable()
 		return 0;
 	if (parent_)
 		bindings_.av = parent_->bindings_.av;
+	/* who is enabled for the same shared context meanwhile is to find this one, or to be found */
+	std::unique_lock<std::recursive_mutex> shared_guard;
+	if (shared_rx_)
+		shared_guard = std::unique_lock(shared_rx_->control_lock_);
 	int rc = check_bindings();
 	if (rc)
 		return rc;
@@ -387,7 +391,6 @@ int Endpoint::enable()
 	update_ports();
 	if (shared_rx_ && rx_selective_) {
 		/* Whose receive it will be is not known when it is posted: one may be, so it is asked for. */
-		const std::lock_guard shared_guard(shared_rx_->control_lock_);
 		shared_rx_->rx_selective_ = true;
 		shared_rx_->update_ports();
 	}

@@ -81,14 +81,22 @@ static struct treadle_cmd *waiting_of(const struct rb_node *node)
 	return rb_entry(node, struct treadle_cmd, by_context);
 }
 
+/* fi_inject(3) and the like have no context of their own to be found by; they come last. */
+static bool has_name(const struct treadle_cmd *cmd)
+{
+	return (cmd->d.flags & (TREADLE_F_INJECT | TREADLE_F_COMPLETION)) != TREADLE_F_INJECT;
+}
+
 static int wait_cmp(const void *context, const struct rb_node *node)
 {
-	return order(*(const u64 *)context, waiting_of(node)->d.context);
+	return has_name(waiting_of(node)) ?
+		       order(*(const u64 *)context, waiting_of(node)->d.context) :
+		       -1;
 }
 
 static bool wait_less(struct rb_node *node, const struct rb_node *other)
 {
-	return waiting_of(node)->d.context < waiting_of(other)->d.context;
+	return has_name(waiting_of(node)) && wait_cmp(&waiting_of(node)->d.context, other) < 0;
 }
 
 /* Behind those with the same context. */

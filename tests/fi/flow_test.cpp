@@ -102,6 +102,29 @@ TYPED_TEST(Flow, CancelTakesBackASendThatNobodyReceives)
 	EXPECT_EQ(next_error(p.a.tx_cq.get()).err, FI_ECANCELED);
 }
 
+/* "Operations posted without a valid context parameter [...] cannot be canceled." */
+TYPED_TEST(Flow, WhatIsInjectedHasNoContextToBeCanceledBy)
+{
+	Pair p(this->hints());
+	fid_ep *alias = nullptr;
+	ASSERT_EQ(fi_ep_alias(p.a.ep.get(), &alias, FI_TRANSMIT | FI_FENCE), 0);
+	const Owned<fid_ep> fenced(alias);
+	const auto out = pattern(64 << 10);
+	std::vector<std::uint8_t> in(out.size());
+
+	ASSERT_EQ(TypeParam::send(p.a.ep.get(), out.data(), out.size(), p.b_at_a, ctx(1)), 0);
+	ASSERT_EQ(TypeParam::inject(alias, out.data(), 3, p.b_at_a), 0); /* waits for it */
+	EXPECT_EQ(fi_cancel(&p.a.ep->fid, p.a.ep->fid.context), -FI_ENOENT);
+	EXPECT_EQ(fi_cancel(&alias->fid, alias->fid.context), -FI_ENOENT);
+	for (const std::size_t size : {out.size(), std::size_t{3}}) {
+		ASSERT_EQ(TypeParam::recv(p.b.ep.get(), in.data(), in.size(), FI_ADDR_UNSPEC,
+					  ctx(2)),
+			  0);
+		this->expect_received(p.b.rx_cq.get(), ctx(2), size);
+	}
+	this->expect_sent(p.a.tx_cq.get(), ctx(1));
+}
+
 TYPED_TEST(Flow, WrongPeersAndBuffersAreTold)
 {
 	Pair p(this->hints());

@@ -161,4 +161,32 @@ TEST_F(kept, the_ring_says_when_a_doorbell_is_needed)
 	}
 }
 
+/* Its context is not the operation's own: fi_endpoint(3), fi_cancel. */
+TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
+{
+	const int count = 250, named = 240; /* they wait at the target by then */
+	struct treadle_cqe c;
+
+	for (int i = 0; i < count; i++) {
+		struct treadle_desc send = send_of(self->src, 64, self->to, 7);
+
+		send.flags |= TREADLE_F_INJECT | TREADLE_F_DELIVERY_COMPLETE;
+		if (i != named)
+			send.flags &= ~TREADLE_F_COMPLETION;
+		ASSERT_EQ(1, post(&self->a, send));
+	}
+	EXPECT_TRUE(cq_empty(&self->a.cq));
+	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 7, 0, NULL));
+	c = cq_next(&self->a.cq);
+	EXPECT_EQ(7, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 7, 0, NULL));
+	for (int i = 0; i < count - 1; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 64, ANY, i)));
+		c = cq_next(&self->b.rcq);
+		EXPECT_EQ(i, c.context);
+		EXPECT_EQ(0, c.error);
+	}
+}
+
 TEST_HARNESS_MAIN

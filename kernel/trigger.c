@@ -60,10 +60,22 @@ static u64 name_of(const struct treadle_desc *d)
 	return (d->flags & kind) == TREADLE_F_COND_CNTR && d->value ? d->value : d->context;
 }
 
+static bool is_of_side(const struct treadle_cmd *cmd, u32 sides)
+{
+	switch (sides) {
+	case TREADLE_CANCEL_RX:
+		return treadle_opdefs[cmd->d.opcode].receives;
+	case TREADLE_CANCEL_TX:
+		return !treadle_opdefs[cmd->d.opcode].receives;
+	default:
+		return true;
+	}
+}
+
 static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
 {
-	return (!cull->ep || cmd->ep == cull->ep) && (!cull->cond || cmd->cond == cull->cond) &&
-	       !(cull->error && is_end(cmd)) &&
+	return is_of_side(cmd, cull->sides) && (!cull->ep || cmd->ep == cull->ep) &&
+	       (!cull->cond || cmd->cond == cull->cond) && !(cull->error && is_end(cmd)) &&
 	       !(cull->error && cull->exact && (cmd->d.flags & TREADLE_F_REPEAT)) &&
 	       (!cull->work || (cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT))) &&
 	       (!cull->lax || !(cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&

@@ -351,10 +351,11 @@ fail:
 
 /* --- cancel ----------------------------------------------------------------------------------- */
 
-static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run)
+static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)
 {
 	struct treadle_cull cull = {
 		.ep = ep,
+		.sides = sides,
 		.exact = true,
 		.context = context,
 		.killable = true,
@@ -365,11 +366,13 @@ static u64 cancel_op(struct treadle_ep *ep, u64 context, struct treadle_run *run
 
 	if (!smp_load_acquire(&ep->enabled))
 		return 0;
-	if (ep->rx && treadle_rx_cancel(ep->rx, ep, context, run))
+	if (sides != TREADLE_CANCEL_TX && ep->rx && treadle_rx_cancel(ep->rx, ep, context, run))
 		return 1;
-	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
-	if (n || treadle_flow_cancel(ep, context, run))
-		return 1;
+	if (sides != TREADLE_CANCEL_RX) {
+		treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
+		if (n || treadle_flow_cancel(ep, context, run))
+			return 1;
+	}
 	return treadle_cull_all(ep->obj.ctx, &cull, run);
 }
 
@@ -381,7 +384,9 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 	struct treadle_obj *obj = NULL;
 	int ret = 0;
 
-	if (arg->flags || arg->kind > TREADLE_FLUSH_WORK ||
+	if (arg->kind > TREADLE_FLUSH_WORK ||
+	    arg->flags &
+		    ~(arg->kind == TREADLE_CANCEL_OP ? TREADLE_CANCEL_RX | TREADLE_CANCEL_TX : 0) ||
 	    (arg->kind != TREADLE_CANCEL_WORK && arg->threshold) ||
 	    (arg->kind == TREADLE_FLUSH_WORK && arg->context))
 		return -EINVAL;
@@ -399,8 +404,8 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 	}
 	switch (arg->kind) {
 	case TREADLE_CANCEL_OP:
-		arg->count =
-			cancel_op(container_of(obj, struct treadle_ep, obj), arg->context, &run);
+		arg->count = cancel_op(container_of(obj, struct treadle_ep, obj), arg->flags,
+				       arg->context, &run);
 		break;
 	case TREADLE_CANCEL_WORK:
 		cull.exact = cull.at = true;

@@ -199,6 +199,8 @@ private:
 	int bind_shared_rx(::fid *srx, std::uint64_t flags);
 	int check_bindings() const;
 	int enable_kernel();
+	using Side = treadle::Endpoint::Side;
+	int cancel(void *context, Side side) noexcept; /* -errno */
 	/* Of a shared receive context: may it receive for this one, too? */
 	int check_receiver(const Endpoint &other) const;
 	EndpointId receivers_id() const noexcept;

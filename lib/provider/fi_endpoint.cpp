@@ -409,21 +409,27 @@ int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_ && !enabled_)
 		return -FI_EOPBADSTATE;
-	if (kernel_) {
-		const int rc = (direct_ ? *direct_ : *kernel_).cancel(address_of(context));
+	if (kernel_) { /* what is received by a shared context was posted there, not here */
+		const int rc = cancel(context, shared_rx_ ? Side::transmit : Side::both);
 		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);
 	}
 	/* What is posted is everybody's, what is armed is of the one that it was armed for. */
 	const std::lock_guard guard(receivers_lock_);
-	int rc = -FI_EOPBADSTATE;
+	int rc = -EOPNOTSUPP;
 	for (Endpoint *receiver : receivers_) {
 		if (!receiver->enabled_)
 			continue;
-		rc = receiver->cancel(context);
-		if (rc != -FI_ENOENT)
-			return rc;
+		rc = receiver->cancel(context, Side::receive);
+		if (rc != -ENOENT)
+			return fabric_error(rc);
 	}
-	return rc == -FI_ENOENT ? rc : REFUSE(rc, subsys, "cancel: no endpoint receives here");
+	return rc == -ENOENT ? -FI_ENOENT :
+			       REFUSE(-FI_EOPBADSTATE, subsys, "cancel: no endpoint receives here");
+}
+
+int Endpoint::cancel(void *context, Side side) noexcept
+{
+	return (direct_ ? *direct_ : *kernel_).cancel(address_of(context), side);
 }
 
 int Endpoint::set_name(const void *addr, std::size_t size)

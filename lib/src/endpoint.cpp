@@ -112,12 +112,13 @@ int Endpoint::enable(const Bindings &b) noexcept
 	return sys::call(fd(), TREADLE_IOC_EP_ENABLE, args);
 }
 
-int Endpoint::cancel(std::uint64_t context) noexcept
+int Endpoint::cancel(std::uint64_t context, Side side) noexcept
 {
 	treadle_cancel args{};
 
 	args.kind = TREADLE_CANCEL_OP;
 	args.id = number();
+	args.flags = std::to_underlying(side);
 	args.context = context;
 	return sys::call(fd(), TREADLE_IOC_CANCEL, args);
 }

@@ -163,6 +163,33 @@ TEST(Shared, TaggedMessagesPeeksAndCancel)
 	EXPECT_EQ(next_error(p.cq[0].get()).op_context, ctx(6));
 }
 
+/* What was posted to the shared context is not the endpoint's, and what the endpoint sends is not the context's. */
+TEST(Shared, EachCancelsWhatWasPostedToIt)
+{
+	Fixture p;
+	const auto out = pattern(64 << 10); /* stays with the sender until it is received */
+	char in[8] = {};
+	const auto post = [&] {
+		ASSERT_EQ(fi_recv(p.srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+		ASSERT_EQ(fi_send(p.ep[0].get(), out.data(), out.size(), nullptr, p.from, ctx(1)),
+			  0);
+	};
+
+	post();
+	EXPECT_EQ(fi_cancel(&p.ep[1]->fid, ctx(1)), -FI_ENOENT);
+	ASSERT_EQ(fi_cancel(&p.ep[0]->fid, ctx(1)), 0);
+	EXPECT_TRUE(next_error(p.cq[0].get()).flags & FI_SEND);
+	EXPECT_EQ(fi_cancel(&p.ep[0]->fid, ctx(1)), -FI_ENOENT);
+	ASSERT_EQ(fi_cancel(&p.srx->fid, ctx(1)), 0);
+	EXPECT_TRUE(next_error(p.cq[0].get()).flags & FI_RECV);
+	post();
+	ASSERT_EQ(fi_cancel(&p.srx->fid, ctx(1)), 0);
+	EXPECT_TRUE(next_error(p.cq[0].get()).flags & FI_RECV);
+	EXPECT_EQ(fi_cancel(&p.srx->fid, ctx(1)), -FI_ENOENT);
+	ASSERT_EQ(fi_cancel(&p.ep[0]->fid, ctx(1)), 0);
+	EXPECT_TRUE(next_error(p.cq[0].get()).flags & FI_SEND);
+}
+
 TEST(Shared, OneKindMayBeSharedAndTheOtherNot)
 {
 	for (const bool tx : {false, true}) {

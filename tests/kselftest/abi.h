@@ -383,7 +383,7 @@ static const struct row {
 	  { ID(treadle_mr_create, cntr, 1 << CNTR | NONE_OK),
 	    ID(treadle_mr_create, ep, 1 << EP | NONE_OK) } },
 	{ CASE(DESTROY, 8, 0, valid_destroy), {}, { ID(treadle_destroy, id, (1 << KINDS) - 1) } },
-	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op), { AT(treadle_cancel, flags, 0), AT(treadle_cancel, kind, 3) },
+	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op), { AT(treadle_cancel, flags, 3), AT(treadle_cancel, kind, 3) },
 	  { ID(treadle_cancel, id, 1 << EP) } },
 	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_work), { AT(treadle_cancel, flags, 0) },
 	  { ID(treadle_cancel, id, 1 << CNTR | 1 << CELL) } },

@@ -314,6 +314,45 @@ TEST_F(flow, armed_sends_can_be_canceled)
 	}
 }
 
+static int cancel_side(struct node *n, __u32 side, __u64 context)
+{
+	return cancel_of(n->fd, side, TREADLE_CANCEL_OP, n->ep, context, 0, NULL);
+}
+
+/* A receive, a send that waits, and one of each that is armed, all with the same context. */
+TEST_F(flow, one_side_can_be_canceled)
+{
+	const __u32 recvs = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
+		    sends = TREADLE_CQ_SEND | TREADLE_CQ_MSG;
+	struct node *a = &self->a;
+	struct cntr c;
+
+	cntr_open(&c, a->fd);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, post_recv(a, recv_of(self->dst, 8, ANY, 7)));
+		ASSERT_EQ(1, post(a, when(recv_of(self->dst, 8, ANY, 7), &c, 1)));
+		ASSERT_EQ(1, post(a, send_of(self->src, 1 << 20, self->to, 7)));
+		ASSERT_EQ(1, post(a, when(send_of(self->src, 8, self->to, 7), &c, 1)));
+		for (int n = 0; n < 2; n++) {
+			ASSERT_EQ(0, cancel_side(a, i ? TREADLE_CANCEL_RX : TREADLE_CANCEL_TX, 7));
+			expect_canceled(_metadata, i ? &a->rcq : &a->cq, 7, i ? recvs : sends);
+		}
+		EXPECT_EQ(-ENOENT, cancel_side(a, i ? TREADLE_CANCEL_RX : TREADLE_CANCEL_TX, 7));
+		EXPECT_TRUE(cq_empty(&a->cq));
+		EXPECT_TRUE(cq_empty(&a->rcq));
+		for (int n = 0; n < 2; n++) {
+			ASSERT_EQ(0, cancel_side(a, TREADLE_CANCEL_TX | TREADLE_CANCEL_RX, 7));
+			expect_canceled(_metadata, i ? &a->cq : &a->rcq, 7, i ? sends : recvs);
+		}
+		EXPECT_EQ(-ENOENT, cancel_side(a, 0, 7));
+	}
+	EXPECT_EQ(-EINVAL, cancel_side(a, 4, 7));
+	EXPECT_EQ(-EINVAL,
+		  cancel_of(a->fd, TREADLE_CANCEL_TX, TREADLE_CANCEL_WORK, c.id, 7, 1, NULL));
+	EXPECT_EQ(-EINVAL,
+		  cancel_of(a->fd, TREADLE_CANCEL_RX, TREADLE_FLUSH_WORK, c.id, 0, 0, NULL));
+}
+
 struct canceler {
 	flow *flow;
 	int *stop;

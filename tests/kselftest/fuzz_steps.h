@@ -176,6 +176,8 @@ static void cancels(struct walker *w, struct file *f)
 				   .context = roll(w, 8),
 				   .threshold = roll(w, 16)};
 
+	if (c.kind == TREADLE_CANCEL_OP)
+		c.flags = roll(w, 4);
 	c.id = some_id(w, f, c.kind == TREADLE_CANCEL_OP ? EP : one_in(w, 3) ? CELL : CNTR);
 	if (c.kind == TREADLE_FLUSH_WORK) {
 		c.context = c.threshold = 0;

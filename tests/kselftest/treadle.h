@@ -473,11 +473,14 @@ static inline void ring_put_vector(struct ring *r, const struct treadle_desc *d,
 	ring_publish(r);
 }
 
-static inline int cancel(int fd, __u32 kind, __u32 id, __u64 context, __u64 threshold, __u64 *count)
+/* side: TREADLE_CANCEL_*, or 0 */
+static inline int cancel_of(int fd, __u32 side, __u32 kind, __u32 id, __u64 context,
+			    __u64 threshold, __u64 *count)
 {
 	struct treadle_cancel c = {.size = sizeof(c),
 				   .kind = kind,
 				   .id = id,
+				   .flags = side,
 				   .context = context,
 				   .threshold = threshold};
 	int result = call(fd, TREADLE_IOC_CANCEL, &c);
@@ -485,6 +488,11 @@ static inline int cancel(int fd, __u32 kind, __u32 id, __u64 context, __u64 thre
 	if (count)
 		*count = c.count;
 	return result;
+}
+
+static inline int cancel(int fd, __u32 kind, __u32 id, __u64 context, __u64 threshold, __u64 *count)
+{
+	return cancel_of(fd, 0, kind, id, context, threshold, count);
 }
 
 /* --- completions ----------------------------------------------------------- */

@@ -475,7 +475,9 @@ enum treadle_cancel_kind {
 	 * A posted receive or a command that waits (armed, or at a peer without
 	 * a receive buffer) of endpoint @id with @context: fi_cancel in
 	 * fi_endpoint(3). It completes with ECANCELED. One at a time, the oldest
-	 * receive first. Not what is TREADLE_F_REPEAT and armed.
+	 * receive first. Not what is TREADLE_F_REPEAT and armed; nor, at a peer or behind
+	 * others, what is TREADLE_F_INJECT without F_COMPLETION: its context is the caller's
+	 * affair only. With @flags only of one side.
 	 */
 	TREADLE_CANCEL_OP = 0,
 	/*
@@ -490,8 +492,13 @@ enum treadle_cancel_kind {
 	TREADLE_FLUSH_WORK = 2,
 };
 
+/* CANCEL_OP: only receives, or only what is no receive; both or none: whatever it is. */
+#define TREADLE_CANCEL_RX (1U << 0)
+#define TREADLE_CANCEL_TX (1U << 1)
+
 /**
  * struct treadle_cancel - @count: out, how many were canceled
+ * @flags: TREADLE_CANCEL_RX, TREADLE_CANCEL_TX
  *
  * Exact: a command has either run or was canceled. ENOENT: none was found: it
  * has run, is running, or never was (FLUSH_WORK returns 0 and @count 0).

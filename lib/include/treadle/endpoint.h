@@ -132,10 +132,16 @@ public:
 	int enable(const Bindings &bindings) noexcept;
 
 	/*
-	 * Cancels one receive, or one command that waits, with this context: it
-	 * completes with ECANCELED. 0, or -ENOENT: it completes, or has, otherwise.
+	 * Cancels one receive, or one command that waits, with this context: it completes with
+	 * ECANCELED. 0, or -ENOENT: it completes, or has, otherwise. What was posted to a shared
+	 * ReceiveRing is found through each endpoint that receives there; side says what is meant.
 	 */
-	int cancel(std::uint64_t context) noexcept;
+	enum class Side : std::uint32_t {
+		both = 0,
+		receive = TREADLE_CANCEL_RX,
+		transmit = TREADLE_CANCEL_TX
+	};
+	int cancel(std::uint64_t context, Side side = Side::both) noexcept;
 
 	/*
 	 * Asks for a connection, once (-EISCONN). data, at most TREADLE_CM_DATA bytes

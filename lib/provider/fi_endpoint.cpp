@@ -429,7 +429,8 @@ int Endpoint::cancel(void *context) noexcept
 
 int Endpoint::cancel(void *context, Side side) noexcept
 {
-	return (direct_ ? *direct_ : *kernel_).cancel(address_of(context), side);
+	auto &posted_by = direct_ ? direct_ : kernel_;
+	return posted_by ? posted_by->cancel(address_of(context), side) : -ENOENT;
 }
 
 int Endpoint::set_name(const void *addr, std::size_t size)

@@ -174,13 +174,16 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 
 int Domain::control(int command, void *arg)
 {
+	if (!arg &&
+	    (command == FI_QUEUE_WORK || command == FI_CANCEL_WORK || command == FI_MAP_RAW_MR))
+		return REFUSE(-FI_EINVAL, subsys, "control: command %d needs an argument", command);
 	switch (command) {
 	case FI_QUEUE_WORK:
 		return queue_work(*this, *static_cast<fi_deferred_work *>(arg));
 	case FI_CANCEL_WORK:
 		return cancel_work(*this, *static_cast<fi_deferred_work *>(arg));
 	case FI_FLUSH_WORK:
-		return flush_work(*this, static_cast<fid_cntr *>(arg));
+		return flush_work(*this, arg);
 	case FI_MAP_RAW_MR:
 		return map_raw_key(*static_cast<struct fi_mr_map_raw *>(arg));
 	case FI_UNMAP_KEY:

@@ -44,10 +44,8 @@ std::uint64_t all_counter_flags() noexcept
 std::uint64_t direction_caps(const fi_info &info, std::uint64_t context_caps,
 			     std::uint64_t directions, std::uint64_t relevant) noexcept
 {
-	std::uint64_t caps = with_directions(info.caps);
+	const std::uint64_t caps = narrowed(with_directions(info.caps), context_caps);
 
-	if (context_caps)
-		caps &= with_directions(context_caps);
 	return caps & directions && caps & transfer_caps ? caps & relevant : 0;
 }
 

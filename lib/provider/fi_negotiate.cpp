@@ -278,6 +278,17 @@ std::uint64_t with_directions(std::uint64_t caps) noexcept
 	return caps;
 }
 
+std::uint64_t narrowed(std::uint64_t caps, std::uint64_t context) noexcept
+{
+	if (!context)
+		return caps;
+	if (context & message_directions && !(context & message_caps))
+		context |= message_caps;
+	if (context & memory_directions && !(context & memory_caps))
+		context |= memory_caps;
+	return caps & with_directions(context);
+}
+
 bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const char *call,
 	    fi_log_level level)
 {
@@ -350,7 +361,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	info.tx_attr->caps = one_way(info.caps, rx_directions) ? 0 : info.caps & tx_caps;
 	if (tx.caps)
-		info.tx_attr->caps &= with_directions(tx.caps) | free_caps;
+		info.tx_attr->caps = narrowed(info.tx_attr->caps, tx.caps | free_caps);
 	info.tx_attr->op_flags = tx.op_flags;
 	if (has_classes(api))
 		info.tx_attr->tclass = tx.tclass;
@@ -359,7 +370,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	info.rx_attr->caps = one_way(info.caps, tx_directions) ? 0 : info.caps & rx_caps;
 	if (rx.caps)
-		info.rx_attr->caps &= with_directions(rx.caps) | free_caps;
+		info.rx_attr->caps = narrowed(info.rx_attr->caps, rx.caps | free_caps);
 	info.rx_attr->op_flags = rx.op_flags;
 
 	/* Of no size, so who wants prefixes loses nothing by them; for programs that insist. */

@@ -83,7 +83,7 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 			return rc;
 		/* It receives messages: what peers do to memory needs no context. */
 		info->caps =
-			with_directions(attr && attr->caps ? attr->caps : info->caps) &
+			narrowed(with_directions(info->caps), attr ? attr->caps : 0) &
 			~(tx_directions | FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE);
 		info->rx_attr->caps = info->caps;
 		info->tx_attr->caps = 0;

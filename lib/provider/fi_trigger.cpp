@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "trigger.h"
 
+#include <mutex>
 #include <optional>
 
 #include "cntr.h"
@@ -19,7 +20,9 @@ constexpr auto subsys = FI_LOG_DOMAIN;
 /* A counter of this domain; null: it isn't. */
 Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 {
-	return cntr && &Cntr::of(cntr).domain() == &domain ? &Cntr::of(cntr) : nullptr;
+	return cntr && cntr->fid.fclass == FI_CLASS_CNTR && &Cntr::of(cntr).domain() == &domain ?
+		       &Cntr::of(cntr) :
+		       nullptr;
 }
 
 /* What all kinds of transfers have besides the transfer. */
@@ -179,7 +182,7 @@ CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &wo
 
 	if (const int rc = judge(domain, work, op))
 		return std::unexpected(rc);
-	const Endpoint &endpoint = Port::of(op.ep).endpoint();
+	Endpoint &endpoint = Port::of(op.ep).endpoint();
 	auto command = command_of(work, data);
 	if (!command)
 		return command;
@@ -191,8 +194,11 @@ CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &wo
 		command->several(endpoint.min_multi_recv());
 	else if (flags & FI_REMOTE_CQ_DATA)
 		command->data(data);
-	if (op.receives && !(endpoint.rx_caps() & FI_DIRECTED_RECV))
-		command->peer(TREADLE_ADDR_ANY);
+	if (op.receives) {
+		const std::lock_guard guard(endpoint.control_lock());
+		if (!endpoint.directed())
+			command->peer(TREADLE_ADDR_ANY);
+	}
 	command->context(address_of(op.context)).on(endpoint.id()).work();
 	return command;
 }
@@ -260,6 +266,10 @@ void not_triggered(const Command &command, const Endpoint &endpoint) noexcept
 
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept
 {
+	if (!work.op.msg) { /* all kinds are pointers */
+		REFUSE(0, subsys, "QUEUE_WORK: op is NULL");
+		return std::unexpected(-FI_EINVAL);
+	}
 	if (counts(work))
 		return counter_command(domain, work);
 	const auto op = operation_of(work);
@@ -314,11 +324,15 @@ int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept
 		domain.kernel().cancel(trigger->id(), work.threshold, address_of(&work)));
 }
 
-int flush_work(Domain &domain, fid_cntr *cntr) noexcept
+int flush_work(Domain &domain, void *arg) noexcept
 {
+	/* fi_trigger(3) does not say how a triggering_cntr is told: both begin with what can be looked at. */
+	auto *cntr = !arg || static_cast<::fid *>(arg)->fclass == FI_CLASS_CNTR ?
+			     static_cast<fid_cntr *>(arg) :
+			     static_cast<fi_deferred_work *>(arg)->triggering_cntr;
 	const Cntr *of = counter_of(domain, cntr);
 
-	if (cntr && !of)
+	if (arg && !of)
 		return REFUSE(-FI_EINVAL, subsys, "FLUSH_WORK: no counter of this domain");
 	const auto flushed = of ? domain.kernel().flush(of->id()) : domain.kernel().flush();
 	return flushed ? 0 : fabric_error(flushed.error().negative());

@@ -49,6 +49,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api);
 
 /* Adds the directions that a caller who names none means. */
 std::uint64_t with_directions(std::uint64_t caps) noexcept;
+/* What a context that asks for this (0: nothing) has of caps; if for directions alone, of all transfers in them. */
+std::uint64_t narrowed(std::uint64_t caps, std::uint64_t context) noexcept;
 
 /* Kinds of transfers, and who starts them. */
 inline constexpr std::uint64_t transfer_caps =

@@ -119,6 +119,8 @@ private:
 	static int fid_open_ops(::fid *f, const char *ops, std::uint64_t flags, void **out,
 				void *) noexcept
 	{
+		if (!ops || !out)
+			return REFUSE(-FI_EINVAL, Subsys, "open_ops: NULL");
 		return of(f).open_ops(ops, flags, out);
 	}
 

@@ -47,10 +47,10 @@ int post_triggered(Command &command, const Endpoint &endpoint, Post &&post) noex
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept;
 fid_ep *endpoint_of(const fi_deferred_work &work) noexcept;
 
-/* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK (of one counter, or of all) */
+/* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK (of a fid_cntr, of what a fi_deferred_work waits for, or of all) */
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept;
-int flush_work(Domain &domain, fid_cntr *cntr) noexcept;
+int flush_work(Domain &domain, void *arg) noexcept;
 
 } // namespace treadle::fi
 

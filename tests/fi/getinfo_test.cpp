@@ -175,6 +175,13 @@ const Case cases[] = {
 	 "FI_RMA_EVENT needs", nullptr},
 	{"CapsRmaEvent", ASK(hints.caps = FI_ATOMIC | FI_REMOTE_READ | FI_RMA_EVENT), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_RMA_EVENT)},
+	{"CapsOfAContextThatOnlyWrites",
+	 ASK(hints.caps = FI_MSG | FI_RMA; hints.tx_attr->caps = FI_WRITE | FI_SEND), nullptr,
+	 ANSWER((info.tx_attr->caps & (FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE)) ==
+		(FI_MSG | FI_RMA | FI_SEND | FI_WRITE))},
+	{"CapsOfAContextThatIsRead", ASK(hints.rx_attr->caps = FI_REMOTE_READ), nullptr,
+	 ANSWER((info.rx_attr->caps & (FI_MSG | FI_RMA | FI_ATOMIC | FI_REMOTE_READ |
+				       FI_REMOTE_WRITE)) == (FI_RMA | FI_ATOMIC | FI_REMOTE_READ))},
 	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_MULTI_RECV)},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},

@@ -31,6 +31,9 @@ TEST(Ops, AreOpenedByTheirName)
 	treadle_query limits{};
 
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, "magic", 0, &ops, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_open_ops(&node.domain->fid, nullptr, 0, &ops, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_open_ops(&node.domain->fid, FI_TREADLE_DOMAIN_OPS_1, 0, nullptr, nullptr),
+		  -FI_EINVAL);
 	EXPECT_EQ(fi_open_ops(&node.domain->fid, FI_TREADLE_DOMAIN_OPS_1, 1, &ops, nullptr),
 		  -FI_EBADFLAGS);
 	EXPECT_EQ(fi_open_ops(&node.fabric->fid, FI_TREADLE_DOMAIN_OPS_1, 0, &ops, nullptr),

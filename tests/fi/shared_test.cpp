@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "node.h"
+#include "work.h"
 
 namespace
 {
@@ -22,7 +23,8 @@ Info hints(std::size_t tx_cnt, std::size_t rx_cnt, std::uint64_t caps = FI_MSG |
 struct Fixture {
 	explicit Fixture(std::size_t tx_cnt = FI_SHARED_CONTEXT,
 			 std::size_t rx_cnt = FI_SHARED_CONTEXT,
-			 std::uint64_t caps = FI_MSG | FI_TAGGED | FI_SOURCE)
+			 std::uint64_t caps = FI_MSG | FI_TAGGED | FI_SOURCE,
+			 bool usual_srx = false)
 		: peer_node(hints_for(caps)), peer(peer_node), node(hints(tx_cnt, rx_cnt, caps)),
 		  av(node.av())
 	{
@@ -31,7 +33,9 @@ struct Fixture {
 
 		EXPECT_EQ(fi_stx_context(node.domain.get(), node.info->tx_attr, &tx, nullptr), 0);
 		stx.reset(tx);
-		EXPECT_EQ(fi_srx_context(node.domain.get(), node.info->rx_attr, &rx, nullptr), 0);
+		EXPECT_EQ(fi_srx_context(node.domain.get(),
+					 usual_srx ? nullptr : node.info->rx_attr, &rx, nullptr),
+			  0);
 		srx.reset(rx);
 		for (int i = 0; i < 2; ++i) {
 			cq[i] = node.cq();
@@ -247,6 +251,32 @@ TEST(Shared, SourcesCountForWhoAsksForThat)
 		else
 			EXPECT_EQ(next(cq.get()).op_context, ctx(1));
 		EXPECT_STREQ(in, more ? "" : "second");
+	}
+}
+
+/* The same of receives that are queued: fi_trigger(3). */
+TEST(Shared, SourcesOfDeferredReceivesCountForWhoAsksForThat)
+{
+	for (const bool directed : {false, true}) {
+		Fixture p(1, FI_SHARED_CONTEXT,
+			  FI_MSG | FI_TRIGGER | (directed ? FI_DIRECTED_RECV : 0), true);
+		Side other(p.peer_node);
+		const auto cntr = p.node.cntr();
+		const auto name = address_of(other.ep.get());
+		fi_addr_t from_other;
+		char in[8] = {};
+		Work work(FI_OP_RECV, cntr.get());
+
+		ASSERT_EQ(fi_av_insert(p.av.get(), name.data(), 1, &from_other, 0, nullptr), 1);
+		ASSERT_EQ(work.message(p.srx.get(), in, sizeof(in), from_other, FI_COMPLETION)
+				  .queue(p.node),
+			  0);
+		ASSERT_EQ(fi_inject(p.peer.ep.get(), "another", 8, p.to[0]), 0);
+		if (directed)
+			EXPECT_TRUE(is_silent(p.cq[0].get()));
+		else
+			EXPECT_EQ(next(p.cq[0].get()).op_context, &work.work.context);
+		EXPECT_STREQ(in, directed ? "" : "another");
 	}
 }
 

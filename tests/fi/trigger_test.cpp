@@ -437,10 +437,21 @@ TEST_F(Triggered, FlushTakesAllOrOneCountersWork)
 	ASSERT_EQ(fi_cntr_set(other.get(), 0), 0);
 	queue(cntr.get());
 	queue(other.get());
+	/* who is told by work */
+	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, &works.back().work), 0);
+	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	EXPECT_TRUE(reaches(target.get(), 11));
+	EXPECT_EQ(fi_cntr_read(target.get()), 11u);
+
+	ASSERT_EQ(fi_cntr_set(cntr.get(), 0), 0);
+	ASSERT_EQ(fi_cntr_set(other.get(), 0), 0);
+	queue(cntr.get());
+	queue(other.get());
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
 	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
-	EXPECT_EQ(fi_cntr_read(target.get()), 10u);
+	EXPECT_EQ(fi_cntr_read(target.get()), 11u);
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
 }
 
@@ -480,8 +491,22 @@ TEST_F(Triggered, BadWorkIsRefusedAtSubmission)
 		EXPECT_EQ(work.queue(p.node), -FI_EINVAL);
 	}
 	work = send();
-	work.work.op_type = static_cast<fi_op_type>(99);
+	work.message(p.a.ep.get(), &value, 4, p.b_at_a).work.op_type = static_cast<fi_op_type>(99);
 	EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
+	for (const auto type : {FI_OP_SEND, FI_OP_WRITE, FI_OP_CNTR_ADD}) {
+		work = Work(type, cntr.get(), 1);
+		EXPECT_EQ(work.queue(p.node), -FI_EINVAL) << "no operation";
+	}
+	/* not of a counter, whatever it is */
+	work = send();
+	work.message(p.a.ep.get(), &value, 4, p.b_at_a).work.triggering_cntr =
+		reinterpret_cast<fid_cntr *>(p.a.tx_cq.get());
+	EXPECT_EQ(work.queue(p.node), -FI_EINVAL);
+	for (const int command : {FI_QUEUE_WORK, FI_CANCEL_WORK})
+		EXPECT_EQ(fi_control(&p.node.domain->fid, command, nullptr), -FI_EINVAL);
+	const auto foreign = other.cntr();
+	work = Work(FI_OP_SEND, foreign.get(), 1);
+	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, &work.work), -FI_EINVAL);
 }
 
 TEST_F(Triggered, ACounterWithWorkIsBusy)

@@ -46,6 +46,12 @@ struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 	return ERR_PTR(ret == -EBUSY ? -ENOSPC : ret);
 }
 
+/* There is none any more, but there may be nodes of numbers that had no memory. */
+void treadle_conn_exit(void)
+{
+	xa_destroy(&requests);
+}
+
 void treadle_conn_release(struct kref *ref)
 {
 	kfree(container_of(ref, struct treadle_conn, ref));

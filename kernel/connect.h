@@ -123,6 +123,7 @@ static inline struct treadle_end *treadle_end_of(struct treadle_conn *conn,
 }
 
 /* connect.c; find, dispose, refuse, hang_up and pause under treadle_conn_lock */
+void treadle_conn_exit(void);
 struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 				      const struct treadle_addr *to);
 struct treadle_conn *treadle_conn_find(u32 number);

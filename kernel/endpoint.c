@@ -508,6 +508,7 @@ void treadle_ep_free(struct treadle_obj *obj)
 
 	ep_unlist(ep);
 	treadle_conn_free(ep);
+	xa_destroy(&ep->contexts); /* empty, but for nodes of an insertion that had no memory */
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			treadle_obj_put(ep->bound[i]);

@@ -7,6 +7,7 @@
 #ifndef TREADLE_COMPAT_H
 #define TREADLE_COMPAT_H
 
+#include <linux/device/class.h>
 #include <linux/hugetlb_inline.h>
 #include <linux/mm.h>
 #if HAVE_IO_URING_CMD_H
@@ -25,6 +26,13 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {
 	vma->vm_flags &= ~flags;
 }
+#endif
+
+/* What the function that tells a device's mode is told. */
+#if HAVE_CLASS_DEVNODE_CONST
+typedef const struct device treadle_devnode_device;
+#else
+typedef struct device treadle_devnode_device;
 #endif
 
 static inline long treadle_gup_remote(struct mm_struct *mm, unsigned long addr, unsigned long n,

@@ -2,16 +2,19 @@
 /*
  * treadle: module, device, ioctl table
  */
+#include <linux/cdev.h>
 #include <linux/compat.h>
+#include <linux/device.h>
 #include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "compat.h"
+#include "connect.h"
 #include "treadle.h"
 
 /*
@@ -42,7 +45,7 @@ static int ioc_query(struct treadle_ucmd *u)
 	struct treadle_query *q = u->arg;
 
 	*q = (struct treadle_query){
-		.size = sizeof(*q),
+		.size = q->size,
 		.abi_version = TREADLE_ABI_VERSION,
 		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
 			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
@@ -266,12 +269,56 @@ static const struct file_operations treadle_fops = {
 	.show_fdinfo = treadle_show_fdinfo,
 };
 
-static struct miscdevice treadle_dev = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "treadle",
-	.fops = &treadle_fops,
-	.mode = 0666,
-};
+static char *treadle_devnode(treadle_devnode_device *dev, umode_t *mode)
+{
+	if (mode)
+		*mode = 0666;
+	return NULL;
+}
+
+/*
+ * A number of its own: miscellaneous devices are opened with a lock that is common to all of them, and
+ * opening this one waits for the process's memory, which may be in somebody's hands (userfaultfd, FUSE).
+ */
+static dev_t treadle_number;
+static struct cdev treadle_cdev;
+static struct class treadle_class = { .name = "treadle", .devnode = treadle_devnode };
+
+static int treadle_device_init(void)
+{
+	struct device *dev;
+	int ret = class_register(&treadle_class);
+
+	if (ret)
+		return ret;
+	ret = alloc_chrdev_region(&treadle_number, 0, 1, "treadle");
+	if (ret)
+		goto fail_class;
+	dev = device_create(&treadle_class, NULL, treadle_number, NULL, "treadle");
+	ret = PTR_ERR_OR_ZERO(dev);
+	if (ret)
+		goto fail_number;
+	/* last: from here on it can be opened, and nothing may fail any more */
+	cdev_init(&treadle_cdev, &treadle_fops);
+	treadle_cdev.owner = THIS_MODULE;
+	ret = cdev_add(&treadle_cdev, treadle_number, 1);
+	if (!ret)
+		return 0;
+	device_destroy(&treadle_class, treadle_number);
+fail_number:
+	unregister_chrdev_region(treadle_number, 1);
+fail_class:
+	class_unregister(&treadle_class);
+	return ret;
+}
+
+static void treadle_device_exit(void)
+{
+	cdev_del(&treadle_cdev);
+	device_destroy(&treadle_class, treadle_number);
+	unregister_chrdev_region(treadle_number, 1);
+	class_unregister(&treadle_class);
+}
 
 /* The layout is the ABI: nothing here may ever change. */
 #define AT(type, field, offset) static_assert(offsetof(struct type, field) == (offset))
@@ -346,7 +393,7 @@ static int __init treadle_init(void)
 	ret = treadle_net_init();
 	if (ret)
 		goto fail_worker;
-	ret = misc_register(&treadle_dev);
+	ret = treadle_device_init();
 	if (ret)
 		goto fail_net;
 	return 0;
@@ -362,10 +409,11 @@ fail_cache:
 static void __exit treadle_exit(void)
 {
 	/* No context is left (each holds the module), but its last work may still return. */
-	misc_deregister(&treadle_dev);
+	treadle_device_exit();
 	treadle_pm_drain();
 	treadle_worker_exit();
 	treadle_net_exit();
+	treadle_conn_exit();
 	rcu_barrier();
 	kmem_cache_destroy(treadle_cmd_cache);
 }

@@ -9,9 +9,10 @@
 
 /* All that declares what is replaced below, and whatever uses that in functions of its own. */
 #include <linux/anon_inodes.h>
+#include <linux/cdev.h>
+#include <linux/device.h>
 #include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
@@ -87,6 +88,11 @@ static inline struct kmem_cache *treadle_cache_create(const char *name, unsigned
 static inline int treadle_table(struct rhashtable *table, const struct rhashtable_params *params)
 {
 	return treadle_fails(0) ? -ENOMEM : rhashtable_init(table, params);
+}
+
+static inline int treadle_class_register(struct class *class)
+{
+	return treadle_fails(0) ? -ENOMEM : class_register(class);
 }
 
 static inline void treadle_cache_free(struct kmem_cache *cache, void *p)
@@ -187,8 +193,12 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 /* Loading. */
 #define KMEM_CACHE(type, flags) \
 	treadle_cache_create(#type, sizeof(struct type), __alignof__(struct type), flags)
-#define alloc_workqueue(...)   FAILS(NULL, alloc_workqueue(__VA_ARGS__))
-#define misc_register(...)     FAILS(-ENOMEM, misc_register(__VA_ARGS__))
+#define alloc_workqueue(...)	 FAILS(NULL, alloc_workqueue(__VA_ARGS__))
+#define alloc_chrdev_region(...) FAILS(-ENOMEM, alloc_chrdev_region(__VA_ARGS__))
+#define device_create(...)	 FAILS(ERR_PTR(-ENOMEM), device_create(__VA_ARGS__))
+#define cdev_add(...)		 FAILS(-ENOMEM, cdev_add(__VA_ARGS__))
+#undef class_register
+#define class_register	       treadle_class_register
 #define register_pernet_subsys treadle_register_pernet /* declared later, by that name */
 
 #endif

@@ -69,6 +69,15 @@ TEST_F(abi, what_the_future_adds_is_refused_when_set)
 	}
 }
 
+/* Who asks again with the same structure has not a larger one by then, nor a smaller. */
+TEST_F(abi, the_size_is_the_callers)
+{
+	struct arg arg = {.size = sizeof(struct treadle_query) + sizeof(arg.future)};
+
+	ASSERT_EQ(0, call(self->fd, TREADLE_IOC_QUERY, &arg));
+	EXPECT_EQ(sizeof(struct treadle_query) + sizeof(arg.future), arg.size);
+}
+
 TEST_F(abi, unknown_flags_and_reserved_fields_are_refused)
 {
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {

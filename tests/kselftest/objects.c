@@ -3,6 +3,10 @@
  * Contexts and objects: limits, addresses, what may be bound to what, who may
  * use a context.
  */
+#include <linux/major.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include "treadle.h"
 
 FIXTURE(objects)
@@ -20,6 +24,15 @@ FIXTURE_SETUP(objects)
 FIXTURE_TEARDOWN(objects)
 {
 	close(self->fd);
+}
+
+/* Miscellaneous devices are opened one at a time, whoever opens them: and opening this one may take long. */
+TEST_F(objects, the_device_is_no_miscellaneous_one)
+{
+	struct stat s;
+
+	ASSERT_EQ(0, fstat(self->fd, &s));
+	EXPECT_NE(MISC_MAJOR, major(s.st_rdev));
 }
 
 static void just_interrupt(int sig) {}

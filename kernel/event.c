@@ -197,7 +197,9 @@ int treadle_ioc_ep_eq(struct treadle_ucmd *u)
 		ret = PTR_ERR(eq);
 	} else {
 		spin_lock(&treadle_conn_lock);
-		if (ep->eq) {
+		if (container_of(eq, struct treadle_eq, obj)->dead) { /* with its context */
+			ret = -ENOENT;
+		} else if (ep->eq) {
 			ret = -EISCONN;
 		} else {
 			ep->eq = container_of(eq, struct treadle_eq, obj);

@@ -181,6 +181,16 @@ TEST(the_backlog_is_kept)
 	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
 }
 
+TEST(an_event_queue_goes_with_its_context)
+{
+	int fd = device(), eq = wait_fd(fd, eq_create(fd));
+	struct node n;
+
+	close(fd);
+	node_create(&n, (struct options){.type = TREADLE_EP_MSG});
+	EXPECT_EQ(-ENOENT, ep_eq(n.fd, n.ep, eq, 0));
+}
+
 /* --- what ends early ------------------------------------------------------------------ */
 
 TEST(a_passive_endpoint_closes_with_requests)

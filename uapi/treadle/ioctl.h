@@ -16,8 +16,8 @@
  * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds
  * everything at once and for good; it then sends and receives; DESTROY removes
  * it. When that returns its buffers are not touched any more, and none of its
- * commands and receives completes; where a copy was cut short the other side has
- * ECONNRESET; receives that messages have not filled stay with their RX. What an
+ * commands and receives writes a completion (what had ended just then may still be
+ * counted); where a copy was cut short the other side has ECONNRESET; receives that messages have not filled stay with their RX. What an
  * object is bound to can't be destroyed before it (EBUSY).
  *
  * How to move a message: map the rings of TX, RX and CQ (ring.h), write a
@@ -31,8 +31,9 @@
  * structure is read as if the missing fields were zero; a longer, newer one is
  * taken if what the kernel does not know is zero. Fields named `reserved` are
  * zero. Pointers travel as __u64. Unless a line says otherwise an ioctl returns
- * 0, or -1 and errno, and having failed has changed nothing. All of them may be
- * called from any thread at any time.
+ * 0, or -1 and errno, and having failed has changed nothing (CANCEL, if the answer
+ * can't be written, has canceled). All of them may be called from any thread at any
+ * time.
  *
  * Each can be submitted through io_uring as well (IORING_OP_URING_CMD): its number is
  * cmd_op, its argument the first eight bytes of cmd, the other eight are zero; res is
@@ -123,7 +124,7 @@
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
- * @size:         sizeof(struct treadle_query)
+ * @size:         sizeof(struct treadle_query); stays as it is
  * @abi_version:  TREADLE_ABI_VERSION
  * @features:     TREADLE_FEATURE_*
  * @opcodes:      bit n: TREADLE_OP n works
@@ -192,8 +193,8 @@ struct treadle_cntr_create {
  * @count: in: at least so many, 1 to TREADLE_MAX_CELLS; out: what fills whole pages
  * @id:    out
  * @rw:    out: the cells, __u64[count]. Ordinary pages, which drivers of devices can pin
- * @ro:    out: __u64[count]: `value` of the command that was last armed on that cell of
- *	   those that have started or were canceled
+ * @ro:    out: __u64[count]: `value` of the command that has left that cell last: it has
+ *	   started, or was canceled
  *
  * The context's poller looks at a cell while a command with F_COND_CELL is armed on it, and
  * starts the command when the cell has its `value`; any other value does nothing. Who

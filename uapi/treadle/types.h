@@ -11,7 +11,8 @@
  * @length: bytes; exact
  *
  * Maps must be MAP_SHARED; they are not inherited by fork. Closing the object
- * leaves a map in place, its contents no longer change.
+ * leaves a map in place; its contents no longer change, but for a ring's `released`
+ * when a command that was under way ends.
  */
 struct treadle_map {
 	__u64 offset;

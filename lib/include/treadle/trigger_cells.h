@@ -41,8 +41,8 @@ public:
 	}
 
 	/*
-	 * The value of the command that was last armed there of those that have started or
-	 * were canceled. A cell with one command at a time is free again when that one's is here.
+	 * The value of the command that has left the cell last: it has started, or was
+	 * canceled. A cell with one command at a time is free again when that one's is here.
 	 */
 	std::uint64_t done(std::uint32_t index) const noexcept
 	{

@@ -280,7 +280,7 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	if (!ret)
 		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
 	if (!heap) {
-		treadle_cmd_complete(cmd, ret ?: -ENOMEM, run);
+		treadle_cmd_fail(cmd, ret ?: -ENOMEM, run);
 		return NULL;
 	}
 	cmd = heap;

@@ -91,6 +91,23 @@ TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 	EXPECT_EQ(4, cq_next(&self->a.cq).context);
 }
 
+/* The same of one whose turn has not come, and which is copied before. */
+TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
+{
+	struct treadle_desc d = with(csend(pages(4096) + 4096, 64, self->to, TAG, 1),
+				     TREADLE_F_INJECT | TREADLE_F_FENCE | TREADLE_F_WORK);
+
+	d.flags &= ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&self->a, csend(self->src, 1 << 20, self->to, TAG + 1, 4)));
+	ASSERT_EQ(1, post(&self->a, then(d, &self->e)));
+	EXPECT_TRUE(cntr_becomes(&self->e, 0, 1));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 2)));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 1 << 20, self->back, TAG + 1, 3)));
+	EXPECT_EQ(3, cq_next(&self->b.rcq).context);
+	EXPECT_EQ(4, cq_next(&self->a.cq).context);
+	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
+}
+
 /* --- the space ------------------------------------------------------------------- */
 
 TEST_F(collective, messages_meet_only_their_like)

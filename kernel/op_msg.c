@@ -238,8 +238,8 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	int ret = 0;
 
-	if (READ_ONCE(msg->to->dead))
-		return -ECONNREFUSED;
+	if (READ_ONCE(msg->to->dead)) /* of a connection, as when it hangs up */
+		return msg->to->type == TREADLE_EP_MSG ? -ECONNRESET : -ECONNREFUSED;
 	if (READ_ONCE(msg->to->severed))
 		return -ECONNRESET;
 	if (msg->cmd) { /* to be found by fi_cancel, and when its endpoint closes */
@@ -248,7 +248,7 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 		msg->cmd->msg = msg; /* before it can be found */
 		spin_lock(&from->lock);
 		if (from->dead || from->severed)
-			ret = -ECANCELED;
+			ret = treadle_ep_error(from);
 		else
 			treadle_wait_add(&from->parked, msg->cmd);
 		spin_unlock(&from->lock);
@@ -289,7 +289,7 @@ again:
 			treadle_ring_want_doorbell(&rx->ring);
 		else if (rx->handed || treadle_ring_empty(&rx->ring))
 			break;
-		else if (++looks == LOOKS)
+		if (++looks >= LOOKS)
 			treadle_rx_hand_over(rx);
 	}
 	if (msg->recv) {

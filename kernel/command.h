@@ -310,6 +310,8 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 /* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 		     const struct treadle_desc *d);
+void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
+		     struct treadle_run *run);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
@@ -353,6 +355,8 @@ void treadle_msg_put(struct treadle_msg *msg);
 
 /* complete.c */
 void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
+bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
+		       const struct treadle_msg *msg, int error, struct treadle_run *run);
 void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 			   const struct treadle_msg *msg, int error, struct treadle_run *run);
 

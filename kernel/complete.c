@@ -66,7 +66,7 @@ static void cq_free_nodes(struct list_head *done)
 
 	list_for_each_entry_safe(node, next, done, link) {
 		list_del(&node->link);
-		node->free(node);
+		node->memory->free(node);
 		cond_resched();
 	}
 }
@@ -113,6 +113,9 @@ static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq,
 										       NULL;
 }
 
+/* What became of a completion. CQ_CLOSED: its endpoint is closed, nothing was done. */
+enum cq_fate { CQ_DONE, CQ_KEPT, CQ_CLOSED };
+
 /* What cq_place() said is written: show it, and let go of cq->lock. False: cq_keep() it. */
 static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadle_cqe *cqe)
 	__releases(&cq->lock)
@@ -129,25 +132,32 @@ static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadl
 }
 
 /*
- * Write a completion of @ep, or keep it; if one of the two is closed, drop it.
- * @node: memory to keep it in if it does not fit, or NULL: allocate then (may sleep)
+ * Write a completion of @ep, or keep it; if nobody reads the queue any more, drop it.
+ * @node: @memory to keep it in if it does not fit, not touched before; or NULL: allocate then (may sleep)
  *
- * Returns true if @node is in use until its free() is called. That may be at once, by
+ * CQ_KEPT: @node is in use until it is freed. That may be at once, by
  * whoever reads, and with it goes what has held the endpoint and this queue.
  */
-static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
-			     const struct treadle_cqe *cqe, struct treadle_cq_node *node)
+static noinline enum cq_fate cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
+				     const struct treadle_cqe *cqe, struct treadle_cq_node *node,
+				     const struct treadle_cq_memory *memory)
 {
+	static const struct treadle_cq_memory allocated = { .free = node_kfree };
 	struct treadle_cq_node *spare = NULL;
+	enum cq_fate fate = CQ_DONE;
 	struct mem_cgroup *old;
-	bool kept = false, awaited;
+	bool awaited;
 	LIST_HEAD(done);
 
 	kref_get(&cq->obj.ref);
 	for (;;) {
 		spin_lock(&cq->lock);
-		if (unlikely(cq->dead || READ_ONCE(ep->dead)))
+		if (unlikely(cq->dead))
 			break;
+		if (unlikely(READ_ONCE(ep->dead))) {
+			fate = CQ_CLOSED;
+			break;
+		}
 		if (unlikely(cq->kept))
 			cq_flush_some(cq, &done);
 		if (likely(list_empty(&cq->overflow) && cq_room(cq))) {
@@ -156,15 +166,16 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 			break;
 		}
 		if (node || spare) {
-			kept = node;
-			if (!node) {
+			if (node) {
+				fate = CQ_KEPT;
+			} else {
 				node = spare;
 				spare = NULL;
-				node->keep = NULL;
-				node->free = node_kfree;
+				memory = &allocated;
 			}
-			if (node->keep)
-				node->keep(node);
+			if (memory->keep)
+				memory->keep(node);
+			node->memory = memory;
 			node->cqe = *cqe;
 			list_add_tail(&node->link, &cq->overflow);
 			WRITE_ONCE(cq->kept, cq->kept + 1);
@@ -184,7 +195,7 @@ static noinline bool cq_keep(struct treadle_cq *cq, const struct treadle_ep *ep,
 	cq_free_nodes(&done);
 	treadle_wake(&cq->waitq, awaited);
 	treadle_obj_put(&cq->obj);
-	return kept;
+	return fate;
 }
 
 bool treadle_cq_ready(struct treadle_cq *cq)
@@ -205,6 +216,8 @@ static void cmd_node_free(struct treadle_cq_node *node)
 {
 	treadle_cmd_free(container_of(node, struct treadle_cmd, kept));
 }
+
+static const struct treadle_cq_memory cmd_memory = { .free = cmd_node_free };
 
 static const u32 cq_flags[TREADLE_OP_LAST] = {
 	[TREADLE_OP_SEND] = TREADLE_CQ_SEND | TREADLE_CQ_MSG,
@@ -353,11 +366,9 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		spin_lock(&cq->lock);
 		cqe = cq_place(cq, ep);
 		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
-		if (!cq_placed(cq, cqe)) {
-			cmd->kept.keep = NULL;
-			cmd->kept.free = cmd_node_free;
-			kept = cq_keep(cq, ep, &late, cmd->heap ? &cmd->kept : NULL);
-		}
+		if (!cq_placed(cq, cqe))
+			kept = cq_keep(cq, ep, &late, cmd->heap ? &cmd->kept : NULL, &cmd_memory) ==
+			       CQ_KEPT;
 	}
 	count(cntr, error, run);
 	count_last(notify, error, run);
@@ -388,6 +399,9 @@ static void recv_node_free(struct treadle_cq_node *node)
 	treadle_recv_free(recv);
 	treadle_obj_put(&rx->obj);
 }
+
+static const struct treadle_cq_memory recv_memory = { .keep = recv_node_keep,
+						      .free = recv_node_free };
 
 /*
  * It came, and who it is from is not in the address vector: what is to be put there goes into fields
@@ -423,7 +437,7 @@ static __always_inline void tell_source(struct treadle_cqe *cqe, const struct tr
 void treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
 {
 	tell_source(cqe, ep, port);
-	cq_keep(ep->rx_cq, ep, cqe, NULL);
+	cq_keep(ep->rx_cq, ep, cqe, NULL, NULL);
 }
 
 static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
@@ -464,25 +478,24 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 /*
  * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
  * there was none (cancel, a bad descriptor). The receive is freed or kept; @ep is
- * held by somebody else.
+ * held by somebody else. False: @ep is closed, and the receive as it was. That is known for
+ * certain only with cq->lock, which closing has taken after it has set dead.
  */
-TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
-				       const struct treadle_msg *msg, int error,
-				       struct treadle_run *run)
+TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
+				   const struct treadle_msg *msg, int error,
+				   struct treadle_run *run)
 {
 	u32 flags = recv->flags;
 	struct treadle_cntr *notify = NULL;
 	struct treadle_cq *cq = NULL;
-	bool kept = false;
+	enum cq_fate fate = CQ_DONE;
 
-	if (unlikely(error) && READ_ONCE(ep->dead)) {
-		treadle_recv_free(recv);
-		return;
-	}
+	if (unlikely(error) && READ_ONCE(ep->dead))
+		return false;
 	if (recv->cmd && repeats(recv->cmd)) {
 		recv->cmd->recv = recv;
 		cmd_again(recv->cmd, error, run);
-		return;
+		return true;
 	}
 	if (recv->cmd) {
 		notify = recv->cmd->notify;
@@ -496,16 +509,27 @@ TREADLE_HOT void treadle_recv_complete(struct treadle_recv *recv, struct treadle
 		spin_lock(&cq->lock);
 		cqe = cq_place(cq, ep);
 		recv_cqe(cqe ?: &late, recv, ep, msg, error);
-		if (!cq_placed(cq, cqe)) {
-			recv->node.keep = recv_node_keep;
-			recv->node.free = recv_node_free;
-			kept = cq_keep(cq, ep, &late, &recv->node);
+		if (!cq_placed(cq, cqe))
+			fate = cq_keep(cq, ep, &late, &recv->node, &recv_memory);
+		if (unlikely(fate == CQ_CLOSED)) {
+			if (recv->cmd)
+				recv->cmd->notify = notify;
+			return false;
 		}
 	}
 	/* who has looked, or thrown away, has not received */
 	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
 		count(ep->cntr_recv, error, run);
 	count_last(notify, error, run);
-	if (!kept)
+	if (fate != CQ_KEPT)
+		treadle_recv_free(recv);
+	return true;
+}
+
+/* One that goes with @ep, if that is closed. */
+void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
+			   const struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	if (!treadle_recv_tell(recv, ep, msg, error, run))
 		treadle_recv_free(recv);
 }

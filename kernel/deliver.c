@@ -48,8 +48,18 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 	treadle_deliver(container_of(job, struct treadle_msg, job), run);
 }
 
-/* The receive has not been used: the message was not to be had, or the endpoint is closed. */
-static void put_back(struct treadle_msg *msg, struct treadle_run *run)
+/* Whose end takes the receive's buffer away: who has armed it, perhaps another endpoint of the same ring. */
+static __always_inline const struct treadle_ep *goes_with(const struct treadle_msg *msg)
+{
+	const struct treadle_recv *recv = msg->recv;
+	const struct treadle_cmd *cmd =
+		unlikely(recv->kind == TREADLE_RECV_PART) ? recv->multi->cmd : recv->cmd;
+
+	return unlikely(cmd) ? cmd->ep : msg->to;
+}
+
+/* The receive has not been used: the message was not to be had, or an endpoint is closed. */
+static noinline void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_recv *recv = msg->recv;
 	struct treadle_ep *ep = msg->to;
@@ -57,6 +67,10 @@ static void put_back(struct treadle_msg *msg, struct treadle_run *run)
 	if (recv->kind == TREADLE_RECV_PART) {
 		treadle_multi_put_back(msg, run);
 	} else if (recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE)) {
+		if (READ_ONCE(recv->cmd->ep->dead)) {
+			treadle_recv_free(recv);
+			return;
+		}
 		/* for this message, and no other; who has claimed it hears of that if its endpoint is closed */
 		if (READ_ONCE(ep->dead))
 			ep = recv->cmd->ep;
@@ -79,12 +93,13 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	if (unlikely(msg->flags & TREADLE_F_FAILURE))
 		dst_error = -(int)msg->data;
 	/* the receive stays with its context, if that is not closed with the endpoint, whose completions are dropped */
-	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)))
+	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)) ||
+	    unlikely(READ_ONCE(goes_with(msg)->dead)))
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
 		treadle_multi_finish(msg, dst_error, run);
-	else
-		treadle_recv_complete(msg->recv, msg->to, msg, dst_error, run);
+	else if (unlikely(!treadle_recv_tell(msg->recv, msg->to, msg, dst_error, run)))
+		put_back(msg, run); /* it has closed just now */
 	if (cmd)
 		treadle_cmd_complete(cmd, src_error, run);
 	if (msg->heap)
@@ -165,7 +180,7 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		else
 			treadle_cmd_span(msg->cmd, &src, msg->done);
 		/* not severed: what was sent before can still be received */
-		treadle_span_user(&dst, to, &msg->to->dead, treadle_recv_iov(msg->recv),
+		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
 	}
@@ -201,7 +216,8 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	recv = msg->recv;
 	len = min(msg->len, recv->len);
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
-		   recv->iov_count == 1 && copy_at_once(msg, len, run)))
+		   recv->iov_count == 1 && goes_with(msg) == msg->to &&
+		   copy_at_once(msg, len, run)))
 		finish(msg, 0, 0, run);
 	else
 		deliver_parts(msg, len, run);

@@ -66,20 +66,7 @@ static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 			multi->flags |= TREADLE_F_COMPLETION;
 		multi->flags |= TREADLE_F_WORK;
 	}
-	treadle_recv_complete(multi, ep, NULL, multi->error, run);
-}
-
-/* The endpoint of the last message, or, if that is closed, another one that receives here: its owner waits for it. */
-static struct treadle_ep *teller(struct treadle_rx *rx, struct treadle_ep *ep)
-{
-	struct treadle_ep *other;
-
-	if (likely(!READ_ONCE(ep->dead)))
-		return ep;
-	list_for_each_entry(other, &rx->eps, rx_link)
-		if (other->rx_cq && !READ_ONCE(other->dead))
-			return other;
-	return ep;
+	treadle_rx_tell(multi, ep, multi->error, run);
 }
 
 static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
@@ -88,11 +75,9 @@ static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 
 	spin_lock(&multi->rx->lock);
 	ended = !--multi->parts && multi->over;
-	ep = treadle_ep_get(teller(multi->rx, ep));
 	spin_unlock(&multi->rx->lock);
 	if (ended)
 		multi_end(multi, ep, run);
-	treadle_ep_put(ep);
 }
 
 /* A message has been placed in its part, or could not be. */
@@ -109,8 +94,14 @@ void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 			part->flags |= TREADLE_F_COMPLETION;
 	}
 	spin_unlock(&multi->rx->lock);
-	treadle_recv_complete(part, msg->to, msg, error, run);
-	multi_put(multi, msg->to, run);
+	if (treadle_recv_tell(part, msg->to, msg, error, run)) {
+		multi_put(multi, msg->to, run);
+		return;
+	}
+	/* the endpoint has closed just now: others tell of the end, before which nobody looks, and which waits for this part */
+	if (part->flags & TREADLE_F_MULTI_RECV)
+		multi->told = false;
+	treadle_multi_put_back(msg, run);
 }
 
 /* The message was not to be had. Its bytes are given back if they are still the next ones. */

@@ -16,16 +16,19 @@ struct treadle_ep;
 
 /* --- completion queue and counter ------------------------------------------------- */
 
-/*
- * A completion that the kernel keeps. Whoever provides the memory says what to
- * do when it is kept (under cq->lock; may be NULL) and when it is not needed
- * any more (without).
- */
+struct treadle_cq_node;
+
+/* What its memory wants when a completion is kept (under cq->lock; may be NULL), and is not any more (without). */
+struct treadle_cq_memory {
+	void (*keep)(struct treadle_cq_node *node);
+	void (*free)(struct treadle_cq_node *node);
+};
+
+/* A completion that the kernel keeps. */
 struct treadle_cq_node {
 	struct list_head link;
 	struct treadle_cqe cqe;
-	void (*keep)(struct treadle_cq_node *node);
-	void (*free)(struct treadle_cq_node *node);
+	const struct treadle_cq_memory *memory;
 };
 
 /*

@@ -35,6 +35,38 @@ static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
+/*
+ * Complete a receive that no message is for by @ep, or, if that closes and the receive stays with the ring, by
+ * another endpoint that receives here: its owner waits for it. Without rx->lock. It ends, as who has closed stays so.
+ */
+void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
+		     struct treadle_run *run)
+{
+	bool told, stays = !recv->cmd || recv->kind == TREADLE_RECV_MULTI;
+	struct treadle_rx *rx = recv->rx;
+	struct treadle_ep *by = treadle_ep_get(ep), *other;
+
+	for (;;) {
+		told = treadle_recv_tell(recv, by, NULL, error, run);
+		treadle_ep_put(by);
+		if (likely(told))
+			return;
+		by = NULL;
+		spin_lock(&rx->lock);
+		list_for_each_entry(other, &rx->eps, rx_link)
+			if (other->rx_cq && !READ_ONCE(other->dead)) {
+				by = treadle_ep_get(other);
+				break;
+			}
+		spin_unlock(&rx->lock);
+		if (!by || !stays)
+			break;
+	}
+	if (by)
+		treadle_ep_put(by);
+	treadle_recv_free(recv);
+}
+
 /* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
 static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
 				    const struct treadle_desc *d)
@@ -193,9 +225,13 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 /* One with a mask looks at messages one by one: that is for treadle_rx_take, too. */
 static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
+	struct treadle_match *match = &rx->match[recv->space];
 	u32 looks = 0;
 
-	if (recv->m.ignore)
+	/* but where nothing waits it keeps its place: who comes next finds what is posted, not what is to be looked at */
+	if (recv->m.ignore &&
+	    (match->messages || treadle_match_marked(&rx->at) || !list_empty(&rx->feeding) ||
+	     !treadle_match_room(match, recv->m.ignore)))
 		list_add_tail(&recv->m.wild, &rx->feeding);
 	else if (!rx_serve(rx, recv, &looks, run))
 		treadle_rx_post(rx, recv);
@@ -524,7 +560,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		treadle_ep_get(ep);
 		spin_unlock(&rx->lock);
 		if (error)
-			treadle_recv_complete(recv, ep, NULL, error, run);
+			treadle_rx_tell(recv, ep, error, run);
 		treadle_ep_put(ep);
 		treadle_rx_grow(rx, TREADLE_PLAIN, run);
 		treadle_rx_grow(rx, TREADLE_TAGGED, run);

@@ -88,7 +88,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 	now = recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED));
 	spin_unlock(&rx->lock);
 	if (now)
-		treadle_recv_complete(recv, ep, NULL, -ECANCELED, run);
+		treadle_rx_tell(recv, ep, -ECANCELED, run);
 	return recv;
 }
 

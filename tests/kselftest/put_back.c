@@ -13,6 +13,7 @@ struct attempt {
 	struct node *from;
 	__u64 to;
 	char *slow;
+	__u64 len;
 	int fd;
 	pthread_t t;
 };
@@ -21,13 +22,13 @@ static void *sends(void *arg)
 {
 	struct attempt *a = arg;
 
-	need(post(a->from, send_of(a->slow, PAGE, a->to, 9)) == 1);
+	need(post(a->from, send_of(a->slow, a->len, a->to, 9)) == 1);
 	return NULL;
 }
 
 static void begin(struct attempt *a, struct node *from, __u64 to)
 {
-	*a = (struct attempt){.from = from, .to = to, .slow = pages(PAGE)};
+	*a = (struct attempt){.from = from, .to = to, .slow = pages(PAGE), .len = PAGE};
 	a->fd = slow_pages(a->slow, PAGE);
 	a->t = thread(sends, a);
 	page_asked_for(a->fd);
@@ -166,6 +167,106 @@ TEST(it_goes_with_its_own_endpoint)
 	for (int i = 0; i < 500 && number_in("/sys/module/treadle/refcnt", NULL); i++)
 		usleep(10000);
 	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
+}
+
+/* Nor is its buffer touched any more, although the message is for another endpoint. */
+TEST_F(put_back, the_buffer_goes_with_who_has_armed_it)
+{
+	char *from = pages(2 * PAGE), *buf = pages(2 * PAGE);
+	struct three *t = &self->t;
+	struct attempt a = {.from = &t->from, .to = t->to_first, .slow = from, .len = 2 * PAGE};
+	struct treadle_cqe c;
+	__u64 slow;
+
+	a.fd = slow_pages(from + PAGE, PAGE);
+	ASSERT_EQ(1, post(&t->second, recv_of(buf, 2 * PAGE, ANY, 5)));
+	a.t = thread(sends, &a);
+	slow = page_asked_for(a.fd);
+	ASSERT_EQ(0, destroy(t->second.fd, t->second.ep));
+	memset(buf, 0xee, 2 * PAGE);
+	put_page_at(a.fd, slow, 1);
+	pthread_join(a.t, NULL);
+	EXPECT_EQ(ECONNRESET, cq_next(&t->from.cq).error);
+	EXPECT_FALSE(comes(&t->first, &c));
+	for (int i = 0; i < 2 * PAGE; i++)
+		ASSERT_EQ((char)0xee, buf[i]);
+}
+
+struct flood {
+	struct node from;
+	__u64 to;
+	bool stop;
+};
+
+static void *floods(void *arg)
+{
+	struct flood *f = arg;
+
+	while (!__atomic_load_n(&f->stop, __ATOMIC_RELAXED)) {
+		need(post(&f->from, send_of("abc", 4, f->to, 1)) == 1);
+		cq_next(&f->from.cq);
+	}
+	return NULL;
+}
+
+/* While an endpoint comes and goes, each receive of the ring is told of once: by it, or by the one that stays. */
+TEST_F(put_back, none_is_lost_when_an_endpoint_closes)
+{
+	enum { ROUNDS = 300, POSTED = 32 };
+	static char seen[ROUNDS * POSTED];
+	struct three *t = &self->t;
+	struct flood f = {};
+	struct treadle_cqe c;
+	__u64 posted = 0, told = 0;
+	pthread_t flooding;
+
+	node_open(&f.from, (struct options){});
+	f.to = peer(&f.from, t->first.addr);
+	flooding = thread(floods, &f);
+	for (int round = 0; round < ROUNDS; round++) {
+		struct treadle_ep_enable e;
+
+		for (; posted - told < POSTED; posted++)
+			ASSERT_EQ(0, post_recv(&t->second, recv_of(t->buf, 8, ANY, posted)));
+		usleep(round % 50 * 10);
+		ASSERT_EQ(0, destroy(t->first.fd, t->first.ep));
+		for (; cq_poll(&t->first.rcq, &c); told++)
+			ASSERT_EQ(1, ++seen[c.context]);
+		ASSERT_EQ(0, ep_create(t->first.fd, &t->first.addr, NULL, &t->first.ep));
+		e = node_bindings(&t->first);
+		ASSERT_EQ(0, call(t->first.fd, TREADLE_IOC_EP_ENABLE, &e));
+	}
+	ASSERT_EQ(0, destroy(t->first.fd, t->first.ep));
+	for (; cq_poll(&t->first.rcq, &c); told++)
+		ASSERT_EQ(1, ++seen[c.context]);
+	f.stop = true;
+	pthread_join(flooding, NULL);
+	for (; told < posted; told++) {
+		ASSERT_EQ(1, post(&t->from, send_of("abc", 4, t->to_second, 1)));
+		cq_next(&t->from.cq);
+		ASSERT_EQ(1, ++seen[cq_next(&t->second.rcq).context]);
+	}
+}
+
+/* One with a mask, too, is before those that were posted after it, at once. */
+TEST_F(put_back, one_with_a_mask_keeps_its_place)
+{
+	struct three *t = &self->t;
+	struct treadle_desc bad = tsend_of(pages(PAGE) + PAGE, 8, t->to_first, 7, 1),
+			    good = tsend_of("abc", 4, t->to_first, 7, 2);
+
+	bad.flags |= TREADLE_F_MORE;
+	ASSERT_EQ(0, post_recv(&t->first, trecv_of(t->buf, PAGE, ANY, 0, 0xff, 5)));
+	ASSERT_EQ(0, post_recv(&t->first, trecv_of(t->buf + 8, 8, ANY, 7, 0, 6)));
+	ASSERT_EQ(0, ring_doorbell(&t->first.rx)); /* both are posted, and no longer in the ring */
+	ring_put(&t->from.tx, &bad);
+	ring_put(&t->from.tx, &good);
+	ring_publish(&t->from.tx);
+	ASSERT_EQ(2, ring_doorbell(&t->from.tx));
+	EXPECT_EQ(EFAULT, cq_next(&t->from.cq).error);
+	EXPECT_EQ(2, cq_next(&t->from.cq).context);
+	EXPECT_EQ(5, cq_next(&t->first.rcq).context);
+	EXPECT_TRUE(cq_empty(&t->first.rcq));
 }
 
 /* When its connection is over it is canceled. */

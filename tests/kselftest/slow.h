@@ -31,15 +31,19 @@ static inline __u64 page_asked_for(int fd)
 	return msg.arg.pagefault.address & ~4095ULL;
 }
 
-/* Waits until somebody asks for a page, and gives it. */
-static inline void give_page(int fd, __u64 seed)
+static inline void put_page_at(int fd, __u64 at, __u64 seed)
 {
 	char page[4096] __attribute__((aligned(4096)));
-	struct uffdio_copy copy = {
-		.dst = page_asked_for(fd), .src = (unsigned long)page, .len = sizeof(page)};
+	struct uffdio_copy copy = {.dst = at, .src = (unsigned long)page, .len = sizeof(page)};
 
 	fill(page, sizeof(page), seed);
 	need(ioctl(fd, UFFDIO_COPY, &copy) == 0 || errno == EEXIST);
+}
+
+/* Waits until somebody asks for a page, and gives it. */
+static inline void give_page(int fd, __u64 seed)
+{
+	put_page_at(fd, page_asked_for(fd), seed);
 }
 
 /* There will be none: who waits for one looks again, and finds nothing. */

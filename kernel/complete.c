@@ -152,12 +152,12 @@ static noinline enum cq_fate cq_keep(struct treadle_cq *cq, const struct treadle
 	kref_get(&cq->obj.ref);
 	for (;;) {
 		spin_lock(&cq->lock);
-		if (unlikely(cq->dead))
-			break;
-		if (unlikely(READ_ONCE(ep->dead))) {
+		if (unlikely(READ_ONCE(ep->dead))) { /* first: then its queue may be closed, too */
 			fate = CQ_CLOSED;
 			break;
 		}
+		if (unlikely(cq->dead))
+			break;
 		if (unlikely(cq->kept))
 			cq_flush_some(cq, &done);
 		if (likely(list_empty(&cq->overflow) && cq_room(cq))) {

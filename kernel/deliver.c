@@ -67,17 +67,13 @@ static noinline void put_back(struct treadle_msg *msg, struct treadle_run *run)
 	if (recv->kind == TREADLE_RECV_PART) {
 		treadle_multi_put_back(msg, run);
 	} else if (recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE)) {
-		if (READ_ONCE(recv->cmd->ep->dead)) {
-			treadle_recv_free(recv);
-			return;
-		}
-		/* for this message, and no other; who has claimed it hears of that if its endpoint is closed */
-		if (READ_ONCE(ep->dead))
-			ep = recv->cmd->ep;
 		/* the command, and what it holds, is gone as soon as its completion is read */
-		treadle_ep_get(ep);
-		treadle_recv_complete(recv, ep, msg, -EIO, run);
-		treadle_ep_put(ep);
+		struct treadle_ep *own = treadle_ep_get(recv->cmd->ep);
+
+		/* for this message, and no other; who has claimed it hears of that if the message's endpoint is closed */
+		if (READ_ONCE(own->dead) || !treadle_recv_tell(recv, ep, msg, -EIO, run))
+			treadle_recv_complete(recv, own, msg, -EIO, run);
+		treadle_ep_put(own);
 	} else {
 		treadle_rx_put_back(ep->rx, recv, run);
 	}
@@ -183,6 +179,11 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
+		/* the copy asks for who has armed the receive; the message is nobody's if that is somebody else */
+		if (!ret && unlikely(READ_ONCE(msg->to->dead))) {
+			ret = -ESHUTDOWN;
+			side = TREADLE_DST;
+		}
 	}
 	if (!ret)
 		finish(msg, 0, 0, run);

@@ -35,36 +35,43 @@ static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
+/* Whoever is open and receives from @rx, held, or NULL. */
+static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
+{
+	struct treadle_ep *ep, *found = NULL;
+
+	spin_lock(&rx->lock);
+	list_for_each_entry(ep, &rx->eps, rx_link)
+		if (ep->rx_cq && !READ_ONCE(ep->dead)) {
+			found = treadle_ep_get(ep);
+			break;
+		}
+	spin_unlock(&rx->lock);
+	return found;
+}
+
 /*
- * Complete a receive that no message is for by @ep, or, if that closes and the receive stays with the ring, by
- * another endpoint that receives here: its owner waits for it. Without rx->lock. It ends, as who has closed stays so.
+ * Complete a receive that no message is for by @ep, or, if that is closed and the receive stays with the ring, by
+ * another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that has armed
+ * it. Without rx->lock. It ends, as who has closed stays so.
  */
 void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
 		     struct treadle_run *run)
 {
-	bool told, stays = !recv->cmd || recv->kind == TREADLE_RECV_MULTI;
+	const struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL;
+	struct treadle_ep *by = treadle_ep_get(ep);
 	struct treadle_rx *rx = recv->rx;
-	struct treadle_ep *by = treadle_ep_get(ep), *other;
+	bool told = false;
 
-	for (;;) {
-		told = treadle_recv_tell(recv, by, NULL, error, run);
+	while (by && !told && !(own && READ_ONCE(own->dead))) {
+		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
 		treadle_ep_put(by);
-		if (likely(told))
-			return;
-		by = NULL;
-		spin_lock(&rx->lock);
-		list_for_each_entry(other, &rx->eps, rx_link)
-			if (other->rx_cq && !READ_ONCE(other->dead)) {
-				by = treadle_ep_get(other);
-				break;
-			}
-		spin_unlock(&rx->lock);
-		if (!by || !stays)
-			break;
+		by = told ? NULL : rx_open_ep(rx);
 	}
 	if (by)
 		treadle_ep_put(by);
-	treadle_recv_free(recv);
+	if (!told)
+		treadle_recv_free(recv);
 }
 
 /* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
@@ -623,6 +630,11 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 
 	spin_lock(&rx->lock);
 	dead = recv->cmd && READ_ONCE(recv->cmd->ep->dead);
+	if (unlikely(recv->kind ==
+		     TREADLE_RECV_MULTI)) { /* it was canceled, which nobody has heard */
+		recv->over = recv->told = false;
+		recv->error = 0;
+	}
 	if (!dead)
 		rx_place(rx, recv, run);
 	treadle_rx_feed(rx, run);

@@ -140,8 +140,9 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 			break;
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++)
-			if (canceled[i])
-				treadle_recv_complete(canceled[i], ep, NULL, -ECANCELED, run);
+			if (canceled[i] &&
+			    !treadle_recv_tell(canceled[i], ep, NULL, -ECANCELED, run))
+				treadle_rx_put_back(rx, canceled[i], run);
 		cond_resched();
 		spin_lock(&rx->lock);
 	}

@@ -320,8 +320,9 @@ TEST_F(multi_end, one_buffer_after_the_other)
 		EXPECT_EQ(i, cq_next(&self->a.cq).context);
 }
 
-/* An endpoint of several closes while the last message is on its way to it. */
-TEST_F(multi_end, another_endpoint_tells_of_the_end)
+/* An endpoint of several closes while the last message is on its way to it; perhaps its queue, too. */
+static void another_one_tells(struct __test_metadata *_metadata, FIXTURE_DATA(multi_end) * self,
+			      bool queue)
 {
 	char *slow = pages(ROOM);
 	int fd = slow_pages(slow, ROOM);
@@ -336,6 +337,8 @@ TEST_F(multi_end, another_endpoint_tells_of_the_end)
 	ASSERT_EQ(1, post(&self->a, send_of(self->src, ROOM, peer(&self->a, one.addr), 0)));
 	page_asked_for(fd);
 	ASSERT_EQ(0, destroy(self->b.fd, one.ep));
+	if (queue)
+		ASSERT_EQ(0, destroy(self->b.fd, one.rcq.id));
 	take_pages_away(fd, slow, ROOM);
 	c = cq_next(&other.rcq);
 	EXPECT_EQ(0, c.error);
@@ -346,6 +349,16 @@ TEST_F(multi_end, another_endpoint_tells_of_the_end)
 	EXPECT_TRUE(cq_empty(&one.rcq));
 	ring_wait(&one.rx, rx.entries); /* its slot is given back after that */
 	EXPECT_NE(0, cq_next(&self->a.cq).error);
+}
+
+TEST_F(multi_end, another_endpoint_tells_of_the_end)
+{
+	another_one_tells(_metadata, self, false);
+}
+
+TEST_F(multi_end, another_endpoint_tells_whose_queue_is_there)
+{
+	another_one_tells(_metadata, self, true);
 }
 
 /* An endpoint closes, and its ring goes on with another one. */

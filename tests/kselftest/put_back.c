@@ -169,17 +169,21 @@ TEST(it_goes_with_its_own_endpoint)
 	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
 }
 
-/* Nor is its buffer touched any more, although the message is for another endpoint. */
-TEST_F(put_back, the_buffer_goes_with_who_has_armed_it)
+/* Nor is its buffer touched any more, although the message is for another endpoint, who does not tell of it. */
+static void the_buffer_goes(struct __test_metadata *_metadata, FIXTURE_DATA(put_back) * self,
+			    __u32 flags)
 {
 	char *from = pages(2 * PAGE), *buf = pages(2 * PAGE);
 	struct three *t = &self->t;
 	struct attempt a = {.from = &t->from, .to = t->to_first, .slow = from, .len = 2 * PAGE};
+	struct treadle_desc d = recv_of(buf, 2 * PAGE, ANY, 5);
 	struct treadle_cqe c;
 	__u64 slow;
 
+	d.flags |= flags;
+	d.data = flags ? PAGE : 0; /* less is the end of it */
 	a.fd = slow_pages(from + PAGE, PAGE);
-	ASSERT_EQ(1, post(&t->second, recv_of(buf, 2 * PAGE, ANY, 5)));
+	ASSERT_EQ(1, post(&t->second, d));
 	a.t = thread(sends, &a);
 	slow = page_asked_for(a.fd);
 	ASSERT_EQ(0, destroy(t->second.fd, t->second.ep));
@@ -190,6 +194,35 @@ TEST_F(put_back, the_buffer_goes_with_who_has_armed_it)
 	EXPECT_FALSE(comes(&t->first, &c));
 	for (int i = 0; i < 2 * PAGE; i++)
 		ASSERT_EQ((char)0xee, buf[i]);
+}
+
+TEST_F(put_back, the_buffer_goes_with_who_has_armed_it)
+{
+	the_buffer_goes(_metadata, self, 0);
+}
+
+TEST_F(put_back, so_does_one_for_several_messages)
+{
+	the_buffer_goes(_metadata, self, TREADLE_F_MULTI_RECV);
+}
+
+/* A message for an endpoint that closes is not received, whoever has armed the receive: its sender hears of that. */
+TEST_F(put_back, what_is_for_a_closed_endpoint_is_not_sent)
+{
+	struct three *t = &self->t;
+	struct treadle_cqe c;
+	struct attempt a;
+
+	ASSERT_EQ(1, post(&t->second, recv_of(t->buf, PAGE, ANY, 5)));
+	begin(&a, &t->from, t->to_first);
+	ASSERT_EQ(0, destroy(t->first.fd, t->first.ep));
+	put_page_at(a.fd, (unsigned long)a.slow, 1);
+	pthread_join(a.t, NULL);
+	EXPECT_EQ(ECONNRESET, cq_next(&t->from.cq).error);
+	ASSERT_EQ(1, post(&t->from, send_of("abc", 4, t->to_second, 1)));
+	ASSERT_TRUE(comes(&t->second, &c));
+	EXPECT_EQ(5, c.context);
+	EXPECT_EQ(0, memcmp(t->buf, "abc", 4));
 }
 
 struct flood {

@@ -38,7 +38,7 @@ Address advanced(Address address, std::size_t n) noexcept
 	return address;
 }
 
-/* host10 and 3 are host13. */
+/* host10 and 3 are host13; node09 and 1, node10. */
 std::string advanced(const std::string &host, std::size_t n)
 {
 	const std::size_t digits = host.find_last_not_of("0123456789") + 1;
@@ -49,7 +49,9 @@ std::string advanced(const std::string &host, std::size_t n)
 	if (std::from_chars(host.data() + digits, host.data() + host.size(), number).ec !=
 	    std::errc())
 		return {};
-	return host.substr(0, digits) + std::to_string(number + n);
+	const std::string next = std::to_string(number + n);
+	const std::size_t width = std::max(host.size() - digits, next.size());
+	return host.substr(0, digits) + std::string(width - next.size(), '0') + next;
 }
 
 /* The first address of the family that a domain writes; of family 0 if there is none. */

@@ -53,11 +53,13 @@ Uses uses_of(const Collective &call, std::size_t members, bool is_root) noexcept
 	}
 }
 
-/* One that is what it reduces into may be the same; else nothing may be in both. */
-bool may_be_one(fi_collective_op what) noexcept
+/* What is sent, or reduced, before anything comes, or where it lies, may be in both; else nothing may. */
+bool may_be_one(const Collective &call, std::size_t own) noexcept
 {
-	return what == FI_ALLREDUCE || what == FI_REDUCE || what == FI_ALLGATHER ||
-	       what == FI_GATHER || what == FI_SCATTER;
+	if (call.what == FI_SCATTER)
+		return call.result == static_cast<const std::byte *>(call.buf) + own;
+	return call.what == FI_ALLREDUCE || call.what == FI_REDUCE || call.what == FI_ALLGATHER ||
+	       call.what == FI_GATHER;
 }
 
 } // namespace
@@ -123,7 +125,7 @@ int Group::judge(const Collective &call, std::uint32_t root, std::size_t &len) c
 	if ((uses.buf && !call.buf) || (uses.result && !call.result))
 		return REFUSE(-FI_EINVAL, subsys, "collective %d: no %s", call.what,
 			      uses.buf && !call.buf ? "buf" : "result");
-	if (uses.buf && !may_be_one(call.what) &&
+	if (uses.buf && !may_be_one(call, member_.rank * len) &&
 	    overlap(call.buf, uses.buf * len, call.result, uses.result * len))
 		return REFUSE(-FI_EINVAL, subsys, "collective %d: buf and result overlap",
 			      call.what);

@@ -67,10 +67,12 @@ public:
 			receive(rank, at(result, rank * len), len, up);
 		});
 	}
-	/* stride: from what one member gets to what the next one gets */
+	/* stride: from what one member gets to what the next one gets; 0: all get the same, and buf may be in result */
 	void exchange(const void *buf, std::size_t stride, void *result, std::size_t len)
 	{
 		std::memmove(at(result, me_.rank * len), at(buf, me_.rank * stride), len);
+		if (!stride)
+			buf = at(result, me_.rank * len);
 		for_others([&](std::uint32_t rank) {
 			receive(rank, at(result, rank * len), len, up);
 		});

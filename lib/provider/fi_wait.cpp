@@ -127,13 +127,14 @@ int WaitSet::wait(fid_wait *f, int timeout) noexcept
 {
 	WaitSet &set = of(f);
 	const TimeLeft left(timeout);
-	epoll_event event;
+	pollfd ready{set.epoll_.get(), POLLIN, 0};
 
 	for (;;) {
 		const int rc = set.try_wait();
 		if (rc)
 			return rc == -FI_EAGAIN ? 0 : rc;
-		const int n = epoll_wait(set.epoll_.get(), &event, 1, left.milliseconds());
+		/* not epoll_wait(2), which io_uring's work in this thread ends as a signal does */
+		const int n = poll(&ready, 1, left.milliseconds());
 		if (n <= 0)
 			return n ? -errno : -FI_ETIMEDOUT;
 		/* and again: a file may be readable for what its member does not call news */

@@ -145,10 +145,14 @@ public:
 	}
 	ssize_t tx_room() noexcept override
 	{
-		const ssize_t left = room(tx(), most_slots(tx_caps()));
+		const ssize_t left =
+			enabled() ? room(tx(), most_slots(tx_caps())) : -FI_EOPBADSTATE;
 		return tx_cq_ ? std::min(left, ssize_t{tx_cq_->room()}) : left;
 	}
-	ssize_t rx_room() noexcept override { return room(rx(), most_slots(0)); }
+	ssize_t rx_room() noexcept override
+	{
+		return enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
+	}
 
 private:
 	/* For an operation: one, and one for each vector of buffers, ranges, results, comparands. */

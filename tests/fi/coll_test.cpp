@@ -160,6 +160,23 @@ TEST_P(Collectives, AllgatherCollectsFromAllPeersIntoASingleArray)
 	}
 }
 
+TEST_P(Collectives, AllgatherMayCollectWhereItsOwnDataIs)
+{
+	for (const std::size_t count : counts) {
+		const auto results =
+			run(count, n * count,
+			    [&](Member &m, std::size_t, std::uint64_t *buf, std::uint64_t *result) {
+				    std::copy_n(buf, count, result);
+				    return fi_allgather(m.ep.get(), result, count, nullptr, result,
+							nullptr, m.group(), FI_UINT64, 0, ctx(5));
+			    });
+		for (const Words &result : results) {
+			for (std::size_t from = 0; from < n; ++from)
+				EXPECT_EQ(slice(result, from, count), words(from, count));
+		}
+	}
+}
+
 TEST_P(Collectives, ReduceScatterGivesEachParticipantASliceOfTheResults)
 {
 	for (const std::size_t count : counts) {

@@ -418,6 +418,10 @@ TEST(Call, BadInputIsRefused)
 			      0, nullptr),
 		  -FI_EINVAL)
 		<< "they overlap";
+	EXPECT_EQ(fi_scatter(ep, buf.data(), 4, nullptr, buf.data() + 4, nullptr, group, self,
+			     FI_UINT64, 0, nullptr),
+		  -FI_EINVAL)
+		<< "what it gets would be over what the other one gets";
 	EXPECT_EQ(fi_barrier2(ep, group, FI_INJECT, nullptr), -FI_EBADFLAGS);
 	fid_ep *alias = nullptr;
 	ASSERT_EQ(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_TRIGGER), 0);

@@ -166,7 +166,7 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 	struct treadle_span src, dst;
 	int ret = 0;
 
-	if (len - msg->done > TREADLE_INLINE && !run->worker) {
+	if (len - msg->done > TREADLE_INLINE && !run->began) {
 		defer(msg, to, run);
 		return;
 	}

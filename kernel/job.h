@@ -30,7 +30,7 @@ struct treadle_run {
 	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
-	bool worker;		 /* may copy much */
+	u64 began; /* of a worker, who may copy much: ktime, and what it has waited since; else 0 */
 };
 
 #define TREADLE_CALLER_BUDGET 256
@@ -46,6 +46,7 @@ void treadle_ctx_worker(struct work_struct *work);
 struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, int more);
+void treadle_crew_pace(struct treadle_crew *crew, u64 began);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
 void treadle_queue_end(struct work_struct *work);

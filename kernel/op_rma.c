@@ -261,7 +261,7 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 		treadle_rma_finish(rma, ret, run);
 		return;
 	}
-	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker) {
+	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->began) {
 		treadle_rma_defer(rma, there, rma_job, run);
 		return;
 	}

@@ -257,7 +257,7 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 
 static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
-	u64 together, addr = span_addr(s, &together);
+	u64 together, addr = span_addr(s, &together), began;
 	int ret;
 
 	/* mostly it is there and only not known: that blocks nobody */
@@ -266,7 +266,11 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);
-	return treadle_pm_fill(s->pm, addr, min(len, together), write, true);
+	began = run->began ? ktime_get_ns() : 0;
+	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, true);
+	if (began) /* a worker that waited took nobody's time */
+		run->began += ktime_get_ns() - began;
+	return ret;
 }
 
 /*

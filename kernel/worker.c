@@ -12,6 +12,7 @@
  * user namespaces, are he. What ends a context waits for nobody, and has one that is common to all.
  */
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -25,6 +26,8 @@
 #define USERS_WORKERS 256
 #define USERS_POLLERS 4u /* for each CPU, that look as often as they like */
 #define ALL_POLLERS   32u
+#define LEAST_PACE_NS (20 * NSEC_PER_USEC)
+#define MOST_PACE_NS  (NSEC_PER_SEC / 2)
 
 /*
  * struct treadle_crew - the workers of a user, and of those for whom he answers
@@ -32,6 +35,7 @@
  * @node: in crews (under crews_lock)
  * @end:  destroys @wq, which may not be done by one of its own workers
  * @pollers: contexts that have something armed on cells
+ * @taken: up to when the processors' time is, by workers that have used up their budgets (under @pace)
  */
 struct treadle_crew {
 	struct kref ref;
@@ -40,6 +44,8 @@ struct treadle_crew {
 	struct workqueue_struct *wq;
 	struct work_struct end;
 	atomic_t pollers;
+	spinlock_t pace;
+	u64 taken;
 };
 
 static struct workqueue_struct *treadle_wq;
@@ -80,6 +86,7 @@ static struct treadle_crew *crew_alloc(kuid_t uid)
 		return NULL;
 	}
 	kref_init(&crew->ref);
+	spin_lock_init(&crew->pace);
 	crew->uid = uid;
 	INIT_WORK(&crew->end, crew_end);
 	hash_add(crews, &crew->node, __kuid_val(uid));
@@ -149,6 +156,23 @@ unsigned int treadle_crew_share(const struct treadle_crew *crew)
 		       atomic_read(&pollers) / (ALL_POLLERS * cpus));
 }
 
+/*
+ * A worker has used up its budget, and there is more to do: for circles of commands, or copies, for ever. No group of processes
+ * pays for it, and as many may run as the user has contexts: so all of his together get what one for each processor would, as
+ * if each slice, from @began on, had been one of a processor. He who has no more than that does not wait.
+ */
+void treadle_crew_pace(struct treadle_crew *crew, u64 began)
+{
+	u64 now = ktime_get_ns(), from;
+
+	spin_lock(&crew->pace);
+	from = clamp(crew->taken, now, now + MOST_PACE_NS);
+	crew->taken = from + min_t(u64, now - began, MOST_PACE_NS) / num_online_cpus();
+	spin_unlock(&crew->pace);
+	if (from - now >= LEAST_PACE_NS)
+		usleep_idle_range((from - now) / NSEC_PER_USEC, (from - now) / NSEC_PER_USEC + 50);
+}
+
 /* What may wait for the memory of @ctx. */
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work)
 {
@@ -187,7 +211,7 @@ void treadle_run_handoff(struct treadle_run *run)
 	LIST_HEAD(own);
 
 	list_for_each_entry_safe(job, next, &run->jobs, link) {
-		if (run->worker && job->ctx == run->ctx) {
+		if (run->began && job->ctx == run->ctx) {
 			list_move_tail(&job->link, &own);
 		} else {
 			list_del_init(&job->link);
@@ -203,7 +227,7 @@ void treadle_run_handoff(struct treadle_run *run)
 	queue_ctx(run->ctx);
 }
 
-/* Until nothing is left, or the budget is used up, or the caller is killed. */
+/* Until nothing is left, or the budget is used up, or the caller is killed. A worker goes on by itself then. */
 void treadle_run_jobs(struct treadle_run *run)
 {
 	/* of other endpoints, too, which may close meanwhile: treadle_ep_quiesce() does not wait for this run */
@@ -212,7 +236,8 @@ void treadle_run_jobs(struct treadle_run *run)
 		struct treadle_job *job;
 
 		if (run->budget <= 0 || fatal_signal_pending(current)) {
-			treadle_run_handoff(run);
+			if (!run->began)
+				treadle_run_handoff(run);
 			return;
 		}
 		job = list_first_entry(&run->jobs, struct treadle_job, link);
@@ -223,6 +248,21 @@ void treadle_run_jobs(struct treadle_run *run)
 	}
 }
 
+/* There is more to do. Other users do not wait for the pace of this one. */
+static void go_on(struct treadle_run *run)
+{
+	struct treadle_job *job, *next;
+
+	list_for_each_entry_safe(job, next, &run->jobs, link) {
+		if (job->ctx->crew != run->ctx->crew) {
+			list_del_init(&job->link);
+			treadle_queue_job(job);
+		}
+	}
+	treadle_crew_pace(run->ctx->crew, run->began);
+	treadle_run_handoff(run);
+}
+
 void treadle_ctx_worker(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, work);
@@ -231,11 +271,13 @@ void treadle_ctx_worker(struct work_struct *work)
 	TREADLE_RUN(run, ctx);
 
 	run.budget = WORKER_BUDGET;
-	run.worker = true;
+	run.began = ktime_get_ns();
 	spin_lock(&ctx->jobs_lock);
 	list_splice_tail_init(&ctx->jobs, &run.jobs);
 	spin_unlock(&ctx->jobs_lock);
 	treadle_run_jobs(&run);
 	set_active_memcg(old);
+	if (unlikely(run.budget <= 0))
+		go_on(&run);
 	treadle_ctx_put(ctx);
 }

@@ -339,10 +339,11 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 
 /* multi.c; cut and cancel under rx->lock */
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);
-struct treadle_recv *treadle_multi_part(struct treadle_msg *msg);
-void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run);
+struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct treadle_run *run);
+bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run);
 void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run);
 bool treadle_multi_cancel(struct treadle_recv *multi, int error);
+void treadle_multi_uncancel(struct treadle_recv *multi);
 
 /* op_peek.c */
 int treadle_peek_prep(const struct treadle_desc *d);

@@ -70,19 +70,26 @@ static noinline void put_back(struct treadle_msg *msg, struct treadle_run *run)
 		/* the command, and what it holds, is gone as soon as its completion is read */
 		struct treadle_ep *own = treadle_ep_get(recv->cmd->ep);
 
-		/* for this message, and no other; who has claimed it hears of that if the message's endpoint is closed */
-		if (READ_ONCE(own->dead) || !treadle_recv_tell(recv, ep, msg, -EIO, run))
-			treadle_recv_complete(recv, own, msg, -EIO, run);
+		treadle_recv_complete(recv, own, msg, -EIO,
+				      run); /* for this message, and no other */
 		treadle_ep_put(own);
 	} else {
 		treadle_rx_put_back(ep->rx, recv, run);
 	}
 }
 
+/* What the sender hears of the receiver's troubles: of a datagram, nothing. */
+static int told(const struct treadle_msg *msg, int error)
+{
+	return msg->to->type == TREADLE_EP_DGRAM ? 0 : error;
+}
+
+/* Both sides are told; of what nobody has received because an endpoint closed meanwhile, the sender. */
 static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,
 				   struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = msg->cmd;
+	bool received = false;
 
 	if (!dst_error && msg->len > msg->recv->len)
 		dst_error = -TREADLE_ETRUNC;
@@ -93,9 +100,13 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	    unlikely(READ_ONCE(goes_with(msg)->dead)))
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
-		treadle_multi_finish(msg, dst_error, run);
-	else if (unlikely(!treadle_recv_tell(msg->recv, msg->to, msg, dst_error, run)))
+		received = treadle_multi_finish(msg, dst_error, run);
+	else if (likely(treadle_recv_tell(msg->recv, msg->to, msg, dst_error, run)))
+		received = true;
+	else
 		put_back(msg, run); /* it has closed just now */
+	if (unlikely(!received) && !src_error)
+		src_error = told(msg, -ECONNRESET);
 	if (cmd)
 		treadle_cmd_complete(cmd, src_error, run);
 	if (msg->heap)
@@ -123,12 +134,6 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 	msg->job.ctx = ctx;
 	msg->job.fn = treadle_deliver_job;
 	treadle_queue_job(&msg->job);
-}
-
-/* What the sender hears of the receiver's troubles: of a datagram, nothing. */
-static int told(const struct treadle_msg *msg, int error)
-{
-	return msg->to->type == TREADLE_EP_DGRAM ? 0 : error;
 }
 
 /* The copy stopped short on @side: somebody else goes on, or both sides hear why not. */
@@ -179,11 +184,6 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
-		/* the copy asks for who has armed the receive; the message is nobody's if that is somebody else */
-		if (!ret && unlikely(READ_ONCE(msg->to->dead))) {
-			ret = -ESHUTDOWN;
-			side = TREADLE_DST;
-		}
 	}
 	if (!ret)
 		finish(msg, 0, 0, run);
@@ -213,7 +213,7 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	u64 len;
 
 	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI))
-		msg->recv = treadle_multi_part(msg);
+		msg->recv = treadle_multi_part(msg, run);
 	recv = msg->recv;
 	len = min(msg->len, recv->len);
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&

@@ -22,6 +22,7 @@ bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
 {
 	const struct treadle_cq *cq = msg->to->rx_cq;
 	u64 len = min(msg->len, multi->len);
+	u32 kept;
 
 	msg->part.addr = multi->one.addr;
 	msg->part.len = len;
@@ -29,21 +30,32 @@ bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
 	multi->one.len -= len;
 	multi->len -= len;
 	multi->parts++;
-	multi->over =
-		multi->len < max_t(u64, multi->min, 1) || (cq && READ_ONCE(cq->kept) > cq->mask);
+	kept = cq ? READ_ONCE(cq->kept) : 0;
+	multi->over = multi->len < max_t(u64, multi->min, 1) ||
+		      (kept && (kept > cq->mask || READ_ONCE(multi->rx->poor)));
 	return !multi->over;
 }
 
-/* What was cut off for @msg, at the expense of its receiver. There is no way back: it can't fail. */
-struct treadle_recv *treadle_multi_part(struct treadle_msg *msg)
+/*
+ * What was cut off for @msg, at the expense of its receiver. There is no way back: it can't fail. But if it was had
+ * only beyond the limit, and completions are kept, each buffer takes one more message, and that is all of them.
+ */
+struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct treadle_run *run)
 {
-	struct mem_cgroup *old = set_active_memcg(msg->to->obj.ctx->memcg);
+	struct treadle_ctx *ctx = msg->to->obj.ctx;
+	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
 	struct treadle_recv *multi = msg->recv, *part;
+	struct treadle_rx *rx = multi->rx;
 
-	part = kzalloc(sizeof(*part), TREADLE_GFP_BEYOND) ?:
-							    kzalloc(sizeof(*part), TREADLE_GFP_MUST);
+	part = kzalloc(sizeof(*part), run->ctx == ctx ? TREADLE_GFP : TREADLE_GFP_OTHER);
+	if (unlikely(!part !=
+		     rx->poor)) /* races are harmless: it is asked again with each message */
+		WRITE_ONCE(rx->poor, !part);
+	if (unlikely(!part))
+		part = kzalloc(sizeof(*part), TREADLE_GFP_BEYOND) ?:
+			       kzalloc(sizeof(*part), TREADLE_GFP_MUST);
 	set_active_memcg(old);
-	part->rx = multi->rx;
+	part->rx = rx;
 	part->context = multi->context;
 	part->len = msg->part.len;
 	part->one = msg->part;
@@ -80,8 +92,8 @@ static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 		multi_end(multi, ep, run);
 }
 
-/* A message has been placed in its part, or could not be. */
-void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run)
+/* A message has been placed in its part, or could not be. False: its endpoint has closed, nobody has received it. */
+bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run)
 {
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
 
@@ -96,12 +108,13 @@ void treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 	spin_unlock(&multi->rx->lock);
 	if (treadle_recv_tell(part, msg->to, msg, error, run)) {
 		multi_put(multi, msg->to, run);
-		return;
+		return true;
 	}
-	/* the endpoint has closed just now: others tell of the end, before which nobody looks, and which waits for this part */
+	/* others tell of the end, before which nobody looks, and which waits for this part */
 	if (part->flags & TREADLE_F_MULTI_RECV)
 		multi->told = false;
 	treadle_multi_put_back(msg, run);
+	return false;
 }
 
 /* The message was not to be had. Its bytes are given back if they are still the next ones. */
@@ -127,4 +140,11 @@ bool treadle_multi_cancel(struct treadle_recv *multi, int error)
 	multi->error = error;
 	multi->told = !error;
 	return !multi->parts;
+}
+
+/* Nobody has heard of that. Under rx->lock. */
+void treadle_multi_uncancel(struct treadle_recv *multi)
+{
+	multi->over = multi->told = false;
+	multi->error = 0;
 }

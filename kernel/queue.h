@@ -124,7 +124,7 @@ void treadle_cntr_free(struct treadle_obj *obj);
  * struct treadle_tx - transmit ring
  * @lock:	one doorbell at a time; ring.head
  * @ep:		endpoint of descriptors that name none (set under ctx->lock,
- *		cleared under @lock too)
+ *		cleared under @lock)
  */
 struct treadle_tx {
 	struct treadle_obj obj;
@@ -209,6 +209,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @shared:	TREADLE_RX_SHARED
  * @shut:	the connection of the only endpoint is over: nothing is posted any more
  * @handed:	@job, which holds this, takes what is posted
+ * @poor:	the last part of a multi-receive was beyond the limit of who receives (without @lock)
  */
 struct treadle_rx {
 	struct treadle_obj obj;
@@ -222,7 +223,7 @@ struct treadle_rx {
 	struct list_head eps;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max;
-	bool shared, shut, handed;
+	bool shared, shut, handed, poor;
 	struct treadle_job job;
 };
 

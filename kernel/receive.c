@@ -35,17 +35,21 @@ static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
-/* Whoever is open and receives from @rx, held, or NULL. */
+/* Whoever is open and receives from @rx, held, or NULL; one with a queue, if there is one. */
 static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
 {
 	struct treadle_ep *ep, *found = NULL;
 
 	spin_lock(&rx->lock);
-	list_for_each_entry(ep, &rx->eps, rx_link)
-		if (ep->rx_cq && !READ_ONCE(ep->dead)) {
-			found = treadle_ep_get(ep);
+	list_for_each_entry(ep, &rx->eps, rx_link) {
+		if (READ_ONCE(ep->dead) || (found && !ep->rx_cq))
+			continue;
+		found = ep;
+		if (ep->rx_cq)
 			break;
-		}
+	}
+	if (found)
+		treadle_ep_get(found);
 	spin_unlock(&rx->lock);
 	return found;
 }
@@ -58,15 +62,15 @@ static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
 void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
 		     struct treadle_run *run)
 {
-	const struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL;
-	struct treadle_ep *by = treadle_ep_get(ep);
+	/* that of a receive which is not told of holds it */
+	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = treadle_ep_get(ep);
 	struct treadle_rx *rx = recv->rx;
 	bool told = false;
 
 	while (by && !told && !(own && READ_ONCE(own->dead))) {
 		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
 		treadle_ep_put(by);
-		by = told ? NULL : rx_open_ep(rx);
+		by = told ? NULL : own ? treadle_ep_get(own) : rx_open_ep(rx);
 	}
 	if (by)
 		treadle_ep_put(by);
@@ -630,11 +634,8 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 
 	spin_lock(&rx->lock);
 	dead = recv->cmd && READ_ONCE(recv->cmd->ep->dead);
-	if (unlikely(recv->kind ==
-		     TREADLE_RECV_MULTI)) { /* it was canceled, which nobody has heard */
-		recv->over = recv->told = false;
-		recv->error = 0;
-	}
+	if (unlikely(recv->kind == TREADLE_RECV_MULTI))
+		treadle_multi_uncancel(recv);
 	if (!dead)
 		rx_place(rx, recv, run);
 	treadle_rx_feed(rx, run);

@@ -171,7 +171,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			}
 			cmd->skipped = why;
 		} else {
-			treadle_disarmed(cmd);
+			treadle_cond_drop(cmd);
 		}
 		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);

@@ -20,6 +20,7 @@
  * and compared, and nothing else depends on it.
  */
 #include <linux/memcontrol.h>
+#include <linux/nospec.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
@@ -99,20 +100,26 @@ int treadle_cell_judge(const struct treadle_obj *obj, u64 offset)
 	return offset % sizeof(u64) || offset >= cells_of(obj)->size ? -EINVAL : 0;
 }
 
-/* Who finds the value there may use the cell for something else. */
+/* Which one, of a command that was judged. */
+static u64 cell_index(const struct treadle_obj *obj, const struct treadle_desc *d)
+{
+	return array_index_nospec(d->threshold / sizeof(u64), cells_of(obj)->size / sizeof(u64));
+}
+
+/* Who finds the value there may use the cell for something else. Under the lock of the trigger: the last one is told of last. */
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d)
 {
-	treadle_cell_tell(&cells_of(obj)->done[d->threshold / sizeof(u64)], d->value);
+	treadle_cell_tell(&cells_of(obj)->done[cell_index(obj, d)], d->value);
 }
 
 u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d)
 {
-	return READ_ONCE(cells_of(obj)->cells[d->threshold / sizeof(u64)]);
+	return READ_ONCE(cells_of(obj)->cells[cell_index(obj, d)]);
 }
 
 static bool written(const struct treadle_cmd *cmd)
 {
-	return treadle_cell_is(&cells_of(cmd->cond)->cells[cmd->d.threshold / sizeof(u64)],
+	return treadle_cell_is(&cells_of(cmd->cond)->cells[cell_index(cmd->cond, &cmd->d)],
 			       cmd->d.value);
 }
 
@@ -124,8 +131,9 @@ void treadle_cell_arm(struct treadle_cmd *cmd)
 	spin_lock(&p->trigger.lock);
 	/* as in treadle_cntr_arm() */
 	if (READ_ONCE(ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead))) {
+		treadle_cell_disarmed(cmd->cond, &cmd->d);
 		spin_unlock(&p->trigger.lock);
-		treadle_disarmed(cmd);
+		treadle_cond_drop(cmd);
 		treadle_cmd_free(cmd);
 		return;
 	}
@@ -163,6 +171,7 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 		if (take && a->seq == p->until) {
 			p->until = TREADLE_POLL_NONE;
 			rb_erase_cached(&a->node, root);
+			treadle_cell_disarmed(cmd->cond, &cmd->d);
 			return cmd;
 		}
 		if (written(cmd)) { /* are those before it? */
@@ -198,7 +207,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 		if (!cmd)
 			continue;
 		started = true;
-		treadle_disarmed(cmd);
+		treadle_cond_drop(cmd);
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 	}
 	return started;
@@ -247,6 +256,7 @@ static void poller_work(struct work_struct *work)
 	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
 	struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
 	bool again = true, stop = false;
+	u64 began = ktime_get_ns();
 	/* what is allocated for his commands is paid by him */
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
 	TREADLE_RUN(run, ctx);
@@ -269,8 +279,10 @@ static void poller_work(struct work_struct *work)
 		again = poller_goes_on(p, now, &stop);
 	}
 	set_active_memcg(old);
-	if (again)
+	if (again) {
+		treadle_crew_pace(ctx->crew, began);
 		treadle_queue_work(ctx, &p->work);
+	}
 	if (stop) {
 		treadle_crew_polls(ctx->crew, -1);
 		treadle_ctx_put(ctx);

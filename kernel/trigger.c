@@ -38,14 +38,6 @@ void treadle_cond_drop(struct treadle_cmd *cmd)
 		treadle_obj_unbind(cmd->rest);
 }
 
-/* A command that was taken off waits for nothing any more. */
-void treadle_disarmed(struct treadle_cmd *cmd)
-{
-	if (cmd->cond->type == TREADLE_CELL)
-		treadle_cell_disarmed(cmd->cond, &cmd->d);
-	treadle_cond_drop(cmd);
-}
-
 /* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
 static bool is_end(const struct treadle_cmd *cmd)
 {
@@ -62,14 +54,8 @@ static u64 name_of(const struct treadle_desc *d)
 
 static bool is_of_side(const struct treadle_cmd *cmd, u32 sides)
 {
-	switch (sides) {
-	case TREADLE_CANCEL_RX:
-		return treadle_opdefs[cmd->d.opcode].receives;
-	case TREADLE_CANCEL_TX:
-		return !treadle_opdefs[cmd->d.opcode].receives;
-	default:
-		return true;
-	}
+	return !sides || sides & (treadle_opdefs[cmd->d.opcode].receives ? TREADLE_CANCEL_RX :
+									   TREADLE_CANCEL_TX);
 }
 
 static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
@@ -82,6 +68,14 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       (!cull->exact ||
 		(cull->work ? name_of(&cmd->d) : cmd->d.context) == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);
+}
+
+/* Under t->lock, so that a cell tells of who has left it last. */
+static void take_off(struct treadle_trigger *t, struct treadle_cmd *cmd)
+{
+	rb_erase_cached(&cmd->armed.node, &t->armed);
+	if (cmd->cond->type == TREADLE_CELL)
+		treadle_cell_disarmed(cmd->cond, &cmd->d);
 }
 
 /* Take matching commands off, a batch under each hold of the lock. */
@@ -107,7 +101,7 @@ static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cu
 			key = a->threshold;
 			seq = a->seq + 1;
 			if (culled(armed_cmd(a), cull)) {
-				rb_erase_cached(&a->node, &t->armed);
+				take_off(t, armed_cmd(a));
 				found[n++] = armed_cmd(a);
 			}
 			a = next;
@@ -116,7 +110,7 @@ static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cu
 			a = NULL;
 		spin_unlock(&t->lock);
 		for (i = 0; i < n; i++) {
-			treadle_disarmed(found[i]);
+			treadle_cond_drop(found[i]);
 			if (cull->error)
 				treadle_cmd_fail(found[i], cull->error, run);
 			else

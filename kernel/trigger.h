@@ -54,7 +54,6 @@ struct treadle_cull {
 /* trigger.c */
 void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key);
 void treadle_cond_drop(struct treadle_cmd *cmd);
-void treadle_disarmed(struct treadle_cmd *cmd);
 u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull,
 		 struct treadle_run *run);
 u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,

@@ -320,7 +320,6 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 {
 	struct treadle_tx *tx = BOUND(b[0], treadle_tx, obj);
 	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
-	int ret = 0;
 
 	if (ep->type == TREADLE_EP_PASSIVE || ep->role == TREADLE_EP_SCALABLE)
 		return -EOPNOTSUPP;
@@ -333,14 +332,9 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	if (rx && !rx->shared && rx_is_taken(rx, ep))
 		return -EBUSY;
 	if (tx && !tx->shared) {
-		mutex_lock(&tx->lock);
-		if (tx->ep)
-			ret = -EBUSY;
-		else
-			tx->ep = ep;
-		mutex_unlock(&tx->lock);
-		if (ret)
-			return ret;
+		/* not with tx->lock: a doorbell may be waiting for a page with it. Until `enabled` it refuses what is for @ep */
+		if (cmpxchg(&tx->ep, NULL, ep))
+			return -EBUSY;
 	}
 	ep->flags = flags;
 	ep_set(ep, b);
@@ -445,9 +439,11 @@ void treadle_ep_quiesce(struct treadle_ep *ep)
 	struct treadle_pm *pm = ep->obj.ctx->pm;
 
 	if (ep->tx) {
-		mutex_lock(&ep->tx->lock);
+		/* a doorbell may be waiting for a page, as long as who is to bring that likes (userfaultfd): nothing hangs */
+		while (!mutex_trylock(&ep->tx->lock))
+			schedule_timeout_idle(1);
 		if (READ_ONCE(ep->dead) && ep->tx->ep == ep)
-			ep->tx->ep = NULL; /* its ring may serve another one */
+			WRITE_ONCE(ep->tx->ep, NULL); /* its ring may serve another one */
 		mutex_unlock(&ep->tx->lock);
 	}
 	write_lock(&pm->lock);

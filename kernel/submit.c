@@ -401,7 +401,7 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
 	struct treadle_obj *obj;
 
 	*named = NULL;
-	cmd->ep = tx->ep; /* stays while tx->lock is held */
+	cmd->ep = READ_ONCE(tx->ep); /* stays while tx->lock is held */
 	if (!id)
 		return 0;
 	obj = treadle_obj_get(tx->obj.ctx, id, TREADLE_EP);

@@ -33,7 +33,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&ctx->ref);
 	mutex_init(&ctx->lock);
-	xa_init_flags(&ctx->objs, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&ctx->objs, XA_FLAGS_ACCOUNT);
 	spin_lock_init(&ctx->jobs_lock);
 	INIT_LIST_HEAD(&ctx->jobs);
 	INIT_WORK(&ctx->work, treadle_ctx_worker);

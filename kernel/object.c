@@ -19,13 +19,14 @@ int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj, enum trea
 	mutex_lock(&ctx->lock);
 	if (ctx->dead)
 		ret = -ESHUTDOWN;
-	else if (atomic_read(&ctx->nr_objs) < treadle_max_objects)
-		ret = xa_alloc_cyclic(&ctx->objs, &obj->id, NULL, XA_LIMIT(1, INT_MAX),
-				      &ctx->next_id, TREADLE_GFP);
-	if (ret >= 0)
+	else if (atomic_read(&ctx->nr_objs) < treadle_max_objects && ctx->last_id < INT_MAX)
+		ret = xa_reserve(&ctx->objs, ctx->last_id + 1, TREADLE_GFP);
+	if (!ret) {
+		obj->id = ++ctx->last_id; /* no number is used twice */
 		atomic_inc(&ctx->nr_objs);
+	}
 	mutex_unlock(&ctx->lock);
-	if (ret < 0)
+	if (ret)
 		return ret;
 	kref_init(&obj->ref);
 	obj->type = type;

@@ -75,7 +75,7 @@ struct treadle_crew;
  * @ports:	of @net
  * @objs:	id -> object; written under @lock, read under RCU
  * @recent:	the same, of the youngest object for each remainder of its id
- * @next_id:	xa_alloc_cyclic's state (under @lock)
+ * @last_id:	the youngest object's (under @lock)
  * @armed:	commands armed on its counters and cells
  * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
@@ -93,7 +93,7 @@ struct treadle_ctx {
 	struct mem_cgroup *memcg;
 	struct xarray objs;
 	struct treadle_obj __rcu *recent[TREADLE_RECENT];
-	u32 next_id;
+	u32 last_id;
 	atomic_t nr_objs;
 	bool dead;
 	atomic_t armed;

@@ -4,7 +4,7 @@
  *
  * One open file is one context: one process (mm), one table of objects, one set
  * of limits; a libfabric domain is one context. An object is a number in that
- * table; a number is not used again until two billion later ones have been.
+ * table, which is not used again: after two billion of them there are no more (ENOSPC).
  *
  *   CQ    completion queue            CNTR  two counts, and commands armed on them
  *   AV    address vector              MR    memory region

@@ -7,7 +7,6 @@
 #ifndef TREADLE_COMPAT_H
 #define TREADLE_COMPAT_H
 
-#include <linux/device/class.h>
 #include <linux/hugetlb_inline.h>
 #include <linux/mm.h>
 #if HAVE_IO_URING_CMD_H
@@ -27,6 +26,8 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 	vma->vm_flags &= ~flags;
 }
 #endif
+
+struct device;
 
 /* What the function that tells a device's mode is told. */
 #if HAVE_CLASS_DEVNODE_CONST

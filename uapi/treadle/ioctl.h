@@ -17,8 +17,10 @@
  * everything at once and for good; it then sends and receives; DESTROY removes
  * it. When that returns its buffers are not touched any more, and none of its
  * commands and receives writes a completion (what had ended just then may still be
- * counted); where a copy was cut short the other side has ECONNRESET; receives that messages have not filled stay with their RX. What an
- * object is bound to can't be destroyed before it (EBUSY).
+ * counted, and a receive that was armed on it for a message to another endpoint of the same
+ * RX be completed in that one's queue); whose message was cut short has ECONNRESET; receives
+ * that messages have not filled stay with their RX. What an object is bound to can't be
+ * destroyed before it (EBUSY).
  *
  * How to move a message: map the rings of TX, RX and CQ (ring.h), write a
  * descriptor, advance `prod`, ring TREADLE_IOC_DOORBELL, read the completions.

@@ -12,7 +12,7 @@
  *
  * Maps must be MAP_SHARED; they are not inherited by fork. Closing the object
  * leaves a map in place; its contents no longer change, but for a ring's `released`
- * when a command that was under way ends.
+ * and `flags`, and a counter, when a command that was under way ends.
  */
 struct treadle_map {
 	__u64 offset;

@@ -14,6 +14,7 @@
 #include <linux/cred.h>
 #include <linux/delay.h>
 #include <linux/hashtable.h>
+#include <linux/math64.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -167,10 +168,13 @@ void treadle_crew_pace(struct treadle_crew *crew, u64 began)
 
 	spin_lock(&crew->pace);
 	from = clamp(crew->taken, now, now + MOST_PACE_NS);
-	crew->taken = from + min_t(u64, now - began, MOST_PACE_NS) / num_online_cpus();
+	crew->taken = from + div_u64(min_t(u64, now - began, MOST_PACE_NS), num_online_cpus());
 	spin_unlock(&crew->pace);
-	if (from - now >= LEAST_PACE_NS)
-		usleep_idle_range((from - now) / NSEC_PER_USEC, (from - now) / NSEC_PER_USEC + 50);
+	if (from - now >= LEAST_PACE_NS) {
+		unsigned long us = div_u64(from - now, NSEC_PER_USEC);
+
+		usleep_idle_range(us, us + 50);
+	}
 }
 
 /* What may wait for the memory of @ctx. */

@@ -183,7 +183,7 @@ int Domain::control(int command, void *arg)
 	case FI_CANCEL_WORK:
 		return cancel_work(*this, *static_cast<fi_deferred_work *>(arg));
 	case FI_FLUSH_WORK:
-		return flush_work(*this, arg);
+		return flush_work_told(*this, arg);
 	case FI_MAP_RAW_MR:
 		return map_raw_key(*static_cast<struct fi_mr_map_raw *>(arg));
 	case FI_UNMAP_KEY:

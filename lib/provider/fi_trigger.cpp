@@ -165,6 +165,9 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 	const Endpoint &endpoint = Port::of(op.ep).endpoint();
 	if (!endpoint.enabled())
 		return REFUSE(-FI_EOPBADSTATE, subsys, "QUEUE_WORK: the endpoint is not enabled");
+	if (op.receives && endpoint.shares_rx())
+		return REFUSE(-FI_ENOSYS, subsys,
+			      "QUEUE_WORK: receives of a shared context are queued there");
 	const std::uint64_t missing = (FI_TRIGGER | caps_for(work)) &
 				      ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
 	if (missing)
@@ -324,18 +327,23 @@ int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept
 		domain.kernel().cancel(trigger->id(), work.threshold, address_of(&work)));
 }
 
-int flush_work(Domain &domain, void *arg) noexcept
+int flush_work(Domain &domain, const Cntr *of) noexcept
 {
-	/* fi_trigger(3) does not say how a triggering_cntr is told: both begin with what can be looked at. */
-	auto *cntr = !arg || static_cast<::fid *>(arg)->fclass == FI_CLASS_CNTR ?
-			     static_cast<fid_cntr *>(arg) :
-			     static_cast<fi_deferred_work *>(arg)->triggering_cntr;
-	const Cntr *of = counter_of(domain, cntr);
-
-	if (arg && !of)
-		return REFUSE(-FI_EINVAL, subsys, "FLUSH_WORK: no counter of this domain");
 	const auto flushed = of ? domain.kernel().flush(of->id()) : domain.kernel().flush();
 	return flushed ? 0 : fabric_error(flushed.error().negative());
+}
+
+int flush_work_told(Domain &domain, void *arg) noexcept
+{
+	if (!arg)
+		return flush_work(domain, nullptr);
+	/* fi_trigger(3) does not say how a triggering_cntr is told: both begin with what can be looked at. */
+	const Cntr *of =
+		counter_of(domain, static_cast<::fid *>(arg)->fclass == FI_CLASS_CNTR ?
+					   static_cast<fid_cntr *>(arg) :
+					   static_cast<fi_deferred_work *>(arg)->triggering_cntr);
+	return of ? flush_work(domain, of) :
+		    REFUSE(-FI_EINVAL, subsys, "FLUSH_WORK: no counter of this domain");
 }
 
 } // namespace treadle::fi

@@ -13,6 +13,7 @@
 namespace treadle::fi
 {
 
+class Cntr;
 class Domain;
 class Endpoint;
 
@@ -47,10 +48,12 @@ int post_triggered(Command &command, const Endpoint &endpoint, Post &&post) noex
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept;
 fid_ep *endpoint_of(const fi_deferred_work &work) noexcept;
 
-/* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK (of a fid_cntr, of what a fi_deferred_work waits for, or of all) */
+/* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK: of a counter (null: of all), or of what FI_FLUSH_WORK of a domain was
+ * told: a fid_cntr, a fi_deferred_work with a triggering_cntr, or null. */
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept;
-int flush_work(Domain &domain, void *arg) noexcept;
+int flush_work(Domain &domain, const Cntr *of) noexcept;
+int flush_work_told(Domain &domain, void *arg) noexcept;
 
 } // namespace treadle::fi
 

@@ -268,6 +268,9 @@ TEST(Shared, SourcesOfDeferredReceivesCountForWhoAsksForThat)
 		Work work(FI_OP_RECV, cntr.get());
 
 		ASSERT_EQ(fi_av_insert(p.av.get(), name.data(), 1, &from_other, 0, nullptr), 1);
+		EXPECT_EQ(work.message(p.ep[0].get(), in, sizeof(in), from_other).queue(p.node),
+			  -FI_ENOSYS)
+			<< "receives are the context's";
 		ASSERT_EQ(work.message(p.srx.get(), in, sizeof(in), from_other, FI_COMPLETION)
 				  .queue(p.node),
 			  0);

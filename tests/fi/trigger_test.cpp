@@ -448,10 +448,21 @@ TEST_F(Triggered, FlushTakesAllOrOneCountersWork)
 	ASSERT_EQ(fi_cntr_set(other.get(), 0), 0);
 	queue(cntr.get());
 	queue(other.get());
+	/* of the counter itself */
+	EXPECT_EQ(fi_control(&cntr->fid, FI_FLUSH_WORK, nullptr), 0);
+	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
+	EXPECT_TRUE(reaches(target.get(), 12));
+	EXPECT_EQ(fi_cntr_read(target.get()), 12u);
+
+	ASSERT_EQ(fi_cntr_set(cntr.get(), 0), 0);
+	ASSERT_EQ(fi_cntr_set(other.get(), 0), 0);
+	queue(cntr.get());
+	queue(other.get());
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
 	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
-	EXPECT_EQ(fi_cntr_read(target.get()), 11u);
+	EXPECT_EQ(fi_cntr_read(target.get()), 12u);
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
 }
 

@@ -246,6 +246,12 @@ void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from,
 	to_size = size;
 }
 
+/* Kinds of transfers mean nothing in a context which has none of its own directions: those that were asked for are the other's. */
+std::uint64_t one_side(std::uint64_t caps, std::uint64_t directions) noexcept
+{
+	return caps & directions ? caps : caps & ~(message_caps | memory_caps);
+}
+
 void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint64_t caps,
 		   std::uint32_t api)
 {
@@ -361,7 +367,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	info.tx_attr->caps = one_way(info.caps, rx_directions) ? 0 : info.caps & tx_caps;
 	if (tx.caps)
-		info.tx_attr->caps = narrowed(info.tx_attr->caps, tx.caps | free_caps);
+		info.tx_attr->caps =
+			one_side(narrowed(info.tx_attr->caps, tx.caps | free_caps), tx_directions);
 	info.tx_attr->op_flags = tx.op_flags;
 	if (has_classes(api))
 		info.tx_attr->tclass = tx.tclass;
@@ -370,7 +377,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	info.rx_attr->caps = one_way(info.caps, tx_directions) ? 0 : info.caps & rx_caps;
 	if (rx.caps)
-		info.rx_attr->caps = narrowed(info.rx_attr->caps, rx.caps | free_caps);
+		info.rx_attr->caps =
+			one_side(narrowed(info.rx_attr->caps, rx.caps | free_caps), rx_directions);
 	info.rx_attr->op_flags = rx.op_flags;
 
 	/* Of no size, so who wants prefixes loses nothing by them; for programs that insist. */

@@ -95,8 +95,15 @@ TEST(GetInfo, NoUtilityProviderLayersOnIt)
 /* Whatever is returned can be asked for, and is answered with the same. */
 TEST(GetInfo, ItsAnswerIsAnAcceptableQuestion)
 {
-	for (const auto caps : {0ULL, FI_MSG, FI_TAGGED | FI_RECV}) {
-		const Info first = get_info(hints_for(caps).get());
+	struct Hints {
+		std::uint64_t caps, both; /* of both contexts */
+	};
+	for (const auto &[caps, both] :
+	     {Hints{0, 0}, Hints{FI_MSG, 0}, Hints{FI_TAGGED | FI_RECV, 0},
+	      Hints{FI_MSG | FI_RMA, FI_RECV | FI_REMOTE_WRITE}, Hints{FI_MSG | FI_RMA, FI_SEND}}) {
+		const Info hints = hints_for(caps);
+		hints->tx_attr->caps = hints->rx_attr->caps = both;
+		const Info first = get_info(hints.get());
 		ASSERT_TRUE(first);
 		const Info second = get_info(first.get());
 		ASSERT_TRUE(second);
@@ -182,6 +189,9 @@ const Case cases[] = {
 	{"CapsOfAContextThatIsRead", ASK(hints.rx_attr->caps = FI_REMOTE_READ), nullptr,
 	 ANSWER((info.rx_attr->caps & (FI_MSG | FI_RMA | FI_ATOMIC | FI_REMOTE_READ |
 				       FI_REMOTE_WRITE)) == (FI_RMA | FI_ATOMIC | FI_REMOTE_READ))},
+	{"CapsOfAContextThatHasNoDirection",
+	 ASK(hints.caps = FI_MSG | FI_RMA; hints.tx_attr->caps = FI_RECV | FI_REMOTE_WRITE),
+	 nullptr, ANSWER(!(info.tx_attr->caps & (FI_MSG | FI_RMA | FI_SEND | FI_WRITE)))},
 	{"CapsMultiRecv", ASK(hints.caps = FI_MSG | FI_MULTI_RECV), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_MULTI_RECV)},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},

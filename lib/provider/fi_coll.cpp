@@ -53,13 +53,20 @@ Uses uses_of(const Collective &call, std::size_t members, bool is_root) noexcept
 	}
 }
 
-/* What is sent, or reduced, before anything comes, or where it lies, may be in both; else nothing may. */
-bool may_be_one(const Collective &call, std::size_t own) noexcept
+/*
+ * May they overlap? buf if it is where it belongs in result, or among what has not come yet; result where buf is cut up.
+ * len: of a member; at: of this member's part.
+ */
+bool may_be_one(const Collective &call, std::size_t len, std::size_t at) noexcept
 {
 	if (call.what == FI_SCATTER)
-		return call.result == static_cast<const std::byte *>(call.buf) + own;
-	return call.what == FI_ALLREDUCE || call.what == FI_REDUCE || call.what == FI_ALLGATHER ||
-	       call.what == FI_GATHER;
+		return call.result == static_cast<const std::byte *>(call.buf) + at;
+	if (call.what == FI_ALLREDUCE || call.what == FI_REDUCE)
+		at = 0;
+	else if (call.what != FI_ALLGATHER && call.what != FI_GATHER)
+		return false;
+	const auto *own = static_cast<const std::byte *>(call.result) + at;
+	return call.buf == own || !overlap(call.buf, len, own, len);
 }
 
 } // namespace
@@ -125,7 +132,7 @@ int Group::judge(const Collective &call, std::uint32_t root, std::size_t &len) c
 	if ((uses.buf && !call.buf) || (uses.result && !call.result))
 		return REFUSE(-FI_EINVAL, subsys, "collective %d: no %s", call.what,
 			      uses.buf && !call.buf ? "buf" : "result");
-	if (uses.buf && !may_be_one(call, member_.rank * len) &&
+	if (uses.buf && !may_be_one(call, len, member_.rank * len) &&
 	    overlap(call.buf, uses.buf * len, call.result, uses.result * len))
 		return REFUSE(-FI_EINVAL, subsys, "collective %d: buf and result overlap",
 			      call.what);

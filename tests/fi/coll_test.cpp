@@ -419,6 +419,26 @@ TEST(Allreduce, TheResultMayBeTheBuffer)
 	EXPECT_EQ(buf, Words(4, 24));
 }
 
+/* What is half in both would be overwritten where it is still to be sent. */
+TEST(Overlap, OnlyWhereTheOwnDataBelongs)
+{
+	Crowd crowd(2);
+	fid_ep *const ep = crowd[1].ep.get();
+	const fi_addr_t group = crowd[1].group();
+	Words words(8, 7);
+
+	EXPECT_EQ(fi_allgather(ep, &words[1], 2, nullptr, words.data(), nullptr, group, FI_UINT64,
+			       0, nullptr),
+		  -FI_EINVAL);
+	EXPECT_EQ(fi_allreduce(ep, &words[1], 2, nullptr, words.data(), nullptr, group, FI_UINT64,
+			       FI_SUM, 0, nullptr),
+		  -FI_EINVAL);
+	EXPECT_EQ(fi_alltoall(ep, &words[2], 2, nullptr, words.data(), nullptr, group, FI_UINT64, 0,
+			      nullptr),
+		  -FI_EINVAL);
+	EXPECT_EQ(words, Words(8, 7));
+}
+
 /* Every type has a size, and a size is all that matters. */
 TEST(Broadcast, AnyNonVoidDatatypeMayBeBroadcast)
 {

@@ -32,14 +32,17 @@ public:
 	/* A power of two, at least what was asked for. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 
-	/* Completions that there is room for now. */
+	/* Completions that there is room for now, or less while another thread consumes, whatever Lock is. */
 	std::uint32_t room() noexcept
 	{
 		const std::lock_guard guard(lock_);
 
 		if (ring_.overflows())
 			return 0;
-		return entries() - (ring_.tail() - ring_.head());
+		const std::uint32_t head =
+			ring_.head(); /* first: what is read meanwhile still counts */
+		const std::uint32_t used = ring_.tail() - head;
+		return used < entries() ? entries() - used : 0;
 	}
 
 	/*

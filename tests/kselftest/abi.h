@@ -190,6 +190,16 @@ static void valid_mr(world *w, void *arg)
 	a->iov = (unsigned long)&region_iov;
 }
 
+static void valid_bind(world *w, void *arg)
+{
+	struct treadle_mr_bind *a = arg;
+
+	/* A region is bound once to each. */
+	need(create(w->fd, MR, &a->mr) == 0);
+	a->cntr = w->id[CNTR];
+	a->ep = w->id[EP];
+}
+
 static void valid_destroy(world *w, void *arg)
 {
 	need(create(w->fd, AV, &((struct treadle_destroy *)arg)->id) == 0);
@@ -341,7 +351,7 @@ static const struct row {
 	int result;				/* of a valid call */
 	void (*valid)(world *w, void *arg);
 	struct { __u32 at, known; } flags[4];	/* 32-bit fields and the bits they may have */
-	struct { __u32 at, kinds; } ids[11];	/* ids and the kinds they may be of */
+	struct { __u32 at, kinds; } ids[12];	/* ids and the kinds they may be of */
 } rows[] = {
 	{ CASE(QUERY, 72, 0, valid_nothing) },
 	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
@@ -377,11 +387,18 @@ static const struct row {
 	    ID(treadle_ep_enable, cntr_send, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_recv, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_read, 1 << CNTR | NONE_OK),
+	    ID(treadle_ep_enable, cntr_write, 1 << CNTR | NONE_OK),
+	    ID(treadle_ep_enable, cntr_remote_read, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_remote_write, 1 << CNTR | NONE_OK) } },
 	{ CASE(MR_CREATE, 56, 0, valid_mr),
 	  { AT(treadle_mr_create, flags, 15), AT(treadle_mr_create, access, 63) },
 	  { ID(treadle_mr_create, cntr, 1 << CNTR | NONE_OK),
 	    ID(treadle_mr_create, ep, 1 << EP | NONE_OK) } },
+	{ CASE(MR_BIND, 24, 0, valid_bind),
+	  { AT(treadle_mr_bind, flags, 0), AT(treadle_mr_bind, reserved, 0) },
+	  { ID(treadle_mr_bind, mr, 1 << MR),
+	    ID(treadle_mr_bind, cntr, 1 << CNTR | NONE_OK),
+	    ID(treadle_mr_bind, ep, 1 << EP | NONE_OK) } },
 	{ CASE(DESTROY, 8, 0, valid_destroy), {}, { ID(treadle_destroy, id, (1 << KINDS) - 1) } },
 	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op), { AT(treadle_cancel, flags, 3), AT(treadle_cancel, kind, 3) },
 	  { ID(treadle_cancel, id, 1 << EP) } },

@@ -46,6 +46,31 @@ TEST(files_of_a_process)
 	EXPECT_EQ(0, destroy(fd, cntr.id));
 }
 
+#define FILE_MAX "/proc/sys/fs/file-max"
+
+/* Who has no privilege; nobody else is bothered, as all others here are root. */
+TEST(files_of_the_system)
+{
+	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+	struct treadle_wait_fd f = {.size = sizeof(f)};
+	int fd = device(), result;
+	char most[32];
+
+	ASSERT_EQ(0, call(fd, TREADLE_IOC_CNTR_CREATE, &cntr));
+	f.id = cntr.id;
+	snprintf(most, sizeof(most), "%lld", number_in(FILE_MAX, NULL));
+	write_to(FILE_MAX, "0");
+	need(seteuid(1000) == 0);
+	result = call(fd, TREADLE_IOC_WAIT_FD, &f);
+	need(seteuid(0) == 0);
+	write_to(FILE_MAX, most);
+	EXPECT_EQ(-ENFILE, result);
+	/* And the number that it was to have is free. */
+	EXPECT_EQ(0, call(fd, TREADLE_IOC_WAIT_FD, &f));
+	EXPECT_EQ(fd + 1, f.fd);
+	EXPECT_EQ(0, destroy(fd, cntr.id));
+}
+
 /* The most that an RX may hold is more than it holds by itself. */
 TEST(buffered_bytes)
 {

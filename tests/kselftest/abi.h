@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The table of all ioctls that abi.c sweeps over: a valid call of each, and what may be spoiled in it. */
+/* The table of all ioctls, which abi.c sweeps over: a valid call of each, and what may be spoiled in it. */
 #ifndef TREADLE_KSELFTEST_ABI_H
 #define TREADLE_KSELFTEST_ABI_H
 
@@ -446,7 +446,7 @@ static __u32 size_now(const struct row *row)
 	return row->grown ?: row->size;
 }
 
-static struct arg prepare(const struct row *row, world *w)
+static inline struct arg prepare(const struct row *row, world *w)
 {
 	struct arg arg = {0};
 

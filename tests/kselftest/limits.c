@@ -3,7 +3,8 @@
  * Limits, and what things cost when there are many of them. Times are told,
  * not judged; but what grows with their number does not end in time.
  */
-#include "treadle.h"
+#include "module.h"
+#include "triggers.h"
 
 #define LARGE (64UL << 20)
 #define MANY  100000
@@ -44,6 +45,96 @@ TEST(files_of_a_process)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
 	EXPECT_EQ(-EMFILE, call(fd, TREADLE_IOC_WAIT_FD, &f));
 	EXPECT_EQ(0, destroy(fd, cntr.id));
+}
+
+#define MOST_ARMED 1000
+
+/* One more, of each kind; what it names is not in use afterwards. */
+static void arms_one_too_many(struct node *n, const struct cntr *c)
+{
+	struct treadle_desc d;
+	struct cntr other, told, rest;
+	struct cells cells;
+	char buf[8];
+
+	cntr_open(&other, n->fd);
+	cntr_open(&told, n->fd);
+	cntr_open(&rest, n->fd);
+	cells_open(&cells, n->fd, 1);
+	need(post(n, then(when(nop(1), &other, 1), &told)) == -ENOSPC);
+	need(post(n, then(when(send_of(buf, 8, 0, 1), &other, 1), &told)) == -ENOSPC);
+	need(post(n, then(when(recv_of(buf, 8, ANY, 1), &other, 1), &told)) == -ENOSPC);
+	need(post(n, then(when(count_of(TREADLE_OP_CNTR_ADD, &told, 1, 1), &other, 1), &told)) ==
+	     -ENOSPC);
+	need(post(n, then(once(nop(1), &cells, 0, 1), &told)) == -ENOSPC);
+	d = then(when(count_of(TREADLE_OP_CNTR_ADD, &told, 1, 1), &other, 1), &told);
+	d.flags |= TREADLE_F_REPEAT;
+	d.value = 1;
+	d.rest = rest.id;
+	need(post(n, d) == -ENOSPC);
+	/* Of what was promised a completion tells. */
+	d = then(when(nop(8), &other, 1), &told);
+	d.flags |= TREADLE_F_MORE;
+	need(post(n, d) == 1 && cq_next(&n->cq).error == ENOSPC);
+	need(cntr_value(&told) == 0 && cntr_errors(&told) == 1);
+	need(destroy(n->fd, other.id) == 0 && destroy(n->fd, told.id) == 0);
+	need(destroy(n->fd, rest.id) == 0 && destroy(n->fd, cells.id) == 0);
+	need(cq_empty(&n->cq) && cq_empty(&n->rcq) && ring_released(&n->tx) == n->tx.prod);
+	/* What is not armed is not counted. */
+	need(post(n, nop(9)) == 1 && cq_next(&n->cq).context == 9);
+	need(cntr_value(c) == 0);
+}
+
+static void arms_the_most(void *arg)
+{
+	struct node n, other;
+	struct cntr c, c2;
+	__u64 count;
+
+	node_open(&n, (struct options){.cq = 2 * MOST_ARMED});
+	need(peer(&n, n.addr) == 0);
+	need(query(n.fd).max_armed == MOST_ARMED);
+	cntr_open(&c, n.fd);
+	for (int i = 0; i < MOST_ARMED; i++)
+		need(post(&n, when(nop(i), &c, 1 + i % 2)) == 1);
+	arms_one_too_many(&n, &c);
+	/* Others have their own. */
+	node_open(&other, (struct options){});
+	cntr_open(&c2, other.fd);
+	need(post(&other, when(nop(1), &c2, 1)) == 1);
+
+	/* One is canceled, so there is room for one; likewise for those that have fired, or were flushed. */
+	need(cancel(n.fd, TREADLE_CANCEL_OP, n.ep, 5, 0, &count) == 0 && count == 1);
+	need(cq_next(&n.cq).error == ECANCELED);
+	need(post(&n, when(nop(5), &c, 2)) == 1);
+	arms_one_too_many(&n, &c);
+	need(post(&n, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)) == 1);
+	for (int i = 0; i < MOST_ARMED / 2; i++)
+		need(cq_next(&n.cq).error == 0);
+	need(post(&n, count_of(TREADLE_OP_CNTR_SET, &c, 0, 0)) == 1);
+	for (int i = 0; i < MOST_ARMED / 2; i++)
+		need(post(&n, when(count_of(TREADLE_OP_CNTR_ADD, &n.sent, 1, i), &c, 9)) == 1);
+	arms_one_too_many(&n, &c);
+	need(cancel(n.fd, TREADLE_FLUSH_WORK, c.id, 0, 0, &count) == 0);
+	need(count == MOST_ARMED / 2);
+	for (__u64 i = 0; i < count; i++)
+		need(post(&n, when(nop(i), &c, 9)) == 1);
+	arms_one_too_many(&n, &c);
+}
+
+/* Of a module that is loaded for it: else there may be as many as memory holds. */
+TEST(commands_armed_in_a_context)
+{
+	char parameter[32];
+	int result;
+
+	module_unload();
+	snprintf(parameter, sizeof(parameter), "max_armed=%d", MOST_ARMED);
+	need(module_load(false, parameter) == 0);
+	result = reap(spawn(arms_the_most, NULL));
+	module_unload();
+	need(module_load(false, "") == 0);
+	EXPECT_EQ(0, result);
 }
 
 #define FILE_MAX "/proc/sys/fs/file-max"

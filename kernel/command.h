@@ -34,7 +34,7 @@ enum treadle_track { TREADLE_UNTRACKED, TREADLE_FENCED, TREADLE_AWAITED };
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
  * @recv:	armed receives: the receive that will be posted, or (in rx->armed) that is
  * @tx, @slots:	credits to give back at the end
- * @route, @port: sends: 0 and where to (treadle_name()), or why not
+ * @route, @port: 0 and where to (treadle_name()), or why not; receives: likewise, from whom, if one is named
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
  *		atomics: operands, then results; behind them what to compare with
  * @own:	either of these two, which no command has both of
@@ -308,8 +308,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 }
 
 /* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
-int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
-		     const struct treadle_desc *d);
+int treadle_recv_set(struct treadle_recv *recv, const struct treadle_cmd *cmd);
 void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
 		     struct treadle_run *run);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,

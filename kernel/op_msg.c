@@ -429,7 +429,6 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 int treadle_recv_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
-	u32 name;
 
 	if ((!is_tagged(d) && (d->tag || d->ignore)) || !cmd->ep->rx ||
 	    (d->flags & TREADLE_F_MULTI_RECV ? d->iov_count != 1 : d->data) || treadle_peek_prep(d))
@@ -441,9 +440,12 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 		    d->flags & TREADLE_F_PEEK)
 			return -EINVAL;
 	}
-	if (d->peer != TREADLE_ADDR_ANY &&
-	    (!cmd->ep->av || treadle_av_resolve(cmd->ep->av, d->peer, &name) == -EDESTADDRREQ))
-		return -EDESTADDRREQ;
+	if (d->peer != TREADLE_ADDR_ANY) {
+		cmd->route = cmd->ep->av ? treadle_av_resolve(cmd->ep->av, d->peer, &cmd->port) :
+					   -EDESTADDRREQ;
+		if (cmd->route == -EDESTADDRREQ)
+			return cmd->route;
+	}
 	/* now, so that firing can't fail for want of memory */
 	cmd->recv = kzalloc(sizeof(*cmd->recv), TREADLE_GFP);
 	return cmd->recv ? 0 : -ENOMEM;
@@ -488,7 +490,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	cmd->recv = NULL;
 	recv->rx = rx;
 	recv->cmd = cmd;
-	ret = treadle_recv_set(recv, ep, &cmd->d);
+	ret = treadle_recv_set(recv, cmd);
 	space = recv->space;
 	source = recv->m.src;
 	if (ret) {

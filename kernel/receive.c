@@ -78,13 +78,9 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 		treadle_recv_free(recv);
 }
 
-/* What to receive, from a judged descriptor; -EDESTADDRREQ: the source is unknown. */
-static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep *ep,
-				    const struct treadle_desc *d)
+/* What to receive, from a judged descriptor; from anybody. */
+static __always_inline void recv_set(struct treadle_recv *recv, const struct treadle_desc *d)
 {
-	u32 name;
-	int ret = 0;
-
 	recv->context = d->context;
 	recv->len = d->len;
 	recv->one.addr = d->addr;
@@ -104,22 +100,36 @@ static __always_inline int recv_set(struct treadle_recv *recv, struct treadle_ep
 	recv->m.ignore = d->ignore;
 	recv->m.src = TREADLE_SRC_ANY;
 	recv->m.seq = 0;
-	if (unlikely(d->peer != TREADLE_ADDR_ANY)) {
-		ret = ep->av ? treadle_av_resolve(ep->av, d->peer, &name) : -EDESTADDRREQ;
-		/* the port: who sends by whichever context is the same sender */
-		recv->m.src = ret ? SRC_NOBODY : (u16)name;
-	}
+}
+
+/* Only from whom a descriptor names: by the port, as who sends by whichever context is the same sender. */
+static void recv_from(struct treadle_recv *recv, int route, u32 name)
+{
+	recv->m.src = route ? SRC_NOBODY : (u16)name;
+}
+
+/* As the ring's endpoint knows @peer now; -EDESTADDRREQ: it does not. */
+static int recv_from_peer(struct treadle_recv *recv, const struct treadle_ep *ep, u64 peer)
+{
+	u32 name = 0;
+	int ret = ep->av ? treadle_av_resolve(ep->av, peer, &name) : -EDESTADDRREQ;
+
+	recv_from(recv, ret, name);
 	return ret == -EDESTADDRREQ ? ret : 0;
 }
 
-int treadle_recv_set(struct treadle_recv *recv, struct treadle_ep *ep, const struct treadle_desc *d)
+/* Of a command: from whom its index meant when that was submitted. */
+int treadle_recv_set(struct treadle_recv *recv, const struct treadle_cmd *cmd)
 {
-	int ret = recv_set(recv, ep, d);
+	const struct treadle_desc *d = &cmd->d;
 
+	recv_set(recv, d);
+	if (d->peer != TREADLE_ADDR_ANY)
+		recv_from(recv, cmd->route, cmd->port);
 	if (!(d->flags & TREADLE_F_COLLECTIVE))
-		return ret;
+		return 0;
 	recv->space = TREADLE_COLLECTIVE;
-	return recv->m.src == SRC_NOBODY ? -EHOSTUNREACH : ret;
+	return recv->m.src == SRC_NOBODY ? -EHOSTUNREACH : 0;
 }
 
 /* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
@@ -431,7 +441,9 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 	recv->cmd = NULL;
 	*error = judge_recv(&d, ext ? ext->iov : NULL);
 	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
-	*error = recv_set(recv, ep, &d) ?: *error;
+	recv_set(recv, &d);
+	if (unlikely(d.peer != TREADLE_ADDR_ANY))
+		*error = recv_from_peer(recv, ep, d.peer) ?: *error;
 	recv->m.seq = rx->seq++;
 	return recv;
 }

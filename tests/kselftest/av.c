@@ -24,14 +24,6 @@ FIXTURE_TEARDOWN(av)
 	close(self->fd);
 }
 
-static int av_remove(int fd, __u32 av, const __u64 *indices, __u32 count)
-{
-	struct treadle_av_remove r = {
-		.size = sizeof(r), .av = av, .count = count, .indices = (unsigned long)indices};
-
-	return call(fd, TREADLE_IOC_AV_REMOVE, &r);
-}
-
 static int av_lookup(int fd, __u32 av, __u64 index, struct treadle_addr *addr)
 {
 	struct treadle_av_lookup l = {.size = sizeof(l), .av = av, .index = index};

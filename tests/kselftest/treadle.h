@@ -172,6 +172,14 @@ static inline int av_insert(int fd, __u32 av, const struct treadle_addr *addrs, 
 	return result;
 }
 
+static inline int av_remove(int fd, __u32 av, const __u64 *indices, __u32 count)
+{
+	struct treadle_av_remove r = {
+		.size = sizeof(r), .av = av, .count = count, .indices = (unsigned long)indices};
+
+	return call(fd, TREADLE_IOC_AV_REMOVE, &r);
+}
+
 /* An endpoint and one of everything that it can be bound to. */
 struct node {
 	int fd;

@@ -226,6 +226,96 @@ TEST(another_process_has_no_part_in_it)
 	EXPECT_EQ(0, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
 }
 
+/* --- too many ------------------------------------------------------------------------------- */
+
+enum { MANY = 10000, BACKLOG = 128 };
+
+/* Asks by an endpoint of its own, which has nothing but a place for its answer. */
+static __u32 asks(int fd, int eq, struct treadle_addr to, __u64 context)
+{
+	struct treadle_ep_enable e = {.size = sizeof(e), .ep = ep_of_kind(fd, TREADLE_EP_MSG)};
+
+	need(ep_eq(fd, e.ep, eq, context) == 0);
+	need(call(fd, TREADLE_IOC_EP_ENABLE, &e) == 0);
+	need(connect_to(fd, e.ep, to, NULL, 0) == 0);
+	return e.ep;
+}
+
+static void is_refused(int fd, int eq, struct treadle_addr to, __u64 context)
+{
+	__u32 ep = asks(fd, eq, to, context);
+
+	need(event_is(eq, TREADLE_EVENT_CONNREFUSED, context).error == ECONNREFUSED);
+	need(destroy(fd, ep) == 0);
+}
+
+/* What is freed may be so a little later, and is counted late. */
+static bool grew_less(const char *group, long long before, long long bytes)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+
+	while (cgroup_kernel(group) - before >= bytes && now_ns() < end)
+		usleep(10000);
+	note("%lld bytes more", cgroup_kernel(group) - before);
+	return cgroup_kernel(group) - before < bytes;
+}
+
+/* As many as the backlog wait, and cost memory; all others are told at once, by their own queue, and cost none. */
+TEST(ten_thousand_ask_who_never_answers)
+{
+	int fd = device(), eq = wait_fd(fd, eq_create(fd));
+	__u32 waiting[BACKLOG], request;
+	long long before = 0;
+	struct listener l;
+	char group[64];
+
+	cgroup_enter(group);
+	listener_open(&l);
+	for (int i = 0; i < BACKLOG; i++)
+		waiting[i] = asks(fd, eq, l.addr, i);
+	EXPECT_TRUE(eq_empty(eq));
+	before = cgroup_kernel(group);
+	for (int i = BACKLOG; i < MANY; i++)
+		is_refused(fd, eq, l.addr, i);
+	EXPECT_TRUE(grew_less(group, before, 1 << 20));
+	request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	for (int i = 1; i < BACKLOG; i++)
+		event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+	EXPECT_TRUE(eq_empty(l.eq));
+	/* To have been read is not to be answered, and who asked and went may still be answered. */
+	is_refused(fd, eq, l.addr, MANY);
+	ASSERT_EQ(0, destroy(fd, waiting[0]));
+	is_refused(fd, eq, l.addr, MANY);
+	ASSERT_EQ(0, reject_with(l.fd, l.ep, request, NULL, 0));
+	waiting[0] = asks(fd, eq, l.addr, BACKLOG);
+	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+	ASSERT_EQ(0, destroy(l.fd, l.ep));
+	for (int i = 1; i <= BACKLOG; i++)
+		EXPECT_EQ(ECONNREFUSED, event_is(eq, TREADLE_EVENT_CONNREFUSED, i).error);
+	EXPECT_TRUE(eq_empty(eq));
+	EXPECT_TRUE(eq_empty(l.eq));
+}
+
+/* Who goes before his request was read takes it along: there is always room for the next. */
+TEST(ten_thousand_ask_and_go)
+{
+	int fd = device(), eq = wait_fd(fd, eq_create(fd));
+	struct listener l;
+	long long before;
+	char group[64];
+
+	cgroup_enter(group);
+	listener_open(&l);
+	before = cgroup_kernel(group);
+	for (int i = 0; i < MANY; i++)
+		ASSERT_EQ(0, destroy(fd, asks(fd, eq, l.addr, i)));
+	EXPECT_TRUE(eq_empty(eq));
+	EXPECT_TRUE(eq_empty(l.eq));
+	EXPECT_TRUE(grew_less(group, before, 1 << 20));
+	asks(fd, eq, l.addr, MANY);
+	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
+}
+
 /* --- rights ------------------------------------------------------------------------------------ */
 
 struct visitor {

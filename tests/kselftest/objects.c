@@ -262,6 +262,20 @@ TEST_F(objects, an_endpoint_is_enabled_once)
 	EXPECT_EQ(-EISCONN, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
 }
 
+TEST_F(objects, a_transmit_ring_has_one_endpoint)
+{
+	struct treadle_ep_enable e;
+	struct node a, b;
+
+	node_open(&a, (struct options){.context = self->fd});
+	node_create(&b, (struct options){.context = self->fd});
+	e = node_bindings(&b);
+	e.tx = a.tx.id;
+	EXPECT_EQ(-EBUSY, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+	EXPECT_EQ(0, destroy(self->fd, a.ep));
+	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
+}
+
 TEST_F(objects, what_sends_needs_addresses)
 {
 	struct treadle_ep_enable e;

@@ -114,7 +114,9 @@ enum treadle_opcode {
 /*
  * Descriptor flags. One that no operation knows is refused with EINVAL, one that is
  * another's with EINVAL or EOPNOTSUPP; fields that neither operation nor flags use
- * must be zero.
+ * must be zero. CNTR_* have no COMPLETION; INJECT is for what sends, WRITE and atomics;
+ * REMOTE_CQ_DATA for what sends, and WRITE; DELIVERY_COMPLETE and FENCE for all that goes
+ * to a peer.
  */
 #define TREADLE_F_EXT		    (1U << 0) /* the second cache line counts */
 #define TREADLE_F_COMPLETION	    (1U << 1) /* write a completion on success */
@@ -137,7 +139,8 @@ enum treadle_opcode {
  * TRECV on a transmit ring, fi_tagged(3): PEEK completes with what is known of the
  * first message that waits and matches, or with ENOMSG. With CLAIM the message is
  * set aside for the TRECV with CLAIM alone and the same `context`; with DISCARD it
- * is dropped. CLAIM and DISCARD drop what was claimed. Only CLAIM alone has buffers.
+ * is dropped. CLAIM and DISCARD drop what was claimed. Only CLAIM alone has buffers. Not
+ * DISCARD alone, nor all three.
  */
 #define TREADLE_F_PEEK	  (1U << 7)
 #define TREADLE_F_CLAIM	  (1U << 8)
@@ -161,7 +164,7 @@ enum treadle_opcode {
 /*
  * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged
  * receives see; both ends are of type RDM. The receive names its source, ignores no
- * bits and goes through a transmit ring; it fails with ECONNRESET when that endpoint
+ * bits, does not PEEK or CLAIM, and goes through a transmit ring; it fails with ECONNRESET when that endpoint
  * vanishes, with ECONNREFUSED if it is not there, and with EACCES if one of the two
  * does not let in the other. NOP: the end of a graph, which reports for the endpoint
  * as a collective operation; CANCEL does not find it.

@@ -69,7 +69,8 @@
  *		caller's, or, of a write with remote CQ data, the peer's
  * ENOSPC       a limit of the context (QUERY) is reached
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
- * EMFILE       no free file descriptor (WAIT_FD); ENFILE: nor can the system have more
+ * EMFILE       no free file descriptor (WAIT_FD)
+ * ENFILE       nor can the system have more
  * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type; a flag that
  *		belongs to another operation; an atomic operation and datatype that don't exist or
  *		don't go together, or not with this opcode
@@ -82,6 +83,7 @@
  * ETIMEDOUT    wait timed out
  * EINTR        wait interrupted by a signal
  * ECANCELED    wait ended by SIGNAL or DESTROY; completion of a command that was canceled
+ * ESPIPE       lseek that is no DOORBELL
  * In completions and events:
  * EAGAIN       armed RMA with remote CQ data: the peer's completion queue overflows by more
  *              than it holds; nothing was written

@@ -1,55 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is another's stays another's: his numbers and maps, what was in his pages, what is told of him, his keys; and a
- * container is a world of its own.
+ * What is another's stays another's: what was in his pages, what is told of him, his keys; and a container is a world
+ * of its own. (His numbers: numbers.c)
  */
 #include "who.h"
 
-/* --- what is another's ---------------------------------------------------------------------- */
-
-/* Of a context that has many, so that the numbers are none of a small one's. */
-TEST(numbers_of_another_context_mean_nothing)
-{
-	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
-	struct treadle_wait_fd wait = {.size = sizeof(wait)};
-	struct treadle_ep_enable e;
-	struct node mine, n;
-	int fd = device();
-
-	for (int i = 0; i < 100; i++) {
-		ASSERT_EQ(0, call(fd, TREADLE_IOC_CNTR_CREATE, &cntr));
-	}
-	node_open(&n, (struct options){.context = fd});
-	node_create(&mine, (struct options){});
-
-	__u32 theirs[] = {n.ep, n.av, n.tx.id, n.rx.id, n.cq.id, n.rcq.id, n.sent.id};
-	struct treadle_map maps[] = {n.tx.rw_map, n.tx.ro_map, n.rx.rw_map,
-				     n.rx.ro_map, n.cq.rw_map, n.cq.ro_map};
-
-	for (int i = 0; i < ARRAY_SIZE(theirs); i++) {
-		about("object %u", theirs[i]);
-		EXPECT_EQ(-ENOENT, doorbell(mine.fd, theirs[i]));
-		EXPECT_EQ(-ENOENT, destroy(mine.fd, theirs[i]));
-		EXPECT_EQ(-ENOENT, call(mine.fd, TREADLE_IOC_SIGNAL, (void *)(long)theirs[i]));
-		for (int kind = TREADLE_CANCEL_OP; kind <= TREADLE_FLUSH_WORK; kind++)
-			EXPECT_EQ(-ENOENT, cancel(mine.fd, kind, theirs[i], 0, 0, NULL));
-		wait.id = theirs[i];
-		EXPECT_EQ(-ENOENT, call(mine.fd, TREADLE_IOC_WAIT_FD, &wait));
-	}
-	for (int i = 0; i < ARRAY_SIZE(maps); i++)
-		EXPECT_EQ(MAP_FAILED, mmap(NULL, maps[i].length, PROT_READ, MAP_SHARED, mine.fd,
-					   maps[i].offset));
-	for (int i = 0; i < 11; i++) {
-		e = node_bindings(&mine);
-		(&e.tx)[i] =
-			(__u32[]){n.tx.id,   n.rx.id,	n.av,	   n.cq.id,   n.rcq.id, n.sent.id,
-				  n.sent.id, n.sent.id, n.sent.id, n.sent.id, n.sent.id}[i];
-		about("binding %d", i);
-		EXPECT_EQ(-ENOENT, call(mine.fd, TREADLE_IOC_EP_ENABLE, &e));
-	}
-	close(fd);
-	close(mine.fd);
-}
+/* --- what was another's ---------------------------------------------------------------------- */
 
 static bool is_empty(int fd, struct treadle_map m, bool dirty)
 {

@@ -10,6 +10,7 @@
 
 #define LARGE	 (2UL << 20) /* more than is copied within a doorbell */
 #define CONTEXTS 300	     /* more than a workqueue runs at a time */
+#define ROUNDS	 256	     /* as many as a user has workers */
 
 enum { STRANGER = 1001, ATTACKER = 1002 };
 
@@ -256,6 +257,26 @@ static inline void creates(struct attack *a)
 	in_effect(a);
 	for (;;)
 		call(n.fd, TREADLE_IOC_CQ_CREATE, &cq);
+}
+
+/* Commands that each start themselves again, one in each of many contexts: workers of the kernel run, for ever. */
+static inline void goes_round(struct attack *a)
+{
+	become(ATTACKER);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct node n = {.fd = device()};
+		struct treadle_desc d = {.opcode = TREADLE_OP_NOP,
+					 .flags = TREADLE_F_REPEAT | TREADLE_F_WORK,
+					 .value = 1};
+		struct cntr c;
+
+		tx_open(&n.tx, n.fd, 8);
+		cntr_open(&c, n.fd);
+		need(post(&n, then(when(d, &c, 1), &c)) == 1);
+		need(post(&n, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)) == 1);
+	}
+	in_effect(a);
+	pause();
 }
 
 #endif

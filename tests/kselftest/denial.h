@@ -11,6 +11,7 @@
 #define LARGE	 (2UL << 20) /* more than is copied within a doorbell */
 #define CONTEXTS 300	     /* more than a workqueue runs at a time */
 #define ROUNDS	 256	     /* as many as a user has workers */
+#define UNREAD	 (1U << 19)  /* completions: half of the group's memory, as a ring */
 
 enum { STRANGER = 1001, ATTACKER = 1002 };
 
@@ -277,6 +278,38 @@ static inline void goes_round(struct attack *a)
 	}
 	in_effect(a);
 	pause();
+}
+
+/* One buffer takes message after message, of no bytes; their completions are not read. */
+static inline void leaves_small_messages(struct attack *a)
+{
+	struct treadle_desc d = {.opcode = TREADLE_OP_SEND}, r;
+	char byte = 0;
+	struct node n;
+	__u32 room;
+
+	become(ATTACKER);
+	node_open(&n, (struct options){.tx = 512, .rcq = UNREAD});
+	a->target = n.addr;
+	r = recv_of(&byte, 1, ANY, 0);
+	r.flags |= TREADLE_F_MULTI_RECV;
+	need(post_recv(&n, r) == 0);
+	d.peer = peer(&n, n.addr);
+	/* The ring full, and as much again that is kept. */
+	for (__u32 sent = 0; sent < 2 * UNREAD && (room = ring_room(&n.tx)); sent += room) {
+		for (__u32 i = 0; i < room; i++)
+			ring_put(&n.tx, &d);
+		ring_publish(&n.tx);
+		if (ring_doorbell(&n.tx) < 0)
+			break;
+	}
+	in_effect(a);
+	for (;;) {
+		if (ring_room(&n.tx))
+			ring_put(&n.tx, &d);
+		ring_publish(&n.tx);
+		ring_doorbell(&n.tx);
+	}
 }
 
 #endif

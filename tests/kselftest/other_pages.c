@@ -6,6 +6,67 @@
  */
 #include "pagemap_stress.h"
 
+#include <linux/kernel-page-flags.h>
+
+/* --- where pages are ------------------------------------------------------------------------- */
+
+#define PAGES (RANGE / PAGE)
+
+static void read_words(const char *path, __u64 at, __u64 *words, size_t n)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	need(fd >= 0 && pread(fd, words, n * 8, at * 8) == n * 8);
+	close(fd);
+}
+
+/* The frame that each page of a range is in; 0: in none. */
+static void frames_of(const char *at, __u64 frame[PAGES])
+{
+	read_words("/proc/self/pagemap", (unsigned long)at / PAGE, frame, PAGES);
+	for (int i = 0; i < PAGES; i++)
+		frame[i] = frame[i] >> 63 ? frame[i] & ((1ULL << 55) - 1) : 0;
+}
+
+/* How many of its pages are now elsewhere. */
+static int have_moved(const char *at, const __u64 before[PAGES])
+{
+	__u64 now[PAGES];
+	int n = 0;
+
+	frames_of(at, now);
+	for (int i = 0; i < PAGES; i++)
+		n += before[i] && now[i] && before[i] != now[i];
+	return n;
+}
+
+/* How many of its pages are others' as well, because they hold the same. */
+static int are_merged(const char *at)
+{
+	__u64 frame[PAGES], flags;
+	int n = 0;
+
+	frames_of(at, frame);
+	for (int i = 0; i < PAGES; i++) {
+		if (!frame[i])
+			continue;
+		read_words("/proc/kpageflags", frame[i], &flags, 1);
+		n += flags >> KPF_KSM & 1;
+	}
+	return n;
+}
+
+static long long events(const char *key)
+{
+	return number_in("/proc/vmstat", key);
+}
+
+/* What has not happened yet may do so a little later, but not never. */
+static bool stressing_until(const stress *s, __u64 end, bool seen)
+{
+	return stressing(s, end) || (!seen && now_ns() < end + PATIENCE_NS);
+}
+
 /* A child has the pages as they were: forever, whatever the parent receives. */
 static void child(stress *s)
 {
@@ -53,8 +114,11 @@ static void swap_on(void)
 TEST_F(stress, collapsed_split_and_swapped)
 {
 	__u64 state = 7, end, swapped = 0;
+	long long split = events("thp_split_page ");
 	int collapsed = 0;
 
+	if (split < 0)
+		SKIP(return, "this kernel has no huge pages");
 	swap_on();
 	self->len = HUGE;
 	refill(self->out, (struct part){0, HUGE});
@@ -62,7 +126,7 @@ TEST_F(stress, collapsed_split_and_swapped)
 	ASSERT_EQ(0, madvise(self->in, HUGE, MADV_HUGEPAGE));
 	ASSERT_EQ(0, madvise(self->out, HUGE, MADV_HUGEPAGE));
 	end = begin(self, variant);
-	while (stressing(self, end)) {
+	while (stressing_until(self, end, variant->pinned || events("thp_split_page ") > split)) {
 		struct part p = some_pages(&state, HUGE);
 
 		/* Another protection for a part of it takes it apart. */
@@ -78,8 +142,116 @@ TEST_F(stress, collapsed_split_and_swapped)
 		wait_a_little(&state);
 	}
 	EXPECT_EQ(0, system("swapoff /dev/zram0 && echo 1 >/sys/block/zram0/reset"));
-	note("collapsed %d times; KiB swapped, summed up: %llu", collapsed, swapped);
-	EXPECT_TRUE(collapsed && (swapped || variant->pinned));
+	split = events("thp_split_page ") - split;
+	note("collapsed %d times, %lld split; KiB swapped, summed up: %llu", collapsed, split,
+	     swapped);
+	EXPECT_LT(0, collapsed);
+	if (!variant->pinned) {
+		EXPECT_LT(0, split);
+		EXPECT_LT(0, swapped);
+	}
+}
+
+/*
+ * Swapped pages come back to where there is room, and are moved from there to make a larger one. What is
+ * pinned stays.
+ */
+TEST_F(stress, moved_about)
+{
+	__u64 state = 8, end, in[PAGES], out[PAGES];
+	long long migrated = events("pgmigrate_success ");
+	int moved = 0, moved_out = 0;
+
+	if (migrated < 0 || access("/proc/sys/vm/compact_memory", W_OK))
+		SKIP(return, "this kernel moves no pages");
+	swap_on();
+	ASSERT_EQ(0, madvise(self->in, HUGE, MADV_NOHUGEPAGE));
+	ASSERT_EQ(0, madvise(self->out, HUGE, MADV_NOHUGEPAGE));
+	end = begin(self, variant);
+	while (stressing_until(self, end, variant->pinned || (moved && moved_out))) {
+		struct part p = some_pages(&state, RANGE);
+
+		madvise(self->in + p.at, p.len, MADV_PAGEOUT);
+		madvise(self->out + p.at, p.len, MADV_PAGEOUT);
+		wait_a_little(&state);
+		for (size_t i = 0; i < RANGE; i += PAGE) {
+			__atomic_fetch_or(self->in + i, 0, __ATOMIC_RELAXED);
+			__atomic_fetch_or(self->out + i, 0, __ATOMIC_RELAXED);
+		}
+		frames_of(self->in, in);
+		frames_of(self->out, out);
+		write_to("/proc/sys/vm/compact_memory", "1");
+		moved += have_moved(self->in, in);
+		moved_out += have_moved(self->out, out);
+	}
+	EXPECT_EQ(0, system("swapoff /dev/zram0 && echo 1 >/sys/block/zram0/reset"));
+	migrated = events("pgmigrate_success ") - migrated;
+	note("%d pages moved where messages came, %d where they left, %lld in all", moved,
+	     moved_out, migrated);
+	EXPECT_EQ(!variant->pinned, moved > 0);
+	EXPECT_EQ(!variant->pinned, moved_out > 0);
+	EXPECT_TRUE(variant->pinned || migrated >= moved + moved_out);
+}
+
+static void merge(char *at)
+{
+	need(madvise(at, RANGE, MADV_NOHUGEPAGE) == 0);
+	need(madvise(at, RANGE, MADV_MERGEABLE) == 0);
+}
+
+/*
+ * Pages that hold the same become one, and two again when one of them is written. The twins are nobody's: nothing
+ * arrives there. What is pinned stays as it is.
+ */
+TEST_F(stress, merged_and_parted)
+{
+	char *twin = range(HUGE), *twin_out = range(HUGE), *before = pages(RANGE);
+	const struct part all = {0, RANGE};
+	long long sharing = 0, now;
+	__u64 state = 9, end;
+	int in = 0, out = 0;
+
+	if (access("/sys/kernel/mm/ksm/run", W_OK))
+		SKIP(return, "this kernel merges no pages");
+	write_to("/sys/kernel/mm/ksm/pages_to_scan", "5000");
+	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
+	/* Newer kernels leave pages alone that were not merged the last times. */
+	if (access("/sys/kernel/mm/ksm/smart_scan", W_OK) == 0)
+		write_to("/sys/kernel/mm/ksm/smart_scan", "0");
+	end = begin(self, variant);
+	merge(self->in);
+	merge(self->out);
+	merge(twin);
+	merge(twin_out);
+	refill(twin_out, all);
+	write_to("/sys/kernel/mm/ksm/run", "1");
+	while (stressing_until(self, end, variant->pinned || (in && out && sharing))) {
+		struct part p = some_pages(&state, RANGE);
+
+		/* As it is now, until the next message comes. */
+		memcpy(twin + p.at, self->in + p.at, p.len);
+		memcpy(before, twin + p.at, p.len);
+		for (int i = 0; i < 20; i++)
+			wait_a_little(&state);
+		in += are_merged(self->in);
+		out += are_merged(self->out);
+		now = number_in("/sys/kernel/mm/ksm/pages_sharing", NULL);
+		if (now > sharing)
+			sharing = now;
+		ASSERT_EQ(0, memcmp(before, twin + p.at, p.len));
+		/* The same once more, on pages of its own. */
+		refill(self->out, some_pages(&state, RANGE));
+		wait_a_little(&state);
+	}
+	for (size_t i = 0; i < RANGE; i += 8)
+		ASSERT_EQ(pattern(OUT_SEED, i), *(__u64 *)(twin_out + i));
+	write_to("/sys/kernel/mm/ksm/run", "2");
+	write_to("/sys/kernel/mm/ksm/run", "0");
+	note("merged pages, summed up: %d where messages came, %d where they left; at most %lld at a time",
+	     in, out, sharing);
+	EXPECT_EQ(!variant->pinned, in > 0);
+	EXPECT_EQ(!variant->pinned, out > 0);
+	EXPECT_TRUE(variant->pinned || sharing > 0);
 }
 
 TEST_HARNESS_MAIN

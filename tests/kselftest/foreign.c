@@ -5,6 +5,9 @@
  */
 #include "who.h"
 
+#include <sys/mount.h>
+#include <sys/syscall.h>
+
 /* --- what was another's ---------------------------------------------------------------------- */
 
 static bool is_empty(int fd, struct treadle_map m, bool dirty)
@@ -173,6 +176,74 @@ TEST(a_container_reaches_itself)
 	raise_to(&r->stop, 1);
 	EXPECT_EQ(0, reap(pid));
 	EXPECT_EQ(0, r->got);
+}
+
+/* Of all that is outside it has the device, and sees nothing else. */
+static void moves_into_a_root_of_its_own(void)
+{
+	int fd;
+
+	need(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	need(mount("tmpfs", "/tmp", "tmpfs", 0, NULL) == 0);
+	need(mkdir("/tmp/dev", 0755) == 0 && mkdir("/tmp/old", 0755) == 0);
+	fd = open("/tmp" TREADLE_DEVICE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	need(fd >= 0 && close(fd) == 0);
+	need(mount(TREADLE_DEVICE, "/tmp" TREADLE_DEVICE, NULL, MS_BIND, NULL) == 0);
+	need(syscall(SYS_pivot_root, "/tmp", "/tmp/old") == 0 && chdir("/") == 0);
+	need(umount2("/old", MNT_DETACH) == 0 && rmdir("/old") == 0);
+	need(access("/proc", F_OK) < 0 && access("/dev/null", F_OK) < 0);
+}
+
+static void is_first_of_a_container(void *arg)
+{
+	struct receiver *outside = arg, *inside = shared(sizeof(*inside));
+	char buf[8] = "message";
+	struct node n;
+	__u64 to, away;
+
+	need(getpid() == 1 && getuid() == 0);
+	moves_into_a_root_of_its_own();
+	spawn(receives, inside);
+	await(&inside->ready, 1);
+	node_open(&n, (struct options){.auth_key = "key"});
+	to = peer(&n, inside->addr);
+	away = peer(&n, outside->addr);
+	need(post(&n, send_of(buf, 8, to, 1)) == 1);
+	need(cq_next(&n.cq).error == 0);
+	await(&inside->got, 1);
+	if (outside->addr.port != inside->addr.port && outside->addr.port != n.addr.port) {
+		need(post(&n, send_of(buf, 8, away, 2)) == 1);
+		need(cq_next(&n.cq).error == ECONNREFUSED);
+	}
+	/* With the first of its processes all of them end. */
+}
+
+static void makes_a_container(void *arg)
+{
+	become(ALICE);
+	prctl(PR_SET_DUMPABLE, 1);
+	need(unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID |
+		     CLONE_NEWUTS | CLONE_NEWCGROUP) == 0);
+	write_to("/proc/self/uid_map", "0 1001 1");
+	write_to("/proc/self/setgroups", "deny");
+	write_to("/proc/self/gid_map", "0 1001 1");
+	need(reap(spawn(is_first_of_a_container, arg)) == 0);
+}
+
+TEST(a_container_with_a_root_of_its_own)
+{
+	struct receiver *r = shared(sizeof(*r));
+	pid_t pid;
+
+	r->who = ALICE;
+	r->key = "key";
+	pid = spawn(receives, r);
+	await(&r->ready, 1);
+	EXPECT_EQ(0, reap(spawn(makes_a_container, r)));
+	raise_to(&r->stop, 1);
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_EQ(0, r->got);
+	until_unused();
 }
 
 /* --- guesses ------------------------------------------------------------------------------------ */

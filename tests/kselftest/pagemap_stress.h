@@ -273,6 +273,7 @@ FIXTURE_SETUP(stress)
 	} else {
 		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets));
 		self->other = spawn(is_partner, &sockets[1]);
+		close(sockets[1]); /* who waits for him sees that he has given up */
 		self->partner.socket = sockets[0];
 		ASSERT_EQ(sizeof(addr), read(sockets[0], &addr, sizeof(addr)));
 	}

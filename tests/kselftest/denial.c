@@ -2,12 +2,14 @@
 /*
  * What one user can do to others by what he does not do, or does too much: a receiver that never posts, one that never
  * reads its completions, three hundred whose page faults nobody answers, one that is frozen, a sender that floods, one who
- * creates until he gets no more, commands that start themselves for ever, a buffer whose many messages nobody reads. Told is what two strangers get done meanwhile: in wall time, and in their own
- * processor time, which is what the attacker's threads leave them. Judged is that they get on at all, that everybody
- * can be killed, the attacker and who has to do with him, and that all he takes is his own group's.
+ * creates until he gets no more, commands that start themselves for ever, a buffer whose many messages nobody reads. Told
+ * is what two strangers get done meanwhile: in wall time, and in their own processor time, which is what the attacker's
+ * threads leave them. Judged is that they get on at all, that everybody can be killed, the attacker and who has to do with
+ * him, and that all he takes is his own group's.
  *
- * Each has a control group, first without the controller of processors, then with it. With it, strangers keep their small
- * messages; that is judged only if it is measured for long enough.
+ * Each has a control group, first without the controller of processors, then with it. With it, strangers run nine tenths
+ * of the time, be it only measured for long enough. How much they get done in that is told, but not judged: where
+ * processors are emulated it is what the host has left for a second one.
  *
  * DENIAL_SECONDS=0.4, for each of them; 5: also judged
  *
@@ -21,7 +23,7 @@
 /* --- bystanders ------------------------------------------------------------------------------ */
 
 #define ENOUGH_NS 2500000000ULL /* to judge by */
-#define KEPT	  0.9		/* of what they do alone */
+#define KEPT	  0.9		/* of the time */
 
 struct figures {
 	char dir[64];
@@ -239,7 +241,7 @@ static void get_on_beside_all(struct __test_metadata *_metadata, bool controlled
 		about("%s", kind->name);
 		f = get_on_beside(_metadata, kind, &alone);
 		if (controlled && kind->bound && phase_ns() >= ENOUGH_NS)
-			EXPECT_TRUE(f.small >= KEPT * alone.small);
+			EXPECT_TRUE(f.small >= KEPT * f.small_cpu);
 	}
 }
 

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_AVSET_H
 #define TREADLE_PROVIDER_AVSET_H
 
+#include <mutex>
 #include <vector>
 
 #include <rdma/fi_collective.h>
@@ -13,7 +14,7 @@ namespace treadle::fi
 
 /*
  * fi_av_set(3): indices of an address vector, in an order of their own. Nothing of it is the
- * kernel's. Who changes one that somebody else uses is told by the manual not to.
+ * kernel's. A group has the members that its set had when it began to join.
  */
 class AvSet : public Object<AvSet, fid_av_set, FI_CLASS_AV_SET, FI_LOG_AV>
 {
@@ -26,7 +27,12 @@ public:
 	using Object::of;
 
 	Av &av() const noexcept { return av_; }
-	const std::vector<fi_addr_t> &members() const noexcept { return members_; }
+	std::vector<fi_addr_t> members() const
+	{
+		const std::lock_guard guard(lock_);
+
+		return members_;
+	}
 	fi_addr_t address() const noexcept { return address_; }
 
 	/* What names a set or a group, and no peer; no two are the same. */
@@ -36,6 +42,7 @@ private:
 	AvSet(Av &av, void *context);
 
 	int fill(const fi_av_set_attr &attr);
+	/* lock_ is held */
 	bool has(fi_addr_t member) const noexcept;
 
 	static int unite(fid_av_set *dst, const fid_av_set *src) noexcept;
@@ -50,6 +57,7 @@ private:
 
 	Av &av_;
 	Use av_use_;
+	mutable std::mutex lock_;
 	std::vector<fi_addr_t> members_;
 	const fi_addr_t address_;
 };

@@ -101,10 +101,13 @@ int AvSet::unite(fid_av_set *dst, const fid_av_set *src) noexcept
 
 	if (&to.av_ != &from.av_)
 		return REFUSE(-FI_EINVAL, subsys, "av_set_union: of two address vectors");
+	if (&to == &from)
+		return 0;
+	const std::scoped_lock both(to.lock_, from.lock_);
 	return guard([&] {
 		to.members_.reserve(to.members_.size() + from.members_.size());
 		for (const fi_addr_t member : from.members_) {
-			if (!to.has(member)) /* not if it is the same set */
+			if (!to.has(member))
 				to.members_.push_back(member);
 		}
 		return 0;
@@ -120,11 +123,14 @@ int AvSet::keep(fid_av_set *dst, const fid_av_set *src, bool common) noexcept
 	if (&to.av_ != &from.av_)
 		return REFUSE(-FI_EINVAL, subsys, "av_set_%s: of two address vectors",
 			      common ? "intersect" : "diff");
-	if (&to == &from && !common)
-		to.members_.clear();
-	else if (&to != &from)
-		std::erase_if(to.members_,
-			      [&](fi_addr_t member) { return from.has(member) != common; });
+	if (&to == &from) {
+		const std::lock_guard lock(to.lock_);
+		if (!common)
+			to.members_.clear();
+		return 0;
+	}
+	const std::scoped_lock both(to.lock_, from.lock_);
+	std::erase_if(to.members_, [&](fi_addr_t member) { return from.has(member) != common; });
 	return 0;
 }
 
@@ -141,6 +147,7 @@ int AvSet::subtract(fid_av_set *dst, const fid_av_set *src) noexcept
 int AvSet::insert(fid_av_set *f, fi_addr_t addr) noexcept
 {
 	AvSet &set = of(f);
+	const std::lock_guard lock(set.lock_);
 
 	if (set.has(addr) || !set.av_.find(addr))
 		return REFUSE(-FI_EINVAL, subsys, "av_set_insert: %" PRIu64 ": %s", addr,
@@ -154,6 +161,7 @@ int AvSet::insert(fid_av_set *f, fi_addr_t addr) noexcept
 int AvSet::remove(fid_av_set *f, fi_addr_t addr) noexcept
 {
 	AvSet &set = of(f);
+	const std::lock_guard lock(set.lock_);
 
 	if (!std::erase(set.members_, addr))
 		return REFUSE(-FI_EINVAL, subsys, "av_set_remove: %" PRIu64 ": no member", addr);

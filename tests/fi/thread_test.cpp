@@ -9,6 +9,8 @@
 #include <functional>
 #include <thread>
 
+#include <rdma/fi_collective.h>
+
 namespace
 {
 
@@ -286,6 +288,67 @@ TEST(Thread, AliasesCloseWhileTheirEndpointIsEnabled)
 		EXPECT_EQ(fi_enable(ep.get()), 0);
 		for (auto &closer : closers)
 			closer.join();
+	}
+}
+
+/* Sets of an address vector, from which each thread takes what it has put there itself. */
+class Sets : public testing::Test
+{
+protected:
+	Sets()
+	{
+		EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", 1, "1000", std::size(members),
+					  members, 0, nullptr),
+			  static_cast<int>(std::size(members)));
+		for (auto &set : sets) {
+			fi_av_set_attr attr{};
+			fid_av_set *opened = nullptr;
+			attr.start_addr = attr.end_addr = FI_ADDR_NOTAVAIL;
+			EXPECT_EQ(fi_av_set(av.get(), &attr, &opened, nullptr), 0);
+			set.reset(opened);
+		}
+	}
+
+	Node node;
+	Owned<fid_av> av = node.av(0, FI_AV_TABLE);
+	fi_addr_t members[1000]; /* the first are the threads' own */
+	Owned<fid_av_set> sets[2];
+};
+
+TEST_F(Sets, OneIsChangedByMany)
+{
+	/* so that a change takes time */
+	for (std::size_t i = threads; i < std::size(members); ++i)
+		ASSERT_EQ(fi_av_set_insert(sets[0].get(), members[i]), 0);
+	at_once(threads, [&](int t) {
+		for (int i = 0; i < 3'000; ++i) {
+			ASSERT_EQ(fi_av_set_insert(sets[0].get(), members[t]), 0);
+			ASSERT_EQ(fi_av_set_remove(sets[0].get(), members[t]), 0);
+		}
+	});
+	for (std::size_t i = threads; i < std::size(members); ++i)
+		EXPECT_EQ(fi_av_set_remove(sets[0].get(), members[i]), 0) << i;
+}
+
+/* Neither of two that are taken together is waited for by who has the other. */
+TEST_F(Sets, TwoAreCombinedBothWaysAtOnce)
+{
+	at_once(threads, [&](int t) {
+		fid_av_set *const to = sets[t % 2].get(), *const from = sets[1 - t % 2].get();
+		for (int i = 0; i < 5'000; ++i) {
+			ASSERT_EQ(fi_av_set_union(to, from), 0);
+			ASSERT_EQ(fi_av_set_union(to, to), 0);
+			(void)fi_av_set_insert(to, members[t]); /* another may have brought it */
+			ASSERT_EQ(fi_av_set_intersect(to, to), 0);
+			ASSERT_EQ(fi_av_set_intersect(from, to), 0);
+			ASSERT_EQ(fi_av_set_diff(to, to), 0);
+			ASSERT_EQ(fi_av_set_diff(from, to), 0);
+		}
+	});
+	for (auto &set : sets) {
+		EXPECT_EQ(fi_av_set_diff(set.get(), set.get()), 0);
+		for (int t = 0; t < threads; ++t)
+			EXPECT_EQ(fi_av_set_remove(set.get(), members[t]), -FI_EINVAL);
 	}
 }
 

@@ -54,6 +54,8 @@ public:
 	void prepare_registrations() noexcept;
 	/* Whoever looks for events will find it done. 0, or -errno: it was not begun. */
 	int begin(Pending &registration) noexcept;
+	/* Takes what is done, as who reads events does, to whom they stay. */
+	void take_finished() noexcept;
 	/* Ends one that is under way, if that is not null, and takes back its owner's events. */
 	void withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept;
 

@@ -257,6 +257,17 @@ void Eq::take_registrations()
 	}
 }
 
+void Eq::take_finished() noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	if (is_ours())
+		fi::guard([&] {
+			take_registrations();
+			return 0;
+		});
+}
+
 void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept
 {
 	const std::lock_guard guard(lock_);

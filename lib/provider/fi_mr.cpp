@@ -67,8 +67,10 @@ public:
 		mr.pending_.reset(); /* this */
 		if (!kernel)
 			return fabric_error(kernel.error().negative());
-		mr.key = kernel->key();
-		mr.kernel_ = std::move(*kernel);
+		const std::uint64_t key = kernel->key();
+		mr.registered_.store(&mr.kernel_.emplace(std::move(*kernel)),
+				     std::memory_order_release);
+		std::atomic_ref(mr.key).store(key, std::memory_order_release);
 		return 0;
 	}
 
@@ -189,12 +191,27 @@ int Mr::register_now() noexcept
 	return pending_->finish(self);
 }
 
+/* Who does not read events gets on as well. */
+MemoryRegion *Mr::registered(const char *call) noexcept
+{
+	MemoryRegion *region = registered_.load(std::memory_order_acquire);
+
+	if (!region && events_) {
+		events_->take_finished();
+		region = registered_.load(std::memory_order_acquire);
+	}
+	if (!region)
+		REFUSE(-FI_EOPBADSTATE, subsys, "%s: is not registered, or not yet", call);
+	return region;
+}
+
 int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 {
+	MemoryRegion *const kernel = registered("bind");
 	int rc;
 
-	if (!kernel_)
-		return REFUSE(-FI_EOPBADSTATE, subsys, "bind: is not registered yet");
+	if (!kernel)
+		return -FI_EOPBADSTATE;
 	switch (other->fclass) {
 	case FI_CLASS_CNTR: {
 		Cntr &cntr = Cntr::of(other);
@@ -204,7 +221,7 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
 				      flags);
-		rc = kernel_->bind(cntr.id());
+		rc = kernel->bind(cntr.id());
 		if (!rc)
 			cntr_use_ = Use(cntr.users);
 		break;
@@ -218,7 +235,7 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
-		rc = port.endpoint().bind_region(*kernel_);
+		rc = port.endpoint().bind_region(*kernel);
 		break;
 	}
 	default:
@@ -241,9 +258,8 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 {
 	const std::size_t room = *attr.key_size;
 
-	if (!kernel_)
-		return REFUSE(-FI_EOPBADSTATE, subsys, "raw_attr: is not registered yet");
-
+	if (!registered("raw_attr"))
+		return -FI_EOPBADSTATE;
 	*attr.key_size = sizeof(key);
 	if (room < sizeof(key))
 		return -FI_ETOOSMALL;
@@ -256,9 +272,10 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 int Mr::control(int command, void *arg) noexcept
 {
 	switch (command) {
-	case FI_ENABLE:	 /* it has been from the start */
+	case FI_ENABLE: /* it has been since it was registered */
+		return registered("enable") ? 0 : -FI_EOPBADSTATE;
 	case FI_REFRESH: /* the kernel knows what becomes of its pages */
-		return 0;
+		return registered("refresh") ? 0 : -FI_EOPBADSTATE;
 	case FI_GET_RAW_MR:
 		return raw_attr(*static_cast<struct fi_mr_raw_attr *>(arg));
 	default:

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_MR_H
 #define TREADLE_PROVIDER_MR_H
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,8 +16,9 @@ namespace treadle::fi
 {
 
 /*
- * fi_mr(3). One that is registered in the background has no kernel_ before it is
- * done, or ever, if that fails; what changes then is written under its queue's lock.
+ * fi_mr(3). One that is registered in the background has no kernel_ before somebody takes
+ * it as done, or ever, if that fails. Who does has written kernel_ before registered_, and that
+ * before the key, in which fi_mr_key looks without asking: so who sees one sees the other.
  */
 class Mr : public Object<Mr, fid_mr, FI_CLASS_MR, FI_LOG_MR>
 {
@@ -48,6 +50,8 @@ private:
 		       fid_mr **out) noexcept;
 
 	int register_now() noexcept;
+	/* Null, and says why in the log: it is not registered, yet or at all. */
+	MemoryRegion *registered(const char *call) noexcept;
 	int raw_attr(const struct fi_mr_raw_attr &attr) noexcept;
 
 	Domain &domain_;
@@ -58,6 +62,7 @@ private:
 	std::uint64_t base_ = 0;	  /* what peers call its first byte */
 	std::unique_ptr<Eq::Pending> pending_;
 	std::optional<MemoryRegion> kernel_;
+	std::atomic<MemoryRegion *> registered_ = nullptr; /* kernel_, once it is there */
 };
 
 } // namespace treadle::fi

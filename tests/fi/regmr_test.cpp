@@ -4,6 +4,9 @@
 #include "node.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -128,8 +131,70 @@ TEST(RegMr, AnErrorIsReportedAsAnErrorEntry)
 	EXPECT_EQ(fi_mr_key(second), FI_KEY_NOTAVAIL);
 	const auto cntr = b.node.cntr();
 	EXPECT_EQ(fi_mr_bind(second, &cntr->fid, FI_REMOTE_WRITE), -FI_EOPBADSTATE);
+	Log log;
+	EXPECT_EQ(fi_mr_enable(second), -FI_EOPBADSTATE);
+	EXPECT_TRUE(log.has("enable: is not registered")) << log.all();
+	EXPECT_EQ(fi_mr_refresh(second, nullptr, 0, 0), -FI_EOPBADSTATE);
+	EXPECT_TRUE(log.has("refresh: is not registered")) << log.all();
 	EXPECT_EQ(fi_close(&second->fid), 0);
 	EXPECT_EQ(fi_close(&first->fid), 0);
+}
+
+/* Each call that needs the region finds it done. The event is still there for who reads events. */
+TEST(RegMr, WhoReadsNoEventsGetsOn)
+{
+	Bound b;
+	const auto cntr = b.node.cntr();
+	const std::function<int(fid_mr *)> calls[] = {
+		[](fid_mr *mr) { return fi_mr_enable(mr); },
+		[](fid_mr *mr) { return fi_mr_refresh(mr, nullptr, 0, 0); },
+		[&](fid_mr *mr) { return fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE); },
+		[](fid_mr *mr) {
+			std::uint64_t base = 1, raw = 0;
+			std::size_t size = sizeof(raw);
+			const int rc = fi_mr_raw_attr(
+				mr, &base, reinterpret_cast<std::uint8_t *>(&raw), &size, 0);
+			EXPECT_EQ(raw, rc ? 0u : 5u);
+			return rc;
+		},
+	};
+
+	for (const auto &call : calls) {
+		fid_mr *const mr = b.reg(5, ctx(1));
+		const auto end =
+			std::chrono::steady_clock::now() + std::chrono::milliseconds(patience);
+		int rc;
+		while ((rc = call(mr)) == -FI_EOPBADSTATE && std::chrono::steady_clock::now() < end)
+			std::this_thread::yield();
+		EXPECT_EQ(rc, 0);
+		EXPECT_EQ(fi_mr_key(mr), 5u);
+		b.expect_complete(mr);
+		EXPECT_EQ(fi_close(&mr->fid), 0);
+	}
+}
+
+/* Another thread reads the events meanwhile. */
+TEST(RegMr, WhoSeesTheKeyMayBind)
+{
+	Bound b;
+	const auto cntr = b.node.cntr();
+	std::atomic<bool> over = false;
+	std::thread reader([&] {
+		fi_eq_entry entry{};
+		std::uint32_t event;
+		while (!over)
+			(void)fi_eq_read(b.eq.get(), &event, &entry, sizeof(entry), 0);
+	});
+
+	for (int round = 0; round < 2000; ++round) {
+		fid_mr *const mr = b.reg(5, ctx(1));
+		while (*const_cast<volatile std::uint64_t *>(&mr->key) == FI_KEY_NOTAVAIL)
+			;
+		EXPECT_EQ(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE), 0);
+		EXPECT_EQ(fi_close(&mr->fid), 0);
+	}
+	over = true;
+	reader.join();
 }
 
 TEST(RegMr, WhatIsWrongAtOnceHasNoEvent)

@@ -143,6 +143,9 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%" PRIx64 " is unknown", unknown);
 	if (domain.mr_mode() & FI_MR_PROV_KEY)
 		options.flags |= TREADLE_MR_KERNEL_KEY;
+	else if (attr.requested_key == FI_KEY_NOTAVAIL)
+		return REFUSE(-FI_EKEYREJECTED, subsys, "reg: key 0x%" PRIx64 " is FI_KEY_NOTAVAIL",
+			      attr.requested_key);
 	else
 		options.key = attr.requested_key;
 	if (domain.mr_mode() & FI_MR_VIRT_ADDR)

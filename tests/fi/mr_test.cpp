@@ -50,6 +50,24 @@ TEST_F(Mr, KeysAreTheApplications)
 	EXPECT_EQ(fi_mr_refresh(mr.get(), nullptr, 0, 0), 0);
 }
 
+/* What fi_mr_key says of a region that is not registered names none that is. */
+TEST_F(Mr, NoKeyMeansThatThereIsNone)
+{
+	Node node;
+	Log log;
+	int error;
+
+	EXPECT_FALSE(reg(node, FI_KEY_NOTAVAIL, &error));
+	EXPECT_EQ(error, -FI_EKEYREJECTED);
+	EXPECT_TRUE(log.has("FI_KEY_NOTAVAIL")) << log.all();
+	EXPECT_EQ(fi_mr_key(reg(node, FI_KEY_NOTAVAIL - 1).get()), FI_KEY_NOTAVAIL - 1);
+
+	Info hints = hints_for(0);
+	hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+	Node other(std::move(hints));
+	EXPECT_NE(fi_mr_key(reg(other, FI_KEY_NOTAVAIL).get()), FI_KEY_NOTAVAIL);
+}
+
 TEST_F(Mr, BasicModeMeansKeysOfTheProvider)
 {
 	Info hints = hints_for(0);

@@ -92,7 +92,8 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 
-	if (attr.auth_key && FI_VERSION_GE(api(), FI_VERSION(1, 5))) {
+	/* before, the structure may end earlier */
+	if (FI_VERSION_GE(api(), FI_VERSION(1, 5)) && attr.auth_key) {
 		const auto *key = reinterpret_cast<const std::byte *>(attr.auth_key);
 		auth_key_.assign(key, key + attr.auth_key_size);
 	}

@@ -81,8 +81,9 @@ std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noe
 {
 	const fi_ep_attr *attr = info.ep_attr;
 
-	if (!attr || !attr->auth_key || !attr->auth_key_size ||
-	    FI_VERSION_LT(domain.api(), FI_VERSION(1, 5)))
+	/* before 1.5 the structure may end earlier */
+	if (!attr || FI_VERSION_LT(domain.api(), FI_VERSION(1, 5)) || !attr->auth_key ||
+	    !attr->auth_key_size)
 		return domain.auth_key();
 	return std::as_bytes(std::span(attr->auth_key, attr->auth_key_size));
 }

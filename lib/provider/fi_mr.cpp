@@ -157,7 +157,7 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		 domain.kernel().limits().features & TREADLE_FEATURE_MR_IOV)
 		options.flags |= TREADLE_MR_UNMAPPED;
 	options.auth_key = domain.auth_key();
-	if (attr.auth_key_size && attr.auth_key && FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
+	if (FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)) && attr.auth_key_size && attr.auth_key)
 		options.auth_key = std::as_bytes(std::span(attr.auth_key, attr.auth_key_size));
 
 	return guard([&] {

@@ -265,7 +265,7 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 	else
 		info.mr_mode = FI_VERSION_LT(api, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
 	settle(info.cq_cnt, asked.cq_cnt, usual_queues);
-	settle(info.cntr_cnt, asked.cntr_cnt, usual_queues);
+	settle(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
 	info.auth_key_size = 0;
 	if (has_keys(api))
 		copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);

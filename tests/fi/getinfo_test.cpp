@@ -2,10 +2,12 @@
 /* fi_getinfo(3): what is offered, what is refused and why, and which addresses come with it. */
 #include "node.h"
 
+#include <cstddef>
 #include <ostream>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 
 namespace
 {
@@ -415,6 +417,44 @@ TEST_P(Version, IsServed)
 }
 
 INSTANTIATE_TEST_SUITE_P(GetInfo, Version, testing::Values(0, 4, 5, 6, 7, 8, 9, 10, 13, 15, 17));
+
+/* The first bytes of a structure, behind which there is no memory. */
+class Beginning
+{
+public:
+	Beginning(const void *of, std::size_t size)
+		: pages_(static_cast<char *>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE,
+						  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+		  begin_(pages_ + page - size)
+	{
+		EXPECT_EQ(mprotect(pages_ + page, page, PROT_NONE), 0);
+		std::memcpy(begin_, of, size);
+	}
+	~Beginning() { munmap(pages_, 2 * page); }
+	template <class T> T *as() const { return reinterpret_cast<T *>(begin_); }
+
+private:
+	static constexpr std::size_t page = 4096;
+	char *const pages_, *const begin_;
+};
+
+/* Those of ABI 1.0, which libfabric hands on as they are. */
+TEST(GetInfo, StructuresOfOldCallersEndEarlier)
+{
+	Node node(no_hints(), FI_VERSION(1, 4));
+	const Beginning of_domain(node.info->domain_attr, offsetof(fi_domain_attr, cntr_cnt));
+	const Beginning of_ep(node.info->ep_attr, offsetof(fi_ep_attr, auth_key_size));
+	fi_info info = *node.info;
+	fid_domain *domain = nullptr;
+	fid_ep *ep = nullptr;
+
+	info.domain_attr = of_domain.as<fi_domain_attr>();
+	info.ep_attr = of_ep.as<fi_ep_attr>();
+	ASSERT_EQ(fi_domain(node.fabric.get(), &info, &domain, nullptr), 0);
+	const Owned<fid_domain> owner(domain);
+	ASSERT_EQ(fi_endpoint(domain, &info, &ep, nullptr), 0);
+	EXPECT_EQ(fi_close(&ep->fid), 0);
+}
 
 /* --- addresses ----------------------------------------------------------------------- */
 

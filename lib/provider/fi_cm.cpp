@@ -106,12 +106,15 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 int Endpoint::get_peer(void *addr, std::size_t *size)
 {
 	const std::lock_guard guard(control_lock_);
+	const std::size_t room = *size;
 
 	if (!connected())
 		return no_connections("getpeer");
 	if (!peer_)
 		return REFUSE(-FI_ENOTCONN, subsys, "getpeer");
-	return copy_out(encode(domain_.addr_format(), *peer_), addr, size) ? 0 : -FI_ETOOSMALL;
+	return copy_out(encode(domain_.addr_format(), *peer_), addr, size) ?
+		       0 :
+		       too_small(subsys, "getpeer", room, *size);
 }
 
 } // namespace treadle::fi

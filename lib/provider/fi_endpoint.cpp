@@ -407,7 +407,7 @@ void Endpoint::update_ports() noexcept
 int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_ && !enabled_)
-		return -FI_EOPBADSTATE;
+		return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: the endpoint is not enabled");
 	if (kernel_) { /* what is received by a shared context was posted there, not here */
 		const int rc = cancel(context, shared_rx_ ? Side::transmit : Side::both);
 		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);
@@ -465,12 +465,13 @@ int Endpoint::bind_region(MemoryRegion &region) noexcept
 int Endpoint::get_name(void *addr, std::size_t *size)
 {
 	const std::lock_guard guard(control_lock_);
+	const std::size_t room = *size;
 
 	if (!kernel_)
 		return REFUSE(-FI_EINVAL, subsys, "getname: a shared context has no address");
 	return copy_out(encode(domain_.addr_format(), kernel_->address()), addr, size) ?
 		       0 :
-		       -FI_ETOOSMALL;
+		       too_small(subsys, "getname", room, *size);
 }
 
 } // namespace treadle::fi

@@ -187,7 +187,7 @@ int Eq::fetch()
 	treadle_event event;
 
 	if (!is_ours())
-		return -FI_EPERM;
+		return REFUSE(-FI_EPERM, subsys, "read: of the parent of this process");
 	take_registrations();
 	take_joins();
 	while (events_.empty()) {
@@ -377,11 +377,12 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 		size = std::min(size, len);
 	if (!buf) { /* what kind of event it is will do; a request could not be answered any more */
 		if (first.info && !(flags & FI_PEEK))
-			return -FI_ETOOSMALL;
+			return REFUSE(-FI_ETOOSMALL, subsys,
+				      "read: a request for a connection, and no buffer for it");
 		size = 0;
 	}
 	if (len < size)
-		return -FI_ETOOSMALL;
+		return too_small(subsys, "read", len, size);
 	*event = first.event;
 	std::copy_n(first.entry.begin(), size, static_cast<std::byte *>(buf));
 	if (!(flags & FI_PEEK)) {

@@ -148,7 +148,7 @@ int WorkGraph::print(fid_treadle_graph *graph, fi_treadle_graph_format format, c
 		if (room < *len) {
 			if (room)
 				buf[out.copy(buf, room - 1)] = '\0';
-			return -FI_ETOOSMALL;
+			return too_small(subsys, "graph_print", room, *len);
 		}
 		std::memcpy(buf, out.c_str(), *len);
 		return 0;

@@ -265,7 +265,7 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 		return -FI_EOPBADSTATE;
 	*attr.key_size = sizeof(key);
 	if (room < sizeof(key))
-		return -FI_ETOOSMALL;
+		return too_small(subsys, "raw_attr", room, sizeof(key));
 	std::memcpy(attr.raw_key, &key, sizeof(key));
 	if (attr.base_addr)
 		*attr.base_addr = base_;

@@ -37,7 +37,7 @@ int get_option(fid_t, int level, int option, void *value, std::size_t *size) noe
 		return REFUSE(-FI_ENOPROTOOPT, Pep::subsys, "getopt: level %d, option %d", level,
 			      option);
 	if (*size < sizeof(answer))
-		return -FI_ETOOSMALL;
+		return too_small(Pep::subsys, "getopt", *size, sizeof(answer));
 	*size = sizeof(answer);
 	std::memcpy(value, &answer, sizeof(answer));
 	return 0;
@@ -218,9 +218,11 @@ int Pep::set_name(const void *addr, std::size_t size)
 int Pep::get_name(void *addr, std::size_t *size)
 {
 	const std::lock_guard guard(lock_);
+	const std::size_t room = *size;
 
-	return copy_out(encode(info_->addr_format, kernel_.address()), addr, size) ? 0 :
-										     -FI_ETOOSMALL;
+	return copy_out(encode(info_->addr_format, kernel_.address()), addr, size) ?
+		       0 :
+		       too_small(subsys, "getname", room, *size);
 }
 
 /* Who has asked is not left waiting if there is no memory to tell of it. */

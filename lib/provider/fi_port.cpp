@@ -43,7 +43,7 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 		break;
 	case FI_OPT_FI_HMEM_P2P:
 		if (*size < sizeof(int))
-			return -FI_ETOOSMALL;
+			return too_small(subsys, "getopt", *size, sizeof(int));
 		*size = sizeof(int);
 		*static_cast<int *>(value) = Port::of(f).endpoint().hmem_p2p;
 		return 0;
@@ -53,7 +53,7 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
 	}
 	if (*size < sizeof(answer))
-		return -FI_ETOOSMALL;
+		return too_small(subsys, "getopt", *size, sizeof(answer));
 	*size = sizeof(answer);
 	*static_cast<std::size_t *>(value) = answer;
 	return 0;

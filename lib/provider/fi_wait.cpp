@@ -117,7 +117,7 @@ int WaitSet::try_wait() noexcept
 	int rc = 0;
 
 	if (!is_ours())
-		return -FI_EPERM;
+		return REFUSE(-FI_EPERM, subsys, "wait: of the parent of this process");
 	for (const Member &member : members_)
 		rc = member.object->try_wait() ?: rc;
 	return rc;
@@ -148,7 +148,7 @@ int WaitSet::list_files(struct fi_wait_pollfd &list) noexcept
 
 	list.change_index = changes_;
 	if (room < members_.size())
-		return -FI_ETOOSMALL;
+		return too_small(subsys, "GETWAIT", room, members_.size());
 	std::transform(members_.begin(), members_.end(), list.fd, [](const Member &m) {
 		return pollfd{m.fd, POLLIN, 0};
 	});

@@ -143,7 +143,7 @@ int xpu_variables(const Endpoint &endpoint, void *value, std::size_t *size) noex
 
 	*size = sizeof(xpu);
 	if (room < sizeof(xpu))
-		return -FI_ETOOSMALL;
+		return too_small(FI_LOG_EP_CTRL, "getopt", room, sizeof(xpu));
 	if (const int rc = check(endpoint, xpu, FI_LOG_EP_CTRL))
 		return rc;
 	if (const int rc = guard([&] { return endpoint.domain().cells().prepare(Xpu(xpu)); }))

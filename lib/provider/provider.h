@@ -40,6 +40,15 @@ int log_refusal(int error, fi_log_subsys subsys, const char *func, int line, con
 #define REFUSE(error, subsys, ...) \
 	::treadle::fi::log_refusal(error, subsys, __func__, __LINE__, __VA_ARGS__)
 
+/* -FI_ETOOSMALL. Who has no room at all asks for the size, which needs no explanation. */
+inline int too_small(fi_log_subsys subsys, const char *call, std::size_t room,
+		     std::size_t needed) noexcept
+{
+	return room ? REFUSE(-FI_ETOOSMALL, subsys, "%s: room for %zu, not for %zu", call, room,
+			     needed) :
+		      -FI_ETOOSMALL;
+}
+
 /* An errno of the kernel (negative) in libfabric's words. */
 int fabric_error(int error) noexcept;
 

@@ -135,7 +135,9 @@ TEST_F(Cm, ARequestIsNotReadWithoutABuffer)
 
 	ASSERT_EQ(connect(), 0);
 	EXPECT_EQ(fi_eq_sread(listener.eq.get(), &event, nullptr, 0, patience, 0), -FI_ETOOSMALL);
+	Log log;
 	EXPECT_EQ(fi_eq_read(listener.eq.get(), &event, nullptr, 512, 0), -FI_ETOOSMALL);
+	EXPECT_TRUE(log.has("no buffer for it")) << log.all();
 	EXPECT_EQ(fi_eq_read(listener.eq.get(), &event, nullptr, 0, FI_PEEK), 0);
 	EXPECT_EQ(event, std::uint32_t{FI_CONNREQ});
 	accept(listener.request());

@@ -49,7 +49,9 @@ TEST(Eq, TooSmallABufferLosesNothing)
 	std::uint32_t event;
 
 	ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, out, sizeof(out), 0), ssize_t{sizeof(out)});
+	Log log;
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, 99, 0), -FI_ETOOSMALL);
+	EXPECT_TRUE(log.has("read: room for 99, not for 100")) << log.all();
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, sizeof(in), 0), ssize_t{sizeof(out)});
 	EXPECT_STREQ(in, "event");
 }

@@ -123,7 +123,9 @@ TEST_F(Mr, RawKeysAreTheKeys)
 	std::size_t size = 4;
 	std::uint64_t base = 1, key = 0;
 
+	Log log;
 	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw, &size, 0), -FI_ETOOSMALL);
+	EXPECT_TRUE(log.has("raw_attr: room for 4, not for 8")) << log.all();
 	EXPECT_EQ(size, 8u);
 	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw, &size, 0), 0);
 	ASSERT_EQ(fi_mr_map_raw(node.domain.get(), base, raw, size, &key, 0), 0);

@@ -134,11 +134,17 @@ TEST(Object, AnEndpointIsEnabledOnlyWithAllItNeeds)
 	char c = 0;
 	Log log;
 
-	EXPECT_EQ(fi_send(ep, &c, 1, nullptr, 0, nullptr), -FI_EOPBADSTATE);
-	EXPECT_EQ(fi_trecv(ep, &c, 1, nullptr, 0, 0, 0, nullptr), -FI_EOPBADSTATE);
-	EXPECT_EQ(fi_inject(ep, &c, 1, 0), -FI_EOPBADSTATE);
-	EXPECT_EQ(fi_cancel(&ep->fid, nullptr), -FI_EOPBADSTATE);
-	EXPECT_TRUE(log.has("not enabled"));
+	const std::function<ssize_t()> calls[] = {
+		[&] { return fi_send(ep, &c, 1, nullptr, 0, nullptr); },
+		[&] { return fi_trecv(ep, &c, 1, nullptr, 0, 0, 0, nullptr); },
+		[&] { return fi_inject(ep, &c, 1, 0); },
+		[&] { return fi_cancel(&ep->fid, nullptr); },
+	};
+	for (const auto &call : calls) {
+		log.clear();
+		EXPECT_EQ(call(), -FI_EOPBADSTATE);
+		EXPECT_TRUE(log.has("not enabled")) << &call - calls;
+	}
 	EXPECT_EQ(fi_enable(ep), -FI_ENOAV);
 	ASSERT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), 0);
 	EXPECT_EQ(fi_enable(ep), -FI_ENOCQ);
@@ -235,11 +241,17 @@ TEST(Object, NamesCanBeTakenOnce)
 	EXPECT_EQ(size, sizeof(name));
 	EXPECT_NE(name.sin_port, 0);
 	EXPECT_EQ(name.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+	Log log;
 	size = 4;
 	EXPECT_EQ(fi_getname(&first->fid, &other, &size), -FI_ETOOSMALL);
 	EXPECT_EQ(size, sizeof(name));
+	EXPECT_TRUE(log.has("getname: room for 4, not for 16")) << log.all();
+	log.clear();
+	size = 0;
+	EXPECT_EQ(fi_getname(&first->fid, nullptr, &size), -FI_ETOOSMALL);
+	EXPECT_EQ(size, sizeof(name));
+	EXPECT_EQ(log.all(), "") << "a question";
 
-	Log log;
 	EXPECT_EQ(fi_setname(&second->fid, &name, sizeof(name)), -FI_EADDRINUSE);
 	EXPECT_NE(log.all(), "");
 	EXPECT_EQ(fi_setname(&second->fid, &name, 3), -FI_EINVAL);
@@ -342,7 +354,9 @@ TEST(Object, OptionsAndRoom)
 	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_TX_SIZE, &value, &size), 0);
 	EXPECT_EQ(value, 64u);
 	size = 2;
+	Log log;
 	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, FI_OPT_RX_SIZE, &value, &size), -FI_ETOOSMALL);
+	EXPECT_TRUE(log.has("getopt: room for 2, not for 8")) << log.all();
 	size = sizeof(value);
 	for (const int option : {FI_OPT_CM_DATA_SIZE, FI_OPT_BUFFERED_MIN}) {
 		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);

@@ -218,7 +218,9 @@ protected:
 TEST_F(Files, WhatAChildClosesStaysInItsParentsWaitSet)
 {
 	Child child([&](int) {
+		Log log;
 		EXPECT_EQ(fi_wait(set.get(), 5'000), -FI_EPERM);
+		EXPECT_TRUE(log.has("wait: of the parent")) << log.all();
 		for (fid *const f : {&eq->fid, &cq->fid, &cntr->fid, &set->fid})
 			EXPECT_EQ(fi_close(f), 0);
 		return 0;
@@ -263,7 +265,9 @@ TEST_F(Files, AChildNeitherWritesNorTakesItsParentsEvents)
 		fid *objects[] = {&eq->fid};
 
 		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &note, sizeof(note), 0), -FI_EPERM);
+		Log log;
 		EXPECT_EQ(fi_eq_read(eq.get(), &event, &note, sizeof(note), 0), -FI_EPERM);
+		EXPECT_TRUE(log.has("read: of the parent")) << log.all();
 		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), 5'000, 0), -FI_EPERM);
 		EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EPERM);
 		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EPERM);

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What `make demo` shows, and the same over the other types of endpoints, in short: the system's own programs find
+# treadle and exchange messages over it, and a ring and a sum go on while all but one of their processes are stopped.
+
+number=0 limit=$((60 * ${TEST_PATIENCE:-1}))
+
+# check NAME COMMAND…
+check() {
+	local name=$1 result=ok
+	shift
+	"$@" 2>&1 | sed 's/^/# /'
+	[ "${PIPESTATUS[0]}" = 0 ] || result="not ok"
+	echo "$result $((++number)) - $name"
+}
+
+found() { fi_info -p treadle | grep -c '^provider: treadle$'; }
+
+# exchanged TYPE OPTION…: -c looks at each byte. Fails also if nothing was exchanged.
+exchanged() {
+	local pingpong=(fi_pingpong -p treadle -c -e "$@") server status=0 i
+	timeout "$limit" "${pingpong[@]}" >/tmp/server 2>&1 &
+	server=$!
+	# It listens on TCP port 47592 (0xb9e8) for its own arrangements.
+	for i in {1..100}; do
+		! grep -q ':B9E8 [^ ]* 0A' /proc/net/tcp /proc/net/tcp6 || break
+		sleep 0.1
+	done
+	timeout "$limit" "${pingpong[@]}" 127.0.0.1 >/tmp/client 2>&1 || status=$?
+	wait "$server" || status=$?
+	cat /tmp/server /tmp/client
+	[ "$status" = 0 ] && [ "$(grep -c '^[0-9]' /tmp/client)" -ge 3 ]
+}
+
+echo 1..6
+check fi_info found
+check rdm exchanged rdm -S all -I 2
+check msg exchanged msg -I 5
+check dgram exchanged dgram -I 5
+check ring timeout "$limit" treadle-ring --rounds 100
+check allreduce timeout "$limit" treadle-allreduce --rounds 20

@@ -94,7 +94,9 @@ helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
 # In debug/, what can be tested on a kernel of tools/vm/*.config only; in fail/, with the module of module-fail.
 kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c debug/*.c fail/*.c)))
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
-guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests)
+# What documents show as code.
+documents := $(addprefix build/tests/docs/,self readme.o)
+guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents)
 
 programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_tests)
 	@:
@@ -167,6 +169,19 @@ $(mpi_tools): build/bin/%: tools/mpi/%.c
 $(mpi_tests) $(mpi_tools):
 	$(call say,MPICC,$<)
 	$(Q)mkdir -p $(@D) && mpicc -std=gnu11 $(warnings) $(CFLAGS) $< -o $@
+
+# The client in ring-abi.rst, with nothing but the headers; README's C++ in a function.
+build/tests/docs/self.c: Documentation/ring-abi.rst
+	$(Q)mkdir -p $(@D) && awk '/^\.\. code:: c$$/ { on = 1; next } on && /^[^ ]/ { exit } on' $< | cut -c 5- >$@
+build/tests/docs/self: build/tests/docs/self.c $(wildcard uapi/treadle/*.h)
+	$(call say,CC,$< (of ring-abi.rst))
+	$(Q)$(CC) -std=gnu11 $(warnings) -Iuapi $< -o $@
+build/tests/docs/readme.cpp: README.md
+	$(Q)mkdir -p $(@D) && awk '/^```cpp$$/ { on = 1; next } on && /^```$$/ { exit } !on { next } \
+		/^#include/ { print; print "void program(char *in, const char *out) {"; next } { print } END { print "}" }' $< >$@
+build/tests/docs/readme.o: build/tests/docs/readme.cpp
+	$(call say,CXX,$< (of README.md))
+	$(Q)$(cxx) -c $< -o $@
 
 # --- unit tests: the module's pure logic in user space, natively, three times ------------------------
 

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Nothing on the data path allocates memory: neither the calls that post, nor those that look what has come. */
+#include "node.h"
+
+#include <functional>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+
+#include "../lib/allocations.h"
+
+namespace
+{
+
+constexpr std::uint64_t key = 5, tag = 3;
+
+class Allocation : public testing::TestWithParam<fi_threading>
+{
+protected:
+	Allocation() : p(hints(), options()), cntr(p.node.cntr())
+	{
+		fid_mr *opened = nullptr;
+
+		EXPECT_EQ(fi_mr_reg(p.node.domain.get(), there, sizeof(there),
+				    FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0, &opened, nullptr),
+			  0);
+		mr.reset(opened);
+		trigger.event_type = FI_TRIGGER_THRESHOLD;
+		trigger.trigger.threshold = {cntr.get(), 0};
+	}
+	static Info hints()
+	{
+		Info out =
+			hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER | FI_SOURCE);
+
+		out->domain_attr->threading = GetParam();
+		return out;
+	}
+	static Side::Options options()
+	{
+		Side::Options out;
+
+		out.counters = true;
+		return out;
+	}
+
+	/* Each time, also the first. Whoever fails says so himself, which allocates. */
+	void expect_none(const char *name, const std::function<ssize_t()> &post, bool received,
+			 bool sent = true)
+	{
+		for (int i = 0; i < 100; ++i) {
+			fi_cq_tagged_entry entries[2]{};
+			fi_addr_t src = FI_ADDR_NOTAVAIL;
+			ssize_t posted = -1, n[2] = {1, 1};
+			const int allocated = allocations::of([&] {
+				posted = post();
+				if (sent)
+					while ((n[0] = fi_cq_read(p.a.tx_cq.get(), &entries[0],
+								  1)) == -FI_EAGAIN)
+						;
+				if (received)
+					n[1] = fi_cq_sreadfrom(p.b.rx_cq.get(), &entries[1], 1,
+							       &src, nullptr, patience);
+			});
+			ASSERT_EQ(posted, 0) << name;
+			ASSERT_EQ(n[0], 1) << name;
+			ASSERT_EQ(n[1], 1) << name;
+			ASSERT_EQ(allocated, 0) << name << ", number " << i;
+		}
+	}
+	void expect_none(const char *name, const std::function<ssize_t()> &post)
+	{
+		expect_none(name, post, false);
+	}
+
+	Pair p;
+	Owned<fid_cntr> cntr;
+	Owned<fid_mr> mr;
+	fi_triggered_context trigger{};
+	std::uint64_t here[8]{}, there[8]{}, in[8]{}, old = 0, compare = 0;
+};
+
+TEST_P(Allocation, MessagesNeedNone)
+{
+	fid_ep *const a = p.a.ep.get(), *const b = p.b.ep.get();
+	const fi_addr_t to = p.b_at_a;
+	const iovec from[2] = {{here, 8}, {here + 1, 8}}, at[2] = {{in, 8}, {in + 1, 8}};
+	const auto after = [](ssize_t rc, ssize_t then) { return rc ?: then; };
+
+	expect_none(
+		"send",
+		[&] {
+			return after(fi_recv(b, in, 64, nullptr, FI_ADDR_UNSPEC, ctx(1)),
+				     fi_send(a, here, 64, nullptr, to, ctx(2)));
+		},
+		true);
+	expect_none(
+		"sendv",
+		[&] {
+			return after(fi_recvv(b, at, nullptr, 2, FI_ADDR_UNSPEC, ctx(1)),
+				     fi_sendv(a, from, nullptr, 2, to, ctx(2)));
+		},
+		true);
+	expect_none(
+		"sendmsg",
+		[&] {
+			const fi_msg recv{at, nullptr, 2, FI_ADDR_UNSPEC, ctx(1), 0};
+			const fi_msg send{from, nullptr, 2, to, ctx(2), 9};
+			return after(fi_recvmsg(b, &recv, 0),
+				     fi_sendmsg(a, &send, FI_REMOTE_CQ_DATA));
+		},
+		true);
+	expect_none(
+		"inject, before it is received",
+		[&] {
+			return after(fi_inject(a, here, 64, to),
+				     fi_recv(b, in, 64, nullptr, FI_ADDR_UNSPEC, ctx(1)));
+		},
+		true, false);
+	expect_none(
+		"FI_TRIGGER",
+		[&] {
+			const fi_msg send{from, nullptr, 1, to, &trigger, 0};
+			return after(fi_recv(b, in, 64, nullptr, FI_ADDR_UNSPEC, ctx(1)),
+				     fi_sendmsg(a, &send, FI_TRIGGER));
+		},
+		true);
+	expect_none(
+		"tsend",
+		[&] {
+			return after(fi_trecv(b, in, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, ctx(1)),
+				     fi_tsend(a, here, 64, nullptr, to, tag, ctx(2)));
+		},
+		true);
+	expect_none(
+		"tsenddata",
+		[&] {
+			return after(fi_trecv(b, in, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, ctx(1)),
+				     fi_tsenddata(a, here, 64, nullptr, 9, to, tag, ctx(2)));
+		},
+		true);
+	expect_none(
+		"tinject",
+		[&] {
+			return after(fi_trecv(b, in, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, ctx(1)),
+				     fi_tinject(a, here, 64, to, tag));
+		},
+		true, false);
+}
+
+TEST_P(Allocation, RmaAndAtomicsNeedNone)
+{
+	fid_ep *const a = p.a.ep.get();
+	const fi_addr_t to = p.b_at_a;
+	const iovec iov[2] = {{here, 8}, {here + 1, 8}};
+	const fi_rma_iov ranges[2] = {{0, 8, key}, {32, 8, key}};
+	const fi_msg_rma msg{iov, nullptr, 2, to, ranges, 2, ctx(1), 0};
+
+	expect_none("write", [&] { return fi_write(a, here, 64, nullptr, to, 0, key, ctx(1)); });
+	expect_none("writev", [&] { return fi_writev(a, iov, nullptr, 2, to, 0, key, ctx(1)); });
+	expect_none("writemsg", [&] { return fi_writemsg(a, &msg, 0); });
+	expect_none(
+		"inject_write", [&] { return fi_inject_write(a, here, 64, to, 0, key); }, false,
+		false);
+	expect_none("read", [&] { return fi_read(a, here, 64, nullptr, to, 0, key, ctx(1)); });
+	expect_none("readmsg", [&] { return fi_readmsg(a, &msg, 0); });
+	expect_none("atomic", [&] {
+		return fi_atomic(a, here, 1, nullptr, to, 0, key, FI_UINT64, FI_SUM, ctx(1));
+	});
+	expect_none("fetch_atomic", [&] {
+		return fi_fetch_atomic(a, here, 1, nullptr, &old, nullptr, to, 0, key, FI_UINT64,
+				       FI_SUM, ctx(1));
+	});
+	expect_none("compare_atomic", [&] {
+		return fi_compare_atomic(a, here, 1, nullptr, &compare, nullptr, &old, nullptr, to,
+					 0, key, FI_UINT64, FI_CSWAP, ctx(1));
+	});
+}
+
+TEST_P(Allocation, LookingNeedsNone)
+{
+	fi_cq_tagged_entry entry;
+	ssize_t came = 0;
+
+	EXPECT_EQ(allocations::of([&] {
+			  for (int i = 0; i < 100; ++i) {
+				  came += fi_cq_read(p.b.rx_cq.get(), &entry, 1) != -FI_EAGAIN;
+				  came += fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, 0) !=
+					  -FI_EAGAIN;
+				  came += fi_cntr_read(p.b.received.get());
+				  came += fi_cntr_readerr(p.b.received.get());
+				  came += fi_cntr_wait(p.b.received.get(), 1, 0) != -FI_ETIMEDOUT;
+			  }
+		  }),
+		  0);
+	EXPECT_EQ(came, 0);
+}
+
+/* Else the rest proves nothing: what opens something is noticed, in the provider. */
+TEST_P(Allocation, AnAllocationIsNoticed)
+{
+	fid_cntr *opened = nullptr;
+
+	EXPECT_GT(allocations::of([&] {
+			  (void)fi_cntr_open(p.node.domain.get(), nullptr, &opened, nullptr);
+		  }),
+		  0);
+	ASSERT_NE(opened, nullptr);
+	EXPECT_EQ(fi_close(&opened->fid), 0);
+}
+
+/* With locks, and without. */
+INSTANTIATE_TEST_SUITE_P(Threading, Allocation, testing::Values(FI_THREAD_SAFE, FI_THREAD_DOMAIN));
+
+} // namespace

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_TESTS_LIB_ALLOCATIONS_H
+#define TREADLE_TESTS_LIB_ALLOCATIONS_H
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+
+/*
+ * Counts allocations of memory: the program's own functions come before those of glibc, for all libraries as well, and
+ * operator new calls malloc. For one source of a program.
+ */
+
+extern "C" {
+void *__libc_malloc(std::size_t size);
+void *__libc_calloc(std::size_t count, std::size_t size);
+void *__libc_realloc(void *old, std::size_t size);
+void *__libc_memalign(std::size_t alignment, std::size_t size);
+}
+
+namespace allocations
+{
+
+/* Of this thread, while it counts. */
+inline thread_local bool counting = false;
+inline thread_local int counted = 0;
+
+template <class T> T *note(T *memory)
+{
+	counted += counting;
+	return memory;
+}
+
+/* How many does it make? */
+template <class F> int of(F &&function)
+{
+	counted = 0;
+	counting = true;
+	function();
+	counting = false;
+	return counted;
+}
+
+} // namespace allocations
+
+extern "C" {
+__attribute__((visibility("default"))) void *malloc(std::size_t size) noexcept
+{
+	return allocations::note(__libc_malloc(size));
+}
+__attribute__((visibility("default"))) void *calloc(std::size_t count, std::size_t size) noexcept
+{
+	return allocations::note(__libc_calloc(count, size));
+}
+__attribute__((visibility("default"))) void *realloc(void *old, std::size_t size) noexcept
+{
+	return allocations::note(__libc_realloc(old, size));
+}
+__attribute__((visibility("default"))) void *aligned_alloc(std::size_t alignment,
+							   std::size_t size) noexcept
+{
+	return allocations::note(__libc_memalign(alignment, size));
+}
+__attribute__((visibility("default"))) int posix_memalign(void **to, std::size_t alignment,
+							  std::size_t size) noexcept
+{
+	*to = allocations::note(__libc_memalign(alignment, size));
+	return *to ? 0 : ENOMEM;
+}
+}
+
+#endif

@@ -29,6 +29,7 @@ struct Options {
 	unsigned rounds = 11;
 	unsigned milliseconds = 20;
 	bool two = false, count = true, cells = false;
+	fi_ep_type type = FI_EP_RDM;
 	size_t scale = 0;
 	std::string json, svg;
 };
@@ -50,6 +51,7 @@ void usage(std::FILE *to)
 		"  -t, --two             the ends in two processes; half a round trip is a message.\n"
 		"                        Default: both in one thread, the cost to both sides without\n"
 		"                        waiting, which is stable on a busy machine as well\n"
+		"  -e, --endpoint TYPE   rdm (default), or msg: the two ends are connected\n"
 		"  -c, --cells           instead: transfers that a store starts (FI_TRIGGER_XPU), for\n"
 		"                        the first provider: reaction time, cost while nobody writes\n"
 		"  -r, --rounds N        measure each provider N times, in turns (default: 11)\n"
@@ -86,6 +88,13 @@ Operation parse_operation(const std::string &name)
 	throw std::invalid_argument("no such operation: " + name);
 }
 
+fi_ep_type parse_type(const std::string &name)
+{
+	if (name != "rdm" && name != "msg")
+		throw std::invalid_argument("no type of endpoint that is measured: " + name);
+	return name == "msg" ? FI_EP_MSG : FI_EP_RDM;
+}
+
 Options parse(int argc, char **argv)
 {
 	enum { scale = 256 };
@@ -95,6 +104,7 @@ Options parse(int argc, char **argv)
 		{"operation", required_argument, nullptr, 'o'},
 		{"size", required_argument, nullptr, 's'},
 		{"two", no_argument, nullptr, 't'},
+		{"endpoint", required_argument, nullptr, 'e'},
 		{"cells", no_argument, nullptr, 'c'},
 		{"scale", optional_argument, nullptr, scale},
 		{"rounds", required_argument, nullptr, 'r'},
@@ -108,7 +118,8 @@ Options parse(int argc, char **argv)
 	Options options;
 	std::vector<std::string> providers;
 
-	for (int c; (c = getopt_long(argc, argv, "p:b:o:s:tcr:d:nj:g:h", longs, nullptr)) != -1;) {
+	for (int c;
+	     (c = getopt_long(argc, argv, "p:b:o:s:te:cr:d:nj:g:h", longs, nullptr)) != -1;) {
 		switch (c) {
 		case 'p':
 			providers.emplace_back(optarg);
@@ -124,6 +135,9 @@ Options parse(int argc, char **argv)
 			break;
 		case 't':
 			options.two = true;
+			break;
+		case 'e':
+			options.type = parse_type(optarg);
 			break;
 		case 'c':
 			options.cells = true;
@@ -275,7 +289,7 @@ void count_into(Row &row)
 {
 	size_t messages = 32; /* a multiple of the grain of any conversation */
 	const auto body = [&] {
-		const auto conversation = start(row.job.provider, row.job.op, row.job.size);
+		const auto conversation = start(row.job);
 		Watch nobody;
 		Marker marker;
 
@@ -305,8 +319,8 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 		std::vector<std::unique_ptr<Runner>> runners;
 		runners.reserve(options.providers.size());
 		for (const auto &provider : options.providers)
-			runners.push_back(
-				std::make_unique<Runner>(Job{provider, op, size, options.two}));
+			runners.push_back(std::make_unique<Runner>(
+				Job{provider, op, size, options.two, options.type}));
 		for (auto &runner : runners)
 			runner->calibrate(options.milliseconds);
 		for (unsigned i = 0; i < options.rounds; i++)
@@ -351,9 +365,10 @@ int bench_main(const Options &options)
 	const Table table(options.baseline);
 	std::vector<Row> rows;
 
-	std::printf("%s; medians of %u rounds of %u ms\n",
+	std::printf("%s%s; medians of %u rounds of %u ms\n",
 		    options.two ? "two processes, half a round trip" : "both ends in one thread",
-		    options.rounds, options.milliseconds);
+		    options.type == FI_EP_MSG ? ", connected" : "", options.rounds,
+		    options.milliseconds);
 	table.head();
 	for (const Operation &op : options.chosen)
 		for (size_t size : sizes_of(options, op)) {

@@ -23,7 +23,7 @@ measured() {
 	is_json "$json" || { echo "this is no JSON"; return 1; }
 	for provider in treadle shm; do
 		for operation in tagged write; do
-			grep "\"mode\": \"$mode\", \"operation\": \"$operation\", \"size\": 8, \"provider\": \"$provider\"" "$json" |
+			grep "\"mode\": \"$mode\", \"endpoint\": \"rdm\", \"operation\": \"$operation\", \"size\": 8, \"provider\": \"$provider\"" "$json" |
 				grep -q '"status": "done", "ns": {.*"median": [0-9.e+]*.*"ratio": [0-9.e+-]*' ||
 				{ echo "nothing of $operation over $provider"; return 1; }
 		done

@@ -38,6 +38,14 @@ constexpr Operation operations[] = {
 	{Kind::post, "post", "the call that posts a send, without the transfer", FI_MSG},
 };
 
+struct Job {
+	std::string provider;
+	Operation op;
+	size_t size;
+	bool two; /* processes */
+	fi_ep_type type = FI_EP_RDM;
+};
+
 /* The provider, or this program in that mode, does not do this. Not an error. */
 struct Unsupported {
 };
@@ -82,7 +90,12 @@ public:
 			first_ = make_end(info, shape);
 		if (place != Place::first)
 			second_ = make_end(info, shape);
-		if (place == Place::both) {
+		if (place == Place::both && first_->connected) {
+			first_->ask(second_->card());
+			second_->answer(first_->card());
+			first_->await_connection();
+			second_->await_connection();
+		} else if (place == Place::both) {
 			first_->meet(second_->card());
 			second_->meet(first_->card());
 		} else {
@@ -91,7 +104,15 @@ public:
 			partner->put(&card, sizeof(card));
 			if (!partner->get(&card, sizeof(card)))
 				throw Failure("the other process", EPIPE);
-			mine.meet(card);
+			if (!mine.connected) {
+				mine.meet(card);
+				return;
+			}
+			if (place == Place::first)
+				mine.ask(card);
+			else
+				mine.answer(card);
+			mine.await_connection();
 		}
 	}
 	virtual ~Conversation() = default;

@@ -86,9 +86,10 @@ struct Need {
 	std::string provider;
 	uint64_t caps;
 	size_t rx_size = 0;
+	fi_ep_type type = FI_EP_RDM;
 };
 
-/* The provider's reliable datagram endpoint, or null where it has none like that. */
+/* The provider's endpoint of that type, or null where it has none like that. */
 inline Info find(const Need &need)
 {
 	Info hints(fi_allocinfo());
@@ -96,7 +97,7 @@ inline Info find(const Need &need)
 		throw Failure("fi_allocinfo", FI_ENOMEM);
 	hints->caps = need.caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
-	hints->ep_attr->type = FI_EP_RDM;
+	hints->ep_attr->type = need.type;
 	hints->rx_attr->size = need.rx_size;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->mr_mode =
@@ -160,13 +161,16 @@ struct Shape {
 
 /*
  * One end of a conversation: a domain of its own, as in a process of its own, with an endpoint, a
- * completion queue, an optional counter of receives, and a buffer that the peer may access.
+ * completion queue, an optional counter of receives, and a buffer that the peer may access. One of
+ * FI_EP_MSG listens, and has its endpoint when it asks for a connection, or answers.
  */
 class End
 {
 public:
 	End(const fi_info *info, const Shape &shape)
-		: fabric(open<fid_fabric>("fi_fabric", fi_fabric, info->fabric_attr)),
+		: connected(info->ep_attr->type == FI_EP_MSG), shape_(shape),
+		  mr_mode_(info->domain_attr->mr_mode), info_(info),
+		  fabric(open<fid_fabric>("fi_fabric", fi_fabric, info->fabric_attr)),
 		  domain(open<fid_domain>("fi_domain", fi_domain, fabric.get(),
 					  const_cast<fi_info *>(info))),
 		  buffer(shape.bytes)
@@ -180,32 +184,34 @@ public:
 		cntr_attr.events = FI_CNTR_EVENTS_COMP;
 		cntr_attr.wait_obj = FI_WAIT_UNSPEC;
 
-		av = open<fid_av>("fi_av_open", fi_av_open, domain.get(), &av_attr);
+		if (!connected)
+			av = open<fid_av>("fi_av_open", fi_av_open, domain.get(), &av_attr);
 		cq = open<fid_cq>("fi_cq_open", fi_cq_open, domain.get(), &cq_attr);
-		ep = open<fid_ep>("fi_endpoint", fi_endpoint, domain.get(),
-				  const_cast<fi_info *>(info));
-		must(fi_ep_bind(ep.get(), &av->fid, 0), "fi_ep_bind av");
-		must(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV | shape.cq_flags),
-		     "fi_ep_bind cq");
-		if (shape.count_received) {
+		if (shape.count_received)
 			received = open<fid_cntr>("fi_cntr_open", fi_cntr_open, domain.get(),
 						  &cntr_attr);
-			must(fi_ep_bind(ep.get(), &received->fid, FI_RECV), "fi_ep_bind cntr");
-		}
-		if (shape.events) {
+		if (shape.events || connected) {
 			fi_eq_attr eq_attr{};
+			eq_attr.wait_obj = connected ? FI_WAIT_UNSPEC : FI_WAIT_NONE;
 			eq = open<fid_eq>("fi_eq_open", fi_eq_open, fabric.get(), &eq_attr);
-			must(fi_ep_bind(ep.get(), &eq->fid, 0), "fi_ep_bind eq");
 		}
-		must(fi_enable(ep.get()), "fi_enable");
 		register_buffer(info);
+		if (connected) {
+			pep = open<fid_pep>("fi_passive_ep", fi_passive_ep, fabric.get(),
+					    const_cast<fi_info *>(info));
+			must(fi_pep_bind(pep.get(), &eq->fid, 0), "fi_pep_bind");
+			must(fi_listen(pep.get()), "fi_listen");
+		} else {
+			open_endpoint(info);
+		}
 	}
 
 	Card card() const
 	{
 		Card card{};
 		size_t length = sizeof(card.name);
-		must(fi_getname(&ep->fid, card.name, &length), "fi_getname");
+		must(fi_getname(connected ? &pep->fid : &ep->fid, card.name, &length),
+		     "fi_getname");
 		card.addr = remote_addr_;
 		card.key = mr ? fi_mr_key(mr.get()) : 0;
 		return card;
@@ -218,6 +224,24 @@ public:
 		    1)
 			throw Failure("fi_av_insert", FI_EADDRNOTAVAIL);
 	}
+
+	/* With FI_EP_MSG: one asks, the other answers, then each is told. */
+	void ask(const Card &card)
+	{
+		peer_card = card;
+		peer = 0;
+		open_endpoint(info_);
+		must(fi_connect(ep.get(), card.name, nullptr, 0), "fi_connect");
+	}
+	void answer(const Card &card)
+	{
+		peer_card = card;
+		peer = 0;
+		const Info request = await_event(FI_CONNREQ);
+		open_endpoint(request.get());
+		must(fi_accept(ep.get(), nullptr, 0), "fi_accept");
+	}
+	void await_connection() { await_event(FI_CONNECTED); }
 
 	/* Looks at the completion queue once, and remembers what has come. */
 	void progress()
@@ -232,6 +256,14 @@ public:
 
 	void *desc() const { return local_ ? fi_mr_desc(mr.get()) : nullptr; }
 
+	const bool connected;
+
+private:
+	const Shape shape_;
+	const int mr_mode_;
+	const fi_info *const info_; // while the ends get to know each other
+
+public:
 	Fid<fid_fabric> fabric;
 	Fid<fid_domain> domain;
 	Buffer buffer;
@@ -239,6 +271,7 @@ public:
 	Fid<fid_cq> cq;
 	Fid<fid_cntr> received;
 	Fid<fid_eq> eq;
+	Fid<fid_pep> pep;
 	Fid<fid_ep> ep;
 	Fid<fid_mr> mr; // closed before the endpoint that it may be bound to
 
@@ -248,6 +281,42 @@ public:
 	uint64_t tx_done = 0, rx_done = 0;
 
 private:
+	void open_endpoint(const fi_info *info)
+	{
+		ep = open<fid_ep>("fi_endpoint", fi_endpoint, domain.get(),
+				  const_cast<fi_info *>(info));
+		if (av)
+			must(fi_ep_bind(ep.get(), &av->fid, 0), "fi_ep_bind av");
+		must(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV | shape_.cq_flags),
+		     "fi_ep_bind cq");
+		if (received)
+			must(fi_ep_bind(ep.get(), &received->fid, FI_RECV), "fi_ep_bind cntr");
+		if (eq)
+			must(fi_ep_bind(ep.get(), &eq->fid, 0), "fi_ep_bind eq");
+		must(fi_enable(ep.get()), "fi_enable");
+		if (mr && mr_mode_ & FI_MR_ENDPOINT) {
+			must(fi_mr_bind(mr.get(), &ep->fid, 0), "fi_mr_bind");
+			must(fi_mr_enable(mr.get()), "fi_mr_enable");
+		}
+	}
+
+	/* What a request brings along. */
+	Info await_event(uint32_t expected)
+	{
+		fi_eq_cm_entry entry{};
+		uint32_t event = 0;
+		const ssize_t rc =
+			fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), patience, 0);
+		fi_eq_err_entry error{};
+
+		if (rc == -FI_EAVAIL && fi_eq_readerr(eq.get(), &error, 0) > 0)
+			throw Failure("connection", error.err);
+		must(rc, "fi_eq_sread");
+		if (event != expected)
+			throw Failure("connection", FI_EOTHER);
+		return Info(entry.info);
+	}
+
 	void register_buffer(const fi_info *info)
 	{
 		const int mode = info->domain_attr->mr_mode;
@@ -265,10 +334,6 @@ private:
 			       0, &region, nullptr),
 		     "fi_mr_reg");
 		mr.reset(region);
-		if (mode & FI_MR_ENDPOINT) {
-			must(fi_mr_bind(region, &ep->fid, 0), "fi_mr_bind");
-			must(fi_mr_enable(region), "fi_mr_enable");
-		}
 		if (mode & FI_MR_VIRT_ADDR)
 			remote_addr_ = reinterpret_cast<uintptr_t>(buffer.data());
 	}
@@ -281,6 +346,7 @@ private:
 		throw Failure("fi_cq_read", static_cast<int>(-rc));
 	}
 
+	static constexpr int patience = 10000; // ms
 	/* Two ends in one process may share a name space of keys. */
 	static inline uint64_t next_key_ = 1;
 	uint64_t remote_addr_ = 0;

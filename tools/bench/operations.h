@@ -327,11 +327,12 @@ private:
 };
 
 /* Throws Unsupported where the provider, asked for what the operation needs, says it has not. */
-inline std::unique_ptr<Conversation> start(const std::string &provider, const Operation &op,
-					   size_t size, Place place = Place::both,
+inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::both,
 					   Partner *partner = nullptr)
 {
-	const Info info = find({.provider = provider, .caps = op.caps});
+	const Operation &op = job.op;
+	const size_t size = job.size;
+	const Info info = find({.provider = job.provider, .caps = op.caps, .type = job.type});
 
 	if (!info)
 		throw Unsupported();

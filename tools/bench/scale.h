@@ -131,7 +131,7 @@ inline Costs arm_and_fire(const std::string &provider, size_t processes, size_t 
 /* What one message of 8 bytes takes, both ends in this thread, while going() is true. */
 template <class Going> Spread latency(const std::string &provider, Going going)
 {
-	const auto conversation = start(provider, operations[0], 8);
+	const auto conversation = start({provider, operations[0], 8, false});
 	Watch nobody;
 	std::vector<double> ns;
 

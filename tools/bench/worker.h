@@ -20,13 +20,6 @@
 namespace bench
 {
 
-struct Job {
-	std::string provider;
-	Operation op;
-	size_t size;
-	bool two; /* processes */
-};
-
 struct Answer {
 	enum class Status { done, unsupported, failed } status;
 	uint64_t ns, messages;
@@ -124,7 +117,7 @@ private:
 			if (job_.two)
 				in_two_processes(asking);
 			else
-				work(asking, *start(job_.provider, job_.op, job_.size));
+				work(asking, *start(job_));
 			return;
 		} catch (const Unsupported &) {
 			answer.status = Answer::Status::unsupported;
@@ -147,8 +140,7 @@ private:
 			::close(ends[0]);
 			Partner partner(ends[1]);
 			try {
-				start(job_.provider, job_.op, job_.size, Place::second, &partner)
-					->answer();
+				start(job_, Place::second, &partner)->answer();
 			} catch (const Unsupported &) {
 				_exit(0); /* the first end finds out, too */
 			} catch (const std::exception &e) {
@@ -159,7 +151,7 @@ private:
 		}
 		::close(ends[1]);
 		Partner partner(ends[0]);
-		work(asking, *start(job_.provider, job_.op, job_.size, Place::first, &partner));
+		work(asking, *start(job_, Place::first, &partner));
 		::shutdown(ends[0], SHUT_RDWR);
 		waitpid(second, nullptr, 0);
 	}

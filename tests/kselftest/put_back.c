@@ -302,6 +302,67 @@ TEST_F(put_back, one_with_a_mask_keeps_its_place)
 	EXPECT_TRUE(cq_empty(&t->first.rcq));
 }
 
+struct closing {
+	const struct node *n;
+	pid_t tid;
+	int result;
+};
+
+static void *closes(void *arg)
+{
+	struct closing *c = arg;
+
+	raise_to(&c->tid, gettid());
+	c->result = destroy(c->n->fd, c->n->ep);
+	return NULL;
+}
+
+/* R, S, D, I: as ps(1) has it. */
+static char state_of(pid_t tid)
+{
+	char path[64], line[512] = {}, *name_end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "r");
+	need(f && fgets(line, sizeof(line), f));
+	fclose(f);
+	name_end = strrchr(line, ')');
+	need(name_end);
+	return name_end[2];
+}
+
+/* As long as the page does not come, nobody is hung: who would enable is told, who closes is idle. */
+TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
+{
+	struct three *t = &self->t;
+	struct closing c = {.n = &t->from};
+	struct treadle_ep_enable e;
+	struct node another;
+	struct attempt a;
+	int i, idle = 0;
+	pthread_t closer;
+
+	node_create(&another, (struct options){.context = t->from.fd});
+	ASSERT_EQ(0, post_recv(&t->first, recv_of(t->buf, PAGE, ANY, 5)));
+	begin(&a, &t->from, t->to_first);
+	e = node_bindings(&another);
+	e.tx = t->from.tx.id;
+	EXPECT_EQ(-EBUSY, call(t->from.fd, TREADLE_IOC_EP_ENABLE, &e));
+	closer = thread(closes, &c);
+	await(&c.tid, 1);
+	for (i = 0; i < 200; i++) {
+		usleep(1000);
+		ASSERT_NE('D', state_of(c.tid));
+		idle += state_of(c.tid) == 'I';
+	}
+	EXPECT_LT(0, idle);
+	take_pages_away(a.fd, a.slow, PAGE);
+	pthread_join(a.t, NULL);
+	pthread_join(closer, NULL);
+	EXPECT_EQ(0, c.result);
+}
+
 /* When its connection is over it is canceled. */
 TEST(it_is_canceled_with_its_connection)
 {

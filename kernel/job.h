@@ -46,7 +46,7 @@ void treadle_ctx_worker(struct work_struct *work);
 struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, int more);
-void treadle_crew_pace(struct treadle_crew *crew, u64 began);
+void treadle_crew_pace(struct treadle_ctx *ctx, u64 began);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
 void treadle_queue_end(struct work_struct *work);

@@ -280,7 +280,7 @@ static void poller_work(struct work_struct *work)
 	}
 	set_active_memcg(old);
 	if (again) {
-		treadle_crew_pace(ctx->crew, began);
+		treadle_crew_pace(ctx, began);
 		treadle_queue_work(ctx, &p->work);
 	}
 	if (stop) {

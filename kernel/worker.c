@@ -28,7 +28,8 @@
 #define USERS_POLLERS 4u /* for each CPU, that look as often as they like */
 #define ALL_POLLERS   32u
 #define LEAST_PACE_NS (20 * NSEC_PER_USEC)
-#define MOST_PACE_NS  (NSEC_PER_SEC / 2)
+#define MOST_PACE_NS  (10 * NSEC_PER_SEC)
+#define PACE_LOOK_NS  (NSEC_PER_SEC / 4)
 
 /*
  * struct treadle_crew - the workers of a user, and of those for whom he answers
@@ -158,22 +159,25 @@ unsigned int treadle_crew_share(const struct treadle_crew *crew)
 }
 
 /*
- * A worker has used up its budget, and there is more to do: for circles of commands, or copies, for ever. No group of processes
- * pays for it, and as many may run as the user has contexts: so all of his together get what one for each processor would, as
- * if each slice, from @began on, had been one of a processor. He who has no more than that does not wait.
+ * A worker of @ctx has used up its budget, and there is more to do: for circles of commands, or copies, for ever. No group of
+ * processes pays for it, and as many may run as the user has contexts: so all of his together get what one for each processor
+ * would, as if each slice, from @began on, had been one of a processor. He who has no more than that does not wait. Bounded;
+ * the end of a context is not waited for.
  */
-void treadle_crew_pace(struct treadle_crew *crew, u64 began)
+void treadle_crew_pace(struct treadle_ctx *ctx, u64 began)
 {
-	u64 now = ktime_get_ns(), from;
+	struct treadle_crew *crew = ctx->crew;
+	u64 now = ktime_get_ns(), until;
 
 	spin_lock(&crew->pace);
-	from = clamp(crew->taken, now, now + MOST_PACE_NS);
-	crew->taken = from + div_u64(min_t(u64, now - began, MOST_PACE_NS), num_online_cpus());
+	until = clamp(crew->taken, now, now + MOST_PACE_NS);
+	crew->taken = until + div_u64(min_t(u64, now - began, NSEC_PER_SEC), num_online_cpus());
 	spin_unlock(&crew->pace);
-	if (from - now >= LEAST_PACE_NS) {
-		unsigned long us = div_u64(from - now, NSEC_PER_USEC);
+	while (until > now + LEAST_PACE_NS && !READ_ONCE(ctx->dead)) {
+		unsigned long us = div_u64(min_t(u64, until - now, PACE_LOOK_NS), NSEC_PER_USEC);
 
 		usleep_idle_range(us, us + 50);
+		now = ktime_get_ns();
 	}
 }
 
@@ -263,7 +267,7 @@ static void go_on(struct treadle_run *run)
 			treadle_queue_job(job);
 		}
 	}
-	treadle_crew_pace(run->ctx->crew, run->began);
+	treadle_crew_pace(run->ctx, run->began);
 	treadle_run_handoff(run);
 }
 

@@ -6,24 +6,18 @@
  */
 #include "pagemap_stress.h"
 
-#include <linux/kernel-page-flags.h>
-
 /* --- where pages are ------------------------------------------------------------------------- */
 
 #define PAGES (RANGE / PAGE)
 
-static void read_words(const char *path, __u64 at, __u64 *words, size_t n)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	need(fd >= 0 && pread(fd, words, n * 8, at * 8) == n * 8);
-	close(fd);
-}
-
 /* The frame that each page of a range is in; 0: in none. */
 static void frames_of(const char *at, __u64 frame[PAGES])
 {
-	read_words("/proc/self/pagemap", (unsigned long)at / PAGE, frame, PAGES);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	need(fd >= 0);
+	need(pread(fd, frame, PAGES * 8, (unsigned long)at / PAGE * 8) == PAGES * 8);
+	close(fd);
 	for (int i = 0; i < PAGES; i++)
 		frame[i] = frame[i] >> 63 ? frame[i] & ((1ULL << 55) - 1) : 0;
 }
@@ -40,19 +34,16 @@ static int have_moved(const char *at, const __u64 before[PAGES])
 	return n;
 }
 
-/* How many of its pages are others' as well, because they hold the same. */
-static int are_merged(const char *at)
+/* How many of its pages are its twin's as well, because they hold the same. (KPF_KSM says so of all anonymous pages on 6.12.) */
+static int are_merged(const char *at, const char *twin)
 {
-	__u64 frame[PAGES], flags;
+	__u64 frame[PAGES], other[PAGES];
 	int n = 0;
 
 	frames_of(at, frame);
-	for (int i = 0; i < PAGES; i++) {
-		if (!frame[i])
-			continue;
-		read_words("/proc/kpageflags", frame[i], &flags, 1);
-		n += flags >> KPF_KSM & 1;
-	}
+	frames_of(twin, other);
+	for (int i = 0; i < PAGES; i++)
+		n += frame[i] && frame[i] == other[i];
 	return n;
 }
 
@@ -233,8 +224,8 @@ TEST_F(stress, merged_and_parted)
 		memcpy(before, twin + p.at, p.len);
 		for (int i = 0; i < 20; i++)
 			wait_a_little(&state);
-		in += are_merged(self->in);
-		out += are_merged(self->out);
+		in += are_merged(self->in, twin);
+		out += are_merged(self->out, twin_out);
 		now = number_in("/sys/kernel/mm/ksm/pages_sharing", NULL);
 		if (now > sharing)
 			sharing = now;

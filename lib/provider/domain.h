@@ -54,8 +54,11 @@ public:
 	Eq *events() const noexcept { return events_.load() ?: mr_events_.load(); }
 	/* FI_AV_USER_ID */
 	bool user_ids() const noexcept { return user_ids_; }
-	/* Do calls for one object come from one thread at a time? */
-	bool serialized() const noexcept { return serialized_; }
+	/* Do calls for one object come from one thread at a time, also by way of others that share its contexts? */
+	bool serialized(bool shares = false) const noexcept
+	{
+		return shares ? threading_ == FI_THREAD_DOMAIN : serialized_;
+	}
 	/* Is what an answer of fi_getinfo says of its domain true of this one? */
 	bool suits(const fi_info &answer) const noexcept;
 	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }

@@ -70,7 +70,7 @@ public:
 	const fi_info &info() const noexcept { return *info_; }
 	bool enabled() const noexcept { return enabled_; }
 	/* Do calls for it come from one thread at a time? */
-	bool serialized() const noexcept { return domain_.serialized() && !shares_; }
+	bool serialized() const noexcept { return domain_.serialized(shares_); }
 	/* Its rings are those of a shared context. */
 	bool shares_tx() const noexcept { return info_->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool shares_rx() const noexcept { return info_->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT; }
@@ -173,7 +173,7 @@ private:
 	static int open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out,
 			   void *context) noexcept;
 	static std::shared_ptr<Endpoint> make(Domain &domain, InfoPtr info,
-					      treadle::Endpoint kernel);
+					      std::optional<treadle::Endpoint> kernel);
 	static int find_handle(const fi_info &info, Domain &domain,
 			       std::optional<Handle> &handle) noexcept;
 	static Result<treadle::Endpoint> open_kernel(Role role, const fi_info &info, Domain &domain,

@@ -145,12 +145,13 @@ Result<treadle::Endpoint> Endpoint::open_kernel(Role role, const fi_info &info, 
 	return create_kernel(role, info, domain, *source);
 }
 
-std::shared_ptr<Endpoint> Endpoint::make(Domain &domain, InfoPtr info, treadle::Endpoint kernel)
+std::shared_ptr<Endpoint> Endpoint::make(Domain &domain, InfoPtr info,
+					 std::optional<treadle::Endpoint> kernel)
 {
 	const bool shares = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
-			    info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
+			    info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT || !kernel;
 
-	if (domain.serialized() && !shares)
+	if (domain.serialized(shares))
 		return std::make_shared<EndpointOf<NoLock>>(domain, std::move(info),
 							    std::move(kernel));
 	return std::make_shared<EndpointOf<Mutex>>(domain, std::move(info), std::move(kernel));

@@ -47,7 +47,7 @@ int settle(Domain &domain, fi_tx_attr *tx, fi_rx_attr *rx, const char *call, Inf
 
 } // namespace
 
-Stx::Stx(Domain &domain, SharedTransmitRing ring, void *context) noexcept
+Stx::Stx(Domain &domain, Ring ring, void *context) noexcept
 	: Object(context), domain_(domain), domain_use_(domain.users), ring_(std::move(ring))
 {
 	ops = &stx_ops;
@@ -62,12 +62,16 @@ int Stx::open(fid_domain *domain, fi_tx_attr *attr, fid_stx **out, void *context
 		const int rc = settle(in, attr, nullptr, "fi_stx_context", info);
 		if (rc)
 			return rc;
-		auto ring = SharedTransmitRing::create(in.kernel(), info->tx_attr->size,
-						       TREADLE_TX_SHARED);
-		if (!ring)
-			return REFUSE(fabric_error(ring.error().negative()), subsys, "stx_context");
-		*out = new Stx(in, std::move(*ring), context);
-		return 0;
+		const auto open = [&]<class Lock>(Lock) {
+			auto ring = BasicTransmitRing<Lock>::create(
+				in.kernel(), info->tx_attr->size, TREADLE_TX_SHARED);
+			if (!ring)
+				return REFUSE(fabric_error(ring.error().negative()), subsys,
+					      "stx_context");
+			*out = new Stx(in, std::move(*ring), context);
+			return 0;
+		};
+		return in.serialized(true) ? open(NoLock()) : open(Mutex());
 	});
 }
 
@@ -87,8 +91,7 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 			~(tx_directions | FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE);
 		info->rx_attr->caps = info->caps;
 		info->tx_attr->caps = 0;
-		auto endpoint =
-			std::make_shared<EndpointOf<Mutex>>(in, std::move(info), std::nullopt);
+		auto endpoint = make(in, std::move(info), std::nullopt);
 		Endpoint &self = *endpoint;
 		if (!attr || !attr->caps) /* as whoever will receive here asks for */
 			self.directed_ = false;
@@ -116,7 +119,7 @@ int Endpoint::bind_shared_tx(::fid *f, std::uint64_t flags)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "bind: tx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
 	shared_tx_ = &stx;
-	bindings_.tx = stx.ring().id();
+	bindings_.tx = stx.id();
 	uses_.emplace_back(stx.users);
 	return 0;
 }

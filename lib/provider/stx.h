@@ -2,6 +2,8 @@
 #ifndef TREADLE_PROVIDER_STX_H
 #define TREADLE_PROVIDER_STX_H
 
+#include <variant>
+
 #include <rdma/fi_endpoint.h>
 
 #include <treadle/transmit_ring.h>
@@ -11,22 +13,32 @@
 namespace treadle::fi
 {
 
-/* fi_stx_context(3): a transmit ring of several endpoints, whose threads know nothing of each other. */
+/* fi_stx_context(3): a transmit ring of several endpoints, whose threads know nothing of each other but by FI_THREAD_DOMAIN. */
 class Stx final : public Object<Stx, fid_stx, FI_CLASS_STX_CTX, FI_LOG_EP_CTRL>
 {
 public:
+	using Ring = std::variant<TransmitRing, SharedTransmitRing>;
+
 	static int open(fid_domain *domain, fi_tx_attr *attr, fid_stx **out,
 			void *context) noexcept;
 
 	Domain &domain() const noexcept { return domain_; }
-	SharedTransmitRing &ring() noexcept { return ring_; }
+	/* Endpoints of its domain that share have the same Lock: Domain::serialized(true). */
+	template <class Lock> BasicTransmitRing<Lock> *ring() noexcept
+	{
+		return std::get_if<BasicTransmitRing<Lock>>(&ring_);
+	}
+	TransmitRingId id() const noexcept
+	{
+		return std::visit([](const auto &ring) { return ring.id(); }, ring_);
+	}
 
 private:
-	Stx(Domain &domain, SharedTransmitRing ring, void *context) noexcept;
+	Stx(Domain &domain, Ring ring, void *context) noexcept;
 
 	Domain &domain_;
 	Use domain_use_;
-	SharedTransmitRing ring_;
+	Ring ring_;
 };
 
 } // namespace treadle::fi

@@ -130,10 +130,8 @@ public:
 
 	BasicTransmitRing<Lock> *tx() noexcept
 	{
-		if constexpr (std::is_same_v<Lock, Mutex>) {
-			if (shared_tx_)
-				return &shared_tx_->ring();
-		}
+		if (shared_tx_)
+			return shared_tx_->ring<Lock>();
 		return tx_ ? &*tx_ : nullptr;
 	}
 	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Nothing on the data path allocates memory: neither the calls that post, nor those that look what has come. */
+/*
+ * Nothing on the data path allocates memory, or locks anything where the level of threading spares it (fi_domain(3)):
+ * neither the calls that post, nor those that look what has come.
+ */
 #include "node.h"
 
 #include <functional>
@@ -8,6 +11,7 @@
 #include <rdma/fi_rma.h>
 
 #include "../lib/allocations.h"
+#include "locks.h"
 
 namespace
 {
@@ -52,20 +56,26 @@ protected:
 			fi_cq_tagged_entry entries[2]{};
 			fi_addr_t src = FI_ADDR_NOTAVAIL;
 			ssize_t posted = -1, n[2] = {1, 1};
-			const int allocated = allocations::of([&] {
-				posted = post();
-				if (sent)
-					while ((n[0] = fi_cq_read(p.a.tx_cq.get(), &entries[0],
-								  1)) == -FI_EAGAIN)
-						;
-				if (received)
-					n[1] = fi_cq_sreadfrom(p.b.rx_cq.get(), &entries[1], 1,
-							       &src, nullptr, patience);
+			int allocated = -1;
+			const int locked = locks::of([&] {
+				allocated = allocations::of([&] {
+					posted = post();
+					if (sent)
+						while ((n[0] = fi_cq_read(p.a.tx_cq.get(),
+									  &entries[0], 1)) ==
+						       -FI_EAGAIN)
+							;
+					if (received)
+						n[1] = fi_cq_sreadfrom(p.b.rx_cq.get(), &entries[1],
+								       1, &src, nullptr, patience);
+				});
 			});
 			ASSERT_EQ(posted, 0) << name;
 			ASSERT_EQ(n[0], 1) << name;
 			ASSERT_EQ(n[1], 1) << name;
 			ASSERT_EQ(allocated, 0) << name << ", number " << i;
+			ASSERT_EQ(locked > 0, GetParam() == FI_THREAD_SAFE)
+				<< name << ": " << locked << " locks";
 		}
 	}
 	void expect_none(const char *name, const std::function<ssize_t()> &post)
@@ -181,18 +191,18 @@ TEST_P(Allocation, LookingNeedsNone)
 {
 	fi_cq_tagged_entry entry;
 	ssize_t came = 0;
+	const auto look = [&] {
+		for (int i = 0; i < 100; ++i) {
+			came += fi_cq_read(p.b.rx_cq.get(), &entry, 1) != -FI_EAGAIN;
+			came += fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, 0) != -FI_EAGAIN;
+			came += fi_cntr_read(p.b.received.get());
+			came += fi_cntr_readerr(p.b.received.get());
+			came += fi_cntr_wait(p.b.received.get(), 1, 0) != -FI_ETIMEDOUT;
+		}
+	};
 
-	EXPECT_EQ(allocations::of([&] {
-			  for (int i = 0; i < 100; ++i) {
-				  came += fi_cq_read(p.b.rx_cq.get(), &entry, 1) != -FI_EAGAIN;
-				  came += fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, 0) !=
-					  -FI_EAGAIN;
-				  came += fi_cntr_read(p.b.received.get());
-				  came += fi_cntr_readerr(p.b.received.get());
-				  came += fi_cntr_wait(p.b.received.get(), 1, 0) != -FI_ETIMEDOUT;
-			  }
-		  }),
-		  0);
+	EXPECT_EQ(allocations::of(look), 0);
+	EXPECT_EQ(locks::of(look) > 0, GetParam() == FI_THREAD_SAFE);
 	EXPECT_EQ(came, 0);
 }
 
@@ -209,7 +219,58 @@ TEST_P(Allocation, AnAllocationIsNoticed)
 	EXPECT_EQ(fi_close(&opened->fid), 0);
 }
 
-/* With locks, and without. */
-INSTANTIATE_TEST_SUITE_P(Threading, Allocation, testing::Values(FI_THREAD_SAFE, FI_THREAD_DOMAIN));
+/* Who shares contexts is known to be alone only where all of the domain is one thread's. */
+TEST_P(Allocation, SharedContextsNeedNone)
+{
+	Info asked = hints_for(FI_MSG);
+	asked->domain_attr->threading = GetParam();
+	asked->ep_attr->tx_ctx_cnt = asked->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	const Node node(std::move(asked));
+	fid_stx *stx = nullptr;
+	fid_ep *srx = nullptr;
+
+	ASSERT_EQ(fi_stx_context(node.domain.get(), node.info->tx_attr, &stx, nullptr), 0);
+	const Owned<fid_stx> tx(stx);
+	ASSERT_EQ(fi_srx_context(node.domain.get(), node.info->rx_attr, &srx, nullptr), 0);
+	const Owned<fid_ep> rx(srx);
+	const auto av = node.av();
+	const auto cq = node.cq();
+	const auto ep = node.ep();
+	const int caps = FI_TRANSMIT | FI_RECV;
+	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, caps), 0);
+	for (fid *bound : {&av->fid, &tx->fid, &rx->fid})
+		ASSERT_EQ(fi_ep_bind(ep.get(), bound, 0), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	fi_addr_t self = FI_ADDR_NOTAVAIL;
+	ASSERT_EQ(fi_av_insert(av.get(), address_of(ep.get()).data(), 1, &self, 0, nullptr), 1);
+	for (int i = 0; i < 100; ++i) {
+		fi_cq_tagged_entry entries[2]{};
+		ssize_t posted = -1, n = 0;
+		int allocated = -1;
+		const int locked = locks::of([&] {
+			allocated = allocations::of([&] {
+				posted =
+					fi_recv(rx.get(), in, 64, nullptr, FI_ADDR_UNSPEC, ctx(1)) ?:
+						fi_send(ep.get(), here, 64, nullptr, self, ctx(2));
+				while (n < 2) {
+					const ssize_t got =
+						fi_cq_read(cq.get(), &entries[n], 2 - n);
+					if (got > 0)
+						n += got;
+					else if (got != -FI_EAGAIN)
+						break;
+				}
+			});
+		});
+		ASSERT_EQ(posted, 0);
+		ASSERT_EQ(n, 2);
+		ASSERT_EQ(allocated, 0) << "number " << i;
+		ASSERT_EQ(locked > 0, GetParam() != FI_THREAD_DOMAIN) << locked << " locks";
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(Threading, Allocation,
+			 testing::Values(FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_ENDPOINT,
+					 FI_THREAD_COMPLETION, FI_THREAD_DOMAIN));
 
 } // namespace

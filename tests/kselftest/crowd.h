@@ -400,13 +400,23 @@ static struct treadle_cqe await_own(struct member *m, struct cq *q)
 	return e;
 }
 
-/* One command, alone; its error. */
+/*
+ * One command, alone; its error. Some wait for a cell first: not what the peer is told of, which fails if his queue is
+ * full when its time has come.
+ */
 static __u32 perform(struct member *m, struct command c)
 {
+	bool waits = roll(m, 6) == 0 && !(c.d.flags & TREADLE_F_REMOTE_CQ_DATA);
 	struct treadle_cqe e;
 
 	c.d.context = ++m->contexts;
+	if (waits)
+		c.d = once(c.d, &m->cells, 0, ++m->stored);
 	issue(m, &c);
+	if (waits) {
+		need(cell_done(&m->cells, 0) != m->stored);
+		cell_write(&m->cells, 0, m->stored);
+	}
 	e = await_own(m, &m->n[0].cq);
 	need(e.context == c.d.context);
 	if (!e.error)

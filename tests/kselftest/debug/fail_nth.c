@@ -68,6 +68,7 @@ static long long live(void)
 	return 0;
 }
 
-#include "../sweep.h"
+#include "../sweep_commands.h"
+#include "../sweep_receives.h"
 
 TEST_HARNESS_MAIN

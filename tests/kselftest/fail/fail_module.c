@@ -38,7 +38,8 @@ static long long live(void)
 	return n;
 }
 
-#include "../sweep.h"
+#include "../sweep_commands.h"
+#include "../sweep_receives.h"
 
 /* --- loading ---------------------------------------------------------------------- */
 

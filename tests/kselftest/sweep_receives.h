@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The sweep of sweep.h through receives, and looks at what there is to receive. */
+#ifndef TREADLE_KSELFTEST_SWEEP_RECEIVES_H
+#define TREADLE_KSELFTEST_SWEEP_RECEIVES_H
+
+#include "sweep_commands.h"
+
+/*
+ * A receive whose message waits already. What fails says so, in a completion or by the doorbell, and is posted once more
+ * then. If it was the message, the receive waits for the next; if it was the receive, the next one works.
+ */
+enum { TAKES, TAKES_MANY, LOOKS, CLAIMS, KINDS_OF_RECEIVES };
+
+/* What has become of a receive, or of a look, and of the message that it was to meet. */
+struct meeting {
+	int rung, receive, message; /* 0, or the errno that it ended with */
+	bool waits;		    /* the receive does, for another message */
+	bool failed;		    /* it came to the point that fails */
+	char *at;
+};
+
+static void send_one(struct lane *l, int kind, size_t len, bool copied)
+{
+	struct treadle_desc d =
+		kind < LOOKS ? send_of(l->out, len, l->to, 7) : tsend_of(l->out, len, l->to, 5, 7);
+
+	d.flags |= copied ? 0 : TREADLE_F_DELIVERY_COMPLETE;
+	need(post(&l->a, d) == 1);
+	if (copied)
+		need(cq_next(&l->a.cq).error == 0);
+}
+
+static struct treadle_desc look_for(struct lane *l, int kind)
+{
+	struct treadle_desc r = trecv_of(NULL, 0, ANY, 5, 0, 9);
+
+	r.flags |= TREADLE_F_PEEK | (kind == CLAIMS ? TREADLE_F_CLAIM : 0);
+	return r;
+}
+
+static struct treadle_desc take(struct lane *l, int kind)
+{
+	struct treadle_desc r =
+		kind < LOOKS ? recv_of(l->in, ROOM, ANY, 9) : trecv_of(l->in, ROOM, ANY, 5, 0, 9);
+
+	r.flags |= kind == TAKES_MANY ? TREADLE_F_MULTI_RECV : kind == CLAIMS ? TREADLE_F_CLAIM : 0;
+	return r;
+}
+
+static bool has_error(const struct cq *q)
+{
+	return __atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) != q->cons &&
+	       q->cqes[q->cons & (q->entries - 1)].error;
+}
+
+/* Who looks, or takes what he has claimed, posts to the transmit ring. */
+static int post_receive_of(struct lane *l, struct treadle_desc r)
+{
+	int result;
+
+	if (!(r.flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM)))
+		return post_recv(&l->b, r);
+	result = post(&l->b, r);
+	return result == 1 ? 0 : result;
+}
+
+/* After @r is posted, whose @n-th point fails. Until that is over there is no other call, in which something could fail. */
+static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool told, int n)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+	struct meeting m = {.waits = true};
+	struct treadle_cqe c;
+
+	fail_nth(n);
+	m.rung = r ? post_receive_of(l, *r) : 0;
+	if (m.rung < 0) {
+		m.failed = has_failed();
+		need(post_receive_of(l, *r) == 0);
+	}
+	while (cq_empty(&l->b.rcq) && (told || !has_error(&l->a.cq)) && now_ns() < end)
+		sched_yield();
+	if (m.rung == 0)
+		m.failed = has_failed();
+	if (!told)
+		m.message = -(int)cq_next(&l->a.cq).error;
+	if (cq_poll(&l->b.rcq, &c)) {
+		need(c.context == 9);
+		m.receive = -(int)c.error;
+		m.waits = r && (r->flags & TREADLE_F_MULTI_RECV) &&
+			  !(c.flags & TREADLE_CQ_MULTI_RECV);
+		m.at = (char *)c.buf;
+	}
+	need(!m.waits || m.receive || m.message || m.at);
+	return m;
+}
+
+static bool is_well(struct meeting m)
+{
+	return !m.rung && !m.receive && !m.message && m.at;
+}
+
+/* Sends, looks, takes; what the latter but one, or the last, has come to if its @n-th point fails. */
+static struct meeting received(struct lane *l, int kind, size_t len, bool copied, int n)
+{
+	struct treadle_desc look = look_for(l, kind), r = take(l, kind);
+	struct meeting m;
+
+	send_one(l, kind, len, copied);
+	if (kind == LOOKS) {
+		m = meet(l, &look, true, n);
+		need(!m.waits);
+		m.at = meet(l, &r, copied, 0).at;
+		return m;
+	}
+	if (kind == CLAIMS)
+		need(meet(l, &look, true, 0).receive == 0);
+	return meet(l, &r, copied, n);
+}
+
+TEST_F(commands, each_receive_fails_cleanly_wherever_it_fails)
+{
+	static const size_t sizes[] = {8, 4000, 300000};
+	long long had = live();
+
+	for (int row = 0; row < KINDS_OF_RECEIVES * ARRAY_SIZE(sizes) * 2; row++) {
+		int kind = row / 2 / ARRAY_SIZE(sizes), n = 0;
+		size_t len = sizes[row / 2 % ARRAY_SIZE(sizes)];
+		bool failed = true, copied = row % 2 && len < 16384;
+
+		while (failed) {
+			struct meeting m;
+			struct lane l;
+
+			lane_open(&l);
+			fill(l.out, len, n);
+			about("receive %d, %zu bytes, %s, failing at %d", kind, len,
+			      copied ? "copied" : "parked", ++n);
+			m = received(&l, kind, len, copied, n);
+			failed = m.failed;
+			EXPECT_TRUE(!m.rung || is_clean(m.rung));
+			EXPECT_TRUE(!m.receive || told_cleanly(m.receive));
+			EXPECT_TRUE(!m.message || told_cleanly(m.message));
+			if (m.receive || m.message) {
+				self->failures++;
+				if (m.waits) {
+					send_one(&l, kind, len, copied);
+					m = meet(&l, NULL, copied, 0);
+				} else {
+					m = received(&l, kind, len, copied, 0);
+				}
+				EXPECT_TRUE(is_well(m));
+			}
+			ASSERT_NE(NULL, m.at);
+			EXPECT_TRUE(same(m.at, len, n - 1));
+			EXPECT_TRUE(cq_empty(&l.a.cq) && cq_empty(&l.b.rcq));
+			ASSERT_GT(1000, n);
+			lane_close(&l);
+		}
+		self->points += n - 1;
+	}
+	EXPECT_TRUE(all_given_back(had))
+	{
+		TH_LOG("%lld more", live() - had);
+	}
+	note("%d points of failure, of which %d were noticed", self->points, self->failures);
+	/* Most, or all, are made up for by a worker. */
+	EXPECT_LT(0, self->points);
+}
+
+#endif

@@ -169,6 +169,36 @@ TEST_F(mmap, what_the_kernel_writes_is_read_only)
 	}
 }
 
+/* As tests/syzkaller/treadle.txt does it, which knows of no stores. */
+TEST_F(mmap, what_a_process_writes_process_vm_writev_can_write)
+{
+	struct {
+		union {
+			struct treadle_ring_prod prod;
+			char unused[TREADLE_SLOTS_OFFSET];
+		};
+		struct treadle_desc slot;
+	} image = {.prod.prod = 1, .slot = nop(5)};
+	struct iovec from = {&image, sizeof(image)}, to = {.iov_len = 8192};
+	__u32 cons = 1;
+	struct node n;
+
+	node_open(&n, (struct options){.context = self->fd, .tx = 32});
+	ASSERT_EQ(to.iov_len, n.tx.rw_map.length);
+	to.iov_base = n.tx.rw;
+	EXPECT_EQ(sizeof(image), process_vm_writev(getpid(), &from, 1, &to, 1, 0));
+	EXPECT_EQ(1, ring_doorbell(&n.tx));
+	EXPECT_EQ(5, n.cq.cqes[0].context);
+	EXPECT_EQ(0, cq_wait(&n.cq, 0));
+	from = (struct iovec){&cons, sizeof(cons)};
+	to.iov_base = n.cq.rw; /* which is shorter than what it has room for */
+	EXPECT_EQ(sizeof(cons), process_vm_writev(getpid(), &from, 1, &to, 1, 0));
+	EXPECT_EQ(-EAGAIN, cq_wait(&n.cq, 0));
+	to.iov_base = self->parts[7].at; /* cells */
+	EXPECT_EQ(sizeof(cons), process_vm_writev(getpid(), &from, 1, &to, 1, 0));
+	EXPECT_EQ(1, *(volatile __u32 *)self->parts[7].at);
+}
+
 TEST_F(mmap, nothing_is_executable)
 {
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {

@@ -116,11 +116,9 @@ TEST_F(abi, each_call_fails_cleanly_wherever_it_fails)
 	EXPECT_LT(ARRAY_SIZE(rows), sweep_all(_metadata, self, call));
 }
 
-TEST(opening_and_mapping_fail_cleanly)
+TEST(opening_fails_cleanly)
 {
-	struct treadle_cq_create c = {.size = sizeof(c), .entries = 1024};
-	int fd = device(), n = 0, other, error;
-	void *at;
+	int n = 0, other, error;
 	bool failed;
 
 	do {
@@ -135,18 +133,72 @@ TEST(opening_and_mapping_fail_cleanly)
 			close(other);
 	} while (failed);
 	EXPECT_LT(1, n);
+}
 
-	need(call(fd, TREADLE_IOC_CQ_CREATE, &c) == 0);
-	n = 0;
-	do {
-		fail_nth(++n);
-		at = mmap(NULL, c.ro.length, PROT_READ, MAP_SHARED, fd, c.ro.offset);
-		failed = has_failed();
-		EXPECT_TRUE(at != MAP_FAILED || (failed && errno == ENOMEM));
-		if (at != MAP_FAILED)
-			munmap(at, c.ro.length);
-	} while (failed);
-	EXPECT_LT(1, n);
+struct area {
+	const char *name;
+	struct treadle_map map;
+	int prot;
+};
+
+/* One of each kind that can be mapped. */
+static int make_areas(int fd, struct area area[])
+{
+	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 1024};
+	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
+	struct treadle_cell_create cell = {.size = sizeof(cell), .count = 1024};
+	struct treadle_ring_create tx = {.size = sizeof(tx), .entries = 64}, rx = tx;
+	const int both = PROT_READ | PROT_WRITE;
+	int n = 0;
+
+	need(call(fd, TREADLE_IOC_CQ_CREATE, &cq) == 0);
+	need(call(fd, TREADLE_IOC_CNTR_CREATE, &cntr) == 0);
+	need(call(fd, TREADLE_IOC_CELL_CREATE, &cell) == 0);
+	need(call(fd, TREADLE_IOC_TX_CREATE, &tx) == 0);
+	need(call(fd, TREADLE_IOC_RX_CREATE, &rx) == 0);
+	area[n++] = (struct area){"completions", cq.ro, PROT_READ};
+	area[n++] = (struct area){"what of them is read", cq.rw, both};
+	area[n++] = (struct area){"transmit ring", tx.rw, both};
+	area[n++] = (struct area){"what of it is free", tx.ro, PROT_READ};
+	area[n++] = (struct area){"receive ring", rx.rw, both};
+	area[n++] = (struct area){"what of that is free", rx.ro, PROT_READ};
+	area[n++] = (struct area){"counter", cntr.ro, PROT_READ};
+	area[n++] = (struct area){"cells", cell.rw, both};
+	area[n++] = (struct area){"what has left them", cell.ro, PROT_READ};
+	return n;
+}
+
+TEST(mapping_each_kind_of_area_fails_cleanly)
+{
+	struct area area[16];
+	int fd = device(), areas = make_areas(fd, area), points = 0;
+	long long had = live();
+
+	for (struct area *a = area; a < area + areas; a++) {
+		bool failed = true;
+		int n = 0;
+
+		while (failed) {
+			void *at;
+			int error;
+
+			about("%s, failing at %d", a->name, ++n);
+			fail_nth(n);
+			at = mmap(NULL, a->map.length, a->prot, MAP_SHARED, fd, a->map.offset);
+			error = errno;
+			failed = has_failed();
+			EXPECT_TRUE(at != MAP_FAILED || (failed && error == ENOMEM));
+			EXPECT_TRUE(all_given_back(had));
+			if (at == MAP_FAILED)
+				at = map(fd, a->map, a->prot);
+			EXPECT_EQ(0, *(volatile char *)at);
+			munmap(at, a->map.length);
+			ASSERT_GT(1000, n);
+		}
+		EXPECT_LT(1, n);
+		points += n - 1;
+	}
+	note("%d points of failure, mapping %d areas", points, areas);
 	close(fd);
 }
 

@@ -9,7 +9,24 @@
  * A receive whose message waits already. What fails says so, in a completion or by the doorbell, and is posted once more
  * then. If it was the message, the receive waits for the next; if it was the receive, the next one works.
  */
-enum { TAKES, TAKES_MANY, LOOKS, CLAIMS, KINDS_OF_RECEIVES };
+enum { TAKES, TAKES_MANY, LOOKS, CLAIMS };
+
+static const struct {
+	const char *name;
+	int kind;
+	enum ends ends;
+} receives[] = {
+	{"receive", TAKES},
+	{"receive of several", TAKES_MANY},
+	{"look", LOOKS},
+	{"claim", CLAIMS},
+	{"receive of a datagram", TAKES, DGRAM},
+	{"receive of several datagrams", TAKES_MANY, DGRAM},
+	{"receive of a pair", TAKES, MSG},
+	{"receive of several of a pair", TAKES_MANY, MSG},
+	{"receive of a shared ring", TAKES, SHARED},
+	{"receive of several of a shared ring", TAKES_MANY, SHARED},
+};
 
 /* What has become of a receive, or of a look, and of the message that it was to meet. */
 struct meeting {
@@ -122,18 +139,20 @@ TEST_F(commands, each_receive_fails_cleanly_wherever_it_fails)
 	static const size_t sizes[] = {8, 4000, 300000};
 	long long had = live();
 
-	for (int row = 0; row < KINDS_OF_RECEIVES * ARRAY_SIZE(sizes) * 2; row++) {
-		int kind = row / 2 / ARRAY_SIZE(sizes), n = 0;
+	for (int row = 0; row < ARRAY_SIZE(receives) * ARRAY_SIZE(sizes) * 2; row++) {
+		int which = row / 2 / ARRAY_SIZE(sizes), kind = receives[which].kind, n = 0;
 		size_t len = sizes[row / 2 % ARRAY_SIZE(sizes)];
-		bool failed = true, copied = row % 2 && len < 16384;
+		bool failed = true, copied = row % 2 && len < BUFFERED;
 
+		if (receives[which].ends == DGRAM && !copied)
+			continue;
 		while (failed) {
 			struct meeting m;
 			struct lane l;
 
-			lane_open(&l);
+			lane_open(&l, receives[which].ends, false);
 			fill(l.out, len, n);
-			about("receive %d, %zu bytes, %s, failing at %d", kind, len,
+			about("%s, %zu bytes, %s, failing at %d", receives[which].name, len,
 			      copied ? "copied" : "parked", ++n);
 			m = received(&l, kind, len, copied, n);
 			failed = m.failed;

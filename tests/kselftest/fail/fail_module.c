@@ -63,8 +63,7 @@ TEST(loading_fails_cleanly_wherever_it_fails)
 
 /* --- io_uring ------------------------------------------------------------------------ */
 
-/* The same calls, by a worker of io_uring. */
-static int call_uring(int fd, unsigned long cmd, const void *arg)
+static int submit(int fd, unsigned long cmd, const void *arg, unsigned int flags)
 {
 	struct io_uring_sqe *sqe;
 	struct io_uring_cqe *cqe;
@@ -76,7 +75,7 @@ static int call_uring(int fd, unsigned long cmd, const void *arg)
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
 	sqe->cmd_op = cmd;
 	sqe->addr3 = (unsigned long)arg;
-	sqe->flags = IOSQE_ASYNC;
+	sqe->flags = flags;
 	need(io_uring_submit(&ring) == 1);
 	while ((result = io_uring_wait_cqe(&ring, &cqe)) == -EINTR)
 		;
@@ -86,9 +85,27 @@ static int call_uring(int fd, unsigned long cmd, const void *arg)
 	return result;
 }
 
+/* The same calls, by a worker of io_uring. */
+static int call_uring(int fd, unsigned long cmd, const void *arg)
+{
+	return submit(fd, cmd, arg, IOSQE_ASYNC);
+}
+
 TEST_F(abi, each_call_through_io_uring_fails_cleanly)
 {
 	EXPECT_LT(ARRAY_SIZE(rows), sweep_all(_metadata, self, call_uring));
+}
+
+/* Where it is submitted. */
+static int doorbell_uring(const struct ring *r)
+{
+	return submit(r->fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)r->id, 0);
+}
+
+TEST_F(commands, each_by_a_doorbell_of_io_uring_fails_cleanly)
+{
+	rings = doorbell_uring;
+	sweep_commands(_metadata, self, SHORT);
 }
 
 /* --- all of it -------------------------------------------------------------------------- */

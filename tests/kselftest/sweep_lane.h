@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Two ends, from one of which the commands of the failure sweep go to the other. */
+#ifndef TREADLE_KSELFTEST_SWEEP_LANE_H
+#define TREADLE_KSELFTEST_SWEEP_LANE_H
+
+#include "sweep.h"
+#include "triggers.h"
+
+#define ROOM	 (2UL << 20)
+#define BUFFERED 16384
+#define FILLER	 99 /* context of what they are full of */
+
+/* What the two are. Of a pair that is connected, the one that receives may do so by a ring for several. */
+enum ends { RDM, DGRAM, MSG, SHARED };
+
+struct lane {
+	enum ends ends;
+	struct node a, b;
+	struct listener l; /* of a pair */
+	struct ring shared;
+	__u64 to, back, key;
+	__u32 region;
+	char *out, *in, *zero;
+	struct cntr c, told;
+	struct cells cells;
+};
+
+static bool is_connected(const struct lane *l)
+{
+	return l->ends >= MSG;
+}
+
+/* As pair_open(), with one event queue for both. */
+static void lane_connect(struct lane *l, struct options a, struct options b)
+{
+	listener_open(&l->l);
+	msg_open(&l->a, a, l->l.eq, CLIENT);
+	need(connect_to(l->a.fd, l->a.ep, l->l.addr, NULL, 0) == 0);
+	b.request = event_is(l->l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
+	if (l->ends == SHARED) {
+		b.context = device();
+		ring_open(&l->shared, b.context, TREADLE_IOC_RX_CREATE, TREADLE_RX_SHARED, 64,
+			  BUFFERED);
+		b.shared_rx = &l->shared;
+	}
+	msg_open(&l->b, b, l->l.eq, SERVER);
+	need(accept_with(l->b.fd, l->b.ep, NULL, 0) == 0);
+	event_is(l->l.eq, TREADLE_EVENT_CONNECTED, CLIENT);
+	event_is(l->l.eq, TREADLE_EVENT_CONNECTED, SERVER);
+}
+
+/* @crowded: queues as short as can be, which are to be full. */
+static void lane_open(struct lane *l, enum ends ends, bool crowded)
+{
+	struct options a = {.cq = crowded, .rcq = crowded}, b = a;
+
+	*l = (struct lane){.ends = ends};
+	b.buffered = BUFFERED;
+	if (is_connected(l)) {
+		lane_connect(l, a, b);
+	} else {
+		a.type = b.type = ends == DGRAM ? TREADLE_EP_DGRAM : TREADLE_EP_RDM;
+		node_open(&l->a, a);
+		node_open(&l->b, b);
+		l->to = peer(&l->a, l->b.addr);
+		l->back = peer(&l->b, l->a.addr);
+	}
+	l->out = pages(ROOM);
+	l->in = pages(ROOM);
+	l->zero = pages(ROOM);
+	cntr_open(&l->c, l->a.fd);
+	cntr_open(&l->told, l->a.fd);
+	cells_open(&l->cells, l->a.fd, 8);
+	need(mr(l->b.fd, l->in, ROOM, TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
+		TREADLE_MR_KERNEL_KEY, &l->key, &l->region) == 0);
+}
+
+static void lane_close(struct lane *l)
+{
+	node_close(&l->a);
+	node_close(&l->b);
+	if (is_connected(l))
+		listener_close(&l->l);
+	munmap((void *)l->c.page, 4096);
+	munmap((void *)l->told.page, 4096);
+	munmap(l->cells.cell, l->cells.rw.length);
+	munmap((void *)l->cells.done, l->cells.ro.length);
+	munmap(l->out, ROOM);
+	munmap(l->in, ROOM);
+	munmap(l->zero, ROOM);
+}
+
+/* How many completions there are. */
+static __u32 completed(const struct cq *q)
+{
+	return __atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) - q->cons;
+}
+
+/* What completes next has no room in the queue of the one, nor in that of the other. */
+static void crowd_queues(struct lane *l)
+{
+	struct treadle_desc look = trecv_of(NULL, 0, ANY, 77, 0, FILLER);
+
+	look.flags |= TREADLE_F_PEEK;
+	for (int i = 0; i < l->a.cq.entries; i++)
+		need(post(&l->a, nop(FILLER)) == 1);
+	for (int i = 0; i < l->b.rcq.entries; i++)
+		need(post(&l->b, look) == 1);
+	need(completed(&l->a.cq) == l->a.cq.entries && completed(&l->b.rcq) == l->b.rcq.entries);
+	need(!cq_overflows(&l->a.cq) && !cq_overflows(&l->b.rcq));
+}
+
+/* The next completion of what was not put there to fill the queue. */
+static struct treadle_cqe next_of(struct cq *q)
+{
+	struct treadle_cqe c;
+
+	do
+		c = cq_next(q);
+	while (c.context == FILLER);
+	return c;
+}
+
+/* Workers have done their part, and may have failed. Without a call, in which something else could fail. */
+static void until_completed(const struct cq *q, __u32 count, bool crowded)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+
+	while (!(crowded ? cq_overflows(q) : completed(q) >= count)) {
+		need(now_ns() < end);
+		sched_yield();
+	}
+}
+
+#endif

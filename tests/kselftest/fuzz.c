@@ -83,9 +83,14 @@ FIXTURE_SETUP(fuzz)
 	self->seconds = number_of("FUZZ_SECONDS", 8);
 	note("FUZZ_SECONDS=%llu FUZZ_SEED=%llu", self->seconds, self->seed);
 	town = shared(sizeof(*town));
+	commons = memfd_create("commons", MFD_CLOEXEC);
+	need(commons >= 0 && ftruncate(commons, COMMONS) == 0);
 }
 
-FIXTURE_TEARDOWN(fuzz) {}
+FIXTURE_TEARDOWN(fuzz)
+{
+	close(commons);
+}
 
 TEST_F(fuzz, a_random_walk_harms_nobody)
 {
@@ -120,6 +125,12 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 	EXPECT_LT(0, town->good);
 	note("%llu calls, of which %llu did something; %d processes killed", town->calls,
 	     town->good, killed);
+	for (int i = 0; i < BENDS; i++) {
+		about("%s", bends[i]);
+		EXPECT_LT(0, town->bent[i]);
+		note("%llu times %s", town->bent[i], bends[i]);
+	}
+	about("%s", "");
 	keeps_to_the_rules();
 	until_unused();
 }

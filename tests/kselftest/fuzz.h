@@ -14,9 +14,25 @@
 #define PUBLIC	 16
 #define ARENA	 (1UL << 20)
 
-#define CELLS 8 /* of each page that are used */
+#define CELLS	8	      /* of each page that are used */
+#define COMMONS (256UL << 10) /* memory that processes share */
 
 enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS };
+
+/* What becomes of maps, and of memory that is shared (fuzz_maps.h): each is counted. */
+enum bend {
+	MOVED,
+	GROWN,
+	HIDDEN,
+	DROPPED,
+	PROTECTED,
+	LENT,
+	WITHHELD,
+	LAID,
+	SHARED_IN,
+	CHANGED,
+	BENDS
+};
 
 /* What all processes know: where somebody may be, what he may have registered, and who has asked to be connected. */
 struct town {
@@ -24,7 +40,7 @@ struct town {
 	__u64 key[PUBLIC];
 	__u64 at[PUBLIC];
 	__u32 request[PUBLIC];
-	__u64 calls, good;
+	__u64 calls, good, bent[BENDS];
 };
 
 /* Threads of a process use all this without a lock: whatever they find is as good as anything else. */
@@ -36,6 +52,7 @@ struct file {
 	struct cq cq[KNOWN];
 	int eq[KNOWN]; /* files of event queues */
 	__u64 *cells[KNOWN];
+	struct treadle_map area[KNOWN]; /* what has been mapped, of any kind */
 };
 
 struct user {
@@ -77,6 +94,7 @@ struct walker {
 };
 
 static struct town *town;
+static int commons; /* a file of that memory */
 static __u64 deadline;
 
 /* --- dice -------------------------------------------------------------------------------- */
@@ -213,6 +231,13 @@ static int try(struct walker *w, struct file *f, unsigned long cmd, void *arg, s
 static void remember(struct walker *w, struct file *f, enum kind kind, __u32 id)
 {
 	PICK(w, f->id[kind]) = id;
+}
+
+/* Where, its id says, and no dice: what is told in corpus/ is to stay what it is. */
+static void remember_area(struct file *f, __u32 id, struct treadle_map rw, struct treadle_map ro)
+{
+	f->area[id % KNOWN] = rw;
+	f->area[(id + 1) % KNOWN] = ro;
 }
 
 #endif

@@ -15,6 +15,7 @@ static void makes_queue(struct walker *w, struct file *f)
 	if (TRY(w, f, TREADLE_IOC_CQ_CREATE, &c))
 		return;
 	remember(w, f, CQ, c.id);
+	remember_area(f, c.id, c.rw, c.ro);
 	q->ro = mmap(NULL, c.ro.length, PROT_READ, MAP_SHARED, f->fd, c.ro.offset);
 	q->rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
 }
@@ -33,11 +34,13 @@ static __u32 makes_one_ring(struct walker *w, struct file *f, bool tx, __u32 fla
 	if (TRY(w, f, tx ? TREADLE_IOC_TX_CREATE : TREADLE_IOC_RX_CREATE, &c))
 		return 0;
 	remember(w, f, tx ? TX : RX, c.id);
+	remember_area(f, c.id, c.rw, c.ro);
 	rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
 	ro = mmap(NULL, c.ro.length, PROT_READ, MAP_SHARED, f->fd, c.ro.offset);
 	if (rw == MAP_FAILED || ro == MAP_FAILED)
 		return 0;
 	new.id = c.id;
+	new.rw_map = c.rw;
 	new.entries = c.entries;
 	new.rw = rw;
 	new.ro = ro;
@@ -112,8 +115,10 @@ static void makes_others(struct walker *w, struct file *f)
 
 	switch (roll(w, 4)) {
 	case 0:
-		if (TRY(w, f, TREADLE_IOC_CNTR_CREATE, &cntr) == 0)
+		if (TRY(w, f, TREADLE_IOC_CNTR_CREATE, &cntr) == 0) {
 			remember(w, f, CNTR, cntr.id);
+			remember_area(f, cntr.id, cntr.ro, cntr.ro);
+		}
 		break;
 	case 1:
 		if (one_in(w, 4)) {
@@ -131,6 +136,7 @@ static void makes_others(struct walker *w, struct file *f)
 		if (TRY(w, f, TREADLE_IOC_CELL_CREATE, &cells))
 			return;
 		remember(w, f, CELL, cells.id);
+		remember_area(f, cells.id, cells.rw, cells.ro);
 		at = mmap(NULL, cells.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd,
 			  cells.rw.offset);
 		if (at != MAP_FAILED)

@@ -3,7 +3,7 @@
 #ifndef TREADLE_KSELFTEST_FUZZ_STEPS_H
 #define TREADLE_KSELFTEST_FUZZ_STEPS_H
 
-#include "fuzz_objects.h"
+#include "fuzz_maps.h"
 
 /* --- commands ------------------------------------------------------------------------------ */
 
@@ -304,6 +304,8 @@ static const struct {
 	STEP(cancels, 4),	 STEP(reads_completions, 10),
 	STEP(moves_memory, 5),	 STEP(opens_again, 1),
 	STEP(maps_anything, 1),	 STEP(asks, 1),
+	STEP(bends_maps, 5),	 STEP(lays_maps, 2),
+	STEP(shares_memory, 4),	 STEP(others_change_it, 3),
 };
 #define NSTEPS (sizeof(steps) / sizeof(steps[0]))
 

@@ -91,6 +91,7 @@ struct treadle_cmd {
  * @charge:	bytes of rx->buffered
  * @queued:	in to->rx's matcher (rx->lock), for anybody; @cmd is parked then (its endpoint's lock)
  * @claimed:	kept there for who has claimed it, and no more @queued (rx->lock)
+ * @lent:	its place there is kept, as @recv is of another endpoint, and nobody else has it any more (rx->lock)
  * @payload:	the kernel's copy (behind this structure), or NULL
  */
 struct treadle_msg {
@@ -104,7 +105,7 @@ struct treadle_msg {
 	u32 flags, charge;
 	u16 port;
 	u8 space;
-	bool queued, heap, claimed;
+	bool queued, heap, claimed, lent;
 	u8 *payload;
 	struct treadle_iov part;
 };
@@ -315,7 +316,9 @@ struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
-void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg);
+void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
+			const struct treadle_recv *recv);
+bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run);
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);

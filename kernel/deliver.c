@@ -84,6 +84,50 @@ static int told(const struct treadle_msg *msg, int error)
 	return msg->to->type == TREADLE_EP_DGRAM ? 0 : error;
 }
 
+/*
+ * The endpoint is closed that has armed the receive, and the sender was told that the message is sent: it is there for
+ * the next receive. Under rx->lock.
+ */
+static void give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
+{
+	msg->done = 0;
+	msg->recv = msg->claimed ? NULL : treadle_rx_match(rx, msg); /* one that was posted since */
+	msg->lent = msg->recv && treadle_rx_lends(msg->recv, msg);
+	if (msg->recv) {
+		if (!msg->lent)
+			treadle_match_unmark(&msg->m.at);
+		msg->job.ctx = rx->obj.ctx;
+		msg->job.fn = treadle_deliver_job;
+		treadle_run_add(run, &msg->job);
+		return;
+	}
+	treadle_match_return_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space], &msg->m);
+	if (msg->claimed)
+		return;
+	msg->queued = true;
+	treadle_match_unmark(&rx->at); /* who has looked beyond its place begins anew */
+	/* or one that is in the ring, or to come (C) */
+	treadle_ring_want_doorbell(&rx->ring);
+	treadle_rx_hand_over(rx);
+}
+
+/* A message whose place was kept needs it no more, or (true) is not done with. */
+static noinline bool settle(struct treadle_msg *msg, bool received, struct treadle_run *run)
+{
+	struct treadle_rx *rx = msg->to->rx;
+	bool keep;
+
+	spin_lock(&rx->lock);
+	/* closing takes this lock after it has set dead, and drops what waits */
+	keep = !received && !READ_ONCE(msg->to->dead);
+	if (keep)
+		give_back(rx, msg, run);
+	else
+		treadle_match_unmark(&msg->m.at);
+	spin_unlock(&rx->lock);
+	return keep;
+}
+
 /* Both sides are told; of what nobody has received because an endpoint closed meanwhile, the sender. */
 static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,
 				   struct treadle_run *run)
@@ -109,6 +153,8 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		src_error = told(msg, -ECONNRESET);
 	if (cmd)
 		treadle_cmd_complete(cmd, src_error, run);
+	else if (unlikely(msg->lent) && settle(msg, received, run))
+		return;
 	if (msg->heap)
 		treadle_msg_put(msg);
 }

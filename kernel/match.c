@@ -140,6 +140,16 @@ static void hash_lead(struct treadle_hnode *lead, struct treadle_hnode *n)
 	lead->pprev = NULL;
 }
 
+/* Into the ring of @next, which has the same key, before it. */
+static void hash_add_before(struct treadle_hnode *n, struct treadle_hnode *next)
+{
+	list_add_tail(&n->same, &next->same);
+	if (next->pprev)
+		hash_lead(next, n);
+	else
+		n->pprev = NULL;
+}
+
 static void hash_del(struct treadle_hash *h, struct treadle_hnode *n)
 {
 	if (n->pprev) {
@@ -244,6 +254,7 @@ void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *ms
 	msg->by_src.src = msg->src;
 	msg->by_src.cls = 0;
 	hash_add(&m->by_src, &msg->by_src);
+	msg->seq = m->kept++;
 	msg->at.mark = false;
 	list_add_tail(&msg->at.all, &m->all);
 	m->messages++;
@@ -410,4 +421,47 @@ void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg 
 	hash_del(&m->by_src, &msg->by_src);
 	list_del(&msg->at.all);
 	m->messages--;
+}
+
+void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *msg)
+{
+	hash_del(&m->by_tag, &msg->by_tag);
+	hash_del(&m->by_src, &msg->by_src);
+	msg->at.mark = true;
+	m->messages--;
+}
+
+/*
+ * The first one of the same key and source that came after @msg, or NULL. None of them waited when @msg was lent
+ * that was older: it looks at no more than were lent with it.
+ */
+static struct treadle_match_msg *after(struct treadle_match *m, const struct treadle_match_msg *msg)
+{
+	struct treadle_hnode *lead = hash_find(&m->by_src, msg->by_src.tag, msg->src, 0), *n = lead;
+
+	while (n) {
+		struct treadle_match_msg *other = container_of(n, struct treadle_match_msg, by_src);
+
+		if (other->seq > msg->seq)
+			return other;
+		n = list_next_entry(n, same);
+		if (n == lead)
+			break;
+	}
+	return NULL;
+}
+
+void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg)
+{
+	struct treadle_match_msg *next = after(m, msg);
+
+	if (next) {
+		hash_add_before(&msg->by_tag, &next->by_tag);
+		hash_add_before(&msg->by_src, &next->by_src);
+	} else {
+		hash_add(&m->by_tag, &msg->by_tag);
+		hash_add(&m->by_src, &msg->by_src);
+	}
+	msg->at.mark = false;
+	m->messages++;
 }

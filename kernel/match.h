@@ -72,7 +72,7 @@ struct treadle_match_place {
 struct treadle_match_msg {
 	struct treadle_match_place at;
 	struct treadle_hnode by_tag, by_src;
-	u64 tag;
+	u64 tag, seq; /* older is smaller */
 	u32 src;
 };
 
@@ -81,6 +81,7 @@ struct treadle_match {
 	struct list_head wild; /* receives without a class, oldest first */
 	struct list_head all;  /* messages, oldest first, and marks */
 	u32 messages;
+	u64 kept;   /* messages, ever */
 	u32 listed; /* receives on wild */
 	u32 used;   /* classes in use, a bit each */
 	struct {
@@ -145,6 +146,11 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r);
 
 void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r);
 void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg *msg);
+
+/* It leaves, but keeps its place among all: it is given back there, or gives it up (treadle_match_unmark). */
+void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *msg);
+/* As if it had never left, as far as the order of those of its source is concerned. */
+void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg);
 
 /*
  * Growth in two halves, because memory is not allocated under a lock: what

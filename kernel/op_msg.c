@@ -177,7 +177,7 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 	kref_init(&msg->ref);
 	INIT_LIST_HEAD(&msg->job.link);
 	msg->heap = true;
-	msg->claimed = false;
+	msg->claimed = msg->lent = false;
 	msg->done = 0;
 	treadle_ep_get(msg->to);
 	return msg;
@@ -293,11 +293,17 @@ again:
 			treadle_rx_hand_over(rx);
 	}
 	if (msg->recv) {
-		spin_unlock(&rx->lock);
 		if (told) {
 			/* copied already: as far as the sender is concerned, it is sent */
 			msg->cmd = NULL;
-		} else if (!ready) {
+			msg->lent = treadle_rx_lends(msg->recv, msg);
+			if (msg->lent) {
+				treadle_match_keep(&rx->match[msg->space], &msg->m);
+				treadle_match_lend_msg(&rx->match[msg->space], &msg->m);
+			}
+		}
+		spin_unlock(&rx->lock);
+		if (!ready) {
 			/* matched before the copy was whole: straight from the sender then */
 			msg->payload = NULL;
 			msg->done = 0;
@@ -409,7 +415,7 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 		spin_lock(&rx->lock);
 		queued = msg->queued;
 		if (queued)
-			treadle_rx_dequeue(rx, msg);
+			treadle_rx_dequeue(rx, msg, NULL);
 		spin_unlock(&rx->lock);
 		if (queued) {
 			if (error)

@@ -91,7 +91,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 	if (msg) {
 		kref_get(&msg->ref);
 		if (what != TREADLE_F_PEEK)
-			treadle_rx_dequeue(rx, msg);
+			treadle_rx_dequeue(rx, msg, what == TREADLE_F_CLAIM ? recv : NULL);
 		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
 			claim(rx, msg, recv->context);
 	}

@@ -176,10 +176,23 @@ void treadle_rx_quiet(struct treadle_rx *rx)
 		treadle_ring_quiet(&rx->ring);
 }
 
-/* A message leaves the queue: matched, withdrawn or failed. */
-void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg)
+/* May @recv go, with another endpoint, while @msg is copied to it? Then nobody else has what its sender has forgotten. */
+bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg)
 {
-	treadle_match_remove_msg(&rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space], &msg->m);
+	return !msg->cmd && recv->cmd && recv->cmd->ep != msg->to;
+}
+
+/* A message leaves the queue: matched with @recv, or (NULL) withdrawn or failed. */
+void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
+			const struct treadle_recv *recv)
+{
+	struct treadle_match *match = &rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space];
+
+	msg->lent = recv && treadle_rx_lends(recv, msg);
+	if (unlikely(msg->lent))
+		treadle_match_lend_msg(match, &msg->m);
+	else
+		treadle_match_remove_msg(match, &msg->m);
 	if (msg->cmd && msg->queued) { /* not what is claimed: that was when it was claimed */
 		spin_lock(&msg->cmd->ep->lock);
 		rb_erase(&msg->cmd->by_context, &msg->cmd->ep->parked);
@@ -232,7 +245,7 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 		return true;
 	}
 	msg = container_of(m, struct treadle_msg, m);
-	treadle_rx_dequeue(rx, msg);
+	treadle_rx_dequeue(rx, msg, recv);
 	msg->recv = recv;
 	/* more may wait for it: that is for treadle_rx_take, which counts its steps */
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))

@@ -246,7 +246,7 @@ static bool rx_dequeue_some(struct treadle_rx *rx, u32 which, const struct tread
 		msg = container_of(m, struct treadle_msg, m);
 		if (msg->to != ep)
 			continue;
-		treadle_rx_dequeue(rx, msg);
+		treadle_rx_dequeue(rx, msg, NULL);
 		out[(*n)++] = msg;
 	}
 	return true;

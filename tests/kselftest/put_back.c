@@ -4,9 +4,7 @@
  * copied. They are as if it had never come, whatever has ended since.
  */
 #include "connection.h"
-#include "slow.h"
-
-#define PAGE 4096
+#include "three.h"
 
 /* A message that has met its receive, and whose sender waits for a page of it. */
 struct attempt {
@@ -39,29 +37,6 @@ static void fail(struct attempt *a)
 	take_pages_away(a->fd, a->slow, PAGE);
 	pthread_join(a->t, NULL);
 	need(cq_next(&a->from->cq).error == EFAULT);
-}
-
-/* Completions are not long in coming, if they come. */
-static bool comes(struct node *n, struct treadle_cqe *c)
-{
-	return cq_wait(&n->rcq, PATIENCE_NS / 10) == 0 && cq_poll(&n->rcq, c);
-}
-
-/* Two endpoints that receive from the same ring, and one who sends to them. */
-struct three {
-	struct node from, first, second;
-	__u64 to_first, to_second;
-	char *buf;
-};
-
-static void three_open(struct three *t)
-{
-	node_open(&t->from, (struct options){});
-	node_open(&t->first, (struct options){});
-	node_open(&t->second, (struct options){.context = t->first.fd, .shared_rx = &t->first.rx});
-	t->to_first = peer(&t->from, t->first.addr);
-	t->to_second = peer(&t->from, t->second.addr);
-	t->buf = pages(PAGE);
 }
 
 FIXTURE(put_back)
@@ -104,14 +79,6 @@ TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
 	ASSERT_TRUE(comes(&self->t.second, &c));
 	EXPECT_EQ(5, c.context);
 	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
-}
-
-static void *destroys(void *node)
-{
-	struct node *n = node;
-
-	need(destroy(n->fd, n->ep) == 0);
-	return NULL;
 }
 
 /* An endpoint closes, and takes long: what is wrong with a receive of the ring another one tells. */

@@ -34,6 +34,7 @@ struct History {
 	std::size_t level; /* of posted receives and of kept messages, by turns */
 	int steps;
 	Memory memory;
+	int lent = 0; /* percent of the messages that were matched, and are given back */
 };
 
 void PrintTo(const History &history, std::ostream *out)
@@ -55,6 +56,8 @@ protected:
 		for (auto *const recv : in_flight)
 			delete recv;
 		for (auto *const msg : reference.messages)
+			delete msg;
+		for (auto *const msg : lent)
 			delete msg;
 		treadle_match_exit(&match);
 	}
@@ -85,15 +88,23 @@ protected:
 		auto *const expected = reference.find(*recv);
 		auto *const found = treadle_match_find(&match, recv);
 
-		ASSERT_EQ(found, expected);
+		if (history.lent && found)
+			ASSERT_EQ(found, reference.find(*recv, found->src));
+		else
+			ASSERT_EQ(found, expected);
 		if (!found) {
 			treadle_match_post(&match, recv);
 			reference.post(recv);
 			return;
 		}
-		treadle_match_remove_msg(&match, found);
 		std::erase(reference.messages, found);
-		delete found;
+		if (percent(history.lent) && lent.size() < 100) {
+			treadle_match_lend_msg(&match, found);
+			lent.push_back(found);
+		} else {
+			treadle_match_remove_msg(&match, found);
+			delete found;
+		}
 		met(recv);
 	}
 
@@ -126,12 +137,35 @@ protected:
 		msg->tag = tag;
 		msg->src = src;
 		treadle_match_keep(&match, msg);
-		reference.messages.push_back(msg);
+		reference.keep(msg);
 	}
 	void put_back()
 	{
 		if (!in_flight.empty())
 			place(take(in_flight, below(in_flight.size())));
+	}
+	/* To one that was posted since, or to where it was, or it is done with. */
+	void give_back()
+	{
+		if (lent.empty())
+			return;
+
+		auto *const msg = take(lent, below(lent.size()));
+		auto *const expected = reference.arrive(msg->tag, msg->src);
+		auto *const recv = treadle_match_arrive(&match, msg->tag, msg->src);
+
+		ASSERT_EQ(recv, expected);
+		if (recv || percent(20)) {
+			treadle_match_unmark(&msg->at);
+			delete msg;
+		} else {
+			treadle_match_return_msg(&match, msg);
+			reference.keep(msg);
+		}
+		if (recv) {
+			std::erase(reference.posted, recv);
+			met(recv);
+		}
 	}
 	void cancel()
 	{
@@ -188,8 +222,10 @@ protected:
 			posting = true;
 		if (dice < 85)
 			percent(posting ? 75 : 25) ? post() : arrive();
-		else if (dice < 90)
+		else if (dice < 88)
 			put_back();
+		else if (dice < 90)
+			give_back();
 		else if (dice < 92)
 			cancel();
 		else if (dice < 94)
@@ -254,6 +290,7 @@ protected:
 	treadle_match match;
 	Reference reference;
 	std::vector<treadle_match_recv *> in_flight;
+	std::vector<treadle_match_msg *> lent;
 	struct Offer {
 		treadle_hash *hash;
 		treadle_hnode **segment;
@@ -274,6 +311,8 @@ TEST_P(MatchHistory, gives_the_same_answers)
 	}
 	while (!reference.posted.empty())
 		cancel();
+	while (!lent.empty())
+		give_back();
 	while (!reference.messages.empty())
 		withdraw();
 	audit();
@@ -297,5 +336,7 @@ INSTANTIATE_TEST_SUITE_P(
 		History{"many_masks", 4096, 0, many, 4, 30, 300, 300'000, Memory::enough},
 		History{"many_masks_crowded", 16, 0, many, 3, 50, 100, 200'000, Memory::scarce},
 		History{"without_memory", 4096, 0, few, 4, 30, 400, 100'000, Memory::none},
+		History{"plain_lent", 1, 0, exact, 3, 50, 300, 200'000, Memory::enough, 20},
+		History{"few_masks_lent", 256, 0, few, 4, 30, 300, 300'000, Memory::scarce, 20},
 		History{"many_entries", 1 << 20, 0, exact, 1000, 50, 6000, 60'000, Memory::scarce}),
 	[](const auto &info) { return info.param.name; });

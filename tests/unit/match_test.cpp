@@ -2,6 +2,7 @@
 
 /* Who gets a message: kernel/match.c, one behaviour after the other. */
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <vector>
@@ -351,6 +352,59 @@ TEST_F(Match, each_message_is_walked_over_once)
 	EXPECT_EQ(treadle_match_seek(&m.match, nullptr, &mark, &looks), kept[4]);
 	EXPECT_EQ(treadle_match_seek(&m.match, nullptr, &mark, &looks), nullptr);
 	EXPECT_FALSE(treadle_match_marked(&mark));
+}
+
+TEST_F(Match, what_is_lent_is_not_found)
+{
+	auto *const lent = m.keep(7);
+
+	m.lend(lent);
+	EXPECT_EQ(m.find(7), nullptr);
+	EXPECT_EQ(m.find(7, 0, 1), nullptr);
+	EXPECT_EQ(m.find(0, ~0ull), nullptr);
+	auto *const next = m.keep(7);
+
+	EXPECT_EQ(m.take(0, ~0ull), next);
+	treadle_match_unmark(&lent->at);
+	EXPECT_EQ(m.find(0, ~0ull), nullptr);
+}
+
+/* In whatever order those that were lent are given back. */
+TEST_F(Match, what_is_given_back_is_where_it_was)
+{
+	std::array order{0, 1, 2};
+
+	do {
+		std::vector<treadle_match_msg *> kept;
+
+		for (u32 i = 0; i < 6; ++i)
+			kept.push_back(m.keep(i < 5 ? 7 : 8));
+		for (const int i : {0, 1, 2})
+			m.lend(kept[i]);
+		kept.push_back(m.keep(7));
+		EXPECT_EQ(m.find(7), kept[3]);
+		for (const int i : order)
+			m.give_back(kept[i]);
+		EXPECT_EQ(m.take(8), kept[5]);
+		EXPECT_EQ(m.take(0, ~0ull), kept[0]);
+		EXPECT_EQ(m.take(7, 0, 1), kept[1]);
+		EXPECT_EQ(m.take(7, 0xff), kept[2]);
+		EXPECT_EQ(m.take(7), kept[3]);
+		EXPECT_EQ(m.take(7), kept[4]);
+		EXPECT_EQ(m.take(7), kept[6]);
+		EXPECT_EQ(m.take(0, ~0ull), nullptr);
+	} while (std::ranges::next_permutation(order).found);
+}
+
+TEST_F(Match, what_is_given_back_does_not_overtake_those_of_its_source)
+{
+	auto *const other = m.keep(3);
+	auto *const lent = m.keep(7);
+
+	m.lend(lent);
+	m.give_back(lent);
+	EXPECT_EQ(m.take(0, ~0ull), other);
+	EXPECT_EQ(m.take(0, ~0ull), lent);
 }
 
 TEST_F(Match, masks_without_a_class_have_a_limit)

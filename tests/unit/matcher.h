@@ -64,6 +64,8 @@ public:
 		return &msg;
 	}
 	void withdraw(treadle_match_msg *msg) { treadle_match_remove_msg(&match, msg); }
+	void lend(treadle_match_msg *msg) { treadle_match_lend_msg(&match, msg); }
+	void give_back(treadle_match_msg *msg) { treadle_match_return_msg(&match, msg); }
 
 	/* What a receive like this would take: it stays. */
 	treadle_match_msg *find(u64 tag, u64 ignore = 0, u32 src = any)

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Messages of which their sender has been told that they are sent, and whose receive goes with an endpoint that they are
+ * not for: nothing is lost, nor out of order.
+ */
+#include "three.h"
+
+FIXTURE(given_back)
+{
+	struct three t;
+};
+
+FIXTURE_SETUP(given_back)
+{
+	three_open(&self->t);
+}
+
+FIXTURE_TEARDOWN(given_back) {}
+
+/*
+ * A message for the first endpoint is copied to a receive that the second has armed (posted by a thread), whose page does not
+ * come before that endpoint is closing.
+ */
+struct closing_receive {
+	struct node *n;
+	struct treadle_desc d;
+	char *slow;
+	int fd;
+	pthread_t posts, closes;
+};
+
+static void *posts(void *arg)
+{
+	struct closing_receive *r = arg;
+
+	need(post(r->n, r->d) == 1);
+	return NULL;
+}
+
+static void is_filled(struct closing_receive *r, struct three *t, struct treadle_desc d)
+{
+	*r = (struct closing_receive){.n = &t->second, .d = d, .slow = pages(PAGE)};
+	r->fd = slow_pages(r->slow, PAGE);
+	r->d.addr = (unsigned long)r->slow;
+	r->d.len = PAGE;
+	r->d.iov_count = 1;
+	r->posts = thread(posts, r);
+	page_asked_for(r->fd);
+}
+
+static void is_closed(struct closing_receive *r)
+{
+	struct treadle_addr addr = r->n->addr;
+	int fd = device();
+	__u32 id;
+
+	r->closes = thread(destroys, r->n);
+	while (ep_create(fd, &addr, NULL, &id) == -EADDRINUSE)
+		usleep(1000);
+	put_page_at(r->fd, (unsigned long)r->slow, 1);
+	pthread_join(r->posts, NULL);
+	pthread_join(r->closes, NULL);
+	close(fd);
+}
+
+/* Copied, as nobody receives yet: their sender is told that they are sent. */
+static void messages_wait(struct three *t, int first, int last)
+{
+	char text[8] = {};
+
+	for (; first <= last; first++) {
+		text[0] = first;
+		need(post(&t->from, tsend_of(text, 8, t->to_first, first, 1)) == 1);
+		need(!cq_next(&t->from.cq).error);
+	}
+}
+
+/* The next receive, with this context, has message @i. */
+static void has(struct __test_metadata *_metadata, struct three *t, __u64 context, int i)
+{
+	struct treadle_cqe c;
+
+	ASSERT_TRUE(comes(&t->first, &c));
+	EXPECT_EQ(context, c.context);
+	EXPECT_EQ(0, c.error);
+	EXPECT_EQ(i, c.tag);
+	EXPECT_EQ(i, t->buf[0]);
+}
+
+/* As far as its sender is concerned it is sent: it waits before those that came after it. */
+TEST_F(given_back, a_copied_message_whose_receive_has_closed_waits_again)
+{
+	struct three *t = &self->t;
+	struct closing_receive r;
+
+	messages_wait(t, 1, 3);
+	is_filled(&r, t, trecv_of(NULL, 0, ANY, 2, 0, 5));
+	is_closed(&r);
+	for (int i = 1; i <= 3; i++) {
+		ASSERT_EQ(0, post_recv(&t->first, trecv_of(t->buf, PAGE, ANY, 0, ~0ULL, 10 + i)));
+		has(_metadata, t, 10 + i, i);
+	}
+}
+
+/* That was posted when nothing waited, so nobody rings for it; @taken: it was looked at since. */
+static void it_is_for(struct __test_metadata *_metadata, struct three *t, __u64 ignore, bool taken)
+{
+	struct closing_receive r;
+
+	messages_wait(t, 2, 2);
+	is_filled(&r, t, trecv_of(NULL, 0, ANY, 2, 0, 5));
+	ASSERT_EQ(0, post_recv(&t->first, trecv_of(t->buf, PAGE, ANY, 2, ignore, 6)));
+	if (taken)
+		ASSERT_EQ(0, ring_doorbell(&t->first.rx));
+	is_closed(&r);
+	has(_metadata, t, 6, 2);
+}
+
+TEST_F(given_back, a_copied_message_is_for_a_receive_posted_meanwhile)
+{
+	it_is_for(_metadata, &self->t, 0, true);
+}
+
+TEST_F(given_back, a_copied_message_is_for_a_receive_in_the_ring)
+{
+	it_is_for(_metadata, &self->t, 0, false);
+}
+
+TEST_F(given_back, a_copied_message_is_for_a_receive_with_a_mask)
+{
+	it_is_for(_metadata, &self->t, ~0ULL, false);
+}
+
+/* Another endpoint that closes may have armed that one, too. */
+TEST_F(given_back, a_copied_message_goes_from_one_closed_receive_to_the_next)
+{
+	struct three *t = &self->t;
+	struct closing_receive r, other;
+	struct three more = {};
+
+	node_open(&more.second,
+		  (struct options){.context = t->first.fd, .shared_rx = &t->first.rx});
+	messages_wait(t, 1, 2);
+	is_filled(&r, t, trecv_of(NULL, 0, ANY, 1, 0, 5));
+	is_filled(&other, &more, trecv_of(NULL, 0, ANY, 0, ~0ULL, 6));
+	is_closed(&r);
+	is_closed(&other);
+	for (int i = 1; i <= 2; i++) {
+		ASSERT_EQ(0, post_recv(&t->first, trecv_of(t->buf, PAGE, ANY, 0, ~0ULL, 10 + i)));
+		has(_metadata, t, 10 + i, i);
+	}
+}
+
+TEST_F(given_back, several_in_one_buffer_keep_their_order)
+{
+	struct three *t = &self->t;
+	struct treadle_desc d = recv_of(NULL, 0, ANY, 5);
+	struct closing_receive r;
+
+	for (int i = 1; i <= 4; i++) {
+		t->buf[PAGE - 1] = i;
+		ASSERT_EQ(1, post(&t->from, send_of(&t->buf[PAGE - 1], 1, t->to_first, 1)));
+		ASSERT_EQ(0, cq_next(&t->from.cq).error);
+	}
+	d.flags |= TREADLE_F_MULTI_RECV;
+	d.data = 2;
+	is_filled(&r, t, d);
+	is_closed(&r);
+	for (int i = 1; i <= 4; i++) {
+		struct treadle_cqe c;
+
+		ASSERT_EQ(0, post_recv(&t->first, recv_of(t->buf, PAGE, ANY, 10 + i)));
+		ASSERT_TRUE(comes(&t->first, &c));
+		EXPECT_EQ(10 + i, c.context);
+		EXPECT_EQ(i, t->buf[0]);
+	}
+}
+
+/* Who has claimed it may try again. */
+TEST_F(given_back, a_claimed_message_stays_claimed)
+{
+	struct three *t = &self->t;
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, 2, 0, 9);
+	struct closing_receive r;
+	struct treadle_cqe c;
+
+	messages_wait(t, 2, 2);
+	d.flags |= TREADLE_F_PEEK | TREADLE_F_CLAIM;
+	ASSERT_EQ(1, post(&t->second, d));
+	ASSERT_TRUE(comes(&t->second, &c));
+	d.flags &= ~TREADLE_F_PEEK;
+	is_filled(&r, t, d);
+	is_closed(&r);
+	ASSERT_EQ(0, post_recv(&t->first, trecv_of(t->buf + 64, 8, ANY, 2, 0, 6)));
+	d.addr = (unsigned long)t->buf;
+	d.len = 8;
+	d.iov_count = 1;
+	ASSERT_EQ(1, post(&t->first, d));
+	has(_metadata, t, 9, 2);
+}
+
+/* Its own endpoint closes, too: then it is dropped with what waits for that. */
+static void closes_both(void *arg)
+{
+	struct closing_receive r;
+	struct treadle_cqe c;
+	struct three t;
+
+	(void)arg;
+	three_open(&t);
+	messages_wait(&t, 1, 3);
+	is_filled(&r, &t, trecv_of(NULL, 0, ANY, 2, 0, 5));
+	need(destroy(t.first.fd, t.first.ep) == 0);
+	is_closed(&r);
+	need(!comes(&t.first, &c) && !comes(&t.second, &c));
+}
+
+TEST(a_copied_message_goes_with_its_own_endpoint)
+{
+	EXPECT_EQ(0, reap(spawn(closes_both, NULL)));
+	for (int i = 0; i < 500 && number_in("/sys/module/treadle/refcnt", NULL); i++)
+		usleep(10000);
+	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
+}
+
+TEST_HARNESS_MAIN

@@ -30,9 +30,9 @@ enum treadle_track { TREADLE_UNTRACKED, TREADLE_FENCED, TREADLE_AWAITED };
  * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
  * @ep:		endpoint, or NULL (counter operations)
  * @by_context:	after that: in ep->waiting, with @wait: where it waits for its turn (flow.c); or in
- *		ep->parked, with @msg: that waits at a peer
+ *		ep->parked, with @msg: that waits at a peer; of a receive, @wait only: in ep->feeding
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
- * @recv:	armed receives: the receive that will be posted, or (in rx->armed) that is
+ * @recv:	armed receives: the receive that will be posted, or (in rx->armed, ep->feeding) that is
  * @tx, @slots:	credits to give back at the end
  * @route, @port: 0 and where to (treadle_name()), or why not; receives: likewise, from whom, if one is named
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
@@ -323,6 +323,7 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run);
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
+void treadle_rx_unfeed(struct treadle_recv *recv);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);
 bool treadle_rx_behind(struct treadle_rx *rx);

@@ -229,6 +229,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	ep->waiting = RB_ROOT;
 	ep->flows = RB_ROOT;
 	INIT_LIST_HEAD(&ep->pending);
+	INIT_LIST_HEAD(&ep->feeding);
 	xa_init_flags(&ep->contexts, XA_FLAGS_ACCOUNT);
 	ep->type = arg->type;
 	ep->role = arg->flags;

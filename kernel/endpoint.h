@@ -23,6 +23,7 @@ struct treadle_eq;
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
  * @rx_link:	on rx->eps (rx->lock)
+ * @feeding:	commands of receives that are on rx->feeding, by their @wait (rx->lock)
  * @lock:	@dead, @severed, @closed, @parked, flows
  * @dead:	no longer reachable, accepts nothing; none of its completions is written (also under the
  *		lock of the completion queue)
@@ -61,7 +62,7 @@ struct treadle_ep {
 	struct treadle_cntr *cntr_send, *cntr_recv, *cntr_read, *cntr_write;
 	struct treadle_cntr *cntr_remote_read, *cntr_remote_write;
 	struct treadle_obj *bound[TREADLE_BINDINGS];
-	struct list_head rx_link;
+	struct list_head rx_link, feeding;
 	spinlock_t lock;
 	bool dead, severed, closed, awaited;
 	struct rb_root parked, flows, waiting;

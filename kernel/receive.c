@@ -223,6 +223,25 @@ static __always_inline void rx_meet(struct treadle_rx *rx, struct treadle_recv *
 		treadle_rx_post(rx, recv);
 }
 
+/* Messages may wait for @recv that have not been looked at; @next: it goes on with those. */
+static void rx_add_fed(struct treadle_rx *rx, struct treadle_recv *recv, bool next)
+{
+	list_add(&recv->m.wild, next ? &rx->feeding : rx->feeding.prev);
+	if (recv->cmd) { /* to be found when its endpoint closes */
+		recv->cmd->recv = recv;
+		list_add(&recv->cmd->wait, &recv->cmd->ep->feeding);
+	}
+}
+
+void treadle_rx_unfeed(struct treadle_recv *recv)
+{
+	list_del(&recv->m.wild);
+	if (recv->cmd) {
+		list_del(&recv->cmd->wait);
+		recv->cmd->recv = NULL;
+	}
+}
+
 /*
  * Find the message that waits for @recv. True: it is taken care of; false: post it. After *looks
  * messages it is the first of rx->feeding, and somebody has to go on: treadle_rx_take().
@@ -241,7 +260,7 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 		/* without a mask it was found by hash; then the mark is that of another */
 		if (!recv->m.ignore || !treadle_match_marked(&rx->at))
 			return false;
-		list_add(&recv->m.wild, &rx->feeding);
+		rx_add_fed(rx, recv, true);
 		return true;
 	}
 	msg = container_of(m, struct treadle_msg, m);
@@ -249,7 +268,7 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 	msg->recv = recv;
 	/* more may wait for it: that is for treadle_rx_take, which counts its steps */
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
-		list_add(&recv->m.wild, &rx->feeding);
+		rx_add_fed(rx, recv, true);
 	msg->job.ctx = rx->obj.ctx;
 	msg->job.fn = treadle_deliver_job;
 	treadle_run_add(run, &msg->job);
@@ -266,7 +285,7 @@ static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct tr
 	if (recv->m.ignore &&
 	    (match->messages || treadle_match_marked(&rx->at) || !list_empty(&rx->feeding) ||
 	     !treadle_match_room(match, recv->m.ignore)))
-		list_add_tail(&recv->m.wild, &rx->feeding);
+		rx_add_fed(rx, recv, false);
 	else if (!rx_serve(rx, recv, &looks, run))
 		treadle_rx_post(rx, recv);
 }
@@ -305,7 +324,7 @@ static struct treadle_recv *rx_fed(struct treadle_rx *rx)
 		list_first_entry_or_null(&rx->feeding, struct treadle_recv, m.wild);
 
 	if (recv)
-		list_del(&recv->m.wild);
+		treadle_rx_unfeed(recv);
 	return recv;
 }
 

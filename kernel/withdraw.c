@@ -207,24 +207,20 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct tread
 	} while (n == FAIL_BATCH);
 }
 
-/* A receive that was armed on @ep and is about to look at more messages, or NULL. Under the lock. */
-static struct treadle_recv *feeding(const struct treadle_rx *rx, const struct treadle_ep *ep)
+/* Up to FAIL_BATCH receives that were armed on @ep and are about to look at more messages, taken out. */
+static int rx_unfeed_some(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_recv **out)
 {
-	struct treadle_recv *recv;
+	struct treadle_cmd *cmd;
+	int n = 0;
 
-	list_for_each_entry(recv, &rx->feeding, m.wild)
-		if (recv->cmd && recv->cmd->ep == ep)
-			return recv;
-	return NULL;
-}
-
-/* It is posted, to be found with the others. */
-static void feed_no_more(struct treadle_rx *rx, struct treadle_recv *recv)
-{
-	if (recv->m.ignore) /* if the mark is another's, that one begins anew */
-		treadle_match_unmark(&rx->at);
-	list_del(&recv->m.wild);
-	treadle_rx_post(rx, recv);
+	while (n < FAIL_BATCH && !list_empty(&ep->feeding)) {
+		cmd = list_first_entry(&ep->feeding, struct treadle_cmd, wait);
+		out[n] = cmd->recv;
+		if (out[n]->m.ignore) /* if the mark is another's, that one begins anew */
+			treadle_match_unmark(&rx->at);
+		treadle_rx_unfeed(out[n++]);
+	}
+	return n;
 }
 
 /*
@@ -281,7 +277,7 @@ static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep 
  */
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
 {
-	struct treadle_recv *dropped[FAIL_BATCH], *recv;
+	struct treadle_recv *dropped[FAIL_BATCH];
 	struct rb_root_cached *root = &rx->armed;
 	struct treadle_armed at = {};
 	int i, n, which;
@@ -292,13 +288,8 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 		rx_reject(rx, which, ep, run);
 	spin_lock(&rx->lock);
 	do {
-		recv = feeding(rx, ep);
-		if (recv) {
-			feed_no_more(rx, recv);
-			root = &rx->armed;
-			at = (struct treadle_armed){};
-		}
-		more = rx_unpost_armed(root, ep, &at, dropped, &n);
+		n = rx_unfeed_some(rx, ep, dropped);
+		more = n || rx_unpost_armed(root, ep, &at, dropped, &n);
 		if (!more && root == &rx->armed) {
 			root = &rx->awaiting;
 			at = (struct treadle_armed){};
@@ -314,7 +305,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 				treadle_recv_free(dropped[i]);
 		cond_resched();
 		spin_lock(&rx->lock);
-	} while (more || feeding(rx, ep));
+	} while (more);
 	list_del(&ep->rx_link);
 	rx->shut = false; /* whoever receives here next is not concerned */
 	treadle_rx_quiet(rx);

@@ -23,6 +23,7 @@
 #include "treadle.h"
 
 #define FLOW_BATCH 16
+#define DROP_BATCH 64
 
 /*
  * struct treadle_flow - what is under way from @ep to @port; all under ep->lock
@@ -319,29 +320,70 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	return cmd;
 }
 
+/* The first flow to @port or beyond, or NULL. */
+static struct treadle_flow *flow_from(struct treadle_ep *ep, u32 port)
+{
+	struct rb_node *node = ep->flows.rb_node;
+	struct treadle_flow *found = NULL;
+
+	while (node) {
+		if (flow_of(node)->port < port) {
+			node = node->rb_right;
+		} else {
+			found = flow_of(node);
+			node = node->rb_left;
+		}
+	}
+	return found;
+}
+
+/*
+ * Up to DROP_BATCH commands that wait, taken out; looks at as many flows, from that to *port on. Is there more? None
+ * comes after it, as @ep is closed.
+ */
+static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *dropped)
+{
+	struct treadle_flow *flow = flow_from(ep, *port);
+	struct treadle_cmd *cmd;
+	struct rb_node *node;
+	int n;
+
+	for (n = 0; flow && n < DROP_BATCH; n++) {
+		node = &flow->node;
+		cmd = list_first_entry_or_null(&flow->waiting, struct treadle_cmd, wait);
+		if (cmd) {
+			wait_del(ep, cmd);
+			list_add_tail(&cmd->wait, dropped);
+		}
+		if (list_empty(&flow->waiting)) {
+			node = rb_next(node);
+			flow_settle(ep, flow);
+		}
+		flow = node ? flow_of(node) : NULL;
+	}
+	*port = flow ? flow->port : 0;
+	return flow;
+}
+
 /* The endpoint is closed: what waits ends with @error, or, if that is 0, without a completion. */
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd, *next;
-	struct rb_node *node;
 	LIST_HEAD(dropped);
+	u32 port = 0;
+	bool more;
 
-	spin_lock(&ep->lock);
-	for (node = rb_first(&ep->flows); node;) {
-		struct treadle_flow *flow = flow_of(node);
-
-		node = rb_next(node);
-		list_splice_tail_init(&flow->waiting, &dropped);
-		flow_settle(ep, flow);
-	}
-	ep->waiting = RB_ROOT;
-	spin_unlock(&ep->lock);
-	list_for_each_entry_safe(cmd, next, &dropped, wait) {
-		list_del(&cmd->wait);
-		if (error)
-			treadle_cmd_complete(cmd, error, run);
-		else
-			treadle_cmd_free(cmd);
+	do {
+		spin_lock(&ep->lock);
+		more = flow_drop_some(ep, &port, &dropped);
+		spin_unlock(&ep->lock);
+		list_for_each_entry_safe(cmd, next, &dropped, wait) {
+			list_del(&cmd->wait);
+			if (error)
+				treadle_cmd_complete(cmd, error, run);
+			else
+				treadle_cmd_free(cmd);
+		}
 		cond_resched();
-	}
+	} while (more);
 }

@@ -159,6 +159,36 @@ TEST_F(rma, an_endpoint_is_closed_with_what_waits_in_it)
 	EXPECT_STREQ("", self->there);
 }
 
+/* Armed ones need no slots: more wait, and for more peers, than are looked at in one go. None is left that would count. */
+TEST_F(rma, an_endpoint_is_closed_with_many_that_wait_for_many)
+{
+	enum { PEERS = 100, EACH = 3 };
+	struct treadle_desc d = send_of(self->here, 8, 0, 1);
+	struct cntr ended;
+	struct node c;
+
+	node_open(&c, (struct options){});
+	cntr_open(&ended, self->a.fd);
+	d.flags = TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_WORK;
+	for (int i = 0; i < PEERS; i++) {
+		struct treadle_ep_enable e = node_bindings(&c);
+		struct treadle_addr addr = loopback(0);
+
+		/* all of them receive by the same ring */
+		e.tx = e.tx_cq = e.cntr_send = 0;
+		ASSERT_EQ(0, ep_create(c.fd, &addr, NULL, &e.ep));
+		ASSERT_EQ(0, call(c.fd, TREADLE_IOC_EP_ENABLE, &e));
+		d.peer = peer(&self->a, addr);
+		for (int k = 0; k <= EACH; k++)
+			ASSERT_EQ(1,
+				  post(&self->a, then(when(k ? fenced(d) : d, &ended, 0), &ended)));
+	}
+	EXPECT_EQ(-EBUSY, destroy(self->a.fd, ended.id));
+	ASSERT_EQ(0, destroy(self->a.fd, self->a.ep));
+	EXPECT_EQ(0, destroy(self->a.fd, ended.id));
+	close(c.fd);
+}
+
 /* Unordered they would mix; what is waiting holds the ring, never more than that. */
 TEST_F(rma, many_commands_behind_a_slow_one)
 {

@@ -32,6 +32,7 @@
 #include "treadle.h"
 
 #define FILL_TRIES 8
+#define FREE_BATCH 64
 /* More than this (128 GiB of addresses) and the table starts afresh. */
 #define MAX_TABLES (1ul << 16)
 
@@ -49,27 +50,32 @@ static void pm_cut(struct treadle_pm *pm, void **table, int level, struct list_h
 	list_add_tail(&page->lru, cut);
 }
 
-/* Breadth first: the list grows behind the cursor instead of the stack. */
-static unsigned long pm_free_cut(struct list_head *cut)
+/*
+ * Each is freed when those below it are behind it on the list, which grows instead of the stack: MAX_TABLES, and a few,
+ * at most. @block: the caller may be interrupted for others; a notifier that must not block may not.
+ */
+static unsigned long pm_free_cut(struct list_head *cut, bool block)
 {
-	struct page *page, *next;
+	struct page *page;
 	unsigned long n = 0;
 	unsigned int i;
 
-	list_for_each_entry(page, cut, lru) {
-		void **table = page_address(page);
+	while (!list_empty(cut)) {
+		void **table;
 
+		page = list_first_entry(cut, struct page, lru);
+		table = page_address(page);
 		for (i = 0; page->private && i < PM_FAN; i++) {
 			if (!table[i])
 				continue;
 			virt_to_page(table[i])->private = page->private - 1;
 			list_add_tail(&virt_to_page(table[i])->lru, cut);
 		}
-	}
-	list_for_each_entry_safe(page, next, cut, lru) {
+		list_del(&page->lru);
 		page->private = 0;
 		__free_page(page);
-		n++;
+		if (!(++n % FREE_BATCH) && block)
+			cond_resched();
 	}
 	return n;
 }
@@ -116,7 +122,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	u64 limit = (1ULL << PM_ADDR_BITS) - 1;
 	LIST_HEAD(cut);
 
-	/* never sleeps, so a range that must not block needs no special case */
+	/* nothing here sleeps */
 	write_lock(&pm->lock);
 	if (!pm->active++) {
 		pm->start = range->start;
@@ -132,7 +138,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 		treadle_mr_revoke(pm, range->start, range->end - 1);
 	write_unlock(&pm->lock);
 	if (!list_empty(&cut)) {
-		unsigned long n = pm_free_cut(&cut);
+		unsigned long n = pm_free_cut(&cut, mmu_notifier_range_blockable(range));
 
 		write_lock(&pm->lock);
 		pm->tables -= min(n, pm->tables);
@@ -197,7 +203,7 @@ static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 	pm_reset(pm, &cut);
 	open = !list_empty(&pm->ctxs);
 	write_unlock(&pm->lock);
-	pm_free_cut(&cut);
+	pm_free_cut(&cut, true);
 	/* a child may keep their files open for long: the contexts end now, though not here */
 	if (open) {
 		kref_get(&pm->ref);
@@ -283,7 +289,7 @@ void treadle_pm_leave(struct treadle_ctx *ctx)
 	if (list_empty(&pm->ctxs))
 		pm_reset(pm, &cut);
 	write_unlock(&pm->lock);
-	pm_free_cut(&cut);
+	pm_free_cut(&cut, true);
 	mmu_notifier_put(&pm->notifier);
 }
 
@@ -293,7 +299,7 @@ static void pm_release(struct kref *ref)
 	LIST_HEAD(cut);
 
 	pm_reset(pm, &cut);
-	pm_free_cut(&cut); /* few, if any: treadle_pm_leave() */
+	pm_free_cut(&cut, false); /* few, if any: treadle_pm_leave() */
 #ifdef CONFIG_MEMCG
 	mem_cgroup_put(pm->memcg);
 #endif
@@ -459,8 +465,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 				pm_reset(pm, &cut);
 			ret = pm_enter(pm, addr, got, pages, write, seq, spare);
 			write_unlock(&pm->lock);
-			pm_free_cut(&cut);
-			INIT_LIST_HEAD(&cut);
+			pm_free_cut(&cut, true);
 		} while (ret == -ENOSPC && !(ret = pm_spares(pm, spare, fault)));
 		for (i = 0; i < got; i++)
 			put_page(pages[i]);

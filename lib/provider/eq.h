@@ -3,8 +3,8 @@
 #define TREADLE_PROVIDER_EQ_H
 
 #include <atomic>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +32,8 @@ namespace treadle::fi
  */
 class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waitable
 {
+	struct Event;
+
 public:
 	static int open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) noexcept;
 
@@ -49,6 +51,12 @@ public:
 		virtual ~Pending() = default;
 		/* It is done, and may be deleted here. 0 or -errno, for owner's event. */
 		virtual int finish(::fid *&owner) noexcept = 0;
+
+	private:
+		friend class Eq;
+
+		std::list<Event>
+			event_; /* to tell of it, since it has begun: then that can't fail */
 	};
 	/* For who reports registrations here, before they begin. */
 	void prepare_registrations() noexcept;
@@ -122,13 +130,16 @@ private:
 		{
 			failed = true;
 		}
+		/* With room for what tell() puts there. */
+		Event() { entry.reserve(sizeof(fi_eq_err_entry)); }
+		void tell(::fid &of, int error, std::uint32_t kind) noexcept;
 		static const std::byte *bytes(const void *p)
 		{
 			return static_cast<const std::byte *>(p);
 		}
 
 		bool failed = false;
-		std::uint32_t event;
+		std::uint32_t event = 0;
 		std::vector<std::byte> entry; /* or a fi_eq_err_entry */
 		const ::fid *owner = nullptr; /* with whom it goes: of a Source, or a region */
 		InfoPtr info;		      /* of a connection request, until it is read */
@@ -163,7 +174,7 @@ private:
 	void append(Event event);
 	bool is_ours() const noexcept { return getpid() == owner_; }
 	int fetch();
-	void take_registrations();
+	void take_registrations() noexcept;
 	void take_joins();
 	void append(::fid &owner, int error, std::uint32_t event);
 	void drop_events_of(const ::fid *owner) noexcept;
@@ -182,7 +193,7 @@ private:
 	detail::UniqueFd wake_; /* of epoll(7): both, and the registrar */
 	const pid_t owner_ = getpid();
 	std::mutex lock_;
-	std::deque<Event> events_;
+	std::list<Event> events_;
 	std::map<std::uint64_t, Registered> sources_;
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* that the last error lent to its reader */

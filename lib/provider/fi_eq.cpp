@@ -203,16 +203,32 @@ int Eq::fetch()
 
 /* --- registrations ------------------------------------------------------------------- */
 
+void Eq::Event::tell(::fid &of, int error, std::uint32_t kind) noexcept
+{
+	const auto put = [this](const auto &what) {
+		static_assert(sizeof(what) <= sizeof(fi_eq_err_entry));
+		entry.assign(bytes(&what), bytes(&what) + sizeof(what));
+	};
+	fi_eq_entry done{};
+	fi_eq_err_entry error_entry{};
+
+	owner = &of;
+	done.fid = error_entry.fid = &of;
+	done.context = error_entry.context = of.context;
+	error_entry.err = error_entry.prov_errno = -error;
+	failed = error;
+	event = error ? 0 : kind;
+	if (failed)
+		put(error_entry);
+	else
+		put(done);
+}
+
 void Eq::append(::fid &owner, int error, std::uint32_t kind)
 {
-	fi_eq_entry done{};
-	fi_eq_err_entry failed{};
+	Event event;
 
-	done.fid = failed.fid = &owner;
-	done.context = failed.context = owner.context;
-	failed.err = failed.prov_errno = -error;
-	Event event = error ? Event(failed) : Event(kind, &done, sizeof(done));
-	event.owner = &owner;
+	event.tell(owner, error, kind);
 	append(std::move(event));
 }
 
@@ -245,15 +261,23 @@ int Eq::begin(Pending &registration) noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	return registrar_ ? registrar_->begin(registration) : -ENOSYS;
+	return !registrar_ ? -ENOSYS : fi::guard([&] {
+		registration.event_.emplace_back();
+		return registrar_->begin(registration);
+	});
 }
 
-void Eq::take_registrations()
+void Eq::take_registrations() noexcept
 {
 	while (Registration *const next = registrar_ ? registrar_->next() : nullptr) {
+		Pending &done = *static_cast<Pending *>(next);
+		std::list<Event> event(std::move(done.event_));
 		::fid *owner;
-		const int rc = static_cast<Pending *>(next)->finish(owner);
-		append(*owner, rc, FI_MR_COMPLETE);
+		const int rc = done.finish(owner);
+
+		event.front().tell(*owner, rc, FI_MR_COMPLETE);
+		events_.splice(events_.end(), event);
+		update_own();
 	}
 }
 
@@ -262,10 +286,7 @@ void Eq::take_finished() noexcept
 	const std::lock_guard guard(lock_);
 
 	if (is_ours())
-		fi::guard([&] {
-			take_registrations();
-			return 0;
-		});
+		take_registrations();
 }
 
 void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept
@@ -275,10 +296,7 @@ void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &own
 	if (registrar_ && registration)
 		registrar_->cancel(*registration);
 	while (registrar_ && registration && registrar_->wait() != -EPERM)
-		fi::guard([&] {
-			take_registrations();
-			return 0;
-		});
+		take_registrations();
 	drop_events_of(&owner);
 }
 

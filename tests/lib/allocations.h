@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 /*
- * Counts allocations of memory: the program's own functions come before those of glibc, for all libraries as well, and
+ * Counts allocations of memory, or lets them fail: the program's own functions come before those of glibc, for all libraries as well, and
  * operator new calls malloc. For one source of a program.
  */
 
@@ -16,6 +16,7 @@ void *__libc_malloc(std::size_t size);
 void *__libc_calloc(std::size_t count, std::size_t size);
 void *__libc_realloc(void *old, std::size_t size);
 void *__libc_memalign(std::size_t alignment, std::size_t size);
+void __libc_free(void *memory);
 }
 
 namespace allocations
@@ -24,11 +25,16 @@ namespace allocations
 /* Of this thread, while it counts. */
 inline thread_local bool counting = false;
 inline thread_local int counted = 0;
+inline thread_local bool failing = false;
 
 template <class T> T *note(T *memory)
 {
 	counted += counting;
-	return memory;
+	if (!failing)
+		return memory;
+	__libc_free(memory);
+	errno = ENOMEM;
+	return nullptr;
 }
 
 /* How many does it make? */
@@ -39,6 +45,15 @@ template <class F> int of(F &&function)
 	function();
 	counting = false;
 	return counted;
+}
+
+/* What becomes of it without memory? */
+template <class F> auto without(F &&function)
+{
+	failing = true;
+	const auto result = function();
+	failing = false;
+	return result;
 }
 
 } // namespace allocations
@@ -54,7 +69,7 @@ __attribute__((visibility("default"))) void *calloc(std::size_t count, std::size
 }
 __attribute__((visibility("default"))) void *realloc(void *old, std::size_t size) noexcept
 {
-	return allocations::note(__libc_realloc(old, size));
+	return allocations::note(allocations::failing ? nullptr : __libc_realloc(old, size));
 }
 __attribute__((visibility("default"))) void *aligned_alloc(std::size_t alignment,
 							   std::size_t size) noexcept

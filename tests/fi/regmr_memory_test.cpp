@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Asynchronous registration, where there is no memory left when it ends: fi_mr(3), fi_eq(3). */
+#include "node.h"
+
+#include <poll.h>
+
+#include "../lib/allocations.h"
+
+namespace
+{
+
+/* Reads when there is something to be read, without memory. */
+ssize_t read_without_memory(fid_eq *eq, std::uint32_t &event, fi_eq_entry &entry)
+{
+	pollfd file{-1, POLLIN, 0};
+
+	EXPECT_EQ(fi_control(&eq->fid, FI_GETWAIT, &file.fd), 0);
+	EXPECT_EQ(poll(&file, 1, patience), 1);
+	return allocations::without(
+		[&] { return fi_eq_read(eq, &event, &entry, sizeof(entry), 0); });
+}
+
+TEST(RegMrMemory, AnEventIsNotLostWithoutMemory)
+{
+	Node node(hints_for(0));
+	const auto eq = node.eq(FI_WAIT_FD);
+	static char memory[4096];
+	fi_eq_err_entry failed{};
+	fi_eq_entry entry{};
+	std::uint32_t event = 0;
+	fid_mr *first = nullptr, *second = nullptr;
+
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &eq->fid, FI_REG_MR), 0);
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), FI_REMOTE_READ, 0, 5, 0,
+			    &first, nullptr),
+		  0);
+	EXPECT_EQ(read_without_memory(eq.get(), event, entry), ssize_t{sizeof(entry)});
+	EXPECT_EQ(event, std::uint32_t{FI_MR_COMPLETE});
+	EXPECT_EQ(entry.fid, &first->fid);
+	/* Nor is an error: this key is taken. */
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), FI_REMOTE_READ, 0, 5, 0,
+			    &second, nullptr),
+		  0);
+	EXPECT_EQ(read_without_memory(eq.get(), event, entry), -FI_EAVAIL);
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &failed, 0), ssize_t{sizeof(failed)});
+	EXPECT_EQ(failed.fid, &second->fid);
+	EXPECT_EQ(failed.err, FI_ENOKEY);
+	EXPECT_EQ(fi_close(&second->fid), 0);
+	EXPECT_EQ(fi_close(&first->fid), 0);
+	node.domain.reset(); /* which uses the queue */
+}
+
+} // namespace

@@ -183,7 +183,11 @@ static noinline enum cq_fate cq_keep(struct treadle_cq *cq, const struct treadle
 			break;
 		}
 		spin_unlock(&cq->lock);
-		/* 96 bytes, paid by who does not read, and bounded: a doorbell is refused while the queue overflows */
+		/*
+		 * 96 bytes, paid by who does not read, and bounded: a doorbell is refused while the queue overflows. At
+		 * the limit of his group the kernel charges a page beyond it for them, and what else he asks for uses up
+		 * the rest of that: at worst this is a page for each.
+		 */
 		old = set_active_memcg(cq->obj.ctx->memcg);
 		spare = kmalloc(sizeof(*spare), TREADLE_GFP_BEYOND) ?:
 				kmalloc(sizeof(*spare), TREADLE_GFP_MUST);

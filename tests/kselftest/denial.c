@@ -18,10 +18,12 @@
 #include "denial.h"
 
 #define LIMIT (64LL << 20) /* of the attacker's group */
-#define BEYOND \
-	(2LL   \
-	 << 20) /* what has no way back is charged beyond it, a slot of a ring each: security.rst */
-#define SLACK (48LL << 20) /* what a machine needs besides, for whatever it does */
+/*
+ * What has no way back is charged beyond it, a page each (security.rst): the completions that two queues of 256 keep. Who leaves a
+ * buffer for many messages comes to half of that: his sends fail for want of memory, and nobody reads the errors.
+ */
+#define BEYOND (2 * 256 * 4096LL)
+#define SLACK  (48LL << 20) /* what a machine needs besides, for whatever it does */
 
 /* --- bystanders ------------------------------------------------------------------------------ */
 

@@ -25,6 +25,25 @@ Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 		       nullptr;
 }
 
+/* The same for what transfers: a fid_ep, whatever it is of. */
+Endpoint *endpoint_of(const Domain &domain, fid_ep *ep) noexcept
+{
+	if (!ep)
+		return nullptr;
+	switch (ep->fid.fclass) {
+	case FI_CLASS_EP:
+	case FI_CLASS_SEP:
+	case FI_CLASS_TX_CTX:
+	case FI_CLASS_RX_CTX:
+	case FI_CLASS_SRX_CTX: {
+		Endpoint &endpoint = Port::of(ep).endpoint();
+		return &endpoint.domain() == &domain ? &endpoint : nullptr;
+	}
+	default:
+		return nullptr;
+	}
+}
+
 /* What all kinds of transfers have besides the transfer. */
 struct Operation {
 	fid_ep *ep;
@@ -160,9 +179,10 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 				      ~peek_flags :
 			      transmit_flags;
 
-	if (!op.ep || &Port::of(op.ep).endpoint().domain() != &domain)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint is of another domain");
-	const Endpoint &endpoint = Port::of(op.ep).endpoint();
+	const Endpoint *named = endpoint_of(domain, op.ep);
+	if (!named)
+		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: ep is no endpoint of this domain");
+	const Endpoint &endpoint = *named;
 	if (!endpoint.enabled())
 		return REFUSE(-FI_EOPBADSTATE, subsys, "QUEUE_WORK: the endpoint is not enabled");
 	if (op.receives && endpoint.shares_rx())

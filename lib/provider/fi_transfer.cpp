@@ -40,6 +40,12 @@ ssize_t posting_failed(int error, const char *what) noexcept
 		      what);
 }
 
+int nobody_receives(const char *what) noexcept
+{
+	return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_DATA,
+		      "%s: no enabled endpoint receives at this shared context", what);
+}
+
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept
 {
 	if (!flags)

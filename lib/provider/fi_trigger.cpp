@@ -195,7 +195,7 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 			      Text(missing, FI_TYPE_CAPS).c_str());
 	if (op.flags & ~known)
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));
-	return 0;
+	return endpoint.id() == EndpointId{} ? nobody_receives("QUEUE_WORK") : 0;
 }
 
 CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &work,

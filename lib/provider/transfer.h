@@ -108,6 +108,8 @@ int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &att
 /* The errors of a post, logged unless it is the one that says "later". */
 ssize_t posting_failed(int error, const char *what) noexcept;
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept;
+/* At a shared context, where what is armed or only looks needs an endpoint that it is of. */
+int nobody_receives(const char *what) noexcept;
 const char *name_of(std::uint8_t opcode) noexcept;
 
 template <class Lock> class PortOf;
@@ -344,7 +346,10 @@ private:
 			message.flags |= TREADLE_F_COMPLETION;
 		if (flags & (FI_TRIGGER | peek_flags)) {
 			/* A receive ring holds receives that are ready and may wait: this is none. */
-			Command command = command_of(message).on(endpoint_->id());
+			const EndpointId id = endpoint_->id();
+			if (id == EndpointId{})
+				return nobody_receives(name_of(message.opcode));
+			Command command = command_of(message).on(id);
 			const auto post = [&] {
 				return endpoint_->domain().kernel().submit(command);
 			};

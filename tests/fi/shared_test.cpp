@@ -283,6 +283,38 @@ TEST(Shared, SourcesOfDeferredReceivesCountForWhoAsksForThat)
 	}
 }
 
+/* A receive itself may be posted before: it is the ring's, and finds whoever comes. */
+TEST(Shared, WhatIsArmedOrLooksNeedsAnEndpointThatReceives)
+{
+	const Node node(hints(1, FI_SHARED_CONTEXT, FI_MSG | FI_TAGGED | FI_TRIGGER));
+	const auto cntr = node.cntr();
+	fid_ep *opened = nullptr;
+	char in[8];
+	const iovec iov{in, sizeof(in)};
+	fi_triggered_context trigger{};
+	const fi_msg msg{&iov, nullptr, 1, FI_ADDR_UNSPEC, &trigger, 0};
+	const fi_msg_tagged tagged{&iov, nullptr, 1, FI_ADDR_UNSPEC, 1, 0, &trigger, 0};
+	Work work(FI_OP_RECV, cntr.get());
+	Log log;
+	const auto explained = [&] {
+		const bool is = log.has("no enabled endpoint receives");
+		log.clear();
+		return is;
+	};
+
+	ASSERT_EQ(fi_srx_context(node.domain.get(), node.info->rx_attr, &opened, nullptr), 0);
+	const Owned<fid_ep> srx(opened);
+	trigger.trigger.threshold = {cntr.get(), 1};
+	EXPECT_EQ(fi_recvmsg(srx.get(), &msg, FI_TRIGGER), -FI_EOPBADSTATE);
+	EXPECT_TRUE(explained());
+	EXPECT_EQ(fi_trecvmsg(srx.get(), &tagged, FI_PEEK), -FI_EOPBADSTATE);
+	EXPECT_TRUE(explained());
+	EXPECT_EQ(work.message(srx.get(), in, sizeof(in), FI_ADDR_UNSPEC).queue(node),
+		  -FI_EOPBADSTATE);
+	EXPECT_TRUE(explained());
+	EXPECT_EQ(fi_recv(srx.get(), in, sizeof(in), nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+}
+
 TEST(Shared, WhatIsBoundIsChecked)
 {
 	Fixture p;

@@ -161,10 +161,9 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 	const fi_op_cntr &op = *work.op.cntr;
 	const Cntr *target = counter_of(domain, op.cntr);
 
-	if (!target) {
-		REFUSE(0, subsys, "QUEUE_WORK: op.cntr is no counter of this domain");
-		return std::unexpected(-FI_EINVAL);
-	}
+	if (!target)
+		return std::unexpected(REFUSE(-FI_EINVAL, subsys,
+					      "QUEUE_WORK: op.cntr is no counter of this domain"));
 	return (work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
 						 Command::add(target->id(), op.value))
 		.work();
@@ -289,17 +288,14 @@ void not_triggered(const Command &command, const Endpoint &endpoint) noexcept
 
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept
 {
-	if (!work.op.msg) { /* all kinds are pointers */
-		REFUSE(0, subsys, "QUEUE_WORK: op is NULL");
-		return std::unexpected(-FI_EINVAL);
-	}
+	if (!work.op.msg) /* all kinds are pointers */
+		return std::unexpected(REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: op is NULL"));
 	if (counts(work))
 		return counter_command(domain, work);
 	const auto op = operation_of(work);
 	if (op)
 		return transfer_command(domain, work, *op);
-	REFUSE(0, subsys, "QUEUE_WORK: op_type %d", work.op_type);
-	return std::unexpected(-FI_ENOSYS);
+	return std::unexpected(REFUSE(-FI_ENOSYS, subsys, "QUEUE_WORK: op_type %d", work.op_type));
 }
 
 fid_ep *endpoint_of(const fi_deferred_work &work) noexcept
@@ -322,7 +318,7 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 			      "QUEUE_WORK: counter operations complete silently");
 	if (work.completion_cntr && !done)
 		return REFUSE(-FI_EINVAL, subsys,
-			      "QUEUE_WORK: completion_cntr is of another domain");
+			      "QUEUE_WORK: completion_cntr is no counter of this domain");
 	auto command = command_of(domain, work);
 	if (!command) /* what the endpoint could not do at once is no request of this provider's */
 		return command.error() == -FI_EOPNOTSUPP ? -FI_ENOSYS : command.error();
@@ -332,7 +328,9 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 		command->notify(done->id());
 	const int rc = domain.kernel().submit(*command);
 	if (rc == -EOPNOTSUPP)
-		return REFUSE(-FI_ENOSYS, subsys, "QUEUE_WORK: not for this endpoint");
+		return REFUSE(
+			-FI_ENOSYS, subsys,
+			"QUEUE_WORK: not for this endpoint, or no such operation on this type");
 	return rc ? static_cast<int>(posting_failed(rc, "QUEUE_WORK")) : 0;
 }
 

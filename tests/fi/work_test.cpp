@@ -38,4 +38,31 @@ TEST_F(DeferredWork, WhatIsNoEndpointIsRefused)
 	}
 }
 
+TEST_F(DeferredWork, TheLogTellsWhyItWasRefused)
+{
+	int value = 0;
+	auto *const queue = reinterpret_cast<fid_cntr *>(p.a.tx_cq.get());
+	Work unknown(static_cast<fi_op_type>(99), cntr.get(), 1),
+		nothing(FI_OP_SEND, cntr.get(), 1), target(FI_OP_CNTR_ADD, cntr.get(), 1),
+		told(FI_OP_SEND, cntr.get(), 1, queue);
+	const struct {
+		Work &work;
+		int error;
+		const char *why;
+	} refused[] = {
+		{unknown.message(p.a.ep.get(), &value, 4, p.b_at_a), FI_ENOSYS, "op_type 99: "},
+		{nothing, FI_EINVAL, "op is NULL: "},
+		{target.counter(queue, 1), FI_EINVAL, "op.cntr is no counter of this domain: "},
+		{told.message(p.a.ep.get(), &value, 4, p.b_at_a), FI_EINVAL,
+		 "completion_cntr is no counter of this domain: "},
+	};
+	Log log;
+
+	for (const auto &[work, error, why] : refused) {
+		log.clear();
+		EXPECT_EQ(work.queue(p.node), -error) << why;
+		EXPECT_TRUE(log.has(std::string(why) + fi_strerror(error))) << log.all();
+	}
+}
+
 } // namespace

@@ -254,8 +254,8 @@ void Av::report(std::span<const int> errors, std::size_t inserted, void *context
 int Av::insert(fid_av *f, const void *addr, std::size_t count, fi_addr_t *out, std::uint64_t flags,
 	       void *context) noexcept
 {
-	if (count > most_inserted)
-		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses", count);
+	if (count > most_inserted || (count && !addr))
+		return REFUSE(-FI_EINVAL, subsys, "insert: %zu addresses at %p", count, addr);
 	return guard([&] {
 		Av &av = of(f);
 		const std::uint32_t format = av.domain_.addr_format();

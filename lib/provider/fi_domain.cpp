@@ -50,6 +50,9 @@ int get_fd(fid_domain *domain, int *fd) noexcept
 /* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
 int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 {
+	if (!map.raw_key || !map.key)
+		return REFUSE(-FI_EINVAL, FI_LOG_MR,
+			      "map_raw: needs a raw key, and room for a key");
 	if (map.key_size != sizeof(*map.key))
 		return REFUSE(-FI_EINVAL, FI_LOG_MR, "map_raw: key of %zu bytes, not %zu",
 			      map.key_size, sizeof(*map.key));
@@ -175,9 +178,6 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 
 int Domain::control(int command, void *arg)
 {
-	if (!arg &&
-	    (command == FI_QUEUE_WORK || command == FI_CANCEL_WORK || command == FI_MAP_RAW_MR))
-		return REFUSE(-FI_EINVAL, subsys, "control: command %d needs an argument", command);
 	switch (command) {
 	case FI_QUEUE_WORK:
 		return queue_work(*this, *static_cast<fi_deferred_work *>(arg));

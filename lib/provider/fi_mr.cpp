@@ -113,6 +113,8 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 {
 	if (f->fclass != FI_CLASS_DOMAIN)
 		return REFUSE(-FI_EINVAL, subsys, "reg: at a domain only");
+	if (!attr)
+		return REFUSE(-FI_EINVAL, subsys, "reg: needs a fi_mr_attr");
 	return reg(Domain::of(f), *attr, flags, false, out);
 }
 
@@ -135,6 +137,8 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%" PRIx64, flags);
 	if (attr.offset)
 		return REFUSE(-FI_EINVAL, subsys, "reg: offset is reserved");
+	if (!attr.mr_iov)
+		return REFUSE(-FI_EINVAL, subsys, "reg: needs an mr_iov");
 	const Buffers buffers(attr.mr_iov, attr.iov_count);
 	if (!attr.iov_count || buffers.too_many())
 		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is %d",
@@ -259,10 +263,12 @@ int Mr::prepare_close() noexcept
 
 int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 {
-	const std::size_t room = *attr.key_size;
-
 	if (!registered("raw_attr"))
 		return -FI_EOPBADSTATE;
+	if (!attr.key_size || (*attr.key_size && !attr.raw_key))
+		return REFUSE(-FI_EINVAL, subsys,
+			      "raw_attr: needs a key_size, and a raw_key of it");
+	const std::size_t room = *attr.key_size;
 	*attr.key_size = sizeof(key);
 	if (room < sizeof(key))
 		return too_small(subsys, "raw_attr", room, sizeof(key));

@@ -47,6 +47,26 @@ private:
 	Users *users_ = nullptr;
 };
 
+/* Does this command of fi_control read or write what its argument points to? */
+constexpr bool needs_argument(int command) noexcept
+{
+	switch (command) {
+	case FI_GETOPSFLAG:
+	case FI_SETOPSFLAG:
+	case FI_ALIAS:
+	case FI_GETWAIT:
+	case FI_GETWAITOBJ:
+	case FI_BACKLOG:
+	case FI_GET_RAW_MR:
+	case FI_MAP_RAW_MR:
+	case FI_QUEUE_WORK:
+	case FI_CANCEL_WORK:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /*
  * The base of a class T that is a Fid, say a struct fid_cq. T may have members
  *
@@ -114,6 +134,9 @@ private:
 	}
 	static int fid_control(::fid *f, int command, void *arg) noexcept
 	{
+		if (!arg && needs_argument(command))
+			return REFUSE(-FI_EINVAL, Subsys, "control: command %d needs an argument",
+				      command);
 		return guard([&] { return of(f).control(command, arg); });
 	}
 	static int fid_open_ops(::fid *f, const char *ops, std::uint64_t flags, void **out,

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Calls that lack what they need: NULL is told like any other mistake. */
+#include "node.h"
+
+namespace
+{
+
+constexpr std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+TEST(Missing, TheArgumentOfACommand)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_FD);
+	const auto cq = node.cq(FI_CQ_FORMAT_CONTEXT, FI_WAIT_FD);
+	const auto cntr = node.cntr(FI_WAIT_FD);
+	const auto ep = node.ep();
+	Log log;
+	const auto expect_refused = [&](::fid &object, int command) {
+		log.clear();
+		EXPECT_EQ(fi_control(&object, command, nullptr), -FI_EINVAL) << command;
+		EXPECT_TRUE(log.has("needs an argument")) << log.all();
+	};
+
+	for (::fid *object : {&eq->fid, &cq->fid, &cntr->fid}) {
+		expect_refused(*object, FI_GETWAIT);
+		expect_refused(*object, FI_GETWAITOBJ);
+	}
+	for (const int command : {FI_GETOPSFLAG, FI_SETOPSFLAG, FI_ALIAS})
+		expect_refused(ep->fid, command);
+	for (const int command : {FI_GETOPSFLAG, FI_SETOPSFLAG})
+		expect_refused(cntr->fid, command);
+	for (const int command : {FI_QUEUE_WORK, FI_CANCEL_WORK, FI_MAP_RAW_MR})
+		expect_refused(node.domain->fid, command);
+}
+
+TEST(Missing, TheBacklogOfAPassiveEndpoint)
+{
+	Info hints = no_hints();
+	hints->ep_attr->type = FI_EP_MSG;
+	Node node(std::move(hints));
+	fid_pep *pep = nullptr;
+	Log log;
+
+	ASSERT_EQ(fi_passive_ep(node.fabric.get(), node.info.get(), &pep, nullptr), 0);
+	EXPECT_EQ(fi_control(&pep->fid, FI_BACKLOG, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_close(&pep->fid), 0);
+}
+
+TEST(Missing, WhatIsToBeRegistered)
+{
+	Node node;
+	fid_mr *mr = nullptr;
+	Log log;
+
+	EXPECT_EQ(fi_mr_regattr(node.domain.get(), nullptr, 0, &mr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("fi_mr_attr")) << log.all();
+	EXPECT_EQ(fi_mr_regv(node.domain.get(), nullptr, 2, access, 0, 1, 0, &mr, nullptr),
+		  -FI_EINVAL);
+	EXPECT_TRUE(log.has("mr_iov")) << log.all();
+}
+
+TEST(Missing, WhereARawKeyIs)
+{
+	Node node;
+	char memory[64];
+	std::uint8_t raw[8];
+	std::uint64_t base, key = 0;
+	std::size_t size = sizeof(raw);
+	fid_mr *mr = nullptr;
+	Log log;
+
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), access, 0, 7, 0, &mr,
+			    nullptr),
+		  0);
+	EXPECT_EQ(fi_mr_raw_attr(mr, &base, nullptr, &size, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_mr_raw_attr(mr, &base, raw, nullptr, 0), -FI_EINVAL);
+	EXPECT_TRUE(log.has("raw_attr: needs")) << log.all();
+	/* How large it is may be asked without one. */
+	size = 0;
+	EXPECT_EQ(fi_mr_raw_attr(mr, nullptr, nullptr, &size, 0), -FI_ETOOSMALL);
+	EXPECT_EQ(size, sizeof(raw));
+	EXPECT_EQ(fi_mr_raw_attr(mr, nullptr, raw, &size, 0), 0);
+	EXPECT_EQ(fi_mr_map_raw(node.domain.get(), 0, nullptr, size, &key, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_mr_map_raw(node.domain.get(), 0, raw, size, nullptr, 0), -FI_EINVAL);
+	EXPECT_TRUE(log.has("map_raw: needs")) << log.all();
+	EXPECT_EQ(fi_mr_map_raw(node.domain.get(), 0, raw, size, &key, 0), 0);
+	EXPECT_EQ(key, 7u);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+}
+
+TEST(Missing, TheAddressesToInsert)
+{
+	Node node;
+	const auto av = node.av();
+	fi_addr_t index = 0;
+	Log log;
+
+	EXPECT_EQ(fi_av_insert(av.get(), nullptr, 1, &index, 0, nullptr), -FI_EINVAL);
+	EXPECT_NE(log.all(), "");
+	EXPECT_EQ(fi_av_insert(av.get(), nullptr, 0, &index, 0, nullptr), 0);
+}
+
+} // namespace

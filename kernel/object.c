@@ -43,12 +43,14 @@ int treadle_obj_publish(struct treadle_obj *obj)
 	int ret = 0;
 
 	mutex_lock(&ctx->lock);
-	if (ctx->dead)
+	if (ctx->dead) {
 		ret = -ESHUTDOWN;
-	else /* the slot was reserved: this allocates nothing */
+	} else { /* the slot was reserved: this allocates nothing */
+		if (obj->type == TREADLE_CNTR)
+			xa_set_mark(&ctx->objs, obj->id, TREADLE_CNTRS); /* before it is found */
 		xa_store(&ctx->objs, obj->id, obj, TREADLE_GFP);
-	if (!ret)
 		rcu_assign_pointer(ctx->recent[obj->id % TREADLE_RECENT], obj);
+	}
 	mutex_unlock(&ctx->lock);
 	return ret;
 }

@@ -63,6 +63,7 @@ struct treadle_ports;
 struct treadle_crew;
 
 #define TREADLE_RECENT 64
+#define TREADLE_CNTRS  XA_MARK_0
 
 /*
  * struct treadle_ctx - one open file
@@ -73,7 +74,7 @@ struct treadle_crew;
  * @crew:	whose workers run what it has to do: those of @uid, or of who answers for him
  * @memcg:	who pays for messages that are kept for it
  * @ports:	of @net
- * @objs:	id -> object; written under @lock, read under RCU
+ * @objs:	id -> object, those that are counters marked TREADLE_CNTRS; written under @lock, read under RCU
  * @recent:	the same, of the youngest object for each remainder of its id
  * @last_id:	the youngest object's (under @lock)
  * @armed:	commands armed on its counters and cells

@@ -143,7 +143,8 @@ u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,
 	struct treadle_obj *obj;
 	unsigned long id;
 
-	xa_for_each(&ctx->objs, id, obj) {
+	/* there may be thousands of other objects, and each endpoint that closes comes here */
+	xa_for_each_marked(&ctx->objs, id, obj, TREADLE_CNTRS) {
 		if (n >= cull->max || (cull->killable && fatal_signal_pending(current)))
 			break;
 		obj = treadle_obj_get(ctx, id, TREADLE_CNTR);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_close, where much else is open. */
+#include "node.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+/* The shortest of several: whatever else this machine does, one of them had its processor. */
+Clock::duration time_to_close(Node &node, fid_av *av, fid_cq *cq)
+{
+	auto shortest = Clock::duration::max();
+
+	for (int i = 0; i < 40; ++i) {
+		auto ep = node.ep();
+		EXPECT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+		EXPECT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		EXPECT_EQ(fi_enable(ep.get()), 0);
+		const auto begin = Clock::now();
+		ep.reset();
+		shortest = std::min(shortest, Clock::now() - begin);
+	}
+	return shortest;
+}
+
+TEST(Close, AnEndpointTakesNoLongerBesideThousandsOfObjects)
+{
+	Info hints = hints_for(FI_MSG | FI_RMA);
+	hints->tx_attr->size = 32;
+	hints->rx_attr->size = 32;
+	Node node(std::move(hints));
+	const auto av = node.av();
+	const auto cq = node.cq();
+	std::vector<Owned<fid_mr>> regions;
+	char memory[64];
+
+	const auto alone = time_to_close(node, av.get(), cq.get());
+	for (std::uint64_t key = 0; key < 50'000; ++key) {
+		fid_mr *mr = nullptr;
+		ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), FI_REMOTE_WRITE, 0,
+				    key, 0, &mr, nullptr),
+			  0);
+		regions.emplace_back(mr);
+	}
+	const auto crowded = time_to_close(node, av.get(), cq.get());
+	EXPECT_LT(crowded.count(), 5 * alone.count()) << "ns";
+}
+
+} // namespace

@@ -310,8 +310,6 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 
 /* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, const struct treadle_cmd *cmd);
-void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
-		     struct treadle_run *run);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
@@ -320,9 +318,6 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 			const struct treadle_recv *recv);
 bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
-void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run);
-bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
-void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_unfeed(struct treadle_recv *recv);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);
@@ -333,7 +328,14 @@ void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);
 void treadle_rx_withdraw(struct treadle_recv *recv);
 void treadle_recv_free(struct treadle_recv *recv);
 
+/* queue.c */
+void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run);
+bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
+void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
+
 /* withdraw.c */
+void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
+		     struct treadle_run *run);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: transmit rings, receive rings, completion queues: making and freeing
+ * treadle: transmit rings, receive rings, completion queues: making and freeing, and what a receive ring's messages may take up
  */
 #include <linux/log2.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/random.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "treadle.h"
@@ -148,6 +150,62 @@ void treadle_rx_free(struct treadle_obj *obj)
 	for (i = 0; i < TREADLE_MATCHES; i++)
 		treadle_match_exit(&rx->match[i]);
 	ring_exit(&rx->ring);
+}
+
+/* Of the room for copies of messages, which each has until it is freed; false: there is not so much left. */
+bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
+{
+	bool room;
+
+	spin_lock(&rx->lock);
+	room = bytes <= rx->buffered_max - rx->buffered;
+	if (room)
+		rx->buffered += bytes;
+	spin_unlock(&rx->lock);
+	return room;
+}
+
+void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
+{
+	spin_lock(&rx->lock);
+	rx->buffered -= bytes;
+	spin_unlock(&rx->lock);
+}
+
+#define MUST_GROW 4096 /* buckets, added to as many */
+
+/*
+ * A larger hash table, allocated without the lock, and paid by whose receives these are; one of up to
+ * MUST_GROW also beyond the limit of his group, so that those who send to him do not walk long chains
+ * for it. Failing only costs speed.
+ */
+void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run)
+{
+	struct treadle_match *match = &rx->match[which];
+	struct treadle_hnode **seg;
+	struct treadle_hash *hash;
+	struct mem_cgroup *old;
+	u32 buckets;
+
+	/* data_race(): without the lock a hint, which is believed only when it is had with it */
+	if (likely(!data_race(treadle_match_wants(match, &buckets))))
+		return;
+	spin_lock(&rx->lock);
+	hash = treadle_match_wants(match, &buckets);
+	spin_unlock(&rx->lock);
+	if (!hash)
+		return;
+	old = set_active_memcg(rx->obj.ctx->memcg);
+	seg = treadle_table_alloc(buckets, sizeof(*seg),
+				  (run->ctx == rx->obj.ctx ? TREADLE_GFP : TREADLE_GFP_OTHER) |
+					  (buckets <= MUST_GROW ? __GFP_HIGH : 0));
+	set_active_memcg(old);
+	if (!seg)
+		return;
+	spin_lock(&rx->lock);
+	seg = treadle_hash_give(hash, seg, buckets);
+	spin_unlock(&rx->lock);
+	kvfree(seg);
 }
 
 int treadle_ioc_cq_create(struct treadle_ucmd *u)

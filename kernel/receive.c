@@ -8,9 +8,7 @@
  *
  * While messages wait, the ring asks for a doorbell (barrier C).
  */
-#include <linux/memcontrol.h>
 #include <linux/overflow.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -33,49 +31,6 @@ static struct treadle_ep *rx_ep(struct treadle_rx *rx)
 		if (likely(!READ_ONCE(ep->dead)))
 			return ep;
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
-}
-
-/* Whoever is open and receives from @rx, held, or NULL; one with a queue, if there is one. */
-static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
-{
-	struct treadle_ep *ep, *found = NULL;
-
-	spin_lock(&rx->lock);
-	list_for_each_entry(ep, &rx->eps, rx_link) {
-		if (READ_ONCE(ep->dead) || (found && !ep->rx_cq))
-			continue;
-		found = ep;
-		if (ep->rx_cq)
-			break;
-	}
-	if (found)
-		treadle_ep_get(found);
-	spin_unlock(&rx->lock);
-	return found;
-}
-
-/*
- * Complete a receive that no message is for by @ep, or, if that is closed and the receive stays with the ring, by
- * another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that has armed
- * it. Without rx->lock. It ends, as who has closed stays so.
- */
-void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
-		     struct treadle_run *run)
-{
-	/* that of a receive which is not told of holds it */
-	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = treadle_ep_get(ep);
-	struct treadle_rx *rx = recv->rx;
-	bool told = false;
-
-	while (by && !told && !(own && READ_ONCE(own->dead))) {
-		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
-		treadle_ep_put(by);
-		by = told ? NULL : own ? treadle_ep_get(own) : rx_open_ep(rx);
-	}
-	if (by)
-		treadle_ep_put(by);
-	if (!told)
-		treadle_recv_free(recv);
 }
 
 /* What to receive, from a judged descriptor; from anybody. */
@@ -297,26 +252,6 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
 	rx_place(rx, recv, run);
 }
 
-/* Of the room for copies of messages, which each has until it is freed; false: there is not so much left. */
-bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
-{
-	bool room;
-
-	spin_lock(&rx->lock);
-	room = bytes <= rx->buffered_max - rx->buffered;
-	if (room)
-		rx->buffered += bytes;
-	spin_unlock(&rx->lock);
-	return room;
-}
-
-void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
-{
-	spin_lock(&rx->lock);
-	rx->buffered -= bytes;
-	spin_unlock(&rx->lock);
-}
-
 /* Take the first receive of rx->feeding, or NULL. */
 static struct treadle_recv *rx_fed(struct treadle_rx *rx)
 {
@@ -367,42 +302,6 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 	rx_unpost(recv);
 	rx_meet(rx, recv, msg);
 	return recv;
-}
-
-#define MUST_GROW 4096 /* buckets, added to as many */
-
-/*
- * A larger hash table, allocated without the lock, and paid by whose receives these are; one of up to
- * MUST_GROW also beyond the limit of his group, so that those who send to him do not walk long chains
- * for it. Failing only costs speed.
- */
-void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run)
-{
-	struct treadle_match *match = &rx->match[which];
-	struct treadle_hnode **seg;
-	struct treadle_hash *hash;
-	struct mem_cgroup *old;
-	u32 buckets;
-
-	/* data_race(): without the lock a hint, which is believed only when it is had with it */
-	if (likely(!data_race(treadle_match_wants(match, &buckets))))
-		return;
-	spin_lock(&rx->lock);
-	hash = treadle_match_wants(match, &buckets);
-	spin_unlock(&rx->lock);
-	if (!hash)
-		return;
-	old = set_active_memcg(rx->obj.ctx->memcg);
-	seg = treadle_table_alloc(buckets, sizeof(*seg),
-				  (run->ctx == rx->obj.ctx ? TREADLE_GFP : TREADLE_GFP_OTHER) |
-					  (buckets <= MUST_GROW ? __GFP_HIGH : 0));
-	set_active_memcg(old);
-	if (!seg)
-		return;
-	spin_lock(&rx->lock);
-	seg = treadle_hash_give(hash, seg, buckets);
-	spin_unlock(&rx->lock);
-	kvfree(seg);
 }
 
 /* --- the ring, with rx->lock -------------------------------------------------------------- */

@@ -11,6 +11,49 @@
 #define SCAN_BATCH 1024
 #define SCAN_TRIES 16
 
+/* Whoever is open and receives from @rx, held, or NULL; one with a queue, if there is one. */
+static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
+{
+	struct treadle_ep *ep, *found = NULL;
+
+	spin_lock(&rx->lock);
+	list_for_each_entry(ep, &rx->eps, rx_link) {
+		if (READ_ONCE(ep->dead) || (found && !ep->rx_cq))
+			continue;
+		found = ep;
+		if (ep->rx_cq)
+			break;
+	}
+	if (found)
+		treadle_ep_get(found);
+	spin_unlock(&rx->lock);
+	return found;
+}
+
+/*
+ * Complete a receive that no message is for by @ep, or, if that is closed and the receive stays with the ring, by
+ * another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that has armed
+ * it. Without rx->lock. It ends, as who has closed stays so.
+ */
+void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
+		     struct treadle_run *run)
+{
+	/* that of a receive which is not told of holds it */
+	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = treadle_ep_get(ep);
+	struct treadle_rx *rx = recv->rx;
+	bool told = false;
+
+	while (by && !told && !(own && READ_ONCE(own->dead))) {
+		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
+		treadle_ep_put(by);
+		by = told ? NULL : own ? treadle_ep_get(own) : rx_open_ep(rx);
+	}
+	if (by)
+		treadle_ep_put(by);
+	if (!told)
+		treadle_recv_free(recv);
+}
+
 static struct treadle_recv *armed_recv(struct treadle_armed *a)
 {
 	return container_of(a, struct treadle_cmd, armed)->recv;

@@ -122,7 +122,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	u64 limit = (1ULL << PM_ADDR_BITS) - 1;
 	LIST_HEAD(cut);
 
-	/* nothing here sleeps */
+	/* waits for nobody: of a range that must not block only pm_free_cut() has to know */
 	write_lock(&pm->lock);
 	if (!pm->active++) {
 		pm->start = range->start;

@@ -121,6 +121,8 @@ int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **
 int Mr::reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
 		   fid_mr **out) noexcept
 {
+	if (!attr)
+		return REFUSE(-FI_EINVAL, subsys, "mr_regpinned: needs a fi_mr_attr");
 	return reg(Domain::of(domain), *attr, flags, true, out);
 }
 

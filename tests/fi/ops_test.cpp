@@ -107,6 +107,7 @@ TEST(Ops, PinnedMemoryStaysAndIsRevokedWhenUnmapped)
 	attr.requested_key = 6;
 	EXPECT_EQ(ops->mr_regpinned(p.node.domain.get(), &attr, 0, &none), -FI_EFAULT);
 	EXPECT_EQ(ops->mr_regpinned(p.node.domain.get(), &attr, FI_PEEK, &none), -FI_EBADFLAGS);
+	EXPECT_EQ(ops->mr_regpinned(p.node.domain.get(), nullptr, 0, &none), -FI_EINVAL);
 }
 
 } // namespace

@@ -222,6 +222,11 @@ std::vector<Address> resolve(const char *node, const char *service, bool numeric
 		if (auto address = from_string(node))
 			return {*address};
 	}
+	/* of which getaddrinfo(3) takes the remainder */
+	if (service && *service &&
+	    std::string_view(service).find_first_not_of("0123456789") == std::string_view::npos &&
+	    !parse_port(service))
+		return found;
 	hints.ai_flags = numeric ? AI_NUMERICHOST : 0;
 	hints.ai_socktype = SOCK_STREAM;
 	if (getaddrinfo(node, service, &hints, &list) != 0)

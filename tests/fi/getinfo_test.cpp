@@ -575,6 +575,19 @@ TEST(GetInfo, WhatCantBeReachedIsNamed)
 }
 
 /* Read once, when libfabric starts: so by another process. */
+TEST(GetInfo, APortBeyondTheLastIsNoService)
+{
+	const Info hints = hints_for(0);
+
+	for (const char *service : {"65536", "99999", "4294967297"}) {
+		int error = 0;
+		EXPECT_FALSE(get_info(hints.get(), &error, api_version, "127.0.0.1", service))
+			<< service;
+		EXPECT_EQ(error, -FI_ENODATA) << service;
+	}
+	EXPECT_TRUE(get_info(hints.get(), nullptr, api_version, "127.0.0.1", "65535"));
+}
+
 TEST(GetInfo, RemoteCommOnlyOnTheUsersWord)
 {
 	const char ask[] = "fi_info -p treadle -c 'FI_MSG|FI_REMOTE_COMM' >/dev/null";

@@ -144,6 +144,8 @@ private:
 		const ::fid *owner = nullptr; /* with whom it goes: of a Source, or a region */
 		InfoPtr info;		      /* of a connection request, until it is read */
 		std::vector<std::byte> err_data;
+		/* What the kernel said, nothing else yet: there may be no memory for that now. */
+		std::unique_ptr<treadle_event> told;
 
 		bool about_connection() const noexcept
 		{
@@ -194,6 +196,8 @@ private:
 	const pid_t owner_ = getpid();
 	std::mutex lock_;
 	std::list<Event> events_;
+	std::list<Event>
+		next_; /* room for one, so that what is taken from the kernel can be kept */
 	std::map<std::uint64_t, Registered> sources_;
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* that the last error lent to its reader */

@@ -184,21 +184,30 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 /* Makes sure that events_ has what comes next: 0, or -FI_EAGAIN if there is nothing; -FI_EPERM in a child. */
 int Eq::fetch()
 {
-	treadle_event event;
-
 	if (!is_ours())
 		return REFUSE(-FI_EPERM, subsys, "read: of the parent of this process");
 	take_registrations();
 	take_joins();
-	while (events_.empty()) {
-		const int rc = kernel_.read(event);
-		if (rc)
-			return fabric_error(rc);
-		const auto found = sources_.find(event.context);
-		if (found != sources_.end()) /* else it has closed meanwhile */
-			append(translate(found->second, event));
+	for (;;) {
+		if (events_.empty()) {
+			if (next_.empty())
+				next_.emplace_back().told = std::make_unique<treadle_event>();
+			const int rc = kernel_.read(*next_.front().told);
+			if (rc)
+				return fabric_error(rc);
+			events_.splice(events_.end(), next_);
+			update_own();
+		}
+		Event &first = events_.front();
+		if (!first.told)
+			return 0;
+		const auto found = sources_.find(first.told->context);
+		if (found != sources_.end()) {
+			first = translate(found->second, *first.told);
+			return 0;
+		}
+		remove_first(); /* it has closed meanwhile */
 	}
-	return 0;
 }
 
 /* --- registrations ------------------------------------------------------------------- */

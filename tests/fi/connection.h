@@ -94,7 +94,7 @@ struct Active {
 /* A passive endpoint that listens. */
 struct Listener {
 	explicit Listener(Node &node) : Listener(node, node.info.get()) {}
-	Listener(Node &node, fi_info *info) : eq(node.eq(FI_WAIT_UNSPEC))
+	Listener(Node &node, fi_info *info, fi_wait_obj wait = FI_WAIT_UNSPEC) : eq(node.eq(wait))
 	{
 		fid_pep *p = nullptr;
 

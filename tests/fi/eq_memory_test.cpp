@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Asynchronous registration, where there is no memory left when it ends: fi_mr(3), fi_eq(3). */
-#include "node.h"
-
+/* Event queues without memory: no event is lost, fi_eq(3); nor that of a registration, fi_mr(3). */
 #include <poll.h>
+
+#include "connection.h"
 
 #include "../lib/allocations.h"
 
@@ -20,7 +20,7 @@ ssize_t read_without_memory(fid_eq *eq, std::uint32_t &event, fi_eq_entry &entry
 		[&] { return fi_eq_read(eq, &event, &entry, sizeof(entry), 0); });
 }
 
-TEST(RegMrMemory, AnEventIsNotLostWithoutMemory)
+TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
 {
 	Node node(hints_for(0));
 	const auto eq = node.eq(FI_WAIT_FD);
@@ -48,6 +48,34 @@ TEST(RegMrMemory, AnEventIsNotLostWithoutMemory)
 	EXPECT_EQ(fi_close(&second->fid), 0);
 	EXPECT_EQ(fi_close(&first->fid), 0);
 	node.domain.reset(); /* which uses the queue */
+}
+
+TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)
+{
+	Node node(msg_hints());
+	Listener listener(node, node.info.get(), FI_WAIT_FD);
+	Active client(node);
+	const std::string greeting = "hello";
+	pollfd file{-1, POLLIN, 0};
+	fi_eq_cm_entry entry{};
+	std::uint32_t kind = 0;
+
+	ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), greeting.data(),
+			     greeting.size()),
+		  0);
+	ASSERT_EQ(fi_control(&listener.eq->fid, FI_GETWAIT, &file.fd), 0);
+	for (int i = 0; i < 3; ++i) {
+		EXPECT_EQ(poll(&file, 1, patience), 1) << "who waits hears of it";
+		EXPECT_EQ(allocations::without([&] {
+				  return fi_eq_read(listener.eq.get(), &kind, &entry, sizeof(entry),
+						    0);
+			  }),
+			  -FI_ENOMEM);
+	}
+	const CmEvent event = listener.request();
+	EXPECT_EQ(event.data, greeting);
+	EXPECT_TRUE(event.info);
+	EXPECT_TRUE(is_silent(listener.eq.get()));
 }
 
 } // namespace

@@ -109,7 +109,8 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 {
 	if (!info || !info->domain_attr)
 		return REFUSE(-FI_EINVAL, subsys, "open: needs a fi_info with a domain_attr");
-	auto kernel = Context::open();
+	const bool one = info->domain_attr->threading == FI_THREAD_DOMAIN;
+	auto kernel = Context::open(TREADLE_DEVICE, one ? Threads::one_at_a_time : Threads::any);
 	if (!kernel)
 		return REFUSE(kernel.error().negative(), subsys, "%s", TREADLE_DEVICE);
 	const InfoPtr all = offer(kernel->limits(), FI_EP_RDM);

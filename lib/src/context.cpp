@@ -14,13 +14,42 @@ namespace treadle
 /* Armed commands leave the ring at once, so this bounds a batch, not what is armed. */
 constexpr std::uint32_t shared_entries = 256;
 
+template <class Lock> class Context::Ring final : public WorkRing
+{
+public:
+	explicit Ring(BasicTransmitRing<Lock> ring) noexcept : ring_(std::move(ring)) {}
+
+	/* ENOMEM, or why there is no ring. */
+	static Result<std::unique_ptr<WorkRing>> create(int fd) noexcept
+	{
+		auto ring = BasicTransmitRing<Lock>::create(fd, shared_entries, TREADLE_TX_SHARED);
+
+		if (!ring)
+			return std::unexpected(ring.error());
+		std::unique_ptr<WorkRing> own(new (std::nothrow) Ring(std::move(*ring)));
+		if (!own)
+			return std::unexpected(Errno(ENOMEM));
+		return own;
+	}
+
+	int post(const Message &message) noexcept override { return ring_.post(message, {}); }
+	int post(const Command &command) noexcept override { return ring_.post(command); }
+	Posted post_all(std::span<const Command> commands) noexcept override
+	{
+		return ring_.post_all(commands);
+	}
+
+private:
+	BasicTransmitRing<Lock> ring_;
+};
+
 Context::Context(detail::UniqueFd fd, const treadle_query &limits,
-		 std::unique_ptr<SharedTransmitRing> ring) noexcept
+		 std::unique_ptr<WorkRing> ring) noexcept
 	: fd_(std::move(fd)), limits_(limits), ring_(std::move(ring))
 {
 }
 
-Result<Context> Context::open(const char *path) noexcept
+Result<Context> Context::open(const char *path, Threads threads) noexcept
 {
 	auto fd = detail::UniqueFd::open(path);
 	treadle_query limits{};
@@ -32,15 +61,12 @@ Result<Context> Context::open(const char *path) noexcept
 	if (limits.abi_version != TREADLE_ABI_VERSION)
 		return std::unexpected(Errno(EPROTO));
 
-	auto ring = SharedTransmitRing::create(fd->get(), shared_entries, TREADLE_TX_SHARED);
+	auto ring = threads == Threads::any ? Ring<Mutex>::create(fd->get()) :
+					      Ring<NoLock>::create(fd->get());
 
 	if (!ring)
 		return std::unexpected(ring.error());
-	std::unique_ptr<SharedTransmitRing> own(new (std::nothrow)
-							SharedTransmitRing(std::move(*ring)));
-	if (!own)
-		return std::unexpected(Errno(ENOMEM));
-	return Context(std::move(*fd), limits, std::move(own));
+	return Context(std::move(*fd), limits, std::move(*ring));
 }
 
 int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept

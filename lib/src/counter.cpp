@@ -8,7 +8,7 @@
 namespace treadle
 {
 
-Counter::Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitRing &ring) noexcept
+Counter::Counter(int fd, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept
 	: Object(fd, id), page_(reinterpret_cast<const treadle_cntr_page *>(page.data())),
 	  ring_(&ring), map_(std::move(page))
 {
@@ -19,7 +19,7 @@ Result<Counter> Counter::create(Context &context) noexcept
 	return create(context.fd(), context.ring());
 }
 
-Result<Counter> Counter::create(int fd, SharedTransmitRing &ring) noexcept
+Result<Counter> Counter::create(int fd, WorkRing &ring) noexcept
 {
 	treadle_cntr_create args{};
 
@@ -36,7 +36,7 @@ Result<Counter> Counter::create(int fd, SharedTransmitRing &ring) noexcept
 
 int Counter::change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept
 {
-	return ring_->post({.opcode = opcode, .flags = flags, .peer = number(), .data = value}, {});
+	return ring_->post({.opcode = opcode, .flags = flags, .peer = number(), .data = value});
 }
 
 int Counter::add(std::uint64_t value) noexcept

@@ -75,7 +75,7 @@ void BasicTransmitRing<Lock>::take_back(std::span<const Command> posted) noexcep
 }
 
 template <class Lock>
-auto BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept -> Posted
+Posted BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept
 {
 	while (pending_ > 0) {
 		const int rc = this->doorbell();
@@ -94,7 +94,7 @@ auto BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept ->
 }
 
 template <class Lock>
-auto BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noexcept -> Posted
+Posted BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noexcept
 {
 	const std::lock_guard guard(lock_);
 

@@ -206,6 +206,34 @@ TEST_P(Allocation, LookingNeedsNone)
 	EXPECT_EQ(came, 0);
 }
 
+/* Any thread's calls on the counters of a domain meet in its one ring. */
+TEST_P(Allocation, CountersAndDeferredWorkNeedNone)
+{
+	fid_domain *const domain = p.node.domain.get();
+	fi_op_cntr add{cntr.get(), 2};
+	fi_deferred_work work{};
+	int rc = 0, locked = 0;
+	const auto change = [&] {
+		rc |= fi_cntr_add(cntr.get(), 1);
+		rc |= fi_cntr_adderr(cntr.get(), 1);
+		rc |= fi_cntr_seterr(cntr.get(), 0);
+		rc |= fi_cntr_set(cntr.get(), 3);
+		rc |= fi_control(&domain->fid, FI_QUEUE_WORK, &work);
+		rc |= fi_control(&domain->fid, FI_FLUSH_WORK, nullptr);
+	};
+
+	work.threshold = 3;
+	work.triggering_cntr = cntr.get();
+	work.op_type = FI_OP_CNTR_ADD;
+	work.op.cntr = &add;
+	for (int i = 0; i < 100; ++i) {
+		ASSERT_EQ(allocations::of([&] { locked = locks::of(change); }), 0);
+		ASSERT_EQ(rc, 0);
+		ASSERT_EQ(fi_cntr_read(cntr.get()), 5u);
+		ASSERT_EQ(locked > 0, GetParam() != FI_THREAD_DOMAIN) << locked << " locks";
+	}
+}
+
 /* Else the rest proves nothing: what opens something is noticed, in the provider. */
 TEST_P(Allocation, AnAllocationIsNoticed)
 {

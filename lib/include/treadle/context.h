@@ -7,10 +7,13 @@
 
 #include <treadle/detail/fd.h>
 #include <treadle/ioctl.h>
-#include <treadle/transmit_ring.h>
+#include <treadle/work_ring.h>
 
 namespace treadle
 {
+
+/* Who calls what goes through the ring of a context: fi_domain(3), FI_THREAD_DOMAIN. */
+enum class Threads { any, one_at_a_time };
 
 /**
  * An open /dev/treadle: one owner of objects, of limits, and of a ring for
@@ -20,13 +23,16 @@ namespace treadle
  * on it and on its objects fail with EPERM and change nothing; the child opens
  * its own. It must outlive its objects, but may be moved meanwhile.
  *
- * Threads: everything may be called from any thread at any time.
+ * Threads: everything may be called from any thread at any time; if it was opened with
+ * Threads::one_at_a_time, submit, changes to its counters and calls on its graphs do not lock, and only
+ * one of them may run at a time.
  */
 class TREADLE_API Context
 {
 public:
 	/* ENOENT: the module is not loaded. EPROTO: it speaks another ABI. */
-	static Result<Context> open(const char *path = TREADLE_DEVICE) noexcept;
+	static Result<Context> open(const char *path = TREADLE_DEVICE,
+				    Threads threads = Threads::any) noexcept;
 
 	const treadle_query &limits() const noexcept { return limits_; }
 	int fd() const noexcept { return fd_.get(); }
@@ -36,7 +42,7 @@ public:
 	 * changes to counters. submit posts to it: fi_control(3), FI_QUEUE_WORK.
 	 * 0, -EAGAIN or -errno as BasicTransmitRing::post.
 	 */
-	SharedTransmitRing &ring() noexcept { return *ring_; }
+	WorkRing &ring() noexcept { return *ring_; }
 	int submit(const Command &command) noexcept { return ring_->post(command); }
 
 	/*
@@ -55,12 +61,14 @@ public:
 	Result<std::uint64_t> flush(TriggerCellsId cells) noexcept;
 
 private:
+	template <class Lock> class Ring;
+
 	Context(detail::UniqueFd fd, const treadle_query &limits,
-		std::unique_ptr<SharedTransmitRing> ring) noexcept;
+		std::unique_ptr<WorkRing> ring) noexcept;
 
 	detail::UniqueFd fd_;
 	treadle_query limits_;
-	std::unique_ptr<SharedTransmitRing> ring_; /* counters refer to it: its place is fixed */
+	std::unique_ptr<WorkRing> ring_; /* counters refer to it: its place is fixed */
 };
 
 } // namespace treadle

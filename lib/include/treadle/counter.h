@@ -4,7 +4,7 @@
 
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
-#include <treadle/transmit_ring.h>
+#include <treadle/work_ring.h>
 
 namespace treadle
 {
@@ -15,7 +15,8 @@ class Graph;
  * Two 64-bit counts, of successes and of errors, and a place to arm commands
  * on (Command::when): fi_cntr(3).
  *
- * Threads: everything may be called from any thread at any time.
+ * Threads: everything may be called from any thread at any time, but what changes it only as
+ * Context::open was told.
  */
 class TREADLE_API Counter : public Object<CounterId>
 {
@@ -71,13 +72,13 @@ public:
 private:
 	friend Graph; /* which knows the context by these */
 
-	static Result<Counter> create(int fd, SharedTransmitRing &ring) noexcept;
-	Counter(int fd, std::uint32_t id, detail::Mapping page, SharedTransmitRing &ring) noexcept;
+	static Result<Counter> create(int fd, WorkRing &ring) noexcept;
+	Counter(int fd, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept;
 
 	int change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept;
 
 	const treadle_cntr_page *page_;
-	SharedTransmitRing *ring_;
+	WorkRing *ring_;
 	detail::Mapping map_;
 	detail::WaitFd wait_fd_;
 };

@@ -139,7 +139,7 @@ private:
 	std::vector<Node> last() const;
 
 	int fd_; /* of the context, which may be moved */
-	SharedTransmitRing *ring_;
+	WorkRing *ring_;
 	std::vector<Step> nodes_;
 	std::vector<Counter> counters_; /* the first: commands at the end; the second: the start */
 	std::vector<Kept> kept_;

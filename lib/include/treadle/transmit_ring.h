@@ -15,6 +15,12 @@ namespace treadle
 
 class Context;
 
+/* What became of several commands. */
+struct Posted {
+	std::size_t count; /* that many, the first ones, were taken */
+	int error; /* 0, or -errno as of post: of the one behind them; the rest was not posted */
+};
+
 /**
  * Where an endpoint's commands go out: fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3),
  * fi_trigger(3).
@@ -75,11 +81,6 @@ public:
 	{
 		return put(command.desc().flags, command.slots(), command);
 	}
-
-	struct Posted {
-		std::size_t count; /* that many, the first ones, were taken */
-		int error; /* 0, or -errno as of post: of the one behind them; the rest was not posted */
-	};
 
 	/* All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit. */
 	Posted post_all(std::span<const Command> commands) noexcept;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_WORK_RING_H
+#define TREADLE_WORK_RING_H
+
+#include <span>
+
+#include <treadle/transmit_ring.h>
+
+namespace treadle
+{
+
+/**
+ * The ring of a context, for what belongs to no endpoint: deferred work, graphs, changes to counters.
+ * Calls are those of BasicTransmitRing; whether they lock was settled by Context::open.
+ */
+class TREADLE_API WorkRing
+{
+public:
+	virtual ~WorkRing() = default;
+
+	/* Without buffers. */
+	virtual int post(const Message &message) noexcept = 0;
+	virtual int post(const Command &command) noexcept = 0;
+	virtual Posted post_all(std::span<const Command> commands) noexcept = 0;
+};
+
+} // namespace treadle
+
+#endif

@@ -161,7 +161,7 @@ static const struct command_kind kinds[] = {
 	{"collective send",	tagged,		RECEIVED | BY_TAG | OF_GROUP, TREADLE_F_COLLECTIVE, .most = LONG},
 	{"send after a store",	stored,		RECEIVED | STORED, .most = LONG},
 	{"send that is counted", telling,	RECEIVED | TELLS, .most = LONG},
-	{"send that repeats",	repeating,	RECEIVED | REPEATS, .most = LONG},
+	{"send that repeats",	repeating,	RECEIVED | REPEATS, .most = ANY_LENGTH},
 	{"fenced send",		message,	RECEIVED | BEHIND, TREADLE_F_FENCE, .most = LONG},
 	{"fenced injected send", message,	RECEIVED | BEHIND, TREADLE_F_FENCE | TREADLE_F_INJECT, 1, SHORT},
 	{"fenced send of two buffers", message,	RECEIVED | BEHIND | VECTOR, TREADLE_F_FENCE, 1, LONG},

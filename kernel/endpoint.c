@@ -484,15 +484,20 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 		treadle_conn_shutdown(ep);
 	if (!ep->enabled)
 		return;
+	/*
+	 * Nothing comes after it, from whoever has not left yet: it is dead, which is looked at under the lock
+	 * of what anything is put into. And first, as to quiesce may take long, while what it has armed would
+	 * meet messages for others of its receive ring.
+	 */
+	if (ep->rx)
+		treadle_rx_detach(ep->rx, ep, run);
+	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
+	treadle_flow_drop(ep, 0, run);
+	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
+		treadle_cull_all(ep->obj.ctx, &cull, run);
 	treadle_ep_quiesce(ep);
 	cq_quiesce(ep->tx_cq);
 	cq_quiesce(ep->rx_cq);
-	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
-	treadle_flow_drop(ep, 0, run);
-	if (ep->rx)
-		treadle_rx_detach(ep->rx, ep, run);
-	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
-		treadle_cull_all(ep->obj.ctx, &cull, run);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			atomic_dec(&ep->bound[i]->users);

@@ -88,6 +88,9 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 
 	spin_lock(&rx->lock);
 	msg = find(rx, recv, run);
+	/* One that fired before its endpoint closed takes no message, which may be for another endpoint. */
+	if (unlikely(READ_ONCE(ep->dead)))
+		msg = NULL;
 	if (msg) {
 		kref_get(&msg->ref);
 		if (what != TREADLE_F_PEEK)

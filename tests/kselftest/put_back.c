@@ -81,24 +81,44 @@ TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
 	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
 }
 
+/* An endpoint that closes, which takes as long as one of its doorbells waits for a page. */
+struct closing {
+	struct attempt a;
+	pthread_t t;
+	int fd;
+};
+
+static void starts_to_close(struct closing *c, struct three *t, struct node *n)
+{
+	struct treadle_addr addr = n->addr;
+	__u32 id;
+
+	need(post_recv(&t->from, recv_of(pages(PAGE), PAGE, ANY, 7)) == 0);
+	begin(&c->a, n, peer(n, t->from.addr));
+	c->t = thread(destroys, n);
+	c->fd = device();
+	while (ep_create(c->fd, &addr, NULL, &id) == -EADDRINUSE)
+		usleep(1000);
+}
+
+static void has_closed(struct closing *c)
+{
+	take_pages_away(c->a.fd, c->a.slow, PAGE);
+	pthread_join(c->a.t, NULL);
+	pthread_join(c->t, NULL);
+	close(c->fd);
+}
+
 /* An endpoint closes, and takes long: what is wrong with a receive of the ring another one tells. */
 TEST_F(put_back, of_a_bad_one_who_stays_tells)
 {
 	struct three *t = &self->t;
 	struct treadle_desc bad = recv_of(t->buf, PAGE, ANY, 6);
-	struct treadle_addr addr = t->first.addr;
-	int fd = device();
+	struct closing closing;
 	struct treadle_cqe c;
-	struct attempt a;
-	pthread_t closes;
-	__u32 id;
 
 	bad.tag = 1;
-	ASSERT_EQ(0, post_recv(&t->from, recv_of(t->buf, PAGE, ANY, 7)));
-	begin(&a, &t->first, peer(&t->first, t->from.addr)); /* this keeps who closes it waiting */
-	closes = thread(destroys, &t->first);
-	while (ep_create(fd, &addr, NULL, &id) == -EADDRINUSE)
-		usleep(1000);
+	starts_to_close(&closing, t, &t->first);
 	ASSERT_EQ(0, post_recv(&t->second, bad));
 	ASSERT_EQ(0, post_recv(&t->second, recv_of(t->buf, PAGE, ANY, 8)));
 	ASSERT_EQ(1, post(&t->from, send_of("abc", 4, t->to_second, 1)));
@@ -107,10 +127,37 @@ TEST_F(put_back, of_a_bad_one_who_stays_tells)
 	EXPECT_EQ(EINVAL, c.error);
 	ASSERT_TRUE(comes(&t->second, &c));
 	EXPECT_EQ(8, c.context);
-	take_pages_away(a.fd, a.slow, PAGE);
-	pthread_join(a.t, NULL);
-	pthread_join(closes, NULL);
-	close(fd);
+	has_closed(&closing);
+}
+
+/* Meanwhile what it has armed takes no message of another endpoint. */
+static void it_takes_none(struct __test_metadata *_metadata, struct three *t, __u32 flags)
+{
+	struct treadle_desc d = recv_of(pages(PAGE), PAGE, ANY, 5);
+	struct closing closing;
+	struct treadle_cqe c;
+
+	d.flags |= flags;
+	d.data = flags ? 2 : 0;
+	ASSERT_EQ(1, post(&t->second, d));
+	starts_to_close(&closing, t, &t->second);
+	usleep(50000);
+	ASSERT_EQ(0, post_recv(&t->first, recv_of(t->buf, PAGE, ANY, 6)));
+	ASSERT_EQ(1, post(&t->from, send_of("abc", 4, t->to_first, 1)));
+	ASSERT_TRUE(comes(&t->first, &c));
+	EXPECT_EQ(6, c.context);
+	EXPECT_EQ(0, memcmp(t->buf, "abc", 4));
+	has_closed(&closing);
+}
+
+TEST_F(put_back, what_a_closing_endpoint_has_armed_takes_none)
+{
+	it_takes_none(_metadata, &self->t, 0);
+}
+
+TEST_F(put_back, nor_does_a_buffer_for_several)
+{
+	it_takes_none(_metadata, &self->t, TREADLE_F_MULTI_RECV);
 }
 
 /* One that came through an endpoint goes with it. */
@@ -269,7 +316,7 @@ TEST_F(put_back, one_with_a_mask_keeps_its_place)
 	EXPECT_TRUE(cq_empty(&t->first.rcq));
 }
 
-struct closing {
+struct idle_closer {
 	const struct node *n;
 	pid_t tid;
 	int result;
@@ -277,7 +324,7 @@ struct closing {
 
 static void *closes(void *arg)
 {
-	struct closing *c = arg;
+	struct idle_closer *c = arg;
 
 	raise_to(&c->tid, gettid());
 	c->result = destroy(c->n->fd, c->n->ep);
@@ -303,7 +350,7 @@ static char state_of(pid_t tid)
 TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
 {
 	struct three *t = &self->t;
-	struct closing c = {.n = &t->from};
+	struct idle_closer c = {.n = &t->from};
 	struct treadle_ep_enable e;
 	struct node another;
 	struct attempt a;

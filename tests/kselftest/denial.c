@@ -196,7 +196,7 @@ static const struct kind {
 /* A kernel that finds mistakes keeps freed memory for a while (KASAN: a 32nd of all), and a record of each allocation. */
 static long long slack(void)
 {
-	const long long all = sysconf(_SC_PHYS_PAGES) * PAGE;
+	const long long all = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 
 	return access("/sys/kernel/debug/kmemleak", F_OK) ? SLACK : SLACK + all / 32;
 }

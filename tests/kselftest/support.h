@@ -323,7 +323,7 @@ static inline long long cgroup_kernel(const char *dir)
 /* Contexts that are gone leave nothing behind. Their end may be seen before their last work is. */
 static inline void until_unused(void)
 {
-	while (number_in("/sys/module/treadle/refcnt", NULL) != 0)
+	while (number_in("/sys/module/treadle/refcnt", NULL) > 0)
 		usleep(1000);
 }
 

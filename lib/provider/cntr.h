@@ -40,6 +40,7 @@ private:
 	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
 	template <int (Counter::*Change)(std::uint64_t) noexcept>
 	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
+	static int add_error(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int set_error(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept;
 

@@ -192,6 +192,8 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 
 	if (flags & ~insert_flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "insert: flags 0x%" PRIx64, flags);
+	if (flags & FI_SYNC_ERR && !asynchronous_ && !context)
+		return REFUSE(-FI_EINVAL, subsys, "insert: FI_SYNC_ERR needs room for errors");
 	if (flags & FI_AV_USER_ID && !(ids_ && out))
 		return REFUSE(out ? -FI_EBADFLAGS : -FI_EINVAL, subsys,
 			      "insert: FI_AV_USER_ID needs that capability of the domain, a vector "

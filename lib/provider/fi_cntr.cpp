@@ -32,6 +32,19 @@ int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
 	return change<&Counter::set_error>(cntr, value);
 }
 
+/* Whoever adds it knows of it, but not of an operation's that nobody has read; who waits meanwhile is woken. */
+int Cntr::add_error(fid_cntr *cntr, std::uint64_t value) noexcept
+{
+	Cntr &self = of(cntr);
+	std::uint64_t before = self.counter_.error();
+	const int rc = change<&Counter::add_error>(cntr, value);
+
+	if (!rc)
+		self.known_error_.compare_exchange_strong(before, before + value,
+							  std::memory_order_relaxed);
+	return rc;
+}
+
 fi_ops_cntr Cntr::cntr_ops{
 	.size = sizeof(fi_ops_cntr),
 	.read = Cntr::read,
@@ -39,7 +52,7 @@ fi_ops_cntr Cntr::cntr_ops{
 	.add = Cntr::change<&Counter::add>,
 	.set = Cntr::change<&Counter::set>,
 	.wait = Cntr::wait,
-	.adderr = Cntr::change<&Counter::add_error>,
+	.adderr = Cntr::add_error,
 	.seterr = Cntr::set_error,
 };
 

@@ -135,6 +135,8 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 {
 	MemoryRegion::Options options{};
 
+	if (!out)
+		return REFUSE(-FI_EINVAL, subsys, "reg: nowhere to put the region");
 	if (flags & ~FI_RMA_EVENT)
 		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%" PRIx64, flags);
 	if (attr.offset)

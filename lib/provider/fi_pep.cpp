@@ -36,6 +36,8 @@ int get_option(fid_t, int level, int option, void *value, std::size_t *size) noe
 	if (level != FI_OPT_ENDPOINT || option != FI_OPT_CM_DATA_SIZE)
 		return REFUSE(-FI_ENOPROTOOPT, Pep::subsys, "getopt: level %d, option %d", level,
 			      option);
+	if (!value || !size)
+		return REFUSE(-FI_EINVAL, Pep::subsys, "getopt: NULL");
 	if (*size < sizeof(answer))
 		return too_small(Pep::subsys, "getopt", *size, sizeof(answer));
 	*size = sizeof(answer);
@@ -282,6 +284,8 @@ int Pep::set_name(fid_t f, void *addr, std::size_t size) noexcept
 
 int Pep::get_name(fid_t f, void *addr, std::size_t *size) noexcept
 {
+	if (!size)
+		return REFUSE(-FI_EINVAL, subsys, "getname: NULL");
 	return guard([&] { return of(f).get_name(addr, size); });
 }
 

@@ -25,6 +25,8 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 
 	if (level != FI_OPT_ENDPOINT)
 		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: level %d", level);
+	if (!value || !size)
+		return REFUSE(-FI_EINVAL, subsys, "getopt: NULL");
 	switch (option) {
 	case FI_OPT_TX_SIZE:
 		answer = info.tx_attr->size;
@@ -81,6 +83,8 @@ int set_p2p(Endpoint &endpoint, const void *value, std::size_t size) noexcept
 
 int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept
 {
+	if (!value)
+		return REFUSE(-FI_EINVAL, subsys, "setopt: NULL");
 	if (level == FI_OPT_ENDPOINT && option == FI_OPT_FI_HMEM_P2P)
 		return set_p2p(Port::of(f).endpoint(), value, size);
 	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
@@ -109,11 +113,15 @@ int set_name(fid_t f, void *addr, std::size_t size) noexcept
 
 int get_name(fid_t f, void *addr, std::size_t *size) noexcept
 {
+	if (!size)
+		return REFUSE(-FI_EINVAL, subsys, "getname: NULL");
 	return guard([&] { return Port::of(f).endpoint().get_name(addr, size); });
 }
 
 int get_peer(fid_ep *ep, void *addr, std::size_t *size) noexcept
 {
+	if (!size)
+		return REFUSE(-FI_EINVAL, subsys, "getpeer: NULL");
 	return guard([&] { return Port::of(ep).endpoint().get_peer(addr, size); });
 }
 

@@ -172,11 +172,13 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 /* 0, or why the endpoint can't do it. */
 int judge(const Domain &domain, const fi_deferred_work &work, const Operation &op) noexcept
 {
+	const bool atomic = work.op_type == FI_OP_ATOMIC || work.op_type == FI_OP_FETCH_ATOMIC ||
+			    work.op_type == FI_OP_COMPARE_ATOMIC;
 	const std::uint64_t known =
 		op.receives ? receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
 									 TREADLE_OP_TRECV) &
 				      ~peek_flags :
-			      transmit_flags;
+			      transmit_flags(atomic ? TREADLE_OP_ATOMIC : TREADLE_OP_SEND);
 
 	const Endpoint *named = endpoint_of(domain, op.ep);
 	if (!named)

@@ -20,7 +20,15 @@ namespace treadle::fi
 {
 
 /* Flags that a call may have besides its endpoint's defaults. */
-inline constexpr std::uint64_t transmit_flags = tx_op_flags | FI_MORE | FI_REMOTE_CQ_DATA;
+constexpr bool is_atomic(std::uint8_t opcode) noexcept
+{
+	return opcode == TREADLE_OP_ATOMIC || opcode == TREADLE_OP_FETCH ||
+	       opcode == TREADLE_OP_COMPARE;
+}
+constexpr std::uint64_t transmit_flags(std::uint8_t opcode) noexcept
+{
+	return tx_op_flags | FI_MORE | (is_atomic(opcode) ? 0 : FI_REMOTE_CQ_DATA);
+}
 inline constexpr std::uint64_t peek_flags = FI_PEEK | FI_CLAIM | FI_DISCARD;
 constexpr std::uint64_t receive_flags(std::uint8_t opcode) noexcept
 {
@@ -265,8 +273,10 @@ public:
 		const std::uint8_t opcode = command.desc().opcode;
 		const std::uint64_t flags = flags_for(opcode, given);
 
-		if (flags & ~transmit_flags) [[unlikely]]
-			return refused(flags_refused(flags & ~transmit_flags, name_of(opcode)));
+		const std::uint64_t unknown = flags & ~transmit_flags(opcode);
+
+		if (unknown) [[unlikely]]
+			return refused(flags_refused(unknown, name_of(opcode)));
 		command.flags(tx_desc_flags(flags));
 		if (flags & FI_REMOTE_CQ_DATA)
 			command.data(data);
@@ -312,9 +322,10 @@ private:
 	{
 		const std::uint64_t flags = flags_for(message.opcode, given);
 
-		if (flags & ~transmit_flags || (buffers.too_many() || ...)) [[unlikely]]
-			return refused(
-				flags_refused(flags & ~transmit_flags, name_of(message.opcode)));
+		const std::uint64_t unknown = flags & ~transmit_flags(message.opcode);
+
+		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
+			return refused(flags_refused(unknown, name_of(message.opcode)));
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;

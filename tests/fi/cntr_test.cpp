@@ -56,6 +56,9 @@ TEST(Cntr, WaitsForAThresholdATimeOrAnError)
 	later.join();
 	/* Only a change of the error count ends a wait. */
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
+	/* Who has added one himself knows of it. */
+	EXPECT_EQ(fi_cntr_adderr(cntr.get(), 3), 0);
+	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
 }
 
 /* An error that was set back when the waiter looks has unblocked it, and is no success. */

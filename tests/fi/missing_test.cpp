@@ -98,6 +98,42 @@ TEST(Missing, TheAddressesToInsert)
 	EXPECT_EQ(fi_av_insert(av.get(), nullptr, 1, &index, 0, nullptr), -FI_EINVAL);
 	EXPECT_NE(log.all(), "");
 	EXPECT_EQ(fi_av_insert(av.get(), nullptr, 0, &index, 0, nullptr), 0);
+	const auto self = address_of(node.ep().get());
+	log.clear();
+	EXPECT_EQ(fi_av_insert(av.get(), self.data(), 1, &index, FI_SYNC_ERR, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("room for errors")) << log.all();
+}
+
+TEST(Missing, WhereAnAnswerGoes)
+{
+	Info hints = no_hints();
+	hints->ep_attr->type = FI_EP_MSG;
+	Node node, connected(std::move(hints));
+	const auto ep = node.ep();
+	fid_pep *pep = nullptr;
+	fid_poll *set = nullptr;
+	std::size_t size = 64;
+	char memory[64];
+	Log log;
+
+	ASSERT_EQ(fi_passive_ep(connected.fabric.get(), connected.info.get(), &pep, nullptr), 0);
+	for (::fid *object : {&ep->fid, &pep->fid}) {
+		const int option = object == &ep->fid ? FI_OPT_MIN_MULTI_RECV : FI_OPT_CM_DATA_SIZE;
+
+		EXPECT_EQ(fi_getopt(object, FI_OPT_ENDPOINT, option, nullptr, &size), -FI_EINVAL);
+		EXPECT_EQ(fi_getopt(object, FI_OPT_ENDPOINT, option, memory, nullptr), -FI_EINVAL);
+		EXPECT_EQ(fi_getname(object, memory, nullptr), -FI_EINVAL);
+	}
+	EXPECT_EQ(fi_getpeer(ep.get(), memory, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, nullptr, size),
+		  -FI_EINVAL);
+	EXPECT_EQ(fi_close(&pep->fid), 0);
+	ASSERT_EQ(fi_poll_open(node.domain.get(), nullptr, &set), 0);
+	EXPECT_EQ(fi_poll_add(set, nullptr, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_close(&set->fid), 0);
+	EXPECT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), access, 0, 7, 0, nullptr,
+			    nullptr),
+		  -FI_EINVAL);
 }
 
 } // namespace

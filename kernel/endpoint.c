@@ -485,9 +485,9 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	if (!ep->enabled)
 		return;
 	/*
-	 * Nothing comes after it, from whoever has not left yet: it is dead, which is looked at under the lock
-	 * of what anything is put into. And first, as to quiesce may take long, while what it has armed would
-	 * meet messages for others of its receive ring.
+	 * Before quiescing, which may take long: meanwhile what it has armed would meet messages for others of
+	 * its receive ring. Who has not left yet adds nothing to what is emptied here: dead is looked at under
+	 * the lock of each (rx->lock, ep->lock, trigger.lock).
 	 */
 	if (ep->rx)
 		treadle_rx_detach(ep->rx, ep, run);

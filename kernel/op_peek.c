@@ -88,7 +88,10 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 
 	spin_lock(&rx->lock);
 	msg = find(rx, recv, run);
-	/* One that fired before its endpoint closed takes no message, which may be for another endpoint. */
+	/*
+	 * One that fired before its endpoint closed takes no message, which may be for another endpoint. Closing
+	 * sets dead, then takes rx->lock: whoever has not seen it here came before.
+	 */
 	if (unlikely(READ_ONCE(ep->dead)))
 		msg = NULL;
 	if (msg) {

@@ -196,8 +196,7 @@ private:
 	const pid_t owner_ = getpid();
 	std::mutex lock_;
 	std::list<Event> events_;
-	std::list<Event>
-		next_; /* room for one, so that what is taken from the kernel can be kept */
+	std::list<Event> next_; /* room to keep what is taken from the kernel next */
 	std::map<std::uint64_t, Registered> sources_;
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* that the last error lent to its reader */

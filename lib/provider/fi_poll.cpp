@@ -47,10 +47,10 @@ std::vector<PollSet::Member>::iterator PollSet::find(const ::fid *object) noexce
 int PollSet::add(fid_poll *f, ::fid *object, std::uint64_t flags) noexcept
 {
 	PollSet &set = of(f);
-	const bool cq = object && object->fclass == FI_CLASS_CQ;
 
 	if (!object)
 		return REFUSE(-FI_EINVAL, subsys, "poll_add: NULL");
+	const bool cq = object->fclass == FI_CLASS_CQ;
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "poll_add: flags 0x%" PRIx64, flags);
 	if (!cq && object->fclass != FI_CLASS_CNTR)

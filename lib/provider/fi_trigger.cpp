@@ -172,13 +172,13 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 /* 0, or why the endpoint can't do it. */
 int judge(const Domain &domain, const fi_deferred_work &work, const Operation &op) noexcept
 {
-	const bool atomic = work.op_type == FI_OP_ATOMIC || work.op_type == FI_OP_FETCH_ATOMIC ||
-			    work.op_type == FI_OP_COMPARE_ATOMIC;
+	const std::uint64_t needed = FI_TRIGGER | caps_for(work);
 	const std::uint64_t known =
-		op.receives ? receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
-									 TREADLE_OP_TRECV) &
-				      ~peek_flags :
-			      transmit_flags(atomic ? TREADLE_OP_ATOMIC : TREADLE_OP_SEND);
+		op.receives ?
+			receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
+								   TREADLE_OP_TRECV) &
+				~peek_flags :
+			transmit_flags(needed & FI_ATOMIC ? TREADLE_OP_ATOMIC : TREADLE_OP_SEND);
 
 	const Endpoint *named = endpoint_of(domain, op.ep);
 	if (!named)
@@ -189,8 +189,8 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 	if (op.receives && endpoint.shares_rx())
 		return REFUSE(-FI_ENOSYS, subsys,
 			      "QUEUE_WORK: receives of a shared context are queued there");
-	const std::uint64_t missing = (FI_TRIGGER | caps_for(work)) &
-				      ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
+	const std::uint64_t missing =
+		needed & ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
 	if (missing)
 		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint has no %s for this",
 			      Text(missing, FI_TYPE_CAPS).c_str());

@@ -19,12 +19,13 @@
 namespace treadle::fi
 {
 
-/* Flags that a call may have besides its endpoint's defaults. */
 constexpr bool is_atomic(std::uint8_t opcode) noexcept
 {
 	return opcode == TREADLE_OP_ATOMIC || opcode == TREADLE_OP_FETCH ||
 	       opcode == TREADLE_OP_COMPARE;
 }
+
+/* Flags that a call may have besides its endpoint's defaults. */
 constexpr std::uint64_t transmit_flags(std::uint8_t opcode) noexcept
 {
 	return tx_op_flags | FI_MORE | (is_atomic(opcode) ? 0 : FI_REMOTE_CQ_DATA);
@@ -272,7 +273,6 @@ public:
 	{
 		const std::uint8_t opcode = command.desc().opcode;
 		const std::uint64_t flags = flags_for(opcode, given);
-
 		const std::uint64_t unknown = flags & ~transmit_flags(opcode);
 
 		if (unknown) [[unlikely]]
@@ -321,7 +321,6 @@ private:
 	ssize_t transmit_as(Message message, std::uint64_t given, const B &...buffers) noexcept
 	{
 		const std::uint64_t flags = flags_for(message.opcode, given);
-
 		const std::uint64_t unknown = flags & ~transmit_flags(message.opcode);
 
 		if (unknown || (buffers.too_many() || ...)) [[unlikely]]

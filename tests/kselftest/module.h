@@ -33,7 +33,7 @@ static inline void module_unload(void)
 	__u64 end = now_ns() + PATIENCE_NS;
 	int result;
 
-	/* What a process had by the ten thousands goes in the background, where memory is checked for longer than that. */
+	/* Ten thousands of objects go in the background, for longer than that on a kernel that checks memory. */
 	until_unused();
 	while ((result = syscall(SYS_delete_module, "treadle", O_NONBLOCK)) < 0 && now_ns() < end)
 		usleep(1000);

@@ -92,6 +92,15 @@ FIXTURE_TEARDOWN(fuzz)
 	close(commons);
 }
 
+static bool all_bent(void)
+{
+	for (int i = 0; i < BENDS; i++)
+		if (!town->bent[i])
+			return false;
+	return true;
+}
+
+/* As long as it takes until each bend was taken, on a slow machine: the runner's limit ends it if one never is. */
 TEST_F(fuzz, a_random_walk_harms_nobody)
 {
 	__u64 seeds[USERS], seed = self->seed, end = now_ns() + self->seconds * 1000000000ULL;
@@ -99,7 +108,7 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 	int failed = 0, killed = 0;
 
 	keeps_to_the_rules();
-	while (now_ns() < end) {
+	while (now_ns() < end || !all_bent()) {
 		int i = lottery(&seed) % USERS;
 
 		if (users[i] && kill(users[i], SIGKILL) == 0) {
@@ -112,7 +121,7 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 		for (i = 0; i < USERS; i++)
 			if (!users[i]) {
 				seeds[i] = lottery(&seed);
-				deadline = end;
+				deadline = now_ns() < end ? end : now_ns() + 2000000000ULL;
 				users[i] = spawn(lives, &seeds[i]);
 			}
 		keeps_to_the_rules();
@@ -125,12 +134,8 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 	EXPECT_LT(0, town->good);
 	note("%llu calls, of which %llu did something; %d processes killed", town->calls,
 	     town->good, killed);
-	for (int i = 0; i < BENDS; i++) {
-		about("%s", bends[i]);
-		EXPECT_LT(0, town->bent[i]);
+	for (int i = 0; i < BENDS; i++)
 		note("%llu times %s", town->bent[i], bends[i]);
-	}
-	about("%s", "");
 	keeps_to_the_rules();
 	until_unused();
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -67,6 +68,24 @@ std::optional<Address> parse_host(std::string_view text, int family) noexcept
 	if (inet_pton(family, host, address.addr) != 1)
 		return std::nullopt;
 	return address;
+}
+
+/* Has any interface this IPv6 address? */
+bool is_of_interface(const Address &address) noexcept
+{
+	ifaddrs *list = nullptr;
+
+	if (getifaddrs(&list) != 0)
+		return false;
+	const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+	for (const ifaddrs *entry = list; entry; entry = entry->ifa_next) {
+		if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET6)
+			continue;
+		const auto *in6 = reinterpret_cast<const sockaddr_in6 *>(entry->ifa_addr);
+		if (!std::memcmp(&in6->sin6_addr, address.addr, sizeof(in6->sin6_addr)))
+			return true;
+	}
+	return false;
 }
 
 } // namespace
@@ -261,6 +280,8 @@ bool is_local(const Address &address) noexcept
 		return false;
 	/* The routing table knows, and this is how it is asked without privileges. */
 	any_port.port = 0;
+	if (address.family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(address.addr))
+		return is_of_interface(address); /* bind(2) wants to know which interface's */
 	const socklen_t size = to_sockaddr(any_port, storage);
 	const int fd = socket(address.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)

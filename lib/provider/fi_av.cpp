@@ -198,6 +198,10 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 		return REFUSE(out ? -FI_EBADFLAGS : -FI_EINVAL, subsys,
 			      "insert: FI_AV_USER_ID needs that capability of the domain, a vector "
 			      "without a name, and fi_addr");
+	/* FI_SOURCE says so of who has none, and FI_SOURCE_ERR makes an error of it. */
+	if (flags & FI_AV_USER_ID &&
+	    std::find(out, out + addresses.size(), FI_ADDR_NOTAVAIL) != out + addresses.size())
+		return REFUSE(-FI_EINVAL, subsys, "insert: FI_AV_USER_ID with FI_ADDR_NOTAVAIL");
 	if (asynchronous_ && !eq_)
 		return REFUSE(-FI_ENOEQ, subsys,
 			      "insert: opened with FI_EVENT, and no event queue is bound");

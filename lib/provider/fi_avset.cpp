@@ -78,11 +78,14 @@ int AvSet::fill(const fi_av_set_attr &attr)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "av_set: from %" PRIu64 " to %" PRIu64 ", stride %" PRIu64, start,
 			      end, attr.stride);
-	if (end - start >= (attr.count ?: av_.domain().kernel().limits().max_av))
+	const fi_addr_t last = (end - start) / attr.stride,
+			most = av_.domain().kernel().limits().max_av;
+	if (last >= std::min<fi_addr_t>(attr.count ?: most, most))
 		return REFUSE(-FI_EINVAL, subsys,
-			      "av_set: more addresses from %" PRIu64 " to %" PRIu64 " than count",
-			      start, end);
-	for (fi_addr_t i = 0; i <= (end - start) / attr.stride; ++i) {
+			      "av_set: %" PRIu64 " steps of %" PRIu64 " from %" PRIu64
+			      ", more than count, or than an address vector has",
+			      last, attr.stride, start);
+	for (fi_addr_t i = 0; i <= last; ++i) {
 		if (av_.find(start + i * attr.stride))
 			members_.push_back(start + i * attr.stride);
 	}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "domain.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include <treadle/fi_treadle.h>
 
@@ -128,12 +130,16 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 	});
 }
 
-/* All levels but the first mean the same here: one thread at a time for an object. */
 bool Domain::suits(const fi_info &answer) const noexcept
 {
 	const fi_domain_attr &attr = *answer.domain_attr;
+	const auto key = std::as_bytes(std::span(attr.auth_key, attr.auth_key_size));
 
-	return (!serialized_ || attr.threading != FI_THREAD_SAFE) &&
+	/* Levels between the first and the last mean the same here: one thread at a time for an object. */
+	return (!serialized() || attr.threading != FI_THREAD_SAFE) &&
+	       (!serialized(true) || attr.threading == FI_THREAD_DOMAIN) &&
+	       (!(answer.caps & FI_AV_USER_ID) || user_ids_) &&
+	       (key.empty() || std::ranges::equal(key, auth_key_)) &&
 	       (!attr.av_type || !av_type_ || attr.av_type == av_type_) &&
 	       mr_bits(attr.mr_mode) == mr_mode_ && answer.addr_format == addr_format_;
 }

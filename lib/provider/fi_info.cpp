@@ -83,7 +83,7 @@ const Domain *domain_of(const fi_info *hints) noexcept
 		       nullptr;
 }
 
-/* A domain that is named has one, which is meant if the hints leave it open. */
+/* That of a domain that is named is meant if the hints leave it open. */
 std::uint32_t asked_format(const fi_info *hints) noexcept
 {
 	if (!hints)
@@ -114,10 +114,11 @@ bool from_hints(Choice &choice, const fi_info *hints, const void *addr, std::siz
 {
 	if (!addr)
 		return true;
-	const auto address = decode(hints->addr_format, addr, size);
+	const std::uint32_t format = asked_format(hints);
+	const auto address = decode(format, addr, size);
 	if (!address) {
 		EXPLAIN(level, "%s: not an address of format %s\n", what,
-			Text(hints->addr_format, FI_TYPE_ADDR_FORMAT).c_str());
+			Text(format, FI_TYPE_ADDR_FORMAT).c_str());
 		return false;
 	}
 	choice = {*address};
@@ -190,7 +191,9 @@ bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &inf
 	if (!hints.av_type)
 		attr.av_type = domain.av_type();
 	if (!domain.suits(info) && !old && (!hints.mr_mode || !(domain.mr_mode() & ~hints.mr_mode)))
-		attr.mr_mode = domain.mr_mode();
+		attr.mr_mode = FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)) ? domain.mr_mode() :
+			       domain.mr_mode()				     ? FI_MR_BASIC :
+									       FI_MR_SCALABLE;
 	return domain.suits(info);
 }
 
@@ -275,7 +278,7 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 	}
 	if (!list && !found.empty())
 		EXPLAIN(level, "domain_attr->domain: was opened with another threading, av_type, "
-			       "mr_mode or addr_format\n");
+			       "mr_mode, addr_format, auth_key or without FI_AV_USER_ID\n");
 	*result = list.release();
 	return *result ? 0 : -FI_ENODATA;
 }

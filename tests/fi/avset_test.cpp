@@ -74,6 +74,9 @@ TEST_F(AvSets, StrideIsBetweenSuccessiveAddresses)
 {
 	expect({1, 3, 5}, [&](std::size_t i) { return open(range(1, 5, 2), 0, i); });
 	expect({0, 4}, [&](std::size_t i) { return open(range(0, 5, 4), 0, i); });
+	expect({1, 3, 5}, [&](std::size_t i) { return open(range(1, 5, 2, 3), 0, i); });
+	open(range(1, 5, 2, 2), -FI_EINVAL);
+	open(range(0, std::uint64_t{1} << 40, 1, SIZE_MAX), -FI_EINVAL);
 }
 
 TEST_F(AvSets, OnlyValidAddressesOfTheRangeAreAdded)

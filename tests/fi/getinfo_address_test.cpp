@@ -2,6 +2,10 @@
 /* fi_getinfo(3): the addresses that come with an answer, of node, service and hints. */
 #include <ostream>
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include "address_text.h"
 #include "node.h"
 
@@ -74,6 +78,36 @@ TEST_P(Resolving, Line)
 }
 
 INSTANTIATE_TEST_SUITE_P(GetInfoAddress, Resolving, testing::ValuesIn(resolutions));
+
+/* fi_getinfo(3) has one in its example, and no place for the interface that bind(2) asks for. */
+TEST(GetInfoAddress, OneOfALinkIsLocalWithoutItsInterface)
+{
+	constexpr const char *text = "fi_sockaddr_in6://[fe80::6:12]:7471";
+	struct {
+		in6_addr addr;
+		std::uint32_t prefixlen;
+		int ifindex;
+	} request{}; /* struct in6_ifreq */
+	const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	ASSERT_EQ(inet_pton(AF_INET6, "fe80::6:12", &request.addr), 1);
+	request.prefixlen = 64;
+	request.ifindex = static_cast<int>(if_nametoindex("lo"));
+	EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version, text, nullptr, FI_SOURCE));
+	ASSERT_EQ(ioctl(fd, SIOCSIFADDR, &request), 0);
+	for (const std::uint32_t format :
+	     {std::uint32_t{FI_ADDR_STR}, std::uint32_t{FI_SOCKADDR_IN6}}) {
+		Info hints = no_hints();
+		hints->addr_format = format;
+		const Info info =
+			get_info(hints.get(), nullptr, api_version, text, nullptr, FI_SOURCE);
+		ASSERT_TRUE(info);
+		EXPECT_EQ(text_of(info->src_addr, info->addr_format),
+			  format == FI_ADDR_STR ? text : "fe80::6:12 7471");
+	}
+	EXPECT_EQ(ioctl(fd, SIOCDIFADDR, &request), 0);
+	close(fd);
+}
 
 TEST(GetInfoAddress, AddressesInHintsAreTaken)
 {

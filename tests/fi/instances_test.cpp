@@ -2,10 +2,17 @@
 /* fi_getinfo(3), fi_domain(3): which open fabric and domain an answer names, and an answer for one that is named. */
 #include "node.h"
 
+#include <cstring>
 #include <utility>
 
 namespace
 {
+
+void set_key(fi_info &hints, const char *key)
+{
+	hints.domain_attr->auth_key_size = std::strlen(key);
+	hints.domain_attr->auth_key = reinterpret_cast<std::uint8_t *>(strdup(key));
+}
 
 #define SET(statement) [](fi_info &hints) { statement; }
 
@@ -56,12 +63,15 @@ TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 		return get_info(hints.get());
 	};
 	const auto same = [](fi_info &hints) {
-		hints.domain_attr->threading = FI_THREAD_FID;
+		hints.domain_attr->threading = FI_THREAD_DOMAIN;
 		hints.domain_attr->mr_mode = FI_MR_PROV_KEY;
 		hints.addr_format = FI_ADDR_STR;
 	};
 	const std::pair<const char *, void (*)(fi_info &)> others[] = {
 		{"threading", SET(hints.domain_attr->threading = FI_THREAD_SAFE)},
+		{"threading of less", SET(hints.domain_attr->threading = FI_THREAD_FID)},
+		{"identifiers", SET(hints.caps |= FI_SOURCE | FI_AV_USER_ID)},
+		{"auth_key", SET(set_key(hints, "key"))},
 		{"av_type", SET(hints.domain_attr->av_type = FI_AV_MAP)},
 		{"mr_mode", SET(hints.domain_attr->mr_mode = FI_MR_SCALABLE)},
 		{"addr_format", SET(hints.addr_format = FI_SOCKADDR)},
@@ -90,6 +100,65 @@ TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 		})) << name;
 		EXPECT_TRUE(log.has("was opened with another")) << name << ": " << log.all();
 	}
+}
+
+TEST(Instances, WhatAgreesWithThemIsNamed)
+{
+	Info hints = hints_for(FI_MSG | FI_SOURCE | FI_AV_USER_ID);
+	hints->domain_attr->threading = FI_THREAD_FID;
+	set_key(*hints, "key");
+	Node node(std::move(hints));
+	for (const fi_threading level :
+	     {FI_THREAD_FID, FI_THREAD_ENDPOINT, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN}) {
+		Info again = hints_for(FI_MSG | FI_SOURCE | FI_AV_USER_ID);
+		again->domain_attr->threading = level;
+		set_key(*again, "key");
+		const Info info = get_info(again.get());
+		ASSERT_TRUE(info);
+		EXPECT_EQ(info->domain_attr->domain, node.domain.get()) << level;
+	}
+	Info other = hints_for(FI_MSG);
+	other->domain_attr->threading = FI_THREAD_FID;
+	set_key(*other, "kez");
+	EXPECT_EQ(get_info(other.get())->domain_attr->domain, nullptr);
+}
+
+/* Before 1.5 there are two modes, and 0 leaves them open. */
+TEST(Instances, TheModeOfAnOldProgramsDomainIsOneThatItKnows)
+{
+	constexpr std::uint32_t old = FI_VERSION(1, 4);
+
+	for (const int mode : {FI_MR_BASIC, FI_MR_SCALABLE}) {
+		Info hints = hints_for(FI_MSG | FI_RMA);
+		hints->domain_attr->mr_mode = mode;
+		Node node(std::move(hints), old);
+		Info open = hints_for(FI_MSG | FI_RMA);
+		open->domain_attr->mr_mode = 0;
+		open->domain_attr->domain = node.domain.get();
+		Info info = get_info(open.get(), nullptr, old);
+		ASSERT_TRUE(info) << mode;
+		EXPECT_EQ(info->domain_attr->mr_mode, mode);
+		fid_ep *ep = nullptr;
+		ASSERT_EQ(fi_endpoint(node.domain.get(), info.get(), &ep, nullptr), 0) << mode;
+		EXPECT_EQ(fi_close(&ep->fid), 0);
+		open->domain_attr->domain = nullptr;
+	}
+}
+
+/* Its format is the one in which addresses of hints are, if those do not name one. */
+TEST(Instances, AddressesAreInTheFormatOfTheDomain)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->addr_format = FI_ADDR_STR;
+	Node node(std::move(hints));
+	Info named = hints_for(FI_MSG);
+	named->domain_attr->domain = node.domain.get();
+	named->addr_format = FI_FORMAT_UNSPEC;
+	named->src_addr = strdup("fi_sockaddr_in://127.0.0.1:7471");
+	named->src_addrlen = std::strlen(static_cast<char *>(named->src_addr)) + 1;
+	const Info info = get_info(named.get());
+	ASSERT_TRUE(info);
+	EXPECT_STREQ(static_cast<char *>(info->src_addr), "fi_sockaddr_in://127.0.0.1:7471");
 }
 
 } // namespace

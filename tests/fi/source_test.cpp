@@ -297,6 +297,11 @@ TEST(UserId, IsForWhoAsksForTheCapability)
 	EXPECT_EQ(fi_av_insert(with.receiver.av.get(), address.data(), 1, nullptr, FI_AV_USER_ID,
 			       nullptr),
 		  -FI_EINVAL);
+	/* With FI_SOURCE it says that there is none. */
+	fi_addr_t none = FI_ADDR_NOTAVAIL;
+	EXPECT_EQ(fi_av_insert(with.receiver.av.get(), address.data(), 1, &none, FI_AV_USER_ID,
+			       nullptr),
+		  -FI_EINVAL);
 	/* "may be unavailable if shared AVs are requested" */
 	fi_av_attr attr{};
 	const std::string name = "treadle-user-id";

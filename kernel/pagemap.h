@@ -22,6 +22,7 @@ struct treadle_run;
 #define PM_FAN	      (1u << PM_BITS)
 #define PM_LEAF_SHIFT (PAGE_SHIFT + PM_BITS)
 #define PM_ADDR_BITS  (PAGE_SHIFT + PM_LEVELS * PM_BITS)
+static_assert(PM_ADDR_BITS < 64);
 #define PM_WRITE      1ul	  /* entry: the page may be written */
 #define TREADLE_CHUNK (64u << 10) /* bytes copied under one hold of a pagemap */
 #define TREADLE_FILL  16u	  /* pages that become known at once */

@@ -338,7 +338,8 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 		     struct treadle_run *run);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
-void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run);
+void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
+			struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 

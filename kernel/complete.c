@@ -305,8 +305,8 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 		kfree(cmd->inject);
 		cmd->inject = NULL;
 	}
-	/* canceled, or it could only fail for ever: its connection is over, its memory gone */
-	if (error == -ECANCELED && !cmd->skipped)
+	/* canceled, or it could only fail for ever: its memory is gone, or its connection over */
+	if ((error == -ECANCELED && !cmd->skipped) || (error && ep && READ_ONCE(ep->severed)))
 		treadle_cmd_free(cmd);
 	else
 		treadle_cntr_again(cmd, run);

@@ -425,10 +425,22 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 		/* enabled: its rx never changes (acquire) */
 		if (smp_load_acquire(&other->enabled) && other->rx &&
 		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
-			treadle_rx_bereave(other->rx, ep->port, -ECONNRESET, run);
+			treadle_rx_bereave(other->rx, ep->port, NULL, -ECONNRESET, run);
 		treadle_ep_put(other);
 		cond_resched();
 	}
+}
+
+/* It does nothing more; who waits for a message of it is told, before the port is another's. */
+void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
+{
+	spin_lock(&ep->lock);
+	WRITE_ONCE(ep->dead, true);
+	WRITE_ONCE(ep->closed, true);
+	spin_unlock(&ep->lock);
+	smp_mb(); /* pairs with await_source() */
+	if (unlikely(READ_ONCE(ep->awaited)))
+		ep_mourn(ep, run);
 }
 
 /*
@@ -471,14 +483,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	u64 n = 0;
 	int i;
 
-	spin_lock(&ep->lock);
-	WRITE_ONCE(ep->dead, true);
-	WRITE_ONCE(ep->closed, true);
-	spin_unlock(&ep->lock);
-	smp_mb(); /* pairs with await_source() */
-	if (unlikely(READ_ONCE(ep->awaited)))
-		ep_mourn(ep,
-			 run); /* before the port is another's, whose messages may be waited for */
+	treadle_ep_die(ep, run);
 	ep_unlist(ep);
 	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
 		treadle_conn_shutdown(ep);

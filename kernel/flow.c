@@ -314,7 +314,7 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	}
 	spin_unlock(&ep->lock);
 	if (cmd)
-		treadle_cmd_complete(cmd, -ECANCELED, run);
+		treadle_cmd_fail(cmd, -ECANCELED, run);
 	if (job)
 		treadle_run_add(run, job);
 	return cmd;

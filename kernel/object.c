@@ -55,11 +55,16 @@ int treadle_obj_publish(struct treadle_obj *obj)
 	return ret;
 }
 
-/* It is not published after all. Of regions, peers may have one already: they have keys. */
+/* It is not published after all, but peers may have found it: regions have keys, endpoints ports. */
 void treadle_obj_abort(struct treadle_obj *obj)
 {
+	TREADLE_RUN(run, obj->ctx);
+
 	if (obj->type == TREADLE_MR)
 		treadle_mr_shutdown(obj);
+	else if (obj->type == TREADLE_EP)
+		treadle_ep_die(container_of(obj, struct treadle_ep, obj), &run);
+	treadle_run_jobs(&run);
 	treadle_obj_put(obj);
 }
 

@@ -419,7 +419,7 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 		spin_unlock(&rx->lock);
 		if (queued) {
 			if (error)
-				treadle_cmd_complete(msg->cmd, error, run);
+				treadle_cmd_fail(msg->cmd, error, run);
 			else
 				treadle_cmd_free(msg->cmd);
 			(*count)++;
@@ -458,18 +458,19 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 }
 
 /*
- * A collective receive of @ep was posted, and may have been matched since. Who vanishes tells
- * those who wait for him (treadle_ep_shutdown), if he knows that there are any: either he
- * sees that he is awaited, or he is seen to be dead here.
+ * A collective receive of @ep was posted as @seq, and may have been matched since. Who vanishes tells
+ * those who wait for him (treadle_ep_die), if he knows that there are any: either he
+ * sees that he is awaited, or he is seen to be dead here. Others of the ring may be let in by who does not let in @ep, or
+ * have been posted since somebody else came to the port.
  */
-static void await_source(struct treadle_ep *ep, u32 port, struct treadle_run *run)
+static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadle_run *run)
 {
 	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, port);
 	int error = -ECONNREFUSED;
 
 	if (from && treadle_ep_admits(from, ep) && treadle_ep_admits(ep, from)) {
 		WRITE_ONCE(from->awaited, true);
-		smp_mb(); /* pairs with treadle_ep_shutdown() */
+		smp_mb(); /* pairs with treadle_ep_die() */
 		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;
 	} else if (from) {
 		error = -EACCES;
@@ -477,7 +478,7 @@ static void await_source(struct treadle_ep *ep, u32 port, struct treadle_run *ru
 	if (from)
 		treadle_ep_put(from);
 	if (error)
-		treadle_rx_bereave(ep->rx, port, error, run);
+		treadle_rx_bereave(ep->rx, port, &seq, error, run);
 }
 
 /* A receive that came through a transmit ring: one that was armed, mostly. */
@@ -487,6 +488,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	struct treadle_rx *rx = ep->rx;
 	struct treadle_recv *recv;
 	bool dead, shut;
+	u64 seq;
 	u32 source;
 	u8 space;
 	int ret;
@@ -513,6 +515,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
 	shut = rx->shut;
+	seq = rx->seq; /* which it gets */
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
 	treadle_rx_feed(rx, run);
@@ -521,8 +524,8 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_recv_free(recv);
 	else
 		treadle_rx_grow(rx, space, run);
-	if (space == TREADLE_COLLECTIVE)
-		await_source(ep, source, run);
+	if (space == TREADLE_COLLECTIVE && !dead)
+		await_source(ep, source, seq, run);
 	if (shut)
 		treadle_rx_flush(rx, ep, run);
 out:

@@ -109,10 +109,13 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 		treadle_cmd_complete(cmd, why, run);
 		return;
 	}
-	/* The peer waits for it. It is told by a message without data, of which nobody hears here. */
+	/*
+	 * The peer waits for it. It is told by a message without data, of which nobody hears here: it has
+	 * no name by which it could be canceled, and is copied, so that it waits for nobody.
+	 */
 	cmd->notify = NULL;
-	cmd->d.flags |= TREADLE_F_FAILURE;
-	cmd->d.flags &= ~TREADLE_F_REMOTE_CQ_DATA;
+	cmd->d.flags |= TREADLE_F_FAILURE | TREADLE_F_INJECT;
+	cmd->d.flags &= ~(TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE);
 	cmd->d.iov_count = 0;
 	cmd->d.len = 0;
 	cmd->d.data = -why;
@@ -342,7 +345,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 	u8 *buf;
 	int ret;
 
-	if (cmd->inject)
+	if (cmd->inject || !cmd->d.len)
 		return 0;
 	buf = treadle_cmd_alloc(cmd, cmd->d.len << compare, TREADLE_GFP);
 	if (!buf)

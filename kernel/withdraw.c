@@ -214,15 +214,16 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 	return a;
 }
 
-/* Up to FAIL_BATCH collective receives that wait for @port, taken out. */
-static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, struct treadle_recv **out)
+/* Up to FAIL_BATCH collective receives that wait for @port (only that one with *seq), taken out. */
+static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq,
+			      struct treadle_recv **out)
 {
 	struct treadle_armed *a;
 	int n;
 
 	for (n = 0; n < FAIL_BATCH; n++) {
-		a = treadle_armed_from(&rx->awaiting, port, 0);
-		if (!a || a->threshold != port)
+		a = treadle_armed_from(&rx->awaiting, port, seq ? *seq : 0);
+		if (!a || a->threshold != port || (seq && a->seq != *seq))
 			break;
 		out[n] = armed_recv(a);
 		treadle_rx_withdraw(out[n]);
@@ -230,15 +231,16 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, struct treadle_re
 	return n;
 }
 
-/* Nothing more comes from @port: fail the collective receives that wait for it. */
-void treadle_rx_bereave(struct treadle_rx *rx, u32 port, int error, struct treadle_run *run)
+/* Nothing more comes from @port: fail the collective receives that wait for it, or (seq) one of them. */
+void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
+			struct treadle_run *run)
 {
 	struct treadle_recv *failed[FAIL_BATCH];
 	int i, n;
 
 	do {
 		spin_lock(&rx->lock);
-		n = rx_unpost_awaiting(rx, port, failed);
+		n = rx_unpost_awaiting(rx, port, seq, failed);
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++) {
 			struct treadle_ep *ep = treadle_ep_get(failed[i]->cmd->ep);

@@ -47,6 +47,32 @@ TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
 	crowd.expect_done(ctx(6));
 }
 
+/* What is too large to be copied waits at its sender. */
+TEST(Failure, ACanceledCallFailsForWhoComesLater)
+{
+	for (const std::size_t size : {1, 1024, 1 << 16}) {
+		Crowd crowd(2);
+		std::vector<std::uint64_t> buf(size);
+
+		ASSERT_EQ(fi_broadcast(crowd[0].ep.get(), buf.data(), size, nullptr,
+				       crowd[0].group(), crowd[0].peers[0], FI_UINT64, 0, ctx(1)),
+			  0);
+		const bool waits = fi_cancel(&crowd[0].ep->fid, ctx(1)) == 0;
+		if (waits)
+			EXPECT_EQ(next_error(crowd[0].cq.get()).err, FI_ECANCELED);
+		else
+			EXPECT_EQ(next(crowd[0].cq.get()).op_context, ctx(1));
+		EXPECT_EQ(waits, size > 1);
+		ASSERT_EQ(fi_broadcast(crowd[1].ep.get(), buf.data(), size, nullptr,
+				       crowd[1].group(), crowd[1].peers[0], FI_UINT64, 0, ctx(2)),
+			  0);
+		if (waits)
+			EXPECT_EQ(next_error(crowd[1].cq.get()).err, FI_ECANCELED);
+		else
+			EXPECT_EQ(next(crowd[1].cq.get()).op_context, ctx(2));
+	}
+}
+
 TEST(Failure, OneOfThoseWithAContextIsCanceled)
 {
 	Crowd crowd(2);

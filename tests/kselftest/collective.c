@@ -91,6 +91,61 @@ TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 	EXPECT_EQ(4, cq_next(&self->a.cq).context);
 }
 
+static struct treadle_desc silent(struct treadle_desc d)
+{
+	d.flags |= TREADLE_F_WORK;
+	d.flags &= ~TREADLE_F_COMPLETION;
+	return d;
+}
+
+/* Of a send that waits for its receive, or for its turn; once it is canceled there is nothing left to cancel. */
+TEST_F(collective, what_is_canceled_while_it_waits_is_told)
+{
+	const struct {
+		__u64 len;
+		__u32 flags;
+		bool behind;
+	} ways[] = {
+		{8192, 0, false},
+		{8, TREADLE_F_DELIVERY_COMPLETE, false},
+		{8, TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE, true},
+		{8, TREADLE_F_INJECT | TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE, true},
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(ways); i++) {
+		struct treadle_desc d =
+			with(csend(self->src, ways[i].len, self->to, TAG, 5), ways[i].flags);
+
+		about("way %d", i);
+		if (ways[i].behind)
+			ASSERT_EQ(1,
+				  post(&self->a, csend(self->src, 1 << 20, self->to, TAG + 1, 4)));
+		ASSERT_EQ(1, post(&self->a, then(silent(d), &self->e)));
+		if (ways[i].flags & TREADLE_F_INJECT) {
+			EXPECT_EQ(-ENOENT,
+				  cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 5, 0, NULL));
+			EXPECT_EQ(i, cntr_errors(&self->e));
+		} else {
+			EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 5, 0, NULL));
+			EXPECT_EQ(-ENOENT,
+				  cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 5, 0, NULL));
+			EXPECT_EQ(i + 1, cntr_errors(&self->e));
+		}
+		ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8192, self->back, TAG, 6)));
+		if (ways[i].behind) {
+			EXPECT_TRUE(cq_empty(&self->b.rcq));
+			ASSERT_EQ(1, post(&self->b,
+					  crecv(self->dst, 1 << 20, self->back, TAG + 1, 3)));
+			EXPECT_EQ(3, cq_next(&self->b.rcq).context);
+			EXPECT_EQ(4, cq_next(&self->a.cq).context);
+		}
+		EXPECT_EQ(ways[i].flags & TREADLE_F_INJECT ? 0 : ECANCELED,
+			  cq_next(&self->b.rcq).error);
+	}
+	EXPECT_TRUE(cntr_becomes(&self->e, 1, ARRAY_SIZE(ways) - 1));
+	ring_wait(&self->a.tx, 64);
+}
+
 /* The same of one whose turn has not come, and which is copied before. */
 TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
 {
@@ -320,6 +375,87 @@ TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
 	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, many - 1, 0, NULL));
 	EXPECT_EQ(many - 1, cq_next(&self->a.rcq).context);
 	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 10, 0, NULL));
+}
+
+static void vanish_as_another_user_with_a_key(void *arg)
+{
+	struct treadle_addr *where = arg;
+	struct node n;
+
+	need(setresuid(1001, 1001, 1001) == 0);
+	node_open(&n, (struct options){.auth_key = "key"});
+	where[1] = n.addr;
+	__atomic_store_n(&where->family, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+/* Of two endpoints of one ring, the source lets in one. */
+TEST_F(collective, each_of_a_shared_ring_is_judged_by_itself)
+{
+	struct options o = {.context = device(), .auth_key = "key"};
+	struct treadle_addr its;
+	struct node let_in, other;
+	struct ring rx;
+	pid_t pid;
+
+	rx_open(&rx, o.context, 64, 0);
+	o.shared_rx = &rx;
+	node_open(&let_in, o);
+	o.auth_key = NULL;
+	node_open(&other, o);
+	its = elsewhere(vanish_as_another_user_with_a_key, &pid);
+	ASSERT_EQ(1, post(&let_in, crecv(self->dst, 8, peer(&let_in, its), TAG, 1)));
+	ASSERT_EQ(1, post(&other, crecv(self->dst, 8, peer(&other, its), TAG, 2)));
+	EXPECT_EQ(EACCES, cq_next(&other.rcq).error);
+	EXPECT_TRUE(cq_empty(&let_in.rcq));
+	kill(pid, SIGKILL);
+	reap(pid);
+	EXPECT_EQ(ECONNRESET, cq_next(&let_in.rcq).error);
+	EXPECT_TRUE(cq_empty(&other.rcq));
+}
+
+struct stillborn {
+	struct treadle_ep_create *where; /* it can be read, but not written */
+	int fd, stop;
+	__u64 times;
+};
+
+static void *bears(void *arg)
+{
+	struct stillborn *s = arg;
+
+	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
+		need(call(s->fd, TREADLE_IOC_EP_CREATE, s->where) == -EFAULT);
+		__atomic_fetch_add(&s->times, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* It has its port for a moment, and then its number can't be told. */
+TEST_F(collective, who_never_comes_about_is_not_waited_for)
+{
+	struct stillborn s = {.where = (void *)pages(4096), .fd = device()};
+	struct treadle_addr its = loopback(17471);
+	pthread_t bearer;
+	__u64 to = peer(&self->a, its);
+
+	*s.where = (struct treadle_ep_create){
+		.size = sizeof(*s.where), .type = TREADLE_EP_RDM, .addr = its};
+	ASSERT_EQ(0, mprotect(s.where, 4096, PROT_READ));
+	ASSERT_EQ(0, pthread_create(&bearer, NULL, bears, &s));
+	for (int i = 0, waited = 0; i < 3000 || waited < 10; i++) {
+		struct treadle_cqe c;
+
+		ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, to, TAG, i)));
+		c = cq_next(&self->a.rcq);
+		ASSERT_EQ(i, c.context);
+		ASSERT_TRUE(c.error == ECONNREFUSED || c.error == ECONNRESET);
+		waited += c.error == ECONNRESET;
+	}
+	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(bearer, NULL);
+	EXPECT_LT(0, s.times);
 }
 
 /* --- errors ------------------------------------------------------------------------- */

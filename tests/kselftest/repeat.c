@@ -2,6 +2,7 @@
 /* Commands that are armed again when they have ended: how often they run, what waits for what, how they go. */
 #include <treadle/atomic.h>
 
+#include "connection.h"
 #include "triggers.h"
 
 #define REPEATS (TREADLE_F_REPEAT | TREADLE_F_WORK)
@@ -267,6 +268,34 @@ TEST_F(repeat, goes_with_its_endpoint)
 		EXPECT_EQ(0, destroy(a->fd, d.id));
 		EXPECT_EQ(0, destroy(a->fd, n.tx.id));
 		EXPECT_EQ(0, destroy(a->fd, n.rx.id));
+	}
+}
+
+/* That is over, and each time would fail. */
+TEST_F(repeat, goes_with_its_connection)
+{
+	struct pair p;
+	struct cntr c, d;
+
+	for (int which = 0; which < 2; which++) {
+		struct node *n;
+
+		pair_open(&p);
+		n = which ? &p.server : &p.client;
+		cntr_open(&c, n->fd);
+		cntr_open(&d, n->fd);
+		ASSERT_EQ(1, post(n, then(every(send_of(self->src, 8, 0, 1), &c, 1, 1), &d)));
+		ASSERT_EQ(1, add(n, &c, 2));
+		EXPECT_TRUE(cntr_becomes(&d, 2, 0));
+		EXPECT_EQ(-EBUSY, destroy(n->fd, c.id));
+		ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+		ASSERT_EQ(1, add(n, &c, 2)); /* and not once more */
+		EXPECT_TRUE(cntr_becomes(&d, 2, 1));
+		EXPECT_EQ(0, destroy(n->fd, c.id));
+		EXPECT_EQ(0, destroy(n->fd, d.id));
+		node_close(&p.client);
+		node_close(&p.server);
+		listener_close(&p.l);
 	}
 }
 

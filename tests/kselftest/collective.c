@@ -4,59 +4,9 @@
  * commands that fail instead of going on after an error, atomics on the
  * process's own memory, and an end that reports for all.
  */
-#include "treadle.h"
+#include "collective.h"
 
 #include <treadle/atomic.h>
-
-#define COLLECTIVE TREADLE_F_COLLECTIVE
-#define TAG	   0x1234567890abcdefULL
-
-FIXTURE(collective)
-{
-	struct node a, b; /* in contexts of their own */
-	__u64 to, back;
-	struct cntr c, d, e; /* of a */
-	struct cntr f;	     /* of b */
-	char *src, *dst;
-};
-
-FIXTURE_SETUP(collective)
-{
-	node_open(&self->a, (struct options){});
-	node_open(&self->b, (struct options){});
-	self->to = peer(&self->a, self->b.addr);
-	self->back = peer(&self->b, self->a.addr);
-	cntr_open(&self->c, self->a.fd);
-	cntr_open(&self->d, self->a.fd);
-	cntr_open(&self->e, self->a.fd);
-	cntr_open(&self->f, self->b.fd);
-	self->src = pages(1 << 20);
-	self->dst = pages(1 << 20);
-}
-
-FIXTURE_TEARDOWN(collective)
-{
-	EXPECT_TRUE(cq_empty(&self->a.cq));
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	EXPECT_TRUE(cq_empty(&self->b.cq));
-	EXPECT_TRUE(cq_empty(&self->b.rcq));
-}
-
-static struct treadle_desc with(struct treadle_desc d, __u32 flags)
-{
-	d.flags |= flags;
-	return d;
-}
-
-static struct treadle_desc csend(const void *buf, __u64 len, __u64 to, __u64 tag, __u64 context)
-{
-	return with(tsend_of(buf, len, to, tag, context), COLLECTIVE);
-}
-
-static struct treadle_desc crecv(void *buf, __u64 len, __u64 from, __u64 tag, __u64 context)
-{
-	return with(trecv_of(buf, len, from, tag, 0, context), COLLECTIVE);
-}
 
 static struct treadle_desc end_of(__u32 ep, __u64 context)
 {
@@ -75,12 +25,11 @@ static struct treadle_desc error_of(const struct cntr *c)
 TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 {
 	char *gone = pages(4096);
-	struct treadle_desc d = with(csend(gone, 64, self->to, TAG, 1),
-				     TREADLE_F_INJECT | TREADLE_F_DELIVERY_COMPLETE |
-					     TREADLE_F_FENCE | TREADLE_F_WORK);
+	struct treadle_desc d =
+		with(silent(csend(gone, 64, self->to, TAG, 1)),
+		     TREADLE_F_INJECT | TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE);
 
 	munmap(gone, 4096);
-	d.flags &= ~TREADLE_F_COMPLETION;
 	ASSERT_EQ(1, post(&self->a, then(d, &self->e)));
 	EXPECT_TRUE(cntr_becomes(&self->e, 0, 1));
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 2)));
@@ -91,11 +40,20 @@ TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 	EXPECT_EQ(4, cq_next(&self->a.cq).context);
 }
 
-static struct treadle_desc silent(struct treadle_desc d)
+/* The same of one whose turn has not come, and which is copied before. */
+TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
 {
-	d.flags |= TREADLE_F_WORK;
-	d.flags &= ~TREADLE_F_COMPLETION;
-	return d;
+	struct treadle_desc d = with(silent(csend(pages(4096) + 4096, 64, self->to, TAG, 1)),
+				     TREADLE_F_INJECT | TREADLE_F_FENCE);
+
+	ASSERT_EQ(1, post(&self->a, csend(self->src, 1 << 20, self->to, TAG + 1, 4)));
+	ASSERT_EQ(1, post(&self->a, then(d, &self->e)));
+	EXPECT_TRUE(cntr_becomes(&self->e, 0, 1));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 2)));
+	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 1 << 20, self->back, TAG + 1, 3)));
+	EXPECT_EQ(3, cq_next(&self->b.rcq).context);
+	EXPECT_EQ(4, cq_next(&self->a.cq).context);
+	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
 }
 
 /* Of a send that waits for its receive, or for its turn; once it is canceled there is nothing left to cancel. */
@@ -144,23 +102,6 @@ TEST_F(collective, what_is_canceled_while_it_waits_is_told)
 	}
 	EXPECT_TRUE(cntr_becomes(&self->e, 1, ARRAY_SIZE(ways) - 1));
 	ring_wait(&self->a.tx, 64);
-}
-
-/* The same of one whose turn has not come, and which is copied before. */
-TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
-{
-	struct treadle_desc d = with(csend(pages(4096) + 4096, 64, self->to, TAG, 1),
-				     TREADLE_F_INJECT | TREADLE_F_FENCE | TREADLE_F_WORK);
-
-	d.flags &= ~TREADLE_F_COMPLETION;
-	ASSERT_EQ(1, post(&self->a, csend(self->src, 1 << 20, self->to, TAG + 1, 4)));
-	ASSERT_EQ(1, post(&self->a, then(d, &self->e)));
-	EXPECT_TRUE(cntr_becomes(&self->e, 0, 1));
-	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 2)));
-	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 1 << 20, self->back, TAG + 1, 3)));
-	EXPECT_EQ(3, cq_next(&self->b.rcq).context);
-	EXPECT_EQ(4, cq_next(&self->a.cq).context);
-	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
 }
 
 /* --- the space ------------------------------------------------------------------- */
@@ -248,219 +189,6 @@ TEST_F(collective, what_is_no_collective_message_is_refused)
 	EXPECT_EQ(-EOPNOTSUPP, post(&datagrams, crecv(self->dst, 8, there, TAG, 1)));
 }
 
-/* --- those who are not there --------------------------------------------------------- */
-
-TEST_F(collective, a_source_that_vanishes_is_told)
-{
-	struct node third;
-	__u64 its;
-
-	node_open(&third, (struct options){});
-	its = peer(&self->a, third.addr);
-	for (int i = 0; i < 100; i++)
-		ASSERT_EQ(1, post(&self->a,
-				  then(when(crecv(self->dst, 8, i & 1 ? its : self->to, TAG + i, i),
-					    &self->c, 0),
-				       &self->d)));
-	ASSERT_EQ(0, destroy(third.fd, third.ep));
-	for (int i = 1; i < 100; i += 2) {
-		struct treadle_cqe cqe = cq_next(&self->a.rcq);
-
-		EXPECT_EQ(ECONNRESET, cqe.error);
-		EXPECT_EQ(1, cqe.context & 1);
-	}
-	EXPECT_TRUE(cntr_becomes(&self->d, 0, 50));
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	/* And who is gone already, or nowhere. */
-	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
-	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.rcq).error);
-	third.addr.addr[0] = 192;
-	its = peer(&self->a, third.addr);
-	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
-	EXPECT_EQ(EHOSTUNREACH, cq_next(&self->a.rcq).error);
-}
-
-static void vanish(void *arg)
-{
-	struct treadle_addr *where = arg;
-	struct node n;
-
-	node_open(&n, (struct options){});
-	where[1] = n.addr;
-	__atomic_store_n(&where->family, 1, __ATOMIC_RELEASE);
-	for (;;)
-		pause();
-}
-
-/* The address of an endpoint in a process of its own, which runs @fn, a vanish(). */
-static struct treadle_addr elsewhere(void (*fn)(void *), pid_t *pid)
-{
-	struct treadle_addr *where = shared(2 * sizeof(*where));
-
-	*pid = spawn(fn, where);
-	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
-		sched_yield();
-	return where[1];
-}
-
-TEST_F(collective, what_the_dead_have_sent_is_there)
-{
-	struct node third;
-	__u64 its, there;
-
-	node_open(&third, (struct options){});
-	its = peer(&self->a, third.addr);
-	there = peer(&third, self->a.addr);
-	ASSERT_EQ(1, post(&third, csend(self->src, 8, there, TAG, 1)));
-	EXPECT_EQ(1, cq_next(&third.cq).context);
-	close(third.fd);
-	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 2)));
-	EXPECT_EQ(0, cq_next(&self->a.rcq).error);
-}
-
-TEST_F(collective, a_process_that_is_killed_is_told)
-{
-	pid_t pid;
-	__u64 its = peer(&self->a, elsewhere(vanish, &pid));
-
-	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	kill(pid, SIGKILL);
-	reap(pid);
-	EXPECT_EQ(ECONNRESET, cq_next(&self->a.rcq).error);
-}
-
-static void vanish_as_another_user(void *where)
-{
-	need(setresuid(1001, 1001, 1001) == 0);
-	vanish(where);
-}
-
-TEST_F(collective, who_is_of_another_user_is_not_waited_for)
-{
-	pid_t pid;
-	__u64 its = peer(&self->a, elsewhere(vanish_as_another_user, &pid));
-
-	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
-	EXPECT_EQ(EACCES, cq_next(&self->a.rcq).error);
-	kill(pid, SIGKILL);
-	reap(pid);
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-}
-
-/* More of them than are looked at under one hold of a lock, and most of them for somebody else. */
-TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
-{
-	const int many = 5000;
-	struct node third;
-	__u64 its, told = 0;
-
-	node_open(&third, (struct options){});
-	its = peer(&self->a, third.addr);
-	/* Those that were armed do not keep their slots of the ring. */
-	for (int i = 0; i < many; i++)
-		ASSERT_EQ(1, post(&self->a,
-				  when(crecv(self->dst, 8, i % 10 ? self->to : its, TAG + i, i),
-				       &self->c, 0)));
-	ASSERT_EQ(0, destroy(third.fd, third.ep));
-	for (int i = 0; i < many / 10; i++) {
-		struct treadle_cqe cqe = cq_next(&self->a.rcq);
-
-		EXPECT_EQ(ECONNRESET, cqe.error);
-		told += cqe.context;
-	}
-	EXPECT_EQ(10ULL * (many / 10) * (many / 10 - 1) / 2, told);
-	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	/* Of the others, each is found by its context. */
-	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, many - 1, 0, NULL));
-	EXPECT_EQ(many - 1, cq_next(&self->a.rcq).context);
-	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 10, 0, NULL));
-}
-
-static void vanish_as_another_user_with_a_key(void *arg)
-{
-	struct treadle_addr *where = arg;
-	struct node n;
-
-	need(setresuid(1001, 1001, 1001) == 0);
-	node_open(&n, (struct options){.auth_key = "key"});
-	where[1] = n.addr;
-	__atomic_store_n(&where->family, 1, __ATOMIC_RELEASE);
-	for (;;)
-		pause();
-}
-
-/* Of two endpoints of one ring, the source lets in one. */
-TEST_F(collective, each_of_a_shared_ring_is_judged_by_itself)
-{
-	struct options o = {.context = device(), .auth_key = "key"};
-	struct treadle_addr its;
-	struct node let_in, other;
-	struct ring rx;
-	pid_t pid;
-
-	rx_open(&rx, o.context, 64, 0);
-	o.shared_rx = &rx;
-	node_open(&let_in, o);
-	o.auth_key = NULL;
-	node_open(&other, o);
-	its = elsewhere(vanish_as_another_user_with_a_key, &pid);
-	ASSERT_EQ(1, post(&let_in, crecv(self->dst, 8, peer(&let_in, its), TAG, 1)));
-	ASSERT_EQ(1, post(&other, crecv(self->dst, 8, peer(&other, its), TAG, 2)));
-	EXPECT_EQ(EACCES, cq_next(&other.rcq).error);
-	EXPECT_TRUE(cq_empty(&let_in.rcq));
-	kill(pid, SIGKILL);
-	reap(pid);
-	EXPECT_EQ(ECONNRESET, cq_next(&let_in.rcq).error);
-	EXPECT_TRUE(cq_empty(&other.rcq));
-}
-
-struct stillborn {
-	struct treadle_ep_create *where; /* it can be read, but not written */
-	int fd, stop;
-	__u64 times;
-};
-
-static void *bears(void *arg)
-{
-	struct stillborn *s = arg;
-
-	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
-		int result = call(s->fd, TREADLE_IOC_EP_CREATE, s->where);
-
-		/* who has just found the last one may still hold it, and its port */
-		need(result == -EFAULT || result == -EADDRINUSE);
-		__atomic_fetch_add(&s->times, 1, __ATOMIC_RELAXED);
-	}
-	return NULL;
-}
-
-/* It has its port for a moment, and then its number can't be told. */
-TEST_F(collective, who_never_comes_about_is_not_waited_for)
-{
-	struct stillborn s = {.where = (void *)pages(4096), .fd = device()};
-	struct treadle_addr its = loopback(17471);
-	pthread_t bearer;
-	__u64 to = peer(&self->a, its);
-
-	*s.where = (struct treadle_ep_create){
-		.size = sizeof(*s.where), .type = TREADLE_EP_RDM, .addr = its};
-	ASSERT_EQ(0, mprotect(s.where, 4096, PROT_READ));
-	ASSERT_EQ(0, pthread_create(&bearer, NULL, bears, &s));
-	for (int i = 0, waited = 0; i < 3000 || waited < 10; i++) {
-		struct treadle_cqe c;
-
-		ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, to, TAG, i)));
-		c = cq_next(&self->a.rcq);
-		ASSERT_EQ(i, c.context);
-		ASSERT_TRUE(c.error == ECONNREFUSED || c.error == ECONNRESET);
-		waited += c.error == ECONNRESET;
-	}
-	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
-	pthread_join(bearer, NULL);
-	EXPECT_LT(0, s.times);
-}
-
 /* --- errors ------------------------------------------------------------------------- */
 
 TEST_F(collective, no_errors_are_not_an_error)
@@ -516,12 +244,10 @@ TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 	for (int i = 0; i < 2; i++) { /* the peer's receive comes first, and last */
 		if (!i)
 			ASSERT_EQ(1, post(b, crecv(self->dst, 64, self->back, TAG, 1)));
-		d = with(then(crecv(self->dst + 64, 8, its, TAG, 2), &self->c), TREADLE_F_WORK);
-		d.flags &= ~TREADLE_F_COMPLETION;
+		d = then(silent(crecv(self->dst + 64, 8, its, TAG, 2)), &self->c);
 		ASSERT_EQ(1, post(a, d));
-		d = with(then(csend(self->src, 64, self->to, TAG, 3), &self->d), TREADLE_F_STRICT);
-		d.flags |= TREADLE_F_WORK;
-		d.flags &= ~TREADLE_F_COMPLETION;
+		d = with(then(silent(csend(self->src, 64, self->to, TAG, 3)), &self->d),
+			 TREADLE_F_STRICT);
 		ASSERT_EQ(1, post(a, when(d, &self->c, 1 + i)));
 		ASSERT_EQ(1,
 			  post(a, with(when(end_of(a->ep, 4), &self->d, 1 + i), TREADLE_F_STRICT)));
@@ -544,16 +270,13 @@ TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
 {
 	char *hole = pages(4096) + 4096;
-	struct treadle_desc d;
 
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
 	ASSERT_EQ(1, post(&self->a, csend(hole, 8, self->to, TAG, 2)));
 	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
 	EXPECT_EQ(EIO, cq_next(&self->b.rcq).error);
 	/* The same if the message comes first: who waits for it later is told. */
-	d = with(csend(hole, 8, self->to, TAG, 2), TREADLE_F_WORK);
-	d.flags &= ~TREADLE_F_COMPLETION;
-	ASSERT_EQ(1, post(&self->a, then(d, &self->d)));
+	ASSERT_EQ(1, post(&self->a, then(silent(csend(hole, 8, self->to, TAG, 2)), &self->d)));
 	EXPECT_TRUE(cntr_becomes(&self->d, 0, 1));
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
 	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
@@ -566,12 +289,10 @@ TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
 TEST_F(collective, cancel_fails_what_is_on_its_way_and_then_the_end)
 {
 	struct node *a = &self->a, *b = &self->b;
-	struct treadle_desc d = with(crecv(self->dst, 8, self->to, TAG, 9), TREADLE_F_WORK);
+	struct treadle_desc d = silent(crecv(self->dst, 8, self->to, TAG, 9));
 
-	d.flags &= ~TREADLE_F_COMPLETION;
 	ASSERT_EQ(1, post(a, then(d, &self->c)));
-	d = with(csend(self->src, 8, self->to, TAG, 9), TREADLE_F_WORK | TREADLE_F_STRICT);
-	d.flags &= ~TREADLE_F_COMPLETION;
+	d = with(silent(csend(self->src, 8, self->to, TAG, 9)), TREADLE_F_STRICT);
 	ASSERT_EQ(1, post(a, then(when(d, &self->e, 1), &self->c)));
 	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 9), &self->c, 2), TREADLE_F_STRICT)));
 	/* Deferred work of the application is another thing. */

@@ -107,6 +107,7 @@ TEST_F(death, senders_that_wait_are_told)
 	EXPECT_TRUE(cntr_becomes(&n->sent, done, failed));
 	EXPECT_LE(34, failed);
 	ring_wait(&n->tx, 256); /* slots are released after the completions are written */
+	EXPECT_EQ(100, ring_released(&n->tx));
 	until_refused(n, to);
 }
 

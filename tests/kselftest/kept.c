@@ -108,6 +108,7 @@ TEST_F(kept, a_large_message_stays_with_its_sender)
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
 	EXPECT_EQ(self->size, differs(self->dst, self->size, 1));
 	ring_wait(&self->a.tx, 256); /* after the completion */
+	EXPECT_EQ(1, ring_released(&self->a.tx));
 }
 
 TEST_F(kept, injected_ones_are_kept_though_the_buffer_is_full)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Who waits for a collective message of somebody who vanishes, or never was there, is told. */
+#include "collective.h"
+
+TEST_F(collective, a_source_that_vanishes_is_told)
+{
+	struct node third;
+	__u64 its;
+
+	node_open(&third, (struct options){});
+	its = peer(&self->a, third.addr);
+	for (int i = 0; i < 100; i++)
+		ASSERT_EQ(1, post(&self->a,
+				  then(when(crecv(self->dst, 8, i & 1 ? its : self->to, TAG + i, i),
+					    &self->c, 0),
+				       &self->d)));
+	ASSERT_EQ(0, destroy(third.fd, third.ep));
+	for (int i = 1; i < 100; i += 2) {
+		struct treadle_cqe cqe = cq_next(&self->a.rcq);
+
+		EXPECT_EQ(ECONNRESET, cqe.error);
+		EXPECT_EQ(1, cqe.context & 1);
+	}
+	EXPECT_TRUE(cntr_becomes(&self->d, 0, 50));
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	/* And who is gone already, or nowhere. */
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.rcq).error);
+	third.addr.addr[0] = 192;
+	its = peer(&self->a, third.addr);
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_EQ(EHOSTUNREACH, cq_next(&self->a.rcq).error);
+}
+
+static void vanish_with(const char *key, struct treadle_addr *where)
+{
+	struct node n;
+
+	node_open(&n, (struct options){.auth_key = key});
+	where[1] = n.addr;
+	__atomic_store_n(&where->family, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+static void vanish(void *where)
+{
+	vanish_with(NULL, where);
+}
+
+/* The address of an endpoint in a process of its own, which runs @fn, a vanish(). */
+static struct treadle_addr elsewhere(void (*fn)(void *), pid_t *pid)
+{
+	struct treadle_addr *where = shared(2 * sizeof(*where));
+
+	*pid = spawn(fn, where);
+	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return where[1];
+}
+
+TEST_F(collective, what_the_dead_have_sent_is_there)
+{
+	struct node third;
+	__u64 its, there;
+
+	node_open(&third, (struct options){});
+	its = peer(&self->a, third.addr);
+	there = peer(&third, self->a.addr);
+	ASSERT_EQ(1, post(&third, csend(self->src, 8, there, TAG, 1)));
+	EXPECT_EQ(1, cq_next(&third.cq).context);
+	close(third.fd);
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 2)));
+	EXPECT_EQ(0, cq_next(&self->a.rcq).error);
+}
+
+TEST_F(collective, a_process_that_is_killed_is_told)
+{
+	pid_t pid;
+	__u64 its = peer(&self->a, elsewhere(vanish, &pid));
+
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	kill(pid, SIGKILL);
+	reap(pid);
+	EXPECT_EQ(ECONNRESET, cq_next(&self->a.rcq).error);
+}
+
+static void vanish_as_another_user(void *where)
+{
+	need(setresuid(1001, 1001, 1001) == 0);
+	vanish(where);
+}
+
+TEST_F(collective, who_is_of_another_user_is_not_waited_for)
+{
+	pid_t pid;
+	__u64 its = peer(&self->a, elsewhere(vanish_as_another_user, &pid));
+
+	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
+	EXPECT_EQ(EACCES, cq_next(&self->a.rcq).error);
+	kill(pid, SIGKILL);
+	reap(pid);
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+}
+
+/* More of them than are looked at under one hold of a lock, and most of them for somebody else. */
+TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
+{
+	const int many = 5000;
+	struct node third;
+	__u64 its, told = 0;
+
+	node_open(&third, (struct options){});
+	its = peer(&self->a, third.addr);
+	/* Those that were armed do not keep their slots of the ring. */
+	for (int i = 0; i < many; i++)
+		ASSERT_EQ(1, post(&self->a,
+				  when(crecv(self->dst, 8, i % 10 ? self->to : its, TAG + i, i),
+				       &self->c, 0)));
+	ASSERT_EQ(0, destroy(third.fd, third.ep));
+	for (int i = 0; i < many / 10; i++) {
+		struct treadle_cqe cqe = cq_next(&self->a.rcq);
+
+		EXPECT_EQ(ECONNRESET, cqe.error);
+		told += cqe.context;
+	}
+	EXPECT_EQ(10ULL * (many / 10) * (many / 10 - 1) / 2, told);
+	EXPECT_TRUE(cq_empty(&self->a.rcq));
+	/* Of the others, each is found by its context. */
+	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, many - 1, 0, NULL));
+	EXPECT_EQ(many - 1, cq_next(&self->a.rcq).context);
+	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 10, 0, NULL));
+}
+
+static void vanish_as_another_user_with_a_key(void *where)
+{
+	need(setresuid(1001, 1001, 1001) == 0);
+	vanish_with("key", where);
+}
+
+/* Of two endpoints of one ring, the source lets in one. */
+TEST_F(collective, each_of_a_shared_ring_is_judged_by_itself)
+{
+	struct options o = {.context = device(), .auth_key = "key"};
+	struct treadle_addr its;
+	struct node let_in, other;
+	struct ring rx;
+	pid_t pid;
+
+	rx_open(&rx, o.context, 64, 0);
+	o.shared_rx = &rx;
+	node_open(&let_in, o);
+	o.auth_key = NULL;
+	node_open(&other, o);
+	its = elsewhere(vanish_as_another_user_with_a_key, &pid);
+	ASSERT_EQ(1, post(&let_in, crecv(self->dst, 8, peer(&let_in, its), TAG, 1)));
+	ASSERT_EQ(1, post(&other, crecv(self->dst, 8, peer(&other, its), TAG, 2)));
+	EXPECT_EQ(EACCES, cq_next(&other.rcq).error);
+	EXPECT_TRUE(cq_empty(&let_in.rcq));
+	kill(pid, SIGKILL);
+	reap(pid);
+	EXPECT_EQ(ECONNRESET, cq_next(&let_in.rcq).error);
+	EXPECT_TRUE(cq_empty(&other.rcq));
+}
+
+struct stillborn {
+	struct treadle_ep_create *where; /* it can be read, but not written */
+	int fd, stop;
+	__u64 times;
+};
+
+static void *bears(void *arg)
+{
+	struct stillborn *s = arg;
+
+	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
+		int result = call(s->fd, TREADLE_IOC_EP_CREATE, s->where);
+
+		/* who has just found the last one may still hold it, and its port */
+		need(result == -EFAULT || result == -EADDRINUSE);
+		__atomic_fetch_add(&s->times, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* It has its port for a moment, and then its number can't be told. */
+TEST_F(collective, who_never_comes_about_is_not_waited_for)
+{
+	struct stillborn s = {.where = (void *)pages(4096), .fd = device()};
+	struct treadle_addr its = loopback(17471);
+	pthread_t bearer;
+	__u64 to = peer(&self->a, its);
+
+	*s.where = (struct treadle_ep_create){
+		.size = sizeof(*s.where), .type = TREADLE_EP_RDM, .addr = its};
+	ASSERT_EQ(0, mprotect(s.where, 4096, PROT_READ));
+	ASSERT_EQ(0, pthread_create(&bearer, NULL, bears, &s));
+	for (int i = 0, waited = 0; i < 3000 || waited < 10; i++) {
+		struct treadle_cqe c;
+
+		ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, to, TAG, i)));
+		c = cq_next(&self->a.rcq);
+		ASSERT_EQ(i, c.context);
+		ASSERT_TRUE(c.error == ECONNREFUSED || c.error == ECONNRESET);
+		waited += c.error == ECONNRESET;
+	}
+	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(bearer, NULL);
+	EXPECT_LT(0, s.times);
+}
+
+TEST_HARNESS_MAIN

@@ -310,6 +310,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 
 /* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
 int treadle_recv_set(struct treadle_recv *recv, const struct treadle_cmd *cmd);
+struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);

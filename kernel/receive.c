@@ -22,8 +22,11 @@
 /* The vector of a ring's receive lies over the second slot that it took. */
 static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
 
-/* Who tells of what is nobody's: not one that closes, as nobody would hear of it. */
-static struct treadle_ep *rx_ep(struct treadle_rx *rx)
+/*
+ * Who tells of what is nobody's, with rx->lock: one with a queue if there is one (they come first), and not one that
+ * closes, as nobody would hear of it, unless there is nobody else. NULL: none receives here.
+ */
+struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
 {
 	struct treadle_ep *ep;
 
@@ -393,7 +396,7 @@ static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
 /* The endpoint whose connection is over, held, or NULL: what is posted here is canceled. */
 static struct treadle_ep *shut_ep(struct treadle_rx *rx)
 {
-	return rx->shut && rx_ep(rx) ? treadle_ep_get(rx_ep(rx)) : NULL;
+	return rx->shut && treadle_rx_ep(rx) ? treadle_ep_get(treadle_rx_ep(rx)) : NULL;
 }
 
 static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
@@ -416,7 +419,7 @@ static void rx_job(struct treadle_job *job, struct treadle_run *run)
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, run);
-	more = rx_ep(rx) && !treadle_ring_empty(&rx->ring);
+	more = treadle_rx_ep(rx) && !treadle_ring_empty(&rx->ring);
 	rx->handed = more;
 	treadle_rx_quiet(rx);
 	ep = shut_ep(rx);
@@ -481,7 +484,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 	if (unlikely(!ring_prod(ring, &prod)))
 		prod = ring->head;
 	while ((s32)(prod - ring->head) > 0 || !list_empty(&rx->feeding)) {
-		ep = rx_ep(rx);
+		ep = treadle_rx_ep(rx);
 		if (!ep)
 			break;
 		recv = rx_fed(rx);

@@ -11,23 +11,19 @@
 #define SCAN_BATCH 1024
 #define SCAN_TRIES 16
 
-/* Whoever is open and receives from @rx, held, or NULL; one with a queue, if there is one. */
+/* Whoever is open and receives from @rx, held, or NULL. */
 static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
 {
-	struct treadle_ep *ep, *found = NULL;
+	struct treadle_ep *ep;
 
 	spin_lock(&rx->lock);
-	list_for_each_entry(ep, &rx->eps, rx_link) {
-		if (READ_ONCE(ep->dead) || (found && !ep->rx_cq))
-			continue;
-		found = ep;
-		if (ep->rx_cq)
-			break;
-	}
-	if (found)
-		treadle_ep_get(found);
+	ep = treadle_rx_ep(rx);
+	if (ep && READ_ONCE(ep->dead))
+		ep = NULL;
+	if (ep)
+		treadle_ep_get(ep);
 	spin_unlock(&rx->lock);
-	return found;
+	return ep;
 }
 
 /*

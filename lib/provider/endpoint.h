@@ -204,6 +204,7 @@ private:
 	/* Of a shared receive context: may it receive for this one, too? */
 	int check_receiver(const Endpoint &other) const;
 	EndpointId receivers_id() const noexcept;
+	void sort_receivers() noexcept;
 	void update_ports() noexcept;
 
 	std::recursive_mutex control_lock_;

@@ -391,6 +391,8 @@ int Endpoint::enable()
 	update_ports();
 	if (shared_rx_ && rx_selective_) {
 		/* Whose receive it will be is not known when it is posted: one may be, so it is asked for. */
+	if (shared_rx_)
+		shared_rx_->sort_receivers();
 		shared_rx_->rx_selective_ = true;
 		shared_rx_->update_ports();
 	}

@@ -172,6 +172,16 @@ int Endpoint::check_receiver(const Endpoint &other) const
 }
 
 /* What is posted to a shared context can be named by any endpoint that receives there. */
+/* Those with a completion queue come first: what is done in the name of any is to be heard of. */
+void Endpoint::sort_receivers() noexcept
+{
+	const std::lock_guard guard(receivers_lock_);
+
+	std::ranges::stable_partition(receivers_, [](const Endpoint *receiver) {
+		return receiver->enabled_ && receiver->bindings_.rx_cq != CompletionQueueId{};
+	});
+}
+
 EndpointId Endpoint::receivers_id() const noexcept
 {
 	const std::lock_guard guard(receivers_lock_);

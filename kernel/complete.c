@@ -505,7 +505,8 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 		notify = recv->cmd->notify;
 		recv->cmd->notify = NULL;
 	}
-	if ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK)))
+	if ((flags & TREADLE_F_COMPLETION) ||
+	    (!(flags & TREADLE_F_WORK) && (error || ep->flags & TREADLE_EP_RECV_COMPLETION)))
 		cq = ep->rx_cq;
 	if (cq) {
 		struct treadle_cqe late TREADLE_UNSET, *cqe;

@@ -354,6 +354,8 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	return 0;
 }
 
+#define EP_FLAGS (TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION)
+
 int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 {
 	struct treadle_ep_enable *arg = u->arg;
@@ -362,8 +364,8 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 	struct treadle_ep *ep;
 	int i, ret = 0;
 
-	if ((arg->flags & ~(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR)) ||
-	    arg->flags == TREADLE_EP_SOURCE_ERR)
+	if ((arg->flags & ~EP_FLAGS) ||
+	    (arg->flags & TREADLE_EP_SOURCE_ERR && !(arg->flags & TREADLE_EP_SOURCE)))
 		return -EINVAL;
 	/* bound for the time of this call: nobody destroys it under us */
 	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);

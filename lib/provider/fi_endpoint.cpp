@@ -380,6 +380,9 @@ int Endpoint::enable()
 	bindings_.flags = rx_caps_ & FI_SOURCE ? TREADLE_EP_SOURCE : 0;
 	if (rx_caps_ & FI_SOURCE && rx_caps_ & FI_SOURCE_ERR)
 		bindings_.flags |= TREADLE_EP_SOURCE_ERR;
+	/* Whose receive it will be is not known when it is posted to a shared context. */
+	if (shared_rx_ && !rx_selective_)
+		bindings_.flags |= TREADLE_EP_RECV_COMPLETION;
 	rc = connected() ? bind_events() : 0;
 	if (!rc)
 		rc = make_rings(bindings_);

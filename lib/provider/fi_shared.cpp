@@ -95,6 +95,7 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		Endpoint &self = *endpoint;
 		if (!attr || !attr->caps) /* as whoever will receive here asks for */
 			self.directed_ = false;
+		self.rx_selective_ = true; /* who receives says what he wants to hear of */
 		rc = self.make_rings(self.bindings_);
 		if (rc)
 			return REFUSE(fabric_error(rc), subsys, "srx_context");

@@ -343,6 +343,89 @@ TEST(Shared, WhatIsBoundIsChecked)
 	EXPECT_EQ(fi_close(&p.srx->fid), -FI_EBUSY);
 }
 
+/* FI_SELECTIVE_COMPLETION is of an endpoint's binding, whenever the receive was posted, and by whom it is met. */
+TEST(Shared, EachEndpointSaysWhatItWantsToHearOf)
+{
+	Node peer_node(hints_for(FI_MSG)), node(hints(1, FI_SHARED_CONTEXT, FI_MSG));
+	Side peer(peer_node);
+	const auto av = node.av();
+	const Owned<fid_cq> cq[] = {node.cq(), node.cq()};
+	fi_addr_t to[2];
+	fid_ep *context = nullptr;
+	char in[8];
+	const iovec iov{in, sizeof(in)};
+	const fi_msg asked{&iov, nullptr, 1, FI_ADDR_UNSPEC, ctx(9), 0};
+
+	ASSERT_EQ(fi_srx_context(node.domain.get(), nullptr, &context, nullptr), 0);
+	const Owned<fid_ep> srx(context);
+	Owned<fid_ep> ep[] = {node.ep(), node.ep()};
+	const auto post = [&](std::uintptr_t name) {
+		ASSERT_EQ(fi_recv(srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(name)), 0);
+	};
+	const auto hears = [&](int i) {
+		const auto text = std::to_string(i);
+		ASSERT_EQ(fi_send(peer.ep.get(), text.data(), 1, nullptr, to[i], nullptr), 0);
+		next(peer.tx_cq.get());
+		EXPECT_TRUE(is_silent(cq[!i].get()));
+	};
+	post(1);
+	post(2);
+	for (int i = 0; i < 2; ++i) {
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &cq[i]->fid, FI_TRANSMIT), 0);
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &cq[i]->fid,
+				     FI_RECV | (i ? 0 : FI_SELECTIVE_COMPLETION)),
+			  0);
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &srx->fid, 0), 0);
+		ASSERT_EQ(fi_enable(ep[i].get()), 0);
+		to[i] = peer.insert(ep[i].get());
+	}
+	hears(0);
+	EXPECT_TRUE(is_silent(cq[0].get())) << "posted before, but selective";
+	hears(1);
+	EXPECT_EQ(next(cq[1].get()).op_context, ctx(2)) << "posted before";
+	post(3);
+	hears(1);
+	EXPECT_EQ(next(cq[1].get()).op_context, ctx(3)) << "posted while the other is selective";
+	ASSERT_EQ(fi_recvmsg(srx.get(), &asked, FI_COMPLETION), 0);
+	hears(0);
+	EXPECT_EQ(next(cq[0].get()).op_context, ctx(9)) << "asked for";
+	ep[0].reset();
+	post(4);
+	hears(1);
+	EXPECT_EQ(next(cq[1].get()).op_context, ctx(4)) << "posted after the other";
+}
+
+TEST(Shared, WhatIsNobodysIsToldWhereThereIsAQueue)
+{
+	Node node(hints(1, FI_SHARED_CONTEXT));
+	const auto av = node.av();
+	const auto tx_cq = node.cq(), cq = node.cq();
+	const auto cntr = node.cntr();
+	char in[8];
+	fi_msg_tagged msg{};
+	fid_ep *context = nullptr;
+
+	ASSERT_EQ(fi_srx_context(node.domain.get(), node.info->rx_attr, &context, nullptr), 0);
+	const Owned<fid_ep> srx(context);
+	const Owned<fid_ep> ep[] = {node.ep(), node.ep()};
+	for (int i = 0; i < 2; ++i) {
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &tx_cq->fid, FI_TRANSMIT), 0);
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), i ? &cq->fid : &cntr->fid, FI_RECV), 0);
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(ep[i].get(), &srx->fid, 0), 0);
+		ASSERT_EQ(fi_enable(ep[i].get()), 0);
+	}
+	ASSERT_EQ(fi_recv(srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
+	ASSERT_EQ(fi_cancel(&srx->fid, ctx(1)), 0);
+	EXPECT_EQ(next_error(cq.get()).err, FI_ECANCELED);
+	msg.addr = FI_ADDR_UNSPEC;
+	msg.context = ctx(2);
+	ASSERT_EQ(fi_trecvmsg(srx.get(), &msg, FI_PEEK), 0);
+	EXPECT_EQ(next_error(cq.get()).err, FI_ENOMSG);
+	EXPECT_EQ(fi_cntr_readerr(cntr.get()), 0u);
+}
+
 TEST(Shared, AnEndpointThatClosesLeavesTheOthers)
 {
 	Fixture p;

@@ -161,7 +161,7 @@ static void enables(struct walker *w, struct file *f)
 	struct treadle_ep_enable c = {
 		.size = sizeof(c),
 		.ep = some_id(w, f, EP),
-		.flags = some_flags(w, 3),
+		.flags = some_flags(w, 7),
 		.tx = some_id(w, f, TX),
 		.rx = some_id(w, f, RX),
 		.av = perhaps_id(w, f, AV),

@@ -396,4 +396,59 @@ TEST(it_is_canceled_with_its_connection)
 	EXPECT_EQ(ECANCELED, c.error);
 }
 
+/* Whose receive it will be is not known when it is posted: it is for each endpoint to say that it is told. */
+TEST(who_shares_a_ring_is_told_of_what_he_receives)
+{
+	struct node from, asked, told;
+	struct treadle_desc d;
+	struct treadle_cqe c;
+	char in[8];
+
+	node_open(&from, (struct options){});
+	node_open(&asked, (struct options){});
+	node_open(&told, (struct options){.context = asked.fd,
+					  .shared_rx = &asked.rx,
+					  .flags = TREADLE_EP_RECV_COMPLETION});
+	for (int i = 0; i < 4; i++) {
+		struct node *to = i % 2 ? &told : &asked;
+
+		about("%s, %s", i % 2 ? "told" : "asked", i / 2 ? "F_COMPLETION" : "silent");
+		d = recv_of(in, sizeof(in), ANY, i);
+		if (i < 2)
+			d.flags &= ~TREADLE_F_COMPLETION;
+		ASSERT_EQ(0, post_recv(&asked, d));
+		ASSERT_EQ(1, post(&from, send_of("text", 5, peer(&from, to->addr), i)));
+		ASSERT_EQ(0, cq_next(&from.cq).error);
+		EXPECT_TRUE(cntr_becomes(&to->rcvd, i / 2 + 1, 0));
+		EXPECT_EQ(i > 0, cq_poll(&to->rcq, &c));
+		if (i)
+			EXPECT_EQ(i, c.context);
+	}
+	close(asked.fd);
+	close(from.fd);
+}
+
+/* A bad descriptor is nobody's message: who has a queue hears of it, not who was there first. */
+TEST(what_is_nobodys_is_told_where_there_is_a_queue)
+{
+	struct treadle_addr addr = loopback(0);
+	struct treadle_ep_enable e;
+	struct treadle_cqe c;
+	struct node n;
+	char in[8];
+
+	node_create(&n, (struct options){});
+	e = (struct treadle_ep_enable){.size = sizeof(e), .rx = n.rx.id};
+	ASSERT_EQ(0, ep_create_as(n.fd, TREADLE_EP_RDM, 0, &addr, NULL, &e.ep));
+	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
+	e = node_bindings(&n);
+	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
+	post_recv(&n, recv_of(in, -1UL, ANY, 5));
+	doorbell(n.fd, n.rx.id);
+	c = cq_next(&n.rcq);
+	EXPECT_EQ(EINVAL, c.error);
+	EXPECT_EQ(5, c.context);
+	close(n.fd);
+}
+
 TEST_HARNESS_MAIN

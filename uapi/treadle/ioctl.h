@@ -375,7 +375,7 @@ struct treadle_ep_create {
 /**
  * struct treadle_ep_enable - bind an endpoint, once
  * @ep:		id
- * @flags:	TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR
+ * @flags:	TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION
  * @tx, @rx:	rings, or 0: does not send, or receive
  * @av:		address vector, or 0: can't send (EDESTADDRREQ), nor receive from
  *		named sources, nor name the sender. MSG: 0; `peer` of what it
@@ -390,6 +390,11 @@ struct treadle_ep_create {
  */
 #define TREADLE_EP_SOURCE     (1U << 0) /* completions name the sender: FI_SOURCE */
 #define TREADLE_EP_SOURCE_ERR (1U << 1) /* with SOURCE: complain if they can't: FI_SOURCE_ERR */
+/*
+ * What it receives completes in @rx_cq without TREADLE_F_COMPLETION, too (F_WORK is not concerned). Who
+ * posts to a ring that several share does not know whose receive it will be.
+ */
+#define TREADLE_EP_RECV_COMPLETION (1U << 2)
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;

@@ -34,7 +34,8 @@ struct Bindings {
 	/* operations of its peers on its memory */
 	CounterId remote_read{};
 	CounterId remote_write{};
-	std::uint32_t flags = 0; /* TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR */
+	std::uint32_t flags =
+		0; /* TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION */
 };
 
 namespace detail

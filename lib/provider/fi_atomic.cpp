@@ -68,7 +68,7 @@ template <class Lock, bool Special> struct Live {
 			     void *context) noexcept
 	{
 		if (!known(datatype, op))
-			return -FI_EOPNOTSUPP;
+			return P::of(ep).refused(-FI_EOPNOTSUPP);
 		return P::of(ep).template transmit<Special>(rma_message(TREADLE_OP_ATOMIC, buf,
 									bytes(count, datatype),
 									dest, addr, key, context),
@@ -93,7 +93,7 @@ template <class Lock, bool Special> struct Live {
 			      fi_op op) noexcept
 	{
 		if (!known(datatype, op))
-			return -FI_EOPNOTSUPP;
+			return P::of(ep).refused(-FI_EOPNOTSUPP);
 		return P::of(ep).template inject<Special>(rma_message(TREADLE_OP_ATOMIC, buf,
 								      bytes(count, datatype), dest,
 								      addr, key, ep->fid.context),
@@ -106,7 +106,7 @@ template <class Lock, bool Special> struct Live {
 				 void *context) noexcept
 	{
 		if (!known(datatype, op))
-			return -FI_EOPNOTSUPP;
+			return P::of(ep).refused(-FI_EOPNOTSUPP);
 		return P::of(ep).template transmit<Special>(rma_message(TREADLE_OP_FETCH, buf,
 									bytes(count, datatype),
 									dest, addr, key, context),
@@ -139,7 +139,7 @@ template <class Lock, bool Special> struct Live {
 				 fi_op op, void *context) noexcept
 	{
 		if (!known(datatype, op))
-			return -FI_EOPNOTSUPP;
+			return P::of(ep).refused(-FI_EOPNOTSUPP);
 		return P::of(ep).template transmit<Special>(
 			rma_message(TREADLE_OP_COMPARE, buf, bytes(count, datatype), dest, addr,
 				    key, context),

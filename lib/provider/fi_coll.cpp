@@ -151,12 +151,12 @@ ssize_t start(fid_ep *ep, fi_addr_t address, Collective call) noexcept
 	Port &port = Port::of(ep);
 	Group *const group = port.endpoint().groups.find(address);
 
+	port.endpoint().flush();
 	if (call.flags & ~known_flags)
 		return flags_refused(call.flags & ~known_flags, "collective");
 	if (!group)
 		return REFUSE(-FI_EINVAL, subsys, "collective: 0x%" PRIx64 " is no group", address);
 	call.flags = port.tx_desc_flags(call.flags);
-	port.endpoint().flush();
 	return guard([&] { return group->start(call); });
 }
 

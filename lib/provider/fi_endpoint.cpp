@@ -391,14 +391,9 @@ int Endpoint::enable()
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "enable");
 	enabled_ = true;
-	update_ports();
-	if (shared_rx_ && rx_selective_) {
-		/* Whose receive it will be is not known when it is posted: one may be, so it is asked for. */
 	if (shared_rx_)
 		shared_rx_->sort_receivers();
-		shared_rx_->rx_selective_ = true;
-		shared_rx_->update_ports();
-	}
+	update_ports();
 	return 0;
 }
 
@@ -414,6 +409,7 @@ int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_ && !enabled_)
 		return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: the endpoint is not enabled");
+	flush();       /* what FI_MORE has put off is pending, too */
 	if (kernel_) { /* what is received by a shared context was posted there, not here */
 		const int rc = cancel(context, shared_rx_ ? Side::transmit : Side::both);
 		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);

@@ -172,7 +172,6 @@ int Endpoint::check_receiver(const Endpoint &other) const
 			       "enable: who shares a receive context shares the address vector");
 }
 
-/* What is posted to a shared context can be named by any endpoint that receives there. */
 /* Those with a completion queue come first: what is done in the name of any is to be heard of. */
 void Endpoint::sort_receivers() noexcept
 {
@@ -183,6 +182,7 @@ void Endpoint::sort_receivers() noexcept
 	});
 }
 
+/* What is posted to a shared context can be named by any endpoint that receives there. */
 EndpointId Endpoint::receivers_id() const noexcept
 {
 	const std::lock_guard guard(receivers_lock_);

@@ -316,6 +316,16 @@ public:
 
 	std::uint64_t rx_op_flags() const noexcept { return rx_op_flags_; }
 
+	/*
+	 * Nobody waits for the rest of a batch that was refused: what FI_MORE put off starts (fi_msg(3)
+	 * of 2.6). If it can't yet, the next doorbell is for it, too.
+	 */
+	ssize_t refused(ssize_t error) noexcept
+	{
+		static_cast<void>(tx_->flush());
+		return error;
+	}
+
 private:
 	template <class... B>
 	ssize_t transmit_as(Message message, std::uint64_t given, const B &...buffers) noexcept
@@ -386,15 +396,6 @@ private:
 	static ssize_t finish(int rc, std::uint8_t opcode) noexcept
 	{
 		return rc ? posting_failed(rc, name_of(opcode)) : 0;
-	}
-	/*
-	 * Nobody waits for the rest of a batch that was refused: what FI_MORE put off starts (fi_msg(3)
-	 * of 2.6). If it can't yet, the next doorbell is for it, too.
-	 */
-	ssize_t refused(ssize_t error) noexcept
-	{
-		static_cast<void>(tx_->flush());
-		return error;
 	}
 	ssize_t sent(int rc, std::uint8_t opcode) noexcept
 	{

@@ -225,6 +225,17 @@ TYPED_TEST(Message, WhatIsRefusedStartsWhatCameBeforeIt)
 	this->expect_sent(p.a.tx_cq.get(), ctx(2));
 }
 
+TYPED_TEST(Message, WhatMoreHasPutOffIsCanceledLikeAnyOther)
+{
+	Pair p(this->hints());
+	const auto out = pattern(64 << 10); /* stays with the sender until it is received */
+	const iovec iov{const_cast<std::uint8_t *>(out.data()), out.size()};
+
+	ASSERT_EQ(TypeParam::sendmsg(p.a.ep.get(), &iov, 1, p.b_at_a, ctx(2), 0, FI_MORE), 0);
+	ASSERT_EQ(fi_cancel(&p.a.ep->fid, ctx(2)), 0);
+	EXPECT_EQ(next_error(p.a.tx_cq.get()).err, FI_ECANCELED);
+}
+
 TYPED_TEST(Message, LongerThanItsBufferIsTruncatedAndSaysSo)
 {
 	Pair p(this->hints());

@@ -208,6 +208,9 @@ int Port::prepare_close() noexcept
 	if (primary_ && endpoint_->ports_.size() > 1)
 		return REFUSE(-FI_EBUSY, subsys, "close: aliases are open");
 	std::erase(endpoint_->ports_, this);
+	/* Of an alias: what the primary port may close from here on is not kept. That one's holds it, and its lock, now. */
+	if (!primary_)
+		endpoint_.reset();
 	return 0;
 }
 

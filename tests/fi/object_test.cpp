@@ -4,6 +4,7 @@
 #include "node.h"
 
 #include <functional>
+#include <thread>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
@@ -324,6 +325,27 @@ TEST(Object, AliasesShareAllButTheirFlags)
 	flags = FI_RECV | FI_INJECT;
 	EXPECT_EQ(fi_control(&alias->fid, FI_SETOPSFLAG, &flags), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_close(&alias->fid), 0);
+}
+
+/* Control calls may come from any thread: who has closed the last port has closed the endpoint. */
+TEST(Object, AnAliasAndItsEndpointMayBeClosedByTwoThreads)
+{
+	Node node(hints_for(FI_MSG));
+
+	for (int i = 0; i < 300; ++i) {
+		auto cq = node.cq();
+		fid_ep *ep = node.ep().release(), *alias = nullptr;
+
+		ASSERT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_INJECT), 0);
+		std::thread other([&] { EXPECT_EQ(fi_close(&alias->fid), 0); });
+		int rc;
+		while ((rc = fi_close(&ep->fid)) == -FI_EBUSY)
+			;
+		ASSERT_EQ(rc, 0);
+		cq.reset(); /* is not in use */
+		other.join();
+	}
 }
 
 TEST(Object, AnAliasOfADisabledEndpointIsEnabledWithIt)

@@ -189,6 +189,12 @@ private:
 	/* What it can't do; before there is a port. */
 	void take_role(Role role) noexcept;
 	void answers(const ::fid *handle, const Handle &request) noexcept;
+	void set_peer(const Address &address, bool known) noexcept;
+	/* Of its names: who has no address vector has his own. */
+	std::uint32_t addr_format() const noexcept
+	{
+		return connected() ? info_->addr_format : domain_.addr_format();
+	}
 	int bind_events();
 	void answered() noexcept;
 
@@ -225,7 +231,9 @@ private:
 	bool has_regions_ = false;	    /* that were bound to it by its name in the kernel */
 	Av *av_ = nullptr;
 	Eq *eq_ = nullptr;
-	std::optional<Address> peer_;	/* asked for a connection, or who asked for it */
+	std::mutex peer_lock_; /* innermost */
+	std::optional<Address>
+		peer_; /* asked for a connection, or who asked for it; where it is, once connected */
 	const ::fid *handle_ = nullptr; /* of the request that it answers, until it has */
 	RequestId request_{};
 	const bool shares_;

@@ -83,15 +83,16 @@ public:
 
 	/*
 	 * Whose events the kernel reports, while this lives. When it goes, its events
-	 * go with it. make_info: of a connection request, the answer to it.
+	 * go with it. hear: is told of each that is no error, under the lock of the queue; returns what
+	 * answers a connection request. If it throws, the event is told again.
 	 */
 	class Source
 	{
 	public:
-		using MakeInfo = std::function<InfoPtr(const treadle_event &)>;
+		using Hear = std::function<InfoPtr(const treadle_event &)>;
 
 		Source() = default;
-		Source(Eq &eq, ::fid &owner, MakeInfo make_info = nullptr);
+		Source(Eq &eq, ::fid &owner, Hear hear);
 		Source(Source &&other) noexcept { *this = std::move(other); }
 		Source &operator=(Source &&other) noexcept
 		{
@@ -155,7 +156,7 @@ private:
 	};
 	struct Registered {
 		::fid *owner;
-		Source::MakeInfo make_info;
+		Source::Hear hear;
 	};
 
 	Eq(Fabric &fabric, const fi_eq_attr &attr, EventQueue kernel, detail::UniqueFd own,

@@ -29,7 +29,16 @@ void Endpoint::answers(const ::fid *handle, const Handle &request) noexcept
 {
 	handle_ = handle;
 	request_ = request.request;
-	peer_ = request.peer;
+	set_peer(request.peer, false);
+}
+
+/* known: it is who answers there; else it is what was asked for, unless that one has been told of meanwhile. */
+void Endpoint::set_peer(const Address &address, bool known) noexcept
+{
+	const std::lock_guard guard(peer_lock_);
+
+	if (known || !peer_)
+		peer_ = address;
 }
 
 /* The handle may be gone since: who rejects the request, or closes its passive endpoint, frees it. */
@@ -44,7 +53,11 @@ int Endpoint::bind_events()
 {
 	if (source_ || !kernel_)
 		return 0;
-	Eq::Source source(*eq(), ports_.front()->fid);
+	Eq::Source source(*eq(), ports_.front()->fid, [this](const treadle_event &event) {
+		if (event.event == TREADLE_EVENT_CONNECTED)
+			set_peer(event.addr, true);
+		return InfoPtr();
+	});
 	const int rc = source.bind(*kernel_);
 	if (!rc)
 		source_ = std::move(source);
@@ -57,9 +70,9 @@ int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 
 	if (!connected() || !kernel_)
 		return no_connections("connect");
-	const auto address = decode(domain_.addr_format(), addr);
+	const auto address = decode(addr_format(), addr);
 	if (!address)
-		return REFUSE(-FI_EINVAL, subsys, "connect: not an address of the domain's format");
+		return REFUSE(-FI_EINVAL, subsys, "connect: not an address of its format");
 	if (handle_)
 		return REFUSE(-FI_EINVAL, subsys, "connect: the endpoint was opened to accept");
 	int rc = enable();
@@ -68,7 +81,7 @@ int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 	rc = kernel_->connect(*address, data);
 	if (rc)
 		return REFUSE(rc, subsys, "connect: %s", to_string(*address).c_str());
-	peer_ = address;
+	set_peer(*address, false);
 	return 0;
 }
 
@@ -105,14 +118,14 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 
 int Endpoint::get_peer(void *addr, std::size_t *size)
 {
-	const std::lock_guard guard(control_lock_);
+	const std::lock_guard guard(peer_lock_);
 	const std::size_t room = *size;
 
 	if (!connected())
 		return no_connections("getpeer");
 	if (!peer_)
 		return REFUSE(-FI_ENOTCONN, subsys, "getpeer");
-	return copy_out(encode(domain_.addr_format(), *peer_), addr, size) ?
+	return copy_out(encode(addr_format(), *peer_), addr, size) ?
 		       0 :
 		       too_small(subsys, "getpeer", room, *size);
 }

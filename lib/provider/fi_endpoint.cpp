@@ -181,7 +181,7 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 		auto kernel = open_kernel(role, *info, in, handle);
 		if (!kernel)
 			return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
-
+		settled->addr_format = format_of(kernel->address().family, info->addr_format);
 		const auto endpoint = make(in, std::move(settled), std::move(*kernel));
 		endpoint->take_role(role);
 		if (handle && handle->request != RequestId{})
@@ -436,7 +436,7 @@ int Endpoint::cancel(void *context, Side side) noexcept
 
 int Endpoint::set_name(const void *addr, std::size_t size)
 {
-	const auto address = decode(domain_.addr_format(), addr, size);
+	const auto address = decode(addr_format(), addr, size);
 
 	const std::lock_guard guard(control_lock_);
 	const std::lock_guard contexts_guard(contexts_lock_);
@@ -471,7 +471,7 @@ int Endpoint::get_name(void *addr, std::size_t *size)
 
 	if (!kernel_)
 		return REFUSE(-FI_EINVAL, subsys, "getname: a shared context has no address");
-	return copy_out(encode(domain_.addr_format(), kernel_->address()), addr, size) ?
+	return copy_out(encode(addr_format(), kernel_->address()), addr, size) ?
 		       0 :
 		       too_small(subsys, "getname", room, *size);
 }

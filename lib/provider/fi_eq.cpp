@@ -127,12 +127,12 @@ void Eq::remove_first() noexcept
 
 /* --- connections --------------------------------------------------------------------- */
 
-Eq::Source::Source(Eq &eq, ::fid &owner, MakeInfo make_info)
+Eq::Source::Source(Eq &eq, ::fid &owner, Hear hear)
 {
 	const std::lock_guard guard(eq.lock_);
 
 	number_ = ++eq.last_source_;
-	eq.sources_.emplace(number_, Registered{&owner, std::move(make_info)});
+	eq.sources_.emplace(number_, Registered{&owner, std::move(hear)});
 	eq_ = &eq;
 }
 
@@ -152,8 +152,6 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 {
 	const auto data = data_of(event);
 	fi_eq_cm_entry entry{};
-	std::uint32_t kind = FI_SHUTDOWN;
-	InfoPtr info;
 
 	if (event.event == TREADLE_EVENT_CONNREFUSED) {
 		fi_eq_err_entry error{};
@@ -166,18 +164,17 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 		out.err_data.assign(data.begin(), data.end());
 		return out;
 	}
-	if (event.event == TREADLE_EVENT_CONNREQ) {
-		kind = FI_CONNREQ;
-		info = source.make_info(event);
-	} else if (event.event == TREADLE_EVENT_CONNECTED) {
-		kind = FI_CONNECTED;
-	}
-	entry.fid = source.owner;
-	entry.info = info.get();
-	Event out(kind, &entry, sizeof(entry));
+	Event out(event.event == TREADLE_EVENT_CONNREQ	 ? FI_CONNREQ :
+		  event.event == TREADLE_EVENT_CONNECTED ? FI_CONNECTED :
+							   FI_SHUTDOWN,
+		  &entry, sizeof(entry));
 	out.owner = source.owner;
-	out.info = std::move(info);
 	out.entry.insert(out.entry.end(), data.begin(), data.end());
+	/* Last: if there is no memory, this is all done again. */
+	out.info = source.hear(event);
+	entry.fid = source.owner;
+	entry.info = out.info.get();
+	std::memcpy(out.entry.data(), &entry, sizeof(entry));
 	return out;
 }
 

@@ -190,7 +190,7 @@ int Pep::listen()
 		return REFUSE(-FI_ENOEQ, subsys, "listen: no event queue is bound");
 	int rc = 0;
 	if (!source_) {
-		Eq::Source source(*eq_, fid, [this](const auto &e) { return request_info(e); });
+		Eq::Source source(*eq_, fid, [this](const auto &e) { return make_info(e); });
 		rc = source.bind(kernel_);
 		if (!rc)
 			source_ = std::move(source);
@@ -225,17 +225,6 @@ int Pep::get_name(void *addr, std::size_t *size)
 	return copy_out(encode(info_->addr_format, kernel_.address()), addr, size) ?
 		       0 :
 		       too_small(subsys, "getname", room, *size);
-}
-
-/* Who has asked is not left waiting if there is no memory to tell of it. */
-InfoPtr Pep::request_info(const treadle_event &event)
-{
-	try {
-		return make_info(event);
-	} catch (const std::bad_alloc &) {
-		kernel_.reject(request_of(event));
-		throw;
-	}
 }
 
 /* fi_eq(3), FI_CONNREQ: what the endpoint that is asked for will be. */

@@ -42,7 +42,6 @@ private:
 	int set_name(const void *addr, std::size_t size);
 	int get_name(void *addr, std::size_t *size);
 	/* Under the lock of the queue, which is taken inside lock_: kernel_ stays what it is once it listens. */
-	InfoPtr request_info(const treadle_event &event);
 	InfoPtr make_info(const treadle_event &event);
 
 	static int set_name(fid_t pep, void *addr, std::size_t size) noexcept;

@@ -7,6 +7,21 @@
 
 #include "connection.h"
 
+namespace
+{
+
+std::vector<std::byte> peer_of(fid_ep *ep)
+{
+	std::size_t size = 0;
+
+	fi_getpeer(ep, nullptr, &size);
+	std::vector<std::byte> out(size);
+	EXPECT_EQ(fi_getpeer(ep, out.data(), &size), 0);
+	return out;
+}
+
+} // namespace
+
 TEST(CmAddress, Ipv6AndTextAddresses)
 {
 	for (const auto format : {FI_SOCKADDR_IN6, FI_ADDR_STR}) {
@@ -69,4 +84,58 @@ TEST(CmAddress, FamiliesMayDiffer)
 	Active from6(six), from4(node);
 	try_out(listener, node, from6, &to4, sizeof(sockaddr_in), AF_INET);
 	try_out(there, six, from4, &to6, sizeof(sockaddr_in6), AF_INET6);
+}
+
+/* "The same format as that specified using fi_info: addr_format when the endpoint was created." */
+TEST(CmAddress, AnEndpointsNamesHaveItsFormat)
+{
+	Node node(msg_hints()); /* FI_SOCKADDR_IN */
+	ASSERT_EQ(node.info->addr_format, std::uint32_t{FI_SOCKADDR_IN});
+	for (const auto format : {FI_SOCKADDR_IN6, FI_ADDR_STR}) {
+		Info hints = msg_hints();
+		hints->addr_format = format;
+		const Info info = get_info(hints.get());
+		ASSERT_TRUE(info);
+		Listener there(node, info.get());
+		Active asker(node, info.get());
+		ASSERT_EQ(fi_connect(asker.ep.get(), there.address().data(), nullptr, 0), 0);
+		CmEvent request = there.request();
+		Active answerer(node, request.info.get());
+		EXPECT_EQ(address_of(answerer.ep.get()), there.address());
+		ASSERT_EQ(fi_accept(answerer.ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(asker.eq.get()).event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(peer_of(asker.ep.get()), there.address());
+		EXPECT_EQ(peer_of(answerer.ep.get()), address_of(asker.ep.get()));
+		EXPECT_EQ(address_of(asker.ep.get()).size(), request.info->dest_addrlen);
+		Active named(node, info.get());
+		const auto name = address_of(named.ep.get());
+		EXPECT_EQ(fi_setname(&named.ep->fid, const_cast<std::byte *>(name.data()),
+				     name.size()),
+			  0);
+	}
+}
+
+/* Any address of this machine reaches the port; what is asked for is not where the peer is. */
+TEST(CmAddress, ThePeerIsWhereItIs)
+{
+	Node node(msg_hints());
+	sockaddr_in name{}, asked{};
+	name.sin_family = AF_INET;
+	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	const Info info(fi_dupinfo(node.info.get()));
+	free(info->src_addr);
+	info->src_addr = std::memcpy(malloc(sizeof(name)), &name, sizeof(name));
+	info->src_addrlen = sizeof(name);
+	Listener there(node, info.get());
+	Active asker(node);
+	std::memcpy(&asked, there.address().data(), sizeof(asked));
+	EXPECT_EQ(asked.sin_addr.s_addr, name.sin_addr.s_addr);
+	asked.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+
+	ASSERT_EQ(fi_connect(asker.ep.get(), &asked, nullptr, 0), 0);
+	Active answerer(node, there.request().info.get());
+	ASSERT_EQ(fi_accept(answerer.ep.get(), nullptr, 0), 0);
+	EXPECT_EQ(next_event(asker.eq.get()).event, std::uint32_t{FI_CONNECTED});
+	EXPECT_EQ(peer_of(asker.ep.get()), there.address());
+	EXPECT_EQ(peer_of(asker.ep.get()), address_of(answerer.ep.get()));
 }

@@ -60,6 +60,8 @@ TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)
 	fi_eq_cm_entry entry{};
 	std::uint32_t kind = 0;
 
+	/* There is room for what the kernel tells, but none for what it says of it. */
+	EXPECT_EQ(fi_eq_read(listener.eq.get(), &kind, &entry, sizeof(entry), 0), -FI_EAGAIN);
 	ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), greeting.data(),
 			     greeting.size()),
 		  0);
@@ -76,6 +78,10 @@ TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)
 	EXPECT_EQ(event.data, greeting);
 	EXPECT_TRUE(event.info);
 	EXPECT_TRUE(is_silent(listener.eq.get()));
+	/* Nor has who asks been refused meanwhile. */
+	Active server(node, event.info.get());
+	ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
+	EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_CONNECTED});
 }
 
 } // namespace

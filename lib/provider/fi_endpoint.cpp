@@ -139,10 +139,13 @@ Result<treadle::Endpoint> Endpoint::open_kernel(Role role, const fi_info &info, 
 	if (handle && handle->request != RequestId{})
 		return treadle::Endpoint::create(domain.kernel(), handle->request,
 						 key_of(info, domain));
-	const auto source = handle ? handle->pep->give_address() : source_of(info);
-	if (!source)
-		return std::unexpected(Errno(EINVAL));
-	return create_kernel(role, info, domain, *source);
+	const auto create = [&](const Address &at) {
+		return create_kernel(role, info, domain, at);
+	};
+	if (handle)
+		return handle->pep->give_address(create);
+	const auto source = source_of(info);
+	return source ? create(*source) : std::unexpected(Errno(EINVAL));
 }
 
 std::shared_ptr<Endpoint> Endpoint::make(Domain &domain, InfoPtr info,
@@ -235,7 +238,10 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 	case FI_CLASS_SRX_CTX:
 		return bind_shared_rx(other, flags);
 	case FI_CLASS_EQ:
-		if (eq_)
+		if (flags)
+			return REFUSE(-FI_EBADFLAGS, subsys,
+				      "bind: flags for an event queue: 0x%" PRIx64, flags);
+		if (eq_ || source_) /* that of the domain, if an fi_enable got that far */
 			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
 		eq_ = &Eq::of(other);
 		uses_.emplace_back(eq_->users);
@@ -445,7 +451,7 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 			      "setname: the endpoint is enabled already, accepts a connection, has "
 			      "or is a context, or a region was bound to it");
 	if (!address)
-		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of the domain's format");
+		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of its format");
 	const EndpointId before = kernel_->id();
 	const int rc = rename(*kernel_, *address, [this](const Address &to) {
 		return create_kernel(role_, *info_, domain_, to);

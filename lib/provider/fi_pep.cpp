@@ -84,11 +84,13 @@ void Requests::forget(const ::fid *handle, RequestId request) noexcept
 		entries_.erase(found);
 }
 
-void Requests::forget_all(const Pep &pep) noexcept
+void Requests::forget_all(const Pep &pep, bool itself) noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	std::erase_if(entries_, [&](const auto &e) { return e.second.handle.pep == &pep; });
+	std::erase_if(entries_, [&](const auto &e) {
+		return e.second.handle.pep == &pep && (itself || e.second.fid);
+	});
 }
 
 /* --- passive endpoints --------------------------------------------------------------- */
@@ -132,7 +134,7 @@ Pep::~Pep()
 	/* First, so that no reader of its events adds another request. */
 	kernel_.close();
 	source_ = {};
-	fabric_.requests.forget_all(*this);
+	fabric_.requests.forget_all(*this, true);
 }
 
 int Pep::open(fid_fabric *f, fi_info *info, fid_pep **out, void *context) noexcept
@@ -240,12 +242,25 @@ InfoPtr Pep::make_info(const treadle_event &event)
 	return info;
 }
 
-Address Pep::give_address() noexcept
+Result<treadle::Endpoint> Pep::give_address(const Take &take)
 {
 	const std::lock_guard guard(lock_);
+	const Address address = kernel_.address();
 
 	kernel_.close();
-	return kernel_.address();
+	/* What it was asked for has been refused. */
+	source_ = {};
+	listening_ = false;
+	fabric_.requests.forget_all(*this, false);
+	auto taken = take(address);
+	if (taken) {
+		eq_ = nullptr;
+		eq_use_ = {};
+	} else if (auto again = PassiveEndpoint::create(context_, address,
+							key_of(*info_, fabric_.api_version))) {
+		kernel_ = std::move(*again);
+	}
+	return taken;
 }
 
 int Pep::listen(fid_pep *f) noexcept
@@ -262,7 +277,8 @@ int Pep::reject(fid_pep *f, fid_t handle, const void *param, std::size_t size) n
 		return REFUSE(-FI_EINVAL, subsys,
 			      "reject: not a request to this endpoint that is unanswered");
 	const int rc = pep.kernel_.reject(request->request, cm_data(param, size));
-	pep.fabric_.requests.forget(handle, request->request);
+	if (!rc || rc == -ENOENT) /* else it is unanswered still */
+		pep.fabric_.requests.forget(handle, request->request);
 	return rc ? REFUSE(fabric_error(rc), subsys, "reject") : 0;
 }
 

@@ -3,11 +3,13 @@
 #define TREADLE_PROVIDER_PEP_H
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 
+#include <treadle/endpoint.h>
 #include <treadle/passive_endpoint.h>
 
 #include "eq.h"
@@ -31,8 +33,12 @@ public:
 	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg);
 
-	/* An endpoint takes over the address, which is free when this returns. */
-	Address give_address() noexcept;
+	/*
+	 * An endpoint takes over the address: fi_endpoint(3), fi_info::handle. Then this has none, nor an event
+	 * queue. If it could not be made, the address is this one's again, which does not listen any more.
+	 */
+	using Take = std::function<Result<treadle::Endpoint>(const Address &)>;
+	Result<treadle::Endpoint> give_address(const Take &take);
 
 private:
 	Pep(Fabric &fabric, const Context &context, InfoPtr info, PassiveEndpoint kernel,

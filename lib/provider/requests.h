@@ -40,7 +40,8 @@ public:
 	std::optional<Handle> find(const ::fid *handle) noexcept;
 	/* Unless another request has come to lie there. */
 	void forget(const ::fid *handle, RequestId request) noexcept;
-	void forget_all(const Pep &pep) noexcept;
+	/* What it was asked for; and itself? */
+	void forget_all(const Pep &pep, bool itself) noexcept;
 
 private:
 	struct Entry {

@@ -139,3 +139,35 @@ TEST(CmAddress, ThePeerIsWhereItIs)
 	EXPECT_EQ(peer_of(asker.ep.get()), there.address());
 	EXPECT_EQ(peer_of(asker.ep.get()), address_of(answerer.ep.get()));
 }
+
+/* "The passive endpoint is no longer bound to any fabric resources"; unless there is no endpoint that has them. */
+TEST(CmAddress, APassiveEndpointLosesItsAddressToAnEndpointThatIsThere)
+{
+	Node node(msg_hints());
+	Listener giver(node);
+	const auto address = giver.address();
+	const Info info(fi_dupinfo(node.info.get()));
+	fid_ep *ep = nullptr;
+
+	info->handle = &giver.pep->fid;
+	{
+		const Exhausted all(node);
+		ASSERT_EQ(fi_endpoint(node.domain.get(), info.get(), &ep, nullptr), -FI_ENOSPC);
+	}
+	EXPECT_EQ(giver.address(), address);
+	ASSERT_EQ(fi_listen(giver.pep.get()), 0);
+	{
+		Active asker(node);
+		ASSERT_EQ(fi_connect(asker.ep.get(), address.data(), nullptr, 0), 0);
+		giver.request();
+	}
+	Active asker(node);
+	ASSERT_EQ(fi_connect(asker.ep.get(), address.data(), nullptr, 0), 0);
+	const CmEvent request = giver.request();
+	Active taker(node, info.get());
+	EXPECT_EQ(address_of(taker.ep.get()), address);
+	EXPECT_EQ(next_eq_error(asker.eq.get()).err, FI_ECONNREFUSED);
+	EXPECT_EQ(fi_reject(giver.pep.get(), request.info->handle, nullptr, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_listen(giver.pep.get()), -FI_ENOEQ);
+	giver.eq.reset(); /* is not in use */
+}

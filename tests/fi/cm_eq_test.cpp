@@ -149,4 +149,27 @@ TEST(CmOfADomains, AQueueForRegistrationsGivesWayToOneForTheRest)
 	node.domain.reset(); /* before its queues */
 }
 
+/* What fi_enable has begun goes on with it, if it is called again. */
+TEST(CmOfADomains, ItsEventQueueStaysThatOfAnEndpointThatCouldNotBeEnabled)
+{
+	Node node{msg_hints()};
+	Listener listener{node};
+	const auto shared = node.eq(FI_WAIT_UNSPEC), other = node.eq(FI_WAIT_UNSPEC);
+
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &shared->fid, 0), 0);
+	{
+		Active client{node, node.info.get(), false};
+		{
+			const Exhausted all(node);
+			ASSERT_EQ(fi_enable(client.ep.get()), -FI_ENOSPC);
+		}
+		EXPECT_EQ(fi_ep_bind(client.ep.get(), &other->fid, 0), -FI_EINVAL);
+		ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), nullptr, 0), 0);
+		Active server{node, listener.request().info.get()};
+		ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(shared.get()).object, &client.ep->fid);
+	}
+	node.domain.reset(); /* before its queue */
+}
+
 } // namespace

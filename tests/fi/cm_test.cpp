@@ -559,6 +559,7 @@ TEST_F(Cm, AConnectedEndpointNeedsAnEventQueueAndNoAddresses)
 	Owned<fid_ep> ep(e);
 	EXPECT_EQ(fi_ep_bind(e, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	EXPECT_EQ(fi_ep_bind(e, &av->fid, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_bind(e, &listener.eq->fid, FI_TRANSMIT), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_enable(e), -FI_ENOEQ); /* nor has its domain one */
 	EXPECT_EQ(fi_connect(e, listener.address().data(), nullptr, 0), -FI_ENOEQ);
 	EXPECT_EQ(fi_shutdown(client.ep.get(), 1), -FI_EBADFLAGS);

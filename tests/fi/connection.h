@@ -68,6 +68,29 @@ inline ::testing::AssertionResult is_silent(fid_eq *eq)
 	return ::testing::AssertionFailure() << "fi_eq_sread: " << n << ", event " << event;
 }
 
+/* All objects that a domain may have, while this lives. */
+class Exhausted
+{
+public:
+	explicit Exhausted(Node &node)
+	{
+		static char memory;
+		fid_mr *mr = nullptr;
+		int rc = 0;
+
+		while (!rc) {
+			rc = fi_mr_reg(node.domain.get(), &memory, 1, FI_REMOTE_READ, 0,
+				       regions_.size(), 0, &mr, nullptr);
+			if (!rc)
+				regions_.emplace_back(mr);
+		}
+		EXPECT_EQ(rc, -FI_ENOSPC);
+	}
+
+private:
+	std::vector<Owned<fid_mr>> regions_;
+};
+
 /* A connected endpoint, with queues of its own; not enabled. */
 struct Active {
 	Active(Node &node, const fi_info *info, bool own_eq = true)

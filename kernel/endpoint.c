@@ -342,10 +342,11 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	/* before a message can come: what is in the ring is taken for one of these endpoints */
 	if (rx) {
 		spin_lock(&rx->lock);
-		/* those with a queue first: what is nobody's is told of there */
-		if (ep->rx_cq)
-			list_add(&ep->rx_link, &rx->eps);
-		else
+		/* those with a queue first, as they come: what is nobody's is told of there */
+		if (ep->rx_cq) {
+			list_add(&ep->rx_link, rx->queued);
+			rx->queued = &ep->rx_link;
+		} else {
 			list_add_tail(&ep->rx_link, &rx->eps);
 		spin_unlock(&rx->lock);
 	}

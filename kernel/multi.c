@@ -98,7 +98,8 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
 
 	spin_lock(&multi->rx->lock);
-	if (multi->over && multi->parts == 1 && !multi->error && !multi->told &&
+	/* without a queue nobody would hear of it here: then the end is told where there is one */
+	if (multi->over && multi->parts == 1 && !multi->error && !multi->told && msg->to->rx_cq &&
 	    !READ_ONCE(msg->to->dead)) {
 		multi->told = true;
 		part->flags |= TREADLE_F_MULTI_RECV;

@@ -201,8 +201,8 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @feeding:	receives for which messages may wait that have not been looked at, by m.wild: they
  *		come before what is in the ring
  * @at:		how far the first of them has got
- * @eps:	endpoints that receive here; the first one's queue gets the errors of
- *		receives that no message has reached
+ * @eps:	endpoints that receive here, those with a queue first: the first one's gets the errors of
+ *		receives that no message has reached; @queued: the last one with a queue, or @eps itself
  * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
  * @awaiting:	those of collective ones instead, by (port of the source, @seq)
  * @buffered, @buffered_max: bytes of copies of messages
@@ -220,7 +220,7 @@ struct treadle_rx {
 	struct list_head feeding;
 	struct treadle_match_place at;
 	u64 seq;
-	struct list_head eps;
+	struct list_head eps, *queued;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max;
 	bool shared, shut, handed, poor;

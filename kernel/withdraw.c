@@ -26,6 +26,12 @@ static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
 	return ep;
 }
 
+/* Who tells of @recv instead of another endpoint: who has armed it, or whoever receives from its ring. Held, or NULL. */
+static struct treadle_ep *teller(struct treadle_recv *recv, struct treadle_ep *own)
+{
+	return own ? treadle_ep_get(own) : rx_open_ep(recv->rx);
+}
+
 /*
  * Complete a receive that no message is for by @ep, or, if that is closed and the receive stays with the ring, by
  * another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that has armed
@@ -35,14 +41,17 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 		     struct treadle_run *run)
 {
 	/* that of a receive which is not told of holds it */
-	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = treadle_ep_get(ep);
-	struct treadle_rx *rx = recv->rx;
+	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = NULL;
 	bool told = false;
 
+	if (!ep->rx_cq)
+		by = teller(recv, own);
+	if (!by)
+		by = treadle_ep_get(ep);
 	while (by && !told && !(own && READ_ONCE(own->dead))) {
 		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
 		treadle_ep_put(by);
-		by = told ? NULL : own ? treadle_ep_get(own) : rx_open_ep(rx);
+		by = told ? NULL : teller(recv, own);
 	}
 	if (by)
 		treadle_ep_put(by);
@@ -352,3 +361,5 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	treadle_rx_quiet(rx);
 	spin_unlock(&rx->lock);
 }
+	if (rx->queued == &ep->rx_link)
+		rx->queued = ep->rx_link.prev;

@@ -428,27 +428,90 @@ TEST(who_shares_a_ring_is_told_of_what_he_receives)
 	close(from.fd);
 }
 
-/* A bad descriptor is nobody's message: who has a queue hears of it, not who was there first. */
-TEST(what_is_nobodys_is_told_where_there_is_a_queue)
+/* An endpoint that receives from the ring of @n, and has no queue; where it is. */
+static struct treadle_addr queueless(const struct node *n, __u32 *id)
 {
+	struct treadle_ep_enable e = {.size = sizeof(e), .rx = n->rx.id};
 	struct treadle_addr addr = loopback(0);
-	struct treadle_ep_enable e;
+
+	need(ep_create_as(n->fd, TREADLE_EP_RDM, 0, &addr, NULL, &e.ep) == 0);
+	need(call(n->fd, TREADLE_IOC_EP_ENABLE, &e) == 0);
+	*id = e.ep;
+	return addr;
+}
+
+static void is_told(struct __test_metadata *_metadata, struct node *ring, struct node *by,
+		    __u64 context)
+{
 	struct treadle_cqe c;
-	struct node n;
 	char in[8];
 
+	post_recv(ring, recv_of(in, -1UL, ANY, context));
+	doorbell(ring->fd, ring->rx.id);
+	c = cq_next(&by->rcq);
+	EXPECT_EQ(EINVAL, c.error);
+	EXPECT_EQ(context, c.context);
+}
+
+/* A bad descriptor is nobody's message: who was the first with a queue hears of it, as long as he is there. */
+TEST(what_is_nobodys_is_told_where_there_is_a_queue)
+{
+	struct treadle_ep_enable e;
+	struct node n, next, last;
+	__u32 id;
+
 	node_create(&n, (struct options){});
-	e = (struct treadle_ep_enable){.size = sizeof(e), .rx = n.rx.id};
-	ASSERT_EQ(0, ep_create_as(n.fd, TREADLE_EP_RDM, 0, &addr, NULL, &e.ep));
-	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
+	queueless(&n, &id);
 	e = node_bindings(&n);
 	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
-	post_recv(&n, recv_of(in, -1UL, ANY, 5));
-	doorbell(n.fd, n.rx.id);
-	c = cq_next(&n.rcq);
-	EXPECT_EQ(EINVAL, c.error);
-	EXPECT_EQ(5, c.context);
+	queueless(&n, &id);
+	node_open(&next, (struct options){.context = n.fd, .shared_rx = &n.rx});
+	is_told(_metadata, &n, &n, 5);
+	ASSERT_EQ(0, destroy(n.fd, n.ep));
+	node_open(&last, (struct options){.context = n.fd, .shared_rx = &n.rx});
+	is_told(_metadata, &n, &next, 6);
+	ASSERT_EQ(0, destroy(n.fd, last.ep));
+	ASSERT_EQ(0, destroy(n.fd, next.ep));
+	node_open(&last, (struct options){.context = n.fd, .shared_rx = &n.rx});
+	is_told(_metadata, &n, &last, 7);
 	close(n.fd);
+}
+
+/* So is the end of a buffer for several messages, although its last message, or who takes it back, has no queue. */
+TEST(the_end_of_a_buffer_is_told_where_there_is_a_queue)
+{
+	struct treadle_desc d;
+	struct node from, n;
+	char *buf = pages(PAGE);
+	struct treadle_cqe c;
+	__u64 to, count;
+	__u32 id;
+
+	node_open(&from, (struct options){});
+	node_open(&n, (struct options){});
+	to = peer(&from, queueless(&n, &id));
+	d = recv_of(buf, PAGE, ANY, 5);
+	d.flags |= TREADLE_F_MULTI_RECV;
+	d.data = 1;
+	ASSERT_EQ(0, post_recv(&n, d));
+	ASSERT_EQ(1, post(&from, send_of(buf, PAGE, to, 1)));
+	ASSERT_TRUE(comes(&n, &c));
+	EXPECT_EQ(5, c.context);
+	EXPECT_EQ(0, c.error);
+	EXPECT_EQ(TREADLE_CQ_MULTI_RECV, c.flags);
+	for (int i = 0; i < 2; i++) {
+		about("canceled by %s", i ? "one with a queue" : "one without");
+		d.context = 6 + i;
+		ASSERT_EQ(0, post_recv(&n, d));
+		ASSERT_EQ(0, cancel(n.fd, TREADLE_CANCEL_OP, i ? n.ep : id, 6 + i, 0, &count));
+		ASSERT_TRUE(comes(&n, &c));
+		EXPECT_EQ(6 + i, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+		EXPECT_TRUE(c.flags & TREADLE_CQ_MULTI_RECV);
+	}
+	EXPECT_EQ(n.rx.entries, ring_room(&n.rx));
+	close(n.fd);
+	close(from.fd);
 }
 
 TEST_HARNESS_MAIN

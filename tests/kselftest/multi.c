@@ -256,6 +256,22 @@ TEST_F(multi_end, cancel_releases_what_is_left)
 	EXPECT_EQ(1, cntr_errors(&self->b.rcvd));
 }
 
+/* One that waits to be posted says, too, that its buffer is free. */
+TEST_F(multi_end, cancel_before_it_is_posted)
+{
+	struct treadle_cqe c;
+	struct cntr go;
+	__u64 n;
+
+	cntr_open(&go, self->b.fd);
+	ASSERT_EQ(1, post(&self->b, when(multi_of(self->dst, 1000, 1, 7), &go, 1)));
+	EXPECT_EQ(0, cancel(self->b.fd, TREADLE_CANCEL_OP, self->b.ep, 7, 0, &n));
+	c = cq_next(&self->b.rcq);
+	EXPECT_EQ(ECANCELED, c.error);
+	EXPECT_EQ(7, c.context);
+	EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_MSG | TREADLE_CQ_MULTI_RECV, c.flags);
+}
+
 /* What is under way is told of before its buffer is given back. */
 TEST_F(multi_end, cancel_waits_for_what_is_under_way)
 {

@@ -114,6 +114,29 @@ TEST_F(peek, only_what_is_received_counts)
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 1, 0));
 }
 
+/* Nor does what did not come to look. */
+TEST_F(peek, what_does_not_come_to_look_does_not_count)
+{
+	static const __u32 kinds[] = {PEEK, PEEK | DISCARD, PEEK | CLAIM, CLAIM | DISCARD, CLAIM};
+	struct cntr go;
+	__u64 n;
+
+	cntr_open(&go, self->b.fd);
+	for (int i = 0; i < 5; i++) {
+		struct treadle_desc d = trecv_of(NULL, 0, ANY, 1, 0, i);
+		struct treadle_cqe c;
+
+		d.flags |= kinds[i];
+		ASSERT_EQ(1, post(&self->b, when(d, &go, 1)));
+		EXPECT_EQ(0, cancel(self->b.fd, TREADLE_CANCEL_OP, self->b.ep, i, 0, &n));
+		c = cq_next(&self->b.rcq);
+		EXPECT_EQ(ECANCELED, c.error);
+		EXPECT_EQ(i, c.context);
+		/* but for the last one, which would have received */
+		EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 0, i == 4));
+	}
+}
+
 static void receive(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self, int i)
 {
 	struct treadle_cqe c;

@@ -351,6 +351,19 @@ fail:
 
 /* --- cancel ----------------------------------------------------------------------------------- */
 
+/* What waits for a message, at a peer, or for its turn. */
+static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)
+{
+	u64 n = 0;
+
+	if (sides != TREADLE_CANCEL_TX && ep->rx && treadle_rx_cancel(ep->rx, ep, context, run))
+		return true;
+	if (sides == TREADLE_CANCEL_RX)
+		return false;
+	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
+	return n || treadle_flow_cancel(ep, context, run);
+}
+
 static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)
 {
 	struct treadle_cull cull = {
@@ -362,18 +375,13 @@ static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct tread
 		.max = 1,
 		.error = -ECANCELED,
 	};
-	u64 n = 0;
 
 	if (!smp_load_acquire(&ep->enabled))
 		return 0;
-	if (sides != TREADLE_CANCEL_TX && ep->rx && treadle_rx_cancel(ep->rx, ep, context, run))
-		return 1;
-	if (sides != TREADLE_CANCEL_RX) {
-		treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
-		if (n || treadle_flow_cancel(ep, context, run))
-			return 1;
-	}
-	return treadle_cull_all(ep->obj.ctx, &cull, run);
+	/* what fires while we look has gone on to where we have looked already */
+	return cancel_started(ep, sides, context, run) ||
+	       treadle_cull_all(ep->obj.ctx, &cull, run) ||
+	       cancel_started(ep, sides, context, run);
 }
 
 int treadle_ioc_cancel(struct treadle_ucmd *u)

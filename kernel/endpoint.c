@@ -348,6 +348,7 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 			rx->queued = &ep->rx_link;
 		} else {
 			list_add_tail(&ep->rx_link, &rx->eps);
+		}
 		spin_unlock(&rx->lock);
 	}
 	/* the data path reads all of the above after this (acquire) */
@@ -438,6 +439,14 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 	}
 }
 
+/* Leave the receive ring; only once. */
+static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
+{
+	if (ep->enabled && ep->rx && !ep->left)
+		treadle_rx_detach(ep->rx, ep, run);
+	ep->left = true;
+}
+
 /* It does nothing more; who waits for a message of it is told, before the port is another's. */
 void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -446,8 +455,10 @@ void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
 	WRITE_ONCE(ep->closed, true);
 	spin_unlock(&ep->lock);
 	smp_mb(); /* pairs with await_source() */
-	if (unlikely(READ_ONCE(ep->awaited)))
+	if (unlikely(READ_ONCE(ep->awaited))) {
+		ep_leave(ep, run); /* this may take long, see below */
 		ep_mourn(ep, run);
+	}
 }
 
 /*
@@ -501,8 +512,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	 * its receive ring. Who has not left yet adds nothing to what is emptied here: dead is looked at under
 	 * the lock of each (rx->lock, ep->lock, trigger.lock).
 	 */
-	if (ep->rx)
-		treadle_rx_detach(ep->rx, ep, run);
+	ep_leave(ep, run);
 	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
 	treadle_flow_drop(ep, 0, run);
 	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */

@@ -28,6 +28,7 @@ struct treadle_eq;
  * @dead:	no longer reachable, accepts nothing; none of its completions is written (also under the
  *		lock of the completion queue)
  * @closed:	dead or severed: its buffers are not touched (also under the lock of their pagemap)
+ * @left:	it has left its receive ring (only who shuts it down)
  * @awaited:	somebody has posted a collective receive for what it sends
  * @parked:	commands whose messages wait at a peer, by context
  * @flows:	peers to whom something is under way (under @lock; flow.c)
@@ -64,7 +65,7 @@ struct treadle_ep {
 	struct treadle_obj *bound[TREADLE_BINDINGS];
 	struct list_head rx_link, feeding;
 	spinlock_t lock;
-	bool dead, severed, closed, awaited;
+	bool dead, severed, closed, awaited, left;
 	struct rb_root parked, flows, waiting;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;

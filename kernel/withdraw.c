@@ -33,9 +33,9 @@ static struct treadle_ep *teller(struct treadle_recv *recv, struct treadle_ep *o
 }
 
 /*
- * Complete a receive that no message is for by @ep, or, if that is closed and the receive stays with the ring, by
- * another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that has armed
- * it. Without rx->lock. It ends, as who has closed stays so.
+ * Complete a receive that no message is for by @ep, or, if that has no queue, or is closed and the receive stays with
+ * the ring, by another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that
+ * has armed it. Without rx->lock. It ends, as who has closed stays so.
  */
 void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
 		     struct treadle_run *run)
@@ -197,6 +197,12 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 	spin_unlock(&rx->lock);
 }
 
+/* All endpoints of @ep's process end with it: the first of a ring empties that for the others. */
+static bool goes_with(const struct treadle_ep *it, const struct treadle_ep *ep)
+{
+	return it == ep || READ_ONCE(ep->obj.ctx->dead);
+}
+
 /* Up to FAIL_BATCH armed receives of @ep, taken out; looks at SCAN_BATCH at most, from *at on; is there more? */
 static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep *ep,
 			    struct treadle_armed *at, struct treadle_recv **out, int *n)
@@ -209,7 +215,7 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 		struct treadle_recv *recv = armed_recv(a);
 
 		next = treadle_armed_next(a);
-		if (recv->cmd->ep != ep)
+		if (!goes_with(recv->cmd->ep, ep))
 			continue;
 		treadle_rx_withdraw(recv);
 		out[(*n)++] = recv;
@@ -290,7 +296,7 @@ static bool rx_dequeue_some(struct treadle_rx *rx, u32 which, const struct tread
 		if (!m)
 			return treadle_match_marked(mark);
 		msg = container_of(m, struct treadle_msg, m);
-		if (msg->to != ep)
+		if (!goes_with(msg->to, ep))
 			continue;
 		treadle_rx_dequeue(rx, msg, NULL);
 		out[(*n)++] = msg;
@@ -356,10 +362,10 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 		cond_resched();
 		spin_lock(&rx->lock);
 	} while (more);
+	if (rx->queued == &ep->rx_link)
+		rx->queued = ep->rx_link.prev;
 	list_del(&ep->rx_link);
 	rx->shut = false; /* whoever receives here next is not concerned */
 	treadle_rx_quiet(rx);
 	spin_unlock(&rx->lock);
 }
-	if (rx->queued == &ep->rx_link)
-		rx->queued = ep->rx_link.prev;

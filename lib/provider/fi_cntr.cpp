@@ -116,7 +116,11 @@ int Cntr::try_wait() noexcept
 	if (::read(*fd, &unused, sizeof(unused)) < 0) /* of the parent of this process */
 		return REFUSE(fabric_error(-errno), subsys, "trywait");
 	const std::uint64_t now = counter_.changes();
-	return seen_.exchange(now, std::memory_order_relaxed) == now ? 0 : -FI_EAGAIN;
+	if (seen_.exchange(now, std::memory_order_relaxed) == now)
+		return 0;
+	if (membership_.signaller())
+		membership_.signaller()->taken();
+	return -FI_EAGAIN;
 }
 
 int Cntr::control(int command, void *arg) noexcept

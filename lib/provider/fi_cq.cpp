@@ -266,7 +266,10 @@ private:
 
 		if (cq.wait_obj_ == FI_WAIT_NONE)
 			return REFUSE(-FI_EINVAL, subsys, "signal: was opened with FI_WAIT_NONE");
-		return fabric_error(cq.queue_.signal());
+		const int rc = cq.queue_.signal();
+		if (!rc && cq.membership_.signaller()) /* who reads meanwhile may take it */
+			cq.membership_.signaller()->taken();
+		return fabric_error(rc);
 	}
 	static const char *explain(fid_cq *, int error, const void *, char *buf,
 				   std::size_t len) noexcept

@@ -26,8 +26,8 @@ int watch(int epoll, int file, std::uint32_t events, std::uint32_t what) noexcep
 
 } // namespace
 
-Signaller::Signaller(detail::UniqueFd epoll, detail::UniqueFd stop) noexcept
-	: epoll_(std::move(epoll)), stop_(std::move(stop))
+Signaller::Signaller(detail::UniqueFd epoll, detail::UniqueFd stop, detail::UniqueFd taken) noexcept
+	: epoll_(std::move(epoll)), stop_(std::move(stop)), taken_(std::move(taken))
 {
 }
 
@@ -39,13 +39,18 @@ int Signaller::start(int file, std::unique_ptr<Signaller> &out)
 	detail::UniqueFd stop(eventfd(0, EFD_CLOEXEC));
 	if (stop.get() < 0)
 		return -errno;
+	detail::UniqueFd taken(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (taken.get() < 0)
+		return -errno;
 	sigset_t all, before;
 
-	/* Each change of the file once, though nobody reads it here. */
+	/* Each change of the files once, though nobody reads them here. */
 	if (watch(epoll.get(), file, EPOLLIN | EPOLLET, something_came) < 0 ||
+	    watch(epoll.get(), taken.get(), EPOLLIN | EPOLLET, something_came) < 0 ||
 	    watch(epoll.get(), stop.get(), EPOLLIN, shall_stop) < 0)
 		return -errno;
-	std::unique_ptr<Signaller> self(new Signaller(std::move(epoll), std::move(stop)));
+	std::unique_ptr<Signaller> self(
+		new Signaller(std::move(epoll), std::move(stop), std::move(taken)));
 	sigfillset(&all); /* signals are for the application's threads */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int error = pthread_create(&self->thread_, nullptr, run, self.get());
@@ -65,6 +70,13 @@ Signaller::~Signaller()
 		return;
 	(void)!write(stop_.get(), &one, sizeof(one));
 	pthread_join(thread_, nullptr);
+}
+
+void Signaller::taken() noexcept
+{
+	const std::uint64_t one = 1;
+
+	(void)!write(taken_.get(), &one, sizeof(one));
 }
 
 void *Signaller::run(void *arg) noexcept

@@ -120,6 +120,8 @@ int WaitSet::try_wait() noexcept
 		return REFUSE(-FI_EPERM, subsys, "wait: of the parent of this process");
 	for (const Member &member : members_)
 		rc = member.object->try_wait() ?: rc;
+	if (rc == -FI_EAGAIN && signaller_)
+		signaller_->taken();
 	return rc;
 }
 

@@ -153,6 +153,63 @@ TEST(Cond, AWaitSetSignalsForItsMembers)
 	EXPECT_EQ(fi_wait(set.get(), 10), -FI_ETIMEDOUT);
 }
 
+/* One waits for the counter; another asks what is new as soon as it has changed, which takes the news. */
+void expect_told_although_taken(const Node &node, fid_cntr *cntr, fid *object)
+{
+	const fi_mutex_cond objects = objects_of(object);
+	const fi_mutex_cond *const o = &objects;
+
+	for (std::uint64_t i = 1; i <= 300; ++i) {
+		std::atomic<bool> waits{false};
+		int rc = 0;
+		std::thread waiter([&] {
+			timespec end;
+
+			clock_gettime(CLOCK_REALTIME, &end);
+			end.tv_sec += 10;
+			pthread_mutex_lock(o->mutex);
+			waits = true;
+			while (!rc && fi_cntr_read(cntr) < i)
+				if (fi_trywait(node.fabric.get(), &object, 1) == 0)
+					rc = pthread_cond_timedwait(o->cond, o->mutex, &end);
+			pthread_mutex_unlock(o->mutex);
+		});
+		while (!waits)
+			std::this_thread::yield();
+		pthread_mutex_lock(o->mutex); /* now it waits */
+		pthread_mutex_unlock(o->mutex);
+		EXPECT_EQ(fi_cntr_add(cntr, 1), 0);
+		EXPECT_EQ(fi_trywait(node.fabric.get(), &object, 1), -FI_EAGAIN);
+		waiter.join();
+		ASSERT_EQ(rc, 0) << i;
+	}
+}
+
+TEST(Cond, WhoTakesTheNewsOfACounterTellsWhoWaits)
+{
+	Node node;
+	const auto cntr = node.cntr(FI_WAIT_MUTEX_COND);
+
+	expect_told_although_taken(node, cntr.get(), &cntr->fid);
+}
+
+TEST(Cond, WhoTakesTheNewsOfAWaitSetTellsWhoWaits)
+{
+	Node node;
+	fid_wait *raw = nullptr;
+	fi_wait_attr attr{.wait_obj = FI_WAIT_MUTEX_COND, .flags = 0};
+	ASSERT_EQ(fi_wait_open(node.fabric.get(), &attr, &raw), 0);
+	const Owned<fid_wait> set(raw);
+	fi_cntr_attr of_cntr{};
+	of_cntr.wait_obj = FI_WAIT_SET;
+	of_cntr.wait_set = set.get();
+	fid_cntr *cntr = nullptr;
+	ASSERT_EQ(fi_cntr_open(node.domain.get(), &of_cntr, &cntr, nullptr), 0);
+	const Owned<fid_cntr> owned(cntr);
+
+	expect_told_although_taken(node, cntr, &set->fid);
+}
+
 /* An object that is closed signals no more, and leaves no thread. */
 TEST(Cond, ManyCanBeOpenedAndClosed)
 {

@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_CNTR_H
 
 #include <atomic>
+#include <mutex>
 
 #include <rdma/fi_eq.h>
 
@@ -54,6 +55,7 @@ private:
 	std::atomic<std::uint64_t> seen_{0};
 	/* The error count that the application knows. */
 	std::atomic<std::uint64_t> known_error_{0};
+	std::mutex error_lock_; /* who changes the error count by call */
 	Membership membership_;
 };
 

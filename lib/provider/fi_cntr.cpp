@@ -26,16 +26,23 @@ std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
 	return error;
 }
 
+/* Whoever sets or adds it knows of it. One at a time: what is known is compared with what was there before. */
 int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
 {
-	of(cntr).known_error_.store(value, std::memory_order_relaxed);
-	return change<&Counter::set_error>(cntr, value);
+	Cntr &self = of(cntr);
+	const std::lock_guard guard(self.error_lock_);
+	const int rc = change<&Counter::set_error>(cntr, value);
+
+	if (!rc)
+		self.known_error_.store(value, std::memory_order_relaxed);
+	return rc;
 }
 
-/* Whoever adds it knows of it, but not of an operation's that nobody has read; who waits meanwhile is woken. */
+/* But who adds does not know of an operation's error that nobody has read. Who waits meanwhile is woken. */
 int Cntr::add_error(fid_cntr *cntr, std::uint64_t value) noexcept
 {
 	Cntr &self = of(cntr);
+	const std::lock_guard guard(self.error_lock_);
 	std::uint64_t before = self.counter_.error();
 	const int rc = change<&Counter::add_error>(cntr, value);
 

@@ -61,6 +61,28 @@ TEST(Cntr, WaitsForAThresholdATimeOrAnError)
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
 }
 
+/* And so do two who add at the same time: no operation has failed. */
+TEST(Cntr, ErrorsThatAreAddedAtTheSameTimeAreKnown)
+{
+	Node node;
+	const auto cntr = node.cntr();
+
+	for (int i = 0; i < 2'000; ++i) {
+		std::atomic<int> ready{0};
+		auto adds = [&] {
+			++ready;
+			while (ready < 2)
+				;
+			EXPECT_EQ(fi_cntr_adderr(cntr.get(), 1), 0);
+		};
+		std::thread other(adds);
+		adds();
+		other.join();
+		ASSERT_EQ(fi_cntr_wait(cntr.get(), 1, 0), -FI_ETIMEDOUT) << i;
+	}
+	EXPECT_EQ(fi_cntr_readerr(cntr.get()), 4'000u);
+}
+
 /* An error that was set back when the waiter looks has unblocked it, and is no success. */
 TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
 {

@@ -7,6 +7,7 @@
 #include <linux/device.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
 #include <linux/sched/signal.h>
@@ -380,10 +381,24 @@ AT(treadle_event, data, 72);
 /* A million armed commands are to fit into a quarter of a gigabyte. */
 static_assert(sizeof(struct treadle_cmd) <= 256);
 
+/* Rings have a power of two of entries, 32 at least: else QUERY would name a limit that can't be had. */
+static int __init ring_limit(unsigned int *limit)
+{
+	if (*limit < 32)
+		return -EINVAL;
+	*limit = rounddown_pow_of_two(*limit);
+	return 0;
+}
+
 static int __init treadle_init(void)
 {
-	int ret = -ENOMEM;
+	int ret = ring_limit(&treadle_max_ring) ?: ring_limit(&treadle_max_cq);
 
+	if (ret) {
+		pr_err("treadle: max_ring and max_cq are 32 or more\n");
+		return ret;
+	}
+	ret = -ENOMEM;
 	treadle_cmd_cache = KMEM_CACHE(treadle_cmd, SLAB_ACCOUNT);
 	if (!treadle_cmd_cache)
 		return ret;

@@ -348,7 +348,8 @@ int Cq::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) 
 	if (asked.size > in.kernel().limits().max_cq)
 		return REFUSE(-FI_EINVAL, subsys, "open: %zu entries, at most %u", asked.size,
 			      in.kernel().limits().max_cq);
-	const auto entries = asked.size ? static_cast<std::uint32_t>(asked.size) : usual_entries;
+	const auto entries = asked.size ? static_cast<std::uint32_t>(asked.size) :
+					  std::min(usual_entries, in.kernel().limits().max_cq);
 	return in.serialized() ? open_as<NoLock>(in, asked, entries, out, context) :
 				 open_as<Mutex>(in, asked, entries, out, context);
 }

@@ -184,6 +184,34 @@ TEST(what_is_used_is_not_unloaded)
 	until_unused();
 }
 
+/* What QUERY says can be had, whatever was asked for when it was loaded. */
+TEST(limits_are_what_can_be_had)
+{
+	struct treadle_cq_create cq = {.size = sizeof(cq)};
+	struct treadle_query q;
+	int fd;
+
+	until_unused();
+	module_unload();
+	EXPECT_EQ(-EINVAL, module_load(false, "max_cq=31"));
+	EXPECT_EQ(-EINVAL, module_load(false, "max_ring=0"));
+	ASSERT_EQ(0, module_load(false, "max_cq=1500 max_ring=63"));
+	fd = device();
+	q = query(fd);
+	EXPECT_EQ(1024, q.max_cq);
+	EXPECT_EQ(32, q.max_ring);
+	cq.entries = 1025;
+	EXPECT_EQ(-EINVAL, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
+	cq.entries = 1000;
+	EXPECT_EQ(0, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
+	EXPECT_EQ(1024, cq.entries);
+	close(fd);
+	module_unload();
+	ASSERT_EQ(0, module_load(false, ""));
+	EXPECT_EQ(0, reap(spawn(works, NULL)));
+	until_unused();
+}
+
 /* Somebody's messages go on, while others try. */
 TEST(who_is_at_work_is_not_disturbed)
 {

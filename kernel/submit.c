@@ -511,10 +511,12 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		treadle_ring_fetch(ring, ring->head, &cmd.d);
 		slots = desc_slots(&cmd.d);
 		if (slots > prod - ring->head) {
-			/* half a command: its producer is broken */
-			treadle_ring_break(ring);
-			ret = -EINVAL;
-			goto out;
+			/* half a command: its producer is broken; what came before it is told of first */
+			if (!taken) {
+				treadle_ring_break(ring);
+				ret = -EINVAL;
+			}
+			break;
 		}
 		cmd.slots = slots;
 		cmd.tx = tx;

@@ -351,15 +351,21 @@ TEST(a_broken_ring_stops_no_receive_for_several)
 	EXPECT_EQ(0, memcmp(in, "abcdbcdecdef", 12));
 }
 
-/* A vector whose second slot is behind the end. */
+/* A vector whose second slot is behind the end. What comes before it is done, and told of. */
 TEST_F(bad, half_a_command)
 {
 	struct treadle_desc d = send_of(NULL, 0, self->to, 1);
+	int room = ring_room(&self->a.tx);
 
+	ring_put(&self->a.tx, &d);
 	d.iov_count = 2;
 	ring_put(&self->a.tx, &d);
 	ring_publish(&self->a.tx);
+	EXPECT_EQ(1, ring_doorbell(&self->a.tx));
+	EXPECT_EQ(1, cq_next(&self->a.cq).context);
+	EXPECT_EQ(room - 1, ring_room(&self->a.tx));
 	EXPECT_EQ(-EINVAL, ring_doorbell(&self->a.tx));
+	EXPECT_EQ(-ESHUTDOWN, ring_doorbell(&self->a.tx));
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
 }
 

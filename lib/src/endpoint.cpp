@@ -18,8 +18,7 @@ namespace detail
 Result<void> Addressed::request(int fd, treadle_ep_create &args,
 				std::span<const std::byte> auth_key) noexcept
 {
-	args.auth_key = address_of(auth_key.data());
-	args.auth_key_size = static_cast<std::uint32_t>(auth_key.size());
+	sys::give(auth_key, args.auth_key, args.auth_key_size);
 	return sys::checked(fd, TREADLE_IOC_EP_CREATE, args);
 }
 
@@ -129,8 +128,7 @@ int Endpoint::connect(const treadle_addr &address, std::span<const std::byte> da
 
 	args.ep = number();
 	args.addr = address;
-	args.data = data.empty() ? 0 : address_of(data.data());
-	args.data_size = static_cast<std::uint32_t>(data.size());
+	sys::give(data, args.data, args.data_size);
 	return sys::call(fd(), TREADLE_IOC_CONNECT, args);
 }
 
@@ -139,8 +137,7 @@ int Endpoint::accept(std::span<const std::byte> data) noexcept
 	treadle_accept args{};
 
 	args.ep = number();
-	args.data = data.empty() ? 0 : address_of(data.data());
-	args.data_size = static_cast<std::uint32_t>(data.size());
+	sys::give(data, args.data, args.data_size);
 	return sys::call(fd(), TREADLE_IOC_ACCEPT, args);
 }
 

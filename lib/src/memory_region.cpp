@@ -27,8 +27,7 @@ Registration::Registration(const Context &context, std::span<const treadle_iov> 
 	args_.key = options.key;
 	args_.cntr = std::to_underlying(options.counter);
 	args_.ep = std::to_underlying(options.endpoint);
-	args_.auth_key = address_of(options.auth_key.data());
-	args_.auth_key_size = static_cast<std::uint32_t>(options.auth_key.size());
+	sys::give(options.auth_key, args_.auth_key, args_.auth_key_size);
 	std::ranges::copy(ranges.first(std::min(ranges.size(), ranges_.size())), ranges_.begin());
 }
 

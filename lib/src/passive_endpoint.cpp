@@ -36,8 +36,7 @@ int PassiveEndpoint::reject(RequestId request, std::span<const std::byte> data) 
 
 	args.ep = number();
 	args.request = std::to_underlying(request);
-	args.data = data.empty() ? 0 : address_of(data.data());
-	args.data_size = static_cast<std::uint32_t>(data.size());
+	sys::give(data, args.data, args.data_size);
 	return sys::call(fd(), TREADLE_IOC_REJECT, args);
 }
 

@@ -309,6 +309,30 @@ TEST_F(RegionTest, keys)
 	EXPECT_NE(a.key(), b.key());
 }
 
+/* An empty key is none, wherever it lies; one that is too long is not cut off. */
+TEST_F(RegionTest, authorization_keys)
+{
+	const std::span<const std::byte> key(buffer);
+	const std::span<const std::byte> huge(buffer.data(), std::size_t{1} << 32);
+	const auto endpoint = [&](std::span<const std::byte> of) {
+		return Endpoint::create(context, loopback(), TREADLE_EP_RDM, of);
+	};
+	const auto region = [&](std::span<const std::byte> of) {
+		return MemoryRegion::create(
+			context, buffer.data(), 8,
+			{.access = 0, .flags = TREADLE_MR_KERNEL_KEY, .auth_key = of});
+	};
+
+	for (const std::size_t size : {0, 1, 64}) {
+		EXPECT_TRUE(endpoint(key.first(size))) << size;
+		EXPECT_TRUE(region(key.first(size))) << size;
+	}
+	for (const auto &bad : {key.first(65), huge}) {
+		EXPECT_EQ(endpoint(bad).error(), Errno(EINVAL)) << bad.size();
+		EXPECT_EQ(region(bad).error(), Errno(EINVAL)) << bad.size();
+	}
+}
+
 TEST_F(RegionTest, memory_must_be_there)
 {
 	const MemoryRegion::Options read{.access = TREADLE_ACCESS_REMOTE_READ, .key = 1};

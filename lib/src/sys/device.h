@@ -2,9 +2,13 @@
 #ifndef TREADLE_SRC_SYS_DEVICE_H
 #define TREADLE_SRC_SYS_DEVICE_H
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <expected>
+#include <span>
 
+#include <treadle/message.h>
 #include <treadle/result.h>
 
 namespace treadle::sys
@@ -31,6 +35,13 @@ std::expected<void, Errno> checked(int fd, unsigned long request, Args &args) no
 	if (const int rc = call(fd, request, args); rc < 0)
 		return std::unexpected(Errno(-rc));
 	return {};
+}
+
+/* Bytes as the kernel takes them: none are at no address, and more than size can say are too many for it. */
+inline void give(std::span<const std::byte> bytes, __u64 &address, __u32 &size) noexcept
+{
+	address = bytes.empty() ? 0 : address_of(bytes.data());
+	size = static_cast<__u32>(std::min(bytes.size(), std::size_t{UINT32_MAX}));
 }
 
 /* 0 or -errno. */

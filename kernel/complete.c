@@ -359,7 +359,8 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	/* who would have looked, or thrown away, would not have received */
 	if (op_flags && !(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
 		cntr = ep_cntr(ep, op_flags);
-	if (unlikely(flags & TREADLE_F_MULTI_RECV)) /* of nothing but a receive: its buffer is released */
+	/* only a receive has it: its buffer is released */
+	if (unlikely(flags & TREADLE_F_MULTI_RECV))
 		op_flags |= TREADLE_CQ_MULTI_RECV;
 	/* the command may be freed as soon as the completion queue keeps it */
 	if (cntr && cmd->heap)

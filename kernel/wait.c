@@ -380,8 +380,7 @@ static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct tread
 		return 0;
 	/* what fires while we look has gone on to where we have looked already */
 	return cancel_started(ep, sides, context, run) ||
-	       treadle_cull_all(ep->obj.ctx, &cull, run) ||
-	       cancel_started(ep, sides, context, run);
+	       treadle_cull_all(ep->obj.ctx, &cull, run) || cancel_started(ep, sides, context, run);
 }
 
 int treadle_ioc_cancel(struct treadle_ucmd *u)

@@ -67,12 +67,13 @@
  *		completion: see EP_SOURCE_ERR
  * EAGAIN       no free port; nothing to report (waits); completion queue overflows: the
  *		caller's, or, of a write with remote CQ data, the peer's
- * ENOSPC       a limit of the context (QUERY) is reached
+ * ENOSPC       a limit of the context (QUERY) is reached; more connections than there are numbers for; in a
+ *		completion: of a receive, see @ignore of struct treadle_desc
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
  * EMFILE       no free file descriptor (WAIT_FD)
  * ENFILE       nor can the system have more
- * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type; a flag that
- *		belongs to another operation; an atomic operation and datatype that don't exist or
+ * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type; on a transmit ring
+ *		F_FENCE, F_MULTI_RECV, F_PEEK, F_CLAIM or F_DISCARD of another operation; an atomic operation and datatype that don't exist or
  *		don't go together, or not with this opcode
  * EISCONN      endpoint enabled already, has an event queue, or was connected once
  * ENOTCONN     endpoint not enabled, or not connected yet
@@ -84,7 +85,9 @@
  * EINTR        wait interrupted by a signal
  * ECANCELED    wait ended by SIGNAL or DESTROY; completion of a command that was canceled
  * ESPIPE       lseek that is no DOORBELL
- * In completions and events:
+ * In completions and events (a command with TREADLE_F_MORE that is refused completes with any of the above):
+ * EINVAL       an atomic whose target is not aligned, or lies in two ranges of the region
+ * ENOTCONN     an armed command of a MSG endpoint fired before its connection
  * EAGAIN       armed RMA with remote CQ data: the peer's completion queue overflows by more
  *              than it holds; nothing was written
  * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
@@ -93,7 +96,7 @@
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint (also of ACCEPT)
  * EIO          the peer's memory is not mapped, or not for that access; the peer's
- *		buffer of a message that was claimed could not be read
+ *		buffer of a message that was claimed, or is for a collective receive, could not be read
  * ENOMSG       no message waits that is looked for (F_PEEK), or was claimed (F_CLAIM)
  * EKEYREJECTED the peer has no memory region with this key for this endpoint, or it was
  *              closed, or (pinned) its range was unmapped, before or meanwhile
@@ -383,7 +386,8 @@ struct treadle_ep_create {
  * @tx_cq, @rx_cq: completion queues, or 0
  * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
  *		endpoint; remote_read, remote_write: of its peers on its memory. Atomics
- *		that fetch are reads, others writes; what only looks (PEEK), and NOP, count nowhere
+ *		that fetch are reads, others writes, the NOP that ends a graph (F_COLLECTIVE) is a send;
+ *		what only looks or throws away (PEEK, DISCARD), and any other NOP, count nowhere
  *
  * @rx_cq gets what completes a receive, wherever it was posted, what PEEK, CLAIM and DISCARD
  * find, and the peers' writes with data; @tx_cq all else.
@@ -418,6 +422,11 @@ struct treadle_ep_enable {
 #define TREADLE_MR_UNMAPPED   (1U << 3) /* not PINNED: what is mapped counts when a peer comes */
 #define TREADLE_MAX_MR_IOV    8		/* ranges of one region */
 
+/*
+ * REMOTE_READ lets peers READ, REMOTE_WRITE lets them WRITE and ATOMIC; FETCH and COMPARE need both, but
+ * TREADLE_ATOMIC_READ only the first. The others grant nothing: RECV and READ, as REMOTE_WRITE, have it checked that
+ * the memory is writable.
+ */
 #define TREADLE_ACCESS_SEND	    (1U << 0)
 #define TREADLE_ACCESS_RECV	    (1U << 1)
 #define TREADLE_ACCESS_READ	    (1U << 2)

@@ -112,9 +112,9 @@ enum treadle_opcode {
 };
 
 /*
- * Descriptor flags. One that no operation knows is refused with EINVAL, one that is
- * another's with EINVAL or EOPNOTSUPP; fields that neither operation nor flags use
- * must be zero. CNTR_* have no COMPLETION; INJECT is for what sends, WRITE and atomics;
+ * Descriptor flags. One that no operation knows, or that is another's, is refused with EINVAL (FENCE,
+ * MULTI_RECV, PEEK, CLAIM and DISCARD on a transmit ring: EOPNOTSUPP); fields that neither operation nor flags
+ * use must be zero. CNTR_* have no COMPLETION; INJECT is for what sends, WRITE and atomics;
  * REMOTE_CQ_DATA for what sends, and WRITE; DELIVERY_COMPLETE and FENCE for all that goes
  * to a peer.
  */
@@ -148,8 +148,8 @@ enum treadle_opcode {
 /*
  * More commands follow before the doorbell: if this one is refused, say so by
  * an error completion (and the endpoint's counter) and go on, because its
- * caller has been told "queued" already. Without it, or if it names no endpoint
- * that could be told, the doorbell returns the errno.
+ * caller has been told "queued" already. Without it, or if nobody could be told (it
+ * names no enabled endpoint, or is F_WORK without F_COMPLETION), the doorbell returns the errno.
  */
 #define TREADLE_F_MORE	    (1U << 10)
 #define TREADLE_F_COND_CNTR (1U << 11) /* EXT: wait for counter `cond` >= threshold */
@@ -165,8 +165,8 @@ enum treadle_opcode {
  * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged
  * receives see; both ends are of type RDM. The receive names its source, ignores no
  * bits, does not PEEK or CLAIM, and goes through a transmit ring; it fails with ECONNRESET when that endpoint
- * vanishes, with ECONNREFUSED if it is not there, and with EACCES if one of the two
- * does not let in the other. NOP: the end of a graph, which reports for the endpoint
+ * vanishes, with ECONNREFUSED if it is not there, EHOSTUNREACH if it is on no address of this
+ * machine, EACCES if one of the two does not let in the other, and EIO if its buffer is bad. NOP: the end of a graph, which reports for the endpoint
  * as a collective operation; CANCEL does not find it.
  */
 #define TREADLE_F_COLLECTIVE (1U << 16)
@@ -183,8 +183,8 @@ enum treadle_opcode {
  * With COND_CNTR and F_WORK: when the command has ended, well or not, it is armed again, for a
  * threshold that is greater by @value; with @rest not before that counter has reached
  * @rest_threshold, which grows by the same. It goes when it is canceled (by
- * CANCEL_OP only while it is under way, not while it is armed) or fails with ECANCELED
- * (unless its counter says so, F_STRICT), flushed while it is armed, or its endpoint is closed. Not with F_COMPLETION, F_INJECT,
+ * CANCEL_OP only while it is under way, not while it is armed), fails with ECANCELED
+ * (unless its counter says so, F_STRICT), fails and its connection is over, is flushed while it is armed, or its endpoint is closed. Not with F_COMPLETION, F_INJECT,
  * F_COLLECTIVE, F_MULTI_RECV, F_PEEK and F_CLAIM.
  */
 #define TREADLE_F_REPEAT (1U << 19)
@@ -233,8 +233,9 @@ struct treadle_rma_iov {
  * @len:	bytes, at most the limit `max_msg_size`
  * @peer:	index in the endpoint's address vector (its upper `rx_ctx_bits`: which receive
  *		context there), looked up when the command is submitted, even if it is
- *		armed; for a receive, the source
- *		(TREADLE_ADDR_ANY: any source)
+ *		armed; for a receive, the source (TREADLE_ADDR_ANY: any source). In a receive ring it is
+ *		looked up when the kernel takes the receive, at the latest when a message comes that it may
+ *		be for, in the vector of one of the endpoints that receive there: these share one
  * @tag:	tagged messages: the tag
  * @ignore:	tagged receives: bits of the tag that do not count. If receives with eight other masks
  *		are posted, 4096 with any further ones can be; more complete with ENOSPC
@@ -343,7 +344,8 @@ struct treadle_ring_cons {
 /**
  * struct treadle_cqe - a completion
  * @context: of the descriptor
- * @len:     bytes placed (receive, ETRUNC included); of a send or another error, 0
+ * @len:     bytes placed (receive, ETRUNC included), or of the message that PEEK found; of a
+ *	     send or another error, 0
  * @data:    remote CQ data, with TREADLE_CQ_REMOTE_CQ_DATA
  * @tag:     of the message received
  * @buf:     where the data was placed (receive)

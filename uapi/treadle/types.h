@@ -10,7 +10,7 @@
  * @offset: file offset; exact
  * @length: bytes; exact
  *
- * Maps must be MAP_SHARED; they are not inherited by fork. Closing the object
+ * Maps must be MAP_SHARED; but for cells they are not inherited by fork. Closing the object
  * leaves a map in place; its contents no longer change, but for a ring's `released`
  * and `flags`, and a counter, when a command that was under way ends.
  */

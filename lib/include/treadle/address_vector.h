@@ -22,7 +22,7 @@ class TREADLE_API AddressVector : public Object<AddressVectorId>
 {
 public:
 	/*
-	 * expected: number of peers, a hint. context_bits: upper bits of a peer's index with
+	 * expected: number of peers, a hint, at most limits().max_av (ENOSPC). context_bits: upper bits of a peer's index with
 	 * which a receive context of a scalable endpoint is named, see with_context();
 	 * -EINVAL: more than TREADLE_RX_CTX_BITS.
 	 */
@@ -56,10 +56,10 @@ public:
 
 	/*
 	 * indices, if not null, has room for as many as addresses and gets the index
-	 * of each, TREADLE_ADDR_ANY for one of an unknown family, which is skipped. One that is there
+	 * of each, TREADLE_ADDR_ANY for one of an unknown family or malformed, which is skipped. One that is there
 	 * already gets a second index.
 	 * ids, if not null: what completions call each instead of its index (-EINVAL if
-	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR.
+	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR, -EFAULT.
 	 */
 	Inserted insert(std::span<const treadle_addr> addresses, std::uint64_t *indices = nullptr,
 			const std::uint64_t *ids = nullptr) noexcept;

@@ -53,7 +53,7 @@ public:
 	/* The same on a cell. */
 	int cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept;
 
-	/* Cancels all deferred work; how many there were. */
+	/* Cancels all deferred work but graphs (TREADLE_F_STRICT, TREADLE_F_REPEAT); how many there were. */
 	Result<std::uint64_t> flush() noexcept;
 	/* The same on a counter; ENOENT: it is closed. */
 	Result<std::uint64_t> flush(CounterId counter) noexcept;

@@ -32,8 +32,9 @@ public:
 	std::uint64_t changes() const noexcept { return detail::load_acquire(page_->changes); }
 
 	/*
-	 * Have happened, and what they fire has started, when they return 0. A
-	 * count wraps at 2^64. -errno, or -EAGAIN, as BasicTransmitRing::post.
+	 * Have happened when they return 0. What they fire starts in its order, within the call as far as that has
+	 * the turn and the budget for it ("Chains" in triggers.rst), else soon after. A count wraps at 2^64. -errno, or
+	 * -EAGAIN, as BasicTransmitRing::post.
 	 */
 	int add(std::uint64_t value) noexcept;
 	int set(std::uint64_t value) noexcept;

@@ -102,8 +102,8 @@ class TREADLE_API Endpoint : public detail::Addressed
 public:
 	/*
 	 * Binds the address. Port 0: any free one. auth_key: who presents it may
-	 * send here, besides the same user.
-	 * EADDRINUSE, EADDRNOTAVAIL, EAGAIN (no free port), ENOSPC, ENOMEM, EOPNOTSUPP.
+	 * send here, besides the same user; at most limits().max_auth_key bytes (EINVAL).
+	 * EADDRINUSE, EADDRNOTAVAIL, EAGAIN (no free port), ENOSPC, ENOMEM.
 	 */
 	static Result<Endpoint> create(const Context &context, const treadle_addr &address,
 				       treadle_ep_type type = TREADLE_EP_RDM,
@@ -118,8 +118,8 @@ public:
 
 	/*
 	 * Scalable: an address that several contexts share, each an endpoint that is enabled
-	 * by itself; it is not enabled, and goes after them (close says -EBUSY). Of type
-	 * TREADLE_EP_RDM or TREADLE_EP_DGRAM.
+	 * by itself; it is not enabled (-EOPNOTSUPP), and goes after them (close says -EBUSY). Of type
+	 * TREADLE_EP_RDM or TREADLE_EP_DGRAM (else EOPNOTSUPP). Errors as of create.
 	 */
 	static Result<Endpoint> create_scalable(const Context &context, const treadle_addr &address,
 						treadle_ep_type type = TREADLE_EP_RDM,
@@ -145,15 +145,20 @@ public:
 	int cancel(std::uint64_t context, Side side = Side::both) noexcept;
 
 	/*
-	 * Asks for a connection, once (-EISCONN). data, at most TREADLE_CM_DATA bytes
-	 * (-EINVAL), goes along. 0: the answer is an event.
+	 * Asks for a connection, once (-EISCONN), when it is enabled (-ENOTCONN) and has an event queue
+	 * (-EINVAL). data, at most TREADLE_CM_DATA bytes (-EINVAL), goes along. 0: the answer is an event. Not of type
+	 * TREADLE_EP_MSG: -EOPNOTSUPP. -EADDRNOTAVAIL: the address is of an unknown family.
 	 */
 	int connect(const treadle_addr &address, std::span<const std::byte> data = {}) noexcept;
-	/* Answers the request that it was created for. -ECONNRESET: the peer has gone. */
+	/*
+	 * Answers the request that it was created for (-EINVAL: for none, or it has no event queue), when it is
+	 * enabled (-ENOTCONN), once (-EISCONN). -ECONNRESET: the peer has gone.
+	 */
 	int accept(std::span<const std::byte> data = {}) noexcept;
 	/*
 	 * Ends the connection: what waits has completed with ECANCELED when it returns. What was being
 	 * copied touches no memory any more, and completes with ECONNRESET, perhaps a little later.
+	 * 0, also again; -ENOTCONN: it was never connected; -EOPNOTSUPP: not of type TREADLE_EP_MSG.
 	 */
 	int shutdown() noexcept;
 

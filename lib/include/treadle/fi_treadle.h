@@ -61,7 +61,7 @@ enum fi_treadle_graph_format { FI_TREADLE_GRAPH_TEXT, FI_TREADLE_GRAPH_DOT };
 
 /*
  * One thread at a time for each graph. Each returns 0 or -FI_errno, of the domain (fi_open_ops says
- * which); -FI_ENOMEM may come from all but the last three.
+ * which); -FI_ENOMEM may come from all but graph_wait and graph_cancel.
  */
 struct fi_treadle_ops_graph {
 	size_t size;

@@ -29,11 +29,13 @@ public:
 		std::uint64_t key = 0;	 /* unless TREADLE_MR_KERNEL_KEY */
 		CounterId counter{};	 /* counts what peers have written, or none */
 		EndpointId endpoint{};	 /* the only one that peers may use, or none */
+		/* at most limits().max_auth_key bytes, else EINVAL */
 		std::span<const std::byte> auth_key = {};
 	};
 
 	/*
-	 * The memory stays the caller's; unmapping it ends access to it. Peers see
+	 * The memory stays the caller's. What is mapped at these addresses when a peer comes is what it
+	 * gets at, if it was mapped later, too; with TREADLE_MR_PINNED unmapping them ends access for good. Peers see
 	 * several ranges (TREADLE_MAX_MR_IOV at most) as one after the other.
 	 * EFAULT (not mapped, or not writable and it would be written, unless
 	 * TREADLE_MR_UNMAPPED), EEXIST, EINVAL, ENOMEM, ENOSPC.

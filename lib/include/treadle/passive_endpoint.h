@@ -28,7 +28,7 @@ public:
 
 	/*
 	 * Needs an event queue (-EINVAL). backlog: how many requests may be
-	 * unanswered, more are refused; 0: a default. Again: changes the backlog.
+	 * unanswered, more are refused; at most 65536 (-EINVAL), 0: 128. Again: changes the backlog.
 	 */
 	int listen(std::uint32_t backlog = 0) noexcept;
 

@@ -35,8 +35,9 @@ struct Posted {
  *		 before waits for that)
  *	-errno	 this command was refused and has not happened: see <treadle/ioctl.h>
  *
- * With TREADLE_F_MORE it returns 0 or, for a full ring, -EAGAIN; a refusal is then
- * an error completion of the endpoint (and lost if it does not name one).
+ * With TREADLE_F_MORE it returns 0 or, for a full ring, -EAGAIN, or -EINVAL for too long a vector; any other
+ * refusal is then an error completion of the endpoint (and lost if the command names none, or is TREADLE_F_WORK
+ * without TREADLE_F_COMPLETION).
  *
  * Threads: as Lock says; a lock is held while the doorbell is rung, so that every
  * caller gets the result of its own command. Buffers belong to the kernel until

@@ -27,9 +27,10 @@ class Context;
 class TREADLE_API TriggerCells : public Object<TriggerCellsId>
 {
 public:
-	/* At least so many, at most TREADLE_MAX_CELLS; they fill pages. */
+	/* At least so many, from 1 to TREADLE_MAX_CELLS (EINVAL); they fill pages. ENOMEM, ENOSPC. */
 	static Result<TriggerCells> create(const Context &context, std::uint32_t count) noexcept;
 
+	/* Every index is less than that. */
 	std::uint32_t count() const noexcept { return count_; }
 	/* Where it is, in this process; 8 bytes further is the next. */
 	std::uint64_t *at(std::uint32_t index) const noexcept { return cells_ + index; }

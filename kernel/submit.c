@@ -170,7 +170,7 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 	} else if (d->addr || treadle_iov_judge(treadle_cmd_iov(cmd), d->iov_count, d->len)) {
 		return -EINVAL;
 	}
-	if (d->len > TREADLE_MAX_MSG)
+	if (d->len > TREADLE_MAX_MSG && !op->receives)
 		return -EMSGSIZE;
 	if ((d->flags & TREADLE_F_INJECT) && d->len > TREADLE_EAGER)
 		return -EMSGSIZE;

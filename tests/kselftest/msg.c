@@ -312,6 +312,43 @@ TEST_F(msg, inject_frees_the_buffer_at_once)
 	}
 }
 
+/* What limits is the length of a message; a buffer may be longer than any. */
+TEST_F(msg, a_buffer_may_be_longer_than_any_message)
+{
+	const __u64 half = self->q.max_msg_size, len = 2 * half;
+	char *dst = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct treadle_desc one = recv_of(dst, len, ANY, 5), many = one, vec;
+	struct treadle_iov iov[2] = {{(unsigned long)dst, 100},
+				     {(unsigned long)dst + 100, len - 100}};
+	struct node *a = &self->a, *b = self->b;
+
+	ASSERT_NE(MAP_FAILED, dst);
+	many.flags |= TREADLE_F_MULTI_RECV;
+	vec = vector(recv_of(NULL, 0, ANY, 5), iov, 2);
+	vec.len = len;
+	fill(self->src, 1000, 7);
+	for (int i = 0; i < 4; i++) {
+		about("%d", i);
+		memset(dst, 0, 1000);
+		if (i == 0) {
+			ASSERT_EQ(0, post_recv(b, one));
+		} else if (i == 1) {
+			ring_put_vector(&b->rx, &vec, iov);
+			ring_publish(&b->rx);
+		} else if (i == 2) {
+			ASSERT_EQ(1, post(b, one));
+		} else {
+			ASSERT_EQ(0, post_recv(b, many));
+		}
+		ASSERT_EQ(1, post(a, send_of(self->src, 1000, self->to, i)));
+		EXPECT_EQ(1000, cq_next(&b->rcq).len);
+		EXPECT_TRUE(same(dst, 1000, 7));
+		EXPECT_EQ(0, cq_next(&a->cq).error);
+	}
+	munmap(dst, len);
+}
+
 TEST_F(msg, inject_is_small)
 {
 	struct treadle_desc send = send_of(self->src, self->q.inject_size + 1, self->to, 1);

@@ -230,7 +230,7 @@ struct treadle_rma_iov {
  * @flags:	TREADLE_F_*
  * @context:	returned in the completion; names the command for cancel
  * @addr:	local buffer
- * @len:	bytes, at most the limit `max_msg_size`
+ * @len:	bytes, at most the limit `max_msg_size` (EMSGSIZE) but of what receives
  * @peer:	index in the endpoint's address vector (its upper `rx_ctx_bits`: which receive
  *		context there), looked up when the command is submitted, even if it is
  *		armed; for a receive, the source (TREADLE_ADDR_ANY: any source). In a receive ring it is

@@ -123,7 +123,7 @@ void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run
 {
 	u64 n = 0;
 
-	treadle_ep_quiesce(ep);
+	treadle_ep_quiesce(ep, run);
 	treadle_ep_withdraw(ep, NULL, error, U64_MAX, &n, run);
 	treadle_flow_drop(ep, error, run);
 	if (ep->rx && !ep->rx->shared)

@@ -127,6 +127,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
 	treadle_cull_all(ctx, &all, &run);
+	treadle_run_handoff(&run);
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_MR)
 			treadle_mr_shutdown(obj);
@@ -137,8 +138,6 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
 	}
-	/* what this fires is for those whose it is: an end waits for nobody */
-	treadle_run_handoff(&run);
 }
 
 /* An authorization key from user space. */

@@ -173,10 +173,13 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		} else {
 			treadle_cond_drop(cmd);
 		}
+		/* what comes behind it waits for nobody's memory but that of the counter's owner */
+		run->guest = run->ctx != cntr->obj.ctx;
 		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);
 		else
 			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		run->guest = false;
 	}
 	treadle_run_add(run, &cntr->job);
 }

@@ -465,10 +465,11 @@ void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
  * It is closed. Who has not seen that holds the pagemap, one of the locks of its queues, or its ring
  * (who runs in his own memory): when we have had each of them, nobody is at its buffers.
  */
-void treadle_ep_quiesce(struct treadle_ep *ep)
+void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
 {
 	struct treadle_pm *pm = ep->obj.ctx->pm;
 
+	treadle_run_handoff(run);
 	if (ep->tx) {
 		/* a doorbell may be waiting for a page, as long as who is to bring that likes (userfaultfd): nothing hangs */
 		while (!mutex_trylock(&ep->tx->lock))
@@ -517,7 +518,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_flow_drop(ep, 0, run);
 	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
 		treadle_cull_all(ep->obj.ctx, &cull, run);
-	treadle_ep_quiesce(ep);
+	treadle_ep_quiesce(ep, run);
 	cq_quiesce(ep->tx_cq);
 	cq_quiesce(ep->rx_cq);
 	for (i = 0; i < TREADLE_BINDINGS; i++)

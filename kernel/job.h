@@ -23,13 +23,15 @@ struct treadle_job {
 
 /*
  * One caller's run queue: completion -> counter -> trigger -> completion goes
- * round through @jobs instead of recursion.
+ * round through @jobs instead of recursion. Whose counter is in @jobs fires nothing until it had its
+ * turn: before the runner waits, or is busy, as long as he likes, he lets go of those of others.
  */
 struct treadle_run {
 	struct list_head jobs;
 	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
+	bool guest; /* fires a counter of another context, which does not wait for pages of @ctx */
 	u64 began; /* of a worker, who may copy much: ktime, and what it has waited since; else 0 */
 };
 
@@ -41,6 +43,7 @@ struct treadle_run {
 
 void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);
+void treadle_run_let_go(struct treadle_run *run);
 void treadle_queue_job(struct treadle_job *job);
 void treadle_ctx_worker(struct work_struct *work);
 struct treadle_crew *treadle_crew_get(void);

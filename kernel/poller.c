@@ -279,10 +279,9 @@ static void poller_work(struct work_struct *work)
 		again = poller_goes_on(p, now, &stop);
 	}
 	set_active_memcg(old);
-	if (again) {
-		treadle_crew_pace(ctx, began);
+	treadle_crew_pace(ctx, began);
+	if (again)
 		treadle_queue_work(ctx, &p->work);
-	}
 	if (stop) {
 		treadle_crew_polls(ctx->crew, -1);
 		treadle_ctx_put(ctx);

@@ -15,7 +15,8 @@
 
 #include "treadle.h"
 
-#define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, what to compare with */
+#define LET_GO		 64 /* commands after which others get what they have fired */
+#define TREADLE_MAX_VECS 4  /* buffers, remote ranges, results, what to compare with */
 
 struct kmem_cache *treadle_cmd_cache;
 
@@ -506,6 +507,8 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		if (taken) {
 			if (signal_pending(current))
 				break;
+			if (taken % LET_GO == 0)
+				treadle_run_let_go(&run);
 			cond_resched();
 		}
 		treadle_ring_fetch(ring, ring->head, &cmd.d);

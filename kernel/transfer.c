@@ -262,7 +262,7 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 
 	/* mostly it is there and only not known: that blocks nobody */
 	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, false);
-	if (ret != -EAGAIN || run->ctx != s->ctx)
+	if (ret != -EAGAIN || run->ctx != s->ctx || run->guest)
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);

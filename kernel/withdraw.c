@@ -259,6 +259,7 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int err
 			treadle_recv_complete(failed[i], ep, NULL, error, run);
 			treadle_ep_put(ep);
 		}
+		treadle_run_let_go(run);
 		cond_resched();
 	} while (n == FAIL_BATCH);
 }
@@ -323,6 +324,7 @@ static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep 
 				treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
 			treadle_msg_put(failed[i]);
 		}
+		treadle_run_let_go(run); /* there may be very many */
 		cond_resched();
 	} while (more);
 }

@@ -27,7 +27,7 @@
 #define USERS_WORKERS 256
 #define USERS_POLLERS 4u /* for each CPU, that look as often as they like */
 #define ALL_POLLERS   32u
-#define LEAST_PACE_NS (20 * NSEC_PER_USEC)
+#define LEAST_PACE_NS (10 * NSEC_PER_MSEC)
 #define MOST_PACE_NS  (10 * NSEC_PER_SEC)
 #define PACE_LOOK_NS  (NSEC_PER_SEC / 4)
 
@@ -37,7 +37,7 @@
  * @node: in crews (under crews_lock)
  * @end:  destroys @wq, which may not be done by one of its own workers
  * @pollers: contexts that have something armed on cells
- * @taken: up to when the processors' time is, by workers that have used up their budgets (under @pace)
+ * @taken: up to when the processors' time is (under @pace)
  */
 struct treadle_crew {
 	struct kref ref;
@@ -159,10 +159,11 @@ unsigned int treadle_crew_share(const struct treadle_crew *crew)
 }
 
 /*
- * A worker of @ctx has used up its budget, and there is more to do: for circles of commands, or copies, for ever. No group of
+ * A worker of @ctx has had a slice, and there may be more to do: circles of commands, or copies, for ever. No group of
  * processes pays for it, and as many may run as the user has contexts: so all of his together get what one for each processor
- * would, as if each slice, from @began on, had been one of a processor. He who has no more than that does not wait. Bounded;
- * the end of a context is not waited for.
+ * would, as if each slice, from @began on, had been one of a processor. He who has no more than that does not wait, nor for
+ * what a worker that was short of a processor has seemed to take now and then (LEAST_PACE_NS). Every slice counts, or who
+ * stays just below a budget would not be held up. Bounded; the end of a context is not waited for.
  */
 void treadle_crew_pace(struct treadle_ctx *ctx, u64 began)
 {
@@ -235,6 +236,19 @@ void treadle_run_handoff(struct treadle_run *run)
 	queue_ctx(run->ctx);
 }
 
+/* The jobs of other contexts don't wait for what comes now. */
+void treadle_run_let_go(struct treadle_run *run)
+{
+	struct treadle_job *job, *next;
+
+	list_for_each_entry_safe(job, next, &run->jobs, link) {
+		if (job->ctx != run->ctx) {
+			list_del_init(&job->link);
+			treadle_queue_job(job);
+		}
+	}
+}
+
 /* Until nothing is left, or the budget is used up, or the caller is killed. A worker goes on by itself then. */
 void treadle_run_jobs(struct treadle_run *run)
 {
@@ -256,21 +270,6 @@ void treadle_run_jobs(struct treadle_run *run)
 	}
 }
 
-/* There is more to do. Other users do not wait for the pace of this one. */
-static void go_on(struct treadle_run *run)
-{
-	struct treadle_job *job, *next;
-
-	list_for_each_entry_safe(job, next, &run->jobs, link) {
-		if (job->ctx->crew != run->ctx->crew) {
-			list_del_init(&job->link);
-			treadle_queue_job(job);
-		}
-	}
-	treadle_crew_pace(run->ctx, run->began);
-	treadle_run_handoff(run);
-}
-
 void treadle_ctx_worker(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, work);
@@ -285,7 +284,8 @@ void treadle_ctx_worker(struct work_struct *work)
 	spin_unlock(&ctx->jobs_lock);
 	treadle_run_jobs(&run);
 	set_active_memcg(old);
-	if (unlikely(run.budget <= 0))
-		go_on(&run);
+	treadle_run_let_go(&run);
+	treadle_crew_pace(ctx, run.began);
+	treadle_run_handoff(&run); /* there is more to do */
 	treadle_ctx_put(ctx);
 }

@@ -2,7 +2,7 @@
 /*
  * What one user can do to others by what he does not do, or does too much: a receiver that never posts, one that never
  * reads its completions, three hundred whose page faults nobody answers, one that is frozen, a sender that floods, one who
- * creates until he gets no more, commands that start themselves for ever, a buffer whose many messages nobody reads. Told
+ * creates until he gets no more, commands that start themselves for ever, copies in many contexts, a buffer whose many messages nobody reads. Told
  * is what two strangers get done meanwhile: in wall time, and in their own processor time, which is what the attacker's
  * threads leave them. Judged is that they get on at all, that everybody can be killed, the attacker and who has to do with
  * him, and that all he takes is his own group's.
@@ -190,6 +190,7 @@ static const struct kind {
 	{"a sender that floods, with two threads", floods, true},
 	{"one who creates until the limit", creates, true},
 	{"256 commands that go round", goes_round},
+	{"100 contexts with short copies", copies_shortly},
 	{"a buffer for many messages that nobody reads", leaves_small_messages},
 };
 

@@ -280,6 +280,35 @@ static inline void goes_round(struct attack *a)
 	pause();
 }
 
+#define COPIERS 100
+#define SHORT	(12UL << 20) /* a worker's turn is 16 MiB */
+
+/* Copies, each a bit shorter than a worker's turn, in many contexts: one thread keeps all their workers busy. */
+static inline void copies_shortly(struct attack *a)
+{
+	static struct node n[COPIERS];
+	char *from = pages(SHORT), *to = pages(SHORT);
+	struct treadle_desc d[COPIERS];
+	struct treadle_cqe c;
+
+	become(ATTACKER);
+	memset(from, 1, SHORT);
+	memset(to, 1, SHORT);
+	for (int i = 0; i < COPIERS; i++) {
+		__u64 key = 1;
+		__u32 id;
+
+		node_open(&n[i], (struct options){.tx = 8, .rx = 8, .cq = 8});
+		need(mr(n[i].fd, to, SHORT, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id) == 0);
+		d[i] = write_of(from, SHORT, peer(&n[i], n[i].addr), 0, key, i);
+		need(post(&n[i], d[i]) == 1);
+	}
+	in_effect(a);
+	for (int i = 0;; i = (i + 1) % COPIERS)
+		if (cq_poll(&n[i].cq, &c))
+			need(c.error == 0 && post(&n[i], d[i]) == 1);
+}
+
 /* One buffer takes message after message, of no bytes; their completions are not read. */
 static inline void leaves_small_messages(struct attack *a)
 {

@@ -415,9 +415,13 @@ int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_ && !enabled_)
 		return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: the endpoint is not enabled");
-	flush();       /* what FI_MORE has put off is pending, too */
 	if (kernel_) { /* what is received by a shared context was posted there, not here */
-		const int rc = cancel(context, shared_rx_ ? Side::transmit : Side::both);
+		const Side side = shared_rx_ ? Side::transmit : Side::both;
+		int rc = cancel(context, side);
+		if (rc == -ENOENT) { /* what FI_MORE has put off is pending, too */
+			flush();
+			rc = cancel(context, side);
+		}
 		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);
 	}
 	/* What is posted is everybody's, what is armed is of the one that it was armed for. */

@@ -136,6 +136,39 @@ INSTANTIATE_TEST_SUITE_P(Thread, Level,
 			 testing::Values(FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_ENDPOINT,
 					 FI_THREAD_COMPLETION, FI_THREAD_DOMAIN));
 
+/*
+ * FI_THREAD_FID: "no serialization is required between the submission of data transmit requests and data receive
+ * operations": one thread sends what is refused, and hears of each; another one receives, and cancels that.
+ */
+TEST(Thread, WhoReceivesAndCancelsIsNotInTheWayOfWhoSends)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->domain_attr->threading = FI_THREAD_FID;
+	Node node(std::move(hints));
+	Side side(node);
+	fi_addr_t gone = side.insert(side.ep.get());
+	ASSERT_EQ(fi_av_remove(side.av.get(), &gone, 1, 0), 0);
+	std::atomic<bool> over{false};
+
+	std::thread receiver([&] {
+		char in[8];
+		for (int i = 0; !over; ++i) {
+			ASSERT_EQ(fi_recv(side.ep.get(), in, sizeof(in), nullptr, FI_ADDR_UNSPEC,
+					  ctx(i)),
+				  0);
+			EXPECT_EQ(fi_cancel(&side.ep->fid, ctx(i)), 0);
+			EXPECT_EQ(fi_cancel(&side.ep->fid, ctx(i)), -FI_ENOENT);
+			EXPECT_EQ(next_error(side.rx_cq.get()).err, FI_ECANCELED);
+		}
+	});
+	for (int i = 0; i < 20'000; ++i)
+		EXPECT_EQ(fi_send(side.ep.get(), &i, sizeof(i), nullptr, gone, nullptr),
+			  -FI_EADDRNOTAVAIL);
+	over = true;
+	receiver.join();
+	EXPECT_TRUE(is_silent(side.tx_cq.get()));
+}
+
 TEST(Thread, ControlCallsMayBeMadeAtAnyTime)
 {
 	Node node;

@@ -2,6 +2,7 @@
 #ifndef TREADLE_TRANSMIT_RING_H
 #define TREADLE_TRANSMIT_RING_H
 
+#include <atomic>
 #include <mutex>
 #include <span>
 
@@ -86,9 +87,14 @@ public:
 	/* All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit. */
 	Posted post_all(std::span<const Command> commands) noexcept;
 
-	/* Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. */
+	/*
+	 * Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. If nothing ever was,
+	 * that is found out without a look at what another thread may be posting.
+	 */
 	int flush() noexcept
 	{
+		if (!std::atomic_ref(batches_).load(std::memory_order_relaxed))
+			return 0;
 		const std::lock_guard guard(lock_);
 
 		return pending_ ? ring(0) : 0;
@@ -120,7 +126,10 @@ private:
 		if (rc) [[unlikely]]
 			return rc;
 		++pending_;
-		return flags & TREADLE_F_MORE ? 0 : ring(slots);
+		if (!(flags & TREADLE_F_MORE))
+			return ring(slots);
+		std::atomic_ref(batches_).store(true, std::memory_order_relaxed);
+		return 0;
 	}
 
 	/* slots: of the last command if it is without TREADLE_F_MORE, else 0 */
@@ -142,7 +151,8 @@ private:
 	int ring_on(int rc, std::uint32_t slots) noexcept;
 
 	[[no_unique_address]] Lock lock_;
-	int pending_ = 0; /* commands that no doorbell has taken */
+	int pending_ = 0;      /* commands that no doorbell has taken */
+	bool batches_ = false; /* some were posted with TREADLE_F_MORE */
 	detail::DescriptorRing ring_;
 };
 

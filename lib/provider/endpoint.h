@@ -285,6 +285,7 @@ protected:
 
 	std::shared_ptr<Endpoint> endpoint_;
 	std::uint64_t tx_op_flags_, rx_op_flags_;
+	const std::uint64_t unheard_; /* levels of completion that a datagram does not have */
 	/* The same for the kernel, for calls that take no flags. */
 	std::uint32_t tx_flags_ = 0, rx_flags_ = 0, inject_flags_ = TREADLE_F_INJECT;
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */

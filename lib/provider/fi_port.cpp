@@ -188,8 +188,11 @@ fi_ops_cm Port::cm_ops{
 Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	: Object(context), endpoint_(std::move(endpoint)),
 	  tx_op_flags_(endpoint_->info().tx_attr->op_flags),
-	  rx_op_flags_(endpoint_->info().rx_attr->op_flags), shares_tx_(endpoint_->shares_tx()),
-	  primary_(endpoint_->ports_.empty())
+	  rx_op_flags_(endpoint_->info().rx_attr->op_flags),
+	  unheard_(endpoint_->info().ep_attr->type == FI_EP_DGRAM ?
+			   FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE :
+			   0),
+	  shares_tx_(endpoint_->shares_tx()), primary_(endpoint_->ports_.empty())
 {
 	ops = &ep_ops;
 	cm = &cm_ops;
@@ -234,7 +237,8 @@ void Port::update() noexcept
 	any_source_ = own.directed() ? 0 : TREADLE_ADDR_ANY;
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
-	inject_flags_ = TREADLE_F_INJECT | (tx_flags_ & TREADLE_F_FENCE);
+	inject_flags_ =
+		TREADLE_F_INJECT | desc_flags_of(tx_op_flags_ & (FI_FENCE | FI_MATCH_COMPLETE));
 	choose_calls(msg_ops_, serialized, tx(FI_MSG | FI_SEND), rx(FI_MSG | FI_RECV));
 	choose_calls(tagged_ops_, serialized, tx(FI_TAGGED | FI_SEND), rx(FI_TAGGED | FI_RECV));
 	choose_calls(rma_ops_, serialized, tx(FI_RMA | FI_READ), tx(FI_RMA | FI_WRITE));
@@ -287,11 +291,7 @@ int Port::control(int command, void *arg)
 int Port::set_op_flags(std::uint64_t flags)
 {
 	const std::uint64_t op_flags = flags & ~(FI_TRANSMIT | FI_RECV);
-	/* of a datagram nobody hears any more */
-	const std::uint64_t unheard = endpoint_->info().ep_attr->type == FI_EP_DGRAM ?
-					      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE :
-					      0;
-	const std::uint64_t known = flags & FI_TRANSMIT ? fi::tx_op_flags & ~unheard : rx_op_flags;
+	const std::uint64_t known = flags & FI_TRANSMIT ? fi::tx_op_flags & ~unheard_ : rx_op_flags;
 
 	if (!is_one_direction(flags))
 		return REFUSE(-FI_EINVAL, subsys, "operation flags: either FI_TRANSMIT or FI_RECV");

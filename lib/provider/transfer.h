@@ -273,7 +273,7 @@ public:
 	{
 		const std::uint8_t opcode = command.desc().opcode;
 		const std::uint64_t flags = flags_for(opcode, given);
-		const std::uint64_t unknown = flags & ~transmit_flags(opcode);
+		const std::uint64_t unknown = flags & ~(transmit_flags(opcode) & ~unheard_);
 
 		if (unknown) [[unlikely]]
 			return refused(flags_refused(unknown, name_of(opcode)));
@@ -331,7 +331,7 @@ private:
 	ssize_t transmit_as(Message message, std::uint64_t given, const B &...buffers) noexcept
 	{
 		const std::uint64_t flags = flags_for(message.opcode, given);
-		const std::uint64_t unknown = flags & ~transmit_flags(message.opcode);
+		const std::uint64_t unknown = flags & ~(transmit_flags(message.opcode) & ~unheard_);
 
 		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
 			return refused(flags_refused(unknown, name_of(message.opcode)));

@@ -41,6 +41,23 @@ TEST_F(Dgram, MessageBoundariesAreMaintained)
 	EXPECT_EQ(send(out.data(), out.size() + 1), -FI_EMSGSIZE);
 }
 
+/* Nobody hears of a datagram's delivery: who asks for that is refused, by flags and by defaults. */
+TEST_F(Dgram, DeliveryIsNotToldOf)
+{
+	std::uint64_t out = 1;
+	const iovec iov{&out, sizeof(out)};
+	const fi_msg msg{&iov, nullptr, 1, p.b_at_a, nullptr, 0};
+	const fi_msg_tagged tagged{&iov, nullptr, 1, p.b_at_a, 1, 0, nullptr, 0};
+
+	for (const std::uint64_t level : {FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE}) {
+		std::uint64_t flags = FI_TRANSMIT | level;
+		EXPECT_EQ(fi_sendmsg(p.a.ep.get(), &msg, level), -FI_EBADFLAGS);
+		EXPECT_EQ(fi_tsendmsg(p.a.ep.get(), &tagged, level | FI_MORE), -FI_EBADFLAGS);
+		EXPECT_EQ(fi_control(&p.a.ep->fid, FI_SETOPSFLAG, &flags), -FI_EBADFLAGS);
+	}
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+}
+
 TEST_F(Dgram, WithoutAReceiveTheMessageWaitsIfThereIsRoom)
 {
 	std::uint64_t out = 1, in = 0;

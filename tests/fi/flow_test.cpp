@@ -125,6 +125,30 @@ TYPED_TEST(Flow, WhatIsInjectedHasNoContextToBeCanceledBy)
 	this->expect_sent(p.a.tx_cq.get(), ctx(1));
 }
 
+/* "the default operation flags apply where a flags parameter is not available": the level, too, by which its counter counts. */
+TYPED_TEST(Flow, WhatIsInjectedIsCountedWhenItsLevelIsReached)
+{
+	Side::Options options;
+	options.counters = true;
+	Pair p(this->hints(), options);
+	fid_ep *alias = nullptr;
+	ASSERT_EQ(fi_ep_alias(p.a.ep.get(), &alias, FI_TRANSMIT | FI_MATCH_COMPLETE), 0);
+	const Owned<fid_ep> matched(alias);
+	char in[2] = {};
+
+	ASSERT_EQ(TypeParam::inject(alias, "a", 1, p.b_at_a), 0);
+	EXPECT_EQ(fi_cntr_wait(p.a.sent.get(), 1, 50), -FI_ETIMEDOUT);
+	ASSERT_EQ(TypeParam::inject(p.a.ep.get(), "b", 1, p.b_at_a), 0);
+	EXPECT_TRUE(reaches(p.a.sent.get(), 1));
+	for (char &c : in) {
+		ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(2)), 0);
+		this->expect_received(p.b.rx_cq.get(), ctx(2), 1);
+	}
+	EXPECT_TRUE(reaches(p.a.sent.get(), 2));
+	EXPECT_EQ(std::string(in, 2), "ab");
+	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+}
+
 TYPED_TEST(Flow, WrongPeersAndBuffersAreTold)
 {
 	Pair p(this->hints());

@@ -220,6 +220,20 @@ TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
 	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
 }
 
+/* As much as max_err_data says. */
+TEST_F(Cm, ARejectedRequestMayCarry256Bytes)
+{
+	const std::vector<std::uint8_t> out = pattern(256);
+	std::string data;
+
+	ASSERT_EQ(connect(), 0);
+	CmEvent request = listener.request();
+	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, out.data(), out.size()), 0);
+	EXPECT_EQ(next_eq_error(client.eq.get(), &data).err, FI_ECONNREFUSED);
+	EXPECT_EQ(data, std::string(out.begin(), out.end()));
+	EXPECT_LE(data.size(), node.info->domain_attr->max_err_data);
+}
+
 TEST_F(Cm, ErrorDataGoesWhereTheReaderSays)
 {
 	char room[2] = {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_getinfo(3): what is offered, what is refused and why. */
 #include <cstddef>
+#include <fstream>
 #include <ostream>
 
 #include <sys/mman.h>
@@ -47,7 +48,44 @@ TEST(GetInfo, WithoutHintsTellsOfEverything)
 	EXPECT_EQ(info->domain_attr->resource_mgmt, FI_RM_ENABLED);
 	EXPECT_EQ(info->domain_attr->mr_mode, 0);
 	EXPECT_EQ(info->domain_attr->cq_data_size, 8u);
+	EXPECT_EQ(info->domain_attr->mr_key_size, 8u);
 	EXPECT_EQ(info->addr_format, std::uint32_t{FI_SOCKADDR_IN});
+}
+
+/* Each kind of object may take all that a context can have; an endpoint is three. */
+TEST(GetInfo, CountsAreWhatTheModuleAllows)
+{
+	const Info info = get_info(hints_for(FI_MSG).get());
+	std::size_t objects = 0;
+
+	ASSERT_TRUE(info);
+	std::ifstream("/sys/module/treadle/parameters/max_objects") >> objects;
+	ASSERT_GT(objects, 8u);
+	--objects; /* the domain's ring */
+	/* without hints: what there is room for; as many as that may be asked for, and not more */
+	for (const std::size_t more : {0, 1}) {
+		const Info hints = hints_for(FI_MSG);
+		hints->domain_attr->cq_cnt = objects + more;
+		EXPECT_EQ(!get_info(hints.get()), more) << "cq_cnt";
+		hints->domain_attr->cq_cnt = 0;
+		hints->domain_attr->cntr_cnt = objects + more;
+		EXPECT_EQ(!get_info(hints.get()), more) << "cntr_cnt";
+		hints->domain_attr->cntr_cnt = 0;
+		hints->domain_attr->mr_cnt = objects + more;
+		EXPECT_EQ(!get_info(hints.get()), more) << "mr_cnt";
+		hints->domain_attr->mr_cnt = 0;
+		const std::size_t endpoints = (objects - 2) / 3 + more;
+		for (std::size_t fi_domain_attr::*count :
+		     {&fi_domain_attr::ep_cnt, &fi_domain_attr::tx_ctx_cnt,
+		      &fi_domain_attr::rx_ctx_cnt, &fi_domain_attr::max_ep_stx_ctx,
+		      &fi_domain_attr::max_ep_srx_ctx}) {
+			(hints->domain_attr->*count) = endpoints;
+			EXPECT_EQ(!get_info(hints.get()), more);
+			(hints->domain_attr->*count) = 0;
+		}
+	}
+	EXPECT_EQ(info->domain_attr->max_ep_stx_ctx, info->domain_attr->ep_cnt);
+	EXPECT_EQ(info->domain_attr->max_ep_srx_ctx, info->domain_attr->ep_cnt);
 }
 
 /* The first is what most callers take: FI_EP_RDM over IPv4. */

@@ -118,6 +118,43 @@ TEST(Process, DataMovesWhileThePeerIsStopped)
 	EXPECT_EQ(child.wait(), 0);
 }
 
+/* "pure RMA target": it has nothing to do. */
+TEST(Process, MemoryIsReadAndWrittenWhileItsOwnerIsStopped)
+{
+	constexpr std::size_t size = 1 << 20;
+	const auto owner = [](int line) {
+		Node node(hints_for(FI_MSG | FI_RMA));
+		Side side(node);
+		std::vector<std::uint8_t> memory = pattern(size, 2);
+		fid_mr *mr = nullptr;
+		if (fi_mr_reg(node.domain.get(), memory.data(), size,
+			      FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, nullptr))
+			return 2;
+		const Owned<fid_mr> owned(mr);
+		meet(side, line);
+		put(line, {});
+		get(line);
+		return memory == pattern(size, 3) ? 0 : 3;
+	};
+	Child child(owner);
+	Node node(hints_for(FI_MSG | FI_RMA));
+	Side side(node);
+	const fi_addr_t peer = meet(side, child.line());
+	const auto out = pattern(size, 3);
+	std::vector<std::uint8_t> in(size);
+
+	get(child.line());
+	child.kill(SIGSTOP);
+	ASSERT_EQ(fi_read(side.ep.get(), in.data(), size, nullptr, peer, 0, 5, nullptr), 0);
+	next(side.tx_cq.get());
+	EXPECT_EQ(in, pattern(size, 2));
+	ASSERT_EQ(fi_write(side.ep.get(), out.data(), size, nullptr, peer, 0, 5, nullptr), 0);
+	next(side.tx_cq.get());
+	child.kill(SIGCONT);
+	put(child.line(), {});
+	EXPECT_EQ(child.wait(), 0);
+}
+
 TEST(Process, AChildCantUseNorHurtItsParentsObjects)
 {
 	Pair p(hints_for(FI_MSG));

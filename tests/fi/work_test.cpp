@@ -2,6 +2,8 @@
 /* fi_trigger(3), "DEFERRED WORK QUEUES": what work may name. */
 #include "work.h"
 
+#include <rdma/fi_atomic.h>
+
 namespace
 {
 
@@ -63,6 +65,81 @@ TEST_F(DeferredWork, TheLogTellsWhyItWasRefused)
 		EXPECT_EQ(work.queue(p.node), -error) << why;
 		EXPECT_TRUE(log.has(std::string(why) + fi_strerror(error))) << log.all();
 	}
+}
+
+/* "An endpoint must be created with the FI_TRIGGER capability in order to use triggered operations." */
+TEST(DeferredWorkCaps, AnEndpointMustBeCreatedWithTheCapability)
+{
+	Node node(hints_for(FI_MSG));
+	const auto cntr = node.cntr();
+	int value = 0;
+	const iovec iov{&value, sizeof(value)};
+	fi_triggered_context triggered{};
+	Log log;
+
+	for (std::uint64_t *caps :
+	     {&node.info->caps, &node.info->tx_attr->caps, &node.info->rx_attr->caps})
+		*caps &= ~std::uint64_t{FI_TRIGGER};
+	Side side(node);
+	const fi_addr_t self = side.insert(side.ep.get());
+	triggered.event_type = FI_TRIGGER_THRESHOLD;
+	triggered.trigger.threshold = {cntr.get(), 1};
+	const fi_msg msg{&iov, nullptr, 1, self, &triggered, 0};
+	EXPECT_EQ(fi_sendmsg(side.ep.get(), &msg, FI_TRIGGER), -FI_EINVAL);
+	EXPECT_TRUE(log.has("FI_TRIGGER")) << log.all();
+	EXPECT_EQ(fi_recvmsg(side.ep.get(), &msg, FI_TRIGGER), -FI_EINVAL);
+	log.clear();
+	Work send(FI_OP_SEND, cntr.get(), 1), receive(FI_OP_RECV, cntr.get(), 1);
+	EXPECT_EQ(send.message(side.ep.get(), &value, 4, self).queue(node), -FI_EINVAL);
+	EXPECT_TRUE(log.has("FI_TRIGGER")) << log.all();
+	EXPECT_EQ(receive.message(side.ep.get(), &value, 4, FI_ADDR_UNSPEC).queue(node),
+		  -FI_EINVAL);
+}
+
+/* "the endpoint counter is incremented only if it is explicitly referenced as the completion_cntr" */
+TEST(DeferredWorkCounter, TheEndpointsOwnCountsOnceIfItIsNamed)
+{
+	Side::Options options;
+	options.counters = true;
+	Pair p(hints_for(FI_MSG | FI_TRIGGER), options);
+	const auto cntr = p.node.cntr();
+	int value = 4, in = 0;
+	std::uint64_t count = 0;
+
+	for (const std::uint64_t flags : {std::uint64_t{0}, std::uint64_t{FI_COMPLETION}}) {
+		Work send(FI_OP_SEND, cntr.get(), ++count, p.a.sent.get());
+		send.message(p.a.ep.get(), &value, sizeof(value), p.b_at_a, flags);
+		ASSERT_EQ(send.queue(p.node), 0);
+		ASSERT_EQ(fi_recv(p.b.ep.get(), &in, sizeof(in), nullptr, FI_ADDR_UNSPEC, nullptr),
+			  0);
+		ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+		next(p.b.rx_cq.get());
+		EXPECT_TRUE(reaches(p.a.sent.get(), count));
+		if (flags)
+			next(p.a.tx_cq.get());
+		EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
+		EXPECT_EQ(fi_cntr_read(p.a.sent.get()), count);
+	}
+}
+
+/* "If a provider cannot support a deferred work request, -FI_ENOSYS": an operation on a datatype that it is not defined for. */
+TEST(DeferredWorkAtomics, WhatDoesNotExistIsNotSupported)
+{
+	Pair p(hints_for(FI_MSG | FI_ATOMIC | FI_TRIGGER));
+	const auto cntr = p.node.cntr();
+	double value = 1;
+	const fi_ioc ioc{&value, 1};
+	const fi_rma_ioc there{0, 1, 5};
+	fi_op_atomic op{};
+	Work work(FI_OP_ATOMIC, cntr.get(), 1);
+
+	op.ep = p.a.ep.get();
+	op.msg = {&ioc, nullptr, 1, p.b_at_a, &there, 1, FI_DOUBLE, FI_BOR, nullptr, 0};
+	work.work.op.atomic = &op;
+	EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
+	op.msg.op = FI_SUM;
+	EXPECT_EQ(work.queue(p.node), 0);
+	EXPECT_EQ(work.cancel(p.node), 0);
 }
 
 } // namespace

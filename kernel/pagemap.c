@@ -356,7 +356,8 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 	unsigned int i;
 	int level;
 
-	if (pm->dead)
+	/* without a context there is soon no notifier: nothing would tell that the pages are others, or clean */
+	if (pm->dead || list_empty(&pm->ctxs))
 		return -ESHUTDOWN;
 	if (pm->seq != seq || (pm->active && addr < pm->end && end > pm->start))
 		return -EAGAIN;

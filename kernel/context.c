@@ -40,6 +40,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	INIT_LIST_HEAD(&ctx->mates);
 	atomic_set(&ctx->armed, 0);
 	treadle_poller_init(&ctx->poller);
+	ctx->cred = get_current_cred();
 	ctx->uid = current_euid();
 	ctx->user_ns = get_user_ns(current_user_ns());
 	ctx->net = get_net(current->nsproxy->net_ns);
@@ -86,6 +87,7 @@ static void ctx_release(struct kref *ref)
 		treadle_crew_put(ctx->crew);
 	put_net(ctx->net);
 	put_user_ns(ctx->user_ns);
+	put_cred(ctx->cred);
 	kfree(ctx);
 	/* the work that brought us here is flushed before the module's text goes */
 	module_put(THIS_MODULE);

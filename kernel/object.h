@@ -70,7 +70,7 @@ struct treadle_crew;
  * @lock:	bindings, create, destroy
  * @mm:		the process; mmgrab'ed
  * @pm, @mates:	its pages, and its place among the contexts of the process
- * @uid, @user_ns, @net: who opened it
+ * @uid, @user_ns, @net: who opened it; @cred: with which rights his workers look at his memory
  * @crew:	whose workers run what it has to do: those of @uid, or of who answers for him
  * @memcg:	who pays for messages that are kept for it
  * @ports:	of @net
@@ -86,6 +86,7 @@ struct treadle_ctx {
 	struct kref ref;
 	struct mutex lock;
 	struct mm_struct *mm;
+	const struct cred *cred;
 	kuid_t uid;
 	struct user_namespace *user_ns;
 	struct net *net;

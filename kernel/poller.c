@@ -19,6 +19,7 @@
  * The values are the process's to write at any time: each is read once for each look
  * and compared, and nothing else depends on it.
  */
+#include <linux/cred.h>
 #include <linux/memcontrol.h>
 #include <linux/nospec.h>
 #include <linux/sched/mm.h>
@@ -261,6 +262,7 @@ static void poller_work(struct work_struct *work)
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
 	TREADLE_RUN(run, ctx);
 	int i;
+	const struct cred *cred = override_creds(ctx->cred);
 
 	hrtimer_cancel(&p->timer);
 	spin_lock(&p->trigger.lock);
@@ -280,6 +282,7 @@ static void poller_work(struct work_struct *work)
 	}
 	set_active_memcg(old);
 	treadle_crew_pace(ctx, began);
+	revert_creds(cred);
 	if (again)
 		treadle_queue_work(ctx, &p->work);
 	if (stop) {

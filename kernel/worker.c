@@ -282,6 +282,7 @@ void treadle_ctx_worker(struct work_struct *work)
 	spin_lock(&ctx->jobs_lock);
 	list_splice_tail_init(&ctx->jobs, &run.jobs);
 	spin_unlock(&ctx->jobs_lock);
+	const struct cred *cred = override_creds(ctx->cred);
 	treadle_run_jobs(&run);
 	set_active_memcg(old);
 	treadle_run_let_go(&run);
@@ -289,3 +290,4 @@ void treadle_ctx_worker(struct work_struct *work)
 	treadle_run_handoff(&run); /* there is more to do */
 	treadle_ctx_put(ctx);
 }
+	revert_creds(cred);

@@ -169,7 +169,11 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		cmd->admitted = true;
+		run->guest =
+			run->ctx !=
+			ep->obj.ctx; /* as for what is armed on a counter: what is behind it goes on */
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		run->guest = false;
 	}
 	treadle_run_add(run, job);
 }

@@ -31,8 +31,9 @@ struct treadle_run {
 	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
-	bool guest; /* fires a counter of another context, which does not wait for pages of @ctx */
-	u64 began; /* of a worker, who may copy much: ktime, and what it has waited since; else 0 */
+	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
+	u64 began;  /* of a worker, who may copy much: ktime; else 0 */
+	u64 waited; /* for pages, ns */
 };
 
 #define TREADLE_CALLER_BUDGET 256
@@ -43,18 +44,26 @@ struct treadle_run {
 
 void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);
-void treadle_run_let_go(struct treadle_run *run);
 void treadle_queue_job(struct treadle_job *job);
 void treadle_ctx_worker(struct work_struct *work);
 struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
-void treadle_crew_polls(struct treadle_crew *crew, int more);
+void treadle_crew_polls(struct treadle_crew *crew, bool more);
 void treadle_crew_pace(struct treadle_ctx *ctx, u64 began);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
 void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);
+
+void treadle_run_give(struct treadle_run *run);
+
+/* The jobs of other contexts don't wait for what comes now. */
+static inline void treadle_run_let_go(struct treadle_run *run)
+{
+	if (!list_empty(&run->jobs))
+		treadle_run_give(run);
+}
 
 static inline void treadle_run_add(struct treadle_run *run, struct treadle_job *job)
 {

@@ -121,9 +121,9 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 		treadle_cmd_span(cmd, &src, msg->done);
 		treadle_span_kernel(&dst, msg->payload, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
-		/* the sender himself waits, so that his messages stay in order */
+		/* the sender himself waits, so that his messages stay in order; his worker has others to do, and comes again */
 	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && run->ctx == cmd->ep->obj.ctx &&
-		 !fatal_signal_pending(current));
+		 current->mm && !fatal_signal_pending(current));
 	return ret == -EINPROGRESS ? -EAGAIN : ret;
 }
 

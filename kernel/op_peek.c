@@ -32,7 +32,8 @@ int treadle_peek_prep(const struct treadle_desc *d)
 #define PEEK_LOOKS 4096u /* messages looked at under one hold of the lock */
 
 /* The oldest message for @recv, or NULL. Drops rx->lock now and then. */
-static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadle_recv *recv)
+static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadle_recv *recv,
+				      struct treadle_run *run)
 {
 	struct treadle_match *match = &rx->match[TREADLE_TAGGED];
 	struct treadle_match_place mark;
@@ -43,6 +44,7 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 	while (!(m = treadle_match_seek(match, &recv->m, &mark, &looks)) &&
 	       treadle_match_marked(&mark)) {
 		spin_unlock(&rx->lock);
+		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
 		if (fatal_signal_pending(current)) {
@@ -63,7 +65,7 @@ static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv
 
 	if (recv->flags & TREADLE_F_PEEK) {
 		treadle_rx_take(rx, NULL, run); /* those posted before come before */
-		m = look(rx, recv);
+		m = look(rx, recv, run);
 	} else {
 		m = treadle_match_find(&rx->match[TREADLE_CLAIMED], &claimed);
 	}

@@ -142,7 +142,7 @@ void treadle_cell_arm(struct treadle_cmd *cmd)
 	p->fresh = true;
 	if (p->state == TREADLE_POLL_IDLE) {
 		kref_get(&ctx->ref);
-		treadle_crew_polls(ctx->crew, 1);
+		treadle_crew_polls(ctx->crew, true);
 	}
 	if (p->state != TREADLE_POLL_NOW) {
 		p->state = TREADLE_POLL_NOW;
@@ -210,6 +210,8 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 		started = true;
 		treadle_cond_drop(cmd);
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		treadle_run_let_go(run);
+		cond_resched();
 	}
 	return started;
 }
@@ -258,11 +260,11 @@ static void poller_work(struct work_struct *work)
 	struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
 	bool again = true, stop = false;
 	u64 began = ktime_get_ns();
-	/* what is allocated for his commands is paid by him */
+	/* as in treadle_ctx_worker() */
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
+	const struct cred *cred = override_creds(ctx->cred);
 	TREADLE_RUN(run, ctx);
 	int i;
-	const struct cred *cred = override_creds(ctx->cred);
 
 	hrtimer_cancel(&p->timer);
 	spin_lock(&p->trigger.lock);
@@ -280,13 +282,13 @@ static void poller_work(struct work_struct *work)
 		cond_resched();
 		again = poller_goes_on(p, now, &stop);
 	}
-	set_active_memcg(old);
-	treadle_crew_pace(ctx, began);
 	revert_creds(cred);
+	set_active_memcg(old);
+	treadle_crew_pace(ctx, began + run.waited);
 	if (again)
 		treadle_queue_work(ctx, &p->work);
 	if (stop) {
-		treadle_crew_polls(ctx->crew, -1);
+		treadle_crew_polls(ctx->crew, false);
 		treadle_ctx_put(ctx);
 	}
 }

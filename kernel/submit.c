@@ -15,8 +15,7 @@
 
 #include "treadle.h"
 
-#define LET_GO		 64 /* commands after which others get what they have fired */
-#define TREADLE_MAX_VECS 4  /* buffers, remote ranges, results, what to compare with */
+#define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, what to compare with */
 
 struct kmem_cache *treadle_cmd_cache;
 
@@ -364,14 +363,16 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 		}
 		if (ret == -EINPROGRESS)
 			ret = -EAGAIN;
-	} while (ret == -EAGAIN && run->ctx == ctx && !fatal_signal_pending(current));
+		/* he who rings waits; his worker comes again */
+	} while (ret == -EAGAIN && run->ctx == ctx && current->mm &&
+		 !fatal_signal_pending(current));
 	if (!ret)
 		cmd->inject = buf;
 	else
 		kfree(buf);
 	if (ret == -ESHUTDOWN)
 		return treadle_ep_error(cmd->ep);
-	return ret == -EAGAIN && run->ctx == ctx ? -EINTR : ret;
+	return ret == -EAGAIN && run->ctx == ctx && current->mm ? -EINTR : ret;
 }
 
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
@@ -507,8 +508,8 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		if (taken) {
 			if (signal_pending(current))
 				break;
-			if (taken % LET_GO == 0)
-				treadle_run_let_go(&run);
+			/* who waits for them does not wait for what comes, nor for us if we have no processor, or no memory */
+			treadle_run_let_go(&run);
 			cond_resched();
 		}
 		treadle_ring_fetch(ring, ring->head, &cmd.d);

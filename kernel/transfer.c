@@ -114,10 +114,24 @@ static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 		pm_unlock(a->pm);
 }
 
+/* own_word() */
+static __always_inline void copy_word(void *d, const void *s, u64 n)
+{
+	if (likely(n == 8))
+		WRITE_ONCE(*(u64 *)d, READ_ONCE(*(const u64 *)s));
+	else if (n == 4)
+		WRITE_ONCE(*(u32 *)d, READ_ONCE(*(const u32 *)s));
+	else if (n == 2)
+		WRITE_ONCE(*(u16 *)d, READ_ONCE(*(const u16 *)s));
+	else
+		WRITE_ONCE(*(u8 *)d, READ_ONCE(*(const u8 *)s));
+}
+
 static __always_inline void copy_bytes(void *d, const void *s, u64 n)
 {
-	/* a process may well send onto itself */
-	if (unlikely(s < d + n && d < s + n))
+	if (own_word(n)) /* as a whole, whoever runs */
+		copy_word(d, s, n);
+	else if (unlikely(s < d + n && d < s + n)) /* a process may well send onto itself */
 		memmove(d, s, n);
 	else
 		memcpy(d, s, n);
@@ -257,7 +271,8 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 
 static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
-	u64 together, addr = span_addr(s, &together), began;
+	u64 together, addr = span_addr(s, &together), began, ran;
+	unsigned long slept;
 	int ret;
 
 	/* mostly it is there and only not known: that blocks nobody */
@@ -266,10 +281,13 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);
-	began = run->began ? ktime_get_ns() : 0;
+	began = ktime_get_ns();
+	ran = current->se.sum_exec_runtime;
+	slept = current->nvcsw;
 	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, true);
-	if (began) /* a worker that waited took nobody's time */
-		run->began += ktime_get_ns() - began;
+	/* a worker that sleeps takes nobody's time; one that clears pages, or reclaims, does */
+	if (current->nvcsw != slept)
+		run->waited += ktime_get_ns() - began - (current->se.sum_exec_runtime - ran);
 	return ret;
 }
 
@@ -292,8 +310,8 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 	u64 n;
 
 	while (*done < len) {
-		if (!spans_lock(dst, src)) {
-			*side = TREADLE_DST;
+		if (!spans_lock(dst, src)) { /* whose owner it is that keeps it busy goes on */
+			*side = TREADLE_SRC;
 			return -EAGAIN;
 		}
 		*side = TREADLE_SRC;
@@ -324,6 +342,8 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 			else if (++idle > LOCK_TRIES)
 				return -EAGAIN;
 		}
+		if (need_resched())
+			treadle_run_let_go(run);
 		cond_resched();
 		if (run->budget <= 0 || fatal_signal_pending(current))
 			return -EINPROGRESS;

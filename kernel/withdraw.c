@@ -191,6 +191,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 			if (canceled[i] &&
 			    !treadle_recv_tell(canceled[i], ep, NULL, -ECANCELED, run))
 				treadle_rx_put_back(rx, canceled[i], run);
+		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
 	}

@@ -36,7 +36,7 @@
  * @ref:  contexts; the last one goes with crews_lock
  * @node: in crews (under crews_lock)
  * @end:  destroys @wq, which may not be done by one of its own workers
- * @pollers: contexts that have something armed on cells
+ * @pollers: contexts that have something armed on cells; up to @most they count among those of all users
  * @taken: up to when the processors' time is (under @pace)
  */
 struct treadle_crew {
@@ -46,6 +46,7 @@ struct treadle_crew {
 	struct workqueue_struct *wq;
 	struct work_struct end;
 	atomic_t pollers;
+	int most;
 	spinlock_t pace;
 	u64 taken;
 };
@@ -89,6 +90,7 @@ static struct treadle_crew *crew_alloc(kuid_t uid)
 	}
 	kref_init(&crew->ref);
 	spin_lock_init(&crew->pace);
+	crew->most = USERS_POLLERS * num_online_cpus();
 	crew->uid = uid;
 	INIT_WORK(&crew->end, crew_end);
 	hash_add(crews, &crew->node, __kuid_val(uid));
@@ -143,10 +145,13 @@ void treadle_crew_put(struct treadle_crew *crew)
 	kref_put_mutex(&crew->ref, crew_release, &crews_lock);
 }
 
-void treadle_crew_polls(struct treadle_crew *crew, int more)
+/* One context more that polls, or one less. Who has many looks seldom, and costs the others no more than that. */
+void treadle_crew_polls(struct treadle_crew *crew, bool more)
 {
-	atomic_add(more, &crew->pollers);
-	atomic_add(more, &pollers);
+	if (more && atomic_inc_return(&crew->pollers) <= crew->most)
+		atomic_inc(&pollers);
+	else if (!more && atomic_dec_return(&crew->pollers) < crew->most)
+		atomic_dec(&pollers);
 }
 
 /* How many of the pollers of this user, or of all if those are many, have to share the time of one. */
@@ -236,8 +241,8 @@ void treadle_run_handoff(struct treadle_run *run)
 	queue_ctx(run->ctx);
 }
 
-/* The jobs of other contexts don't wait for what comes now. */
-void treadle_run_let_go(struct treadle_run *run)
+/* The jobs of other contexts go to their workers: treadle_run_let_go(). */
+void treadle_run_give(struct treadle_run *run)
 {
 	struct treadle_job *job, *next;
 
@@ -266,6 +271,8 @@ void treadle_run_jobs(struct treadle_run *run)
 		list_del_init(&job->link);
 		job->fn(job, run);
 		run->budget--;
+		if (need_resched())
+			treadle_run_let_go(run);
 		cond_resched();
 	}
 }
@@ -273,8 +280,9 @@ void treadle_run_jobs(struct treadle_run *run)
 void treadle_ctx_worker(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, work);
-	/* what is allocated for his jobs is paid by him */
+	/* what is allocated for his jobs is paid by him, and his pages come as if he asked for them (disk quotas, FUSE) */
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
+	const struct cred *cred = override_creds(ctx->cred);
 	TREADLE_RUN(run, ctx);
 
 	run.budget = WORKER_BUDGET;
@@ -282,12 +290,11 @@ void treadle_ctx_worker(struct work_struct *work)
 	spin_lock(&ctx->jobs_lock);
 	list_splice_tail_init(&ctx->jobs, &run.jobs);
 	spin_unlock(&ctx->jobs_lock);
-	const struct cred *cred = override_creds(ctx->cred);
 	treadle_run_jobs(&run);
+	revert_creds(cred);
 	set_active_memcg(old);
 	treadle_run_let_go(&run);
-	treadle_crew_pace(ctx, run.began);
+	treadle_crew_pace(ctx, run.began + run.waited);
 	treadle_run_handoff(&run); /* there is more to do */
 	treadle_ctx_put(ctx);
 }
-	revert_creds(cred);

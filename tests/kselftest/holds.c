@@ -247,6 +247,41 @@ TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
 	close(c.fd);
 }
 
+/* And what is armed does not wait for receives of who fires it, be they as many: he does not look for all of them, either. */
+TEST_F(holds, what_is_armed_does_not_wait_for_receives_of_who_fires)
+{
+	enum { POSTED = 2048 };
+	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
+	struct node *fires = &self->b, c;
+	__u64 began, look, took;
+	struct cntr later;
+
+	node_open(&c, (struct options){});
+	cntr_open(&later, c.fd);
+	d.addr = 0;
+	d.flags |= TREADLE_F_PEEK;
+	send_many(&self->a, self->to, 0, MANY);
+	look = look_once(fires, d);
+	d.flags = TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&c, when(tsend_of(NULL, 0, peer(&c, fires->addr), 1, 5), &c.rcvd, 1)));
+	ASSERT_EQ(1, post(&c, when(count_of(TREADLE_OP_CNTR_ADD, &later, 1, 0), &c.rcvd, 1)));
+	ASSERT_EQ(0, post_recv(&c, recv_of(self->dst, 8, ANY, 6)));
+	for (int i = 0; i < POSTED; i++)
+		ring_put(&fires->rx, &d);
+	ring_publish(&fires->rx);
+	began = now_ns();
+	ASSERT_EQ(1, post(fires, send_of(self->dst + 8, 8, peer(fires, c.addr), 7)));
+	EXPECT_TRUE(cntr_becomes(&later, 1, 0));
+	took = now_ns() - began;
+	note("%d receives, each of which looks at all messages in %llu us: %llu us", POSTED,
+	     look / 1000, took / 1000);
+	EXPECT_LT(took, POSTED / 4 * look);
+	EXPECT_EQ(6, cq_next(&c.rcq).context);
+	EXPECT_EQ(5, cq_next(&c.cq).context);
+	EXPECT_EQ(7, cq_next(&fires->cq).context);
+	close(c.fd);
+}
+
 /* Nor does he look at all that waits, for receives that were armed to do no more than that. */
 TEST_F(holds, who_fires_does_not_look_at_all_that_waits)
 {

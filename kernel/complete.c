@@ -357,10 +357,10 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
 		cq = recv ? ep->rx_cq : ep->tx_cq;
 	/* who would have looked, or thrown away, would not have received */
-	if (op_flags && !(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
+	if (op_flags && !(flags & TREADLE_F_WORK) &&
+	    !(recv && flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)))
 		cntr = ep_cntr(ep, op_flags);
-	/* only a receive has it: its buffer is released */
-	if (unlikely(flags & TREADLE_F_MULTI_RECV))
+	if (unlikely(recv && flags & TREADLE_F_MULTI_RECV)) /* its buffer is released */
 		op_flags |= TREADLE_CQ_MULTI_RECV;
 	/* the command may be freed as soon as the completion queue keeps it */
 	if (cntr && cmd->heap)

@@ -125,6 +125,11 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	 * under way are not visible. First nobody may reach us, then what waits
 	 * in us is told, then the table lets go.
 	 */
+	xa_for_each(&ctx->objs, id, obj) {
+		if (obj->type == TREADLE_EP)
+			treadle_ep_close(container_of(obj, struct treadle_ep, obj));
+		cond_resched();
+	}
 	xa_for_each(&ctx->objs, id, obj)
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);

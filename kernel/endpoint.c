@@ -447,13 +447,19 @@ static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
 	ep->left = true;
 }
 
-/* It does nothing more; who waits for a message of it is told, before the port is another's. */
-void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
+/* It does nothing more, and nothing more comes to it. */
+void treadle_ep_close(struct treadle_ep *ep)
 {
 	spin_lock(&ep->lock);
 	WRITE_ONCE(ep->dead, true);
 	WRITE_ONCE(ep->closed, true);
 	spin_unlock(&ep->lock);
+}
+
+/* It is closed; who waits for a message of it is told, before the port is another's. */
+void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
+{
+	treadle_ep_close(ep);
 	smp_mb(); /* pairs with await_source() */
 	if (unlikely(READ_ONCE(ep->awaited))) {
 		ep_leave(ep, run); /* this may take long, see below */

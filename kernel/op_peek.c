@@ -33,7 +33,7 @@ int treadle_peek_prep(const struct treadle_desc *d)
 
 /* The oldest message for @recv, or NULL. Drops rx->lock now and then. */
 static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadle_recv *recv,
-				      struct treadle_run *run)
+				      struct treadle_run *run) __must_hold(&rx->lock)
 {
 	struct treadle_match *match = &rx->match[TREADLE_TAGGED];
 	struct treadle_match_place mark;

@@ -525,9 +525,9 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		if (error)
 			treadle_rx_tell(recv, ep, error, run);
 		treadle_ep_put(ep);
+		treadle_run_let_go(run);
 		treadle_rx_grow(rx, TREADLE_PLAIN, run);
 		treadle_rx_grow(rx, TREADLE_TAGGED, run);
-		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
 		if (ring->broken)

@@ -273,6 +273,7 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 {
 	u64 together, addr = span_addr(s, &together), began, ran;
 	unsigned long slept;
+	s64 idle;
 	int ret;
 
 	/* mostly it is there and only not known: that blocks nobody */
@@ -285,9 +286,10 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 	ran = current->se.sum_exec_runtime;
 	slept = current->nvcsw;
 	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, true);
-	/* a worker that sleeps takes nobody's time; one that clears pages, or reclaims, does */
-	if (current->nvcsw != slept)
-		run->waited += ktime_get_ns() - began - (current->se.sum_exec_runtime - ran);
+	/* a worker that sleeps takes nobody's time; one that clears pages, or reclaims, does. What it ran is known to a tick. */
+	idle = ktime_get_ns() - began - (current->se.sum_exec_runtime - ran);
+	if (current->nvcsw != slept && idle > 0)
+		run->waited += idle;
 	return ret;
 }
 

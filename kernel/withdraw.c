@@ -46,6 +46,10 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 
 	if (!ep->rx_cq)
 		by = teller(recv, own);
+	if (by && !by->rx_cq) { /* nobody has one */
+		treadle_ep_put(by);
+		by = NULL;
+	}
 	if (!by)
 		by = treadle_ep_get(ep);
 	while (by && !told && !(own && READ_ONCE(own->dead))) {
@@ -198,10 +202,13 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct tread
 	spin_unlock(&rx->lock);
 }
 
-/* All endpoints of @ep's process end with it: the first of a ring empties that for the others. */
+/*
+ * Where the whole context ends, all of its endpoints are closed first, so that nothing more comes to any: the first one of
+ * a ring empties that for the others.
+ */
 static bool goes_with(const struct treadle_ep *it, const struct treadle_ep *ep)
 {
-	return it == ep || READ_ONCE(ep->obj.ctx->dead);
+	return it == ep || (READ_ONCE(ep->obj.ctx->dead) && READ_ONCE(it->dead));
 }
 
 /* Up to FAIL_BATCH armed receives of @ep, taken out; looks at SCAN_BATCH at most, from *at on; is there more? */

@@ -269,6 +269,8 @@ void treadle_run_jobs(struct treadle_run *run)
 		}
 		job = list_first_entry(&run->jobs, struct treadle_job, link);
 		list_del_init(&job->link);
+		if (job->ctx == run->ctx) /* which may sleep, for memory of his own */
+			treadle_run_let_go(run);
 		job->fn(job, run);
 		run->budget--;
 		if (need_resched())

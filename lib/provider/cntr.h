@@ -45,6 +45,15 @@ private:
 	static int set_error(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept;
 
+	std::unique_lock<std::mutex> lock_errors()
+	{
+		std::unique_lock lock(error_lock_, std::defer_lock);
+
+		if (!domain_.serialized(true))
+			lock.lock();
+		return lock;
+	}
+
 	static fi_ops_cntr cntr_ops;
 
 	Domain &domain_;
@@ -55,7 +64,7 @@ private:
 	std::atomic<std::uint64_t> seen_{0};
 	/* The error count that the application knows. */
 	std::atomic<std::uint64_t> known_error_{0};
-	std::mutex error_lock_; /* who changes the error count by call */
+	std::mutex error_lock_; /* who changes the error count by call, if several threads may */
 	Membership membership_;
 };
 

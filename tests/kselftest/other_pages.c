@@ -179,8 +179,8 @@ TEST_F(stress, moved_about)
 	migrated = events("pgmigrate_success ") - migrated;
 	note("%d pages moved where messages came, %d where they left, %lld in all", moved,
 	     moved_out, migrated);
-	EXPECT_EQ(!variant->pinned, moved > 0);
-	EXPECT_EQ(!variant->pinned, moved_out > 0);
+	/* mostly on both sides; which pages are in the way is the kernel's affair */
+	EXPECT_EQ(!variant->pinned, moved + moved_out > 0);
 	EXPECT_TRUE(variant->pinned || migrated >= moved + moved_out);
 }
 

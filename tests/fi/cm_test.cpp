@@ -205,23 +205,8 @@ TEST_F(Cm, WithoutAListenerTheConnectionIsRefused)
 	EXPECT_EQ(error.err_data_size, 0u);
 }
 
-TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
-{
-	std::string data;
-
-	ASSERT_EQ(connect(), 0);
-	CmEvent request = listener.request();
-	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, "no", 2), 0);
-	EXPECT_EQ(next_eq_error(client.eq.get(), &data).err, FI_ECONNREFUSED);
-	EXPECT_EQ(data, "no");
-	/* It is answered: the handle is good for nothing any more. */
-	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, nullptr, 0), -FI_EINVAL);
-	fid_ep *ep = nullptr;
-	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
-}
-
 /* As much as max_err_data says. */
-TEST_F(Cm, ARejectedRequestMayCarry256Bytes)
+TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
 {
 	const std::vector<std::uint8_t> out = pattern(256);
 	std::string data;
@@ -232,6 +217,10 @@ TEST_F(Cm, ARejectedRequestMayCarry256Bytes)
 	EXPECT_EQ(next_eq_error(client.eq.get(), &data).err, FI_ECONNREFUSED);
 	EXPECT_EQ(data, std::string(out.begin(), out.end()));
 	EXPECT_LE(data.size(), node.info->domain_attr->max_err_data);
+	/* It is answered: the handle is good for nothing any more. */
+	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, nullptr, 0), -FI_EINVAL);
+	fid_ep *ep = nullptr;
+	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
 }
 
 TEST_F(Cm, ErrorDataGoesWhereTheReaderSays)

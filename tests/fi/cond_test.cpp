@@ -127,27 +127,41 @@ TEST(Cond, AnEventQueueSignals)
 	});
 }
 
+Owned<fid_wait> set_of(const Node &node)
+{
+	fi_wait_attr attr{.wait_obj = FI_WAIT_MUTEX_COND, .flags = 0};
+	fid_wait *set = nullptr;
+
+	EXPECT_EQ(fi_wait_open(node.fabric.get(), &attr, &set), 0);
+	return Owned<fid_wait>(set);
+}
+
+Owned<fid_cntr> cntr_in(const Node &node, fid_wait *set)
+{
+	fi_cntr_attr attr{};
+	fid_cntr *cntr = nullptr;
+
+	attr.wait_obj = FI_WAIT_SET;
+	attr.wait_set = set;
+	EXPECT_EQ(fi_cntr_open(node.domain.get(), &attr, &cntr, nullptr), 0);
+	return Owned<fid_cntr>(cntr);
+}
+
 TEST(Cond, AWaitSetSignalsForItsMembers)
 {
 	Node node;
-	fid_wait *raw = nullptr;
-	fi_wait_attr attr{.wait_obj = FI_WAIT_MUTEX_COND, .flags = 0};
-	ASSERT_EQ(fi_wait_open(node.fabric.get(), &attr, &raw), 0);
-	const Owned<fid_wait> set(raw);
-	fi_cntr_attr of_cntr{};
+	const auto set = set_of(node);
+	const auto cntr = cntr_in(node, set.get());
 	fi_cq_attr of_cq{};
-	of_cntr.wait_obj = of_cq.wait_obj = FI_WAIT_SET;
-	of_cntr.wait_set = of_cq.wait_set = set.get();
-	fid_cntr *cntr = nullptr;
+	of_cq.wait_obj = FI_WAIT_SET;
+	of_cq.wait_set = set.get();
 	fid_cq *cq = nullptr;
-	ASSERT_EQ(fi_cntr_open(node.domain.get(), &of_cntr, &cntr, nullptr), 0);
-	const Owned<fid_cntr> owned_cntr(cntr);
 	ASSERT_EQ(fi_cq_open(node.domain.get(), &of_cq, &cq, nullptr), 0);
 	const Owned<fid_cq> owned_cq(cq);
 
 	expect_wakes(node, &set->fid, [&](int i, bool now) {
 		if (now) {
-			EXPECT_EQ(i % 2 ? fi_cntr_add(cntr, 1) : fi_cq_signal(cq), 0);
+			EXPECT_EQ(i % 2 ? fi_cntr_add(cntr.get(), 1) : fi_cq_signal(cq), 0);
 		}
 	});
 	EXPECT_EQ(fi_wait(set.get(), 10), -FI_ETIMEDOUT);
@@ -196,18 +210,10 @@ TEST(Cond, WhoTakesTheNewsOfACounterTellsWhoWaits)
 TEST(Cond, WhoTakesTheNewsOfAWaitSetTellsWhoWaits)
 {
 	Node node;
-	fid_wait *raw = nullptr;
-	fi_wait_attr attr{.wait_obj = FI_WAIT_MUTEX_COND, .flags = 0};
-	ASSERT_EQ(fi_wait_open(node.fabric.get(), &attr, &raw), 0);
-	const Owned<fid_wait> set(raw);
-	fi_cntr_attr of_cntr{};
-	of_cntr.wait_obj = FI_WAIT_SET;
-	of_cntr.wait_set = set.get();
-	fid_cntr *cntr = nullptr;
-	ASSERT_EQ(fi_cntr_open(node.domain.get(), &of_cntr, &cntr, nullptr), 0);
-	const Owned<fid_cntr> owned(cntr);
+	const auto set = set_of(node);
+	const auto cntr = cntr_in(node, set.get());
 
-	expect_told_although_taken(node, cntr, &set->fid);
+	expect_told_although_taken(node, cntr.get(), &set->fid);
 }
 
 /* An object that is closed signals no more, and leaves no thread. */

@@ -177,28 +177,6 @@ TEST_F(cq, promised_commands_are_not_lost)
 	}
 }
 
-/* Selective completion: what succeeds says nothing, and an error finds its place also where there is none. */
-TEST_F(cq, errors_of_silent_commands_are_not_lost)
-{
-	struct cq *q = &self->n.cq;
-	__u64 nobody = peer(&self->n, loopback(1));
-	int count = q->entries + 5;
-
-	for (int i = 0; i < count; i++) {
-		struct treadle_desc d = send_of("x", 1, nobody, i);
-
-		d.flags = 0;
-		ASSERT_EQ(1, post(&self->n, d));
-	}
-	for (int i = 0; i < count; i++) {
-		struct treadle_cqe c = cq_next(q);
-
-		ASSERT_EQ(i, c.context);
-		ASSERT_EQ(ECONNREFUSED, c.error);
-	}
-	EXPECT_TRUE(cq_empty(q));
-}
-
 /* Receives that somebody else completes are kept, too; the sender is not held. */
 TEST_F(cq, a_receivers_queue_overflows_without_loss)
 {

@@ -55,7 +55,7 @@ static long long events(const char *key)
 /* What has not happened yet may do so a little later, but not never. */
 static bool stressing_until(const stress *s, __u64 end, bool seen)
 {
-	return stressing(s, end) || (!seen && now_ns() < end + PATIENCE_NS);
+	return stressing(s, end) || (!seen && now_ns() < end + 3 * PATIENCE_NS);
 }
 
 /* A child has the pages as they were: forever, whatever the parent receives. */
@@ -179,8 +179,8 @@ TEST_F(stress, moved_about)
 	migrated = events("pgmigrate_success ") - migrated;
 	note("%d pages moved where messages came, %d where they left, %lld in all", moved,
 	     moved_out, migrated);
-	/* mostly on both sides; which pages are in the way is the kernel's affair */
-	EXPECT_EQ(!variant->pinned, moved + moved_out > 0);
+	EXPECT_EQ(!variant->pinned, moved > 0);
+	EXPECT_EQ(!variant->pinned, moved_out > 0);
 	EXPECT_TRUE(variant->pinned || migrated >= moved + moved_out);
 }
 

@@ -305,4 +305,30 @@ TEST_F(resources, too_short_a_buffer_truncates)
 	EXPECT_TRUE(cntr_becomes(&self->a.sent, ARRAY_SIZE(sizes), 0));
 }
 
+/* Selective completion: what succeeds says nothing, and an error finds its place also where there is none. */
+TEST(errors_of_silent_commands_are_not_lost)
+{
+	struct node n;
+	__u64 nobody;
+	int count;
+
+	node_open(&n, (struct options){.cq = 16});
+	nobody = peer(&n, loopback(1));
+	count = n.cq.entries + 5;
+	for (int i = 0; i < count; i++) {
+		struct treadle_desc d = send_of("x", 1, nobody, i);
+
+		d.flags = 0;
+		ASSERT_EQ(1, post(&n, d));
+	}
+	for (int i = 0; i < count; i++) {
+		struct treadle_cqe c = cq_next(&n.cq);
+
+		ASSERT_EQ(i, c.context);
+		ASSERT_EQ(ECONNREFUSED, c.error);
+	}
+	EXPECT_TRUE(cq_empty(&n.cq));
+	close(n.fd);
+}
+
 TEST_HARNESS_MAIN

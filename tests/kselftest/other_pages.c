@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 *
+ * test-timeout: 600
+ */
 /*
  * A copy goes to the page that is there, although that changes under it and the bytes do not: shared with children, merged
  * and parted, moved about, swapped, made part of a huge page and taken out of it (pagemap_stress.c has what takes

@@ -169,9 +169,8 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		cmd->admitted = true;
-		run->guest =
-			run->ctx !=
-			ep->obj.ctx; /* as for what is armed on a counter: what is behind it goes on */
+		/* as for what is armed on a counter: what is behind it goes on */
+		run->guest = run->ctx != ep->obj.ctx;
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 		run->guest = false;
 	}

@@ -56,6 +56,12 @@ void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);
 
+/* Does he run for @ctx, his own, and not start what another one has waiting? Then he may wait for its memory. */
+static inline bool treadle_run_is_for(const struct treadle_run *run, const struct treadle_ctx *ctx)
+{
+	return run->ctx == ctx && !run->guest;
+}
+
 void treadle_run_give(struct treadle_run *run);
 
 /* The jobs of other contexts don't wait for what comes now. */

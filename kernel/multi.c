@@ -48,7 +48,7 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct tr
 	struct treadle_rx *rx = multi->rx;
 
 	part = kzalloc(sizeof(*part),
-		       run->ctx == ctx && !run->guest ? TREADLE_GFP : TREADLE_GFP_OTHER);
+		       treadle_run_is_for(run, ctx) ? TREADLE_GFP : TREADLE_GFP_OTHER);
 	if (unlikely(!part !=
 		     rx->poor)) /* races are harmless: it is asked again with each message */
 		WRITE_ONCE(rx->poor, !part);

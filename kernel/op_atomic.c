@@ -292,19 +292,6 @@ static u32 access_for(const struct treadle_desc *d)
 	return access;
 }
 
-/* memcpy() of a word of at most 8 bytes, without a call. */
-static __always_inline void copy_word(void *to, const void *from, u32 len)
-{
-	if (likely(len == 8))
-		__builtin_memcpy(to, from, 8);
-	else if (len == 4)
-		__builtin_memcpy(to, from, 4);
-	else if (len == 2)
-		__builtin_memcpy(to, from, 2);
-	else
-		__builtin_memcpy(to, from, 1);
-}
-
 /* What a word was, unless others were faster all the time. */
 struct outcome {
 	u64 was;

@@ -23,6 +23,19 @@ static __always_inline bool own_word(u64 len)
 	       (likely(len == 8) || len == 4 || len == 2 || len == 1);
 }
 
+/* Such a word, where both ends are known to be there. */
+static __always_inline void copy_word(void *d, const void *s, u64 n)
+{
+	if (likely(n == 8))
+		WRITE_ONCE(*(u64 *)d, READ_ONCE(*(const u64 *)s));
+	else if (n == 4)
+		WRITE_ONCE(*(u32 *)d, READ_ONCE(*(const u32 *)s));
+	else if (n == 2)
+		WRITE_ONCE(*(u16 *)d, READ_ONCE(*(const u16 *)s));
+	else
+		WRITE_ONCE(*(u8 *)d, READ_ONCE(*(const u8 *)s));
+}
+
 static __always_inline bool own_get(void *to, const void __user *from, u64 len)
 {
 	u64 word;

@@ -198,8 +198,8 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run 
 		return;
 	old = set_active_memcg(rx->obj.ctx->memcg);
 	seg = treadle_table_alloc(buckets, sizeof(*seg),
-				  (run->ctx == rx->obj.ctx && !run->guest ? TREADLE_GFP :
-									    TREADLE_GFP_OTHER) |
+				  (treadle_run_is_for(run, rx->obj.ctx) ? TREADLE_GFP :
+									  TREADLE_GFP_OTHER) |
 					  (buckets <= MUST_GROW ? __GFP_HIGH : 0));
 	set_active_memcg(old);
 	if (!seg)

@@ -444,19 +444,14 @@ void treadle_rx_hand_over(struct treadle_rx *rx)
 	treadle_queue_job(&rx->job);
 }
 
-/* Is it for others that he who runs here takes receives: of another context, or for a command of one? */
-static bool for_others(const struct treadle_rx *rx, const struct treadle_run *run)
-{
-	return run->ctx != rx->obj.ctx || run->guest;
-}
-
 /*
  * Neither a sender nor who fires a peer's receive looks for him at all that he posts, nor does who is killed. What was
  * there before it has fired nobody passes over: treadle_rx_behind().
  */
 static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, int batches)
 {
-	return (for_others(rx, run) && batches == TAKE_BATCHES) || fatal_signal_pending(current);
+	return (!treadle_run_is_for(run, rx->obj.ctx) && batches == TAKE_BATCHES) ||
+	       fatal_signal_pending(current);
 }
 
 /*
@@ -516,7 +511,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		}
 		n = 0;
 		looks = TAKE_LOOKS;
-		if (for_others(rx, run))
+		if (!treadle_run_is_for(run, rx->obj.ctx))
 			run->budget--; /* one who takes for others does so in turn with what else he fires */
 		if (unlikely(error && recv->cmd))
 			ep = recv->cmd->ep;
@@ -551,10 +546,10 @@ void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run)
 {
 	if (list_empty(&rx->feeding))
 		return;
-	if (for_others(rx, run))
-		treadle_rx_hand_over(rx);
-	else
+	if (treadle_run_is_for(run, rx->obj.ctx))
 		treadle_rx_take(rx, NULL, run);
+	else
+		treadle_rx_hand_over(rx);
 }
 
 int treadle_rx_doorbell(struct treadle_rx *rx)

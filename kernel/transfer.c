@@ -114,19 +114,6 @@ static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 		pm_unlock(a->pm);
 }
 
-/* own_word() */
-static __always_inline void copy_word(void *d, const void *s, u64 n)
-{
-	if (likely(n == 8))
-		WRITE_ONCE(*(u64 *)d, READ_ONCE(*(const u64 *)s));
-	else if (n == 4)
-		WRITE_ONCE(*(u32 *)d, READ_ONCE(*(const u32 *)s));
-	else if (n == 2)
-		WRITE_ONCE(*(u16 *)d, READ_ONCE(*(const u16 *)s));
-	else
-		WRITE_ONCE(*(u8 *)d, READ_ONCE(*(const u8 *)s));
-}
-
 static __always_inline void copy_bytes(void *d, const void *s, u64 n)
 {
 	if (own_word(n)) /* as a whole, whoever runs */
@@ -278,7 +265,7 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 
 	/* mostly it is there and only not known: that blocks nobody */
 	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, false);
-	if (ret != -EAGAIN || run->ctx != s->ctx || run->guest)
+	if (ret != -EAGAIN || !treadle_run_is_for(run, s->ctx))
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: GPL-2.0 *
- * test-timeout: 600
- */
+/* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A copy goes to the page that is there, although that changes under it and the bytes do not: shared with children, merged
  * and parted, moved about, swapped, made part of a huge page and taken out of it (pagemap_stress.c has what takes
  * bytes away).
+ *
+ * test-timeout: 600
  */
 #include "pagemap_stress.h"
 

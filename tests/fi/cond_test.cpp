@@ -190,10 +190,11 @@ void expect_told_although_taken(const Node &node, fid_cntr *cntr, fid *object)
 		});
 		while (!waits)
 			std::this_thread::yield();
-		pthread_mutex_lock(o->mutex); /* now it waits */
-		pthread_mutex_unlock(o->mutex);
+		/* Now it waits; if something late wakes it, it cannot take the news itself. */
+		pthread_mutex_lock(o->mutex);
 		EXPECT_EQ(fi_cntr_add(cntr, 1), 0);
 		EXPECT_EQ(fi_trywait(node.fabric.get(), &object, 1), -FI_EAGAIN);
+		pthread_mutex_unlock(o->mutex);
 		waiter.join();
 		ASSERT_EQ(rc, 0) << i;
 	}

@@ -146,8 +146,8 @@ TEST_F(stress, collapsed_split_and_swapped)
 }
 
 /*
- * Swapped pages come back to where there is room, and are moved from there to make a larger one. What is
- * pinned stays.
+ * Swapped pages come back to where there is room, and are moved from there to make a larger one; where that does not
+ * happen by itself, what has the frame is to do without it. What is pinned stays.
  */
 TEST_F(stress, moved_about)
 {
@@ -174,6 +174,8 @@ TEST_F(stress, moved_about)
 		frames_of(self->in, in);
 		frames_of(self->out, out);
 		write_to("/proc/sys/vm/compact_memory", "1");
+		madvise(self->in + p.at, PAGE, MADV_SOFT_OFFLINE);
+		madvise(self->out + p.at, PAGE, MADV_SOFT_OFFLINE);
 		moved += have_moved(self->in, in);
 		moved_out += have_moved(self->out, out);
 	}

@@ -18,6 +18,9 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE 101
+#endif
 
 /*
  * The end of each message that is left alone: in this process, which has one pagemap, or in another

@@ -174,7 +174,8 @@ static inline bool treadle_op_remote(u8 opcode)
 
 /* submit.c */
 extern struct kmem_cache *treadle_cmd_cache;
-struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp);
+struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp,
+					struct treadle_run *run);
 
 /* How to keep what may fail: that something has failed, for want of memory perhaps, its receiver has to hear. */
 static inline gfp_t treadle_keep_gfp(const struct treadle_cmd *cmd)
@@ -185,7 +186,8 @@ static inline gfp_t treadle_keep_gfp(const struct treadle_cmd *cmd)
 void treadle_cmd_free(struct treadle_cmd *cmd);
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);
 int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);
-void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp);
+void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
+			struct treadle_run *run);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* flow.c */
@@ -205,7 +207,7 @@ static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd
 {
 	return treadle_flow_idle(cmd) ? cmd : treadle_flow_wait(cmd, run);
 }
-void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how);
+void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run);
 void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
@@ -330,7 +332,7 @@ void treadle_rx_withdraw(struct treadle_recv *recv);
 void treadle_recv_free(struct treadle_recv *recv);
 
 /* queue.c */
-void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run);
+void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run);
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
 

@@ -179,7 +179,13 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			treadle_cmd_fail(cmd, why, run);
 		else
 			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
-		run->guest = false;
+		if (unlikely(run->guest)) {
+			run->guest = false;
+			if (need_resched()) { /* nor for our processor */
+				treadle_queue_job(&cntr->job);
+				return;
+			}
+		}
 	}
 	treadle_run_add(run, &cntr->job);
 }

@@ -27,19 +27,19 @@ void treadle_msg_put(struct treadle_msg *msg)
 }
 
 /* Off the stack of the doorbell; there is no way back, so this can't fail. */
-static struct treadle_msg *msg_persist(struct treadle_msg *m)
+static struct treadle_msg *msg_persist(struct treadle_msg *m, struct treadle_run *run)
 {
 	struct treadle_msg *msg;
 
 	if (m->heap)
 		return m;
-	msg = treadle_cmd_alloc(m->cmd, sizeof(*msg), TREADLE_GFP_MUST);
+	msg = treadle_cmd_alloc(m->cmd, sizeof(*msg), TREADLE_GFP_MUST, run);
 	*msg = *m;
 	kref_init(&msg->ref);
 	msg->heap = true;
 	treadle_ep_get(msg->to);
-	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST);
-	treadle_flow_track(msg->cmd, TREADLE_FENCED);
+	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST, run);
+	treadle_flow_track(msg->cmd, TREADLE_FENCED, run);
 	return msg;
 }
 
@@ -173,10 +173,10 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 			return;
 		}
 	}
-	msg = msg_persist(m);
+	msg = msg_persist(m, run);
 	/* a sender who was told already has gone on */
 	if (msg->recv->kind == TREADLE_RECV_PART && msg->cmd)
-		treadle_flow_track(msg->cmd, TREADLE_AWAITED);
+		treadle_flow_track(msg->cmd, TREADLE_AWAITED, run);
 	msg->job.ctx = ctx;
 	msg->job.fn = treadle_deliver_job;
 	treadle_queue_job(&msg->job);
@@ -217,7 +217,7 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 	struct treadle_span src, dst;
 	int ret = 0;
 
-	if (len - msg->done > TREADLE_INLINE && !run->began) {
+	if (len - msg->done > TREADLE_INLINE && !run->worker) {
 		defer(msg, to, run);
 		return;
 	}

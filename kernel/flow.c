@@ -172,7 +172,13 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 		/* as for what is armed on a counter: what is behind it goes on */
 		run->guest = run->ctx != ep->obj.ctx;
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
-		run->guest = false;
+		if (unlikely(run->guest)) {
+			run->guest = false;
+			if (need_resched()) {
+				treadle_queue_job(job);
+				return;
+			}
+		}
 	}
 	treadle_run_add(run, job);
 }
@@ -215,7 +221,7 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 }
 
 /* @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. */
-void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how)
+void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run)
 {
 	struct treadle_flow *flow, *new = NULL;
 	struct treadle_ep *ep = cmd->ep;
@@ -226,7 +232,7 @@ void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how)
 	flow = flow_find(ep, cmd->port);
 	if (!flow) {
 		spin_unlock(&ep->lock);
-		new = treadle_cmd_alloc(cmd, sizeof(*new), TREADLE_GFP_MUST | __GFP_ZERO);
+		new = treadle_cmd_alloc(cmd, sizeof(*new), TREADLE_GFP_MUST | __GFP_ZERO, run);
 		new->ep = ep;
 		new->port = cmd->port;
 		INIT_LIST_HEAD(&new->waiting);
@@ -282,7 +288,7 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	if (cmd->d.flags & TREADLE_F_INJECT)
 		ret = treadle_take_inject(cmd, run);
 	if (!ret)
-		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
+		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
 	if (!heap) {
 		treadle_cmd_fail(cmd, ret ?: -ENOMEM, run);
 		return NULL;

@@ -7,6 +7,8 @@
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
 
+struct cred;
+struct mem_cgroup;
 struct treadle_ctx;
 struct treadle_run;
 
@@ -21,25 +23,33 @@ struct treadle_job {
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
 };
 
+/* A slice of a worker's time: ktime, and what he has run by then (known to a tick). */
+struct treadle_slice {
+	u64 began, ran;
+};
+
 /*
  * One caller's run queue: completion -> counter -> trigger -> completion goes
- * round through @jobs instead of recursion. Whose counter is in @jobs fires nothing until it had its
+ * round through @jobs and @others instead of recursion. Whose counter is there fires nothing until it had its
  * turn: before the runner waits, or is busy, as long as he likes, he lets go of those of others.
  */
 struct treadle_run {
-	struct list_head jobs;
+	struct list_head jobs;	 /* of @ctx */
+	struct list_head others; /* of other contexts */
 	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
 	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
-	u64 began;  /* of a worker, who may copy much: ktime; else 0 */
-	u64 waited; /* for pages, ns */
+	bool worker;		    /* of @ctx, who may copy much */
+	bool mine;		    /* it is the turn of @jobs */
+	struct treadle_slice slice; /* of a worker */
 };
 
 #define TREADLE_CALLER_BUDGET 256
-#define TREADLE_RUN(name, context)                                     \
-	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs), \
-				    .ctx = context,                    \
+#define TREADLE_RUN(name, context)                                         \
+	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs),     \
+				    .others = LIST_HEAD_INIT(name.others), \
+				    .ctx = context,                        \
 				    .budget = TREADLE_CALLER_BUDGET }
 
 void treadle_run_jobs(struct treadle_run *run);
@@ -49,8 +59,16 @@ void treadle_ctx_worker(struct work_struct *work);
 struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, bool more);
-void treadle_crew_pace(struct treadle_ctx *ctx, u64 began);
+void treadle_slice_begin(struct treadle_slice *slice);
+void treadle_crew_pace(struct treadle_ctx *ctx, struct treadle_slice *slice);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);
+/* As whom a worker runs. */
+struct treadle_guise {
+	struct mem_cgroup *memcg;
+	const struct cred *cred;
+};
+struct treadle_guise treadle_guise_of(struct treadle_ctx *ctx);
+void treadle_guise_off(struct treadle_guise old);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
 void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);
@@ -63,17 +81,23 @@ static inline bool treadle_run_is_for(const struct treadle_run *run, const struc
 }
 
 void treadle_run_give(struct treadle_run *run);
+void treadle_run_pause(struct treadle_run *run);
 
 /* The jobs of other contexts don't wait for what comes now. */
 static inline void treadle_run_let_go(struct treadle_run *run)
 {
-	if (!list_empty(&run->jobs))
+	if (!list_empty(&run->others))
 		treadle_run_give(run);
+}
+
+static inline bool treadle_run_empty(const struct treadle_run *run)
+{
+	return list_empty(&run->jobs) && list_empty(&run->others);
 }
 
 static inline void treadle_run_add(struct treadle_run *run, struct treadle_job *job)
 {
-	list_add_tail(&job->link, &run->jobs);
+	list_add_tail(&job->link, job->ctx == run->ctx ? &run->jobs : &run->others);
 }
 
 #endif

@@ -211,7 +211,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 		/* and known to the pagemap: copies will not have to ask */
 		for (i = 0; i < ret; i += TREADLE_FILL)
 			treadle_pm_fill(mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
-					(u64)(ret - i) << PAGE_SHIFT, write, true);
+					(u64)(ret - i) << PAGE_SHIFT, write, TREADLE_FILL_FAULT);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();

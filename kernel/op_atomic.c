@@ -431,7 +431,7 @@ static void owe(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = rma->cmd;
 
-	cmd->inject = treadle_cmd_alloc(cmd, sizeof(cmd->d.data), TREADLE_GFP_MUST);
+	cmd->inject = treadle_cmd_alloc(cmd, sizeof(cmd->d.data), TREADLE_GFP_MUST, run);
 	memcpy(cmd->inject, &cmd->d.data, sizeof(cmd->d.data));
 	cmd->d.data = 0;
 	rma->modified = true;

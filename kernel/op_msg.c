@@ -137,7 +137,7 @@ static bool is_lossy(const struct treadle_msg *m)
  * Allocate what is needed to keep @m. Without memory for a copy the message
  * waits with its command, unless it has to be copied, or is lossy (NULL).
  */
-static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
+static struct treadle_msg *msg_alloc(const struct treadle_msg *m, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = m->cmd;
 	struct treadle_rx *rx = m->to->rx;
@@ -163,13 +163,13 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m)
 		return NULL;
 	} else if (inject) {
 		/* beyond the target's means: the sender pays */
-		msg = treadle_cmd_alloc(cmd, charge, treadle_keep_gfp(cmd));
+		msg = treadle_cmd_alloc(cmd, charge, treadle_keep_gfp(cmd), run);
 		if (!msg)
 			return NULL;
 		*msg = *m;
 		msg->payload = (u8 *)(msg + 1);
 	} else {
-		msg = treadle_cmd_alloc(cmd, sizeof(*msg), treadle_keep_gfp(cmd));
+		msg = treadle_cmd_alloc(cmd, sizeof(*msg), treadle_keep_gfp(cmd), run);
 		if (!msg)
 			return NULL;
 		*msg = *m;
@@ -196,21 +196,21 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 	int ret = is_lossy(m) ? 0 : -ENOMEM;
 
 	if (!m->heap)
-		msg = msg_alloc(m);
+		msg = msg_alloc(m, run);
 	if (!msg)
 		goto fail;
 	/* only a copy that is whole and needs no confirmation lets the sender go */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd));
+		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
 		if (!heap)
 			goto fail;
-		treadle_flow_track(heap, TREADLE_FENCED);
+		treadle_flow_track(heap, TREADLE_FENCED, run);
 		msg->cmd = cmd = heap;
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
 	if (ret == -EAGAIN) {
-		msg->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST);
-		treadle_flow_track(msg->cmd, TREADLE_FENCED);
+		msg->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
+		treadle_flow_track(msg->cmd, TREADLE_FENCED, run);
 		msg->done = 0;
 		if (!is_lossy(m)) {
 			/* it waits uncopied, in its place: what comes after it does not overtake it */
@@ -493,7 +493,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	u8 space;
 	int ret;
 
-	cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST);
+	cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
 	recv = cmd->recv;
 	cmd->recv = NULL;
 	recv->rx = rx;

@@ -44,8 +44,7 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 	while (!(m = treadle_match_seek(match, &recv->m, &mark, &looks)) &&
 	       treadle_match_marked(&mark)) {
 		spin_unlock(&rx->lock);
-		treadle_run_let_go(run);
-		cond_resched();
+		treadle_run_pause(run);
 		spin_lock(&rx->lock);
 		if (fatal_signal_pending(current)) {
 			treadle_match_unmark(&mark);

@@ -223,11 +223,12 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 	if (!m->heap) {
 		/* about to leave its doorbell, after which the buffer is free */
 		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
-		/* an atomic that has begun is finished */
-		gfp_t gfp = m->modified ? TREADLE_GFP_MUST : TREADLE_GFP;
+		/* an atomic that has begun, perhaps in the middle of its elements, is finished */
+		bool begun = m->modified || (m->done && treadle_opdefs[cmd->d.opcode].atomic);
+		gfp_t gfp = begun ? TREADLE_GFP_MUST : TREADLE_GFP;
 
-		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), gfp);
-		cmd = rma ? treadle_cmd_persist(cmd, gfp) : NULL;
+		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), gfp, run);
+		cmd = rma ? treadle_cmd_persist(cmd, gfp, run) : NULL;
 		if (!cmd) {
 			kfree(rma);
 			treadle_rma_finish(m, ret ?: -ENOMEM, run);
@@ -236,7 +237,7 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		*rma = *m;
 		rma->heap = true;
 		rma->cmd = cmd;
-		treadle_flow_track(rma->cmd, TREADLE_AWAITED);
+		treadle_flow_track(rma->cmd, TREADLE_AWAITED, run);
 	}
 	rma->job.ctx = ctx;
 	rma->job.fn = fn;
@@ -261,7 +262,7 @@ static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 		treadle_rma_finish(rma, ret, run);
 		return;
 	}
-	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->began) {
+	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker) {
 		treadle_rma_defer(rma, there, rma_job, run);
 		return;
 	}

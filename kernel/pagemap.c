@@ -314,9 +314,12 @@ void treadle_pm_put(struct treadle_pm *pm)
 
 /* --- filling ---------------------------------------------------------------------- */
 
-/* Pages of another process, or from a worker; without @fault nothing blocks. */
+/*
+ * Pages of another process, or from a worker, or without waiting. *seq: from before they are looked for (pairs with
+ * pm_invalidate_end()), but not from before the lock was waited for, as who had it has unmapped something.
+ */
 static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsigned int flags,
-			  struct page **pages, bool fault)
+			  struct page **pages, enum treadle_fill how, unsigned long *seq)
 {
 	struct mm_struct *mm = pm->mm;
 	int locked = 1;
@@ -324,13 +327,14 @@ static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsig
 
 	if (!mmget_not_zero(mm))
 		return -ESHUTDOWN;
-	if (fault) {
+	if (how == TREADLE_FILL_FAULT) {
 		mmap_read_lock(mm);
+		*seq = smp_load_acquire(&pm->seq);
 		got = treadle_gup_remote(mm, addr, n, flags, pages, &locked);
 	} else if (mmap_read_trylock(mm)) {
-		/* our own memory, if of another context: whatever needs no waiting */
-		flags |= mm == current->mm ? FOLL_NOWAIT : FOLL_NOFAULT;
-		if ((flags & FOLL_NOFAULT) && treadle_gup_faults(mm, addr, n))
+		*seq = smp_load_acquire(&pm->seq);
+		flags |= how == TREADLE_FILL_NOWAIT ? FOLL_NOWAIT : FOLL_NOFAULT;
+		if (how == TREADLE_FILL_THERE && treadle_gup_faults(mm, addr, n))
 			got = -EAGAIN;
 		else
 			got = treadle_gup_remote(mm, addr, n, flags, pages, NULL);
@@ -427,13 +431,11 @@ static int fill_error(long got)
 /*
  * treadle_pm_fill - make pages known
  * @addr, @len:	what is needed next; some of it, from @addr on, will be entered
- * @fault:	may block on the owner's page faults: the caller is the owner, or
- *		its worker
  *
  * 0; -EAGAIN: needs a fault, or the address space is busy: ask the owner's worker;
  * -EFAULT: no such memory; -ESHUTDOWN: the process is gone; -ENOMEM.
  */
-int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault)
+int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum treadle_fill how)
 {
 	unsigned int flags = write ? FOLL_WRITE : 0, n, i;
 	struct page *pages[TREADLE_FILL];
@@ -449,13 +451,15 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 	n = min(n, PM_FAN - treadle_pm_index(addr, 0)); /* within one leaf */
 
 	for (tries = 0; tries < FILL_TRIES && ret == -EAGAIN; tries++) {
-		/* pairs with pm_invalidate_end(): seq first, then the pages */
-		unsigned long seq = smp_load_acquire(&pm->seq);
+		unsigned long seq;
 
-		if (fault && current->mm == pm->mm)
+		if (how == TREADLE_FILL_FAULT && current->mm == pm->mm) {
+			/* pairs with pm_invalidate_end(): seq first, then the pages */
+			seq = smp_load_acquire(&pm->seq);
 			got = get_user_pages_fast(addr, n, flags, pages);
-		else
-			got = pm_gup_remote(pm, addr, n, flags, pages, fault);
+		} else {
+			got = pm_gup_remote(pm, addr, n, flags, pages, how, &seq);
+		}
 		if (got <= 0) {
 			ret = fill_error(got);
 			break;
@@ -467,7 +471,8 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool f
 			ret = pm_enter(pm, addr, got, pages, write, seq, spare);
 			write_unlock(&pm->lock);
 			pm_free_cut(&cut, true);
-		} while (ret == -ENOSPC && !(ret = pm_spares(pm, spare, fault)));
+		} while (ret == -ENOSPC &&
+			 !(ret = pm_spares(pm, spare, how == TREADLE_FILL_FAULT)));
 		for (i = 0; i < got; i++)
 			put_page(pages[i]);
 	}

@@ -85,11 +85,18 @@ static __always_inline void treadle_span_kernel(struct treadle_span *s, void *bu
 	s->off = off;
 }
 
+/*
+ * How to make pages known. _THERE: if they are; that blocks nobody. _NOWAIT: or come without a lock, a device or a
+ * userfaultfd handler, but perhaps with memory that is reclaimed, or when a file's page may be written: for the process
+ * itself. _FAULT: its page faults, for it and its workers.
+ */
+enum treadle_fill { TREADLE_FILL_THERE, TREADLE_FILL_NOWAIT, TREADLE_FILL_FAULT };
+
 int treadle_pm_join(struct treadle_ctx *ctx);
 void treadle_pm_leave(struct treadle_ctx *ctx);
 void treadle_pm_put(struct treadle_pm *pm);
 void treadle_pm_drain(void);
-int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, bool fault);
+int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum treadle_fill how);
 
 static inline unsigned int treadle_pm_index(u64 addr, int level)
 {

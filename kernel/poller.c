@@ -259,13 +259,11 @@ static void poller_work(struct work_struct *work)
 	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
 	struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
 	bool again = true, stop = false;
-	u64 began = ktime_get_ns();
-	/* as in treadle_ctx_worker() */
-	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-	const struct cred *cred = override_creds(ctx->cred);
+	struct treadle_guise old = treadle_guise_of(ctx);
 	TREADLE_RUN(run, ctx);
 	int i;
 
+	treadle_slice_begin(&run.slice);
 	hrtimer_cancel(&p->timer);
 	spin_lock(&p->trigger.lock);
 	p->state = TREADLE_POLL_NOW;
@@ -282,9 +280,8 @@ static void poller_work(struct work_struct *work)
 		cond_resched();
 		again = poller_goes_on(p, now, &stop);
 	}
-	revert_creds(cred);
-	set_active_memcg(old);
-	treadle_crew_pace(ctx, began + run.waited);
+	treadle_guise_off(old);
+	treadle_crew_pace(ctx, &run.slice);
 	if (again)
 		treadle_queue_work(ctx, &p->work);
 	if (stop) {

@@ -180,7 +180,7 @@ void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
  * MUST_GROW also beyond the limit of his group, so that those who send to him do not walk long chains
  * for it. Failing only costs speed.
  */
-void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run *run)
+void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
 {
 	struct treadle_match *match = &rx->match[which];
 	struct treadle_hnode **seg;
@@ -196,6 +196,7 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, const struct treadle_run 
 	spin_unlock(&rx->lock);
 	if (!hash)
 		return;
+	treadle_run_let_go(run); /* for memory */
 	old = set_active_memcg(rx->obj.ctx->memcg);
 	seg = treadle_table_alloc(buckets, sizeof(*seg),
 				  (treadle_run_is_for(run, rx->obj.ctx) ? TREADLE_GFP :

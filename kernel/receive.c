@@ -31,7 +31,8 @@ struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
 	struct treadle_ep *ep;
 
 	list_for_each_entry(ep, &rx->eps, rx_link)
-		if (likely(!READ_ONCE(ep->dead)))
+		if (likely(!READ_ONCE(ep->dead)) ||
+		    READ_ONCE(rx->obj.ctx->dead)) /* all of them are then */
 			return ep;
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
@@ -445,13 +446,14 @@ void treadle_rx_hand_over(struct treadle_rx *rx)
 }
 
 /*
- * Neither a sender nor who fires a peer's receive looks for him at all that he posts, nor does who is killed. What was
- * there before it has fired nobody passes over: treadle_rx_behind().
+ * Neither a sender nor who fires a peer's receive looks for him at all that he posts, the less so if he is to lose his
+ * processor with a counter in his hands, nor does who is killed. What was there before it has fired nobody passes over:
+ * treadle_rx_behind().
  */
 static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, int batches)
 {
 	return (!treadle_run_is_for(run, rx->obj.ctx) && batches == TAKE_BATCHES) ||
-	       fatal_signal_pending(current);
+	       (run->guest && need_resched()) || fatal_signal_pending(current);
 }
 
 /*
@@ -479,6 +481,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 	struct treadle_ep *ep;
 	u32 prod, looks = TAKE_LOOKS;
 	int error, n = 0, batches = 0;
+	bool last;
 
 	if (unlikely(rx->handed && msg))
 		return NULL;
@@ -520,10 +523,11 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		if (error)
 			treadle_rx_tell(recv, ep, error, run);
 		treadle_ep_put(ep);
-		treadle_run_let_go(run);
 		treadle_rx_grow(rx, TREADLE_PLAIN, run);
 		treadle_rx_grow(rx, TREADLE_TAGGED, run);
-		cond_resched();
+		last = enough(rx, run, ++batches);
+		if (!last)
+			treadle_run_pause(run);
 		spin_lock(&rx->lock);
 		if (ring->broken)
 			prod = ring->head;
@@ -533,7 +537,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 			found = recv;
 			msg = NULL;
 			prod = ring->head;
-		} else if (enough(rx, run, ++batches)) {
+		} else if (last) {
 			treadle_rx_hand_over(rx);
 			break;
 		}

@@ -20,12 +20,13 @@
 struct kmem_cache *treadle_cmd_cache;
 
 /* Move a command from a doorbell's stack to the heap; it keeps what the other held. */
-struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
+struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp, struct treadle_run *run)
 {
 	struct treadle_cmd *heap;
 
 	if (cmd->heap)
 		return cmd;
+	treadle_run_let_go(run); /* for memory, as in treadle_cmd_alloc() */
 	heap = kmem_cache_alloc(treadle_cmd_cache, gfp);
 	if (!heap)
 		return NULL;
@@ -53,7 +54,8 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp)
  * A peer does not reclaim for it, nor a peer's worker, nor one that exits. What is charged beyond the limit
  * then is for commands, which were charged when they were armed.
  */
-void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp)
+void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
+			struct treadle_run *run)
 {
 	const struct treadle_ctx *ctx = cmd->ep->obj.ctx;
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
@@ -61,7 +63,9 @@ void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp)
 	bool owner = current->mm ? current->mm == ctx->mm : old == ctx->memcg;
 	void *p = NULL;
 
-	if (unlikely(!owner))
+	if (likely(owner)) /* who may reclaim, and be slowed down for what his group has */
+		treadle_run_let_go(run);
+	else
 		p = kmalloc(size, TREADLE_GFP_BEYOND | (gfp & __GFP_ZERO));
 	if (!p)
 		p = kmalloc(size, gfp);
@@ -347,7 +351,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 
 	if (cmd->inject || !cmd->d.len)
 		return 0;
-	buf = treadle_cmd_alloc(cmd, cmd->d.len << compare, TREADLE_GFP);
+	buf = treadle_cmd_alloc(cmd, cmd->d.len << compare, TREADLE_GFP, run);
 	if (!buf)
 		return -ENOMEM;
 	do {
@@ -386,7 +390,7 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 		if (ret)
 			return ret;
 	}
-	heap = treadle_cmd_persist(cmd, TREADLE_GFP);
+	heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
 	if (!heap)
 		return -ENOMEM;
 	/* it has left the ring: the doorbell gives its slots back */
@@ -549,7 +553,7 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		treadle_ring_release_any(ring, credits);
 out:
 	mutex_unlock(&tx->lock);
-	if (!list_empty(&run.jobs))
+	if (!treadle_run_empty(&run))
 		treadle_run_jobs(&run);
 	return ret ?: taken;
 }

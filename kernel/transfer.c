@@ -258,26 +258,36 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 
 static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
-	u64 together, addr = span_addr(s, &together), began, ran;
-	unsigned long slept;
-	s64 idle;
+	u64 together, addr = span_addr(s, &together);
 	int ret;
 
+	len = min(len, together);
 	/* mostly it is there and only not known: that blocks nobody */
-	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, false);
-	if (ret != -EAGAIN || !treadle_run_is_for(run, s->ctx))
+	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_THERE);
+	if (ret != -EAGAIN || run->guest)
+		return ret;
+	/* or it is our own process's, if perhaps of another context, and comes at once: others don't wait for that */
+	if (s->pm->mm == current->mm) {
+		treadle_run_let_go(run);
+		ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_NOWAIT);
+	}
+	if (ret != -EAGAIN || run->ctx != s->ctx)
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);
-	began = ktime_get_ns();
-	ran = current->se.sum_exec_runtime;
-	slept = current->nvcsw;
-	ret = treadle_pm_fill(s->pm, addr, min(len, together), write, true);
-	/* a worker that sleeps takes nobody's time; one that clears pages, or reclaims, does. What it ran is known to a tick. */
-	idle = ktime_get_ns() - began - (current->se.sum_exec_runtime - ran);
-	if (current->nvcsw != slept && idle > 0)
-		run->waited += idle;
-	return ret;
+	return treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_FAULT);
+}
+
+/* Between two parts. A guest leaves the rest to a worker: who is throttled here has the counter of another in his hands. */
+static bool copy_pause(struct treadle_run *run)
+{
+	if (need_resched()) {
+		if (run->guest)
+			return false;
+		treadle_run_let_go(run);
+	}
+	cond_resched();
+	return run->budget > 0 && !fatal_signal_pending(current);
 }
 
 /*
@@ -331,10 +341,7 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 			else if (++idle > LOCK_TRIES)
 				return -EAGAIN;
 		}
-		if (need_resched())
-			treadle_run_let_go(run);
-		cond_resched();
-		if (run->budget <= 0 || fatal_signal_pending(current))
+		if (!copy_pause(run))
 			return -EINPROGRESS;
 	}
 	return 0;
@@ -407,8 +414,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 			idle = 0;
 		else if (++idle > LOCK_TRIES)
 			return -EAGAIN;
-		cond_resched();
-		if (run->budget <= 0 || fatal_signal_pending(current))
+		if (!copy_pause(run))
 			return -EINPROGRESS;
 	}
 	return 0;

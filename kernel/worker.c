@@ -54,7 +54,7 @@ struct treadle_crew {
 static struct workqueue_struct *treadle_wq;
 static atomic_t pollers;
 static DEFINE_HASHTABLE(crews, 6);
-static DEFINE_MUTEX(crews_lock);
+static DEFINE_SPINLOCK(crews_lock); /* everybody's: nobody sleeps with it, nor can be made to */
 
 int treadle_worker_init(void)
 {
@@ -75,10 +75,9 @@ static void crew_end(struct work_struct *work)
 	kfree(crew);
 }
 
-/* With crews_lock. */
 static struct treadle_crew *crew_alloc(kuid_t uid)
 {
-	/* of a user, not of one of his groups: and nobody reclaims in a group with the lock */
+	/* of a user, not of one of his groups */
 	struct treadle_crew *crew = kzalloc(sizeof(*crew), GFP_KERNEL);
 
 	if (!crew)
@@ -93,7 +92,6 @@ static struct treadle_crew *crew_alloc(kuid_t uid)
 	crew->most = USERS_POLLERS * num_online_cpus();
 	crew->uid = uid;
 	INIT_WORK(&crew->end, crew_end);
-	hash_add(crews, &crew->node, __kuid_val(uid));
 	return crew;
 }
 
@@ -113,21 +111,39 @@ static kuid_t accountable(void)
 	return uid;
 }
 
+/* That of @uid, held; if there is none @new, if that is one. */
+static struct treadle_crew *crew_find(kuid_t uid, struct treadle_crew *new)
+{
+	struct treadle_crew *crew;
+
+	spin_lock(&crews_lock);
+	hash_for_each_possible(crews, crew, node, __kuid_val(uid))
+		if (uid_eq(crew->uid, uid))
+			break;
+	if (crew) { /* who drops the last reference holds crews_lock */
+		kref_get(&crew->ref);
+	} else if (new) {
+		hash_add(crews, &new->node, __kuid_val(uid));
+		crew = new;
+	}
+	spin_unlock(&crews_lock);
+	return crew;
+}
+
 /* That of the caller, held; NULL: no memory. */
 struct treadle_crew *treadle_crew_get(void)
 {
 	kuid_t uid = accountable();
-	struct treadle_crew *crew;
+	struct treadle_crew *crew = crew_find(uid, NULL), *new;
 
-	mutex_lock(&crews_lock);
-	hash_for_each_possible(crews, crew, node, __kuid_val(uid))
-		if (uid_eq(crew->uid, uid))
-			break;
-	if (crew) /* who drops the last reference holds crews_lock */
-		kref_get(&crew->ref);
-	else
-		crew = crew_alloc(uid);
-	mutex_unlock(&crews_lock);
+	if (crew)
+		return crew;
+	new = crew_alloc(uid);
+	if (!new)
+		return NULL;
+	crew = crew_find(uid, new);
+	if (crew != new) /* somebody else was faster */
+		crew_end(&new->end);
 	return crew;
 }
 
@@ -136,13 +152,13 @@ static void crew_release(struct kref *ref)
 	struct treadle_crew *crew = container_of(ref, struct treadle_crew, ref);
 
 	hash_del(&crew->node);
-	mutex_unlock(&crews_lock);
+	spin_unlock(&crews_lock);
 	queue_work(treadle_wq, &crew->end);
 }
 
 void treadle_crew_put(struct treadle_crew *crew)
 {
-	kref_put_mutex(&crew->ref, crew_release, &crews_lock);
+	kref_put_lock(&crew->ref, crew_release, &crews_lock);
 }
 
 /* One context more that polls, or one less. Who has many looks seldom, and costs the others no more than that. */
@@ -163,21 +179,34 @@ unsigned int treadle_crew_share(const struct treadle_crew *crew)
 		       atomic_read(&pollers) / (ALL_POLLERS * cpus));
 }
 
+void treadle_slice_begin(struct treadle_slice *slice)
+{
+	slice->began = ktime_get_ns();
+	slice->ran = current->se.sum_exec_runtime;
+}
+
+/* What it took: not while its worker slept, nor was short of a processor. */
+static u64 slice_took(const struct treadle_slice *slice, u64 now)
+{
+	return min_t(u64, now - slice->began,
+		     current->se.sum_exec_runtime - slice->ran + TICK_NSEC);
+}
+
 /*
  * A worker of @ctx has had a slice, and there may be more to do: circles of commands, or copies, for ever. No group of
  * processes pays for it, and as many may run as the user has contexts: so all of his together get what one for each processor
- * would, as if each slice, from @began on, had been one of a processor. He who has no more than that does not wait, nor for
- * what a worker that was short of a processor has seemed to take now and then (LEAST_PACE_NS). Every slice counts, or who
- * stays just below a budget would not be held up. Bounded; the end of a context is not waited for.
+ * would, as if each slice had been one of a processor. He who has no more than that does not wait, nor for a bit more now and
+ * then (LEAST_PACE_NS). Every slice counts, or who stays just below a budget would not be held up. Bounded; the
+ * end of a context is not waited for. Another slice begins.
  */
-void treadle_crew_pace(struct treadle_ctx *ctx, u64 began)
+void treadle_crew_pace(struct treadle_ctx *ctx, struct treadle_slice *slice)
 {
 	struct treadle_crew *crew = ctx->crew;
 	u64 now = ktime_get_ns(), until;
 
 	spin_lock(&crew->pace);
 	until = clamp(crew->taken, now, now + MOST_PACE_NS);
-	crew->taken = until + div_u64(min_t(u64, now - began, NSEC_PER_SEC), num_online_cpus());
+	crew->taken = until + div_u64(slice_took(slice, now), num_online_cpus());
 	spin_unlock(&crew->pace);
 	while (until > now + LEAST_PACE_NS && !READ_ONCE(ctx->dead)) {
 		unsigned long us = div_u64(min_t(u64, until - now, PACE_LOOK_NS), NSEC_PER_USEC);
@@ -185,6 +214,19 @@ void treadle_crew_pace(struct treadle_ctx *ctx, u64 began)
 		usleep_idle_range(us, us + 50);
 		now = ktime_get_ns();
 	}
+	treadle_slice_begin(slice);
+}
+
+/* What is allocated for @ctx is paid by it, and its pages come as if it asked for them (disk quotas, FUSE). */
+struct treadle_guise treadle_guise_of(struct treadle_ctx *ctx)
+{
+	return (struct treadle_guise){ set_active_memcg(ctx->memcg), override_creds(ctx->cred) };
+}
+
+void treadle_guise_off(struct treadle_guise old)
+{
+	revert_creds(old.cred);
+	set_active_memcg(old.memcg);
 }
 
 /* What may wait for the memory of @ctx. */
@@ -218,40 +260,51 @@ void treadle_queue_job(struct treadle_job *job)
 	queue_ctx(ctx);
 }
 
-/* A worker had those of its own context before what has come since: they stay before it. */
-void treadle_run_handoff(struct treadle_run *run)
-{
-	struct treadle_job *job, *next;
-	LIST_HEAD(own);
-
-	list_for_each_entry_safe(job, next, &run->jobs, link) {
-		if (run->began && job->ctx == run->ctx) {
-			list_move_tail(&job->link, &own);
-		} else {
-			list_del_init(&job->link);
-			treadle_queue_job(job);
-		}
-	}
-	if (list_empty(&own))
-		return;
-	kref_get(&run->ctx->ref);
-	spin_lock(&run->ctx->jobs_lock);
-	list_splice(&own, &run->ctx->jobs);
-	spin_unlock(&run->ctx->jobs_lock);
-	queue_ctx(run->ctx);
-}
-
 /* The jobs of other contexts go to their workers: treadle_run_let_go(). */
 void treadle_run_give(struct treadle_run *run)
 {
 	struct treadle_job *job, *next;
 
-	list_for_each_entry_safe(job, next, &run->jobs, link) {
-		if (job->ctx != run->ctx) {
-			list_del_init(&job->link);
-			treadle_queue_job(job);
-		}
+	list_for_each_entry_safe(job, next, &run->others, link) {
+		list_del_init(&job->link);
+		treadle_queue_job(job);
 	}
+}
+
+/* All of them. A worker had those of its own context before what has come since: they stay before it. */
+void treadle_run_handoff(struct treadle_run *run)
+{
+	struct treadle_ctx *ctx = run->ctx;
+
+	treadle_run_let_go(run);
+	if (list_empty(&run->jobs))
+		return;
+	kref_get(&ctx->ref);
+	spin_lock(&ctx->jobs_lock);
+	if (run->worker)
+		list_splice_init(&run->jobs, &ctx->jobs);
+	else
+		list_splice_tail_init(&run->jobs, &ctx->jobs);
+	spin_unlock(&ctx->jobs_lock);
+	queue_ctx(ctx);
+}
+
+/* In the middle of what no budget ends: a worker who has had his slice waits as he would behind it. */
+void treadle_run_pause(struct treadle_run *run)
+{
+	treadle_run_let_go(run);
+	if (run->worker && ktime_get_ns() - run->slice.began > LEAST_PACE_NS)
+		treadle_crew_pace(run->ctx, &run->slice);
+	cond_resched();
+}
+
+/* One of others first: they wait for nobody. But a worker's own ones have every other turn. */
+static struct treadle_job *next_job(struct treadle_run *run)
+{
+	bool mine = list_empty(&run->others) || (run->mine && !list_empty(&run->jobs));
+
+	run->mine = run->worker && !mine;
+	return list_first_entry(mine ? &run->jobs : &run->others, struct treadle_job, link);
 }
 
 /* Until nothing is left, or the budget is used up, or the caller is killed. A worker goes on by itself then. */
@@ -259,15 +312,15 @@ void treadle_run_jobs(struct treadle_run *run)
 {
 	/* of other endpoints, too, which may close meanwhile: treadle_ep_quiesce() does not wait for this run */
 	run->own = NULL;
-	while (!list_empty(&run->jobs)) {
+	while (!treadle_run_empty(run)) {
 		struct treadle_job *job;
 
 		if (run->budget <= 0 || fatal_signal_pending(current)) {
-			if (!run->began)
+			if (!run->worker)
 				treadle_run_handoff(run);
 			return;
 		}
-		job = list_first_entry(&run->jobs, struct treadle_job, link);
+		job = next_job(run);
 		list_del_init(&job->link);
 		if (job->ctx == run->ctx) /* which may sleep, for memory of his own */
 			treadle_run_let_go(run);
@@ -282,21 +335,19 @@ void treadle_run_jobs(struct treadle_run *run)
 void treadle_ctx_worker(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, work);
-	/* what is allocated for his jobs is paid by him, and his pages come as if he asked for them (disk quotas, FUSE) */
-	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-	const struct cred *cred = override_creds(ctx->cred);
+	struct treadle_guise old = treadle_guise_of(ctx);
 	TREADLE_RUN(run, ctx);
 
 	run.budget = WORKER_BUDGET;
-	run.began = ktime_get_ns();
+	run.worker = true;
+	treadle_slice_begin(&run.slice);
 	spin_lock(&ctx->jobs_lock);
 	list_splice_tail_init(&ctx->jobs, &run.jobs);
 	spin_unlock(&ctx->jobs_lock);
 	treadle_run_jobs(&run);
-	revert_creds(cred);
-	set_active_memcg(old);
+	treadle_guise_off(old);
 	treadle_run_let_go(&run);
-	treadle_crew_pace(ctx, run.began + run.waited);
+	treadle_crew_pace(ctx, &run.slice);
 	treadle_run_handoff(&run); /* there is more to do */
 	treadle_ctx_put(ctx);
 }

@@ -34,7 +34,6 @@ struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 	for (i = 0; i < 2; i++) {
 		notice_init(&conn->end[i].told, conn, TREADLE_EVENT_CONNECTED);
 		notice_init(&conn->end[i].shut, conn, TREADLE_EVENT_SHUTDOWN);
-		INIT_LIST_HEAD(&conn->end[i].job.link);
 	}
 	conn->end[ASKER].addr = *from;
 	conn->end[ACCEPTER].addr = *to;
@@ -139,14 +138,19 @@ void treadle_end_tell(struct treadle_conn *conn, struct treadle_end *end)
 	treadle_conn_unlock();
 }
 
-static void end_job(struct treadle_job *job, struct treadle_run *run)
+/* For itself: what else is left to the worker of this context does not wait for a doorbell that waits for a page. */
+static void end_work(struct work_struct *work)
 {
-	struct treadle_end *end = container_of(job, struct treadle_end, job);
+	struct treadle_end *end = container_of(work, struct treadle_end, work);
 	struct treadle_conn *conn = end->told.conn;
 	struct treadle_ep *ep = end->ended;
+	struct treadle_guise old = treadle_guise_of(ep->obj.ctx);
+	TREADLE_RUN(run, ep->obj.ctx);
 
-	treadle_end_flush(ep, -ECONNRESET, run);
+	treadle_end_flush(ep, -ECONNRESET, &run);
 	treadle_end_tell(conn, end);
+	treadle_run_handoff(&run);
+	treadle_guise_off(old);
 	treadle_ep_put(ep);
 	treadle_conn_put(conn);
 }
@@ -172,9 +176,8 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 			continue;
 		treadle_conn_get(conn);
 		end->ended = treadle_ep_get(ep);
-		end->job.ctx = ep->obj.ctx;
-		end->job.fn = end_job;
-		treadle_queue_job(&end->job);
+		INIT_WORK(&end->work, end_work);
+		treadle_queue_work(ep->obj.ctx, &end->work);
 	}
 }
 

@@ -68,13 +68,13 @@ struct treadle_notice {
 
 /*
  * One end. @ep: until it closes. @told: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
- * @job: after a hang-up, what the worker of @ended, which is held, has to do.
+ * @work: after a hang-up, what is to be done for @ended, which is held.
  */
 struct treadle_end {
 	struct treadle_ep *ep;
 	struct treadle_addr addr;
 	struct treadle_notice told, shut;
-	struct treadle_job job;
+	struct work_struct work;
 	struct treadle_ep *ended;
 };
 

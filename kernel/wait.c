@@ -360,8 +360,11 @@ static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct
 		return true;
 	if (sides == TREADLE_CANCEL_RX)
 		return false;
+	/* in the order in which it goes on */
+	if (treadle_flow_cancel(ep, context, run))
+		return true;
 	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
-	return n || treadle_flow_cancel(ep, context, run);
+	return n;
 }
 
 static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)

@@ -110,15 +110,19 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	struct treadle_cull all = { .max = U64_MAX };
 	TREADLE_RUN(run, ctx);
 	struct treadle_obj *obj;
+	bool dead, awaited = false;
 	unsigned long id;
-	bool dead;
 
 	mutex_lock(&ctx->lock);
 	dead = ctx->dead;
 	WRITE_ONCE(ctx->dead, true);
 	mutex_unlock(&ctx->lock);
-	if (dead)
+	if (dead) {
+		/* by whom else: who has waited for a process finds its ports free. It waits for nobody but the processor */
+		while (!smp_load_acquire(&ctx->over))
+			schedule_timeout_idle(1);
 		return;
+	}
 
 	/*
 	 * From here on no object is added or destroyed; reserved ids of calls
@@ -130,6 +134,12 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 			treadle_ep_close(container_of(obj, struct treadle_ep, obj));
 		cond_resched();
 	}
+	smp_mb(); /* pairs with await_source(), as in treadle_ep_die() */
+	xa_for_each(&ctx->objs, id, obj)
+		if (obj->type == TREADLE_EP)
+			awaited |= READ_ONCE(container_of(obj, struct treadle_ep, obj)->awaited);
+	if (awaited)
+		treadle_ctx_mourn(ctx, &run);
 	xa_for_each(&ctx->objs, id, obj)
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
@@ -145,6 +155,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
 	}
+	smp_store_release(&ctx->over, true);
 }
 
 /* An authorization key from user space. */

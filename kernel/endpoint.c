@@ -497,10 +497,58 @@ static void cq_quiesce(struct treadle_cq *cq)
 	spin_unlock(&cq->lock);
 }
 
+/* In @rx: who has a collective receive that only an endpoint of @ctx could have sent to is told. */
+static void rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run)
+{
+	struct treadle_armed *a;
+	struct treadle_ep *from;
+	u64 port = 0;
+
+	for (;; port++) {
+		spin_lock(&rx->lock);
+		a = treadle_armed_from(&rx->awaiting, port, 0);
+		if (a)
+			port = a->threshold;
+		spin_unlock(&rx->lock);
+		if (!a)
+			return;
+		from = treadle_ep_find(ctx->ports, port);
+		/* whom @from does not let in, or who does not let him in, has failed already: await_source() */
+		if (from && from->obj.ctx == ctx)
+			treadle_rx_bereave(rx, port, NULL, -ECONNRESET, run);
+		if (from)
+			treadle_ep_put(from);
+		cond_resched();
+	}
+}
+
+/* As ep_mourn(), for all endpoints of @ctx, which are closed and are listed yet: each ring is looked at once. */
+void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
+{
+	static atomic64_t mournings;
+	u64 this = atomic64_inc_return(&mournings);
+	struct treadle_ep *other;
+	unsigned long port;
+
+	xa_for_each(&ctx->ports->all, port, other) {
+		other = treadle_ep_find(ctx->ports, port); /* now it is held */
+		if (!other)
+			continue;
+		/* who is dead hears nothing; another mourning at the same time may make us come twice */
+		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
+		    READ_ONCE(other->rx->mourned) != this) {
+			WRITE_ONCE(other->rx->mourned, this);
+			rx_mourn(other->rx, ctx, run);
+		}
+		treadle_ep_put(other);
+		cond_resched();
+	}
+}
+
 /*
  * Vanish: nobody finds it, what waits for it fails, what waits in it is dropped
  * without a completion (fi_endpoint(3), fi_close). Called once: by DESTROY, or
- * when the context shuts down.
+ * when the context shuts down. It is closed, and who waits for it was told.
  */
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -508,7 +556,6 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	u64 n = 0;
 	int i;
 
-	treadle_ep_die(ep, run);
 	ep_unlist(ep);
 	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
 		treadle_conn_shutdown(ep);

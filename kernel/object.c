@@ -164,14 +164,16 @@ int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id)
 	mutex_unlock(&ctx->lock);
 	if (ret)
 		return ret;
-	if (obj->type == TREADLE_EP)
+	if (obj->type == TREADLE_EP) {
+		treadle_ep_die(container_of(obj, struct treadle_ep, obj), &run);
 		treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
-	else if (obj->type == TREADLE_MR)
+	} else if (obj->type == TREADLE_MR) {
 		treadle_mr_shutdown(obj);
-	else if (obj->type == TREADLE_CQ)
+	} else if (obj->type == TREADLE_CQ) {
 		treadle_cq_shutdown(container_of(obj, struct treadle_cq, obj));
-	else if (obj->type == TREADLE_EQ)
+	} else if (obj->type == TREADLE_EQ) {
 		treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
+	}
 	treadle_waits_end(obj);
 	treadle_run_jobs(&run);
 	treadle_obj_put(obj);

@@ -80,7 +80,7 @@ struct treadle_crew;
  * @armed:	commands armed on its counters and cells
  * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
- * @dead:	shut down (set once, under @lock)
+ * @dead:	shut down (set once, under @lock); @over: all of it
  */
 struct treadle_ctx {
 	struct kref ref;
@@ -97,7 +97,7 @@ struct treadle_ctx {
 	struct treadle_obj __rcu *recent[TREADLE_RECENT];
 	u32 last_id;
 	atomic_t nr_objs;
-	bool dead;
+	bool dead, over;
 	atomic_t armed;
 	struct treadle_poller poller;
 	struct treadle_pm *pm;

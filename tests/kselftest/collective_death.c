@@ -86,6 +86,61 @@ TEST_F(collective, a_process_that_is_killed_is_told)
 	EXPECT_EQ(ECONNRESET, cq_next(&self->a.rcq).error);
 }
 
+#define MANY 200
+
+static void vanish_with_many(void *arg)
+{
+	struct treadle_addr *where = arg;
+	int fd = device();
+	__u32 id;
+
+	for (int i = 1; i <= MANY; i++) {
+		where[i] = loopback(0);
+		need(ep_create(fd, &where[i], NULL, &id) == 0);
+	}
+	__atomic_store_n(&where->family, 1, __ATOMIC_RELEASE);
+	pause();
+}
+
+/* Each is told of each, on rings of its own and on one that two share. */
+TEST_F(collective, a_process_with_many_endpoints_is_told_of_once)
+{
+	struct treadle_addr *where = shared((MANY + 1) * sizeof(*where));
+	struct options o = {.context = device(), .rcq = 1024};
+	struct node n[3];
+	struct ring rx;
+	pid_t pid;
+
+	rx_open(&rx, o.context, 64, 0);
+	node_open(&n[0], (struct options){.rcq = 1024});
+	o.shared_rx = &rx;
+	node_open(&n[1], o);
+	node_open(&n[2], o);
+	where->family = 0;
+	pid = spawn(vanish_with_many, where);
+	while (!__atomic_load_n(&where->family, __ATOMIC_ACQUIRE))
+		sched_yield();
+	for (int i = 0; i < 3; i++)
+		for (int k = 1; k <= MANY; k++)
+			ASSERT_EQ(1, post(&n[i], when(crecv(self->dst, 8, peer(&n[i], where[k]),
+							    TAG + k, k),
+						      &n[i].sent, 0)));
+	kill(pid, SIGKILL);
+	reap(pid);
+	for (int i = 0; i < 3; i++) {
+		__u64 told = 0;
+
+		for (int k = 0; k < MANY; k++) {
+			struct treadle_cqe cqe = cq_next(&n[i].rcq);
+
+			EXPECT_EQ(ECONNRESET, cqe.error);
+			told += cqe.context;
+		}
+		EXPECT_EQ(MANY * (MANY + 1ULL) / 2, told);
+		EXPECT_TRUE(cq_empty(&n[i].rcq));
+	}
+}
+
 static void vanish_as_another_user(void *where)
 {
 	need(setresuid(1001, 1001, 1001) == 0);

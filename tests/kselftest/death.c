@@ -390,6 +390,54 @@ TEST_F(death, who_waits_can_be_killed)
 	murder(pid);
 }
 
+/* --- what is free afterwards ------------------------------------------------------------- */
+
+static void has_many_ports(void *arg)
+{
+	struct meeting *m = arg;
+	int fd = device();
+	__u32 id;
+
+	for (int i = 0; i < 300; i++) {
+		m->addr[1] = loopback(0);
+		need(ep_create(fd, &m->addr[1], NULL, &id) == 0);
+	}
+	raise_to(&m->ready, 1);
+	pause();
+}
+
+static void spins(void *stop)
+{
+	while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED))
+		;
+}
+
+/* A supervisor starts it anew as soon as it knows that it is gone; no processor is idle. */
+TEST_F(death, who_has_waited_for_it_may_have_its_port)
+{
+	pid_t busy[4];
+
+	self->m->go = 0;
+	for (int i = 0; i < 4; i++)
+		busy[i] = spawn(spins, &self->m->go);
+	for (int i = 0; i < 100; i++) {
+		pid_t pid;
+		__u32 id;
+		int fd;
+
+		self->m->ready = 0;
+		pid = spawn(has_many_ports, self->m);
+		await(&self->m->ready, 1);
+		murder(pid);
+		fd = device();
+		EXPECT_EQ(0, ep_create(fd, &self->m->addr[1], NULL, &id));
+		close(fd);
+	}
+	self->m->go = 1;
+	for (int i = 0; i < 4; i++)
+		EXPECT_EQ(0, reap(busy[i]));
+}
+
 TEST(nothing_is_left)
 {
 	until_unused();

@@ -234,16 +234,18 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 	return true;
 }
 
-/* One with a mask looks at messages one by one: that is for treadle_rx_take, too. */
-static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+/*
+ * One with a mask looks at messages one by one: more than @looks of them are for treadle_rx_take, too. Until that is done
+ * who comes next finds what is posted, if younger, and not what is to be looked at.
+ */
+static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, u32 looks,
+		     struct treadle_run *run)
 {
 	struct treadle_match *match = &rx->match[recv->space];
-	u32 looks = 0;
 
-	/* but where nothing waits it keeps its place: who comes next finds what is posted, not what is to be looked at */
 	if (recv->m.ignore &&
-	    (match->messages || treadle_match_marked(&rx->at) || !list_empty(&rx->feeding) ||
-	     !treadle_match_room(match, recv->m.ignore)))
+	    ((match->messages && !looks) || treadle_match_marked(&rx->at) ||
+	     !list_empty(&rx->feeding) || !treadle_match_room(match, recv->m.ignore)))
 		rx_add_fed(rx, recv, false);
 	else if (!rx_serve(rx, recv, &looks, run))
 		treadle_rx_post(rx, recv);
@@ -253,7 +255,7 @@ static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct tr
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
 	recv->m.seq = rx->seq++;
-	rx_place(rx, recv, run);
+	rx_place(rx, recv, 0, run);
 }
 
 /* Take the first receive of rx->feeding, or NULL. */
@@ -447,8 +449,7 @@ void treadle_rx_hand_over(struct treadle_rx *rx)
 
 /*
  * Neither a sender nor who fires a peer's receive looks for him at all that he posts, the less so if he is to lose his
- * processor with a counter in his hands, nor does who is killed. What was there before it has fired nobody passes over:
- * treadle_rx_behind().
+ * processor, nor does who is killed. What was there before it has fired nobody passes over: treadle_rx_behind().
  */
 static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, int batches)
 {
@@ -589,7 +590,7 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI))
 		treadle_multi_uncancel(recv);
 	if (!dead)
-		rx_place(rx, recv, run);
+		rx_place(rx, recv, TAKE_LOOKS, run);
 	treadle_rx_feed(rx, run);
 	ep = shut_ep(rx);
 	spin_unlock(&rx->lock);

@@ -54,6 +54,8 @@ public:
 	Eq *events() const noexcept { return events_.load() ?: mr_events_.load(); }
 	/* FI_AV_USER_ID */
 	bool user_ids() const noexcept { return user_ids_; }
+	/* Was it opened for endpoints whose receives may name a source? */
+	bool directed() const noexcept { return directed_; }
 	/* Do calls for one object come from one thread at a time, also by way of others that share its contexts? */
 	bool serialized(bool shares = false) const noexcept
 	{
@@ -76,7 +78,7 @@ private:
 	fi_threading threading_;
 	fi_av_type av_type_;
 	int mr_mode_;
-	bool user_ids_;
+	bool user_ids_, directed_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
 	std::mutex bind_lock_; /* one binds */

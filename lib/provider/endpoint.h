@@ -88,6 +88,12 @@ public:
 		       bindings_.recv != CounterId{};
 	}
 
+	/* Is there a queue for what is no success of an operation: a look at messages (of a shared context: at some)? */
+	bool queues_rx() const noexcept
+	{
+		return is_shared_rx() || bindings_.rx_cq != CompletionQueueId{};
+	}
+
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
 	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
@@ -219,6 +225,8 @@ private:
 	InfoPtr info_;
 	std::uint64_t tx_caps_, rx_caps_;
 	bool directed_;
+	/* Of a shared context whose capabilities nobody has said: as whoever receives there asks for. */
+	bool directed_by_receivers_ = false;
 	Role role_ = Role::whole;
 	/* Of a context: what it is one of, and which. Of a scalable endpoint: those that are open. */
 	Endpoint *parent_ = nullptr;

@@ -10,12 +10,15 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/rtnetlink.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <rdma/fabric.h>
+
+#include <treadle/detail/fd.h>
 
 namespace treadle::fi
 {
@@ -68,6 +71,39 @@ std::optional<Address> parse_host(std::string_view text, int family) noexcept
 	if (inet_pton(family, host, address.addr) != 1)
 		return std::nullopt;
 	return address;
+}
+
+/*
+ * Broadcast addresses can be bound to, and with ip_nonlocal_bind all can: does the routing table say that it is none of
+ * this machine's? Where it can't be asked it does not.
+ */
+bool is_elsewhere(const Address &address) noexcept
+{
+	const auto size = static_cast<std::uint8_t>(address.family == AF_INET6 ? 16 : 4);
+	struct {
+		nlmsghdr header;
+		rtmsg route;
+		rtattr what;
+		std::uint8_t to[16];
+	} ask{};
+	struct {
+		nlmsghdr header;
+		rtmsg route;
+		std::byte rest[1024];
+	} answer{};
+
+	ask.header.nlmsg_len = static_cast<std::uint32_t>(offsetof(decltype(ask), to) + size);
+	ask.header.nlmsg_type = RTM_GETROUTE;
+	ask.header.nlmsg_flags = NLM_F_REQUEST;
+	ask.route.rtm_family = static_cast<std::uint8_t>(address.family);
+	ask.route.rtm_dst_len = static_cast<std::uint8_t>(size * 8);
+	ask.what = {static_cast<std::uint16_t>(sizeof(ask.what) + size), RTA_DST};
+	std::memcpy(ask.to, address.addr, size);
+	const detail::UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+	if (fd.get() < 0 || send(fd.get(), &ask, ask.header.nlmsg_len, 0) < 0 ||
+	    recv(fd.get(), &answer, sizeof(answer), 0) < static_cast<ssize_t>(sizeof(nlmsghdr)))
+		return false;
+	return answer.header.nlmsg_type != RTM_NEWROUTE || answer.route.rtm_type != RTN_LOCAL;
 }
 
 /* Has any interface this IPv6 address? */
@@ -224,6 +260,8 @@ std::optional<Address> from_string(const char *text) noexcept
 	auto address = parse_host(host, family);
 	if (!address || rest.empty())
 		return address;
+	if (rest == ":") /* the service may be left out */
+		return address;
 	const auto port = rest.front() == ':' ? parse_port(rest.substr(1)) : std::nullopt;
 	if (!port)
 		return std::nullopt;
@@ -288,7 +326,7 @@ bool is_local(const Address &address) noexcept
 		return false;
 	const bool local = bind(fd, reinterpret_cast<const sockaddr *>(&storage), size) == 0;
 	close(fd);
-	return local;
+	return local && !is_elsewhere(any_port);
 }
 
 } // namespace treadle::fi

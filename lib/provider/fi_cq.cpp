@@ -96,10 +96,13 @@ void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.data = cqe.data;
 	entry.tag = cqe.tag;
 	entry.olen = cqe.olen;
-	/* FI_EADDRNOTAVAIL at the target is FI_SOURCE_ERR's: there is what came, and an address. */
-	entry.err = cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV ?
-			    FI_EINVAL :
-			    -fabric_error(-static_cast<int>(cqe.error));
+	if (cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV)
+		entry.err =
+			FI_EINVAL; /* not that of FI_SOURCE_ERR: there is what came, and an address */
+	else if (cqe.error == ENOTCONN)
+		entry.err = FI_ENOTCONN; /* as of a call: posting_failed() */
+	else
+		entry.err = -fabric_error(-static_cast<int>(cqe.error));
 	entry.prov_errno = static_cast<int>(cqe.error);
 }
 

@@ -93,7 +93,8 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 				 info.addr_format)),
 	  threading_(info.domain_attr->threading ? info.domain_attr->threading : FI_THREAD_SAFE),
 	  av_type_(info.domain_attr->av_type), mr_mode_(mr_bits(info.domain_attr->mr_mode)),
-	  user_ids_(info.caps & FI_AV_USER_ID), serialized_(threading_ != FI_THREAD_SAFE)
+	  user_ids_(info.caps & FI_AV_USER_ID), directed_(info.caps & FI_DIRECTED_RECV),
+	  serialized_(threading_ != FI_THREAD_SAFE)
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 

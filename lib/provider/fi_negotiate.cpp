@@ -121,6 +121,28 @@ bool has_classes(std::uint32_t api) noexcept
 	return FI_VERSION_GE(api, FI_VERSION(1, 9));
 }
 
+/* What newer versions have behind fi_domain_attr's tclass, and is not offered. */
+bool later_fields_agree(const Comparison &compare, const fi_domain_attr &asked, std::uint32_t api)
+{
+	struct {
+		std::uint32_t tclass;
+		std::size_t max_ep_auth_key; /* from 1.20 on */
+		std::uint32_t max_group_id;  /* from 2.0 on */
+	} later{};
+	const auto size =
+		FI_VERSION_GE(api, FI_VERSION(2, 0))  ? sizeof(later) :
+		FI_VERSION_GE(api, FI_VERSION(1, 20)) ? offsetof(decltype(later), max_group_id) :
+							0;
+
+	/* libfabric hands in what is of its own version or newer, and no version that is newer than it is */
+	std::memcpy(&later,
+		    reinterpret_cast<const std::byte *>(&asked) + offsetof(fi_domain_attr, tclass),
+		    size);
+	return compare.at_most("domain_attr->max_ep_auth_key", later.max_ep_auth_key,
+			       std::size_t{0}) &&
+	       compare.at_most("domain_attr->max_group_id", later.max_group_id, 0U);
+}
+
 bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
 {
 	const bool old = mode & modes_1_0;
@@ -170,7 +192,8 @@ bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_dom
 		return agreed;
 	return AT_MOST(domain_attr, cntr_cnt) && AT_MOST(domain_attr, mr_iov_limit) &&
 	       AT_MOST(domain_attr, mr_cnt) && AT_MOST(domain_attr, max_err_data) &&
-	       AT_MOST(domain_attr, auth_key_size) && WITHIN(domain_attr, caps, FI_TYPE_CAPS);
+	       AT_MOST(domain_attr, auth_key_size) && WITHIN(domain_attr, caps, FI_TYPE_CAPS) &&
+	       later_fields_agree(compare, asked, api);
 }
 
 bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
@@ -308,12 +331,12 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	if (asked.caps & FI_RMA_EVENT &&
 	    !(with_directions(asked.caps) & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return compare.refuse("caps: FI_RMA_EVENT needs FI_REMOTE_READ or FI_REMOTE_WRITE");
-	if (asked.caps & FI_SOURCE_ERR && !(asked.caps & FI_SOURCE))
+	if (asked_caps(asked) & FI_SOURCE_ERR && !(asked_caps(asked) & FI_SOURCE))
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
 	/* 2.x has another use for this bit */
-	if (asked.caps & FI_XPU_TRIGGER && FI_VERSION_GE(api, FI_VERSION(2, 0)))
+	if (asked_caps(asked) & FI_XPU_TRIGGER && FI_VERSION_GE(api, FI_VERSION(2, 0)))
 		return compare.refuse("caps: FI_XPU is of libfabric 1.x");
-	if (asked.caps & FI_XPU_TRIGGER && !(asked.caps & FI_TRIGGER))
+	if (asked_caps(asked) & FI_XPU_TRIGGER && !(asked_caps(asked) & FI_TRIGGER))
 		return compare.refuse("caps: FI_XPU needs FI_TRIGGER");
 	if (asked_caps(asked) & FI_COLLECTIVE && !can_be_member(asked))
 		return compare.refuse("caps: FI_COLLECTIVE needs FI_SEND and FI_RECV, and an "

@@ -93,8 +93,9 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		info->tx_attr->caps = 0;
 		auto endpoint = make(in, std::move(info), std::nullopt);
 		Endpoint &self = *endpoint;
-		if (!attr || !attr->caps) /* as whoever will receive here asks for */
-			self.directed_ = false;
+		self.directed_by_receivers_ = !attr || !attr->caps;
+		if (self.directed_by_receivers_)
+			self.directed_ = in.directed();
 		self.rx_selective_ = true; /* who receives says what he wants to hear of */
 		rc = self.make_rings(self.bindings_);
 		if (rc)
@@ -138,14 +139,18 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 	if (!shares_rx() || shared_rx_)
 		return REFUSE(-FI_EINVAL, subsys,
 			      "bind: rx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
+	const std::lock_guard srx_guard(srx.control_lock_);
+	bool first;
 	{
-		const std::lock_guard srx_guard(srx.control_lock_);
-		/* with a connection there is no source to be named */
-		srx.directed_ = !connected() && (srx.directed_ || rx_caps_ & FI_DIRECTED_RECV);
-		srx.update_ports();
+		const std::lock_guard guard(srx.receivers_lock_);
+		first = srx.receivers_.empty();
+		srx.receivers_.push_back(this);
 	}
-	const std::lock_guard guard(srx.receivers_lock_);
-	srx.receivers_.push_back(this);
+	/* until then as of the domain, for what is posted before; with a connection there is no source to be named */
+	if (first && srx.directed_by_receivers_)
+		srx.directed_ = false;
+	srx.directed_ = !connected() && (srx.directed_ || rx_caps_ & FI_DIRECTED_RECV);
+	srx.update_ports();
 	shared_rx_ = &srx;
 	bindings_.rx = srx.bindings_.rx;
 	uses_.emplace_back(port.users);

@@ -362,8 +362,13 @@ private:
 					      "recv: FI_MULTI_RECV is for one buffer");
 			message.data = endpoint_->min_multi_recv();
 		}
-		if (flags & FI_PEEK) /* what it has found is all that it is for */
+		if (flags & FI_PEEK) {
+			if (!endpoint_->queues_rx())
+				return REFUSE(-FI_ENOCQ, FI_LOG_EP_DATA,
+					      "trecvmsg: FI_PEEK without a completion queue");
+			/* what it has found is all that it is for */
 			message.flags |= TREADLE_F_COMPLETION;
+		}
 		if (flags & (FI_TRIGGER | peek_flags)) {
 			/* A receive ring holds receives that are ready and may wait: this is none. */
 			const EndpointId id = endpoint_->id();

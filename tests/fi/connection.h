@@ -17,6 +17,18 @@ inline Info msg_hints()
 	return hints;
 }
 
+/* To the peer of a connected endpoint. */
+inline ssize_t sendmsg(fid_ep *ep, void *buf, std::size_t len, void *context, std::uint64_t flags)
+{
+	const iovec iov{buf, len};
+	fi_msg msg{};
+
+	msg.msg_iov = &iov;
+	msg.iov_count = 1;
+	msg.context = context;
+	return fi_sendmsg(ep, &msg, flags);
+}
+
 /* An event about a connection, with the data that came along; info is the reader's to free. */
 struct CmEvent {
 	std::uint32_t event = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_getinfo(3): the addresses that come with an answer, of node, service and hints. */
+#include <fstream>
 #include <ostream>
 
 #include <net/if.h>
@@ -49,6 +50,9 @@ const Resolution resolutions[] = {
 	 "fi_sockaddr_in6://[::1]:5"},
 	{"fi_sockaddr_in://127.0.0.1:5?qos=3", nullptr, 0, FI_FORMAT_UNSPEC, "127.0.0.1 0",
 	 "127.0.0.1 5"},
+	{"fi_sockaddr_in://127.0.0.1:", nullptr, FI_SOURCE, FI_FORMAT_UNSPEC, "127.0.0.1 0", ""},
+	{"127.255.255.255", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, nullptr, ""},
+	{"127.255.255.255", "7471", 0, FI_FORMAT_UNSPEC, nullptr, ""},
 	{"fi_sockaddr_in://127.0.0.1:65536", nullptr, 0, FI_FORMAT_UNSPEC, nullptr, ""},
 	/* Nobody there can be reached: TEST-NET-1 is nobody's. */
 	{"192.0.2.1", "7471", 0, FI_FORMAT_UNSPEC, nullptr, ""},
@@ -156,6 +160,22 @@ TEST(GetInfoAddress, WhatCantBeReachedIsNamed)
 	log.clear();
 	EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version, "no.such.host.invalid", "1"));
 	EXPECT_TRUE(log.has("no.such.host.invalid")) << log.all();
+}
+
+/* As where addresses move from machine to machine. */
+TEST(GetInfoAddress, WhatMayBeBoundToIsNotLocalForThat)
+{
+	for (const char *family : {"ipv4", "ipv6"}) {
+		const std::string path =
+			std::string("/proc/sys/net/") + family + "/ip_nonlocal_bind";
+		const bool old = *family && family[3] == '4';
+		std::ofstream(path) << 1;
+		EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version,
+				      old ? "192.0.2.1" : "2001:db8::1", "7471"));
+		EXPECT_TRUE(get_info(no_hints().get(), nullptr, api_version,
+				     old ? "127.3.2.1" : "::1", "7471"));
+		std::ofstream(path) << 0;
+	}
 }
 
 TEST(GetInfoAddress, APortBeyondTheLastIsNoService)

@@ -7,6 +7,32 @@ namespace
 
 constexpr std::size_t size = 500;
 
+/* A counter does not tell what was found. */
+TEST(Peek, NeedsAQueue)
+{
+	Node node(hints_for(FI_TAGGED));
+	const auto av = node.av();
+	const auto sends = node.cntr(), receives = node.cntr();
+	const auto ep = node.ep();
+	fi_addr_t self;
+	char in[8] = {};
+
+	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &sends->fid, FI_SEND), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &receives->fid, FI_RECV), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	ASSERT_EQ(fi_av_insert(av.get(), address_of(ep.get()).data(), 1, &self, 0, nullptr), 1);
+	ASSERT_EQ(fi_tinject(ep.get(), "message", 8, self, 7), 0);
+	fi_msg_tagged msg{};
+	msg.addr = FI_ADDR_UNSPEC;
+	msg.tag = 7;
+	for (const std::uint64_t flags : {FI_PEEK, FI_PEEK | FI_CLAIM, FI_PEEK | FI_DISCARD})
+		EXPECT_EQ(fi_trecvmsg(ep.get(), &msg, flags), -FI_ENOCQ);
+	ASSERT_EQ(fi_trecv(ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
+	EXPECT_EQ(fi_cntr_wait(receives.get(), 1, patience), 0);
+	EXPECT_STREQ(in, "message");
+}
+
 struct Fixture : Pair {
 	Fixture() : Pair(hints_for(FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV)) {}
 

@@ -223,7 +223,9 @@ TEST(Shared, ReceivesArePostedToTheContextOnly)
 /* Nobody has asked for FI_DIRECTED_RECV, so who it is to come from is ignored: fi_msg(3). */
 TEST(Shared, SourcesCountForWhoAsksForThat)
 {
-	for (const std::uint64_t more : {std::uint64_t{0}, std::uint64_t{FI_DIRECTED_RECV}}) {
+	for (int i = 0; i < 4; ++i) {
+		const std::uint64_t more = i & 1 ? FI_DIRECTED_RECV : 0;
+		const bool early = i & 2; /* the receive is there before who receives */
 		Node peer_node(hints_for(FI_MSG)), node(hints(1, FI_SHARED_CONTEXT, FI_MSG | more));
 		Side first(peer_node), second(peer_node);
 		const auto av = node.av();
@@ -237,14 +239,19 @@ TEST(Shared, SourcesCountForWhoAsksForThat)
 		const auto ep = node.ep();
 		ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 		ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
-		ASSERT_EQ(fi_ep_bind(ep.get(), &srx->fid, 0), 0);
-		ASSERT_EQ(fi_enable(ep.get()), 0);
-		for (int i = 0; i < 2; ++i) {
-			const auto name = address_of((i ? second : first).ep.get());
-			ASSERT_EQ(fi_av_insert(av.get(), name.data(), 1, &sources[i], 0, nullptr),
+		for (int k = 0; k < 2; ++k) {
+			const auto name = address_of((k ? second : first).ep.get());
+			ASSERT_EQ(fi_av_insert(av.get(), name.data(), 1, &sources[k], 0, nullptr),
 				  1);
 		}
-		ASSERT_EQ(fi_recv(srx.get(), in, sizeof(in), nullptr, sources[0], ctx(1)), 0);
+		if (early) {
+			ASSERT_EQ(fi_recv(srx.get(), in, 8, nullptr, sources[0], ctx(1)), 0);
+		}
+		ASSERT_EQ(fi_ep_bind(ep.get(), &srx->fid, 0), 0);
+		ASSERT_EQ(fi_enable(ep.get()), 0);
+		if (!early) {
+			ASSERT_EQ(fi_recv(srx.get(), in, 8, nullptr, sources[0], ctx(1)), 0);
+		}
 		ASSERT_EQ(fi_inject(second.ep.get(), "second", 7, second.insert(ep.get())), 0);
 		if (more)
 			EXPECT_TRUE(is_silent(cq.get()));

@@ -108,7 +108,7 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 	int failed = 0, killed = 0;
 
 	keeps_to_the_rules();
-	while (now_ns() < end || (!all_bent() && now_ns() < end + PATIENCE_NS)) {
+	while (now_ns() < end || (!all_bent() && now_ns() < end + 4 * PATIENCE_NS)) {
 		int i = lottery(&seed) % USERS;
 
 		if (users[i] && kill(users[i], SIGKILL) == 0) {

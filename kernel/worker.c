@@ -147,7 +147,7 @@ struct treadle_crew *treadle_crew_get(void)
 	return crew;
 }
 
-static void crew_release(struct kref *ref)
+static void crew_release(struct kref *ref) __releases(&crews_lock)
 {
 	struct treadle_crew *crew = container_of(ref, struct treadle_crew, ref);
 

@@ -105,6 +105,7 @@ static void ctx_drop(struct treadle_ctx *ctx, struct treadle_obj *obj)
 	cond_resched();
 }
 
+/* Whoever comes second does not wait: ctx->over tells. */
 void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 {
 	struct treadle_cull all = { .max = U64_MAX };
@@ -117,12 +118,8 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	dead = ctx->dead;
 	WRITE_ONCE(ctx->dead, true);
 	mutex_unlock(&ctx->lock);
-	if (dead) {
-		/* by whom else: who has waited for a process finds its ports free. It waits for nobody but the processor */
-		while (!smp_load_acquire(&ctx->over))
-			schedule_timeout_idle(1);
+	if (dead)
 		return;
-	}
 
 	/*
 	 * From here on no object is added or destroyed; reserved ids of calls

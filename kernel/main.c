@@ -251,6 +251,9 @@ static int treadle_release(struct inode *inode, struct file *file)
 	struct treadle_ctx *ctx = file->private_data;
 
 	treadle_ctx_shutdown(ctx);
+	/* or a worker does that (pm_mm_exit()), who waits for nobody: who has waited for a process finds its ports free */
+	while (!smp_load_acquire(&ctx->over))
+		schedule_timeout_idle(1);
 	treadle_pm_leave(ctx);
 	treadle_ctx_put(ctx);
 	return 0;

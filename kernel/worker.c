@@ -289,11 +289,14 @@ void treadle_run_handoff(struct treadle_run *run)
 	queue_ctx(ctx);
 }
 
-/* In the middle of what no budget ends: a worker who has had his slice waits as he would behind it. */
+/*
+ * In the middle of what no budget ends: a worker who has had his slice waits as he would behind it, but not with the
+ * counter of another in his hands.
+ */
 void treadle_run_pause(struct treadle_run *run)
 {
 	treadle_run_let_go(run);
-	if (run->worker && ktime_get_ns() - run->slice.began > LEAST_PACE_NS)
+	if (run->worker && !run->guest && ktime_get_ns() - run->slice.began > LEAST_PACE_NS)
 		treadle_crew_pace(run->ctx, &run->slice);
 	cond_resched();
 }

@@ -104,6 +104,7 @@ programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_te
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
 # Of what is compiled tests are most; they hardly run longer so, tell lines as well, and are there a third sooner.
 build/tests/lib/%.o build/tests/fi/%.o: CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
+$(kselftests): CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
 build/tests/unit-%.o: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp
 	$(call say,CXX,$<)

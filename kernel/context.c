@@ -132,9 +132,11 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		cond_resched();
 	}
 	smp_mb(); /* pairs with await_source(), as in treadle_ep_die() */
-	xa_for_each(&ctx->objs, id, obj)
+	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
 			awaited |= READ_ONCE(container_of(obj, struct treadle_ep, obj)->awaited);
+		cond_resched();
+	}
 	if (awaited)
 		treadle_ctx_mourn(ctx, &run);
 	xa_for_each(&ctx->objs, id, obj)

@@ -197,7 +197,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @lock:	everything here
  * @match:	plain, tagged, collective, and messages that were claimed, by the context of who did
  * @slots:	one for each slot of the ring; @free: those not in use
- * @seq:	receives posted; @mourned: the last look for whom nobody can send to any more
+ * @seq:	receives posted; @mourned: treadle_ctx_mourn() of this number was here (without @lock)
  * @feeding:	receives for which messages may wait that have not been looked at, by m.wild: they
  *		come before what is in the ring
  * @at:		how far the first of them has got

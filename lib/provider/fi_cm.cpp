@@ -112,7 +112,7 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 		return no_connections("shutdown");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "shutdown: flags 0x%" PRIx64, flags);
-	flush(); /* what FI_MORE has put off is canceled, too */
+	flush(); /* what FI_MORE has put off is outstanding, too */
 	const int rc = kernel_->shutdown();
 	return rc ? REFUSE(rc, subsys, "shutdown") : 0;
 }

@@ -97,8 +97,7 @@ void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.tag = cqe.tag;
 	entry.olen = cqe.olen;
 	if (cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV)
-		entry.err =
-			FI_EINVAL; /* not that of FI_SOURCE_ERR: there is what came, and an address */
+		entry.err = FI_EINVAL; /* not as of FI_SOURCE_ERR, which has what came */
 	else if (cqe.error == ENOTCONN)
 		entry.err = FI_ENOTCONN; /* as of a call: posting_failed() */
 	else

@@ -168,8 +168,11 @@ TEST(GetInfoAddress, WhatMayBeBoundToIsNotLocalForThat)
 	for (const char *family : {"ipv4", "ipv6"}) {
 		const std::string path =
 			std::string("/proc/sys/net/") + family + "/ip_nonlocal_bind";
-		const bool old = *family && family[3] == '4';
+		const bool old = family[3] == '4';
+		int on = 0;
 		std::ofstream(path) << 1;
+		std::ifstream(path) >> on;
+		EXPECT_EQ(on, 1) << path;
 		EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version,
 				      old ? "192.0.2.1" : "2001:db8::1", "7471"));
 		EXPECT_TRUE(get_info(no_hints().get(), nullptr, api_version,

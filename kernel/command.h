@@ -25,6 +25,7 @@ enum treadle_track { TREADLE_UNTRACKED, TREADLE_FENCED, TREADLE_AWAITED };
  * struct treadle_cmd - a command
  * @d:		the kernel's copy of the descriptor
  * @kept:	a completion that did not fit
+ * @as_recv:	the receive that a command of one becomes when it is issued, unless it repeats
  * @cond:	while it is armed: counter or cells, bound; with F_REPEAT until it is dropped
  * @rest:	F_REPEAT, with @cond: the other counter it waits for in turn, bound, or NULL
  * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
@@ -32,7 +33,7 @@ enum treadle_track { TREADLE_UNTRACKED, TREADLE_FENCED, TREADLE_AWAITED };
  * @by_context:	after that: in ep->waiting, with @wait: where it waits for its turn (flow.c); or in
  *		ep->parked, with @msg: that waits at a peer; of a receive, @wait only: in ep->feeding
  * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
- * @recv:	armed receives: the receive that will be posted, or (in rx->armed, ep->feeding) that is
+ * @recv:	in rx->armed, ep->feeding: the receive that is posted; of one that repeats always, but under way
  * @tx, @slots:	credits to give back at the end
  * @route, @port: 0 and where to (treadle_name()), or why not; receives: likewise, from whom, if one is named
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
@@ -48,6 +49,7 @@ struct treadle_cmd {
 	union {
 		struct treadle_desc d;
 		struct treadle_cq_node kept;
+		struct treadle_recv as_recv;
 	};
 	union {
 		struct treadle_armed armed;
@@ -311,7 +313,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 }
 
 /* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
-int treadle_recv_set(struct treadle_recv *recv, const struct treadle_cmd *cmd);
+struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error);
 struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);

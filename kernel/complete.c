@@ -278,9 +278,9 @@ static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadl
 }
 
 /* It has fired, and was not taken off since: then its condition would be gone. */
-static __always_inline bool repeats(const struct treadle_cmd *cmd)
+static __always_inline bool repeats(const struct treadle_cmd *cmd, u32 flags)
 {
-	return unlikely(cmd->d.flags & TREADLE_F_REPEAT) && cmd->heap && cmd->cond;
+	return unlikely(flags & TREADLE_F_REPEAT) && cmd->heap && cmd->cond;
 }
 
 /*
@@ -344,7 +344,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		treadle_cmd_free(cmd);
 		return;
 	}
-	if (unlikely(repeats(cmd))) {
+	if (unlikely(repeats(cmd, flags))) {
 		cmd_again(cmd, error, run);
 		return;
 	}
@@ -464,8 +464,8 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 	cqe->src = TREADLE_ADDR_ANY;
 	cqe->error = -error;
 	if (likely(msg)) {
-		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->len);
-		cqe->olen = msg->len > recv->len ? msg->len - recv->len : 0;
+		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->one.len);
+		cqe->olen = msg->len > recv->one.len ? msg->len - recv->one.len : 0;
 		cqe->tag = msg->m.tag;
 		cqe->data = msg->data;
 		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
@@ -500,7 +500,7 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 
 	if (unlikely(error) && READ_ONCE(ep->dead))
 		return false;
-	if (recv->cmd && repeats(recv->cmd)) {
+	if (recv->cmd && repeats(recv->cmd, flags)) {
 		recv->cmd->recv = recv;
 		cmd_again(recv->cmd, error, run);
 		return true;

@@ -135,7 +135,7 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	struct treadle_cmd *cmd = msg->cmd;
 	bool received = false;
 
-	if (!dst_error && msg->len > msg->recv->len)
+	if (!dst_error && msg->len > msg->recv->one.len)
 		dst_error = -TREADLE_ETRUNC;
 	if (unlikely(msg->flags & TREADLE_F_FAILURE))
 		dst_error = -(int)msg->data;
@@ -261,7 +261,7 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI))
 		msg->recv = treadle_multi_part(msg, run);
 	recv = msg->recv;
-	len = min(msg->len, recv->len);
+	len = min(msg->len, recv->one.len);
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
 		   recv->iov_count == 1 && goes_with(msg) == msg->to &&
 		   copy_at_once(msg, len, run)))

@@ -382,7 +382,7 @@ AT(treadle_event, addr, 16);
 AT(treadle_event, request, 40);
 AT(treadle_event, data, 72);
 /* A million armed commands are to fit into a quarter of a gigabyte. */
-static_assert(sizeof(struct treadle_cmd) <= 256);
+static_assert(sizeof(struct treadle_cmd) + sizeof(struct obj_cgroup *) <= 256);
 
 /* Rings have a power of two of entries, 32 at least: else QUERY would name a limit that can't be had. */
 static int __init ring_limit(unsigned int *limit)

@@ -233,8 +233,8 @@ struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag
 	list_for_each_entry(r, &m->wild, wild) {
 		if (best && best->seq < r->seq)
 			break;
-		if (((tag ^ r->tag) & ~r->ignore) == 0 &&
-		    (r->src == TREADLE_SRC_ANY || r->src == src)) {
+		if (((tag ^ r->node.tag) & ~r->ignore) == 0 &&
+		    (r->node.src == TREADLE_SRC_ANY || r->node.src == src)) {
 			best = r;
 			break;
 		}
@@ -268,18 +268,18 @@ static struct treadle_match_msg *find_exact(struct treadle_match *m,
 
 	if (!m->messages)
 		return NULL;
-	if (r->src == TREADLE_SRC_ANY) {
-		n = hash_find(&m->by_tag, r->tag, TREADLE_SRC_ANY, 0);
+	if (r->node.src == TREADLE_SRC_ANY) {
+		n = hash_find(&m->by_tag, r->node.tag, TREADLE_SRC_ANY, 0);
 		return n ? container_of(n, struct treadle_match_msg, by_tag) : NULL;
 	}
-	n = hash_find(&m->by_src, r->tag, r->src, 0);
+	n = hash_find(&m->by_src, r->node.tag, r->node.src, 0);
 	return n ? container_of(n, struct treadle_match_msg, by_src) : NULL;
 }
 
 static bool is_for(const struct treadle_match_recv *r, const struct treadle_match_msg *msg)
 {
-	return ((msg->tag ^ r->tag) & ~r->ignore) == 0 &&
-	       (r->src == TREADLE_SRC_ANY || r->src == msg->src);
+	return ((msg->tag ^ r->node.tag) & ~r->ignore) == 0 &&
+	       (r->node.src == TREADLE_SRC_ANY || r->node.src == msg->src);
 }
 
 struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
@@ -362,8 +362,8 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 	struct treadle_match_recv *other;
 	int cls = find_class(m, r->ignore);
 
-	r->listed = cls < 0;
-	if (r->listed) {
+	n->cls = cls < 0 ? TREADLE_CLASSES : cls;
+	if (treadle_match_listed(r)) {
 		/* almost always the youngest; one that is put back may be older */
 		list_for_each_entry_reverse(other, &m->wild, wild)
 			if (other->seq < r->seq)
@@ -372,13 +372,11 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 		m->listed++;
 		return;
 	}
-	if (r->src == TREADLE_SRC_ANY)
+	if (n->src == TREADLE_SRC_ANY)
 		m->cls[cls].any++;
 	else
 		m->cls[cls].named++;
-	n->tag = r->tag & ~r->ignore;
-	n->src = r->src;
-	n->cls = cls;
+	n->tag &= ~r->ignore;
 	lead = hash_add(&m->posted, n);
 	if (lead == n)
 		return;
@@ -401,12 +399,12 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 
 void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r)
 {
-	if (r->listed) {
+	if (treadle_match_listed(r)) {
 		list_del(&r->wild);
 		m->listed--;
 		return;
 	}
-	if (r->src == TREADLE_SRC_ANY)
+	if (r->node.src == TREADLE_SRC_ANY)
 		m->cls[r->node.cls].any--;
 	else
 		m->cls[r->node.cls].named--;

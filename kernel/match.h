@@ -52,15 +52,25 @@ struct treadle_hash {
 	u64 seed;
 };
 
-/* A posted receive. The caller sets tag, ignore, src and seq. */
+/*
+ * A posted receive. The caller sets node.tag (bits that it ignores do not count), node.src
+ * (TREADLE_SRC_ANY, or the only source), ignore and seq.
+ */
 struct treadle_match_recv {
-	struct treadle_hnode node;
-	struct list_head wild; /* on treadle_match.wild */
-	u64 tag, ignore;
-	u32 src;     /* TREADLE_SRC_ANY, or the only source */
-	bool listed; /* on wild instead of in the hash table */
-	u64 seq;     /* older is smaller */
+	union {
+		struct treadle_hnode node;
+		struct list_head
+			wild; /* on treadle_match.wild instead: node.cls is TREADLE_CLASSES */
+	};
+	u64 ignore;
+	u64 seq; /* older is smaller */
 };
+static_assert(offsetof(struct treadle_hnode, tag) >= sizeof(struct list_head));
+
+static inline bool treadle_match_listed(const struct treadle_match_recv *r)
+{
+	return r->node.cls == TREADLE_CLASSES;
+}
 
 /* A place among the messages: that of one, or a mark between them, where a search goes on. */
 struct treadle_match_place {

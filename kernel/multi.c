@@ -21,17 +21,16 @@
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
 {
 	const struct treadle_cq *cq = msg->to->rx_cq;
-	u64 len = min(msg->len, multi->len);
+	u64 len = min(msg->len, multi->one.len);
 	u32 kept;
 
 	msg->part.addr = multi->one.addr;
 	msg->part.len = len;
 	multi->one.addr += len;
 	multi->one.len -= len;
-	multi->len -= len;
 	multi->parts++;
 	kept = cq ? READ_ONCE(cq->kept) : 0;
-	multi->over = multi->len < max_t(u64, multi->min, 1) ||
+	multi->over = multi->one.len < max_t(u64, multi->min, 1) ||
 		      (kept && (kept > cq->mask || READ_ONCE(multi->rx->poor)));
 	return !multi->over;
 }
@@ -58,7 +57,6 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct tr
 	set_active_memcg(old);
 	part->rx = rx;
 	part->context = multi->context;
-	part->len = msg->part.len;
 	part->one = msg->part;
 	part->flags = multi->flags & ~TREADLE_F_MULTI_RECV;
 	part->iov_count = 1;
@@ -125,10 +123,9 @@ void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run)
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
 
 	spin_lock(&multi->rx->lock);
-	if (!multi->over && multi->one.addr == part->one.addr + part->len) {
-		multi->one.addr -= part->len;
-		multi->one.len += part->len;
-		multi->len += part->len;
+	if (!multi->over && multi->one.addr == part->one.addr + part->one.len) {
+		multi->one.addr -= part->one.len;
+		multi->one.len += part->one.len;
 	}
 	spin_unlock(&multi->rx->lock);
 	treadle_recv_free(part);

@@ -452,7 +452,9 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 		if (cmd->route == -EDESTADDRREQ)
 			return cmd->route;
 	}
-	/* now, so that firing can't fail for want of memory */
+	if (!(d->flags & TREADLE_F_REPEAT))
+		return 0;
+	/* now, so that firing can't fail for want of memory; others become one */
 	cmd->recv = kzalloc(sizeof(*cmd->recv), TREADLE_GFP);
 	return cmd->recv ? 0 : -ENOMEM;
 }
@@ -493,14 +495,9 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	u8 space;
 	int ret;
 
-	cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
-	recv = cmd->recv;
-	cmd->recv = NULL;
-	recv->rx = rx;
-	recv->cmd = cmd;
-	ret = treadle_recv_set(recv, cmd);
+	recv = treadle_cmd_recv(treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run), &ret);
 	space = recv->space;
-	source = recv->m.src;
+	source = recv->m.node.src;
 	if (ret) {
 		treadle_recv_complete(recv, ep, NULL, ret, run);
 		goto out;

@@ -59,7 +59,9 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv *recv,
 				struct treadle_run *run)
 {
-	const struct treadle_match_recv claimed = { .tag = recv->context, .src = TREADLE_SRC_ANY };
+	const struct treadle_match_recv claimed = {
+		.node = { .tag = recv->context, .src = TREADLE_SRC_ANY },
+	};
 	struct treadle_match_msg *m;
 
 	if (recv->flags & TREADLE_F_PEEK) {
@@ -114,7 +116,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 		msg->job.fn = treadle_deliver_job;
 		treadle_run_add(run, &msg->job);
 	} else {
-		recv->len = U64_MAX; /* so that all of the message counts */
+		recv->one.len = U64_MAX; /* so that all of the message counts */
 		treadle_recv_complete(recv, ep, msg, 0, run);
 	}
 	if (what & TREADLE_F_DISCARD) {

@@ -131,9 +131,9 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 		return ret;
 	}
 	for (i = arg->entries; i--;) {
-		rx->slots[i].rx = rx;
-		rx->slots[i].next = rx->free;
-		rx->free = &rx->slots[i];
+		rx->slots[i].recv.rx = rx;
+		rx->slots[i].recv.next = rx->free;
+		rx->free = &rx->slots[i].recv;
 	}
 	ring_answer(&rx->obj, &rx->ring, arg);
 	arg->buffered = rx->buffered_max;

@@ -143,51 +143,57 @@ enum treadle_recv_kind {
 /*
  * struct treadle_recv - a posted receive
  * @m:		while posted; @node: when its completion did not fit; @next: free
- * @cmd:	was armed: whom to notify; NULL: one of rx->slots
- * @posted:	in the matcher (rx->lock)
- * @ext:	the second slot of a vector, whose memory holds it
+ * @one:	the buffer; of a vector without an address, and of all its length
+ * @cmd:	was armed: whom to notify; NULL: one of rx->slots, or a part
+ * @ext:	of a vector in the ring: the second slot, whose memory holds it
  * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @kind:	enum treadle_recv_kind
  * @multi:	of a part: what it is a part of
  *
- * Of a multi-receive (rx->lock), whose @one and @len are what is left:
+ * Of a multi-receive (rx->lock), whose @one is what is left:
  * @min:	it ends when less is left
  * @parts:	parts that have not finished
  * @over:	it takes no more messages; with @error: 0 or -ECANCELED
  * @told:	its last part has said so
  *
- * There is one for each slot of the ring, so that taking a receive off the ring
- * needs no memory; that of an armed receive is allocated when it is armed.
+ * There is one for each slot of the ring, and one in each command, so that neither taking a
+ * receive off the ring nor firing one needs memory.
  */
 struct treadle_recv {
 	union {
 		struct {
-			union {
-				struct treadle_match_recv m;
-				struct treadle_cq_node node;
-				struct treadle_recv *next;
-			};
-			struct treadle_rx *rx;
-			struct treadle_cmd *cmd;
-			struct treadle_recv *ext;
+			struct treadle_match_recv m;
 			u64 context;
-			/* an ext slot's vector ends here */
-			u64 len;
 			struct treadle_iov one;
-			u32 flags;
-			u8 iov_count;
-			bool posted;
-			u8 space, kind;
-			union {
-				struct treadle_recv *multi;
-				u64 min;
-			};
-			u32 parts;
-			int error;
-			bool over, told;
 		};
+		struct treadle_cq_node node;
+		struct treadle_recv *next;
+	};
+	struct treadle_rx *rx;
+	struct treadle_cmd *cmd;
+	union {
+		struct treadle_rx_slot *ext;
+		struct treadle_recv *multi;
+		u64 min;
+	};
+	u32 flags, parts;
+	s16 error;
+	u8 iov_count, space, kind;
+	bool over, told;
+};
+/* It lies over the descriptor of its command. */
+static_assert(sizeof(struct treadle_recv) <= sizeof(struct treadle_desc));
+
+/*
+ * struct treadle_rx_slot - a receive of a ring, or the vector of another one
+ * @posted:	@recv is in the matcher (rx->lock)
+ */
+struct treadle_rx_slot {
+	union {
+		struct treadle_recv recv;
 		struct treadle_iov iov[TREADLE_MAX_IOV];
 	};
+	bool posted;
 };
 
 enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREADLE_MATCHES };
@@ -216,7 +222,8 @@ struct treadle_rx {
 	spinlock_t lock;
 	struct treadle_ring ring;
 	struct treadle_match match[TREADLE_MATCHES];
-	struct treadle_recv *slots, *free;
+	struct treadle_rx_slot *slots;
+	struct treadle_recv *free;
 	struct list_head feeding;
 	struct treadle_match_place at;
 	u64 seq, mourned;
@@ -226,6 +233,12 @@ struct treadle_rx {
 	bool shared, shut, handed, poor;
 	struct treadle_job job;
 };
+
+/* Of a receive of the ring. */
+static inline struct treadle_rx_slot *treadle_recv_slot(struct treadle_recv *recv)
+{
+	return container_of(recv, struct treadle_rx_slot, recv);
+}
 
 /* Where the command of @recv is while that is posted. */
 static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv *recv)

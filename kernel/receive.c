@@ -19,9 +19,6 @@
 #define TAKE_BATCHES 64		 /* of these for somebody else */
 #define SRC_NOBODY   0xfffffffeu /* not on this machine: no message matches */
 
-/* The vector of a ring's receive lies over the second slot that it took. */
-static_assert(offsetof(struct treadle_recv, len) >= sizeof(struct treadle_iov[TREADLE_MAX_IOV]));
-
 /*
  * Who tells of what is nobody's, with rx->lock: one with a queue if there is one (they come first), and not one that
  * closes, as nobody would hear of it, unless there is nobody else. NULL: none receives here.
@@ -41,30 +38,30 @@ struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
 static __always_inline void recv_set(struct treadle_recv *recv, const struct treadle_desc *d)
 {
 	recv->context = d->context;
-	recv->len = d->len;
 	recv->one.addr = d->addr;
 	recv->one.len = d->len;
 	recv->flags = d->flags;
 	recv->iov_count = d->iov_count;
 	recv->space = d->opcode == TREADLE_OP_TRECV;
-	recv->posted = false;
-	recv->kind = d->flags & TREADLE_F_MULTI_RECV ? TREADLE_RECV_MULTI : TREADLE_RECV_ONE;
-	if (unlikely(recv->kind == TREADLE_RECV_MULTI)) {
+	recv->kind = TREADLE_RECV_ONE;
+	/* what has a vector is refused */
+	if (unlikely(d->flags & TREADLE_F_MULTI_RECV) && d->iov_count <= 1) {
+		recv->kind = TREADLE_RECV_MULTI;
 		recv->min = d->data;
 		recv->parts = 0;
 		recv->error = 0;
 		recv->over = recv->told = false;
 	}
-	recv->m.tag = d->tag;
+	recv->m.node.tag = d->tag;
+	recv->m.node.src = TREADLE_SRC_ANY;
 	recv->m.ignore = d->ignore;
-	recv->m.src = TREADLE_SRC_ANY;
 	recv->m.seq = 0;
 }
 
 /* Only from whom a descriptor names: by the port, as who sends by whichever context is the same sender. */
 static void recv_from(struct treadle_recv *recv, int route, u32 name)
 {
-	recv->m.src = route ? SRC_NOBODY : (u16)name;
+	recv->m.node.src = route ? SRC_NOBODY : (u16)name;
 }
 
 /* As the ring's endpoint knows @peer now; -EDESTADDRREQ: it does not. */
@@ -77,18 +74,28 @@ static int recv_from_peer(struct treadle_recv *recv, const struct treadle_ep *ep
 	return ret == -EDESTADDRREQ ? ret : 0;
 }
 
-/* Of a command: from whom its index meant when that was submitted. */
-int treadle_recv_set(struct treadle_recv *recv, const struct treadle_cmd *cmd)
+/*
+ * What a command receives, from whom its index meant when that was submitted; *error: why it does not.
+ * In place of its descriptor, but that of one that repeats.
+ */
+struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 {
-	const struct treadle_desc *d = &cmd->d;
+	struct treadle_recv *recv = cmd->recv ?: &cmd->as_recv;
+	const struct treadle_desc d = cmd->d;
 
-	recv_set(recv, d);
-	if (d->peer != TREADLE_ADDR_ANY)
+	cmd->recv = NULL;
+	recv_set(recv, &d);
+	recv->rx = cmd->ep->rx;
+	recv->cmd = cmd;
+	if (d.peer != TREADLE_ADDR_ANY)
 		recv_from(recv, cmd->route, cmd->port);
-	if (!(d->flags & TREADLE_F_COLLECTIVE))
-		return 0;
-	recv->space = TREADLE_COLLECTIVE;
-	return recv->m.src == SRC_NOBODY ? -EHOSTUNREACH : 0;
+	*error = 0;
+	if (d.flags & TREADLE_F_COLLECTIVE) {
+		recv->space = TREADLE_COLLECTIVE;
+		if (recv->m.node.src == SRC_NOBODY)
+			*error = -EHOSTUNREACH;
+	}
+	return recv;
 }
 
 /* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
@@ -98,16 +105,21 @@ TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 	u32 slots = 1;
 
 	if (recv->cmd || recv->kind == TREADLE_RECV_PART) {
-		if (recv->cmd)
-			treadle_cmd_free(recv->cmd);
-		kfree(recv);
+		struct treadle_cmd *cmd = recv->cmd;
+
+		if (!cmd || recv != &cmd->as_recv)
+			kfree(recv);
+		if (cmd)
+			treadle_cmd_free(cmd);
 		return;
 	}
 	spin_lock(&rx->lock);
-	if (unlikely(recv->ext)) {
-		recv->ext->rx = rx; /* the vector lay over it */
-		recv->ext->next = rx->free;
-		rx->free = recv->ext;
+	if (unlikely(recv->iov_count > 1)) {
+		struct treadle_recv *ext = &recv->ext->recv;
+
+		ext->rx = rx; /* the vector lay over it */
+		ext->next = rx->free;
+		rx->free = ext;
 		slots++;
 	}
 	recv->next = rx->free;
@@ -164,14 +176,15 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 {
 	treadle_match_post(&rx->match[recv->space], &recv->m);
-	recv->posted = true;
-	if (recv->cmd) {
-		recv->cmd->recv = recv;
-		recv->cmd->armed.threshold =
-			recv->space == TREADLE_COLLECTIVE ? recv->m.src : recv->context;
-		recv->cmd->armed.seq = recv->m.seq;
-		treadle_armed_insert(treadle_recv_root(recv), &recv->cmd->armed);
+	if (likely(!recv->cmd)) {
+		treadle_recv_slot(recv)->posted = true;
+		return;
 	}
+	recv->cmd->recv = recv;
+	recv->cmd->armed.threshold =
+		recv->space == TREADLE_COLLECTIVE ? recv->m.node.src : recv->context;
+	recv->cmd->armed.seq = recv->m.seq;
+	treadle_armed_insert(treadle_recv_root(recv), &recv->cmd->armed);
 }
 
 /* @recv is for @msg; what is left of a multi-receive stays where it was among those posted. */
@@ -281,11 +294,12 @@ static int rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 
 static void rx_unpost(struct treadle_recv *recv)
 {
-	recv->posted = false;
-	if (recv->cmd) {
-		rb_erase_cached(&recv->cmd->armed.node, treadle_recv_root(recv));
-		recv->cmd->recv = NULL;
+	if (likely(!recv->cmd)) {
+		treadle_recv_slot(recv)->posted = false;
+		return;
 	}
+	rb_erase_cached(&recv->cmd->armed.node, treadle_recv_root(recv));
+	recv->cmd->recv = NULL;
 }
 
 /* Take a posted receive out of the matcher. */
@@ -348,8 +362,10 @@ static __always_inline int judge_recv(const struct treadle_desc *d, const struct
 
 static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg)
 {
-	return recv->space == msg->space && !((recv->m.tag ^ msg->m.tag) & ~recv->m.ignore) &&
-	       (recv->m.src == TREADLE_SRC_ANY || recv->m.src == msg->m.src);
+	const struct treadle_match_recv *m = &recv->m;
+
+	return recv->space == msg->space && !((m->node.tag ^ msg->m.tag) & ~m->ignore) &&
+	       (m->node.src == TREADLE_SRC_ANY || m->node.src == msg->m.src);
 }
 
 /*
@@ -360,23 +376,25 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 						     u32 prod, int *error)
 {
 	struct treadle_ring *ring = &rx->ring;
-	struct treadle_recv *recv, *ext = NULL;
 	struct treadle_desc d TREADLE_UNSET;
+	struct treadle_recv *recv, *second;
+	struct treadle_rx_slot *ext = NULL;
 
 	treadle_ring_fetch_line(ring, ring->head, &d);
 	recv = recv_alloc(rx);
 	if (unlikely(!recv))
 		return NULL;
 	if (unlikely(d.iov_count > 1)) {
-		ext = prod - ring->head > 1 ? recv_alloc(rx) : NULL;
-		if (!ext)
+		second = prod - ring->head > 1 ? recv_alloc(rx) : NULL;
+		if (!second)
 			return NULL;
+		ext = treadle_recv_slot(second);
 		memcpy(ext->iov, treadle_ring_slot(ring, ++ring->head)->iov, sizeof(ext->iov));
 		barrier();
 	}
 	ring->head++;
-	recv->ext = ext;
 	recv->cmd = NULL;
+	recv->ext = ext;
 	*error = judge_recv(&d, ext ? ext->iov : NULL);
 	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
 	recv_set(recv, &d);

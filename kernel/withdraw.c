@@ -94,23 +94,25 @@ static struct treadle_recv *find_awaiting(struct treadle_rx *rx, u64 context)
 /* The oldest posted receive with @context, taken out, or NULL. Drops the lock now and then. */
 static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 {
-	struct treadle_recv *found = NULL, *recv;
+	struct treadle_recv *found = NULL;
+	struct treadle_rx_slot *slot;
 	u32 i, n = 0, tries = 0;
 	struct treadle_armed *a;
 
 again:
 	for (i = 0; i < rx->ring.entries; i++) {
-		recv = &rx->slots[i];
-		if (recv->posted && recv->context == context &&
-		    (!found || recv->m.seq < found->m.seq))
-			found = recv;
+		slot = &rx->slots[i];
+		if (slot->posted && slot->recv.context == context &&
+		    (!found || slot->recv.m.seq < found->m.seq))
+			found = &slot->recv;
 		if (++n == SCAN_BATCH) {
 			n = 0;
 			spin_unlock(&rx->lock);
 			cond_resched();
 			spin_lock(&rx->lock);
 			/* it may have been matched meanwhile */
-			if (found && !(found->posted && found->context == context)) {
+			if (found &&
+			    !(treadle_recv_slot(found)->posted && found->context == context)) {
 				found = NULL;
 				if (++tries < SCAN_TRIES)
 					goto again;
@@ -156,7 +158,7 @@ static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **o
 
 	for (; *i < end && n < FAIL_BATCH; (*i)++)
 		if (rx->slots[*i].posted)
-			out[n++] = &rx->slots[*i];
+			out[n++] = &rx->slots[*i].recv;
 	for (a = treadle_armed_from(&rx->armed, 0, 0); a && n < FAIL_BATCH;
 	     a = treadle_armed_next(a))
 		out[n++] = armed_recv(a);

@@ -112,6 +112,63 @@ TEST_F(million, fire_in_order_of_thresholds)
 	     million, bytes, (armed - start) / million, (now_ns() - armed) / million);
 }
 
+/* Receives need no more than other commands, neither to be armed nor to fire. */
+TEST_F(million, receives_wait_and_are_posted)
+{
+	const __u32 count = million / 10, some = 1000;
+	long long debugging = number_in("/sys/kernel/slab/treadle_cmd/slab_size", NULL) -
+			      number_in("/sys/kernel/slab/treadle_cmd/object_size", NULL);
+	long long start, armed, posted;
+	struct cq *q = &self->n.cq;
+	__u64 state = 1, own = peer(&self->n, self->n.addr);
+	static __u32 from[1000], to[1000];
+	char group[64];
+
+	cgroup_enter(group);
+	start = cgroup_kernel(group);
+	for (__u32 i = 0; i < count; i++) {
+		struct treadle_desc d =
+			trecv_of(i < some ? &to[i] : NULL, i < some ? sizeof(to[i]) : 0,
+				 TREADLE_ADDR_ANY, i, 0, i);
+
+		batch(&self->n, when(d, &self->c, 1 + lottery(&state) % 1000));
+	}
+	/* the last one tells that all have fired */
+	batch(&self->n,
+	      when((struct treadle_desc){.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION},
+		   &self->c, 1000));
+	finish(&self->n);
+	armed = cgroup_kernel(group);
+	kick(&self->n, &self->c, 1000);
+	EXPECT_EQ(0, cq_next(q).error);
+	posted = cgroup_kernel(group);
+	EXPECT_LE((armed - start) / count - debugging, 256);
+	EXPECT_LT(0, armed - start);
+	/* the matcher grows with what is in it: a bucket for each, and half of them to come */
+	EXPECT_LE((posted - armed) / count, 2 * (long long)sizeof(void *));
+
+	for (__u32 i = 0; i < some; i++) {
+		from[i] = i + 1;
+		batch(&self->n, tsend_of(&from[i], sizeof(from[i]), own, i, some + i));
+	}
+	finish(&self->n);
+	for (__u32 i = 0; i < some; i++) {
+		struct treadle_cqe e = cq_next(&self->n.rcq);
+
+		ASSERT_EQ(0, e.error);
+		ASSERT_EQ(i, e.context);
+		ASSERT_EQ(i, e.tag);
+		ASSERT_EQ(i + 1, to[i]);
+		e = cq_next(q);
+		ASSERT_EQ(0, e.error);
+		ASSERT_EQ(some + i, e.context);
+	}
+	EXPECT_TRUE(cq_empty(&self->n.rcq));
+	EXPECT_TRUE(cq_empty(q));
+	note("of %u receives each: %lld bytes armed, %lld more posted", count,
+	     (armed - start) / count, (posted - armed) / count);
+}
+
 /* Adds to one counter and to the other in turn, each fired by the one before. */
 static void arm_chain(struct node *n, struct cntr *c, struct cntr *d, __u32 length)
 {

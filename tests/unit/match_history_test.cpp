@@ -112,9 +112,9 @@ protected:
 	{
 		auto *const recv = new treadle_match_recv{};
 
-		recv->tag = a_tag();
+		recv->node.tag = a_tag();
 		recv->ignore = history.masks[below(history.masks.size())];
-		recv->src = percent(history.named) ? below(history.sources) : TREADLE_SRC_ANY;
+		recv->node.src = percent(history.named) ? below(history.sources) : TREADLE_SRC_ANY;
 		recv->seq = seq++;
 		place(recv);
 	}
@@ -268,8 +268,9 @@ protected:
 		};
 		const auto any_order = [](treadle_hnode *, treadle_hnode *) { return true; };
 		const auto &posted = reference.posted;
-		const std::size_t hashed =
-			std::ranges::count(posted, false, &treadle_match_recv::listed);
+		const std::size_t hashed = std::ranges::count_if(posted, [](auto *r) {
+			return !treadle_match_listed(r);
+		});
 		std::size_t counted = 0;
 
 		for (int i = 0; i < TREADLE_CLASSES; ++i) {

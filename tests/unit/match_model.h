@@ -16,8 +16,8 @@ class Reference
 public:
 	static bool fits(const treadle_match_recv &recv, u64 tag, u32 src)
 	{
-		return ((recv.tag ^ tag) & ~recv.ignore) == 0 &&
-		       (recv.src == TREADLE_SRC_ANY || recv.src == src);
+		return ((recv.node.tag ^ tag) & ~recv.ignore) == 0 &&
+		       (recv.node.src == TREADLE_SRC_ANY || recv.node.src == src);
 	}
 
 	treadle_match_recv *arrive(u64 tag, u32 src) const

@@ -164,8 +164,8 @@ TEST_F(Match, a_receive_without_a_class_matches_as_the_others)
 	auto *const named = m.post(0x1200, 0xff, 2);
 	auto *const wide = m.post(0x1200, 0xfff);
 
-	EXPECT_TRUE(named->listed);
-	EXPECT_TRUE(wide->listed);
+	EXPECT_TRUE(treadle_match_listed(named));
+	EXPECT_TRUE(treadle_match_listed(wide));
 	EXPECT_EQ(m.arrive(0x2200, 2), nullptr);
 	EXPECT_EQ(m.arrive(0x1234, 1), wide);
 	EXPECT_EQ(m.arrive(0x1234, 1), nullptr);
@@ -179,12 +179,12 @@ TEST_F(Match, a_class_that_nobody_uses_serves_another_mask)
 	for (int i = 0; i < TREADLE_CLASSES; ++i)
 		first[i] = m.post(0xff0000, 1ull << i);
 	auto *const listed = m.post(0, 0xff);
-	EXPECT_TRUE(listed->listed);
+	EXPECT_TRUE(treadle_match_listed(listed));
 	EXPECT_EQ(m.arrive(0xff0000 | 1ull << 3), first[3]);
 
 	/* now one of the same mask is listed and one is not */
 	auto *const hashed = m.post(0, 0xff);
-	EXPECT_FALSE(hashed->listed);
+	EXPECT_FALSE(treadle_match_listed(hashed));
 	EXPECT_EQ(m.arrive(1), listed);
 	EXPECT_EQ(m.arrive(2), hashed);
 }
@@ -270,7 +270,7 @@ TEST_F(Match, what_is_put_back_regains_its_place)
 
 				for (int i = 0; i < 4; ++i)
 					posted.push_back(m.post(7, ignore));
-				EXPECT_EQ(posted[0]->listed, listed);
+				EXPECT_EQ(treadle_match_listed(posted[0]), listed);
 				for (int i = 0; i < gone; ++i)
 					m.cancel(posted[order[i]]);
 				for (int i = gone; i--;)

@@ -32,9 +32,9 @@ public:
 	{
 		treadle_match_recv &recv = receives_.emplace_back();
 
-		recv.tag = tag;
+		recv.node.tag = tag;
 		recv.ignore = ignore;
-		recv.src = src;
+		recv.node.src = src;
 		recv.seq = seq_++;
 		return recv;
 	}
@@ -72,9 +72,9 @@ public:
 	{
 		treadle_match_recv recv{};
 
-		recv.tag = tag;
+		recv.node.tag = tag;
 		recv.ignore = ignore;
-		recv.src = src;
+		recv.node.src = src;
 		return treadle_match_find(&match, &recv);
 	}
 	treadle_match_msg *take(u64 tag, u64 ignore = 0, u32 src = any)

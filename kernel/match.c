@@ -326,7 +326,7 @@ bool treadle_match_room(const struct treadle_match *m, u64 ignore)
 {
 	u32 i;
 
-	if (likely(m->listed < TREADLE_LISTED))
+	if (likely(!ignore || m->listed < TREADLE_LISTED))
 		return true;
 	for (i = 0; i < TREADLE_CLASSES; i++)
 		if (!(m->used & (1u << i)) || m->cls[i].ignore == ignore)
@@ -334,17 +334,21 @@ bool treadle_match_room(const struct treadle_match *m, u64 ignore)
 	return false;
 }
 
-static int find_class(struct treadle_match *m, u64 ignore)
+static u32 find_class(struct treadle_match *m, u64 ignore)
 {
-	int i, free = -1;
+	u32 i, free = TREADLE_NOCLASS;
 
+	if (likely(!ignore)) {
+		m->used |= 1u << TREADLE_EXACT;
+		return TREADLE_EXACT;
+	}
 	for (i = 0; i < TREADLE_CLASSES; i++) {
 		if (!(m->used & (1u << i)))
 			free = i;
 		else if (m->cls[i].ignore == ignore)
 			return i;
 	}
-	if (free >= 0) {
+	if (free != TREADLE_NOCLASS) {
 		m->cls[free].ignore = ignore;
 		m->used |= 1u << free;
 	}
@@ -360,9 +364,9 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 {
 	struct treadle_hnode *lead, *at, *n = &r->node;
 	struct treadle_match_recv *other;
-	int cls = find_class(m, r->ignore);
+	u32 cls = find_class(m, r->ignore);
 
-	n->cls = cls < 0 ? TREADLE_CLASSES : cls;
+	n->cls = cls;
 	if (treadle_match_listed(r)) {
 		/* almost always the youngest; one that is put back may be older */
 		list_for_each_entry_reverse(other, &m->wild, wild)

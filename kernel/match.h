@@ -10,10 +10,11 @@
  * match, so an exact tag costs the same however many there are. A receive that
  * ignores bits of the tag belongs to the class of its ignore mask, and is hashed
  * by the bits that are left: a message is looked up once per class in use (one
- * or two, in practice) and the oldest of what is found wins. Receives with more
- * than TREADLE_CLASSES different masks at once go to a list that is searched, and
- * that may have TREADLE_LISTED entries. A receive with a mask searches the messages
- * that wait, of which there may be any number, so it does that a piece at a time.
+ * or two, in practice) and the oldest of what is found wins. What ignores nothing has a
+ * class of its own. Receives with more than TREADLE_CLASSES different masks at once go
+ * to a list that is searched, and that may have TREADLE_LISTED entries. A receive with a
+ * mask searches the messages that wait, of which there may be any number, so it does that
+ * a piece at a time.
  */
 #ifndef TREADLE_MATCH_H
 #define TREADLE_MATCH_H
@@ -27,6 +28,8 @@
 
 #define TREADLE_SRC_ANY 0xffffffffu
 #define TREADLE_CLASSES 8
+#define TREADLE_EXACT	TREADLE_CLASSES /* the class of what ignores nothing */
+#define TREADLE_NOCLASS (TREADLE_CLASSES + 1)
 #define TREADLE_LISTED	4096u
 #define TREADLE_SEGS	16 /* 2^21 buckets */
 #define TREADLE_SEG0	64 /* buckets of the first segment */
@@ -60,7 +63,7 @@ struct treadle_match_recv {
 	union {
 		struct treadle_hnode node;
 		struct list_head
-			wild; /* on treadle_match.wild instead: node.cls is TREADLE_CLASSES */
+			wild; /* on treadle_match.wild instead: node.cls is TREADLE_NOCLASS */
 	};
 	u64 ignore;
 	u64 seq; /* older is smaller */
@@ -69,7 +72,7 @@ static_assert(offsetof(struct treadle_hnode, tag) >= sizeof(struct list_head));
 
 static inline bool treadle_match_listed(const struct treadle_match_recv *r)
 {
-	return r->node.cls == TREADLE_CLASSES;
+	return r->node.cls == TREADLE_NOCLASS;
 }
 
 /* A place among the messages: that of one, or a mark between them, where a search goes on. */
@@ -97,7 +100,7 @@ struct treadle_match {
 	struct {
 		u64 ignore;
 		u32 any, named; /* receives by source; both 0: class is free */
-	} cls[TREADLE_CLASSES];
+	} cls[TREADLE_CLASSES + 1];
 };
 
 /* Is there a receive at all? */

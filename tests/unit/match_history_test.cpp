@@ -273,7 +273,7 @@ protected:
 		});
 		std::size_t counted = 0;
 
-		for (int i = 0; i < TREADLE_CLASSES; ++i) {
+		for (int i = 0; i <= TREADLE_EXACT; ++i) {
 			const u32 users = match.cls[i].any + match.cls[i].named;
 
 			EXPECT_EQ(match.used >> i & 1, users != 0);

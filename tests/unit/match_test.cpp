@@ -407,6 +407,20 @@ TEST_F(Match, what_is_given_back_does_not_overtake_those_of_its_source)
 	EXPECT_EQ(m.take(0, ~0ull), lent);
 }
 
+/* However many masks there are beside them: else as many as one likes could be on the list. */
+TEST_F(Match, what_ignores_nothing_has_a_class_and_no_limit)
+{
+	for (int i = 0; i <= TREADLE_CLASSES; ++i)
+		m.post(0xff0000, 1ull << i);
+	for (u32 i = 0; i <= TREADLE_LISTED; ++i) {
+		ASSERT_TRUE(treadle_match_room(&m.match, 0));
+		ASSERT_FALSE(treadle_match_listed(m.post(i, 0)));
+	}
+	EXPECT_EQ(m.match.listed, 1u);
+	EXPECT_TRUE(treadle_match_room(&m.match, 1ull << 20));
+	EXPECT_EQ(m.arrive(TREADLE_LISTED)->node.tag, TREADLE_LISTED);
+}
+
 TEST_F(Match, masks_without_a_class_have_a_limit)
 {
 	std::vector<treadle_match_recv *> posted;

@@ -246,14 +246,37 @@ static int treadle_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
+/* Or a worker does that (pm_mm_exit()), who waits for nobody: who has waited for a process finds its ports free. */
+static void ctx_end(struct treadle_ctx *ctx)
+{
+	treadle_ctx_shutdown(ctx);
+	while (!smp_load_acquire(&ctx->over))
+		schedule_timeout_idle(1);
+}
+
+/*
+ * Its process exits, and no other one has its memory. The file is not closed yet if that is in somebody's hands, as its
+ * mappings are there, too: who reaches into it may take as long as who is to bring a page likes (userfaultfd).
+ */
+static int treadle_flush(struct file *file, fl_owner_t id)
+{
+#ifdef CONFIG_MEMCG
+	struct treadle_ctx *ctx = file->private_data;
+
+	if ((current->flags & PF_EXITING) && !rcu_access_pointer(ctx->mm->owner))
+		ctx_end(ctx);
+#endif
+	return 0;
+}
+
 static int treadle_release(struct inode *inode, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;
 
-	treadle_ctx_shutdown(ctx);
-	/* or a worker does that (pm_mm_exit()), who waits for nobody: who has waited for a process finds its ports free */
-	while (!smp_load_acquire(&ctx->over))
-		schedule_timeout_idle(1);
+	if (current->flags & PF_KTHREAD) /* nobody waits for it, but for what else it has to do */
+		treadle_ctx_shutdown(ctx);
+	else
+		ctx_end(ctx);
 	treadle_pm_leave(ctx);
 	treadle_ctx_put(ctx);
 	return 0;
@@ -262,6 +285,7 @@ static int treadle_release(struct inode *inode, struct file *file)
 static const struct file_operations treadle_fops = {
 	.owner = THIS_MODULE,
 	.open = treadle_open,
+	.flush = treadle_flush,
 	.release = treadle_release,
 	.llseek = treadle_llseek,
 	.unlocked_ioctl = treadle_ioctl,

@@ -3,6 +3,9 @@
  * Processes that die at any moment: their peers are told, nothing hangs, and
  * nothing is left.
  */
+#include <sys/uio.h>
+
+#include "slow.h"
 #include "treadle.h"
 
 #define LARGE (64UL << 20)
@@ -14,6 +17,9 @@ struct meeting {
 	int posts;  /* receives that the victim posts */
 	size_t len; /* of what it sends */
 	int sends;  /* how many */
+	pid_t victim;
+	void *at; /* in its memory, */
+	int file; /* which this is for */
 };
 
 FIXTURE(death)
@@ -436,6 +442,54 @@ TEST_F(death, who_has_waited_for_it_may_have_its_port)
 	self->m->go = 1;
 	for (int i = 0; i < 4; i++)
 		EXPECT_EQ(0, reap(busy[i]));
+}
+
+static void has_a_page_that_never_comes(void *arg)
+{
+	struct meeting *m = arg;
+	char *buf = pages(4096);
+	struct node n;
+
+	node_open(&n, (struct options){});
+	m->addr[1] = n.addr;
+	m->at = buf;
+	m->file = slow_pages(buf, 4096);
+	raise_to(&m->ready, 1);
+	pause();
+}
+
+static void reads_there(void *arg)
+{
+	struct meeting *m = arg;
+	char byte;
+	struct iovec to = {&byte, 1}, from = {m->at, 1};
+
+	close(m->file); /* or we would wait for ourselves */
+	syscall(SYS_process_vm_readv, m->victim, &to, 1, &from, 1, 0);
+}
+
+/* Who reaches into its memory has that in his hands, and with it the rings that are mapped there. */
+TEST_F(death, its_port_is_free_while_its_memory_is_not)
+{
+	int pidfd, fd;
+	pid_t reader;
+	__u32 id;
+
+	self->m->ready = 0;
+	self->m->victim = spawn(has_a_page_that_never_comes, self->m);
+	await(&self->m->ready, 1);
+	pidfd = syscall(SYS_pidfd_open, self->m->victim, 0);
+	self->m->file = syscall(SYS_pidfd_getfd, pidfd, self->m->file, 0);
+	ASSERT_LE(0, self->m->file);
+	reader = spawn(reads_there, self->m);
+	EXPECT_EQ((unsigned long)self->m->at, page_asked_for(self->m->file));
+	murder(self->m->victim);
+	fd = device();
+	EXPECT_EQ(0, ep_create(fd, &self->m->addr[1], NULL, &id));
+	close(fd);
+	close(self->m->file);
+	close(pidfd);
+	EXPECT_EQ(0, reap(reader));
 }
 
 TEST(nothing_is_left)

@@ -88,7 +88,7 @@ Command &Command::results(std::span<const treadle_iov> results,
 			std::ranges::copy(compares, full);
 		put(place + (has ? 1 : 0), had, std::span<const treadle_iov>(full), has);
 	}
-	return *this;
+	return flags(TREADLE_F_EXT);
 }
 
 } // namespace treadle

@@ -267,10 +267,14 @@ int Graph::once(const Plan &plan, const Graph *after)
 	commands.reserve(plan.items.size() + 1);
 	for (const Plan::Item &item : plan.items)
 		commands.push_back(item.armed(counters_));
-	commands.push_back(Command::add(counters_[start_counter].id(), 1));
+	commands.push_back(
+		Command::add(counters_[start_counter].id(), 1).context(address_of(this)));
 	/* Flushing all deferred work is not for it: it is none, and reports nowhere all the same. */
-	if (after && after->running())
-		commands.back().when(after->done()->id(), after->target());
+	awaited_ = after && after->running() ? after->done()->id() : CounterId{};
+	if (awaited_ != CounterId{}) {
+		awaited_at_ = after->target();
+		commands.back().when(awaited_, awaited_at_);
+	}
 	end_ = ended() + plan.ends;
 	return post(commands);
 }
@@ -460,6 +464,13 @@ void Graph::cancel() noexcept
 		stop();
 	if (!kept_.empty()) {
 		cancel_kept();
+		return;
+	}
+	/* while it waits for another graph everything comes after its start */
+	if (awaited_ != CounterId{} && running() &&
+	    !cancel_work(fd_, std::to_underlying(awaited_), awaited_at_, address_of(this))) {
+		while (counters_[start_counter].add_error(1) == -EAGAIN)
+			sched_yield();
 		return;
 	}
 	for (const Step &step : nodes_) {

@@ -231,6 +231,38 @@ TEST_F(GraphTest, starts_when_another_has_ended)
 	}
 }
 
+/* With all of it, also what has no endpoint; and what it has waited for then starts nothing else. */
+TEST_F(GraphTest, is_canceled_while_it_waits_for_another)
+{
+	std::uint64_t x = 0, words[2];
+	Graph others[2] = {Graph(a.context), Graph(a.context)};
+	const Counter counter = must(Counter::create(a.context), "counter");
+
+	for (int i = 0; i < 2; ++i) {
+		others[i].add(receive(words[i], 100 + i));
+		ASSERT_EQ(others[i].launch(), 0);
+	}
+	graph.add(Command::add(counter.id(), 1));
+	graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	ASSERT_EQ(graph.launch(&others[0]), 0);
+	graph.cancel();
+	EXPECT_EQ(graph.wait(patience.count()), 0);
+	EXPECT_TRUE(graph.failed());
+	EXPECT_EQ(x, 0u);
+	EXPECT_EQ(counter.value(), 0u);
+
+	ASSERT_EQ(graph.launch(&others[1]), 0);
+	ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
+	EXPECT_EQ(others[0].wait(patience.count()), 0);
+	EXPECT_EQ(graph.wait(a_moment.count()), -ETIMEDOUT);
+	EXPECT_EQ(x, 0u);
+	ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
+	EXPECT_EQ(graph.wait(patience.count()), 0);
+	EXPECT_FALSE(graph.failed());
+	EXPECT_EQ(x, 1u);
+	EXPECT_EQ(counter.value(), 1u);
+}
+
 TEST_F(GraphTest, goes_with_what_it_waits_for)
 {
 	std::uint64_t word;

@@ -202,7 +202,7 @@ public:
 	{
 		desc_.rest = static_cast<std::uint32_t>(counter);
 		desc_.rest_threshold = threshold;
-		return *this;
+		return flags(TREADLE_F_EXT);
 	}
 
 	/* --- notification --- */
@@ -221,7 +221,7 @@ public:
 	Command &work(std::uint64_t name) noexcept
 	{
 		desc_.value = name;
-		return work();
+		return flags(TREADLE_F_EXT).work();
 	}
 
 	const treadle_desc &desc() const noexcept { return desc_; }

@@ -46,7 +46,7 @@ public:
 	int submit(const Command &command) noexcept { return ring_->post(command); }
 
 	/*
-	 * Cancels the deferred work that is armed on counter at threshold with this
+	 * Cancels the deferred work, or what has no endpoint, that is armed on counter at threshold with this
 	 * context; nothing reports it. 0, or -ENOENT: it runs, has run, or never was.
 	 */
 	int cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept;
@@ -55,9 +55,9 @@ public:
 
 	/* Cancels all deferred work but graphs (TREADLE_F_STRICT, TREADLE_F_REPEAT); how many there were. */
 	Result<std::uint64_t> flush() noexcept;
-	/* The same on a counter; ENOENT: it is closed. */
+	/* That on a counter, and of graphs what waits for it; ENOENT: it is closed. */
 	Result<std::uint64_t> flush(CounterId counter) noexcept;
-	/* The same on cells. */
+	/* That on cells. */
 	Result<std::uint64_t> flush(TriggerCellsId cells) noexcept;
 
 private:

@@ -75,7 +75,7 @@ public:
 	 *
 	 * launches: instead of a counter of its own; tell: counts the launches that have ended, as
 	 * errors those in which a command failed. Both are of the same context, and stay where they
-	 * are until this is not installed any more. After a failure the launches that follow fail as well: install again.
+	 * are until this is installed again, or gone (after cancel(): or launched). After a failure the launches that follow fail as well: install again.
 	 *
 	 * Its commands are work() without completion(), and none has F_INJECT, F_COLLECTIVE or
 	 * F_MULTI_RECV. 0; as check; -EBUSY: it runs; or the errno of a command that was refused.
@@ -146,6 +146,9 @@ private:
 	Counter *launches_ = nullptr; /* while it is installed */
 	/* What that and the start had counted when it was installed. */
 	std::uint64_t first_ = 0, started_ = 0;
+	/* What the start waits for, if for another graph. */
+	CounterId awaited_{};
+	std::uint64_t awaited_at_ = 0;
 	/* It has ended when so many are counted at the end; launches_: and as many as there were launches. */
 	std::uint64_t end_ = 0;
 };

@@ -42,7 +42,7 @@ struct Posted {
  *
  * Threads: as Lock says; a lock is held while the doorbell is rung, so that every
  * caller gets the result of its own command. Buffers belong to the kernel until
- * the command has completed, or with TREADLE_F_INJECT until the doorbell was rung;
+ * the command has completed, or with TREADLE_F_INJECT until the doorbell has taken them (not with -EAGAIN);
  * messages, commands and vectors are free at return.
  */
 template <class Lock> class TREADLE_API BasicTransmitRing : public Object<TransmitRingId>

@@ -237,8 +237,10 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 	}
 	treadle_conn_unlock();
 	/* also if the other end was first: its worker may not have come to that yet */
-	if (!ret)
+	if (!ret) {
+		treadle_ep_quiesce(ep, &run);
 		treadle_end_flush(ep, -ECANCELED, &run);
+	}
 	if (conn)
 		treadle_end_tell(conn, end);
 	treadle_obj_unbind(&ep->obj);

@@ -117,12 +117,11 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-/* Without treadle_conn_lock: nothing of @ep waits any more, and nothing will; nobody is at its buffers. */
+/* Without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and nothing will. */
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	u64 n = 0;
 
-	treadle_ep_quiesce(ep, run);
 	treadle_ep_withdraw(ep, NULL, error, U64_MAX, &n, run);
 	treadle_flow_drop(ep, error, run);
 	if (ep->rx && !ep->rx->shared)
@@ -138,21 +137,42 @@ void treadle_end_tell(struct treadle_conn *conn, struct treadle_end *end)
 	treadle_conn_unlock();
 }
 
-/* For itself: what else is left to the worker of this context does not wait for a doorbell that waits for a page. */
-static void end_work(struct work_struct *work)
+/* The worker comes to this after what was left to it before: messages for what was posted. */
+static void end_job(struct treadle_job *job, struct treadle_run *run)
 {
-	struct treadle_end *end = container_of(work, struct treadle_end, work);
+	struct treadle_end *end = container_of(job, struct treadle_end, job);
 	struct treadle_conn *conn = end->told.conn;
 	struct treadle_ep *ep = end->ended;
-	struct treadle_guise old = treadle_guise_of(ep->obj.ctx);
-	TREADLE_RUN(run, ep->obj.ctx);
 
-	treadle_end_flush(ep, -ECONNRESET, &run);
 	treadle_end_tell(conn, end);
-	treadle_run_handoff(&run);
-	treadle_guise_off(old);
 	treadle_ep_put(ep);
 	treadle_conn_put(conn);
+}
+
+/* For itself, and again later: nobody waits for a doorbell that waits for a page. */
+static void end_work(struct work_struct *work)
+{
+	struct treadle_end *end = container_of(to_delayed_work(work), struct treadle_end, work);
+	struct treadle_ep *ep = end->ended;
+	struct treadle_ctx *ctx = ep->obj.ctx;
+	struct treadle_guise old;
+	TREADLE_RUN(run, ctx);
+
+	if (!treadle_ep_try_quiesce(ep)) {
+		treadle_queue_later(ctx, &end->work);
+		return;
+	}
+	kref_get(&ctx->ref);
+	old = treadle_guise_of(ctx);
+	treadle_slice_begin(&run.slice);
+	treadle_end_flush(ep, -ECONNRESET, &run);
+	treadle_run_handoff(&run);
+	end->job.ctx = ctx;
+	end->job.fn = end_job;
+	treadle_queue_job(&end->job); /* from here on it may be gone */
+	treadle_guise_off(old);
+	treadle_crew_pace(ctx, &run.slice);
+	treadle_ctx_put(ctx);
 }
 
 /* Under treadle_conn_lock. From here on neither end sends. The end that is not @self is left to its worker. */
@@ -176,8 +196,8 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 			continue;
 		treadle_conn_get(conn);
 		end->ended = treadle_ep_get(ep);
-		INIT_WORK(&end->work, end_work);
-		treadle_queue_work(ep->obj.ctx, &end->work);
+		INIT_DELAYED_WORK(&end->work, end_work);
+		treadle_queue_work(ep->obj.ctx, &end->work.work);
 	}
 }
 

@@ -127,6 +127,8 @@ static void concrete(struct treadle_addr *addr)
 		*v4 = htonl(INADDR_LOOPBACK);
 	else if (addr->family == AF_INET6 && ipv6_addr_any(v6))
 		*v6 = in6addr_loopback;
+	if (addr->family != AF_INET6 || !(ipv6_addr_type(v6) & IPV6_ADDR_LINKLOCAL))
+		addr->scope = 0; /* which says nothing of others */
 }
 
 static int ep_bind_port(struct treadle_ep *ep)
@@ -469,23 +471,31 @@ void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
 
 /*
  * It is closed. Who has not seen that holds the pagemap, one of the locks of its queues, or its ring
- * (who runs in his own memory): when we have had each of them, nobody is at its buffers.
+ * (who runs in his own memory): when we have had each of them, nobody is at its buffers. False: a doorbell
+ * is at its ring, and may be waiting for a page as long as who is to bring that likes (userfaultfd).
  */
-void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
+bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 {
 	struct treadle_pm *pm = ep->obj.ctx->pm;
 
-	treadle_run_handoff(run);
 	if (ep->tx) {
-		/* a doorbell may be waiting for a page, as long as who is to bring that likes (userfaultfd): nothing hangs */
-		while (!mutex_trylock(&ep->tx->lock))
-			schedule_timeout_idle(1);
+		if (!mutex_trylock(&ep->tx->lock))
+			return false;
 		if (READ_ONCE(ep->dead) && ep->tx->ep == ep)
 			WRITE_ONCE(ep->tx->ep, NULL); /* its ring may serve another one */
 		mutex_unlock(&ep->tx->lock);
 	}
 	write_lock(&pm->lock);
 	write_unlock(&pm->lock);
+	return true;
+}
+
+/* The same, for its owner, who waits for his doorbell. */
+void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
+{
+	treadle_run_handoff(run);
+	while (!treadle_ep_try_quiesce(ep)) /* nothing hangs */
+		schedule_timeout_idle(1);
 }
 
 /* Nor does anybody write a completion of it, as it is dead. */
@@ -522,6 +532,12 @@ static void rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct trea
 	}
 }
 
+/* Might an endpoint of @ctx let in @ep? Else there is nothing to look for in what strangers wait for. */
+static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
+{
+	return ep->key_size || treadle_same_user(ctx, ep->obj.ctx);
+}
+
 /* As ep_mourn(), for all endpoints of @ctx, which are closed and are listed yet: each ring is looked at once. */
 void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
 {
@@ -536,7 +552,7 @@ void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
 			continue;
 		/* who is dead hears nothing; another mourning at the same time may make us come twice */
 		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
-		    READ_ONCE(other->rx->mourned) != this) {
+		    may_await(other, ctx) && READ_ONCE(other->rx->mourned) != this) {
 			WRITE_ONCE(other->rx->mourned, this);
 			rx_mourn(other->rx, ctx, run);
 		}

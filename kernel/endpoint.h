@@ -83,6 +83,7 @@ struct treadle_ports *treadle_ports(struct net *net);
 struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name);
 void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
 bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
+bool treadle_ep_try_quiesce(struct treadle_ep *ep);
 void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_close(struct treadle_ep *ep);
 void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run);
@@ -90,13 +91,16 @@ void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);
 
+static inline bool treadle_same_user(const struct treadle_ctx *a, const struct treadle_ctx *b)
+{
+	return uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns;
+}
+
 /* The same user in the same user namespace, or the same key. Default: nobody else. */
 static inline bool treadle_admits(const struct treadle_ctx *a, const u8 *key, u32 size,
 				  const struct treadle_ep *from)
 {
-	const struct treadle_ctx *b = from->obj.ctx;
-
-	return likely(uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns) ||
+	return likely(treadle_same_user(a, from->obj.ctx)) ||
 	       treadle_has_key(key, size, from);
 }
 

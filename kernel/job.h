@@ -23,9 +23,13 @@ struct treadle_job {
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
 };
 
-/* A slice of a worker's time: ktime, and what he has run by then (known to a tick). */
+/*
+ * A slice of a worker's time: ktime, and what he had run by then (known to a tick, or to when he was last put to
+ * sleep, @switches times); @slept: waiting for pages.
+ */
 struct treadle_slice {
-	u64 began, ran;
+	u64 began, ran, slept;
+	unsigned long switches;
 };
 
 /*
@@ -42,7 +46,7 @@ struct treadle_run {
 	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
 	bool worker;		    /* of @ctx, who may copy much */
 	bool mine;		    /* it is the turn of @jobs */
-	struct treadle_slice slice; /* of a worker */
+	struct treadle_slice slice; /* of a worker, a poller; else not begun */
 };
 
 #define TREADLE_CALLER_BUDGET 256
@@ -60,6 +64,7 @@ struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, bool more);
 void treadle_slice_begin(struct treadle_slice *slice);
+void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap);
 void treadle_crew_pace(struct treadle_ctx *ctx, struct treadle_slice *slice);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);
 /* As whom a worker runs. */
@@ -70,6 +75,7 @@ struct treadle_guise {
 struct treadle_guise treadle_guise_of(struct treadle_ctx *ctx);
 void treadle_guise_off(struct treadle_guise old);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
+void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work);
 void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);

@@ -183,12 +183,23 @@ void treadle_slice_begin(struct treadle_slice *slice)
 {
 	slice->began = ktime_get_ns();
 	slice->ran = current->se.sum_exec_runtime;
+	slice->slept = 0;
+	slice->switches = current->nvcsw;
+}
+
+/* @nap was begun before it perhaps waited. */
+void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap)
+{
+	u64 took = ktime_get_ns() - nap->began, ran = current->se.sum_exec_runtime - nap->ran;
+
+	if (current->nvcsw != nap->switches && took > ran)
+		slice->slept += took - ran;
 }
 
 /* What it took: not while its worker slept, nor was short of a processor. */
 static u64 slice_took(const struct treadle_slice *slice, u64 now)
 {
-	return min_t(u64, now - slice->began,
+	return min_t(u64, now - slice->began - slice->slept,
 		     current->se.sum_exec_runtime - slice->ran + TICK_NSEC);
 }
 
@@ -233,6 +244,12 @@ void treadle_guise_off(struct treadle_guise old)
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work)
 {
 	queue_work(ctx->crew->wq, work);
+}
+
+/* What has found somebody in its way that it does not wait for. */
+void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work)
+{
+	queue_delayed_work(ctx->crew->wq, work, 1);
 }
 
 /* What never waits. */
@@ -296,7 +313,7 @@ void treadle_run_handoff(struct treadle_run *run)
 void treadle_run_pause(struct treadle_run *run)
 {
 	treadle_run_let_go(run);
-	if (run->worker && !run->guest && ktime_get_ns() - run->slice.began > LEAST_PACE_NS)
+	if (run->slice.began && !run->guest && ktime_get_ns() - run->slice.began > LEAST_PACE_NS)
 		treadle_crew_pace(run->ctx, &run->slice);
 	cond_resched();
 }

@@ -366,6 +366,7 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
 void treadle_msg_put(struct treadle_msg *msg);
 
 /* complete.c */
+bool treadle_cmd_heard(const struct treadle_cmd *cmd);
 void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
 bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
 		       const struct treadle_msg *msg, int error, struct treadle_run *run);

@@ -319,6 +319,34 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 	}
 }
 
+static __always_inline u32 cmd_flags(const struct treadle_cmd *cmd)
+{
+	u8 op = cmd->d.opcode;
+
+	return op < TREADLE_OP_LAST ? cq_flags[array_index_nospec(op, TREADLE_OP_LAST)] : 0;
+}
+
+/* Who has looked, or thrown away, has not received; what is silent is not counted at all. */
+static __always_inline bool counts(u32 flags, u32 op_flags)
+{
+	return op_flags && !(flags & TREADLE_F_WORK) &&
+	       !(op_flags & TREADLE_CQ_RECV && flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD));
+}
+
+/* If @cmd fails, will its endpoint be told? */
+bool treadle_cmd_heard(const struct treadle_cmd *cmd)
+{
+	u32 flags = cmd->d.flags, op_flags = cmd_flags(cmd);
+	const struct treadle_ep *ep = cmd->ep;
+
+	if (!ep || !smp_load_acquire(&ep->enabled))
+		return false;
+	if (counts(flags, op_flags) && ep_cntr(ep, op_flags))
+		return true;
+	return (flags & TREADLE_F_COMPLETION || !(flags & TREADLE_F_WORK)) &&
+	       (op_flags & TREADLE_CQ_RECV ? ep->rx_cq : ep->tx_cq);
+}
+
 /*
  * A command of the transmit side (or a receive that could not be posted) has
  * finished. It is freed, or kept by the completion queue. What a closed endpoint did not
@@ -329,10 +357,7 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
  */
 TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
 {
-	u32 flags = cmd->d.flags,
-	    op_flags = cmd->d.opcode < TREADLE_OP_LAST ?
-			       cq_flags[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)] :
-			       0;
+	u32 flags = cmd->d.flags, op_flags = cmd_flags(cmd);
 	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
 	struct treadle_ep *ep = cmd->ep;
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
@@ -356,9 +381,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	}
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
 		cq = recv ? ep->rx_cq : ep->tx_cq;
-	/* who would have looked, or thrown away, would not have received */
-	if (op_flags && !(flags & TREADLE_F_WORK) &&
-	    !(recv && flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)))
+	if (counts(flags, op_flags))
 		cntr = ep_cntr(ep, op_flags);
 	if (unlikely(recv && flags & TREADLE_F_MULTI_RECV)) /* its buffer is released */
 		op_flags |= TREADLE_CQ_MULTI_RECV;

@@ -73,7 +73,7 @@ void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct tr
 	spin_lock(&cntr->trigger.lock);
 	cntr_write(cntr, word, value);
 	if (unlikely(error))
-		cntr->why = value ? error : 0;
+		cntr->why = value ? cntr->why ?: error : 0;
 	cntr_changed(cntr, run);
 }
 

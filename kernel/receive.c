@@ -399,7 +399,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
 	recv_set(recv, &d);
 	if (unlikely(d.peer != TREADLE_ADDR_ANY))
-		*error = recv_from_peer(recv, ep, d.peer) ?: *error;
+		*error = *error ?: recv_from_peer(recv, ep, d.peer);
 	recv->m.seq = rx->seq++;
 	return recv;
 }
@@ -430,7 +430,7 @@ static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_r
 }
 
 /*
- * The worker of whose receives these are. Until it has seen the end of the ring, neither a sender nor a doorbell
+ * The worker of whose receives these are. Until it has seen the end of the ring, no sender
  * takes any. What is posted after that is rung for, if a message waits: before it was left here that was asked for (C).
  */
 static void rx_job(struct treadle_job *job, struct treadle_run *run)
@@ -471,7 +471,7 @@ void treadle_rx_hand_over(struct treadle_rx *rx)
  */
 static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, int batches)
 {
-	return (!treadle_run_is_for(run, rx->obj.ctx) && batches == TAKE_BATCHES) ||
+	return (!treadle_run_is_for(run, rx->obj.ctx) && batches >= TAKE_BATCHES) ||
 	       (run->guest && need_resched()) || fatal_signal_pending(current);
 }
 
@@ -582,8 +582,7 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	int ret;
 
 	spin_lock(&rx->lock);
-	if (!rx->handed)
-		treadle_rx_take(rx, NULL, &run);
+	treadle_rx_take(rx, NULL, &run); /* whoever goes on with it elsewhere */
 	treadle_rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
 	ep = shut_ep(rx);

@@ -414,8 +414,10 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
 	if (!id)
 		return 0;
 	obj = treadle_obj_get(tx->obj.ctx, id, TREADLE_EP);
-	if (IS_ERR(obj))
+	if (IS_ERR(obj)) {
+		cmd->ep = NULL; /* nor does that of the ring tell of it */
 		return PTR_ERR(obj);
+	}
 	*named = obj;
 	cmd->ep = container_of(obj, struct treadle_ep, obj);
 	return 0;
@@ -432,12 +434,6 @@ static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd
 
 	return (cmd->d.flags & TREADLE_F_MORE) && ep && smp_load_acquire(&ep->enabled) &&
 	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
-}
-
-/* Of work that is silent only the doorbell can. */
-static bool tells_errors(const struct treadle_desc *d)
-{
-	return !(d->flags & TREADLE_F_WORK) || (d->flags & TREADLE_F_COMPLETION);
 }
 
 /* One command at ring.head. Returns 0, or why it was refused. */
@@ -459,8 +455,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		ret = arm(cmd, run);
 	else if (!ret)
 		treadle_opdefs[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)].issue(cmd, run);
-	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && tells_errors(&cmd->d) &&
-	    cmd->ep && smp_load_acquire(&cmd->ep->enabled)) {
+	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && treadle_cmd_heard(cmd)) {
 		treadle_cmd_complete(cmd, ret, run);
 		ret = 0;
 	} else if (ret) {

@@ -58,12 +58,19 @@ static bool is_of_side(const struct treadle_cmd *cmd, u32 sides)
 									   TREADLE_CANCEL_TX);
 }
 
+/* Deferred work; by name also what has no endpoint to tell of it, without it all of a graph. */
+static bool is_work(const struct treadle_cmd *cmd, bool exact)
+{
+	return cmd->d.flags & TREADLE_F_WORK ||
+	       (exact ? !cmd->ep : cmd->d.flags & TREADLE_F_STRICT);
+}
+
 static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cull)
 {
 	return is_of_side(cmd, cull->sides) && (!cull->ep || cmd->ep == cull->ep) &&
 	       (!cull->cond || cmd->cond == cull->cond) && !(cull->error && is_end(cmd)) &&
 	       !(cull->error && cull->exact && (cmd->d.flags & TREADLE_F_REPEAT)) &&
-	       (!cull->work || (cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT))) &&
+	       (!cull->work || is_work(cmd, cull->exact)) &&
 	       (!cull->lax || !(cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
 	       (!cull->exact ||
 		(cull->work ? name_of(&cmd->d) : cmd->d.context) == cull->context) &&

@@ -120,7 +120,7 @@ enum treadle_opcode {
  */
 #define TREADLE_F_EXT		    (1U << 0) /* the second cache line counts */
 #define TREADLE_F_COMPLETION	    (1U << 1) /* write a completion on success */
-#define TREADLE_F_INJECT	    (1U << 2) /* buffer is free when the doorbell returns */
+#define TREADLE_F_INJECT	    (1U << 2) /* buffer is free when the doorbell that has taken it returns */
 #define TREADLE_F_REMOTE_CQ_DATA    (1U << 3) /* `data` goes to the peer's completion */
 #define TREADLE_F_DELIVERY_COMPLETE (1U << 4) /* complete when placed at the peer */
 /*

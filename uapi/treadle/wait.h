@@ -18,8 +18,9 @@ enum treadle_cancel_kind {
 	 */
 	TREADLE_CANCEL_OP = 0,
 	/*
-	 * Deferred work armed on counter, or cells, @id at @threshold with @context (in
-	 * the `value` of its descriptor, if that can be a name); silent.
+	 * Deferred work, or what has no endpoint, armed on counter, or cells, @id at @threshold with
+	 * @context (in the `value` of its descriptor, if that can be a name); silent, also to the peer
+	 * that waits for a TREADLE_F_COLLECTIVE, as is the next.
 	 */
 	TREADLE_CANCEL_WORK = 1,
 	/*

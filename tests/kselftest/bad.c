@@ -275,6 +275,13 @@ TEST_F(bad, receives)
 		still_good(_metadata, self);
 		EXPECT_EQ(self->b.rx.prod, ring_released(&self->b.rx));
 	}
+	/* a slot that was never written: no receive, whomever it names */
+	ring_put(&self->b.rx, &(union treadle_slot){});
+	ring_publish(&self->b.rx);
+	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
+	EXPECT_EQ(EINVAL, cq_next(&self->b.rcq).error);
+	self->bad_receives++;
+	still_good(_metadata, self);
 }
 
 /* --- indices ------------------------------------------------------------------------ */

@@ -231,6 +231,22 @@ TEST_F(collective, strict_commands_fail_after_an_error)
 	EXPECT_EQ(0, cq_next(&a->cq).error);
 }
 
+TEST_F(collective, an_error_that_is_set_is_not_the_first)
+{
+	struct treadle_desc more = error_of(&self->c);
+	struct node *a = &self->a;
+
+	fill(self->src, 8, 1);
+	/* one that has nothing to read */
+	ASSERT_EQ(1, post(a, then(send_of((void *)4096, 8, self->to, 1), &self->c)));
+	EXPECT_EQ(EFAULT, cq_next(&a->cq).error);
+	more.opcode = TREADLE_OP_CNTR_SET;
+	more.data = 5;
+	ASSERT_EQ(1, post(a, more));
+	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 9), &self->c, 5), TREADLE_F_STRICT)));
+	EXPECT_EQ(EFAULT, cq_next(&a->cq).error);
+}
+
 TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 {
 	struct node *a = &self->a, *b = &self->b, third;

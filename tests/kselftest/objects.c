@@ -201,6 +201,15 @@ TEST_F(objects, unspecified_addresses_become_loopback)
 	EXPECT_NE(0, ep.addr.port);
 }
 
+TEST_F(objects, only_link_local_addresses_have_a_scope)
+{
+	const struct treadle_addr v6 = {.family = AF_INET6, .scope = 3, .addr = {[15] = 1}};
+	struct treadle_ep_create ep;
+
+	ASSERT_EQ(0, create_ep(self->fd, v6, TREADLE_EP_RDM, &ep));
+	EXPECT_EQ(0, ep.addr.scope);
+}
+
 TEST_F(objects, a_port_has_one_owner)
 {
 	struct treadle_addr v6 = {.family = AF_INET6, .addr = {[15] = 1}};

@@ -424,6 +424,48 @@ TEST_F(trigger, silent_work_is_refused_by_the_doorbell)
 	EXPECT_EQ(self->a.tx.entries, ring_room(&self->a.tx));
 }
 
+/* Nor of what names no endpoint does that of the ring, or of one that tells nobody. */
+TEST_F(trigger, who_hears_of_nothing_tells_of_nothing)
+{
+	struct treadle_desc d = send_of(self->src, 8, 77, 1);
+	struct node *a = &self->a, deaf;
+	struct treadle_ep_enable e;
+
+	d.flags |= TREADLE_F_MORE | TREADLE_F_EXT;
+	d.ep = 12345;
+	EXPECT_EQ(-ENOENT, post(a, d));
+	d.ep = self->c.id;
+	EXPECT_EQ(-EBADF, post(a, d));
+	node_create(&deaf, (struct options){});
+	e = node_bindings(&deaf);
+	e.tx_cq = e.cntr_send = 0;
+	ASSERT_EQ(0, call(deaf.fd, TREADLE_IOC_EP_ENABLE, &e));
+	d.ep = 0;
+	EXPECT_EQ(-EDESTADDRREQ, post(&deaf, d));
+	EXPECT_TRUE(cq_empty(&a->cq));
+	EXPECT_EQ(0, cntr_errors(&a->sent));
+	EXPECT_EQ(a->tx.entries, ring_room(&a->tx));
+}
+
+/* By its name, too: what an endpoint tells of is for CANCEL_OP. */
+TEST_F(trigger, what_is_no_work_is_not_canceled_as_work)
+{
+	struct node *a = &self->a;
+	struct treadle_desc d = when(nop(5), &self->c, 1);
+	__u64 count;
+
+	d.flags |= TREADLE_F_STRICT;
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 5, 1, NULL));
+	d.flags |= TREADLE_F_WORK;
+	ASSERT_EQ(1, post(a, d));
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 5, 1, NULL));
+	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 5, 1, NULL));
+	EXPECT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, &count));
+	EXPECT_EQ(1, count);
+	EXPECT_TRUE(cq_empty(&a->cq));
+}
+
 TEST_F(trigger, flush_takes_work_only)
 {
 	struct node *a = &self->a;

@@ -95,6 +95,19 @@ TEST_F(MemoryTest, too_many_buffers_of_a_command)
 	EXPECT_EQ(got[1], there[1]);
 }
 
+/* Of what has none: the vectors are not taken for other commands. */
+TEST_F(MemoryTest, results_of_what_has_none_are_refused)
+{
+	std::uint64_t got[2]{};
+	const treadle_iov results[] = {iov(&got[0], 1), iov(&got[1], 1)};
+
+	EXPECT_EQ(a.tx.post(Command::send(here.data(), 8, a_to_b).results(results)), -EINVAL);
+	EXPECT_EQ(a.tx.post(Command::send(here.data(), 8, a_to_b).rest(CounterId{5}, 1)), -EINVAL);
+	EXPECT_EQ(a.tx.post(Command::send(here.data(), 8, a_to_b).work(7)), -EINVAL);
+	EXPECT_EQ(outcome(Command::write(here.data(), 8, a_to_b, 8, 5)), 0u);
+	EXPECT_EQ(there[1], 1u);
+}
+
 TEST_F(MemoryTest, atomics)
 {
 	std::uint64_t got[2]{9, 9}, than[2]{0, 2};

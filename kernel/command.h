@@ -309,7 +309,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 {
 	if (likely(recv->iov_count <= 1))
 		return &recv->one;
-	return recv->cmd ? treadle_cmd_iov(recv->cmd) : recv->ext->iov;
+	return recv->cmd ? recv->cmd->vec->iov : recv->ext->iov;
 }
 
 /* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */

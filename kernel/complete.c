@@ -322,8 +322,11 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 static __always_inline u32 cmd_flags(const struct treadle_cmd *cmd)
 {
 	u8 op = cmd->d.opcode;
+	u32 flags = op < TREADLE_OP_LAST ? cq_flags[array_index_nospec(op, TREADLE_OP_LAST)] : 0;
 
-	return op < TREADLE_OP_LAST ? cq_flags[array_index_nospec(op, TREADLE_OP_LAST)] : 0;
+	if (unlikely(cmd->d.flags & TREADLE_F_COLLECTIVE))
+		flags = (flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
+	return flags;
 }
 
 /* Who has looked, or thrown away, has not received; what is silent is not counted at all. */
@@ -373,8 +376,6 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		cmd_again(cmd, error, run);
 		return;
 	}
-	if (unlikely(flags & TREADLE_F_COLLECTIVE))
-		op_flags = (op_flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);
 		cmd->tracked = TREADLE_UNTRACKED;

@@ -6,6 +6,8 @@
 #include "treadle.h"
 
 #define PAUSE 64 /* requests, or events, under one hold of the lock */
+#define MOST_PAUSE \
+	(HZ / 4) /* before an end looks again whether its ring is free: there may be very many */
 
 DEFINE_SPINLOCK(treadle_conn_lock);
 
@@ -159,7 +161,8 @@ static void end_work(struct work_struct *work)
 	TREADLE_RUN(run, ctx);
 
 	if (!treadle_ep_try_quiesce(ep)) {
-		treadle_queue_later(ctx, &end->work);
+		treadle_queue_later(ctx, &end->work, end->pause);
+		end->pause = min_t(unsigned long, 2 * end->pause, MOST_PAUSE);
 		return;
 	}
 	kref_get(&ctx->ref);
@@ -197,6 +200,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		treadle_conn_get(conn);
 		end->ended = treadle_ep_get(ep);
 		INIT_DELAYED_WORK(&end->work, end_work);
+		end->pause = 1;
 		treadle_queue_work(ep->obj.ctx, &end->work.work);
 	}
 }

@@ -100,8 +100,7 @@ static inline bool treadle_same_user(const struct treadle_ctx *a, const struct t
 static inline bool treadle_admits(const struct treadle_ctx *a, const u8 *key, u32 size,
 				  const struct treadle_ep *from)
 {
-	return likely(treadle_same_user(a, from->obj.ctx)) ||
-	       treadle_has_key(key, size, from);
+	return likely(treadle_same_user(a, from->obj.ctx)) || treadle_has_key(key, size, from);
 }
 
 static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)

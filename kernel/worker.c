@@ -179,10 +179,16 @@ unsigned int treadle_crew_share(const struct treadle_crew *crew)
 		       atomic_read(&pollers) / (ALL_POLLERS * cpus));
 }
 
+/* A tick may count at the same time. */
+static u64 ran_so_far(void)
+{
+	return READ_ONCE(current->se.sum_exec_runtime);
+}
+
 void treadle_slice_begin(struct treadle_slice *slice)
 {
 	slice->began = ktime_get_ns();
-	slice->ran = current->se.sum_exec_runtime;
+	slice->ran = ran_so_far();
 	slice->slept = 0;
 	slice->switches = current->nvcsw;
 }
@@ -190,7 +196,7 @@ void treadle_slice_begin(struct treadle_slice *slice)
 /* @nap was begun before it perhaps waited. */
 void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap)
 {
-	u64 took = ktime_get_ns() - nap->began, ran = current->se.sum_exec_runtime - nap->ran;
+	u64 took = ktime_get_ns() - nap->began, ran = ran_so_far() - nap->ran;
 
 	if (current->nvcsw != nap->switches && took > ran)
 		slice->slept += took - ran;
@@ -199,8 +205,7 @@ void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice
 /* What it took: not while its worker slept, nor was short of a processor. */
 static u64 slice_took(const struct treadle_slice *slice, u64 now)
 {
-	return min_t(u64, now - slice->began - slice->slept,
-		     current->se.sum_exec_runtime - slice->ran + TICK_NSEC);
+	return min_t(u64, now - slice->began - slice->slept, ran_so_far() - slice->ran + TICK_NSEC);
 }
 
 /*
@@ -247,9 +252,9 @@ void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work)
 }
 
 /* What has found somebody in its way that it does not wait for. */
-void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work)
+void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, unsigned long pause)
 {
-	queue_delayed_work(ctx->crew->wq, work, 1);
+	queue_delayed_work(ctx->crew->wq, work, pause);
 }
 
 /* What never waits. */

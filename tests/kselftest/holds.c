@@ -153,7 +153,7 @@ TEST_F(holds, receives_with_masks_search_piece_by_piece)
 /* A sender looks for his receiver at some of what that has posted, and leaves the rest to its worker. */
 TEST_F(holds, a_sender_does_not_look_for_all_that_is_posted)
 {
-	enum { POSTED = 2048 };
+	enum { POSTED = 512 };
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
 	__u64 began, look, took;
 	struct node c;
@@ -250,7 +250,7 @@ TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
 /* And what is armed does not wait for receives of who fires it, be they as many: he does not look for all of them, either. */
 TEST_F(holds, what_is_armed_does_not_wait_for_receives_of_who_fires)
 {
-	enum { POSTED = 2048 };
+	enum { POSTED = 512 };
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
 	struct node *fires = &self->b, c;
 	__u64 began, look, took;

@@ -447,6 +447,51 @@ TEST_F(trigger, who_hears_of_nothing_tells_of_nothing)
 	EXPECT_EQ(a->tx.entries, ring_room(&a->tx));
 }
 
+/* Posted or not when the message comes, alone or with others: scattered as it is meant. */
+TEST_F(trigger, receives_into_vectors)
+{
+	struct node *a = &self->a, *b = &self->b;
+
+	for (int i = 0; i < 8; i++) {
+		bool armed = i & 1, masked = i & 2, waits = i & 4;
+		char *to = self->dst, *other = self->dst + 4096;
+		struct treadle_iov iov[3] = {{(unsigned long)to, 100},
+					     {(unsigned long)to + 1000, 0},
+					     {(unsigned long)to + 2000, 200}};
+		__u64 tag = masked ? 0x1200 : 0x1234, ignore = masked ? 0xff : 0;
+		struct treadle_desc d = vector(trecv_of(NULL, 0, ANY, tag, ignore, i), iov, 3);
+		struct treadle_desc send = tsend_of(self->src, 300, self->back, 0x1234, 9);
+
+		about("%d", i);
+		memset(to, 0, 8192);
+		fill(self->src, 300, i);
+		if (waits)
+			ASSERT_EQ(1, post(b, send));
+		if (armed)
+			d = when(d, &self->c, 1 + i);
+		ring_put_vector(&a->tx, &d, iov);
+		ASSERT_EQ(1, ring_doorbell(&a->tx));
+		if (armed)
+			ASSERT_EQ(1, set(a, &self->c, 1 + i));
+		ASSERT_EQ(1, post(a, trecv_of(other, 300, ANY, tag, ignore, 100)));
+		for (int n = waits; n < 2; n++)
+			ASSERT_EQ(1, post(b, send));
+		for (int n = 0; n < 2; n++) {
+			struct treadle_cqe c = cq_next(&a->rcq);
+
+			EXPECT_EQ(n ? 100 : i, c.context);
+			EXPECT_EQ(0, c.error);
+			EXPECT_EQ(300, c.len);
+			EXPECT_EQ(0, cq_next(&b->cq).error);
+		}
+		EXPECT_TRUE(same(other, 300, i));
+		EXPECT_EQ(0, memcmp(to, self->src, 100));
+		EXPECT_EQ(0, memcmp(to + 2000, self->src + 100, 200));
+		EXPECT_EQ(0, to[100]);
+		EXPECT_EQ(0, to[2200]);
+	}
+}
+
 /* By its name, too: what an endpoint tells of is for CANCEL_OP. */
 TEST_F(trigger, what_is_no_work_is_not_canceled_as_work)
 {

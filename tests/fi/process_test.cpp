@@ -497,8 +497,9 @@ TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 			child.kill(SIGKILL);
 		});
 		for (;;) {
-			fi_recv(side.ep.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC,
-				ctx(1));
+			ASSERT_EQ(fi_recv(side.ep.get(), in.data(), in.size(), nullptr,
+					  FI_ADDR_UNSPEC, ctx(1)),
+				  0);
 			ASSERT_EQ(fi_send(side.ep.get(), out.data(), out.size(), nullptr, peer,
 					  ctx(2)),
 				  0);
@@ -512,7 +513,9 @@ TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 				break;
 			}
 			ASSERT_EQ(n, 1);
-			fi_cq_sread(side.rx_cq.get(), &entry, 1, nullptr, 100);
+			if (fi_cq_sread(side.rx_cq.get(), &entry, 1, nullptr, 100) == 1) {
+				EXPECT_EQ(in, out);
+			}
 		}
 		killer.join();
 		child.wait();

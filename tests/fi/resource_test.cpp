@@ -226,6 +226,14 @@ TEST_P(Resource, WithoutAReceiveItIsRetriedOrDropped)
 	if (!reliable()) {
 		for (std::uintptr_t i = 0; i < n; ++i)
 			ASSERT_EQ(next(e.tx_cq.get()).op_context, ctx(i));
+		std::uintptr_t came = 0;
+		for (std::uintptr_t i = 0; i < n; ++i)
+			ASSERT_EQ(recv(in.data(), in.size(), i), 0);
+		for (fi_cq_tagged_entry entry;
+		     fi_cq_sread(e.rx_cq.get(), &entry, 1, nullptr, 20) == 1; ++came)
+			EXPECT_EQ(entry.op_context, ctx(came));
+		EXPECT_GT(came, 0u);
+		EXPECT_LT(came, n);
 		return;
 	}
 	std::uintptr_t sent = 0;

@@ -101,6 +101,15 @@ static inline __u64 now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
+/* Time of this thread on a processor: what a worker, or a busy machine, has taken from it is not its own. */
+static inline __u64 own_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
 /* --- data ------------------------------------------------------------------ */
 
 /* Bytes that differ from message to message and from place to place. */

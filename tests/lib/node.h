@@ -138,10 +138,10 @@ template <class Queue> bool stays_empty(Queue &queue)
 	return queue.wait(a_moment.count()) == -ETIMEDOUT && queue.read({&cqe, 1}) == -EAGAIN;
 }
 
-/* Whether a counter reaches a value within patience. */
+/* Whether a counter comes to be a value within patience, and is no more. */
 inline bool reaches(const Counter &counter, std::uint64_t value)
 {
-	return !counter.wait(value, counter.error(), patience.count()) && counter.value() >= value;
+	return !counter.wait(value, counter.error(), patience.count()) && counter.value() == value;
 }
 
 /* The same of its errors. */

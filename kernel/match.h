@@ -68,7 +68,8 @@ struct treadle_match_recv {
 	u64 ignore;
 	u64 seq; /* older is smaller */
 };
-static_assert(offsetof(struct treadle_hnode, tag) >= sizeof(struct list_head), "lists keep the key");
+static_assert(offsetof(struct treadle_hnode, tag) >= sizeof(struct list_head),
+	      "lists keep the key");
 
 static inline bool treadle_match_listed(const struct treadle_match_recv *r)
 {

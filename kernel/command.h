@@ -331,9 +331,9 @@ int treadle_rx_doorbell(struct treadle_rx *rx);
 void treadle_rx_quiet(struct treadle_rx *rx);
 void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);
 void treadle_rx_withdraw(struct treadle_recv *recv);
-void treadle_recv_free(struct treadle_recv *recv);
 
 /* queue.c */
+void treadle_recv_free(struct treadle_recv *recv);
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run);
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
@@ -346,6 +346,8 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
 			struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
+void treadle_ep_mourn(struct treadle_ep *ep, struct treadle_run *run);
+void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 
 /* multi.c; cut and cancel under rx->lock */

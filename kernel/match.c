@@ -276,12 +276,6 @@ static struct treadle_match_msg *find_exact(struct treadle_match *m,
 	return n ? container_of(n, struct treadle_match_msg, by_src) : NULL;
 }
 
-static bool is_for(const struct treadle_match_recv *r, const struct treadle_match_msg *msg)
-{
-	return ((msg->tag ^ r->node.tag) & ~r->ignore) == 0 &&
-	       (r->node.src == TREADLE_SRC_ANY || r->node.src == msg->src);
-}
-
 struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
 					     const struct treadle_match_recv *r,
 					     struct treadle_match_place *mark, u32 *looks)
@@ -306,7 +300,7 @@ struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
 		msg = container_of(place, struct treadle_match_msg, at);
 		if (!r)
 			list_add(&mark->all, at);
-		if (!r || is_for(r, msg))
+		if (!r || treadle_match_suits(r, msg))
 			return msg;
 	}
 	return NULL;

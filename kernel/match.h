@@ -90,6 +90,13 @@ struct treadle_match_msg {
 	u32 src;
 };
 
+static inline bool treadle_match_suits(const struct treadle_match_recv *r,
+				       const struct treadle_match_msg *msg)
+{
+	return ((msg->tag ^ r->node.tag) & ~r->ignore) == 0 &&
+	       (r->node.src == TREADLE_SRC_ANY || r->node.src == msg->src);
+}
+
 struct treadle_match {
 	struct treadle_hash posted, by_tag, by_src;
 	struct list_head wild; /* receives without a class, oldest first */

@@ -153,6 +153,36 @@ void treadle_rx_free(struct treadle_obj *obj)
 	ring_exit(&rx->ring);
 }
 
+/* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
+TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
+{
+	struct treadle_rx *rx = recv->rx;
+	u32 slots = 1;
+
+	if (recv->cmd || recv->kind == TREADLE_RECV_PART) {
+		struct treadle_cmd *cmd = recv->cmd;
+
+		if (!cmd || recv != &cmd->as_recv)
+			kfree(recv);
+		if (cmd)
+			treadle_cmd_free(cmd);
+		return;
+	}
+	spin_lock(&rx->lock);
+	if (unlikely(recv->iov_count > 1)) {
+		struct treadle_recv *ext = &recv->ext->recv;
+
+		ext->rx = rx; /* the vector lay over it */
+		ext->next = rx->free;
+		rx->free = ext;
+		slots++;
+	}
+	recv->next = rx->free;
+	rx->free = recv;
+	treadle_ring_release(&rx->ring, slots);
+	spin_unlock(&rx->lock);
+}
+
 /* Of the room for copies of messages, which each has until it is freed; false: there is not so much left. */
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
 {

@@ -98,36 +98,6 @@ struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 	return recv;
 }
 
-/* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
-TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
-{
-	struct treadle_rx *rx = recv->rx;
-	u32 slots = 1;
-
-	if (recv->cmd || recv->kind == TREADLE_RECV_PART) {
-		struct treadle_cmd *cmd = recv->cmd;
-
-		if (!cmd || recv != &cmd->as_recv)
-			kfree(recv);
-		if (cmd)
-			treadle_cmd_free(cmd);
-		return;
-	}
-	spin_lock(&rx->lock);
-	if (unlikely(recv->iov_count > 1)) {
-		struct treadle_recv *ext = &recv->ext->recv;
-
-		ext->rx = rx; /* the vector lay over it */
-		ext->next = rx->free;
-		rx->free = ext;
-		slots++;
-	}
-	recv->next = rx->free;
-	rx->free = recv;
-	treadle_ring_release(&rx->ring, slots);
-	spin_unlock(&rx->lock);
-}
-
 /* A receive for a slot of the ring, or NULL. With rx->lock. */
 static struct treadle_recv *recv_alloc(struct treadle_rx *rx)
 {
@@ -362,10 +332,7 @@ static __always_inline int judge_recv(const struct treadle_desc *d, const struct
 
 static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg)
 {
-	const struct treadle_match_recv *m = &recv->m;
-
-	return recv->space == msg->space && !((m->node.tag ^ msg->m.tag) & ~m->ignore) &&
-	       (m->node.src == TREADLE_SRC_ANY || m->node.src == msg->m.src);
+	return recv->space == msg->space && treadle_match_suits(&recv->m, &msg->m);
 }
 
 /*

@@ -346,8 +346,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
 			struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
-void treadle_ep_mourn(struct treadle_ep *ep, struct treadle_run *run);
-void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run);
+void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 
 /* multi.c; cut and cancel under rx->lock */

@@ -418,6 +418,29 @@ static void ep_unlist(struct treadle_ep *ep)
 	xa_erase(&ports->all, ep->port);
 }
 
+/*
+ * Whoever has a collective receive that only @ep could have sent to is told. Who may not send to @ep, or it to him,
+ * has none: await_source().
+ */
+static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_ports *ports = ep->obj.ctx->ports;
+	struct treadle_ep *other;
+	unsigned long port;
+
+	xa_for_each(&ports->all, port, other) {
+		other = treadle_ep_find(ports, port); /* now it is held */
+		if (!other)
+			continue;
+		/* enabled: its rx never changes (acquire) */
+		if (smp_load_acquire(&other->enabled) && other->rx &&
+		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
+			treadle_rx_bereave(other->rx, ep->port, NULL, -ECONNRESET, run);
+		treadle_ep_put(other);
+		cond_resched();
+	}
+}
+
 /* Leave the receive ring; only once. */
 static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -442,7 +465,7 @@ void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run)
 	smp_mb(); /* pairs with await_source() */
 	if (unlikely(READ_ONCE(ep->awaited))) {
 		ep_leave(ep, run); /* this may take long, see below */
-		treadle_ep_mourn(ep, run);
+		ep_mourn(ep, run);
 	}
 }
 
@@ -482,6 +505,35 @@ static void cq_quiesce(struct treadle_cq *cq)
 		return;
 	spin_lock(&cq->lock);
 	spin_unlock(&cq->lock);
+}
+
+/* Might an endpoint of @ctx let in @ep? Else there is nothing to look for in what strangers wait for. */
+static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
+{
+	return ep->key_size || treadle_same_user(ctx, ep->obj.ctx);
+}
+
+/* As ep_mourn(), for all endpoints of @ctx, which are closed and are listed yet: each ring is looked at once. */
+void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
+{
+	static atomic64_t mournings;
+	u64 this = atomic64_inc_return(&mournings);
+	struct treadle_ep *other;
+	unsigned long port;
+
+	xa_for_each(&ctx->ports->all, port, other) {
+		other = treadle_ep_find(ctx->ports, port); /* now it is held */
+		if (!other)
+			continue;
+		/* who is dead hears nothing; another mourning at the same time may make us come twice */
+		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
+		    may_await(other, ctx) && READ_ONCE(other->rx->mourned) != this) {
+			WRITE_ONCE(other->rx->mourned, this);
+			treadle_rx_mourn(other->rx, ctx, run);
+		}
+		treadle_ep_put(other);
+		cond_resched();
+	}
 }
 
 /*

@@ -86,6 +86,7 @@ bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
 bool treadle_ep_try_quiesce(struct treadle_ep *ep);
 void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_close(struct treadle_ep *ep);
+void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run);
 void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_free(struct treadle_obj *obj);

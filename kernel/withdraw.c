@@ -274,31 +274,8 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int err
 	} while (n == FAIL_BATCH);
 }
 
-/*
- * Whoever has a collective receive that only @ep could have sent to is told. Who may not send to @ep, or it to him,
- * has none: await_source().
- */
-void treadle_ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
-{
-	struct treadle_ports *ports = ep->obj.ctx->ports;
-	struct treadle_ep *other;
-	unsigned long port;
-
-	xa_for_each(&ports->all, port, other) {
-		other = treadle_ep_find(ports, port); /* now it is held */
-		if (!other)
-			continue;
-		/* enabled: its rx never changes (acquire) */
-		if (smp_load_acquire(&other->enabled) && other->rx &&
-		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
-			treadle_rx_bereave(other->rx, ep->port, NULL, -ECONNRESET, run);
-		treadle_ep_put(other);
-		cond_resched();
-	}
-}
-
 /* In @rx: who has a collective receive that only an endpoint of @ctx could have sent to is told. */
-static void rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run)
+void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run)
 {
 	struct treadle_armed *a;
 	struct treadle_ep *from;
@@ -318,35 +295,6 @@ static void rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct trea
 			treadle_rx_bereave(rx, port, NULL, -ECONNRESET, run);
 		if (from)
 			treadle_ep_put(from);
-		cond_resched();
-	}
-}
-
-/* Might an endpoint of @ctx let in @ep? Else there is nothing to look for in what strangers wait for. */
-static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
-{
-	return ep->key_size || treadle_same_user(ctx, ep->obj.ctx);
-}
-
-/* As treadle_ep_mourn(), for all endpoints of @ctx, which are closed and are listed yet: each ring is looked at once. */
-void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
-{
-	static atomic64_t mournings;
-	u64 this = atomic64_inc_return(&mournings);
-	struct treadle_ep *other;
-	unsigned long port;
-
-	xa_for_each(&ctx->ports->all, port, other) {
-		other = treadle_ep_find(ctx->ports, port); /* now it is held */
-		if (!other)
-			continue;
-		/* who is dead hears nothing; another mourning at the same time may make us come twice */
-		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
-		    may_await(other, ctx) && READ_ONCE(other->rx->mourned) != this) {
-			WRITE_ONCE(other->rx->mourned, this);
-			rx_mourn(other->rx, ctx, run);
-		}
-		treadle_ep_put(other);
 		cond_resched();
 	}
 }

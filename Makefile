@@ -103,12 +103,26 @@ programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_te
 
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
 # Of what is compiled tests are most; they hardly run longer so, tell lines as well, and are there a third sooner.
-build/tests/lib/%.o build/tests/fi/%.o: CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
+build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib fi): \
+	CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
 $(kselftests): CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
-build/tests/unit-%.o: CXXFLAGS := $(CXXFLAGS:-g=-g1)
+build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp
 	$(call say,CXX,$<)
 	$(Q)mkdir -p $(@D) && $(cxx) -c $< -o $@
+
+# Half of the time was GoogleTest's header: it is read once for each set of options.
+build/tests/%/gtest.gch: /usr/include/gtest/gtest.h
+	$(call say,CXX,$< ($*))
+	$(Q)mkdir -p $(@D) && $(cxx) $($(*:unit-%=unit_%)) -x c++-header $< -o $@
+
+# $(call test_rules,DIRECTORY)
+define test_rules
+build/tests/$(1)/%.o: tests/$(1)/%.cpp build/tests/$(1)/gtest.gch
+	$$(call say,CXX,$$<)
+	$$(Q)mkdir -p $$(@D) && $$(cxx) -include build/tests/$(1)/gtest -c $$< -o $$@
+endef
+$(foreach dir,lib fi,$(eval $(call test_rules,$(dir))))
 
 # $(call program,FILE), $(call shared,FILE,OPTIONS): links what the rule lists. The trees of build/ and lib/ find each
 # other by relative paths, which what is installed does without.
@@ -196,9 +210,9 @@ unit_tsan := -O1 -fsanitize=thread -Wno-tsan -fno-builtin
 # $(call unit_rules,VARIANT)
 define unit_rules
 unit_tests += $(unit:%=build/tests/unit-$(1)/%)
-build/tests/unit-$(1)/%.o: tests/unit/%.cpp
+build/tests/unit-$(1)/%.o: tests/unit/%.cpp build/tests/unit-$(1)/gtest.gch
 	$$(call say,CXX,$$< ($(1)))
-	$$(Q)mkdir -p $$(@D) && $$(cxx) -Itests/unit -Ikernel -Ilib/src $(unit_$(1)) -c $$< -o $$@
+	$$(Q)mkdir -p $$(@D) && $$(cxx) -Itests/unit -Ikernel -Ilib/src $(unit_$(1)) -include $$(@D)/gtest -c $$< -o $$@
 build/tests/unit-$(1)/%.o: tests/unit/%.c
 	$$(call say,CC,$$< ($(1)))
 	$$(Q)mkdir -p $$(@D) && $$(cc) -Wno-sign-compare -fno-strict-aliasing -Itests/unit -Ikernel \

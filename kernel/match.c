@@ -76,11 +76,16 @@ static void bucket_del(struct treadle_hnode *n)
 		n->next->pprev = n->pprev;
 }
 
+static bool has_key(const struct treadle_hnode *n, u64 tag, u32 src, u32 cls)
+{
+	return n->tag == tag && n->src == src && n->cls == cls;
+}
+
 static struct treadle_hnode *hash_find(struct treadle_hash *h, u64 tag, u32 src, u32 cls)
 {
 	struct treadle_hnode *n = *bucket_head(h, hash_bucket(h, tag, src, cls));
 
-	while (n && (n->tag != tag || n->src != src || n->cls != cls))
+	while (n && !has_key(n, tag, src, cls))
 		n = n->next;
 	return n;
 }
@@ -111,22 +116,67 @@ static bool hash_wants(const struct treadle_hash *h)
 	return h->keys >= buckets && seg < TREADLE_SEGS && !h->seg[seg];
 }
 
-/* Append to the entries of the same key; the caller has set tag, src, cls. */
-static struct treadle_hnode *hash_add(struct treadle_hash *h, struct treadle_hnode *n)
+/* In the tree. */
+static bool is_before(const struct treadle_hnode *n, u64 tag, u32 src, u32 cls, u64 seq)
 {
-	struct treadle_hnode *lead = hash_find(h, n->tag, n->src, n->cls);
+	if (n->tag != tag)
+		return n->tag < tag;
+	if (n->src != src)
+		return n->src < src;
+	if (n->cls != cls)
+		return n->cls < cls;
+	return n->seq < seq;
+}
 
-	if (lead) {
-		n->pprev = NULL;
-		list_add_tail(&n->same, &lead->same);
-		return lead;
+static void back_add(struct treadle_hash *h, struct treadle_hnode *n)
+{
+	struct rb_node **link = &h->back.rb_root.rb_node, *parent = NULL;
+	bool leftmost = true;
+
+	n->cls |= TREADLE_BACK;
+	while (*link) {
+		parent = *link;
+		if (is_before(rb_entry(parent, struct treadle_hnode, back), n->tag, n->src, n->cls,
+			      n->seq)) {
+			link = &parent->rb_right;
+			leftmost = false;
+		} else {
+			link = &parent->rb_left;
+		}
 	}
-	INIT_LIST_HEAD(&n->same);
-	bucket_add(bucket_head(h, hash_bucket(h, n->tag, n->src, n->cls)), n);
-	h->keys++;
-	if (h->keys > h->buckets && seg_of(h->buckets) < TREADLE_SEGS && h->seg[seg_of(h->buckets)])
-		hash_split(h);
-	return n;
+	rb_link_node(&n->back, parent, link);
+	rb_insert_color_cached(&n->back, &h->back, leftmost);
+}
+
+/* The oldest of this key in the tree, or NULL. */
+static struct treadle_hnode *back_first(const struct treadle_hash *h, u64 tag, u32 src, u32 cls)
+{
+	struct rb_node *at = h->back.rb_root.rb_node;
+	struct treadle_hnode *found = NULL;
+
+	cls |= TREADLE_BACK;
+	while (at) {
+		struct treadle_hnode *n = rb_entry(at, struct treadle_hnode, back);
+
+		if (is_before(n, tag, src, cls, 0)) {
+			at = at->rb_right;
+		} else {
+			found = n;
+			at = at->rb_left;
+		}
+	}
+	return found && has_key(found, tag, src, cls) ? found : NULL;
+}
+
+/* The oldest of this key, or NULL. */
+static struct treadle_hnode *hash_first(struct treadle_hash *h, u64 tag, u32 src, u32 cls)
+{
+	struct treadle_hnode *n = hash_find(h, tag, src, cls), *back;
+
+	if (likely(!h->back.rb_root.rb_node))
+		return n;
+	back = back_first(h, tag, src, cls);
+	return !n || (back && back->seq < n->seq) ? back : n;
 }
 
 /* Let @n lead its ring in the bucket instead of @lead. */
@@ -140,18 +190,36 @@ static void hash_lead(struct treadle_hnode *lead, struct treadle_hnode *n)
 	lead->pprev = NULL;
 }
 
-/* Into the ring of @next, which has the same key, before it. */
-static void hash_add_before(struct treadle_hnode *n, struct treadle_hnode *next)
+/* The caller has set tag, seq, src, cls. Almost always it is the youngest, and else the oldest. */
+static void hash_add(struct treadle_hash *h, struct treadle_hnode *n)
 {
-	list_add_tail(&n->same, &next->same);
-	if (next->pprev)
-		hash_lead(next, n);
-	else
+	struct treadle_hnode *lead = hash_find(h, n->tag, n->src, n->cls);
+
+	if (!lead) {
+		INIT_LIST_HEAD(&n->same);
+		bucket_add(bucket_head(h, hash_bucket(h, n->tag, n->src, n->cls)), n);
+		h->keys++;
+		if (h->keys > h->buckets && seg_of(h->buckets) < TREADLE_SEGS &&
+		    h->seg[seg_of(h->buckets)])
+			hash_split(h);
+	} else if (likely(list_prev_entry(lead, same)->seq < n->seq)) {
 		n->pprev = NULL;
+		list_add_tail(&n->same, &lead->same);
+	} else if (n->seq < lead->seq) {
+		list_add_tail(&n->same, &lead->same);
+		hash_lead(lead, n);
+	} else {
+		back_add(h, n);
+	}
 }
 
 static void hash_del(struct treadle_hash *h, struct treadle_hnode *n)
 {
+	if (unlikely(n->cls & TREADLE_BACK)) {
+		rb_erase_cached(&n->back, &h->back);
+		n->cls &= ~TREADLE_BACK;
+		return;
+	}
 	if (n->pprev) {
 		if (list_empty(&n->same)) {
 			bucket_del(n);
@@ -211,7 +279,7 @@ static struct treadle_match_recv *older(struct treadle_match_recv *best, struct 
 	if (!n)
 		return best;
 	r = container_of(n, struct treadle_match_recv, node);
-	return !best || r->seq < best->seq ? r : best;
+	return !best || n->seq < best->node.seq ? r : best;
 }
 
 struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src)
@@ -226,12 +294,12 @@ struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag
 		bits = tag & ~m->cls[i].ignore;
 
 		if (m->cls[i].any)
-			best = older(best, hash_find(&m->posted, bits, TREADLE_SRC_ANY, i));
+			best = older(best, hash_first(&m->posted, bits, TREADLE_SRC_ANY, i));
 		if (m->cls[i].named)
-			best = older(best, hash_find(&m->posted, bits, src, i));
+			best = older(best, hash_first(&m->posted, bits, src, i));
 	}
 	list_for_each_entry(r, &m->wild, wild) {
-		if (best && best->seq < r->seq)
+		if (best && best->node.seq < r->node.seq)
 			break;
 		if (((tag ^ r->node.tag) & ~r->ignore) == 0 &&
 		    (r->node.src == TREADLE_SRC_ANY || r->node.src == src)) {
@@ -246,6 +314,7 @@ struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag
 
 void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *msg, u64 tag)
 {
+	msg->by_tag.seq = msg->by_src.seq = m->kept++;
 	msg->by_tag.tag = tag;
 	msg->by_tag.src = TREADLE_SRC_ANY;
 	msg->by_tag.cls = 0;
@@ -254,7 +323,6 @@ void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *ms
 	msg->by_src.src = msg->src;
 	msg->by_src.cls = 0;
 	hash_add(&m->by_src, &msg->by_src);
-	msg->seq = m->kept++;
 	msg->at.mark = false;
 	list_add_tail(&msg->at.all, &m->all);
 	m->messages++;
@@ -269,10 +337,10 @@ static struct treadle_match_msg *find_exact(struct treadle_match *m,
 	if (!m->messages)
 		return NULL;
 	if (r->node.src == TREADLE_SRC_ANY) {
-		n = hash_find(&m->by_tag, r->node.tag, TREADLE_SRC_ANY, 0);
+		n = hash_first(&m->by_tag, r->node.tag, TREADLE_SRC_ANY, 0);
 		return n ? container_of(n, struct treadle_match_msg, by_tag) : NULL;
 	}
-	n = hash_find(&m->by_src, r->node.tag, r->node.src, 0);
+	n = hash_first(&m->by_src, r->node.tag, r->node.src, 0);
 	return n ? container_of(n, struct treadle_match_msg, by_src) : NULL;
 }
 
@@ -349,22 +417,17 @@ static u32 find_class(struct treadle_match *m, u64 ignore)
 	return free;
 }
 
-static u64 seq_of(const struct treadle_hnode *n)
-{
-	return container_of(n, struct treadle_match_recv, node)->seq;
-}
-
 void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 {
-	struct treadle_hnode *lead, *at, *n = &r->node;
 	struct treadle_match_recv *other;
+	struct treadle_hnode *n = &r->node;
 	u32 cls = find_class(m, r->ignore);
 
 	n->cls = cls;
 	if (treadle_match_listed(r)) {
 		/* almost always the youngest; one that is put back may be older */
 		list_for_each_entry_reverse(other, &m->wild, wild)
-			if (other->seq < r->seq)
+			if (other->node.seq < n->seq)
 				break;
 		list_add(&r->wild, &other->wild);
 		m->listed++;
@@ -375,24 +438,7 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 	else
 		m->cls[cls].named++;
 	n->tag &= ~r->ignore;
-	lead = hash_add(&m->posted, n);
-	if (lead == n)
-		return;
-	/* one that is put back is mostly the oldest again: it leads */
-	if (r->seq < seq_of(lead)) {
-		list_move_tail(&n->same, &lead->same);
-		hash_lead(lead, n);
-		return;
-	}
-	/* in order of seq; what is put back is older than nearly all, and younger than the lead */
-	at = list_prev_entry(n, same);
-	if (likely(seq_of(at) < r->seq))
-		return;
-	at = lead;
-	do
-		at = list_next_entry(at, same);
-	while (seq_of(at) < r->seq);
-	list_move_tail(&n->same, &at->same);
+	hash_add(&m->posted, n);
 }
 
 void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r)
@@ -402,13 +448,13 @@ void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_rec
 		m->listed--;
 		return;
 	}
+	hash_del(&m->posted, &r->node);
 	if (r->node.src == TREADLE_SRC_ANY)
 		m->cls[r->node.cls].any--;
 	else
 		m->cls[r->node.cls].named--;
 	if (!m->cls[r->node.cls].any && !m->cls[r->node.cls].named)
 		m->used &= ~(1u << r->node.cls);
-	hash_del(&m->posted, &r->node);
 }
 
 void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg *msg)
@@ -427,37 +473,10 @@ void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *m
 	m->messages--;
 }
 
-/*
- * The first one of the same key and source that came after @msg, or NULL. None of them waited when @msg was lent
- * that was older: it looks at no more than were lent with it.
- */
-static struct treadle_match_msg *after(struct treadle_match *m, const struct treadle_match_msg *msg)
-{
-	struct treadle_hnode *lead = hash_find(&m->by_src, msg->by_src.tag, msg->src, 0), *n = lead;
-
-	while (n) {
-		struct treadle_match_msg *other = container_of(n, struct treadle_match_msg, by_src);
-
-		if (other->seq > msg->seq)
-			return other;
-		n = list_next_entry(n, same);
-		if (n == lead)
-			break;
-	}
-	return NULL;
-}
-
 void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg)
 {
-	struct treadle_match_msg *next = after(m, msg);
-
-	if (next) {
-		hash_add_before(&msg->by_tag, &next->by_tag);
-		hash_add_before(&msg->by_src, &next->by_src);
-	} else {
-		hash_add(&m->by_tag, &msg->by_tag);
-		hash_add(&m->by_src, &msg->by_src);
-	}
+	hash_add(&m->by_tag, &msg->by_tag);
+	hash_add(&m->by_src, &msg->by_src);
 	msg->at.mark = false;
 	m->messages++;
 }

@@ -14,13 +14,16 @@
  * class of its own. Receives with more than TREADLE_CLASSES different masks at once go
  * to a list that is searched, and that may have TREADLE_LISTED entries. A receive with a
  * mask searches the messages that wait, of which there may be any number, so it does that
- * a piece at a time.
+ * a piece at a time. What comes back to where it was, because what it had met has failed, goes to either end of those
+ * of its key, or, if it is younger than the oldest and older than the youngest, to a tree beside
+ * the table: so that costs its logarithm, whatever order peers choose.
  */
 #ifndef TREADLE_MATCH_H
 #define TREADLE_MATCH_H
 
 #ifdef __KERNEL__
 #include <linux/list.h>
+#include <linux/rbtree.h>
 #include <linux/types.h>
 #else
 #include "shim.h"
@@ -30,34 +33,42 @@
 #define TREADLE_CLASSES 8
 #define TREADLE_EXACT	TREADLE_CLASSES /* the class of what ignores nothing */
 #define TREADLE_NOCLASS (TREADLE_CLASSES + 1)
+#define TREADLE_BACK	0x80000000u /* in cls: it is in the tree */
 #define TREADLE_LISTED	4096u
 #define TREADLE_SEGS	16 /* 2^21 buckets */
 #define TREADLE_SEG0	64 /* buckets of the first segment */
 
 /*
  * An entry of a hash table. Entries with the same key form a ring in order of
- * arrival; the oldest leads it and is the one in the bucket.
+ * @seq; the oldest leads it and is the one in the bucket.
  */
 struct treadle_hnode {
-	struct treadle_hnode *next, **pprev; /* bucket; pprev NULL: a follower */
-	struct list_head same;
-	u64 tag;
+	union {
+		struct {
+			struct treadle_hnode *next, **pprev; /* bucket; pprev NULL: a follower */
+			struct list_head same;
+		};
+		struct rb_node back;
+	};
+	u64 tag, seq; /* older is smaller */
 	u32 src, cls;
 };
 
 /*
  * Linear hashing: the table grows by one bucket per entry, never all at once.
  * Segment 0 has SEG0 buckets, segment i SEG0 << (i - 1).
+ * @back: entries that fit to neither end of their ring, by key and seq
  */
 struct treadle_hash {
 	struct treadle_hnode **seg[TREADLE_SEGS];
+	struct rb_root_cached back;
 	u32 buckets, keys;
 	u64 seed;
 };
 
 /*
  * A posted receive. The caller sets node.tag (bits that it ignores do not count), node.src
- * (TREADLE_SRC_ANY, or the only source), ignore and seq.
+ * (TREADLE_SRC_ANY, or the only source), node.seq and ignore.
  */
 struct treadle_match_recv {
 	union {
@@ -66,7 +77,6 @@ struct treadle_match_recv {
 			wild; /* on treadle_match.wild instead: node.cls is TREADLE_NOCLASS */
 	};
 	u64 ignore;
-	u64 seq; /* older is smaller */
 };
 static_assert(offsetof(struct treadle_hnode, tag) >= sizeof(struct list_head),
 	      "lists keep the key");
@@ -86,7 +96,7 @@ struct treadle_match_place {
 struct treadle_match_msg {
 	struct treadle_match_place at;
 	struct treadle_hnode by_tag, by_src;
-	u64 tag, seq; /* older is smaller */
+	u64 tag;
 	u32 src;
 };
 
@@ -170,7 +180,7 @@ void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg 
 
 /* It leaves, but keeps its place among all: it is given back there, or gives it up (treadle_match_unmark). */
 void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *msg);
-/* As if it had never left, as far as the order of those of its source is concerned. */
+/* As if it had never left. */
 void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg);
 
 /*

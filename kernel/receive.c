@@ -55,7 +55,7 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 	recv->m.node.tag = d->tag;
 	recv->m.node.src = TREADLE_SRC_ANY;
 	recv->m.ignore = d->ignore;
-	recv->m.seq = 0;
+	recv->m.node.seq = 0;
 }
 
 /* Only from whom a descriptor names: by the port, as who sends by whichever context is the same sender. */
@@ -153,7 +153,7 @@ void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 	recv->cmd->recv = recv;
 	recv->cmd->armed.threshold =
 		recv->space == TREADLE_COLLECTIVE ? recv->m.node.src : recv->context;
-	recv->cmd->armed.seq = recv->m.seq;
+	recv->cmd->armed.seq = recv->m.node.seq;
 	treadle_armed_insert(treadle_recv_root(recv), &recv->cmd->armed);
 }
 
@@ -237,7 +237,7 @@ static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, u32 looks
 /* Whoever places it goes on with treadle_rx_feed(). */
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
-	recv->m.seq = rx->seq++;
+	recv->m.node.seq = rx->seq++;
 	rx_place(rx, recv, 0, run);
 }
 
@@ -367,7 +367,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 	recv_set(recv, &d);
 	if (unlikely(d.peer != TREADLE_ADDR_ANY))
 		*error = *error ?: recv_from_peer(recv, ep, d.peer);
-	recv->m.seq = rx->seq++;
+	recv->m.node.seq = rx->seq++;
 	return recv;
 }
 

@@ -103,7 +103,7 @@ again:
 	for (i = 0; i < rx->ring.entries; i++) {
 		slot = &rx->slots[i];
 		if (slot->posted && slot->recv.context == context &&
-		    (!found || slot->recv.m.seq < found->m.seq))
+		    (!found || slot->recv.m.node.seq < found->m.node.seq))
 			found = &slot->recv;
 		if (++n == SCAN_BATCH) {
 			n = 0;
@@ -120,7 +120,7 @@ again:
 		}
 	}
 	a = treadle_armed_from(&rx->armed, context, 0);
-	if (a && a->threshold == context && (!found || a->seq < found->m.seq))
+	if (a && a->threshold == context && (!found || a->seq < found->m.node.seq))
 		found = armed_recv(a);
 	if (!found)
 		found = find_awaiting(rx, context);

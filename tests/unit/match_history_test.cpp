@@ -115,7 +115,7 @@ protected:
 		recv->node.tag = a_tag();
 		recv->ignore = history.masks[below(history.masks.size())];
 		recv->node.src = percent(history.named) ? below(history.sources) : TREADLE_SRC_ANY;
-		recv->seq = seq++;
+		recv->node.seq = seq++;
 		place(recv);
 	}
 	void arrive()
@@ -235,8 +235,7 @@ protected:
 	}
 
 	/* The tables hold what was put in, once, and each ring is in order. */
-	template <class Order>
-	void audit(const treadle_hash &hash, std::size_t entries, Order &&order)
+	void audit(const treadle_hash &hash, std::size_t entries)
 	{
 		std::size_t keys = 0;
 		std::size_t seen = 0;
@@ -252,21 +251,21 @@ protected:
 					if (next == node)
 						break;
 					EXPECT_EQ(next->pprev, nullptr);
-					EXPECT_TRUE(order(n, next));
+					EXPECT_EQ(next->cls, n->cls);
+					EXPECT_LT(n->seq, next->seq);
 					n = next;
 				}
 			}
 		});
 		EXPECT_EQ(keys, hash.keys);
+		for (auto *at = rb_first_cached(&hash.back); at; at = rb_next(at), ++seen) {
+			EXPECT_TRUE(rb_entry(at, treadle_hnode, back)->cls & TREADLE_BACK);
+			++between;
+		}
 		EXPECT_EQ(seen, entries);
 	}
 	void audit()
 	{
-		const auto by_seq = [](treadle_hnode *a, treadle_hnode *b) {
-			return container_of(a, treadle_match_recv, node)->seq <
-			       container_of(b, treadle_match_recv, node)->seq;
-		};
-		const auto any_order = [](treadle_hnode *, treadle_hnode *) { return true; };
 		const auto &posted = reference.posted;
 		const std::size_t hashed = std::ranges::count_if(posted, [](auto *r) {
 			return !treadle_match_listed(r);
@@ -281,9 +280,9 @@ protected:
 		}
 		EXPECT_EQ(counted, hashed);
 		EXPECT_EQ(match.messages, reference.messages.size());
-		audit(match.posted, hashed, by_seq);
-		audit(match.by_tag, reference.messages.size(), any_order);
-		audit(match.by_src, reference.messages.size(), any_order);
+		audit(match.posted, hashed);
+		audit(match.by_tag, reference.messages.size());
+		audit(match.by_src, reference.messages.size());
 	}
 
 	const History &history = GetParam();
@@ -292,6 +291,7 @@ protected:
 	Reference reference;
 	std::vector<treadle_match_recv *> in_flight;
 	std::vector<treadle_match_msg *> lent;
+	std::size_t between = 0; /* what was seen beside the rings */
 	struct Offer {
 		treadle_hash *hash;
 		treadle_hnode **segment;

@@ -47,7 +47,7 @@ public:
 	{
 		auto at = messages.end();
 
-		while (at != messages.begin() && at[-1]->seq > msg->seq)
+		while (at != messages.begin() && at[-1]->by_src.seq > msg->by_src.seq)
 			--at;
 		messages.insert(at, msg);
 	}
@@ -55,7 +55,7 @@ public:
 	{
 		auto at = posted.end();
 
-		while (at != posted.begin() && at[-1]->seq > recv->seq)
+		while (at != posted.begin() && at[-1]->node.seq > recv->node.seq)
 			--at;
 		posted.insert(at, recv);
 	}

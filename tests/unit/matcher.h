@@ -35,7 +35,7 @@ public:
 		recv.node.tag = tag;
 		recv.ignore = ignore;
 		recv.node.src = src;
-		recv.seq = seq_++;
+		recv.node.seq = seq_++;
 		return recv;
 	}
 

@@ -241,8 +241,10 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		treadle_ep_quiesce(ep, &run);
 		treadle_end_flush(ep, -ECANCELED, &run);
 	}
-	if (conn)
-		treadle_end_tell(conn, end);
+	if (conn) {
+		treadle_conn_get(conn);
+		treadle_end_tell(end, treadle_ep_get(ep), &run);
+	}
 	treadle_obj_unbind(&ep->obj);
 	treadle_run_jobs(&run);
 	return ret;

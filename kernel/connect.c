@@ -6,8 +6,6 @@
 #include "treadle.h"
 
 #define PAUSE 64 /* requests, or events, under one hold of the lock */
-#define MOST_PAUSE \
-	(HZ / 4) /* before an end looks again whether its ring is free: there may be very many */
 
 DEFINE_SPINLOCK(treadle_conn_lock);
 
@@ -130,25 +128,30 @@ void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run
 		treadle_rx_flush(ep->rx, ep, run);
 }
 
-/* Then the event, so that who reads it finds all completions. */
-void treadle_end_tell(struct treadle_conn *conn, struct treadle_end *end)
-{
-	spin_lock(&treadle_conn_lock);
-	if (end->ep)
-		treadle_event_tell(end->ep, &end->shut);
-	treadle_conn_unlock();
-}
-
-/* The worker comes to this after what was left to it before: messages for what was posted. */
 static void end_job(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_end *end = container_of(job, struct treadle_end, job);
 	struct treadle_conn *conn = end->told.conn;
 	struct treadle_ep *ep = end->ended;
 
-	treadle_end_tell(conn, end);
+	spin_lock(&treadle_conn_lock);
+	if (end->ep)
+		treadle_event_tell(end->ep, &end->shut);
+	treadle_conn_unlock();
 	treadle_ep_put(ep);
 	treadle_conn_put(conn);
+}
+
+/*
+ * Then the event, so that who reads it finds all completions: behind what is in @run, messages for what was posted, and
+ * what the worker was left before, if @run is left to it. @conn and @ep are handed over.
+ */
+void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run)
+{
+	end->ended = ep;
+	end->job.ctx = ep->obj.ctx;
+	end->job.fn = end_job;
+	treadle_run_add(run, &end->job);
 }
 
 /* For itself, and again later: nobody waits for a doorbell that waits for a page. */
@@ -161,18 +164,16 @@ static void end_work(struct work_struct *work)
 	TREADLE_RUN(run, ctx);
 
 	if (!treadle_ep_try_quiesce(ep)) {
-		treadle_queue_later(ctx, &end->work, end->pause);
-		end->pause = min_t(unsigned long, 2 * end->pause, MOST_PAUSE);
+		treadle_queue_later(ctx, &end->work, &end->pause);
 		return;
 	}
+	treadle_queue_later_end(ctx, end->pause);
 	kref_get(&ctx->ref);
 	old = treadle_guise_of(ctx);
 	treadle_slice_begin(&run.slice);
 	treadle_end_flush(ep, -ECONNRESET, &run);
-	treadle_run_handoff(&run);
-	end->job.ctx = ctx;
-	end->job.fn = end_job;
-	treadle_queue_job(&end->job); /* from here on it may be gone */
+	treadle_end_tell(end, ep, &run);
+	treadle_run_handoff(&run); /* from here on it may be gone */
 	treadle_guise_off(old);
 	treadle_crew_pace(ctx, &run.slice);
 	treadle_ctx_put(ctx);
@@ -200,7 +201,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		treadle_conn_get(conn);
 		end->ended = treadle_ep_get(ep);
 		INIT_DELAYED_WORK(&end->work, end_work);
-		end->pause = 1;
+		end->pause = 0;
 		treadle_queue_work(ep->obj.ctx, &end->work.work);
 	}
 }

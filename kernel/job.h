@@ -75,7 +75,8 @@ struct treadle_guise {
 struct treadle_guise treadle_guise_of(struct treadle_ctx *ctx);
 void treadle_guise_off(struct treadle_guise old);
 void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
-void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, unsigned long pause);
+void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, unsigned long *pause);
+void treadle_queue_later_end(struct treadle_ctx *ctx, unsigned long pause);
 void treadle_queue_end(struct work_struct *work);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);

@@ -127,9 +127,8 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 /* The peer's memory, from offset @off on. */
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off)
 {
-	/* What a connection has brought under way goes on when the peer hangs up; F_LOCAL is not its peer's memory. */
-	treadle_span_user(s, rma->to->obj.ctx, rma->count ? &rma->to->dead : &rma->to->closed,
-			  rma->at, rma->parts, off);
+	/* Also what a connection has brought under way: nobody touches it once SHUTDOWN has returned. */
+	treadle_span_user(s, rma->to->obj.ctx, &rma->to->closed, rma->at, rma->parts, off);
 	s->mr = rma->mr;
 	s->mrs = rma->count;
 }

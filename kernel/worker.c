@@ -30,6 +30,8 @@
 #define LEAST_PACE_NS (10 * NSEC_PER_MSEC)
 #define MOST_PACE_NS  (10 * NSEC_PER_SEC)
 #define PACE_LOOK_NS  (NSEC_PER_SEC / 4)
+#define MOST_PAUSE    (HZ / 4)
+#define LATER_LOOKS   1000 /* of a user, in a second */
 
 /*
  * struct treadle_crew - the workers of a user, and of those for whom he answers
@@ -38,6 +40,7 @@
  * @end:  destroys @wq, which may not be done by one of its own workers
  * @pollers: contexts that have something armed on cells; up to @most they count among those of all users
  * @taken: up to when the processors' time is (under @pace)
+ * @later: what waits for treadle_queue_later()
  */
 struct treadle_crew {
 	struct kref ref;
@@ -45,7 +48,7 @@ struct treadle_crew {
 	kuid_t uid;
 	struct workqueue_struct *wq;
 	struct work_struct end;
-	atomic_t pollers;
+	atomic_t pollers, later;
 	int most;
 	spinlock_t pace;
 	u64 taken;
@@ -251,10 +254,24 @@ void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work)
 	queue_work(ctx->crew->wq, work);
 }
 
-/* What has found somebody in its way that it does not wait for. */
-void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, unsigned long pause)
+/*
+ * What has found somebody in its way that it does not wait for: again, ever more seldom (@pause, 0 at first), and of many of
+ * a user's each as seldom as all of them together may.
+ */
+void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, unsigned long *pause)
 {
-	queue_delayed_work(ctx->crew->wq, work, pause);
+	struct treadle_crew *crew = ctx->crew;
+	unsigned long n = *pause ? atomic_read(&crew->later) : atomic_inc_return(&crew->later);
+
+	*pause = *pause ? min_t(unsigned long, 2 * *pause, MOST_PAUSE) : 1;
+	queue_delayed_work(crew->wq, work, max(*pause, n * HZ / LATER_LOOKS));
+}
+
+/* It does not come again; @pause is that of the last time. */
+void treadle_queue_later_end(struct treadle_ctx *ctx, unsigned long pause)
+{
+	if (pause)
+		atomic_dec(&ctx->crew->later);
 }
 
 /* What never waits. */

@@ -3,6 +3,9 @@
  * Connections whose ends die at every stage, and many that come and go.
  */
 #include "connection.h"
+#include "slow.h"
+
+#include <treadle/atomic.h>
 
 /*
  * fi_cm(3), fi_shutdown: what is under way ends. Nobody's memory is touched after he has been told, and what
@@ -68,6 +71,54 @@ TEST(what_is_under_way_ends_with_the_connection)
 	note("%d were cut short", cut);
 	EXPECT_LT(0, cut);
 	munmap(src, len);
+}
+
+/* Also by a worker who has waited for a page of it since, and has in his hands what he would write. */
+TEST(what_waits_for_a_page_touches_it_no_more)
+{
+	static __u64 in[2] = {1, 2}, before[2];
+
+	for (int kind = 0; kind < 4; kind++) {
+		char *at = pages(4096);
+		int slow = slow_pages(at, 4096);
+		struct treadle_desc d;
+		struct treadle_cqe c;
+		__u64 key = 5, page;
+		__u32 region;
+		struct pair p;
+
+		about("%d", kind);
+		pair_open(&p);
+		ASSERT_EQ(0, mr(p.server.fd, at, 4096,
+				TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE, 0, &key,
+				&region));
+		d = write_of(in, kind == 1 ? 8 : 16, 0, 64, key, 1);
+		if (kind == 0) {
+			d.flags |= TREADLE_F_INJECT;
+		} else {
+			d.opcode = kind == 3 ? TREADLE_OP_FETCH : TREADLE_OP_ATOMIC;
+			d.flags |= TREADLE_F_EXT;
+			d.atomic_op = TREADLE_ATOMIC_SUM;
+			d.datatype = TREADLE_UINT64;
+			d.result = kind == 3 ? (unsigned long)before : 0;
+		}
+		ASSERT_EQ(1, post(&p.client, d));
+		page = page_asked_for(slow);
+		ASSERT_EQ(0, hang_up(p.server.fd, p.server.ep));
+		put_page_at(slow, page, 7);
+		event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+		c = cq_next(&p.client.cq);
+		EXPECT_EQ(1, c.context);
+		EXPECT_EQ(ECONNRESET, c.error);
+		EXPECT_TRUE(same(at, 4096, 7));
+		node_close(&p.client);
+		node_close(&p.server);
+		listener_close(&p.l);
+		close(p.ceq);
+		close(p.ceq_fd);
+		close(slow);
+		munmap(at, 4096);
+	}
 }
 
 /* --- death ------------------------------------------------------------------------------------- */

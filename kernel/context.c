@@ -139,9 +139,11 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	}
 	if (awaited)
 		treadle_ctx_mourn(ctx, &run);
-	xa_for_each(&ctx->objs, id, obj)
+	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);
+		cond_resched();
+	}
 	treadle_cull_all(ctx, &all, &run);
 	treadle_run_handoff(&run);
 	xa_for_each(&ctx->objs, id, obj) {
@@ -153,6 +155,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 			treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
 		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
+		cond_resched();
 	}
 	smp_store_release(&ctx->over, true);
 }

@@ -2,6 +2,7 @@
 /* What the examples do with errors, and with completions: they wait for one at a time. */
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -60,9 +61,9 @@ inline int in_two_processes(void (*parent)(int line, pid_t child), void (*child)
 {
 	int ends[2];
 
-	check(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
+	check(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ? -errno : 0, "socketpair");
 	const pid_t pid = fork();
-	check(pid, "fork");
+	check(pid < 0 ? -errno : 0, "fork");
 	/* The other end is closed, so that nobody waits for one who has failed. */
 	close(ends[pid ? 1 : 0]);
 	if (pid)

@@ -20,7 +20,7 @@ Result<AddressVector> AddressVector::make(const Context &context, std::uint32_t 
 	args.count = expected;
 	args.rx_ctx_bits = context_bits;
 	args.name = name.empty() ? 0 : address_of(name.data());
-	args.name_size = static_cast<std::uint32_t>(name.size());
+	args.name_size = sys::clamped(name.size());
 	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_AV_CREATE, args); !ok)
 		return std::unexpected(ok.error());
 	return AddressVector(context.fd(), args.id);
@@ -55,13 +55,14 @@ AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addr
 	treadle_av_insert args{};
 
 	args.av = number();
-	args.count = static_cast<std::uint32_t>(addresses.size());
+	args.count = sys::clamped(addresses.size());
 	args.addrs = address_of(addresses.data());
 	args.out = address_of(indices);
 	args.ids = address_of(ids);
 	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
-	/* A child is refused before the kernel has looked at it. */
-	return {.count = rc == -EPERM ? 0 : args.count, .error = rc};
+	/* A child is refused before the kernel has looked at it, and so is what a module does not know. */
+	const bool seen = rc != -EPERM && rc != -E2BIG && rc != -ENOTTY;
+	return {.count = seen ? args.count : 0, .error = rc};
 }
 
 Result<std::uint64_t> AddressVector::insert(const treadle_addr &address) noexcept
@@ -81,7 +82,7 @@ int AddressVector::remove(std::span<const std::uint64_t> indices) noexcept
 	treadle_av_remove args{};
 
 	args.av = number();
-	args.count = static_cast<std::uint32_t>(indices.size());
+	args.count = sys::clamped(indices.size());
 	args.indices = address_of(indices.data());
 	return sys::call(fd(), TREADLE_IOC_AV_REMOVE, args);
 }

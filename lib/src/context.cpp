@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/context.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -20,9 +21,9 @@ public:
 	explicit Ring(BasicTransmitRing<Lock> ring) noexcept : ring_(std::move(ring)) {}
 
 	/* ENOMEM, or why there is no ring. */
-	static Result<std::unique_ptr<WorkRing>> create(int fd) noexcept
+	static Result<std::unique_ptr<WorkRing>> create(int fd, std::uint32_t entries) noexcept
 	{
-		auto ring = BasicTransmitRing<Lock>::create(fd, shared_entries, TREADLE_TX_SHARED);
+		auto ring = BasicTransmitRing<Lock>::create(fd, entries, TREADLE_TX_SHARED);
 
 		if (!ring)
 			return std::unexpected(ring.error());
@@ -61,8 +62,9 @@ Result<Context> Context::open(const char *path, Threads threads) noexcept
 	if (limits.abi_version != TREADLE_ABI_VERSION)
 		return std::unexpected(Errno(EPROTO));
 
-	auto ring = threads == Threads::any ? Ring<Mutex>::create(fd->get()) :
-					      Ring<NoLock>::create(fd->get());
+	const std::uint32_t entries = std::min(shared_entries, limits.max_ring);
+	auto ring = threads == Threads::any ? Ring<Mutex>::create(fd->get(), entries) :
+					      Ring<NoLock>::create(fd->get(), entries);
 
 	if (!ring)
 		return std::unexpected(ring.error());

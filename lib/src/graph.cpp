@@ -37,7 +37,6 @@ namespace
 enum : std::size_t { end_counter, start_counter, first_counter };
 
 constexpr std::int64_t patience = 10'000'000'000; /* ns */
-constexpr int tries = 10000;
 
 std::int64_t now() noexcept
 {
@@ -45,6 +44,25 @@ std::int64_t now() noexcept
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+/* For a while, if it depends on what others do. */
+class Attempts
+{
+public:
+	explicit Attempts(std::int64_t ns) noexcept : end_(now() + ns) {}
+	bool again() const noexcept { return now() < end_ && !sched_yield(); }
+
+private:
+	std::int64_t end_;
+};
+
+void add_error(Counter &counter) noexcept
+{
+	const Attempts attempts(patience); /* others' commands may keep all slots */
+
+	while (counter.add_error(1) == -EAGAIN && attempts.again())
+		;
 }
 
 const char *name_of(std::uint8_t opcode) noexcept
@@ -210,7 +228,7 @@ int Graph::check() const
 	return reached == nodes_.size() ? 0 : -ELOOP;
 }
 
-/* So many counters, without errors. */
+/* So many counters, without errors. Nothing runs. */
 int Graph::make_counters(std::size_t count)
 {
 	counters_.reserve(count);
@@ -220,11 +238,11 @@ int Graph::make_counters(std::size_t count)
 			return counter.error().negative();
 		counters_.push_back(std::move(*counter));
 	}
-	for (Counter &counter : counters_) {
-		if (const int rc = counter.error() ? counter.set_error(0) : 0; rc)
-			return rc;
-	}
-	return 0;
+	int rc = 0;
+	for (auto counter = counters_.begin(); !rc && counter != counters_.end(); ++counter)
+		rc = counter->error() ? counter->set_error(0) : 0;
+	end_ = ended();
+	return rc;
 }
 
 /* What waits on one counter and counts into another. */
@@ -326,13 +344,13 @@ int Graph::install(Counter *launches, const Counter *tell)
 				   .rest(done()->id(), ended() + 1)
 				   .notify(counters_[start_counter].id())
 				   .context(address_of(this)));
+	/* before it is armed: from then on launches come */
+	started_ = counters_[start_counter].value();
 	rc = post(commands);
 	if (rc) {
 		kept_.clear();
 		return rc;
 	}
-	started_ = counters_[start_counter].value();
-	end_ = ended();
 	launches_ = launches;
 	return 0;
 }
@@ -344,21 +362,23 @@ int Graph::install(Counter *launches, const Counter *tell)
 void Graph::stop() noexcept
 {
 	const std::uint64_t context = address_of(this);
+	const Attempts attempts(patience /
+				10); /* all work may have been flushed, and it with that */
+	int rc;
 
-	for (int i = 0; i < tries; ++i) {
+	do { /* it may be on its way from the one to the other */
 		const std::uint64_t before = ended();
 		const std::uint64_t next = first_ + counters_[start_counter].value() - started_ + 1;
 
-		if (!cancel_work(fd_, std::to_underlying(launches_->id()), next, context)) {
+		rc = cancel_work(fd_, std::to_underlying(launches_->id()), next, context);
+		if (!rc) {
 			end_ = ended();
 			break;
 		}
-		if (!cancel_work(fd_, std::to_underlying(done()->id()), before + 1, context)) {
+		rc = cancel_work(fd_, std::to_underlying(done()->id()), before + 1, context);
+		if (!rc)
 			end_ = before + 1;
-			break;
-		}
-		sched_yield(); /* it is on its way from the one to the other */
-	}
+	} while (rc == -ENOENT && attempts.again());
 	launches_ = nullptr;
 }
 
@@ -386,10 +406,8 @@ void Graph::cancel_kept() noexcept
 		const Counter &on = counters_[kept.on];
 		const std::uint64_t at = kept.first + (launch - 1) * kept.step;
 
-		if (cancel_work(fd_, std::to_underlying(on.id()), at, address_of(&kept)))
-			continue;
-		while (counters_[kept.tell].add_error(1) == -EAGAIN)
-			sched_yield();
+		if (!cancel_work(fd_, std::to_underlying(on.id()), at, address_of(&kept)))
+			add_error(counters_[kept.tell]);
 	}
 	for (const Kept &kept : kept_) {
 		if (kept.ep)
@@ -469,8 +487,7 @@ void Graph::cancel() noexcept
 	/* while it waits for another graph everything comes after its start */
 	if (awaited_ != CounterId{} && running() &&
 	    !cancel_work(fd_, std::to_underlying(awaited_), awaited_at_, address_of(this))) {
-		while (counters_[start_counter].add_error(1) == -EAGAIN)
-			sched_yield();
+		add_error(counters_[start_counter]);
 		return;
 	}
 	for (const Step &step : nodes_) {

@@ -13,21 +13,23 @@ namespace treadle::detail
 
 int Handle::close() noexcept
 {
-	if (id_ && sys::destroy(fd_, id_) == -EBUSY)
+	const std::uint32_t id = number();
+
+	if (id && sys::destroy(fd_, id) == -EBUSY)
 		return -EBUSY;
 	/* Any other answer means that the object is not this process's, or not any more. */
-	id_ = 0;
+	std::atomic_ref(id_).store(0, std::memory_order_relaxed);
 	return 0;
 }
 
 int Handle::doorbell() const noexcept
 {
-	return sys::doorbell(fd_, id_);
+	return sys::doorbell(fd_, number());
 }
 
 int Handle::wait(treadle_wait args) const noexcept
 {
-	args.id = id_;
+	args.id = number();
 	return sys::call(fd_, TREADLE_IOC_WAIT, args);
 }
 
@@ -41,7 +43,7 @@ int Handle::wait(std::int64_t timeout) const noexcept
 
 int Handle::signal() const noexcept
 {
-	return sys::ioctl(fd_, TREADLE_IOC_SIGNAL, id_);
+	return sys::ioctl(fd_, TREADLE_IOC_SIGNAL, number());
 }
 
 Result<int> Handle::wait_fd(WaitFd &file) const noexcept
@@ -50,7 +52,7 @@ Result<int> Handle::wait_fd(WaitFd &file) const noexcept
 	treadle_wait_fd args{};
 
 	if (file.fd.get() < 0) {
-		args.id = id_;
+		args.id = number();
 		if (const auto ok = sys::checked(fd_, TREADLE_IOC_WAIT_FD, args); !ok)
 			return std::unexpected(ok.error());
 		file.fd = UniqueFd(args.fd);

@@ -70,8 +70,7 @@ int DescriptorRing::put(const Command &command) noexcept
 	const std::uint32_t prod = prod_->prod;
 	std::uint32_t i = prod;
 
-	if (desc.iov_count > TREADLE_MAX_IOV || desc.rma_iov_count > TREADLE_MAX_RMA_IOV ||
-	    desc.fetch_iov_count > TREADLE_MAX_IOV)
+	if (!command.whole())
 		return -EINVAL;
 	if (!fits(prod, command.slots()))
 		return -EAGAIN;

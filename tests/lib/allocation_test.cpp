@@ -27,6 +27,36 @@ TEST(Allocation, is_noticed)
 		  0);
 }
 
+/* Wherever memory ends in a launch: nothing runs, also if the last one has failed. */
+TEST(Allocation, a_graph_that_could_not_be_launched_does_not_run)
+{
+	Node node;
+	Graph graph(node.context);
+	std::uint64_t one = 1;
+	int rc = -ENOMEM, refused = -1;
+
+	graph.add(Command::atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one, 8, nullptr)
+			  .on(node.ep.id())
+			  .work());
+	ASSERT_EQ(graph.launch(), 0);
+	for (int first = 0; rc == -ENOMEM && first < 100; ++first, ++refused) {
+		ASSERT_EQ(graph.wait(patience.count()), 0);
+		ASSERT_TRUE(first || graph.failed());
+		rc = allocations::without(
+			[&] {
+				try {
+					return graph.launch();
+				} catch (const std::bad_alloc &) {
+					return -ENOMEM;
+				}
+			},
+			first);
+	}
+	EXPECT_EQ(rc, 0);
+	EXPECT_GT(refused, 2);
+	EXPECT_EQ(graph.wait(patience.count()), 0);
+}
+
 class AllocationTest : public PairTest
 {
 protected:

@@ -26,11 +26,13 @@ namespace allocations
 inline thread_local bool counting = false;
 inline thread_local int counted = 0;
 inline thread_local bool failing = false;
+/* But so many first. */
+inline thread_local int spared = 0;
 
 template <class T> T *note(T *memory)
 {
 	counted += counting;
-	if (!failing)
+	if (!failing || spared-- > 0)
 		return memory;
 	__libc_free(memory);
 	errno = ENOMEM;
@@ -47,9 +49,10 @@ template <class F> int of(F &&function)
 	return counted;
 }
 
-/* What becomes of it without memory? */
-template <class F> auto without(F &&function)
+/* What becomes of it without memory, but for the first allocations? */
+template <class F> auto without(F &&function, int first = 0)
 {
+	spared = first;
 	failing = true;
 	const auto result = function();
 	failing = false;
@@ -69,7 +72,9 @@ __attribute__((visibility("default"))) void *calloc(std::size_t count, std::size
 }
 __attribute__((visibility("default"))) void *realloc(void *old, std::size_t size) noexcept
 {
-	return allocations::note(allocations::failing ? nullptr : __libc_realloc(old, size));
+	return allocations::note(allocations::failing && allocations::spared <= 0 ?
+					 nullptr :
+					 __libc_realloc(old, size));
 }
 __attribute__((visibility("default"))) void *aligned_alloc(std::size_t alignment,
 							   std::size_t size) noexcept

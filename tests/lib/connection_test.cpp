@@ -231,7 +231,7 @@ TEST_F(ConnectionTest, the_file_is_readable_while_there_is_an_event)
 
 	EXPECT_EQ(poll(&file, 1, 0), 0);
 	EXPECT_EQ(client.ep->connect(listener.address()), 0);
-	EXPECT_EQ(poll(&file, 1, 20'000), 1);
+	EXPECT_EQ(poll(&file, 1, patience_ms), 1);
 	next(requests);
 	EXPECT_EQ(poll(&file, 1, 0), 0);
 }

@@ -5,8 +5,10 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <thread>
 
 #include <poll.h>
+#include <unistd.h>
 
 #include "node.h"
 
@@ -306,7 +308,7 @@ TEST_F(GraphTest, a_file_tells_of_the_end)
 	pollfd file{*fd, POLLIN, 0};
 	EXPECT_EQ(poll(&file, 1, 50), 0);
 	ASSERT_EQ(b.send(bytes_of(one), b_to_a), 0);
-	EXPECT_EQ(poll(&file, 1, std::chrono::milliseconds(20s).count()), 1);
+	EXPECT_EQ(poll(&file, 1, patience_ms), 1);
 	EXPECT_FALSE(graph.running());
 }
 
@@ -361,6 +363,33 @@ TEST_F(GraphTest, once_installed_a_launch_adds_to_a_counter)
 	EXPECT_EQ(x, 4 * 60u);
 	reap(a.rx_cq, 1);
 	reap(b.tx_cq, 1);
+}
+
+/* Which may be before the call that installs it has ended. */
+TEST_F(GraphTest, launches_come_while_it_is_installed)
+{
+	std::uint64_t x = 0;
+
+	for (int i = 0; i < 100; ++i)
+		graph.add(calculate(TREADLE_ATOMIC_SUM, one, x));
+	for (int round = 0; round < 20; ++round) {
+		Counter launches = must(Counter::create(a.context), "counter");
+		std::jthread launching([&](const std::stop_token &stop) {
+			while (!stop.stop_requested()) {
+				launches.add(1);
+				usleep(100);
+			}
+		});
+		ASSERT_EQ(graph.install(&launches), 0);
+		launching.request_stop();
+		launching.join();
+		ASSERT_EQ(graph.wait(patience.count()), 0);
+		EXPECT_FALSE(graph.failed());
+		EXPECT_EQ(x % 100, 0u);
+		graph.cancel();
+		EXPECT_EQ(launches.close(), 0) << "nothing is armed on it";
+	}
+	EXPECT_GT(x, 0u);
 }
 
 TEST_F(GraphTest, installed_launches_do_not_overlap)

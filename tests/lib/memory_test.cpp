@@ -95,6 +95,37 @@ TEST_F(MemoryTest, too_many_buffers_of_a_command)
 	EXPECT_EQ(got[1], there[1]);
 }
 
+/* Whatever comes first: what counts is what it is in the end. */
+TEST_F(MemoryTest, one_range_or_result_has_the_length_of_the_data)
+{
+	std::uint64_t got[2]{};
+	const treadle_rma_iov range{8, 8, 5};
+	const treadle_iov result = iov(&got[0], 1), data = iov(&here[0], 1);
+	const auto fetch = [&] {
+		return Command::fetch(TREADLE_ATOMIC_SUM, TREADLE_UINT64, here.data(), got, 16,
+				      a_to_b, 0, 5);
+	};
+	const auto compare = [&] {
+		return Command::compare(TREADLE_ATOMIC_CSWAP, TREADLE_UINT64, here.data(),
+					here.data(), got, 16, a_to_b, 0, 5);
+	};
+
+	EXPECT_EQ(a.tx.post(Command::write(here.data(), 16, a_to_b, 0, 0).ranges({&range, 1})),
+		  -EINVAL);
+	EXPECT_EQ(a.tx.post(Command::read(got, 16, a_to_b, 0, 0).ranges({&range, 1})), -EINVAL);
+	EXPECT_EQ(a.tx.post(fetch().results({&result, 1})), -EINVAL);
+	EXPECT_EQ(a.tx.post(compare().results({&result, 1}, {&data, 1})), -EINVAL);
+	EXPECT_EQ(outcome(Command::write(here.data(), 16, a_to_b, 0, 0)
+				  .ranges({&range, 1})
+				  .buffers({&data, 1})),
+		  0u);
+	EXPECT_EQ(there[1], 1u);
+	EXPECT_EQ(there[0], 0u);
+	EXPECT_EQ(outcome(fetch().results({&result, 1}).buffers({&data, 1})), 0u);
+	EXPECT_EQ(outcome(compare().results({&result, 1}, {&data, 1}).buffers({&data, 1})), 0u);
+	EXPECT_EQ(there[2], 0u);
+}
+
 /* Of what has none: the vectors are not taken for other commands. */
 TEST_F(MemoryTest, results_of_what_has_none_are_refused)
 {

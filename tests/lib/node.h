@@ -22,6 +22,7 @@ inline const std::chrono::nanoseconds patience = [] {
 	const char *times = std::getenv("TEST_PATIENCE");
 	return 20s * (times ? std::atoi(times) : 1);
 }();
+inline const int patience_ms = static_cast<int>(patience / std::chrono::milliseconds(1));
 constexpr std::chrono::nanoseconds a_moment = 100ms;
 
 template <class T> T must(Result<T> result, const char *what)

@@ -272,13 +272,13 @@ TEST_F(QueueTest, wait_fd_with_epoll)
 			std::this_thread::sleep_for(50ms);
 			EXPECT_EQ(a.send(bytes_of(out), a_to_b), 0);
 		});
-		EXPECT_EQ(epoll_wait(epoll, &event, 1, 20'000), 1);
+		EXPECT_EQ(epoll_wait(epoll, &event, 1, patience_ms), 1);
 	}
 	EXPECT_EQ(epoll_wait(epoll, &event, 1, 0), 1) << "still not empty";
 	reap(b.rx_cq, 1);
 	EXPECT_EQ(epoll_wait(epoll, &event, 1, 0), 0);
 	ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
-	EXPECT_EQ(epoll_wait(epoll, &event, 1, 20'000), 1);
+	EXPECT_EQ(epoll_wait(epoll, &event, 1, patience_ms), 1);
 	::close(epoll);
 }
 
@@ -335,11 +335,11 @@ TEST_F(CounterTest, wait_fd)
 
 	EXPECT_EQ(poll(&poller, 1, 0), 0);
 	ASSERT_EQ(c.add(1), 0);
-	EXPECT_EQ(poll(&poller, 1, 20'000), 1);
+	EXPECT_EQ(poll(&poller, 1, patience_ms), 1);
 	EXPECT_EQ(read(fd, &word, sizeof(word)), 8);
 	EXPECT_EQ(poll(&poller, 1, 0), 0);
 	ASSERT_EQ(c.add_error(1), 0);
-	EXPECT_EQ(poll(&poller, 1, 20'000), 1);
+	EXPECT_EQ(poll(&poller, 1, patience_ms), 1);
 }
 
 TEST_F(CounterTest, the_file_outlives_the_counter)

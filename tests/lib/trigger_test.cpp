@@ -465,7 +465,8 @@ TEST_F(CancelTest, is_exact_while_messages_come)
 			answered += b.ep.cancel(current) == 0;
 	});
 
-	for (std::uint64_t i = 1; i <= n; ++i) {
+	/* longer on a machine on which one of the two always was first */
+	for (std::uint64_t i = 1; i <= n || (!(received && canceled) && i <= 20 * n); ++i) {
 		ASSERT_EQ(b.receive(bytes_of(in), i), 0);
 		current = i;
 		ASSERT_EQ(a.send(bytes_of(out), a_to_b, i, TREADLE_F_INJECT), 0);
@@ -475,13 +476,14 @@ TEST_F(CancelTest, is_exact_while_messages_come)
 		canceled += cqe.error == ECANCELED;
 		if (cqe.error) {
 			current = 0;
-			ASSERT_EQ(b.receive(bytes_of(in), n + i), 0);
-			ASSERT_EQ(reap_one(b.rx_cq).context, n + i);
+			ASSERT_EQ(b.receive(bytes_of(in), 100 * n + i), 0);
+			ASSERT_EQ(reap_one(b.rx_cq).context, 100 * n + i);
 		}
 		ASSERT_EQ(reap_one(a.tx_cq).error, 0u);
 	}
 	canceling.request_stop();
 	canceling.join();
-	EXPECT_EQ(received + canceled, n);
+	EXPECT_GT(received, 0u);
+	EXPECT_GT(canceled, 0u);
 	EXPECT_EQ(answered, canceled);
 }

@@ -59,7 +59,7 @@ public:
 	 * of each, TREADLE_ADDR_ANY for one of an unknown family or malformed, which is skipped. One that is there
 	 * already gets a second index.
 	 * ids, if not null: what completions call each instead of its index (-EINVAL if
-	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR, -EFAULT.
+	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR, -EFAULT; -EACCES: opened for reading.
 	 */
 	Inserted insert(std::span<const treadle_addr> addresses, std::uint64_t *indices = nullptr,
 			const std::uint64_t *ids = nullptr) noexcept;
@@ -67,7 +67,7 @@ public:
 	/* One address; its index. -EADDRNOTAVAIL: of an unknown family. */
 	Result<std::uint64_t> insert(const treadle_addr &address) noexcept;
 
-	/* 0 or -ENOENT: one was not there. */
+	/* 0; -ENOENT: one was not there, the others have gone; -EACCES, -EFAULT, -EINTR: those before it have. */
 	int remove(std::span<const std::uint64_t> indices) noexcept;
 
 	/* ENOENT */

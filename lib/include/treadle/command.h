@@ -21,7 +21,8 @@ namespace treadle
  *
  * is a send that starts once the counter has reached 3 and is then counted in
  * another one. Nothing is checked here; the post says EINVAL. A Command is a
- * value: it may be posted any number of times, and is free when post returns.
+ * value (what its members return is a reference to it: auto command = ..., not auto &): it may be posted any number of times,
+ * and is free when post returns.
  * The buffers that it names must live until it has completed.
  */
 class TREADLE_API Command
@@ -228,8 +229,25 @@ public:
 	/* The slots behind the descriptor, in order. */
 	std::span<const treadle_slot> vectors() const noexcept { return {vectors_, vector_count_}; }
 	std::uint32_t slots() const noexcept { return 1 + vector_count_; }
+	/*
+	 * What the kernel does not see, as one buffer or range of each has the length of the data, and
+	 * too many lie nowhere: whether that is so. The post says EINVAL if not.
+	 */
+	bool whole() const noexcept
+	{
+		const auto fits = [&](std::uint64_t len) {
+			return len == as_data || len == desc_.len;
+		};
+
+		return desc_.iov_count <= TREADLE_MAX_IOV &&
+		       desc_.rma_iov_count <= TREADLE_MAX_RMA_IOV &&
+		       desc_.fetch_iov_count <= TREADLE_MAX_IOV && fits(range_len_) &&
+		       fits(result_len_) && fits(compare_len_);
+	}
 
 private:
+	static constexpr std::uint64_t as_data = UINT64_MAX;
+
 	Command(std::uint8_t opcode, const void *buf, std::size_t len, std::uint64_t peer) noexcept
 		: Command(opcode, peer)
 	{
@@ -277,6 +295,8 @@ private:
 	void put(std::uint32_t place, bool had, std::span<const Iov> iov, bool has) noexcept;
 
 	treadle_desc desc_{};
+	/* Of one alone, if it was given. */
+	std::uint64_t range_len_ = as_data, result_len_ = as_data, compare_len_ = as_data;
 	std::uint32_t vector_count_ = 0;
 	treadle_slot vectors_[4]; /* buffers, remote ranges, results, what to compare with */
 };

@@ -3,6 +3,8 @@
 #define TREADLE_COMPLETION_QUEUE_H
 
 #include <algorithm>
+#include <climits>
+#include <cstddef>
 #include <mutex>
 #include <span>
 
@@ -49,7 +51,7 @@ public:
 	 * Calls visit(const treadle_cqe &) -> bool for up to max completions where
 	 * they lie, the oldest first, until it returns false: that one stays. With
 	 * TREADLE_CQ_ERR_DATA the entry behind is data, not a completion. visit must
-	 * not keep the reference nor call this queue.
+	 * not keep the reference, nor call this queue, nor throw (the program ends).
 	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell.
 	 */
 	template <class Visit> int consume(std::uint32_t max, Visit &&visit) noexcept
@@ -84,8 +86,9 @@ public:
 	int read(std::span<treadle_cqe> out) noexcept
 	{
 		auto to = out.begin();
+		const std::size_t most = std::min(out.size(), std::size_t{INT_MAX});
 
-		return consume(static_cast<std::uint32_t>(out.size()), [&](const treadle_cqe &cqe) {
+		return consume(static_cast<std::uint32_t>(most), [&](const treadle_cqe &cqe) {
 			*to++ = cqe;
 			return true;
 		});

@@ -20,17 +20,22 @@ enum class Threads { any, one_at_a_time };
  * work that belongs to no endpoint. A libfabric domain is one: fi_domain(3).
  *
  * It belongs to the process that opened it. In a child after fork(2) all calls
- * on it and on its objects fail with EPERM and change nothing; the child opens
- * its own. It must outlive its objects, but may be moved meanwhile.
+ * on it and on its objects fail with EPERM and change nothing (what is read from memory alone finds nothing, what is
+ * posted with TREADLE_F_MORE fails when it is flushed); the child opens its own. But as POSIX has it for
+ * any call: not if another thread was in one on the same object, which locks, while this one called fork(2).
+ * It must outlive its objects, but may be moved meanwhile: what it was moved from may be assigned to and destroyed.
  *
- * Threads: everything may be called from any thread at any time; if it was opened with
+ * Threads: everything but moves may be called from any thread at any time; if it was opened with
  * Threads::one_at_a_time, submit, changes to its counters and calls on its graphs do not lock, and only
  * one of them may run at a time.
  */
 class TREADLE_API Context
 {
 public:
-	/* ENOENT: the module is not loaded. EPROTO: it speaks another ABI. */
+	/*
+	 * ENOENT: the module is not loaded. EPROTO: it speaks another ABI. EACCES: the file is not for this user. EMFILE,
+	 * ENFILE, ENOMEM, ENOSPC: no more of these.
+	 */
 	static Result<Context> open(const char *path = TREADLE_DEVICE,
 				    Threads threads = Threads::any) noexcept;
 

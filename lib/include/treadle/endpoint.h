@@ -129,7 +129,11 @@ public:
 	/* EBUSY: the index has one; EINVAL: it is not below TREADLE_MAX_CONTEXTS. */
 	Result<Endpoint> receive_context(std::uint32_t index) const noexcept;
 
-	/* Once: from now on it sends and receives. 0, -EISCONN, -ENOENT, -EBUSY, -EINVAL. */
+	/*
+	 * Once: from now on it sends and receives. 0; -EISCONN: it does already; -ENOENT, -EBADF: what it is to have is not
+	 * of this context, or of another kind; -EBUSY: the ring has an endpoint; -EINVAL; -EOPNOTSUPP: it is
+	 * scalable, its contexts are enabled.
+	 */
 	int enable(const Bindings &bindings) noexcept;
 
 	/*

@@ -39,7 +39,7 @@ public:
 	/* Ends every wait with -ECANCELED; if there is none, the next one that would block. 0 or -errno. */
 	int signal() const noexcept { return Handle::signal(); }
 
-	/* A file to poll(2), owned by the queue: readable while there is an event. */
+	/* A file to poll(2), owned by the queue: readable while there is an event, or after signal() until a wait. */
 	int file() const noexcept { return file_.get(); }
 
 private:

@@ -35,8 +35,8 @@ class Context;
  * needs one; whether it reports to that is its own affair (work, completion). For cancel, the
  * contexts of its commands are the graph's and nobody else's.
  *
- * Threads: one at a time. Only running, failed and wait may run beside others, and beside launch of
- * what is installed. Calls that are not noexcept throw std::bad_alloc.
+ * Threads: one at a time, but running, failed and wait, when it has been launched or installed: any number of
+ * these may run beside each other, and beside launch of what is installed. Calls that are not noexcept throw std::bad_alloc.
  */
 class TREADLE_API Graph
 {
@@ -46,7 +46,10 @@ public:
 	explicit Graph(Context &context) noexcept : fd_(context.fd()), ring_(&context.ring()) {}
 	Graph(const Graph &) = delete;
 	Graph &operator=(const Graph &) = delete;
-	/* Cancels what runs, and waits a while for its end. */
+	/*
+	 * Cancels what runs, and waits for its end, but no longer than 10 s or so: what has not
+	 * ended then (a copy from a page that does not come) still uses its buffers.
+	 */
 	~Graph();
 
 	Node add(const Command &command, std::span<const Node> after = {});

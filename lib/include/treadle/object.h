@@ -2,6 +2,7 @@
 #ifndef TREADLE_OBJECT_H
 #define TREADLE_OBJECT_H
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -57,7 +58,12 @@ protected:
 	~Handle() { close(); }
 
 	int fd() const noexcept { return fd_; }
-	std::uint32_t number() const noexcept { return id_; }
+	/* Another thread may be closing it: then it is this object's still, or none. */
+	std::uint32_t number() const noexcept
+	{
+		return std::atomic_ref(const_cast<std::uint32_t &>(id_))
+			.load(std::memory_order_relaxed);
+	}
 
 	/* The only system call of the data path: TREADLE_IOC_DOORBELL. */
 	int doorbell() const noexcept;

@@ -50,6 +50,7 @@ public:
 		return ring_.room();
 	}
 
+	/* After close it is lost: there is nobody to take it. */
 	int post(const Message &message) noexcept
 	{
 		const std::lock_guard guard(lock_);

@@ -27,7 +27,7 @@ public:
 	/*
 	 * What became of one that was run, or that a registrar says is done; once. One
 	 * that ended with the thread that had begun it is registered now. ECANCELED: it
-	 * was canceled.
+	 * was canceled. What nobody asks for stays registered until the context ends.
 	 */
 	Result<MemoryRegion> result() noexcept;
 

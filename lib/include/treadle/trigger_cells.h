@@ -43,7 +43,7 @@ public:
 
 	/*
 	 * The value of the command that has left the cell last: it has started, or was
-	 * canceled. A cell with one command at a time is free again when that one's is here.
+	 * canceled. A cell with one command at a time is free again when that one's is here. Always 0 in a child.
 	 */
 	std::uint64_t done(std::uint32_t index) const noexcept
 	{

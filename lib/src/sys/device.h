@@ -37,11 +37,17 @@ std::expected<void, Errno> checked(int fd, unsigned long request, Args &args) no
 	return {};
 }
 
-/* Bytes as the kernel takes them: none are at no address, and more than size can say are too many for it. */
+/* What is more than the kernel can be told stays too many. */
+inline __u32 clamped(std::size_t n) noexcept
+{
+	return static_cast<__u32>(std::min(n, std::size_t{UINT32_MAX}));
+}
+
+/* Bytes as the kernel takes them: none are at no address. */
 inline void give(std::span<const std::byte> bytes, __u64 &address, __u32 &size) noexcept
 {
 	address = bytes.empty() ? 0 : address_of(bytes.data());
-	size = static_cast<__u32>(std::min(bytes.size(), std::size_t{UINT32_MAX}));
+	size = clamped(bytes.size());
 }
 
 /* 0 or -errno. */

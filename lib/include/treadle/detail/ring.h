@@ -5,7 +5,7 @@
 /*
  * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E,
  * G and H.
- * Nothing else in the library is atomic.
+ * What else is atomic in the library orders nothing.
  *
  * The index that the process publishes is kept in the page where it is
  * published. Nobody else writes that page, so this is as private as a copy; and

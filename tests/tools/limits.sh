@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Programs find their way with a module whose limits are the least that it takes.
+
+number=0 limit=$((60 * ${TEST_PATIENCE:-1}))
+
+# check NAME COMMAND…
+check() {
+	local name=$1 result=ok
+	shift
+	"$@" 2>&1 | sed 's/^/# /'
+	[ "${PIPESTATUS[0]}" = 0 ] || result="not ok"
+	echo "$result $((++number)) - $name"
+}
+
+example() { timeout "$limit" build/examples/remote_memory; }
+
+offered() {
+	local sizes
+	sizes=$(fi_info -p treadle -v | sed -n 's/^ *\(cq_\)\?size: \([0-9]*\)$/\2/p' | sort -u)
+	echo sizes: $sizes
+	[ "$sizes" = 32 ]
+}
+
+ring() { timeout "$limit" treadle-ring --rounds 20; }
+
+graphs() { timeout "$limit" treadle-allreduce --rounds 5; }
+
+back() { rmmod treadle && insmod "$MODULE"; }
+
+echo 1..6
+check loaded eval 'rmmod treadle && insmod "$MODULE" max_ring=32 max_cq=32'
+check example example
+check fi_info offered
+check graphs graphs
+check ring ring
+check back back

@@ -306,7 +306,7 @@ int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const c
 		std::vector<Address> addresses;
 
 		addresses.reserve(count);
-		for (std::size_t n = 0; n < nodes; ++n) {
+		for (std::size_t n = 0; count && n < nodes; ++n) {
 			const std::string host = numeric ? "" : advanced(std::string(node), n);
 			Address address = numeric      ? advanced(first, n) :
 					  host.empty() ? Address{} :

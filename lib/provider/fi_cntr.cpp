@@ -125,8 +125,7 @@ int Cntr::try_wait() noexcept
 	const std::uint64_t now = counter_.changes();
 	if (seen_.exchange(now, std::memory_order_relaxed) == now)
 		return 0;
-	if (membership_.signaller())
-		membership_.signaller()->taken();
+	membership_.taken();
 	return -FI_EAGAIN;
 }
 

@@ -86,8 +86,8 @@ int judge_collective(const Domain &domain, fi_collective_op what, fi_collective_
 	const int rc =
 		query_atomic(domain, attr.datatype, reduces(what) ? attr.op : FI_ATOMIC_WRITE,
 			     attr.datatype_attr, 0);
-	const bool moves = op == FI_NOOP || op == FI_ATOMIC_READ || op == FI_ATOMIC_WRITE;
-	if (rc || (reduces(what) ? op > FI_BXOR : !moves))
+	/* "If applicable": what only moves data has no operation. */
+	if (rc || (reduces(what) && op > FI_BXOR))
 		return -FI_EOPNOTSUPP;
 	attr.datatype_attr.count =
 		(reduces(what) ? most_reduced : domain.kernel().limits().max_msg_size) /

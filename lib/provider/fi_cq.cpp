@@ -155,6 +155,7 @@ private:
 		if (poll(&file, 1, 0) != 1)
 			return false;
 		(void)!::read(file.fd, &unused, sizeof(unused));
+		membership_.taken();
 		return true;
 	}
 
@@ -269,8 +270,8 @@ private:
 		if (cq.wait_obj_ == FI_WAIT_NONE)
 			return REFUSE(-FI_EINVAL, subsys, "signal: was opened with FI_WAIT_NONE");
 		const int rc = cq.queue_.signal();
-		if (!rc && cq.membership_.signaller()) /* who reads meanwhile may take it */
-			cq.membership_.signaller()->taken();
+		if (!rc) /* who reads meanwhile may take it */
+			cq.membership_.taken();
 		return fabric_error(rc);
 	}
 	static const char *explain(fid_cq *, int error, const void *, char *buf,

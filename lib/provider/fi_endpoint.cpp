@@ -415,6 +415,8 @@ int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_ && !enabled_)
 		return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: the endpoint is not enabled");
+	if (!context)
+		return REFUSE(-FI_ENOENT, subsys, "cancel: what has no context can't be canceled");
 	if (kernel_) { /* what is received by a shared context was posted there, not here */
 		const Side side = shared_rx_ ? Side::transmit : Side::both;
 		int rc = cancel(context, side);

@@ -44,6 +44,8 @@ template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 
 int try_wait_one(fid *object) noexcept
 {
+	if (!object)
+		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC, "trywait: NULL");
 	switch (object->fclass) {
 	case FI_CLASS_EQ:
 		return Eq::of(object).try_wait();

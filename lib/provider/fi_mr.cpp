@@ -165,7 +165,11 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		 domain.kernel().limits().features & TREADLE_FEATURE_MR_IOV)
 		options.flags |= TREADLE_MR_UNMAPPED;
 	options.auth_key = domain.auth_key();
-	if (FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)) && attr.auth_key_size && attr.auth_key)
+	const bool has_key = FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)) && attr.auth_key_size;
+	if (has_key && !attr.auth_key)
+		return REFUSE(-FI_EINVAL, subsys, "reg: auth_key_size %zu, but auth_key is NULL",
+			      attr.auth_key_size);
+	if (has_key)
 		options.auth_key = std::as_bytes(std::span(attr.auth_key, attr.auth_key_size));
 
 	return guard([&] {

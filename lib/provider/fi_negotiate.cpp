@@ -168,6 +168,12 @@ bool agrees(const Comparison &compare, const fi_fabric_attr &offer, const fi_fab
 	return SAME(fabric_attr, name) && AT_MOST(fabric_attr, prov_version);
 }
 
+/* A size alone is no key: who forgot it is not to believe that he has one. */
+bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t size)
+{
+	return key || !size || compare.refuse("auth_key_size: %zu, but auth_key is NULL", size);
+}
+
 bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
 	    std::uint32_t api)
 {
@@ -190,7 +196,8 @@ bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_dom
 
 	if (!agreed || !has_keys(api)) /* and with them came the fields below */
 		return agreed;
-	return AT_MOST(domain_attr, cntr_cnt) && AT_MOST(domain_attr, mr_iov_limit) &&
+	return has_key(compare, asked.auth_key, asked.auth_key_size) &&
+	       AT_MOST(domain_attr, cntr_cnt) && AT_MOST(domain_attr, mr_iov_limit) &&
 	       AT_MOST(domain_attr, mr_cnt) && AT_MOST(domain_attr, max_err_data) &&
 	       AT_MOST(domain_attr, auth_key_size) && WITHIN(domain_attr, caps, FI_TYPE_CAPS) &&
 	       later_fields_agree(compare, asked, api);
@@ -206,7 +213,8 @@ bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr
 	    !(AT_MOST(ep_attr, max_order_raw_size) && AT_MOST(ep_attr, max_order_war_size) &&
 	      AT_MOST(ep_attr, max_order_waw_size)))
 		return false;
-	if (has_keys(api) && !AT_MOST(ep_attr, auth_key_size))
+	if (has_keys(api) && !(AT_MOST(ep_attr, auth_key_size) &&
+			       has_key(compare, asked.auth_key, asked.auth_key_size)))
 		return false;
 	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
 	       AT_MOST(ep_attr, max_msg_size) && AT_MOST(ep_attr, msg_prefix_size) &&
@@ -328,8 +336,8 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	if (asked.caps & memory_directions && !(asked.caps & memory_caps))
 		return compare.refuse("caps: FI_READ, FI_WRITE, FI_REMOTE_READ and FI_REMOTE_WRITE "
 				      "need FI_RMA or FI_ATOMIC");
-	if (asked.caps & FI_RMA_EVENT &&
-	    !(with_directions(asked.caps) & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+	if (asked_caps(asked) & FI_RMA_EVENT &&
+	    !(with_directions(asked_caps(asked)) & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return compare.refuse("caps: FI_RMA_EVENT needs FI_REMOTE_READ or FI_REMOTE_WRITE");
 	if (asked_caps(asked) & FI_SOURCE_ERR && !(asked_caps(asked) & FI_SOURCE))
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");

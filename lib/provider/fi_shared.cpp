@@ -147,10 +147,12 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 		srx.receivers_.push_back(this);
 	}
 	/* until then as of the domain, for what is posted before; with a connection there is no source to be named */
-	if (first && srx.directed_by_receivers_)
-		srx.directed_ = false;
-	srx.directed_ = !connected() && (srx.directed_ || rx_caps_ & FI_DIRECTED_RECV);
-	srx.update_ports();
+	const bool before = !(first && srx.directed_by_receivers_) && srx.directed_;
+	const bool directed = !connected() && (before || rx_caps_ & FI_DIRECTED_RECV);
+	if (directed != srx.directed_) { /* else others may be posting there */
+		srx.directed_ = directed;
+		srx.update_ports();
+	}
 	shared_rx_ = &srx;
 	bindings_.rx = srx.bindings_.rx;
 	uses_.emplace_back(port.users);

@@ -192,7 +192,8 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 	const std::uint64_t missing =
 		needed & ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
 	if (missing)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: the endpoint has no %s for this",
+		return REFUSE(missing == FI_TRIGGER ? -FI_EINVAL : -FI_ENOSYS, subsys,
+			      "QUEUE_WORK: the endpoint has no %s for this",
 			      Text(missing, FI_TYPE_CAPS).c_str());
 	if (op.flags & ~known)
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));

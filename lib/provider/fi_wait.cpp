@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 namespace treadle::fi
 {
@@ -26,8 +27,18 @@ Membership::~Membership()
 		set_->remove(*member_);
 }
 
-WaitSet::WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll)
-	: Object(nullptr), fabric_use_(fabric.users), wait_obj_(wait_obj), epoll_(std::move(epoll))
+void Membership::taken() noexcept
+{
+	if (signaller_)
+		signaller_->taken();
+	if (set_)
+		set_->taken();
+}
+
+WaitSet::WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll,
+		 detail::UniqueFd taken)
+	: Object(nullptr), fabric_use_(fabric.users), wait_obj_(wait_obj), epoll_(std::move(epoll)),
+	  taken_(std::move(taken))
 {
 	ops = &wait_ops;
 }
@@ -46,9 +57,12 @@ int WaitSet::open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexce
 	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
 	if (epoll.get() < 0)
 		return REFUSE(-errno, subsys, "wait_open: epoll");
+	detail::UniqueFd taken(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (taken.get() < 0)
+		return REFUSE(-errno, subsys, "wait_open: eventfd");
 	return guard([&] {
-		std::unique_ptr<WaitSet> set(
-			new WaitSet(Fabric::of(fabric), object, std::move(epoll)));
+		std::unique_ptr<WaitSet> set(new WaitSet(Fabric::of(fabric), object,
+							 std::move(epoll), std::move(taken)));
 		const int rc = object == FI_WAIT_MUTEX_COND ?
 				       Signaller::start(set->epoll_.get(), set->signaller_) :
 				       0;
@@ -125,18 +139,66 @@ int WaitSet::try_wait() noexcept
 	return rc;
 }
 
+/* One call of wait. */
+class WaitSet::Waiter
+{
+public:
+	explicit Waiter(WaitSet &set) noexcept : set_(set)
+	{
+		const std::lock_guard guard(set_.waiters_lock_);
+
+		++set_.waiters_;
+		since_ = set_.takings_;
+	}
+	Waiter(const Waiter &) = delete;
+	Waiter &operator=(const Waiter &) = delete;
+	~Waiter()
+	{
+		const std::lock_guard guard(set_.waiters_lock_);
+		std::uint64_t unused;
+
+		--set_.waiters_;
+		if (since_ != set_.takings_ && !--set_.late_)
+			(void)!::read(set_.taken_.get(), &unused, sizeof(unused));
+	}
+	bool is_late() const noexcept
+	{
+		const std::lock_guard guard(set_.waiters_lock_);
+
+		return since_ != set_.takings_;
+	}
+
+private:
+	WaitSet &set_;
+	std::uint64_t since_;
+};
+
+void WaitSet::taken() noexcept
+{
+	const std::lock_guard guard(waiters_lock_);
+	const std::uint64_t one = 1;
+
+	++takings_;
+	late_ = waiters_;
+	if (late_)
+		(void)!write(taken_.get(), &one, sizeof(one));
+}
+
 int WaitSet::wait(fid_wait *f, int timeout) noexcept
 {
 	WaitSet &set = of(f);
 	const TimeLeft left(timeout);
-	pollfd ready{set.epoll_.get(), POLLIN, 0};
+	const Waiter waiter(set);
+	pollfd ready[] = {{set.epoll_.get(), POLLIN, 0}, {set.taken_.get(), POLLIN, 0}};
 
 	for (;;) {
 		const int rc = set.try_wait();
 		if (rc)
 			return rc == -FI_EAGAIN ? 0 : rc;
+		if (waiter.is_late())
+			return 0;
 		/* not epoll_wait(2), which io_uring's work in this thread ends as a signal does */
-		const int n = poll(&ready, 1, left.milliseconds());
+		const int n = poll(ready, std::size(ready), left.milliseconds());
 		if (n <= 0)
 			return n ? -errno : -FI_ETIMEDOUT;
 		/* and again: a file may be readable for what its member does not call news */

@@ -60,9 +60,12 @@ template <class Iov, std::size_t Most> class Vector
 {
 public:
 	template <class From, class Translate>
-	Vector(const From *iov, std::size_t count, Translate translate) noexcept : count_(count)
+	Vector(const From *iov, std::size_t count, Translate translate) noexcept
+		: count_(iov   ? count :
+			 count ? Most + 1 :
+				 0) /* NULL can't have any */
 	{
-		for (std::size_t i = 0; i < count && i < Most; ++i)
+		for (std::size_t i = 0; iov && i < count && i < Most; ++i)
 			iov_[i] = translate(iov[i]);
 	}
 	bool too_many() const noexcept { return count_ > Most; }
@@ -296,7 +299,7 @@ public:
 	ssize_t transmit(Message message, const iovec *iov, std::size_t count,
 			 std::uint64_t flags) noexcept
 	{
-		if (count == 1) {
+		if (count == 1 && iov) {
 			message.addr = address_of(iov->iov_base);
 			message.len = iov->iov_len;
 			return transmit_as(message, flags);
@@ -306,7 +309,7 @@ public:
 	ssize_t receive(Message message, const iovec *iov, std::size_t count,
 			std::uint64_t flags) noexcept
 	{
-		if (count == 1) {
+		if (count == 1 && iov) {
 			message.addr = address_of(iov->iov_base);
 			message.len = iov->iov_len;
 			return receive_as(message, flags);

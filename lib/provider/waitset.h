@@ -38,6 +38,8 @@ public:
 	~Membership();
 
 	Signaller *signaller() const noexcept { return signaller_.get(); }
+	/* What the file had to tell was taken off it: others who wait for that would never hear of it. */
+	void taken() noexcept;
 
 private:
 	friend class WaitSet;
@@ -63,12 +65,16 @@ public:
 
 	/* May a caller block on the file? 0 or -FI_EAGAIN; -FI_EPERM in a child. */
 	int try_wait() noexcept;
+	/* By a member: ends every wait that has begun. */
+	void taken() noexcept;
 
 	int control(int command, void *arg) noexcept;
 
 private:
 	friend class Membership;
-	WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll);
+	class Waiter;
+	WaitSet(Fabric &fabric, fi_wait_obj wait_obj, detail::UniqueFd epoll,
+		detail::UniqueFd taken);
 
 	static int signal(Waitable &member, Membership &membership);
 	int add(Waitable &member, Membership &membership);
@@ -92,6 +98,14 @@ private:
 	std::mutex lock_;
 	std::vector<Member> members_;
 	std::uint64_t changes_ = 0;
+	/*
+	 * Who waits, and how many of these had begun when somebody took what they may have waited for. While there are
+	 * such the file taken_ is readable.
+	 */
+	std::mutex waiters_lock_; /* in lock_ */
+	detail::UniqueFd taken_;
+	std::uint64_t takings_ = 0;
+	unsigned int waiters_ = 0, late_ = 0;
 };
 
 } // namespace treadle::fi

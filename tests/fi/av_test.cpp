@@ -178,6 +178,9 @@ TEST(Av, MoreThanThereCanBeIsRefused)
 		EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", nodes, "5000", services, nullptr,
 					  0, nullptr),
 			  -FI_EINVAL);
+	/* But however many nodes there are, none of their services are none. */
+	EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", most, "5000", 0, nullptr, 0, nullptr), 0);
+	EXPECT_EQ(fi_av_insertsym(av.get(), "localhost", most, "5000", 0, nullptr, 0, nullptr), 0);
 }
 
 TEST(Av, AMillionPeersInOneCall)

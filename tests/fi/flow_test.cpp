@@ -103,6 +103,18 @@ TYPED_TEST(Flow, CancelTakesBackASendThatNobodyReceives)
 }
 
 /* "Operations posted without a valid context parameter [...] cannot be canceled." */
+TYPED_TEST(Flow, WhatHasNoContextCannotBeCanceled)
+{
+	Pair p(this->hints());
+	char c = 0;
+
+	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, nullptr), 0);
+	EXPECT_EQ(fi_cancel(&p.b.ep->fid, nullptr), -FI_ENOENT);
+	ASSERT_EQ(TypeParam::inject(p.a.ep.get(), "x", 1, p.b_at_a), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, nullptr);
+	EXPECT_EQ(c, 'x');
+}
+
 TYPED_TEST(Flow, WhatIsInjectedHasNoContextToBeCanceledBy)
 {
 	Pair p(this->hints());

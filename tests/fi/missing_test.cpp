@@ -104,6 +104,54 @@ TEST(Missing, TheAddressesToInsert)
 	EXPECT_TRUE(log.has("room for errors")) << log.all();
 }
 
+TEST(Missing, WhatAMessageConsistsOf)
+{
+	Node node(hints_for(FI_MSG | FI_TAGGED | FI_TRIGGER));
+	Side side(node);
+	const auto cntr = node.cntr();
+	const fi_addr_t self = side.insert(side.ep.get());
+	fi_msg msg{nullptr, nullptr, 1, self, nullptr, 0};
+	fi_op_msg op{side.ep.get(), msg, 0};
+	fi_deferred_work work{};
+	Log log;
+
+	EXPECT_LT(fi_sendmsg(side.ep.get(), &msg, 0), 0);
+	EXPECT_LT(fi_recvmsg(side.ep.get(), &msg, 0), 0);
+	work.triggering_cntr = cntr.get();
+	work.op_type = FI_OP_SEND;
+	work.op.msg = &op;
+	EXPECT_LT(fi_control(&node.domain->fid, FI_QUEUE_WORK, &work), 0);
+	EXPECT_NE(log.all(), "");
+}
+
+/* Who forgot the key is not to believe that he has one. */
+TEST(Missing, AKeyForAuthorization)
+{
+	Info hints = hints_for(FI_MSG);
+	int error = 0;
+	Log log;
+
+	hints->domain_attr->auth_key_size = 8;
+	EXPECT_FALSE(get_info(hints.get(), &error));
+	EXPECT_EQ(error, -FI_ENODATA);
+	EXPECT_TRUE(log.has("auth_key is NULL")) << log.all();
+	hints->domain_attr->auth_key_size = 0;
+	hints->ep_attr->auth_key_size = 8;
+	EXPECT_FALSE(get_info(hints.get(), &error));
+	EXPECT_EQ(error, -FI_ENODATA);
+
+	Node node(hints_for(FI_MSG | FI_RMA));
+	char memory[8];
+	const iovec iov{memory, sizeof(memory)};
+	fi_mr_attr attr{};
+	fid_mr *mr = nullptr;
+	attr.mr_iov = &iov;
+	attr.iov_count = 1;
+	attr.access = FI_REMOTE_READ;
+	attr.auth_key_size = 8;
+	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
+}
+
 TEST(Missing, WhereAnAnswerGoes)
 {
 	Info hints = no_hints();
@@ -128,6 +176,8 @@ TEST(Missing, WhereAnAnswerGoes)
 	EXPECT_EQ(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, nullptr, size),
 		  -FI_EINVAL);
 	EXPECT_EQ(fi_close(&pep->fid), 0);
+	::fid *none = nullptr;
+	EXPECT_EQ(fi_trywait(node.fabric.get(), &none, 1), -FI_EINVAL);
 	ASSERT_EQ(fi_poll_open(node.domain.get(), nullptr, &set), 0);
 	EXPECT_EQ(fi_poll_add(set, nullptr, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_close(&set->fid), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_poll(3): poll sets and wait sets. */
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -181,6 +182,42 @@ TEST(WaitSet, WakesForEachKindOfMember)
 		}
 		EXPECT_EQ(fi_wait(set.get(), 0), -FI_ETIMEDOUT) << i;
 	}
+}
+
+/* "Waits on a wait set until one or more of its underlying wait objects is signaled": everybody who does. */
+TEST(WaitSet, WakesAllWhoWait)
+{
+	Node node;
+	const auto set = wait_set(node);
+	const auto cntr = cntr_in(node, set.get());
+	constexpr std::uint64_t times = 200;
+	constexpr int count = 3;
+	std::atomic<std::uint64_t> woken = 0;
+	std::vector<std::thread> waiters;
+
+	for (int i = 0; i < count; ++i)
+		waiters.emplace_back([&] {
+			for (std::uint64_t n = 1; n <= times; ++n) {
+				while (fi_cntr_read(cntr.get()) < n)
+					ASSERT_EQ(fi_wait(set.get(), patience), 0);
+				++woken;
+			}
+		});
+	for (std::uint64_t n = 1; n <= times; ++n) {
+		/* also who only asks, and so takes what is new */
+		::fid *object = n % 2 ? &set->fid : &cntr->fid;
+
+		EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+		if (n % 4 > 1)
+			fi_trywait(node.fabric.get(), &object, 1);
+		while (woken < n * count && !HasFailure())
+			std::this_thread::yield();
+	}
+	for (std::thread &waiter : waiters)
+		waiter.join();
+	EXPECT_EQ(woken, times * count);
+	fi_wait(set.get(), 0);
+	EXPECT_EQ(fi_wait(set.get(), 20), -FI_ETIMEDOUT) << "it is quiet again";
 }
 
 TEST(WaitSet, StaysAwakeWhileACompletionLies)

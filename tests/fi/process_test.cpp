@@ -229,8 +229,8 @@ protected:
 	/* Which is the only one. */
 	void expect_event()
 	{
-		EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
-		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), 5'000, 0),
+		EXPECT_EQ(fi_wait(set.get(), patience), 0);
+		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), patience, 0),
 			  ssize_t{sizeof(note)});
 		expect_silence();
 	}
@@ -256,7 +256,7 @@ TEST_F(Files, WhatAChildClosesStaysInItsParentsWaitSet)
 {
 	Child child([&](int) {
 		Log log;
-		EXPECT_EQ(fi_wait(set.get(), 5'000), -FI_EPERM);
+		EXPECT_EQ(fi_wait(set.get(), patience), -FI_EPERM);
 		EXPECT_TRUE(log.has("wait: of the parent")) << log.all();
 		for (fid *const f : {&eq->fid, &cq->fid, &cntr->fid, &set->fid})
 			EXPECT_EQ(fi_close(f), 0);
@@ -267,9 +267,9 @@ TEST_F(Files, WhatAChildClosesStaysInItsParentsWaitSet)
 	write();
 	expect_event();
 	EXPECT_EQ(fi_cq_signal(cq.get()), 0);
-	EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+	EXPECT_EQ(fi_wait(set.get(), patience), 0);
 	EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
-	EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+	EXPECT_EQ(fi_wait(set.get(), patience), 0);
 	expect_silence();
 }
 
@@ -305,7 +305,8 @@ TEST_F(Files, AChildNeitherWritesNorTakesItsParentsEvents)
 		Log log;
 		EXPECT_EQ(fi_eq_read(eq.get(), &event, &note, sizeof(note), 0), -FI_EPERM);
 		EXPECT_TRUE(log.has("read: of the parent")) << log.all();
-		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), 5'000, 0), -FI_EPERM);
+		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &note, sizeof(note), patience, 0),
+			  -FI_EPERM);
 		EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EPERM);
 		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EPERM);
 		return 0;
@@ -335,7 +336,7 @@ TEST_F(Files, AChildTakesNoNoticeOfItsParentsCounter)
 	pollfd file{-1, POLLIN, 0};
 	EXPECT_EQ(fi_control(&set->fid, FI_GETWAIT, &file.fd), 0);
 	EXPECT_EQ(poll(&file, 1, 0), 1);
-	EXPECT_EQ(fi_wait(set.get(), 5'000), 0);
+	EXPECT_EQ(fi_wait(set.get(), patience), 0);
 	expect_silence();
 }
 
@@ -480,46 +481,93 @@ TEST(Process, StrangersNeedTheKey)
 	EXPECT_EQ(c, 'x');
 }
 
+/* One whom the same endpoint talks with all the while sees nothing of it. */
 TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 {
+	Node node(hints_for(FI_MSG | FI_DIRECTED_RECV));
+	Side side(node);
+	Child bystander(echo);
+	const fi_addr_t other = meet(side, bystander.line());
+	const auto big = pattern(3 << 20), small = pattern(40'000, 7);
+	std::vector<std::uint8_t> from_victim(big.size()), from_other(small.size());
+	bool awaited = false; /* of the victim */
+	const auto exchange = [&](const auto &out, auto &in, fi_addr_t peer, int receive) {
+		if (receive) {
+			ASSERT_EQ(fi_recv(side.ep.get(), in.data(), in.size(), nullptr, peer,
+					  ctx(receive)),
+				  0);
+		}
+		ASSERT_EQ(fi_send(side.ep.get(), out.data(), out.size(), nullptr, peer,
+				  ctx(peer == other ? 4 : 2)),
+			  0);
+	};
+	/* What comes next is the victim's or the bystander's; only the victim's may have failed. */
+	const auto take = [&](fid_cq *cq, void *of_victim, void *of_other, int &error) {
+		fi_cq_tagged_entry entry{};
+		fi_cq_err_entry failed{};
+		const ssize_t n = fi_cq_sread(cq, &entry, 1, nullptr, patience);
+		error = 0;
+		if (n == -FI_EAVAIL) {
+			EXPECT_EQ(fi_cq_readerr(cq, &failed, 0), 1);
+			EXPECT_EQ(failed.op_context, of_victim);
+			error = failed.err;
+			return of_victim;
+		}
+		EXPECT_EQ(n, 1);
+		EXPECT_TRUE(entry.op_context == of_victim || entry.op_context == of_other);
+		return entry.op_context;
+	};
+	const auto take_echo = [&] {
+		int error;
+		void *const which = take(side.rx_cq.get(), ctx(1), ctx(3), error);
+		if (which == ctx(3)) {
+			EXPECT_EQ(from_other, small);
+			return true;
+		}
+		if (error) {
+			EXPECT_TRUE(error == FI_ECONNRESET || error == FI_ECANCELED)
+				<< fi_strerror(error);
+		} else {
+			EXPECT_EQ(from_victim, big);
+		}
+		awaited = false;
+		return false;
+	};
+
 	for (int round = 0; round < 10; ++round) {
 		Child child(echo);
-		Node node(hints_for(FI_MSG));
-		Side side(node);
-		const fi_addr_t peer = meet(side, child.line());
-		const auto out = pattern(3 << 20);
-		std::vector<std::uint8_t> in(out.size());
-		fi_cq_tagged_entry entry;
-		fi_cq_err_entry error;
-
+		const fi_addr_t victim = meet(side, child.line());
 		std::thread killer([&] {
 			std::this_thread::sleep_for(std::chrono::milliseconds(round * 3));
 			child.kill(SIGKILL);
 		});
-		for (;;) {
-			ASSERT_EQ(fi_recv(side.ep.get(), in.data(), in.size(), nullptr,
-					  FI_ADDR_UNSPEC, ctx(1)),
-				  0);
-			ASSERT_EQ(fi_send(side.ep.get(), out.data(), out.size(), nullptr, peer,
-					  ctx(2)),
-				  0);
-			const ssize_t n =
-				fi_cq_sread(side.tx_cq.get(), &entry, 1, nullptr, patience);
-			if (n == -FI_EAVAIL) {
-				ASSERT_EQ(fi_cq_readerr(side.tx_cq.get(), &error, 0), 1);
-				EXPECT_TRUE(error.err == FI_ECONNRESET ||
-					    error.err == FI_ECONNREFUSED)
-					<< fi_strerror(error.err);
-				break;
+		for (bool lives = true; lives && !HasFailure();) {
+			std::ranges::fill(from_other, 0);
+			exchange(big, from_victim, victim, awaited ? 0 : 1);
+			awaited = true;
+			exchange(small, from_other, other, 3);
+			for (int i = 0; i < 2; ++i) {
+				int error;
+				take(side.tx_cq.get(), ctx(2), ctx(4), error);
+				if (error) {
+					EXPECT_TRUE(error == FI_ECONNRESET ||
+						    error == FI_ECONNREFUSED)
+						<< fi_strerror(error);
+					lives = false;
+				}
 			}
-			ASSERT_EQ(n, 1);
-			if (fi_cq_sread(side.rx_cq.get(), &entry, 1, nullptr, 100) == 1) {
-				EXPECT_EQ(in, out);
-			}
+			while (!take_echo() && !HasFailure())
+				continue;
 		}
 		killer.join();
 		child.wait();
+		fi_cancel(&side.ep->fid, ctx(1));
+		while (awaited && !HasFailure())
+			take_echo();
+		ASSERT_FALSE(HasFailure()) << "round " << round;
 	}
+	ASSERT_EQ(fi_send(side.ep.get(), nullptr, 0, nullptr, other, ctx(4)), 0);
+	EXPECT_EQ(bystander.wait(), 0);
 }
 
 } // namespace

@@ -386,11 +386,12 @@ TEST_F(cells, what_is_armed_can_be_canceled)
 TEST_F(cells, each_either_starts_or_is_canceled)
 {
 	static struct writer w;
-	int started = 0, canceled = 0;
+	int started = 0, canceled = 0, ended = 0;
 
 	for (int i = 0; i < 3; i++)
 		cells_open(&w.c[i], self->a.fd, 1024);
-	for (w.round = 1; w.round <= 8; w.round++) {
+	/* longer on a machine on which one of the two always was first */
+	for (w.round = 1; w.round <= 8 || ((!started || !ended) && w.round <= 160); w.round++) {
 		pthread_t t;
 
 		w.ready = 0;
@@ -410,12 +411,14 @@ TEST_F(cells, each_either_starts_or_is_canceled)
 
 			ASSERT_TRUE(c.error == 0 || c.error == ECANCELED);
 			started += c.error == 0;
-			canceled -= c.error == ECANCELED;
+			ended += c.error == ECANCELED;
 		}
 		ASSERT_TRUE(cq_empty(&self->a.cq));
 	}
-	EXPECT_EQ(0, canceled);
-	note("%d of %d started", started, 8 * MANY);
+	EXPECT_EQ(ended, canceled);
+	EXPECT_LT(0, started);
+	EXPECT_LT(0, canceled);
+	note("%d started, %d were canceled", started, canceled);
 }
 
 /* --- closing ----------------------------------------------------------------------- */

@@ -2,6 +2,8 @@
 /*
  * Trigger cells of whole contexts: what becomes of those of one that goes, and what many take together.
  */
+#include "connection.h"
+#include "support.h"
 #include "triggers.h"
 
 static void dies_armed(void *arg)
@@ -19,9 +21,18 @@ static void dies_armed(void *arg)
 	pause();
 }
 
+/* Until no more than so many files of the device are open. */
+static bool files_become(long n)
+{
+	for (int i = 0; i < 5000 && number_in("/sys/module/treadle/refcnt", NULL) != n; i++)
+		usleep(1000);
+	return number_in("/sys/module/treadle/refcnt", NULL) == n;
+}
+
 TEST(cells_go_with_their_file_or_process)
 {
 	int *ready = shared(sizeof(*ready));
+	struct treadle_cqe cqe = {};
 	struct cells c;
 	struct node n;
 	pid_t pid;
@@ -36,9 +47,21 @@ TEST(cells_go_with_their_file_or_process)
 	/* It had our cells as well, and we still have them. */
 	cell_write(&c, 0, 1);
 	EXPECT_EQ(1, cq_next(&n.cq).context);
+	EXPECT_TRUE(files_become(1));
 	ASSERT_EQ(1, post(&n, once(nop(2), &c, 0, 2)));
+	ASSERT_EQ(1, post(&n, once(nop(3), &c, 0, 3)));
+	/* The file is open as long as it is mapped. */
 	close(n.fd);
+	EXPECT_TRUE(files_become(1));
 	cell_write(&c, 0, 2);
+	for (int i = 0; i < 5000 && !cq_poll(&n.cq, &cqe); i++)
+		usleep(1000);
+	EXPECT_EQ(2, cqe.context);
+	node_unmap(&n);
+	munmap((void *)c.done, c.ro.length);
+	EXPECT_TRUE(files_become(1));
+	munmap(c.cell, c.rw.length);
+	EXPECT_TRUE(files_become(0));
 }
 
 /* How often timers have looked at the cells of this context. */

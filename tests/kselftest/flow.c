@@ -391,7 +391,8 @@ TEST_F(flow, cancel_races_with_delivery)
 
 	c.stop = &stop;
 	t = thread(cancels, &c);
-	for (int i = 0; i < count; i++) {
+	/* longer on a machine on which the two have not met yet */
+	for (int i = 0; i < count || (!canceled && i < 20 * count); i++) {
 		struct treadle_cqe e;
 
 		next_receive(&c, next++);
@@ -411,7 +412,7 @@ TEST_F(flow, cancel_races_with_delivery)
 	}
 	raise_to(&stop, 1);
 	pthread_join(t, NULL);
-	EXPECT_EQ(count, got);
+	EXPECT_LT(0, canceled);
 	EXPECT_EQ(c.canceled, canceled);
 	EXPECT_EQ(next, got + canceled);
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, got, canceled));

@@ -44,9 +44,9 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = NULL;
 	bool told = false;
 
-	if (!ep->rx_cq)
+	if (own || !ep->rx_cq)
 		by = teller(recv, own);
-	if (by && !by->rx_cq) { /* nobody has one */
+	if (by && !own && !by->rx_cq) { /* nobody has one */
 		treadle_ep_put(by);
 		by = NULL;
 	}

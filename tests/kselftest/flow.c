@@ -492,6 +492,12 @@ TEST(endpoints_share_a_receive_ring)
 	}
 	EXPECT_TRUE(cntr_becomes(&b.rcvd, 3, 0));
 	EXPECT_TRUE(cntr_becomes(&b2.rcvd, 3, 0));
+	/* What came through a transmit ring is told to the endpoint there, whichever is asked to cancel it. */
+	ASSERT_EQ(1, post(&b2, recv_of(got, 8, ANY, 77)));
+	EXPECT_EQ(0, cancel_op(&b, 77, NULL));
+	EXPECT_EQ(ECANCELED, cq_next(&b2.rcq).error);
+	EXPECT_TRUE(cntr_becomes(&b2.rcvd, 3, 1));
+	EXPECT_TRUE(cntr_becomes(&b.rcvd, 3, 0));
 	/* The one that was there first goes: what waits for it is told, the other stays. */
 	for (int i = 0; i < 1500; i++) {
 		ASSERT_EQ(1, post(&a, send_of("abcdefg", 8, to[1], i)));

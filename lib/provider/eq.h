@@ -117,7 +117,7 @@ public:
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept
 	{
-		membership_ = {};
+		membership_.leave();
 		return 0;
 	}
 

@@ -177,7 +177,7 @@ private:
 	{
 		std::size_t elements = 0;
 
-		for (std::size_t i = 0; i < count && i < TREADLE_MAX_IOV; ++i)
+		for (std::size_t i = 0; ioc && i < count && i < TREADLE_MAX_IOV; ++i)
 			elements += ioc[i].count;
 		return {addr, elements, key};
 	}

@@ -103,7 +103,7 @@ int Cntr::prepare_close() noexcept
 
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "close: armed or bound");
-	membership_ = {};
+	membership_.leave();
 	return 0;
 }
 

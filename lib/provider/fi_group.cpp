@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 
 #include "endpoint.h"
+#include "transfer.h"
 #include "wait.h"
 
 namespace treadle::fi
@@ -267,8 +268,7 @@ ssize_t Group::start(const Collective &what)
 	const int rc = operation->graph.launch();
 	if (rc) {
 		idle_.push_back(std::move(operation));
-		return rc == -EAGAIN ? -FI_EAGAIN :
-				       REFUSE(fabric_error(rc), FI_LOG_EP_DATA, "collective");
+		return posting_failed(rc, "collective");
 	}
 	++calls_;
 	running_.push_back(std::move(operation));

@@ -21,10 +21,13 @@ Membership::Membership(WaitSet &set, Waitable &member) noexcept
 {
 }
 
-Membership::~Membership()
+void Membership::leave() noexcept
 {
 	if (set_)
 		set_->remove(*member_);
+	set_ = nullptr;
+	use_ = {};
+	signaller_.reset();
 }
 
 void Membership::taken() noexcept
@@ -134,8 +137,6 @@ int WaitSet::try_wait() noexcept
 		return REFUSE(-FI_EPERM, subsys, "wait: of the parent of this process");
 	for (const Member &member : members_)
 		rc = member.object->try_wait() ?: rc;
-	if (rc == -FI_EAGAIN && signaller_)
-		signaller_->taken();
 	return rc;
 }
 
@@ -182,6 +183,8 @@ void WaitSet::taken() noexcept
 	late_ = waiters_;
 	if (late_)
 		(void)!write(taken_.get(), &one, sizeof(one));
+	if (signaller_)
+		signaller_->taken();
 }
 
 int WaitSet::wait(fid_wait *f, int timeout) noexcept
@@ -199,7 +202,7 @@ int WaitSet::wait(fid_wait *f, int timeout) noexcept
 			return 0;
 		/* not epoll_wait(2), which io_uring's work in this thread ends as a signal does */
 		const int n = poll(ready, std::size(ready), left.milliseconds());
-		if (n <= 0)
+		if (n <= 0 && !waiter.is_late())
 			return n ? -errno : -FI_ETIMEDOUT;
 		/* and again: a file may be readable for what its member does not call news */
 	}

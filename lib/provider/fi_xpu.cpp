@@ -124,8 +124,9 @@ int when_written(Command &command, const Endpoint &endpoint, fi_trigger_xpu &xpu
 			      "XPU trigger: room for %d variables, %d are needed", xpu.count,
 			      variables);
 	const auto cell = endpoint.domain().cells().take(Xpu(xpu));
-	if (!cell)
-		return REFUSE(fabric_error(cell.error()), FI_LOG_EP_DATA, "XPU trigger: no cell");
+	if (!cell) /* as many objects as there may be: nothing that is armed has to start first */
+		return REFUSE(cell.error() == -ENOSPC ? -FI_ENOMEM : fabric_error(cell.error()),
+			      FI_LOG_EP_DATA, "XPU trigger: no cell");
 	fi_trigger_var &var = *xpu.var;
 	var.datatype = FI_UINT64;
 	var.count = 1;

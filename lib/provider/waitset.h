@@ -35,7 +35,9 @@ public:
 		std::swap(signaller_, other.signaller_);
 		return *this;
 	}
-	~Membership();
+	~Membership() { leave(); }
+	/* While the set asks its members it still is one. */
+	void leave() noexcept;
 
 	Signaller *signaller() const noexcept { return signaller_.get(); }
 	/* What the file had to tell was taken off it: others who wait for that would never hear of it. */

@@ -59,7 +59,7 @@ Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
 	desc_.rma_iov_count = count_of(iov.size(), TREADLE_MAX_RMA_IOV);
 	desc_.remote_addr = iov.size() == 1 ? iov[0].addr : 0;
 	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
-	range_len_ = iov.size() == 1 ? iov[0].len : as_data;
+	range_len_ = iov.size() == 1 ? std::min(iov[0].len, too_long) : as_data;
 	return flags(TREADLE_F_EXT);
 }
 
@@ -78,8 +78,8 @@ Command &Command::results(std::span<const treadle_iov> results,
 	desc_.fetch_iov_count = count_of(count, TREADLE_MAX_IOV);
 	desc_.result = count == 1 && !results.empty() ? results[0].addr : 0;
 	desc_.compare = count == 1 && !compares.empty() ? compares[0].addr : 0;
-	result_len_ = count == 1 ? total(results) : as_data;
-	compare_len_ = count == 1 && compare ? total(compares) : as_data;
+	result_len_ = count == 1 ? std::min<__u64>(total(results), too_long) : as_data;
+	compare_len_ = count == 1 && compare ? std::min<__u64>(total(compares), too_long) : as_data;
 	if (desc_.atomic_op == TREADLE_ATOMIC_READ && !compare)
 		desc_.len = total(results);
 	if (has)

@@ -57,10 +57,9 @@ private:
 	std::int64_t end_;
 };
 
-void add_error(Counter &counter) noexcept
+/* Others' commands may keep all slots. */
+void add_error(Counter &counter, const Attempts &attempts) noexcept
 {
-	const Attempts attempts(patience); /* others' commands may keep all slots */
-
 	while (counter.add_error(1) == -EAGAIN && attempts.again())
 		;
 }
@@ -362,11 +361,10 @@ int Graph::install(Counter *launches, const Counter *tell)
 void Graph::stop() noexcept
 {
 	const std::uint64_t context = address_of(this);
-	const Attempts attempts(patience /
-				10); /* all work may have been flushed, and it with that */
+	const Attempts attempts(patience / 10);
 	int rc;
 
-	do { /* it may be on its way from the one to the other */
+	do { /* it may be on its way from the one to the other; or have been flushed with what waits for its counter */
 		const std::uint64_t before = ended();
 		const std::uint64_t next = first_ + counters_[start_counter].value() - started_ + 1;
 
@@ -399,6 +397,7 @@ void Graph::uninstall() noexcept
 void Graph::cancel_kept() noexcept
 {
 	const std::uint64_t launch = counters_[start_counter].value() - started_;
+	const Attempts attempts(patience);
 
 	if (!launch || !running())
 		return;
@@ -407,7 +406,7 @@ void Graph::cancel_kept() noexcept
 		const std::uint64_t at = kept.first + (launch - 1) * kept.step;
 
 		if (!cancel_work(fd_, std::to_underlying(on.id()), at, address_of(&kept)))
-			add_error(counters_[kept.tell]);
+			add_error(counters_[kept.tell], attempts);
 	}
 	for (const Kept &kept : kept_) {
 		if (kept.ep)
@@ -487,7 +486,7 @@ void Graph::cancel() noexcept
 	/* while it waits for another graph everything comes after its start */
 	if (awaited_ != CounterId{} && running() &&
 	    !cancel_work(fd_, std::to_underlying(awaited_), awaited_at_, address_of(this))) {
-		add_error(counters_[start_counter]);
+		add_error(counters_[start_counter], Attempts(patience));
 		return;
 	}
 	for (const Step &step : nodes_) {

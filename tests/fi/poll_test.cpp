@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_poll(3): poll sets and wait sets. */
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <poll.h>
+#include <unistd.h>
 
 #include "node.h"
 
@@ -193,10 +197,20 @@ TEST(WaitSet, WakesAllWhoWait)
 	constexpr std::uint64_t times = 200;
 	constexpr int count = 3;
 	std::atomic<std::uint64_t> woken = 0;
+	std::atomic<pid_t> threads[count]{};
 	std::vector<std::thread> waiters;
+	/* Somebody who has read the counter, but does not wait yet, does not see who takes its news. */
+	const auto sleeps = [](const std::atomic<pid_t> &thread) {
+		std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+		std::string id, name, state;
+
+		stat >> id >> name >> state;
+		return state == "S";
+	};
 
 	for (int i = 0; i < count; ++i)
-		waiters.emplace_back([&] {
+		waiters.emplace_back([&, i] {
+			threads[i] = gettid();
 			for (std::uint64_t n = 1; n <= times; ++n) {
 				while (fi_cntr_read(cntr.get()) < n)
 					ASSERT_EQ(fi_wait(set.get(), patience), 0);
@@ -207,6 +221,8 @@ TEST(WaitSet, WakesAllWhoWait)
 		/* also who only asks, and so takes what is new */
 		::fid *object = n % 2 ? &set->fid : &cntr->fid;
 
+		while (!std::ranges::all_of(threads, sleeps) && !HasFailure())
+			std::this_thread::yield();
 		EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
 		if (n % 4 > 1)
 			fi_trywait(node.fabric.get(), &object, 1);

@@ -543,6 +543,8 @@ TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 		});
 		for (bool lives = true; lives && !HasFailure();) {
 			std::ranges::fill(from_other, 0);
+			if (!awaited)
+				std::ranges::fill(from_victim, 0);
 			exchange(big, from_victim, victim, awaited ? 0 : 1);
 			awaited = true;
 			exchange(small, from_other, other, 3);

@@ -154,10 +154,10 @@ TEST(Thread, WhoReceivesAndCancelsIsNotInTheWayOfWhoSends)
 		char in[8];
 		for (int i = 0; !over; ++i) {
 			ASSERT_EQ(fi_recv(side.ep.get(), in, sizeof(in), nullptr, FI_ADDR_UNSPEC,
-					  ctx(i)),
+					  ctx(i + 1)),
 				  0);
-			EXPECT_EQ(fi_cancel(&side.ep->fid, ctx(i)), 0);
-			EXPECT_EQ(fi_cancel(&side.ep->fid, ctx(i)), -FI_ENOENT);
+			EXPECT_EQ(fi_cancel(&side.ep->fid, ctx(i + 1)), 0);
+			EXPECT_EQ(fi_cancel(&side.ep->fid, ctx(i + 1)), -FI_ENOENT);
 			EXPECT_EQ(next_error(side.rx_cq.get()).err, FI_ECANCELED);
 		}
 	});

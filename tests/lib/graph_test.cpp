@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "node.h"
@@ -380,7 +381,12 @@ TEST_F(GraphTest, launches_come_while_it_is_installed)
 				usleep(100);
 			}
 		});
+		while (!launches.value())
+			sched_yield();
 		ASSERT_EQ(graph.install(&launches), 0);
+		const std::uint64_t installed = launches.value();
+		while (launches.value() == installed)
+			sched_yield();
 		launching.request_stop();
 		launching.join();
 		ASSERT_EQ(graph.wait(patience.count()), 0);

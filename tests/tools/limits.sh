@@ -27,12 +27,21 @@ ring() { timeout "$limit" treadle-ring --rounds 20; }
 
 graphs() { timeout "$limit" treadle-allreduce --rounds 5; }
 
-back() { rmmod treadle && insmod "$MODULE"; }
+# What the programs had goes a moment after them.
+reload() {
+	local i
+	for i in {1..30}; do
+		! rmmod treadle || break
+		sleep 0.1
+	done
+	insmod "$MODULE" "$@"
+}
 
 echo 1..6
-check loaded eval 'rmmod treadle && insmod "$MODULE" max_ring=32 max_cq=32'
+check loaded reload max_ring=32 max_cq=32
 check example example
 check fi_info offered
 check graphs graphs
 check ring ring
-check back back
+# shellcheck disable=SC2086 # they are several words
+check back reload ${MODULE_PARAMS-}

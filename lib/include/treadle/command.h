@@ -247,6 +247,7 @@ public:
 
 private:
 	static constexpr std::uint64_t as_data = UINT64_MAX;
+	static constexpr __u64 too_long = UINT64_MAX - 1;
 
 	Command(std::uint8_t opcode, const void *buf, std::size_t len, std::uint64_t peer) noexcept
 		: Command(opcode, peer)

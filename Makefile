@@ -114,7 +114,8 @@ build/%.o: %.cpp
 # Half of the time was GoogleTest's header: it is read once for each set of options.
 build/tests/%/gtest.gch: /usr/include/gtest/gtest.h
 	$(call say,CXX,$< ($*))
-	$(Q)mkdir -p $(@D) && $(cxx) $($(*:unit-%=unit_%)) -x c++-header $< -o $@
+	$(Q)mkdir -p $(@D) && echo '#include <gtest/gtest.h>' >$(basename $@) # if another compiler does not take it
+	$(Q)$(cxx) $($(*:unit-%=unit_%)) -x c++-header $< -o $@
 
 # $(call test_rules,DIRECTORY)
 define test_rules

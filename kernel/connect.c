@@ -143,8 +143,8 @@ static void end_job(struct treadle_job *job, struct treadle_run *run)
 }
 
 /*
- * Then the event, so that who reads it finds all completions: behind what is in @run, messages for what was posted, and
- * what the worker was left before, if @run is left to it. @conn and @ep are handed over.
+ * Then the event, so that who reads it finds all completions but of what a worker is in the midst of: behind what is in @run,
+ * and what the worker was left before, if @run is left to it. @ep and a reference to the connection are handed over.
  */
 void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run)
 {

@@ -155,7 +155,6 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 			treadle_eq_shutdown(container_of(obj, struct treadle_eq, obj));
 		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
-		cond_resched();
 	}
 	smp_store_release(&ctx->over, true);
 }

@@ -44,9 +44,9 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = NULL;
 	bool told = false;
 
-	if (own || !ep->rx_cq)
+	if (!ep->rx_cq)
 		by = teller(recv, own);
-	if (by && !own && !by->rx_cq) { /* nobody has one */
+	if (by && !by->rx_cq) { /* nobody has one */
 		treadle_ep_put(by);
 		by = NULL;
 	}
@@ -133,16 +133,20 @@ again:
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run)
 {
+	struct treadle_ep *by = NULL;
 	struct treadle_recv *recv;
-	bool now;
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, run);
 	recv = rx_find(rx, context);
-	now = recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED));
+	/* what came through a transmit ring is told to its endpoint, and is gone, with what it holds, when it was */
+	if (recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED)))
+		by = treadle_ep_get(recv->cmd && recv->cmd->ep->rx_cq ? recv->cmd->ep : ep);
 	spin_unlock(&rx->lock);
-	if (now)
-		treadle_rx_tell(recv, ep, -ECANCELED, run);
+	if (by) {
+		treadle_rx_tell(recv, by, -ECANCELED, run);
+		treadle_ep_put(by);
+	}
 	return recv;
 }
 

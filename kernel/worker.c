@@ -30,7 +30,7 @@
 #define LEAST_PACE_NS (10 * NSEC_PER_MSEC)
 #define MOST_PACE_NS  (10 * NSEC_PER_SEC)
 #define PACE_LOOK_NS  (NSEC_PER_SEC / 4)
-#define MOST_PAUSE    (HZ / 4)
+#define MOST_PAUSE    (HZ / 4UL)
 #define LATER_LOOKS   1000 /* of a user, in a second */
 
 /*
@@ -262,9 +262,11 @@ void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, uns
 {
 	struct treadle_crew *crew = ctx->crew;
 	unsigned long n = *pause ? atomic_read(&crew->later) : atomic_inc_return(&crew->later);
+	/* who merely crosses a doorbell does not wait for many that are in earnest */
+	bool often = *pause < MOST_PAUSE;
 
-	*pause = *pause ? min_t(unsigned long, 2 * *pause, MOST_PAUSE) : 1;
-	queue_delayed_work(crew->wq, work, max(*pause, n * HZ / LATER_LOOKS));
+	*pause = min_t(unsigned long, 2 * *pause + 1, MOST_PAUSE);
+	queue_delayed_work(crew->wq, work, often ? *pause : max(*pause, n * HZ / LATER_LOOKS));
 }
 
 /* It does not come again; @pause is that of the last time. */

@@ -21,23 +21,33 @@ static void dies_armed(void *arg)
 	pause();
 }
 
-/* Until no more than so many files of the device are open. */
-static bool files_become(long n)
+static long users(void)
 {
-	for (int i = 0; i < 5000 && number_in("/sys/module/treadle/refcnt", NULL) != n; i++)
+	return number_in("/sys/module/treadle/refcnt", NULL);
+}
+
+/* Until so many references to the module are left, of which an open file has several. */
+static bool users_become(long n)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+
+	while (users() != n && now_ns() < end)
 		usleep(1000);
-	return number_in("/sys/module/treadle/refcnt", NULL) == n;
+	return users() == n;
 }
 
 TEST(cells_go_with_their_file_or_process)
 {
 	int *ready = shared(sizeof(*ready));
 	struct treadle_cqe cqe = {};
+	__u64 end;
+	long ours;
 	struct cells c;
 	struct node n;
 	pid_t pid;
 
 	node_open(&n, (struct options){});
+	ours = users();
 	cells_open(&c, n.fd, 8);
 	ASSERT_EQ(1, post(&n, once(nop(1), &c, 0, 1)));
 	pid = spawn(dies_armed, ready);
@@ -47,21 +57,22 @@ TEST(cells_go_with_their_file_or_process)
 	/* It had our cells as well, and we still have them. */
 	cell_write(&c, 0, 1);
 	EXPECT_EQ(1, cq_next(&n.cq).context);
-	EXPECT_TRUE(files_become(1));
+	EXPECT_TRUE(users_become(ours));
 	ASSERT_EQ(1, post(&n, once(nop(2), &c, 0, 2)));
 	ASSERT_EQ(1, post(&n, once(nop(3), &c, 0, 3)));
 	/* The file is open as long as it is mapped. */
 	close(n.fd);
-	EXPECT_TRUE(files_become(1));
+	EXPECT_TRUE(users_become(ours));
 	cell_write(&c, 0, 2);
-	for (int i = 0; i < 5000 && !cq_poll(&n.cq, &cqe); i++)
+	end = now_ns() + PATIENCE_NS;
+	while (!cq_poll(&n.cq, &cqe) && now_ns() < end)
 		usleep(1000);
 	EXPECT_EQ(2, cqe.context);
 	node_unmap(&n);
 	munmap((void *)c.done, c.ro.length);
-	EXPECT_TRUE(files_become(1));
+	EXPECT_TRUE(users_become(ours));
 	munmap(c.cell, c.rw.length);
-	EXPECT_TRUE(files_become(0));
+	EXPECT_TRUE(users_become(0));
 }
 
 /* How often timers have looked at the cells of this context. */

@@ -20,8 +20,8 @@ static void set_sail(int seconds)
 	deadline = now_ns() + seconds * 1000000000ULL;
 }
 
-#define SLOTS	     8
-#define CANCELS_WORK 5 /* of the kinds of calls */
+#define SLOTS 8
+enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17 }; /* of the kinds of calls */
 
 enum kind { CQ, CNTR, AV, MR, RING, EP, PASSIVE, EQ, CELL, KINDS };
 
@@ -346,10 +346,10 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 		addr.port = __atomic_load_n(&c->port, __ATOMIC_RELAXED);
 		return MAY(connect_to(c->fd, id, addr, NULL, 0), EOPNOTSUPP, ENOTCONN, EINVAL,
 			   EISCONN);
-	case 16:
+	case ACCEPTS:
 		return MAY(accept_with(c->fd, id, NULL, 0), EOPNOTSUPP, ENOTCONN, EINVAL, EISCONN,
 			   ECONNRESET, ESHUTDOWN);
-	case 17:
+	case REJECTS:
 		return MAY(reject_with(c->fd, id, request, NULL, 0), EOPNOTSUPP);
 	case 18:
 		return MAY(hang_up(c->fd, id), EOPNOTSUPP, ENOTCONN);
@@ -373,12 +373,15 @@ static void *meddles(void *arg)
 	return NULL;
 }
 
-/* CANCEL_WORK meets work that is armed with just that context never. */
+/* CANCEL_WORK meets work that is armed with just that context never, ACCEPT and REJECT a request seldom. */
 static bool each_was_done(const struct crowd *c)
 {
-	for (int i = 0; i < KINDS_OF_CALLS; i++)
-		if (!__atomic_load_n(&c->done[i != CANCELS_WORK][i], __ATOMIC_RELAXED))
+	for (int i = 0; i < KINDS_OF_CALLS; i++) {
+		bool done = i != CANCELS_WORK && i != ACCEPTS && i != REJECTS;
+
+		if (!__atomic_load_n(&c->done[done][i], __ATOMIC_RELAXED))
 			return false;
+	}
 	return true;
 }
 

@@ -34,14 +34,6 @@ public:
 				return msg;
 		return nullptr;
 	}
-	/* Of those that @src has sent. */
-	treadle_match_msg *find(const treadle_match_recv &recv, u32 src) const
-	{
-		for (auto *const msg : messages)
-			if (msg->src == src && fits(recv, msg->tag, src))
-				return msg;
-		return nullptr;
-	}
 	/* One that was lent, too. */
 	void keep(treadle_match_msg *msg)
 	{

@@ -262,7 +262,6 @@ protected:
 			EXPECT_LE(last, tag);
 			last = tag;
 			EXPECT_TRUE(rb_entry(at, treadle_hnode, back)->cls & TREADLE_BACK);
-			++between;
 		}
 		EXPECT_EQ(seen, entries);
 	}
@@ -293,7 +292,7 @@ protected:
 	Reference reference;
 	std::vector<treadle_match_recv *> in_flight;
 	std::vector<treadle_match_msg *> lent;
-	std::size_t between = 0; /* what was seen beside the rings */
+	std::size_t between = 0; /* so often there was something beside the rings */
 	struct Offer {
 		treadle_hash *hash;
 		treadle_hnode **segment;
@@ -308,6 +307,8 @@ TEST_P(MatchHistory, gives_the_same_answers)
 {
 	for (int i = 0; i < history.steps / parts; ++i) {
 		step();
+		for (const auto *hash : {&match.posted, &match.by_tag, &match.by_src})
+			between += rb_first_cached(&hash->back) != nullptr;
 		if (i % 5000 == 0)
 			audit();
 		ASSERT_FALSE(HasFailure()) << "step " << i;
@@ -319,7 +320,7 @@ TEST_P(MatchHistory, gives_the_same_answers)
 	while (!reference.messages.empty())
 		withdraw();
 	audit();
-	if (history.lent) {
+	if (history.lent && parts == 1) {
 		EXPECT_GT(between, 0u);
 	}
 }

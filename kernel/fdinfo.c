@@ -81,6 +81,7 @@ void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;
 	struct treadle_obj *obj;
+	bool more = false;
 	unsigned long id;
 	int most = MOST;
 
@@ -93,17 +94,16 @@ void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 		obj = treadle_obj_get(ctx, id, 0);
 		if (IS_ERR(obj))
 			continue;
-		if (obj->type == TREADLE_CNTR)
+		more = (obj->type == TREADLE_CNTR || obj->type == TREADLE_EP) && !most--;
+		if (more)
+			seq_puts(m, "treadle-more:\n");
+		else if (obj->type == TREADLE_CNTR)
 			show_cntr(m, container_of(obj, struct treadle_cntr, obj));
 		else if (obj->type == TREADLE_EP)
 			show_ep(m, container_of(obj, struct treadle_ep, obj));
-		else
-			most++;
 		treadle_obj_put(obj);
-		if (!--most) {
-			seq_puts(m, "treadle-more:\n");
+		if (more)
 			break;
-		}
 		if (fatal_signal_pending(current))
 			break;
 		cond_resched();

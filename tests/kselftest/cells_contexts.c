@@ -93,6 +93,37 @@ static __u32 timers_of(int fd)
 	return n;
 }
 
+static int lines_of(int fd, const char *key)
+{
+	char path[64], line[256];
+	FILE *file;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	file = fopen(path, "re");
+	need(file);
+	while (fgets(line, sizeof(line), file))
+		n += strncmp(line, key, strlen(key)) == 0;
+	fclose(file);
+	return n;
+}
+
+/* That something is left out is told, and only then. */
+TEST(as_much_as_is_shown_is_not_more)
+{
+	int fd = device();
+	struct cntr c;
+
+	for (int i = 0; i < 256; i++)
+		cntr_open(&c, fd);
+	EXPECT_EQ(256, lines_of(fd, "treadle-cntr:"));
+	EXPECT_EQ(0, lines_of(fd, "treadle-more:"));
+	cntr_open(&c, fd);
+	EXPECT_EQ(256, lines_of(fd, "treadle-cntr:"));
+	EXPECT_EQ(1, lines_of(fd, "treadle-more:"));
+	close(fd);
+}
+
 /* However many contexts a user has: he has so much time in interrupts, as if there were four for each processor. */
 TEST(many_contexts_look_more_seldom)
 {

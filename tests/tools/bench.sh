@@ -3,7 +3,7 @@
 #
 # treadle-bench measures, with both ends in one thread and in two processes, and writes what it measured as JSON.
 
-number=0 limit=$((60 * ${TEST_PATIENCE:-1}))
+. tests/tools/tap
 
 # JSON is whole if nothing but a value is left when the innermost ones are taken for values again and again.
 is_json() {
@@ -28,15 +28,6 @@ measured() {
 				{ echo "nothing of $operation over $provider"; return 1; }
 		done
 	done
-}
-
-# check NAME COMMAND…
-check() {
-	local name=$1 result=ok
-	shift
-	"$@" 2>&1 | sed 's/^/# /'
-	[ "${PIPESTATUS[0]}" = 0 ] || result="not ok"
-	echo "$result $((++number)) - $name"
 }
 
 # is_json can tell

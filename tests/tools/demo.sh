@@ -4,16 +4,7 @@
 # What `make demo` shows, and the same over the other types of endpoints, in short: the system's own programs find
 # treadle and exchange messages over it, and a ring and a sum go on while all but one of their processes are stopped.
 
-number=0 limit=$((60 * ${TEST_PATIENCE:-1}))
-
-# check NAME COMMAND…
-check() {
-	local name=$1 result=ok
-	shift
-	"$@" 2>&1 | sed 's/^/# /'
-	[ "${PIPESTATUS[0]}" = 0 ] || result="not ok"
-	echo "$result $((++number)) - $name"
-}
+. tests/tools/tap
 
 found() { fi_info -p treadle | grep -c '^provider: treadle$'; }
 

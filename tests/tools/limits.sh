@@ -3,16 +3,7 @@
 #
 # Programs find their way with a module whose limits are the least that it takes.
 
-number=0 limit=$((60 * ${TEST_PATIENCE:-1}))
-
-# check NAME COMMAND…
-check() {
-	local name=$1 result=ok
-	shift
-	"$@" 2>&1 | sed 's/^/# /'
-	[ "${PIPESTATUS[0]}" = 0 ] || result="not ok"
-	echo "$result $((++number)) - $name"
-}
+. tests/tools/tap
 
 example() { timeout "$limit" build/examples/remote_memory; }
 

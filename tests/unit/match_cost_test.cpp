@@ -197,54 +197,46 @@ TEST_F(MatchCrowd, of_one_key_is_not_walked_to_put_back_the_oldest)
 	EXPECT_EQ(m.arrive(0), recv);
 }
 
-/* Nor for any number of others, whatever order peers choose for what fails. */
-TEST_F(MatchCrowd, of_one_key_is_not_walked_to_put_back_many)
+/* All but the youngest go, and come back in whatever order peers choose, the oldest first: they are as they were, and found without a walk. */
+template <class Make, class Away, class Back, class Take>
+static void expect_places_kept(u64 count, u64 steps, Make make, Away away, Back back, Take take)
 {
 	std::vector<u64> order(count);
 	std::mt19937_64 random{1};
 
 	std::iota(order.begin(), order.end(), 0);
 	for (int round = 0; round < 4; ++round) {
-		std::vector<treadle_match_recv *> posted;
+		std::vector<decltype(make())> all;
 
 		for (u64 i = 0; i < count + 2; ++i)
-			posted.push_back(m.post(0));
+			all.push_back(make());
 		for (u64 i = 0; i <= count; ++i)
-			ASSERT_EQ(m.arrive(0), posted[i]);
+			away(all[i]);
 		shim_list_steps = 0;
-		m.put_back(posted[0]);
+		back(all[0]);
 		for (const u64 i : order)
-			m.put_back(posted[i + 1]);
-		for (auto *const recv : posted)
-			ASSERT_EQ(m.arrive(0), recv);
-		EXPECT_LE(shim_list_steps, 4 * count);
+			back(all[i + 1]);
+		for (auto *const one : all)
+			ASSERT_EQ(take(), one);
+		EXPECT_LE(shim_list_steps, steps * count);
 		round % 2 ? std::ranges::shuffle(order, random) : std::ranges::reverse(order);
 	}
 }
 
-/* And messages. */
+TEST_F(MatchCrowd, of_one_key_is_not_walked_to_put_back_many)
+{
+	const auto arrive = [&] { return m.arrive(0); };
+
+	expect_places_kept(
+		count, 4, [&] { return m.post(0); }, [&](auto *recv) { ASSERT_EQ(arrive(), recv); },
+		[&](auto *recv) { m.put_back(recv); }, arrive);
+}
+
 TEST_F(MatchCrowd, of_one_key_is_not_walked_to_give_back_many)
 {
-	std::vector<u64> order(count);
-	std::mt19937_64 random{1};
-
-	std::iota(order.begin(), order.end(), 0);
-	for (int round = 0; round < 4; ++round) {
-		std::vector<treadle_match_msg *> kept;
-
-		for (u64 i = 0; i < count + 2; ++i)
-			kept.push_back(m.keep(0));
-		for (u64 i = 0; i <= count; ++i)
-			m.lend(kept[i]);
-		shim_list_steps = 0;
-		m.give_back(kept[0]);
-		for (const u64 i : order)
-			m.give_back(kept[i + 1]);
-		for (auto *const msg : kept)
-			ASSERT_EQ(m.take(0), msg);
-		EXPECT_LE(shim_list_steps, 8 * count);
-		round % 2 ? std::ranges::shuffle(order, random) : std::ranges::reverse(order);
-	}
+	expect_places_kept(
+		count, 8, [&] { return m.keep(0); }, [&](auto *msg) { m.lend(msg); },
+		[&](auto *msg) { m.give_back(msg); }, [&] { return m.take(0); });
 }
 
 /* A mask costs a look, not a walk. */

@@ -365,6 +365,9 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);
 void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
 void treadle_msg_put(struct treadle_msg *msg);
+void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
+	__must_hold(&rx->lock);
+int treadle_msg_park(struct treadle_msg *msg);
 
 /* complete.c */
 bool treadle_cmd_heard(const struct treadle_cmd *cmd);

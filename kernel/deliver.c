@@ -85,10 +85,10 @@ static int told(const struct treadle_msg *msg, int error)
 }
 
 /*
- * The endpoint is closed that has armed the receive, and the sender was told that the message is sent: it is there for
- * the next receive. Under rx->lock.
+ * @msg, whose place was kept, is there for the next receive. Under rx->lock. So it is if the endpoint is closed that has
+ * armed the receive, and the sender was told that the message is sent.
  */
-static void give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
+void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 {
 	msg->done = 0;
 	msg->recv = msg->claimed ? NULL : treadle_rx_match(rx, msg); /* one that was posted since */
@@ -105,7 +105,8 @@ static void give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct tre
 	if (msg->claimed)
 		return;
 	msg->queued = true;
-	treadle_match_unmark(&rx->at); /* who has looked beyond its place begins anew */
+	rx->returned++; /* who has looked beyond its place begins anew */
+	treadle_match_unmark(&rx->at);
 	/* or one that is in the ring, or to come (C) */
 	treadle_ring_want_doorbell(&rx->ring);
 	treadle_rx_hand_over(rx);
@@ -121,7 +122,7 @@ static noinline bool settle(struct treadle_msg *msg, bool received, struct tread
 	/* closing takes this lock after it has set dead, and drops what waits */
 	keep = !received && !READ_ONCE(msg->to->dead);
 	if (keep)
-		give_back(rx, msg, run);
+		treadle_msg_give_back(rx, msg, run);
 	else
 		treadle_match_unmark(&msg->m.at);
 	spin_unlock(&rx->lock);

@@ -312,16 +312,19 @@ struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag
 	return best;
 }
 
+static void msg_nodes(struct treadle_match_msg *msg, u64 tag, u64 seq)
+{
+	msg->by_tag.seq = msg->by_src.seq = seq;
+	msg->by_tag.tag = msg->by_src.tag = tag;
+	msg->by_tag.src = TREADLE_SRC_ANY;
+	msg->by_src.src = msg->src;
+	msg->by_tag.cls = msg->by_src.cls = 0;
+}
+
 void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *msg, u64 tag)
 {
-	msg->by_tag.seq = msg->by_src.seq = m->kept++;
-	msg->by_tag.tag = tag;
-	msg->by_tag.src = TREADLE_SRC_ANY;
-	msg->by_tag.cls = 0;
+	msg_nodes(msg, tag, m->kept++);
 	hash_add(&m->by_tag, &msg->by_tag);
-	msg->by_src.tag = tag;
-	msg->by_src.src = msg->src;
-	msg->by_src.cls = 0;
 	hash_add(&m->by_src, &msg->by_src);
 	msg->at.mark = false;
 	list_add_tail(&msg->at.all, &m->all);
@@ -471,6 +474,15 @@ void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *m
 	hash_del(&m->by_src, &msg->by_src);
 	msg->at.mark = true;
 	m->messages--;
+}
+
+void treadle_match_lend_at(struct treadle_match_msg *msg, struct treadle_match_place *place,
+			   u64 seq)
+{
+	msg_nodes(msg, msg->tag, seq);
+	msg->at.mark = true;
+	list_add(&msg->at.all, &place->all);
+	list_del(&place->all);
 }
 
 void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg)

@@ -180,6 +180,17 @@ void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg 
 
 /* It leaves, but keeps its place among all: it is given back there, or gives it up (treadle_match_unmark). */
 void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *msg);
+/* The place of a message that is kept in @mark while it is in another matcher; it has its seq there. */
+static inline u64 treadle_match_keep_place(struct treadle_match_msg *msg,
+					   struct treadle_match_place *mark)
+{
+	mark->mark = true;
+	list_add(&mark->all, &msg->at.all);
+	return msg->by_tag.seq;
+}
+/* It is in no matcher now: as if it had been lent from that place. */
+void treadle_match_lend_at(struct treadle_match_msg *msg, struct treadle_match_place *place,
+			   u64 seq);
 /* As if it had never left. */
 void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg);
 

@@ -233,6 +233,22 @@ fail:
 	return NULL;
 }
 
+/* To be found by fi_cancel, and when its endpoint closes; under rx->lock. */
+int treadle_msg_park(struct treadle_msg *msg)
+{
+	struct treadle_ep *from = msg->cmd->ep;
+	int ret = 0;
+
+	msg->cmd->msg = msg; /* before it can be found */
+	spin_lock(&from->lock);
+	if (from->dead || from->severed)
+		ret = treadle_ep_error(from);
+	else
+		treadle_wait_add(&from->parked, msg->cmd);
+	spin_unlock(&from->lock);
+	return ret;
+}
+
 /* Put @msg into the matcher; under rx->lock, which closing takes after it has set dead. */
 static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 {
@@ -242,19 +258,10 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 		return msg->to->type == TREADLE_EP_MSG ? -ECONNRESET : -ECONNREFUSED;
 	if (READ_ONCE(msg->to->severed))
 		return -ECONNRESET;
-	if (msg->cmd) { /* to be found by fi_cancel, and when its endpoint closes */
-		struct treadle_ep *from = msg->cmd->ep;
-
-		msg->cmd->msg = msg; /* before it can be found */
-		spin_lock(&from->lock);
-		if (from->dead || from->severed)
-			ret = treadle_ep_error(from);
-		else
-			treadle_wait_add(&from->parked, msg->cmd);
-		spin_unlock(&from->lock);
-		if (ret)
-			return ret;
-	}
+	if (msg->cmd)
+		ret = treadle_msg_park(msg);
+	if (ret)
+		return ret;
 	treadle_match_keep(&rx->match[msg->space], &msg->m);
 	msg->queued = true;
 	return 0;

@@ -38,6 +38,7 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 	struct treadle_match *match = &rx->match[TREADLE_TAGGED];
 	struct treadle_match_place mark;
 	struct treadle_match_msg *m;
+	u64 returned = rx->returned;
 	u32 looks = PEEK_LOOKS;
 
 	treadle_match_mark_init(&mark);
@@ -46,6 +47,9 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 		spin_unlock(&rx->lock);
 		treadle_run_pause(run);
 		spin_lock(&rx->lock);
+		if (rx->returned != returned) /* perhaps to where it has looked */
+			treadle_match_unmark(&mark);
+		returned = rx->returned;
 		if (fatal_signal_pending(current)) {
 			treadle_match_unmark(&mark);
 			break;
@@ -73,20 +77,75 @@ static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv
 	return m ? container_of(m, struct treadle_msg, m) : NULL;
 }
 
+/* Where a message was before it was claimed. */
+struct unclaimed {
+	struct treadle_match_place place;
+	u64 seq;
+};
+
 /*
  * In the matcher of claimed messages the key is the context. The tag stays as it is: who is looking at
  * the message reads it after he has dropped rx->lock.
  */
-static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context)
+static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context,
+		  struct unclaimed *was)
 {
+	was->seq = treadle_match_keep_place(&msg->m, &was->place);
+	treadle_rx_dequeue(rx, msg, NULL);
 	treadle_match_keep_as(&rx->match[TREADLE_CLAIMED], &msg->m, context);
 	msg->claimed = true;
+}
+
+/*
+ * Nobody hears of the claim, as the endpoint that asked has closed: the message is there for the next receive, as it was.
+ * Or (an error) its sender has closed meanwhile: that is what its command is told, and it is in no queue.
+ */
+static int unclaim(struct treadle_rx *rx, struct treadle_msg *msg, struct unclaimed *was,
+		   struct treadle_run *run) __must_hold(&rx->lock)
+{
+	int ret = 0;
+
+	treadle_match_remove_msg(&rx->match[TREADLE_CLAIMED], &msg->m);
+	treadle_match_lend_at(&msg->m, &was->place, was->seq);
+	msg->claimed = false;
+	treadle_msg_give_back(rx, msg, run);
+	if (msg->queued && msg->cmd)
+		ret = treadle_msg_park(msg);
+	if (ret) {
+		msg->queued = false; /* not parked */
+		treadle_rx_dequeue(rx, msg, NULL);
+	}
+	return ret;
+}
+
+/* A message was claimed: is anybody told? */
+static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_msg *msg,
+			 struct unclaimed *was, struct treadle_run *run)
+{
+	bool told = treadle_recv_tell(recv, ep, msg, 0, run);
+	struct treadle_rx *rx = ep->rx;
+	int ret = 0;
+
+	spin_lock(&rx->lock);
+	/* what has no receive is still claimed, or failed: closing takes this lock after it has set dead */
+	if (!told && !msg->recv && !READ_ONCE(msg->to->dead))
+		ret = unclaim(rx, msg, was, run);
+	else
+		treadle_match_unmark(&was->place);
+	spin_unlock(&rx->lock);
+	if (!told)
+		treadle_recv_free(recv);
+	if (ret) {
+		treadle_cmd_complete(msg->cmd, ret, run);
+		treadle_msg_put(msg);
+	}
 }
 
 void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run)
 {
 	u32 what = recv->flags & PEEKS;
 	struct treadle_rx *rx = ep->rx;
+	struct unclaimed was;
 	struct treadle_msg *msg;
 
 	spin_lock(&rx->lock);
@@ -99,10 +158,12 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 		msg = NULL;
 	if (msg) {
 		kref_get(&msg->ref);
-		if (what != TREADLE_F_PEEK)
-			treadle_rx_dequeue(rx, msg, what == TREADLE_F_CLAIM ? recv : NULL);
 		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
-			claim(rx, msg, recv->context);
+			claim(rx, msg, recv->context, &was);
+		else if (what != TREADLE_F_PEEK)
+			treadle_rx_dequeue(rx, msg, what == TREADLE_F_CLAIM ? recv : NULL);
+		if (!(what & TREADLE_F_PEEK))
+			msg->recv = recv; /* the claim is used */
 	}
 	spin_unlock(&rx->lock);
 	if (!msg) {
@@ -111,13 +172,15 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 	}
 	if (what == TREADLE_F_CLAIM) {
 		/* perhaps of another endpoint, which may have closed since: not in the memory of this doorbell */
-		msg->recv = recv;
 		msg->job.ctx = rx->obj.ctx;
 		msg->job.fn = treadle_deliver_job;
 		treadle_run_add(run, &msg->job);
 	} else {
 		recv->one.len = U64_MAX; /* so that all of the message counts */
-		treadle_recv_complete(recv, ep, msg, 0, run);
+		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
+			tell_claimed(recv, ep, msg, &was, run);
+		else
+			treadle_recv_complete(recv, ep, msg, 0, run);
 	}
 	if (what & TREADLE_F_DISCARD) {
 		if (msg->cmd)

@@ -204,6 +204,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @match:	plain, tagged, collective, and messages that were claimed, by the context of who did
  * @slots:	one for each slot of the ring; @free: those not in use
  * @seq:	receives posted; @mourned: treadle_ctx_mourn() of this number was here (without @lock)
+ * @returned:	messages that came back to places where a search may have been
  * @feeding:	receives for which messages may wait that have not been looked at, by m.wild: they
  *		come before what is in the ring
  * @at:		how far the first of them has got
@@ -226,7 +227,7 @@ struct treadle_rx {
 	struct treadle_recv *free;
 	struct list_head feeding;
 	struct treadle_match_place at;
-	u64 seq, mourned;
+	u64 seq, mourned, returned;
 	struct list_head eps, *queued;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max;

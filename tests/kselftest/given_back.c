@@ -199,6 +199,113 @@ TEST_F(given_back, a_claimed_message_stays_claimed)
 	has(_metadata, t, 9, 2);
 }
 
+#define CLAIMS 16
+
+/* An endpoint that claims all messages for another one, and closes meanwhile. */
+struct claims {
+	struct node n;
+	pthread_t thread;
+	int begun;
+};
+
+static void *claims(void *arg)
+{
+	struct claims *c = arg;
+	struct treadle_desc d;
+
+	for (int i = 1; i <= CLAIMS; i++) {
+		d = trecv_of(NULL, 0, ANY, i, 0, 100 + i);
+		d.flags |= TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_COMPLETION;
+		ring_put(&c->n.tx, &d);
+	}
+	ring_publish(&c->n.tx);
+	raise_to(&c->begun, 1);
+	ring_doorbell(&c->n.tx);
+	return NULL;
+}
+
+/* The messages that were told to be claimed, a bit each. */
+static __u32 claimed(struct cq *q)
+{
+	struct treadle_cqe c;
+	__u32 told = 0;
+
+	while (cq_poll(q, &c))
+		if (!c.error)
+			told |= 1u << (c.context - 100);
+	return told;
+}
+
+static void node_close(struct node *n)
+{
+	need(destroy(n->fd, n->tx.id) == 0);
+	need(destroy(n->fd, n->cq.id) == 0 && destroy(n->fd, n->rcq.id) == 0);
+	need(destroy(n->fd, n->sent.id) == 0 && destroy(n->fd, n->rcvd.id) == 0);
+	need(destroy(n->fd, n->av) == 0);
+}
+
+static __u32 claim_and_close(struct three *t, __u64 delay)
+{
+	struct claims c = {.begun = 0};
+	__u64 start;
+	__u32 told;
+
+	node_open(&c.n, (struct options){.context = t->first.fd, .shared_rx = &t->first.rx});
+	c.thread = thread(claims, &c);
+	await(&c.begun, 1);
+	for (start = now_ns(); now_ns() - start < delay;)
+		;
+	destroys(&c.n);
+	pthread_join(c.thread, NULL);
+	told = claimed(&c.n.rcq);
+	node_close(&c.n);
+	return told;
+}
+
+/*
+ * Who has closed before he hears of his claim has not claimed: the message waits where it was, whether its sender waits for
+ * it (each third) or has been told. Of what he has heard the claim stays.
+ */
+TEST_F(given_back, a_claim_that_nobody_has_heard_of_is_none)
+{
+	struct three *t = &self->t;
+	__u32 told, some = 0;
+	__u64 random = 1;
+
+	for (int round = 0; round < 300 || (!some && round < 3000); round++) {
+		for (int i = 1; i <= CLAIMS; i++) {
+			struct treadle_desc d = tsend_of(t->buf + 8 * i, 8, t->to_first, i, i);
+
+			t->buf[8 * i] = i;
+			if (i % 3 == 0)
+				d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+			ASSERT_EQ(1, post(&t->from, d));
+			if (i % 3)
+				ASSERT_EQ(0, cq_next(&t->from.cq).error);
+		}
+		told = claim_and_close(t, lottery(&random) % 200000);
+		some += told && told != (2u << CLAIMS) - 2;
+		about("round %d: %#x", round, told);
+		for (int i = 1; i <= CLAIMS; i++)
+			if (!(told & (1u << i))) {
+				ASSERT_EQ(0, post_recv(&t->first,
+						       trecv_of(t->buf, PAGE, ANY, 0, ~0ULL, i)));
+				has(_metadata, t, i, i);
+			}
+		for (int i = 1; i <= CLAIMS; i++)
+			if (told & (1u << i)) {
+				struct treadle_desc d = trecv_of(t->buf, PAGE, ANY, i, 0, 100 + i);
+
+				d.flags |= TREADLE_F_CLAIM;
+				ASSERT_EQ(1, post(&t->first, d));
+				has(_metadata, t, 100 + i, i);
+			}
+		for (int i = 3; i <= CLAIMS; i += 3)
+			ASSERT_EQ(0, cq_next(&t->from.cq).error);
+	}
+	EXPECT_LT(0, some);
+}
+
 /* Its own endpoint closes, too: then it is dropped with what waits for that. */
 static void closes_both(void *arg)
 {

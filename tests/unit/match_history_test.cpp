@@ -45,7 +45,11 @@ void PrintTo(const History &history, std::ostream *out)
 class MatchHistory : public testing::TestWithParam<History>
 {
 protected:
-	void SetUp() override { ASSERT_EQ(treadle_match_init(&match, random()), 0); }
+	void SetUp() override
+	{
+		ASSERT_EQ(treadle_match_init(&match, random()), 0);
+		ASSERT_EQ(treadle_match_init(&claimed, random()), 0);
+	}
 	void TearDown() override
 	{
 		shim_allocations_left = ULONG_MAX;
@@ -57,8 +61,9 @@ protected:
 			delete recv;
 		for (auto *const msg : reference.messages)
 			delete msg;
-		for (auto *const msg : lent)
-			delete msg;
+		for (const auto &it : lent)
+			delete it.msg;
+		treadle_match_exit(&claimed);
 		treadle_match_exit(&match);
 	}
 
@@ -82,6 +87,21 @@ protected:
 			delete recv;
 	}
 
+	/* A message leaves its place for a while; each other one is in another matcher then. */
+	void lend(treadle_match_msg *msg)
+	{
+		Lent &it = lent.emplace_back(msg);
+
+		if (percent(50)) {
+			treadle_match_lend_msg(&match, msg);
+			return;
+		}
+		it.place = std::make_unique<treadle_match_place>();
+		it.seq = treadle_match_keep_place(msg, it.place.get());
+		treadle_match_remove_msg(&match, msg);
+		treadle_match_keep_as(&claimed, msg, a_tag());
+	}
+
 	/* As treadle_rx_place() does. */
 	void place(treadle_match_recv *recv)
 	{
@@ -96,8 +116,7 @@ protected:
 		}
 		std::erase(reference.messages, found);
 		if (percent(history.lent) && lent.size() < 100) {
-			treadle_match_lend_msg(&match, found);
-			lent.push_back(found);
+			lend(found);
 		} else {
 			treadle_match_remove_msg(&match, found);
 			delete found;
@@ -147,7 +166,16 @@ protected:
 		if (lent.empty())
 			return;
 
-		auto *const msg = take(lent, below(lent.size()));
+		const std::size_t i = below(lent.size());
+		const Lent it = std::move(lent[i]);
+		auto *const msg = it.msg;
+
+		lent.erase(lent.begin() + i);
+		if (it.place) {
+			treadle_match_remove_msg(&claimed, msg);
+			treadle_match_lend_at(msg, it.place.get(), it.seq);
+		}
+
 		auto *const expected = reference.arrive(msg->tag, msg->src);
 		auto *const recv = treadle_match_arrive(&match, msg->tag, msg->src);
 
@@ -289,9 +317,16 @@ protected:
 	const History &history = GetParam();
 	std::mt19937_64 random{20230617};
 	treadle_match match;
+	treadle_match claimed;
 	Reference reference;
 	std::vector<treadle_match_recv *> in_flight;
-	std::vector<treadle_match_msg *> lent;
+	struct Lent {
+		treadle_match_msg *msg;
+		std::unique_ptr<treadle_match_place> place =
+			{}; /* where it was, if it is @claimed */
+		u64 seq = 0;
+	};
+	std::vector<Lent> lent;
 	std::size_t between = 0; /* so often there was something beside the rings */
 	struct Offer {
 		treadle_hash *hash;

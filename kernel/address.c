@@ -155,12 +155,13 @@ u64 treadle_av_name(struct treadle_av *av, u16 port)
 		seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
 		i = find_port(t, htons(port));
-	} while (unlikely(i == NO_ENTRY) && read_seqcount_retry(&av->freed, seq) && --looks);
-	name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
-	if (unlikely(t->ids) && i != NO_ENTRY)
-		name = READ_ONCE(t->ids[i]);
+		name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
+		if (unlikely(t->ids) && i != NO_ENTRY)
+			name = READ_ONCE(t->ids[i]); /* if it was not freed, and is not another's */
+	} while (unlikely(i == NO_ENTRY || t->ids) && read_seqcount_retry(&av->freed, seq) &&
+		 --looks);
 	rcu_read_unlock();
-	return name;
+	return likely(looks) ? name : TREADLE_ADDR_ANY;
 }
 
 /* --- changes, under av->lock ----------------------------------------------------------------- */

@@ -46,6 +46,24 @@ static inline long treadle_gup_remote(struct mm_struct *mm, unsigned long addr, 
 #endif
 }
 
+/* Takes the mmap_lock, and looks at no page without it. */
+static inline long treadle_pin_pages(unsigned long addr, unsigned long n, unsigned int flags,
+				     struct page **pages)
+{
+#if HAVE_GUP_REMOTE_VMAS
+	struct mm_struct *mm = current->mm;
+	long got;
+
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
+	got = pin_user_pages(addr, n, flags, pages, NULL);
+	mmap_read_unlock(mm);
+	return got;
+#else
+	return pin_user_pages_unlocked(addr, n, pages, flags);
+#endif
+}
+
 /*
  * Would it fault although FOLL_NOFAULT says no? In hugetlbfs it did as long as callers could ask for the VMAs; and who
  * sends would have paid for a huge page of who receives. Under the mmap_lock.

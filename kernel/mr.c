@@ -17,6 +17,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "compat.h"
 #include "treadle.h"
 
 #define PIN_BATCH 512ul
@@ -198,13 +199,16 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 	part->pages = treadle_table_alloc(n, sizeof(*part->pages), TREADLE_GFP);
 	if (!part->pages)
 		return -ENOMEM;
-	/* seen by the notifier before the first page is pinned */
+	/*
+	 * Seen by the notifier before the first page is pinned. With the mmap_lock no page is found of which an unmapping
+	 * began before: what pins without it looks at page tables only.
+	 */
 	range_insert(part);
 	while (part->pinned < n) {
 		unsigned long addr = start + (part->pinned << PAGE_SHIFT);
 		u64 left = min(n - part->pinned, PIN_BATCH);
 
-		ret = pin_user_pages_fast(addr, left, flags, part->pages + part->pinned);
+		ret = treadle_pin_pages(addr, left, flags, part->pages + part->pinned);
 		if (ret <= 0)
 			return ret == -ENOMEM ? ret : -EFAULT;
 		part->pinned += ret;

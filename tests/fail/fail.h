@@ -166,9 +166,11 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define get_user_pages_fast(...) FAILS(-ENOMEM, treadle_got_pages(get_user_pages_fast(__VA_ARGS__)))
 #define get_user_pages_remote(...) \
 	FAILS(-ENOMEM, treadle_got_pages(get_user_pages_remote(__VA_ARGS__)))
-#define pin_user_pages_fast(...) FAILS(-ENOMEM, treadle_got_pages(pin_user_pages_fast(__VA_ARGS__)))
-#define copy_from_user(...)	 FAILS(1, copy_from_user(__VA_ARGS__))
-#define copy_to_user(...)	 FAILS(1, copy_to_user(__VA_ARGS__))
+#define pin_user_pages(...) FAILS(-ENOMEM, treadle_got_pages(pin_user_pages(__VA_ARGS__)))
+#define pin_user_pages_unlocked(...) \
+	FAILS(-ENOMEM, treadle_got_pages(pin_user_pages_unlocked(__VA_ARGS__)))
+#define copy_from_user(...) FAILS(1, copy_from_user(__VA_ARGS__))
+#define copy_to_user(...)   FAILS(1, copy_to_user(__VA_ARGS__))
 /* What does not succeed at once: the long way does it. */
 #define raw_copy_from_user(...) FAILS(1, raw_copy_from_user(__VA_ARGS__))
 #define raw_copy_to_user(...)	FAILS(1, raw_copy_to_user(__VA_ARGS__))

@@ -271,14 +271,21 @@ build/alone/%: %
 	$(if $(filter uapi/%,$<),$(Q)$(CC) -std=c11 -pedantic $(warnings) -Iuapi -fsyntax-only -x c -include $< /dev/null)
 	$(Q)touch $@
 
-# 19: the oldest that understands <expected> of libstdc++ 12.
-tidy: $(patsubst %,build/tidy/%,$(filter-out tests/%,$(filter %.cpp,$(sources))))
+# 19: the oldest that understands <expected> of libstdc++ 12. Most of its time goes into the headers of others, so what
+# is linked together is read together.
+tidied := $(filter-out tests/%,$(filter %.cpp,$(sources)))
+tidy: build/tidy/lib/src.cpp build/tidy/lib/provider.cpp $(patsubst %,build/tidy/%,$(filter-out lib/%,$(tidied)))
+build/tidy/lib/%.cpp: $(tidied) .clang-tidy $(filter %.h,$(sources))
+	$(call say,TIDY,lib/$*)
+	$(Q)mkdir -p $(@D)
+	$(Q)printf '#include "$(CURDIR)/%s" // NOLINT(bugprone-suspicious-include)\n' $(filter lib/$*/%,$^) >$@.new
+	$(Q)mv $@.new $@ && { $(call tidy,$@,-Ilib/src) || { rm $@; false; }; }
 build/tidy/%: % .clang-tidy $(filter %.h,$(sources))
 	$(call say,TIDY,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)clang-tidy-19 --quiet $< -- -std=c++23 $(include) $(if $(filter lib/src/%,$<),-Ilib/src) \
-		2> >(grep -v 'warnings\? generated' >&2)
+	$(Q)$(call tidy,$<)
 	$(Q)touch $@
+tidy = clang-tidy-19 --quiet $(1) -- -std=c++23 $(include) $(2) 2> >(grep -v 'warnings\? generated' >&2)
 
 # sparse speaks of the kernel's own headers too; what counts is what it says about these sources.
 sparse: module

@@ -339,6 +339,7 @@ template <int Error> struct Refuses {
 		};
 	}
 };
+inline constexpr Refuses<-FI_ENOSYS> not_opened_for;
 
 } // namespace treadle::fi
 

@@ -60,7 +60,7 @@ Atomic atomic_for(int datatype, int op, const void *result = nullptr,
 }
 
 /* The calls of fi_atomic(3), for one way of locking; FI_TRIGGER is a flag like any other. */
-template <class Lock, bool Special> struct Live {
+template <class Lock, bool Special> struct AtomicCalls {
 	using P = PortOf<Lock>;
 
 	static ssize_t write(fid_ep *ep, const void *buf, std::size_t count, void *, fi_addr_t dest,
@@ -301,13 +301,13 @@ void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
 	static constexpr Refuses<-FI_ENOSYS> refuses;
 
 	ops.size = sizeof(ops);
-	choose<Live>(serialized, write, [&]<class C>(C) {
+	choose<AtomicCalls>(serialized, write, [&]<class C>(C) {
 		ops.write = C::write;
 		ops.writev = C::writev;
 		ops.writemsg = C::writemsg;
 		ops.inject = C::inject;
 	});
-	choose<Live>(serialized, fetch, [&]<class C>(C) {
+	choose<AtomicCalls>(serialized, fetch, [&]<class C>(C) {
 		ops.readwrite = C::readwrite;
 		ops.readwritev = C::readwritev;
 		ops.readwritemsg = C::readwritemsg;

@@ -10,10 +10,8 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_AV;
-
 /* Whichever collectives are meant: a set supports all, and is no smaller for less. */
-constexpr std::uint64_t known_flags =
+constexpr std::uint64_t set_flags =
 	FI_UNIVERSE | FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET |
 	FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET;
 
@@ -46,7 +44,7 @@ int AvSet::open(fid_av *f, fi_av_set_attr *attr, fid_av_set **out, void *context
 {
 	if (!attr)
 		return REFUSE(-FI_EINVAL, subsys, "av_set: needs a fi_av_set_attr");
-	if (attr->flags & ~known_flags)
+	if (attr->flags & ~set_flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "av_set: flags 0x%" PRIx64, attr->flags);
 	if (attr->comm_key_size)
 		return REFUSE(-FI_EOPNOTSUPP, subsys, "av_set: there are no communication keys");

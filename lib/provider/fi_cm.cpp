@@ -9,11 +9,9 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_CTRL;
-
 int no_connections(const char *call) noexcept
 {
-	return REFUSE(-FI_EOPNOTSUPP, subsys, "%s: only for FI_EP_MSG", call);
+	return REFUSE(-FI_EOPNOTSUPP, FI_LOG_EP_CTRL, "%s: only for FI_EP_MSG", call);
 }
 
 } // namespace
@@ -72,15 +70,16 @@ int Endpoint::connect(const void *addr, std::span<const std::byte> data)
 		return no_connections("connect");
 	const auto address = decode(addr_format(), addr);
 	if (!address)
-		return REFUSE(-FI_EINVAL, subsys, "connect: not an address of its format");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "connect: not an address of its format");
 	if (handle_)
-		return REFUSE(-FI_EINVAL, subsys, "connect: the endpoint was opened to accept");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "connect: the endpoint was opened to accept");
 	int rc = enable();
 	if (rc)
 		return rc;
 	rc = kernel_->connect(*address, data);
 	if (rc)
-		return REFUSE(rc, subsys, "connect: %s", to_string(*address).c_str());
+		return REFUSE(rc, FI_LOG_EP_CTRL, "connect: %s", to_string(*address).c_str());
 	set_peer(*address, false);
 	return 0;
 }
@@ -92,14 +91,14 @@ int Endpoint::accept(std::span<const std::byte> data)
 	if (!connected() || !kernel_)
 		return no_connections("accept");
 	if (!handle_)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "accept: the endpoint was not opened for a connection request");
 	int rc = enable();
 	if (rc)
 		return rc;
 	rc = kernel_->accept(data);
 	if (rc)
-		return REFUSE(rc, subsys, "accept");
+		return REFUSE(rc, FI_LOG_EP_CTRL, "accept");
 	answered();
 	return 0;
 }
@@ -111,10 +110,10 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 	if (!connected() || !kernel_)
 		return no_connections("shutdown");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "shutdown: flags 0x%" PRIx64, flags);
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL, "shutdown: flags 0x%" PRIx64, flags);
 	flush(); /* what FI_MORE has put off is outstanding, too */
 	const int rc = kernel_->shutdown();
-	return rc ? REFUSE(rc, subsys, "shutdown") : 0;
+	return rc ? REFUSE(rc, FI_LOG_EP_CTRL, "shutdown") : 0;
 }
 
 int Endpoint::get_peer(void *addr, std::size_t *size)
@@ -125,10 +124,10 @@ int Endpoint::get_peer(void *addr, std::size_t *size)
 	if (!connected())
 		return no_connections("getpeer");
 	if (!peer_)
-		return REFUSE(-FI_ENOTCONN, subsys, "getpeer");
+		return REFUSE(-FI_ENOTCONN, FI_LOG_EP_CTRL, "getpeer");
 	return copy_out(encode(addr_format(), *peer_), addr, size) ?
 		       0 :
-		       too_small(subsys, "getpeer", room, *size);
+		       too_small(FI_LOG_EP_CTRL, "getpeer", room, *size);
 }
 
 } // namespace treadle::fi

@@ -11,8 +11,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_DATA;
-
 /* A member is a port. */
 constexpr std::size_t most_members = std::numeric_limits<std::uint16_t>::max();
 
@@ -154,12 +152,13 @@ ssize_t start(fid_ep *ep, fi_addr_t address, Collective call) noexcept
 	if (call.flags & ~known_flags)
 		return flags_refused(call.flags & ~known_flags, "collective");
 	if (!group)
-		return REFUSE(-FI_EINVAL, subsys, "collective: 0x%" PRIx64 " is no group", address);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "collective: 0x%" PRIx64 " is no group",
+			      address);
 	call.flags = port.tx_desc_flags(call.flags);
 	return guard([&] { return group->start(call); });
 }
 
-struct Live {
+struct CollectiveCalls {
 	static ssize_t barrier(fid_ep *ep, fi_addr_t group, void *context) noexcept
 	{
 		/* What can't be is not left out, if it means that this is not to start at once. */
@@ -248,17 +247,17 @@ void choose_calls(fi_ops_collective &ops, Calls calls) noexcept
 		return;
 	default:
 		ops = {.size = sizeof(ops),
-		       .barrier = Live::barrier,
-		       .broadcast = Live::broadcast,
-		       .alltoall = Live::among_all<FI_ALLTOALL>,
-		       .allreduce = Live::reduce_for_all<FI_ALLREDUCE>,
-		       .allgather = Live::among_all<FI_ALLGATHER>,
-		       .reduce_scatter = Live::reduce_for_all<FI_REDUCE_SCATTER>,
-		       .reduce = Live::reduce,
-		       .scatter = Live::with_root<FI_SCATTER>,
-		       .gather = Live::with_root<FI_GATHER>,
+		       .barrier = CollectiveCalls::barrier,
+		       .broadcast = CollectiveCalls::broadcast,
+		       .alltoall = CollectiveCalls::among_all<FI_ALLTOALL>,
+		       .allreduce = CollectiveCalls::reduce_for_all<FI_ALLREDUCE>,
+		       .allgather = CollectiveCalls::among_all<FI_ALLGATHER>,
+		       .reduce_scatter = CollectiveCalls::reduce_for_all<FI_REDUCE_SCATTER>,
+		       .reduce = CollectiveCalls::reduce,
+		       .scatter = CollectiveCalls::with_root<FI_SCATTER>,
+		       .gather = CollectiveCalls::with_root<FI_GATHER>,
 		       .msg = Refuses<-FI_ENOSYS>(), /* no call of libfabric's leads there */
-		       .barrier2 = Live::barrier2};
+		       .barrier2 = CollectiveCalls::barrier2};
 	}
 }
 

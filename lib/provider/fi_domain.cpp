@@ -27,8 +27,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_DOMAIN;
-
 int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
 	       std::uint64_t flags) noexcept
 {

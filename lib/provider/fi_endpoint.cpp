@@ -15,8 +15,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_CTRL;
-
 /* A counter that has a place in Bindings, and the flag of fi_ep_bind(3) that puts it there. */
 struct CounterRole {
 	std::uint64_t flag;
@@ -64,15 +62,15 @@ int check_contexts(Role role, std::uint64_t caps, const fi_ep_attr &attr) noexce
 	const auto shared = [](std::size_t count) { return count == FI_SHARED_CONTEXT; };
 
 	if (role == Role::whole && (several(attr.tx_ctx_cnt) || several(attr.rx_ctx_cnt)))
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "endpoint: several contexts are what fi_scalable_ep is for");
 	if (role == Role::scalable && caps & FI_COLLECTIVE)
-		return REFUSE(-FI_EINVAL, subsys, "scalable_ep: not with FI_COLLECTIVE");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "scalable_ep: not with FI_COLLECTIVE");
 	if (role == Role::scalable && attr.type == FI_EP_MSG)
-		return REFUSE(-FI_EINVAL, subsys, "scalable_ep: not of type FI_EP_MSG");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "scalable_ep: not of type FI_EP_MSG");
 	if (role == Role::scalable && shared(attr.tx_ctx_cnt) && shared(attr.rx_ctx_cnt))
 		return REFUSE(
-			-FI_EINVAL, subsys,
+			-FI_EINVAL, FI_LOG_EP_CTRL,
 			"scalable_ep: FI_SHARED_CONTEXT in both directions leaves no context");
 	return 0;
 }
@@ -115,7 +113,7 @@ int Endpoint::find_handle(const fi_info &info, Domain &domain,
 {
 	handle = domain.fabric().requests.find(info.handle);
 	if (!handle || info.ep_attr->type != FI_EP_MSG)
-		return REFUSE(-FI_EINVAL, subsys, "open: handle: %s",
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "open: handle: %s",
 			      handle ? "only for FI_EP_MSG" :
 				       "no passive endpoint or unanswered request of this fabric");
 	return 0;
@@ -183,7 +181,8 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 			return rc;
 		auto kernel = open_kernel(role, *info, in, handle);
 		if (!kernel)
-			return REFUSE(fabric_error(kernel.error().negative()), subsys, "open");
+			return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL,
+				      "open");
 		settled->addr_format = format_of(kernel->address().family, info->addr_format);
 		const auto endpoint = make(in, std::move(settled), std::move(*kernel));
 		endpoint->take_role(role);
@@ -217,16 +216,17 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 	const std::lock_guard guard(control_lock_);
 
 	if (enabled_)
-		return REFUSE(-FI_EOPBADSTATE, subsys, "bind: the endpoint is enabled already");
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL,
+			      "bind: the endpoint is enabled already");
 	if (role_ == Role::scalable && !shares_ && other->fclass != FI_CLASS_AV)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: a scalable endpoint has an address vector, its contexts the "
 			      "rest");
 	uses_.reserve(uses_.size() + 1);
 	switch (other->fclass) {
 	case FI_CLASS_AV:
 		if (parent_)
-			return REFUSE(-FI_EINVAL, subsys,
+			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 				      "bind: a context has the address vector of its endpoint");
 		return bind_av(other, flags);
 	case FI_CLASS_CQ:
@@ -239,15 +239,15 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 		return bind_shared_rx(other, flags);
 	case FI_CLASS_EQ:
 		if (flags)
-			return REFUSE(-FI_EBADFLAGS, subsys,
+			return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
 				      "bind: flags for an event queue: 0x%" PRIx64, flags);
 		if (eq_ || source_) /* that of the domain, if an fi_enable got that far */
-			return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
+			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: has an event queue");
 		eq_ = &Eq::of(other);
 		uses_.emplace_back(eq_->users);
 		return 0;
 	default:
-		return REFUSE(-FI_EINVAL, subsys, "bind: not to an object of class %zu",
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: not to an object of class %zu",
 			      other->fclass);
 	}
 }
@@ -257,15 +257,16 @@ int Endpoint::bind_av(::fid *f, std::uint64_t flags)
 	Av &av = Av::of(f);
 
 	if (&av.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, subsys, "bind: address vector of another domain");
+		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
+			      "bind: address vector of another domain");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys,
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
 			      "bind: flags for an address vector: 0x%" PRIx64, flags);
 	if (connected())
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: a connected endpoint knows its peer: no address vector");
 	if (bindings_.av != AddressVectorId{})
-		return REFUSE(-FI_EINVAL, subsys, "bind: has an address vector");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: has an address vector");
 	bindings_.av = av.id();
 	av_ = &av;
 	uses_.emplace_back(av.users);
@@ -278,14 +279,15 @@ int Endpoint::bind_cq(::fid *f, std::uint64_t flags)
 	const bool selective = flags & FI_SELECTIVE_COMPLETION;
 
 	if (&cq.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, subsys, "bind: completion queue of another domain");
+		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
+			      "bind: completion queue of another domain");
 	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) ||
 	    !(flags & (FI_TRANSMIT | FI_RECV)))
-		return REFUSE(-FI_EBADFLAGS, subsys,
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
 			      "bind: flags for a completion queue: 0x%" PRIx64, flags);
 	if ((flags & FI_TRANSMIT && bindings_.tx_cq != CompletionQueueId{}) ||
 	    (flags & FI_RECV && bindings_.rx_cq != CompletionQueueId{}))
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: has a completion queue for this direction");
 	if (flags & FI_TRANSMIT) {
 		bindings_.tx_cq = cq.id();
@@ -305,21 +307,22 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 	Cntr &cntr = Cntr::of(f);
 
 	if (&cntr.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
+		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL, "bind: counter of another domain");
 	if (flags & ~all_counter_flags())
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a counter: 0x%" PRIx64,
-			      flags);
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
+			      "bind: flags for a counter: 0x%" PRIx64, flags);
 	if (!flags) /* nothing is to be counted */
 		return 0;
 	/* Whoever binds one counter for everything need not have asked for all of it. */
 	if (!(rx_caps_ & FI_RMA_EVENT))
 		flags &= ~(FI_REMOTE_READ | FI_REMOTE_WRITE);
 	if (!flags)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: remote operations count only with FI_RMA_EVENT");
 	for (const CounterRole &role : counter_roles) {
 		if (flags & role.flag && bindings_.*role.place != CounterId{})
-			return REFUSE(-FI_EINVAL, subsys, "bind: has a counter for this operation");
+			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+				      "bind: has a counter for this operation");
 	}
 	for (const CounterRole &role : counter_roles) {
 		if (flags & role.flag)
@@ -334,19 +337,20 @@ int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
 int Endpoint::check_bindings() const
 {
 	if (connected() && !eq())
-		return REFUSE(-FI_ENOEQ, subsys,
+		return REFUSE(-FI_ENOEQ, FI_LOG_EP_CTRL,
 			      "enable: no event queue is bound, nor one to its domain");
 	if (!connected() && bindings_.av == AddressVectorId{})
-		return REFUSE(-FI_ENOAV, subsys, "enable: no address vector is bound");
+		return REFUSE(-FI_ENOAV, FI_LOG_EP_CTRL, "enable: no address vector is bound");
 	/* The target of RMA need not be told of receives; it cannot receive then. */
 	const bool receives = rx_caps_ & FI_RECV &&
 			      (shares_rx() || !(rx_caps_ & (FI_REMOTE_READ | FI_REMOTE_WRITE)));
 	if ((tx_caps_ && !reports_tx()) || (receives && !reports_rx()))
-		return REFUSE(-FI_ENOCQ, subsys,
+		return REFUSE(-FI_ENOCQ, FI_LOG_EP_CTRL,
 			      "enable: no completion queue or counter is bound for %s",
 			      tx_caps_ && !reports_tx() ? "FI_TRANSMIT" : "FI_RECV");
 	if ((tx_caps_ && shares_tx() && !shared_tx_) || (rx_caps_ && shares_rx() && !shared_rx_))
-		return REFUSE(-FI_EOPBADSTATE, subsys, "enable: no shared context is bound for %s",
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL,
+			      "enable: no shared context is bound for %s",
 			      tx_caps_ && shares_tx() && !shared_tx_ ? "FI_TRANSMIT" : "FI_RECV");
 	return shared_rx_ ? shared_rx_->check_receiver(*this) : 0;
 }
@@ -395,7 +399,7 @@ int Endpoint::enable()
 	if (!rc)
 		rc = enable_kernel();
 	if (rc)
-		return REFUSE(fabric_error(rc), subsys, "enable");
+		return REFUSE(fabric_error(rc), FI_LOG_EP_CTRL, "enable");
 	enabled_ = true;
 	if (shared_rx_)
 		shared_rx_->sort_receivers();
@@ -414,9 +418,11 @@ void Endpoint::update_ports() noexcept
 int Endpoint::cancel(void *context) noexcept
 {
 	if (kernel_ && !enabled_)
-		return REFUSE(-FI_EOPBADSTATE, subsys, "cancel: the endpoint is not enabled");
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL,
+			      "cancel: the endpoint is not enabled");
 	if (!context)
-		return REFUSE(-FI_ENOENT, subsys, "cancel: what has no context can't be canceled");
+		return REFUSE(-FI_ENOENT, FI_LOG_EP_CTRL,
+			      "cancel: what has no context can't be canceled");
 	if (kernel_) { /* what is received by a shared context was posted there, not here */
 		const Side side = shared_rx_ ? Side::transmit : Side::both;
 		int rc = cancel(context, side);
@@ -436,8 +442,9 @@ int Endpoint::cancel(void *context) noexcept
 		if (rc != -ENOENT)
 			return fabric_error(rc);
 	}
-	return rc == -ENOENT ? -FI_ENOENT :
-			       REFUSE(-FI_EOPBADSTATE, subsys, "cancel: no endpoint receives here");
+	return rc == -ENOENT ?
+		       -FI_ENOENT :
+		       REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL, "cancel: no endpoint receives here");
 }
 
 int Endpoint::cancel(void *context, Side side) noexcept
@@ -453,11 +460,11 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 	const std::lock_guard guard(control_lock_);
 	const std::lock_guard contexts_guard(contexts_lock_);
 	if (enabled_ || !kernel_ || handle_ || parent_ || !contexts_.empty() || has_regions_)
-		return REFUSE(-FI_EOPBADSTATE, subsys,
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL,
 			      "setname: the endpoint is enabled already, accepts a connection, has "
 			      "or is a context, or a region was bound to it");
 	if (!address)
-		return REFUSE(-FI_EINVAL, subsys, "setname: not an address of its format");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "setname: not an address of its format");
 	const EndpointId before = kernel_->id();
 	const int rc = rename(*kernel_, *address, [this](const Address &to) {
 		return create_kernel(role_, *info_, domain_, to);
@@ -482,10 +489,11 @@ int Endpoint::get_name(void *addr, std::size_t *size)
 	const std::size_t room = *size;
 
 	if (!kernel_)
-		return REFUSE(-FI_EINVAL, subsys, "getname: a shared context has no address");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "getname: a shared context has no address");
 	return copy_out(encode(addr_format(), kernel_->address()), addr, size) ?
 		       0 :
-		       too_small(subsys, "getname", room, *size);
+		       too_small(FI_LOG_EP_CTRL, "getname", room, *size);
 }
 
 } // namespace treadle::fi

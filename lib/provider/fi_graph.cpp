@@ -14,8 +14,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_DOMAIN;
-
 /* What a graph says of itself, in libfabric's terms. */
 int graph_error(int rc, const char *what) noexcept
 {
@@ -23,11 +21,13 @@ int graph_error(int rc, const char *what) noexcept
 	case 0:
 		return 0;
 	case -ELOOP:
-		return REFUSE(-FI_EINVAL, subsys, "graph: some commands wait for each other");
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
+			      "graph: some commands wait for each other");
 	case -EBUSY:
-		return REFUSE(-FI_EBUSY, subsys, "graph: it runs");
+		return REFUSE(-FI_EBUSY, FI_LOG_DOMAIN, "graph: it runs");
 	default:
-		return REFUSE(fabric_error(rc), subsys, "graph: %s: a command was refused", what);
+		return REFUSE(fabric_error(rc), FI_LOG_DOMAIN, "graph: %s: a command was refused",
+			      what);
 	}
 }
 

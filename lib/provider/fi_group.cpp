@@ -17,8 +17,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_CTRL;
-
 /* Calls of a group that may be under way; a member that is ahead of the others waits then. */
 constexpr std::size_t most_running = 1024;
 constexpr int patience = 10'000; /* ms */
@@ -45,7 +43,7 @@ int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Memb
 	for (std::uint32_t rank = 0; rank < member.size(); ++rank) {
 		const auto address = set.av().find(member.peers[rank]);
 		if (!address)
-			return REFUSE(-FI_EINVAL, subsys,
+			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 				      "join: %" PRIu64 " was removed from the address vector",
 				      member.peers[rank]);
 		sum = mix(sum, ntohs(address->port));
@@ -54,7 +52,9 @@ int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Memb
 			found = true;
 		}
 	}
-	return found ? 0 : REFUSE(-FI_EINVAL, subsys, "join: the endpoint is no member of the set");
+	return found ? 0 :
+		       REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "join: the endpoint is no member of the set");
 }
 
 } // namespace

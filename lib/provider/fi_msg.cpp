@@ -26,7 +26,7 @@ Message recv_message(void *buf, std::size_t len, fi_addr_t src, void *context) n
 }
 
 /* The calls of fi_msg(3), for one way of locking, and plain or special (Calls). */
-template <class Lock, bool Special> struct Live {
+template <class Lock, bool Special> struct MessageCalls {
 	using P = PortOf<Lock>;
 
 	static ssize_t recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
@@ -90,7 +90,7 @@ template <class Lock, bool Special> struct Live {
 
 void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept
 {
-	choose_for<Live>(ops, serialized, tx, rx);
+	choose_for<MessageCalls>(ops, serialized, tx, rx);
 }
 
 } // namespace treadle::fi

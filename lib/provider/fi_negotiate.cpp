@@ -163,7 +163,7 @@ bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
 #define WITHIN(attr, field, type) compare.within(#attr "->" #field, asked.field, offer.field, type)
 #define ONE_OF(attr, field, ...)  compare.one_of(#attr "->" #field, asked.field, {__VA_ARGS__})
 
-bool agrees(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabric_attr &asked)
+bool suits(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabric_attr &asked)
 {
 	return SAME(fabric_attr, name) && AT_MOST(fabric_attr, prov_version);
 }
@@ -174,8 +174,8 @@ bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t siz
 	return key || !size || compare.refuse("auth_key_size: %zu, but auth_key is NULL", size);
 }
 
-bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
-	    std::uint32_t api)
+bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
+	   std::uint32_t api)
 {
 	const bool agreed =
 		SAME(domain_attr, name) &&
@@ -203,8 +203,8 @@ bool agrees(const Comparison &compare, const fi_domain_attr &offer, const fi_dom
 	       later_fields_agree(compare, asked, api);
 }
 
-bool agrees(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
-	    std::uint64_t caps, std::uint32_t api)
+bool suits(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
+	   std::uint64_t caps, std::uint32_t api)
 {
 	if (asked.type && asked.type != offer.type)
 		return compare.refuse("ep_attr->type: %s asked, not offered",
@@ -232,8 +232,8 @@ bool context_agrees(const Comparison &compare, const char *what, std::uint64_t a
 	return compare.within(what, asked & ~ignored, with_directions(endpoint), FI_TYPE_CAPS);
 }
 
-bool agrees(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr &asked,
-	    std::uint64_t caps)
+bool suits(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr &asked,
+	   std::uint64_t caps)
 {
 	return context_agrees(compare, "tx_attr->caps", asked.caps, caps, rx_caps & ~tx_caps) &&
 	       WITHIN(tx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
@@ -243,8 +243,8 @@ bool agrees(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr
 	       AT_MOST(tx_attr, rma_iov_limit);
 }
 
-bool agrees(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr &asked,
-	    std::uint64_t caps)
+bool suits(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr &asked,
+	   std::uint64_t caps)
 {
 	return context_agrees(compare, "rx_attr->caps", asked.caps, caps, tx_caps & ~rx_caps) &&
 	       WITHIN(rx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
@@ -350,16 +350,16 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 		return compare.refuse("caps: FI_COLLECTIVE needs FI_SEND and FI_RECV, and an "
 				      "endpoint with contexts of its own, one of each kind");
 	/* The type first: it is what most callers who want somebody else differ in. */
-	return (!asked.ep_attr || agrees(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
+	return (!asked.ep_attr || suits(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
 	       compare.one_of<std::uint32_t>("addr_format", asked.addr_format,
 					     {FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
 					      FI_ADDR_STR}) &&
-	       (!asked.fabric_attr || agrees(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
+	       (!asked.fabric_attr || suits(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
 	       (!asked.domain_attr ||
-		agrees(compare, *offer.domain_attr, *asked.domain_attr, api)) &&
-	       (!asked.tx_attr || agrees(compare, *offer.tx_attr, *asked.tx_attr, caps)) &&
-	       (!asked.rx_attr || agrees(compare, *offer.rx_attr, *asked.rx_attr, caps));
+		suits(compare, *offer.domain_attr, *asked.domain_attr, api)) &&
+	       (!asked.tx_attr || suits(compare, *offer.tx_attr, *asked.tx_attr, caps)) &&
+	       (!asked.rx_attr || suits(compare, *offer.rx_attr, *asked.rx_attr, caps));
 }
 
 void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)

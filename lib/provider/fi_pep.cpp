@@ -12,8 +12,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr Refuses<-FI_ENOSYS> refuses;
-
 constexpr int max_backlog = 65536; /* LISTEN, in treadle/ioctl.h */
 
 std::span<const std::byte> key_of(const fi_info &info, std::uint32_t api) noexcept
@@ -29,7 +27,7 @@ std::span<const std::byte> key_of(const fi_info &info, std::uint32_t api) noexce
 	return {};
 }
 
-int get_option(fid_t, int level, int option, void *value, std::size_t *size) noexcept
+int get_passive_option(fid_t, int level, int option, void *value, std::size_t *size) noexcept
 {
 	const std::size_t answer = TREADLE_CM_DATA;
 
@@ -99,24 +97,24 @@ fi_ops_cm Pep::cm_ops{
 	.size = sizeof(fi_ops_cm),
 	.setname = set_name,
 	.getname = get_name,
-	.getpeer = refuses,
-	.connect = refuses,
+	.getpeer = not_opened_for,
+	.connect = not_opened_for,
 	.listen = listen,
-	.accept = refuses,
+	.accept = not_opened_for,
 	.reject = reject,
-	.shutdown = refuses,
-	.join = refuses,
+	.shutdown = not_opened_for,
+	.join = not_opened_for,
 };
 
 fi_ops_ep Pep::ep_ops{
 	.size = sizeof(fi_ops_ep),
-	.cancel = refuses,
-	.getopt = get_option,
-	.setopt = refuses,
-	.tx_ctx = refuses,
-	.rx_ctx = refuses,
-	.rx_size_left = refuses,
-	.tx_size_left = refuses,
+	.cancel = not_opened_for,
+	.getopt = get_passive_option,
+	.setopt = not_opened_for,
+	.tx_ctx = not_opened_for,
+	.rx_ctx = not_opened_for,
+	.rx_size_left = not_opened_for,
+	.tx_size_left = not_opened_for,
 };
 
 Pep::Pep(Fabric &fabric, const Context &context, InfoPtr info, PassiveEndpoint kernel,

@@ -10,9 +10,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_CTRL;
-constexpr Refuses<-FI_ENOSYS> refuses;
-
 ssize_t cancel(fid_t f, void *context) noexcept
 {
 	return Port::of(f).endpoint().cancel(context);
@@ -24,9 +21,9 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	std::size_t answer;
 
 	if (level != FI_OPT_ENDPOINT)
-		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: level %d", level);
+		return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL, "getopt: level %d", level);
 	if (!value || !size)
-		return REFUSE(-FI_EINVAL, subsys, "getopt: NULL");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "getopt: NULL");
 	switch (option) {
 	case FI_OPT_TX_SIZE:
 		answer = info.tx_attr->size;
@@ -36,7 +33,7 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 		break;
 	case FI_OPT_CM_DATA_SIZE:
 		if (!Port::of(f).endpoint().connected())
-			return REFUSE(-FI_ENOPROTOOPT, subsys,
+			return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL,
 				      "getopt: CM_DATA_SIZE: no FI_EP_MSG");
 		answer = TREADLE_CM_DATA;
 		break;
@@ -45,17 +42,17 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 		break;
 	case FI_OPT_FI_HMEM_P2P:
 		if (*size < sizeof(int))
-			return too_small(subsys, "getopt", *size, sizeof(int));
+			return too_small(FI_LOG_EP_CTRL, "getopt", *size, sizeof(int));
 		*size = sizeof(int);
 		*static_cast<int *>(value) = Port::of(f).endpoint().hmem_p2p;
 		return 0;
 	case FI_OPT_XPU_TRIGGER:
 		return xpu_variables(Port::of(f).endpoint(), value, size);
 	default:
-		return REFUSE(-FI_ENOPROTOOPT, subsys, "getopt: option %d", option);
+		return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL, "getopt: option %d", option);
 	}
 	if (*size < sizeof(answer))
-		return too_small(subsys, "getopt", *size, sizeof(answer));
+		return too_small(FI_LOG_EP_CTRL, "getopt", *size, sizeof(answer));
 	*size = sizeof(answer);
 	*static_cast<std::size_t *>(value) = answer;
 	return 0;
@@ -65,7 +62,7 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 int set_p2p(Endpoint &endpoint, const void *value, std::size_t size) noexcept
 {
 	if (size != sizeof(int))
-		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "setopt: a value of %zu bytes", size);
 	switch (*static_cast<const int *>(value)) {
 	case FI_HMEM_P2P_ENABLED: /* "may be used" */
 	case FI_HMEM_P2P_PREFERRED:
@@ -73,10 +70,10 @@ int set_p2p(Endpoint &endpoint, const void *value, std::size_t size) noexcept
 		endpoint.hmem_p2p = *static_cast<const int *>(value);
 		return 0;
 	case FI_HMEM_P2P_REQUIRED:
-		return REFUSE(-FI_EOPNOTSUPP, subsys,
+		return REFUSE(-FI_EOPNOTSUPP, FI_LOG_EP_CTRL,
 			      "setopt: HMEM_P2P: there is none to be required");
 	default:
-		return REFUSE(-FI_EINVAL, subsys, "setopt: HMEM_P2P: %d",
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "setopt: HMEM_P2P: %d",
 			      *static_cast<const int *>(value));
 	}
 }
@@ -84,15 +81,15 @@ int set_p2p(Endpoint &endpoint, const void *value, std::size_t size) noexcept
 int set_option(fid_t f, int level, int option, const void *value, std::size_t size) noexcept
 {
 	if (!value)
-		return REFUSE(-FI_EINVAL, subsys, "setopt: NULL");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "setopt: NULL");
 	if (level == FI_OPT_ENDPOINT && option == FI_OPT_FI_HMEM_P2P)
 		return set_p2p(Port::of(f).endpoint(), value, size);
 	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
-		return REFUSE(-FI_ENOPROTOOPT, subsys,
+		return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL,
 			      "setopt: level %d, option %d: only FI_OPT_MIN_MULTI_RECV can be set",
 			      level, option);
 	if (size != sizeof(std::size_t))
-		return REFUSE(-FI_EINVAL, subsys, "setopt: a value of %zu bytes", size);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "setopt: a value of %zu bytes", size);
 	Port::of(f).endpoint().set_min_multi_recv(*static_cast<const std::size_t *>(value));
 	return 0;
 }
@@ -114,14 +111,14 @@ int set_name(fid_t f, void *addr, std::size_t size) noexcept
 int get_name(fid_t f, void *addr, std::size_t *size) noexcept
 {
 	if (!size)
-		return REFUSE(-FI_EINVAL, subsys, "getname: NULL");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "getname: NULL");
 	return guard([&] { return Port::of(f).endpoint().get_name(addr, size); });
 }
 
 int get_peer(fid_ep *ep, void *addr, std::size_t *size) noexcept
 {
 	if (!size)
-		return REFUSE(-FI_EINVAL, subsys, "getpeer: NULL");
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "getpeer: NULL");
 	return guard([&] { return Port::of(ep).endpoint().get_peer(addr, size); });
 }
 
@@ -178,9 +175,9 @@ fi_ops_cm Port::cm_ops{
 	.getname = get_name,
 	.getpeer = get_peer,
 	.connect = connect,
-	.listen = refuses,
+	.listen = not_opened_for,
 	.accept = accept,
-	.reject = refuses,
+	.reject = not_opened_for,
 	.shutdown = shut_down,
 	.join = Group::join,
 };

@@ -17,7 +17,7 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 };
 
 /* The calls of fi_rma(3), for one way of locking, and special as Calls says or not. */
-template <class Lock, bool Special> struct Live {
+template <class Lock, bool Special> struct RmaCalls {
 	using P = PortOf<Lock>;
 
 	static ssize_t read(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
@@ -110,12 +110,12 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept
 void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept
 {
 	ops.size = sizeof(ops);
-	choose<Live>(serialized, read, [&]<class C>(C) {
+	choose<RmaCalls>(serialized, read, [&]<class C>(C) {
 		ops.read = C::read;
 		ops.readv = C::readv;
 		ops.readmsg = C::readmsg;
 	});
-	choose<Live>(serialized, write, [&]<class C>(C) {
+	choose<RmaCalls>(serialized, write, [&]<class C>(C) {
 		ops.write = C::write;
 		ops.writev = C::writev;
 		ops.writemsg = C::writemsg;

@@ -15,8 +15,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_CTRL;
-
 /* Attributes of a caller of an older interface may end before what is younger. */
 void copy(fi_tx_attr &to, const fi_tx_attr &from, std::uint32_t api) noexcept
 {
@@ -74,12 +72,12 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	InfoPtr settled;
 
 	if (role_ != Role::scalable || !kernel_)
-		return REFUSE(-FI_EINVAL, subsys, "%s: not of a scalable endpoint", call);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: not of a scalable endpoint", call);
 	if (count == FI_SHARED_CONTEXT)
-		return REFUSE(-FI_EINVAL, subsys, "%s: it has a shared one", call);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: it has a shared one", call);
 	if (index < 0 || static_cast<std::size_t>(index) >= count)
-		return REFUSE(-FI_EINVAL, subsys, "%s: index %d: the endpoint has %zu", call, index,
-			      count);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: index %d: the endpoint has %zu",
+			      call, index, count);
 	const int rc = settle(domain_.kernel().limits(), &asked, domain_.api(), call, settled);
 	if (rc)
 		return rc;
@@ -88,15 +86,15 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	std::set<std::pair<Role, int>> place{{role, index}}; /* so that nothing fails at the end */
 	const std::lock_guard guard(contexts_lock_);
 	if (contexts_.contains({role, index}))
-		return REFUSE(-FI_EBUSY, subsys, "%s: index %d is open", call, index);
+		return REFUSE(-FI_EBUSY, FI_LOG_EP_CTRL, "%s: index %d is open", call, index);
 	auto kernel = transmit ? kernel_->transmit_context() :
 				 kernel_->receive_context(static_cast<std::uint32_t>(index));
 	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), subsys, "%s", call);
+		return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL, "%s", call);
 	const auto endpoint = make(domain_, std::move(settled), std::move(*kernel));
 	endpoint->take_role(role);
 	if (!endpoint->tx_caps_ && !endpoint->rx_caps_)
-		return REFUSE(-FI_EINVAL, subsys, "%s: no capability for it", call);
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: no capability for it", call);
 	endpoint->min_multi_recv_ = min_multi_recv();
 	endpoint->uses_.emplace_back(sep.users);
 	*out = make_port(endpoint, context);

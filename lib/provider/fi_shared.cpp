@@ -11,19 +11,16 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_EP_CTRL;
-constexpr Refuses<-FI_ENOSYS> refuses;
-
 /* The application does nothing with it but bind and close it. */
 fi_ops_ep stx_ops{
 	.size = sizeof(fi_ops_ep),
-	.cancel = refuses,
-	.getopt = refuses,
-	.setopt = refuses,
-	.tx_ctx = refuses,
-	.rx_ctx = refuses,
-	.rx_size_left = refuses,
-	.tx_size_left = refuses,
+	.cancel = not_opened_for,
+	.getopt = not_opened_for,
+	.setopt = not_opened_for,
+	.tx_ctx = not_opened_for,
+	.rx_ctx = not_opened_for,
+	.rx_size_left = not_opened_for,
+	.tx_size_left = not_opened_for,
 };
 
 /* All attributes of an endpoint that has this one context; null: they are not to be had. */
@@ -99,7 +96,7 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		self.rx_selective_ = true; /* who receives says what he wants to hear of */
 		rc = self.make_rings(self.bindings_);
 		if (rc)
-			return REFUSE(fabric_error(rc), subsys, "srx_context");
+			return REFUSE(fabric_error(rc), FI_LOG_EP_CTRL, "srx_context");
 		endpoint->enabled_ = true;
 		Port *port = make_port(endpoint, context);
 		port->fid.fclass = FI_CLASS_SRX_CTX;
@@ -113,12 +110,13 @@ int Endpoint::bind_shared_tx(::fid *f, std::uint64_t flags)
 	Stx &stx = Stx::of(f);
 
 	if (&stx.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, subsys, "bind: shared context of another domain");
+		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
+			      "bind: shared context of another domain");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a shared context: 0x%" PRIx64,
-			      flags);
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
+			      "bind: flags for a shared context: 0x%" PRIx64, flags);
 	if (!shares_tx() || shared_tx_)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: tx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
 	shared_tx_ = &stx;
 	bindings_.tx = stx.id();
@@ -132,12 +130,13 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 	Endpoint &srx = port.endpoint();
 
 	if (&srx.domain_ != &domain_)
-		return REFUSE(-FI_EDOMAIN, subsys, "bind: shared context of another domain");
+		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
+			      "bind: shared context of another domain");
 	if (flags)
-		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags for a shared context: 0x%" PRIx64,
-			      flags);
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
+			      "bind: flags for a shared context: 0x%" PRIx64, flags);
 	if (!shares_rx() || shared_rx_)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: rx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
 	const std::lock_guard srx_guard(srx.control_lock_);
 	bool first;
@@ -175,7 +174,7 @@ int Endpoint::check_receiver(const Endpoint &other) const
 	});
 
 	return agreed ? 0 :
-			REFUSE(-FI_EINVAL, subsys,
+			REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			       "enable: who shares a receive context shares the address vector");
 }
 

@@ -31,7 +31,7 @@ Message recv_message(void *buf, std::size_t len, fi_addr_t src, std::uint64_t ta
 }
 
 /* The calls of fi_tagged(3); see fi_msg.cpp. */
-template <class Lock, bool Special> struct Live {
+template <class Lock, bool Special> struct TaggedCalls {
 	using P = PortOf<Lock>;
 
 	static ssize_t recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
@@ -103,7 +103,7 @@ template <class Lock, bool Special> struct Live {
 
 void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept
 {
-	choose_for<Live>(ops, serialized, tx, rx);
+	choose_for<TaggedCalls>(ops, serialized, tx, rx);
 }
 
 } // namespace treadle::fi

@@ -15,8 +15,6 @@ namespace treadle::fi
 namespace
 {
 
-constexpr auto subsys = FI_LOG_DOMAIN;
-
 /* A counter of this domain; null: it isn't. */
 Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 {
@@ -162,7 +160,7 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 	const Cntr *target = counter_of(domain, op.cntr);
 
 	if (!target)
-		return std::unexpected(REFUSE(-FI_EINVAL, subsys,
+		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 					      "QUEUE_WORK: op.cntr is no counter of this domain"));
 	return (work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
 						 Command::add(target->id(), op.value))
@@ -182,17 +180,19 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 
 	const Endpoint *named = endpoint_of(domain, op.ep);
 	if (!named)
-		return REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: ep is no endpoint of this domain");
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
+			      "QUEUE_WORK: ep is no endpoint of this domain");
 	const Endpoint &endpoint = *named;
 	if (!endpoint.enabled())
-		return REFUSE(-FI_EOPBADSTATE, subsys, "QUEUE_WORK: the endpoint is not enabled");
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_DOMAIN,
+			      "QUEUE_WORK: the endpoint is not enabled");
 	if (op.receives && endpoint.shares_rx())
-		return REFUSE(-FI_ENOSYS, subsys,
+		return REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: receives of a shared context are queued there");
 	const std::uint64_t missing =
 		needed & ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
 	if (missing)
-		return REFUSE(missing == FI_TRIGGER ? -FI_EINVAL : -FI_ENOSYS, subsys,
+		return REFUSE(missing == FI_TRIGGER ? -FI_EINVAL : -FI_ENOSYS, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: the endpoint has no %s for this",
 			      Text(missing, FI_TYPE_CAPS).c_str());
 	if (op.flags & ~known)
@@ -292,13 +292,14 @@ void not_triggered(const Command &command, const Endpoint &endpoint) noexcept
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept
 {
 	if (!work.op.msg) /* all kinds are pointers */
-		return std::unexpected(REFUSE(-FI_EINVAL, subsys, "QUEUE_WORK: op is NULL"));
+		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_DOMAIN, "QUEUE_WORK: op is NULL"));
 	if (counts(work))
 		return counter_command(domain, work);
 	const auto op = operation_of(work);
 	if (op)
 		return transfer_command(domain, work, *op);
-	return std::unexpected(REFUSE(-FI_ENOSYS, subsys, "QUEUE_WORK: op_type %d", work.op_type));
+	return std::unexpected(
+		REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN, "QUEUE_WORK: op_type %d", work.op_type));
 }
 
 fid_ep *endpoint_of(const fi_deferred_work &work) noexcept
@@ -314,13 +315,13 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	const Cntr *done = counter_of(domain, work.completion_cntr);
 
 	if (!trigger)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: triggering_cntr is no counter of this domain");
 	if (work.completion_cntr && counts(work))
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: counter operations complete silently");
 	if (work.completion_cntr && !done)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: completion_cntr is no counter of this domain");
 	auto command = command_of(domain, work);
 	if (!command) /* what the endpoint could not do at once is no request of this provider's */
@@ -332,7 +333,7 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	const int rc = domain.kernel().submit(*command);
 	if (rc == -EOPNOTSUPP)
 		return REFUSE(
-			-FI_ENOSYS, subsys,
+			-FI_ENOSYS, FI_LOG_DOMAIN,
 			"QUEUE_WORK: not for this endpoint, or no such operation on this type");
 	return rc ? static_cast<int>(posting_failed(rc, "QUEUE_WORK")) : 0;
 }
@@ -342,7 +343,7 @@ int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept
 	const Cntr *trigger = counter_of(domain, work.triggering_cntr);
 
 	if (!trigger)
-		return REFUSE(-FI_EINVAL, subsys,
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "CANCEL_WORK: triggering_cntr is no counter of this domain");
 	return fabric_error(
 		domain.kernel().cancel(trigger->id(), work.threshold, address_of(&work)));
@@ -364,7 +365,7 @@ int flush_work_told(Domain &domain, void *arg) noexcept
 					   static_cast<fid_cntr *>(arg) :
 					   static_cast<fi_deferred_work *>(arg)->triggering_cntr);
 	return of ? flush_work(domain, of) :
-		    REFUSE(-FI_EINVAL, subsys, "FLUSH_WORK: no counter of this domain");
+		    REFUSE(-FI_EINVAL, FI_LOG_DOMAIN, "FLUSH_WORK: no counter of this domain");
 }
 
 } // namespace treadle::fi

@@ -121,9 +121,9 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 		treadle_cmd_span(cmd, &src, msg->done);
 		treadle_span_kernel(&dst, msg->payload, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
-		/* the sender himself waits, so that his messages stay in order; his worker has others to do, and comes again */
-	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && run->ctx == cmd->ep->obj.ctx &&
-		 current->mm && !fatal_signal_pending(current));
+		/* so that his messages stay in order */
+	} while ((ret == -EAGAIN || ret == -EINPROGRESS) &&
+		 treadle_run_insists(run, cmd->ep->obj.ctx));
 	return ret == -EINPROGRESS ? -EAGAIN : ret;
 }
 
@@ -267,6 +267,15 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 	return 0;
 }
 
+/*
+ * Do older ones wait, so that whoever posts rings (C)? He finds a receive for each of them, in order. If we took them from
+ * his ring, his worker and he himself would go on with them side by side, and they would be done in any order.
+ */
+static bool is_rung_for(const struct treadle_rx *rx, const struct treadle_msg *msg)
+{
+	return rx->match[msg->space].messages && (rx->ring.kern->flags & TREADLE_RING_DOORBELL);
+}
+
 /* Match @msg (on the stack, or ready to be kept) or keep it. Consumes msg->cmd. */
 TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 {
@@ -283,6 +292,8 @@ again:
 				    treadle_rx_match(rx, msg) :
 				    NULL;
 		if (unlikely(msg->space == TREADLE_COLLECTIVE)) /* no ring has receives for it */
+			break;
+		if (!msg->recv && is_rung_for(rx, msg))
 			break;
 		if (!msg->recv) /* may drop the lock for a moment */
 			msg->recv = treadle_rx_take(rx, msg, run);

@@ -24,7 +24,8 @@
 
 #include <treadle/atomic.h>
 
-#define TREADLE_EXCHANGE_TRIES 1000 /* that somebody else may win in a row */
+#define TREADLE_EXCHANGE_TRIES \
+	1000 /* that others may win while somebody holds what they wait for */
 
 union treadle_element {
 	u8 bytes[32];
@@ -121,21 +122,23 @@ static inline void treadle_load(void *at, u32 size, union treadle_element *value
 
 /*
  * Change the word at @at; what was there takes the place of the operand. False: others
- * were faster all the time, and nothing has happened.
+ * were faster all the time, *tries has come to nothing, and nothing has happened.
  */
 static inline bool treadle_update(treadle_compute_fn *compute, u8 op, u8 type, void *at,
-				  void *operand, const void *compare)
+				  void *operand, const void *compare, u32 *tries)
 {
-	u32 size = treadle_type_size(type), tries = 0;
+	u32 size = treadle_type_size(type);
 	union treadle_element old, next;
 
 	treadle_load(at, size, &old);
-	do {
-		if (tries++ == TREADLE_EXCHANGE_TRIES)
-			return false;
+	for (;;) {
 		next = old;
-	} while (compute(op, type, &next, operand, compare) &&
-		 !treadle_exchange(at, size, &old, &next));
+		if (!compute(op, type, &next, operand, compare) ||
+		    treadle_exchange(at, size, &old, &next))
+			break;
+		if (!--*tries)
+			return false;
+	}
 	memcpy(operand, &old, size);
 	return true;
 }

@@ -190,6 +190,7 @@ static void modify_locked(const struct work *w, void *at, u64 bytes, void *rest)
 static u64 modify(void *arg, void *at, u64 bytes, void *rest)
 {
 	u64 done = 0, len = rest ? bytes + 1 : bytes;
+	u32 tries = TREADLE_EXCHANGE_TRIES;
 	struct work *w = arg;
 
 	if (is_fp(w->type))
@@ -198,7 +199,7 @@ static u64 modify(void *arg, void *at, u64 bytes, void *rest)
 		if (rest || !treadle_is_word(at + done, w->size, w->words))
 			modify_locked(w, at + done, rest ? bytes : w->size, rest);
 		else if (!treadle_update(w->compute, w->op, w->type, at + done, w->operand,
-					 w->compare))
+					 w->compare, &tries))
 			break;
 		done += w->size;
 		w->operand += w->size;
@@ -302,9 +303,10 @@ static noinline struct outcome update_word(const struct treadle_desc *d, void *a
 					   u64 than)
 {
 	struct outcome result = { value };
+	u32 tries = TREADLE_EXCHANGE_TRIES;
 
 	result.ok = treadle_update(treadle_compute_int, d->atomic_op, d->datatype, at, &result.was,
-				   &than);
+				   &than, &tries);
 	return result;
 }
 

@@ -13,6 +13,8 @@
 #include "treadle.h"
 
 #define LOCK_TRIES 64
+#define MODIFY_CALLS \
+	4 /* under one hold: what is changed in place may have to be tried very often */
 
 /* @count buffers at @iov, from their byte @off on. */
 void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,
@@ -390,9 +392,10 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 		   struct treadle_run *run)
 {
 	u64 n, miss, before;
-	int idle = 0, ret;
+	int idle = 0, calls, ret;
 
 	while (*done < len) {
+		calls = MODIFY_CALLS;
 		before = *done;
 		spans_lock(span, span); /* one pagemap: it is not only tried */
 		ret = span_error(span);
@@ -404,7 +407,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 			n = modify_known(span, len - *done, unit, write, fn, arg, &miss);
 			span->off += n;
 			*done += n;
-		} while (n && *done < len);
+		} while (n && *done < len && --calls);
 		spans_unlock(span, span);
 		if (*done == len)
 			break;

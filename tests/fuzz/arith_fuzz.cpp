@@ -29,13 +29,14 @@ template <class T> void try_it(u8 op, u8 type, Input &in)
 	const T was = read<T>(in), with = read<T>(in), than = read<T>(in);
 	alignas(16) char at[sizeof(T)], operand[sizeof(T) + 1], compare[sizeof(T) + 3];
 	T now, before;
+	u32 tries = 1;
 
 	std::memcpy(at, &was, sizeof(T));
 	std::memcpy(operand + 1, &with, sizeof(T));
 	std::memcpy(compare + 3, &than, sizeof(T));
 	if constexpr (sizeof(T) <= 16) {
 		ENSURE(treadle_update(compute_of(type), op, type, at, operand + 1,
-				      op >= TREADLE_ATOMIC_CSWAP ? compare + 3 : nullptr));
+				      op >= TREADLE_ATOMIC_CSWAP ? compare + 3 : nullptr, &tries));
 		std::memcpy(&before, operand + 1, sizeof(T));
 		ENSURE(identical(before, was));
 	} else {

@@ -75,6 +75,7 @@ TYPED_TEST(Arith, EveryOperationIsThatOfTheManual)
 					alignas(16) char at[sizeof(T)], operand[sizeof(T) + 1],
 						compare[sizeof(T) + 3];
 					T now, before;
+					u32 tries = 1;
 
 					std::memcpy(at, &was, sizeof(T));
 					std::memcpy(operand + 1, &with, sizeof(T));
@@ -83,7 +84,8 @@ TYPED_TEST(Arith, EveryOperationIsThatOfTheManual)
 						ASSERT_TRUE(treadle_update(
 							compute_of(type), op, type, at, operand + 1,
 							op >= TREADLE_ATOMIC_CSWAP ? compare + 3 :
-										     nullptr));
+										     nullptr,
+							&tries));
 						std::memcpy(&before, operand + 1, sizeof(T));
 						ASSERT_TRUE(identical(before, was)) << op;
 					} else {
@@ -109,9 +111,11 @@ template <class T> void hammer(int type)
 	const auto add = [&] {
 		for (int i = 0; i < rounds; ++i) {
 			T one = 1;
+			u32 tries;
+			do
+				tries = TREADLE_EXCHANGE_TRIES;
 			while (!treadle_update(compute_of(type), TREADLE_ATOMIC_SUM, type, &word,
-					       &one, nullptr))
-				;
+					       &one, nullptr, &tries));
 		}
 	};
 	{
@@ -136,6 +140,29 @@ TEST(Arith, WordsAreAtomic)
 	hammer<double>(TREADLE_DOUBLE);
 	hammer<long double>(TREADLE_LONG_DOUBLE);
 	hammer<unsigned __int128>(TREADLE_UINT128);
+}
+
+std::uint32_t contended;
+
+/* Somebody else is faster, each time. */
+bool overtaken(u8, u8, void *value, const void *, const void *)
+{
+	++contended;
+	*static_cast<std::uint32_t *>(value) = 0;
+	return true;
+}
+
+TEST(Arith, WhoIsOvertakenGivesUp)
+{
+	std::uint32_t operand = 5;
+	u32 tries = 3;
+
+	contended = 10;
+	EXPECT_FALSE(treadle_update(overtaken, TREADLE_ATOMIC_SUM, TREADLE_UINT32, &contended,
+				    &operand, nullptr, &tries));
+	EXPECT_EQ(tries, 0u);
+	EXPECT_EQ(contended, 13u);
+	EXPECT_EQ(operand, 5u);
 }
 
 TEST(Arith, WordsAreAlignedToTheirSize)

@@ -201,6 +201,6 @@ bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);
 void treadle_mr_shutdown(struct treadle_obj *obj);
 void treadle_mr_free(struct treadle_obj *obj);
-void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last);
+bool treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last);
 
 #endif

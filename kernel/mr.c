@@ -20,7 +20,8 @@
 #include "compat.h"
 #include "treadle.h"
 
-#define PIN_BATCH 512ul
+#define PIN_BATCH    512ul
+#define REVOKE_BATCH 256u
 #define ACCESS_ALL                                                                                \
 	(TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_WRITE | \
 	 TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
@@ -103,14 +104,21 @@ int treadle_mrs_init(struct rhashtable *mrs)
 	return rhashtable_init(mrs, &mr_params);
 }
 
-/* From the MMU notifier, under pm->lock. */
-void treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last)
+/* From the MMU notifier, under pm->lock, which it lets go of if there are more (true). */
+bool treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last)
 {
 	struct interval_tree_node *n;
+	unsigned int i;
 
-	for (n = interval_tree_iter_first(&pm->pinned, start, last); n;
-	     n = interval_tree_iter_next(n, start, last))
+	for (i = 0; i < REVOKE_BATCH; i++) {
+		n = interval_tree_iter_first(&pm->pinned, start, last);
+		if (!n)
+			return false;
 		container_of(n, struct treadle_mr_part, range)->mr->revoked = true;
+		interval_tree_remove(n, &pm->pinned);
+		n->last = 0; /* not in the tree */
+	}
+	return true;
 }
 
 /*
@@ -122,6 +130,8 @@ static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write, bool
 	u64 end = addr + len;
 	int ret = 0;
 
+	if (!unmapped && end > PM_END)
+		return -EFAULT;
 	if (mmap_read_lock_killable(mm))
 		return -EINTR;
 	while (addr < end) {
@@ -176,10 +186,9 @@ static void range_remove(struct treadle_mr_part *part)
 {
 	struct treadle_pm *pm = part->mr->obj.ctx->pm;
 
-	if (!part->range.last)
-		return;
 	write_lock(&pm->lock);
-	interval_tree_remove(&part->range, &pm->pinned);
+	if (part->range.last)
+		interval_tree_remove(&part->range, &pm->pinned);
 	write_unlock(&pm->lock);
 }
 
@@ -213,7 +222,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 			return ret == -ENOMEM ? ret : -EFAULT;
 		part->pinned += ret;
 		/* and known to the pagemap: copies will not have to ask */
-		for (i = 0; i < ret; i += TREADLE_FILL)
+		for (i = 0; i < ret; i += treadle_pm_stride(addr + ((u64)i << PAGE_SHIFT)))
 			treadle_pm_fill(mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
 					(u64)(ret - i) << PAGE_SHIFT, write, TREADLE_FILL_FAULT);
 		if (fatal_signal_pending(current))
@@ -311,7 +320,7 @@ static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov
 		    check_add_overflow(total, part->iov.len, &total))
 			return -EINVAL;
 		if (unmapped) /* but nobody ever has memory beyond */
-			part->iov.len = min_t(u64, end, max_t(u64, part->iov.addr, TASK_SIZE_MAX)) -
+			part->iov.len = min_t(u64, end, max_t(u64, part->iov.addr, PM_END)) -
 					part->iov.addr;
 		else if (check_add_overflow(end, (u64)PAGE_SIZE, &end))
 			return -EINVAL;

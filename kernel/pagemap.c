@@ -134,8 +134,14 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	if (pm->root && range->start <= limit)
 		pm_zap(pm, pm->root, PM_LEVELS - 1, range->start, min_t(u64, range->end - 1, limit),
 		       &cut);
-	if (range->event == MMU_NOTIFY_UNMAP)
-		treadle_mr_revoke(pm, range->start, range->end - 1);
+	/* nothing is entered in the range meanwhile */
+	while (range->event == MMU_NOTIFY_UNMAP &&
+	       treadle_mr_revoke(pm, range->start, range->end - 1)) {
+		write_unlock(&pm->lock);
+		if (mmu_notifier_range_blockable(range))
+			cond_resched();
+		write_lock(&pm->lock);
+	}
 	write_unlock(&pm->lock);
 	if (!list_empty(&cut)) {
 		unsigned long n = pm_free_cut(&cut, mmu_notifier_range_blockable(range));
@@ -444,11 +450,11 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum t
 	LIST_HEAD(cut);
 	long got;
 
-	if (addr >= min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS))
+	if (addr >= PM_END)
 		return -EFAULT;
-	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE), TREADLE_FILL);
+	n = min_t(u64, DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE),
+		  treadle_pm_stride(addr));
 	addr &= PAGE_MASK;
-	n = min(n, PM_FAN - treadle_pm_index(addr, 0)); /* within one leaf */
 
 	for (tries = 0; tries < FILL_TRIES && ret == -EAGAIN; tries++) {
 		unsigned long seq;

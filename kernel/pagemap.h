@@ -23,6 +23,7 @@ struct treadle_run;
 #define PM_LEAF_SHIFT (PAGE_SHIFT + PM_BITS)
 #define PM_ADDR_BITS  (PAGE_SHIFT + PM_LEVELS * PM_BITS)
 static_assert(PM_ADDR_BITS < 64);
+#define PM_END	      min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS)
 #define PM_WRITE      1ul	  /* entry: the page may be written */
 #define TREADLE_CHUNK (64u << 10) /* bytes copied under one hold of a pagemap */
 #define TREADLE_FILL  16u	  /* pages that become known at once */
@@ -101,6 +102,12 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum t
 static inline unsigned int treadle_pm_index(u64 addr, int level)
 {
 	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
+}
+
+/* So many pages from @addr on become known at once: they are in one leaf. */
+static inline unsigned int treadle_pm_stride(u64 addr)
+{
+	return min(TREADLE_FILL, PM_FAN - treadle_pm_index(addr, 0));
 }
 
 /* The lowest table for @addr, or NULL. Under pm->lock. */

@@ -304,6 +304,35 @@ TEST(pinned_ranges_can_be_unmapped)
 	close(b.fd);
 }
 
+/* However many there are: one page, in very many regions. */
+TEST(all_that_was_pinned_is_revoked)
+{
+	enum { REGIONS = 1000 };
+	const int rw = PROT_READ | PROT_WRITE;
+	char *src = pages(PAGE), *dst = pages(PAGE);
+	__u64 to, keys[REGIONS];
+	__u32 ids[REGIONS];
+	struct node n;
+
+	node_open(&n, (struct options){});
+	to = peer(&n, n.addr);
+	for (int i = 0; i < REGIONS; i++) {
+		keys[i] = 0;
+		ASSERT_EQ(0, mr(n.fd, dst, PAGE, WRITES, TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY,
+				&keys[i], &ids[i]));
+	}
+	ASSERT_EQ(1, post(&n, write_of(src, 8, to, 0, keys[REGIONS - 1], 1)));
+	EXPECT_EQ(0, cq_next(&n.cq).error);
+	ASSERT_EQ(0, munmap(dst, PAGE));
+	ASSERT_EQ(dst, mmap(dst, PAGE, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	for (int i = 0; i < REGIONS; i++) {
+		ASSERT_EQ(1, post(&n, write_of(src, 8, to, 0, keys[i], 1)));
+		EXPECT_EQ(EKEYREJECTED, cq_next(&n.cq).error);
+		EXPECT_EQ(0, destroy(n.fd, ids[i]));
+	}
+	close(n.fd);
+}
+
 /* Pages that are pinned stay the parent's when it forks. */
 TEST(pinned_pages_survive_fork)
 {

@@ -367,9 +367,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 		}
 		if (ret == -EINPROGRESS)
 			ret = -EAGAIN;
-		/* he who rings waits; his worker comes again */
-	} while (ret == -EAGAIN && run->ctx == ctx && current->mm &&
-		 !fatal_signal_pending(current));
+	} while (ret == -EAGAIN && treadle_run_insists(run, ctx));
 	if (!ret)
 		cmd->inject = buf;
 	else

@@ -74,14 +74,17 @@ static void cq_free_nodes(struct list_head *done)
 /* As much as there is room for. Without locks; may sleep. */
 void treadle_cq_flush(struct treadle_cq *cq)
 {
+	bool more, awaited;
 	LIST_HEAD(done);
-	bool more;
 
 	do {
 		spin_lock(&cq->lock);
 		more = cq_flush_some(cq, &done);
+		/* who looks at the ring, and then whether anything is kept, may miss what goes from there to here */
+		awaited = !list_empty(&done) && treadle_awaited(&cq->waitq);
 		spin_unlock(&cq->lock);
 		cq_free_nodes(&done);
+		treadle_wake(&cq->waitq, awaited);
 	} while (more && !fatal_signal_pending(current));
 }
 

@@ -43,7 +43,7 @@ struct av_entry {
 	u8 addr[16];
 	__be16 port;
 	u8 state; /* enum entry_state */
-	bool v6 : 1, hashed : 1;
+	bool v6 : 1, hashed : 1, scoped : 1;
 	u32 next, twins;
 };
 
@@ -279,13 +279,13 @@ static int grow(struct treadle_av *av, u32 more)
 	if (!t)
 		return -ENOMEM;
 	bitmap_copy(t->free, old->free, av->used);
-	if (t->ids)
-		memcpy(t->ids, old->ids, av->used * sizeof(u64));
 	for (i = 0; i < av->used; i++) {
 		u8 state = old->entries[i].state;
 
 		t->entries[i] = old->entries[i];
 		t->entries[i].state = ENTRY_FREE; /* not to be found before it is hashed */
+		if (t->ids)
+			t->ids[i] = old->ids[i];
 		if (state == ENTRY_LOCAL)
 			hash_entry(t, i);
 		t->entries[i].state = state;
@@ -299,11 +299,16 @@ static int grow(struct treadle_av *av, u32 more)
 
 /*
  * A link-local address means nothing without its interface: the scope is kept in
- * bytes of it that are always zero. The scope of other addresses says nothing.
+ * bytes of it that are zero, but in addresses that nobody has. That of others says nothing.
  */
-static u32 *scope_of(u8 *addr)
+static u32 *scope_in(u8 *addr)
 {
-	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80 ? (u32 *)(addr + 4) : NULL;
+	return (u32 *)(addr + 4);
+}
+
+static bool has_scope(u8 *addr)
+{
+	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80 && !*scope_in(addr);
 }
 
 static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local,
@@ -316,8 +321,9 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 	memcpy(e->addr, addr->addr, sizeof(e->addr));
 	e->v6 = addr->family == AF_INET6;
 	e->hashed = false;
-	if (e->v6 && scope_of(e->addr))
-		*scope_of(e->addr) = addr->scope;
+	e->scoped = e->v6 && has_scope(e->addr);
+	if (e->scoped)
+		*scope_in(e->addr) = addr->scope;
 	WRITE_ONCE(e->port, addr->port);
 	if (t->ids) /* before it is found */
 		WRITE_ONCE(t->ids[i], id ? *id : i);
@@ -580,9 +586,9 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
 		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;
 		arg->addr.port = e->port;
-		if (e->v6 && scope_of(arg->addr.addr)) {
-			arg->addr.scope = *scope_of(arg->addr.addr);
-			*scope_of(arg->addr.addr) = 0;
+		if (e->scoped) {
+			arg->addr.scope = *scope_in(arg->addr.addr);
+			*scope_in(arg->addr.addr) = 0;
 		}
 		ret = 0;
 	}

@@ -79,6 +79,12 @@ TEST_F(av, what_goes_in_comes_out)
 	ASSERT_EQ(0, av_insert(self->fd, self->av, &link_local, &count, index));
 	EXPECT_EQ(0, av_lookup(self->fd, self->av, index[0], &got));
 	EXPECT_TRUE(equal(&link_local, &got));
+	/* Nobody has such a one, but it is what was inserted. */
+	link_local.addr[7] = 1;
+	link_local.scope = 0;
+	ASSERT_EQ(0, av_insert(self->fd, self->av, &link_local, &count, index));
+	EXPECT_EQ(0, av_lookup(self->fd, self->av, index[0], &got));
+	EXPECT_TRUE(equal(&link_local, &got));
 }
 
 TEST_F(av, unknown_families_are_skipped)

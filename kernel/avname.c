@@ -81,7 +81,10 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 	/* before the lock, which is everybody's: who is at his limit may have to wait for memory */
 	if (!(arg->flags & TREADLE_AV_READ))
 		fresh = treadle_av_alloc(arg);
-	mutex_lock(&names_lock);
+	if (mutex_lock_killable(&names_lock)) {
+		av = ERR_PTR(-EINTR);
+		goto out;
+	}
 	av = find(name);
 	if (av && av->ctx_bits != arg->rx_ctx_bits)
 		av = ERR_PTR(-EINVAL);
@@ -98,6 +101,7 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 		name = NULL;
 	}
 	mutex_unlock(&names_lock);
+out:
 	kfree(name);
 	if (av != fresh && !IS_ERR(fresh))
 		kref_put(&fresh->ref, treadle_av_release);

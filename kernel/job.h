@@ -91,18 +91,22 @@ static inline bool treadle_run_is_for(const struct treadle_run *run, const struc
 void treadle_run_give(struct treadle_run *run);
 void treadle_run_pause(struct treadle_run *run);
 
-/* He who rings for @ctx tries again at once; its worker has others to do, and comes again. */
-static inline bool treadle_run_insists(const struct treadle_run *run, const struct treadle_ctx *ctx)
-{
-	cond_resched();
-	return run->ctx == ctx && current->mm && !fatal_signal_pending(current);
-}
-
 /* The jobs of other contexts don't wait for what comes now. */
 static inline void treadle_run_let_go(struct treadle_run *run)
 {
 	if (!list_empty(&run->others))
 		treadle_run_give(run);
+}
+
+/* He who rings for @ctx tries again at once; its worker has others to do, and comes again. */
+static inline bool treadle_run_insists(struct treadle_run *run, const struct treadle_ctx *ctx)
+{
+	if (run->ctx != ctx || !current->mm || fatal_signal_pending(current))
+		return false;
+	if (need_resched())
+		treadle_run_let_go(run);
+	cond_resched();
+	return true;
 }
 
 static inline bool treadle_run_empty(const struct treadle_run *run)

@@ -186,6 +186,8 @@ static void range_remove(struct treadle_mr_part *part)
 {
 	struct treadle_pm *pm = part->mr->obj.ctx->pm;
 
+	if (!part->pages) /* nothing was pinned */
+		return;
 	write_lock(&pm->lock);
 	if (part->range.last)
 		interval_tree_remove(&part->range, &pm->pinned);

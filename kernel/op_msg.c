@@ -268,8 +268,8 @@ static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 }
 
 /*
- * Do older ones wait, so that whoever posts rings (C)? He finds a receive for each of them, in order. If we took them from
- * his ring, his worker and he himself would go on with them side by side, and they would be done in any order.
+ * Do older ones wait, so that whoever posts rings (C)? He finds receives for them, and is done with one after the other. If
+ * we took them from his ring, as one does who has begun to, his worker would go on beside him, and be done at another time.
  */
 static bool is_rung_for(const struct treadle_rx *rx, const struct treadle_msg *msg)
 {

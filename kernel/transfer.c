@@ -412,7 +412,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 		if (*done == len)
 			break;
 		span->off += miss;
-		ret = span_fill(span, len - *done, write, run);
+		ret = n ? 0 : span_fill(span, len - *done, write, run);
 		span->off -= miss;
 		if (ret)
 			return ret;

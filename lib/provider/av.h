@@ -10,11 +10,10 @@
 
 #include "address.h"
 #include "domain.h"
+#include "eq.h"
 
 namespace treadle::fi
 {
-
-class Eq;
 
 /* fi_av(3). Maps and tables are the same here: a fi_addr_t is an index. */
 class Av : public Object<Av, fid_av, FI_CLASS_AV, FI_LOG_AV>
@@ -59,7 +58,8 @@ private:
 	/* Where all variants meet. An address of family 0 is one that could not be read. */
 	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
 		   void *context);
-	void report(std::span<const int> errors, std::size_t inserted, void *context);
+	void report(Eq::Reserve &events, std::span<const int> errors, std::size_t inserted,
+		    void *context) noexcept;
 
 	static fi_ops_av av_ops;
 

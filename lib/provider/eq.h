@@ -37,11 +37,23 @@ class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waita
 public:
 	static int open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) noexcept;
 
-	/* Adds an event, or an error. They may throw for want of memory. */
+	/* Adds an event. It may throw for want of memory. */
 	void report(std::uint32_t event, const void *entry, std::size_t size);
-	void report(const fi_eq_err_entry &error);
 	/* FI_MR_COMPLETE, or the error, of a region that is registered. */
 	void report(::fid &region, int error);
+	/* Events for which there is memory before that happens which they tell of: adding one of these can't fail. */
+	class Reserve
+	{
+	public:
+		explicit Reserve(std::size_t count) : events_(count) {}
+
+	private:
+		friend class Eq;
+
+		std::list<Event> events_;
+	};
+	void report(Reserve &from, std::uint32_t event, const fi_eq_entry &entry) noexcept;
+	void report(Reserve &from, const fi_eq_err_entry &error) noexcept;
 
 	/* A registration that is under way: FI_REG_MR. */
 	class Pending : public Registration
@@ -127,13 +139,12 @@ private:
 			: event(event), entry(bytes(entry), bytes(entry) + size)
 		{
 		}
-		explicit Event(const fi_eq_err_entry &error) : Event(0, &error, sizeof(error))
-		{
-			failed = true;
-		}
+		explicit Event(const fi_eq_err_entry &error) : Event() { tell(error); }
 		/* With room for what tell() puts there. */
 		Event() { entry.reserve(sizeof(fi_eq_err_entry)); }
 		void tell(::fid &of, int error, std::uint32_t kind) noexcept;
+		void tell(std::uint32_t kind, const fi_eq_entry &done) noexcept;
+		void tell(const fi_eq_err_entry &error) noexcept;
 		static const std::byte *bytes(const void *p)
 		{
 			return static_cast<const std::byte *>(p);
@@ -175,6 +186,7 @@ private:
 	void add(Event event);
 	/* lock_ is held */
 	void append(Event event);
+	void append(std::list<Event> &from) noexcept;
 	bool is_ours() const noexcept { return getpid() == owner_; }
 	int fetch();
 	void take_registrations() noexcept;

@@ -10,7 +10,6 @@
 #include <arpa/inet.h>
 
 #include "avset.h"
-#include "eq.h"
 
 namespace treadle::fi
 {
@@ -206,6 +205,8 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 		return REFUSE(-FI_ENOEQ, subsys,
 			      "insert: opened with FI_EVENT, and no event queue is bound");
 
+	/* Before the addresses are in the vector: one for each that may fail, and FI_AV_COMPLETE. */
+	Eq::Reserve events(asynchronous_ ? addresses.size() + 1 : 0);
 	int failure =
 		kernel_.insert(addresses, indices.data(), flags & FI_AV_USER_ID ? out : nullptr)
 			.error;
@@ -227,7 +228,7 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	if (out)
 		std::copy(indices.begin(), indices.end(), out);
 	if (asynchronous_) {
-		report(errors, inserted, context);
+		report(events, errors, inserted, context);
 		return 0;
 	}
 	if (flags & FI_SYNC_ERR)
@@ -235,7 +236,8 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	return static_cast<int>(inserted);
 }
 
-void Av::report(std::span<const int> errors, std::size_t inserted, void *context)
+void Av::report(Eq::Reserve &events, std::span<const int> errors, std::size_t inserted,
+		void *context) noexcept
 {
 	Eq &eq = *eq_;
 
@@ -248,13 +250,13 @@ void Av::report(std::span<const int> errors, std::size_t inserted, void *context
 		error.data = i;
 		error.err = errors[i];
 		error.prov_errno = errors[i];
-		eq.report(error);
+		eq.report(events, error);
 	}
 	fi_eq_entry done{};
 	done.fid = &fid;
 	done.context = context;
 	done.data = inserted;
-	eq.report(FI_AV_COMPLETE, &done, sizeof(done));
+	eq.report(events, FI_AV_COMPLETE, done);
 }
 
 int Av::insert(fid_av *f, const void *addr, std::size_t count, fi_addr_t *out, std::uint64_t flags,

@@ -98,6 +98,13 @@ void Eq::append(Event event)
 	update_own();
 }
 
+/* The first of those. */
+void Eq::append(std::list<Event> &from) noexcept
+{
+	events_.splice(events_.end(), from, from.begin());
+	update_own();
+}
+
 /* Makes the eventfd tell whether there are events. */
 void Eq::update_own() noexcept
 {
@@ -211,10 +218,6 @@ int Eq::fetch()
 
 void Eq::Event::tell(::fid &of, int error, std::uint32_t kind) noexcept
 {
-	const auto put = [this](const auto &what) {
-		static_assert(sizeof(what) <= sizeof(fi_eq_err_entry));
-		entry.assign(bytes(&what), bytes(&what) + sizeof(what));
-	};
 	fi_eq_entry done{};
 	fi_eq_err_entry error_entry{};
 
@@ -222,12 +225,23 @@ void Eq::Event::tell(::fid &of, int error, std::uint32_t kind) noexcept
 	done.fid = error_entry.fid = &of;
 	done.context = error_entry.context = of.context;
 	error_entry.err = error_entry.prov_errno = -error;
-	failed = error;
-	event = error ? 0 : kind;
-	if (failed)
-		put(error_entry);
+	if (error)
+		tell(error_entry);
 	else
-		put(done);
+		tell(kind, done);
+}
+
+void Eq::Event::tell(std::uint32_t kind, const fi_eq_entry &done) noexcept
+{
+	static_assert(sizeof(done) <= sizeof(fi_eq_err_entry));
+	event = kind;
+	entry.assign(bytes(&done), bytes(&done) + sizeof(done));
+}
+
+void Eq::Event::tell(const fi_eq_err_entry &error) noexcept
+{
+	failed = true;
+	entry.assign(bytes(&error), bytes(&error) + sizeof(error));
 }
 
 void Eq::append(::fid &owner, int error, std::uint32_t kind)
@@ -282,8 +296,7 @@ void Eq::take_registrations() noexcept
 		const int rc = done.finish(owner);
 
 		event.front().tell(*owner, rc, FI_MR_COMPLETE);
-		events_.splice(events_.end(), event);
-		update_own();
+		append(event);
 	}
 }
 
@@ -356,9 +369,20 @@ void Eq::report(std::uint32_t event, const void *entry, std::size_t size)
 	add(Event(event, entry, size));
 }
 
-void Eq::report(const fi_eq_err_entry &error)
+void Eq::report(Reserve &from, std::uint32_t event, const fi_eq_entry &entry) noexcept
 {
-	add(Event(error));
+	const std::lock_guard guard(lock_);
+
+	from.events_.front().tell(event, entry);
+	append(from.events_);
+}
+
+void Eq::report(Reserve &from, const fi_eq_err_entry &error) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	from.events_.front().tell(error);
+	append(from.events_);
 }
 
 int Eq::try_wait() noexcept

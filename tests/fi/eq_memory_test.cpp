@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Event queues without memory: no event is lost, fi_eq(3); nor that of a registration, fi_mr(3). */
+#include <netinet/in.h>
 #include <poll.h>
 
 #include "connection.h"
@@ -48,6 +49,45 @@ TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
 	EXPECT_EQ(fi_close(&second->fid), 0);
 	EXPECT_EQ(fi_close(&first->fid), 0);
 	node.domain.reset(); /* which uses the queue */
+}
+
+/* Either nothing has been inserted, or the events say what has: fi_av(3). */
+TEST(EqMemory, AnInsertionIsToldOfOrHasNotHappened)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_UNSPEC);
+	const auto av = node.av(FI_EVENT);
+	sockaddr_in addresses[3]{};
+	fi_eq_err_entry failed{};
+	fi_eq_entry entry{};
+	std::uint32_t event = 0;
+	int rc = -FI_ENOMEM;
+
+	ASSERT_EQ(fi_av_bind(av.get(), &eq->fid, 0), 0);
+	for (in_port_t i = 0; i < 2; ++i) {
+		addresses[i].sin_family = AF_INET;
+		addresses[i].sin_port = htons(i + 1);
+		addresses[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	}
+	for (int spared = 0; rc == -FI_ENOMEM; ++spared) {
+		sockaddr_in in;
+		std::size_t size = sizeof(in);
+
+		rc = allocations::without(
+			[&] { return fi_av_insert(av.get(), addresses, 3, nullptr, 0, ctx(5)); },
+			spared);
+		ASSERT_EQ(fi_av_lookup(av.get(), 0, &in, &size), rc ? -FI_EINVAL : 0)
+			<< "with " << spared << " allocations";
+	}
+	ASSERT_EQ(rc, 0);
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0), -FI_EAVAIL);
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &failed, 0), ssize_t{sizeof(failed)});
+	EXPECT_EQ(failed.data, 2u);
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0), ssize_t{sizeof(entry)});
+	EXPECT_EQ(event, std::uint32_t{FI_AV_COMPLETE});
+	EXPECT_EQ(entry.context, ctx(5));
+	EXPECT_EQ(entry.data, 2u);
+	EXPECT_TRUE(is_silent(eq.get()));
 }
 
 TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)

@@ -75,10 +75,9 @@ void fill_data(fi_cq_err_entry &entry, std::string data, std::string &own,
 	/* The last field is younger than the others. */
 	const bool sized = FI_VERSION_GE(api, FI_VERSION(1, 5));
 
-	if (sized && entry.err_data_size) {
+	if (sized && entry.err_data_size && entry.err_data) {
 		entry.err_data_size = std::min(entry.err_data_size, data.size());
-		if (entry.err_data)
-			std::memcpy(entry.err_data, data.data(), entry.err_data_size);
+		std::memcpy(entry.err_data, data.data(), entry.err_data_size);
 		return;
 	}
 	own = std::move(data);

@@ -182,6 +182,20 @@ TEST(SourceErr, TheBufferMayBeTheProviders)
 	}
 }
 
+TEST(SourceErr, ASizeAloneIsNoBuffer)
+{
+	Fixture p;
+	char in[8] = {};
+
+	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+	const auto entry = p.error(nullptr, 64);
+	const auto name = address_of(p.sender.ep.get());
+	ASSERT_NE(entry.err_data, nullptr);
+	ASSERT_EQ(entry.err_data_size, name.size());
+	EXPECT_EQ(std::memcmp(entry.err_data, name.data(), name.size()), 0);
+}
+
 TEST(SourceErr, WhatFitsIsCopied)
 {
 	Fixture p;

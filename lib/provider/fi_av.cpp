@@ -341,6 +341,8 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 	Av &av = of(f);
 	const auto address = av.kernel_.lookup(index);
 
+	if (!size)
+		return REFUSE(-FI_EINVAL, subsys, "lookup: needs an addrlen");
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 ": %s", index,
 			      address.error().message());
@@ -360,6 +362,10 @@ const char *Av::describe(fid_av *f, const void *addr, char *buf, std::size_t *le
 	const std::uint32_t format = of(f).domain_.addr_format();
 	const auto address = decode(format, addr);
 
+	if (!len) {
+		REFUSE(-FI_EINVAL, subsys, "straddr: needs a len");
+		return nullptr;
+	}
 	guard([&] {
 		const std::string text = address ? to_string(*address) : "";
 		if (buf && *len)

@@ -171,6 +171,8 @@ int AvSet::remove(fid_av_set *f, fi_addr_t addr) noexcept
 
 int AvSet::tell_address(fid_av_set *f, fi_addr_t *addr) noexcept
 {
+	if (!addr)
+		return REFUSE(-FI_EINVAL, subsys, "av_set_addr: nowhere to put it");
 	*addr = of(f).address_;
 	return 0;
 }

@@ -431,7 +431,8 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	}
 	if (len < size)
 		return too_small(subsys, "read", len, size);
-	*event = first.event;
+	if (event)
+		*event = first.event;
 	std::copy_n(first.entry.begin(), size, static_cast<std::byte *>(buf));
 	if (!(flags & FI_PEEK)) {
 		std::ignore = first.info.release(); /* the reader's now */
@@ -483,6 +484,8 @@ ssize_t Eq::write(fid_eq *f, std::uint32_t event, const void *buf, std::size_t l
 		return REFUSE(-FI_EINVAL, subsys, "write: was not opened with FI_WRITE");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "write: flags 0x%" PRIx64, flags);
+	if (len && !buf)
+		return REFUSE(-FI_EINVAL, subsys, "write: %zu bytes at NULL", len);
 	if (!eq.is_ours())
 		return REFUSE(-FI_EPERM, subsys, "write: of the parent of this process");
 	return guard([&]() -> ssize_t {

@@ -2,6 +2,8 @@
 /* Calls that lack what they need: NULL is told like any other mistake. */
 #include "node.h"
 
+#include <rdma/fi_collective.h>
+
 namespace
 {
 
@@ -102,6 +104,50 @@ TEST(Missing, TheAddressesToInsert)
 	log.clear();
 	EXPECT_EQ(fi_av_insert(av.get(), self.data(), 1, &index, FI_SYNC_ERR, nullptr), -FI_EINVAL);
 	EXPECT_TRUE(log.has("room for errors")) << log.all();
+}
+
+TEST(Missing, WhereAnAddressOfAVectorGoes)
+{
+	Node node(hints_for(FI_MSG | FI_COLLECTIVE));
+	Side side(node);
+	const fi_addr_t self = side.insert(side.ep.get());
+	char memory[64];
+	fi_av_set_attr attr{};
+	fid_av_set *set = nullptr;
+	Log log;
+
+	EXPECT_EQ(fi_av_lookup(side.av.get(), self, memory, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("needs an addrlen")) << log.all();
+	EXPECT_EQ(fi_av_straddr(side.av.get(), address_of(side.ep.get()).data(), memory, nullptr),
+		  nullptr);
+	EXPECT_TRUE(log.has("needs a len")) << log.all();
+	attr.start_addr = attr.end_addr = self;
+	attr.stride = 1;
+	ASSERT_EQ(fi_av_set(side.av.get(), &attr, &set, nullptr), 0);
+	EXPECT_EQ(fi_av_set_addr(set, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("nowhere to put it")) << log.all();
+	EXPECT_EQ(fi_close(&set->fid), 0);
+}
+
+/* What kind of event it is need not be asked. */
+TEST(Missing, WhatAnEventIs)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_UNSPEC, FI_WRITE);
+	fi_eq_entry entry{};
+	Log log;
+
+	EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, nullptr, 1, 0), -FI_EINVAL);
+	EXPECT_TRUE(log.has("1 bytes at NULL")) << log.all();
+	ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, nullptr, 0, 0), 0);
+	EXPECT_EQ(fi_eq_read(eq.get(), nullptr, &entry, sizeof(entry), 0), 0);
+	entry.context = ctx(5);
+	ASSERT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0),
+		  ssize_t{sizeof(entry)});
+	entry = {};
+	EXPECT_EQ(fi_eq_sread(eq.get(), nullptr, &entry, sizeof(entry), patience, 0),
+		  ssize_t{sizeof(entry)});
+	EXPECT_EQ(entry.context, ctx(5));
 }
 
 TEST(Missing, WhatAMessageConsistsOf)

@@ -139,15 +139,17 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: rx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
 	const std::lock_guard srx_guard(srx.control_lock_);
-	bool first;
+	const bool asked = !srx.directed_by_receivers_ && srx.rx_caps_ & FI_DIRECTED_RECV;
+	bool directed;
 	{
 		const std::lock_guard guard(srx.receivers_lock_);
-		first = srx.receivers_.empty();
 		srx.receivers_.push_back(this);
+		/* until now as of the domain, for what is posted before; with a connection there is no source to be named */
+		directed = std::ranges::any_of(srx.receivers_, [&](const Endpoint *receiver) {
+			return !receiver->connected() &&
+			       (asked || receiver->rx_caps_ & FI_DIRECTED_RECV);
+		});
 	}
-	/* until then as of the domain, for what is posted before; with a connection there is no source to be named */
-	const bool before = !(first && srx.directed_by_receivers_) && srx.directed_;
-	const bool directed = !connected() && (before || rx_caps_ & FI_DIRECTED_RECV);
 	if (directed != srx.directed_) { /* else others may be posting there */
 		srx.directed_ = directed;
 		srx.update_ports();
@@ -170,7 +172,8 @@ int Endpoint::check_receiver(const Endpoint &other) const
 {
 	const std::lock_guard guard(receivers_lock_);
 	const bool agreed = std::ranges::all_of(receivers_, [&](const Endpoint *receiver) {
-		return !receiver->enabled_ || receiver->bindings_.av == other.bindings_.av;
+		return !receiver->enabled_ || receiver->connected() || other.connected() ||
+		       receiver->bindings_.av == other.bindings_.av;
 	});
 
 	return agreed ? 0 :

@@ -136,6 +136,115 @@ TEST(Mixed, MemoryThroughSharedContexts)
 	}
 }
 
+/* A receive context that both kinds of endpoints share, where those without a connection name sources. */
+struct BothKinds {
+	explicit BothKinds(bool asked)
+		: node(rdm_hints()), peer_node(hints_for(caps)), first(peer_node),
+		  second(peer_node), av(node.av()), cq(node.cq()), ep(node.ep()),
+		  msg(get_info(shared_hints(FI_EP_MSG).get()))
+	{
+		fid_ep *rx = nullptr;
+
+		EXPECT_EQ(fi_srx_context(node.domain.get(), asked ? node.info->rx_attr : nullptr,
+					 &rx, nullptr),
+			  0);
+		srx.reset(rx);
+		msg->ep_attr->tx_ctx_cnt = 1;
+		EXPECT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		EXPECT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+		EXPECT_EQ(fi_av_insert(av.get(), address_of(first.ep.get()).data(), 1, &from, 0,
+				       nullptr),
+			  1);
+	}
+	static Info rdm_hints()
+	{
+		Info hints = hints_for(caps | FI_DIRECTED_RECV);
+
+		hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+		return hints;
+	}
+	int bind(fid_ep *receiver) { return fi_ep_bind(receiver, &srx->fid, 0); }
+	/* A receive from the first is not for what the second sends. */
+	void expect_directed()
+	{
+		char in = 0;
+
+		ASSERT_EQ(fi_recv(srx.get(), &in, 1, nullptr, from, ctx(1)), 0);
+		ASSERT_EQ(fi_inject(second.ep.get(), "2", 1, second.insert(ep.get())), 0);
+		EXPECT_TRUE(is_silent(cq.get()));
+		ASSERT_EQ(fi_inject(first.ep.get(), "1", 1, first.insert(ep.get())), 0);
+		EXPECT_EQ(next(cq.get()).op_context, ctx(1));
+		EXPECT_EQ(in, '1');
+		ASSERT_EQ(fi_recv(srx.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, ctx(2)), 0);
+		EXPECT_EQ(next(cq.get()).op_context, ctx(2));
+	}
+
+	Node node, peer_node;
+	Side first, second;
+	Owned<fid_ep> srx;
+	Owned<fid_av> av;
+	Owned<fid_cq> cq;
+	Owned<fid_ep> ep;
+	Info msg;
+	fi_addr_t from = FI_ADDR_NOTAVAIL;
+};
+
+TEST(Mixed, AConnectionLeavesSourcesToThoseWhoNameThem)
+{
+	for (int i = 0; i < 4; ++i) {
+		BothKinds p(i & 1);
+		Active server(p.node, p.msg.get());
+		fid_ep *const order[2] = {i & 2 ? server.ep.get() : p.ep.get(),
+					  i & 2 ? p.ep.get() : server.ep.get()};
+
+		SCOPED_TRACE(i);
+		for (fid_ep *receiver : order)
+			ASSERT_EQ(p.bind(receiver), 0);
+		ASSERT_EQ(fi_enable(p.ep.get()), 0);
+		p.expect_directed();
+	}
+}
+
+/* Only one of them has an address vector, by which sources are named if it is the first. */
+TEST(Mixed, BothKindsShareAReceiveContext)
+{
+	for (const bool later : {false, true}) {
+		BothKinds p(false);
+		Info hints = hints_for(caps);
+		hints->ep_attr->type = FI_EP_MSG;
+		Node client_node(std::move(hints));
+		Listener listener(p.node, p.msg.get());
+		Active client(client_node);
+		char in = 0;
+
+		SCOPED_TRACE(later);
+		if (!later) {
+			ASSERT_EQ(p.bind(p.ep.get()), 0);
+			ASSERT_EQ(fi_enable(p.ep.get()), 0);
+		}
+		ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), nullptr, 0), 0);
+		CmEvent request = listener.request();
+		Active server(p.node, request.info.get());
+		ASSERT_EQ(p.bind(server.ep.get()), 0);
+		ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
+		EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_CONNECTED});
+		if (later) {
+			ASSERT_EQ(p.bind(p.ep.get()), 0);
+			ASSERT_EQ(fi_enable(p.ep.get()), 0);
+		}
+		if (!later)
+			p.expect_directed();
+		ASSERT_EQ(fi_recv(p.srx.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, ctx(2)), 0);
+		ASSERT_EQ(fi_inject(p.first.ep.get(), "1", 1, p.first.insert(p.ep.get())), 0);
+		EXPECT_EQ(next(p.cq.get()).op_context, ctx(2));
+		EXPECT_EQ(in, '1');
+		ASSERT_EQ(fi_recv(p.srx.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, ctx(3)), 0);
+		ASSERT_EQ(fi_inject(client.ep.get(), "3", 1, FI_ADDR_UNSPEC), 0);
+		EXPECT_EQ(next(server.cq.get()).op_context, ctx(3));
+		EXPECT_EQ(in, '3');
+	}
+}
+
 TEST(Mixed, ConnectedEndpointsShareContexts)
 {
 	Node node(shared_hints(FI_EP_MSG)), client_node([] {

@@ -39,8 +39,6 @@ public:
 
 	/* Adds an event. It may throw for want of memory. */
 	void report(std::uint32_t event, const void *entry, std::size_t size);
-	/* FI_MR_COMPLETE, or the error, of a region that is registered. */
-	void report(::fid &region, int error);
 	/* Events for which there is memory before that happens which they tell of: adding one of these can't fail. */
 	class Reserve
 	{
@@ -54,6 +52,8 @@ public:
 	};
 	void report(Reserve &from, std::uint32_t event, const fi_eq_entry &entry) noexcept;
 	void report(Reserve &from, const fi_eq_err_entry &error) noexcept;
+	/* FI_MR_COMPLETE */
+	void report(Reserve &from, ::fid &region) noexcept;
 
 	/* A registration that is under way: FI_REG_MR. */
 	class Pending : public Registration

@@ -252,11 +252,12 @@ void Eq::append(::fid &owner, int error, std::uint32_t kind)
 	append(std::move(event));
 }
 
-void Eq::report(::fid &region, int error)
+void Eq::report(Reserve &from, ::fid &region) noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	append(region, error, FI_MR_COMPLETE);
+	from.events_.front().tell(region, 0, FI_MR_COMPLETE);
+	append(from.events_);
 }
 
 void Eq::prepare_registrations() noexcept

@@ -2,7 +2,6 @@
 #include "mr.h"
 
 #include <cstring>
-#include <tuple>
 
 #include "cntr.h"
 #include "endpoint.h"
@@ -185,15 +184,15 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		if (mr->events_ && !mr->events_->begin(*mr->pending_))
 			return 0;
 		own.reset(mr);
-		if (const int rc = mr->register_now()) {
-			*out = nullptr;
+		*out = nullptr;
+		Eq::Reserve event(mr->events_ ? 1 : 0);
+		if (const int rc = mr->register_now())
 			return REFUSE(rc, subsys, "reg: %zu buffers, %p, %zu bytes, key 0x%" PRIx64,
 				      attr.iov_count, attr.mr_iov->iov_base, attr.mr_iov->iov_len,
 				      attr.requested_key);
-		}
+		*out = own.release();
 		if (mr->events_)
-			mr->events_->report(mr->fid, 0);
-		std::ignore = own.release();
+			mr->events_->report(event, mr->fid);
 		return 0;
 	});
 }

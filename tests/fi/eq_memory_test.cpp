@@ -51,6 +51,42 @@ TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
 	node.domain.reset(); /* which uses the queue */
 }
 
+/* Nor is there a region, or what looks like one, if the call fails. */
+TEST(EqMemory, ARegistrationFailsAsAWhole)
+{
+	Node node(hints_for(0));
+	const auto eq = node.eq(FI_WAIT_UNSPEC);
+	static char memory[4096];
+	fi_eq_entry entry{};
+	std::uint32_t event = 0;
+	int rc = -FI_ENOMEM;
+
+	ASSERT_EQ(fi_domain_bind(node.domain.get(), &eq->fid, FI_REG_MR), 0);
+	for (int spared = 0; rc == -FI_ENOMEM; ++spared) {
+		fid_mr *mr = nullptr;
+
+		SCOPED_TRACE(spared);
+		rc = allocations::without(
+			[&] {
+				return fi_mr_reg(node.domain.get(), memory, sizeof(memory),
+						 FI_REMOTE_READ, 0, 5, 0, &mr, nullptr);
+			},
+			spared);
+		ASSERT_EQ(mr == nullptr, rc != 0);
+		if (rc) {
+			EXPECT_TRUE(is_silent(eq.get()));
+			continue;
+		}
+		EXPECT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), patience, 0),
+			  ssize_t{sizeof(entry)});
+		EXPECT_EQ(event, std::uint32_t{FI_MR_COMPLETE});
+		EXPECT_EQ(entry.fid, &mr->fid);
+		EXPECT_EQ(fi_close(&mr->fid), 0);
+	}
+	EXPECT_EQ(rc, 0);
+	node.domain.reset(); /* which uses the queue */
+}
+
 /* Either nothing has been inserted, or the events say what has: fi_av(3). */
 TEST(EqMemory, AnInsertionIsToldOfOrHasNotHappened)
 {

@@ -86,6 +86,15 @@ void fill_data(fi_cq_err_entry &entry, std::string data, std::string &own,
 		entry.err_data_size = own.size();
 }
 
+/* src_addr, which newer versions have behind err_data_size: an authorization key of the sender, and there are none. */
+void fill_later_fields(fi_cq_err_entry *entry, std::uint32_t api) noexcept
+{
+	constexpr fi_addr_t src_addr = FI_ADDR_NOTAVAIL;
+
+	if (FI_VERSION_GE(api, FI_VERSION(1, 20)))
+		std::memcpy(entry + 1, &src_addr, sizeof(src_addr));
+}
+
 void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 {
 	entry.op_context = reinterpret_cast<void *>(cqe.context);
@@ -225,6 +234,7 @@ private:
 				return false;
 			fill(*buf, cqe);
 			fill_data(*buf, std::move(data), cq.error_data_, cq.domain_.api());
+			fill_later_fields(buf, cq.domain_.api());
 			return true;
 		});
 

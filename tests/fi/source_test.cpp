@@ -196,6 +196,31 @@ TEST(SourceErr, ASizeAloneIsNoBuffer)
 	EXPECT_EQ(std::memcmp(entry.err_data, name.data(), name.size()), 0);
 }
 
+/* From 1.20 on there is one more field, in which a key of FI_AV_AUTH_KEY would be. */
+TEST(SourceErr, ThereIsNoKeyOfTheSender)
+{
+	for (const std::uint32_t api : {api_version, std::uint32_t{FI_VERSION(1, 20)}}) {
+		SCOPED_TRACE(api);
+		Fixture p;
+		struct {
+			fi_cq_err_entry entry;
+			fi_addr_t src_addr;
+		} error{{}, 5};
+		fi_cq_tagged_entry entry;
+		char in[8] = {};
+
+		/* as if a libfabric that knows it had been asked for it */
+		p.node.fabric->api_version = api;
+		ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+		ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
+		ASSERT_EQ(fi_cq_sread(p.receiver.rx_cq.get(), &entry, 1, nullptr, patience),
+			  -FI_EAVAIL);
+		ASSERT_EQ(fi_cq_readerr(p.receiver.rx_cq.get(), &error.entry, 0), 1);
+		EXPECT_EQ(error.entry.err, FI_EADDRNOTAVAIL);
+		EXPECT_EQ(error.src_addr, api == api_version ? 5 : FI_ADDR_NOTAVAIL);
+	}
+}
+
 TEST(SourceErr, WhatFitsIsCopied)
 {
 	Fixture p;

@@ -209,6 +209,7 @@ private:
 	int bind_cntr(::fid *cntr, std::uint64_t flags);
 	int bind_shared_tx(::fid *stx, std::uint64_t flags);
 	int bind_shared_rx(::fid *srx, std::uint64_t flags);
+	AddressVectorId bound_av();
 	int check_bindings() const;
 	int enable_kernel();
 	using Side = treadle::Endpoint::Side;

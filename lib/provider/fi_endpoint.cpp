@@ -372,14 +372,23 @@ int Endpoint::enable_kernel()
 	return rc;
 }
 
+AddressVectorId Endpoint::bound_av()
+{
+	const std::lock_guard guard(control_lock_);
+
+	return bindings_.av;
+}
+
 int Endpoint::enable()
 {
+	/* Not inside its own lock, which is taken inside one of its parent's when it is opened. */
+	const AddressVectorId inherited = parent_ ? parent_->bound_av() : AddressVectorId{};
 	const std::lock_guard guard(control_lock_);
 
 	if (enabled_)
 		return 0;
 	if (parent_)
-		bindings_.av = parent_->bindings_.av;
+		bindings_.av = inherited;
 	/* who is enabled for the same shared context meanwhile is to find this one, or to be found */
 	std::unique_lock<std::recursive_mutex> shared_guard;
 	if (shared_rx_)

@@ -58,6 +58,7 @@ private:
 	/* Where all variants meet. An address of family 0 is one that could not be read. */
 	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
 		   void *context);
+	Eq::Reserve reserve_events(std::size_t failed, std::vector<fi_addr_t> &indices);
 	void report(Eq::Reserve &events, std::span<const int> errors, std::size_t inserted,
 		    void *context) noexcept;
 

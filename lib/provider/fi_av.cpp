@@ -205,8 +205,6 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 		return REFUSE(-FI_ENOEQ, subsys,
 			      "insert: opened with FI_EVENT, and no event queue is bound");
 
-	/* Before the addresses are in the vector: one for each that may fail, and FI_AV_COMPLETE. */
-	Eq::Reserve events(asynchronous_ ? addresses.size() + 1 : 0);
 	int failure =
 		kernel_.insert(addresses, indices.data(), flags & FI_AV_USER_ID ? out : nullptr)
 			.error;
@@ -225,15 +223,31 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	}
 	if (inserted != addresses.size())
 		REFUSE(0, subsys, "insert: %zu of %zu addresses", inserted, addresses.size());
-	if (out)
-		std::copy(indices.begin(), indices.end(), out);
 	if (asynchronous_) {
+		Eq::Reserve events = reserve_events(addresses.size() - inserted, indices);
+
+		if (out)
+			std::copy(indices.begin(), indices.end(), out);
 		report(events, errors, inserted, context);
 		return 0;
 	}
+	if (out)
+		std::copy(indices.begin(), indices.end(), out);
 	if (flags & FI_SYNC_ERR)
 		std::copy(errors.begin(), errors.end(), static_cast<int *>(context));
 	return static_cast<int>(inserted);
+}
+
+/* One for each that has failed, and FI_AV_COMPLETE; if there is no memory to tell of them, none has been inserted. */
+Eq::Reserve Av::reserve_events(std::size_t failed, std::vector<fi_addr_t> &indices)
+{
+	try {
+		return Eq::Reserve(failed + 1);
+	} catch (const std::bad_alloc &) {
+		std::erase(indices, FI_ADDR_NOTAVAIL);
+		kernel_.remove(indices);
+		throw;
+	}
 }
 
 void Av::report(Eq::Reserve &events, std::span<const int> errors, std::size_t inserted,

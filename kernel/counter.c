@@ -136,6 +136,20 @@ static bool owner_is_to_fire(const struct treadle_cntr *cntr)
 	       (cmd->d.flags & TREADLE_F_PEEK || treadle_rx_behind(cmd->ep->rx));
 }
 
+/*
+ * Is it skipped, as what came before it failed (F_STRICT)? Not the receive of a collective: a member sends what is for it
+ * at any rate, and waits. Its buffer is free, as what came before has ended; the error is told by what comes after both.
+ */
+static int why_not(const struct treadle_cmd *cmd, int why)
+{
+	const u32 flags = cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_COLLECTIVE);
+
+	if (!(flags & TREADLE_F_STRICT) ||
+	    (flags & TREADLE_F_COLLECTIVE && cmd->d.opcode == TREADLE_OP_TRECV))
+		return 0;
+	return why;
+}
+
 /* The job: there is one at a time (cntr->active), so commands start in order. */
 static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 {
@@ -163,7 +177,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		cmd = container_of(a, struct treadle_cmd, armed);
-		why = cmd->d.flags & TREADLE_F_STRICT ? why : 0;
+		why = why_not(cmd, why);
 		if (unlikely(cmd->d.flags & TREADLE_F_REPEAT)) {
 			if (cmd->resting) {
 				treadle_cntr_again(cmd, run);

@@ -266,10 +266,13 @@ ssize_t Group::start(const Collective &what)
 	operation->context = what.context;
 	build(*operation, member_, calls_, what, root, len);
 	const int rc = operation->graph.launch();
-	if (rc) {
+	if (rc == -EAGAIN) /* slots come back by themselves */
 		idle_.push_back(std::move(operation));
+	else if (
+		rc) /* counters do if those are given up that wait to be used again, and those that have ended next time */
+		idle_.clear();
+	if (rc)
 		return posting_failed(rc, "collective");
-	}
 	++calls_;
 	running_.push_back(std::move(operation));
 	return 0;

@@ -156,7 +156,7 @@ private:
 						.collective()),
 				  after);
 	}
-	/* target = target op operands; in as many pieces as the kernel wants. */
+	/* target = target op operands; in as many pieces as the kernel wants, for which what comes next waits as for one. */
 	Nodes apply(const Collective &what, void *target, const void *operands, std::size_t len,
 		    const Nodes &after)
 	{
@@ -172,7 +172,7 @@ private:
 								 std::min(len - done, most),
 								 at(target, done))),
 					   after));
-		return nodes;
+		return nodes.size() > 1 ? Nodes{graph_.add(Command::nop().work(), nodes)} : nodes;
 	}
 
 	/* From the next one on, so that not all talk to the first at once. */

@@ -59,13 +59,13 @@ public:
 
 	/*
 	 * A message is called by what its receiver calls the group, so that no two groups of it are
-	 * confused; by the number of the call, and by the step in it. Joining has names of its own.
+	 * confused; by the number of the call, and by the step in it (0 or 1). Joining has names of its own.
 	 */
 	std::uint64_t tag_for(std::uint32_t receiver, std::uint32_t call,
 			      std::uint32_t step) const noexcept
 	{
 		return joining ? std::uint64_t{1} << 63 | hellos[rank].group >> 1 :
-				 hellos[receiver].id << 32 | (call & 0xffffff) << 8 | step;
+				 hellos[receiver].id << 32 | (call & 0x7fffffff) << 1 | step;
 	}
 
 	EndpointId endpoint{};

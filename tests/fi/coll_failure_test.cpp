@@ -98,3 +98,32 @@ TEST(Failure, ClosingAGroupEndsItsCalls)
 	EXPECT_EQ(error.op_context, ctx(5));
 	EXPECT_EQ(error.err, FI_ECANCELED);
 }
+
+/* Slices that are too large to be copied wait at their senders, whoever fails meanwhile. */
+TEST(Failure, AMemberThatLeavesFailsAReductionForAll)
+{
+	constexpr std::size_t n = 5, count = 1024;
+
+	for (std::size_t victim = 0; victim < n; ++victim) {
+		Crowd crowd(n);
+		std::vector<std::uint64_t> buf(n * count), results(n * count);
+
+		for (std::size_t i = 0; i < n; ++i) {
+			if (i == victim)
+				continue;
+			ASSERT_EQ(fi_reduce_scatter(crowd[i].ep.get(), buf.data(), count, nullptr,
+						    &results[i * count], nullptr, crowd[i].group(),
+						    FI_UINT64, FI_SUM, 0, ctx(5)),
+				  0);
+		}
+		crowd[victim].mc.reset();
+		crowd[victim].ep.reset();
+		for (std::size_t i = 0; i < n; ++i) {
+			if (i == victim)
+				continue;
+			const auto error = next_error(crowd[i].cq.get());
+			ASSERT_EQ(error.op_context, ctx(5)) << "victim " << victim << ", at " << i;
+			EXPECT_TRUE(is_silent(crowd[i].cq.get()));
+		}
+	}
+}

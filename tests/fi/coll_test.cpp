@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <complex>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <string>
 
 namespace
 {
@@ -437,6 +440,40 @@ TEST(Overlap, OnlyWhereTheOwnDataBelongs)
 			      nullptr),
 		  -FI_EINVAL);
 	EXPECT_EQ(words, Words(8, 7));
+}
+
+/* Of this process's contexts, as their files tell. */
+static std::size_t counters()
+{
+	std::size_t n = 0;
+
+	for (const auto &file : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+		std::ifstream in(file.path());
+		for (std::string line; std::getline(in, line);)
+			n += line.starts_with("treadle-cntr:") || line.starts_with("treadle-more:");
+	}
+	return n;
+}
+
+/* However many pieces a slice is worked on in. */
+TEST(ReduceScatter, OfMegabytes)
+{
+	constexpr std::size_t n = 4, count = 1 << 17;
+	Crowd crowd(n);
+	const Words buf(n * count, 3);
+	std::vector<Words> results(n, Words(count));
+	const std::size_t before = counters();
+
+	for (std::size_t i = 0; i < n; ++i) {
+		ASSERT_EQ(fi_reduce_scatter(crowd[i].ep.get(), buf.data(), count, nullptr,
+					    results[i].data(), nullptr, crowd[i].group(), FI_UINT64,
+					    FI_SUM, 0, nullptr),
+			  0);
+		EXPECT_LE(counters() - before, 16 * (i + 1));
+	}
+	crowd.expect_done();
+	for (const Words &result : results)
+		EXPECT_EQ(result, Words(count, 3 * n));
 }
 
 /* Every type has a size, and a size is all that matters. */

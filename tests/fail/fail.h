@@ -180,6 +180,10 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #undef get_user
 #define get_user(x, from) (copy_from_user(&(x), from, sizeof(x)) ? -EFAULT : 0)
 
+#undef put_user
+#define put_user(x, to) (copy_to_user(to, &(x), sizeof(x)) ? -EFAULT : 0)
+
+#define xa_reserve(...)	     FAILS(-ENOMEM, xa_reserve(__VA_ARGS__))
 #define xa_alloc_cyclic(...) FAILS(-ENOMEM, xa_alloc_cyclic(__VA_ARGS__))
 #define xa_insert(...)	     FAILS(-ENOMEM, xa_insert(__VA_ARGS__))
 #define rhashtable_init	     treadle_table

@@ -10,8 +10,8 @@
  * CPU has cmpxchg16b) and aligned to its size, it is atomic against the CPU's own
  * atomic instructions, too.
  */
-#ifndef _UAPI_TREADLE_ATOMIC_H
-#define _UAPI_TREADLE_ATOMIC_H
+#ifndef UAPI_TREADLE_ATOMIC_H
+#define UAPI_TREADLE_ATOMIC_H
 
 #include <linux/types.h>
 
@@ -109,4 +109,4 @@ static inline __u32 treadle_atomic_types(__u32 op)
 	}
 }
 
-#endif /* _UAPI_TREADLE_ATOMIC_H */
+#endif /* UAPI_TREADLE_ATOMIC_H */

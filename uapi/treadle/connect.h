@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /* treadle: connections and event queues; part of the control interface, ioctl.h */
-#ifndef _UAPI_TREADLE_CONNECT_H
-#define _UAPI_TREADLE_CONNECT_H
+#ifndef UAPI_TREADLE_CONNECT_H
+#define UAPI_TREADLE_CONNECT_H
 
 #include <linux/types.h>
 #include <treadle/types.h>
@@ -169,4 +169,4 @@ struct treadle_event {
 	__u8 data[TREADLE_CM_DATA];
 };
 
-#endif /* _UAPI_TREADLE_CONNECT_H */
+#endif /* UAPI_TREADLE_CONNECT_H */

@@ -102,8 +102,8 @@
  *              closed, or (pinned) its range was unmapped, before or meanwhile
  * EREMOTEIO    a remote range is not within its region
  */
-#ifndef _UAPI_TREADLE_IOCTL_H
-#define _UAPI_TREADLE_IOCTL_H
+#ifndef UAPI_TREADLE_IOCTL_H
+#define UAPI_TREADLE_IOCTL_H
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
@@ -539,4 +539,4 @@ struct treadle_destroy {
 #define TREADLE_IOC_DOORBELL _IO(TREADLE_IOC_MAGIC, 0x20)
 #define TREADLE_IOC_SIGNAL   _IO(TREADLE_IOC_MAGIC, 0x21)
 
-#endif /* _UAPI_TREADLE_IOCTL_H */
+#endif /* UAPI_TREADLE_IOCTL_H */

@@ -76,8 +76,8 @@
  *    read done      (H, acquire)          write done        (H, release)
  *    use the cell for another command
  */
-#ifndef _UAPI_TREADLE_RING_H
-#define _UAPI_TREADLE_RING_H
+#ifndef UAPI_TREADLE_RING_H
+#define UAPI_TREADLE_RING_H
 
 #include <linux/types.h>
 
@@ -396,4 +396,4 @@ struct treadle_cntr_page {
 	__u64 reserved[5];
 };
 
-#endif /* _UAPI_TREADLE_RING_H */
+#endif /* UAPI_TREADLE_RING_H */

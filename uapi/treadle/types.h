@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /* treadle: what several structures of the control interface are made of */
-#ifndef _UAPI_TREADLE_TYPES_H
-#define _UAPI_TREADLE_TYPES_H
+#ifndef UAPI_TREADLE_TYPES_H
+#define UAPI_TREADLE_TYPES_H
 
 #include <linux/types.h>
 
@@ -36,4 +36,4 @@ struct treadle_addr {
 	__u8 addr[16];
 };
 
-#endif /* _UAPI_TREADLE_TYPES_H */
+#endif /* UAPI_TREADLE_TYPES_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /* treadle: taking back what was started, and waiting for it; part of the control interface, ioctl.h */
-#ifndef _UAPI_TREADLE_WAIT_H
-#define _UAPI_TREADLE_WAIT_H
+#ifndef UAPI_TREADLE_WAIT_H
+#define UAPI_TREADLE_WAIT_H
 
 #include <linux/types.h>
 

@@ -30,6 +30,7 @@ public:
 		CounterId counter{};	 /* counts what peers have written, or none */
 		EndpointId endpoint{};	 /* the only one that peers may use, or none */
 		/* at most limits().max_auth_key bytes, else EINVAL */
+		/* NOLINTNEXTLINE(readability-redundant-member-init): so that it may be left out */
 		std::span<const std::byte> auth_key = {};
 	};
 

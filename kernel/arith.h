@@ -24,8 +24,7 @@
 
 #include <treadle/atomic.h>
 
-#define TREADLE_EXCHANGE_TRIES \
-	1000 /* that others may win while somebody holds what they wait for */
+#define TREADLE_EXCHANGE_TRIES 1000 /* that others may win, of what lies together */
 
 union treadle_element {
 	u8 bytes[32];

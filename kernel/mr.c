@@ -104,7 +104,7 @@ int treadle_mrs_init(struct rhashtable *mrs)
 	return rhashtable_init(mrs, &mr_params);
 }
 
-/* From the MMU notifier, under pm->lock, which it lets go of if there are more (true). */
+/* From the MMU notifier, under pm->lock. True: there are more; who calls again lets go of the lock between. */
 bool treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last)
 {
 	struct interval_tree_node *n;

@@ -47,7 +47,8 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 		spin_unlock(&rx->lock);
 		treadle_run_pause(run);
 		spin_lock(&rx->lock);
-		if (rx->returned != returned) /* perhaps to where it has looked */
+		/* perhaps to where it has looked; each time an endpoint of its own process closes, so this ends */
+		if (rx->returned != returned)
 			treadle_match_unmark(&mark);
 		returned = rx->returned;
 		if (fatal_signal_pending(current)) {

@@ -134,7 +134,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	if (pm->root && range->start <= limit)
 		pm_zap(pm, pm->root, PM_LEVELS - 1, range->start, min_t(u64, range->end - 1, limit),
 		       &cut);
-	/* nothing is entered in the range meanwhile */
+	/* as many times as are pinned there / 256; pm->active is counted, so nothing is entered in the range meanwhile */
 	while (range->event == MMU_NOTIFY_UNMAP &&
 	       treadle_mr_revoke(pm, range->start, range->end - 1)) {
 		write_unlock(&pm->lock);

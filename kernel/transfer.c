@@ -12,9 +12,8 @@
 #include "own.h"
 #include "treadle.h"
 
-#define LOCK_TRIES 64
-#define MODIFY_CALLS \
-	4 /* under one hold: what is changed in place may have to be tried very often */
+#define LOCK_TRIES   64
+#define MODIFY_CALLS 4 /* under one hold: each may have to try very often */
 
 /* @count buffers at @iov, from their byte @off on. */
 void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,

@@ -174,7 +174,8 @@ enum treadle_opcode {
  * With COND_CNTR: if the counter has counted errors when the command's time comes, the
  * command is not executed but fails, with the errno that the counter has seen first. A
  * TSEND with F_COLLECTIVE that is silent (F_WORK without F_COMPLETION) tells its peer of it,
- * whose receive fails with that errno.
+ * whose receive fails with that errno. A TRECV with F_COLLECTIVE is executed all the same, as
+ * what its peer sends is for it.
  */
 #define TREADLE_F_STRICT (1U << 17)
 /* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process; no peer, key or fence. */

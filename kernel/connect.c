@@ -125,7 +125,7 @@ void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run
 	treadle_ep_withdraw(ep, NULL, error, U64_MAX, &n, run);
 	treadle_flow_drop(ep, error, run);
 	if (ep->rx && !ep->rx->shared)
-		treadle_rx_flush(ep->rx, ep, run);
+		treadle_rx_flush(ep->rx, ep, 0, run);
 }
 
 static void end_job(struct treadle_job *job, struct treadle_run *run)

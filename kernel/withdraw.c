@@ -177,12 +177,13 @@ static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **o
 
 /*
  * The connection of @ep, the only endpoint here, is over: receives that no message
- * waits for are canceled, now and whenever one is posted, which asks for a doorbell.
+ * waits for are canceled, now and whenever one is posted, which asks for a doorbell. Those of the ring
+ * from @slot on: who fires one passes over all of them, as their owner has rung.
  */
-void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
+void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
+		      struct treadle_run *run)
 {
 	struct treadle_recv *canceled[FAIL_BATCH];
-	u32 slot = 0;
 	int i, n;
 
 	spin_lock(&rx->lock);
@@ -406,6 +407,8 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	if (rx->queued == &ep->rx_link)
 		rx->queued = ep->rx_link.prev;
 	list_del(&ep->rx_link);
+	if (ep->av)
+		list_del(&ep->named_link);
 	rx->shut = false; /* whoever receives here next is not concerned */
 	treadle_rx_quiet(rx);
 	spin_unlock(&rx->lock);

@@ -351,6 +351,8 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 		} else {
 			list_add_tail(&ep->rx_link, &rx->eps);
 		}
+		if (ep->av)
+			list_add_tail(&ep->named_link, &rx->named);
 		spin_unlock(&rx->lock);
 	}
 	/* the data path reads all of the above after this (acquire) */

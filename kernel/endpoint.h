@@ -22,7 +22,7 @@ struct treadle_eq;
  *		down
  * @enabled:	everything below is set and never changes (release/acquire)
  * @bound:	all that it is bound to
- * @rx_link:	on rx->eps (rx->lock)
+ * @rx_link, @named_link: on rx->eps, and if it has an address vector on rx->named (rx->lock)
  * @feeding:	commands of receives that are on rx->feeding, by their @wait (rx->lock)
  * @lock:	@dead, @severed, @closed, @parked, flows
  * @dead:	no longer reachable, accepts nothing; none of its completions is written (also under the
@@ -63,7 +63,7 @@ struct treadle_ep {
 	struct treadle_cntr *cntr_send, *cntr_recv, *cntr_read, *cntr_write;
 	struct treadle_cntr *cntr_remote_read, *cntr_remote_write;
 	struct treadle_obj *bound[TREADLE_BINDINGS];
-	struct list_head rx_link, feeding;
+	struct list_head rx_link, named_link, feeding;
 	spinlock_t lock;
 	bool dead, severed, closed, awaited, left;
 	struct rb_root parked, flows, waiting;

@@ -29,7 +29,11 @@
 #include "shim.h"
 #endif
 
-#define TREADLE_SRC_ANY 0xffffffffu
+/* What is no port. NOBODY: a source that is not on this machine; PEER: of a connection, which nobody names */
+#define TREADLE_SRC_ANY	   0xffffffffu
+#define TREADLE_SRC_NOBODY 0xfffffffeu
+#define TREADLE_SRC_PEER   0xfffffffdu
+
 #define TREADLE_CLASSES 8
 #define TREADLE_EXACT	TREADLE_CLASSES /* the class of what ignores nothing */
 #define TREADLE_NOCLASS (TREADLE_CLASSES + 1)

@@ -396,7 +396,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	msg.queued = msg.heap = false;
 	msg.payload = NULL;
 	msg.m.tag = cmd->d.tag;
-	msg.m.src = from->port;
+	msg.m.src = unlikely(from->type == TREADLE_EP_MSG) ? TREADLE_SRC_PEER : from->port;
 	msg_send(&msg, run);
 	treadle_ep_put(to);
 }
@@ -542,7 +542,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	if (space == TREADLE_COLLECTIVE && !dead)
 		await_source(ep, source, seq, run);
 	if (shut)
-		treadle_rx_flush(rx, ep, run);
+		treadle_rx_flush(rx, ep, rx->ring.entries, run);
 out:
 	treadle_ep_put(ep);
 }

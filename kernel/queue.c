@@ -112,6 +112,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	}
 	spin_lock_init(&rx->lock);
 	INIT_LIST_HEAD(&rx->eps);
+	INIT_LIST_HEAD(&rx->named);
 	rx->queued = &rx->eps;
 	INIT_LIST_HEAD(&rx->feeding);
 	treadle_match_mark_init(&rx->at);

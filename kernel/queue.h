@@ -210,6 +210,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @at:		how far the first of them has got
  * @eps:	endpoints that receive here, those with a queue first: the first one's gets the errors of
  *		receives that no message has reached; @queued: the last one with a queue, or @eps itself
+ * @named:	those with an address vector, as they were enabled: the first one's says who is named in the ring
  * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
  * @awaiting:	those of collective ones instead, by (port of the source, @seq)
  * @buffered, @buffered_max: bytes of copies of messages
@@ -228,7 +229,7 @@ struct treadle_rx {
 	struct list_head feeding;
 	struct treadle_match_place at;
 	u64 seq, mourned, returned;
-	struct list_head eps, *queued;
+	struct list_head eps, *queued, named;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max;
 	bool shared, shut, handed, poor;

@@ -14,10 +14,9 @@
 
 #include "treadle.h"
 
-#define TAKE_BATCH   64		 /* receives taken under one hold of the lock */
-#define TAKE_LOOKS   4096u	 /* messages looked at, if they have masks */
-#define TAKE_BATCHES 64		 /* of these for somebody else */
-#define SRC_NOBODY   0xfffffffeu /* not on this machine: no message matches */
+#define TAKE_BATCH   64	   /* receives taken under one hold of the lock */
+#define TAKE_LOOKS   4096u /* messages looked at, if they have masks */
+#define TAKE_BATCHES 64	   /* of these for somebody else */
 
 /*
  * Who tells of what is nobody's, with rx->lock: one with a queue if there is one (they come first), and not one that
@@ -61,14 +60,15 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 /* Only from whom a descriptor names: by the port, as who sends by whichever context is the same sender. */
 static void recv_from(struct treadle_recv *recv, int route, u32 name)
 {
-	recv->m.node.src = route ? SRC_NOBODY : (u16)name;
+	recv->m.node.src = route ? TREADLE_SRC_NOBODY : (u16)name;
 }
 
-/* As the ring's endpoint knows @peer now; -EDESTADDRREQ: it does not. */
-static int recv_from_peer(struct treadle_recv *recv, const struct treadle_ep *ep, u64 peer)
+/* As the first endpoint with an address vector knows @peer now; -EDESTADDRREQ: it does not, or there is none. */
+static int recv_from_peer(struct treadle_rx *rx, struct treadle_recv *recv, u64 peer)
 {
+	struct treadle_ep *ep = list_first_entry_or_null(&rx->named, struct treadle_ep, named_link);
 	u32 name = 0;
-	int ret = ep->av ? treadle_av_resolve(ep->av, peer, &name) : -EDESTADDRREQ;
+	int ret = ep ? treadle_av_resolve(ep->av, peer, &name) : -EDESTADDRREQ;
 
 	recv_from(recv, ret, name);
 	return ret == -EDESTADDRREQ ? ret : 0;
@@ -92,7 +92,7 @@ struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 	*error = 0;
 	if (d.flags & TREADLE_F_COLLECTIVE) {
 		recv->space = TREADLE_COLLECTIVE;
-		if (recv->m.node.src == SRC_NOBODY)
+		if (recv->m.node.src == TREADLE_SRC_NOBODY)
 			*error = -EHOSTUNREACH;
 	}
 	return recv;
@@ -339,8 +339,7 @@ static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg
  * Take the receive at ring.head; *error: why it is bad. NULL: the ring is broken, as
  * credits say that there are receives for all slots.
  */
-static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, struct treadle_ep *ep,
-						     u32 prod, int *error)
+static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, u32 prod, int *error)
 {
 	struct treadle_ring *ring = &rx->ring;
 	struct treadle_desc d TREADLE_UNSET;
@@ -366,7 +365,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, stru
 	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
 	recv_set(recv, &d);
 	if (unlikely(d.peer != TREADLE_ADDR_ANY))
-		*error = *error ?: recv_from_peer(recv, ep, d.peer);
+		*error = *error ?: recv_from_peer(rx, recv, d.peer);
 	recv->m.node.seq = rx->seq++;
 	return recv;
 }
@@ -392,7 +391,7 @@ static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_r
 {
 	if (!ep)
 		return;
-	treadle_rx_flush(rx, ep, run);
+	treadle_rx_flush(rx, ep, 0, run);
 	treadle_ep_put(ep);
 }
 
@@ -480,7 +479,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		recv = rx_fed(rx);
 		error = 0;
 		if (likely(!recv))
-			recv = take_one(rx, ep, prod, &error);
+			recv = take_one(rx, prod, &error);
 		if (!recv) {
 			treadle_ring_break(ring);
 			prod = ring->head;

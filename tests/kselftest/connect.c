@@ -507,6 +507,53 @@ TEST(connections_share_a_receive_ring)
 	EXPECT_EQ(-EBUSY, call(fd, TREADLE_IOC_EP_ENABLE, &e));
 }
 
+/* Sources are those of the first who knows any; who is connected is none, wherever it was asked for. */
+TEST(who_is_connected_is_no_source)
+{
+	struct node c, s, rdm[2], far, same;
+	struct treadle_cqe cqe;
+	struct listener l;
+	struct ring rx;
+	char in[8], out[8];
+	int fd = device();
+
+	listener_open(&l);
+	ring_open(&rx, fd, TREADLE_IOC_RX_CREATE, TREADLE_RX_SHARED, 64, 0);
+	msg_open(&c, (struct options){.context = fd, .shared_rx = &rx}, l.eq, CLIENT);
+	ASSERT_EQ(0, connect_to(fd, c.ep, l.addr, NULL, 0));
+	msg_open(&s,
+		 (struct options){.request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request},
+		 l.eq, SERVER);
+	ASSERT_EQ(0, accept_with(s.fd, s.ep, NULL, 0));
+	node_open(&far, (struct options){0});
+	fill(out, 8, 7);
+
+	/* Nobody here knows anybody. */
+	ASSERT_EQ(0, post_recv(&c, recv_of(in, 8, 0, 1)));
+	ASSERT_EQ(0, ring_doorbell(&c.rx));
+	EXPECT_EQ(EDESTADDRREQ, cq_next(&c.rcq).error);
+	for (int i = 0; i < 2; i++)
+		node_open(&rdm[i], (struct options){.context = fd, .shared_rx = &rx});
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, post_recv(&c, recv_of(in, 8, peer(&rdm[i], far.addr), 2 + i)));
+		ASSERT_EQ(1, post(&far, send_of(out, 8, peer(&far, rdm[1].addr), 0)));
+		cqe = cq_next(&rdm[1].rcq);
+		EXPECT_EQ(2 + i, cqe.context);
+		EXPECT_EQ(0, cqe.error);
+		ASSERT_EQ(0, i ? 0 : destroy(fd, rdm[0].ep));
+	}
+
+	/* Where the connection was accepted somebody else is now. */
+	ASSERT_EQ(0, destroy(l.fd, l.ep));
+	node_open(&same, (struct options){.addr = l.addr});
+	ASSERT_EQ(0, post_recv(&c, recv_of(in, 8, peer(&rdm[1], same.addr), 4)));
+	ASSERT_EQ(0, post_recv(&c, recv_of(in, 8, ANY, 5)));
+	ASSERT_EQ(1, post(&s, send_of(out, 8, 0, 0)));
+	EXPECT_EQ(5, cq_next(&c.rcq).context);
+	ASSERT_EQ(1, post(&same, send_of(out, 8, peer(&same, rdm[1].addr), 0)));
+	EXPECT_EQ(4, cq_next(&rdm[1].rcq).context);
+}
+
 TEST(what_is_armed_waits_for_the_connection)
 {
 	struct treadle_cqe cqe;

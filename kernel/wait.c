@@ -245,18 +245,13 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 
 /*
  * A counter: take note of it as it is; what comes later makes the file readable
- * again. An event queue: take an event. All that only for the owner: a child has
- * the same file, and would take it from him.
+ * again. An event queue: take an event.
  */
-static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+static ssize_t read_out(struct wait_file *wf, char __user *buf, size_t size)
 {
-	struct wait_file *wf = file->private_data;
 	struct treadle_cntr_page *page;
 	u64 changes, sum;
 
-	if (current->mm != wf->obj->ctx->mm)
-		return -EPERM;
-	atomic_set(&waitq_of(wf->obj)->unseen, 0);
 	if (wf->obj->type == TREADLE_EQ)
 		return treadle_eq_read(container_of(wf->obj, struct treadle_eq, obj), buf, size);
 	if (wf->obj->type != TREADLE_CNTR)
@@ -270,6 +265,25 @@ static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_
 		return -EFAULT;
 	WRITE_ONCE(wf->seen, changes);
 	return sizeof(sum);
+}
+
+/* Only for the owner: a child has the same file, and would take it from him. */
+static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+{
+	struct wait_file *wf = file->private_data;
+	struct treadle_waitq *w = waitq_of(wf->obj);
+	ssize_t ret;
+	int unseen;
+
+	if (current->mm != wf->obj->ctx->mm)
+		return -EPERM;
+	unseen = atomic_xchg(&w->unseen, 0); /* before: one that comes meanwhile is another */
+	ret = read_out(wf, buf, size);
+	if (unlikely(ret < 0 && ret != -EAGAIN && unseen)) { /* who failed has seen nothing */
+		atomic_set(&w->unseen, 1);
+		wake_up_all(&w->head);
+	}
+	return ret;
 }
 
 static int wait_release(struct inode *inode, struct file *file)

@@ -164,6 +164,27 @@ TEST(a_child_reads_nothing_from_its_parents_files)
 	EXPECT_EQ(0, poll(files, 3, 0));
 }
 
+/* Who fails to read has seen nothing of it. */
+TEST(a_read_that_fails_takes_no_signal)
+{
+	int fd = device();
+	struct pollfd file;
+	__u32 ids[3];
+	__u64 sum;
+
+	waitables(fd, ids);
+	file = (struct pollfd){.fd = wait_fd(fd, ids[1]), .events = POLLIN};
+	ASSERT_EQ(0, call(fd, TREADLE_IOC_SIGNAL, (void *)(unsigned long)ids[1]));
+	EXPECT_EQ(-1, read(file.fd, &sum, 4));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(1, poll(&file, 1, 0));
+	EXPECT_EQ(-1, read(file.fd, pages(4096) + 4096, 8));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(1, poll(&file, 1, 0));
+	EXPECT_EQ(8, read(file.fd, &sum, 8));
+	EXPECT_EQ(0, poll(&file, 1, 0));
+}
+
 struct lasting {
 	int fd, ready, result;
 	__u32 id;

@@ -159,6 +159,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 
 	for (i = 0; i < FIRE_BATCH && run->budget > 0; i++, run->budget--) {
 		struct treadle_cmd *cmd;
+		bool repeats;
 		int why;
 
 		spin_lock(&cntr->trigger.lock);
@@ -168,24 +169,24 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		a = treadle_armed_pop(&cntr->trigger.armed, cntr_sum(cntr));
-		if (!a)
-			cntr->active = false;
-		why = cntr->why;
-		spin_unlock(&cntr->trigger.lock);
 		if (!a) {
+			cntr->active = false;
+			spin_unlock(&cntr->trigger.lock);
 			treadle_obj_put(&cntr->obj);
 			return;
 		}
 		cmd = container_of(a, struct treadle_cmd, armed);
-		why = why_not(cmd, why);
-		if (unlikely(cmd->d.flags & TREADLE_F_REPEAT)) {
+		why = why_not(cmd, cntr->why);
+		repeats = unlikely(cmd->d.flags & TREADLE_F_REPEAT);
+		if (!repeats) /* here: who finds it armed no more may close the counter, which the job holds */
+			treadle_cond_drop(cmd);
+		spin_unlock(&cntr->trigger.lock);
+		if (repeats) {
 			if (cmd->resting) {
 				treadle_cntr_again(cmd, run);
 				continue;
 			}
 			cmd->skipped = why;
-		} else {
-			treadle_cond_drop(cmd);
 		}
 		/* what comes behind it waits for nobody's memory but that of the counter's owner */
 		run->guest = run->ctx != cntr->obj.ctx;

@@ -86,6 +86,8 @@ public:
 		virtual ~Joining() = default;
 		/* Has it ended? error: 0 or -errno. Under the lock of the queue. */
 		virtual bool joined(int &error) noexcept = 0;
+		/* Its file is not watched any more. */
+		virtual void told() noexcept = 0;
 		virtual ::fid &owner() noexcept = 0;
 	};
 	/* file: readable when it has ended, perhaps before this call. 0 or -errno. */

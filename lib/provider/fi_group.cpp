@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 #include <tuple>
+#include <utility>
 
 #include <arpa/inet.h>
 
@@ -57,6 +59,20 @@ int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Memb
 			      "join: the endpoint is no member of the set");
 }
 
+/* Ends it, and frees it unless a worker of the kernel is held up for so long, which may still write there. */
+template <class T> void end(std::unique_ptr<T> &operation) noexcept
+{
+	const TimeLeft left(patience);
+	int rc;
+
+	operation->graph.cancel();
+	do /* whatever signals the program gets */
+		rc = operation->graph.wait(std::int64_t{left.milliseconds()} * 1'000'000);
+	while (rc == -EINTR);
+	if (rc)
+		std::ignore = operation.release();
+}
+
 } // namespace
 
 /* --- groups of an endpoint -------------------------------------------------------------- */
@@ -73,9 +89,6 @@ void Groups::remove(Group &group) noexcept
 	const std::lock_guard guard(lock_);
 
 	groups_.erase(group.fi_addr);
-	const auto last = last_.find(group.members());
-	if (last != last_.end() && last->second == &group)
-		last_.erase(last);
 }
 
 Group *Groups::find(fi_addr_t address) noexcept
@@ -95,15 +108,29 @@ bool Groups::cancel(const void *context) noexcept
 	});
 }
 
-int Groups::begin(Group &group)
+int Groups::begin(Group &group, Context &context)
 {
 	const std::lock_guard guard(lock_);
-	Group *&last = last_[group.members()];
-	const int rc = group.begin(last);
+	const auto same = [&](const auto &join) { return join->members == group.members(); };
 
-	if (!rc)
-		last = &group;
-	return rc;
+	std::erase_if(joins_, [](const auto &join) {
+		return join->state == Join::State::over ||
+		       (join->state == Join::State::left && !join->graph.running() &&
+			join->graph.failed());
+	});
+	const auto left = std::ranges::find_if(joins_, [&](const auto &join) {
+		return same(join) && join->state == Join::State::left;
+	});
+	if (left != joins_.end())
+		return group.await(**left);
+	auto join = std::make_unique<Join>(context, group.members());
+	joins_.reserve(joins_.size() + 1); /* nothing fails when it has begun */
+	const auto after = std::ranges::find_if(joins_ | std::views::reverse, same);
+	const int rc = group.begin(*join, after == joins_.rend() ? nullptr : after->get());
+	if (rc)
+		return rc;
+	joins_.push_back(std::move(join));
+	return group.await(*joins_.back());
 }
 
 std::uint32_t Groups::new_id() noexcept
@@ -111,6 +138,12 @@ std::uint32_t Groups::new_id() noexcept
 	const std::lock_guard guard(lock_);
 
 	return ++last_id_ & 0x7fffffff;
+}
+
+void Groups::close() noexcept
+{
+	std::ranges::for_each(joins_, [](auto &join) { end(join); });
+	joins_.clear();
 }
 
 /* --- joining ---------------------------------------------------------------------------- */
@@ -157,7 +190,7 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 			new Group(port, *endpoint.eq(), std::move(member), context));
 		/* Its event may be read, and it may be closed, as soon as it has begun. */
 		*out = group.get();
-		error = endpoint.groups.begin(*group);
+		error = endpoint.groups.begin(*group, endpoint.domain().kernel());
 		if (!error)
 			std::ignore = group.release();
 		return error;
@@ -169,27 +202,34 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 
 Group::Group(Port &port, Eq &eq, Member member, void *context)
 	: Object(context), endpoint_(port.endpoint()), eq_(eq), port_use_(port.users),
-	  eq_use_(eq.users), member_(std::move(member)),
-	  join_(std::make_unique<Operation>(endpoint_.domain().kernel()))
+	  eq_use_(eq.users), member_(std::move(member))
 {
 	fi_addr = AvSet::new_address();
 	endpoint_.groups.add(*this);
 }
 
 /* An error of the file must not come after the others were told that we are there. */
-int Group::begin(const Group *after)
+int Group::begin(Join &join, const Join *after)
 {
-	const auto file = join_->graph.wait_fd();
+	const auto file = join.graph.wait_fd();
+
 	if (!file)
 		return REFUSE(file.error().negative(), subsys, "join");
-	int rc;
+	build_join(join, member_);
+	const int rc = join.graph.launch(after ? &after->graph : nullptr);
+	return rc ? REFUSE(fabric_error(rc), subsys, "join") : 0;
+}
+
+int Group::await(Join &join)
+{
+	const auto file = join.graph.wait_fd(); /* there is one */
+
+	join.state = Join::State::owned;
 	{
 		const std::lock_guard guard(lock_);
-		build_join(*join_, member_);
-		rc = join_->graph.launch(after ? &after->join_->graph : nullptr);
+		join_ = &join;
 	}
-	if (!rc)
-		rc = eq_.watch(*this, *file);
+	const int rc = eq_.watch(*this, *file);
 	return rc ? REFUSE(fabric_error(rc), subsys, "join") : 0;
 }
 
@@ -217,6 +257,13 @@ bool Group::joined(int &error) noexcept
 	settle();
 	error = state_ == State::failed ? -FI_ECONNABORTED : 0;
 	return state_ != State::joining;
+}
+
+void Group::told() noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	std::exchange(join_, nullptr)->state = Join::State::over; /* it may go at once */
 }
 
 /* --- calls ------------------------------------------------------------------------------ */
@@ -297,20 +344,11 @@ Group::~Group()
 {
 	endpoint_.groups.remove(*this);
 	eq_.unwatch(*this);
-	const auto end = [](std::unique_ptr<Operation> &operation) {
-		const TimeLeft left(patience);
-		int rc;
-
-		operation->graph.cancel();
-		do /* whatever signals the program gets */
-			rc = operation->graph.wait(std::int64_t{left.milliseconds()} * 1'000'000);
-		while (rc == -EINTR);
-		/* The kernel may still write there, if a worker of it is held up for so long. */
-		if (rc)
-			std::ignore = operation.release();
-	};
-	end(join_);
-	std::ranges::for_each(running_, end);
+	if (join_) {
+		settle();
+		join_->state = state_ == State::joining ? Join::State::left : Join::State::over;
+	}
+	std::ranges::for_each(running_, [](auto &operation) { end(operation); });
 }
 
 } // namespace treadle::fi

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_GROUP_H
 #define TREADLE_PROVIDER_GROUP_H
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -43,6 +44,20 @@ struct Operation {
 	Graph graph;
 	std::vector<std::byte> memory; /* for what is to be reduced, or the hellos */
 	void *context = nullptr;
+};
+
+/*
+ * Joining. With the same members one is after the other, as messages that look the same are matched in order. A group that
+ * closes before it has ended leaves it behind, as the others have been told: the next one that has these members goes on with it.
+ */
+struct Join : Operation {
+	/* owned: a group waits for it; left: that has closed before; over: the group knows. Changed by whose it is. */
+	enum class State { owned, left, over };
+
+	Join(Context &context, std::uint64_t who) : Operation(context), members(who) {}
+
+	const std::uint64_t members; /* Member::Hello::group */
+	std::atomic<State> state = State::owned;
 };
 
 /* The place of an endpoint in a group, and what messages to the other members are called. */
@@ -91,12 +106,15 @@ public:
 	/* The operations that have this context; whether there were any. */
 	bool cancel(const void *context) noexcept;
 
-	/* after: null, or the last to join with the same members. */
-	int begin(const Group *after);
 	/* What is the same for all who join with the same members, and for nobody else. */
 	std::uint64_t members() const noexcept { return member_.hellos[member_.rank].group; }
+	/* after: null, or the last one with the same members that has not ended. */
+	int begin(Join &join, const Join *after);
+	/* It has begun; the event queue is to tell of its end. */
+	int await(Join &join);
 
 	bool joined(int &error) noexcept override;
+	void told() noexcept override;
 	::fid &owner() noexcept override { return fid; }
 
 private:
@@ -116,7 +134,7 @@ private:
 	Member member_;
 	State state_ = State::joining;
 	std::uint32_t calls_ = 0;
-	std::unique_ptr<Operation> join_;
+	Join *join_ = nullptr; /* until the event queue has told; one of the endpoint's */
 	std::vector<std::unique_ptr<Operation>> running_, idle_;
 };
 
@@ -129,17 +147,16 @@ public:
 	Group *find(fi_addr_t address) noexcept;
 	bool cancel(const void *context) noexcept;
 
-	/*
-	 * Begins to join, after the last one with the same members has: messages that look the
-	 * same are matched in order, and there is never one too many.
-	 */
-	int begin(Group &group);
+	/* Begins to join, or goes on with what is left: there is never a message too many. */
+	int begin(Group &group, Context &context);
 	std::uint32_t new_id() noexcept;
+	/* The endpoint closes: ends what is left. */
+	void close() noexcept;
 
 private:
 	std::mutex lock_;
 	std::map<fi_addr_t, Group *> groups_;
-	std::map<std::uint64_t, Group *> last_; /* by members, to join */
+	std::vector<std::unique_ptr<Join>> joins_; /* in the order in which they have begun */
 	std::uint32_t last_id_ = 0;
 };
 

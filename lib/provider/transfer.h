@@ -136,6 +136,7 @@ public:
 	~EndpointOf() override
 	{
 		leave_shared_rx();
+		groups.close();
 		if (direct_)
 			direct_->close();
 		if (kernel_)

@@ -376,6 +376,30 @@ TEST_F(Joins, ClosingAGroupEndsJoining)
 	EXPECT_FALSE(is_told(0));
 }
 
+/* Whoever has given up and tries again meets those who wait, and what they call the group is what it is called. */
+TEST_F(Joins, JoiningAgainIsOneJoinForTheOthers)
+{
+	const auto set = m[0]->make_set({0, 1}), same = m[1]->make_set({0, 1});
+
+	for (int closed = 0; closed < 4; ++closed) {
+		for (int i = 0; i < closed; ++i)
+			m[0]->join(set.get()).reset();
+		Owned<fid_mc> other;
+		if (closed % 2)
+			other = m[1]->join(same.get());
+		const auto again = m[0]->join(set.get(), ctx(1));
+		if (!other)
+			other = m[1]->join(same.get());
+		m[0]->expect_joined(again.get(), ctx(1));
+		m[1]->expect_joined(other.get());
+		ASSERT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(again.get()), nullptr), 0);
+		ASSERT_EQ(fi_barrier(m[1]->ep.get(), fi_mc_addr(other.get()), nullptr), 0);
+		next(m[0]->cq.get());
+		next(m[1]->cq.get());
+		EXPECT_FALSE(is_told(0) || is_told(1));
+	}
+}
+
 /* --- calls -------------------------------------------------------------------------------- */
 
 TEST(Call, BadInputIsRefused)

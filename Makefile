@@ -50,6 +50,9 @@ kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 T
 
 build/kernels/%/release:
 	$(Q)tools/setup kernel $*
+$(patsubst tools/vm/%.config,build/kernels/%/release,$(wildcard tools/vm/*.config)): build/kernels/%/release: \
+	tools/vm/config.common tools/vm/%.config
+	$(Q)tools/setup kernel $*
 
 mirror mirror-fail: $(if $(kernel),$(kernel)/release)
 	$(Q)mkdir -p $(mirror)/probe

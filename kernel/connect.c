@@ -120,12 +120,20 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 /* Without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and nothing will. */
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
+	struct treadle_cull armed = {
+		.ep = ep, .posted = true, .sides = TREADLE_CANCEL_TX, .error = error, .max = U64_MAX
+	};
 	u64 n = 0;
 
 	treadle_ep_withdraw(ep, NULL, error, U64_MAX, &n, run);
 	treadle_flow_drop(ep, error, run);
-	if (ep->rx && !ep->rx->shared)
-		treadle_rx_flush(ep->rx, ep, 0, run);
+	treadle_cull_all(ep->obj.ctx, &armed, run);
+	if (!ep->rx || ep->rx->shared)
+		return;
+	armed.sides = TREADLE_CANCEL_RX;
+	armed.error = -ECANCELED;
+	treadle_cull_all(ep->obj.ctx, &armed, run);
+	treadle_rx_flush(ep->rx, ep, 0, run);
 }
 
 static void end_job(struct treadle_job *job, struct treadle_run *run)

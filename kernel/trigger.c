@@ -72,6 +72,8 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       !(cull->error && cull->exact && (cmd->d.flags & TREADLE_F_REPEAT)) &&
 	       (!cull->work || is_work(cmd, cull->exact)) &&
 	       (!cull->lax || !(cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
+	       (!cull->posted ||
+		!(cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
 	       (!cull->exact ||
 		(cull->work ? name_of(&cmd->d) : cmd->d.context) == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);

@@ -42,10 +42,11 @@ struct treadle_cull {
 	struct treadle_obj *cond; /* cells: of these only */
 	bool work;		  /* deferred work and graphs only */
 	bool lax;		  /* but no graphs (F_STRICT, F_REPEAT) */
-	u32 sides;		  /* TREADLE_CANCEL_*: of one side only, if it is one */
-	bool exact;		  /* with @context */
-	bool at;		  /* at @threshold */
-	bool killable;		  /* the caller need not go on once he is killed */
+	bool posted;   /* neither: what was posted to an endpoint, and is not the context's */
+	u32 sides;     /* TREADLE_CANCEL_*: of one side only, if it is one */
+	bool exact;    /* with @context */
+	bool at;       /* at @threshold */
+	bool killable; /* the caller need not go on once he is killed */
 	u64 context, threshold;
 	u64 max;   /* stop after so many */
 	int error; /* complete them with it; 0: silently */

@@ -435,6 +435,35 @@ TEST_F(Cm, ShutdownCancelsBeforeItReturns)
 	EXPECT_EQ(fi_send(server->ep.get(), &in, sizeof(in), nullptr, 0, nullptr), -FI_ESHUTDOWN);
 }
 
+TEST_F(Cm, ShutdownCancelsWhatIsArmed)
+{
+	auto cntr = node.cntr();
+	std::uint64_t buf = 0;
+	const iovec iov{&buf, sizeof(buf)};
+	fi_triggered_context armed[2]{};
+	fi_cq_err_entry error{};
+	fi_msg msg{};
+
+	establish();
+	msg.msg_iov = &iov;
+	msg.iov_count = 1;
+	for (auto &context : armed) {
+		context.event_type = FI_TRIGGER_THRESHOLD;
+		context.trigger.threshold = {cntr.get(), 1};
+	}
+	msg.context = &armed[0];
+	ASSERT_EQ(fi_sendmsg(client.ep.get(), &msg, FI_TRIGGER), 0);
+	msg.context = &armed[1];
+	ASSERT_EQ(fi_recvmsg(client.ep.get(), &msg, FI_TRIGGER), 0);
+	ASSERT_EQ(fi_shutdown(client.ep.get(), 0), 0);
+	for (auto &context : armed) {
+		ASSERT_EQ(fi_cq_readerr(client.cq.get(), &error, 0), 1);
+		EXPECT_EQ(error.err, FI_ECANCELED);
+		EXPECT_EQ(error.op_context, &context);
+	}
+	EXPECT_EQ(fi_close(&cntr.release()->fid), 0);
+}
+
 TEST_F(Cm, CompletionsThatWereWrittenMayStillBeRetrieved)
 {
 	std::uint64_t in = 0, out = 5;

@@ -596,4 +596,57 @@ TEST(what_is_armed_waits_for_the_connection)
 	EXPECT_EQ(ECANCELED, cqe.error);
 }
 
+/* At both ends; what is deferred work is not the endpoint's, and fails when its time comes. */
+TEST(what_is_armed_ends_with_the_connection)
+{
+	char in[8], out[8] = {};
+
+	for (int who = 0; who < 2; who++) {
+		struct node *end[2];
+		struct cntr go[2], after[2];
+		struct treadle_desc work;
+		struct treadle_cqe cqe;
+		struct pair p;
+
+		pair_open(&p);
+		end[who] = &p.client;
+		end[!who] = &p.server;
+		for (int i = 0; i < 2; i++) {
+			struct node *n = end[i];
+
+			cntr_open(&go[i], n->fd);
+			cntr_open(&after[i], n->fd);
+			ASSERT_EQ(1, post(n, when(send_of(out, 8, 0, 1), &go[i], 1)));
+			ASSERT_EQ(1, post(n, when(trecv_of(in, 8, ANY, 1, 0, 2), &go[i], 1)));
+			ASSERT_EQ(1, post(n, when(count_of(TREADLE_OP_CNTR_ADD, &n->sent, 1, 3),
+						  &go[i], 1)));
+			work = when(then(send_of(out, 8, 0, 4), &after[i]), &after[i], 1);
+			work.flags = (work.flags | TREADLE_F_WORK) & ~TREADLE_F_COMPLETION;
+			ASSERT_EQ(1, post(n, work));
+		}
+		ASSERT_EQ(0, hang_up(end[0]->fd, end[0]->ep));
+		for (int i = 0; i < 2; i++) {
+			struct node *n = end[i];
+
+			/* The caller's are written before it returns, the peer's before his event. */
+			if (i)
+				event_is(who ? p.ceq : p.l.eq, TREADLE_EVENT_SHUTDOWN,
+					 who ? CLIENT : SERVER);
+			ASSERT_TRUE(cq_poll(&n->cq, &cqe));
+			EXPECT_EQ(1, cqe.context);
+			EXPECT_EQ(i ? ECONNRESET : ECANCELED, cqe.error);
+			ASSERT_TRUE(cq_poll(&n->rcq, &cqe));
+			EXPECT_EQ(2, cqe.context);
+			EXPECT_EQ(ECANCELED, cqe.error);
+			EXPECT_EQ(-EBUSY, destroy(n->fd, go[i].id)); /* what is no message */
+			EXPECT_EQ(0, cntr_value(&n->sent));
+			ASSERT_EQ(1, post(n, count_of(TREADLE_OP_CNTR_ADD, &go[i], 1, 0)));
+			EXPECT_EQ(0, destroy(n->fd, go[i].id));
+			ASSERT_EQ(1, post(n, count_of(TREADLE_OP_CNTR_ADD, &after[i], 1, 0)));
+			EXPECT_EQ(1, cntr_errors(&after[i]));
+			EXPECT_TRUE(cq_empty(&n->cq));
+		}
+	}
+}
+
 TEST_HARNESS_MAIN

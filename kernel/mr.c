@@ -346,7 +346,7 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	mr = kzalloc(struct_size(mr, parts, arg->iov_count), TREADLE_GFP);
 	if (!mr)
 		return -ENOMEM;
-	mr->access = arg->access;
+	mr->access = arg->access | TREADLE_ACCESS_RMA | TREADLE_ACCESS_ATOMIC;
 	mr->flags = arg->flags;
 	mr->key = arg->key;
 	mr->key_size = arg->auth_key_size;
@@ -482,7 +482,7 @@ static __always_inline int mr_admits(const struct treadle_mr *mr, const struct t
 
 	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
 		return -EKEYREJECTED;
-	if ((access & ~mr->access) ||
+	if ((access & (~mr->access | to->denied)) ||
 	    !treadle_admits(to->obj.ctx, mr->auth_key, mr->key_size, from))
 		return -EACCES;
 	return 0;

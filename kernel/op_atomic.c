@@ -284,7 +284,7 @@ static void atomic_job(struct treadle_job *job, struct treadle_run *run)
 /* What a region has to grant. */
 static u32 access_for(const struct treadle_desc *d)
 {
-	u32 access = 0;
+	u32 access = TREADLE_ACCESS_ATOMIC;
 
 	if (d->opcode != TREADLE_OP_ATOMIC)
 		access |= TREADLE_ACCESS_REMOTE_READ;

@@ -315,8 +315,9 @@ static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct trea
 
 TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	u32 access = cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
-							 TREADLE_ACCESS_REMOTE_READ;
+	u32 access = TREADLE_ACCESS_RMA |
+		     (cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
+							  TREADLE_ACCESS_REMOTE_READ);
 
 	if (likely(treadle_rma_at_once(cmd, access, copy_step, run)))
 		treadle_cmd_complete(cmd, 0, run);

@@ -399,6 +399,14 @@ int Endpoint::enable()
 	bindings_.flags = rx_caps_ & FI_SOURCE ? TREADLE_EP_SOURCE : 0;
 	if (rx_caps_ & FI_SOURCE && rx_caps_ & FI_SOURCE_ERR)
 		bindings_.flags |= TREADLE_EP_SOURCE_ERR;
+	/* fi_getinfo(3): a peer may do no more than was asked for, or the modifiers have left */
+	for (const auto &[cap, denial] :
+	     {std::pair{FI_RMA, TREADLE_EP_NO_RMA}, std::pair{FI_ATOMIC, TREADLE_EP_NO_ATOMIC},
+	      std::pair{FI_REMOTE_READ, TREADLE_EP_NO_REMOTE_READ},
+	      std::pair{FI_REMOTE_WRITE, TREADLE_EP_NO_REMOTE_WRITE}}) {
+		if (!(rx_caps_ & cap))
+			bindings_.flags |= denial;
+	}
 	/* Whose receive it will be is not known when it is posted to a shared context. */
 	if (shared_rx_ && !rx_selective_)
 		bindings_.flags |= TREADLE_EP_RECV_COMPLETION;

@@ -200,7 +200,8 @@ template <class Lock> int EndpointOf<Lock>::make_rings(Bindings &bindings)
 			return ring.error().negative();
 		bindings.tx = tx_.emplace(std::move(*ring)).id();
 	}
-	if (rx_caps() && !shares_rx()) {
+	/* without messages it only answers for its memory */
+	if (rx_caps() & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) && !shares_rx()) {
 		auto ring = BasicReceiveRing<Lock>::create(context, info().rx_attr->size,
 							   info().rx_attr->total_buffered_recv,
 							   is_shared_rx() ? TREADLE_RX_SHARED : 0);

@@ -2,6 +2,7 @@
 /* fi_rma(3), and what other pages say of reads and writes. */
 #include "node.h"
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
 namespace
@@ -379,6 +380,72 @@ TEST(RmaCaps, CallsThatWereNotAskedForAreAbsent)
 		  -FI_ENOSYS);
 	ASSERT_EQ(fi_write(writer.a.ep.get(), buf, 8, nullptr, writer.b_at_a, 0, 1, nullptr), 0);
 	EXPECT_EQ(next_error(writer.a.tx_cq.get()).err, FI_EKEYREJECTED);
+}
+
+/* fi_getinfo(3): FI_RMA, FI_ATOMIC, and what FI_REMOTE_READ and FI_REMOTE_WRITE leave of them. */
+TEST(RmaCaps, PeersMayDoWhatTheTargetWasOpenedFor)
+{
+	const struct {
+		std::uint64_t caps;
+		bool read, write, fetch, add;
+	} targets[] = {
+		{FI_MSG | FI_RMA | FI_ATOMIC, true, true, true, true},
+		{FI_MSG, false, false, false, false},
+		{FI_MSG | FI_RMA, true, true, false, false},
+		{FI_ATOMIC, false, false, true, true},
+		{FI_RMA | FI_REMOTE_READ, true, false, false, false},
+		{FI_RMA | FI_REMOTE_WRITE, false, true, false, false},
+		{FI_RMA | FI_READ | FI_WRITE, false, false, false, false},
+		{FI_ATOMIC | FI_REMOTE_WRITE, false, false, false, true},
+	};
+	Node node(hints_for(FI_MSG | FI_RMA | FI_ATOMIC));
+	Side initiator(node);
+	fid_ep *ep = initiator.ep.get();
+	const auto outcome = [&](ssize_t rc) {
+		EXPECT_EQ(rc, 0);
+		fi_cq_tagged_entry entry;
+		const ssize_t n = fi_cq_sread(initiator.tx_cq.get(), &entry, 1, nullptr, patience);
+		return n == 1 ? 0 : next_error(initiator.tx_cq.get()).err;
+	};
+
+	for (const auto &target : targets) {
+		Node target_node(hints_for(target.caps));
+		Side side(target_node);
+		std::uint64_t there = 3, here = 0, one = 1;
+		fid_mr *region = nullptr;
+
+		SCOPED_TRACE(fi_tostr(&target.caps, FI_TYPE_CAPS));
+		/* for its peers, whatever endpoints are for */
+		ASSERT_EQ(fi_mr_reg(target_node.domain.get(), &there, sizeof(there),
+				    FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &region, nullptr),
+			  0);
+		const Owned<fid_mr> mr(region);
+		const std::uint64_t key = fi_mr_key(region);
+		const fi_addr_t to = initiator.insert(side.ep.get());
+		const auto denied = [](bool allowed) { return allowed ? 0 : FI_EACCES; };
+
+		EXPECT_EQ(outcome(fi_read(ep, &here, 8, nullptr, to, 0, key, nullptr)),
+			  denied(target.read));
+		EXPECT_EQ(outcome(fi_write(ep, &one, 8, nullptr, to, 0, key, nullptr)),
+			  denied(target.write));
+		EXPECT_EQ(outcome(fi_fetch_atomic(ep, nullptr, 1, nullptr, &here, nullptr, to, 0,
+						  key, FI_UINT64, FI_ATOMIC_READ, nullptr)),
+			  denied(target.fetch));
+		EXPECT_EQ(outcome(fi_atomic(ep, &one, 1, nullptr, to, 0, key, FI_UINT64, FI_SUM,
+					    nullptr)),
+			  denied(target.add));
+		EXPECT_EQ(there, (target.write ? 1u : 3u) + target.add);
+	}
+}
+
+/* Nobody could receive it. */
+TEST(RmaCaps, WhoHasNoMessagesIsSentNone)
+{
+	Node node(hints_for(FI_MSG | FI_TAGGED)), target_node(hints_for(FI_RMA));
+	Side from(node), to(target_node);
+
+	ASSERT_EQ(fi_send(from.ep.get(), "x", 1, nullptr, from.insert(to.ep.get()), ctx(1)), 0);
+	EXPECT_EQ(next_error(from.tx_cq.get()).err, FI_ECONNREFUSED);
 }
 
 /* --- counters --------------------------------------------------------------------------- */

@@ -377,7 +377,7 @@ static const struct row {
 	  { AT(treadle_ep_create, flags, TREADLE_EP_TX_CONTEXT), AT(treadle_ep_create, type, 0),
 	    AT(treadle_ep_create, request, 0), AT(treadle_ep_create, index, 0) }, .ids =
 	  { ID(treadle_ep_create, parent, 1 << EP) } },
-	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION) },
+	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | TREADLE_EP_NO_RMA | TREADLE_EP_NO_ATOMIC | TREADLE_EP_NO_REMOTE_READ | TREADLE_EP_NO_REMOTE_WRITE) },
 	  { ID(treadle_ep_enable, ep, 1 << EP),
 	    ID(treadle_ep_enable, tx, 1 << TX | NONE_OK),
 	    ID(treadle_ep_enable, rx, 1 << RX | NONE_OK),

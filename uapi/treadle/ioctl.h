@@ -378,7 +378,7 @@ struct treadle_ep_create {
 /**
  * struct treadle_ep_enable - bind an endpoint, once
  * @ep:		id
- * @flags:	TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION
+ * @flags:	TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION, TREADLE_EP_NO_*
  * @tx, @rx:	rings, or 0: does not send, or receive
  * @av:		address vector, or 0: can't send (EDESTADDRREQ), nor receive from
  *		named sources, nor name the sender. MSG: 0; `peer` of what it
@@ -399,6 +399,14 @@ struct treadle_ep_create {
  * posts to a ring that several share does not know whose receive it will be.
  */
 #define TREADLE_EP_RECV_COMPLETION (1U << 2)
+/*
+ * What peers may not do here, whatever a region grants (EACCES, at the peer): READ and WRITE; atomics;
+ * of either what reads, and what writes.
+ */
+#define TREADLE_EP_NO_RMA	   (1U << 3)
+#define TREADLE_EP_NO_ATOMIC	   (1U << 4)
+#define TREADLE_EP_NO_REMOTE_READ  (1U << 5)
+#define TREADLE_EP_NO_REMOTE_WRITE (1U << 6)
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;

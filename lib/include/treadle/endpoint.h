@@ -35,7 +35,7 @@ struct Bindings {
 	CounterId remote_read{};
 	CounterId remote_write{};
 	std::uint32_t flags =
-		0; /* TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION */
+		0; /* TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION, TREADLE_EP_NO_* */
 };
 
 namespace detail

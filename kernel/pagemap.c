@@ -397,9 +397,21 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 	return 0;
 }
 
+/* Whatever is known is to be found again. */
+static void pm_forget(struct treadle_pm *pm)
+{
+	LIST_HEAD(cut);
+
+	write_lock(&pm->lock);
+	pm_reset(pm, &cut);
+	write_unlock(&pm->lock);
+	pm_free_cut(&cut, true);
+}
+
 /*
  * A page for each level that has none, paid by the owner of the memory; only he, or his worker,
- * reclaims for that (@own). -EAGAIN: let him.
+ * reclaims for that (@own). -EAGAIN: let him. What he is to be given must not be lost at his limit, which it may have filled:
+ * then what he has gives way, and these few are beyond it.
  */
 static int pm_spares(struct treadle_pm *pm, void **spare, bool own)
 {
@@ -410,6 +422,10 @@ static int pm_spares(struct treadle_pm *pm, void **spare, bool own)
 	for (level = 0; level < PM_LEVELS; level++) {
 		if (!spare[level])
 			spare[level] = (void *)__get_free_page(gfp);
+		if (unlikely(!spare[level] && own)) {
+			pm_forget(pm);
+			spare[level] = (void *)__get_free_page(TREADLE_GFP_BEYOND | __GFP_ZERO);
+		}
 		if (!spare[level])
 			ret = own ? -ENOMEM : -EAGAIN;
 	}

@@ -168,4 +168,76 @@ TEST(a_huge_page_is_not_the_senders)
 	write_to("/proc/sys/vm/nr_hugepages", "0");
 }
 
+struct flooded {
+	char dir[64];
+	struct treadle_addr addr;
+	int stage;
+	long sent;
+};
+
+enum { FAR = 32 };
+
+static void receives_from_afar(void *arg)
+{
+	static char near[4096];
+	struct flooded *f = arg;
+	char *far[FAR], path[128];
+	struct node n;
+
+	/* Each in a part of the address space of which nothing is known yet; but the pages are there. */
+	for (int i = 0; i < FAR; i++) {
+		far[i] = mmap((void *)(0x200000000000 + ((unsigned long)i << 32)), 4096,
+			      PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		need(far[i] != MAP_FAILED);
+		far[i][0] = 0;
+	}
+	cgroup_enter(f->dir);
+	snprintf(path, sizeof(path), "%s/memory.max", f->dir);
+	write_to(path, "12M");
+	node_open(&n, (struct options){.buffered = 64 << 20});
+	near[0] = 0;
+	f->addr = n.addr;
+	raise_to(&f->stage, 1);
+	await(&f->stage, 2);
+	for (long i = 0; i < f->sent; i++) {
+		struct treadle_cqe c;
+
+		need(post_recv(&n, recv_of(i < FAR ? far[i] : near, 4096, ANY, i)) == 0);
+		c = cq_next(&n.rcq);
+		if (c.error || c.len != i % 4096)
+			note("message %ld: error %u, %llu bytes", i, c.error, c.len);
+		need(c.error == 0 && c.len == i % 4096);
+	}
+}
+
+/* Others have filled the group of who receives with what was copied for him: he gets it all the same. */
+TEST(what_was_told_as_sent_is_received)
+{
+	struct flooded *f = shared(sizeof(*f));
+	char *out = pages(4096);
+	long done = 0;
+	pid_t child;
+	struct node n;
+	__u64 to;
+
+	child = spawn(receives_from_afar, f);
+	await(&f->stage, 1);
+	node_open(&n, (struct options){.tx = 1024, .cq = 1024});
+	to = peer(&n, f->addr);
+	/* Of many sizes, so that there is no room left for any. */
+	while (f->sent - done < 900) {
+		ASSERT_EQ(1, post(&n, send_of(out, f->sent % 4096, to, f->sent)));
+		f->sent++;
+		for (struct treadle_cqe c; cq_poll(&n.cq, &c); done++)
+			ASSERT_EQ(0, c.error);
+	}
+	note("%ld messages were copied, %ld wait", done, f->sent - done);
+	raise_to(&f->stage, 2);
+	for (; done < f->sent; done++)
+		EXPECT_EQ(0, cq_next(&n.cq).error);
+	EXPECT_EQ(0, reap(child));
+	close(n.fd);
+}
+
 TEST_HARNESS_MAIN

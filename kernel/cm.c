@@ -236,10 +236,14 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		ret = 0;
 	}
 	treadle_conn_unlock();
-	/* also if the other end was first: its worker may not have come to that yet */
+	/* also if the other end was first: its worker may not have come to that yet, or be in the midst of it */
 	if (!ret) {
 		treadle_ep_quiesce(ep, &run);
+		ret = mutex_lock_killable(&ep->ending);
+	}
+	if (!ret) {
 		treadle_end_flush(ep, -ECANCELED, &run);
+		mutex_unlock(&ep->ending);
 	}
 	if (conn) {
 		treadle_conn_get(conn);

@@ -117,11 +117,11 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-/* Without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and nothing will. */
+/* With ep->ending, without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and nothing will. */
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	struct treadle_cull armed = {
-		.ep = ep, .posted = true, .sides = TREADLE_CANCEL_TX, .error = error, .max = U64_MAX
+		.ep = ep, .over = true, .sides = TREADLE_CANCEL_TX, .error = error, .max = U64_MAX
 	};
 	u64 n = 0;
 
@@ -171,7 +171,8 @@ static void end_work(struct work_struct *work)
 	struct treadle_guise old;
 	TREADLE_RUN(run, ctx);
 
-	if (!treadle_ep_try_quiesce(ep)) {
+	/* nor beside SHUTDOWN, which may have in its hands what is to be told before the event */
+	if (!treadle_ep_try_quiesce(ep) || !mutex_trylock(&ep->ending)) {
 		treadle_queue_later(ctx, &end->work, &end->pause);
 		return;
 	}
@@ -180,6 +181,7 @@ static void end_work(struct work_struct *work)
 	old = treadle_guise_of(ctx);
 	treadle_slice_begin(&run.slice);
 	treadle_end_flush(ep, -ECONNRESET, &run);
+	mutex_unlock(&ep->ending);
 	treadle_end_tell(end, ep, &run);
 	treadle_run_handoff(&run); /* from here on it may be gone */
 	treadle_guise_off(old);

@@ -77,24 +77,22 @@ void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct tr
 	cntr_changed(cntr, run);
 }
 
-/*
- * Arm a command on its counter; it fires at once if it is time. Closing an endpoint, or all, sets dead
- * and then takes off what is armed, under this lock: either it is seen here, or finds the command.
- */
+/* Arm a command on its counter; it fires at once if it is time. */
 void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
-	bool dead, activated = false;
+	bool activated = false;
+	int error;
 
 	spin_lock(&cntr->trigger.lock);
-	dead = READ_ONCE(cntr->obj.ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead));
-	if (!dead) {
+	error = treadle_arm_error(cmd);
+	if (!error) {
 		treadle_arm(&cntr->trigger, cmd, cmd->d.threshold);
 		activated = cntr_activate(cntr);
 	}
 	spin_unlock(&cntr->trigger.lock);
-	if (dead)
-		treadle_cmd_free(cmd);
+	if (error)
+		treadle_arm_refuse(cmd, error, run);
 	else if (activated)
 		treadle_run_add(run, &cntr->job);
 }

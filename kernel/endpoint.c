@@ -227,6 +227,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	if (!ep)
 		return -ENOMEM;
 	spin_lock_init(&ep->lock);
+	mutex_init(&ep->ending);
 	ep->parked = RB_ROOT;
 	ep->waiting = RB_ROOT;
 	ep->flows = RB_ROOT;

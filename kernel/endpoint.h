@@ -42,6 +42,7 @@ struct treadle_eq;
  * @conn:	its connection; held, set once
  * @severed:	that is over
  * @peer:	at the other end of it; read under RCU
+ * @ending:	of who flushes what the end of the connection ends (before all others)
  * @pending, @nr_pending, @backlog, @listening: requests that are not answered
  */
 struct treadle_ep {
@@ -70,6 +71,7 @@ struct treadle_ep {
 	struct rb_root parked, flows, waiting;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;
+	struct mutex ending;
 	struct treadle_conn *conn;
 	struct treadle_eq *eq;
 	u64 eq_context;

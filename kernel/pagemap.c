@@ -397,13 +397,14 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 	return 0;
 }
 
-/* Whatever is known is to be found again. */
+/* Whatever is known is to be found again, unless that is not worth it: two sides of a copy must be known at once. */
 static void pm_forget(struct treadle_pm *pm)
 {
 	LIST_HEAD(cut);
 
 	write_lock(&pm->lock);
-	pm_reset(pm, &cut);
+	if (pm->tables > 4 * PM_LEVELS)
+		pm_reset(pm, &cut);
 	write_unlock(&pm->lock);
 	pm_free_cut(&cut, true);
 }

@@ -124,18 +124,18 @@ static bool written(const struct treadle_cmd *cmd)
 			       cmd->d.value);
 }
 
-void treadle_cell_arm(struct treadle_cmd *cmd)
+void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ctx *ctx = cmd->cond->ctx;
 	struct treadle_poller *p = &ctx->poller;
+	int error;
 
 	spin_lock(&p->trigger.lock);
-	/* as in treadle_cntr_arm() */
-	if (READ_ONCE(ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead))) {
+	error = treadle_arm_error(cmd);
+	if (error) {
 		treadle_cell_disarmed(cmd->cond, &cmd->d);
 		spin_unlock(&p->trigger.lock);
-		treadle_cond_drop(cmd);
-		treadle_cmd_free(cmd);
+		treadle_arm_refuse(cmd, error, run);
 		return;
 	}
 	treadle_arm(&p->trigger, cmd, cmd->ep ? cmd->ep->obj.id : 0);
@@ -172,6 +172,7 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 		if (take && a->seq == p->until) {
 			p->until = TREADLE_POLL_NONE;
 			rb_erase_cached(&a->node, root);
+			treadle_cond_unbind(cmd);
 			treadle_cell_disarmed(cmd->cond, &cmd->d);
 			return cmd;
 		}
@@ -208,7 +209,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 		if (!cmd)
 			continue;
 		started = true;
-		treadle_cond_drop(cmd);
+		treadle_cond_put(cmd);
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 		treadle_run_let_go(run);
 		cond_resched();

@@ -395,7 +395,7 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	cmd->slots = slots;
 	heap->slots = 0;
 	if (heap->d.flags & TREADLE_F_COND_CELL)
-		treadle_cell_arm(heap);
+		treadle_cell_arm(heap, run);
 	else
 		treadle_cntr_arm(heap, run);
 	return 0;

@@ -26,16 +26,52 @@ void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
 	treadle_armed_insert(&t->armed, &cmd->armed);
 }
 
-/* What it is to wait for is let go of. */
+/*
+ * What it was to wait for is let go of: first, under the lock of the trigger, so that who finds nothing armed may
+ * destroy it; then its references, of which one may be the last.
+ */
+void treadle_cond_unbind(struct treadle_cmd *cmd)
+{
+	atomic_dec(&cmd->cond->ctx->armed);
+	atomic_dec(&cmd->cond->users);
+	if (unlikely(cmd->rest))
+		atomic_dec(&cmd->rest->users);
+}
+
+void treadle_cond_put(struct treadle_cmd *cmd)
+{
+	treadle_obj_put(cmd->cond);
+	cmd->cond = NULL;
+	if (unlikely(cmd->rest))
+		treadle_obj_put(cmd->rest);
+}
+
+/* Of a command that is not armed. */
 void treadle_cond_drop(struct treadle_cmd *cmd)
 {
-	struct treadle_obj *cond = cmd->cond;
+	treadle_cond_unbind(cmd);
+	treadle_cond_put(cmd);
+}
 
-	atomic_dec(&cond->ctx->armed);
-	cmd->cond = NULL;
-	treadle_obj_unbind(cond);
-	if (unlikely(cmd->rest))
-		treadle_obj_unbind(cmd->rest);
+/* It ends with the connection of its endpoint: it was posted there, and is not the context's. */
+static bool ends_with_connection(const struct treadle_cmd *cmd)
+{
+	return !(cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT | TREADLE_F_REPEAT)) &&
+	       !(treadle_opdefs[cmd->d.opcode].receives && cmd->ep->rx && cmd->ep->rx->shared);
+}
+
+/*
+ * Why it is not armed, or 0. -ECANCELED: that is to be told; else it is dropped. Under the lock of the trigger: who closes
+ * an endpoint, ends its connection or ends all says so and then takes off what is armed, under this lock: either it is seen
+ * here, or he finds the command.
+ */
+int treadle_arm_error(const struct treadle_cmd *cmd)
+{
+	if (READ_ONCE(cmd->cond->ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead)))
+		return -ESHUTDOWN;
+	return cmd->ep && unlikely(READ_ONCE(cmd->ep->severed)) && ends_with_connection(cmd) ?
+		       -ECANCELED :
+		       0;
 }
 
 /* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
@@ -72,17 +108,28 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       !(cull->error && cull->exact && (cmd->d.flags & TREADLE_F_REPEAT)) &&
 	       (!cull->work || is_work(cmd, cull->exact)) &&
 	       (!cull->lax || !(cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
-	       (!cull->posted ||
-		!(cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT | TREADLE_F_REPEAT))) &&
+	       (!cull->over || ends_with_connection(cmd)) &&
 	       (!cull->exact ||
 		(cull->work ? name_of(&cmd->d) : cmd->d.context) == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);
+}
+
+/* It was not armed, as treadle_arm_error() says. */
+void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	if (error != -ECANCELED) {
+		treadle_cmd_free(cmd);
+		return;
+	}
+	treadle_cond_drop(cmd);
+	treadle_cmd_fail(cmd, error, run);
 }
 
 /* Under t->lock, so that a cell tells of who has left it last. */
 static void take_off(struct treadle_trigger *t, struct treadle_cmd *cmd)
 {
 	rb_erase_cached(&cmd->armed.node, &t->armed);
+	treadle_cond_unbind(cmd);
 	if (cmd->cond->type == TREADLE_CELL)
 		treadle_cell_disarmed(cmd->cond, &cmd->d);
 }
@@ -119,7 +166,7 @@ static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cu
 			a = NULL;
 		spin_unlock(&t->lock);
 		for (i = 0; i < n; i++) {
-			treadle_cond_drop(found[i]);
+			treadle_cond_put(found[i]);
 			if (cull->error)
 				treadle_cmd_fail(found[i], cull->error, run);
 			else

@@ -344,10 +344,8 @@ Group::~Group()
 {
 	endpoint_.groups.remove(*this);
 	eq_.unwatch(*this);
-	if (join_) {
-		settle();
+	if (join_) /* whether it has ended or not: nobody here has heard of that */
 		join_->state = state_ == State::joining ? Join::State::left : Join::State::over;
-	}
 	std::ranges::for_each(running_, [](auto &operation) { end(operation); });
 }
 

@@ -164,7 +164,8 @@ public:
 	}
 	ssize_t rx_room() noexcept override
 	{
-		return enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
+		const ssize_t left = enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
+		return enabled() && rx_caps() && !rx() ? 0 : left; /* it has no messages */
 	}
 
 private:

@@ -400,6 +400,28 @@ TEST_F(Joins, JoiningAgainIsOneJoinForTheOthers)
 	}
 }
 
+/* As nobody was told that it had ended, it is not over; or else the others would have to join once more. */
+TEST_F(Joins, AJoinThatNobodyHasHeardOfGoesOn)
+{
+	const auto set = m[0]->make_set({0, 1}), same = m[1]->make_set({0, 1});
+
+	for (int both = 0; both < 2; ++both) {
+		auto other = m[1]->join(same.get());
+		m[0]->join(set.get()).reset(); /* it has ended by then */
+		if (both) {
+			other.reset();
+			other = m[1]->join(same.get());
+		}
+		const auto again = m[0]->join(set.get(), ctx(1));
+		m[0]->expect_joined(again.get(), ctx(1));
+		m[1]->expect_joined(other.get());
+		ASSERT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(again.get()), nullptr), 0);
+		ASSERT_EQ(fi_barrier(m[1]->ep.get(), fi_mc_addr(other.get()), nullptr), 0);
+		next(m[0]->cq.get());
+		next(m[1]->cq.get());
+	}
+}
+
 /* --- calls -------------------------------------------------------------------------------- */
 
 TEST(Call, BadInputIsRefused)

@@ -649,4 +649,62 @@ TEST(what_is_armed_ends_with_the_connection)
 	}
 }
 
+enum { ARMED = 60 };
+
+struct end_of {
+	struct node *n;
+	int *go;
+	int told;
+};
+
+static void *hangs_up(void *arg)
+{
+	struct end_of *e = arg;
+	struct treadle_cqe cqe;
+
+	await(e->go, 1);
+	need(hang_up(e->n->fd, e->n->ep) == 0);
+	while (cq_poll(&e->n->cq, &cqe))
+		e->told += cqe.error == ECANCELED || cqe.error == ECONNRESET;
+	return NULL;
+}
+
+/* What is canceled was told when SHUTDOWN returns, whoever has canceled it. */
+TEST(both_ends_hang_up_at_once)
+{
+	for (int round = 0; round < 50; round++) {
+		struct end_of ends[2] = {};
+		pthread_t threads[2];
+		struct cntr go[2];
+		struct pair p;
+		char out[8] = {};
+		int start = 0;
+
+		pair_open(&p);
+		ends[0].n = &p.client;
+		ends[1].n = &p.server;
+		for (int i = 0; i < 2; i++) {
+			cntr_open(&go[i], ends[i].n->fd);
+			for (int k = 0; k < ARMED; k++)
+				ASSERT_EQ(1,
+					  post(ends[i].n, when(send_of(out, 8, 0, k), &go[i], 1)));
+			ends[i].go = &start;
+			threads[i] = thread(hangs_up, &ends[i]);
+		}
+		raise_to(&start, 1);
+		for (int i = 0; i < 2; i++) {
+			pthread_join(threads[i], NULL);
+			EXPECT_EQ(ARMED, ends[i].told);
+			EXPECT_EQ(0, destroy(ends[i].n->fd, go[i].id));
+		}
+		event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+		event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+		node_close(&p.client);
+		node_close(&p.server);
+		close(p.ceq);
+		close(p.ceq_fd);
+		listener_close(&p.l);
+	}
+}
+
 TEST_HARNESS_MAIN

@@ -3,8 +3,6 @@
  * Read and write of a peer's memory: what is moved, who may, what is said when it
  * can't be, in which order.
  */
-#include <treadle/atomic.h>
-
 #include "rma.h"
 
 /* --- what is moved --------------------------------------------------------------------- */
@@ -238,63 +236,6 @@ TEST_F(rma, keys_rights_and_ranges)
 	EXPECT_TRUE(cntr_becomes(&self->writes, 0, 7));
 	EXPECT_EQ(0, cntr_value(&self->remote_writes));
 	EXPECT_EQ(2, cntr_value(&self->remote_reads));
-}
-
-/* Whatever a region grants. */
-TEST_F(rma, what_an_endpoint_denies)
-{
-	static const struct {
-		__u32 flags;
-		bool write, read, add, fetch;
-	} ways[] = {
-		{0, true, true, true, true},
-		{TREADLE_EP_NO_RMA, false, false, true, true},
-		{TREADLE_EP_NO_ATOMIC, true, true, false, false},
-		{TREADLE_EP_NO_REMOTE_READ, true, false, true, false},
-		{TREADLE_EP_NO_REMOTE_WRITE, false, true, false, false},
-	};
-
-	for (int i = 0; i < ARRAY_SIZE(ways); i++) {
-		for (int both = 0; both < 2; both++) { /* the short way, and the long one */
-			struct treadle_rma_iov ranges[2] = {{0, 4, self->key}, {4, 4, self->key}};
-			struct treadle_desc add;
-			struct node n;
-			__u64 to;
-
-			node_open(&n,
-				  (struct options){.context = self->b.fd, .flags = ways[i].flags});
-			to = peer(&self->a, n.addr);
-			*(__u64 *)self->there = 1;
-			*(__u64 *)self->here = 1;
-			if (both) {
-				ASSERT_EQ(1, post_ranges(&self->a,
-							 write_of(self->here, 8, to, 0, 0, 1), NULL,
-							 ranges, 2));
-				EXPECT_EQ(ways[i].write ? 0 : EACCES, cq_next(&self->a.cq).error);
-				ASSERT_EQ(1,
-					  post_ranges(&self->a, read_of(self->here, 8, to, 0, 0, 1),
-						      NULL, ranges, 2));
-				EXPECT_EQ(ways[i].read ? 0 : EACCES, cq_next(&self->a.cq).error);
-			} else {
-				EXPECT_EQ(ways[i].write ? 0 : EACCES,
-					  outcome(&self->a,
-						  write_of(self->here, 8, to, 0, self->key, 1)));
-				EXPECT_EQ(ways[i].read ? 0 : EACCES,
-					  outcome(&self->a,
-						  read_of(self->here, 8, to, 0, self->key, 1)));
-			}
-			add = write_of(self->here, 8, to, 0, self->key, 1);
-			add.opcode = TREADLE_OP_ATOMIC;
-			add.flags |= TREADLE_F_EXT;
-			add.atomic_op = TREADLE_ATOMIC_SUM;
-			add.datatype = TREADLE_UINT64;
-			EXPECT_EQ(ways[i].add ? 0 : EACCES, outcome(&self->a, add));
-			add.opcode = TREADLE_OP_FETCH;
-			add.result = (unsigned long)self->here + 64;
-			EXPECT_EQ(ways[i].fetch ? 0 : EACCES, outcome(&self->a, add));
-			ASSERT_EQ(0, destroy(self->b.fd, n.ep));
-		}
-	}
 }
 
 TEST_F(rma, malformed_commands_are_refused)

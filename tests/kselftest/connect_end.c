@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The end of a connection: what is told, to whom, in which order, and what ends with it. */
+#include "connection.h"
+
+TEST(shutdown_ends_everything_in_order)
+{
+	char *big = pages(1 << 20), small[64], in[64];
+	struct treadle_cqe c;
+	struct pair p;
+
+	pair_open(&p);
+	/* Two large messages wait, one in each direction; a small one was copied; a receive waits. */
+	fill(small, 64, 1);
+	ASSERT_EQ(1, post(&p.client, send_of(big, 1 << 20, 0, 11)));
+	ASSERT_EQ(1, post(&p.server, send_of(big, 1 << 20, 0, 12)));
+	ASSERT_EQ(1, post(&p.client, tsend_of(small, 64, 0, 5, 13)));
+	EXPECT_EQ(13, cq_next(&p.client.cq).context);
+	ASSERT_EQ(0, post_recv(&p.server, trecv_of(in, 64, ANY, 6, 0, 14)));
+	ASSERT_EQ(0, post_recv(&p.client, trecv_of(in, 64, ANY, 6, 0, 15)));
+
+	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	/* The caller's own are canceled before it returns. */
+	ASSERT_TRUE(cq_poll(&p.client.cq, &c));
+	EXPECT_EQ(11, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+	ASSERT_TRUE(cq_poll(&p.client.rcq, &c));
+	EXPECT_EQ(15, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+	event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+	/* The event comes last. */
+	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+	ASSERT_TRUE(cq_poll(&p.server.cq, &c));
+	EXPECT_EQ(12, c.context);
+	EXPECT_EQ(ECONNRESET, c.error);
+	ASSERT_TRUE(cq_poll(&p.server.rcq, &c));
+	EXPECT_EQ(14, c.context);
+	EXPECT_EQ(ECANCELED, c.error);
+
+	EXPECT_EQ(-ESHUTDOWN, post(&p.client, send_of(small, 64, 0, 21)));
+	EXPECT_EQ(-ESHUTDOWN, post(&p.server, send_of(small, 64, 0, 22)));
+	/* What was sent can be received, and then nothing can. */
+	ASSERT_EQ(0, post_recv(&p.server, trecv_of(in, 64, ANY, 5, 0, 23)));
+	c = cq_next(&p.server.rcq);
+	EXPECT_EQ(23, c.context);
+	EXPECT_EQ(0, c.error);
+	EXPECT_TRUE(same(in, 64, 1));
+	for (int i = 0; i < 100; i++) {
+		ASSERT_EQ(0, post_recv(&p.server, recv_of(in, 64, ANY, 24)));
+		c = cq_next(&p.server.rcq);
+		EXPECT_EQ(24, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+	}
+	/* Again, on either side: nothing. */
+	EXPECT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	EXPECT_EQ(0, hang_up(p.server.fd, p.server.ep));
+	EXPECT_TRUE(eq_empty(p.ceq));
+	EXPECT_TRUE(eq_empty(p.l.eq));
+	EXPECT_EQ(-EISCONN, connect_to(p.client.fd, p.client.ep, p.l.addr, NULL, 0));
+}
+
+TEST(closing_ends_it_too)
+{
+	char *big = pages(1 << 20), in[64];
+	struct treadle_cqe c;
+	struct pair p;
+
+	for (int who = 0; who < 2; who++) {
+		struct node *gone, *left;
+		__u64 of;
+		int eq;
+
+		pair_open(&p);
+		gone = who ? &p.server : &p.client;
+		left = who ? &p.client : &p.server;
+		of = who ? CLIENT : SERVER;
+		eq = who ? p.ceq : p.l.eq;
+		ASSERT_EQ(1, post(gone, send_of(big, 1 << 20, 0, 11)));
+		ASSERT_EQ(1, post(left, send_of(big, 1 << 20, 0, 12)));
+		ASSERT_EQ(0, post_recv(left, trecv_of(in, 64, ANY, 6, 0, 14)));
+		ASSERT_EQ(0, destroy(gone->fd, gone->ep));
+		event_is(eq, TREADLE_EVENT_SHUTDOWN, of);
+		c = cq_next(&left->cq);
+		EXPECT_EQ(12, c.context);
+		EXPECT_EQ(ECONNRESET, c.error);
+		c = cq_next(&left->rcq);
+		EXPECT_EQ(14, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+		EXPECT_EQ(-ESHUTDOWN, post(left, send_of(in, 64, 0, 22)));
+		/* The message that waited is not delivered: it was taken back. */
+		ASSERT_EQ(0, post_recv(left, recv_of(in, 64, ANY, 15)));
+		EXPECT_EQ(ECANCELED, cq_next(&left->rcq).error);
+		EXPECT_TRUE(cq_empty(&gone->cq));
+		EXPECT_TRUE(eq_empty(p.ceq));
+		EXPECT_TRUE(eq_empty(p.l.eq));
+	}
+}
+
+/* An event is never about an endpoint that its reader has closed. */
+TEST(events_go_with_their_endpoint)
+{
+	struct pair p;
+
+	pair_open(&p);
+	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	ASSERT_EQ(0, destroy(p.client.fd, p.client.ep));
+	EXPECT_TRUE(eq_empty(p.ceq));
+	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+
+	pair_ask(&p);
+	ASSERT_EQ(0, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+	ASSERT_EQ(0, destroy(p.client.fd, p.client.ep));
+	EXPECT_TRUE(eq_empty(p.ceq));
+}
+
+/* At both ends; what is deferred work is not the endpoint's, and fails when its time comes. */
+TEST(what_is_armed_ends_with_the_connection)
+{
+	char in[8], out[8] = {};
+
+	for (int who = 0; who < 2; who++) {
+		struct node *end[2];
+		struct cntr go[2], after[2];
+		struct treadle_desc work;
+		struct treadle_cqe cqe;
+		struct pair p;
+
+		pair_open(&p);
+		end[who] = &p.client;
+		end[!who] = &p.server;
+		for (int i = 0; i < 2; i++) {
+			struct node *n = end[i];
+
+			cntr_open(&go[i], n->fd);
+			cntr_open(&after[i], n->fd);
+			ASSERT_EQ(1, post(n, when(send_of(out, 8, 0, 1), &go[i], 1)));
+			ASSERT_EQ(1, post(n, when(trecv_of(in, 8, ANY, 1, 0, 2), &go[i], 1)));
+			ASSERT_EQ(1, post(n, when(count_of(TREADLE_OP_CNTR_ADD, &n->sent, 1, 3),
+						  &go[i], 1)));
+			work = when(then(send_of(out, 8, 0, 4), &after[i]), &after[i], 1);
+			work.flags = (work.flags | TREADLE_F_WORK) & ~TREADLE_F_COMPLETION;
+			ASSERT_EQ(1, post(n, work));
+		}
+		ASSERT_EQ(0, hang_up(end[0]->fd, end[0]->ep));
+		for (int i = 0; i < 2; i++) {
+			struct node *n = end[i];
+
+			/* The caller's are written before it returns, the peer's before his event. */
+			if (i)
+				event_is(who ? p.ceq : p.l.eq, TREADLE_EVENT_SHUTDOWN,
+					 who ? CLIENT : SERVER);
+			ASSERT_TRUE(cq_poll(&n->cq, &cqe));
+			EXPECT_EQ(1, cqe.context);
+			EXPECT_EQ(i ? ECONNRESET : ECANCELED, cqe.error);
+			ASSERT_TRUE(cq_poll(&n->rcq, &cqe));
+			EXPECT_EQ(2, cqe.context);
+			EXPECT_EQ(ECANCELED, cqe.error);
+			EXPECT_EQ(-EBUSY, destroy(n->fd, go[i].id)); /* what is no message */
+			EXPECT_EQ(0, cntr_value(&n->sent));
+			ASSERT_EQ(1, post(n, count_of(TREADLE_OP_CNTR_ADD, &go[i], 1, 0)));
+			EXPECT_EQ(0, destroy(n->fd, go[i].id));
+			ASSERT_EQ(1, post(n, count_of(TREADLE_OP_CNTR_ADD, &after[i], 1, 0)));
+			EXPECT_EQ(1, cntr_errors(&after[i]));
+			EXPECT_TRUE(cq_empty(&n->cq));
+		}
+	}
+}
+
+enum { ARMED = 60 };
+
+struct end_of {
+	struct node *n;
+	int *go;
+	int told;
+};
+
+static void *hangs_up(void *arg)
+{
+	struct end_of *e = arg;
+	struct treadle_cqe cqe;
+
+	await(e->go, 1);
+	need(hang_up(e->n->fd, e->n->ep) == 0);
+	while (cq_poll(&e->n->cq, &cqe))
+		e->told += cqe.error == ECANCELED || cqe.error == ECONNRESET;
+	return NULL;
+}
+
+/* What is canceled was told when SHUTDOWN returns, whoever has canceled it. */
+TEST(both_ends_hang_up_at_once)
+{
+	for (int round = 0; round < 50; round++) {
+		struct end_of ends[2] = {};
+		pthread_t threads[2];
+		struct cntr go[2];
+		struct pair p;
+		char out[8] = {};
+		int start = 0;
+
+		pair_open(&p);
+		ends[0].n = &p.client;
+		ends[1].n = &p.server;
+		for (int i = 0; i < 2; i++) {
+			cntr_open(&go[i], ends[i].n->fd);
+			for (int k = 0; k < ARMED; k++)
+				ASSERT_EQ(1,
+					  post(ends[i].n, when(send_of(out, 8, 0, k), &go[i], 1)));
+			ends[i].go = &start;
+			threads[i] = thread(hangs_up, &ends[i]);
+		}
+		raise_to(&start, 1);
+		for (int i = 0; i < 2; i++) {
+			pthread_join(threads[i], NULL);
+			EXPECT_EQ(ARMED, ends[i].told);
+			EXPECT_EQ(0, destroy(ends[i].n->fd, go[i].id));
+		}
+		event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
+		event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+		node_close(&p.client);
+		node_close(&p.server);
+		close(p.ceq);
+		close(p.ceq_fd);
+		listener_close(&p.l);
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -117,7 +117,10 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-/* With ep->ending, without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and nothing will. */
+/*
+ * With ep->ending, without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and
+ * nothing will.
+ */
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	struct treadle_cull armed = {

@@ -319,15 +319,6 @@ static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
 	return taken;
 }
 
-/* As treadle_mr_find() is asked for it. */
-static u32 denied_by(u32 flags)
-{
-	return (flags & TREADLE_EP_NO_RMA ? TREADLE_ACCESS_RMA : 0) |
-	       (flags & TREADLE_EP_NO_ATOMIC ? TREADLE_ACCESS_ATOMIC : 0) |
-	       (flags & TREADLE_EP_NO_REMOTE_READ ? TREADLE_ACCESS_REMOTE_READ : 0) |
-	       (flags & TREADLE_EP_NO_REMOTE_WRITE ? TREADLE_ACCESS_REMOTE_WRITE : 0);
-}
-
 /* With everything bound: become reachable. Only one caller gets here at a time (ctx->lock). */
 static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 {
@@ -350,7 +341,6 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 			return -EBUSY;
 	}
 	ep->flags = flags;
-	ep->denied = denied_by(flags);
 	ep_set(ep, b);
 	/* before a message can come: what is in the ring is taken for one of these endpoints */
 	if (rx) {
@@ -371,11 +361,9 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	return 0;
 }
 
-#define EP_DENIES                                                               \
-	(TREADLE_EP_NO_RMA | TREADLE_EP_NO_ATOMIC | TREADLE_EP_NO_REMOTE_READ | \
-	 TREADLE_EP_NO_REMOTE_WRITE)
-#define EP_FLAGS \
-	(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | EP_DENIES)
+#define EP_FLAGS                                                                  \
+	(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | \
+	 TREADLE_ACCESS_PEER)
 
 int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 {

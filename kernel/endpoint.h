@@ -21,7 +21,6 @@ struct treadle_eq;
  * @parent, @index: of a context; the parent is held, and bound until the context is shut
  *		down
  * @enabled:	everything below is set and never changes (release/acquire)
- * @denied:	TREADLE_ACCESS_*: what peers may not do here, whatever a region grants
  * @bound:	all that it is bound to
  * @rx_link, @named_link: on rx->eps, and if it has an address vector on rx->named (rx->lock)
  * @feeding:	commands of receives that are on rx->feeding, by their @wait (rx->lock)
@@ -57,7 +56,7 @@ struct treadle_ep {
 	u32 key_size;
 	u8 key[TREADLE_MAX_AUTH_KEY];
 	bool enabled;
-	u32 flags, denied;
+	u32 flags;
 	struct treadle_tx *tx;
 	struct treadle_rx *rx;
 	struct treadle_av *av;
@@ -188,9 +187,17 @@ bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 
 /* mr.c */
 
-/* What an operation of a peer is, beside TREADLE_ACCESS_REMOTE_*; every region grants both. */
-#define TREADLE_ACCESS_RMA    (1u << 30)
-#define TREADLE_ACCESS_ATOMIC (1u << 31)
+/*
+ * What an operation of a peer needs: TREADLE_ACCESS_REMOTE_*, and one of these, which every region grants. The same bits in
+ * the flags of an endpoint deny it there.
+ */
+#define TREADLE_ACCESS_RMA    TREADLE_EP_NO_RMA
+#define TREADLE_ACCESS_ATOMIC TREADLE_EP_NO_ATOMIC
+#define TREADLE_ACCESS_PEER                                                              \
+	(TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE | TREADLE_ACCESS_RMA | \
+	 TREADLE_ACCESS_ATOMIC)
+static_assert(TREADLE_ACCESS_REMOTE_READ == TREADLE_EP_NO_REMOTE_READ);
+static_assert(TREADLE_ACCESS_REMOTE_WRITE == TREADLE_EP_NO_REMOTE_WRITE);
 
 int treadle_mrs_init(struct rhashtable *mrs); /* by key */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,

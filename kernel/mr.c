@@ -474,7 +474,7 @@ static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct trea
 	return count;
 }
 
-/* What is checked on an access, but the key and where: endpoint, who, what for. */
+/* What is checked on an access (of TREADLE_ACCESS_PEER), but the key and where: endpoint, who, what for. */
 static __always_inline int mr_admits(const struct treadle_mr *mr, const struct treadle_ep *to,
 				     const struct treadle_ep *from, u32 access)
 {
@@ -482,7 +482,7 @@ static __always_inline int mr_admits(const struct treadle_mr *mr, const struct t
 
 	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
 		return -EKEYREJECTED;
-	if ((access & (~mr->access | to->denied)) ||
+	if ((access & (~mr->access | to->flags)) ||
 	    !treadle_admits(to->obj.ctx, mr->auth_key, mr->key_size, from))
 		return -EACCES;
 	return 0;

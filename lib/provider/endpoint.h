@@ -97,6 +97,11 @@ public:
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
 	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
+	/* May it be sent any? Else it only answers for its memory, and has no receive ring. */
+	bool has_messages() const noexcept
+	{
+		return rx_caps_ & (FI_MSG | FI_TAGGED | FI_COLLECTIVE);
+	}
 	/* Does src_addr of a receive count? fi_msg(3). Under the control lock. */
 	bool directed() const noexcept { return directed_; }
 	/* FI_COLLECTIVE, if it can be a member of a group: a whole endpoint that sends and receives. */

@@ -164,8 +164,9 @@ public:
 	}
 	ssize_t rx_room() noexcept override
 	{
-		const ssize_t left = enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
-		return enabled() && rx_caps() && !rx() ? 0 : left; /* it has no messages */
+		if (enabled() && rx_caps() && !has_messages())
+			return 0;
+		return enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
 	}
 
 private:
@@ -201,8 +202,7 @@ template <class Lock> int EndpointOf<Lock>::make_rings(Bindings &bindings)
 			return ring.error().negative();
 		bindings.tx = tx_.emplace(std::move(*ring)).id();
 	}
-	/* without messages it only answers for its memory */
-	if (rx_caps() & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) && !shares_rx()) {
+	if (has_messages() && !shares_rx()) {
 		auto ring = BasicReceiveRing<Lock>::create(context, info().rx_attr->size,
 							   info().rx_attr->total_buffered_recv,
 							   is_shared_rx() ? TREADLE_RX_SHARED : 0);

@@ -20,10 +20,12 @@
  *
  * The connection ends when either side calls SHUTDOWN, destroys its endpoint, or
  * dies. Then, on each side that is still there: commands that wait at the peer,
- * for their turn or, if they are no deferred work, for a counter or a cell, complete with ECANCELED where SHUTDOWN was called and ECONNRESET on the other
- * side; what a worker is in the midst of touches no memory any more when SHUTDOWN
- * returns, or the event has come, and completes with ECONNRESET when the worker comes to it; receives that no message waits for, and armed ones, complete with ECANCELED (unless the
- * RX is shared), and so do those posted later; sends are refused with ESHUTDOWN;
+ * for their turn or, if they are no deferred work, for a counter or a cell, complete
+ * with ECANCELED where SHUTDOWN was called and ECONNRESET on the other side; what a
+ * worker is in the midst of touches no memory any more when SHUTDOWN returns, or the
+ * event has come, and completes with ECONNRESET when the worker comes to it; receives
+ * that no message waits for, and armed ones, complete with ECANCELED (unless the RX is
+ * shared), and so do those posted later; sends are refused with ESHUTDOWN;
  * and the EQ has one SHUTDOWN event, whoever began. Messages that had been
  * copied before can still be received.
  *

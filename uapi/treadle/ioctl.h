@@ -400,13 +400,13 @@ struct treadle_ep_create {
  */
 #define TREADLE_EP_RECV_COMPLETION (1U << 2)
 /*
- * What peers may not do here, whatever a region grants (EACCES, at the peer): READ and WRITE; atomics;
- * of either what reads, and what writes.
+ * What peers may not do here, whatever a region grants (EACCES, at the peer): of READ, WRITE and atomics
+ * what reads, and what writes (the bits are those of TREADLE_ACCESS_*); READ and WRITE; atomics.
  */
-#define TREADLE_EP_NO_RMA	   (1U << 3)
-#define TREADLE_EP_NO_ATOMIC	   (1U << 4)
-#define TREADLE_EP_NO_REMOTE_READ  (1U << 5)
-#define TREADLE_EP_NO_REMOTE_WRITE (1U << 6)
+#define TREADLE_EP_NO_REMOTE_READ  (1U << 4)
+#define TREADLE_EP_NO_REMOTE_WRITE (1U << 5)
+#define TREADLE_EP_NO_RMA	   (1U << 6)
+#define TREADLE_EP_NO_ATOMIC	   (1U << 7)
 struct treadle_ep_enable {
 	__u32 size;
 	__u32 ep;

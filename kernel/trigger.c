@@ -61,17 +61,31 @@ static bool ends_with_connection(const struct treadle_cmd *cmd)
 }
 
 /*
- * Why it is not armed, or 0. -ECANCELED: that is to be told; else it is dropped. Under the lock of the trigger: who closes
- * an endpoint, ends its connection or ends all says so and then takes off what is armed, under this lock: either it is seen
- * here, or he finds the command.
+ * Why it is not armed, for treadle_arm_refuse(), or 0. Under the lock of the trigger: who closes an endpoint, ends its
+ * connection or ends all says so and then takes off what is armed, under this lock: either it is seen here, or he finds
+ * the command. -ECANCELED: that is to be told; else it is dropped.
  */
-int treadle_arm_error(const struct treadle_cmd *cmd)
+int treadle_arm_error(struct treadle_cmd *cmd)
 {
-	if (READ_ONCE(cmd->cond->ctx->dead) || (cmd->ep && READ_ONCE(cmd->ep->dead)))
-		return -ESHUTDOWN;
-	return cmd->ep && unlikely(READ_ONCE(cmd->ep->severed)) && ends_with_connection(cmd) ?
-		       -ECANCELED :
-		       0;
+	const struct treadle_ep *ep = cmd->ep;
+	int error = 0;
+
+	if (READ_ONCE(cmd->cond->ctx->dead) || (ep && READ_ONCE(ep->dead)))
+		error = -ESHUTDOWN;
+	else if (ep && unlikely(READ_ONCE(ep->severed)) && ends_with_connection(cmd))
+		error = -ECANCELED;
+	if (unlikely(error))
+		treadle_cond_unbind(cmd);
+	return error;
+}
+
+void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	treadle_cond_put(cmd);
+	if (error == -ECANCELED)
+		treadle_cmd_fail(cmd, error, run);
+	else
+		treadle_cmd_free(cmd);
 }
 
 /* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
@@ -112,17 +126,6 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       (!cull->exact ||
 		(cull->work ? name_of(&cmd->d) : cmd->d.context) == cull->context) &&
 	       (!cull->at || cmd->d.threshold == cull->threshold);
-}
-
-/* It was not armed, as treadle_arm_error() says. */
-void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *run)
-{
-	if (error != -ECANCELED) {
-		treadle_cmd_free(cmd);
-		return;
-	}
-	treadle_cond_drop(cmd);
-	treadle_cmd_fail(cmd, error, run);
 }
 
 /* Under t->lock, so that a cell tells of who has left it last. */

@@ -57,7 +57,7 @@ void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key);
 void treadle_cond_unbind(struct treadle_cmd *cmd);
 void treadle_cond_put(struct treadle_cmd *cmd);
 void treadle_cond_drop(struct treadle_cmd *cmd);
-int treadle_arm_error(const struct treadle_cmd *cmd);
+int treadle_arm_error(struct treadle_cmd *cmd);
 void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *run);
 u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull,
 		 struct treadle_run *run);

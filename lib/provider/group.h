@@ -48,7 +48,7 @@ struct Operation {
 
 /*
  * Joining. With the same members one is after the other, as messages that look the same are matched in order. A group that
- * closes before it has ended leaves it behind, as the others have been told: the next one that has these members goes on with it.
+ * closes before it was told of the end leaves it behind, as the others have been told: the next one that has these members goes on with it.
  */
 struct Join : Operation {
 	/* owned: a group waits for it; left: that has closed before; over: the group knows. Changed by whose it is. */

@@ -261,14 +261,10 @@ typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct 
 					  u64 at, const struct treadle_mr *mr,
 					  const struct treadle_ctx *own);
 
-/* Remote ranges are well-formed, and as long as the command: one is by definition. */
+/* Remote ranges are as long as the command: one is by definition. */
 static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)
 {
-	u64 end;
-
-	if (unlikely(cmd->d.rma_iov_count > 1))
-		return treadle_rma_judge_ranges(cmd);
-	return check_add_overflow(cmd->d.remote_addr, cmd->d.len, &end) ? -EINVAL : 0;
+	return unlikely(cmd->d.rma_iov_count > 1) ? treadle_rma_judge_ranges(cmd) : 0;
 }
 
 /* op_atomic.c */

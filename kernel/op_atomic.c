@@ -125,6 +125,7 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
+	u64 end;
 	int ret;
 
 	if (!d->len || d->data || d->fetch_iov_count > TREADLE_MAX_IOV ||
@@ -143,7 +144,8 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 	if (d->len > TREADLE_MAX_ATOMIC)
 		return -EMSGSIZE;
 	if ((d->flags & TREADLE_F_LOCAL) &&
-	    (d->peer || d->remote_key || d->rma_iov_count > 1 || (d->flags & TREADLE_F_FENCE)))
+	    (d->peer || d->remote_key || d->rma_iov_count > 1 || (d->flags & TREADLE_F_FENCE) ||
+	     check_add_overflow(d->remote_addr, d->len, &end)))
 		return -EINVAL;
 	ret = treadle_rma_judge(cmd) ?: judge_elements(cmd, treadle_type_size(d->datatype));
 	if (!ret && fetches)

@@ -14,21 +14,20 @@
 
 /* --- judging ---------------------------------------------------------------------------- */
 
-/* Several remote ranges are well-formed, and as long as the command. */
+/* Several remote ranges are as long as the command. That none wraps is not asked: what does is in no region. */
 int treadle_rma_judge_ranges(const struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_rma_iov *range;
 	struct treadle_rma_iov one;
 	unsigned int i, count;
-	u64 sum = 0, end;
+	u64 sum = 0;
 
 	if (d->rma_iov_count > TREADLE_MAX_RMA_IOV || d->remote_addr || d->remote_key)
 		return -EINVAL;
 	range = treadle_cmd_rma(cmd, &one, &count);
 	for (i = 0; i < count; i++)
-		if (check_add_overflow(range[i].addr, range[i].len, &end) ||
-		    check_add_overflow(sum, range[i].len, &sum))
+		if (check_add_overflow(sum, range[i].len, &sum))
 			return -EINVAL;
 	return sum == d->len ? 0 : -EINVAL;
 }

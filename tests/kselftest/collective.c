@@ -398,6 +398,9 @@ TEST_F(collective, local_atomics_are_judged)
 	d = good;
 	d.remote_key = 1;
 	EXPECT_EQ(-EINVAL, post(a, d));
+	d = good;
+	d.remote_addr = -8ULL;
+	EXPECT_EQ(-EINVAL, post(a, d));
 	EXPECT_EQ(-EINVAL,
 		  post(a, with(write_of(self->src, 8, self->to, 0, 0, 1), TREADLE_F_LOCAL)));
 	d = good;

@@ -65,6 +65,7 @@ TEST_F(rma, one_byte_too_long_moves_nothing)
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, 200));
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 0, 201));
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, ~0ULL >> 1));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 101, -1ULL));
 	EXPECT_TRUE(all_are(self->there, LARGE, 0));
 	EXPECT_EQ(0, writes(self, self->here, 200, 0));
 }

@@ -211,6 +211,11 @@ TEST_F(rma, keys_rights_and_ranges)
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, LARGE, 1));
 	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 1, LARGE));
 	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 1, ~0ULL >> 1));
+	/* What wraps is before the begin: 1, 8 and all bytes of it. */
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, ~0ULL));
+	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 16, -8ULL));
+	EXPECT_EQ(EREMOTEIO, reads(self, self->here, LARGE, -1ULL));
+	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 0, ~0ULL));
 	EXPECT_EQ(0, reads(self, self->here, 0, LARGE));
 	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 0, LARGE + 1));
 	self->key = ro;
@@ -233,7 +238,7 @@ TEST_F(rma, keys_rights_and_ranges)
 	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 8, 0));
 	EXPECT_TRUE(same(self->there, LARGE, 1));
 	/* All of it failed in the completion and was counted so. */
-	EXPECT_TRUE(cntr_becomes(&self->writes, 0, 7));
+	EXPECT_TRUE(cntr_becomes(&self->writes, 0, 9));
 	EXPECT_EQ(0, cntr_value(&self->remote_writes));
 	EXPECT_EQ(2, cntr_value(&self->remote_reads));
 }
@@ -241,12 +246,10 @@ TEST_F(rma, keys_rights_and_ranges)
 TEST_F(rma, malformed_commands_are_refused)
 {
 	const struct treadle_rma_iov range[TREADLE_MAX_RMA_IOV] = {{0, 4, 77}, {8, 4, 77}};
+	const struct treadle_rma_iov wraps[] = {{0, 4, 77}, {-2ULL, 4, 77}};
 	struct treadle_desc good = write_of(self->here, 8, self->to, 0, self->key, 1), d = good;
 
 	d.data = 1;
-	EXPECT_EQ(-EINVAL, post(&self->a, d));
-	d = good;
-	d.remote_addr = ~0ULL;
 	EXPECT_EQ(-EINVAL, post(&self->a, d));
 	d = good;
 	d.opcode = TREADLE_OP_READ;
@@ -276,6 +279,9 @@ TEST_F(rma, malformed_commands_are_refused)
 	d.len = 8;
 	EXPECT_EQ(1, post_ranges(&self->a, d, NULL, range, 2));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	/* One that wraps is well-formed, and in no region. */
+	EXPECT_EQ(1, post_ranges(&self->a, d, NULL, wraps, 2));
+	EXPECT_EQ(EREMOTEIO, cq_next(&self->a.cq).error);
 	/* Remote ranges mean nothing to a send. */
 	d = send_of(self->here, 8, self->to, 1);
 	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, 2));

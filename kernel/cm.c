@@ -241,15 +241,17 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		treadle_ep_quiesce(ep, &run);
 		ret = mutex_lock_killable(&ep->ending);
 	}
-	if (!ret) {
+	if (!ret)
 		treadle_end_flush(ep, -ECANCELED, &run);
-		mutex_unlock(&ep->ending);
-	}
 	if (conn) {
 		treadle_conn_get(conn);
 		treadle_end_tell(end, treadle_ep_get(ep), &run);
 	}
+	treadle_ep_get(ep);
 	treadle_obj_unbind(&ep->obj);
-	treadle_run_jobs(&run);
+	treadle_run_jobs(&run); /* with ep->ending: what is to be told before the event of the other end's worker */
+	if (!ret)
+		mutex_unlock(&ep->ending);
+	treadle_ep_put(ep);
 	return ret;
 }

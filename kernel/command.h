@@ -345,6 +345,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		      struct treadle_run *run);
+void treadle_rx_flushed(struct treadle_rx *rx);
 
 /* multi.c; cut and cancel under rx->lock */
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);

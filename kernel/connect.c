@@ -137,6 +137,7 @@ void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run
 	armed.error = -ECANCELED;
 	treadle_cull_all(ep->obj.ctx, &armed, run);
 	treadle_rx_flush(ep->rx, ep, 0, run);
+	treadle_rx_flushed(ep->rx);
 }
 
 static void end_job(struct treadle_job *job, struct treadle_run *run)
@@ -171,6 +172,7 @@ static void end_work(struct work_struct *work)
 	struct treadle_end *end = container_of(to_delayed_work(work), struct treadle_end, work);
 	struct treadle_ep *ep = end->ended;
 	struct treadle_ctx *ctx = ep->obj.ctx;
+	struct treadle_conn *conn;
 	struct treadle_guise old;
 	TREADLE_RUN(run, ctx);
 
@@ -185,10 +187,13 @@ static void end_work(struct work_struct *work)
 	treadle_slice_begin(&run.slice);
 	treadle_end_flush(ep, -ECONNRESET, &run);
 	mutex_unlock(&ep->ending);
+	conn = treadle_conn_get(end->told.conn);
 	treadle_end_tell(end, ep, &run);
-	treadle_run_handoff(&run); /* from here on it may be gone */
+	treadle_run_handoff(&run); /* from here on the endpoint may be gone */
 	treadle_guise_off(old);
 	treadle_crew_pace(ctx, &run.slice);
+	/* not before: another one's work at this address would wait for this one */
+	treadle_conn_put(conn);
 	treadle_ctx_put(ctx);
 }
 
@@ -207,8 +212,10 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		spin_lock(&ep->lock);
 		WRITE_ONCE(ep->severed, true);
 		WRITE_ONCE(ep->closed, true);
-		spin_unlock(&ep->lock);
+		/* who need not wait any more (flow_before) overtakes nothing: he finds nobody, and why (treadle_conn_peer) */
+		smp_wmb();
 		RCU_INIT_POINTER(ep->peer, NULL);
+		spin_unlock(&ep->lock);
 		if (end == self)
 			continue;
 		treadle_conn_get(conn);
@@ -326,8 +333,10 @@ struct treadle_ep *treadle_conn_peer(struct treadle_ep *from)
 	if (peer && !kref_get_unless_zero(&peer->obj.ref))
 		peer = NULL;
 	rcu_read_unlock();
-	if (!peer)
+	if (!peer) {
+		smp_rmb(); /* pairs with treadle_conn_hang_up() */
 		return ERR_PTR(READ_ONCE(from->severed) ? -ECONNRESET : -ENOTCONN);
+	}
 	if (READ_ONCE(peer->dead)) {
 		treadle_ep_put(peer);
 		return ERR_PTR(-ECONNRESET);

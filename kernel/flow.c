@@ -255,10 +255,13 @@ void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct 
 	kfree(new);
 }
 
-/* Is there something that @cmd has to wait for? Under ep->lock; what is dead does not wait. */
+/*
+ * Is there something that @cmd has to wait for? Under ep->lock; what is closed, or whose connection is over, does not
+ * wait: nobody looks for it again (treadle_flow_drop), and it finds no peer.
+ */
 static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct treadle_cmd *cmd)
 {
-	struct treadle_flow *flow = ep->dead || cmd->route ? NULL : flow_find(ep, cmd->port);
+	struct treadle_flow *flow = ep->closed || cmd->route ? NULL : flow_find(ep, cmd->port);
 
 	if (!flow)
 		return NULL;
@@ -348,7 +351,7 @@ static struct treadle_flow *flow_from(struct treadle_ep *ep, u32 port)
 
 /*
  * Up to DROP_BATCH commands that wait, taken out; looks at as many flows, from that to *port on. Is there more? None
- * comes after it, as @ep is closed.
+ * comes after it: flow_before().
  */
 static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *dropped)
 {
@@ -374,7 +377,7 @@ static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *d
 	return flow;
 }
 
-/* The endpoint is closed: what waits ends with @error, or, if that is 0, without a completion. */
+/* The endpoint is closed, or its connection over: what waits ends with @error, or, if that is 0, without a completion. */
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd, *next;

@@ -215,7 +215,8 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @awaiting:	those of collective ones instead, by (port of the source, @seq)
  * @buffered, @buffered_max: bytes of copies of messages
  * @shared:	TREADLE_RX_SHARED
- * @shut:	the connection of the only endpoint is over: nothing is posted any more
+ * @shut:	the connection of the only endpoint is over: nothing is posted any more; @flushing: how many have
+ *		receives in their hands that this ends
  * @handed:	@job, which holds this, takes what is posted
  * @poor:	the last part of a multi-receive was beyond the limit of who receives (without @lock)
  */
@@ -231,7 +232,7 @@ struct treadle_rx {
 	u64 seq, mourned, returned;
 	struct list_head eps, *queued, named;
 	struct rb_root_cached armed, awaiting;
-	u32 buffered, buffered_max;
+	u32 buffered, buffered_max, flushing;
 	bool shared, shut, handed, poor;
 	struct treadle_job job;
 };

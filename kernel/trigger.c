@@ -53,10 +53,17 @@ void treadle_cond_drop(struct treadle_cmd *cmd)
 	treadle_cond_put(cmd);
 }
 
-/* It ends with the connection of its endpoint: it was posted there, and is not the context's. */
+/* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
+static bool is_end(const struct treadle_cmd *cmd)
+{
+	return cmd->d.opcode == TREADLE_OP_NOP && (cmd->d.flags & TREADLE_F_COLLECTIVE);
+}
+
+/* It ends with the connection of its endpoint: it was posted there, and is not the context's, nor a graph's. */
 static bool ends_with_connection(const struct treadle_cmd *cmd)
 {
 	return !(cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT | TREADLE_F_REPEAT)) &&
+	       !is_end(cmd) &&
 	       !(treadle_opdefs[cmd->d.opcode].receives && cmd->ep->rx && cmd->ep->rx->shared);
 }
 
@@ -86,12 +93,6 @@ void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *
 		treadle_cmd_fail(cmd, error, run);
 	else
 		treadle_cmd_free(cmd);
-}
-
-/* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
-static bool is_end(const struct treadle_cmd *cmd)
-{
-	return cmd->d.opcode == TREADLE_OP_NOP && (cmd->d.flags & TREADLE_F_COLLECTIVE);
 }
 
 /* What work is canceled by. */

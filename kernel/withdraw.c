@@ -197,6 +197,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		n = rx_unpost_some(rx, &slot, canceled);
 		if (!n && slot == rx->ring.entries)
 			break;
+		rx->flushing++;
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++)
 			if (canceled[i] &&
@@ -205,8 +206,16 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
+		rx->flushing--;
 	}
 	spin_unlock(&rx->lock);
+}
+
+/* Nobody has receives in his hands any more that treadle_rx_flush() has taken out: they are told without waiting. */
+void treadle_rx_flushed(struct treadle_rx *rx)
+{
+	while (READ_ONCE(rx->flushing))
+		schedule_timeout_idle(1);
 }
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The end of a connection: what is told, to whom, in which order, and what ends with it. */
 #include "connection.h"
+#include "slow.h"
 
 TEST(shutdown_ends_everything_in_order)
 {
@@ -163,6 +164,36 @@ TEST(what_is_armed_ends_with_the_connection)
 			EXPECT_TRUE(cq_empty(&n->cq));
 		}
 	}
+}
+
+/* Not even behind what a worker of the peer is in the midst of, who waits for a page. */
+TEST(what_fires_after_the_end_waits_for_nobody)
+{
+	char *at = pages(4096), in[8], out[8] = {};
+	int slow = slow_pages(at, 4096);
+	struct treadle_desc work;
+	struct treadle_cqe cqe;
+	struct cntr after;
+	struct pair p;
+	__u64 key = 1;
+	__u32 id;
+
+	pair_open(&p);
+	ASSERT_EQ(0, mr(p.server.fd, at, 4096, TREADLE_ACCESS_REMOTE_READ, 0, &key, &id));
+	cntr_open(&after, p.client.fd);
+	work = when(then(send_of(out, 8, 0, 2), &after), &after, 1);
+	work.flags = (work.flags | TREADLE_F_WORK) & ~TREADLE_F_COMPLETION;
+	ASSERT_EQ(1, post(&p.client, work));
+	ASSERT_EQ(1, post(&p.client, read_of(in, 8, 0, 0, key, 1)));
+	EXPECT_EQ((unsigned long)at, page_asked_for(slow));
+	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	ASSERT_EQ(1, post(&p.client, count_of(TREADLE_OP_CNTR_ADD, &after, 1, 0)));
+	EXPECT_EQ(1, cntr_errors(&after));
+	EXPECT_TRUE(cq_empty(&p.client.cq));
+	put_page_at(slow, (unsigned long)at, 1);
+	cqe = cq_next(&p.client.cq);
+	EXPECT_EQ(1, cqe.context);
+	EXPECT_EQ(ECONNRESET, cqe.error);
 }
 
 enum { ARMED = 60 };

@@ -45,6 +45,7 @@ struct treadle_run {
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
 	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
+	bool holds;		    /* room of who receives: waits for no page meanwhile */
 	bool worker;		    /* of @ctx, who may copy much */
 	bool mine;		    /* it is the turn of @jobs */
 	struct treadle_slice slice; /* of a worker, a poller; else not begun */

@@ -114,7 +114,7 @@ bool treadle_mr_revoke(struct treadle_pm *pm, unsigned long start, unsigned long
 		n = interval_tree_iter_first(&pm->pinned, start, last);
 		if (!n)
 			return false;
-		container_of(n, struct treadle_mr_part, range)->mr->revoked = true;
+		WRITE_ONCE(container_of(n, struct treadle_mr_part, range)->mr->revoked, true);
 		interval_tree_remove(n, &pm->pinned);
 		n->last = 0; /* not in the tree */
 	}
@@ -404,7 +404,7 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 	if (mr->hashed)
 		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, mr_params);
 	write_lock(&pm->lock);
-	mr->revoked = true;
+	WRITE_ONCE(mr->revoked, true);
 	write_unlock(&pm->lock);
 	if (mr->cntr)
 		atomic_dec(&mr->cntr->obj.users);
@@ -529,7 +529,10 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 	rcu_read_unlock();
 	if (!mr)
 		return -EKEYREJECTED;
-	ret = mr_admits(mr, to, from, access) ?: mr_locate(mr, range->addr, range->len, at);
+	/* asked here, too, as nothing is copied of an empty range */
+	ret = READ_ONCE(mr->revoked) ? -EKEYREJECTED : mr_admits(mr, to, from, access);
+	if (!ret)
+		ret = mr_locate(mr, range->addr, range->len, at);
 	if (ret < 0)
 		treadle_mr_put(mr);
 	else

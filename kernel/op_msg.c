@@ -17,7 +17,8 @@
 #include "own.h"
 #include "treadle.h"
 
-#define LOOKS 16
+#define LOOKS	   16
+#define FILL_TRIES 32 /* of who has others to do */
 
 static bool is_tagged(const struct treadle_desc *d)
 {
@@ -107,7 +108,11 @@ TREADLE_HOT struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd
 	return find_target(cmd);
 }
 
-/* Copy the sender's bytes behind the message. -EAGAIN: its worker has to go on. */
+/*
+ * Copy the sender's bytes behind the message. -EAGAIN: they have to be waited for, which nobody does with room of the
+ * receiver's in his hands: else others would have none as long as the sender's page likes (userfaultfd). -EINPROGRESS:
+ * its worker has to go on.
+ */
 static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_span src, dst;
@@ -117,14 +122,27 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 	if (likely(cmd->ep->obj.ctx == run->own && !cmd->vec && !cmd->inject) &&
 	    likely(treadle_own_read(msg->payload, cmd->d.addr, msg->len)))
 		return 0;
+	run->holds = msg->charge;
 	do {
 		treadle_cmd_span(cmd, &src, msg->done);
 		treadle_span_kernel(&dst, msg->payload, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
 		/* so that his messages stay in order */
-	} while ((ret == -EAGAIN || ret == -EINPROGRESS) &&
+	} while ((ret == -EINPROGRESS || (ret == -EAGAIN && !msg->charge)) &&
 		 treadle_run_insists(run, cmd->ep->obj.ctx));
-	return ret == -EINPROGRESS ? -EAGAIN : ret;
+	run->holds = false;
+	return ret;
+}
+
+/* Wait for the sender's bytes from @done on; he who rings does so as long as it takes, so that his messages stay in order. */
+static int await_payload(struct treadle_cmd *cmd, u64 done, int tries, struct treadle_run *run)
+{
+	struct treadle_span src;
+
+	if (tries > FILL_TRIES && !treadle_run_insists(run, cmd->ep->obj.ctx))
+		return -EAGAIN;
+	treadle_cmd_span(cmd, &src, done);
+	return treadle_span_fill(&src, cmd->d.len - done, false, run);
 }
 
 /* What is not delivered is dropped, and the sender told of success: fi_domain(3), "DGRAM EP". */
@@ -134,16 +152,17 @@ static bool is_lossy(const struct treadle_msg *m)
 }
 
 /*
- * Allocate what is needed to keep @m. Without memory for a copy the message
+ * Allocate what is needed to keep @m. Without memory for a copy, or if it is @slow, the message
  * waits with its command, unless it has to be copied, or is lossy (NULL).
  */
-static struct treadle_msg *msg_alloc(const struct treadle_msg *m, struct treadle_run *run)
+static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
+				     struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = m->cmd;
 	struct treadle_rx *rx = m->to->rx;
 	bool inject = cmd->d.flags & TREADLE_F_INJECT;
 	bool unconfirmed = inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE);
-	bool copy = is_lossy(m) || (m->len <= TREADLE_EAGER && unconfirmed);
+	bool copy = is_lossy(m) || (m->len <= TREADLE_EAGER && unconfirmed && !slow);
 	u32 charge = sizeof(*m) + m->len;
 	struct treadle_msg *msg = NULL;
 	struct mem_cgroup *old;
@@ -161,7 +180,7 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, struct treadle
 		msg->payload = (u8 *)(msg + 1);
 	} else if (is_lossy(m)) {
 		return NULL;
-	} else if (inject) {
+	} else if (inject && !slow) {
 		/* beyond the target's means: the sender pays */
 		msg = treadle_cmd_alloc(cmd, charge, treadle_keep_gfp(cmd), run);
 		if (!msg)
@@ -183,7 +202,33 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, struct treadle
 	return msg;
 }
 
-static void send_go_on(struct treadle_job *job, struct treadle_run *run);
+/* In the sender's worker, whose pages a datagram waits for, as does what comes after it. */
+struct slow_send {
+	struct treadle_job job;
+	struct treadle_cmd *cmd;
+};
+
+static void send_go_on(struct treadle_job *job, struct treadle_run *run)
+{
+	struct slow_send *slow = container_of(job, struct slow_send, job);
+	struct treadle_cmd *cmd = slow->cmd;
+
+	kfree(slow);
+	treadle_send_issue(cmd, run);
+}
+
+static void send_later(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct slow_send *slow = treadle_cmd_alloc(cmd, sizeof(*slow), TREADLE_GFP_MUST, run);
+
+	slow->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
+	treadle_flow_track(slow->cmd, TREADLE_AWAITED, run);
+	slow->cmd->admitted = true;
+	INIT_LIST_HEAD(&slow->job.link);
+	slow->job.ctx = slow->cmd->ep->obj.ctx;
+	slow->job.fn = send_go_on;
+	treadle_queue_job(&slow->job);
+}
 
 /*
  * Make @m fit to wait, off its caller's stack. NULL: nothing was to be kept
@@ -192,11 +237,14 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run);
 static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = m->cmd, *heap;
-	struct treadle_msg *msg = m;
-	int ret = is_lossy(m) ? 0 : -ENOMEM;
+	bool slow = false;
+	struct treadle_msg *msg;
+	int ret, tries = 0;
+	u64 done;
 
-	if (!m->heap)
-		msg = msg_alloc(m, run);
+again:
+	ret = is_lossy(m) ? 0 : -ENOMEM;
+	msg = msg_alloc(m, slow, run);
 	if (!msg)
 		goto fail;
 	/* only a copy that is whole and needs no confirmation lets the sender go */
@@ -205,29 +253,29 @@ static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_ru
 		if (!heap)
 			goto fail;
 		treadle_flow_track(heap, TREADLE_FENCED, run);
-		msg->cmd = cmd = heap;
+		msg->cmd = m->cmd = cmd = heap;
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
-	if (ret == -EAGAIN) {
-		msg->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
-		treadle_flow_track(msg->cmd, TREADLE_FENCED, run);
-		msg->done = 0;
-		if (!is_lossy(m)) {
-			/* it waits uncopied, in its place: what comes after it does not overtake it */
-			msg->payload = NULL;
-			return msg;
-		}
-		msg->job.ctx = msg->cmd->ep->obj.ctx;
-		msg->job.fn = send_go_on;
-		treadle_queue_job(&msg->job);
-		return NULL;
-	}
 	if (!ret) {
 		msg->done = 0; /* from here on: bytes delivered */
 		return msg;
 	}
+	if (ret == -EAGAIN || ret == -EINPROGRESS) {
+		done = msg->done;
+		treadle_msg_put(msg);
+		msg = NULL;
+		ret = ret == -EAGAIN ? await_payload(cmd, done, ++tries, run) : -EAGAIN;
+		slow = ret == -EAGAIN;
+		if (slow && is_lossy(m)) {
+			send_later(cmd, run);
+			return NULL;
+		}
+		/* or it waits uncopied, in its place: what comes after it does not overtake it */
+		if (!ret || slow)
+			goto again;
+	}
 fail:
-	if (msg && msg->heap)
+	if (msg)
 		treadle_msg_put(msg);
 	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
 	return NULL;
@@ -354,16 +402,6 @@ again:
 	}
 	treadle_cmd_complete(told ?: msg->cmd, is_lossy(msg) ? 0 : ret, run);
 	treadle_msg_put(msg);
-}
-
-/* In the sender's worker: its pages were slow while the datagram was copied, and others may have overtaken it. */
-static void send_go_on(struct treadle_job *job, struct treadle_run *run)
-{
-	struct treadle_msg *msg = container_of(job, struct treadle_msg, job);
-	struct treadle_ep *to = treadle_ep_get(msg->to);
-
-	msg_send(msg, run);
-	treadle_ep_put(to);
 }
 
 TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)

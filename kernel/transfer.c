@@ -257,7 +257,11 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 	return copied;
 }
 
-static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
+/*
+ * Make known what comes next in @s, whose page is missing. 0: some of it is, or was, known. -EAGAIN: it is not for who
+ * runs to wait for. Else why it can't be.
+ */
+int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
 	u64 together, addr = span_addr(s, &together);
 	struct treadle_slice nap;
@@ -273,7 +277,7 @@ static int span_fill(struct treadle_span *s, u64 len, bool write, struct treadle
 		treadle_run_let_go(run);
 		ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_NOWAIT);
 	}
-	if (ret != -EAGAIN || run->ctx != s->ctx)
+	if (ret != -EAGAIN || run->ctx != s->ctx || run->holds)
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);
@@ -336,8 +340,8 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 			break;
 		if (miss != TREADLE_NONE) {
 			*side = miss;
-			ret = miss == TREADLE_SRC ? span_fill(src, len - *done, false, run) :
-						    span_fill(dst, len - *done, true, run);
+			ret = miss == TREADLE_SRC ? treadle_span_fill(src, len - *done, false, run) :
+						    treadle_span_fill(dst, len - *done, true, run);
 			if (ret)
 				return ret;
 			/* pages that are taken away as fast as they come */
@@ -411,7 +415,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 		if (*done == len)
 			break;
 		span->off += miss;
-		ret = n ? 0 : span_fill(span, len - *done, write, run);
+		ret = n ? 0 : treadle_span_fill(span, len - *done, write, run);
 		span->off -= miss;
 		if (ret)
 			return ret;

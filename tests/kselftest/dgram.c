@@ -3,6 +3,7 @@
  * Datagrams: fi_domain(3), "Resource Management", DGRAM EP. What finds neither a receive nor
  * room to wait for one, or nobody who may have it, is dropped, and its sender is told of success.
  */
+#include "slow.h"
 #include "treadle.h"
 
 #define DGRAM                            \
@@ -170,6 +171,41 @@ TEST(a_strangers_datagram_is_dropped)
 	ASSERT_EQ(0, post_recv(&n, recv_of(in, 8, ANY, 1)));
 	EXPECT_EQ(0, reap(spawn(stranger, &n.addr)));
 	EXPECT_EQ(-EAGAIN, cq_wait(&n.rcq, 0));
+}
+
+/* One that somebody else fires, and whose page is slow, keeps its place: fi_endpoint(3), FI_ORDER_SAS. */
+TEST(what_fires_with_a_slow_page_is_not_overtaken)
+{
+	char *slow = pages(4096);
+	int fd = slow_pages(slow, 4096);
+	struct treadle_cqe c;
+	struct node a, b;
+	__u64 to;
+
+	node_open(&a, DGRAM);
+	node_open(&b, DGRAM);
+	to = peer(&a, b.addr);
+	fill(out, 64, 2);
+	ASSERT_EQ(1, post(&a, when(send_of(slow, 64, to, 1), &a.rcvd, 1)));
+	ASSERT_EQ(1, post(&a, when(send_of(out, 64, to, 2), &a.rcvd, 1)));
+	ASSERT_EQ(0, post_recv(&a, recv_of(in, 8, ANY, 3)));
+	ASSERT_EQ(1, post(&b, send_of(out, 8, peer(&b, a.addr), 4)));
+	EXPECT_EQ(0, sent(&b));
+	EXPECT_EQ(3, cq_next(&a.rcq).context);
+	EXPECT_EQ((unsigned long)slow, page_asked_for(fd));
+	ASSERT_EQ(1, post(&a, send_of(out, 32, to, 5)));
+	ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 6)));
+	put_page_at(fd, (unsigned long)slow, 1);
+	for (int i = 0; i < 3; i++) {
+		c = cq_next(&b.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(i == 2 ? 32 : 64, c.len);
+		EXPECT_TRUE(same(in, c.len, i ? 2 : 1));
+		EXPECT_EQ(0, sent(&a));
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 6)));
+	}
+	close(fd);
+	munmap(slow, 4096);
 }
 
 TEST_HARNESS_MAIN

@@ -3,6 +3,7 @@
  * Messages that nobody waits for: they are kept, or wait with their sender, and
  * are received later in the order in which they were sent.
  */
+#include "slow.h"
 #include "treadle.h"
 
 FIXTURE(kept)
@@ -187,6 +188,93 @@ TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
 		c = cq_next(&self->b.rcq);
 		EXPECT_EQ(i, c.context);
 		EXPECT_EQ(0, c.error);
+	}
+}
+
+/* --- what a sender's page has to do with it ----------------------------------------------- */
+
+struct slow_sender {
+	struct node n;
+	struct treadle_desc d;
+};
+
+static void *rings(void *arg)
+{
+	struct slow_sender *s = arg;
+
+	need(post(&s->n, s->d) == 1);
+	return NULL;
+}
+
+/*
+ * A sender whose page is slow, in its doorbell or when another one fires what it has armed, has no room of the
+ * receiver's meanwhile: others are kept there as if it were not. It comes in its turn.
+ */
+TEST(a_slow_page_takes_no_room)
+{
+	static const struct {
+		__u32 type, len;
+	} kinds[] = {{TREADLE_EP_RDM, 4096}, {TREADLE_EP_DGRAM, TREADLE_MAX_DGRAM}};
+
+	for (int i = 0; i < 2 * ARRAY_SIZE(kinds); i++) {
+		__u32 type = kinds[i / 2].type, len = kinds[i / 2].len;
+		struct options o = {.type = type};
+		char *slow = pages(len), *out = pages(len), *in = pages(len);
+		int fd = slow_pages(slow, len);
+		struct slow_sender s;
+		struct node other, to;
+		struct treadle_cqe c;
+		bool armed = i % 2;
+		pthread_t t = 0;
+
+		about("%d", i);
+		node_open(&s.n, o);
+		node_open(&other, o);
+		o.buffered = len + len / 2; /* one, and what describes it */
+		node_open(&to, o);
+		s.d = tsend_of(slow, len, peer(&s.n, to.addr), 1, 1);
+		if (armed) {
+			ASSERT_EQ(1, post(&s.n, when(s.d, &s.n.rcvd, 1)));
+			ASSERT_EQ(0, post_recv(&s.n, recv_of(in, 0, ANY, 1)));
+			ASSERT_EQ(1, post(&other, send_of(out, 0, peer(&other, s.n.addr), 1)));
+			EXPECT_EQ(0, cq_next(&other.cq).error);
+			EXPECT_EQ(0, cq_next(&s.n.rcq).error);
+		} else {
+			t = thread(rings, &s);
+		}
+		/* of what is reliable nobody asks for a page before it is received, if its sender does not run */
+		if (!armed || type == TREADLE_EP_DGRAM)
+			EXPECT_EQ((unsigned long)slow, page_asked_for(fd));
+
+		fill(out, len, 2);
+		ASSERT_EQ(1, post(&other, tsend_of(out, len, peer(&other, to.addr), 2, 2)));
+		EXPECT_EQ(0, cq_next(&other.cq).error); /* it was copied */
+		ASSERT_EQ(0, post_recv(&to, trecv_of(in, len, ANY, 2, 0, 2)));
+		c = cq_next(&to.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(len, c.len);
+		EXPECT_TRUE(same(in, len, 2));
+
+		/* Now it has room itself. */
+		memset(in, 0, len);
+		ASSERT_EQ(0, post_recv(&to, trecv_of(in, len, ANY, 1, 0, 1)));
+		for (__u32 at = 0; at < len; at += 4096)
+			put_page_at(fd, (unsigned long)slow + at, 3);
+		c = cq_next(&to.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(len, c.len);
+		for (__u32 at = 0; at < len; at += 4096)
+			EXPECT_TRUE(same(in + at, 4096, 3));
+		EXPECT_EQ(0, cq_next(&s.n.cq).error);
+		if (!armed)
+			pthread_join(t, NULL);
+		close(s.n.fd);
+		close(other.fd);
+		close(to.fd);
+		close(fd);
+		munmap(slow, len);
+		munmap(out, len);
+		munmap(in, len);
 	}
 }
 

@@ -433,6 +433,7 @@ TEST_F(rma, what_was_pinned_and_unmapped_is_revoked)
 					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 	EXPECT_EQ(EKEYREJECTED, writes(self, "new", 4, 2 * PAGE));
 	EXPECT_EQ(EKEYREJECTED, writes(self, "new", 4, 0));
+	EXPECT_EQ(EKEYREJECTED, writes(self, "new", 0, 0));
 	EXPECT_EQ(0, self->there[2 * PAGE]);
 	EXPECT_EQ(0, destroy(self->b.fd, id));
 }

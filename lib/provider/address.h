@@ -51,7 +51,7 @@ bool copy_out(const std::string &bytes, void *to, std::size_t *size) noexcept;
 
 /* fi_sockaddr_in://127.0.0.1:7471, the text form of FI_ADDR_STR, and back. */
 std::string to_string(const Address &address);
-std::optional<Address> from_string(const char *text) noexcept;
+std::optional<Address> from_string(std::string_view text) noexcept;
 
 /*
  * What a name and a service resolve to, IPv4 first: getaddrinfo(3), or a text

@@ -153,7 +153,7 @@ std::optional<Address> decode(std::uint32_t format, const void *from, std::size_
 		return std::nullopt;
 	if (format == FI_ADDR_STR) {
 		const char *text = static_cast<const char *>(from);
-		return strnlen(text, size) < size ? from_string(text) : std::nullopt;
+		return from_string({text, strnlen(text, size)}); /* callers owe no NUL where they tell a length */
 	}
 	address = from_memory(from, size);
 	if (address && format != FI_FORMAT_UNSPEC && format != FI_SOCKADDR &&
@@ -226,9 +226,8 @@ std::string to_string(const Address &address)
 	return "fi_sockaddr_in://" + std::string(host) + ":" + port;
 }
 
-std::optional<Address> from_string(const char *text) noexcept
+std::optional<Address> from_string(std::string_view rest) noexcept
 {
-	std::string_view rest(text);
 	const auto *scheme =
 		std::find_if(std::begin(schemes), std::end(schemes),
 			     [&](const Scheme &s) { return rest.starts_with(s.text); });

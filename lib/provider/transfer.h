@@ -164,8 +164,6 @@ public:
 	}
 	ssize_t rx_room() noexcept override
 	{
-		if (enabled() && rx_caps() && !has_messages())
-			return 0;
 		return enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
 	}
 
@@ -177,10 +175,10 @@ private:
 			return 5;
 		return caps & (FI_RMA | FI_ATOMIC) ? 3 : 2;
 	}
-	/* Of operations, whatever they are: a lower bound. */
+	/* Of operations, whatever they are: a lower bound. None where there are none, or by somebody else's ring. */
 	static ssize_t room(auto *ring, std::uint32_t slots) noexcept
 	{
-		return ring ? ssize_t{ring->room() / slots} : -FI_EOPBADSTATE;
+		return ring ? ssize_t{ring->room() / slots} : 0;
 	}
 	int make_rings(Bindings &bindings) override;
 	Port *new_port(std::shared_ptr<Endpoint> self, void *context) override

@@ -83,6 +83,21 @@ TEST_P(Resolving, Line)
 
 INSTANTIATE_TEST_SUITE_P(GetInfoAddress, Resolving, testing::ValuesIn(resolutions));
 
+TEST(GetInfoAddress, ATextMayEndWithItsLength)
+{
+	constexpr std::string_view text = "fi_sockaddr_in://127.0.0.1:4711";
+	Info hints = no_hints();
+
+	hints->addr_format = FI_ADDR_STR;
+	hints->dest_addr = std::malloc(text.size()); /* fi_freeinfo frees it */
+	hints->dest_addrlen = text.size();
+	std::memcpy(hints->dest_addr, text.data(), text.size());
+	const Info info = get_info(hints.get());
+	ASSERT_TRUE(info);
+	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), text);
+	EXPECT_EQ(info->dest_addrlen, text.size() + 1);
+}
+
 /* fi_getinfo(3) has one in its example, and no place for the interface that bind(2) asks for. */
 TEST(GetInfoAddress, OneOfALinkIsLocalWithoutItsInterface)
 {

@@ -426,6 +426,13 @@ TEST(Object, RoomIsForTheLongestOperations)
 	EXPECT_EQ(left(FI_MSG | FI_RMA), 21);
 	EXPECT_EQ(left(FI_ATOMIC | FI_WRITE), 21);
 	EXPECT_EQ(left(FI_ATOMIC), 12);
+	/* None where there are none. */
+	const Pair sends(hints_for(FI_MSG | FI_SEND));
+	EXPECT_GT(sends.a.ep->ops->tx_size_left(sends.a.ep.get()), 0);
+	EXPECT_EQ(sends.a.ep->ops->rx_size_left(sends.a.ep.get()), 0);
+	const Pair receives(hints_for(FI_MSG | FI_RECV));
+	EXPECT_EQ(receives.a.ep->ops->tx_size_left(receives.a.ep.get()), 0);
+	EXPECT_GT(receives.a.ep->ops->rx_size_left(receives.a.ep.get()), 0);
 	Node node;
 	const auto disabled = node.ep();
 	EXPECT_EQ(disabled->ops->tx_size_left(disabled.get()), -FI_EOPBADSTATE);

@@ -249,7 +249,8 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 	}
 	treadle_ep_get(ep);
 	treadle_obj_unbind(&ep->obj);
-	treadle_run_jobs(&run); /* with ep->ending: what is to be told before the event of the other end's worker */
+	/* with ep->ending: that is to be told before the event of the other end's worker */
+	treadle_run_jobs(&run);
 	if (!ret)
 		mutex_unlock(&ep->ending);
 	treadle_ep_put(ep);

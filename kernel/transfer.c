@@ -340,8 +340,9 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 			break;
 		if (miss != TREADLE_NONE) {
 			*side = miss;
-			ret = miss == TREADLE_SRC ? treadle_span_fill(src, len - *done, false, run) :
-						    treadle_span_fill(dst, len - *done, true, run);
+			ret = miss == TREADLE_SRC ?
+				      treadle_span_fill(src, len - *done, false, run) :
+				      treadle_span_fill(dst, len - *done, true, run);
 			if (ret)
 				return ret;
 			/* pages that are taken away as fast as they come */

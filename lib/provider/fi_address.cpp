@@ -153,7 +153,7 @@ std::optional<Address> decode(std::uint32_t format, const void *from, std::size_
 		return std::nullopt;
 	if (format == FI_ADDR_STR) {
 		const char *text = static_cast<const char *>(from);
-		return from_string({text, strnlen(text, size)}); /* callers owe no NUL where they tell a length */
+		return from_string({text, strnlen(text, size)}); /* a length ends it, too */
 	}
 	address = from_memory(from, size);
 	if (address && format != FI_FORMAT_UNSPEC && format != FI_SOCKADDR &&

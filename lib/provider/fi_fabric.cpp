@@ -40,6 +40,8 @@ template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 	const std::lock_guard guard(instances.lock);
 
 	list.erase(std::remove(list.begin(), list.end(), instance), list.end());
+	if (list.empty())
+		std::vector<T *>().swap(list); /* nothing is kept for who closes this library, too */
 }
 
 int try_wait_one(fid *object) noexcept

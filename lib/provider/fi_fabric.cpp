@@ -41,7 +41,7 @@ template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 
 	list.erase(std::remove(list.begin(), list.end(), instance), list.end());
 	if (list.empty())
-		std::vector<T *>().swap(list); /* nothing is kept for who closes this library, too */
+		std::vector<T *>().swap(list); /* for who closes this library */
 }
 
 int try_wait_one(fid *object) noexcept

@@ -357,6 +357,9 @@ int Cq::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) 
 		return REFUSE(-FI_ENOSYS, subsys, "open: wait_obj %d", asked.wait_obj);
 	if (asked.format < FI_CQ_FORMAT_UNSPEC || asked.format > FI_CQ_FORMAT_TAGGED)
 		return REFUSE(-FI_EINVAL, subsys, "open: format %d", asked.format);
+	if (asked.wait_obj != FI_WAIT_NONE && asked.wait_cond != FI_CQ_COND_NONE &&
+	    asked.wait_cond != FI_CQ_COND_THRESHOLD)
+		return REFUSE(-FI_EINVAL, subsys, "open: wait_cond %d", asked.wait_cond);
 	if (asked.size > in.kernel().limits().max_cq)
 		return REFUSE(-FI_EINVAL, subsys, "open: %zu entries, at most %u", asked.size,
 			      in.kernel().limits().max_cq);

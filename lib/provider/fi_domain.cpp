@@ -50,6 +50,8 @@ int get_fd(fid_domain *domain, int *fd) noexcept
 /* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
 int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 {
+	if (map.flags)
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_MR, "map_raw: flags 0x%" PRIx64, map.flags);
 	if (!map.raw_key || !map.key)
 		return REFUSE(-FI_EINVAL, FI_LOG_MR,
 			      "map_raw: needs a raw key, and room for a key");

@@ -413,8 +413,10 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 		 std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
-	const std::lock_guard guard(eq.lock_);
 
+	if (flags & ~FI_PEEK)
+		return REFUSE(-FI_EBADFLAGS, subsys, "read: flags 0x%" PRIx64, flags);
+	const std::lock_guard guard(eq.lock_);
 	const int rc = fi::guard([&] { return eq.fetch(); });
 	if (rc)
 		return rc;
@@ -446,6 +448,9 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
+
+	if (flags & ~FI_PEEK)
+		return REFUSE(-FI_EBADFLAGS, subsys, "readerr: flags 0x%" PRIx64, flags);
 	const std::lock_guard guard(eq.lock_);
 
 	/* The error stays if there is no memory for what comes with it. */

@@ -272,6 +272,8 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 {
 	if (!registered("raw_attr"))
 		return -FI_EOPBADSTATE;
+	if (attr.flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "raw_attr: flags 0x%" PRIx64, attr.flags);
 	if (!attr.key_size || (*attr.key_size && !attr.raw_key))
 		return REFUSE(-FI_EINVAL, subsys,
 			      "raw_attr: needs a key_size, and a raw_key of it");
@@ -291,7 +293,11 @@ int Mr::control(int command, void *arg) noexcept
 	case FI_ENABLE: /* it has been since it was registered */
 		return registered("enable") ? 0 : -FI_EOPBADSTATE;
 	case FI_REFRESH: /* the kernel knows what becomes of its pages */
-		return registered("refresh") ? 0 : -FI_EOPBADSTATE;
+		if (!registered("refresh"))
+			return -FI_EOPBADSTATE;
+		if (const auto flags = static_cast<const fi_mr_modify *>(arg)->flags)
+			return REFUSE(-FI_EBADFLAGS, subsys, "refresh: flags 0x%" PRIx64, flags);
+		return 0;
 	case FI_GET_RAW_MR:
 		return raw_attr(*static_cast<struct fi_mr_raw_attr *>(arg));
 	default:

@@ -369,6 +369,11 @@ TEST(Cq, OpeningRefusesWhatItDoesNotKnow)
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.wait_obj = fi_wait_obj(99); }), -FI_ENOSYS);
 	EXPECT_TRUE(log.has("wait_obj"));
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.format = fi_cq_format(9); }), -FI_EINVAL);
+	EXPECT_EQ(open([](fi_cq_attr &attr) {
+			  attr.wait_obj = FI_WAIT_FD;
+			  attr.wait_cond = fi_cq_wait_cond(2);
+		  }),
+		  -FI_EINVAL);
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_PEER; }), -FI_EBADFLAGS);
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.size = SIZE_MAX; }), -FI_EINVAL);
 	ASSERT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_AFFINITY; }), 0);

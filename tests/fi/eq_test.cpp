@@ -52,6 +52,7 @@ TEST(Eq, TooSmallABufferLosesNothing)
 	Log log;
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, 99, 0), -FI_ETOOSMALL);
 	EXPECT_TRUE(log.has("read: room for 99, not for 100")) << log.all();
+	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, sizeof(in), FI_MORE), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, in, sizeof(in), 0), ssize_t{sizeof(out)});
 	EXPECT_STREQ(in, "event");
 }
@@ -77,6 +78,7 @@ TEST(Eq, WritingNeedsItsFlag)
 	EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0), -FI_EINVAL);
 	EXPECT_TRUE(log.has("FI_WRITE"));
 	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EAGAIN);
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, FI_MORE), -FI_EBADFLAGS);
 	char text[64];
 	EXPECT_STREQ(fi_eq_strerror(eq.get(), FI_EINVAL, nullptr, text, sizeof(text)),
 		     fi_strerror(FI_EINVAL));

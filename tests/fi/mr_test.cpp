@@ -48,6 +48,7 @@ TEST_F(Mr, KeysAreTheApplications)
 	mr = reg(node, 0x1234);
 	EXPECT_EQ(fi_mr_enable(mr.get()), 0);
 	EXPECT_EQ(fi_mr_refresh(mr.get(), nullptr, 0, 0), 0);
+	EXPECT_EQ(fi_mr_refresh(mr.get(), nullptr, 0, FI_RMA), -FI_EBADFLAGS);
 }
 
 /* What fi_mr_key says of a region that is not registered names none that is. */
@@ -127,7 +128,9 @@ TEST_F(Mr, RawKeysAreTheKeys)
 	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw, &size, 0), -FI_ETOOSMALL);
 	EXPECT_TRUE(log.has("raw_attr: room for 4, not for 8")) << log.all();
 	EXPECT_EQ(size, 8u);
+	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw, &size, FI_RMA), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw, &size, 0), 0);
+	EXPECT_EQ(fi_mr_map_raw(node.domain.get(), base, raw, size, &key, FI_RMA), -FI_EBADFLAGS);
 	ASSERT_EQ(fi_mr_map_raw(node.domain.get(), base, raw, size, &key, 0), 0);
 	EXPECT_EQ(key, 0xfeedfaceu);
 	EXPECT_EQ(fi_mr_unmap_key(node.domain.get(), key), 0);

@@ -134,6 +134,8 @@ libs := -lfabric -luring
 program = $(CXX) $(LDFLAGS) -o $(1) $(filter %.o,$^) $(filter %.so,$^) -pthread -Wl,--as-needed $(libs) $(rpath)
 shared = $(CXX) $(LDFLAGS) -shared -o $(1) $(filter %.o,$^) $(filter %.so,$^) -Wl,-z,defs \
 	-Wl,--version-script=$(filter %.map,$^) -Wl,--as-needed $(libs) $(rpath) $(2)
+# libfabric closes its providers when the program ends, perhaps with threads in them.
+stays := -Wl,-z,nodelete
 rpath_to = -Wl,-rpath,'$$ORIGIN/$(1)'
 
 lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map
@@ -145,7 +147,7 @@ lib/libtreadle.so: lib/libtreadle.so.1
 lib/libtreadle-fi.so: private rpath = $(call rpath_to,)
 lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
 	$(call say,LD,$@)
-	$(Q)$(call shared,$@)
+	$(Q)$(call shared,$@,$(stays))
 
 $(tools) $(examples): private rpath = $(call rpath_to,../../lib)
 $(lib_tests) $(fi_tests): private rpath = $(call rpath_to,../../../lib)
@@ -167,7 +169,7 @@ $(hmem)/drivers.o: include += -Itests/fi/hmem
 $(hmem)/libtreadle-fi.so: private rpath = $(call rpath_to,../../../../lib)
 $(hmem)/libtreadle-fi.so: $(filter-out %/fi_hmem.o,$(provider_objects)) $(hmem)/fi_hmem.o lib/provider/libtreadle-fi.map $(libtreadle)
 	$(call say,LD,$@)
-	$(Q)$(call shared,$@)
+	$(Q)$(call shared,$@,$(stays))
 # One library under two names, as the second needs the first.
 $(hmem)/libcuda.so.1: $(hmem)/drivers.o
 $(hmem)/libze_loader.so.1: $(hmem)/libcuda.so.1
@@ -351,7 +353,7 @@ install-library: $(libtreadle)
 		>$(libdir)/pkgconfig/treadle.pc
 install-provider: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
 	install -d $(libdir)/libfabric
-	$(call shared,$(libdir)/libfabric/libtreadle-fi.so)
+	$(call shared,$(libdir)/libfabric/libtreadle-fi.so,$(stays))
 install-tools: $(tools:build/bin/%=install/%)
 install/%: build/tools/%.o $(libtreadle)
 	install -d $(bindir)

@@ -143,8 +143,10 @@ static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 		return -EINVAL;
 	if (conn->state == CONN_UP)
 		return -EISCONN;
-	if (conn->state != CONN_ASKED)
+	if (conn->state != CONN_ASKED) {
+		treadle_conn_dispose(conn); /* who asked is gone: that is the answer */
 		return READ_ONCE(ep->severed) ? -ESHUTDOWN : -ECONNRESET;
+	}
 	asker = conn->end[ASKER].ep; /* there: else it would be OVER */
 	conn->state = CONN_UP;
 	conn->answer_size = size;

@@ -18,8 +18,14 @@
 /* Longer copies go to a worker, so that a post never holds its caller long. */
 #define TREADLE_INLINE (1u << 20)
 
-/* What waits for a command that goes on elsewhere: nothing, fences, or all that goes the same way. */
-enum treadle_track { TREADLE_UNTRACKED, TREADLE_FENCED, TREADLE_AWAITED };
+/* What waits for a command that goes on elsewhere: nothing; fences; what could be copied, too; or all that goes the same way. */
+enum treadle_track {
+	TREADLE_UNTRACKED,
+	TREADLE_FENCED,
+	TREADLE_CROWDED,
+	TREADLE_AWAITED,
+	TREADLE_TRACKS
+};
 
 /*
  * struct treadle_cmd - a command
@@ -214,6 +220,7 @@ void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		       struct treadle_run *run);
+bool treadle_flow_crowded(const struct treadle_cmd *cmd);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);
 
@@ -363,6 +370,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);
 void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
 void treadle_msg_put(struct treadle_msg *msg);
+enum treadle_track treadle_msg_track(const struct treadle_msg *m);
 void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 	__must_hold(&rx->lock);
 int treadle_msg_park(struct treadle_msg *msg);

@@ -15,7 +15,8 @@
  *	what follows a command that waits, waits behind it.
  *
  * Any other send that is matched, or kept by the receiver, is in order already and holds up
- * nobody but a fence. What waits is started by whoever completes the last that
+ * nobody but a fence. But one for which the receiver had no room goes with its endpoint, and so does what follows,
+ * which is not copied before that was received: else there would be a gap in what a sender that ends has sent. What waits is started by whoever completes the last that
  * it waits for, through his run queue: one runner at a time (flow->active).
  */
 #include <linux/slab.h>
@@ -27,7 +28,7 @@
 
 /*
  * struct treadle_flow - what is under way from @ep to @port; all under ep->lock
- * @awaited, @fenced: how many are tracked as which
+ * @tracked:	how many are as what
  * @waiting:	commands, in order
  * @active:	@job is queued or running, and holds @ep
  * @ordered:	counted in ep->nr_ordered: what comes next waits
@@ -37,7 +38,7 @@ struct treadle_flow {
 	struct treadle_ep *ep;
 	u32 port;
 	bool active, ordered;
-	unsigned int awaited, fenced;
+	unsigned int tracked[TREADLE_TRACKS];
 	struct list_head waiting;
 	struct treadle_job job;
 };
@@ -120,6 +121,12 @@ static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
 	rb_erase(&cmd->by_context, &ep->waiting);
 }
 
+/* Is anything under way that a fence alone waits for? */
+static bool is_fenced(const struct treadle_flow *flow)
+{
+	return flow->tracked[TREADLE_FENCED] || flow->tracked[TREADLE_CROWDED];
+}
+
 /*
  * After a change; frees the flow if nothing is left of it. The numbers are read
  * without the lock (acquire) by who issues next: if it finds none it goes on, and
@@ -127,12 +134,13 @@ static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
  */
 static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
 {
-	bool ordered = flow->awaited || flow->active || !list_empty(&flow->waiting);
+	bool ordered =
+		flow->tracked[TREADLE_AWAITED] || flow->active || !list_empty(&flow->waiting);
 
 	if (ordered != flow->ordered)
 		smp_store_release(&ep->nr_ordered, ep->nr_ordered + (ordered ? 1 : -1));
 	flow->ordered = ordered;
-	if (ordered || flow->fenced)
+	if (ordered || is_fenced(flow))
 		return;
 	rb_erase(&flow->node, &ep->flows);
 	smp_store_release(&ep->nr_flows, ep->nr_flows - 1);
@@ -142,7 +150,8 @@ static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
 /* May @cmd start, as far as what is under way is concerned? */
 static bool flow_free(const struct treadle_flow *flow, const struct treadle_cmd *cmd)
 {
-	return !flow->awaited && !((cmd->d.flags & TREADLE_F_FENCE) && flow->fenced);
+	return !flow->tracked[TREADLE_AWAITED] &&
+	       !((cmd->d.flags & TREADLE_F_FENCE) && is_fenced(flow));
 }
 
 static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
@@ -183,11 +192,6 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_run_add(run, job);
 }
 
-static unsigned int *counted(struct treadle_flow *flow, enum treadle_track how)
-{
-	return how == TREADLE_AWAITED ? &flow->awaited : &flow->fenced;
-}
-
 /* Who is to look what may start now; NULL: somebody does, or nothing waits. Under ep->lock. */
 static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow *flow)
 {
@@ -210,7 +214,7 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 
 	spin_lock(&ep->lock);
 	flow = flow_find(ep, port); /* it is there as long as something is counted in it */
-	(*counted(flow, how))--;
+	flow->tracked[how]--;
 	job = flow_start(ep, flow);
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
@@ -247,12 +251,28 @@ void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct 
 		}
 	}
 	if (cmd->tracked)
-		(*counted(flow, cmd->tracked))--;
-	(*counted(flow, how))++;
+		flow->tracked[cmd->tracked]--;
+	flow->tracked[how]++;
 	cmd->tracked = how;
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
 	kfree(new);
+}
+
+/* Is something before @cmd under way that would be missing if it were copied, and then their endpoint ended? */
+bool treadle_flow_crowded(const struct treadle_cmd *cmd)
+{
+	struct treadle_ep *ep = cmd->ep;
+	struct treadle_flow *flow;
+	bool crowded;
+
+	if (!smp_load_acquire(&ep->nr_flows))
+		return false;
+	spin_lock(&ep->lock);
+	flow = flow_find(ep, cmd->port);
+	crowded = flow && flow->tracked[TREADLE_CROWDED];
+	spin_unlock(&ep->lock);
+	return crowded;
 }
 
 /*

@@ -5,7 +5,7 @@
  * fi_msg(3), fi_tagged(3). A send finds its target, then a receive. If there is
  * one, the bytes go straight into it. If not, the message is kept in the target's matcher: a
  * small one as a copy, for which the target pays, a large one (or one that
- * is to be confirmed, or when the target's budget is used up) as a reference to
+ * is to be confirmed, or when the target's budget is used up, or was for one before it that still waits) as a reference to
  * the sender's command, which waits there. All wait in one queue, so messages
  * of one sender match in the order in which it sent them.
  */
@@ -152,6 +152,17 @@ static bool is_lossy(const struct treadle_msg *m)
 }
 
 /*
+ * What @m, which goes with its sender's endpoint, holds up. If it could have been copied, what comes behind it is not, so
+ * that nothing is missing before it if the endpoint ends. What is long, or to be confirmed, waits for its receiver in any case.
+ */
+enum treadle_track treadle_msg_track(const struct treadle_msg *m)
+{
+	return m->len <= TREADLE_EAGER && !(m->flags & TREADLE_F_DELIVERY_COMPLETE) ?
+		       TREADLE_CROWDED :
+		       TREADLE_FENCED;
+}
+
+/*
  * Allocate what is needed to keep @m. Without memory for a copy, or if it is @slow, the message
  * waits with its command, unless it has to be copied, or is lossy (NULL).
  */
@@ -162,7 +173,8 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 	struct treadle_rx *rx = m->to->rx;
 	bool inject = cmd->d.flags & TREADLE_F_INJECT;
 	bool unconfirmed = inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE);
-	bool copy = is_lossy(m) || (m->len <= TREADLE_EAGER && unconfirmed && !slow);
+	bool copy = is_lossy(m) ||
+		    (m->len <= TREADLE_EAGER && unconfirmed && !slow && !treadle_flow_crowded(cmd));
 	u32 charge = sizeof(*m) + m->len;
 	struct treadle_msg *msg = NULL;
 	struct mem_cgroup *old;
@@ -252,7 +264,7 @@ again:
 		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
 		if (!heap)
 			goto fail;
-		treadle_flow_track(heap, TREADLE_FENCED, run);
+		treadle_flow_track(heap, treadle_msg_track(msg), run);
 		msg->cmd = m->cmd = cmd = heap;
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;

@@ -413,6 +413,7 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 		 std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
+	const Uncanceled uncanceled;
 
 	if (flags & ~FI_PEEK)
 		return REFUSE(-FI_EBADFLAGS, subsys, "read: flags 0x%" PRIx64, flags);
@@ -448,6 +449,7 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
+	const Uncanceled uncanceled;
 
 	if (flags & ~FI_PEEK)
 		return REFUSE(-FI_EBADFLAGS, subsys, "readerr: flags 0x%" PRIx64, flags);
@@ -486,6 +488,7 @@ ssize_t Eq::write(fid_eq *f, std::uint32_t event, const void *buf, std::size_t l
 		  std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
+	const Uncanceled uncanceled;
 
 	if (!eq.writable_)
 		return REFUSE(-FI_EINVAL, subsys, "write: was not opened with FI_WRITE");
@@ -506,6 +509,7 @@ ssize_t Eq::wait_and_read(fid_eq *f, std::uint32_t *event, void *buf, std::size_
 {
 	Eq &eq = of(f);
 	const TimeLeft left(timeout);
+	const Uncanceled uncanceled;
 	pollfd wake{eq.wake_.get(), POLLIN, 0};
 
 	if (eq.wait_obj_ == FI_WAIT_NONE)

@@ -40,8 +40,6 @@ template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 	const std::lock_guard guard(instances.lock);
 
 	list.erase(std::remove(list.begin(), list.end(), instance), list.end());
-	if (list.empty())
-		std::vector<T *>().swap(list); /* for who closes this library */
 }
 
 int try_wait_one(fid *object) noexcept
@@ -65,6 +63,8 @@ int try_wait_one(fid *object) noexcept
 
 int try_wait(fid_fabric *, fid **objects, int count) noexcept
 {
+	const Uncanceled uncanceled;
+
 	for (int i = 0; i < count; ++i) {
 		const int rc = try_wait_one(objects[i]);
 		if (rc)

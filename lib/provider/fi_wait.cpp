@@ -191,6 +191,7 @@ int WaitSet::wait(fid_wait *f, int timeout) noexcept
 {
 	WaitSet &set = of(f);
 	const TimeLeft left(timeout);
+	const Uncanceled uncanceled;
 	const Waiter waiter(set);
 	pollfd ready[] = {{set.epoll_.get(), POLLIN, 0}, {set.taken_.get(), POLLIN, 0}};
 

@@ -117,6 +117,7 @@ private:
 	static int fid_close(::fid *f) noexcept
 	{
 		T &self = of(f);
+		const Uncanceled uncanceled;
 
 		if (self.users.any())
 			return REFUSE(-FI_EBUSY, Subsys, "close: still in use");

@@ -7,6 +7,8 @@
 #include <new>
 #include <stdexcept>
 
+#include <pthread.h>
+
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 #include <rdma/providers/fi_log.h>
@@ -48,6 +50,19 @@ inline int too_small(fi_log_subsys subsys, const char *call, std::size_t room,
 			     needed) :
 		      -FI_ETOOSMALL;
 }
+
+/* In what reads, writes or polls files: a thread is not canceled in the midst of our calls, which do not unwind. */
+class Uncanceled
+{
+public:
+	Uncanceled() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+	Uncanceled(const Uncanceled &) = delete;
+	Uncanceled &operator=(const Uncanceled &) = delete;
+	~Uncanceled() { pthread_setcancelstate(before_, nullptr); }
+
+private:
+	int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 /* An errno of the kernel (negative) in libfabric's words. */
 int fabric_error(int error) noexcept;

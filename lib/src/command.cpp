@@ -16,6 +16,12 @@ std::uint8_t count_of(std::size_t n, std::size_t most) noexcept
 	return static_cast<std::uint8_t>(std::min(n, most + 1));
 }
 
+/* Nor may there be none: it would be taken for one. */
+std::uint8_t some_of(std::size_t n, std::size_t most) noexcept
+{
+	return count_of(n ? n : most + 1, most);
+}
+
 /* One lies in the descriptor; too many lie nowhere. */
 bool has_slot(std::size_t n, std::size_t most) noexcept
 {
@@ -56,7 +62,7 @@ Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
 	put(has_slot(desc_.iov_count, TREADLE_MAX_IOV),
 	    has_slot(desc_.rma_iov_count, TREADLE_MAX_RMA_IOV), iov,
 	    has_slot(iov.size(), TREADLE_MAX_RMA_IOV));
-	desc_.rma_iov_count = count_of(iov.size(), TREADLE_MAX_RMA_IOV);
+	desc_.rma_iov_count = some_of(iov.size(), TREADLE_MAX_RMA_IOV);
 	desc_.remote_addr = iov.size() == 1 ? iov[0].addr : 0;
 	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
 	range_len_ = iov.size() == 1 ? std::min(iov[0].len, too_long) : as_data;
@@ -75,7 +81,7 @@ Command &Command::results(std::span<const treadle_iov> results,
 	const bool has = has_slot(count, TREADLE_MAX_IOV);
 	treadle_iov full[TREADLE_MAX_IOV]{};
 
-	desc_.fetch_iov_count = count_of(count, TREADLE_MAX_IOV);
+	desc_.fetch_iov_count = some_of(count, TREADLE_MAX_IOV);
 	desc_.result = count == 1 && !results.empty() ? results[0].addr : 0;
 	desc_.compare = count == 1 && !compares.empty() ? compares[0].addr : 0;
 	result_len_ = count == 1 ? std::min<__u64>(total(results), too_long) : as_data;

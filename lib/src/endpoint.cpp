@@ -55,6 +55,8 @@ Result<Endpoint> Endpoint::create(const Context &context, RequestId request,
 {
 	treadle_ep_create args{};
 
+	if (!std::to_underlying(request)) /* the kernel would take it for an address of its own */
+		return std::unexpected(Errno(ENOENT));
 	args.type = TREADLE_EP_MSG;
 	args.request = std::to_underlying(request);
 	return make<Endpoint>(context, args, auth_key);

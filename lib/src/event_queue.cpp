@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <treadle/context.h>
@@ -31,7 +32,8 @@ Result<EventQueue> EventQueue::create(const Context &context) noexcept
 
 int EventQueue::read(treadle_event &event) noexcept
 {
-	return ::read(file(), &event, sizeof(event)) < 0 ? -errno : 0;
+	/* not read(2), in which a thread could be canceled */
+	return syscall(SYS_read, file(), &event, sizeof(event)) < 0 ? -errno : 0;
 }
 
 } // namespace treadle

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_close, where much else is open. */
+/* fi_close, where much else is open; and a process that closes nothing. */
+#include "child.h"
 #include "node.h"
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 namespace
 {
@@ -48,6 +50,25 @@ TEST(Close, AnEndpointTakesNoLongerBesideThousandsOfObjects)
 	}
 	const auto crowded = time_to_close(node, av.get(), cq.get());
 	EXPECT_LT(crowded.count(), 5 * alone.count()) << "ns";
+}
+
+/* libfabric closes its providers in exit(3), while threads that nobody has stopped go on. */
+TEST(Close, AProcessMayEndWithThreadsInTheProvider)
+{
+	for (int i = 0; i < 10; ++i) {
+		Child child([](int) -> int {
+			fid_cq *const queue = (new Node)->cq().release();
+			for (int thread = 0; thread < 2; ++thread)
+				std::thread([queue] {
+					fi_cq_tagged_entry entry;
+					for (;;)
+						fi_cq_read(queue, &entry, 1);
+				}).detach();
+			std::this_thread::sleep_for(std::chrono::milliseconds(20));
+			std::exit(testing::Test::HasFailure());
+		});
+		EXPECT_EQ(child.wait(), 0) << i;
+	}
 }
 
 } // namespace

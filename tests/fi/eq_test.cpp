@@ -67,6 +67,33 @@ TEST(Eq, WhatNoMemoryHasRoomForIsRefused)
 		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, size, 0), -FI_ENOMEM);
 }
 
+/* A thread that is canceled ends between two calls, not in one of them. */
+TEST(Eq, NobodyIsCanceledInTheMidstOfACall)
+{
+	Node node;
+	const auto eq = node.eq(FI_WAIT_FD);
+	const auto reads = [](void *queue) -> void * {
+		std::uint32_t event;
+		char in[64];
+		const auto rc =
+			fi_eq_sread(static_cast<fid_eq *>(queue), &event, in, sizeof(in), 100, 0);
+		EXPECT_EQ(rc, -FI_EAGAIN);
+		for (;;) {
+			EXPECT_EQ(fi_eq_read(static_cast<fid_eq *>(queue), &event, in, sizeof(in),
+					     0),
+				  -FI_EAGAIN);
+			pthread_testcancel();
+		}
+	};
+	pthread_t thread;
+	void *result = nullptr;
+
+	ASSERT_EQ(pthread_create(&thread, nullptr, reads, eq.get()), 0);
+	EXPECT_EQ(pthread_cancel(thread), 0);
+	EXPECT_EQ(pthread_join(thread, &result), 0);
+	EXPECT_EQ(result, PTHREAD_CANCELED);
+}
+
 TEST(Eq, WritingNeedsItsFlag)
 {
 	Node node;

@@ -316,6 +316,20 @@ TEST(ten_thousand_ask_and_go)
 	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
 }
 
+/* Who finds out by ACCEPT that nobody asks any more has answered: the request has no place in the backlog. */
+TEST(to_accept_who_has_gone_is_an_answer)
+{
+	struct pair p;
+
+	pair_ask(&p);
+	ASSERT_EQ(0, destroy(p.client.fd, p.client.ep));
+	msg_open(&p.server, (struct options){.request = p.request}, p.l.eq, SERVER);
+	EXPECT_EQ(-ECONNRESET, accept_with(p.server.fd, p.server.ep, NULL, 0));
+	EXPECT_EQ(-ECONNRESET, accept_with(p.server.fd, p.server.ep, NULL, 0));
+	EXPECT_EQ(-ENOENT, reject_with(p.l.fd, p.l.ep, p.request, NULL, 0));
+	EXPECT_TRUE(eq_empty(p.l.eq));
+}
+
 /* --- rights ------------------------------------------------------------------------------------ */
 
 struct visitor {

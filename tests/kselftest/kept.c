@@ -191,6 +191,63 @@ TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
 	}
 }
 
+/* --- what a sender leaves ------------------------------------------------------------------ */
+
+/*
+ * What found no room goes with its sender; what comes behind it, too, though there is room again: what has come is all
+ * up to some message, and nothing after that.
+ */
+TEST(who_ends_leaves_no_gap)
+{
+	const __u32 len = 1000, room = 3 * len; /* two, and what describes them */
+	char *out = pages(4096), *in = pages(4096);
+
+	for (int how = 0; how < 2; how++) {
+		struct treadle_cqe c;
+		struct node a, b;
+		__u64 to;
+
+		about("%d", how);
+		node_open(&a, (struct options){0});
+		node_open(&b, (struct options){.buffered = room});
+		to = peer(&a, b.addr);
+		for (int i = 0; i < 4; i++) {
+			fill(out, len, i);
+			ASSERT_EQ(1, post(&a, send_of(out, len, to, i)));
+			if (i < 2)
+				EXPECT_EQ(i, cq_next(&a.cq).context);
+		}
+		EXPECT_TRUE(cq_empty(&a.cq));
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, len, ANY, 10)));
+		EXPECT_EQ(0, cq_next(&b.rcq).error);
+		EXPECT_TRUE(same(in, len, 0));
+		/* There is room for this one. */
+		ASSERT_EQ(1, post(&a, send_of(out, 8, to, 4)));
+		EXPECT_TRUE(cq_empty(&a.cq));
+		if (how) { /* the sender goes on: all come, and then what comes is copied again */
+			for (int i = 1; i < 5; i++) {
+				ASSERT_EQ(0, post_recv(&b, recv_of(in, len, ANY, 10 + i)));
+				c = cq_next(&b.rcq);
+				EXPECT_EQ(10 + i, c.context);
+				EXPECT_EQ(i < 4 ? len : 8, c.len);
+				if (i > 1)
+					EXPECT_EQ(i, cq_next(&a.cq).context);
+			}
+			ASSERT_EQ(1, post(&a, send_of(out, len, to, 5)));
+			EXPECT_EQ(5, cq_next(&a.cq).context);
+		}
+		ASSERT_EQ(0, destroy(a.fd, a.ep));
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, len, ANY, 20)));
+		c = cq_next(&b.rcq);
+		EXPECT_EQ(20, c.context);
+		EXPECT_EQ(len, c.len);
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, len, ANY, 21)));
+		EXPECT_EQ(-EAGAIN, cq_wait(&b.rcq, 0));
+		close(a.fd);
+		close(b.fd);
+	}
+}
+
 /* --- what a sender's page has to do with it ----------------------------------------------- */
 
 struct slow_sender {

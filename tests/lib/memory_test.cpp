@@ -84,6 +84,8 @@ TEST_F(MemoryTest, too_many_buffers_of_a_command)
 	EXPECT_EQ(outcome(write.buffers(buffers)), 0u);
 	EXPECT_EQ(there[11], 4u);
 	EXPECT_EQ(a.tx.post(write.ranges(many_ranges).completion()), -EINVAL);
+	/* None is not the one with key 0. */
+	EXPECT_EQ(a.tx.post(Command::write("x", 1, a_to_b, 0, 5).ranges({})), -EINVAL);
 	EXPECT_EQ(outcome(write.ranges(ranges)), 0u);
 
 	Command fetch =
@@ -114,6 +116,7 @@ TEST_F(MemoryTest, one_range_or_result_has_the_length_of_the_data)
 		  -EINVAL);
 	EXPECT_EQ(a.tx.post(Command::read(got, 16, a_to_b, 0, 0).ranges({&range, 1})), -EINVAL);
 	EXPECT_EQ(a.tx.post(fetch().results({&result, 1})), -EINVAL);
+	EXPECT_EQ(a.tx.post(fetch().results({})), -EINVAL);
 	EXPECT_EQ(a.tx.post(compare().results({&result, 1}, {&data, 1})), -EINVAL);
 	EXPECT_EQ(outcome(Command::write(here.data(), 16, a_to_b, 0, 0)
 				  .ranges({&range, 1})

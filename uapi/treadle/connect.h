@@ -23,7 +23,8 @@
  * for their turn or, if they are no deferred work, for a counter or a cell, complete
  * with ECANCELED where SHUTDOWN was called and ECONNRESET on the other side; what a
  * worker is in the midst of touches no memory any more when SHUTDOWN returns, or the
- * event has come, and completes with ECONNRESET when the worker comes to it; receives
+ * event has come, and completes with ECONNRESET when the worker comes to it, as does deferred work that
+ * fires later; receives
  * that no message waits for, and armed ones, complete with ECANCELED (unless the RX is
  * shared), and so do those posted later; sends are refused with ESHUTDOWN;
  * and the EQ has one SHUTDOWN event, whoever began. Messages that had been

@@ -166,7 +166,8 @@ enum treadle_opcode {
  * receives see; both ends are of type RDM. The receive names its source, ignores no
  * bits, does not PEEK or CLAIM, and goes through a transmit ring; it fails with ECONNRESET when that endpoint
  * vanishes, with ECONNREFUSED if it is not there, EHOSTUNREACH if it is on no address of this
- * machine, EACCES if one of the two does not let in the other, and EIO if its buffer is bad. NOP: the end of a graph, which reports for the endpoint
+ * machine, EACCES if one of the two does not let in the other, and EIO if its buffer is bad (EFAULT if that
+ * send is silent: ring-abi.rst). NOP: the end of a graph, which reports for the endpoint
  * as a collective operation; CANCEL does not find it.
  */
 #define TREADLE_F_COLLECTIVE (1U << 16)
@@ -178,7 +179,7 @@ enum treadle_opcode {
  * what its peer sends is for it.
  */
 #define TREADLE_F_STRICT (1U << 17)
-/* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process; no peer, key or fence. */
+/* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process (EIO: not mapped); no peer, key or fence. */
 #define TREADLE_F_LOCAL (1U << 18)
 /*
  * With COND_CNTR and F_WORK: when the command has ended, well or not, it is armed again, for a

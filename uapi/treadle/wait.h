@@ -66,7 +66,7 @@ struct treadle_cancel {
  * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN. May be less
  *		after the call
  *
- * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL, or DESTROY).
+ * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL, or DESTROY, but of an EQ: then 0, as read(2) says ESHUTDOWN).
  */
 struct treadle_wait {
 	__u32 size;

@@ -218,7 +218,10 @@ public:
 	Command &completion() noexcept { return flags(TREADLE_F_COMPLETION); }
 	/* Deferred work: reports to notify() and completion() only, never to the endpoint. */
 	Command &work() noexcept { return flags(TREADLE_F_WORK); }
-	/* The same, armed on a counter, canceled by this name (not 0) instead of the context. */
+	/*
+	 * The same, armed on a counter, canceled by this name (not 0) instead of the context. Not with repeat(), nor for
+	 * cells: it is in the place of their step, and of their value.
+	 */
 	Command &work(std::uint64_t name) noexcept
 	{
 		desc_.value = name;

@@ -21,7 +21,8 @@ enum class Threads { any, one_at_a_time };
  *
  * It belongs to the process that opened it. In a child after fork(2) all calls
  * on it and on its objects fail with EPERM and change nothing (what is read from memory alone finds nothing, what is
- * posted with TREADLE_F_MORE fails when it is flushed); the child opens its own. But as POSIX has it for
+ * posted with TREADLE_F_MORE fails when it is flushed, a queue is always ready() so that its read() says it, and
+ * close() lets go of the child's copy and returns 0); the child opens its own. But as POSIX has it for
  * any call: not if another thread was in one on the same object, which locks, while this one called fork(2).
  * It must outlive its objects, but may be moved meanwhile: what it was moved from may be assigned to and destroyed.
  *

@@ -27,11 +27,11 @@ public:
 	/* ENOSPC, ENOMEM, EMFILE. */
 	static Result<EventQueue> create(const Context &context) noexcept;
 
-	/* Takes the oldest event. 0, -EAGAIN if there is none, or -EPERM (after fork). */
+	/* Takes the oldest event. 0, -EAGAIN if there is none, -EPERM (after fork), or -ESHUTDOWN (closed). */
 	int read(treadle_event &event) noexcept;
 
 	/*
-	 * Blocks until there is an event, for timeout ns (negative: for ever). 0,
+	 * Blocks until there is an event, or the queue is closed, for timeout ns (negative: for ever). 0,
 	 * -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
 	 */
 	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }

@@ -38,8 +38,8 @@ public:
 	 * The memory stays the caller's. What is mapped at these addresses when a peer comes is what it
 	 * gets at, if it was mapped later, too; with TREADLE_MR_PINNED unmapping them ends access for good. Peers see
 	 * several ranges (TREADLE_MAX_MR_IOV at most) as one after the other.
-	 * EFAULT (not mapped, or not writable and it would be written, unless
-	 * TREADLE_MR_UNMAPPED), EEXIST, EINVAL, ENOMEM, ENOSPC; ENOENT, EBADF: no such counter or endpoint; EINTR.
+	 * EFAULT (not mapped, or not writable and it would be written; with TREADLE_MR_UNMAPPED only
+	 * of a range that is mapped as a whole, none of it PROT_NONE), EEXIST, EINVAL, ENOMEM, ENOSPC; ENOENT, EBADF: no such counter or endpoint; EINTR.
 	 */
 	static Result<MemoryRegion> create(const Context &context, const void *addr,
 					   std::size_t len, const Options &options) noexcept;

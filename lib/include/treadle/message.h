@@ -41,9 +41,9 @@ struct Message {
  *		  Atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, address_of(&before)));
  */
 struct Atomic {
-	constexpr Atomic(treadle_atomic_op op, treadle_datatype type, std::uint64_t result = 0,
-			 std::uint64_t compare = 0) noexcept
-		: op(op), type(type), result(result), compare(compare)
+	constexpr Atomic(treadle_atomic_op operation, treadle_datatype datatype,
+			 std::uint64_t results = 0, std::uint64_t comparands = 0) noexcept
+		: op(operation), type(datatype), result(results), compare(comparands)
 	{
 	}
 

@@ -10,7 +10,7 @@
 # make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, there (SETS='unit short': only those)
 # make setup        the Debian packages and the kernels that all this uses
 # make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's build tree)
-# make install      PREFIX=/usr DESTDIR=
+# make install      PREFIX=/usr DESTDIR=; the module's source is in DESTDIR/usr/src, where DKMS looks for it
 # make deb          the same as a Debian package, in build/deb
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched

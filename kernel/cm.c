@@ -243,18 +243,18 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		treadle_ep_quiesce(ep, &run);
 		ret = mutex_lock_killable(&ep->ending);
 	}
-	if (!ret)
+	if (!ret) {
 		treadle_end_flush(ep, -ECANCELED, &run);
+		/* else a worker tells of this end: behind what is left to it here */
+		if (!conn)
+			treadle_run_handoff(&run);
+		mutex_unlock(&ep->ending);
+	}
 	if (conn) {
 		treadle_conn_get(conn);
 		treadle_end_tell(end, treadle_ep_get(ep), &run);
 	}
-	treadle_ep_get(ep);
 	treadle_obj_unbind(&ep->obj);
-	/* with ep->ending: that is to be told before the event of the other end's worker */
 	treadle_run_jobs(&run);
-	if (!ret)
-		mutex_unlock(&ep->ending);
-	treadle_ep_put(ep);
 	return ret;
 }

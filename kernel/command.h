@@ -220,6 +220,7 @@ void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		       struct treadle_run *run);
+enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port);
 bool treadle_flow_crowded(const struct treadle_cmd *cmd);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);
@@ -370,7 +371,6 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);
 void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
 void treadle_msg_put(struct treadle_msg *msg);
-enum treadle_track treadle_msg_track(const struct treadle_msg *m);
 void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 	__must_hold(&rx->lock);
 int treadle_msg_park(struct treadle_msg *msg);

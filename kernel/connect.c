@@ -320,7 +320,10 @@ int treadle_conn_judge(const struct treadle_ep *ep, bool armed)
 {
 	if (READ_ONCE(ep->severed))
 		return -ESHUTDOWN;
-	return armed || rcu_access_pointer(ep->peer) ? 0 : -ENOTCONN;
+	if (armed || rcu_access_pointer(ep->peer))
+		return 0;
+	smp_rmb(); /* pairs with treadle_conn_hang_up() */
+	return READ_ONCE(ep->severed) ? -ESHUTDOWN : -ENOTCONN;
 }
 
 /* Whom @from is connected with, held in *to. */

@@ -39,7 +39,7 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m, struct treadle_run
 	msg->heap = true;
 	treadle_ep_get(msg->to);
 	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST, run);
-	treadle_flow_track(msg->cmd, treadle_msg_track(msg), run);
+	treadle_flow_track(msg->cmd, TREADLE_FENCED, run);
 	return msg;
 }
 

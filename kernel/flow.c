@@ -224,6 +224,19 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		treadle_queue_job(job);
 }
 
+/* One that was CROWDED is about to complete: only fences wait for that. */
+enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port)
+{
+	struct treadle_flow *flow;
+
+	spin_lock(&ep->lock);
+	flow = flow_find(ep, port);
+	flow->tracked[TREADLE_CROWDED]--;
+	flow->tracked[TREADLE_FENCED]++;
+	spin_unlock(&ep->lock);
+	return TREADLE_FENCED;
+}
+
 /* @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. */
 void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run)
 {

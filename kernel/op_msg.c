@@ -134,15 +134,21 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 	return ret;
 }
 
-/* Wait for the sender's bytes from @done on; he who rings does so as long as it takes, so that his messages stay in order. */
+/*
+ * Wait for the sender's bytes from @done on. He who rings does so as long as it takes, so that his messages stay in order;
+ * a worker only where what comes behind waits, too. -EAGAIN: it is left to others.
+ */
 static int await_payload(struct treadle_cmd *cmd, u64 done, int tries, struct treadle_run *run)
 {
+	bool insists = treadle_run_insists(run, cmd->ep->obj.ctx);
 	struct treadle_span src;
+	int ret;
 
-	if (tries > FILL_TRIES && !treadle_run_insists(run, cmd->ep->obj.ctx))
+	if (!insists && (tries > FILL_TRIES || cmd->tracked != TREADLE_AWAITED))
 		return -EAGAIN;
 	treadle_cmd_span(cmd, &src, done);
-	return treadle_span_fill(&src, cmd->d.len - done, false, run);
+	ret = treadle_span_fill(&src, cmd->d.len - done, false, run);
+	return ret == -EAGAIN && insists ? 0 : ret;
 }
 
 /* What is not delivered is dropped, and the sender told of success: fi_domain(3), "DGRAM EP". */
@@ -152,10 +158,11 @@ static bool is_lossy(const struct treadle_msg *m)
 }
 
 /*
- * What @m, which goes with its sender's endpoint, holds up. If it could have been copied, what comes behind it is not, so
- * that nothing is missing before it if the endpoint ends. What is long, or to be confirmed, waits for its receiver in any case.
+ * What @m holds up, which nobody has received, and which goes with its sender's endpoint. If it could have been copied,
+ * what comes behind it is not, so that nothing is missing before it if the endpoint ends. What is long, or to be
+ * confirmed, waits for its receiver in any case.
  */
-enum treadle_track treadle_msg_track(const struct treadle_msg *m)
+static enum treadle_track msg_track(const struct treadle_msg *m)
 {
 	return m->len <= TREADLE_EAGER && !(m->flags & TREADLE_F_DELIVERY_COMPLETE) ?
 		       TREADLE_CROWDED :
@@ -264,7 +271,7 @@ again:
 		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
 		if (!heap)
 			goto fail;
-		treadle_flow_track(heap, treadle_msg_track(msg), run);
+		treadle_flow_track(heap, msg_track(msg), run);
 		msg->cmd = m->cmd = cmd = heap;
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;

@@ -197,7 +197,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		n = rx_unpost_some(rx, &slot, canceled);
 		if (!n && slot == rx->ring.entries)
 			break;
-		rx->flushing++;
+		WRITE_ONCE(rx->flushing, rx->flushing + 1); /* treadle_rx_flushed() */
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++)
 			if (canceled[i] &&
@@ -206,7 +206,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
-		rx->flushing--;
+		WRITE_ONCE(rx->flushing, rx->flushing - 1);
 	}
 	spin_unlock(&rx->lock);
 }

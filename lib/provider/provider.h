@@ -85,6 +85,8 @@ private:
 /* No exception may cross into C: no memory, or a size that none has, are all that is ever thrown. */
 template <class F> auto guard(F &&function) noexcept -> decltype(function())
 {
+	const Uncanceled uncanceled;
+
 	try {
 		return function();
 	} catch (const std::bad_alloc &) {

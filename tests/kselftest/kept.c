@@ -335,4 +335,96 @@ TEST(a_slow_page_takes_no_room)
 	}
 }
 
+/* One that was matched is missing nowhere: what comes behind it is copied, though its receiver's page is slow. */
+TEST(a_receivers_slow_page_crowds_nobody)
+{
+	char *slow = pages(4096), *out = pages(4096), *in = pages(4096);
+	int fd = slow_pages(slow, 4096);
+	struct treadle_cqe c;
+	struct node a, b;
+	__u64 to;
+
+	node_open(&a, (struct options){0});
+	node_open(&b, (struct options){0});
+	to = peer(&a, b.addr);
+	ASSERT_EQ(0, post_recv(&b, recv_of(slow, 64, ANY, 1)));
+	fill(out, 64, 1);
+	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
+	EXPECT_EQ((unsigned long)slow, page_asked_for(fd));
+	for (int i = 2; i < 5; i++) {
+		ASSERT_EQ(1, post(&a, send_of(out, 8, to, i)));
+		EXPECT_EQ(i, cq_next(&a.cq).context);
+	}
+	put_page_at(fd, (unsigned long)slow, 9);
+	EXPECT_EQ(1, cq_next(&a.cq).context);
+	EXPECT_EQ(1, cq_next(&b.rcq).context);
+	EXPECT_TRUE(same(slow, 64, 1));
+	for (int i = 2; i < 5; i++) {
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, i)));
+		c = cq_next(&b.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(8, c.len);
+	}
+	close(fd);
+	munmap(slow, 4096);
+}
+
+struct toggled {
+	char *at;
+	size_t len;
+	int stop;
+};
+
+static void *toggles(void *arg)
+{
+	struct toggled *t = arg;
+
+	for (int i = 0; !__atomic_load_n(&t->stop, __ATOMIC_RELAXED); i++)
+		need(mprotect(t->at, t->len, i % 2 ? PROT_READ | PROT_WRITE : PROT_READ) == 0);
+	return NULL;
+}
+
+/* The buffer is the process's when the doorbell returns, though what the kernel knows of it is taken back all the time. */
+TEST(injected_bytes_are_taken_at_once)
+{
+	struct toggled t = {pages(4 << 20), 4 << 20};
+	char *in = pages(4096), *alias;
+	struct treadle_iov iov[2];
+	struct treadle_desc d;
+	struct node a, b;
+	pthread_t thr;
+	int fd = memfd_create("bytes", 0);
+	__u64 to;
+
+	/* the same bytes where they may always be written */
+	need(ftruncate(fd, t.len) == 0);
+	alias = mmap(NULL, t.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	t.at = mmap(t.at, t.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | MAP_FIXED, fd,
+		    0);
+	need(alias != MAP_FAILED && t.at != MAP_FAILED);
+	node_open(&a, (struct options){0});
+	node_open(&b, (struct options){0});
+	to = peer(&a, b.addr);
+	thr = thread(toggles, &t);
+	for (int i = 0; i < 2000; i++) {
+		fill(alias + 100, 200, i);
+		iov[0] = (struct treadle_iov){(unsigned long)t.at + 100, 120};
+		iov[1] = (struct treadle_iov){(unsigned long)t.at + 220, 80};
+		d = vector(send_of(NULL, 0, to, i), iov, 2);
+		d.flags |= TREADLE_F_INJECT;
+		ring_put_vector(&a.tx, &d, iov);
+		ASSERT_EQ(1, ring_doorbell(&a.tx));
+		memset(alias + 100, 0xee, 200);
+		ASSERT_EQ(0, post_recv(&b, recv_of(in, 200, ANY, i)));
+		EXPECT_EQ(0, cq_next(&b.rcq).error);
+		ASSERT_TRUE(same(in, 200, i));
+		ASSERT_EQ(0, cq_next(&a.cq).error);
+	}
+	__atomic_store_n(&t.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(thr, NULL);
+	close(fd);
+	munmap(alias, t.len);
+	munmap(t.at, t.len);
+}
+
 TEST_HARNESS_MAIN

@@ -188,12 +188,12 @@ TEST(what_fires_with_a_slow_page_is_not_overtaken)
 	fill(out, 64, 2);
 	ASSERT_EQ(1, post(&a, when(send_of(slow, 64, to, 1), &a.rcvd, 1)));
 	ASSERT_EQ(1, post(&a, when(send_of(out, 64, to, 2), &a.rcvd, 1)));
+	ASSERT_EQ(1, post(&a, when(send_of(out, 32, to, 5), &a.rcvd, 1)));
 	ASSERT_EQ(0, post_recv(&a, recv_of(in, 8, ANY, 3)));
 	ASSERT_EQ(1, post(&b, send_of(out, 8, peer(&b, a.addr), 4)));
 	EXPECT_EQ(0, sent(&b));
 	EXPECT_EQ(3, cq_next(&a.rcq).context);
 	EXPECT_EQ((unsigned long)slow, page_asked_for(fd));
-	ASSERT_EQ(1, post(&a, send_of(out, 32, to, 5)));
 	ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 6)));
 	put_page_at(fd, (unsigned long)slow, 1);
 	for (int i = 0; i < 3; i++) {

@@ -18,7 +18,10 @@
 /* Longer copies go to a worker, so that a post never holds its caller long. */
 #define TREADLE_INLINE (1u << 20)
 
-/* What waits for a command that goes on elsewhere: nothing; fences; what could be copied, too; or all that goes the same way. */
+/*
+ * What waits for a command that goes on elsewhere: nothing; fences; also to be copied what might be; or all that goes
+ * the same way.
+ */
 enum treadle_track {
 	TREADLE_UNTRACKED,
 	TREADLE_FENCED,
@@ -373,7 +376,17 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
 void treadle_msg_put(struct treadle_msg *msg);
 void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 	__must_hold(&rx->lock);
+
+/* keep.c */
+struct treadle_msg *treadle_msg_keepable(struct treadle_msg *m, struct treadle_run *run);
+int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg);
 int treadle_msg_park(struct treadle_msg *msg);
+
+/* What is not delivered is dropped, and the sender told of success: fi_domain(3), "DGRAM EP". */
+static inline bool treadle_msg_is_lossy(const struct treadle_msg *m)
+{
+	return m->to->type == TREADLE_EP_DGRAM;
+}
 
 /* complete.c */
 bool treadle_cmd_heard(const struct treadle_cmd *cmd);

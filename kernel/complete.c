@@ -382,8 +382,8 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);
 		cmd->tracked = TREADLE_UNTRACKED;
-		if (tracked ==
-		    TREADLE_CROWDED) /* before that is seen: what is posted then is copied again */
+		/* before that is seen: what is posted then is copied again */
+		if (tracked == TREADLE_CROWDED)
 			tracked = treadle_flow_relax(ep, port);
 	}
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))

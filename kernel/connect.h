@@ -28,7 +28,7 @@
  * Sending goes by ep->peer, under RCU: objects are freed after a grace period.
  * An end that hangs up sets `severed` on both, under their ep->lock; a sender
  * that has found its peer before looks at it again, under the same lock, before
- * its message waits there (op_msg.c, msg_keep). So what waits is either seen by
+ * its message waits there (keep.c, treadle_msg_keep). So what waits is either seen by
  * who hangs up, and taken back, or does not wait.
  *
  * Events never need memory: each kind happens once to an end, so they are part of

@@ -15,9 +15,12 @@
  *	what follows a command that waits, waits behind it.
  *
  * Any other send that is matched, or kept by the receiver, is in order already and holds up
- * nobody but a fence. But one for which the receiver had no room goes with its endpoint, and so does what follows,
- * which is not copied before that was received: else there would be a gap in what a sender that ends has sent. What waits is started by whoever completes the last that
- * it waits for, through his run queue: one runner at a time (flow->active).
+ * nobody but a fence. But one for which the receiver had no room goes with its endpoint, and so does
+ * what follows, which is not copied before that was received: else there would be a gap in what a
+ * sender that ends has sent.
+ *
+ * What waits is started by whoever completes the last that it waits for, through his run queue: one
+ * runner at a time (flow->active).
  */
 #include <linux/slab.h>
 

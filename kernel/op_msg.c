@@ -9,16 +9,13 @@
  * the sender's command, which waits there. All wait in one queue, so messages
  * of one sender match in the order in which it sent them.
  */
-#include <linux/memcontrol.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "own.h"
 #include "treadle.h"
 
-#define LOOKS	   16
-#define FILL_TRIES 32 /* of who has others to do */
+#define LOOKS 16
 
 static bool is_tagged(const struct treadle_desc *d)
 {
@@ -109,232 +106,6 @@ TREADLE_HOT struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd
 }
 
 /*
- * Copy the sender's bytes behind the message. -EAGAIN: they have to be waited for, which nobody does with room of the
- * receiver's in his hands: else others would have none as long as the sender's page likes (userfaultfd). -EINPROGRESS:
- * its worker has to go on.
- */
-static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct treadle_run *run)
-{
-	struct treadle_span src, dst;
-	enum treadle_side side = TREADLE_NONE;
-	int ret;
-
-	if (likely(cmd->ep->obj.ctx == run->own && !cmd->vec && !cmd->inject) &&
-	    likely(treadle_own_read(msg->payload, cmd->d.addr, msg->len)))
-		return 0;
-	run->holds = msg->charge;
-	do {
-		treadle_cmd_span(cmd, &src, msg->done);
-		treadle_span_kernel(&dst, msg->payload, msg->done);
-		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
-		/* so that his messages stay in order */
-	} while ((ret == -EINPROGRESS || (ret == -EAGAIN && !msg->charge)) &&
-		 treadle_run_insists(run, cmd->ep->obj.ctx));
-	run->holds = false;
-	return ret;
-}
-
-/*
- * Wait for the sender's bytes from @done on. He who rings does so as long as it takes, so that his messages stay in order;
- * a worker only where what comes behind waits, too. -EAGAIN: it is left to others.
- */
-static int await_payload(struct treadle_cmd *cmd, u64 done, int tries, struct treadle_run *run)
-{
-	bool insists = treadle_run_insists(run, cmd->ep->obj.ctx);
-	struct treadle_span src;
-	int ret;
-
-	if (!insists && (tries > FILL_TRIES || cmd->tracked != TREADLE_AWAITED))
-		return -EAGAIN;
-	treadle_cmd_span(cmd, &src, done);
-	ret = treadle_span_fill(&src, cmd->d.len - done, false, run);
-	return ret == -EAGAIN && insists ? 0 : ret;
-}
-
-/* What is not delivered is dropped, and the sender told of success: fi_domain(3), "DGRAM EP". */
-static bool is_lossy(const struct treadle_msg *m)
-{
-	return m->to->type == TREADLE_EP_DGRAM;
-}
-
-/*
- * What @m holds up, which nobody has received, and which goes with its sender's endpoint. If it could have been copied,
- * what comes behind it is not, so that nothing is missing before it if the endpoint ends. What is long, or to be
- * confirmed, waits for its receiver in any case.
- */
-static enum treadle_track msg_track(const struct treadle_msg *m)
-{
-	return m->len <= TREADLE_EAGER && !(m->flags & TREADLE_F_DELIVERY_COMPLETE) ?
-		       TREADLE_CROWDED :
-		       TREADLE_FENCED;
-}
-
-/*
- * Allocate what is needed to keep @m. Without memory for a copy, or if it is @slow, the message
- * waits with its command, unless it has to be copied, or is lossy (NULL).
- */
-static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
-				     struct treadle_run *run)
-{
-	struct treadle_cmd *cmd = m->cmd;
-	struct treadle_rx *rx = m->to->rx;
-	bool inject = cmd->d.flags & TREADLE_F_INJECT;
-	bool unconfirmed = inject || !(cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE);
-	bool copy = is_lossy(m) ||
-		    (m->len <= TREADLE_EAGER && unconfirmed && !slow && !treadle_flow_crowded(cmd));
-	u32 charge = sizeof(*m) + m->len;
-	struct treadle_msg *msg = NULL;
-	struct mem_cgroup *old;
-
-	if (copy && treadle_rx_charge(rx, charge)) {
-		old = set_active_memcg(m->to->obj.ctx->memcg);
-		msg = kmalloc(charge, TREADLE_GFP_OTHER);
-		set_active_memcg(old);
-		if (!msg)
-			treadle_rx_uncharge(rx, charge);
-	}
-	if (msg) {
-		*msg = *m;
-		msg->charge = charge;
-		msg->payload = (u8 *)(msg + 1);
-	} else if (is_lossy(m)) {
-		return NULL;
-	} else if (inject && !slow) {
-		/* beyond the target's means: the sender pays */
-		msg = treadle_cmd_alloc(cmd, charge, treadle_keep_gfp(cmd), run);
-		if (!msg)
-			return NULL;
-		*msg = *m;
-		msg->payload = (u8 *)(msg + 1);
-	} else {
-		msg = treadle_cmd_alloc(cmd, sizeof(*msg), treadle_keep_gfp(cmd), run);
-		if (!msg)
-			return NULL;
-		*msg = *m;
-	}
-	kref_init(&msg->ref);
-	INIT_LIST_HEAD(&msg->job.link);
-	msg->heap = true;
-	msg->claimed = msg->lent = false;
-	msg->done = 0;
-	treadle_ep_get(msg->to);
-	return msg;
-}
-
-/* In the sender's worker, whose pages a datagram waits for, as does what comes after it. */
-struct slow_send {
-	struct treadle_job job;
-	struct treadle_cmd *cmd;
-};
-
-static void send_go_on(struct treadle_job *job, struct treadle_run *run)
-{
-	struct slow_send *slow = container_of(job, struct slow_send, job);
-	struct treadle_cmd *cmd = slow->cmd;
-
-	kfree(slow);
-	treadle_send_issue(cmd, run);
-}
-
-static void send_later(struct treadle_cmd *cmd, struct treadle_run *run)
-{
-	struct slow_send *slow = treadle_cmd_alloc(cmd, sizeof(*slow), TREADLE_GFP_MUST, run);
-
-	slow->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
-	treadle_flow_track(slow->cmd, TREADLE_AWAITED, run);
-	slow->cmd->admitted = true;
-	INIT_LIST_HEAD(&slow->job.link);
-	slow->job.ctx = slow->cmd->ep->obj.ctx;
-	slow->job.fn = send_go_on;
-	treadle_queue_job(&slow->job);
-}
-
-/*
- * Make @m fit to wait, off its caller's stack. NULL: nothing was to be kept
- * (failed, completed), or the sender's worker goes on with it.
- */
-static struct treadle_msg *msg_keepable(struct treadle_msg *m, struct treadle_run *run)
-{
-	struct treadle_cmd *cmd = m->cmd, *heap;
-	bool slow = false;
-	struct treadle_msg *msg;
-	int ret, tries = 0;
-	u64 done;
-
-again:
-	ret = is_lossy(m) ? 0 : -ENOMEM;
-	msg = msg_alloc(m, slow, run);
-	if (!msg)
-		goto fail;
-	/* only a copy that is whole and needs no confirmation lets the sender go */
-	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
-		if (!heap)
-			goto fail;
-		treadle_flow_track(heap, msg_track(msg), run);
-		msg->cmd = m->cmd = cmd = heap;
-	}
-	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
-	if (!ret) {
-		msg->done = 0; /* from here on: bytes delivered */
-		return msg;
-	}
-	if (ret == -EAGAIN || ret == -EINPROGRESS) {
-		done = msg->done;
-		treadle_msg_put(msg);
-		msg = NULL;
-		ret = ret == -EAGAIN ? await_payload(cmd, done, ++tries, run) : -EAGAIN;
-		slow = ret == -EAGAIN;
-		if (slow && is_lossy(m)) {
-			send_later(cmd, run);
-			return NULL;
-		}
-		/* or it waits uncopied, in its place: what comes after it does not overtake it */
-		if (!ret || slow)
-			goto again;
-	}
-fail:
-	if (msg)
-		treadle_msg_put(msg);
-	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
-	return NULL;
-}
-
-/* To be found by fi_cancel, and when its endpoint closes; under rx->lock. */
-int treadle_msg_park(struct treadle_msg *msg)
-{
-	struct treadle_ep *from = msg->cmd->ep;
-	int ret = 0;
-
-	msg->cmd->msg = msg; /* before it can be found */
-	spin_lock(&from->lock);
-	if (from->dead || from->severed)
-		ret = treadle_ep_error(from);
-	else
-		treadle_wait_add(&from->parked, msg->cmd);
-	spin_unlock(&from->lock);
-	return ret;
-}
-
-/* Put @msg into the matcher; under rx->lock, which closing takes after it has set dead. */
-static int msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
-{
-	int ret = 0;
-
-	if (READ_ONCE(msg->to->dead)) /* of a connection, as when it hangs up */
-		return msg->to->type == TREADLE_EP_MSG ? -ECONNRESET : -ECONNREFUSED;
-	if (READ_ONCE(msg->to->severed))
-		return -ECONNRESET;
-	if (msg->cmd)
-		ret = treadle_msg_park(msg);
-	if (ret)
-		return ret;
-	treadle_match_keep(&rx->match[msg->space], &msg->m);
-	msg->queued = true;
-	return 0;
-}
-
-/*
  * Do older ones wait, so that whoever posts rings (C)? He finds receives for them, and is done with one after the other. If
  * we took them from his ring, as one does who has begun to, his worker would go on beside him, and be done at another time.
  */
@@ -400,7 +171,7 @@ again:
 	}
 	if (!ready) {
 		spin_unlock(&rx->lock);
-		msg = msg_keepable(msg, run);
+		msg = treadle_msg_keepable(msg, run);
 		if (!msg)
 			return;
 		ready = true;
@@ -411,7 +182,7 @@ again:
 	if (told)
 		msg->cmd = NULL;
 	space = msg->space;
-	ret = msg_keep(rx, msg);
+	ret = treadle_msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
 	if (!ret) { /* it may be gone already */
 		treadle_rx_grow(rx, space, run);
@@ -419,7 +190,7 @@ again:
 			treadle_cmd_complete(told, 0, run);
 		return;
 	}
-	treadle_cmd_complete(told ?: msg->cmd, is_lossy(msg) ? 0 : ret, run);
+	treadle_cmd_complete(told ?: msg->cmd, treadle_msg_is_lossy(msg) ? 0 : ret, run);
 	treadle_msg_put(msg);
 }
 
@@ -436,7 +207,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	if (!cmd)
 		return;
 	to = find_target(cmd);
-	if (IS_ERR(to)) { /* of a datagram nobody hears it: is_lossy() */
+	if (IS_ERR(to)) { /* of a datagram nobody hears it: treadle_msg_is_lossy() */
 		treadle_cmd_complete(cmd, from->type == TREADLE_EP_DGRAM ? 0 : PTR_ERR(to), run);
 		return;
 	}

@@ -108,6 +108,7 @@ void Eq::append(std::list<Event> &from) noexcept
 /* Makes the eventfd tell whether there are events. */
 void Eq::update_own() noexcept
 {
+	const Uncanceled uncanceled;
 	std::uint64_t count = 1;
 
 	if (!is_ours())
@@ -413,7 +414,6 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 		 std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
-	const Uncanceled uncanceled;
 
 	if (flags & ~FI_PEEK)
 		return REFUSE(-FI_EBADFLAGS, subsys, "read: flags 0x%" PRIx64, flags);
@@ -449,7 +449,6 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
-	const Uncanceled uncanceled;
 
 	if (flags & ~FI_PEEK)
 		return REFUSE(-FI_EBADFLAGS, subsys, "readerr: flags 0x%" PRIx64, flags);
@@ -488,7 +487,6 @@ ssize_t Eq::write(fid_eq *f, std::uint32_t event, const void *buf, std::size_t l
 		  std::uint64_t flags) noexcept
 {
 	Eq &eq = of(f);
-	const Uncanceled uncanceled;
 
 	if (!eq.writable_)
 		return REFUSE(-FI_EINVAL, subsys, "write: was not opened with FI_WRITE");

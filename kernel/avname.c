@@ -6,9 +6,10 @@
  * namespace: those whom an endpoint admits without a key. There is no file; the
  * vector goes, and its name with it, when the last one who has it lets go.
  */
-#include <linux/hashtable.h>
+#include <linux/hash.h>
+#include <linux/jhash.h>
+#include <linux/rhashtable.h>
 #include <linux/slab.h>
-#include <linux/stringhash.h>
 #include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <net/net_namespace.h>
@@ -16,7 +17,7 @@
 #include "treadle.h"
 
 struct treadle_av_name {
-	struct hlist_node node; /* under names_lock */
+	struct rhash_head node;
 	struct treadle_av *av;
 	struct net *net;
 	struct user_namespace *user_ns; /* both are held: they are compared by address */
@@ -25,18 +26,47 @@ struct treadle_av_name {
 	u8 text[];
 };
 
-static DEFINE_HASHTABLE(names, 8);
+/*
+ * Of all users. Nobody makes others search for long: it grows with what is in it, and its seed is secret.
+ * It is changed and searched under names_lock, so a name that was taken out is freed at once: the table's own worker only
+ * touches what is in it, with the lock of the bucket, which taking out needs as well.
+ */
+static struct rhashtable names;
 static DEFINE_MUTEX(names_lock);
 
-static u32 hash(const struct treadle_av_name *name)
+static u32 name_hash(const void *data, u32 len, u32 seed)
 {
-	return full_name_hash(name->net, name->text, name->size);
+	const struct treadle_av_name *name = data;
+	const u32 whose[] = { hash_ptr(name->net, 32), hash_ptr(name->user_ns, 32),
+			      __kuid_val(name->uid) };
+
+	return jhash(name->text, name->size, jhash2(whose, ARRAY_SIZE(whose), seed));
 }
 
-static bool same(const struct treadle_av_name *a, const struct treadle_av_name *b)
+static int name_compare(struct rhashtable_compare_arg *arg, const void *other)
 {
-	return a->net == b->net && a->user_ns == b->user_ns && uid_eq(a->uid, b->uid) &&
-	       a->size == b->size && !memcmp(a->text, b->text, a->size);
+	const struct treadle_av_name *a = arg->key, *b = other;
+
+	return a->net != b->net || a->user_ns != b->user_ns || !uid_eq(a->uid, b->uid) ||
+	       a->size != b->size || memcmp(a->text, b->text, a->size);
+}
+
+static const struct rhashtable_params name_params = {
+	.head_offset = offsetof(struct treadle_av_name, node),
+	.hashfn = name_hash,
+	.obj_hashfn = name_hash, /* a name is its own key */
+	.obj_cmpfn = name_compare,
+	.automatic_shrinking = true,
+};
+
+int treadle_names_init(void)
+{
+	return rhashtable_init(&names, &name_params);
+}
+
+void treadle_names_exit(void)
+{
+	rhashtable_destroy(&names);
 }
 
 static struct treadle_av_name *name_alloc(struct treadle_ctx *ctx, u64 text, u32 size)
@@ -62,12 +92,23 @@ static struct treadle_av_name *name_alloc(struct treadle_ctx *ctx, u64 text, u32
 /* With names_lock. */
 static struct treadle_av *find(const struct treadle_av_name *name)
 {
-	struct treadle_av_name *other;
+	const struct treadle_av_name *other = rhashtable_lookup_fast(&names, name, name_params);
 
-	hash_for_each_possible(names, other, node, hash(name))
-		if (same(other, name))
-			return other->av;
-	return NULL;
+	return other ? other->av : NULL;
+}
+
+/* With names_lock: @av, which is new, is called @name. */
+static int name_add(struct treadle_av_name *name, struct treadle_av *av)
+{
+	int ret = rhashtable_insert_fast(&names, &name->node, name_params);
+
+	if (ret)
+		return ret;
+	get_net(name->net);
+	get_user_ns(name->user_ns);
+	name->av = av;
+	av->name = name;
+	return 0;
 }
 
 /* The one with that name, or, unless it has to exist (TREADLE_AV_READ), a new one. */
@@ -93,12 +134,12 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 	else
 		av = fresh;
 	if (!IS_ERR(av) && !av->name) {
-		get_net(name->net);
-		get_user_ns(name->user_ns);
-		name->av = av;
-		av->name = name;
-		hash_add(names, &name->node, hash(name));
-		name = NULL;
+		int ret = name_add(name, av);
+
+		if (ret)
+			av = ERR_PTR(ret);
+		else
+			name = NULL;
 	}
 	mutex_unlock(&names_lock);
 out:
@@ -111,7 +152,8 @@ out:
 /* Nobody finds it any more. It is freed without the lock, which is everybody's. */
 static void name_gone(struct kref *ref)
 {
-	hash_del(&container_of(ref, struct treadle_av, ref)->name->node);
+	rhashtable_remove_fast(&names, &container_of(ref, struct treadle_av, ref)->name->node,
+			       name_params);
 	mutex_unlock(&names_lock);
 }
 

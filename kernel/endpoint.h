@@ -167,6 +167,8 @@ struct treadle_av_obj {
 };
 
 /* avname.c: address vectors with a name, for a user in a network namespace */
+int treadle_names_init(void);
+void treadle_names_exit(void);
 struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg);
 void treadle_av_forget(struct treadle_av *av);
 

@@ -435,10 +435,15 @@ static int __init treadle_init(void)
 	ret = treadle_net_init();
 	if (ret)
 		goto fail_worker;
-	ret = treadle_device_init();
+	ret = treadle_names_init();
 	if (ret)
 		goto fail_net;
+	ret = treadle_device_init();
+	if (ret)
+		goto fail_names;
 	return 0;
+fail_names:
+	treadle_names_exit();
 fail_net:
 	treadle_net_exit();
 fail_worker:
@@ -454,6 +459,7 @@ static void __exit treadle_exit(void)
 	treadle_device_exit();
 	treadle_pm_drain();
 	treadle_worker_exit();
+	treadle_names_exit();
 	treadle_net_exit();
 	treadle_conn_exit();
 	rcu_barrier();

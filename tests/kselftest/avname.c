@@ -185,6 +185,29 @@ TEST(names_are_judged)
 	EXPECT_EQ(-EINVAL, call(a, TREADLE_IOC_AV_CREATE, &c));
 }
 
+/* Their table grows and shrinks; each is still found, and no other. */
+TEST(many_names)
+{
+	enum { MANY = 2000 };
+	int a = device(), b = device();
+	__u32 av[MANY], same;
+	char name[16];
+
+	for (int i = 0; i < MANY; i++) {
+		sprintf(name, "many %d", i);
+		ASSERT_EQ(0, open_named(a, name, 0, &av[i]));
+		insert(a, av[i], 1 + i);
+	}
+	for (int i = 0; i < MANY; i++) {
+		sprintf(name, "many %d", i);
+		ASSERT_EQ(0, open_named(b, name, TREADLE_AV_READ, &same));
+		ASSERT_EQ(1 + i, port_at(b, same, 0));
+		ASSERT_EQ(0, destroy(b, same));
+		ASSERT_EQ(0, destroy(a, av[i]));
+		ASSERT_EQ(-ENOENT, open_named(b, name, TREADLE_AV_READ, &same));
+	}
+}
+
 static void *open_and_close(void *arg)
 {
 	int fd = device();

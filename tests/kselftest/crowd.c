@@ -19,9 +19,11 @@ static void is_born(struct member *m)
 
 	m->life = __atomic_load_n(&p->lives, __ATOMIC_ACQUIRE);
 	m->dice = (__u64)getpid() << 8 | m->me;
-	node_open(&m->n[0], (struct options){.buffered = 20000});
-	node_open(&m->n[1],
-		  (struct options){.context = m->n[0].fd, .tx = 4, .shared_rx = &m->n[0].rx});
+	node_open(&m->n[0], (struct options){.buffered = 20000, .flags = TREADLE_EP_SOURCE});
+	node_open(&m->n[1], (struct options){.context = m->n[0].fd,
+					     .tx = 4,
+					     .shared_rx = &m->n[0].rx,
+					     .flags = TREADLE_EP_SOURCE});
 	m->l.fd = m->n[0].fd;
 	m->l.eq = wait_fd(m->l.fd, eq_create(m->l.fd));
 	m->l.addr = loopback(0);
@@ -52,6 +54,55 @@ static void is_born(struct member *m)
 	__atomic_store_n(&p->here, m->life, __ATOMIC_RELEASE);
 }
 
+/* The others have got this far, too; they are served until then. */
+static void together(struct member *m, int *count)
+{
+	__u64 end = now_ns() + 4 * PATIENCE_NS;
+
+	__atomic_fetch_add(count, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < CROWD) {
+		attend(m);
+		usleep(200);
+		need(now_ns() < end);
+	}
+}
+
+/* Has all come, and once, that @who has sent to this one? *count: how many that are. */
+static bool all_came(struct member *m, int who, __u64 *count)
+{
+	const struct account *sent = &m->c->sent[who][m->me], *came = &m->came[who];
+	static const struct account none;
+
+	if (sent->whose != pid_bits())
+		sent = &none;
+	if (came->whose != m->c->place[who].pid)
+		came = &none;
+	*count = came->count;
+	return came->count == sent->count && came->sum == sent->sum;
+}
+
+/* Nobody dies any more. What one has sent well to another that lives has come, or still does. */
+static void settles(struct member *m)
+{
+	__u64 end, count;
+
+	memcpy(m->c->sent[m->me], m->sent, sizeof(m->sent));
+	together(m, &m->c->silent);
+	end = now_ns() + 4 * PATIENCE_NS;
+	for (int who = 0; who < CROWD; who++)
+		while (!all_came(m, who, &count)) {
+			attend(m);
+			about("%llu of %llu messages of %d", count, m->c->sent[who][m->me].count,
+			      who);
+			need(now_ns() < end);
+		}
+	together(m, &m->c->settled);
+	for (int who = 0; who < CROWD; who++) {
+		need(all_came(m, who, &count));
+		__atomic_fetch_add(&m->c->done[SETTLED], count, __ATOMIC_RELAXED);
+	}
+}
+
 static void lives(struct crowd *c, int me)
 {
 	static void (*const ways[])(struct member *, int, struct place *, struct place *) = {
@@ -72,6 +123,7 @@ static void lives(struct crowd *c, int me)
 		if (p && (ways[way] != calls || who != me))
 			ways[way](&m, who, p, &seen);
 	}
+	settles(&m);
 	__atomic_fetch_add(&c->place[me].lives, 1, __ATOMIC_RELEASE);
 	_exit(0);
 }
@@ -88,10 +140,11 @@ static pid_t joins(struct crowd *c, int me)
 	return pid;
 }
 
+/* But for what only does at the end. */
 static bool all_has_happened(const struct crowd *c)
 {
 	for (int i = 0; i < KIND_COUNT; i++)
-		if (!__atomic_load_n(&c->done[i], __ATOMIC_RELAXED))
+		if (i != SETTLED && !__atomic_load_n(&c->done[i], __ATOMIC_RELAXED))
 			return false;
 	return true;
 }
@@ -136,6 +189,7 @@ static void kills_and_replaces(void *arg)
 		pids[who] = joins(c, who);
 		killed++;
 	}
+	sleep(1); /* so that those who live to the end have had more to do with each other */
 	raise_to(&c->stop, 1);
 	for (int i = 0; i < CROWD; i++)
 		need(reap(pids[i]) == 0);
@@ -157,7 +211,7 @@ static void in_a_group(void *arg)
 }
 
 /* What is still told of memory is what the kernel's own books are behind by. */
-#define SLACK (256 << 10)
+#define SLACK (32 << 10)
 
 FIXTURE(crowd)
 {

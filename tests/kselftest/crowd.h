@@ -52,6 +52,7 @@
 	_(GATHERED, "collective receives")                       \
 	_(ORPHANED, "whose source was gone")                     \
 	_(ANSWERED, "calls with an answer")                      \
+	_(SETTLED, "accounted for between survivors")            \
 	_(ERRORS, "errors")
 
 #define KIND(name, text) name,
@@ -67,11 +68,17 @@ struct place {
 	__u64 key, pid;
 };
 
+/* Messages between two: @whose, of the other, and the sum of their seeds. */
+struct account {
+	__u64 whose, count, sum;
+};
+
 struct crowd {
 	struct place place[CROWD];
 	__u64 done[KIND_COUNT];
-	__u64 told[CROWD][CROWD]; /* the last data that one was told of another's write */
-	int stop;
+	__u64 told[CROWD][CROWD];	   /* the last data that one was told of another's write */
+	struct account sent[CROWD][CROWD]; /* by whom, to whom: when nobody sends any more */
+	int stop, silent, settled;
 };
 
 /*
@@ -103,7 +110,8 @@ struct member {
 	struct acquaintance {
 		__u64 lives, index[ENDS], compared, words[WORDS], counted, count;
 	} knows[CROWD];
-	struct standing { /* a collective receive */
+	struct account sent[CROWD], came[CROWD]; /* well */
+	struct standing {			 /* a collective receive */
 		bool posted;
 		__u64 index;
 		struct place seen;
@@ -158,6 +166,38 @@ static struct place *look(struct member *m, int who, struct place *seen)
 	return lives_on(p, seen) ? p : NULL;
 }
 
+/* Whose bytes they are and which, in the 32 bits that fill() looks at. */
+#define SEEDS 17 /* bits */
+
+static __u32 pid_bits(void)
+{
+	return (__u32)getpid() & ((1 << (32 - SEEDS)) - 1);
+}
+
+static void book(struct account *a, __u64 whose, __u64 seed)
+{
+	if (a->whose != whose)
+		*a = (struct account){.whose = whose};
+	a->count++;
+	a->sum += seed;
+}
+
+/* A message was sent well. */
+static void sent_to(struct member *m, int who, const struct place *seen, __u64 seed)
+{
+	book(&m->sent[who], seen->pid, seed);
+}
+
+/* One has come. Those of the dead are nobody's. */
+static void came_from(struct member *m, int who, __u64 seed)
+{
+	struct place seen;
+
+	need(who < CROWD);
+	if (look(m, who, &seen) && seen.pid == seed >> SEEDS)
+		book(&m->came[who], seen.pid, seed);
+}
+
 /* Under which index its endpoint @end is known. Of those that it has replaced none is. */
 static __u64 index_of(struct member *m, int who, const struct place *seen, int end)
 {
@@ -191,6 +231,25 @@ static void expect_dead(struct member *m, const struct place *p, const struct pl
 	did(m, ERRORS);
 }
 
+/* Who is known by this index of the first endpoint's vector; -1: nobody now. */
+static int known_as(struct member *m, __u64 index)
+{
+	for (int who = 0; who < CROWD && index != TREADLE_ADDR_ANY; who++)
+		for (int i = 0; i < ENDS; i++)
+			if (m->knows[who].lives && m->knows[who].index[i] == index)
+				return who;
+	return -1;
+}
+
+/* Does somebody live whom a completion of the first endpoint names? Then it has nothing to do with a death. */
+static bool names_one_who_lives(struct member *m, const struct treadle_cqe *e)
+{
+	int who = known_as(m, e->src);
+
+	return who >= 0 &&
+	       __atomic_load_n(&m->c->place[who].lives, __ATOMIC_ACQUIRE) == m->knows[who].lives;
+}
+
 /* --- what messages say ------------------------------------------------------------------ */
 
 static size_t some_bytes(struct member *m, size_t room)
@@ -198,14 +257,6 @@ static size_t some_bytes(struct member *m, size_t room)
 	const size_t least = sizeof(struct head);
 
 	return least + roll(m, roll(m, 4) ? 2000 : room - least);
-}
-
-/* Whose bytes they are and which, in the 32 bits that fill() looks at. */
-#define SEEDS 17 /* bits */
-
-static __u32 pid_bits(void)
-{
-	return (__u32)getpid() & ((1 << (32 - SEEDS)) - 1);
 }
 
 static __u64 compose(struct member *m, char *buf, size_t bytes, struct head h)
@@ -289,6 +340,7 @@ struct command {
 	struct treadle_desc d;
 	union treadle_slot more[4];
 	int slots;
+	__u64 seed; /* of a message */
 };
 
 static void iov_of(struct command *c, __u64 at, const struct cuts *cuts)

@@ -81,11 +81,21 @@ static void agrees(struct member *m, const char *buf, const struct treadle_cqe *
 					      TREADLE_CQ_TAGGED) |
 		       (h.data ? TREADLE_CQ_REMOTE_CQ_DATA : 0)));
 	need(!h.data || e->data == h.data);
+	/* The second endpoint has nobody in its vector. */
+	need(end ? e->src == TREADLE_ADDR_ANY :
+		   !names_one_who_lives(m, e) || known_as(m, e->src) == h.from);
+	came_from(m, h.from, h.seed);
 	did(m, RECEIVED);
 	if (h.data)
 		did(m, DATA);
 	if (end)
 		did(m, SHARED);
+}
+
+/* A receive ends with an error only if the sender has died; who is not in the vector is not told. */
+static void expect_torn(struct member *m, const struct treadle_cqe *e)
+{
+	need(e->error == ECONNRESET && !names_one_who_lives(m, e));
 }
 
 /* One behind the other, without gaps. Its buffer is used again when all that has come is looked at. */
@@ -97,7 +107,7 @@ static void part_came(struct member *m, const struct treadle_cqe *e, int end)
 	need(!multi->over || !(e->flags & TREADLE_CQ_MULTI_RECV));
 	multi->over |= !!(e->flags & TREADLE_CQ_MULTI_RECV);
 	if (e->error) {
-		need(e->error == ECONNRESET);
+		expect_torn(m, e);
 		multi->torn = true;
 	} else if (e->flags != TREADLE_CQ_MULTI_RECV) {
 		need(e->buf >= start && e->buf + e->len <= start + MULTI_BYTES);
@@ -127,7 +137,7 @@ static void message_came(struct member *m, const struct treadle_cqe *e, int end)
 	char *at = buffer(m, e->context);
 
 	if (e->error) {
-		need(e->error == ECONNRESET);
+		expect_torn(m, e);
 	} else if (in_pieces(e->context)) {
 		gather(m->flat, at, &pieces);
 		agrees(m, m->flat, e, end);
@@ -221,7 +231,10 @@ static void looked(struct member *m, const struct treadle_cqe *e)
 	need(how != LOOKS_AWAY);
 	if (e->error) {
 		/* Nothing is there; what has been claimed may have waited with one that has died. */
-		need(e->error == (how < RECEIVES_CLAIMED ? ENOMSG : ECONNRESET));
+		if (how >= RECEIVES_CLAIMED)
+			expect_torn(m, e);
+		else
+			need(e->error == ENOMSG);
 		return;
 	}
 	need(e->tag == KEPT && e->len == (e->data & 0xffffff) && e->data != m->dropped);
@@ -242,6 +255,7 @@ static void looked(struct member *m, const struct treadle_cqe *e)
 		break;
 	default:
 		m->dropped = e->data;
+		came_from(m, e->data >> 24 & 0xff, e->data >> 32);
 		did(m, DISCARDED);
 	}
 }

@@ -15,6 +15,7 @@ static struct command some_message(struct member *m, __u64 to, int end, char *at
 	size_t bytes = some_bytes(m, ROOM);
 	struct head h = {.end = end, .data = roll(m, 2)};
 	struct command c;
+	__u64 seed;
 
 	switch (roll(m, 4)) {
 	case 0:
@@ -25,9 +26,10 @@ static struct command some_message(struct member *m, __u64 to, int end, char *at
 		h.data = 1;
 		break;
 	}
-	compose(m, at, bytes, h);
+	seed = compose(m, at, bytes, h);
 	c = (struct command){.d = h.tag ? tsend_of(at, bytes, to, h.tag, 0) :
-					  send_of(at, bytes, to, 0)};
+					  send_of(at, bytes, to, 0),
+			     .seed = seed};
 	if (h.data) {
 		c.d.data = data_in(at);
 		c.d.flags |= TREADLE_F_REMOTE_CQ_DATA;
@@ -109,8 +111,10 @@ static void messages(struct member *m, int who, struct place *p, struct place *s
 		need(!(c[which].d.flags & TREADLE_F_COND_CNTR) || i >= which);
 		if (c[which].d.flags & TREADLE_F_COND_CELL)
 			need(cell_done(&m->cells, which) == c[which].d.value);
-		if (!e.error)
+		if (!e.error) {
 			succeeded(m, &c[which].d);
+			sent_to(m, who, seen, c[which].seed);
+		}
 		came[which] = i;
 		well += !e.error;
 	}
@@ -132,6 +136,8 @@ static void deliveries(struct member *m, int who, struct place *p, struct place 
 	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
 	error = perform_plain(m, d);
 	if (!error)
+		sent_to(m, who, seen, seed);
+	if (!error)
 		error = perform_plain(m, read_of(m->got, bytes, to, BOXES + m->me * BOX, seen->key,
 						 0));
 	expect_dead(m, p, seen, error);
@@ -147,9 +153,14 @@ static void collectives(struct member *m, int who, struct place *p, struct place
 	size_t bytes = some_bytes(m, ROOM);
 	struct treadle_desc d = tsend_of(m->src, bytes, index_of(m, who, seen, 0), COLLECTIVE, 0);
 
-	compose(m, m->src, bytes, (struct head){.tag = COLLECTIVE});
+	__u64 seed = compose(m, m->src, bytes, (struct head){.tag = COLLECTIVE});
+	__u32 error;
+
 	d.flags |= TREADLE_F_COLLECTIVE;
-	expect_dead(m, p, seen, perform_plain(m, d));
+	error = perform_plain(m, d);
+	expect_dead(m, p, seen, error);
+	if (!error)
+		sent_to(m, who, seen, seed);
 }
 
 /* --- memory of others ------------------------------------------------------------------- */

@@ -334,6 +334,7 @@ void treadle_rx_unfeed(struct treadle_recv *recv);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);
 bool treadle_rx_behind(struct treadle_rx *rx);
+bool treadle_rx_shut(struct treadle_rx *rx, const struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
 void treadle_rx_quiet(struct treadle_rx *rx);
 void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);

@@ -218,6 +218,11 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 	struct treadle_span src, dst;
 	int ret = 0;
 
+	/* also of what takes no copy from it: what was before that in its order may have been taken back (rx->lock) */
+	if (unlikely(msg->cmd && READ_ONCE(msg->cmd->ep->closed))) {
+		stopped(msg, -ESHUTDOWN, TREADLE_SRC, run);
+		return;
+	}
 	if (len - msg->done > TREADLE_INLINE && !run->worker) {
 		defer(msg, to, run);
 		return;

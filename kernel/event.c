@@ -18,15 +18,16 @@ void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 		return;
 	treadle_conn_get(notice->conn);
 	list_add_tail(&notice->link, &eq->events);
-	if (!treadle_awaited(&eq->waitq) || !list_empty(&eq->told)) /* F */
+	if (!treadle_awaited(&eq->waitq)) /* F */
 		return;
-	kref_get(&eq->obj.ref);
-	list_add_tail(&eq->told, &told);
+	if (list_empty(&eq->told))
+		kref_get(&eq->obj.ref);
+	list_move_tail(&eq->told, &told);
 }
 
 /*
  * Waiters are woken without the lock, as there may be many: of the queues that we have told, and of no others. Who
- * tells one of them meanwhile finds it on a list, and knows that it will be woken.
+ * tells one of them meanwhile takes it over, as we may be without a processor for long.
  */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 {

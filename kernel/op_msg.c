@@ -148,6 +148,12 @@ again:
 		if (++looks >= LOOKS)
 			treadle_rx_hand_over(rx);
 	}
+	/*
+	 * Its endpoint has closed meanwhile, and what was before this one in its order may have been taken back: then so is
+	 * this. What is taken back has been under this lock since, so who does not see it has lost nothing.
+	 */
+	if (unlikely(told && READ_ONCE(told->ep->closed)))
+		told = NULL;
 	if (msg->recv) {
 		if (told) {
 			/* copied already: as far as the sender is concerned, it is sent */
@@ -357,11 +363,11 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_rx_take(rx, NULL, run); /* those posted before are older */
 	/* closing takes out what is posted, under this lock, after it has set dead */
 	dead = READ_ONCE(ep->dead);
-	shut = rx->shut;
 	seq = rx->seq; /* which it gets */
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
 	treadle_rx_feed(rx, run);
+	shut = treadle_rx_shut(rx, run);
 	spin_unlock(&rx->lock);
 	if (dead)
 		treadle_recv_free(recv);

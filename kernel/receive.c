@@ -381,10 +381,24 @@ static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
 	return false;
 }
 
-/* The endpoint whose connection is over, held, or NULL: what is posted here is canceled. */
-static struct treadle_ep *shut_ep(struct treadle_rx *rx)
+/*
+ * With rx->lock, after something was posted: is the connection over, and the caller to cancel it, without the lock? There is
+ * no end to that while others post, so whoever fires, or gives back, a stranger's receive leaves it to that one's worker.
+ */
+bool treadle_rx_shut(struct treadle_rx *rx, const struct treadle_run *run)
 {
-	return rx->shut && treadle_rx_ep(rx) ? treadle_ep_get(treadle_rx_ep(rx)) : NULL;
+	if (likely(!rx->shut) || !treadle_rx_ep(rx))
+		return false;
+	if (treadle_run_is_for(run, rx->obj.ctx))
+		return true;
+	treadle_rx_hand_over(rx);
+	return false;
+}
+
+/* The endpoint whose connection is over, held, or NULL: the caller need not cancel what is posted here. */
+static struct treadle_ep *shut_ep(struct treadle_rx *rx, const struct treadle_run *run)
+{
+	return treadle_rx_shut(rx, run) ? treadle_ep_get(treadle_rx_ep(rx)) : NULL;
 }
 
 static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
@@ -410,7 +424,7 @@ static void rx_job(struct treadle_job *job, struct treadle_run *run)
 	more = treadle_rx_ep(rx) && !treadle_ring_empty(&rx->ring);
 	rx->handed = more;
 	treadle_rx_quiet(rx);
-	ep = shut_ep(rx);
+	ep = shut_ep(rx, run);
 	spin_unlock(&rx->lock);
 	flush(rx, ep, run);
 	if (more)
@@ -551,7 +565,7 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	treadle_rx_take(rx, NULL, &run); /* whoever goes on with it elsewhere */
 	treadle_rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
-	ep = shut_ep(rx);
+	ep = shut_ep(rx, &run);
 	spin_unlock(&rx->lock);
 	flush(rx, ep, &run);
 	treadle_run_jobs(&run);
@@ -575,7 +589,7 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 	if (!dead)
 		rx_place(rx, recv, TAKE_LOOKS, run);
 	treadle_rx_feed(rx, run);
-	ep = shut_ep(rx);
+	ep = shut_ep(rx, run);
 	spin_unlock(&rx->lock);
 	if (dead)
 		treadle_recv_free(recv);

@@ -249,8 +249,8 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 	return a;
 }
 
-/* Up to FAIL_BATCH collective receives that wait for @port (only that one with *seq), taken out. */
-static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq,
+/* Up to FAIL_BATCH collective receives that wait for @port (only that one with *seq), and were posted before @end, taken out. */
+static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u64 end,
 			      struct treadle_recv **out)
 {
 	struct treadle_armed *a;
@@ -258,7 +258,7 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq,
 
 	for (n = 0; n < FAIL_BATCH; n++) {
 		a = treadle_armed_from(&rx->awaiting, port, seq ? *seq : 0);
-		if (!a || a->threshold != port || (seq && a->seq != *seq))
+		if (!a || a->threshold != port || a->seq >= end || (seq && a->seq != *seq))
 			break;
 		out[n] = armed_recv(a);
 		treadle_rx_withdraw(out[n]);
@@ -266,16 +266,21 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq,
 	return n;
 }
 
-/* Nothing more comes from @port: fail the collective receives that wait for it, or (seq) one of them. */
+/*
+ * Nothing more comes from @port: fail the collective receives that wait for it, or (seq) one of them. Those only that
+ * are there: who posts another one sees himself that nobody is at the port, and we are done though he goes on.
+ */
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
 			struct treadle_run *run)
 {
 	struct treadle_recv *failed[FAIL_BATCH];
+	u64 end = U64_MAX;
 	int i, n;
 
 	do {
 		spin_lock(&rx->lock);
-		n = rx_unpost_awaiting(rx, port, seq, failed);
+		end = min(end, rx->seq);
+		n = rx_unpost_awaiting(rx, port, seq, end, failed);
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++) {
 			struct treadle_ep *ep = treadle_ep_get(failed[i]->cmd->ep);

@@ -217,6 +217,36 @@ static void *hangs_up(void *arg)
 }
 
 /* What is canceled was told when SHUTDOWN returns, whoever has canceled it. */
+/* Deferred receives that another process fires: their own process's worker cancels them. */
+TEST(what_strangers_fire_after_the_end_is_canceled)
+{
+	struct treadle_cqe c;
+	struct node a, x;
+	char in[8];
+	struct pair p;
+
+	pair_open(&p);
+	node_open(&a, (struct options){0});
+	node_open(&x, (struct options){.context = p.server.fd});
+	for (int i = 1; i <= 3; i++) {
+		struct treadle_desc d = when(recv_of(in, 8, ANY, 10 + i), &x.rcvd, i);
+
+		d.flags |= TREADLE_F_WORK;
+		ASSERT_EQ(1, post(&p.server, d));
+		ASSERT_EQ(0, post_recv(&x, recv_of(in, 8, ANY, i)));
+	}
+	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
+	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
+	EXPECT_TRUE(cq_empty(&p.server.rcq));
+	for (int i = 1; i <= 3; i++) {
+		ASSERT_EQ(1, post(&a, send_of("1234567", 8, peer(&a, x.addr), i)));
+		EXPECT_EQ(i, cq_next(&x.rcq).context);
+		c = cq_next(&p.server.rcq);
+		EXPECT_EQ(10 + i, c.context);
+		EXPECT_EQ(ECANCELED, c.error);
+	}
+}
+
 TEST(both_ends_hang_up_at_once)
 {
 	for (int round = 0; round < 50; round++) {

@@ -248,6 +248,65 @@ TEST(who_ends_leaves_no_gap)
 	}
 }
 
+enum { EMPTY = 400 };
+
+struct empties {
+	struct treadle_addr to;
+	int sent;
+};
+
+static void sends_empty_ones(void *arg)
+{
+	struct empties *s = arg;
+	char *out = pages(4096);
+	struct node a;
+	__u64 to;
+
+	node_open(&a, (struct options){.tx = 512});
+	to = peer(&a, s->to);
+	for (int i = 0; i < EMPTY; i++) {
+		struct treadle_desc d = send_of(out, i ? 0 : 4096, to, i);
+
+		d.data = i;
+		d.flags |= TREADLE_F_REMOTE_CQ_DATA;
+		need(post(&a, d) == 1);
+	}
+	raise_to(&s->sent, 1);
+	pause();
+}
+
+/* Nor of messages without bytes, which wait behind one that found no room, and go one by one. */
+TEST(who_ends_leaves_no_gap_of_empty_ones)
+{
+	struct empties *s = shared(sizeof(*s));
+	char *in = pages(4096);
+
+	for (int round = 0; round < 20; round++) {
+		struct treadle_cqe c = {0};
+		struct node b;
+		pid_t pid;
+
+		about("%d", round);
+		node_open(&b, (struct options){.buffered = 64});
+		s->to = b.addr;
+		s->sent = 0;
+		pid = spawn(sends_empty_ones, s);
+		await(&s->sent, 1);
+		kill(pid, SIGKILL);
+		if (round % 4)
+			usleep(100 * (round % 4));
+		for (int i = 0; i < EMPTY && !c.error; i++) {
+			ASSERT_EQ(0, post_recv(&b, recv_of(in, 4096, ANY, i)));
+			if (cq_wait(&b.rcq, 20000000) || !cq_poll(&b.rcq, &c))
+				break; /* the others were taken back */
+			if (!c.error)
+				ASSERT_EQ(i, c.data);
+		}
+		reap(pid);
+		close(b.fd);
+	}
+}
+
 /* --- what a sender's page has to do with it ----------------------------------------------- */
 
 struct slow_sender {

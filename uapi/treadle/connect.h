@@ -21,14 +21,17 @@
  * The connection ends when either side calls SHUTDOWN, destroys its endpoint, or
  * dies. Then, on each side that is still there: commands that wait at the peer,
  * for their turn or, if they are no deferred work, for a counter or a cell, complete
- * with ECANCELED where SHUTDOWN was called and ECONNRESET on the other side; what a
- * worker is in the midst of touches no memory any more when SHUTDOWN returns, or the
+ * with ECANCELED where SHUTDOWN was called and ECONNRESET on the other side (one whose
+ * message the peer has claimed: when that is received, or its endpoint goes); what a
+ * worker is in the midst of moves no more bytes from its sender when SHUTDOWN returns, or the
  * event has come, and completes with ECONNRESET when the worker comes to it, as does deferred work that
  * fires later; receives
  * that no message waits for, and armed ones, complete with ECANCELED (unless the RX is
  * shared), and so do those posted later; sends are refused with ESHUTDOWN;
  * and the EQ has one SHUTDOWN event, whoever began. Messages that had been
- * copied before can still be received.
+ * copied, or injected, before can still be received: the buffer of a receive is in use
+ * until that completes, which may be after the event if its page is slow, or if another
+ * thread of the process is in a doorbell.
  *
  * An endpoint is connected once. Events of an endpoint that is destroyed are
  * dropped from its EQ. Nothing here waits for another process.

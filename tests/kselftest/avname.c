@@ -4,6 +4,7 @@
  */
 #include "slow.h"
 #include "treadle.h"
+#include "who.h"
 
 static int open_named(int fd, const char *name, __u32 flags, __u32 *id)
 {
@@ -147,9 +148,18 @@ static void in_other_net(void *result)
 	raise_to(result, 1 + -open_named(device(), "mine", TREADLE_AV_READ, &id));
 }
 
+/* Of the same user, by his number. */
+static void in_other_user_ns(void *result)
+{
+	__u32 id;
+
+	become(ELSEWHERE);
+	raise_to(result, 1 + -open_named(device(), "mine", TREADLE_AV_READ, &id));
+}
+
 TEST(names_belong_to_a_user_and_a_namespace)
 {
-	int *result = shared(2 * sizeof(*result)), a = device();
+	int *result = shared(3 * sizeof(*result)), a = device();
 	__u32 id;
 
 	ASSERT_EQ(0, open_named(a, "mine", 0, &id));
@@ -157,6 +167,8 @@ TEST(names_belong_to_a_user_and_a_namespace)
 	EXPECT_EQ(1 + ENOENT, result[0]);
 	EXPECT_EQ(0, reap(spawn(in_other_net, &result[1])));
 	EXPECT_EQ(1 + ENOENT, result[1]);
+	EXPECT_EQ(0, reap(spawn(in_other_user_ns, &result[2])));
+	EXPECT_EQ(1 + ENOENT, result[2]);
 }
 
 TEST(names_are_judged)

@@ -3,6 +3,7 @@
  * Connections: event queues, mistakes, and who has a right to them.
  */
 #include "connection.h"
+#include "who.h"
 
 static __u32 ep_of_kind(int fd, __u32 type)
 {
@@ -335,7 +336,7 @@ TEST(to_accept_who_has_gone_is_an_answer)
 struct visitor {
 	struct treadle_addr to;
 	const char *key;
-	int uid, netns, error;
+	int uid, netns, userns, error;
 	bool heard; /* the listener is asked */
 };
 
@@ -347,6 +348,8 @@ static void visits(void *arg)
 
 	if (v->netns)
 		need(unshare(CLONE_NEWNET) == 0);
+	if (v->userns)
+		become(ELSEWHERE);
 	if (v->uid)
 		need(setresuid(v->uid, v->uid, v->uid) == 0);
 	fd = device();
@@ -362,6 +365,7 @@ TEST(who_may_send_may_connect)
 		{.uid = 1000, .error = EACCES},
 		{.uid = 1000, .key = "no", .error = EACCES},
 		{.netns = 1, .error = ECONNREFUSED},
+		{.userns = 1, .error = EACCES},
 		{.uid = 1000, .key = "yes", .error = ECONNREFUSED, .heard = true},
 		{.error = ECONNREFUSED, .heard = true},
 	};

@@ -6,6 +6,8 @@
 #include "slow.h"
 #include "who.h"
 
+#include <treadle/atomic.h>
+
 struct attempt {
 	enum who from, to;
 	const char *key, *their_key;
@@ -116,6 +118,87 @@ TEST(the_opener_counts)
 	raise_to(&r->stop, 1);
 	EXPECT_EQ(0, reap(pid));
 	EXPECT_EQ(0, r->got);
+}
+
+/* --- regions ----------------------------------------------------------------------------- */
+
+static int outcome(struct node *n, struct treadle_desc d)
+{
+	need(post(n, d) == 1);
+	return cq_next(&n->cq).error;
+}
+
+/* Whatever changes or fetches a word there. */
+static struct treadle_desc atomic_there(__u8 opcode, void *buf, __u64 to, __u64 key)
+{
+	struct treadle_desc d = write_of(buf, 8, to, 0, key, 3);
+
+	d.opcode = opcode;
+	d.flags |= TREADLE_F_EXT;
+	d.datatype = TREADLE_UINT64;
+	d.atomic_op = opcode == TREADLE_OP_COMPARE ? TREADLE_ATOMIC_CSWAP : TREADLE_ATOMIC_SUM;
+	if (opcode != TREADLE_OP_ATOMIC)
+		d.result = (unsigned long)buf;
+	if (opcode == TREADLE_OP_COMPARE)
+		d.compare = (unsigned long)buf;
+	return d;
+}
+
+/* As one who has armed it hears. */
+static int fired(struct node *n, struct treadle_desc d)
+{
+	struct cntr go;
+	int error;
+
+	cntr_open(&go, n->fd);
+	need(post(n, when(d, &go, 1)) == 1);
+	need(post(n, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)) == 1);
+	error = cq_next(&n->cq).error;
+	need(destroy(n->fd, go.id) == 0);
+	return error;
+}
+
+TEST(regions_of_another_user)
+{
+	static const struct {
+		const char *mine, *ep_key, *mr_key;
+		int error;
+	} cases[] = {
+		{NULL, NULL, NULL, EACCES},   {"key", "key", NULL, EACCES},
+		{"key", NULL, "key", EACCES}, {"key", "key", "kex", EACCES},
+		{"key", "key", "key", 0},
+	};
+	static const __u8 atomics[] = {TREADLE_OP_ATOMIC, TREADLE_OP_FETCH, TREADLE_OP_COMPARE};
+	char buf[8] = "1234567";
+
+	/* each case with either, one after the other */
+	for (int i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+		int error = cases[i / 2].error;
+		struct owner *o = shared(sizeof(*o));
+		struct node n;
+		pid_t pid;
+		__u64 to;
+
+		about("case %d", i);
+		*o = (struct owner){.who = i % 2 ? ALICE : ELSEWHERE,
+				    .ep_key = cases[i / 2].ep_key,
+				    .mr_key = cases[i / 2].mr_key,
+				    .len = 4096};
+		pid = spawn(owns, o);
+		await(&o->ready, 1);
+		node_open(&n, (struct options){.auth_key = cases[i / 2].mine});
+		to = peer(&n, o->addr);
+		EXPECT_EQ(error, outcome(&n, write_of(buf, 8, to, 0, o->key, 1)));
+		EXPECT_EQ(error, outcome(&n, read_of(buf, 8, to, 0, o->key, 2)));
+		EXPECT_EQ(error, fired(&n, write_of(buf, 8, to, 0, o->key, 4)));
+		for (int j = 0; j < ARRAY_SIZE(atomics); j++) {
+			EXPECT_EQ(error, outcome(&n, atomic_there(atomics[j], buf, to, o->key)));
+			EXPECT_EQ(error, fired(&n, atomic_there(atomics[j], buf, to, o->key)));
+		}
+		raise_to(&o->stop, 1);
+		EXPECT_EQ(0, reap(pid));
+		close(n.fd);
+	}
 }
 
 /* --- without privileges ----------------------------------------------------------------- */

@@ -122,10 +122,20 @@ TEST_F(mmap, nothing_else_can_be_mapped)
 	}
 }
 
+/* Nor are they those of its own, of which it has one of each kind. */
 TEST_F(mmap, offsets_of_other_contexts_are_refused)
 {
 	int other = device();
+	struct cells cells;
+	struct ring tx, rx;
+	struct cntr c;
+	struct cq q;
 
+	cells_open(&cells, other, 1000);
+	tx_open(&tx, other, 64);
+	rx_open(&rx, other, 64, 0);
+	cq_open(&q, other, 128);
+	cntr_open(&c, other);
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct treadle_map m = self->parts[i].map;
 

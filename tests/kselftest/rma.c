@@ -4,6 +4,7 @@
  * can't be, in which order.
  */
 #include "rma.h"
+#include "who.h"
 
 /* --- what is moved --------------------------------------------------------------------- */
 
@@ -285,76 +286,6 @@ TEST_F(rma, malformed_commands_are_refused)
 	/* Remote ranges mean nothing to a send. */
 	d = send_of(self->here, 8, self->to, 1);
 	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, 2));
-}
-
-/* A process that owns a region, and perhaps keys; who comes finds its address. */
-struct owner {
-	uid_t uid;
-	const char *ep_key, *mr_key;
-	struct treadle_addr addr;
-	__u64 key;
-	int ready, stop;
-	size_t len;
-};
-
-static void owns(void *arg)
-{
-	struct owner *o = arg;
-	char *buf = pages(o->len);
-	struct treadle_iov iov = {(unsigned long)buf, o->len};
-	struct treadle_mr_create c = {.size = sizeof(c),
-				      .access = BOTH,
-				      .flags = TREADLE_MR_KERNEL_KEY,
-				      .iov_count = 1,
-				      .iov = (unsigned long)&iov,
-				      .auth_key = (unsigned long)o->mr_key,
-				      .auth_key_size = o->mr_key ? strlen(o->mr_key) : 0};
-	struct node n;
-
-	if (o->uid)
-		need(setresgid(o->uid, o->uid, o->uid) == 0 &&
-		     setresuid(o->uid, o->uid, o->uid) == 0);
-	node_open(&n, (struct options){.auth_key = o->ep_key});
-	need(call(n.fd, TREADLE_IOC_MR_CREATE, &c) == 0);
-	o->addr = n.addr;
-	o->key = c.key;
-	raise_to(&o->ready, 1);
-	await(&o->stop, 1);
-}
-
-TEST(regions_of_another_user)
-{
-	static const struct {
-		const char *mine, *ep_key, *mr_key;
-		int error;
-	} cases[] = {
-		{NULL, NULL, NULL, EACCES},   {"key", "key", NULL, EACCES},
-		{"key", NULL, "key", EACCES}, {"key", "key", "kex", EACCES},
-		{"key", "key", "key", 0},
-	};
-	char buf[8] = "1234567";
-
-	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct owner *o = shared(sizeof(*o));
-		struct node n;
-		pid_t pid;
-		__u64 to;
-
-		about("case %d", i);
-		*o = (struct owner){.uid = 1001,
-				    .ep_key = cases[i].ep_key,
-				    .mr_key = cases[i].mr_key,
-				    .len = PAGE};
-		pid = spawn(owns, o);
-		await(&o->ready, 1);
-		node_open(&n, (struct options){.auth_key = cases[i].mine});
-		to = peer(&n, o->addr);
-		EXPECT_EQ(cases[i].error, outcome(&n, write_of(buf, 8, to, 0, o->key, 1)));
-		EXPECT_EQ(cases[i].error, outcome(&n, read_of(buf, 8, to, 0, o->key, 2)));
-		raise_to(&o->stop, 1);
-		EXPECT_EQ(0, reap(pid));
-		close(n.fd);
-	}
 }
 
 TEST_F(rma, a_region_of_one_endpoint)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Who a process is, and one that receives what it gets. */
+/* Who a process is, one that receives what it gets, and one that owns a region. */
 #ifndef TREADLE_KSELFTEST_WHO_H
 #define TREADLE_KSELFTEST_WHO_H
 
@@ -55,6 +55,40 @@ static inline void receives(void *arg)
 	}
 	/* Nothing is left behind that was not admitted. */
 	need(!ring_needs_doorbell(&n.rx));
+}
+
+/* A process that owns a region, and perhaps keys; who comes finds its address. */
+struct owner {
+	enum who who;
+	const char *ep_key, *mr_key;
+	struct treadle_addr addr;
+	__u64 key;
+	int ready, stop;
+	size_t len;
+};
+
+static inline void owns(void *arg)
+{
+	struct owner *o = arg;
+	char *buf = pages(o->len);
+	struct treadle_iov iov = {(unsigned long)buf, o->len};
+	struct treadle_mr_create c = {.size = sizeof(c),
+				      .access = TREADLE_ACCESS_REMOTE_READ |
+						TREADLE_ACCESS_REMOTE_WRITE,
+				      .flags = TREADLE_MR_KERNEL_KEY,
+				      .iov_count = 1,
+				      .iov = (unsigned long)&iov,
+				      .auth_key = (unsigned long)o->mr_key,
+				      .auth_key_size = o->mr_key ? strlen(o->mr_key) : 0};
+	struct node n;
+
+	become(o->who);
+	node_open(&n, (struct options){.auth_key = o->ep_key});
+	need(call(n.fd, TREADLE_IOC_MR_CREATE, &c) == 0);
+	o->addr = n.addr;
+	o->key = c.key;
+	raise_to(&o->ready, 1);
+	await(&o->stop, 1);
 }
 
 #endif

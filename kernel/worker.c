@@ -205,10 +205,13 @@ void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice
 		slice->slept += took - ran;
 }
 
-/* What it took: not while its worker slept, nor was short of a processor. */
+/*
+ * What it took: not while its worker slept, but also while that waited for a processor. Many that want to run, one
+ * shortly after the other, get more of it than one that would like to all the time.
+ */
 static u64 slice_took(const struct treadle_slice *slice, u64 now)
 {
-	return min_t(u64, now - slice->began - slice->slept, ran_so_far() - slice->ran + TICK_NSEC);
+	return now - slice->began - slice->slept;
 }
 
 /*
@@ -351,7 +354,10 @@ static struct treadle_job *next_job(struct treadle_run *run)
 	return list_first_entry(mine ? &run->jobs : &run->others, struct treadle_job, link);
 }
 
-/* Until nothing is left, or the budget is used up, or the caller is killed. A worker goes on by itself then. */
+/*
+ * Until nothing is left, or the budget is used up, or the caller is killed; a worker's is used up when others are to have the
+ * processor: before many keep a pace each has had one turn, however slow the processor is. A worker goes on by itself then.
+ */
 void treadle_run_jobs(struct treadle_run *run)
 {
 	/* of other endpoints, too, which may close meanwhile: treadle_ep_quiesce() does not wait for this run */
@@ -370,8 +376,11 @@ void treadle_run_jobs(struct treadle_run *run)
 			treadle_run_let_go(run);
 		job->fn(job, run);
 		run->budget--;
-		if (need_resched())
+		if (need_resched()) {
 			treadle_run_let_go(run);
+			if (run->worker)
+				run->budget = 0;
+		}
 		cond_resched();
 	}
 }

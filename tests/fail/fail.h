@@ -16,6 +16,7 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
+#include <linux/pagemap.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -169,8 +170,9 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define pin_user_pages(...) FAILS(-ENOMEM, treadle_got_pages(pin_user_pages(__VA_ARGS__)))
 #define pin_user_pages_unlocked(...) \
 	FAILS(-ENOMEM, treadle_got_pages(pin_user_pages_unlocked(__VA_ARGS__)))
-#define copy_from_user(...) FAILS(1, copy_from_user(__VA_ARGS__))
-#define copy_to_user(...)   FAILS(1, copy_to_user(__VA_ARGS__))
+#define copy_from_user(...)	   FAILS(1, copy_from_user(__VA_ARGS__))
+#define copy_to_user(...)	   FAILS(1, copy_to_user(__VA_ARGS__))
+#define fault_in_readable(from, n) (treadle_fails(0) ? (n) : fault_in_readable(from, n))
 /* What does not succeed at once: the long way does it. */
 #define raw_copy_from_user(...) FAILS(1, raw_copy_from_user(__VA_ARGS__))
 #define raw_copy_to_user(...)	FAILS(1, raw_copy_to_user(__VA_ARGS__))
@@ -189,7 +191,8 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define rhashtable_init	     treadle_table
 #define rhashtable_lookup_insert_fast(...) \
 	FAILS(-ENOMEM, rhashtable_lookup_insert_fast(__VA_ARGS__))
-#define mmu_notifier_get(...) FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get(__VA_ARGS__))
+#define rhashtable_insert_fast(...) FAILS(-ENOMEM, rhashtable_insert_fast(__VA_ARGS__))
+#define mmu_notifier_get(...)	    FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get(__VA_ARGS__))
 #define account_locked_vm(mm, n, inc) \
 	((inc) ? FAILS(-ENOMEM, account_locked_vm(mm, n, inc)) : account_locked_vm(mm, n, inc))
 #define vm_insert_pages(...)	 FAILS(-ENOMEM, vm_insert_pages(__VA_ARGS__))

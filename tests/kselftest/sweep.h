@@ -36,7 +36,7 @@ static bool all_given_back(long long before)
 
 /* --- ioctls --------------------------------------------------------------------------- */
 
-/* What the rows of abi.h do not come to: pages that are pinned, names, keys. */
+/* What the rows of abi.h do not come to: pages that are pinned, names, keys, ports, tables that grow. */
 static void valid_pinned(world *w, void *arg)
 {
 	valid_mr(w, arg);
@@ -59,10 +59,75 @@ static void valid_keyed(world *w, void *arg)
 	((struct treadle_ep_create *)arg)->auth_key_size = 3;
 }
 
+/* Of several ranges, each of more pages than are pinned at once, and with a key. */
+static void valid_ranges(world *w, void *arg)
+{
+	enum { RANGE = 600 * 4096 };
+	static struct treadle_iov iov[3];
+	struct treadle_mr_create *a = arg;
+
+	for (int i = 0; i < ARRAY_SIZE(iov); i++)
+		if (!iov[i].addr)
+			iov[i] = (struct treadle_iov){(unsigned long)pages(RANGE), RANGE};
+	valid_pinned(w, arg);
+	a->iov = (unsigned long)iov;
+	a->iov_count = ARRAY_SIZE(iov);
+	a->auth_key = (unsigned long)"key";
+	a->auth_key_size = 3;
+}
+
+/* One that is there already. */
+static void valid_known(world *w, void *arg)
+{
+	struct treadle_av_create *a = arg, first;
+
+	a->name = (unsigned long)"known";
+	a->name_size = 5;
+	first = *a;
+	first.size = sizeof(first);
+	need(call(w->fd, TREADLE_IOC_AV_CREATE, &first) == 0);
+}
+
+/* The port is one that nobody has. */
+static void valid_port(world *w, void *arg)
+{
+	static __u16 port = 20000;
+
+	valid_ep(w, arg);
+	((struct treadle_ep_create *)arg)->addr = loopback(++port);
+}
+
+static void valid_receive_context(world *w, void *arg)
+{
+	valid_context(w, arg);
+	((struct treadle_ep_create *)arg)->flags = TREADLE_EP_RX_CONTEXT;
+}
+
+/* More than there is room for in a vector that has none yet. */
+static void valid_inserts(world *w, void *arg)
+{
+	static struct treadle_addr addrs[40];
+	static __u64 indices[ARRAY_SIZE(addrs)];
+	struct treadle_av_insert *a = arg;
+
+	for (int i = 0; i < ARRAY_SIZE(addrs); i++)
+		addrs[i] = loopback(7001 + i);
+	valid_insert(w, arg);
+	a->av = av_open(w->fd);
+	a->count = ARRAY_SIZE(addrs);
+	a->addrs = (unsigned long)addrs;
+	a->out = (unsigned long)indices;
+}
+
 static const struct row more_rows[] = {
 	{CASE(MR_CREATE, 56, 0, valid_pinned)},
+	{CASE(MR_CREATE, 56, 0, valid_ranges)},
 	{CASE(AV_CREATE, 16, 0, valid_named), .grown = 32},
+	{CASE(AV_CREATE, 16, 0, valid_known), .grown = 32},
+	{CASE(AV_INSERT, 32, 0, valid_inserts), .grown = 40},
 	{CASE(EP_CREATE, 56, 0, valid_keyed), .grown = 64},
+	{CASE(EP_CREATE, 56, 0, valid_port), .grown = 64},
+	{CASE(EP_CREATE, 56, 0, valid_receive_context), .grown = 64},
 };
 
 /* Calls @row by @fn with each of its points failing; how many there were. */

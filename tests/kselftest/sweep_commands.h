@@ -111,9 +111,29 @@ static struct treadle_desc armed(struct lane *l, size_t len)
 	return when(message(l, len), &l->c, 0);
 }
 
+static struct treadle_desc armed_write(struct lane *l, size_t len)
+{
+	return when(writes(l, len), &l->c, 0);
+}
+
+static struct treadle_desc armed_fetch(struct lane *l, size_t len)
+{
+	return when(fetches(l, len), &l->c, 0);
+}
+
 static struct treadle_desc stored(struct lane *l, size_t len)
 {
 	return once(message(l, len), &l->cells, 0, 1);
+}
+
+static struct treadle_desc stored_write(struct lane *l, size_t len)
+{
+	return once(writes(l, len), &l->cells, 0, 1);
+}
+
+static struct treadle_desc stored_compare(struct lane *l, size_t len)
+{
+	return once(compares(l, len), &l->cells, 0, 1);
 }
 
 static struct treadle_desc telling(struct lane *l, size_t len)
@@ -158,8 +178,13 @@ static const struct command_kind kinds[] = {
 	{"local fetch",		fetches_own,	.least = 1, .most = SHORT},
 	{"local compare",	compares_own,	.least = 1, .most = SHORT},
 	{"armed send",		armed,		RECEIVED, .most = LONG},
+	{"armed write",		armed_write,	.most = LONG},
+	{"armed injected write", armed_write,	0, TREADLE_F_INJECT, 1, SHORT},
+	{"armed fetch",		armed_fetch,	.least = 1, .most = SHORT},
 	{"collective send",	tagged,		RECEIVED | BY_TAG | OF_GROUP, TREADLE_F_COLLECTIVE, .most = LONG},
 	{"send after a store",	stored,		RECEIVED | STORED, .most = LONG},
+	{"write after a store",	stored_write,	STORED, .most = LONG},
+	{"compare after a store", stored_compare, STORED, .least = 1, .most = SHORT},
 	{"send that is counted", telling,	RECEIVED | TELLS, .most = LONG},
 	{"send that repeats",	repeating,	RECEIVED | REPEATS, .most = ANY_LENGTH},
 	{"fenced send",		message,	RECEIVED | BEHIND, TREADLE_F_FENCE, .most = LONG},

@@ -9,7 +9,7 @@
  * A receive whose message waits already. What fails says so, in a completion or by the doorbell, and is posted once more
  * then. If it was the message, the receive waits for the next; if it was the receive, the next one works.
  */
-enum { TAKES, TAKES_MANY, LOOKS, CLAIMS };
+enum { TAKES, TAKES_MANY, TAKES_BY_COMMAND, LOOKS, CLAIMS };
 
 static const struct {
 	const char *name;
@@ -18,11 +18,13 @@ static const struct {
 } receives[] = {
 	{"receive", TAKES},
 	{"receive of several", TAKES_MANY},
+	{"receive by a command", TAKES_BY_COMMAND},
 	{"look", LOOKS},
 	{"claim", CLAIMS},
 	{"receive of a datagram", TAKES, DGRAM},
 	{"receive of several datagrams", TAKES_MANY, DGRAM},
 	{"receive of a pair", TAKES, MSG},
+	{"receive by a command of a pair", TAKES_BY_COMMAND, MSG},
 	{"receive of several of a pair", TAKES_MANY, MSG},
 	{"receive of a shared ring", TAKES, SHARED},
 	{"receive of several of a shared ring", TAKES_MANY, SHARED},
@@ -60,7 +62,10 @@ static struct treadle_desc take(struct lane *l, int kind)
 	struct treadle_desc r =
 		kind < LOOKS ? recv_of(l->in, ROOM, ANY, 9) : trecv_of(l->in, ROOM, ANY, 5, 0, 9);
 
-	r.flags |= kind == TAKES_MANY ? TREADLE_F_MULTI_RECV : kind == CLAIMS ? TREADLE_F_CLAIM : 0;
+	r.flags |= kind == TAKES_MANY	    ? TREADLE_F_MULTI_RECV :
+		   kind == TAKES_BY_COMMAND ? TREADLE_F_EXT :
+		   kind == CLAIMS	    ? TREADLE_F_CLAIM :
+					      0;
 	return r;
 }
 
@@ -70,12 +75,12 @@ static bool has_error(const struct cq *q)
 	       q->cqes[q->cons & (q->entries - 1)].error;
 }
 
-/* Who looks, or takes what he has claimed, posts to the transmit ring. */
+/* Who looks, or takes what he has claimed, posts to the transmit ring, as who says so. */
 static int post_receive_of(struct lane *l, struct treadle_desc r)
 {
 	int result;
 
-	if (!(r.flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM)))
+	if (!(r.flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_EXT)))
 		return post_recv(&l->b, r);
 	result = post(&l->b, r);
 	return result == 1 ? 0 : result;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Every call, with each thing that can fail within it failing: /proc/thread-self/fail-nth lets the n-th allocation or
- * access to user memory of this thread fail (fault-injection.rst), for n = 1, 2, 3, until the call no longer gets that
- * far (sweep.h). Of leaks the kernel is asked after the run.
+ * Every call, with each thing failing within it that the kernel can let fail: /proc/thread-self/fail-nth lets the n-th
+ * allocation or copy from or to user memory (not get_user() and the like) of this thread fail (fault-injection.rst), for
+ * n = 1, 2, 3, until the call no longer gets that far (sweep.h). Of leaks the kernel is asked after the run. What workers
+ * and io_uring's threads do, and the rest, is for fail/fail_module.
  *
  * test-timeout: 1500
  */

@@ -210,6 +210,12 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 	}
 }
 
+/* Does a sender that ends leave nothing behind what he has taken back? What he injected is on its way, and so are datagrams. */
+static bool is_in_order(const struct treadle_msg *msg)
+{
+	return !(msg->flags & TREADLE_F_INJECT) && msg->to->type != TREADLE_EP_DGRAM;
+}
+
 /* Pieces, several pages, pages that are not known, and what has begun already. */
 static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct treadle_run *run)
 {
@@ -218,11 +224,6 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 	struct treadle_span src, dst;
 	int ret = 0;
 
-	/* also of what takes no copy from it: what was before that in its order may have been taken back (rx->lock) */
-	if (unlikely(msg->cmd && READ_ONCE(msg->cmd->ep->closed))) {
-		stopped(msg, -ESHUTDOWN, TREADLE_SRC, run);
-		return;
-	}
 	if (len - msg->done > TREADLE_INLINE && !run->worker) {
 		defer(msg, to, run);
 		return;
@@ -236,6 +237,10 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
+	} else if (msg->cmd && READ_ONCE(msg->cmd->ep->closed) && is_in_order(msg)) {
+		/* as a copy from it would say: what was before it may have been taken back since (rx->lock) */
+		ret = -ESHUTDOWN;
+		side = TREADLE_SRC;
 	}
 	if (!ret)
 		finish(msg, 0, 0, run);

@@ -149,10 +149,10 @@ again:
 			treadle_rx_hand_over(rx);
 	}
 	/*
-	 * Its endpoint has closed meanwhile, and what was before this one in its order may have been taken back: then so is
-	 * this. What is taken back has been under this lock since, so who does not see it has lost nothing.
+	 * Its endpoint has closed meanwhile, and what was before this one in its order may have been taken back, under this
+	 * lock since then: so is this, if it has no bytes (or had not been copied). It is not parked, nor left to a worker.
 	 */
-	if (unlikely(told && READ_ONCE(told->ep->closed)))
+	if (unlikely(told && READ_ONCE(told->ep->closed) && !(msg->recv && msg->len)))
 		told = NULL;
 	if (msg->recv) {
 		if (told) {

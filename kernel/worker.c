@@ -182,36 +182,31 @@ unsigned int treadle_crew_share(const struct treadle_crew *crew)
 		       atomic_read(&pollers) / (ALL_POLLERS * cpus));
 }
 
-/* A tick may count at the same time. */
+/*
+ * What this thread has run (known to a tick, which may count at the same time), and has waited for a processor. Without
+ * the latter, many that sleep now and then would get more of it than one that would like to run all the time: the
+ * scheduler is good to those who have slept.
+ */
 static u64 ran_so_far(void)
 {
-	return READ_ONCE(current->se.sum_exec_runtime);
+	u64 ran = READ_ONCE(current->se.sum_exec_runtime);
+
+#ifdef CONFIG_SCHED_INFO
+	ran += READ_ONCE(current->sched_info.run_delay);
+#endif
+	return ran;
 }
 
 void treadle_slice_begin(struct treadle_slice *slice)
 {
 	slice->began = ktime_get_ns();
 	slice->ran = ran_so_far();
-	slice->slept = 0;
-	slice->switches = current->nvcsw;
 }
 
-/* @nap was begun before it perhaps waited. */
-void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap)
-{
-	u64 took = ktime_get_ns() - nap->began, ran = ran_so_far() - nap->ran;
-
-	if (current->nvcsw != nap->switches && took > ran)
-		slice->slept += took - ran;
-}
-
-/*
- * What it took: not while its worker slept, but also while that waited for a processor. Many that want to run, one
- * shortly after the other, get more of it than one that would like to all the time.
- */
+/* What it took: not while its worker slept. */
 static u64 slice_took(const struct treadle_slice *slice, u64 now)
 {
-	return now - slice->began - slice->slept;
+	return min_t(u64, now - slice->began, ran_so_far() - slice->ran + TICK_NSEC);
 }
 
 /*
@@ -227,7 +222,8 @@ void treadle_crew_pace(struct treadle_ctx *ctx, struct treadle_slice *slice)
 	u64 now = ktime_get_ns(), until;
 
 	spin_lock(&crew->pace);
-	until = clamp(crew->taken, now, now + MOST_PACE_NS);
+	/* from when it began: as many as there are processors never get ahead of the time, however long their slices are */
+	until = min(max(crew->taken, slice->began), now + MOST_PACE_NS);
 	crew->taken = until + div_u64(slice_took(slice, now), num_online_cpus());
 	spin_unlock(&crew->pace);
 	while (until > now + LEAST_PACE_NS && !READ_ONCE(ctx->dead)) {
@@ -356,7 +352,7 @@ static struct treadle_job *next_job(struct treadle_run *run)
 
 /*
  * Until nothing is left, or the budget is used up, or the caller is killed; a worker's is used up when others are to have the
- * processor: before many keep a pace each has had one turn, however slow the processor is. A worker goes on by itself then.
+ * processor after a job: before many keep a pace each has had one turn, however slow that is. A worker goes on by itself then.
  */
 void treadle_run_jobs(struct treadle_run *run)
 {

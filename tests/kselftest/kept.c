@@ -428,6 +428,33 @@ TEST(a_receivers_slow_page_crowds_nobody)
 	munmap(slow, 4096);
 }
 
+/* What was injected comes, whoever has gone meanwhile: the sender has heard that it is on its way. */
+TEST(what_is_injected_needs_no_sender)
+{
+	char *slow = pages(4096), *out = pages(4096);
+	int fd = slow_pages(slow, 4096);
+	struct treadle_cqe c;
+	struct treadle_desc d;
+	struct node a, b;
+
+	node_open(&a, (struct options){0});
+	node_open(&b, (struct options){0});
+	ASSERT_EQ(0, post_recv(&b, recv_of(slow, 64, ANY, 1)));
+	fill(out, 64, 1);
+	d = send_of(out, 64, peer(&a, b.addr), 1);
+	d.flags |= TREADLE_F_INJECT;
+	ASSERT_EQ(1, post(&a, d));
+	EXPECT_EQ((unsigned long)slow, page_asked_for(fd));
+	close(a.fd);
+	put_page_at(fd, (unsigned long)slow, 9);
+	c = cq_next(&b.rcq);
+	EXPECT_EQ(0, c.error);
+	EXPECT_EQ(64, c.len);
+	EXPECT_TRUE(same(slow, 64, 1));
+	close(fd);
+	munmap(slow, 4096);
+}
+
 struct toggled {
 	char *at;
 	size_t len;

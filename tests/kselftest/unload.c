@@ -6,6 +6,8 @@
 #include "connection.h"
 #include "module.h"
 
+#include <liburing.h>
+
 /* What is left of a context, by which it is used: one of these. */
 struct rest {
 	int fd;
@@ -13,6 +15,7 @@ struct rest {
 	size_t len;
 	pid_t child;
 	int sockets[2];
+	struct io_uring ring;
 };
 
 static void an_open_file(struct rest *r)
@@ -111,6 +114,15 @@ static void a_file_on_its_way(struct rest *r)
 	close(fd);
 }
 
+static void a_file_that_io_uring_knows(struct rest *r)
+{
+	int fd = device();
+
+	need(io_uring_queue_init(1, &r->ring, 0) == 0);
+	need(io_uring_register_files(&r->ring, &fd, 1) == 0);
+	close(fd);
+}
+
 static void let_go(struct rest *r)
 {
 	if (r->fd >= 0)
@@ -125,6 +137,8 @@ static void let_go(struct rest *r)
 		close(r->sockets[0]);
 		close(r->sockets[1]);
 	}
+	if (r->ring.sq.ring_ptr)
+		io_uring_queue_exit(&r->ring);
 }
 
 /* For whoever comes now. */
@@ -154,6 +168,7 @@ static const struct {
 	{"a file to wait by", a_file_to_wait_by},
 	{"a file of an event queue", a_file_of_an_event_queue},
 	{"a file on its way", a_file_on_its_way},
+	{"a file that io_uring knows", a_file_that_io_uring_knows},
 };
 
 static int unload(void)

@@ -47,8 +47,10 @@ static void is_born(struct member *m)
 		TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
 		TREADLE_MR_KERNEL_KEY | (lottery(&m->dice) & 1 ? TREADLE_MR_PINNED : 0), &p->key,
 		&id) == 0);
-	for (int i = 0; i < ENDS; i++)
+	for (int i = 0; i < ENDS; i++) {
 		p->addr[i] = m->n[i].addr;
+		__atomic_fetch_add(&m->c->owners[m->n[i].addr.port], 1, __ATOMIC_RELAXED);
+	}
 	p->listens = m->l.addr;
 	p->pid = pid_bits();
 	__atomic_store_n(&p->here, m->life, __ATOMIC_RELEASE);
@@ -211,7 +213,7 @@ static void in_a_group(void *arg)
 }
 
 /* What is still told of memory is what the kernel's own books are behind by. */
-#define SLACK (32 << 10)
+#define SLACK (128 << 10)
 
 FIXTURE(crowd)
 {

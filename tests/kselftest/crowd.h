@@ -79,6 +79,7 @@ struct crowd {
 	__u64 told[CROWD][CROWD];	   /* the last data that one was told of another's write */
 	struct account sent[CROWD][CROWD]; /* by whom, to whom: when nobody sends any more */
 	int stop, silent, settled;
+	__u32 owners[1 << 16]; /* of each port, one after the other */
 };
 
 /*
@@ -241,13 +242,17 @@ static int known_as(struct member *m, __u64 index)
 	return -1;
 }
 
-/* Does somebody live whom a completion of the first endpoint names? Then it has nothing to do with a death. */
+/*
+ * Does somebody live whom a completion of the first endpoint names? Then it has nothing to do with a death. Who is at a port
+ * that another one had before may be named for him.
+ */
 static bool names_one_who_lives(struct member *m, const struct treadle_cqe *e)
 {
 	int who = known_as(m, e->src);
+	struct place seen;
 
-	return who >= 0 &&
-	       __atomic_load_n(&m->c->place[who].lives, __ATOMIC_ACQUIRE) == m->knows[who].lives;
+	return who >= 0 && look(m, who, &seen) && seen.lives == m->knows[who].lives &&
+	       __atomic_load_n(&m->c->owners[seen.addr[0].port], __ATOMIC_RELAXED) == 1;
 }
 
 /* --- what messages say ------------------------------------------------------------------ */

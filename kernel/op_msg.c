@@ -150,7 +150,7 @@ again:
 	}
 	/*
 	 * Its endpoint has closed meanwhile, and what was before this one in its order may have been taken back, under this
-	 * lock since then: so is this, if it has no bytes (or had not been copied). It is not parked, nor left to a worker.
+	 * lock since then: so is this, if nobody takes it or it has no bytes (others, which he has, come). Neither is left to a worker.
 	 */
 	if (unlikely(told && READ_ONCE(told->ep->closed) && !(msg->recv && msg->len)))
 		told = NULL;

@@ -389,6 +389,16 @@ static inline bool treadle_msg_is_lossy(const struct treadle_msg *m)
 	return m->to->type == TREADLE_EP_DGRAM;
 }
 
+/*
+ * Has its sender @from closed? Then what was before it in its order may have been taken back, under the lock under which it
+ * has met a receive since (rx->lock). What was injected is on its way, and datagrams have no order.
+ */
+static inline bool treadle_msg_is_late(const struct treadle_msg *m, const struct treadle_ep *from)
+{
+	return unlikely(READ_ONCE(from->closed)) && !(m->flags & TREADLE_F_INJECT) &&
+	       !treadle_msg_is_lossy(m);
+}
+
 /* complete.c */
 bool treadle_cmd_heard(const struct treadle_cmd *cmd);
 void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);

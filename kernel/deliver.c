@@ -210,12 +210,6 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 	}
 }
 
-/* Does a sender that ends leave nothing behind what he has taken back? What he injected is on its way, and so are datagrams. */
-static bool is_in_order(const struct treadle_msg *msg)
-{
-	return !(msg->flags & TREADLE_F_INJECT) && msg->to->type != TREADLE_EP_DGRAM;
-}
-
 /* Pieces, several pages, pages that are not known, and what has begun already. */
 static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct treadle_run *run)
 {
@@ -224,6 +218,11 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 	struct treadle_span src, dst;
 	int ret = 0;
 
+	/* As a copy from it says, where there is none. Nothing is left to a worker then: its command may be on the stack. */
+	if (msg->cmd && (msg->payload || !len) && treadle_msg_is_late(msg, msg->cmd->ep)) {
+		stopped(msg, -ESHUTDOWN, TREADLE_SRC, run);
+		return;
+	}
 	if (len - msg->done > TREADLE_INLINE && !run->worker) {
 		defer(msg, to, run);
 		return;
@@ -237,10 +236,6 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
-	} else if (msg->cmd && READ_ONCE(msg->cmd->ep->closed) && is_in_order(msg)) {
-		/* as a copy from it would say: what was before it may have been taken back since (rx->lock) */
-		ret = -ESHUTDOWN;
-		side = TREADLE_SRC;
 	}
 	if (!ret)
 		finish(msg, 0, 0, run);
@@ -254,7 +249,8 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 	const struct treadle_ep *from = msg->cmd->ep, *to = msg->to;
 	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
 
-	return likely(from->obj.ctx == run->own && len <= TREADLE_OWN) ?
+	return likely(from->obj.ctx == run->own && len <= TREADLE_OWN &&
+		      !treadle_msg_is_late(msg, from)) ?
 		       treadle_copy_own(to, dst, src, len, true, NULL) :
 		       treadle_copy_small(to, dst, from, src, len, NULL);
 }

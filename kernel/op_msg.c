@@ -148,11 +148,9 @@ again:
 		if (++looks >= LOOKS)
 			treadle_rx_hand_over(rx);
 	}
-	/*
-	 * Its endpoint has closed meanwhile, and what was before this one in its order may have been taken back, under this
-	 * lock since then: so is this, if nobody takes it or it has no bytes (others, which he has, come). Neither is left to a worker.
-	 */
-	if (unlikely(told && READ_ONCE(told->ep->closed) && !(msg->recv && msg->len)))
+	/* Closed meanwhile: it is taken back, if nobody takes it or it would be out of order. Neither is left to a worker. */
+	if (told && unlikely(READ_ONCE(told->ep->closed)) &&
+	    (!msg->recv || treadle_msg_is_late(msg, told->ep)))
 		told = NULL;
 	if (msg->recv) {
 		if (told) {

@@ -234,8 +234,8 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
  * @len:   at most TREADLE_OWN
  * @write: to the peer @to, where that is at @at; else from it
  *
- * False: some of it may have been copied. The runner's endpoint stays open meanwhile: closing waits for
- * its doorbell (treadle_ep_quiesce).
+ * False: some of it may have been copied. The runner's buffers are his meanwhile: closing waits for his
+ * doorbell (treadle_ep_quiesce).
  */
 TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
 				  bool write, const struct treadle_mr *mr)

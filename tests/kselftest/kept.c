@@ -307,6 +307,77 @@ TEST(who_ends_leaves_no_gap_of_empty_ones)
 	}
 }
 
+struct closing {
+	struct node a;
+	__u64 to;
+	char *out;
+	int begun, delay_us;
+};
+
+static void *sends_until_it_is_closed(void *arg)
+{
+	struct closing *s = arg;
+
+	for (int i = 0; i < EMPTY; i++) {
+		struct treadle_desc d = send_of(s->out, 64, s->to, i);
+
+		d.data = i;
+		d.flags |= TREADLE_F_REMOTE_CQ_DATA;
+		d.flags &= ~TREADLE_F_COMPLETION;
+		if (post(&s->a, d) != 1)
+			break;
+		raise_to(&s->begun, i + 1);
+	}
+	return NULL;
+}
+
+static void *closes(void *arg)
+{
+	struct closing *s = arg;
+
+	await(&s->begun, 20);
+	usleep(s->delay_us);
+	need(destroy(s->a.fd, s->a.ep) == 0);
+	return NULL;
+}
+
+/* Nor does one that another thread closes, while this one is in its doorbell. */
+TEST(who_is_closed_in_its_doorbell_leaves_no_gap)
+{
+	char *in = pages(4096);
+	int whole = 0;
+
+	for (int round = 0; round < 60; round++) {
+		struct closing s = {.out = pages(4096), .delay_us = round % 20 * 100};
+		struct treadle_cqe c = {0};
+		pthread_t sender, closer;
+		struct node b;
+		int i;
+
+		about("%d", round);
+		node_open(&s.a, (struct options){.tx = 512});
+		node_open(&b, (struct options){.buffered = round % 2 ? 64 : 512});
+		s.to = peer(&s.a, b.addr);
+		pthread_create(&sender, NULL, sends_until_it_is_closed, &s);
+		pthread_create(&closer, NULL, closes, &s);
+		await(&s.begun, 10);
+		for (i = 0; i < EMPTY && !c.error; i++) {
+			ASSERT_EQ(0, post_recv(&b, recv_of(in, 4096, ANY, i)));
+			if (cq_wait(&b.rcq, 20000000) || !cq_poll(&b.rcq, &c))
+				break;
+			if (!c.error)
+				ASSERT_EQ(i, c.data);
+		}
+		whole += i == EMPTY;
+		pthread_join(sender, NULL);
+		pthread_join(closer, NULL);
+		munmap(s.out, 4096);
+		close(s.a.fd);
+		close(b.fd);
+	}
+	EXPECT_GT(60, whole); /* some were closed in the middle */
+}
+
 /* --- what a sender's page has to do with it ----------------------------------------------- */
 
 struct slow_sender {

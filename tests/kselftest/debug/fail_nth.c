@@ -70,6 +70,7 @@ static long long live(void)
 }
 
 #include "../sweep_commands.h"
+#include "../sweep_endings.h"
 #include "../sweep_receives.h"
 
 TEST_HARNESS_MAIN

@@ -39,6 +39,7 @@ static long long live(void)
 }
 
 #include "../sweep_commands.h"
+#include "../sweep_endings.h"
 #include "../sweep_receives.h"
 
 /* --- loading ---------------------------------------------------------------------- */

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The sweep of sweep.h through calls that take back, or end, what waits. */
+#ifndef TREADLE_KSELFTEST_SWEEP_ENDINGS_H
+#define TREADLE_KSELFTEST_SWEEP_ENDINGS_H
+
+#include "sweep_commands.h"
+
+/* --- what waits ------------------------------------------------------------------- */
+
+static void posts_receive(struct lane *l)
+{
+	need(post_recv(&l->b, trecv_of(l->in, ROOM, ANY, 5, 0, 9)) == 0);
+}
+
+static void arms_receive(struct lane *l)
+{
+	struct cntr c;
+
+	cntr_open(&c, l->b.fd);
+	need(post(&l->b, when(trecv_of(l->in, ROOM, ANY, 5, 0, 9), &c, 3)) == 1);
+	munmap((void *)c.page, 4096);
+}
+
+/* At the peer, in its place. */
+static void sends(struct lane *l)
+{
+	struct treadle_desc d = tsend_of(l->out, LONG, l->to, 6, 7);
+
+	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	need(post(&l->a, d) == 1);
+}
+
+/* Behind one that does not complete. */
+static void sends_fenced(struct lane *l)
+{
+	struct treadle_desc d = message(l, 8);
+
+	put_before(l);
+	d.flags |= TREADLE_F_FENCE;
+	need(post(&l->a, d) == 1);
+}
+
+static void sends_armed(struct lane *l)
+{
+	need(post(&l->a, when(message(l, LONG), &l->c, 3)) == 1);
+}
+
+static void sends_stored(struct lane *l)
+{
+	need(post(&l->a, stored(l, LONG)) == 1);
+}
+
+static void works(struct lane *l)
+{
+	struct treadle_desc d = when(message(l, 8), &l->c, 3);
+
+	d.flags |= TREADLE_F_WORK;
+	need(post(&l->a, d) == 1);
+}
+
+static void works_repeatedly(struct lane *l)
+{
+	struct treadle_desc d = repeating(l, 8);
+
+	d.threshold = 3;
+	need(post(&l->a, d) == 1);
+}
+
+static void sends_and_posts(struct lane *l)
+{
+	sends(l);
+	posts_receive(l);
+}
+
+/* Through a mapping of the region that stays for the next. */
+static void has_written(struct lane *l)
+{
+	need(post(&l->a, writes(l, 8)) == 1 && cq_next(&l->a.cq).error == 0);
+}
+
+/* What waited for a counter, and for a store: nothing does any more. */
+static void has_fired(struct lane *l)
+{
+	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0);
+
+	need(post(&l->a, when(nop(7), &l->c, 1)) == 1);
+	need(post(&l->a, once(nop(7), &l->cells, 0, 1)) == 1);
+	need(post(&l->a, add) == 1);
+	cell_write(&l->cells, 0, 1);
+	need(cq_next(&l->a.cq).error == 0 && cq_next(&l->a.cq).error == 0);
+}
+
+/* --- what ends it ------------------------------------------------------------------- */
+
+static int cancel_receive(struct lane *l)
+{
+	return cancel(l->b.fd, TREADLE_CANCEL_OP, l->b.ep, 9, 0, NULL);
+}
+
+static int cancel_send(struct lane *l)
+{
+	return cancel(l->a.fd, TREADLE_CANCEL_OP, l->a.ep, 7, 0, NULL);
+}
+
+static int cancel_work(struct lane *l)
+{
+	return cancel(l->a.fd, TREADLE_CANCEL_WORK, l->c.id, 7, 3, NULL);
+}
+
+static int flush(struct lane *l)
+{
+	return cancel(l->a.fd, TREADLE_FLUSH_WORK, l->c.id, 0, 0, NULL);
+}
+
+static int flush_all(struct lane *l)
+{
+	return cancel(l->a.fd, TREADLE_FLUSH_WORK, 0, 0, 0, NULL);
+}
+
+static int sender_hangs_up(struct lane *l)
+{
+	return hang_up(l->a.fd, l->a.ep);
+}
+
+static int receiver_hangs_up(struct lane *l)
+{
+	return hang_up(l->b.fd, l->b.ep);
+}
+
+static int sender_closes(struct lane *l)
+{
+	return destroy(l->a.fd, l->a.ep);
+}
+
+static int receiver_closes(struct lane *l)
+{
+	return destroy(l->b.fd, l->b.ep);
+}
+
+static int close_counter(struct lane *l)
+{
+	return destroy(l->a.fd, l->c.id);
+}
+
+static int close_cells(struct lane *l)
+{
+	return destroy(l->a.fd, l->cells.id);
+}
+
+static int close_region(struct lane *l)
+{
+	return destroy(l->b.fd, l->region);
+}
+
+#define STAYS (1U << 0) /* both ends do: they go on */
+
+/* clang-format off */
+static const struct ending {
+	const char *name;
+	void (*begin)(struct lane *l);
+	int (*end)(struct lane *l);
+	int again;		/* what it says if that has ended, and it could not say so */
+	__u32 sender, receiver;	/* what the one that waits, or the last, completes with; 0: with nothing */
+	__u32 traits;
+	enum ends ends;
+} endings[] = {
+	{"cancel of a receive",		posts_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, STAYS},
+	{"cancel of an armed receive",	arms_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, STAYS},
+	{"cancel of a send",		sends,		cancel_send,	-ENOENT, ECANCELED, 0, STAYS},
+	{"cancel of a fenced send",	sends_fenced,	cancel_send,	-ENOENT, ECANCELED, 0},
+	{"cancel of an armed send",	sends_armed,	cancel_send,	-ENOENT, ECANCELED, 0, STAYS},
+	{"cancel of a send after a store", sends_stored, cancel_send,	-ENOENT, ECANCELED, 0, STAYS},
+	{"cancel of work",		works,		cancel_work,	-ENOENT, 0, 0, STAYS},
+	{"cancel of work that repeats",	works_repeatedly, cancel_work,	-ENOENT, 0, 0, STAYS},
+	{"flush of a counter",		works_repeatedly, flush,	0, 0, 0, STAYS},
+	{"flush of all",		works,		flush_all,	0, 0, 0, STAYS},
+	{"closed sender",		sends_and_posts, sender_closes, 0, 0, 0},
+	{"closed sender, armed",	sends_armed,	sender_closes,	0, 0, 0},
+	{"closed sender, fenced",	sends_fenced,	sender_closes,	0, 0, 0},
+	{"closed receiver",		sends_and_posts, receiver_closes, 0, ECONNRESET, 0},
+	{"closed receiver, fenced",	sends_fenced,	receiver_closes, 0, ECONNREFUSED, 0},
+	{"closed counter",		has_fired,	close_counter,	0, 0, 0, STAYS},
+	{"closed cells",		has_fired,	close_cells,	0, 0, 0, STAYS},
+	{"closed region",		has_written,	close_region,	0, 0, 0, STAYS},
+
+	{"cancel of a send of a pair",	sends,		cancel_send,	-ENOENT, ECANCELED, 0, STAYS, MSG},
+	{"sender hangs up",		sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED, ECANCELED, .ends = MSG},
+	{"sender hangs up, armed",	sends_armed,	sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = MSG},
+	{"sender hangs up, fenced",	sends_fenced,	sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = MSG},
+	{"receiver hangs up",		sends_and_posts, receiver_hangs_up, -ENOTCONN, ECONNRESET, ECANCELED, .ends = MSG},
+	{"receiver hangs up, armed",	arms_receive,	receiver_hangs_up, -ENOTCONN, 0, ECANCELED, .ends = MSG},
+	{"sender of a pair closes",	sends_and_posts, sender_closes, 0, 0, ECANCELED, .ends = MSG},
+	{"receiver of a pair closes",	sends_and_posts, receiver_closes, 0, ECONNRESET, 0, .ends = MSG},
+	{"sender to a shared ring hangs up", sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = SHARED},
+	{"receiver of a shared ring closes", sends_and_posts, receiver_closes, 0, ECONNRESET, 0, .ends = SHARED},
+};
+/* clang-format on */
+
+/* What waited has completed so. */
+static bool ended(struct cq *q, __u64 context, __u32 error)
+{
+	struct treadle_cqe c;
+
+	if (!error)
+		return cq_empty(q);
+	do
+		c = cq_next(q);
+	while (c.context != context);
+	return c.error == error && cq_empty(q);
+}
+
+/* A message from end to end. */
+static bool goes_on(struct lane *l, int seed)
+{
+	fill(l->out, 4000, seed);
+	post_receive(l, &kinds[0]);
+	need(post(&l->a, message(l, 4000)) == 1);
+	return cq_next(&l->a.cq).error == 0 && cq_next(&l->b.rcq).error == 0 &&
+	       same(l->in, 4000, seed);
+}
+
+static void sweep_ending(struct __test_metadata *_metadata, FIXTURE_DATA(commands) * self,
+			 const struct ending *e)
+{
+	bool failed = true;
+	int n = 0;
+
+	while (failed) {
+		struct lane l;
+		int result;
+
+		lane_open(&l, e->ends, false);
+		e->begin(&l);
+		about("%s, failing at %d", e->name, ++n);
+		fail_nth(n);
+		result = e->end(&l);
+		if (e->sender && !result)
+			until_completed(&l.a.cq, 1, false);
+		if (e->receiver && !result)
+			until_completed(&l.b.rcq, 1, false);
+		failed = has_failed();
+		EXPECT_TRUE(!result || (failed && is_clean(result)))
+		{
+			TH_LOG("result %d", result);
+		}
+		if (result) {
+			self->failures++;
+			result = e->end(&l);
+			EXPECT_TRUE(!result || result == e->again)
+			{
+				TH_LOG("result %d of the next", result);
+			}
+		}
+		EXPECT_TRUE(ended(&l.a.cq, 7, e->sender));
+		EXPECT_TRUE(ended(&l.b.rcq, 9, e->receiver));
+		EXPECT_TRUE(!(e->traits & STAYS) || goes_on(&l, n));
+		ASSERT_GT(1000, n);
+		lane_close(&l);
+	}
+	EXPECT_LT(1, n);
+	self->points += n - 1;
+}
+
+TEST_F(commands, each_that_waits_ends_cleanly_wherever_that_fails)
+{
+	long long had = live();
+
+	for (int i = 0; i < ARRAY_SIZE(endings); i++) {
+		sweep_ending(_metadata, self, &endings[i]);
+		EXPECT_TRUE(all_given_back(had))
+		{
+			TH_LOG("%lld more", live() - had);
+		}
+	}
+	note("%d kinds: %d points of failure, of which %d were noticed", (int)ARRAY_SIZE(endings),
+	     self->points, self->failures);
+}
+
+#endif

@@ -24,9 +24,10 @@ struct treadle_job {
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
 };
 
-/* A slice of a worker's time: ktime, and what he had run, or wanted to, by then. */
+/* A slice of a worker's time: ktime, what he had run, or wanted to, and how often he had slept by then; @slept: for pages. */
 struct treadle_slice {
-	u64 began, ran;
+	u64 began, ran, slept;
+	unsigned long switches;
 };
 
 /*
@@ -62,6 +63,7 @@ struct treadle_crew *treadle_crew_get(void);
 void treadle_crew_put(struct treadle_crew *crew);
 void treadle_crew_polls(struct treadle_crew *crew, bool more);
 void treadle_slice_begin(struct treadle_slice *slice);
+void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap);
 void treadle_crew_pace(struct treadle_ctx *ctx, struct treadle_slice *slice);
 unsigned int treadle_crew_share(const struct treadle_crew *crew);
 /* As whom a worker runs. */

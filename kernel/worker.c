@@ -201,12 +201,23 @@ void treadle_slice_begin(struct treadle_slice *slice)
 {
 	slice->began = ktime_get_ns();
 	slice->ran = ran_so_far();
+	slice->slept = 0;
+	slice->switches = current->nvcsw;
 }
 
-/* What it took: not while its worker slept. */
+/* @nap was begun before it perhaps slept. When it did, what it had run was counted; else that is not known well enough. */
+void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap)
+{
+	u64 took = ktime_get_ns() - nap->began, ran = ran_so_far() - nap->ran;
+
+	if (current->nvcsw != nap->switches && took > ran)
+		slice->slept += took - ran;
+}
+
+/* What it took: not while its worker slept; to a tick, but if that was for a page. */
 static u64 slice_took(const struct treadle_slice *slice, u64 now)
 {
-	return min_t(u64, now - slice->began, ran_so_far() - slice->ran + TICK_NSEC);
+	return min_t(u64, now - slice->began - slice->slept, ran_so_far() - slice->ran + TICK_NSEC);
 }
 
 /*

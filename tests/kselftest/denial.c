@@ -203,7 +203,7 @@ static long long slack(void)
 {
 	const long long all = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 
-	return access("/sys/kernel/debug/kmemleak", F_OK) ? SLACK : SLACK + all / 32;
+	return is_slow() ? SLACK + all / 32 : SLACK;
 }
 
 static struct figures get_on_beside(struct __test_metadata *_metadata, const struct kind *kind,

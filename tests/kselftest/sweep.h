@@ -2,7 +2,8 @@
 /*
  * Every call and each kind of command, with each thing that can fail within it failing: the n-th, for n = 1, 2, 3, until it
  * no longer gets that far. Whatever it answers then, it is a clean errno; nothing has changed, so that the same call works
- * afterwards; and nothing leaks. Calls are here, commands in sweep_commands.h, receives in sweep_receives.h. Who includes
+ * afterwards; and nothing leaks. Calls are here, those that take back or end what waits in
+ * sweep_endings.h, commands in sweep_commands.h, receives in sweep_receives.h. Who includes
  * these says how things are made to fail: fail_nth(n) lets the n-th from here on fail, has_failed() tells if it has come to
  * that, and no more fails after it, live() what the module has got.
  */
@@ -119,6 +120,13 @@ static void valid_inserts(world *w, void *arg)
 	a->out = (unsigned long)indices;
 }
 
+/* It sleeps. */
+static void valid_sleep(world *w, void *arg)
+{
+	valid_wait(w, arg);
+	((struct treadle_wait *)arg)->timeout_ns = 1000000;
+}
+
 static const struct row more_rows[] = {
 	{CASE(MR_CREATE, 56, 0, valid_pinned)},
 	{CASE(MR_CREATE, 56, 0, valid_ranges)},
@@ -128,6 +136,7 @@ static const struct row more_rows[] = {
 	{CASE(EP_CREATE, 56, 0, valid_keyed), .grown = 64},
 	{CASE(EP_CREATE, 56, 0, valid_port), .grown = 64},
 	{CASE(EP_CREATE, 56, 0, valid_receive_context), .grown = 64},
+	{CASE(WAIT, 40, -ETIMEDOUT, valid_sleep)},
 };
 
 /* Calls @row by @fn with each of its points failing; how many there were. */

@@ -2,10 +2,9 @@
 /*
  * Every call and each kind of command, with each thing that can fail within it failing: the n-th, for n = 1, 2, 3, until it
  * no longer gets that far. Whatever it answers then, it is a clean errno; nothing has changed, so that the same call works
- * afterwards; and nothing leaks. Calls are here, those that take back or end what waits in
- * sweep_endings.h, commands in sweep_commands.h, receives in sweep_receives.h. Who includes
- * these says how things are made to fail: fail_nth(n) lets the n-th from here on fail, has_failed() tells if it has come to
- * that, and no more fails after it, live() what the module has got.
+ * afterwards; and nothing leaks. Calls are here, those that take back or end what waits in sweep_endings.h, commands in
+ * sweep_commands.h, receives in sweep_receives.h. Who includes these says how things are made to fail: fail_nth(n) lets the
+ * n-th from here on fail, has_failed() tells if it has come to that, and no more fails after it, live() what the module has got.
  */
 #ifndef TREADLE_KSELFTEST_SWEEP_H
 #define TREADLE_KSELFTEST_SWEEP_H

@@ -152,8 +152,6 @@ static int close_region(struct lane *l)
 	return destroy(l->b.fd, l->region);
 }
 
-#define STAYS (1U << 0) /* both ends do: they go on */
-
 /* clang-format off */
 static const struct ending {
 	const char *name;
@@ -161,29 +159,29 @@ static const struct ending {
 	int (*end)(struct lane *l);
 	int again;		/* what it says if that has ended, and it could not say so */
 	__u32 sender, receiver;	/* what the one that waits, or the last, completes with; 0: with nothing */
-	__u32 traits;
+	bool stays;		/* both ends do: they go on */
 	enum ends ends;
 } endings[] = {
-	{"cancel of a receive",		posts_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, STAYS},
-	{"cancel of an armed receive",	arms_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, STAYS},
-	{"cancel of a send",		sends,		cancel_send,	-ENOENT, ECANCELED, 0, STAYS},
+	{"cancel of a receive",		posts_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, true},
+	{"cancel of an armed receive",	arms_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, true},
+	{"cancel of a send",		sends,		cancel_send,	-ENOENT, ECANCELED, 0, true},
 	{"cancel of a fenced send",	sends_fenced,	cancel_send,	-ENOENT, ECANCELED, 0},
-	{"cancel of an armed send",	sends_armed,	cancel_send,	-ENOENT, ECANCELED, 0, STAYS},
-	{"cancel of a send after a store", sends_stored, cancel_send,	-ENOENT, ECANCELED, 0, STAYS},
-	{"cancel of work",		works,		cancel_work,	-ENOENT, 0, 0, STAYS},
-	{"cancel of work that repeats",	works_repeatedly, cancel_work,	-ENOENT, 0, 0, STAYS},
-	{"flush of a counter",		works_repeatedly, flush,	0, 0, 0, STAYS},
-	{"flush of all",		works,		flush_all,	0, 0, 0, STAYS},
+	{"cancel of an armed send",	sends_armed,	cancel_send,	-ENOENT, ECANCELED, 0, true},
+	{"cancel of a send after a store", sends_stored, cancel_send,	-ENOENT, ECANCELED, 0, true},
+	{"cancel of work",		works,		cancel_work,	-ENOENT, 0, 0, true},
+	{"cancel of work that repeats",	works_repeatedly, cancel_work,	-ENOENT, 0, 0, true},
+	{"flush of a counter",		works_repeatedly, flush,	0, 0, 0, true},
+	{"flush of all",		works,		flush_all,	0, 0, 0, true},
 	{"closed sender",		sends_and_posts, sender_closes, 0, 0, 0},
 	{"closed sender, armed",	sends_armed,	sender_closes,	0, 0, 0},
 	{"closed sender, fenced",	sends_fenced,	sender_closes,	0, 0, 0},
 	{"closed receiver",		sends_and_posts, receiver_closes, 0, ECONNRESET, 0},
 	{"closed receiver, fenced",	sends_fenced,	receiver_closes, 0, ECONNREFUSED, 0},
-	{"closed counter",		has_fired,	close_counter,	0, 0, 0, STAYS},
-	{"closed cells",		has_fired,	close_cells,	0, 0, 0, STAYS},
-	{"closed region",		has_written,	close_region,	0, 0, 0, STAYS},
+	{"closed counter",		has_fired,	close_counter,	0, 0, 0, true},
+	{"closed cells",		has_fired,	close_cells,	0, 0, 0, true},
+	{"closed region",		has_written,	close_region,	0, 0, 0, true},
 
-	{"cancel of a send of a pair",	sends,		cancel_send,	-ENOENT, ECANCELED, 0, STAYS, MSG},
+	{"cancel of a send of a pair",	sends,		cancel_send,	-ENOENT, ECANCELED, 0, true, MSG},
 	{"sender hangs up",		sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED, ECANCELED, .ends = MSG},
 	{"sender hangs up, armed",	sends_armed,	sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = MSG},
 	{"sender hangs up, fenced",	sends_fenced,	sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = MSG},
@@ -253,7 +251,7 @@ static void sweep_ending(struct __test_metadata *_metadata, FIXTURE_DATA(command
 		}
 		EXPECT_TRUE(ended(&l.a.cq, 7, e->sender));
 		EXPECT_TRUE(ended(&l.b.rcq, 9, e->receiver));
-		EXPECT_TRUE(!(e->traits & STAYS) || goes_on(&l, n));
+		EXPECT_TRUE(!e->stays || goes_on(&l, n));
 		ASSERT_GT(1000, n);
 		lane_close(&l);
 	}

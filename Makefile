@@ -43,7 +43,7 @@ werror := y
 endif
 mirror = build/kernel-$(release)
 mirror-fail module-fail: mirror = build/kernel-$(release)-fail
-mirror-fail: extra := tests/fail/fail.c tests/fail/fail.h
+mirror-fail: extra := $(wildcard tests/fail/*.[ch])
 # flock: two makes at once would write the same files.
 kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror) \
 	TREADLE_COVERAGE=$(if $(COVERAGE),y)

@@ -22,10 +22,22 @@ bool treadle_fails(gfp_t gfp)
 }
 
 #undef register_pernet_subsys
+#undef unregister_pernet_subsys
 int register_pernet_subsys(struct pernet_operations *ops);
 int treadle_register_pernet(struct pernet_operations *ops)
 {
-	return FAILS(-ENOMEM, register_pernet_subsys(ops));
+	int ret = FAILS(-ENOMEM, register_pernet_subsys(ops));
+
+	if (!ret)
+		treadle_kcov_begin();
+	return ret;
+}
+
+void unregister_pernet_subsys(struct pernet_operations *ops);
+void treadle_unregister_pernet(struct pernet_operations *ops)
+{
+	treadle_kcov_end();
+	unregister_pernet_subsys(ops);
 }
 
 static int set_nth(const char *text, const struct kernel_param *kp)

@@ -25,6 +25,8 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+void treadle_kcov_begin(void);
+void treadle_kcov_end(void);
 bool treadle_fails(gfp_t gfp);
 extern atomic_long_t treadle_live;
 
@@ -207,7 +209,9 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define device_create(...)	 FAILS(ERR_PTR(-ENOMEM), device_create(__VA_ARGS__))
 #define cdev_add(...)		 FAILS(-ENOMEM, cdev_add(__VA_ARGS__))
 #undef class_register
-#define class_register	       treadle_class_register
-#define register_pernet_subsys treadle_register_pernet /* declared later, by that name */
+#define class_register treadle_class_register
+/* Both declared later, by these names. */
+#define register_pernet_subsys	 treadle_register_pernet
+#define unregister_pernet_subsys treadle_unregister_pernet
 
 #endif

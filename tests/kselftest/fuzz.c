@@ -5,16 +5,13 @@
  * result but this: whatever is called returns, all can be taken down, the kernel log stays silent, and a stranger
  * that keeps to the rules is served at the end as at the beginning.
  *
- * Then steps that are told (fuzz_inputs.h): those in corpus/, and where the kernel has KCOV others that it leads to.
- *
- * FUZZ_SECONDS=8: of each of the two. FUZZ_SEED=(random, printed): the same seed gives each thread the same dice, not the
- * same races. FUZZ_CORPUS=DIR: inputs to begin with, besides; what is found is written there.
+ * Then steps that are told (fuzz_guided.h).
  *
  * test-timeout: 7200
  */
-#include "fuzz_inputs.h"
+#include "fuzz_guided.h"
 
-#include <sys/random.h>
+static __u64 deadline;
 
 static void *walks(void *arg)
 {
@@ -47,50 +44,6 @@ static void lives(void *arg)
 }
 
 /* --- the test -------------------------------------------------------------------------------- */
-
-static void keeps_to_the_rules(void)
-{
-	struct node a, b;
-	char src[64], dst[64] = "";
-
-	node_open(&a, (struct options){});
-	node_open(&b, (struct options){});
-	fill(src, sizeof(src), 1);
-	need(post_recv(&b, recv_of(dst, sizeof(dst), ANY, 2)) == 0);
-	need(post(&a, send_of(src, sizeof(src), peer(&a, b.addr), 3)) == 1);
-	need(cq_next(&b.rcq).error == 0 && cq_next(&a.cq).error == 0);
-	need(same(dst, sizeof(dst), 1));
-	node_close(&a);
-	node_close(&b);
-}
-
-static __u64 number_of(const char *name, __u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
-FIXTURE(fuzz)
-{
-	__u64 seed, seconds;
-};
-
-FIXTURE_SETUP(fuzz)
-{
-	need(getrandom(&self->seed, sizeof(self->seed), 0) == sizeof(self->seed));
-	self->seed = number_of("FUZZ_SEED", self->seed % 1000000);
-	self->seconds = number_of("FUZZ_SECONDS", 8);
-	note("FUZZ_SECONDS=%llu FUZZ_SEED=%llu", self->seconds, self->seed);
-	town = shared(sizeof(*town));
-	commons = memfd_create("commons", MFD_CLOEXEC);
-	need(commons >= 0 && ftruncate(commons, COMMONS) == 0);
-}
-
-FIXTURE_TEARDOWN(fuzz)
-{
-	close(commons);
-}
 
 static bool all_bent(void)
 {
@@ -137,29 +90,6 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 	for (int i = 0; i < BENDS; i++)
 		note("%llu times %s", town->bent[i], bends[i]);
 	EXPECT_TRUE(all_bent());
-	keeps_to_the_rules();
-	until_unused();
-}
-
-TEST_F(fuzz, what_reaches_new_code_leads_on)
-{
-	struct walker w = {.dice = self->seed};
-	int known;
-
-	guide_open();
-	play_all("tests/kselftest/corpus", &w);
-	if (guide.dir)
-		play_all(guide.dir, &w);
-	note("%d inputs", guide.read);
-	EXPECT_LT(0, guide.read);
-	if (guide.trace) {
-		known = guide.blocks;
-		search_until(now_ns() + self->seconds * 1000000000ULL, &w);
-		note("%d blocks and %d pairs of them, %d blocks before; %d played, %d lead on",
-		     guide.blocks, guide.pairs, known, guide.played, guide.kept_count);
-		EXPECT_LT(0, known);
-	}
-	EXPECT_EQ(0, guide.failed);
 	keeps_to_the_rules();
 	until_unused();
 }

@@ -95,7 +95,6 @@ struct walker {
 
 static struct town *town;
 static int commons; /* a file of that memory */
-static __u64 deadline;
 
 /* --- dice -------------------------------------------------------------------------------- */
 

@@ -251,7 +251,9 @@ static void opens_again(struct walker *w, struct file *f)
 
 	if (!one_in(w, 20))
 		return;
-	fd = device();
+	fd = open(TREADLE_DEVICE, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
 	for (int i = 0; i < KNOWN; i++)
 		f->ring[i].rw = NULL;
 	/* Whatever others are about with that number goes on in the new context. */
@@ -282,6 +284,17 @@ static void asks(struct walker *w, struct file *f)
 	}
 }
 
+/* Over the module of tests/fail: the n-th thing from here on that may fail, of this process or of a worker, does. */
+static void lacks_something(struct walker *w, struct file *f)
+{
+	int fd = open("/sys/module/treadle/parameters/fail_nth", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	dprintf(fd, "%u", 1 + roll(w, one_in(w, 2) ? 4 : 40));
+	close(fd);
+}
+
 #define STEP(name, weight)          \
 	{                           \
 #name, name, weight \
@@ -292,20 +305,35 @@ static const struct {
 	void (*take)(struct walker *w, struct file *f);
 	__u32 weight;
 } steps[] = {
-	STEP(makes_queue, 3),	 STEP(makes_ring, 5),
-	STEP(makes_endpoint, 8), STEP(makes_region, 6),
-	STEP(makes_others, 10),	 STEP(settles, 10),
-	STEP(shares, 4),	 STEP(enables, 12),
-	STEP(joins, 5),		 STEP(binds_region, 2),
-	STEP(destroys, 8),	 STEP(uses_address_vector, 10),
-	STEP(connects, 20),	 STEP(reads_events, 8),
-	STEP(commands, 40),	 STEP(commands_by_name, 12),
-	STEP(rings, 6),		 STEP(writes_cells, 8),
-	STEP(cancels, 4),	 STEP(reads_completions, 10),
-	STEP(moves_memory, 5),	 STEP(opens_again, 1),
-	STEP(maps_anything, 1),	 STEP(asks, 1),
-	STEP(bends_maps, 5),	 STEP(lays_maps, 2),
-	STEP(shares_memory, 4),	 STEP(others_change_it, 3),
+	STEP(makes_queue, 3),
+	STEP(makes_ring, 5),
+	STEP(makes_endpoint, 8),
+	STEP(makes_region, 6),
+	STEP(makes_others, 10),
+	STEP(settles, 10),
+	STEP(shares, 4),
+	STEP(enables, 12),
+	STEP(joins, 5),
+	STEP(binds_region, 2),
+	STEP(destroys, 8),
+	STEP(uses_address_vector, 10),
+	STEP(connects, 20),
+	STEP(reads_events, 8),
+	STEP(commands, 40),
+	STEP(commands_by_name, 12),
+	STEP(rings, 6),
+	STEP(writes_cells, 8),
+	STEP(cancels, 4),
+	STEP(reads_completions, 10),
+	STEP(moves_memory, 5),
+	STEP(opens_again, 1),
+	STEP(maps_anything, 1),
+	STEP(asks, 1),
+	STEP(bends_maps, 5),
+	STEP(lays_maps, 2),
+	STEP(shares_memory, 4),
+	STEP(others_change_it, 3),
+	STEP(lacks_something, 10),
 };
 #define NSTEPS (sizeof(steps) / sizeof(steps[0]))
 

@@ -6,37 +6,9 @@
  *
  * test-timeout: 900
  */
-#include "../module.h"
+#include "fail.h"
 
 #include <liburing.h>
-
-#define PARAMETERS "/sys/module/treadle/parameters/"
-
-/* Of the caller's process, and of the module's workers. */
-static void fail_nth(int n)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", n);
-	write_to(PARAMETERS "fail_nth", text);
-}
-
-static bool has_failed(void)
-{
-	long long left = number_in(PARAMETERS "fail_nth", NULL);
-
-	need(left >= 0);
-	fail_nth(0);
-	return left == 0;
-}
-
-static long long live(void)
-{
-	long long n = number_in(PARAMETERS "fail_live", NULL);
-
-	need(n >= 0);
-	return n;
-}
 
 #include "../sweep_commands.h"
 #include "../sweep_endings.h"
@@ -125,21 +97,4 @@ TEST_F(end, nothing_is_left)
 	EXPECT_TRUE(all_pins_are_released());
 }
 
-static pid_t harness;
-
-static void back_to_the_real_one(void)
-{
-	if (getpid() != harness)
-		return;
-	module_unload();
-	need(module_load(false, "") == 0);
-}
-
-int main(int argc, char **argv)
-{
-	harness = getpid();
-	atexit(back_to_the_real_one); /* the harness does not return */
-	module_unload();
-	need(module_load(true, "") == 0);
-	return test_harness_run(argc, argv);
-}
+FAIL_HARNESS_MAIN

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The random walk of fuzz.c, told: an input is a list of steps, as text a line each, "step seed roll=shown …". It is
- * taken by a process of its own, which begins with nothing, so that the next time the same becomes of it. Where the
- * kernel says which of the module's code that reached (KCOV), inputs that reach more than all before are kept, and others are
- * made of them.
+ * taken by a process of its own, which begins with nothing, so that the next time the same becomes of it; or, if it
+ * ends with the line "together", by two threads of it, which take every other step each. Where the kernel says which of the
+ * module's code that reached (KCOV), inputs that reach more than all before are kept, and others are made of them.
  */
 #ifndef TREADLE_KSELFTEST_FUZZ_INPUTS_H
 #define TREADLE_KSELFTEST_FUZZ_INPUTS_H
@@ -19,9 +19,11 @@
 #define TRACE	 (1UL << 18)
 #define PLACES	 (1UL << 20) /* more than the module has bytes of code */
 #define KEPT_MAX 4096
+#define TOGETHER "together\n"
 
 struct input {
 	int count;
+	bool together;
 	struct step step[LONGEST];
 };
 
@@ -53,6 +55,8 @@ static void input_write(const struct input *in, const char *name)
 			fprintf(file, " %u=%u", s->patch[i].at, s->patch[i].shows);
 		fprintf(file, "\n");
 	}
+	if (in->together)
+		fprintf(file, TOGETHER);
 	need(fclose(file) == 0);
 }
 
@@ -77,42 +81,70 @@ static struct input input_read(const char *path)
 	FILE *file = fopen(path, "re");
 
 	need(file);
-	while (in.count < LONGEST && fgets(line, sizeof(line), file))
-		in.step[in.count++] = step_read(line);
+	while (fgets(line, sizeof(line), file))
+		if (strcmp(line, TOGETHER) == 0)
+			in.together = true;
+		else if (in.count < LONGEST)
+			in.step[in.count++] = step_read(line);
 	fclose(file);
 	return in;
 }
 
 /* --- what becomes of it ---------------------------------------------------------------------- */
 
+struct taker {
+	const struct input *in;
+	struct walker w;
+	int first, stride;
+};
+
+static void *takes_some(void *arg)
+{
+	struct taker *t = arg;
+	struct walker *w = &t->w;
+
+	w->desk = pages(sizeof(struct desk));
+	for (int i = t->first; i < t->in->count; i += t->stride) {
+		w->step = &t->in->step[i];
+		w->dice = w->step->seed;
+		w->rolled = 0;
+		steps[w->step->kind].take(w, some_file(w));
+		if (guide.trace)
+			guide.traced[i] = guide.trace[0];
+	}
+	return NULL;
+}
+
 static void takes_steps(void *arg)
 {
 	const struct input *in = arg;
 	static struct user u = {.contexts = 2};
-	static struct walker w = {.u = &u};
+	static struct taker takers[2];
+	pthread_t other = 0;
 
 	u.arena = pages(ARENA);
-	w.desk = pages(sizeof(struct desk));
 	for (int i = 0; i < u.contexts; i++)
 		u.file[i].fd = device();
+	for (int i = 0; i < 2; i++)
+		takers[i] = (struct taker){in, {.u = &u}, i, in->together ? 2 : 1};
 	need(!guide.trace || ioctl(guide.kcov, KCOV_ENABLE, KCOV_TRACE_PC) == 0);
-	for (int i = 0; i < in->count; i++) {
-		w.step = &in->step[i];
-		w.dice = w.step->seed;
-		w.rolled = 0;
-		steps[w.step->kind].take(&w, some_file(&w));
-		if (guide.trace)
-			guide.traced[i] = guide.trace[0];
-	}
+	if (in->together)
+		other = thread(takes_some, &takers[1]);
+	takes_some(&takers[0]);
+	if (in->together)
+		pthread_join(other, NULL);
 }
 
-/* Of the module of tests/fail, which says so of workers, too: these run at any time. */
+/* The module of tests/fail says so of workers, too. */
 static bool by_a_worker(unsigned long here)
 {
 	return !(here >> 63);
 }
 
-/* How many of the steps it takes to reach what was never reached before. */
+/*
+ * How many of the steps it takes to reach what was never reached before. What comes after what tells only of one thread
+ * alone; of two nobody knows whose step it was.
+ */
 static int look(const struct input *in)
 {
 	unsigned long last = 0, n = guide.trace[0] < TRACE - 1 ? guide.trace[0] : TRACE - 1;
@@ -126,9 +158,9 @@ static int look(const struct input *in)
 		if (!guide.block[here % PLACES]) {
 			guide.block[here % PLACES] = true;
 			guide.blocks++;
-			worth = at + 1;
+			worth = in->together ? in->count : at + 1;
 		}
-		if (by_a_worker(here))
+		if (in->together || by_a_worker(here))
 			continue;
 		pair = (last * 31 + here) % PLACES;
 		if (!guide.pair[pair]) {
@@ -249,6 +281,7 @@ static struct input new_input(struct walker *w)
 
 	if (!guide.kept_count || one_in(w, 32)) {
 		in.count = 1 + roll(w, LONGEST);
+		in.together = one_in(w, 4);
 		for (int i = 0; i < in.count; i++)
 			in.step[i] = new_step(w);
 		return in;
@@ -258,6 +291,7 @@ static struct input new_input(struct walker *w)
 								roll(w, guide.kept_count)];
 	for (int n = 1 << roll(w, 4); n; n--)
 		change(w, &in);
+	in.together = one_in(w, 4);
 	return in;
 }
 

@@ -50,7 +50,7 @@ static char *map_again(struct file *f, const struct treadle_map *m, bool *writab
 
 	*writable = true;
 	map = mmap(NULL, m->length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, m->offset);
-	if (map == MAP_FAILED) {
+	if (map == MAP_FAILED && errno == EACCES) {
 		*writable = false;
 		map = mmap(NULL, m->length, PROT_READ, MAP_SHARED, f->fd, m->offset);
 	}

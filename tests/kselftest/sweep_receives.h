@@ -191,4 +191,112 @@ TEST_F(commands, each_receive_fails_cleanly_wherever_it_fails)
 	EXPECT_LT(0, self->points);
 }
 
+/* --- that repeat --------------------------------------------------------------------------------- */
+
+/* Posted each time that the counter is one more; told of by another one alone. */
+static struct treadle_desc takes_again(struct lane *l)
+{
+	struct treadle_desc d = when(then(recv_of(l->in, ROOM, ANY, 9), &l->told), &l->c, 1);
+
+	d.flags &= ~TREADLE_F_COMPLETION;
+	d.flags |= TREADLE_F_REPEAT | TREADLE_F_WORK;
+	d.value = 1;
+	return d;
+}
+
+static void send_back(struct lane *l, size_t len)
+{
+	struct treadle_desc d = send_of(l->out, len, l->back, 7);
+
+	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
+	need(post(&l->b, d) == 1);
+}
+
+static __u64 times_told(const struct lane *l)
+{
+	return cntr_value(&l->told) + cntr_errors(&l->told);
+}
+
+/* By the doorbell, or once more: a failure that this process is told of changes nothing. */
+static void post_or_once_more(struct lane *l, struct treadle_desc d)
+{
+	int result = post(&l->a, d);
+
+	if (result == 1)
+		return;
+	need(is_clean(result));
+	need(post(&l->a, d) == 1);
+}
+
+/* It is posted for the @times-th time, and a message waits for it. What the message has come to: 0, or an errno. */
+static int is_taken(struct lane *l, __u64 times)
+{
+	__u64 end = now_ns() + PATIENCE_NS;
+
+	post_or_once_more(l, count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0));
+	while (times_told(l) < times && !has_error(&l->b.cq) && now_ns() < end)
+		sched_yield();
+	return -(int)cq_next(&l->b.cq).error;
+}
+
+/* It goes twice, of which something may fail the first time; then it is still armed, once. */
+static int outcome_of_taking_again(struct lane *l, size_t len, int n, bool *failed)
+{
+	__u64 count, errors, end = now_ns() + PATIENCE_NS;
+	int message;
+
+	send_back(l, len);
+	fail_nth(n);
+	post_or_once_more(l, takes_again(l));
+	message = is_taken(l, 1);
+	*failed = has_failed();
+	need(!message || (*failed && told_cleanly(message)));
+	if (times_told(l) == 0) { /* it was the message: the receive waits for the next one */
+		need(message);
+		send_back(l, len);
+		need(cq_next(&l->b.cq).error == 0);
+	}
+	while (times_told(l) < 1)
+		need(now_ns() < end);
+	errors = cntr_errors(&l->told);
+	need(!errors || *failed);
+	send_back(l, len);
+	need(is_taken(l, 2) == 0 && cntr_becomes(&l->told, 2 - errors, errors));
+	need(cancel(l->a.fd, TREADLE_CANCEL_WORK, l->c.id, 9, 3, &count) == 0 && count == 1);
+	need(cq_empty(&l->b.cq) && cq_empty(&l->a.rcq) && cq_empty(&l->a.cq));
+	return message || errors;
+}
+
+TEST_F(commands, a_receive_that_repeats_fails_cleanly_wherever_it_fails)
+{
+	static const size_t sizes[] = {8, 4000, 300000};
+	static const enum ends ends[] = {RDM, MSG};
+	long long had = live();
+
+	for (int row = 0; row < ARRAY_SIZE(sizes) * ARRAY_SIZE(ends); row++) {
+		size_t len = sizes[row / ARRAY_SIZE(ends)];
+		bool failed = true;
+		int n = 0;
+
+		while (failed) {
+			struct lane l;
+
+			lane_open(&l, ends[row % ARRAY_SIZE(ends)], false);
+			fill(l.out, len, n);
+			about("%zu bytes, failing at %d", len, ++n);
+			self->failures += outcome_of_taking_again(&l, len, n, &failed);
+			EXPECT_TRUE(same(l.in, len, n - 1));
+			ASSERT_GT(1000, n);
+			lane_close(&l);
+		}
+		EXPECT_LT(1, n);
+		self->points += n - 1;
+	}
+	EXPECT_TRUE(all_given_back(had))
+	{
+		TH_LOG("%lld more", live() - had);
+	}
+	note("%d points of failure, of which %d were noticed", self->points, self->failures);
+}
+
 #endif

@@ -112,6 +112,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	TREADLE_RUN(run, ctx);
 	struct treadle_obj *obj;
 	bool dead, awaited = false;
+	struct mem_cgroup *old;
 	unsigned long id;
 
 	mutex_lock(&ctx->lock);
@@ -120,6 +121,8 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	mutex_unlock(&ctx->lock);
 	if (dead)
 		return;
+	/* what is allocated for those who hear of it is paid by whose end it is */
+	old = set_active_memcg(ctx->memcg);
 
 	/*
 	 * From here on no object is added or destroyed; reserved ids of calls
@@ -156,6 +159,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		treadle_waits_end(obj); /* who waits by a file; nobody else can be left */
 		ctx_drop(ctx, obj);
 	}
+	set_active_memcg(old);
 	smp_store_release(&ctx->over, true);
 }
 

@@ -269,16 +269,38 @@ static int treadle_flush(struct file *file, fl_owner_t id)
 	return 0;
 }
 
+/* Nobody reaches it by its file any more. */
+static void ctx_leave(struct treadle_ctx *ctx)
+{
+	treadle_pm_leave(ctx);
+	treadle_ctx_put(ctx);
+}
+
+static void ctx_closed(struct work_struct *work)
+{
+	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, closed);
+
+	treadle_ctx_shutdown(ctx);
+	ctx_leave(ctx);
+}
+
+/*
+ * It is for its own process to end it, which may have much to take down: if it exits, that was done (treadle_flush()).
+ * Who was passed the file, or a thread of the kernel (io_uring's fixed files), which has others' to close, leaves it to a worker.
+ */
 static int treadle_release(struct inode *inode, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;
+	bool exits = !IS_ENABLED(CONFIG_MEMCG) && (current->flags & PF_EXITING);
 
-	if (current->flags & PF_KTHREAD) /* nobody waits for it, but for what else it has to do */
-		treadle_ctx_shutdown(ctx);
-	else
+	if (current->mm == ctx->mm || exits)
 		ctx_end(ctx);
-	treadle_pm_leave(ctx);
-	treadle_ctx_put(ctx);
+	if (smp_load_acquire(&ctx->over)) {
+		ctx_leave(ctx);
+	} else {
+		INIT_WORK(&ctx->closed, ctx_closed);
+		treadle_queue_end(&ctx->closed);
+	}
 	return 0;
 }
 

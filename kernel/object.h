@@ -81,6 +81,7 @@ struct treadle_crew;
  * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
  * @dead:	shut down (set once, under @lock); @over: all of it
+ * @closed:	ends it, where that is not for who closes the file
  */
 struct treadle_ctx {
 	struct kref ref;
@@ -106,6 +107,7 @@ struct treadle_ctx {
 	spinlock_t jobs_lock;
 	struct list_head jobs;
 	struct work_struct work;
+	struct work_struct closed;
 };
 
 /*

@@ -187,11 +187,7 @@ static void pm_exit_work(struct work_struct *work)
 	struct treadle_ctx *ctx;
 
 	while ((ctx = pm_pop(pm))) {
-		/* what is allocated for those who hear of it is paid by whose end it is */
-		struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-
 		treadle_ctx_shutdown(ctx);
-		set_active_memcg(old);
 		treadle_ctx_put(ctx);
 		cond_resched();
 	}

@@ -497,6 +497,53 @@ TEST_F(death, its_port_is_free_while_its_memory_is_not)
 	EXPECT_EQ(0, reap(reader));
 }
 
+/* --- who is not concerned ------------------------------------------------------------------ */
+
+static void has_much(int fd)
+{
+	for (int i = 0; i < 5000; i++) {
+		struct treadle_cntr_create c = {.size = sizeof(c)};
+
+		need(call(fd, TREADLE_IOC_CNTR_CREATE, &c) == 0);
+	}
+}
+
+static __u64 cost_of_closing(int fd)
+{
+	__u64 before = own_ns();
+
+	need(close(fd) == 0);
+	return own_ns() - before;
+}
+
+static void closes_for_another(void *arg)
+{
+	struct meeting *m = arg;
+
+	await(&m->go, 1);
+	m->len = cost_of_closing(m->file);
+}
+
+/* Who was passed a file, and is the last to close it, does not take down what its process has made. */
+TEST_F(death, a_file_of_another_costs_little_to_close)
+{
+	__u64 cost;
+	pid_t pid;
+	int own;
+
+	self->m->file = device();
+	has_much(self->m->file);
+	pid = spawn(closes_for_another, self->m);
+	need(close(self->m->file) == 0);
+	own = device();
+	has_much(own);
+	cost = cost_of_closing(own);
+	raise_to(&self->m->go, 1);
+	EXPECT_EQ(0, reap(pid));
+	note("%llu us for one's own, %zu us for another's", cost / 1000, self->m->len / 1000);
+	EXPECT_LT(self->m->len, cost / 4);
+}
+
 /* The harness runs this last. */
 FIXTURE(end){};
 

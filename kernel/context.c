@@ -47,6 +47,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	ctx->ports = treadle_ports(ctx->net);
 	ctx->mm = current->mm;
 	mmgrab(ctx->mm);
+	ctx->opener = get_pid(task_tgid(current));
 #ifdef CONFIG_MEMCG
 	ctx->memcg = get_mem_cgroup_from_mm(ctx->mm);
 #endif
@@ -82,6 +83,7 @@ static void ctx_release(struct kref *ref)
 #ifdef CONFIG_MEMCG
 	mem_cgroup_put(ctx->memcg);
 #endif
+	put_pid(ctx->opener);
 	mmdrop(ctx->mm);
 	if (ctx->crew)
 		treadle_crew_put(ctx->crew);

@@ -285,15 +285,15 @@ static void ctx_closed(struct work_struct *work)
 }
 
 /*
- * It is for its own process to end it, which may have much to take down: if it exits, that was done (treadle_flush()).
- * Who was passed the file, or a thread of the kernel (io_uring's fixed files), which has others' to close, leaves it to a worker.
+ * There may be much to take down: its own process does that (also one that exits, or is another program now: its ports
+ * are free then). Who was passed the file, or a thread of the kernel (io_uring's fixed files), which has others' to close,
+ * leaves it to a worker.
  */
 static int treadle_release(struct inode *inode, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;
-	bool exits = !IS_ENABLED(CONFIG_MEMCG) && (current->flags & PF_EXITING);
 
-	if (current->mm == ctx->mm || exits)
+	if (task_tgid(current) == ctx->opener)
 		ctx_end(ctx);
 	if (smp_load_acquire(&ctx->over)) {
 		ctx_leave(ctx);

@@ -68,7 +68,7 @@ struct treadle_crew;
 /*
  * struct treadle_ctx - one open file
  * @lock:	bindings, create, destroy
- * @mm:		the process; mmgrab'ed
+ * @mm:		the process; mmgrab'ed; @opener: that one, also when it is another program
  * @pm, @mates:	its pages, and its place among the contexts of the process
  * @uid, @user_ns, @net: who opened it; @cred: with which rights his workers look at his memory
  * @crew:	whose workers run what it has to do: those of @uid, or of who answers for him
@@ -87,6 +87,7 @@ struct treadle_ctx {
 	struct kref ref;
 	struct mutex lock;
 	struct mm_struct *mm;
+	struct pid *opener;
 	const struct cred *cred;
 	kuid_t uid;
 	struct user_namespace *user_ns;

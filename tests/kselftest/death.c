@@ -289,6 +289,41 @@ TEST_F(death, another_program_takes_over)
 	murder(pid);
 }
 
+/* The same program once more, by exec(): says whether that port is free. */
+static __attribute__((constructor)) void begins_anew(void)
+{
+	const char *port = getenv("DEATH_PORT");
+	struct treadle_addr addr;
+	__u32 id;
+
+	if (!port)
+		return;
+	addr = loopback(atoi(port));
+	_exit(-ep_create(device(), &addr, NULL, &id));
+}
+
+static void begins_again(void *arg)
+{
+	struct node n;
+	char port[16];
+
+	node_open(&n, (struct options){});
+	for (int i = 0; i < 1000; i++) {
+		struct treadle_cntr_create c = {.size = sizeof(c)};
+
+		need(call(n.fd, TREADLE_IOC_CNTR_CREATE, &c) == 0);
+	}
+	snprintf(port, sizeof(port), "%u", ntohs(n.addr.port));
+	setenv("DEATH_PORT", port, 1);
+	execl("/proc/self/exe", "again", NULL);
+}
+
+/* The file is closed on exec: as when a process has exited, its ports are free, however much there was to take down. */
+TEST_F(death, another_program_finds_its_port_free)
+{
+	EXPECT_EQ(0, reap(spawn(begins_again, NULL)));
+}
+
 /* --- closing in order ------------------------------------------------------------------------- */
 
 TEST_F(death, an_endpoint_closes_in_the_midst)

@@ -286,14 +286,14 @@ static void ctx_closed(struct work_struct *work)
 
 /*
  * There may be much to take down: its own process does that (also one that exits, or is another program now: its ports
- * are free then). Who was passed the file, or a thread of the kernel (io_uring's fixed files), which has others' to close,
- * leaves it to a worker.
+ * are free then), or who shares its memory. Who was passed the file, or a thread of the kernel, which has others' to
+ * close (io_uring's fixed files), leaves it to a worker.
  */
 static int treadle_release(struct inode *inode, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;
 
-	if (task_tgid(current) == ctx->opener)
+	if (task_tgid(current) == ctx->opener || current->mm == ctx->mm)
 		ctx_end(ctx);
 	if (smp_load_acquire(&ctx->over)) {
 		ctx_leave(ctx);

@@ -276,6 +276,7 @@ static void ctx_leave(struct treadle_ctx *ctx)
 	treadle_ctx_put(ctx);
 }
 
+/* With the file's reference, which keeps the module, too; unloading waits for the workqueue. */
 static void ctx_closed(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, closed);
@@ -295,6 +296,7 @@ static int treadle_release(struct inode *inode, struct file *file)
 
 	if (task_tgid(current) == ctx->opener || current->mm == ctx->mm)
 		ctx_end(ctx);
+	/* pairs with treadle_ctx_shutdown(): nothing of it is left to be taken down */
 	if (smp_load_acquire(&ctx->over)) {
 		ctx_leave(ctx);
 	} else {

@@ -175,7 +175,8 @@ static struct treadle_ctx *pm_pop(struct treadle_pm *pm)
 	ctx = list_first_entry_or_null(&pm->ctxs, struct treadle_ctx, mates);
 	if (ctx) {
 		list_del_init(&ctx->mates);
-		kref_get(&ctx->ref); /* its file is open: treadle_pm_leave() takes it off first */
+		kref_get(
+			&ctx->ref); /* its file's is there: treadle_pm_leave() takes it off first */
 	}
 	write_unlock(&pm->lock);
 	return ctx;

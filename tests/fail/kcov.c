@@ -79,7 +79,7 @@ static const struct file_operations kcov_fops = {
 
 void treadle_kcov_begin(void)
 {
-	/* Of which it has none that is safe against removal with mmap: the module stays while the file is open. */
+	/* debugfs guards no mmap against removal; but the module stays while the file is open or mapped. */
 	file = debugfs_create_file_unsafe("kcov", 0600, NULL, NULL, &kcov_fops);
 }
 

@@ -318,7 +318,10 @@ static void begins_again(void *arg)
 	execl("/proc/self/exe", "again", NULL);
 }
 
-/* The file is closed on exec: as when a process has exited, its ports are free, however much there was to take down. */
+/*
+ * The file is closed on exec: as when a process has exited, its ports are free, however much there was to take down.
+ * Seldom seen to fail if a worker takes it down instead, which is fast.
+ */
 TEST_F(death, another_program_finds_its_port_free)
 {
 	EXPECT_EQ(0, reap(spawn(begins_again, NULL)));

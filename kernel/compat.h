@@ -7,9 +7,10 @@
 #ifndef TREADLE_COMPAT_H
 #define TREADLE_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/hugetlb_inline.h>
 #include <linux/mm.h>
-#if HAVE_IO_URING_CMD_H
+#if __has_include(<linux/io_uring/cmd.h>) /* since 6.7 */
 #include <linux/io_uring/cmd.h>
 #else
 #include <linux/io_uring.h>
@@ -84,10 +85,31 @@ static inline bool treadle_gup_faults(struct mm_struct *mm, unsigned long addr, 
 /* The 16 bytes of payload, which may be shared with the process. */
 static inline const u64 *treadle_uring_words(struct io_uring_cmd *cmd)
 {
-#if HAVE_IO_URING_CMD_H
-	return io_uring_sqe_cmd(cmd->sqe);
+#if HAVE_IO_URING_SQE_CMD
+	return (const u64 *)cmd->sqe->cmd;
 #else
 	return cmd->cmd;
+#endif
+}
+
+static inline void treadle_uring_done(struct io_uring_cmd *cmd, long ret, unsigned int issue_flags)
+{
+#if HAVE_IO_URING_CMD_DONE_RES2
+	io_uring_cmd_done(cmd, ret, 0, issue_flags);
+#else
+	io_uring_cmd_done(cmd, ret, issue_flags);
+#endif
+}
+
+/* A timer of CLOCK_MONOTONIC that is started with a relative time. */
+static inline void treadle_timer_setup(struct hrtimer *timer,
+				       enum hrtimer_restart (*function)(struct hrtimer *timer))
+{
+#if HAVE_HRTIMER_SETUP
+	hrtimer_setup(timer, function, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	timer->function = function;
 #endif
 }
 

@@ -25,6 +25,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
+#include "compat.h"
 #include "treadle.h"
 
 #define SPIN_NS	 (100 * NSEC_PER_USEC)
@@ -322,6 +323,5 @@ void treadle_poller_init(struct treadle_poller *p)
 	treadle_trigger_init(&p->trigger);
 	p->until = TREADLE_POLL_NONE;
 	INIT_WORK(&p->work, poller_work);
-	hrtimer_init(&p->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
-	p->timer.function = poller_timer;
+	treadle_timer_setup(&p->timer, poller_timer);
 }

@@ -28,6 +28,6 @@ int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 	if (!reserved)
 		ret = treadle_call(cmd->file->private_data, cmd->cmd_op, arg);
 	/* not returned, as an EAGAIN of the call is its result */
-	io_uring_cmd_done(cmd, ret, 0, issue_flags);
+	treadle_uring_done(cmd, ret, issue_flags);
 	return -EIOCBQUEUED;
 }

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+/* No question: what the other probes take for granted. It compiles, or nothing can be built. */
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/hrtimer.h>
+#include <linux/io_uring_types.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/module.h>

@@ -47,7 +47,7 @@ inline treadle_cqe next(treadle::CompletionQueue &completions)
 /* Addresses are exchanged by other means, here a socket. */
 inline treadle_addr exchange(int line, treadle_addr addr)
 {
-	if (write(line, &addr, sizeof(addr)) != sizeof(addr) ||
+	if (send(line, &addr, sizeof(addr), MSG_NOSIGNAL) != sizeof(addr) ||
 	    read(line, &addr, sizeof(addr)) != sizeof(addr))
 		std::exit(1);
 	return addr;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Reads what a test program printed, as TAP or by GoogleTest, and says what became of each test:
-# "pass|fail|skip <tab> PROGRAM <tab> TEST". Variables: program, status (how it exited), limit (its seconds).
+# "pass|fail|skip <tab> PROGRAM <tab> TEST". Variables: program, status (how it exited), took and limit (seconds).
 #
 # Every program gets at least one line, and a failing one whenever its exit status or its plan says that its
 # results are not the whole truth.
@@ -13,7 +13,10 @@ function result(what, test)
 	print what "\t" program "\t" test
 }
 
-BEGIN { planned = -1 }
+BEGIN {
+	planned = -1
+	split("HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM", signals)
+}
 { sub(/\r$/, "") }
 
 /^1\.\.[0-9]+/ {
@@ -32,8 +35,10 @@ BEGIN { planned = -1 }
 }
 
 END {
-	if (status == 124 || status == 137)
+	if (status == 124 || status == 137 && took >= limit)
 		result("fail", "stopped after " limit " s")
+	else if (status > 128)
+		result("fail", "died of SIG" signals[status - 128] " (" status - 128 "), " seen + 0 " of " planned " tests seen")
 	else if (!seen)
 		result("fail", "exit status " status ", and no result")
 	else if (planned < 0)

@@ -2,14 +2,57 @@
 #ifndef TREADLE_TESTS_FI_CHILD_H
 #define TREADLE_TESTS_FI_CHILD_H
 
+#include <algorithm>
 #include <csignal>
+#include <cstddef>
+#include <cstring>
 #include <functional>
+#include <vector>
 
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+/* A peer that has ended is a failure of the test, not a signal. */
+inline void write_all(int line, const void *buf, std::size_t len)
+{
+	EXPECT_EQ(send(line, buf, len, MSG_NOSIGNAL), static_cast<ssize_t>(len));
+}
+
+inline void read_all(int line, void *buf, std::size_t len)
+{
+	auto *at = static_cast<char *>(buf);
+
+	while (len) {
+		const ssize_t n = read(line, at, len);
+		ASSERT_GT(n, 0);
+		at += n;
+		len -= static_cast<std::size_t>(n);
+	}
+}
+
+/* Length and bytes in one call: a peer may end once it has read the length of an empty message. */
+inline void put(int line, const std::vector<std::byte> &bytes)
+{
+	const std::size_t size = bytes.size();
+	std::vector<std::byte> whole(sizeof(size) + size);
+
+	std::memcpy(whole.data(), &size, sizeof(size));
+	std::copy(bytes.begin(), bytes.end(), whole.begin() + sizeof(size));
+	write_all(line, whole.data(), whole.size());
+}
+
+inline std::vector<std::byte> get(int line)
+{
+	std::size_t size = 0;
+
+	read_all(line, &size, sizeof(size));
+	std::vector<std::byte> bytes(size);
+	read_all(line, bytes.data(), size);
+	return bytes;
+}
 
 /* A child process with a line to its parent. What it returns is its exit status; 0 is well. */
 class Child

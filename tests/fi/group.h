@@ -141,22 +141,6 @@ public:
 
 /* --- members in processes of their own -------------------------------------------------- */
 
-inline void write_all(int line, const void *buf, std::size_t len)
-{
-	EXPECT_EQ(write(line, buf, len), static_cast<ssize_t>(len));
-}
-inline void read_all(int line, void *buf, std::size_t len)
-{
-	auto *at = static_cast<char *>(buf);
-
-	while (len) {
-		const ssize_t n = read(line, at, len);
-		ASSERT_GT(n, 0);
-		at += n;
-		len -= static_cast<std::size_t>(n);
-	}
-}
-
 /* Each is told the addresses of all, joins, and then does what run says. */
 class Processes
 {
@@ -172,10 +156,10 @@ public:
 			}));
 		std::vector<std::vector<std::byte>> addresses;
 		for (auto &child : children_)
-			addresses.push_back(receive(child->line()));
+			addresses.push_back(get(child->line()));
 		for (auto &child : children_) {
 			for (const auto &address : addresses)
-				send(child->line(), address);
+				put(child->line(), address);
 		}
 	}
 
@@ -189,29 +173,15 @@ public:
 	void go(std::size_t rank) { write_all(children_[rank]->line(), "", 1); }
 
 private:
-	static void send(int line, const std::vector<std::byte> &bytes)
-	{
-		const std::size_t size = bytes.size();
-		write_all(line, &size, sizeof(size));
-		write_all(line, bytes.data(), size);
-	}
-	static std::vector<std::byte> receive(int line)
-	{
-		std::size_t size = 0;
-		read_all(line, &size, sizeof(size));
-		std::vector<std::byte> bytes(size);
-		read_all(line, bytes.data(), size);
-		return bytes;
-	}
 	static void be(std::size_t size, std::size_t rank, int line, const Run &run)
 	{
 		Node node(hints_for(FI_MSG | FI_COLLECTIVE));
 		Member member(node);
 		std::vector<std::vector<std::byte>> addresses;
 
-		send(line, address_of(member.ep.get()));
+		put(line, address_of(member.ep.get()));
 		while (addresses.size() < size)
-			addresses.push_back(receive(line));
+			addresses.push_back(get(line));
 		member.know(addresses);
 		member.join_all();
 		member.expect_joined(member.mc.get());

@@ -16,25 +16,6 @@ namespace
 
 using namespace std::chrono_literals;
 
-void put(int line, const std::vector<std::byte> &bytes)
-{
-	const std::size_t size = bytes.size();
-
-	EXPECT_EQ(write(line, &size, sizeof(size)), ssize_t{sizeof(size)});
-	EXPECT_EQ(write(line, bytes.data(), size), static_cast<ssize_t>(size));
-}
-
-std::vector<std::byte> get(int line)
-{
-	std::size_t size = 0;
-
-	if (read(line, &size, sizeof(size)) != sizeof(size))
-		return {};
-	std::vector<std::byte> bytes(size);
-	EXPECT_EQ(read(line, bytes.data(), size), static_cast<ssize_t>(size));
-	return bytes;
-}
-
 /* Both exchange their addresses. */
 fi_addr_t meet(Side &side, int line)
 {

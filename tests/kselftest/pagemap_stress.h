@@ -148,7 +148,7 @@ static inline int partner(stress *s, struct errand e)
 
 	if (s->partner.socket < 0)
 		return run_errand(&s->partner, &e);
-	need(write(s->partner.socket, &e, sizeof(e)) == sizeof(e));
+	need(send(s->partner.socket, &e, sizeof(e), MSG_NOSIGNAL) == sizeof(e));
 	need(read(s->partner.socket, &result, sizeof(result)) == sizeof(result));
 	return result;
 }

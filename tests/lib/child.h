@@ -23,7 +23,7 @@ public:
 
 		template <class T> void tell(const T &value) const
 		{
-			if (write(fd_, &value, sizeof(value)) != sizeof(value))
+			if (send(fd_, &value, sizeof(value), MSG_NOSIGNAL) != sizeof(value))
 				ADD_FAILURE() << "the other process is gone";
 		}
 		template <class T> T ask() const

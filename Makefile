@@ -300,7 +300,10 @@ sparse: module
 
 # --- running ------------------------------------------------------------------------------------------
 
-export KERNEL NODES CMD TESTS COVERAGE
+# What is said of these on the command line is for a shell, as written: make expands no $ in it.
+$(foreach name,CMD BENCH SETS TESTS FABTESTS,$(if $(filter command% environment%,$(origin $(name))),\
+	$(eval override $(name) := $$(value $(name)))))
+export KERNEL NODES CMD BENCH SETS TESTS FABTESTS COVERAGE
 run := tools/vm/run
 
 # make turns every failure into exit status 2; tools/vm/run returns CMD's own.
@@ -320,13 +323,14 @@ demo: setup
 bench:
 	$(Q)tools/setup packages gnuplot-nox
 	+$(Q)$(MAKE) module programs
-	$(Q)VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} $(run) 'tools/bench-run $(BENCH)'
+	$(Q)VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} $(run) "tools/bench-run $$BENCH"
 	$(Q)ls build/bench/out/*
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
 	$(Q)tools/setup packages python3 procps
-	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} $(run) "FABTESTS=$(abspath $(FABTESTS)) tools/fabtests $(SETS)"
+	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} \
+		$(run) "FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
 check:
 	$(Q)tools/setup packages
 	+$(Q)tests/run $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))

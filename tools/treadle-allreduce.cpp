@@ -10,11 +10,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include <getopt.h>
-
 #include <rdma/fi_collective.h>
 
 #include "bench/others.h"
+#include "cli.h"
 
 namespace
 {
@@ -25,16 +24,6 @@ struct Options {
 	size_t processes = 8, rounds = 100;
 	unsigned seconds = 60; /* patience */
 };
-
-void usage(std::FILE *to)
-{
-	std::fputs("Usage: treadle-allreduce [OPTION]...\n"
-		   "Allreduces among processes that are stopped, all but the last to call.\n\n"
-		   "  -n, --processes N     how many (default: 8)\n"
-		   "  -r, --rounds N        how many allreduces (default: 100, at most 1000)\n"
-		   "  -h, --help            print this\n",
-		   to);
-}
 
 class Member
 {
@@ -186,6 +175,7 @@ int allreduce(const Options &options)
 {
 	Others others;
 
+	cli::need_device();
 	load_providers();
 	/* Before anything is opened: few providers survive a fork. */
 	for (size_t i = 1; i < options.processes; i++)
@@ -236,63 +226,28 @@ int allreduce(const Options &options)
 	return 0;
 }
 
-size_t number(const char *text, size_t least, size_t most)
-{
-	char *end;
-
-	errno = 0;
-	const unsigned long long value = std::strtoull(text, &end, 0);
-	if (errno || end == text || *end || *text == '-' || value < least || value > most)
-		throw std::invalid_argument(std::string(text) + " is not from " +
-					    std::to_string(least) + " to " + std::to_string(most));
-	return value;
-}
-
 Options parse(int argc, char **argv)
 {
-	static const option longs[] = {
-		{"processes", required_argument, nullptr, 'n'},
-		{"rounds", required_argument, nullptr, 'r'},
-		{"help", no_argument, nullptr, 'h'},
-		{},
-	};
-	Options options;
+	Options o;
 
-	for (int c; (c = getopt_long(argc, argv, "n:r:h", longs, nullptr)) != -1;) {
-		switch (c) {
-		case 'n':
-			options.processes = number(optarg, 2, 1000);
-			break;
-		case 'r':
-			options.rounds = number(optarg, 1, 1000);
-			break;
-		case 'h':
-			usage(stdout);
-			std::exit(0);
-		default:
-			throw std::invalid_argument("try --help");
-		}
-	}
-	if (optind < argc)
-		throw std::invalid_argument(std::string("what is ") + argv[optind] +
-					    "? try --help");
-	return options;
+	cli::parse_options(
+		{"treadle-allreduce",
+		 "[OPTION]...",
+		 "Allreduces among processes that are stopped, all but the last to call.",
+		 {{'n', "processes", "N", "how many (default: 8)",
+		   [&](const char *text) { o.processes = cli::number(text, 2, 1000); }},
+		  {'r', "rounds", "N", "how many allreduces (default: 100, at most 1000)",
+		   [&](const char *text) { o.rounds = cli::number(text, 1, 1000); }},
+		  {'t', "timeout", "S", "give up after so many seconds (default: 60)",
+		   [&](const char *text) { o.seconds = cli::number(text, 1, 86400); }}},
+		 ""},
+		argc, argv);
+	return o;
 }
 
 } // namespace
 
 int main(int argc, char **argv)
 {
-	int status = 1;
-
-	signal(SIGPIPE, SIG_IGN);
-	try {
-		return allreduce(parse(argc, argv));
-	} catch (const std::invalid_argument &e) {
-		std::fprintf(stderr, "treadle-allreduce: %s\n", e.what());
-		status = 2;
-	} catch (const std::exception &e) {
-		std::fprintf(stderr, "treadle-allreduce: %s\n", e.what());
-	}
-	return status;
+	return cli::run("treadle-allreduce", [&] { return allreduce(parse(argc, argv)); });
 }

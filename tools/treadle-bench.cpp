@@ -6,15 +6,15 @@
  * medians over the rounds are compared. Beside the times stand counts that no load and no emulation
  * can distort: system calls and user-space instructions for each message.
  */
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
-
-#include <getopt.h>
 
 #include "bench/cells.h"
 #include "bench/count.h"
 #include "bench/picture.h"
 #include "bench/scale.h"
+#include "cli.h"
 
 namespace
 {
@@ -22,7 +22,7 @@ namespace
 using namespace bench;
 
 struct Options {
-	std::vector<std::string> providers{"treadle", "shm", "tcp;ofi_rxm", "sockets"};
+	std::vector<std::string> providers{"treadle", "shm", "tcp;ofi_rxm", "sockets"}, named;
 	std::vector<Operation> chosen;
 	std::vector<size_t> sizes;
 	std::string baseline = "shm";
@@ -34,149 +34,87 @@ struct Options {
 	std::string json, svg;
 };
 
-void usage(std::FILE *to)
-{
-	std::fputs(
-		"Usage: treadle-bench [OPTION]...\n"
-		"Compares libfabric providers: time, system calls, instructions per message.\n\n"
-		"  -p, --provider NAME   add a provider (default: treadle, shm, tcp;ofi_rxm, sockets)\n"
-		"  -b, --baseline NAME   the provider that ratios refer to (default: shm)\n"
-		"  -o, --operation NAME  add an operation (default: all but post):\n",
-		to);
-	for (const Operation &op : operations)
-		std::fprintf(to, "                          %-10s %s\n", op.name, op.help);
-	std::fputs(
-		"  -s, --size BYTES      add a size; K and M are understood\n"
-		"                        (default: 8, 4K, 64K, 1M; post: 64K, 64M)\n"
-		"  -t, --two             the ends in two processes; half a round trip is a message.\n"
-		"                        Default: both in one thread, the cost to both sides without\n"
-		"                        waiting, which is stable on a busy machine as well\n"
-		"  -e, --endpoint TYPE   rdm (default), or msg: the two ends are connected\n"
-		"  -c, --cells           instead: transfers that a store starts (FI_TRIGGER_XPU), for\n"
-		"                        the first provider: reaction time, cost while nobody writes\n"
-		"  -r, --rounds N        measure each provider N times, in turns (default: 11)\n"
-		"  -d, --duration MS     how long each time (default: 20)\n"
-		"  -n, --no-count        no system calls and instructions (never with --two)\n"
-		"  -j, --json FILE       write all figures to FILE\n"
-		"  -g, --svg FILE        draw them (needs gnuplot)\n"
-		"  -h, --help            print this\n\n"
-		"Spread is half the distance of the quartiles. A provider that does not have an\n"
-		"operation gets a -. System calls are those of all threads, without sched_yield;\n"
-		"instructions are not told of providers with threads of their own. The exit status is 1 if any provider\n"
-		"failed at what it said it can do, or delivered wrong data.\n",
-		to);
-}
-
-size_t parse_number(const char *text, bool units = false)
-{
-	char *end;
-	errno = 0;
-	size_t value = std::strtoull(text, &end, 0);
-
-	if (units && *end && std::strchr("kKmM", *end))
-		value <<= (*end++ | 0x20) == 'k' ? 10 : 20;
-	if (errno || end == text || *end || *text == '-' || !value)
-		throw std::invalid_argument(std::string("not a number: ") + text);
-	return value;
-}
-
 Operation parse_operation(const std::string &name)
 {
 	for (const Operation &op : operations)
 		if (name == op.name)
 			return op;
-	throw std::invalid_argument("no such operation: " + name);
+	throw cli::Misuse("no such operation: " + name);
 }
 
 fi_ep_type parse_type(const std::string &name)
 {
 	if (name != "rdm" && name != "msg")
-		throw std::invalid_argument("no type of endpoint that is measured: " + name);
+		throw cli::Misuse("no type of endpoint that is measured: " + name);
 	return name == "msg" ? FI_EP_MSG : FI_EP_RDM;
+}
+
+std::string help_of_operations()
+{
+	std::string help = "add an operation (default: all but post):";
+
+	for (const Operation &op : operations)
+		help += '\n' + std::string(op.name) + ": " + op.help;
+	return help;
 }
 
 Options parse(int argc, char **argv)
 {
-	enum { scale = 256 };
-	static const option longs[] = {
-		{"provider", required_argument, nullptr, 'p'},
-		{"baseline", required_argument, nullptr, 'b'},
-		{"operation", required_argument, nullptr, 'o'},
-		{"size", required_argument, nullptr, 's'},
-		{"two", no_argument, nullptr, 't'},
-		{"endpoint", required_argument, nullptr, 'e'},
-		{"cells", no_argument, nullptr, 'c'},
-		{"scale", optional_argument, nullptr, scale},
-		{"rounds", required_argument, nullptr, 'r'},
-		{"duration", required_argument, nullptr, 'd'},
-		{"no-count", no_argument, nullptr, 'n'},
-		{"json", required_argument, nullptr, 'j'},
-		{"svg", required_argument, nullptr, 'g'},
-		{"help", no_argument, nullptr, 'h'},
-		{},
-	};
-	Options options;
+	const std::string operations_help = help_of_operations();
+	Options o;
 	std::vector<std::string> providers;
 
-	for (int c;
-	     (c = getopt_long(argc, argv, "p:b:o:s:te:cr:d:nj:g:h", longs, nullptr)) != -1;) {
-		switch (c) {
-		case 'p':
-			providers.emplace_back(optarg);
-			break;
-		case 'b':
-			options.baseline = optarg;
-			break;
-		case 'o':
-			options.chosen.push_back(parse_operation(optarg));
-			break;
-		case 's':
-			options.sizes.push_back(parse_number(optarg, true));
-			break;
-		case 't':
-			options.two = true;
-			break;
-		case 'e':
-			options.type = parse_type(optarg);
-			break;
-		case 'c':
-			options.cells = true;
-			break;
-		case scale:
-			options.scale = optarg ? parse_number(optarg, true) : 1'000'000;
-			break;
-		case 'r':
-			options.rounds = parse_number(optarg);
-			break;
-		case 'd':
-			options.milliseconds = parse_number(optarg);
-			break;
-		case 'n':
-			options.count = false;
-			break;
-		case 'j':
-			options.json = optarg;
-			break;
-		case 'g':
-			options.svg = optarg;
-			break;
-		case 'h':
-			usage(stdout);
-			std::exit(0);
-		default:
-			throw std::invalid_argument("try --help");
-		}
-	}
-	if (optind < argc)
-		throw std::invalid_argument(std::string("what is ") + argv[optind] +
-					    "? try --help");
+	cli::parse_options(
+		{"treadle-bench",
+		 "[OPTION]...",
+		 "Compares libfabric providers: time, system calls, instructions per message.",
+		 {{'p', "provider", "NAME",
+		   "add a provider (default: treadle, shm, tcp;ofi_rxm, sockets)",
+		   [&](const char *text) { providers.emplace_back(text); }},
+		  {0, "baseline", "NAME", "the provider that ratios refer to (default: shm)",
+		   [&](const char *text) { o.baseline = text; }},
+		  {'o', "operation", "NAME", operations_help.c_str(),
+		   [&](const char *text) { o.chosen.push_back(parse_operation(text)); }},
+		  {'s', "size", "BYTES", "add a size (default: 8, 4K, 64K, 1M; post: 64K, 64M)",
+		   [&](const char *text) { o.sizes.push_back(cli::number(text, 1, 4ULL << 30)); }},
+		  {0, "two", nullptr,
+		   "the ends in two processes; half a round trip is a message.\n"
+		   "Default: both in one thread, the cost to both sides without\n"
+		   "waiting, which is stable on a busy machine as well",
+		   [&](const char *) { o.two = true; }},
+		  {'e', "endpoint", "TYPE", "rdm (default), or msg: the two ends are connected",
+		   [&](const char *text) { o.type = parse_type(text); }},
+		  {0, "cells", nullptr,
+		   "instead: transfers that a store starts (FI_TRIGGER_XPU), for\n"
+		   "the first provider: reaction time, cost while nothing is written",
+		   [&](const char *) { o.cells = true; }},
+		  {0, "scale", "[=N]",
+		   "instead: arm N commands on one counter (default: 1000000),\n"
+		   "for the first provider, and beside it the last",
+		   [&](const char *text) { o.scale = text ? cli::number(text) : 1'000'000; }},
+		  {'r', "rounds", "N", "measure each provider N times, in turns (default: 11)",
+		   [&](const char *text) { o.rounds = cli::number(text, 1, 1 << 20); }},
+		  {'d', "duration", "MS", "how long each time (default: 20)",
+		   [&](const char *text) { o.milliseconds = cli::number(text, 1, 1 << 30); }},
+		  {0, "no-count", nullptr, "no system calls and instructions (never with --two)",
+		   [&](const char *) { o.count = false; }},
+		  {'j', "json", "FILE", "write all figures to FILE",
+		   [&](const char *text) { o.json = text; }},
+		  {'g', "svg", "FILE", "draw them (needs gnuplot)",
+		   [&](const char *text) { o.svg = text; }}},
+		 "Spread is half the distance of the quartiles. A provider that does not have an\n"
+		 "operation gets a -. System calls are those of all threads, without sched_yield;\n"
+		 "instructions are not told of providers with threads of their own. The exit status is 1 if any provider\n"
+		 "failed at what it said it can do, or delivered wrong data, or if one that was named is not here.\n"},
+		argc, argv);
+	o.named = providers;
 	if (!providers.empty())
-		options.providers = providers;
-	if (options.chosen.empty())
+		o.providers = providers;
+	if (o.chosen.empty())
 		for (const Operation &op : operations)
 			if (op.kind != Kind::post)
-				options.chosen.push_back(op);
-	return options;
+				o.chosen.push_back(op);
+	return o;
 }
 
 std::vector<size_t> sizes_of(const Options &options, const Operation &op)
@@ -345,9 +283,28 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 	return rows;
 }
 
+/* Of providers that were named and have nothing that was asked for: else a table of - would look like a result. */
+bool nothing_of(const std::string &name, const std::vector<Row> &rows)
+{
+	const bool nothing = std::ranges::none_of(rows, [&](const Row &row) {
+		return row.job.provider == name && row.status != Answer::Status::unsupported;
+	});
+
+	if (nothing)
+		std::fprintf(stderr,
+			     "treadle-bench: %s has none of this here; FI_LOG_LEVEL=info "
+			     "fi_info -p '%s' says why\n",
+			     name.c_str(), name.c_str());
+	return nothing;
+}
+
 int bench_main(const Options &options)
 {
 	File json;
+	bool bad = false;
+
+	if (std::ranges::count(options.providers, "treadle"))
+		cli::need_device();
 	if (!options.json.empty()) {
 		json.reset(std::fopen(options.json.c_str(), "w"));
 		if (!json)
@@ -381,22 +338,16 @@ int bench_main(const Options &options)
 		write_json(json.get(), rows, options.baseline);
 	if (!options.svg.empty())
 		write_svg(rows, options.svg);
-	return std::any_of(rows.begin(), rows.end(),
-			   [](const Row &row) { return row.status == Answer::Status::failed; });
+	for (const auto &name : options.named)
+		bad |= nothing_of(name, rows);
+	return bad || std::ranges::any_of(rows, [](const Row &row) {
+		       return row.status == Answer::Status::failed;
+	       });
 }
 
 } // namespace
 
 int main(int argc, char **argv)
 {
-	signal(SIGPIPE, SIG_IGN);
-	try {
-		return bench_main(parse(argc, argv));
-	} catch (const std::invalid_argument &e) {
-		std::fprintf(stderr, "treadle-bench: %s\n", e.what());
-		return 2;
-	} catch (const std::exception &e) {
-		std::fprintf(stderr, "treadle-bench: %s\n", e.what());
-		return 1;
-	}
+	return cli::run("treadle-bench", [&] { return bench_main(parse(argc, argv)); });
 }

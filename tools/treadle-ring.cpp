@@ -13,10 +13,9 @@
 #include <optional>
 #include <vector>
 
-#include <getopt.h>
-
 #include "bench/others.h"
 #include "bench/station.h"
+#include "cli.h"
 
 namespace
 {
@@ -28,25 +27,6 @@ struct Options : Plan {
 	size_t processes = 8;
 	bool stop = true;
 };
-
-void usage(std::FILE *to)
-{
-	std::fputs(
-		"Usage: treadle-ring [OPTION]...\n"
-		"Sends messages around a ring of processes that are stopped.\n\n"
-		"  -p, --provider NAME   over this libfabric provider (default: treadle)\n"
-		"  -n, --processes N     how many (default: 8)\n"
-		"  -r, --rounds N        how often around (default: 1000); fewer if the provider\n"
-		"                        can't have that many receives posted\n"
-		"  -s, --size BYTES      of a message (default: 64)\n"
-		"  -d, --deferred        arm by FI_QUEUE_WORK instead of FI_TRIGGER\n"
-		"      --no-stop         let the others run\n"
-		"  -b, --beside NAME     then the same over another provider, with nobody stopped and\n"
-		"                        at most 50 rounds, and the ratio\n"
-		"  -t, --timeout S       give up after so many seconds (default: 60)\n"
-		"  -h, --help            print this\n",
-		to);
-}
 
 /* Nothing is wrong; it just can't be done here. */
 struct Unavailable : std::runtime_error {
@@ -142,76 +122,43 @@ double turn(Options options)
 	return each;
 }
 
-size_t number(const char *text, size_t least, size_t most)
-{
-	char *end;
-
-	errno = 0;
-	const unsigned long long value = std::strtoull(text, &end, 0);
-	if (errno || end == text || *end || *text == '-' || value < least || value > most)
-		throw std::invalid_argument(std::string(text) + " is not from " +
-					    std::to_string(least) + " to " + std::to_string(most));
-	return value;
-}
-
 Options parse(int argc, char **argv)
 {
-	enum { no_stop = 256 };
-	static const option longs[] = {
-		{"provider", required_argument, nullptr, 'p'},
-		{"processes", required_argument, nullptr, 'n'},
-		{"rounds", required_argument, nullptr, 'r'},
-		{"size", required_argument, nullptr, 's'},
-		{"deferred", no_argument, nullptr, 'd'},
-		{"no-stop", no_argument, nullptr, no_stop},
-		{"beside", required_argument, nullptr, 'b'},
-		{"timeout", required_argument, nullptr, 't'},
-		{"help", no_argument, nullptr, 'h'},
-		{},
-	};
-	Options options;
+	Options o;
 
-	for (int c; (c = getopt_long(argc, argv, "p:n:r:s:db:t:h", longs, nullptr)) != -1;) {
-		switch (c) {
-		case 'p':
-			options.provider = optarg;
-			break;
-		case 'n':
-			options.processes = number(optarg, 2, 1000);
-			break;
-		case 'r':
-			options.rounds = number(optarg, 1, 1 << 24);
-			break;
-		case 's':
-			options.size = number(optarg, 1, 1 << 30);
-			break;
-		case 'd':
-			options.deferred = true;
-			break;
-		case no_stop:
-			options.stop = false;
-			break;
-		case 'b':
-			options.beside = optarg;
-			break;
-		case 't':
-			options.seconds = number(optarg, 1, 86400);
-			break;
-		case 'h':
-			usage(stdout);
-			std::exit(0);
-		default:
-			throw std::invalid_argument("try --help");
-		}
-	}
-	if (optind < argc)
-		throw std::invalid_argument(std::string("what is ") + argv[optind] +
-					    "? try --help");
-	return options;
+	cli::parse_options(
+		{"treadle-ring",
+		 "[OPTION]...",
+		 "Sends messages around a ring of processes that are stopped.",
+		 {{'p', "provider", "NAME", "over this libfabric provider (default: treadle)",
+		   [&](const char *text) { o.provider = text; }},
+		  {'n', "processes", "N", "how many (default: 8)",
+		   [&](const char *text) { o.processes = cli::number(text, 2, 1000); }},
+		  {'r', "rounds", "N",
+		   "how often around (default: 1000); fewer if the provider\n"
+		   "can't have that many receives posted",
+		   [&](const char *text) { o.rounds = cli::number(text, 1, 1 << 24); }},
+		  {'s', "size", "BYTES", "of a message (default: 64)",
+		   [&](const char *text) { o.size = cli::number(text, 1, 1 << 30); }},
+		  {0, "deferred", nullptr, "arm by FI_QUEUE_WORK instead of FI_TRIGGER",
+		   [&](const char *) { o.deferred = true; }},
+		  {0, "no-stop", nullptr, "let the others run",
+		   [&](const char *) { o.stop = false; }},
+		  {0, "beside", "NAME",
+		   "then the same over another provider, with nothing stopped\n"
+		   "and at most 50 rounds, and the ratio",
+		   [&](const char *text) { o.beside = text; }},
+		  {'t', "timeout", "S", "give up after so many seconds (default: 60)",
+		   [&](const char *text) { o.seconds = cli::number(text, 1, 86400); }}},
+		 ""},
+		argc, argv);
+	return o;
 }
 
 int ring_main(const Options &options)
 {
+	if (options.provider == "treadle")
+		cli::need_device();
 	load_providers();
 	const double each = turn(options);
 
@@ -230,16 +177,5 @@ int ring_main(const Options &options)
 
 int main(int argc, char **argv)
 {
-	int status = 1;
-
-	signal(SIGPIPE, SIG_IGN);
-	try {
-		return ring_main(parse(argc, argv));
-	} catch (const std::invalid_argument &e) {
-		std::fprintf(stderr, "treadle-ring: %s\n", e.what());
-		status = 2;
-	} catch (const std::exception &e) {
-		std::fprintf(stderr, "treadle-ring: %s\n", e.what());
-	}
-	return status;
+	return cli::run("treadle-ring", [&] { return ring_main(parse(argc, argv)); });
 }

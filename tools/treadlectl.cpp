@@ -21,10 +21,13 @@
 #include <string>
 #include <vector>
 
-#include <getopt.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <treadle/ioctl.h>
 #include <treadle/ring.h>
+
+#include "cli.h"
 
 namespace
 {
@@ -55,6 +58,7 @@ struct Armed {
 
 /* One context: what one file of the device says. */
 struct Picture {
+	bool context = false; /* it is one */
 	std::uint64_t armed_count = 0;
 	bool more = false; /* than what is told */
 	std::map<Id, Counter> counters;
@@ -139,6 +143,7 @@ Picture read(std::istream &file)
 
 		in >> what;
 		if (what == "treadle-context:") {
+			p.context = true;
 			p.armed_count = take<std::uint64_t>(in, "armed");
 		} else if (what == "treadle-cntr:") {
 			in >> id;
@@ -305,68 +310,88 @@ void draw(const Picture &p, const std::string &prefix)
 	}
 }
 
+/* Why a process, or one of its files, cannot be looked at. */
+std::runtime_error cannot_look(const std::string &pid, int error)
+{
+	if (error == ENOENT || error == ESRCH)
+		return std::runtime_error("there is no process " + pid);
+	if (error == EACCES || error == EPERM)
+		return std::runtime_error("process " + pid +
+					  " may not be looked at: its user may, and root, as "
+					  "ptrace(2) has it");
+	return std::runtime_error("process " + pid + ": " + std::generic_category().message(error));
+}
+
+/* A file may be a context: whatever its name is, it is of a character device. */
+bool may_be_context(const std::filesystem::path &fd)
+{
+	struct stat st;
+
+	return !::stat(fd.c_str(), &st) && S_ISCHR(st.st_mode);
+}
+
 int explain(const std::string &pid, bool dot)
 {
 	const std::filesystem::path process = "/proc/" + pid;
+	std::error_code error;
+	std::filesystem::directory_iterator fds(process / "fd", error);
 	int contexts = 0;
 
+	if (error)
+		throw cannot_look(pid, error.value());
 	if (dot)
 		std::printf("digraph treadle {\n");
-	for (const auto &fd : std::filesystem::directory_iterator(process / "fd")) {
-		std::error_code error;
-		if (std::filesystem::read_symlink(fd.path(), error) != TREADLE_DEVICE)
+	for (const auto &fd : fds) {
+		if (!may_be_context(fd.path()))
 			continue;
 		const std::string number = fd.path().filename();
 		std::ifstream file(process / "fdinfo" / number);
+		if (!file && errno != ENOENT)
+			throw cannot_look(pid, errno);
 		const Picture picture = read(file);
+		if (!picture.context)
+			continue;
 		contexts++;
 		if (dot) {
 			draw(picture, "f" + number);
-		} else {
-			std::printf("process %s, file %s: ", pid.c_str(), number.c_str());
-			tell(picture);
+			continue;
 		}
+		std::printf("process %s, file %s: ", pid.c_str(), number.c_str());
+		tell(picture);
+		if (picture.armed.empty() && picture.armed_count)
+			std::printf("  which are not shown: only the user who opened the file, and "
+				    "root, may see them\n");
 	}
 	if (dot)
 		std::printf("}\n");
-	if (!contexts)
-		std::fprintf(stderr, "treadlectl: process %s has not opened %s\n", pid.c_str(),
-			     TREADLE_DEVICE);
-	return contexts ? 0 : 1;
+	if (!contexts) {
+		if (access(TREADLE_DEVICE, F_OK))
+			cli::need_device();
+		throw std::runtime_error("process " + pid +
+					 " has no file of treadle's device open");
+	}
+	return 0;
 }
 
-constexpr char usage[] =
-	"Usage: treadlectl explain [--dot] PID\n"
-	"Says what is armed in a process, what it waits for, and where that is stuck.\n\n"
-	"  -d, --dot   draw it, for Graphviz\n"
-	"  -h, --help  print this\n\n"
-	"For who may trace the process. The exit status is 1 if nothing can be told.\n";
+int control(int argc, char **argv)
+{
+	bool dot = false;
+	const auto words = cli::parse(
+		{"treadlectl",
+		 "explain [OPTION]... PID",
+		 "Says what is armed in a process, what it waits for, and where that is stuck.",
+		 {{0, "dot", nullptr, "draw it, for Graphviz", [&](const char *) { dot = true; }}},
+		 "It tells those who may trace the process. The exit status is 1 if nothing can be told.\n"},
+		argc, argv);
+
+	if (words.size() != 2 || words[0] != "explain")
+		throw cli::Misuse("explain PID is all that can be asked; try --help");
+	return explain(std::to_string(cli::number(words[1].c_str(), 1, 1 << 30)), dot);
+}
 
 } // namespace
 
 int main(int argc, char **argv)
 {
-	static const option longs[] = {
-		{"dot", no_argument, nullptr, 'd'}, {"help", no_argument, nullptr, 'h'}, {}};
-	bool dot = false;
-
-	for (int c; (c = getopt_long(argc, argv, "dh", longs, nullptr)) != -1;) {
-		if (c == 'h') {
-			std::fputs(usage, stdout);
-			return 0;
-		}
-		if (c != 'd')
-			return 2;
-		dot = true;
-	}
-	if (argc - optind != 2 || std::strcmp(argv[optind], "explain") != 0) {
-		std::fputs(usage, stderr);
-		return 2;
-	}
-	try {
-		return explain(argv[optind + 1], dot);
-	} catch (const std::exception &e) {
-		std::fprintf(stderr, "treadlectl: %s\n", e.what());
-		return 1;
-	}
+	return cli::run("treadlectl", [&] { return control(argc, argv); });
 }

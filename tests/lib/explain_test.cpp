@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,4 +143,53 @@ TEST_F(ExplainTest, only_for_who_may_trace_the_process)
 	int status = -1;
 	EXPECT_EQ(waitpid(other, &status, 0), other);
 	EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+/* What a container or a udev rule calls it does not matter. */
+TEST_F(ExplainTest, finds_a_device_under_another_name)
+{
+	const char *const name = "/tmp/another-treadle";
+	struct stat device;
+
+	ASSERT_EQ(stat(TREADLE_DEVICE, &device), 0);
+	unlink(name);
+	ASSERT_EQ(mknod(name, S_IFCHR | 0600, device.st_rdev), 0);
+	const int fd = open(name, O_RDWR | O_CLOEXEC);
+	ASSERT_GE(fd, 0);
+	const Told told = explain();
+	EXPECT_EQ(told.status, 0) << told.text;
+	EXPECT_TRUE(told.has(", file " + std::to_string(fd) + ": 0 commands are armed"))
+		<< told.text;
+	close(fd);
+	unlink(name);
+}
+
+/* A passed file is found; that its commands are not shown is said. */
+TEST_F(ExplainTest, says_that_it_may_not_see_a_file_that_was_passed)
+{
+	ASSERT_EQ(a.context.submit(send().when(c.id(), 3)), 0);
+	int line[2];
+	ASSERT_EQ(pipe(line), 0);
+	const pid_t other = fork();
+	if (other == 0) {
+		const std::string self = std::to_string(getpid());
+
+		for (int fd = 3; fd < 100; ++fd)
+			fcntl(fd, F_SETFD, 0);
+		dup2(line[1], 1);
+		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+			_exit(99);
+		execlp("treadlectl", "treadlectl", "explain", self.c_str(), nullptr);
+		_exit(98);
+	}
+	close(line[1]);
+	Told told;
+	char buf[4096];
+	for (ssize_t n; (n = read(line[0], buf, sizeof(buf))) > 0;)
+		told.text.append(buf, static_cast<std::size_t>(n));
+	close(line[0]);
+	EXPECT_EQ(waitpid(other, &told.status, 0), other);
+	EXPECT_EQ(WEXITSTATUS(told.status), 0) << told.text;
+	EXPECT_TRUE(told.has("1 commands are armed\n  which are not shown")) << told.text;
+	EXPECT_FALSE(told.has("waits for")) << told.text;
 }

@@ -304,7 +304,10 @@ sparse: module
 $(foreach name,CMD BENCH SETS TESTS FABTESTS,$(if $(filter command% environment%,$(origin $(name))),\
 	$(eval override $(name) := $$(value $(name)))))
 export KERNEL NODES CMD BENCH SETS TESTS FABTESTS COVERAGE
+# (tests/docs/commands replaces these)
 run := tools/vm/run
+setup := tools/setup
+check := tests/run
 
 # make turns every failure into exit status 2; tools/vm/run returns CMD's own.
 vm: module programs
@@ -313,27 +316,27 @@ vm-shell: module programs
 	$(Q)VM_SHELL=1 $(run)
 
 setup:
-	$(Q)tools/setup packages
-	$(Q)tools/setup kernel $(KERNEL)
+	$(Q)$(setup) packages
+	$(Q)$(setup) kernel $(KERNEL)
 
 # Before anything is built there may be no compiler: what follows set-up is left to another make.
 demo: setup
 	+$(Q)$(MAKE) module programs
 	$(Q)$(run) tools/demo
 bench:
-	$(Q)tools/setup packages gnuplot-nox
+	$(Q)$(setup) packages gnuplot-nox
 	+$(Q)$(MAKE) module programs
 	$(Q)VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} $(run) "tools/bench-run $$BENCH"
 	$(Q)ls build/bench/out/*
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
-	$(Q)tools/setup packages python3 procps
+	$(Q)$(setup) packages python3 procps
 	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} \
 		$(run) "FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
 check:
-	$(Q)tools/setup packages
-	+$(Q)tests/run $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))
+	$(Q)$(setup) packages
+	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))
 
 # --- installing ---------------------------------------------------------------------------------------
 

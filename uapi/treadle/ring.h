@@ -340,7 +340,10 @@ struct treadle_ring_cons {
 #define TREADLE_CQ_REMOTE_WRITE	  (1U << 13)
 #define TREADLE_CQ_MULTI_RECV	  (1U << 16)
 #define TREADLE_CQ_REMOTE_CQ_DATA (1U << 17)
-/* Not libfabric's: the next entry of the ring is error data of this one. Never, in this version. */
+/*
+ * Not libfabric's: the next entry of the ring is error data of this one, which is an error; both are published at once.
+ * Never, in this version.
+ */
 #define TREADLE_CQ_ERR_DATA (1U << 31)
 
 /**

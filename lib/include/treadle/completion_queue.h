@@ -50,8 +50,8 @@ public:
 	/*
 	 * Calls visit(const treadle_cqe &) -> bool for up to max completions where
 	 * they lie, the oldest first, until it returns false: that one stays. With
-	 * TREADLE_CQ_ERR_DATA the entry behind is data, not a completion. visit must
-	 * not keep the reference, nor call this queue, nor throw (the program ends).
+	 * TREADLE_CQ_ERR_DATA the entry behind is data, not a completion: it is taken along, not visited and not
+	 * counted. visit must not keep the reference, nor call this queue, nor throw (the program ends).
 	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell.
 	 */
 	template <class Visit> int consume(std::uint32_t max, Visit &&visit) noexcept
@@ -59,7 +59,7 @@ public:
 		const std::lock_guard guard(lock_);
 		const std::uint32_t head = ring_.head();
 		std::uint32_t n = ring_.tail() - head;
-		std::uint32_t i = 0;
+		std::uint32_t i = 0, data = 0;
 
 		if (!n) [[unlikely]] {
 			const int rc = refill();
@@ -68,10 +68,16 @@ public:
 				return rc;
 			n = ring_.tail() - head;
 		}
-		for (n = std::min(n, max); i < n; ++i)
-			if (!visit(ring_.at(head + i)))
+		for (; i < max && i + data < n; ++i) {
+			const treadle_cqe &cqe = ring_.at(head + i + data);
+
+			if (!visit(cqe))
 				break;
-		ring_.release(head + i);
+			/* Only errors have data; the kernel publishes both at once. */
+			if (cqe.error && cqe.flags & TREADLE_CQ_ERR_DATA) [[unlikely]]
+				++data;
+		}
+		ring_.release(head + i + data);
 		return static_cast<int>(i);
 	}
 

@@ -16,7 +16,7 @@ namespace treadle
 
 Registration::Registration(const Context &context, std::span<const treadle_iov> ranges,
 			   const MemoryRegion::Options &options) noexcept
-	: fd_(context.fd())
+	: fd_(context.fd()), result_(-ENOENT)
 {
 	args_.size = sizeof(args_);
 	args_.flags = options.flags;
@@ -40,8 +40,8 @@ Result<MemoryRegion> Registration::result() noexcept
 {
 	if (result_ == -ECANCELED && !canceled_)
 		run();
-	if (result_ < 0)
-		return std::unexpected(Errno(-result_));
+	if (const int rc = std::exchange(result_, -ENOENT); rc < 0)
+		return std::unexpected(Errno(-rc));
 	return MemoryRegion(fd_, args_.id, args_.key);
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <tuple>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -399,4 +400,25 @@ TEST_F(RegistrarTest, waits_for_registrations_and_not_for_cancels)
 		ASSERT_EQ(registrar.next(), &registration);
 		std::ignore = registration.result();
 	}
+}
+
+/* Before it was run, and when it was taken, there is none: nothing that closes the object with no number. */
+TEST_F(RegistrarTest, has_a_result_once)
+{
+	EXPECT_EQ(registration.result().error(), Errno(ENOENT));
+	registration.run();
+	const auto region = registration.result();
+	EXPECT_TRUE(region || region.error() != Errno(ENOENT));
+	EXPECT_EQ(registration.result().error(), Errno(ENOENT));
+}
+
+/* What a program derives from it, or casts, is the library's type. */
+TEST(Exports, types_of_classes_with_virtual_functions)
+{
+	void *const library = dlopen("libtreadle.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	ASSERT_NE(library, nullptr);
+	for (const char *symbol : {"_ZTIN7treadle8WorkRingE", "_ZTSN7treadle8WorkRingE"})
+		EXPECT_NE(dlsym(library, symbol), nullptr) << symbol;
+	dlclose(library);
 }

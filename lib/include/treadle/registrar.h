@@ -25,16 +25,16 @@ public:
 	void run() noexcept;
 
 	/*
-	 * What became of one that was run, or that a registrar says is done; once. One
-	 * that ended with the thread that had begun it is registered now. ECANCELED: it
-	 * was canceled. What nobody asks for stays registered until the context ends.
+	 * What became of one that was run, or that a registrar says is done; once (ENOENT: it is not done, or
+	 * this was asked before). One that ended with the thread that had begun it is registered now.
+	 * ECANCELED: it was canceled. What nobody asks for stays registered until the context ends.
 	 */
 	Result<MemoryRegion> result() noexcept;
 
 private:
 	friend class Registrar;
 
-	int fd_, result_ = 0;
+	int fd_, result_;
 	bool canceled_ = false;
 	treadle_mr_create args_{};
 	std::array<treadle_iov, TREADLE_MAX_MR_IOV> ranges_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <treadle/context.h>
+#include <treadle/detail/memcheck.h>
 #include <treadle/registrar.h>
 
 #include "sys/device.h"
@@ -28,7 +29,10 @@ Registration::Registration(const Context &context, std::span<const treadle_iov> 
 	args_.cntr = std::to_underlying(options.counter);
 	args_.ep = std::to_underlying(options.endpoint);
 	sys::give(options.auth_key, args_.auth_key, args_.auth_key_size);
-	std::ranges::copy(ranges.first(std::min(ranges.size(), ranges_.size())), ranges_.begin());
+	const auto known = ranges.first(std::min(ranges.size(), ranges_.size()));
+	std::ranges::copy(known, ranges_.begin());
+	if (options.access & TREADLE_ACCESS_REMOTE_WRITE)
+		detail::will_be_written(known);
 }
 
 void Registration::run() noexcept

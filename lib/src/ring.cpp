@@ -53,6 +53,7 @@ int DescriptorRing::put(const Message &m, std::span<const treadle_iov> iov) noex
 		return -EINVAL;
 	if (!fits(prod, count > 1 ? 2 : 1))
 		return -EAGAIN;
+	will_be_written(m, iov);
 	if (count <= 1) {
 		write(desc, m, m.flags, count, count ? iov[0].addr : 0, count ? iov[0].len : 0);
 		store_release(prod_->prod, prod + 1); /* B */
@@ -74,6 +75,7 @@ int DescriptorRing::put(const Command &command) noexcept
 		return -EINVAL;
 	if (!fits(prod, command.slots()))
 		return -EAGAIN;
+	will_be_written(command);
 	slots_[i++ & mask_].desc = desc;
 	for (const treadle_slot &vector : command.vectors())
 		slots_[i++ & mask_] = vector;

@@ -21,6 +21,7 @@
 
 #include <treadle/command.h>
 #include <treadle/detail/mapping.h>
+#include <treadle/detail/memcheck.h>
 #include <treadle/ring.h>
 
 namespace treadle::detail
@@ -81,6 +82,7 @@ public:
 
 		if (!fits(prod, 1)) [[unlikely]]
 			return -EAGAIN;
+		will_be_written(m);
 		write(slots_[prod & mask_].desc, m, m.flags, 1, m.addr, m.len);
 		store_release(prod_->prod, prod + 1); /* B */
 		return 0;
@@ -94,6 +96,7 @@ public:
 
 		if (!fits(prod, 1)) [[unlikely]]
 			return -EAGAIN;
+		will_be_written(m, atomic);
 		write(desc, m, m.flags | TREADLE_F_EXT, !reads, reads ? 0 : m.addr, m.len);
 		desc.ep = desc.cond = desc.notify = desc.rest = desc.reserved1 = 0;
 		desc.threshold = desc.value = desc.rest_threshold = 0;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/detail/memcheck.h>
+
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>
+#else
+#define RUNNING_ON_VALGRIND				    0
+#define VALGRIND_MAKE_MEM_DEFINED_IF_ADDRESSABLE(addr, len) ((void)(addr), (void)(len))
+#endif
+
+namespace treadle::detail
+{
+
+const bool on_memcheck = [] { return RUNNING_ON_VALGRIND != 0; }();
+
+namespace
+{
+
+/* memcheck looks at each byte: a region of all addresses would take for ever. */
+constexpr std::uint64_t most = std::uint64_t{1} << 30;
+
+void tell(std::uint64_t addr, std::uint64_t len) noexcept
+{
+	if (len <= most)
+		VALGRIND_MAKE_MEM_DEFINED_IF_ADDRESSABLE(addr, len);
+}
+
+bool takes_data(std::uint8_t opcode) noexcept
+{
+	return opcode == TREADLE_OP_RECV || opcode == TREADLE_OP_TRECV || opcode == TREADLE_OP_READ;
+}
+
+bool takes_results(std::uint8_t opcode) noexcept
+{
+	return opcode == TREADLE_OP_FETCH || opcode == TREADLE_OP_COMPARE;
+}
+
+} // namespace
+
+void tell_memcheck(std::span<const treadle_iov> buffers) noexcept
+{
+	for (const treadle_iov &buffer : buffers)
+		tell(buffer.addr, buffer.len);
+}
+
+void tell_memcheck(const Message &message) noexcept
+{
+	if (takes_data(message.opcode))
+		tell(message.addr, message.len);
+}
+
+void tell_memcheck(const Message &message, const Atomic &atomic) noexcept
+{
+	if (takes_results(message.opcode))
+		tell(atomic.result, message.len);
+}
+
+void tell_memcheck(const Message &message, std::span<const treadle_iov> iov) noexcept
+{
+	if (takes_data(message.opcode))
+		tell_memcheck(iov);
+}
+
+/* Vectors are in slots of their own: buffers, remote ranges, results, what to compare with. */
+void tell_memcheck(const Command &command) noexcept
+{
+	const treadle_desc &desc = command.desc();
+	const treadle_slot *slot = command.vectors().data();
+
+	if (takes_data(desc.opcode) && desc.iov_count > 1)
+		tell_memcheck(std::span(slot->iov, desc.iov_count));
+	else if (takes_data(desc.opcode))
+		tell(desc.addr, desc.iov_count ? desc.len : 0);
+	if (!takes_results(desc.opcode))
+		return;
+	slot += (desc.iov_count > 1) + (desc.rma_iov_count > 1);
+	if (desc.fetch_iov_count > 1)
+		tell_memcheck(std::span(slot->iov, desc.fetch_iov_count));
+	else
+		tell(desc.result, desc.len);
+}
+
+} // namespace treadle::detail

@@ -55,8 +55,8 @@ int Signaller::start(int file, std::unique_ptr<Signaller> &out)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int error = pthread_create(&self->thread_, nullptr, run, self.get());
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	if (error)
-		return -error;
+	if (error) /* EAGAIN: no memory for its stack, or as many threads as there may be */
+		return error == EAGAIN ? -ENOMEM : -error;
 	self->owner_ = getpid();
 	out = std::move(self);
 	return 0;

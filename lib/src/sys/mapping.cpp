@@ -103,8 +103,9 @@ Result<Mapping> Mapping::create(int fd, const treadle_map &map, Access access,
 		mmap(nullptr, map.length, prot, MAP_SHARED, fd, static_cast<off_t>(map.offset));
 	Mapping mapping;
 
+	/* EAGAIN: it would be locked (mlockall(2)), and RLIMIT_MEMLOCK has no room. Trying again would not help. */
 	if (addr == MAP_FAILED)
-		return std::unexpected(Errno(errno));
+		return std::unexpected(Errno(errno == EAGAIN ? ENOMEM : errno));
 	mapping.node_.reset(new (std::nothrow)
 				    Node{addr, map.length, child_flags, nullptr, nullptr});
 	if (!mapping.node_) {

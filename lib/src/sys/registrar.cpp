@@ -94,8 +94,9 @@ Result<Registrar> Registrar::create() noexcept
 {
 	io_uring uring;
 
+	/* EAGAIN: a map of it would be locked, as in Mapping::create. */
 	if (const int rc = io_uring_queue_init(ring_entries, &uring, 0); rc < 0)
-		return std::unexpected(Errno(-rc));
+		return std::unexpected(Errno(rc == -EAGAIN ? ENOMEM : -rc));
 	std::unique_ptr<Ring> ring(new (std::nothrow) Ring{.uring = uring});
 	if (!ring) {
 		io_uring_queue_exit(&uring);

@@ -9,16 +9,14 @@
 #include <string_view>
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <linux/rtnetlink.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <rdma/fabric.h>
 
-#include <treadle/detail/fd.h>
+#include <treadle/context.h>
+#include <treadle/endpoint.h>
 
 namespace treadle::fi
 {
@@ -71,57 +69,6 @@ std::optional<Address> parse_host(std::string_view text, int family) noexcept
 	if (inet_pton(family, host, address.addr) != 1)
 		return std::nullopt;
 	return address;
-}
-
-/*
- * Broadcast addresses can be bound to, and with ip_nonlocal_bind all can: does the routing table say that it is none of
- * this machine's? Where it can't be asked it does not.
- */
-bool is_elsewhere(const Address &address) noexcept
-{
-	const auto size = static_cast<std::uint8_t>(address.family == AF_INET6 ? 16 : 4);
-	struct {
-		nlmsghdr header;
-		rtmsg route;
-		rtattr what;
-		std::uint8_t to[16];
-	} ask{};
-	struct {
-		nlmsghdr header;
-		rtmsg route;
-		std::byte rest[1024];
-	} answer{};
-
-	ask.header.nlmsg_len = static_cast<std::uint32_t>(offsetof(decltype(ask), to) + size);
-	ask.header.nlmsg_type = RTM_GETROUTE;
-	ask.header.nlmsg_flags = NLM_F_REQUEST;
-	ask.route.rtm_family = static_cast<std::uint8_t>(address.family);
-	ask.route.rtm_dst_len = static_cast<std::uint8_t>(size * 8);
-	ask.what = {static_cast<std::uint16_t>(sizeof(ask.what) + size), RTA_DST};
-	std::memcpy(ask.to, address.addr, size);
-	const detail::UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-	if (fd.get() < 0 || send(fd.get(), &ask, ask.header.nlmsg_len, 0) < 0 ||
-	    recv(fd.get(), &answer, sizeof(answer), 0) < static_cast<ssize_t>(sizeof(nlmsghdr)))
-		return false;
-	return answer.header.nlmsg_type != RTM_NEWROUTE || answer.route.rtm_type != RTN_LOCAL;
-}
-
-/* Has any interface this IPv6 address? */
-bool is_of_interface(const Address &address) noexcept
-{
-	ifaddrs *list = nullptr;
-
-	if (getifaddrs(&list) != 0)
-		return false;
-	const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-	for (const ifaddrs *entry = list; entry; entry = entry->ifa_next) {
-		if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET6)
-			continue;
-		const auto *in6 = reinterpret_cast<const sockaddr_in6 *>(entry->ifa_addr);
-		if (!std::memcmp(&in6->sin6_addr, address.addr, sizeof(in6->sin6_addr)))
-			return true;
-	}
-	return false;
 }
 
 } // namespace
@@ -308,24 +255,22 @@ bool is_unspecified(const Address &address) noexcept
 			   [](std::uint8_t byte) { return byte == 0; });
 }
 
+/*
+ * The module knows, which needs no socket, and no interface: an endpoint can be at any address that is local. Here
+ * the loopback addresses are, whatever interfaces there are.
+ */
 bool is_local(const Address &address) noexcept
 {
+	constexpr std::uint8_t broadcast[] = {127, 255, 255, 255};
 	Address any_port = address;
-	sockaddr_storage storage;
 
-	if (address.family == AF_INET6 ? address.addr[0] == 0xff : address.addr[0] >> 4 == 0xe)
-		return false;
-	/* The routing table knows, and this is how it is asked without privileges. */
+	if (address.family == AF_INET && address.addr[0] == 127)
+		return std::memcmp(address.addr, broadcast, sizeof(broadcast)) != 0;
+	if (address.family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(address.addr))
+		return true;
 	any_port.port = 0;
-	if (address.family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(address.addr))
-		return is_of_interface(address); /* bind(2) wants to know which interface's */
-	const socklen_t size = to_sockaddr(any_port, storage);
-	const int fd = socket(address.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	const bool local = bind(fd, reinterpret_cast<const sockaddr *>(&storage), size) == 0;
-	close(fd);
-	return local && !is_elsewhere(any_port);
+	const auto context = Context::open();
+	return context && treadle::Endpoint::create(*context, any_port).has_value();
 }
 
 } // namespace treadle::fi

@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_EQ_H
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <list>
 #include <map>
@@ -76,7 +77,10 @@ public:
 	int begin(Pending &registration) noexcept;
 	/* Takes what is done, as who reads events does, to whom they stay. */
 	void take_finished() noexcept;
-	/* Ends one that is under way, if that is not null, and takes back its owner's events. */
+	/*
+	 * Ends one that is under way, if that is not null, and takes back its owner's events. The queue can be used
+	 * while this waits.
+	 */
 	void withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept;
 
 	/* Something that ends by itself: FI_JOIN_COMPLETE, or the error, of its owner. */
@@ -216,6 +220,8 @@ private:
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* that the last error lent to its reader */
 	std::optional<Registrar> registrar_;
+	bool waiting_ = false; /* a thread waits for the registrar's file, and takes what is done */
+	std::condition_variable waited_;
 	struct Watched {
 		Joining *joining;
 		int file;

@@ -291,7 +291,7 @@ int Eq::begin(Pending &registration) noexcept
 
 void Eq::take_registrations() noexcept
 {
-	while (Registration *const next = registrar_ ? registrar_->next() : nullptr) {
+	while (Registration *const next = registrar_ && !waiting_ ? registrar_->next() : nullptr) {
 		Pending &done = *static_cast<Pending *>(next);
 		std::list<Event> event(std::move(done.event_));
 		::fid *owner;
@@ -312,12 +312,25 @@ void Eq::take_finished() noexcept
 
 void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept
 {
-	const std::lock_guard guard(lock_);
+	std::unique_lock guard(lock_);
 
-	if (registrar_ && registration)
+	if (registrar_ && registration && is_ours())
 		registrar_->cancel(*registration);
-	while (registrar_ && registration && registrar_->wait() != -EPERM)
+	/* One thread at a time waits for the file, so that no other takes what it was to be woken by. */
+	while (registrar_ && registration && is_ours()) {
+		if (waiting_) {
+			waited_.wait(guard);
+			continue;
+		}
+		pollfd done{registrar_->file(), POLLIN, 0};
+		waiting_ = true;
+		guard.unlock();
+		poll(&done, 1, -1);
+		guard.lock();
+		waiting_ = false;
 		take_registrations();
+		waited_.notify_all();
+	}
 	drop_events_of(&owner);
 }
 

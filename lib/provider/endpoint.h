@@ -288,6 +288,12 @@ public:
 
 	/* The endpoint was enabled, or flags have changed: chooses the functions to call. */
 	void update() noexcept;
+	/* Endpoint::directed() has changed: alone, as receives may be posted by other threads meanwhile. */
+	void update_directed() noexcept
+	{
+		any_source_.store(endpoint_->directed() ? 0 : TREADLE_ADDR_ANY,
+				  std::memory_order_relaxed);
+	}
 
 protected:
 	Port(std::shared_ptr<Endpoint> endpoint, void *context);
@@ -303,7 +309,7 @@ protected:
 	/* The same for the kernel, for calls that take no flags. */
 	std::uint32_t tx_flags_ = 0, rx_flags_ = 0, inject_flags_ = TREADLE_F_INJECT;
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
-	std::uint64_t any_source_ = TREADLE_ADDR_ANY;
+	std::atomic<std::uint64_t> any_source_ = TREADLE_ADDR_ANY;
 	/* Its commands have to say whose they are. */
 	const bool shares_tx_;
 

@@ -231,7 +231,7 @@ void Port::update() noexcept
 
 	if (enabled)
 		attach();
-	any_source_ = own.directed() ? 0 : TREADLE_ADDR_ANY;
+	update_directed();
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
 	inject_flags_ =

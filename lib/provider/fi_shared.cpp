@@ -150,10 +150,9 @@ int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
 			       (asked || receiver->rx_caps_ & FI_DIRECTED_RECV);
 		});
 	}
-	if (directed != srx.directed_) { /* else others may be posting there */
-		srx.directed_ = directed;
-		srx.update_ports();
-	}
+	srx.directed_ = directed;
+	for (Port *seen : srx.ports_)
+		seen->update_directed();
 	shared_rx_ = &srx;
 	bindings_.rx = srx.bindings_.rx;
 	uses_.emplace_back(port.users);

@@ -238,7 +238,7 @@ public:
 		if constexpr (Special) /* a tagged one takes one message, whatever the default is */
 			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
 		message.flags = rx_flags_;
-		message.peer |= any_source_;
+		message.peer |= any_source_.load(std::memory_order_relaxed);
 		return finish(rx_->post(message), message.opcode);
 	}
 
@@ -359,7 +359,7 @@ private:
 		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
 			return flags_refused(unknown, name_of(message.opcode));
 		message.flags = rx_desc_flags(flags);
-		message.peer |= any_source_;
+		message.peer |= any_source_.load(std::memory_order_relaxed);
 		if (flags & FI_MULTI_RECV) {
 			if (sizeof...(buffers))
 				return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,

@@ -500,6 +500,30 @@ TEST(Shared, WhatIsPostedIsCanceledWhileAnEndpointCloses)
 	}
 }
 
+/* Others may be posting there: no table of calls is written again when one more endpoint is bound. */
+TEST(Shared, BindingLeavesTheCallsOfOthersAlone)
+{
+	static constexpr auto own = [](fid_ep *, const iovec *, void **, std::size_t, fi_addr_t,
+				       void *) -> ssize_t { return 42; };
+	Node node(hints(1, FI_SHARED_CONTEXT, FI_MSG | FI_DIRECTED_RECV));
+	fid_ep *raw = nullptr;
+	char c;
+
+	ASSERT_EQ(fi_srx_context(node.domain.get(), nullptr, &raw, nullptr), 0);
+	const Owned<fid_ep> srx(raw);
+	srx->msg->recvv = own;
+	for (const std::uint64_t directed : {std::uint64_t{0}, std::uint64_t{FI_DIRECTED_RECV}}) {
+		const Info info(fi_dupinfo(node.info.get()));
+		for (std::uint64_t *caps : {&info->caps, &info->rx_attr->caps})
+			*caps = (*caps & ~FI_DIRECTED_RECV) | directed;
+		ASSERT_EQ(fi_endpoint(node.domain.get(), info.get(), &raw, nullptr), 0);
+		const Owned<fid_ep> ep(raw);
+		ASSERT_EQ(fi_ep_bind(ep.get(), &srx->fid, 0), 0);
+		EXPECT_EQ(fi_recvv(srx.get(), nullptr, nullptr, 0, FI_ADDR_UNSPEC, nullptr), 42);
+		EXPECT_EQ(fi_recv(srx.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	}
+}
+
 /* Whatever the threading of the domain: two endpoints may be used by two threads. */
 TEST(Shared, ThreadsOfEndpointsThatShare)
 {

@@ -46,6 +46,25 @@ int nobody_receives(const char *what) noexcept
 		      "%s: no enabled endpoint receives at this shared context", what);
 }
 
+bool wraps(std::span<const treadle_iov> buffers) noexcept
+{
+	std::uint64_t sum = 0;
+
+	for (const treadle_iov &buffer : buffers) {
+		if (wraps(buffer.addr, buffer.len) || wraps(sum, buffer.len))
+			return true;
+		sum += buffer.len;
+	}
+	return false;
+}
+
+ssize_t length_refused(const char *what) noexcept
+{
+	return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
+		      "%s: a buffer ends behind the last address, or they have 2^64 bytes or more",
+		      what);
+}
+
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept
 {
 	if (!flags)

@@ -117,6 +117,14 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
 		 std::uint64_t flags) noexcept;
 
+/* A receive is looked at by the kernel when a message comes for it: what can't be is refused when it is posted. */
+constexpr bool wraps(std::uint64_t addr, std::uint64_t len) noexcept
+{
+	return addr + len < addr;
+}
+bool wraps(std::span<const treadle_iov> buffers) noexcept;
+ssize_t length_refused(const char *what) noexcept;
+
 /* The errors of a post, logged unless it is the one that says "later". */
 ssize_t posting_failed(int error, const char *what) noexcept;
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept;
@@ -237,6 +245,8 @@ public:
 	{
 		if constexpr (Special) /* a tagged one takes one message, whatever the default is */
 			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
+		if (wraps(message.addr, message.len)) [[unlikely]]
+			return length_refused(name_of(message.opcode));
 		message.flags = rx_flags_;
 		message.peer |= any_source_.load(std::memory_order_relaxed);
 		return finish(rx_->post(message), message.opcode);
@@ -358,6 +368,9 @@ private:
 
 		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
 			return flags_refused(unknown, name_of(message.opcode));
+		if (sizeof...(buffers) ? (wraps(buffers.span()) || ...) :
+					 wraps(message.addr, message.len)) [[unlikely]]
+			return length_refused(name_of(message.opcode));
 		message.flags = rx_desc_flags(flags);
 		message.peer |= any_source_.load(std::memory_order_relaxed);
 		if (flags & FI_MULTI_RECV) {

@@ -11,7 +11,7 @@ namespace
 
 int no_connections(const char *call) noexcept
 {
-	return REFUSE(-FI_EOPNOTSUPP, FI_LOG_EP_CTRL, "%s: only for FI_EP_MSG", call);
+	return REFUSE(-FI_ENOSYS, FI_LOG_EP_CTRL, "%s: only for FI_EP_MSG", call);
 }
 
 } // namespace

@@ -72,7 +72,7 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	InfoPtr settled;
 
 	if (role_ != Role::scalable || !kernel_)
-		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: not of a scalable endpoint", call);
+		return REFUSE(-FI_ENOSYS, FI_LOG_EP_CTRL, "%s: not of a scalable endpoint", call);
 	if (count == FI_SHARED_CONTEXT)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: it has a shared one", call);
 	if (index < 0 || static_cast<std::size_t>(index) >= count)

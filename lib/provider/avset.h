@@ -20,11 +20,10 @@ class AvSet : public Object<AvSet, fid_av_set, FI_CLASS_AV_SET, FI_LOG_AV>
 {
 public:
 	static int open(fid_av *av, fi_av_set_attr *attr, fid_av_set **out, void *context) noexcept;
-	static const AvSet &of(const fid_av_set *set) noexcept
+	static const AvSet *known(const fid_av_set *set) noexcept
 	{
-		return Object::of(const_cast<fid_av_set *>(set));
+		return Object::known(const_cast<fid_av_set *>(set));
 	}
-	using Object::of;
 
 	Av &av() const noexcept { return av_; }
 	std::vector<fi_addr_t> members() const

@@ -58,6 +58,7 @@ private:
 
 	Domain &domain_;
 	Use domain_use_;
+	Hooked hooked_{fid};
 	const fi_wait_obj wait_obj_;
 	Counter counter_;
 	/* Its changes() when try_wait last told of one. */

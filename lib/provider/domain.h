@@ -74,6 +74,7 @@ private:
 	Use fabric_use_;
 	Context kernel_;
 	Cells cells_{kernel_};
+	Hooked hooked_{fid};
 	std::uint32_t addr_format_;
 	fi_threading threading_;
 	fi_av_type av_type_;

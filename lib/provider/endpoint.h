@@ -26,6 +26,7 @@
 namespace treadle::fi
 {
 
+class Cntr;
 class Port;
 class Stx;
 
@@ -209,11 +210,11 @@ private:
 	int bind_events();
 	void answered() noexcept;
 
-	int bind_av(::fid *av, std::uint64_t flags);
-	int bind_cq(::fid *cq, std::uint64_t flags);
-	int bind_cntr(::fid *cntr, std::uint64_t flags);
-	int bind_shared_tx(::fid *stx, std::uint64_t flags);
-	int bind_shared_rx(::fid *srx, std::uint64_t flags);
+	int bind_av(Av &av, std::uint64_t flags);
+	int bind_cq(Cq &cq, std::uint64_t flags);
+	int bind_cntr(Cntr &cntr, std::uint64_t flags);
+	int bind_shared_tx(Stx &stx, std::uint64_t flags);
+	int bind_shared_rx(Port &srx, std::uint64_t flags);
 	AddressVectorId bound_av();
 	int check_bindings() const;
 	int enable_kernel();
@@ -314,6 +315,8 @@ protected:
 	const bool shares_tx_;
 
 private:
+	Hooked hooked_{fid};
+
 	int set_op_flags(std::uint64_t flags);
 	int make_alias(const struct fi_alias &alias);
 

@@ -80,7 +80,7 @@ fi_ops_av Av::av_ops{
 	.remove = Av::remove,
 	.lookup = Av::look_up,
 	.straddr = Av::describe,
-	.av_set = AvSet::open,
+	.av_set = opens<AvSet::open>,
 };
 
 Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, bool ids, void *context)

@@ -98,10 +98,11 @@ bool AvSet::has(fi_addr_t member) const noexcept
 int AvSet::unite(fid_av_set *dst, const fid_av_set *src) noexcept
 {
 	AvSet &to = of(dst);
-	const AvSet &from = of(src);
+	const AvSet *const other = known(src);
 
-	if (&to.av_ != &from.av_)
-		return REFUSE(-FI_EINVAL, subsys, "av_set_union: of two address vectors");
+	if (!other || &to.av_ != &other->av_)
+		return REFUSE(-FI_EINVAL, subsys, "av_set_union: NULL, or of two address vectors");
+	const AvSet &from = *other;
 	if (&to == &from)
 		return 0;
 	const std::scoped_lock both(to.lock_, from.lock_);
@@ -119,11 +120,12 @@ int AvSet::unite(fid_av_set *dst, const fid_av_set *src) noexcept
 int AvSet::keep(fid_av_set *dst, const fid_av_set *src, bool common) noexcept
 {
 	AvSet &to = of(dst);
-	const AvSet &from = of(src);
+	const AvSet *const other = known(src);
 
-	if (&to.av_ != &from.av_)
-		return REFUSE(-FI_EINVAL, subsys, "av_set_%s: of two address vectors",
+	if (!other || &to.av_ != &other->av_)
+		return REFUSE(-FI_EINVAL, subsys, "av_set_%s: NULL, or of two address vectors",
 			      common ? "intersect" : "diff");
+	const AvSet &from = *other;
 	if (&to == &from) {
 		const std::lock_guard lock(to.lock_);
 		if (!common)

@@ -219,6 +219,9 @@ private:
 	{
 		CqOf &cq = of(f);
 		int error = 0;
+
+		if (!buf)
+			return REFUSE(-FI_EINVAL, subsys, "readerr: NULL");
 		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &first) {
 			treadle_cqe cqe = first;
 			std::string data;

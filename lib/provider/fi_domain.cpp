@@ -35,15 +35,34 @@ int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_att
 	return query_atomic(Domain::of(domain), datatype, op, attr ? *attr : unused, flags);
 }
 
+/* What comes by FI_TREADLE_DOMAIN_OPS_1 was not called through the domain's own table. */
+int refused(const char *call) noexcept
+{
+	return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN, "%s: NULL, or no domain of %s", call, name);
+}
+
+int endpoint_with_flags(fid_domain *, fi_info *, fid_ep **, std::uint64_t flags, void *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN, "fi_endpoint2: flags 0x%" PRIx64, flags);
+}
+
 int query_limits(fid_domain *domain, treadle_query *limits) noexcept
 {
-	*limits = Domain::of(domain).kernel().limits();
+	const Domain *const of = Domain::known(domain);
+
+	if (!of || !limits)
+		return refused("query");
+	*limits = of->kernel().limits();
 	return 0;
 }
 
 int get_fd(fid_domain *domain, int *fd) noexcept
 {
-	*fd = Domain::of(domain).kernel().fd();
+	const Domain *const of = Domain::known(domain);
+
+	if (!of || !fd)
+		return refused("getfd");
+	*fd = of->kernel().fd();
 	return 0;
 }
 
@@ -74,17 +93,17 @@ int mr_bits(int mode) noexcept
 
 fi_ops_domain Domain::domain_ops{
 	.size = sizeof(fi_ops_domain),
-	.av_open = Av::open,
-	.cq_open = Cq::open,
-	.endpoint = Endpoint::open,
-	.scalable_ep = Endpoint::open_scalable,
-	.cntr_open = Cntr::open,
-	.poll_open = PollSet::open,
-	.stx_ctx = Stx::open,
-	.srx_ctx = Endpoint::open_shared_rx,
+	.av_open = opens<Av::open>,
+	.cq_open = opens<Cq::open>,
+	.endpoint = opens<Endpoint::open>,
+	.scalable_ep = opens<Endpoint::open_scalable>,
+	.cntr_open = opens<Cntr::open>,
+	.poll_open = opens<PollSet::open>,
+	.stx_ctx = opens<Stx::open>,
+	.srx_ctx = opens<Endpoint::open_shared_rx>,
 	.query_atomic = ask_atomic,
 	.query_collective = query_collective,
-	.endpoint2 = nullptr,
+	.endpoint2 = endpoint_with_flags,
 };
 
 Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *context)
@@ -147,11 +166,13 @@ bool Domain::suits(const fi_info &answer) const noexcept
 
 int Domain::bind(::fid *other, std::uint64_t flags)
 {
-	if (other->fclass != FI_CLASS_EQ)
-		return REFUSE(-FI_EINVAL, subsys, "bind: only event queues");
+	Eq *const queue = Eq::known(other);
+
+	if (!queue)
+		return REFUSE(-FI_EINVAL, subsys, "bind: only event queues of %s", name);
 	if (flags & ~FI_REG_MR)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
-	Eq &eq = Eq::of(other);
+	Eq &eq = *queue;
 	const std::lock_guard guard(bind_lock_);
 	std::atomic<Eq *> &bound = flags & FI_REG_MR ? mr_events_ : events_;
 	if (bound)

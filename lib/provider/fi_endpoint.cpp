@@ -223,39 +223,33 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 			      "bind: a scalable endpoint has an address vector, its contexts the "
 			      "rest");
 	uses_.reserve(uses_.size() + 1);
-	switch (other->fclass) {
-	case FI_CLASS_AV:
-		if (parent_)
-			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
-				      "bind: a context has the address vector of its endpoint");
-		return bind_av(other, flags);
-	case FI_CLASS_CQ:
-		return bind_cq(other, flags);
-	case FI_CLASS_CNTR:
-		return bind_cntr(other, flags);
-	case FI_CLASS_STX_CTX:
-		return bind_shared_tx(other, flags);
-	case FI_CLASS_SRX_CTX:
-		return bind_shared_rx(other, flags);
-	case FI_CLASS_EQ:
+	if (Av *const av = Av::known(other))
+		return parent_ ? REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+					"bind: a context has the address vector of its endpoint") :
+				 bind_av(*av, flags);
+	if (Cq *const cq = Cq::known(other))
+		return bind_cq(*cq, flags);
+	if (Cntr *const cntr = Cntr::known(other))
+		return bind_cntr(*cntr, flags);
+	if (Stx *const stx = Stx::known(other))
+		return bind_shared_tx(*stx, flags);
+	if (Port *const srx = Port::known(other); srx && srx->endpoint().is_shared_rx())
+		return bind_shared_rx(*srx, flags);
+	if (Eq *const eq = Eq::known(other)) {
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
 				      "bind: flags for an event queue: 0x%" PRIx64, flags);
 		if (eq_ || source_) /* that of the domain, if an fi_enable got that far */
 			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: has an event queue");
-		eq_ = &Eq::of(other);
+		eq_ = eq;
 		uses_.emplace_back(eq_->users);
 		return 0;
-	default:
-		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: not to an object of class %zu",
-			      other->fclass);
 	}
+	return Port::not_bound_to(*other);
 }
 
-int Endpoint::bind_av(::fid *f, std::uint64_t flags)
+int Endpoint::bind_av(Av &av, std::uint64_t flags)
 {
-	Av &av = Av::of(f);
-
 	if (&av.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
 			      "bind: address vector of another domain");
@@ -273,9 +267,8 @@ int Endpoint::bind_av(::fid *f, std::uint64_t flags)
 	return 0;
 }
 
-int Endpoint::bind_cq(::fid *f, std::uint64_t flags)
+int Endpoint::bind_cq(Cq &cq, std::uint64_t flags)
 {
-	Cq &cq = Cq::of(f);
 	const bool selective = flags & FI_SELECTIVE_COMPLETION;
 
 	if (&cq.domain() != &domain_)
@@ -302,10 +295,8 @@ int Endpoint::bind_cq(::fid *f, std::uint64_t flags)
 	return 0;
 }
 
-int Endpoint::bind_cntr(::fid *f, std::uint64_t flags)
+int Endpoint::bind_cntr(Cntr &cntr, std::uint64_t flags)
 {
-	Cntr &cntr = Cntr::of(f);
-
 	if (&cntr.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL, "bind: counter of another domain");
 	if (flags & ~all_counter_flags())
@@ -476,7 +467,10 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 
 	const std::lock_guard guard(control_lock_);
 	const std::lock_guard contexts_guard(contexts_lock_);
-	if (enabled_ || !kernel_ || handle_ || parent_ || !contexts_.empty() || has_regions_)
+	if (!kernel_)
+		return REFUSE(-FI_ENOSYS, FI_LOG_EP_CTRL,
+			      "setname: a shared context has no address");
+	if (enabled_ || handle_ || parent_ || !contexts_.empty() || has_regions_)
 		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL,
 			      "setname: the endpoint is enabled already, accepts a connection, has "
 			      "or is a context, or a region was bound to it");
@@ -506,7 +500,7 @@ int Endpoint::get_name(void *addr, std::size_t *size)
 	const std::size_t room = *size;
 
 	if (!kernel_)
-		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+		return REFUSE(-FI_ENOSYS, FI_LOG_EP_CTRL,
 			      "getname: a shared context has no address");
 	return copy_out(encode(addr_format(), kernel_->address()), addr, size) ?
 		       0 :

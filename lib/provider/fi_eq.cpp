@@ -463,6 +463,8 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 {
 	Eq &eq = of(f);
 
+	if (!buf)
+		return REFUSE(-FI_EINVAL, subsys, "readerr: NULL");
 	if (flags & ~FI_PEEK)
 		return REFUSE(-FI_EBADFLAGS, subsys, "readerr: flags 0x%" PRIx64, flags);
 	const std::lock_guard guard(eq.lock_);
@@ -547,15 +549,16 @@ const char *Eq::explain(fid_eq *, int error, const void *, char *buf, std::size_
 int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, std::atomic<Eq *> &eq,
 	    Use &use) noexcept
 {
+	Eq *const known = Eq::known(queue);
 	Eq *none = nullptr;
 
-	if (queue->fclass != FI_CLASS_EQ)
-		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue");
+	if (!known)
+		return REFUSE(-FI_EINVAL, subsys, "bind: only to an event queue of %s", name);
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "bind: flags 0x%" PRIx64, flags);
-	if (!eq.compare_exchange_strong(none, &Eq::of(queue)))
+	if (!eq.compare_exchange_strong(none, known))
 		return REFUSE(-FI_EINVAL, subsys, "bind: has an event queue");
-	use = Use(Eq::of(queue).users);
+	use = Use(known->users);
 	return 0;
 }
 

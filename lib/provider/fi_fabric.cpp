@@ -44,27 +44,24 @@ template <class T> void forget(std::vector<T *> &list, T *instance) noexcept
 
 int try_wait_one(fid *object) noexcept
 {
-	if (!object)
-		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC, "trywait: NULL");
-	switch (object->fclass) {
-	case FI_CLASS_EQ:
-		return Eq::of(object).try_wait();
-	case FI_CLASS_CQ:
-		return Cq::of(object).try_wait();
-	case FI_CLASS_CNTR:
-		return Cntr::of(object).try_wait();
-	case FI_CLASS_WAIT:
-		return WaitSet::of(object).try_wait();
-	default:
-		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC,
-			      "trywait: nothing to wait for in class %zu", object->fclass);
-	}
+	if (Eq *const eq = Eq::known(object))
+		return eq->try_wait();
+	if (Cq *const cq = Cq::known(object))
+		return cq->try_wait();
+	if (Cntr *const cntr = Cntr::known(object))
+		return cntr->try_wait();
+	if (WaitSet *const set = WaitSet::known(object))
+		return set->try_wait();
+	return REFUSE(-FI_EINVAL, FI_LOG_FABRIC,
+		      "trywait: NULL, or no queue, counter or wait set of %s", name);
 }
 
 int try_wait(fid_fabric *, fid **objects, int count) noexcept
 {
 	const Uncanceled uncanceled;
 
+	if (count > 0 && !objects)
+		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC, "trywait: NULL");
 	for (int i = 0; i < count; ++i) {
 		const int rc = try_wait_one(objects[i]);
 		if (rc)
@@ -73,14 +70,20 @@ int try_wait(fid_fabric *, fid **objects, int count) noexcept
 	return 0;
 }
 
+/* Nothing that its flags could say; without them it does not come here. */
+int domain_with_flags(fid_fabric *, fi_info *, fid_domain **, std::uint64_t flags, void *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "fi_domain2: flags 0x%" PRIx64, flags);
+}
+
 fi_ops_fabric fabric_ops{
 	.size = sizeof(fi_ops_fabric),
-	.domain = Domain::open,
-	.passive_ep = Pep::open,
-	.eq_open = Eq::open,
-	.wait_open = WaitSet::open,
+	.domain = opens<Domain::open>,
+	.passive_ep = opens<Pep::open>,
+	.eq_open = opens<Eq::open>,
+	.wait_open = opens<WaitSet::open>,
 	.trywait = try_wait,
-	.domain2 = nullptr, /* nothing that its flags could say */
+	.domain2 = domain_with_flags,
 };
 
 } // namespace
@@ -100,6 +103,9 @@ Fabric::~Fabric()
 
 int Fabric::open(fi_fabric_attr *attr, fid_fabric **out, void *context) noexcept
 {
+	if (!attr || !attr->name)
+		return REFUSE(-FI_EINVAL, FI_LOG_FABRIC,
+			      "fabric: needs a fi_fabric_attr with a name");
 	if (std::strcmp(attr->name, name) != 0)
 		return REFUSE(-FI_ENODATA, FI_LOG_FABRIC, "fabric \"%s\": it is called \"%s\"",
 			      attr->name, name);

@@ -35,7 +35,7 @@ int graph_error(int rc, const char *what) noexcept
 
 fi_treadle_ops_graph WorkGraph::ops{
 	.size = sizeof(fi_treadle_ops_graph),
-	.graph_open = open,
+	.graph_open = opens<open>,
 	.graph_add = add,
 	.graph_order = order,
 	.graph_install = install,
@@ -45,10 +45,23 @@ fi_treadle_ops_graph WorkGraph::ops{
 	.graph_print = print,
 };
 
-int WorkGraph::open(fid_domain *domain, fid_treadle_graph **graph, void *context) noexcept
+/* No call of fi_treadle_ops_graph came by way of a table of its object's: it is looked at first. */
+template <class F> int WorkGraph::with(fid_treadle_graph *graph, F &&call) noexcept
 {
+	WorkGraph *const self = known(graph);
+
+	return self ? guard([&] { return call(*self); }) :
+		      REFUSE(-FI_EINVAL, subsys, "graph: NULL, or no graph of %s", name);
+}
+
+int WorkGraph::open(fid_domain *f, fid_treadle_graph **graph, void *context) noexcept
+{
+	Domain *const domain = Domain::known(f);
+
+	if (!domain)
+		return REFUSE(-FI_EINVAL, subsys, "graph_open: NULL, or no domain of %s", name);
 	return guard([&] {
-		*graph = new WorkGraph(Domain::of(domain), context);
+		*graph = new WorkGraph(*domain, context);
 		return 0;
 	});
 }
@@ -56,9 +69,10 @@ int WorkGraph::open(fid_domain *domain, fid_treadle_graph **graph, void *context
 int WorkGraph::add(fid_treadle_graph *graph, const fi_deferred_work *work,
 		   const std::uint32_t *after, std::size_t count, std::uint32_t *node) noexcept
 {
-	return guard([&] {
-		WorkGraph &self = of(graph);
-
+	return with(graph, [&](WorkGraph &self) {
+		if (!work || (count && !after))
+			return REFUSE(-FI_EINVAL, subsys, "graph_add: %s is NULL",
+				      work ? "after" : "work");
 		if (work->triggering_cntr || work->completion_cntr || work->threshold)
 			return REFUSE(
 				-FI_EINVAL, subsys,
@@ -67,9 +81,9 @@ int WorkGraph::add(fid_treadle_graph *graph, const fi_deferred_work *work,
 		if (!command)
 			return command.error();
 		if (const auto op = endpoint_of(*work))
-			self.uses_.emplace_back(Port::of(op).users);
+			self.uses_.emplace_back(Port::known(op)->users);
 		else
-			self.uses_.emplace_back(Cntr::of(work->op.cntr->cntr).users);
+			self.uses_.emplace_back(Cntr::known(work->op.cntr->cntr)->users);
 		const auto added = self.graph_.add(*command, {after, count});
 		if (node)
 			*node = added;
@@ -79,8 +93,8 @@ int WorkGraph::add(fid_treadle_graph *graph, const fi_deferred_work *work,
 
 int WorkGraph::order(fid_treadle_graph *graph, std::uint32_t before, std::uint32_t after) noexcept
 {
-	return guard([&] {
-		if (of(graph).graph_.order(before, after))
+	return with(graph, [&](WorkGraph &self) {
+		if (self.graph_.order(before, after))
 			return REFUSE(-FI_EINVAL, subsys, "graph: there is no command %u", after);
 		return 0;
 	});
@@ -88,20 +102,19 @@ int WorkGraph::order(fid_treadle_graph *graph, std::uint32_t before, std::uint32
 
 int WorkGraph::install(fid_treadle_graph *graph, fid_cntr *launches, fid_cntr *ended) noexcept
 {
-	return guard([&] {
-		WorkGraph &self = of(graph);
+	return with(graph, [&](WorkGraph &self) {
+		Cntr *const first = Cntr::known(launches), *const last = Cntr::known(ended);
 		std::vector<Use> uses;
 
-		if ((launches && &Cntr::of(launches).domain() != &self.domain_) ||
-		    (ended && &Cntr::of(ended).domain() != &self.domain_))
+		if ((launches && (!first || &first->domain() != &self.domain_)) ||
+		    (ended && (!last || &last->domain() != &self.domain_)))
 			return REFUSE(-FI_EINVAL, subsys, "graph: no counter of this domain");
-		for (fid_cntr *cntr : {launches, ended}) {
+		for (Cntr *cntr : {first, last}) {
 			if (cntr)
-				uses.emplace_back(Cntr::of(cntr).users);
+				uses.emplace_back(cntr->users);
 		}
-		const int rc =
-			self.graph_.install(launches ? &Cntr::of(launches).counter() : nullptr,
-					    ended ? &Cntr::of(ended).counter() : nullptr);
+		const int rc = self.graph_.install(first ? &first->counter() : nullptr,
+						   last ? &last->counter() : nullptr);
 		if (!rc)
 			self.installed_ = std::move(uses);
 		return graph_error(rc, "install");
@@ -110,39 +123,43 @@ int WorkGraph::install(fid_treadle_graph *graph, fid_cntr *launches, fid_cntr *e
 
 int WorkGraph::launch(fid_treadle_graph *graph) noexcept
 {
-	return guard([&] {
-		Graph &self = of(graph).graph_;
-
-		if (!self.launches())
+	return with(graph, [](WorkGraph &self) {
+		if (!self.graph_.launches())
 			return REFUSE(-FI_EOPBADSTATE, subsys, "graph: it is not installed");
-		return graph_error(self.launch(), "launch");
+		return graph_error(self.graph_.launch(), "launch");
 	});
 }
 
 int WorkGraph::wait(fid_treadle_graph *graph, int timeout) noexcept
 {
-	const Graph &self = of(graph).graph_;
-	const int rc = self.wait(timeout < 0 ? -1 : timeout * std::int64_t{1'000'000});
+	return with(graph, [&](const WorkGraph &self) {
+		const int rc =
+			self.graph_.wait(timeout < 0 ? -1 : timeout * std::int64_t{1'000'000});
 
-	if (rc)
-		return rc == -ETIMEDOUT ? -FI_ETIMEDOUT : fabric_error(rc);
-	return self.failed() ? -FI_EAVAIL : 0;
+		if (rc)
+			return rc == -ETIMEDOUT ? -FI_ETIMEDOUT : fabric_error(rc);
+		return self.graph_.failed() ? -FI_EAVAIL : 0;
+	});
 }
 
 int WorkGraph::cancel(fid_treadle_graph *graph) noexcept
 {
-	of(graph).graph_.cancel();
-	return 0;
+	return with(graph, [](WorkGraph &self) {
+		self.graph_.cancel();
+		return 0;
+	});
 }
 
 /* As snprintf. */
 int WorkGraph::print(fid_treadle_graph *graph, fi_treadle_graph_format format, char *buf,
 		     std::size_t *len) noexcept
 {
-	return guard([&] {
-		const Graph &self = of(graph).graph_;
-		const std::string out =
-			format == FI_TREADLE_GRAPH_DOT ? self.graphviz() : self.text();
+	return with(graph, [&](const WorkGraph &self) {
+		if (!len || (*len && !buf))
+			return REFUSE(-FI_EINVAL, subsys, "graph_print: %s is NULL",
+				      len ? "buf" : "len");
+		const std::string out = format == FI_TREADLE_GRAPH_DOT ? self.graph_.graphviz() :
+									 self.graph_.text();
 		const std::size_t room = std::exchange(*len, out.size() + 1);
 
 		if (room < *len) {

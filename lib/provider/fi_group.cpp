@@ -163,15 +163,16 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 	    (access && access != (FI_SEND | FI_RECV)))
 		return REFUSE(-FI_EBADFLAGS, subsys, "join: flags 0x%" PRIx64, flags);
 	if (!endpoint.collective_caps())
-		return REFUSE(-FI_EOPNOTSUPP, subsys,
+		return REFUSE(-FI_ENOSYS, subsys,
 			      "join: the endpoint was not opened with FI_COLLECTIVE");
 	if (!endpoint.enabled())
 		return REFUSE(-FI_EOPBADSTATE, subsys, "join: the endpoint is not enabled");
 	if (!endpoint.eq())
 		return REFUSE(-FI_ENOEQ, subsys, "join: no event queue is bound");
-	if (!asked || !asked->set)
-		return REFUSE(-FI_EINVAL, subsys, "join: needs an AV set");
-	const AvSet &set = AvSet::of(asked->set);
+	const AvSet *const named = asked ? AvSet::known(asked->set) : nullptr;
+	if (!named)
+		return REFUSE(-FI_EINVAL, subsys, "join: needs an AV set of %s", name);
+	const AvSet &set = *named;
 	if (&set.av() != endpoint.av())
 		return REFUSE(-FI_EINVAL, subsys, "join: the set is of another address vector");
 	if (asked->coll_addr != FI_ADDR_NOTAVAIL && asked->coll_addr != set.address() &&

@@ -110,19 +110,23 @@ int Mr::regv(::fid *domain, const iovec *iov, std::size_t count, std::uint64_t a
 
 int Mr::regattr(::fid *f, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **out) noexcept
 {
-	if (f->fclass != FI_CLASS_DOMAIN)
-		return REFUSE(-FI_EINVAL, subsys, "reg: at a domain only");
-	if (!attr)
-		return REFUSE(-FI_EINVAL, subsys, "reg: needs a fi_mr_attr");
-	return reg(Domain::of(f), *attr, flags, false, out);
+	Domain *const domain = Domain::known(f);
+
+	if (!domain || !attr)
+		return REFUSE(-FI_EINVAL, subsys, "reg: needs a domain of %s and a fi_mr_attr",
+			      name);
+	return reg(*domain, *attr, flags, false, out);
 }
 
-int Mr::reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
+int Mr::reg_pinned(fid_domain *f, const fi_mr_attr *attr, std::uint64_t flags,
 		   fid_mr **out) noexcept
 {
-	if (!attr)
-		return REFUSE(-FI_EINVAL, subsys, "mr_regpinned: needs a fi_mr_attr");
-	return reg(Domain::of(domain), *attr, flags, true, out);
+	Domain *const domain = Domain::known(f);
+
+	if (!domain || !attr)
+		return REFUSE(-FI_EINVAL, subsys,
+			      "mr_regpinned: needs a domain of %s and a fi_mr_attr", name);
+	return reg(*domain, *attr, flags, true, out);
 }
 
 /*
@@ -226,35 +230,26 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 
 	if (!kernel)
 		return -FI_EOPBADSTATE;
-	switch (other->fclass) {
-	case FI_CLASS_CNTR: {
-		Cntr &cntr = Cntr::of(other);
-		if (&cntr.domain() != &domain_)
+	if (Cntr *const cntr = Cntr::known(other)) {
+		if (&cntr->domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
 		if (flags != FI_REMOTE_WRITE)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
 				      flags);
-		rc = kernel->bind(cntr.id());
+		rc = kernel->bind(cntr->id());
 		if (!rc)
-			cntr_use_ = Use(cntr.users);
-		break;
-	}
-	case FI_CLASS_EP:
-	case FI_CLASS_SEP:
-	case FI_CLASS_RX_CTX: {
-		Port &port = Port::of(other);
-		if (&port.endpoint().domain() != &domain_)
+			cntr_use_ = Use(cntr->users);
+	} else if (Port *const port = Port::known(other);
+		   port && other->fclass != FI_CLASS_TX_CTX && other->fclass != FI_CLASS_SRX_CTX) {
+		if (&port->endpoint().domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: endpoint of another domain");
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
-		rc = port.endpoint().bind_region(*kernel);
-		break;
-	}
-	default:
-		return REFUSE(-FI_EINVAL, subsys, "bind: not to an object of class %zu",
-			      other->fclass);
+		rc = port->endpoint().bind_region(*kernel);
+	} else {
+		return not_bound_to(*other);
 	}
 	return rc ? REFUSE(fabric_error(rc), subsys, "bind") : 0;
 }

@@ -48,22 +48,20 @@ int PollSet::add(fid_poll *f, ::fid *object, std::uint64_t flags) noexcept
 {
 	PollSet &set = of(f);
 
-	if (!object)
-		return REFUSE(-FI_EINVAL, subsys, "poll_add: NULL");
-	const bool cq = object->fclass == FI_CLASS_CQ;
+	Cq *const cq = Cq::known(object);
+	Cntr *const cntr = cq ? nullptr : Cntr::known(object);
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "poll_add: flags 0x%" PRIx64, flags);
-	if (!cq && object->fclass != FI_CLASS_CNTR)
-		return REFUSE(-FI_EINVAL, subsys, "poll_add: class %zu is no queue or counter",
-			      object->fclass);
-	if (&(cq ? Cq::of(object).domain() : Cntr::of(object).domain()) != &set.domain_)
+	if (!cq && !cntr)
+		return REFUSE(-FI_EINVAL, subsys, "poll_add: NULL, or no queue or counter of %s",
+			      name);
+	if (&(cq ? cq->domain() : cntr->domain()) != &set.domain_)
 		return REFUSE(-FI_EDOMAIN, subsys, "poll_add: of another domain");
 	return guard([&] {
 		const std::lock_guard guard(set.lock_);
 		/* The same queue may be that of both directions. */
 		if (set.find(object) == set.members_.end())
-			set.members_.push_back(
-				{object, Use(cq ? Cq::of(object).users : Cntr::of(object).users)});
+			set.members_.push_back({object, Use(cq ? cq->users : cntr->users)});
 		return 0;
 	});
 }
@@ -95,6 +93,9 @@ int PollSet::poll(fid_poll *f, void **context, int count) noexcept
 	PollSet &set = of(f);
 	const std::lock_guard guard(set.lock_);
 	int n = 0;
+
+	if (count > 0 && !context)
+		return REFUSE(-FI_EINVAL, subsys, "poll: nowhere to put %d contexts", count);
 
 	const auto rest = std::find_if(set.members_.begin(), set.members_.end(), [&](Member &m) {
 		if (n < count && m.has_news())

@@ -163,8 +163,8 @@ fi_ops_ep Port::ep_ops{
 	.cancel = cancel,
 	.getopt = get_option,
 	.setopt = set_option,
-	.tx_ctx = Endpoint::open_tx_context,
-	.rx_ctx = Endpoint::open_rx_context,
+	.tx_ctx = opens<Endpoint::open_tx_context>,
+	.rx_ctx = opens<Endpoint::open_rx_context>,
 	.rx_size_left = rx_size_left,
 	.tx_size_left = tx_size_left,
 };
@@ -179,7 +179,7 @@ fi_ops_cm Port::cm_ops{
 	.accept = accept,
 	.reject = not_opened_for,
 	.shutdown = shut_down,
-	.join = Group::join,
+	.join = opens<Group::join>,
 };
 
 Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
@@ -279,6 +279,8 @@ int Port::control(int command, void *arg)
 		return rc;
 	}
 	case FI_ALIAS:
+		if (!static_cast<struct fi_alias *>(arg)->fid)
+			return REFUSE(-FI_EINVAL, subsys, "ALIAS: nowhere to put it");
 		return make_alias(*static_cast<struct fi_alias *>(arg));
 	default:
 		return Object::control(command, arg);

@@ -35,7 +35,7 @@ fi_provider provider{
 	.context = {},
 	.name = name,
 	.getinfo = get_info,
-	.fabric = Fabric::open,
+	.fabric = opens<Fabric::open>,
 	.cleanup = cleanup,
 };
 

@@ -105,10 +105,8 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 	});
 }
 
-int Endpoint::bind_shared_tx(::fid *f, std::uint64_t flags)
+int Endpoint::bind_shared_tx(Stx &stx, std::uint64_t flags)
 {
-	Stx &stx = Stx::of(f);
-
 	if (&stx.domain() != &domain_)
 		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
 			      "bind: shared context of another domain");
@@ -124,9 +122,8 @@ int Endpoint::bind_shared_tx(::fid *f, std::uint64_t flags)
 	return 0;
 }
 
-int Endpoint::bind_shared_rx(::fid *f, std::uint64_t flags)
+int Endpoint::bind_shared_rx(Port &port, std::uint64_t flags)
 {
-	Port &port = Port::of(f);
 	Endpoint &srx = port.endpoint();
 
 	if (&srx.domain_ != &domain_)

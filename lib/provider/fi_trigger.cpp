@@ -18,28 +18,17 @@ namespace
 /* A counter of this domain; null: it isn't. */
 Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 {
-	return cntr && cntr->fid.fclass == FI_CLASS_CNTR && &Cntr::of(cntr).domain() == &domain ?
-		       &Cntr::of(cntr) :
-		       nullptr;
+	Cntr *const known = Cntr::known(cntr);
+
+	return known && &known->domain() == &domain ? known : nullptr;
 }
 
 /* The same for what transfers: a fid_ep, whatever it is of. */
 Endpoint *endpoint_of(const Domain &domain, fid_ep *ep) noexcept
 {
-	if (!ep)
-		return nullptr;
-	switch (ep->fid.fclass) {
-	case FI_CLASS_EP:
-	case FI_CLASS_SEP:
-	case FI_CLASS_TX_CTX:
-	case FI_CLASS_RX_CTX:
-	case FI_CLASS_SRX_CTX: {
-		Endpoint &endpoint = Port::of(ep).endpoint();
-		return &endpoint.domain() == &domain ? &endpoint : nullptr;
-	}
-	default:
-		return nullptr;
-	}
+	Port *const known = Port::known(ep);
+
+	return known && &known->endpoint().domain() == &domain ? &known->endpoint() : nullptr;
 }
 
 /* What all kinds of transfers have besides the transfer. */
@@ -207,7 +196,7 @@ CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &wo
 
 	if (const int rc = judge(domain, work, op))
 		return std::unexpected(rc);
-	Endpoint &endpoint = Port::of(op.ep).endpoint();
+	Endpoint &endpoint = *endpoint_of(domain, op.ep);
 	auto command = command_of(work, data);
 	if (!command)
 		return command;

@@ -83,9 +83,10 @@ int WaitSet::join(fi_wait_obj object, fid_wait *set, Waitable &member,
 		return guard([&] { return signal(member, membership); });
 	if (object != FI_WAIT_SET)
 		return 0;
-	if (!set)
-		return REFUSE(-FI_EINVAL, subsys, "FI_WAIT_SET: without a wait_set");
-	return guard([&] { return of(set).add(member, membership); });
+	WaitSet *const named = known(set);
+	if (!named)
+		return REFUSE(-FI_EINVAL, subsys, "FI_WAIT_SET: without a wait_set of %s", name);
+	return guard([&] { return named->add(member, membership); });
 }
 
 int WaitSet::signal(Waitable &member, Membership &membership)
@@ -215,6 +216,8 @@ int WaitSet::list_files(struct fi_wait_pollfd &list) noexcept
 	const std::size_t room = std::exchange(list.nfds, members_.size());
 
 	list.change_index = changes_;
+	if (room && !list.fd)
+		return REFUSE(-FI_EINVAL, subsys, "GETWAIT: nowhere to put %zu files", room);
 	if (room < members_.size())
 		return too_small(subsys, "GETWAIT", room, members_.size());
 	std::transform(members_.begin(), members_.end(), list.fd, [](const Member &m) {

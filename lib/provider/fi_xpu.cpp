@@ -149,7 +149,7 @@ int xpu_variables(const Endpoint &endpoint, void *value, std::size_t *size) noex
 		return rc;
 	if (const int rc = guard([&] { return endpoint.domain().cells().prepare(Xpu(xpu)); }))
 		return rc;
-	if (xpu.count) {
+	if (xpu.count) { /* which has a var: check() */
 		xpu.var->datatype = FI_UINT64;
 		xpu.var->count = 1;
 	}

@@ -28,6 +28,7 @@ private:
 	{
 	}
 
+	template <class F> static int with(fid_treadle_graph *graph, F &&call) noexcept;
 	static int open(fid_domain *domain, fid_treadle_graph **graph, void *context) noexcept;
 	static int add(fid_treadle_graph *graph, const fi_deferred_work *work,
 		       const std::uint32_t *after, std::size_t count, std::uint32_t *node) noexcept;

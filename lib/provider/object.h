@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "provider.h"
@@ -47,6 +48,45 @@ private:
 	Users *users_ = nullptr;
 };
 
+/*
+ * What a hooking provider (FI_HOOK) opens here is opened for a fid of its own, which is the context. The application
+ * knows that fid alone, and may name it in a structure that is passed on as it is. One of these for each object that can
+ * be named so.
+ */
+class Hooked
+{
+public:
+	explicit Hooked(::fid &ours); /* may throw */
+	Hooked(const Hooked &) = delete;
+	Hooked &operator=(const Hooked &) = delete;
+	~Hooked();
+
+	/* The first object that was opened for `theirs`, of its class and with this table; or null. */
+	static ::fid *find(const ::fid *theirs, const fi_ops *table) noexcept;
+
+private:
+	::fid &ours_;
+	const void *const context_; /* the application may change that of the fid */
+};
+
+/* A call that returns an object by a pointer: refused without one. */
+template <auto Call> struct Opens;
+template <class... A, int (*Call)(A...) noexcept> struct Opens<Call> {
+	static int call(A... a) noexcept
+	{
+		if ((lacks_place(a) || ...))
+			return REFUSE(-FI_EINVAL, FI_LOG_CORE, "nowhere to put what is opened");
+		return Call(a...);
+	}
+
+private:
+	template <class T> static bool lacks_place(T) noexcept { return false; }
+	template <class Fid>
+	requires std::is_same_v<decltype(Fid::fid), ::fid>
+	static bool lacks_place(Fid **out) noexcept { return !out; }
+};
+template <auto Call> inline constexpr auto opens = Opens<Call>::call;
+
 /* Does this command of fi_control read or write what its argument points to? */
 constexpr bool needs_argument(int command) noexcept
 {
@@ -61,6 +101,7 @@ constexpr bool needs_argument(int command) noexcept
 	case FI_MAP_RAW_MR:
 	case FI_QUEUE_WORK:
 	case FI_CANCEL_WORK:
+	case FI_REFRESH:
 		return true;
 	default:
 		return false;
@@ -86,6 +127,28 @@ public:
 	/* A fid is the first member of whatever it is the fid of; f is never null. */
 	static T &of(::fid *f) noexcept { return of(reinterpret_cast<Fid *>(f)); }
 	static T &of(Fid *f) noexcept { return static_cast<T &>(*f); }
+
+	/*
+	 * What an application names in a call: null if it is none of these objects, but NULL, of another class, or of
+	 * another provider.
+	 */
+	static T *known(::fid *f) noexcept
+	{
+		if (!f || f->ops == &fid_ops)
+			return f ? &of(f) : nullptr;
+		::fid *const hooked = Hooked::find(f, &fid_ops);
+		return hooked ? &of(hooked) : nullptr;
+	}
+	static T *known(Fid *f) noexcept { return known(reinterpret_cast<::fid *>(f)); }
+
+	/* fi_bind: not to that. */
+	static int not_bound_to(const ::fid &other) noexcept
+	{
+		return REFUSE(
+			-FI_EINVAL, Subsys,
+			"bind: not to an object of class %zu of this provider, or to one of another",
+			other.fclass);
+	}
 
 	Users users;
 
@@ -147,6 +210,15 @@ private:
 			return REFUSE(-FI_EINVAL, Subsys, "open_ops: NULL");
 		return of(f).open_ops(ops, flags, out);
 	}
+	static int fid_set_ops(::fid *, const char *ops, std::uint64_t, void *, void *) noexcept
+	{
+		return REFUSE(-FI_ENOSYS, Subsys, "set_ops: \"%s\": there are none to be set",
+			      ops ? ops : "");
+	}
+	static int fid_tostr(const ::fid *, char *, std::size_t) noexcept
+	{
+		return REFUSE(-FI_ENOSYS, Subsys, "tostr: is not supported");
+	}
 
 	static inline fi_ops fid_ops{
 		.size = sizeof(fi_ops),
@@ -154,8 +226,8 @@ private:
 		.bind = fid_bind,
 		.control = fid_control,
 		.ops_open = fid_open_ops,
-		.tostr = nullptr,
-		.ops_set = nullptr,
+		.tostr = fid_tostr,
+		.ops_set = fid_set_ops,
 	};
 };
 

@@ -104,6 +104,8 @@ int tell_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys,
 	list.change_index = 0;
 	if (!room)
 		return -FI_ETOOSMALL;
+	if (!list.fd)
+		return REFUSE(-FI_EINVAL, subsys, "GETWAIT: nowhere to put the file");
 	list.fd[0] = {*fd, POLLIN, 0};
 	return 0;
 }

@@ -33,6 +33,14 @@ TEST(Missing, TheArgumentOfACommand)
 		expect_refused(cntr->fid, command);
 	for (const int command : {FI_QUEUE_WORK, FI_CANCEL_WORK, FI_MAP_RAW_MR})
 		expect_refused(node.domain->fid, command);
+	char memory[64];
+	fid_mr *mr = nullptr;
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), access, 0, 7, 0, &mr,
+			    nullptr),
+		  0);
+	for (const int command : {FI_REFRESH, FI_GET_RAW_MR})
+		expect_refused(mr->fid, command);
+	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
 TEST(Missing, TheBacklogOfAPassiveEndpoint)

@@ -154,10 +154,7 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%" PRIx64 " is unknown", unknown);
 	if (domain.mr_mode() & FI_MR_PROV_KEY)
 		options.flags |= TREADLE_MR_KERNEL_KEY;
-	else if (attr.requested_key == FI_KEY_NOTAVAIL)
-		return REFUSE(-FI_EKEYREJECTED, subsys, "reg: key 0x%" PRIx64 " is FI_KEY_NOTAVAIL",
-			      attr.requested_key);
-	else
+	else /* any, also FI_KEY_NOTAVAIL: MPICH asks for 2^64 - 1, and other providers take it */
 		options.key = attr.requested_key;
 	if (domain.mr_mode() & FI_MR_VIRT_ADDR)
 		options.flags |= TREADLE_MR_VIRT_ADDR;
@@ -233,7 +230,8 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 	if (Cntr *const cntr = Cntr::known(other)) {
 		if (&cntr->domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
-		if (flags != FI_REMOTE_WRITE)
+		/* fi_mr(3) knows no events of reads. MPICH asks for both, and means writes. */
+		if ((flags & ~FI_REMOTE_READ) != FI_REMOTE_WRITE)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
 				      flags);
@@ -244,7 +242,8 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 		   port && other->fclass != FI_CLASS_TX_CTX && other->fclass != FI_CLASS_SRX_CTX) {
 		if (&port->endpoint().domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: endpoint of another domain");
-		if (flags)
+		/* "should be 0", fi_mr(3); SOS says what its peers will do. */
+		if (flags & ~(FI_REMOTE_READ | FI_REMOTE_WRITE))
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
 		rc = port->endpoint().bind_region(*kernel);

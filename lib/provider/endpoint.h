@@ -98,6 +98,15 @@ public:
 	/* Directions, with everything that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
 	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
+	/*
+	 * FI_TRIGGER, FI_XPU: of the fi_info that the endpoint, or that of the context, was opened
+	 * with. Attributes of a context that leave it out take nothing away: deferred work is queued
+	 * at the domain.
+	 */
+	bool can_trigger(std::uint64_t how = FI_TRIGGER) const noexcept
+	{
+		return (info_->caps | tx_caps_ | rx_caps_) & how;
+	}
 	/* May it be sent any? Else it only answers for its memory, and has no receive ring. */
 	bool has_messages() const noexcept
 	{

@@ -82,9 +82,13 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		int rc = settle(in, nullptr, attr, "fi_srx_context", info);
 		if (rc)
 			return rc;
-		/* It receives messages: what peers do to memory needs no context. */
+		/*
+		 * It receives messages: what peers do to memory needs no context. FI_TRIGGER is not
+		 * the context's, see can_trigger().
+		 */
+		const std::uint64_t offered = with_directions(info->caps);
 		info->caps =
-			narrowed(with_directions(info->caps), attr ? attr->caps : 0) &
+			(narrowed(offered, attr ? attr->caps : 0) | (offered & FI_TRIGGER)) &
 			~(tx_directions | FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE);
 		info->rx_attr->caps = info->caps;
 		info->tx_attr->caps = 0;

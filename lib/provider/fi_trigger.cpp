@@ -159,7 +159,7 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 /* 0, or why the endpoint can't do it. */
 int judge(const Domain &domain, const fi_deferred_work &work, const Operation &op) noexcept
 {
-	const std::uint64_t needed = FI_TRIGGER | caps_for(work);
+	const std::uint64_t needed = caps_for(work);
 	const std::uint64_t known =
 		op.receives ?
 			receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
@@ -178,10 +178,13 @@ int judge(const Domain &domain, const fi_deferred_work &work, const Operation &o
 	if (op.receives && endpoint.shares_rx())
 		return REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: receives of a shared context are queued there");
+	if (!endpoint.can_trigger())
+		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
+			      "QUEUE_WORK: the endpoint was opened without FI_TRIGGER");
 	const std::uint64_t missing =
 		needed & ~(op.receives ? endpoint.rx_caps() : endpoint.tx_caps());
 	if (missing)
-		return REFUSE(missing == FI_TRIGGER ? -FI_EINVAL : -FI_ENOSYS, FI_LOG_DOMAIN,
+		return REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: the endpoint has no %s for this",
 			      Text(missing, FI_TYPE_CAPS).c_str());
 	if (op.flags & ~known)
@@ -251,7 +254,7 @@ int when_triggered(Command &command, const Endpoint &endpoint) noexcept
 {
 	auto *trigger = reinterpret_cast<fi_triggered_context *>(command.desc().context);
 
-	if (!((endpoint.tx_caps() | endpoint.rx_caps()) & FI_TRIGGER) || !trigger)
+	if (!endpoint.can_trigger() || !trigger)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA,
 			      "FI_TRIGGER: needs the capability and a fi_triggered_context");
 	if (trigger->event_type == FI_TRIGGER_XPU)

@@ -18,7 +18,7 @@ constexpr int variables = 1;		   /* of each operation */
 /* 0, or why operations of this endpoint can't be triggered. */
 int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys subsys) noexcept
 {
-	if (!((endpoint.tx_caps() | endpoint.rx_caps()) & FI_XPU_TRIGGER))
+	if (!endpoint.can_trigger(FI_XPU_TRIGGER))
 		return REFUSE(-FI_EOPNOTSUPP, subsys,
 			      "XPU trigger: the endpoint was not opened with FI_XPU");
 	if (xpu.count < 0 || (xpu.count > 0 && !xpu.var))

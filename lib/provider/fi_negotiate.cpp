@@ -174,6 +174,11 @@ bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t siz
 	return key || !size || compare.refuse("auth_key_size: %zu, but auth_key is NULL", size);
 }
 
+/*
+ * Not compared: mr_key_size, which says what the program could cope with, and counts that
+ * fi_domain(3) calls optimal: cq_cnt, cntr_cnt, mr_cnt, tx_ctx_cnt, rx_ctx_cnt. The answer has
+ * what there is.
+ */
 bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
 	   std::uint32_t api)
 {
@@ -187,22 +192,20 @@ bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_doma
 		       progress_unified) &&
 		ONE_OF(domain_attr, resource_mgmt, FI_RM_DISABLED, FI_RM_ENABLED) &&
 		ONE_OF(domain_attr, av_type, FI_AV_MAP, FI_AV_TABLE) &&
-		mr_mode_agrees(compare, asked.mr_mode, api) && AT_MOST(domain_attr, mr_key_size) &&
-		AT_MOST(domain_attr, cq_data_size) && AT_MOST(domain_attr, cq_cnt) &&
-		AT_MOST(domain_attr, ep_cnt) && AT_MOST(domain_attr, tx_ctx_cnt) &&
-		AT_MOST(domain_attr, rx_ctx_cnt) && AT_MOST(domain_attr, max_ep_tx_ctx) &&
+		mr_mode_agrees(compare, asked.mr_mode, api) && AT_MOST(domain_attr, cq_data_size) &&
+		AT_MOST(domain_attr, ep_cnt) && AT_MOST(domain_attr, max_ep_tx_ctx) &&
 		AT_MOST(domain_attr, max_ep_rx_ctx) && AT_MOST(domain_attr, max_ep_stx_ctx) &&
 		AT_MOST(domain_attr, max_ep_srx_ctx);
 
 	if (!agreed || !has_keys(api)) /* and with them came the fields below */
 		return agreed;
 	return has_key(compare, asked.auth_key, asked.auth_key_size) &&
-	       AT_MOST(domain_attr, cntr_cnt) && AT_MOST(domain_attr, mr_iov_limit) &&
-	       AT_MOST(domain_attr, mr_cnt) && AT_MOST(domain_attr, max_err_data) &&
+	       AT_MOST(domain_attr, mr_iov_limit) && AT_MOST(domain_attr, max_err_data) &&
 	       AT_MOST(domain_attr, auth_key_size) && WITHIN(domain_attr, caps, FI_TYPE_CAPS) &&
 	       later_fields_agree(compare, asked, api);
 }
 
+/* Not compared: msg_prefix_size, which is the provider's to say. */
 bool suits(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
 	   std::uint64_t caps, std::uint32_t api)
 {
@@ -217,7 +220,7 @@ bool suits(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr 
 			       has_key(compare, asked.auth_key, asked.auth_key_size)))
 		return false;
 	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
-	       AT_MOST(ep_attr, max_msg_size) && AT_MOST(ep_attr, msg_prefix_size) &&
+	       AT_MOST(ep_attr, max_msg_size) &&
 	       (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, tx_ctx_cnt)) &&
 	       (asked.rx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, rx_ctx_cnt));
 }
@@ -243,21 +246,27 @@ bool suits(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr 
 	       AT_MOST(tx_attr, rma_iov_limit);
 }
 
+/* Not compared: total_buffered_recv, a hint that the provider may adjust, fi_endpoint(3). */
 bool suits(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr &asked,
 	   std::uint64_t caps)
 {
 	return context_agrees(compare, "rx_attr->caps", asked.caps, caps, tx_caps & ~rx_caps) &&
 	       WITHIN(rx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
 	       WITHIN(rx_attr, msg_order, FI_TYPE_MSG_ORDER) &&
-	       WITHIN(rx_attr, comp_order, FI_TYPE_MSG_ORDER) &&
-	       AT_MOST(rx_attr, total_buffered_recv) && AT_MOST(rx_attr, size) &&
+	       WITHIN(rx_attr, comp_order, FI_TYPE_MSG_ORDER) && AT_MOST(rx_attr, size) &&
 	       AT_MOST(rx_attr, iov_limit);
 }
 
-/* What a caller asked for, else the usual, but never more than there is. */
+/* What a caller asked for, else the usual. */
 template <class T> void settle(T &value, T asked, T usual) noexcept
 {
 	value = asked ? asked : std::min(value, usual);
+}
+
+/* The same, of what may be less than was asked for: never more than there is. */
+template <class T> void settle_within(T &value, T asked, T usual) noexcept
+{
+	value = std::min(value, asked ? asked : usual);
 }
 
 constexpr std::size_t usual_ring = 1024; /* entries */
@@ -295,8 +304,8 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 		info.mr_mode = asked.mr_mode;
 	else
 		info.mr_mode = FI_VERSION_LT(api, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
-	settle(info.cq_cnt, asked.cq_cnt, usual_queues);
-	settle(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
+	settle_within(info.cq_cnt, asked.cq_cnt, usual_queues);
+	settle_within(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
 	info.auth_key_size = 0;
 	if (has_keys(api))
 		copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
@@ -417,7 +426,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	info.tx_attr->mode = (tx.mode ? tx.mode : mode) & FI_MSG_PREFIX;
 	info.rx_attr->mode = (rx.mode ? rx.mode : mode) & FI_MSG_PREFIX;
 	info.mode = (mode | tx.mode | rx.mode) & FI_MSG_PREFIX;
-	settle(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
+	settle_within(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
 	settle(info.rx_attr->size, rx.size,
 	       info.ep_attr->type == FI_EP_RDM ? usual_rdm_receives : usual_ring);
 }

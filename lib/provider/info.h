@@ -71,7 +71,7 @@ inline constexpr std::uint64_t completion_levels =
 inline constexpr std::uint64_t tx_op_flags =
 	FI_COMPLETION | FI_INJECT | FI_TRIGGER | FI_FENCE | completion_levels;
 inline constexpr std::uint64_t rx_op_flags =
-	FI_COMPLETION | FI_TRIGGER | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+	FI_COMPLETION | FI_TRIGGER | FI_MULTI_RECV | completion_levels;
 
 } // namespace treadle::fi
 

@@ -249,7 +249,8 @@ const Case cases[] = {
 	{"ModeMsgPrefixOneWay", ASK(hints.tx_attr->mode = FI_MSG_PREFIX), nullptr,
 	 ANSWER(info.mode == FI_MSG_PREFIX && info.tx_attr->mode == FI_MSG_PREFIX &&
 		info.rx_attr->mode == 0)},
-	{"MsgPrefixSize", ASK(hints.ep_attr->msg_prefix_size = 8), "msg_prefix_size", nullptr},
+	{"MsgPrefixSize", ASK(hints.ep_attr->msg_prefix_size = 8), nullptr,
+	 ANSWER(info.ep_attr->msg_prefix_size == 0)},
 	{"ModeRestrictedComp", ASK(hints.domain_attr->mode = FI_RESTRICTED_COMP), nullptr,
 	 ANSWER(info.domain_attr->mode == 0)},
 	{"FormatStr", ASK(hints.addr_format = FI_ADDR_STR), nullptr,
@@ -318,10 +319,18 @@ const Case cases[] = {
 	{"MrWanted",
 	 ASK(hints.caps = FI_RMA; hints.domain_attr->mr_mode = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR),
 	 nullptr, ANSWER(info.domain_attr->mr_mode == (FI_MR_PROV_KEY | FI_MR_VIRT_ADDR))},
-	{"MrKeySize", ASK(hints.domain_attr->mr_key_size = 16), "mr_key_size", nullptr},
+	{"MrKeySize", ASK(hints.domain_attr->mr_key_size = 16), nullptr,
+	 ANSWER(info.domain_attr->mr_key_size == 8)},
 	{"CqDataSize", ASK(hints.domain_attr->cq_data_size = 16), "cq_data_size", nullptr},
 	{"MrIovLimit", ASK(hints.domain_attr->mr_iov_limit = 9), "mr_iov_limit", nullptr},
-	{"CntrCnt", ASK(hints.domain_attr->cntr_cnt = SIZE_MAX), "cntr_cnt", nullptr},
+	{"OptimalCounts",
+	 ASK(hints.domain_attr->cq_cnt = hints.domain_attr->cntr_cnt = hints.domain_attr->mr_cnt =
+		     hints.domain_attr->tx_ctx_cnt = hints.domain_attr->rx_ctx_cnt = SIZE_MAX),
+	 nullptr,
+	 ANSWER(info.domain_attr->cq_cnt < SIZE_MAX && info.domain_attr->cntr_cnt < SIZE_MAX &&
+		info.domain_attr->mr_cnt < SIZE_MAX && info.domain_attr->tx_ctx_cnt < SIZE_MAX &&
+		info.domain_attr->rx_ctx_cnt < SIZE_MAX)},
+	{"EpCnt", ASK(hints.domain_attr->ep_cnt = SIZE_MAX), "ep_cnt", nullptr},
 	{"DomainCaps", ASK(hints.domain_attr->caps = FI_LOCAL_COMM), nullptr,
 	 ANSWER(info.domain_attr->caps == (FI_LOCAL_COMM | FI_SHARED_AV))},
 	{"DomainCapsRemote", ASK(hints.domain_attr->caps = FI_REMOTE_COMM), "domain_attr->caps",
@@ -346,8 +355,9 @@ const Case cases[] = {
 	{"RmaIov", ASK(hints.tx_attr->rma_iov_limit = 5), nullptr,
 	 ANSWER(info.tx_attr->rma_iov_limit == 5)},
 	{"RmaIovMany", ASK(hints.tx_attr->rma_iov_limit = 6), "rma_iov_limit", nullptr},
-	{"Buffered", ASK(hints.rx_attr->total_buffered_recv = SIZE_MAX), "total_buffered_recv",
-	 nullptr},
+	{"Buffered", ASK(hints.rx_attr->total_buffered_recv = SIZE_MAX), nullptr,
+	 ANSWER(info.rx_attr->total_buffered_recv >= 1 << 20 &&
+		info.rx_attr->total_buffered_recv < SIZE_MAX)},
 	{"TxOrderStrict", ASK(hints.tx_attr->msg_order = FI_ORDER_STRICT), nullptr,
 	 ANSWER(!(FI_ORDER_STRICT & ~info.tx_attr->msg_order))},
 	{"TxOrderData", ASK(hints.tx_attr->msg_order = FI_ORDER_DATA), "tx_attr->msg_order",
@@ -363,6 +373,12 @@ const Case cases[] = {
 	 nullptr},
 	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), nullptr,
 	 ANSWER(info.rx_attr->op_flags == FI_MULTI_RECV)},
+	{"RxOpFlagsLevels",
+	 ASK(hints.rx_attr->op_flags = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+				       FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE),
+	 nullptr,
+	 ANSWER(info.rx_attr->op_flags == (FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+					   FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE))},
 	{"RxOpFlagsPeek", ASK(hints.rx_attr->op_flags = FI_PEEK), "rx_attr->op_flags", nullptr},
 	{"TxCapsBeyondCaps", ASK(hints.caps = FI_MSG; hints.tx_attr->caps = FI_TAGGED),
 	 "tx_attr->caps", nullptr},

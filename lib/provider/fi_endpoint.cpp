@@ -54,16 +54,15 @@ constexpr treadle_ep_type kernel_type(fi_ep_type type) noexcept
 				     TREADLE_EP_RDM;
 }
 
-int check_contexts(Role role, std::uint64_t caps, const fi_ep_attr &attr) noexcept
+/* Contexts that an endpoint of this role can have; what fi_endpoint() opens has one of each kind. */
+int settle_contexts(Role role, std::uint64_t caps, fi_ep_attr &attr) noexcept
 {
-	const auto several = [](std::size_t count) {
-		return count > 1 && count != FI_SHARED_CONTEXT;
-	};
 	const auto shared = [](std::size_t count) { return count == FI_SHARED_CONTEXT; };
 
-	if (role == Role::whole && (several(attr.tx_ctx_cnt) || several(attr.rx_ctx_cnt)))
-		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
-			      "endpoint: several contexts are what fi_scalable_ep is for");
+	for (std::size_t *count : {&attr.tx_ctx_cnt, &attr.rx_ctx_cnt}) {
+		if (role == Role::whole && !shared(*count))
+			*count = 1;
+	}
 	if (role == Role::scalable && caps & FI_COLLECTIVE)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "scalable_ep: not with FI_COLLECTIVE");
 	if (role == Role::scalable && attr.type == FI_EP_MSG)
@@ -174,7 +173,7 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 		int rc = settle(in.kernel().limits(), info, in.api(),
 				role == Role::whole ? "fi_endpoint" : "fi_scalable_ep", settled);
 		if (!rc)
-			rc = check_contexts(role, settled->caps, *settled->ep_attr);
+			rc = settle_contexts(role, settled->caps, *settled->ep_attr);
 		if (!rc && info->handle)
 			rc = find_handle(*info, in, handle);
 		if (rc)
@@ -213,6 +212,8 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 
 int Endpoint::bind(::fid *other, std::uint64_t flags)
 {
+	/* Not inside its own lock, which is taken inside one of its parent's when it is opened. */
+	const AddressVectorId parents_av = parent_ ? parent_->bound_av() : AddressVectorId{};
 	const std::lock_guard guard(control_lock_);
 
 	if (enabled_)
@@ -223,10 +224,14 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 			      "bind: a scalable endpoint has an address vector, its contexts the "
 			      "rest");
 	uses_.reserve(uses_.size() + 1);
-	if (Av *const av = Av::known(other))
-		return parent_ ? REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
-					"bind: a context has the address vector of its endpoint") :
-				 bind_av(*av, flags);
+	if (Av *const av = Av::known(other)) {
+		if (!parent_)
+			return bind_av(*av, flags);
+		if (!flags && av->id() == parents_av)
+			return 0;
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "bind: a context has the address vector of its endpoint");
+	}
 	if (Cq *const cq = Cq::known(other))
 		return bind_cq(*cq, flags);
 	if (Cntr *const cntr = Cntr::known(other))

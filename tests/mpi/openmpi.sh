@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Open MPI over treadle: four processes, by its matching layer (MTL) and by its byte transfer layer (BTL). It is told
-# to use nothing else, so if it refuses treadle it has no way at all and fails.
+# Open MPI over treadle: four processes, by its matching layer (MTL), by its byte transfer layer (BTL), and messages by
+# the former with windows by the latter. It is told to use nothing else, so if it refuses treadle it has no way at all
+# and fails.
 
 export FI_TREADLE_ONE_NODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HOME=/tmp
 number=0
@@ -16,6 +17,8 @@ run() {
 	echo "$result $((++number)) - $name"
 }
 
-echo 1..2
+echo 1..3
 run mtl --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include treadle --mca osc ^ucx
 run btl --mca pml ob1 --mca btl ofi,self --mca btl_ofi_provider_include treadle --mca btl_ofi_mode 2 --mca osc rdma
+run both --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include treadle \
+	--mca btl ofi,self --mca btl_ofi_provider_include treadle --mca btl_ofi_mode 0 --mca osc rdma

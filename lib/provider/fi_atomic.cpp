@@ -59,6 +59,45 @@ Atomic atomic_for(int datatype, int op, const void *result = nullptr,
 		address_of(result), address_of(compare)};
 }
 
+/* What is only read has no operands, whatever the caller passes. */
+bool only_reads(std::uint8_t opcode, const fi_msg_atomic &msg) noexcept
+{
+	return opcode == TREADLE_OP_FETCH && msg.op == FI_ATOMIC_READ;
+}
+
+/* Is there one buffer of each kind, and one target, all of the same length? Then one descriptor says all. */
+bool has_one_of_each(std::uint8_t opcode, const fi_msg_atomic &msg, const fi_msg_fetch &results,
+		     const fi_msg_compare &compares) noexcept
+{
+	const auto one = [&msg](const fi_ioc *ioc, std::size_t count) {
+		return count == 1 && ioc && ioc->count == msg.rma_iov->count;
+	};
+
+	return msg.rma_iov_count == 1 && msg.rma_iov &&
+	       (only_reads(opcode, msg) || one(msg.msg_iov, msg.iov_count)) &&
+	       bytes(msg.rma_iov->count, msg.datatype) <= TREADLE_MAX_ATOMIC &&
+	       (opcode == TREADLE_OP_ATOMIC || one(results.msg_iov, results.iov_count)) &&
+	       (opcode != TREADLE_OP_COMPARE || one(compares.msg_iov, compares.iov_count));
+}
+
+/* The calls with vectors or a structure. Vectors take a command; so does what is refused, with a reason. */
+template <class P>
+ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t flags,
+		 const fi_msg_fetch &results = {}, const fi_msg_compare &compares = {}) noexcept
+{
+	if (!known(msg.datatype, msg.op))
+		return port.refused(-FI_EOPNOTSUPP);
+	if (!has_one_of_each(opcode, msg, results, compares)) [[unlikely]]
+		return port.transmit(command_of(opcode, msg, results, compares), flags);
+	return port.transmit(
+		rma_message(opcode, only_reads(opcode, msg) ? nullptr : msg.msg_iov->addr,
+			    bytes(msg.rma_iov->count, msg.datatype), msg.addr, msg.rma_iov->addr,
+			    msg.rma_iov->key, msg.context),
+		atomic_for(msg.datatype, msg.op, results.msg_iov ? results.msg_iov->addr : nullptr,
+			   compares.msg_iov ? compares.msg_iov->addr : nullptr),
+		flags);
+}
+
 /* The calls of fi_atomic(3), for one way of locking; FI_TRIGGER is a flag like any other. */
 template <class Lock, bool Special> struct AtomicCalls {
 	using P = PortOf<Lock>;
@@ -80,13 +119,13 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		P &port = P::of(ep);
 		const fi_rma_ioc target = one_target(iov, count, addr, key);
-		return port.transmit(command_of(TREADLE_OP_ATOMIC, message(iov, count, dest, target,
-									   datatype, op, context)),
-				     port.tx_op_flags());
+		return transfer(port, TREADLE_OP_ATOMIC,
+				message(iov, count, dest, target, datatype, op, context),
+				port.tx_op_flags());
 	}
 	static ssize_t writemsg(fid_ep *ep, const fi_msg_atomic *msg, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).transmit(command_of(TREADLE_OP_ATOMIC, *msg), flags);
+		return transfer(P::of(ep), TREADLE_OP_ATOMIC, *msg, flags);
 	}
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t count, fi_addr_t dest,
 			      std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
@@ -119,18 +158,15 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		P &port = P::of(ep);
 		const fi_rma_ioc target = one_target(resultv, result_count, addr, key);
-		return port.transmit(
-			command_of(TREADLE_OP_FETCH,
-				   message(iov, count, dest, target, datatype, op, context),
-				   {resultv, nullptr, result_count}),
-			port.tx_op_flags());
+		return transfer(port, TREADLE_OP_FETCH,
+				message(iov, count, dest, target, datatype, op, context),
+				port.tx_op_flags(), {resultv, nullptr, result_count});
 	}
 	static ssize_t readwritemsg(fid_ep *ep, const fi_msg_atomic *msg, fi_ioc *resultv, void **,
 				    std::size_t result_count, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).transmit(command_of(TREADLE_OP_FETCH, *msg,
-						     {resultv, nullptr, result_count}),
-					  flags);
+		return transfer(P::of(ep), TREADLE_OP_FETCH, *msg, flags,
+				{resultv, nullptr, result_count});
 	}
 
 	static ssize_t compwrite(fid_ep *ep, const void *buf, std::size_t count, void *,
@@ -153,21 +189,18 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		P &port = P::of(ep);
 		const fi_rma_ioc target = one_target(iov, count, addr, key);
-		return port.transmit(
-			command_of(TREADLE_OP_COMPARE,
-				   message(iov, count, dest, target, datatype, op, context),
-				   {resultv, nullptr, result_count},
-				   {comparev, nullptr, compare_count}),
-			port.tx_op_flags());
+		return transfer(port, TREADLE_OP_COMPARE,
+				message(iov, count, dest, target, datatype, op, context),
+				port.tx_op_flags(), {resultv, nullptr, result_count},
+				{comparev, nullptr, compare_count});
 	}
 	static ssize_t compwritemsg(fid_ep *ep, const fi_msg_atomic *msg, const fi_ioc *comparev,
 				    void **, std::size_t compare_count, fi_ioc *resultv, void **,
 				    std::size_t result_count, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).transmit(command_of(TREADLE_OP_COMPARE, *msg,
-						     {resultv, nullptr, result_count},
-						     {comparev, nullptr, compare_count}),
-					  flags);
+		return transfer(P::of(ep), TREADLE_OP_COMPARE, *msg, flags,
+				{resultv, nullptr, result_count},
+				{comparev, nullptr, compare_count});
 	}
 
 private:
@@ -234,8 +267,7 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 {
 	if (!known(msg.datatype, msg.op))
 		return std::unexpected(-FI_EOPNOTSUPP);
-	/* What is only read has no operands, whatever the caller passes. */
-	const bool reads = opcode == TREADLE_OP_FETCH && msg.op == FI_ATOMIC_READ;
+	const bool reads = only_reads(opcode, msg);
 	const Operands operands(msg.msg_iov, reads ? 0 : msg.iov_count, msg.datatype);
 	const Targets targets(msg.rma_iov, msg.rma_iov_count, msg.datatype);
 	const Operands fetched(results.msg_iov, results.iov_count, msg.datatype);

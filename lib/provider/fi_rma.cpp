@@ -16,6 +16,31 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 	}
 };
 
+/* Is there one range, as long as the buffers? Then the first cache line of a descriptor says all. */
+bool has_one_range(const fi_msg_rma &msg) noexcept
+{
+	std::uint64_t len = 0;
+
+	if (msg.rma_iov_count != 1 || !msg.rma_iov || msg.iov_count > TREADLE_MAX_IOV ||
+	    (msg.iov_count && !msg.msg_iov))
+		return false;
+	for (std::size_t i = 0; i < msg.iov_count; ++i)
+		len += msg.msg_iov[i].iov_len;
+	return len == msg.rma_iov->len;
+}
+
+/* The calls with a structure. Several ranges take a command; so does what is refused, with a reason. */
+template <class P>
+ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_rma &msg, std::uint64_t flags) noexcept
+{
+	if (!has_one_range(msg)) [[unlikely]]
+		return port.transmit(command_of(opcode, msg), flags, msg.data);
+	Message message = rma_message(opcode, nullptr, 0, msg.addr, msg.rma_iov->addr,
+				      msg.rma_iov->key, msg.context);
+	message.data = msg.data;
+	return port.transmit(message, msg.msg_iov, msg.iov_count, flags);
+}
+
 /* The calls of fi_rma(3), for one way of locking, and special as Calls says or not. */
 template <class Lock, bool Special> struct RmaCalls {
 	using P = PortOf<Lock>;
@@ -37,7 +62,7 @@ template <class Lock, bool Special> struct RmaCalls {
 	}
 	static ssize_t readmsg(fid_ep *ep, const fi_msg_rma *msg, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).transmit(command_of(TREADLE_OP_READ, *msg), flags);
+		return transfer(P::of(ep), TREADLE_OP_READ, *msg, flags);
 	}
 	static ssize_t write(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 			     std::uint64_t addr, std::uint64_t key, void *context) noexcept
@@ -56,7 +81,7 @@ template <class Lock, bool Special> struct RmaCalls {
 	}
 	static ssize_t writemsg(fid_ep *ep, const fi_msg_rma *msg, std::uint64_t flags) noexcept
 	{
-		return P::of(ep).transmit(command_of(TREADLE_OP_WRITE, *msg), flags, msg->data);
+		return transfer(P::of(ep), TREADLE_OP_WRITE, *msg, flags);
 	}
 	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
 			      std::uint64_t addr, std::uint64_t key) noexcept

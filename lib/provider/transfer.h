@@ -266,7 +266,7 @@ public:
 	template <bool Special> ssize_t transmit(Message message, const Atomic &atomic) noexcept
 	{
 		if constexpr (Special)
-			return transmit(command_of(message, atomic), tx_op_flags_);
+			return transmit(message, atomic, tx_op_flags_);
 		message.flags = tx_flags_;
 		return sent(tx_->post(message, atomic), message.opcode);
 	}
@@ -279,6 +279,19 @@ public:
 				command.on(endpoint_->id());
 			return sent(tx_->post(command), message.opcode);
 		}
+		return sent(tx_->post(message, atomic), message.opcode);
+	}
+
+	/* The same with any flags. */
+	ssize_t transmit(Message message, const Atomic &atomic, std::uint64_t flags) noexcept
+	{
+		const std::uint64_t unknown = flags & ~(transmit_flags(message.opcode) & ~unheard_);
+
+		if (unknown || flags & FI_TRIGGER || shares_tx_) [[unlikely]] {
+			Command command = command_of(message, atomic);
+			return transmit(command, flags);
+		}
+		message.flags = tx_desc_flags(flags);
 		return sent(tx_->post(message, atomic), message.opcode);
 	}
 
@@ -300,7 +313,7 @@ public:
 		return sent(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) : post(),
 			    opcode);
 	}
-	ssize_t transmit(CommandOrError command, std::uint64_t flags,
+	ssize_t transmit(CommandOrError &&command, std::uint64_t flags,
 			 std::uint64_t data = 0) noexcept
 	{
 		return command ? transmit(*command, flags, data) : refused(command.error());

@@ -66,7 +66,8 @@ Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
 	desc_.remote_addr = iov.size() == 1 ? iov[0].addr : 0;
 	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
 	range_len_ = iov.size() == 1 ? std::min(iov[0].len, too_long) : as_data;
-	return flags(TREADLE_F_EXT);
+	/* One lies in the first cache line of the descriptor; the count of others in the second. */
+	return iov.size() == 1 ? *this : flags(TREADLE_F_EXT);
 }
 
 Command &Command::results(std::span<const treadle_iov> results,

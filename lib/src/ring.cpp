@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/detail/ring.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "sys/device.h"
@@ -76,7 +77,8 @@ int DescriptorRing::put(const Command &command) noexcept
 	if (!fits(prod, command.slots()))
 		return -EAGAIN;
 	will_be_written(command);
-	slots_[i++ & mask_].desc = desc;
+	std::memcpy(&slots_[i++ & mask_].desc, &desc,
+		    desc.flags & TREADLE_F_EXT ? sizeof(desc) : offsetof(treadle_desc, ep));
 	for (const treadle_slot &vector : command.vectors())
 		slots_[i++ & mask_] = vector;
 	store_release(prod_->prod, i); /* B */

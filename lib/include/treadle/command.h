@@ -2,6 +2,7 @@
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,24 @@ namespace treadle
 class TREADLE_API Command
 {
 public:
+	/* Copies the vectors that there are: most commands have none, and room for 512 bytes. */
+	Command(const Command &other) noexcept
+		: desc_(other.desc_), range_len_(other.range_len_), result_len_(other.result_len_),
+		  compare_len_(other.compare_len_), vector_count_(other.vector_count_)
+	{
+		std::copy_n(other.vectors_, vector_count_, vectors_);
+	}
+	Command &operator=(const Command &other) noexcept
+	{
+		desc_ = other.desc_;
+		range_len_ = other.range_len_;
+		result_len_ = other.result_len_;
+		compare_len_ = other.compare_len_;
+		vector_count_ = other.vector_count_;
+		std::copy_n(other.vectors_, vector_count_, vectors_);
+		return *this;
+	}
+
 	static Command send(const void *buf, std::size_t len, std::uint64_t peer) noexcept
 	{
 		return Command(TREADLE_OP_SEND, buf, len, peer);

@@ -19,10 +19,8 @@ BasicCompletionQueue<Lock>::create(const Context &context, std::uint32_t entries
 	return BasicCompletionQueue(context.fd(), args.id, std::move(*ring));
 }
 
-template <class Lock> int BasicCompletionQueue<Lock>::refill() noexcept
+template <class Lock> int BasicCompletionQueue<Lock>::refill_by_doorbell() noexcept
 {
-	if (!ring_.overflows())
-		return -EAGAIN;
 	if (const int rc = this->doorbell(); rc < 0)
 		return rc;
 	return ring_.tail() == ring_.head() ? -EAGAIN : 0;

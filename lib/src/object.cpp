@@ -22,11 +22,6 @@ int Handle::close() noexcept
 	return 0;
 }
 
-int Handle::doorbell() const noexcept
-{
-	return sys::doorbell(fd_, number());
-}
-
 int Handle::wait(treadle_wait args) const noexcept
 {
 	args.id = number();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "device.h"
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -162,6 +163,17 @@ int Device::create(unsigned long request, void *args)
 
 /* --- what lib/src/sys does on a real one --- */
 
+/* The doorbell, which the library rings from its headers. */
+extern "C" off_t lseek(int, off_t id, int) noexcept
+{
+	const int rc = device->doorbell(static_cast<std::uint32_t>(id));
+
+	if (rc >= 0)
+		return rc;
+	errno = -rc;
+	return -1;
+}
+
 namespace treadle
 {
 
@@ -183,11 +195,6 @@ int sys::ioctl(int, unsigned long request, void *arg) noexcept
 int sys::ioctl(int, unsigned long, std::uint32_t) noexcept
 {
 	return -ENOTTY; /* SIGNAL */
-}
-
-int sys::doorbell(int, std::uint32_t id) noexcept
-{
-	return device->doorbell(id);
 }
 
 /* Objects live as long as the device. */

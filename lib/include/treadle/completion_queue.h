@@ -3,6 +3,7 @@
 #define TREADLE_COMPLETION_QUEUE_H
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstddef>
 #include <mutex>
@@ -142,7 +143,8 @@ private:
 	}
 
 	/* The ring was empty: 0 if it is not any more. */
-	int refill() noexcept;
+	int refill() noexcept { return ring_.overflows() ? refill_by_doorbell() : -EAGAIN; }
+	int refill_by_doorbell() noexcept;
 
 	[[no_unique_address]] Lock lock_;
 	detail::CompletionRing ring_;

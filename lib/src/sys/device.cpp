@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <treadle/ioctl.h>
 
@@ -23,13 +22,6 @@ int ioctl(int fd, unsigned long request, std::uint32_t id) noexcept
 	const int rc = ::ioctl(fd, request, static_cast<unsigned long>(id));
 
 	return rc < 0 ? -errno : rc;
-}
-
-int doorbell(int fd, std::uint32_t id) noexcept
-{
-	const off64_t rc = ::lseek64(fd, id, SEEK_SET);
-
-	return rc < 0 ? -errno : static_cast<int>(rc);
 }
 
 int destroy(int fd, std::uint32_t id) noexcept

@@ -18,9 +18,6 @@ namespace treadle::sys
 int ioctl(int fd, unsigned long request, void *arg) noexcept;
 int ioctl(int fd, unsigned long request, std::uint32_t id) noexcept;
 
-/* TREADLE_IOC_DOORBELL by the shortest way. */
-int doorbell(int fd, std::uint32_t id) noexcept;
-
 /* Calls with one of the structures of <treadle/ioctl.h>, which all begin with their size. */
 template <class Args> int call(int fd, unsigned long request, Args &args) noexcept
 {

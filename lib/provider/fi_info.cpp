@@ -13,10 +13,9 @@
 
 #include <rdma/fi_endpoint.h>
 
-#include <treadle/context.h>
-
 #include "address.h"
 #include "domain.h"
+#include "limits.h"
 
 namespace treadle::fi
 {
@@ -245,13 +244,13 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 		EXPLAIN(level, "FI_SOURCE needs a node or a service\n");
 		return -FI_EINVAL;
 	}
-	const auto context = Context::open();
-	if (!context) {
-		EXPLAIN(level, "%s: %s\n", TREADLE_DEVICE, context.error().message());
+	const auto limits = kernel_limits();
+	if (!limits) {
+		EXPLAIN(level, "%s: %s\n", TREADLE_DEVICE, limits.error().message());
 		return -FI_ENODATA;
 	}
 	std::vector<InfoPtr> offers;
-	const int rc = fitting_offers(context->limits(), version, flags, hints, level, offers);
+	const int rc = fitting_offers(*limits, version, flags, hints, level, offers);
 	if (rc)
 		return rc;
 

@@ -50,25 +50,44 @@ Context::Context(detail::UniqueFd fd, const treadle_query &limits,
 {
 }
 
-Result<Context> Context::open(const char *path, Threads threads) noexcept
+/* The limits of an open device, which may be no treadle. */
+static Result<treadle_query> query(int fd) noexcept
 {
-	auto fd = detail::UniqueFd::open(path);
 	treadle_query limits{};
 
-	if (!fd)
-		return std::unexpected(fd.error());
-	if (const auto ok = sys::checked(fd->get(), TREADLE_IOC_QUERY, limits); !ok)
+	if (const auto ok = sys::checked(fd, TREADLE_IOC_QUERY, limits); !ok)
 		return std::unexpected(ok.error());
 	if (limits.abi_version != TREADLE_ABI_VERSION)
 		return std::unexpected(Errno(EPROTO));
+	return limits;
+}
 
-	const std::uint32_t entries = std::min(shared_entries, limits.max_ring);
+Result<treadle_query> Context::query(const char *path) noexcept
+{
+	const auto fd = detail::UniqueFd::open(path);
+
+	if (!fd)
+		return std::unexpected(fd.error());
+	return treadle::query(fd->get());
+}
+
+Result<Context> Context::open(const char *path, Threads threads) noexcept
+{
+	auto fd = detail::UniqueFd::open(path);
+
+	if (!fd)
+		return std::unexpected(fd.error());
+	const auto limits = treadle::query(fd->get());
+	if (!limits)
+		return std::unexpected(limits.error());
+
+	const std::uint32_t entries = std::min(shared_entries, limits->max_ring);
 	auto ring = threads == Threads::any ? Ring<Mutex>::create(fd->get(), entries) :
 					      Ring<NoLock>::create(fd->get(), entries);
 
 	if (!ring)
 		return std::unexpected(ring.error());
-	return Context(std::move(*fd), limits, std::move(*ring));
+	return Context(std::move(*fd), *limits, std::move(*ring));
 }
 
 int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include <sys/ptrace.h>
@@ -32,8 +33,8 @@ void stop()
 	syscall(SYS_getpgid, 0);
 }
 
-/* Runs in a child; the number of system calls before each mark. */
-std::vector<int> count_calls(const std::function<void()> &run)
+/* Runs in a child; the number of system calls, or only of those with one number, before each mark. */
+std::vector<int> count_calls(const std::function<void()> &run, std::optional<long> only = {})
 {
 	const pid_t child = fork();
 	std::vector<int> counts;
@@ -61,7 +62,7 @@ std::vector<int> count_calls(const std::function<void()> &run)
 		}
 		if (info.entry.nr == SYS_getsid)
 			counts.push_back(std::exchange(calls, 0));
-		else
+		else if (!only || static_cast<long>(info.entry.nr) == *only)
 			++calls;
 	}
 	EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
@@ -151,6 +152,24 @@ TEST(Syscall, ACollectiveIsOneForWhoCallsAndNoneForTheOthers)
 	});
 
 	EXPECT_EQ(counts, std::vector({1, 1, 1, 1, 1, 1, 1, 1, 0}));
+}
+
+/* What the module can do does not change while it is loaded. */
+TEST(Syscall, GetinfoAsksTheDeviceOnce)
+{
+	const auto counts = count_calls(
+		[] {
+			start();
+			for (int i = 0; i < 3; ++i) {
+				const Info info = get_info(no_hints().get());
+				ASSERT_TRUE(info);
+				mark();
+			}
+			stop();
+		},
+		SYS_ioctl);
+
+	EXPECT_EQ(counts, std::vector({1, 0, 0}));
 }
 
 } // namespace

@@ -40,6 +40,9 @@ public:
 	static Result<Context> open(const char *path = TREADLE_DEVICE,
 				    Threads threads = Threads::any) noexcept;
 
+	/* The limits alone, without a ring: opens the device and closes it. The same errors. */
+	static Result<treadle_query> query(const char *path = TREADLE_DEVICE) noexcept;
+
 	const treadle_query &limits() const noexcept { return limits_; }
 	int fd() const noexcept { return fd_.get(); }
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A process calls fi_getinfo many times, and libfabric passes each call on several times. To open
+ * the device is dear: the kernel takes all locks of the process's memory for it.
+ */
+#include "limits.h"
+
+#include <cerrno>
+#include <mutex>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <treadle/context.h>
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+/*
+ * Limits are parameters of the module that can't be changed while it is loaded. Its directory in
+ * sysfs has another inode each time, and the device may be another file.
+ */
+struct Identity {
+	dev_t device = 0;
+	ino_t module = 0; /* 0: unknown */
+
+	bool operator==(const Identity &) const = default;
+};
+
+Identity identity() noexcept
+{
+	struct stat device, module;
+
+	if (stat(TREADLE_DEVICE, &device) || !S_ISCHR(device.st_mode) ||
+	    stat("/sys/module/treadle", &module))
+		return {};
+	return {device.st_rdev, module.st_ino};
+}
+
+std::mutex lock;
+Identity known_identity;
+treadle_query known;
+
+} // namespace
+
+Result<treadle_query> kernel_limits() noexcept
+{
+	const Identity now = identity();
+	const bool allowed =
+		now.module && !faccessat(AT_FDCWD, TREADLE_DEVICE, R_OK | W_OK, AT_EACCESS);
+	{
+		const std::lock_guard guard(lock);
+		if (allowed && now == known_identity)
+			return known;
+	}
+	const auto limits = Context::query();
+	if (limits && allowed) {
+		const std::lock_guard guard(lock);
+		known_identity = now;
+		known = *limits;
+	}
+	return limits;
+}
+
+} // namespace treadle::fi

@@ -2,6 +2,7 @@
 #include "cq.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -188,18 +189,33 @@ private:
 			return true;
 		});
 
-		return taken ? taken : -FI_EAVAIL;
+		if (taken > 0) [[likely]]
+			return taken;
+		return taken ? none(taken) : -FI_EAVAIL;
+	}
+	/* Why nothing was read. Two readers at a time are said once, by the first queue that sees them. */
+	static int none(int error) noexcept
+	{
+		static std::atomic_flag said;
+
+		if (error != -EBUSY)
+			return error;
+		if (!said.test_and_set(std::memory_order_relaxed))
+			REFUSE(-FI_EAGAIN, subsys,
+			       "read: two threads read one queue at a time, which only "
+			       "FI_THREAD_SAFE allows; completions may be read twice");
+		return -FI_EAGAIN;
 	}
 	/* A read of no entries: is there one, and is it no error? */
 	static ssize_t look(fid_cq *cq) noexcept
 	{
 		bool failed = false;
-		const int none = of(cq).queue_.consume(1, [&](const treadle_cqe &cqe) {
+		const int taken = of(cq).queue_.consume(1, [&](const treadle_cqe &cqe) {
 			failed = cqe.error;
 			return false;
 		});
 
-		return failed ? -FI_EAVAIL : none;
+		return failed ? -FI_EAVAIL : none(taken);
 	}
 
 	template <class Entry>
@@ -242,7 +258,7 @@ private:
 		});
 
 		if (taken <= 0)
-			return error ? error : taken ? taken : -FI_EAGAIN;
+			return error ? error : taken ? none(taken) : -FI_EAGAIN;
 		return taken;
 	}
 	/* The condition is a hint, fi_cq(3) says; the first completion will do. */

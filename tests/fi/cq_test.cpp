@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace
@@ -378,6 +380,57 @@ TEST(Cq, OpeningRefusesWhatItDoesNotKnow)
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.size = SIZE_MAX; }), -FI_EINVAL);
 	ASSERT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_AFFINITY; }), 0);
 	EXPECT_EQ(fi_close(&cq->fid), 0);
+}
+
+/*
+ * Two threads read one queue of FI_THREAD_DOMAIN at a time. The first one is held in the midst of
+ * its read, by a fault on its buffer; the handler does what the second one would.
+ */
+struct Reader {
+	static constexpr std::size_t size = 4096;
+
+	static void fault(int, siginfo_t *, void *)
+	{
+		mprotect(buffer, size, PROT_READ | PROT_WRITE);
+		other_read = fi_cq_read(cq, &other, 1);
+	}
+
+	static inline void *buffer;
+	static inline fid_cq *cq;
+	static inline fi_cq_tagged_entry other;
+	static inline ssize_t other_read;
+};
+
+TEST(Cq, TwoReadersAtATimeAreToldAndTakeNothingTwice)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	Pair p(std::move(hints));
+	int message = 1;
+	struct sigaction action {
+	}, before;
+	Log log;
+
+	for (std::uintptr_t i = 1; i <= 3; ++i)
+		ASSERT_EQ(fi_send(p.a.ep.get(), &message, sizeof(message), nullptr, p.b_at_a,
+				  ctx(i)),
+			  0);
+	Reader::cq = p.a.tx_cq.get();
+	Reader::buffer = mmap(nullptr, Reader::size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(Reader::buffer, MAP_FAILED);
+	action.sa_sigaction = Reader::fault;
+	action.sa_flags = SA_SIGINFO;
+	sigaction(SIGSEGV, &action, &before);
+	const ssize_t read = fi_cq_read(Reader::cq, Reader::buffer, 2);
+	sigaction(SIGSEGV, &before, nullptr);
+
+	ASSERT_EQ(Reader::other_read, 1);
+	EXPECT_EQ(Reader::other.op_context, ctx(1));
+	EXPECT_EQ(read, -FI_EAGAIN);
+	EXPECT_TRUE(log.has("two threads read one queue at a time")) << log.all();
+	EXPECT_EQ(next(Reader::cq).op_context, ctx(2));
+	EXPECT_EQ(next(Reader::cq).op_context, ctx(3));
+	munmap(Reader::buffer, Reader::size);
 }
 
 } // namespace

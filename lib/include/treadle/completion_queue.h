@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <mutex>
 #include <span>
+#include <type_traits>
 
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
@@ -53,7 +54,9 @@ public:
 	 * they lie, the oldest first, until it returns false: that one stays. With
 	 * TREADLE_CQ_ERR_DATA the entry behind is data, not a completion: it is taken along, not visited and not
 	 * counted. visit must not keep the reference, nor call this queue, nor throw (the program ends).
-	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell.
+	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell; without a
+	 * lock, -EBUSY: another thread has consumed meanwhile, which is a mistake of the caller's.
+	 * That one has some of what was visited, and nothing was taken here. It is not always seen.
 	 */
 	template <class Visit> int consume(std::uint32_t max, Visit &&visit) noexcept
 	{
@@ -78,6 +81,8 @@ public:
 			if (cqe.error && cqe.flags & TREADLE_CQ_ERR_DATA) [[unlikely]]
 				++data;
 		}
+		if (std::is_same_v<Lock, NoLock> && ring_.head() != head) [[unlikely]]
+			return -EBUSY;
 		ring_.release(head + i + data);
 		return static_cast<int>(i);
 	}

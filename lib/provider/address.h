@@ -17,7 +17,8 @@
 /*
  * Addresses as libfabric writes them (fi_getinfo(3), "ADDRESSING FORMATS"), and
  * as the kernel does. The formats of libfabric here are FI_SOCKADDR_IN,
- * FI_SOCKADDR_IN6 and FI_ADDR_STR; FI_SOCKADDR stands for either of the first two.
+ * FI_SOCKADDR_IN6 and FI_ADDR_STR; FI_SOCKADDR and FI_SOCKADDR_IP (2.x) stand for either of the
+ * first two.
  */
 namespace treadle::fi
 {

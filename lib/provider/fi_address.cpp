@@ -18,6 +18,8 @@
 #include <treadle/context.h>
 #include <treadle/endpoint.h>
 
+#include "later.h"
+
 namespace treadle::fi
 {
 
@@ -104,7 +106,7 @@ std::optional<Address> decode(std::uint32_t format, const void *from, std::size_
 	}
 	address = from_memory(from, size);
 	if (address && format != FI_FORMAT_UNSPEC && format != FI_SOCKADDR &&
-	    format != format_of(address->family, FI_SOCKADDR))
+	    format != later::FI_SOCKADDR_IP && format != format_of(address->family, FI_SOCKADDR))
 		return std::nullopt;
 	return address;
 }

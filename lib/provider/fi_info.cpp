@@ -15,6 +15,7 @@
 
 #include "address.h"
 #include "domain.h"
+#include "later.h"
 #include "limits.h"
 
 namespace treadle::fi
@@ -33,8 +34,8 @@ constexpr std::uint32_t protocol_version = 1;
 constexpr std::uint64_t layering = std::uint64_t{1} << 59; /* OFI_CORE_PROV_ONLY */
 
 /* All flags of fi_getinfo(3), also of 2.x. */
-constexpr std::uint64_t rescan = std::uint64_t{1} << 35; /* FI_RESCAN */
-constexpr std::uint64_t public_flags = FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE | rescan;
+constexpr std::uint64_t public_flags =
+	FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE | later::FI_RESCAN;
 
 /*
  * Most calls of fi_getinfo come here only because they go to every provider:

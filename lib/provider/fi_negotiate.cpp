@@ -9,6 +9,8 @@
 
 #include <rdma/fi_domain.h>
 
+#include "later.h"
+
 namespace treadle::fi
 {
 
@@ -82,9 +84,6 @@ constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
  * wants them, and does not only say what he could do with; then keys are random, for example.
  */
 constexpr int modes_wanted = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
-
-/* Values younger than 1.17: both kinds of progress by one thread, fi_domain(3) of 2.0. */
-constexpr auto progress_unified = static_cast<fi_progress>(3);
 
 /* Are there these directions and no others? */
 bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
@@ -187,9 +186,9 @@ bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_doma
 		ONE_OF(domain_attr, threading, FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN,
 		       FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT) &&
 		ONE_OF(domain_attr, control_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
-		       progress_unified) &&
+		       later::FI_PROGRESS_CONTROL_UNIFIED) &&
 		ONE_OF(domain_attr, data_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
-		       progress_unified) &&
+		       later::FI_PROGRESS_CONTROL_UNIFIED) &&
 		ONE_OF(domain_attr, resource_mgmt, FI_RM_DISABLED, FI_RM_ENABLED) &&
 		ONE_OF(domain_attr, av_type, FI_AV_MAP, FI_AV_TABLE) &&
 		mr_mode_agrees(compare, asked.mr_mode, api) && AT_MOST(domain_attr, cq_data_size) &&
@@ -363,7 +362,7 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
 	       compare.one_of<std::uint32_t>("addr_format", asked.addr_format,
 					     {FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
-					      FI_ADDR_STR}) &&
+					      FI_ADDR_STR, later::FI_SOCKADDR_IP}) &&
 	       (!asked.fabric_attr || suits(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
 	       (!asked.domain_attr ||
 		suits(compare, *offer.domain_attr, *asked.domain_attr, api)) &&

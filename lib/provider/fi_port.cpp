@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* struct fid_ep: what an endpoint and its aliases answer to, besides data transfer. */
+#include <algorithm>
+
 #include "endpoint.h"
+#include "later.h"
 #include "pep.h"
 #include "transfer.h"
 
@@ -15,9 +18,40 @@ ssize_t cancel(fid_t f, void *context) noexcept
 	return Port::of(f).endpoint().cancel(context);
 }
 
+/* Sizes of transfers: the capability that they are of, and the value; false: none of these options. */
+bool get_size(const fi_info &info, int option, std::uint64_t &needed, std::size_t &answer) noexcept
+{
+	const std::size_t most = info.ep_attr->max_msg_size, inject = info.tx_attr->inject_size;
+	const std::size_t most_atomic = std::min<std::size_t>(most, TREADLE_MAX_ATOMIC);
+	const struct {
+		int option;
+		std::uint64_t cap;
+		std::size_t size;
+	} sizes[] = {
+		{later::FI_OPT_MAX_MSG_SIZE, FI_MSG, most},
+		{later::FI_OPT_MAX_TAGGED_SIZE, FI_TAGGED, most},
+		{later::FI_OPT_MAX_RMA_SIZE, FI_RMA, most},
+		{later::FI_OPT_MAX_ATOMIC_SIZE, FI_ATOMIC, most_atomic},
+		{later::FI_OPT_INJECT_MSG_SIZE, FI_MSG, inject},
+		{later::FI_OPT_INJECT_TAGGED_SIZE, FI_TAGGED, inject},
+		{later::FI_OPT_INJECT_RMA_SIZE, FI_RMA, inject},
+		{later::FI_OPT_INJECT_ATOMIC_SIZE, FI_ATOMIC, std::min(inject, most_atomic)},
+	};
+	const auto *found =
+		std::ranges::find(sizes, option, &std::decay_t<decltype(*sizes)>::option);
+
+	if (found == std::end(sizes))
+		return false;
+	needed = found->cap;
+	answer = found->size;
+	return true;
+}
+
 int get_option(fid_t f, int level, int option, void *value, std::size_t *size) noexcept
 {
-	const fi_info &info = Port::of(f).endpoint().info();
+	const Endpoint &endpoint = Port::of(f).endpoint();
+	const fi_info &info = endpoint.info();
+	std::uint64_t needed;
 	std::size_t answer;
 
 	if (level != FI_OPT_ENDPOINT)
@@ -49,7 +83,12 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	case FI_OPT_XPU_TRIGGER:
 		return xpu_variables(Port::of(f).endpoint(), value, size);
 	default:
-		return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL, "getopt: option %d", option);
+		if (!get_size(info, option, needed, answer))
+			return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL, "getopt: option %d", option);
+		if (needed & ~(endpoint.tx_caps() | endpoint.rx_caps()))
+			return REFUSE(-FI_ENOPROTOOPT, FI_LOG_EP_CTRL,
+				      "getopt: option %d: the endpoint has no %s", option,
+				      Text(needed, FI_TYPE_CAPS).c_str());
 	}
 	if (*size < sizeof(answer))
 		return too_small(FI_LOG_EP_CTRL, "getopt", *size, sizeof(answer));

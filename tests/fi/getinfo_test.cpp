@@ -168,6 +168,7 @@ void PrintTo(const Case &line, std::ostream *out)
 	*out << line.name;
 }
 
+constexpr std::uint32_t sockaddr_ip = 17;	      /* FI_SOCKADDR_IP of 2.0 */
 constexpr auto unified = static_cast<fi_progress>(3); /* FI_PROGRESS_CONTROL_UNIFIED of 2.0 */
 
 #define ANSWER(condition) [](const fi_info &info) -> bool { return condition; }
@@ -257,6 +258,9 @@ const Case cases[] = {
 	 ANSWER(info.addr_format == FI_ADDR_STR)},
 	{"FormatSockaddr", ASK(hints.addr_format = FI_SOCKADDR), nullptr,
 	 ANSWER(info.addr_format == FI_SOCKADDR_IN)},
+	{"FormatIp", ASK(hints.addr_format = sockaddr_ip), nullptr,
+	 ANSWER(info.addr_format == FI_SOCKADDR_IN && info.next &&
+		info.next->addr_format == FI_SOCKADDR_IN6)},
 	{"FormatIn6", ASK(hints.addr_format = FI_SOCKADDR_IN6), nullptr,
 	 ANSWER(info.addr_format == FI_SOCKADDR_IN6)},
 	{"FormatIb", ASK(hints.addr_format = FI_SOCKADDR_IB), "addr_format", nullptr},

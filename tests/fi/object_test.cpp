@@ -364,6 +364,43 @@ TEST(Object, AnAliasOfADisabledEndpointIsEnabledWithIt)
 	EXPECT_EQ(fi_recv(alias, &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 }
 
+/* fi_endpoint(3) of 2.x: FI_OPT_MAX_MSG_SIZE is 12 there, and the others follow in this order. */
+TEST(Object, SizesOfTransfers)
+{
+	enum {
+		max_msg = 12,
+		max_tagged,
+		max_rma,
+		max_atomic,
+		inject_msg,
+		inject_tagged,
+		inject_rma,
+		inject_atomic,
+		firewall
+	};
+	Info hints = hints_for(FI_MSG | FI_RMA | FI_ATOMIC);
+	hints->tx_attr->inject_size = 100;
+	Pair p(std::move(hints));
+	fid *ep = &p.a.ep->fid;
+	std::size_t value = 0, size = sizeof(value), count = 0;
+	const auto is = [&](int option, std::size_t expected) {
+		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), 0) << option;
+		EXPECT_EQ(value, expected) << option;
+		EXPECT_EQ(size, sizeof(value));
+	};
+
+	for (const int option : {max_msg, max_rma})
+		is(option, p.node.info->ep_attr->max_msg_size);
+	for (const int option : {inject_msg, inject_rma, inject_atomic})
+		is(option, 100);
+	ASSERT_EQ(fi_atomicvalid(p.a.ep.get(), FI_UINT8, FI_SUM, &count), 0);
+	is(max_atomic, count);
+	for (const int option : {max_tagged, inject_tagged, firewall})
+		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);
+	size = 4;
+	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, max_msg, &value, &size), -FI_ETOOSMALL);
+}
+
 TEST(Object, OptionsAndRoom)
 {
 	Info hints = hints_for(FI_MSG);

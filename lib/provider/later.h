@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_LATER_H
+#define TREADLE_PROVIDER_LATER_H
+
+#include <cstdint>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_endpoint.h>
+
+/*
+ * What libfabric has in 2.x and the headers of 1.17, which this is built with, have not: the values
+ * of include/rdma/ of libfabric 2.6.0. Values are never changed there, only added.
+ */
+namespace treadle::fi::later
+{
+
+/* fabric.h */
+inline constexpr std::uint64_t FI_RESCAN = std::uint64_t{1} << 35;
+inline constexpr std::uint32_t FI_SOCKADDR_IP = FI_ADDR_CXI + 2; /* either of _IN and _IN6 */
+inline constexpr auto FI_PROGRESS_CONTROL_UNIFIED =
+	static_cast<fi_progress>(FI_PROGRESS_MANUAL + 1);
+
+/* fi_endpoint.h; FI_OPT_ENDPOINT */
+inline constexpr int FI_OPT_MAX_MSG_SIZE = FI_OPT_XPU_TRIGGER + 3;
+inline constexpr int FI_OPT_MAX_TAGGED_SIZE = FI_OPT_XPU_TRIGGER + 4;
+inline constexpr int FI_OPT_MAX_RMA_SIZE = FI_OPT_XPU_TRIGGER + 5;
+inline constexpr int FI_OPT_MAX_ATOMIC_SIZE = FI_OPT_XPU_TRIGGER + 6;
+inline constexpr int FI_OPT_INJECT_MSG_SIZE = FI_OPT_XPU_TRIGGER + 7;
+inline constexpr int FI_OPT_INJECT_TAGGED_SIZE = FI_OPT_XPU_TRIGGER + 8;
+inline constexpr int FI_OPT_INJECT_RMA_SIZE = FI_OPT_XPU_TRIGGER + 9;
+inline constexpr int FI_OPT_INJECT_ATOMIC_SIZE = FI_OPT_XPU_TRIGGER + 10;
+
+} // namespace treadle::fi::later
+
+#endif

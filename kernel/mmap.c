@@ -17,7 +17,8 @@
 
 /*
  * In pages an offset is an id, of 31 bits, and above it the region: 32 bits, which is what a
- * 32-bit process can say.
+ * 32-bit process can say if they are of 4 KiB. With larger ones it cannot map
+ * what is read-only.
  */
 #define REGION_SHIFT 31
 

@@ -33,8 +33,8 @@
 
 #define FILL_TRIES 8
 #define FREE_BATCH 64
-/* More than this (128 GiB of addresses) and the table starts afresh. */
-#define MAX_TABLES (1ul << 16)
+/* More than 256 MiB of tables (128 GiB of addresses or more, by the page size) and the table starts afresh. */
+#define MAX_TABLES ((256ul << 20) >> PAGE_SHIFT)
 
 /* Pagemaps of which the notifier may still be called: the module's text stays for them. */
 static atomic_t notifiers;

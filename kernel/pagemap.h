@@ -17,12 +17,13 @@ struct treadle_ep;
 struct treadle_mr;
 struct treadle_run;
 
-#define PM_LEVELS     4
+/* All that a process can map (but what it asks for beyond 2^48 with pages of 4 KiB), and less than 64 bits. */
+#define PM_LEVELS     (PAGE_SHIFT < 16 ? 4 : 3)
 #define PM_BITS	      (PAGE_SHIFT - 3)
 #define PM_FAN	      (1u << PM_BITS)
 #define PM_LEAF_SHIFT (PAGE_SHIFT + PM_BITS)
 #define PM_ADDR_BITS  (PAGE_SHIFT + PM_LEVELS * PM_BITS)
-static_assert(PM_ADDR_BITS < 64);
+static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
 #define PM_END	      min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS)
 #define PM_WRITE      1ul	  /* entry: the page may be written */
 #define TREADLE_CHUNK (64u << 10) /* bytes copied under one hold of a pagemap */
@@ -115,8 +116,8 @@ static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
 {
 	void **table = pm->root;
 
-	static_assert(PM_LEVELS == 4);
-	if (likely(table))
+	static_assert(PM_LEVELS == 3 || PM_LEVELS == 4);
+	if (likely(table) && PM_LEVELS == 4)
 		table = table[treadle_pm_index(addr, 3)];
 	if (likely(table))
 		table = table[treadle_pm_index(addr, 2)];

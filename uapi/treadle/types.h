@@ -10,6 +10,9 @@
  * @offset: file offset; exact
  * @length: bytes; exact
  *
+ * Both are multiples of the kernel's page size (sysconf(_SC_PAGESIZE)), which no structure
+ * tells: where things lie in a map does not depend on it.
+ *
  * Maps must be MAP_SHARED; but for cells they are not inherited by fork. Closing the object
  * leaves a map in place; its contents no longer change, but for a ring's `released`
  * and `flags`, and a counter, when a command that was under way ends.

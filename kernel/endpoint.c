@@ -490,8 +490,8 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 			WRITE_ONCE(ep->tx->ep, NULL); /* its ring may serve another one */
 		mutex_unlock(&ep->tx->lock);
 	}
-	write_lock(&pm->lock);
-	write_unlock(&pm->lock);
+	pm_write_lock(pm);
+	pm_write_unlock(pm);
 	return true;
 }
 

@@ -177,9 +177,9 @@ static void range_insert(struct treadle_mr_part *part)
 
 	part->range.start = part->iov.addr & PAGE_MASK;
 	part->range.last = PAGE_ALIGN(part->iov.addr + part->iov.len) - 1;
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	interval_tree_insert(&part->range, &pm->pinned);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 }
 
 static void range_remove(struct treadle_mr_part *part)
@@ -188,10 +188,10 @@ static void range_remove(struct treadle_mr_part *part)
 
 	if (!part->pages) /* nothing was pinned */
 		return;
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	if (part->range.last)
 		interval_tree_remove(&part->range, &pm->pinned);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 }
 
 /* Charge first, pin then; what fails is refunded by treadle_mr_shutdown. */
@@ -403,9 +403,9 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 	mr->closed = true;
 	if (mr->hashed)
 		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, mr_params);
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	WRITE_ONCE(mr->revoked, true);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	if (mr->cntr)
 		atomic_dec(&mr->cntr->obj.users);
 	for (i = 0; i < mr->count; i++) {

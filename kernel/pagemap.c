@@ -123,7 +123,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	LIST_HEAD(cut);
 
 	/* waits for nobody: of a range that must not block only pm_free_cut() has to know */
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	if (!pm->active++) {
 		pm->start = range->start;
 		pm->end = range->end;
@@ -137,18 +137,18 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	/* as many times as are pinned there / 256; pm->active is counted, so nothing is entered in the range meanwhile */
 	while (range->event == MMU_NOTIFY_UNMAP &&
 	       treadle_mr_revoke(pm, range->start, range->end - 1)) {
-		write_unlock(&pm->lock);
+		pm_write_unlock(pm);
 		if (mmu_notifier_range_blockable(range))
 			cond_resched();
-		write_lock(&pm->lock);
+		pm_write_lock(pm);
 	}
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	if (!list_empty(&cut)) {
 		unsigned long n = pm_free_cut(&cut, mmu_notifier_range_blockable(range));
 
-		write_lock(&pm->lock);
+		pm_write_lock(pm);
 		pm->tables -= min(n, pm->tables);
-		write_unlock(&pm->lock);
+		pm_write_unlock(pm);
 	}
 	return 0;
 }
@@ -157,11 +157,11 @@ static void pm_invalidate_end(struct mmu_notifier *mn, const struct mmu_notifier
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
 
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	smp_store_release(&pm->seq,
 			  pm->seq + 1); /* pairs with treadle_pm_fill(), which has no lock */
 	pm->active--;
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 }
 
 /* --- beginning and end ------------------------------------------------------------ */
@@ -171,14 +171,14 @@ static struct treadle_ctx *pm_pop(struct treadle_pm *pm)
 {
 	struct treadle_ctx *ctx;
 
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	ctx = list_first_entry_or_null(&pm->ctxs, struct treadle_ctx, mates);
 	if (ctx) {
 		list_del_init(&ctx->mates);
 		kref_get(
 			&ctx->ref); /* its file's is there: treadle_pm_leave() takes it off first */
 	}
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	return ctx;
 }
 
@@ -201,11 +201,11 @@ static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 	LIST_HEAD(cut);
 	bool open;
 
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	pm->dead = true;
 	pm_reset(pm, &cut);
 	open = !list_empty(&pm->ctxs);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	pm_free_cut(&cut, true);
 	/* a child may keep their files open for long: the contexts end now, though not here */
 	if (open) {
@@ -221,7 +221,7 @@ static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
 	if (!pm)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&pm->ref);
-	rwlock_init(&pm->lock);
+	pm_lock_init(pm);
 	pm->pinned = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&pm->ctxs);
 	INIT_WORK(&pm->exit, pm_exit_work);
@@ -270,9 +270,9 @@ int treadle_pm_join(struct treadle_ctx *ctx)
 	pm = container_of(mn, struct treadle_pm, notifier);
 	kref_get(&pm->ref);
 	ctx->pm = pm;
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	list_add_tail(&ctx->mates, &pm->ctxs);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	return 0;
 }
 
@@ -287,11 +287,11 @@ void treadle_pm_leave(struct treadle_ctx *ctx)
 	struct treadle_pm *pm = ctx->pm;
 	LIST_HEAD(cut);
 
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	list_del_init(&ctx->mates);
 	if (list_empty(&pm->ctxs))
 		pm_reset(pm, &cut);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	pm_free_cut(&cut, true);
 	mmu_notifier_put(&pm->notifier);
 }
@@ -399,10 +399,10 @@ static void pm_forget(struct treadle_pm *pm)
 {
 	LIST_HEAD(cut);
 
-	write_lock(&pm->lock);
+	pm_write_lock(pm);
 	if (pm->tables > 4 * PM_LEVELS)
 		pm_reset(pm, &cut);
-	write_unlock(&pm->lock);
+	pm_write_unlock(pm);
 	pm_free_cut(&cut, true);
 }
 
@@ -485,11 +485,11 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum t
 			break;
 		}
 		do {
-			write_lock(&pm->lock);
+			pm_write_lock(pm);
 			if (pm->tables > MAX_TABLES)
 				pm_reset(pm, &cut);
 			ret = pm_enter(pm, addr, got, pages, write, seq, spare);
-			write_unlock(&pm->lock);
+			pm_write_unlock(pm);
 			pm_free_cut(&cut, true);
 		} while (ret == -ENOSPC &&
 			 !(ret = pm_spares(pm, spare, how == TREADLE_FILL_FAULT)));

@@ -30,6 +30,22 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
 #define TREADLE_FILL  16u	  /* pages that become known at once */
 
 /*
+ * Readers of a pagemap run side by side. On PREEMPT_RT they take turns: a reader may be preempted there, and
+ * none of an rwlock's readers inherits the priority of a writer, which is an munmap() or an exit, that waits.
+ */
+#ifdef CONFIG_PREEMPT_RT
+#define PM_LOCK_T	    spinlock_t
+#define pm_lock_init(pm)    spin_lock_init(&(pm)->lock)
+#define pm_write_lock(pm)   spin_lock(&(pm)->lock)
+#define pm_write_unlock(pm) spin_unlock(&(pm)->lock)
+#else
+#define PM_LOCK_T	    rwlock_t
+#define pm_lock_init(pm)    rwlock_init(&(pm)->lock)
+#define pm_write_lock(pm)   write_lock(&(pm)->lock)
+#define pm_write_unlock(pm) write_unlock(&(pm)->lock)
+#endif
+
+/*
  * struct treadle_pm - the pages of one process, by address: one for all its contexts
  * @ref:	contexts, and @notifier as long as it may be called
  * @lock:	read: entries are valid and their pages stay mapped where they are;
@@ -47,7 +63,7 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
  */
 struct treadle_pm {
 	struct kref ref;
-	rwlock_t lock;
+	PM_LOCK_T lock;
 	bool dead;
 	void **root;
 	unsigned long tables;
@@ -141,6 +157,9 @@ static __always_inline void *treadle_pm_page(void *page, u64 addr, bool write)
 #define pm_lock(pm)    ((void)(pm))
 #define pm_trylock(pm) ((pm) != NULL)
 #define pm_unlock(pm)  ((void)(pm))
+#elif defined(CONFIG_PREEMPT_RT)
+#define pm_lock(pm)   pm_write_lock(pm)
+#define pm_unlock(pm) pm_write_unlock(pm)
 #else
 #define pm_lock(pm)    read_lock(&(pm)->lock)
 #define pm_trylock(pm) read_trylock(&(pm)->lock)
@@ -154,7 +173,22 @@ static __always_inline bool treadle_pm_small(u64 addr, u64 len)
 	return offset_in_page(addr) + len <= PAGE_SIZE && !(addr >> PM_ADDR_BITS);
 }
 
-/* The second one only by trylock: as spans_lock(). */
+/*
+ * Both, or none. The second one only by trylock: a writer that waits for one of them must not make two copies in
+ * opposite directions wait for each other. On PREEMPT_RT, where copies themselves exclude each other, by address:
+ * to wait gives priority, and to try does not.
+ */
+#if defined(CONFIG_PREEMPT_RT) && !defined(__CHECKER__)
+static inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadle_pm *b)
+{
+	if (a > b)
+		swap(a, b);
+	pm_lock(a);
+	if (a != b)
+		spin_lock_nested(&b->lock, SINGLE_DEPTH_NESTING);
+	return true;
+}
+#else
 static __always_inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadle_pm *b)
 {
 	pm_lock(a);
@@ -163,6 +197,7 @@ static __always_inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadl
 	pm_unlock(a);
 	return false;
 }
+#endif
 
 static __always_inline void treadle_pm_unlock2(struct treadle_pm *a, struct treadle_pm *b)
 {

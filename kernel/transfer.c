@@ -78,30 +78,22 @@ static __always_inline bool span_at(struct treadle_span *s, bool write, struct s
 	return t->at;
 }
 
-/*
- * Hold both pagemaps for reading. The second one only by trylock: a writer that
- * waits for one of them must not make two copies in opposite directions wait
- * for each other.
- */
+/* Hold both pagemaps for reading. */
 static bool spans_lock(struct treadle_span *a, struct treadle_span *b)
 {
 	int tries;
 
 	a->leaf = b->leaf = NULL;
-	if (a->pm == b->pm || !b->pm) {
+	if (!a->pm || !b->pm) {
 		if (a->pm)
 			pm_lock(a->pm);
-		return true;
-	}
-	if (!a->pm) {
-		pm_lock(b->pm);
+		else if (b->pm)
+			pm_lock(b->pm);
 		return true;
 	}
 	for (tries = 0; tries < LOCK_TRIES; tries++) {
-		pm_lock(a->pm);
-		if (pm_trylock(b->pm))
+		if (treadle_pm_lock2(a->pm, b->pm))
 			return true;
-		pm_unlock(a->pm);
 		cpu_relax();
 	}
 	return false;

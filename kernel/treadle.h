@@ -16,7 +16,7 @@
  *	rx->lock, treadle_conn_lock	matcher and receive ring; connections and event queues
  *	ep->lock		parked messages and flows of an endpoint (under rx->lock)
  *	trigger->lock (of a counter, of cells), cq->lock, ctx->jobs_lock: innermost
- *	pm->lock		a pagemap; the second of a pair only by trylock
+ *	pm->lock		a pagemap; the second of a pair as treadle_pm_lock2()
  *	(op_atomic.c) a lock of words	under pm->lock
  *
  * Two matchers, or two counters, are never held at once. Under a spinlock, or

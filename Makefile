@@ -108,7 +108,10 @@ build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
 # Of what is compiled tests are most; they hardly run longer so, tell lines as well, and are there a third sooner.
 build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib fi): \
 	CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
+# PAGE_SIZE: of the machine where the tests of the ABI are to run.
+PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
 $(kselftests): CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
+$(kselftests): include += -DPAGE=$(PAGE_SIZE)
 build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp
 	$(call say,CXX,$<)

@@ -72,7 +72,7 @@ TEST_F(abi, what_the_future_adds_is_refused_when_set)
 /* Whatever comes then: nobody lets the kernel look through megabytes of zeros. */
 TEST_F(abi, a_size_is_at_most_a_page)
 {
-	const __u32 page = 4096;
+	const __u32 page = PAGE;
 	char *at = pages(2 * page);
 
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -146,11 +146,11 @@ TEST_F(abi, unknown_ioctls_are_refused)
 
 TEST_F(abi, bad_pointers_are_refused)
 {
-	char *page = pages(4096);
+	char *page = pages(PAGE);
 
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct arg arg = prepare(&rows[i], self);
-		char *straddling = page + 4096 - size_now(&rows[i]) + 4;
+		char *straddling = page + PAGE - size_now(&rows[i]) + 4;
 
 		about("%s", rows[i].name);
 		EXPECT_EQ(-EFAULT, call(self->fd, rows[i].cmd, NULL));
@@ -166,7 +166,7 @@ TEST_F(abi, what_cannot_be_answered_changes_nothing)
 {
 	struct treadle_query q = query(self->fd);
 	struct treadle_ep_create *port;
-	char *page = pages(4096);
+	char *page = pages(PAGE);
 	__u16 taken;
 	__u32 id;
 
@@ -179,9 +179,9 @@ TEST_F(abi, what_cannot_be_answered_changes_nothing)
 		if (!strstr(rows[i].name, "_CREATE"))
 			continue;
 		arg = prepare(&rows[i], self);
-		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
+		ASSERT_EQ(0, mprotect(page, PAGE, PROT_READ | PROT_WRITE));
 		memcpy(page, &arg, sizeof(arg));
-		ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
+		ASSERT_EQ(0, mprotect(page, PAGE, PROT_READ));
 		for (int n = 0; n < 32; n++) {
 			about("%s", rows[i].name);
 			ASSERT_EQ(-EFAULT, call(self->fd, rows[i].cmd, page));
@@ -191,16 +191,16 @@ TEST_F(abi, what_cannot_be_answered_changes_nothing)
 		EXPECT_EQ(0, call(self->fd, rows[i].cmd, &arg));
 	}
 
-	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
+	ASSERT_EQ(0, mprotect(page, PAGE, PROT_READ | PROT_WRITE));
 	port = (void *)page;
 	*port = (struct treadle_ep_create){
 		.size = sizeof(*port), .type = TREADLE_EP_RDM, .addr = loopback(0)};
 	ASSERT_EQ(0, call(self->fd, TREADLE_IOC_EP_CREATE, port));
 	ASSERT_EQ(0, destroy(self->fd, port->id));
 	taken = port->addr.port;
-	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ));
+	ASSERT_EQ(0, mprotect(page, PAGE, PROT_READ));
 	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, port));
-	ASSERT_EQ(0, mprotect(page, 4096, PROT_READ | PROT_WRITE));
+	ASSERT_EQ(0, mprotect(page, PAGE, PROT_READ | PROT_WRITE));
 	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_CREATE, port));
 	EXPECT_EQ(taken, port->addr.port);
 }

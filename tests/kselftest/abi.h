@@ -7,7 +7,7 @@
 
 enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS };
 
-static char region[4096];
+static char region[PAGE];
 
 FIXTURE(abi)
 {

@@ -7,7 +7,6 @@
 
 #include <treadle/atomic.h>
 
-#define PAGE 4096
 #define LEN  (64UL * PAGE)
 #define BOTH (TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
 

@@ -113,12 +113,12 @@ TEST_F(av, unknown_families_are_skipped)
 /* Where a pointer ends, so does the insertion; what was inserted before stays. */
 TEST_F(av, bad_pointers)
 {
-	const __u32 room = 4096 / sizeof(struct treadle_addr);
-	struct treadle_addr *addr = pages(4096), got;
-	__u64 *index = pages(4096);
+	const __u32 room = PAGE / sizeof(struct treadle_addr);
+	struct treadle_addr *addr = pages(PAGE), got;
+	__u64 *index = pages(PAGE);
 	__u32 count;
 
-	addr = (void *)((char *)addr + 4096 - room * sizeof(*addr));
+	addr = (void *)((char *)addr + PAGE - room * sizeof(*addr));
 	for (__u32 i = 0; i < room; i++)
 		addr[i] = nth(i);
 	count = room + 1;

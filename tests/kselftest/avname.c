@@ -257,10 +257,10 @@ static void inserts_slowly(void *arg)
 	struct treadle_addr addr = loopback(1001);
 	struct treadle_av_insert c = {.size = sizeof(c), .count = 1, .addrs = (unsigned long)&addr};
 	struct shared_av *s = arg;
-	char *slow = pages(4096);
+	char *slow = pages(PAGE);
 	int fd = device();
 
-	slow_pages(slow, 4096);
+	slow_pages(slow, PAGE);
 	need(open_named(fd, "slow", 0, &c.av) == 0);
 	insert(fd, c.av, 1000);
 	c.out = (unsigned long)slow;

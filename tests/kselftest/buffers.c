@@ -6,7 +6,6 @@
 #include "slow.h"
 #include "treadle.h"
 
-#define PAGE  4096
 #define LARGE (1UL << 20)
 
 FIXTURE(buffers)

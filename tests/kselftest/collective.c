@@ -24,12 +24,12 @@ static struct treadle_desc error_of(const struct cntr *c)
 /* The failure is told by a message that takes the place of the one that failed: it does not wait for that. */
 TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 {
-	char *gone = pages(4096);
+	char *gone = pages(PAGE);
 	struct treadle_desc d =
 		with(silent(csend(gone, 64, self->to, TAG, 1)),
 		     TREADLE_F_INJECT | TREADLE_F_DELIVERY_COMPLETE | TREADLE_F_FENCE);
 
-	munmap(gone, 4096);
+	munmap(gone, PAGE);
 	ASSERT_EQ(1, post(&self->a, then(d, &self->e)));
 	EXPECT_TRUE(cntr_becomes(&self->e, 0, 1));
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 64, self->back, TAG, 2)));
@@ -43,7 +43,7 @@ TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 /* The same of one whose turn has not come, and which is copied before. */
 TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
 {
-	struct treadle_desc d = with(silent(csend(pages(4096) + 4096, 64, self->to, TAG, 1)),
+	struct treadle_desc d = with(silent(csend(pages(PAGE) + PAGE, 64, self->to, TAG, 1)),
 				     TREADLE_F_INJECT | TREADLE_F_FENCE);
 
 	ASSERT_EQ(1, post(&self->a, csend(self->src, 1 << 20, self->to, TAG + 1, 4)));
@@ -285,7 +285,7 @@ TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 
 TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
 {
-	char *hole = pages(4096) + 4096;
+	char *hole = pages(PAGE) + PAGE;
 
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
 	ASSERT_EQ(1, post(&self->a, csend(hole, 8, self->to, TAG, 2)));
@@ -391,7 +391,7 @@ TEST_F(collective, local_atomics_are_judged)
 		local(TREADLE_ATOMIC_SUM, TREADLE_UINT64, self->dst, self->src, 8);
 	struct treadle_desc d = good;
 	struct node *a = &self->a;
-	char *hole = pages(4096) + 4096, *fixed = pages(4096);
+	char *hole = pages(PAGE) + PAGE, *fixed = pages(PAGE);
 
 	d.peer = 1;
 	EXPECT_EQ(-EINVAL, post(a, d));
@@ -415,7 +415,7 @@ TEST_F(collective, local_atomics_are_judged)
 	ASSERT_EQ(1, post(a, d));
 	EXPECT_EQ(EIO, cq_next(&a->cq).error);
 	fixed[0] = 5;
-	need(mprotect(fixed, 4096, PROT_READ) == 0);
+	need(mprotect(fixed, PAGE, PROT_READ) == 0);
 	d.remote_addr = (unsigned long)fixed;
 	ASSERT_EQ(1, post(a, d));
 	EXPECT_EQ(EIO, cq_next(&a->cq).error);

@@ -242,14 +242,14 @@ static void *bears(void *arg)
 /* It has its port for a moment, and then its number can't be told. */
 TEST_F(collective, who_never_comes_about_is_not_waited_for)
 {
-	struct stillborn s = {.where = (void *)pages(4096), .fd = device()};
+	struct stillborn s = {.where = (void *)pages(PAGE), .fd = device()};
 	struct treadle_addr its = loopback(17471);
 	pthread_t bearer;
 	__u64 to = peer(&self->a, its);
 
 	*s.where = (struct treadle_ep_create){
 		.size = sizeof(*s.where), .type = TREADLE_EP_RDM, .addr = its};
-	ASSERT_EQ(0, mprotect(s.where, 4096, PROT_READ));
+	ASSERT_EQ(0, mprotect(s.where, PAGE, PROT_READ));
 	ASSERT_EQ(0, pthread_create(&bearer, NULL, bears, &s));
 	for (int i = 0, waited = 0; i < 3000 || waited < 10; i++) {
 		struct treadle_cqe c;

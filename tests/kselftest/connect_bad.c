@@ -20,7 +20,7 @@ TEST(an_event_stays_until_it_was_read)
 {
 	struct treadle_wait w = {.size = sizeof(w)};
 	struct treadle_event ev;
-	char *bad = pages(4096);
+	char *bad = pages(PAGE);
 	struct listener l;
 	struct node c;
 
@@ -40,7 +40,7 @@ TEST(an_event_stays_until_it_was_read)
 	EXPECT_EQ(0, call(l.fd, TREADLE_IOC_WAIT, &w));
 	EXPECT_EQ(-1, read(l.eq, &ev, offsetof(struct treadle_event, data) + 4));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, read(l.eq, bad + 4096, sizeof(ev)));
+	EXPECT_EQ(-1, read(l.eq, bad + PAGE, sizeof(ev)));
 	EXPECT_EQ(EFAULT, errno);
 	EXPECT_EQ(offsetof(struct treadle_event, data) + 5,
 		  read(l.eq, &ev, offsetof(struct treadle_event, data) + 5));
@@ -95,7 +95,7 @@ TEST(mistakes_are_told)
 	struct treadle_addr addr = loopback(0), odd = {.family = AF_UNIX};
 	struct treadle_ep_enable e = {.size = sizeof(e)};
 	struct cq cq;
-	char *data = pages(4096) + 4096 - 8;
+	char *data = pages(PAGE) + PAGE - 8;
 	int eq = wait_fd(fd, eq_id), cq_file;
 
 	cq_open(&cq, fd, 8);

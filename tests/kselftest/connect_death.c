@@ -79,8 +79,8 @@ TEST(what_waits_for_a_page_touches_it_no_more)
 	static __u64 in[2] = {1, 2}, before[2];
 
 	for (int kind = 0; kind < 4; kind++) {
-		char *at = pages(4096);
-		int slow = slow_pages(at, 4096);
+		char *at = pages(PAGE);
+		int slow = slow_pages(at, PAGE);
 		struct treadle_desc d;
 		struct treadle_cqe c;
 		__u64 key = 5, page;
@@ -117,7 +117,7 @@ TEST(what_waits_for_a_page_touches_it_no_more)
 		close(p.ceq);
 		close(p.ceq_fd);
 		close(slow);
-		munmap(at, 4096);
+		munmap(at, PAGE);
 	}
 }
 

@@ -169,8 +169,8 @@ TEST(what_is_armed_ends_with_the_connection)
 /* Not even behind what a worker of the peer is in the midst of, who waits for a page. */
 TEST(what_fires_after_the_end_waits_for_nobody)
 {
-	char *at = pages(4096), in[8], out[8] = {};
-	int slow = slow_pages(at, 4096);
+	char *at = pages(PAGE), in[8], out[8] = {};
+	int slow = slow_pages(at, PAGE);
 	struct treadle_desc work;
 	struct treadle_cqe cqe;
 	struct cntr after;

@@ -184,8 +184,8 @@ static inline void node_unmap(struct node *n)
 	ring_unmap(&n->rx);
 	cq_unmap(&n->cq);
 	cq_unmap(&n->rcq);
-	munmap((void *)n->sent.page, 4096);
-	munmap((void *)n->rcvd.page, 4096);
+	munmap((void *)n->sent.page, PAGE);
+	munmap((void *)n->rcvd.page, PAGE);
 }
 
 /* All of it, with its context, which maps would keep. */

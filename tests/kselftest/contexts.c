@@ -6,7 +6,6 @@
 
 #include <sys/resource.h>
 
-#define PAGE   4096UL
 #define MANY   300
 #define LARGE  (64UL << 20)
 #define PINNED (8UL << 20)

@@ -502,7 +502,7 @@ TEST_F(cq, a_file_outlives_its_context)
 	file[1] = wait_fd(other, c.id);
 	munmap(q.rw, q.rw_map.length);
 	munmap((void *)q.ro, q.ro_map.length);
-	munmap((void *)c.page, 4096);
+	munmap((void *)c.page, PAGE);
 	for (int i = 0; i < 2; i++) {
 		EXPECT_FALSE(readable(file[i], 0));
 		t[i] = thread(waits_by_poll, &file[i]);

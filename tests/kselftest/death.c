@@ -490,13 +490,13 @@ TEST_F(death, who_has_waited_for_it_may_have_its_port)
 static void has_a_page_that_never_comes(void *arg)
 {
 	struct meeting *m = arg;
-	char *buf = pages(4096);
+	char *buf = pages(PAGE);
 	struct node n;
 
 	node_open(&n, (struct options){});
 	m->addr[1] = n.addr;
 	m->at = buf;
-	m->file = slow_pages(buf, 4096);
+	m->file = slow_pages(buf, PAGE);
 	raise_to(&m->ready, 1);
 	pause();
 }

@@ -140,13 +140,13 @@ TEST(the_sender_hears_of_its_own_mistakes_only)
 	c = cq_next(&b.rcq);
 	EXPECT_EQ(TREADLE_ETRUNC, c.error);
 	EXPECT_EQ(56, c.olen);
-	ASSERT_EQ(0, post_recv(&b, recv_of((void *)4096, 64, ANY, 1)));
+	ASSERT_EQ(0, post_recv(&b, recv_of((void *)PAGE, 64, ANY, 1)));
 	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
 	EXPECT_EQ(0, sent(&a));
 	EXPECT_EQ(EFAULT, cq_next(&b.rcq).error);
 	/* The sender's. */
 	ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 1)));
-	ASSERT_EQ(1, post(&a, send_of((void *)4096, 64, to, 1)));
+	ASSERT_EQ(1, post(&a, send_of((void *)PAGE, 64, to, 1)));
 	EXPECT_EQ(EFAULT, sent(&a));
 	d = send_of(out, 8, to, 1);
 	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
@@ -176,8 +176,8 @@ TEST(a_strangers_datagram_is_dropped)
 /* One that somebody else fires, and whose page is slow, keeps its place: fi_endpoint(3), FI_ORDER_SAS. */
 TEST(what_fires_with_a_slow_page_is_not_overtaken)
 {
-	char *slow = pages(4096);
-	int fd = slow_pages(slow, 4096);
+	char *slow = pages(PAGE);
+	int fd = slow_pages(slow, PAGE);
 	struct treadle_cqe c;
 	struct node a, b;
 	__u64 to;
@@ -205,7 +205,7 @@ TEST(what_fires_with_a_slow_page_is_not_overtaken)
 		ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 6)));
 	}
 	close(fd);
-	munmap(slow, 4096);
+	munmap(slow, PAGE);
 }
 
 TEST_HARNESS_MAIN

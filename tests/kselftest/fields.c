@@ -166,8 +166,8 @@ static void ends_open(ends *e)
 
 static void ends_close(ends *e)
 {
-	munmap((void *)e->c.page, 4096);
-	munmap((void *)e->notified.page, 4096);
+	munmap((void *)e->c.page, PAGE);
+	munmap((void *)e->notified.page, PAGE);
 	munmap(e->cells.cell, e->cells.rw.length);
 	munmap((void *)e->cells.done, e->cells.ro.length);
 	node_close(&e->a);
@@ -177,8 +177,8 @@ static void ends_close(ends *e)
 
 FIXTURE_SETUP(fields)
 {
-	self->src = pages(4096);
-	self->dst = pages(4096);
+	self->src = pages(PAGE);
+	self->dst = pages(PAGE);
 	self->src[0] = self->src[1] = 7;
 	ends_open(self);
 }

@@ -32,7 +32,7 @@ static void count_bend(enum bend bend)
 /* Whole pages of the arena. */
 static char *some_pages(struct walker *w, size_t len)
 {
-	return w->u->arena + (roll(w, ARENA - len + 1) & ~4095UL);
+	return w->u->arena + (roll(w, ARENA - len + 1) & -(size_t)PAGE);
 }
 
 /* Moves a map to where something else was. Nothing is moved from there, or what is not known could come to lie in the hole. */
@@ -103,16 +103,16 @@ static void bends_maps(struct walker *w, struct file *f)
 		break;
 	case 1:
 		/* Nor is there a second one of it, or one without its pages. */
-		need(mremap(map, m.length, m.length + 4096, MREMAP_MAYMOVE) == MAP_FAILED);
+		need(mremap(map, m.length, m.length + PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
 		need(mremap(map, 0, m.length, MREMAP_MAYMOVE) == MAP_FAILED);
 		need(mremap(map, m.length, m.length, MREMAP_MAYMOVE | MREMAP_DONTUNMAP) ==
 		     MAP_FAILED);
 		count_bend(GROWN);
 		break;
 	case 2:
-		if (m.length > 4096) {
-			need(mremap(map, m.length, 4096, 0) == map);
-			m.length = 4096; /* behind it may soon be another's */
+		if (m.length > PAGE) {
+			need(mremap(map, m.length, PAGE, 0) == map);
+			m.length = PAGE; /* behind it may soon be another's */
 			count_bend(HIDDEN);
 		}
 		break;
@@ -123,8 +123,8 @@ static void bends_maps(struct walker *w, struct file *f)
 	case 4:
 		need(mprotect(map, m.length, PROT_READ | PROT_EXEC) != 0);
 		need((mprotect(map, m.length, PROT_READ | PROT_WRITE) == 0) == writable);
-		need(mprotect(map, 4096, PROT_NONE) == 0);
-		need(mprotect(map, 4096, PROT_READ) == 0);
+		need(mprotect(map, PAGE, PROT_NONE) == 0);
+		need(mprotect(map, PAGE, PROT_READ) == 0);
 		(void)*(volatile char *)map;
 		count_bend(PROTECTED);
 		break;
@@ -159,7 +159,7 @@ static void lays_maps(struct walker *w, struct file *f)
 
 static void shares_memory(struct walker *w, struct file *f)
 {
-	size_t len = 4096UL << roll(w, 6), from = roll(w, COMMONS) & ~4095UL;
+	size_t len = (size_t)PAGE << roll(w, 6), from = roll(w, COMMONS) & -(size_t)PAGE;
 	char *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, commons, from);
 
 	(void)f;
@@ -175,7 +175,7 @@ static void changes_commons(__u64 dice)
 	if (at == MAP_FAILED)
 		return;
 	for (int i = 0; i < 32; i++) {
-		size_t from = lottery(&dice) % COMMONS & ~4095UL;
+		size_t from = lottery(&dice) % COMMONS & -(size_t)PAGE;
 
 		switch (lottery(&dice) % 4) {
 		case 0: /* what is behind it comes back empty; others die who touch it, but the kernel does not */
@@ -186,7 +186,7 @@ static void changes_commons(__u64 dice)
 			fallocate(commons, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, 16384);
 			break;
 		case 2:
-			madvise(at + from, 4096, MADV_DONTNEED);
+			madvise(at + from, PAGE, MADV_DONTNEED);
 			break;
 		default: /* not by a store, as a third one may have cut it short */
 			if (pwrite(commons, &dice, sizeof(dice), from) != sizeof(dice))

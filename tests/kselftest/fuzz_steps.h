@@ -214,8 +214,8 @@ static void reads_completions(struct walker *w, struct file *f)
 
 static void moves_memory(struct walker *w, struct file *f)
 {
-	char *at = w->u->arena + (roll(w, ARENA) & ~4095UL);
-	size_t len = 4096 << roll(w, 4);
+	char *at = w->u->arena + (roll(w, ARENA) & -(__u64)PAGE);
+	size_t len = (size_t)PAGE << roll(w, 4);
 
 	(void)f;
 	if (at + len > w->u->arena + ARENA)
@@ -263,9 +263,9 @@ static void opens_again(struct walker *w, struct file *f)
 
 static void maps_anything(struct walker *w, struct file *f)
 {
-	size_t len = 4096 << roll(w, 4);
+	size_t len = (size_t)PAGE << roll(w, 4);
 	void *at = mmap(NULL, len, roll(w, 8), one_in(w, 4) ? MAP_PRIVATE : MAP_SHARED, f->fd,
-			(off_t)(some_number(w) & ~4095ULL));
+			(off_t)(some_number(w) & -(__u64)PAGE));
 
 	if (at != MAP_FAILED)
 		munmap(at, len);

@@ -228,7 +228,6 @@ TEST(no_privilege_is_needed)
 
 /* --- whose workers ---------------------------------------------------------------------------- */
 
-#define PAGE	4096
 #define WORKERS 256 /* of a user */
 
 struct crew {

@@ -200,7 +200,7 @@ TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
 TEST(who_ends_leaves_no_gap)
 {
 	const __u32 len = 1000, room = 3 * len; /* two, and what describes them */
-	char *out = pages(4096), *in = pages(4096);
+	char *out = pages(PAGE), *in = pages(PAGE);
 
 	for (int how = 0; how < 2; how++) {
 		struct treadle_cqe c;
@@ -258,7 +258,7 @@ struct empties {
 static void sends_empty_ones(void *arg)
 {
 	struct empties *s = arg;
-	char *out = pages(4096);
+	char *out = pages(PAGE);
 	struct node a;
 	__u64 to;
 
@@ -279,7 +279,7 @@ static void sends_empty_ones(void *arg)
 TEST(who_ends_leaves_no_gap_of_empty_ones)
 {
 	struct empties *s = shared(sizeof(*s));
-	char *in = pages(4096);
+	char *in = pages(PAGE);
 
 	for (int round = 0; round < 20; round++) {
 		struct treadle_cqe c = {0};
@@ -344,11 +344,11 @@ static void *closes(void *arg)
 /* Nor does one that another thread closes, while this one is in its doorbell. */
 TEST(who_is_closed_in_its_doorbell_leaves_no_gap)
 {
-	char *in = pages(4096);
+	char *in = pages(PAGE);
 	int whole = 0;
 
 	for (int round = 0; round < 60; round++) {
-		struct closing s = {.out = pages(4096), .delay_us = round % 20 * 100};
+		struct closing s = {.out = pages(PAGE), .delay_us = round % 20 * 100};
 		struct treadle_cqe c = {0};
 		pthread_t sender, closer;
 		struct node b;
@@ -371,7 +371,7 @@ TEST(who_is_closed_in_its_doorbell_leaves_no_gap)
 		whole += i == EMPTY;
 		pthread_join(sender, NULL);
 		pthread_join(closer, NULL);
-		munmap(s.out, 4096);
+		munmap(s.out, PAGE);
 		close(s.a.fd);
 		close(b.fd);
 	}
@@ -468,8 +468,8 @@ TEST(a_slow_page_takes_no_room)
 /* One that was matched is missing nowhere: what comes behind it is copied, though its receiver's page is slow. */
 TEST(a_receivers_slow_page_crowds_nobody)
 {
-	char *slow = pages(4096), *out = pages(4096), *in = pages(4096);
-	int fd = slow_pages(slow, 4096);
+	char *slow = pages(PAGE), *out = pages(PAGE), *in = pages(PAGE);
+	int fd = slow_pages(slow, PAGE);
 	struct treadle_cqe c;
 	struct node a, b;
 	__u64 to;
@@ -496,14 +496,14 @@ TEST(a_receivers_slow_page_crowds_nobody)
 		EXPECT_EQ(8, c.len);
 	}
 	close(fd);
-	munmap(slow, 4096);
+	munmap(slow, PAGE);
 }
 
 /* What was injected comes, whoever has gone meanwhile: the sender has heard that it is on its way. */
 TEST(what_is_injected_needs_no_sender)
 {
-	char *slow = pages(4096), *out = pages(4096);
-	int fd = slow_pages(slow, 4096);
+	char *slow = pages(PAGE), *out = pages(PAGE);
+	int fd = slow_pages(slow, PAGE);
 	struct treadle_cqe c;
 	struct treadle_desc d;
 	struct node a, b;
@@ -523,7 +523,7 @@ TEST(what_is_injected_needs_no_sender)
 	EXPECT_EQ(64, c.len);
 	EXPECT_TRUE(same(slow, 64, 1));
 	close(fd);
-	munmap(slow, 4096);
+	munmap(slow, PAGE);
 }
 
 struct toggled {
@@ -545,7 +545,7 @@ static void *toggles(void *arg)
 TEST(injected_bytes_are_taken_at_once)
 {
 	struct toggled t = {pages(4 << 20), 4 << 20};
-	char *in = pages(4096), *alias;
+	char *in = pages(PAGE), *alias;
 	struct treadle_iov iov[2];
 	struct treadle_desc d;
 	struct node a, b;

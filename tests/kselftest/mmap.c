@@ -66,8 +66,8 @@ TEST_F(mmap, the_told_offset_and_length_work)
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct part *p = &self->parts[i];
 
-		EXPECT_EQ(0, p->map.offset % 4096);
-		EXPECT_EQ(0, p->map.length % 4096);
+		EXPECT_EQ(0, p->map.offset % PAGE);
+		EXPECT_EQ(0, p->map.length % PAGE);
 		/* Again, and as often as one likes. */
 		about("%s", p->name);
 		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_READ, MAP_SHARED));
@@ -101,15 +101,15 @@ TEST_F(mmap, nothing_else_can_be_mapped)
 {
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct treadle_map m = self->parts[i].map;
-		const struct treadle_map wrong[] = {{m.offset, m.length + 4096},
-						    {m.offset, m.length - 4096},
+		const struct treadle_map wrong[] = {{m.offset, m.length + PAGE},
+						    {m.offset, m.length - PAGE},
 						    {m.offset, m.length * 2},
-						    {m.offset + 4096, m.length},
-						    {m.offset + 4096, m.length - 4096},
+						    {m.offset + PAGE, m.length},
+						    {m.offset + PAGE, m.length - PAGE},
 						    {m.offset | 1ULL << 62, m.length},
 						    {m.offset ^ 1ULL << 40, m.length},
 						    {0, m.length},
-						    {1ULL << 12, m.length},
+						    {1ULL * PAGE, m.length},
 						    {m.offset + m.length, m.length}};
 
 		for (int j = 0; j < ARRAY_SIZE(wrong); j++) {
@@ -191,7 +191,7 @@ TEST_F(mmap, what_the_kernel_writes_is_read_only)
 		EXPECT_NE(0, try(self->fd, p->map.offset, p->map.length, PROT_WRITE, MAP_SHARED));
 		EXPECT_EQ(-1, mprotect(p->at, p->map.length, PROT_READ | PROT_WRITE));
 		EXPECT_EQ(EACCES, errno);
-		EXPECT_EQ(-1, mprotect(p->at, 4096, PROT_WRITE));
+		EXPECT_EQ(-1, mprotect(p->at, PAGE, PROT_WRITE));
 		/* A debugger's way round the protection; none here. */
 		about("%s", p->name);
 		EXPECT_EQ(-1, pwrite(mem, "x", 1, (off_t)(unsigned long)p->at));
@@ -286,7 +286,7 @@ TEST_F(mmap, a_ring_without_its_map_goes_on)
 	n.tx.slots = (void *)((char *)moved + TREADLE_SLOTS_OFFSET);
 	ASSERT_EQ(0, munmap((void *)n.tx.ro, n.tx.ro_map.length));
 	ASSERT_EQ(0, munmap((void *)n.cq.ro, n.cq.ro_map.length));
-	ASSERT_EQ(0, munmap((void *)n.sent.page, 4096));
+	ASSERT_EQ(0, munmap((void *)n.sent.page, PAGE));
 	n.tx.ro = map(self->fd, n.tx.ro_map, PROT_READ);
 	ASSERT_EQ(0, post_recv(&n, recv_of(got, sizeof(got), ANY, 1)));
 	ASSERT_EQ(1, post(&n, send_of(buf, sizeof(buf), peer(&n, n.addr), 2)));
@@ -370,7 +370,7 @@ TEST_F(mmap, maps_outlive_the_file)
 		EXPECT_EQ(0, *(volatile __u32 *)self->parts[i].at);
 		if (self->parts[i].writable)
 			memset(self->parts[i].at, 0xff, self->parts[i].map.length);
-		EXPECT_EQ(0, munmap(self->parts[i].at, 4096));
+		EXPECT_EQ(0, munmap(self->parts[i].at, PAGE));
 	}
 	self->fd = device();
 	/* A new context has new pages, not those. */

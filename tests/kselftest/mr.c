@@ -5,7 +5,6 @@
 #include "slow.h"
 #include "treadle.h"
 
-#define PAGE  4096
 #define LARGE (1UL << 20)
 
 #define READS  (TREADLE_ACCESS_SEND | TREADLE_ACCESS_WRITE | TREADLE_ACCESS_REMOTE_READ)

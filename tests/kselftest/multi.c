@@ -403,9 +403,9 @@ TEST_F(multi_end, the_ring_keeps_its_buffers)
 /* What could not be read is not received: its place goes to the next message. */
 TEST_F(multi_end, a_bad_message_takes_no_room)
 {
-	char *hole = pages(4096);
+	char *hole = pages(PAGE);
 
-	need(munmap(hole, 4096) == 0);
+	need(munmap(hole, PAGE) == 0);
 	ASSERT_EQ(0, post_recv(&self->b, multi_of(self->dst, 300, 1, 7)));
 	for (int i = 0; i < 3; i++) {
 		fill(self->src + i * 100, 100, i);
@@ -429,10 +429,10 @@ TEST_F(multi_end, a_bad_message_takes_no_room)
 /* The bad message was the last one: the end is told by a completion of its own. */
 TEST_F(multi_end, a_bad_message_may_end_it)
 {
-	char *hole = pages(4096);
+	char *hole = pages(PAGE);
 	struct treadle_cqe c;
 
-	need(munmap(hole, 4096) == 0);
+	need(munmap(hole, PAGE) == 0);
 	ASSERT_EQ(0, post_recv(&self->b, multi_of(self->dst, 200, 150, 7)));
 	ASSERT_EQ(1, post(&self->a, send_of(hole, 100, self->to, 99)));
 	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);

@@ -42,11 +42,11 @@ TEST(opening_outlasts_signals)
 {
 	const struct sigaction act = {.sa_handler = just_interrupt}; /* no SA_RESTART */
 	const size_t pages = 8192;
-	char *p = mmap(NULL, pages << 12, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, (size_t)pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	ASSERT_NE(MAP_FAILED, p);
 	for (size_t i = 0; i < pages; i += 2)
-		ASSERT_EQ(0, mprotect(p + (i << 12), 4096, PROT_READ));
+		ASSERT_EQ(0, mprotect(p + ((size_t)i * PAGE), PAGE, PROT_READ));
 	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
 	for (int i = 0; i < 300; i++) {
 		const struct itimerval soon = {.it_value.tv_usec = 1 + i * 10};
@@ -350,7 +350,7 @@ TEST_F(objects, keys_for_authorization_have_a_limit)
 {
 	struct treadle_ep_create ep = {
 		.size = sizeof(ep), .type = TREADLE_EP_RDM, .addr = loopback(0)};
-	char *key = pages(4096);
+	char *key = pages(PAGE);
 
 	ep.auth_key = (unsigned long)key;
 	ep.auth_key_size = self->q.max_auth_key;
@@ -359,7 +359,7 @@ TEST_F(objects, keys_for_authorization_have_a_limit)
 	ep.auth_key_size = self->q.max_auth_key + 1;
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
 	ep.auth_key_size = 2;
-	ep.auth_key = (unsigned long)key + 4095;
+	ep.auth_key = (unsigned long)key + PAGE - 1;
 	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
 	ep.auth_key = 0;
 	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
@@ -429,7 +429,7 @@ TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	pid = fork();
 	if (pid == 0)
-		_exit(intrude(receive_file(pair[1]), (struct treadle_map){0, 4096}));
+		_exit(intrude(receive_file(pair[1]), (struct treadle_map){0, PAGE}));
 	/* Opened after the fork: the other process has never had it. */
 	self->fd = device();
 	cq_open(&q, self->fd, 8);
@@ -443,7 +443,7 @@ static void __attribute__((constructor)) after_exec(void)
 	const char *fd = getenv("TREADLE_TEST_FD");
 
 	if (fd)
-		_exit(intrude(atoi(fd), (struct treadle_map){0, 4096}));
+		_exit(intrude(atoi(fd), (struct treadle_map){0, PAGE}));
 }
 
 TEST_F(objects, another_program_cannot_use_it)
@@ -479,7 +479,7 @@ static int call32(int fd, unsigned long cmd, void *arg)
 
 TEST_F(objects, the_layout_is_the_same_for_32_bits)
 {
-	char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+	char *low = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 	struct treadle_query *q = (void *)low;
 	struct treadle_cq_create *cq = (void *)low;

@@ -8,7 +8,6 @@
 
 #include "treadle.h"
 
-#define PAGE	 4096UL
 #define RANGE	 (1UL << 20)
 #define HUGE	 (2UL << 20)
 #define ROUND_NS 1200000000ULL

@@ -318,7 +318,7 @@ TEST(many_ring_the_same_bell)
 /* Each forwards what it receives, by armed commands; the first turns the crank once. */
 static void crank(struct team *t, int me)
 {
-	char *buf = pages(4096);
+	char *buf = pages(PAGE);
 	__u64 to[MOST];
 	struct node n;
 

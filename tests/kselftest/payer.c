@@ -215,7 +215,7 @@ static void receives_from_afar(void *arg)
 TEST(what_was_told_as_sent_is_received)
 {
 	struct flooded *f = shared(sizeof(*f));
-	char *out = pages(4096);
+	char *out = pages(PAGE);
 	long done = 0;
 	pid_t child;
 	struct node n;

@@ -154,7 +154,7 @@ TEST_F(repeat, atomics_take_their_operands_again)
 		*operand = i;
 		/* Sometimes its memory has to be fetched first. */
 		if (i % 5 == 0)
-			madvise(self->src, 4096, MADV_PAGEOUT);
+			madvise(self->src, PAGE, MADV_PAGEOUT);
 		ASSERT_EQ(1, add(a, &self->c, 1));
 		ASSERT_TRUE(cntr_becomes(&self->d, i, 0));
 		ASSERT_EQ(sum + i, *target);

@@ -5,7 +5,6 @@
 
 #include "treadle.h"
 
-#define PAGE  4096
 #define LARGE (4UL << 20) /* more than is copied within a doorbell */
 #define BOTH  (TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
 

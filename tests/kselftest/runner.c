@@ -6,8 +6,6 @@
 #include "slow.h"
 #include "treadle.h"
 
-#define PAGE 4096
-
 /* One whose commands are armed, and one who fires them and has memory that does not come. */
 FIXTURE(runner)
 {

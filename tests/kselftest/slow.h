@@ -28,12 +28,12 @@ static inline __u64 page_asked_for(int fd)
 
 	need(poll(&p, 1, PATIENCE_NS / 1000000) == 1);
 	need(read(fd, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT);
-	return msg.arg.pagefault.address & ~4095ULL;
+	return msg.arg.pagefault.address & -(__u64)PAGE;
 }
 
 static inline void put_page_at(int fd, __u64 at, __u64 seed)
 {
-	char page[4096] __attribute__((aligned(4096)));
+	static __thread char page[PAGE] __attribute__((aligned(PAGE)));
 	struct uffdio_copy copy = {.dst = at, .src = (unsigned long)page, .len = sizeof(page)};
 
 	fill(page, sizeof(page), seed);

@@ -208,12 +208,12 @@ static void *keeps_mapping(void *arg)
 	int fd = *(int *)arg;
 
 	while (storming()) {
-		char *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd,
+		char *at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd,
 				__atomic_load_n(&offset_of, __ATOMIC_RELAXED));
 
 		if (at != MAP_FAILED) {
 			need(*(volatile __u64 *)at == 0);
-			munmap(at, 4096);
+			munmap(at, PAGE);
 		}
 	}
 	return NULL;

@@ -132,8 +132,8 @@ static void *uses(void *arg)
 		munmap((void *)n.cq.ro, n.cq.ro_map.length);
 		munmap(n.rcq.rw, n.rcq.rw_map.length);
 		munmap((void *)n.rcq.ro, n.rcq.ro_map.length);
-		munmap((void *)n.sent.page, 4096);
-		munmap((void *)n.rcvd.page, 4096);
+		munmap((void *)n.sent.page, PAGE);
+		munmap((void *)n.rcvd.page, PAGE);
 		MAY(destroy(c->fd, n.ep), EBUSY);
 		MAY(destroy(c->fd, n.cq.id), EBUSY);
 		MAY(destroy(c->fd, n.rcvd.id), EBUSY);
@@ -208,7 +208,7 @@ static __u32 makes_end(struct crowd *c, __u64 *state, __u32 type, int eq, __u32 
 	put_id(c, state, CNTR, cntr.id);
 	ring_unmap(&tx);
 	cq_unmap(&cq);
-	munmap((void *)cntr.page, 4096);
+	munmap((void *)cntr.page, PAGE);
 	return e.ep;
 }
 

@@ -43,6 +43,11 @@ static FILE *say_what_about(void);
 /* The harness compares what it is given, and constants are of type int. */
 #pragma GCC diagnostic ignored "-Wsign-compare"
 
+/* That of the machine that the tests are built for (Makefile); a number, as tables are made of it. */
+#ifndef PAGE
+#define PAGE 4096
+#endif
+
 /* Longer than anything takes on an emulated machine beside others, shorter than a program's limit. */
 #define PATIENCE_NS 40000000000LL
 
@@ -168,8 +173,8 @@ static inline __u32 lottery(__u64 *state)
 /* Fresh pages with nothing mapped behind them. */
 static inline void *pages(size_t len)
 {
-	size_t rounded = (len + 4095) & ~4095UL;
-	char *at = mmap(NULL, rounded + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t rounded = (len + PAGE - 1) & -(size_t)PAGE;
+	char *at = mmap(NULL, rounded + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	need(at != MAP_FAILED);
 	need(mprotect(at, rounded, PROT_READ | PROT_WRITE) == 0);

@@ -62,7 +62,7 @@ static void valid_keyed(world *w, void *arg)
 /* Of several ranges, each of more pages than are pinned at once, and with a key. */
 static void valid_ranges(world *w, void *arg)
 {
-	enum { RANGE = 600 * 4096 };
+	enum { RANGE = 600 * PAGE };
 	static struct treadle_iov iov[3];
 	struct treadle_mr_create *a = arg;
 

@@ -18,7 +18,7 @@ static void arms_receive(struct lane *l)
 
 	cntr_open(&c, l->b.fd);
 	need(post(&l->b, when(trecv_of(l->in, ROOM, ANY, 5, 0, 9), &c, 3)) == 1);
-	munmap((void *)c.page, 4096);
+	munmap((void *)c.page, PAGE);
 }
 
 /* At the peer, in its place. */

@@ -81,8 +81,8 @@ static void lane_close(struct lane *l)
 	node_close(&l->b);
 	if (is_connected(l))
 		listener_close(&l->l);
-	munmap((void *)l->c.page, 4096);
-	munmap((void *)l->told.page, 4096);
+	munmap((void *)l->c.page, PAGE);
+	munmap((void *)l->told.page, PAGE);
 	munmap(l->cells.cell, l->cells.rw.length);
 	munmap((void *)l->cells.done, l->cells.ro.length);
 	munmap(l->out, ROOM);

@@ -6,8 +6,6 @@
 #include "slow.h"
 #include "treadle.h"
 
-#define PAGE 4096
-
 /* Completions are not long in coming, if they come. */
 static inline bool comes(struct node *n, struct treadle_cqe *c)
 {

@@ -323,7 +323,7 @@ struct relay {
 static void relays(void *arg)
 {
 	struct relay *r = arg;
-	char *buf = pages(4096);
+	char *buf = pages(PAGE);
 	struct node n;
 	__u64 home;
 

@@ -83,7 +83,7 @@ static void a_map_of_a_counter(struct rest *r)
 
 	cntr_open(&c, device());
 	r->map = (void *)c.page;
-	r->len = 4096;
+	r->len = PAGE;
 	close(c.fd);
 }
 

@@ -178,7 +178,7 @@ TEST(a_read_that_fails_takes_no_signal)
 	EXPECT_EQ(-1, read(file.fd, &sum, 4));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(1, poll(&file, 1, 0));
-	EXPECT_EQ(-1, read(file.fd, pages(4096) + 4096, 8));
+	EXPECT_EQ(-1, read(file.fd, pages(PAGE) + PAGE, 8));
 	EXPECT_EQ(EFAULT, errno);
 	EXPECT_EQ(1, poll(&file, 1, 0));
 	EXPECT_EQ(8, read(file.fd, &sum, 8));

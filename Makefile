@@ -339,7 +339,7 @@ fabtests: setup
 		$(run) "FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
 check:
 	$(Q)$(setup) packages
-	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12,$(KERNEL))
+	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12 6.12-rt,$(KERNEL))
 
 # --- installing ---------------------------------------------------------------------------------------
 

@@ -101,14 +101,15 @@ static inline void treadle_uring_done(struct io_uring_cmd *cmd, long ret, unsign
 #endif
 }
 
-/* A timer of CLOCK_MONOTONIC that is started with a relative time. */
+/* A timer of CLOCK_MONOTONIC; @mode: HRTIMER_MODE_REL, or HRTIMER_MODE_REL_HARD. */
 static inline void treadle_timer_setup(struct hrtimer *timer,
-				       enum hrtimer_restart (*function)(struct hrtimer *timer))
+				       enum hrtimer_restart (*function)(struct hrtimer *timer),
+				       enum hrtimer_mode mode)
 {
 #if HAVE_HRTIMER_SETUP
-	hrtimer_setup(timer, function, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	hrtimer_setup(timer, function, CLOCK_MONOTONIC, mode);
 #else
-	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	hrtimer_init(timer, CLOCK_MONOTONIC, mode);
 	timer->function = function;
 #endif
 }

@@ -37,6 +37,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	spin_lock_init(&ctx->jobs_lock);
 	INIT_LIST_HEAD(&ctx->jobs);
 	INIT_WORK(&ctx->work, treadle_ctx_worker);
+	treadle_watch_init(&ctx->watch);
 	INIT_LIST_HEAD(&ctx->mates);
 	atomic_set(&ctx->armed, 0);
 	treadle_poller_init(&ctx->poller);
@@ -75,6 +76,7 @@ static void ctx_release(struct kref *ref)
 {
 	struct treadle_ctx *ctx = container_of(ref, struct treadle_ctx, ref);
 
+	treadle_watch_end(&ctx->watch);
 	if (ctx->mrs.tbl)
 		rhashtable_destroy(&ctx->mrs);
 	if (ctx->pm)

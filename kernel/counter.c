@@ -3,9 +3,9 @@
  * treadle: counters, and what is armed on them
  *
  * fi_cntr(3), fi_trigger(3). Commands wait in a tree by (threshold, submission).
- * When the value reaches the first one, whoever changed it makes the counter
- * active and puts its job into his run queue; there is one runner at a time,
- * who takes commands off the tree one by one and issues them, so they start in
+ * When the value reaches the first one, the change makes the counter active and puts
+ * its job into the run queue of the thread that made it. One runner at a time
+ * takes commands off the tree one by one and issues them, so they start in
  * order even if the counter jumps or several processors add to it.
  */
 #include <linux/slab.h>
@@ -19,17 +19,21 @@ static u64 cntr_sum(const struct treadle_cntr *cntr)
 	return cntr->page->success + cntr->page->error;
 }
 
-/* Under trigger.lock: is there something to fire that nobody fires yet? */
-static bool cntr_activate(struct treadle_cntr *cntr)
+/*
+ * If a command is due and no job fires yet, start one. It is in the queue before trigger.lock is
+ * dropped: a thread that is preempted in between would be the only one to know of it.
+ */
+static void cntr_activate(struct treadle_cntr *cntr, struct treadle_run *run)
 {
 	struct rb_node *first = rb_first_cached(&cntr->trigger.armed);
 
+	lockdep_assert_held(&cntr->trigger.lock);
 	if (likely(!first) || cntr->active ||
 	    treadle_armed_entry(first)->threshold > cntr_sum(cntr))
-		return false;
+		return;
 	cntr->active = true;
 	kref_get(&cntr->obj.ref); /* of the job */
-	return true;
+	treadle_run_add(run, &cntr->job);
 }
 
 /* A new value. Under trigger.lock; who sees that there was a change sees it, too. */
@@ -47,11 +51,10 @@ static void cntr_write(struct treadle_cntr *cntr, u64 *word, u64 value)
 static void cntr_changed(struct treadle_cntr *cntr, struct treadle_run *run)
 	__releases(&cntr->trigger.lock)
 {
-	bool activated = cntr_activate(cntr), awaited = treadle_awaited(&cntr->waitq);
+	bool awaited = treadle_awaited(&cntr->waitq);
 
+	cntr_activate(cntr, run);
 	spin_unlock(&cntr->trigger.lock);
-	if (activated)
-		treadle_run_add(run, &cntr->job);
 	treadle_wake(&cntr->waitq, awaited);
 }
 
@@ -81,20 +84,17 @@ void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct tr
 void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
-	bool activated = false;
 	int error;
 
 	spin_lock(&cntr->trigger.lock);
 	error = treadle_arm_error(cmd);
 	if (!error) {
 		treadle_arm(&cntr->trigger, cmd, cmd->d.threshold);
-		activated = cntr_activate(cntr);
+		cntr_activate(cntr, run);
 	}
 	spin_unlock(&cntr->trigger.lock);
 	if (error)
 		treadle_arm_refuse(cmd, error, run);
-	else if (activated)
-		treadle_run_add(run, &cntr->job);
 }
 
 /* The condition and that for its rest take turns. */
@@ -162,8 +162,8 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 
 		spin_lock(&cntr->trigger.lock);
 		if (unlikely(run->ctx != cntr->obj.ctx) && owner_is_to_fire(cntr)) {
-			spin_unlock(&cntr->trigger.lock);
 			treadle_queue_job(&cntr->job);
+			spin_unlock(&cntr->trigger.lock);
 			return;
 		}
 		a = treadle_armed_pop(&cntr->trigger.armed, cntr_sum(cntr));

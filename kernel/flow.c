@@ -195,14 +195,21 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_run_add(run, job);
 }
 
-/* Who is to look what may start now; NULL: somebody does, or nothing waits. Under ep->lock. */
-static struct treadle_job *flow_start(struct treadle_ep *ep, struct treadle_flow *flow)
+/*
+ * If anything waits and no job looks at it, start one: in the queue of @run, or, without one, of
+ * the worker. As in cntr_activate(), before the lock is dropped.
+ */
+static void flow_start(struct treadle_ep *ep, struct treadle_flow *flow, struct treadle_run *run)
 {
+	lockdep_assert_held(&ep->lock);
 	if (flow->active || list_empty(&flow->waiting))
-		return NULL;
+		return;
 	flow->active = true;
 	treadle_ep_get(ep);
-	return &flow->job;
+	if (run)
+		treadle_run_add(run, &flow->job);
+	else
+		treadle_queue_job(&flow->job);
 }
 
 /*
@@ -213,18 +220,13 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		       struct treadle_run *run)
 {
 	struct treadle_flow *flow;
-	struct treadle_job *job;
 
 	spin_lock(&ep->lock);
 	flow = flow_find(ep, port); /* it is there as long as something is counted in it */
 	flow->tracked[how]--;
-	job = flow_start(ep, flow);
+	flow_start(ep, flow, run);
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
-	if (job && run)
-		treadle_run_add(run, job);
-	else if (job)
-		treadle_queue_job(job);
 }
 
 /* One that was CROWDED is about to complete: only fences wait for that. */
@@ -348,7 +350,6 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 /* Take back the first command with @context that waits, if there is one. */
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run)
 {
-	struct treadle_job *job = NULL;
 	struct treadle_flow *flow;
 	struct treadle_cmd *cmd;
 
@@ -357,14 +358,12 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	if (cmd) {
 		flow = flow_find(ep, cmd->port);
 		wait_del(ep, cmd);
-		job = flow_start(ep, flow); /* it may have been a fence */
+		flow_start(ep, flow, run); /* it may have been a fence */
 		flow_settle(ep, flow);
 	}
 	spin_unlock(&ep->lock);
 	if (cmd)
 		treadle_cmd_fail(cmd, -ECANCELED, run);
-	if (job)
-		treadle_run_add(run, job);
 	return cmd;
 }
 

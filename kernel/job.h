@@ -3,6 +3,7 @@
 #ifndef TREADLE_JOB_H
 #define TREADLE_JOB_H
 
+#include <linux/hrtimer.h>
 #include <linux/list.h>
 #include <linux/sched/signal.h>
 #include <linux/uidgid.h>
@@ -15,8 +16,8 @@ struct treadle_run;
 
 /*
  * Something that can go on: a message to copy, a counter with commands to fire.
- * It is on at most one list: that of a treadle_run (private to its runner) or
- * that of @ctx (under ctx->jobs_lock).
+ * It is on at most one list: run->jobs (private to a runner of @ctx), run->others of a runner of
+ * another context (under that one's watch->lock), or ctx->jobs (under ctx->jobs_lock).
  */
 struct treadle_job {
 	struct list_head link;
@@ -32,12 +33,16 @@ struct treadle_slice {
 
 /*
  * One caller's run queue: completion -> counter -> trigger -> completion goes
- * round through @jobs and @others instead of recursion. Whose counter is there fires nothing until it had its
- * turn: before the runner waits, or is busy, as long as he likes, he lets go of those of others.
+ * round through @jobs and @others instead of recursion. A counter on @others fires nothing until
+ * its job is run: before the runner waits, or is busy, for as long as it likes, it calls
+ * treadle_run_let_go(). If the runner is preempted, a look takes them (offer.c).
  */
 struct treadle_run {
-	struct list_head jobs;	 /* of @ctx */
-	struct list_head others; /* of other contexts */
+	struct list_head jobs;	 /* of @ctx, private */
+	struct list_head others; /* of other contexts, offered (watch->lock of @ctx) */
+	struct list_head node;	 /* in watch->runs while @others is not empty (watch->lock) */
+	u32 look;		 /* the last one since a claim, or 0 (watch->lock) */
+	bool offers;		 /* the runner's own: @others may not be empty */
 	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
 	int budget;		 /* commands, and 16 KiB copied each */
@@ -46,6 +51,22 @@ struct treadle_run {
 	bool worker;		    /* of @ctx, who may copy much */
 	bool mine;		    /* it is the turn of @jobs */
 	struct treadle_slice slice; /* of a worker, a poller; else not begun */
+};
+
+/*
+ * struct treadle_watch - the runs of a context that have jobs of others (offer.c)
+ * @lock:  all of this, and run->others of these runs. Before ctx->jobs_lock of any context
+ * @runs:  those with something on run->others
+ * @look:  counts the looks; never 0
+ * @on:	   @timer is started, or @work is queued or runs
+ */
+struct treadle_watch {
+	spinlock_t lock;
+	struct list_head runs;
+	u32 look;
+	bool on;
+	struct work_struct work;
+	struct hrtimer timer;
 };
 
 #define TREADLE_CALLER_BUDGET 256
@@ -86,13 +107,19 @@ static inline bool treadle_run_is_for(const struct treadle_run *run, const struc
 	return run->ctx == ctx && !run->guest;
 }
 
-void treadle_run_give(struct treadle_run *run);
 void treadle_run_pause(struct treadle_run *run);
 
-/* The jobs of other contexts don't wait for what comes now. */
+/* offer.c */
+void treadle_run_offer(struct treadle_run *run, struct treadle_job *job);
+struct treadle_job *treadle_run_claim(struct treadle_run *run);
+void treadle_run_give(struct treadle_run *run);
+void treadle_watch_init(struct treadle_watch *watch);
+void treadle_watch_end(struct treadle_watch *watch);
+
+/* The jobs of other contexts don't wait for what comes now. A run ends with this, too. */
 static inline void treadle_run_let_go(struct treadle_run *run)
 {
-	if (!list_empty(&run->others))
+	if (run->offers) /* the list may be empty and still in the hands of a look */
 		treadle_run_give(run);
 }
 
@@ -109,12 +136,16 @@ static inline bool treadle_run_insists(struct treadle_run *run, const struct tre
 
 static inline bool treadle_run_empty(const struct treadle_run *run)
 {
-	return list_empty(&run->jobs) && list_empty(&run->others);
+	return list_empty(&run->jobs) && !run->offers;
 }
 
+/* Under the lock of what @job works on: treadle_run_offer(). */
 static inline void treadle_run_add(struct treadle_run *run, struct treadle_job *job)
 {
-	list_add_tail(&job->link, job->ctx == run->ctx ? &run->jobs : &run->others);
+	if (job->ctx == run->ctx)
+		list_add_tail(&job->link, &run->jobs);
+	else
+		treadle_run_offer(run, job);
 }
 
 #endif

@@ -15,6 +15,7 @@
 
 #include <treadle/ioctl.h>
 
+#include "job.h"
 #include "pagemap.h"
 #include "ring.h"
 #include "trigger.h"
@@ -80,6 +81,7 @@ struct treadle_crew;
  * @armed:	commands armed on its counters and cells
  * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
+ * @watch:	of those who run for it, and have jobs of others
  * @dead:	shut down (set once, under @lock); @over: all of it
  * @closed:	ends it, where that is not for who closes the file
  */
@@ -108,6 +110,7 @@ struct treadle_ctx {
 	spinlock_t jobs_lock;
 	struct list_head jobs;
 	struct work_struct work;
+	struct treadle_watch watch;
 	struct work_struct closed;
 };
 

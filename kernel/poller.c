@@ -323,5 +323,5 @@ void treadle_poller_init(struct treadle_poller *p)
 	treadle_trigger_init(&p->trigger);
 	p->until = TREADLE_POLL_NONE;
 	INIT_WORK(&p->work, poller_work);
-	treadle_timer_setup(&p->timer, poller_timer);
+	treadle_timer_setup(&p->timer, poller_timer, HRTIMER_MODE_REL);
 }

@@ -15,7 +15,9 @@
  *	names_lock (mutex)	names of address vectors (avname.c)
  *	rx->lock, treadle_conn_lock	matcher and receive ring; connections and event queues
  *	ep->lock		parked messages and flows of an endpoint (under rx->lock)
- *	trigger->lock (of a counter, of cells), cq->lock, ctx->jobs_lock: innermost
+ *	trigger->lock (of a counter, of cells), cq->lock
+ *	watch->lock		jobs of other contexts that runners of this one have (offer.c)
+ *	ctx->jobs_lock		innermost
  *	pm->lock		a pagemap; the second of a pair as treadle_pm_lock2()
  *	(op_atomic.c) a lock of words	under pm->lock
  *

@@ -299,7 +299,7 @@ static void queue_ctx(struct treadle_ctx *ctx)
 		treadle_ctx_put(ctx);
 }
 
-/* Give a job, which is on no list, to its context's worker. */
+/* Give a job, which is on no list, to its context's worker. Under any lock but ctx->jobs_lock; never sleeps. */
 void treadle_queue_job(struct treadle_job *job)
 {
 	struct treadle_ctx *ctx = job->ctx;
@@ -309,17 +309,6 @@ void treadle_queue_job(struct treadle_job *job)
 	list_add_tail(&job->link, &ctx->jobs);
 	spin_unlock(&ctx->jobs_lock);
 	queue_ctx(ctx);
-}
-
-/* The jobs of other contexts go to their workers: treadle_run_let_go(). */
-void treadle_run_give(struct treadle_run *run)
-{
-	struct treadle_job *job, *next;
-
-	list_for_each_entry_safe(job, next, &run->others, link) {
-		list_del_init(&job->link);
-		treadle_queue_job(job);
-	}
 }
 
 /* All of them. A worker had those of its own context before what has come since: they stay before it. */
@@ -352,13 +341,21 @@ void treadle_run_pause(struct treadle_run *run)
 	cond_resched();
 }
 
-/* One of others first: they wait for nobody. But a worker's own ones have every other turn. */
+/*
+ * Take the next job off its list: one of another context first, as it waits for nobody. But a worker's own ones have
+ * every other turn. NULL: what was offered has been taken away.
+ */
 static struct treadle_job *next_job(struct treadle_run *run)
 {
-	bool mine = list_empty(&run->others) || (run->mine && !list_empty(&run->jobs));
+	bool mine = !run->offers || (run->mine && !list_empty(&run->jobs));
+	struct treadle_job *job;
 
 	run->mine = run->worker && !mine;
-	return list_first_entry(mine ? &run->jobs : &run->others, struct treadle_job, link);
+	if (!mine)
+		return treadle_run_claim(run);
+	job = list_first_entry(&run->jobs, struct treadle_job, link);
+	list_del_init(&job->link);
+	return job;
 }
 
 /*
@@ -378,7 +375,8 @@ void treadle_run_jobs(struct treadle_run *run)
 			return;
 		}
 		job = next_job(run);
-		list_del_init(&job->link);
+		if (unlikely(!job))
+			continue;
 		if (job->ctx == run->ctx) /* which may sleep, for memory of his own */
 			treadle_run_let_go(run);
 		job->fn(job, run);

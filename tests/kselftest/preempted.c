@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A thread that fires the commands of others loses its processor in the midst of that, and does not
+ * get it back. What it has not begun with fires nevertheless; a thread that ordinary ones come
+ * before does not begin with anything.
+ */
+#include "treadle.h"
+
+#include <sys/mount.h>
+
+#define WRITES	15
+#define LENGTH	(128UL << 10) /* copied by the runner: long enough to be interrupted */
+#define TRIALS	20
+#define PREEMPT "/sys/kernel/debug/sched/preempt"
+
+/*
+ * The runner's counter makes it send to both others. What the first has armed on its message takes
+ * a while; what the second has armed waits for that.
+ */
+FIXTURE(preempted)
+{
+	struct node runner, first, second;
+	struct cntr both, wrote, later;
+	char *from, *to, *in;
+	__u64 key, to_first, to_second, to_region;
+	char preempt[64];
+};
+
+FIXTURE_VARIANT(preempted)
+{
+	int policy, nice;
+	bool all; /* also what the first one has armed */
+};
+
+/* clang-format off */
+FIXTURE_VARIANT_ADD(preempted, ordinary) { .policy = SCHED_OTHER };
+FIXTURE_VARIANT_ADD(preempted, idle) { .policy = SCHED_IDLE, .all = true };
+FIXTURE_VARIANT_ADD(preempted, nice) { .policy = SCHED_OTHER, .nice = 19, .all = true };
+/* clang-format on */
+
+static void on_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	need(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
+/* Where the kernel can be told. What was there is left in @was. */
+static void set_if_there(const char *path, const char *value, char was[64])
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	n = was ? read(fd, was, 63) : 0;
+	if (n >= 0 && was)
+		was[n] = 0;
+	need(write(fd, value, strlen(value)) == strlen(value));
+	close(fd);
+}
+
+FIXTURE_SETUP(preempted)
+{
+	__u32 id;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "needs two processors");
+	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
+	set_if_there(PREEMPT, "full", self->preempt);
+	/* a real-time thread may have its processor for itself: from 6.12 on a server sees to it, too */
+	write_to("/proc/sys/kernel/sched_rt_runtime_us", "-1");
+	set_if_there("/sys/kernel/debug/sched/fair_server/cpu0/runtime", "0", NULL);
+	on_cpu(1);
+	node_open(&self->runner, (struct options){});
+	node_open(&self->first, (struct options){});
+	node_open(&self->second, (struct options){});
+	cntr_open(&self->both, self->runner.fd);
+	cntr_open(&self->wrote, self->first.fd);
+	cntr_open(&self->later, self->second.fd);
+	self->to_first = peer(&self->runner, self->first.addr);
+	self->to_second = peer(&self->runner, self->second.addr);
+	self->to_region = peer(&self->first, self->second.addr);
+	self->from = pages(LENGTH);
+	self->to = pages(LENGTH);
+	self->in = pages(4096);
+	self->key = 7;
+	need(mr(self->second.fd, self->to, LENGTH, TREADLE_ACCESS_REMOTE_WRITE, 0, &self->key,
+		&id) == 0);
+}
+
+FIXTURE_TEARDOWN(preempted)
+{
+	char *end, *start = strchr(self->preempt, '(');
+
+	/* "none (voluntary) full" */
+	if (start && (end = strchr(start, ')'))) {
+		*end = 0;
+		set_if_there(PREEMPT, start + 1, NULL);
+	}
+	write_to("/proc/sys/kernel/sched_rt_runtime_us", "950000");
+	set_if_there("/sys/kernel/debug/sched/fair_server/cpu0/runtime", "50000000", NULL);
+}
+
+struct runs {
+	struct node *n;
+	struct treadle_desc d;
+	int policy, nice;
+};
+
+static void *runs(void *arg)
+{
+	struct runs *r = arg;
+
+	on_cpu(0);
+	need(sched_setscheduler(0, r->policy, &(struct sched_param){}) == 0);
+	need(setpriority(PRIO_PROCESS, gettid(), r->nice) == 0);
+	need(post(r->n, r->d) == 1);
+	return NULL;
+}
+
+struct hog {
+	int pipe[2], ready, stop;
+};
+
+/* Once told to, has processor 0 for itself. */
+static void *hogs(void *arg)
+{
+	struct hog *h = arg;
+	char byte;
+
+	on_cpu(0);
+	need(sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) == 0);
+	raise_to(&h->ready, 1);
+	need(read(h->pipe[0], &byte, 1) == 1);
+	while (!__atomic_load_n(&h->stop, __ATOMIC_ACQUIRE))
+		;
+	return NULL;
+}
+
+/* A time by this processor, which runs: a host that is busy only makes it longer. */
+static bool comes_to(const struct cntr *c, __u64 value)
+{
+	for (int i = 0; i < 5000 && cntr_value(c) < value; i++)
+		usleep(1000);
+	return cntr_value(c) >= value;
+}
+
+TEST_F(preempted, others_fire_without_the_runner)
+{
+	struct treadle_desc put = write_of(self->from, LENGTH, self->to_region, 0, self->key, 0);
+	int interrupted = 0;
+
+	put.flags = TREADLE_F_WORK;
+	/* all pages are there, and known */
+	self->from[0] = TRIALS + 1;
+	ASSERT_EQ(1, post(&self->first, then(put, &self->wrote)));
+	ASSERT_TRUE(cntr_becomes(&self->wrote, 1, 0));
+	for (int i = 1; i <= TRIALS; i++) {
+		struct runs r = {.n = &self->runner,
+				 .d = count_of(TREADLE_OP_CNTR_ADD, &self->both, 1, 0),
+				 .policy = variant->policy,
+				 .nice = variant->nice};
+		struct hog h = {.ready = 0};
+		pthread_t runner, hog;
+		bool fired, written;
+
+		need(pipe(h.pipe) == 0);
+		ASSERT_EQ(0, post_recv(&self->first, recv_of(self->in, 8, ANY, i)));
+		ASSERT_EQ(0, post_recv(&self->second, recv_of(self->in + 64, 8, ANY, i)));
+		for (int k = 0; k < WRITES; k++)
+			ASSERT_EQ(1, post(&self->first,
+					  when(then(put, &self->wrote), &self->first.rcvd, i)));
+		ASSERT_EQ(1, post(&self->second,
+				  when(count_of(TREADLE_OP_CNTR_ADD, &self->later, 1, 0),
+				       &self->second.rcvd, i)));
+		ASSERT_EQ(1, post(&self->runner, when(send_of(self->in + 128, 8, self->to_first, i),
+						      &self->both, i)));
+		ASSERT_EQ(1,
+			  post(&self->runner, when(send_of(self->in + 128, 8, self->to_second, i),
+						   &self->both, i)));
+		self->from[0] = i;
+		hog = thread(hogs, &h);
+		await(&h.ready, 1);
+		runner = thread(runs, &r);
+		/* it has sent both: that is its own to do */
+		while (__atomic_load_n(self->to, __ATOMIC_ACQUIRE) != i ||
+		       cntr_value(&self->second.rcvd) < i)
+			sched_yield();
+		need(write(h.pipe[1], "", 1) == 1);
+		fired = comes_to(&self->later, i);
+		interrupted += cntr_value(&self->wrote) < 1 + i * WRITES;
+		written = !variant->all || comes_to(&self->wrote, 1 + i * WRITES);
+		raise_to(&h.stop, 1);
+		pthread_join(hog, NULL);
+		pthread_join(runner, NULL);
+		close(h.pipe[0]);
+		close(h.pipe[1]);
+		EXPECT_TRUE(fired);
+		EXPECT_TRUE(written);
+		ASSERT_TRUE(cntr_becomes(&self->wrote, 1 + i * WRITES, 0));
+		ASSERT_TRUE(cntr_becomes(&self->later, i, 0));
+		for (int k = 0; k < 2; k++)
+			ASSERT_EQ(0, cq_next(&self->runner.cq).error);
+		ASSERT_EQ(0, cq_next(&self->first.rcq).error);
+		ASSERT_EQ(0, cq_next(&self->second.rcq).error);
+	}
+	note("%d of %d times it was in the midst of it", interrupted, TRIALS);
+}
+
+TEST_HARNESS_MAIN

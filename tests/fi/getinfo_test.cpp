@@ -62,27 +62,31 @@ TEST(GetInfo, CountsAreWhatTheModuleAllows)
 	std::ifstream("/sys/module/treadle/parameters/max_objects") >> objects;
 	ASSERT_GT(objects, 8u);
 	--objects; /* the domain's ring */
-	/* without hints: what there is room for; as many as that may be asked for, and not more */
-	for (const std::size_t more : {0, 1}) {
+	const std::size_t endpoints = (objects - 2) / 3;
+	struct {
+		std::size_t fi_domain_attr::*count;
+		std::size_t most;
+		bool optimal; /* of more that is asked for there is as much as there is */
+	} const counts[] = {
+		{&fi_domain_attr::cq_cnt, objects, true},
+		{&fi_domain_attr::cntr_cnt, objects, true},
+		{&fi_domain_attr::mr_cnt, objects, true},
+		{&fi_domain_attr::tx_ctx_cnt, endpoints, true},
+		{&fi_domain_attr::rx_ctx_cnt, endpoints, true},
+		{&fi_domain_attr::ep_cnt, endpoints, false},
+		{&fi_domain_attr::max_ep_stx_ctx, endpoints, false},
+		{&fi_domain_attr::max_ep_srx_ctx, endpoints, false},
+	};
+	for (const auto &[count, most, optimal] : counts) {
 		const Info hints = hints_for(FI_MSG);
-		hints->domain_attr->cq_cnt = objects + more;
-		EXPECT_EQ(!get_info(hints.get()), more) << "cq_cnt";
-		hints->domain_attr->cq_cnt = 0;
-		hints->domain_attr->cntr_cnt = objects + more;
-		EXPECT_EQ(!get_info(hints.get()), more) << "cntr_cnt";
-		hints->domain_attr->cntr_cnt = 0;
-		hints->domain_attr->mr_cnt = objects + more;
-		EXPECT_EQ(!get_info(hints.get()), more) << "mr_cnt";
-		hints->domain_attr->mr_cnt = 0;
-		const std::size_t endpoints = (objects - 2) / 3 + more;
-		for (std::size_t fi_domain_attr::*count :
-		     {&fi_domain_attr::ep_cnt, &fi_domain_attr::tx_ctx_cnt,
-		      &fi_domain_attr::rx_ctx_cnt, &fi_domain_attr::max_ep_stx_ctx,
-		      &fi_domain_attr::max_ep_srx_ctx}) {
-			(hints->domain_attr->*count) = endpoints;
-			EXPECT_EQ(!get_info(hints.get()), more);
-			(hints->domain_attr->*count) = 0;
-		}
+		hints->domain_attr->*count = most;
+		const Info all = get_info(hints.get());
+		hints->domain_attr->*count = most + 1;
+		const Info more = get_info(hints.get());
+		ASSERT_TRUE(all);
+		EXPECT_EQ(all->domain_attr->*count, most);
+		ASSERT_EQ(!!more, optimal);
+		EXPECT_EQ(more ? more->domain_attr->*count : most, most);
 	}
 	EXPECT_EQ(info->domain_attr->max_ep_stx_ctx, info->domain_attr->ep_cnt);
 	EXPECT_EQ(info->domain_attr->max_ep_srx_ctx, info->domain_attr->ep_cnt);

@@ -8,10 +8,11 @@
 
 #include <sys/mount.h>
 
-#define WRITES	15
-#define LENGTH	(128UL << 10) /* copied by the runner: long enough to be interrupted */
+#define WRITES	14
+#define LENGTH	(256UL << 10) /* copied by the runner, all of them: time to be interrupted in */
 #define TRIALS	20
 #define PREEMPT "/sys/kernel/debug/sched/preempt"
+#define SERVER	"/sys/kernel/debug/sched/fair_server/cpu0/runtime"
 
 /*
  * The runner's counter makes it send to both others. What the first has armed on its message takes
@@ -48,18 +49,26 @@ static void on_cpu(int cpu)
 }
 
 /* Where the kernel can be told. What was there is left in @was. */
-static void set_if_there(const char *path, const char *value, char was[64])
+static bool set_if_there(const char *path, const char *value, char was[64])
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0)
-		return;
+		return false;
 	n = was ? read(fd, was, 63) : 0;
 	if (n >= 0 && was)
 		was[n] = 0;
 	need(write(fd, value, strlen(value)) == strlen(value));
 	close(fd);
+	return true;
+}
+
+/* A real-time thread may have its processor for itself: from 6.12 on, a server has a part of it for others. */
+static void no_time_for_others(bool yes)
+{
+	if (!set_if_there(SERVER, yes ? "0" : "50000000", NULL))
+		write_to("/proc/sys/kernel/sched_rt_runtime_us", yes ? "-1" : "950000");
 }
 
 FIXTURE_SETUP(preempted)
@@ -70,9 +79,7 @@ FIXTURE_SETUP(preempted)
 		SKIP(return, "needs two processors");
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	set_if_there(PREEMPT, "full", self->preempt);
-	/* a real-time thread may have its processor for itself: from 6.12 on a server sees to it, too */
-	write_to("/proc/sys/kernel/sched_rt_runtime_us", "-1");
-	set_if_there("/sys/kernel/debug/sched/fair_server/cpu0/runtime", "0", NULL);
+	no_time_for_others(true);
 	on_cpu(1);
 	node_open(&self->runner, (struct options){});
 	node_open(&self->first, (struct options){});
@@ -100,8 +107,7 @@ FIXTURE_TEARDOWN(preempted)
 		*end = 0;
 		set_if_there(PREEMPT, start + 1, NULL);
 	}
-	write_to("/proc/sys/kernel/sched_rt_runtime_us", "950000");
-	set_if_there("/sys/kernel/debug/sched/fair_server/cpu0/runtime", "50000000", NULL);
+	no_time_for_others(false);
 }
 
 struct runs {

@@ -5,10 +5,14 @@
  * IORING_OP_URING_CMD with an ioctl's number in cmd_op, and its argument in the first
  * eight bytes of cmd; the other eight are zero. What the ioctl returns is in res.
  *
- * A doorbell and a SIGNAL run where they are submitted, as the ioctls do. All others
- * may sleep for long (they pin, wait or allocate) and go to one of io_uring's workers:
- * a thread of the same process, so its memory, files and limits are the same. When the
- * ring is closed, or the request canceled, that thread is interrupted.
+ * SIGNAL takes spinlocks only and runs where it is submitted. All other calls may block:
+ * a doorbell takes tx->lock, reads the process's buffers, and its commands allocate. At the
+ * first attempt (IO_URING_F_NONBLOCK) io_uring holds the lock of its ring, so a page that
+ * userfaultfd withholds would stop every request of that ring. These calls go to one of
+ * io_uring's workers: a thread of the same process, so its memory, files and limits are the
+ * same. When the ring is closed, or the request canceled, that thread is interrupted.
+ *
+ * A call is never left pending, so IO_URING_F_CANCEL does not come here.
  */
 #include "compat.h"
 #include "treadle.h"
@@ -22,8 +26,7 @@ int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 
 	if (issue_flags & IO_URING_F_IOPOLL)
 		return -EOPNOTSUPP;
-	if (cmd->cmd_op != TREADLE_IOC_DOORBELL && cmd->cmd_op != TREADLE_IOC_SIGNAL &&
-	    (issue_flags & IO_URING_F_NONBLOCK))
+	if (cmd->cmd_op != TREADLE_IOC_SIGNAL && (issue_flags & IO_URING_F_NONBLOCK))
 		return -EAGAIN; /* to a worker */
 	if (!reserved)
 		ret = treadle_call(cmd->file->private_data, cmd->cmd_op, arg);

@@ -2,6 +2,7 @@
 /*
  * The calls through io_uring: the same answers as from ioctl, without keeping the caller.
  */
+#include "slow.h"
 #include "treadle.h"
 
 #include <liburing.h>
@@ -113,7 +114,6 @@ TEST_F(uring, doorbell_says_how_many_commands_it_took)
 			    (void *)(unsigned long)self->n.tx.id));
 	EXPECT_EQ(2, cq_next(&self->n.rcq).context);
 	EXPECT_EQ(0, memcmp(self->buf, "three", 5));
-	/* It was done where it was submitted, so an answer of the call itself is no reason to go elsewhere. */
 	EXPECT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL,
 			    (void *)(unsigned long)self->n.tx.id));
 }
@@ -187,6 +187,112 @@ TEST_F(uring, calls_can_be_linked)
 	ASSERT_EQ(1, post(&self->n, send_of("x", 1, self->to, 1)));
 	EXPECT_EQ(0, result(&self->ring, TREADLE_IOC_WAIT));
 	EXPECT_EQ(0, result(&self->ring, TREADLE_IOC_DOORBELL));
+}
+
+/* --- what blocks ------------------------------------------------------------------- */
+
+#define BLOCKED 4096 /* bytes, on a page that userfaultfd withholds */
+
+struct blocked {
+	struct io_uring *ring;
+	int faults;
+	bool other_is_done;
+};
+
+/* Is there a completion with @user_data in @ring? None is taken. */
+static bool has_completed(struct io_uring *ring, __u64 user_data)
+{
+	unsigned int tail = io_uring_smp_load_acquire(ring->cq.ktail);
+
+	for (unsigned int i = *ring->cq.khead; i != tail; i++)
+		if (ring->cq.cqes[i & *ring->cq.kring_mask].user_data == user_data)
+			return true;
+	return false;
+}
+
+/* Once the doorbell waits for the page: waits until the NOP has completed, and only then gives the page. */
+static void *gives_the_page_last(void *arg)
+{
+	struct blocked *b = arg;
+	__u64 page = page_asked_for(b->faults), end = now_ns() + PATIENCE_NS / 4;
+
+	while (!has_completed(b->ring, 1) && now_ns() < end)
+		usleep(1000);
+	b->other_is_done = has_completed(b->ring, 1);
+	put_page_at(b->faults, page, 7);
+	return NULL;
+}
+
+/* io_uring submits with its ring's lock held: whatever blocks there blocks all requests of the ring. */
+TEST_F(uring, a_doorbell_that_waits_for_a_page_does_not_stop_its_ring)
+{
+	char *slow = pages(BLOCKED);
+	struct blocked b = {.ring = &self->ring, .faults = slow_pages(slow, BLOCKED)};
+	const __u32 kinds[] = {0, TREADLE_F_INJECT};
+
+	for (int i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct treadle_desc d = send_of(slow, 64, self->to, 1);
+		struct io_uring_sqe *sqe;
+		pthread_t t = thread(gives_the_page_last, &b);
+		int results[2] = {-1, -1};
+
+		d.flags |= kinds[i];
+		ASSERT_EQ(0, post_recv(&self->n, recv_of(self->buf, 64, TREADLE_ADDR_ANY, 2)));
+		ring_put(&self->n.tx, &d);
+		ring_publish(&self->n.tx);
+		queue(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL, self->n.tx.id);
+		sqe = io_uring_get_sqe(&self->ring);
+		io_uring_prep_nop(sqe);
+		sqe->user_data = 1;
+		ASSERT_EQ(2, io_uring_submit(&self->ring));
+		pthread_join(t, NULL);
+		EXPECT_TRUE(b.other_is_done);
+		for (int n = 0; n < 2; n++) {
+			struct io_uring_cqe *cqe = finished(&self->ring);
+
+			results[cqe->user_data == 1] = cqe->res;
+			io_uring_cqe_seen(&self->ring, cqe);
+		}
+		EXPECT_EQ(1, results[0]);
+		EXPECT_EQ(0, results[1]);
+		EXPECT_EQ(2, cq_next(&self->n.rcq).context);
+		EXPECT_TRUE(same(self->buf, 64, 7));
+		EXPECT_EQ(0, cq_next(&self->n.cq).error);
+		ASSERT_EQ(0, madvise(slow, BLOCKED, MADV_DONTNEED));
+	}
+	close(b.faults);
+}
+
+/* A WAIT keeps a worker of io_uring. With all of them kept, SIGNAL is what ends that. */
+TEST_F(uring, a_signal_needs_no_worker)
+{
+	struct treadle_wait w = {.size = sizeof(w), .id = self->n.rcq.id, .timeout_ns = -1};
+	const int waits = 7;
+	unsigned int most[2] = {2, 2};
+	int ended = 0;
+
+	ASSERT_EQ(0, io_uring_register_iowq_max_workers(&self->ring, most));
+	for (int i = 0; i < waits; i++)
+		queue(&self->ring, self->n.fd, TREADLE_IOC_WAIT, (unsigned long)&w);
+	ASSERT_EQ(waits, io_uring_submit(&self->ring));
+	/* A SIGNAL ends the WAITs that have begun, and one that is to begin. */
+	for (int signals = 0; ended < waits; signals++) {
+		struct io_uring_cqe *cqe;
+		bool signaled = false;
+
+		queue(&self->ring, self->n.fd, TREADLE_IOC_SIGNAL, self->n.rcq.id);
+		ASSERT_EQ(1, io_uring_submit(&self->ring));
+		/* It was done when it was submitted. */
+		ASSERT_TRUE(has_completed(&self->ring, TREADLE_IOC_SIGNAL));
+		while (!signaled) {
+			cqe = finished(&self->ring);
+			signaled = cqe->user_data == TREADLE_IOC_SIGNAL;
+			EXPECT_EQ(signaled ? 0 : -ECANCELED, cqe->res);
+			ended += !signaled;
+			io_uring_cqe_seen(&self->ring, cqe);
+		}
+		usleep(1000);
+	}
 }
 
 /* --- what is refused ------------------------------------------------------------------ */

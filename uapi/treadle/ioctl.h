@@ -39,9 +39,9 @@
  *
  * Each can be submitted through io_uring as well (IORING_OP_URING_CMD): its number is
  * cmd_op, its argument the first eight bytes of cmd, the other eight are zero; res is
- * what it returns, or -errno. The structure stays the kernel's until then. DOORBELL
- * and SIGNAL are done when they are submitted, all others by a worker: set IOSQE_ASYNC
- * with those, as some kernels (6.12) else read the entry after it may be used again.
+ * what it returns, or -errno. The structure stays the kernel's until then. SIGNAL
+ * is done when it is submitted, all others by a worker: set IOSQE_ASYNC with those,
+ * as some kernels (6.12) else read the entry after it may be used again.
  *
  * errno        means, always
  * ------------ --------------------------------------------------------------

@@ -249,10 +249,14 @@ static const struct mmu_notifier_ops pm_notifier_ops = {
 	.free_notifier = pm_free_notifier,
 };
 
-/* Nothing may be left that calls us. That it has returned, too, is waited for by who unloads modules (RCU). */
+/*
+ * Wait until no notifier is left. mmu_notifier_synchronize() is for the last callback, which has
+ * woken this and may not have returned: each module that uses mmu_notifier_put() has to call it.
+ */
 void treadle_pm_drain(void)
 {
 	wait_var_event(&notifiers, !atomic_read(&notifiers));
+	mmu_notifier_synchronize();
 }
 
 /*

@@ -3,9 +3,10 @@
  * treadle: the memory of who runs
  *
  * Few bytes of who runs in his own address space (treadle_run.own): by his own addresses, as any
- * system call does it, without a lock or a table. Nothing faults, so this may be under locks; what is
- * not there, or he may not touch, is left to the pagemap, which tells the two apart. The other end is
- * a page of a process, or has room for just these bytes: hardened usercopy has nothing to check.
+ * system call does it, without a table. Nothing faults, but what is mapped there may be the slow memory of
+ * a device: no lock that others wait for is held. What is not there, or he may not touch, is left to the
+ * pagemap, which tells the two apart. The other end is memory of the kernel that has room for just these
+ * bytes: hardened usercopy has nothing to check.
  */
 #ifndef TREADLE_OWN_H
 #define TREADLE_OWN_H
@@ -13,8 +14,7 @@
 #include <linux/nospec.h>
 #include <linux/uaccess.h>
 
-#define TREADLE_OWN \
-	512u /* at most, under a lock: what he has mapped may be the slow memory of a device */
+#define TREADLE_OWN 512u /* bytes at most, on the stack */
 
 /* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on. */
 static __always_inline bool own_word(u64 len)

@@ -221,32 +221,52 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 	return d && s;
 }
 
+/* By way of @buf, which has room for @len bytes. */
+static __always_inline bool copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
+				     bool write, const struct treadle_mr *mr, void *buf)
+{
+	struct treadle_pm *there = to->obj.ctx->pm;
+	void *page;
+	bool ok;
+
+	if (!treadle_pm_small(at, len) || (write && !treadle_own_read(buf, addr, len)))
+		return false;
+	pm_lock(there);
+	page = treadle_pm_known(there, at, write);
+	ok = page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed);
+	if (likely(ok))
+		copy_bytes(write ? page : buf, write ? buf : page, len);
+	pm_unlock(there);
+	return ok && (write || treadle_own_write(addr, buf, len));
+}
+
+static noinline bool copy_own_bytes(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
+				    bool write, const struct treadle_mr *mr)
+{
+	u8 buf[TREADLE_OWN] TREADLE_UNSET;
+
+	return copy_own(to, at, addr, len, write, mr, buf);
+}
+
 /*
  * treadle_copy_own - the same, between @addr in the runner's own memory (treadle_run.own) and one page
  * @len:   at most TREADLE_OWN
  * @write: to the peer @to, where that is at @at; else from it
  *
- * False: some of it may have been copied. The runner's buffers are his meanwhile: closing waits for his
- * doorbell (treadle_ep_quiesce).
+ * The runner's memory may be that of a device, which takes its time: it is not touched under the peer's
+ * lock, which the peer's MMU notifier waits for.
+ *
+ * False: some of it may have been copied to @addr, nothing to the peer. The runner's buffers are its own
+ * meanwhile: closing waits for its doorbell (treadle_ep_quiesce).
  */
 TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
 				  bool write, const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = to->obj.ctx->pm;
-	bool copied = false;
-	void *page;
+	u64 word TREADLE_UNSET;
 
-	/* who sends onto himself wants memmove(), as far as addresses tell */
-	if (!treadle_pm_small(at, len) ||
-	    (unlikely(at - addr < len || addr - at < len) && there->mm == current->mm))
-		return false;
-	pm_lock(there);
-	page = treadle_pm_known(there, at, write);
-	if (likely(page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed)))
-		copied = write ? treadle_own_read(page, addr, len) :
-				 treadle_own_write(addr, page, len);
-	pm_unlock(there);
-	return copied;
+	if (likely(own_word(len)))
+		return copy_own(to, at, addr, len, write, mr, &word);
+	return copy_own_bytes(to, at, addr, len, write, mr);
 }
 
 /*

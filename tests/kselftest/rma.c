@@ -482,4 +482,47 @@ TEST(an_initiator_that_is_killed)
 	until_unused();
 }
 
+/*
+ * The process's own bytes are read before the peer's page is locked and written, and the other way round:
+ * so they are the same where both are one page, at two addresses, and overlap.
+ */
+TEST(own_bytes_are_not_touched_while_the_peers_are)
+{
+	enum { LEN = 300, APART = 8, ALL = LEN + APART };
+	int fd = memfd_create("page", MFD_CLOEXEC);
+	char *here, *there, before[ALL];
+	__u64 to, key = 0;
+	struct node n;
+	__u32 id;
+
+	need(fd >= 0 && ftruncate(fd, 4096) == 0);
+	here = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	there = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	need(here != MAP_FAILED && there != MAP_FAILED);
+	node_open(&n, (struct options){});
+	to = peer(&n, n.addr);
+	ASSERT_EQ(0, mr(n.fd, there, 4096, TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
+			TREADLE_MR_KERNEL_KEY, &key, &id));
+	/* The first time the page is not known yet. */
+	for (int i = 0; i < 3; i++) {
+		fill(before, ALL, i);
+		memcpy(here, before, ALL);
+		ASSERT_EQ(1, post(&n, write_of(here, LEN, to, APART, key, 1)));
+		EXPECT_EQ(0, cq_next(&n.cq).error);
+		EXPECT_EQ(0, memcmp(here + APART, before, LEN));
+		memcpy(here, before, ALL);
+		ASSERT_EQ(1, post(&n, read_of(here + APART, LEN, to, 0, key, 1)));
+		EXPECT_EQ(0, cq_next(&n.cq).error);
+		EXPECT_EQ(0, memcmp(here + APART, before, LEN));
+		memcpy(here, before, ALL);
+		ASSERT_EQ(0, post_recv(&n, recv_of(there + APART, LEN, ANY, 2)));
+		ASSERT_EQ(1, post(&n, send_of(here, LEN, to, 1)));
+		EXPECT_EQ(0, cq_next(&n.cq).error);
+		EXPECT_EQ(2, cq_next(&n.rcq).context);
+		EXPECT_EQ(0, memcmp(here + APART, before, LEN));
+	}
+	close(fd);
+	close(n.fd);
+}
+
 TEST_HARNESS_MAIN

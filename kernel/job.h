@@ -45,7 +45,8 @@ struct treadle_run {
 	bool offers;		 /* the runner's own: @others may not be empty */
 	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
 	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
-	int budget;		 /* commands, and 16 KiB copied each */
+	int budget;		 /* see treadle_run_charge(); and a command each */
+	u32 bytes;		 /* that have not been charged to @budget yet */
 	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
 	bool holds;		    /* room of who receives: waits for no page meanwhile */
 	bool worker;		    /* of @ctx, who may copy much */
@@ -132,6 +133,17 @@ static inline bool treadle_run_insists(struct treadle_run *run, const struct tre
 		treadle_run_let_go(run);
 	cond_resched();
 	return true;
+}
+
+#define TREADLE_CHARGE	    (16u << 10) /* bytes for a unit of a run's budget */
+#define TREADLE_CHARGE_FILL (4u << 10)	/* what a page that is asked for costs, in bytes */
+
+/* Take @bytes (at most TREADLE_CHUNK, and some) that were worked on out of the budget of @run. */
+static __always_inline void treadle_run_charge(struct treadle_run *run, u32 bytes)
+{
+	run->bytes += bytes;
+	run->budget -= run->bytes / TREADLE_CHARGE;
+	run->bytes %= TREADLE_CHARGE;
 }
 
 static inline bool treadle_run_empty(const struct treadle_run *run)

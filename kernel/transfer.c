@@ -280,6 +280,7 @@ int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadl
 	int ret;
 
 	len = min(len, together);
+	treadle_run_charge(run, TREADLE_CHARGE_FILL);
 	/* mostly it is there and only not known: that blocks nobody */
 	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_THERE);
 	if (ret != -EAGAIN || run->guest)
@@ -347,7 +348,7 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
 		spans_unlock(dst, src);
 		*done += n;
-		run->budget -= n >> 14;
+		treadle_run_charge(run, n);
 		if (*done == len)
 			break;
 		if (miss != TREADLE_NONE) {
@@ -425,6 +426,8 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 			*done += n;
 		} while (n && *done < len && --calls);
 		spans_unlock(span, span);
+		/* a round that changed nothing has tried as often as one may */
+		treadle_run_charge(run, max_t(u64, *done - before, TREADLE_CHARGE_FILL));
 		if (*done == len)
 			break;
 		span->off += miss;

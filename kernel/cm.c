@@ -239,10 +239,10 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 	}
 	treadle_conn_unlock();
 	/* also if the other end was first: its worker may not have come to that yet, or be in the midst of it */
-	if (!ret) {
-		treadle_ep_quiesce(ep, &run);
+	if (!ret)
+		ret = treadle_ep_quiesce(ep, &run);
+	if (!ret)
 		ret = mutex_lock_killable(&ep->ending);
-	}
 	if (!ret) {
 		treadle_end_flush(ep, -ECANCELED, &run);
 		/* else a worker tells of this end: behind what is left to it here */
@@ -250,7 +250,9 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 			treadle_run_handoff(&run);
 		mutex_unlock(&ep->ending);
 	}
-	if (conn) {
+	if (conn && ret) { /* killed: another process may have the same memory */
+		treadle_end_leave(end, conn, ep);
+	} else if (conn) {
 		treadle_conn_get(conn);
 		treadle_end_tell(end, treadle_ep_get(ep), &run);
 	}

@@ -197,6 +197,16 @@ static void end_work(struct work_struct *work)
 	treadle_ctx_put(ctx);
 }
 
+/* Leave @end, of @ep, to a worker: what waits there ends, then the event is told. */
+void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep)
+{
+	treadle_conn_get(conn);
+	end->ended = treadle_ep_get(ep);
+	INIT_DELAYED_WORK(&end->work, end_work);
+	end->pause = 0;
+	treadle_queue_work(ep->obj.ctx, &end->work.work);
+}
+
 /* Under treadle_conn_lock. From here on neither end sends. The end that is not @self is left to its worker. */
 void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self)
 {
@@ -216,13 +226,8 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		smp_wmb();
 		RCU_INIT_POINTER(ep->peer, NULL);
 		spin_unlock(&ep->lock);
-		if (end == self)
-			continue;
-		treadle_conn_get(conn);
-		end->ended = treadle_ep_get(ep);
-		INIT_DELAYED_WORK(&end->work, end_work);
-		end->pause = 0;
-		treadle_queue_work(ep->obj.ctx, &end->work.work);
+		if (end != self)
+			treadle_end_leave(end, conn, ep);
 	}
 }
 

@@ -134,6 +134,7 @@ void treadle_conn_refuse(struct treadle_conn *conn, int error);
 void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self);
 void treadle_conn_pause(unsigned int *n);
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run);
+void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep);
 void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run);
 struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 

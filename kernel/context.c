@@ -165,6 +165,8 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 	}
 	set_active_memcg(old);
 	smp_store_release(&ctx->over, true);
+	smp_mb(); /* ->over before the look for waiters; pairs with the waiter, which is queued before it looks */
+	wake_up_var(&ctx->over); /* by address only: the context may be gone */
 }
 
 /* An authorization key from user space. */

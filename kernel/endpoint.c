@@ -495,12 +495,20 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 	return true;
 }
 
-/* The same, for its owner, who waits for his doorbell. */
-void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
+/*
+ * treadle_ep_quiesce - the same, for its owner, which waits for its doorbell
+ *
+ * May sleep, for as long as a page of the process is missing (userfaultfd). 0, or -EINTR: the caller is killed.
+ */
+int treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
 {
 	treadle_run_handoff(run);
-	while (!treadle_ep_try_quiesce(ep)) /* nothing hangs */
-		schedule_timeout_idle(1);
+	while (!treadle_ep_try_quiesce(ep)) {
+		if (mutex_lock_killable(&ep->tx->lock))
+			return -EINTR;
+		mutex_unlock(&ep->tx->lock);
+	}
+	return 0;
 }
 
 /* Nor does anybody write a completion of it, as it is dead. */
@@ -510,6 +518,32 @@ static void cq_quiesce(struct treadle_cq *cq)
 		return;
 	spin_lock(&cq->lock);
 	spin_unlock(&cq->lock);
+}
+
+/* The last part of treadle_ep_shutdown(): nothing of it runs any more. */
+static void ep_unbind(struct treadle_ep *ep)
+{
+	int i;
+
+	cq_quiesce(ep->tx_cq);
+	cq_quiesce(ep->rx_cq);
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		if (ep->bound[i])
+			atomic_dec(&ep->bound[i]->users);
+}
+
+/* The caller of DESTROY was killed while another process with the same memory had a doorbell under way. */
+static void ep_unbind_work(struct work_struct *work)
+{
+	struct treadle_ep *ep = container_of(to_delayed_work(work), struct treadle_ep, unbind);
+
+	if (!treadle_ep_try_quiesce(ep)) {
+		treadle_queue_later(ep->obj.ctx, &ep->unbind, &ep->pause);
+		return;
+	}
+	treadle_queue_later_end(ep->obj.ctx, ep->pause);
+	ep_unbind(ep);
+	treadle_ep_put(ep);
 }
 
 /* Might an endpoint of @ctx let in @ep? Else there is nothing to look for in what strangers wait for. */
@@ -550,7 +584,6 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 {
 	const struct treadle_cull cull = { .ep = ep, .max = U64_MAX };
 	u64 n = 0;
-	int i;
 
 	ep_unlist(ep);
 	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
@@ -567,12 +600,14 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_flow_drop(ep, 0, run);
 	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
 		treadle_cull_all(ep->obj.ctx, &cull, run);
-	treadle_ep_quiesce(ep, run);
-	cq_quiesce(ep->tx_cq);
-	cq_quiesce(ep->rx_cq);
-	for (i = 0; i < TREADLE_BINDINGS; i++)
-		if (ep->bound[i])
-			atomic_dec(&ep->bound[i]->users);
+	if (!treadle_ep_quiesce(ep, run)) {
+		ep_unbind(ep);
+		return;
+	}
+	treadle_ep_get(ep);
+	INIT_DELAYED_WORK(&ep->unbind, ep_unbind_work);
+	ep->pause = 0;
+	treadle_queue_work(ep->obj.ctx, &ep->unbind.work);
 }
 
 void treadle_ep_free(struct treadle_obj *obj)

@@ -43,6 +43,8 @@ struct treadle_eq;
  * @peer:	at the other end of it; read under RCU
  * @ending:	of who flushes what the end of the connection ends (before all others)
  * @pending, @nr_pending, @backlog, @listening: requests that are not answered
+ *
+ * @unbind, @pause: ends it where the caller of DESTROY was killed; see treadle_queue_later()
  */
 struct treadle_ep {
 	struct treadle_obj obj;
@@ -77,6 +79,8 @@ struct treadle_ep {
 	struct list_head pending;
 	u32 nr_pending, backlog;
 	bool listening;
+	struct delayed_work unbind;
+	unsigned long pause;
 };
 
 int treadle_net_init(void);
@@ -86,7 +90,7 @@ struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name);
 void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
 bool treadle_has_key(const u8 *key, u32 size, const struct treadle_ep *from);
 bool treadle_ep_try_quiesce(struct treadle_ep *ep);
-void treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run);
+int treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_close(struct treadle_ep *ep);
 void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run);
 void treadle_ep_die(struct treadle_ep *ep, struct treadle_run *run);

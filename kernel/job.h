@@ -6,8 +6,19 @@
 #include <linux/hrtimer.h>
 #include <linux/list.h>
 #include <linux/sched/signal.h>
+#include <linux/wait_bit.h>
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
+
+/*
+ * Wait for @condition, of which wake_up_var(@var) tells. Not killable: for what is bounded, or where
+ * nothing could be left out. May sleep; not counted as load, nor as hung.
+ */
+#define treadle_wait_var(var, condition)                                                \
+	do {                                                                            \
+		if (!(condition))                                                       \
+			___wait_var_event(var, condition, TASK_IDLE, 0, 0, schedule()); \
+	} while (0)
 
 struct cred;
 struct mem_cgroup;

@@ -246,12 +246,15 @@ static int treadle_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* Or a worker does that (pm_mm_exit()), who waits for nobody: who has waited for a process finds its ports free. */
+/*
+ * End @ctx, or wait until the worker of pm_mm_exit() has: so that ports are free once the parent has
+ * reaped the process. Part of an exit, so not killable; bounded, as the end of a context waits for
+ * no copy, page fault or other process.
+ */
 static void ctx_end(struct treadle_ctx *ctx)
 {
 	treadle_ctx_shutdown(ctx);
-	while (!smp_load_acquire(&ctx->over))
-		schedule_timeout_idle(1);
+	treadle_wait_var(&ctx->over, smp_load_acquire(&ctx->over));
 }
 
 /*

@@ -207,15 +207,23 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		cond_resched();
 		spin_lock(&rx->lock);
 		WRITE_ONCE(rx->flushing, rx->flushing - 1);
+		if (!rx->flushing) {
+			smp_mb(); /* as in treadle_ctx_shutdown() */
+			wake_up_var(&rx->flushing);
+		}
 	}
 	spin_unlock(&rx->lock);
 }
 
-/* Nobody has receives in his hands any more that treadle_rx_flush() has taken out: they are told without waiting. */
+/*
+ * treadle_rx_flushed - wait until no treadle_rx_flush() is telling of receives that it took out
+ *
+ * May sleep. Not killable, as it is bounded: each tells of FAIL_BATCH receives, for which it waits for
+ * no page and no peer.
+ */
 void treadle_rx_flushed(struct treadle_rx *rx)
 {
-	while (READ_ONCE(rx->flushing))
-		schedule_timeout_idle(1);
+	treadle_wait_var(&rx->flushing, !READ_ONCE(rx->flushing));
 }
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: commands and messages (submit.c, opdef.c, op_*.c, receive.c, deliver.c, complete.c) */
+/* treadle: commands and messages (command.c, submit.c, opdef.c, op_*.c, receive.c, deliver.c, complete.c) */
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
@@ -183,17 +183,13 @@ static inline bool treadle_op_remote(u8 opcode)
 	return opcode >= TREADLE_OP_READ && opcode <= TREADLE_OP_COMPARE;
 }
 
-/* submit.c */
+/* command.c; treadle_iov_judge(), treadle_take_inject(): submit.c */
 extern struct kmem_cache *treadle_cmd_cache;
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp,
 					struct treadle_run *run);
-
-/* How to keep what may fail: that something has failed, for want of memory perhaps, its receiver has to hear. */
-static inline gfp_t treadle_keep_gfp(const struct treadle_cmd *cmd)
-{
-	return cmd->d.flags & TREADLE_F_FAILURE ? TREADLE_GFP_MUST : TREADLE_GFP;
-}
-
+int treadle_tx_reserve(struct treadle_tx *tx);
+struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd);
+void treadle_cmd_fail_later(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cmd_free(struct treadle_cmd *cmd);
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);
 int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);
@@ -218,7 +214,7 @@ static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd
 {
 	return treadle_flow_idle(cmd) ? cmd : treadle_flow_wait(cmd, run);
 }
-void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run);
+bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run);
 void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
@@ -364,6 +360,8 @@ bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);
 struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct treadle_run *run);
 bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run);
 void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run);
+void treadle_multi_uncut(struct treadle_msg *msg, struct treadle_recv *multi,
+			 struct treadle_run *run);
 bool treadle_multi_cancel(struct treadle_recv *multi, int error);
 void treadle_multi_uncancel(struct treadle_recv *multi);
 

@@ -4,7 +4,8 @@
  *
  * A completion ring never loses an entry. What does not fit waits on a list; the
  * memory for it is that of the finished command or receive itself, or, for a
- * command on the stack of a doorbell, allocated by that caller, who may sleep.
+ * command on the stack of a doorbell, allocated by that caller, who may sleep, or the
+ * reserve of its ring.
  */
 #include <linux/memcontrol.h>
 #include <linux/nospec.h>
@@ -116,8 +117,8 @@ static __always_inline struct treadle_cqe *cq_place(struct treadle_cq *cq,
 										       NULL;
 }
 
-/* What became of a completion. CQ_CLOSED: its endpoint is closed, nothing was done. */
-enum cq_fate { CQ_DONE, CQ_KEPT, CQ_CLOSED };
+/* What became of a completion. CQ_CLOSED: its endpoint is closed, CQ_NOMEM: no memory; nothing was done. */
+enum cq_fate { CQ_DONE, CQ_KEPT, CQ_CLOSED, CQ_NOMEM };
 
 /* What cq_place() said is written: show it, and let go of cq->lock. False: cq_keep() it. */
 static __always_inline bool cq_placed(struct treadle_cq *cq, const struct treadle_cqe *cqe)
@@ -193,8 +194,13 @@ static noinline enum cq_fate cq_keep(struct treadle_cq *cq, const struct treadle
 		 */
 		old = set_active_memcg(cq->obj.ctx->memcg);
 		spare = kmalloc(sizeof(*spare), TREADLE_GFP_BEYOND) ?:
-				kmalloc(sizeof(*spare), TREADLE_GFP_MUST);
+				kmalloc(sizeof(*spare), TREADLE_GFP);
 		set_active_memcg(old);
+		if (unlikely(!spare)) {
+			fate = CQ_NOMEM;
+			spin_lock(&cq->lock);
+			break;
+		}
 	}
 	awaited = treadle_awaited(&cq->waitq);
 	spin_unlock(&cq->lock);
@@ -225,6 +231,31 @@ static void cmd_node_free(struct treadle_cq_node *node)
 }
 
 static const struct treadle_cq_memory cmd_memory = { .free = cmd_node_free };
+
+static void reserve_free(struct treadle_cq_node *node)
+{
+	kmem_cache_free(treadle_cmd_cache, container_of(node, struct treadle_cmd, kept));
+}
+
+static const struct treadle_cq_memory reserve_memory = { .free = reserve_free };
+
+/* The completion of @cmd does not fit. True: it is freed when that was read, and no more used here. */
+static noinline bool cmd_keep(struct treadle_cq *cq, struct treadle_cmd *cmd,
+			      const struct treadle_cqe *cqe)
+{
+	struct treadle_cmd *reserve;
+	enum cq_fate fate;
+
+	if (cmd->heap)
+		return cq_keep(cq, cmd->ep, cqe, &cmd->kept, &cmd_memory) == CQ_KEPT;
+	fate = cq_keep(cq, cmd->ep, cqe, NULL, NULL);
+	if (likely(fate != CQ_NOMEM))
+		return false;
+	reserve = treadle_cmd_reserve(cmd);
+	if (cq_keep(cq, cmd->ep, cqe, &reserve->kept, &reserve_memory) != CQ_KEPT)
+		cmd->tx->reserve = reserve;
+	return false;
+}
 
 static const u32 cq_flags[TREADLE_OP_LAST] = {
 	[TREADLE_OP_SEND] = TREADLE_CQ_SEND | TREADLE_CQ_MSG,
@@ -405,8 +436,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		cqe = cq_place(cq, ep);
 		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
 		if (!cq_placed(cq, cqe))
-			kept = cq_keep(cq, ep, &late, cmd->heap ? &cmd->kept : NULL, &cmd_memory) ==
-			       CQ_KEPT;
+			kept = cmd_keep(cq, cmd, &late);
 	}
 	count(cntr, error, run);
 	count_last(notify, error, run);
@@ -471,11 +501,14 @@ static __always_inline void tell_source(struct treadle_cqe *cqe, const struct tr
 		unknown_source(cqe, ep, port);
 }
 
-/* What comes without a command or receive of its owner: the peer at @port has written with data. */
-void treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
+/*
+ * What comes without a command or receive of its owner: the peer at @port has written with data.
+ * 0, or -ENOMEM: it did not fit, and could not be kept. May sleep.
+ */
+int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
 {
 	tell_source(cqe, ep, port);
-	cq_keep(ep->rx_cq, ep, cqe, NULL, NULL);
+	return cq_keep(ep->rx_cq, ep, cqe, NULL, NULL) == CQ_NOMEM ? -ENOMEM : 0;
 }
 
 static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,

@@ -36,6 +36,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 	xa_init_flags(&ctx->objs, XA_FLAGS_ACCOUNT);
 	spin_lock_init(&ctx->jobs_lock);
 	INIT_LIST_HEAD(&ctx->jobs);
+	INIT_LIST_HEAD(&ctx->failing);
 	INIT_WORK(&ctx->work, treadle_ctx_worker);
 	treadle_watch_init(&ctx->watch);
 	INIT_LIST_HEAD(&ctx->mates);

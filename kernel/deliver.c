@@ -26,20 +26,26 @@ void treadle_msg_put(struct treadle_msg *msg)
 	kref_put(&msg->ref, msg_release);
 }
 
-/* Off the stack of the doorbell; there is no way back, so this can't fail. */
+/* Off the stack of the doorbell. NULL: no memory; the command of @m may have been allocated. */
 static struct treadle_msg *msg_persist(struct treadle_msg *m, struct treadle_run *run)
 {
 	struct treadle_msg *msg;
+	struct treadle_cmd *cmd;
 
 	if (m->heap)
 		return m;
-	msg = treadle_cmd_alloc(m->cmd, sizeof(*msg), TREADLE_GFP_MUST, run);
+	msg = treadle_cmd_alloc(m->cmd, sizeof(*msg), TREADLE_GFP, run);
+	cmd = msg ? treadle_cmd_persist(m->cmd, TREADLE_GFP, run) : NULL;
+	if (cmd)
+		m->cmd = cmd;
+	if (!cmd || !treadle_flow_track(cmd, TREADLE_FENCED, run)) {
+		kfree(msg);
+		return NULL;
+	}
 	*msg = *m;
 	kref_init(&msg->ref);
 	msg->heap = true;
 	treadle_ep_get(msg->to);
-	msg->cmd = treadle_cmd_persist(m->cmd, TREADLE_GFP_MUST, run);
-	treadle_flow_track(msg->cmd, TREADLE_FENCED, run);
 	return msg;
 }
 
@@ -175,12 +181,35 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 		}
 	}
 	msg = msg_persist(m, run);
-	/* a sender who was told already has gone on */
+	if (!msg) {
+		finish(m, -ENOMEM, -EIO, run);
+		return;
+	}
+	/* a sender who was told already has gone on; others are tracked: this needs no memory */
 	if (msg->recv->kind == TREADLE_RECV_PART && msg->cmd)
 		treadle_flow_track(msg->cmd, TREADLE_AWAITED, run);
 	msg->job.ctx = ctx;
 	msg->job.fn = treadle_deliver_job;
 	treadle_queue_job(&msg->job);
+}
+
+/* There is no memory for the part of a multi-receive that @msg was to get. */
+static noinline void no_part(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = msg->cmd;
+
+	/* its sender may have been told already: the receiver's worker tries until there is, or it is closed */
+	if (msg->heap && !READ_ONCE(msg->to->dead)) {
+		defer(msg, msg->to->obj.ctx, run);
+		return;
+	}
+	treadle_multi_uncut(msg, msg->recv, run);
+	if (cmd)
+		treadle_cmd_complete(cmd, told(msg, -ENOMEM), run);
+	else if (msg->lent && settle(msg, false, run))
+		return;
+	if (msg->heap)
+		treadle_msg_put(msg);
 }
 
 /* The copy stopped short on @side: somebody else goes on, or both sides hear why not. */
@@ -265,8 +294,15 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	const struct treadle_recv *recv;
 	u64 len;
 
-	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI))
-		msg->recv = treadle_multi_part(msg, run);
+	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI)) {
+		struct treadle_recv *part = treadle_multi_part(msg, run);
+
+		if (unlikely(!part)) {
+			no_part(msg, run);
+			return;
+		}
+		msg->recv = part;
+	}
 	recv = msg->recv;
 	len = min(msg->len, recv->one.len);
 	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&

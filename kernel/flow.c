@@ -242,19 +242,24 @@ enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port)
 	return TREADLE_FENCED;
 }
 
-/* @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. */
-void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run)
+/*
+ * @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. False: no memory, which
+ * is needed only for a command that is not tracked yet.
+ */
+bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run)
 {
 	struct treadle_flow *flow, *new = NULL;
 	struct treadle_ep *ep = cmd->ep;
 
 	if (cmd->tracked >= how)
-		return;
+		return true;
 	spin_lock(&ep->lock);
 	flow = flow_find(ep, cmd->port);
 	if (!flow) {
 		spin_unlock(&ep->lock);
-		new = treadle_cmd_alloc(cmd, sizeof(*new), TREADLE_GFP_MUST | __GFP_ZERO, run);
+		new = treadle_cmd_alloc(cmd, sizeof(*new), TREADLE_GFP | __GFP_ZERO, run);
+		if (!new)
+			return false;
 		new->ep = ep;
 		new->port = cmd->port;
 		INIT_LIST_HEAD(&new->waiting);
@@ -275,6 +280,7 @@ void treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct 
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
 	kfree(new);
+	return true;
 }
 
 /* Is something before @cmd under way that would be missing if it were copied, and then their endpoint ended? */
@@ -329,7 +335,7 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	if (cmd->d.flags & TREADLE_F_INJECT)
 		ret = treadle_take_inject(cmd, run);
 	if (!ret)
-		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
+		heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
 	if (!heap) {
 		treadle_cmd_fail(cmd, ret ?: -ENOMEM, run);
 		return NULL;

@@ -101,13 +101,13 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 		return NULL;
 	} else if (inject && !slow) {
 		/* beyond the target's means: the sender pays */
-		msg = treadle_cmd_alloc(cmd, charge, treadle_keep_gfp(cmd), run);
+		msg = treadle_cmd_alloc(cmd, charge, TREADLE_GFP, run);
 		if (!msg)
 			return NULL;
 		*msg = *m;
 		msg->payload = (u8 *)(msg + 1);
 	} else {
-		msg = treadle_cmd_alloc(cmd, sizeof(*msg), treadle_keep_gfp(cmd), run);
+		msg = treadle_cmd_alloc(cmd, sizeof(*msg), TREADLE_GFP, run);
 		if (!msg)
 			return NULL;
 		*msg = *m;
@@ -136,17 +136,25 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_send_issue(cmd, run);
 }
 
-static void send_later(struct treadle_cmd *cmd, struct treadle_run *run)
+/* *cmd becomes the one that is allocated. False: no memory. */
+static bool send_later(struct treadle_cmd **cmd, struct treadle_run *run)
 {
-	struct slow_send *slow = treadle_cmd_alloc(cmd, sizeof(*slow), TREADLE_GFP_MUST, run);
+	struct slow_send *slow = treadle_cmd_alloc(*cmd, sizeof(*slow), TREADLE_GFP, run);
+	struct treadle_cmd *heap = slow ? treadle_cmd_persist(*cmd, TREADLE_GFP, run) : NULL;
 
-	slow->cmd = treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run);
-	treadle_flow_track(slow->cmd, TREADLE_AWAITED, run);
-	slow->cmd->admitted = true;
+	if (heap)
+		*cmd = heap;
+	if (!heap || !treadle_flow_track(heap, TREADLE_AWAITED, run)) {
+		kfree(slow);
+		return false;
+	}
+	slow->cmd = heap;
+	heap->admitted = true;
 	INIT_LIST_HEAD(&slow->job.link);
-	slow->job.ctx = slow->cmd->ep->obj.ctx;
+	slow->job.ctx = heap->ep->obj.ctx;
 	slow->job.fn = send_go_on;
 	treadle_queue_job(&slow->job);
+	return true;
 }
 
 /*
@@ -169,11 +177,12 @@ again:
 		goto fail;
 	/* only a copy that is whole and needs no confirmation lets the sender go */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, treadle_keep_gfp(cmd), run);
+		heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
 		if (!heap)
 			goto fail;
-		treadle_flow_track(heap, msg_track(msg), run);
 		msg->cmd = m->cmd = cmd = heap;
+		if (!treadle_flow_track(heap, msg_track(msg), run))
+			goto fail;
 	}
 	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
 	if (!ret) {
@@ -187,8 +196,10 @@ again:
 		ret = ret == -EAGAIN ? await_payload(cmd, done, ++tries, run) : -EAGAIN;
 		slow = ret == -EAGAIN;
 		if (slow && treadle_msg_is_lossy(m)) {
-			send_later(cmd, run);
-			return NULL;
+			if (send_later(&cmd, run))
+				return NULL;
+			ret = 0; /* it is dropped */
+			goto fail;
 		}
 		/* or it waits uncopied, in its place: what comes after it does not overtake it */
 		if (!ret || slow)
@@ -197,6 +208,10 @@ again:
 fail:
 	if (msg)
 		treadle_msg_put(msg);
+	if (ret == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE)) {
+		treadle_cmd_fail_later(cmd, run);
+		return NULL;
+	}
 	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
 	return NULL;
 }

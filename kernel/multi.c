@@ -36,8 +36,8 @@ bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
 }
 
 /*
- * What was cut off for @msg, at the expense of its receiver. There is no way back: it can't fail. But if it was had
- * only beyond the limit, and completions are kept, each buffer takes one more message, and that is all of them.
+ * What was cut off for @msg, at the expense of its receiver, or NULL: no memory. If it was had only beyond the limit, and
+ * completions are kept, each buffer takes one more message, and that is all of them.
  */
 struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct treadle_run *run)
 {
@@ -53,8 +53,10 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct tr
 		WRITE_ONCE(rx->poor, !part);
 	if (unlikely(!part))
 		part = kzalloc(sizeof(*part), TREADLE_GFP_BEYOND) ?:
-			       kzalloc(sizeof(*part), TREADLE_GFP_MUST);
+			       kzalloc(sizeof(*part), TREADLE_GFP);
 	set_active_memcg(old);
+	if (unlikely(!part))
+		return NULL;
 	part->rx = rx;
 	part->context = multi->context;
 	part->one = msg->part;
@@ -117,19 +119,26 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 	return false;
 }
 
-/* The message was not to be had. Its bytes are given back if they are still the next ones. */
+/* What was cut off @multi for @msg is given back if it is still what comes next. */
+void treadle_multi_uncut(struct treadle_msg *msg, struct treadle_recv *multi,
+			 struct treadle_run *run)
+{
+	spin_lock(&multi->rx->lock);
+	if (!multi->over && multi->one.addr == msg->part.addr + msg->part.len) {
+		multi->one.addr -= msg->part.len;
+		multi->one.len += msg->part.len;
+	}
+	spin_unlock(&multi->rx->lock);
+	multi_put(multi, msg->to, run);
+}
+
+/* The message was not to be had. */
 void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
 
-	spin_lock(&multi->rx->lock);
-	if (!multi->over && multi->one.addr == part->one.addr + part->one.len) {
-		multi->one.addr -= part->one.len;
-		multi->one.len += part->one.len;
-	}
-	spin_unlock(&multi->rx->lock);
 	treadle_recv_free(part);
-	multi_put(multi, msg->to, run);
+	treadle_multi_uncut(msg, multi, run);
 }
 
 /* Taken out of the matcher for good, with an error or silently. True: nobody is in it. */

@@ -22,16 +22,11 @@
 
 /* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
 #define TREADLE_GFP (GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
-/*
- * Where there is no way back: at the limit of the cgroup that little is charged beyond it,
- * and nobody is killed for it, the less so as it may be another's group.
- */
-#define TREADLE_GFP_MUST (TREADLE_GFP | __GFP_NOFAIL)
 /* Where another process's group pays: nobody reclaims for it; at its limit it fails at once. */
 #define TREADLE_GFP_OTHER (TREADLE_GFP & ~__GFP_DIRECT_RECLAIM)
 /*
- * The same where there is no way back: at the limit it is charged beyond (__GFP_HIGH). Fails only
- * if the machine has no memory; then it is tried again with what may reclaim.
+ * The same for what has begun: at the limit it is charged beyond (__GFP_HIGH). Fails only if the
+ * machine has no memory; then it is tried again with what may reclaim, and may fail, too.
  */
 #define TREADLE_GFP_BEYOND (TREADLE_GFP_OTHER | __GFP_HIGH)
 
@@ -82,6 +77,7 @@ struct treadle_crew;
  * @poller:	of its cells
  * @jobs, @jobs_lock, @work: what its worker has to do
  * @watch:	of those who run for it, and have jobs of others
+ * @failing, @fail_job: commands whose failure peers wait for (under @jobs_lock), and the job that tells them
  * @dead:	shut down (set once, under @lock); @over: all of it
  * @closed:	ends it, where that is not for who closes the file
  */
@@ -108,7 +104,8 @@ struct treadle_ctx {
 	struct list_head mates;
 	struct rhashtable mrs;
 	spinlock_t jobs_lock;
-	struct list_head jobs;
+	struct list_head jobs, failing;
+	struct treadle_job fail_job;
 	struct work_struct work;
 	struct treadle_watch watch;
 	struct work_struct closed;

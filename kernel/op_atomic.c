@@ -435,10 +435,15 @@ static void owe(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = rma->cmd;
 
-	cmd->inject = treadle_cmd_alloc(cmd, sizeof(cmd->d.data), TREADLE_GFP_MUST, run);
+	rma->modified = true;
+	cmd->inject = treadle_cmd_alloc(cmd, sizeof(cmd->d.data), TREADLE_GFP, run);
+	if (!cmd->inject) { /* as where the result's page is bad: it has been modified, which an error does not deny */
+		cmd->d.data = 0;
+		treadle_rma_finish(rma, -ENOMEM, run);
+		return;
+	}
 	memcpy(cmd->inject, &cmd->d.data, sizeof(cmd->d.data));
 	cmd->d.data = 0;
-	rma->modified = true;
 	atomic_go(rma, run);
 }
 

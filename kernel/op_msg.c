@@ -336,6 +336,7 @@ static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadl
 /* A receive that came through a transmit ring: one that was armed, mostly. */
 void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
+	struct treadle_cmd *heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
 	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
 	struct treadle_rx *rx = ep->rx;
 	struct treadle_recv *recv;
@@ -345,7 +346,11 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	u8 space;
 	int ret;
 
-	recv = treadle_cmd_recv(treadle_cmd_persist(cmd, TREADLE_GFP_MUST, run), &ret);
+	if (!heap) {
+		treadle_cmd_complete(cmd, -ENOMEM, run);
+		goto out;
+	}
+	recv = treadle_cmd_recv(heap, &ret);
 	space = recv->space;
 	source = recv->m.node.src;
 	if (ret) {

@@ -161,8 +161,8 @@ static bool named_before(const struct treadle_rma *rma, unsigned int i)
 	return j < i;
 }
 
-/* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. */
-static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
+/* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. 0, or -ENOMEM: it could not be told. */
+static int tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &rma->cmd->d;
 	struct treadle_ep *to = rma->to;
@@ -173,7 +173,7 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 	unsigned int i;
 
 	if (!rma->count) /* F_LOCAL: there is no peer */
-		return;
+		return 0;
 	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && to->rx_cq) {
 		struct treadle_cqe cqe = {
 			.len = d->len,
@@ -183,7 +183,8 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 				 TREADLE_CQ_REMOTE_CQ_DATA,
 		};
 
-		treadle_cq_post(to, rma->cmd->ep->port, &cqe);
+		if (treadle_cq_post(to, rma->cmd->ep->port, &cqe))
+			return -ENOMEM;
 	}
 	if (cntr)
 		treadle_cntr_add(cntr, 1, 0, run);
@@ -192,6 +193,7 @@ static void tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 		if (cntr && !named_before(rma, i))
 			treadle_cntr_add(cntr, 1, 0, run);
 	}
+	return 0;
 }
 
 /* Complete both sides, let go of everything. */
@@ -200,8 +202,10 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	struct treadle_cmd *cmd = rma->cmd;
 	unsigned int i;
 
-	if (!error || rma->modified)
-		tell_target(rma, run);
+	if (!error)
+		error = tell_target(rma, run);
+	else if (rma->modified)
+		tell_target(rma, run); /* an atomic, which has no data */
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);
 	treadle_ep_put(rma->to);
@@ -221,21 +225,19 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 	if (!m->heap) {
 		/* about to leave its doorbell, after which the buffer is free */
 		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
-		/* an atomic that has begun, perhaps in the middle of its elements, is finished */
-		bool begun = m->modified || (m->done && treadle_opdefs[cmd->d.opcode].atomic);
-		gfp_t gfp = begun ? TREADLE_GFP_MUST : TREADLE_GFP;
 
-		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), gfp, run);
-		cmd = rma ? treadle_cmd_persist(cmd, gfp, run) : NULL;
-		if (!cmd) {
+		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), TREADLE_GFP, run);
+		cmd = rma ? treadle_cmd_persist(cmd, TREADLE_GFP, run) : NULL;
+		if (cmd)
+			m->cmd = cmd;
+		/* the peer's memory has been modified in part, perhaps: an error does not deny it */
+		if (!cmd || !treadle_flow_track(cmd, TREADLE_AWAITED, run)) {
 			kfree(rma);
 			treadle_rma_finish(m, ret ?: -ENOMEM, run);
 			return;
 		}
 		*rma = *m;
 		rma->heap = true;
-		rma->cmd = cmd;
-		treadle_flow_track(rma->cmd, TREADLE_AWAITED, run);
 	}
 	rma->job.ctx = ctx;
 	rma->job.fn = fn;

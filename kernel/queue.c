@@ -74,7 +74,7 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 	}
 	mutex_init(&tx->lock);
 	tx->shared = arg->flags & TREADLE_TX_SHARED;
-	ret = ring_init(&tx->ring, arg->entries);
+	ret = ring_init(&tx->ring, arg->entries) ?: treadle_tx_reserve(tx);
 	if (ret) {
 		treadle_obj_put(&tx->obj);
 		return ret;
@@ -86,7 +86,11 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 
 void treadle_tx_free(struct treadle_obj *obj)
 {
-	ring_exit(&container_of(obj, struct treadle_tx, obj)->ring);
+	struct treadle_tx *tx = container_of(obj, struct treadle_tx, obj);
+
+	if (tx->reserve)
+		kmem_cache_free(treadle_cmd_cache, tx->reserve);
+	ring_exit(&tx->ring);
 }
 
 int treadle_ioc_rx_create(struct treadle_ucmd *u)

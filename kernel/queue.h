@@ -84,7 +84,7 @@ struct treadle_cq {
 	struct treadle_waitq waitq;
 };
 
-void treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe);
+int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe);
 void treadle_cq_flush(struct treadle_cq *cq);
 void treadle_cq_shutdown(struct treadle_cq *cq);
 bool treadle_cq_ready(struct treadle_cq *cq);
@@ -125,12 +125,15 @@ void treadle_cntr_free(struct treadle_obj *obj);
  * @lock:	one doorbell at a time; ring.head
  * @ep:		endpoint of descriptors that name none (set under ctx->lock,
  *		cleared under @lock)
+ * @reserve:	for the one command that a doorbell has on its stack, where no memory is to be had: it
+ *		keeps the completion, or what is told to the peer (under @lock; NULL only in between)
  */
 struct treadle_tx {
 	struct treadle_obj obj;
 	struct mutex lock;
 	bool shared;
 	struct treadle_ep *ep;
+	struct treadle_cmd *reserve;
 	struct treadle_ring ring;
 };
 

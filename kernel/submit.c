@@ -17,122 +17,6 @@
 
 #define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, what to compare with */
 
-struct kmem_cache *treadle_cmd_cache;
-
-/* Move a command from a doorbell's stack to the heap; it keeps what the other held. */
-struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp, struct treadle_run *run)
-{
-	struct treadle_cmd *heap;
-
-	if (cmd->heap)
-		return cmd;
-	treadle_run_let_go(run); /* for memory, as in treadle_cmd_alloc() */
-	heap = kmem_cache_alloc(treadle_cmd_cache, gfp);
-	if (!heap)
-		return NULL;
-	*heap = *cmd;
-	if (cmd->vec)
-		heap->vec = kmemdup(cmd->vec, treadle_cmd_vecs(&cmd->d) * sizeof(*cmd->vec), gfp);
-	if (cmd->vec && !heap->vec) {
-		kmem_cache_free(treadle_cmd_cache, heap);
-		return NULL;
-	}
-	heap->heap = true;
-	if (heap->ep)
-		treadle_ep_get(heap->ep);
-	if (heap->tx)
-		kref_get(&heap->tx->obj.ref);
-	cmd->slots = 0;
-	cmd->cond = NULL;
-	cmd->notify = cmd->target = NULL;
-	cmd->own = NULL;
-	return heap;
-}
-
-/*
- * Its owner pays, whoever runs: its process, a worker, or a peer that has fired what it had armed.
- * A peer does not reclaim for it, nor a peer's worker, nor one that exits. What is charged beyond the limit
- * then is for commands, which were charged when they were armed.
- */
-void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
-			struct treadle_run *run)
-{
-	const struct treadle_ctx *ctx = cmd->ep->obj.ctx;
-	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-	/* who has no mm is a worker, which pays for its context, or exits */
-	bool owner = current->mm ? current->mm == ctx->mm : old == ctx->memcg;
-	void *p = NULL;
-
-	if (likely(owner)) /* who may reclaim, and be slowed down for what his group has */
-		treadle_run_let_go(run);
-	else
-		p = kmalloc(size, TREADLE_GFP_BEYOND | (gfp & __GFP_ZERO));
-	if (!p)
-		p = kmalloc(size, gfp);
-	set_active_memcg(old);
-	return p;
-}
-
-/* Drop what a command holds; give its slots back unless the doorbell will. */
-TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
-{
-	if (unlikely(cmd->notify))
-		treadle_obj_unbind(&cmd->notify->obj);
-	if (unlikely(cmd->target))
-		treadle_obj_unbind(&cmd->target->obj);
-	if (unlikely(cmd->cond))
-		treadle_cond_drop(cmd);
-	if (unlikely(cmd->own))
-		kfree(cmd->own);
-	if (!cmd->heap)
-		return;
-	if (unlikely(cmd->tracked)) /* dropped, not completed */
-		treadle_flow_done(cmd->ep, cmd->port, cmd->tracked, NULL);
-	if (cmd->tx) {
-		if (cmd->slots)
-			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);
-		treadle_obj_put(&cmd->tx->obj);
-	}
-	if (cmd->ep)
-		treadle_ep_put(cmd->ep);
-	kfree(cmd->vec);
-	kmem_cache_free(treadle_cmd_cache, cmd);
-}
-
-/*
- * It fails for the reason @why before it has begun: its condition was met by errors (F_STRICT), it
- * was canceled, or what it was to send can't be read.
- */
-void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
-{
-	const u32 told = TREADLE_F_COLLECTIVE | TREADLE_F_WORK;
-	struct treadle_cntr *notify = cmd->notify;
-
-	if (cmd->d.opcode != TREADLE_OP_TSEND ||
-	    (cmd->d.flags & (told | TREADLE_F_FAILURE | TREADLE_F_COMPLETION)) != told) {
-		treadle_cmd_complete(cmd, why, run);
-		return;
-	}
-	/*
-	 * The peer waits for it. It is told by a message without data, of which nobody hears here: it has
-	 * no name by which it could be canceled, and is copied, so that it waits for nobody.
-	 */
-	cmd->notify = NULL;
-	cmd->d.flags |= TREADLE_F_FAILURE | TREADLE_F_INJECT;
-	cmd->d.flags &= ~(TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE);
-	cmd->d.iov_count = 0;
-	cmd->d.len = 0;
-	cmd->d.data = -why;
-	if (cmd->tracked) /* it has been admitted: what waits for it now can't be waited for */
-		cmd->admitted = true;
-	treadle_send_issue(cmd, run);
-	if (notify) { /* who sees the count may close it */
-		atomic_dec(&notify->obj.users);
-		treadle_cntr_add(notify, 1, why, run);
-		treadle_obj_put(&notify->obj);
-	}
-}
-
 /* --- judging -------------------------------------------------------------------------- */
 
 /* Slots that a descriptor takes, whatever else is wrong with it. */
@@ -447,6 +331,8 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		run->own = NULL;
 	if (!ret && must_wait(tx, cmd))
 		ret = -EAGAIN;
+	if (!ret && unlikely(!tx->reserve) && treadle_tx_reserve(tx))
+		ret = cmd->d.flags & TREADLE_F_MORE ? -EAGAIN : -ENOMEM;
 	if (!ret)
 		ret = judge(tx, cmd);
 	if (!ret && cmd->cond)

@@ -4,21 +4,27 @@
  *
  *   fail_nth   n: of the process that writes this, and of the kernel's workers, the n-th thing from here on fails that
  *              may; 0: nothing. It reads as 0 once that has happened
+ *   fail_times how many in a row (1): where the module tries again, the last try fails, too. Read with fail_nth
  *   fail_live  what the module has got and not given back: allocations, pages, references to pages of processes
  */
 #include <linux/sched.h>
 #include <net/net_namespace.h>
 
 static pid_t victim;
-static atomic_t left;
+static atomic_t left, more;
+static int times = 1;
 atomic_long_t treadle_live;
 
 bool treadle_fails(gfp_t gfp)
 {
-	if ((gfp & __GFP_NOFAIL) || !atomic_read(&left) ||
+	if ((!atomic_read(&left) && !atomic_read(&more)) ||
 	    (current->tgid != READ_ONCE(victim) && !(current->flags & PF_WQ_WORKER)))
 		return false;
-	return atomic_dec_if_positive(&left) == 0;
+	if (atomic_dec_if_positive(&left) == 0) {
+		atomic_set(&more, READ_ONCE(times) - 1);
+		return true;
+	}
+	return !atomic_read(&left) && atomic_dec_if_positive(&more) >= 0;
 }
 
 #undef register_pernet_subsys
@@ -47,6 +53,7 @@ static int set_nth(const char *text, const struct kernel_param *kp)
 	if (ret)
 		return ret;
 	WRITE_ONCE(victim, current->tgid);
+	atomic_set(&more, 0);
 	atomic_set(&left, n);
 	return 0;
 }
@@ -65,4 +72,5 @@ static const struct kernel_param_ops nth_ops = {.set = set_nth, .get = get_nth};
 static const struct kernel_param_ops live_ops = {.get = get_live};
 
 module_param_cb(fail_nth, &nth_ops, NULL, 0600);
+module_param_named(fail_times, times, int, 0600);
 module_param_cb(fail_live, &live_ops, NULL, 0400);

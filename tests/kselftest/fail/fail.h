@@ -19,6 +19,15 @@ static inline void fail_nth(int n)
 	write_to(PARAMETERS "fail_nth", text);
 }
 
+/* How many in a row: a second or third try, which the module may make, fails as well. */
+static inline void fail_times(int n)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", n);
+	write_to(PARAMETERS "fail_times", text);
+}
+
 static inline bool has_failed(void)
 {
 	long long left = number_in(PARAMETERS "fail_nth", NULL);
@@ -47,14 +56,14 @@ static inline void back_to_the_real_one(void)
 }
 
 /* The harness does not return. */
-#define FAIL_HARNESS_MAIN                              \
-	int main(int argc, char **argv)                \
-	{                                              \
-		harness = getpid();                    \
-		atexit(back_to_the_real_one);          \
-		module_unload();                       \
-		need(module_load(true, "") == 0);      \
-		return test_harness_run(argc, argv);   \
+#define FAIL_HARNESS_MAIN                            \
+	int main(int argc, char **argv)              \
+	{                                            \
+		harness = getpid();                  \
+		atexit(back_to_the_real_one);        \
+		module_unload();                     \
+		need(module_load(true, "") == 0);    \
+		return test_harness_run(argc, argv); \
 	}
 
 #endif

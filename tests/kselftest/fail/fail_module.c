@@ -81,6 +81,22 @@ TEST_F(commands, each_by_a_doorbell_of_io_uring_fails_cleanly)
 	sweep_commands(_metadata, self, SHORT);
 }
 
+/* --- several in a row ----------------------------------------------------------------- */
+
+TEST_F(commands, each_fails_cleanly_where_other_tries_fail_too)
+{
+	fail_times(3);
+	sweep_commands(_metadata, self, SHORT);
+	fail_times(1);
+}
+
+TEST_F(commands, receives_fail_cleanly_where_other_tries_fail_too)
+{
+	fail_times(3);
+	sweep_receives(_metadata, self);
+	fail_times(1);
+}
+
 /* --- all of it -------------------------------------------------------------------------- */
 
 /* The harness runs this last. */

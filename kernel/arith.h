@@ -37,11 +37,11 @@ union treadle_element {
 /*
  * What becomes of an element: *value is what was there, and then what shall be; false:
  * it stays. Operands need no alignment. treadle_compute_fp is for the types of
- * TREADLE_TYPES_FP, and uses the FPU.
+ * TREADLE_TYPES_FP, and uses the FPU; treadle_compute_soft is the same without one.
  */
 typedef bool treadle_compute_fn(u8 op, u8 type, void *value, const void *operand,
 				const void *compare);
-treadle_compute_fn treadle_compute_int, treadle_compute_fp;
+treadle_compute_fn treadle_compute_int, treadle_compute_fp, treadle_compute_soft;
 
 /* @words: the longest word that this CPU can exchange */
 static inline bool treadle_is_word(const void *at, u32 size, u32 words)

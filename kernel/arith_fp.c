@@ -4,7 +4,7 @@
  *
  * By the CPU's own FPU, which rounds as IEEE 754 says: this file alone is compiled for
  * it, and its function is called between kernel_fpu_begin() and kernel_fpu_end() only.
- * Nothing is known of it on other machines than x86-64. Comparisons with a NaN are
+ * Other machines than x86-64 use arith_soft.c. Comparisons with a NaN are
  * false, but for "not equal". A product of complex numbers is that of the formula:
  * what is special about infinities in C's Annex G is not done.
  */

@@ -31,6 +31,8 @@ static raw_spinlock_t element_locks[1 << LOCK_BITS] = {
 #ifdef CONFIG_X86_64
 const bool treadle_has_fp = true;
 
+static treadle_compute_fn *const compute_fp = treadle_compute_fp;
+
 static u32 longest_word(void)
 {
 	return boot_cpu_has(X86_FEATURE_CX16) ? 16 : 8;
@@ -47,12 +49,10 @@ static void fp_end(void)
 	kernel_fpu_end();
 }
 #else
-const bool treadle_has_fp;
+/* Where long double is binary128. Elsewhere no such type gets past prep. */
+const bool treadle_has_fp = IS_ENABLED(CONFIG_ARM64);
 
-bool treadle_compute_fp(u8 op, u8 type, void *value, const void *operand, const void *compare)
-{
-	return false; /* no such type gets past prep */
-}
+static treadle_compute_fn *const compute_fp = treadle_compute_soft;
 
 static u32 longest_word(void)
 {
@@ -224,7 +224,7 @@ static int modify_remote(struct treadle_rma *rma, struct treadle_run *run)
 		.type = d->datatype,
 		.size = treadle_type_size(d->datatype),
 		.words = longest_word(),
-		.compute = is_fp(d->datatype) ? treadle_compute_fp : treadle_compute_int,
+		.compute = is_fp(d->datatype) ? compute_fp : treadle_compute_int,
 		.operand = operands + rma->done,
 		.compare = operands + d->len + rma->done,
 	};

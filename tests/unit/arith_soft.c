@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0
+
+/* The module's arithmetic without an FPU, as it is, over shim.h. */
+
+#include "../../kernel/arith_soft.c"

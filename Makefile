@@ -15,7 +15,7 @@
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched
 #
-# KERNEL=6.1, V=1: show commands
+# KERNEL=6.1, V=1: show commands; KERNEL=6.1-arm64: module and ABI's tests for an emulated arm64 machine
 
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -45,8 +45,10 @@ mirror = build/kernel-$(release)
 mirror-fail module-fail: mirror = build/kernel-$(release)-fail
 mirror-fail: extra := $(wildcard tests/fail/*.[ch])
 # flock: two makes at once would write the same files.
+# What a kernel of another architecture is built for, and with.
+cross := $(if $(filter %-arm64,$(KERNEL)),aarch64-linux-gnu-)
 kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror) \
-	TREADLE_COVERAGE=$(if $(COVERAGE),y)
+	TREADLE_COVERAGE=$(if $(COVERAGE),y) $(if $(cross),ARCH=arm64 CROSS_COMPILE=$(cross))
 
 build/kernels/%/release:
 	$(Q)tools/setup kernel $*
@@ -110,8 +112,8 @@ build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib 
 	CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
 # PAGE_SIZE: of the machine where the tests of the ABI are to run.
 PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
-$(kselftests): CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
-$(kselftests): include += -DPAGE=$(PAGE_SIZE)
+$(kselftests) build/arm64/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
+$(kselftests) build/arm64/%: include += -DPAGE=$(PAGE_SIZE)
 build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp
 	$(call say,CXX,$<)
@@ -185,6 +187,15 @@ build/kselftest/kselftest_harness.h:
 	$(Q)tools/setup kselftest
 $(kselftests): build/%: %.c | build/kselftest/kselftest_harness.h
 	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
+
+# The ABI's tests again, for the machine that KERNEL=SERIES-arm64 emulates, against the libraries that it has.
+cross_tests := $(patsubst %.c,build/arm64/%,$(wildcard tests/kselftest/*.c tests/kselftest/arm64/*.c))
+cross-tests: $(cross_tests)
+	@:
+$(cross_tests): CC = $(cross)gcc-12 --sysroot=build/kernels/$(KERNEL)/root
+$(cross_tests): build/arm64/%: %.c | build/kselftest/kselftest_harness.h build/kernels/$(KERNEL)/release
+	$(call say,CC,$< (arm64))
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 
 # The compiler's wrapper knows where MPI is.
@@ -387,6 +398,6 @@ clean:
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all mirror mirror-fail module module-fail programs unit fuzz format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
+.PHONY: all cross-tests mirror mirror-fail module module-fail programs unit fuzz format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
 	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
 .SECONDARY:

@@ -203,7 +203,7 @@ TEST(many_names)
 	enum { MANY = 2000 };
 	int a = device(), b = device();
 	__u32 av[MANY], same;
-	char name[16];
+	char name[20];
 
 	for (int i = 0; i < MANY; i++) {
 		sprintf(name, "many %d", i);

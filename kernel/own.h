@@ -16,24 +16,56 @@
 
 #define TREADLE_OWN 512u /* bytes at most, on the stack */
 
-/* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on. */
+/* A word that lies anywhere. READ_ONCE is not for these: with LTO, arm64 has it acquire, which faults. */
+struct own_u64 {
+	u64 word;
+} __packed;
+struct own_u32 {
+	u32 word;
+} __packed;
+struct own_u16 {
+	u16 word;
+} __packed;
+
+/* One load, and one store, of a word that a process may change or poll meanwhile. */
+#define own_load(type, at)	  (((const volatile struct own_##type *)(at))->word)
+#define own_store(type, at, from) (((volatile struct own_##type *)(at))->word = (from))
+
+/* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on: where they may lie anywhere. */
 static __always_inline bool own_word(u64 len)
 {
 	return IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) &&
 	       (likely(len == 8) || len == 4 || len == 2 || len == 1);
 }
 
+/* @len is one that own_word() takes. */
+static __always_inline u64 own_word_at(const void *at, u64 len)
+{
+	return likely(len == 8) ? own_load(u64, at) :
+	       len == 4		? own_load(u32, at) :
+	       len == 2		? own_load(u16, at) :
+				  READ_ONCE(*(const u8 *)at);
+}
+
+static __always_inline void own_set_word(void *at, u64 word, u64 len)
+{
+	if (likely(len == 8))
+		own_store(u64, at, word);
+	else if (len == 4)
+		own_store(u32, at, word);
+	else if (len == 2)
+		own_store(u16, at, word);
+	else
+		WRITE_ONCE(*(u8 *)at, word);
+}
+
 /* Such a word, where both ends are known to be there. */
 static __always_inline void copy_word(void *d, const void *s, u64 n)
 {
-	if (likely(n == 8))
-		WRITE_ONCE(*(u64 *)d, READ_ONCE(*(const u64 *)s));
-	else if (n == 4)
-		WRITE_ONCE(*(u32 *)d, READ_ONCE(*(const u32 *)s));
-	else if (n == 2)
-		WRITE_ONCE(*(u16 *)d, READ_ONCE(*(const u16 *)s));
+	if (own_word(n))
+		own_set_word(d, own_word_at(s, n), n);
 	else
-		WRITE_ONCE(*(u8 *)d, READ_ONCE(*(const u8 *)s));
+		memcpy(d, s, n);
 }
 
 static __always_inline bool own_get(void *to, const void __user *from, u64 len)
@@ -51,14 +83,7 @@ static __always_inline bool own_get(void *to, const void __user *from, u64 len)
 	else
 		unsafe_get_user(word, (const u8 __user *)from, fault);
 	user_access_end();
-	if (likely(len == 8))
-		WRITE_ONCE(*(u64 *)to, word);
-	else if (len == 4)
-		WRITE_ONCE(*(u32 *)to, word);
-	else if (len == 2)
-		WRITE_ONCE(*(u16 *)to, word);
-	else
-		WRITE_ONCE(*(u8 *)to, word);
+	own_set_word(to, word, len);
 	return true;
 fault:
 	user_access_end();
@@ -67,10 +92,7 @@ fault:
 
 static __always_inline bool own_put(void __user *to, const void *from, u64 len)
 {
-	u64 word = likely(len == 8) ? READ_ONCE(*(const u64 *)from) :
-		   len == 4	    ? READ_ONCE(*(const u32 *)from) :
-		   len == 2	    ? READ_ONCE(*(const u16 *)from) :
-				      READ_ONCE(*(const u8 *)from);
+	u64 word = own_word_at(from, len);
 
 	if (!user_access_begin(to, len))
 		return false;

@@ -43,7 +43,8 @@ static void cntr_write(struct treadle_cntr *cntr, u64 *word, u64 value)
 
 	if (word == &page->error && *word != value) /* before the wake-up: F */
 		WRITE_ONCE(cntr->errors, cntr->errors + 1);
-	WRITE_ONCE(*word, value);
+	/* After all that was moved, some of it without a lock; pairs with the reader's acquiring load. */
+	smp_store_release(word, value);
 	smp_store_release(&page->changes, page->changes + 1);
 }
 

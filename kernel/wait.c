@@ -90,8 +90,9 @@ static bool ready(const struct waiter *me)
 	if (me->obj->type == TREADLE_EQ)
 		return eq_ready(container_of(me->obj, struct treadle_eq, obj));
 	cntr = container_of(me->obj, struct treadle_cntr, obj);
-	return READ_ONCE(cntr->page->success) >= me->arg->threshold ||
-	       READ_ONCE(cntr->page->error) != me->arg->error ||
+	/* What was moved before is there when the call returns; pairs with cntr_write(). */
+	return smp_load_acquire(&cntr->page->success) >= me->arg->threshold ||
+	       smp_load_acquire(&cntr->page->error) != me->arg->error ||
 	       READ_ONCE(cntr->errors) != me->errors;
 }
 

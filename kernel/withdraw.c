@@ -206,7 +206,8 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
-		WRITE_ONCE(rx->flushing, rx->flushing - 1);
+		/* after all that was told; pairs with treadle_rx_flushed() */
+		smp_store_release(&rx->flushing, rx->flushing - 1);
 		if (!rx->flushing) {
 			smp_mb(); /* as in treadle_ctx_shutdown() */
 			wake_up_var(&rx->flushing);
@@ -223,7 +224,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
  */
 void treadle_rx_flushed(struct treadle_rx *rx)
 {
-	treadle_wait_var(&rx->flushing, !READ_ONCE(rx->flushing));
+	treadle_wait_var(&rx->flushing, !smp_load_acquire(&rx->flushing));
 }
 
 /*

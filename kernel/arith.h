@@ -18,6 +18,8 @@
 #endif
 #include <linux/string.h>
 #include <linux/types.h>
+
+#include "compat.h"
 #else
 #include "shim.h"
 #endif
@@ -49,17 +51,42 @@ static inline bool treadle_is_word(const void *at, u32 size, u32 words)
 	return size <= words && !((unsigned long)at & (size - 1));
 }
 
-/* True: @at was *old and is *to now. False: *old is what it is instead. */
+/*
+ * treadle_exchange() of 1 or 2 bytes by the 4 that they are among, which are in the same page: for CPUs that
+ * exchange no less. It fails also where the others change meanwhile.
+ */
+static inline bool treadle_exchange_part(void *at, u32 size, union treadle_element *old,
+					 const union treadle_element *to)
+{
+	unsigned int off = (unsigned long)at & 3;
+	u32 *around = (u32 *)((u8 *)at - off);
+	u32 was = READ_ONCE(*around), next = was;
+	bool ok = !memcmp((u8 *)&was + off, old, size);
+
+	memcpy((u8 *)&next + off, to, size);
+	ok = ok && try_cmpxchg(around, &was, next);
+	if (!ok)
+		memcpy(old, (u8 *)&was + off, size);
+	return ok;
+}
+
+/* True: @at was *old and is *to now. False: *old is what it is instead, perhaps the same. */
 static inline bool treadle_exchange(void *at, u32 size, union treadle_element *old,
 				    const union treadle_element *to)
 {
 	bool ok = false;
 
 	switch (size) {
+#if TREADLE_CMPXCHG_SMALL
 	case 1:
 		return try_cmpxchg((u8 *)at, &old->b1, to->b1);
 	case 2:
 		return try_cmpxchg((u16 *)at, &old->b2, to->b2);
+#else
+	case 1:
+	case 2:
+		return treadle_exchange_part(at, size, old, to);
+#endif
 	case 4:
 		return try_cmpxchg((u32 *)at, &old->b4, to->b4);
 	case 8:

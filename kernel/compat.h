@@ -114,4 +114,7 @@ static inline void treadle_timer_setup(struct hrtimer *timer,
 #endif
 }
 
+/* Does cmpxchg() take words of 1 and 2 bytes? */
+#define TREADLE_CMPXCHG_SMALL HAVE_CMPXCHG_SMALL
+
 #endif

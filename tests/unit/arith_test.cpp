@@ -142,6 +142,28 @@ TEST(Arith, WordsAreAtomic)
 	hammer<unsigned __int128>(TREADLE_UINT128);
 }
 
+/* Neighbours in one word of 4 bytes, each of which somebody else changes. */
+TEST(Arith, PartsOfAWordAreExchangedAlone)
+{
+	constexpr int rounds = 20000;
+	alignas(4) std::uint8_t bytes[4] = {1, 2, 3, 4};
+	const auto add = [&](int at, u32 size) {
+		for (int i = 0; i < rounds; ++i) {
+			treadle_element old{}, next{};
+			do {
+				next.b2 = static_cast<std::uint16_t>((size == 1 ? old.b1 : old.b2) +
+								     1);
+			} while (!treadle_exchange_part(bytes + at, size, &old, &next));
+		}
+	};
+	{
+		std::jthread a(add, 0, 1), b(add, 1, 1), c(add, 2, 2), d(add, 2, 2);
+	}
+	EXPECT_EQ(bytes[0], static_cast<std::uint8_t>(1 + rounds));
+	EXPECT_EQ(bytes[1], static_cast<std::uint8_t>(2 + rounds));
+	EXPECT_EQ(bytes[2] | bytes[3] << 8, static_cast<std::uint16_t>((3 | 4 << 8) + 2 * rounds));
+}
+
 std::uint32_t contended;
 
 /* Somebody else is faster, each time. */

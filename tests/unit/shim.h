@@ -61,7 +61,8 @@ void kvfree(const void *p);
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define try_cmpxchg(p, old, new) \
 	__atomic_compare_exchange_n(p, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
-#define barrier() __asm__ volatile("" ::: "memory")
+#define TREADLE_CMPXCHG_SMALL 1
+#define barrier()	      __asm__ volatile("" ::: "memory")
 
 typedef struct {
 	int counter;

@@ -10,6 +10,7 @@
  * passed the file may map them, and nothing else.
  */
 #include <linux/mm.h>
+#include <linux/shm.h>
 #include <linux/vmalloc.h>
 
 #include "compat.h"
@@ -21,6 +22,9 @@
  * what is read-only.
  */
 #define REGION_SHIFT 31
+
+/* The two addresses of a page have nothing in common: a cache of data that tells them apart would break rings. */
+static_assert(SHMLBA == PAGE_SIZE, "data caches alias here");
 
 int treadle_area_alloc(struct treadle_area *area, size_t bytes)
 {

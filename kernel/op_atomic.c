@@ -332,9 +332,12 @@ static __always_inline bool modify_word(const struct treadle_desc *d, struct tre
 		return false;
 	if (likely(d->atomic_op == TREADLE_ATOMIC_SUM && d->len == sizeof(s64))) {
 		*value = atomic64_fetch_add(*value, word);
+		treadle_pm_wrote(word, d->len);
 		return true;
 	}
 	o = update_word(d, word, *value, than);
+	if (d->atomic_op != TREADLE_ATOMIC_READ)
+		treadle_pm_wrote(word, d->len);
 	*value = o.was;
 	return o.ok;
 }
@@ -388,6 +391,8 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 		ok = modify_word(d, there, at, mr, &value, than);
 		if (ok)
 			copy_word(result, &value, d->len);
+		if (ok && result != &value)
+			treadle_pm_wrote(result, d->len);
 	}
 	treadle_pm_unlock2(there, here);
 	return ok ? TREADLE_DONE : TREADLE_UNDONE;

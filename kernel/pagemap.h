@@ -3,6 +3,7 @@
 #ifndef TREADLE_PAGEMAP_H
 #define TREADLE_PAGEMAP_H
 
+#include <linux/cacheflush.h>
 #include <linux/kref.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
@@ -150,6 +151,20 @@ static __always_inline void *treadle_pm_page(void *page, u64 addr, bool write)
 	if (unlikely(!entry || (write && !(entry & PM_WRITE))))
 		return NULL;
 	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
+}
+
+/*
+ * @len bytes were written at @at, in pages of a process, which may have them mapped as code. Nothing is
+ * done on x86. Under pm->lock.
+ */
+static __always_inline void treadle_pm_wrote(void *at, u64 len)
+{
+#if ARCH_IMPLEMENTS_FLUSH_DCACHE_PAGE
+	void *page = PTR_ALIGN_DOWN(at, PAGE_SIZE);
+
+	for (; page < at + len; page += PAGE_SIZE)
+		flush_dcache_page(virt_to_page(page));
+#endif
 }
 
 /* sparse cannot follow locks that are held on a condition. */

@@ -144,11 +144,13 @@ static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 
 			continue;
 		}
 		copy_bytes(d->at, s->at, n);
+		treadle_pm_wrote(d->at, n);
 		s->at = from;
 		d->at = to;
 		n = PAGE_SIZE;
 	}
 	copy_bytes(d->at, s->at, n);
+	treadle_pm_wrote(d->at, n);
 	return all;
 }
 
@@ -183,10 +185,13 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
 			break;
 		}
 		n = min3(s.len, d.len, left);
-		if (n == s.len && n == d.len)
+		if (n == s.len && n == d.len) {
 			n = copy_pages(&d, &s, n, left - n);
-		else
+		} else {
 			copy_bytes(d.at, s.at, n);
+			if (dst->pm)
+				treadle_pm_wrote(d.at, n);
+		}
 		src->off += n;
 		dst->off += n;
 	}
@@ -215,8 +220,10 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 	if (unlikely((mr && treadle_mr_revoked(mr)) || READ_ONCE(to->closed) ||
 		     READ_ONCE(from->closed)))
 		d = NULL;
-	if (likely(d && s))
+	if (likely(d && s)) {
 		copy_bytes(d, s, len);
+		treadle_pm_wrote(d, len);
+	}
 	treadle_pm_unlock2(there, here);
 	return d && s;
 }
@@ -236,6 +243,8 @@ static __always_inline bool copy_own(const struct treadle_ep *to, u64 at, u64 ad
 	ok = page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed);
 	if (likely(ok))
 		copy_bytes(write ? page : buf, write ? buf : page, len);
+	if (write && ok)
+		treadle_pm_wrote(page, len);
 	pm_unlock(there);
 	return ok && (write || treadle_own_write(addr, buf, len));
 }
@@ -379,6 +388,7 @@ static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write
 			u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg, u64 *miss)
 {
 	struct stretch here, rest;
+	u64 done;
 
 	*miss = 0;
 	if (!span_at(span, write, &here))
@@ -390,9 +400,19 @@ static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write
 		known = span_at(span, write, &rest);
 		span->off -= here.len;
 		*miss = known ? 0 : here.len;
-		return known ? fn(arg, here.at, here.len, rest.at) : 0;
+		if (!known)
+			return 0;
+		done = fn(arg, here.at, here.len, rest.at);
+		if (write) {
+			treadle_pm_wrote(here.at, here.len);
+			treadle_pm_wrote(rest.at, unit - here.len);
+		}
+		return done;
 	}
-	return fn(arg, here.at, round_down(min(here.len, len), (u64)unit), NULL);
+	done = fn(arg, here.at, round_down(min(here.len, len), (u64)unit), NULL);
+	if (write)
+		treadle_pm_wrote(here.at, here.len);
+	return done;
 }
 
 /*

@@ -43,6 +43,7 @@ werror := y
 endif
 mirror = build/kernel-$(release)
 mirror-fail module-fail: mirror = build/kernel-$(release)-fail
+mirror-lto module-lto: mirror = build/kernel-$(release)-lto
 mirror-fail: extra := $(wildcard tests/fail/*.[ch])
 # flock: two makes at once would write the same files.
 # What a kernel of another architecture is built for, and with.
@@ -56,7 +57,7 @@ $(patsubst tools/vm/%.config,build/kernels/%/release,$(wildcard tools/vm/*.confi
 	tools/vm/config.common tools/vm/%.config
 	$(Q)tools/setup kernel $*
 
-mirror mirror-fail: $(if $(kernel),$(kernel)/release)
+mirror mirror-fail mirror-lto: $(if $(kernel),$(kernel)/release)
 	$(Q)mkdir -p $(mirror)/probe
 	$(Q)ln -sfn $(abspath $(wildcard kernel/*.[ch]) kernel/Kbuild kernel/Makefile uapi $(extra)) $(mirror)
 	$(Q)ln -sfn $(abspath $(wildcard kernel/probe/*.c) kernel/probe/Kbuild) $(mirror)/probe
@@ -69,6 +70,10 @@ module: mirror
 # Another one, for tests alone, in which each allocation can be made to fail (tests/fail).
 module-fail: mirror-fail
 	$(kbuild) TREADLE_FAIL=y modules
+
+# Another one, for tests alone, whose READ_ONCE is that of an arm64 kernel with LTO: it acquires, and faults where it is not aligned.
+module-lto: mirror-lto
+	$(kbuild) KCFLAGS=-DCONFIG_LTO modules
 
 # --- programs: sources are found, objects are under build/ ------------------------------------------
 
@@ -350,7 +355,7 @@ fabtests: setup
 		$(run) "FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
 check:
 	$(Q)$(setup) packages
-	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12 6.12-rt,$(KERNEL))
+	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12 6.12-rt 6.1-arm64,$(KERNEL))
 
 # --- installing ---------------------------------------------------------------------------------------
 
@@ -398,6 +403,6 @@ clean:
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all cross-tests mirror mirror-fail module module-fail programs unit fuzz format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
+.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-lto programs unit fuzz format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
 	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
 .SECONDARY:

@@ -51,7 +51,7 @@ enum treadle_datatype {
 	TREADLE_DOUBLE,
 	TREADLE_FLOAT_COMPLEX,
 	TREADLE_DOUBLE_COMPLEX,
-	TREADLE_LONG_DOUBLE, /* of the x87: 16 bytes, of which 10 count */
+	TREADLE_LONG_DOUBLE, /* as C has it: x86-64: x87, 10 of 16 bytes count; arm64: binary128 */
 	TREADLE_LONG_DOUBLE_COMPLEX,
 	TREADLE_INT128,
 	TREADLE_UINT128,

@@ -33,7 +33,7 @@ static inline __u64 page_asked_for(int fd)
 
 static inline void put_page_at(int fd, __u64 at, __u64 seed)
 {
-	static __thread char page[PAGE] __attribute__((aligned(PAGE)));
+	char page[PAGE] __attribute__((aligned(PAGE)));
 	struct uffdio_copy copy = {.dst = at, .src = (unsigned long)page, .len = sizeof(page)};
 
 	fill(page, sizeof(page), seed);

@@ -346,7 +346,7 @@ static void *closes(void *arg)
 	return NULL;
 }
 
-/* R, S, D, I: as ps(1) has it. */
+/* R, S, D: as ps(1) has it. */
 static char state_of(pid_t tid)
 {
 	char path[64], line[512] = {}, *name_end;
@@ -361,7 +361,10 @@ static char state_of(pid_t tid)
 	return name_end[2];
 }
 
-/* As long as the page does not come, nobody is hung: who would enable is told, who closes is idle. */
+/*
+ * As long as the page does not come, EP_ENABLE of its ring is refused, and DESTROY of its endpoint sleeps. That can be
+ * killed (killed.c), so the kernel does not report it as hung.
+ */
 TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
 {
 	struct three *t = &self->t;
@@ -369,7 +372,6 @@ TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
 	struct treadle_ep_enable e;
 	struct node another;
 	struct attempt a;
-	int i, idle = 0;
 	pthread_t closer;
 
 	node_create(&another, (struct options){.context = t->from.fd});
@@ -380,12 +382,8 @@ TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
 	EXPECT_EQ(-EBUSY, call(t->from.fd, TREADLE_IOC_EP_ENABLE, &e));
 	closer = thread(closes, &c);
 	await(&c.tid, 1);
-	for (i = 0; i < 200; i++) {
+	while (state_of(c.tid) == 'R')
 		usleep(1000);
-		ASSERT_NE('D', state_of(c.tid));
-		idle += state_of(c.tid) == 'I';
-	}
-	EXPECT_LT(0, idle);
 	take_pages_away(a.fd, a.slow, PAGE);
 	pthread_join(a.t, NULL);
 	pthread_join(closer, NULL);

@@ -167,34 +167,24 @@ void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct tre
 }
 
 /* For itself, and again later: nobody waits for a doorbell that waits for a page. */
-static void end_work(struct work_struct *work)
+static void end_work(struct treadle_work *work, struct treadle_pool *pool)
 {
-	struct treadle_end *end = container_of(to_delayed_work(work), struct treadle_end, work);
+	struct treadle_end *end = container_of(work, struct treadle_end, later.work);
 	struct treadle_ep *ep = end->ended;
-	struct treadle_ctx *ctx = ep->obj.ctx;
-	struct treadle_conn *conn;
-	struct treadle_guise old;
+	struct treadle_ctx *ctx = work->ctx;
 	TREADLE_RUN(run, ctx);
 
 	/* nor beside SHUTDOWN, which may have in its hands what is to be told before the event */
 	if (!treadle_ep_try_quiesce(ep) || !mutex_trylock(&ep->ending)) {
-		treadle_queue_later(ctx, &end->work, &end->pause);
+		treadle_later_again(&end->later);
 		return;
 	}
-	treadle_queue_later_end(ctx, end->pause);
-	kref_get(&ctx->ref);
-	old = treadle_guise_of(ctx);
-	treadle_slice_begin(&run.slice);
+	treadle_later_end(&end->later);
+	run.pool = pool;
 	treadle_end_flush(ep, -ECONNRESET, &run);
 	mutex_unlock(&ep->ending);
-	conn = treadle_conn_get(end->told.conn);
 	treadle_end_tell(end, ep, &run);
 	treadle_run_handoff(&run); /* from here on the endpoint may be gone */
-	treadle_guise_off(old);
-	treadle_crew_pace(ctx, &run.slice);
-	/* not before: another one's work at this address would wait for this one */
-	treadle_conn_put(conn);
-	treadle_ctx_put(ctx);
 }
 
 /* Leave @end, of @ep, to a worker: what waits there ends, then the event is told. */
@@ -202,9 +192,7 @@ void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struc
 {
 	treadle_conn_get(conn);
 	end->ended = treadle_ep_get(ep);
-	INIT_DELAYED_WORK(&end->work, end_work);
-	end->pause = 0;
-	treadle_queue_work(ep->obj.ctx, &end->work.work);
+	treadle_later_begin(&end->later, ep->obj.ctx, end_work);
 }
 
 /* Under treadle_conn_lock. From here on neither end sends. The end that is not @self is left to its worker. */

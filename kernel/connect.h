@@ -68,14 +68,13 @@ struct treadle_notice {
 
 /*
  * One end. @ep: until it closes. @told: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
- * After a hang-up: @work, then @job do what is to be done for @ended, which is held; @pause: before it is tried again.
+ * After a hang-up: @later, then @job do what is to be done for @ended, which is held.
  */
 struct treadle_end {
 	struct treadle_ep *ep;
 	struct treadle_addr addr;
 	struct treadle_notice told, shut;
-	struct delayed_work work;
-	unsigned long pause;
+	struct treadle_later later;
 	struct treadle_job job;
 	struct treadle_ep *ended;
 };

@@ -37,11 +37,11 @@ struct treadle_ctx *treadle_ctx_create(void)
 	spin_lock_init(&ctx->jobs_lock);
 	INIT_LIST_HEAD(&ctx->jobs);
 	INIT_LIST_HEAD(&ctx->failing);
-	INIT_WORK(&ctx->work, treadle_ctx_worker);
+	treadle_work_init(&ctx->work, ctx, treadle_ctx_worker, false);
 	treadle_watch_init(&ctx->watch);
 	INIT_LIST_HEAD(&ctx->mates);
 	atomic_set(&ctx->armed, 0);
-	treadle_poller_init(&ctx->poller);
+	treadle_poller_init(ctx);
 	ctx->cred = get_current_cred();
 	ctx->uid = current_euid();
 	ctx->user_ns = get_user_ns(current_user_ns());
@@ -56,8 +56,10 @@ struct treadle_ctx *treadle_ctx_create(void)
 	__module_get(THIS_MODULE); /* until the last reference: workers run our code */
 
 	ret = -ENOMEM;
-	ctx->crew = treadle_crew_get();
-	if (ctx->crew)
+	ctx->user = treadle_user_get();
+	if (ctx->user)
+		ret = treadle_pool_join(ctx);
+	if (!ret)
 		ret = treadle_mrs_init(&ctx->mrs);
 	if (ret)
 		goto fail;
@@ -88,8 +90,12 @@ static void ctx_release(struct kref *ref)
 #endif
 	put_pid(ctx->opener);
 	mmdrop(ctx->mm);
-	if (ctx->crew)
-		treadle_crew_put(ctx->crew);
+	if (ctx->pool) {
+		treadle_pool_leave(ctx);
+		treadle_pool_put(ctx->pool);
+	}
+	if (ctx->user)
+		treadle_user_put(ctx->user);
 	put_net(ctx->net);
 	put_user_ns(ctx->user_ns);
 	put_cred(ctx->cred);
@@ -165,6 +171,7 @@ void treadle_ctx_shutdown(struct treadle_ctx *ctx)
 		ctx_drop(ctx, obj);
 	}
 	set_active_memcg(old);
+	treadle_pool_leave(ctx);
 	smp_store_release(&ctx->over, true);
 	smp_mb(); /* ->over before the look for waiters; pairs with the waiter, which is queued before it looks */
 	wake_up_var(&ctx->over); /* by address only: the context may be gone */

@@ -533,15 +533,15 @@ static void ep_unbind(struct treadle_ep *ep)
 }
 
 /* The caller of DESTROY was killed while another process with the same memory had a doorbell under way. */
-static void ep_unbind_work(struct work_struct *work)
+static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 {
-	struct treadle_ep *ep = container_of(to_delayed_work(work), struct treadle_ep, unbind);
+	struct treadle_ep *ep = container_of(work, struct treadle_ep, unbind.work);
 
 	if (!treadle_ep_try_quiesce(ep)) {
-		treadle_queue_later(ep->obj.ctx, &ep->unbind, &ep->pause);
+		treadle_later_again(&ep->unbind);
 		return;
 	}
-	treadle_queue_later_end(ep->obj.ctx, ep->pause);
+	treadle_later_end(&ep->unbind);
 	ep_unbind(ep);
 	treadle_ep_put(ep);
 }
@@ -605,9 +605,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 		return;
 	}
 	treadle_ep_get(ep);
-	INIT_DELAYED_WORK(&ep->unbind, ep_unbind_work);
-	ep->pause = 0;
-	treadle_queue_work(ep->obj.ctx, &ep->unbind.work);
+	treadle_later_begin(&ep->unbind, ep->obj.ctx, ep_unbind_work);
 }
 
 void treadle_ep_free(struct treadle_obj *obj)

@@ -44,7 +44,7 @@ struct treadle_eq;
  * @ending:	of who flushes what the end of the connection ends (before all others)
  * @pending, @nr_pending, @backlog, @listening: requests that are not answered
  *
- * @unbind, @pause: ends it where the caller of DESTROY was killed; see treadle_queue_later()
+ * @unbind: ends it where the caller of DESTROY was killed
  */
 struct treadle_ep {
 	struct treadle_obj obj;
@@ -79,8 +79,7 @@ struct treadle_ep {
 	struct list_head pending;
 	u32 nr_pending, backlog;
 	bool listening;
-	struct delayed_work unbind;
-	unsigned long pause;
+	struct treadle_later unbind;
 };
 
 int treadle_net_init(void);

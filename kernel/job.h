@@ -10,6 +10,8 @@
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
 
+#include "pool.h"
+
 /*
  * Wait for @condition, of which wake_up_var(@var) tells. Not killable: for what is bounded, or where
  * nothing could be left out. May sleep; not counted as load, nor as hung.
@@ -20,8 +22,6 @@
 			___wait_var_event(var, condition, TASK_IDLE, 0, 0, schedule()); \
 	} while (0)
 
-struct cred;
-struct mem_cgroup;
 struct treadle_ctx;
 struct treadle_run;
 
@@ -34,12 +34,6 @@ struct treadle_job {
 	struct list_head link;
 	struct treadle_ctx *ctx; /* whose worker takes it, kept by the job's object */
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
-};
-
-/* A slice of a worker's time: ktime, what he had run, or wanted to, and how often he had slept by then; @slept: for pages. */
-struct treadle_slice {
-	u64 began, ran, slept;
-	unsigned long switches;
 };
 
 /*
@@ -59,10 +53,10 @@ struct treadle_run {
 	int budget;		 /* see treadle_run_charge(); and a command each */
 	u32 bytes;		 /* that have not been charged to @budget yet */
 	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
-	bool holds;		    /* room of who receives: waits for no page meanwhile */
-	bool worker;		    /* of @ctx, who may copy much */
-	bool mine;		    /* it is the turn of @jobs */
-	struct treadle_slice slice; /* of a worker, a poller; else not begun */
+	bool holds;		   /* room of who receives: waits for no page meanwhile */
+	bool worker;		   /* of @ctx, who may copy much */
+	bool mine;		   /* it is the turn of @jobs */
+	struct treadle_pool *pool; /* whose thread runs; NULL: a process's */
 };
 
 /*
@@ -91,25 +85,9 @@ struct treadle_watch {
 void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);
 void treadle_queue_job(struct treadle_job *job);
-void treadle_ctx_worker(struct work_struct *work);
-struct treadle_crew *treadle_crew_get(void);
-void treadle_crew_put(struct treadle_crew *crew);
-void treadle_crew_polls(struct treadle_crew *crew, bool more);
-void treadle_slice_begin(struct treadle_slice *slice);
-void treadle_slice_slept(struct treadle_slice *slice, const struct treadle_slice *nap);
-void treadle_crew_pace(struct treadle_ctx *ctx, struct treadle_slice *slice);
-unsigned int treadle_crew_share(const struct treadle_crew *crew);
-/* As whom a worker runs. */
-struct treadle_guise {
-	struct mem_cgroup *memcg;
-	const struct cred *cred;
-};
-struct treadle_guise treadle_guise_of(struct treadle_ctx *ctx);
-void treadle_guise_off(struct treadle_guise old);
-void treadle_queue_work(struct treadle_ctx *ctx, struct work_struct *work);
-void treadle_queue_later(struct treadle_ctx *ctx, struct delayed_work *work, unsigned long *pause);
-void treadle_queue_later_end(struct treadle_ctx *ctx, unsigned long pause);
+void treadle_ctx_worker(struct treadle_work *work, struct treadle_pool *pool);
 void treadle_queue_end(struct work_struct *work);
+void treadle_queue_later(struct delayed_work *work, unsigned long delay);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);
 

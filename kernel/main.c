@@ -459,9 +459,12 @@ static int __init treadle_init(void)
 	ret = treadle_worker_init();
 	if (ret)
 		goto fail_cache;
-	ret = treadle_net_init();
+	ret = treadle_pool_init();
 	if (ret)
 		goto fail_worker;
+	ret = treadle_net_init();
+	if (ret)
+		goto fail_pool;
 	ret = treadle_names_init();
 	if (ret)
 		goto fail_net;
@@ -473,6 +476,8 @@ fail_names:
 	treadle_names_exit();
 fail_net:
 	treadle_net_exit();
+fail_pool:
+	treadle_pool_exit();
 fail_worker:
 	treadle_worker_exit();
 fail_cache:
@@ -485,6 +490,7 @@ static void __exit treadle_exit(void)
 	/* No context is left (each holds the module), but its last work may still return. */
 	treadle_device_exit();
 	treadle_pm_drain();
+	treadle_pool_exit();
 	treadle_worker_exit();
 	treadle_names_exit();
 	treadle_net_exit();

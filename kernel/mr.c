@@ -65,7 +65,7 @@ struct treadle_mr {
 	struct treadle_cntr *cntr;
 	u32 ep;
 	unsigned long charged;
-	struct work_struct refund;
+	struct treadle_work refund;
 	u32 key_size;
 	u8 auth_key[TREADLE_MAX_AUTH_KEY];
 	unsigned int count;
@@ -376,11 +376,14 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-static void mr_refund(struct work_struct *work)
+/* Waits for the owner's mmap_lock. */
+static void mr_refund(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_mr *mr = container_of(work, struct treadle_mr, refund);
 
+	treadle_pool_sleeps(pool);
 	account_locked_vm(mr->obj.ctx->mm, mr->charged, false);
+	treadle_pool_awakes(pool);
 	treadle_obj_put(&mr->obj);
 }
 
@@ -415,11 +418,11 @@ void treadle_mr_shutdown(struct treadle_obj *obj)
 	if (!mr->charged || !atomic_read(&mm->mm_users)) /* or there is nobody who has a limit */
 		return;
 	kref_get(&obj->ref);
-	INIT_WORK(&mr->refund, mr_refund);
+	treadle_work_init(&mr->refund, obj->ctx, mr_refund, true);
 	if (current->mm == mm)
-		mr_refund(&mr->refund);
+		mr_refund(&mr->refund, NULL);
 	else
-		treadle_queue_work(obj->ctx, &mr->refund);
+		treadle_queue_work(&mr->refund);
 }
 
 void treadle_mr_free(struct treadle_obj *obj)

@@ -17,6 +17,7 @@
 
 #include "job.h"
 #include "pagemap.h"
+#include "pool.h"
 #include "ring.h"
 #include "trigger.h"
 
@@ -56,7 +57,6 @@ enum treadle_type {
 
 struct treadle_obj;
 struct treadle_ports;
-struct treadle_crew;
 
 #define TREADLE_RECENT 64
 #define TREADLE_CNTRS  XA_MARK_0
@@ -67,7 +67,8 @@ struct treadle_crew;
  * @mm:		the process; mmgrab'ed; @opener: that one, also when it is another program
  * @pm, @mates:	its pages, and its place among the contexts of the process
  * @uid, @user_ns, @net: who opened it; @cred: with which rights his workers look at his memory
- * @crew:	whose workers run what it has to do: those of @uid, or of who answers for him
+ * @user:	that of @uid, or the one that is accountable for it; @pool: whose threads work for it
+ *		(under pool->lock); @in_pool: not ended (likewise)
  * @memcg:	who pays for messages that are kept for it
  * @ports:	of @net
  * @objs:	id -> object, those that are counters marked TREADLE_CNTRS; written under @lock, read under RCU
@@ -91,7 +92,8 @@ struct treadle_ctx {
 	struct user_namespace *user_ns;
 	struct net *net;
 	struct treadle_ports *ports;
-	struct treadle_crew *crew;
+	struct treadle_user *user;
+	struct treadle_pool *pool;
 	struct mem_cgroup *memcg;
 	struct xarray objs;
 	struct treadle_obj __rcu *recent[TREADLE_RECENT];
@@ -106,9 +108,10 @@ struct treadle_ctx {
 	spinlock_t jobs_lock;
 	struct list_head jobs, failing;
 	struct treadle_job fail_job;
-	struct work_struct work;
+	struct treadle_work work;
 	struct treadle_watch watch;
 	struct work_struct closed;
+	bool in_pool;
 };
 
 /*

@@ -143,11 +143,11 @@ void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	p->fresh = true;
 	if (p->state == TREADLE_POLL_IDLE) {
 		kref_get(&ctx->ref);
-		treadle_crew_polls(ctx->crew, true);
+		treadle_user_polls(ctx->user, true);
 	}
 	if (p->state != TREADLE_POLL_NOW) {
 		p->state = TREADLE_POLL_NOW;
-		treadle_queue_work(ctx, &p->work);
+		treadle_queue_work(&p->work);
 	}
 	spin_unlock(&p->trigger.lock);
 }
@@ -221,7 +221,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
 {
 	const struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
-	u64 most = PAUSE_NS * treadle_crew_share(ctx->crew);
+	u64 most = PAUSE_NS * treadle_user_share(ctx->user);
 
 	return ns_to_ktime(min_t(u64, now - p->since, most));
 }
@@ -243,7 +243,7 @@ static bool poller_goes_on(struct treadle_poller *p, u64 now, bool *stop)
 		p->since = now;
 		again = true;
 	} else if (RB_EMPTY_ROOT(&p->trigger.armed.rb_root)) {
-		*stop = !work_pending(&p->work);
+		*stop = !treadle_work_pending(&p->work);
 		if (*stop)
 			p->state = TREADLE_POLL_IDLE;
 	} else if (p->until != TREADLE_POLL_NONE || now - p->since < SPIN_NS) {
@@ -256,16 +256,15 @@ static bool poller_goes_on(struct treadle_poller *p, u64 now, bool *stop)
 	return again;
 }
 
-static void poller_work(struct work_struct *work)
+static void poller_work(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
-	struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
+	struct treadle_ctx *ctx = work->ctx;
 	bool again = true, stop = false;
-	struct treadle_guise old = treadle_guise_of(ctx);
 	TREADLE_RUN(run, ctx);
 	int i;
 
-	treadle_slice_begin(&run.slice);
+	run.pool = pool;
 	hrtimer_cancel(&p->timer);
 	spin_lock(&p->trigger.lock);
 	p->state = TREADLE_POLL_NOW;
@@ -282,12 +281,10 @@ static void poller_work(struct work_struct *work)
 		cond_resched();
 		again = poller_goes_on(p, now, &stop);
 	}
-	treadle_guise_off(old);
-	treadle_crew_pace(ctx, &run.slice);
 	if (again)
-		treadle_queue_work(ctx, &p->work);
+		treadle_queue_work(&p->work);
 	if (stop) {
-		treadle_crew_polls(ctx->crew, false);
+		treadle_user_polls(ctx->user, false);
 		treadle_ctx_put(ctx);
 	}
 }
@@ -314,14 +311,16 @@ static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 		return HRTIMER_RESTART;
 	}
 work:
-	treadle_queue_work(container_of(p, struct treadle_ctx, poller), &p->work);
+	treadle_queue_work(&p->work);
 	return HRTIMER_NORESTART;
 }
 
-void treadle_poller_init(struct treadle_poller *p)
+void treadle_poller_init(struct treadle_ctx *ctx)
 {
+	struct treadle_poller *p = &ctx->poller;
+
 	treadle_trigger_init(&p->trigger);
 	p->until = TREADLE_POLL_NONE;
-	INIT_WORK(&p->work, poller_work);
+	treadle_work_init(&p->work, ctx, poller_work, false);
 	treadle_timer_setup(&p->timer, poller_timer, HRTIMER_MODE_REL);
 }

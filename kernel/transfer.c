@@ -285,7 +285,6 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
 	u64 together, addr = span_addr(s, &together);
-	struct treadle_slice nap;
 	int ret;
 
 	len = min(len, together);
@@ -303,9 +302,9 @@ int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadl
 		return ret;
 	/* our own page fault: whatever else we were to run does not wait for it */
 	treadle_run_handoff(run);
-	treadle_slice_begin(&nap);
+	treadle_pool_sleeps(run->pool);
 	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_FAULT);
-	treadle_slice_slept(&run->slice, &nap);
+	treadle_pool_awakes(run->pool);
 	return ret;
 }
 

@@ -90,12 +90,12 @@ struct treadle_poller {
 	bool fresh;
 	u64 key, seq, until, since;
 	u32 timers;
-	struct work_struct work;
+	struct treadle_work work;
 	struct hrtimer timer;
 };
 
 /* poller.c */
-void treadle_poller_init(struct treadle_poller *p);
+void treadle_poller_init(struct treadle_ctx *ctx);
 void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_cell_judge(const struct treadle_obj *obj, u64 offset);
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d);

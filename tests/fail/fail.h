@@ -13,6 +13,7 @@
 #include <linux/device.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
@@ -197,9 +198,10 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define mmu_notifier_get(...)	    FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get(__VA_ARGS__))
 #define account_locked_vm(mm, n, inc) \
 	((inc) ? FAILS(-ENOMEM, account_locked_vm(mm, n, inc)) : account_locked_vm(mm, n, inc))
-#define vm_insert_pages(...)	 FAILS(-ENOMEM, vm_insert_pages(__VA_ARGS__))
-#define get_unused_fd_flags(...) FAILS(-EMFILE, get_unused_fd_flags(__VA_ARGS__))
-#define anon_inode_getfile(...)	 FAILS(ERR_PTR(-ENOMEM), anon_inode_getfile(__VA_ARGS__))
+#define kthread_create_on_node(...) FAILS(ERR_PTR(-ENOMEM), kthread_create_on_node(__VA_ARGS__))
+#define vm_insert_pages(...)	    FAILS(-ENOMEM, vm_insert_pages(__VA_ARGS__))
+#define get_unused_fd_flags(...)    FAILS(-EMFILE, get_unused_fd_flags(__VA_ARGS__))
+#define anon_inode_getfile(...)	    FAILS(ERR_PTR(-ENOMEM), anon_inode_getfile(__VA_ARGS__))
 
 /* Loading. */
 #define KMEM_CACHE(type, flags) \

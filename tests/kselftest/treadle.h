@@ -530,7 +530,7 @@ static inline int cq_wait(const struct cq *q, __s64 timeout_ns)
 static inline void what_is_stuck(const struct cq *q)
 {
 	note("queue %u: read up to %u of %u, flags %u", q->id, q->cons, q->ro->prod, q->ro->flags);
-	system("for c in $(grep -lE \"^(kworker/u|$(cat /proc/$PPID/comm)$)\" /proc/[0-9]*/task/*/comm);"
+	system("for c in $(grep -lE \"^(kworker/u|treadle-|$(cat /proc/$PPID/comm)$)\" /proc/[0-9]*/task/*/comm);"
 	       "do cat $c ${c%comm}stack; done >&2");
 }
 

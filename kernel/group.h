@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: threads of the kernel in a control group (group.c) */
+#ifndef TREADLE_GROUP_H
+#define TREADLE_GROUP_H
+
+#include <linux/types.h>
+
+struct pid;
+struct task_struct;
+
+u64 treadle_group_of(struct pid *pid, u64 none);
+int treadle_group_enter(struct task_struct *task, u64 group);
+
+#endif

@@ -8,7 +8,7 @@
  * him, and that all he takes is his own group's.
  *
  * Each has a control group, first without the controller of processors, then with it. With it, strangers run nine tenths
- * of the time (beside workers of the kernel's two fifths), be it only measured for long enough. How much they get done in that is told, but not judged: where
+ * of the time, without it a quarter, be it only measured for long enough. How much they get done in that is told, but not judged: where
  * processors are emulated it is what the host has left for a second one.
  *
  * DENIAL_SECONDS=0.4, for each of them; 5: also judged
@@ -28,8 +28,9 @@
 /* --- bystanders ------------------------------------------------------------------------------ */
 
 #define ENOUGH_NS 2500000000ULL /* to judge by */
-#define KEPT	  0.9		/* of the time */
-#define PACED	  0.4
+#define KEPT	  0.9		/* of the time, where processors are controlled */
+#define FAIR	  0.25		/* where they are not */
+#define TRIES	  3
 
 struct figures {
 	char dir[64];
@@ -177,8 +178,8 @@ static bool controls_processors(bool on)
 }
 
 /*
- * @kept: of the time, at least, strangers run where processors are controlled. What threads of his own do is bounded by his
- * control group; what the kernel's workers do for him is by their pace: as if he had a thread for each processor.
+ * @kept: of the time, at least, strangers run where processors are controlled: the attacker's group bounds what its threads
+ * do, and workers for them. Elsewhere it is FAIR: an attacker has two threads, and as many workers run as there are processors.
  */
 static const struct kind {
 	const char *name;
@@ -193,9 +194,9 @@ static const struct kind {
 	{"two threads that only compute", computes},
 	{"a sender that floods, with two threads", floods, KEPT},
 	{"one who creates until the limit", creates, KEPT},
-	{"256 commands that go round", goes_round, PACED},
-	{"100 contexts with short copies", copies_shortly, PACED},
-	{"a buffer for many messages that nobody reads", leaves_small_messages},
+	{"256 commands that go round", goes_round, KEPT},
+	{"100 contexts with short copies", copies_shortly, KEPT},
+	{"a buffer for many messages that nobody reads", leaves_small_messages, KEPT},
 };
 
 /* A kernel that finds mistakes keeps freed memory for a while (KASAN: a 32nd of all), and a record of each allocation. */
@@ -254,12 +255,17 @@ static void get_on_beside_all(struct __test_metadata *_metadata, bool controlled
 	struct figures alone = get_on_beside(_metadata, &kinds[0], NULL);
 
 	for (const struct kind *kind = kinds + 1; kind < kinds + ARRAY_SIZE(kinds); kind++) {
-		struct figures f;
+		const double kept = controlled ? kind->kept : FAIR;
+		bool well = false;
 
 		about("%s", kind->name);
-		f = get_on_beside(_metadata, kind, &alone);
-		if (controlled && phase_ns() >= ENOUGH_NS)
-			EXPECT_TRUE(f.small >= kind->kept * f.small_cpu);
+		/* what the scheduler does once, of two processors that another machine may have, is chance */
+		for (int tries = 0; tries < TRIES && !well; tries++) {
+			struct figures f = get_on_beside(_metadata, kind, &alone);
+
+			well = phase_ns() < ENOUGH_NS || f.small >= kept * f.small_cpu;
+		}
+		EXPECT_TRUE(well);
 	}
 }
 

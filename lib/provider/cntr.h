@@ -3,7 +3,9 @@
 #define TREADLE_PROVIDER_CNTR_H
 
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <optional>
 
 #include <rdma/fi_eq.h>
 
@@ -30,6 +32,20 @@ public:
 
 	int try_wait() noexcept override;
 	Result<int> wait_fd() noexcept override { return counter_.wait_fd(); }
+
+	/*
+	 * What a region holds that counts here. The kernel's counter is kept in it if the application
+	 * closes its own first, as MPICH does. May throw.
+	 */
+	using Kept = std::shared_ptr<std::optional<Counter>>;
+	const Kept &keep()
+	{
+		const std::lock_guard guard(kept_lock_);
+
+		if (!kept_)
+			kept_ = std::make_shared<std::optional<Counter>>();
+		return kept_;
+	}
 
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;
@@ -67,6 +83,8 @@ private:
 	std::atomic<std::uint64_t> known_error_{0};
 	std::mutex error_lock_; /* who changes the error count by call, if several threads may */
 	Membership membership_;
+	std::mutex kept_lock_;
+	Kept kept_;
 };
 
 } // namespace treadle::fi

@@ -99,8 +99,12 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 
 int Cntr::prepare_close() noexcept
 {
-	const int rc = counter_.close();
+	int rc = counter_.close();
 
+	if (rc == -EBUSY && kept_.use_count() > 1) { /* the last region closes it */
+		kept_->emplace(std::move(counter_));
+		rc = 0;
+	}
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "close: armed or bound");
 	membership_.leave();

@@ -220,7 +220,7 @@ MemoryRegion *Mr::registered(const char *call) noexcept
 	return region;
 }
 
-int Mr::bind(::fid *other, std::uint64_t flags) noexcept
+int Mr::bind(::fid *other, std::uint64_t flags)
 {
 	MemoryRegion *const kernel = registered("bind");
 	int rc;
@@ -235,9 +235,10 @@ int Mr::bind(::fid *other, std::uint64_t flags) noexcept
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
 				      flags);
+		const Cntr::Kept &kept = cntr->keep();
 		rc = kernel->bind(cntr->id());
 		if (!rc)
-			cntr_use_ = Use(cntr->users);
+			cntr_ = kept;
 	} else if (Port *const port = Port::known(other);
 		   port && other->fclass != FI_CLASS_TX_CTX && other->fclass != FI_CLASS_SRX_CTX) {
 		if (&port->endpoint().domain() != &domain_)

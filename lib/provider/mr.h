@@ -9,6 +9,7 @@
 
 #include <treadle/memory_region.h>
 
+#include "cntr.h"
 #include "domain.h"
 #include "eq.h"
 
@@ -28,7 +29,7 @@ public:
 	static int reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
 			      fid_mr **out) noexcept;
 
-	int bind(::fid *other, std::uint64_t flags) noexcept;
+	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;
 
@@ -56,7 +57,7 @@ private:
 
 	Domain &domain_;
 	Use domain_use_;
-	Use cntr_use_;
+	Cntr::Kept cntr_;		  /* goes after kernel_, which is bound to it */
 	std::vector<std::byte> auth_key_; /* that the kernel reads meanwhile */
 	Eq *const events_;		  /* or null */
 	std::uint64_t base_ = 0;	  /* what peers call its first byte */

@@ -5,6 +5,7 @@
 
 #include <linux/hrtimer.h>
 #include <linux/list.h>
+#include <linux/llist.h>
 #include <linux/sched/signal.h>
 #include <linux/wait_bit.h>
 #include <linux/uidgid.h>
@@ -28,10 +29,13 @@ struct treadle_run;
 /*
  * Something that can go on: a message to copy, a counter with commands to fire.
  * It is on at most one list: run->jobs (private to a runner of @ctx), run->others of a runner of
- * another context (under that one's watch->lock), or ctx->jobs (under ctx->jobs_lock).
+ * another context (by @offer, without a lock), or ctx->jobs (under ctx->jobs_lock).
  */
 struct treadle_job {
-	struct list_head link;
+	union {
+		struct list_head link;
+		struct llist_node offer;
+	};
 	struct treadle_ctx *ctx; /* whose worker takes it, kept by the job's object */
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
 };
@@ -43,15 +47,15 @@ struct treadle_job {
  * treadle_run_let_go(). If the runner is preempted, a look takes them (offer.c).
  */
 struct treadle_run {
-	struct list_head jobs;	 /* of @ctx, private */
-	struct list_head others; /* of other contexts, offered (watch->lock of @ctx) */
-	struct list_head node;	 /* in watch->runs while @others is not empty (watch->lock) */
-	u32 look;		 /* the last one since a claim, or 0 (watch->lock) */
-	bool offers;		 /* the runner's own: @others may not be empty */
-	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
-	struct treadle_ctx *own; /* of a doorbell, which its process rings; else NULL */
-	int budget;		 /* see treadle_run_charge(); and a command each */
-	u32 bytes;		 /* that have not been charged to @budget yet */
+	struct list_head jobs;	  /* of @ctx, private */
+	struct llist_head others; /* of other contexts, offered, the newest first */
+	struct list_head node;	  /* in watch->runs (watch->lock of @ctx) */
+	u32 look;		  /* the last one since a claim, or 0 */
+	bool listed;		  /* the runner's own: @node is in there */
+	struct treadle_ctx *ctx;  /* for whose buffers the runner may fault in pages */
+	struct treadle_ctx *own;  /* of a doorbell, which its process rings; else NULL */
+	int budget;		  /* see treadle_run_charge(); and a command each */
+	u32 bytes;		  /* that have not been charged to @budget yet */
 	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
 	bool holds;		   /* room of who receives: waits for no page meanwhile */
 	bool worker;		   /* of @ctx, who may copy much */
@@ -61,8 +65,8 @@ struct treadle_run {
 
 /*
  * struct treadle_watch - the runs of a context that have jobs of others (offer.c)
- * @lock:  all of this, and run->others of these runs. Before ctx->jobs_lock of any context
- * @runs:  those with something on run->others
+ * @lock:  all of this. Before ctx->jobs_lock of any context
+ * @runs:  those that have offered something and not let go since
  * @look:  counts the looks; never 0
  * @on:	   @timer is started, or @work is queued or runs
  */
@@ -76,10 +80,10 @@ struct treadle_watch {
 };
 
 #define TREADLE_CALLER_BUDGET 256
-#define TREADLE_RUN(name, context)                                         \
-	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs),     \
-				    .others = LIST_HEAD_INIT(name.others), \
-				    .ctx = context,                        \
+#define TREADLE_RUN(name, context)                                          \
+	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs),      \
+				    .others = LLIST_HEAD_INIT(name.others), \
+				    .ctx = context,                         \
 				    .budget = TREADLE_CALLER_BUDGET }
 
 void treadle_run_jobs(struct treadle_run *run);
@@ -109,7 +113,7 @@ void treadle_watch_end(struct treadle_watch *watch);
 /* The jobs of other contexts don't wait for what comes now. A run ends with this, too. */
 static inline void treadle_run_let_go(struct treadle_run *run)
 {
-	if (run->offers) /* the list may be empty and still in the hands of a look */
+	if (run->listed) /* also with nothing offered: a look may have the run in its hands */
 		treadle_run_give(run);
 }
 
@@ -137,7 +141,7 @@ static __always_inline void treadle_run_charge(struct treadle_run *run, u32 byte
 
 static inline bool treadle_run_empty(const struct treadle_run *run)
 {
-	return list_empty(&run->jobs) && !run->offers;
+	return list_empty(&run->jobs) && !run->listed;
 }
 
 /* Under the lock of what @job works on: treadle_run_offer(). */

@@ -4,8 +4,9 @@
  *
  * A runner that makes another context's counter reach a threshold runs the counter's job itself,
  * which is faster than waking a worker. But the runner may lose its processor at any point, for as
- * long as the scheduler likes. So such a job is only offered: it is on run->others, and the run is
- * on the list of the runner's context, under watch->lock. The runner claims one job at a time.
+ * long as the scheduler likes. So such a job is only offered: it is on run->others, from which a
+ * look may take it, too, and the run is on the list of the runner's context. The runner claims one
+ * job at a time.
  *
  * While anything is offered, a timer looks every LOOK_NS. A run that has claimed nothing between
  * two looks does not run: what it offers goes to the workers of the contexts it belongs to.
@@ -20,8 +21,9 @@
 #include "compat.h"
 #include "treadle.h"
 
-#define LOOK_NS	  (4 * NSEC_PER_MSEC) /* longer than an ordinary slice of the scheduler */
-#define LOOK_RUNS 64		      /* under one hold of the lock */
+#define LOOK_NS	    (4 * NSEC_PER_MSEC) /* longer than an ordinary slice of the scheduler */
+#define LOOK_RUNS   64			/* under one hold of the lock */
+#define CLAIM_STEPS 64 /* a runner with more jobs of others is not fast enough for them */
 
 /* May ordinary threads keep this one from its processor for as long as they run? */
 static bool is_background(void)
@@ -29,24 +31,35 @@ static bool is_background(void)
 	return READ_ONCE(current->policy) == SCHED_IDLE || READ_ONCE(current->prio) > DEFAULT_PRIO;
 }
 
-/* Take @run off the list, and leave its jobs to workers. The run may be gone after the unlock. */
+/* Leave what @run offers to workers, the oldest first. */
 static void give(struct treadle_run *run)
 {
+	struct llist_node *offers = llist_reverse_order(llist_del_all(&run->others));
 	struct treadle_job *job, *next;
 
 	lockdep_assert_held(&run->ctx->watch.lock);
-	list_del(&run->node);
-	run->look = 0;
-	list_for_each_entry_safe(job, next, &run->others, link) {
-		list_del_init(&job->link);
+	llist_for_each_entry_safe(job, next, offers, offer)
 		treadle_queue_job(job);
-	}
 }
 
 static void look_start(struct treadle_watch *watch)
 {
 	watch->on = true;
 	hrtimer_start(&watch->timer, ns_to_ktime(LOOK_NS), HRTIMER_MODE_REL_HARD);
+}
+
+/* So that a look finds @run. */
+static noinline void run_enlist(struct treadle_run *run)
+{
+	struct treadle_watch *watch = &run->ctx->watch;
+
+	run->look = 0;
+	spin_lock(&watch->lock);
+	list_add_tail(&run->node, &watch->runs);
+	if (!watch->on)
+		look_start(watch);
+	spin_unlock(&watch->lock);
+	run->listed = true;
 }
 
 /**
@@ -60,49 +73,51 @@ static void look_start(struct treadle_watch *watch)
  */
 void treadle_run_offer(struct treadle_run *run, struct treadle_job *job)
 {
-	struct treadle_watch *watch = &run->ctx->watch;
-
-	spin_lock(&watch->lock);
-	if (list_empty(&run->others))
-		list_add_tail(&run->node, &watch->runs);
-	list_add_tail(&job->link, &run->others);
-	if (unlikely(is_background())) {
-		give(run);
-	} else {
-		run->offers = true;
-		if (unlikely(!watch->on))
-			look_start(watch);
-	}
-	spin_unlock(&watch->lock);
+	if (unlikely(!run->listed))
+		run_enlist(run);
+	llist_add(&job->offer, &run->others);
+	if (unlikely(is_background()))
+		treadle_run_give(run);
 }
 
 /**
- * treadle_run_claim - take the next job of another context
+ * treadle_run_claim - take the oldest job of another context
  * @run: of the caller
  *
- * Return: the job, or NULL if a look has given all of them to workers.
+ * All are taken off at once, and the younger ones are put back, without preemption in between.
+ * Return: the job, or NULL: a look has given all of them to workers, or there were too many and
+ * they go to workers now.
  */
 struct treadle_job *treadle_run_claim(struct treadle_run *run)
 {
-	struct treadle_watch *watch = &run->ctx->watch;
-	struct treadle_job *job;
+	struct llist_node *newest, *oldest, *before = NULL;
+	int n = 0;
 
-	spin_lock(&watch->lock);
-	job = list_first_entry_or_null(&run->others, struct treadle_job, link);
-	if (likely(job)) {
-		list_del_init(&job->link);
-		if (list_empty(&run->others))
-			list_del(&run->node);
-		run->look = 0;
+	preempt_disable();
+	newest = oldest = llist_del_all(&run->others);
+	WRITE_ONCE(run->look, 0);
+	for (; oldest && oldest->next && n < CLAIM_STEPS; n++) {
+		before = oldest;
+		oldest = oldest->next;
 	}
-	run->offers = !list_empty(&run->others);
-	spin_unlock(&watch->lock);
-	return job;
+	if (unlikely(n == CLAIM_STEPS)) {
+		while (oldest->next)
+			oldest = oldest->next;
+		before = oldest;
+	}
+	if (before)
+		llist_add_batch(newest, before, &run->others);
+	preempt_enable();
+	if (unlikely(n == CLAIM_STEPS)) {
+		treadle_run_give(run);
+		return NULL;
+	}
+	return oldest ? llist_entry(oldest, struct treadle_job, offer) : NULL;
 }
 
 /**
- * treadle_run_give - leave all jobs of other contexts to their workers
- * @run: of the caller
+ * treadle_run_give - leave all jobs of other contexts to their workers, and the list of runs
+ * @run: of the caller, listed
  *
  * Never sleeps. See treadle_run_let_go(), which costs nothing when there are none.
  */
@@ -111,10 +126,10 @@ void treadle_run_give(struct treadle_run *run)
 	struct treadle_watch *watch = &run->ctx->watch;
 
 	spin_lock(&watch->lock);
-	if (!list_empty(&run->others))
-		give(run);
+	list_del(&run->node);
+	give(run);
 	spin_unlock(&watch->lock);
-	run->offers = false;
+	run->listed = false;
 }
 
 /* Runs that were there at the last look, and have claimed nothing since, don't run. */
@@ -130,14 +145,12 @@ static void look_work(struct work_struct *work)
 		watch->look = 1;
 	for (n = 0; n < LOOK_RUNS && !list_empty(&watch->runs); n++) {
 		run = list_first_entry(&watch->runs, struct treadle_run, node);
-		if (run->look == watch->look)
+		if (READ_ONCE(run->look) == watch->look)
 			break;
-		if (run->look) {
+		if (READ_ONCE(run->look))
 			give(run);
-		} else {
-			run->look = watch->look;
-			list_move_tail(&run->node, &watch->runs);
-		}
+		WRITE_ONCE(run->look, watch->look);
+		list_move_tail(&run->node, &watch->runs);
 	}
 	watch->on = false;
 	if (!list_empty(&watch->runs))

@@ -89,14 +89,15 @@ void treadle_run_pause(struct treadle_run *run)
  */
 static struct treadle_job *next_job(struct treadle_run *run)
 {
-	bool mine = !run->offers || (run->mine && !list_empty(&run->jobs));
+	bool mine = llist_empty(&run->others) || (run->mine && !list_empty(&run->jobs));
 	struct treadle_job *job;
 
 	run->mine = run->worker && !mine;
 	if (!mine)
 		return treadle_run_claim(run);
-	job = list_first_entry(&run->jobs, struct treadle_job, link);
-	list_del_init(&job->link);
+	job = list_first_entry_or_null(&run->jobs, struct treadle_job, link);
+	if (job)
+		list_del_init(&job->link);
 	return job;
 }
 
@@ -108,7 +109,7 @@ void treadle_run_jobs(struct treadle_run *run)
 {
 	/* of other endpoints, too, which may close meanwhile: treadle_ep_quiesce() does not wait for this run */
 	run->own = NULL;
-	while (!treadle_run_empty(run)) {
+	while (!list_empty(&run->jobs) || !llist_empty(&run->others)) {
 		struct treadle_job *job;
 
 		if (run->budget <= 0 || fatal_signal_pending(current)) {
@@ -119,7 +120,8 @@ void treadle_run_jobs(struct treadle_run *run)
 		job = next_job(run);
 		if (unlikely(!job))
 			continue;
-		if (job->ctx == run->ctx) /* which may sleep, for memory of his own */
+		/* which may sleep, for memory of its own */
+		if (job->ctx == run->ctx && !llist_empty(&run->others))
 			treadle_run_let_go(run);
 		job->fn(job, run);
 		run->budget--;
@@ -130,6 +132,7 @@ void treadle_run_jobs(struct treadle_run *run)
 		}
 		cond_resched();
 	}
+	treadle_run_let_go(run);
 }
 
 void treadle_ctx_worker(struct treadle_work *work, struct treadle_pool *pool)

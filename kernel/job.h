@@ -69,12 +69,15 @@ struct treadle_run {
  * @runs:  those that have offered something and not let go since
  * @look:  counts the looks; never 0
  * @on:	   @timer is started, or @work is queued or runs
+ * @claims: how many jobs these runs have claimed, more or less
+ * @seen, @skipped: the timer's own: @claims when it fired, how often since the last look
  */
 struct treadle_watch {
 	spinlock_t lock;
 	struct list_head runs;
 	u32 look;
 	bool on;
+	u32 claims, seen, skipped;
 	struct work_struct work;
 	struct hrtimer timer;
 };

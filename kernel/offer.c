@@ -9,7 +9,8 @@
  * job at a time.
  *
  * While anything is offered, a timer looks every LOOK_NS. A run that has claimed nothing between
- * two looks does not run: what it offers goes to the workers of the contexts it belongs to.
+ * two looks does not run: what it offers goes to the workers of the contexts it belongs to. As long
+ * as runs of the context claim jobs, most looks are no more than the interrupt.
  *
  * A claimed job can't be taken away, as its commands start in order. So a thread that the
  * scheduler puts behind ordinary ones claims nothing.
@@ -23,6 +24,7 @@
 
 #define LOOK_NS	    (4 * NSEC_PER_MSEC) /* longer than an ordinary slice of the scheduler */
 #define LOOK_RUNS   64			/* under one hold of the lock */
+#define LOOK_LEAST  8			/* one look of so many is made at any rate */
 #define CLAIM_STEPS 64 /* a runner with more jobs of others is not fast enough for them */
 
 /* May ordinary threads keep this one from its processor for as long as they run? */
@@ -96,6 +98,7 @@ struct treadle_job *treadle_run_claim(struct treadle_run *run)
 	preempt_disable();
 	newest = oldest = llist_del_all(&run->others);
 	WRITE_ONCE(run->look, 0);
+	data_race(run->ctx->watch.claims++); /* one that gets lost makes one look more */
 	for (; oldest && oldest->next && n < CLAIM_STEPS; n++) {
 		before = oldest;
 		oldest = oldest->next;
@@ -168,6 +171,12 @@ static enum hrtimer_restart look_timer(struct hrtimer *timer)
 	struct treadle_watch *watch = container_of(timer, struct treadle_watch, timer);
 	struct treadle_ctx *ctx = container_of(watch, struct treadle_ctx, watch);
 
+	if (READ_ONCE(watch->claims) != watch->seen && ++watch->skipped < LOOK_LEAST) {
+		watch->seen = READ_ONCE(watch->claims);
+		hrtimer_forward_now(timer, ns_to_ktime(LOOK_NS));
+		return HRTIMER_RESTART;
+	}
+	watch->skipped = 0;
 	if (kref_get_unless_zero(&ctx->ref))
 		treadle_queue_end(&watch->work);
 	return HRTIMER_NORESTART;

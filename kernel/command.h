@@ -440,7 +440,7 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 	/* the target hears of it before the initiator does */
 	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;
 	if (unlikely(cntr))
-		treadle_cntr_add(cntr, 1, 0, run);
+		treadle_cntr_count(cntr, cmd->d.len, 0, run);
 	treadle_ep_put(to);
 	return done;
 }

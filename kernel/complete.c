@@ -279,21 +279,22 @@ static struct treadle_cntr *ep_cntr(const struct treadle_ep *ep, u32 op_flags)
 	return op_flags & TREADLE_CQ_WRITE ? ep->cntr_write : ep->cntr_send;
 }
 
-/* Count into @cntr, which may be NULL. */
-static __always_inline void count(struct treadle_cntr *cntr, int error, struct treadle_run *run)
+/* Count an operation of @len bytes in @cntr, which may be NULL. */
+static __always_inline void count(struct treadle_cntr *cntr, u64 len, int error,
+				  struct treadle_run *run)
 {
 	if (unlikely(cntr))
-		treadle_cntr_add(cntr, 1, error, run);
+		treadle_cntr_count(cntr, len, error, run);
 }
 
 /* In a counter of the command's own, which is bound no more: who sees the count may close it. */
-static __always_inline void count_last(struct treadle_cntr *cntr, int error,
+static __always_inline void count_last(struct treadle_cntr *cntr, u64 len, int error,
 				       struct treadle_run *run)
 {
 	if (likely(!cntr))
 		return;
 	atomic_dec(&cntr->obj.users);
-	count(cntr, error, run);
+	count(cntr, len, error, run);
 	treadle_obj_put(&cntr->obj);
 }
 
@@ -321,7 +322,7 @@ static __always_inline bool repeats(const struct treadle_cmd *cmd, u32 flags)
  * A command that repeats has ended. It is armed again before it is counted, so that who finds
  * all of them counted finds all of them armed.
  */
-static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+static noinline void cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct treadle_run *run)
 {
 	struct treadle_cntr *notify = cmd->notify;
 	struct treadle_ep *ep = cmd->ep;
@@ -344,7 +345,7 @@ static noinline void cmd_again(struct treadle_cmd *cmd, int error, struct treadl
 		treadle_cmd_free(cmd);
 	else
 		treadle_cntr_again(cmd, run);
-	count(notify, error, run);
+	count(notify, len, error, run);
 	if (notify)
 		treadle_obj_put(&notify->obj);
 	if (tracked) {
@@ -400,6 +401,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
 	enum treadle_track tracked = cmd->tracked;
 	struct treadle_cq *cq = NULL;
+	u64 len = cmd->d.len; /* a kept completion lies over it */
 	u32 port = cmd->port;
 
 	if (unlikely(error) && ep && READ_ONCE(ep->dead)) {
@@ -407,7 +409,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		return;
 	}
 	if (unlikely(repeats(cmd, flags))) {
-		cmd_again(cmd, error, run);
+		cmd_again(cmd, len, error, run);
 		return;
 	}
 	if (unlikely(tracked)) {
@@ -438,8 +440,8 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		if (!cq_placed(cq, cqe))
 			kept = cmd_keep(cq, cmd, &late);
 	}
-	count(cntr, error, run);
-	count_last(notify, error, run);
+	count(cntr, len, error, run);
+	count_last(notify, len, error, run);
 	if (held)
 		treadle_obj_put(&cntr->obj);
 	/* of one on a doorbell's stack nothing is left, mostly */
@@ -546,6 +548,12 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		tell_source(cqe, ep, msg->port);
 }
 
+/* Bytes that a receive has got. A message that was only looked at, or discarded, is not received. */
+static __always_inline u64 received(const struct treadle_msg *msg, u32 flags)
+{
+	return msg && !(flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)) ? msg->len : 0;
+}
+
 /*
  * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
  * there was none (cancel, a bad descriptor). The receive is freed or kept; @ep is
@@ -565,7 +573,7 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 		return false;
 	if (recv->cmd && repeats(recv->cmd, flags)) {
 		recv->cmd->recv = recv;
-		cmd_again(recv->cmd, error, run);
+		cmd_again(recv->cmd, received(msg, flags), error, run);
 		return true;
 	}
 	if (recv->cmd) {
@@ -591,8 +599,8 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 	}
 	/* who has looked, or thrown away, has not received */
 	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
-		count(ep->cntr_recv, error, run);
-	count_last(notify, error, run);
+		count(ep->cntr_recv, received(msg, flags), error, run);
+	count_last(notify, received(msg, flags), error, run);
 	if (fate != CQ_KEPT)
 		treadle_recv_free(recv);
 	return true;

@@ -210,7 +210,7 @@ int treadle_ioc_cntr_create(struct treadle_ucmd *u)
 	struct treadle_cntr *cntr;
 	int ret;
 
-	if (arg->flags || arg->reserved)
+	if (arg->flags & ~TREADLE_CNTR_BYTES || arg->reserved)
 		return -EINVAL;
 	cntr = kzalloc(sizeof(*cntr), TREADLE_GFP);
 	if (!cntr)
@@ -221,6 +221,7 @@ int treadle_ioc_cntr_create(struct treadle_ucmd *u)
 		return ret;
 	}
 	treadle_trigger_init(&cntr->trigger);
+	cntr->bytes = arg->flags & TREADLE_CNTR_BYTES;
 	cntr->job.ctx = u->ctx;
 	cntr->job.fn = cntr_fire;
 	treadle_waitq_init(&cntr->waitq);

@@ -53,6 +53,7 @@ static int ioc_query(struct treadle_ucmd *u)
 			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
 			    TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV |
 			    TREADLE_FEATURE_AV_IDS | TREADLE_FEATURE_CELL |
+			    TREADLE_FEATURE_CNTR_BYTES |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),

@@ -93,6 +93,15 @@ static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 		multi_end(multi, ep, run);
 }
 
+/* The counter of the command gets the bytes as they come. At the end it gets none, or the error. */
+static void count_part(const struct treadle_recv *multi, u64 len, struct treadle_run *run)
+{
+	struct treadle_cntr *notify = multi->cmd ? multi->cmd->notify : NULL;
+
+	if (unlikely(notify && notify->bytes))
+		treadle_cntr_count(notify, len, 0, run);
+}
+
 /* A message has been placed in its part, or could not be. False: its endpoint has closed, nobody has received it. */
 bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run)
 {
@@ -109,6 +118,8 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 	}
 	spin_unlock(&multi->rx->lock);
 	if (treadle_recv_tell(part, msg->to, msg, error, run)) {
+		if (!error)
+			count_part(multi, msg->len, run);
 		multi_put(multi, msg->to, run);
 		return true;
 	}

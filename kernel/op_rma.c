@@ -161,6 +161,21 @@ static bool named_before(const struct treadle_rma *rma, unsigned int i)
 	return j < i;
 }
 
+/* Bytes of the ranges that are in the region of range @i, which is the first one there. */
+static u64 region_len(const struct treadle_rma *rma, unsigned int i)
+{
+	const struct treadle_rma_iov *range;
+	struct treadle_rma_iov one;
+	unsigned int count, j;
+	u64 len = 0;
+
+	range = treadle_cmd_rma(rma->cmd, &one, &count);
+	for (j = i; j < rma->count; j++)
+		if (rma->mr[j] == rma->mr[i])
+			len += range[j].len;
+	return len;
+}
+
 /* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. 0, or -ENOMEM: it could not be told. */
 static int tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 {
@@ -187,11 +202,11 @@ static int tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 			return -ENOMEM;
 	}
 	if (cntr)
-		treadle_cntr_add(cntr, 1, 0, run);
+		treadle_cntr_count(cntr, d->len, 0, run);
 	for (i = 0; modified && i < rma->count; i++) {
 		cntr = treadle_mr_cntr(rma->mr[i]);
 		if (cntr && !named_before(rma, i))
-			treadle_cntr_add(cntr, 1, 0, run);
+			treadle_cntr_count(cntr, region_len(rma, i), 0, run);
 	}
 	return 0;
 }

@@ -95,6 +95,7 @@ void treadle_cq_free(struct treadle_obj *obj);
  * struct treadle_cntr - counter, and the commands armed on it
  * @trigger: commands by (threshold, submission); its lock is that of the values and @active
  * @page:   the two values, mapped read-only
+ * @bytes:  TREADLE_CNTR_BYTES (constant)
  * @active: @job is queued or running: exactly one runner fires, in order
  * @errors: how often page->error has changed (written under the lock)
  * @why:    errno of the first error that was counted, 0 if there is none
@@ -104,7 +105,7 @@ struct treadle_cntr {
 	struct treadle_trigger trigger;
 	struct treadle_area ro;
 	struct treadle_cntr_page *page;
-	bool active;
+	bool bytes, active;
 	u32 errors;
 	int why;
 	struct treadle_job job;
@@ -114,6 +115,22 @@ struct treadle_cntr {
 /* @error: 0: successes; else errors, for that reason */
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
 void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
+
+/**
+ * treadle_cntr_count - count an operation that has ended
+ * @cntr:	the counter
+ * @len:	bytes that the operation has transferred, not used if it has failed
+ * @error:	0, or why it has failed
+ * @run:	takes what the new value fires
+ *
+ * An error counts as one, whatever the counter counts.
+ */
+static inline void treadle_cntr_count(struct treadle_cntr *cntr, u64 len, int error,
+				      struct treadle_run *run)
+{
+	treadle_cntr_add(cntr, cntr->bytes && !error ? len : 1, error, run);
+}
+
 void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cntr_free(struct treadle_obj *obj);

@@ -356,7 +356,7 @@ static const struct row {
 	{ CASE(QUERY, 72, 0, valid_nothing) },
 	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
-	  { AT(treadle_cntr_create, flags, 0), AT(treadle_cntr_create, reserved, 0) } },
+	  { AT(treadle_cntr_create, flags, TREADLE_CNTR_BYTES), AT(treadle_cntr_create, reserved, 0) } },
 	{ CASE(AV_CREATE, 16, 0, valid_nothing), .grown = 32, .flags =
 	  { AT(treadle_av_create, flags, TREADLE_AV_READ | TREADLE_AV_IDS),
 	    AT(treadle_av_create, rx_ctx_bits, 31) } },

@@ -81,6 +81,7 @@ TEST_F(objects, query_tells_what_works)
 	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_TRIGGER);
 	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_MR_PINNED);
 	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_AUTH_KEY);
+	EXPECT_TRUE(self->q.features & TREADLE_FEATURE_CNTR_BYTES);
 	EXPECT_LE(1ULL << 30, self->q.max_msg_size);
 	EXPECT_LE(1000000, self->q.max_armed);
 	EXPECT_LE(1000000, self->q.max_av);

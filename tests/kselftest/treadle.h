@@ -142,12 +142,17 @@ static inline void cq_open(struct cq *q, int fd, __u32 entries)
 	q->cqes = (const void *)((const char *)q->ro + TREADLE_SLOTS_OFFSET);
 }
 
-static inline void cntr_open(struct cntr *c, int fd)
+static inline void cntr_open_as(struct cntr *c, int fd, __u32 flags)
 {
-	struct treadle_cntr_create create = {.size = sizeof(create)};
+	struct treadle_cntr_create create = {.size = sizeof(create), .flags = flags};
 
 	need(call(fd, TREADLE_IOC_CNTR_CREATE, &create) == 0);
 	*c = (struct cntr){.fd = fd, .id = create.id, .page = map(fd, create.ro, PROT_READ)};
+}
+
+static inline void cntr_open(struct cntr *c, int fd)
+{
+	cntr_open_as(c, fd, 0);
 }
 
 static inline __u32 av_open(int fd)

@@ -117,18 +117,19 @@
 
 /* --- query -------------------------------------------------------------- */
 
-#define TREADLE_FEATURE_TRIGGER	  (1ULL << 0) /* F_COND_CNTR */
-#define TREADLE_FEATURE_CELL	  (1ULL << 1) /* F_COND_CELL */
-#define TREADLE_FEATURE_MR_PINNED (1ULL << 2)
-#define TREADLE_FEATURE_AUTH_KEY  (1ULL << 3)
-#define TREADLE_FEATURE_MSG_EP	  (1ULL << 4)
-#define TREADLE_FEATURE_DGRAM_EP  (1ULL << 5)
-#define TREADLE_FEATURE_REMOTE	  (1ULL << 6)  /* never, in this version */
-#define TREADLE_FEATURE_ATOMIC_FP (1ULL << 7)  /* atomics of floating point types */
-#define TREADLE_FEATURE_SHARED_AV (1ULL << 8)  /* address vectors with names */
-#define TREADLE_FEATURE_SCALABLE  (1ULL << 9)  /* scalable endpoints */
-#define TREADLE_FEATURE_MR_IOV	  (1ULL << 10) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
-#define TREADLE_FEATURE_AV_IDS	  (1ULL << 11) /* AV_IDS */
+#define TREADLE_FEATURE_TRIGGER	   (1ULL << 0) /* F_COND_CNTR */
+#define TREADLE_FEATURE_CELL	   (1ULL << 1) /* F_COND_CELL */
+#define TREADLE_FEATURE_MR_PINNED  (1ULL << 2)
+#define TREADLE_FEATURE_AUTH_KEY   (1ULL << 3)
+#define TREADLE_FEATURE_MSG_EP	   (1ULL << 4)
+#define TREADLE_FEATURE_DGRAM_EP   (1ULL << 5)
+#define TREADLE_FEATURE_REMOTE	   (1ULL << 6)	/* never, in this version */
+#define TREADLE_FEATURE_ATOMIC_FP  (1ULL << 7)	/* atomics of floating point types */
+#define TREADLE_FEATURE_SHARED_AV  (1ULL << 8)	/* address vectors with names */
+#define TREADLE_FEATURE_SCALABLE   (1ULL << 9)	/* scalable endpoints */
+#define TREADLE_FEATURE_MR_IOV	   (1ULL << 10) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
+#define TREADLE_FEATURE_AV_IDS	   (1ULL << 11) /* AV_IDS */
+#define TREADLE_FEATURE_CNTR_BYTES (1ULL << 12) /* CNTR_BYTES */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -186,7 +187,17 @@ struct treadle_cq_create {
 	struct treadle_map rw;
 };
 
-/* struct treadle_cntr_create - fi_cntr(3). @flags: 0. @id, @ro: out */
+/*
+ * The success value grows by the bytes that an operation has transferred, instead of by 1.
+ * Of what moves no data it stays as it is. The error value grows by 1, as always.
+ *
+ * Counters of the initiator, and F_NOTIFY: @len of the descriptor. A receive: the length of the
+ * message; PEEK and DISCARD: 0. Counters of a peer's operations: @len of the descriptor. The
+ * counter of a region: the bytes of the ranges there.
+ */
+#define TREADLE_CNTR_BYTES 1
+
+/* struct treadle_cntr_create - fi_cntr(3). @flags: TREADLE_CNTR_*. @id, @ro: out */
 struct treadle_cntr_create {
 	__u32 size;
 	__u32 flags;

@@ -248,7 +248,7 @@ struct treadle_rma_iov {
  * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
  * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,
  *		unsigned). F_COND_CELL: byte offset of the cell, a multiple of 8
- * @notify:	F_NOTIFY: id of the counter that gets success + 1 or error + 1
+ * @notify:	F_NOTIFY: id of the counter that gets success + 1 (CNTR_BYTES: + the bytes) or error + 1
  * @atomic_op:	enum treadle_atomic_op, see atomic.h
  * @datatype:	enum treadle_datatype
  * @rma_iov_count: 0 or 1: @remote_addr, @remote_key. More: a slot of struct

@@ -14,15 +14,16 @@ Counter::Counter(int fd, std::uint32_t id, detail::Mapping page, WorkRing &ring)
 {
 }
 
-Result<Counter> Counter::create(Context &context) noexcept
+Result<Counter> Counter::create(Context &context, Unit unit) noexcept
 {
-	return create(context.fd(), context.ring());
+	return create(context.fd(), context.ring(), unit);
 }
 
-Result<Counter> Counter::create(int fd, WorkRing &ring) noexcept
+Result<Counter> Counter::create(int fd, WorkRing &ring, Unit unit) noexcept
 {
 	treadle_cntr_create args{};
 
+	args.flags = static_cast<std::uint32_t>(unit);
 	if (const auto ok = sys::checked(fd, TREADLE_IOC_CNTR_CREATE, args); !ok)
 		return std::unexpected(ok.error());
 

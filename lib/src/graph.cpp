@@ -232,7 +232,7 @@ int Graph::make_counters(std::size_t count)
 {
 	counters_.reserve(count);
 	while (counters_.size() < count) {
-		auto counter = Counter::create(fd_, *ring_);
+		auto counter = Counter::create(fd_, *ring_, Counter::Unit::operations);
 		if (!counter)
 			return counter.error().negative();
 		counters_.push_back(std::move(*counter));

@@ -21,8 +21,14 @@ class Graph;
 class TREADLE_API Counter : public Object<CounterId>
 {
 public:
-	/* Changes to the counter go through the ring of the context, which must not go before it. ENOSPC, ENOMEM. */
-	static Result<Counter> create(Context &context) noexcept;
+	/* What value() grows by when an operation has succeeded: 1, or the bytes that it has transferred. */
+	enum class Unit : std::uint32_t { operations = 0, bytes = TREADLE_CNTR_BYTES };
+
+	/*
+	 * Changes to the counter go through the ring of the context, which must not go before it. ENOSPC, ENOMEM;
+	 * EINVAL: bytes, and the kernel has not TREADLE_FEATURE_CNTR_BYTES.
+	 */
+	static Result<Counter> create(Context &context, Unit unit = Unit::operations) noexcept;
 
 	/* A load each, no system call. What was counted has happened: its data can be read. */
 	std::uint64_t value() const noexcept { return detail::load_acquire(page_->success); }
@@ -73,7 +79,7 @@ public:
 private:
 	friend Graph; /* which knows the context by these */
 
-	static Result<Counter> create(int fd, WorkRing &ring) noexcept;
+	static Result<Counter> create(int fd, WorkRing &ring, Unit unit) noexcept;
 	Counter(int fd, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept;
 
 	int change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept;

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "later.h"
 #include "trigger.h"
 #include "wait.h"
 
@@ -76,14 +77,18 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 	const fi_cntr_attr &asked = attr ? *attr : usual;
 	Domain &in = Domain::of(domain);
 
-	if (asked.events != FI_CNTR_EVENTS_COMP)
-		return REFUSE(-FI_ENOSYS, subsys, "events %d: only FI_CNTR_EVENTS_COMP",
-			      asked.events);
+	const bool bytes = asked.events == later::FI_CNTR_EVENTS_BYTES;
+
+	if (!bytes && asked.events != FI_CNTR_EVENTS_COMP)
+		return REFUSE(-FI_ENOSYS, subsys, "events %d", asked.events);
+	if (bytes && !(in.kernel().limits().features & TREADLE_FEATURE_CNTR_BYTES))
+		return REFUSE(-FI_ENOSYS, subsys, "FI_CNTR_EVENTS_BYTES: the module counts none");
 	if (asked.flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))
 		return REFUSE(-FI_ENOSYS, subsys, "wait_obj %d", asked.wait_obj);
-	auto counter = Counter::create(in.kernel());
+	auto counter = Counter::create(in.kernel(),
+				       bytes ? Counter::Unit::bytes : Counter::Unit::operations);
 	if (!counter)
 		return REFUSE(fabric_error(counter.error().negative()), subsys, "open");
 	return guard([&] {

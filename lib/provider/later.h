@@ -6,6 +6,7 @@
 
 #include <rdma/fabric.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 
 /*
  * What libfabric has in 2.x and the headers of 1.17, which this is built with, have not: the values
@@ -19,6 +20,9 @@ inline constexpr std::uint64_t FI_RESCAN = std::uint64_t{1} << 35;
 inline constexpr std::uint32_t FI_SOCKADDR_IP = FI_ADDR_CXI + 2; /* either of _IN and _IN6 */
 inline constexpr auto FI_PROGRESS_CONTROL_UNIFIED =
 	static_cast<fi_progress>(FI_PROGRESS_MANUAL + 1);
+
+/* fi_eq.h */
+inline constexpr auto FI_CNTR_EVENTS_BYTES = static_cast<fi_cntr_events>(FI_CNTR_EVENTS_COMP + 1);
 
 /* fi_endpoint.h; FI_OPT_ENDPOINT */
 inline constexpr int FI_OPT_MAX_MSG_SIZE = FI_OPT_XPU_TRIGGER + 3;

@@ -262,6 +262,91 @@ TEST(Cntr, AValueThatComesBackIsNoticed)
 	EXPECT_EQ(fi_poll_del(set, &cntr->fid, 0), 0);
 }
 
+/* FI_CNTR_EVENTS_BYTES, libfabric 2.x */
+Owned<fid_cntr> byte_counter(const Node &node)
+{
+	fid_cntr *cntr = nullptr;
+	fi_cntr_attr attr{};
+
+	attr.events = fi_cntr_events(FI_CNTR_EVENTS_COMP + 1);
+	EXPECT_EQ(fi_cntr_open(node.domain.get(), &attr, &cntr, nullptr), 0);
+	return Owned<fid_cntr>(cntr);
+}
+
+/*
+ * "On error, the transfer size is not applied to the error field, that field is increment by 1." A queued
+ * operation counts into its completion_cntr.
+ */
+TEST(Cntr, OfBytesGrowsByWhatIsTransferred)
+{
+	Node node(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_EVENT | FI_TRIGGER));
+	const auto sends = byte_counter(node), receives = byte_counter(node);
+	const auto writes = byte_counter(node), reads = byte_counter(node);
+	const auto remote_writes = byte_counter(node), remote_reads = byte_counter(node);
+	const auto own = byte_counter(node);
+	const auto av = node.av();
+	const auto ep = node.ep();
+	std::vector<char> from(10'000), to(10'000);
+	fid_mr *mr = nullptr;
+	fi_addr_t self;
+
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), to.data(), to.size(),
+			    FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, nullptr),
+		  0);
+	const Owned<fid_mr> region(mr);
+	const std::uint64_t base = node.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ?
+					   reinterpret_cast<std::uintptr_t>(to.data()) :
+					   0;
+	const std::uint64_t key = fi_mr_key(mr);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &sends->fid, FI_SEND), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &receives->fid, FI_RECV), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &writes->fid, FI_WRITE), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &reads->fid, FI_READ), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &remote_writes->fid, FI_REMOTE_WRITE), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &remote_reads->fid, FI_REMOTE_READ), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	ASSERT_EQ(fi_av_insert(av.get(), address_of(ep.get()).data(), 1, &self, 0, nullptr), 1);
+
+	for (const std::size_t len : {8, 0, 5000}) {
+		ASSERT_EQ(fi_trecv(ep.get(), to.data(), to.size(), nullptr, FI_ADDR_UNSPEC, 1, 0,
+				   nullptr),
+			  0);
+		ASSERT_EQ(fi_tsend(ep.get(), from.data(), len, nullptr, self, 1, nullptr), 0);
+	}
+	ASSERT_EQ(fi_inject(ep.get(), from.data(), 3, self), 0);
+	ASSERT_EQ(fi_recv(ep.get(), to.data(), to.size(), nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+	EXPECT_TRUE(reaches(sends.get(), 5011));
+	EXPECT_TRUE(reaches(receives.get(), 5011));
+	ASSERT_EQ(fi_write(ep.get(), from.data(), 100, nullptr, self, base, key, nullptr), 0);
+	ASSERT_EQ(fi_read(ep.get(), from.data(), 7000, nullptr, self, base, key, nullptr), 0);
+	EXPECT_TRUE(reaches(writes.get(), 100));
+	EXPECT_TRUE(reaches(remote_writes.get(), 100));
+	EXPECT_TRUE(reaches(reads.get(), 7000));
+	EXPECT_TRUE(reaches(remote_reads.get(), 7000));
+
+	fi_op_rma op{};
+	iovec iov{from.data(), 300};
+	fi_rma_iov range{base, 300, key};
+	op.ep = ep.get();
+	op.msg = {&iov, nullptr, 1, self, &range, 1, nullptr, 0};
+	fi_deferred_work work{};
+	work.threshold = 100;
+	work.triggering_cntr = writes.get();
+	work.completion_cntr = own.get();
+	work.op_type = FI_OP_WRITE;
+	work.op.rma = &op;
+	ASSERT_EQ(fi_control(&node.domain->fid, FI_QUEUE_WORK, &work), 0);
+	EXPECT_TRUE(reaches(own.get(), 300));
+	EXPECT_TRUE(reaches(remote_writes.get(), 400));
+
+	ASSERT_EQ(fi_write(ep.get(), from.data(), 1000, nullptr, self, base, key + 1, nullptr), 0);
+	EXPECT_EQ(fi_cntr_wait(writes.get(), 1000, patience), -FI_EAVAIL);
+	EXPECT_EQ(fi_cntr_readerr(writes.get()), 1u);
+	EXPECT_EQ(fi_cntr_read(writes.get()), 100u);
+	EXPECT_EQ(fi_cntr_read(remote_writes.get()), 400u);
+}
+
 TEST(Cntr, OpeningRefusesWhatItDoesNotKnow)
 {
 	Node node;

@@ -401,7 +401,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
 	enum treadle_track tracked = cmd->tracked;
 	struct treadle_cq *cq = NULL;
-	u64 len = cmd->d.len; /* a kept completion lies over it */
+	u64 len TREADLE_UNSET;
 	u32 port = cmd->port;
 
 	if (unlikely(error) && ep && READ_ONCE(ep->dead)) {
@@ -409,7 +409,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		return;
 	}
 	if (unlikely(repeats(cmd, flags))) {
-		cmd_again(cmd, len, error, run);
+		cmd_again(cmd, cmd->d.len, error, run);
 		return;
 	}
 	if (unlikely(tracked)) {
@@ -437,11 +437,13 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		spin_lock(&cq->lock);
 		cqe = cq_place(cq, ep);
 		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
-		if (!cq_placed(cq, cqe))
+		if (!cq_placed(cq, cqe)) {
+			len = cmd->d.len; /* which a kept completion lies over */
 			kept = cmd_keep(cq, cmd, &late);
+		}
 	}
-	count(cntr, len, error, run);
-	count_last(notify, len, error, run);
+	count(cntr, kept ? len : cmd->d.len, error, run);
+	count_last(notify, kept ? len : cmd->d.len, error, run);
 	if (held)
 		treadle_obj_put(&cntr->obj);
 	/* of one on a doorbell's stack nothing is left, mostly */
@@ -554,6 +556,14 @@ static __always_inline u64 received(const struct treadle_msg *msg, u32 flags)
 	return msg && !(flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)) ? msg->len : 0;
 }
 
+/* Count a receive. Not inline: mostly there is no counter, and its registers are others' then. */
+static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *notify, u64 len,
+				int error, struct treadle_run *run)
+{
+	count(cntr, len, error, run);
+	count_last(notify, len, error, run);
+}
+
 /*
  * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
  * there was none (cancel, a bad descriptor). The receive is freed or kept; @ep is
@@ -565,7 +575,7 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 				   struct treadle_run *run)
 {
 	u32 flags = recv->flags;
-	struct treadle_cntr *notify = NULL;
+	struct treadle_cntr *notify = NULL, *cntr = NULL;
 	struct treadle_cq *cq = NULL;
 	enum cq_fate fate = CQ_DONE;
 
@@ -599,8 +609,9 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 	}
 	/* who has looked, or thrown away, has not received */
 	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
-		count(ep->cntr_recv, received(msg, flags), error, run);
-	count_last(notify, received(msg, flags), error, run);
+		cntr = ep->cntr_recv;
+	if (unlikely(cntr || notify))
+		count_recv(cntr, notify, received(msg, flags), error, run);
 	if (fate != CQ_KEPT)
 		treadle_recv_free(recv);
 	return true;

@@ -218,7 +218,7 @@ static bool same(const struct format *f, struct value a, struct value b)
 
 static struct value truth(const struct format *f, bool is)
 {
-	return (struct value){ is ? (bits_t)bias(f) << f->frac : 0 };
+	return (struct value){ .re = is ? (bits_t)bias(f) << f->frac : 0 };
 }
 
 static struct value product(const struct format *f, bool complex, struct value a, struct value b)
@@ -226,7 +226,7 @@ static struct value product(const struct format *f, bool complex, struct value a
 	bits_t minus = with_sign(f, true, 0);
 
 	if (!complex)
-		return (struct value){ multiply(f, a.re, b.re) };
+		return (struct value){ .re = multiply(f, a.re, b.re) };
 	return (struct value){
 		.re = add(f, multiply(f, a.re, b.re), multiply(f, a.im, b.im) ^ minus),
 		.im = add(f, multiply(f, a.re, b.im), multiply(f, a.im, b.re)),

@@ -82,8 +82,9 @@ bool has_one_of_each(std::uint8_t opcode, const fi_msg_atomic &msg, const fi_msg
 
 /* The calls with vectors or a structure. Vectors take a command; so does what is refused, with a reason. */
 template <class P>
-ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t flags,
-		 const fi_msg_fetch &results = {}, const fi_msg_compare &compares = {}) noexcept
+[[gnu::always_inline]] inline ssize_t
+transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t flags,
+	 const fi_msg_fetch &results = {}, const fi_msg_compare &compares = {}) noexcept
 {
 	if (!known(msg.datatype, msg.op))
 		return port.refused(-FI_EOPNOTSUPP);

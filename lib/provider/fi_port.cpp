@@ -271,6 +271,7 @@ void Port::update() noexcept
 	if (enabled)
 		attach();
 	update_directed();
+	tx_always_ = own.tx_selective() ? 0 : TREADLE_F_COMPLETION;
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
 	inject_flags_ =
@@ -282,11 +283,6 @@ void Port::update() noexcept
 		     own.tx_caps() & FI_ATOMIC);
 	choose_calls(collective_ops_, calls_of(own.collective_caps(), FI_COLLECTIVE, enabled,
 					       own.reports_tx(), false));
-}
-
-std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
-{
-	return desc_flags_of(flags) | (endpoint_->tx_selective() ? 0 : TREADLE_F_COMPLETION);
 }
 
 std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept

@@ -17,7 +17,7 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 };
 
 /* Is there one range, as long as the buffers? Then the first cache line of a descriptor says all. */
-bool has_one_range(const fi_msg_rma &msg) noexcept
+[[gnu::always_inline]] inline bool has_one_range(const fi_msg_rma &msg) noexcept
 {
 	std::uint64_t len = 0;
 
@@ -31,7 +31,8 @@ bool has_one_range(const fi_msg_rma &msg) noexcept
 
 /* The calls with a structure. Several ranges take a command; so does what is refused, with a reason. */
 template <class P>
-ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_rma &msg, std::uint64_t flags) noexcept
+[[gnu::always_inline]] inline ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_rma &msg,
+					       std::uint64_t flags) noexcept
 {
 	if (!has_one_range(msg)) [[unlikely]]
 		return port.transmit(command_of(opcode, msg), flags, msg.data);

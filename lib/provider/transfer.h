@@ -37,22 +37,36 @@ constexpr std::uint64_t receive_flags(std::uint8_t opcode) noexcept
 	       (opcode == TREADLE_OP_RECV ? FI_MULTI_RECV : peek_flags);
 }
 
-/*
- * The flags of an operation, for the kernel. A buffer to inject is free when the
- * call returns, so the doorbell, which copies it, can't wait for more.
- */
-constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
+/* The flags of an operation that few have, for the kernel. */
+constexpr std::uint32_t rare_desc_flags_of(std::uint64_t flags) noexcept
 {
-	const auto when = [flags](std::uint64_t any_of, std::uint32_t desc_flag) {
-		return flags & any_of ? desc_flag : 0;
+	const auto when = [flags](std::uint64_t flag, std::uint32_t desc_flag) {
+		return flags & flag ? desc_flag : 0;
 	};
 
-	return when(FI_COMPLETION, TREADLE_F_COMPLETION) | when(FI_INJECT, TREADLE_F_INJECT) |
-	       (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
+	/* The doorbell copies a buffer to inject, so it can't wait for more. */
+	return (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
 	       when(FI_FENCE, TREADLE_F_FENCE) | when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
-	       when(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE) |
+	       when(FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE) |
 	       when(FI_MULTI_RECV, TREADLE_F_MULTI_RECV) | when(FI_PEEK, TREADLE_F_PEEK) |
 	       when(FI_CLAIM, TREADLE_F_CLAIM) | when(FI_DISCARD, TREADLE_F_DISCARD);
+}
+
+/* The flags of an operation, for the kernel: a shift each for the usual ones. */
+constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
+{
+	constexpr std::uint64_t usual = FI_COMPLETION | FI_INJECT | FI_DELIVERY_COMPLETE;
+	constexpr std::uint64_t silent = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
+	const auto when = [flags](std::uint64_t flag, std::uint32_t desc_flag) {
+		return static_cast<std::uint32_t>((flags & flag) / (flag / desc_flag));
+	};
+	const std::uint32_t desc_flags = when(FI_COMPLETION, TREADLE_F_COMPLETION) |
+					 when(FI_INJECT, TREADLE_F_INJECT) |
+					 when(FI_DELIVERY_COMPLETE, TREADLE_F_DELIVERY_COMPLETE);
+
+	if (!(flags & ~(usual | silent))) [[likely]]
+		return desc_flags;
+	return desc_flags | rare_desc_flags_of(flags);
 }
 
 /* A vector of one operation, in the kernel's words. */
@@ -84,6 +98,11 @@ struct Buffers : Vector<treadle_iov, TREADLE_MAX_IOV> {
 	{
 	}
 };
+
+inline std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
+{
+	return desc_flags_of(flags) | tx_always_;
+}
 
 /* Which of the flags of a call have a meaning for the operation: no read is injected. */
 constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noexcept
@@ -283,14 +302,11 @@ public:
 	}
 
 	/* The same with any flags. */
-	ssize_t transmit(Message message, const Atomic &atomic, std::uint64_t flags) noexcept
+	[[gnu::always_inline]] ssize_t transmit(Message message, const Atomic &atomic,
+						std::uint64_t flags) noexcept
 	{
-		const std::uint64_t unknown = flags & ~(transmit_flags(message.opcode) & ~unheard_);
-
-		if (unknown || flags & FI_TRIGGER || shares_tx_) [[unlikely]] {
-			Command command = command_of(message, atomic);
-			return transmit(command, flags);
-		}
+		if (needs_command(message.opcode, flags)) [[unlikely]]
+			return transmit_command(message, flags, atomic);
 		message.flags = tx_desc_flags(flags);
 		return sent(tx_->post(message, atomic), message.opcode);
 	}
@@ -320,15 +336,15 @@ public:
 	}
 
 	/* Any buffers, any flags. */
-	ssize_t transmit(Message message, const iovec *iov, std::size_t count,
-			 std::uint64_t flags) noexcept
+	[[gnu::always_inline]] ssize_t transmit(Message message, const iovec *iov,
+						std::size_t count, std::uint64_t flags) noexcept
 	{
-		if (count == 1 && iov) {
+		if (count == 1 && iov) [[likely]] {
 			message.addr = address_of(iov->iov_base);
 			message.len = iov->iov_len;
 			return transmit_as(message, flags);
 		}
-		return transmit_as(message, flags, Buffers(iov, count));
+		return transmit_vector(message, iov, count, flags);
 	}
 	ssize_t receive(Message message, const iovec *iov, std::size_t count,
 			std::uint64_t flags) noexcept
@@ -354,25 +370,46 @@ public:
 	}
 
 private:
+	/* Must it say whose it is, or when it is to start? So does what is refused for its flags. */
+	bool needs_command(std::uint8_t opcode, std::uint64_t flags) const noexcept
+	{
+		return flags & (~transmit_flags(opcode) | unheard_ | FI_TRIGGER) || shares_tx_;
+	}
+	/* Out of line: a command is large. */
+	[[gnu::noinline]] ssize_t transmit_command(const Message &message, std::uint64_t flags,
+						   const Atomic &atomic) noexcept
+	{
+		Command command = command_of(message, atomic);
+		return transmit(command, flags);
+	}
 	template <class... B>
-	ssize_t transmit_as(Message message, std::uint64_t given, const B &...buffers) noexcept
+	[[gnu::noinline]] ssize_t transmit_command(const Message &message, std::uint64_t flags,
+						   const B &...buffers) noexcept
+	{
+		Command command = command_of(message);
+		(command.buffers(buffers.span()), ...);
+		return transmit(command, flags, message.data);
+	}
+
+	[[gnu::noinline]] ssize_t transmit_vector(Message message, const iovec *iov,
+						  std::size_t count, std::uint64_t flags) noexcept
+	{
+		return transmit_as(message, flags, Buffers(iov, count));
+	}
+	template <class... B>
+	[[gnu::always_inline]] ssize_t transmit_as(Message &message, std::uint64_t given,
+						   const B &...buffers) noexcept
 	{
 		const std::uint64_t flags = flags_for(message.opcode, given);
-		const std::uint64_t unknown = flags & ~(transmit_flags(message.opcode) & ~unheard_);
 
-		if (unknown || (buffers.too_many() || ...)) [[unlikely]]
-			return refused(flags_refused(unknown, name_of(message.opcode)));
+		if ((buffers.too_many() || ...)) [[unlikely]]
+			return refused(flags_refused(0, name_of(message.opcode)));
+		if (needs_command(message.opcode, flags)) [[unlikely]]
+			return transmit_command(message, flags, buffers...);
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
-		if (flags & FI_TRIGGER) {
-			Command command = command_of(message).on(endpoint_->id());
-			(command.buffers(buffers.span()), ...);
-			return sent(post_triggered(command, *endpoint_,
-						   [&] { return tx_->post(command); }),
-				    message.opcode);
-		}
-		return sent(post(message, buffers...), message.opcode);
+		return sent(tx_->post(message, buffers.span()...), message.opcode);
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
@@ -418,14 +455,10 @@ private:
 	}
 
 	/* To a ring that may be shared. */
-	template <class... B> int post(const Message &message, const B &...buffers) noexcept
+	int post(const Message &message) noexcept
 	{
-		if (shares_tx_) [[unlikely]] {
-			Command command = command_of(message).on(endpoint_->id());
-			(command.buffers(buffers.span()), ...);
-			return tx_->post(command);
-		}
-		return tx_->post(message, buffers.span()...);
+		return shares_tx_ ? tx_->post(command_of(message).on(endpoint_->id())) :
+				    tx_->post(message);
 	}
 
 	static ssize_t finish(int rc, std::uint8_t opcode) noexcept

@@ -113,7 +113,8 @@ private:
 
 	/* what: a message, also with an atomic or a vector, or a command; it takes so many slots. */
 	template <class... What>
-	int put(std::uint32_t flags, std::uint32_t slots, const What &...what) noexcept
+	[[gnu::always_inline]] int put(std::uint32_t flags, std::uint32_t slots,
+				       const What &...what) noexcept
 	{
 		const std::lock_guard guard(lock_);
 		int rc = ring_.put(what...);

@@ -402,17 +402,25 @@ static int outcome(struct lane *l, const struct command_kind *k, size_t len, int
 	return result;
 }
 
+/* Until the doorbell takes it: several in a row may fail. The first answer. */
+static int put_until_taken(struct lane *l, const struct command_kind *k, struct treadle_desc d)
+{
+	int first = put(l, k, d), result = first;
+
+	for (int tries = 0; result != 1; tries++) {
+		need(is_clean(result) && tries < 4);
+		result = put(l, k, d);
+	}
+	return first;
+}
+
 /* The counter that makes it go is one more; 0, or -EIO: that was counted as an error. Not without a receive. */
 static int goes_once(struct lane *l, const struct command_kind *k, __u64 times)
 {
 	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0);
 	__u64 end = now_ns() + PATIENCE_NS, errors = cntr_errors(&l->told);
-	int result = put(l, k, add);
 
-	if (result != 1) {
-		need(is_clean(result));
-		need(put(l, k, add) == 1);
-	}
+	put_until_taken(l, k, add);
 	while (cntr_value(&l->told) + cntr_errors(&l->told) < times && now_ns() < end)
 		sched_yield();
 	need(cntr_value(&l->told) + cntr_errors(&l->told) == times);
@@ -430,9 +438,7 @@ static int outcome_of_repeating(struct lane *l, const struct command_kind *k, si
 
 	post_receive(l, k);
 	fail_nth(n);
-	result = put(l, k, d);
-	if (result != 1)
-		need(put(l, k, d) == 1);
+	result = put_until_taken(l, k, d);
 	went = goes_once(l, k, 1);
 	*failed = has_failed();
 	result = result == 1 ? went : result;

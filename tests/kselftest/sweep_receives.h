@@ -86,6 +86,15 @@ static int post_receive_of(struct lane *l, struct treadle_desc r)
 	return result == 1 ? 0 : result;
 }
 
+/* There was no memory to post a receive by a command: nobody has met it, so its completion names no buffer. */
+static bool is_unposted(struct lane *l)
+{
+	const struct cq *q = &l->b.rcq;
+	const struct treadle_cqe *c = &q->cqes[q->cons & (q->entries - 1)];
+
+	return has_error(q) && c->error == ENOMEM && !c->buf;
+}
+
 /* After @r is posted, whose @n-th point fails. Until that is over there is no other call, in which something could fail. */
 static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool told, int n)
 {
@@ -103,6 +112,14 @@ static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool to
 		sched_yield();
 	if (m.rung == 0)
 		m.failed = has_failed();
+	if (r && r->flags & (TREADLE_F_EXT | TREADLE_F_CLAIM) && !(r->flags & TREADLE_F_PEEK) &&
+	    is_unposted(l)) {
+		need(m.failed && cq_next(&l->b.rcq).context == 9);
+		m.rung = -ENOMEM;
+		need(post_receive_of(l, *r) == 0);
+		while (cq_empty(&l->b.rcq) && now_ns() < end)
+			sched_yield();
+	}
 	if (!told)
 		m.message = -(int)cq_next(&l->a.cq).error;
 	if (cq_poll(&l->b.rcq, &c)) {

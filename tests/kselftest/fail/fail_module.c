@@ -4,7 +4,7 @@
  * is its turn (tests/fail), and which counts what it gets and gives back. It takes the place of the module for as
  * long as this runs, so that loading and unloading are swept, too.
  *
- * test-timeout: 900
+ * test-timeout: 1500
  */
 #include "fail.h"
 

@@ -5,6 +5,7 @@
 #include "command.cpp"
 #include "completion_queue.cpp"
 #include "context.cpp"
+#include "memcheck.cpp"
 #include "object.cpp"
 #include "receive_ring.cpp"
 #include "result.cpp"

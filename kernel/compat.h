@@ -10,7 +10,7 @@
 #include <linux/hrtimer.h>
 #include <linux/hugetlb_inline.h>
 #include <linux/mm.h>
-#if __has_include(<linux/io_uring/cmd.h>) /* since 6.7 */
+#if HAVE_IO_URING_CMD_H
 #include <linux/io_uring/cmd.h>
 #else
 #include <linux/io_uring.h>

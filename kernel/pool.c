@@ -111,6 +111,7 @@ static void pool_kick(struct treadle_pool *pool)
 
 /* The pool of @ctx, locked. It may change until it is. */
 static struct treadle_pool *pool_lock(struct treadle_ctx *ctx, unsigned long *flags)
+	__acquires(&ctx->pool->lock)
 {
 	struct treadle_pool *pool;
 

@@ -41,9 +41,9 @@ Identity identity() noexcept
 	return {device.st_rdev, module.st_ino};
 }
 
-std::mutex lock;
+std::mutex known_lock;
 Identity known_identity;
-treadle_query known;
+treadle_query known_limits;
 
 } // namespace
 
@@ -53,15 +53,15 @@ Result<treadle_query> kernel_limits() noexcept
 	const bool allowed =
 		now.module && !faccessat(AT_FDCWD, TREADLE_DEVICE, R_OK | W_OK, AT_EACCESS);
 	{
-		const std::lock_guard guard(lock);
+		const std::lock_guard guard(known_lock);
 		if (allowed && now == known_identity)
-			return known;
+			return known_limits;
 	}
 	const auto limits = Context::query();
 	if (limits && allowed) {
-		const std::lock_guard guard(lock);
+		const std::lock_guard guard(known_lock);
 		known_identity = now;
-		known = *limits;
+		known_limits = *limits;
 	}
 	return limits;
 }

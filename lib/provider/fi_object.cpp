@@ -16,8 +16,8 @@ struct Registry {
 	std::multimap<const void *, ::fid *> by_context; /* of one context the oldest first */
 };
 /* Never destroyed, as the list of open domains. */
-alignas(Registry) std::byte place[sizeof(Registry)];
-Registry &registry = *new (place) Registry;
+alignas(Registry) std::byte registry_place[sizeof(Registry)];
+Registry &registry = *new (registry_place) Registry;
 
 } // namespace
 

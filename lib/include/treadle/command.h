@@ -38,6 +38,8 @@ public:
 	}
 	Command &operator=(const Command &other) noexcept
 	{
+		if (this == &other)
+			return *this;
 		desc_ = other.desc_;
 		range_len_ = other.range_len_;
 		result_len_ = other.result_len_;

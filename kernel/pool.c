@@ -320,7 +320,7 @@ static bool pool_follow(struct treadle_pool *pool, struct treadle_ctx *ctx)
 	if (likely(group == pool->group))
 		return false;
 	next = pool_get(ctx->user, group);
-	if (!next) /* no memory: here, for now */
+	if (!next) /* no memory: its works are done in this group */
 		return false;
 	if (context_moves(pool, next, ctx))
 		treadle_pool_put(pool); /* the context's; the thread has its own */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: addresses and address vectors
+ * treadle: address vectors
  *
  * fi_av(3). 28 bytes and a bit a peer, and 256 KiB at most for the hash that finds the
  * index of a sender. All addresses of this machine with one port are one
@@ -10,9 +10,6 @@
  * then it sees either one or the other port, and one that was led astray by it
  * looks again (av->freed).
  */
-#include <linux/in.h>
-#include <linux/in6.h>
-#include <linux/inetdevice.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
@@ -20,11 +17,8 @@
 #include <linux/sched/signal.h>
 #include <linux/seqlock.h>
 #include <linux/slab.h>
+#include <linux/socket.h>
 #include <linux/uaccess.h>
-#include <net/addrconf.h>
-#include <net/ip_fib.h>
-#include <net/ipv6.h>
-#include <net/route.h>
 
 #include "treadle.h"
 
@@ -55,33 +49,6 @@ struct treadle_av_table {
 	u64 *ids;	     /* AV_IDS: behind that, what completions call them; or NULL */
 	struct av_entry entries[];
 };
-
-bool treadle_addr_valid(const struct treadle_addr *addr)
-{
-	if (addr->family == AF_INET)
-		return !addr->scope && !memchr_inv(addr->addr + 4, 0, 12);
-	return addr->family == AF_INET6;
-}
-
-/* Is it one of this machine's, as the network namespace sees it? */
-bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
-{
-	const struct in6_addr *v6 = (const struct in6_addr *)addr->addr;
-	__be32 v4 = *(const __be32 *)addr->addr;
-
-	if (addr->family == AF_INET6) {
-		if (!ipv6_addr_v4mapped(v6))
-			return ipv6_addr_any(v6) || ipv6_addr_loopback(v6) ||
-#if IS_REACHABLE(CONFIG_IPV6)
-			       ipv6_chk_addr(net, v6, NULL, 0);
-#else
-			       false;
-#endif
-		v4 = v6->s6_addr32[3];
-	}
-	return ipv4_is_loopback(v4) || v4 == htonl(INADDR_ANY) ||
-	       inet_addr_type(net, v4) == RTN_LOCAL;
-}
 
 /* --- lookups of the data path --------------------------------------------------------- */
 

@@ -175,8 +175,11 @@ void treadle_names_exit(void);
 struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg);
 void treadle_av_forget(struct treadle_av *av);
 
-/* address.c */
+/* local.c */
 bool treadle_addr_valid(const struct treadle_addr *addr);
+bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
+
+/* address.c */
 /* What names a receiver in one network namespace: its port, and which of its receive contexts. */
 static inline u32 treadle_name(u16 port, u32 context)
 {
@@ -188,7 +191,6 @@ u64 treadle_av_name(struct treadle_av *av, u16 port);
 struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg);
 void treadle_av_release(struct kref *ref);
 void treadle_av_free(struct treadle_obj *obj);
-bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 
 /* mr.c */
 

@@ -109,12 +109,19 @@ static u32 find_port(struct treadle_av_table *t, __be16 port)
 	return NO_ENTRY;
 }
 
-/* What a completion calls the peer with @port, or TREADLE_ADDR_ANY. */
-u64 treadle_av_name(struct treadle_av *av, u16 port)
+/**
+ * treadle_av_name() - what completions call a peer
+ * @av: vector of the receiver
+ * @port: of the peer
+ * @name: the peer's identifier or index; TREADLE_ADDR_ANY if it has neither
+ *
+ * Context: any that may enter an RCU reader.
+ * Return: whether @av has the peer.
+ */
+bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name)
 {
 	struct treadle_av_table *t;
 	unsigned int seq, looks = LOOKS;
-	u64 name;
 	u32 i;
 
 	rcu_read_lock();
@@ -122,13 +129,17 @@ u64 treadle_av_name(struct treadle_av *av, u16 port)
 		seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
 		i = find_port(t, htons(port));
-		name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
+		*name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
 		if (unlikely(t->ids) && i != NO_ENTRY)
-			name = READ_ONCE(t->ids[i]); /* if it was not freed, and is not another's */
+			*name = READ_ONCE(
+				t->ids[i]); /* if it was not freed, and is not another's */
 	} while (unlikely(i == NO_ENTRY || t->ids) && read_seqcount_retry(&av->freed, seq) &&
 		 --looks);
 	rcu_read_unlock();
-	return likely(looks) ? name : TREADLE_ADDR_ANY;
+	if (likely(looks))
+		return i != NO_ENTRY;
+	*name = TREADLE_ADDR_ANY;
+	return false;
 }
 
 /* --- changes, under av->lock ----------------------------------------------------------------- */
@@ -300,17 +311,27 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 	return i;
 }
 
-static int remove_one(struct treadle_av *av, u64 index)
+/* The peer at @index, or NULL. */
+static struct av_entry *used_entry(struct treadle_av *av, u64 index)
 {
-	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+	struct treadle_av_table *t =
+		rcu_dereference_protected(av->table, lockdep_is_held(&av->lock));
 	struct av_entry *e;
 
 	if (index >= av->used)
+		return NULL;
+	e = &t->entries[array_index_nospec(index, av->used)];
+	return e->state == ENTRY_FREE ? NULL : e;
+}
+
+static int remove_one(struct treadle_av *av, u64 index)
+{
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+	struct av_entry *e = used_entry(av, index);
+
+	if (!e)
 		return -ENOENT;
-	index = array_index_nospec(index, av->used);
-	e = &t->entries[index];
-	if (e->state == ENTRY_FREE)
-		return -ENOENT;
+	index = e - t->entries;
 	if (e->state == ENTRY_LOCAL && e->hashed)
 		unhash_entry(t, index);
 	else if (e->state == ENTRY_LOCAL)
@@ -531,8 +552,7 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 {
 	struct treadle_av_lookup *arg = u->arg;
-	const struct av_entry *e = NULL;
-	struct treadle_av_table *t;
+	const struct av_entry *e;
 	struct treadle_av_obj *o;
 	struct treadle_av *av;
 	int ret = -ENOENT;
@@ -545,10 +565,8 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 		treadle_obj_put(&o->obj);
 		return -EINTR;
 	}
-	t = rcu_dereference_protected(av->table, true);
-	if (arg->index < av->used)
-		e = &t->entries[array_index_nospec(arg->index, av->used)];
-	if (e && e->state != ENTRY_FREE) {
+	e = used_entry(av, arg->index);
+	if (e) {
 		memset(&arg->addr, 0, sizeof(arg->addr));
 		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
 		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;
@@ -560,6 +578,34 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 		ret = 0;
 	}
 	mutex_unlock(&av->lock);
+	treadle_obj_put(&o->obj);
+	return ret;
+}
+
+/* A completion has the old identifier or the new one: each is read and written whole. */
+int treadle_ioc_av_set_id(struct treadle_ucmd *u)
+{
+	struct treadle_av_set_id *arg = u->arg;
+	struct treadle_av_obj *o = av_get_writable(u->ctx, arg->av);
+	const struct av_entry *e;
+	struct treadle_av_table *t;
+	int ret = 0;
+
+	if (IS_ERR(o))
+		return PTR_ERR(o);
+	if (mutex_lock_killable(&o->av->lock)) {
+		treadle_obj_put(&o->obj);
+		return -EINTR;
+	}
+	t = rcu_dereference_protected(o->av->table, lockdep_is_held(&o->av->lock));
+	e = used_entry(o->av, arg->index);
+	if (!t->ids)
+		ret = -EINVAL;
+	else if (!e)
+		ret = -ENOENT;
+	else
+		WRITE_ONCE(t->ids[e - t->entries], arg->id);
+	mutex_unlock(&o->av->lock);
 	treadle_obj_put(&o->obj);
 	return ret;
 }

@@ -500,8 +500,8 @@ static __always_inline void tell_source(struct treadle_cqe *cqe, const struct tr
 {
 	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
 		return;
-	cqe->src = treadle_av_name(ep->av, port);
-	if (cqe->src == TREADLE_ADDR_ANY && (ep->flags & TREADLE_EP_SOURCE_ERR) && !cqe->error)
+	if (!treadle_av_name(ep->av, port, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
+	    !cqe->error)
 		unknown_source(cqe, ep, port);
 }
 

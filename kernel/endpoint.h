@@ -187,7 +187,7 @@ static inline u32 treadle_name(u16 port, u32 context)
 }
 
 int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name);
-u64 treadle_av_name(struct treadle_av *av, u16 port);
+bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name);
 struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg);
 void treadle_av_release(struct kref *ref);
 void treadle_av_free(struct treadle_obj *obj);

@@ -53,7 +53,7 @@ static int ioc_query(struct treadle_ucmd *u)
 			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
 			    TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV |
 			    TREADLE_FEATURE_AV_IDS | TREADLE_FEATURE_CELL |
-			    TREADLE_FEATURE_CNTR_BYTES |
+			    TREADLE_FEATURE_CNTR_BYTES | TREADLE_FEATURE_AV_SET_ID |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -120,6 +120,7 @@ static const struct ioc iocs[] = {
 	IOC(REJECT, treadle_reject, reserved, SILENT, treadle_ioc_reject),
 	IOC(SHUTDOWN, treadle_shutdown, reserved, SILENT, treadle_ioc_shutdown),
 	IOC(CELL_CREATE, treadle_cell_create, ro, ANSWERS, treadle_ioc_cell_create),
+	IOC(AV_SET_ID, treadle_av_set_id, id, SILENT, treadle_ioc_av_set_id),
 };
 
 union ioc_arg {
@@ -413,6 +414,7 @@ static_assert(sizeof(struct treadle_av_create) == 32);
 static_assert(sizeof(struct treadle_av_insert) == 40);
 static_assert(sizeof(struct treadle_av_remove) == 24);
 static_assert(sizeof(struct treadle_av_lookup) == 40);
+static_assert(sizeof(struct treadle_av_set_id) == 24);
 static_assert(sizeof(struct treadle_ring_create) == 56);
 static_assert(sizeof(struct treadle_ep_create) == 64);
 static_assert(sizeof(struct treadle_ep_enable) == 56);

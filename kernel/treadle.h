@@ -59,6 +59,7 @@ int treadle_ioc_av_create(struct treadle_ucmd *u);
 int treadle_ioc_av_insert(struct treadle_ucmd *u);
 int treadle_ioc_av_remove(struct treadle_ucmd *u);
 int treadle_ioc_av_lookup(struct treadle_ucmd *u);
+int treadle_ioc_av_set_id(struct treadle_ucmd *u);
 int treadle_ioc_tx_create(struct treadle_ucmd *u);
 int treadle_ioc_rx_create(struct treadle_ucmd *u);
 int treadle_ioc_ep_create(struct treadle_ucmd *u);

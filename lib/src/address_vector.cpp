@@ -87,6 +87,16 @@ int AddressVector::remove(std::span<const std::uint64_t> indices) noexcept
 	return sys::call(fd(), TREADLE_IOC_AV_REMOVE, args);
 }
 
+int AddressVector::set_id(std::uint64_t index, std::uint64_t id) noexcept
+{
+	treadle_av_set_id args{};
+
+	args.av = number();
+	args.index = index;
+	args.id = id;
+	return sys::call(fd(), TREADLE_IOC_AV_SET_ID, args);
+}
+
 Result<treadle_addr> AddressVector::lookup(std::uint64_t index) const noexcept
 {
 	treadle_av_lookup args{};

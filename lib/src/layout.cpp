@@ -155,6 +155,11 @@ AT(treadle_av_lookup, size, 0);
 AT(treadle_av_lookup, av, 4);
 AT(treadle_av_lookup, index, 8);
 AT(treadle_av_lookup, addr, 16);
+SIZE(treadle_av_set_id, 24);
+AT(treadle_av_set_id, size, 0);
+AT(treadle_av_set_id, av, 4);
+AT(treadle_av_set_id, index, 8);
+AT(treadle_av_set_id, id, 16);
 
 SIZE(treadle_ring_create, 56);
 AT(treadle_ring_create, size, 0);

@@ -22,7 +22,7 @@ static int create(int fd, enum kind kind, __u32 *id)
 {
 	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 8};
 	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
-	struct treadle_av_create av = {.size = sizeof(av)};
+	struct treadle_av_create av = {.size = sizeof(av), .flags = TREADLE_AV_IDS};
 	struct treadle_mr_create mr = {.size = sizeof(mr),
 				       .flags = TREADLE_MR_KERNEL_KEY,
 				       .access = TREADLE_ACCESS_SEND,
@@ -145,6 +145,16 @@ static void valid_lookup(world *w, void *arg)
 	insert_one(w);
 	a->av = w->id[AV];
 	a->index = one_index;
+}
+
+static void valid_set_id(world *w, void *arg)
+{
+	struct treadle_av_set_id *a = arg;
+
+	insert_one(w);
+	a->av = w->id[AV];
+	a->index = one_index;
+	a->id = 5;
 }
 
 static void valid_ep(world *w, void *arg)
@@ -365,6 +375,7 @@ static const struct row {
 	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
 	  { ID(treadle_av_remove, av, 1 << AV) } },
 	{ CASE(AV_LOOKUP, 40, 0, valid_lookup), {}, { ID(treadle_av_lookup, av, 1 << AV) } },
+	{ CASE(AV_SET_ID, 24, 0, valid_set_id), {}, { ID(treadle_av_set_id, av, 1 << AV) } },
 	{ CASE(TX_CREATE, 56, 0, valid_ring),
 	  { AT(treadle_ring_create, flags, TREADLE_TX_SHARED), AT(treadle_ring_create, reserved, 0),
 	    AT(treadle_ring_create, buffered, 0) } },

@@ -310,6 +310,63 @@ TEST(sources_have_their_identifier)
 	close(n.fd);
 }
 
+static int set_id(int fd, __u32 av, __u64 index, __u64 id)
+{
+	struct treadle_av_set_id s = {.size = sizeof(s), .av = av, .index = index, .id = id};
+
+	return call(fd, TREADLE_IOC_AV_SET_ID, &s);
+}
+
+TEST(an_identifier_is_set_later)
+{
+	struct treadle_addr crowd[100];
+	struct treadle_cqe cqe;
+	struct treadle_ep_enable e;
+	struct node n, senders[2];
+	__u64 to[2], index, none = TREADLE_ADDR_ANY;
+	char buf[8];
+
+	node_create(&n, (struct options){});
+	ASSERT_EQ(0, create_as(n.fd, TREADLE_AV_IDS, NULL, &n.av));
+	e = node_bindings(&n);
+	e.flags = TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR;
+	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
+	for (int i = 0; i < 2; i++) {
+		node_open(&senders[i], (struct options){});
+		to[i] = peer(&senders[i], n.addr);
+	}
+	ASSERT_EQ(0, insert_as(n.fd, n.av, &senders[0].addr, 1, &index, &none));
+
+	/* The vector has the first sender, which has no identifier: no error of EP_SOURCE_ERR. */
+	for (int i = 0; i < 2; i++) {
+		need(post_recv(&n, recv_of(buf, 8, TREADLE_ADDR_ANY, 1)) == 0);
+		need(post(&senders[i], send_of("hello", 6, to[i], 1)) == 1);
+		cqe = cq_next(&n.rcq);
+		EXPECT_EQ(i ? EADDRNOTAVAIL : 0, cqe.error);
+		if (!i) {
+			EXPECT_EQ(TREADLE_ADDR_ANY, cqe.src);
+		}
+	}
+	ASSERT_EQ(0, set_id(n.fd, n.av, index, 0xfedcba9876543210));
+	EXPECT_EQ(0xfedcba9876543210, called(&n, &senders[0], to[0]));
+	for (int i = 0; i < ARRAY_SIZE(crowd); i++)
+		crowd[i] = nth(1000 + i);
+	ASSERT_EQ(0, insert_as(n.fd, n.av, crowd, ARRAY_SIZE(crowd), NULL, NULL));
+	EXPECT_EQ(0xfedcba9876543210, called(&n, &senders[0], to[0]));
+	ASSERT_EQ(0, set_id(n.fd, n.av, index, 7));
+	EXPECT_EQ(7, called(&n, &senders[0], to[0]));
+	ASSERT_EQ(0, set_id(n.fd, n.av, index, none));
+	EXPECT_EQ(none, called(&n, &senders[0], to[0]));
+
+	ASSERT_EQ(0, av_remove(n.fd, n.av, &index, 1));
+	EXPECT_EQ(-ENOENT, set_id(n.fd, n.av, index, 7));
+	EXPECT_EQ(-ENOENT, set_id(n.fd, n.av, 101, 7));
+	EXPECT_EQ(-ENOENT, set_id(n.fd, n.av, none, 7));
+	for (int i = 0; i < 2; i++)
+		close(senders[i].fd);
+	close(n.fd);
+}
+
 TEST_F(av, identifiers_need_a_vector_for_them)
 {
 	struct treadle_addr a = nth(1);
@@ -317,6 +374,7 @@ TEST_F(av, identifiers_need_a_vector_for_them)
 	__u32 av;
 
 	EXPECT_EQ(-EINVAL, insert_as(self->fd, self->av, &a, 1, &index, &id));
+	EXPECT_EQ(-EINVAL, set_id(self->fd, self->av, 0, id));
 	EXPECT_EQ(-EINVAL, create_as(self->fd, TREADLE_AV_IDS, "shared", &av));
 	ASSERT_EQ(0, create_as(self->fd, TREADLE_AV_IDS, NULL, &av));
 	EXPECT_EQ(-EFAULT, insert_as(self->fd, av, &a, 1, &index, (void *)8));

@@ -307,6 +307,8 @@ static void uses_address_vector(struct walker *w, struct file *f)
 					   .indices = (unsigned long)out};
 	struct treadle_av_lookup lookup = {
 		.size = sizeof(lookup), .av = insert.av, .index = roll(w, 8)};
+	struct treadle_av_set_id set_id = {
+		.size = sizeof(set_id), .av = insert.av, .index = roll(w, 8), .id = roll(w, 8)};
 
 	for (int i = 0; i < 4; i++) {
 		addrs[i] = some_addr(w);
@@ -318,6 +320,9 @@ static void uses_address_vector(struct walker *w, struct file *f)
 		break;
 	case 1:
 		TRY(w, f, TREADLE_IOC_AV_LOOKUP, &lookup);
+		break;
+	case 2:
+		TRY(w, f, TREADLE_IOC_AV_SET_ID, &set_id);
 		break;
 	default:
 		TRY(w, f, TREADLE_IOC_AV_INSERT, &insert);

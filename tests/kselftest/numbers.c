@@ -121,6 +121,7 @@ static const struct field {
 	FIELD(AV_INSERT, treadle_av_insert, av, AV),
 	FIELD(AV_LOOKUP, treadle_av_lookup, av, AV),
 	FIELD(AV_REMOVE, treadle_av_remove, av, AV),
+	FIELD(AV_SET_ID, treadle_av_set_id, av, AV),
 	FIELD(EP_CREATE, treadle_ep_create, parent, SCALABLE),
 	FIELD(EP_ENABLE, treadle_ep_enable, ep, EP),
 	FIELD(EP_ENABLE, treadle_ep_enable, tx, TX),
@@ -161,6 +162,7 @@ union arg {
 	struct treadle_av_insert av_insert;
 	struct treadle_av_remove av_remove;
 	struct treadle_av_lookup av_lookup;
+	struct treadle_av_set_id av_set_id;
 	struct treadle_ep_create ep_create;
 	struct treadle_ep_enable ep_enable;
 	struct treadle_mr_create mr_create;

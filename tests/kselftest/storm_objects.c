@@ -21,7 +21,7 @@ static void set_sail(int seconds)
 }
 
 #define SLOTS 8
-enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17 }; /* of the kinds of calls */
+enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17, SETS_ID = 19 }; /* of the kinds of calls */
 
 enum kind { CQ, CNTR, AV, MR, RING, EP, PASSIVE, EQ, CELL, KINDS };
 
@@ -290,8 +290,8 @@ static long makes_one(struct crowd *c, __u64 *state)
 }
 
 /* Which kind of object each call is for; -1: of several. */
-static const int meant[] = {RING, -1, -1, -1, EP,      CNTR, CELL, 0,	    -1, AV,
-			    AV,	  AV, MR, EP, PASSIVE, EP,   EP,   PASSIVE, EP, 0};
+static const int meant[] = {RING, -1, -1, -1,	   EP, CNTR, CELL,    0,  -1, AV, AV,
+			    AV,	  MR, EP, PASSIVE, EP, EP,   PASSIVE, EP, AV, 0};
 
 #define KINDS_OF_CALLS ((int)ARRAY_SIZE(meant))
 
@@ -305,6 +305,7 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 	struct treadle_ep_enable e = {.size = sizeof(e), .ep = id, .cntr_send = cntr};
 	struct treadle_av_remove r = {.size = sizeof(r), .av = id, .count = 1};
 	struct treadle_av_lookup l = {.size = sizeof(l), .av = id};
+	struct treadle_av_set_id s = {.size = sizeof(s), .av = id, .id = 1};
 	struct treadle_addr addr = loopback(1);
 	__u64 index = 0, context = lottery(state) % 8;
 	__u32 count = 1, request = __atomic_load_n(&c->request, __ATOMIC_RELAXED);
@@ -353,6 +354,8 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 		return MAY(reject_with(c->fd, id, request, NULL, 0), EOPNOTSUPP);
 	case 18:
 		return MAY(hang_up(c->fd, id), EOPNOTSUPP, ENOTCONN);
+	case SETS_ID: /* the vectors are without identifiers */
+		return MAY(call(c->fd, TREADLE_IOC_AV_SET_ID, &s), EINVAL);
 	default:
 		return makes_one(c, state);
 	}
@@ -377,7 +380,7 @@ static void *meddles(void *arg)
 static bool each_was_done(const struct crowd *c)
 {
 	for (int i = 0; i < KINDS_OF_CALLS; i++) {
-		bool done = i != CANCELS_WORK && i != ACCEPTS && i != REJECTS;
+		bool done = i != CANCELS_WORK && i != ACCEPTS && i != REJECTS && i != SETS_ID;
 
 		if (!__atomic_load_n(&c->done[done][i], __ATOMIC_RELAXED))
 			return false;

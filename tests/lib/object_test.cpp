@@ -196,7 +196,7 @@ TEST_F(ObjectTest, endpoint_of_ipv6)
 class AddressTest : public ObjectTest
 {
 protected:
-	AddressVector av = must(AddressVector::create(context), "av");
+	AddressVector av = must(AddressVector::create_with_ids(context), "av");
 };
 
 TEST_F(AddressTest, indices_count_from_zero_and_are_used_again)
@@ -216,6 +216,17 @@ TEST_F(AddressTest, indices_count_from_zero_and_are_used_again)
 	EXPECT_EQ(av.remove({&indices[1], 1}), -ENOENT);
 	EXPECT_EQ(must(av.insert(loopback(4)), "insert"), 1u);
 	EXPECT_EQ(must(av.lookup(1), "lookup").port, htons(4));
+}
+
+TEST_F(AddressTest, identifiers_are_of_entries_in_a_vector_for_them)
+{
+	AddressVector without = must(AddressVector::create(context), "av");
+
+	EXPECT_EQ(av.set_id(0, 5), -ENOENT);
+	EXPECT_EQ(must(av.insert(loopback(1)), "insert"), 0u);
+	EXPECT_EQ(av.set_id(0, 5), 0);
+	EXPECT_EQ(must(without.insert(loopback(1)), "insert"), 0u);
+	EXPECT_EQ(without.set_id(0, 5), -EINVAL);
 }
 
 TEST_F(AddressTest, unknown_families_are_skipped)

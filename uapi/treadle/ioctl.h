@@ -50,7 +50,7 @@
  * E2BIG        size larger than a page, or than the kernel knows with an excess not zero
  * ENOTTY       no such ioctl
  * ENOENT       no object with this id in this context; nothing to cancel; no address
- *		vector with this name
+ *		vector with this name, or no entry with this index
  * EBADF        the object is of another kind
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
@@ -130,6 +130,7 @@
 #define TREADLE_FEATURE_MR_IOV	   (1ULL << 10) /* TREADLE_MAX_MR_IOV ranges, MR_UNMAPPED */
 #define TREADLE_FEATURE_AV_IDS	   (1ULL << 11) /* AV_IDS */
 #define TREADLE_FEATURE_CNTR_BYTES (1ULL << 12) /* CNTR_BYTES */
+#define TREADLE_FEATURE_AV_SET_ID  (1ULL << 13) /* AV_SET_ID */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
@@ -268,7 +269,8 @@ struct treadle_av_create {
  * @addrs: pointer to struct treadle_addr[count]
  * @out:   pointer to __u64[count]: the indices; or 0
  * @ids:   pointer to __u64[count]: what completions call them instead of their index
- *	   (AV_IDS, else EINVAL); or 0: their index. Commands name the index in any case
+ *	   (AV_IDS, else EINVAL); or 0: their index. Commands name the index in any case.
+ *	   TREADLE_ADDR_ANY: nothing, and EP_SOURCE_ERR does not complain
  *
  * Indices count from 0 in the order of insertion; the lowest of removed peers is
  * used again first. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
@@ -302,6 +304,17 @@ struct treadle_av_lookup {
 	__u32 av;
 	__u64 index;
 	struct treadle_addr addr;
+};
+
+/*
+ * struct treadle_av_set_id - @id: what completions call the peer at @index from now on (AV_IDS, else
+ * EINVAL). ENOENT: no such entry
+ */
+struct treadle_av_set_id {
+	__u32 size;
+	__u32 av;
+	__u64 index;
+	__u64 id;
 };
 
 /**
@@ -535,6 +548,7 @@ struct treadle_destroy {
 #define TREADLE_IOC_SHUTDOWN	TREADLE_IO(0x16, treadle_shutdown)
 #define TREADLE_IOC_MR_BIND	TREADLE_IO(0x18, treadle_mr_bind)
 #define TREADLE_IOC_CELL_CREATE TREADLE_IO(0x1a, treadle_cell_create)
+#define TREADLE_IOC_AV_SET_ID	TREADLE_IO(0x1b, treadle_av_set_id)
 
 /*
  * These two take the id itself as argument, so that the data path copies nothing.

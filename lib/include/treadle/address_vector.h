@@ -59,7 +59,7 @@ public:
 	 * of each, TREADLE_ADDR_ANY for one of an unknown family or malformed, which is skipped. One that is there
 	 * already gets a second index.
 	 * ids, if not null: what completions call each instead of its index (-EINVAL if
-	 * it was not created for that). -ENOSPC, -ENOMEM, -EINTR, -EFAULT; -EACCES: opened for reading.
+	 * it was not created for that); TREADLE_ADDR_ANY: nothing. -ENOSPC, -ENOMEM, -EINTR, -EFAULT; -EACCES: opened for reading.
 	 */
 	Inserted insert(std::span<const treadle_addr> addresses, std::uint64_t *indices = nullptr,
 			const std::uint64_t *ids = nullptr) noexcept;
@@ -69,6 +69,12 @@ public:
 
 	/* 0; -ENOENT: one was not there, the others have gone; -EACCES, -EFAULT, -EINTR: those before it have. */
 	int remove(std::span<const std::uint64_t> indices) noexcept;
+
+	/*
+	 * What completions call a peer from now on. -EINVAL: not created with identifiers; -ENOENT: no such
+	 * entry; -EINTR.
+	 */
+	int set_id(std::uint64_t index, std::uint64_t id) noexcept;
 
 	/* ENOENT */
 	Result<treadle_addr> lookup(std::uint64_t index) const noexcept;

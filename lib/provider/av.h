@@ -11,6 +11,7 @@
 #include "address.h"
 #include "domain.h"
 #include "eq.h"
+#include "later.h"
 
 namespace treadle::fi
 {
@@ -35,7 +36,10 @@ public:
 	int prepare_close() noexcept;
 
 private:
-	Av(Domain &domain, AddressVector kernel, bool asynchronous, bool ids, void *context);
+	/* What completions call a peer: its index, what the insertion says, or what set_user_id says. */
+	enum class Ids { none, inserted, set };
+
+	Av(Domain &domain, AddressVector kernel, bool asynchronous, Ids ids, void *context);
 
 	static int insert(fid_av *av, const void *addr, std::size_t count, fi_addr_t *out,
 			  std::uint64_t flags, void *context) noexcept;
@@ -47,6 +51,8 @@ private:
 	static int remove(fid_av *av, fi_addr_t *indices, std::size_t count,
 			  std::uint64_t flags) noexcept;
 	static int look_up(fid_av *av, fi_addr_t index, void *addr, std::size_t *size) noexcept;
+	static int set_user_id(fid_av *av, fi_addr_t index, fi_addr_t id,
+			       std::uint64_t flags) noexcept;
 	static const char *describe(fid_av *av, const void *addr, char *buf,
 				    std::size_t *len) noexcept;
 
@@ -62,12 +68,13 @@ private:
 	void report(Eq::Reserve &events, std::span<const int> errors, std::size_t inserted,
 		    void *context) noexcept;
 
-	static fi_ops_av av_ops;
+	static later::ops_av av_ops;
 
 	Domain &domain_;
 	Use domain_use_;
 	AddressVector kernel_;
-	const bool asynchronous_, ids_;
+	const bool asynchronous_;
+	const Ids ids_;
 	bool table_ = true;
 	std::atomic<fi_addr_t> end_{0}; /* behind the last index that was inserted here */
 	std::vector<fi_addr_t> map_;

@@ -70,24 +70,41 @@ bool is_numeric(const char *node) noexcept
 	return inet_pton(AF_INET, node, buf) == 1 || inet_pton(AF_INET6, node, buf) == 1;
 }
 
+/* A key is a domain's, an endpoint's or a region's. */
+int insert_auth_key(fid_av *, const void *, std::size_t, fi_addr_t *, std::uint64_t) noexcept
+{
+	return REFUSE(-FI_ENOSYS, FI_LOG_AV, "insert_auth_key: FI_AV_AUTH_KEY is not offered");
+}
+
+int look_up_auth_key(fid_av *, fi_addr_t, void *, std::size_t *) noexcept
+{
+	return REFUSE(-FI_ENOSYS, FI_LOG_AV, "lookup_auth_key: FI_AV_AUTH_KEY is not offered");
+}
+
 } // namespace
 
-fi_ops_av Av::av_ops{
-	.size = sizeof(fi_ops_av),
-	.insert = Av::insert,
-	.insertsvc = Av::insert_service,
-	.insertsym = Av::insert_symmetric,
-	.remove = Av::remove,
-	.lookup = Av::look_up,
-	.straddr = Av::describe,
-	.av_set = opens<AvSet::open>,
+later::ops_av Av::av_ops{
+	.first =
+		{
+			.size = sizeof(later::ops_av),
+			.insert = Av::insert,
+			.insertsvc = Av::insert_service,
+			.insertsym = Av::insert_symmetric,
+			.remove = Av::remove,
+			.lookup = Av::look_up,
+			.straddr = Av::describe,
+			.av_set = opens<AvSet::open>,
+		},
+	.insert_auth_key = fi::insert_auth_key,
+	.lookup_auth_key = fi::look_up_auth_key,
+	.set_user_id = Av::set_user_id,
 };
 
-Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, bool ids, void *context)
+Av::Av(Domain &domain, AddressVector kernel, bool asynchronous, Ids ids, void *context)
 	: Object(context), domain_(domain), domain_use_(domain.users), kernel_(std::move(kernel)),
 	  asynchronous_(asynchronous), ids_(ids)
 {
-	ops = &av_ops;
+	ops = &av_ops.first;
 }
 
 int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) noexcept
@@ -98,8 +115,17 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 		return REFUSE(-FI_EINVAL, subsys, "open: needs a fi_av_attr");
 	if ((attr->name && !*attr->name) || (attr->flags & FI_READ && !attr->name))
 		return REFUSE(-FI_EINVAL, subsys, "open: needs a name for FI_READ, and not \"\"");
-	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC))
+	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC | FI_AV_USER_ID))
 		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, attr->flags);
+	/* One that is shared has no identifiers: they would be of one of the processes. */
+	const Ids ids = attr->name || !in.user_ids() ? Ids::none :
+			attr->flags & FI_AV_USER_ID  ? Ids::set :
+						       Ids::inserted;
+	if (attr->flags & FI_AV_USER_ID &&
+	    !(ids == Ids::set && in.kernel().limits().features & TREADLE_FEATURE_AV_SET_ID))
+		return REFUSE(-FI_EBADFLAGS, subsys,
+			      "open: FI_AV_USER_ID needs that capability of the domain, a vector "
+			      "without a name, and a module that has AV_SET_ID");
 	if (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE)
 		return REFUSE(-FI_EINVAL, subsys, "open: type %d", attr->type);
 	if (attr->type && in.av_type() && attr->type != in.av_type())
@@ -113,8 +139,6 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	const std::size_t expected =
 		std::min<std::size_t>(attr->count, in.kernel().limits().max_av);
 	const std::string_view name = attr->name ? attr->name : "";
-	/* One that is shared has no identifiers: they would be of one of the processes. */
-	const bool ids = name.empty() && in.user_ids();
 	const auto count = static_cast<std::uint32_t>(expected);
 	const auto bits = static_cast<std::uint32_t>(attr->rx_ctx_bits);
 	auto kernel =
@@ -123,8 +147,8 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 					    attr->flags & FI_READ ? AddressVector::Access::read :
 								    AddressVector::Access::write,
 					    count, bits) :
-		ids ? AddressVector::create_with_ids(in.kernel(), count, bits) :
-		      AddressVector::create(in.kernel(), count, bits);
+		ids != Ids::none ? AddressVector::create_with_ids(in.kernel(), count, bits) :
+				   AddressVector::create(in.kernel(), count, bits);
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
 			      static_cast<int>(name.size()), name.data());
@@ -193,21 +217,20 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 		return REFUSE(-FI_EBADFLAGS, subsys, "insert: flags 0x%" PRIx64, flags);
 	if (flags & FI_SYNC_ERR && !asynchronous_ && !context)
 		return REFUSE(-FI_EINVAL, subsys, "insert: FI_SYNC_ERR needs room for errors");
-	if (flags & FI_AV_USER_ID && !(ids_ && out))
+	if (flags & FI_AV_USER_ID && !(ids_ == Ids::inserted && out))
 		return REFUSE(out ? -FI_EBADFLAGS : -FI_EINVAL, subsys,
 			      "insert: FI_AV_USER_ID needs that capability of the domain, a vector "
-			      "without a name, and fi_addr");
-	/* FI_SOURCE says so of who has none, and FI_SOURCE_ERR makes an error of it. */
-	if (flags & FI_AV_USER_ID &&
-	    std::find(out, out + addresses.size(), FI_ADDR_NOTAVAIL) != out + addresses.size())
-		return REFUSE(-FI_EINVAL, subsys, "insert: FI_AV_USER_ID with FI_ADDR_NOTAVAIL");
+			      "without a name that was opened without FI_AV_USER_ID, and fi_addr");
 	if (asynchronous_ && !eq_)
 		return REFUSE(-FI_ENOEQ, subsys,
 			      "insert: opened with FI_EVENT, and no event queue is bound");
 
-	int failure =
-		kernel_.insert(addresses, indices.data(), flags & FI_AV_USER_ID ? out : nullptr)
-			.error;
+	const std::vector<fi_addr_t> none(ids_ == Ids::set ? addresses.size() : 0,
+					  FI_ADDR_NOTAVAIL);
+	const fi_addr_t *const ids = flags & FI_AV_USER_ID ? out :
+				     none.empty()	   ? nullptr :
+							     none.data();
+	int failure = kernel_.insert(addresses, indices.data(), ids).error;
 	std::size_t inserted = 0;
 	for (std::size_t i = 0; i < addresses.size(); ++i) {
 		if (indices[i] != FI_ADDR_NOTAVAIL) {
@@ -369,6 +392,20 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 		copy_out(encode(format, *address), addr, size);
 		return 0;
 	});
+}
+
+int Av::set_user_id(fid_av *f, fi_addr_t index, fi_addr_t id, std::uint64_t flags) noexcept
+{
+	Av &av = of(f);
+
+	if (flags)
+		return REFUSE(-FI_EBADFLAGS, subsys, "set_user_id: flags 0x%" PRIx64, flags);
+	if (av.ids_ != Ids::set)
+		return REFUSE(-FI_EINVAL, subsys, "set_user_id: opened without FI_AV_USER_ID");
+	const int rc = av.kernel_.set_id(index, id);
+	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys,
+			   "set_user_id: %" PRIu64, index) :
+		    0;
 }
 
 const char *Av::describe(fid_av *f, const void *addr, char *buf, std::size_t *len) noexcept

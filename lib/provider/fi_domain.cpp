@@ -81,6 +81,12 @@ int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 	return 0;
 }
 
+/* Those of the domain are in the structure from 1.5 on. */
+std::uint64_t wanted_caps(const fi_info &info, std::uint32_t api) noexcept
+{
+	return info.caps | (FI_VERSION_GE(api, FI_VERSION(1, 5)) ? info.domain_attr->caps : 0);
+}
+
 /* What the modes mean of which there is a word, or several. */
 int mr_bits(int mode) noexcept
 {
@@ -112,8 +118,8 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 				 info.addr_format)),
 	  threading_(info.domain_attr->threading ? info.domain_attr->threading : FI_THREAD_SAFE),
 	  av_type_(info.domain_attr->av_type), mr_mode_(mr_bits(info.domain_attr->mr_mode)),
-	  user_ids_(info.caps & FI_AV_USER_ID), directed_(info.caps & FI_DIRECTED_RECV),
-	  serialized_(threading_ != FI_THREAD_SAFE)
+	  user_ids_(wanted_caps(info, api()) & FI_AV_USER_ID),
+	  directed_(info.caps & FI_DIRECTED_RECV), serialized_(threading_ != FI_THREAD_SAFE)
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 
@@ -158,7 +164,7 @@ bool Domain::suits(const fi_info &answer) const noexcept
 	/* Levels between the first and the last mean the same here: one thread at a time for an object. */
 	return (!serialized() || attr.threading != FI_THREAD_SAFE) &&
 	       (!serialized(true) || attr.threading == FI_THREAD_DOMAIN) &&
-	       (!(answer.caps & FI_AV_USER_ID) || user_ids_) &&
+	       (!((answer.caps | attr.caps) & FI_AV_USER_ID) || user_ids_) &&
 	       (key.empty() || std::ranges::equal(key, auth_key_)) &&
 	       (!attr.av_type || !av_type_ || attr.av_type == av_type_) &&
 	       mr_bits(attr.mr_mode) == mr_mode_ && answer.addr_format == addr_format_;

@@ -414,6 +414,8 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	domain.mr_iov_limit = kernel.features & TREADLE_FEATURE_MR_IOV ? TREADLE_MAX_MR_IOV : 1;
 	domain.max_err_data = std::max<std::size_t>(max_address, TREADLE_CM_DATA);
 	domain.caps = info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV);
+	if (kernel.features & TREADLE_FEATURE_AV_SET_ID)
+		domain.caps |= info->caps & FI_AV_USER_ID;
 
 	fi_ep_attr &ep = *info->ep_attr;
 	ep.type = type;

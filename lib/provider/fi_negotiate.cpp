@@ -170,6 +170,10 @@ bool suits(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabr
 /* A size alone is no key: who forgot it is not to believe that he has one. */
 bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t size)
 {
+	if (size == later::FI_AV_AUTH_KEY)
+		return compare.refuse(
+			"auth_key_size: FI_AV_AUTH_KEY asked, not offered: entries of "
+			"an address vector have no keys");
 	return key || !size || compare.refuse("auth_key_size: %zu, but auth_key is NULL", size);
 }
 
@@ -305,6 +309,8 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 		info.mr_mode = FI_VERSION_LT(api, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
 	settle_within(info.cq_cnt, asked.cq_cnt, usual_queues);
 	settle_within(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
+	if (!((caps | (has_keys(api) ? asked.caps : 0)) & FI_AV_USER_ID))
+		info.caps &= ~FI_AV_USER_ID;
 	info.auth_key_size = 0;
 	if (has_keys(api))
 		copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Which error a call says that can't be done: fi_treadle(7), LIMITATIONS. */
 #include "child.h"
+#include "later.h"
 #include "work.h"
 
 #include <sys/mman.h>
@@ -305,7 +306,7 @@ TEST(Errno, TheTablesOfOtherObjectsAreWhole)
 	expect_whole(node.fabric->ops, "fabric");
 	expect_whole(node.domain->ops, "domain");
 	expect_whole(node.domain->mr, "mr");
-	expect_whole(av->ops, "av");
+	expect_whole(static_cast<const LaterAvOps *>(av->ops), "av");
 	expect_whole(cq->ops, "cq");
 	expect_whole(cntr->ops, "cntr");
 	expect_whole(eq->ops, "eq");

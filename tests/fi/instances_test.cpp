@@ -71,6 +71,7 @@ TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 		{"threading", SET(hints.domain_attr->threading = FI_THREAD_SAFE)},
 		{"threading of less", SET(hints.domain_attr->threading = FI_THREAD_FID)},
 		{"identifiers", SET(hints.caps |= FI_SOURCE | FI_AV_USER_ID)},
+		{"the domain's identifiers", SET(hints.domain_attr->caps = FI_AV_USER_ID)},
 		{"auth_key", SET(set_key(hints, "key"))},
 		{"av_type", SET(hints.domain_attr->av_type = FI_AV_MAP)},
 		{"mr_mode", SET(hints.domain_attr->mr_mode = FI_MR_SCALABLE)},

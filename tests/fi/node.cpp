@@ -151,7 +151,8 @@ Owned<fid_ep> Node::ep() const
 }
 
 Side::Side(Node &node, const Options &options)
-	: av(node.av()), tx_cq(node.cq(options.format, options.wait, options.cq_size)),
+	: av(node.av(options.av_flags)),
+	  tx_cq(node.cq(options.format, options.wait, options.cq_size)),
 	  rx_cq(node.cq(options.format, options.wait, options.cq_size)), ep(node.ep())
 {
 	EXPECT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);

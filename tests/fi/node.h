@@ -86,6 +86,7 @@ public:
 		fi_wait_obj wait = FI_WAIT_UNSPEC;
 		std::size_t cq_size = 0;
 		bool counters = false;
+		std::uint64_t av_flags = 0;
 	};
 	explicit Side(Node &node) : Side(node, Options()) {}
 	Side(Node &node, const Options &options);

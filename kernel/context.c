@@ -21,7 +21,14 @@
 #include "connect.h"
 #include "treadle.h"
 
-struct treadle_ctx *treadle_ctx_create(void)
+/*
+ * treadle_ctx_create - a context of the caller's process
+ * @nowait: don't wait for its mmap_lock
+ *
+ * May sleep. -EAGAIN: @nowait, and the lock is taken; -EINTR: a signal is pending; -EINVAL: the
+ * caller has no memory; -ENOMEM.
+ */
+struct treadle_ctx *treadle_ctx_create(bool nowait)
 {
 	struct treadle_ctx *ctx;
 	int ret;
@@ -63,7 +70,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 		ret = treadle_mrs_init(&ctx->mrs);
 	if (ret)
 		goto fail;
-	ret = treadle_pm_join(ctx);
+	ret = treadle_pm_join(ctx, nowait);
 	if (ret)
 		goto fail_mrs;
 	return ctx;

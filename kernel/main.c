@@ -230,18 +230,28 @@ static int treadle_file_mmap(struct file *file, struct vm_area_struct *vma)
 	return treadle_mmap(file->private_data, vma);
 }
 
+/* A worker of io_uring, which may wait. Its thread that polls for entries (SQPOLL) is none. */
+static bool in_uring_worker(void)
+{
+	return (current->flags & PF_IO_WORKER) && current->worker_private;
+}
+
 /*
- * mmu_notifier_get() gives up while a signal, or a notification of io_uring, is
- * pending. Nobody expects that of open(), so it begins anew once that was delivered; but
- * io_uring, whose workers and first attempts (O_NONBLOCK) can't, is told.
+ * Joining the pagemap takes the mmap_lock for writing. io_uring sets O_NONBLOCK for its first
+ * attempt, which it makes with the lock of its ring held: that attempt must not wait, and is made
+ * again by a worker after -EAGAIN. A worker waits also where the process itself has set O_NONBLOCK,
+ * as its -EAGAIN would be the result.
+ *
+ * mmu_notifier_get() gives up while a signal, or a notification of io_uring, is pending. That is
+ * not expected of open(), so it begins anew after delivery; a thread of io_uring cannot.
  */
 static int treadle_open(struct inode *inode, struct file *file)
 {
-	struct treadle_ctx *ctx = treadle_ctx_create();
+	bool nowait = (file->f_flags & O_NONBLOCK) && !in_uring_worker();
+	struct treadle_ctx *ctx = treadle_ctx_create(nowait);
 
-	if (ctx == ERR_PTR(-EINTR) && !(current->flags & PF_IO_WORKER) &&
-	    !(file->f_flags & O_NONBLOCK))
-		return -ERESTARTNOINTR;
+	if (ctx == ERR_PTR(-EINTR) && !(current->flags & PF_IO_WORKER))
+		return nowait ? -EAGAIN : -ERESTARTNOINTR;
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
 	file->private_data = ctx;

@@ -134,7 +134,7 @@ extern unsigned int treadle_max_objects, treadle_max_ring, treadle_max_cq, tread
 extern unsigned int treadle_max_armed, treadle_max_buffered;
 
 /* context.c */
-struct treadle_ctx *treadle_ctx_create(void);
+struct treadle_ctx *treadle_ctx_create(bool nowait);
 void treadle_ctx_shutdown(struct treadle_ctx *ctx);
 void treadle_ctx_put(struct treadle_ctx *ctx);
 int treadle_copy_key(u64 ptr, u32 size, u8 *key);

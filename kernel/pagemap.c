@@ -260,13 +260,32 @@ void treadle_pm_drain(void)
 }
 
 /*
- * treadle_pm_join - the pagemap of ctx->mm, which is the caller's, for @ctx
- *
- * 0; -EINTR: it would be the first one, and a signal is pending; -ENOMEM.
+ * The first notifier of @mm waits, with the mmap_lock, for page faults under the locks of single
+ * VMAs. One that waits for a page has let go of its VMA.
  */
-int treadle_pm_join(struct treadle_ctx *ctx)
+static struct mmu_notifier *notifier_get(struct mm_struct *mm, bool nowait)
 {
-	struct mmu_notifier *mn = mmu_notifier_get(&pm_notifier_ops, ctx->mm);
+	struct mmu_notifier *mn;
+
+	if (!nowait)
+		return mmu_notifier_get(&pm_notifier_ops, mm);
+	if (!mmap_write_trylock(mm))
+		return ERR_PTR(-EAGAIN);
+	mn = mmu_notifier_get_locked(&pm_notifier_ops, mm);
+	mmap_write_unlock(mm);
+	return mn;
+}
+
+/*
+ * treadle_pm_join - the pagemap of ctx->mm, which is the caller's, for @ctx
+ * @nowait: don't wait for the mmap_lock
+ *
+ * May sleep. 0; -EAGAIN: @nowait, and the lock is taken; -EINTR: it would be the first one, and a
+ * signal is pending; -ENOMEM.
+ */
+int treadle_pm_join(struct treadle_ctx *ctx, bool nowait)
+{
+	struct mmu_notifier *mn = notifier_get(ctx->mm, nowait);
 	struct treadle_pm *pm;
 
 	if (IS_ERR(mn))

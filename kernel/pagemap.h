@@ -111,7 +111,7 @@ static __always_inline void treadle_span_kernel(struct treadle_span *s, void *bu
  */
 enum treadle_fill { TREADLE_FILL_THERE, TREADLE_FILL_NOWAIT, TREADLE_FILL_FAULT };
 
-int treadle_pm_join(struct treadle_ctx *ctx);
+int treadle_pm_join(struct treadle_ctx *ctx, bool nowait);
 void treadle_pm_leave(struct treadle_ctx *ctx);
 void treadle_pm_put(struct treadle_pm *pm);
 void treadle_pm_drain(void);

@@ -42,9 +42,10 @@ KDIR = $(kernel)/usr/src/linux-headers-$(release)
 werror := y
 endif
 mirror = build/kernel-$(release)
+rooms := $(notdir $(patsubst %/,%,$(wildcard kernel/*/)))
 mirror-fail module-fail: mirror = build/kernel-$(release)-fail
 mirror-lto module-lto: mirror = build/kernel-$(release)-lto
-mirror-fail: extra := $(wildcard tests/fail/*.[ch])
+mirror-fail: extra := tests/fail
 # flock: two makes at once would write the same files.
 # What a kernel of another architecture is built for, and with.
 cross := $(if $(filter %-arm64,$(KERNEL)),aarch64-linux-gnu-)
@@ -58,9 +59,10 @@ $(patsubst tools/vm/%.config,build/kernels/%/release,$(wildcard tools/vm/*.confi
 	$(Q)tools/setup kernel $*
 
 mirror mirror-fail mirror-lto: $(if $(kernel),$(kernel)/release)
-	$(Q)mkdir -p $(mirror)/probe
-	$(Q)ln -sfn $(abspath $(wildcard kernel/*.[ch]) kernel/Kbuild kernel/Makefile uapi $(extra)) $(mirror)
-	$(Q)ln -sfn $(abspath $(wildcard kernel/probe/*.c) kernel/probe/Kbuild) $(mirror)/probe
+	$(Q)mkdir -p $(rooms:%=$(mirror)/%) $(if $(extra),$(mirror)/fail)
+	$(Q)ln -sfn $(abspath kernel/Kbuild kernel/Makefile uapi) $(mirror)
+	$(Q)for room in $(rooms); do ln -sfn $(CURDIR)/kernel/$$room/* $(mirror)/$$room; done
+	$(if $(extra),$(Q)ln -sfn $(abspath $(wildcard $(extra)/*.[ch])) $(mirror)/fail)
 	$(Q)find -L $(mirror) -type l -delete
 
 module: mirror
@@ -279,7 +281,7 @@ fuzz: $(fuzzers)
 
 # --- static checks -----------------------------------------------------------------------------------
 
-sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel kernel/probe uapi/treadle lib/include/treadle \
+sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel/* uapi/treadle lib/include/treadle \
 	lib/include/treadle/detail lib/src lib/src/* lib/provider tools tools/* examples tests/* tests/fi/*)))
 
 format-check:
@@ -313,7 +315,7 @@ tidy = clang-tidy-19 --quiet $(1) -- -std=c++23 $(include) $(2) 2> >(grep -v 'wa
 
 # sparse speaks of the kernel's own headers too; what counts is what it says about these sources.
 sparse: module
-	$(call say,SPARSE,kernel/*.c)
+	$(call say,SPARSE,kernel/*/*.c)
 	$(kbuild) modules C=2 >build/sparse.log 2>&1 || { cat build/sparse.log; false; }
 	$(Q)! grep -F '$(mirror)/' build/sparse.log | grep -E ':[0-9]+: (warning|error)'
 
@@ -386,8 +388,8 @@ install/%: build/tools/%.o $(libtreadle)
 	$(call program,$(bindir)/$*)
 # For DKMS: dkms add treadle/VERSION, dkms install treadle/VERSION.
 install-module:
-	install -D -m644 -t $(srcdir) kernel/*.[ch] kernel/Kbuild kernel/Makefile kernel/dkms.conf
-	install -D -m644 -t $(srcdir)/probe kernel/probe/*.c kernel/probe/Kbuild
+	install -D -m644 -t $(srcdir) kernel/Kbuild kernel/Makefile kernel/dkms.conf kernel/ROOMS
+	for room in $(rooms); do install -D -m644 -t $(srcdir)/$$room kernel/$$room/*; done
 	install -D -m644 -t $(srcdir)/uapi/treadle uapi/treadle/*.h
 install-man:
 	$(foreach page,$(wildcard Documentation/man/*.[17]),install -D -m644 -t $(mandir)$(subst .,,$(suffix $(page))) $(page) &&) :

@@ -8,7 +8,7 @@
 #include "input.h"
 
 extern "C" {
-#include "armed.h"
+#include "pure/armed.h"
 }
 
 namespace

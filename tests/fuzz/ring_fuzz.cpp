@@ -9,7 +9,7 @@
 #include "input.h"
 
 extern "C" {
-#include "ring.h"
+#include "core/ring.h"
 }
 
 int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)

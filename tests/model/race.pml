@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The race of arming, firing and canceling on one counter: kernel/counter.c and trigger.c, step
+ * The race of arming, firing and canceling on one counter: kernel/exec/fire.c and trigger.c, step
  * by step, between two who count, one who arms and counts, one who sets the counter back, a worker and
  * one who cancels, in batches. tests/spin searches all orders in which they can run.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A command that repeats, with a step of one: kernel/counter.c and complete.c, step by step, between
+ * A command that repeats, with a step of one: kernel/exec/fire.c and complete.c, step by step, between
  * who counts, the runner of its counter, who ends what was started (a peer, or a worker), who cancels what is
  * armed, and who closes the endpoint.
  *

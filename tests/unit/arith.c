@@ -2,5 +2,5 @@
 
 /* The module's arithmetic, as it is, over shim.h. */
 
-#include "../../kernel/arith.c"
-#include "../../kernel/arith_fp.c"
+#include "../../kernel/pure/arith.c"
+#include "../../kernel/pure/arith_fp.c"

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 extern "C" {
-#include "arith.h"
+#include "pure/arith.h"
 }
 
 template <class T> struct IsComplex : std::false_type {

@@ -2,4 +2,4 @@
 
 /* The module's arithmetic without an FPU, as it is, over shim.h. */
 
-#include "../../kernel/arith_soft.c"
+#include "../../kernel/pure/arith_soft.c"

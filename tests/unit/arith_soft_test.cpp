@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 extern "C" {
-#include "arith.h"
+#include "pure/arith.h"
 }
 
 namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* In what order commands fire that are armed on a counter: kernel/armed.h. */
+/* In what order commands fire that are armed on a counter: kernel/pure/armed.h. */
 
 #include <deque>
 #include <iterator>
@@ -14,7 +14,7 @@
 #include "shim.h"
 
 extern "C" {
-#include "armed.h"
+#include "pure/armed.h"
 }
 
 constexpr u64 half = 1ull << 63;

@@ -27,7 +27,7 @@ protected:
 		device.doorbell = [this](u32) { return doorbell(); };
 	}
 
-	/* As tx_doorbell() in kernel/submit.c; judge says what becomes of a command. */
+	/* As tx_doorbell() in kernel/exec/submit.c; judge says what becomes of a command. */
 	int doorbell()
 	{
 		int n = 0;

@@ -20,7 +20,7 @@
 #include "shim.h"
 
 extern "C" {
-#include "ring.h"
+#include "core/ring.h"
 }
 
 struct Free {
@@ -59,7 +59,7 @@ public:
 	std::mutex credit_lock;
 };
 
-/* The kernel's half of a completion queue: as kernel/complete.c. */
+/* The kernel's half of a completion queue: as kernel/notify/cq.h. */
 class KernelQueue
 {
 public:

@@ -2,4 +2,4 @@
 
 /* The module's matcher, as it is, over shim.h. */
 
-#include "../../kernel/match.c"
+#include "../../kernel/pure/match.c"

@@ -7,7 +7,7 @@
 #include "shim.h"
 
 extern "C" {
-#include "match.h"
+#include "pure/match.h"
 }
 
 /* What the matcher is to do, in the plainest words. */

@@ -8,7 +8,7 @@
 #include "shim.h"
 
 extern "C" {
-#include "match.h"
+#include "pure/match.h"
 }
 
 /* A matcher, and what is posted to it and kept by it. */

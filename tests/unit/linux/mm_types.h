@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 
-/* Instead of the kernel's own, for kernel/ring.h. */
+/* Instead of the kernel's own, for kernel/core/ring.h. */
 
 #include "../shim.h"
 

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: memory regions
+ *
+ * fi_mr(3). A region is a window on the pagemap: one range or several, rights, a key.
+ * On demand: nothing is pinned. Pinned: pages are held (FOLL_LONGTERM) and charged to
+ * RLIMIT_MEMLOCK, so they never fault; if any of it is unmapped, the region is revoked
+ * for good, because what is pinned is not the process's any more.
+ */
+#include <linux/mm.h>
+#include <linux/nospec.h>
+#include <linux/overflow.h>
+#include <linux/random.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "copy/mr.h"
+#include "mm/compat.h"
+#include "notify/counter.h"
+
+#define PIN_BATCH 512ul
+#define ACCESS_ALL                                                                                \
+	(TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_WRITE | \
+	 TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
+#define FLAGS_ALL \
+	(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR | TREADLE_MR_UNMAPPED)
+/* Rights by which the fabric writes to the region. */
+#define ACCESS_WRITES (TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
+
+/*
+ * struct treadle_mr_part - one range of a region
+ * @start:       what peers call its first byte
+ * @pin:         pinned: where
+ * @pages, @pinned: and what is pinned of it
+ */
+struct treadle_mr_part {
+	struct treadle_mr *mr;
+	struct treadle_iov iov;
+	u64 start;
+	struct treadle_pin pin;
+	struct page **pages;
+	unsigned long pinned;
+};
+
+/*
+ * struct treadle_mr - memory region
+ * @key, @node:  key and its place in ctx->mrs
+ * @closed:      shut down; only by its owner, and once
+ * @revoked:     closed, or unmapped since (pm->lock)
+ * @cntr:        counts what peers write, set once (ctx->lock), or NULL
+ * @ep:          id of the only endpoint by which it is reached, set once, or 0
+ * @charged:     pages of RLIMIT_MEMLOCK; 0: nothing is pinned
+ * @refund:      of what is charged, if its process does not do it itself
+ * @parts:       @count of them, one after the other as peers see them
+ */
+struct treadle_mr {
+	struct treadle_obj obj;
+	u64 key;
+	struct rhash_head node;
+	bool hashed, closed, revoked;
+	u32 access, flags;
+	struct treadle_cntr *cntr;
+	u32 ep;
+	unsigned long charged;
+	struct treadle_work refund;
+	u32 key_size;
+	u8 auth_key[TREADLE_MAX_AUTH_KEY];
+	unsigned int count;
+	struct treadle_mr_part parts[];
+};
+
+/*
+ * Instead of jhash(), which is three times as much. The process whose region it is may choose the keys: it
+ * does not know the seed, and where a chain gets long all the same the table takes another one.
+ */
+static inline u32 mr_hash(const void *key, u32 len, u32 seed)
+{
+	u64 h = (*(const u64 *)key ^ seed * GOLDEN_RATIO_64) * GOLDEN_RATIO_64;
+
+	return ((h ^ h >> 32) * GOLDEN_RATIO_64) >> 32;
+}
+
+/* Instead of memcmp(). */
+static inline int mr_compare(struct rhashtable_compare_arg *arg, const void *mr)
+{
+	return ((const struct treadle_mr *)mr)->key != *(const u64 *)arg->key;
+}
+
+static const struct rhashtable_params mr_params = {
+	.key_len = sizeof(u64),
+	.key_offset = offsetof(struct treadle_mr, key),
+	.head_offset = offsetof(struct treadle_mr, node),
+	.hashfn = mr_hash,
+	.obj_cmpfn = mr_compare,
+	.automatic_shrinking = true,
+	.nelem_hint = 1, /* the table is charged to nobody, and most contexts have few regions */
+};
+
+int treadle_mrs_init(struct rhashtable *mrs)
+{
+	return rhashtable_init(mrs, &mr_params);
+}
+
+/*
+ * Is all of it mapped, ordinary memory, and writable if it has to be? If part of it is not
+ * mapped, or is reserved only, and may come later (@unmapped), nothing is said of the rest.
+ */
+static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write, bool unmapped)
+{
+	u64 end = addr + len;
+	int ret = 0;
+
+	if (!unmapped && end > PM_END)
+		return -EFAULT;
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
+	while (addr < end) {
+		struct vm_area_struct *vma = find_vma(mm, addr);
+
+		if (!vma || vma->vm_start > addr || !(vma->vm_flags & VM_ACCESS_FLAGS)) {
+			ret = unmapped ? 0 : -EFAULT;
+			break;
+		}
+		if ((vma->vm_flags & (VM_IO | VM_PFNMAP)) || !(vma->vm_flags & VM_READ) ||
+		    (write && !(vma->vm_flags & VM_WRITE))) {
+			ret = -EFAULT;
+			if (!unmapped)
+				break;
+		}
+		addr = vma->vm_end;
+		if (fatal_signal_pending(current)) {
+			ret = -EINTR;
+			break;
+		}
+		cond_resched();
+	}
+	mmap_read_unlock(mm);
+	return ret;
+}
+
+/* What was written is marked dirty already, as copies go by the pagemap (pm_enter): no page is locked for this. */
+static void part_unpin(struct treadle_mr_part *part)
+{
+	unsigned long i, n;
+
+	for (i = 0; i < part->pinned; i += n) {
+		n = min(part->pinned - i, PIN_BATCH);
+		unpin_user_pages(part->pages + i, n);
+		cond_resched();
+	}
+	kvfree(part->pages);
+}
+
+/* Charge first, pin then; what fails is refunded by mr_hide. */
+static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
+{
+	unsigned long start = part->iov.addr & PAGE_MASK;
+	unsigned long n = DIV_ROUND_UP(part->iov.addr + part->iov.len - start, PAGE_SIZE);
+	unsigned int flags = FOLL_LONGTERM | (mr->access & ACCESS_WRITES ? FOLL_WRITE : 0);
+	bool write = flags & FOLL_WRITE;
+	int ret, i;
+
+	ret = account_locked_vm(mr->obj.ctx->mm, n, true);
+	if (ret)
+		return ret;
+	mr->charged += n;
+	part->pages = treadle_table_alloc(n, sizeof(*part->pages), TREADLE_GFP);
+	if (!part->pages)
+		return -ENOMEM;
+	/*
+	 * Seen by the notifier before the first page is pinned. With the mmap_lock no page is found of which an unmapping
+	 * began before: what pins without it looks at page tables only.
+	 */
+	part->pin.range.start = start;
+	part->pin.range.last = PAGE_ALIGN(part->iov.addr + part->iov.len) - 1;
+	part->pin.revoked = &mr->revoked;
+	treadle_pm_pin(mr->obj.ctx->pm, &part->pin);
+	while (part->pinned < n) {
+		unsigned long addr = start + (part->pinned << PAGE_SHIFT);
+		u64 left = min(n - part->pinned, PIN_BATCH);
+
+		ret = treadle_pin_pages(addr, left, flags, part->pages + part->pinned);
+		if (ret <= 0)
+			return ret == -ENOMEM ? ret : -EFAULT;
+		part->pinned += ret;
+		/* and known to the pagemap: copies will not have to ask */
+		for (i = 0; i < ret; i += treadle_pm_stride(addr + ((u64)i << PAGE_SHIFT)))
+			treadle_pm_fill(mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
+					(u64)(ret - i) << PAGE_SHIFT, write, TREADLE_FILL_FAULT);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
+static int mr_pin(struct treadle_mr *mr)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < mr->count && !ret; i++)
+		ret = part_pin(mr, &mr->parts[i]);
+	return ret;
+}
+
+static int mr_key(struct treadle_mr *mr)
+{
+	int ret;
+
+	do {
+		if (mr->flags & TREADLE_MR_KERNEL_KEY)
+			mr->key = get_random_u64();
+		ret = rhashtable_lookup_insert_fast(&mr->obj.ctx->mrs, &mr->node, mr_params);
+	} while (ret == -EEXIST && (mr->flags & TREADLE_MR_KERNEL_KEY));
+	mr->hashed = !ret;
+	return ret;
+}
+
+/* Bind, once each: to a counter, to an endpoint; ids, or 0. */
+static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
+{
+	struct treadle_ctx *ctx = mr->obj.ctx;
+	struct treadle_obj *counter = NULL, *endpoint = NULL;
+	int ret = 0;
+
+	if (cntr)
+		counter = treadle_obj_bind(ctx, cntr, TREADLE_CNTR);
+	if (IS_ERR(counter))
+		return PTR_ERR(counter);
+	if (ep)
+		endpoint = treadle_obj_get(ctx, ep, TREADLE_EP);
+	mutex_lock(&ctx->lock);
+	if (IS_ERR(endpoint))
+		ret = PTR_ERR(endpoint);
+	else if ((counter && mr->cntr) || (endpoint && mr->ep))
+		ret = -EBUSY;
+	/* the data path reads them without the lock */
+	if (!ret && counter)
+		smp_store_release(&mr->cntr, container_of(counter, struct treadle_cntr, obj));
+	if (!ret && endpoint)
+		WRITE_ONCE(mr->ep, ep);
+	mutex_unlock(&ctx->lock);
+	if (!IS_ERR_OR_NULL(endpoint))
+		treadle_obj_put(endpoint); /* ids are not used again */
+	if (ret && counter)
+		treadle_obj_unbind(counter);
+	return ret;
+}
+
+int treadle_ioc_mr_bind(struct treadle_ucmd *u)
+{
+	struct treadle_mr_bind *arg = u->arg;
+	struct treadle_obj *obj;
+	int ret;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	/* bound for the time of this call: it is not shut down meanwhile */
+	obj = treadle_obj_bind(u->ctx, arg->mr, TREADLE_MR);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	ret = mr_bind(container_of(obj, struct treadle_mr, obj), arg->cntr, arg->ep);
+	treadle_obj_unbind(obj);
+	return ret;
+}
+
+/* Its ranges, and what peers call them: offsets that go on from one to the next, or addresses. */
+static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov)
+{
+	bool unmapped = mr->flags & TREADLE_MR_UNMAPPED;
+	struct treadle_mr_part *part;
+	u64 end, total = 0;
+	int ret = 0;
+
+	for (part = mr->parts; part < mr->parts + mr->count && !ret; part++, iov++) {
+		part->mr = mr;
+		if (copy_from_user(&part->iov, iov, sizeof(*iov)))
+			return -EFAULT;
+		part->start = mr->flags & TREADLE_MR_VIRT_ADDR ? part->iov.addr : total;
+		if (!part->iov.len || check_add_overflow(part->iov.addr, part->iov.len, &end) ||
+		    check_add_overflow(total, part->iov.len, &total))
+			return -EINVAL;
+		if (unmapped) /* but nobody ever has memory beyond */
+			part->iov.len = min_t(u64, end, max_t(u64, part->iov.addr, PM_END)) -
+					part->iov.addr;
+		else if (check_add_overflow(end, (u64)PAGE_SIZE, &end))
+			return -EINVAL;
+		ret = check_range(current->mm, part->iov.addr, part->iov.len,
+				  mr->access & ACCESS_WRITES, unmapped);
+	}
+	return ret;
+}
+
+/* Waits for the owner's mmap_lock. */
+static void mr_refund(struct treadle_work *work, struct treadle_pool *pool)
+{
+	struct treadle_mr *mr = container_of(work, struct treadle_mr, refund);
+
+	treadle_pool_sleeps(pool);
+	account_locked_vm(mr->obj.ctx->mm, mr->charged, false);
+	treadle_pool_awakes(pool);
+	treadle_obj_put(&mr->obj);
+}
+
+/*
+ * Its key works no longer, and what has found it already stops: nothing is copied from here on, and
+ * copies go by the pagemap, so that nobody needs the pins any more. They are given back here (by DESTROY,
+ * the end of the context, or if it could not be made), and not by who holds the region last. To the
+ * owner's limit, too: but for that his mmap_lock is waited for, so if somebody else closes the file
+ * his worker does it.
+ */
+static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
+{
+	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+	struct mm_struct *mm = obj->ctx->mm;
+	struct treadle_pm *pm = obj->ctx->pm;
+	unsigned int i;
+
+	if (mr->closed)
+		return;
+	mr->closed = true;
+	if (mr->hashed)
+		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, mr_params);
+	pm_write_lock(pm);
+	WRITE_ONCE(mr->revoked, true);
+	pm_write_unlock(pm);
+	if (mr->cntr)
+		atomic_dec(&mr->cntr->obj.users);
+	for (i = 0; i < mr->count; i++) {
+		if (mr->parts[i].pages) /* else nothing was pinned */
+			treadle_pm_unpin(pm, &mr->parts[i].pin);
+		part_unpin(&mr->parts[i]);
+	}
+	if (!mr->charged || !atomic_read(&mm->mm_users)) /* or there is nobody who has a limit */
+		return;
+	kref_get(&obj->ref);
+	treadle_work_init(&mr->refund, obj->ctx, mr_refund, true);
+	if (current->mm == mm)
+		mr_refund(&mr->refund, NULL);
+	else
+		treadle_queue_work(&mr->refund);
+}
+
+static void mr_free(struct treadle_obj *obj)
+{
+	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+
+	if (mr->cntr)
+		treadle_obj_put(&mr->cntr->obj);
+}
+
+static const struct treadle_obj_ops mr_ops = {
+	.type = TREADLE_MR,
+	.hide = mr_hide,
+	.free = mr_free,
+};
+
+int treadle_ioc_mr_create(struct treadle_ucmd *u)
+{
+	struct treadle_mr_create *arg = u->arg;
+	struct treadle_mr *mr;
+	int ret;
+
+	if ((arg->flags & ~FLAGS_ALL) || (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
+	    arg->iov_count > TREADLE_MAX_MR_IOV ||
+	    ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key) ||
+	    ((arg->flags & TREADLE_MR_PINNED) && (arg->flags & TREADLE_MR_UNMAPPED)))
+		return -EINVAL;
+	mr = kzalloc(struct_size(mr, parts, arg->iov_count), TREADLE_GFP);
+	if (!mr)
+		return -ENOMEM;
+	mr->access = arg->access | TREADLE_ACCESS_RMA | TREADLE_ACCESS_ATOMIC;
+	mr->flags = arg->flags;
+	mr->key = arg->key;
+	mr->key_size = arg->auth_key_size;
+	mr->count = arg->iov_count;
+	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, mr->auth_key);
+	if (!ret)
+		ret = mr_ranges(mr, u64_to_user_ptr(arg->iov));
+	if (!ret)
+		ret = treadle_obj_init(u->ctx, &mr->obj, &mr_ops);
+	if (ret) {
+		kfree(mr);
+		return ret;
+	}
+	if (arg->cntr || arg->ep)
+		ret = mr_bind(mr, arg->cntr, arg->ep);
+	if (!ret && (arg->flags & TREADLE_MR_PINNED))
+		ret = mr_pin(mr);
+	if (!ret)
+		ret = mr_key(mr);
+	if (ret) {
+		treadle_obj_abort(&mr->obj);
+		return ret;
+	}
+	arg->key = mr->key;
+	arg->id = mr->obj.id;
+	u->new = &mr->obj;
+	return 0;
+}
+
+/* --- what peers see of it ------------------------------------------------------------- */
+
+void treadle_mr_put(struct treadle_mr *mr)
+{
+	treadle_obj_put(&mr->obj);
+}
+
+bool treadle_mr_revoked(const struct treadle_mr *mr)
+{
+	return mr->revoked;
+}
+
+struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr)
+{
+	return smp_load_acquire(&mr->cntr); /* pairs with mr_bind */
+}
+
+/*
+ * Where @len bytes at @addr, as peers say it, are: parts written to @at, or -EREMOTEIO.
+ * At most one for each part of the region: each step ends at the end of another one.
+ */
+static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct treadle_iov *at)
+{
+	const struct treadle_mr_part *part, *end = mr->parts + mr->count;
+	int count = 0;
+	u64 off, n;
+
+	do {
+		for (part = mr->parts; part < end; part++) {
+			off = addr - part->start;
+			if (off < part->iov.len || (!len && off == part->iov.len))
+				break;
+		}
+		if (part == end)
+			return -EREMOTEIO;
+		off = array_index_nospec(off, part->iov.len + 1);
+		n = min(len, part->iov.len - off);
+		at[count++] = (struct treadle_iov){ part->iov.addr + off, n };
+		addr += n;
+		len -= n;
+	} while (len);
+	return count;
+}
+
+/* What is checked on an access (of TREADLE_ACCESS_PEER), but the key and where: endpoint, who, what for. */
+static __always_inline int mr_admits(const struct treadle_mr *mr, const struct treadle_ep *to,
+				     const struct treadle_ep *from, u32 access)
+{
+	u32 ep = READ_ONCE(mr->ep);
+
+	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
+		return -EKEYREJECTED;
+	if ((access & (~mr->access | to->flags)) ||
+	    !treadle_admits(to->obj.ctx, mr->auth_key, mr->key_size, from))
+		return -EACCES;
+	return 0;
+}
+
+/*
+ * The one range of @d, of a command of @from, in a region of one part that nobody counts, or none: then treadle_mr_find() knows why.
+ * The region is not held but stays until rcu_read_unlock(); that it is alive is seen with the copy.
+ */
+TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
+						   const struct treadle_ep *from,
+						   const struct treadle_desc *d, u32 access)
+{
+	const struct treadle_mr *mr =
+		rhashtable_lookup(&to->obj.ctx->mrs, &d->remote_key, mr_params);
+	const struct treadle_iov *iov;
+	u64 off;
+
+	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind */
+	    mr_admits(mr, to, from, access))
+		return (struct treadle_mr_view){};
+	iov = &mr->parts[0].iov;
+	off = d->remote_addr - mr->parts[0].start;
+	if (off > iov->len || d->len > iov->len - off)
+		return (struct treadle_mr_view){};
+	return (struct treadle_mr_view){ mr, iov->addr + array_index_nospec(off, iov->len + 1) };
+}
+
+/*
+ * A range of a region, which is held; that it is still alive is seen again with every copy.
+ * Returns how many parts of its owner's memory were written to @at, or an error.
+ */
+int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
+		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **found,
+		    struct treadle_iov *at)
+{
+	struct treadle_mr *mr;
+	int ret;
+
+	rcu_read_lock();
+	mr = rhashtable_lookup(&to->obj.ctx->mrs, &range->key, mr_params);
+	if (mr && !kref_get_unless_zero(&mr->obj.ref))
+		mr = NULL;
+	rcu_read_unlock();
+	if (!mr)
+		return -EKEYREJECTED;
+	/* asked here, too, as nothing is copied of an empty range */
+	ret = READ_ONCE(mr->revoked) ? -EKEYREJECTED : mr_admits(mr, to, from, access);
+	if (!ret)
+		ret = mr_locate(mr, range->addr, range->len, at);
+	if (ret < 0)
+		treadle_mr_put(mr);
+	else
+		*found = mr;
+	return ret;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: memory regions (mr.c) */
+#ifndef TREADLE_MR_H
+#define TREADLE_MR_H
+
+#include "core/endpoint.h"
+
+struct treadle_mr;
+
+/*
+ * What an operation of a peer needs: TREADLE_ACCESS_REMOTE_*, and one of these, which every region grants. The same bits in
+ * the flags of an endpoint deny it there.
+ */
+#define TREADLE_ACCESS_RMA    TREADLE_EP_NO_RMA
+#define TREADLE_ACCESS_ATOMIC TREADLE_EP_NO_ATOMIC
+#define TREADLE_ACCESS_PEER                                                              \
+	(TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE | TREADLE_ACCESS_RMA | \
+	 TREADLE_ACCESS_ATOMIC)
+static_assert(TREADLE_ACCESS_REMOTE_READ == TREADLE_EP_NO_REMOTE_READ);
+static_assert(TREADLE_ACCESS_REMOTE_WRITE == TREADLE_EP_NO_REMOTE_WRITE);
+
+int treadle_mrs_init(struct rhashtable *mrs); /* by key */
+int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
+		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **mr,
+		    struct treadle_iov *at);
+
+/* A region as it is seen while RCU keeps it, and where in its owner's memory a range of it is. */
+struct treadle_mr_view {
+	const struct treadle_mr *mr;
+	u64 at;
+};
+struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to, const struct treadle_ep *from,
+				       const struct treadle_desc *d, u32 access) __must_hold(RCU);
+void treadle_mr_put(struct treadle_mr *mr);
+bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
+struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);
+int treadle_ioc_mr_create(struct treadle_ucmd *u);
+int treadle_ioc_mr_bind(struct treadle_ucmd *u);
+
+#endif

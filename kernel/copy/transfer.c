@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: bytes from span to span
+ *
+ * Copies through the kernel's own mapping of the pages, TREADLE_CHUNK bytes
+ * under one hold of the two pagemaps. Nothing faults under them: where a page
+ * is missing, both are dropped, the page is asked for, and the copy goes on.
+ */
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "copy/mr.h"
+#include "copy/transfer.h"
+#include "mm/own.h"
+
+#define LOCK_TRIES   64
+#define MODIFY_CALLS 4 /* under one hold: each may have to try very often */
+
+/* @count buffers at @iov, from their byte @off on. */
+void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,
+		       const struct treadle_iov *iov, unsigned int count, u64 off)
+{
+	s->ctx = ctx;
+	s->pm = ctx->pm;
+	s->closed = closed;
+	s->iov = iov;
+	s->mr = NULL;
+	s->i = 0;
+	while (off && s->i < count && off >= iov[s->i].len)
+		off -= iov[s->i++].len;
+	s->off = off;
+}
+
+/* Address and length of what lies together next; the copy's length bounds it. */
+static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
+{
+	while (s->off == s->iov[s->i].len) {
+		s->i++;
+		s->off = 0;
+	}
+	*len = s->iov[s->i].len - s->off;
+	return s->iov[s->i].addr + s->off;
+}
+
+/*
+ * struct stretch - bytes that lie together in the kernel's mapping
+ * @len:   of them, up to the end of a page
+ * @most:  it does not go on beyond
+ * @entry: of that page
+ */
+struct stretch {
+	void *at;
+	u64 len, most;
+	void **entry;
+};
+
+/* Where the next bytes are, in one page. False: that is not known. Under pm->lock. */
+static __always_inline bool span_at(struct treadle_span *s, bool write, struct stretch *t)
+{
+	u64 addr;
+
+	if (!s->pm) {
+		t->at = s->kbuf + s->off;
+		t->len = t->most = U64_MAX;
+		return true;
+	}
+	addr = span_addr(s, &t->most);
+	if (!s->leaf || addr >> PM_LEAF_SHIFT != s->leaf_addr >> PM_LEAF_SHIFT) {
+		if (addr >> PM_ADDR_BITS)
+			return false;
+		s->leaf = treadle_pm_leaf(s->pm, addr);
+		s->leaf_addr = addr;
+		if (!s->leaf)
+			return false;
+	}
+	t->len = min_t(u64, t->most, PAGE_SIZE - offset_in_page(addr));
+	t->entry = &s->leaf[treadle_pm_index(addr, 0)];
+	t->at = treadle_pm_page(*t->entry, addr, write);
+	return t->at;
+}
+
+/* Hold both pagemaps for reading. */
+static bool spans_lock(struct treadle_span *a, struct treadle_span *b)
+{
+	int tries;
+
+	a->leaf = b->leaf = NULL;
+	if (!a->pm || !b->pm) {
+		if (a->pm)
+			pm_lock(a->pm);
+		else if (b->pm)
+			pm_lock(b->pm);
+		return true;
+	}
+	for (tries = 0; tries < LOCK_TRIES; tries++) {
+		if (treadle_pm_lock2(a->pm, b->pm))
+			return true;
+		cpu_relax();
+	}
+	return false;
+}
+
+static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
+{
+	if (b->pm && b->pm != a->pm)
+		pm_unlock(b->pm);
+	if (a->pm)
+		pm_unlock(a->pm);
+}
+
+static __always_inline void copy_bytes(void *d, const void *s, u64 n)
+{
+	if (own_word(n)) /* as a whole, whoever runs */
+		copy_word(d, s, n);
+	else if (unlikely(s < d + n && d < s + n)) /* a process may well send onto itself */
+		memmove(d, s, n);
+	else
+		memcpy(d, s, n);
+}
+
+/* Pages of the same table behind that of @entry. */
+static __always_inline u64 pages_behind(void **entry)
+{
+	return PM_FAN - 1 - offset_in_page(entry) / sizeof(*entry);
+}
+
+/*
+ * Copy @n bytes, which reach to the end of a page on both sides, and of the @more behind them whole pages
+ * as far as they are known. What lies together in the kernel's mapping goes at once: one long copy is faster.
+ */
+static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 n, u64 more)
+{
+	u64 pages = min3(more, s->most - n, d->most - n) >> PAGE_SHIFT, all = n;
+
+	pages = min3(pages, pages_behind(s->entry), pages_behind(d->entry));
+	for (; pages; pages--) {
+		void *from = treadle_pm_page(*++s->entry, 0, false);
+		void *to = treadle_pm_page(*++d->entry, 0, true);
+
+		if (!from || !to)
+			break;
+		all += PAGE_SIZE;
+		if (from == s->at + n && to == d->at + n) {
+			n += PAGE_SIZE;
+			continue;
+		}
+		copy_bytes(d->at, s->at, n);
+		treadle_pm_wrote(d->at, n);
+		s->at = from;
+		d->at = to;
+		n = PAGE_SIZE;
+	}
+	copy_bytes(d->at, s->at, n);
+	treadle_pm_wrote(d->at, n);
+	return all;
+}
+
+/* May it still be touched? Its endpoint is open, and a peer's memory registered. Under pm->lock. */
+static __always_inline int span_error(const struct treadle_span *s)
+{
+	unsigned int i;
+
+	if (s->pm && unlikely(READ_ONCE(*s->closed)))
+		return -ESHUTDOWN;
+	for (i = 0; s->mr && i < s->mrs; i++)
+		if (treadle_mr_revoked(s->mr[i]))
+			return -EKEYREJECTED;
+	return 0;
+}
+
+/* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
+static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
+				      enum treadle_side *miss)
+{
+	struct stretch s, d;
+	u64 n, left;
+
+	*miss = TREADLE_NONE;
+	for (left = len; left; left -= n) {
+		if (!span_at(src, false, &s)) {
+			*miss = TREADLE_SRC;
+			break;
+		}
+		if (!span_at(dst, true, &d)) {
+			*miss = TREADLE_DST;
+			break;
+		}
+		n = min3(s.len, d.len, left);
+		if (n == s.len && n == d.len) {
+			n = copy_pages(&d, &s, n, left - n);
+		} else {
+			copy_bytes(d.at, s.at, n);
+			if (dst->pm)
+				treadle_pm_wrote(d.at, n);
+		}
+		src->off += n;
+		dst->off += n;
+	}
+	return len - left;
+}
+
+/*
+ * treadle_copy_small - copy what lies within one page on both sides
+ * @mr: the region of a peer that this is in, or NULL
+ *
+ * In few instructions. False: nothing was copied, as it is not so, or a page is not known;
+ * treadle_copy() will do it. Under the locks, the same holds as there.
+ */
+TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
+				    const struct treadle_ep *from, u64 src, u64 len,
+				    const struct treadle_mr *mr)
+{
+	struct treadle_pm *there = to->obj.ctx->pm, *here = from->obj.ctx->pm;
+	void *d, *s;
+
+	if (!treadle_pm_small(dst, len) || !treadle_pm_small(src, len) ||
+	    unlikely(!treadle_pm_lock2(there, here)))
+		return false;
+	d = treadle_pm_known(there, dst, true);
+	s = treadle_pm_known(here, src, false);
+	if (unlikely((mr && treadle_mr_revoked(mr)) || READ_ONCE(to->closed) ||
+		     READ_ONCE(from->closed)))
+		d = NULL;
+	if (likely(d && s)) {
+		copy_bytes(d, s, len);
+		treadle_pm_wrote(d, len);
+	}
+	treadle_pm_unlock2(there, here);
+	return d && s;
+}
+
+/* By way of @buf, which has room for @len bytes. */
+static __always_inline bool copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
+				     bool write, const struct treadle_mr *mr, void *buf)
+{
+	struct treadle_pm *there = to->obj.ctx->pm;
+	void *page;
+	bool ok;
+
+	if (!treadle_pm_small(at, len) || (write && !treadle_own_read(buf, addr, len)))
+		return false;
+	pm_lock(there);
+	page = treadle_pm_known(there, at, write);
+	ok = page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed);
+	if (likely(ok))
+		copy_bytes(write ? page : buf, write ? buf : page, len);
+	if (write && ok)
+		treadle_pm_wrote(page, len);
+	pm_unlock(there);
+	return ok && (write || treadle_own_write(addr, buf, len));
+}
+
+static noinline bool copy_own_bytes(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
+				    bool write, const struct treadle_mr *mr)
+{
+	u8 buf[TREADLE_OWN] TREADLE_UNSET;
+
+	return copy_own(to, at, addr, len, write, mr, buf);
+}
+
+/*
+ * treadle_copy_own - the same, between @addr in the runner's own memory (treadle_run.own) and one page
+ * @len:   at most TREADLE_OWN
+ * @write: to the peer @to, where that is at @at; else from it
+ *
+ * The runner's memory may be that of a device, which takes its time: it is not touched under the peer's
+ * lock, which the peer's MMU notifier waits for.
+ *
+ * False: some of it may have been copied to @addr, nothing to the peer. The runner's buffers are its own
+ * meanwhile: closing waits for its doorbell (treadle_ep_quiesce).
+ */
+TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
+				  bool write, const struct treadle_mr *mr)
+{
+	u64 word TREADLE_UNSET;
+
+	if (likely(own_word(len)))
+		return copy_own(to, at, addr, len, write, mr, &word);
+	return copy_own_bytes(to, at, addr, len, write, mr);
+}
+
+/*
+ * Make known what comes next in @s, whose page is missing. 0: some of it is, or was, known. -EAGAIN: it is not for who
+ * runs to wait for. Else why it can't be.
+ */
+int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
+{
+	u64 together, addr = span_addr(s, &together);
+	int ret;
+
+	len = min(len, together);
+	treadle_run_charge(run, TREADLE_CHARGE_FILL);
+	/* mostly it is there and only not known: that blocks nobody */
+	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_THERE);
+	if (ret != -EAGAIN || run->guest)
+		return ret;
+	/* or it is our own process's, if perhaps of another context, and comes at once: others don't wait for that */
+	if (s->pm->mm == current->mm) {
+		treadle_run_let_go(run);
+		ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_NOWAIT);
+	}
+	if (ret != -EAGAIN || run->ctx != s->ctx || run->holds)
+		return ret;
+	/* our own page fault: whatever else we were to run does not wait for it */
+	treadle_run_handoff(run);
+	treadle_pool_sleeps(run->pool);
+	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_FAULT);
+	treadle_pool_awakes(run->pool);
+	return ret;
+}
+
+/* Between two parts. A guest leaves the rest to a worker: who is throttled here has the counter of another in his hands. */
+static bool copy_pause(struct treadle_run *run)
+{
+	if (need_resched()) {
+		if (run->guest)
+			return false;
+		treadle_run_let_go(run);
+	}
+	cond_resched();
+	return run->budget > 0 && !fatal_signal_pending(current);
+}
+
+/*
+ * treadle_copy - copy up to @len bytes, of which *done are done
+ * @side: on failure, which side it was
+ *
+ * Under each hold of the locks memory that a peer has registered is asked for its region:
+ * -EKEYREJECTED as soon as that is closed or revoked; and buffers for their endpoint:
+ * -ESHUTDOWN as soon as that is closed, as if its process were gone.
+ *
+ * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
+ * -EINPROGRESS: the budget is used up. Else the error of @side.
+ */
+TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
+			     struct treadle_run *run, enum treadle_side *side)
+{
+	enum treadle_side miss;
+	int idle = 0, ret;
+	u64 n;
+
+	while (*done < len) {
+		if (!spans_lock(dst, src)) { /* whose owner it is that keeps it busy goes on */
+			*side = TREADLE_SRC;
+			return -EAGAIN;
+		}
+		*side = TREADLE_SRC;
+		ret = span_error(src);
+		if (likely(!ret)) {
+			*side = TREADLE_DST;
+			ret = span_error(dst);
+		}
+		if (unlikely(ret)) {
+			spans_unlock(dst, src);
+			return ret;
+		}
+		n = copy_known(dst, src, min_t(u64, len - *done, TREADLE_CHUNK), &miss);
+		spans_unlock(dst, src);
+		*done += n;
+		treadle_run_charge(run, n);
+		if (*done == len)
+			break;
+		if (miss != TREADLE_NONE) {
+			*side = miss;
+			ret = miss == TREADLE_SRC ?
+				      treadle_span_fill(src, len - *done, false, run) :
+				      treadle_span_fill(dst, len - *done, true, run);
+			if (ret)
+				return ret;
+			/* pages that are taken away as fast as they come */
+			if (n)
+				idle = 0;
+			else if (++idle > LOCK_TRIES)
+				return -EAGAIN;
+		}
+		if (!copy_pause(run))
+			return -EINPROGRESS;
+	}
+	return 0;
+}
+
+/*
+ * Hand out what lies together next, at most @len bytes of whole units; a unit that goes
+ * on in the next page, alone. Returns what @fn has done with; *miss: how far ahead
+ * a page is not known.
+ */
+static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write,
+			u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg, u64 *miss)
+{
+	struct stretch here, rest;
+	u64 done;
+
+	*miss = 0;
+	if (!span_at(span, write, &here))
+		return 0;
+	if (here.len < unit) {
+		bool known;
+
+		span->off += here.len;
+		known = span_at(span, write, &rest);
+		span->off -= here.len;
+		*miss = known ? 0 : here.len;
+		if (!known)
+			return 0;
+		done = fn(arg, here.at, here.len, rest.at);
+		if (write) {
+			treadle_pm_wrote(here.at, here.len);
+			treadle_pm_wrote(rest.at, unit - here.len);
+		}
+		return done;
+	}
+	done = fn(arg, here.at, round_down(min(here.len, len), (u64)unit), NULL);
+	if (write)
+		treadle_pm_wrote(here.at, here.len);
+	return done;
+}
+
+/*
+ * treadle_modify - let @fn work on a peer's memory, where it is
+ * @done: of @len bytes
+ * @unit: bytes that are worked on as one; each part of the span is a multiple of it
+ * @fn:	  called under the locks with @bytes at @at, or with one unit whose rest is at
+ *	  @rest; returns how much of it is done: whole units, or none
+ *
+ * Results as of treadle_copy.
+ */
+int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,
+		   u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg,
+		   struct treadle_run *run)
+{
+	u64 n, miss, before;
+	int idle = 0, calls, ret;
+
+	while (*done < len) {
+		calls = MODIFY_CALLS;
+		before = *done;
+		spans_lock(span, span); /* one pagemap: it is not only tried */
+		ret = span_error(span);
+		if (ret) {
+			spans_unlock(span, span);
+			return ret;
+		}
+		do {
+			n = modify_known(span, len - *done, unit, write, fn, arg, &miss);
+			span->off += n;
+			*done += n;
+		} while (n && *done < len && --calls);
+		spans_unlock(span, span);
+		/* a round that changed nothing has tried as often as one may */
+		treadle_run_charge(run, max_t(u64, *done - before, TREADLE_CHARGE_FILL));
+		if (*done == len)
+			break;
+		span->off += miss;
+		ret = n ? 0 : treadle_span_fill(span, len - *done, write, run);
+		span->off -= miss;
+		if (ret)
+			return ret;
+		/* pages that are taken away, or words that change, as fast as they come */
+		if (*done != before)
+			idle = 0;
+		else if (++idle > LOCK_TRIES)
+			return -EAGAIN;
+		if (!copy_pause(run))
+			return -EINPROGRESS;
+	}
+	return 0;
+}

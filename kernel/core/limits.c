@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: limits, which are parameters of the module */
+#include <linux/log2.h>
+#include <linux/module.h>
+
+#include "core/limits.h"
+
+/*
+ * Limits of one context (two: of one object). Read-only after load, so that an
+ * answer to QUERY stays true.
+ */
+unsigned int treadle_max_objects = 65536;
+module_param_named(max_objects, treadle_max_objects, uint, 0444);
+MODULE_PARM_DESC(max_objects, "objects of one context");
+unsigned int treadle_max_ring = 1 << 18;
+module_param_named(max_ring, treadle_max_ring, uint, 0444);
+MODULE_PARM_DESC(max_ring, "slots of one descriptor ring");
+unsigned int treadle_max_cq = 1 << 20;
+module_param_named(max_cq, treadle_max_cq, uint, 0444);
+MODULE_PARM_DESC(max_cq, "entries of one completion ring");
+unsigned int treadle_max_av = 1 << 24;
+module_param_named(max_av, treadle_max_av, uint, 0444);
+MODULE_PARM_DESC(max_av, "peers of one address vector");
+unsigned int treadle_max_armed = 1 << 24;
+module_param_named(max_armed, treadle_max_armed, uint, 0444);
+MODULE_PARM_DESC(max_armed, "commands armed in one context");
+unsigned int treadle_max_buffered = 64 << 20;
+module_param_named(max_buffered, treadle_max_buffered, uint, 0444);
+MODULE_PARM_DESC(max_buffered, "bytes of unexpected messages that one receive ring may keep");
+
+/* Rings have a power of two of entries, 32 at least: else QUERY would name a limit that can't be had. */
+static int __init ring_limit(unsigned int *limit)
+{
+	if (*limit < 32)
+		return -EINVAL;
+	*limit = rounddown_pow_of_two(*limit);
+	return 0;
+}
+
+int __init treadle_limits_init(void)
+{
+	int ret = ring_limit(&treadle_max_ring) ?: ring_limit(&treadle_max_cq);
+
+	if (ret)
+		pr_err("treadle: max_ring and max_cq are 32 or more\n");
+	return ret;
+}

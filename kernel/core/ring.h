@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * treadle: the shared rings, from the kernel's side
+ *
+ * The only place with barriers against user space; their letters are those of
+ * uapi/treadle/ring.h. Nothing that a process can write is believed: indices
+ * are kept here, and a slot is copied once before it is judged.
+ */
+#ifndef TREADLE_RING_H
+#define TREADLE_RING_H
+
+#include <linux/atomic.h>
+#include <treadle/ring.h>
+
+#include "core/area.h"
+
+/*
+ * struct treadle_ring - a descriptor ring
+ * @head: slots read (under the owner's lock)
+ *
+ * How many slots were given back is only in @kern, which the process can't write.
+ */
+struct treadle_ring {
+	struct treadle_area rw, ro;
+	struct treadle_ring_prod *user;
+	struct treadle_ring_cons *kern;
+	const union treadle_slot *slots;
+	u32 entries, head;
+	bool broken;
+};
+
+int treadle_ring_init(struct treadle_ring *ring, u32 entries);
+void treadle_ring_exit(struct treadle_ring *ring);
+void treadle_ring_answer(struct treadle_obj *obj, struct treadle_ring *ring,
+			 struct treadle_ring_create *arg);
+int treadle_round_entries(u32 *entries, u32 limit);
+
+/* B: acquire; the slots before prod are written. Returns false on an index out of range. */
+static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
+{
+	*prod = smp_load_acquire(&r->user->prod);
+	return *prod - READ_ONCE(r->kern->released) <= r->entries && *prod - r->head <= r->entries;
+}
+
+/* Everything that was written is read; of a broken one nothing is. Under the owner's lock. */
+static inline bool treadle_ring_empty(struct treadle_ring *r)
+{
+	u32 prod;
+
+	return r->broken || !treadle_ring_prod(r, &prod) || prod == r->head;
+}
+
+/* G: what was written before the cell is there. One load. */
+static inline bool treadle_cell_is(const u64 *cell, u64 value)
+{
+	return smp_load_acquire(cell) == value;
+}
+
+/* H: nobody looks at the cell for this value any more. */
+static inline void treadle_cell_tell(u64 *done, u64 value)
+{
+	smp_store_release(done, value);
+}
+
+/* C: after setting DOORBELL, and before looking at prod again. */
+static inline void treadle_ring_want_doorbell(struct treadle_ring *r)
+{
+	WRITE_ONCE(r->kern->flags, r->kern->flags | TREADLE_RING_DOORBELL);
+	smp_mb();
+}
+
+static inline void treadle_ring_quiet(struct treadle_ring *r)
+{
+	WRITE_ONCE(r->kern->flags, r->kern->flags & ~TREADLE_RING_DOORBELL);
+}
+
+static inline void treadle_ring_break(struct treadle_ring *r)
+{
+	r->broken = true;
+	WRITE_ONCE(r->kern->flags, TREADLE_RING_BROKEN | TREADLE_RING_DOORBELL);
+}
+
+/* A: release; one caller at a time (rx->lock). */
+static inline void treadle_ring_release(struct treadle_ring *r, u32 slots)
+{
+	smp_store_release(&r->kern->released, r->kern->released + slots);
+}
+
+/* A: release; from anywhere, without a lock. */
+static inline void treadle_ring_release_any(struct treadle_ring *r, u32 slots)
+{
+	atomic_add_return_release(slots, (atomic_t *)&r->kern->released);
+}
+
+static inline const union treadle_slot *treadle_ring_slot(struct treadle_ring *r, u32 index)
+{
+	return &r->slots[index & (r->entries - 1)];
+}
+
+/* Copy the first line of the descriptor at @index, each field read once. */
+static __always_inline void treadle_ring_fetch_line(struct treadle_ring *r, u32 index,
+						    struct treadle_desc *d)
+{
+	const struct treadle_desc *s = &treadle_ring_slot(r, index)->desc;
+
+	d->opcode = READ_ONCE(s->opcode);
+	d->iov_count = READ_ONCE(s->iov_count);
+	d->reserved0 = READ_ONCE(s->reserved0);
+	d->flags = READ_ONCE(s->flags);
+	d->context = READ_ONCE(s->context);
+	d->addr = READ_ONCE(s->addr);
+	d->len = READ_ONCE(s->len);
+	d->peer = READ_ONCE(s->peer);
+	d->tag = READ_ONCE(s->tag);
+	d->ignore = READ_ONCE(s->ignore);
+	d->data = READ_ONCE(s->data);
+}
+
+/*
+ * Copy the descriptor at @index; the second line only if it counts, else it
+ * is zero. The barrier keeps the compiler from reading the shared slot again.
+ */
+static __always_inline void treadle_ring_fetch(struct treadle_ring *r, u32 index,
+					       struct treadle_desc *d)
+{
+	const struct treadle_desc *s = &treadle_ring_slot(r, index)->desc;
+
+	BUILD_BUG_ON(offsetof(struct treadle_desc, ep) != TREADLE_SLOT_SIZE / 2);
+	treadle_ring_fetch_line(r, index, d);
+	if (unlikely(d->flags & TREADLE_F_EXT)) {
+		memcpy((u8 *)d + TREADLE_SLOT_SIZE / 2, (const u8 *)s + TREADLE_SLOT_SIZE / 2,
+		       TREADLE_SLOT_SIZE / 2);
+		barrier();
+		return;
+	}
+	d->ep = d->cond = d->notify = 0;
+	d->threshold = d->result = d->compare = 0;
+	d->atomic_op = d->datatype = d->rma_iov_count = d->fetch_iov_count = 0;
+	d->value = d->rest_threshold = 0;
+	d->rest = d->reserved1 = 0;
+}
+
+#endif

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: what is armed, for whoever may trace the process: /proc/PID/fdinfo/FD
+ *
+ * Lines of words and numbers, which `treadlectl explain` reads: what each counter stands
+ * at, which counters endpoints count into, and of each counter the commands that fire
+ * next, of the cells some. The first FEW of each kind, so that what is printed is bounded.
+ */
+#include <linux/sched/signal.h>
+#include <linux/seq_file.h>
+
+#include "dev/dev.h"
+
+#define FEW	 16  /* commands of one counter */
+#define FEW_CELL 64  /* commands on cells */
+#define MOST	 256 /* counters, endpoints */
+
+static u32 id_of(const struct treadle_cntr *cntr)
+{
+	return cntr ? cntr->obj.id : 0;
+}
+
+static void show_cmd(struct seq_file *m, const struct treadle_cmd *cmd)
+{
+	seq_printf(m, " op %u flags %u ep %u counts %u %u context 0x%llx\n", cmd->d.opcode,
+		   cmd->d.flags, cmd->ep ? cmd->ep->obj.id : 0, id_of(cmd->notify),
+		   id_of(cmd->target), cmd->d.context);
+}
+
+/* The commands of a trigger in their order, at most @most. Under its lock nothing sleeps. */
+static void show_armed(struct seq_file *m, struct treadle_trigger *t, int most)
+{
+	struct treadle_armed *a;
+
+	spin_lock(&t->lock);
+	a = treadle_armed_from(&t->armed, 0, 0);
+	for (; a && most--; a = treadle_armed_next(a)) {
+		const struct treadle_cmd *cmd = container_of(a, struct treadle_cmd, armed);
+
+		seq_printf(m, "treadle-armed:\t%s %u at %llu",
+			   cmd->cond->type == TREADLE_CELL ? "cell" : "cntr", cmd->cond->id,
+			   cmd->d.threshold);
+		if (cmd->cond->type == TREADLE_CELL)
+			seq_printf(m, " is %llu wants %llu", treadle_cell_value(cmd->cond, &cmd->d),
+				   cmd->d.value);
+		show_cmd(m, cmd);
+	}
+	spin_unlock(&t->lock);
+	if (a)
+		seq_puts(m, "treadle-more:\n");
+}
+
+static void show_cntr(struct seq_file *m, struct treadle_cntr *cntr)
+{
+	seq_printf(m, "treadle-cntr:\t%u success %llu error %llu\n", cntr->obj.id,
+		   READ_ONCE(cntr->page->success), READ_ONCE(cntr->page->error));
+	show_armed(m, &cntr->trigger, FEW);
+}
+
+static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
+{
+	if (!smp_load_acquire(&ep->enabled)) /* pairs with EP_ENABLE */
+		return;
+	seq_printf(m, "treadle-ep:\t%u port %u counts %u %u %u %u %u %u\n", ep->obj.id, ep->port,
+		   id_of(ep->cntr_send), id_of(ep->cntr_recv), id_of(ep->cntr_read),
+		   id_of(ep->cntr_write), id_of(ep->cntr_remote_read),
+		   id_of(ep->cntr_remote_write));
+}
+
+/* Has the context's owner opened this, or who may trace him? */
+static bool may_see(const struct seq_file *m, const struct treadle_ctx *ctx)
+{
+	const struct cred *reader = m->file->f_cred;
+
+	return (uid_eq(reader->euid, ctx->uid) && reader->user_ns == ctx->user_ns) ||
+	       file_ns_capable(m->file, ctx->user_ns, CAP_SYS_PTRACE);
+}
+
+/* The kernel lets in who may trace the process that has the file (fs/proc/fd.c), which may not be the context's. */
+void treadle_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct treadle_ctx *ctx = file->private_data;
+	struct treadle_obj *obj;
+	bool more = false;
+	unsigned long id;
+	int most = MOST;
+
+	seq_printf(m, "treadle-context:\tarmed %d timers %u\n", atomic_read(&ctx->armed),
+		   READ_ONCE(ctx->poller.timers));
+	if (!may_see(m, ctx))
+		return;
+	show_armed(m, &ctx->poller.trigger, FEW_CELL);
+	xa_for_each(&ctx->objs, id, obj) {
+		obj = treadle_obj_get(ctx, id, 0);
+		if (IS_ERR(obj))
+			continue;
+		more = (obj->type == TREADLE_CNTR || obj->type == TREADLE_EP) && !most--;
+		if (more)
+			seq_puts(m, "treadle-more:\n");
+		else if (obj->type == TREADLE_CNTR)
+			show_cntr(m, container_of(obj, struct treadle_cntr, obj));
+		else if (obj->type == TREADLE_EP)
+			show_ep(m, container_of(obj, struct treadle_ep, obj));
+		treadle_obj_put(obj);
+		if (more)
+			break;
+		if (fatal_signal_pending(current))
+			break;
+		cond_resched();
+	}
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: to ask for, accept, refuse and end a connection, fi_cm(3); connect.h has locks and lifetimes */
+#include <linux/slab.h>
+#include <linux/socket.h>
+#include <linux/uaccess.h>
+
+#include "ep/connect.h"
+#include "ep/endpoint.h"
+
+#define BACKLOG_DEFAULT 128
+#define BACKLOG_MAX	65536
+
+static int copy_data(u8 *to, u32 *to_size, u64 data, u32 size)
+{
+	if (size > TREADLE_CM_DATA || (!size && data))
+		return -EINVAL;
+	if (copy_from_user(to, u64_to_user_ptr(data), size))
+		return -EFAULT;
+	*to_size = size;
+	return 0;
+}
+
+int treadle_ioc_listen(struct treadle_ucmd *u)
+{
+	struct treadle_listen *arg = u->arg;
+	struct treadle_ep *pep;
+	int ret = 0;
+
+	if (arg->flags || arg->backlog > BACKLOG_MAX)
+		return -EINVAL;
+	pep = treadle_ep_bind(u->ctx, arg->ep, ONLY_PASSIVE);
+	if (IS_ERR(pep))
+		return PTR_ERR(pep);
+	spin_lock(&treadle_conn_lock);
+	if (!pep->eq) {
+		ret = -EINVAL;
+	} else {
+		pep->backlog = arg->backlog ?: BACKLOG_DEFAULT;
+		pep->listening = !READ_ONCE(pep->dead);
+	}
+	treadle_conn_unlock();
+	treadle_obj_unbind(&pep->obj);
+	return ret;
+}
+
+/* Why not, or 0. Under treadle_conn_lock. */
+static int judge_request(const struct treadle_ep *pep, const struct treadle_ep *ep)
+{
+	if (!pep || pep->type != TREADLE_EP_PASSIVE || !pep->listening ||
+	    pep->nr_pending >= pep->backlog)
+		return -ECONNREFUSED;
+	return treadle_ep_admits(pep, ep) ? 0 : -EACCES;
+}
+
+/* What CONNECT and ACCEPT ask of their endpoint. Under treadle_conn_lock. */
+static int judge_ep(const struct treadle_ep *ep)
+{
+	if (READ_ONCE(ep->dead))
+		return -ESHUTDOWN;
+	if (!smp_load_acquire(&ep->enabled)) /* pairs with EP_ENABLE */
+		return -ENOTCONN;
+	return ep->eq ? 0 : -EINVAL;
+}
+
+/* Everything is ready: ask, or say why not. Under treadle_conn_lock. */
+static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_ep *pep, bool local)
+{
+	int error, ret = judge_ep(ep);
+
+	if (!ret && ep->conn)
+		ret = -EISCONN;
+	if (ret)
+		return ret;
+	ep->conn = treadle_conn_get(conn);
+	conn->end[ASKER].ep = ep;
+	error = local ? judge_request(pep, ep) : -EHOSTUNREACH;
+	if (error) {
+		treadle_conn_refuse(conn, error);
+		return 0;
+	}
+	conn->state = CONN_ASKED;
+	conn->pep = pep;
+	conn->end[ACCEPTER].addr = pep->addr;
+	list_add_tail(&conn->pending, &pep->pending);
+	pep->nr_pending++;
+	treadle_event_tell(pep, &conn->asked);
+	return 0;
+}
+
+int treadle_ioc_connect(struct treadle_ucmd *u)
+{
+	struct treadle_connect *arg = u->arg;
+	struct treadle_ep *ep, *pep = NULL;
+	struct treadle_conn *conn;
+	u8 data[TREADLE_CM_DATA];
+	bool local;
+	u32 size;
+	int ret;
+
+	if (arg->flags)
+		return -EINVAL;
+	if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
+		return -EADDRNOTAVAIL;
+	if (!treadle_addr_valid(&arg->addr))
+		return -EINVAL;
+	ret = copy_data(data, &size, arg->data, arg->data_size);
+	if (ret)
+		return ret;
+	ep = treadle_ep_bind(u->ctx, arg->ep, ONLY_MSG);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	conn = treadle_conn_new(&ep->addr, &arg->addr);
+	if (IS_ERR(conn)) {
+		treadle_obj_unbind(&ep->obj);
+		return PTR_ERR(conn);
+	}
+	conn->ask_size = size;
+	memcpy(conn->ask, data, size);
+	local = treadle_addr_local(u->ctx->net, &arg->addr);
+	if (local)
+		pep = treadle_ep_find(u->ctx->ports, ntohs(arg->addr.port));
+	spin_lock(&treadle_conn_lock);
+	ret = ask(ep, conn, pep, local);
+	if (conn->state != CONN_ASKED)
+		treadle_conn_dispose(conn);
+	treadle_conn_unlock();
+	if (pep)
+		treadle_ep_put(pep);
+	treadle_conn_put(conn);
+	treadle_obj_unbind(&ep->obj);
+	return ret;
+}
+
+static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
+{
+	struct treadle_conn *conn = ep->conn;
+	struct treadle_ep *asker;
+	int ret = judge_ep(ep);
+
+	if (ret)
+		return ret;
+	if (!conn || conn->end[ACCEPTER].ep != ep)
+		return -EINVAL;
+	if (conn->state == CONN_UP)
+		return -EISCONN;
+	if (conn->state != CONN_ASKED) {
+		treadle_conn_dispose(conn); /* who asked is gone: that is the answer */
+		return READ_ONCE(ep->severed) ? -ESHUTDOWN : -ECONNRESET;
+	}
+	asker = conn->end[ASKER].ep; /* there: else it would be OVER */
+	conn->state = CONN_UP;
+	conn->answer_size = size;
+	memcpy(conn->answer, answer, size);
+	treadle_conn_dispose(conn);
+	rcu_assign_pointer(ep->peer, asker);
+	rcu_assign_pointer(asker->peer, ep);
+	treadle_event_tell(asker, &conn->end[ASKER].told);
+	treadle_event_tell(ep, &conn->end[ACCEPTER].told);
+	return 0;
+}
+
+int treadle_ioc_accept(struct treadle_ucmd *u)
+{
+	struct treadle_accept *arg = u->arg;
+	u8 answer[TREADLE_CM_DATA];
+	struct treadle_ep *ep;
+	u32 size;
+	int ret;
+
+	if (arg->flags)
+		return -EINVAL;
+	ret = copy_data(answer, &size, arg->data, arg->data_size);
+	if (ret)
+		return ret;
+	ep = treadle_ep_bind(u->ctx, arg->ep, ONLY_MSG);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	spin_lock(&treadle_conn_lock);
+	ret = accept(ep, answer, size);
+	treadle_conn_unlock();
+	treadle_obj_unbind(&ep->obj);
+	return ret;
+}
+
+int treadle_ioc_reject(struct treadle_ucmd *u)
+{
+	struct treadle_reject *arg = u->arg;
+	u8 answer[TREADLE_CM_DATA];
+	struct treadle_conn *conn;
+	struct treadle_ep *pep;
+	u32 size;
+	int ret;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	ret = copy_data(answer, &size, arg->data, arg->data_size);
+	if (ret)
+		return ret;
+	pep = treadle_ep_bind(u->ctx, arg->ep, ONLY_PASSIVE);
+	if (IS_ERR(pep))
+		return PTR_ERR(pep);
+	spin_lock(&treadle_conn_lock);
+	conn = treadle_conn_find(arg->request);
+	if (!conn || conn->pep != pep) {
+		ret = -ENOENT;
+	} else {
+		conn->answer_size = size;
+		memcpy(conn->answer, answer, size);
+		treadle_conn_refuse(conn, -ECONNREFUSED);
+		treadle_conn_dispose(conn);
+	}
+	treadle_conn_unlock();
+	treadle_obj_unbind(&pep->obj);
+	return ret;
+}
+
+int treadle_ioc_shutdown(struct treadle_ucmd *u)
+{
+	struct treadle_shutdown *arg = u->arg;
+	struct treadle_conn *conn = NULL;
+	struct treadle_end *end = NULL;
+	TREADLE_RUN(run, u->ctx);
+	struct treadle_ep *ep;
+	int ret = -ENOTCONN;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	ep = treadle_ep_bind(u->ctx, arg->ep, ONLY_MSG);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	spin_lock(&treadle_conn_lock);
+	if (READ_ONCE(ep->severed)) {
+		ret = 0;
+	} else if (ep->conn && ep->conn->state == CONN_UP) {
+		conn = ep->conn; /* held by ep, which is bound */
+		end = treadle_end_of(conn, ep);
+		treadle_conn_hang_up(conn, end);
+		ret = 0;
+	}
+	treadle_conn_unlock();
+	/* also if the other end was first: its worker may not have come to that yet, or be in the midst of it */
+	if (!ret)
+		ret = treadle_ep_quiesce(ep, &run);
+	if (!ret)
+		ret = mutex_lock_killable(&ep->ending);
+	if (!ret) {
+		treadle_end_flush(ep, -ECANCELED, &run);
+		/* else a worker tells of this end: behind what is left to it here */
+		if (!conn)
+			treadle_run_handoff(&run);
+		mutex_unlock(&ep->ending);
+	}
+	if (conn && ret) { /* killed: another process may have the same memory */
+		treadle_end_leave(end, conn, ep);
+	} else if (conn) {
+		treadle_conn_get(conn);
+		treadle_end_tell(end, treadle_ep_get(ep), &run);
+	}
+	treadle_obj_unbind(&ep->obj);
+	treadle_run_jobs(&run);
+	return ret;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * treadle: connections and event queues (connect.c, cm.c, event.c)
+ *
+ * fi_cm(3). A connection (struct treadle_conn) is made by CONNECT and has two
+ * ends: the endpoint that asked, and the one that was made to accept.
+ *
+ *	        CONNECT               ACCEPT              either end closes, SHUTDOWN
+ *	(none) ---------> CONN_ASKED --------> CONN_UP ------------------> CONN_OVER
+ *	                      |   REJECT, the passive endpoint closes, ...     ^
+ *	                      +------------------------------------------------+
+ *
+ * treadle_conn_lock guards all of it: the state and the ends of every connection, what
+ * waits at passive endpoints, the event queues. One lock for everybody, because
+ * it is held for a few pointers at a time and because a connection joins
+ * endpoints, event queues and contexts of two processes in any order. It is taken
+ * with no spinlock held; ep->lock is taken under it. Whatever takes long (taking back
+ * messages, cancelling receives) is done without it, by the caller for its own end
+ * and by the peer's worker for the peer's; who is to hear of an event is woken after
+ * it, by treadle_conn_unlock().
+ *
+ * A connection points at its ends and at the passive endpoint without holding
+ * them: an endpoint clears those pointers under treadle_conn_lock when it is shut down,
+ * which comes before its last reference goes, so what is found there under the
+ * lock may be held. Endpoints, the passive endpoint's list, queued events and
+ * jobs each hold the connection.
+ *
+ * Sending goes by ep->peer, under RCU: objects are freed after a grace period.
+ * An end that hangs up sets `severed` on both, under their ep->lock; a sender
+ * that has found its peer before looks at it again, under the same lock, before
+ * its message waits there (keep.c, treadle_msg_keep). So what waits is either seen by
+ * who hangs up, and taken back, or does not wait.
+ *
+ * Events never need memory: each kind happens once to an end, so they are part of
+ * the connection. They are queued only while their endpoint lives, and leave the
+ * queue with it: nobody reads an event of an endpoint that he has closed.
+ */
+#ifndef TREADLE_CONNECT_H
+#define TREADLE_CONNECT_H
+
+#include "path/path.h"
+
+extern spinlock_t treadle_conn_lock;
+
+/*
+ * struct treadle_eq - event queue
+ * @events, @dead: under treadle_conn_lock
+ * @told: has news since its waiters were woken last (under treadle_conn_lock)
+ * @read_lock: one reader at a time
+ */
+struct treadle_eq {
+	struct treadle_obj obj;
+	struct list_head events;
+	struct list_head told;
+	bool dead;
+	struct mutex read_lock;
+	struct treadle_waitq waitq;
+};
+
+enum conn_state { CONN_NEW, CONN_ASKED, CONN_UP, CONN_OVER };
+
+/* An event; @link: in the event queue of its endpoint */
+struct treadle_notice {
+	struct list_head link;
+	struct treadle_conn *conn;
+	u32 event; /* enum treadle_event_kind */
+};
+
+/*
+ * One end. @ep: until it closes. @told: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
+ * After a hang-up: @later, then @job do what is to be done for @ended, which is held.
+ */
+struct treadle_end {
+	struct treadle_ep *ep;
+	struct treadle_addr addr;
+	struct treadle_notice told, shut;
+	struct treadle_later later;
+	struct treadle_job job;
+	struct treadle_ep *ended;
+};
+
+enum { ASKER, ACCEPTER };
+
+/*
+ * struct treadle_conn - see above; everything under treadle_conn_lock once it is ASKED
+ * @pep:     who was asked, until it closes or has answered
+ * @pending: on pep->pending
+ * @asked:   CONNREQ
+ * @seen:    it was read, or is being read
+ * @error:   CONN_OVER without having been UP: why
+ * @ask, @answer: what goes along
+ */
+struct treadle_conn {
+	struct kref ref;
+	enum conn_state state;
+	u32 request;
+	struct treadle_ep *pep;
+	struct list_head pending;
+	struct treadle_notice asked;
+	bool seen;
+	int error;
+	struct treadle_end end[2];
+	u32 ask_size, answer_size;
+	u8 ask[TREADLE_CM_DATA];
+	u8 answer[TREADLE_CM_DATA];
+};
+
+static inline struct treadle_conn *treadle_conn_get(struct treadle_conn *conn)
+{
+	kref_get(&conn->ref);
+	return conn;
+}
+
+void treadle_conn_release(struct kref *ref);
+static inline void treadle_conn_put(struct treadle_conn *conn)
+{
+	kref_put(&conn->ref, treadle_conn_release);
+}
+
+static inline struct treadle_end *treadle_end_of(struct treadle_conn *conn,
+						 const struct treadle_ep *ep)
+{
+	return &conn->end[conn->end[ACCEPTER].ep == ep ? ACCEPTER : ASKER];
+}
+
+int treadle_ioc_eq_create(struct treadle_ucmd *u);
+int treadle_ioc_ep_eq(struct treadle_ucmd *u);
+int treadle_ioc_listen(struct treadle_ucmd *u);
+int treadle_ioc_connect(struct treadle_ucmd *u);
+int treadle_ioc_accept(struct treadle_ucmd *u);
+int treadle_ioc_reject(struct treadle_ucmd *u);
+int treadle_ioc_shutdown(struct treadle_ucmd *u);
+
+int treadle_conn_adopt(struct treadle_ep *ep, u32 request);
+void treadle_conn_shutdown(struct treadle_ep *ep);
+void treadle_conn_free(struct treadle_ep *ep);
+
+/* connect.c; find, dispose, refuse, hang_up and pause under treadle_conn_lock */
+void treadle_conn_exit(void);
+struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
+				      const struct treadle_addr *to);
+struct treadle_conn *treadle_conn_find(u32 number);
+void treadle_conn_dispose(struct treadle_conn *conn);
+void treadle_conn_refuse(struct treadle_conn *conn, int error);
+void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self);
+void treadle_conn_pause(unsigned int *n);
+void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run);
+void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep);
+void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run);
+struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
+
+#define ONLY_MSG     BIT(TREADLE_EP_MSG)
+#define ONLY_PASSIVE BIT(TREADLE_EP_PASSIVE)
+
+/* event.c; tell and take_back under treadle_conn_lock */
+void treadle_conn_unlock(void) __releases(&treadle_conn_lock);
+void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice);
+void treadle_event_take_back(struct treadle_notice *notice);
+
+#endif

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: endpoints
+ *
+ * Their types share everything but whom they reach: connect.h has what MSG and
+ * PASSIVE add. An endpoint is a port of its network namespace. EP_ENABLE binds it once; from
+ * then on nothing in it changes but `dead`, so the data path reads it without a
+ * lock. Binding keeps rings, queues and counters from being destroyed until the
+ * endpoint is shut down, and their memory until the last message that names the
+ * endpoint is gone.
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/nsproxy.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+
+#include "ep/connect.h"
+#include "ep/endpoint.h"
+
+static const struct treadle_obj_ops ep_ops;
+
+/* --- create ------------------------------------------------------------------------------- */
+
+/* The unspecified address means this machine: say so with one that peers can use. */
+static void concrete(struct treadle_addr *addr)
+{
+	struct in6_addr *v6 = (struct in6_addr *)addr->addr;
+	__be32 *v4 = (__be32 *)addr->addr;
+
+	if (addr->family == AF_INET && *v4 == htonl(INADDR_ANY))
+		*v4 = htonl(INADDR_LOOPBACK);
+	else if (addr->family == AF_INET6 && ipv6_addr_any(v6))
+		*v6 = in6addr_loopback;
+	if (addr->family != AF_INET6 || !(ipv6_addr_type(v6) & IPV6_ADDR_LINKLOCAL))
+		addr->scope = 0; /* which says nothing of others */
+}
+
+static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
+{
+	ep->addr = *addr;
+	concrete(&ep->addr);
+	return treadle_addr_local(ep->obj.ctx->net, &ep->addr) ? treadle_ep_list(ep) :
+								 -EADDRNOTAVAIL;
+}
+
+/* Become a context of the scalable endpoint @parent: where it is, and with its keys. */
+static int ep_join(struct treadle_ep *ep, u32 parent)
+{
+	struct treadle_obj *obj = treadle_obj_bind(ep->obj.ctx, parent, TREADLE_EP);
+	int ret = 0;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	ep->parent = container_of(obj, struct treadle_ep, obj);
+	ep->type = ep->parent->type;
+	ep->addr = ep->parent->addr;
+	ep->port = ep->parent->port;
+	ep->key_size = ep->parent->key_size;
+	memcpy(ep->key, ep->parent->key, sizeof(ep->key));
+	if (ep->parent->role != TREADLE_EP_SCALABLE)
+		ret = -EINVAL;
+	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: there is one */
+		ret = xa_insert(&ep->parent->contexts, ep->index, ep, TREADLE_GFP);
+	if (ret) {
+		ep->parent = NULL;
+		treadle_obj_unbind(obj);
+	}
+	ep->listed = !ret;
+	return ret;
+}
+
+/* Which of the fields mean something depends on the kind of endpoint; the others are zero. */
+static int judge_create(const struct treadle_ep_create *arg)
+{
+	bool context = arg->flags & (TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT);
+
+	if (arg->flags & ~(TREADLE_EP_SCALABLE | TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT) ||
+	    arg->flags & (arg->flags - 1))
+		return -EINVAL;
+	if (context)
+		return arg->type || arg->request || arg->auth_key_size ||
+				       memchr_inv(&arg->addr, 0, sizeof(arg->addr)) ||
+				       arg->index >= TREADLE_MAX_CONTEXTS ||
+				       (arg->index && arg->flags == TREADLE_EP_TX_CONTEXT) ?
+			       -EINVAL :
+			       0;
+	if (!arg->type || arg->type > TREADLE_EP_PASSIVE || arg->parent || arg->index ||
+	    (arg->request && arg->type != TREADLE_EP_MSG))
+		return -EINVAL;
+	if (arg->flags && arg->type != TREADLE_EP_RDM && arg->type != TREADLE_EP_DGRAM)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+int treadle_ioc_ep_create(struct treadle_ucmd *u)
+{
+	struct treadle_ep_create *arg = u->arg;
+	struct treadle_ep *ep;
+	int ret = judge_create(arg);
+
+	if (ret)
+		return ret;
+	if (arg->request || !arg->type)
+		; /* the address is that of the endpoint that was asked, or of the scalable one */
+	else if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
+		return -EADDRNOTAVAIL;
+	else if (!treadle_addr_valid(&arg->addr))
+		return -EINVAL;
+	ep = kzalloc(sizeof(*ep), TREADLE_GFP);
+	if (!ep)
+		return -ENOMEM;
+	spin_lock_init(&ep->lock);
+	mutex_init(&ep->ending);
+	ep->parked = RB_ROOT;
+	ep->waiting = RB_ROOT;
+	ep->flows = RB_ROOT;
+	INIT_LIST_HEAD(&ep->pending);
+	INIT_LIST_HEAD(&ep->feeding);
+	xa_init_flags(&ep->contexts, XA_FLAGS_ACCOUNT);
+	ep->type = arg->type;
+	ep->role = arg->flags;
+	ep->index = arg->index;
+	ep->key_size = arg->auth_key_size;
+	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, ep->key);
+	if (!ret)
+		ret = treadle_obj_init(u->ctx, &ep->obj, &ep_ops);
+	if (ret) {
+		kfree(ep);
+		return ret;
+	}
+	if (arg->request)
+		ret = treadle_conn_adopt(ep, arg->request);
+	else if (!arg->type)
+		ret = ep_join(ep, arg->parent);
+	else
+		ret = ep_bind_addr(ep, &arg->addr);
+	if (ret) {
+		treadle_obj_put(&ep->obj);
+		return ret;
+	}
+	arg->addr = ep->addr;
+	arg->id = ep->obj.id;
+	u->new = &ep->obj;
+	return 0;
+}
+
+/* --- enable --------------------------------------------------------------------------------- */
+
+/* All that an endpoint may be bound to, in one place: id, kind, where it goes. */
+struct binding {
+	u32 id;
+	enum treadle_type type;
+	struct treadle_obj *obj;
+};
+
+static void ep_bindings(const struct treadle_ep_enable *arg, struct binding *b)
+{
+	b[0] = (struct binding){ arg->tx, TREADLE_TX };
+	b[1] = (struct binding){ arg->rx, TREADLE_RX };
+	b[2] = (struct binding){ arg->av, TREADLE_AV };
+	b[3] = (struct binding){ arg->tx_cq, TREADLE_CQ };
+	b[4] = (struct binding){ arg->rx_cq, TREADLE_CQ };
+	b[5] = (struct binding){ arg->cntr_send, TREADLE_CNTR };
+	b[6] = (struct binding){ arg->cntr_recv, TREADLE_CNTR };
+	b[7] = (struct binding){ arg->cntr_read, TREADLE_CNTR };
+	b[8] = (struct binding){ arg->cntr_write, TREADLE_CNTR };
+	b[9] = (struct binding){ arg->cntr_remote_read, TREADLE_CNTR };
+	b[10] = (struct binding){ arg->cntr_remote_write, TREADLE_CNTR };
+}
+
+#define BOUND(b, type, member) ((b).obj ? container_of((b).obj, struct type, member) : NULL)
+
+static void ep_set(struct treadle_ep *ep, const struct binding *b)
+{
+	int i;
+
+	ep->tx = BOUND(b[0], treadle_tx, obj);
+	ep->rx = BOUND(b[1], treadle_rx, obj);
+	ep->rx_shared = ep->rx && ep->rx->shared;
+	ep->av = b[2].obj ? container_of(b[2].obj, struct treadle_av_obj, obj)->av : NULL;
+	ep->tx_cq = BOUND(b[3], treadle_cq, obj);
+	ep->rx_cq = BOUND(b[4], treadle_cq, obj);
+	ep->cntr_send = BOUND(b[5], treadle_cntr, obj);
+	ep->cntr_recv = BOUND(b[6], treadle_cntr, obj);
+	ep->cntr_read = BOUND(b[7], treadle_cntr, obj);
+	ep->cntr_write = BOUND(b[8], treadle_cntr, obj);
+	ep->cntr_remote_read = BOUND(b[9], treadle_cntr, obj);
+	ep->cntr_remote_write = BOUND(b[10], treadle_cntr, obj);
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		ep->bound[i] = b[i].obj;
+}
+
+/* Receives of a connection are canceled with it: those of others must not lie among them. */
+static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
+{
+	struct treadle_ep *other;
+	bool taken = false;
+
+	spin_lock(&rx->lock);
+	other = list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
+	taken = other && (ep->type == TREADLE_EP_MSG || other->type == TREADLE_EP_MSG);
+	spin_unlock(&rx->lock);
+	return taken;
+}
+
+/* With everything bound: become reachable. Only one caller gets here at a time (ctx->lock). */
+static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
+{
+	struct treadle_tx *tx = BOUND(b[0], treadle_tx, obj);
+	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
+
+	if (ep->type == TREADLE_EP_PASSIVE || ep->role == TREADLE_EP_SCALABLE)
+		return -EOPNOTSUPP;
+	if ((ep->role == TREADLE_EP_TX_CONTEXT && rx) || (ep->role == TREADLE_EP_RX_CONTEXT && tx))
+		return -EINVAL;
+	if (ep->enabled)
+		return -EISCONN;
+	if (ep->type == TREADLE_EP_MSG && b[2].obj) /* it knows nobody but its peer */
+		return -EINVAL;
+	if (rx && !rx->shared && rx_is_taken(rx, ep))
+		return -EBUSY;
+	if (tx && !tx->shared) {
+		/* not with tx->lock: a doorbell may be waiting for a page with it. Until `enabled` it refuses what is for @ep */
+		if (cmpxchg(&tx->ep, NULL, ep))
+			return -EBUSY;
+	}
+	ep->flags = flags;
+	ep_set(ep, b);
+	/* before a message can come: what is in the ring is taken for one of these endpoints */
+	if (rx) {
+		spin_lock(&rx->lock);
+		/* those with a queue first, as they come: what is nobody's is told of there */
+		if (ep->rx_cq) {
+			list_add(&ep->rx_link, rx->queued);
+			rx->queued = &ep->rx_link;
+		} else {
+			list_add_tail(&ep->rx_link, &rx->eps);
+		}
+		if (ep->av)
+			list_add_tail(&ep->named_link, &rx->named);
+		spin_unlock(&rx->lock);
+	}
+	/* the data path reads all of the above after this (acquire) */
+	smp_store_release(&ep->enabled, true);
+	return 0;
+}
+
+#define EP_FLAGS                                                                  \
+	(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | \
+	 TREADLE_ACCESS_PEER)
+
+int treadle_ioc_ep_enable(struct treadle_ucmd *u)
+{
+	struct treadle_ep_enable *arg = u->arg;
+	struct binding b[TREADLE_BINDINGS];
+	struct treadle_obj *obj;
+	struct treadle_ep *ep;
+	int i, ret = 0;
+
+	if ((arg->flags & ~EP_FLAGS) ||
+	    (arg->flags & TREADLE_EP_SOURCE_ERR && !(arg->flags & TREADLE_EP_SOURCE)))
+		return -EINVAL;
+	/* bound for the time of this call: nobody destroys it under us */
+	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	ep = container_of(obj, struct treadle_ep, obj);
+	ep_bindings(arg, b);
+	for (i = 0; i < TREADLE_BINDINGS && !ret; i++) {
+		if (!b[i].id)
+			continue;
+		obj = treadle_obj_bind(u->ctx, b[i].id, b[i].type);
+		if (IS_ERR(obj))
+			ret = PTR_ERR(obj);
+		else
+			b[i].obj = obj;
+	}
+	if (!ret) {
+		mutex_lock(&u->ctx->lock);
+		ret = ep_enable(ep, arg->flags, b);
+		mutex_unlock(&u->ctx->lock);
+	}
+	for (i = 0; ret && i < TREADLE_BINDINGS; i++)
+		if (b[i].obj)
+			treadle_obj_unbind(b[i].obj);
+	treadle_obj_unbind(&ep->obj);
+	return ret;
+}
+
+/* --- the end -------------------------------------------------------------------------------- */
+
+/*
+ * Whoever has a collective receive that only @ep could have sent to is told. Who may not send to @ep, or it to him,
+ * has none: await_source().
+ */
+static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_ports *ports = ep->obj.ctx->ports;
+	struct treadle_ep *other;
+	unsigned long port = 0;
+
+	for (; (other = treadle_ep_from(ports, &port)); port++) {
+		/* enabled: its rx never changes (acquire) */
+		if (smp_load_acquire(&other->enabled) && other->rx &&
+		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
+			treadle_rx_bereave(other->rx, ep->port, NULL, -ECONNRESET, run);
+		treadle_ep_put(other);
+		cond_resched();
+	}
+}
+
+/* Leave the receive ring; only once. */
+static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
+{
+	if (ep->enabled && ep->rx && !ep->left)
+		treadle_rx_detach(ep->rx, ep, run);
+	ep->left = true;
+}
+
+/* It does nothing more, and nothing more comes to it. */
+void treadle_ep_close(struct treadle_ep *ep)
+{
+	spin_lock(&ep->lock);
+	WRITE_ONCE(ep->dead, true);
+	WRITE_ONCE(ep->closed, true);
+	spin_unlock(&ep->lock);
+}
+
+/* It is closed; who waits for a message of it is told, before the port is another's. */
+static void ep_die(struct treadle_ep *ep, struct treadle_run *run)
+{
+	treadle_ep_close(ep);
+	smp_mb(); /* pairs with await_source() */
+	if (unlikely(READ_ONCE(ep->awaited))) {
+		ep_leave(ep, run); /* this may take long, see below */
+		ep_mourn(ep, run);
+	}
+}
+
+/*
+ * It is closed. Who has not seen that holds the pagemap, one of the locks of its queues, or its ring
+ * (who runs in his own memory): when we have had each of them, nobody is at its buffers. False: a doorbell
+ * is at its ring, and may be waiting for a page as long as who is to bring that likes (userfaultfd).
+ */
+bool treadle_ep_try_quiesce(struct treadle_ep *ep)
+{
+	struct treadle_pm *pm = ep->obj.ctx->pm;
+
+	if (ep->tx) {
+		if (!mutex_trylock(&ep->tx->lock))
+			return false;
+		if (READ_ONCE(ep->dead) && ep->tx->ep == ep)
+			WRITE_ONCE(ep->tx->ep, NULL); /* its ring may serve another one */
+		mutex_unlock(&ep->tx->lock);
+	}
+	pm_write_lock(pm);
+	pm_write_unlock(pm);
+	return true;
+}
+
+/*
+ * treadle_ep_quiesce - the same, for its owner, which waits for its doorbell
+ *
+ * May sleep, for as long as a page of the process is missing (userfaultfd). 0, or -EINTR: the caller is killed.
+ */
+int treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
+{
+	treadle_run_handoff(run);
+	while (!treadle_ep_try_quiesce(ep)) {
+		if (mutex_lock_killable(&ep->tx->lock))
+			return -EINTR;
+		mutex_unlock(&ep->tx->lock);
+	}
+	return 0;
+}
+
+/* Nor does anybody write a completion of it, as it is dead. */
+static void cq_quiesce(struct treadle_cq *cq)
+{
+	if (!cq)
+		return;
+	spin_lock(&cq->lock);
+	spin_unlock(&cq->lock);
+}
+
+/* The last part of treadle_ep_shutdown(): nothing of it runs any more. */
+static void ep_unbind(struct treadle_ep *ep)
+{
+	int i;
+
+	cq_quiesce(ep->tx_cq);
+	cq_quiesce(ep->rx_cq);
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		if (ep->bound[i])
+			atomic_dec(&ep->bound[i]->users);
+}
+
+/* The caller of DESTROY was killed while another process with the same memory had a doorbell under way. */
+static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
+{
+	struct treadle_ep *ep = container_of(work, struct treadle_ep, unbind.work);
+
+	if (!treadle_ep_try_quiesce(ep)) {
+		treadle_later_again(&ep->unbind);
+		return;
+	}
+	treadle_later_end(&ep->unbind);
+	ep_unbind(ep);
+	treadle_ep_put(ep);
+}
+
+/* Might an endpoint of @ctx let in @ep? Else there is nothing to look for in what strangers wait for. */
+static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
+{
+	return ep->key_size || treadle_same_user(ctx, ep->obj.ctx);
+}
+
+/* As ep_mourn(), for all endpoints of @ctx, which are closed and are listed yet: each ring is looked at once. */
+void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
+{
+	static atomic64_t mournings;
+	u64 this = atomic64_inc_return(&mournings);
+	struct treadle_ep *other;
+	unsigned long port = 0;
+
+	for (; (other = treadle_ep_from(ctx->ports, &port)); port++) {
+		/* who is dead hears nothing; another mourning at the same time may make us come twice */
+		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
+		    may_await(other, ctx) && READ_ONCE(other->rx->mourned) != this) {
+			WRITE_ONCE(other->rx->mourned, this);
+			treadle_rx_mourn(other->rx, ctx, run);
+		}
+		treadle_ep_put(other);
+		cond_resched();
+	}
+}
+
+/*
+ * Vanish: nobody finds it, what waits for it fails, what waits in it is dropped
+ * without a completion (fi_endpoint(3), fi_close). Called once: by DESTROY, or
+ * when the context shuts down. It is closed, and who waits for it was told.
+ */
+void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
+{
+	const struct treadle_cull cull = { .ep = ep, .max = U64_MAX };
+	u64 n = 0;
+
+	treadle_ep_unlist(ep);
+	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
+		treadle_conn_shutdown(ep);
+	if (!ep->enabled)
+		return;
+	/*
+	 * Before quiescing, which may take long: meanwhile what it has armed would meet messages for others of
+	 * its receive ring. Who has not left yet adds nothing to what is emptied here: dead is looked at under
+	 * the lock of each (rx->lock, ep->lock, trigger.lock).
+	 */
+	ep_leave(ep, run);
+	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
+	treadle_flow_drop(ep, 0, run);
+	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
+		treadle_cull_all(ep->obj.ctx, &cull, run);
+	if (!treadle_ep_quiesce(ep, run)) {
+		ep_unbind(ep);
+		return;
+	}
+	treadle_ep_get(ep);
+	treadle_later_begin(&ep->unbind, ep->obj.ctx, ep_unbind_work);
+}
+
+static void ep_free(struct treadle_obj *obj)
+{
+	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
+	int i;
+
+	treadle_ep_unlist(ep);
+	treadle_conn_free(ep);
+	xa_destroy(&ep->contexts); /* empty, but for nodes of an insertion that had no memory */
+	for (i = 0; i < TREADLE_BINDINGS; i++)
+		if (ep->bound[i])
+			treadle_obj_put(ep->bound[i]);
+	if (ep->parent)
+		treadle_ep_put(ep->parent);
+}
+
+static void ep_hide(struct treadle_obj *obj, struct treadle_run *run)
+{
+	ep_die(container_of(obj, struct treadle_ep, obj), run);
+}
+
+static void ep_stop(struct treadle_obj *obj, struct treadle_run *run)
+{
+	treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), run);
+}
+
+static const struct treadle_obj_ops ep_ops = {
+	.type = TREADLE_EP,
+	.hide = ep_hide,
+	.stop = ep_stop,
+	.free = ep_free,
+};

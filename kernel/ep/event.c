@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: event queues, fi_eq(3); connect.h has locks and lifetimes */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "ep/connect.h"
+#include "ep/endpoint.h"
+
+/* Event queues to which who has treadle_conn_lock has told something, each held: he wakes their waiters when he lets go. */
+static LIST_HEAD(told);
+
+void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
+{
+	struct treadle_eq *eq = ep->eq;
+
+	if (!eq || eq->dead)
+		return;
+	treadle_conn_get(notice->conn);
+	list_add_tail(&notice->link, &eq->events);
+	if (!treadle_awaited(&eq->waitq)) /* F */
+		return;
+	if (list_empty(&eq->told))
+		kref_get(&eq->obj.ref);
+	list_move_tail(&eq->told, &told);
+}
+
+/*
+ * Waiters are woken without the lock, as there may be many: of the queues that we have told, and of no others. Who
+ * tells one of them meanwhile takes it over, as we may be without a processor for long.
+ */
+void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
+{
+	struct treadle_eq *eq;
+	LIST_HEAD(mine);
+
+	list_splice_init(&told, &mine);
+	while (!list_empty(&mine)) {
+		eq = list_first_entry(&mine, struct treadle_eq, told);
+		list_del_init(&eq->told);
+		spin_unlock(&treadle_conn_lock);
+		treadle_wake(&eq->waitq, true);
+		treadle_obj_put(&eq->obj);
+		spin_lock(&treadle_conn_lock);
+	}
+	spin_unlock(&treadle_conn_lock);
+}
+
+void treadle_event_take_back(struct treadle_notice *notice)
+{
+	if (list_empty(&notice->link))
+		return;
+	list_del_init(&notice->link);
+	treadle_conn_put(notice->conn);
+}
+
+static void fill_event(struct treadle_event *ev, const struct treadle_notice *notice)
+{
+	struct treadle_conn *conn = notice->conn;
+	const struct treadle_end *asker = &conn->end[ASKER];
+	bool to_asker = notice == &asker->told || notice == &asker->shut;
+	const u8 *data = NULL;
+
+	memset(ev, 0, sizeof(*ev));
+	ev->event = notice->event;
+	if (notice == &conn->asked) {
+		ev->context = conn->pep->eq_context;
+		ev->request = conn->request;
+		data = conn->ask;
+		ev->data_size = conn->ask_size;
+	} else {
+		ev->context = conn->end[to_asker ? ASKER : ACCEPTER].ep->eq_context;
+	}
+	if (notice == &asker->told) {
+		data = conn->answer;
+		ev->data_size = conn->answer_size;
+	}
+	if (notice->event == TREADLE_EVENT_CONNREFUSED)
+		ev->error = -conn->error;
+	ev->addr = conn->end[to_asker ? ACCEPTER : ASKER].addr;
+	if (ev->data_size)
+		memcpy(ev->data, data, ev->data_size);
+	ev->size = offsetof(struct treadle_event, data) + ev->data_size;
+}
+
+/* Nobody reads it any more. Endpoints of other contexts may still be bound to it. */
+static void eq_shutdown(struct treadle_eq *eq)
+{
+	unsigned int n = 0;
+
+	spin_lock(&treadle_conn_lock);
+	WRITE_ONCE(eq->dead, true); /* from here on nothing is added */
+	while (!list_empty(&eq->events)) {
+		treadle_event_take_back(list_first_entry(&eq->events, struct treadle_notice, link));
+		treadle_conn_pause(&n);
+	}
+	treadle_conn_unlock();
+}
+
+static struct treadle_eq *eq_of(struct treadle_obj *obj)
+{
+	return container_of(obj, struct treadle_eq, obj);
+}
+
+static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_event *ev)
+{
+	struct treadle_notice *notice;
+
+	spin_lock(&treadle_conn_lock);
+	notice = list_first_entry_or_null(&eq->events, struct treadle_notice, link);
+	if (notice) {
+		fill_event(ev, notice);
+		/* from here on the reader may come to know the request: it has to stay */
+		if (notice == &notice->conn->asked)
+			notice->conn->seen = true;
+		treadle_conn_get(notice->conn);
+	}
+	treadle_conn_unlock();
+	return notice;
+}
+
+/* The reader has it, or not. It may have been taken back meanwhile, with its endpoint. */
+static void event_done(struct treadle_notice *notice, bool read)
+{
+	struct treadle_conn *conn = notice->conn;
+
+	spin_lock(&treadle_conn_lock);
+	if (read) {
+		treadle_event_take_back(notice);
+	} else if (notice == &conn->asked) {
+		conn->seen = false;
+		/* who asked has gone since, and left it for the reader */
+		if (!conn->end[ASKER].ep && !conn->end[ACCEPTER].ep)
+			treadle_conn_dispose(conn);
+	}
+	treadle_conn_unlock();
+	treadle_conn_put(conn);
+}
+
+/* read(2) of the file of an event queue: one event, which stays if it can't be copied out. */
+static ssize_t eq_read(struct treadle_obj *obj, char __user *buf, size_t size, u64 *seen)
+{
+	struct treadle_eq *eq = eq_of(obj);
+	struct treadle_event ev;
+	struct treadle_notice *notice;
+	ssize_t ret;
+
+	/* one reader at a time: nobody else takes the event that is being copied */
+	if (mutex_lock_killable(&eq->read_lock))
+		return -EINTR;
+	notice = first_event(eq, &ev);
+	if (!notice) {
+		ret = READ_ONCE(eq->dead) ? -ESHUTDOWN : -EAGAIN;
+		goto out;
+	}
+	ret = size < ev.size			   ? -EINVAL :
+	      copy_to_user(buf, &ev, ev.size) != 0 ? -EFAULT :
+						     (ssize_t)ev.size;
+	event_done(notice, ret > 0);
+out:
+	mutex_unlock(&eq->read_lock);
+	return ret;
+}
+
+static struct treadle_waitq *eq_waitq(struct treadle_obj *obj)
+{
+	return &eq_of(obj)->waitq;
+}
+
+static spinlock_t *eq_lock(struct treadle_obj *obj)
+{
+	return &treadle_conn_lock;
+}
+
+/* One that was destroyed has nothing any more, and says so when it is read. */
+static bool eq_readable(struct treadle_obj *obj, u64 seen)
+{
+	return !list_empty(&eq_of(obj)->events) || READ_ONCE(eq_of(obj)->dead);
+}
+
+static bool eq_ready(const struct treadle_waiter *me)
+{
+	return eq_readable(me->obj, 0);
+}
+
+static const struct treadle_wait_ops eq_wait_ops = {
+	.queue = eq_waitq,
+	.lock = eq_lock,
+	.ready = eq_ready,
+	.readable = eq_readable,
+	.read = eq_read,
+};
+
+static void eq_stop(struct treadle_obj *obj, struct treadle_run *run)
+{
+	eq_shutdown(eq_of(obj));
+	treadle_waitq_end(&eq_of(obj)->waitq);
+}
+
+static const struct treadle_obj_ops eq_ops = {
+	.type = TREADLE_EQ,
+	.stop = eq_stop,
+	.wait = &eq_wait_ops,
+};
+
+int treadle_ioc_eq_create(struct treadle_ucmd *u)
+{
+	struct treadle_eq_create *arg = u->arg;
+	struct treadle_eq *eq;
+	int ret;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+	eq = kzalloc(sizeof(*eq), TREADLE_GFP);
+	if (!eq)
+		return -ENOMEM;
+	INIT_LIST_HEAD(&eq->events);
+	INIT_LIST_HEAD(&eq->told);
+	mutex_init(&eq->read_lock);
+	treadle_waitq_init(&eq->waitq);
+	ret = treadle_obj_init(u->ctx, &eq->obj, &eq_ops);
+	if (ret) {
+		kfree(eq);
+		return ret;
+	}
+	arg->id = eq->obj.id;
+	u->new = &eq->obj;
+	return 0;
+}
+
+int treadle_ioc_ep_eq(struct treadle_ucmd *u)
+{
+	struct treadle_ep_eq *arg = u->arg;
+	struct treadle_obj *eq;
+	struct treadle_ep *ep;
+	int ret = 0;
+
+	if (arg->flags)
+		return -EINVAL;
+	ep = treadle_ep_bind(u->ctx, arg->ep, ONLY_MSG | ONLY_PASSIVE);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	eq = treadle_wait_file_obj(arg->eq_fd, TREADLE_EQ);
+	if (IS_ERR(eq)) {
+		ret = PTR_ERR(eq);
+	} else {
+		spin_lock(&treadle_conn_lock);
+		if (container_of(eq, struct treadle_eq, obj)->dead) { /* with its context */
+			ret = -ENOENT;
+		} else if (ep->eq) {
+			ret = -EISCONN;
+		} else {
+			ep->eq = container_of(eq, struct treadle_eq, obj);
+			ep->eq_context = arg->context;
+		}
+		treadle_conn_unlock();
+		if (ret)
+			treadle_obj_unbind(eq);
+	}
+	treadle_obj_unbind(&ep->obj);
+	return ret;
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: what a finished command notifies */
+#include <linux/memcontrol.h>
+#include <linux/nospec.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "exec/command.h"
+
+static void cmd_node_free(struct treadle_cq_node *node)
+{
+	treadle_cmd_free(container_of(node, struct treadle_cmd, kept));
+}
+
+static const struct treadle_cq_memory cmd_memory = { .free = cmd_node_free };
+
+static void reserve_free(struct treadle_cq_node *node)
+{
+	kmem_cache_free(treadle_cmd_cache, container_of(node, struct treadle_cmd, kept));
+}
+
+static const struct treadle_cq_memory reserve_memory = { .free = reserve_free };
+
+/* The completion of @cmd does not fit. True: it is freed when that was read, and no more used here. */
+static noinline bool cmd_keep(struct treadle_cq *cq, struct treadle_cmd *cmd,
+			      const struct treadle_cqe *cqe)
+{
+	struct treadle_cmd *reserve;
+	enum treadle_cq_fate fate;
+
+	if (cmd->heap)
+		return treadle_cq_keep(cq, &cmd->ep->dead, cqe, &cmd->kept, &cmd_memory) ==
+		       TREADLE_CQ_KEPT;
+	fate = treadle_cq_keep(cq, &cmd->ep->dead, cqe, NULL, NULL);
+	if (likely(fate != TREADLE_CQ_NOMEM))
+		return false;
+	reserve = treadle_cmd_reserve(cmd);
+	if (treadle_cq_keep(cq, &cmd->ep->dead, cqe, &reserve->kept, &reserve_memory) !=
+	    TREADLE_CQ_KEPT)
+		cmd->tx->reserve = reserve;
+	return false;
+}
+
+static const u32 cq_flags[TREADLE_OP_LAST] = {
+	[TREADLE_OP_SEND] = TREADLE_CQ_SEND | TREADLE_CQ_MSG,
+	[TREADLE_OP_TSEND] = TREADLE_CQ_SEND | TREADLE_CQ_TAGGED,
+	[TREADLE_OP_RECV] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
+	[TREADLE_OP_TRECV] = TREADLE_CQ_RECV | TREADLE_CQ_TAGGED,
+	[TREADLE_OP_READ] = TREADLE_CQ_READ | TREADLE_CQ_RMA,
+	[TREADLE_OP_WRITE] = TREADLE_CQ_WRITE | TREADLE_CQ_RMA,
+	[TREADLE_OP_ATOMIC] = TREADLE_CQ_WRITE | TREADLE_CQ_ATOMIC,
+	[TREADLE_OP_FETCH] = TREADLE_CQ_READ | TREADLE_CQ_ATOMIC,
+	[TREADLE_OP_COMPARE] = TREADLE_CQ_READ | TREADLE_CQ_ATOMIC,
+};
+
+/* The endpoint's counter of such operations, or NULL. */
+static struct treadle_cntr *ep_cntr(const struct treadle_ep *ep, u32 op_flags)
+{
+	if (op_flags & TREADLE_CQ_RECV)
+		return ep->cntr_recv;
+	if (op_flags & TREADLE_CQ_READ)
+		return ep->cntr_read;
+	return op_flags & TREADLE_CQ_WRITE ? ep->cntr_write : ep->cntr_send;
+}
+
+static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadle_cmd *cmd,
+				    u32 op_flags, int error)
+{
+	cqe->context = cmd->d.context;
+	cqe->len = 0;
+	cqe->data = 0;
+	cqe->tag = cmd->d.opcode == TREADLE_OP_TRECV ? cmd->d.tag : 0;
+	cqe->buf = 0;
+	cqe->src = TREADLE_ADDR_ANY;
+	cqe->flags = op_flags;
+	cqe->error = -error;
+	cqe->olen = 0;
+}
+
+/*
+ * A command that repeats has ended. It is armed again before it is counted, so that who finds
+ * all of them counted finds all of them armed.
+ */
+void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct treadle_run *run)
+{
+	struct treadle_cntr *notify = cmd->notify;
+	struct treadle_ep *ep = cmd->ep;
+	enum treadle_track tracked = cmd->tracked;
+	u32 port = cmd->port;
+
+	/* it may fire and be dropped while we are still here */
+	if (notify)
+		kref_get(&notify->obj.ref);
+	if (tracked)
+		treadle_ep_get(ep);
+	cmd->tracked = TREADLE_UNTRACKED;
+	cmd->admitted = false;
+	if (treadle_opdefs[cmd->d.opcode].atomic) { /* the operands are taken again */
+		kfree(cmd->inject);
+		cmd->inject = NULL;
+	}
+	/* canceled, or it could only fail for ever: its memory is gone, or its connection over */
+	if ((error == -ECANCELED && !cmd->skipped) || (error && ep && READ_ONCE(ep->severed)))
+		treadle_cmd_free(cmd);
+	else
+		treadle_cntr_again(cmd, run);
+	treadle_count(notify, len, error, run);
+	if (notify)
+		treadle_obj_put(&notify->obj);
+	if (tracked) {
+		treadle_flow_done(ep, port, tracked, run);
+		treadle_ep_put(ep);
+	}
+}
+
+static __always_inline u32 cmd_flags(const struct treadle_cmd *cmd)
+{
+	u8 op = cmd->d.opcode;
+	u32 flags = op < TREADLE_OP_LAST ? cq_flags[array_index_nospec(op, TREADLE_OP_LAST)] : 0;
+
+	if (unlikely(cmd->d.flags & TREADLE_F_COLLECTIVE))
+		flags = (flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
+	return flags;
+}
+
+/* Who has looked, or thrown away, has not received; what is silent is not counted at all. */
+static __always_inline bool counts(u32 flags, u32 op_flags)
+{
+	return op_flags && !(flags & TREADLE_F_WORK) &&
+	       !(op_flags & TREADLE_CQ_RECV && flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD));
+}
+
+/* If @cmd fails, will its endpoint be told? */
+bool treadle_cmd_heard(const struct treadle_cmd *cmd)
+{
+	u32 flags = cmd->d.flags, op_flags = cmd_flags(cmd);
+	const struct treadle_ep *ep = cmd->ep;
+
+	if (!ep || !smp_load_acquire(&ep->enabled))
+		return false;
+	if (counts(flags, op_flags) && ep_cntr(ep, op_flags))
+		return true;
+	return (flags & TREADLE_F_COMPLETION || !(flags & TREADLE_F_WORK)) &&
+	       (op_flags & TREADLE_CQ_RECV ? ep->rx_cq : ep->tx_cq);
+}
+
+/*
+ * A command of the transmit side (or a receive that could not be posted) has
+ * finished. It is freed, or kept by the completion queue. What a closed endpoint did not
+ * finish is dropped: fi_endpoint(3), fi_close.
+ *
+ * Order: completion, then counters, so that who waits for a counter finds the
+ * completion; credits last, so that who may post again finds both.
+ */
+TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	u32 flags = cmd->d.flags, op_flags = cmd_flags(cmd);
+	bool recv = op_flags & TREADLE_CQ_RECV, kept = false, held = true;
+	struct treadle_ep *ep = cmd->ep;
+	struct treadle_cntr *notify = cmd->notify, *cntr = NULL;
+	enum treadle_track tracked = cmd->tracked;
+	struct treadle_cq *cq = NULL;
+	u64 len TREADLE_UNSET;
+	u32 port = cmd->port;
+
+	if (unlikely(error) && ep && READ_ONCE(ep->dead)) {
+		treadle_cmd_free(cmd);
+		return;
+	}
+	if (unlikely(treadle_cmd_repeats(cmd, flags))) {
+		treadle_cmd_again(cmd, cmd->d.len, error, run);
+		return;
+	}
+	if (unlikely(tracked)) {
+		treadle_ep_get(ep);
+		cmd->tracked = TREADLE_UNTRACKED;
+		/* before that is seen: what is posted then is copied again */
+		if (tracked == TREADLE_CROWDED)
+			tracked = treadle_flow_relax(ep, port);
+	}
+	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
+		cq = recv ? ep->rx_cq : ep->tx_cq;
+	if (counts(flags, op_flags))
+		cntr = ep_cntr(ep, op_flags);
+	if (unlikely(recv && flags & TREADLE_F_MULTI_RECV)) /* its buffer is released */
+		op_flags |= TREADLE_CQ_MULTI_RECV;
+	/* the command may be freed as soon as the completion queue keeps it */
+	if (cntr && cmd->heap)
+		kref_get(&cntr->obj.ref);
+	else
+		held = false;
+	cmd->notify = NULL;
+	if (cq) {
+		struct treadle_cqe late TREADLE_UNSET, *cqe;
+
+		spin_lock(&cq->lock);
+		cqe = treadle_cq_place(cq, &ep->dead);
+		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
+		if (!treadle_cq_placed(cq, cqe)) {
+			len = cmd->d.len; /* which a kept completion lies over */
+			kept = cmd_keep(cq, cmd, &late);
+		}
+	}
+	treadle_count(cntr, kept ? len : cmd->d.len, error, run);
+	treadle_count_last(notify, kept ? len : cmd->d.len, error, run);
+	if (held)
+		treadle_obj_put(&cntr->obj);
+	/* of one on a doorbell's stack nothing is left, mostly */
+	if (!kept && unlikely(cmd->heap || cmd->own || cmd->cond || cmd->target))
+		treadle_cmd_free(cmd);
+	if (unlikely(tracked)) { /* what had to wait for this may start */
+		treadle_flow_done(ep, port, tracked, run);
+		treadle_ep_put(ep);
+	}
+}

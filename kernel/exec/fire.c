@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: what is armed on counters, fi_trigger(3)
+ *
+ * Commands wait in a tree by (threshold, submission). One runner at a time takes those that are due
+ * off the tree one by one and issues them, so they start in order even if the counter jumps or several
+ * processors add to it.
+ */
+#include "exec/command.h"
+
+#define FIRE_BATCH 16
+
+static void cntr_fire(struct treadle_job *job, struct treadle_run *run);
+
+/* Arm a command on its counter; it fires at once if it is time. */
+void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
+	int error;
+
+	spin_lock(&cntr->trigger.lock);
+	error = treadle_arm_error(cmd);
+	if (!error) {
+		treadle_arm(&cntr->trigger, cmd, cmd->d.threshold);
+		cntr->job.fn = cntr_fire;
+		treadle_cntr_activate(cntr, run);
+	}
+	spin_unlock(&cntr->trigger.lock);
+	if (error)
+		treadle_arm_refuse(cmd, error, run);
+}
+
+/* The condition and that for its rest take turns. */
+static void cntr_turn(struct treadle_cmd *cmd)
+{
+	u64 threshold = cmd->d.threshold;
+
+	swap(cmd->cond, cmd->rest);
+	cmd->d.threshold = cmd->d.rest_threshold;
+	cmd->d.rest_threshold = threshold;
+	cmd->resting = !cmd->resting;
+}
+
+/* A command that repeats has ended, or has rested. */
+void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	cmd->d.threshold += cmd->d.value;
+	if (cmd->rest)
+		cntr_turn(cmd);
+	treadle_cntr_arm(cmd, run);
+}
+
+/*
+ * Is the first one a command that may look at very much that its owner has posted? Then the owner's
+ * worker goes on, not the peer whose thread runs here. The command holds its endpoint.
+ */
+static bool owner_is_to_fire(const struct treadle_cntr *cntr)
+{
+	struct rb_node *first = rb_first_cached(&cntr->trigger.armed);
+	const struct treadle_cmd *cmd;
+
+	lockdep_assert_held(&cntr->trigger.lock);
+	if (!first)
+		return false;
+	cmd = container_of(treadle_armed_entry(first), struct treadle_cmd, armed);
+	return treadle_opdefs[cmd->d.opcode].is_long && treadle_opdefs[cmd->d.opcode].is_long(cmd);
+}
+
+/*
+ * Is it skipped, as what came before it failed (F_STRICT)? Not the receive of a collective: a member sends what is for it
+ * at any rate, and waits. Its buffer is free, as what came before has ended; the error is told by what comes after both.
+ */
+static int why_not(const struct treadle_cmd *cmd, int why)
+{
+	const u32 flags = cmd->d.flags & (TREADLE_F_STRICT | TREADLE_F_COLLECTIVE);
+
+	if (!(flags & TREADLE_F_STRICT) ||
+	    (flags & TREADLE_F_COLLECTIVE && cmd->d.opcode == TREADLE_OP_TRECV))
+		return 0;
+	return why;
+}
+
+/* The job: there is one at a time (cntr->active), so commands start in order. */
+static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
+{
+	struct treadle_cntr *cntr = container_of(job, struct treadle_cntr, job);
+	struct treadle_armed *a;
+	int i;
+
+	for (i = 0; i < FIRE_BATCH && run->budget > 0; i++, run->budget--) {
+		struct treadle_cmd *cmd;
+		bool repeats;
+		int why;
+
+		spin_lock(&cntr->trigger.lock);
+		if (unlikely(run->ctx != cntr->obj.ctx) && owner_is_to_fire(cntr)) {
+			treadle_queue_job(&cntr->job);
+			spin_unlock(&cntr->trigger.lock);
+			return;
+		}
+		a = treadle_armed_pop(&cntr->trigger.armed, treadle_cntr_sum(cntr));
+		if (!a) {
+			cntr->active = false;
+			spin_unlock(&cntr->trigger.lock);
+			treadle_obj_put(&cntr->obj);
+			return;
+		}
+		cmd = container_of(a, struct treadle_cmd, armed);
+		why = why_not(cmd, cntr->why);
+		repeats = unlikely(cmd->d.flags & TREADLE_F_REPEAT);
+		if (!repeats) /* here: who finds it armed no more may close the counter, which the job holds */
+			treadle_cond_drop(cmd);
+		spin_unlock(&cntr->trigger.lock);
+		if (repeats) {
+			if (cmd->resting) {
+				treadle_cntr_again(cmd, run);
+				continue;
+			}
+			cmd->skipped = why;
+		}
+		/* what comes behind it waits for nobody's memory but that of the counter's owner */
+		run->guest = run->ctx != cntr->obj.ctx;
+		if (unlikely(why))
+			treadle_cmd_fail(cmd, why, run);
+		else
+			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		if (unlikely(run->guest)) {
+			run->guest = false;
+			if (need_resched()) { /* nor for our processor */
+				treadle_queue_job(&cntr->job);
+				return;
+			}
+		}
+	}
+	treadle_run_add(run, &cntr->job);
+}

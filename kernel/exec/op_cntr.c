@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: operations without data: counter set and add, and nothing
+ *
+ * fi_cntr(3); fi_trigger(3): "deferred counter operations do not update the
+ * completion counter".
+ */
+#include "exec/command.h"
+
+/* What such a descriptor leaves unused. */
+static bool cntr_unused(const struct treadle_desc *d)
+{
+	return !d->tag && !d->ignore;
+}
+
+/* With F_COLLECTIVE it reports for an endpoint. */
+int treadle_nop_prep(struct treadle_cmd *cmd)
+{
+	return cntr_unused(&cmd->d) && !cmd->d.peer && !cmd->d.data ? 0 : -EINVAL;
+}
+
+void treadle_nop_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	treadle_cmd_complete(cmd, 0, run);
+}
+
+int treadle_cntr_prep(struct treadle_cmd *cmd)
+{
+	struct treadle_obj *obj;
+
+	if (!cntr_unused(&cmd->d) || cmd->d.peer > U32_MAX)
+		return -EINVAL;
+	obj = treadle_obj_bind(cmd->tx->obj.ctx, cmd->d.peer, TREADLE_CNTR);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	cmd->target = container_of(obj, struct treadle_cntr, obj);
+	return 0;
+}
+
+void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	int error = cmd->d.flags & TREADLE_F_CNTR_ERROR ? -ECANCELED : 0;
+	bool last = !(cmd->d.flags & TREADLE_F_REPEAT);
+	struct treadle_cntr *target = cmd->target;
+
+	if (last) { /* who sees what it counts may close the counter */
+		atomic_dec(&target->obj.users);
+		cmd->target = NULL;
+	}
+	if (cmd->d.opcode == TREADLE_OP_CNTR_SET)
+		treadle_cntr_set(target, cmd->d.data, error, run);
+	else
+		treadle_cntr_add(target, cmd->d.data, error, run);
+	treadle_cmd_complete(cmd, 0, run);
+	if (last)
+		treadle_obj_put(&target->obj);
+}

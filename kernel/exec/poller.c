@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: trigger cells, and the poller that looks at them
+ *
+ * fi_trigger(3), "XPU TRIGGERS". A plain store into a page starts a command, so
+ * somebody has to look. There is one poller for each context, a work that exists
+ * only while something is armed: it looks without a pause for as long as SPIN_NS
+ * after something was armed or started. From then on a timer looks, LOOKS at a time,
+ * at intervals that grow with the time that nothing has happened, up to PAUSE_NS, and
+ * queues the work when it finds something. Interrupts are charged to nobody, so there is a number of
+ * them that a user has, and that all have: where many contexts wait, they look more seldom.
+ *
+ * Order: the commands of an endpoint lie one behind the other in the tree, as they
+ * were submitted. One whose cell is found written starts only when all before it
+ * were looked at once more, and are not written; if one is, that one's turn comes
+ * first. So what is written in the order of submission starts in that order,
+ * wherever the poller was when it was written.
+ *
+ * The values are the process's to write at any time: each is read once for each look
+ * and compared, and nothing else depends on it.
+ */
+#include <linux/cred.h>
+#include <linux/memcontrol.h>
+#include <linux/nospec.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "exec/command.h"
+#include "mm/compat.h"
+
+#define SPIN_NS	 (100 * NSEC_PER_USEC)
+#define PAUSE_NS NSEC_PER_MSEC
+#define LOOKS	 128  /* under one hold of the lock, or in an interrupt */
+#define TURN	 1024 /* looks */
+#define TURNS	 64   /* of the work before others get their turn */
+
+/*
+ * struct treadle_cells - words to write, and how far they have got
+ * @cells: mapped for writing; @done: the same number, mapped read-only
+ */
+struct treadle_cells {
+	struct treadle_obj obj;
+	struct treadle_area rw, ro;
+	u64 *cells, *done;
+	u64 size; /* bytes of either */
+};
+
+static struct treadle_cells *cells_of(const struct treadle_obj *obj)
+{
+	return container_of(obj, struct treadle_cells, obj);
+}
+
+/* Nothing is armed any more: what is armed holds them. */
+static void cell_free(struct treadle_obj *obj)
+{
+	treadle_area_free(&cells_of(obj)->rw);
+	treadle_area_free(&cells_of(obj)->ro);
+}
+
+static const struct treadle_area *cell_area(struct treadle_obj *obj, enum treadle_region region)
+{
+	return region == TREADLE_RO ? &cells_of(obj)->ro : &cells_of(obj)->rw;
+}
+
+static const struct treadle_obj_ops cell_ops = {
+	.type = TREADLE_CELL,
+	.free = cell_free,
+	.area = cell_area,
+};
+
+int treadle_ioc_cell_create(struct treadle_ucmd *u)
+{
+	struct treadle_cell_create *arg = u->arg;
+	struct treadle_cells *cells;
+	int ret;
+
+	if (arg->flags || !arg->count || arg->count > TREADLE_MAX_CELLS)
+		return -EINVAL;
+	cells = kzalloc(sizeof(*cells), TREADLE_GFP);
+	if (!cells)
+		return -ENOMEM;
+	ret = treadle_obj_init(u->ctx, &cells->obj, &cell_ops);
+	if (ret) {
+		kfree(cells);
+		return ret;
+	}
+	cells->size = PAGE_ALIGN((u64)arg->count * sizeof(u64));
+	ret = treadle_area_alloc(&cells->rw, cells->size);
+	if (!ret)
+		ret = treadle_area_alloc(&cells->ro, cells->size);
+	if (ret) {
+		treadle_obj_put(&cells->obj);
+		return ret;
+	}
+	cells->cells = cells->rw.addr;
+	cells->done = cells->ro.addr;
+	arg->count = cells->size / sizeof(u64);
+	arg->id = cells->obj.id;
+	treadle_map_cookie(&cells->obj, &cells->rw, TREADLE_RW, &arg->rw);
+	treadle_map_cookie(&cells->obj, &cells->ro, TREADLE_RO, &arg->ro);
+	u->new = &cells->obj;
+	return 0;
+}
+
+/* Is there a cell at this offset? */
+int treadle_cell_judge(const struct treadle_obj *obj, u64 offset)
+{
+	return offset % sizeof(u64) || offset >= cells_of(obj)->size ? -EINVAL : 0;
+}
+
+/* Which one, of a command that was judged. */
+static u64 cell_index(const struct treadle_obj *obj, const struct treadle_desc *d)
+{
+	return array_index_nospec(d->threshold / sizeof(u64), cells_of(obj)->size / sizeof(u64));
+}
+
+/* Who finds the value there may use the cell for something else. Under the lock of the trigger: the last one is told of last. */
+void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d)
+{
+	treadle_cell_tell(&cells_of(obj)->done[cell_index(obj, d)], d->value);
+}
+
+u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d)
+{
+	return READ_ONCE(cells_of(obj)->cells[cell_index(obj, d)]);
+}
+
+static bool written(const struct treadle_cmd *cmd)
+{
+	return treadle_cell_is(&cells_of(cmd->cond)->cells[cell_index(cmd->cond, &cmd->d)],
+			       cmd->d.value);
+}
+
+void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_ctx *ctx = cmd->cond->ctx;
+	struct treadle_poller *p = &ctx->poller;
+	int error;
+
+	spin_lock(&p->trigger.lock);
+	error = treadle_arm_error(cmd);
+	if (error) {
+		treadle_cell_disarmed(cmd->cond, &cmd->d);
+		spin_unlock(&p->trigger.lock);
+		treadle_arm_refuse(cmd, error, run);
+		return;
+	}
+	treadle_arm(&p->trigger, cmd, cmd->ep ? cmd->ep->obj.id : 0);
+	p->fresh = true;
+	if (p->state == TREADLE_POLL_IDLE) {
+		kref_get(&ctx->ref);
+		treadle_user_polls(ctx->user, true);
+	}
+	if (p->state != TREADLE_POLL_NOW) {
+		p->state = TREADLE_POLL_NOW;
+		treadle_queue_work(&p->work);
+	}
+	spin_unlock(&p->trigger.lock);
+}
+
+/*
+ * Under the lock: go on looking, at so many of @looks. Returns a command whose time has
+ * come, taken off; or NULL, and *end if all has been looked at. Without @take NULL as
+ * soon as one is found that may be it.
+ */
+static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, bool *end, bool take)
+{
+	struct rb_root_cached *root = &p->trigger.armed;
+	struct treadle_armed *a = treadle_armed_from(root, p->key, p->seq);
+	int i;
+
+	for (i = 0; a && *looks > 0 && i < LOOKS; i++, --*looks) {
+		struct treadle_cmd *cmd = container_of(a, struct treadle_cmd, armed);
+
+		if (a->threshold != p->key || a->seq > p->until)
+			p->until = TREADLE_POLL_NONE; /* it was canceled */
+		p->key = a->threshold;
+		p->seq = a->seq + 1;
+		if (take && a->seq == p->until) {
+			p->until = TREADLE_POLL_NONE;
+			rb_erase_cached(&a->node, root);
+			treadle_cond_unbind(cmd);
+			treadle_cell_disarmed(cmd->cond, &cmd->d);
+			return cmd;
+		}
+		if (written(cmd)) { /* are those before it? */
+			p->until = a->seq;
+			p->seq = 0;
+			if (!take)
+				return NULL;
+			a = treadle_armed_from(root, p->key, 0);
+		} else {
+			a = treadle_armed_next(a);
+		}
+	}
+	if (!a) {
+		p->key = p->seq = 0;
+		p->until = TREADLE_POLL_NONE;
+		*end = true;
+	}
+	return NULL;
+}
+
+/* Look at all cells, but at no more than fit into a turn. True: something was started. */
+static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
+{
+	bool started = false, end = false;
+	int looks = TURN;
+
+	while (looks > 0 && !end) {
+		struct treadle_cmd *cmd;
+
+		spin_lock(&p->trigger.lock);
+		cmd = poller_look(p, &looks, &end, true);
+		spin_unlock(&p->trigger.lock);
+		if (!cmd)
+			continue;
+		started = true;
+		treadle_cond_put(cmd);
+		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		treadle_run_let_go(run);
+		cond_resched();
+	}
+	return started;
+}
+
+static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
+{
+	const struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
+	u64 most = PAUSE_NS * treadle_user_share(ctx->user);
+
+	return ns_to_ktime(min_t(u64, now - p->since, most));
+}
+
+/*
+ * After a turn: is another one due at once? Else there is a timer, or nothing is armed
+ * and *stop.
+ *
+ * The work stops only if it is not queued again. Whoever queues it does so under the
+ * lock, but for the timer, which the work canceled when it began, and itself.
+ */
+static bool poller_goes_on(struct treadle_poller *p, u64 now, bool *stop)
+{
+	bool again = false;
+
+	spin_lock(&p->trigger.lock);
+	if (p->fresh) {
+		p->fresh = false;
+		p->since = now;
+		again = true;
+	} else if (RB_EMPTY_ROOT(&p->trigger.armed.rb_root)) {
+		*stop = !treadle_work_pending(&p->work);
+		if (*stop)
+			p->state = TREADLE_POLL_IDLE;
+	} else if (p->until != TREADLE_POLL_NONE || now - p->since < SPIN_NS) {
+		again = true;
+	} else {
+		p->state = TREADLE_POLL_LATER;
+		hrtimer_start(&p->timer, poller_pause(p, now), HRTIMER_MODE_REL);
+	}
+	spin_unlock(&p->trigger.lock);
+	return again;
+}
+
+static void poller_work(struct treadle_work *work, struct treadle_pool *pool)
+{
+	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
+	struct treadle_ctx *ctx = work->ctx;
+	bool again = true, stop = false;
+	TREADLE_RUN(run, ctx);
+	int i;
+
+	run.pool = pool;
+	hrtimer_cancel(&p->timer);
+	spin_lock(&p->trigger.lock);
+	p->state = TREADLE_POLL_NOW;
+	spin_unlock(&p->trigger.lock);
+	for (i = 0; again && i < TURNS; i++) {
+		bool started = poller_turn(p, &run);
+		u64 now = ktime_get_ns();
+
+		if (started) {
+			p->since = now;
+			treadle_run_jobs(&run);
+			run.budget = TREADLE_CALLER_BUDGET;
+		}
+		cond_resched();
+		again = poller_goes_on(p, now, &stop);
+	}
+	if (again)
+		treadle_queue_work(&p->work);
+	if (stop) {
+		treadle_user_polls(ctx->user, false);
+		treadle_ctx_put(ctx);
+	}
+}
+
+/*
+ * In an interrupt, perhaps of one who holds the lock, so it is only tried. What the work
+ * alone has is the timer's now: the work is not there, or waits for the timer's end.
+ */
+static enum hrtimer_restart poller_timer(struct hrtimer *timer)
+{
+	struct treadle_poller *p = container_of(timer, struct treadle_poller, timer);
+	bool idle, end = false;
+	int looks = LOOKS;
+
+	WRITE_ONCE(p->timers, p->timers + 1); /* there is one at a time */
+	/* without SMP a lock is no lock, and trying it always succeeds */
+	if (!IS_ENABLED(CONFIG_SMP) || !spin_trylock(&p->trigger.lock))
+		goto work;
+	poller_look(p, &looks, &end, false);
+	idle = p->until == TREADLE_POLL_NONE && !RB_EMPTY_ROOT(&p->trigger.armed.rb_root);
+	spin_unlock(&p->trigger.lock);
+	if (idle) {
+		hrtimer_forward_now(timer, poller_pause(p, ktime_get_ns()));
+		return HRTIMER_RESTART;
+	}
+work:
+	treadle_queue_work(&p->work);
+	return HRTIMER_NORESTART;
+}
+
+void treadle_poller_init(struct treadle_ctx *ctx)
+{
+	struct treadle_poller *p = &ctx->poller;
+
+	treadle_trigger_init(&p->trigger);
+	p->until = TREADLE_POLL_NONE;
+	treadle_work_init(&p->work, ctx, poller_work, false);
+	treadle_timer_setup(&p->timer, poller_timer, HRTIMER_MODE_REL);
+}

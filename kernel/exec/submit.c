@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the doorbell: snapshot, judge, arm or issue
+ *
+ * A descriptor is copied once and then judged; until it is accepted nothing has
+ * happened. An ordinary command lives on this function's stack and is finished,
+ * or moved to the heap, when issue() returns; an armed one is allocated.
+ */
+#include <linux/memcontrol.h>
+#include <linux/nospec.h>
+#include <linux/overflow.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "core/limits.h"
+#include "exec/command.h"
+
+#define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, what to compare with */
+
+/* --- judging -------------------------------------------------------------------------- */
+
+/* Slots that a descriptor takes, whatever else is wrong with it. */
+static u32 desc_slots(const struct treadle_desc *d)
+{
+	return 1 + treadle_cmd_vecs(d);
+}
+
+static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
+{
+	const struct treadle_desc *d = &cmd->d;
+	u64 end;
+
+	if (d->iov_count > TREADLE_MAX_IOV)
+		return -EINVAL;
+	if (!op->data || d->iov_count == 0)
+		/* what is only read has no operands, but a length */
+		return d->iov_count || d->addr ||
+				       (d->len &&
+					(!op->atomic || d->atomic_op != TREADLE_ATOMIC_READ)) ?
+			       -EINVAL :
+			       0;
+	if (d->iov_count == 1) {
+		if (check_add_overflow(d->addr, d->len, &end))
+			return -EINVAL;
+	} else if (d->addr || treadle_iov_judge(treadle_cmd_iov(cmd), d->iov_count, d->len)) {
+		return -EINVAL;
+	}
+	if (d->len > TREADLE_MAX_MSG && !op->receives)
+		return -EMSGSIZE;
+	if ((d->flags & TREADLE_F_INJECT) && d->len > TREADLE_EAGER)
+		return -EMSGSIZE;
+	return 0;
+}
+
+/* It waits for something, or tells somebody: the fields of these. */
+static noinline int judge_cond(const struct treadle_desc *d)
+{
+	const u32 repeats = TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK |
+			    TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_COLLECTIVE |
+			    TREADLE_F_MULTI_RECV | TREADLE_F_PEEK | TREADLE_F_CLAIM |
+			    TREADLE_F_DISCARD;
+	const u32 named = TREADLE_F_COND_CNTR | TREADLE_F_WORK;
+	u32 f = d->flags;
+
+	if (!(f & TREADLE_F_EXT) || ((f & TREADLE_F_STRICT) && !(f & TREADLE_F_COND_CNTR)))
+		return -EINVAL;
+	if ((f & TREADLE_F_COND) == TREADLE_F_COND ||
+	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
+	    (d->value && !(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && (f & named) != named))
+		return -EINVAL;
+	if (f & TREADLE_F_REPEAT ?
+		    (f & repeats) != (TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK) ||
+			    !d->value :
+		    d->rest)
+		return -EINVAL;
+	return (!(f & TREADLE_F_NOTIFY) && d->notify) || (!d->rest && d->rest_threshold) ? -EINVAL :
+											   0;
+}
+
+/* Fields of the second line; unused ones are zero. */
+static __always_inline int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
+{
+	const u32 conds = TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT | TREADLE_F_STRICT;
+
+	if (unlikely(d->flags & conds)) {
+		if (judge_cond(d))
+			return -EINVAL;
+	} else if (!(d->flags & TREADLE_F_EXT)) {
+		return op->atomic ? -EINVAL : 0;
+	} else if (d->cond | d->threshold | d->value | d->rest | d->rest_threshold | d->notify) {
+		return -EINVAL;
+	}
+	if (!op->remote && d->rma_iov_count)
+		return -EINVAL;
+	if (!op->atomic &&
+	    (d->atomic_op || d->datatype || d->fetch_iov_count || d->result || d->compare))
+		return -EINVAL;
+	return d->reserved1 ? -EINVAL : 0;
+}
+
+static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)
+{
+	struct treadle_obj *obj = treadle_obj_bind(ctx, id, TREADLE_CNTR);
+
+	if (IS_ERR(obj)) {
+		*error = PTR_ERR(obj);
+		return NULL;
+	}
+	return container_of(obj, struct treadle_cntr, obj);
+}
+
+/* What the command waits for, held until it is disarmed, or freed. */
+static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
+{
+	bool cell = cmd->d.flags & TREADLE_F_COND_CELL;
+	struct treadle_obj *obj =
+		treadle_obj_bind(ctx, cmd->d.cond, cell ? TREADLE_CELL : TREADLE_CNTR);
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	cmd->cond = obj; /* from here on treadle_cond_drop() */
+	cmd->rest = NULL;
+	cmd->resting = false;
+	if (atomic_inc_return(&ctx->armed) > treadle_max_armed)
+		return -ENOSPC;
+	if (cmd->d.rest) {
+		obj = treadle_obj_bind(ctx, cmd->d.rest, TREADLE_CNTR);
+		if (IS_ERR(obj))
+			return PTR_ERR(obj);
+		cmd->rest = obj;
+	}
+	return cell ? treadle_cell_judge(obj, cmd->d.threshold) : 0;
+}
+
+/* More is kept than fits into the ring once again? Then who posts has to read first. */
+static bool overflows(const struct treadle_cq *cq, u32 room)
+{
+	return cq && READ_ONCE(cq->kept) > cq->mask + room;
+}
+
+/* Accept a command, and hold what it names; cmd->ep is set and alive already. */
+static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_opdef *op;
+	struct treadle_cq *cq;
+	int error = 0;
+
+	if (d->opcode >= TREADLE_OP_LAST)
+		return -EOPNOTSUPP;
+	if (d->reserved0 || (d->flags & ~TREADLE_F_ALL))
+		return -EINVAL;
+	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
+	if (!op->issue)
+		return -EOPNOTSUPP;
+	if (d->flags & ~op->flags)
+		return d->flags & ~op->flags &
+				       (TREADLE_F_FENCE | TREADLE_F_MULTI_RECV | TREADLE_F_PEEK |
+					TREADLE_F_CLAIM | TREADLE_F_DISCARD) ?
+			       -EOPNOTSUPP :
+			       -EINVAL;
+	error = judge_buffers(cmd, op);
+	if (!error)
+		error = judge_ext(d, op);
+	if (error)
+		return error;
+	if (!op->needs_ep && !(d->flags & (TREADLE_F_COMPLETION | TREADLE_F_COLLECTIVE))) {
+		if (d->ep)
+			return -EINVAL;
+		cmd->ep = NULL;
+	} else if (!cmd->ep) {
+		return -ENOTCONN;
+	} else if (!smp_load_acquire(&cmd->ep->enabled)) { /* pairs with EP_ENABLE */
+		return -ENOTCONN;
+	} else if (READ_ONCE(cmd->ep->dead)) {
+		return -ESHUTDOWN;
+	} else {
+		cq = op->receives ? cmd->ep->rx_cq : cmd->ep->tx_cq;
+		if (!(d->flags & TREADLE_F_MORE) && overflows(cq, 0))
+			return -EAGAIN;
+	}
+	error = op->prep(cmd);
+	if (error)
+		return error;
+	if (d->flags & TREADLE_F_NOTIFY)
+		cmd->notify = bind_cntr(tx->obj.ctx, d->notify, &error);
+	if (!error && (d->flags & TREADLE_F_COND))
+		error = bind_cond(tx->obj.ctx, cmd);
+	return error;
+}
+
+/* --- the doorbell ------------------------------------------------------------------------- */
+
+static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_cmd *heap;
+	u8 slots = cmd->slots;
+
+	if ((cmd->d.flags & TREADLE_F_INJECT) && cmd->d.len) {
+		int ret = treadle_take_inject(cmd, run);
+
+		if (ret)
+			return ret;
+	}
+	heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
+	if (!heap)
+		return -ENOMEM;
+	/* it has left the ring: the doorbell gives its slots back */
+	cmd->slots = slots;
+	heap->slots = 0;
+	if (heap->d.flags & TREADLE_F_COND_CELL)
+		treadle_cell_arm(heap, run);
+	else
+		treadle_cntr_arm(heap, run);
+	return 0;
+}
+
+/* The endpoint a descriptor means; a named one is held in *named. */
+static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadle_obj **named)
+{
+	u32 id = cmd->d.flags & TREADLE_F_EXT ? cmd->d.ep : 0;
+	struct treadle_obj *obj;
+
+	*named = NULL;
+	cmd->ep = READ_ONCE(tx->ep); /* stays while tx->lock is held */
+	if (!id)
+		return 0;
+	obj = treadle_obj_get(tx->obj.ctx, id, TREADLE_EP);
+	if (IS_ERR(obj)) {
+		cmd->ep = NULL; /* nor does that of the ring tell of it */
+		return PTR_ERR(obj);
+	}
+	*named = obj;
+	cmd->ep = container_of(obj, struct treadle_ep, obj);
+	return 0;
+}
+
+/*
+ * Commands with F_MORE have been promised to their caller: they may overflow the
+ * completion queue by another ring's worth, be it only with their errors; then
+ * they stay in the ring until it is read.
+ */
+static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd)
+{
+	const struct treadle_ep *ep = cmd->ep;
+
+	return (cmd->d.flags & TREADLE_F_MORE) && ep && smp_load_acquire(&ep->enabled) &&
+	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
+}
+
+/* One command at ring.head. Returns 0, or why it was refused. */
+static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd,
+				      struct treadle_run *run)
+{
+	struct treadle_obj *named;
+	int ret;
+
+	ret = find_ep(tx, cmd, &named);
+	/* closing that one waits for its own ring: treadle_ep_quiesce() */
+	if (named && cmd->ep->tx != tx)
+		run->own = NULL;
+	if (!ret && must_wait(tx, cmd))
+		ret = -EAGAIN;
+	if (!ret && unlikely(!tx->reserve) && treadle_tx_reserve(tx))
+		ret = cmd->d.flags & TREADLE_F_MORE ? -EAGAIN : -ENOMEM;
+	if (!ret)
+		ret = judge(tx, cmd);
+	if (!ret && cmd->cond)
+		ret = arm(cmd, run);
+	else if (!ret)
+		treadle_opdefs[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)].issue(cmd, run);
+	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && treadle_cmd_heard(cmd)) {
+		treadle_cmd_complete(cmd, ret, run);
+		ret = 0;
+	} else if (ret) {
+		treadle_cmd_free(cmd);
+	}
+	if (named)
+		treadle_obj_put(named);
+	return ret;
+}
+
+/* The slots behind the descriptor at ring->head, into @vec. */
+static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring *ring,
+				   union treadle_slot *vec)
+{
+	unsigned int i;
+
+	for (i = 1; i < cmd->slots; i++)
+		memcpy(&vec[i - 1], treadle_ring_slot(ring, ring->head + i), sizeof(*vec));
+	barrier(); /* the shared slots are not read again */
+	cmd->vec = vec;
+}
+
+static __always_inline long tx_doorbell(struct treadle_tx *tx)
+{
+	union treadle_slot vec[TREADLE_MAX_VECS] TREADLE_UNSET;
+	struct treadle_cmd cmd TREADLE_UNSET;
+	struct treadle_ring *ring = &tx->ring;
+	TREADLE_RUN(run, tx->obj.ctx);
+	u32 prod, credits = 0;
+	long taken = 0;
+	int ret = 0;
+
+	run.own = tx->obj.ctx; /* treadle_call() lets nobody else in */
+
+	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
+		return -EINTR;
+	if (ring->broken) {
+		ret = -ESHUTDOWN;
+		goto out;
+	}
+	if (!treadle_ring_prod(ring, &prod)) {
+		treadle_ring_break(ring);
+		ret = -EINVAL;
+		goto out;
+	}
+	while (ring->head != prod) {
+		u32 slots;
+
+		if (taken) {
+			if (signal_pending(current))
+				break;
+			/* who waits for them does not wait for what comes, nor for us if we have no processor, or no memory */
+			treadle_run_let_go(&run);
+			cond_resched();
+		}
+		treadle_ring_fetch(ring, ring->head, &cmd.d);
+		slots = desc_slots(&cmd.d);
+		if (slots > prod - ring->head) {
+			/* half a command: its producer is broken; what came before it is told of first */
+			if (!taken) {
+				treadle_ring_break(ring);
+				ret = -EINVAL;
+			}
+			break;
+		}
+		cmd.slots = slots;
+		cmd.tx = tx;
+		cmd.vec = NULL;
+		cmd.own = NULL;
+		cmd.cond = NULL;
+		cmd.notify = cmd.target = NULL;
+		cmd.tracked = TREADLE_UNTRACKED;
+		cmd.heap = cmd.admitted = false;
+		if (slots > 1)
+			fetch_vectors(&cmd, ring, vec);
+		ret = submit_one(tx, &cmd, &run);
+		if (ret && taken) {
+			ret = 0; /* for the next call, which finds it first */
+			break;
+		}
+		if (ret == -EAGAIN && (cmd.d.flags & TREADLE_F_MORE))
+			break; /* not lost: it stays in the ring */
+		ring->head += slots;
+		credits += cmd.slots; /* none if the command lives on */
+		taken++;
+		if (ret)
+			break;
+	}
+	if (credits)
+		treadle_ring_release_any(ring, credits);
+out:
+	mutex_unlock(&tx->lock);
+	if (!treadle_run_empty(&run))
+		treadle_run_jobs(&run);
+	return ret ?: taken;
+}
+
+TREADLE_HOT long treadle_doorbell(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = treadle_obj_find(ctx, id, 0, false);
+	long ret;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	if (likely(obj->type == TREADLE_TX))
+		ret = tx_doorbell(container_of(obj, struct treadle_tx, obj));
+	else
+		ret = obj->ops->doorbell ? obj->ops->doorbell(obj) : -EBADF;
+	treadle_obj_put(obj);
+	return ret;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: commands that wait for a condition (trigger.c, fire.c, poller.c) */
+#ifndef TREADLE_EXEC_TRIGGER_H
+#define TREADLE_EXEC_TRIGGER_H
+
+#include "core/trigger.h"
+
+struct treadle_cmd;
+struct treadle_cntr;
+struct treadle_ctx;
+struct treadle_desc;
+struct treadle_ep;
+struct treadle_obj;
+struct treadle_run;
+
+/* What to take off; a field that is NULL or not `exact` or `at` does not choose. */
+struct treadle_cull {
+	struct treadle_ep *ep;
+	struct treadle_obj *cond; /* cells: of these only */
+	bool work;		  /* deferred work and graphs only */
+	bool lax;		  /* but no graphs (F_STRICT, F_REPEAT) */
+	bool over;		  /* what ends with the connection of @ep, which it names */
+	u32 sides;		  /* TREADLE_CANCEL_*: of one side only, if it is one */
+	bool exact;		  /* with @context */
+	bool at;		  /* at @threshold */
+	bool killable;		  /* the caller need not go on once he is killed */
+	u64 context, threshold;
+	u64 max;   /* stop after so many */
+	int error; /* complete them with it; 0: silently */
+};
+
+/* trigger.c */
+void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key);
+void treadle_cond_unbind(struct treadle_cmd *cmd);
+void treadle_cond_put(struct treadle_cmd *cmd);
+void treadle_cond_drop(struct treadle_cmd *cmd);
+int treadle_arm_error(struct treadle_cmd *cmd);
+void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *run);
+u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull,
+		 struct treadle_run *run);
+u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,
+		     struct treadle_run *run);
+
+/* poller.c */
+void treadle_poller_init(struct treadle_ctx *ctx);
+void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run);
+int treadle_cell_judge(const struct treadle_obj *obj, u64 offset);
+void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d);
+u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d);
+
+#endif

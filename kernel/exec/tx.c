@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: transmit rings, and the command that each has in reserve */
+#include <linux/slab.h>
+
+#include "core/limits.h"
+#include "exec/command.h"
+
+/* Fill the reserve of @tx. Under tx->lock, or before @tx is published. May sleep. 0 or -ENOMEM. */
+int treadle_tx_reserve(struct treadle_tx *tx)
+{
+	if (!tx->reserve)
+		tx->reserve = kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
+	return tx->reserve ? 0 : -ENOMEM;
+}
+
+/*
+ * treadle_cmd_reserve - take the reserve of the ring of @cmd, which is on its doorbell's stack
+ *
+ * It is there, once for each command: submit_one(). The caller frees it to treadle_cmd_cache.
+ */
+struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd)
+{
+	struct treadle_cmd *reserve = cmd->tx->reserve;
+
+	lockdep_assert_held(&cmd->tx->lock);
+	cmd->tx->reserve = NULL;
+	return reserve;
+}
+
+static void tx_free(struct treadle_obj *obj)
+{
+	struct treadle_tx *tx = container_of(obj, struct treadle_tx, obj);
+
+	if (tx->reserve)
+		kmem_cache_free(treadle_cmd_cache, tx->reserve);
+	treadle_ring_exit(&tx->ring);
+}
+
+static const struct treadle_area *tx_area(struct treadle_obj *obj, enum treadle_region region)
+{
+	struct treadle_ring *ring = &container_of(obj, struct treadle_tx, obj)->ring;
+
+	return region == TREADLE_RO ? &ring->ro : &ring->rw;
+}
+
+/* Its doorbell is treadle_doorbell() itself. */
+static const struct treadle_obj_ops tx_ops = {
+	.type = TREADLE_TX,
+	.free = tx_free,
+	.area = tx_area,
+};
+
+int treadle_ioc_tx_create(struct treadle_ucmd *u)
+{
+	struct treadle_ring_create *arg = u->arg;
+	struct treadle_tx *tx;
+	int ret;
+
+	if ((arg->flags & ~TREADLE_TX_SHARED) || arg->reserved || arg->buffered)
+		return -EINVAL;
+	ret = treadle_round_entries(&arg->entries, treadle_max_ring);
+	if (ret)
+		return ret;
+	tx = kzalloc(sizeof(*tx), TREADLE_GFP);
+	if (!tx)
+		return -ENOMEM;
+	ret = treadle_obj_init(u->ctx, &tx->obj, &tx_ops);
+	if (ret) {
+		kfree(tx);
+		return ret;
+	}
+	mutex_init(&tx->lock);
+	tx->shared = arg->flags & TREADLE_TX_SHARED;
+	ret = treadle_ring_init(&tx->ring, arg->entries) ?: treadle_tx_reserve(tx);
+	if (ret) {
+		treadle_obj_put(&tx->obj);
+		return ret;
+	}
+	treadle_ring_answer(&tx->obj, &tx->ring, arg);
+	u->new = &tx->obj;
+	return 0;
+}

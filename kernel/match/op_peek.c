@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: looking at messages that wait, claiming and discarding them
+ *
+ * fi_tagged(3), FI_PEEK, FI_CLAIM, FI_DISCARD. A message that was claimed has left
+ * the queue: no receive finds it, and its sender can't take it back. It is kept,
+ * within the same budget, by the context of who has claimed it.
+ */
+#include <linux/sched/signal.h>
+
+#include "match/receive.h"
+
+#define PEEKS (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD)
+
+/* Only what receives a claimed message has a buffer. */
+int treadle_peek_prep(const struct treadle_desc *d)
+{
+	switch (d->flags & PEEKS) {
+	case 0:
+	case TREADLE_F_CLAIM:
+		return 0;
+	case TREADLE_F_PEEK:
+	case TREADLE_F_PEEK | TREADLE_F_CLAIM:
+	case TREADLE_F_PEEK | TREADLE_F_DISCARD:
+	case TREADLE_F_CLAIM | TREADLE_F_DISCARD:
+		return d->iov_count ? -EINVAL : 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+#define PEEK_LOOKS 4096u /* messages looked at under one hold of the lock */
+
+/* The oldest message for @recv, or NULL. Drops rx->lock now and then. */
+static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadle_recv *recv,
+				      struct treadle_run *run) __must_hold(&rx->lock)
+{
+	struct treadle_match *match = &rx->match[TREADLE_TAGGED];
+	struct treadle_match_place mark;
+	struct treadle_match_msg *m;
+	u64 returned = rx->returned;
+	u32 looks = PEEK_LOOKS;
+
+	treadle_match_mark_init(&mark);
+	while (!(m = treadle_match_seek(match, &recv->m, &mark, &looks)) &&
+	       treadle_match_marked(&mark)) {
+		spin_unlock(&rx->lock);
+		treadle_run_pause(run);
+		spin_lock(&rx->lock);
+		/* perhaps to where it has looked; each time an endpoint of its own process closes, so this ends */
+		if (rx->returned != returned)
+			treadle_match_unmark(&mark);
+		returned = rx->returned;
+		if (fatal_signal_pending(current)) {
+			treadle_match_unmark(&mark);
+			break;
+		}
+		looks = PEEK_LOOKS;
+	}
+	return m;
+}
+
+/* The message that is meant, or NULL. With rx->lock, as what follows. */
+static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv *recv,
+				struct treadle_run *run)
+{
+	const struct treadle_match_recv claimed = {
+		.node = { .tag = recv->context, .src = TREADLE_SRC_ANY },
+	};
+	struct treadle_match_msg *m;
+
+	if (recv->flags & TREADLE_F_PEEK) {
+		treadle_rx_take(rx, NULL, run); /* those posted before come before */
+		m = look(rx, recv, run);
+	} else {
+		m = treadle_match_find(&rx->match[TREADLE_CLAIMED], &claimed);
+	}
+	return m ? container_of(m, struct treadle_msg, m) : NULL;
+}
+
+/* Where a message was before it was claimed. */
+struct unclaimed {
+	struct treadle_match_place place;
+	u64 seq;
+};
+
+/*
+ * In the matcher of claimed messages the key is the context. The tag stays as it is: who is looking at
+ * the message reads it after he has dropped rx->lock.
+ */
+static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context,
+		  struct unclaimed *was)
+{
+	was->seq = treadle_match_keep_place(&msg->m, &was->place);
+	treadle_rx_dequeue(rx, msg, NULL);
+	treadle_match_keep_as(&rx->match[TREADLE_CLAIMED], &msg->m, context);
+	msg->claimed = true;
+}
+
+/*
+ * Nobody hears of the claim, as the endpoint that asked has closed: the message is there for the next receive, as it was.
+ * Or (an error) its sender has closed meanwhile: that is what its command is told, and it is in no queue.
+ */
+static int unclaim(struct treadle_rx *rx, struct treadle_msg *msg, struct unclaimed *was,
+		   struct treadle_run *run) __must_hold(&rx->lock)
+{
+	int ret = 0;
+
+	treadle_match_remove_msg(&rx->match[TREADLE_CLAIMED], &msg->m);
+	treadle_match_lend_at(&msg->m, &was->place, was->seq);
+	msg->claimed = false;
+	treadle_msg_give_back(rx, msg, run);
+	if (msg->queued && msg->cmd)
+		ret = treadle_msg_park(msg);
+	if (ret) {
+		msg->queued = false; /* not parked */
+		treadle_rx_dequeue(rx, msg, NULL);
+	}
+	return ret;
+}
+
+/* A message was claimed: is anybody told? */
+static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_msg *msg,
+			 struct unclaimed *was, struct treadle_run *run)
+{
+	bool told = treadle_recv_tell(recv, ep, msg, 0, run);
+	struct treadle_rx *rx = ep->rx;
+	int ret = 0;
+
+	spin_lock(&rx->lock);
+	/* what has no receive is still claimed, or failed: closing takes this lock after it has set dead */
+	if (!told && !msg->recv && !READ_ONCE(msg->to->dead))
+		ret = unclaim(rx, msg, was, run);
+	else
+		treadle_match_unmark(&was->place);
+	spin_unlock(&rx->lock);
+	if (!told)
+		treadle_recv_free(recv);
+	if (ret) {
+		treadle_cmd_complete(msg->cmd, ret, run);
+		treadle_msg_put(msg);
+	}
+}
+
+void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run)
+{
+	u32 what = recv->flags & PEEKS;
+	struct treadle_rx *rx = ep->rx;
+	struct unclaimed was;
+	struct treadle_msg *msg;
+
+	spin_lock(&rx->lock);
+	msg = find(rx, recv, run);
+	/*
+	 * One that fired before its endpoint closed takes no message, which may be for another endpoint. Closing
+	 * sets dead, then takes rx->lock: whoever has not seen it here came before.
+	 */
+	if (unlikely(READ_ONCE(ep->dead)))
+		msg = NULL;
+	if (msg) {
+		kref_get(&msg->ref);
+		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
+			claim(rx, msg, recv->context, &was);
+		else if (what != TREADLE_F_PEEK)
+			treadle_rx_dequeue(rx, msg, what == TREADLE_F_CLAIM ? recv : NULL);
+		if (!(what & TREADLE_F_PEEK))
+			msg->recv = recv; /* the claim is used */
+	}
+	spin_unlock(&rx->lock);
+	if (!msg) {
+		treadle_recv_complete(recv, ep, NULL, -ENOMSG, run);
+		return;
+	}
+	if (what == TREADLE_F_CLAIM) {
+		/* perhaps of another endpoint, which may have closed since: not in the memory of this doorbell */
+		msg->job.ctx = rx->obj.ctx;
+		treadle_run_add(run, &msg->job);
+	} else {
+		recv->one.len = U64_MAX; /* so that all of the message counts */
+		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
+			tell_claimed(recv, ep, msg, &was, run);
+		else
+			treadle_recv_complete(recv, ep, msg, 0, run);
+	}
+	if (what & TREADLE_F_DISCARD) {
+		if (msg->cmd)
+			treadle_cmd_complete(msg->cmd, 0, run);
+		treadle_msg_put(msg); /* the queue's */
+	}
+	treadle_msg_put(msg);
+	treadle_rx_grow(rx, TREADLE_CLAIMED, run);
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: receive rings: making and freeing, and what the messages of one may take up */
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "core/limits.h"
+#include "match/receive.h"
+
+#define BUFFERED_DEFAULT (1u << 20)
+
+static void rx_free(struct treadle_obj *obj)
+{
+	struct treadle_rx *rx = container_of(obj, struct treadle_rx, obj);
+
+	int i;
+
+	kvfree(rx->slots);
+	for (i = 0; i < TREADLE_MATCHES; i++)
+		treadle_match_exit(&rx->match[i]);
+	treadle_ring_exit(&rx->ring);
+}
+
+static const struct treadle_area *rx_area(struct treadle_obj *obj, enum treadle_region region)
+{
+	struct treadle_ring *ring = &container_of(obj, struct treadle_rx, obj)->ring;
+
+	return region == TREADLE_RO ? &ring->ro : &ring->rw;
+}
+
+static long rx_doorbell(struct treadle_obj *obj)
+{
+	return treadle_rx_doorbell(container_of(obj, struct treadle_rx, obj));
+}
+
+static const struct treadle_obj_ops rx_ops = {
+	.type = TREADLE_RX,
+	.free = rx_free,
+	.area = rx_area,
+	.doorbell = rx_doorbell,
+};
+
+int treadle_ioc_rx_create(struct treadle_ucmd *u)
+{
+	struct treadle_ring_create *arg = u->arg;
+	struct treadle_rx *rx;
+	u32 i;
+	int ret;
+
+	if ((arg->flags & ~TREADLE_RX_SHARED) || arg->reserved ||
+	    arg->buffered > treadle_max_buffered)
+		return -EINVAL;
+	ret = treadle_round_entries(&arg->entries, treadle_max_ring);
+	if (ret)
+		return ret;
+	rx = kzalloc(sizeof(*rx), TREADLE_GFP);
+	if (!rx)
+		return -ENOMEM;
+	ret = treadle_obj_init(u->ctx, &rx->obj, &rx_ops);
+	if (ret) {
+		kfree(rx);
+		return ret;
+	}
+	spin_lock_init(&rx->lock);
+	INIT_LIST_HEAD(&rx->eps);
+	INIT_LIST_HEAD(&rx->named);
+	rx->queued = &rx->eps;
+	INIT_LIST_HEAD(&rx->feeding);
+	treadle_match_mark_init(&rx->at);
+	rx->armed = rx->awaiting = RB_ROOT_CACHED;
+	rx->shared = arg->flags & TREADLE_RX_SHARED;
+	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
+	for (i = 0, ret = 0; i < TREADLE_MATCHES && !ret; i++)
+		ret = treadle_match_init(&rx->match[i], get_random_u64());
+	if (!ret)
+		ret = treadle_ring_init(&rx->ring, arg->entries);
+	if (!ret) {
+		rx->slots = treadle_table_alloc(arg->entries, sizeof(*rx->slots), TREADLE_GFP);
+		ret = rx->slots ? 0 : -ENOMEM;
+	}
+	if (ret) {
+		treadle_obj_put(&rx->obj);
+		return ret;
+	}
+	for (i = arg->entries; i--;) {
+		rx->slots[i].recv.rx = rx;
+		rx->slots[i].recv.next = rx->free;
+		rx->free = &rx->slots[i].recv;
+	}
+	treadle_ring_answer(&rx->obj, &rx->ring, arg);
+	arg->buffered = rx->buffered_max;
+	u->new = &rx->obj;
+	return 0;
+}
+
+/* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
+TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
+{
+	struct treadle_rx *rx = recv->rx;
+	u32 slots = 1;
+
+	if (recv->cmd || recv->kind == TREADLE_RECV_PART) {
+		struct treadle_cmd *cmd = recv->cmd;
+
+		if (!cmd || recv != &cmd->as_recv)
+			kfree(recv);
+		if (cmd)
+			treadle_cmd_free(cmd);
+		return;
+	}
+	spin_lock(&rx->lock);
+	if (unlikely(recv->iov_count > 1)) {
+		struct treadle_recv *ext = &recv->ext->recv;
+
+		ext->rx = rx; /* the vector lay over it */
+		ext->next = rx->free;
+		rx->free = ext;
+		slots++;
+	}
+	recv->next = rx->free;
+	rx->free = recv;
+	treadle_ring_release(&rx->ring, slots);
+	spin_unlock(&rx->lock);
+}
+
+/* Of the room for copies of messages, which each has until it is freed; false: there is not so much left. */
+bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
+{
+	bool room;
+
+	spin_lock(&rx->lock);
+	room = bytes <= rx->buffered_max - rx->buffered;
+	if (room)
+		rx->buffered += bytes;
+	spin_unlock(&rx->lock);
+	return room;
+}
+
+void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
+{
+	spin_lock(&rx->lock);
+	rx->buffered -= bytes;
+	spin_unlock(&rx->lock);
+}
+
+#define MUST_GROW 4096 /* buckets, added to as many */
+
+/*
+ * A larger hash table, allocated without the lock, and paid by whose receives these are; one of up to
+ * MUST_GROW also beyond the limit of his group, so that those who send to him do not walk long chains
+ * for it. Failing only costs speed.
+ */
+void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
+{
+	struct treadle_match *match = &rx->match[which];
+	struct treadle_hnode **seg;
+	struct treadle_hash *hash;
+	struct mem_cgroup *old;
+	u32 buckets;
+
+	/* data_race(): without the lock a hint, which is believed only when it is had with it */
+	if (likely(!data_race(treadle_match_wants(match, &buckets))))
+		return;
+	spin_lock(&rx->lock);
+	hash = treadle_match_wants(match, &buckets);
+	spin_unlock(&rx->lock);
+	if (!hash)
+		return;
+	treadle_run_let_go(run); /* for memory */
+	old = set_active_memcg(rx->obj.ctx->memcg);
+	seg = treadle_table_alloc(buckets, sizeof(*seg),
+				  (treadle_run_is_for(run, rx->obj.ctx) ? TREADLE_GFP :
+									  TREADLE_GFP_OTHER) |
+					  (buckets <= MUST_GROW ? __GFP_HIGH : 0));
+	set_active_memcg(old);
+	if (!seg)
+		return;
+	spin_lock(&rx->lock);
+	seg = treadle_hash_give(hash, seg, buckets);
+	spin_unlock(&rx->lock);
+	kvfree(seg);
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/* treadle: what a finished receive notifies */
+#include <linux/slab.h>
+
+#include "match/receive.h"
+
+/* While a completion queue keeps the receive, that holds the ring it belongs to. */
+static void recv_node_keep(struct treadle_cq_node *node)
+{
+	kref_get(&container_of(node, struct treadle_recv, node)->rx->obj.ref);
+}
+
+static void recv_node_free(struct treadle_cq_node *node)
+{
+	struct treadle_recv *recv = container_of(node, struct treadle_recv, node);
+	struct treadle_rx *rx = recv->rx;
+
+	treadle_recv_free(recv);
+	treadle_obj_put(&rx->obj);
+}
+
+static const struct treadle_cq_memory recv_memory = { .keep = recv_node_keep,
+						      .free = recv_node_free };
+
+/*
+ * It came, and who it is from is not in the address vector: what is to be put there goes into fields
+ * that say nothing else now.
+ */
+static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep, u16 port)
+{
+	struct treadle_addr addr = ep->addr; /* if it is gone: any of this machine will do */
+	__u64 words[3];
+
+	treadle_ep_address(ep->obj.ctx->ports, port, &addr);
+	addr.port = htons(port);
+	BUILD_BUG_ON(sizeof(words) != sizeof(addr));
+	memcpy(words, &addr, sizeof(words));
+	cqe->error = EADDRNOTAVAIL;
+	cqe->src = words[0];
+	cqe->olen = words[1];
+	*(cqe->flags & TREADLE_CQ_TAGGED ? &cqe->buf : &cqe->tag) = words[2];
+}
+
+/* Who has sent, or written: his name, if there is one, or what FI_SOURCE_ERR tells. @cqe has its flags. */
+static __always_inline void tell_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
+					u16 port)
+{
+	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
+		return;
+	if (!treadle_av_name(ep->av, port, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
+	    !cqe->error)
+		unknown_source(cqe, ep, port);
+}
+
+/*
+ * What comes without a command or receive of its owner: the peer at @port has written with data.
+ * 0, or -ENOMEM: it did not fit, and could not be kept. May sleep.
+ */
+int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
+{
+	tell_source(cqe, ep, port);
+	return treadle_cq_keep(ep->rx_cq, &ep->dead, cqe, NULL, NULL) == TREADLE_CQ_NOMEM ?
+		       -ENOMEM :
+		       0;
+}
+
+static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct treadle_recv *recv,
+				     const struct treadle_ep *ep, const struct treadle_msg *msg,
+				     int error)
+{
+	static const u32 kinds[TREADLE_MATCHES] = {
+		[TREADLE_PLAIN] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
+		[TREADLE_TAGGED] = TREADLE_CQ_RECV | TREADLE_CQ_TAGGED,
+		[TREADLE_COLLECTIVE] = TREADLE_CQ_RECV | TREADLE_CQ_COLLECTIVE,
+	};
+	u32 flags = kinds[recv->space];
+
+	cqe->context = recv->context;
+	cqe->buf = recv->iov_count == 1 ? recv->one.addr : 0;
+	cqe->src = TREADLE_ADDR_ANY;
+	cqe->error = -error;
+	if (likely(msg)) {
+		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->one.len);
+		cqe->olen = msg->len > recv->one.len ? msg->len - recv->one.len : 0;
+		cqe->tag = msg->m.tag;
+		cqe->data = msg->data;
+		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
+			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
+	} else {
+		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
+		/* of a multi-receive that has come to its end, and of nothing else: no message is anywhere */
+		if (recv->kind == TREADLE_RECV_MULTI && !error)
+			flags = cqe->buf = 0;
+	}
+	if (unlikely(recv->flags & TREADLE_F_MULTI_RECV))
+		flags |= TREADLE_CQ_MULTI_RECV;
+	cqe->flags = flags;
+	if (likely(msg))
+		tell_source(cqe, ep, msg->port);
+}
+
+/* Bytes that a receive has got. A message that was only looked at, or discarded, is not received. */
+static __always_inline u64 received(const struct treadle_msg *msg, u32 flags)
+{
+	return msg && !(flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)) ? msg->len : 0;
+}
+
+/* Count a receive. Not inline: mostly there is no counter, and its registers are others' then. */
+static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *notify, u64 len,
+				int error, struct treadle_run *run)
+{
+	treadle_count(cntr, len, error, run);
+	treadle_count_last(notify, len, error, run);
+}
+
+/*
+ * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
+ * there was none (cancel, a bad descriptor). The receive is freed or kept; @ep is
+ * held by somebody else. False: @ep is closed, and the receive as it was. That is known for
+ * certain only with cq->lock, which closing has taken after it has set dead.
+ */
+TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
+				   const struct treadle_msg *msg, int error,
+				   struct treadle_run *run)
+{
+	u32 flags = recv->flags;
+	struct treadle_cntr *notify = NULL, *cntr = NULL;
+	struct treadle_cq *cq = NULL;
+	enum treadle_cq_fate fate = TREADLE_CQ_DONE;
+
+	if (unlikely(error) && READ_ONCE(ep->dead))
+		return false;
+	if (recv->cmd && treadle_cmd_repeats(recv->cmd, flags)) {
+		recv->cmd->recv = recv;
+		treadle_cmd_again(recv->cmd, received(msg, flags), error, run);
+		return true;
+	}
+	if (recv->cmd) {
+		notify = recv->cmd->notify;
+		recv->cmd->notify = NULL;
+	}
+	if ((flags & TREADLE_F_COMPLETION) ||
+	    (!(flags & TREADLE_F_WORK) && (error || ep->flags & TREADLE_EP_RECV_COMPLETION)))
+		cq = ep->rx_cq;
+	if (cq) {
+		struct treadle_cqe late TREADLE_UNSET, *cqe;
+
+		spin_lock(&cq->lock);
+		cqe = treadle_cq_place(cq, &ep->dead);
+		recv_cqe(cqe ?: &late, recv, ep, msg, error);
+		if (!treadle_cq_placed(cq, cqe))
+			fate = treadle_cq_keep(cq, &ep->dead, &late, &recv->node, &recv_memory);
+		if (unlikely(fate == TREADLE_CQ_CLOSED)) {
+			if (recv->cmd)
+				recv->cmd->notify = notify;
+			return false;
+		}
+	}
+	/* who has looked, or thrown away, has not received */
+	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
+		cntr = ep->cntr_recv;
+	if (unlikely(cntr || notify))
+		count_recv(cntr, notify, received(msg, flags), error, run);
+	if (fate != TREADLE_CQ_KEPT)
+		treadle_recv_free(recv);
+	return true;
+}
+
+/* One that goes with @ep, if that is closed. */
+void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
+			   const struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	if (!treadle_recv_tell(recv, ep, msg, error, run))
+		treadle_recv_free(recv);
+}

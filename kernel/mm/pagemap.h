@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: the pages of a process (pagemap.c) */
+#ifndef TREADLE_PAGEMAP_H
+#define TREADLE_PAGEMAP_H
+
+#include <linux/cacheflush.h>
+#include <linux/interval_tree.h>
+#include <linux/kref.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/rbtree.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include <treadle/ring.h>
+
+/* All that a process can map (but what it asks for beyond 2^48 with pages of 4 KiB), and less than 64 bits. */
+#define PM_LEVELS     (PAGE_SHIFT < 16 ? 4 : 3)
+#define PM_BITS	      (PAGE_SHIFT - 3)
+#define PM_FAN	      (1u << PM_BITS)
+#define PM_LEAF_SHIFT (PAGE_SHIFT + PM_BITS)
+#define PM_ADDR_BITS  (PAGE_SHIFT + PM_LEVELS * PM_BITS)
+static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
+#define PM_END	      min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS)
+#define PM_WRITE      1ul	  /* entry: the page may be written */
+#define TREADLE_CHUNK (64u << 10) /* bytes copied under one hold of a pagemap */
+#define TREADLE_FILL  16u	  /* pages that become known at once */
+
+/*
+ * Readers of a pagemap run side by side. On PREEMPT_RT they take turns: a reader may be preempted there, and
+ * none of an rwlock's readers inherits the priority of a writer, which is an munmap() or an exit, that waits.
+ */
+#ifdef CONFIG_PREEMPT_RT
+#define PM_LOCK_T	    spinlock_t
+#define pm_lock_init(pm)    spin_lock_init(&(pm)->lock)
+#define pm_write_lock(pm)   spin_lock(&(pm)->lock)
+#define pm_write_unlock(pm) spin_unlock(&(pm)->lock)
+#else
+#define PM_LOCK_T	    rwlock_t
+#define pm_lock_init(pm)    rwlock_init(&(pm)->lock)
+#define pm_write_lock(pm)   write_lock(&(pm)->lock)
+#define pm_write_unlock(pm) write_unlock(&(pm)->lock)
+#endif
+
+/*
+ * struct treadle_pm - the pages of one process, by address: one for all its contexts
+ * @ref:	contexts, and @notifier as long as it may be called
+ * @lock:	read: entries are valid and their pages stay mapped where they are;
+ *		write: MMU notifier, fill
+ * @root:	table of PM_LEVELS levels; an entry is the kernel address of a page
+ *		with PM_* bits (under @lock)
+ * @dead:	the mm is gone (under @lock)
+ * @tables:	pages of the table (under @lock)
+ * @active, @start, @end: invalidations in progress and their union (under @lock)
+ * @seq:	invalidations finished (written under @lock)
+ * @pinned:	what is pinned, by address, which an unmapping revokes (under @lock)
+ * @users:	those that are not told of the end of the mm (under @lock)
+ * @exit:	tells them after the mm has exited
+ * @memcg:	who pays for the table
+ */
+struct treadle_pm {
+	struct kref ref;
+	PM_LOCK_T lock;
+	bool dead;
+	void **root;
+	unsigned long tables;
+	unsigned long active, start, end;
+	unsigned long seq;
+	struct rb_root_cached pinned;
+	struct list_head users;
+	struct work_struct exit;
+	struct mm_struct *mm;
+	struct mem_cgroup *memcg;
+	struct mmu_notifier notifier;
+};
+
+/**
+ * struct treadle_pm_user - something that lives as long as a process's memory, at most
+ * @link:	in pm->users
+ * @get:	hold what this is part of. Under pm->lock
+ * @mm_gone:	the mm has exited; puts what @get has taken. Called once, in a worker; may sleep
+ */
+struct treadle_pm_user {
+	struct list_head link;
+	void (*get)(struct treadle_pm_user *user);
+	void (*mm_gone)(struct treadle_pm_user *user);
+};
+
+/**
+ * struct treadle_pin - pages that are pinned, whole ones
+ * @range:	their addresses; @range.last is 0 when they have been unmapped since (under pm->lock)
+ * @revoked:	set then (under pm->lock)
+ */
+struct treadle_pin {
+	struct interval_tree_node range;
+	bool *revoked;
+};
+
+/*
+ * How to make pages known. _THERE: if they are; that blocks nobody. _NOWAIT: or come without a lock, a device or a
+ * userfaultfd handler, but perhaps with memory that is reclaimed, or when a file's page may be written: for the process
+ * itself. _FAULT: its page faults, for it and its workers.
+ */
+enum treadle_fill { TREADLE_FILL_THERE, TREADLE_FILL_NOWAIT, TREADLE_FILL_FAULT };
+
+int treadle_pm_init(void);
+void treadle_pm_exit(void);
+struct treadle_pm *treadle_pm_join(struct treadle_pm_user *user, bool nowait);
+void treadle_pm_leave(struct treadle_pm *pm, struct treadle_pm_user *user);
+void treadle_pm_put(struct treadle_pm *pm);
+void treadle_pm_pin(struct treadle_pm *pm, struct treadle_pin *pin);
+void treadle_pm_unpin(struct treadle_pm *pm, struct treadle_pin *pin);
+int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum treadle_fill how);
+
+static inline unsigned int treadle_pm_index(u64 addr, int level)
+{
+	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
+}
+
+/* So many pages from @addr on become known at once: they are in one leaf. */
+static inline unsigned int treadle_pm_stride(u64 addr)
+{
+	return min(TREADLE_FILL, PM_FAN - treadle_pm_index(addr, 0));
+}
+
+/* The lowest table for @addr, or NULL. Under pm->lock. */
+static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
+{
+	void **table = pm->root;
+
+	static_assert(PM_LEVELS == 3 || PM_LEVELS == 4);
+	if (likely(table) && PM_LEVELS == 4)
+		table = table[treadle_pm_index(addr, 3)];
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 2)];
+	if (likely(table))
+		table = table[treadle_pm_index(addr, 1)];
+	return table;
+}
+
+/* The kernel's address of @addr, of which @page is the entry, or NULL. Under pm->lock. */
+static __always_inline void *treadle_pm_page(void *page, u64 addr, bool write)
+{
+	unsigned long entry = (unsigned long)page;
+
+	if (unlikely(!entry || (write && !(entry & PM_WRITE))))
+		return NULL;
+	return (void *)(entry & ~PM_WRITE) + offset_in_page(addr);
+}
+
+/*
+ * @len bytes were written at @at, in pages of a process, which may have them mapped as code. Nothing is
+ * done on x86. Under pm->lock.
+ */
+static __always_inline void treadle_pm_wrote(void *at, u64 len)
+{
+#if ARCH_IMPLEMENTS_FLUSH_DCACHE_PAGE
+	void *page = PTR_ALIGN_DOWN(at, PAGE_SIZE);
+
+	for (; page < at + len; page += PAGE_SIZE)
+		flush_dcache_page(virt_to_page(page));
+#endif
+}
+
+/* sparse cannot follow locks that are held on a condition. */
+#ifdef __CHECKER__
+#define pm_lock(pm)    ((void)(pm))
+#define pm_trylock(pm) ((pm) != NULL)
+#define pm_unlock(pm)  ((void)(pm))
+#elif defined(CONFIG_PREEMPT_RT)
+#define pm_lock(pm)   pm_write_lock(pm)
+#define pm_unlock(pm) pm_write_unlock(pm)
+#else
+#define pm_lock(pm)    read_lock(&(pm)->lock)
+#define pm_trylock(pm) read_trylock(&(pm)->lock)
+#define pm_unlock(pm)  read_unlock(&(pm)->lock)
+#endif
+
+/* Few bytes, of which most work consists: both pagemaps are held at once, or the long way is taken. */
+
+static __always_inline bool treadle_pm_small(u64 addr, u64 len)
+{
+	return offset_in_page(addr) + len <= PAGE_SIZE && !(addr >> PM_ADDR_BITS);
+}
+
+/*
+ * Both, or none. The second one only by trylock: a writer that waits for one of them must not make two copies in
+ * opposite directions wait for each other. On PREEMPT_RT, where copies themselves exclude each other, by address:
+ * to wait gives priority, and to try does not.
+ */
+#if defined(CONFIG_PREEMPT_RT) && !defined(__CHECKER__)
+static inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadle_pm *b)
+{
+	if (a > b)
+		swap(a, b);
+	pm_lock(a);
+	if (a != b)
+		spin_lock_nested(&b->lock, SINGLE_DEPTH_NESTING);
+	return true;
+}
+#else
+static __always_inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadle_pm *b)
+{
+	pm_lock(a);
+	if (likely(a == b || pm_trylock(b)))
+		return true;
+	pm_unlock(a);
+	return false;
+}
+#endif
+
+static __always_inline void treadle_pm_unlock2(struct treadle_pm *a, struct treadle_pm *b)
+{
+	if (b != a)
+		pm_unlock(b);
+	pm_unlock(a);
+}
+
+/* The kernel's address of what is small at @addr, or NULL: the page is not known. */
+static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, bool write)
+{
+	void **leaf = treadle_pm_leaf(pm, addr);
+
+	return likely(leaf) ? treadle_pm_page(leaf[treadle_pm_index(addr, 0)], addr, write) : NULL;
+}
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: which addresses there are, and which are of this machine
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/inetdevice.h>
+#include <linux/socket.h>
+#include <net/addrconf.h>
+#include <net/ip_fib.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+
+#include "names/names.h"
+
+bool treadle_addr_valid(const struct treadle_addr *addr)
+{
+	if (addr->family == AF_INET)
+		return !addr->scope && !memchr_inv(addr->addr + 4, 0, 12);
+	return addr->family == AF_INET6;
+}
+
+/* Is it one of this machine's, as the network namespace sees it? */
+bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
+{
+	const struct in6_addr *v6 = (const struct in6_addr *)addr->addr;
+	__be32 v4 = *(const __be32 *)addr->addr;
+
+	if (addr->family == AF_INET6) {
+		if (!ipv6_addr_v4mapped(v6))
+			return ipv6_addr_any(v6) || ipv6_addr_loopback(v6) ||
+#if IS_REACHABLE(CONFIG_IPV6)
+			       ipv6_chk_addr(net, v6, NULL, 0);
+#else
+			       false;
+#endif
+		v4 = v6->s6_addr32[3];
+	}
+	return ipv4_is_loopback(v4) || v4 == htonl(INADDR_ANY) ||
+	       inet_addr_type(net, v4) == RTN_LOCAL;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: where endpoints are, and what they are called (ports.c, address.c, avname.c) */
+#ifndef TREADLE_NAMES_H
+#define TREADLE_NAMES_H
+
+#include <linux/mutex.h>
+#include <linux/seqlock.h>
+
+#include "core/endpoint.h"
+
+/* ports.c */
+int treadle_net_init(void);
+void treadle_net_exit(void);
+struct treadle_ports *treadle_ports(struct net *net);
+struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name);
+void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
+int treadle_ep_list(struct treadle_ep *ep);
+void treadle_ep_unlist(struct treadle_ep *ep);
+struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *port);
+int treadle_conn_judge(const struct treadle_ep *ep, bool armed);
+struct treadle_ep *treadle_conn_peer(struct treadle_ep *from);
+
+struct treadle_av_name;
+
+/*
+ * struct treadle_av - address vector, which several contexts may share by name
+ * @ref:	of the objects, and who works on it
+ * @name:	under which others find it, or NULL
+ * @lock:	writers
+ * @table:	entries and hash, replaced when it grows; readers use RCU
+ * @freed:	counts entries that leave their bucket's list, and may be used in another: who was at one, and has
+ *		found nothing, looks again (under @lock)
+ * @ctx_bits:	of an index, that name a receive context; never changes
+ * @used:	entries ever used (under @lock)
+ * @holes:	those that are free again (under @lock)
+ * @lowest:	there is none below (under @lock)
+ */
+struct treadle_av {
+	struct kref ref;
+	struct treadle_av_name *name;
+	struct mutex lock;
+	seqcount_t freed;
+	struct treadle_av_table __rcu *table;
+	u32 used, holes, lowest;
+	u8 ctx_bits;
+};
+
+/* struct treadle_av_obj - an address vector as a context has it. @read_only: it may not change it */
+struct treadle_av_obj {
+	struct treadle_obj obj;
+	struct treadle_av *av;
+	bool read_only;
+};
+
+/* avname.c: address vectors with a name, for a user in a network namespace */
+int treadle_names_init(void);
+void treadle_names_exit(void);
+struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg);
+void treadle_av_forget(struct treadle_av *av);
+
+/* local.c */
+bool treadle_addr_valid(const struct treadle_addr *addr);
+bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
+
+/* address.c */
+/* What names a receiver in one network namespace: its port, and which of its receive contexts. */
+static inline u32 treadle_name(u16 port, u32 context)
+{
+	return port | context << 16;
+}
+
+int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name);
+bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name);
+struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg);
+void treadle_av_release(struct kref *ref);
+
+int treadle_ioc_av_create(struct treadle_ucmd *u);
+int treadle_ioc_av_insert(struct treadle_ucmd *u);
+int treadle_ioc_av_remove(struct treadle_ucmd *u);
+int treadle_ioc_av_lookup(struct treadle_ucmd *u);
+int treadle_ioc_av_set_id(struct treadle_ucmd *u);
+
+#endif

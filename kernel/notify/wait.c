@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: waiting and polling
+ *
+ * fi_cq(3) sread and signal, fi_cntr(3) wait, fi_eq(3) sread, FI_WAIT_FD. A waiter enqueues
+ * itself, has the lock of the object, then looks; who completes writes, and looks for waiters
+ * before he lets go of that lock (barrier F).
+ */
+#include <linux/anon_inodes.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "notify/wait.h"
+
+static struct treadle_waitq *waitq_of(struct treadle_obj *obj)
+{
+	return obj->ops->wait->queue(obj);
+}
+
+/* An object that can be waited for, held. */
+static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = treadle_obj_get(ctx, id, 0);
+
+	if (!IS_ERR(obj) && !obj->ops->wait) {
+		treadle_obj_put(obj);
+		return ERR_PTR(-EBADF);
+	}
+	return obj;
+}
+
+/* F: a change of the object from here on sees a waiter that is queued already. */
+static void pass_lock(struct treadle_obj *obj)
+{
+	spinlock_t *lock = obj->ops->wait->lock(obj);
+
+	spin_lock(lock);
+	spin_unlock(lock);
+}
+
+/* Nothing here sleeps: it is the condition of a wait. */
+static bool ready(const struct treadle_waiter *me)
+{
+	pass_lock(me->obj);
+	return me->obj->ops->wait->ready(me);
+}
+
+static bool signaled(const struct treadle_waiter *me)
+{
+	return READ_ONCE(me->w->signals) != me->signals || READ_ONCE(me->w->ended);
+}
+
+/* Wait; 0: it was ready when it was looked at last, or somebody has called SIGNAL. */
+static int wait(const struct treadle_waiter *me)
+{
+	if (me->arg->timeout_ns < 0)
+		return wait_event_interruptible(me->w->head, ready(me) || signaled(me));
+	return wait_event_interruptible_hrtimeout(me->w->head, ready(me) || signaled(me),
+						  ns_to_ktime(me->arg->timeout_ns));
+}
+
+/*
+ * Cut short. If not by a signal, but by what the kernel has to do in this thread (work of io_uring), the
+ * call begins again after that, for the time that is left.
+ */
+static int interrupted(struct treadle_ucmd *u, ktime_t end)
+{
+	struct treadle_wait __user *uarg = u->uarg;
+	const struct treadle_wait *arg = u->arg;
+	s64 left;
+
+	/* io_uring's threads go nowhere from where they could come back */
+	if (task_sigpending(current) || (current->flags & PF_IO_WORKER))
+		return -EINTR;
+	if (arg->timeout_ns >= 0) {
+		left = ktime_to_ns(ktime_sub(end, ktime_get()));
+		if (left <= 0)
+			return -ETIMEDOUT;
+		if (put_user(left, &uarg->timeout_ns))
+			return -EINTR;
+	}
+	return -ERESTARTNOHAND;
+}
+
+int treadle_ioc_wait(struct treadle_ucmd *u)
+{
+	struct treadle_wait *arg = u->arg;
+	ktime_t end = ktime_add_safe(ktime_get(), ns_to_ktime(arg->timeout_ns));
+	struct treadle_waiter me = { .arg = arg };
+	struct treadle_obj *obj;
+	int ret;
+
+	if ((arg->flags & ~TREADLE_WAIT_SIGNALS) || (!arg->flags && arg->signals))
+		return -EINVAL;
+	obj = waitable(u->ctx, arg->id);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	if ((obj->type != TREADLE_CNTR && (arg->threshold || arg->error)) ||
+	    (obj->type != TREADLE_CQ && arg->flags)) {
+		treadle_obj_put(obj);
+		return -EINVAL;
+	}
+	me.obj = obj;
+	me.w = waitq_of(obj);
+	me.signals = arg->flags ? arg->signals : READ_ONCE(me.w->signals);
+	if (obj->ops->wait->begin)
+		obj->ops->wait->begin(&me);
+	if (ready(&me))
+		ret = 0;
+	else if (atomic_xchg(&me.w->unseen, 0))
+		ret = -ECANCELED;
+	else if (!arg->timeout_ns && !signaled(&me))
+		ret = -EAGAIN;
+	else
+		ret = wait(&me);
+	if (ret == -ERESTARTSYS) {
+		ret = interrupted(u, end);
+	} else if (ret == -ETIME) {
+		ret = -ETIMEDOUT;
+	} else if (!ret && !ready(&me) && signaled(&me)) {
+		/* without a signal, another has read what was there */
+		atomic_set(&me.w->unseen, 0);
+		ret = -ECANCELED;
+	}
+	if (!ret && obj->ops->wait->done)
+		obj->ops->wait->done(obj);
+	treadle_obj_put(obj);
+	return ret;
+}
+
+/* End all waits; one that is about to begin sees it, too. */
+int treadle_signal(struct treadle_ctx *ctx, u32 id)
+{
+	struct treadle_obj *obj = waitable(ctx, id);
+	struct treadle_waitq *w;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	w = waitq_of(obj);
+	atomic_set(&w->unseen, 1);
+	spin_lock(&w->signaling);
+	smp_store_release(&w->signals, w->signals + 1); /* who sees it finds @unseen */
+	if (obj->ops->wait->signaled)
+		obj->ops->wait->signaled(obj, w->signals);
+	spin_unlock(&w->signaling);
+	wake_up_all(&w->head);
+	treadle_obj_put(obj);
+	return 0;
+}
+
+/* --- a file to poll ----------------------------------------------------------------------- */
+
+/* @seen: where the object was when it was last read, with read(2) */
+struct wait_file {
+	struct treadle_obj *obj;
+	u64 seen;
+};
+
+static __poll_t wait_poll(struct file *file, poll_table *pt)
+{
+	struct wait_file *wf = file->private_data;
+	struct treadle_waitq *w = waitq_of(wf->obj);
+	bool readable;
+
+	poll_wait(file, &w->head, pt);
+	pass_lock(wf->obj);
+	readable = wf->obj->ops->wait->readable(wf->obj, READ_ONCE(wf->seen));
+	return readable || atomic_read(&w->unseen) || READ_ONCE(w->ended) ? EPOLLIN | EPOLLRDNORM :
+									    0;
+}
+
+/* Only for the owner: a child has the same file, and would take it from him. */
+static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+{
+	struct wait_file *wf = file->private_data;
+	struct treadle_waitq *w = waitq_of(wf->obj);
+	ssize_t ret;
+	int unseen;
+
+	if (current->mm != wf->obj->ctx->mm)
+		return -EPERM;
+	unseen = atomic_xchg(&w->unseen, 0); /* before: one that comes meanwhile is another */
+	ret = wf->obj->ops->wait->read ? wf->obj->ops->wait->read(wf->obj, buf, size, &wf->seen) :
+					 -EAGAIN;
+	if (unlikely(ret < 0 && ret != -EAGAIN && unseen)) { /* who failed has seen nothing */
+		atomic_set(&w->unseen, 1);
+		wake_up_all(&w->head);
+	}
+	return ret;
+}
+
+static int wait_release(struct inode *inode, struct file *file)
+{
+	struct wait_file *wf = file->private_data;
+
+	treadle_obj_put(wf->obj);
+	kfree(wf);
+	return 0;
+}
+
+static const struct file_operations wait_fops = {
+	.owner = THIS_MODULE,
+	.poll = wait_poll,
+	.read = wait_read,
+	.release = wait_release,
+	.llseek = noop_llseek,
+};
+
+/* The object behind a file that WAIT_FD has made in this process, bound; or an error. */
+struct treadle_obj *treadle_wait_file_obj(int fd, enum treadle_type type)
+{
+	struct file *file = fget(fd);
+	struct treadle_obj *obj = ERR_PTR(-EBADF);
+
+	if (!file)
+		return obj;
+	if (file->f_op == &wait_fops) {
+		struct wait_file *wf = file->private_data;
+
+		if (wf->obj->type != type || wf->obj->ctx->mm != current->mm)
+			obj = ERR_PTR(-EBADF);
+		else if (!atomic_inc_unless_negative(&wf->obj->users))
+			obj = ERR_PTR(-ENOENT);
+		else
+			obj = wf->obj;
+		if (!IS_ERR(obj))
+			kref_get(&obj->ref); /* the file holds it, too */
+	}
+	fput(file);
+	return obj;
+}
+
+int treadle_ioc_wait_fd(struct treadle_ucmd *u)
+{
+	struct treadle_wait_fd *arg = u->arg;
+	struct treadle_obj *obj;
+	struct wait_file *wf;
+	struct file *file;
+	int fd;
+
+	if (arg->flags)
+		return -EINVAL;
+	obj = waitable(u->ctx, arg->id);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	wf = kzalloc(sizeof(*wf), TREADLE_GFP);
+	fd = wf ? get_unused_fd_flags(O_CLOEXEC) : -ENOMEM;
+	if (fd < 0)
+		goto fail;
+	wf->obj = obj;
+	if (obj->ops->wait->seen)
+		wf->seen = obj->ops->wait->seen(obj);
+	file = anon_inode_getfile("[treadle]", &wait_fops, wf, O_RDONLY | O_CLOEXEC);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		fd = PTR_ERR(file);
+		goto fail;
+	}
+	u->file = file;
+	u->fd = fd;
+	arg->fd = fd;
+	return 0;
+fail:
+	kfree(wf);
+	treadle_obj_put(obj);
+	return fd;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: how a command reaches its peer (op_msg.c, keep.c, deliver.c, op_rma.c, op_atomic.c) */
+#ifndef TREADLE_PATH_H
+#define TREADLE_PATH_H
+
+#include "match/receive.h"
+
+/* opdef.c */
+u64 treadle_opcodes(void);
+u64 treadle_op_flags(void);
+
+/* op_msg.c */
+int treadle_route(struct treadle_cmd *cmd);
+struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd);
+int treadle_send_prep(struct treadle_cmd *cmd);
+void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run);
+int treadle_recv_prep(struct treadle_cmd *cmd);
+void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run);
+void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
+			 struct treadle_run *run);
+
+/* deliver.c */
+void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);
+void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
+
+/* keep.c */
+struct treadle_msg *treadle_msg_keepable(struct treadle_msg *m, struct treadle_run *run);
+int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg);
+
+/*
+ * struct treadle_rma - a command that works on a peer's memory by itself
+ * @job:	when a worker goes on with it
+ * @to:		target; held if @heap
+ * @mr, @at:	regions (held), @count of them, and where in the target's memory: @parts
+ * @done:	bytes transferred
+ * @modified:	atomics: all has been done there, and @done counts results
+ */
+struct treadle_rma {
+	struct treadle_job job;
+	struct treadle_ep *to;
+	struct treadle_cmd *cmd;
+	struct treadle_mr *mr[TREADLE_MAX_RMA_IOV];
+	struct treadle_iov at[TREADLE_MAX_RMA_IOV * TREADLE_MAX_MR_IOV];
+	u64 done;
+	u8 count, parts;
+	bool heap, modified;
+};
+
+/* op_rma.c, and its parts that atomics share */
+int treadle_rma_prep(struct treadle_cmd *cmd);
+void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run);
+int treadle_rma_judge_ranges(const struct treadle_cmd *cmd);
+int treadle_rma_route(struct treadle_cmd *cmd);
+bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
+		      struct treadle_run *run);
+void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off);
+void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run);
+void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
+		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
+		       struct treadle_run *run);
+int treadle_remote_error(const struct treadle_rma *rma, int error);
+int treadle_rma_alive(const struct treadle_rma *rma);
+
+/*
+ * What is done in one step with a range of the memory of @to, which is at @at there: under the
+ * locks, if no page is missing and the region is alive; else UNDONE: it is to be done from the begin.
+ * OWED: it is done, but what was fetched, which is in the descriptor's data now, has to be delivered.
+ */
+enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };
+typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct treadle_ep *to,
+					  u64 at, const struct treadle_mr *mr,
+					  const struct treadle_ctx *own);
+
+/* Remote ranges are as long as the command: one is by definition. */
+static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)
+{
+	return unlikely(cmd->d.rma_iov_count > 1) ? treadle_rma_judge_ranges(cmd) : 0;
+}
+
+/* op_atomic.c */
+extern const bool treadle_has_fp;
+int treadle_atomic_prep(struct treadle_cmd *cmd);
+void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run);
+
+/* The endpoint's counter of what peers do to its memory, or NULL. */
+static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *to, u8 opcode)
+{
+	return opcode == TREADLE_OP_WRITE || opcode == TREADLE_OP_ATOMIC ? to->cntr_remote_write :
+									   to->cntr_remote_read;
+}
+
+/*
+ * One buffer, one range, and nothing in the way: then @step is all there is to a command, but for its
+ * completion, and the region need not be held for it, as RCU keeps it. UNDONE: the long way, which
+ * begins with treadle_rma_open(), does it, or says why not.
+ */
+static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd *cmd, u32 access,
+							     treadle_step_fn *step,
+							     struct treadle_run *run)
+{
+	enum treadle_step done = TREADLE_UNDONE;
+	struct treadle_mr_view seen;
+	struct treadle_cntr *cntr;
+	struct treadle_ep *to;
+
+	if (unlikely(cmd->vec || cmd->inject || (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) ||
+		     READ_ONCE(cmd->ep->closed) || !treadle_flow_idle(cmd)))
+		return TREADLE_UNDONE;
+	to = treadle_find_target(cmd);
+	if (IS_ERR(to))
+		return TREADLE_UNDONE;
+	rcu_read_lock();
+	seen = treadle_mr_peek(to, cmd->ep, &cmd->d, access);
+	if (likely(seen.mr))
+		done = step(cmd, to, seen.at, seen.mr, run->own);
+	rcu_read_unlock();
+	/* the target hears of it before the initiator does */
+	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;
+	if (unlikely(cntr))
+		treadle_cntr_count(cntr, cmd->d.len, 0, run);
+	treadle_ep_put(to);
+	return done;
+}
+
+#endif

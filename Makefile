@@ -373,7 +373,7 @@ install: install-library install-provider install-tools install-module install-m
 install-library: $(libtreadle)
 	install -D -m644 -t $(libdir) lib/libtreadle.so.1
 	ln -sfn libtreadle.so.1 $(libdir)/libtreadle.so
-	install -D -m644 -t $(incdir) $(filter-out %/test.h,$(wildcard uapi/treadle/*.h)) lib/include/treadle/*.h
+	install -D -m644 -t $(incdir) $(filter-out %/layout.h,$(wildcard uapi/treadle/*.h)) lib/include/treadle/*.h
 	install -D -m644 -t $(incdir)/detail lib/include/treadle/detail/*.h
 	install -d $(libdir)/pkgconfig
 	printf '%s\n' prefix=$(PREFIX) 'Name: treadle' 'Description: software fabric for Linux, C++23' 'Version: $(version)' \

@@ -14,6 +14,8 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include <treadle/layout.h>
+
 #include "core/limits.h"
 #include "dev/dev.h"
 #include "ep/connect.h"
@@ -274,64 +276,6 @@ static void treadle_device_exit(void)
 	class_unregister(&treadle_class);
 }
 
-/* The layout is the ABI: nothing here may ever change. */
-#define AT(type, field, offset) static_assert(offsetof(struct type, field) == (offset))
-static_assert(sizeof(union treadle_slot) == TREADLE_SLOT_SIZE);
-static_assert(sizeof(struct treadle_desc) == TREADLE_SLOT_SIZE);
-AT(treadle_desc, flags, 4);
-AT(treadle_desc, context, 8);
-AT(treadle_desc, addr, 16);
-AT(treadle_desc, len, 24);
-AT(treadle_desc, peer, 32);
-AT(treadle_desc, tag, 40);
-AT(treadle_desc, ignore, 48);
-AT(treadle_desc, data, 56);
-AT(treadle_desc, ep, 64);
-AT(treadle_desc, cond, 68);
-AT(treadle_desc, threshold, 72);
-AT(treadle_desc, notify, 80);
-AT(treadle_desc, atomic_op, 84);
-AT(treadle_desc, result, 88);
-AT(treadle_desc, compare, 96);
-static_assert(sizeof(struct treadle_rma_iov) * TREADLE_MAX_RMA_IOV <= TREADLE_SLOT_SIZE);
-static_assert(sizeof(struct treadle_cqe) == 64);
-AT(treadle_cqe, src, 40);
-AT(treadle_cqe, flags, 48);
-AT(treadle_cqe, olen, 56);
-static_assert(sizeof(struct treadle_ring_prod) == 64);
-static_assert(sizeof(struct treadle_ring_cons) == 64);
-static_assert(sizeof(struct treadle_cq_prod) == 64);
-static_assert(sizeof(struct treadle_cq_cons) == 64);
-static_assert(sizeof(struct treadle_cntr_page) == 64);
-static_assert(sizeof(struct treadle_addr) == 24);
-static_assert(sizeof(struct treadle_query) == 72);
-static_assert(sizeof(struct treadle_cq_create) == 48);
-static_assert(sizeof(struct treadle_cntr_create) == 32);
-static_assert(sizeof(struct treadle_av_create) == 32);
-static_assert(sizeof(struct treadle_av_insert) == 40);
-static_assert(sizeof(struct treadle_av_remove) == 24);
-static_assert(sizeof(struct treadle_av_lookup) == 40);
-static_assert(sizeof(struct treadle_av_set_id) == 24);
-static_assert(sizeof(struct treadle_ring_create) == 56);
-static_assert(sizeof(struct treadle_ep_create) == 64);
-static_assert(sizeof(struct treadle_ep_enable) == 56);
-static_assert(sizeof(struct treadle_mr_create) == 56);
-static_assert(sizeof(struct treadle_mr_bind) == 24);
-static_assert(sizeof(struct treadle_cancel) == 40);
-static_assert(sizeof(struct treadle_cell_create) == 48);
-static_assert(sizeof(struct treadle_wait) == 40);
-static_assert(sizeof(struct treadle_wait_fd) == 16);
-static_assert(sizeof(struct treadle_eq_create) == 16);
-static_assert(sizeof(struct treadle_ep_eq) == 24);
-static_assert(sizeof(struct treadle_listen) == 16);
-static_assert(sizeof(struct treadle_connect) == 48);
-static_assert(sizeof(struct treadle_accept) == 24);
-static_assert(sizeof(struct treadle_reject) == 32);
-static_assert(sizeof(struct treadle_shutdown) == 16);
-static_assert(sizeof(struct treadle_event) == 72 + TREADLE_CM_DATA);
-AT(treadle_event, addr, 16);
-AT(treadle_event, request, 40);
-AT(treadle_event, data, 72);
 /* A million armed commands are to fit into a quarter of a gigabyte. */
 static_assert(sizeof(struct treadle_cmd) + sizeof(struct obj_cgroup *) <= 256);
 

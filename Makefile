@@ -88,11 +88,17 @@ cxx = $(CXX) -std=c++23 $(warnings) $(depend) $(include) -fPIC -fvisibility=hidd
 # A callback in C has to name what it does not use; and fields that are left out are zero on purpose.
 cc = $(CC) -std=gnu11 $(warnings) -Wno-unused-parameter -Wno-missing-field-initializers $(depend) $(include) $(CFLAGS)
 
+# $(call kept,FILE,TEXT): FILE has TEXT; it is written only if that has changed, so what depends on it is made anew then.
+kept = $(if $(subst |$(strip $(file <$(1)))|,,|$(strip $(2))|),$(shell mkdir -p $(dir $(1)))$(file >$(1),$(2)))
+# Objects are those of these flags, and libraries have these objects, and none of a source that has gone.
+$(call kept,build/flags,$(CC) $(CXX) $(warnings) $(CFLAGS) $(CXXFLAGS))
+
 # $(call objects,SOURCES)
 objects = $(patsubst %,build/%.o,$(basename $(1)))
 
 lib_objects := $(call objects,$(wildcard lib/src/*.cpp lib/src/*/*.cpp))
 provider_objects := $(call objects,$(wildcard lib/provider/*.cpp))
+$(call kept,build/objects,$(lib_objects) $(provider_objects))
 libtreadle := $(if $(lib_objects),lib/libtreadle.so)
 provider := $(if $(provider_objects),lib/libtreadle-fi.so)
 tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
@@ -122,19 +128,19 @@ PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
 $(kselftests) build/arm64/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
 $(kselftests) build/arm64/%: include += -DPAGE=$(PAGE_SIZE)
 build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
-build/%.o: %.cpp
+build/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
 	$(Q)mkdir -p $(@D) && $(cxx) -c $< -o $@
 
 # Half of the time was GoogleTest's header: it is read once for each set of options.
-build/tests/%/gtest.gch: /usr/include/gtest/gtest.h
+build/tests/%/gtest.gch: /usr/include/gtest/gtest.h build/flags
 	$(call say,CXX,$< ($*))
 	$(Q)mkdir -p $(@D) && echo '#include <gtest/gtest.h>' >$(basename $@) # if another compiler does not take it
 	$(Q)$(cxx) $($(*:unit-%=unit_%)) -x c++-header $< -o $@
 
 # $(call test_rules,DIRECTORY)
 define test_rules
-build/tests/$(1)/%.o: tests/$(1)/%.cpp build/tests/$(1)/gtest.gch
+build/tests/$(1)/%.o: tests/$(1)/%.cpp build/tests/$(1)/gtest.gch build/flags
 	$$(call say,CXX,$$<)
 	$$(Q)mkdir -p $$(@D) && $$(cxx) -include build/tests/$(1)/gtest -c $$< -o $$@
 endef
@@ -150,14 +156,14 @@ shared = $(CXX) $(LDFLAGS) -shared -o $(1) $(filter %.o,$^) $(filter %.so,$^) -W
 stays := -Wl,-z,nodelete
 rpath_to = -Wl,-rpath,'$$ORIGIN/$(1)'
 
-lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map
+lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map build/objects
 	$(call say,LD,$@)
 	$(Q)$(call shared,$@,-Wl$(comma)-soname$(comma)$(@F))
 lib/libtreadle.so: lib/libtreadle.so.1
 	$(Q)ln -sfn $(<F) $@
 # private: what they are linked with is not to have it.
 lib/libtreadle-fi.so: private rpath = $(call rpath_to,)
-lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
+lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle) build/objects
 	$(call say,LD,$@)
 	$(Q)$(call shared,$@,$(stays))
 
@@ -192,7 +198,7 @@ build/tests/fi/hmem_test: | $(addprefix $(hmem)/,libtreadle-fi.so libcuda.so.1 l
 
 build/kselftest/kselftest_harness.h:
 	$(Q)tools/setup kselftest
-$(kselftests): build/%: %.c | build/kselftest/kselftest_harness.h
+$(kselftests): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 
@@ -237,10 +243,10 @@ unit_tsan := -O1 -fsanitize=thread -Wno-tsan -fno-builtin
 # $(call unit_rules,VARIANT)
 define unit_rules
 unit_tests += $(unit:%=build/tests/unit-$(1)/%)
-build/tests/unit-$(1)/%.o: tests/unit/%.cpp build/tests/unit-$(1)/gtest.gch
+build/tests/unit-$(1)/%.o: tests/unit/%.cpp build/tests/unit-$(1)/gtest.gch build/flags
 	$$(call say,CXX,$$< ($(1)))
 	$$(Q)mkdir -p $$(@D) && $$(cxx) -Itests/unit -Ikernel -Ilib/src $(unit_$(1)) -include $$(@D)/gtest -c $$< -o $$@
-build/tests/unit-$(1)/%.o: tests/unit/%.c
+build/tests/unit-$(1)/%.o: tests/unit/%.c build/flags
 	$$(call say,CC,$$< ($(1)))
 	$$(Q)mkdir -p $$(@D) && $$(cc) -Wno-sign-compare -fno-strict-aliasing -Itests/unit -Ikernel \
 		$(unit_$(1)) -c $$< -o $$@

@@ -47,20 +47,20 @@ struct treadle_job {
  * treadle_run_let_go(). If the runner is preempted, a look takes them (offer.c).
  */
 struct treadle_run {
-	struct list_head jobs;	  /* of @ctx, private */
-	struct llist_head others; /* of other contexts, offered, the newest first */
-	struct list_head node;	  /* in watch->runs (watch->lock of @ctx) */
-	u32 look;		  /* the last one since a claim, or 0 */
-	bool listed;		  /* the runner's own: @node is in there */
-	struct treadle_ctx *ctx;  /* for whose buffers the runner may fault in pages */
-	struct treadle_ctx *own;  /* of a doorbell, which its process rings; else NULL */
-	int budget;		  /* see treadle_run_charge(); and a command each */
-	u32 bytes;		  /* that have not been charged to @budget yet */
-	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
-	bool holds;		   /* room of who receives: waits for no page meanwhile */
-	bool worker;		   /* of @ctx, who may copy much */
-	bool mine;		   /* it is the turn of @jobs */
+	struct list_head jobs;	 /* of @ctx, private */
+	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
+	int budget;		 /* in bytes: treadle_run_charge() */
+	/* A doorbell clears the rest: of more than 64 bytes the compiler makes a loop. */
+	u32 look;		   /* the last one since a claim, or 0 */
+	struct llist_head others;  /* of other contexts, offered, the newest first */
+	struct list_head node;	   /* in watch->runs (watch->lock of @ctx) */
+	struct treadle_ctx *own;   /* of a doorbell, which its process rings; else NULL */
 	struct treadle_pool *pool; /* whose thread runs; NULL: a process's */
+	bool listed;		   /* the runner's own: @node is in there */
+	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
+	bool holds;  /* room of who receives: waits for no page meanwhile */
+	bool worker; /* of @ctx, who may copy much */
+	bool mine;   /* it is the turn of @jobs */
 };
 
 /*
@@ -82,7 +82,9 @@ struct treadle_watch {
 	struct hrtimer timer;
 };
 
-#define TREADLE_CALLER_BUDGET 256
+#define TREADLE_CHARGE	      (16 << 10) /* what a command costs, in bytes that are copied */
+#define TREADLE_CHARGE_FILL   (4 << 10)	 /* and a page that is asked for */
+#define TREADLE_CALLER_BUDGET (256 * TREADLE_CHARGE)
 #define TREADLE_RUN(name, context)                                          \
 	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs),      \
 				    .others = LLIST_HEAD_INIT(name.others), \
@@ -131,15 +133,10 @@ static inline bool treadle_run_insists(struct treadle_run *run, const struct tre
 	return true;
 }
 
-#define TREADLE_CHARGE	    (16u << 10) /* bytes for a unit of a run's budget */
-#define TREADLE_CHARGE_FILL (4u << 10)	/* what a page that is asked for costs, in bytes */
-
 /* Take @bytes (at most TREADLE_CHUNK, and some) that were worked on out of the budget of @run. */
 static __always_inline void treadle_run_charge(struct treadle_run *run, u32 bytes)
 {
-	run->bytes += bytes;
-	run->budget -= run->bytes / TREADLE_CHARGE;
-	run->bytes %= TREADLE_CHARGE;
+	run->budget -= bytes;
 }
 
 static inline bool treadle_run_empty(const struct treadle_run *run)

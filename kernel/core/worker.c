@@ -12,7 +12,7 @@
 
 #include "core/object.h"
 
-#define WORKER_BUDGET 1024
+#define WORKER_BUDGET (1024 * TREADLE_CHARGE)
 
 static struct workqueue_struct *treadle_wq;
 
@@ -124,7 +124,7 @@ void treadle_run_jobs(struct treadle_run *run)
 		if (job->ctx == run->ctx && !llist_empty(&run->others))
 			treadle_run_let_go(run);
 		job->fn(job, run);
-		run->budget--;
+		treadle_run_charge(run, TREADLE_CHARGE);
 		if (need_resched()) {
 			treadle_run_let_go(run);
 			if (run->worker)

@@ -87,7 +87,8 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 	struct treadle_armed *a;
 	int i;
 
-	for (i = 0; i < FIRE_BATCH && run->budget > 0; i++, run->budget--) {
+	for (i = 0; i < FIRE_BATCH && run->budget > 0;
+	     i++, treadle_run_charge(run, TREADLE_CHARGE)) {
 		struct treadle_cmd *cmd;
 		bool repeats;
 		int why;

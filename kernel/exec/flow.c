@@ -163,7 +163,8 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 	struct treadle_ep *ep = flow->ep;
 	int i;
 
-	for (i = 0; i < FLOW_BATCH && run->budget > 0; i++, run->budget--) {
+	for (i = 0; i < FLOW_BATCH && run->budget > 0;
+	     i++, treadle_run_charge(run, TREADLE_CHARGE)) {
 		struct treadle_cmd *cmd;
 
 		spin_lock(&ep->lock);

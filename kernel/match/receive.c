@@ -512,8 +512,9 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		}
 		n = 0;
 		looks = TAKE_LOOKS;
+		/* a run that takes for others does so in turn with what else it fires */
 		if (!treadle_run_is_for(run, rx->obj.ctx))
-			run->budget--; /* one who takes for others does so in turn with what else he fires */
+			treadle_run_charge(run, TREADLE_CHARGE);
 		if (unlikely(error && recv->cmd))
 			ep = recv->cmd->ep;
 		treadle_ep_get(ep);

@@ -212,71 +212,56 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 {
 	struct treadle_pm *there = to->obj.ctx->pm, *here = from->obj.ctx->pm;
 	void *d, *s;
+	bool ok;
 
 	if (!treadle_pm_small(dst, len) || !treadle_pm_small(src, len) ||
 	    unlikely(!treadle_pm_lock2(there, here)))
 		return false;
 	d = treadle_pm_known(there, dst, true);
-	s = treadle_pm_known(here, src, false);
-	if (unlikely((mr && treadle_mr_revoked(mr)) || READ_ONCE(to->closed) ||
-		     READ_ONCE(from->closed)))
-		d = NULL;
-	if (likely(d && s)) {
+	s = likely(d) ? treadle_pm_known(here, src, false) : NULL;
+	ok = likely(s) && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed) &&
+	     !READ_ONCE(from->closed);
+	if (likely(ok)) {
 		copy_bytes(d, s, len);
 		treadle_pm_wrote(d, len);
 	}
 	treadle_pm_unlock2(there, here);
-	return d && s;
-}
-
-/* By way of @buf, which has room for @len bytes. */
-static __always_inline bool copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
-				     bool write, const struct treadle_mr *mr, void *buf)
-{
-	struct treadle_pm *there = to->obj.ctx->pm;
-	void *page;
-	bool ok;
-
-	if (!treadle_pm_small(at, len) || (write && !treadle_own_read(buf, addr, len)))
-		return false;
-	pm_lock(there);
-	page = treadle_pm_known(there, at, write);
-	ok = page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed);
-	if (likely(ok))
-		copy_bytes(write ? page : buf, write ? buf : page, len);
-	if (write && ok)
-		treadle_pm_wrote(page, len);
-	pm_unlock(there);
-	return ok && (write || treadle_own_write(addr, buf, len));
-}
-
-static noinline bool copy_own_bytes(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
-				    bool write, const struct treadle_mr *mr)
-{
-	u8 buf[TREADLE_OWN] TREADLE_UNSET;
-
-	return copy_own(to, at, addr, len, write, mr, buf);
+	return ok;
 }
 
 /*
- * treadle_copy_own - the same, between @addr in the runner's own memory (treadle_run.own) and one page
- * @len:   at most TREADLE_OWN
+ * treadle_copy_own - copy one word between @addr in the runner's own memory (treadle_run.own) and one page
+ * @len:   one that own_word() takes
  * @write: to the peer @to, where that is at @at; else from it
  *
- * The runner's memory may be that of a device, which takes its time: it is not touched under the peer's
- * lock, which the peer's MMU notifier waits for.
+ * In fewest instructions. The runner's memory may be that of a device, which takes its time: it is not
+ * touched under the peer's lock, which the peer's MMU notifier waits for. More than a word would have to
+ * be copied twice for that, which takes longer than treadle_copy_small().
  *
- * False: some of it may have been copied to @addr, nothing to the peer. The runner's buffers are its own
- * meanwhile: closing waits for its doorbell (treadle_ep_quiesce).
+ * False: nothing was copied. The runner's buffers are its own meanwhile: closing waits for its
+ * doorbell (treadle_ep_quiesce).
  */
 TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
 				  bool write, const struct treadle_mr *mr)
 {
-	u64 word TREADLE_UNSET;
+	struct treadle_pm *there = to->obj.ctx->pm;
+	u64 word = 0;
+	void *page;
+	bool ok;
 
-	if (likely(own_word(len)))
-		return copy_own(to, at, addr, len, write, mr, &word);
-	return copy_own_bytes(to, at, addr, len, write, mr);
+	if (!treadle_pm_small(at, len) || (write && !treadle_own_get(&word, addr, len)))
+		return false;
+	pm_lock(there);
+	page = treadle_pm_known(there, at, write);
+	ok = page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed);
+	if (likely(ok) && write) {
+		own_set_word(page, word, len);
+		treadle_pm_wrote(page, len);
+	} else if (likely(ok)) {
+		word = own_word_at(page, len);
+	}
+	pm_unlock(there);
+	return ok && (write || treadle_own_put(addr, word, len));
 }
 
 /*

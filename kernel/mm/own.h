@@ -14,8 +14,6 @@
 #include <linux/nospec.h>
 #include <linux/uaccess.h>
 
-#define TREADLE_OWN 512u /* bytes at most, on the stack */
-
 /* A word that lies anywhere. READ_ONCE is not for these: with LTO, arm64 has it acquire, which faults. */
 struct own_u64 {
 	u64 word;
@@ -31,11 +29,13 @@ struct own_u16 {
 #define own_load(type, at)	  (((const volatile struct own_##type *)(at))->word)
 #define own_store(type, at, from) (((volatile struct own_##type *)(at))->word = (from))
 
-/* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on: where they may lie anywhere. */
+/* May words lie anywhere? */
+#define OWN_WORDS IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS)
+
+/* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on. */
 static __always_inline bool own_word(u64 len)
 {
-	return IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) &&
-	       (likely(len == 8) || len == 4 || len == 2 || len == 1);
+	return OWN_WORDS && (likely(len == 8) || len == 4 || len == 2 || len == 1);
 }
 
 /* @len is one that own_word() takes. */
@@ -68,32 +68,27 @@ static __always_inline void copy_word(void *d, const void *s, u64 n)
 		memcpy(d, s, n);
 }
 
-static __always_inline bool own_get(void *to, const void __user *from, u64 len)
+static __always_inline bool own_get(u64 *word, const void __user *from, u64 len)
 {
-	u64 word;
-
 	if (!user_access_begin(from, len))
 		return false;
 	if (likely(len == 8))
-		unsafe_get_user(word, (const u64 __user *)from, fault);
+		unsafe_get_user(*word, (const u64 __user *)from, fault);
 	else if (len == 4)
-		unsafe_get_user(word, (const u32 __user *)from, fault);
+		unsafe_get_user(*word, (const u32 __user *)from, fault);
 	else if (len == 2)
-		unsafe_get_user(word, (const u16 __user *)from, fault);
+		unsafe_get_user(*word, (const u16 __user *)from, fault);
 	else
-		unsafe_get_user(word, (const u8 __user *)from, fault);
+		unsafe_get_user(*word, (const u8 __user *)from, fault);
 	user_access_end();
-	own_set_word(to, word, len);
 	return true;
 fault:
 	user_access_end();
 	return false;
 }
 
-static __always_inline bool own_put(void __user *to, const void *from, u64 len)
+static __always_inline bool own_put(void __user *to, u64 word, u64 len)
 {
-	u64 word = own_word_at(from, len);
-
 	if (!user_access_begin(to, len))
 		return false;
 	if (likely(len == 8))
@@ -111,33 +106,45 @@ fault:
 	return false;
 }
 
-/* False: some of it may have been copied. */
-static __always_inline bool treadle_own_read(void *to, u64 addr, u64 len)
+/* Read, or write, the word at @addr. @len is one that own_word() takes. */
+static __always_inline bool treadle_own_get(u64 *word, u64 addr, u64 len)
 {
-	const void __user *from = u64_to_user_ptr(addr);
-	bool ok = false;
+	bool ok;
 
 	pagefault_disable();
-	if (own_word(len)) {
-		ok = own_get(to, from, len);
-	} else if (access_ok(from, len)) {
-		barrier_nospec();
-		ok = !raw_copy_from_user(to, from, len);
-	}
+	ok = own_get(word, u64_to_user_ptr(addr), len);
 	pagefault_enable();
 	return ok;
 }
 
-static __always_inline bool treadle_own_write(u64 addr, const void *from, u64 len)
+static __always_inline bool treadle_own_put(u64 addr, u64 word, u64 len)
 {
-	void __user *to = u64_to_user_ptr(addr);
-	bool ok = false;
+	bool ok;
 
 	pagefault_disable();
-	if (own_word(len))
-		ok = own_put(to, from, len);
-	else if (access_ok(to, len))
-		ok = !raw_copy_to_user(to, from, len);
+	ok = own_put(u64_to_user_ptr(addr), word, len);
+	pagefault_enable();
+	return ok;
+}
+
+/* Read @len bytes. False: some of it may have been copied. */
+static __always_inline bool treadle_own_read(void *to, u64 addr, u64 len)
+{
+	const void __user *from = u64_to_user_ptr(addr);
+	bool ok = false;
+	u64 word;
+
+	if (own_word(len)) {
+		ok = treadle_own_get(&word, addr, len);
+		if (ok)
+			own_set_word(to, word, len);
+		return ok;
+	}
+	pagefault_disable();
+	if (access_ok(from, len)) {
+		barrier_nospec();
+		ok = !raw_copy_from_user(to, from, len);
+	}
 	pagefault_enable();
 	return ok;
 }

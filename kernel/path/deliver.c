@@ -235,7 +235,7 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 	const struct treadle_ep *from = msg->cmd->ep, *to = msg->to;
 	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
 
-	return likely(from->obj.ctx == run->own && len <= TREADLE_OWN &&
+	return likely(from->obj.ctx == run->own && own_word(len) &&
 		      !treadle_msg_is_late(msg, from)) ?
 		       treadle_copy_own(to, dst, src, len, true, NULL) :
 		       treadle_copy_small(to, dst, from, src, len, NULL);

@@ -352,15 +352,15 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 	u64 value = 0, than = 0;
 	bool ok;
 
-	if ((d->iov_count && !treadle_own_read(&value, d->addr, d->len)) ||
-	    (d->opcode == TREADLE_OP_COMPARE && !treadle_own_read(&than, d->compare, d->len)))
+	if ((d->iov_count && !treadle_own_get(&value, d->addr, d->len)) ||
+	    (d->opcode == TREADLE_OP_COMPARE && !treadle_own_get(&than, d->compare, d->len)))
 		return TREADLE_UNDONE;
 	pm_lock(there);
 	ok = !READ_ONCE(to->closed) && modify_word(d, there, at, mr, &value, than);
 	pm_unlock(there);
 	if (unlikely(!ok))
 		return TREADLE_UNDONE;
-	if (d->opcode == TREADLE_OP_ATOMIC || likely(treadle_own_write(d->result, &value, d->len)))
+	if (d->opcode == TREADLE_OP_ATOMIC || likely(treadle_own_put(d->result, value, d->len)))
 		return TREADLE_DONE;
 	cmd->d.data = value;
 	return TREADLE_OWED;
@@ -410,7 +410,7 @@ static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
 	    is_fp(d->datatype) || !treadle_is_word((void *)at, d->len, longest_word()) ||
 	    !treadle_pm_small(at, d->len))
 		return TREADLE_UNDONE;
-	if (likely(cmd->ep->obj.ctx == own))
+	if (OWN_WORDS && likely(cmd->ep->obj.ctx == own))
 		return modify_by_own(cmd, to, at, mr);
 	return modify_by_pages(cmd, to, at, mr);
 }

@@ -312,7 +312,7 @@ static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
 	u64 addr = cmd->d.addr, len = cmd->d.len;
 	bool write = cmd->d.opcode == TREADLE_OP_WRITE, done;
 
-	if (likely(from->obj.ctx == own && len <= TREADLE_OWN))
+	if (likely(from->obj.ctx == own && own_word(len)))
 		done = treadle_copy_own(to, at, addr, len, write, mr);
 	else if (write)
 		done = treadle_copy_small(to, at, from, addr, len, mr);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <cstdint>
+
 #include <treadle/detail/memcheck.h>
 
 #if __has_include(<valgrind/memcheck.h>)
@@ -43,35 +45,14 @@ void tell_memcheck(std::span<const treadle_iov> buffers) noexcept
 		tell(buffer.addr, buffer.len);
 }
 
-void tell_memcheck(const Message &message) noexcept
-{
-	if (takes_data(message.opcode))
-		tell(message.addr, message.len);
-}
-
-void tell_memcheck(const Message &message, const Atomic &atomic) noexcept
-{
-	if (takes_results(message.opcode))
-		tell(atomic.result, message.len);
-}
-
-void tell_memcheck(const Message &message, std::span<const treadle_iov> iov) noexcept
-{
-	if (takes_data(message.opcode))
-		tell_memcheck(iov);
-}
-
 /* Vectors are in slots of their own: buffers, remote ranges, results, what to compare with. */
-void tell_memcheck(const Command &command) noexcept
+void tell_memcheck(const treadle_desc &desc, const treadle_slot *slot) noexcept
 {
-	const treadle_desc &desc = command.desc();
-	const treadle_slot *slot = command.vectors().data();
-
 	if (takes_data(desc.opcode) && desc.iov_count > 1)
 		tell_memcheck(std::span(slot->iov, desc.iov_count));
 	else if (takes_data(desc.opcode))
 		tell(desc.addr, desc.iov_count ? desc.len : 0);
-	if (!takes_results(desc.opcode))
+	if (!takes_results(desc.opcode) || !(desc.flags & TREADLE_F_EXT))
 		return;
 	slot += (desc.iov_count > 1) + (desc.rma_iov_count > 1);
 	if (desc.fetch_iov_count > 1)

@@ -49,19 +49,21 @@ int DescriptorRing::put(const Message &m, std::span<const treadle_iov> iov) noex
 	const std::uint32_t prod = prod_->prod;
 	const auto count = static_cast<std::uint8_t>(iov.size());
 	treadle_desc &desc = slots_[prod & mask_].desc;
+	treadle_slot &vector = slots_[(prod + 1) & mask_];
 
 	if (iov.size() > TREADLE_MAX_IOV)
 		return -EINVAL;
 	if (!fits(prod, count > 1 ? 2 : 1))
 		return -EAGAIN;
-	will_be_written(m, iov);
 	if (count <= 1) {
 		write(desc, m, m.flags, count, count ? iov[0].addr : 0, count ? iov[0].len : 0);
+		will_be_written(desc, nullptr);
 		store_release(prod_->prod, prod + 1); /* B */
 		return 0;
 	}
 	write(desc, m, m.flags, count, 0, total(iov));
-	std::memcpy(slots_[(prod + 1) & mask_].iov, iov.data(), iov.size_bytes());
+	std::memcpy(vector.iov, iov.data(), iov.size_bytes());
+	will_be_written(desc, &vector);
 	store_release(prod_->prod, prod + 2); /* B, for both at once */
 	return 0;
 }
@@ -76,7 +78,7 @@ int DescriptorRing::put(const Command &command) noexcept
 		return -EINVAL;
 	if (!fits(prod, command.slots()))
 		return -EAGAIN;
-	will_be_written(command);
+	will_be_written(desc, command.vectors().data());
 	std::memcpy(&slots_[i++ & mask_].desc, &desc,
 		    desc.flags & TREADLE_F_EXT ? sizeof(desc) : offsetof(treadle_desc, ep));
 	for (const treadle_slot &vector : command.vectors())

@@ -4,9 +4,8 @@
 
 #include <span>
 
-#include <treadle/command.h>
-#include <treadle/message.h>
 #include <treadle/result.h>
+#include <treadle/ring.h>
 
 /*
  * valgrind's memcheck does not see what the kernel writes into buffers that a ring names. So it is told when they are
@@ -19,14 +18,15 @@ namespace treadle::detail
 /* Does memcheck run this process, and was the library built with its header? */
 TREADLE_API extern const bool on_memcheck;
 
-TREADLE_API void tell_memcheck(const Message &message) noexcept;
-TREADLE_API void tell_memcheck(const Message &message, const Atomic &atomic) noexcept;
-TREADLE_API void tell_memcheck(const Message &message, std::span<const treadle_iov> iov) noexcept;
-TREADLE_API void tell_memcheck(const Command &command) noexcept;
+/* vectors: the slots behind the descriptor, if it has any */
+TREADLE_API void tell_memcheck(const treadle_desc &desc, const treadle_slot *vectors) noexcept;
 TREADLE_API void tell_memcheck(std::span<const treadle_iov> buffers) noexcept;
 
-/* The kernel may write to what this names from now on. */
-template <class... What> void will_be_written([[maybe_unused]] const What &...what) noexcept
+/*
+ * The kernel may write to what this names from now on. A descriptor is looked at where it was written: the address
+ * of a message would keep the message in memory, and so cost every post.
+ */
+template <class... What> void will_be_written([[maybe_unused]] What &&...what) noexcept
 {
 #if __has_include(<valgrind/memcheck.h>)
 	if (on_memcheck) [[unlikely]]

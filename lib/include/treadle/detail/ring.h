@@ -79,11 +79,12 @@ public:
 	int put(const Message &m) noexcept
 	{
 		const std::uint32_t prod = prod_->prod;
+		treadle_desc &desc = slots_[prod & mask_].desc;
 
 		if (!fits(prod, 1)) [[unlikely]]
 			return -EAGAIN;
-		will_be_written(m);
-		write(slots_[prod & mask_].desc, m, m.flags, 1, m.addr, m.len);
+		write(desc, m, m.flags, 1, m.addr, m.len);
+		will_be_written(desc, nullptr);
 		store_release(prod_->prod, prod + 1); /* B */
 		return 0;
 	}
@@ -96,7 +97,6 @@ public:
 
 		if (!fits(prod, 1)) [[unlikely]]
 			return -EAGAIN;
-		will_be_written(m, atomic);
 		write(desc, m, m.flags | TREADLE_F_EXT, !reads, reads ? 0 : m.addr, m.len);
 		desc.ep = desc.cond = desc.notify = desc.rest = desc.reserved1 = 0;
 		desc.threshold = desc.value = desc.rest_threshold = 0;
@@ -105,6 +105,7 @@ public:
 		desc.rma_iov_count = desc.fetch_iov_count = 0;
 		desc.result = atomic.result;
 		desc.compare = atomic.compare;
+		will_be_written(desc, nullptr);
 		store_release(prod_->prod, prod + 1); /* B */
 		return 0;
 	}

@@ -318,7 +318,7 @@ protected:
 	const std::uint64_t unheard_; /* levels of completion that a datagram does not have */
 	/* The same for the kernel, for calls that take no flags. */
 	std::uint32_t tx_flags_ = 0, rx_flags_ = 0, inject_flags_ = TREADLE_F_INJECT;
-	std::uint32_t tx_always_ = 0; /* for the kernel, what every transmit has */
+	std::uint32_t tx_always_ = 0, rx_always_ = 0; /* for the kernel, what every one has */
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
 	std::atomic<std::uint64_t> any_source_ = TREADLE_ADDR_ANY;
 	/* Its commands have to say whose they are. */

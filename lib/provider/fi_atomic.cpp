@@ -66,8 +66,9 @@ bool only_reads(std::uint8_t opcode, const fi_msg_atomic &msg) noexcept
 }
 
 /* Is there one buffer of each kind, and one target, all of the same length? Then one descriptor says all. */
-bool has_one_of_each(std::uint8_t opcode, const fi_msg_atomic &msg, const fi_msg_fetch &results,
-		     const fi_msg_compare &compares) noexcept
+[[gnu::always_inline]] inline bool has_one_of_each(std::uint8_t opcode, const fi_msg_atomic &msg,
+						   const fi_msg_fetch &results,
+						   const fi_msg_compare &compares) noexcept
 {
 	const auto one = [&msg](const fi_ioc *ioc, std::size_t count) {
 		return count == 1 && ioc && ioc->count == msg.rma_iov->count;
@@ -80,7 +81,16 @@ bool has_one_of_each(std::uint8_t opcode, const fi_msg_atomic &msg, const fi_msg
 	       (opcode != TREADLE_OP_COMPARE || one(compares.msg_iov, compares.iov_count));
 }
 
-/* The calls with vectors or a structure. Vectors take a command; so does what is refused, with a reason. */
+/* Vectors take a command, and rare flags; so does what is refused, with a reason. */
+template <class P>
+[[gnu::noinline]] ssize_t transfer_vectors(P &port, std::uint8_t opcode, const fi_msg_atomic &msg,
+					   std::uint64_t flags, fi_msg_fetch results,
+					   fi_msg_compare compares) noexcept
+{
+	return port.transmit(command_of(opcode, msg, results, compares), flags);
+}
+
+/* The calls with vectors or a structure. */
 template <class P>
 [[gnu::always_inline]] inline ssize_t
 transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t flags,
@@ -88,9 +98,10 @@ transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t f
 {
 	if (!known(msg.datatype, msg.op))
 		return port.refused(-FI_EOPNOTSUPP);
-	if (!has_one_of_each(opcode, msg, results, compares)) [[unlikely]]
-		return port.transmit(command_of(opcode, msg, results, compares), flags);
-	return port.transmit(
+	if (!has_one_of_each(opcode, msg, results, compares) || port.needs_command(opcode, flags))
+		[[unlikely]]
+		return transfer_vectors(port, opcode, msg, flags, results, compares);
+	return port.transmit_plain(
 		rma_message(opcode, only_reads(opcode, msg) ? nullptr : msg.msg_iov->addr,
 			    bytes(msg.rma_iov->count, msg.datatype), msg.addr, msg.rma_iov->addr,
 			    msg.rma_iov->key, msg.context),

@@ -273,6 +273,7 @@ void Port::update() noexcept
 	update_directed();
 	tx_always_ = own.tx_selective() ? 0 : TREADLE_F_COMPLETION;
 	tx_flags_ = tx_desc_flags(tx_op_flags_);
+	rx_always_ = own.rx_selective() ? 0 : TREADLE_F_COMPLETION;
 	rx_flags_ = rx_desc_flags(rx_op_flags_);
 	inject_flags_ =
 		TREADLE_F_INJECT | desc_flags_of(tx_op_flags_ & (FI_FENCE | FI_MATCH_COMPLETE));
@@ -288,8 +289,7 @@ void Port::update() noexcept
 std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
 {
 	/* Nothing is gained by putting off the doorbell of a receive, which hardly ever rings. */
-	return desc_flags_of(flags & (FI_COMPLETION | FI_MULTI_RECV | peek_flags)) |
-	       (endpoint_->rx_selective() ? 0 : TREADLE_F_COMPLETION);
+	return desc_flags_of(flags & (FI_COMPLETION | FI_MULTI_RECV | peek_flags)) | rx_always_;
 }
 
 int Port::control(int command, void *arg)

@@ -17,7 +17,7 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 };
 
 /* Is there one range, as long as the buffers? Then the first cache line of a descriptor says all. */
-[[gnu::always_inline]] inline bool has_one_range(const fi_msg_rma &msg) noexcept
+bool has_one_range(const fi_msg_rma &msg) noexcept
 {
 	std::uint64_t len = 0;
 
@@ -29,17 +29,34 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 	return len == msg.rma_iov->len;
 }
 
-/* The calls with a structure. Several ranges take a command; so does what is refused, with a reason. */
+/* Several ranges take a command; so does what is refused, with a reason. */
 template <class P>
-[[gnu::always_inline]] inline ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_rma &msg,
-					       std::uint64_t flags) noexcept
+[[gnu::noinline]] ssize_t transfer_vectors(P &port, std::uint8_t opcode, const fi_msg_rma &msg,
+					   std::uint64_t flags) noexcept
 {
-	if (!has_one_range(msg)) [[unlikely]]
+	if (!has_one_range(msg))
 		return port.transmit(command_of(opcode, msg), flags, msg.data);
 	Message message = rma_message(opcode, nullptr, 0, msg.addr, msg.rma_iov->addr,
 				      msg.rma_iov->key, msg.context);
 	message.data = msg.data;
 	return port.transmit(message, msg.msg_iov, msg.iov_count, flags);
+}
+
+/* The calls with a structure. */
+template <class P>
+[[gnu::always_inline]] inline ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_rma &msg,
+					       std::uint64_t flags) noexcept
+{
+	const iovec *here = msg.msg_iov;
+	const fi_rma_iov *there = msg.rma_iov;
+
+	if (msg.iov_count != 1 || msg.rma_iov_count != 1 || !here || !there ||
+	    here->iov_len != there->len || port.needs_command(opcode, flags)) [[unlikely]]
+		return transfer_vectors(port, opcode, msg, flags);
+	Message message = rma_message(opcode, here->iov_base, here->iov_len, msg.addr, there->addr,
+				      there->key, msg.context);
+	message.data = msg.data;
+	return port.transmit_plain(message, flags);
 }
 
 /* The calls of fi_rma(3), for one way of locking, and special as Calls says or not. */

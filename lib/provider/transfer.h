@@ -264,11 +264,7 @@ public:
 	{
 		if constexpr (Special) /* a tagged one takes one message, whatever the default is */
 			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
-		if (wraps(message.addr, message.len)) [[unlikely]]
-			return length_refused(name_of(message.opcode));
-		message.flags = rx_flags_;
-		message.peer |= any_source_.load(std::memory_order_relaxed);
-		return finish(rx_->post(message), message.opcode);
+		return receive_plain(message, rx_flags_);
 	}
 
 	/* The buffer is free at return, and success is not reported. */
@@ -302,11 +298,36 @@ public:
 	}
 
 	/* The same with any flags. */
-	[[gnu::always_inline]] ssize_t transmit(Message message, const Atomic &atomic,
-						std::uint64_t flags) noexcept
+	ssize_t transmit(Message message, const Atomic &atomic, std::uint64_t flags) noexcept
 	{
 		if (needs_command(message.opcode, flags)) [[unlikely]]
 			return transmit_command(message, flags, atomic);
+		return transmit_plain(message, atomic, flags);
+	}
+
+	/*
+	 * Must it say whose it is, or when it is to start? So does what is refused for its flags. What does not, and has
+	 * one buffer, is a plain message. It is built where that is known: what is given to other functions as well
+	 * would be kept in memory.
+	 */
+	bool needs_command(std::uint8_t opcode, std::uint64_t flags) const noexcept
+	{
+		return flags_for(opcode, flags) &
+			       (~transmit_flags(opcode) | unheard_ | FI_TRIGGER) ||
+		       shares_tx_;
+	}
+	[[gnu::always_inline]] ssize_t transmit_plain(Message message, std::uint64_t given) noexcept
+	{
+		const std::uint64_t flags = flags_for(message.opcode, given);
+
+		message.flags = tx_desc_flags(flags);
+		if (!(flags & FI_REMOTE_CQ_DATA))
+			message.data = 0;
+		return sent(tx_->post(message), message.opcode);
+	}
+	[[gnu::always_inline]] ssize_t transmit_plain(Message message, const Atomic &atomic,
+						      std::uint64_t flags) noexcept
+	{
 		message.flags = tx_desc_flags(flags);
 		return sent(tx_->post(message, atomic), message.opcode);
 	}
@@ -339,22 +360,20 @@ public:
 	[[gnu::always_inline]] ssize_t transmit(Message message, const iovec *iov,
 						std::size_t count, std::uint64_t flags) noexcept
 	{
-		if (count == 1 && iov) [[likely]] {
-			message.addr = address_of(iov->iov_base);
-			message.len = iov->iov_len;
-			return transmit_as(message, flags);
-		}
-		return transmit_vector(message, iov, count, flags);
+		if (count != 1 || !iov || needs_command(message.opcode, flags)) [[unlikely]]
+			return transmit_vector(message, iov, count, flags);
+		message.addr = address_of(iov->iov_base);
+		message.len = iov->iov_len;
+		return transmit_plain(message, flags);
 	}
-	ssize_t receive(Message message, const iovec *iov, std::size_t count,
-			std::uint64_t flags) noexcept
+	[[gnu::always_inline]] ssize_t receive(Message message, const iovec *iov, std::size_t count,
+					       std::uint64_t flags) noexcept
 	{
-		if (count == 1 && iov) {
-			message.addr = address_of(iov->iov_base);
-			message.len = iov->iov_len;
-			return receive_as(message, flags);
-		}
-		return receive_as(message, flags, Buffers(iov, count));
+		if (count != 1 || !iov || flags & ~(FI_COMPLETION | FI_MORE)) [[unlikely]]
+			return receive_vector(message, iov, count, flags);
+		message.addr = address_of(iov->iov_base);
+		message.len = iov->iov_len;
+		return receive_plain(message, desc_flags_of(flags & FI_COMPLETION) | rx_always_);
 	}
 
 	std::uint64_t rx_op_flags() const noexcept { return rx_op_flags_; }
@@ -370,20 +389,15 @@ public:
 	}
 
 private:
-	/* Must it say whose it is, or when it is to start? So does what is refused for its flags. */
-	bool needs_command(std::uint8_t opcode, std::uint64_t flags) const noexcept
-	{
-		return flags & (~transmit_flags(opcode) | unheard_ | FI_TRIGGER) || shares_tx_;
-	}
-	/* Out of line: a command is large. */
-	[[gnu::noinline]] ssize_t transmit_command(const Message &message, std::uint64_t flags,
-						   const Atomic &atomic) noexcept
+	/* Out of line: a command is large. By value: see needs_command(). */
+	[[gnu::noinline]] ssize_t transmit_command(Message message, std::uint64_t flags,
+						   Atomic atomic) noexcept
 	{
 		Command command = command_of(message, atomic);
 		return transmit(command, flags);
 	}
 	template <class... B>
-	[[gnu::noinline]] ssize_t transmit_command(const Message &message, std::uint64_t flags,
+	[[gnu::noinline]] ssize_t transmit_command(Message message, std::uint64_t flags,
 						   const B &...buffers) noexcept
 	{
 		Command command = command_of(message);
@@ -394,10 +408,34 @@ private:
 	[[gnu::noinline]] ssize_t transmit_vector(Message message, const iovec *iov,
 						  std::size_t count, std::uint64_t flags) noexcept
 	{
+		if (count == 1 && iov) {
+			message.addr = address_of(iov->iov_base);
+			message.len = iov->iov_len;
+			return transmit_as(message, flags);
+		}
 		return transmit_as(message, flags, Buffers(iov, count));
 	}
+	[[gnu::noinline]] ssize_t receive_vector(Message message, const iovec *iov,
+						 std::size_t count, std::uint64_t flags) noexcept
+	{
+		if (count == 1 && iov) {
+			message.addr = address_of(iov->iov_base);
+			message.len = iov->iov_len;
+			return receive_as(message, flags);
+		}
+		return receive_as(message, flags, Buffers(iov, count));
+	}
+	[[gnu::always_inline]] ssize_t receive_plain(Message message,
+						     std::uint32_t desc_flags) noexcept
+	{
+		if (wraps(message.addr, message.len)) [[unlikely]]
+			return length_refused(name_of(message.opcode));
+		message.flags = desc_flags;
+		message.peer |= any_source_.load(std::memory_order_relaxed);
+		return finish(rx_->post(message), message.opcode);
+	}
 	template <class... B>
-	[[gnu::always_inline]] ssize_t transmit_as(Message &message, std::uint64_t given,
+	[[gnu::always_inline]] ssize_t transmit_as(Message message, std::uint64_t given,
 						   const B &...buffers) noexcept
 	{
 		const std::uint64_t flags = flags_for(message.opcode, given);

@@ -290,36 +290,23 @@ void treadle_pm_exit(void)
 	destroy_workqueue(pm_wq);
 }
 
-/*
- * The first notifier of @mm waits, with the mmap_lock, for page faults under the locks of single
- * VMAs. One that waits for a page has let go of its VMA.
- */
-static struct mmu_notifier *notifier_get(struct mm_struct *mm, bool nowait)
-{
-	struct mmu_notifier *mn;
-
-	if (!nowait)
-		return mmu_notifier_get(&pm_notifier_ops, mm);
-	if (!mmap_write_trylock(mm))
-		return ERR_PTR(-EAGAIN);
-	mn = mmu_notifier_get_locked(&pm_notifier_ops, mm);
-	mmap_write_unlock(mm);
-	return mn;
-}
-
 /**
  * treadle_pm_join - the pagemap of the caller's memory, for @user
  * @user:	with @get and @mm_gone
- * @nowait:	don't wait for the mmap_lock
+ * @nowait:	don't wait for the mmap_lock if it is taken. Only a look, as 6.12 has no trylock of it
+ *		for writing: a holder that comes just then is waited for
  *
  * May sleep. The pagemap, held until treadle_pm_put(); or -EAGAIN: @nowait, and the lock is taken;
  * -EINTR: it would be the first one, and a signal is pending; -ENOMEM.
  */
 struct treadle_pm *treadle_pm_join(struct treadle_pm_user *user, bool nowait)
 {
-	struct mmu_notifier *mn = notifier_get(current->mm, nowait);
+	struct mmu_notifier *mn;
 	struct treadle_pm *pm;
 
+	if (nowait && rwsem_is_locked(&current->mm->mmap_lock))
+		return ERR_PTR(-EAGAIN);
+	mn = mmu_notifier_get(&pm_notifier_ops, current->mm);
 	if (IS_ERR(mn))
 		return ERR_CAST(mn);
 	pm = container_of(mn, struct treadle_pm, notifier);

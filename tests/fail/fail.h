@@ -194,9 +194,8 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define rhashtable_init	     treadle_table
 #define rhashtable_lookup_insert_fast(...) \
 	FAILS(-ENOMEM, rhashtable_lookup_insert_fast(__VA_ARGS__))
-#define rhashtable_insert_fast(...)  FAILS(-ENOMEM, rhashtable_insert_fast(__VA_ARGS__))
-#define mmu_notifier_get(...)	     FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get(__VA_ARGS__))
-#define mmu_notifier_get_locked(...) FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get_locked(__VA_ARGS__))
+#define rhashtable_insert_fast(...) FAILS(-ENOMEM, rhashtable_insert_fast(__VA_ARGS__))
+#define mmu_notifier_get(...)	    FAILS(ERR_PTR(-ENOMEM), mmu_notifier_get(__VA_ARGS__))
 #define account_locked_vm(mm, n, inc) \
 	((inc) ? FAILS(-ENOMEM, account_locked_vm(mm, n, inc)) : account_locked_vm(mm, n, inc))
 #define kthread_create_on_node(...) FAILS(ERR_PTR(-ENOMEM), kthread_create_on_node(__VA_ARGS__))

@@ -295,6 +295,26 @@ TEST_F(uring, a_signal_needs_no_worker)
 	}
 }
 
+#define RINGS 1000
+
+/* What it costs, for uapi.rst. With VM_ACCEL=icount these are instructions. */
+TEST_F(uring, a_doorbell_costs_more_than_by_lseek)
+{
+	__u64 begin = now_ns(), seek, call;
+
+	for (int i = 0; i < RINGS; i++)
+		ASSERT_EQ(0, doorbell_seek(self->n.fd, self->n.tx.id));
+	seek = now_ns() - begin;
+	for (int i = 0; i < RINGS; i++)
+		ASSERT_EQ(0, ring_doorbell(&self->n.tx));
+	call = now_ns() - begin - seek;
+	for (int i = 0; i < RINGS; i++)
+		ASSERT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL,
+				    (void *)(unsigned long)self->n.tx.id));
+	note("a doorbell with nothing to do: by lseek %llu ns, by ioctl %llu, by io_uring %llu",
+	     seek / RINGS, call / RINGS, (now_ns() - begin - seek - call) / RINGS);
+}
+
 /* --- what is refused ------------------------------------------------------------------ */
 
 TEST_F(uring, the_same_errors)

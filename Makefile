@@ -15,7 +15,7 @@
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched
 #
-# KERNEL=6.1, V=1: show commands; KERNEL=6.1-arm64: module and ABI's tests for an emulated arm64 machine
+# KERNEL=6.1, V=1: show commands; KERNEL=6.1-arm64, 6.12-arm64-16k: module and ABI's tests for an emulated arm64 machine
 
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -48,7 +48,7 @@ mirror-lto module-lto: mirror = build/kernel-$(release)-lto
 mirror-fail: extra := tests/fail
 # flock: two makes at once would write the same files.
 # What a kernel of another architecture is built for, and with.
-cross := $(if $(filter %-arm64,$(KERNEL)),aarch64-linux-gnu-)
+cross := $(if $(findstring -arm64,$(KERNEL)),aarch64-linux-gnu-)
 kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror) \
 	TREADLE_COVERAGE=$(if $(COVERAGE),y) $(if $(cross),ARCH=arm64 CROSS_COMPILE=$(cross))
 
@@ -125,8 +125,10 @@ build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib 
 	CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
 # PAGE_SIZE: of the machine where the tests of the ABI are to run.
 PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
-$(kselftests) build/arm64/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
-$(kselftests) build/arm64/%: include += -DPAGE=$(PAGE_SIZE)
+build/arm64/%: PAGE_SIZE := 4096
+build/arm64-16k/%: PAGE_SIZE := 16384
+$(kselftests) build/arm64/% build/arm64-16k/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
+$(kselftests) build/arm64/% build/arm64-16k/%: include += -DPAGE=$(PAGE_SIZE)
 build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
@@ -203,11 +205,12 @@ $(kselftests): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 
 # The ABI's tests again, for the machine that KERNEL=SERIES-arm64 emulates, against the libraries that it has.
-cross_tests := $(patsubst %.c,build/arm64/%,$(wildcard tests/kselftest/*.c tests/kselftest/arm64/*.c))
+cross_to := build/$(if $(filter %-16k,$(KERNEL)),arm64-16k,arm64)
+cross_tests := $(patsubst %.c,$(cross_to)/%,$(wildcard tests/kselftest/*.c tests/kselftest/arm64/*.c))
 cross-tests: $(cross_tests)
 	@:
 $(cross_tests): CC = $(cross)gcc-12 --sysroot=build/kernels/$(KERNEL)/root
-$(cross_tests): build/arm64/%: %.c | build/kselftest/kselftest_harness.h build/kernels/$(KERNEL)/release
+$(cross_tests): $(cross_to)/%: %.c | build/kselftest/kselftest_harness.h build/kernels/$(KERNEL)/release
 	$(call say,CC,$< (arm64))
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 

@@ -248,7 +248,7 @@ static void pins_as_nobody(void *arg)
 	need(destroy(fd, id) == 0);
 	need(status_kb("VmLck:") == 64);
 	/* A hole is found after part of it was pinned: that is given back. */
-	need(munmap(buf + (100 << 10), PAGE) == 0);
+	need(munmap(buf + (64 << 10), PAGE) == 0);
 	need(mr(fd, buf, 128 << 10, READS, TREADLE_MR_PINNED, &key, &id) == -EFAULT);
 	need(status_kb("VmLck:") == 64);
 	/* On demand costs nothing of this kind. */

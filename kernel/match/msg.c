@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: messages that are kept: held, parked with their sender, given back to the matcher */
+/*
+ * treadle: the life of allocated messages: references, parking with the sender, giving back to the
+ * matcher
+ */
 #include <linux/slab.h>
 
 #include "match/receive.h"
@@ -14,18 +17,33 @@ static void msg_release(struct kref *ref)
 	kvfree(msg);
 }
 
+/**
+ * treadle_msg_put - drop a reference to a message
+ * @msg:	an allocated message
+ *
+ * Context: No spinlock held: the last reference takes rx->lock to refund the charge.
+ */
 void treadle_msg_put(struct treadle_msg *msg)
 {
 	kref_put(&msg->ref, msg_release);
 }
 
-/* To be found by fi_cancel, and when its endpoint closes; under rx->lock. */
+/**
+ * treadle_msg_park - note at the sender that its message waits
+ * @msg:	the message, with its command
+ *
+ * So fi_cancel() finds it, and closing the sender's endpoint takes it back.
+ *
+ * Context: rx->lock of the target held. Takes the ep->lock of the sender.
+ * Return: 0, or the error of a sender that is closed: the message must not wait.
+ */
 int treadle_msg_park(struct treadle_msg *msg)
 {
 	struct treadle_ep *from = msg->cmd->ep;
 	int ret = 0;
 
-	msg->cmd->msg = msg; /* before it can be found */
+	lockdep_assert_held(&msg->to->rx->lock);
+	msg->cmd->msg = msg; /* before the command can be found */
 	spin_lock(&from->lock);
 	if (from->dead || from->severed)
 		ret = treadle_ep_error(from);
@@ -35,14 +53,22 @@ int treadle_msg_park(struct treadle_msg *msg)
 	return ret;
 }
 
-/*
- * @msg, whose place was kept, is there for the next receive. Under rx->lock. So it is if the endpoint is closed that has
- * armed the receive, and the sender was told that the message is sent.
+/**
+ * treadle_msg_give_back - offer a lent or claimed message to the next receive again
+ * @rx:	the ring of its target
+ * @msg:	the message; it is in no matcher, but has kept its place
+ * @run:	takes the delivery if a posted receive matches at once
+ *
+ * So no message is lost after its send has completed, when the endpoint that has armed the receive
+ * closes.
+ *
+ * Context: rx->lock held.
  */
 void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 {
+	lockdep_assert_held(&rx->lock);
 	msg->done = 0;
-	msg->recv = msg->claimed ? NULL : treadle_rx_match(rx, msg); /* one that was posted since */
+	msg->recv = msg->claimed ? NULL : treadle_rx_match(rx, msg); /* posted since it left */
 	msg->lent = msg->recv && treadle_rx_lends(msg->recv, msg);
 	if (msg->recv) {
 		if (!msg->lent)
@@ -55,9 +81,9 @@ void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struc
 	if (msg->claimed)
 		return;
 	msg->queued = true;
-	rx->returned++; /* who has looked beyond its place begins anew */
+	rx->returned++; /* a search that has passed its place begins anew */
 	treadle_match_unmark(&rx->at);
-	/* or one that is in the ring, or to come (C) */
+	/* a matching receive may be in the ring, or be posted later (C) */
 	treadle_ring_want_doorbell(&rx->ring);
 	treadle_rx_hand_over(rx);
 }

@@ -2,14 +2,14 @@
 /*
  * treadle: receives that take several messages
  *
- * fi_msg(3), FI_MULTI_RECV. Each message gets the next bytes of the buffer as a
- * part, which is a receive of its own, so that several can be copied at once. The
- * rest stays posted until less than the minimum is left, or it is canceled, or
- * nobody reads its completions: what they need is not to be had without end.
+ * fi_msg(3), FI_MULTI_RECV. Each message gets the next bytes of the buffer as a part. A part is a
+ * receive of its own, so that several can be copied at once. The rest stays posted until less than
+ * the minimum is left, or until it is canceled. It also ends early when the process reads no
+ * completions: parts and kept completions would need memory without end.
  *
- * The buffer is released after all of its parts have been told of. A part that is
- * the only one left says so itself (FI_MULTI_RECV); if the last ones finish side
- * by side, a completion of its own says so behind them.
+ * The buffer is released after all of its parts were reported. If a part is the only one left, its
+ * own completion releases the buffer (FI_MULTI_RECV). If the last parts finish at the same time, a
+ * completion of the multi-receive follows and releases it.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -17,13 +17,21 @@
 
 #include "match/receive.h"
 
-/* Cut off what @msg gets. False: that was the end of it. */
+/**
+ * treadle_multi_cut - cut the part for a message off a multi-receive
+ * @multi:	the multi-receive, not posted
+ * @msg:	the message; msg->part becomes the part
+ *
+ * Context: rx->lock of @multi held.
+ * Return: true if the rest has to be posted again, false if it takes no more messages.
+ */
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
 {
 	const struct treadle_cq *cq = msg->to->rx_cq;
 	u64 len = min(msg->len, multi->one.len);
 	u32 kept;
 
+	lockdep_assert_held(&multi->rx->lock);
 	msg->part.addr = multi->one.addr;
 	msg->part.len = len;
 	multi->one.addr += len;
@@ -35,9 +43,17 @@ bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg)
 	return !multi->over;
 }
 
-/*
- * What was cut off for @msg, at the expense of its receiver, or NULL: no memory. If it was had only beyond the limit, and
- * completions are kept, each buffer takes one more message, and that is all of them.
+/**
+ * treadle_multi_part - allocate the part of a multi-receive that was cut for a message
+ * @msg:	the message; msg->recv is the multi-receive
+ * @run:	of the caller
+ *
+ * The context that receives is charged, beyond its limit if necessary. rx->poor notes that. While
+ * completions are kept, too, each multi-receive takes one more message then, and ends:
+ * treadle_multi_cut().
+ *
+ * Context: May sleep.
+ * Return: the part, or NULL: no memory.
  */
 struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct treadle_run *run)
 {
@@ -48,8 +64,8 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct tr
 
 	part = kzalloc(sizeof(*part),
 		       treadle_run_is_for(run, ctx) ? TREADLE_GFP : TREADLE_GFP_OTHER);
-	if (unlikely(!part !=
-		     rx->poor)) /* races are harmless: it is asked again with each message */
+	/* races are harmless: each message sets it anew */
+	if (unlikely(!part != rx->poor))
 		WRITE_ONCE(rx->poor, !part);
 	if (unlikely(!part))
 		part = kzalloc(sizeof(*part), TREADLE_GFP_BEYOND) ?:
@@ -68,11 +84,14 @@ struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct tr
 	return part;
 }
 
-/* Nobody is in it any more, and nobody will be. */
+/* Report the end of @multi: no part is left, and none will be cut. */
 static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
 {
 	if (!multi->error) {
-		/* the end is no message: it is told of at any rate, and not counted */
+		/*
+		 * The end is no message: it is always reported, unless a part did so, and not
+		 * counted.
+		 */
 		if (multi->told)
 			multi->flags &= ~TREADLE_F_COMPLETION;
 		else if (!(multi->flags & TREADLE_F_WORK))
@@ -82,6 +101,7 @@ static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 	treadle_rx_tell(multi, ep, multi->error, run);
 }
 
+/* A part has finished, or was never received. Whichever is the last ends @multi. */
 static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
 {
 	bool ended;
@@ -93,7 +113,7 @@ static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 		multi_end(multi, ep, run);
 }
 
-/* The counter of the command gets the bytes as they come. At the end it gets none, or the error. */
+/* Count the bytes of a part on the counter of the command. The end counts only an error. */
 static void count_part(const struct treadle_recv *multi, u64 len, struct treadle_run *run)
 {
 	struct treadle_cntr *notify = multi->cmd ? multi->cmd->notify : NULL;
@@ -102,13 +122,25 @@ static void count_part(const struct treadle_recv *multi, u64 len, struct treadle
 		treadle_cntr_count(notify, len, 0, run);
 }
 
-/* A message has been placed in its part, or could not be. False: its endpoint has closed, nobody has received it. */
+/**
+ * treadle_multi_finish - a message was copied into its part, or the copy has failed
+ * @msg:	the message; msg->recv is the part
+ * @error:	0, or why it has failed
+ * @run:	takes what the completion fires
+ *
+ * Context: No spinlock held. Takes rx->lock, cq->lock.
+ * Return: false if the endpoint of the message has closed: the message was not received, and the
+ * part is gone.
+ */
 bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run)
 {
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
 
 	spin_lock(&multi->rx->lock);
-	/* without a queue nobody would hear of it here: then the end is told where there is one */
+	/*
+	 * An endpoint without a completion queue can't report the end: multi_end() finds one that
+	 * can.
+	 */
 	if (multi->over && multi->parts == 1 && !multi->error && !multi->told && msg->to->rx_cq &&
 	    !READ_ONCE(msg->to->dead)) {
 		multi->told = true;
@@ -123,14 +155,23 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 		multi_put(multi, msg->to, run);
 		return true;
 	}
-	/* others tell of the end, before which nobody looks, and which waits for this part */
+	/* the end is still to be reported; multi_end() reads ->told only once this part is put */
 	if (part->flags & TREADLE_F_MULTI_RECV)
 		multi->told = false;
 	treadle_multi_put_back(msg, run);
 	return false;
 }
 
-/* What was cut off @multi for @msg is given back if it is still what comes next. */
+/**
+ * treadle_multi_uncut - undo treadle_multi_cut() for a message that was not received
+ * @msg:	the message
+ * @multi:	the multi-receive
+ * @run:	takes what the end of @multi fires
+ *
+ * Its bytes are free again if no other part was cut since; else they are lost.
+ *
+ * Context: No spinlock held. Takes rx->lock.
+ */
 void treadle_multi_uncut(struct treadle_msg *msg, struct treadle_recv *multi,
 			 struct treadle_run *run)
 {
@@ -143,7 +184,13 @@ void treadle_multi_uncut(struct treadle_msg *msg, struct treadle_recv *multi,
 	multi_put(multi, msg->to, run);
 }
 
-/* The message was not to be had. */
+/**
+ * treadle_multi_put_back - free the part of a message that was not received
+ * @msg:	the message; msg->recv is the part
+ * @run:	takes what the end of the multi-receive fires
+ *
+ * Context: No spinlock held. Takes rx->lock.
+ */
 void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_recv *part = msg->recv, *multi = part->multi;
@@ -152,18 +199,33 @@ void treadle_multi_put_back(struct treadle_msg *msg, struct treadle_run *run)
 	treadle_multi_uncut(msg, multi, run);
 }
 
-/* Taken out of the matcher for good, with an error or silently. True: nobody is in it. */
+/**
+ * treadle_multi_cancel - end a multi-receive that was taken out of the matcher
+ * @multi:	the multi-receive
+ * @error:	with which it completes; 0: without a completion
+ *
+ * Context: rx->lock of @multi held.
+ * Return: true if no part is left, and the caller has to complete or free @multi; false if its
+ * last part ends it.
+ */
 bool treadle_multi_cancel(struct treadle_recv *multi, int error)
 {
+	lockdep_assert_held(&multi->rx->lock);
 	multi->over = true;
 	multi->error = error;
 	multi->told = !error;
 	return !multi->parts;
 }
 
-/* Nobody has heard of that. Under rx->lock. */
+/**
+ * treadle_multi_uncancel - undo treadle_multi_cancel(), which was not reported
+ * @multi:	the multi-receive
+ *
+ * Context: rx->lock of @multi held.
+ */
 void treadle_multi_uncancel(struct treadle_recv *multi)
 {
+	lockdep_assert_held(&multi->rx->lock);
 	multi->over = multi->told = false;
 	multi->error = 0;
 }

@@ -2,9 +2,9 @@
 /*
  * treadle: looking at messages that wait, claiming and discarding them
  *
- * fi_tagged(3), FI_PEEK, FI_CLAIM, FI_DISCARD. A message that was claimed has left
- * the queue: no receive finds it, and its sender can't take it back. It is kept,
- * within the same budget, by the context of who has claimed it.
+ * fi_tagged(3), FI_PEEK, FI_CLAIM, FI_DISCARD. A claimed message has left the queue: no other
+ * receive matches it, and its sender can't take it back. It is kept by the context of the claim,
+ * and stays charged to the ring.
  */
 #include <linux/sched/signal.h>
 
@@ -12,7 +12,13 @@
 
 #define PEEKS (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD)
 
-/* Only what receives a claimed message has a buffer. */
+/**
+ * treadle_peek_prep - validate the flags PEEK, CLAIM and DISCARD of a receive
+ * @d:	its descriptor
+ *
+ * Context: any.
+ * Return: 0, or -EINVAL: a combination without meaning, or a buffer where no message is received.
+ */
 int treadle_peek_prep(const struct treadle_desc *d)
 {
 	switch (d->flags & PEEKS) {
@@ -31,7 +37,7 @@ int treadle_peek_prep(const struct treadle_desc *d)
 
 #define PEEK_LOOKS 4096u /* messages looked at under one hold of the lock */
 
-/* The oldest message for @recv, or NULL. Drops rx->lock now and then. */
+/* The oldest message that matches @recv, or NULL. Drops rx->lock, and may sleep then. */
 static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadle_recv *recv,
 				      struct treadle_run *run) __must_hold(&rx->lock)
 {
@@ -41,13 +47,17 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 	u64 returned = rx->returned;
 	u32 looks = PEEK_LOOKS;
 
+	lockdep_assert_held(&rx->lock);
 	treadle_match_mark_init(&mark);
 	while (!(m = treadle_match_seek(match, &recv->m, &mark, &looks)) &&
 	       treadle_match_marked(&mark)) {
 		spin_unlock(&rx->lock);
 		treadle_run_pause(run);
 		spin_lock(&rx->lock);
-		/* perhaps to where it has looked; each time an endpoint of its own process closes, so this ends */
+		/*
+		 * A message may have come back to a place that was passed: begin anew. Messages
+		 * come back only when an endpoint of this process closes, so this ends.
+		 */
 		if (rx->returned != returned)
 			treadle_match_unmark(&mark);
 		returned = rx->returned;
@@ -60,7 +70,10 @@ static struct treadle_match_msg *look(struct treadle_rx *rx, const struct treadl
 	return m;
 }
 
-/* The message that is meant, or NULL. With rx->lock, as what follows. */
+/*
+ * The message that a peek, or the use of a claim, means; or NULL. Drops rx->lock, and may sleep
+ * then.
+ */
 static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv *recv,
 				struct treadle_run *run)
 {
@@ -69,8 +82,9 @@ static struct treadle_msg *find(struct treadle_rx *rx, const struct treadle_recv
 	};
 	struct treadle_match_msg *m;
 
+	lockdep_assert_held(&rx->lock);
 	if (recv->flags & TREADLE_F_PEEK) {
-		treadle_rx_take(rx, NULL, run); /* those posted before come before */
+		treadle_rx_take(rx, NULL, run); /* older receives match first */
 		m = look(rx, recv, run);
 	} else {
 		m = treadle_match_find(&rx->match[TREADLE_CLAIMED], &claimed);
@@ -85,12 +99,13 @@ struct unclaimed {
 };
 
 /*
- * In the matcher of claimed messages the key is the context. The tag stays as it is: who is looking at
- * the message reads it after he has dropped rx->lock.
+ * Move @msg to the matcher of claimed messages, where the key is @context. msg->m.tag stays as it
+ * is: a peek that has found @msg reads it after dropping rx->lock.
  */
 static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context,
 		  struct unclaimed *was)
 {
+	lockdep_assert_held(&rx->lock);
 	was->seq = treadle_match_keep_place(&msg->m, &was->place);
 	treadle_rx_dequeue(rx, msg, NULL);
 	treadle_match_keep_as(&rx->match[TREADLE_CLAIMED], &msg->m, context);
@@ -98,14 +113,16 @@ static void claim(struct treadle_rx *rx, struct treadle_msg *msg, u64 context,
 }
 
 /*
- * Nobody hears of the claim, as the endpoint that asked has closed: the message is there for the next receive, as it was.
- * Or (an error) its sender has closed meanwhile: that is what its command is told, and it is in no queue.
+ * Undo a claim that can't be reported, as its endpoint has closed: the next receive may match the
+ * message, at its old place. Returns an error if its sender has closed meanwhile: then the message
+ * is in no queue, and the caller completes the sender's command with that error.
  */
 static int unclaim(struct treadle_rx *rx, struct treadle_msg *msg, struct unclaimed *was,
 		   struct treadle_run *run) __must_hold(&rx->lock)
 {
 	int ret = 0;
 
+	lockdep_assert_held(&rx->lock);
 	treadle_match_remove_msg(&rx->match[TREADLE_CLAIMED], &msg->m);
 	treadle_match_lend_at(&msg->m, &was->place, was->seq);
 	msg->claimed = false;
@@ -119,7 +136,7 @@ static int unclaim(struct treadle_rx *rx, struct treadle_msg *msg, struct unclai
 	return ret;
 }
 
-/* A message was claimed: is anybody told? */
+/* Report that @msg was claimed, or undo the claim. */
 static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_msg *msg,
 			 struct unclaimed *was, struct treadle_run *run)
 {
@@ -128,7 +145,10 @@ static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struc
 	int ret = 0;
 
 	spin_lock(&rx->lock);
-	/* what has no receive is still claimed, or failed: closing takes this lock after it has set dead */
+	/*
+	 * A message without a receive is still claimed, or has failed: closing takes rx->lock
+	 * after it has set dead, and then fails claimed messages.
+	 */
 	if (!told && !msg->recv && !READ_ONCE(msg->to->dead))
 		ret = unclaim(rx, msg, was, run);
 	else
@@ -142,6 +162,14 @@ static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struc
 	}
 }
 
+/**
+ * treadle_peek_issue - execute a receive with PEEK, CLAIM or DISCARD
+ * @recv:	the receive of a command; consumed
+ * @ep:	its endpoint, held by the caller
+ * @run:	takes the delivery of a claimed message
+ *
+ * Context: May sleep. Takes rx->lock.
+ */
 void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run)
 {
 	u32 what = recv->flags & PEEKS;
@@ -152,8 +180,9 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 	spin_lock(&rx->lock);
 	msg = find(rx, recv, run);
 	/*
-	 * One that fired before its endpoint closed takes no message, which may be for another endpoint. Closing
-	 * sets dead, then takes rx->lock: whoever has not seen it here came before.
+	 * A command that fired before its endpoint closed must take no message: it may be for
+	 * another endpoint. Closing sets dead, and then takes rx->lock: if dead is not seen here,
+	 * this came first.
 	 */
 	if (unlikely(READ_ONCE(ep->dead)))
 		msg = NULL;
@@ -164,7 +193,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 		else if (what != TREADLE_F_PEEK)
 			treadle_rx_dequeue(rx, msg, what == TREADLE_F_CLAIM ? recv : NULL);
 		if (!(what & TREADLE_F_PEEK))
-			msg->recv = recv; /* the claim is used */
+			msg->recv = recv; /* the claim is used up */
 	}
 	spin_unlock(&rx->lock);
 	if (!msg) {
@@ -172,11 +201,15 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 		return;
 	}
 	if (what == TREADLE_F_CLAIM) {
-		/* perhaps of another endpoint, which may have closed since: not in the memory of this doorbell */
+		/*
+		 * The message may be for another endpoint of the ring. Closing that one does not
+		 * wait for this doorbell, so the copy must not use the doorbell's own address
+		 * space (run->own): a job copies.
+		 */
 		msg->job.ctx = rx->obj.ctx;
 		treadle_run_add(run, &msg->job);
 	} else {
-		recv->one.len = U64_MAX; /* so that all of the message counts */
+		recv->one.len = U64_MAX; /* so that the completion has the length of the message */
 		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
 			tell_claimed(recv, ep, msg, &was, run);
 		else
@@ -185,7 +218,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 	if (what & TREADLE_F_DISCARD) {
 		if (msg->cmd)
 			treadle_cmd_complete(msg->cmd, 0, run);
-		treadle_msg_put(msg); /* the queue's */
+		treadle_msg_put(msg); /* the reference of the queue */
 	}
 	treadle_msg_put(msg);
 	treadle_rx_grow(rx, TREADLE_CLAIMED, run);

@@ -2,9 +2,9 @@
 /*
  * treadle: the receive side: from the ring into the matcher and out of it
  *
- * Posting costs no system call: a receive lies in the ring until somebody looks
- * for it, mostly a sender. Whoever has rx->lock takes what is there. A receive
- * first looks for a message that waits; only if there is none it is posted.
+ * Posting costs no system call: a receive stays in the ring until a sender, the owner's doorbell
+ * or the owner's worker takes it, under rx->lock. A receive that was taken first looks for a
+ * waiting message, and is posted in the matcher only if there is none.
  *
  * While messages wait, the ring asks for a doorbell (barrier C).
  */
@@ -15,25 +15,32 @@
 #include "match/receive.h"
 
 #define TAKE_BATCH   64	   /* receives taken under one hold of the lock */
-#define TAKE_LOOKS   4096u /* messages looked at, if they have masks */
-#define TAKE_BATCHES 64	   /* of these for somebody else */
+#define TAKE_LOOKS   4096u /* messages that receives with masks look at under one hold */
+#define TAKE_BATCHES 64	   /* holds of the lock by a run that is not of the ring's context */
 
-/*
- * Who tells of what is nobody's, with rx->lock: one with a queue if there is one (they come first), and not one that
- * closes, as nobody would hear of it, unless there is nobody else. NULL: none receives here.
+/**
+ * treadle_rx_ep - the endpoint that reports what belongs to no endpoint of a ring
+ * @rx:	the ring
+ *
+ * Endpoints with a completion queue come first in rx->eps. A closing endpoint is passed over, as
+ * its completions are dropped, unless all are closing.
+ *
+ * Context: rx->lock held.
+ * Return: the endpoint, which is not held; NULL if none receives here.
  */
 struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
 {
 	struct treadle_ep *ep;
 
+	lockdep_assert_held(&rx->lock);
 	list_for_each_entry(ep, &rx->eps, rx_link)
 		if (likely(!READ_ONCE(ep->dead)) ||
-		    READ_ONCE(rx->obj.ctx->dead)) /* all of them are then */
+		    READ_ONCE(rx->obj.ctx->dead)) /* all endpoints are dead */
 			return ep;
 	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
 }
 
-/* What to receive, from a judged descriptor; from anybody. */
+/* Set up @recv from @d, a copy that user space cannot change. It accepts any source. */
 static __always_inline void recv_set(struct treadle_recv *recv, const struct treadle_desc *d)
 {
 	recv->context = d->context;
@@ -43,7 +50,7 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 	recv->iov_count = d->iov_count;
 	recv->space = d->opcode == TREADLE_OP_TRECV;
 	recv->kind = TREADLE_RECV_ONE;
-	/* what has a vector is refused */
+	/* a multi-receive with a vector was refused */
 	if (unlikely(d->flags & TREADLE_F_MULTI_RECV) && d->iov_count <= 1) {
 		recv->kind = TREADLE_RECV_MULTI;
 		recv->min = d->data;
@@ -57,26 +64,41 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 	recv->m.node.seq = 0;
 }
 
-/* Only from whom a descriptor names: by the port, as who sends by whichever context is the same sender. */
+/*
+ * Accept only the peer that a descriptor names, by its port: all contexts of a scalable endpoint
+ * are one sender.
+ */
 static void recv_from(struct treadle_recv *recv, int route, u32 name)
 {
 	recv->m.node.src = route ? TREADLE_SRC_NOBODY : (u16)name;
 }
 
-/* As the first endpoint with an address vector knows @peer now; -EDESTADDRREQ: it does not, or there is none. */
+/*
+ * Accept only @peer, as the first endpoint with an address vector resolves it now. Returns
+ * -EDESTADDRREQ if there is no such endpoint, or @peer is not in the vector.
+ */
 static int recv_from_peer(struct treadle_rx *rx, struct treadle_recv *recv, u64 peer)
 {
 	struct treadle_ep *ep = list_first_entry_or_null(&rx->named, struct treadle_ep, named_link);
 	u32 name = 0;
 	int ret = ep ? treadle_av_resolve(ep->av, peer, &name) : -EDESTADDRREQ;
 
+	lockdep_assert_held(&rx->lock);
 	recv_from(recv, ret, name);
 	return ret == -EDESTADDRREQ ? ret : 0;
 }
 
-/*
- * What a command receives, from whom its index meant when that was submitted; *error: why it does not.
- * In place of its descriptor, but that of one that repeats.
+/**
+ * treadle_cmd_recv - make the receive of a command
+ * @cmd:	the command, on the heap
+ * @error:	set to 0, or to the error with which the receive has to be completed
+ *
+ * The source is the one that was resolved when the command was submitted (cmd->route, cmd->port).
+ * The receive lies over the descriptor of @cmd, except for a command that repeats: that brings its
+ * own.
+ *
+ * Context: any.
+ * Return: the receive, which owns @cmd.
  */
 struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 {
@@ -98,43 +120,72 @@ struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 	return recv;
 }
 
-/* A receive for a slot of the ring, or NULL. With rx->lock. */
+/* A receive for a slot of the ring, or NULL. */
 static struct treadle_recv *recv_alloc(struct treadle_rx *rx)
 {
 	struct treadle_recv *recv = rx->free;
 
+	lockdep_assert_held(&rx->lock);
 	if (recv)
 		rx->free = recv->next;
 	return recv;
 }
 
-/* --- the matcher, with rx->lock -------------------------------------------------------- */
+/* --- the matcher ------------------------------------------------------------------------- */
 
-/* Nobody waits for a receive any more: whoever posts one need not ring. */
+/**
+ * treadle_rx_quiet - stop asking for doorbells if no message waits for a receive
+ * @rx:	the ring
+ *
+ * After the end of its connection a ring goes on asking, as what is posted there has to be
+ * canceled.
+ *
+ * Context: rx->lock held.
+ */
 void treadle_rx_quiet(struct treadle_rx *rx)
 {
+	lockdep_assert_held(&rx->lock);
 	if (!rx->match[TREADLE_PLAIN].messages && !rx->match[TREADLE_TAGGED].messages && !rx->shut)
 		treadle_ring_quiet(&rx->ring);
 }
 
-/* May @recv go, with another endpoint, while @msg is copied to it? Then nobody else has what its sender has forgotten. */
+/**
+ * treadle_rx_lends - does a message keep its place in the matcher while it is delivered?
+ * @recv:	the receive that @msg has matched
+ * @msg:	the message
+ *
+ * If @recv belongs to another endpoint than @msg, that may close during the copy, and @msg has to
+ * be given back. There is no other copy of @msg once its sender's command is completed.
+ *
+ * Context: rx->lock held.
+ * Return: true if the place has to be kept (treadle_msg.lent).
+ */
 bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg)
 {
+	lockdep_assert_held(&recv->rx->lock);
 	return !msg->cmd && recv->cmd && recv->cmd->ep != msg->to;
 }
 
-/* A message leaves the queue: matched with @recv, or (NULL) withdrawn or failed. */
+/**
+ * treadle_rx_dequeue - take a message out of the matcher
+ * @rx:	the ring of its target
+ * @msg:	the message, queued or claimed
+ * @recv:	the receive that it has matched, or NULL: it is withdrawn, or fails
+ *
+ * Context: rx->lock held. Takes the ep->lock of the sender.
+ */
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 			const struct treadle_recv *recv)
 {
 	struct treadle_match *match = &rx->match[msg->claimed ? TREADLE_CLAIMED : msg->space];
 
+	lockdep_assert_held(&rx->lock);
 	msg->lent = recv && treadle_rx_lends(recv, msg);
 	if (unlikely(msg->lent))
 		treadle_match_lend_msg(match, &msg->m);
 	else
 		treadle_match_remove_msg(match, &msg->m);
-	if (msg->cmd && msg->queued) { /* not what is claimed: that was when it was claimed */
+	if (msg->cmd && msg->queued) { /* a claimed message was unparked when it was claimed */
 		spin_lock(&msg->cmd->ep->lock);
 		rb_erase(&msg->cmd->by_context, &msg->cmd->ep->parked);
 		spin_unlock(&msg->cmd->ep->lock);
@@ -143,8 +194,16 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 	treadle_rx_quiet(rx);
 }
 
+/**
+ * treadle_rx_post - put a receive into the matcher, at its place by sequence number
+ * @rx:	the ring
+ * @recv:	the receive; the matcher has room for its mask (treadle_match_room())
+ *
+ * Context: rx->lock held.
+ */
 void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 {
+	lockdep_assert_held(&rx->lock);
 	treadle_match_post(&rx->match[recv->space], &recv->m);
 	if (likely(!recv->cmd)) {
 		treadle_recv_slot(recv)->posted = true;
@@ -157,26 +216,38 @@ void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 	treadle_armed_insert(treadle_recv_root(recv), &recv->cmd->armed);
 }
 
-/* @recv is for @msg; what is left of a multi-receive stays where it was among those posted. */
+/* @recv has matched @msg. The rest of a multi-receive is posted again, at its old place. */
 static __always_inline void rx_meet(struct treadle_rx *rx, struct treadle_recv *recv,
 				    struct treadle_msg *msg)
 {
+	lockdep_assert_held(&rx->lock);
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
 		treadle_rx_post(rx, recv);
 }
 
-/* Messages may wait for @recv that have not been looked at; @next: it goes on with those. */
+/*
+ * Waiting messages have to be compared with @recv: treadle_rx_take() does that. @next: rx->at is
+ * the mark of @recv, so it comes first.
+ */
 static void rx_add_fed(struct treadle_rx *rx, struct treadle_recv *recv, bool next)
 {
+	lockdep_assert_held(&rx->lock);
 	list_add(&recv->m.wild, next ? &rx->feeding : rx->feeding.prev);
-	if (recv->cmd) { /* to be found when its endpoint closes */
+	if (recv->cmd) { /* so that it is found when its endpoint closes */
 		recv->cmd->recv = recv;
 		list_add(&recv->cmd->wait, &recv->cmd->ep->feeding);
 	}
 }
 
+/**
+ * treadle_rx_unfeed - take a receive off rx->feeding
+ * @recv:	the receive
+ *
+ * Context: rx->lock held.
+ */
 void treadle_rx_unfeed(struct treadle_recv *recv)
 {
+	lockdep_assert_held(&recv->rx->lock);
 	list_del(&recv->m.wild);
 	if (recv->cmd) {
 		list_del(&recv->cmd->wait);
@@ -185,8 +256,9 @@ void treadle_rx_unfeed(struct treadle_recv *recv)
 }
 
 /*
- * Find the message that waits for @recv. True: it is taken care of; false: post it. After *looks
- * messages it is the first of rx->feeding, and somebody has to go on: treadle_rx_take().
+ * Find the message that waits for @recv. False: there is none, and the caller posts @recv. True:
+ * @recv has matched, or *looks messages were compared without a match. Then @recv is the first of
+ * rx->feeding, and treadle_rx_take() has to go on.
  */
 static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv *recv, u32 *looks,
 				     struct treadle_run *run)
@@ -195,11 +267,12 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 	struct treadle_match_msg *m;
 	struct treadle_msg *msg;
 
+	lockdep_assert_held(&rx->lock);
 	if (likely(!match->messages && !treadle_match_marked(&rx->at)))
 		return false;
 	m = treadle_match_seek(match, &recv->m, &rx->at, looks);
 	if (!m) {
-		/* without a mask it was found by hash; then the mark is that of another */
+		/* without a mask the search was by hash, and the mark belongs to another receive */
 		if (!recv->m.ignore || !treadle_match_marked(&rx->at))
 			return false;
 		rx_add_fed(rx, recv, true);
@@ -208,7 +281,7 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 	msg = container_of(m, struct treadle_msg, m);
 	treadle_rx_dequeue(rx, msg, recv);
 	msg->recv = recv;
-	/* more may wait for it: that is for treadle_rx_take, which counts its steps */
+	/* the rest may match more messages: treadle_rx_take() goes on, and counts its steps */
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
 		rx_add_fed(rx, recv, true);
 	msg->job.ctx = rx->obj.ctx;
@@ -217,14 +290,16 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 }
 
 /*
- * One with a mask looks at messages one by one: more than @looks of them are for treadle_rx_take, too. Until that is done
- * who comes next finds what is posted, if younger, and not what is to be looked at.
+ * A receive with a mask is compared with messages one by one. After @looks of them, the rest is
+ * left to treadle_rx_take(). Until that is done, an arriving message may match a younger posted
+ * receive, but none on rx->feeding.
  */
 static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, u32 looks,
 		     struct treadle_run *run)
 {
 	struct treadle_match *match = &rx->match[recv->space];
 
+	lockdep_assert_held(&rx->lock);
 	if (recv->m.ignore &&
 	    ((match->messages && !looks) || treadle_match_marked(&rx->at) ||
 	     !list_empty(&rx->feeding) || !treadle_match_room(match, recv->m.ignore)))
@@ -233,27 +308,39 @@ static void rx_place(struct treadle_rx *rx, struct treadle_recv *recv, u32 looks
 		treadle_rx_post(rx, recv);
 }
 
-/* Whoever places it goes on with treadle_rx_feed(). */
+/**
+ * treadle_rx_place - match a new receive with a waiting message, or post it
+ * @rx:	the ring
+ * @recv:	the receive of a command
+ * @run:	takes the delivery of a message that has matched
+ *
+ * The caller calls treadle_rx_feed() afterwards.
+ *
+ * Context: rx->lock held.
+ */
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
+	lockdep_assert_held(&rx->lock);
 	recv->m.node.seq = rx->seq++;
 	rx_place(rx, recv, 0, run);
 }
 
-/* Take the first receive of rx->feeding, or NULL. */
+/* Take the first receive off rx->feeding. NULL if that is empty. */
 static struct treadle_recv *rx_fed(struct treadle_rx *rx)
 {
 	struct treadle_recv *recv =
 		list_first_entry_or_null(&rx->feeding, struct treadle_recv, m.wild);
 
+	lockdep_assert_held(&rx->lock);
 	if (recv)
 		treadle_rx_unfeed(recv);
 	return recv;
 }
 
-/* Nobody who waits is for it. */
+/* Post @recv, which no waiting message matches. -ENOSPC: too many receives with masks. */
 static int rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 {
+	lockdep_assert_held(&rx->lock);
 	if (unlikely(recv->m.ignore) &&
 	    !treadle_match_room(&rx->match[recv->space], recv->m.ignore))
 		return -ENOSPC;
@@ -261,8 +348,10 @@ static int rx_post(struct treadle_rx *rx, struct treadle_recv *recv)
 	return 0;
 }
 
+/* @recv has left the matcher: forget what is kept to find it there. */
 static void rx_unpost(struct treadle_recv *recv)
 {
+	lockdep_assert_held(&recv->rx->lock);
 	if (likely(!recv->cmd)) {
 		treadle_recv_slot(recv)->posted = false;
 		return;
@@ -271,19 +360,33 @@ static void rx_unpost(struct treadle_recv *recv)
 	recv->cmd->recv = NULL;
 }
 
-/* Take a posted receive out of the matcher. */
+/**
+ * treadle_rx_withdraw - take a posted receive out of the matcher
+ * @recv:	the receive
+ *
+ * Context: rx->lock held.
+ */
 void treadle_rx_withdraw(struct treadle_recv *recv)
 {
+	lockdep_assert_held(&recv->rx->lock);
 	treadle_match_remove_recv(&recv->rx->match[recv->space], &recv->m);
 	rx_unpost(recv);
 }
 
-/* Take the posted receive for @msg, or NULL. */
+/**
+ * treadle_rx_match - take the posted receive for a message
+ * @rx:	the ring of its target
+ * @msg:	the message; msg->part is set if a multi-receive has matched
+ *
+ * Context: rx->lock held.
+ * Return: the oldest receive that matches, or NULL.
+ */
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	struct treadle_match_recv *m;
 	struct treadle_recv *recv;
 
+	lockdep_assert_held(&rx->lock);
 	m = treadle_match_arrive(&rx->match[msg->space], msg->m.tag, msg->m.src);
 	if (!m)
 		return NULL;
@@ -293,9 +396,9 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 	return recv;
 }
 
-/* --- the ring, with rx->lock -------------------------------------------------------------- */
+/* --- the ring ----------------------------------------------------------------------------- */
 
-/* Something is not as in a plain receive: then it is one for several messages. */
+/* Validate a descriptor that is not a plain receive: it has to be a multi-receive. */
 static noinline int judge_multi(const struct treadle_desc *d)
 {
 	u64 end;
@@ -307,7 +410,10 @@ static noinline int judge_multi(const struct treadle_desc *d)
 	return 0;
 }
 
-/* A buffer may be longer than any message: several go into one, and who posts it need not know. */
+/*
+ * Validate the descriptor of a receive. The length is not limited: a buffer may be longer than any
+ * message.
+ */
 static __always_inline int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
 {
 	u64 end;
@@ -335,8 +441,8 @@ static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg
 }
 
 /*
- * Take the receive at ring.head; *error: why it is bad. NULL: the ring is broken, as
- * credits say that there are receives for all slots.
+ * Take the receive at ring.head. *error: 0, or why its descriptor is bad. NULL: the ring has to be
+ * broken: its indices claim more receives than there are slots, or half a receive with a vector.
  */
 static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, u32 prod, int *error)
 {
@@ -345,6 +451,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, u32 
 	struct treadle_recv *recv, *second;
 	struct treadle_rx_slot *ext = NULL;
 
+	lockdep_assert_held(&rx->lock);
 	treadle_ring_fetch_line(ring, ring->head, &d);
 	recv = recv_alloc(rx);
 	if (unlikely(!recv))
@@ -369,7 +476,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, u32 
 	return recv;
 }
 
-/* Up to where the ring is written; false if it is broken, or found to be. */
+/* *prod: index up to which the ring is written (B). False: the ring is broken, maybe since now. */
 static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
 {
 	if (unlikely(ring->broken))
@@ -380,12 +487,20 @@ static __always_inline bool ring_prod(struct treadle_ring *ring, u32 *prod)
 	return false;
 }
 
-/*
- * With rx->lock, after something was posted: is the connection over, and the caller to cancel it, without the lock? There is
- * no end to that while others post, so whoever fires, or gives back, a stranger's receive leaves it to that one's worker.
+/**
+ * treadle_rx_shut - must the caller cancel what was posted, as the connection is over?
+ * @rx:	the ring
+ * @run:	of the caller
+ *
+ * Canceling goes on for as long as the process posts. So only a run of the ring's own context does
+ * it; for other runs, the worker of that context is started.
+ *
+ * Context: rx->lock held, after receives were posted.
+ * Return: true if the caller has to call treadle_rx_flush() once it has dropped rx->lock.
  */
 bool treadle_rx_shut(struct treadle_rx *rx, const struct treadle_run *run)
 {
+	lockdep_assert_held(&rx->lock);
 	if (likely(!rx->shut) || !treadle_rx_ep(rx))
 		return false;
 	if (treadle_run_is_for(run, rx->obj.ctx))
@@ -394,12 +509,13 @@ bool treadle_rx_shut(struct treadle_rx *rx, const struct treadle_run *run)
 	return false;
 }
 
-/* The endpoint whose connection is over, held, or NULL: the caller need not cancel what is posted here. */
+/* The endpoint for flush() if the caller must cancel what is posted, held; else NULL. */
 static struct treadle_ep *shut_ep(struct treadle_rx *rx, const struct treadle_run *run)
 {
 	return treadle_rx_shut(rx, run) ? treadle_ep_get(treadle_rx_ep(rx)) : NULL;
 }
 
+/* Cancel what is posted, if @ep is not NULL, and put @ep. Called without rx->lock. */
 static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
 {
 	if (!ep)
@@ -409,8 +525,9 @@ static void flush(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_r
 }
 
 /*
- * The worker of whose receives these are. Until it has seen the end of the ring, no sender
- * takes any. What is posted after that is rung for, if a message waits: before it was left here that was asked for (C).
+ * The worker of the ring's context takes receives. Senders take none while rx->handed is set. A
+ * receive that is posted after this job has seen the end of the ring rings, if a message waits:
+ * DOORBELL was set before the message began to wait (C).
  */
 static void rx_job(struct treadle_job *job, struct treadle_run *run)
 {
@@ -432,21 +549,29 @@ static void rx_job(struct treadle_job *job, struct treadle_run *run)
 		treadle_obj_put(&rx->obj);
 }
 
-/* The worker of whose receives these are goes on. With rx->lock. */
+/**
+ * treadle_rx_hand_over - let the worker of the ring's context take the posted receives
+ * @rx:	the ring
+ *
+ * Context: rx->lock held.
+ */
 void treadle_rx_hand_over(struct treadle_rx *rx)
 {
+	lockdep_assert_held(&rx->lock);
 	if (rx->handed)
 		return;
 	rx->handed = true;
-	kref_get(&rx->obj.ref); /* of the job */
+	kref_get(&rx->obj.ref); /* held by the job */
 	rx->job.ctx = rx->obj.ctx;
 	rx->job.fn = rx_job;
 	treadle_queue_job(&rx->job);
 }
 
 /*
- * Neither a sender nor who fires a peer's receive looks for him at all that he posts, the less so if he is to lose his
- * processor, nor does who is killed. What was there before it has fired nobody passes over: treadle_rx_behind().
+ * Must the run stop taking receives, and leave the rest to the owner's worker? A run of another
+ * context takes a bounded number, and fewer if it is a guest that should give up its processor; a
+ * killed task stops, too. Receives that were posted before a fired one keep their order: see
+ * treadle_recv_is_long().
  */
 static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, int batches)
 {
@@ -454,22 +579,36 @@ static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, i
 	       (run->guest && need_resched()) || fatal_signal_pending(current);
 }
 
-/*
- * Has anything been posted that nobody has looked at? Then what comes behind it is for its owner to post, who pays
- * for looking. Without rx->lock: what is posted, or taken, while we look may count or not.
+/**
+ * treadle_rx_behind - are there posted receives that were not matched yet?
+ * @rx:	the ring
+ *
+ * If so, a younger receive is posted by the owner's worker, which is charged for matching the
+ * older ones.
+ *
+ * Context: any; without rx->lock, so receives that are posted or taken meanwhile may count or not.
+ * Return: true if there are such receives.
  */
 bool treadle_rx_behind(struct treadle_rx *rx)
 {
 	return data_race(rx->handed || !list_empty(&rx->feeding) || !treadle_ring_empty(&rx->ring));
 }
 
-/*
- * Take the receives that are in the ring: up to the one for @msg, which has found
- * none among those posted before and is returned, or all. With rx->lock, which is
- * dropped after a bounded number of receives taken, and of messages looked at; `prod` is
- * read once, so a process that goes on posting keeps nobody. In a broken ring there are
- * none; but receives that are feeding need not be of the ring. What is left to the worker finds
- * @msg among those that wait.
+/**
+ * treadle_rx_take - take receives from the ring, match or post them
+ * @rx:	the ring
+ * @msg:	stop at the receive for this message, which matches none that is posted; NULL: take
+ *		all
+ * @run:	of the caller; takes the deliveries of waiting messages that match
+ *
+ * Goes on with rx->feeding first. `prod` is read once, so a process that goes on posting does not
+ * keep the caller here. A broken ring has no receives, but rx->feeding may still have some that
+ * came as commands. While rx->handed is set, a sender (with @msg) takes nothing.
+ *
+ * Context: rx->lock held. Drops it, and may sleep then, after a bounded number of receives taken
+ * and of messages compared.
+ * Return: the receive for @msg. NULL: none was there, or the rest was left to the worker, which
+ * will find @msg among the waiting messages.
  */
 TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 						 struct treadle_run *run) __must_hold(&rx->lock)
@@ -481,6 +620,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 	int error, n = 0, batches = 0;
 	bool last;
 
+	lockdep_assert_held(&rx->lock);
 	if (unlikely(rx->handed && msg))
 		return NULL;
 	if (unlikely(!ring_prod(ring, &prod)))
@@ -500,7 +640,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		}
 		if (likely(!error)) {
 			if (!rx_serve(rx, recv, &looks, run)) {
-				/* a message that waits is older than @msg */
+				/* waiting messages are older than @msg, and none matches */
 				if (msg && suits(recv, msg)) {
 					rx_meet(rx, recv, msg);
 					return recv;
@@ -512,7 +652,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		}
 		n = 0;
 		looks = TAKE_LOOKS;
-		/* a run that takes for others does so in turn with what else it fires */
+		/* taking for another context is charged, so that its other jobs get a turn */
 		if (!treadle_run_is_for(run, rx->obj.ctx))
 			treadle_run_charge(run, TREADLE_CHARGE);
 		if (unlikely(error && recv->cmd))
@@ -530,7 +670,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		spin_lock(&rx->lock);
 		if (ring->broken)
 			prod = ring->head;
-		/* others may have posted what we have not seen */
+		/* another run may have posted a matching receive while the lock was dropped */
 		recv = msg ? treadle_rx_match(rx, msg) : NULL;
 		if (recv) {
 			found = recv;
@@ -544,9 +684,19 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 	return found;
 }
 
-/* Receives with masks have been placed: who waits for them? With rx->lock. */
+/**
+ * treadle_rx_feed - go on with receives with masks, after treadle_rx_place()
+ * @rx:	the ring
+ * @run:	of the caller
+ *
+ * A run of the ring's own context compares them with the waiting messages now, else the worker
+ * does.
+ *
+ * Context: rx->lock held. May drop it, and sleep then.
+ */
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run)
 {
+	lockdep_assert_held(&rx->lock);
 	if (list_empty(&rx->feeding))
 		return;
 	if (treadle_run_is_for(run, rx->obj.ctx))
@@ -555,6 +705,13 @@ void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run)
 		treadle_rx_hand_over(rx);
 }
 
+/**
+ * treadle_rx_doorbell - take what the process has posted
+ * @rx:	the ring
+ *
+ * Context: Called by the process of the ring. May sleep. Takes rx->lock.
+ * Return: 0, or -ESHUTDOWN if the ring is broken.
+ */
 int treadle_rx_doorbell(struct treadle_rx *rx)
 {
 	TREADLE_RUN(run, rx->obj.ctx);
@@ -562,8 +719,8 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	int ret;
 
 	spin_lock(&rx->lock);
-	treadle_rx_take(rx, NULL, &run); /* whoever goes on with it elsewhere */
-	treadle_rx_quiet(rx); /* a message that asked for doorbells may have been matched since */
+	treadle_rx_take(rx, NULL, &run); /* even if rx->handed is set */
+	treadle_rx_quiet(rx); /* the message that asked for doorbells may have been matched */
 	ret = rx->ring.broken ? -ESHUTDOWN : 0;
 	ep = shut_ep(rx, &run);
 	spin_unlock(&rx->lock);
@@ -572,10 +729,17 @@ int treadle_rx_doorbell(struct treadle_rx *rx)
 	return ret;
 }
 
-/*
- * As if it had never been matched: at its old place among those posted. What came through a
- * transmit ring goes with the endpoint there, and not with that of the message; what came by the
- * ring stays. Without rx->lock, which closing takes after it has set dead.
+/**
+ * treadle_rx_put_back - post a receive again, at its old place, as if it had not been matched
+ * @rx:	the ring
+ * @recv:	the receive
+ * @run:	of the caller
+ *
+ * A receive of a command is freed instead if the endpoint that has armed it is dead. A receive of
+ * the ring stays with the ring, whichever endpoint the message was for.
+ *
+ * Context: May sleep. Takes rx->lock: closing sets ->dead before it takes that, and empties the
+ * matcher under it, so ->dead is read under it.
  */
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
 {
@@ -597,10 +761,13 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 }
 
 /**
- * treadle_recv_is_long - may the receive @cmd look at very many others when it is issued?
- * @cmd:	armed
+ * treadle_recv_is_long - may issuing a receive compare very many receives and messages?
+ * @cmd:	the receive, armed
  *
- * Receives that its owner has posted before come first, and a look at messages goes over those that wait.
+ * Older receives of the ring are matched before it, and a peek searches the waiting messages.
+ *
+ * Context: any; takes no lock.
+ * Return: true if the owner's worker has to fire it, and not a peer.
  */
 bool treadle_recv_is_long(const struct treadle_cmd *cmd)
 {

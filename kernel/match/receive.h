@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: receives and messages meet (rx.c, receive.c, multi.c, op_peek.c, withdraw.c, told.c, msg.c) */
+/*
+ * treadle: matching receives with messages (rx.c, receive.c, multi.c, op_peek.c, withdraw.c,
+ * told.c, msg.c)
+ */
 #ifndef TREADLE_RECEIVE_H
 #define TREADLE_RECEIVE_H
 
 #include "exec/command.h"
 
 /*
- * struct treadle_rx_slot - a receive of a ring, or the vector of another one
+ * struct treadle_rx_slot - a receive of a ring, or the vector of buffers of another slot's receive
  * @posted:	@recv is in the matcher (rx->lock)
  */
 struct treadle_rx_slot {
@@ -21,25 +24,31 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
 
 /*
  * struct treadle_rx - receive ring and matcher
- * @lock:	everything here
- * @match:	plain, tagged, collective, and messages that were claimed, by the context of who did
- * @slots:	one for each slot of the ring; @free: those not in use
- * @seq:	receives posted; @mourned: treadle_ctx_mourn() of this number was here (without @lock)
- * @returned:	messages that came back to places where a search may have been
- * @feeding:	receives for which messages may wait that have not been looked at, by m.wild: they
- *		come before what is in the ring
- * @at:		how far the first of them has got
- * @eps:	endpoints that receive here, those with a queue first: the first one's gets the errors of
- *		receives that no message has reached; @queued: the last one with a queue, or @eps itself
- * @named:	those with an address vector, as they were enabled: the first one's says who is named in the ring
- * @armed:	commands of posted receives that are not of @slots, by (context, @seq)
- * @awaiting:	those of collective ones instead, by (port of the source, @seq)
- * @buffered, @buffered_max: bytes of copies of messages
+ * @lock:	protects everything here, unless noted otherwise
+ * @match:	plain, tagged and collective matchers; and the claimed messages, by the context of
+ *		the claim
+ * @slots:	one for each slot of the ring; @free: list of the unused ones
+ * @seq:	sequence number of the next receive
+ * @mourned:	number of the last treadle_ctx_mourn() that has looked here (without @lock)
+ * @returned:	counts messages that were given back to their place, which a search may have passed
+ * @feeding:	receives that have not been compared with all waiting messages yet, by m.wild; they
+ *		are older than those in the ring
+ * @at:	mark of the first of them: where its search goes on
+ * @eps:	endpoints that receive here, those with a completion queue first; see
+ *		treadle_rx_ep()
+ * @queued:	last entry of @eps with a completion queue, or @eps itself
+ * @named:	endpoints with an address vector, in the order of enabling; the first one's vector
+ *		resolves peers that receives in the ring name
+ * @armed:	posted receives that came as commands, not from @slots, by (context, @seq)
+ * @awaiting:	the same for collective receives, by (port of the source, @seq)
+ * @buffered:	bytes charged for copies of unexpected messages; at most @buffered_max
  * @shared:	TREADLE_RX_SHARED
- * @shut:	the connection of the only endpoint is over: nothing is posted any more; @flushing: how many have
- *		receives in their hands that this ends
- * @handed:	@job, which holds this, takes what is posted
- * @poor:	the last part of a multi-receive was beyond the limit of who receives (without @lock)
+ * @shut:	the connection of the only endpoint is over: posted receives are canceled
+ * @flushing:	number of treadle_rx_flush() calls that are completing receives without @lock
+ * @handed:	@job is queued or running, and takes receives from the ring; it holds a reference
+ *		to @obj
+ * @poor:	the last part of a multi-receive exceeded the memory limit of the receiver (without
+ *		@lock)
  */
 struct treadle_rx {
 	struct treadle_obj obj;
@@ -58,13 +67,13 @@ struct treadle_rx {
 	struct treadle_job job;
 };
 
-/* Of a receive of the ring. */
+/* The slot of a receive that came through the ring (recv->cmd is NULL). */
 static inline struct treadle_rx_slot *treadle_recv_slot(struct treadle_recv *recv)
 {
 	return container_of(recv, struct treadle_rx_slot, recv);
 }
 
-/* Where the command of @recv is while that is posted. */
+/* The tree that holds the command of @recv while @recv is posted. */
 static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv *recv)
 {
 	return recv->space == TREADLE_COLLECTIVE ? &recv->rx->awaiting : &recv->rx->armed;
@@ -72,20 +81,22 @@ static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv
 
 /*
  * struct treadle_msg - a message on its way
- * @ref:	of an allocated one: the sender's path, or the queue, or the job
- * @job:	when a worker goes on with it
- * @m:		while unexpected
- * @to:		target; held if @heap
- * @cmd:	whose buffers to copy and whom to tell at delivery; NULL: the sender
- *		has been told, @payload has it all
- * @recv:	what it was matched with; @part: its bytes of a multi-receive
- * @done:	bytes copied, into @payload before and to @recv after the match
+ * @ref:	of an allocated message: held by the sender's path, then by the queue or the job
+ * @job:	continues the delivery in a worker, or later in a run
+ * @m:	while it is unexpected: its entry in the matcher
+ * @to:	target; holds a reference if @heap
+ * @cmd:	command of the sender: source of the bytes, completed at delivery. NULL: the
+ *		sender's command is completed, and @payload has all bytes
+ * @recv:	the receive that it has matched; @part: bytes that it gets of a multi-receive
+ * @done:	bytes copied: into @payload before the match, into the buffers of @recv after it
  * @port:	of the sender
  * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
- * @charge:	bytes of rx->buffered
- * @queued:	in to->rx's matcher (rx->lock), for anybody; @cmd is parked then (its endpoint's lock)
- * @claimed:	kept there for who has claimed it, and no more @queued (rx->lock)
- * @lent:	its place there is kept, as @recv is of another endpoint, and nobody else has it any more (rx->lock)
+ * @charge:	bytes charged to rx->buffered
+ * @queued:	in the matcher of to->rx, where any receive may match it (rx->lock); @cmd, if there
+ *		is one, is parked at its endpoint then (ep->lock of that)
+ * @claimed:	in the matcher of claimed messages, and not @queued (rx->lock)
+ * @lent:	keeps its place in the matcher during delivery, as @recv is of another endpoint and
+ *		@payload is the only copy left (rx->lock)
  * @payload:	the kernel's copy (behind this structure), or NULL
  */
 struct treadle_msg {
@@ -111,7 +122,7 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 	return recv->cmd ? recv->cmd->vec->iov : recv->ext->iov;
 }
 
-/* receive.c; take to dequeue, and quiet to withdraw, under rx->lock */
+/* receive.c */
 struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error);
 struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
@@ -151,7 +162,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		      struct treadle_run *run);
 void treadle_rx_flushed(struct treadle_rx *rx);
 
-/* multi.c; cut and cancel under rx->lock */
+/* multi.c */
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);
 struct treadle_recv *treadle_multi_part(struct treadle_msg *msg, const struct treadle_run *run);
 bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run *run);
@@ -174,15 +185,16 @@ void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struc
 	__must_hold(&rx->lock);
 int treadle_msg_park(struct treadle_msg *msg);
 
-/* What is not delivered is dropped, and the sender told of success: fi_domain(3), "DGRAM EP". */
+/* Undelivered datagrams are dropped, and the send succeeds: fi_domain(3), "DGRAM EP". */
 static inline bool treadle_msg_is_lossy(const struct treadle_msg *m)
 {
 	return m->to->type == TREADLE_EP_DGRAM;
 }
 
 /*
- * Has its sender @from closed? Then what was before it in its order may have been taken back, under the lock under which it
- * has met a receive since (rx->lock). What was injected is on its way, and datagrams have no order.
+ * True if @from, the sender, has closed: messages before @m may have been taken back under
+ * rx->lock since, so that delivery of @m would leave a gap. An injected message counts as sent
+ * when its doorbell returns, and datagrams have no order: neither is late.
  */
 static inline bool treadle_msg_is_late(const struct treadle_msg *m, const struct treadle_ep *from)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: receive rings: making and freeing, and what the messages of one may take up */
+/* treadle: receive rings: creation, slots, the charge for copies of messages, hash tables */
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/random.h>
@@ -42,6 +42,13 @@ static const struct treadle_obj_ops rx_ops = {
 	.doorbell = rx_doorbell,
 };
 
+/**
+ * treadle_ioc_rx_create - TREADLE_IOC_RX_CREATE
+ * @u:	the call
+ *
+ * Context: May sleep.
+ * Return: 0 with the ring in u->new, or an error.
+ */
 int treadle_ioc_rx_create(struct treadle_ucmd *u)
 {
 	struct treadle_ring_create *arg = u->arg;
@@ -95,7 +102,13 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-/* Give a receive back: its slot of the ring, or its memory. Without rx->lock. */
+/**
+ * treadle_recv_free - free a receive: give back its slots of the ring, or free its memory and
+ * command
+ * @recv:	the receive, in no matcher
+ *
+ * Context: No spinlock held. Takes rx->lock.
+ */
 TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 {
 	struct treadle_rx *rx = recv->rx;
@@ -114,7 +127,7 @@ TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 	if (unlikely(recv->iov_count > 1)) {
 		struct treadle_recv *ext = &recv->ext->recv;
 
-		ext->rx = rx; /* the vector lay over it */
+		ext->rx = rx; /* its vector lay over this field */
 		ext->next = rx->free;
 		rx->free = ext;
 		slots++;
@@ -125,7 +138,14 @@ TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 	spin_unlock(&rx->lock);
 }
 
-/* Of the room for copies of messages, which each has until it is freed; false: there is not so much left. */
+/**
+ * treadle_rx_charge - charge a ring for a copy of a message
+ * @rx:	the ring
+ * @bytes:	size of the copy; treadle_rx_uncharge() refunds it when the copy is freed
+ *
+ * Context: Takes rx->lock.
+ * Return: false if less than @bytes is left of the ring's limit.
+ */
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
 {
 	bool room;
@@ -138,6 +158,13 @@ bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes)
 	return room;
 }
 
+/**
+ * treadle_rx_uncharge - refund treadle_rx_charge()
+ * @rx:	the ring
+ * @bytes:	as charged
+ *
+ * Context: Takes rx->lock.
+ */
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
 {
 	spin_lock(&rx->lock);
@@ -145,12 +172,18 @@ void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes)
 	spin_unlock(&rx->lock);
 }
 
-#define MUST_GROW 4096 /* buckets, added to as many */
+#define MUST_GROW 4096 /* new buckets, which double the table */
 
-/*
- * A larger hash table, allocated without the lock, and paid by whose receives these are; one of up to
- * MUST_GROW also beyond the limit of his group, so that those who send to him do not walk long chains
- * for it. Failing only costs speed.
+/**
+ * treadle_rx_grow - enlarge the hash tables of a matcher if they want it
+ * @rx:	the ring
+ * @which:	the matcher
+ * @run:	of the caller
+ *
+ * The owner of the ring is charged. Up to MUST_GROW buckets are charged beyond its limit, too, so
+ * that its senders don't walk long chains. Failing only costs speed.
+ *
+ * Context: May sleep. Takes rx->lock, and drops it to allocate.
  */
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
 {
@@ -160,7 +193,7 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
 	struct mem_cgroup *old;
 	u32 buckets;
 
-	/* data_race(): without the lock a hint, which is believed only when it is had with it */
+	/* data_race(): a hint without the lock, which is asked again under it */
 	if (likely(!data_race(treadle_match_wants(match, &buckets))))
 		return;
 	spin_lock(&rx->lock);
@@ -168,7 +201,7 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
 	spin_unlock(&rx->lock);
 	if (!hash)
 		return;
-	treadle_run_let_go(run); /* for memory */
+	treadle_run_let_go(run); /* allocating may take long */
 	old = set_active_memcg(rx->obj.ctx->memcg);
 	seg = treadle_table_alloc(buckets, sizeof(*seg),
 				  (treadle_run_is_for(run, rx->obj.ctx) ? TREADLE_GFP :

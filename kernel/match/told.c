@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: what a finished receive notifies */
+/* treadle: completions and counters of receives */
 #include <linux/slab.h>
 
 #include "match/receive.h"
 
-/* While a completion queue keeps the receive, that holds the ring it belongs to. */
+/* A kept completion lies in its receive: it holds the ring, which owns that memory. */
 static void recv_node_keep(struct treadle_cq_node *node)
 {
 	kref_get(&container_of(node, struct treadle_recv, node)->rx->obj.ref);
@@ -23,12 +23,12 @@ static const struct treadle_cq_memory recv_memory = { .keep = recv_node_keep,
 						      .free = recv_node_free };
 
 /*
- * It came, and who it is from is not in the address vector: what is to be put there goes into fields
- * that say nothing else now.
+ * The source of a message that was received is not in the address vector: put its address into
+ * fields of the completion that have no other meaning then.
  */
 static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep, u16 port)
 {
-	struct treadle_addr addr = ep->addr; /* if it is gone: any of this machine will do */
+	struct treadle_addr addr = ep->addr; /* if it is gone: any address of this machine */
 	__u64 words[3];
 
 	treadle_ep_address(ep->obj.ctx->ports, port, &addr);
@@ -41,7 +41,10 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
 	*(cqe->flags & TREADLE_CQ_TAGGED ? &cqe->buf : &cqe->tag) = words[2];
 }
 
-/* Who has sent, or written: his name, if there is one, or what FI_SOURCE_ERR tells. @cqe has its flags. */
+/*
+ * Set the source of a message or write: its name, or what FI_SOURCE_ERR asks for. cqe->flags is
+ * set.
+ */
 static __always_inline void tell_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
 					u16 port)
 {
@@ -52,9 +55,14 @@ static __always_inline void tell_source(struct treadle_cqe *cqe, const struct tr
 		unknown_source(cqe, ep, port);
 }
 
-/*
- * What comes without a command or receive of its owner: the peer at @port has written with data.
- * 0, or -ENOMEM: it did not fit, and could not be kept. May sleep.
+/**
+ * treadle_cq_post - write a completion for which the target has no receive or command
+ * @ep:	endpoint of the target
+ * @port:	of the initiator that has written, with data
+ * @cqe:	the completion; its source is set here
+ *
+ * Context: May sleep. Takes cq->lock.
+ * Return: 0, or -ENOMEM: the queue is full, and the completion could not be kept.
  */
 int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
 {
@@ -88,7 +96,7 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 			flags |= TREADLE_CQ_REMOTE_CQ_DATA;
 	} else {
 		cqe->len = cqe->olen = cqe->tag = cqe->data = 0;
-		/* of a multi-receive that has come to its end, and of nothing else: no message is anywhere */
+		/* the end of a multi-receive is no message: no buffer, and no other flags */
 		if (recv->kind == TREADLE_RECV_MULTI && !error)
 			flags = cqe->buf = 0;
 	}
@@ -99,13 +107,13 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		tell_source(cqe, ep, msg->port);
 }
 
-/* Bytes that a receive has got. A message that was only looked at, or discarded, is not received. */
+/* Bytes that a receive counts. A peek or a discard receives nothing. */
 static __always_inline u64 received(const struct treadle_msg *msg, u32 flags)
 {
 	return msg && !(flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)) ? msg->len : 0;
 }
 
-/* Count a receive. Not inline: mostly there is no counter, and its registers are others' then. */
+/* Count a receive. Not inline: most have no counter, and this saves registers. */
 static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *notify, u64 len,
 				int error, struct treadle_run *run)
 {
@@ -113,11 +121,19 @@ static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *
 	treadle_count_last(notify, len, error, run);
 }
 
-/*
- * A receive has finished: @msg was placed (error 0, or ETRUNC, or worse), or
- * there was none (cancel, a bad descriptor). The receive is freed or kept; @ep is
- * held by somebody else. False: @ep is closed, and the receive as it was. That is known for
- * certain only with cq->lock, which closing has taken after it has set dead.
+/**
+ * treadle_recv_tell - report a receive that has finished
+ * @recv:	the receive; freed, kept by the completion queue, or armed again
+ * @ep:	the endpoint that reports it, held by the caller
+ * @msg:	the message, or NULL: canceled, a bad descriptor, the end of a multi-receive
+ * @error:	0, or why the receive has failed (ETRUNC: it has, but got some bytes)
+ * @run:	takes what the counters fire
+ *
+ * Whether @ep has closed is certain only under cq->lock, which closing takes after it has set
+ * dead.
+ *
+ * Context: No spinlock held. Takes cq->lock; rx->lock, when it frees the receive.
+ * Return: false if @ep is closed: nothing was done, and @recv is still the caller's.
  */
 TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
 				   const struct treadle_msg *msg, int error,
@@ -156,7 +172,7 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 			return false;
 		}
 	}
-	/* who has looked, or thrown away, has not received */
+	/* a peek or a discard receives nothing */
 	if (!(flags & (TREADLE_F_WORK | TREADLE_F_PEEK | TREADLE_F_DISCARD)))
 		cntr = ep->cntr_recv;
 	if (unlikely(cntr || notify))
@@ -166,7 +182,16 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 	return true;
 }
 
-/* One that goes with @ep, if that is closed. */
+/**
+ * treadle_recv_complete - report a receive, or free it if its endpoint is closed
+ * @recv:	the receive; consumed
+ * @ep:	the endpoint that it belongs to, held by the caller
+ * @msg:	as for treadle_recv_tell()
+ * @error:	as for treadle_recv_tell()
+ * @run:	takes what the counters fire
+ *
+ * Context: No spinlock held. Takes cq->lock, rx->lock.
+ */
 void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 			   const struct treadle_msg *msg, int error, struct treadle_run *run)
 {

@@ -2,8 +2,8 @@
 /*
  * treadle: posted receives and waiting messages that are taken back
  *
- * By fi_cancel, by the end of a connection, of an endpoint, or of the only one who could have
- * sent. However many receives there are, each hold of rx->lock looks at a bounded number of them.
+ * By fi_cancel(), by the end of a connection or an endpoint, or because the only possible sender
+ * is gone. However many receives there are, each hold of rx->lock looks at a bounded number.
  */
 #include "match/receive.h"
 
@@ -11,7 +11,7 @@
 #define SCAN_BATCH 1024
 #define SCAN_TRIES 16
 
-/* Whoever is open and receives from @rx, held, or NULL. */
+/* An open endpoint that receives from @rx, held; or NULL. */
 static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
 {
 	struct treadle_ep *ep;
@@ -26,32 +26,44 @@ static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
 	return ep;
 }
 
-/* Who tells of @recv instead of another endpoint: who has armed it, or whoever receives from its ring. Held, or NULL. */
+/*
+ * The endpoint that reports @recv in place of another: @own, which has armed it, or an open one of
+ * its ring. Held, or NULL.
+ */
 static struct treadle_ep *teller(struct treadle_recv *recv, struct treadle_ep *own)
 {
 	return own ? treadle_ep_get(own) : rx_open_ep(recv->rx);
 }
 
-/*
- * Complete a receive that no message is for by @ep, or, if that has no queue, or is closed and the receive stays with
- * the ring, by another endpoint that receives here: its owner waits for it. What was armed goes with the endpoint that
- * has armed it. Without rx->lock. It ends, as who has closed stays so.
+/**
+ * treadle_rx_tell - complete a receive that has no message
+ * @recv:	the receive; consumed
+ * @ep:	the endpoint that should report it, held by the caller
+ * @error:	with which it completes
+ * @run:	takes what the counters fire
+ *
+ * If @ep has no completion queue, or closes, another endpoint of the ring reports a receive of the
+ * ring, as its process waits for it. A receive of a command is reported only while the endpoint
+ * that has armed it is open, and freed otherwise.
+ *
+ * Context: No spinlock held. Takes rx->lock, cq->lock.
  */
 void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
 		     struct treadle_run *run)
 {
-	/* that of a receive which is not told of holds it */
+	/* the command of @recv holds it until @recv is reported */
 	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = NULL;
 	bool told = false;
 
 	if (!ep->rx_cq)
 		by = teller(recv, own);
-	if (by && !by->rx_cq) { /* nobody has one */
+	if (by && !by->rx_cq) { /* no endpoint has one */
 		treadle_ep_put(by);
 		by = NULL;
 	}
 	if (!by)
 		by = treadle_ep_get(ep);
+	/* ends, as a dead endpoint stays dead */
 	while (by && !told && !(own && READ_ONCE(own->dead))) {
 		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
 		treadle_ep_put(by);
@@ -69,14 +81,15 @@ static struct treadle_recv *armed_recv(struct treadle_armed *a)
 }
 
 /*
- * A collective receive with @context, or NULL; there are as many as operations that its process has under way. Drops
- * the lock now and then.
+ * A collective receive with @context, or NULL. Their number is that of the operations under way.
+ * Drops rx->lock now and then, and may sleep.
  */
 static struct treadle_recv *find_awaiting(struct treadle_rx *rx, u64 context)
 {
 	struct treadle_armed *a = treadle_armed_from(&rx->awaiting, 0, 0), at;
 	u32 n = 0;
 
+	lockdep_assert_held(&rx->lock);
 	while (a && armed_recv(a)->context != context) {
 		a = treadle_armed_next(a);
 		if (a && ++n == SCAN_BATCH) {
@@ -91,7 +104,10 @@ static struct treadle_recv *find_awaiting(struct treadle_rx *rx, u64 context)
 	return a ? armed_recv(a) : NULL;
 }
 
-/* The oldest posted receive with @context, taken out, or NULL. Drops the lock now and then. */
+/*
+ * Take out the oldest posted receive with @context; NULL: there is none. Drops rx->lock now and
+ * then, and may sleep.
+ */
 static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 {
 	struct treadle_recv *found = NULL;
@@ -99,6 +115,7 @@ static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
 	u32 i, n = 0, tries = 0;
 	struct treadle_armed *a;
 
+	lockdep_assert_held(&rx->lock);
 again:
 	for (i = 0; i < rx->ring.entries; i++) {
 		slot = &rx->slots[i];
@@ -129,7 +146,16 @@ again:
 	return found;
 }
 
-/* fi_cancel of a posted receive. */
+/**
+ * treadle_rx_cancel - cancel the oldest posted receive with a context
+ * @rx:	the ring
+ * @ep:	the endpoint of fi_cancel(), held by the caller
+ * @context:	of the receive
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes rx->lock.
+ * Return: true if there was one.
+ */
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run)
 {
@@ -139,7 +165,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, run);
 	recv = rx_find(rx, context);
-	/* what came through a transmit ring is told to its endpoint, and is gone, with what it holds, when it was */
+	/* its own endpoint reports a receive of a command; hold it, as the command is freed then */
 	if (recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED)))
 		by = treadle_ep_get(recv->cmd && recv->cmd->ep->rx_cq ? recv->cmd->ep : ep);
 	spin_unlock(&rx->lock);
@@ -151,8 +177,9 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 }
 
 /*
- * Up to FAIL_BATCH posted receives, taken out, from slot *i on; looks at SCAN_BATCH slots at most.
- * NULL: a multi-receive that some messages are still in, which ends with them.
+ * Take out up to FAIL_BATCH posted receives, to be canceled; compares at most SCAN_BATCH slots,
+ * from *i on. An entry is NULL for a multi-receive with unfinished parts: the last of these ends
+ * it.
  */
 static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **out)
 {
@@ -160,6 +187,7 @@ static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **o
 	struct treadle_armed *a;
 	int n = 0;
 
+	lockdep_assert_held(&rx->lock);
 	for (; *i < end && n < FAIL_BATCH; (*i)++)
 		if (rx->slots[*i].posted)
 			out[n++] = &rx->slots[*i].recv;
@@ -175,10 +203,17 @@ static int rx_unpost_some(struct treadle_rx *rx, u32 *i, struct treadle_recv **o
 	return n;
 }
 
-/*
- * The connection of @ep, the only endpoint here, is over: receives that no message
- * waits for are canceled, now and whenever one is posted, which asks for a doorbell. Those of the ring
- * from @slot on: who fires one passes over all of them, as their owner has rung.
+/**
+ * treadle_rx_flush - cancel posted receives, as the connection is over
+ * @rx:	the ring
+ * @ep:	the only endpoint that receives here, held by the caller
+ * @slot:	first slot of the ring to look at; a run that has fired a receive looks at none, as
+ *		the owner's doorbell cancels those
+ * @run:	of the caller
+ *
+ * From now on receives are canceled whenever they are posted: the ring asks for doorbells.
+ *
+ * Context: May sleep. Takes rx->lock.
  */
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		      struct treadle_run *run)
@@ -187,7 +222,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 	int i, n;
 
 	spin_lock(&rx->lock);
-	/* closing takes this lock after it has set dead; then the ring may be somebody else's */
+	/* closing sets dead, then takes this lock; after that another endpoint may have the ring */
 	if (!READ_ONCE(ep->dead)) {
 		rx->shut = true;
 		treadle_ring_want_doorbell(&rx->ring); /* C */
@@ -206,21 +241,23 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		treadle_run_let_go(run);
 		cond_resched();
 		spin_lock(&rx->lock);
-		/* after all that was told; pairs with treadle_rx_flushed() */
+		/* after the completions; pairs with treadle_rx_flushed() */
 		smp_store_release(&rx->flushing, rx->flushing - 1);
 		if (!rx->flushing) {
-			smp_mb(); /* as in treadle_ctx_shutdown() */
+			smp_mb(); /* wake_up_var() looks for waiters after the release */
 			wake_up_var(&rx->flushing);
 		}
 	}
 	spin_unlock(&rx->lock);
 }
 
-/*
- * treadle_rx_flushed - wait until no treadle_rx_flush() is telling of receives that it took out
+/**
+ * treadle_rx_flushed - wait until no treadle_rx_flush() is completing receives that it has taken
+ * out
+ * @rx:	the ring
  *
- * May sleep. Not killable, as it is bounded: each tells of FAIL_BATCH receives, for which it waits for
- * no page and no peer.
+ * Context: May sleep. Not killable, as the wait is bounded: each flush completes FAIL_BATCH
+ * receives, and waits for no page and no peer.
  */
 void treadle_rx_flushed(struct treadle_rx *rx)
 {
@@ -228,15 +265,18 @@ void treadle_rx_flushed(struct treadle_rx *rx)
 }
 
 /*
- * Where the whole context ends, all of its endpoints are closed first, so that nothing more comes to any: the first one of
- * a ring empties that for the others.
+ * Does what belongs to @it go when @ep closes? When a whole context ends, all of its endpoints are
+ * closed before the first one empties the ring, so that one empties it for all.
  */
 static bool goes_with(const struct treadle_ep *it, const struct treadle_ep *ep)
 {
 	return it == ep || (READ_ONCE(ep->obj.ctx->dead) && READ_ONCE(it->dead));
 }
 
-/* Up to FAIL_BATCH armed receives of @ep, taken out; looks at SCAN_BATCH at most, from *at on; is there more? */
+/*
+ * Take out up to FAIL_BATCH armed receives of @ep; compares at most SCAN_BATCH, from *at on.
+ * Returns true if there are more. Under rx->lock.
+ */
 static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep *ep,
 			    struct treadle_armed *at, struct treadle_recv **out, int *n)
 {
@@ -258,13 +298,17 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 	return a;
 }
 
-/* Up to FAIL_BATCH collective receives that wait for @port (only that one with *seq), and were posted before @end, taken out. */
+/*
+ * Take out up to FAIL_BATCH collective receives that wait for @port and are older than @end; only
+ * that with *seq, if given.
+ */
 static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u64 end,
 			      struct treadle_recv **out)
 {
 	struct treadle_armed *a;
 	int n;
 
+	lockdep_assert_held(&rx->lock);
 	for (n = 0; n < FAIL_BATCH; n++) {
 		a = treadle_armed_from(&rx->awaiting, port, seq ? *seq : 0);
 		if (!a || a->threshold != port || a->seq >= end || (seq && a->seq != *seq))
@@ -275,9 +319,18 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u
 	return n;
 }
 
-/*
- * Nothing more comes from @port: fail the collective receives that wait for it, or (seq) one of them. Those only that
- * are there: who posts another one sees himself that nobody is at the port, and we are done though he goes on.
+/**
+ * treadle_rx_bereave - fail the collective receives of a ring that wait for a port
+ * @rx:	the ring
+ * @port:	port from which no message comes any more
+ * @seq:	NULL, or the only receive to fail
+ * @error:	with which they complete
+ * @run:	takes what the counters fire
+ *
+ * Only receives that are older than the call fail, which bounds the loop. A younger one finds the
+ * port dead by itself: await_source().
+ *
+ * Context: May sleep. Takes rx->lock.
  */
 void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
 			struct treadle_run *run)
@@ -302,7 +355,14 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int err
 	} while (n == FAIL_BATCH);
 }
 
-/* In @rx: who has a collective receive that only an endpoint of @ctx could have sent to is told. */
+/**
+ * treadle_rx_mourn - fail the collective receives of a ring that wait for an endpoint of a context
+ * @rx:	the ring
+ * @ctx:	the context, which ends; its endpoints are closed and still listed
+ * @run:	takes what the counters fire
+ *
+ * Context: May sleep. Takes rx->lock.
+ */
 void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run)
 {
 	struct treadle_armed *a;
@@ -318,7 +378,10 @@ void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct tre
 		if (!a)
 			return;
 		from = treadle_ep_find(ctx->ports, port);
-		/* whom @from does not let in, or who does not let him in, has failed already: await_source() */
+		/*
+		 * If one of both does not admit the other, await_source() has failed the receive
+		 * already.
+		 */
 		if (from && from->obj.ctx == ctx)
 			treadle_rx_bereave(rx, port, NULL, -ECONNRESET, run);
 		if (from)
@@ -327,16 +390,17 @@ void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct tre
 	}
 }
 
-/* Up to FAIL_BATCH receives that were armed on @ep and are about to look at more messages, taken out. */
+/* Take up to FAIL_BATCH receives that @ep has armed off rx->feeding. */
 static int rx_unfeed_some(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_recv **out)
 {
 	struct treadle_cmd *cmd;
 	int n = 0;
 
+	lockdep_assert_held(&rx->lock);
 	while (n < FAIL_BATCH && !list_empty(&ep->feeding)) {
 		cmd = list_first_entry(&ep->feeding, struct treadle_cmd, wait);
 		out[n] = cmd->recv;
-		if (out[n]->m.ignore) /* if the mark is another's, that one begins anew */
+		if (out[n]->m.ignore) /* if the mark is another receive's, that one begins anew */
 			treadle_match_unmark(&rx->at);
 		treadle_rx_unfeed(out[n++]);
 	}
@@ -344,8 +408,8 @@ static int rx_unfeed_some(struct treadle_rx *rx, struct treadle_ep *ep, struct t
 }
 
 /*
- * Up to FAIL_BATCH messages for @ep, taken out; looks at SCAN_BATCH at most, from @mark on. Is
- * there more? None comes after it, as @ep is dead.
+ * Take up to FAIL_BATCH messages for @ep out of a matcher; compares at most SCAN_BATCH, from @mark
+ * on. Returns true if there are more. None is added behind the mark, as @ep is dead.
  */
 static bool rx_dequeue_some(struct treadle_rx *rx, u32 which, const struct treadle_ep *ep,
 			    struct treadle_match_place *mark, struct treadle_msg **out, int *n)
@@ -353,6 +417,7 @@ static bool rx_dequeue_some(struct treadle_rx *rx, u32 which, const struct tread
 	u32 looks = SCAN_BATCH;
 	struct treadle_match_msg *m;
 
+	lockdep_assert_held(&rx->lock);
 	for (*n = 0; *n < FAIL_BATCH;) {
 		struct treadle_msg *msg;
 
@@ -387,14 +452,21 @@ static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep 
 				treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
 			treadle_msg_put(failed[i]);
 		}
-		treadle_run_let_go(run); /* there may be very many */
+		treadle_run_let_go(run); /* there may be very many messages */
 		cond_resched();
 	} while (more);
 }
 
-/*
- * @ep closes: fail the messages that wait for it, drop its armed receives. The
- * receives in the ring stay with the ring.
+/**
+ * treadle_rx_detach - take a closing endpoint off its receive ring
+ * @rx:	the ring
+ * @ep:	the endpoint, which is dead
+ * @run:	takes what the failed sends fire
+ *
+ * Messages that wait for @ep fail, and its armed receives are freed without a completion. The
+ * receives of the ring stay.
+ *
+ * Context: May sleep. Takes rx->lock.
  */
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -404,7 +476,10 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	int i, n, which;
 	bool more;
 
-	/* those that were claimed last: a message may be claimed meanwhile, through another endpoint */
+	/*
+	 * Claimed messages last: one may be claimed meanwhile, through another endpoint of the
+	 * ring.
+	 */
 	for (which = 0; which < TREADLE_MATCHES; which++)
 		rx_reject(rx, which, ep, run);
 	spin_lock(&rx->lock);
@@ -432,7 +507,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 	list_del(&ep->rx_link);
 	if (ep->av)
 		list_del(&ep->named_link);
-	rx->shut = false; /* whoever receives here next is not concerned */
+	rx->shut = false; /* the next endpoint of the ring has another connection */
 	treadle_rx_quiet(rx);
 	spin_unlock(&rx->lock);
 }

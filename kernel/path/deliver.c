@@ -2,16 +2,16 @@
 /*
  * treadle: from the match to the completions
  *
- * A message and its receive belong to nobody else now. Small ones are copied by
- * whoever matched them; large ones, and those whose pages are slow, by the worker of
- * the context whose memory it is.
+ * A message that has matched, and its receive, belong to the delivery alone. Small messages are
+ * copied by the run that matched them. Large ones, and those with missing pages, are copied by a
+ * worker of the sender or the receiver.
  */
 #include <linux/slab.h>
 
 #include "mm/own.h"
 #include "path/path.h"
 
-/* Off the stack of the doorbell. NULL: no memory; the command of @m may have been allocated. */
+/* Move a message off the stack. NULL: no memory; then m->cmd may be on the heap nevertheless. */
 static struct treadle_msg *msg_persist(struct treadle_msg *m, struct treadle_run *run)
 {
 	struct treadle_msg *msg;
@@ -35,12 +35,22 @@ static struct treadle_msg *msg_persist(struct treadle_msg *m, struct treadle_run
 	return msg;
 }
 
+/**
+ * treadle_deliver_job - treadle_deliver() as a job
+ * @job:	of the message
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ */
 void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
 {
 	treadle_deliver(container_of(job, struct treadle_msg, job), run);
 }
 
-/* Whose end takes the receive's buffer away: who has armed it, perhaps another endpoint of the same ring. */
+/*
+ * The endpoint that takes the receive's buffer away when it closes: the one that has armed it,
+ * maybe another one of the ring.
+ */
 static __always_inline const struct treadle_ep *goes_with(const struct treadle_msg *msg)
 {
 	const struct treadle_recv *recv = msg->recv;
@@ -50,7 +60,10 @@ static __always_inline const struct treadle_ep *goes_with(const struct treadle_m
 	return unlikely(cmd) ? cmd->ep : msg->to;
 }
 
-/* The receive has not been used: the message was not to be had, or an endpoint is closed. */
+/*
+ * The message was not received, as it could not be read or an endpoint is closed: put the receive
+ * back.
+ */
 static noinline void put_back(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_recv *recv = msg->recv;
@@ -59,31 +72,34 @@ static noinline void put_back(struct treadle_msg *msg, struct treadle_run *run)
 	if (recv->kind == TREADLE_RECV_PART) {
 		treadle_multi_put_back(msg, run);
 	} else if (recv->flags & (TREADLE_F_CLAIM | TREADLE_F_COLLECTIVE)) {
-		/* the command, and what it holds, is gone as soon as its completion is read */
+		/* the command and its references are gone once its completion is read */
 		struct treadle_ep *own = treadle_ep_get(recv->cmd->ep);
 
-		treadle_recv_complete(recv, own, msg, -EIO,
-				      run); /* for this message, and no other */
+		/* with an error for this message only */
+		treadle_recv_complete(recv, own, msg, -EIO, run);
 		treadle_ep_put(own);
 	} else {
 		treadle_rx_put_back(ep->rx, recv, run);
 	}
 }
 
-/* What the sender hears of the receiver's troubles: of a datagram, nothing. */
+/* The error that the sender gets for an error of the receiver: none for a datagram. */
 static int told(const struct treadle_msg *msg, int error)
 {
 	return msg->to->type == TREADLE_EP_DGRAM ? 0 : error;
 }
 
-/* A message whose place was kept needs it no more, or (true) is not done with. */
+/*
+ * A message was lent, and its delivery has ended. Not @received: give it back to the matcher, and
+ * return true. Else its place is released.
+ */
 static noinline bool settle(struct treadle_msg *msg, bool received, struct treadle_run *run)
 {
 	struct treadle_rx *rx = msg->to->rx;
 	bool keep;
 
 	spin_lock(&rx->lock);
-	/* closing takes this lock after it has set dead, and drops what waits */
+	/* closing sets dead, then takes this lock and fails the waiting messages */
 	keep = !received && !READ_ONCE(msg->to->dead);
 	if (keep)
 		treadle_msg_give_back(rx, msg, run);
@@ -93,7 +109,10 @@ static noinline bool settle(struct treadle_msg *msg, bool received, struct tread
 	return keep;
 }
 
-/* Both sides are told; of what nobody has received because an endpoint closed meanwhile, the sender. */
+/*
+ * Complete both sides. If an endpoint has closed meanwhile, so that nothing is received, only the
+ * sender is notified.
+ */
 static __always_inline void finish(struct treadle_msg *msg, int src_error, int dst_error,
 				   struct treadle_run *run)
 {
@@ -104,7 +123,11 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		dst_error = -TREADLE_ETRUNC;
 	if (unlikely(msg->flags & TREADLE_F_FAILURE))
 		dst_error = -(int)msg->data;
-	/* the receive stays with its context, if that is not closed with the endpoint, whose completions are dropped */
+	/*
+	 * If the target has closed, its completions are dropped, but a receive of the ring stays
+	 * for the other endpoints: put it back. A receive of a command goes with the endpoint that
+	 * has armed it.
+	 */
 	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)) ||
 	    unlikely(READ_ONCE(goes_with(msg)->dead)))
 		put_back(msg, run);
@@ -113,7 +136,7 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	else if (likely(treadle_recv_tell(msg->recv, msg->to, msg, dst_error, run)))
 		received = true;
 	else
-		put_back(msg, run); /* it has closed just now */
+		put_back(msg, run); /* msg->to has closed just now */
 	if (unlikely(!received) && !src_error)
 		src_error = told(msg, -ECONNRESET);
 	if (cmd)
@@ -129,7 +152,7 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 {
 	struct treadle_msg *msg;
 
-	/* injected, and about to leave its doorbell: the sender's buffer is free then */
+	/* injected, and the doorbell is about to return: the buffer is free then */
 	if (!m->heap && (m->flags & TREADLE_F_INJECT) && !m->cmd->inject) {
 		int ret = treadle_take_inject(m->cmd, run);
 
@@ -143,19 +166,25 @@ static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle
 		finish(m, -ENOMEM, -EIO, run);
 		return;
 	}
-	/* a sender who was told already has gone on; others are tracked: this needs no memory */
+	/*
+	 * A completed send holds up nothing; other commands are tracked already, so this needs no
+	 * memory.
+	 */
 	if (msg->recv->kind == TREADLE_RECV_PART && msg->cmd)
 		treadle_flow_track(msg->cmd, TREADLE_AWAITED, run);
 	msg->job.ctx = ctx;
 	treadle_queue_job(&msg->job);
 }
 
-/* There is no memory for the part of a multi-receive that @msg was to get. */
+/* There is no memory for the part of a multi-receive that @msg should get. */
 static noinline void no_part(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = msg->cmd;
 
-	/* its sender may have been told already: the receiver's worker tries until there is, or it is closed */
+	/*
+	 * The send may have completed: the receiver's worker tries again until it succeeds or the
+	 * target closes.
+	 */
 	if (msg->heap && !READ_ONCE(msg->to->dead)) {
 		defer(msg, msg->to->obj.ctx, run);
 		return;
@@ -169,7 +198,7 @@ static noinline void no_part(struct treadle_msg *msg, struct treadle_run *run)
 		treadle_msg_put(msg);
 }
 
-/* The copy stopped short on @side: somebody else goes on, or both sides hear why not. */
+/* The copy has stopped on @side: a worker goes on, or both sides get the reason. */
 static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side side,
 			     struct treadle_run *run)
 {
@@ -196,7 +225,9 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 	}
 }
 
-/* Pieces, several pages, pages that are not known, and what has begun already. */
+/*
+ * Deliver in pieces: vectors, several pages, pages that are not known, and what has begun already.
+ */
 static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct treadle_run *run)
 {
 	struct treadle_ctx *to = msg->to->obj.ctx;
@@ -204,7 +235,11 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 	struct treadle_span src, dst;
 	int ret = 0;
 
-	/* As a copy from it says, where there is none. Nothing is left to a worker then: its command may be on the stack. */
+	/*
+	 * The sender has closed, but no copy from its memory would find out, as there is none:
+	 * fail as such a copy does. This comes before anything that leaves the message to a
+	 * worker, as its command may be on the stack: msg_send().
+	 */
 	if (msg->cmd && (msg->payload || !len) && treadle_msg_is_late(msg, msg->cmd->ep)) {
 		stopped(msg, -ESHUTDOWN, TREADLE_SRC, run);
 		return;
@@ -218,7 +253,10 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 			treadle_span_kernel(&src, msg->payload, msg->done);
 		else
 			treadle_cmd_span(msg->cmd, &src, msg->done);
-		/* not severed: what was sent before can still be received */
+		/*
+		 * ->dead and not ->closed: what was sent before the connection ended can still be
+		 * received.
+		 */
 		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
 				  msg->recv->iov_count, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
@@ -229,6 +267,10 @@ static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct trea
 		stopped(msg, ret, side, run);
 }
 
+/*
+ * Copy a message in one step. False: it is not small, pages are missing, or an endpoint has
+ * closed.
+ */
 static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 					 const struct treadle_run *run)
 {
@@ -241,9 +283,14 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 		       treadle_copy_small(to, dst, from, src, len, NULL);
 }
 
-/*
- * treadle_deliver - copy a matched message, complete both sides
- * @msg: with its receive; on the stack or allocated; consumed
+/**
+ * treadle_deliver - copy a matched message, and complete both sides
+ * @msg:	with its receive; on the stack or allocated; consumed
+ * @run:	of the caller; takes what the completions fire
+ *
+ * If it can't be done here, a worker goes on.
+ *
+ * Context: May sleep. No spinlock held.
  */
 TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 {

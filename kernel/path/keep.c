@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: messages that nobody has posted a receive for
+ * treadle: unexpected messages, which find no posted receive
  *
- * A small one is copied, as far as the receiver has room, and is sent then; any other waits as a reference to the
- * sender's command.
+ * A small message is copied, as long as the receiver's limit has room for it, and its send
+ * completes then. Any other message waits as a reference to the sender's command.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -12,12 +12,12 @@
 #include "mm/own.h"
 #include "path/path.h"
 
-#define FILL_TRIES 32 /* of who has others to do */
+#define FILL_TRIES 32 /* of a run that has other jobs */
 
 /*
- * Copy the sender's bytes behind the message. -EAGAIN: they have to be waited for, which nobody does with room of the
- * receiver's in his hands: else others would have none as long as the sender's page likes (userfaultfd). -EINPROGRESS:
- * its worker has to go on.
+ * Copy the sender's bytes behind the message. -EAGAIN: a page has to be waited for. Not while
+ * holding a charge on rx->buffered: a sender's userfaultfd could keep that for as long as it
+ * likes. -EINPROGRESS: the sender's worker has to go on.
  */
 static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct treadle_run *run)
 {
@@ -33,7 +33,7 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 		treadle_cmd_span(cmd, &src, msg->done);
 		treadle_span_kernel(&dst, msg->payload, msg->done);
 		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
-		/* so that his messages stay in order */
+		/* tried again here, so that the sender's messages stay in order */
 	} while ((ret == -EINPROGRESS || (ret == -EAGAIN && !msg->charge)) &&
 		 treadle_run_insists(run, cmd->ep->obj.ctx));
 	run->holds = false;
@@ -41,8 +41,9 @@ static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct
 }
 
 /*
- * Wait for the sender's bytes from @done on. He who rings does so as long as it takes, so that his messages stay in order;
- * a worker only where what comes behind waits, too. -EAGAIN: it is left to others.
+ * Wait for the sender's bytes from @done on. The sender's doorbell waits as long as it takes, so
+ * that its messages stay in order. A worker waits only if the commands behind this one wait, too.
+ * Returns 0: try again; -EAGAIN: don't wait here.
  */
 static int await_payload(struct treadle_cmd *cmd, u64 done, int tries, struct treadle_run *run)
 {
@@ -58,9 +59,10 @@ static int await_payload(struct treadle_cmd *cmd, u64 done, int tries, struct tr
 }
 
 /*
- * What @m holds up, which nobody has received, and which goes with its sender's endpoint. If it could have been copied,
- * what comes behind it is not, so that nothing is missing before it if the endpoint ends. What is long, or to be
- * confirmed, waits for its receiver in any case.
+ * How the command of an unexpected message holds up the commands behind it. If the message was
+ * small enough to be copied, but was not, messages behind it are not copied, either: else there
+ * would be a gap if the sender's endpoint ends. A long message, or one with DELIVERY_COMPLETE,
+ * waits for its receiver in any case.
  */
 static enum treadle_track msg_track(const struct treadle_msg *m)
 {
@@ -70,8 +72,8 @@ static enum treadle_track msg_track(const struct treadle_msg *m)
 }
 
 /*
- * Allocate what is needed to keep @m. Without memory for a copy, or if it is @slow, the message
- * waits with its command, unless it has to be copied, or is lossy (NULL).
+ * Allocate what is needed to keep @m. Without memory for a copy, or if it is @slow, it waits with
+ * its command. NULL: no memory, and it is lossy or has to be copied.
  */
 static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 				     struct treadle_run *run)
@@ -100,7 +102,7 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 	} else if (treadle_msg_is_lossy(m)) {
 		return NULL;
 	} else if (inject && !slow) {
-		/* beyond the target's means: the sender pays */
+		/* the target's limit is used up: the sender is charged */
 		msg = treadle_cmd_alloc(cmd, charge, TREADLE_GFP, run);
 		if (!msg)
 			return NULL;
@@ -122,7 +124,10 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 	return msg;
 }
 
-/* In the sender's worker, whose pages a datagram waits for, as does what comes after it. */
+/*
+ * Continues a datagram in the sender's worker, which waits for the sender's pages. The commands
+ * behind it wait, too.
+ */
 struct slow_send {
 	struct treadle_job job;
 	struct treadle_cmd *cmd;
@@ -137,7 +142,7 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run)
 	treadle_send_issue(cmd, run);
 }
 
-/* *cmd becomes the one that is allocated. False: no memory. */
+/* Let the worker send. *cmd becomes the command on the heap. False: no memory. */
 static bool send_later(struct treadle_cmd **cmd, struct treadle_run *run)
 {
 	struct slow_send *slow = treadle_cmd_alloc(*cmd, sizeof(*slow), TREADLE_GFP, run);
@@ -158,10 +163,17 @@ static bool send_later(struct treadle_cmd **cmd, struct treadle_run *run)
 	return true;
 }
 
-/*
- * Make @m fit to wait, off its caller's stack. NULL: nothing was to be kept
- * (failed, completed), or the sender's worker goes on with it. Who rings begins anew as often as his pages are taken
- * away, until he is killed; others FILL_TRIES times at most.
+/**
+ * treadle_msg_keepable - make a message fit to wait
+ * @m:	the message, on the stack of the caller
+ * @run:	of the caller
+ *
+ * The sender's doorbell begins anew as often as its pages are taken away, until it is killed;
+ * other runs at most FILL_TRIES times.
+ *
+ * Context: May sleep. Takes rx->lock of the target, for the charge.
+ * Return: the allocated message, with a copy or with its command on the heap. NULL: nothing is to
+ * be kept, as the command has failed, was completed, or is left to the sender's worker.
  */
 struct treadle_msg *treadle_msg_keepable(struct treadle_msg *m, struct treadle_run *run)
 {
@@ -176,7 +188,10 @@ again:
 	msg = msg_alloc(m, slow, run);
 	if (!msg)
 		goto fail;
-	/* only a copy that is whole and needs no confirmation lets the sender go */
+	/*
+	 * Only a send with a complete copy, and without DELIVERY_COMPLETE, completes before its
+	 * match.
+	 */
 	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
 		heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
 		if (!heap)
@@ -199,10 +214,10 @@ again:
 		if (slow && treadle_msg_is_lossy(m)) {
 			if (send_later(&cmd, run))
 				return NULL;
-			ret = 0; /* it is dropped */
+			ret = 0; /* the datagram is dropped */
 			goto fail;
 		}
-		/* or it waits uncopied, in its place: what comes after it does not overtake it */
+		/* again; if @slow, it waits uncopied, so that no later message overtakes it */
 		if (!ret || slow)
 			goto again;
 	}
@@ -217,12 +232,22 @@ fail:
 	return NULL;
 }
 
-/* Put @msg into the matcher; under rx->lock, which closing takes after it has set dead. */
+/**
+ * treadle_msg_keep - put an unexpected message into the matcher
+ * @rx:	the ring of its target
+ * @msg:	the message, made by treadle_msg_keepable()
+ *
+ * ->dead is read under rx->lock: closing sets it before it takes that, and then fails what waits.
+ *
+ * Context: rx->lock held. Takes the ep->lock of the sender.
+ * Return: 0, or the error with which its command completes.
+ */
 int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	int ret = 0;
 
-	if (READ_ONCE(msg->to->dead)) /* of a connection, as when it hangs up */
+	lockdep_assert_held(&rx->lock);
+	if (READ_ONCE(msg->to->dead)) /* of a connection: the same error as after a hang-up */
 		return msg->to->type == TREADLE_EP_MSG ? -ECONNRESET : -ECONNREFUSED;
 	if (READ_ONCE(msg->to->severed))
 		return -ECONNRESET;

@@ -2,10 +2,10 @@
 /*
  * treadle: atomics on a peer's memory
  *
- * fi_atomic(3). Like RMA, in three steps: the operands are copied into the kernel;
- * under the lock of the peer's pagemap each element is changed where it is (arith.h),
- * and what was there takes the operand's place; what has been fetched is copied
- * to the initiator. Each step goes on in the worker of whoever's pages are missing.
+ * fi_atomic(3). Like RMA, in three steps. The operands are copied into the kernel. Each element is
+ * changed where it is (arith.h), under the lock of the peer's pagemap, and its old value replaces
+ * the operand. The fetched values are copied to the initiator. If pages are missing, the worker of
+ * their context goes on with the step.
  */
 #include <linux/hash.h>
 #include <linux/nospec.h>
@@ -21,7 +21,10 @@
 
 #define LOCK_BITS 6
 
-/* For elements that are no words; by where they are in memory, whoever maps that. */
+/*
+ * For elements that are no words. Hashed by the kernel address of the memory, so that all mappings
+ * of a page share a lock.
+ */
 static raw_spinlock_t element_locks[1 << LOCK_BITS] = {
 	[0 ...(1 << LOCK_BITS) - 1] = __RAW_SPIN_LOCK_UNLOCKED(element_locks),
 };
@@ -38,7 +41,7 @@ static u32 longest_word(void)
 	return boot_cpu_has(X86_FEATURE_CX16) ? 16 : 8;
 }
 
-/* Also what the x87 needs for long double: rounding and precision as they are by default. */
+/* KFPU_387: long double needs the default rounding and precision of the x87 */
 static void fp_begin(void)
 {
 	kernel_fpu_begin_mask(KFPU_387 | KFPU_MXCSR);
@@ -49,7 +52,9 @@ static void fp_end(void)
 	kernel_fpu_end();
 }
 #else
-/* Where long double is binary128. Elsewhere no such type gets past prep. */
+/*
+ * Where long double is binary128. On other machines, prep refuses all types with a floating point.
+ */
 const bool treadle_has_fp = IS_ENABLED(CONFIG_ARM64);
 
 static treadle_compute_fn *const compute_fp = treadle_compute_soft;
@@ -69,7 +74,7 @@ static bool is_fp(u8 type)
 	return TREADLE_TYPES_FP >> type & 1;
 }
 
-/* --- judging ------------------------------------------------------------------------------ */
+/* --- validation --------------------------------------------------------------------------- */
 
 static bool op_fits(const struct treadle_desc *d)
 {
@@ -79,6 +84,7 @@ static bool op_fits(const struct treadle_desc *d)
 	       (d->atomic_op != TREADLE_ATOMIC_READ || d->opcode == TREADLE_OP_FETCH);
 }
 
+/* Validate one of the vectors of a fetch: as long as the command. */
 static noinline int judge_vector(const struct treadle_cmd *cmd, int which)
 {
 	const struct treadle_iov *iov;
@@ -89,7 +95,7 @@ static noinline int judge_vector(const struct treadle_cmd *cmd, int which)
 	return treadle_iov_judge(iov, count, cmd->d.len);
 }
 
-/* Buffers for results (0) or to compare with (1): as long as the command. */
+/* Validate the buffers for results (0) or to compare with (1): as long as the command. */
 static __always_inline int judge_fetch(const struct treadle_cmd *cmd, int which)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -113,7 +119,10 @@ static noinline int judge_ranges(const struct treadle_cmd *cmd, u32 size)
 	return 0;
 }
 
-/* Remote ranges hold whole elements, so that none is in two of them. @size is a power of 2. */
+/*
+ * Validate that remote ranges have whole elements, so that none is in two of them. @size is a
+ * power of 2.
+ */
 static __always_inline int judge_elements(const struct treadle_cmd *cmd, u32 size)
 {
 	if (unlikely(cmd->d.rma_iov_count > 1))
@@ -121,6 +130,13 @@ static __always_inline int judge_elements(const struct treadle_cmd *cmd, u32 siz
 	return cmd->d.len & (size - 1) ? -EINVAL : 0;
 }
 
+/**
+ * treadle_atomic_prep - validate an atomic command, and resolve its peer
+ * @cmd:	the command
+ *
+ * Context: any.
+ * Return: 0, or an error of the submission.
+ */
 int treadle_atomic_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -134,7 +150,7 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 		return -EINVAL;
 	if (d->datatype >= TREADLE_DATATYPES)
 		return -EOPNOTSUPP;
-	/* an index of tables, here and where it is computed */
+	/* an index of tables, here and in arith.c */
 	cmd->d.datatype = array_index_nospec(d->datatype, TREADLE_DATATYPES);
 	if (!op_fits(d) || !(treadle_atomic_types(d->atomic_op) >> d->datatype & 1) ||
 	    (is_fp(d->datatype) && !treadle_has_fp))
@@ -161,7 +177,7 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 
 /* --- in place ----------------------------------------------------------------------------- */
 
-/* @operand: of the next element, @compare: likewise */
+/* @operand, @compare: of the next element */
 struct work {
 	u8 op, type;
 	u32 size, words;
@@ -170,7 +186,7 @@ struct work {
 	const u8 *compare;
 };
 
-/* An element that is no word, of which @bytes are at @at and the others at @rest. */
+/* Modify an element that is no word: @bytes of it at @at, the others at @rest. */
 static void modify_locked(const struct work *w, void *at, u64 bytes, void *rest)
 {
 	raw_spinlock_t *lock = &element_locks[hash_ptr(at, LOCK_BITS)];
@@ -188,7 +204,7 @@ static void modify_locked(const struct work *w, void *at, u64 bytes, void *rest)
 	memcpy(w->operand, &old, w->size);
 }
 
-/* For treadle_modify: under the lock of the pagemap, which keeps the pages where they are. */
+/* For treadle_modify(): called under the lock of the pagemap, which keeps the pages in place. */
 static u64 modify(void *arg, void *at, u64 bytes, void *rest)
 {
 	u64 done = 0, len = rest ? bytes + 1 : bytes;
@@ -214,6 +230,7 @@ static u64 modify(void *arg, void *at, u64 bytes, void *rest)
 
 /* --- the steps ------------------------------------------------------------------------------ */
 
+/* Change the elements that are left in the target's memory. */
 static int modify_remote(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &rma->cmd->d;
@@ -234,6 +251,7 @@ static int modify_remote(struct treadle_rma *rma, struct treadle_run *run)
 			      d->atomic_op != TREADLE_ATOMIC_READ, modify, &w, run);
 }
 
+/* Copy the fetched values to the initiator. */
 static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_cmd *cmd = rma->cmd;
@@ -253,6 +271,7 @@ static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 
 static void atomic_job(struct treadle_job *job, struct treadle_run *run);
 
+/* Do the steps that are left, as far as possible. */
 static void atomic_go(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_ctx *here = rma->cmd->ep->obj.ctx, *there = rma->to->obj.ctx, *next = here;
@@ -283,7 +302,7 @@ static void atomic_job(struct treadle_job *job, struct treadle_run *run)
 	atomic_go(container_of(job, struct treadle_rma, job), run);
 }
 
-/* What a region has to grant. */
+/* The access that a region has to grant. */
 static u32 access_for(const struct treadle_desc *d)
 {
 	u32 access = TREADLE_ACCESS_ATOMIC;
@@ -295,7 +314,7 @@ static u32 access_for(const struct treadle_desc *d)
 	return access;
 }
 
-/* What a word was, unless others were faster all the time. */
+/* What a word was. Not @ok: others have changed it each time. */
 struct outcome {
 	u64 was;
 	bool ok;
@@ -312,15 +331,16 @@ static noinline struct outcome update_word(const struct treadle_desc *d, void *a
 	return result;
 }
 
-/* A buffer of the initiator's, in one page that is known, or NULL. Under its pagemap's lock. */
+/* The kernel's address of a buffer of the initiator. NULL: it is not in one known page. */
 static __always_inline void *known_word(struct treadle_pm *here, u64 addr, u32 len, bool write)
 {
+	lockdep_assert_held(&here->lock);
 	return treadle_pm_small(addr, len) ? treadle_pm_known(here, addr, write) : NULL;
 }
 
 /*
- * One word at @at of @there, whose lock is held: *value becomes what it was. False: its page is not known,
- * or its region revoked, or others were faster all the time.
+ * Modify the word at @at of @there: *value becomes its old value. False: its page is not known,
+ * its region is revoked, or others have changed it each time.
  */
 static __always_inline bool modify_word(const struct treadle_desc *d, struct treadle_pm *there,
 					u64 at, const struct treadle_mr *mr, u64 *value, u64 than)
@@ -328,6 +348,7 @@ static __always_inline bool modify_word(const struct treadle_desc *d, struct tre
 	void *word = treadle_pm_known(there, at, d->atomic_op != TREADLE_ATOMIC_READ);
 	struct outcome o;
 
+	lockdep_assert_held(&there->lock);
 	if (unlikely(!word || (mr && treadle_mr_revoked(mr))))
 		return false;
 	if (likely(d->atomic_op == TREADLE_ATOMIC_SUM && d->len == sizeof(s64))) {
@@ -342,7 +363,10 @@ static __always_inline bool modify_word(const struct treadle_desc *d, struct tre
 	return o.ok;
 }
 
-/* The initiator runs: his memory is used as he does it himself. */
+/*
+ * In the initiator's doorbell: its memory is accessed by its own addresses, the target's by the
+ * pagemap.
+ */
 static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 						       const struct treadle_ep *to, u64 at,
 						       const struct treadle_mr *mr)
@@ -366,7 +390,10 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 	return TREADLE_OWED;
 }
 
-/* Somebody else runs, or it was armed: by the pagemaps of both, in pages that are known. */
+/*
+ * Not in the initiator's doorbell, or armed: by the pagemaps of both sides, in pages that are
+ * known.
+ */
 static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd,
 							 const struct treadle_ep *to, u64 at,
 							 const struct treadle_mr *mr)
@@ -398,7 +425,10 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 	return ok ? TREADLE_DONE : TREADLE_UNDONE;
 }
 
-/* One word, whose operands are read once: the process may change them meanwhile. @mr: NULL with F_LOCAL */
+/*
+ * A treadle_step_fn: modify one word. The operands are read once, as the process may change them
+ * meanwhile. @mr is NULL with F_LOCAL.
+ */
 static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
 						     const struct treadle_ep *to, u64 at,
 						     const struct treadle_mr *mr,
@@ -416,8 +446,8 @@ static __always_inline enum treadle_step modify_step(struct treadle_cmd *cmd,
 }
 
 /*
- * What needs no region: the target is the process's own memory (F_LOCAL), or only a result is left.
- * False: it was dropped.
+ * Like treadle_rma_open(), where no region is needed: the target is the process's own memory
+ * (F_LOCAL), or only a result is left. False: the command was dropped.
  */
 static bool open_here(struct treadle_rma *rma, struct treadle_cmd *cmd)
 {
@@ -435,14 +465,18 @@ static bool open_here(struct treadle_rma *rma, struct treadle_cmd *cmd)
 	return true;
 }
 
-/* The result could not be written at once: it goes the way of those that were computed slowly. */
+/*
+ * The result could not be written at once: deliver it the long way, as if it had been computed
+ * there.
+ */
 static void owe(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = rma->cmd;
 
 	rma->modified = true;
 	cmd->inject = treadle_cmd_alloc(cmd, sizeof(cmd->d.data), TREADLE_GFP, run);
-	if (!cmd->inject) { /* as where the result's page is bad: it has been modified, which an error does not deny */
+	/* as with a bad page for the result: an error does not say that nothing was modified */
+	if (!cmd->inject) {
 		cmd->d.data = 0;
 		treadle_rma_finish(rma, -ENOMEM, run);
 		return;
@@ -452,6 +486,7 @@ static void owe(struct treadle_rma *rma, struct treadle_run *run)
 	atomic_go(rma, run);
 }
 
+/* Deliver the result of a step that could not. */
 static noinline void atomic_owed(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_rma rma TREADLE_UNSET;
@@ -460,6 +495,7 @@ static noinline void atomic_owed(struct treadle_cmd *cmd, struct treadle_run *ru
 		owe(&rma, run);
 }
 
+/* Execute an atomic the long way. */
 static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 align = treadle_type_align(cmd->d.datatype), size = treadle_type_size(cmd->d.datatype);
@@ -470,7 +506,7 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
 
 	if (local ? !open_here(&rma, cmd) : !treadle_rma_open(&rma, cmd, access_for(&cmd->d), run))
 		return;
-	/* no element lies in two of a region's ranges; both are powers of 2 */
+	/* no element is in two ranges of a region; both numbers are powers of 2 */
 	for (i = 0; i < rma.parts; i++) {
 		if ((rma.at[i].addr & (align - 1)) || (rma.at[i].len & (size - 1))) {
 			treadle_rma_finish(&rma, -EINVAL, run);
@@ -487,6 +523,13 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
 		atomic_go(&rma, run);
 }
 
+/**
+ * treadle_atomic_issue - execute an atomic command
+ * @cmd:	the command; consumed
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ */
 TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	enum treadle_step done = TREADLE_UNDONE;

@@ -2,12 +2,12 @@
 /*
  * treadle: send and receive, plain and tagged
  *
- * fi_msg(3), fi_tagged(3). A send finds its target, then a receive. If there is
- * one, the bytes go straight into it. If not, the message is kept in the target's matcher: a
- * small one as a copy, for which the target pays, a large one (or one that
- * is to be confirmed, or when the target's budget is used up, or was for one before it that still waits) as a reference to
- * the sender's command, which waits there. All wait in one queue, so messages
- * of one sender match in the order in which it sent them.
+ * fi_msg(3), fi_tagged(3). A send finds its target, then a receive. If there is one, the bytes are
+ * copied straight into it. If not, the message is kept in the target's matcher: a small one as a
+ * copy, charged to the target; any other as a reference to the sender's command, which waits
+ * there. Waiting by reference are large messages, those with DELIVERY_COMPLETE, those for which
+ * the target's limit has no room, and those behind such a one. All wait in one queue, so messages
+ * of one sender match in the order of sending.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -22,13 +22,13 @@ static bool is_tagged(const struct treadle_desc *d)
 	return d->opcode == TREADLE_OP_TSEND || d->opcode == TREADLE_OP_TRECV;
 }
 
-/* Collective messages are tagged ones that only their like can meet. */
+/* Collective messages are tagged, and match only collective receives. */
 static u8 space_of(const struct treadle_desc *d)
 {
 	return unlikely(d->flags & TREADLE_F_COLLECTIVE) ? TREADLE_COLLECTIVE : is_tagged(d);
 }
 
-/* Whoever takes part in collectives is a whole endpoint: its port is its name. */
+/* Members of collectives are whole endpoints, as they are named by their port. */
 static bool is_member(const struct treadle_ep *ep)
 {
 	return ep->type == TREADLE_EP_RDM && !ep->role;
@@ -36,7 +36,14 @@ static bool is_member(const struct treadle_ep *ep)
 
 /* --- send --------------------------------------------------------------------------------- */
 
-/* Where to: the port, or why not. Who is connected has one way only. */
+/**
+ * treadle_route - resolve the peer of a command
+ * @cmd:	the command; sets its route and port
+ *
+ * Context: any.
+ * Return: 0, also if the completion will have the error (cmd->route); else an error of the
+ * submission.
+ */
 TREADLE_HOT int treadle_route(struct treadle_cmd *cmd)
 {
 	if (unlikely(cmd->ep->type == TREADLE_EP_MSG)) {
@@ -46,9 +53,16 @@ TREADLE_HOT int treadle_route(struct treadle_cmd *cmd)
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;
 	cmd->route = treadle_av_resolve(cmd->ep->av, cmd->d.peer, &cmd->port);
-	return cmd->route == -EDESTADDRREQ ? cmd->route : 0; /* others: in the completion */
+	return cmd->route == -EDESTADDRREQ ? cmd->route : 0; /* other errors: in the completion */
 }
 
+/**
+ * treadle_send_prep - validate a send and resolve its peer
+ * @cmd:	the command
+ *
+ * Context: any.
+ * Return: 0, or an error of the submission.
+ */
 TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -64,14 +78,14 @@ TREADLE_HOT int treadle_send_prep(struct treadle_cmd *cmd)
 	}
 	if (cmd->ep->type == TREADLE_EP_DGRAM) {
 		if (d->flags & TREADLE_F_DELIVERY_COMPLETE)
-			return -EOPNOTSUPP; /* nobody would know */
+			return -EOPNOTSUPP; /* a datagram is not confirmed */
 		if (d->len > TREADLE_MAX_DGRAM)
 			return -EMSGSIZE;
 	}
 	return treadle_route(cmd);
 }
 
-/* The endpoint that a command goes to, held; it lets this one in. */
+/* The target of a command, held, which admits the initiator; or an ERR_PTR(). */
 static __always_inline struct treadle_ep *find_target(const struct treadle_cmd *cmd)
 {
 	struct treadle_ep *from = cmd->ep, *to;
@@ -100,21 +114,33 @@ static __always_inline struct treadle_ep *find_target(const struct treadle_cmd *
 	return ERR_PTR(ret);
 }
 
+/**
+ * treadle_find_target - find the target of a command
+ * @cmd:	the command, with its route
+ *
+ * Context: any.
+ * Return: the endpoint, held, which admits the initiator; or an ERR_PTR() for the completion.
+ */
 TREADLE_HOT struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd)
 {
 	return find_target(cmd);
 }
 
 /*
- * Do older ones wait, so that whoever posts rings (C)? He finds receives for them, and is done with one after the other. If
- * we took them from his ring, as one does who has begun to, his worker would go on beside him, and be done at another time.
+ * True if older messages wait and DOORBELL is set: the receiver's doorbell matches them in order.
+ * A sender that has begun to take receives would leave the rest to the owner's worker. That would
+ * run beside the doorbell, and finish at another time.
  */
 static bool is_rung_for(const struct treadle_rx *rx, const struct treadle_msg *msg)
 {
+	lockdep_assert_held(&rx->lock);
 	return rx->match[msg->space].messages && (rx->ring.kern->flags & TREADLE_RING_DOORBELL);
 }
 
-/* Match @msg (on the stack, or ready to be kept) or keep it. Consumes msg->cmd. */
+/*
+ * Match @msg, or keep it. It is on the stack at first, and allocated once it has to be kept.
+ * Consumes msg->cmd.
+ */
 TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_rx *rx = msg->to->rx;
@@ -129,17 +155,19 @@ again:
 		msg->recv = treadle_match_posted(&rx->match[msg->space]) ?
 				    treadle_rx_match(rx, msg) :
 				    NULL;
-		if (unlikely(msg->space == TREADLE_COLLECTIVE)) /* no ring has receives for it */
+		if (unlikely(msg->space == TREADLE_COLLECTIVE)) /* no ring has receives for these */
 			break;
 		if (!msg->recv && is_rung_for(rx, msg))
 			break;
-		if (!msg->recv) /* may drop the lock for a moment */
+		if (!msg->recv) /* may drop the lock */
 			msg->recv = treadle_rx_take(rx, msg, run);
 		if (msg->recv || !ready)
 			break;
 		/*
-		 * Who posts from now on rings; who has posted before is seen now (C). Others may have asked for that, and
-		 * not have come to the end of the ring since. A process that posts and does not ring is not waited for.
+		 * Once DOORBELL is set, later receives ring, and this look sees earlier ones (C).
+		 * Another message may have set it, and its sender may not have seen the end of the
+		 * ring yet: so look until the ring is empty, or the worker has it. After LOOKS the
+		 * worker gets it, as a process may post without ringing.
 		 */
 		if (!(rx->ring.kern->flags & TREADLE_RING_DOORBELL))
 			treadle_ring_want_doorbell(&rx->ring);
@@ -148,13 +176,17 @@ again:
 		if (++looks >= LOOKS)
 			treadle_rx_hand_over(rx);
 	}
-	/* Closed meanwhile: it is taken back, if nobody takes it or it would be out of order. Neither is left to a worker. */
+	/*
+	 * The sender has closed: take the message back if it has no receive, or would be out of
+	 * order. The command stays with the message then, and treadle_msg_park() or
+	 * deliver_parts() fails it here: it may be on the stack, so no worker may get it.
+	 */
 	if (told && unlikely(READ_ONCE(told->ep->closed)) &&
 	    (!msg->recv || treadle_msg_is_late(msg, told->ep)))
 		told = NULL;
 	if (msg->recv) {
 		if (told) {
-			/* copied already: as far as the sender is concerned, it is sent */
+			/* copied already: the send completes, whatever becomes of the delivery */
 			msg->cmd = NULL;
 			msg->lent = treadle_rx_lends(msg->recv, msg);
 			if (msg->lent) {
@@ -164,7 +196,7 @@ again:
 		}
 		spin_unlock(&rx->lock);
 		if (!ready) {
-			/* matched before the copy was whole: straight from the sender then */
+			/* matched before there was a copy: copy from the sender */
 			msg->payload = NULL;
 			msg->done = 0;
 		}
@@ -188,7 +220,7 @@ again:
 	space = msg->space;
 	ret = treadle_msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
-	if (!ret) { /* it may be gone already */
+	if (!ret) { /* @msg may be freed already */
 		treadle_rx_grow(rx, space, run);
 		if (told)
 			treadle_cmd_complete(told, 0, run);
@@ -198,6 +230,13 @@ again:
 	treadle_msg_put(msg);
 }
 
+/**
+ * treadle_send_issue - send a message
+ * @cmd:	the command; consumed
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ */
 TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ep *from = cmd->ep, *to;
@@ -211,7 +250,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	if (!cmd)
 		return;
 	to = find_target(cmd);
-	if (IS_ERR(to)) { /* of a datagram nobody hears it: treadle_msg_is_lossy() */
+	if (IS_ERR(to)) { /* a datagram is dropped: treadle_msg_is_lossy() */
 		treadle_cmd_complete(cmd, from->type == TREADLE_EP_DGRAM ? 0 : PTR_ERR(to), run);
 		return;
 	}
@@ -235,13 +274,20 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 
 /* --- taking back --------------------------------------------------------------------------- */
 
-/*
- * Take back up to @max messages of @ep that wait at peers (those with @context,
- * if given; else by their contexts): complete their commands with @error, or drop them silently (0).
+/**
+ * treadle_ep_withdraw - take back messages of an endpoint that wait at peers
+ * @ep:	the sender
+ * @context:	NULL, or take back only commands with this context
+ * @error:	with which their commands complete; 0: they are freed without a completion
+ * @max:	how many to take back at most
+ * @count:	counts them
+ * @run:	takes what the completions fire
  *
- * A command is in ep->parked exactly while its message is queued; both change under the
- * target's rx->lock, which is taken before ep->lock. So it is held, both are
- * dropped, and it is looked at again under the target's lock.
+ * A command is in ep->parked exactly while its message is queued. Both change under the target's
+ * rx->lock, which is taken before ep->lock. So the message is found and held under ep->lock, and
+ * checked again under rx->lock.
+ *
+ * Context: May sleep. Takes ep->lock; rx->lock of the targets.
  */
 void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
 			 struct treadle_run *run)
@@ -273,7 +319,7 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 			else
 				treadle_cmd_free(msg->cmd);
 			(*count)++;
-			treadle_msg_put(msg); /* the queue's */
+			treadle_msg_put(msg); /* the reference of the queue */
 		}
 		treadle_msg_put(msg);
 		cond_resched();
@@ -282,6 +328,13 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 
 /* --- receive ---------------------------------------------------------------------------------- */
 
+/**
+ * treadle_recv_prep - validate a receive of a transmit ring, and resolve its source
+ * @cmd:	the command
+ *
+ * Context: May sleep.
+ * Return: 0, or an error of the submission.
+ */
 int treadle_recv_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -304,16 +357,19 @@ int treadle_recv_prep(struct treadle_cmd *cmd)
 	}
 	if (!(d->flags & TREADLE_F_REPEAT))
 		return 0;
-	/* now, so that firing can't fail for want of memory; others become one */
+	/*
+	 * Allocated now, so that firing can't fail for want of memory; a command without REPEAT
+	 * becomes its receive.
+	 */
 	cmd->recv = kzalloc(sizeof(*cmd->recv), TREADLE_GFP);
 	return cmd->recv ? 0 : -ENOMEM;
 }
 
 /*
- * A collective receive of @ep was posted as @seq, and may have been matched since. Who vanishes tells
- * those who wait for him (treadle_ep_die), if he knows that there are any: either he
- * sees that he is awaited, or he is seen to be dead here. Others of the ring may be let in by who does not let in @ep, or
- * have been posted since somebody else came to the port.
+ * A collective receive of @ep was posted as @seq, and may have matched since. A closing endpoint
+ * fails the receives that wait for it if it sees ->awaited (ep_die()). Either it sees that, or its
+ * ->dead is seen here. Only @seq fails here. The source may admit other endpoints of the ring, and
+ * other receives may have been posted after another endpoint got the port.
  */
 static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadle_run *run)
 {
@@ -322,7 +378,7 @@ static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadl
 
 	if (from && treadle_ep_admits(from, ep) && treadle_ep_admits(ep, from)) {
 		WRITE_ONCE(from->awaited, true);
-		smp_mb(); /* pairs with treadle_ep_die() */
+		smp_mb(); /* pairs with ep_die() */
 		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;
 	} else if (from) {
 		error = -EACCES;
@@ -333,7 +389,13 @@ static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadl
 		treadle_rx_bereave(ep->rx, port, &seq, error, run);
 }
 
-/* A receive that came through a transmit ring: one that was armed, mostly. */
+/**
+ * treadle_recv_issue - post a receive that came through a transmit ring, mostly an armed one
+ * @cmd:	the command; consumed
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes rx->lock.
+ */
 void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cmd *heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
@@ -363,10 +425,10 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	}
 	spin_lock(&rx->lock);
 	if (space != TREADLE_COLLECTIVE)
-		treadle_rx_take(rx, NULL, run); /* those posted before are older */
-	/* closing takes out what is posted, under this lock, after it has set dead */
+		treadle_rx_take(rx, NULL, run); /* older receives match first */
+	/* closing sets dead, then takes out what is posted under this lock */
 	dead = READ_ONCE(ep->dead);
-	seq = rx->seq; /* which it gets */
+	seq = rx->seq; /* the number that @recv gets */
 	if (!dead)
 		treadle_rx_place(rx, recv, run);
 	treadle_rx_feed(rx, run);

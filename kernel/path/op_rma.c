@@ -2,19 +2,27 @@
 /*
  * treadle: read and write of a peer's memory
  *
- * fi_rma(3). The initiator copies, small ones within its doorbell; where the
- * peer's pages are missing, or there is much to copy, the worker of the peer's
- * context goes on. Nothing of the peer runs, and nothing of it is asked but its
- * regions.
+ * fi_rma(3). The initiator copies; small transfers within its doorbell. If pages of the peer are
+ * missing, or there is much to copy, the worker of the peer's context goes on. The target takes no
+ * part otherwise: only its regions are looked up.
  */
 #include <linux/slab.h>
 
 #include "mm/own.h"
 #include "path/path.h"
 
-/* --- judging ---------------------------------------------------------------------------- */
+/* --- validation ------------------------------------------------------------------------- */
 
-/* Several remote ranges are as long as the command. That none wraps is not asked: what does is in no region. */
+/**
+ * treadle_rma_judge_ranges - validate a vector of remote ranges
+ * @cmd:	the command
+ *
+ * Together they are as long as the command. A range that wraps is not refused here: no region has
+ * it.
+ *
+ * Context: any.
+ * Return: 0, or -EINVAL.
+ */
 int treadle_rma_judge_ranges(const struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -32,12 +40,13 @@ int treadle_rma_judge_ranges(const struct treadle_cmd *cmd)
 	return sum == d->len ? 0 : -EINVAL;
 }
 
-/* More completions are kept for a peer than fit into its queue once again. */
+/* The target keeps more completions than its queue has slots. */
 static bool overflows(const struct treadle_ep *to)
 {
 	return to->rx_cq && READ_ONCE(to->rx_cq->kept) > to->rx_cq->mask;
 }
 
+/* The same for the target of @cmd, if there is one. */
 static bool peer_overflows(struct treadle_cmd *cmd)
 {
 	struct treadle_ep *to = treadle_find_target(cmd);
@@ -50,12 +59,25 @@ static bool peer_overflows(struct treadle_cmd *cmd)
 	return ret;
 }
 
-/* Datagrams are messages and nothing else. */
+/**
+ * treadle_rma_route - resolve the peer of an RMA or atomic command
+ * @cmd:	the command
+ *
+ * Context: any.
+ * Return: 0, or an error of the submission. Datagram endpoints have messages only.
+ */
 int treadle_rma_route(struct treadle_cmd *cmd)
 {
 	return cmd->ep->type == TREADLE_EP_DGRAM ? -EOPNOTSUPP : treadle_route(cmd);
 }
 
+/**
+ * treadle_rma_prep - validate a read or write, and resolve its peer
+ * @cmd:	the command
+ *
+ * Context: any.
+ * Return: 0, or an error of the submission. -EAGAIN: the target reads too few completions.
+ */
 int treadle_rma_prep(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -66,7 +88,7 @@ int treadle_rma_prep(struct treadle_cmd *cmd)
 	ret = treadle_rma_judge(cmd) ?: treadle_rma_route(cmd);
 	if (ret)
 		return ret;
-	/* what is armed is refused when its time has come */
+	/* an armed command is refused when it fires: treadle_rma_open() */
 	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && !(d->flags & TREADLE_F_COND) &&
 	    peer_overflows(cmd))
 		return -EAGAIN;
@@ -75,9 +97,16 @@ int treadle_rma_prep(struct treadle_cmd *cmd)
 
 /* --- beginning and end, which atomics share ----------------------------------------------- */
 
-/*
- * Set up @rma for a command whose turn it may be. False: it is completed, dropped
- * or waits, and belongs to somebody else.
+/**
+ * treadle_rma_open - begin an RMA or atomic command: wait its turn, find its target and regions
+ * @rma:	set up for @cmd
+ * @cmd:	the command
+ * @access:	what the regions have to grant
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ * Return: true if the caller goes on with @rma. False: @cmd waits for its turn, was completed or
+ * dropped, and is no more the caller's.
  */
 bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
 		      struct treadle_run *run)
@@ -123,18 +152,32 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	return true;
 }
 
-/* The peer's memory, from offset @off on. */
+/**
+ * treadle_rma_span - the target's memory, as a span
+ * @rma:	the command
+ * @s:	set up
+ * @off:	offset to begin at
+ *
+ * Context: any.
+ */
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off)
 {
-	/* Also what a connection has brought under way: nobody touches it once SHUTDOWN has returned. */
+	/* ->closed covers the end of a connection, too: no access once SHUTDOWN has returned */
 	treadle_span_user(s, rma->to->obj.ctx, &rma->to->closed, rma->at, rma->parts, off);
 	s->mr = rma->mr;
 	s->mrs = rma->count;
 }
 
-/*
- * What an error on the peer's side means here. When a process dies its endpoints go
- * before its regions, and these under the lock under which they were looked at.
+/**
+ * treadle_remote_error - the error that the initiator gets for an error on the target's side
+ * @rma:	the command
+ * @error:	of the access
+ *
+ * When a process dies, its endpoints are dead before its regions are revoked, under the lock under
+ * which they were accessed: so a revoked region of a dead process is seen as the dead endpoint.
+ *
+ * Context: any.
+ * Return: the error of the completion.
  */
 int treadle_remote_error(const struct treadle_rma *rma, int error)
 {
@@ -143,7 +186,13 @@ int treadle_remote_error(const struct treadle_rma *rma, int error)
 	return error == -EKEYREJECTED ? error : -EIO;
 }
 
-/* 0, or why the memory that is next to be touched may not be any more. */
+/**
+ * treadle_rma_alive - may the command go on accessing memory?
+ * @rma:	the command
+ *
+ * Context: any.
+ * Return: 0, or the error with which the command completes.
+ */
 int treadle_rma_alive(const struct treadle_rma *rma)
 {
 	if (unlikely(READ_ONCE(rma->cmd->ep->closed)))
@@ -151,7 +200,7 @@ int treadle_rma_alive(const struct treadle_rma *rma)
 	return unlikely(READ_ONCE(rma->to->dead)) && !rma->modified ? -ECONNRESET : 0;
 }
 
-/* Is the region of range @i also that of one before it? */
+/* Does a range before @i name the same region? */
 static bool named_before(const struct treadle_rma *rma, unsigned int i)
 {
 	unsigned int j;
@@ -161,7 +210,7 @@ static bool named_before(const struct treadle_rma *rma, unsigned int i)
 	return j < i;
 }
 
-/* Bytes of the ranges that are in the region of range @i, which is the first one there. */
+/* Bytes of all ranges in the region of range @i, the first one that names it. */
 static u64 region_len(const struct treadle_rma *rma, unsigned int i)
 {
 	const struct treadle_rma_iov *range;
@@ -176,7 +225,10 @@ static u64 region_len(const struct treadle_rma *rma, unsigned int i)
 	return len;
 }
 
-/* FI_RMA_EVENT, FI_REMOTE_CQ_DATA: before the initiator hears of it. 0, or -ENOMEM: it could not be told. */
+/*
+ * Notify the target (FI_RMA_EVENT, FI_REMOTE_CQ_DATA), before the initiator is. Returns 0, or
+ * -ENOMEM: its completion could not be written.
+ */
 static int tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &rma->cmd->d;
@@ -211,7 +263,14 @@ static int tell_target(const struct treadle_rma *rma, struct treadle_run *run)
 	return 0;
 }
 
-/* Complete both sides, let go of everything. */
+/**
+ * treadle_rma_finish - notify both sides, and release everything
+ * @rma:	the command; freed if it is allocated
+ * @error:	with which it completes
+ * @run:	takes what the counters fire
+ *
+ * Context: May sleep.
+ */
 void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = rma->cmd;
@@ -220,7 +279,7 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	if (!error)
 		error = tell_target(rma, run);
 	else if (rma->modified)
-		tell_target(rma, run); /* an atomic, which has no data */
+		tell_target(rma, run); /* an atomic: no data, so this can't fail */
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);
 	treadle_ep_put(rma->to);
@@ -229,7 +288,17 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 		kfree(rma);
 }
 
-/* Let the worker of @ctx go on with @fn; @m may be on the stack of its caller. */
+/**
+ * treadle_rma_defer - let a worker go on with a command
+ * @m:	the command; if it is not allocated, a copy of it goes on
+ * @ctx:	the context of the worker
+ * @fn:	goes on
+ * @run:	of the caller
+ *
+ * Completes the command with an error if there is no memory.
+ *
+ * Context: May sleep.
+ */
 void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
 		       struct treadle_run *run)
@@ -238,14 +307,14 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 	struct treadle_rma *rma = m;
 
 	if (!m->heap) {
-		/* about to leave its doorbell, after which the buffer is free */
+		/* the doorbell is about to return, and the buffer is free then */
 		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
 
 		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), TREADLE_GFP, run);
 		cmd = rma ? treadle_cmd_persist(cmd, TREADLE_GFP, run) : NULL;
 		if (cmd)
 			m->cmd = cmd;
-		/* the peer's memory has been modified in part, perhaps: an error does not deny it */
+		/* an error does not say that the peer's memory is unmodified */
 		if (!cmd || !treadle_flow_track(cmd, TREADLE_AWAITED, run)) {
 			kfree(rma);
 			treadle_rma_finish(m, ret ?: -ENOMEM, run);
@@ -263,6 +332,7 @@ void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 
 static void rma_job(struct treadle_job *job, struct treadle_run *run);
 
+/* Copy as far as possible. A missing page is left to the worker of its context. */
 static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_cmd *cmd = rma->cmd;
@@ -303,6 +373,7 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 	rma_go(container_of(job, struct treadle_rma, job), run);
 }
 
+/* A treadle_step_fn: copy a few bytes. */
 static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
 						   const struct treadle_ep *to, u64 at,
 						   const struct treadle_mr *mr,
@@ -329,6 +400,13 @@ static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct trea
 		rma_go(&rma, run);
 }
 
+/**
+ * treadle_rma_issue - read or write a peer's memory
+ * @cmd:	the command; consumed
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ */
 TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	u32 access = TREADLE_ACCESS_RMA |

@@ -78,6 +78,12 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 	},
 };
 
+/**
+ * treadle_opcodes - the opcodes that are supported
+ *
+ * Context: any.
+ * Return: a bit for each.
+ */
 u64 treadle_opcodes(void)
 {
 	u64 ops = 0;
@@ -89,6 +95,12 @@ u64 treadle_opcodes(void)
 	return ops;
 }
 
+/**
+ * treadle_op_flags - the flags of descriptors that some opcode takes
+ *
+ * Context: any.
+ * Return: TREADLE_F_* bits.
+ */
 u64 treadle_op_flags(void)
 {
 	u64 flags = 0;

@@ -28,12 +28,14 @@ struct treadle_msg *treadle_msg_keepable(struct treadle_msg *m, struct treadle_r
 int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg);
 
 /*
- * struct treadle_rma - a command that works on a peer's memory by itself
- * @job:	when a worker goes on with it
- * @to:		target; held if @heap
- * @mr, @at:	regions (held), @count of them, and where in the target's memory: @parts
+ * struct treadle_rma - an RMA or atomic command under way
+ * @job:	continues it in a worker
+ * @to:	target; holds a reference if @heap
+ * @mr:	regions, held; @count of them
+ * @at:	the ranges in the target's memory; @parts of them
  * @done:	bytes transferred
- * @modified:	atomics: all has been done there, and @done counts results
+ * @heap:	allocated; else on the stack of the issuing function
+ * @modified:	atomics: the target's memory is modified completely, and @done counts results
  */
 struct treadle_rma {
 	struct treadle_job job;
@@ -62,16 +64,18 @@ int treadle_remote_error(const struct treadle_rma *rma, int error);
 int treadle_rma_alive(const struct treadle_rma *rma);
 
 /*
- * What is done in one step with a range of the memory of @to, which is at @at there: under the
- * locks, if no page is missing and the region is alive; else UNDONE: it is to be done from the begin.
- * OWED: it is done, but what was fetched, which is in the descriptor's data now, has to be delivered.
+ * What a step did with a range of the memory of @to, at address @at there. A step works under the
+ * locks, if all pages are known and the region is alive.
+ * UNDONE: nothing; the command has to begin anew the long way.
+ * OWED: the target's memory is modified, but the fetched value, in cmd->d.data, is not delivered
+ * yet.
  */
 enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };
 typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct treadle_ep *to,
 					  u64 at, const struct treadle_mr *mr,
 					  const struct treadle_ctx *own);
 
-/* Remote ranges are as long as the command: one is by definition. */
+/* Remote ranges together are as long as the command; a single one has no length of its own. */
 static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)
 {
 	return unlikely(cmd->d.rma_iov_count > 1) ? treadle_rma_judge_ranges(cmd) : 0;
@@ -82,17 +86,26 @@ extern const bool treadle_has_fp;
 int treadle_atomic_prep(struct treadle_cmd *cmd);
 void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 
-/* The endpoint's counter of what peers do to its memory, or NULL. */
+/* The counter of an endpoint for operations of peers on its memory, or NULL. */
 static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *to, u8 opcode)
 {
 	return opcode == TREADLE_OP_WRITE || opcode == TREADLE_OP_ATOMIC ? to->cntr_remote_write :
 									   to->cntr_remote_read;
 }
 
-/*
- * One buffer, one range, and nothing in the way: then @step is all there is to a command, but for its
- * completion, and the region need not be held for it, as RCU keeps it. UNDONE: the long way, which
- * begins with treadle_rma_open(), does it, or says why not.
+/**
+ * treadle_rma_at_once - execute an RMA or atomic command in one step, if nothing is in the way
+ * @cmd:	the command
+ * @access:	what the region has to grant
+ * @step:	does the work
+ * @run:	takes what the target's counter fires
+ *
+ * For one buffer and one range. RCU keeps the region, so it need not be held. Only the completion
+ * of @cmd is left to the caller.
+ *
+ * Context: Takes the locks that @step takes, and the counter's.
+ * Return: UNDONE if the long way, from treadle_rma_open() on, has to execute the command or find
+ * its error; else as @step returns.
  */
 static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd *cmd, u32 access,
 							     treadle_step_fn *step,
@@ -114,7 +127,7 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 	if (likely(seen.mr))
 		done = step(cmd, to, seen.at, seen.mr, run->own);
 	rcu_read_unlock();
-	/* the target hears of it before the initiator does */
+	/* the target is notified before the initiator */
 	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;
 	if (unlikely(cntr))
 		treadle_cntr_count(cntr, cmd->d.len, 0, run);

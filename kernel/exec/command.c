@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the memory of commands and of what they inject, and what becomes of one that fails
+ * treadle: allocate and free commands, take the bytes they inject, fail them
  */
 #include <linux/memcontrol.h>
 #include <linux/overflow.h>
@@ -12,16 +12,28 @@
 
 struct kmem_cache *treadle_cmd_cache;
 
-/* Move a command from a doorbell's stack to the heap; it keeps what the other held. */
+/**
+ * treadle_cmd_persist() - move a command from a doorbell's stack to the heap
+ * @cmd: the command; unchanged if it is on the heap already
+ * @gfp: flags for the allocation
+ * @run: of the caller; hands over its jobs of other contexts first, as the allocation may sleep
+ *
+ * The new command takes over what @cmd holds, and references on its endpoint and its ring. A
+ * failure message (F_FAILURE) of a command on the stack falls back to the reserve of its ring.
+ *
+ * Context: may sleep. For F_FAILURE on the stack, cmd->tx->lock is held.
+ * Return: the command on the heap; NULL: no memory, and @cmd is unchanged. Never NULL for
+ * F_FAILURE.
+ */
 struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp, struct treadle_run *run)
 {
 	struct treadle_cmd *heap;
 
 	if (cmd->heap)
 		return cmd;
-	treadle_run_let_go(run); /* for memory, as in treadle_cmd_alloc() */
+	treadle_run_let_go(run); /* the allocation may sleep */
 	heap = kmem_cache_alloc(treadle_cmd_cache, gfp);
-	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE)) /* its receiver has to hear of it */
+	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE)) /* the peer waits for it */
 		heap = treadle_cmd_reserve(cmd);
 	if (!heap)
 		return NULL;
@@ -44,21 +56,32 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp, stru
 	return heap;
 }
 
-/*
- * Its owner pays, whoever runs: its process, a worker, or a peer that has fired what it had armed.
- * A peer does not reclaim for it, nor a peer's worker, nor one that exits. What is charged beyond the limit
- * then is for commands, which were charged when they were armed.
+/**
+ * treadle_cmd_alloc() - allocate memory that a command needs, charged to the command's owner
+ * @cmd:  the command; has an endpoint
+ * @size: bytes
+ * @gfp:  flags for the allocation
+ * @run:  of the caller
+ *
+ * The charge goes to the memcg of the command's context, whatever thread runs: its own process, a
+ * worker, or a peer that fired an armed command.
+ *
+ * Only the owner's threads reclaim. A peer, a peer's worker and an exiting thread charge beyond the
+ * limit instead. That excess is bounded: it is for commands that were charged when they were armed.
+ *
+ * Context: may sleep.
+ * Return: the memory, for kfree(); NULL: there is none.
  */
 void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 			struct treadle_run *run)
 {
 	const struct treadle_ctx *ctx = cmd->ep->obj.ctx;
 	struct mem_cgroup *old = set_active_memcg(ctx->memcg);
-	/* who has no mm is a worker, which pays for its context, or exits */
+	/* a thread without an mm exits, or is a worker: that charges to its context's memcg */
 	bool owner = current->mm ? current->mm == ctx->mm : old == ctx->memcg;
 	void *p = NULL;
 
-	if (likely(owner)) /* who may reclaim, and be slowed down for what his group has */
+	if (likely(owner)) /* may reclaim, and may be throttled for what its group uses */
 		treadle_run_let_go(run);
 	else
 		p = kmalloc(size, TREADLE_GFP_BEYOND | (gfp & __GFP_ZERO));
@@ -68,7 +91,14 @@ void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 	return p;
 }
 
-/* 0: none of them wraps, and together they have @len bytes. Else -EINVAL. */
+/**
+ * treadle_iov_judge() - check a vector of buffers
+ * @iov:   the buffers, in kernel memory
+ * @count: how many
+ * @len:   what their lengths must add up to
+ *
+ * Return: 0, or -EINVAL: a buffer wraps around, or the sum is not @len.
+ */
 int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len)
 {
 	u64 sum = 0, end;
@@ -81,7 +111,7 @@ int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len
 	return sum == len ? 0 : -EINVAL;
 }
 
-/* Copy @len bytes of the command's process into @buf. */
+/* Copy @len bytes from @src to @buf. Returns what treadle_copy() does. */
 static int take(u8 *buf, struct treadle_span *src, u64 len, struct treadle_run *run)
 {
 	enum treadle_side side;
@@ -92,12 +122,18 @@ static int take(u8 *buf, struct treadle_span *src, u64 len, struct treadle_run *
 	return treadle_copy(&dst, src, &done, len, run, &side);
 }
 
-/*
- * Copy what a command works with into the kernel, once: of one with F_INJECT because
- * the buffers are free when the doorbell returns, of an atomic because its results
- * take the place of the operands.
+/**
+ * treadle_take_inject() - copy a command's operands into the kernel, once
+ * @cmd: the command; has an endpoint
+ * @run: of the caller
  *
- * -EAGAIN: the worker of the command's context has to do it.
+ * Needed for F_INJECT, because the process may reuse its buffers when the doorbell returns, and for
+ * atomics, because their results replace the operands. Sets cmd->inject.
+ *
+ * Context: may sleep.
+ * Return: 0, also if there is nothing to take; -EAGAIN: the worker of the command's context has to
+ * do it; -EINTR: the caller was killed; -ENOMEM; -ECONNRESET or -ECANCELED: the endpoint is closed;
+ * or the error of the buffer.
  */
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 {
@@ -138,7 +174,15 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 	return ret == -EAGAIN && run->ctx == ctx && current->mm ? -EINTR : ret;
 }
 
-/* Drop what a command holds; give its slots back unless the doorbell will. */
+/**
+ * treadle_cmd_free() - drop what a command holds, and its memory if it is on the heap
+ * @cmd: the command; not armed, on no list
+ *
+ * A command on the heap gives back its slots of the ring; for one on the stack the doorbell does.
+ * A tracked command leaves its flow, and a worker starts what waited for it.
+ *
+ * Context: takes ep->lock if the command is tracked; may drop the last reference of an object.
+ */
 TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 {
 	if (unlikely(cmd->notify))
@@ -164,9 +208,17 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	kmem_cache_free(treadle_cmd_cache, cmd);
 }
 
-/*
- * It fails for the reason @why before it has begun: its condition was met by errors (F_STRICT), it
- * was canceled, or what it was to send can't be read.
+/**
+ * treadle_cmd_fail() - end a command that has not begun
+ * @cmd: the command; freed, or passed on
+ * @why: the reason, a negative errno: an earlier command failed (F_STRICT), it was canceled, or its
+ *	 buffer can't be read
+ * @run: of the caller
+ *
+ * A silent collective send is not completed: its message goes to the peer without data, as
+ * F_FAILURE with the reason, because the peer waits for a message.
+ *
+ * Context: may sleep. No spinlock is held.
  */
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 {
@@ -179,8 +231,9 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 		return;
 	}
 	/*
-	 * The peer waits for it. It is told by a message without data, of which nobody hears here: it has
-	 * no name by which it could be canceled, and is copied, so that it waits for nobody.
+	 * The failure message reports nothing at the initiator. As F_INJECT it has no context by
+	 * which it could be canceled, and it is copied, so it does not wait for the peer to receive
+	 * it.
 	 */
 	cmd->notify = NULL;
 	cmd->d.flags |= TREADLE_F_FAILURE | TREADLE_F_INJECT;
@@ -190,17 +243,17 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	if (!cmd->heap)
 		cmd->vec = NULL;
 	cmd->d.data = -why;
-	if (cmd->tracked) /* it has been admitted: what waits for it now can't be waited for */
+	if (cmd->tracked) /* commands that wait for this one must not hold up its failure message */
 		cmd->admitted = true;
 	treadle_opdefs[cmd->d.opcode].issue(cmd, run);
-	if (notify) { /* who sees the count may close it */
+	if (notify) { /* unbind first: a process that sees the count may destroy the counter */
 		atomic_dec(&notify->obj.users);
 		treadle_cntr_add(notify, 1, why, run);
 		treadle_obj_put(&notify->obj);
 	}
 }
 
-/* The worker of its context sends again what says that something has failed. */
+/* Job of the context's worker: issue the failure messages again that found no memory. */
 static void cmd_fail_again(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_ctx *ctx = job->ctx;
@@ -217,10 +270,15 @@ static void cmd_fail_again(struct treadle_job *job, struct treadle_run *run)
 	}
 }
 
-/*
- * treadle_cmd_fail_later - there is no memory for the message of @cmd (F_FAILURE), which must not be lost
+/**
+ * treadle_cmd_fail_later() - let the worker retry a failure message for which there is no memory
+ * @cmd: the command, F_FAILURE; consumed
+ * @run: of the caller
  *
- * Needs none itself. The worker tries until it succeeds, or the endpoint is closed.
+ * Itself it needs no memory but the reserve of the ring. The worker retries until the message is
+ * sent or the endpoint is closed.
+ *
+ * Context: may sleep; takes ctx->jobs_lock. For a command on the stack, cmd->tx->lock is held.
  */
 void treadle_cmd_fail_later(struct treadle_cmd *cmd, struct treadle_run *run)
 {

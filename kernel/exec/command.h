@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: commands: what they are, how they are armed, fired and completed */
+/* treadle: commands: the structures, and how commands are armed, fired and completed */
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
@@ -21,18 +21,19 @@ struct treadle_msg;
 
 #define TREADLE_MAX_MSG (1ULL << 32)
 #define TREADLE_EAGER	4096u /* longer unexpected messages stay with the sender */
-/* Flag of a collective message that only says why there is none, in its data; the kernel's own. */
+/* Kernel only: a collective message without payload; its data says why there is none. */
 #define TREADLE_F_FAILURE (1U << 31)
-/* Longer copies go to a worker, so that a post never holds its caller long. */
+/* Longer copies go to a worker, so that a post returns soon. */
 #define TREADLE_INLINE (1u << 20)
 
 /*
  * struct treadle_tx - transmit ring
- * @lock:	one doorbell at a time; ring.head
- * @ep:		endpoint of descriptors that name none (set under ctx->lock,
- *		cleared under @lock)
- * @reserve:	for the one command that a doorbell has on its stack, where no memory is to be had: it
- *		keeps the completion, or what is told to the peer (under @lock; NULL only in between)
+ * @lock:	held for a whole doorbell; protects ring.head
+ * @shared:	TREADLE_TX_SHARED (constant)
+ * @ep:		endpoint of descriptors that name none (set under ctx->lock, cleared under @lock)
+ * @reserve:	memory of one command, for when a command on a doorbell's stack finds none: holds
+ *		its completion or its failure message (under @lock; NULL until it is refilled)
+ * @ring:	descriptors
  */
 struct treadle_tx {
 	struct treadle_obj obj;
@@ -46,27 +47,29 @@ struct treadle_tx {
 enum treadle_recv_kind {
 	TREADLE_RECV_ONE,
 	TREADLE_RECV_MULTI, /* takes several messages, see multi.c */
-	TREADLE_RECV_PART,  /* what one of them gets of it */
+	TREADLE_RECV_PART,  /* the part of a TREADLE_RECV_MULTI that one message gets */
 };
 
 /*
  * struct treadle_recv - a posted receive
- * @m:		while posted; @node: when its completion did not fit; @next: free
- * @one:	the buffer; of a vector without an address, and of all its length
- * @cmd:	was armed: whom to notify; NULL: one of rx->slots, or a part
- * @ext:	of a vector in the ring: the second slot, whose memory holds it
- * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
+ * @m:		while it is posted
+ * @node:	while its completion is kept
+ * @next:	while it is free
+ * @one:	the buffer; of a vector: no address, the total length
+ * @cmd:	of an armed receive: the command; NULL: this is one of rx->slots, or a part
+ * @ext:	of a vector in the ring: the second slot; its memory holds the vector
+ * @space:	its matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @kind:	enum treadle_recv_kind
- * @multi:	of a part: what it is a part of
+ * @multi:	of a part: the multi-receive
  *
- * Of a multi-receive (rx->lock), whose @one is what is left:
- * @min:	it ends when less is left
+ * Multi-receives only, under rx->lock; @one is the space that is left:
+ * @min:	the receive ends when less is left
  * @parts:	parts that have not finished
- * @over:	it takes no more messages; with @error: 0 or -ECANCELED
- * @told:	its last part has said so
+ * @over:	takes no more messages; @error says why: 0 or -ECANCELED
+ * @told:	the completion of the last part reports the end, too
  *
- * There is one for each slot of the ring, and one in each command, so that neither taking a
- * receive off the ring nor firing one needs memory.
+ * Each slot of the ring has one, and each command: neither taking a receive off the ring nor firing
+ * one allocates.
  */
 struct treadle_recv {
 	union {
@@ -90,12 +93,15 @@ struct treadle_recv {
 	u8 iov_count, space, kind;
 	bool over, told;
 };
-/* It lies over the descriptor of its command. */
+/* treadle_cmd.as_recv lies over the command's descriptor. */
 static_assert(sizeof(struct treadle_recv) <= sizeof(struct treadle_desc));
 
 /*
- * What waits for a command that goes on elsewhere: nothing; fences; also to be copied what might be; or all that goes
- * the same way.
+ * enum treadle_track - what waits for a command that goes on elsewhere
+ * @TREADLE_UNTRACKED:	nothing
+ * @TREADLE_FENCED:	commands with F_FENCE
+ * @TREADLE_CROWDED:	these, and later sends are not buffered by the receiver before this one
+ * @TREADLE_AWAITED:	all later commands of the flow
  */
 enum treadle_track {
 	TREADLE_UNTRACKED,
@@ -108,26 +114,33 @@ enum treadle_track {
 /*
  * struct treadle_cmd - a command
  * @d:		the kernel's copy of the descriptor
- * @kept:	a completion that did not fit
- * @as_recv:	the receive that a command of one becomes when it is issued, unless it repeats
- * @cond:	while it is armed: counter or cells, bound; with F_REPEAT until it is dropped
- * @rest:	F_REPEAT, with @cond: the other counter it waits for in turn, bound, or NULL
- * @armed:	its place among what is armed; then, of a receive that is posted, in rx->armed
+ * @kept:	a completion that did not fit into the queue
+ * @as_recv:	the receive that a receive command becomes when it is issued, unless it repeats
+ * @armed:	while it is armed: its place in the trigger's tree; of a posted receive: in
+ *		rx->armed
+ * @by_context:	after that: in ep->waiting with @wait, while it waits for its turn (flow.c); in
+ *		ep->parked with @msg, while its message waits at a peer. Receives: only @wait, in
+ *		ep->feeding
  * @ep:		endpoint, or NULL (counter operations)
- * @by_context:	after that: in ep->waiting, with @wait: where it waits for its turn (flow.c); or in
- *		ep->parked, with @msg: that waits at a peer; of a receive, @wait only: in ep->feeding
- * @vec:	the slots behind the descriptor: on the caller's stack, or allocated
- * @recv:	in rx->armed, ep->feeding: the receive that is posted; of one that repeats always, but under way
- * @tx, @slots:	credits to give back at the end
- * @route, @port: 0 and where to (treadle_name()), or why not; receives: likewise, from whom, if one is named
+ * @cond:	the counter or cells it is armed on, bound while it is armed; F_REPEAT: until it is
+ *		dropped
+ * @rest:	F_REPEAT: the second counter, which takes turns with @cond; bound, or NULL
+ * @notify:	counter that counts its end, bound, or NULL
+ * @target:	counter that it changes, bound, or NULL
+ * @vec:	the slots behind the descriptor; on the caller's stack, or allocated with @heap
+ * @recv:	in rx->armed or ep->feeding: the posted receive; F_REPEAT: whenever it is under way
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
- *		atomics: operands, then results; behind them what to compare with
- * @own:	either of these two, which no command has both of
- * @heap:	allocated, and holds references; else on the stack of a doorbell
- * @tracked:	counted in its flow, until it is completed or dropped: enum treadle_track
- * @admitted:	its turn has come
- * @skipped:	F_REPEAT: it has not been executed this time, because of F_STRICT
- * @resting:	F_REPEAT: @cond and its threshold are those of @rest, and the other way round
+ *		atomics: operands, then results, then comparands
+ * @own:	@recv or @inject, for kfree(); no command has both
+ * @tx, @slots:	ring, and the credits that it gets back at the end
+ * @route:	0: @port is valid (treadle_name()); else the error. Receives: likewise, of the
+ *		sender that they name
+ * @port:	where the command goes
+ * @heap:	allocated and holds references; else on the stack of a doorbell
+ * @tracked:	enum treadle_track: counted in its flow until it is completed or dropped
+ * @admitted:	its turn has come; it waits no more in its flow
+ * @skipped:	F_REPEAT: not executed this time, because of F_STRICT
+ * @resting:	F_REPEAT: @cond and @rest, and their thresholds, are swapped
  */
 struct treadle_cmd {
 	union {
@@ -169,7 +182,12 @@ static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd
 	return cmd->d.iov_count > 1 ? cmd->vec->iov : (const struct treadle_iov *)&cmd->d.addr;
 }
 
-/* Where a command's bytes come from, from offset @off on. */
+/**
+ * treadle_cmd_span() - where a command's bytes come from
+ * @cmd: the command; has an endpoint, or injected bytes
+ * @s:	 set to the injected bytes, or the process's buffers
+ * @off: offset at which @s begins
+ */
 static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadle_span *s, u64 off)
 {
 	if (cmd->inject)
@@ -179,7 +197,7 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 				  cmd->d.iov_count, off);
 }
 
-/* Vectors, a slot each: buffers, remote ranges, results, what to compare with. */
+/* How many vectors follow: buffers, remote ranges, results, comparands. Each takes a slot. */
 static inline unsigned int treadle_cmd_vecs(const struct treadle_desc *d)
 {
 	unsigned int n = d->iov_count > 1;
@@ -192,7 +210,7 @@ static inline unsigned int treadle_cmd_vecs(const struct treadle_desc *d)
 	return n;
 }
 
-/* Remote ranges; one is made of the descriptor, in *one. */
+/* The remote ranges and their @count; a single one is built from the descriptor, in *@one. */
 static inline const struct treadle_rma_iov *
 treadle_cmd_rma(const struct treadle_cmd *cmd, struct treadle_rma_iov *one, unsigned int *count)
 {
@@ -205,7 +223,10 @@ treadle_cmd_rma(const struct treadle_cmd *cmd, struct treadle_rma_iov *one, unsi
 	return one;
 }
 
-/* The buffers for results (0), or those to compare with (1); one is made of the descriptor. */
+/*
+ * The buffers for results (@which 0) or for comparands (1), and their @count; a single one is built
+ * from the descriptor, in *@one.
+ */
 static inline const struct treadle_iov *treadle_cmd_fetch(const struct treadle_cmd *cmd, int which,
 							  struct treadle_iov *one,
 							  unsigned int *count)
@@ -241,7 +262,10 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 /* flow.c */
 struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run);
 
-/* Mostly nothing is under way that a command might have to wait for. */
+/*
+ * True: nothing is under way that @cmd might have to wait for (the common case). The acquiring
+ * loads pair with flow_settle(): the caller sees what finished commands have written.
+ */
 static __always_inline bool treadle_flow_idle(const struct treadle_cmd *cmd)
 {
 	const struct treadle_ep *ep = cmd->ep;
@@ -250,6 +274,7 @@ static __always_inline bool treadle_flow_idle(const struct treadle_cmd *cmd)
 	       (likely(!(cmd->d.flags & TREADLE_F_FENCE)) || !smp_load_acquire(&ep->nr_flows));
 }
 
+/* The same as treadle_flow_wait(), without a call in the common case. */
 static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd,
 							      struct treadle_run *run)
 {
@@ -266,19 +291,28 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);
 
 /*
- * An opcode is a row, a prep (judges, changes nothing) and an issue. The table is declared here, and filled where all
- * operations are known: path/opdef.c.
+ * struct treadle_opdef - an opcode: a row of the table, filled in path/opdef.c, where all
+ * operations are known
+ * @flags:	TREADLE_F_* that it takes
+ * @data:	has local buffers
+ * @needs_ep:	needs an endpoint
+ * @receives:	its completions go to the receive side
+ * @remote:	names remote memory
+ * @atomic:	and an operation on it
+ * @prep:	checks the descriptor and binds what it names; starts nothing. 0 or a negative errno
+ * @issue:	starts the command, and consumes it. May sleep
+ * @is_long:	issuing may take very long, so a peer must not do it (optional). Under the trigger's
+ *		lock
  */
 struct treadle_opdef {
-	u32 flags; /* TREADLE_F_* that it takes */
-	bool data; /* has local buffers */
+	u32 flags;
+	bool data;
 	bool needs_ep;
-	bool receives; /* its completions go to the receive side */
-	bool remote;   /* names remote memory */
-	bool atomic;   /* and an operation on it */
+	bool receives;
+	bool remote;
+	bool atomic;
 	int (*prep)(struct treadle_cmd *cmd);
 	void (*issue)(struct treadle_cmd *cmd, struct treadle_run *run);
-	/* issuing it may take very long, so it is not for a peer (optional). Under the lock of its trigger */
 	bool (*is_long)(const struct treadle_cmd *cmd);
 };
 extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
@@ -297,7 +331,10 @@ bool treadle_cmd_heard(const struct treadle_cmd *cmd);
 void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
 void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct treadle_run *run);
 
-/* It has fired, and was not taken off since: then its condition would be gone. */
+/*
+ * True if @cmd, which has @flags, is armed again when it ends. False if it has not been armed (not
+ * on the heap) or was taken off its trigger, which clears @cond.
+ */
 static __always_inline bool treadle_cmd_repeats(const struct treadle_cmd *cmd, u32 flags)
 {
 	return unlikely(flags & TREADLE_F_REPEAT) && cmd->heap && cmd->cond;

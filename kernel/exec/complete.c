@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: what a finished command notifies */
+/*
+ * treadle: a command has ended: write its completion, count it, free it
+ */
 #include <linux/memcontrol.h>
 #include <linux/nospec.h>
 #include <linux/sched/mm.h>
@@ -22,7 +24,13 @@ static void reserve_free(struct treadle_cq_node *node)
 
 static const struct treadle_cq_memory reserve_memory = { .free = reserve_free };
 
-/* The completion of @cmd does not fit. True: it is freed when that was read, and no more used here. */
+/*
+ * Keep the completion @cqe, which does not fit into @cq. If the command is on a doorbell's stack,
+ * and there is no memory, its ring's reserve keeps it.
+ *
+ * True: the completion lies in @cmd, which the reader of the queue frees: the caller must not use
+ * it any more.
+ */
 static noinline bool cmd_keep(struct treadle_cq *cq, struct treadle_cmd *cmd,
 			      const struct treadle_cqe *cqe)
 {
@@ -54,7 +62,7 @@ static const u32 cq_flags[TREADLE_OP_LAST] = {
 	[TREADLE_OP_COMPARE] = TREADLE_CQ_READ | TREADLE_CQ_ATOMIC,
 };
 
-/* The endpoint's counter of such operations, or NULL. */
+/* The endpoint's counter for such operations, or NULL. */
 static struct treadle_cntr *ep_cntr(const struct treadle_ep *ep, u32 op_flags)
 {
 	if (op_flags & TREADLE_CQ_RECV)
@@ -78,9 +86,17 @@ static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadl
 	cqe->olen = 0;
 }
 
-/*
- * A command that repeats has ended. It is armed again before it is counted, so that who finds
- * all of them counted finds all of them armed.
+/**
+ * treadle_cmd_again() - end one round of a command that repeats
+ * @cmd:   the command (treadle_cmd_repeats()); armed again, or freed
+ * @len:   bytes transferred
+ * @error: 0, or why it has failed
+ * @run:   of the caller
+ *
+ * Order: arm again, then count. So a process that sees all of its commands counted finds all of
+ * them armed.
+ *
+ * Context: takes the trigger's lock and ep->lock; no spinlock is held. May sleep.
  */
 void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct treadle_run *run)
 {
@@ -89,18 +105,18 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 	enum treadle_track tracked = cmd->tracked;
 	u32 port = cmd->port;
 
-	/* it may fire and be dropped while we are still here */
+	/* hold them: once armed, @cmd may fire and be dropped at any time */
 	if (notify)
 		kref_get(&notify->obj.ref);
 	if (tracked)
 		treadle_ep_get(ep);
 	cmd->tracked = TREADLE_UNTRACKED;
 	cmd->admitted = false;
-	if (treadle_opdefs[cmd->d.opcode].atomic) { /* the operands are taken again */
+	if (treadle_opdefs[cmd->d.opcode].atomic) { /* the next round takes the operands again */
 		kfree(cmd->inject);
 		cmd->inject = NULL;
 	}
-	/* canceled, or it could only fail for ever: its memory is gone, or its connection over */
+	/* drop it if it was canceled, or its memory is gone, or its connection over */
 	if ((error == -ECANCELED && !cmd->skipped) || (error && ep && READ_ONCE(ep->severed)))
 		treadle_cmd_free(cmd);
 	else
@@ -124,14 +140,19 @@ static __always_inline u32 cmd_flags(const struct treadle_cmd *cmd)
 	return flags;
 }
 
-/* Who has looked, or thrown away, has not received; what is silent is not counted at all. */
+/* PEEK and DISCARD receive nothing; deferred work (F_WORK) is not counted for the endpoint. */
 static __always_inline bool counts(u32 flags, u32 op_flags)
 {
 	return op_flags && !(flags & TREADLE_F_WORK) &&
 	       !(op_flags & TREADLE_CQ_RECV && flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD));
 }
 
-/* If @cmd fails, will its endpoint be told? */
+/**
+ * treadle_cmd_heard() - would the endpoint report the failure of a command?
+ * @cmd: the command; it may not have been accepted
+ *
+ * Return: true if a completion queue or a counter of its endpoint would.
+ */
 bool treadle_cmd_heard(const struct treadle_cmd *cmd)
 {
 	u32 flags = cmd->d.flags, op_flags = cmd_flags(cmd);
@@ -145,13 +166,21 @@ bool treadle_cmd_heard(const struct treadle_cmd *cmd)
 	       (op_flags & TREADLE_CQ_RECV ? ep->rx_cq : ep->tx_cq);
 }
 
-/*
- * A command of the transmit side (or a receive that could not be posted) has
- * finished. It is freed, or kept by the completion queue. What a closed endpoint did not
- * finish is dropped: fi_endpoint(3), fi_close.
+/**
+ * treadle_cmd_complete() - end a command of the transmit side, or a receive that was not posted
+ * @cmd:   the command; freed, or kept by the completion queue. On the stack: only what it holds is
+ *         freed
+ * @error: 0, or why it has failed
+ * @run:   of the caller; gets what the counters fire
  *
- * Order: completion, then counters, so that who waits for a counter finds the
- * completion; credits last, so that who may post again finds both.
+ * If its endpoint is closed and @error is set, the command is dropped without a completion:
+ * fi_endpoint(3), fi_close.
+ *
+ * Order: the completion before the counters, so that a process that waits for a counter finds the
+ * completion. Credits last, so that a process that may post again finds both.
+ *
+ * Context: takes cq->lock, the counters' locks and ep->lock; no spinlock is held. May sleep. For a
+ * command on the stack, cmd->tx->lock is held.
  */
 TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
 {
@@ -175,7 +204,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);
 		cmd->tracked = TREADLE_UNTRACKED;
-		/* before that is seen: what is posted then is copied again */
+		/* before the completion is visible: later sends may be buffered again */
 		if (tracked == TREADLE_CROWDED)
 			tracked = treadle_flow_relax(ep, port);
 	}
@@ -185,7 +214,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		cntr = ep_cntr(ep, op_flags);
 	if (unlikely(recv && flags & TREADLE_F_MULTI_RECV)) /* its buffer is released */
 		op_flags |= TREADLE_CQ_MULTI_RECV;
-	/* the command may be freed as soon as the completion queue keeps it */
+	/* the command, and with it the endpoint, may be freed as soon as the queue keeps it */
 	if (cntr && cmd->heap)
 		kref_get(&cntr->obj.ref);
 	else
@@ -198,7 +227,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		cqe = treadle_cq_place(cq, &ep->dead);
 		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
 		if (!treadle_cq_placed(cq, cqe)) {
-			len = cmd->d.len; /* which a kept completion lies over */
+			len = cmd->d.len; /* a kept completion overwrites it */
 			kept = cmd_keep(cq, cmd, &late);
 		}
 	}
@@ -206,10 +235,10 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	treadle_count_last(notify, kept ? len : cmd->d.len, error, run);
 	if (held)
 		treadle_obj_put(&cntr->obj);
-	/* of one on a doorbell's stack nothing is left, mostly */
+	/* a command on a doorbell's stack mostly holds nothing any more */
 	if (!kept && unlikely(cmd->heap || cmd->own || cmd->cond || cmd->target))
 		treadle_cmd_free(cmd);
-	if (unlikely(tracked)) { /* what had to wait for this may start */
+	if (unlikely(tracked)) { /* start what waited for this */
 		treadle_flow_done(ep, port, tracked, run);
 		treadle_ep_put(ep);
 	}

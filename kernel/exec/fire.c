@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what is armed on counters, fi_trigger(3)
+ * treadle: fire commands that are armed on counters, fi_trigger(3)
  *
  * Commands wait in a tree by (threshold, submission). One runner at a time takes those that are due
- * off the tree one by one and issues them, so they start in order even if the counter jumps or several
- * processors add to it.
+ * off the tree one by one and issues them, so they start in order even if the counter jumps or
+ * several processors add to it.
  */
 #include "exec/command.h"
 
@@ -12,7 +12,16 @@
 
 static void cntr_fire(struct treadle_job *job, struct treadle_run *run);
 
-/* Arm a command on its counter; it fires at once if it is time. */
+/**
+ * treadle_cntr_arm() - arm a command on its counter
+ * @cmd: the command, on the heap and bound to cmd->cond; consumed
+ * @run: of the caller; gets the counter's job if the command is due
+ *
+ * Once armed, the command may fire or be canceled at any time. If its endpoint or context has
+ * ended, it is not armed but failed or dropped.
+ *
+ * Context: takes the counter's trigger.lock; may sleep if the command is refused.
+ */
 void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cntr *cntr = container_of(cmd->cond, struct treadle_cntr, obj);
@@ -30,7 +39,7 @@ void treadle_cntr_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 		treadle_arm_refuse(cmd, error, run);
 }
 
-/* The condition and that for its rest take turns. */
+/* Swap @cond with @rest, and their thresholds. */
 static void cntr_turn(struct treadle_cmd *cmd)
 {
 	u64 threshold = cmd->d.threshold;
@@ -41,7 +50,13 @@ static void cntr_turn(struct treadle_cmd *cmd)
 	cmd->resting = !cmd->resting;
 }
 
-/* A command that repeats has ended, or has rested. */
+/**
+ * treadle_cntr_again() - arm a command that repeats for its next round
+ * @cmd: the command; its last round has ended, or it has rested
+ * @run: of the caller
+ *
+ * Context: see treadle_cntr_arm().
+ */
 void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	cmd->d.threshold += cmd->d.value;
@@ -51,8 +66,9 @@ void treadle_cntr_again(struct treadle_cmd *cmd, struct treadle_run *run)
 }
 
 /*
- * Is the first one a command that may look at very much that its owner has posted? Then the owner's
- * worker goes on, not the peer whose thread runs here. The command holds its endpoint.
+ * True if issuing the first command may scan what its owner has posted, which is unbounded
+ * (->is_long). Then the owner's worker fires, and not a peer's thread. The command holds its
+ * endpoint.
  */
 static bool owner_is_to_fire(const struct treadle_cntr *cntr)
 {
@@ -67,8 +83,10 @@ static bool owner_is_to_fire(const struct treadle_cntr *cntr)
 }
 
 /*
- * Is it skipped, as what came before it failed (F_STRICT)? Not the receive of a collective: a member sends what is for it
- * at any rate, and waits. Its buffer is free, as what came before has ended; the error is told by what comes after both.
+ * Why the command is skipped, or 0: @why, the first error of its counter, if it has F_STRICT. The
+ * receive of a collective is never skipped: the other member sends in any case, and waits. Its
+ * buffer is free, as the commands before it have ended, and the command after both reports the
+ * error.
  */
 static int why_not(const struct treadle_cmd *cmd, int why)
 {
@@ -80,7 +98,7 @@ static int why_not(const struct treadle_cmd *cmd, int why)
 	return why;
 }
 
-/* The job: there is one at a time (cntr->active), so commands start in order. */
+/* The counter's job. Only one is queued or runs (cntr->active), so commands start in order. */
 static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_cntr *cntr = container_of(job, struct treadle_cntr, job);
@@ -109,7 +127,11 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		cmd = container_of(a, struct treadle_cmd, armed);
 		why = why_not(cmd, cntr->why);
 		repeats = unlikely(cmd->d.flags & TREADLE_F_REPEAT);
-		if (!repeats) /* here: who finds it armed no more may close the counter, which the job holds */
+		/*
+		 * under the lock: a process that finds the command no longer armed may destroy the
+		 * counter; the job holds a reference
+		 */
+		if (!repeats)
 			treadle_cond_drop(cmd);
 		spin_unlock(&cntr->trigger.lock);
 		if (repeats) {
@@ -119,7 +141,10 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			}
 			cmd->skipped = why;
 		}
-		/* what comes behind it waits for nobody's memory but that of the counter's owner */
+		/*
+		 * A guest does not wait for pages or receives of its own context: later commands of
+		 * the counter would wait, too.
+		 */
 		run->guest = run->ctx != cntr->obj.ctx;
 		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);
@@ -127,7 +152,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 		if (unlikely(run->guest)) {
 			run->guest = false;
-			if (need_resched()) { /* nor for our processor */
+			if (need_resched()) { /* nor for a processor */
 				treadle_queue_job(&cntr->job);
 				return;
 			}

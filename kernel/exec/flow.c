@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what has to wait for its turn
+ * treadle: commands that wait for their turn
  *
- * Most commands have done their work when issue() returns, so they are in order
- * by themselves. Those that go on elsewhere (a worker copies, the receiver has no
- * buffer) are counted here: a flow is an endpoint and what it sends to (a port,
- * or a receive context there), and exists while something is under way from the one to the other. Then
+ * Most commands have done their work when issue() returns, so they are in order by themselves.
+ * Those that go on elsewhere (a worker copies, the receiver has no buffer) are counted here. A flow
+ * is an endpoint and what it sends to (a port, or a receive context there). It exists while
+ * something is under way from the one to the other. Then
  *
- *	what follows a read, a write or an atomic waits until that has completed
- *	(all of the FI_ORDER_* bits);
- *	so does what follows a send that a worker copies into a part of a buffer for many:
- *	programs count what comes before the completion that gives the buffer back;
- *	what has F_FENCE waits until everything before it has completed;
- *	what follows a command that waits, waits behind it.
+ *	a command after a read, a write or an atomic waits until that has completed (all of the
+ *	FI_ORDER_* bits);
+ *	so does a command after a send that a worker copies into a part of a multi-receive: programs
+ *	count what comes before the completion that gives the buffer back;
+ *	a command with F_FENCE waits until all before it have completed;
+ *	a command after one that waits, waits behind it.
  *
- * Any other send that is matched, or kept by the receiver, is in order already and holds up
- * nobody but a fence. But one for which the receiver had no room goes with its endpoint, and so does
- * what follows, which is not copied before that was received: else there would be a gap in what a
- * sender that ends has sent.
+ * Any other send that is matched, or kept by the receiver, is in order already and holds up only a
+ * fence. But a send for which the receiver had no room is dropped if its endpoint closes. Later
+ * sends are then not copied before it was received: otherwise there would be a gap in what a sender
+ * that ends has sent.
  *
- * What waits is started by whoever completes the last that it waits for, through his run queue: one
- * runner at a time (flow->active).
+ * The thread that completes the last command waited for starts the waiting ones, through its run
+ * queue: one runner at a time (flow->active).
  */
 #include <linux/slab.h>
 
@@ -31,10 +31,12 @@
 
 /*
  * struct treadle_flow - what is under way from @ep to @port; all under ep->lock
- * @tracked:	how many are as what
+ * @node:	in ep->flows
+ * @tracked:	how many commands are tracked as FENCED, CROWDED, AWAITED
  * @waiting:	commands, in order
  * @active:	@job is queued or running, and holds @ep
- * @ordered:	counted in ep->nr_ordered: what comes next waits
+ * @ordered:	counted in ep->nr_ordered: the next command waits
+ * @job:	issues the waiting commands
  */
 struct treadle_flow {
 	struct rb_node node;
@@ -70,23 +72,25 @@ static struct treadle_flow *flow_find(struct treadle_ep *ep, u32 port)
 {
 	struct rb_node *node = rb_find(&port, &ep->flows, flow_cmp);
 
+	lockdep_assert_held(&ep->lock);
 	return node ? flow_of(node) : NULL;
 }
 
 static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
 {
+	lockdep_assert_held(&ep->lock);
 	rb_add(&flow->node, &ep->flows, flow_less);
 	WRITE_ONCE(ep->nr_flows, ep->nr_flows + 1);
 }
 
-/* --- what waits, by context, so that fi_cancel finds it; under the lock of its endpoint ---- */
+/* --- waiting commands by context, for fi_cancel; under the lock of their endpoint ---------- */
 
 static struct treadle_cmd *waiting_of(const struct rb_node *node)
 {
 	return rb_entry(node, struct treadle_cmd, by_context);
 }
 
-/* fi_inject(3) and the like have no context of their own to be found by; they come last. */
+/* fi_inject(3) and the like have no context by which they could be found; they come last. */
 static bool has_name(const struct treadle_cmd *cmd)
 {
 	return (cmd->d.flags & (TREADLE_F_INJECT | TREADLE_F_COMPLETION)) != TREADLE_F_INJECT;
@@ -104,13 +108,28 @@ static bool wait_less(struct rb_node *node, const struct rb_node *other)
 	return has_name(waiting_of(node)) && wait_cmp(&waiting_of(node)->d.context, other) < 0;
 }
 
-/* Behind those with the same context. */
+/**
+ * treadle_wait_add() - add a command to a tree of waiting ones
+ * @tree: ep->waiting or ep->parked of its endpoint
+ * @cmd:  the command; comes after those with the same context
+ *
+ * Context: ep->lock of the command's endpoint is held.
+ */
 void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd)
 {
+	lockdep_assert_held(&cmd->ep->lock);
 	rb_add(&cmd->by_context, tree, wait_less);
 }
 
-/* The first one (with *context), or NULL. */
+/**
+ * treadle_wait_find() - find a waiting command
+ * @tree:    ep->waiting or ep->parked
+ * @context: of the command; NULL: any
+ *
+ * Context: ep->lock is held.
+ * Return: the oldest one with @context, or, without, the first one in the tree; NULL: there is
+ * none.
+ */
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context)
 {
 	struct rb_node *node = context ? rb_find_first(context, tree, wait_cmp) : rb_first(tree);
@@ -120,26 +139,30 @@ struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *con
 
 static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
 {
+	lockdep_assert_held(&ep->lock);
 	list_del(&cmd->wait);
 	rb_erase(&cmd->by_context, &ep->waiting);
 }
 
-/* Is anything under way that a fence alone waits for? */
+/* Is anything under way that only a fence waits for? */
 static bool is_fenced(const struct treadle_flow *flow)
 {
 	return flow->tracked[TREADLE_FENCED] || flow->tracked[TREADLE_CROWDED];
 }
 
 /*
- * After a change; frees the flow if nothing is left of it. The numbers are read
- * without the lock (acquire) by who issues next: if it finds none it goes on, and
- * must find in memory what those that are done have written.
+ * Recompute what follows from a change of @flow; frees @flow if nothing is left of it.
+ *
+ * treadle_flow_idle() reads the counters without the lock. If it finds 0 the command goes on and
+ * must see what the finished commands have written: the releasing stores pair with its acquiring
+ * loads.
  */
 static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
 {
 	bool ordered =
 		flow->tracked[TREADLE_AWAITED] || flow->active || !list_empty(&flow->waiting);
 
+	lockdep_assert_held(&ep->lock);
 	if (ordered != flow->ordered)
 		smp_store_release(&ep->nr_ordered, ep->nr_ordered + (ordered ? 1 : -1));
 	flow->ordered = ordered;
@@ -150,9 +173,10 @@ static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
 	kfree(flow);
 }
 
-/* May @cmd start, as far as what is under way is concerned? */
+/* May @cmd start, as far as tracked commands are concerned? */
 static bool flow_free(const struct treadle_flow *flow, const struct treadle_cmd *cmd)
 {
+	lockdep_assert_held(&flow->ep->lock);
 	return !flow->tracked[TREADLE_AWAITED] &&
 	       !((cmd->d.flags & TREADLE_F_FENCE) && is_fenced(flow));
 }
@@ -182,7 +206,7 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		cmd->admitted = true;
-		/* as for what is armed on a counter: what is behind it goes on */
+		/* as in cntr_fire() */
 		run->guest = run->ctx != ep->obj.ctx;
 		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
 		if (unlikely(run->guest)) {
@@ -197,8 +221,8 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 }
 
 /*
- * If anything waits and no job looks at it, start one: in the queue of @run, or, without one, of
- * the worker. As in cntr_activate(), before the lock is dropped.
+ * Start the flow's job if commands wait and no job is active: in the queue of @run, or, if that is
+ * NULL, in the worker. As in treadle_cntr_activate(), the job is queued before the lock is dropped.
  */
 static void flow_start(struct treadle_ep *ep, struct treadle_flow *flow, struct treadle_run *run)
 {
@@ -213,9 +237,14 @@ static void flow_start(struct treadle_ep *ep, struct treadle_flow *flow, struct 
 		treadle_queue_job(&flow->job);
 }
 
-/*
- * A command has completed that was tracked. Without @run (it was dropped) a
- * worker starts what comes next.
+/**
+ * treadle_flow_done() - a tracked command has completed or was dropped
+ * @ep:   its endpoint
+ * @port: where it went
+ * @how:  enum treadle_track that it is counted as
+ * @run:  of the caller, starts what waited for it; NULL: a worker does
+ *
+ * Context: takes ep->lock; does not sleep.
  */
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		       struct treadle_run *run)
@@ -223,14 +252,21 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 	struct treadle_flow *flow;
 
 	spin_lock(&ep->lock);
-	flow = flow_find(ep, port); /* it is there as long as something is counted in it */
+	flow = flow_find(ep, port); /* exists while something is counted in it */
 	flow->tracked[how]--;
 	flow_start(ep, flow, run);
 	flow_settle(ep, flow);
 	spin_unlock(&ep->lock);
 }
 
-/* One that was CROWDED is about to complete: only fences wait for that. */
+/**
+ * treadle_flow_relax() - let only fences wait for a command that is about to complete
+ * @ep:   its endpoint
+ * @port: where it went; it is tracked there as TREADLE_CROWDED
+ *
+ * Context: takes ep->lock; does not sleep.
+ * Return: enum treadle_track that it is counted as now.
+ */
 enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port)
 {
 	struct treadle_flow *flow;
@@ -243,9 +279,14 @@ enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port)
 	return TREADLE_FENCED;
 }
 
-/*
- * @cmd, which is allocated, goes on elsewhere: what follows may have to wait for it. False: no memory, which
- * is needed only for a command that is not tracked yet.
+/**
+ * treadle_flow_track() - count a command that goes on elsewhere in its flow
+ * @cmd: the command, on the heap
+ * @how: what has to wait for it; never lowered
+ * @run: of the caller
+ *
+ * Context: takes ep->lock; may sleep.
+ * Return: true; false: no memory, which only a command needs that is not tracked yet.
  */
 bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run)
 {
@@ -284,7 +325,14 @@ bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct 
 	return true;
 }
 
-/* Is something before @cmd under way that would be missing if it were copied, and then their endpoint ended? */
+/**
+ * treadle_flow_crowded() - must the receiver not buffer a send?
+ * @cmd: the send
+ *
+ * Context: takes ep->lock; does not sleep.
+ * Return: true if an earlier send waits that the receiver had no room for. If the endpoint ended
+ * then, it would be missing before @cmd.
+ */
 bool treadle_flow_crowded(const struct treadle_cmd *cmd)
 {
 	struct treadle_ep *ep = cmd->ep;
@@ -301,23 +349,27 @@ bool treadle_flow_crowded(const struct treadle_cmd *cmd)
 }
 
 /*
- * Is there something that @cmd has to wait for? Under ep->lock; what is closed, or whose connection is over, does not
- * wait: nobody looks for it again (treadle_flow_drop), and it finds no peer.
+ * The flow in which @cmd has to wait, or NULL. If the endpoint is closed, or its connection over, a
+ * command does not wait: treadle_flow_drop() has been there already, and the command finds no peer.
  */
 static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct treadle_cmd *cmd)
 {
 	struct treadle_flow *flow = ep->closed || cmd->route ? NULL : flow_find(ep, cmd->port);
 
+	lockdep_assert_held(&ep->lock);
 	if (!flow)
 		return NULL;
 	return flow->active || !list_empty(&flow->waiting) || !flow_free(flow, cmd) ? flow : NULL;
 }
 
-/*
- * treadle_flow_wait - something is under way; is it a command's turn?
+/**
+ * treadle_flow_wait() - let a command wait if it is not its turn
+ * @cmd: the command
+ * @run: of the caller
  *
- * Returns the command to go on with (it may have been moved off the stack), or
- * NULL: it waits, or has failed.
+ * Context: takes ep->lock; may sleep. For a command on the stack, cmd->tx->lock is held.
+ * Return: the command to go on with, which may have moved to the heap; NULL: it waits, or has
+ * failed.
  */
 struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run)
 {
@@ -354,7 +406,15 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	return cmd;
 }
 
-/* Take back the first command with @context that waits, if there is one. */
+/**
+ * treadle_flow_cancel() - cancel a command that waits for its turn
+ * @ep:      the endpoint
+ * @context: of the command; the oldest one is taken
+ * @run:     of the caller
+ *
+ * Context: takes ep->lock; may sleep.
+ * Return: true if there was one.
+ */
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run)
 {
 	struct treadle_flow *flow;
@@ -380,6 +440,7 @@ static struct treadle_flow *flow_from(struct treadle_ep *ep, u32 port)
 	struct rb_node *node = ep->flows.rb_node;
 	struct treadle_flow *found = NULL;
 
+	lockdep_assert_held(&ep->lock);
 	while (node) {
 		if (flow_of(node)->port < port) {
 			node = node->rb_right;
@@ -392,8 +453,8 @@ static struct treadle_flow *flow_from(struct treadle_ep *ep, u32 port)
 }
 
 /*
- * Up to DROP_BATCH commands that wait, taken out; looks at as many flows, from that to *port on. Is there more? None
- * comes after it: flow_before().
+ * Move up to DROP_BATCH waiting commands to @dropped, and look at as many flows, beginning at
+ * *@port. True: there are more, from *@port on. None are added meanwhile: flow_before().
  */
 static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *dropped)
 {
@@ -402,6 +463,7 @@ static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *d
 	struct rb_node *node;
 	int n;
 
+	lockdep_assert_held(&ep->lock);
 	for (n = 0; flow && n < DROP_BATCH; n++) {
 		node = &flow->node;
 		cmd = list_first_entry_or_null(&flow->waiting, struct treadle_cmd, wait);
@@ -419,7 +481,14 @@ static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *d
 	return flow;
 }
 
-/* The endpoint is closed, or its connection over: what waits ends with @error, or, if that is 0, without a completion. */
+/**
+ * treadle_flow_drop() - end all commands that wait for their turn
+ * @ep:    the endpoint; closed, or its connection is over
+ * @error: complete them with it; 0: drop them without completions
+ * @run:   of the caller
+ *
+ * Context: takes ep->lock; may sleep.
+ */
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd, *next;

@@ -1,29 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: operations without data: counter set and add, and nothing
+ * treadle: operations without data: set and add to a counter, and NOP
  *
  * fi_cntr(3); fi_trigger(3): "deferred counter operations do not update the
  * completion counter".
  */
 #include "exec/command.h"
 
-/* What such a descriptor leaves unused. */
+/* Are the fields zero that such a descriptor does not use? */
 static bool cntr_unused(const struct treadle_desc *d)
 {
 	return !d->tag && !d->ignore;
 }
 
-/* With F_COLLECTIVE it reports for an endpoint. */
+/**
+ * treadle_nop_prep() - check a NOP
+ * @cmd: the command. With F_COLLECTIVE it has an endpoint, and reports the end of a graph there
+ *
+ * Return: 0 or -EINVAL.
+ */
 int treadle_nop_prep(struct treadle_cmd *cmd)
 {
 	return cntr_unused(&cmd->d) && !cmd->d.peer && !cmd->d.data ? 0 : -EINVAL;
 }
 
+/**
+ * treadle_nop_issue() - complete a NOP
+ * @cmd: the command; consumed
+ * @run: of the caller
+ *
+ * Context: see treadle_cmd_complete().
+ */
 void treadle_nop_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	treadle_cmd_complete(cmd, 0, run);
 }
 
+/**
+ * treadle_cntr_prep() - check a counter operation and bind its target
+ * @cmd: the command; its descriptor names the counter in @peer
+ *
+ * Return: 0, -EINVAL, or why the counter can't be bound.
+ */
 int treadle_cntr_prep(struct treadle_cmd *cmd)
 {
 	struct treadle_obj *obj;
@@ -37,13 +55,20 @@ int treadle_cntr_prep(struct treadle_cmd *cmd)
 	return 0;
 }
 
+/**
+ * treadle_cntr_issue() - set a counter, or add to it
+ * @cmd: the command; consumed
+ * @run: of the caller; gets what the new value fires
+ *
+ * Context: takes the target's trigger.lock; see treadle_cmd_complete().
+ */
 void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	int error = cmd->d.flags & TREADLE_F_CNTR_ERROR ? -ECANCELED : 0;
 	bool last = !(cmd->d.flags & TREADLE_F_REPEAT);
 	struct treadle_cntr *target = cmd->target;
 
-	if (last) { /* who sees what it counts may close the counter */
+	if (last) { /* unbind first: a process that sees the new value may destroy the counter */
 		atomic_dec(&target->obj.users);
 		cmd->target = NULL;
 	}

@@ -2,22 +2,21 @@
 /*
  * treadle: trigger cells, and the poller that looks at them
  *
- * fi_trigger(3), "XPU TRIGGERS". A plain store into a page starts a command, so
- * somebody has to look. There is one poller for each context, a work that exists
- * only while something is armed: it looks without a pause for as long as SPIN_NS
- * after something was armed or started. From then on a timer looks, LOOKS at a time,
- * at intervals that grow with the time that nothing has happened, up to PAUSE_NS, and
- * queues the work when it finds something. Interrupts are charged to nobody, so there is a number of
- * them that a user has, and that all have: where many contexts wait, they look more seldom.
+ * fi_trigger(3), "XPU TRIGGERS". A plain store into a page starts a command, so the kernel has to
+ * poll. Each context has one poller, a work that exists only while something is armed. It looks
+ * without a pause for SPIN_NS after something was armed or started. From then on a timer looks,
+ * LOOKS cells at a time, and queues the work when it finds something. Its interval is the time
+ * since something last happened, up to PAUSE_NS. Interrupts are charged to no group, so they are
+ * limited for each user and for all together: where many contexts wait, their intervals are longer.
  *
- * Order: the commands of an endpoint lie one behind the other in the tree, as they
- * were submitted. One whose cell is found written starts only when all before it
- * were looked at once more, and are not written; if one is, that one's turn comes
- * first. So what is written in the order of submission starts in that order,
- * wherever the poller was when it was written.
+ * Order: the commands of an endpoint lie one behind the other in the tree, as they were submitted.
+ * If a cell is found written, its command starts only after all before it were looked at once more
+ * and found not written. If one of them is written, that command is looked at next. So if cells are
+ * written in the order of submission, their commands start in that order, wherever the poller was
+ * at that time.
  *
- * The values are the process's to write at any time: each is read once for each look
- * and compared, and nothing else depends on it.
+ * The process may write the values at any time: each is read once for each look and compared, and
+ * nothing else depends on it.
  */
 #include <linux/cred.h>
 #include <linux/memcontrol.h>
@@ -32,17 +31,21 @@
 #define PAUSE_NS NSEC_PER_MSEC
 #define LOOKS	 128  /* under one hold of the lock, or in an interrupt */
 #define TURN	 1024 /* looks */
-#define TURNS	 64   /* of the work before others get their turn */
+#define TURNS	 64   /* of the work before it makes way for others */
 
 /*
- * struct treadle_cells - words to write, and how far they have got
- * @cells: mapped for writing; @done: the same number, mapped read-only
+ * struct treadle_cells - cells to write, and for each the last value with which a command was
+ * disarmed
+ * @rw, @ro: pages of @cells and @done
+ * @cells: mapped for writing
+ * @done:  as many, mapped read-only
+ * @size:  bytes of either
  */
 struct treadle_cells {
 	struct treadle_obj obj;
 	struct treadle_area rw, ro;
 	u64 *cells, *done;
-	u64 size; /* bytes of either */
+	u64 size;
 };
 
 static struct treadle_cells *cells_of(const struct treadle_obj *obj)
@@ -50,7 +53,7 @@ static struct treadle_cells *cells_of(const struct treadle_obj *obj)
 	return container_of(obj, struct treadle_cells, obj);
 }
 
-/* Nothing is armed any more: what is armed holds them. */
+/* Armed commands hold the object, so none is left. */
 static void cell_free(struct treadle_obj *obj)
 {
 	treadle_area_free(&cells_of(obj)->rw);
@@ -68,6 +71,13 @@ static const struct treadle_obj_ops cell_ops = {
 	.area = cell_area,
 };
 
+/**
+ * treadle_ioc_cell_create() - create trigger cells
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_cell_create(struct treadle_ucmd *u)
 {
 	struct treadle_cell_create *arg = u->arg;
@@ -102,24 +112,47 @@ int treadle_ioc_cell_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-/* Is there a cell at this offset? */
+/**
+ * treadle_cell_judge() - is there a cell at an offset?
+ * @obj:    cells
+ * @offset: in bytes
+ *
+ * Return: 0 or -EINVAL.
+ */
 int treadle_cell_judge(const struct treadle_obj *obj, u64 offset)
 {
 	return offset % sizeof(u64) || offset >= cells_of(obj)->size ? -EINVAL : 0;
 }
 
-/* Which one, of a command that was judged. */
+/* Index of the cell of a descriptor that treadle_cell_judge() has accepted. */
 static u64 cell_index(const struct treadle_obj *obj, const struct treadle_desc *d)
 {
 	return array_index_nospec(d->threshold / sizeof(u64), cells_of(obj)->size / sizeof(u64));
 }
 
-/* Who finds the value there may use the cell for something else. Under the lock of the trigger: the last one is told of last. */
+/**
+ * treadle_cell_disarmed() - show that a command has left its cell
+ * @obj: the cells
+ * @d:	 descriptor of the command
+ *
+ * A process that finds the value in the done page may use the cell for another command. The lock
+ * keeps the values in the order in which commands leave.
+ *
+ * Context: the lock of the context's poller is held.
+ */
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d)
 {
+	lockdep_assert_held(&obj->ctx->poller.trigger.lock);
 	treadle_cell_tell(&cells_of(obj)->done[cell_index(obj, d)], d->value);
 }
 
+/**
+ * treadle_cell_value() - the value that a command's cell has now
+ * @obj: the cells
+ * @d:	 descriptor of the command
+ *
+ * Return: the value, read once.
+ */
 u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d)
 {
 	return READ_ONCE(cells_of(obj)->cells[cell_index(obj, d)]);
@@ -131,6 +164,15 @@ static bool written(const struct treadle_cmd *cmd)
 			       cmd->d.value);
 }
 
+/**
+ * treadle_cell_arm() - arm a command on its cell
+ * @cmd: the command, on the heap and bound to cmd->cond; consumed
+ * @run: of the caller
+ *
+ * If its endpoint or context has ended, the command is not armed but failed or dropped.
+ *
+ * Context: takes the lock of the context's poller; may sleep if the command is refused.
+ */
 void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_ctx *ctx = cmd->cond->ctx;
@@ -159,9 +201,9 @@ void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 }
 
 /*
- * Under the lock: go on looking, at so many of @looks. Returns a command whose time has
- * come, taken off; or NULL, and *end if all has been looked at. Without @take NULL as
- * soon as one is found that may be it.
+ * Go on looking, at up to *@looks cells, and LOOKS at most. Returns a command that is to start now,
+ * taken off; or NULL, with *@end if the last cell has been looked at. Without @take: NULL as soon
+ * as a cell is found written.
  */
 static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, bool *end, bool take)
 {
@@ -169,11 +211,12 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 	struct treadle_armed *a = treadle_armed_from(root, p->key, p->seq);
 	int i;
 
+	lockdep_assert_held(&p->trigger.lock);
 	for (i = 0; a && *looks > 0 && i < LOOKS; i++, --*looks) {
 		struct treadle_cmd *cmd = container_of(a, struct treadle_cmd, armed);
 
 		if (a->threshold != p->key || a->seq > p->until)
-			p->until = TREADLE_POLL_NONE; /* it was canceled */
+			p->until = TREADLE_POLL_NONE; /* that command was canceled */
 		p->key = a->threshold;
 		p->seq = a->seq + 1;
 		if (take && a->seq == p->until) {
@@ -183,7 +226,7 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 			treadle_cell_disarmed(cmd->cond, &cmd->d);
 			return cmd;
 		}
-		if (written(cmd)) { /* are those before it? */
+		if (written(cmd)) { /* look once more at those before it */
 			p->until = a->seq;
 			p->seq = 0;
 			if (!take)
@@ -201,7 +244,7 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 	return NULL;
 }
 
-/* Look at all cells, but at no more than fit into a turn. True: something was started. */
+/* Look at all cells, but at no more than TURN, and start commands. True: some were started. */
 static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 {
 	bool started = false, end = false;
@@ -224,6 +267,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 	return started;
 }
 
+/* How long the timer waits. */
 static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
 {
 	const struct treadle_ctx *ctx = container_of(p, struct treadle_ctx, poller);
@@ -233,11 +277,11 @@ static ktime_t poller_pause(const struct treadle_poller *p, u64 now)
 }
 
 /*
- * After a turn: is another one due at once? Else there is a timer, or nothing is armed
- * and *stop.
+ * After a turn: true if another one is due at once. Else the timer is started, or nothing is armed
+ * and the work ends (*@stop).
  *
- * The work stops only if it is not queued again. Whoever queues it does so under the
- * lock, but for the timer, which the work canceled when it began, and itself.
+ * The work ends only if it has not been queued again. Other threads queue it under the lock.
+ * Besides them only the timer does, which the work canceled when it began, and the work itself.
  */
 static bool poller_goes_on(struct treadle_poller *p, u64 now, bool *stop)
 {
@@ -296,8 +340,8 @@ static void poller_work(struct treadle_work *work, struct treadle_pool *pool)
 }
 
 /*
- * In an interrupt, perhaps of one who holds the lock, so it is only tried. What the work
- * alone has is the timer's now: the work is not there, or waits for the timer's end.
+ * Runs in an interrupt, which may have interrupted a holder of the lock: so it only tries to take
+ * it. It owns what is the work's alone, as the work does not run, or waits in hrtimer_cancel().
  */
 static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 {
@@ -305,8 +349,8 @@ static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 	bool idle, end = false;
 	int looks = LOOKS;
 
-	WRITE_ONCE(p->timers, p->timers + 1); /* there is one at a time */
-	/* without SMP a lock is no lock, and trying it always succeeds */
+	WRITE_ONCE(p->timers, p->timers + 1); /* only one timer runs at a time */
+	/* without SMP a spinlock does not exclude, and trylock always succeeds */
 	if (!IS_ENABLED(CONFIG_SMP) || !spin_trylock(&p->trigger.lock))
 		goto work;
 	poller_look(p, &looks, &end, false);
@@ -321,6 +365,10 @@ work:
 	return HRTIMER_NORESTART;
 }
 
+/**
+ * treadle_poller_init() - initialize the poller of a context
+ * @ctx: the context, not published yet
+ */
 void treadle_poller_init(struct treadle_ctx *ctx)
 {
 	struct treadle_poller *p = &ctx->poller;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the doorbell: snapshot, judge, arm or issue
+ * treadle: the doorbell of a transmit ring: copy descriptors, check them, arm or issue commands
  *
- * A descriptor is copied once and then judged; until it is accepted nothing has
- * happened. An ordinary command lives on this function's stack and is finished,
- * or moved to the heap, when issue() returns; an armed one is allocated.
+ * A descriptor is copied once and then checked; until it is accepted nothing has happened. An
+ * ordinary command lives on this function's stack and is finished, or moved to the heap, when
+ * issue() returns. An armed one is on the heap.
  */
 #include <linux/memcontrol.h>
 #include <linux/nospec.h>
@@ -16,11 +16,11 @@
 #include "core/limits.h"
 #include "exec/command.h"
 
-#define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, what to compare with */
+#define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, comparands */
 
-/* --- judging -------------------------------------------------------------------------- */
+/* --- checking ------------------------------------------------------------------------- */
 
-/* Slots that a descriptor takes, whatever else is wrong with it. */
+/* Slots that a descriptor takes, even if it is invalid otherwise. */
 static u32 desc_slots(const struct treadle_desc *d)
 {
 	return 1 + treadle_cmd_vecs(d);
@@ -34,7 +34,7 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 	if (d->iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
 	if (!op->data || d->iov_count == 0)
-		/* what is only read has no operands, but a length */
+		/* an atomic read has no operands, but a length */
 		return d->iov_count || d->addr ||
 				       (d->len &&
 					(!op->atomic || d->atomic_op != TREADLE_ATOMIC_READ)) ?
@@ -53,7 +53,7 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 	return 0;
 }
 
-/* It waits for something, or tells somebody: the fields of these. */
+/* Check the fields of conditions, notification, repetition and F_STRICT. */
 static noinline int judge_cond(const struct treadle_desc *d)
 {
 	const u32 repeats = TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK |
@@ -78,7 +78,7 @@ static noinline int judge_cond(const struct treadle_desc *d)
 											   0;
 }
 
-/* Fields of the second line; unused ones are zero. */
+/* Check the second line of the descriptor: fields that are not used are zero. */
 static __always_inline int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
 {
 	const u32 conds = TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT | TREADLE_F_STRICT;
@@ -110,7 +110,7 @@ static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *erro
 	return container_of(obj, struct treadle_cntr, obj);
 }
 
-/* What the command waits for, held until it is disarmed, or freed. */
+/* Bind the command's condition (F_COND_*): held until the command is disarmed or freed. */
 static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
 {
 	bool cell = cmd->d.flags & TREADLE_F_COND_CELL;
@@ -119,7 +119,7 @@ static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
 
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	cmd->cond = obj; /* from here on treadle_cond_drop() */
+	cmd->cond = obj; /* from here on treadle_cond_drop() undoes all this */
 	cmd->rest = NULL;
 	cmd->resting = false;
 	if (atomic_inc_return(&ctx->armed) > treadle_max_armed)
@@ -133,13 +133,16 @@ static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
 	return cell ? treadle_cell_judge(obj, cmd->d.threshold) : 0;
 }
 
-/* More is kept than fits into the ring once again? Then who posts has to read first. */
+/*
+ * True if more completions are kept than the ring's size plus @room: the process must read before
+ * it posts more. Read without the lock: a few more or less do not matter.
+ */
 static bool overflows(const struct treadle_cq *cq, u32 room)
 {
 	return cq && READ_ONCE(cq->kept) > cq->mask + room;
 }
 
-/* Accept a command, and hold what it names; cmd->ep is set and alive already. */
+/* Accept a command, and bind what it names. cmd->ep is set, and held by the caller. */
 static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -206,7 +209,7 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
 	if (!heap)
 		return -ENOMEM;
-	/* it has left the ring: the doorbell gives its slots back */
+	/* it leaves the ring: the doorbell gives its slots back */
 	cmd->slots = slots;
 	heap->slots = 0;
 	if (heap->d.flags & TREADLE_F_COND_CELL)
@@ -216,19 +219,20 @@ static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 	return 0;
 }
 
-/* The endpoint a descriptor means; a named one is held in *named. */
+/* Set cmd->ep to the endpoint that the descriptor means; one that it names is held in *@named. */
 static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadle_obj **named)
 {
 	u32 id = cmd->d.flags & TREADLE_F_EXT ? cmd->d.ep : 0;
 	struct treadle_obj *obj;
 
+	lockdep_assert_held(&tx->lock);
 	*named = NULL;
 	cmd->ep = READ_ONCE(tx->ep); /* stays while tx->lock is held */
 	if (!id)
 		return 0;
 	obj = treadle_obj_get(tx->obj.ctx, id, TREADLE_EP);
 	if (IS_ERR(obj)) {
-		cmd->ep = NULL; /* nor does that of the ring tell of it */
+		cmd->ep = NULL; /* the ring's endpoint does not report it */
 		return PTR_ERR(obj);
 	}
 	*named = obj;
@@ -237,9 +241,9 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
 }
 
 /*
- * Commands with F_MORE have been promised to their caller: they may overflow the
- * completion queue by another ring's worth, be it only with their errors; then
- * they stay in the ring until it is read.
+ * True if a command has to stay in the ring until the completion queue is read. The library has
+ * promised commands with F_MORE to its caller already, so they may fail, and overflow the queue by
+ * another ring's worth, but not get lost.
  */
 static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd)
 {
@@ -249,15 +253,16 @@ static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd
 	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
 }
 
-/* One command at ring.head. Returns 0, or why it was refused. */
+/* Submit the command at ring.head. Returns 0, or why it was refused. */
 static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd,
 				      struct treadle_run *run)
 {
 	struct treadle_obj *named;
 	int ret;
 
+	lockdep_assert_held(&tx->lock);
 	ret = find_ep(tx, cmd, &named);
-	/* closing that one waits for its own ring: treadle_ep_quiesce() */
+	/* closing that endpoint does not wait for this doorbell: treadle_ep_quiesce() */
 	if (named && cmd->ep->tx != tx)
 		run->own = NULL;
 	if (!ret && must_wait(tx, cmd))
@@ -281,7 +286,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	return ret;
 }
 
-/* The slots behind the descriptor at ring->head, into @vec. */
+/* Copy the slots behind the descriptor at ring->head to @vec. */
 static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring *ring,
 				   union treadle_slot *vec)
 {
@@ -303,7 +308,7 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 	long taken = 0;
 	int ret = 0;
 
-	run.own = tx->obj.ctx; /* treadle_call() lets nobody else in */
+	run.own = tx->obj.ctx; /* treadle_call() admits no other process */
 
 	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
 		return -EINTR;
@@ -322,14 +327,17 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		if (taken) {
 			if (signal_pending(current))
 				break;
-			/* who waits for them does not wait for what comes, nor for us if we have no processor, or no memory */
+			/*
+			 * jobs of other contexts don't wait for further commands, nor for this
+			 * thread while it lacks a processor or memory
+			 */
 			treadle_run_let_go(&run);
 			cond_resched();
 		}
 		treadle_ring_fetch(ring, ring->head, &cmd.d);
 		slots = desc_slots(&cmd.d);
 		if (slots > prod - ring->head) {
-			/* half a command: its producer is broken; what came before it is told of first */
+			/* half a command: its producer is broken. Report those before it first */
 			if (!taken) {
 				treadle_ring_break(ring);
 				ret = -EINVAL;
@@ -348,13 +356,13 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 			fetch_vectors(&cmd, ring, vec);
 		ret = submit_one(tx, &cmd, &run);
 		if (ret && taken) {
-			ret = 0; /* for the next call, which finds it first */
+			ret = 0; /* reported by the next call, which finds this command first */
 			break;
 		}
 		if (ret == -EAGAIN && (cmd.d.flags & TREADLE_F_MORE))
 			break; /* not lost: it stays in the ring */
 		ring->head += slots;
-		credits += cmd.slots; /* none if the command lives on */
+		credits += cmd.slots; /* 0 if the command lives on */
 		taken++;
 		if (ret)
 			break;
@@ -368,6 +376,15 @@ out:
 	return ret ?: taken;
 }
 
+/**
+ * treadle_doorbell() - process what a process has written into the ring of an object
+ * @ctx: context of the calling process
+ * @id:  the object: a transmit ring, or a type with ->doorbell
+ *
+ * Context: may sleep; takes tx->lock.
+ * Return: commands taken, or of other types what they return. Errors: -ENOENT, -EBADF: no such
+ * object; -EINTR: killed; -ESHUTDOWN: the ring is broken; else why the first command was refused.
+ */
 TREADLE_HOT long treadle_doorbell(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_find(ctx, id, 0, false);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what is armed, and taking it off
+ * treadle: armed commands, and how they are taken off
  *
- * A command that is armed is in the tree of one trigger: of its counter, or of its
- * context's poller. What has been taken off runs or is dropped; what is in there can
- * be canceled; nothing is in between.
+ * An armed command is in the tree of one trigger: its counter's, or that of its context's poller.
+ * Only what is in a tree can be canceled. A command that was taken off is issued or dropped; there
+ * is no state in between.
  */
 #include <linux/sched/signal.h>
 
@@ -18,17 +18,35 @@ static struct treadle_cmd *armed_cmd(struct treadle_armed *a)
 	return container_of(a, struct treadle_cmd, armed);
 }
 
-/* Under t->lock; the command is bound to its condition already. */
+/* Where commands are armed on @cond: a counter, or cells. */
+static struct treadle_trigger *trigger_of(struct treadle_obj *cond)
+{
+	return cond->type == TREADLE_CNTR ? &container_of(cond, struct treadle_cntr, obj)->trigger :
+					    &cond->ctx->poller.trigger;
+}
+
+/**
+ * treadle_arm() - insert a command into a trigger's tree
+ * @t:   the trigger
+ * @cmd: the command, bound to its condition
+ * @key: its place: a counter's threshold, or the id of its endpoint
+ *
+ * Context: t->lock is held.
+ */
 void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
 {
+	lockdep_assert_held(&t->lock);
 	cmd->armed.threshold = key;
 	cmd->armed.seq = t->seq++;
 	treadle_armed_insert(&t->armed, &cmd->armed);
 }
 
-/*
- * What it was to wait for is let go of: first, under the lock of the trigger, so that who finds nothing armed may
- * destroy it; then its references, of which one may be the last.
+/**
+ * treadle_cond_unbind() - unbind a command's conditions, but keep the references
+ * @cmd: the command, not armed any more
+ *
+ * Called in the same hold of the trigger's lock in which the command was taken off: a process that
+ * finds nothing armed may destroy the condition. treadle_cond_put() follows.
  */
 void treadle_cond_unbind(struct treadle_cmd *cmd)
 {
@@ -38,6 +56,12 @@ void treadle_cond_unbind(struct treadle_cmd *cmd)
 		atomic_dec(&cmd->rest->users);
 }
 
+/**
+ * treadle_cond_put() - put the references on a command's conditions
+ * @cmd: the command, see treadle_cond_unbind()
+ *
+ * May put the last reference.
+ */
 void treadle_cond_put(struct treadle_cmd *cmd)
 {
 	treadle_obj_put(cmd->cond);
@@ -46,36 +70,53 @@ void treadle_cond_put(struct treadle_cmd *cmd)
 		treadle_obj_put(cmd->rest);
 }
 
-/* Of a command that is not armed. */
+/**
+ * treadle_cond_drop() - unbind and put the conditions of a command
+ * @cmd: the command, not armed
+ */
 void treadle_cond_drop(struct treadle_cmd *cmd)
 {
 	treadle_cond_unbind(cmd);
 	treadle_cond_put(cmd);
 }
 
-/* The end of a graph has to be the last of it: it fails if what is before it is canceled. */
+/*
+ * The NOP that ends a graph. It is never canceled with an error: it fails if a command before it is
+ * canceled.
+ */
 static bool is_end(const struct treadle_cmd *cmd)
 {
 	return cmd->d.opcode == TREADLE_OP_NOP && (cmd->d.flags & TREADLE_F_COLLECTIVE);
 }
 
-/* It ends with the connection of its endpoint: it was posted there, and is not the context's, nor a graph's. */
+/*
+ * Does it end with the connection of its endpoint? Deferred work belongs to the context, graphs go
+ * on, and a receive of a shared receive context was not posted to the endpoint.
+ */
 static bool ends_with_connection(const struct treadle_cmd *cmd)
 {
 	return !(cmd->d.flags & (TREADLE_F_WORK | TREADLE_F_STRICT | TREADLE_F_REPEAT)) &&
 	       !is_end(cmd) && !(treadle_opdefs[cmd->d.opcode].receives && cmd->ep->rx_shared);
 }
 
-/*
- * Why it is not armed, for treadle_arm_refuse(), or 0. Under the lock of the trigger: who closes an endpoint, ends its
- * connection or ends all says so and then takes off what is armed, under this lock: either it is seen here, or he finds
- * the command. -ECANCELED: that is to be told; else it is dropped.
+/**
+ * treadle_arm_error() - may a command be armed?
+ * @cmd: the command, bound to its condition; unbound on failure
+ *
+ * Closing an endpoint, ending its connection or ending the context first sets its flag, then takes
+ * off what is armed, under the trigger's lock. So either the flag is seen here, or the command is
+ * found there.
+ *
+ * Context: the trigger's lock is held.
+ * Return: 0, or an error for treadle_arm_refuse(): -ECANCELED, which is reported; -ESHUTDOWN, which
+ * is not.
  */
 int treadle_arm_error(struct treadle_cmd *cmd)
 {
 	const struct treadle_ep *ep = cmd->ep;
 	int error = 0;
 
+	lockdep_assert_held(&trigger_of(cmd->cond)->lock);
 	if (READ_ONCE(cmd->cond->ctx->dead) || (ep && READ_ONCE(ep->dead)))
 		error = -ESHUTDOWN;
 	else if (ep && unlikely(READ_ONCE(ep->severed)) && ends_with_connection(cmd))
@@ -85,6 +126,14 @@ int treadle_arm_error(struct treadle_cmd *cmd)
 	return error;
 }
 
+/**
+ * treadle_arm_refuse() - end a command that treadle_arm_error() has refused
+ * @cmd:   the command; failed, or dropped without a completion
+ * @error: what treadle_arm_error() has returned
+ * @run:   of the caller
+ *
+ * Context: may sleep; no spinlock is held.
+ */
 void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *run)
 {
 	treadle_cond_put(cmd);
@@ -94,7 +143,7 @@ void treadle_arm_refuse(struct treadle_cmd *cmd, int error, struct treadle_run *
 		treadle_cmd_free(cmd);
 }
 
-/* What work is canceled by. */
+/* What CANCEL names a command by: deferred work on a counter by @value, if set; else @context. */
 static u64 name_of(const struct treadle_desc *d)
 {
 	const u32 kind = TREADLE_F_COND_CNTR | TREADLE_F_REPEAT;
@@ -108,7 +157,10 @@ static bool is_of_side(const struct treadle_cmd *cmd, u32 sides)
 									   TREADLE_CANCEL_TX);
 }
 
-/* Deferred work; by name also what has no endpoint to tell of it, without it all of a graph. */
+/*
+ * Is it deferred work? By name (@exact) also a command without an endpoint that would report it;
+ * otherwise also any command of a graph.
+ */
 static bool is_work(const struct treadle_cmd *cmd, bool exact)
 {
 	return cmd->d.flags & TREADLE_F_WORK ||
@@ -128,20 +180,23 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       (!cull->at || cmd->d.threshold == cull->threshold);
 }
 
-/* Under t->lock, so that a cell tells of who has left it last. */
+/* Take @cmd off. The lock keeps the values that cells show in the order in which commands leave. */
 static void take_off(struct treadle_trigger *t, struct treadle_cmd *cmd)
 {
+	lockdep_assert_held(&t->lock);
 	rb_erase_cached(&cmd->armed.node, &t->armed);
 	treadle_cond_unbind(cmd);
 	if (cmd->cond->type == TREADLE_CELL)
 		treadle_cell_disarmed(cmd->cond, &cmd->d);
 }
 
-/* Take matching commands off, a batch under each hold of the lock. */
+/*
+ * Take off and end all commands that match, in batches. Takes t->lock; may sleep. Returns how many.
+ */
 static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cull,
 			struct treadle_run *run)
 {
-	const bool ranged = cull->at && !cull->cond; /* then the key is the threshold */
+	const bool ranged = cull->at && !cull->cond; /* then the tree's key is the threshold */
 	u64 key = ranged ? cull->threshold : 0, seq = 0, total = 0;
 	struct treadle_cmd *found[CULL_BATCH];
 	struct treadle_armed *a;
@@ -181,7 +236,15 @@ static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cu
 	return total;
 }
 
-/* Of one counter, or of one object of cells. */
+/**
+ * treadle_cull() - end the commands that are armed on one object
+ * @cond: a counter, or an object of cells
+ * @cull: which, and how
+ * @run:  of the caller
+ *
+ * Context: takes the trigger's lock; may sleep.
+ * Return: how many were ended.
+ */
 u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull, struct treadle_run *run)
 {
 	struct treadle_cull cells = *cull;
@@ -193,7 +256,15 @@ u64 treadle_cull(struct treadle_obj *cond, const struct treadle_cull *cull, stru
 	return trigger_cull(&cond->ctx->poller.trigger, &cells, run);
 }
 
-/* Of all counters and cells of the context: a command is armed on one of them. */
+/**
+ * treadle_cull_all() - end the commands that are armed on any counter or cell of a context
+ * @ctx:  the context
+ * @cull: which, and how
+ * @run:  of the caller
+ *
+ * Context: takes the triggers' locks, one after the other; may sleep.
+ * Return: how many were ended.
+ */
 u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,
 		     struct treadle_run *run)
 {
@@ -202,7 +273,7 @@ u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,
 	struct treadle_obj *obj;
 	unsigned long id;
 
-	/* there may be thousands of other objects, and each endpoint that closes comes here */
+	/* only counters: each endpoint that closes gets here, and other objects may be thousands */
 	xa_for_each_marked(&ctx->objs, id, obj, TREADLE_CNTRS) {
 		if (n >= cull->max || (cull->killable && fatal_signal_pending(current)))
 			break;

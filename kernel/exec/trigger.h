@@ -13,20 +13,34 @@ struct treadle_ep;
 struct treadle_obj;
 struct treadle_run;
 
-/* What to take off; a field that is NULL or not `exact` or `at` does not choose. */
+/*
+ * struct treadle_cull - which armed commands to take off; all fields have to match
+ * @ep:		of this endpoint; NULL: any
+ * @cond:	armed on this counter, or these cells; NULL: any
+ * @work:	only deferred work and graphs
+ * @lax:	no graphs (F_STRICT, F_REPEAT)
+ * @over:	only what ends with the connection of @ep
+ * @sides:	TREADLE_CANCEL_*: only these sides; 0: both
+ * @exact:	only with @context
+ * @at:		only with @threshold
+ * @killable:	stop if the caller is killed
+ * @context, @threshold: see @exact, @at
+ * @max:	stop after so many
+ * @error:	complete them with it; 0: drop them without completions
+ */
 struct treadle_cull {
 	struct treadle_ep *ep;
-	struct treadle_obj *cond; /* cells: of these only */
-	bool work;		  /* deferred work and graphs only */
-	bool lax;		  /* but no graphs (F_STRICT, F_REPEAT) */
-	bool over;		  /* what ends with the connection of @ep, which it names */
-	u32 sides;		  /* TREADLE_CANCEL_*: of one side only, if it is one */
-	bool exact;		  /* with @context */
-	bool at;		  /* at @threshold */
-	bool killable;		  /* the caller need not go on once he is killed */
+	struct treadle_obj *cond;
+	bool work;
+	bool lax;
+	bool over;
+	u32 sides;
+	bool exact;
+	bool at;
+	bool killable;
 	u64 context, threshold;
-	u64 max;   /* stop after so many */
-	int error; /* complete them with it; 0: silently */
+	u64 max;
+	int error;
 };
 
 /* trigger.c */

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: transmit rings, and the command that each has in reserve */
+/* treadle: transmit rings, and the reserve that each has for one command */
 #include <linux/slab.h>
 
 #include "core/limits.h"
 #include "exec/command.h"
 
-/* Fill the reserve of @tx. Under tx->lock, or before @tx is published. May sleep. 0 or -ENOMEM. */
+/**
+ * treadle_tx_reserve() - refill the reserve of a ring
+ * @tx: the ring
+ *
+ * Context: may sleep. tx->lock is held, or @tx is not published yet.
+ * Return: 0 or -ENOMEM.
+ */
 int treadle_tx_reserve(struct treadle_tx *tx)
 {
 	if (!tx->reserve)
@@ -13,10 +19,15 @@ int treadle_tx_reserve(struct treadle_tx *tx)
 	return tx->reserve ? 0 : -ENOMEM;
 }
 
-/*
- * treadle_cmd_reserve - take the reserve of the ring of @cmd, which is on its doorbell's stack
+/**
+ * treadle_cmd_reserve() - take the reserve of a command's ring
+ * @cmd: on its doorbell's stack; takes it at most once
  *
- * It is there, once for each command: submit_one(). The caller frees it to treadle_cmd_cache.
+ * submit_one() has filled it before the command was issued. The caller frees it to
+ * treadle_cmd_cache.
+ *
+ * Context: cmd->tx->lock is held.
+ * Return: the memory.
  */
 struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd)
 {
@@ -43,13 +54,20 @@ static const struct treadle_area *tx_area(struct treadle_obj *obj, enum treadle_
 	return region == TREADLE_RO ? &ring->ro : &ring->rw;
 }
 
-/* Its doorbell is treadle_doorbell() itself. */
+/* The doorbell is treadle_doorbell() itself. */
 static const struct treadle_obj_ops tx_ops = {
 	.type = TREADLE_TX,
 	.free = tx_free,
 	.area = tx_area,
 };
 
+/**
+ * treadle_ioc_tx_create() - create a transmit ring
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_tx_create(struct treadle_ucmd *u)
 {
 	struct treadle_ring_create *arg = u->arg;

@@ -2,25 +2,36 @@
 /*
  * treadle: counters, fi_cntr(3)
  *
- * When the value reaches the threshold of the first command that is armed, the change makes the
- * counter active and puts its job into the run queue of the thread that made it (exec/fire.c).
+ * When the value reaches the threshold of the first armed command, the counter becomes active: its
+ * job goes into the run queue of the thread that changed it (exec/fire.c).
  */
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "notify/counter.h"
 
-/* treadle_cntr_sum - what thresholds are compared with */
+/**
+ * treadle_cntr_sum() - the value that thresholds are compared with
+ * @cntr: the counter
+ *
+ * Context: trigger.lock is held.
+ * Return: successes and errors.
+ */
 u64 treadle_cntr_sum(const struct treadle_cntr *cntr)
 {
 	lockdep_assert_held(&cntr->trigger.lock);
 	return cntr->page->success + cntr->page->error;
 }
 
-/*
- * treadle_cntr_activate - if a command is due and no job fires yet, start one
- * It is in the queue before trigger.lock is
- * dropped: a thread that is preempted in between would be the only one to know of it.
+/**
+ * treadle_cntr_activate() - start the counter's job if a command is due and no job is active
+ * @cntr: the counter
+ * @run:  of the caller; gets the job
+ *
+ * The job is queued before trigger.lock is dropped. Otherwise a thread that is preempted in between
+ * would be the only one to know of it.
+ *
+ * Context: trigger.lock is held.
  */
 void treadle_cntr_activate(struct treadle_cntr *cntr, struct treadle_run *run)
 {
@@ -35,19 +46,23 @@ void treadle_cntr_activate(struct treadle_cntr *cntr, struct treadle_run *run)
 	treadle_run_add(run, &cntr->job);
 }
 
-/* A new value. Under trigger.lock; who sees that there was a change sees it, too. */
+/* Write a new value. A reader that sees the change counted in page->changes sees the value, too. */
 static void cntr_write(struct treadle_cntr *cntr, u64 *word, u64 value)
 {
 	struct treadle_cntr_page *page = cntr->page;
 
-	if (word == &page->error && *word != value) /* before the wake-up: F */
+	lockdep_assert_held(&cntr->trigger.lock);
+	if (word == &page->error && *word != value) /* before treadle_awaited(): F */
 		WRITE_ONCE(cntr->errors, cntr->errors + 1);
-	/* After all that was moved, some of it without a lock; pairs with the reader's acquiring load. */
+	/*
+	 * Release what the operation has moved, some of it without a lock; pairs with cntr_ready(),
+	 * and with acquiring loads of the process.
+	 */
 	smp_store_release(word, value);
 	smp_store_release(&page->changes, page->changes + 1);
 }
 
-/* After a change: let go of trigger.lock, start the job, wake waiters. */
+/* Finish a change: start the job, drop trigger.lock, wake waiters. */
 static void cntr_changed(struct treadle_cntr *cntr, struct treadle_run *run)
 	__releases(&cntr->trigger.lock)
 {
@@ -58,17 +73,35 @@ static void cntr_changed(struct treadle_cntr *cntr, struct treadle_run *run)
 	treadle_wake(&cntr->waitq, awaited);
 }
 
+/**
+ * treadle_cntr_add() - add to a counter
+ * @cntr:  the counter
+ * @value: how much
+ * @error: 0: to the successes; else to the errors, for this reason
+ * @run:   of the caller; gets what the new value fires
+ *
+ * Context: takes trigger.lock; does not sleep.
+ */
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
 
 	spin_lock(&cntr->trigger.lock);
 	cntr_write(cntr, word, *word + value);
-	if (unlikely(error && value && !cntr->why)) /* of none there is no first */
+	if (unlikely(error && value && !cntr->why)) /* an addition of 0 is no error */
 		cntr->why = error;
 	cntr_changed(cntr, run);
 }
 
+/**
+ * treadle_cntr_set() - set a counter
+ * @cntr:  the counter
+ * @value: the new value
+ * @error: 0: of the successes; else of the errors, for this reason
+ * @run:   of the caller; gets what the new value fires
+ *
+ * Context: takes trigger.lock; does not sleep.
+ */
 void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run)
 {
 	u64 *word = error ? &cntr->page->error : &cntr->page->success;
@@ -106,7 +139,7 @@ static bool cntr_ready(const struct treadle_waiter *me)
 {
 	const struct treadle_cntr *cntr = cntr_of(me->obj);
 
-	/* What was moved before is there when the call returns; pairs with cntr_write(). */
+	/* the caller sees what was moved before; pairs with cntr_write() */
 	return smp_load_acquire(&cntr->page->success) >= me->arg->threshold ||
 	       smp_load_acquire(&cntr->page->error) != me->arg->error ||
 	       READ_ONCE(cntr->errors) != me->errors;
@@ -122,7 +155,7 @@ static bool cntr_readable(struct treadle_obj *obj, u64 seen)
 	return cntr_seen(obj) != seen;
 }
 
-/* Take note of the counter as it is; what comes later makes the file readable again. */
+/* read(2): the value. A later change makes the file readable again. */
 static ssize_t cntr_read(struct treadle_obj *obj, char __user *buf, size_t size, u64 *seen)
 {
 	struct treadle_cntr_page *page = cntr_of(obj)->page;
@@ -130,7 +163,7 @@ static ssize_t cntr_read(struct treadle_obj *obj, char __user *buf, size_t size,
 
 	if (size < sizeof(sum))
 		return -EINVAL;
-	changes = smp_load_acquire(&page->changes); /* what comes after it is told again */
+	changes = smp_load_acquire(&page->changes); /* before the value is read */
 	sum = READ_ONCE(page->success) + READ_ONCE(page->error);
 	if (copy_to_user(buf, &sum, sizeof(sum)))
 		return -EFAULT;
@@ -148,7 +181,7 @@ static const struct treadle_wait_ops cntr_wait_ops = {
 	.read = cntr_read,
 };
 
-/* --- making and ending ------------------------------------------------------------------------- */
+/* --- making and ending --------------------------------------------------------------------- */
 
 static void cntr_stop(struct treadle_obj *obj, struct treadle_run *run)
 {
@@ -160,7 +193,7 @@ static const struct treadle_area *cntr_area(struct treadle_obj *obj, enum treadl
 	return region == TREADLE_RO ? &cntr_of(obj)->ro : NULL;
 }
 
-/* Nothing is armed any more: what is armed holds the counter. */
+/* Armed commands hold the counter, so none is left. */
 static void cntr_free(struct treadle_obj *obj)
 {
 	treadle_area_free(&container_of(obj, struct treadle_cntr, obj)->ro);
@@ -174,6 +207,13 @@ static const struct treadle_obj_ops cntr_ops = {
 	.wait = &cntr_wait_ops,
 };
 
+/**
+ * treadle_ioc_cntr_create() - create a counter
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_cntr_create(struct treadle_ucmd *u)
 {
 	struct treadle_cntr_create *arg = u->arg;

@@ -9,13 +9,14 @@
 
 /*
  * struct treadle_cntr - counter, and the commands armed on it
- * @trigger: commands by (threshold, submission); its lock is that of the values and @active
- * @page:   the two values, mapped read-only
+ * @trigger: commands by (threshold, submission); its lock protects the values, too
+ * @ro, @page: the two values, mapped read-only (written under trigger.lock)
  * @bytes:  TREADLE_CNTR_BYTES (constant)
- * @active: @job is queued or running: exactly one runner fires, in order
- * @job:    fires; its function is that of who arms (exec/fire.c; under trigger.lock)
- * @errors: how often page->error has changed (written under the lock)
- * @why:    errno of the first error that was counted, 0 if there is none
+ * @active: @job is queued or running: exactly one runner fires, in order (trigger.lock)
+ * @errors: how often page->error has changed (written under trigger.lock)
+ * @why:    errno of the first error that was counted, or 0 (trigger.lock)
+ * @job:    fires; its function is set when a command is armed (exec/fire.c; under trigger.lock)
+ * @waitq:  WAIT
  */
 struct treadle_cntr {
 	struct treadle_obj obj;
@@ -29,18 +30,19 @@ struct treadle_cntr {
 	struct treadle_waitq waitq;
 };
 
-/* @error: 0: successes; else errors, for that reason */
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
 void treadle_cntr_set(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
 
 /**
- * treadle_cntr_count - count an operation that has ended
+ * treadle_cntr_count() - count an operation that has ended
  * @cntr:	the counter
- * @len:	bytes that the operation has transferred, not used if it has failed
+ * @len:	bytes that the operation has transferred; not used if it has failed
  * @error:	0, or why it has failed
- * @run:	takes what the new value fires
+ * @run:	of the caller; gets what the new value fires
  *
  * An error counts as one, whatever the counter counts.
+ *
+ * Context: takes trigger.lock; does not sleep.
  */
 static inline void treadle_cntr_count(struct treadle_cntr *cntr, u64 len, int error,
 				      struct treadle_run *run)
@@ -48,7 +50,7 @@ static inline void treadle_cntr_count(struct treadle_cntr *cntr, u64 len, int er
 	treadle_cntr_add(cntr, cntr->bytes && !error ? len : 1, error, run);
 }
 
-/* As treadle_cntr_count(), if there is a counter at all. */
+/* treadle_cntr_count(), if @cntr is not NULL. */
 static __always_inline void treadle_count(struct treadle_cntr *cntr, u64 len, int error,
 					  struct treadle_run *run)
 {
@@ -56,7 +58,10 @@ static __always_inline void treadle_count(struct treadle_cntr *cntr, u64 len, in
 		treadle_cntr_count(cntr, len, error, run);
 }
 
-/* The same for a counter of a command's own, or NULL, which is bound no more: once the count is seen it may be closed. */
+/*
+ * The same for the counter of a command's own (or NULL), which the command gives up. It is unbound
+ * first: a process that sees the count may destroy the counter.
+ */
 static __always_inline void treadle_count_last(struct treadle_cntr *cntr, u64 len, int error,
 					       struct treadle_run *run)
 {

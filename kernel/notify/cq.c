@@ -2,10 +2,9 @@
 /*
  * treadle: completion queues, fi_cq(3)
  *
- * A completion ring never loses an entry. What does not fit waits on a list; the
- * memory for it is that of the finished command or receive itself, or, for a
- * command on the stack of a doorbell, allocated by that caller, who may sleep, or the
- * reserve of its ring.
+ * A completion ring never loses an entry. Completions that do not fit are kept on a list. Their
+ * memory is that of the finished command or receive. For a command on a doorbell's stack it is
+ * allocated by the doorbell, which may sleep, or is the reserve of its ring.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -17,12 +16,16 @@
 
 #define FLUSH_BATCH 64 /* under one hold of the lock */
 
-/* Move kept completions into the ring, and those whose memory is free now to @done. True: there is more to move. */
+/*
+ * Move kept completions into the ring, as many as fit, and their nodes to @done, for
+ * cq_free_nodes(). True: the batch is used up, there may be more to move.
+ */
 static bool cq_flush_some(struct treadle_cq *cq, struct list_head *done)
 {
 	struct treadle_cq_node *node;
 	int n = 0;
 
+	lockdep_assert_held(&cq->lock);
 	while (!list_empty(&cq->overflow) && treadle_cq_room(cq)) {
 		if (n++ == FLUSH_BATCH)
 			return true;
@@ -48,7 +51,7 @@ static void cq_free_nodes(struct list_head *done)
 	}
 }
 
-/* As much as there is room for. Without locks; may sleep. */
+/* Move all kept completions that fit. Takes cq->lock; may sleep. */
 static void cq_flush(struct treadle_cq *cq)
 {
 	bool more, awaited;
@@ -57,7 +60,10 @@ static void cq_flush(struct treadle_cq *cq)
 	do {
 		spin_lock(&cq->lock);
 		more = cq_flush_some(cq, &done);
-		/* who looks at the ring, and then whether anything is kept, may miss what goes from there to here */
+		/*
+		 * a reader that looks at the ring first and at ->kept second may miss what moves
+		 * from there to here, and wait
+		 */
 		awaited = !list_empty(&done) && treadle_awaited(&cq->waitq);
 		spin_unlock(&cq->lock);
 		cq_free_nodes(&done);
@@ -65,7 +71,7 @@ static void cq_flush(struct treadle_cq *cq)
 	} while (more && !fatal_signal_pending(current));
 }
 
-/* Nobody reads it any more; who comes later drops what he has. */
+/* The process reads the queue no more: drop what is kept, and from now on what comes. */
 static void cq_shutdown(struct treadle_cq *cq)
 {
 	LIST_HEAD(done);
@@ -83,13 +89,22 @@ static void node_kfree(struct treadle_cq_node *node)
 	kfree(node);
 }
 
-/*
- * Write a completion, or keep it; if nobody reads the queue any more, drop it.
- * @dead: of its endpoint
- * @node: @memory to keep it in if it does not fit, not touched before; or NULL: allocate then (may sleep)
+/**
+ * treadle_cq_keep() - write a completion, or keep it
+ * @cq:     the queue
+ * @dead:   of the completion's endpoint: true if that is closed
+ * @cqe:    the completion
+ * @node:   where to keep it if it does not fit, not touched before; NULL: allocate memory then
+ * @memory: of @node
  *
- * TREADLE_CQ_KEPT: @node is in use until it is freed. That may be at once, by
- * whoever reads, and with it goes what has held the endpoint and this queue.
+ * If the queue was destroyed, the completion is dropped.
+ *
+ * Context: takes cq->lock; no spinlock is held. May sleep, also with @node, as it frees other
+ * nodes.
+ * Return: TREADLE_CQ_KEPT: @node is in use until @memory->free is called. That may be at once, by
+ * the thread that reads, and may drop the last reference on the endpoint and this queue.
+ * TREADLE_CQ_DONE: written or dropped. TREADLE_CQ_CLOSED, TREADLE_CQ_NOMEM (only without @node):
+ * nothing was done.
  */
 noinline enum treadle_cq_fate treadle_cq_keep(struct treadle_cq *cq, const bool *dead,
 					      const struct treadle_cqe *cqe,
@@ -106,7 +121,8 @@ noinline enum treadle_cq_fate treadle_cq_keep(struct treadle_cq *cq, const bool 
 	kref_get(&cq->obj.ref);
 	for (;;) {
 		spin_lock(&cq->lock);
-		if (unlikely(READ_ONCE(*dead))) { /* first: then its queue may be closed, too */
+		/* before cq->dead: if the endpoint is closed, its queue may be, too */
+		if (unlikely(READ_ONCE(*dead))) {
 			fate = TREADLE_CQ_CLOSED;
 			break;
 		}
@@ -138,9 +154,10 @@ noinline enum treadle_cq_fate treadle_cq_keep(struct treadle_cq *cq, const bool 
 		}
 		spin_unlock(&cq->lock);
 		/*
-		 * 96 bytes, paid by who does not read, and bounded: a doorbell is refused while the queue overflows. At
-		 * the limit of his group the kernel charges a page beyond it for them, and what else he asks for uses up
-		 * the rest of that: at worst this is a page for each.
+		 * 96 bytes, charged to the queue's owner, which does not read. The number is
+		 * bounded: a doorbell is refused while the queue overflows. At the limit of the
+		 * memory group the kernel charges a page beyond it, of which the group's later
+		 * allocations use up the rest: at worst this is a page for each.
 		 */
 		old = set_active_memcg(cq->obj.ctx->memcg);
 		spare = kmalloc(sizeof(*spare), TREADLE_GFP_BEYOND) ?:
@@ -191,7 +208,7 @@ static bool cq_ready(const struct treadle_waiter *me)
 	return cq_has(cq_of(me->obj));
 }
 
-/* What is kept goes into the ring if there is room, where it is looked for. */
+/* Move kept completions into the ring, where the process looks for them. */
 static void cq_done(struct treadle_obj *obj)
 {
 	if (READ_ONCE(cq_of(obj)->kept))
@@ -206,6 +223,7 @@ static bool cq_readable(struct treadle_obj *obj, u64 seen)
 
 static void cq_signaled(struct treadle_obj *obj, u32 signals)
 {
+	lockdep_assert_held(&cq_of(obj)->waitq.signaling);
 	WRITE_ONCE(treadle_cq_prod_of(cq_of(obj))->signals, signals);
 }
 
@@ -218,7 +236,7 @@ static const struct treadle_wait_ops cq_wait_ops = {
 	.signaled = cq_signaled,
 };
 
-/* --- making and ending ------------------------------------------------------------------------- */
+/* --- making and ending --------------------------------------------------------------------- */
 
 static void cq_stop(struct treadle_obj *obj, struct treadle_run *run)
 {
@@ -254,6 +272,13 @@ static const struct treadle_obj_ops cq_ops = {
 	.wait = &cq_wait_ops,
 };
 
+/**
+ * treadle_ioc_cq_create() - create a completion queue
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_cq_create(struct treadle_ucmd *u)
 {
 	struct treadle_cq_create *arg = u->arg;

@@ -8,13 +8,20 @@
 
 struct treadle_cq_node;
 
-/* What its memory wants when a completion is kept (under cq->lock; may be NULL), and is not any more (without). */
+/*
+ * struct treadle_cq_memory - what happens to the memory of a kept completion
+ * @keep:	it is kept from now on (optional). Under cq->lock
+ * @free:	it is kept no more. Without locks; may sleep
+ */
 struct treadle_cq_memory {
 	void (*keep)(struct treadle_cq_node *node);
 	void (*free)(struct treadle_cq_node *node);
 };
 
-/* A completion that the kernel keeps. */
+/*
+ * struct treadle_cq_node - a completion that the kernel keeps
+ * @link:	in cq->overflow (cq->lock)
+ */
 struct treadle_cq_node {
 	struct list_head link;
 	struct treadle_cqe cqe;
@@ -24,10 +31,14 @@ struct treadle_cq_node {
 /*
  * struct treadle_cq - completion queue
  * @lock:     ring and overflow list
+ * @ro, @rw:  ring and consumer index, mapped
+ * @cqes:     the ring, in @ro
+ * @mask:     entries - 1 (constant)
  * @prod:     the kernel's own index (under @lock)
  * @overflow: completions that did not fit, oldest first (under @lock)
  * @kept:     their number (written under @lock)
  * @dead:     destroyed: completions are dropped (under @lock)
+ * @waitq:    WAIT
  */
 struct treadle_cq {
 	struct treadle_obj obj;
@@ -46,11 +57,12 @@ static inline struct treadle_cq_prod *treadle_cq_prod_of(struct treadle_cq *cq)
 	return cq->ro.addr;
 }
 
-/* E: acquire. What is out of range counts as a full ring: only its owner is harmed. */
+/* E: acquire. An index out of range counts as a full ring: only its owner is harmed. */
 static inline bool treadle_cq_room(struct treadle_cq *cq)
 {
 	const struct treadle_cq_cons *user = cq->rw.addr;
 
+	lockdep_assert_held(&cq->lock);
 	return cq->prod - smp_load_acquire(&user->cons) <= cq->mask;
 }
 
@@ -61,11 +73,15 @@ static inline struct treadle_cqe *treadle_cq_slot(struct treadle_cq *cq)
 
 static inline void treadle_cq_publish(struct treadle_cq *cq)
 {
+	lockdep_assert_held(&cq->lock);
 	cq->prod++;
 	smp_store_release(&treadle_cq_prod_of(cq)->prod, cq->prod); /* D */
 }
 
-/* Where to write a completion, under cq->lock, or NULL; mostly nothing is kept and there is room. @dead: of its endpoint. */
+/*
+ * Where to write a completion, or NULL: completions are kept, the ring is full, or the queue or the
+ * endpoint (@dead) is closed.
+ */
 static __always_inline struct treadle_cqe *treadle_cq_place(struct treadle_cq *cq, const bool *dead)
 	__must_hold(&cq->lock)
 {
@@ -74,10 +90,16 @@ static __always_inline struct treadle_cqe *treadle_cq_place(struct treadle_cq *c
 		       NULL;
 }
 
-/* What became of a completion. CLOSED: its endpoint is closed, NOMEM: no memory; nothing was done. */
+/*
+ * What became of a completion. DONE: written, or dropped with its queue; KEPT: its node is in use;
+ * CLOSED: its endpoint is closed, NOMEM: no memory; nothing was done.
+ */
 enum treadle_cq_fate { TREADLE_CQ_DONE, TREADLE_CQ_KEPT, TREADLE_CQ_CLOSED, TREADLE_CQ_NOMEM };
 
-/* What treadle_cq_place() said is written: show it, and let go of cq->lock. False: treadle_cq_keep() it. */
+/*
+ * Publish the completion at @cqe, which treadle_cq_place() has returned, drop cq->lock, wake
+ * waiters. False: @cqe is NULL; treadle_cq_keep() has to do it.
+ */
 static __always_inline bool treadle_cq_placed(struct treadle_cq *cq, const struct treadle_cqe *cqe)
 	__releases(&cq->lock)
 {

@@ -2,9 +2,9 @@
 /*
  * treadle: waiting and polling
  *
- * fi_cq(3) sread and signal, fi_cntr(3) wait, fi_eq(3) sread, FI_WAIT_FD. A waiter enqueues
- * itself, has the lock of the object, then looks; who completes writes, and looks for waiters
- * before he lets go of that lock (barrier F).
+ * fi_cq(3) sread and signal, fi_cntr(3) wait, fi_eq(3) sread, FI_WAIT_FD. A waiter enqueues itself,
+ * takes and drops the lock of the object, then looks. A completion is written, and waiters are
+ * looked for, under that lock (barrier F).
  */
 #include <linux/anon_inodes.h>
 #include <linux/file.h>
@@ -21,7 +21,7 @@ static struct treadle_waitq *waitq_of(struct treadle_obj *obj)
 	return obj->ops->wait->queue(obj);
 }
 
-/* An object that can be waited for, held. */
+/* The object, held, if it can be waited for; else an error. */
 static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_get(ctx, id, 0);
@@ -33,7 +33,7 @@ static struct treadle_obj *waitable(struct treadle_ctx *ctx, u32 id)
 	return obj;
 }
 
-/* F: a change of the object from here on sees a waiter that is queued already. */
+/* F: a later change of the object sees a waiter that is queued already. */
 static void pass_lock(struct treadle_obj *obj)
 {
 	spinlock_t *lock = obj->ops->wait->lock(obj);
@@ -42,7 +42,7 @@ static void pass_lock(struct treadle_obj *obj)
 	spin_unlock(lock);
 }
 
-/* Nothing here sleeps: it is the condition of a wait. */
+/* The condition of a wait: must not sleep. */
 static bool ready(const struct treadle_waiter *me)
 {
 	pass_lock(me->obj);
@@ -54,7 +54,7 @@ static bool signaled(const struct treadle_waiter *me)
 	return READ_ONCE(me->w->signals) != me->signals || READ_ONCE(me->w->ended);
 }
 
-/* Wait; 0: it was ready when it was looked at last, or somebody has called SIGNAL. */
+/* Returns 0 if the object was ready, or SIGNAL or DESTROY was called; -ETIME; -ERESTARTSYS. */
 static int wait(const struct treadle_waiter *me)
 {
 	if (me->arg->timeout_ns < 0)
@@ -64,8 +64,8 @@ static int wait(const struct treadle_waiter *me)
 }
 
 /*
- * Cut short. If not by a signal, but by what the kernel has to do in this thread (work of io_uring), the
- * call begins again after that, for the time that is left.
+ * The wait was cut short. If that was no signal, but work that the kernel does in this thread
+ * (io_uring), the call begins again for the time that is left.
  */
 static int interrupted(struct treadle_ucmd *u, ktime_t end)
 {
@@ -73,7 +73,7 @@ static int interrupted(struct treadle_ucmd *u, ktime_t end)
 	const struct treadle_wait *arg = u->arg;
 	s64 left;
 
-	/* io_uring's threads go nowhere from where they could come back */
+	/* a thread of io_uring does not restart a call */
 	if (task_sigpending(current) || (current->flags & PF_IO_WORKER))
 		return -EINTR;
 	if (arg->timeout_ns >= 0) {
@@ -86,6 +86,14 @@ static int interrupted(struct treadle_ucmd *u, ktime_t end)
 	return -ERESTARTNOHAND;
 }
 
+/**
+ * treadle_ioc_wait() - WAIT: sleep until an object is ready
+ * @u: the ioctl
+ *
+ * Context: sleeps.
+ * Return: 0: ready; -ECANCELED: SIGNAL or DESTROY; -EAGAIN, -ETIMEDOUT; -EINTR, or restarted;
+ * -EINVAL, -ENOENT, -EBADF.
+ */
 int treadle_ioc_wait(struct treadle_ucmd *u)
 {
 	struct treadle_wait *arg = u->arg;
@@ -122,7 +130,7 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
 	} else if (ret == -ETIME) {
 		ret = -ETIMEDOUT;
 	} else if (!ret && !ready(&me) && signaled(&me)) {
-		/* without a signal, another has read what was there */
+		/* if not by SIGNAL: another thread has read what was there */
 		atomic_set(&me.w->unseen, 0);
 		ret = -ECANCELED;
 	}
@@ -132,7 +140,14 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
 	return ret;
 }
 
-/* End all waits; one that is about to begin sees it, too. */
+/**
+ * treadle_signal() - SIGNAL: end all waits for an object, also one that is about to begin
+ * @ctx: context of the calling process
+ * @id:  the object
+ *
+ * Context: takes waitq->signaling.
+ * Return: 0; -ENOENT; -EBADF: it can't be waited for.
+ */
 int treadle_signal(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = waitable(ctx, id);
@@ -143,7 +158,8 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 	w = waitq_of(obj);
 	atomic_set(&w->unseen, 1);
 	spin_lock(&w->signaling);
-	smp_store_release(&w->signals, w->signals + 1); /* who sees it finds @unseen */
+	/* order ->unseen before ->signals: a thread that sees the number sees @unseen, too */
+	smp_store_release(&w->signals, w->signals + 1);
 	if (obj->ops->wait->signaled)
 		obj->ops->wait->signaled(obj, w->signals);
 	spin_unlock(&w->signaling);
@@ -154,7 +170,11 @@ int treadle_signal(struct treadle_ctx *ctx, u32 id)
 
 /* --- a file to poll ----------------------------------------------------------------------- */
 
-/* @seen: where the object was when it was last read, with read(2) */
+/*
+ * struct wait_file - a file of WAIT_FD
+ * @obj: held
+ * @seen: state of the object at the last read(2) (->seen)
+ */
 struct wait_file {
 	struct treadle_obj *obj;
 	u64 seen;
@@ -173,7 +193,7 @@ static __poll_t wait_poll(struct file *file, poll_table *pt)
 									    0;
 }
 
-/* Only for the owner: a child has the same file, and would take it from him. */
+/* Only for the owner: a child shares the file, and would take the event from its parent. */
 static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
 {
 	struct wait_file *wf = file->private_data;
@@ -183,10 +203,10 @@ static ssize_t wait_read(struct file *file, char __user *buf, size_t size, loff_
 
 	if (current->mm != wf->obj->ctx->mm)
 		return -EPERM;
-	unseen = atomic_xchg(&w->unseen, 0); /* before: one that comes meanwhile is another */
+	unseen = atomic_xchg(&w->unseen, 0); /* before the look: a later SIGNAL is another one */
 	ret = wf->obj->ops->wait->read ? wf->obj->ops->wait->read(wf->obj, buf, size, &wf->seen) :
 					 -EAGAIN;
-	if (unlikely(ret < 0 && ret != -EAGAIN && unseen)) { /* who failed has seen nothing */
+	if (unlikely(ret < 0 && ret != -EAGAIN && unseen)) { /* not seen: put it back */
 		atomic_set(&w->unseen, 1);
 		wake_up_all(&w->head);
 	}
@@ -210,7 +230,14 @@ static const struct file_operations wait_fops = {
 	.llseek = noop_llseek,
 };
 
-/* The object behind a file that WAIT_FD has made in this process, bound; or an error. */
+/**
+ * treadle_wait_file_obj() - the object behind a file that WAIT_FD has made in this process
+ * @fd:   the file
+ * @type: of the object
+ *
+ * Return: the object, bound and held; -EBADF: no such file, not of this process, or of another
+ * type; -ENOENT: destroyed.
+ */
 struct treadle_obj *treadle_wait_file_obj(int fd, enum treadle_type type)
 {
 	struct file *file = fget(fd);
@@ -228,12 +255,19 @@ struct treadle_obj *treadle_wait_file_obj(int fd, enum treadle_type type)
 		else
 			obj = wf->obj;
 		if (!IS_ERR(obj))
-			kref_get(&obj->ref); /* the file holds it, too */
+			kref_get(&obj->ref); /* cannot be the first: the file holds one */
 	}
 	fput(file);
 	return obj;
 }
 
+/**
+ * treadle_ioc_wait_fd() - WAIT_FD: make a file that is readable when an object is ready
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_wait_fd(struct treadle_ucmd *u)
 {
 	struct treadle_wait_fd *arg = u->arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: waiting for an object of one's own (wait.c) */
+/* treadle: waiting for objects of the calling process (wait.c) */
 #ifndef TREADLE_WAIT_H
 #define TREADLE_WAIT_H
 
@@ -8,12 +8,16 @@
 #include "core/object.h"
 
 /*
- * Who waits for a queue or counter. @signals: SIGNAL calls; @unseen: one without a waiter; @ended: the
- * object was destroyed
+ * struct treadle_waitq - waiters for an object
+ * @head:	waiters
+ * @signaling:	protects @signals, and the copy of it in the page of a completion queue
+ * @signals:	calls of SIGNAL (written under @signaling)
+ * @unseen:	1: SIGNAL was called, and no waiter has seen it yet
+ * @ended:	the object was destroyed
  */
 struct treadle_waitq {
 	wait_queue_head_t head;
-	spinlock_t signaling; /* of the number, and of that in the page of a CQ */
+	spinlock_t signaling;
 	u32 signals;
 	atomic_t unseen;
 	bool ended;
@@ -26,8 +30,9 @@ static inline void treadle_waitq_init(struct treadle_waitq *w)
 }
 
 /*
- * F: is anybody to be woken? Asked under the lock of the object, once what is waited for was written: a waiter
- * queues himself, has had that lock, and then looks. treadle_wake() comes without the lock, as there may be many.
+ * F: must waiters be woken? Called under the lock of the object, after the change was written: a
+ * waiter enqueues itself, takes and drops that lock, and then looks. treadle_wake() follows without
+ * the lock, as there may be many.
  */
 static __always_inline bool treadle_awaited(struct treadle_waitq *w)
 {
@@ -40,18 +45,24 @@ static __always_inline void treadle_wake(struct treadle_waitq *w, bool awaited)
 		wake_up_all(&w->head);
 }
 
-/* The object is gone, and no SIGNAL finds it: waits end, those too that are about to begin. */
+/*
+ * The object was destroyed, and SIGNAL does not find it: end all waits, also those that are about
+ * to begin.
+ */
 static inline void treadle_waitq_end(struct treadle_waitq *w)
 {
-	/* A waiter that is queued is woken, under the lock of the queue; another one looks at @ended once it is. */
+	/* a queued waiter is woken; a later one enqueues itself, then looks, and sees @ended */
 	WRITE_ONCE(w->ended, true);
 	wake_up_all(&w->head);
 }
 
-/**
+/*
  * struct treadle_waiter - a call of WAIT
+ * @obj:	what it waits for
  * @w:		the queue of @obj
- * @signals, @errors: the numbers of SIGNALs, and of changes of a counter's errors, that its caller knows of
+ * @arg:	arguments of the call
+ * @signals:	number of SIGNAL calls that the caller knows of
+ * @errors:	likewise, changes of a counter's errors
  */
 struct treadle_waiter {
 	struct treadle_obj *obj;
@@ -61,16 +72,17 @@ struct treadle_waiter {
 };
 
 /**
- * struct treadle_wait_ops - how its process waits for an object
- * @queue:	where
- * @lock:	under which what is waited for changes (barrier F)
- * @begin:	note in the waiter what it knows of (optional)
- * @ready:	is there what it waits for? Does not sleep
+ * struct treadle_wait_ops - how a process waits for a type of object
+ * @queue:	the queue of its waiters
+ * @lock:	the lock under which it changes (barrier F)
+ * @begin:	note in the waiter the state that its caller knows (optional)
+ * @ready:	is there what the waiter waits for? Must not sleep
  * @done:	the wait has ended well (optional). May sleep
  * @readable:	is there anything that was not there at @seen? May sleep
- * @seen:	where it is now (optional: 0)
- * @read:	read(2) of a file of WAIT_FD; *seen is where it is then (optional: -EAGAIN)
- * @signaled:	SIGNAL was called so often (optional). Under w->signaling
+ * @seen:	its state now (optional: 0)
+ * @read:	read(2) of a file of WAIT_FD; sets *seen to the state that was read (optional:
+ *		-EAGAIN)
+ * @signaled:	SIGNAL was called so often (optional). Under w->signaling; must not sleep
  */
 struct treadle_wait_ops {
 	struct treadle_waitq *(*queue)(struct treadle_obj *obj);

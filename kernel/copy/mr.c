@@ -4,8 +4,8 @@
  *
  * fi_mr(3). A region is a window on the pagemap: one range or several, rights, a key.
  * On demand: nothing is pinned. Pinned: pages are held (FOLL_LONGTERM) and charged to
- * RLIMIT_MEMLOCK, so they never fault; if any of it is unmapped, the region is revoked
- * for good, because what is pinned is not the process's any more.
+ * RLIMIT_MEMLOCK, so they never fault. If any of it is unmapped, the region is revoked
+ * for good, because the pinned pages are not the process's memory any more.
  */
 #include <linux/mm.h>
 #include <linux/nospec.h>
@@ -26,14 +26,16 @@
 	 TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
 #define FLAGS_ALL \
 	(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR | TREADLE_MR_UNMAPPED)
-/* Rights by which the fabric writes to the region. */
+/* Rights with which the fabric writes to the region. */
 #define ACCESS_WRITES (TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
 
 /*
  * struct treadle_mr_part - one range of a region
- * @start:       what peers call its first byte
- * @pin:         pinned: where
- * @pages, @pinned: and what is pinned of it
+ * @mr:		 the region
+ * @iov:	 the range
+ * @start:       address of its first byte for peers
+ * @pin:         pinned: the range in the pagemap
+ * @pages, @pinned: pinned: its pages, and how many there are
  */
 struct treadle_mr_part {
 	struct treadle_mr *mr;
@@ -46,14 +48,17 @@ struct treadle_mr_part {
 
 /*
  * struct treadle_mr - memory region
- * @key, @node:  key and its place in ctx->mrs
- * @closed:      shut down; only by its owner, and once
- * @revoked:     closed, or unmapped since (pm->lock)
+ * @key, @node:  key and its place in ctx->mrs, if @hashed
+ * @closed:      shut down; set once, in mr_hide()
+ * @revoked:     closed, or unmapped since (written under pm->lock)
+ * @access:      TREADLE_ACCESS_* that it grants (constant)
+ * @flags:       TREADLE_MR_* (constant)
  * @cntr:        counts what peers write, set once (ctx->lock), or NULL
- * @ep:          id of the only endpoint by which it is reached, set once, or 0
+ * @ep:          id of the only endpoint by which it is reached, set once (ctx->lock), or 0
  * @charged:     pages of RLIMIT_MEMLOCK; 0: nothing is pinned
- * @refund:      of what is charged, if its process does not do it itself
- * @parts:       @count of them, one after the other as peers see them
+ * @refund:      refunds @charged, if the process does not do it itself
+ * @key_size, @auth_key: peers need this key (constant)
+ * @parts:       @count of them, in the order in which peers see them
  */
 struct treadle_mr {
 	struct treadle_obj obj;
@@ -72,8 +77,8 @@ struct treadle_mr {
 };
 
 /*
- * Instead of jhash(), which is three times as much. The process whose region it is may choose the keys: it
- * does not know the seed, and where a chain gets long all the same the table takes another one.
+ * A third of the cost of jhash(). A process may choose its regions' keys, but does not know the
+ * seed. If a chain gets long nevertheless, the table is rehashed with another seed.
  */
 static inline u32 mr_hash(const void *key, u32 len, u32 seed)
 {
@@ -82,7 +87,7 @@ static inline u32 mr_hash(const void *key, u32 len, u32 seed)
 	return ((h ^ h >> 32) * GOLDEN_RATIO_64) >> 32;
 }
 
-/* Instead of memcmp(). */
+/* Cheaper than memcmp(). */
 static inline int mr_compare(struct rhashtable_compare_arg *arg, const void *mr)
 {
 	return ((const struct treadle_mr *)mr)->key != *(const u64 *)arg->key;
@@ -95,17 +100,25 @@ static const struct rhashtable_params mr_params = {
 	.hashfn = mr_hash,
 	.obj_cmpfn = mr_compare,
 	.automatic_shrinking = true,
-	.nelem_hint = 1, /* the table is charged to nobody, and most contexts have few regions */
+	.nelem_hint = 1, /* the table is charged to no group, and most contexts have few regions */
 };
 
+/**
+ * treadle_mrs_init() - initialize a context's table of regions
+ * @mrs: the table
+ *
+ * Return: 0 or a negative errno.
+ */
 int treadle_mrs_init(struct rhashtable *mrs)
 {
 	return rhashtable_init(mrs, &mr_params);
 }
 
 /*
- * Is all of it mapped, ordinary memory, and writable if it has to be? If part of it is not
- * mapped, or is reserved only, and may come later (@unmapped), nothing is said of the rest.
+ * Returns 0 if all of the range is mapped, ordinary memory, and writable if @write. With @unmapped
+ * also if part of it is not mapped, or only reserved (no access): memory may come there later.
+ *
+ * Takes the mmap_lock; may sleep.
  */
 static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write, bool unmapped)
 {
@@ -140,7 +153,10 @@ static int check_range(struct mm_struct *mm, u64 addr, u64 len, bool write, bool
 	return ret;
 }
 
-/* What was written is marked dirty already, as copies go by the pagemap (pm_enter): no page is locked for this. */
+/*
+ * Unpin. The pages that were written are marked dirty already, because copies go by the pagemap
+ * (pm_enter()): so no page is locked here. May sleep.
+ */
 static void part_unpin(struct treadle_mr_part *part)
 {
 	unsigned long i, n;
@@ -153,7 +169,7 @@ static void part_unpin(struct treadle_mr_part *part)
 	kvfree(part->pages);
 }
 
-/* Charge first, pin then; what fails is refunded by mr_hide. */
+/* Charge, then pin; after a failure mr_hide() undoes both. Takes the mmap_lock; may sleep. */
 static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 {
 	unsigned long start = part->iov.addr & PAGE_MASK;
@@ -170,8 +186,9 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 	if (!part->pages)
 		return -ENOMEM;
 	/*
-	 * Seen by the notifier before the first page is pinned. With the mmap_lock no page is found of which an unmapping
-	 * began before: what pins without it looks at page tables only.
+	 * Let the notifier know the range before the first page is pinned. treadle_pin_pages()
+	 * takes the mmap_lock, so it finds no page of which an unmapping began before. Pinning
+	 * without that lock looks at page tables only, and could find one.
 	 */
 	part->pin.range.start = start;
 	part->pin.range.last = PAGE_ALIGN(part->iov.addr + part->iov.len) - 1;
@@ -185,7 +202,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 		if (ret <= 0)
 			return ret == -ENOMEM ? ret : -EFAULT;
 		part->pinned += ret;
-		/* and known to the pagemap: copies will not have to ask */
+		/* tell the pagemap, so that copies do not have to ask */
 		for (i = 0; i < ret; i += treadle_pm_stride(addr + ((u64)i << PAGE_SHIFT)))
 			treadle_pm_fill(mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
 					(u64)(ret - i) << PAGE_SHIFT, write, TREADLE_FILL_FAULT);
@@ -219,7 +236,7 @@ static int mr_key(struct treadle_mr *mr)
 	return ret;
 }
 
-/* Bind, once each: to a counter, to an endpoint; ids, or 0. */
+/* Bind the region to a counter and an endpoint (ids, or 0), once each. Takes ctx->lock. */
 static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
 {
 	struct treadle_ctx *ctx = mr->obj.ctx;
@@ -244,12 +261,19 @@ static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
 		WRITE_ONCE(mr->ep, ep);
 	mutex_unlock(&ctx->lock);
 	if (!IS_ERR_OR_NULL(endpoint))
-		treadle_obj_put(endpoint); /* ids are not used again */
+		treadle_obj_put(endpoint); /* the id is enough: ids are not used again */
 	if (ret && counter)
 		treadle_obj_unbind(counter);
 	return ret;
 }
 
+/**
+ * treadle_ioc_mr_bind() - bind a region to a counter or an endpoint
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_mr_bind(struct treadle_ucmd *u)
 {
 	struct treadle_mr_bind *arg = u->arg;
@@ -258,7 +282,7 @@ int treadle_ioc_mr_bind(struct treadle_ucmd *u)
 
 	if (arg->flags || arg->reserved)
 		return -EINVAL;
-	/* bound for the time of this call: it is not shut down meanwhile */
+	/* bound during this call, so that it is not shut down meanwhile */
 	obj = treadle_obj_bind(u->ctx, arg->mr, TREADLE_MR);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
@@ -267,7 +291,10 @@ int treadle_ioc_mr_bind(struct treadle_ucmd *u)
 	return ret;
 }
 
-/* Its ranges, and what peers call them: offsets that go on from one to the next, or addresses. */
+/*
+ * Read the ranges, and set the addresses by which peers reach them: offsets that go on from one to
+ * the next, or virtual addresses. May sleep.
+ */
 static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov)
 {
 	bool unmapped = mr->flags & TREADLE_MR_UNMAPPED;
@@ -283,7 +310,7 @@ static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov
 		if (!part->iov.len || check_add_overflow(part->iov.addr, part->iov.len, &end) ||
 		    check_add_overflow(total, part->iov.len, &total))
 			return -EINVAL;
-		if (unmapped) /* but nobody ever has memory beyond */
+		if (unmapped) /* no process ever has memory beyond */
 			part->iov.len = min_t(u64, end, max_t(u64, part->iov.addr, PM_END)) -
 					part->iov.addr;
 		else if (check_add_overflow(end, (u64)PAGE_SIZE, &end))
@@ -294,7 +321,7 @@ static int mr_ranges(struct treadle_mr *mr, const struct treadle_iov __user *iov
 	return ret;
 }
 
-/* Waits for the owner's mmap_lock. */
+/* Refund the charge. Waits for the owner's mmap_lock; puts the region. */
 static void mr_refund(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_mr *mr = container_of(work, struct treadle_mr, refund);
@@ -306,11 +333,12 @@ static void mr_refund(struct treadle_work *work, struct treadle_pool *pool)
 }
 
 /*
- * Its key works no longer, and what has found it already stops: nothing is copied from here on, and
- * copies go by the pagemap, so that nobody needs the pins any more. They are given back here (by DESTROY,
- * the end of the context, or if it could not be made), and not by who holds the region last. To the
- * owner's limit, too: but for that his mmap_lock is waited for, so if somebody else closes the file
- * his worker does it.
+ * Unlist the key, and stop commands that have found the region already: nothing is copied from here
+ * on. Copies go by the pagemap, so the pins are not needed any more. They are released here
+ * (DESTROY, the end of the context, or a failed creation), and not with the last reference.
+ *
+ * The charge is refunded here, too. That waits for the owner's mmap_lock, so if another process
+ * closes the file, a worker of the owner does it.
  */
 static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 {
@@ -334,7 +362,8 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 			treadle_pm_unpin(pm, &mr->parts[i].pin);
 		part_unpin(&mr->parts[i]);
 	}
-	if (!mr->charged || !atomic_read(&mm->mm_users)) /* or there is nobody who has a limit */
+	/* an mm without users has no limit to refund any more */
+	if (!mr->charged || !atomic_read(&mm->mm_users))
 		return;
 	kref_get(&obj->ref);
 	treadle_work_init(&mr->refund, obj->ctx, mr_refund, true);
@@ -358,6 +387,13 @@ static const struct treadle_obj_ops mr_ops = {
 	.free = mr_free,
 };
 
+/**
+ * treadle_ioc_mr_create() - create a region
+ * @u: the ioctl
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
 int treadle_ioc_mr_create(struct treadle_ucmd *u)
 {
 	struct treadle_mr_create *arg = u->arg;
@@ -402,26 +438,45 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-/* --- what peers see of it ------------------------------------------------------------- */
+/* --- access by peers -------------------------------------------------------------------- */
 
+/**
+ * treadle_mr_put() - put the reference of treadle_mr_find()
+ * @mr: the region
+ */
 void treadle_mr_put(struct treadle_mr *mr)
 {
 	treadle_obj_put(&mr->obj);
 }
 
+/**
+ * treadle_mr_revoked() - has a region been closed or unmapped?
+ * @mr: the region; of the same context as the endpoint by which it was found
+ *
+ * Context: the lock of its owner's pagemap is held.
+ * Return: true: its memory must not be touched.
+ */
 bool treadle_mr_revoked(const struct treadle_mr *mr)
 {
+	lockdep_assert_held(&mr->obj.ctx->pm->lock);
 	return mr->revoked;
 }
 
+/**
+ * treadle_mr_cntr() - the counter of a region
+ * @mr: the region
+ *
+ * Return: the counter, which the region holds, or NULL.
+ */
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr)
 {
-	return smp_load_acquire(&mr->cntr); /* pairs with mr_bind */
+	return smp_load_acquire(&mr->cntr); /* pairs with mr_bind() */
 }
 
 /*
- * Where @len bytes at @addr, as peers say it, are: parts written to @at, or -EREMOTEIO.
- * At most one for each part of the region: each step ends at the end of another one.
+ * Where @len bytes at the peers' address @addr are in the owner's memory: parts written to @at.
+ * Returns how many, or -EREMOTEIO. At most one for each part of the region, as each step ends at
+ * the end of another part.
  */
 static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct treadle_iov *at)
 {
@@ -446,7 +501,10 @@ static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct trea
 	return count;
 }
 
-/* What is checked on an access (of TREADLE_ACCESS_PEER), but the key and where: endpoint, who, what for. */
+/*
+ * Check an access (@access: TREADLE_ACCESS_PEER) of @from by the endpoint @to. Key and address are
+ * not checked.
+ */
 static __always_inline int mr_admits(const struct treadle_mr *mr, const struct treadle_ep *to,
 				     const struct treadle_ep *from, u32 access)
 {
@@ -460,9 +518,19 @@ static __always_inline int mr_admits(const struct treadle_mr *mr, const struct t
 	return 0;
 }
 
-/*
- * The one range of @d, of a command of @from, in a region of one part that nobody counts, or none: then treadle_mr_find() knows why.
- * The region is not held but stays until rcu_read_unlock(); that it is alive is seen with the copy.
+/**
+ * treadle_mr_peek() - find a command's remote range, without holding the region
+ * @to:     target endpoint
+ * @from:   endpoint of the command
+ * @d:      descriptor; names one range
+ * @access: TREADLE_ACCESS_PEER bits that are needed
+ *
+ * Only for regions of one part without a counter. The region stays until rcu_read_unlock(). If it
+ * was revoked, only the copy notices (treadle_mr_revoked()).
+ *
+ * Context: RCU read lock is held.
+ * Return: the region and where the range is; no region: treadle_mr_find() finds it, or says why
+ * not.
  */
 TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
 						   const struct treadle_ep *from,
@@ -473,7 +541,7 @@ TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
 	const struct treadle_iov *iov;
 	u64 off;
 
-	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind */
+	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind() */
 	    mr_admits(mr, to, from, access))
 		return (struct treadle_mr_view){};
 	iov = &mr->parts[0].iov;
@@ -483,9 +551,18 @@ TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
 	return (struct treadle_mr_view){ mr, iov->addr + array_index_nospec(off, iov->len + 1) };
 }
 
-/*
- * A range of a region, which is held; that it is still alive is seen again with every copy.
- * Returns how many parts of its owner's memory were written to @at, or an error.
+/**
+ * treadle_mr_find() - find a remote range, and hold its region
+ * @to:     target endpoint
+ * @from:   endpoint of the command
+ * @range:  key, address and length
+ * @access: TREADLE_ACCESS_PEER bits that are needed
+ * @found:  the region, for treadle_mr_put()
+ * @at:     where the range is in the owner's memory: room for TREADLE_MAX_MR_IOV parts
+ *
+ * The region may be revoked at any time: each copy checks that again.
+ *
+ * Return: how many parts were written to @at; or -EKEYREJECTED, -EACCES, -EREMOTEIO.
  */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **found,
@@ -501,7 +578,7 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 	rcu_read_unlock();
 	if (!mr)
 		return -EKEYREJECTED;
-	/* asked here, too, as nothing is copied of an empty range */
+	/* checked here, too, because for an empty range there is no copy */
 	ret = READ_ONCE(mr->revoked) ? -EKEYREJECTED : mr_admits(mr, to, from, access);
 	if (!ret)
 		ret = mr_locate(mr, range->addr, range->len, at);

@@ -8,8 +8,8 @@
 struct treadle_mr;
 
 /*
- * What an operation of a peer needs: TREADLE_ACCESS_REMOTE_*, and one of these, which every region grants. The same bits in
- * the flags of an endpoint deny it there.
+ * Rights that an operation of a peer needs: TREADLE_ACCESS_REMOTE_*, and one of these two, which
+ * every region grants. The same bits in the flags of an endpoint deny the operation there.
  */
 #define TREADLE_ACCESS_RMA    TREADLE_EP_NO_RMA
 #define TREADLE_ACCESS_ATOMIC TREADLE_EP_NO_ATOMIC
@@ -24,7 +24,11 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **mr,
 		    struct treadle_iov *at);
 
-/* A region as it is seen while RCU keeps it, and where in its owner's memory a range of it is. */
+/*
+ * struct treadle_mr_view - a range of a region that RCU keeps
+ * @mr: the region, or NULL
+ * @at: the range's address in the owner's memory
+ */
 struct treadle_mr_view {
 	const struct treadle_mr *mr;
 	u64 at;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: bytes from span to span
+ * treadle: copy bytes from span to span
  *
- * Copies through the kernel's own mapping of the pages, TREADLE_CHUNK bytes
- * under one hold of the two pagemaps. Nothing faults under them: where a page
- * is missing, both are dropped, the page is asked for, and the copy goes on.
+ * Copies go through the kernel's own mapping of the pages, TREADLE_CHUNK bytes
+ * under one hold of the two pagemaps. Nothing faults under their locks: if a page
+ * is missing, both are dropped, the page is faulted in, and the copy goes on.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -14,9 +14,17 @@
 #include "mm/own.h"
 
 #define LOCK_TRIES   64
-#define MODIFY_CALLS 4 /* under one hold: each may have to try very often */
+#define MODIFY_CALLS 4 /* under one hold of the lock: each call may have to retry often */
 
-/* @count buffers at @iov, from their byte @off on. */
+/**
+ * treadle_span_user() - a span of buffers of a process
+ * @s:      the span
+ * @ctx:    context of the process
+ * @closed: of the endpoint for which the buffers are used
+ * @iov:    the buffers; used as long as the span is
+ * @count:  how many
+ * @off:    where the span begins, in bytes
+ */
 void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,
 		       const struct treadle_iov *iov, unsigned int count, u64 off)
 {
@@ -31,7 +39,7 @@ void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bo
 	s->off = off;
 }
 
-/* Address and length of what lies together next; the copy's length bounds it. */
+/* Address and length of the rest of the current buffer. The caller does not go beyond the last. */
 static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 {
 	while (s->off == s->iov[s->i].len) {
@@ -44,9 +52,10 @@ static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
 
 /*
  * struct stretch - bytes that lie together in the kernel's mapping
- * @len:   of them, up to the end of a page
- * @most:  it does not go on beyond
- * @entry: of that page
+ * @at:    the first one
+ * @len:   how many, up to the end of a page
+ * @most:  how many there are up to the end of the buffer
+ * @entry: pagemap entry of the page
  */
 struct stretch {
 	void *at;
@@ -54,7 +63,7 @@ struct stretch {
 	void **entry;
 };
 
-/* Where the next bytes are, in one page. False: that is not known. Under pm->lock. */
+/* Find the next bytes of @s, within one page. False: the pagemap does not know the page. */
 static __always_inline bool span_at(struct treadle_span *s, bool write, struct stretch *t)
 {
 	u64 addr;
@@ -64,6 +73,7 @@ static __always_inline bool span_at(struct treadle_span *s, bool write, struct s
 		t->len = t->most = U64_MAX;
 		return true;
 	}
+	lockdep_assert_held(&s->pm->lock);
 	addr = span_addr(s, &t->most);
 	if (!s->leaf || addr >> PM_LEAF_SHIFT != s->leaf_addr >> PM_LEAF_SHIFT) {
 		if (addr >> PM_ADDR_BITS)
@@ -79,7 +89,10 @@ static __always_inline bool span_at(struct treadle_span *s, bool write, struct s
 	return t->at;
 }
 
-/* Hold both pagemaps for reading. */
+/*
+ * Hold both pagemaps for reading; a span of the kernel has none. False: not held, as a writer has
+ * kept @b's lock busy.
+ */
 static bool spans_lock(struct treadle_span *a, struct treadle_span *b)
 {
 	int tries;
@@ -110,23 +123,26 @@ static void spans_unlock(struct treadle_span *a, struct treadle_span *b)
 
 static __always_inline void copy_bytes(void *d, const void *s, u64 n)
 {
-	if (own_word(n)) /* as a whole, whoever runs */
+	if (own_word(n)) /* as a whole, whatever thread copies */
 		copy_word(d, s, n);
-	else if (unlikely(s < d + n && d < s + n)) /* a process may well send onto itself */
+	else if (unlikely(s < d + n && d < s + n)) /* a process may send onto itself */
 		memmove(d, s, n);
 	else
 		memcpy(d, s, n);
 }
 
-/* Pages of the same table behind that of @entry. */
+/* How many pages follow that of @entry in the same table. */
 static __always_inline u64 pages_behind(void **entry)
 {
 	return PM_FAN - 1 - offset_in_page(entry) / sizeof(*entry);
 }
 
 /*
- * Copy @n bytes, which reach to the end of a page on both sides, and of the @more behind them whole pages
- * as far as they are known. What lies together in the kernel's mapping goes at once: one long copy is faster.
+ * Copy @n bytes, which reach to the end of a page on both sides, and of the @more behind them as
+ * many whole pages as the pagemaps know. Pages that lie together in the kernel's mapping are copied
+ * at once, which is faster.
+ *
+ * Both pagemaps are held.
  */
 static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 n, u64 more)
 {
@@ -155,7 +171,10 @@ static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 
 	return all;
 }
 
-/* May it still be touched? Its endpoint is open, and a peer's memory registered. Under pm->lock. */
+/*
+ * May the memory still be touched? Not if its endpoint is closed, or its region revoked. Its
+ * pagemap is held.
+ */
 static __always_inline int span_error(const struct treadle_span *s)
 {
 	unsigned int i;
@@ -168,7 +187,10 @@ static __always_inline int span_error(const struct treadle_span *s)
 	return 0;
 }
 
-/* Copy up to @len bytes until a page is missing, and on which side. Under both locks. */
+/*
+ * Copy up to @len bytes, until a page is missing: *@miss says on which side. Both pagemaps are
+ * held. Returns how many were copied.
+ */
 static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_span *src, u64 len,
 				      enum treadle_side *miss)
 {
@@ -199,12 +221,20 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
 	return len - left;
 }
 
-/*
- * treadle_copy_small - copy what lies within one page on both sides
- * @mr: the region of a peer that this is in, or NULL
+/**
+ * treadle_copy_small() - copy what lies within one page on both sides
+ * @to:   endpoint of the receiving process
+ * @dst:  address there
+ * @from: endpoint of the sending process
+ * @src:  address there
+ * @len:  bytes
+ * @mr:   the region of the peer that is read or written, or NULL
  *
- * In few instructions. False: nothing was copied, as it is not so, or a page is not known;
- * treadle_copy() will do it. Under the locks, the same holds as there.
+ * The fast path of treadle_copy(), with the same checks.
+ *
+ * Context: takes both pagemaps' locks; does not sleep. @mr is kept by a
+ * reference or the RCU read lock.
+ * Return: true: copied. False: nothing was, use treadle_copy().
  */
 TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 				    const struct treadle_ep *from, u64 src, u64 len,
@@ -229,17 +259,25 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 	return ok;
 }
 
-/*
- * treadle_copy_own - copy one word between @addr in the runner's own memory (treadle_run.own) and one page
+/**
+ * treadle_copy_own() - copy one word between the calling process's memory and one page of a peer
+ * @to:    endpoint of the peer
+ * @at:    address in its memory
+ * @addr:  address in the caller's memory; run->own is its context
  * @len:   one that own_word() takes
- * @write: to the peer @to, where that is at @at; else from it
+ * @write: true: to the peer; else from it
+ * @mr:    the region of the peer, or NULL
  *
- * In fewest instructions. The runner's memory may be that of a device, which takes its time: it is not
- * touched under the peer's lock, which the peer's MMU notifier waits for. More than a word would have to
- * be copied twice for that, which takes longer than treadle_copy_small().
+ * Takes the fewest instructions. The caller's memory may be that of a slow device. So it is not
+ * touched under the lock of the peer's pagemap, which the peer's MMU notifier waits for. More than
+ * a word would have to be copied twice for that, which takes longer than treadle_copy_small().
  *
- * False: nothing was copied. The runner's buffers are its own meanwhile: closing waits for its
- * doorbell (treadle_ep_quiesce).
+ * The caller's buffers stay its own meanwhile, because closing its endpoint waits for its doorbell
+ * (treadle_ep_quiesce()).
+ *
+ * Context: takes the lock of the peer's pagemap; does not sleep. @mr is kept by a reference or the
+ * RCU read lock.
+ * Return: true: copied. False: nothing was, use treadle_copy().
  */
 TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
 				  bool write, const struct treadle_mr *mr)
@@ -264,9 +302,16 @@ TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr,
 	return ok && (write || treadle_own_put(addr, word, len));
 }
 
-/*
- * Make known what comes next in @s, whose page is missing. 0: some of it is, or was, known. -EAGAIN: it is not for who
- * runs to wait for. Else why it can't be.
+/**
+ * treadle_span_fill() - make the next pages of a span known to its pagemap
+ * @s:     the span of a process; its current page is missing
+ * @len:   bytes that are needed
+ * @write: for writing
+ * @run:   of the caller
+ *
+ * Context: may sleep; no pagemap is held.
+ * Return: 0: some of them are known, or were; -EAGAIN: this thread must not wait for the page
+ * fault, the worker of the span's context has to; else why they can't be.
  */
 int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
 {
@@ -275,18 +320,20 @@ int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadl
 
 	len = min(len, together);
 	treadle_run_charge(run, TREADLE_CHARGE_FILL);
-	/* mostly it is there and only not known: that blocks nobody */
+	/* mostly the page is there, just not known: this does not block */
 	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_THERE);
 	if (ret != -EAGAIN || run->guest)
 		return ret;
-	/* or it is our own process's, if perhaps of another context, and comes at once: others don't wait for that */
+	/*
+	 * a page of the calling process, of whatever context, comes soon; others don't wait for it
+	 */
 	if (s->pm->mm == current->mm) {
 		treadle_run_let_go(run);
 		ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_NOWAIT);
 	}
 	if (ret != -EAGAIN || run->ctx != s->ctx || run->holds)
 		return ret;
-	/* our own page fault: whatever else we were to run does not wait for it */
+	/* a page fault of the owner's own: the run's other jobs don't wait for it */
 	treadle_run_handoff(run);
 	treadle_pool_sleeps(run->pool);
 	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_FAULT);
@@ -294,7 +341,10 @@ int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadl
 	return ret;
 }
 
-/* Between two parts. A guest leaves the rest to a worker: who is throttled here has the counter of another in his hands. */
+/*
+ * Between two parts: may the copy go on? A guest that should reschedule leaves the rest to a
+ * worker: if its thread were throttled here, it would hold up another context's counter.
+ */
 static bool copy_pause(struct treadle_run *run)
 {
 	if (need_resched()) {
@@ -306,16 +356,22 @@ static bool copy_pause(struct treadle_run *run)
 	return run->budget > 0 && !fatal_signal_pending(current);
 }
 
-/*
- * treadle_copy - copy up to @len bytes, of which *done are done
- * @side: on failure, which side it was
+/**
+ * treadle_copy() - copy bytes from span to span
+ * @dst:  where to; advances
+ * @src:  where from; advances
+ * @done: how many of @len are done
+ * @len:  how many in all
+ * @run:  of the caller; its budget is charged
+ * @side: on failure: which side it was
  *
- * Under each hold of the locks memory that a peer has registered is asked for its region:
- * -EKEYREJECTED as soon as that is closed or revoked; and buffers for their endpoint:
- * -ESHUTDOWN as soon as that is closed, as if its process were gone.
+ * Under each hold of the pagemaps the copy checks that the endpoints of the buffers are open and
+ * the regions of a peer's memory are not revoked.
  *
- * 0: done. -EAGAIN: the worker of the owner of @side has to go on.
- * -EINPROGRESS: the budget is used up. Else the error of @side.
+ * Context: takes the pagemaps' locks; may sleep.
+ * Return: 0: done; -EAGAIN: the worker of the owner of @side has to go on; -EINPROGRESS: the budget
+ * is used up; -ESHUTDOWN: the endpoint of @side is closed; -EKEYREJECTED: a region of @side is
+ * revoked; else the error of @side.
  */
 TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 			     struct treadle_run *run, enum treadle_side *side)
@@ -325,7 +381,8 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 	u64 n;
 
 	while (*done < len) {
-		if (!spans_lock(dst, src)) { /* whose owner it is that keeps it busy goes on */
+		/* a writer keeps the pagemap of @src busy: the worker of its owner goes on */
+		if (!spans_lock(dst, src)) {
 			*side = TREADLE_SRC;
 			return -EAGAIN;
 		}
@@ -352,7 +409,7 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 				      treadle_span_fill(dst, len - *done, true, run);
 			if (ret)
 				return ret;
-			/* pages that are taken away as fast as they come */
+			/* give up if pages are taken away as fast as they come */
 			if (n)
 				idle = 0;
 			else if (++idle > LOCK_TRIES)
@@ -365,9 +422,9 @@ TREADLE_HOT int treadle_copy(struct treadle_span *dst, struct treadle_span *src,
 }
 
 /*
- * Hand out what lies together next, at most @len bytes of whole units; a unit that goes
- * on in the next page, alone. Returns what @fn has done with; *miss: how far ahead
- * a page is not known.
+ * Call @fn for the next bytes that lie together, at most @len, whole units; or for one unit that
+ * goes on in the next page. Returns how many bytes @fn has done. *@miss: how far ahead a page is
+ * that the pagemap does not know. The pagemap is held.
  */
 static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write,
 			u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg, u64 *miss)
@@ -400,14 +457,20 @@ static u64 modify_known(struct treadle_span *span, u64 len, u32 unit, bool write
 	return done;
 }
 
-/*
- * treadle_modify - let @fn work on a peer's memory, where it is
- * @done: of @len bytes
- * @unit: bytes that are worked on as one; each part of the span is a multiple of it
- * @fn:	  called under the locks with @bytes at @at, or with one unit whose rest is at
- *	  @rest; returns how much of it is done: whole units, or none
+/**
+ * treadle_modify() - let a function work on a peer's memory in place
+ * @span:  the memory; advances. Each part is a multiple of @unit
+ * @done:  how many bytes of @len are done
+ * @len:   how many in all
+ * @unit:  bytes that @fn works on as one
+ * @write: @fn writes
+ * @fn:    called under pm->lock with @bytes at @at; or with one unit, the rest of it at @rest.
+ *	   Returns how many bytes are done: whole units, or 0
+ * @arg:   for @fn
+ * @run:   of the caller; its budget is charged
  *
- * Results as of treadle_copy.
+ * Context: takes the pagemap's lock; may sleep.
+ * Return: see treadle_copy().
  */
 int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,
 		   u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg,
@@ -419,7 +482,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 	while (*done < len) {
 		calls = MODIFY_CALLS;
 		before = *done;
-		spans_lock(span, span); /* one pagemap: it is not only tried */
+		spans_lock(span, span); /* a single pagemap is always locked */
 		ret = span_error(span);
 		if (ret) {
 			spans_unlock(span, span);
@@ -431,7 +494,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 			*done += n;
 		} while (n && *done < len && --calls);
 		spans_unlock(span, span);
-		/* a round that changed nothing has tried as often as one may */
+		/* also if nothing changed: @fn has then retried as often as it may */
 		treadle_run_charge(run, max_t(u64, *done - before, TREADLE_CHARGE_FILL));
 		if (*done == len)
 			break;
@@ -440,7 +503,7 @@ int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool
 		span->off -= miss;
 		if (ret)
 			return ret;
-		/* pages that are taken away, or words that change, as fast as they come */
+		/* give up if pages are taken away, or words change, as fast as they come */
 		if (*done != before)
 			idle = 0;
 		else if (++idle > LOCK_TRIES)

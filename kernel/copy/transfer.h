@@ -8,24 +8,34 @@
 
 struct treadle_mr;
 
-/* What a copy may be waiting for. */
+/* The side of a copy that it waits for, or that failed. */
 enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
 
-/* One side of a copy: buffers of a context's process, or one buffer of the kernel. */
+/*
+ * struct treadle_span - one side of a copy: buffers of a process, or one buffer of the kernel
+ * @ctx:	context of the process
+ * @pm:		pages of @ctx; NULL: @kbuf
+ * @closed:	of the endpoint for which the buffers are used; once it is set (under pm->lock),
+ *		they are not touched any more
+ * @iov:	the buffers
+ * @mr:		a peer's memory: its regions, @mrs of them, held; else NULL
+ * @i, @off:	position: in iov[i], or in kbuf
+ * @leaf:	table of the page at @leaf_addr; valid only while pm->lock is held
+ */
 struct treadle_span {
 	struct treadle_ctx *ctx;
-	struct treadle_pm *pm; /* of @ctx; NULL: @kbuf */
-	const bool
-		*closed; /* of the endpoint for which it is touched; once set, it is not any more */
+	struct treadle_pm *pm;
+	const bool *closed;
 	const struct treadle_iov *iov;
-	struct treadle_mr *const *mr; /* a peer's memory: its regions, @mrs of them; else NULL */
+	struct treadle_mr *const *mr;
 	unsigned int i, mrs;
-	u64 off; /* into iov[i], or into kbuf */
+	u64 off;
 	u8 *kbuf;
-	void **leaf;   /* while pm->lock is held: table of the pages at... */
-	u64 leaf_addr; /* ...this address */
+	void **leaf;
+	u64 leaf_addr;
 };
 
+/* A span of one buffer of the kernel, from @off on. */
 static __always_inline void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
 {
 	s->pm = NULL;

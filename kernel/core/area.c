@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: pages that kernel and process share; dev/mmap.c maps them */
+/* treadle: pages that the kernel and a process share; dev/mmap.c maps them into the process */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/vmalloc.h>
 
 #include "core/object.h"
 
+/**
+ * treadle_area_alloc() - allocate zeroed pages and map them into the kernel
+ * @area:  zeroed
+ * @bytes: rounded up to whole pages
+ *
+ * Context: may sleep. The pages are charged to the caller's memory cgroup.
+ * Return: 0; -ENOMEM: no memory, or a fatal signal is pending; then nothing is left allocated.
+ */
 int treadle_area_alloc(struct treadle_area *area, size_t bytes)
 {
 	unsigned int i, n = DIV_ROUND_UP(bytes, PAGE_SIZE);
@@ -30,6 +38,12 @@ fail:
 	return -ENOMEM;
 }
 
+/**
+ * treadle_area_free() - free the pages of an area and zero it
+ * @area: may be partly allocated, or zeroed
+ *
+ * Context: may sleep. Pages that a process has mapped stay until they are unmapped.
+ */
 void treadle_area_free(struct treadle_area *area)
 {
 	unsigned int i;
@@ -44,6 +58,15 @@ void treadle_area_free(struct treadle_area *area)
 	memset(area, 0, sizeof(*area));
 }
 
+/**
+ * treadle_map_cookie() - tell how user space maps an area
+ * @obj:    owner of the area
+ * @area:   allocated
+ * @region: which area of @obj
+ * @map:    gets offset and length for mmap(2)
+ *
+ * Context: any.
+ */
 void treadle_map_cookie(struct treadle_obj *obj, const struct treadle_area *area,
 			enum treadle_region region, struct treadle_map *map)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: pages that kernel and process share (area.c) */
+/* treadle: pages that the kernel and a process share (area.c) */
 #ifndef TREADLE_AREA_H
 #define TREADLE_AREA_H
 
@@ -9,9 +9,8 @@
 struct treadle_obj;
 
 /*
- * In pages an offset is an id, of 31 bits, and above it the region: 32 bits, which is what a
- * 32-bit process can say if they are of 4 KiB. With larger ones it cannot map
- * what is read-only.
+ * An mmap offset, in pages: the object's id in the lower 31 bits, and the region above. A 32-bit
+ * process can pass these 32 bits if pages have 4 KiB. With larger pages it cannot map TREADLE_RO.
  */
 #define TREADLE_REGION_SHIFT 31
 

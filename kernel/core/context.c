@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what belongs to one open file; dev/file.c opens and ends it
+ * treadle: the context of an open file; dev/file.c completes it in open(), and ends it
  */
 #include <linux/cred.h>
 #include <linux/memcontrol.h>
@@ -17,9 +17,13 @@
 #include "core/pool.h"
 
 /**
- * treadle_ctx_create - a context of the calling process, without memory, regions and cells yet
+ * treadle_ctx_create() - create a context for the calling process
  *
- * May sleep. Held until treadle_ctx_put(); or -EINVAL: the caller has no memory, or -ENOMEM.
+ * The caller adds the pagemap, the ports, the regions and the poller.
+ *
+ * Context: process context; may sleep.
+ * Return: the context, with a reference for treadle_ctx_put(); or -EINVAL: the caller has no mm;
+ * or -ENOMEM.
  */
 struct treadle_ctx *treadle_ctx_create(void)
 {
@@ -50,7 +54,7 @@ struct treadle_ctx *treadle_ctx_create(void)
 #ifdef CONFIG_MEMCG
 	ctx->memcg = get_mem_cgroup_from_mm(ctx->mm);
 #endif
-	__module_get(THIS_MODULE); /* until the last reference: workers run our code */
+	__module_get(THIS_MODULE); /* until ctx_release(): threads run the module's code */
 
 	ret = -ENOMEM;
 	ctx->user = treadle_user_get();
@@ -87,16 +91,30 @@ static void ctx_release(struct kref *ref)
 	put_user_ns(ctx->user_ns);
 	put_cred(ctx->cred);
 	kfree(ctx);
-	/* the work that brought us here is flushed before the module's text goes */
+	/* if a work dropped the last reference: it is flushed before the module's text is freed */
 	module_put(THIS_MODULE);
 }
 
+/**
+ * treadle_ctx_put() - drop a reference
+ * @ctx: held by the caller
+ *
+ * Context: the last reference may sleep; any other may be dropped anywhere.
+ */
 void treadle_ctx_put(struct treadle_ctx *ctx)
 {
 	kref_put(&ctx->ref, ctx_release);
 }
 
-/* An authorization key from user space. */
+/**
+ * treadle_copy_key() - copy an authorization key from user space
+ * @ptr:  address in the calling process; 0 if @size is 0
+ * @size: bytes; 0: no key
+ * @key:  room for TREADLE_MAX_AUTH_KEY bytes
+ *
+ * Context: may sleep (page faults).
+ * Return: 0, -EINVAL: @size is too large, or 0 with a @ptr; -EFAULT.
+ */
 int treadle_copy_key(u64 ptr, u32 size, u8 *key)
 {
 	if (size > TREADLE_MAX_AUTH_KEY || (!size && ptr))
@@ -104,7 +122,7 @@ int treadle_copy_key(u64 ptr, u32 size, u8 *key)
 	return copy_from_user(key, u64_to_user_ptr(ptr), size) ? -EFAULT : 0;
 }
 
-/* In constant time, so that no key can be learned byte by byte. */
+/* The time does not depend on the bytes, so that a key cannot be guessed byte by byte. */
 static bool key_differs(const u8 *a, const u8 *b, u32 size)
 {
 	u8 diff = 0;
@@ -115,13 +133,14 @@ static bool key_differs(const u8 *a, const u8 *b, u32 size)
 }
 
 /**
- * treadle_key_is - are two authorization keys the same? No key is none
- * @key:	bytes, @size of them
- * @size:	0: there is none
- * @other:	bytes, @other_size of them
- * @other_size:	0: there is none
+ * treadle_key_is() - compare two authorization keys
+ * @key:	@size bytes
+ * @size:	0: no key
+ * @other:	@other_size bytes
+ * @other_size:	0: no key
  *
- * Takes as long for keys of one length, whatever they are.
+ * Context: any. The time depends on the lengths only.
+ * Return: true if both keys exist and are equal.
  */
 bool treadle_key_is(const u8 *key, u32 size, const u8 *other, u32 other_size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: what an endpoint is; ep/ makes and ends it */
+/* treadle: struct treadle_ep; ep/ creates and ends endpoints */
 #ifndef TREADLE_ENDPOINT_H
 #define TREADLE_ENDPOINT_H
 
@@ -22,45 +22,44 @@ struct treadle_tx;
 
 /*
  * struct treadle_ep - endpoint
- * @addr, @port: where it is; unique in the network namespace, but for those that
- *		accept connections, which are where they were asked for, and for contexts
+ * @addr, @port: its address; unique in the network namespace, with two exceptions: endpoints that
+ *		accept connections get the address that was asked for, and contexts that of @parent
  * @role:	TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT, or 0
- * @contexts:	SCALABLE: receive contexts that are there, by index; read under RCU
- * @parent, @index: of a context; the parent is held, and bound until the context is shut
- *		down
- * @enabled:	everything below is set and never changes (release/acquire)
- * @bound:	all that it is bound to
- * @rx_shared:	@rx is a shared one
- * @rx_link, @named_link: on rx->eps, and if it has an address vector on rx->named (rx->lock)
- * @feeding:	commands of receives that are on rx->feeding, by their @wait (rx->lock)
- * @lock:	@dead, @severed, @closed, @parked, flows
- * @dead:	no longer reachable, accepts nothing; none of its completions is written (also under the
- *		lock of the completion queue)
+ * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
+ * @parent, @index: of a context; @parent is held, and bound until the context is torn down
+ * @enabled:	the fields from @flags to @bound are set and never change (release/acquire)
+ * @bound:	all objects that it is bound to
+ * @rx_shared:	@rx is a shared receive ring
+ * @rx_link, @named_link: in rx->eps, and with an address vector in rx->named (rx->lock)
+ * @feeding:	commands of receives that are in rx->feeding, by their @wait (rx->lock)
+ * @lock:	@dead, @severed, @closed, @parked, @flows, @waiting
+ * @dead:	unreachable; accepts nothing, and none of its completions is written (also under
+ *		the lock of the completion queue)
  * @closed:	dead or severed: its buffers are not touched (also under the lock of their pagemap)
- * @left:	it has left its receive ring (only who shuts it down)
- * @awaited:	somebody has posted a collective receive for what it sends
- * @parked:	commands whose messages wait at a peer, by context
- * @flows:	peers to whom something is under way (under @lock; flow.c)
- * @waiting:	commands that wait for their turn there, by context
- * @nr_flows, @nr_ordered: their number, and of those where what comes next waits
+ * @left:	detached from its receive ring (used by the teardown only)
+ * @awaited:	a peer has posted a collective receive for a message of this endpoint
+ * @parked:	commands with a message that waits at a peer, by context
+ * @flows:	peers to which commands are under way, by port (exec/flow.c)
+ * @waiting:	commands that wait for their turn in a flow, by context
+ * @nr_flows, @nr_ordered: number of flows, and of those in which the next command has to wait
  *		(written under @lock)
  *
  * MSG and PASSIVE, under treadle_conn_lock (connect.h):
- * @eq, @eq_context: where its events go; held, set once
+ * @eq, @eq_context: event queue, and the context of its events; held, set once
  * @conn:	its connection; held, set once
- * @severed:	that is over
- * @peer:	at the other end of it; read under RCU
- * @ending:	of who flushes what the end of the connection ends (before all others)
- * @pending, @nr_pending, @backlog, @listening: requests that are not answered
+ * @severed:	the connection has ended
+ * @peer:	the endpoint at the other end; read under RCU
+ * @ending:	serializes the flush of what the end of the connection ends; outermost lock
+ * @pending, @nr_pending, @backlog, @listening: connection requests that are not answered yet
  *
- * @unbind: ends it where the caller of DESTROY was killed
+ * @unbind: unbinds it later, if the caller of DESTROY was killed while a doorbell was under way
  */
 struct treadle_ep {
 	struct treadle_obj obj;
 	struct treadle_addr addr;
 	u32 type; /* enum treadle_ep_type */
 	u16 port;
-	bool listed; /* in the table of ports; a context: with its parent */
+	bool listed; /* in the table of ports; a context: in @contexts of its parent */
 	u32 role, index;
 	struct xarray contexts;
 	struct treadle_ep *parent;
@@ -96,7 +95,10 @@ static inline bool treadle_same_user(const struct treadle_ctx *a, const struct t
 	return uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns;
 }
 
-/* The same user in the same user namespace, or the same key. Default: nobody else. */
+/*
+ * May @from reach what belongs to @a and has the key @key (@size 0: none)? Only with the same user
+ * in the same user namespace, or with the same key.
+ */
 static inline bool treadle_admits(const struct treadle_ctx *a, const u8 *key, u32 size,
 				  const struct treadle_ep *from)
 {
@@ -109,7 +111,7 @@ static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct t
 	return treadle_admits(ep->obj.ctx, ep->key, ep->key_size, from);
 }
 
-/* What becomes of a command of @ep, which is closed, or whose process is gone. */
+/* The error of a command of @ep, if @ep is closed, or its process has exited. */
 static inline int treadle_ep_error(const struct treadle_ep *ep)
 {
 	return READ_ONCE(ep->severed) && !READ_ONCE(ep->dead) ? -ECONNRESET : -ECANCELED;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: threads of the kernel in a control group (version 2)
+ * treadle: moving kernel threads into a control group (version 2)
  *
- * A thread is moved as a process is, by a write to cgroup.procs. The group is found by its number,
- * which never names another one, in the file system where the machine's init has it.
+ * A kernel thread is moved as a process is: by a write to cgroup.procs. The group is found by its
+ * number, which is never used again, in the file system where the machine's init has mounted it.
  */
 #include <linux/cgroup.h>
 #include <linux/exportfs.h>
@@ -19,12 +19,13 @@
 #if IS_ENABLED(CONFIG_CGROUPS) && IS_ENABLED(CONFIG_EXPORTFS)
 
 /**
- * treadle_group_of - the control group of a process
+ * treadle_group_of() - find the control group of a process
  * @pid:  of the process
- * @none: if it has ended
+ * @none: result if the process has ended
  *
- * Never sleeps. Return: the group's number. Of a threaded group that of its domain, as a thread of
- * another process can't be in it.
+ * Context: any; never sleeps.
+ * Return: the group's number; for a threaded group that of its domain, as a thread of another
+ * process can't be in a threaded group.
  */
 u64 treadle_group_of(struct pid *pid, u64 none)
 {
@@ -48,11 +49,13 @@ static bool is_in(struct task_struct *task, u64 group)
 	return is;
 }
 
+/* For exportfs_decode_fh(): each dentry of the group is acceptable. */
 static int any_dentry(void *context, struct dentry *dentry)
 {
 	return 1;
 }
 
+/* Find the root of the hierarchy. 0 and *path held, or -ENOENT. */
 static int group_root(struct path *path)
 {
 	static const char *const names[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
@@ -69,13 +72,15 @@ static int group_root(struct path *path)
 }
 
 /**
- * treadle_group_enter - move a thread of the kernel
- * @task:  which has begun to run, and does not end meanwhile
- * @group: treadle_group_of()
+ * treadle_group_enter() - move a kernel thread into a control group
+ * @task:  has begun to run, and does not end during the call
+ * @group: result of treadle_group_of()
  *
- * May sleep, for as long as moving a process takes. Not by @task itself: in a group that has used
- * up its processor time it would wait there, with locks that fork(2) waits for.
- * Return: 0, or why it stays where it is.
+ * @task must not call this for itself: in a group that has used up its CPU time it would be
+ * throttled while it holds locks that fork(2) waits for.
+ *
+ * Context: may sleep, for as long as moving a process takes.
+ * Return: 0; or an error, and @task stays in its group.
  */
 int treadle_group_enter(struct task_struct *task, u64 group)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: threads of the kernel in a control group (group.c) */
+/* treadle: moving kernel threads into a control group (group.c) */
 #ifndef TREADLE_GROUP_H
 #define TREADLE_GROUP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: who goes on with what cannot be done at once (worker.c) */
+/* treadle: jobs, which go on with what cannot be done at once, and run queues (worker.c) */
 #ifndef TREADLE_JOB_H
 #define TREADLE_JOB_H
 
@@ -14,8 +14,9 @@
 #include "core/pool.h"
 
 /*
- * Wait for @condition, of which wake_up_var(@var) tells. Not killable: for what is bounded, or where
- * nothing could be left out. May sleep; not counted as load, nor as hung.
+ * Wait until @condition holds; wake_up_var(@var) follows each change of it. May sleep. Not
+ * killable, so only for bounded waits, or where an early return is impossible. Counts neither as
+ * load nor as a hung task.
  */
 #define treadle_wait_var(var, condition)                                                \
 	do {                                                                            \
@@ -27,50 +28,70 @@ struct treadle_ctx;
 struct treadle_run;
 
 /*
- * Something that can go on: a message to copy, a counter with commands to fire.
- * It is on at most one list: run->jobs (private to a runner of @ctx), run->others of a runner of
- * another context (by @offer, without a lock), or ctx->jobs (under ctx->jobs_lock).
+ * struct treadle_job - work that can go on: a message to copy, a counter with commands to fire
+ * @link:	in run->jobs (private to a runner of @ctx), or in ctx->jobs (under ctx->jobs_lock)
+ * @offer:	instead of @link, in run->others of a runner of another context (lock-free)
+ * @ctx:	its worker runs the job if no other runner does; held by the object with the job
+ * @fn:		runs the job
+ *
+ * A job is on one list at most.
  */
 struct treadle_job {
 	union {
 		struct list_head link;
 		struct llist_node offer;
 	};
-	struct treadle_ctx *ctx; /* whose worker takes it, kept by the job's object */
+	struct treadle_ctx *ctx;
 	void (*fn)(struct treadle_job *job, struct treadle_run *run);
 };
 
 /*
- * One caller's run queue: completion -> counter -> trigger -> completion goes
- * round through @jobs and @others instead of recursion. A counter on @others fires nothing until
- * its job is run: before the runner waits, or is busy, for as long as it likes, it calls
- * treadle_run_let_go(). If the runner is preempted, a look takes them (offer.c).
+ * struct treadle_run - run queue of one caller (the runner)
+ * @jobs:	jobs of @ctx, private
+ * @ctx:	the runner may fault in pages for buffers of this context only
+ * @budget:	work left, in bytes that are copied, see treadle_run_charge()
+ * @look:	number of the last look that has seen this run since a claim, or 0
+ * @others:	jobs of other contexts, offered, the newest first (offer.c)
+ * @node:	in watch->runs (watch->lock of @ctx)
+ * @own:	context of a doorbell, rung by its own process; else NULL
+ * @pool:	pool of the running thread; NULL: the thread is a process's
+ * @listed:	@node is in watch->runs; written by the runner only
+ * @guest:	starts what waits in another context, and therefore waits for no page and no
+ *		receive of @ctx
+ * @holds:	holds a charge on the receiver's room for messages, and therefore waits for no page
+ * @worker:	the runner is the worker of @ctx, which may copy much
+ * @mine:	worker: the next job is one of @jobs
+ *
+ * Completion -> counter -> trigger -> completion goes round through @jobs and @others instead of
+ * recursion. A counter in @others fires nothing until its job runs. So a runner calls
+ * treadle_run_let_go() before it waits, or is busy, without a bound. If the runner is preempted, a
+ * look gives these jobs to workers.
  */
 struct treadle_run {
-	struct list_head jobs;	 /* of @ctx, private */
-	struct treadle_ctx *ctx; /* for whose buffers the runner may fault in pages */
-	int budget;		 /* in bytes: treadle_run_charge() */
-	/* A doorbell clears the rest: of more than 64 bytes the compiler makes a loop. */
-	u32 look;		   /* the last one since a claim, or 0 */
-	struct llist_head others;  /* of other contexts, offered, the newest first */
-	struct list_head node;	   /* in watch->runs (watch->lock of @ctx) */
-	struct treadle_ctx *own;   /* of a doorbell, which its process rings; else NULL */
-	struct treadle_pool *pool; /* whose thread runs; NULL: a process's */
-	bool listed;		   /* the runner's own: @node is in there */
-	bool guest; /* starts what another context has waiting, which waits for no page, nor receive, of @ctx */
-	bool holds;  /* room of who receives: waits for no page meanwhile */
-	bool worker; /* of @ctx, who may copy much */
-	bool mine;   /* it is the turn of @jobs */
+	struct list_head jobs;
+	struct treadle_ctx *ctx;
+	int budget;
+	/* Each doorbell clears the rest: for more than 64 bytes the compiler makes a loop. */
+	u32 look;
+	struct llist_head others;
+	struct list_head node;
+	struct treadle_ctx *own;
+	struct treadle_pool *pool;
+	bool listed;
+	bool guest;
+	bool holds;
+	bool worker;
+	bool mine;
 };
 
 /*
- * struct treadle_watch - the runs of a context that have jobs of others (offer.c)
- * @lock:  all of this. Before ctx->jobs_lock of any context
- * @runs:  those that have offered something and not let go since
- * @look:  counts the looks; never 0
+ * struct treadle_watch - runs of a context that have jobs of other contexts (offer.c)
+ * @lock:  protects all of this. Taken before ctx->jobs_lock of any context
+ * @runs:  runs that have offered something, and not called treadle_run_let_go() since
+ * @look:  number of the last look; never 0 after it
  * @on:	   @timer is started, or @work is queued or runs
- * @claims: how many jobs these runs have claimed, more or less
- * @seen, @skipped: the timer's own: @claims when it fired, how often since the last look
+ * @claims: number of jobs that these runs have claimed; inexact, as it is counted without a lock
+ * @seen, @skipped: private to the timer: @claims when it fired, and how often since the last look
  */
 struct treadle_watch {
 	spinlock_t lock;
@@ -82,8 +103,8 @@ struct treadle_watch {
 	struct hrtimer timer;
 };
 
-#define TREADLE_CHARGE	      (16 << 10) /* what a command costs, in bytes that are copied */
-#define TREADLE_CHARGE_FILL   (4 << 10)	 /* and a page that is asked for */
+#define TREADLE_CHARGE	      (16 << 10) /* cost of a command, in bytes that are copied */
+#define TREADLE_CHARGE_FILL   (4 << 10)	 /* cost of a page that is asked for */
 #define TREADLE_CALLER_BUDGET (256 * TREADLE_CHARGE)
 #define TREADLE_RUN(name, context)                                          \
 	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs),      \
@@ -100,7 +121,7 @@ void treadle_queue_later(struct delayed_work *work, unsigned long delay);
 int treadle_worker_init(void);
 void treadle_worker_exit(void);
 
-/* Does he run for @ctx, his own, and not start what another one has waiting? Then he may wait for its memory. */
+/* May the runner wait for memory of @ctx? Only if @ctx is its own, and it is no guest. */
 static inline bool treadle_run_is_for(const struct treadle_run *run, const struct treadle_ctx *ctx)
 {
 	return run->ctx == ctx && !run->guest;
@@ -115,14 +136,20 @@ void treadle_run_give(struct treadle_run *run);
 void treadle_watch_init(struct treadle_watch *watch);
 void treadle_watch_end(struct treadle_watch *watch);
 
-/* The jobs of other contexts don't wait for what comes now. A run ends with this, too. */
+/*
+ * Leave the jobs of other contexts to workers, so that they don't wait for what the runner does
+ * next. Each run ends with this, too. Takes watch->lock, and ctx->jobs_lock of other contexts.
+ */
 static inline void treadle_run_let_go(struct treadle_run *run)
 {
-	if (run->listed) /* also with nothing offered: a look may have the run in its hands */
+	if (run->listed) /* also if nothing is offered: a look may be at work on the run */
 		treadle_run_give(run);
 }
 
-/* He who rings for @ctx tries again at once; its worker has others to do, and comes again. */
+/*
+ * Does the runner try again at once what did not succeed? True for a doorbell of @ctx, unless its
+ * process is killed. A worker does its other jobs first, and comes again. May sleep.
+ */
 static inline bool treadle_run_insists(struct treadle_run *run, const struct treadle_ctx *ctx)
 {
 	if (run->ctx != ctx || !current->mm || fatal_signal_pending(current))
@@ -133,7 +160,7 @@ static inline bool treadle_run_insists(struct treadle_run *run, const struct tre
 	return true;
 }
 
-/* Take @bytes (at most TREADLE_CHUNK, and some) that were worked on out of the budget of @run. */
+/* Charge @bytes that were worked on (about TREADLE_CHUNK at most) to the budget of @run. */
 static __always_inline void treadle_run_charge(struct treadle_run *run, u32 bytes)
 {
 	run->budget -= bytes;
@@ -144,7 +171,7 @@ static inline bool treadle_run_empty(const struct treadle_run *run)
 	return list_empty(&run->jobs) && !run->listed;
 }
 
-/* Under the lock of what @job works on: treadle_run_offer(). */
+/* Queue @job, which is on no list. For the caller's lock see treadle_run_offer(). */
 static inline void treadle_run_add(struct treadle_run *run, struct treadle_job *job)
 {
 	if (job->ctx == run->ctx)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: limits, which are parameters of the module */
+/* treadle: limits, as parameters of the module */
 #include <linux/log2.h>
 #include <linux/module.h>
 
 #include "core/limits.h"
 
 /*
- * Limits of one context (two: of one object). Read-only after load, so that an
- * answer to QUERY stays true.
+ * Limits of one context; max_cq, max_av, max_ring and max_buffered are limits of one object.
+ * Read-only after load, so that an answer to QUERY stays true.
  */
 unsigned int treadle_max_objects = 65536;
 module_param_named(max_objects, treadle_max_objects, uint, 0444);
@@ -28,7 +28,10 @@ unsigned int treadle_max_buffered = 64 << 20;
 module_param_named(max_buffered, treadle_max_buffered, uint, 0444);
 MODULE_PARM_DESC(max_buffered, "bytes of unexpected messages that one receive ring may keep");
 
-/* Rings have a power of two of entries, 32 at least: else QUERY would name a limit that can't be had. */
+/*
+ * A ring has 32 entries or more, and a power of two of them. Round the limit down to such a number:
+ * QUERY must not report a limit that no ring can have. 0 or -EINVAL.
+ */
 static int __init ring_limit(unsigned int *limit)
 {
 	if (*limit < 32)
@@ -37,6 +40,12 @@ static int __init ring_limit(unsigned int *limit)
 	return 0;
 }
 
+/**
+ * treadle_limits_init() - correct or refuse the limits that the administrator has set
+ *
+ * Context: module load, before the first context.
+ * Return: 0 or -EINVAL.
+ */
 int __init treadle_limits_init(void)
 {
 	int ret = ring_limit(&treadle_max_ring) ?: ring_limit(&treadle_max_cq);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: limits (limits.c); set before the first context, and never changed then */
+/* treadle: limits (limits.c); set before the first context, never changed afterwards */
 #ifndef TREADLE_LIMITS_H
 #define TREADLE_LIMITS_H
 
@@ -10,7 +10,6 @@ extern unsigned int treadle_max_av;	  /* peers of one address vector */
 extern unsigned int treadle_max_armed;	  /* commands armed in one context */
 extern unsigned int treadle_max_buffered; /* bytes of messages that one receive ring keeps */
 
-/* treadle_limits_init - correct or refuse what the administrator has set: 0 or -EINVAL */
 int treadle_limits_init(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: contexts, and what all their objects begin with (context.c, object.c) */
+/* treadle: contexts, and the common part of their objects (context.c, object.c) */
 #ifndef TREADLE_OBJECT_H
 #define TREADLE_OBJECT_H
 
@@ -40,25 +40,31 @@ struct treadle_wait_ops;
 #define TREADLE_CNTRS	     XA_MARK_0
 
 /*
- * struct treadle_ctx - one open file
+ * struct treadle_ctx - context: one open file
  * @lock:	bindings, create, destroy
- * @mm:		the process; mmgrab'ed; @opener: that one, also when it is another program
- * @pm, @pm_user: its pages, and what is told when they go
- * @uid, @user_ns, @net: who opened it; @cred: with which rights his workers look at his memory
- * @user:	that of @uid, or the one that is accountable for it; @pool: whose threads work for it
- *		(under pool->lock); @in_pool: not ended (likewise)
- * @memcg:	who pays for messages that are kept for it
- * @ports:	of @net
- * @objs:	id -> object, those that are counters marked TREADLE_CNTRS; written under @lock, read under RCU
- * @recent:	the same, of the youngest object for each remainder of its id
- * @last_id:	the youngest object's (under @lock)
- * @armed:	commands armed on its counters and cells
- * @poller:	of its cells
- * @jobs, @jobs_lock, @work: what its worker has to do
- * @watch:	of those who run for it, and have jobs of others
- * @failing, @fail_job: commands whose failure peers wait for (under @jobs_lock), and the job that tells them
- * @dead:	shut down (set once, under @lock); @over: all of it
- * @closed:	ends it, where that is not for who closes the file
+ * @mm:		memory of the process, mmgrab'ed
+ * @opener:	the process; stays the same when it executes another program
+ * @cred:	credentials of the opener, with which workers access its memory
+ * @uid, @user_ns, @net: user, user namespace and network namespace of the opener
+ * @ports:	table of ports of @net
+ * @user:	@uid, or the user that is accountable for it
+ * @pool:	threads that work for the context (under pool->lock); @in_pool: it counts there, as
+ *		it has not ended (likewise)
+ * @memcg:	memory cgroup that pays for messages that are kept for the context
+ * @objs:	objects by id, counters marked TREADLE_CNTRS; written under @lock, read under RCU
+ * @recent:	for each remainder of an id, the youngest object in @objs; same locking
+ * @last_id:	id of the youngest object (under @lock)
+ * @nr_objs:	objects that are not destroyed
+ * @armed:	commands that are armed on its counters and cells
+ * @poller:	looks at its cells
+ * @pm, @pm_user: pagemap of @mm, and the callbacks for the exit of @mm
+ * @mrs:	regions by key
+ * @jobs, @jobs_lock, @work: jobs for its worker, and the worker
+ * @failing, @fail_job: commands with a failure that peers wait for (under @jobs_lock), and the job
+ *		that tells the peers
+ * @watch:	runs of this context that have jobs of other contexts
+ * @dead:	shutdown has begun (set once, under @lock); @over: it is finished
+ * @closed:	shuts the context down if the thread that closes the file must not
  */
 struct treadle_ctx {
 	struct kref ref;
@@ -93,16 +99,17 @@ struct treadle_ctx {
 };
 
 /**
- * struct treadle_obj_ops - what a type of objects does its own way; each may be NULL
+ * struct treadle_obj_ops - operations of a type of objects; each may be NULL
  * @type:	the type
- * @hide:	no peer finds it any more: it was destroyed, or is not published after all. May sleep
- * @stop:	it was destroyed, or its context ends, and it is hidden: what goes on in it ends, waits
- *		too. May sleep
- * @free:	the last reference is gone: release what it has. The memory of the object itself is freed
- *		by the caller, after an RCU grace period
+ * @hide:	make the object unfindable for peers: it is destroyed, or not published after all.
+ *		May sleep
+ * @stop:	end all activity in the object, waiting commands too: it is destroyed, or its context
+ *		ends; it is hidden already. May sleep
+ * @free:	the last reference is gone: release what the object has. The caller frees the memory
+ *		of the object itself, after an RCU grace period. May sleep
  * @area:	the pages of a region for mmap(2), or NULL
- * @doorbell:	look at what its process has written: 0 or more, or an error
- * @wait:	its process can wait for it
+ * @doorbell:	look at what the process has written. Returns 0 or more, or an error
+ * @wait:	a process can wait for the object
  */
 struct treadle_obj_ops {
 	enum treadle_type type;
@@ -115,9 +122,11 @@ struct treadle_obj_ops {
 };
 
 /*
- * struct treadle_obj - what every object begins with
- * @type:  that of @ops, which is looked at often
- * @users: bindings; TREADLE_GONE once it is destroyed
+ * struct treadle_obj - first member of each object
+ * @id:    number in ctx->objs
+ * @type:  copy of ops->type
+ * @users: bindings; TREADLE_GONE once the object is destroyed
+ * @ctx:   its context, held
  */
 struct treadle_obj {
 	struct kref ref;
@@ -145,13 +154,14 @@ void treadle_obj_abort(struct treadle_obj *obj);
 void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj);
 int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id);
 void treadle_obj_release(struct kref *ref);
-/* Find by id and hold; @type 0: any; @bind: and keep it from being destroyed. */
+
+/* treadle_obj_get(), or with @bind treadle_obj_bind(), inline for hot paths. */
 static __always_inline struct treadle_obj *treadle_obj_find(struct treadle_ctx *ctx, u32 id,
 							    enum treadle_type type, bool bind)
 {
 	struct treadle_obj *obj;
 
-	rcu_read_lock_sched(); /* which costs no call */
+	rcu_read_lock_sched(); /* costs no function call */
 	obj = rcu_dereference_sched(ctx->recent[id % TREADLE_RECENT]);
 	if (unlikely(!obj || obj->id != id))
 		obj = xa_load(&ctx->objs, id);
@@ -171,16 +181,18 @@ struct treadle_obj *treadle_obj_get(struct treadle_ctx *ctx, u32 id, enum treadl
 struct treadle_obj *treadle_obj_bind(struct treadle_ctx *ctx, u32 id, enum treadle_type type);
 void treadle_obj_unbind(struct treadle_obj *obj);
 
+/* Drop a reference. The last one may sleep. */
 static inline void treadle_obj_put(struct treadle_obj *obj)
 {
 	kref_put(&obj->ref, treadle_obj_release);
 }
 
 /*
- * struct treadle_ucmd - an ioctl being served
- * @arg: kernel's copy of the structure, which is at @uarg; written back if the call succeeds
- * @new: object that was made: published after the answer was written, else aborted
- * @file, @fd: likewise a file
+ * struct treadle_ucmd - an ioctl that is being served
+ * @ctx:  context of the file
+ * @arg:  kernel's copy of the structure at @uarg; written back if the call succeeds
+ * @new:  object that was created: published after the answer is written, else aborted
+ * @file, @fd: file that was created: installed after the answer is written, else dropped
  */
 struct treadle_ucmd {
 	struct treadle_ctx *ctx;

@@ -4,16 +4,16 @@
  *
  * A runner that makes another context's counter reach a threshold runs the counter's job itself,
  * which is faster than waking a worker. But the runner may lose its processor at any point, for as
- * long as the scheduler likes. So such a job is only offered: it is on run->others, from which a
- * look may take it, too, and the run is on the list of the runner's context. The runner claims one
- * job at a time.
+ * long as the scheduler likes. So the job is only offered: it is in run->others, and the run is in
+ * the list of its context, where a look finds it and may take the job. The runner claims one job at
+ * a time.
  *
- * While anything is offered, a timer looks every LOOK_NS. A run that has claimed nothing between
- * two looks does not run: what it offers goes to the workers of the contexts it belongs to. As long
- * as runs of the context claim jobs, most looks are no more than the interrupt.
+ * While anything is offered, a timer fires every LOOK_NS to look. A run that has claimed nothing
+ * between two looks does not run: its offers go to the workers of the contexts that they belong to.
+ * As long as runs of the context claim jobs, most looks end in the timer's interrupt.
  *
- * A claimed job can't be taken away, as its commands start in order. So a thread that the
- * scheduler puts behind ordinary ones claims nothing.
+ * A claimed job can't be taken away, as its commands start in order. So a thread that the scheduler
+ * puts behind ordinary ones claims nothing.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>
@@ -23,17 +23,17 @@
 #include "mm/compat.h"
 
 #define LOOK_NS	    (4 * NSEC_PER_MSEC) /* longer than an ordinary slice of the scheduler */
-#define LOOK_RUNS   64			/* under one hold of the lock */
-#define LOOK_LEAST  8			/* one look of so many is made at any rate */
-#define CLAIM_STEPS 64 /* a runner with more jobs of others is not fast enough for them */
+#define LOOK_RUNS   64			/* runs handled by one look, under the lock */
+#define LOOK_LEAST  8			/* one of so many looks is never skipped */
+#define CLAIM_STEPS 64			/* a runner with more jobs of others is too slow for them */
 
-/* May ordinary threads keep this one from its processor for as long as they run? */
+/* Can ordinary threads starve the current one? */
 static bool is_background(void)
 {
 	return READ_ONCE(current->policy) == SCHED_IDLE || READ_ONCE(current->prio) > DEFAULT_PRIO;
 }
 
-/* Leave what @run offers to workers, the oldest first. */
+/* Give what @run offers to workers, the oldest first. */
 static void give(struct treadle_run *run)
 {
 	struct llist_node *offers = llist_reverse_order(llist_del_all(&run->others));
@@ -46,11 +46,12 @@ static void give(struct treadle_run *run)
 
 static void look_start(struct treadle_watch *watch)
 {
+	lockdep_assert_held(&watch->lock);
 	watch->on = true;
 	hrtimer_start(&watch->timer, ns_to_ktime(LOOK_NS), HRTIMER_MODE_REL_HARD);
 }
 
-/* So that a look finds @run. */
+/* Add @run to its context's list, so that a look finds it. */
 static noinline void run_enlist(struct treadle_run *run)
 {
 	struct treadle_watch *watch = &run->ctx->watch;
@@ -65,13 +66,15 @@ static noinline void run_enlist(struct treadle_run *run)
 }
 
 /**
- * treadle_run_offer - put a job of another context into a run's queue
+ * treadle_run_offer() - put a job of another context into a run's queue
  * @run: of the caller
  * @job: on no list
  *
- * Called under the lock of what @job works on, before that shows that a runner has been found:
- * otherwise the caller could be preempted with the job in its hands. Takes watch->lock, and
- * ctx->jobs_lock in that. Never sleeps.
+ * The caller holds the lock of the object that @job works on, until the job is offered: other
+ * threads must not find the object busy while a preempted caller has the job and no list does. A
+ * runner that queues the job that it has just run needs no lock.
+ *
+ * Context: process context; never sleeps. Takes watch->lock, and ctx->jobs_lock inside it.
  */
 void treadle_run_offer(struct treadle_run *run, struct treadle_job *job)
 {
@@ -83,12 +86,15 @@ void treadle_run_offer(struct treadle_run *run, struct treadle_job *job)
 }
 
 /**
- * treadle_run_claim - take the oldest job of another context
+ * treadle_run_claim() - take the oldest job of another context
  * @run: of the caller
  *
- * All are taken off at once, and the younger ones are put back, without preemption in between.
- * Return: the job, or NULL: a look has given all of them to workers, or there were too many and
- * they go to workers now.
+ * All jobs are taken off, and the younger ones put back. Preemption is off in between, as a look
+ * would not find them.
+ *
+ * Context: process context; never sleeps. Takes watch->lock, and ctx->jobs_lock inside it.
+ * Return: the job; or NULL: a look has given all jobs to workers, or there were too many and they
+ * are given to workers now.
  */
 struct treadle_job *treadle_run_claim(struct treadle_run *run)
 {
@@ -98,7 +104,7 @@ struct treadle_job *treadle_run_claim(struct treadle_run *run)
 	preempt_disable();
 	newest = oldest = llist_del_all(&run->others);
 	WRITE_ONCE(run->look, 0);
-	data_race(run->ctx->watch.claims++); /* one that gets lost makes one look more */
+	data_race(run->ctx->watch.claims++); /* a lost increment causes one more look */
 	for (; oldest && oldest->next && n < CLAIM_STEPS; n++) {
 		before = oldest;
 		oldest = oldest->next;
@@ -119,10 +125,12 @@ struct treadle_job *treadle_run_claim(struct treadle_run *run)
 }
 
 /**
- * treadle_run_give - leave all jobs of other contexts to their workers, and the list of runs
+ * treadle_run_give() - give all jobs of other contexts to their workers, and unlist the run
  * @run: of the caller, listed
  *
- * Never sleeps. See treadle_run_let_go(), which costs nothing when there are none.
+ * Callers use treadle_run_let_go(), which costs nothing if the run is not listed.
+ *
+ * Context: process context; never sleeps. Takes watch->lock, and ctx->jobs_lock inside it.
  */
 void treadle_run_give(struct treadle_run *run)
 {
@@ -135,7 +143,7 @@ void treadle_run_give(struct treadle_run *run)
 	run->listed = false;
 }
 
-/* Runs that were there at the last look, and have claimed nothing since, don't run. */
+/* A run that was listed at the last look, and has claimed nothing since, gives its jobs away. */
 static void look_work(struct work_struct *work)
 {
 	struct treadle_watch *watch = container_of(work, struct treadle_watch, work);
@@ -144,7 +152,7 @@ static void look_work(struct work_struct *work)
 	int n;
 
 	spin_lock(&watch->lock);
-	if (!++watch->look) /* 0: a run that has not been seen */
+	if (!++watch->look) /* in run->look, 0 means: not seen */
 		watch->look = 1;
 	for (n = 0; n < LOOK_RUNS && !list_empty(&watch->runs); n++) {
 		run = list_first_entry(&watch->runs, struct treadle_run, node);
@@ -163,8 +171,8 @@ static void look_work(struct work_struct *work)
 }
 
 /*
- * In a hard interrupt, also on PREEMPT_RT: its softirqs are threads, which have to wait for the
- * processor like the runner. The context is held by the work.
+ * Runs in a hard interrupt, also on PREEMPT_RT, where a softirq is a thread that would have to wait
+ * for the processor like the runner. Takes no lock. The queued work holds the context.
  */
 static enum hrtimer_restart look_timer(struct hrtimer *timer)
 {
@@ -183,7 +191,7 @@ static enum hrtimer_restart look_timer(struct hrtimer *timer)
 }
 
 /**
- * treadle_watch_init - of a new context
+ * treadle_watch_init() - initialize the watch of a new context
  * @watch: zeroed
  */
 void treadle_watch_init(struct treadle_watch *watch)
@@ -195,10 +203,10 @@ void treadle_watch_init(struct treadle_watch *watch)
 }
 
 /**
- * treadle_watch_end - the context has no runs and no references any more
- * @watch: of it
+ * treadle_watch_end() - stop the watch of a context that has no runs and no references any more
+ * @watch: of the context
  *
- * Never sleeps, but waits for the timer's interrupt.
+ * Context: any but the timer's interrupt, for which it spins; never sleeps.
  */
 void treadle_watch_end(struct treadle_watch *watch)
 {

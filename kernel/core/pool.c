@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the threads that work for contexts
+ * treadle: pools of threads that work for contexts
  *
  * Each user has a pool of threads in each control group in which it has contexts: a thread's time
- * is charged to the group, and limited by it. Threads of the kernel go on when a process is
- * stopped. They are made when there is work, and end soon after, or with the last context of the
- * pool, so that the group can be removed.
+ * is charged to the group, and limited by it. Kernel threads run on when a process is stopped. They
+ * are created when there is work, and end soon after it, or with the last context of the pool, so
+ * that the group can be removed.
  *
  * The memory of a context may be slow on purpose (userfaultfd, FUSE), for as long as its owner
  * likes. So a thread has one work at a time, and there are up to POOLS_THREADS of them. But no more
- * run at a time than there are processors, whatever waits: without a controller of processors, a
- * user gets what a process with a thread for each would get.
+ * run at a time than there are processors, however many works wait: without a controller of
+ * processors, a user gets what a process with a thread for each processor would get.
  */
 #include <linux/completion.h>
 #include <linux/cred.h>
@@ -26,20 +26,22 @@
 #include "core/object.h"
 
 #define POOLS_THREADS 256
-#define IDLE	      HZ	/* until a thread with nothing to do ends */
-#define AGAIN	      (HZ / 50) /* until a thread that could not be made is tried again */
+#define IDLE	      HZ	/* a thread without work ends after this */
+#define AGAIN	      (HZ / 50) /* a thread that could not be created is tried again after this */
 
 /*
  * struct treadle_pool - threads of one user in one control group
- * @ref:      contexts, threads, @make; the last one goes with pools_lock
+ * @ref:      held by contexts, threads and @make; the last one is dropped under pools_lock
  * @node:     in pools (under pools_lock)
- * @group:    treadle_group_of() their owners
- * @lock:     what follows; in interrupts, too. Innermost
- * @works:    that wait for a thread; if there are any, a thread runs or @making
+ * @user:     of the contexts, held
+ * @group:    treadle_group_of() the contexts' processes
+ * @lock:     all of the following; also taken in interrupts. Innermost
+ * @works:    works that wait for a thread; while there is one, a thread runs or @making is set
  * @idle:     threads that wait for work
- * @contexts: that have not ended
- * @threads:  all of them; @running: of these, what neither waits for work nor for a page
- * @make:     makes threads, as that sleeps; @making: it is queued, or runs
+ * @contexts: number of contexts that have not ended
+ * @threads:  number of threads
+ * @running:  of these, threads that wait neither for work nor for a page
+ * @make:     creates threads, which sleeps; @making: it is queued, or runs
  */
 struct treadle_pool {
 	struct kref ref;
@@ -54,31 +56,42 @@ struct treadle_pool {
 	struct rcu_head rcu;
 };
 
-/* A thread that waits: in pool->idle until it is woken for a work. On its stack. */
+/* A thread that waits for work, on its stack: in pool->idle until it is woken for a work. */
 struct idler {
 	struct list_head node;
 	struct task_struct *task;
 };
 
 /*
- * A thread that begins, on its maker's stack until @begun. Then it waits for @placed, on its own: a
- * completion belongs to the one that waits for it.
+ * A thread that begins. This is on the stack of its creator, which waits for @begun. @placed, for
+ * which the thread waits, is on the thread's stack: a completion must live as long as its waiter.
  */
 struct beginner {
 	struct treadle_pool *pool;
 	struct completion begun, *placed;
 };
 
-static struct workqueue_struct *pool_wq; /* of those who make threads */
+static struct workqueue_struct *pool_wq; /* for pool->make */
 static DEFINE_HASHTABLE(pools, 6);
 static DEFINE_SPINLOCK(pools_lock);
 
+/**
+ * treadle_pool_init() - set up what all pools share
+ *
+ * Context: module load; may sleep.
+ * Return: 0 or -ENOMEM.
+ */
 int treadle_pool_init(void)
 {
 	pool_wq = alloc_workqueue("treadle-pools", WQ_UNBOUND, 0);
 	return pool_wq ? 0 : -ENOMEM;
 }
 
+/**
+ * treadle_pool_exit() - undo treadle_pool_init()
+ *
+ * Context: module unload, after the last pool; may sleep.
+ */
 void treadle_pool_exit(void)
 {
 	destroy_workqueue(pool_wq);
@@ -89,7 +102,7 @@ static unsigned int most_running(void)
 	return num_online_cpus();
 }
 
-/* If there is something to do, and a processor to do it on, see to one more thread. */
+/* If a work waits, and a processor is left for it, wake a thread, or have one created. */
 static void pool_kick(struct treadle_pool *pool)
 {
 	struct idler *idler;
@@ -109,7 +122,7 @@ static void pool_kick(struct treadle_pool *pool)
 	}
 }
 
-/* The pool of @ctx, locked. It may change until it is. */
+/* Lock the pool of @ctx. Until then it may change; RCU keeps the old one. */
 static struct treadle_pool *pool_lock(struct treadle_ctx *ctx, unsigned long *flags)
 	__acquires(&ctx->pool->lock)
 {
@@ -138,11 +151,13 @@ static void work_link(struct treadle_work *work)
 }
 
 /**
- * treadle_queue_work - let a thread of the context's pool do a work
- * @work: whose context is held until it has been done
+ * treadle_queue_work() - let a thread of the context's pool do a work
+ * @work: its context is held by the caller until the work is done
  *
- * In any context, interrupts, too. A work that runs will run once more.
- * Return: false if it is pending.
+ * A work that runs already will run once more.
+ *
+ * Context: any, also interrupts. Takes pool->lock.
+ * Return: true; or false if the work is queued already.
  */
 bool treadle_queue_work(struct treadle_work *work)
 {
@@ -163,6 +178,7 @@ static void pool_release(struct kref *ref) __releases(&pools_lock)
 {
 	struct treadle_pool *pool = container_of(ref, struct treadle_pool, ref);
 
+	lockdep_assert_held(&pools_lock);
 	hash_del(&pool->node);
 	spin_unlock(&pools_lock);
 	treadle_user_put(pool->user);
@@ -170,8 +186,10 @@ static void pool_release(struct kref *ref) __releases(&pools_lock)
 }
 
 /**
- * treadle_pool_put - drop a reference
- * @pool: held
+ * treadle_pool_put() - drop a reference
+ * @pool: held by the caller
+ *
+ * Context: not in interrupts; never sleeps. Takes pools_lock, and users_lock after it.
  */
 void treadle_pool_put(struct treadle_pool *pool)
 {
@@ -196,7 +214,7 @@ static struct treadle_pool *pool_alloc(struct treadle_user *user, u64 group)
 	return pool;
 }
 
-/* The pool of @user in @group, held; if there is none, @new, unless that is NULL. */
+/* Find the pool of @user in @group and hold it. If there is none, add @new, which may be NULL. */
 static struct treadle_pool *pool_find(struct treadle_user *user, u64 group,
 				      struct treadle_pool *new)
 {
@@ -216,6 +234,7 @@ static struct treadle_pool *pool_find(struct treadle_user *user, u64 group,
 	return pool;
 }
 
+/* Find or create the pool of @user in @group, and hold it. NULL: no memory. May sleep. */
 static struct treadle_pool *pool_get(struct treadle_user *user, u64 group)
 {
 	struct treadle_pool *pool = pool_find(user, group, NULL), *new;
@@ -234,10 +253,11 @@ static struct treadle_pool *pool_get(struct treadle_user *user, u64 group)
 }
 
 /**
- * treadle_pool_join - a new context gets its pool
- * @ctx: whose user and opener are known
+ * treadle_pool_join() - give a new context its pool
+ * @ctx: with user and opener set
  *
- * May sleep. Return: 0 or -ENOMEM.
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM.
  */
 int treadle_pool_join(struct treadle_ctx *ctx)
 {
@@ -253,7 +273,7 @@ int treadle_pool_join(struct treadle_ctx *ctx)
 	return 0;
 }
 
-/* One context less. Without any, what waits for work ends. */
+/* The pool has one context less. After the last one, threads that wait for work end. */
 static void context_leaves(struct treadle_pool *pool)
 {
 	struct idler *idler;
@@ -266,8 +286,12 @@ static void context_leaves(struct treadle_pool *pool)
 }
 
 /**
- * treadle_pool_leave - a context has ended
- * @ctx: of which the pool may still have work to do
+ * treadle_pool_leave() - a context has ended
+ * @ctx: its pool may still have works of it to do
+ *
+ * May be called again; only the first call counts.
+ *
+ * Context: any. Takes pool->lock.
  */
 void treadle_pool_leave(struct treadle_ctx *ctx)
 {
@@ -281,7 +305,10 @@ void treadle_pool_leave(struct treadle_ctx *ctx)
 	spin_unlock_irqrestore(&pool->lock, flags);
 }
 
-/* Move @ctx, but no work of it, from @pool to @next, of which the caller has a reference. */
+/*
+ * Move @ctx, but none of its works, from @pool to @next. True: the caller's reference of @next is
+ * the context's now, and the context's reference of @pool is the caller's.
+ */
 static bool context_moves(struct treadle_pool *pool, struct treadle_pool *next,
 			  struct treadle_ctx *ctx)
 {
@@ -306,8 +333,8 @@ static bool context_moves(struct treadle_pool *pool, struct treadle_pool *next,
 }
 
 /*
- * If the owner of @ctx is in another control group now, the context goes there, and its works
- * follow when their turn comes. Return: whether @ctx belongs to another pool than @pool.
+ * If the process of @ctx is in another control group now, move the context to the pool there. Its
+ * works follow when their turn comes. True: @ctx belongs to another pool than @pool. May sleep.
  */
 static bool pool_follow(struct treadle_pool *pool, struct treadle_ctx *ctx)
 {
@@ -320,20 +347,22 @@ static bool pool_follow(struct treadle_pool *pool, struct treadle_ctx *ctx)
 	if (likely(group == pool->group))
 		return false;
 	next = pool_get(ctx->user, group);
-	if (!next) /* no memory: its works are done in this group */
+	if (!next) /* no memory: works of @ctx are done in this group */
 		return false;
 	if (context_moves(pool, next, ctx))
-		treadle_pool_put(pool); /* the context's; the thread has its own */
+		treadle_pool_put(pool); /* the context's reference; the thread has its own */
 	else
 		treadle_pool_put(next);
 	return READ_ONCE(ctx->pool) != pool;
 }
 
 /**
- * treadle_pool_sleeps - the calling thread is about to wait, for as long as somebody likes
- * @pool: of the thread; NULL if it is a process's
+ * treadle_pool_sleeps() - the calling thread is about to wait, perhaps without a bound
+ * @pool: of the calling thread; NULL: it is a process's thread
  *
  * Another thread runs meanwhile, if there is work. Pairs with treadle_pool_awakes().
+ *
+ * Context: process context, interrupts on. Takes pool->lock.
  */
 void treadle_pool_sleeps(struct treadle_pool *pool)
 {
@@ -346,8 +375,10 @@ void treadle_pool_sleeps(struct treadle_pool *pool)
 }
 
 /**
- * treadle_pool_awakes - the calling thread goes on
- * @pool: as treadle_pool_sleeps()
+ * treadle_pool_awakes() - the calling thread goes on
+ * @pool: as for treadle_pool_sleeps()
+ *
+ * Context: process context, interrupts on. Takes pool->lock.
  */
 void treadle_pool_awakes(struct treadle_pool *pool)
 {
@@ -359,8 +390,8 @@ void treadle_pool_awakes(struct treadle_pool *pool)
 }
 
 /*
- * The next work, with a reference to its context. NULL: the thread is to end, and is not counted
- * any more.
+ * Wait for the next work and hold its context. NULL: the thread has to end; it is not counted any
+ * more. May sleep.
  */
 static struct treadle_work *next_work(struct treadle_pool *pool)
 {
@@ -368,7 +399,7 @@ static struct treadle_work *next_work(struct treadle_pool *pool)
 	struct treadle_work *work = NULL;
 
 	spin_lock_irq(&pool->lock);
-	/* too many run when a page has come that this thread, or another one, has waited for */
+	/* too many run if this thread, or another one, is back from waiting for a page */
 	while (list_empty(&pool->works) || pool->running > most_running()) {
 		pool->running--;
 		if (pool->contexts) {
@@ -377,7 +408,7 @@ static struct treadle_work *next_work(struct treadle_pool *pool)
 			spin_unlock_irq(&pool->lock);
 			schedule_timeout(IDLE);
 			spin_lock_irq(&pool->lock);
-			if (list_empty(&self.node)) /* by pool_kick(), which counts it as running */
+			if (list_empty(&self.node)) /* pool_kick() did this, and ->running++ */
 				continue;
 			list_del(&self.node);
 		}
@@ -394,8 +425,8 @@ out:
 }
 
 /*
- * What is allocated is charged to the context's memory group, and pages come as if the opener asked
- * for them (disk quotas, FUSE).
+ * Run @work: allocations are charged to the context's memory cgroup, and pages are faulted in with
+ * the opener's credentials (disk quotas, FUSE).
  */
 static void work_run(struct treadle_work *work, struct treadle_pool *pool)
 {
@@ -439,8 +470,8 @@ static int pool_thread(void *arg)
 }
 
 /*
- * Is a thread to be made? Then it counts, and has its references. The works that wait hold the
- * module.
+ * Does the pool need one more thread? If so, count it, and take its references of the pool and the
+ * module. Until then the waiting works hold the module, by their contexts.
  */
 static bool pool_grows(struct treadle_pool *pool)
 {
@@ -462,7 +493,7 @@ static bool pool_grows(struct treadle_pool *pool)
 	return grows;
 }
 
-/* Start a thread. If it can't be moved, it works where it is. Return: 0, or why there is none. */
+/* Start a thread in the pool's group, or where it is if it can't be moved. 0 or an error. */
 static int make_thread(struct treadle_pool *pool)
 {
 	struct beginner one = {

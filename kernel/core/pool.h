@@ -12,11 +12,11 @@ struct treadle_pool;
 struct treadle_user;
 
 /*
- * struct treadle_work - what a thread of a pool does for a context, one thread at a time
+ * struct treadle_work - work that a pool does for a context, in one thread at a time
  * @link:  in pool->works (under pool->lock)
- * @ctx:   whose pool; held while this is queued or runs
- * @fn:    in a thread of @pool, with the memory group and the rights of @ctx
- * @once:  may be gone when @fn returns. Otherwise it is part of @ctx
+ * @ctx:   its pool does the work; held while the work is queued or runs
+ * @fn:    runs in a thread of the pool, with the memory cgroup and the credentials of @ctx
+ * @once:  the work may be freed by @fn. Otherwise it is part of @ctx
  * @state: enum treadle_work_state
  */
 struct treadle_work {
@@ -28,8 +28,8 @@ struct treadle_work {
 };
 
 /*
- * struct treadle_later - a work that tries again later while something is in its way (user.c)
- * @again: queues @work; @pause: jiffies before it did so last
+ * struct treadle_later - work that is tried again later while something is in its way (user.c)
+ * @again: queues @work after a pause; @pause: the last pause, in jiffies
  */
 struct treadle_later {
 	struct treadle_work work;
@@ -41,7 +41,7 @@ enum treadle_work_state {
 	TREADLE_WORK_IDLE,
 	TREADLE_WORK_QUEUED,
 	TREADLE_WORK_RUNS,
-	TREADLE_WORK_AGAIN, /* runs, and is to run once more */
+	TREADLE_WORK_AGAIN, /* runs, and will run once more */
 };
 
 static inline void treadle_work_init(struct treadle_work *work, struct treadle_ctx *ctx,
@@ -55,7 +55,7 @@ static inline void treadle_work_init(struct treadle_work *work, struct treadle_c
 	atomic_set(&work->state, TREADLE_WORK_IDLE);
 }
 
-/* Is it to run, or to run once more? */
+/* Will it run (again)? */
 static inline bool treadle_work_pending(const struct treadle_work *work)
 {
 	int state = atomic_read(&work->state);

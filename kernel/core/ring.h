@@ -2,9 +2,9 @@
 /*
  * treadle: the shared rings, from the kernel's side
  *
- * The only place with barriers against user space; their letters are those of
- * uapi/treadle/ring.h. Nothing that a process can write is believed: indices
- * are kept here, and a slot is copied once before it is judged.
+ * The only place with barriers against user space, except for completion rings and counters
+ * (notify/). Their letters are those of the diagram in uapi/treadle/ring.h. What a process can
+ * write is not trusted: indices are kept here, and a slot is copied once before it is validated.
  */
 #ifndef TREADLE_RING_H
 #define TREADLE_RING_H
@@ -16,9 +16,13 @@
 
 /*
  * struct treadle_ring - a descriptor ring
- * @head: slots read (under the owner's lock)
- *
- * How many slots were given back is only in @kern, which the process can't write.
+ * @rw, @ro: pages that the process can write, and can only read
+ * @user:    index of the process, in @rw
+ * @kern:    indices and flags of the kernel, in @ro; number of released slots is only there
+ * @slots:   descriptors, in @rw
+ * @entries: number of slots, a power of two
+ * @head:    number of slots that were read (under the owner's lock: tx->lock or rx->lock)
+ * @broken:  the process has written an index or a descriptor that breaks the protocol (same lock)
  */
 struct treadle_ring {
 	struct treadle_area rw, ro;
@@ -35,14 +39,14 @@ void treadle_ring_answer(struct treadle_obj *obj, struct treadle_ring *ring,
 			 struct treadle_ring_create *arg);
 int treadle_round_entries(u32 *entries, u32 limit);
 
-/* B: acquire; the slots before prod are written. Returns false on an index out of range. */
+/* B: acquire; slots before *prod are written. False: index out of range. Owner's lock held. */
 static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
 {
 	*prod = smp_load_acquire(&r->user->prod);
 	return *prod - READ_ONCE(r->kern->released) <= r->entries && *prod - r->head <= r->entries;
 }
 
-/* Everything that was written is read; of a broken one nothing is. Under the owner's lock. */
+/* Have all written slots been read? A broken ring is never read. Owner's lock held. */
 static inline bool treadle_ring_empty(struct treadle_ring *r)
 {
 	u32 prod;
@@ -50,43 +54,45 @@ static inline bool treadle_ring_empty(struct treadle_ring *r)
 	return r->broken || !treadle_ring_prod(r, &prod) || prod == r->head;
 }
 
-/* G: what was written before the cell is there. One load. */
+/* G: acquire; what was written before the cell is visible. One load. */
 static inline bool treadle_cell_is(const u64 *cell, u64 value)
 {
 	return smp_load_acquire(cell) == value;
 }
 
-/* H: nobody looks at the cell for this value any more. */
+/* H: release; the kernel does not look at the cell for @value any more. */
 static inline void treadle_cell_tell(u64 *done, u64 value)
 {
 	smp_store_release(done, value);
 }
 
-/* C: after setting DOORBELL, and before looking at prod again. */
+/* C: full barrier between setting DOORBELL and reading prod again. Owner's lock held. */
 static inline void treadle_ring_want_doorbell(struct treadle_ring *r)
 {
 	WRITE_ONCE(r->kern->flags, r->kern->flags | TREADLE_RING_DOORBELL);
 	smp_mb();
 }
 
+/* The process need not ring for what it posts. Owner's lock held. */
 static inline void treadle_ring_quiet(struct treadle_ring *r)
 {
 	WRITE_ONCE(r->kern->flags, r->kern->flags & ~TREADLE_RING_DOORBELL);
 }
 
+/* Nothing is read from the ring any more. Owner's lock held. */
 static inline void treadle_ring_break(struct treadle_ring *r)
 {
 	r->broken = true;
 	WRITE_ONCE(r->kern->flags, TREADLE_RING_BROKEN | TREADLE_RING_DOORBELL);
 }
 
-/* A: release; one caller at a time (rx->lock). */
+/* A: release; slots are given back to the process. rx->lock held: one caller at a time. */
 static inline void treadle_ring_release(struct treadle_ring *r, u32 slots)
 {
 	smp_store_release(&r->kern->released, r->kern->released + slots);
 }
 
-/* A: release; from anywhere, without a lock. */
+/* A: release; the same for transmit rings, without a lock. */
 static inline void treadle_ring_release_any(struct treadle_ring *r, u32 slots)
 {
 	atomic_add_return_release(slots, (atomic_t *)&r->kern->released);
@@ -117,8 +123,8 @@ static __always_inline void treadle_ring_fetch_line(struct treadle_ring *r, u32 
 }
 
 /*
- * Copy the descriptor at @index; the second line only if it counts, else it
- * is zero. The barrier keeps the compiler from reading the shared slot again.
+ * Copy the descriptor at @index. Its second line is copied if F_EXT is set, else zeroed. The
+ * barrier keeps the compiler from reading the shared slot again.
  */
 static __always_inline void treadle_ring_fetch(struct treadle_ring *r, u32 index,
 					       struct treadle_desc *d)

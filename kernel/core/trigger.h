@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: where commands wait for a condition; exec/ arms and fires them */
+/* treadle: triggers, where armed commands wait for a condition; exec/ arms and fires them */
 #ifndef TREADLE_TRIGGER_H
 #define TREADLE_TRIGGER_H
 
@@ -11,11 +11,11 @@
 #include "pure/armed.h"
 
 /*
- * struct treadle_trigger - what is armed on one thing
- * @lock:  all of this; a counter's values, too. Innermost
- * @armed: commands by (key, submission): of a counter the key is the threshold, of
- *	   the poller the endpoint
- * @seq:   submissions
+ * struct treadle_trigger - commands that are armed on one counter, or on the cells of a context
+ * @lock:  all of this, and a counter's values; order in kernel/ROOMS
+ * @armed: commands by (key, submission); the key is the threshold of a counter's command, and the
+ *	   endpoint's id of a cell's command
+ * @seq:   number of submissions
  */
 struct treadle_trigger {
 	spinlock_t lock;
@@ -31,23 +31,23 @@ static inline void treadle_trigger_init(struct treadle_trigger *t)
 }
 
 enum treadle_polling {
-	TREADLE_POLL_IDLE, /* nothing is armed; else the context is held */
+	TREADLE_POLL_IDLE, /* nothing is armed; in the other states the poller holds the context */
 	TREADLE_POLL_NOW,  /* the work is queued or runs */
-	TREADLE_POLL_LATER /* the timer will queue it */
+	TREADLE_POLL_LATER /* the timer will queue the work */
 };
 
 /*
  * struct treadle_poller - looks at the cells on which a context has armed commands
- * @trigger:	all of them, whatever page they are on
+ * @trigger:	all these commands, whatever cells they are armed on
  * @state:	enum treadle_polling (trigger.lock)
- * @fresh:	something was armed since it was last looked at (trigger.lock)
+ * @fresh:	a command was armed since the last look (trigger.lock)
  *
- * Of the work alone, or of the timer while there is one:
- * @key, @seq:	where it goes on looking
- * @until:	the command of this key whose cell was found written, while it is seen
- *		to that none before it is; TREADLE_POLL_NONE: there is none
- * @since:	when something was last armed or started, in ns
- * @timers:	interrupts that looked, for fdinfo
+ * Private to the timer while it is started, else to the work:
+ * @key, @seq:	where the next look goes on
+ * @until:	submission of a command with @key and a written cell; it fires once all commands
+ *		before it are seen to be not written. TREADLE_POLL_NONE: there is none
+ * @since:	when a command was last armed or started, in ns
+ * @timers:	number of interrupts that looked, for fdinfo
  */
 #define TREADLE_POLL_NONE U64_MAX
 struct treadle_poller {

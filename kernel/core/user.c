@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what is counted for a user, in whatever control groups
+ * treadle: what is counted for each user, in all of its control groups
  *
- * The timers of cells, and what looks again later, run in interrupts and in threads that no group
- * is charged for. So each user has a number of them, and so have all users together.
+ * The timers of cells, and works that are tried again later, run in interrupts and in threads that
+ * no group is charged for. So their number is limited for each user, and for all users together.
  *
- * Users that a process may make up, in user namespaces of its own, count as the user that it is.
+ * Users that a process can create, in user namespaces of its own, count as the user of the process.
  */
 #include <linux/cred.h>
 #include <linux/hashtable.h>
@@ -14,17 +14,19 @@
 
 #include "core/object.h"
 
-#define USERS_POLLERS 4u /* for each CPU, that look as often as they like */
+#define USERS_POLLERS 4u /* so many for each CPU look as often as they like */
 #define ALL_POLLERS   32u
 #define MOST_PAUSE    (HZ / 4UL)
-#define LATER_LOOKS   1000 /* of a user, in a second */
+#define LATER_LOOKS   1000 /* of one user, each second */
 
 /*
- * struct treadle_user - a user, and those for whom it is accountable
- * @ref:     contexts, pools; the last one goes with users_lock
+ * struct treadle_user - a user, and the users for which it is accountable
+ * @ref:     held by contexts and pools; the last one is dropped under users_lock
  * @node:    in users (under users_lock)
- * @pollers: contexts with commands armed on cells; up to @most they count among those of all users
- * @later:   works that try again, see treadle_later_again()
+ * @uid:     the user
+ * @pollers: contexts with commands armed on cells; the first @most of them count in the sum of all
+ *	     users, too
+ * @later:   works that are tried again, see treadle_later_again()
  */
 struct treadle_user {
 	struct kref ref;
@@ -40,7 +42,7 @@ static DEFINE_SPINLOCK(users_lock);
 
 static struct treadle_user *user_alloc(kuid_t uid)
 {
-	/* of a user, not of one of its groups */
+	/* not charged: it belongs to a user, not to one of its control groups */
 	struct treadle_user *user = kzalloc(sizeof(*user), GFP_KERNEL);
 
 	if (!user)
@@ -52,9 +54,9 @@ static struct treadle_user *user_alloc(kuid_t uid)
 }
 
 /*
- * The caller's user, or the owner of the user namespace that it is in, as that has all users of it.
- * The outermost one counts. But namespaces that the machine's root has made are for others: in them
- * each user is accountable.
+ * The user that is accountable for the caller: the owner of the outermost user namespace that the
+ * caller is in and the machine's root has not created, as the owner has all users in it. In
+ * namespaces created by root each user is accountable.
  */
 static kuid_t accountable(void)
 {
@@ -67,7 +69,7 @@ static kuid_t accountable(void)
 	return uid;
 }
 
-/* That of @uid, held; if there is none, @new, unless that is NULL. */
+/* Find the user @uid and hold it. If there is none, add @new, which may be NULL. */
 static struct treadle_user *user_find(kuid_t uid, struct treadle_user *new)
 {
 	struct treadle_user *user;
@@ -76,7 +78,7 @@ static struct treadle_user *user_find(kuid_t uid, struct treadle_user *new)
 	hash_for_each_possible(users, user, node, __kuid_val(uid))
 		if (uid_eq(user->uid, uid))
 			break;
-	if (user) { /* the last reference goes with users_lock */
+	if (user) { /* not released: the last reference is dropped under users_lock */
 		kref_get(&user->ref);
 	} else if (new) {
 		hash_add(users, &new->node, __kuid_val(uid));
@@ -87,9 +89,10 @@ static struct treadle_user *user_find(kuid_t uid, struct treadle_user *new)
 }
 
 /**
- * treadle_user_get - the caller's user
+ * treadle_user_get() - find or create the user that is accountable for the caller
  *
- * May sleep. Return: the user, held; NULL: no memory.
+ * Context: process context; may sleep. Takes users_lock.
+ * Return: the user, with a reference for treadle_user_put(); NULL: no memory.
  */
 struct treadle_user *treadle_user_get(void)
 {
@@ -102,14 +105,16 @@ struct treadle_user *treadle_user_get(void)
 	if (!new)
 		return NULL;
 	user = user_find(uid, new);
-	if (user != new) /* made by another process meanwhile */
+	if (user != new) /* another process has added it meanwhile */
 		kfree(new);
 	return user;
 }
 
 /**
- * treadle_user_hold - one reference more
- * @user: held
+ * treadle_user_hold() - take one more reference
+ * @user: held by the caller
+ *
+ * Return: @user.
  */
 struct treadle_user *treadle_user_hold(struct treadle_user *user)
 {
@@ -118,8 +123,10 @@ struct treadle_user *treadle_user_hold(struct treadle_user *user)
 }
 
 /**
- * treadle_user_id - for the names of threads
- * @user: held
+ * treadle_user_id() - the user's number, for the names of threads
+ * @user: held by the caller
+ *
+ * Return: the number, in the initial user namespace.
  */
 unsigned int treadle_user_id(const struct treadle_user *user)
 {
@@ -130,14 +137,17 @@ static void user_release(struct kref *ref) __releases(&users_lock)
 {
 	struct treadle_user *user = container_of(ref, struct treadle_user, ref);
 
+	lockdep_assert_held(&users_lock);
 	hash_del(&user->node);
 	spin_unlock(&users_lock);
 	kfree(user);
 }
 
 /**
- * treadle_user_put - drop a reference
- * @user: held
+ * treadle_user_put() - drop a reference
+ * @user: held by the caller
+ *
+ * Context: not in interrupts; never sleeps. Takes users_lock.
  */
 void treadle_user_put(struct treadle_user *user)
 {
@@ -145,11 +155,14 @@ void treadle_user_put(struct treadle_user *user)
 }
 
 /**
- * treadle_user_polls - a context begins to poll its cells, or ends it
- * @user: of it
- * @more: it begins
+ * treadle_user_polls() - a context begins or ends to poll its cells
+ * @user: of the context
+ * @more: true: it begins
  *
- * Where a user has many they look seldom, and cost other users no more than a few that look often.
+ * Of a user's pollers, @user->most at most count in the sum of all users. The many pollers of one
+ * user look seldom, so they cost other users no more than a few that look often.
+ *
+ * Context: any.
  */
 void treadle_user_polls(struct treadle_user *user, bool more)
 {
@@ -160,10 +173,12 @@ void treadle_user_polls(struct treadle_user *user, bool more)
 }
 
 /**
- * treadle_user_share - how many pollers share the time of one
- * @user: whose pollers
+ * treadle_user_share() - how many pollers share the time of one
+ * @user: owner of the pollers
  *
- * Return: of this user's, or, if that is more, of all.
+ * Context: any.
+ * Return: the number among the pollers of @user, or among those of all users if that is more; 1 at
+ * least.
  */
 unsigned int treadle_user_share(const struct treadle_user *user)
 {
@@ -179,10 +194,12 @@ static void later_again(struct work_struct *work)
 }
 
 /**
- * treadle_later_begin - queue a work that may have to try again
+ * treadle_later_begin() - queue a work that may have to be tried again
  * @later: not queued
- * @ctx:   as of treadle_work_init()
- * @fn:    likewise; calls treadle_later_again() or treadle_later_end()
+ * @ctx:   as for treadle_work_init(); held until the work is done
+ * @fn:    as for treadle_work_init(); ends with treadle_later_again(), or calls treadle_later_end()
+ *
+ * Context: any. Takes pool->lock.
  */
 void treadle_later_begin(struct treadle_later *later, struct treadle_ctx *ctx,
 			 void (*fn)(struct treadle_work *, struct treadle_pool *))
@@ -194,11 +211,13 @@ void treadle_later_begin(struct treadle_later *later, struct treadle_ctx *ctx,
 }
 
 /**
- * treadle_later_again - something is in the way that the work does not wait for
- * @later: which runs; the caller is done with it
+ * treadle_later_again() - try the running work again after a pause, instead of waiting in it
+ * @later: of the calling work, which must not use it afterwards
  *
- * Each time it waits longer, and of many of a user's each tries as seldom as all of them together
- * may.
+ * The pause grows each time, up to MOST_PAUSE. If a user has many such works, it grows further: all
+ * of them together are tried LATER_LOOKS times a second.
+ *
+ * Context: the work's function.
  */
 void treadle_later_again(struct treadle_later *later)
 {
@@ -207,15 +226,17 @@ void treadle_later_again(struct treadle_later *later)
 	unsigned long n = pause ? atomic_read(&user->later) : atomic_inc_return(&user->later);
 
 	later->pause = min_t(unsigned long, 2 * pause + 1, MOST_PAUSE);
-	/* one that merely crosses a doorbell does not wait for many that have long been in vain */
+	/* a work that merely meets a doorbell does not wait for the many that fail for long */
 	treadle_queue_later(&later->again, pause < MOST_PAUSE ?
 						   later->pause :
 						   max(later->pause, n * HZ / LATER_LOOKS));
 }
 
 /**
- * treadle_later_end - the work does not try again
- * @later: which runs
+ * treadle_later_end() - the running work will not be tried again
+ * @later: of the calling work
+ *
+ * Context: the work's function.
  */
 void treadle_later_end(struct treadle_later *later)
 {

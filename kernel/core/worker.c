@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: where commands run when not in the caller
+ * treadle: run queues, and the workers of contexts
  *
- * Jobs go round in the run queue of the thread that caused them until its budget is used up; the
- * rest goes to the workers of the contexts that they belong to. One work per context: a context
- * whose memory is slow holds up only itself. The threads are pool.c's.
+ * The thread that causes jobs runs them, in its run queue, until its budget is used up. What is
+ * left goes to the workers of the contexts that the jobs belong to. Each context has one worker, so
+ * a context with slow memory holds up only itself. The workers' threads are those of pool.c.
  *
- * What ends a context waits for nothing, and has a workqueue that is common to all.
+ * The work that ends a context never waits. It has a workqueue that all contexts share.
  */
 #include <linux/sched/signal.h>
 
@@ -16,49 +16,83 @@
 
 static struct workqueue_struct *treadle_wq;
 
+/**
+ * treadle_worker_init() - create the workqueue of treadle_queue_end() and treadle_queue_later()
+ *
+ * Context: module load; may sleep.
+ * Return: 0 or -ENOMEM.
+ */
 int treadle_worker_init(void)
 {
 	treadle_wq = alloc_workqueue("treadle", WQ_UNBOUND, 0);
 	return treadle_wq ? 0 : -ENOMEM;
 }
 
+/**
+ * treadle_worker_exit() - undo treadle_worker_init()
+ *
+ * Context: module unload, after the last context; may sleep.
+ */
 void treadle_worker_exit(void)
 {
 	destroy_workqueue(treadle_wq);
 }
 
-/* What never waits. */
+/**
+ * treadle_queue_end() - queue a work that never waits
+ * @work: of a context that ends, or of a look
+ *
+ * Context: any, also interrupts.
+ */
 void treadle_queue_end(struct work_struct *work)
 {
 	queue_work(treadle_wq, work);
 }
 
-/* The same, after @delay jiffies. */
+/**
+ * treadle_queue_later() - queue a work that never waits, after a delay
+ * @work:  the work
+ * @delay: in jiffies
+ *
+ * Context: any.
+ */
 void treadle_queue_later(struct delayed_work *work, unsigned long delay)
 {
 	queue_delayed_work(treadle_wq, work, delay);
 }
 
-/* There are jobs of @ctx. The caller's reference is held by the work now, until it returns. */
+/* Let the worker of @ctx run its jobs. It takes over the caller's reference of @ctx. */
 static void queue_ctx(struct treadle_ctx *ctx)
 {
 	if (!treadle_queue_work(&ctx->work))
 		treadle_ctx_put(ctx);
 }
 
-/* Give a job, which is on no list, to its context's worker. Under any lock but ctx->jobs_lock; never sleeps. */
+/**
+ * treadle_queue_job() - give a job to its context's worker
+ * @job: on no list; held by its object, which may be gone on return
+ *
+ * Context: process context; never sleeps. Takes ctx->jobs_lock of the job's context.
+ */
 void treadle_queue_job(struct treadle_job *job)
 {
 	struct treadle_ctx *ctx = job->ctx;
 
-	kref_get(&ctx->ref); /* the job may be done as soon as it can be seen */
+	kref_get(&ctx->ref); /* once listed, the job may be done, and its reference dropped */
 	spin_lock(&ctx->jobs_lock);
 	list_add_tail(&job->link, &ctx->jobs);
 	spin_unlock(&ctx->jobs_lock);
 	queue_ctx(ctx);
 }
 
-/* All of them. A worker had those of its own context before what has come since: they stay before it. */
+/**
+ * treadle_run_handoff() - give all jobs of a run to workers
+ * @run: of the caller
+ *
+ * Jobs that a worker has taken are older than those queued since, so they go back to the front.
+ *
+ * Context: process context; never sleeps. Takes ctx->jobs_lock, and as treadle_run_let_go().
+ */
 void treadle_run_handoff(struct treadle_run *run)
 {
 	struct treadle_ctx *ctx = run->ctx;
@@ -76,7 +110,12 @@ void treadle_run_handoff(struct treadle_run *run)
 	queue_ctx(ctx);
 }
 
-/* In the middle of what no budget ends. */
+/**
+ * treadle_run_pause() - reschedule in the middle of work that no budget ends
+ * @run: of the caller
+ *
+ * Context: may sleep; no spinlock held.
+ */
 void treadle_run_pause(struct treadle_run *run)
 {
 	treadle_run_let_go(run);
@@ -84,8 +123,8 @@ void treadle_run_pause(struct treadle_run *run)
 }
 
 /*
- * Take the next job off its list: one of another context first, as it waits for nobody. But a worker's own ones have
- * every other turn. NULL: what was offered has been taken away.
+ * Take the next job off its list. Jobs of other contexts come first, as they don't wait in this
+ * run; but in a worker its own jobs have every other turn. NULL: the offered jobs were taken away.
  */
 static struct treadle_job *next_job(struct treadle_run *run)
 {
@@ -101,13 +140,23 @@ static struct treadle_job *next_job(struct treadle_run *run)
 	return job;
 }
 
-/*
- * Until nothing is left, or the budget is used up, or the caller is killed; a worker's is used up when another thread is to
- * have the processor after a job. Its context then waits behind the others of its pool.
+/**
+ * treadle_run_jobs() - run the jobs of a run
+ * @run: of the caller
+ *
+ * Ends when no job is left, the budget is used up, or the caller is killed. The jobs that are left
+ * go to workers; a worker keeps its own in run->jobs. The budget of a worker is also used up when
+ * another thread needs the processor after a job: then its context waits behind the other contexts
+ * of its pool.
+ *
+ * Context: process context; may sleep; no spinlock held.
  */
 void treadle_run_jobs(struct treadle_run *run)
 {
-	/* of other endpoints, too, which may close meanwhile: treadle_ep_quiesce() does not wait for this run */
+	/*
+	 * Jobs may be of other endpoints, which may close meanwhile, and treadle_ep_quiesce() does
+	 * not wait for this run.
+	 */
 	run->own = NULL;
 	while (!list_empty(&run->jobs) || !llist_empty(&run->others)) {
 		struct treadle_job *job;
@@ -120,7 +169,7 @@ void treadle_run_jobs(struct treadle_run *run)
 		job = next_job(run);
 		if (unlikely(!job))
 			continue;
-		/* which may sleep, for memory of its own */
+		/* a job of @ctx may sleep, for memory of @ctx */
 		if (job->ctx == run->ctx && !llist_empty(&run->others))
 			treadle_run_let_go(run);
 		job->fn(job, run);
@@ -135,6 +184,13 @@ void treadle_run_jobs(struct treadle_run *run)
 	treadle_run_let_go(run);
 }
 
+/**
+ * treadle_ctx_worker() - run the jobs of a context; the function of ctx->work
+ * @work: of the context, with a reference of it from queue_ctx(), which is dropped
+ * @pool: of the calling thread
+ *
+ * Context: a thread of @pool; may sleep.
+ */
 void treadle_ctx_worker(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_ctx *ctx = work->ctx;
@@ -147,6 +203,6 @@ void treadle_ctx_worker(struct treadle_work *work, struct treadle_pool *pool)
 	list_splice_tail_init(&ctx->jobs, &run.jobs);
 	spin_unlock(&ctx->jobs_lock);
 	treadle_run_jobs(&run);
-	treadle_run_handoff(&run); /* there is more to do */
+	treadle_run_handoff(&run); /* what is left */
 	treadle_ctx_put(ctx);
 }

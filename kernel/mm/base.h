@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: what all files use: attributes, and how memory is asked for */
+/* treadle: what all files use: attributes, and flags for allocations */
 #ifndef TREADLE_BASE_H
 #define TREADLE_BASE_H
 
@@ -8,26 +8,27 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-/* A variable of which every field is set before it is read: not worth clearing first. */
+/* For a variable with fields that are all set before they are read: it is not cleared first. */
 #define TREADLE_UNSET __attribute__((uninitialized))
 
-/* The functions that every message goes through lie together. */
+/* For the functions that each message goes through: the linker places them together. */
 #define TREADLE_HOT __attribute__((hot))
 
-/* What user space can ask for without end: at the limit of its cgroup, ENOMEM and no OOM killer. */
+/* For what user space can ask for without end: at its cgroup's limit ENOMEM, no OOM killer. */
 #define TREADLE_GFP (GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
-/* Where another process's group pays: nobody reclaims for it; at its limit it fails at once. */
+/* Charged to another process's cgroup: no reclaim on its behalf, fails at once at its limit. */
 #define TREADLE_GFP_OTHER (TREADLE_GFP & ~__GFP_DIRECT_RECLAIM)
 /*
- * The same for what has begun: at the limit it is charged beyond (__GFP_HIGH). Fails only if the
- * machine has no memory; then it is tried again with what may reclaim, and may fail, too.
+ * The same for an operation that has begun: may be charged beyond the limit (__GFP_HIGH). Fails
+ * only if the machine has no memory; then callers try again with flags that reclaim, which can
+ * fail, too.
  */
 #define TREADLE_GFP_BEYOND (TREADLE_GFP_OTHER | __GFP_HIGH)
 
 /*
- * @n zeroed elements of @size bytes, for kvfree(). Of single pages, if they are many: for huge
- * ones, which kvcalloc() would try hard to get, all of the machine's memory is compacted, and no
- * group pays for that.
+ * Allocate @n zeroed elements of @size bytes, for kvfree(). A large table gets single pages:
+ * kvcalloc() would try hard to get huge ones, and compact the memory of the whole machine, which no
+ * cgroup pays for. May sleep. NULL: no memory.
  */
 static inline void *treadle_table_alloc(size_t n, size_t size, gfp_t gfp)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: differences between kernels, the only place where they show
+ * treadle: differences between kernels; no other file depends on them
  *
  * HAVE_* come from probe/: each is a small file that compiles or does not.
  */
@@ -30,13 +30,14 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 
 struct device;
 
-/* What the function that tells a device's mode is told. */
+/* The device argument of class.devnode. */
 #if HAVE_CLASS_DEVNODE_CONST
 typedef const struct device treadle_devnode_device;
 #else
 typedef struct device treadle_devnode_device;
 #endif
 
+/* get_user_pages_remote() of 6.5. @mm's mmap_lock is held for reading. */
 static inline long treadle_gup_remote(struct mm_struct *mm, unsigned long addr, unsigned long n,
 				      unsigned int flags, struct page **pages, int *locked)
 {
@@ -47,7 +48,7 @@ static inline long treadle_gup_remote(struct mm_struct *mm, unsigned long addr, 
 #endif
 }
 
-/* Takes the mmap_lock, and looks at no page without it. */
+/* Pin pages of the caller. Takes the mmap_lock, and looks at no page without it. May sleep. */
 static inline long treadle_pin_pages(unsigned long addr, unsigned long n, unsigned int flags,
 				     struct page **pages)
 {
@@ -66,14 +67,14 @@ static inline long treadle_pin_pages(unsigned long addr, unsigned long n, unsign
 }
 
 /*
- * Would it fault although FOLL_NOFAULT says no? In hugetlbfs it did as long as callers could ask for the VMAs; and who
- * sends would have paid for a huge page of who receives. Under the mmap_lock.
+ * Does treadle_gup_remote() fault in spite of FOLL_NOFAULT? It does so in hugetlbfs, in kernels
+ * that return VMAs on request. Then a sender would pay for a huge page of the receiver.
  */
 static inline bool treadle_gup_faults(struct mm_struct *mm, unsigned long addr, unsigned long n)
 {
 #if HAVE_GUP_REMOTE_VMAS
 	unsigned long end = addr + (n << PAGE_SHIFT);
-	struct vm_area_struct *vma = find_vma(mm, addr);
+	struct vm_area_struct *vma = find_vma(mm, addr); /* asserts the mmap_lock */
 
 	for (; vma && vma->vm_start < end; vma = find_vma(mm, vma->vm_end))
 		if (is_vm_hugetlb_page(vma))
@@ -82,7 +83,7 @@ static inline bool treadle_gup_faults(struct mm_struct *mm, unsigned long addr, 
 	return false;
 }
 
-/* The 16 bytes of payload, which may be shared with the process. */
+/* The 16 bytes of payload. The process may change them at any time: read each word once. */
 static inline const u64 *treadle_uring_words(struct io_uring_cmd *cmd)
 {
 #if HAVE_IO_URING_SQE_CMD
@@ -92,6 +93,7 @@ static inline const u64 *treadle_uring_words(struct io_uring_cmd *cmd)
 #endif
 }
 
+/* Complete @cmd with the result @ret. */
 static inline void treadle_uring_done(struct io_uring_cmd *cmd, long ret, unsigned int issue_flags)
 {
 #if HAVE_IO_URING_CMD_DONE_RES2
@@ -101,7 +103,7 @@ static inline void treadle_uring_done(struct io_uring_cmd *cmd, long ret, unsign
 #endif
 }
 
-/* A timer of CLOCK_MONOTONIC; @mode: HRTIMER_MODE_REL, or HRTIMER_MODE_REL_HARD. */
+/* Initialize a timer of CLOCK_MONOTONIC; @mode: HRTIMER_MODE_REL or HRTIMER_MODE_REL_HARD. */
 static inline void treadle_timer_setup(struct hrtimer *timer,
 				       enum hrtimer_restart (*function)(struct hrtimer *timer),
 				       enum hrtimer_mode mode)
@@ -114,7 +116,7 @@ static inline void treadle_timer_setup(struct hrtimer *timer,
 #endif
 }
 
-/* Does cmpxchg() take words of 1 and 2 bytes? */
+/* cmpxchg() takes words of 1 and 2 bytes. */
 #define TREADLE_CMPXCHG_SMALL HAVE_CMPXCHG_SMALL
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: the memory of who runs
+ * treadle: memory of the running process
  *
- * Few bytes of who runs in his own address space (treadle_run.own): by his own addresses, as any
- * system call does it, without a table. Nothing faults, but what is mapped there may be the slow memory of
- * a device: no lock that others wait for is held. What is not there, or he may not touch, is left to the
- * pagemap, which tells the two apart. The other end is memory of the kernel that has room for just these
- * bytes: hardened usercopy has nothing to check.
+ * Few bytes of a process that runs in its own address space (treadle_run.own) are copied by user
+ * addresses, as in any system call, without the pagemap. Page faults are off, but the page may be
+ * slow memory of a device: a caller holds no lock that others wait for. If a page is missing, or
+ * the process may not access it, the copy fails, and the pagemap tells the two cases apart. The
+ * other end is kernel memory with room for exactly these bytes: hardened usercopy has nothing to
+ * check.
  */
 #ifndef TREADLE_OWN_H
 #define TREADLE_OWN_H
@@ -14,7 +15,10 @@
 #include <linux/nospec.h>
 #include <linux/uaccess.h>
 
-/* A word that lies anywhere. READ_ONCE is not for these: with LTO, arm64 has it acquire, which faults. */
+/*
+ * A word that need not be aligned. READ_ONCE() does not fit: with LTO it is a load-acquire on
+ * arm64, which faults on such a word.
+ */
 struct own_u64 {
 	u64 word;
 } __packed;
@@ -29,16 +33,16 @@ struct own_u16 {
 #define own_load(type, at)	  (((const volatile struct own_##type *)(at))->word)
 #define own_store(type, at, from) (((volatile struct own_##type *)(at))->word = (from))
 
-/* May words lie anywhere? */
+/* The CPU has unaligned words. */
 #define OWN_WORDS IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS)
 
-/* 1, 2, 4 or 8 bytes go as a whole, as who polls them may count on. */
+/* Are @len bytes copied as one word? Pollers may rely on that for 1, 2, 4 and 8 bytes. */
 static __always_inline bool own_word(u64 len)
 {
 	return OWN_WORDS && (likely(len == 8) || len == 4 || len == 2 || len == 1);
 }
 
-/* @len is one that own_word() takes. */
+/* Load a word; own_word(@len) is true. */
 static __always_inline u64 own_word_at(const void *at, u64 len)
 {
 	return likely(len == 8) ? own_load(u64, at) :
@@ -47,6 +51,7 @@ static __always_inline u64 own_word_at(const void *at, u64 len)
 				  READ_ONCE(*(const u8 *)at);
 }
 
+/* Store a word; own_word(@len) is true. */
 static __always_inline void own_set_word(void *at, u64 word, u64 len)
 {
 	if (likely(len == 8))
@@ -59,7 +64,7 @@ static __always_inline void own_set_word(void *at, u64 word, u64 len)
 		WRITE_ONCE(*(u8 *)at, word);
 }
 
-/* Such a word, where both ends are known to be there. */
+/* Copy @n bytes, as one word if own_word(@n). No page fault can happen at either end. */
 static __always_inline void copy_word(void *d, const void *s, u64 n)
 {
 	if (own_word(n))
@@ -68,6 +73,7 @@ static __always_inline void copy_word(void *d, const void *s, u64 n)
 		memcpy(d, s, n);
 }
 
+/* Load a word from user space; own_word(@len) is true. False: it would fault. */
 static __always_inline bool own_get(u64 *word, const void __user *from, u64 len)
 {
 	if (!user_access_begin(from, len))
@@ -87,6 +93,7 @@ fault:
 	return false;
 }
 
+/* Store a word to user space; own_word(@len) is true. False: it would fault. */
 static __always_inline bool own_put(void __user *to, u64 word, u64 len)
 {
 	if (!user_access_begin(to, len))
@@ -106,7 +113,10 @@ fault:
 	return false;
 }
 
-/* Read, or write, the word at @addr. @len is one that own_word() takes. */
+/*
+ * Load a word from the address @addr of the running process; own_word(@len) is true. False: it
+ * would fault. The caller holds no lock that others wait for.
+ */
 static __always_inline bool treadle_own_get(u64 *word, u64 addr, u64 len)
 {
 	bool ok;
@@ -117,6 +127,7 @@ static __always_inline bool treadle_own_get(u64 *word, u64 addr, u64 len)
 	return ok;
 }
 
+/* The same, but store it. */
 static __always_inline bool treadle_own_put(u64 addr, u64 word, u64 len)
 {
 	bool ok;
@@ -127,7 +138,10 @@ static __always_inline bool treadle_own_put(u64 addr, u64 word, u64 len)
 	return ok;
 }
 
-/* Read @len bytes. False: some of it may have been copied. */
+/*
+ * Copy @len bytes from the address @addr of the running process. False: it would fault; a part may
+ * have been copied. The caller holds no lock that others wait for.
+ */
 static __always_inline bool treadle_own_read(void *to, u64 addr, u64 len)
 {
 	const void __user *from = u64_to_user_ptr(addr);

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the pages of a process, on demand
+ * treadle: pagemaps: the pages of a process, on demand
  *
- * A table from address to page, filled by get_user_pages and emptied by an MMU
- * notifier. It holds no reference to a page: an entry is valid while pm->lock is
- * held, because whoever wants to unmap, move, share or clean that page must
- * first come through the notifier, which takes the lock for writing. So the
- * process's memory stays swappable and movable, and a copy that holds the lock
- * never touches a page that is no longer mapped there.
+ * A table from address to page, filled by get_user_pages and emptied by an MMU notifier. It holds
+ * no reference to a page. An entry is valid while pm->lock is held: to unmap, move, share or clean
+ * the page, the kernel first calls the notifier, which takes the lock for writing. So the process's
+ * memory stays swappable and movable, and a copy that holds the lock never touches a page that is
+ * no longer mapped there.
  *
- * A fill may race with an invalidation. As in KVM, it notes `seq` before it asks
- * for the pages; it gives up if an invalidation of its range is in progress, or
- * one has finished since.
+ * A fill may race with an invalidation. As in KVM, it notes `seq` before it asks for the pages. It
+ * gives up if an invalidation of its range is in progress, or any has finished since.
  *
- * A page that is to be written was got with FOLL_WRITE, so copy-on-write, write
- * notification, userfaultfd and soft-dirty have had their say; it is marked dirty when
- * it is entered. Whoever cleans it afterwards must write-protect it first, which
- * comes through the notifier again.
+ * A page that is to be written was got with FOLL_WRITE: copy-on-write, write notification,
+ * userfaultfd and soft-dirty have been handled. It is marked dirty when it is entered. To clean it
+ * afterwards the kernel must write-protect it first, which calls the notifier again.
  *
- * A process has one pagemap, however many contexts it opens: what is unmapped is told once. As long
- * as one of their files is open, the notifier is called; a context that ends has closed its endpoints
- * and regions, which every copy asks for (span_error), before its file goes.
+ * A process has one pagemap for all its contexts, so that an invalidation is handled once. The
+ * notifier is called as long as one of their files is open. A context that ends closes its
+ * endpoints and regions before its file goes, and every copy checks these (span_error).
  */
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
@@ -35,18 +32,18 @@
 #define FILL_TRIES   8
 #define FREE_BATCH   64
 #define REVOKE_BATCH 256u
-/* More than 256 MiB of tables (128 GiB of addresses or more, by the page size) and the table starts afresh. */
+/* Beyond 256 MiB of tables (128 GiB of addresses or more, by page size) the table is emptied. */
 #define MAX_TABLES ((256ul << 20) >> PAGE_SHIFT)
 
-/* Pagemaps of which the notifier may still be called: the module's text stays for them. */
+/* Number of pagemaps with a notifier that may still be called, which needs the module's text. */
 static atomic_t notifiers;
 
-/* For the ends of pagemaps; what it runs waits for nothing. */
+/* Runs pm->exit. Its works never wait. */
 static struct workqueue_struct *pm_wq;
 
-/* --- taking down ---------------------------------------------------------------- */
+/* --- invalidation --------------------------------------------------------------- */
 
-/* Table pages that were cut off, to be freed without the lock; level in page->private. */
+/* Add a table that was cut off to @cut, with its level; pm_free_cut() frees it without pm->lock. */
 static void pm_cut(struct treadle_pm *pm, void **table, int level, struct list_head *cut)
 {
 	struct page *page = virt_to_page(table);
@@ -56,8 +53,10 @@ static void pm_cut(struct treadle_pm *pm, void **table, int level, struct list_h
 }
 
 /*
- * Each is freed when those below it are behind it on the list, which grows instead of the stack: MAX_TABLES, and a few,
- * at most. @block: the caller may be interrupted for others; a notifier that must not block may not.
+ * Free the tables in @cut, and those below them. The children of a table are appended to the list
+ * before it is freed: so the list grows instead of the stack. They are MAX_TABLES and a few at
+ * most.
+ * @block: may reschedule; false in a notifier that must not block. Returns how many were freed.
  */
 static unsigned long pm_free_cut(struct list_head *cut, bool block)
 {
@@ -85,13 +84,14 @@ static unsigned long pm_free_cut(struct list_head *cut, bool block)
 	return n;
 }
 
-/* Forget [start, last] below @table; what is covered whole is cut off. Depth: PM_LEVELS. */
+/* Drop the entries of [start, last] below @table. Whole tables are cut off. Depth: PM_LEVELS. */
 static void pm_zap(struct treadle_pm *pm, void **table, int level, u64 start, u64 last,
 		   struct list_head *cut)
 {
 	u64 span = 1ULL << (PAGE_SHIFT + PM_BITS * level), addr;
 	unsigned int i = treadle_pm_index(start, level), end = treadle_pm_index(last, level);
 
+	lockdep_assert_held_write(&pm->lock);
 	if (!level) {
 		memset(&table[i], 0, (end - i + 1) * sizeof(*table));
 		return;
@@ -113,6 +113,7 @@ static void pm_zap(struct treadle_pm *pm, void **table, int level, u64 start, u6
 	}
 }
 
+/* Cut off the whole table. pm->lock held for writing, or the last reference is gone. */
 static void pm_reset(struct treadle_pm *pm, struct list_head *cut)
 {
 	if (pm->root)
@@ -121,12 +122,13 @@ static void pm_reset(struct treadle_pm *pm, struct list_head *cut)
 	pm->tables = 0;
 }
 
-/* What is pinned there is revoked. Under pm->lock. True: there is more; the caller lets go of the lock between. */
+/* Revoke up to REVOKE_BATCH pins of the range. True: drop pm->lock, take it, and call again. */
 static bool pm_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last)
 {
 	struct interval_tree_node *n;
 	unsigned int i;
 
+	lockdep_assert_held_write(&pm->lock);
 	for (i = 0; i < REVOKE_BATCH; i++) {
 		n = interval_tree_iter_first(&pm->pinned, start, last);
 		if (!n)
@@ -144,7 +146,10 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	u64 limit = (1ULL << PM_ADDR_BITS) - 1;
 	LIST_HEAD(cut);
 
-	/* waits for nobody: of a range that must not block only pm_free_cut() has to know */
+	/*
+	 * No holder of the lock faults, reclaims memory or waits, so a range that must not block
+	 * may take it. Only rescheduling below depends on the range.
+	 */
 	pm_write_lock(pm);
 	if (!pm->active++) {
 		pm->start = range->start;
@@ -156,7 +161,10 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	if (pm->root && range->start <= limit)
 		pm_zap(pm, pm->root, PM_LEVELS - 1, range->start, min_t(u64, range->end - 1, limit),
 		       &cut);
-	/* as many times as are pinned there / 256; pm->active is counted, so nothing is entered in the range meanwhile */
+	/*
+	 * Once for each REVOKE_BATCH pins in the range. pm->active is raised already, so no page of
+	 * the range is entered while the lock is dropped.
+	 */
 	while (range->event == MMU_NOTIFY_UNMAP && pm_revoke(pm, range->start, range->end - 1)) {
 		pm_write_unlock(pm);
 		if (mmu_notifier_range_blockable(range))
@@ -179,15 +187,15 @@ static void pm_invalidate_end(struct mmu_notifier *mn, const struct mmu_notifier
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
 
 	pm_write_lock(pm);
-	smp_store_release(&pm->seq,
-			  pm->seq + 1); /* pairs with treadle_pm_fill(), which has no lock */
+	/* pairs with the loads in treadle_pm_fill() and pm_gup_remote(), which have no lock */
+	smp_store_release(&pm->seq, pm->seq + 1);
 	pm->active--;
 	pm_write_unlock(pm);
 }
 
 /* --- beginning and end ------------------------------------------------------------ */
 
-/* One of the users that have not been told, held; NULL: there is none. */
+/* Take one of the users that were not told of the exit, and hold it. NULL: there is none. */
 static struct treadle_pm_user *pm_pop(struct treadle_pm *pm)
 {
 	struct treadle_pm_user *user;
@@ -196,7 +204,7 @@ static struct treadle_pm_user *pm_pop(struct treadle_pm *pm)
 	user = list_first_entry_or_null(&pm->users, struct treadle_pm_user, link);
 	if (user) {
 		list_del_init(&user->link);
-		user->get(user); /* it is there: treadle_pm_leave() takes it off first */
+		user->get(user); /* still alive: treadle_pm_leave() would have unlinked it */
 	}
 	pm_write_unlock(pm);
 	return user;
@@ -226,7 +234,7 @@ static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 	open = !list_empty(&pm->users);
 	pm_write_unlock(pm);
 	pm_free_cut(&cut, true);
-	/* a child may keep the files of contexts open for long: they end now, though not here */
+	/* a child may keep files of contexts open for long: end the contexts now, in a worker */
 	if (open) {
 		kref_get(&pm->ref);
 		queue_work(pm_wq, &pm->exit);
@@ -244,7 +252,7 @@ static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
 	pm->pinned = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&pm->users);
 	INIT_WORK(&pm->exit, pm_exit_work);
-	pm->mm = mm; /* contexts hold it, and so does the notifier */
+	pm->mm = mm; /* mmgrab'ed by contexts and by the notifier */
 #ifdef CONFIG_MEMCG
 	pm->memcg = get_mem_cgroup_from_mm(mm);
 #endif
@@ -252,7 +260,7 @@ static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
 	return &pm->notifier;
 }
 
-/* It is not called any more, nor is it found. */
+/* The notifier is not called any more, and mmu_notifier_get() does not find it. */
 static void pm_free_notifier(struct mmu_notifier *mn)
 {
 	treadle_pm_put(container_of(mn, struct treadle_pm, notifier));
@@ -269,7 +277,10 @@ static const struct mmu_notifier_ops pm_notifier_ops = {
 };
 
 /**
- * treadle_pm_init - 0 or -ENOMEM; before the first pagemap
+ * treadle_pm_init() - set up what all pagemaps share
+ *
+ * Context: module load; may sleep.
+ * Return: 0 or -ENOMEM.
  */
 int treadle_pm_init(void)
 {
@@ -278,10 +289,12 @@ int treadle_pm_init(void)
 }
 
 /**
- * treadle_pm_exit - wait until no notifier is left
+ * treadle_pm_exit() - wait until no notifier is left
  *
- * After the last pagemap was left. mmu_notifier_synchronize() is for the last callback, which has woken
- * this and may not have returned: each module that uses mmu_notifier_put() has to call it.
+ * mmu_notifier_synchronize() waits for the last callback, which has woken this function and may not
+ * have returned. Each module that uses mmu_notifier_put() has to call it.
+ *
+ * Context: module unload, after treadle_pm_leave() of all users; may sleep.
  */
 void treadle_pm_exit(void)
 {
@@ -291,13 +304,14 @@ void treadle_pm_exit(void)
 }
 
 /**
- * treadle_pm_join - the pagemap of the caller's memory, for @user
- * @user:	with @get and @mm_gone
- * @nowait:	don't wait for the mmap_lock if it is taken. Only a look, as 6.12 has no trylock of it
+ * treadle_pm_join() - add a user to the pagemap of the caller's memory
+ * @user:	with @get and @mm_gone set
+ * @nowait:	don't wait for the mmap_lock if it is taken. Only a look, as 6.12 has no trylock
  *		for writing: a holder that comes just then is waited for
  *
- * May sleep. The pagemap, held until treadle_pm_put(); or -EAGAIN: @nowait, and the lock is taken;
- * -EINTR: it would be the first one, and a signal is pending; -ENOMEM.
+ * Context: process context; may sleep. Takes the mmap_lock for writing.
+ * Return: the pagemap, for treadle_pm_leave() and then treadle_pm_put(); or -EAGAIN: @nowait, and
+ * the mmap_lock is taken; -EINTR: the mm has no notifier yet, and a signal is pending; -ENOMEM.
  */
 struct treadle_pm *treadle_pm_join(struct treadle_pm_user *user, bool nowait)
 {
@@ -318,12 +332,14 @@ struct treadle_pm *treadle_pm_join(struct treadle_pm_user *user, bool nowait)
 }
 
 /**
- * treadle_pm_leave - @user needs the pages no more; the pagemap itself stays held
- * @pm:		what treadle_pm_join() has returned
- * @user:	for which it did
+ * treadle_pm_leave() - remove a user from a pagemap
+ * @pm:		result of treadle_pm_join(); stays held
+ * @user:	argument of treadle_pm_join()
  *
- * What is left may do as much as fill: but of the last user, what is known then is of use to nothing, and soon
- * no notifier would take it back. May sleep.
+ * With the last user the entries are dropped, and no more are entered: soon no notifier would
+ * invalidate them.
+ *
+ * Context: may sleep; takes pm->lock.
  */
 void treadle_pm_leave(struct treadle_pm *pm, struct treadle_pm_user *user)
 {
@@ -339,9 +355,11 @@ void treadle_pm_leave(struct treadle_pm *pm, struct treadle_pm_user *user)
 }
 
 /**
- * treadle_pm_pin - from here on an unmapping of @pin->range sets *@pin->revoked
+ * treadle_pm_pin() - let the unmapping of @pin->range set *@pin->revoked from now on
  * @pm:		the pagemap
- * @pin:	stays where it is until treadle_pm_unpin()
+ * @pin:	must not move until treadle_pm_unpin()
+ *
+ * Context: process context; never sleeps. Takes pm->lock.
  */
 void treadle_pm_pin(struct treadle_pm *pm, struct treadle_pin *pin)
 {
@@ -351,9 +369,11 @@ void treadle_pm_pin(struct treadle_pm *pm, struct treadle_pin *pin)
 }
 
 /**
- * treadle_pm_unpin - undo treadle_pm_pin(), once
+ * treadle_pm_unpin() - undo treadle_pm_pin(), once
  * @pm:		the pagemap
- * @pin:	that was pinned
+ * @pin:	argument of treadle_pm_pin(); may have been revoked since
+ *
+ * Context: process context; never sleeps. Takes pm->lock.
  */
 void treadle_pm_unpin(struct treadle_pm *pm, struct treadle_pin *pin)
 {
@@ -369,14 +389,19 @@ static void pm_release(struct kref *ref)
 	LIST_HEAD(cut);
 
 	pm_reset(pm, &cut);
-	pm_free_cut(&cut, false); /* few, if any: treadle_pm_leave() */
+	pm_free_cut(&cut, false); /* few, if any: the last treadle_pm_leave() has emptied it */
 #ifdef CONFIG_MEMCG
 	mem_cgroup_put(pm->memcg);
 #endif
 	kfree(pm);
 }
 
-/* From anywhere. */
+/**
+ * treadle_pm_put() - drop a reference
+ * @pm: held by the caller
+ *
+ * Context: any; never sleeps.
+ */
 void treadle_pm_put(struct treadle_pm *pm)
 {
 	kref_put(&pm->ref, pm_release);
@@ -385,8 +410,10 @@ void treadle_pm_put(struct treadle_pm *pm)
 /* --- filling ---------------------------------------------------------------------- */
 
 /*
- * Pages of another process, or from a worker, or without waiting. *seq: from before they are looked for (pairs with
- * pm_invalidate_end()), but not from before the lock was waited for, as who had it has unmapped something.
+ * Get pages of another process, or in a worker, or without waiting. *seq is read before the pages
+ * are looked for (pairs with pm_invalidate_end()), but after the mmap_lock is taken: the previous
+ * holder has perhaps unmapped something, and the fill would fail for nothing. Returns the number of
+ * pages, or an error.
  */
 static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsigned int flags,
 			  struct page **pages, enum treadle_fill how, unsigned long *seq)
@@ -416,12 +443,15 @@ static long pm_gup_remote(struct treadle_pm *pm, u64 addr, unsigned int n, unsig
 	}
 	if (locked)
 		mmap_read_unlock(mm);
-	/* if the process has exited meanwhile, its memory is not torn down here */
+	/* if the process has exited meanwhile, its memory must not be torn down here */
 	mmput_async(mm);
 	return got;
 }
 
-/* Enter the pages; -EAGAIN: an invalidation came between; -ENOSPC: a table is missing. */
+/*
+ * Enter the pages. -EAGAIN: an invalidation came in between; -ENOSPC: a table is missing in @spare;
+ * -ESHUTDOWN.
+ */
 static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page **pages,
 		    bool write, unsigned long seq, void **spare)
 {
@@ -430,7 +460,11 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 	unsigned int i;
 	int level;
 
-	/* without a user there is soon no notifier: nothing would tell that the pages are others, or clean */
+	lockdep_assert_held_write(&pm->lock);
+	/*
+	 * Without a user there is soon no notifier, which would tell that pages were replaced or
+	 * cleaned.
+	 */
 	if (pm->dead || list_empty(&pm->users))
 		return -ESHUTDOWN;
 	if (pm->seq != seq || (pm->active && addr < pm->end && end > pm->start))
@@ -454,14 +488,17 @@ static int pm_enter(struct treadle_pm *pm, u64 addr, unsigned int n, struct page
 		if (write)
 			set_page_dirty(pages[i]);
 		else if (old & PM_WRITE)
-			continue; /* entered for writing already */
+			continue; /* keep PM_WRITE, this page is entered already */
 		table[treadle_pm_index(addr, 0) + i] =
 			(void *)((unsigned long)page_address(pages[i]) | (write ? PM_WRITE : 0));
 	}
 	return 0;
 }
 
-/* Whatever is known is to be found again, unless that is not worth it: two sides of a copy must be known at once. */
+/*
+ * Drop all entries, to free the memory of their tables. A small table stays: little would be freed,
+ * and a copy needs the entries of both its sides at once.
+ */
 static void pm_forget(struct treadle_pm *pm)
 {
 	LIST_HEAD(cut);
@@ -474,9 +511,12 @@ static void pm_forget(struct treadle_pm *pm)
 }
 
 /*
- * A page for each level that has none, paid by the owner of the memory; only he, or his worker,
- * reclaims for that (@own). -EAGAIN: let him. What he is to be given must not be lost at his limit, which it may have filled:
- * then what he has gives way, and these few are beyond it.
+ * Allocate a page for each level that has none in @spare, charged to the owner of the memory.
+ *
+ * @own: the caller is the owner or its worker; only these reclaim memory for that. Other callers
+ * leave it to the worker, after -EAGAIN. The owner must be able to receive also at its cgroup's
+ * limit, which the table itself may have filled: then the table is emptied, and these few pages are
+ * charged beyond the limit. -ENOMEM: the machine has no memory. May sleep.
  */
 static int pm_spares(struct treadle_pm *pm, void **spare, bool own)
 {
@@ -498,7 +538,7 @@ static int pm_spares(struct treadle_pm *pm, void **spare, bool own)
 	return ret;
 }
 
-/* Why there are no pages. Only what will pass is tried again: the rest would be tried for ever. */
+/* The error for callers. They retry -EAGAIN without a bound, so it is only for what will pass. */
 static int fill_error(long got)
 {
 	switch (got) {
@@ -506,21 +546,27 @@ static int fill_error(long got)
 	case -EAGAIN:
 	case -ENOMEM:
 		return got;
-	case -EBUSY: /* nobody was to wait */
-	case -EINTR: /* the caller dies; the worker goes on */
+	case -EBUSY: /* FOLL_NOWAIT: the page has to be waited for */
+	case -EINTR: /* the caller is killed; the worker goes on */
 	case -ERESTARTSYS:
 		return -EAGAIN;
-	default: /* nothing there, nothing ordinary, or hardware that fails */
+	default: /* no memory mapped, a special mapping, or a hardware error */
 		return -EFAULT;
 	}
 }
 
-/*
- * treadle_pm_fill - make pages known
- * @addr, @len:	what is needed next; some of it, from @addr on, will be entered
+/**
+ * treadle_pm_fill() - enter pages into a pagemap
+ * @pm:		the pagemap
+ * @addr:	first address that is needed
+ * @len:	bytes that are needed; pages from @addr on are entered, perhaps not all
+ * @write:	the pages will be written
+ * @how:	what the caller may wait for; TREADLE_FILL_FAULT in the process and its workers only
  *
- * 0; -EAGAIN: needs a fault, or the address space is busy: ask the owner's worker;
- * -EFAULT: no such memory; -ESHUTDOWN: the process is gone; -ENOMEM.
+ * Context: process context, no spinlock held; may reschedule, and sleeps as @how says. Takes
+ * pm->lock, and the mmap_lock for reading (only by trylock unless TREADLE_FILL_FAULT).
+ * Return: 0; -EAGAIN: a page fault is needed, or the address space is busy: leave it to the owner's
+ * worker; -EFAULT: no such memory; -ESHUTDOWN: the process has exited; -ENOMEM.
  */
 int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum treadle_fill how)
 {
@@ -541,7 +587,7 @@ int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum t
 		unsigned long seq;
 
 		if (how == TREADLE_FILL_FAULT && current->mm == pm->mm) {
-			/* pairs with pm_invalidate_end(): seq first, then the pages */
+			/* read seq before the pages; pairs with pm_invalidate_end() */
 			seq = smp_load_acquire(&pm->seq);
 			got = get_user_pages_fast(addr, n, flags, pages);
 		} else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: the pages of a process (pagemap.c) */
+/* treadle: pagemaps: the pages of a process, by address (pagemap.c) */
 #ifndef TREADLE_PAGEMAP_H
 #define TREADLE_PAGEMAP_H
 
@@ -14,7 +14,10 @@
 
 #include <treadle/ring.h>
 
-/* All that a process can map (but what it asks for beyond 2^48 with pages of 4 KiB), and less than 64 bits. */
+/*
+ * Covers all that a process can map, except what it asks for beyond 2^48 with pages of 4 KiB; less
+ * than 64 bits.
+ */
 #define PM_LEVELS     (PAGE_SHIFT < 16 ? 4 : 3)
 #define PM_BITS	      (PAGE_SHIFT - 3)
 #define PM_FAN	      (1u << PM_BITS)
@@ -24,11 +27,12 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
 #define PM_END	      min_t(u64, TASK_SIZE_MAX, 1ULL << PM_ADDR_BITS)
 #define PM_WRITE      1ul	  /* entry: the page may be written */
 #define TREADLE_CHUNK (64u << 10) /* bytes copied under one hold of a pagemap */
-#define TREADLE_FILL  16u	  /* pages that become known at once */
+#define TREADLE_FILL  16u	  /* pages entered at once */
 
 /*
- * Readers of a pagemap run side by side. On PREEMPT_RT they take turns: a reader may be preempted there, and
- * none of an rwlock's readers inherits the priority of a writer, which is an munmap() or an exit, that waits.
+ * Readers of a pagemap run in parallel, but one at a time on PREEMPT_RT: there a reader may be
+ * preempted, and the readers of an rwlock don't inherit the priority of a writer that waits, which
+ * is an munmap() or an exit.
  */
 #ifdef CONFIG_PREEMPT_RT
 #define PM_LOCK_T	    spinlock_t
@@ -43,20 +47,22 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
 #endif
 
 /*
- * struct treadle_pm - the pages of one process, by address: one for all its contexts
- * @ref:	contexts, and @notifier as long as it may be called
- * @lock:	read: entries are valid and their pages stay mapped where they are;
+ * struct treadle_pm - pagemap: the pages of one process, by address; one for all its contexts
+ * @ref:	held by contexts, and by @notifier as long as it may be called
+ * @lock:	read: entries are valid, and their pages stay mapped where they are;
  *		write: MMU notifier, fill
- * @root:	table of PM_LEVELS levels; an entry is the kernel address of a page
- *		with PM_* bits (under @lock)
- * @dead:	the mm is gone (under @lock)
- * @tables:	pages of the table (under @lock)
- * @active, @start, @end: invalidations in progress and their union (under @lock)
- * @seq:	invalidations finished (written under @lock)
- * @pinned:	what is pinned, by address, which an unmapping revokes (under @lock)
- * @users:	those that are not told of the end of the mm (under @lock)
- * @exit:	tells them after the mm has exited
- * @memcg:	who pays for the table
+ * @dead:	the mm has exited (under @lock)
+ * @root:	table of PM_LEVELS levels; an entry is the kernel address of a page with PM_* bits
+ *		(under @lock)
+ * @tables:	number of pages of the table (under @lock)
+ * @active, @start, @end: number of invalidations in progress, and their union (under @lock)
+ * @seq:	number of invalidations finished (written under @lock)
+ * @pinned:	struct treadle_pin by address, which an unmapping revokes (under @lock)
+ * @users:	users that were not told of the end of the mm (under @lock)
+ * @exit:	tells @users after the mm has exited
+ * @mm:		the memory of the process
+ * @memcg:	memory cgroup that pays for the table
+ * @notifier:	the MMU notifier
  */
 struct treadle_pm {
 	struct kref ref;
@@ -75,10 +81,10 @@ struct treadle_pm {
 };
 
 /**
- * struct treadle_pm_user - something that lives as long as a process's memory, at most
+ * struct treadle_pm_user - part of an object that ends with a process's memory, at the latest
  * @link:	in pm->users
- * @get:	hold what this is part of. Under pm->lock
- * @mm_gone:	the mm has exited; puts what @get has taken. Called once, in a worker; may sleep
+ * @get:	hold the object. Called under pm->lock
+ * @mm_gone:	the mm has exited; drop the reference of @get. Called once, in a worker; may sleep
  */
 struct treadle_pm_user {
 	struct list_head link;
@@ -87,9 +93,9 @@ struct treadle_pm_user {
 };
 
 /**
- * struct treadle_pin - pages that are pinned, whole ones
- * @range:	their addresses; @range.last is 0 when they have been unmapped since (under pm->lock)
- * @revoked:	set then (under pm->lock)
+ * struct treadle_pin - whole pages that are pinned
+ * @range:	their addresses; @range.last is 0 after they were unmapped (under pm->lock)
+ * @revoked:	set when they are unmapped (under pm->lock)
  */
 struct treadle_pin {
 	struct interval_tree_node range;
@@ -97,9 +103,11 @@ struct treadle_pin {
 };
 
 /*
- * How to make pages known. _THERE: if they are; that blocks nobody. _NOWAIT: or come without a lock, a device or a
- * userfaultfd handler, but perhaps with memory that is reclaimed, or when a file's page may be written: for the process
- * itself. _FAULT: its page faults, for it and its workers.
+ * How treadle_pm_fill() gets pages:
+ * _THERE: pages that are present; waits for nothing
+ * _NOWAIT: also pages that need no lock, device or userfaultfd handler; may reclaim memory, and
+ * wait until a page of a file may be written. For the process itself only
+ * _FAULT: by page faults. For the process itself and its workers only
  */
 enum treadle_fill { TREADLE_FILL_THERE, TREADLE_FILL_NOWAIT, TREADLE_FILL_FAULT };
 
@@ -117,18 +125,19 @@ static inline unsigned int treadle_pm_index(u64 addr, int level)
 	return (addr >> (PAGE_SHIFT + PM_BITS * level)) & (PM_FAN - 1);
 }
 
-/* So many pages from @addr on become known at once: they are in one leaf. */
+/* How many pages from @addr on can be entered at once: they are in one leaf. */
 static inline unsigned int treadle_pm_stride(u64 addr)
 {
 	return min(TREADLE_FILL, PM_FAN - treadle_pm_index(addr, 0));
 }
 
-/* The lowest table for @addr, or NULL. Under pm->lock. */
+/* The lowest table for @addr, or NULL. It is valid until pm->lock is dropped. */
 static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
 {
 	void **table = pm->root;
 
 	static_assert(PM_LEVELS == 3 || PM_LEVELS == 4);
+	lockdep_assert_held(&pm->lock);
 	if (likely(table) && PM_LEVELS == 4)
 		table = table[treadle_pm_index(addr, 3)];
 	if (likely(table))
@@ -138,7 +147,7 @@ static __always_inline void **treadle_pm_leaf(struct treadle_pm *pm, u64 addr)
 	return table;
 }
 
-/* The kernel's address of @addr, of which @page is the entry, or NULL. Under pm->lock. */
+/* The kernel address of @addr; @page is its entry. NULL: none, or read-only. pm->lock held. */
 static __always_inline void *treadle_pm_page(void *page, u64 addr, bool write)
 {
 	unsigned long entry = (unsigned long)page;
@@ -149,8 +158,8 @@ static __always_inline void *treadle_pm_page(void *page, u64 addr, bool write)
 }
 
 /*
- * @len bytes were written at @at, in pages of a process, which may have them mapped as code. Nothing is
- * done on x86. Under pm->lock.
+ * Flush the data cache after @len bytes were written at @at: the process may have these pages
+ * mapped as code. Does nothing on x86. pm->lock held.
  */
 static __always_inline void treadle_pm_wrote(void *at, u64 len)
 {
@@ -162,7 +171,7 @@ static __always_inline void treadle_pm_wrote(void *at, u64 len)
 #endif
 }
 
-/* sparse cannot follow locks that are held on a condition. */
+/* pm_lock(): for reading. sparse cannot follow locks that are taken on a condition. */
 #ifdef __CHECKER__
 #define pm_lock(pm)    ((void)(pm))
 #define pm_trylock(pm) ((pm) != NULL)
@@ -176,17 +185,23 @@ static __always_inline void treadle_pm_wrote(void *at, u64 len)
 #define pm_unlock(pm)  read_unlock(&(pm)->lock)
 #endif
 
-/* Few bytes, of which most work consists: both pagemaps are held at once, or the long way is taken. */
+/*
+ * Few bytes, which are most of the work: small copies hold both pagemaps at once, and need no loop.
+ * If that fails, callers use treadle_copy().
+ */
 
+/* Do the bytes lie in one page, at an address that the table covers? */
 static __always_inline bool treadle_pm_small(u64 addr, u64 len)
 {
 	return offset_in_page(addr) + len <= PAGE_SIZE && !(addr >> PM_ADDR_BITS);
 }
 
 /*
- * Both, or none. The second one only by trylock: a writer that waits for one of them must not make two copies in
- * opposite directions wait for each other. On PREEMPT_RT, where copies themselves exclude each other, by address:
- * to wait gives priority, and to try does not.
+ * Lock two pagemaps (perhaps the same one) for reading. False: neither is locked.
+ *
+ * The second one is only tried: with a writer waiting for each lock, two copies in opposite
+ * directions would wait for each other. On PREEMPT_RT, where copies exclude each other, the locks
+ * are taken in the order of their addresses: waiting passes on priority, trying does not.
  */
 #if defined(CONFIG_PREEMPT_RT) && !defined(__CHECKER__)
 static inline bool treadle_pm_lock2(struct treadle_pm *a, struct treadle_pm *b)
@@ -216,7 +231,7 @@ static __always_inline void treadle_pm_unlock2(struct treadle_pm *a, struct trea
 	pm_unlock(a);
 }
 
-/* The kernel's address of what is small at @addr, or NULL: the page is not known. */
+/* The kernel address of @addr, of treadle_pm_small() bytes. NULL: no entry. pm->lock held. */
 static __always_inline void *treadle_pm_known(struct treadle_pm *pm, u64 addr, bool write)
 {
 	void **leaf = treadle_pm_leaf(pm, addr);

@@ -2,8 +2,7 @@
 /*
  * treadle: arithmetic of integers
  *
- * All of them as if they had 128 bits: what is cut off at the end is what the
- * type would have lost. Sums and products wrap.
+ * All types are widened to 128 bits, and results are truncated to the type. Sums and products wrap.
  */
 #include "pure/arith.h"
 
@@ -69,6 +68,17 @@ static bool less(u8 type, unsigned __int128 a, unsigned __int128 b)
 	return is_signed(type) ? (__int128)a < (__int128)b : a < b;
 }
 
+/**
+ * treadle_compute_int() - apply an atomic operation to an integer
+ * @op:      enum treadle_atomic_op
+ * @type:    datatype, an integer
+ * @value:   current value; replaced by the result
+ * @operand: not read by TREADLE_ATOMIC_READ
+ * @compare: read from TREADLE_ATOMIC_CSWAP on
+ *
+ * Context: any.
+ * Return: false if the value stays as it is.
+ */
 bool treadle_compute_int(u8 op, u8 type, void *value, const void *operand, const void *compare)
 {
 	unsigned __int128 was = widen(type, value);

@@ -2,11 +2,10 @@
 /*
  * treadle: one atomic operation on one element
  *
- * Pure logic over the exchange of a word, so that the same source is tested in
- * user space. An element that is a word for the CPU is changed by compare-and-exchange
- * where it is, so that it is atomic against the CPUs' own instructions, too. For all
- * others (a complex number that is not aligned to its size, or is larger
- * than a word) the caller holds a lock.
+ * Pure logic over the exchange of a word, so that the same source is tested in user space. An
+ * element that is a word for the CPU is changed in place by compare-and-exchange, so that it is
+ * also atomic against the CPUs' own instructions. For other elements (a complex number that is not
+ * aligned to its size, or larger than a word) the caller holds a lock.
  */
 #ifndef TREADLE_ARITH_H
 #define TREADLE_ARITH_H
@@ -26,7 +25,7 @@
 
 #include <treadle/atomic.h>
 
-#define TREADLE_EXCHANGE_TRIES 1000 /* that others may win, of what lies together */
+#define TREADLE_EXCHANGE_TRIES 1000 /* lost exchanges allowed for the elements of one piece */
 
 union treadle_element {
 	u8 bytes[32];
@@ -37,23 +36,24 @@ union treadle_element {
 } __attribute__((aligned(16)));
 
 /*
- * What becomes of an element: *value is what was there, and then what shall be; false:
- * it stays. Operands need no alignment. treadle_compute_fp is for the types of
- * TREADLE_TYPES_FP, and uses the FPU; treadle_compute_soft is the same without one.
+ * Compute the new value of an element: *value is the old value, and then the new one. False: the
+ * element stays as it is. Operands need no alignment. treadle_compute_fp is for the types in
+ * TREADLE_TYPES_FP, and uses the FPU: call it between kernel_fpu_begin() and kernel_fpu_end().
+ * treadle_compute_soft does the same without an FPU.
  */
 typedef bool treadle_compute_fn(u8 op, u8 type, void *value, const void *operand,
 				const void *compare);
 treadle_compute_fn treadle_compute_int, treadle_compute_fp, treadle_compute_soft;
 
-/* @words: the longest word that this CPU can exchange */
+/* Can the element at @at be exchanged as a word? @words: size of the CPU's longest such word. */
 static inline bool treadle_is_word(const void *at, u32 size, u32 words)
 {
 	return size <= words && !((unsigned long)at & (size - 1));
 }
 
 /*
- * treadle_exchange() of 1 or 2 bytes by the 4 that they are among, which are in the same page: for CPUs that
- * exchange no less. It fails also where the others change meanwhile.
+ * treadle_exchange() of 1 or 2 bytes by exchanging the aligned 4 bytes around them, which are in
+ * the same page: for CPUs that exchange no less. It also fails if the bytes around them change.
  */
 static inline bool treadle_exchange_part(void *at, u32 size, union treadle_element *old,
 					 const union treadle_element *to)
@@ -70,7 +70,10 @@ static inline bool treadle_exchange_part(void *at, u32 size, union treadle_eleme
 	return ok;
 }
 
-/* True: @at was *old and is *to now. False: *old is what it is instead, perhaps the same. */
+/*
+ * Compare and exchange. True: @at was *old and is *to now. False: *old is what @at has instead,
+ * perhaps the same value.
+ */
 static inline bool treadle_exchange(void *at, u32 size, union treadle_element *old,
 				    const union treadle_element *to)
 {
@@ -105,8 +108,9 @@ static inline bool treadle_exchange(void *at, u32 size, union treadle_element *o
 
 #ifdef __x86_64__
 /*
- * The only load of 16 bytes writes what is there already. What not even the kernel may write, as the vDSO, does not
- * change: then it faults, and two loads do.
+ * The only atomic load of 16 bytes is an exchange, which writes the value that is there. Memory
+ * that even the kernel can't write, as the vDSO, makes it fault. Such memory does not change, so
+ * two loads replace it.
  */
 static inline void treadle_load16(void *at, union treadle_element *value)
 {
@@ -124,6 +128,7 @@ static inline void treadle_load16(void *at, union treadle_element *value)
 }
 #endif
 
+/* Load the word at @at. */
 static inline void treadle_load(void *at, u32 size, union treadle_element *value)
 {
 	switch (size) {
@@ -147,8 +152,8 @@ static inline void treadle_load(void *at, u32 size, union treadle_element *value
 }
 
 /*
- * Change the word at @at; what was there takes the place of the operand. False: others
- * were faster all the time, *tries has come to nothing, and nothing has happened.
+ * Apply @op to the word at @at, and store the old value in *operand. Each exchange that is lost to
+ * another CPU counts down *tries. False: *tries is 0, and nothing has changed.
  */
 static inline bool treadle_update(treadle_compute_fn *compute, u8 op, u8 type, void *at,
 				  void *operand, const void *compare, u32 *tries)

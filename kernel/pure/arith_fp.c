@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: arithmetic of real and complex numbers
+ * treadle: arithmetic of real and complex numbers, with the FPU
  *
- * By the CPU's own FPU, which rounds as IEEE 754 says: this file alone is compiled for
- * it, and its function is called between kernel_fpu_begin() and kernel_fpu_end() only.
- * Other machines than x86-64 use arith_soft.c. Comparisons with a NaN are
- * false, but for "not equal". A product of complex numbers is that of the formula:
- * what is special about infinities in C's Annex G is not done.
+ * The CPU's FPU rounds as IEEE 754 says. This file alone is compiled for it, and its function is
+ * called only between kernel_fpu_begin() and kernel_fpu_end(). Machines other than x86-64 use
+ * arith_soft.c. Comparisons with a NaN are false, except "not equal". A product of complex numbers
+ * is computed by the formula: the special cases for infinities in Annex G of C are left out.
  */
 #include "pure/arith.h"
 
 #ifdef __x86_64__
 
-/* The operations of a type @T whose value is *v, was, with and than: its name and type. */
+/* The operations of the real type @T. *v: the old value, and then the new one. */
 #define REAL(name, T)                                                     \
 	static bool name(u8 op, T *v, const T *operand, const T *compare) \
 	{                                                                 \
@@ -69,7 +68,7 @@
 		return changes;                                           \
 	}
 
-/* Two numbers of type @T: what is not zero is true, and true is 1. */
+/* The operations of the complex type of two @T. A number other than zero is true; true is 1. */
 #define COMPLEX(name, T)                                                           \
 	struct name {                                                              \
 		T re, im;                                                          \
@@ -135,9 +134,20 @@ COMPLEX(complex_float, float)
 COMPLEX(complex_double, double)
 COMPLEX(complex_long_double, long double)
 
+/**
+ * treadle_compute_fp() - apply an atomic operation to a real or complex number
+ * @op:      enum treadle_atomic_op
+ * @type:    datatype in TREADLE_TYPES_FP
+ * @value:   current value; replaced by the result
+ * @operand: not read by TREADLE_ATOMIC_READ
+ * @compare: read from TREADLE_ATOMIC_CSWAP on
+ *
+ * Context: between kernel_fpu_begin() and kernel_fpu_end().
+ * Return: false if the value stays as it is.
+ */
 bool treadle_compute_fp(u8 op, u8 type, void *value, const void *operand, const void *compare)
 {
-	/* operands may lie anywhere, and are not there if nothing is to be done with them */
+	/* operands need not be aligned; operands that @op does not use may be invalid pointers */
 	union treadle_element v, o = {}, c = {};
 	u32 size = treadle_type_size(type);
 	bool changes;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: arithmetic of real and complex numbers in integers
+ * treadle: arithmetic of real and complex numbers, in integers
  *
- * IEEE 754 for machines other than x86-64: binary32, binary64 and, for long double,
- * binary128, rounded to nearest even, with subnormals. No state of the FPU is used, so any
- * lock may be held. The result of an operation on a NaN is that NaN, quiet. Comparisons and
- * products of complex numbers are as in arith_fp.c.
+ * IEEE 754 for machines other than x86-64: binary32, binary64 and, for long double, binary128;
+ * rounded to nearest even, with subnormals. No state of the FPU is used, so any lock may be held.
+ * The result of an operation on a NaN is that NaN, made quiet. Comparisons, and products of complex
+ * numbers, are as in arith_fp.c.
  */
 #include "pure/arith.h"
 
@@ -13,12 +13,12 @@
 
 typedef unsigned __int128 bits_t;
 
-/* Bits of the exponent and of the fraction; the sign is above them. */
+/* Number of bits of exponent and fraction; the sign bit is above them. */
 struct format {
 	u8 exp, frac;
 };
 
-/* A finite number: @m * 2^@e. Any other than a subnormal has its highest bit at format.frac. */
+/* A finite number: @m * 2^@e. The highest bit is at format.frac, except in subnormals and zero. */
 struct number {
 	bool negative;
 	int e;
@@ -45,7 +45,7 @@ static bits_t magnitude(const struct format *f, bits_t a)
 	return a & (one_bit(f->exp + f->frac) - 1);
 }
 
-/* The magnitude of infinity: less than that of any NaN, more than of any finite number. */
+/* The magnitude of infinity: below that of any NaN, above that of any finite number. */
 static bits_t infinity(const struct format *f)
 {
 	return (one_bit(f->exp) - 1) << f->frac;
@@ -66,6 +66,7 @@ static bits_t with_sign(const struct format *f, bool negative, bits_t magnitude)
 	return (bits_t)negative << (f->exp + f->frac) | magnitude;
 }
 
+/* Number of significant bits. */
 static unsigned int length(bits_t m)
 {
 	u64 high = m >> 64, low = m;
@@ -88,8 +89,8 @@ static struct number unpack(const struct format *f, bits_t a)
 }
 
 /*
- * The number nearest to @n. @more: the magnitude is more than that, by less than its lowest bit; then
- * @n.m has at least two bits more than the format.
+ * Round @n to the format. @more: the exact magnitude is larger, by less than the lowest bit of
+ * @n.m; then @n.m has at least two bits more than the format.
  */
 static bits_t pack(const struct format *f, struct number n, bool more)
 {
@@ -98,7 +99,7 @@ static bits_t pack(const struct format *f, struct number n, bool more)
 
 	if (!n.m)
 		return with_sign(f, n.negative, 0);
-	/* the exponent of the lowest bit that stays; of a subnormal it cannot be less */
+	/* exponent of the lowest bit that is kept; it is never below that of subnormals */
 	if (lowest < n.e + (int)length(n.m) - f->frac - 1)
 		lowest = n.e + (int)length(n.m) - f->frac - 1;
 	shift = lowest - n.e;
@@ -136,7 +137,7 @@ static bits_t add(const struct format *f, bits_t a, bits_t b)
 		x = y;
 		y = swap;
 	}
-	/* ten bits more than the 113 of the longest format, and one for a carry */
+	/* 113 bits of the longest format, ten bits more for rounding, and one for a carry */
 	x.m <<= 10;
 	x.e -= 10;
 	y.m <<= 10;
@@ -201,7 +202,7 @@ static bool equal(const struct format *f, bits_t a, bits_t b)
 	return !is_nan(f, a) && !is_nan(f, b) && (a == b || !(magnitude(f, a) | magnitude(f, b)));
 }
 
-/* A real number is a complex one whose imaginary part is 0. */
+/* A complex number; a real one has the imaginary part 0. */
 struct value {
 	bits_t re, im;
 };
@@ -233,7 +234,7 @@ static struct value product(const struct format *f, bool complex, struct value a
 	};
 }
 
-/* False: *v stays. */
+/* Apply @op to *v. False: the element stays as it is, and *v is not used. */
 static bool compute(const struct format *f, bool complex, u8 op, struct value *v, struct value with,
 		    struct value than)
 {
@@ -312,6 +313,17 @@ static struct value load_value(const void *from, u32 size, bool complex)
 	return (struct value){ load(from, size), complex ? load(from + size, size) : 0 };
 }
 
+/**
+ * treadle_compute_soft() - apply an atomic operation to a real or complex number
+ * @op:      enum treadle_atomic_op
+ * @type:    datatype in TREADLE_TYPES_FP
+ * @value:   current value; replaced by the result
+ * @operand: not read by TREADLE_ATOMIC_READ
+ * @compare: read from TREADLE_ATOMIC_CSWAP on
+ *
+ * Context: any.
+ * Return: false if the value stays as it is.
+ */
 bool treadle_compute_soft(u8 op, u8 type, void *value, const void *operand, const void *compare)
 {
 	static const struct format binary32 = { 8, 23 }, binary64 = { 11, 52 },
@@ -322,7 +334,7 @@ bool treadle_compute_soft(u8 op, u8 type, void *value, const void *operand, cons
 	const struct format *f = size == 4 ? &binary32 : size == 8 ? &binary64 : &binary128;
 	struct value v = load_value(value, size, complex), with = {}, than = {};
 
-	/* operands are not there if nothing is to be done with them */
+	/* operands that @op does not use may be invalid pointers */
 	if (op != TREADLE_ATOMIC_READ)
 		with = load_value(operand, size, complex);
 	if (op >= TREADLE_ATOMIC_CSWAP)

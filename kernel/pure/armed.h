@@ -2,8 +2,9 @@
 /*
  * treadle: the order of armed commands
  *
- * By threshold (of those on cells: the endpoint), then by submission; insertion and removal are
- * O(log n). Pure logic over the kernel's red-black tree; the caller holds the trigger's lock.
+ * By threshold (for commands on cells: by endpoint), then by submission. Insertion and removal take
+ * O(log n). Pure logic over the kernel's red-black tree; callers of all functions here hold
+ * trigger->lock.
  */
 #ifndef TREADLE_ARMED_H
 #define TREADLE_ARMED_H
@@ -25,6 +26,7 @@ static inline struct treadle_armed *treadle_armed_entry(struct rb_node *node)
 	return rb_entry(node, struct treadle_armed, node);
 }
 
+/* Is @a before (threshold, seq)? */
 static inline bool treadle_armed_before(const struct treadle_armed *a, u64 threshold, u64 seq)
 {
 	return a->threshold < threshold || (a->threshold == threshold && a->seq < seq);
@@ -48,7 +50,7 @@ static inline void treadle_armed_insert(struct rb_root_cached *root, struct trea
 	rb_insert_color_cached(&a->node, root, leftmost);
 }
 
-/* Take the first one whose threshold the counter has reached, or NULL. */
+/* Remove and return the first command, if @value has reached its threshold; else NULL. */
 static inline struct treadle_armed *treadle_armed_pop(struct rb_root_cached *root, u64 value)
 {
 	struct rb_node *node = rb_first_cached(root);
@@ -63,7 +65,7 @@ static inline struct treadle_armed *treadle_armed_pop(struct rb_root_cached *roo
 	return a;
 }
 
-/* The first one that is not before (threshold, seq), or NULL. */
+/* The first command that is not before (threshold, seq), or NULL. */
 static inline struct treadle_armed *treadle_armed_from(struct rb_root_cached *root, u64 threshold,
 						       u64 seq)
 {
@@ -83,6 +85,7 @@ static inline struct treadle_armed *treadle_armed_from(struct rb_root_cached *ro
 	return found;
 }
 
+/* The command after @a, or NULL. */
 static inline struct treadle_armed *treadle_armed_next(struct treadle_armed *a)
 {
 	struct rb_node *node = rb_next(&a->node);

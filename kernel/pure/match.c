@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: who gets a message; see match.h */
+/* treadle: the matcher; see match.h */
 #ifdef __KERNEL__
 #include <linux/bitops.h>
 #include <linux/mm.h>
@@ -38,7 +38,7 @@ static u32 hash_bucket(const struct treadle_hash *h, u64 tag, u32 src, u32 cls)
 	x ^= (x >> 29) ^ (((u64)src << 8 | cls) * (h->seed | 1));
 	x *= 0xbf58476d1ce4e5b9ULL;
 	hash = x >> 32;
-	/* between two powers of two: buckets already split use one bit more */
+	/* between two powers of two, buckets that are split already use one more bit of the hash */
 	if ((hash & (2 * mask + 1)) < h->buckets)
 		return hash & (2 * mask + 1);
 	return hash & mask;
@@ -90,7 +90,7 @@ static struct treadle_hnode *hash_find(struct treadle_hash *h, u64 tag, u32 src,
 	return n;
 }
 
-/* One more bucket: move what belongs there out of the bucket that it splits from. */
+/* Add a bucket, and move its entries there from the bucket that is split. */
 static void hash_split(struct treadle_hash *h)
 {
 	u32 old = h->buckets - (1u << (fls(h->buckets) - 1));
@@ -108,15 +108,16 @@ static void hash_split(struct treadle_hash *h)
 	}
 }
 
+/* Does the next split need a segment that is not allocated? */
 static bool hash_wants(const struct treadle_hash *h)
 {
-	u32 buckets = READ_ONCE(h->buckets); /* once: maybe without the lock */
+	u32 buckets = READ_ONCE(h->buckets); /* read once: perhaps without rx->lock */
 	u32 seg = seg_of(buckets);
 
 	return h->keys >= buckets && seg < TREADLE_SEGS && !h->seg[seg];
 }
 
-/* In the tree. */
+/* Is @n before the key and @seq, in the order of treadle_hash.back? */
 static bool is_before(const struct treadle_hnode *n, u64 tag, u32 src, u32 cls, u64 seq)
 {
 	if (n->tag != tag)
@@ -148,7 +149,7 @@ static void back_add(struct treadle_hash *h, struct treadle_hnode *n)
 	rb_insert_color_cached(&n->back, &h->back, leftmost);
 }
 
-/* The oldest of this key in the tree, or NULL. */
+/* The oldest entry with this key in treadle_hash.back, or NULL. */
 static struct treadle_hnode *back_first(const struct treadle_hash *h, u64 tag, u32 src, u32 cls)
 {
 	struct rb_node *at = h->back.rb_root.rb_node;
@@ -168,7 +169,7 @@ static struct treadle_hnode *back_first(const struct treadle_hash *h, u64 tag, u
 	return found && has_key(found, tag, src, cls) ? found : NULL;
 }
 
-/* The oldest of this key, or NULL. */
+/* The oldest entry with this key, or NULL. */
 static struct treadle_hnode *hash_first(struct treadle_hash *h, u64 tag, u32 src, u32 cls)
 {
 	struct treadle_hnode *n = hash_find(h, tag, src, cls), *back;
@@ -190,7 +191,10 @@ static void hash_lead(struct treadle_hnode *lead, struct treadle_hnode *n)
 	lead->pprev = NULL;
 }
 
-/* The caller has set tag, seq, src, cls. Almost always it is the youngest, and else the oldest. */
+/*
+ * Add an entry; the caller has set tag, seq, src and cls. Almost always it is the youngest with its
+ * key; if not, mostly the oldest.
+ */
 static void hash_add(struct treadle_hash *h, struct treadle_hnode *n)
 {
 	struct treadle_hnode *lead = hash_find(h, n->tag, n->src, n->cls);
@@ -231,6 +235,15 @@ static void hash_del(struct treadle_hash *h, struct treadle_hnode *n)
 	list_del(&n->same);
 }
 
+/**
+ * treadle_hash_give() - give a hash table the segment that it wants
+ * @h:       result of treadle_match_wants()
+ * @seg:     zeroed segment of @buckets buckets, from kvcalloc() or the like
+ * @buckets: from treadle_match_wants()
+ *
+ * Context: under rx->lock.
+ * Return: NULL; or @seg, which the caller frees, if the table does not want it any more.
+ */
 struct treadle_hnode **treadle_hash_give(struct treadle_hash *h, struct treadle_hnode **seg,
 					 u32 buckets)
 {
@@ -240,6 +253,16 @@ struct treadle_hnode **treadle_hash_give(struct treadle_hash *h, struct treadle_
 	return NULL;
 }
 
+/**
+ * treadle_match_wants() - which hash table needs a segment to grow?
+ * @m:       the matcher
+ * @buckets: set to the size of the segment, if a table is returned
+ *
+ * The caller allocates the segment without rx->lock, and calls treadle_hash_give().
+ *
+ * Context: any; without rx->lock the answer is a hint.
+ * Return: the table, or NULL: none needs one.
+ */
 struct treadle_hash *treadle_match_wants(struct treadle_match *m, u32 *buckets)
 {
 	struct treadle_hash *h = hash_wants(&m->posted) ? &m->posted :
@@ -254,6 +277,14 @@ struct treadle_hash *treadle_match_wants(struct treadle_match *m, u32 *buckets)
 
 /* --- matcher --------------------------------------------------------------------- */
 
+/**
+ * treadle_match_init() - initialize a matcher
+ * @m:    the matcher
+ * @seed: random number; keeps peers from choosing tags that collide
+ *
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM. Also after an error the caller calls treadle_match_exit(), once.
+ */
 int treadle_match_init(struct treadle_match *m, u64 seed)
 {
 	memset(m, 0, sizeof(*m));
@@ -265,6 +296,12 @@ int treadle_match_init(struct treadle_match *m, u64 seed)
 	return 0;
 }
 
+/**
+ * treadle_match_exit() - free the tables of a matcher
+ * @m: the matcher, unused from now on; its receives and messages belong to the caller
+ *
+ * Context: may sleep.
+ */
 void treadle_match_exit(struct treadle_match *m)
 {
 	hash_exit(&m->posted);
@@ -272,6 +309,7 @@ void treadle_match_exit(struct treadle_match *m)
 	hash_exit(&m->by_src);
 }
 
+/* The older one of two receives; both may be NULL. */
 static struct treadle_match_recv *older(struct treadle_match_recv *best, struct treadle_hnode *n)
 {
 	struct treadle_match_recv *r;
@@ -282,6 +320,15 @@ static struct treadle_match_recv *older(struct treadle_match_recv *best, struct 
 	return !best || n->seq < best->node.seq ? r : best;
 }
 
+/**
+ * treadle_match_arrive() - a message arrives: find the oldest receive that matches, and remove it
+ * @m:   the matcher
+ * @tag: of the message
+ * @src: of the message: a port, or TREADLE_SRC_PEER
+ *
+ * Context: under rx->lock.
+ * Return: the receive; NULL: the message is unexpected.
+ */
 struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src)
 {
 	struct treadle_match_recv *best = NULL, *r;
@@ -312,6 +359,7 @@ struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag
 	return best;
 }
 
+/* Set the keys of an unexpected message. */
 static void msg_nodes(struct treadle_match_msg *msg, u64 tag, u64 seq)
 {
 	msg->by_tag.seq = msg->by_src.seq = seq;
@@ -321,6 +369,14 @@ static void msg_nodes(struct treadle_match_msg *msg, u64 tag, u64 seq)
 	msg->by_tag.cls = msg->by_src.cls = 0;
 }
 
+/**
+ * treadle_match_keep_as() - keep a message under another tag
+ * @m:   the matcher
+ * @msg: in no matcher; becomes the youngest message
+ * @tag: receives without a mask find the message by this tag; with a mask, by its own
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *msg, u64 tag)
 {
 	msg_nodes(msg, tag, m->kept++);
@@ -331,7 +387,7 @@ void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *ms
 	m->messages++;
 }
 
-/* Without a mask: by hash. */
+/* Find the oldest message for a receive without a mask, by hash. */
 static struct treadle_match_msg *find_exact(struct treadle_match *m,
 					    const struct treadle_match_recv *r)
 {
@@ -347,6 +403,21 @@ static struct treadle_match_msg *find_exact(struct treadle_match *m,
 	return n ? container_of(n, struct treadle_match_msg, by_src) : NULL;
 }
 
+/**
+ * treadle_match_seek() - search for the oldest message for a receive, a piece at a time
+ * @m:     the matcher
+ * @r:     receive; NULL: any message will do
+ * @mark:  place of the search; initialized by treadle_match_mark_init()
+ * @looks: how many places the search may look at; counted down
+ *
+ * When *looks is used up, @mark stays in the list, and the next call goes on there. In between,
+ * messages may come and go. Without @r, @mark stays behind the message that is returned. A receive
+ * without a mask needs neither @mark nor @looks.
+ *
+ * Context: under rx->lock.
+ * Return: the message, which stays in the matcher; or NULL: there is none, or *looks is used up
+ * (treadle_match_marked() is true).
+ */
 struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
 					     const struct treadle_match_recv *r,
 					     struct treadle_match_place *mark, u32 *looks)
@@ -366,7 +437,7 @@ struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
 		}
 		--*looks;
 		place = list_entry(at, struct treadle_match_place, all);
-		if (place->mark) /* of another search */
+		if (place->mark) /* of another search, or a kept place */
 			continue;
 		msg = container_of(place, struct treadle_match_msg, at);
 		if (!r)
@@ -377,6 +448,14 @@ struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
 	return NULL;
 }
 
+/**
+ * treadle_match_find() - find the oldest message for a receive
+ * @m: the matcher
+ * @r: receive; with a mask, the search looks at all messages
+ *
+ * Context: under rx->lock.
+ * Return: the message, which stays in the matcher; or NULL.
+ */
 struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
 					     const struct treadle_match_recv *r)
 {
@@ -387,6 +466,14 @@ struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
 	return treadle_match_seek(m, r, &mark, &looks);
 }
 
+/**
+ * treadle_match_room() - is there room for one more receive with this mask?
+ * @m:      the matcher
+ * @ignore: the mask
+ *
+ * Context: under rx->lock.
+ * Return: false if it would have no class, and TREADLE_LISTED such receives are posted already.
+ */
 bool treadle_match_room(const struct treadle_match *m, u64 ignore)
 {
 	u32 i;
@@ -399,6 +486,7 @@ bool treadle_match_room(const struct treadle_match *m, u64 ignore)
 	return false;
 }
 
+/* The class of a mask, perhaps a free one that is taken now; or TREADLE_NOCLASS. */
 static u32 find_class(struct treadle_match *m, u64 ignore)
 {
 	u32 i, free = TREADLE_NOCLASS;
@@ -420,6 +508,13 @@ static u32 find_class(struct treadle_match *m, u64 ignore)
 	return free;
 }
 
+/**
+ * treadle_match_post() - post a receive, at its place by seq
+ * @m: the matcher; the caller has looked there for a message first
+ * @r: with tag, src, seq and ignore set; treadle_match_room() is true for it
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 {
 	struct treadle_match_recv *other;
@@ -428,7 +523,7 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 
 	n->cls = cls;
 	if (treadle_match_listed(r)) {
-		/* almost always the youngest; one that is put back may be older */
+		/* almost always it is the youngest; one that is put back may be older */
 		list_for_each_entry_reverse(other, &m->wild, wild)
 			if (other->node.seq < n->seq)
 				break;
@@ -444,6 +539,13 @@ void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r)
 	hash_add(&m->posted, n);
 }
 
+/**
+ * treadle_match_remove_recv() - remove a posted receive
+ * @m: the matcher
+ * @r: posted
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r)
 {
 	if (treadle_match_listed(r)) {
@@ -460,6 +562,13 @@ void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_rec
 		m->used &= ~(1u << r->node.cls);
 }
 
+/**
+ * treadle_match_remove_msg() - remove a message
+ * @m:   the matcher
+ * @msg: kept
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg *msg)
 {
 	hash_del(&m->by_tag, &msg->by_tag);
@@ -468,6 +577,14 @@ void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg 
 	m->messages--;
 }
 
+/**
+ * treadle_match_lend_msg() - remove a message, but keep its place in the order of messages
+ * @m:   the matcher
+ * @msg: kept; later given back by treadle_match_return_msg(), or its place is given up by
+ *       treadle_match_unmark(&msg->at)
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *msg)
 {
 	hash_del(&m->by_tag, &msg->by_tag);
@@ -476,6 +593,14 @@ void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *m
 	m->messages--;
 }
 
+/**
+ * treadle_match_lend_at() - put a message into the state of treadle_match_lend_msg()
+ * @msg:   in no matcher
+ * @place: from treadle_match_keep_place(); the message takes its place
+ * @seq:   result of treadle_match_keep_place()
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_lend_at(struct treadle_match_msg *msg, struct treadle_match_place *place,
 			   u64 seq)
 {
@@ -485,6 +610,13 @@ void treadle_match_lend_at(struct treadle_match_msg *msg, struct treadle_match_p
 	list_del(&place->all);
 }
 
+/**
+ * treadle_match_return_msg() - give a message back, as if it had never left
+ * @m:   the matcher that it was lent from
+ * @msg: in the state of treadle_match_lend_msg()
+ *
+ * Context: under rx->lock.
+ */
 void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg)
 {
 	hash_add(&m->by_tag, &msg->by_tag);

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: who gets a message
+ * treadle: the matcher: which posted receive gets which message
  *
- * Pure logic: no lock, no allocation (but match_alloc, which the caller makes
- * without a lock), so that the same source is tested in user space. The caller
- * serializes (rx->lock).
+ * Pure logic, so that the same source is tested in user space. It takes no lock and allocates
+ * nothing, except in treadle_match_init(). Callers of all other functions hold rx->lock, unless the
+ * function says otherwise.
  *
- * Posted receives and unexpected messages are kept in hash tables by what they
- * match, so an exact tag costs the same however many there are. A receive that
- * ignores bits of the tag belongs to the class of its ignore mask, and is hashed
- * by the bits that are left: a message is looked up once per class in use (one
- * or two, in practice) and the oldest of what is found wins. What ignores nothing has a
- * class of its own. Receives with more than TREADLE_CLASSES different masks at once go
- * to a list that is searched, and that may have TREADLE_LISTED entries. A receive with a
- * mask searches the messages that wait, of which there may be any number, so it does that
- * a piece at a time. What comes back to where it was, because what it had met has failed, goes to either end of those
- * of its key, or, if it is younger than the oldest and older than the youngest, to a tree beside
- * the table: so that costs its logarithm, whatever order peers choose.
+ * Posted receives and unexpected messages are kept in hash tables, by what they match: so an exact
+ * tag costs the same however many there are. A receive that ignores bits of the tag belongs to the
+ * class of its ignore mask, and is hashed by the other bits. A message is looked up once for each
+ * class in use (one or two, in practice), and the oldest receive found wins. Receives that ignore
+ * nothing have a class of their own. Receives with further masks, while TREADLE_CLASSES masks are
+ * in use, go to a list that is searched and has TREADLE_LISTED entries at most.
+ *
+ * A receive with a mask searches the unexpected messages. There may be any number, so it does that
+ * a piece at a time.
+ *
+ * A receive or message returns to its former place if what it was matched with has failed. It goes
+ * to either end of the entries with its key; or, if it is neither older nor younger than all of
+ * them, to a tree beside the table. So that costs the logarithm of their number, whatever order
+ * peers choose.
  */
 #ifndef TREADLE_MATCH_H
 #define TREADLE_MATCH_H
@@ -29,22 +32,22 @@
 #include "shim.h"
 #endif
 
-/* What is no port. NOBODY: a source that is not on this machine; PEER: of a connection, which nobody names */
-#define TREADLE_SRC_ANY	   0xffffffffu
-#define TREADLE_SRC_NOBODY 0xfffffffeu
-#define TREADLE_SRC_PEER   0xfffffffdu
+/* Sources of messages that are not ports. */
+#define TREADLE_SRC_ANY	   0xffffffffu /* of a receive: any source */
+#define TREADLE_SRC_NOBODY 0xfffffffeu /* of a receive: a source on another machine */
+#define TREADLE_SRC_PEER   0xfffffffdu /* of a message: a connection, which no receive can name */
 
 #define TREADLE_CLASSES 8
-#define TREADLE_EXACT	TREADLE_CLASSES /* the class of what ignores nothing */
+#define TREADLE_EXACT	TREADLE_CLASSES /* the class of receives that ignore nothing */
 #define TREADLE_NOCLASS (TREADLE_CLASSES + 1)
-#define TREADLE_BACK	0x80000000u /* in cls: it is in the tree */
+#define TREADLE_BACK	0x80000000u /* bit of treadle_hnode.cls: in treadle_hash.back */
 #define TREADLE_LISTED	4096u
 #define TREADLE_SEGS	16 /* 2^21 buckets */
 #define TREADLE_SEG0	64 /* buckets of the first segment */
 
 /*
- * An entry of a hash table. Entries with the same key form a ring in order of
- * @seq; the oldest leads it and is the one in the bucket.
+ * An entry of a hash table. Entries with the same key form a ring by @same, in order of @seq. The
+ * oldest one leads the ring and is in the bucket.
  */
 struct treadle_hnode {
 	union {
@@ -61,7 +64,7 @@ struct treadle_hnode {
 /*
  * Linear hashing: the table grows by one bucket per entry, never all at once.
  * Segment 0 has SEG0 buckets, segment i SEG0 << (i - 1).
- * @back: entries that fit to neither end of their ring, by key and seq
+ * @back: entries that belong to neither end of their ring, by key and seq
  */
 struct treadle_hash {
 	struct treadle_hnode **seg[TREADLE_SEGS];
@@ -71,7 +74,7 @@ struct treadle_hash {
 };
 
 /*
- * A posted receive. The caller sets node.tag (bits that it ignores do not count), node.src
+ * A posted receive. The caller sets node.tag (ignored bits may have any value), node.src
  * (TREADLE_SRC_ANY, or the only source), node.seq and ignore.
  */
 struct treadle_match_recv {
@@ -85,12 +88,13 @@ struct treadle_match_recv {
 static_assert(offsetof(struct treadle_hnode, tag) >= sizeof(struct list_head),
 	      "lists keep the key");
 
+/* Is the receive on treadle_match.wild? */
 static inline bool treadle_match_listed(const struct treadle_match_recv *r)
 {
 	return r->node.cls == TREADLE_NOCLASS;
 }
 
-/* A place among the messages: that of one, or a mark between them, where a search goes on. */
+/* A place in treadle_match.all: that of a message, or a mark (of a search, or a kept place). */
 struct treadle_match_place {
 	struct list_head all;
 	bool mark;
@@ -104,6 +108,7 @@ struct treadle_match_msg {
 	u32 src;
 };
 
+/* Does the receive match the message? */
 static inline bool treadle_match_suits(const struct treadle_match_recv *r,
 				       const struct treadle_match_msg *msg)
 {
@@ -116,16 +121,16 @@ struct treadle_match {
 	struct list_head wild; /* receives without a class, oldest first */
 	struct list_head all;  /* messages, oldest first, and marks */
 	u32 messages;
-	u64 kept;   /* messages, ever */
+	u64 kept;   /* messages that were ever kept */
 	u32 listed; /* receives on wild */
 	u32 used;   /* classes in use, a bit each */
 	struct {
 		u64 ignore;
-		u32 any, named; /* receives by source; both 0: class is free */
+		u32 any, named; /* receives from any, and from one source; both 0: class is free */
 	} cls[TREADLE_CLASSES + 1];
 };
 
-/* Is there a receive at all? */
+/* Is any receive posted? */
 static inline bool treadle_match_posted(const struct treadle_match *m)
 {
 	return m->used || !list_empty(&m->wild);
@@ -143,48 +148,41 @@ static inline bool treadle_match_marked(const struct treadle_match_place *mark)
 	return !list_empty(&mark->all);
 }
 
-/* Give up a search that is under way. */
+/* Give up a search that is under way, or a kept place. */
 static inline void treadle_match_unmark(struct treadle_match_place *mark)
 {
 	list_del(&mark->all);
 	INIT_LIST_HEAD(&mark->all);
 }
 
-/* Also one that could not be made (-ENOMEM) is taken down by treadle_match_exit(), once. */
 int treadle_match_init(struct treadle_match *m, u64 seed);
 void treadle_match_exit(struct treadle_match *m);
-
-/* A message arrives: take the receive for it, or NULL. */
 struct treadle_match_recv *treadle_match_arrive(struct treadle_match *m, u64 tag, u32 src);
-/* Keep a message, to be found without a mask by @tag, whatever its own is. */
 void treadle_match_keep_as(struct treadle_match *m, struct treadle_match_msg *msg, u64 tag);
-/* No receive was there: keep the message. */
+
+/* Keep an unexpected message. */
 static inline void treadle_match_keep(struct treadle_match *m, struct treadle_match_msg *msg)
 {
 	treadle_match_keep_as(m, msg, msg->tag);
 }
-/* A receive is posted: the oldest message for it, or NULL. */
+
 struct treadle_match_msg *treadle_match_find(struct treadle_match *m,
 					     const struct treadle_match_recv *r);
-/*
- * The same, but a search that has looked at *looks messages ends, with NULL, and leaves @mark
- * where it goes on when it is called again; in between others may come and go. *looks is
- * counted down. Without @r: the next message, whatever it is; the mark is left behind it.
- */
 struct treadle_match_msg *treadle_match_seek(struct treadle_match *m,
 					     const struct treadle_match_recv *r,
 					     struct treadle_match_place *mark, u32 *looks);
-/* May one more with this mask be posted? Else TREADLE_LISTED without a class are there. */
 bool treadle_match_room(const struct treadle_match *m, u64 ignore);
-/* No message was there: post it, at its place by seq. */
 void treadle_match_post(struct treadle_match *m, struct treadle_match_recv *r);
 
 void treadle_match_remove_recv(struct treadle_match *m, struct treadle_match_recv *r);
 void treadle_match_remove_msg(struct treadle_match *m, struct treadle_match_msg *msg);
 
-/* It leaves, but keeps its place among all: it is given back there, or gives it up (treadle_match_unmark). */
 void treadle_match_lend_msg(struct treadle_match *m, struct treadle_match_msg *msg);
-/* The place of a message that is kept in @mark while it is in another matcher; it has its seq there. */
+
+/*
+ * Keep the place of @msg in @mark while the message is in another matcher. Returns the seq that
+ * belongs to the place, for treadle_match_lend_at().
+ */
 static inline u64 treadle_match_keep_place(struct treadle_match_msg *msg,
 					   struct treadle_match_place *mark)
 {
@@ -192,16 +190,11 @@ static inline u64 treadle_match_keep_place(struct treadle_match_msg *msg,
 	list_add(&mark->all, &msg->at.all);
 	return msg->by_tag.seq;
 }
-/* It is in no matcher now: as if it had been lent from that place. */
+
 void treadle_match_lend_at(struct treadle_match_msg *msg, struct treadle_match_place *place,
 			   u64 seq);
-/* As if it had never left. */
 void treadle_match_return_msg(struct treadle_match *m, struct treadle_match_msg *msg);
 
-/*
- * Growth in two halves, because memory is not allocated under a lock: what
- * segment is wanted (0: none), and give it; returns what was not used.
- */
 struct treadle_hash *treadle_match_wants(struct treadle_match *m, u32 *buckets);
 struct treadle_hnode **treadle_hash_give(struct treadle_hash *h, struct treadle_hnode **seg,
 					 u32 buckets);

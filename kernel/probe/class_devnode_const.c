@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* since 6.2 */
+/* Linux 6.2: class.devnode takes a const device. */
 #include <linux/device.h>
 char *probe(const struct device *dev, umode_t *mode);
 char *probe(const struct device *dev, umode_t *mode)

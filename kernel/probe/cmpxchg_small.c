@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* riscv of 6.1 has none of less than 4 bytes */
+/* cmpxchg() takes 1 and 2 bytes; on riscv of 6.1 it takes only 4 and 8 */
 #include <linux/atomic.h>
 #include <linux/types.h>
 

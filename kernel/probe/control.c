@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* No question: what the other probes take for granted. It compiles, or nothing can be built. */
+/* No question: headers that all kernels have. If this fails, nothing can be built. */
 #include <linux/cdev.h>
 #include <linux/device.h>
 #include <linux/hrtimer.h>

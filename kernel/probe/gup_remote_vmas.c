@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* until 6.4, get_user_pages_remote can return the VMAs */
+/* Until 6.4, get_user_pages_remote() can return the VMAs. */
 #include <linux/mm.h>
 long probe(struct mm_struct *mm, struct page **pages, int *locked);
 long probe(struct mm_struct *mm, struct page **pages, int *locked)

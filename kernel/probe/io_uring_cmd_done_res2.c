@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* until 6.17, a second result is passed */
+/* Until 6.17, io_uring_cmd_done() takes a second result. */
 #if __has_include(<linux/io_uring/cmd.h>)
 #include <linux/io_uring/cmd.h>
 #else

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: GPL-2.0
-/* since 6.7, in a header of its own */
+/* Since 6.7, io_uring commands have a header of their own. */
 #include <linux/io_uring/cmd.h>

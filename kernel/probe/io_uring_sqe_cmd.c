@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* since 6.6, the command has the entry, and no pointer to the payload */
+/* Since 6.6, struct io_uring_cmd points to the entry instead of its payload. */
 #include <linux/io_uring_types.h>
 #if __has_include(<linux/io_uring/cmd.h>)
 #include <linux/io_uring/cmd.h>

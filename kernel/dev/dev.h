@@ -12,7 +12,7 @@ struct io_uring_cmd;
 struct seq_file;
 struct vm_area_struct;
 
-/* main.c: @cmd, as ioctl(2) does it; @arg: a user's address, or an id */
+/* main.c */
 long treadle_call(struct treadle_ctx *ctx, unsigned int cmd, unsigned long arg);
 
 /* file.c */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what is armed, for whoever may trace the process: /proc/PID/fdinfo/FD
+ * treadle: armed commands in /proc/PID/fdinfo/FD, for readers that may trace the process
  *
- * Lines of words and numbers, which `treadlectl explain` reads: what each counter stands
- * at, which counters endpoints count into, and of each counter the commands that fire
- * next, of the cells some. The first FEW of each kind, so that what is printed is bounded.
+ * Lines of words and numbers, which `treadlectl explain` reads: the value of each counter, the
+ * counters that each endpoint counts into, the commands that each counter fires next, and some of
+ * the commands that are armed on cells. FEW, FEW_CELL and MOST bound the output.
  */
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
@@ -27,7 +27,7 @@ static void show_cmd(struct seq_file *m, const struct treadle_cmd *cmd)
 		   id_of(cmd->target), cmd->d.context);
 }
 
-/* The commands of a trigger in their order, at most @most. Under its lock nothing sleeps. */
+/* Print the first @most armed commands of @t, under t->lock: nothing here may sleep. */
 static void show_armed(struct seq_file *m, struct treadle_trigger *t, int most)
 {
 	struct treadle_armed *a;
@@ -59,7 +59,7 @@ static void show_cntr(struct seq_file *m, struct treadle_cntr *cntr)
 
 static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
 {
-	if (!smp_load_acquire(&ep->enabled)) /* pairs with EP_ENABLE */
+	if (!smp_load_acquire(&ep->enabled)) /* pairs with ep_enable() */
 		return;
 	seq_printf(m, "treadle-ep:\t%u port %u counts %u %u %u %u %u %u\n", ep->obj.id, ep->port,
 		   id_of(ep->cntr_send), id_of(ep->cntr_recv), id_of(ep->cntr_read),
@@ -67,7 +67,7 @@ static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
 		   id_of(ep->cntr_remote_write));
 }
 
-/* Has the context's owner opened this, or who may trace him? */
+/* Was @m opened by the user that owns @ctx, or with the right to trace that user's processes? */
 static bool may_see(const struct seq_file *m, const struct treadle_ctx *ctx)
 {
 	const struct cred *reader = m->file->f_cred;
@@ -76,7 +76,16 @@ static bool may_see(const struct seq_file *m, const struct treadle_ctx *ctx)
 	       file_ns_capable(m->file, ctx->user_ns, CAP_SYS_PTRACE);
 }
 
-/* The kernel lets in who may trace the process that has the file (fs/proc/fd.c), which may not be the context's. */
+/**
+ * treadle_show_fdinfo() - print the counters, endpoints and armed commands of a context
+ * @m:		the fdinfo file
+ * @file:	the context's file
+ *
+ * fs/proc/fd.c lets a reader in that may trace the process which has @file. That may be another
+ * process than the context's, so may_see() checks again.
+ *
+ * Context: may sleep. Takes trigger->lock of each counter and of the poller, one at a time.
+ */
 void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct treadle_ctx *ctx = file->private_data;

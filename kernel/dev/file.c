@@ -4,8 +4,8 @@
  *
  * Shutdown comes from the exit of the mm (even if a child still has the file)
  * or from the last close, whichever is first. It never waits for a copy, a page
- * fault or another process: it makes everything of this context fail, takes
- * down what waits, and leaves memory to the last reference.
+ * fault or another process: it makes every operation of this context fail, ends
+ * what waits, and leaves memory to the last reference.
  */
 #include <linux/fs.h>
 #include <linux/memcontrol.h>
@@ -20,7 +20,7 @@ static void ctx_drop(struct treadle_ctx *ctx, struct treadle_obj *obj)
 	cond_resched();
 }
 
-/* Whoever comes second does not wait: ctx->over tells. */
+/* End @ctx. A second caller returns at once: ctx->over says when the end is complete. */
 static void ctx_shutdown(struct treadle_ctx *ctx)
 {
 	struct treadle_cull all = { .max = U64_MAX };
@@ -36,20 +36,20 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 	mutex_unlock(&ctx->lock);
 	if (dead)
 		return;
-	/* what is allocated for those who hear of it is paid by whose end it is */
+	/* charge what is allocated for notifications to the context that ends */
 	old = set_active_memcg(ctx->memcg);
 
 	/*
-	 * From here on no object is added or destroyed; reserved ids of calls
-	 * under way are not visible. First nobody may reach us, then what waits
-	 * in us is told, then the table lets go.
+	 * From here on no object is added or destroyed; ids that calls under
+	 * way have reserved are not visible. First close all endpoints, so that
+	 * no peer reaches them; then notify what waits; then empty the table.
 	 */
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
 			treadle_ep_close(container_of(obj, struct treadle_ep, obj));
 		cond_resched();
 	}
-	smp_mb(); /* pairs with await_source(), as in treadle_ep_die() */
+	smp_mb(); /* ->dead before ->awaited is read; pairs with await_source(), as in ep_die() */
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
 			awaited |= READ_ONCE(container_of(obj, struct treadle_ep, obj)->awaited);
@@ -65,7 +65,7 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 	treadle_cull_all(ctx, &all, &run);
 	treadle_run_handoff(&run);
 	xa_for_each(&ctx->objs, id, obj) {
-		if (obj->type != TREADLE_EP) { /* endpoints have had theirs */
+		if (obj->type != TREADLE_EP) { /* endpoints are shut down already */
 			if (obj->ops->hide)
 				obj->ops->hide(obj, &run);
 			if (obj->ops->stop)
@@ -76,8 +76,9 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 	set_active_memcg(old);
 	treadle_pool_leave(ctx);
 	smp_store_release(&ctx->over, true);
-	smp_mb(); /* ->over before the look for waiters; pairs with the waiter, which is queued before it looks */
-	wake_up_var(&ctx->over); /* by address only: the context may be gone */
+	/* ->over before the check for waiters; pairs with ctx_end(), queued before it reads ->over */
+	smp_mb();
+	wake_up_var(&ctx->over); /* uses the address only: the context may be freed already */
 }
 
 static struct treadle_ctx *ctx_of(struct treadle_pm_user *user)
@@ -96,7 +97,7 @@ static void ctx_mm_gone(struct treadle_pm_user *user)
 	treadle_ctx_put(ctx_of(user));
 }
 
-/* The whole of a context, for the calling process; or an error: -EAGAIN: the mmap_lock is taken, and @nowait. */
+/* Make a context for the calling process. -EAGAIN: @nowait, and the mmap_lock is taken. */
 static struct treadle_ctx *ctx_open(bool nowait)
 {
 	struct treadle_ctx *ctx = treadle_ctx_create();
@@ -125,20 +126,27 @@ fail:
 	return ERR_PTR(ret);
 }
 
-/* A worker of io_uring, which may wait. Its thread that polls for entries (SQPOLL) is none. */
+/* Is this a worker of io_uring, which may wait? The thread that polls for entries is none. */
 static bool in_uring_worker(void)
 {
 	return (current->flags & PF_IO_WORKER) && current->worker_private;
 }
 
-/*
+/**
+ * treadle_open() - open(2): make a context for the calling process
+ * @inode:	of the device
+ * @file:	gets the context as its private_data
+ *
  * Joining the pagemap takes the mmap_lock for writing. io_uring sets O_NONBLOCK for its first
  * attempt, which it makes with the lock of its ring held: that attempt must not wait, and is made
  * again by a worker after -EAGAIN. A worker waits also where the process itself has set O_NONBLOCK,
  * as its -EAGAIN would be the result.
  *
- * mmu_notifier_get() gives up while a signal, or a notification of io_uring, is pending. That is
- * not expected of open(), so it begins anew after delivery; a thread of io_uring cannot.
+ * mmu_notifier_get() gives up while a signal, or a notification of io_uring, is pending. Callers of
+ * open() don't expect that, so the call is restarted after delivery; a thread of io_uring cannot.
+ *
+ * Context: may sleep. Takes the mmap_lock of the caller.
+ * Return: 0, -EAGAIN: the mmap_lock is taken and the call must not wait, or another -errno.
  */
 int treadle_open(struct inode *inode, struct file *file)
 {
@@ -154,9 +162,9 @@ int treadle_open(struct inode *inode, struct file *file)
 }
 
 /*
- * End @ctx, or wait until the worker of pm_mm_exit() has: so that ports are free once the parent has
- * reaped the process. Part of an exit, so not killable; bounded, as the end of a context waits for
- * no copy, page fault or other process.
+ * End @ctx, or wait until the worker of pm_mm_exit() has ended it, so that ports are free once the
+ * parent has reaped the process. Part of an exit, so not killable; bounded, as the end of a context
+ * waits for no copy, page fault or other process.
  */
 static void ctx_end(struct treadle_ctx *ctx)
 {
@@ -164,9 +172,17 @@ static void ctx_end(struct treadle_ctx *ctx)
 	treadle_wait_var(&ctx->over, smp_load_acquire(&ctx->over));
 }
 
-/*
- * Its process exits, and no other one has its memory. The file is not closed yet if that is in somebody's hands, as its
- * mappings are there, too: who reaches into it may take as long as who is to bring a page likes (userfaultfd).
+/**
+ * treadle_flush() - a descriptor is closed: end the context if its process exits
+ * @file:	the context's file
+ * @id:		not used
+ *
+ * mm->owner is NULL when the process exits and no other one shares its memory. The last close can
+ * come much later: mappings hold the file, and they stay while another process accesses the memory
+ * from outside. Such an access may wait for a page as long as userfaultfd withholds it.
+ *
+ * Context: may sleep, for a bounded time.
+ * Return: 0.
  */
 int treadle_flush(struct file *file, fl_owner_t id)
 {
@@ -179,14 +195,14 @@ int treadle_flush(struct file *file, fl_owner_t id)
 	return 0;
 }
 
-/* Nobody reaches it by its file any more. */
+/* The file is closed: leave the pagemap and drop the file's reference. */
 static void ctx_leave(struct treadle_ctx *ctx)
 {
 	treadle_pm_leave(ctx->pm, &ctx->pm_user);
 	treadle_ctx_put(ctx);
 }
 
-/* With the file's reference, which keeps the module, too; unloading waits for the workqueue. */
+/* Owns the file's reference, which holds the module; unloading flushes the workqueue. */
 static void ctx_closed(struct work_struct *work)
 {
 	struct treadle_ctx *ctx = container_of(work, struct treadle_ctx, closed);
@@ -195,10 +211,18 @@ static void ctx_closed(struct work_struct *work)
 	ctx_leave(ctx);
 }
 
-/*
- * There may be much to take down: its own process does that (also one that exits, or is another program now: its ports
- * are free then), or who shares its memory. Who was passed the file, or a thread of the kernel, which has others' to
- * close (io_uring's fixed files), leaves it to a worker.
+/**
+ * treadle_release() - the last close: end the context, if its mm has not exited before
+ * @inode:	of the device
+ * @file:	the context's file
+ *
+ * Ending a context may be much work. The process that opened it does that itself, so that its ports
+ * are free afterwards: also while it exits, and after exec(). So does a process that shares its
+ * memory. Other closers leave it to a worker: a process that was passed the file, and a thread of
+ * the kernel, which may have files of other processes to close (io_uring's fixed files).
+ *
+ * Context: may sleep, for a bounded time.
+ * Return: 0.
  */
 int treadle_release(struct inode *inode, struct file *file)
 {
@@ -206,7 +230,7 @@ int treadle_release(struct inode *inode, struct file *file)
 
 	if (task_tgid(current) == ctx->opener || current->mm == ctx->mm)
 		ctx_end(ctx);
-	/* pairs with ctx_shutdown(): nothing of it is left to be taken down */
+	/* pairs with the release in ctx_shutdown(): nothing is left to be ended */
 	if (smp_load_acquire(&ctx->over)) {
 		ctx_leave(ctx);
 	} else {

@@ -58,8 +58,9 @@ static int ioc_destroy(struct treadle_ucmd *u)
 }
 
 /*
- * What has nothing to answer does not write either: what was done can't be undone when that fails. PARTIAL: also a call
- * that fails half-way says how far it came.
+ * When is the structure written back? SILENT: never, as the call has no output, and a failed write
+ * could not undo it. ANSWERS: on success. PARTIAL: also after a failure half-way, to say how far it
+ * came.
  */
 enum answer { SILENT, ANSWERS, PARTIAL };
 
@@ -73,12 +74,12 @@ struct ioc {
 	[_IOC_NR(TREADLE_IOC_##name)] = { TREADLE_IOC_##name, sizeof(struct type), \
 					  offsetofend(struct type, last), answer, fn }
 
-/* min_size: up to the last field of the first release; never changes */
+/* min_size reaches up to the last field of the first release, and never changes */
 static const struct ioc iocs[] = {
 	IOC(QUERY, treadle_query, max_auth_key, ANSWERS, ioc_query),
 	IOC(CQ_CREATE, treadle_cq_create, rw, ANSWERS, treadle_ioc_cq_create),
 	IOC(CNTR_CREATE, treadle_cntr_create, ro, ANSWERS, treadle_ioc_cntr_create),
-	IOC(AV_CREATE, treadle_av_create, id, ANSWERS, treadle_ioc_av_create), /* name is younger */
+	IOC(AV_CREATE, treadle_av_create, id, ANSWERS, treadle_ioc_av_create), /* name came later */
 	IOC(AV_INSERT, treadle_av_insert, out, PARTIAL, treadle_ioc_av_insert),
 	IOC(AV_REMOVE, treadle_av_remove, indices, SILENT, treadle_ioc_av_remove),
 	IOC(AV_LOOKUP, treadle_av_lookup, addr, ANSWERS, treadle_ioc_av_lookup),
@@ -131,7 +132,7 @@ static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *ua
 	if (_IOC_TYPE(cmd) != TREADLE_IOC_MAGIC || nr >= ARRAY_SIZE(iocs))
 		return -ENOTTY;
 	ioc = &iocs[array_index_nospec(nr, ARRAY_SIZE(iocs))];
-	/* the size within cmd is the header's that the caller was built with */
+	/* the size within cmd is that of the header which the caller was built with: ignore it */
 	if (!ioc->fn || (cmd & ~IOCSIZE_MASK) != (ioc->cmd & ~IOCSIZE_MASK))
 		return -ENOTTY;
 	if (get_user(size, (u32 __user *)uarg))
@@ -168,9 +169,18 @@ abort:
 	return ret;
 }
 
+/**
+ * treadle_call() - serve one ioctl, from ioctl(2), lseek(2) or io_uring
+ * @ctx:	the context of the file
+ * @cmd:	TREADLE_IOC_*
+ * @arg:	address of the structure; an id for DOORBELL and SIGNAL
+ *
+ * Context: may sleep, but for SIGNAL.
+ * Return: 0 or more, or -errno (uapi/treadle/ioctl.h). -EPERM: not the context's process.
+ */
 TREADLE_HOT long treadle_call(struct treadle_ctx *ctx, unsigned int cmd, unsigned long arg)
 {
-	/* a child, or whoever was passed the file, has another address space */
+	/* a child, and a process that was passed the file, have another address space */
 	if (current->mm != ctx->mm)
 		return -EPERM;
 	if (cmd == TREADLE_IOC_DOORBELL)
@@ -186,7 +196,7 @@ TREADLE_HOT static long treadle_ioctl(struct file *file, unsigned int cmd, unsig
 }
 
 #ifdef CONFIG_COMPAT
-/* Same layout for 32-bit callers; only the two calls that take a number differ not at all. */
+/* 32-bit callers use the same structures. DOORBELL and SIGNAL take a number, not a pointer. */
 static long treadle_compat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	if (cmd == TREADLE_IOC_DOORBELL || cmd == TREADLE_IOC_SIGNAL)
@@ -195,7 +205,7 @@ static long treadle_compat_ioctl(struct file *file, unsigned int cmd, unsigned l
 }
 #endif
 
-/* DOORBELL once more: of all system calls, this one has the shortest way to a driver (design.rst). */
+/* lseek(2) is DOORBELL, too: no system call has a shorter way to a driver (design.rst). */
 TREADLE_HOT static loff_t treadle_llseek(struct file *file, loff_t id, int whence)
 {
 	if (whence != SEEK_SET)
@@ -233,8 +243,8 @@ static char *treadle_devnode(treadle_devnode_device *dev, umode_t *mode)
 }
 
 /*
- * A number of its own: miscellaneous devices are opened with a lock that is common to all of them, and
- * opening this one waits for the process's memory, which may be in somebody's hands (userfaultfd, FUSE).
+ * Not a miscellaneous device: those are opened under one lock for all of them, and this one's open
+ * waits for the mmap_lock, which a page fault may hold for long (userfaultfd, FUSE).
  */
 static dev_t treadle_number;
 static struct cdev treadle_cdev;
@@ -254,7 +264,7 @@ static int treadle_device_init(void)
 	ret = PTR_ERR_OR_ZERO(dev);
 	if (ret)
 		goto fail_number;
-	/* last: from here on it can be opened, and nothing may fail any more */
+	/* last: once the device can be opened, nothing may fail any more */
 	cdev_init(&treadle_cdev, &treadle_fops);
 	treadle_cdev.owner = THIS_MODULE;
 	ret = cdev_add(&treadle_cdev, treadle_number, 1);
@@ -276,7 +286,7 @@ static void treadle_device_exit(void)
 	class_unregister(&treadle_class);
 }
 
-/* A million armed commands are to fit into a quarter of a gigabyte. */
+/* A million armed commands must fit into a quarter of a gigabyte. */
 static_assert(sizeof(struct treadle_cmd) + sizeof(struct obj_cgroup *) <= 256);
 
 static int __init treadle_init(void)
@@ -325,7 +335,7 @@ fail_cache:
 
 static void __exit treadle_exit(void)
 {
-	/* No context is left (each holds the module), but its last work may still return. */
+	/* No context is left, as each holds the module; but its last work may not have returned yet. */
 	treadle_device_exit();
 	treadle_pm_exit();
 	treadle_pool_exit();

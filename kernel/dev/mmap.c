@@ -6,8 +6,8 @@
  * and map may go in either order. The offset names object and region, and ids
  * are not used again, so a stale offset maps nothing.
  *
- * Cells are for whoever gets hold of them: a child inherits their maps, and who was
- * passed the file may map them, and nothing else.
+ * Only the context's process maps its objects, except cells: a child inherits the maps of
+ * cells, and a process that was passed the file may map cells.
  */
 #include <linux/mm.h>
 #include <linux/shm.h>
@@ -16,12 +16,12 @@
 #include "dev/dev.h"
 #include "mm/compat.h"
 
-/* The two addresses of a page have nothing in common: a cache of data that tells them apart would break rings. */
+/* A page's addresses in kernel and process are unrelated: an aliasing data cache breaks rings. */
 static_assert(SHMLBA == PAGE_SIZE, "data caches alias here");
 
 /*
- * An object that has pages, held. Whoever maps has the mmap_lock: if he is the last to let go, only
- * what can be freed under that may be in his hands.
+ * Find and hold an object that has pages. The caller holds the mmap_lock and may drop the last
+ * reference, so no other object is held here: an object with pages can be freed under that lock.
  */
 static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
 {
@@ -39,6 +39,15 @@ static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
 	return obj;
 }
 
+/**
+ * treadle_mmap() - mmap(2): map the pages of an object
+ * @ctx:	the context of the file
+ * @vma:	its offset names object and region; its length must match exactly
+ *
+ * Context: may sleep. The caller holds the mmap_lock for writing.
+ * Return: 0, -ENOENT, -EINVAL: no such map, -EACCES: more rights than the map has, -EPERM: another
+ * process than the context's, and no cell; or what vm_insert_pages() returns.
+ */
 int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 {
 	unsigned long region = vma->vm_pgoff >> TREADLE_REGION_SHIFT;

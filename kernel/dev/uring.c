@@ -17,6 +17,15 @@
 #include "dev/dev.h"
 #include "mm/compat.h"
 
+/**
+ * treadle_uring_cmd() - serve one ioctl that came through io_uring
+ * @cmd:		the request
+ * @issue_flags:	IO_URING_F_*
+ *
+ * Context: may sleep, unless IO_URING_F_NONBLOCK is set.
+ * Return: -EIOCBQUEUED: done, and the result is in the completion; -EAGAIN: call again from a
+ * worker; -EOPNOTSUPP: no polled I/O.
+ */
 int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	const u64 *words = treadle_uring_words(cmd);
@@ -27,10 +36,10 @@ int treadle_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 	if (issue_flags & IO_URING_F_IOPOLL)
 		return -EOPNOTSUPP;
 	if (cmd->cmd_op != TREADLE_IOC_SIGNAL && (issue_flags & IO_URING_F_NONBLOCK))
-		return -EAGAIN; /* to a worker */
+		return -EAGAIN; /* io_uring calls again from a worker */
 	if (!reserved)
 		ret = treadle_call(cmd->file->private_data, cmd->cmd_op, arg);
-	/* not returned, as an EAGAIN of the call is its result */
+	/* not returned: an EAGAIN of the call is its result, and io_uring must not retry */
 	treadle_uring_done(cmd, ret, issue_flags);
 	return -EIOCBQUEUED;
 }

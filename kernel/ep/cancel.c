@@ -2,7 +2,7 @@
 /* treadle: cancel and flush, fi_cancel(3), fi_trigger(3) */
 #include "ep/endpoint.h"
 
-/* What waits for a message, at a peer, or for its turn. */
+/* Cancel one command that has started: a receive, a send that waits in its flow or at a peer. */
 static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)
 {
 	u64 n = 0;
@@ -11,7 +11,7 @@ static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct
 		return true;
 	if (sides == TREADLE_CANCEL_RX)
 		return false;
-	/* in the order in which it goes on */
+	/* in the order in which a send goes on, so that none is missed: from its flow to the peer */
 	if (treadle_flow_cancel(ep, context, run))
 		return true;
 	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);
@@ -32,11 +32,18 @@ static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct tread
 
 	if (!smp_load_acquire(&ep->enabled))
 		return 0;
-	/* what fires while we look has gone on to where we have looked already */
+	/* a command that fires during the search becomes a started one: search those again */
 	return cancel_started(ep, sides, context, run) ||
 	       treadle_cull_all(ep->obj.ctx, &cull, run) || cancel_started(ep, sides, context, run);
 }
 
+/**
+ * treadle_ioc_cancel() - CANCEL: cancel an operation or deferred work, or flush deferred work
+ * @u:	the call, with a struct treadle_cancel
+ *
+ * Context: may sleep. Killable.
+ * Return: 0, -EINVAL, -EBADF: an object of another kind, -ENOENT: no object, or nothing to cancel.
+ */
 int treadle_ioc_cancel(struct treadle_ucmd *u)
 {
 	struct treadle_cancel *arg = u->arg;

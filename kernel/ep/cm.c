@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: to ask for, accept, refuse and end a connection, fi_cm(3); connect.h has locks and lifetimes */
+/* treadle: request, accept, reject and end connections, fi_cm(3); connect.h has locks, lifetimes */
 #include <linux/slab.h>
 #include <linux/socket.h>
 #include <linux/uaccess.h>
@@ -10,6 +10,7 @@
 #define BACKLOG_DEFAULT 128
 #define BACKLOG_MAX	65536
 
+/* Copy the caller's connection data. Returns 0, -EINVAL or -EFAULT. */
 static int copy_data(u8 *to, u32 *to_size, u64 data, u32 size)
 {
 	if (size > TREADLE_CM_DATA || (!size && data))
@@ -20,6 +21,13 @@ static int copy_data(u8 *to, u32 *to_size, u64 data, u32 size)
 	return 0;
 }
 
+/**
+ * treadle_ioc_listen() - LISTEN: let a passive endpoint take requests
+ * @u:	the call, with a struct treadle_listen
+ *
+ * Context: may sleep. Takes treadle_conn_lock.
+ * Return: 0 or -errno. -EINVAL: also if the endpoint has no event queue.
+ */
 int treadle_ioc_listen(struct treadle_ucmd *u)
 {
 	struct treadle_listen *arg = u->arg;
@@ -43,30 +51,34 @@ int treadle_ioc_listen(struct treadle_ucmd *u)
 	return ret;
 }
 
-/* Why not, or 0. Under treadle_conn_lock. */
+/* May @ep send a request to @pep (or NULL)? Returns 0, or the error of CONNREFUSED. */
 static int judge_request(const struct treadle_ep *pep, const struct treadle_ep *ep)
 {
+	lockdep_assert_held(&treadle_conn_lock);
 	if (!pep || pep->type != TREADLE_EP_PASSIVE || !pep->listening ||
 	    pep->nr_pending >= pep->backlog)
 		return -ECONNREFUSED;
 	return treadle_ep_admits(pep, ep) ? 0 : -EACCES;
 }
 
-/* What CONNECT and ACCEPT ask of their endpoint. Under treadle_conn_lock. */
+/* The conditions that CONNECT and ACCEPT share: alive, enabled, with an event queue. */
 static int judge_ep(const struct treadle_ep *ep)
 {
+	lockdep_assert_held(&treadle_conn_lock);
 	if (READ_ONCE(ep->dead))
 		return -ESHUTDOWN;
-	if (!smp_load_acquire(&ep->enabled)) /* pairs with EP_ENABLE */
+	if (!smp_load_acquire(&ep->enabled)) /* pairs with ep_enable() */
 		return -ENOTCONN;
 	return ep->eq ? 0 : -EINVAL;
 }
 
-/* Everything is ready: ask, or say why not. Under treadle_conn_lock. */
+/* Queue the request at @pep, or CONNREFUSED at @ep. Returns an error if @ep cannot connect. */
 static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_ep *pep, bool local)
 {
-	int error, ret = judge_ep(ep);
+	int error, ret;
 
+	lockdep_assert_held(&treadle_conn_lock);
+	ret = judge_ep(ep);
 	if (!ret && ep->conn)
 		ret = -EISCONN;
 	if (ret)
@@ -87,6 +99,13 @@ static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_
 	return 0;
 }
 
+/**
+ * treadle_ioc_connect() - CONNECT: request a connection
+ * @u:	the call, with a struct treadle_connect
+ *
+ * Context: may sleep. Takes treadle_conn_lock.
+ * Return: 0: the outcome comes as an event; or -errno.
+ */
 int treadle_ioc_connect(struct treadle_ucmd *u)
 {
 	struct treadle_connect *arg = u->arg;
@@ -131,12 +150,15 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	return ret;
 }
 
+/* Accept the request that @ep was made for, and connect both ends. */
 static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 {
 	struct treadle_conn *conn = ep->conn;
 	struct treadle_ep *asker;
-	int ret = judge_ep(ep);
+	int ret;
 
+	lockdep_assert_held(&treadle_conn_lock);
+	ret = judge_ep(ep);
 	if (ret)
 		return ret;
 	if (!conn || conn->end[ACCEPTER].ep != ep)
@@ -144,10 +166,10 @@ static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 	if (conn->state == CONN_UP)
 		return -EISCONN;
 	if (conn->state != CONN_ASKED) {
-		treadle_conn_dispose(conn); /* who asked is gone: that is the answer */
+		treadle_conn_dispose(conn); /* the asker has closed */
 		return READ_ONCE(ep->severed) ? -ESHUTDOWN : -ECONNRESET;
 	}
-	asker = conn->end[ASKER].ep; /* there: else it would be OVER */
+	asker = conn->end[ASKER].ep; /* not NULL: it sets CONN_OVER when it closes */
 	conn->state = CONN_UP;
 	conn->answer_size = size;
 	memcpy(conn->answer, answer, size);
@@ -159,6 +181,13 @@ static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 	return 0;
 }
 
+/**
+ * treadle_ioc_accept() - ACCEPT: accept the request that the endpoint was created with
+ * @u:	the call, with a struct treadle_accept
+ *
+ * Context: may sleep. Takes treadle_conn_lock.
+ * Return: 0 or -errno. -ECONNRESET: the asker has closed meanwhile.
+ */
 int treadle_ioc_accept(struct treadle_ucmd *u)
 {
 	struct treadle_accept *arg = u->arg;
@@ -182,6 +211,13 @@ int treadle_ioc_accept(struct treadle_ucmd *u)
 	return ret;
 }
 
+/**
+ * treadle_ioc_reject() - REJECT: reject a request that no endpoint has accepted yet
+ * @u:	the call, with a struct treadle_reject
+ *
+ * Context: may sleep. Takes treadle_conn_lock.
+ * Return: 0 or -errno. -ENOENT: no such request at this passive endpoint.
+ */
 int treadle_ioc_reject(struct treadle_ucmd *u)
 {
 	struct treadle_reject *arg = u->arg;
@@ -214,6 +250,14 @@ int treadle_ioc_reject(struct treadle_ucmd *u)
 	return ret;
 }
 
+/**
+ * treadle_ioc_shutdown() - SHUTDOWN: end a connection, and all that waits at the caller's end
+ * @u:	the call, with a struct treadle_shutdown
+ *
+ * Context: may sleep, for as long as a page that a doorbell needs is missing. Takes
+ * treadle_conn_lock, then ep->ending.
+ * Return: 0, also if the connection has ended already; or -errno. -EINTR: the caller is killed.
+ */
 int treadle_ioc_shutdown(struct treadle_ucmd *u)
 {
 	struct treadle_shutdown *arg = u->arg;
@@ -232,25 +276,25 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 	if (READ_ONCE(ep->severed)) {
 		ret = 0;
 	} else if (ep->conn && ep->conn->state == CONN_UP) {
-		conn = ep->conn; /* held by ep, which is bound */
+		conn = ep->conn; /* held by @ep, which is bound */
 		end = treadle_end_of(conn, ep);
 		treadle_conn_hang_up(conn, end);
 		ret = 0;
 	}
 	treadle_conn_unlock();
-	/* also if the other end was first: its worker may not have come to that yet, or be in the midst of it */
+	/* also if the other end was first: the worker's flush of this end may not be complete yet */
 	if (!ret)
 		ret = treadle_ep_quiesce(ep, &run);
 	if (!ret)
 		ret = mutex_lock_killable(&ep->ending);
 	if (!ret) {
 		treadle_end_flush(ep, -ECANCELED, &run);
-		/* else a worker tells of this end: behind what is left to it here */
+		/* the worker will queue the event of this end: let it run these jobs before that */
 		if (!conn)
 			treadle_run_handoff(&run);
 		mutex_unlock(&ep->ending);
 	}
-	if (conn && ret) { /* killed: another process may have the same memory */
+	if (conn && ret) { /* killed, but another process may share the memory: a worker goes on */
 		treadle_end_leave(end, conn, ep);
 	} else if (conn) {
 		treadle_conn_get(conn);

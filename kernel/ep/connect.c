@@ -5,11 +5,14 @@
 #include "ep/connect.h"
 #include "ep/endpoint.h"
 
-#define PAUSE 64 /* requests, or events, under one hold of the lock */
+#define PAUSE 64 /* requests or events that are handled under one hold of treadle_conn_lock */
 
 DEFINE_SPINLOCK(treadle_conn_lock);
 
-/* Requests by number, which endpoints of another context name; written under treadle_conn_lock. */
+/*
+ * Requests by number, for all contexts. A request is inserted without treadle_conn_lock, before it
+ * has a passive endpoint. It is looked up and erased under that lock.
+ */
 static DEFINE_XARRAY_FLAGS(requests, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 next_request;
 
@@ -20,6 +23,15 @@ static void notice_init(struct treadle_notice *notice, struct treadle_conn *conn
 	notice->event = event;
 }
 
+/**
+ * treadle_conn_new() - make a connection in state CONN_NEW, with a request number
+ * @from:	address of the endpoint that asks
+ * @to:		address that it asks for
+ *
+ * Context: may sleep.
+ * Return: the connection, held by the caller and by its number; or -ENOMEM, or -ENOSPC: no number
+ * is free.
+ */
 struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 				      const struct treadle_addr *to)
 {
@@ -40,25 +52,45 @@ struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 	ret = xa_alloc_cyclic(&requests, &conn->request, conn, XA_LIMIT(1, INT_MAX), &next_request,
 			      TREADLE_GFP);
 	if (ret >= 0)
-		return treadle_conn_get(conn); /* also the number's */
+		return treadle_conn_get(conn); /* the first reference is the number's */
 	treadle_conn_put(conn);
 	return ERR_PTR(ret == -EBUSY ? -ENOSPC : ret);
 }
 
-/* There is none any more, but there may be nodes of numbers that had no memory. */
+/**
+ * treadle_conn_exit() - free the table of requests
+ *
+ * No request is left. Nodes may be: of insertions that failed for want of memory.
+ *
+ * Context: at module exit, after the last context.
+ */
 void treadle_conn_exit(void)
 {
 	xa_destroy(&requests);
 }
 
+/**
+ * treadle_conn_release() - free a connection: for treadle_conn_put()
+ * @ref:	of the connection
+ *
+ * Context: any.
+ */
 void treadle_conn_release(struct kref *ref)
 {
 	kfree(container_of(ref, struct treadle_conn, ref));
 }
 
-/* It is answered, or nobody is there who could: it has no number any more. */
+/**
+ * treadle_conn_dispose() - remove a request that is answered, or cannot be any more
+ * @conn:	may have been disposed of before; is freed unless other references are left
+ *
+ * Takes away its number, its CONNREQ event and its place at the passive endpoint.
+ *
+ * Context: under treadle_conn_lock.
+ */
 void treadle_conn_dispose(struct treadle_conn *conn)
 {
+	lockdep_assert_held(&treadle_conn_lock);
 	if (!conn->request)
 		return;
 	xa_erase(&requests, conn->request);
@@ -72,10 +104,18 @@ void treadle_conn_dispose(struct treadle_conn *conn)
 	treadle_conn_put(conn);
 }
 
+/**
+ * treadle_conn_refuse() - end a connection that is not up yet, and queue CONNREFUSED at the asker
+ * @conn:	nothing is done in the states CONN_UP and CONN_OVER
+ * @error:	of the event
+ *
+ * Context: under treadle_conn_lock.
+ */
 void treadle_conn_refuse(struct treadle_conn *conn, int error)
 {
 	struct treadle_end *asker = &conn->end[ASKER];
 
+	lockdep_assert_held(&treadle_conn_lock);
 	if (conn->state != CONN_NEW && conn->state != CONN_ASKED)
 		return;
 	conn->state = CONN_OVER;
@@ -85,15 +125,30 @@ void treadle_conn_refuse(struct treadle_conn *conn, int error)
 		treadle_event_tell(asker->ep, &asker->told);
 }
 
-/* The request with that number, which was made to a passive endpoint of this process. */
+/**
+ * treadle_conn_find() - find a request to a passive endpoint of the calling process
+ * @number:	of the request
+ *
+ * Context: under treadle_conn_lock.
+ * Return: the connection, not held: the lock keeps it; or NULL.
+ */
 struct treadle_conn *treadle_conn_find(u32 number)
 {
-	struct treadle_conn *conn = xa_load(&requests, number);
+	struct treadle_conn *conn;
 
+	lockdep_assert_held(&treadle_conn_lock);
+	conn = xa_load(&requests, number);
 	return conn && conn->pep && conn->pep->obj.ctx->mm == current->mm ? conn : NULL;
 }
 
-/* EP_CREATE: @ep is to accept that request. */
+/**
+ * treadle_conn_adopt() - EP_CREATE: make an endpoint the accepting end of a request
+ * @ep:		not published yet; gets the address of the passive endpoint
+ * @request:	number of the request
+ *
+ * Context: takes treadle_conn_lock.
+ * Return: 0; -ENOENT: no such request; -EBUSY: it has an endpoint.
+ */
 int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 {
 	struct treadle_conn *conn;
@@ -117,9 +172,15 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-/*
- * With ep->ending, without treadle_conn_lock, and nobody is at its buffers (quiesce): nothing of @ep waits any more, and
- * nothing will.
+/**
+ * treadle_end_flush() - after a hang-up: end all that waits at an endpoint
+ * @ep:		severed and quiesced (treadle_ep_quiesce())
+ * @error:	of commands; receives end with -ECANCELED
+ * @run:	of the caller
+ *
+ * When this returns, nothing of @ep waits any more, and nothing will.
+ *
+ * Context: may sleep. Under ep->ending, without treadle_conn_lock.
  */
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run)
 {
@@ -128,6 +189,7 @@ void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run
 	};
 	u64 n = 0;
 
+	lockdep_assert_held(&ep->ending);
 	treadle_ep_withdraw(ep, NULL, error, U64_MAX, &n, run);
 	treadle_flow_drop(ep, error, run);
 	treadle_cull_all(ep->obj.ctx, &armed, run);
@@ -154,9 +216,17 @@ static void end_job(struct treadle_job *job, struct treadle_run *run)
 	treadle_conn_put(conn);
 }
 
-/*
- * Then the event, so that who reads it finds all completions but of what a worker is in the midst of: behind what is in @run,
- * and what the worker was left before, if @run is left to it. @ep and a reference to the connection are handed over.
+/**
+ * treadle_end_tell() - after treadle_end_flush(): queue the SHUTDOWN event of an end, in a job
+ * @end:	of @ep; the caller hands over a reference to its connection
+ * @ep:		held; the reference is handed over
+ * @run:	gets the job
+ *
+ * The job comes behind those that @run has, and, if @run is handed off, behind those that the
+ * worker has. So a reader of the event finds all completions, except those of a job that a worker
+ * is running.
+ *
+ * Context: without spinlocks.
  */
 void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -166,7 +236,7 @@ void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct tre
 	treadle_run_add(run, &end->job);
 }
 
-/* For itself, and again later: nobody waits for a doorbell that waits for a page. */
+/* Flush an end. A doorbell may wait for a page for long: don't wait for it, try again later. */
 static void end_work(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_end *end = container_of(work, struct treadle_end, later.work);
@@ -174,7 +244,7 @@ static void end_work(struct treadle_work *work, struct treadle_pool *pool)
 	struct treadle_ctx *ctx = work->ctx;
 	TREADLE_RUN(run, ctx);
 
-	/* nor beside SHUTDOWN, which may have in its hands what is to be told before the event */
+	/* not beside SHUTDOWN either, which may still have to write completions before the event */
 	if (!treadle_ep_try_quiesce(ep) || !mutex_trylock(&ep->ending)) {
 		treadle_later_again(&end->later);
 		return;
@@ -184,10 +254,17 @@ static void end_work(struct treadle_work *work, struct treadle_pool *pool)
 	treadle_end_flush(ep, -ECONNRESET, &run);
 	mutex_unlock(&ep->ending);
 	treadle_end_tell(end, ep, &run);
-	treadle_run_handoff(&run); /* from here on the endpoint may be gone */
+	treadle_run_handoff(&run); /* from here on the endpoint may be freed */
 }
 
-/* Leave @end, of @ep, to a worker: what waits there ends, then the event is told. */
+/**
+ * treadle_end_leave() - after a hang-up: let a worker flush an end and queue its SHUTDOWN event
+ * @end:	of @conn and @ep; only once
+ * @conn:	gets a reference of the worker's
+ * @ep:		likewise
+ *
+ * Context: any; never sleeps.
+ */
 void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep)
 {
 	treadle_conn_get(conn);
@@ -195,11 +272,20 @@ void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struc
 	treadle_later_begin(&end->later, ep->obj.ctx, end_work);
 }
 
-/* Under treadle_conn_lock. From here on neither end sends. The end that is not @self is left to its worker. */
+/**
+ * treadle_conn_hang_up() - end a connection that is up
+ * @conn:	in state CONN_UP
+ * @self:	the end that the caller flushes; the other one is left to a worker
+ *
+ * From here on neither end sends.
+ *
+ * Context: under treadle_conn_lock. Takes ep->lock of each end.
+ */
 void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self)
 {
 	int i;
 
+	lockdep_assert_held(&treadle_conn_lock);
 	conn->state = CONN_OVER;
 	for (i = 0; i < 2; i++) {
 		struct treadle_end *end = &conn->end[i];
@@ -210,7 +296,12 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		spin_lock(&ep->lock);
 		WRITE_ONCE(ep->severed, true);
 		WRITE_ONCE(ep->closed, true);
-		/* who need not wait any more (flow_before) overtakes nothing: he finds nobody, and why (treadle_conn_peer) */
+		/*
+		 * ->severed before ->peer = NULL: a sender without a peer must see why. Pairs with
+		 * smp_rmb() in treadle_conn_judge() and treadle_conn_peer(). ep->lock covers both:
+		 * a command that does not wait in its flow, as ->closed is set (flow_before()),
+		 * finds no peer, so it overtakes nothing.
+		 */
 		smp_wmb();
 		RCU_INIT_POINTER(ep->peer, NULL);
 		spin_unlock(&ep->lock);
@@ -219,9 +310,15 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 	}
 }
 
-/* After one of many: others have treadle_conn_lock in between. */
+/**
+ * treadle_conn_pause() - drop treadle_conn_lock now and then in a long loop
+ * @n:	counts the calls
+ *
+ * Context: under treadle_conn_lock, which each PAUSEth call drops and takes again. May sleep.
+ */
 void treadle_conn_pause(unsigned int *n)
 {
+	lockdep_assert_held(&treadle_conn_lock);
 	if (++*n % PAUSE)
 		return;
 	treadle_conn_unlock();
@@ -229,16 +326,18 @@ void treadle_conn_pause(unsigned int *n)
 	spin_lock(&treadle_conn_lock);
 }
 
+/* Close a passive endpoint: refuse its requests that no endpoint was made for. */
 static void pep_shutdown(struct treadle_ep *pep)
 {
 	struct treadle_conn *conn;
 	unsigned int n = 0;
 
-	pep->listening = false; /* from here on nobody is added */
+	lockdep_assert_held(&treadle_conn_lock);
+	pep->listening = false; /* from here on no request is added */
 	while (!list_empty(&pep->pending)) {
 		conn = list_first_entry(&pep->pending, struct treadle_conn, pending);
 		if (conn->end[ACCEPTER].ep) {
-			/* it goes on: that endpoint answers */
+			/* the request goes on: that endpoint answers it */
 			treadle_event_take_back(&conn->asked);
 			list_del_init(&conn->pending);
 			conn->pep = NULL;
@@ -250,11 +349,13 @@ static void pep_shutdown(struct treadle_ep *pep)
 	}
 }
 
+/* Close one end of a connection. */
 static void end_shutdown(struct treadle_ep *ep)
 {
 	struct treadle_conn *conn = ep->conn;
 	struct treadle_end *end;
 
+	lockdep_assert_held(&treadle_conn_lock);
 	if (!conn)
 		return;
 	end = treadle_end_of(conn, ep);
@@ -270,12 +371,17 @@ static void end_shutdown(struct treadle_ep *ep)
 	}
 	if (conn->state == CONN_ASKED)
 		conn->state = CONN_OVER;
-	/* who has seen the request may still name it */
+	/* a request that was read stays until it is answered: its reader may still name it */
 	if (!conn->seen || conn->end[ACCEPTER].ep)
 		treadle_conn_dispose(conn);
 }
 
-/* Part of treadle_ep_shutdown: @ep, MSG or PASSIVE, is gone. */
+/**
+ * treadle_conn_shutdown() - close the connection or the pending requests of an endpoint
+ * @ep:	MSG or PASSIVE, being shut down (treadle_ep_shutdown())
+ *
+ * Context: may sleep. Takes treadle_conn_lock.
+ */
 void treadle_conn_shutdown(struct treadle_ep *ep)
 {
 	spin_lock(&treadle_conn_lock);
@@ -288,12 +394,21 @@ void treadle_conn_shutdown(struct treadle_ep *ep)
 		atomic_dec(&ep->eq->obj.users);
 }
 
-/* The last reference goes; an endpoint that nobody ever saw was not shut down. */
+/**
+ * treadle_conn_free() - release what an endpoint holds of its connection and event queue
+ * @ep:	without references
+ *
+ * An endpoint that was never published was not shut down: its request waits for another endpoint,
+ * or, if the passive endpoint is gone, is refused.
+ *
+ * Context: without spinlocks. Takes treadle_conn_lock.
+ */
 void treadle_conn_free(struct treadle_ep *ep)
 {
 	spin_lock(&treadle_conn_lock);
 	if (ep->conn && treadle_end_of(ep->conn, ep)->ep == ep) {
-		treadle_end_of(ep->conn, ep)->ep = NULL; /* the request waits for another one */
+		/* the request waits for another endpoint */
+		treadle_end_of(ep->conn, ep)->ep = NULL;
 		if (!ep->conn->pep)
 			treadle_conn_refuse(ep->conn, -ECONNREFUSED);
 		if (!ep->conn->pep)
@@ -306,7 +421,16 @@ void treadle_conn_free(struct treadle_ep *ep)
 		treadle_obj_put(&ep->eq->obj);
 }
 
-/* An endpoint of that type, kept from being destroyed until treadle_obj_unbind. */
+/**
+ * treadle_ep_bind() - find an endpoint, and keep it from being destroyed
+ * @ctx:	its context
+ * @id:		its id
+ * @types:	ONLY_MSG, ONLY_PASSIVE, or both
+ *
+ * Context: without spinlocks.
+ * Return: the endpoint, until treadle_obj_unbind(); or -ENOENT, -EBADF: no endpoint, -EOPNOTSUPP:
+ * of another type.
+ */
 struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types)
 {
 	struct treadle_obj *obj = treadle_obj_bind(ctx, id, TREADLE_EP);

@@ -10,14 +10,13 @@
  *	                      |   REJECT, the passive endpoint closes, ...     ^
  *	                      +------------------------------------------------+
  *
- * treadle_conn_lock guards all of it: the state and the ends of every connection, what
- * waits at passive endpoints, the event queues. One lock for everybody, because
- * it is held for a few pointers at a time and because a connection joins
- * endpoints, event queues and contexts of two processes in any order. It is taken
- * with no spinlock held; ep->lock is taken under it. Whatever takes long (taking back
- * messages, cancelling receives) is done without it, by the caller for its own end
- * and by the peer's worker for the peer's; who is to hear of an event is woken after
- * it, by treadle_conn_unlock().
+ * treadle_conn_lock guards all of it: the state and the ends of every connection, the
+ * requests that wait at passive endpoints, the event queues. One lock serves all contexts:
+ * it is held for a few pointers at a time, and a connection joins endpoints, event queues
+ * and contexts of two processes in any order. It is taken with no spinlock held; ep->lock
+ * is taken under it. Long work (taking back messages, canceling receives) is done without
+ * it: by the caller for its own end, and by the peer's worker for the peer's. Readers of
+ * an event are woken after it, by treadle_conn_unlock().
  *
  * A connection points at its ends and at the passive endpoint without holding
  * them: an endpoint clears those pointers under treadle_conn_lock when it is shut down,
@@ -25,15 +24,15 @@
  * lock may be held. Endpoints, the passive endpoint's list, queued events and
  * jobs each hold the connection.
  *
- * Sending goes by ep->peer, under RCU: objects are freed after a grace period.
- * An end that hangs up sets `severed` on both, under their ep->lock; a sender
- * that has found its peer before looks at it again, under the same lock, before
- * its message waits there (keep.c, treadle_msg_keep). So what waits is either seen by
- * who hangs up, and taken back, or does not wait.
+ * A sender finds its peer by ep->peer, under RCU: objects are freed after a grace period.
+ * A hang-up sets `severed` on both ends, under the ep->lock of each. A sender that has found
+ * its peer before checks `severed` under its ep->lock, before its message waits at the peer
+ * (keep.c, treadle_msg_keep()). So the hang-up finds the message and takes it back, or the
+ * message does not wait.
  *
  * Events never need memory: each kind happens once to an end, so they are part of
  * the connection. They are queued only while their endpoint lives, and leave the
- * queue with it: nobody reads an event of an endpoint that he has closed.
+ * queue with it: no event of a closed endpoint is read.
  */
 #ifndef TREADLE_CONNECT_H
 #define TREADLE_CONNECT_H
@@ -45,8 +44,8 @@ extern spinlock_t treadle_conn_lock;
 /*
  * struct treadle_eq - event queue
  * @events, @dead: under treadle_conn_lock
- * @told: has news since its waiters were woken last (under treadle_conn_lock)
- * @read_lock: one reader at a time
+ * @told: listed while it has events that its waiters were not woken for (treadle_conn_lock)
+ * @read_lock: taken by a reader while it copies an event
  */
 struct treadle_eq {
 	struct treadle_obj obj;
@@ -59,7 +58,7 @@ struct treadle_eq {
 
 enum conn_state { CONN_NEW, CONN_ASKED, CONN_UP, CONN_OVER };
 
-/* An event; @link: in the event queue of its endpoint */
+/* An event. @link: in eq->events of its endpoint's queue; that holds @conn (treadle_conn_lock) */
 struct treadle_notice {
 	struct list_head link;
 	struct treadle_conn *conn;
@@ -67,8 +66,8 @@ struct treadle_notice {
 };
 
 /*
- * One end. @ep: until it closes. @told: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
- * After a hang-up: @later, then @job do what is to be done for @ended, which is held.
+ * One end. @ep: NULL once it has closed. @told: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
+ * After a hang-up, @later flushes @ended, which is held; then @job queues @shut.
  */
 struct treadle_end {
 	struct treadle_ep *ep;
@@ -82,13 +81,14 @@ struct treadle_end {
 enum { ASKER, ACCEPTER };
 
 /*
- * struct treadle_conn - see above; everything under treadle_conn_lock once it is ASKED
- * @pep:     who was asked, until it closes or has answered
+ * struct treadle_conn - see above; everything under treadle_conn_lock once it is CONN_ASKED
+ * @request: number, while it can be answered; else 0
+ * @pep:     the passive endpoint that was asked, until it closes or the request is answered
  * @pending: on pep->pending
  * @asked:   CONNREQ
- * @seen:    it was read, or is being read
- * @error:   CONN_OVER without having been UP: why
- * @ask, @answer: what goes along
+ * @seen:    @asked was read, or is being read
+ * @error:   of a connection that was refused
+ * @ask, @answer: data of CONNECT, and of ACCEPT or REJECT
  */
 struct treadle_conn {
 	struct kref ref;
@@ -117,9 +117,11 @@ static inline void treadle_conn_put(struct treadle_conn *conn)
 	kref_put(&conn->ref, treadle_conn_release);
 }
 
+/* The end of @conn that is @ep. If @ep may have closed, check that ->ep of the result is @ep. */
 static inline struct treadle_end *treadle_end_of(struct treadle_conn *conn,
 						 const struct treadle_ep *ep)
 {
+	lockdep_assert_held(&treadle_conn_lock);
 	return &conn->end[conn->end[ACCEPTER].ep == ep ? ACCEPTER : ASKER];
 }
 
@@ -135,7 +137,7 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request);
 void treadle_conn_shutdown(struct treadle_ep *ep);
 void treadle_conn_free(struct treadle_ep *ep);
 
-/* connect.c; find, dispose, refuse, hang_up and pause under treadle_conn_lock */
+/* connect.c */
 void treadle_conn_exit(void);
 struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 				      const struct treadle_addr *to);
@@ -152,7 +154,7 @@ struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 #define ONLY_MSG     BIT(TREADLE_EP_MSG)
 #define ONLY_PASSIVE BIT(TREADLE_EP_PASSIVE)
 
-/* event.c; tell and take_back under treadle_conn_lock */
+/* event.c */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock);
 void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice);
 void treadle_event_take_back(struct treadle_notice *notice);

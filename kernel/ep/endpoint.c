@@ -2,12 +2,11 @@
 /*
  * treadle: endpoints
  *
- * Their types share everything but whom they reach: connect.h has what MSG and
- * PASSIVE add. An endpoint is a port of its network namespace. EP_ENABLE binds it once; from
- * then on nothing in it changes but `dead`, so the data path reads it without a
- * lock. Binding keeps rings, queues and counters from being destroyed until the
- * endpoint is shut down, and their memory until the last message that names the
- * endpoint is gone.
+ * The types share everything but the way to a peer: connect.h has what MSG and PASSIVE
+ * add. An endpoint is a port of its network namespace. EP_ENABLE binds it once;
+ * from then on its bindings never change, so the data path reads them without a lock.
+ * Binding keeps rings, queues and counters from being destroyed until the endpoint is
+ * shut down, and their memory until the last message that names the endpoint is gone.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -23,7 +22,7 @@ static const struct treadle_obj_ops ep_ops;
 
 /* --- create ------------------------------------------------------------------------------- */
 
-/* The unspecified address means this machine: say so with one that peers can use. */
+/* The unspecified address means this machine: replace it by loopback, which peers can use. */
 static void concrete(struct treadle_addr *addr)
 {
 	struct in6_addr *v6 = (struct in6_addr *)addr->addr;
@@ -34,9 +33,10 @@ static void concrete(struct treadle_addr *addr)
 	else if (addr->family == AF_INET6 && ipv6_addr_any(v6))
 		*v6 = in6addr_loopback;
 	if (addr->family != AF_INET6 || !(ipv6_addr_type(v6) & IPV6_ADDR_LINKLOCAL))
-		addr->scope = 0; /* which says nothing of others */
+		addr->scope = 0; /* means nothing for other addresses */
 }
 
+/* Give @ep an address of this machine, and a port. */
 static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
 {
 	ep->addr = *addr;
@@ -45,7 +45,7 @@ static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
 								 -EADDRNOTAVAIL;
 }
 
-/* Become a context of the scalable endpoint @parent: where it is, and with its keys. */
+/* Make @ep a context of the scalable endpoint @parent, with the address and the key of that. */
 static int ep_join(struct treadle_ep *ep, u32 parent)
 {
 	struct treadle_obj *obj = treadle_obj_bind(ep->obj.ctx, parent, TREADLE_EP);
@@ -61,7 +61,7 @@ static int ep_join(struct treadle_ep *ep, u32 parent)
 	memcpy(ep->key, ep->parent->key, sizeof(ep->key));
 	if (ep->parent->role != TREADLE_EP_SCALABLE)
 		ret = -EINVAL;
-	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: there is one */
+	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: the index is taken */
 		ret = xa_insert(&ep->parent->contexts, ep->index, ep, TREADLE_GFP);
 	if (ret) {
 		ep->parent = NULL;
@@ -71,7 +71,7 @@ static int ep_join(struct treadle_ep *ep, u32 parent)
 	return ret;
 }
 
-/* Which of the fields mean something depends on the kind of endpoint; the others are zero. */
+/* The kind of endpoint decides which fields are used; the others must be zero. */
 static int judge_create(const struct treadle_ep_create *arg)
 {
 	bool context = arg->flags & (TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT);
@@ -94,6 +94,13 @@ static int judge_create(const struct treadle_ep_create *arg)
 	return 0;
 }
 
+/**
+ * treadle_ioc_ep_create() - EP_CREATE: make an endpoint, a context of one, or an accepting one
+ * @u:	the call, with a struct treadle_ep_create
+ *
+ * Context: may sleep. Takes treadle_conn_lock for an accepting endpoint.
+ * Return: 0 or -errno.
+ */
 int treadle_ioc_ep_create(struct treadle_ucmd *u)
 {
 	struct treadle_ep_create *arg = u->arg;
@@ -103,7 +110,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	if (ret)
 		return ret;
 	if (arg->request || !arg->type)
-		; /* the address is that of the endpoint that was asked, or of the scalable one */
+		; /* the address is that of the passive or of the scalable endpoint */
 	else if (arg->addr.family != AF_INET && arg->addr.family != AF_INET6)
 		return -EADDRNOTAVAIL;
 	else if (!treadle_addr_valid(&arg->addr))
@@ -148,7 +155,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 
 /* --- enable --------------------------------------------------------------------------------- */
 
-/* All that an endpoint may be bound to, in one place: id, kind, where it goes. */
+/* One of the objects that EP_ENABLE binds. @obj: bound already */
 struct binding {
 	u32 id;
 	enum treadle_type type;
@@ -192,7 +199,7 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
 		ep->bound[i] = b[i].obj;
 }
 
-/* Receives of a connection are canceled with it: those of others must not lie among them. */
+/* The end of a connection cancels the receives in its ring: no other endpoint may receive there. */
 static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
 {
 	struct treadle_ep *other;
@@ -205,33 +212,37 @@ static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
 	return taken;
 }
 
-/* With everything bound: become reachable. Only one caller gets here at a time (ctx->lock). */
+/* Make @ep reachable, with the objects of @b, which are bound. One call at a time: ctx->lock. */
 static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 {
 	struct treadle_tx *tx = BOUND(b[0], treadle_tx, obj);
 	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
 
+	lockdep_assert_held(&ep->obj.ctx->lock);
 	if (ep->type == TREADLE_EP_PASSIVE || ep->role == TREADLE_EP_SCALABLE)
 		return -EOPNOTSUPP;
 	if ((ep->role == TREADLE_EP_TX_CONTEXT && rx) || (ep->role == TREADLE_EP_RX_CONTEXT && tx))
 		return -EINVAL;
 	if (ep->enabled)
 		return -EISCONN;
-	if (ep->type == TREADLE_EP_MSG && b[2].obj) /* it knows nobody but its peer */
+	if (ep->type == TREADLE_EP_MSG && b[2].obj) /* it has one peer, and no address vector */
 		return -EINVAL;
 	if (rx && !rx->shared && rx_is_taken(rx, ep))
 		return -EBUSY;
 	if (tx && !tx->shared) {
-		/* not with tx->lock: a doorbell may be waiting for a page with it. Until `enabled` it refuses what is for @ep */
+		/*
+		 * Without tx->lock, as a doorbell may wait for a page under it. Until ->enabled is
+		 * set, the doorbell refuses commands of @ep.
+		 */
 		if (cmpxchg(&tx->ep, NULL, ep))
 			return -EBUSY;
 	}
 	ep->flags = flags;
 	ep_set(ep, b);
-	/* before a message can come: what is in the ring is taken for one of these endpoints */
+	/* before a message can come: a receive of the ring is taken for one of these endpoints */
 	if (rx) {
 		spin_lock(&rx->lock);
-		/* those with a queue first, as they come: what is nobody's is told of there */
+		/* endpoints with a queue first: a receive that no message has reached completes there */
 		if (ep->rx_cq) {
 			list_add(&ep->rx_link, rx->queued);
 			rx->queued = &ep->rx_link;
@@ -251,6 +262,13 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	(TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | \
 	 TREADLE_ACCESS_PEER)
 
+/**
+ * treadle_ioc_ep_enable() - EP_ENABLE: bind an endpoint to its objects, once
+ * @u:	the call, with a struct treadle_ep_enable
+ *
+ * Context: may sleep. Takes ctx->lock.
+ * Return: 0 or -errno. -EISCONN: enabled already; -EBUSY: a ring has an endpoint.
+ */
 int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 {
 	struct treadle_ep_enable *arg = u->arg;
@@ -262,7 +280,7 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 	if ((arg->flags & ~EP_FLAGS) ||
 	    (arg->flags & TREADLE_EP_SOURCE_ERR && !(arg->flags & TREADLE_EP_SOURCE)))
 		return -EINVAL;
-	/* bound for the time of this call: nobody destroys it under us */
+	/* bound during this call, so that DESTROY fails */
 	obj = treadle_obj_bind(u->ctx, arg->ep, TREADLE_EP);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
@@ -292,8 +310,8 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 /* --- the end -------------------------------------------------------------------------------- */
 
 /*
- * Whoever has a collective receive that only @ep could have sent to is told. Who may not send to @ep, or it to him,
- * has none: await_source().
+ * Fail the collective receives, of all endpoints, that only @ep could have sent to. An endpoint has
+ * none if it and @ep don't admit each other: await_source() has failed those.
  */
 static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -311,7 +329,7 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 	}
 }
 
-/* Leave the receive ring; only once. */
+/* Leave the receive ring, and fail the messages that wait there for @ep. Does it once. */
 static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
 {
 	if (ep->enabled && ep->rx && !ep->left)
@@ -319,7 +337,14 @@ static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
 	ep->left = true;
 }
 
-/* It does nothing more, and nothing more comes to it. */
+/**
+ * treadle_ep_close() - mark an endpoint dead: it begins nothing more, and accepts nothing more
+ * @ep:	the endpoint; may be closed already
+ *
+ * Code that has not seen this yet may still run: treadle_ep_quiesce().
+ *
+ * Context: takes ep->lock.
+ */
 void treadle_ep_close(struct treadle_ep *ep)
 {
 	spin_lock(&ep->lock);
@@ -328,21 +353,28 @@ void treadle_ep_close(struct treadle_ep *ep)
 	spin_unlock(&ep->lock);
 }
 
-/* It is closed; who waits for a message of it is told, before the port is another's. */
+/* Close @ep, and notify endpoints that wait for its messages, before its port can be reused. */
 static void ep_die(struct treadle_ep *ep, struct treadle_run *run)
 {
 	treadle_ep_close(ep);
-	smp_mb(); /* pairs with await_source() */
+	smp_mb(); /* ->dead before ->awaited is read; pairs with await_source() */
 	if (unlikely(READ_ONCE(ep->awaited))) {
-		ep_leave(ep, run); /* this may take long, see below */
+		ep_leave(ep, run); /* before what may take long, as in treadle_ep_shutdown() */
 		ep_mourn(ep, run);
 	}
 }
 
-/*
- * It is closed. Who has not seen that holds the pagemap, one of the locks of its queues, or its ring
- * (who runs in his own memory): when we have had each of them, nobody is at its buffers. False: a doorbell
- * is at its ring, and may be waiting for a page as long as who is to bring that likes (userfaultfd).
+/**
+ * treadle_ep_try_quiesce() - make sure that no code accesses the buffers of an endpoint any more
+ * @ep:	with ->closed set: by treadle_ep_close() or treadle_conn_hang_up()
+ *
+ * Code that has not seen ->closed holds pm->lock, or, for a doorbell that accesses the memory of
+ * its own process without the pagemap, tx->lock. Once both were taken, no such code is left. Code
+ * that still writes a completion holds cq->lock: cq_quiesce().
+ *
+ * Context: process context, without spinlocks. Takes tx->lock and pm->lock; waits for no page.
+ * Return: false: a doorbell holds tx->lock. It may wait for a page as long as userfaultfd withholds
+ * that.
  */
 bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 {
@@ -352,7 +384,7 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 		if (!mutex_trylock(&ep->tx->lock))
 			return false;
 		if (READ_ONCE(ep->dead) && ep->tx->ep == ep)
-			WRITE_ONCE(ep->tx->ep, NULL); /* its ring may serve another one */
+			WRITE_ONCE(ep->tx->ep, NULL); /* the ring may serve another endpoint */
 		mutex_unlock(&ep->tx->lock);
 	}
 	pm_write_lock(pm);
@@ -360,10 +392,13 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 	return true;
 }
 
-/*
- * treadle_ep_quiesce - the same, for its owner, which waits for its doorbell
+/**
+ * treadle_ep_quiesce() - the same, but wait for a doorbell: for the endpoint's own process
+ * @ep:		as for treadle_ep_try_quiesce()
+ * @run:	of the caller; its jobs are handed off before the wait
  *
- * May sleep, for as long as a page of the process is missing (userfaultfd). 0, or -EINTR: the caller is killed.
+ * Context: may sleep, for as long as a page of the process is missing (userfaultfd).
+ * Return: 0, or -EINTR: the caller is killed.
  */
 int treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -376,7 +411,7 @@ int treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run)
 	return 0;
 }
 
-/* Nor does anybody write a completion of it, as it is dead. */
+/* Wait for a writer that has not seen that the endpoint is dead: it holds cq->lock. */
 static void cq_quiesce(struct treadle_cq *cq)
 {
 	if (!cq)
@@ -385,7 +420,7 @@ static void cq_quiesce(struct treadle_cq *cq)
 	spin_unlock(&cq->lock);
 }
 
-/* The last part of treadle_ep_shutdown(): nothing of it runs any more. */
+/* Let the bound objects be destroyed: no code uses them for @ep any more. */
 static void ep_unbind(struct treadle_ep *ep)
 {
 	int i;
@@ -397,7 +432,10 @@ static void ep_unbind(struct treadle_ep *ep)
 			atomic_dec(&ep->bound[i]->users);
 }
 
-/* The caller of DESTROY was killed while another process with the same memory had a doorbell under way. */
+/*
+ * End a shutdown, after the caller of DESTROY was killed while another process with the same memory
+ * had a doorbell under way.
+ */
 static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_ep *ep = container_of(work, struct treadle_ep, unbind.work);
@@ -411,13 +449,21 @@ static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 	treadle_ep_put(ep);
 }
 
-/* Might an endpoint of @ctx let in @ep? Else there is nothing to look for in what strangers wait for. */
+/* May an endpoint of @ctx and @ep admit each other? If not, no receive of @ep waits for @ctx. */
 static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
 {
 	return ep->key_size || treadle_same_user(ctx, ep->obj.ctx);
 }
 
-/* As ep_mourn(), for all endpoints of @ctx, which are closed and are listed yet: each ring is looked at once. */
+/**
+ * treadle_ctx_mourn() - fail collective receives that only a closed context could have sent to
+ * @ctx:	all of its endpoints are closed, and still listed
+ * @run:	of the caller
+ *
+ * Searches each receive ring of other endpoints once, for all endpoints of @ctx.
+ *
+ * Context: may sleep.
+ */
 void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
 {
 	static atomic64_t mournings;
@@ -426,7 +472,7 @@ void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
 	unsigned long port = 0;
 
 	for (; (other = treadle_ep_from(ctx->ports, &port)); port++) {
-		/* who is dead hears nothing; another mourning at the same time may make us come twice */
+		/* a dead endpoint is not notified; two calls at once may search a ring twice */
 		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
 		    may_await(other, ctx) && READ_ONCE(other->rx->mourned) != this) {
 			WRITE_ONCE(other->rx->mourned, this);
@@ -437,10 +483,16 @@ void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
 	}
 }
 
-/*
- * Vanish: nobody finds it, what waits for it fails, what waits in it is dropped
- * without a completion (fi_endpoint(3), fi_close). Called once: by DESTROY, or
- * when the context shuts down. It is closed, and who waits for it was told.
+/**
+ * treadle_ep_shutdown() - end an endpoint
+ * @ep:		closed, and endpoints that wait for its messages are notified; only once
+ * @run:	of the caller
+ *
+ * No peer finds it any more. Messages that wait for it fail; its own commands and armed receives
+ * are dropped without a completion (fi_endpoint(3), fi_close). Called by DESTROY, or when the
+ * context ends.
+ *
+ * Context: may sleep, for as long as a page that a doorbell of @ep needs is missing.
  */
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 {
@@ -453,14 +505,14 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	if (!ep->enabled)
 		return;
 	/*
-	 * Before quiescing, which may take long: meanwhile what it has armed would meet messages for others of
-	 * its receive ring. Who has not left yet adds nothing to what is emptied here: dead is looked at under
-	 * the lock of each (rx->lock, ep->lock, trigger.lock).
+	 * Before quiescing, which may take long: receives that @ep has armed would match messages
+	 * for other endpoints of its ring meanwhile. Code that still runs adds nothing to what is
+	 * emptied here: it checks ->dead under rx->lock, ep->lock or trigger->lock.
 	 */
 	ep_leave(ep, run);
 	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
 	treadle_flow_drop(ep, 0, run);
-	if (!READ_ONCE(ep->obj.ctx->dead)) /* else all goes, at once: treadle_ctx_shutdown() */
+	if (!READ_ONCE(ep->obj.ctx->dead)) /* else ctx_shutdown() drops all at once */
 		treadle_cull_all(ep->obj.ctx, &cull, run);
 	if (!treadle_ep_quiesce(ep, run)) {
 		ep_unbind(ep);
@@ -477,7 +529,7 @@ static void ep_free(struct treadle_obj *obj)
 
 	treadle_ep_unlist(ep);
 	treadle_conn_free(ep);
-	xa_destroy(&ep->contexts); /* empty, but for nodes of an insertion that had no memory */
+	xa_destroy(&ep->contexts); /* only nodes of an insertion that failed for want of memory */
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			treadle_obj_put(ep->bound[i]);

@@ -7,27 +7,40 @@
 #include "ep/connect.h"
 #include "ep/endpoint.h"
 
-/* Event queues to which who has treadle_conn_lock has told something, each held: he wakes their waiters when he lets go. */
+/* Event queues, held, with waiters that treadle_conn_unlock() wakes. Under treadle_conn_lock. */
 static LIST_HEAD(told);
 
+/**
+ * treadle_event_tell() - queue an event at the event queue of an endpoint, if it has one
+ * @ep:		the endpoint
+ * @notice:	part of a connection, which the queue holds; not queued yet
+ *
+ * Context: under treadle_conn_lock, which must be dropped by treadle_conn_unlock().
+ */
 void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 {
 	struct treadle_eq *eq = ep->eq;
 
+	lockdep_assert_held(&treadle_conn_lock);
 	if (!eq || eq->dead)
 		return;
 	treadle_conn_get(notice->conn);
 	list_add_tail(&notice->link, &eq->events);
-	if (!treadle_awaited(&eq->waitq)) /* F */
+	if (!treadle_awaited(&eq->waitq)) /* barrier F (wait.h) */
 		return;
 	if (list_empty(&eq->told))
 		kref_get(&eq->obj.ref);
 	list_move_tail(&eq->told, &told);
 }
 
-/*
- * Waiters are woken without the lock, as there may be many: of the queues that we have told, and of no others. Who
- * tells one of them meanwhile takes it over, as we may be without a processor for long.
+/**
+ * treadle_conn_unlock() - drop treadle_conn_lock, and wake the waiters of queues with new events
+ *
+ * Waking is done without the lock, as there may be many waiters. Each caller wakes only the queues
+ * that got events under its own hold. If another holder queues an event to one of these meanwhile,
+ * that holder takes the queue over (list_move_tail()), as this caller may be preempted for long.
+ *
+ * Context: under treadle_conn_lock, and no other spinlock.
  */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 {
@@ -46,14 +59,22 @@ void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 	spin_unlock(&treadle_conn_lock);
 }
 
+/**
+ * treadle_event_take_back() - remove an event from its queue, if it is there
+ * @notice:	part of a connection, which is freed unless other references are left
+ *
+ * Context: under treadle_conn_lock.
+ */
 void treadle_event_take_back(struct treadle_notice *notice)
 {
+	lockdep_assert_held(&treadle_conn_lock);
 	if (list_empty(&notice->link))
 		return;
 	list_del_init(&notice->link);
 	treadle_conn_put(notice->conn);
 }
 
+/* Make of @notice what read(2) returns. */
 static void fill_event(struct treadle_event *ev, const struct treadle_notice *notice)
 {
 	struct treadle_conn *conn = notice->conn;
@@ -61,6 +82,7 @@ static void fill_event(struct treadle_event *ev, const struct treadle_notice *no
 	bool to_asker = notice == &asker->told || notice == &asker->shut;
 	const u8 *data = NULL;
 
+	lockdep_assert_held(&treadle_conn_lock);
 	memset(ev, 0, sizeof(*ev));
 	ev->event = notice->event;
 	if (notice == &conn->asked) {
@@ -83,7 +105,7 @@ static void fill_event(struct treadle_event *ev, const struct treadle_notice *no
 	ev->size = offsetof(struct treadle_event, data) + ev->data_size;
 }
 
-/* Nobody reads it any more. Endpoints of other contexts may still be bound to it. */
+/* Drop all events. Endpoints of other contexts may still be bound to the queue. */
 static void eq_shutdown(struct treadle_eq *eq)
 {
 	unsigned int n = 0;
@@ -102,6 +124,7 @@ static struct treadle_eq *eq_of(struct treadle_obj *obj)
 	return container_of(obj, struct treadle_eq, obj);
 }
 
+/* Copy the first event, which stays queued. Returns its notice, with the connection held. */
 static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_event *ev)
 {
 	struct treadle_notice *notice;
@@ -110,7 +133,7 @@ static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_
 	notice = list_first_entry_or_null(&eq->events, struct treadle_notice, link);
 	if (notice) {
 		fill_event(ev, notice);
-		/* from here on the reader may come to know the request: it has to stay */
+		/* from here on the reader may know the request's number: the request has to stay */
 		if (notice == &notice->conn->asked)
 			notice->conn->seen = true;
 		treadle_conn_get(notice->conn);
@@ -119,7 +142,7 @@ static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_
 	return notice;
 }
 
-/* The reader has it, or not. It may have been taken back meanwhile, with its endpoint. */
+/* After first_event(): remove the event if @read. Its endpoint may have removed it already. */
 static void event_done(struct treadle_notice *notice, bool read)
 {
 	struct treadle_conn *conn = notice->conn;
@@ -129,7 +152,7 @@ static void event_done(struct treadle_notice *notice, bool read)
 		treadle_event_take_back(notice);
 	} else if (notice == &conn->asked) {
 		conn->seen = false;
-		/* who asked has gone since, and left it for the reader */
+		/* the asker has closed meanwhile, and left the request to this reader */
 		if (!conn->end[ASKER].ep && !conn->end[ACCEPTER].ep)
 			treadle_conn_dispose(conn);
 	}
@@ -145,7 +168,7 @@ static ssize_t eq_read(struct treadle_obj *obj, char __user *buf, size_t size, u
 	struct treadle_notice *notice;
 	ssize_t ret;
 
-	/* one reader at a time: nobody else takes the event that is being copied */
+	/* one reader at a time: no other one takes the event that is being copied */
 	if (mutex_lock_killable(&eq->read_lock))
 		return -EINTR;
 	notice = first_event(eq, &ev);
@@ -172,7 +195,7 @@ static spinlock_t *eq_lock(struct treadle_obj *obj)
 	return &treadle_conn_lock;
 }
 
-/* One that was destroyed has nothing any more, and says so when it is read. */
+/* A destroyed queue is readable, too: read(2) says -ESHUTDOWN. */
 static bool eq_readable(struct treadle_obj *obj, u64 seen)
 {
 	return !list_empty(&eq_of(obj)->events) || READ_ONCE(eq_of(obj)->dead);
@@ -203,6 +226,13 @@ static const struct treadle_obj_ops eq_ops = {
 	.wait = &eq_wait_ops,
 };
 
+/**
+ * treadle_ioc_eq_create() - EQ_CREATE: make an event queue
+ * @u:	the call, with a struct treadle_eq_create
+ *
+ * Context: may sleep.
+ * Return: 0 or -errno.
+ */
 int treadle_ioc_eq_create(struct treadle_ucmd *u)
 {
 	struct treadle_eq_create *arg = u->arg;
@@ -228,6 +258,13 @@ int treadle_ioc_eq_create(struct treadle_ucmd *u)
 	return 0;
 }
 
+/**
+ * treadle_ioc_ep_eq() - EP_EQ: bind an endpoint to an event queue, also of another context
+ * @u:	the call, with a struct treadle_ep_eq
+ *
+ * Context: may sleep. Takes treadle_conn_lock.
+ * Return: 0 or -errno. -EISCONN: the endpoint has an event queue.
+ */
 int treadle_ioc_ep_eq(struct treadle_ucmd *u)
 {
 	struct treadle_ep_eq *arg = u->arg;
@@ -245,7 +282,7 @@ int treadle_ioc_ep_eq(struct treadle_ucmd *u)
 		ret = PTR_ERR(eq);
 	} else {
 		spin_lock(&treadle_conn_lock);
-		if (container_of(eq, struct treadle_eq, obj)->dead) { /* with its context */
+		if (container_of(eq, struct treadle_eq, obj)->dead) { /* its context has ended */
 			ret = -ENOENT;
 		} else if (ep->eq) {
 			ret = -EISCONN;

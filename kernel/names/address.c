@@ -2,13 +2,14 @@
 /*
  * treadle: address vectors
  *
- * fi_av(3). 28 bytes and a bit a peer, and 256 KiB at most for the hash that finds the
- * index of a sender. All addresses of this machine with one port are one
- * endpoint, so the hash is by port, and only of local peers; peers with a port
- * that is there already hang off the one that is. The data path reads entries
- * under RCU; a reader may meet an entry that is being removed and used again,
- * then it sees either one or the other port, and one that was led astray by it
- * looks again (av->freed).
+ * fi_av(3). A peer takes 28 bytes and a bit. A hash of 256 KiB at most finds the index of a
+ * sender. All addresses of this machine with one port are one endpoint, so the hash is by
+ * port, and has local peers only. Only one peer of a port is hashed: the others are its twins,
+ * in a list off that one.
+ *
+ * The data path reads entries under RCU. A reader may meet an entry that is removed and used
+ * again: it sees the old port or the new one. A search that such an entry has led into another
+ * bucket is repeated (av->freed).
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -31,8 +32,8 @@
 enum entry_state { ENTRY_FREE, ENTRY_USED, ENTRY_LOCAL };
 
 /*
- * @next: in the bucket; or, of an entry that is not hashed, the next one with its port.
- * @twins: of a hashed entry, the first of the others with its port; of one of those, the one before it.
+ * @next: of a hashed entry, the next one in its bucket; of a twin, the next twin
+ * @twins: of a hashed entry, its first twin; of a twin, the entry before it
  */
 struct av_entry {
 	u8 addr[16];
@@ -47,13 +48,13 @@ struct treadle_av_table {
 	u32 capacity, buckets;
 	u32 *heads;	     /* behind the entries */
 	unsigned long *free; /* behind that, a bit for each entry that was removed */
-	u64 *ids;	     /* AV_IDS: behind that, what completions call them; or NULL */
+	u64 *ids;	     /* AV_IDS: behind that, their identifiers in completions; or NULL */
 	struct av_entry entries[];
 };
 
 /* --- lookups of the data path --------------------------------------------------------- */
 
-/* Take the receive context off an index that names one. */
+/* Take the receive context out of the high bits of *@index. Returns it. */
 static u32 split_context(const struct treadle_av *av, u64 *index)
 {
 	u32 context;
@@ -65,9 +66,17 @@ static u32 split_context(const struct treadle_av *av, u64 *index)
 	return context;
 }
 
-/*
- * What an index names: 0, -EDESTADDRREQ: no such entry, -EHOSTUNREACH: not on this machine.
- * With the context it is larger than any other, so most need not be looked at for one.
+/**
+ * treadle_av_resolve() - find the receiver that an index names
+ * @av:		the sender's vector
+ * @index:	of a peer, with a receive context in its high bits
+ * @name:	treadle_name() of the receiver, if there is such an entry
+ *
+ * An index with a context is larger than any index without one, so most indices skip the check for
+ * a context.
+ *
+ * Context: any.
+ * Return: 0, -EDESTADDRREQ: no such entry, or -EHOSTUNREACH: not on this machine.
  */
 TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name)
 {
@@ -75,13 +84,13 @@ TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name)
 	struct treadle_av_table *t;
 	int ret = -EDESTADDRREQ;
 
-	rcu_read_lock_sched(); /* which costs no call */
+	rcu_read_lock_sched(); /* unlike rcu_read_lock(), no call */
 	t = rcu_dereference_sched(av->table);
 	if (unlikely(index >= t->capacity))
 		context = split_context(av, &index);
 	if (index < t->capacity) {
 		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
-		u8 state = smp_load_acquire(&e->state); /* pairs with insert */
+		u8 state = smp_load_acquire(&e->state); /* pairs with insert_one() */
 
 		*name = treadle_name(ntohs(READ_ONCE(e->port)), context);
 		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
@@ -95,12 +104,12 @@ static u32 *bucket_of(struct treadle_av_table *t, __be16 port)
 	return &t->heads[ntohs(port) & (t->buckets - 1)];
 }
 
-/* Index of the hashed entry with @port; a bucket has at most one entry for each port. */
+/* The index of the one hashed entry with @port, or NO_ENTRY. Under RCU or av->lock. */
 static u32 find_port(struct treadle_av_table *t, __be16 port)
 {
 	u32 i = READ_ONCE(*bucket_of(t, port)), steps = MAX_BUCKETS / t->buckets;
 
-	/* bounded, because entries may move to other buckets under a reader */
+	/* bounded, as entries may move to other buckets meanwhile */
 	while (i < t->capacity && steps--) {
 		if (READ_ONCE(t->entries[i].port) == port &&
 		    READ_ONCE(t->entries[i].state) == ENTRY_LOCAL)
@@ -111,7 +120,7 @@ static u32 find_port(struct treadle_av_table *t, __be16 port)
 }
 
 /**
- * treadle_av_name() - what completions call a peer
+ * treadle_av_name() - find the name of a peer for a completion
  * @av: vector of the receiver
  * @port: of the peer
  * @name: the peer's identifier or index; TREADLE_ADDR_ANY if it has neither
@@ -126,14 +135,13 @@ bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name)
 	u32 i;
 
 	rcu_read_lock();
-	do { /* bounded: each entry that is freed meanwhile takes longer than a look */
+	do { /* at most LOOKS times; an entry takes longer to be freed than a search */
 		seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
 		i = find_port(t, htons(port));
 		*name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
 		if (unlikely(t->ids) && i != NO_ENTRY)
-			*name = READ_ONCE(
-				t->ids[i]); /* if it was not freed, and is not another's */
+			*name = READ_ONCE(t->ids[i]); /* valid if no entry was freed */
 	} while (unlikely(i == NO_ENTRY || t->ids) && read_seqcount_retry(&av->freed, seq) &&
 		 --looks);
 	rcu_read_unlock();
@@ -145,8 +153,10 @@ bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name)
 
 /* --- changes, under av->lock ----------------------------------------------------------------- */
 
+/* Mark an entry free, and make searches that may have met it repeat. */
 static void free_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 {
+	lockdep_assert_held(&av->lock);
 	preempt_disable(); /* readers spin meanwhile */
 	write_seqcount_begin(&av->freed);
 	WRITE_ONCE(t->entries[i].state, ENTRY_FREE);
@@ -157,11 +167,12 @@ static void free_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 	av->holes++;
 }
 
-/* The lowest that is free: fi_av(3). Of a million that are not, the bits are 16384 words. */
+/* Take the lowest free index, for fi_av(3). The bits of a million entries are 16384 words. */
 static u32 unused_entry(struct treadle_av *av, struct treadle_av_table *t)
 {
 	u32 i;
 
+	lockdep_assert_held(&av->lock);
 	if (!av->holes)
 		return av->used++;
 	i = find_next_bit(t->free, av->used, av->lowest);
@@ -171,7 +182,7 @@ static u32 unused_entry(struct treadle_av *av, struct treadle_av_table *t)
 	return i;
 }
 
-/* Hash a local entry, or hang it off the one with its port. */
+/* Hash a local entry, or make it a twin of the hashed one with its port. */
 static void hash_entry(struct treadle_av_table *t, u32 i)
 {
 	struct av_entry *e = &t->entries[i];
@@ -193,6 +204,7 @@ static void hash_entry(struct treadle_av_table *t, u32 i)
 	}
 }
 
+/* Take a twin out of its list. */
 static void unlink_twin(struct treadle_av_table *t, struct av_entry *e)
 {
 	struct av_entry *before = &t->entries[e->twins];
@@ -205,7 +217,7 @@ static void unlink_twin(struct treadle_av_table *t, struct av_entry *e)
 		t->entries[e->next].twins = e->twins;
 }
 
-/* Take a hashed entry out; a twin takes its place. */
+/* Take a hashed entry out of its bucket; its first twin, if any, takes its place. */
 static void unhash_entry(struct treadle_av_table *t, u32 index)
 {
 	struct av_entry *e = &t->entries[index];
@@ -223,6 +235,7 @@ static void unhash_entry(struct treadle_av_table *t, u32 index)
 	smp_store_release(link, heir);
 }
 
+/* An empty table, or NULL. */
 static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
 {
 	u32 buckets = clamp_t(u32, rounddown_pow_of_two(capacity), 16, MAX_BUCKETS);
@@ -242,13 +255,14 @@ static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
 	return t;
 }
 
-/* Room for @more entries. */
+/* Make room for @more entries behind those in use. Returns 0, -ENOSPC or -ENOMEM. */
 static int grow(struct treadle_av *av, u32 more)
 {
 	struct treadle_av_table *old = rcu_dereference_protected(av->table, true), *t;
 	u64 want = (u64)av->used + more;
 	u32 i;
 
+	lockdep_assert_held(&av->lock);
 	if (want <= old->capacity)
 		return 0;
 	if (want > treadle_max_av)
@@ -262,7 +276,7 @@ static int grow(struct treadle_av *av, u32 more)
 		u8 state = old->entries[i].state;
 
 		t->entries[i] = old->entries[i];
-		t->entries[i].state = ENTRY_FREE; /* not to be found before it is hashed */
+		t->entries[i].state = ENTRY_FREE; /* find_port() must skip it until it is hashed */
 		if (t->ids)
 			t->ids[i] = old->ids[i];
 		if (state == ENTRY_LOCAL)
@@ -277,8 +291,9 @@ static int grow(struct treadle_av *av, u32 more)
 }
 
 /*
- * A link-local address means nothing without its interface: the scope is kept in
- * bytes of it that are zero, but in addresses that nobody has. That of others says nothing.
+ * A link-local address means nothing without its interface. The scope is kept in bytes of the
+ * address that are zero in all link-local addresses in use; has_scope() checks that. The scope of
+ * any other address means nothing.
  */
 static u32 *scope_in(u8 *addr)
 {
@@ -290,6 +305,7 @@ static bool has_scope(u8 *addr)
 	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80 && !*scope_in(addr);
 }
 
+/* Add a peer; returns its index. There is room for it. */
 static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local,
 		      const u64 *id)
 {
@@ -304,7 +320,7 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 	if (e->scoped)
 		*scope_in(e->addr) = addr->scope;
 	WRITE_ONCE(e->port, addr->port);
-	if (t->ids) /* before it is found */
+	if (t->ids) /* before a reader can find the entry */
 		WRITE_ONCE(t->ids[i], id ? *id : i);
 	if (local)
 		hash_entry(t, i);
@@ -312,7 +328,7 @@ static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bo
 	return i;
 }
 
-/* The peer at @index, or NULL. */
+/* The entry at @index if it is in use, or NULL. */
 static struct av_entry *used_entry(struct treadle_av *av, u64 index)
 {
 	struct treadle_av_table *t =
@@ -325,6 +341,7 @@ static struct av_entry *used_entry(struct treadle_av *av, u64 index)
 	return e->state == ENTRY_FREE ? NULL : e;
 }
 
+/* Remove the peer at @index. Returns 0 or -ENOENT. */
 static int remove_one(struct treadle_av *av, u64 index)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
@@ -343,6 +360,7 @@ static int remove_one(struct treadle_av *av, u64 index)
 
 /* --- ioctls ---------------------------------------------------------------------------------- */
 
+/* Find and hold an address vector. */
 static struct treadle_av_obj *av_get(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_get(ctx, id, TREADLE_AV);
@@ -350,7 +368,7 @@ static struct treadle_av_obj *av_get(struct treadle_ctx *ctx, u32 id)
 	return IS_ERR(obj) ? ERR_CAST(obj) : container_of(obj, struct treadle_av_obj, obj);
 }
 
-/* The same, to change it. */
+/* The same, for a change: -EACCES if it is read-only for this context. */
 static struct treadle_av_obj *av_get_writable(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_av_obj *o = av_get(ctx, id);
@@ -362,10 +380,17 @@ static struct treadle_av_obj *av_get_writable(struct treadle_ctx *ctx, u32 id)
 	return o;
 }
 
+/**
+ * treadle_av_alloc() - make an empty address vector
+ * @arg:	parameters of AV_CREATE, checked
+ *
+ * Context: may sleep.
+ * Return: the vector, held by the caller, or -ENOMEM.
+ */
 struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 {
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
-	/* a hint that is believed only so far: memory is for peers that come */
+	/* @count is only a hint: don't use much memory before there are peers */
 	struct treadle_av_table *t =
 		table_alloc(clamp(arg->count, 16u, 4096u), arg->flags & TREADLE_AV_IDS);
 
@@ -382,10 +407,19 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 	return av;
 }
 
+/**
+ * treadle_av_release() - free an address vector: for kref_put()
+ * @ref:	of the vector
+ *
+ * Its table is freed without a grace period: readers hold the vector, and memory that is freed
+ * later could pile up beyond any limit.
+ *
+ * Context: may sleep.
+ */
 void treadle_av_release(struct kref *ref)
 {
 	struct treadle_av *av = container_of(ref, struct treadle_av, ref);
-	/* Who reads it holds the vector; and what is freed later could pile up beyond any limit. */
+
 	kvfree(rcu_dereference_protected(av->table, true));
 	kfree(av);
 }
@@ -397,6 +431,13 @@ static void av_free(struct treadle_obj *obj)
 
 static const struct treadle_obj_ops av_ops = { .type = TREADLE_AV, .free = av_free };
 
+/**
+ * treadle_ioc_av_create() - AV_CREATE: make an address vector, or open one by its name
+ * @u:	the call, with a struct treadle_av_create
+ *
+ * Context: may sleep.
+ * Return: 0 or -errno.
+ */
 int treadle_ioc_av_create(struct treadle_ucmd *u)
 {
 	struct treadle_av_create *arg = u->arg;
@@ -430,6 +471,7 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 	return 0;
 }
 
+/* Insert @n addresses. index[i] is TREADLE_ADDR_ANY for an invalid one. */
 static void insert_batch(struct treadle_av *av, struct net *net, const struct treadle_addr *addrs,
 			 const u64 *ids, u64 *index, u32 n, u32 *inserted)
 {
@@ -446,8 +488,9 @@ static void insert_batch(struct treadle_av *av, struct net *net, const struct tr
 }
 
 /*
- * Is there anything at all to read? Before room is made for it, and without the lock. What it is then, and that it is
- * still there, is seen when it is copied. At most treadle_max_av entries, and killable.
+ * Fault in @len bytes of the caller's, before room is made for them, and without av->lock. The copy
+ * checks again. Bounded, as the caller passes treadle_max_av entries at most, and killable.
+ * Returns 0, -EFAULT or -EINTR.
  */
 static int readable(u64 addr, u64 len)
 {
@@ -464,6 +507,13 @@ static int readable(u64 addr, u64 len)
 	return 0;
 }
 
+/**
+ * treadle_ioc_av_insert() - AV_INSERT: add peers
+ * @u:	the call, with a struct treadle_av_insert; its @count becomes the number of those added
+ *
+ * Context: may sleep. Takes av->lock.
+ * Return: 0 or -errno; some peers may have been added before an error.
+ */
 int treadle_ioc_av_insert(struct treadle_ucmd *u)
 {
 	struct treadle_av_insert *arg = u->arg;
@@ -488,7 +538,7 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 		treadle_obj_put(&o->obj);
 		return ret;
 	}
-	/* it may fault under the lock: who shares the vector may wait for long, and is to be killable */
+	/* killable: another context that shares the vector may fault for long under av->lock */
 	if (mutex_lock_killable(&av->lock)) {
 		treadle_obj_put(&o->obj);
 		return -EINTR;
@@ -520,6 +570,13 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 	return ret;
 }
 
+/**
+ * treadle_ioc_av_remove() - AV_REMOVE: remove peers
+ * @u:	the call, with a struct treadle_av_remove
+ *
+ * Context: may sleep. Takes av->lock, for one peer at a time.
+ * Return: 0 or -errno. -ENOENT: an index has no peer; the others are removed.
+ */
 int treadle_ioc_av_remove(struct treadle_ucmd *u)
 {
 	struct treadle_av_remove *arg = u->arg;
@@ -552,6 +609,13 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 	return ret;
 }
 
+/**
+ * treadle_ioc_av_lookup() - AV_LOOKUP: the address of a peer
+ * @u:	the call, with a struct treadle_av_lookup
+ *
+ * Context: may sleep. Takes av->lock.
+ * Return: 0 or -errno. -ENOENT: the index has no peer.
+ */
 int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 {
 	struct treadle_av_lookup *arg = u->arg;
@@ -585,7 +649,15 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 	return ret;
 }
 
-/* A completion has the old identifier or the new one: each is read and written whole. */
+/**
+ * treadle_ioc_av_set_id() - AV_SET_ID: change the identifier of a peer in completions
+ * @u:	the call, with a struct treadle_av_set_id
+ *
+ * A completion has the old identifier or the new one: each is read and written whole.
+ *
+ * Context: may sleep. Takes av->lock.
+ * Return: 0 or -errno. -EINVAL: no vector with identifiers; -ENOENT: the index has no peer.
+ */
 int treadle_ioc_av_set_id(struct treadle_ucmd *u)
 {
 	struct treadle_av_set_id *arg = u->arg;

@@ -3,8 +3,8 @@
  * treadle: address vectors that have a name
  *
  * fi_av(3), "name". A name belongs to a user in a user namespace and a network
- * namespace: those whom an endpoint admits without a key. There is no file; the
- * vector goes, and its name with it, when the last one who has it lets go.
+ * namespace, as endpoints of one user admit each other without a key. There is no file:
+ * vector and name go with the last object that refers to them.
  */
 #include <linux/hash.h>
 #include <linux/jhash.h>
@@ -20,16 +20,17 @@ struct treadle_av_name {
 	struct rhash_head node;
 	struct treadle_av *av;
 	struct net *net;
-	struct user_namespace *user_ns; /* both are held: they are compared by address */
+	struct user_namespace *user_ns; /* held, as is @net: they are compared by address */
 	kuid_t uid;
 	u32 size;
 	u8 text[];
 };
 
 /*
- * Of all users. Nobody makes others search for long: it grows with what is in it, and its seed is secret.
- * It is changed and searched under names_lock, so a name that was taken out is freed at once: the table's own worker only
- * touches what is in it, with the lock of the bucket, which taking out needs as well.
+ * The names of all users. No user can make searches of others slow: the table grows with the names,
+ * and its seed is secret. It is searched and changed under names_lock, so a name is freed as soon
+ * as it is removed: the table's own worker accesses only names in it, under the lock of the bucket,
+ * which removal takes, too.
  */
 static struct rhashtable names;
 static DEFINE_MUTEX(names_lock);
@@ -59,16 +60,28 @@ static const struct rhashtable_params name_params = {
 	.automatic_shrinking = true,
 };
 
+/**
+ * treadle_names_init() - set up the table of names, at module load
+ *
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM.
+ */
 int treadle_names_init(void)
 {
 	return rhashtable_init(&names, &name_params);
 }
 
+/**
+ * treadle_names_exit() - free the table of names, at module exit: no name is left
+ *
+ * Context: may sleep.
+ */
 void treadle_names_exit(void)
 {
 	rhashtable_destroy(&names);
 }
 
+/* A name of @ctx, with the text at the caller's address @text; not in the table yet. */
 static struct treadle_av_name *name_alloc(struct treadle_ctx *ctx, u64 text, u32 size)
 {
 	struct treadle_av_name *name;
@@ -89,19 +102,23 @@ static struct treadle_av_name *name_alloc(struct treadle_ctx *ctx, u64 text, u32
 	return name;
 }
 
-/* With names_lock. */
+/* The vector that is called @name, or NULL. names_lock keeps it. */
 static struct treadle_av *find(const struct treadle_av_name *name)
 {
-	const struct treadle_av_name *other = rhashtable_lookup_fast(&names, name, name_params);
+	const struct treadle_av_name *other;
 
+	lockdep_assert_held(&names_lock);
+	other = rhashtable_lookup_fast(&names, name, name_params);
 	return other ? other->av : NULL;
 }
 
-/* With names_lock: @av, which is new, is called @name. */
+/* Call @av, which is new, @name. */
 static int name_add(struct treadle_av_name *name, struct treadle_av *av)
 {
-	int ret = rhashtable_insert_fast(&names, &name->node, name_params);
+	int ret;
 
+	lockdep_assert_held(&names_lock);
+	ret = rhashtable_insert_fast(&names, &name->node, name_params);
 	if (ret)
 		return ret;
 	get_net(name->net);
@@ -111,7 +128,15 @@ static int name_add(struct treadle_av_name *name, struct treadle_av *av)
 	return 0;
 }
 
-/* The one with that name, or, unless it has to exist (TREADLE_AV_READ), a new one. */
+/**
+ * treadle_av_open() - find the address vector with a name, or make it
+ * @ctx:	the caller's context
+ * @arg:	of AV_CREATE; with TREADLE_AV_READ the vector must exist
+ *
+ * Context: may sleep. Takes names_lock.
+ * Return: the vector, held, until treadle_av_forget(); or -ENOENT, -EINVAL: it has other context
+ * bits, -EFAULT, -ENOMEM, -EINTR: the caller is killed.
+ */
 struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle_av_create *arg)
 {
 	struct treadle_av_name *name = name_alloc(ctx, arg->name, arg->name_size);
@@ -119,7 +144,7 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 
 	if (IS_ERR(name))
 		return ERR_CAST(name);
-	/* before the lock, which is everybody's: who is at his limit may have to wait for memory */
+	/* before names_lock, which all users share: a user at its memory limit may wait here */
 	if (!(arg->flags & TREADLE_AV_READ))
 		fresh = treadle_av_alloc(arg);
 	if (mutex_lock_killable(&names_lock)) {
@@ -129,7 +154,7 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 	av = find(name);
 	if (av && av->ctx_bits != arg->rx_ctx_bits)
 		av = ERR_PTR(-EINVAL);
-	else if (av) /* who drops the last reference holds names_lock */
+	else if (av) /* not 0: the last reference is dropped under names_lock */
 		kref_get(&av->ref);
 	else
 		av = fresh;
@@ -149,15 +174,21 @@ out:
 	return av;
 }
 
-/* Nobody finds it any more. It is freed without the lock, which is everybody's. */
+/* Remove the name, and drop names_lock: all users share it, so the vector is freed without it. */
 static void name_gone(struct kref *ref)
 {
+	lockdep_assert_held(&names_lock);
 	rhashtable_remove_fast(&names, &container_of(ref, struct treadle_av, ref)->name->node,
 			       name_params);
 	mutex_unlock(&names_lock);
 }
 
-/* Let go of one, with a name or without. */
+/**
+ * treadle_av_forget() - drop a reference to an address vector, with or without a name
+ * @av:	held
+ *
+ * Context: may sleep. Takes names_lock for the last reference.
+ */
 void treadle_av_forget(struct treadle_av *av)
 {
 	struct treadle_av_name *name = av->name; /* never changes once the vector is shared */

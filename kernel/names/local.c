@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: which addresses there are, and which are of this machine
+ * treadle: valid addresses, and addresses of this machine
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -13,6 +13,13 @@
 
 #include "names/names.h"
 
+/**
+ * treadle_addr_valid() - check an address from user space
+ * @addr:	the address
+ *
+ * Context: any.
+ * Return: false: the family is unknown, or unused bytes are not zero.
+ */
 bool treadle_addr_valid(const struct treadle_addr *addr)
 {
 	if (addr->family == AF_INET)
@@ -20,7 +27,14 @@ bool treadle_addr_valid(const struct treadle_addr *addr)
 	return addr->family == AF_INET6;
 }
 
-/* Is it one of this machine's, as the network namespace sees it? */
+/**
+ * treadle_addr_local() - is an address one of this machine's?
+ * @net:	the network namespace that is asked
+ * @addr:	a valid address
+ *
+ * Context: any.
+ * Return: true for the unspecified address and loopback, too.
+ */
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
 {
 	const struct in6_addr *v6 = (const struct in6_addr *)addr->addr;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: where endpoints are, and what they are called (ports.c, address.c, avname.c) */
+/* treadle: addresses of endpoints, and vectors of them (ports.c, address.c, avname.c, local.c) */
 #ifndef TREADLE_NAMES_H
 #define TREADLE_NAMES_H
 
@@ -24,16 +24,16 @@ struct treadle_av_name;
 
 /*
  * struct treadle_av - address vector, which several contexts may share by name
- * @ref:	of the objects, and who works on it
- * @name:	under which others find it, or NULL
- * @lock:	writers
- * @table:	entries and hash, replaced when it grows; readers use RCU
- * @freed:	counts entries that leave their bucket's list, and may be used in another: who was at one, and has
- *		found nothing, looks again (under @lock)
- * @ctx_bits:	of an index, that name a receive context; never changes
+ * @ref:	one for each object
+ * @name:	its name, or NULL; never changes once the vector is shared
+ * @lock:	excludes other writers
+ * @table:	entries and hash, replaced when it grows (written under @lock, read under RCU)
+ * @freed:	counts entries that leave their bucket and may be used in another one: a search that has
+ *		found nothing is repeated if it has changed (written under @lock)
+ * @ctx_bits:	high bits of an index that name a receive context; never changes
  * @used:	entries ever used (under @lock)
- * @holes:	those that are free again (under @lock)
- * @lowest:	there is none below (under @lock)
+ * @holes:	those of them that are free again (under @lock)
+ * @lowest:	no free entry is below (under @lock)
  */
 struct treadle_av {
 	struct kref ref;
@@ -45,7 +45,7 @@ struct treadle_av {
 	u8 ctx_bits;
 };
 
-/* struct treadle_av_obj - an address vector as a context has it. @read_only: it may not change it */
+/* struct treadle_av_obj - an address vector in a context. @read_only: not to be changed by it */
 struct treadle_av_obj {
 	struct treadle_obj obj;
 	struct treadle_av *av;
@@ -63,7 +63,7 @@ bool treadle_addr_valid(const struct treadle_addr *addr);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 
 /* address.c */
-/* What names a receiver in one network namespace: its port, and which of its receive contexts. */
+/* The name of a receiver in its network namespace: its port, and the index of a receive context. */
 static inline u32 treadle_name(u16 port, u32 context)
 {
 	return port | context << 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: which endpoint is at a port
+ * treadle: the endpoint at a port
  *
  * Each network namespace has a table of ports, read under RCU. The contexts of a scalable
  * endpoint are found by its port and their index.
@@ -18,9 +18,11 @@
 static unsigned int treadle_net_id;
 
 /*
- * Per network namespace: port -> endpoint, read under RCU.
+ * The endpoints of a network namespace, read under RCU.
  *
- * @recent: the same, of one endpoint for each remainder of its port
+ * @all:    by port
+ * @next:   where the search for a free port begins (XArray's lock)
+ * @recent: a cache: for each remainder of ports, the endpoint that was listed last, or NULL
  */
 struct treadle_ports {
 	struct xarray all;
@@ -28,6 +30,13 @@ struct treadle_ports {
 	struct treadle_ep __rcu *recent[RECENT_PORTS];
 };
 
+/**
+ * treadle_ports() - the table of ports of a network namespace
+ * @net:	held
+ *
+ * Context: any.
+ * Return: the table; it lives as long as @net.
+ */
 struct treadle_ports *treadle_ports(struct net *net)
 {
 	return net_generic(net, treadle_net_id);
@@ -42,7 +51,7 @@ static int __net_init net_init_one(struct net *net)
 
 static void __net_exit net_exit_one(struct net *net)
 {
-	xa_destroy(&treadle_ports(net)->all); /* contexts hold their namespace: it is empty */
+	xa_destroy(&treadle_ports(net)->all); /* empty, as contexts hold their namespace */
 }
 
 static struct pernet_operations treadle_net_ops = {
@@ -52,27 +61,45 @@ static struct pernet_operations treadle_net_ops = {
 	.size = sizeof(struct treadle_ports),
 };
 
+/**
+ * treadle_net_init() - at module load: make a table of ports for each network namespace
+ *
+ * Context: may sleep.
+ * Return: 0 or -errno.
+ */
 int treadle_net_init(void)
 {
 	return register_pernet_subsys(&treadle_net_ops);
 }
 
+/**
+ * treadle_net_exit() - at module exit: free the tables, which are empty
+ *
+ * Context: may sleep.
+ */
 void treadle_net_exit(void)
 {
 	unregister_pernet_subsys(&treadle_net_ops);
 }
 
-/* The endpoint or receive context with that name, held, or NULL. */
+/**
+ * treadle_ep_find() - find an endpoint or receive context by name
+ * @ports:	of its network namespace
+ * @name:	treadle_name()
+ *
+ * Context: any.
+ * Return: the endpoint, held, or NULL.
+ */
 TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name)
 {
 	struct treadle_ep *ep;
 	u16 port = name;
 
-	rcu_read_lock_sched(); /* which costs no call */
+	rcu_read_lock_sched(); /* unlike rcu_read_lock(), no call */
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
 	if (unlikely(!ep || ep->port != port))
 		ep = xa_load(&ports->all, port);
-	/* the contexts of one that is none are none: so the index of a plain endpoint is 0 */
+	/* a plain endpoint has no contexts: only a name with index 0 finds it */
 	if (ep && unlikely(ep->role | name >> 16))
 		ep = xa_load(&ep->contexts, name >> 16);
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
@@ -81,23 +108,33 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 
 	return ep;
 }
 
-/* Its address, if it is there: without holding it, so that this can be asked under a lock. */
+/**
+ * treadle_ep_address() - the address of the endpoint at a port
+ * @ports:	of its network namespace
+ * @port:	its port
+ * @addr:	gets the address; unchanged if no endpoint is there
+ *
+ * Takes no reference, so that none has to be dropped.
+ *
+ * Context: any, under spinlocks, too.
+ */
 void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr)
 {
 	struct treadle_ep *ep;
 
 	rcu_read_lock_sched();
 	ep = xa_load(&ports->all, port);
-	if (ep) /* data_race(): one that is being made may get its port now, which the caller knows */
+	if (ep) /* data_race(): EP_CREATE may be setting the port in it, which the caller knows */
 		*addr = data_race(ep->addr);
 	rcu_read_unlock_sched();
 }
 
 /**
- * treadle_ep_list - make @ep reachable at the port of its address, or at a free one
- * @ep:	not listed yet
+ * treadle_ep_list() - make an endpoint reachable at the port of its address, or at a free one
+ * @ep:	not listed yet; its port is set
  *
- * May sleep. 0, and its port is set; -EADDRINUSE; -EAGAIN: no port is free; -ENOMEM.
+ * Context: may sleep.
+ * Return: 0, -EADDRINUSE, -EAGAIN: no port is free, or -ENOMEM.
  */
 int treadle_ep_list(struct treadle_ep *ep)
 {
@@ -122,8 +159,10 @@ int treadle_ep_list(struct treadle_ep *ep)
 }
 
 /**
- * treadle_ep_unlist - @ep is found no more, if it was
- * @ep:	its context's, or a context of a scalable one
+ * treadle_ep_unlist() - undo treadle_ep_list(), or the listing of a context at its endpoint
+ * @ep:	listed, or not; only its shutdown or its last reference may call this
+ *
+ * Context: without spinlocks.
  */
 void treadle_ep_unlist(struct treadle_ep *ep)
 {
@@ -138,17 +177,18 @@ void treadle_ep_unlist(struct treadle_ep *ep)
 		atomic_dec(&ep->parent->obj.users);
 		return;
 	}
-	/* another context may be putting its own there: only ours goes */
+	/* cmpxchg, as another context may be storing its own endpoint there */
 	cmpxchg((__force struct treadle_ep **)&ports->recent[ep->port % RECENT_PORTS], ep, NULL);
 	xa_erase(&ports->all, ep->port);
 }
 
 /**
- * treadle_ep_from - the first endpoint, or first context of one, at *@port or above
+ * treadle_ep_from() - find the first endpoint, or first context of one, at a port or above
  * @ports:	of a network namespace
- * @port:	where to begin
+ * @port:	where to begin; becomes the port of what was found
  *
- * May sleep. Held, and *@port is where it is; or NULL.
+ * Context: may sleep.
+ * Return: the endpoint, held, or NULL.
  */
 struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *port)
 {
@@ -165,18 +205,31 @@ struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *p
 
 /* --- the data path --------------------------------------------------------------------------- */
 
-/* May @ep send? Judged in its doorbell; what is armed may wait for its connection. */
+/**
+ * treadle_conn_judge() - may a MSG endpoint send? For the doorbell
+ * @ep:		the endpoint
+ * @armed:	the command waits for a condition, and so may come before the connection
+ *
+ * Context: any.
+ * Return: 0, -ESHUTDOWN: the connection is over, or -ENOTCONN.
+ */
 int treadle_conn_judge(const struct treadle_ep *ep, bool armed)
 {
 	if (READ_ONCE(ep->severed))
 		return -ESHUTDOWN;
 	if (armed || rcu_access_pointer(ep->peer))
 		return 0;
-	smp_rmb(); /* pairs with treadle_conn_hang_up() */
+	smp_rmb(); /* ->peer before ->severed; pairs with treadle_conn_hang_up() */
 	return READ_ONCE(ep->severed) ? -ESHUTDOWN : -ENOTCONN;
 }
 
-/* Whom @from is connected with, held in *to. */
+/**
+ * treadle_conn_peer() - the endpoint at the other end of a connection
+ * @from:	a MSG endpoint
+ *
+ * Context: without spinlocks.
+ * Return: the peer, held, or -ECONNRESET, or -ENOTCONN: there was no connection yet.
+ */
 struct treadle_ep *treadle_conn_peer(struct treadle_ep *from)
 {
 	struct treadle_ep *peer;
@@ -187,7 +240,7 @@ struct treadle_ep *treadle_conn_peer(struct treadle_ep *from)
 		peer = NULL;
 	rcu_read_unlock();
 	if (!peer) {
-		smp_rmb(); /* pairs with treadle_conn_hang_up() */
+		smp_rmb(); /* ->peer before ->severed; pairs with treadle_conn_hang_up() */
 		return ERR_PTR(READ_ONCE(from->severed) ? -ECONNRESET : -ENOTCONN);
 	}
 	if (READ_ONCE(peer->dead)) {

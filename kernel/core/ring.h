@@ -61,7 +61,7 @@ static inline bool treadle_cell_is(const u64 *cell, u64 value)
 }
 
 /* H: release; the kernel does not look at the cell for @value any more. */
-static inline void treadle_cell_tell(u64 *done, u64 value)
+static inline void treadle_cell_done(u64 *done, u64 value)
 {
 	smp_store_release(done, value);
 }

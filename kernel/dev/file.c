@@ -56,7 +56,7 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 		cond_resched();
 	}
 	if (awaited)
-		treadle_ctx_mourn(ctx, &run);
+		treadle_ctx_notify_death(ctx, &run);
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);

@@ -52,7 +52,7 @@ int treadle_ioc_listen(struct treadle_ucmd *u)
 }
 
 /* May @ep send a request to @pep (or NULL)? Returns 0, or the error of CONNREFUSED. */
-static int judge_request(const struct treadle_ep *pep, const struct treadle_ep *ep)
+static int may_request(const struct treadle_ep *pep, const struct treadle_ep *ep)
 {
 	lockdep_assert_held(&treadle_conn_lock);
 	if (!pep || pep->type != TREADLE_EP_PASSIVE || !pep->listening ||
@@ -62,7 +62,7 @@ static int judge_request(const struct treadle_ep *pep, const struct treadle_ep *
 }
 
 /* The conditions that CONNECT and ACCEPT share: alive, enabled, with an event queue. */
-static int judge_ep(const struct treadle_ep *ep)
+static int may_connect(const struct treadle_ep *ep)
 {
 	lockdep_assert_held(&treadle_conn_lock);
 	if (READ_ONCE(ep->dead))
@@ -78,14 +78,14 @@ static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_
 	int error, ret;
 
 	lockdep_assert_held(&treadle_conn_lock);
-	ret = judge_ep(ep);
+	ret = may_connect(ep);
 	if (!ret && ep->conn)
 		ret = -EISCONN;
 	if (ret)
 		return ret;
 	ep->conn = treadle_conn_get(conn);
 	conn->end[ASKER].ep = ep;
-	error = local ? judge_request(pep, ep) : -EHOSTUNREACH;
+	error = local ? may_request(pep, ep) : -EHOSTUNREACH;
 	if (error) {
 		treadle_conn_refuse(conn, error);
 		return 0;
@@ -95,7 +95,7 @@ static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_
 	conn->end[ACCEPTER].addr = pep->addr;
 	list_add_tail(&conn->pending, &pep->pending);
 	pep->nr_pending++;
-	treadle_event_tell(pep, &conn->asked);
+	treadle_event_queue(pep, &conn->asked);
 	return 0;
 }
 
@@ -158,7 +158,7 @@ static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 	int ret;
 
 	lockdep_assert_held(&treadle_conn_lock);
-	ret = judge_ep(ep);
+	ret = may_connect(ep);
 	if (ret)
 		return ret;
 	if (!conn || conn->end[ACCEPTER].ep != ep)
@@ -176,8 +176,8 @@ static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 	treadle_conn_dispose(conn);
 	rcu_assign_pointer(ep->peer, asker);
 	rcu_assign_pointer(asker->peer, ep);
-	treadle_event_tell(asker, &conn->end[ASKER].told);
-	treadle_event_tell(ep, &conn->end[ACCEPTER].told);
+	treadle_event_queue(asker, &conn->end[ASKER].result);
+	treadle_event_queue(ep, &conn->end[ACCEPTER].result);
 	return 0;
 }
 
@@ -298,7 +298,7 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		treadle_end_leave(end, conn, ep);
 	} else if (conn) {
 		treadle_conn_get(conn);
-		treadle_end_tell(end, treadle_ep_get(ep), &run);
+		treadle_end_notify(end, treadle_ep_get(ep), &run);
 	}
 	treadle_obj_unbind(&ep->obj);
 	treadle_run_jobs(&run);

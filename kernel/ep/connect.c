@@ -44,7 +44,7 @@ struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 	INIT_LIST_HEAD(&conn->pending);
 	notice_init(&conn->asked, conn, TREADLE_EVENT_CONNREQ);
 	for (i = 0; i < 2; i++) {
-		notice_init(&conn->end[i].told, conn, TREADLE_EVENT_CONNECTED);
+		notice_init(&conn->end[i].result, conn, TREADLE_EVENT_CONNECTED);
 		notice_init(&conn->end[i].shut, conn, TREADLE_EVENT_SHUTDOWN);
 	}
 	conn->end[ASKER].addr = *from;
@@ -120,9 +120,9 @@ void treadle_conn_refuse(struct treadle_conn *conn, int error)
 		return;
 	conn->state = CONN_OVER;
 	conn->error = error;
-	asker->told.event = TREADLE_EVENT_CONNREFUSED;
+	asker->result.event = TREADLE_EVENT_CONNREFUSED;
 	if (asker->ep)
-		treadle_event_tell(asker->ep, &asker->told);
+		treadle_event_queue(asker->ep, &asker->result);
 }
 
 /**
@@ -205,19 +205,19 @@ void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run
 static void end_job(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_end *end = container_of(job, struct treadle_end, job);
-	struct treadle_conn *conn = end->told.conn;
+	struct treadle_conn *conn = end->result.conn;
 	struct treadle_ep *ep = end->ended;
 
 	spin_lock(&treadle_conn_lock);
 	if (end->ep)
-		treadle_event_tell(end->ep, &end->shut);
+		treadle_event_queue(end->ep, &end->shut);
 	treadle_conn_unlock();
 	treadle_ep_put(ep);
 	treadle_conn_put(conn);
 }
 
 /**
- * treadle_end_tell() - after treadle_end_flush(): queue the SHUTDOWN event of an end, in a job
+ * treadle_end_notify() - after treadle_end_flush(): queue the SHUTDOWN event of an end, in a job
  * @end:	of @ep; the caller hands over a reference to its connection
  * @ep:		held; the reference is handed over
  * @run:	gets the job
@@ -228,7 +228,7 @@ static void end_job(struct treadle_job *job, struct treadle_run *run)
  *
  * Context: without spinlocks.
  */
-void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run)
+void treadle_end_notify(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run)
 {
 	end->ended = ep;
 	end->job.ctx = ep->obj.ctx;
@@ -253,7 +253,7 @@ static void end_work(struct treadle_work *work, struct treadle_pool *pool)
 	run.pool = pool;
 	treadle_end_flush(ep, -ECONNRESET, &run);
 	mutex_unlock(&ep->ending);
-	treadle_end_tell(end, ep, &run);
+	treadle_end_notify(end, ep, &run);
 	treadle_run_handoff(&run); /* from here on the endpoint may be freed */
 }
 
@@ -298,7 +298,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		WRITE_ONCE(ep->closed, true);
 		/*
 		 * ->severed before ->peer = NULL: a sender without a peer must see why. Pairs with
-		 * smp_rmb() in treadle_conn_judge() and treadle_conn_peer(). ep->lock covers both:
+		 * smp_rmb() in treadle_conn_may_send() and treadle_conn_peer(). ep->lock covers both:
 		 * a command that does not wait in its flow, as ->closed is set (flow_before()),
 		 * finds no peer, so it overtakes nothing.
 		 */
@@ -361,7 +361,7 @@ static void end_shutdown(struct treadle_ep *ep)
 	end = treadle_end_of(conn, ep);
 	if (conn->state == CONN_UP)
 		treadle_conn_hang_up(conn, end);
-	treadle_event_take_back(&end->told);
+	treadle_event_take_back(&end->result);
 	treadle_event_take_back(&end->shut);
 	end->ep = NULL;
 	if (end == &conn->end[ACCEPTER]) {

@@ -44,13 +44,13 @@ extern spinlock_t treadle_conn_lock;
 /*
  * struct treadle_eq - event queue
  * @events, @dead: under treadle_conn_lock
- * @told: listed while it has events that its waiters were not woken for (treadle_conn_lock)
+ * @news: listed while it has events that its waiters were not woken for (treadle_conn_lock)
  * @read_lock: taken by a reader while it copies an event
  */
 struct treadle_eq {
 	struct treadle_obj obj;
 	struct list_head events;
-	struct list_head told;
+	struct list_head news;
 	bool dead;
 	struct mutex read_lock;
 	struct treadle_waitq waitq;
@@ -66,13 +66,13 @@ struct treadle_notice {
 };
 
 /*
- * One end. @ep: NULL once it has closed. @told: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
+ * One end. @ep: NULL once it has closed. @result: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
  * After a hang-up, @later flushes @ended, which is held; then @job queues @shut.
  */
 struct treadle_end {
 	struct treadle_ep *ep;
 	struct treadle_addr addr;
-	struct treadle_notice told, shut;
+	struct treadle_notice result, shut;
 	struct treadle_later later;
 	struct treadle_job job;
 	struct treadle_ep *ended;
@@ -148,7 +148,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 void treadle_conn_pause(unsigned int *n);
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run);
 void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep);
-void treadle_end_tell(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run);
+void treadle_end_notify(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run);
 struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 
 #define ONLY_MSG     BIT(TREADLE_EP_MSG)
@@ -156,7 +156,7 @@ struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 
 /* event.c */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock);
-void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice);
+void treadle_event_queue(struct treadle_ep *ep, struct treadle_notice *notice);
 void treadle_event_take_back(struct treadle_notice *notice);
 
 #endif

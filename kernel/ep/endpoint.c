@@ -72,7 +72,7 @@ static int ep_join(struct treadle_ep *ep, u32 parent)
 }
 
 /* The kind of endpoint decides which fields are used; the others must be zero. */
-static int judge_create(const struct treadle_ep_create *arg)
+static int validate_create(const struct treadle_ep_create *arg)
 {
 	bool context = arg->flags & (TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT);
 
@@ -105,7 +105,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 {
 	struct treadle_ep_create *arg = u->arg;
 	struct treadle_ep *ep;
-	int ret = judge_create(arg);
+	int ret = validate_create(arg);
 
 	if (ret)
 		return ret;
@@ -313,7 +313,7 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
  * Fail the collective receives, of all endpoints, that only @ep could have sent to. An endpoint has
  * none if it and @ep don't admit each other: await_source() has failed those.
  */
-static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
+static void ep_notify_death(struct treadle_ep *ep, struct treadle_run *run)
 {
 	struct treadle_ports *ports = ep->obj.ctx->ports;
 	struct treadle_ep *other;
@@ -323,7 +323,7 @@ static void ep_mourn(struct treadle_ep *ep, struct treadle_run *run)
 		/* enabled: its rx never changes (acquire) */
 		if (smp_load_acquire(&other->enabled) && other->rx &&
 		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
-			treadle_rx_bereave(other->rx, ep->port, NULL, -ECONNRESET, run);
+			treadle_rx_fail_awaiting(other->rx, ep->port, NULL, -ECONNRESET, run);
 		treadle_ep_put(other);
 		cond_resched();
 	}
@@ -360,7 +360,7 @@ static void ep_die(struct treadle_ep *ep, struct treadle_run *run)
 	smp_mb(); /* ->dead before ->awaited is read; pairs with await_source() */
 	if (unlikely(READ_ONCE(ep->awaited))) {
 		ep_leave(ep, run); /* before what may take long, as in treadle_ep_shutdown() */
-		ep_mourn(ep, run);
+		ep_notify_death(ep, run);
 	}
 }
 
@@ -456,7 +456,7 @@ static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx
 }
 
 /**
- * treadle_ctx_mourn() - fail collective receives that only a closed context could have sent to
+ * treadle_ctx_notify_death() - fail collective receives that wait for a closed context
  * @ctx:	all of its endpoints are closed, and still listed
  * @run:	of the caller
  *
@@ -464,19 +464,19 @@ static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx
  *
  * Context: may sleep.
  */
-void treadle_ctx_mourn(struct treadle_ctx *ctx, struct treadle_run *run)
+void treadle_ctx_notify_death(struct treadle_ctx *ctx, struct treadle_run *run)
 {
-	static atomic64_t mournings;
-	u64 this = atomic64_inc_return(&mournings);
+	static atomic64_t deaths;
+	u64 this = atomic64_inc_return(&deaths);
 	struct treadle_ep *other;
 	unsigned long port = 0;
 
 	for (; (other = treadle_ep_from(ctx->ports, &port)); port++) {
 		/* a dead endpoint is not notified; two calls at once may search a ring twice */
 		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
-		    may_await(other, ctx) && READ_ONCE(other->rx->mourned) != this) {
-			WRITE_ONCE(other->rx->mourned, this);
-			treadle_rx_mourn(other->rx, ctx, run);
+		    may_await(other, ctx) && READ_ONCE(other->rx->death_seen) != this) {
+			WRITE_ONCE(other->rx->death_seen, this);
+			treadle_rx_notify_death(other->rx, ctx, run);
 		}
 		treadle_ep_put(other);
 		cond_resched();

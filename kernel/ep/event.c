@@ -8,16 +8,16 @@
 #include "ep/endpoint.h"
 
 /* Event queues, held, with waiters that treadle_conn_unlock() wakes. Under treadle_conn_lock. */
-static LIST_HEAD(told);
+static LIST_HEAD(news);
 
 /**
- * treadle_event_tell() - queue an event at the event queue of an endpoint, if it has one
+ * treadle_event_queue() - queue an event at the event queue of an endpoint, if it has one
  * @ep:		the endpoint
  * @notice:	part of a connection, which the queue holds; not queued yet
  *
  * Context: under treadle_conn_lock, which must be dropped by treadle_conn_unlock().
  */
-void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
+void treadle_event_queue(struct treadle_ep *ep, struct treadle_notice *notice)
 {
 	struct treadle_eq *eq = ep->eq;
 
@@ -28,9 +28,9 @@ void treadle_event_tell(struct treadle_ep *ep, struct treadle_notice *notice)
 	list_add_tail(&notice->link, &eq->events);
 	if (!treadle_awaited(&eq->waitq)) /* barrier F (wait.h) */
 		return;
-	if (list_empty(&eq->told))
+	if (list_empty(&eq->news))
 		kref_get(&eq->obj.ref);
-	list_move_tail(&eq->told, &told);
+	list_move_tail(&eq->news, &news);
 }
 
 /**
@@ -47,10 +47,10 @@ void treadle_conn_unlock(void) __releases(&treadle_conn_lock)
 	struct treadle_eq *eq;
 	LIST_HEAD(mine);
 
-	list_splice_init(&told, &mine);
+	list_splice_init(&news, &mine);
 	while (!list_empty(&mine)) {
-		eq = list_first_entry(&mine, struct treadle_eq, told);
-		list_del_init(&eq->told);
+		eq = list_first_entry(&mine, struct treadle_eq, news);
+		list_del_init(&eq->news);
 		spin_unlock(&treadle_conn_lock);
 		treadle_wake(&eq->waitq, true);
 		treadle_obj_put(&eq->obj);
@@ -79,7 +79,7 @@ static void fill_event(struct treadle_event *ev, const struct treadle_notice *no
 {
 	struct treadle_conn *conn = notice->conn;
 	const struct treadle_end *asker = &conn->end[ASKER];
-	bool to_asker = notice == &asker->told || notice == &asker->shut;
+	bool to_asker = notice == &asker->result || notice == &asker->shut;
 	const u8 *data = NULL;
 
 	lockdep_assert_held(&treadle_conn_lock);
@@ -93,7 +93,7 @@ static void fill_event(struct treadle_event *ev, const struct treadle_notice *no
 	} else {
 		ev->context = conn->end[to_asker ? ASKER : ACCEPTER].ep->eq_context;
 	}
-	if (notice == &asker->told) {
+	if (notice == &asker->result) {
 		data = conn->answer;
 		ev->data_size = conn->answer_size;
 	}
@@ -245,7 +245,7 @@ int treadle_ioc_eq_create(struct treadle_ucmd *u)
 	if (!eq)
 		return -ENOMEM;
 	INIT_LIST_HEAD(&eq->events);
-	INIT_LIST_HEAD(&eq->told);
+	INIT_LIST_HEAD(&eq->news);
 	mutex_init(&eq->read_lock);
 	treadle_waitq_init(&eq->waitq);
 	ret = treadle_obj_init(u->ctx, &eq->obj, &eq_ops);

@@ -92,14 +92,14 @@ void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 }
 
 /**
- * treadle_iov_judge() - check a vector of buffers
+ * treadle_iov_validate() - check a vector of buffers
  * @iov:   the buffers, in kernel memory
  * @count: how many
  * @len:   what their lengths must add up to
  *
  * Return: 0, or -EINVAL: a buffer wraps around, or the sum is not @len.
  */
-int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len)
+int treadle_iov_validate(const struct treadle_iov *iov, unsigned int count, u64 len)
 {
 	u64 sum = 0, end;
 	unsigned int i;
@@ -222,11 +222,12 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
  */
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 {
-	const u32 told = TREADLE_F_COLLECTIVE | TREADLE_F_WORK;
+	const u32 collective = TREADLE_F_COLLECTIVE | TREADLE_F_WORK;
 	struct treadle_cntr *notify = cmd->notify;
 
 	if (cmd->d.opcode != TREADLE_OP_TSEND ||
-	    (cmd->d.flags & (told | TREADLE_F_FAILURE | TREADLE_F_COMPLETION)) != told) {
+	    (cmd->d.flags & (collective | TREADLE_F_FAILURE | TREADLE_F_COMPLETION)) !=
+		    collective) {
 		treadle_cmd_complete(cmd, why, run);
 		return;
 	}

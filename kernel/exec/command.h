@@ -66,7 +66,7 @@ enum treadle_recv_kind {
  * @min:	the receive ends when less is left
  * @parts:	parts that have not finished
  * @over:	takes no more messages; @error says why: 0 or -ECANCELED
- * @told:	the completion of the last part reports the end, too
+ * @end_reported:	the completion of the last part reports the end, too
  *
  * Each slot of the ring has one, and each command: neither taking a receive off the ring nor firing
  * one allocates.
@@ -91,7 +91,7 @@ struct treadle_recv {
 	u32 flags, parts;
 	s16 error;
 	u8 iov_count, space, kind;
-	bool over, told;
+	bool over, end_reported;
 };
 /* treadle_cmd.as_recv lies over the command's descriptor. */
 static_assert(sizeof(struct treadle_recv) <= sizeof(struct treadle_desc));
@@ -254,7 +254,7 @@ struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd);
 void treadle_cmd_fail_later(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cmd_free(struct treadle_cmd *cmd);
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);
-int treadle_iov_judge(const struct treadle_iov *iov, unsigned int count, u64 len);
+int treadle_iov_validate(const struct treadle_iov *iov, unsigned int count, u64 len);
 void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 			struct treadle_run *run);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
@@ -264,7 +264,7 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 
 /*
  * True: nothing is under way that @cmd might have to wait for (the common case). The acquiring
- * loads pair with flow_settle(): the caller sees what finished commands have written.
+ * loads pair with flow_update(): the caller sees what finished commands have written.
  */
 static __always_inline bool treadle_flow_idle(const struct treadle_cmd *cmd)
 {

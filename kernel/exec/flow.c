@@ -157,7 +157,7 @@ static bool is_fenced(const struct treadle_flow *flow)
  * must see what the finished commands have written: the releasing stores pair with its acquiring
  * loads.
  */
-static void flow_settle(struct treadle_ep *ep, struct treadle_flow *flow)
+static void flow_update(struct treadle_ep *ep, struct treadle_flow *flow)
 {
 	bool ordered =
 		flow->tracked[TREADLE_AWAITED] || flow->active || !list_empty(&flow->waiting);
@@ -198,7 +198,7 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 		} else {
 			cmd = NULL;
 			flow->active = false;
-			flow_settle(ep, flow);
+			flow_update(ep, flow);
 		}
 		spin_unlock(&ep->lock);
 		if (!cmd) {
@@ -255,7 +255,7 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 	flow = flow_find(ep, port); /* exists while something is counted in it */
 	flow->tracked[how]--;
 	flow_start(ep, flow, run);
-	flow_settle(ep, flow);
+	flow_update(ep, flow);
 	spin_unlock(&ep->lock);
 }
 
@@ -319,7 +319,7 @@ bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct 
 		flow->tracked[cmd->tracked]--;
 	flow->tracked[how]++;
 	cmd->tracked = how;
-	flow_settle(ep, flow);
+	flow_update(ep, flow);
 	spin_unlock(&ep->lock);
 	kfree(new);
 	return true;
@@ -399,7 +399,7 @@ struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_ru
 	if (flow) {
 		list_add_tail(&cmd->wait, &flow->waiting);
 		treadle_wait_add(&ep->waiting, cmd);
-		flow_settle(ep, flow);
+		flow_update(ep, flow);
 		cmd = NULL;
 	}
 	spin_unlock(&ep->lock);
@@ -426,7 +426,7 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 		flow = flow_find(ep, cmd->port);
 		wait_del(ep, cmd);
 		flow_start(ep, flow, run); /* it may have been a fence */
-		flow_settle(ep, flow);
+		flow_update(ep, flow);
 	}
 	spin_unlock(&ep->lock);
 	if (cmd)
@@ -473,7 +473,7 @@ static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *d
 		}
 		if (list_empty(&flow->waiting)) {
 			node = rb_next(node);
-			flow_settle(ep, flow);
+			flow_update(ep, flow);
 		}
 		flow = node ? flow_of(node) : NULL;
 	}

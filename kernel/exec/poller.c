@@ -113,18 +113,18 @@ int treadle_ioc_cell_create(struct treadle_ucmd *u)
 }
 
 /**
- * treadle_cell_judge() - is there a cell at an offset?
+ * treadle_cell_validate() - is there a cell at an offset?
  * @obj:    cells
  * @offset: in bytes
  *
  * Return: 0 or -EINVAL.
  */
-int treadle_cell_judge(const struct treadle_obj *obj, u64 offset)
+int treadle_cell_validate(const struct treadle_obj *obj, u64 offset)
 {
 	return offset % sizeof(u64) || offset >= cells_of(obj)->size ? -EINVAL : 0;
 }
 
-/* Index of the cell of a descriptor that treadle_cell_judge() has accepted. */
+/* Index of the cell of a descriptor that treadle_cell_validate() has accepted. */
 static u64 cell_index(const struct treadle_obj *obj, const struct treadle_desc *d)
 {
 	return array_index_nospec(d->threshold / sizeof(u64), cells_of(obj)->size / sizeof(u64));
@@ -143,7 +143,7 @@ static u64 cell_index(const struct treadle_obj *obj, const struct treadle_desc *
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d)
 {
 	lockdep_assert_held(&obj->ctx->poller.trigger.lock);
-	treadle_cell_tell(&cells_of(obj)->done[cell_index(obj, d)], d->value);
+	treadle_cell_done(&cells_of(obj)->done[cell_index(obj, d)], d->value);
 }
 
 /**

@@ -26,7 +26,7 @@ static u32 desc_slots(const struct treadle_desc *d)
 	return 1 + treadle_cmd_vecs(d);
 }
 
-static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
+static __always_inline int validate_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
 	u64 end;
@@ -43,7 +43,7 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 	if (d->iov_count == 1) {
 		if (check_add_overflow(d->addr, d->len, &end))
 			return -EINVAL;
-	} else if (d->addr || treadle_iov_judge(treadle_cmd_iov(cmd), d->iov_count, d->len)) {
+	} else if (d->addr || treadle_iov_validate(treadle_cmd_iov(cmd), d->iov_count, d->len)) {
 		return -EINVAL;
 	}
 	if (d->len > TREADLE_MAX_MSG && !op->receives)
@@ -54,7 +54,7 @@ static __always_inline int judge_buffers(struct treadle_cmd *cmd, const struct t
 }
 
 /* Check the fields of conditions, notification, repetition and F_STRICT. */
-static noinline int judge_cond(const struct treadle_desc *d)
+static noinline int validate_cond(const struct treadle_desc *d)
 {
 	const u32 repeats = TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK |
 			    TREADLE_F_COMPLETION | TREADLE_F_INJECT | TREADLE_F_COLLECTIVE |
@@ -79,12 +79,13 @@ static noinline int judge_cond(const struct treadle_desc *d)
 }
 
 /* Check the second line of the descriptor: fields that are not used are zero. */
-static __always_inline int judge_ext(const struct treadle_desc *d, const struct treadle_opdef *op)
+static __always_inline int validate_ext(const struct treadle_desc *d,
+					const struct treadle_opdef *op)
 {
 	const u32 conds = TREADLE_F_COND | TREADLE_F_NOTIFY | TREADLE_F_REPEAT | TREADLE_F_STRICT;
 
 	if (unlikely(d->flags & conds)) {
-		if (judge_cond(d))
+		if (validate_cond(d))
 			return -EINVAL;
 	} else if (!(d->flags & TREADLE_F_EXT)) {
 		return op->atomic ? -EINVAL : 0;
@@ -130,7 +131,7 @@ static int bind_cond(struct treadle_ctx *ctx, struct treadle_cmd *cmd)
 			return PTR_ERR(obj);
 		cmd->rest = obj;
 	}
-	return cell ? treadle_cell_judge(obj, cmd->d.threshold) : 0;
+	return cell ? treadle_cell_validate(obj, cmd->d.threshold) : 0;
 }
 
 /*
@@ -143,7 +144,7 @@ static bool overflows(const struct treadle_cq *cq, u32 room)
 }
 
 /* Accept a command, and bind what it names. cmd->ep is set, and held by the caller. */
-static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
+static __always_inline int validate(struct treadle_tx *tx, struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_opdef *op;
@@ -163,9 +164,9 @@ static __always_inline int judge(struct treadle_tx *tx, struct treadle_cmd *cmd)
 					TREADLE_F_CLAIM | TREADLE_F_DISCARD) ?
 			       -EOPNOTSUPP :
 			       -EINVAL;
-	error = judge_buffers(cmd, op);
+	error = validate_buffers(cmd, op);
 	if (!error)
-		error = judge_ext(d, op);
+		error = validate_ext(d, op);
 	if (error)
 		return error;
 	if (!op->needs_ep && !(d->flags & (TREADLE_F_COMPLETION | TREADLE_F_COLLECTIVE))) {
@@ -270,7 +271,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	if (!ret && unlikely(!tx->reserve) && treadle_tx_reserve(tx))
 		ret = cmd->d.flags & TREADLE_F_MORE ? -EAGAIN : -ENOMEM;
 	if (!ret)
-		ret = judge(tx, cmd);
+		ret = validate(tx, cmd);
 	if (!ret && cmd->cond)
 		ret = arm(cmd, run);
 	else if (!ret)

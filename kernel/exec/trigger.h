@@ -58,7 +58,7 @@ u64 treadle_cull_all(struct treadle_ctx *ctx, const struct treadle_cull *cull,
 /* poller.c */
 void treadle_poller_init(struct treadle_ctx *ctx);
 void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run);
-int treadle_cell_judge(const struct treadle_obj *obj, u64 offset);
+int treadle_cell_validate(const struct treadle_obj *obj, u64 offset);
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d);
 u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d);
 

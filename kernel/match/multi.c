@@ -92,13 +92,13 @@ static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 		 * The end is no message: it is always reported, unless a part did so, and not
 		 * counted.
 		 */
-		if (multi->told)
+		if (multi->end_reported)
 			multi->flags &= ~TREADLE_F_COMPLETION;
 		else if (!(multi->flags & TREADLE_F_WORK))
 			multi->flags |= TREADLE_F_COMPLETION;
 		multi->flags |= TREADLE_F_WORK;
 	}
-	treadle_rx_tell(multi, ep, multi->error, run);
+	treadle_rx_notify(multi, ep, multi->error, run);
 }
 
 /* A part has finished, or was never received. Whichever is the last ends @multi. */
@@ -141,23 +141,23 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 	 * An endpoint without a completion queue can't report the end: multi_end() finds one that
 	 * can.
 	 */
-	if (multi->over && multi->parts == 1 && !multi->error && !multi->told && msg->to->rx_cq &&
-	    !READ_ONCE(msg->to->dead)) {
-		multi->told = true;
+	if (multi->over && multi->parts == 1 && !multi->error && !multi->end_reported &&
+	    msg->to->rx_cq && !READ_ONCE(msg->to->dead)) {
+		multi->end_reported = true;
 		part->flags |= TREADLE_F_MULTI_RECV;
 		if (!(part->flags & TREADLE_F_WORK))
 			part->flags |= TREADLE_F_COMPLETION;
 	}
 	spin_unlock(&multi->rx->lock);
-	if (treadle_recv_tell(part, msg->to, msg, error, run)) {
+	if (treadle_recv_notify(part, msg->to, msg, error, run)) {
 		if (!error)
 			count_part(multi, msg->len, run);
 		multi_put(multi, msg->to, run);
 		return true;
 	}
-	/* the end is still to be reported; multi_end() reads ->told only once this part is put */
+	/* the end is still to be reported; multi_end() reads ->end_reported only once this part is put */
 	if (part->flags & TREADLE_F_MULTI_RECV)
-		multi->told = false;
+		multi->end_reported = false;
 	treadle_multi_put_back(msg, run);
 	return false;
 }
@@ -213,7 +213,7 @@ bool treadle_multi_cancel(struct treadle_recv *multi, int error)
 	lockdep_assert_held(&multi->rx->lock);
 	multi->over = true;
 	multi->error = error;
-	multi->told = !error;
+	multi->end_reported = !error;
 	return !multi->parts;
 }
 
@@ -226,6 +226,6 @@ bool treadle_multi_cancel(struct treadle_recv *multi, int error)
 void treadle_multi_uncancel(struct treadle_recv *multi)
 {
 	lockdep_assert_held(&multi->rx->lock);
-	multi->over = multi->told = false;
+	multi->over = multi->end_reported = false;
 	multi->error = 0;
 }

@@ -137,10 +137,10 @@ static int unclaim(struct treadle_rx *rx, struct treadle_msg *msg, struct unclai
 }
 
 /* Report that @msg was claimed, or undo the claim. */
-static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_msg *msg,
+static void notify_claim(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_msg *msg,
 			 struct unclaimed *was, struct treadle_run *run)
 {
-	bool told = treadle_recv_tell(recv, ep, msg, 0, run);
+	bool notified = treadle_recv_notify(recv, ep, msg, 0, run);
 	struct treadle_rx *rx = ep->rx;
 	int ret = 0;
 
@@ -149,12 +149,12 @@ static void tell_claimed(struct treadle_recv *recv, struct treadle_ep *ep, struc
 	 * A message without a receive is still claimed, or has failed: closing takes rx->lock
 	 * after it has set dead, and then fails claimed messages.
 	 */
-	if (!told && !msg->recv && !READ_ONCE(msg->to->dead))
+	if (!notified && !msg->recv && !READ_ONCE(msg->to->dead))
 		ret = unclaim(rx, msg, was, run);
 	else
 		treadle_match_unmark(&was->place);
 	spin_unlock(&rx->lock);
-	if (!told)
+	if (!notified)
 		treadle_recv_free(recv);
 	if (ret) {
 		treadle_cmd_complete(msg->cmd, ret, run);
@@ -211,7 +211,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 	} else {
 		recv->one.len = U64_MAX; /* so that the completion has the length of the message */
 		if (what == (TREADLE_F_PEEK | TREADLE_F_CLAIM))
-			tell_claimed(recv, ep, msg, &was, run);
+			notify_claim(recv, ep, msg, &was, run);
 		else
 			treadle_recv_complete(recv, ep, msg, 0, run);
 	}

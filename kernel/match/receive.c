@@ -56,7 +56,7 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 		recv->min = d->data;
 		recv->parts = 0;
 		recv->error = 0;
-		recv->over = recv->told = false;
+		recv->over = recv->end_reported = false;
 	}
 	recv->m.node.tag = d->tag;
 	recv->m.node.src = TREADLE_SRC_ANY;
@@ -399,7 +399,7 @@ struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg 
 /* --- the ring ----------------------------------------------------------------------------- */
 
 /* Validate a descriptor that is not a plain receive: it has to be a multi-receive. */
-static noinline int judge_multi(const struct treadle_desc *d)
+static noinline int validate_multi(const struct treadle_desc *d)
 {
 	u64 end;
 
@@ -414,13 +414,14 @@ static noinline int judge_multi(const struct treadle_desc *d)
  * Validate the descriptor of a receive. The length is not limited: a buffer may be longer than any
  * message.
  */
-static __always_inline int judge_recv(const struct treadle_desc *d, const struct treadle_iov *iov)
+static __always_inline int validate_recv(const struct treadle_desc *d,
+					 const struct treadle_iov *iov)
 {
 	u64 end;
 
 	if ((d->opcode != TREADLE_OP_RECV && d->opcode != TREADLE_OP_TRECV) || d->reserved0 ||
 	    (d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d->data)
-		return judge_multi(d);
+		return validate_multi(d);
 	if ((d->opcode == TREADLE_OP_RECV && (d->tag || d->ignore)) ||
 	    d->iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
@@ -429,7 +430,7 @@ static __always_inline int judge_recv(const struct treadle_desc *d, const struct
 	if (d->iov_count == 1) {
 		if (check_add_overflow(d->addr, d->len, &end))
 			return -EINVAL;
-	} else if (d->addr || treadle_iov_judge(iov, d->iov_count, d->len)) {
+	} else if (d->addr || treadle_iov_validate(iov, d->iov_count, d->len)) {
 		return -EINVAL;
 	}
 	return 0;
@@ -467,7 +468,7 @@ static __always_inline struct treadle_recv *take_one(struct treadle_rx *rx, u32 
 	ring->head++;
 	recv->cmd = NULL;
 	recv->ext = ext;
-	*error = judge_recv(&d, ext ? ext->iov : NULL);
+	*error = validate_recv(&d, ext ? ext->iov : NULL);
 	d.flags &= TREADLE_F_COMPLETION | TREADLE_F_MULTI_RECV;
 	recv_set(recv, &d);
 	if (unlikely(d.peer != TREADLE_ADDR_ANY))
@@ -660,7 +661,7 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		treadle_ep_get(ep);
 		spin_unlock(&rx->lock);
 		if (error)
-			treadle_rx_tell(recv, ep, error, run);
+			treadle_rx_notify(recv, ep, error, run);
 		treadle_ep_put(ep);
 		treadle_rx_grow(rx, TREADLE_PLAIN, run);
 		treadle_rx_grow(rx, TREADLE_TAGGED, run);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * treadle: matching receives with messages (rx.c, receive.c, multi.c, op_peek.c, withdraw.c,
- * told.c, msg.c)
+ * recv_complete.c, msg.c)
  */
 #ifndef TREADLE_RECEIVE_H
 #define TREADLE_RECEIVE_H
@@ -29,7 +29,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  *		the claim
  * @slots:	one for each slot of the ring; @free: list of the unused ones
  * @seq:	sequence number of the next receive
- * @mourned:	number of the last treadle_ctx_mourn() that has looked here (without @lock)
+ * @death_seen:	number of the last treadle_ctx_notify_death() that has looked here (without @lock)
  * @returned:	counts messages that were given back to their place, which a search may have passed
  * @feeding:	receives that have not been compared with all waiting messages yet, by m.wild; they
  *		are older than those in the ring
@@ -59,7 +59,7 @@ struct treadle_rx {
 	struct treadle_recv *free;
 	struct list_head feeding;
 	struct treadle_match_place at;
-	u64 seq, mourned, returned;
+	u64 seq, death_seen, returned;
 	struct list_head eps, *queued, named;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max, flushing;
@@ -150,14 +150,15 @@ bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
 
 /* withdraw.c */
-void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
-		     struct treadle_run *run);
+void treadle_rx_notify(struct treadle_recv *recv, struct treadle_ep *ep, int error,
+		       struct treadle_run *run);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
-void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
-			struct treadle_run *run);
+void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
+			      struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
-void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run);
+void treadle_rx_notify_death(struct treadle_rx *rx, struct treadle_ctx *ctx,
+			     struct treadle_run *run);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		      struct treadle_run *run);
 void treadle_rx_flushed(struct treadle_rx *rx);
@@ -202,10 +203,10 @@ static inline bool treadle_msg_is_late(const struct treadle_msg *m, const struct
 	       !treadle_msg_is_lossy(m);
 }
 
-/* told.c */
+/* recv_complete.c */
 int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe);
-bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
-		       const struct treadle_msg *msg, int error, struct treadle_run *run);
+bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
+			 const struct treadle_msg *msg, int error, struct treadle_run *run);
 void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 			   const struct treadle_msg *msg, int error, struct treadle_run *run);
 

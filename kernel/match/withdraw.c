@@ -30,13 +30,13 @@ static struct treadle_ep *rx_open_ep(struct treadle_rx *rx)
  * The endpoint that reports @recv in place of another: @own, which has armed it, or an open one of
  * its ring. Held, or NULL.
  */
-static struct treadle_ep *teller(struct treadle_recv *recv, struct treadle_ep *own)
+static struct treadle_ep *notifier_of(struct treadle_recv *recv, struct treadle_ep *own)
 {
 	return own ? treadle_ep_get(own) : rx_open_ep(recv->rx);
 }
 
 /**
- * treadle_rx_tell - complete a receive that has no message
+ * treadle_rx_notify - complete a receive that has no message
  * @recv:	the receive; consumed
  * @ep:	the endpoint that should report it, held by the caller
  * @error:	with which it completes
@@ -48,15 +48,15 @@ static struct treadle_ep *teller(struct treadle_recv *recv, struct treadle_ep *o
  *
  * Context: No spinlock held. Takes rx->lock, cq->lock.
  */
-void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error,
-		     struct treadle_run *run)
+void treadle_rx_notify(struct treadle_recv *recv, struct treadle_ep *ep, int error,
+		       struct treadle_run *run)
 {
 	/* the command of @recv holds it until @recv is reported */
 	struct treadle_ep *own = recv->cmd ? recv->cmd->ep : NULL, *by = NULL;
-	bool told = false;
+	bool notified = false;
 
 	if (!ep->rx_cq)
-		by = teller(recv, own);
+		by = notifier_of(recv, own);
 	if (by && !by->rx_cq) { /* no endpoint has one */
 		treadle_ep_put(by);
 		by = NULL;
@@ -64,14 +64,14 @@ void treadle_rx_tell(struct treadle_recv *recv, struct treadle_ep *ep, int error
 	if (!by)
 		by = treadle_ep_get(ep);
 	/* ends, as a dead endpoint stays dead */
-	while (by && !told && !(own && READ_ONCE(own->dead))) {
-		told = !READ_ONCE(by->dead) && treadle_recv_tell(recv, by, NULL, error, run);
+	while (by && !notified && !(own && READ_ONCE(own->dead))) {
+		notified = !READ_ONCE(by->dead) && treadle_recv_notify(recv, by, NULL, error, run);
 		treadle_ep_put(by);
-		by = told ? NULL : teller(recv, own);
+		by = notified ? NULL : notifier_of(recv, own);
 	}
 	if (by)
 		treadle_ep_put(by);
-	if (!told)
+	if (!notified)
 		treadle_recv_free(recv);
 }
 
@@ -170,7 +170,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 		by = treadle_ep_get(recv->cmd && recv->cmd->ep->rx_cq ? recv->cmd->ep : ep);
 	spin_unlock(&rx->lock);
 	if (by) {
-		treadle_rx_tell(recv, by, -ECANCELED, run);
+		treadle_rx_notify(recv, by, -ECANCELED, run);
 		treadle_ep_put(by);
 	}
 	return recv;
@@ -236,7 +236,7 @@ void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++)
 			if (canceled[i] &&
-			    !treadle_recv_tell(canceled[i], ep, NULL, -ECANCELED, run))
+			    !treadle_recv_notify(canceled[i], ep, NULL, -ECANCELED, run))
 				treadle_rx_put_back(rx, canceled[i], run);
 		treadle_run_let_go(run);
 		cond_resched();
@@ -320,7 +320,7 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u
 }
 
 /**
- * treadle_rx_bereave - fail the collective receives of a ring that wait for a port
+ * treadle_rx_fail_awaiting - fail the collective receives of a ring that wait for a port
  * @rx:	the ring
  * @port:	port from which no message comes any more
  * @seq:	NULL, or the only receive to fail
@@ -332,8 +332,8 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u
  *
  * Context: May sleep. Takes rx->lock.
  */
-void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
-			struct treadle_run *run)
+void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
+			      struct treadle_run *run)
 {
 	struct treadle_recv *failed[FAIL_BATCH];
 	u64 end = U64_MAX;
@@ -356,14 +356,15 @@ void treadle_rx_bereave(struct treadle_rx *rx, u32 port, const u64 *seq, int err
 }
 
 /**
- * treadle_rx_mourn - fail the collective receives of a ring that wait for an endpoint of a context
+ * treadle_rx_notify_death - fail the collective receives of a ring that wait for a context
  * @rx:	the ring
  * @ctx:	the context, which ends; its endpoints are closed and still listed
  * @run:	takes what the counters fire
  *
  * Context: May sleep. Takes rx->lock.
  */
-void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct treadle_run *run)
+void treadle_rx_notify_death(struct treadle_rx *rx, struct treadle_ctx *ctx,
+			     struct treadle_run *run)
 {
 	struct treadle_armed *a;
 	struct treadle_ep *from;
@@ -383,7 +384,7 @@ void treadle_rx_mourn(struct treadle_rx *rx, struct treadle_ctx *ctx, struct tre
 		 * already.
 		 */
 		if (from && from->obj.ctx == ctx)
-			treadle_rx_bereave(rx, port, NULL, -ECONNRESET, run);
+			treadle_rx_fail_awaiting(rx, port, NULL, -ECONNRESET, run);
 		if (from)
 			treadle_ep_put(from);
 		cond_resched();

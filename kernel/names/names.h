@@ -17,7 +17,7 @@ void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_ad
 int treadle_ep_list(struct treadle_ep *ep);
 void treadle_ep_unlist(struct treadle_ep *ep);
 struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *port);
-int treadle_conn_judge(const struct treadle_ep *ep, bool armed);
+int treadle_conn_may_send(const struct treadle_ep *ep, bool armed);
 struct treadle_ep *treadle_conn_peer(struct treadle_ep *from);
 
 struct treadle_av_name;

@@ -206,14 +206,14 @@ struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *p
 /* --- the data path --------------------------------------------------------------------------- */
 
 /**
- * treadle_conn_judge() - may a MSG endpoint send? For the doorbell
+ * treadle_conn_may_send() - may a MSG endpoint send? For the doorbell
  * @ep:		the endpoint
  * @armed:	the command waits for a condition, and so may come before the connection
  *
  * Context: any.
  * Return: 0, -ESHUTDOWN: the connection is over, or -ENOTCONN.
  */
-int treadle_conn_judge(const struct treadle_ep *ep, bool armed)
+int treadle_conn_may_send(const struct treadle_ep *ep, bool armed)
 {
 	if (READ_ONCE(ep->severed))
 		return -ESHUTDOWN;

@@ -84,7 +84,7 @@ static noinline void put_back(struct treadle_msg *msg, struct treadle_run *run)
 }
 
 /* The error that the sender gets for an error of the receiver: none for a datagram. */
-static int told(const struct treadle_msg *msg, int error)
+static int sender_error(const struct treadle_msg *msg, int error)
 {
 	return msg->to->type == TREADLE_EP_DGRAM ? 0 : error;
 }
@@ -93,7 +93,7 @@ static int told(const struct treadle_msg *msg, int error)
  * A message was lent, and its delivery has ended. Not @received: give it back to the matcher, and
  * return true. Else its place is released.
  */
-static noinline bool settle(struct treadle_msg *msg, bool received, struct treadle_run *run)
+static noinline bool return_lent(struct treadle_msg *msg, bool received, struct treadle_run *run)
 {
 	struct treadle_rx *rx = msg->to->rx;
 	bool keep;
@@ -133,15 +133,15 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
 		received = treadle_multi_finish(msg, dst_error, run);
-	else if (likely(treadle_recv_tell(msg->recv, msg->to, msg, dst_error, run)))
+	else if (likely(treadle_recv_notify(msg->recv, msg->to, msg, dst_error, run)))
 		received = true;
 	else
 		put_back(msg, run); /* msg->to has closed just now */
 	if (unlikely(!received) && !src_error)
-		src_error = told(msg, -ECONNRESET);
+		src_error = sender_error(msg, -ECONNRESET);
 	if (cmd)
 		treadle_cmd_complete(cmd, src_error, run);
-	else if (unlikely(msg->lent) && settle(msg, received, run))
+	else if (unlikely(msg->lent) && return_lent(msg, received, run))
 		return;
 	if (msg->heap)
 		treadle_msg_put(msg);
@@ -191,8 +191,8 @@ static noinline void no_part(struct treadle_msg *msg, struct treadle_run *run)
 	}
 	treadle_multi_uncut(msg, msg->recv, run);
 	if (cmd)
-		treadle_cmd_complete(cmd, told(msg, -ENOMEM), run);
-	else if (msg->lent && settle(msg, false, run))
+		treadle_cmd_complete(cmd, sender_error(msg, -ENOMEM), run);
+	else if (msg->lent && return_lent(msg, false, run))
 		return;
 	if (msg->heap)
 		treadle_msg_put(msg);
@@ -215,13 +215,13 @@ static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side
 		if (side == TREADLE_SRC)
 			finish(msg, treadle_ep_error(msg->cmd->ep), -ECONNRESET, run);
 		else
-			finish(msg, told(msg, -ECONNRESET), -ECANCELED, run);
+			finish(msg, sender_error(msg, -ECONNRESET), -ECANCELED, run);
 		break;
 	default:
 		if (side == TREADLE_SRC)
 			finish(msg, ret, 0, run);
 		else
-			finish(msg, told(msg, -EIO), ret, run);
+			finish(msg, sender_error(msg, -EIO), ret, run);
 	}
 }
 

@@ -85,28 +85,28 @@ static bool op_fits(const struct treadle_desc *d)
 }
 
 /* Validate one of the vectors of a fetch: as long as the command. */
-static noinline int judge_vector(const struct treadle_cmd *cmd, int which)
+static noinline int validate_vector(const struct treadle_cmd *cmd, int which)
 {
 	const struct treadle_iov *iov;
 	struct treadle_iov one;
 	unsigned int count;
 
 	iov = treadle_cmd_fetch(cmd, which, &one, &count);
-	return treadle_iov_judge(iov, count, cmd->d.len);
+	return treadle_iov_validate(iov, count, cmd->d.len);
 }
 
 /* Validate the buffers for results (0) or to compare with (1): as long as the command. */
-static __always_inline int judge_fetch(const struct treadle_cmd *cmd, int which)
+static __always_inline int validate_fetch(const struct treadle_cmd *cmd, int which)
 {
 	const struct treadle_desc *d = &cmd->d;
 	u64 end;
 
 	if (unlikely(d->fetch_iov_count > 1))
-		return judge_vector(cmd, which);
+		return validate_vector(cmd, which);
 	return check_add_overflow(which ? d->compare : d->result, d->len, &end) ? -EINVAL : 0;
 }
 
-static noinline int judge_ranges(const struct treadle_cmd *cmd, u32 size)
+static noinline int validate_ranges(const struct treadle_cmd *cmd, u32 size)
 {
 	const struct treadle_rma_iov *range;
 	struct treadle_rma_iov one;
@@ -123,10 +123,10 @@ static noinline int judge_ranges(const struct treadle_cmd *cmd, u32 size)
  * Validate that remote ranges have whole elements, so that none is in two of them. @size is a
  * power of 2.
  */
-static __always_inline int judge_elements(const struct treadle_cmd *cmd, u32 size)
+static __always_inline int validate_elements(const struct treadle_cmd *cmd, u32 size)
 {
 	if (unlikely(cmd->d.rma_iov_count > 1))
-		return judge_ranges(cmd, size);
+		return validate_ranges(cmd, size);
 	return cmd->d.len & (size - 1) ? -EINVAL : 0;
 }
 
@@ -163,11 +163,11 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 	    (d->peer || d->remote_key || d->rma_iov_count > 1 || (d->flags & TREADLE_F_FENCE) ||
 	     check_add_overflow(d->remote_addr, d->len, &end)))
 		return -EINVAL;
-	ret = treadle_rma_judge(cmd) ?: judge_elements(cmd, treadle_type_size(d->datatype));
+	ret = treadle_rma_validate(cmd) ?: validate_elements(cmd, treadle_type_size(d->datatype));
 	if (!ret && fetches)
-		ret = judge_fetch(cmd, 0);
+		ret = validate_fetch(cmd, 0);
 	if (!ret && compares)
-		ret = judge_fetch(cmd, 1);
+		ret = validate_fetch(cmd, 1);
 	if (ret || !(d->flags & TREADLE_F_LOCAL))
 		return ret ?: treadle_rma_route(cmd);
 	cmd->route = 0;
@@ -387,7 +387,7 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 	if (d->opcode == TREADLE_OP_ATOMIC || likely(treadle_own_put(d->result, value, d->len)))
 		return TREADLE_DONE;
 	cmd->d.data = value;
-	return TREADLE_OWED;
+	return TREADLE_RESULT_DUE;
 }
 
 /*
@@ -469,7 +469,7 @@ static bool open_here(struct treadle_rma *rma, struct treadle_cmd *cmd)
  * The result could not be written at once: deliver it the long way, as if it had been computed
  * there.
  */
-static void owe(struct treadle_rma *rma, struct treadle_run *run)
+static void deliver_result_later(struct treadle_rma *rma, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = rma->cmd;
 
@@ -487,12 +487,12 @@ static void owe(struct treadle_rma *rma, struct treadle_run *run)
 }
 
 /* Deliver the result of a step that could not. */
-static noinline void atomic_owed(struct treadle_cmd *cmd, struct treadle_run *run)
+static noinline void atomic_result(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_rma rma TREADLE_UNSET;
 
 	if (open_here(&rma, cmd))
-		owe(&rma, run);
+		deliver_result_later(&rma, run);
 }
 
 /* Execute an atomic the long way. */
@@ -517,8 +517,8 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
 		done = modify_step(cmd, rma.to, rma.at[0].addr, NULL, run->own);
 	if (done == TREADLE_DONE)
 		treadle_rma_finish(&rma, 0, run);
-	else if (done == TREADLE_OWED)
-		owe(&rma, run);
+	else if (done == TREADLE_RESULT_DUE)
+		deliver_result_later(&rma, run);
 	else
 		atomic_go(&rma, run);
 }
@@ -538,8 +538,8 @@ TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_ru
 		done = treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run);
 	if (likely(done == TREADLE_DONE))
 		treadle_cmd_complete(cmd, 0, run);
-	else if (done == TREADLE_OWED)
-		atomic_owed(cmd, run);
+	else if (done == TREADLE_RESULT_DUE)
+		atomic_result(cmd, run);
 	else
 		atomic_slowly(cmd, run);
 }

@@ -48,7 +48,7 @@ TREADLE_HOT int treadle_route(struct treadle_cmd *cmd)
 {
 	if (unlikely(cmd->ep->type == TREADLE_EP_MSG)) {
 		cmd->route = cmd->port = 0;
-		return treadle_conn_judge(cmd->ep, cmd->d.flags & TREADLE_F_COND);
+		return treadle_conn_may_send(cmd->ep, cmd->d.flags & TREADLE_F_COND);
 	}
 	if (!cmd->ep->av)
 		return -EDESTADDRREQ;
@@ -144,7 +144,7 @@ static bool is_rung_for(const struct treadle_rx *rx, const struct treadle_msg *m
 TREADLE_HOT static void msg_send(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_rx *rx = msg->to->rx;
-	struct treadle_cmd *told = NULL;
+	struct treadle_cmd *sent = NULL;
 	bool ready = false;
 	int ret, looks = 0;
 	u8 space;
@@ -181,11 +181,11 @@ again:
 	 * order. The command stays with the message then, and treadle_msg_park() or
 	 * deliver_parts() fails it here: it may be on the stack, so no worker may get it.
 	 */
-	if (told && unlikely(READ_ONCE(told->ep->closed)) &&
-	    (!msg->recv || treadle_msg_is_late(msg, told->ep)))
-		told = NULL;
+	if (sent && unlikely(READ_ONCE(sent->ep->closed)) &&
+	    (!msg->recv || treadle_msg_is_late(msg, sent->ep)))
+		sent = NULL;
 	if (msg->recv) {
-		if (told) {
+		if (sent) {
 			/* copied already: the send completes, whatever becomes of the delivery */
 			msg->cmd = NULL;
 			msg->lent = treadle_rx_lends(msg->recv, msg);
@@ -201,8 +201,8 @@ again:
 			msg->done = 0;
 		}
 		treadle_deliver(msg, run);
-		if (told)
-			treadle_cmd_complete(told, 0, run);
+		if (sent)
+			treadle_cmd_complete(sent, 0, run);
 		return;
 	}
 	if (!ready) {
@@ -212,21 +212,21 @@ again:
 			return;
 		ready = true;
 		if (msg->payload && !(msg->cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE))
-			told = msg->cmd;
+			sent = msg->cmd;
 		goto again;
 	}
-	if (told)
+	if (sent)
 		msg->cmd = NULL;
 	space = msg->space;
 	ret = treadle_msg_keep(rx, msg);
 	spin_unlock(&rx->lock);
 	if (!ret) { /* @msg may be freed already */
 		treadle_rx_grow(rx, space, run);
-		if (told)
-			treadle_cmd_complete(told, 0, run);
+		if (sent)
+			treadle_cmd_complete(sent, 0, run);
 		return;
 	}
-	treadle_cmd_complete(told ?: msg->cmd, treadle_msg_is_lossy(msg) ? 0 : ret, run);
+	treadle_cmd_complete(sent ?: msg->cmd, treadle_msg_is_lossy(msg) ? 0 : ret, run);
 	treadle_msg_put(msg);
 }
 
@@ -386,7 +386,7 @@ static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadl
 	if (from)
 		treadle_ep_put(from);
 	if (error)
-		treadle_rx_bereave(ep->rx, port, &seq, error, run);
+		treadle_rx_fail_awaiting(ep->rx, port, &seq, error, run);
 }
 
 /**

@@ -14,7 +14,7 @@
 /* --- validation ------------------------------------------------------------------------- */
 
 /**
- * treadle_rma_judge_ranges - validate a vector of remote ranges
+ * treadle_rma_validate_ranges - validate a vector of remote ranges
  * @cmd:	the command
  *
  * Together they are as long as the command. A range that wraps is not refused here: no region has
@@ -23,7 +23,7 @@
  * Context: any.
  * Return: 0, or -EINVAL.
  */
-int treadle_rma_judge_ranges(const struct treadle_cmd *cmd)
+int treadle_rma_validate_ranges(const struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	const struct treadle_rma_iov *range;
@@ -85,7 +85,7 @@ int treadle_rma_prep(struct treadle_cmd *cmd)
 
 	if (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data)
 		return -EINVAL;
-	ret = treadle_rma_judge(cmd) ?: treadle_rma_route(cmd);
+	ret = treadle_rma_validate(cmd) ?: treadle_rma_route(cmd);
 	if (ret)
 		return ret;
 	/* an armed command is refused when it fires: treadle_rma_open() */
@@ -229,7 +229,7 @@ static u64 region_len(const struct treadle_rma *rma, unsigned int i)
  * Notify the target (FI_RMA_EVENT, FI_REMOTE_CQ_DATA), before the initiator is. Returns 0, or
  * -ENOMEM: its completion could not be written.
  */
-static int tell_target(const struct treadle_rma *rma, struct treadle_run *run)
+static int notify_target(const struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &rma->cmd->d;
 	struct treadle_ep *to = rma->to;
@@ -277,9 +277,9 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	unsigned int i;
 
 	if (!error)
-		error = tell_target(rma, run);
+		error = notify_target(rma, run);
 	else if (rma->modified)
-		tell_target(rma, run); /* an atomic: no data, so this can't fail */
+		notify_target(rma, run); /* an atomic: no data, so this can't fail */
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);
 	treadle_ep_put(rma->to);

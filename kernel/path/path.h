@@ -51,7 +51,7 @@ struct treadle_rma {
 /* op_rma.c, and its parts that atomics share */
 int treadle_rma_prep(struct treadle_cmd *cmd);
 void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run);
-int treadle_rma_judge_ranges(const struct treadle_cmd *cmd);
+int treadle_rma_validate_ranges(const struct treadle_cmd *cmd);
 int treadle_rma_route(struct treadle_cmd *cmd);
 bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
 		      struct treadle_run *run);
@@ -70,15 +70,15 @@ int treadle_rma_alive(const struct treadle_rma *rma);
  * OWED: the target's memory is modified, but the fetched value, in cmd->d.data, is not delivered
  * yet.
  */
-enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_OWED };
+enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_RESULT_DUE };
 typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct treadle_ep *to,
 					  u64 at, const struct treadle_mr *mr,
 					  const struct treadle_ctx *own);
 
 /* Remote ranges together are as long as the command; a single one has no length of its own. */
-static __always_inline int treadle_rma_judge(const struct treadle_cmd *cmd)
+static __always_inline int treadle_rma_validate(const struct treadle_cmd *cmd)
 {
-	return unlikely(cmd->d.rma_iov_count > 1) ? treadle_rma_judge_ranges(cmd) : 0;
+	return unlikely(cmd->d.rma_iov_count > 1) ? treadle_rma_validate_ranges(cmd) : 0;
 }
 
 /* op_atomic.c */

@@ -45,8 +45,8 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
  * Set the source of a message or write: its name, or what FI_SOURCE_ERR asks for. cqe->flags is
  * set.
  */
-static __always_inline void tell_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
-					u16 port)
+static __always_inline void report_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
+					  u16 port)
 {
 	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
 		return;
@@ -66,7 +66,7 @@ static __always_inline void tell_source(struct treadle_cqe *cqe, const struct tr
  */
 int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
 {
-	tell_source(cqe, ep, port);
+	report_source(cqe, ep, port);
 	return treadle_cq_keep(ep->rx_cq, &ep->dead, cqe, NULL, NULL) == TREADLE_CQ_NOMEM ?
 		       -ENOMEM :
 		       0;
@@ -104,7 +104,7 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		flags |= TREADLE_CQ_MULTI_RECV;
 	cqe->flags = flags;
 	if (likely(msg))
-		tell_source(cqe, ep, msg->port);
+		report_source(cqe, ep, msg->port);
 }
 
 /* Bytes that a receive counts. A peek or a discard receives nothing. */
@@ -122,7 +122,7 @@ static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *
 }
 
 /**
- * treadle_recv_tell - report a receive that has finished
+ * treadle_recv_notify - report a receive that has finished
  * @recv:	the receive; freed, kept by the completion queue, or armed again
  * @ep:	the endpoint that reports it, held by the caller
  * @msg:	the message, or NULL: canceled, a bad descriptor, the end of a multi-receive
@@ -135,9 +135,9 @@ static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *
  * Context: No spinlock held. Takes cq->lock; rx->lock, when it frees the receive.
  * Return: false if @ep is closed: nothing was done, and @recv is still the caller's.
  */
-TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep *ep,
-				   const struct treadle_msg *msg, int error,
-				   struct treadle_run *run)
+TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
+				     const struct treadle_msg *msg, int error,
+				     struct treadle_run *run)
 {
 	u32 flags = recv->flags;
 	struct treadle_cntr *notify = NULL, *cntr = NULL;
@@ -186,8 +186,8 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
  * treadle_recv_complete - report a receive, or free it if its endpoint is closed
  * @recv:	the receive; consumed
  * @ep:	the endpoint that it belongs to, held by the caller
- * @msg:	as for treadle_recv_tell()
- * @error:	as for treadle_recv_tell()
+ * @msg:	as for treadle_recv_notify()
+ * @error:	as for treadle_recv_notify()
  * @run:	takes what the counters fire
  *
  * Context: No spinlock held. Takes cq->lock, rx->lock.
@@ -195,6 +195,6 @@ TREADLE_HOT bool treadle_recv_tell(struct treadle_recv *recv, struct treadle_ep 
 void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,
 			   const struct treadle_msg *msg, int error, struct treadle_run *run)
 {
-	if (!treadle_recv_tell(recv, ep, msg, error, run))
+	if (!treadle_recv_notify(recv, ep, msg, error, run))
 		treadle_recv_free(recv);
 }

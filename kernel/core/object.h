@@ -103,8 +103,8 @@ struct treadle_ctx {
  * @type:	the type
  * @hide:	make the object unfindable for peers: it is destroyed, or not published after all.
  *		May sleep
- * @stop:	end all activity in the object, waiting commands too: it is destroyed, or its context
- *		ends; it is hidden already. May sleep
+ * @stop:	end all activity in the object, waiting commands too: it is destroyed, or its
+ *		context ends; it is hidden already. May sleep
  * @free:	the last reference is gone: release what the object has. The caller frees the memory
  *		of the object itself, after an RCU grace period. May sleep
  * @area:	the pages of a region for mmap(2), or NULL

@@ -76,7 +76,7 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 	set_active_memcg(old);
 	treadle_pool_leave(ctx);
 	smp_store_release(&ctx->over, true);
-	/* ->over before the check for waiters; pairs with ctx_end(), queued before it reads ->over */
+	/* ->over before the check for waiters; pairs with ctx_end(), queued before it reads */
 	smp_mb();
 	wake_up_var(&ctx->over); /* uses the address only: the context may be freed already */
 }

@@ -335,7 +335,7 @@ fail_cache:
 
 static void __exit treadle_exit(void)
 {
-	/* No context is left, as each holds the module; but its last work may not have returned yet. */
+	/* No context is left, as each holds the module; but its last work may not be over. */
 	treadle_device_exit();
 	treadle_pm_exit();
 	treadle_pool_exit();

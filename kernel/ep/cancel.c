@@ -11,7 +11,7 @@ static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct
 		return true;
 	if (sides == TREADLE_CANCEL_RX)
 		return false;
-	/* in the order in which a send goes on, so that none is missed: from its flow to the peer */
+	/* in the order in which a send goes on, so that none is missed: flow, then peer */
 	if (treadle_flow_cancel(ep, context, run))
 		return true;
 	treadle_ep_withdraw(ep, &context, -ECANCELED, 1, &n, run);

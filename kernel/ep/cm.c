@@ -282,7 +282,7 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		ret = 0;
 	}
 	treadle_conn_unlock();
-	/* also if the other end was first: the worker's flush of this end may not be complete yet */
+	/* also if the other end was first: the worker may still flush this end */
 	if (!ret)
 		ret = treadle_ep_quiesce(ep, &run);
 	if (!ret)

@@ -298,9 +298,9 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		WRITE_ONCE(ep->closed, true);
 		/*
 		 * ->severed before ->peer = NULL: a sender without a peer must see why. Pairs with
-		 * smp_rmb() in treadle_conn_may_send() and treadle_conn_peer(). ep->lock covers both:
-		 * a command that does not wait in its flow, as ->closed is set (flow_before()),
-		 * finds no peer, so it overtakes nothing.
+		 * smp_rmb() in treadle_conn_may_send() and treadle_conn_peer(). ep->lock covers
+		 * both: a command that does not wait in its flow, as ->closed is set
+		 * (flow_before()), finds no peer, so it overtakes nothing.
 		 */
 		smp_wmb();
 		RCU_INIT_POINTER(ep->peer, NULL);

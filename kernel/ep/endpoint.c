@@ -242,7 +242,7 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 	/* before a message can come: a receive of the ring is taken for one of these endpoints */
 	if (rx) {
 		spin_lock(&rx->lock);
-		/* endpoints with a queue first: a receive that no message has reached completes there */
+		/* endpoints with a queue first: receives without a message complete there */
 		if (ep->rx_cq) {
 			list_add(&ep->rx_link, rx->queued);
 			rx->queued = &ep->rx_link;

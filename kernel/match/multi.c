@@ -155,7 +155,7 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 		multi_put(multi, msg->to, run);
 		return true;
 	}
-	/* the end is still to be reported; multi_end() reads ->end_reported only once this part is put */
+	/* the end is still to be reported: multi_end() reads this once the part is put */
 	if (part->flags & TREADLE_F_MULTI_RECV)
 		multi->end_reported = false;
 	treadle_multi_put_back(msg, run);

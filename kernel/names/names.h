@@ -28,8 +28,8 @@ struct treadle_av_name;
  * @name:	its name, or NULL; never changes once the vector is shared
  * @lock:	excludes other writers
  * @table:	entries and hash, replaced when it grows (written under @lock, read under RCU)
- * @freed:	counts entries that leave their bucket and may be used in another one: a search that has
- *		found nothing is repeated if it has changed (written under @lock)
+ * @freed:	counts entries that leave their bucket and may be used in another one: a search
+ *		that has found nothing is repeated if it has changed (written under @lock)
  * @ctx_bits:	high bits of an index that name a receive context; never changes
  * @used:	entries ever used (under @lock)
  * @holes:	those of them that are free again (under @lock)

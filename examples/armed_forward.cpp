@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 /*
- * A message, and a treadle: what was armed before moves when it arrives.
+ * A message, and a treadle: a command that was armed before runs when the message arrives.
  *
- * Two processes. The child posts a receive, and arms a send of the same buffer
- * back to where it came from, to start when its receive counter reaches 1. Then it
- * stops itself. The parent sends one message, and gets it back, although the
- * child never ran in between.
+ * Two processes. The child posts a receive. It arms a send of the same buffer back to the parent,
+ * to start when its receive counter reaches 1. Then it stops itself. The parent sends one message,
+ * and gets it back, although the child never ran in between.
  *
  *	c++ -std=c++23 armed_forward.cpp -ltreadle && ./a.out
  */
@@ -21,8 +20,8 @@
 using namespace treadle;
 
 /*
- * What an endpoint needs. Owners are destroyed in reverse order of their
- * declaration: the endpoint before what it is bound to, the context last.
+ * The objects that an endpoint needs. They are destroyed in reverse order of their declaration: the
+ * endpoint before the objects that it is bound to, the context last.
  */
 struct Side {
 	Context context = value_of(Context::open(), "open " TREADLE_DEVICE);
@@ -70,7 +69,7 @@ static void child(int line)
 	char buffer[32] = "";
 
 	side.receive(buffer, sizeof(buffer));
-	/* condition, operation; the notification is left out */
+	/* condition and operation; there is no notification */
 	check(side.context.submit(Command::send(buffer, sizeof(buffer), parent)
 					  .on(side.endpoint.id())
 					  .work()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 /*
- * A connection: asked for, accepted, used, and ended.
+ * A connection: requested, accepted, used, and ended.
  *
- * Two processes. The parent listens, and answers the child's request; the child sends a
- * message over the connection and exits, of which the parent hears by an event.
+ * Two processes. The parent listens, and accepts the child's request. The child sends a message
+ * over the connection and exits; the parent gets an event for that.
  *
  *	c++ -std=c++23 connection.cpp -ltreadle && ./a.out
  */
@@ -18,7 +18,7 @@
 
 using namespace treadle;
 
-/* What a connected endpoint needs: events instead of an address vector. */
+/* The objects that a connected endpoint needs: an event queue instead of an address vector. */
 struct Side {
 	Context context = value_of(Context::open(), "open " TREADLE_DEVICE);
 	EventQueue events = value_of(EventQueue::create(context), "event queue");
@@ -40,7 +40,7 @@ struct Side {
 		return endpoint;
 	}
 
-	/* The next event, which is to be of this kind. */
+	/* Waits for the next event, which must be of this kind. */
 	treadle_event await(std::uint32_t kind, const char *what)
 	{
 		treadle_event event;
@@ -76,10 +76,10 @@ static void child(int line)
 	Endpoint endpoint =
 		side.enabled(Endpoint::create(side.context, loopback(), TREADLE_EP_MSG));
 	const treadle_addr server = exchange(line, endpoint.address());
-	/* Up to TREADLE_CM_DATA bytes go along with the request, and with its answer. */
+	/* Up to TREADLE_CM_DATA bytes are sent along with the request, and with its answer. */
 	check(endpoint.connect(server, bytes("may I?")), "connect");
 	print("the answer", data_of(side.await(TREADLE_EVENT_CONNECTED, "connected")));
-	/* There is only one to send to: no peer is named. */
+	/* A connected endpoint has one peer only, so none is named. */
 	check(side.tx.post({.opcode = TREADLE_OP_SEND,
 			    .flags = TREADLE_F_COMPLETION,
 			    .addr = address_of(out),

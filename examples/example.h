@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What the examples do with errors, and with completions: they wait for one at a time. */
+/* Errors and completions in the examples, which wait for one completion at a time. */
 #pragma once
 
 #include <cerrno>
@@ -12,7 +12,7 @@
 
 #include <treadle/treadle.h>
 
-/* Creating something gives a value or an errno; never an exception. */
+/* Functions that create something return a value or an errno, and never throw. */
 template <class T> T value_of(treadle::Result<T> result, const char *what)
 {
 	if (!result) {
@@ -22,7 +22,7 @@ template <class T> T value_of(treadle::Result<T> result, const char *what)
 	return std::move(*result);
 }
 
-/* Posting gives 0 or -errno. */
+/* Posting returns 0 or -errno. */
 inline void check(int rc, const char *what)
 {
 	if (rc < 0) {
@@ -31,7 +31,7 @@ inline void check(int rc, const char *what)
 	}
 }
 
-/* Reading completions is no system call; waiting for one is. */
+/* Reading completions takes no system call; waiting for one does. */
 inline treadle_cqe next(treadle::CompletionQueue &completions)
 {
 	treadle_cqe cqe;
@@ -44,7 +44,7 @@ inline treadle_cqe next(treadle::CompletionQueue &completions)
 	return cqe;
 }
 
-/* Addresses are exchanged by other means, here a socket. */
+/* Addresses are exchanged by other means: here by a socket. */
 inline treadle_addr exchange(int line, treadle_addr addr)
 {
 	if (send(line, &addr, sizeof(addr), MSG_NOSIGNAL) != sizeof(addr) ||
@@ -54,8 +54,8 @@ inline treadle_addr exchange(int line, treadle_addr addr)
 }
 
 /*
- * Runs two processes with a socket between them. A context belongs to the process that opened it, so each
- * makes its own.
+ * Runs two processes with a socket between them. A context belongs to the process that opened it,
+ * so each opens its own.
  */
 inline int in_two_processes(void (*parent)(int line, pid_t child), void (*child)(int line))
 {
@@ -64,7 +64,7 @@ inline int in_two_processes(void (*parent)(int line, pid_t child), void (*child)
 	check(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ? -errno : 0, "socketpair");
 	const pid_t pid = fork();
 	check(pid < 0 ? -errno : 0, "fork");
-	/* The other end is closed, so that nobody waits for one who has failed. */
+	/* Close the other end: else a process would wait for ever when the other one has failed. */
 	close(ends[pid ? 1 : 0]);
 	if (pid)
 		parent(ends[0], pid);

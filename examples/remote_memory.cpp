@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 /*
- * Memory of a process that sleeps, written, changed and read by another one.
+ * Memory of a stopped process, written, changed and read by another one.
  *
- * Two processes. The child registers some words, tells by a tagged message where they are, and stops
- * itself. The parent writes them, adds to one of them, swaps another and reads them
- * back, although the child never ran in between.
+ * Two processes. The child registers some words, sends their key in a tagged message, and stops
+ * itself. The parent writes them, adds to one of them, swaps another and reads them back, although
+ * the child never ran in between.
  *
  *	c++ -std=c++23 remote_memory.cpp -ltreadle && ./a.out
  */
@@ -38,7 +38,7 @@ struct Side {
 		peer = value_of(peers.insert(exchange(line, endpoint.address())), "insert address");
 	}
 
-	/* Posts it and waits for its end. */
+	/* Posts a command and waits for its end. */
 	void run(Command command, const char *what)
 	{
 		check(tx.post(command.completion()), what);
@@ -53,7 +53,7 @@ static void child(int line)
 {
 	Side side(line);
 	std::uint64_t memory[words]{};
-	/* With a key that the kernel picks nobody gets in by guessing. */
+	/* The kernel picks the key, so that no other process can guess it. */
 	const MemoryRegion region =
 		value_of(MemoryRegion::create(side.context, memory, sizeof(memory),
 					      {.access = TREADLE_ACCESS_REMOTE_READ |
@@ -64,7 +64,7 @@ static void child(int line)
 
 	side.run(Command::send_tagged(&key, sizeof(key), side.peer, where_it_is), "tagged send");
 	raise(SIGSTOP);
-	/* It ran again because it was told to, not in order to serve anybody. */
+	/* The parent has sent SIGCONT, after it had done all of this without the child. */
 	std::exit(memory[0] != 15 || memory[1] != 99 || memory[2] != 30 || memory[3] != 40);
 }
 

@@ -60,7 +60,7 @@ AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addr
 	args.out = address_of(indices);
 	args.ids = address_of(ids);
 	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
-	/* A child is refused before the kernel has looked at it, and so is what a module does not know. */
+	/* After these errors the kernel has not read or written args: a child, an older module. */
 	const bool seen = rc != -EPERM && rc != -E2BIG && rc != -ENOTTY;
 	return {.count = seen ? args.count : 0, .error = rc};
 }

@@ -10,19 +10,19 @@ namespace treadle
 namespace
 {
 
-/* One more than the most stands for all that is too many: the post refuses it. */
+/* Limits a count to one more than the most, which the post refuses. */
 std::uint8_t count_of(std::size_t n, std::size_t most) noexcept
 {
 	return static_cast<std::uint8_t>(std::min(n, most + 1));
 }
 
-/* Nor may there be none: it would be taken for one. */
+/* The same for vectors that must not be empty: the kernel would take 0 for 1. */
 std::uint8_t some_of(std::size_t n, std::size_t most) noexcept
 {
 	return count_of(n ? n : most + 1, most);
 }
 
-/* One lies in the descriptor; too many lie nowhere. */
+/* A single element is in the descriptor. A vector that is too long has no slot. */
 bool has_slot(std::size_t n, std::size_t most) noexcept
 {
 	return n > 1 && n <= most;
@@ -51,7 +51,7 @@ Command &Command::buffers(std::span<const treadle_iov> iov) noexcept
 	    has_slot(iov.size(), TREADLE_MAX_IOV));
 	desc_.iov_count = count_of(iov.size(), TREADLE_MAX_IOV);
 	desc_.addr = iov.size() == 1 ? iov[0].addr : 0;
-	/* What is only read has no operands, but a length: that of its results. */
+	/* An atomic that only reads has no operands, but a length: that of its results. */
 	if (!iov.empty() || !(desc_.opcode == TREADLE_OP_FETCH))
 		desc_.len = total(iov);
 	return *this;
@@ -66,7 +66,7 @@ Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
 	desc_.remote_addr = iov.size() == 1 ? iov[0].addr : 0;
 	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
 	range_len_ = iov.size() == 1 ? std::min(iov[0].len, too_long) : as_data;
-	/* One lies in the first cache line of the descriptor; the count of others in the second. */
+	/* A single range is in the first cache line; the count of others is in the second. */
 	return iov.size() == 1 ? *this : flags(TREADLE_F_EXT);
 }
 

@@ -12,7 +12,7 @@
 namespace treadle
 {
 
-/* Armed commands leave the ring at once, so this bounds a batch, not what is armed. */
+/* Armed commands leave the ring at once: this limits a batch, not the number of armed commands. */
 constexpr std::uint32_t shared_entries = 256;
 
 template <class Lock> class Context::Ring final : public WorkRing
@@ -20,7 +20,7 @@ template <class Lock> class Context::Ring final : public WorkRing
 public:
 	explicit Ring(BasicTransmitRing<Lock> ring) noexcept : ring_(std::move(ring)) {}
 
-	/* ENOMEM, or why there is no ring. */
+	/* ENOMEM, or the error of the ring. */
 	static Result<std::unique_ptr<WorkRing>> create(int fd, std::uint32_t entries) noexcept
 	{
 		auto ring = BasicTransmitRing<Lock>::create(fd, entries, TREADLE_TX_SHARED);
@@ -50,7 +50,7 @@ Context::Context(detail::UniqueFd fd, const treadle_query &limits,
 {
 }
 
-/* The limits of an open device, which may be no treadle. */
+/* The limits of an open file, which may be no treadle device. */
 static Result<treadle_query> query(int fd) noexcept
 {
 	treadle_query limits{};
@@ -112,7 +112,7 @@ Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept
 	return args.count;
 }
 
-/* Of what is closed nothing is armed; but 0 means all to the kernel. */
+/* No command is armed on a closed object. Its id is 0, which means all objects to the kernel. */
 template <class Id> static Result<std::uint64_t> flush_on(int fd, Id id) noexcept
 {
 	return id == Id{} ? std::unexpected(Errno(ENOENT)) : flush_work(fd, std::to_underlying(id));

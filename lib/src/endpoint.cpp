@@ -55,7 +55,7 @@ Result<Endpoint> Endpoint::create(const Context &context, RequestId request,
 {
 	treadle_ep_create args{};
 
-	if (!std::to_underlying(request)) /* the kernel would take it for an address of its own */
+	if (!std::to_underlying(request)) /* to the kernel 0 means: bind an address */
 		return std::unexpected(Errno(ENOENT));
 	args.type = TREADLE_EP_MSG;
 	args.request = std::to_underlying(request);

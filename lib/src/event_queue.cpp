@@ -32,7 +32,7 @@ Result<EventQueue> EventQueue::create(const Context &context) noexcept
 
 int EventQueue::read(treadle_event &event) noexcept
 {
-	/* not read(2), in which a thread could be canceled */
+	/* not read(2): that is a cancellation point */
 	return syscall(SYS_read, file(), &event, sizeof(event)) < 0 ? -errno : 0;
 }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A graph, as commands that are armed on counters
+ * A graph as commands that are armed on counters
  *
- * All who come after the same commands wait on one counter, which these count into. A command
- * has one counter to count into; one that several counters wait for counts into a relay, on which a
- * NOP for each of them is armed. Those who come after nobody wait on the counter of the start,
- * which is added to when everything is installed; those that nobody comes after count into the
- * counter of the end. Counters are not set back: thresholds are counted from where they stand.
+ * All commands that come after the same commands wait for one counter, into which these count. A
+ * command has only one counter to count into. If several counters wait for it, it counts into a
+ * relay: a counter on which a NOP for each of them is armed. Commands that come after none wait for
+ * the start counter, which is added to when everything is installed. Commands that none comes after
+ * count into the end counter. Counters are not set back: thresholds are relative to their values.
  *
- * What is installed to be launched many times is the same, of commands that repeat: each waits,
- * when it has ended, for as much again of its counter as a launch adds to it. Two are
- * added: one that makes a single count of all that end a launch; and one that starts it, when
- * the counter of launches says so, but never before the last one has ended.
+ * A graph that is installed to be launched many times is the same, with commands that repeat: when
+ * a command has ended, its threshold grows by the number that a launch adds to its counter. Two
+ * commands are added. One makes a single count of all commands that end a launch. The other one
+ * starts a launch when the counter of launches allows it, but never before the last one has ended.
  */
 #include <treadle/graph.h>
 
@@ -36,7 +36,7 @@ namespace
 
 enum : std::size_t { end_counter, start_counter, first_counter };
 
-constexpr std::int64_t patience = 10'000'000'000; /* ns */
+constexpr std::int64_t patience = 10'000'000'000; /* longest wait for other commands, ns */
 
 std::int64_t now() noexcept
 {
@@ -46,7 +46,7 @@ std::int64_t now() noexcept
 	return std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
 }
 
-/* For a while, if it depends on what others do. */
+/* Bounds a loop that depends on other threads or processes. */
 class Attempts
 {
 public:
@@ -57,7 +57,7 @@ private:
 	std::int64_t end_;
 };
 
-/* Others' commands may keep all slots. */
+/* -EAGAIN: commands of other threads may occupy all slots. */
 void add_error(Counter &counter, const Attempts &attempts) noexcept
 {
 	while (counter.add_error(1) == -EAGAIN && attempts.again())
@@ -91,7 +91,7 @@ std::string label(const Command &command)
 
 } // namespace
 
-/* What is to be installed. */
+/* The commands and counters to install. */
 struct Graph::Plan {
 	struct Item {
 		const Command *command; /* null: a relay's NOP */
@@ -146,7 +146,7 @@ Graph::~Graph()
 
 		cancel();
 		while (wait(std::max<std::int64_t>(until - now(), 0)) == -EINTR)
-			; /* whatever signals the program gets */
+			; /* signals of the program don't end the wait */
 	}
 	uninstall();
 }
@@ -227,7 +227,7 @@ int Graph::check() const
 	return reached == nodes_.size() ? 0 : -ELOOP;
 }
 
-/* So many counters, without errors. Nothing runs. */
+/* Makes count counters, and sets their errors to 0. The graph does not run. */
 int Graph::make_counters(std::size_t count)
 {
 	counters_.reserve(count);
@@ -244,7 +244,7 @@ int Graph::make_counters(std::size_t count)
 	return rc;
 }
 
-/* What waits on one counter and counts into another. */
+/* The command, armed on one counter and counted in another. */
 Command Graph::Plan::Item::armed(std::span<const Counter> counters) const
 {
 	const Counter &at = counters[on];
@@ -256,8 +256,8 @@ Command Graph::Plan::Item::armed(std::span<const Counter> counters) const
 }
 
 /*
- * Everything waits, directly or not, for what comes last; so what was installed can be
- * taken back if something was refused.
+ * Every command waits, directly or not, for the start, which is posted last. So if a command is
+ * refused, those before it can be removed.
  */
 int Graph::post(std::span<const Command> commands)
 {
@@ -270,7 +270,7 @@ int Graph::post(std::span<const Command> commands)
 	return error;
 }
 
-/* Takes off what is armed on all counters but that of the end, on which others may wait. */
+/* Removes what is armed on all counters but that of the end, for which other graphs may wait. */
 void Graph::flush() noexcept
 {
 	for (std::size_t i = start_counter; i < counters_.size(); ++i)
@@ -286,7 +286,7 @@ int Graph::once(const Plan &plan, const Graph *after)
 		commands.push_back(item.armed(counters_));
 	commands.push_back(
 		Command::add(counters_[start_counter].id(), 1).context(address_of(this)));
-	/* Flushing all deferred work is not for it: it is none, and reports nowhere all the same. */
+	/* The start is no deferred work, so Context::flush spares it; it reports nowhere even so. */
 	awaited_ = after && after->running() ? after->done()->id() : CounterId{};
 	if (awaited_ != CounterId{}) {
 		awaited_at_ = after->target();
@@ -312,7 +312,7 @@ int Graph::install(Counter *launches, const Counter *tell)
 	launches = launches ?: &counters_.back();
 
 	std::vector<Command> commands;
-	kept_.reserve(plan.items.size()); /* where each lies is its name */
+	kept_.reserve(plan.items.size()); /* the address of each is the context of its command */
 	for (Plan::Item item : plan.items) {
 		if (item.tell == end_counter)
 			item.tell = ends;
@@ -343,7 +343,7 @@ int Graph::install(Counter *launches, const Counter *tell)
 				   .rest(done()->id(), ended() + 1)
 				   .notify(counters_[start_counter].id())
 				   .context(address_of(this)));
-	/* before it is armed: from then on launches come */
+	/* before the start is armed: from then on there are launches */
 	started_ = counters_[start_counter].value();
 	rc = post(commands);
 	if (rc) {
@@ -355,8 +355,8 @@ int Graph::install(Counter *launches, const Counter *tell)
 }
 
 /*
- * No launch starts any more: takes off what starts them. It waits for the counter of launches, or,
- * while one is under way, for its end.
+ * Removes the command that starts launches: no launch starts any more. The command waits for the
+ * counter of launches, or, while a launch is under way, for its end.
  */
 void Graph::stop() noexcept
 {
@@ -364,7 +364,7 @@ void Graph::stop() noexcept
 	const Attempts attempts(patience / 10);
 	int rc;
 
-	do { /* it may be on its way from the one to the other; or have been flushed with what waits for its counter */
+	do { /* it may be moving from one to the other, or be flushed with its counter */
 		const std::uint64_t before = ended();
 		const std::uint64_t next = first_ + counters_[start_counter].value() - started_ + 1;
 
@@ -380,7 +380,7 @@ void Graph::stop() noexcept
 	launches_ = nullptr;
 }
 
-/* When nothing runs. */
+/* The graph does not run. */
 void Graph::uninstall() noexcept
 {
 	if (launches_)
@@ -391,8 +391,8 @@ void Graph::uninstall() noexcept
 }
 
 /*
- * Of the launch that is under way. What is armed for it is at a threshold of its own, so it is
- * taken off, silently, and counted here; what is armed for the next one stays.
+ * Cancels the launch that is under way. What is armed for it is at a threshold of its own, so it is
+ * removed, silently, and counted here. What is armed for the next launch stays.
  */
 void Graph::cancel_kept() noexcept
 {
@@ -447,7 +447,7 @@ std::uint64_t Graph::target() const noexcept
 int Graph::wait(std::int64_t timeout) const noexcept
 {
 	const std::int64_t begin = now();
-	/* at most what the type has: no clock gets there */
+	/* limited to what the type can hold: no clock gets there */
 	const std::int64_t until =
 		begin + std::min(timeout, std::numeric_limits<std::int64_t>::max() - begin);
 
@@ -474,7 +474,7 @@ Result<int> Graph::wait_fd() noexcept
 	return counters_[end_counter].wait_fd();
 }
 
-/* What comes after something that was canceled fails without being asked. */
+/* Commands that come after a canceled one fail by themselves. */
 void Graph::cancel() noexcept
 {
 	if (launches_)
@@ -483,7 +483,7 @@ void Graph::cancel() noexcept
 		cancel_kept();
 		return;
 	}
-	/* while it waits for another graph everything comes after its start */
+	/* while the start waits for another graph, removing it ends all commands */
 	if (awaited_ != CounterId{} && running() &&
 	    !cancel_work(fd_, std::to_underlying(awaited_), awaited_at_, address_of(this))) {
 		add_error(counters_[start_counter], Attempts(patience));

@@ -18,7 +18,7 @@ const bool on_memcheck = [] { return RUNNING_ON_VALGRIND != 0; }();
 namespace
 {
 
-/* memcheck looks at each byte: a region of all addresses would take for ever. */
+/* memcheck looks at each byte, so a region of all addresses would take too long. */
 constexpr std::uint64_t most = std::uint64_t{1} << 30;
 
 void tell(std::uint64_t addr, std::uint64_t len) noexcept
@@ -45,7 +45,7 @@ void tell_memcheck(std::span<const treadle_iov> buffers) noexcept
 		tell(buffer.addr, buffer.len);
 }
 
-/* Vectors are in slots of their own: buffers, remote ranges, results, what to compare with. */
+/* Vectors are in slots of their own: buffers, remote ranges, results, comparands. */
 void tell_memcheck(const treadle_desc &desc, const treadle_slot *slot) noexcept
 {
 	if (takes_data(desc.opcode) && desc.iov_count > 1)

@@ -17,7 +17,7 @@ int Handle::close() noexcept
 
 	if (id && sys::destroy(fd_, id) == -EBUSY)
 		return -EBUSY;
-	/* Any other answer means that the object is not this process's, or not any more. */
+	/* Any other answer: this process does not have the object, or not any more. */
 	std::atomic_ref(id_).store(0, std::memory_order_relaxed);
 	return 0;
 }

@@ -9,7 +9,7 @@
 namespace treadle::detail
 {
 
-/* What a child after fork finds, so that it rings and is told (see Mapping). */
+/* The flags in a child after fork: it rings the doorbell, and gets the error (see Mapping). */
 constexpr std::uint32_t ring_in_child = TREADLE_RING_DOORBELL | TREADLE_RING_BROKEN;
 constexpr std::uint32_t queue_in_child = TREADLE_CQ_OVERFLOW;
 static_assert(offsetof(treadle_ring_cons, flags) == Mapping::child_flags_offset);

@@ -32,12 +32,11 @@ Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int fd, std::uin
 }
 
 /*
- * A count less than all means that a signal arrived. An error is that of the
- * first command that was not counted, and has consumed it. Only the last one's
- * is returned: whoever posted the others was told that they were taken. For the
- * same reason EAGAIN leaves those in the ring, but the last one, which is behind
- * them, is to be posted again. EPERM is said to a child after fork, of whose ring
- * nothing is ever taken.
+ * A count less than pending_: a signal arrived, or a later command was refused. An error: that of
+ * the first command that was not counted, which is consumed. Only the error of the last command is
+ * returned: the posts of the others have returned 0 already. For the same reason EAGAIN leaves
+ * these in the ring; the last one, behind them, is taken back, and its caller posts it again.
+ * EPERM: this is a child after fork, where the kernel takes no command.
  */
 template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t slots) noexcept
 {
@@ -62,7 +61,7 @@ template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t
 	}
 }
 
-/* What no doorbell has taken lies in the ring as it was put there: the last of what was posted. */
+/* Commands that no doorbell has taken are the last ones in the ring: take them back. */
 template <class Lock>
 void BasicTransmitRing<Lock>::take_back(std::span<const Command> posted) noexcept
 {

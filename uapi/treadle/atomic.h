@@ -2,13 +2,12 @@
 /*
  * treadle: operations and types of atomics
  *
- * The numbers are those of libfabric's enum fi_op and enum fi_datatype, so that
- * no table is needed to translate them; fi_atomic(3) says what each does.
+ * The numbers are those of libfabric's enum fi_op and enum fi_datatype, so no table is needed to
+ * translate them; fi_atomic(3) says what each operation does.
  *
- * An operation is atomic for each element, against all others by any process on
- * that place with a type of that size. If the element is of up to 8 bytes (16 if the
- * CPU has cmpxchg16b) and aligned to its size, it is atomic against the CPU's own
- * atomic instructions, too.
+ * An operation is atomic for each element, against all others by any process on that place with a
+ * type of that size. For an element that is aligned to its size and has up to 8 bytes (16 with
+ * cmpxchg16b), it is atomic against the CPU's own atomic instructions, too.
  */
 #ifndef UAPI_TREADLE_ATOMIC_H
 #define UAPI_TREADLE_ATOMIC_H
@@ -51,7 +50,7 @@ enum treadle_datatype {
 	TREADLE_DOUBLE,
 	TREADLE_FLOAT_COMPLEX,
 	TREADLE_DOUBLE_COMPLEX,
-	TREADLE_LONG_DOUBLE, /* as C has it: x86-64: x87, 10 of 16 bytes count; arm64: binary128 */
+	TREADLE_LONG_DOUBLE, /* as in C: x86-64: x87, 10 of 16 bytes count; arm64: binary128 */
 	TREADLE_LONG_DOUBLE_COMPLEX,
 	TREADLE_INT128,
 	TREADLE_UINT128,
@@ -67,7 +66,7 @@ enum treadle_datatype {
 #define TREADLE_TYPES_FP  TREADLE_TYPES(TREADLE_FLOAT, TREADLE_LONG_DOUBLE_COMPLEX)
 #define TREADLE_TYPES_ALL TREADLE_TYPES(TREADLE_INT8, TREADLE_UINT128)
 
-/* Bytes of an element; 0: no such type. */
+/* Bytes of an element; 0: there is no such type. */
 static inline __u32 treadle_type_size(__u32 type)
 {
 	static const __u8 size[TREADLE_DATATYPES] = {1, 1, 2, 2,  4,  4,  8,  8,
@@ -77,8 +76,8 @@ static inline __u32 treadle_type_size(__u32 type)
 }
 
 /*
- * What the address of a remote element is a multiple of (EINVAL in the completion if it is
- * not): as C aligns the type on x86-64. Local operands need no alignment.
+ * The alignment of a remote element in bytes, that of the type in C on x86-64. An address that is
+ * not aligned completes with EINVAL. Local operands need no alignment.
  */
 static inline __u32 treadle_type_align(__u32 type)
 {
@@ -88,7 +87,7 @@ static inline __u32 treadle_type_align(__u32 type)
 	return type < TREADLE_DATATYPES ? align[type] : 1;
 }
 
-/* A bit for each type that the operation is defined for: complex numbers have no order. */
+/* A bit for each type that the operation is defined for. Complex numbers have no order. */
 static inline __u32 treadle_atomic_types(__u32 op)
 {
 	switch (op) {

@@ -7,34 +7,37 @@
 #include <treadle/types.h>
 
 /*
- * fi_cm(3). A server makes a PASSIVE endpoint, gives it an EQ (EP_EQ) and calls
- * LISTEN. A client makes a MSG endpoint, gives it an EQ, enables it, and calls
- * CONNECT with the server's address. The server reads CONNREQ from its EQ and
- * either calls REJECT, or makes a MSG endpoint for the request (EP_CREATE,
- * `request`), gives it an EQ, enables it, and calls ACCEPT. Now both read
- * CONNECTED, and each one's messages go to the other one, and to nobody else.
+ * fi_cm(3). A server creates a PASSIVE endpoint, gives it an EQ (EP_EQ) and calls LISTEN. A client
+ * creates a MSG endpoint, gives it an EQ, enables it, and calls CONNECT with the server's address.
+ * The server reads CONNREQ from its EQ. It either calls REJECT, or creates a MSG endpoint for the
+ * request (EP_CREATE, `request`), gives it an EQ, enables it, and calls ACCEPT. Then both sides
+ * read CONNECTED. Messages of each endpoint go to the other one only.
  *
- * A request belongs to the passive endpoint, and fails with it, until it has an
- * endpoint of its own; then to that one. A client that goes takes its request
- * along if the CONNREQ was not read yet; else ACCEPT says ECONNRESET.
+ * A request belongs to the passive endpoint, and fails with it, until the request has an endpoint
+ * of its own; then it belongs to that one. If the client goes before the CONNREQ was read, the
+ * request is dropped; later, ACCEPT says ECONNRESET.
  *
- * The connection ends when either side calls SHUTDOWN, destroys its endpoint, or
- * dies. Then, on each side that is still there: commands that wait at the peer,
- * for their turn or, if they are no deferred work, for a counter or a cell, complete
- * with ECANCELED where SHUTDOWN was called and ECONNRESET on the other side (one whose
- * message the peer has claimed: when that is received, or its endpoint goes); what a
- * worker is in the midst of moves no more bytes from its sender when SHUTDOWN returns, or the
- * event has come, and completes with ECONNRESET when the worker comes to it, as does deferred work that
- * fires later; receives
- * that no message waits for, and armed ones, complete with ECANCELED (unless the RX is
- * shared), and so do those posted later; sends are refused with ESHUTDOWN;
- * and the EQ has one SHUTDOWN event, whoever began. Messages that had been
- * copied, or injected, before can still be received: the buffer of a receive is in use
- * until that completes, which may be after the event if its page is slow, or if another
- * thread of the process is in a doorbell.
+ * The connection ends when either side calls SHUTDOWN, destroys its endpoint, or dies. Then, on
+ * each side that still exists:
  *
- * An endpoint is connected once. Events of an endpoint that is destroyed are
- * dropped from its EQ. Nothing here waits for another process.
+ * - Commands that wait at the peer or for their turn complete: with ECANCELED where SHUTDOWN was
+ *   called, with ECONNRESET on the other side. So do commands that wait for a counter or a cell,
+ *   unless they are deferred work. But if the peer has claimed its message, a command completes
+ *   when the message is received, or when the endpoint of the peer goes.
+ * - A transfer that a worker has begun moves no more bytes from its sender once SHUTDOWN has
+ *   returned, or once the event has come. It completes with ECONNRESET when the worker resumes it.
+ * - Deferred work that fires later completes with ECONNRESET.
+ * - Receives that no message waits for, and armed receives, complete with ECANCELED, unless the RX
+ *   is shared. So do receives that are posted later.
+ * - Sends are refused with ESHUTDOWN.
+ * - The EQ has one SHUTDOWN event, whichever side has ended the connection.
+ *
+ * Messages that had been copied, or injected, before can still be received. The buffer of a receive
+ * is in use until the receive completes. That may be after the event, if its page is slow or if
+ * another thread of the process is in a doorbell.
+ *
+ * An endpoint is connected once. Events of an endpoint that is destroyed are dropped from its EQ.
+ * Nothing here waits for another process.
  */
 #define TREADLE_CM_DATA 256 /* bytes that may go with a request or its answer */
 
@@ -47,11 +50,11 @@ struct treadle_eq_create {
 };
 
 /**
- * struct treadle_ep_eq - where an endpoint's events go; MSG and PASSIVE, once
- * @eq_fd:   file of the EQ (WAIT_FD), which may belong to another context of this
- *	     process; it may be closed afterwards. EBADF: it is no such file
+ * struct treadle_ep_eq - set the EQ for an endpoint's events; MSG and PASSIVE, once
+ * @eq_fd:   file of the EQ (WAIT_FD). The EQ may belong to another context of this process; the
+ *	     file may be closed afterwards. EBADF: it is not the file of an EQ
  * @flags:   0
- * @context: returned in its events
+ * @context: returned in the events of the endpoint
  *
  * The EQ can't be destroyed before the endpoint.
  */
@@ -64,12 +67,12 @@ struct treadle_ep_eq {
 };
 
 /**
- * struct treadle_listen - let a PASSIVE endpoint be asked for connections
- * @backlog: how many requests may be unanswered (0: 128; at most 65536); more are
- *	     refused. May be called again to change it
+ * struct treadle_listen - let a PASSIVE endpoint take connection requests
+ * @backlog: how many requests may be unanswered (0: 128; at most 65536); more are refused. A later
+ *	     call changes it
  * @flags:   0
  *
- * EINVAL: it has no EQ.
+ * EINVAL: the endpoint has no EQ.
  */
 struct treadle_listen {
 	__u32 size;
@@ -82,12 +85,12 @@ struct treadle_listen {
  * struct treadle_connect - ask for a connection, once
  * @ep:    MSG, enabled (ENOTCONN), with an EQ (EINVAL)
  * @addr:  of a passive endpoint
- * @data, @data_size: pointer and bytes, up to TREADLE_CM_DATA, for its CONNREQ
+ * @data, @data_size: pointer and bytes, up to TREADLE_CM_DATA, for the CONNREQ event
  * @flags: 0
  *
- * The answer is an event: CONNECTED, or CONNREFUSED with an error: ECONNREFUSED
- * (nobody listens there, too many requests, rejected, the passive endpoint was
- * closed), EACCES, EHOSTUNREACH.
+ * The answer is an event: CONNECTED, or CONNREFUSED with an error: EACCES, EHOSTUNREACH or
+ * ECONNREFUSED (no endpoint listens there, too many requests, rejected, the passive endpoint was
+ * closed).
  */
 struct treadle_connect {
 	__u32 size;
@@ -99,9 +102,8 @@ struct treadle_connect {
 };
 
 /**
- * struct treadle_accept - answer a request with the endpoint that is for it
- * @ep:    MSG, created with a `request` (else EINVAL), enabled (ENOTCONN), with an
- *	   EQ (EINVAL)
+ * struct treadle_accept - accept a request, with the endpoint that was created for it
+ * @ep:    MSG, created with a `request` (else EINVAL), enabled (ENOTCONN), with an EQ (EINVAL)
  * @data, @data_size: for the client's CONNECTED event
  * @flags: 0
  *
@@ -117,8 +119,8 @@ struct treadle_accept {
 
 /**
  * struct treadle_reject - refuse a request
- * @ep:      the PASSIVE endpoint that was asked
- * @request: of the CONNREQ event. ENOENT: no such one, or it has been answered
+ * @ep:      the PASSIVE endpoint that got the request
+ * @request: of the CONNREQ event. ENOENT: there is no such request, or it has been answered
  * @data, @data_size: for the client's CONNREFUSED event
  * @flags:   0
  */
@@ -132,7 +134,7 @@ struct treadle_reject {
 	__u32 reserved;
 };
 
-/* struct treadle_shutdown - end a connection; again: nothing. ENOTCONN: it is not connected */
+/* struct treadle_shutdown - end a connection; a second call does nothing. ENOTCONN: none is up */
 struct treadle_shutdown {
 	__u32 size;
 	__u32 ep;
@@ -141,10 +143,10 @@ struct treadle_shutdown {
 };
 
 enum treadle_event_kind {
-	TREADLE_EVENT_CONNREQ = 1,     /* a PASSIVE endpoint is asked */
+	TREADLE_EVENT_CONNREQ = 1,     /* a PASSIVE endpoint has a connection request */
 	TREADLE_EVENT_CONNECTED = 2,   /* a MSG endpoint is connected */
-	TREADLE_EVENT_SHUTDOWN = 3,    /* it is no more */
-	TREADLE_EVENT_CONNREFUSED = 4, /* it will not be */
+	TREADLE_EVENT_SHUTDOWN = 3,    /* the connection has ended */
+	TREADLE_EVENT_CONNREFUSED = 4, /* the request has failed */
 };
 
 /**
@@ -155,12 +157,11 @@ enum treadle_event_kind {
  * @addr:      of the peer
  * @request:   CONNREQ: number of the request, for EP_CREATE or REJECT
  * @error:     CONNREFUSED: a positive errno
- * @data_size: bytes in @data, that the peer sent along
+ * @data_size: bytes in @data, sent by the peer
  *
- * The read never blocks: EAGAIN: there is no event; EINVAL: the buffer is too
- * short (one of sizeof(struct treadle_event) never is), EFAULT: in both cases the
- * event stays. EPERM: another process than that of the EQ. ESHUTDOWN: the EQ was
- * destroyed.
+ * The read never blocks. EAGAIN: there is no event. EINVAL: the buffer is too short;
+ * sizeof(struct treadle_event) always suffices. EFAULT: the buffer is bad. After EINVAL or EFAULT
+ * the event stays. EPERM: the process is not that of the EQ. ESHUTDOWN: the EQ was destroyed.
  */
 struct treadle_event {
 	__u32 size;

@@ -2,52 +2,54 @@
 /*
  * treadle: the control interface of /dev/treadle
  *
- * One open file is one context: one process (mm), one table of objects, one set
- * of limits; a libfabric domain is one context. An object is a number in that
- * table, which is not used again: after two billion of them there are no more (ENOSPC).
+ * One open file is one context: one process (mm), one table of objects, one set of limits. A
+ * libfabric domain is one context. An object is a number in that table. Numbers are not used again:
+ * after two billion objects there are no more (ENOSPC).
  *
  *   CQ    completion queue            CNTR  two counts, and commands armed on them
  *   AV    address vector              MR    memory region
  *   TX    transmit ring               RX    receive ring and matcher
  *   EP    endpoint: an address, bound to the objects above
- *   EQ    event queue: what happens to connections
+ *   EQ    event queue: events of connections
  *   CELL  words in memory that start commands when they are written
  *
- * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds
- * everything at once and for good; it then sends and receives; DESTROY removes
- * it. When that returns its buffers are not touched any more, and none of its
- * commands and receives writes a completion (what had ended just then may still be
- * counted, and a receive that was armed on it for a message to another endpoint of the same
- * RX be completed in that one's queue); whose message was cut short has ECONNRESET; receives
- * that messages have not filled stay with their RX. What an object is bound to can't be
- * destroyed before it (EBUSY).
+ * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds everything at once and for
+ * good; it then sends and receives; DESTROY removes it. When DESTROY returns:
  *
- * How to move a message: map the rings of TX, RX and CQ (ring.h), write a
- * descriptor, advance `prod`, ring TREADLE_IOC_DOORBELL, read the completions.
+ * - The endpoint's buffers are not accessed any more.
+ * - Its commands and receives write no completion. But a command that has just ended may still be
+ *   counted. If a receive was armed on it and the message was for another endpoint of the same
+ *   RX, it may complete in the queue of that endpoint.
+ * - A peer gets ECONNRESET for a message that was cut short.
+ * - Receives that no message has filled stay with their RX.
  *
- * How to connect two endpoints of type MSG: see "connections" below.
+ * An object can't be destroyed while another one is bound to it (EBUSY).
+ *
+ * How to move a message: map the rings of TX, RX and CQ (ring.h), write a descriptor, advance
+ * `prod`, ring TREADLE_IOC_DOORBELL, read the completions.
+ *
+ * How to connect two endpoints of type MSG: see connect.h.
  *
  * How to have several rings at one address (a scalable endpoint): see treadle_ep_create.
  *
- * Every structure begins with `size`, the caller's sizeof. A shorter, older
- * structure is read as if the missing fields were zero; a longer, newer one is
- * taken if what the kernel does not know is zero. Fields named `reserved` are
- * zero. Pointers travel as __u64. Unless a line says otherwise an ioctl returns
- * 0, or -1 and errno, and having failed has changed nothing (CANCEL, if the answer
- * can't be written, has canceled). All of them may be called from any thread at any
- * time.
+ * Every structure begins with `size`, the caller's sizeof. A shorter, older structure is read as if
+ * the missing fields were zero. A longer, newer one is accepted if the fields that the kernel does
+ * not know are zero. Fields named `reserved` are zero. Pointers travel as __u64. Unless a line says
+ * otherwise, an ioctl returns 0, or -1 and errno. An ioctl that failed has changed nothing, except
+ * CANCEL: if it can't write its answer, it has canceled. All ioctls may be called from any thread
+ * at any time.
  *
- * Each can be submitted through io_uring as well (IORING_OP_URING_CMD): its number is
- * cmd_op, its argument the first eight bytes of cmd, the other eight are zero; res is
- * what it returns, or -errno. The structure stays the kernel's until then. SIGNAL
- * is done when it is submitted, all others by a worker: set IOSQE_ASYNC with those,
- * as some kernels (6.12) else read the entry after it may be used again.
+ * Each ioctl can be submitted through io_uring as well (IORING_OP_URING_CMD). Its number is cmd_op,
+ * its argument the first eight bytes of cmd; the other eight are zero. res is its return value, or
+ * -errno. Until then the structure belongs to the kernel. SIGNAL is executed when it is submitted,
+ * all others by a worker. Set IOSQE_ASYNC with those: without it some kernels (6.12) read the entry
+ * when it may have been used again.
  *
  * errno        means, always
  * ------------ --------------------------------------------------------------
  * EINVAL       size too small, unknown flag, reserved field set, value out of
  *              its documented range, a malformed descriptor, an id of 2^32 or more
- * E2BIG        size larger than a page, or than the kernel knows with an excess not zero
+ * E2BIG        size larger than a page, or than the kernel's with an excess that is not zero
  * ENOTTY       no such ioctl
  * ENOENT       no object with this id in this context; nothing to cancel; no address
  *		vector with this name, or no entry with this index
@@ -55,7 +57,7 @@
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
  *              mapped read-only and would be written (in a completion, too)
  * EPERM        the caller is not the process that opened the context (fork), and maps no cells
- * EACCES       the owner of the peer, or of the region, does not let this one in;
+ * EACCES       the owner of the peer, or of the region, does not admit this process;
  *              the region does not grant this access; mmap with more rights than
  *              the map has; an address vector for reading only
  * EBUSY        object is in use by another one, or by an armed command; the
@@ -65,16 +67,17 @@
  * EADDRINUSE   port in use
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
  *		completion: see EP_SOURCE_ERR
- * EAGAIN       no free port; nothing to report (waits); completion queue overflows: the
- *		caller's, or, of a write with remote CQ data, the peer's
- * ENOSPC       a limit of the context (QUERY) is reached; more connections than there are numbers for; in a
- *		completion: of a receive, see @ignore of struct treadle_desc
+ * EAGAIN       no free port; nothing to report (WAIT, read of an EQ); a completion queue
+ *		overflows: the caller's, or, of a write with remote CQ data, the peer's
+ * ENOSPC       a limit of the context (QUERY) is reached; no number is free for a connection;
+ *		in the completion of a receive: see @ignore of struct treadle_desc
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
  * EMFILE       no free file descriptor (WAIT_FD)
- * ENFILE       nor can the system have more
- * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type; on a transmit ring
- *		F_FENCE, F_MULTI_RECV, F_PEEK, F_CLAIM or F_DISCARD of another operation; an atomic operation and datatype that don't exist or
- *		don't go together, or not with this opcode
+ * ENFILE       no free file in the system (WAIT_FD)
+ * EOPNOTSUPP   known, but not supported: ask QUERY; not for endpoints of this type; on a
+ *		transmit ring F_FENCE, F_MULTI_RECV, F_PEEK, F_CLAIM or F_DISCARD of another
+ *		operation; an atomic operation and datatype that don't exist or don't go together,
+ *		or not with this opcode
  * EISCONN      endpoint enabled already, has an event queue, or was connected once
  * ENOTCONN     endpoint not enabled, or not connected yet
  * ESHUTDOWN    endpoint, its ring or its connection is closed or broken
@@ -85,19 +88,19 @@
  * EINTR        wait interrupted by a signal
  * ECANCELED    wait ended by SIGNAL or DESTROY; completion of a command that was canceled
  * ESPIPE       lseek that is no DOORBELL
- * In completions and events (a command with TREADLE_F_MORE that is refused completes with any of the above):
- * EINVAL       an atomic whose target is not aligned, or lies in two ranges of the region
+ * In completions and events (a refused command with F_MORE completes with any of the above):
+ * EINVAL       the target of an atomic is not aligned, or lies in two ranges of the region
  * ENOTCONN     an armed command of a MSG endpoint fired before its connection
  * EAGAIN       armed RMA with remote CQ data: the peer's completion queue overflows by more
  *              than it holds; nothing was written
  * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
- * ECONNREFUSED nobody has that address, or it has no such receive context; nobody listens
- *              there; the connection was rejected
+ * ECONNREFUSED no endpoint has that address, or it has no such receive context; no endpoint
+ *              listens there; the connection was rejected
  * EHOSTUNREACH the address is not on this machine
  * ECONNRESET   the peer died or closed its endpoint (also of ACCEPT)
- * EIO          the peer's memory is not mapped, or not for that access; the peer's
- *		buffer of a message that was claimed, or is for a collective receive, could not be read
- * ENOMSG       no message waits that is looked for (F_PEEK), or was claimed (F_CLAIM)
+ * EIO          the peer's memory is not mapped, or not for that access; the peer's buffer of a
+ *		message could not be read, if the message was claimed or is for a collective receive
+ * ENOMSG       no message that matches waits (F_PEEK), or none was claimed (F_CLAIM)
  * EKEYREJECTED the peer has no memory region with this key for this endpoint, or it was
  *              closed, or (pinned) its range was unmapped, before or meanwhile
  * EREMOTEIO    a remote range is not within its region
@@ -123,7 +126,7 @@
 #define TREADLE_FEATURE_AUTH_KEY   (1ULL << 3)
 #define TREADLE_FEATURE_MSG_EP	   (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP   (1ULL << 5)
-#define TREADLE_FEATURE_REMOTE	   (1ULL << 6)	/* never, in this version */
+#define TREADLE_FEATURE_REMOTE	   (1ULL << 6)	/* never set in this version */
 #define TREADLE_FEATURE_ATOMIC_FP  (1ULL << 7)	/* atomics of floating point types */
 #define TREADLE_FEATURE_SHARED_AV  (1ULL << 8)	/* address vectors with names */
 #define TREADLE_FEATURE_SCALABLE   (1ULL << 9)	/* scalable endpoints */
@@ -134,7 +137,7 @@
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output
- * @size:         sizeof(struct treadle_query); stays as it is
+ * @size:         sizeof(struct treadle_query); not changed
  * @abi_version:  TREADLE_ABI_VERSION
  * @features:     TREADLE_FEATURE_*
  * @opcodes:      bit n: TREADLE_OP n works
@@ -174,10 +177,10 @@ struct treadle_query {
  * @entries: in: at least so many; out: rounded up to a power of two
  * @id:      out
  *
- * What does not fit into the ring is kept by the kernel and flushed when the
- * doorbell of the CQ is rung, or by the next completion. While @entries or
- * more are kept, commands that would add another are refused (EAGAIN); with F_MORE
- * while so many and as many as the TX has slots are.
+ * Completions that do not fit into the ring are kept by the kernel. They are moved into the ring
+ * when the doorbell of the CQ is rung, or by the next completion. While @entries or more are kept,
+ * a command that would add a completion is refused (EAGAIN); a command with F_MORE, while @entries
+ * and the slots of the TX together, or more, are kept.
  */
 struct treadle_cq_create {
 	__u32 size;
@@ -189,12 +192,12 @@ struct treadle_cq_create {
 };
 
 /*
- * The success value grows by the bytes that an operation has transferred, instead of by 1.
- * Of what moves no data it stays as it is. The error value grows by 1, as always.
+ * The success value grows by the bytes that an operation has transferred, instead of by 1. An
+ * operation that moves no data leaves it unchanged. The error value grows by 1 in any case.
  *
  * Counters of the initiator, and F_NOTIFY: @len of the descriptor. A receive: the length of the
  * message; PEEK and DISCARD: 0. Counters of a peer's operations: @len of the descriptor. The
- * counter of a region: the bytes of the ranges there.
+ * counter of a region: the bytes of the ranges in that region.
  */
 #define TREADLE_CNTR_BYTES 1
 
@@ -210,16 +213,16 @@ struct treadle_cntr_create {
 /**
  * struct treadle_cell_create - trigger cells, fi_trigger(3), "XPU TRIGGERS"
  * @flags: 0
- * @count: in: at least so many, 1 to TREADLE_MAX_CELLS; out: what fills whole pages
+ * @count: in: at least so many, 1 to TREADLE_MAX_CELLS; out: rounded up to whole pages
  * @id:    out
  * @rw:    out: the cells, __u64[count]. Ordinary pages, which drivers of devices can pin
- * @ro:    out: __u64[count]: `value` of the command that has left that cell last: it has
- *	   started, or was canceled
+ * @ro:    out: __u64[count]: `value` of the command that was the last to leave that cell, because
+ *	   it has started or was canceled
  *
- * The context's poller looks at a cell while a command with F_COND_CELL is armed on it, and
- * starts the command when the cell has its `value`; any other value does nothing. Who
- * writes it is not asked: children inherit these maps, and a process that is passed the
- * file may map them, though nothing else.
+ * The context's poller reads a cell while a command with F_COND_CELL is armed on it. It starts the
+ * command when the cell has the command's `value`; other values have no effect. The writer is not
+ * checked: children inherit these maps, and a process that is passed the file may map them, and
+ * nothing else.
  */
 #define TREADLE_MAX_CELLS 65536
 struct treadle_cell_create {
@@ -233,18 +236,18 @@ struct treadle_cell_create {
 
 /**
  * struct treadle_av_create - fi_av(3)
- * @flags:  TREADLE_AV_READ: the one with @name, which exists (else ENOENT), and
- *	    which can't be changed by its new id (EACCES). TREADLE_AV_IDS: peers can have
- *	    identifiers; without a name only
+ * @flags:  TREADLE_AV_READ: open the vector with @name, which must exist (else ENOENT). Its new id
+ *	    can't be used to change it (EACCES). TREADLE_AV_IDS: peers can have identifiers; only
+ *	    without a name
  * @count:  expected number of peers (a hint)
  * @id:     out
  * @name, @name_size: pointer and bytes, at most TREADLE_AV_NAME; or 0. All processes of
- *	    a user in a user and network namespace that name the same one share it,
- *	    with its indices, and it exists as long as one of them has it
- * @rx_ctx_bits: upper bits of `peer` in a descriptor that are not of the index, but
- *	    name a receive context of the peer; at most TREADLE_RX_CTX_BITS, and for
- *	    all who share a name the same (EINVAL). An index in a completion, and for
- *	    a source that is received from, has none: all contexts of a peer are one
+ *	    one user in one user and network namespace share a vector by its name, with its
+ *	    indices. It exists as long as one of them has it
+ * @rx_ctx_bits: upper bits of `peer` in a descriptor that name a receive context of the peer
+ *	    and are not part of the index; at most TREADLE_RX_CTX_BITS. All that share a name
+ *	    have the same number (EINVAL). These bits are zero in the index in a completion, and
+ *	    in that of a source to receive from: all contexts of a peer are one source
  */
 #define TREADLE_AV_READ	    (1U << 0)
 #define TREADLE_AV_IDS	    (1U << 1)
@@ -264,17 +267,17 @@ struct treadle_av_create {
  * struct treadle_av_insert - add peers
  * @av:    id
  * @flags: 0
- * @count: in: addresses; out: how many were inserted. One that is malformed, or of
+ * @count: in: addresses; out: how many were inserted. An address that is malformed, or of
  *	   an unknown family, is skipped and its index set to TREADLE_ADDR_ANY
  * @addrs: pointer to struct treadle_addr[count]
  * @out:   pointer to __u64[count]: the indices; or 0
- * @ids:   pointer to __u64[count]: what completions call them instead of their index
- *	   (AV_IDS, else EINVAL); or 0: their index. Commands name the index in any case.
- *	   TREADLE_ADDR_ANY: nothing, and EP_SOURCE_ERR does not complain
+ * @ids:   pointer to __u64[count]: identifiers that completions name the peers by (AV_IDS, else
+ *	   EINVAL); or 0: completions have the index. Commands name the index in any case.
+ *	   TREADLE_ADDR_ANY: completions name no source, and EP_SOURCE_ERR reports no error
  *
- * Indices count from 0 in the order of insertion; the lowest of removed peers is
- * used again first. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted
- * before it, and those stay. If @addrs or @ids cannot be read to their ends, none are.
+ * Indices count from 0 in the order of insertion. The lowest index of a removed peer is used again
+ * first. Returns ENOSPC, ENOMEM, EFAULT, EINTR: @count were inserted before the error, and stay. If
+ * @addrs or @ids cannot be read to their ends, none are inserted.
  */
 struct treadle_av_insert {
 	__u32 size;
@@ -287,8 +290,8 @@ struct treadle_av_insert {
 };
 
 /*
- * struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: one was not there, the others
- * are removed; EFAULT, EINTR: those before are
+ * struct treadle_av_remove - indices: pointer to __u64[count]. ENOENT: an entry did not exist; the
+ * others are removed. EFAULT, EINTR: the entries before the error are removed
  */
 struct treadle_av_remove {
 	__u32 size;
@@ -307,8 +310,8 @@ struct treadle_av_lookup {
 };
 
 /*
- * struct treadle_av_set_id - @id: what completions call the peer at @index from now on (AV_IDS, else
- * EINVAL). ENOENT: no such entry
+ * struct treadle_av_set_id - @id: the identifier that completions name the peer at @index by from
+ * now on (AV_IDS, else EINVAL). ENOENT: no such entry
  */
 struct treadle_av_set_id {
 	__u32 size;
@@ -320,12 +323,12 @@ struct treadle_av_set_id {
 /**
  * struct treadle_ring_create - TX_CREATE and RX_CREATE
  * @flags:    TREADLE_TX_SHARED: descriptors name their endpoint.
- *	      TREADLE_RX_SHARED: several endpoints of type MSG may receive here;
- *	      the receives are nobody's until a message comes, so they outlive a
- *	      connection. Endpoints of the other types share any RX
+ *	      TREADLE_RX_SHARED: several endpoints of type MSG may receive here. A receive belongs
+ *	      to no endpoint until a message comes, so it outlives a connection. Endpoints of the
+ *	      other types can share any RX
  * @entries:  in: at least so many slots; out: rounded up to a power of two
- * @buffered: RX: bytes of unexpected messages to hold (0: a default), of which each takes
- *	      some 300 besides its own; out: how many it is. TX: 0
+ * @buffered: RX: bytes of unexpected messages to hold (0: a default); a message takes some 300
+ *	      besides its data. out: the bytes that it holds. TX: 0
  * @id:       out
  */
 #define TREADLE_TX_SHARED (1U << 0)
@@ -342,12 +345,12 @@ struct treadle_ring_create {
 };
 
 /*
- * RDM: any endpoint of this type may send to any other. MSG: to the one that it
- * is connected with. DGRAM: as RDM, but a message that finds no posted receive and
- * no room in what its target buffers (`buffered` of the receive context), or nobody
- * who may have it, is dropped, and its sender is told of success.
- * PASSIVE: an address at which MSG endpoints ask for a connection; it moves no
- * data and is not enabled.
+ * RDM: any endpoint of this type may send to any other. MSG: an endpoint sends only to the one that
+ * it is connected with. DGRAM: as RDM, but a message is dropped, and its sender sees success, in
+ * two cases: no endpoint at its address admits it; or it finds no posted receive, and no room in
+ * what its target buffers (`buffered` of the receive context).
+ * PASSIVE: an address at which MSG endpoints ask for a connection; it moves no data and is not
+ * enabled.
  */
 enum treadle_ep_type {
 	TREADLE_EP_RDM = 1,
@@ -365,22 +368,21 @@ enum treadle_ep_type {
  * @id:    out
  * @addr:  in: where to bind; port 0: any free one. out: the address. The
  *	   unspecified address becomes the loopback address
- * @auth_key, @auth_key_size: pointer and bytes. Who presents the same key, or
- *	   is the same user in the same user namespace, may send to the endpoint,
- *	   or ask it for a connection
- * @request: MSG: 0, or the number of a connection request that was made to a
- *	   passive endpoint of this process, in any context: the endpoint is for
- *	   ACCEPT, and shares the passive one's address (@addr: out only).
- *	   ENOENT: no such request; EBUSY: it has an endpoint
+ * @auth_key, @auth_key_size: pointer and bytes. A process may send to the endpoint, or ask it
+ *	   for a connection, in two cases: it presents the same key; it is of the same user in the
+ *	   same user namespace
+ * @request: MSG: 0, or the number of a connection request that was made to a passive endpoint of
+ *	   this process, in any context: the endpoint is for ACCEPT, and shares the address of the
+ *	   passive one (@addr: out only). ENOENT: no such request; EBUSY: it has an endpoint
  * @parent: of a context: the scalable endpoint, which can't be destroyed before it
- * @index: of a receive context: its number, which peers name it by; else 0
+ * @index: of a receive context: its number, by which peers name it; else 0
  *
- * A scalable endpoint (RDM or DGRAM) is an address and is not enabled. Its contexts
- * are endpoints that share its type, address and keys (their own fields are zero,
- * @addr: out only), are enabled each by itself, and know nothing of each other. One
- * sends and has no RX, the other receives, and is what peers do RMA by, and has no TX
- * (EINVAL). Who names no index sends to that with index 0; an endpoint that is not
- * scalable has that index only.
+ * A scalable endpoint (RDM or DGRAM) is an address and is not enabled. Its contexts are endpoints
+ * that share its type, address and keys (their own fields are zero, @addr: out only). Each is
+ * enabled by itself, and they are independent of each other. A transmit context sends and has no RX
+ * (EINVAL). A receive context receives, is the target of peers' RMA, and has no TX (EINVAL). A peer
+ * that names no index sends to the context with index 0. An endpoint that is not scalable has index
+ * 0 only.
  */
 #define TREADLE_EP_SCALABLE   (1U << 0)
 #define TREADLE_EP_TX_CONTEXT (1U << 1)
@@ -402,30 +404,30 @@ struct treadle_ep_create {
 /**
  * struct treadle_ep_enable - bind an endpoint, once
  * @ep:		id
- * @flags:	TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION, TREADLE_EP_NO_*
+ * @flags:	TREADLE_EP_SOURCE, _SOURCE_ERR, _RECV_COMPLETION, TREADLE_EP_NO_*
  * @tx, @rx:	rings, or 0: does not send, or receive
  * @av:		address vector, or 0: can't send (EDESTADDRREQ), nor receive from
- *		named sources, nor name the sender. MSG: 0; `peer` of what it
- *		sends is not looked at
+ *		named sources, nor name the sender. MSG: 0; `peer` of its sends is ignored
  * @tx_cq, @rx_cq: completion queues, or 0
- * @cntr_*:	counters, or 0: send, recv, read, write: operations of this
- *		endpoint; remote_read, remote_write: of its peers on its memory. Atomics
- *		that fetch are reads, others writes, the NOP that ends a graph (F_COLLECTIVE) is a send;
- *		what only looks or throws away (PEEK, DISCARD), and any other NOP, count nowhere
+ * @cntr_*:	counters, or 0. send, recv, read, write: operations of this endpoint. remote_read,
+ *		remote_write: operations of its peers on its memory. Atomics that fetch are reads,
+ *		others writes. The NOP that ends a graph (F_COLLECTIVE) is a send. Receives that
+ *		only look at a message or drop it (PEEK, DISCARD), and other NOPs, are not counted
  *
- * @rx_cq gets what completes a receive, wherever it was posted, what PEEK, CLAIM and DISCARD
- * find, and the peers' writes with data; @tx_cq all else.
+ * @rx_cq gets completions of receives, wherever they were posted, results of PEEK, CLAIM and
+ * DISCARD, and writes with data by peers. @tx_cq gets all others.
  */
 #define TREADLE_EP_SOURCE     (1U << 0) /* completions name the sender: FI_SOURCE */
-#define TREADLE_EP_SOURCE_ERR (1U << 1) /* with SOURCE: complain if they can't: FI_SOURCE_ERR */
+#define TREADLE_EP_SOURCE_ERR (1U << 1) /* with SOURCE: an error if they can't: FI_SOURCE_ERR */
 /*
- * What it receives completes in @rx_cq without TREADLE_F_COMPLETION, too (F_WORK is not concerned). Who
- * posts to a ring that several share does not know whose receive it will be.
+ * Receives complete in @rx_cq without TREADLE_F_COMPLETION, too, unless they are F_WORK. For rings
+ * that several endpoints share: at the post it is not known which of them will get the receive.
  */
 #define TREADLE_EP_RECV_COMPLETION (1U << 2)
 /*
- * What peers may not do here, whatever a region grants (EACCES, at the peer): of READ, WRITE and atomics
- * what reads, and what writes (the bits are those of TREADLE_ACCESS_*); READ and WRITE; atomics.
+ * Operations that peers may not do here, whatever a region grants (EACCES, at the peer).
+ * NO_REMOTE_READ: READ and atomics that read. NO_REMOTE_WRITE: WRITE and atomics that write. (These
+ * bits are those of TREADLE_ACCESS_*.) NO_RMA: READ and WRITE. NO_ATOMIC: atomics.
  */
 #define TREADLE_EP_NO_REMOTE_READ  (1U << 4)
 #define TREADLE_EP_NO_REMOTE_WRITE (1U << 5)
@@ -451,13 +453,13 @@ struct treadle_ep_enable {
 #define TREADLE_MR_PINNED     (1U << 0) /* pages stay where they are, charged to RLIMIT_MEMLOCK */
 #define TREADLE_MR_KERNEL_KEY (1U << 1) /* the kernel picks a random key */
 #define TREADLE_MR_VIRT_ADDR  (1U << 2) /* peers name addresses, not offsets */
-#define TREADLE_MR_UNMAPPED   (1U << 3) /* not PINNED: what is mapped counts when a peer comes */
+#define TREADLE_MR_UNMAPPED   (1U << 3) /* not PINNED: ranges need not be mapped yet */
 #define TREADLE_MAX_MR_IOV    8		/* ranges of one region */
 
 /*
- * REMOTE_READ lets peers READ, REMOTE_WRITE lets them WRITE and ATOMIC; FETCH and COMPARE need both, but
- * TREADLE_ATOMIC_READ only the first. The others grant nothing: RECV and READ, as REMOTE_WRITE, have it checked that
- * the memory is writable.
+ * REMOTE_READ lets peers READ; REMOTE_WRITE lets them WRITE and ATOMIC. FETCH and COMPARE need
+ * both, but TREADLE_ATOMIC_READ only the first. The others grant nothing. With RECV, READ or
+ * REMOTE_WRITE the memory must be writable.
  */
 #define TREADLE_ACCESS_SEND	    (1U << 0)
 #define TREADLE_ACCESS_RECV	    (1U << 1)
@@ -472,14 +474,14 @@ struct treadle_ep_enable {
  * @access:    TREADLE_ACCESS_*
  * @iov_count: 1 to TREADLE_MAX_MR_IOV
  * @iov:       pointer to struct treadle_iov[iov_count], none of them empty. They must be
- *	       mapped, and writable if @access lets anybody write them (EFAULT); with
- *	       UNMAPPED only one that is mapped as a whole, none of it PROT_NONE, must be.
+ *	       mapped, and writable if @access has a right to write (EFAULT). With UNMAPPED
+ *	       this holds only for a range that is mapped as a whole, none of it PROT_NONE.
  *	       To peers they are one range of offsets, in this order. With VIRT_ADDR peers
- *	       name what they mean, in any of them, or in several that adjoin
+ *	       name addresses in any of them, or in several that adjoin
  * @key:       in: the key, 0 with KERNEL_KEY; out, with that: the key that was picked
  * @cntr:      counts operations of peers that have written to the region, or 0: none
- * @ep:        only by way of this endpoint (a scalable one: of its contexts), or 0: of
- *	       every one of the context. If it goes first, nobody reaches the region any more
+ * @ep:        the only endpoint by which peers reach the region (a scalable one: by its contexts),
+ *	       or 0: all of the context. If it goes first, peers can't reach the region any more
  * @auth_key, @auth_key_size: as in treadle_ep_create
  * @id:        out
  */
@@ -500,7 +502,7 @@ struct treadle_mr_create {
 /**
  * struct treadle_mr_bind - fi_mr_bind: what treadle_mr_create left out
  * @mr:   id
- * @cntr, @ep: as there; 0: leave it. EBUSY: there is one already
+ * @cntr, @ep: as there; 0: not changed. EBUSY: the region has one already
  */
 struct treadle_mr_bind {
 	__u32 size;
@@ -512,8 +514,8 @@ struct treadle_mr_bind {
 };
 
 /*
- * struct treadle_destroy - any object. EBUSY: another object is bound to it. A WAIT on it ends (on a
- * CQ or CNTR with ECANCELED), and the file of WAIT_FD is readable for ever
+ * struct treadle_destroy - destroy any object. EBUSY: another object is bound to it. A WAIT on it
+ * ends (on a CQ or CNTR with ECANCELED), and the file of WAIT_FD stays readable
  */
 struct treadle_destroy {
 	__u32 size;
@@ -553,21 +555,22 @@ struct treadle_destroy {
 /*
  * These two take the id itself as argument, so that the data path copies nothing.
  *
- * DOORBELL: TX: run the commands in the ring up to `prod`; returns how many were
- * taken (less than all: a signal arrived; ring again). A command that is refused
- * is dropped, the ioctl returns its errno, and those behind it stay: ring again.
- * Only one with F_MORE that is refused with EAGAIN (the completion queue overflows by
- * more than a ring) stays: read completions, ring again.
- * If any was taken before it in this call, the count is returned first and the
- * next call returns the errno. RX: match what was posted; returns 0. CQ: move
- * kept completions into the ring; returns 0.
+ * DOORBELL of a TX: run the commands in the ring up to `prod`. Returns how many were taken; less
+ * than all: a signal arrived; ring again. If a command is refused, it is dropped, the ioctl returns
+ * its errno, and the commands behind it stay: ring again. If commands before it were taken in this
+ * call, the call returns their count, and the next call returns the errno. Only a command with
+ * F_MORE stays if it is refused with EAGAIN (the completion queue overflows by more than a ring):
+ * read completions, ring again.
  *
- * lseek(fd, id, SEEK_SET) is DOORBELL, too: the same in every respect, but a shorter
- * way through the kernel. Any other whence is ESPIPE; the file has no position.
+ * DOORBELL of an RX: match what was posted; returns 0. Of a CQ: move kept completions into the
+ * ring; returns 0.
  *
- * SIGNAL: end every WAIT on a CQ, CNTR or EQ with ECANCELED. If there is none, the
- * next one that finds nothing ends so, also with a timeout of 0, and the files of WAIT_FD are readable until
- * then, or until they are read.
+ * lseek(fd, id, SEEK_SET) is DOORBELL, too: the same in every respect, but a shorter way through
+ * the kernel. Any other whence is ESPIPE; the file has no position.
+ *
+ * SIGNAL: end every WAIT on a CQ, CNTR or EQ with ECANCELED. If there is none, the next WAIT that
+ * would block ends so, also with a timeout of 0. Until then, or until they are read, the files of
+ * WAIT_FD are readable.
  */
 #define TREADLE_IOC_DOORBELL _IO(TREADLE_IOC_MAGIC, 0x20)
 #define TREADLE_IOC_SIGNAL   _IO(TREADLE_IOC_MAGIC, 0x21)

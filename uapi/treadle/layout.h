@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * The ABI, byte by byte: the same for every width and compiler. The module and the library assert it in
- * their builds; it is not installed. Nothing here may ever change.
+ * The ABI, byte by byte: the same for every width and compiler. The module and the library assert
+ * it in their builds; it is not installed. Nothing here may ever change.
  */
 #ifndef TREADLE_LAYOUT_H
 #define TREADLE_LAYOUT_H

@@ -2,18 +2,17 @@
 /*
  * treadle: the rings that a process and the kernel share
  *
- * Five things are mapped, each at the offset and with the length that the
- * creating ioctl returned (see ioctl.h):
+ * Five things are mapped, each at the offset and with the length that the creating ioctl returned
+ * (see ioctl.h):
  *
  *   transmit ring   process writes descriptors, kernel reads    (TX object)
  *   receive ring    process writes descriptors, kernel reads    (RX object)
  *   completion ring kernel writes completions, process reads    (CQ object)
- *   counter page    kernel writes two values, process reads     (CNTR object)
- *   trigger cells   whoever has the page writes, kernel reads   (CELL object)
+ *   counter page    kernel writes three words, process reads    (CNTR object)
+ *   trigger cells   process or device writes, kernel reads      (CELL object)
  *
- * Everything that the process must not write is mapped read-only, so each ring
- * comes as two maps: `rw` (written by the process) and `ro` (written by the
- * kernel).
+ * Everything that the process must not write is mapped read-only, so each ring comes as two maps:
+ * `rw` is written by the process, `ro` by the kernel.
  *
  *   descriptor ring   rw:  struct treadle_ring_prod    offset 0
  *                          union treadle_slot[entries] offset TREADLE_SLOTS_OFFSET
@@ -25,26 +24,24 @@
  *   trigger cells     rw:  __u64 cell[count]           offset 0
  *                     ro:  __u64 done[count]           offset 0
  *
- * Indices are free-running 32-bit numbers; slot = index & (entries - 1), where
- * entries is a power of two.
+ * Indices are free-running 32-bit numbers; slot = index & (entries - 1), where entries is a power
+ * of two.
  *
  * Descriptor rings: credits
  * -------------------------
- * `released` counts the slots whose commands have finished (in any order), not
- * the slots that were read. A process may write a slot while
+ * `released` counts the slots of commands that have finished (in any order), not the slots that
+ * were read. A process may write a slot while
  *
  *	prod - released + slots_needed <= entries
  *
- * and otherwise says EAGAIN before anything has happened. Therefore the kernel
- * always has room for what it finds in a ring. Credits come after the completion:
- * who has read it may find the ring full for a moment. A command that is armed on a
- * counter has left the ring and gives its slots back at once.
- *
+ * Otherwise it must report EAGAIN before anything has happened. Therefore the kernel always has
+ * room for the commands that it finds in a ring. Slots are released after the completion is
+ * written: a process that has read the completion may find the ring full for a moment. A command
+ * that is armed on a counter has left the ring, and its slots are released at once.
  * Barriers
  * --------
  * They pair by letter; the library and the kernel each keep them in one file
- * named ring.h.
- *
+ * They pair by letter. The library and the kernel each keep them in one file named ring.h.
  *  process (post)                       kernel (doorbell, or a peer's send)
  *    read released  (A, acquire)          read slot
  *    write slot                           write released    (A, release)
@@ -63,13 +60,12 @@
  *
  *  process (wait)                       kernel (complete)
  *    ioctl: enqueue as waiter             lock, write prod
- *    lock, unlock   (F)                   anybody waiting?
- *    look again                           unlock            (F), wake whoever was
+ *    lock, unlock   (F)                   read waiters
+ *    look again                           unlock            (F), wake these waiters
  *
- * Both sides of F are in the kernel: the process only ever polls or calls
- * TREADLE_IOC_WAIT.
+ * Both sides of F are in the kernel: the process only polls or calls TREADLE_IOC_WAIT.
  *
- *  whoever starts a transfer            kernel (poller)
+ *  writer of a cell                     kernel (poller)
  *    write the data to transfer
  *    write cell     (G, release)          read cell         (G, acquire)
  *                                         take the command off
@@ -87,13 +83,12 @@
 #define TREADLE_MAX_RMA_IOV  5	  /* remote ranges of one command */
 #define TREADLE_MAX_ATOMIC   4096 /* bytes that one atomic command changes */
 
-/* An address-vector index that stands for every peer (receive) or none. */
+/* An index that stands for every peer (receive) or for none. */
 #define TREADLE_ADDR_ANY 0xffffffffffffffffULL
 
 /*
- * Operations. A command is a condition, an operation and a notification:
- * fi_trigger(3), "DEFERRED WORK QUEUES". An opcode that QUERY does not list in
- * `opcodes` is refused with EOPNOTSUPP.
+ * Operations. A command is a condition, an operation and a notification: fi_trigger(3), "DEFERRED
+ * WORK QUEUES". An opcode that QUERY does not list in `opcodes` is refused with EOPNOTSUPP.
  */
 enum treadle_opcode {
 	TREADLE_OP_NOP = 0,   /* notification only */
@@ -112,82 +107,88 @@ enum treadle_opcode {
 };
 
 /*
- * Descriptor flags. One that no operation knows, or that is another's, is refused with EINVAL (FENCE,
- * MULTI_RECV, PEEK, CLAIM and DISCARD on a transmit ring: EOPNOTSUPP); fields that neither operation nor flags
- * use must be zero. CNTR_* have no COMPLETION; INJECT is for what sends, WRITE and atomics;
- * REMOTE_CQ_DATA for what sends, and WRITE; DELIVERY_COMPLETE and FENCE for all that goes
- * to a peer.
+ * Descriptor flags. An unknown flag, or one of another operation, is refused with EINVAL; on a
+ * transmit ring FENCE, MULTI_RECV, PEEK, CLAIM and DISCARD are refused with EOPNOTSUPP. Fields that
+ * neither operation nor flags use must be zero. CNTR_* have no COMPLETION. INJECT is for sends,
+ * WRITE and atomics; REMOTE_CQ_DATA for sends and WRITE; DELIVERY_COMPLETE and FENCE for operations
+ * that go to a peer.
  */
 #define TREADLE_F_EXT		    (1U << 0) /* the second cache line counts */
 #define TREADLE_F_COMPLETION	    (1U << 1) /* write a completion on success */
-#define TREADLE_F_INJECT	    (1U << 2) /* buffer is free when the doorbell that has taken it returns */
+#define TREADLE_F_INJECT	    (1U << 2) /* buffer is free when its doorbell returns */
 #define TREADLE_F_REMOTE_CQ_DATA    (1U << 3) /* `data` goes to the peer's completion */
 #define TREADLE_F_DELIVERY_COMPLETE (1U << 4) /* complete when placed at the peer */
 /*
- * Start after all commands before it to that peer have completed, and before all
- * that come after it. (What is still armed is not before it.)
+ * Start after all commands before it to that peer have completed, and before all commands after it.
+ * (A command that is still armed is not before it.)
  */
 #define TREADLE_F_FENCE (1U << 5)
 /*
- * RECV with one buffer: it takes several messages, one behind the other, until
- * less than `data` bytes are left (or none, or as many completions are kept as their
- * ring has entries). Each completes; the last completion has TREADLE_CQ_MULTI_RECV,
- * be it that of the last message or one that has no other flag.
+ * RECV with one buffer: it takes several messages, one behind the other. It ends when less than
+ * `data` bytes are left (or none), or when as many completions are kept as their ring has entries.
+ * Each message completes. The last completion has TREADLE_CQ_MULTI_RECV: that of the last message,
+ * or one more that has no other flag.
  */
 #define TREADLE_F_MULTI_RECV (1U << 6)
 /*
- * TRECV on a transmit ring, fi_tagged(3): PEEK completes with what is known of the
- * first message that waits and matches, or with ENOMSG. With CLAIM the message is
- * set aside for the TRECV with CLAIM alone and the same `context`; with DISCARD it
- * is dropped. CLAIM and DISCARD drop what was claimed. Only CLAIM alone has buffers. Not
- * DISCARD alone, nor all three.
+ * TRECV on a transmit ring, fi_tagged(3). PEEK completes with what is known of the first waiting
+ * message that matches, or with ENOMSG. With CLAIM, too, the message is set aside for the TRECV
+ * that has CLAIM alone and the same `context`; with DISCARD, too, it is dropped. CLAIM and DISCARD
+ * without PEEK drop the message that was claimed. Only CLAIM alone has buffers. DISCARD alone and
+ * all three together are invalid.
  */
 #define TREADLE_F_PEEK	  (1U << 7)
 #define TREADLE_F_CLAIM	  (1U << 8)
 #define TREADLE_F_DISCARD (1U << 9)
 /*
- * More commands follow before the doorbell: if this one is refused, say so by
- * an error completion (and the endpoint's counter) and go on, because its
- * caller has been told "queued" already. Without it, or if nobody could be told (it
- * names no enabled endpoint, or is F_WORK without F_COMPLETION), the doorbell returns the errno.
+ * More commands follow before the doorbell. If this one is refused, the kernel reports it by an
+ * error completion (and the endpoint's counter) and goes on. The reason: its caller was told
+ * "queued" already. Without this flag, the doorbell returns the errno. It also does if no report is
+ * possible: the command names no enabled endpoint, or is F_WORK without F_COMPLETION.
  */
 #define TREADLE_F_MORE	    (1U << 10)
 #define TREADLE_F_COND_CNTR (1U << 11) /* EXT: wait for counter `cond` >= threshold */
 #define TREADLE_F_COND_CELL (1U << 12) /* EXT: wait until a cell is `value` */
 #define TREADLE_F_NOTIFY    (1U << 13) /* EXT: count into counter `notify` */
 /*
- * Deferred work: neither the endpoint's counters nor, unless F_COMPLETION is
- * set, its completion queue hear of this command, whether it succeeds or fails.
+ * Deferred work: whether it succeeds or fails, this command is not reported to the endpoint's
+ * counters, nor, unless F_COMPLETION is set, to its completion queue.
  */
 #define TREADLE_F_WORK	     (1U << 14)
 #define TREADLE_F_CNTR_ERROR (1U << 15) /* CNTR_*: the error value */
 /*
- * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged
- * receives see; both ends are of type RDM. The receive names its source, ignores no
- * bits, does not PEEK or CLAIM, and goes through a transmit ring; it fails with ECONNRESET when that endpoint
- * vanishes, with ECONNREFUSED if it is not there, EHOSTUNREACH if it is on no address of this
- * machine, EACCES if one of the two does not let in the other, and EIO if its buffer is bad (EFAULT if that
- * send is silent: ring-abi.rst). NOP: the end of a graph, which reports for the endpoint
- * as a collective operation; CANCEL does not find it.
+ * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged receives see.
+ * Both ends are of type RDM. The receive names its source, ignores no bits, does not PEEK or CLAIM,
+ * and goes through a transmit ring. It fails with these errors. ECONNRESET: the source endpoint was
+ * closed. ECONNREFUSED: it does not exist. EHOSTUNREACH: it is on no address of this machine.
+ * EACCES: one of the two does not admit the other. EIO: the sender's buffer is bad (EFAULT
+ * if that send is silent: ring-abi.rst).
+ *
+ * NOP: the end of a graph, which reports for the endpoint as a collective operation; CANCEL does
+ * not find it.
  */
 #define TREADLE_F_COLLECTIVE (1U << 16)
 /*
- * With COND_CNTR: if the counter has counted errors when the command's time comes, the
- * command is not executed but fails, with the errno that the counter has seen first. A
- * TSEND with F_COLLECTIVE that is silent (F_WORK without F_COMPLETION) tells its peer of it,
- * whose receive fails with that errno. A TRECV with F_COLLECTIVE is executed all the same, as
- * what its peer sends is for it.
+ * With COND_CNTR: if the counter has counted errors when the command fires, the command is not
+ * executed. It fails, with the first errno that the counter has seen. A silent TSEND with
+ * F_COLLECTIVE (F_WORK without F_COMPLETION) passes that errno to its peer, and the receive there
+ * fails with it. A TRECV with F_COLLECTIVE is executed all the same, as its peer sends to it.
  */
 #define TREADLE_F_STRICT (1U << 17)
-/* ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process (EIO: not mapped); no peer, key or fence. */
+/*
+ * ATOMIC, FETCH, COMPARE: @remote_addr is an address of this process (EIO: not mapped); no peer,
+ * key or fence.
+ */
 #define TREADLE_F_LOCAL (1U << 18)
 /*
- * With COND_CNTR and F_WORK: when the command has ended, well or not, it is armed again, for a
- * threshold that is greater by @value; with @rest not before that counter has reached
- * @rest_threshold, which grows by the same. It goes when it is canceled (by
- * CANCEL_OP only while it is under way, not while it is armed), fails with ECANCELED
- * (unless its counter says so, F_STRICT), fails and its connection is over, is flushed while it is armed, or its endpoint is closed. Not with F_COMPLETION, F_INJECT,
- * F_COLLECTIVE, F_MULTI_RECV, F_PEEK and F_CLAIM.
+ * With COND_CNTR and F_WORK: when the command has ended, with or without error, it is armed again,
+ * for a threshold that is greater by @value. With @rest, it is not armed before that counter has
+ * reached @rest_threshold, which grows by the same.
+ *
+ * CANCEL_WORK and FLUSH_WORK remove the command while it is armed; CANCEL_OP does while it is under
+ * way. It is also removed when its endpoint is closed, and when it fails and its connection is
+ * over. A failure with ECANCELED removes it, too, unless that is the errno of its counter
+ * (F_STRICT). Not with F_COMPLETION, F_INJECT, F_COLLECTIVE, F_MULTI_RECV, F_PEEK and F_CLAIM.
  */
 #define TREADLE_F_REPEAT (1U << 19)
 #define TREADLE_F_ALL	 0xfffffU
@@ -204,7 +205,7 @@ struct treadle_iov {
 
 /**
  * struct treadle_rma_iov - one remote range
- * @addr: offset into the region, or its address, as the region was created
+ * @addr: offset into the region, or an address, as the region was created
  * @len:  bytes
  * @key:  the region's key
  */
@@ -217,11 +218,11 @@ struct treadle_rma_iov {
 /**
  * struct treadle_desc - a command: condition, operation, notification
  *
- * The first cache line is all that an ordinary send, receive or RMA needs. The
- * second is looked at only with TREADLE_F_EXT.
+ * The first cache line is all that an ordinary send, receive or RMA needs. The second is read only
+ * with TREADLE_F_EXT.
  *
  * A receive ring takes RECV and TRECV with F_COMPLETION and F_MORE, and RECV with
- * F_MULTI_RECV; whatever else completes with EINVAL. Armed receives, and TRECV with
+ * F_MULTI_RECV; other descriptors complete with EINVAL. Armed receives, and TRECV with
  * PEEK or CLAIM, go through a transmit ring.
  *
  * @opcode:	enum treadle_opcode
@@ -232,38 +233,40 @@ struct treadle_rma_iov {
  * @flags:	TREADLE_F_*
  * @context:	returned in the completion; names the command for cancel
  * @addr:	local buffer
- * @len:	bytes, at most the limit `max_msg_size` (EMSGSIZE) but of what receives
- * @peer:	index in the endpoint's address vector (its upper `rx_ctx_bits`: which receive
- *		context there), looked up when the command is submitted, even if it is
- *		armed; for a receive, the source (TREADLE_ADDR_ANY: any source). In a receive ring it is
- *		looked up when the kernel takes the receive, at the latest when a message comes that it may
- *		be for, in the vector of one of the endpoints that receive there: these share one
+ * @len:	bytes; at most `max_msg_size` (EMSGSIZE), except of receives
+ * @peer:	index in the endpoint's address vector (its upper `rx_ctx_bits`: a receive context
+ *		of that peer). It is looked up when the command is submitted, even if it is armed.
+ *		For a receive: the source; TREADLE_ADDR_ANY: any source. In a receive ring it is
+ *		looked up when the kernel takes the receive: at the latest when a message comes for
+ *		which it may be. The vector is that of one of the endpoints that receive there: they
+ *		share one
  * @tag:	tagged messages: the tag
- * @ignore:	tagged receives: bits of the tag that do not count. If receives with eight other masks
- *		are posted, 4096 with any further ones can be; more complete with ENOSPC
+ * @ignore:	tagged receives: bits of the tag that do not count. While receives with eight other
+ *		masks are posted, at most 4096 with further masks can be; more complete with ENOSPC
  * @remote_addr: RMA, atomics: the remote range (one), see treadle_rma_iov
  * @remote_key:	RMA, atomics: its key. One range is as long as the local buffers
  * @data:	remote CQ data; CNTR_*: the value; F_MULTI_RECV: the minimum
- * @ep:		endpoint id; 0: the endpoint that the ring belongs to
+ * @ep:		endpoint id; 0: the endpoint of the ring
  * @cond:	F_COND_CNTR: counter id. F_COND_CELL: id of the cell page
  * @threshold:	F_COND_CNTR: fire once success + error >= threshold (64-bit,
  *		unsigned). F_COND_CELL: byte offset of the cell, a multiple of 8
- * @notify:	F_NOTIFY: id of the counter that gets success + 1 (CNTR_BYTES: + the bytes) or error + 1
+ * @notify:	F_NOTIFY: id of the counter that gets success + 1 (CNTR_BYTES: + the bytes), or
+ *		error + 1
  * @atomic_op:	enum treadle_atomic_op, see atomic.h
  * @datatype:	enum treadle_datatype
  * @rma_iov_count: 0 or 1: @remote_addr, @remote_key. More: a slot of struct
  *		treadle_rma_iov follows the slot of local buffers, both fields are
  *		zero, and the sum of the lengths is @len
- * @fetch_iov_count: 0 or 1: @result, @compare. More: a slot each follows (first
- *		that of results), the fields are zero, and each sum is @len
+ * @fetch_iov_count: 0 or 1: @result, @compare. More: a slot for each follows (results first), both
+ *		fields are zero, and the sum of each is @len
  * @result:	fetch, compare: buffer for the values before, @len bytes
  * @compare:	compare: buffer with the values to compare with, @len bytes
- * @value:	F_COND_CELL: fire once the cell has this value. F_REPEAT: what thresholds
- *		grow by, at least 1. Other F_WORK with F_COND_CNTR: what TREADLE_CANCEL_WORK
- *		finds it by, instead of @context; 0: by @context
+ * @value:	F_COND_CELL: fire once the cell has this value. F_REPEAT: the step of the
+ *		thresholds, at least 1. Other F_WORK with F_COND_CNTR: the name by which
+ *		TREADLE_CANCEL_WORK finds the command; 0: it is found by @context
  * @rest:	F_REPEAT: 0, or the id of a counter
  * @reserved1:	zero
- * @rest_threshold: F_REPEAT, with @rest: of that counter, for the second time
+ * @rest_threshold: F_REPEAT, with @rest: threshold of that counter before the second time
  */
 struct treadle_desc {
 	__u8 opcode;
@@ -309,7 +312,7 @@ union treadle_slot {
 
 /* Set by the kernel while it holds unmatched messages: a post needs a doorbell. */
 #define TREADLE_RING_DOORBELL (1U << 0)
-/* The ring's indices were out of range once; the ring is dead. */
+/* The ring's indices were out of range once. The ring does not work any more. */
 #define TREADLE_RING_BROKEN (1U << 1)
 
 struct treadle_ring_prod {
@@ -324,8 +327,8 @@ struct treadle_ring_cons {
 };
 
 /*
- * Completion flags: the bits of libfabric (fi_cq(3), "COMPLETION FLAGS"), so
- * that no table is needed to translate them.
+ * Completion flags: the bits of libfabric (fi_cq(3), "COMPLETION FLAGS"), so no table is needed to
+ * translate them.
  */
 #define TREADLE_CQ_MSG		  (1U << 1)
 #define TREADLE_CQ_RMA		  (1U << 2)
@@ -341,16 +344,16 @@ struct treadle_ring_cons {
 #define TREADLE_CQ_MULTI_RECV	  (1U << 16)
 #define TREADLE_CQ_REMOTE_CQ_DATA (1U << 17)
 /*
- * Not libfabric's: the next entry of the ring is error data of this one, which is an error; both are published at once.
- * Never, in this version.
+ * Not in libfabric: this entry is an error, and the next entry of the ring is its error data. Both
+ * are published at once. Never set in this version.
  */
 #define TREADLE_CQ_ERR_DATA (1U << 31)
 
 /**
  * struct treadle_cqe - a completion
  * @context: of the descriptor
- * @len:     bytes placed (receive, ETRUNC included), or of the message that PEEK found; of a
- *	     send or another error, 0
+ * @len:     bytes placed (receive, ETRUNC included); PEEK: bytes of the message; 0 of a
+ *	     send or another error
  * @data:    remote CQ data, with TREADLE_CQ_REMOTE_CQ_DATA
  * @tag:     of the message received
  * @buf:     where the data was placed (receive)
@@ -359,9 +362,9 @@ struct treadle_ring_cons {
  * @error:   0, or a positive errno
  * @olen:    ETRUNC: bytes that did not fit
  *
- * EADDRNOTAVAIL (with TREADLE_EP_SOURCE_ERR): a message was received, or a peer has written with data,
- * but who it is from is not in the address vector. @src, @olen and @tag, or @buf instead of @tag if
- * the message is tagged, are the three words of the sender's struct treadle_addr.
+ * EADDRNOTAVAIL (with TREADLE_EP_SOURCE_ERR): a message was received, or a peer has written with
+ * data, but the sender is not in the address vector. @src, @olen and @tag, or @buf instead of @tag
+ * if the message is tagged, are the three words of the sender's struct treadle_addr.
  */
 struct treadle_cqe {
 	__u64 context;
@@ -391,8 +394,8 @@ struct treadle_cq_cons {
 };
 
 /*
- * Only ever changed by the kernel; each is read with one 64-bit load. @changes: how often the others
- * were counted up or set, also to what they were; grows after them.
+ * Written by the kernel only; read each word with one 64-bit load. @changes: how often the other
+ * words were added to or set, also if they did not change by it; written after them.
  */
 struct treadle_cntr_page {
 	__u64 success;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
-/* treadle: taking back what was started, and waiting for it; part of the control interface, ioctl.h */
+/* treadle: cancel commands, and wait for objects; part of the control interface, ioctl.h */
 #ifndef UAPI_TREADLE_WAIT_H
 #define UAPI_TREADLE_WAIT_H
 
@@ -9,37 +9,41 @@
 
 enum treadle_cancel_kind {
 	/*
-	 * A posted receive or a command that waits (armed, or at a peer without
-	 * a receive buffer) of endpoint @id with @context: fi_cancel in
-	 * fi_endpoint(3). It completes with ECANCELED. One at a time, the oldest
-	 * receive first. Not what is TREADLE_F_REPEAT and armed; nor, at a peer or behind
-	 * others, what is TREADLE_F_INJECT without F_COMPLETION: its context is the caller's
-	 * affair only. With @flags only of one side.
+	 * fi_cancel in fi_endpoint(3): a posted receive, or a command that waits, of endpoint @id
+	 * with @context. A command waits while it is armed, or while its peer has no receive for
+	 * it. The command completes with ECANCELED. One call cancels one, the oldest receive
+	 * first. With a flag in @flags, only commands of that side.
+	 *
+	 * Two kinds can't be canceled: an armed command with TREADLE_F_REPEAT, and, while it waits
+	 * at a peer or behind others, a command with TREADLE_F_INJECT and without F_COMPLETION: its
+	 * context means something to the caller only.
 	 */
 	TREADLE_CANCEL_OP = 0,
 	/*
-	 * Deferred work, or what has no endpoint, armed on counter, or cells, @id at @threshold with
-	 * @context (in the `value` of its descriptor, if that can be a name); silent, also to the peer
-	 * that waits for a TREADLE_F_COLLECTIVE, as is the next.
+	 * Deferred work, or a command without endpoint, that is armed on counter or cells @id at
+	 * @threshold with @context. If the descriptor has a name in `value`, @context is compared
+	 * with that name. Silent, as is FLUSH_WORK: nothing is reported, not even to a peer that
+	 * waits for a TREADLE_F_COLLECTIVE.
 	 */
 	TREADLE_CANCEL_WORK = 1,
 	/*
-	 * All deferred work on counter, or cells, @id, with what is TREADLE_F_STRICT there; or with
-	 * @id 0 that of the context, but not what is TREADLE_F_STRICT or TREADLE_F_REPEAT; silent.
+	 * All deferred work on counter or cells @id, commands with TREADLE_F_STRICT included. With
+	 * @id 0: all deferred work of the context, except commands with TREADLE_F_STRICT or
+	 * TREADLE_F_REPEAT. Silent.
 	 */
 	TREADLE_FLUSH_WORK = 2,
 };
 
-/* CANCEL_OP: only receives, or only what is no receive; both or none: whatever it is. */
+/* CANCEL_OP: only receives, or only commands that are no receives; both or none: all. */
 #define TREADLE_CANCEL_RX (1U << 0)
 #define TREADLE_CANCEL_TX (1U << 1)
 
 /**
- * struct treadle_cancel - @count: out, how many were canceled
+ * struct treadle_cancel - @count: out, how many commands were canceled
  * @flags: TREADLE_CANCEL_RX, TREADLE_CANCEL_TX
  *
- * Exact: a command has either run or was canceled. ENOENT: none was found: it
- * has run, is running, or never was (FLUSH_WORK returns 0 and @count 0).
+ * Exact: a command has either run or was canceled. ENOENT: none was found, as it has run, is
+ * running, or never was. FLUSH_WORK then returns 0, with @count 0.
  */
 struct treadle_cancel {
 	__u32 size;
@@ -56,17 +60,18 @@ struct treadle_cancel {
 #define TREADLE_WAIT_SIGNALS 0x1u /* CQ: @signals is given */
 
 /**
- * struct treadle_wait - block until there is something to read
- * @id:		CQ: until the ring is not empty. CNTR: until success >= @threshold
- *		or error != @error, or was for a moment. EQ: until there is an event
+ * struct treadle_wait - block until an object is ready
+ * @id:		CQ: until the ring is not empty. CNTR: until success >= @threshold or
+ *		error != @error, even if that was so for a moment only. EQ: until there is an event
  * @flags:	TREADLE_WAIT_*
- * @signals:	of struct treadle_cq_prod, read before the ring was found to be empty: what is
- *		another number now ends the wait, too. For who waits again, since another thread
- *		has read what woke him
- * @timeout_ns:	from now; negative: for ever; 0: look and return EAGAIN. May be less
- *		after the call
+ * @signals:	`signals` of struct treadle_cq_prod, read before the ring was found to be empty. If
+ *		it is another number now, the wait ends, too. For a thread that waits again after
+ *		another thread has read the completions
+ * @timeout_ns:	from now; negative: no limit; 0: return EAGAIN if the object is not ready. May be
+ *		less after the call
  *
- * ETIMEDOUT, EINTR, ECANCELED (somebody called SIGNAL, or DESTROY, but of an EQ: then 0, as read(2) says ESHUTDOWN).
+ * ETIMEDOUT, EINTR. ECANCELED: SIGNAL was called, or DESTROY; after DESTROY of an EQ the call
+ * returns 0, as read(2) says ESHUTDOWN.
  */
 struct treadle_wait {
 	__u32 size;
@@ -79,9 +84,11 @@ struct treadle_wait {
 };
 
 /*
- * struct treadle_wait_fd - a file to poll(2): readable while the CQ or EQ is not
- * empty, or after the CNTR changed (CNTR: read(2) 8 bytes from it, success + error, to re-arm; EQ:
- * read(2) takes an event). The file may outlive the object. @fd: out, close-on-exec
+ * struct treadle_wait_fd - make a file for poll(2)
+ *
+ * The file is readable while the CQ or EQ is not empty, or after the CNTR has changed. read(2) of 8
+ * bytes from the file of a CNTR returns success + error, and re-arms it. read(2) from the file of
+ * an EQ takes an event. The file may outlive the object. @fd: out, close-on-exec
  */
 struct treadle_wait_fd {
 	__u32 size;

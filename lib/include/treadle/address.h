@@ -13,15 +13,15 @@
 namespace treadle
 {
 
-/* What bind(2) calls them: IPv4 and IPv6 addresses of endpoints. Thread-safe, no system call. */
+/* IPv4 and IPv6 addresses of endpoints, as bind(2) has them. Thread-safe, no system call. */
 
-/* port: host byte order; 0: any free one. */
+/* port: host byte order; 0: any free port. */
 TREADLE_API treadle_addr loopback(std::uint16_t port = 0) noexcept;
 
 /* -EINVAL: too short for its family; -EADDRNOTAVAIL: neither AF_INET nor AF_INET6. */
 TREADLE_API Result<treadle_addr> from_sockaddr(const sockaddr *address, socklen_t length) noexcept;
 
-/* Who sent it: of a completion with EADDRNOTAVAIL, for endpoints with TREADLE_EP_SOURCE_ERR. */
+/* The sender, from a completion with EADDRNOTAVAIL, for endpoints with TREADLE_EP_SOURCE_ERR. */
 TREADLE_API treadle_addr sender_of(const treadle_cqe &cqe) noexcept;
 
 /* Writes all of a sockaddr_in or sockaddr_in6 and returns its size, 0 for an unknown family. */

@@ -14,7 +14,7 @@ namespace treadle
 class Context;
 
 /**
- * The peers that endpoints may name, by index: fi_av(3).
+ * The peers of endpoints, by index: fi_av(3).
  *
  * Threads: everything may be called from any thread at any time.
  */
@@ -22,20 +22,21 @@ class TREADLE_API AddressVector : public Object<AddressVectorId>
 {
 public:
 	/*
-	 * expected: number of peers, a hint, at most limits().max_av (ENOSPC). context_bits: upper bits of a peer's index with
-	 * which a receive context of a scalable endpoint is named, see with_context();
-	 * -EINVAL: more than TREADLE_RX_CTX_BITS.
+	 * expected: number of peers, a hint, at most limits().max_av (ENOSPC). context_bits: upper
+	 * bits of a peer's index that name a receive context of a scalable endpoint, see
+	 * with_context(); EINVAL: more than TREADLE_RX_CTX_BITS.
 	 */
 	static Result<AddressVector> create(const Context &context, std::uint32_t expected = 0,
 					    std::uint32_t context_bits = 0) noexcept;
-	/* The same, of peers that can have identifiers: see insert. */
+	/* The same, for peers that can have identifiers: see insert. */
 	static Result<AddressVector> create_with_ids(const Context &context,
 						     std::uint32_t expected = 0,
 						     std::uint32_t context_bits = 0) noexcept;
 	/*
-	 * One that all processes of this user share by its name, of 1 to TREADLE_AV_NAME bytes. Indices mean the same in all of them; it goes with the last one. For
-	 * reading: the one that there is (-ENOENT), which insert and remove don't change
-	 * (-EACCES). All have the same context_bits (-EINVAL).
+	 * A vector that all processes of this user share by its name, of 1 to TREADLE_AV_NAME
+	 * bytes. Indices mean the same in all of them. The vector exists as long as one of them has
+	 * it. Access::read: it must exist (ENOENT), and insert and remove don't change it
+	 * (-EACCES). All openers have the same context_bits (EINVAL).
 	 */
 	enum class Access { write, read };
 	static Result<AddressVector> open(const Context &context, std::string_view name,
@@ -50,33 +51,39 @@ public:
 	}
 
 	struct Inserted {
-		std::uint32_t count; /* that many were, and stay, also after an error */
-		int error;	     /* 0 or -errno: what ended it */
+		std::uint32_t count; /* so many were inserted, and stay, also after an error */
+		int error;	     /* 0, or -errno of what ended the call */
 	};
 
 	/*
-	 * indices, if not null, has room for as many as addresses and gets the index
-	 * of each, TREADLE_ADDR_ANY for one of an unknown family or malformed, which is skipped. One that is there
-	 * already gets a second index.
-	 * ids, if not null: what completions call each instead of its index (-EINVAL if
-	 * it was not created for that); TREADLE_ADDR_ANY: nothing. -ENOSPC, -ENOMEM, -EINTR, -EFAULT; -EACCES: opened for reading.
+	 * indices, if not null, has room for as many as addresses, and gets the index of each.
+	 * A malformed address, or one of an unknown family, is skipped; its index is
+	 * TREADLE_ADDR_ANY. An address that is there already gets a second index.
+	 *
+	 * ids, if not null: identifiers that completions name the peers by, instead of the index
+	 * (-EINVAL: the vector was created without); TREADLE_ADDR_ANY: completions name no source.
+	 *
+	 * -ENOSPC, -ENOMEM, -EINTR, -EFAULT; -EACCES: opened for reading.
 	 */
 	Inserted insert(std::span<const treadle_addr> addresses, std::uint64_t *indices = nullptr,
 			const std::uint64_t *ids = nullptr) noexcept;
 
-	/* One address; its index. -EADDRNOTAVAIL: of an unknown family. */
+	/* Inserts one address and returns its index. EADDRNOTAVAIL: it is of an unknown family. */
 	Result<std::uint64_t> insert(const treadle_addr &address) noexcept;
 
-	/* 0; -ENOENT: one was not there, the others have gone; -EACCES, -EFAULT, -EINTR: those before it have. */
+	/*
+	 * 0. -ENOENT: an entry did not exist; the others are removed. -EACCES: opened for reading.
+	 * -EFAULT, -EINTR: the entries before the error are removed.
+	 */
 	int remove(std::span<const std::uint64_t> indices) noexcept;
 
 	/*
-	 * What completions call a peer from now on. -EINVAL: not created with identifiers; -ENOENT: no such
-	 * entry; -EINTR.
+	 * Sets the identifier that completions name a peer by from now on. 0. -EINVAL: the vector
+	 * was created without identifiers; -ENOENT: no such entry; -EINTR.
 	 */
 	int set_id(std::uint64_t index, std::uint64_t id) noexcept;
 
-	/* ENOENT */
+	/* ENOENT: no such entry. */
 	Result<treadle_addr> lookup(std::uint64_t index) const noexcept;
 
 private:

@@ -20,16 +20,15 @@ namespace treadle
  *
  *	Command::send(buf, len, peer).on(endpoint.id()).when(counter.id(), 3).notify(done.id())
  *
- * is a send that starts once the counter has reached 3 and is then counted in
- * another one. Nothing is checked here; the post says EINVAL. A Command is a
- * value (what its members return is a reference to it: auto command = ..., not auto &): it may be posted any number of times,
- * and is free when post returns.
- * The buffers that it names must live until it has completed.
+ * is a send that starts once a counter has reached 3 and is then counted in another one. Nothing is
+ * checked here: the post says EINVAL. A Command is a value. It may be posted any number of times,
+ * and is free when post returns. Its members return a reference to it, so write auto command = ...,
+ * not auto &. Buffers of the command must live until it has completed.
  */
 class TREADLE_API Command
 {
 public:
-	/* Copies the vectors that there are: most commands have none, and room for 512 bytes. */
+	/* Copies only the vectors that exist: most commands have none, and room for 512 bytes. */
 	Command(const Command &other) noexcept
 		: desc_(other.desc_), range_len_(other.range_len_), result_len_(other.result_len_),
 		  compare_len_(other.compare_len_), vector_count_(other.vector_count_)
@@ -58,7 +57,7 @@ public:
 	{
 		return Command(TREADLE_OP_TSEND, buf, len, peer).tag(tag);
 	}
-	/* peer: who may send, or TREADLE_ADDR_ANY */
+	/* peer: the only sender, or TREADLE_ADDR_ANY */
 	static Command receive(void *buf, std::size_t len,
 			       std::uint64_t peer = TREADLE_ADDR_ANY) noexcept
 	{
@@ -71,7 +70,7 @@ public:
 	{
 		return Command(TREADLE_OP_TRECV, buf, len, peer).tag(tag, ignore);
 	}
-	/* remote: of the peer's memory, by its key; as long as the buffer */
+	/* remote, key: place in the peer's memory; as many bytes as the buffer */
 	static Command read(void *buf, std::size_t len, std::uint64_t peer, std::uint64_t remote,
 			    std::uint64_t key) noexcept
 	{
@@ -82,7 +81,7 @@ public:
 	{
 		return Command(TREADLE_OP_WRITE, buf, len, peer).remote(remote, key);
 	}
-	/* len: bytes. TREADLE_ATOMIC_* without those that compare, and READ; TREADLE_INT8... */
+	/* len: bytes. op: TREADLE_ATOMIC_*, but not READ and those that compare. type: TREADLE_* */
 	static Command atomic(treadle_atomic_op op, treadle_datatype type, const void *operands,
 			      std::size_t len, std::uint64_t peer, std::uint64_t remote,
 			      std::uint64_t key) noexcept
@@ -99,7 +98,7 @@ public:
 		return atomic(op, type, operands, len, 0, address_of(target), 0)
 			.flags(TREADLE_F_LOCAL);
 	}
-	/* The same, and READ (whose operands count for nothing): result gets what was there before. */
+	/* The same, and READ, which ignores operands: result gets the values before. */
 	static Command fetch(treadle_atomic_op op, treadle_datatype type, const void *operands,
 			     void *result, std::size_t len, std::uint64_t peer,
 			     std::uint64_t remote, std::uint64_t key) noexcept
@@ -112,7 +111,7 @@ public:
 		command.remote(remote, key).operation(op, type);
 		return command;
 	}
-	/* TREADLE_ATOMIC_CSWAP* and MSWAP. */
+	/* TREADLE_ATOMIC_CSWAP* and MSWAP. compare: the values to compare with. */
 	static Command compare(treadle_atomic_op op, treadle_datatype type, const void *operands,
 			       const void *compare, void *result, std::size_t len,
 			       std::uint64_t peer, std::uint64_t remote, std::uint64_t key) noexcept
@@ -124,7 +123,7 @@ public:
 		command.remote(remote, key).operation(op, type);
 		return command;
 	}
-	/* Nothing, with all that goes with it. */
+	/* No operation, but with condition and notification. */
 	static Command nop() noexcept { return Command(TREADLE_OP_NOP, 0); }
 	static Command set(CounterId counter, std::uint64_t value) noexcept
 	{
@@ -137,31 +136,31 @@ public:
 
 	/* --- operation --- */
 
-	/* A tagged message, or receive, that only its like can meet; the end of a graph of such: see ring.h. */
+	/* A tagged message or receive that matches only its like; or the end of a graph: ring.h. */
 	Command &collective() noexcept { return flags(TREADLE_F_COLLECTIVE); }
-	/* Replaces the buffer by 0 to TREADLE_MAX_IOV ones; more are refused by the post. */
+	/* Replaces the buffer by 0 to TREADLE_MAX_IOV ones; the post refuses more. */
 	Command &buffers(std::span<const treadle_iov> iov) noexcept;
 	/* Replaces the remote range by 1 to TREADLE_MAX_RMA_IOV ones. */
 	Command &ranges(std::span<const treadle_rma_iov> iov) noexcept;
 	/*
-	 * Replaces the buffer for results, and that to compare with, by 1 to
-	 * TREADLE_MAX_IOV ones each; the shorter vector is filled up with empty ones.
+	 * Replaces the buffer for results, and that to compare with, by 1 to TREADLE_MAX_IOV ones
+	 * each; the shorter vector is filled up with empty ones.
 	 */
 	Command &results(std::span<const treadle_iov> results,
 			 std::span<const treadle_iov> compares = {}) noexcept;
-	/* Which endpoint's command it is; needed on the ring of the context. */
+	/* Sets the endpoint of the command; needed on the ring of the context. */
 	Command &on(EndpointId endpoint) noexcept
 	{
 		desc_.ep = static_cast<std::uint32_t>(endpoint);
 		return flags(TREADLE_F_EXT);
 	}
-	/* The peer, instead of the one that it was made with. */
+	/* Replaces the peer. */
 	Command &peer(std::uint64_t peer) noexcept
 	{
 		desc_.peer = peer;
 		return *this;
 	}
-	/* Goes into the completion, and names the command to cancel. */
+	/* Sets the value that the completion has, and that names the command to cancel. */
 	Command &context(std::uint64_t context) noexcept
 	{
 		desc_.context = context;
@@ -173,13 +172,13 @@ public:
 		desc_.data = data;
 		return flags(TREADLE_F_REMOTE_CQ_DATA);
 	}
-	/* A receive for several messages, until less than so many bytes are left of its buffer. */
+	/* A receive for several messages, until less than minimum bytes are left of its buffer. */
 	Command &several(std::uint64_t minimum) noexcept
 	{
 		desc_.data = minimum;
 		return flags(TREADLE_F_MULTI_RECV);
 	}
-	/* Without TREADLE_F_MORE: its post rings the doorbell. */
+	/* Clears TREADLE_F_MORE: the post rings the doorbell. */
 	Command &at_once() noexcept
 	{
 		desc_.flags &= ~TREADLE_F_MORE;
@@ -211,7 +210,7 @@ public:
 	}
 
 	/*
-	 * Again and again, each time for a threshold that is greater by step: see
+	 * Starts again and again, each time for a threshold that is greater by step: see
 	 * TREADLE_F_REPEAT in ring.h. With when() of a counter, and work().
 	 */
 	Command &repeat(std::uint64_t step) noexcept
@@ -219,7 +218,7 @@ public:
 		desc_.value = step;
 		return flags(TREADLE_F_EXT | TREADLE_F_REPEAT);
 	}
-	/* But not again before this counter has reached threshold (and so on, by the same step). */
+	/* No repetition before this counter has reached threshold, which grows by step, too. */
 	Command &rest(CounterId counter, std::uint64_t threshold) noexcept
 	{
 		desc_.rest = static_cast<std::uint32_t>(counter);
@@ -229,19 +228,19 @@ public:
 
 	/* --- notification --- */
 
-	/* Counted in this counter, as success or as error. */
+	/* The command is counted in this counter, as success or as error. */
 	Command &notify(CounterId counter) noexcept
 	{
 		desc_.notify = static_cast<std::uint32_t>(counter);
 		return flags(TREADLE_F_EXT | TREADLE_F_NOTIFY);
 	}
-	/* Writes a completion on success. (On failure there is one anyhow, except for work.) */
+	/* Writes a completion on success. (An error completes in any case, except of work.) */
 	Command &completion() noexcept { return flags(TREADLE_F_COMPLETION); }
 	/* Deferred work: reports to notify() and completion() only, never to the endpoint. */
 	Command &work() noexcept { return flags(TREADLE_F_WORK); }
 	/*
-	 * The same, armed on a counter, canceled by this name (not 0) instead of the context. Not with repeat(), nor for
-	 * cells: it is in the place of their step, and of their value.
+	 * The same; on a counter, it is canceled by this name (not 0) instead of the context. Not
+	 * with repeat(), nor on cells: the descriptor has their step, or value, in that place.
 	 */
 	Command &work(std::uint64_t name) noexcept
 	{
@@ -254,8 +253,8 @@ public:
 	std::span<const treadle_slot> vectors() const noexcept { return {vectors_, vector_count_}; }
 	std::uint32_t slots() const noexcept { return 1 + vector_count_; }
 	/*
-	 * What the kernel does not see, as one buffer or range of each has the length of the data, and
-	 * too many lie nowhere: whether that is so. The post says EINVAL if not.
+	 * False: a single buffer or range does not have the length of the data, or a vector is too
+	 * long. The kernel can't see that, so the post says EINVAL.
 	 */
 	bool whole() const noexcept
 	{
@@ -315,15 +314,15 @@ private:
 		desc_.addr = 0;
 	}
 
-	/* Puts a vector into its place among the slots, or makes it no slot. */
+	/* Puts a vector into its place among the slots, or removes its slot. */
 	template <class Iov>
 	void put(std::uint32_t place, bool had, std::span<const Iov> iov, bool has) noexcept;
 
 	treadle_desc desc_{};
-	/* Of one alone, if it was given. */
+	/* Lengths of single ranges, results and comparands, if they were given. */
 	std::uint64_t range_len_ = as_data, result_len_ = as_data, compare_len_ = as_data;
 	std::uint32_t vector_count_ = 0;
-	treadle_slot vectors_[4]; /* buffers, remote ranges, results, what to compare with */
+	treadle_slot vectors_[4]; /* buffers, remote ranges, results, comparands */
 };
 
 } // namespace treadle

@@ -20,11 +20,11 @@ namespace treadle
 class Context;
 
 /**
- * A queue of struct treadle_cqe: fi_cq(3). Reading it takes no system call,
- * unless it is empty and the kernel keeps what did not fit.
+ * A queue of struct treadle_cqe: fi_cq(3). Reading it takes no system call, unless it is empty and
+ * the kernel keeps completions that did not fit.
  *
- * Threads: consume and read as Lock says; ready, wait, signal and wait_fd from any
- * thread at any time.
+ * Threads: consume and read as Lock says; ready, wait, signal and wait_fd from any thread at any
+ * time.
  */
 template <class Lock> class TREADLE_API BasicCompletionQueue : public Object<CompletionQueueId>
 {
@@ -33,10 +33,13 @@ public:
 	static Result<BasicCompletionQueue> create(const Context &context,
 						   std::uint32_t entries) noexcept;
 
-	/* A power of two, at least what was asked for. */
+	/* A power of two, at least the number that create was given. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 
-	/* Completions that there is room for now, or less while another thread consumes, whatever Lock is. */
+	/*
+	 * Completions that there is room for now. Too few while another thread consumes.
+	 * From any thread, whatever Lock is.
+	 */
 	std::uint32_t room() noexcept
 	{
 		const std::lock_guard guard(lock_);
@@ -50,13 +53,15 @@ public:
 	}
 
 	/*
-	 * Calls visit(const treadle_cqe &) -> bool for up to max completions where
-	 * they lie, the oldest first, until it returns false: that one stays. With
-	 * TREADLE_CQ_ERR_DATA the entry behind is data, not a completion: it is taken along, not visited and not
-	 * counted. visit must not keep the reference, nor call this queue, nor throw (the program ends).
-	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell; without a
-	 * lock, -EBUSY: another thread has consumed meanwhile, which is a mistake of the caller's.
-	 * That one has some of what was visited, and nothing was taken here. It is not always seen.
+	 * Calls visit(const treadle_cqe &) -> bool for up to max completions where they lie, the
+	 * oldest first, until it returns false: that completion stays. With TREADLE_CQ_ERR_DATA the
+	 * next entry is data, not a completion: it is taken as well, not visited and not counted.
+	 * visit must not keep the reference, nor call this queue, nor throw (the program ends).
+	 *
+	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell. Without
+	 * a lock, -EBUSY: another thread has consumed meanwhile, which is an error of the caller.
+	 * Nothing was taken here, and that thread has some of the completions that were visited.
+	 * Such an error is not always found.
 	 */
 	template <class Visit> int consume(std::uint32_t max, Visit &&visit) noexcept
 	{
@@ -87,14 +92,14 @@ public:
 		return static_cast<int>(i);
 	}
 
-	/* Is there something to read? Takes nothing, so another thread may consume meanwhile, whatever Lock is. */
+	/* Is there something to read? Takes nothing. From any thread, whatever Lock is. */
 	bool ready() noexcept
 	{
 		const std::lock_guard guard(lock_);
 		return ring_.tail() != ring_.head() || refill() != -EAGAIN;
 	}
 
-	/* Copies completions. Returns as consume does. */
+	/* Copies completions. Returns the same as consume. */
 	int read(std::span<treadle_cqe> out) noexcept
 	{
 		auto to = out.begin();
@@ -107,14 +112,15 @@ public:
 	}
 
 	/*
-	 * Blocks until there is something to read, for timeout ns (negative: for
-	 * ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
+	 * Blocks until there is something to read. timeout: ns; negative: no limit. 0, -ETIMEDOUT
+	 * (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
 	 */
 	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
 
 	/*
-	 * Where several threads wait and read: signals() from before the queue was found to be empty. What was signaled
-	 * since ends this wait, too, though another thread may have seen it.
+	 * For several threads that wait and read. signals: signals() from before the queue was
+	 * found to be empty. A signal since then ends this wait, even if another thread has seen
+	 * it.
 	 */
 	int wait(std::int64_t timeout, std::uint32_t signals) const noexcept
 	{
@@ -130,14 +136,14 @@ public:
 	std::uint32_t signals() const noexcept { return ring_.signals(); }
 
 	/*
-	 * Ends every wait with -ECANCELED; if there is none, the next one that would block. Until then,
-	 * or until it is read, the file of wait_fd is readable. 0 or -errno.
+	 * Ends every wait with -ECANCELED. If there is none, ends the next one that would block;
+	 * until then, or until it is read, the file of wait_fd is readable. 0 or -errno.
 	 */
 	int signal() const noexcept { return Handle::signal(); }
 
 	/*
-	 * A file to poll(2): readable while the queue is not empty. Made by the first
-	 * call, owned by the queue.
+	 * A file to poll(2): readable while the queue is not empty. The first call creates it; the
+	 * queue owns it.
 	 */
 	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
 
@@ -147,7 +153,7 @@ private:
 	{
 	}
 
-	/* The ring was empty: 0 if it is not any more. */
+	/* For an empty ring. 0: it is not empty any more. */
 	int refill() noexcept { return ring_.overflows() ? refill_by_doorbell() : -EAGAIN; }
 	int refill_by_doorbell() noexcept;
 

@@ -12,35 +12,38 @@ namespace treadle
 class Graph;
 
 /**
- * Two 64-bit counts, of successes and of errors, and a place to arm commands
- * on (Command::when): fi_cntr(3).
+ * Two 64-bit counts, of successes and of errors, and a place to arm commands on (Command::when):
+ * fi_cntr(3).
  *
- * Threads: everything may be called from any thread at any time, but what changes it only as
- * Context::open was told.
+ * Threads: everything may be called from any thread at any time, except calls that change the
+ * counter: for these see Context.
  */
 class TREADLE_API Counter : public Object<CounterId>
 {
 public:
-	/* What value() grows by when an operation has succeeded: 1, or the bytes that it has transferred. */
+	/* The step of value() when an operation succeeds: 1, or the bytes that it transferred. */
 	enum class Unit : std::uint32_t { operations = 0, bytes = TREADLE_CNTR_BYTES };
 
 	/*
-	 * Changes to the counter go through the ring of the context, which must not go before it. ENOSPC, ENOMEM;
-	 * EINVAL: bytes, and the kernel has not TREADLE_FEATURE_CNTR_BYTES.
+	 * Changes to the counter go through the ring of the context, which must outlive the
+	 * counter. ENOSPC, ENOMEM; EINVAL: bytes, but the kernel has no TREADLE_FEATURE_CNTR_BYTES.
 	 */
 	static Result<Counter> create(Context &context, Unit unit = Unit::operations) noexcept;
 
-	/* A load each, no system call. What was counted has happened: its data can be read. */
+	/* One load each, no system call. An operation that was counted is over, its data there. */
 	std::uint64_t value() const noexcept { return detail::load_acquire(page_->success); }
 	std::uint64_t error() const noexcept { return detail::load_acquire(page_->error); }
 
-	/* How often they were counted up or set, also to what they were; after it, value() is not older. */
+	/*
+	 * How often the counts were added to or set, even without change. A value() that is read
+	 * after this is not older.
+	 */
 	std::uint64_t changes() const noexcept { return detail::load_acquire(page_->changes); }
 
 	/*
-	 * Have happened when they return 0. What they fire starts in its order, within the call as far as that has
-	 * the turn and the budget for it ("Chains" in triggers.rst), else soon after. A count wraps at 2^64. -errno, or
-	 * -EAGAIN, as BasicTransmitRing::post.
+	 * A change has happened when the call returns 0. Commands that it fires start in order:
+	 * within the call, as far as that has the turn and the budget ("Chains" in triggers.rst),
+	 * else soon after. A count wraps at 2^64. -errno, or -EAGAIN, as BasicTransmitRing::post.
 	 */
 	int add(std::uint64_t value) noexcept;
 	int set(std::uint64_t value) noexcept;
@@ -48,8 +51,8 @@ public:
 	int set_error(std::uint64_t value) noexcept;
 
 	/*
-	 * Blocks until value() >= threshold or error() != error, or was for a moment,
-	 * for timeout ns (negative: for ever). 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR,
+	 * Blocks until value() >= threshold or error() != error, even if that is so for a moment
+	 * only. timeout: ns; negative: no limit. 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR,
 	 * -ECANCELED.
 	 */
 	int wait(std::uint64_t threshold, std::uint64_t error, std::int64_t timeout) const noexcept
@@ -65,19 +68,19 @@ public:
 	}
 
 	/*
-	 * Ends every wait with -ECANCELED; if there is none, the next one that would block. Until then,
-	 * or until it is read, the file of wait_fd is readable. 0 or -errno.
+	 * Ends every wait with -ECANCELED. If there is none, ends the next one that would block;
+	 * until then, or until it is read, the file of wait_fd is readable. 0 or -errno.
 	 */
 	int signal() const noexcept { return Handle::signal(); }
 
 	/*
-	 * A file to poll(2): readable after the counter changed, until 8 bytes were
-	 * read from it. Made by the first call, owned by the counter.
+	 * A file to poll(2): readable after the counter has changed, until 8 bytes are read from
+	 * it. The first call creates it; the counter owns it.
 	 */
 	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
 
 private:
-	friend Graph; /* which knows the context by these */
+	friend Graph; /* creates counters from the file and ring of a context */
 
 	static Result<Counter> create(int fd, WorkRing &ring, Unit unit) noexcept;
 	Counter(int fd, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept;

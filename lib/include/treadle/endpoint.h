@@ -15,9 +15,9 @@ class Context;
 class EventQueue;
 
 /**
- * What an endpoint works with. Nothing here is owned; all of it outlives the
- * endpoint (close says -EBUSY). What is left out is none: without a ring it
- * does not send or receive, without a queue nothing is completed.
+ * The objects that an endpoint uses. None is owned; all must outlive the endpoint (close says
+ * -EBUSY). Any may be left out: without a ring the endpoint does not send, or receive; without a
+ * queue nothing is completed.
  */
 struct Bindings {
 	TransmitRingId tx{};
@@ -35,22 +35,23 @@ struct Bindings {
 	CounterId remote_read{};
 	CounterId remote_write{};
 	std::uint32_t flags =
-		0; /* TREADLE_EP_SOURCE, TREADLE_EP_SOURCE_ERR, TREADLE_EP_RECV_COMPLETION, TREADLE_EP_NO_* */
+		0; /* TREADLE_EP_SOURCE, _SOURCE_ERR, _RECV_COMPLETION, TREADLE_EP_NO_* */
 };
 
 namespace detail
 {
 
-/* What active and passive endpoints have in common. */
+/* The common part of active and passive endpoints. */
 class TREADLE_API Addressed : public Object<EndpointId>
 {
 public:
-	/* Where peers find it: what was asked for, made complete. */
+	/* The address that peers use: that of create, with port and address filled in. */
 	const treadle_addr &address() const noexcept { return address_; }
 
 	/*
-	 * Its events go to this queue, and name this context. The queue can't go first.
-	 * Connected and passive endpoints only (-EOPNOTSUPP), once (-EISCONN).
+	 * Events of the endpoint go to this queue, and have this context. The queue can't be closed
+	 * before the endpoint. 0. Connected and passive endpoints only (-EOPNOTSUPP), once
+	 * (-EISCONN).
 	 */
 	int bind(const EventQueue &queue, std::uint64_t context) noexcept;
 
@@ -88,12 +89,12 @@ private:
 /**
  * An address that messages come from and go to: fi_endpoint(3).
  *
- * One of type TREADLE_EP_MSG is connected with one other before they may send:
- * it has an event queue (bind), is enabled, then one side calls connect with the
- * address of a PassiveEndpoint, and the other creates an endpoint for the request
- * and calls accept. Both find a TREADLE_EVENT_CONNECTED in their queues, or the
- * one who asked a TREADLE_EVENT_CONNREFUSED; at the end of the connection there
- * is one TREADLE_EVENT_SHUTDOWN on each side. See <treadle/ioctl.h>, "connections".
+ * An endpoint of type TREADLE_EP_MSG must be connected with another one before they may send. Each
+ * has an event queue (bind) and is enabled. One side calls connect with the address of a
+ * PassiveEndpoint. The other creates an endpoint for the request and calls accept. Then both have a
+ * TREADLE_EVENT_CONNECTED in their queues; if the request fails, the first side has a
+ * TREADLE_EVENT_CONNREFUSED. At the end of the connection there is one TREADLE_EVENT_SHUTDOWN on
+ * each side. See <treadle/connect.h>.
  *
  * Threads: everything may be called from any thread at any time.
  */
@@ -101,8 +102,8 @@ class TREADLE_API Endpoint : public detail::Addressed
 {
 public:
 	/*
-	 * Binds the address. Port 0: any free one. auth_key: who presents it may
-	 * send here, besides the same user; at most limits().max_auth_key bytes (EINVAL).
+	 * Binds the address. Port 0: any free port. auth_key: a process that presents it may send
+	 * here, besides those of the same user; at most limits().max_auth_key bytes (EINVAL).
 	 * EADDRINUSE, EADDRNOTAVAIL, EAGAIN (no free port), ENOSPC, ENOMEM.
 	 */
 	static Result<Endpoint> create(const Context &context, const treadle_addr &address,
@@ -110,16 +111,17 @@ public:
 				       std::span<const std::byte> auth_key = {}) noexcept;
 
 	/*
-	 * Of type TREADLE_EP_MSG, to accept a request, at the address where that was
-	 * made. -ENOENT: there is no such request any more; -EBUSY: it has an endpoint.
+	 * Of type TREADLE_EP_MSG, to accept a request, at the address that got the request. ENOENT:
+	 * there is no such request any more; EBUSY: it has an endpoint.
 	 */
 	static Result<Endpoint> create(const Context &context, RequestId request,
 				       std::span<const std::byte> auth_key = {}) noexcept;
 
 	/*
-	 * Scalable: an address that several contexts share, each an endpoint that is enabled
-	 * by itself; it is not enabled (-EOPNOTSUPP), and goes after them (close says -EBUSY). Of type
-	 * TREADLE_EP_RDM or TREADLE_EP_DGRAM (else EOPNOTSUPP). Errors as of create.
+	 * A scalable endpoint: an address that several contexts share, each an endpoint that is
+	 * enabled by itself. The scalable endpoint is not enabled (-EOPNOTSUPP), and must outlive
+	 * its contexts (close says -EBUSY). Of type TREADLE_EP_RDM or TREADLE_EP_DGRAM (else
+	 * EOPNOTSUPP). Errors as of create.
 	 */
 	static Result<Endpoint> create_scalable(const Context &context, const treadle_addr &address,
 						treadle_ep_type type = TREADLE_EP_RDM,
@@ -130,16 +132,17 @@ public:
 	Result<Endpoint> receive_context(std::uint32_t index) const noexcept;
 
 	/*
-	 * Once: from now on it sends and receives. 0; -EISCONN: it does already; -ENOENT, -EBADF: what it is to have is not
-	 * of this context, or of another kind; -EBUSY: the ring has an endpoint; -EINVAL; -EOPNOTSUPP: it is
-	 * scalable, its contexts are enabled.
+	 * From now on the endpoint sends and receives; once. 0; -EISCONN: it is enabled already;
+	 * -ENOENT, -EBADF: an object is not of this context, or of another kind; -EBUSY: the ring
+	 * has an endpoint; -EINVAL; -EOPNOTSUPP: it is scalable: enable its contexts.
 	 */
 	int enable(const Bindings &bindings) noexcept;
 
 	/*
 	 * Cancels one receive, or one command that waits, with this context: it completes with
-	 * ECANCELED. 0, or -ENOENT: it completes, or has, otherwise. What was posted to a shared
-	 * ReceiveRing is found through each endpoint that receives there; side says what is meant.
+	 * ECANCELED. 0, or -ENOENT: it completes, or has completed, otherwise. A receive that was
+	 * posted to a shared ReceiveRing is found through each endpoint that receives there. side:
+	 * only receives, or only other commands.
 	 */
 	enum class Side : std::uint32_t {
 		both = 0,
@@ -149,20 +152,23 @@ public:
 	int cancel(std::uint64_t context, Side side = Side::both) noexcept;
 
 	/*
-	 * Asks for a connection, once (-EISCONN), when it is enabled (-ENOTCONN) and has an event queue
-	 * (-EINVAL). data, at most TREADLE_CM_DATA bytes (-EINVAL), goes along. 0: the answer is an event. Not of type
-	 * TREADLE_EP_MSG: -EOPNOTSUPP. -EADDRNOTAVAIL: the address is of an unknown family.
+	 * Asks for a connection, once (-EISCONN). The endpoint must be enabled (-ENOTCONN) and have
+	 * an event queue (-EINVAL). data, at most TREADLE_CM_DATA bytes (-EINVAL), is sent along.
+	 * 0: the answer is an event. -EOPNOTSUPP: not of type TREADLE_EP_MSG. -EADDRNOTAVAIL: the
+	 * address is of an unknown family.
 	 */
 	int connect(const treadle_addr &address, std::span<const std::byte> data = {}) noexcept;
 	/*
-	 * Answers the request that it was created for (-EINVAL: for none, or it has no event queue), when it is
-	 * enabled (-ENOTCONN), once (-EISCONN). -ECONNRESET: the peer has gone.
+	 * Accepts the request that the endpoint was created for, once (-EISCONN). The endpoint must
+	 * be enabled (-ENOTCONN). -EINVAL: it was created for no request, or has no event queue.
+	 * -ECONNRESET: the peer has gone.
 	 */
 	int accept(std::span<const std::byte> data = {}) noexcept;
 	/*
-	 * Ends the connection: what waits has completed with ECANCELED when it returns. What was being
-	 * copied touches no memory any more, and completes with ECONNRESET, perhaps a little later.
-	 * 0, also again; -ENOTCONN: it was never connected; -EOPNOTSUPP: not of type TREADLE_EP_MSG.
+	 * Ends the connection. When it returns, commands that waited have completed with ECANCELED.
+	 * A transfer that was under way accesses no memory any more, and completes with ECONNRESET,
+	 * perhaps a little later. 0, also again; -ENOTCONN: it was never connected; -EOPNOTSUPP:
+	 * not of type TREADLE_EP_MSG.
 	 */
 	int shutdown() noexcept;
 

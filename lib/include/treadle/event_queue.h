@@ -14,10 +14,9 @@ namespace treadle
 class Context;
 
 /**
- * What happens to connections: struct treadle_event, one after the other, from
- * all endpoints that were bound to it, of any context of the process: fi_eq(3).
- * It holds at most a few events of each endpoint, so it can't overflow; those of
- * an endpoint that was closed leave it.
+ * Events of connections, struct treadle_event, one after the other, from all endpoints that were
+ * bound to the queue, of any context of the process: fi_eq(3). A queue has at most a few events of
+ * each endpoint, so it can't overflow. Events of an endpoint that is closed are dropped from it.
  *
  * Threads: everything may be called from any thread at any time.
  */
@@ -27,19 +26,22 @@ public:
 	/* ENOSPC, ENOMEM, EMFILE. */
 	static Result<EventQueue> create(const Context &context) noexcept;
 
-	/* Takes the oldest event. 0, -EAGAIN if there is none, -EPERM (after fork), or -ESHUTDOWN (closed). */
+	/* Takes the oldest event. 0, -EAGAIN: none, -EPERM: after fork, or -ESHUTDOWN: closed. */
 	int read(treadle_event &event) noexcept;
 
 	/*
-	 * Blocks until there is an event, or the queue is closed, for timeout ns (negative: for ever). 0,
-	 * -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
+	 * Blocks until there is an event, or the queue is closed. timeout: ns; negative: no limit.
+	 * 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
 	 */
 	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
 
-	/* Ends every wait with -ECANCELED; if there is none, the next one that would block. 0 or -errno. */
+	/* Ends every wait with -ECANCELED; or the next one that would block. 0 or -errno. */
 	int signal() const noexcept { return Handle::signal(); }
 
-	/* A file to poll(2), owned by the queue: readable while there is an event, or after signal() until a wait. */
+	/*
+	 * A file to poll(2), owned by the queue: readable while there is an event, or from signal()
+	 * until a wait.
+	 */
 	int file() const noexcept { return file_.get(); }
 
 private:
@@ -48,13 +50,13 @@ private:
 	detail::UniqueFd file_;
 };
 
-/* What the peer sent along. */
+/* The data that the peer sent along. */
 inline std::span<const std::byte> data_of(const treadle_event &event) noexcept
 {
 	return std::as_bytes(std::span(event.data, event.data_size));
 }
 
-/* Of a TREADLE_EVENT_CONNREQ: what to accept, or to reject. */
+/* The request of a TREADLE_EVENT_CONNREQ, to accept or to reject. */
 inline RequestId request_of(const treadle_event &event) noexcept
 {
 	return RequestId{event.request};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the libfabric provider can do that libfabric has no call for. C and C++;
- * nothing has to be linked. See fi_treadle(7).
+ * Calls of the provider that libfabric has no interface for. C and C++; nothing has to be linked.
+ * See fi_treadle(7).
  *
  *	struct fi_treadle_ops_domain *ops;
  *
@@ -34,25 +34,25 @@
 
 #define FI_TREADLE_DOMAIN_OPS_1 "treadle_domain_ops_1"
 
-/* size: what the provider knows of it; what lies beyond is not there. Each returns 0 or -FI_errno. */
+/* size: bytes that the provider knows; do not use fields beyond. Each returns 0 or -FI_errno. */
 struct fi_treadle_ops_domain {
 	size_t size;
 	/* Limits and capabilities of the kernel, for one domain: <treadle/ioctl.h>. */
 	int (*query)(struct fid_domain *domain, struct treadle_query *limits);
 	/*
-	 * fi_mr_regattr of memory that stays where it is: no access ever waits for a page. It
-	 * has to be mapped (-FI_EFAULT) and is charged to RLIMIT_MEMLOCK (-FI_ENOMEM).
-	 * Unmapping any of it ends all access to the region (FI_EKEYREJECTED at the peer).
+	 * fi_mr_regattr of pinned memory: no access ever waits for a page. The memory must be
+	 * mapped (-FI_EFAULT) and is charged to RLIMIT_MEMLOCK (-FI_ENOMEM). Unmapping any of it
+	 * ends all access to the region (FI_EKEYREJECTED at the peer).
 	 */
 	int (*mr_regpinned)(struct fid_domain *domain, const struct fi_mr_attr *attr,
 			    uint64_t flags, struct fid_mr **mr);
-	/* The domain's open /dev/treadle, which stays the domain's. */
+	/* The domain's open /dev/treadle. The domain owns it. */
 	int (*getfd)(struct fid_domain *domain, int *fd);
 };
 
 #define FI_TREADLE_GRAPH_OPS_1 "treadle_graph_ops_1"
 
-/* Closed by fi_close, which cancels what runs; -FI_EBUSY is said to who closes what it names. */
+/* fi_close closes a graph and cancels it if it runs. fi_close of what it uses is -FI_EBUSY. */
 struct fid_treadle_graph {
 	struct fid fid;
 };
@@ -60,47 +60,48 @@ struct fid_treadle_graph {
 enum fi_treadle_graph_format { FI_TREADLE_GRAPH_TEXT, FI_TREADLE_GRAPH_DOT };
 
 /*
- * One thread at a time for each graph. Each returns 0 or -FI_errno, of the domain (fi_open_ops says
- * which); -FI_ENOMEM may come from all but graph_wait and graph_cancel.
+ * One thread at a time for each graph. Each returns 0 or -FI_errno. The domain is that of
+ * fi_open_ops. -FI_ENOMEM may come from all but graph_wait and graph_cancel.
  */
 struct fi_treadle_ops_graph {
 	size_t size;
 	int (*graph_open)(struct fid_domain *domain, struct fid_treadle_graph **graph,
 			  void *context);
 	/*
-	 * Work as for FI_QUEUE_WORK, without counters, threshold and FI_COMPLETION, FI_INJECT,
-	 * FI_MULTI_RECV; it is copied. It starts when the `count` commands in `after` have succeeded. node (may
-	 * be NULL): its number; they count from 0. -FI_EINVAL and others as for FI_QUEUE_WORK.
+	 * Work as for FI_QUEUE_WORK, but without counters, threshold and FI_COMPLETION, FI_INJECT,
+	 * FI_MULTI_RECV; it is copied. It starts when the `count` commands in `after` have
+	 * succeeded. node (may be NULL): its number; numbers count from 0. -FI_EINVAL and others as
+	 * for FI_QUEUE_WORK.
 	 */
 	int (*graph_add)(struct fid_treadle_graph *graph, const struct fi_deferred_work *work,
 			 const uint32_t *after, size_t count, uint32_t *node);
-	/* before (which may be added later) comes before after (-FI_EINVAL: which may not). */
+	/* `before` (may be added later) runs before `after` (must have been added: -FI_EINVAL). */
 	int (*graph_order)(struct fid_treadle_graph *graph, uint32_t before, uint32_t after);
 	/*
-	 * Puts all of it into the kernel. launches: a counter; it is launched once for each 1 that is
-	 * added to it from now on, by whatever does that, one launch after the other; NULL: by
-	 * graph_launch only. ended: a counter of the launches that have ended, as errors those in
-	 * which a command failed, or NULL. If a command fails, those after it fail, and all
-	 * launches that follow; install it again. -FI_EINVAL: commands wait for each other, or for
-	 * one that was not added; -FI_EBUSY: it runs; or why a command was refused.
+	 * Installs the graph in the kernel. launches: a counter, or NULL: graph_launch only. Each 1
+	 * that is added to it from now on, by any means, launches the graph once, one launch after
+	 * the other. ended: a counter of the launches that have ended, or NULL; launches in which a
+	 * command failed count as errors. If a command fails, those after it fail, and all launches
+	 * that follow: install the graph again. -FI_EINVAL: commands wait for each other, or for
+	 * one that was not added; -FI_EBUSY: the graph runs; or the error of a command.
 	 */
 	int (*graph_install)(struct fid_treadle_graph *graph, struct fid_cntr *launches,
 			     struct fid_cntr *ended);
 	/* -FI_EOPBADSTATE: it is not installed. */
 	int (*graph_launch)(struct fid_treadle_graph *graph);
 	/*
-	 * Until all launches so far have ended. timeout: ms, negative: for ever. -FI_ETIMEDOUT, -FI_EINTR;
-	 * -FI_EAVAIL: they have, and a command failed.
+	 * Waits until all launches so far have ended. timeout: ms; negative: no limit.
+	 * -FI_ETIMEDOUT, -FI_EINTR; -FI_EAVAIL: they have ended, and a command failed.
 	 */
 	int (*graph_wait)(struct fid_treadle_graph *graph, int timeout);
 	/*
-	 * What has not been done fails; what is being done ends by itself (graph_wait). It is not
-	 * installed any more.
+	 * Commands that have not started fail; those that run end by themselves (graph_wait). The
+	 * graph is not installed any more.
 	 */
 	int (*graph_cancel)(struct fid_treadle_graph *graph);
 	/*
-	 * As a line for each command, or for Graphviz. len: bytes of buf; then those needed, with the
-	 * final 0. -FI_ETOOSMALL: it was cut off.
+	 * Prints a line for each command, or input for Graphviz. len: bytes of buf; on return the
+	 * bytes needed, with the final 0. -FI_ETOOSMALL: the text was cut off.
 	 */
 	int (*graph_print)(struct fid_treadle_graph *graph, enum fi_treadle_graph_format format,
 			   char *buf, size_t *len);

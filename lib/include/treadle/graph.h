@@ -26,17 +26,18 @@ class Context;
  *	graph.add(Command::send(buf, 8, right).on(ep).work(), {got});
  *	graph.launch();
  *
- * A command starts when all that it comes after have succeeded; if one of them fails it
- * fails, too, with the errno of the first, when all have ended. Nothing has started unless
- * launch returns 0, and the graph has ended when all of its commands have. It can be launched
- * again then. Once it is installed, a launch is nothing but 1 added to a counter.
+ * A command starts when all commands that it comes after have succeeded. If one of them fails, it
+ * fails, too, when all of them have ended, with the errno of the first failure. Nothing has started
+ * unless launch returns 0. The graph has ended when all of its commands have; then it can be
+ * launched again. Once it is installed, a launch only adds 1 to a counter.
  *
- * A command has no condition and no counter of its own. Each names its endpoint (on), if it
- * needs one; whether it reports to that is its own affair (work, completion). For cancel, the
- * contexts of its commands are the graph's and nobody else's.
+ * A command has no condition and no counter of its own. It names its endpoint (on), if it needs
+ * one. It may report to the endpoint (work, completion). For cancel, no other commands may have the
+ * contexts of the graph's commands.
  *
- * Threads: one at a time, but running, failed and wait, when it has been launched or installed: any number of
- * these may run beside each other, and beside launch of what is installed. Calls that are not noexcept throw std::bad_alloc.
+ * Threads: one at a time. But when a graph was launched or installed, any number of threads may
+ * call running, failed and wait, also during launch of an installed graph. Calls that are not
+ * noexcept throw std::bad_alloc.
  */
 class TREADLE_API Graph
 {
@@ -47,8 +48,9 @@ public:
 	Graph(const Graph &) = delete;
 	Graph &operator=(const Graph &) = delete;
 	/*
-	 * Cancels what runs, and waits for its end, but no longer than 10 s or so: what has not
-	 * ended then (a copy from a page that does not come) still uses its buffers.
+	 * Cancels the graph if it runs, and waits for its end, but not longer than about 10 s.
+	 * A command that has not ended then (a copy from a page that does not come) still uses its
+	 * buffers.
 	 */
 	~Graph();
 
@@ -57,58 +59,64 @@ public:
 	{
 		return add(command, std::span(after.begin(), after.size()));
 	}
-	/* After all that nothing comes after yet: when it ends all has. */
+	/* Adds a command after all that no command comes after yet: the last one to end. */
 	Node add_last(const Command &command);
-	/* before may be yet to come. -EINVAL: after may not. */
+	/* before may be added later. -EINVAL: after may not. */
 	int order(Node before, Node after);
-	/* Forgets all commands, of a graph that does not run. */
+	/* Drops all commands, of a graph that does not run. */
 	void clear() noexcept { nodes_.clear(); }
 	std::size_t size() const noexcept { return nodes_.size(); }
 
 	/*
-	 * 0. -ELOOP: some commands wait for each other. -EINVAL: one comes after a node that
+	 * 0. -ELOOP: some commands wait for each other. -EINVAL: a command comes after a node that
 	 * was not added, or has a condition or a counter of its own.
 	 */
 	int check() const;
 	/*
-	 * Puts everything into the kernel, to be launched any number of times without being put
-	 * there again; what is changed here later counts when it is installed again. Each launch is 1
-	 * that is added to the counter: by launch(), by deferred work, by an endpoint or a region
-	 * that it is bound to. Those that come while one is under way wait for their turn.
+	 * Installs the graph in the kernel once, to be launched any number of times. Later changes
+	 * count when it is installed again. Each 1 that is added to the counter of launches is a
+	 * launch: by launch(), by deferred work, or by an endpoint or a region that is bound to the
+	 * counter. A launch that comes while another one is under way waits for its turn.
 	 *
-	 * launches: instead of a counter of its own; tell: counts the launches that have ended, as
-	 * errors those in which a command failed. Both are of the same context, and stay where they
-	 * are until this is installed again, or gone (after cancel(): or launched). After a failure the launches that follow fail as well: install again.
+	 * launches: the counter of launches, or null: one of the graph's own. tell: counts the
+	 * launches that have ended; those in which a command failed count as errors. Both are of
+	 * the same context, and must keep their place until the graph is installed again or
+	 * destroyed (after cancel(): or launched). After a failure the launches that follow fail as
+	 * well: install the graph again.
 	 *
 	 * Its commands are work() without completion(), and none has F_INJECT, F_COLLECTIVE or
-	 * F_MULTI_RECV. 0; as check; -EBUSY: it runs; or the errno of a command that was refused.
+	 * F_MULTI_RECV. 0; errors as of check; -EBUSY: it runs; or the errno of a command that was
+	 * refused.
 	 */
 	int install(Counter *launches = nullptr, const Counter *tell = nullptr);
-	/* Null: it is not installed. */
+	/* Null: the graph is not installed. */
 	const Counter *launches() const noexcept { return launches_; }
 	/*
-	 * What is installed: launches() + 1; 0, or -errno as Counter::add; -EINVAL: it can't wait for
-	 * another.
+	 * An installed graph: launches() + 1. 0, or -errno as Counter::add; -EINVAL: after is not
+	 * null.
 	 *
-	 * Else: installs everything for this time, with one doorbell (or a few, if there is much),
-	 * and starts it; at once, or when another graph has ended. 0; as check; -EBUSY: it runs; or
-	 * the errno of a command that was refused, and nothing has started.
+	 * Else: installs the graph for one time, with one doorbell (a few for a large graph), and
+	 * starts it: at once, or when graph `after` has ended. 0; errors as of check; -EBUSY: it
+	 * runs; or the errno of a command that was refused, and nothing has started.
 	 */
 	int launch(const Graph *after = nullptr);
 	bool running() const noexcept { return done() && ended() < target(); }
-	/* Has some command failed, when it was launched last, or since it was installed? */
+	/* Has a command failed, since the last launch, or since the graph was installed? */
 	bool failed() const noexcept { return done() && done()->error() != 0; }
-	/* Until it has ended. 0, -ETIMEDOUT, -EINTR. timeout: ns, negative: for ever. */
+	/* Blocks until the graph has ended. timeout: ns, < 0: no limit. 0, -ETIMEDOUT, -EINTR */
 	int wait(std::int64_t timeout) const noexcept;
-	/* A file that becomes readable when a launch that comes after this call ends, by one last command. */
+	/*
+	 * A file that becomes readable when a launch after this call ends, if the graph has one
+	 * last command.
+	 */
 	Result<int> wait_fd() noexcept;
 	/*
-	 * Everything that has not been done fails (ECANCELED). What is being done ends by itself.
-	 * It is not installed any more.
+	 * Commands that have not started fail (ECANCELED). Those that run end by themselves. The
+	 * graph is not installed any more.
 	 */
 	void cancel() noexcept;
 
-	/* A line for each command; the same for Graphviz. */
+	/* A line for each command; input for Graphviz. */
 	std::string text() const;
 	std::string graphviz() const;
 
@@ -118,7 +126,7 @@ private:
 		std::vector<Node> after; /* sorted, each once */
 	};
 	struct Plan;
-	/* What is installed to stay. */
+	/* A command that is installed to repeat. */
 	struct Kept {
 		std::size_t on, tell;	   /* counters */
 		std::uint64_t first, step; /* thresholds */
@@ -147,12 +155,12 @@ private:
 	std::vector<Counter> counters_; /* the first: commands at the end; the second: the start */
 	std::vector<Kept> kept_;
 	Counter *launches_ = nullptr; /* while it is installed */
-	/* What that and the start had counted when it was installed. */
+	/* The counts of launches_ and of the start when the graph was installed. */
 	std::uint64_t first_ = 0, started_ = 0;
-	/* What the start waits for, if for another graph. */
+	/* The counter that the start waits for, if it waits for another graph. */
 	CounterId awaited_{};
 	std::uint64_t awaited_at_ = 0;
-	/* It has ended when so many are counted at the end; launches_: and as many as there were launches. */
+	/* The graph has ended at this count of the end; launches_: plus the launches so far. */
 	std::uint64_t end_ = 0;
 };
 

@@ -15,8 +15,8 @@ namespace treadle
 class Context;
 
 /**
- * A range of this process's memory, or several as one, which peers may name by a key:
- * fi_mr(3). Local buffers need none. Registrar registers without waiting for it.
+ * A range of this process's memory, or several as one, that peers access by a key: fi_mr(3). Local
+ * buffers need no region. To register without waiting, use Registrar.
  *
  * Threads: everything may be called from any thread at any time.
  */
@@ -35,11 +35,15 @@ public:
 	};
 
 	/*
-	 * The memory stays the caller's. What is mapped at these addresses when a peer comes is what it
-	 * gets at, if it was mapped later, too; with TREADLE_MR_PINNED unmapping them ends access for good. Peers see
-	 * several ranges (TREADLE_MAX_MR_IOV at most) as one after the other.
-	 * EFAULT (not mapped, or not writable and it would be written; with TREADLE_MR_UNMAPPED only
-	 * of a range that is mapped as a whole, none of it PROT_NONE), EEXIST, EINVAL, ENOMEM, ENOSPC; ENOENT, EBADF: no such counter or endpoint; EINTR.
+	 * The caller keeps the ownership of the memory. A peer accesses the memory that is mapped
+	 * at these addresses when it comes, even if that was mapped later. With TREADLE_MR_PINNED,
+	 * unmapping them ends access for good. Peers see several ranges (TREADLE_MAX_MR_IOV at
+	 * most) as one after the other.
+	 *
+	 * EFAULT: a range is not mapped, or not writable although it would be written; with
+	 * TREADLE_MR_UNMAPPED this holds only for a range that is mapped as a whole, none of it
+	 * PROT_NONE. ENOENT, EBADF: no such counter or endpoint. EEXIST, EINVAL, ENOMEM, ENOSPC,
+	 * EINTR.
 	 */
 	static Result<MemoryRegion> create(const Context &context, const void *addr,
 					   std::size_t len, const Options &options) noexcept;
@@ -49,7 +53,7 @@ public:
 
 	std::uint64_t key() const noexcept { return key_; }
 
-	/* The options of these names, later. 0, -EBUSY: has one; -ENOENT, -EBADF. */
+	/* Sets the option of this name later. 0; -EBUSY: it is set; -ENOENT, -EBADF. */
 	int bind(CounterId counter) noexcept;
 	int bind(EndpointId endpoint) noexcept;
 

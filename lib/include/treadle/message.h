@@ -11,14 +11,14 @@ namespace treadle
 {
 
 /**
- * An ordinary send, receive, read or write: the first cache line of a struct treadle_desc,
- * field by field (see there), which is all that is written to the ring for it.
+ * An ordinary send, receive, read or write: the first cache line of a struct treadle_desc, field by
+ * field (see there). Only that line is written to the ring for it.
  *
  *	ring.post({.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION,
  *		   .context = 1, .addr = address_of(buf), .len = 8, .peer = peer});
  *
- * flags must not hold TREADLE_F_EXT: what needs a condition, a counter of its
- * own or another endpoint is a Command.
+ * flags must not have TREADLE_F_EXT: for a condition, a counter of its own or another endpoint use
+ * a Command.
  */
 struct Message {
 	std::uint8_t opcode;
@@ -27,14 +27,15 @@ struct Message {
 	std::uint64_t addr = 0; /* address_of(buffer); ignored if an iov is posted with it */
 	std::uint64_t len = 0;	/* bytes; the same */
 	std::uint64_t peer = TREADLE_ADDR_ANY;
-	std::uint64_t tag = 0;	  /* read, write: the remote address; as much of it as here */
+	std::uint64_t tag = 0;	  /* read, write: the remote address, of a range of len bytes */
 	std::uint64_t ignore = 0; /* read, write: the key of the remote region */
 	std::uint64_t data = 0;
 };
 
 /**
- * What makes a Message of TREADLE_OP_ATOMIC, FETCH or COMPARE an atomic on the remote memory: fi_atomic(3).
- * The operands are the message's buffer, except for TREADLE_ATOMIC_READ, which has none but a length.
+ * Turns a Message of TREADLE_OP_ATOMIC, FETCH or COMPARE into an atomic on remote memory:
+ * fi_atomic(3). The message's buffer has the operands. TREADLE_ATOMIC_READ has no operands, but
+ * uses the length.
  *
  *	ring.post({.opcode = TREADLE_OP_FETCH, .flags = TREADLE_F_COMPLETION,
  *		   .addr = address_of(&one), .len = 8, .peer = peer, .tag = remote, .ignore = key},

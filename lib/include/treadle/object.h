@@ -26,7 +26,7 @@ enum class MemoryRegionId : std::uint32_t {};
 enum class EndpointId : std::uint32_t {};
 enum class EventQueueId : std::uint32_t {};
 enum class TriggerCellsId : std::uint32_t {};
-/* A connection that a peer asked for: known to all contexts of the process that was asked. */
+/* A connection request of a peer; known to all contexts of the process that got it. */
 enum class RequestId : std::uint32_t {};
 
 namespace detail
@@ -40,9 +40,9 @@ public:
 	Handle &operator=(const Handle &) = delete;
 
 	/*
-	 * Destroys the object now, for callers that must know whether they may.
-	 * Returns 0, also if it was closed before, or -EBUSY: something is bound
-	 * to it, and it lives on. The destructor does the same and can't tell.
+	 * Destroys the object now, for callers that must know the result. 0, also if it was closed
+	 * before; -EBUSY: another object is bound to it, and it lives on. The destructor does the
+	 * same and can't report.
 	 */
 	int close() noexcept;
 
@@ -61,7 +61,7 @@ protected:
 	~Handle() { close(); }
 
 	int fd() const noexcept { return fd_; }
-	/* Another thread may be closing it: then it is this object's still, or none. */
+	/* While another thread closes the object, this is its number or 0. */
 	std::uint32_t number() const noexcept
 	{
 		return std::atomic_ref(const_cast<std::uint32_t &>(id_))
@@ -69,8 +69,8 @@ protected:
 	}
 
 	/*
-	 * TREADLE_IOC_DOORBELL by the shortest way: the only system call of the data path, and so the
-	 * only one that is not in lib/src/sys.
+	 * TREADLE_IOC_DOORBELL by the shortest way. It is the only system call of the data path,
+	 * and therefore the only one outside lib/src/sys.
 	 */
 	int doorbell() const noexcept
 	{
@@ -78,7 +78,7 @@ protected:
 
 		return rc < 0 ? -errno : static_cast<int>(rc);
 	}
-	/* TREADLE_IOC_WAIT; timeout in ns, negative for ever. */
+	/* TREADLE_IOC_WAIT; timeout in ns, negative: no limit. */
 	int wait(treadle_wait args) const noexcept;
 	int wait(std::int64_t timeout) const noexcept;
 	int signal() const noexcept;
@@ -93,8 +93,8 @@ private:
 } // namespace detail
 
 /*
- * Base of every object of a context, with an id that can't be taken for one of another kind.
- * One that was moved from may be destroyed, assigned to, closed and asked for its id; nothing else.
+ * Base of every object of a context. Ids of different kinds are different types. An object that was
+ * moved from may be destroyed, assigned to, closed and asked for its id; nothing else.
  */
 template <class Id> class Object : public detail::Handle
 {

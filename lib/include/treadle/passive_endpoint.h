@@ -8,33 +8,34 @@ namespace treadle
 {
 
 /**
- * An address where connections are asked for: fi_cm(3).
+ * An address that takes connection requests: fi_cm(3).
  *
  *	listener.bind(queue, 1);
  *	listener.listen();
  *
- * Each request is a TREADLE_EVENT_CONNREQ in the queue. It is answered with
- * reject, or with an Endpoint that was created for it: Endpoint::accept. Closing
- * the listener refuses the requests that have no endpoint yet.
+ * Each request is a TREADLE_EVENT_CONNREQ in the queue. Answer it with reject, or create an
+ * Endpoint for it and call Endpoint::accept. Closing the listener refuses the requests that have no
+ * endpoint yet.
  *
  * Threads: everything may be called from any thread at any time.
  */
 class TREADLE_API PassiveEndpoint : public detail::Addressed
 {
 public:
-	/* As Endpoint::create. auth_key: who presents it may ask, besides the same user. */
+	/* As Endpoint::create. auth_key: with it, processes of other users may send requests. */
 	static Result<PassiveEndpoint> create(const Context &context, const treadle_addr &address,
 					      std::span<const std::byte> auth_key = {}) noexcept;
 
 	/*
-	 * Needs an event queue (-EINVAL). backlog: how many requests may be
-	 * unanswered, more are refused; at most 65536 (-EINVAL), 0: 128. Again: changes the backlog.
+	 * Takes requests from now on. 0. Needs an event queue (-EINVAL). backlog: how many requests
+	 * may be unanswered, at most 65536 (-EINVAL); 0: 128. More are refused. A later call
+	 * changes the backlog.
 	 */
 	int listen(std::uint32_t backlog = 0) noexcept;
 
 	/*
-	 * data, at most TREADLE_CM_DATA bytes (-EINVAL), goes along. -ENOENT: there is no such
-	 * request, or it was answered.
+	 * Refuses a request. data, at most TREADLE_CM_DATA bytes (-EINVAL), is sent along. 0.
+	 * -ENOENT: there is no such request, or it was answered.
 	 */
 	int reject(RequestId request, std::span<const std::byte> data = {}) noexcept;
 

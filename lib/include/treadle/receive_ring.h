@@ -15,32 +15,32 @@ namespace treadle
 class Context;
 
 /**
- * Where an endpoint's receive buffers are posted: fi_recv(3), fi_trecv(3).
+ * A ring for receives of endpoints: fi_recv(3), fi_trecv(3).
  *
- * A post is a few stores. Only while the kernel holds messages that nothing
- * has matched does it ring the doorbell. It returns
+ * A post is a few stores. It rings the doorbell only while the kernel holds messages that nothing
+ * has matched. It returns
  *
- *	0	 posted; what is wrong with the buffer is told by its completion
+ *	0	 posted; an error of the buffer is reported by its completion
  *	-EAGAIN	 the ring is full: nothing has happened
- *	-errno	 the doorbell's: -ESHUTDOWN, -EPERM (after fork)
+ *	-errno	 that of the doorbell: -ESHUTDOWN, -EPERM (after fork)
  *
- * Threads: as Lock says. The buffers belong to the kernel until the receive has
- * completed or was canceled; messages and vectors are free at return.
+ * Threads: as Lock says. The buffers belong to the kernel until the receive has completed or was
+ * canceled. Messages and vectors are free when post returns.
  */
 template <class Lock> class TREADLE_API BasicReceiveRing : public Object<ReceiveRingId>
 {
 public:
 	/*
-	 * entries: 1 to limits().max_ring. buffered: bytes of unexpected messages to hold, up to
-	 * limits().max_buffered, of which each takes some 300 besides its own; 0: a default (EINVAL). ENOSPC,
-	 * ENOMEM. Connected
-	 * endpoints share a ring only if it has the flag TREADLE_RX_SHARED; others any.
+	 * entries: 1 to limits().max_ring (EINVAL). buffered: bytes of unexpected messages to hold,
+	 * up to limits().max_buffered (EINVAL); a message takes some 300 besides its data; 0: a
+	 * default. Connected endpoints share a ring only if it has the flag TREADLE_RX_SHARED;
+	 * others share any. ENOSPC, ENOMEM.
 	 */
 	static Result<BasicReceiveRing> create(const Context &context, std::uint32_t entries,
 					       std::uint32_t buffered = 0,
 					       std::uint32_t flags = 0) noexcept;
 
-	/* Slots, a power of two; a receive takes one, or two if it has several buffers. */
+	/* Slots, a power of two. A receive takes one, or two if it has several buffers. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 	/* Slots that are free now. */
 	std::uint32_t room() noexcept
@@ -50,7 +50,7 @@ public:
 		return ring_.room();
 	}
 
-	/* After close it is lost: there is nobody to take it. */
+	/* After close a receive is lost: the kernel takes it no more. */
 	int post(const Message &message) noexcept
 	{
 		const std::lock_guard guard(lock_);

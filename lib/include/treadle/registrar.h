@@ -11,11 +11,11 @@
 namespace treadle
 {
 
-/* What is to be registered. It stays where it is, and so does the key in options, until it is done. */
+/* Memory to register. The object, and the key in options, keep their place until it is done. */
 class TREADLE_API Registration
 {
 public:
-	/* More than TREADLE_MAX_MR_IOV ranges are refused when they are registered. */
+	/* More than TREADLE_MAX_MR_IOV ranges are refused at registration. */
 	Registration(const Context &context, std::span<const treadle_iov> ranges,
 		     const MemoryRegion::Options &options) noexcept;
 	Registration(const Registration &) = delete;
@@ -25,9 +25,10 @@ public:
 	void run() noexcept;
 
 	/*
-	 * What became of one that was run, or that a registrar says is done; once (ENOENT: it is not done, or
-	 * this was asked before). One that ended with the thread that had begun it is registered now.
-	 * ECANCELED: it was canceled. What nobody asks for stays registered until the context ends.
+	 * The result, once, after run(), or after Registrar::next() has returned this. ENOENT: it
+	 * is not done, or the result was taken before. ECANCELED: it was canceled. A registration
+	 * that ended because the thread that began it did is registered now. A region that is not
+	 * taken stays registered until the context ends.
 	 */
 	Result<MemoryRegion> result() noexcept;
 
@@ -41,36 +42,39 @@ private:
 };
 
 /**
- * Registers memory while the caller does something else: pinning takes time.
+ * Registers memory in the background, as pinning takes time.
  *
- * It works by io_uring, in threads of the kernel. A child after fork(2) can't use its
- * parent's.
+ * It works by io_uring, in threads of the kernel. A child after fork(2) can't use that of its
+ * parent.
  *
  * Threads: by one thread at a time.
  */
 class TREADLE_API Registrar
 {
 public:
-	/* ENOSYS, EPERM: there is no io_uring for this process. */
+	/* ENOSYS, EPERM: this process can't use io_uring. */
 	static Result<Registrar> create() noexcept;
 	Registrar(Registrar &&) noexcept;
 	Registrar &operator=(Registrar &&) noexcept;
 	/*
-	 * Ends what is under way, and waits for that, as the kernel writes to each
-	 * Registration: they must live until then, and result() tells what became of them.
+	 * Cancels registrations that are under way, and waits for them, as the kernel writes to
+	 * each Registration: they must live until then. Their result() is available afterwards.
 	 */
 	~Registrar();
 
-	/* 0, or -errno: it was not begun. */
+	/* 0, or -errno: it has not begun. */
 	int begin(Registration &registration) noexcept;
-	/* One that is done, or null. */
+	/* A registration that is done, or null. */
 	Registration *next() noexcept;
-	/* Asks it to end early; next() returns it in any case. */
+	/* Asks a registration to end early; next() returns it in any case. */
 	void cancel(Registration &registration) noexcept;
 	/* Blocks until next() returns one. 0, -EINTR, or -EPERM (after fork). */
 	int wait() noexcept;
 
-	/* A file to poll(2): readable while one is done, or a cancel was answered: next() may be null. */
+	/*
+	 * A file to poll(2): readable when a registration is done, or a cancel was answered: then
+	 * next() may be null.
+	 */
 	int file() const noexcept;
 
 private:

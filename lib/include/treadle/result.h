@@ -4,18 +4,18 @@
 
 #include <expected>
 
-/* All that the library exports; everything else in it is hidden. */
+/* Marks what the library exports; everything else in it is hidden. */
 #define TREADLE_API __attribute__((visibility("default")))
 
 namespace treadle
 {
 
 /**
- * An error number: one line of the dictionary in <treadle/ioctl.h>, or what a declaration says besides
+ * An error number: one line of the dictionary in <treadle/ioctl.h>, or one that a declaration names
  * (EPROTO, ENOSYS, ELOOP).
  *
- * What creates something returns Result; what runs per message returns an int,
- * 0 or more on success and -errno otherwise, because that is cheaper to pass on.
+ * Functions that create something return Result. Functions of the data path return an int: 0 or
+ * more on success, else -errno, as that costs less.
  */
 class TREADLE_API Errno
 {

@@ -10,9 +10,8 @@ namespace treadle
 {
 
 /*
- * Who may call an object is settled when it is compiled, not asked on every
- * call: rings and completion queues take one of these as parameter. NoLock is
- * for callers that never enter one object from two threads at once; with Mutex
+ * Thread safety is chosen at compile time, not checked on every call: rings and completion queues
+ * have one of these as parameter. NoLock: an object is never used by two threads at once. Mutex:
  * every member may be called from any thread.
  */
 struct TREADLE_API NoLock {
@@ -20,7 +19,7 @@ struct TREADLE_API NoLock {
 	void unlock() noexcept {}
 };
 
-/* Moving an object while another thread is inside it is never right, so a moved lock is a new one. */
+/* A moved lock is a new one: an object must not be moved while another thread uses it. */
 class TREADLE_API Mutex
 {
 public:

@@ -16,46 +16,46 @@ namespace treadle
 
 class Context;
 
-/* What became of several commands. */
+/* The result of posting several commands. */
 struct Posted {
-	std::size_t count; /* that many, the first ones, were taken */
-	int error; /* 0, or -errno as of post: of the one behind them; the rest was not posted */
+	std::size_t count; /* so many, the first ones, were taken */
+	int error; /* 0, or -errno as of post, of the next command; the rest was not posted */
 };
 
 /**
- * Where an endpoint's commands go out: fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3),
+ * A ring for commands of endpoints: fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3),
  * fi_trigger(3).
  *
- * A post either rings the doorbell, which runs the command before it returns
- * unless that is slow, or, with TREADLE_F_MORE among its flags, leaves that to the
- * next post without it (or to flush). Without TREADLE_F_MORE it returns
+ * A post rings the doorbell, which runs the command before it returns, unless that is slow. With
+ * TREADLE_F_MORE among its flags, it leaves the doorbell to the next post without that flag (or to
+ * flush). Without TREADLE_F_MORE a post returns
  *
- *	0	 the command was taken; its completion tells the rest
- *	-EAGAIN	 no room, in the ring or for completions: it was not posted, read
- *		 completions and try again (what was posted with TREADLE_F_MORE
- *		 before waits for that)
+ *	0	 the command was taken; its completion has the result
+ *	-EAGAIN	 no room, in the ring or for completions: the command was not posted. Read
+ *		 completions and try again (commands that were posted with TREADLE_F_MORE
+ *		 before wait for that)
  *	-errno	 this command was refused and has not happened: see <treadle/ioctl.h>
  *
- * With TREADLE_F_MORE it returns 0 or, for a full ring, -EAGAIN, or -EINVAL for too long a vector; any other
- * refusal is then an error completion of the endpoint (and lost if the command names none, or is TREADLE_F_WORK
- * without TREADLE_F_COMPLETION).
+ * With TREADLE_F_MORE it returns 0; -EAGAIN: the ring is full; or -EINVAL: a vector is too long.
+ * Any other refusal is an error completion of the endpoint. It is lost if the command names no
+ * endpoint, or is TREADLE_F_WORK without TREADLE_F_COMPLETION.
  *
- * Threads: as Lock says; a lock is held while the doorbell is rung, so that every
- * caller gets the result of its own command. Buffers belong to the kernel until
- * the command has completed, or with TREADLE_F_INJECT until the doorbell has taken them (not with -EAGAIN);
- * messages, commands and vectors are free at return.
+ * Threads: as Lock says. The lock is held while the doorbell is rung, so each caller gets the
+ * result of its own command. Buffers belong to the kernel until the command has completed; with
+ * TREADLE_F_INJECT until the doorbell has taken it (not with -EAGAIN). Messages, commands and
+ * vectors are free when post returns.
  */
 template <class Lock> class TREADLE_API BasicTransmitRing : public Object<TransmitRingId>
 {
 public:
 	/*
-	 * Each endpoint has a ring of its own, except for TREADLE_TX_SHARED: commands name theirs.
-	 * entries: 1 to limits().max_ring (EINVAL). ENOSPC, ENOMEM.
+	 * Each endpoint has a ring of its own. With flag TREADLE_TX_SHARED endpoints share it, and
+	 * commands name theirs. entries: 1 to limits().max_ring (EINVAL). ENOSPC, ENOMEM.
 	 */
 	static Result<BasicTransmitRing> create(const Context &context, std::uint32_t entries,
 						std::uint32_t flags = 0) noexcept;
 
-	/* Slots, a power of two; a command takes one, and one more for each vector. */
+	/* Slots, a power of two. A command takes one, and one more for each vector. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 	/* Slots that are free now. */
 	std::uint32_t room() noexcept
@@ -67,7 +67,7 @@ public:
 
 	int post(const Message &message) noexcept { return put(message.flags, 1, message); }
 
-	/* An atomic with one buffer of each kind, and one remote range; a Command can have several. */
+	/* An atomic with one buffer of each kind and one remote range; for more use a Command. */
 	int post(const Message &message, const Atomic &atomic) noexcept
 	{
 		return put(message.flags, 1, message, atomic);
@@ -84,12 +84,12 @@ public:
 		return put(command.desc().flags, command.slots(), command);
 	}
 
-	/* All of these, none with TREADLE_F_MORE, in order, with one doorbell for as many as fit. */
+	/* Posts all, in order, with one doorbell for as many as fit. None has TREADLE_F_MORE. */
 	Posted post_all(std::span<const Command> commands) noexcept;
 
 	/*
-	 * Rings the doorbell for what was posted with TREADLE_F_MORE. 0, -EAGAIN or -errno. If nothing ever was,
-	 * that is found out without a look at what another thread may be posting.
+	 * Rings the doorbell for commands that were posted with TREADLE_F_MORE. 0, -EAGAIN or
+	 * -errno. Takes no lock if no command ever was posted so.
 	 */
 	int flush() noexcept
 	{
@@ -101,7 +101,7 @@ public:
 	}
 
 private:
-	friend Context; /* which needs one before it is complete */
+	friend Context; /* creates a ring before it is complete itself */
 
 	static Result<BasicTransmitRing> create(int fd, std::uint32_t entries,
 						std::uint32_t flags) noexcept;
@@ -111,7 +111,7 @@ private:
 	{
 	}
 
-	/* what: a message, also with an atomic or a vector, or a command; it takes so many slots. */
+	/* what: a message, also with an atomic or a vector, or a command; slots: that it takes. */
 	template <class... What>
 	[[gnu::always_inline]] int put(std::uint32_t flags, std::uint32_t slots,
 				       const What &...what) noexcept
@@ -133,7 +133,7 @@ private:
 		return 0;
 	}
 
-	/* slots: of the last command if it is without TREADLE_F_MORE, else 0 */
+	/* slots: of the last command if that has no TREADLE_F_MORE, else 0 */
 	int ring(std::uint32_t slots) noexcept
 	{
 		const int rc = doorbell();
@@ -144,11 +144,11 @@ private:
 		return 0;
 	}
 
-	/* For post_all: until nothing is pending, or nothing but what is taken back then. */
+	/* For post_all: rings until nothing is pending, or takes the rest back. */
 	Posted drain(std::span<const Command> posted) noexcept;
 	void take_back(std::span<const Command> posted) noexcept;
 
-	/* Goes on after a doorbell that did not take all, whatever the reason. */
+	/* Goes on after a doorbell that did not take all commands, for whatever reason. */
 	int ring_on(int rc, std::uint32_t slots) noexcept;
 
 	[[no_unique_address]] Lock lock_;

@@ -14,36 +14,36 @@ namespace treadle
 class Context;
 
 /**
- * 64-bit words in ordinary pages: a command that is armed on one (Command::when) starts when
- * the word has the value that the command names, whoever has written it: any thread, a
- * child after fork(2), which inherits the words, a device that has them mapped. See
- * fi_trigger(3), "XPU TRIGGERS".
+ * 64-bit words in ordinary pages. A command that is armed on one (Command::when) starts when the
+ * word has the value that the command names. Any writer counts: a thread, a child after fork(2),
+ * which inherits the words, a device that has them mapped. See fi_trigger(3), "XPU TRIGGERS".
  *
- * Any other value does nothing, and a command starts once however often it is written. Give
- * each command a value that its cell has not had before.
+ * Any other value has no effect, and a command starts only once, however often the value is
+ * written. Give each command a value that its cell has not had before.
  *
  * Threads: everything may be called from any thread at any time.
  */
 class TREADLE_API TriggerCells : public Object<TriggerCellsId>
 {
 public:
-	/* At least so many, from 1 to TREADLE_MAX_CELLS (EINVAL); they fill pages. ENOMEM, ENOSPC. */
+	/* count: 1 to TREADLE_MAX_CELLS (EINVAL), rounded up to whole pages. ENOMEM, ENOSPC. */
 	static Result<TriggerCells> create(const Context &context, std::uint32_t count) noexcept;
 
-	/* Every index is less than that. */
+	/* Every index is less than this. */
 	std::uint32_t count() const noexcept { return count_; }
-	/* Where it is, in this process; 8 bytes further is the next. */
+	/* The address of a cell in this process; the next cell is 8 bytes further. */
 	std::uint64_t *at(std::uint32_t index) const noexcept { return cells_ + index; }
 
-	/* What is in a release store: whatever was written before it is there when the command starts. */
+	/* A release store: writes before it are visible to the command that it starts. */
 	void write(std::uint32_t index, std::uint64_t value) const noexcept
 	{
 		detail::store_release(cells_[index], value); /* G */
 	}
 
 	/*
-	 * The value of the command that has left the cell last: it has started, or was
-	 * canceled. A cell with one command at a time is free again when that one's is here. Always 0 in a child.
+	 * The value of the command that was the last to leave the cell, because it has started or
+	 * was canceled. A cell with one command at a time is free again when this is the command's
+	 * value. Always 0 in a child.
 	 */
 	std::uint64_t done(std::uint32_t index) const noexcept
 	{

@@ -10,15 +10,15 @@ namespace treadle
 {
 
 /**
- * The ring of a context, for what belongs to no endpoint: deferred work, graphs, changes to counters.
- * Calls are those of BasicTransmitRing; whether they lock was settled by Context::open.
+ * The ring of a context, for commands of no endpoint: deferred work, graphs, changes to counters.
+ * Calls are those of BasicTransmitRing. Context::open has chosen whether they lock.
  */
 class TREADLE_API WorkRing
 {
 public:
 	virtual ~WorkRing() = default;
 
-	/* Without buffers. */
+	/* Without vectors. */
 	virtual int post(const Message &message) noexcept = 0;
 	virtual int post(const Command &command) noexcept = 0;
 	virtual Posted post_all(std::span<const Command> commands) noexcept = 0;

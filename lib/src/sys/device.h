@@ -14,11 +14,11 @@
 namespace treadle::sys
 {
 
-/* 0 or more: what the kernel returned; or -errno. */
+/* The return value of the kernel, 0 or more; or -errno. */
 int ioctl(int fd, unsigned long request, void *arg) noexcept;
 int ioctl(int fd, unsigned long request, std::uint32_t id) noexcept;
 
-/* Calls with one of the structures of <treadle/ioctl.h>, which all begin with their size. */
+/* An ioctl with one of the structures of <treadle/ioctl.h>, which all begin with their size. */
 template <class Args> int call(int fd, unsigned long request, Args &args) noexcept
 {
 	args.size = sizeof(args);
@@ -34,13 +34,13 @@ std::expected<void, Errno> checked(int fd, unsigned long request, Args &args) no
 	return {};
 }
 
-/* What is more than the kernel can be told stays too many. */
+/* Limits a size to 32 bits: one that is too large stays too large. */
 inline __u32 clamped(std::size_t n) noexcept
 {
 	return static_cast<__u32>(std::min(n, std::size_t{UINT32_MAX}));
 }
 
-/* Bytes as the kernel takes them: none are at no address. */
+/* Fills in pointer and size for the kernel; no bytes have a null pointer. */
 inline void give(std::span<const std::byte> bytes, __u64 &address, __u32 &size) noexcept
 {
 	address = bytes.empty() ? 0 : address_of(bytes.data());

@@ -20,14 +20,14 @@ struct Mapping::Node {
 	std::size_t length;
 	std::uint32_t child_flags;
 	Node *next;
-	Node **link; /* where this one hangs */
+	Node **link; /* the pointer to this node */
 };
 
-/* All maps of the process. Held over fork(2), so that the child finds the list whole. */
+/* All maps of the process. The lock is held over fork(2), so the child finds a whole list. */
 struct Mapping::Registry {
 	static Registry &get() noexcept
 	{
-		/* Never destroyed: a static of the program may own maps and end after all of ours. */
+		/* Never destroyed: static objects may own maps, and be destroyed later than ours. */
 		alignas(Registry) static std::byte place[sizeof(Registry)];
 		static Registry *const registry = new (place) Registry;
 
@@ -78,8 +78,8 @@ Mapping::Node::~Node()
 }
 
 /*
- * In a child. Not over what another library's fork handler may have put there
- * meanwhile: only a program that uses its parent's objects would notice.
+ * In a child. Must not replace maps that a fork handler of another library may have made there
+ * meanwhile. If there is one, only a program that uses its parent's objects is affected.
  */
 void Mapping::Node::replace() const noexcept
 {
@@ -103,7 +103,10 @@ Result<Mapping> Mapping::create(int fd, const treadle_map &map, Access access,
 		mmap(nullptr, map.length, prot, MAP_SHARED, fd, static_cast<off_t>(map.offset));
 	Mapping mapping;
 
-	/* EAGAIN: it would be locked (mlockall(2)), and RLIMIT_MEMLOCK has no room. Trying again would not help. */
+	/*
+	 * EAGAIN: the map would be locked (mlockall(2)), and RLIMIT_MEMLOCK has no room. Another
+	 * try would not help.
+	 */
 	if (addr == MAP_FAILED)
 		return std::unexpected(Errno(errno == EAGAIN ? ENOMEM : errno));
 	mapping.node_.reset(new (std::nothrow)

@@ -12,11 +12,11 @@
 namespace treadle
 {
 
-constexpr unsigned int ring_entries = 32; /* of which each is submitted at once */
+constexpr unsigned int ring_entries = 32; /* each entry is submitted at once */
 
 struct Registrar::Ring {
 	io_uring uring{};
-	/* What the kernel did not take: it stays in the ring, where it is filled again. Or null. */
+	/* An entry that the kernel did not take, or null. It stays in the ring, to be filled again. */
 	io_uring_sqe *left = nullptr;
 	pid_t owner = getpid();
 	unsigned int under_way = 0; /* registrations */
@@ -28,17 +28,17 @@ struct Registrar::Ring {
 		io_uring_queue_exit(&uring);
 	}
 
-	/* The ring is memory that is shared with a child, which must not take what is its parent's. */
+	/* A child shares the memory of the ring, and must not take entries of its parent. */
 	bool is_ours() const noexcept { return getpid() == owner; }
 
-	/* One to fill; null in a child. As each is submitted at once, there is always one. */
+	/* An entry to fill; null in a child. There always is one, as each is submitted at once. */
 	io_uring_sqe *entry() noexcept
 	{
 		if (!is_ours())
 			return nullptr;
 		return left ?: (left = io_uring_get_sqe(&uring));
 	}
-	/* 0, or -errno: the kernel did not take it. */
+	/* 0, or -errno: the kernel did not take the entry. */
 	int submit() noexcept
 	{
 		const int rc = io_uring_submit(&uring);
@@ -48,7 +48,7 @@ struct Registrar::Ring {
 		return rc == 1 ? 0 : rc < 0 ? rc : -EAGAIN;
 	}
 
-	/* A registration that is done, with what became of it; null for the answer to a cancel. */
+	/* A registration that is done, with its result; null: the answer to a cancel. */
 	Registration *take(io_uring_cqe *cqe) noexcept
 	{
 		auto *const done = static_cast<Registration *>(io_uring_cqe_get_data(cqe));
@@ -61,7 +61,7 @@ struct Registrar::Ring {
 		return done;
 	}
 
-	/* The kernel writes to registrations, so they must not end while it has one. */
+	/* The kernel writes to registrations, so they must live while it has any. */
 	void end_all() noexcept
 	{
 		io_uring_sqe *const sqe = under_way ? entry() : nullptr;
@@ -69,7 +69,7 @@ struct Registrar::Ring {
 		if (sqe) {
 			io_uring_prep_cancel(sqe, nullptr, IORING_ASYNC_CANCEL_ANY);
 			io_uring_sqe_set_data(sqe, nullptr);
-			submit(); /* if that fails, it takes as long as it takes */
+			submit(); /* if that fails, the wait is longer */
 		}
 		while (under_way) {
 			io_uring_cqe *cqe;
@@ -94,7 +94,7 @@ Result<Registrar> Registrar::create() noexcept
 {
 	io_uring uring;
 
-	/* EAGAIN: a map of it would be locked, as in Mapping::create. */
+	/* EAGAIN: a map of the ring would be locked, as in Mapping::create. */
 	if (const int rc = io_uring_queue_init(ring_entries, &uring, 0); rc < 0)
 		return std::unexpected(Errno(rc == -EAGAIN ? ENOMEM : -rc));
 	std::unique_ptr<Ring> ring(new (std::nothrow) Ring{.uring = uring});
@@ -120,7 +120,7 @@ int Registrar::begin(Registration &registration) noexcept
 	sqe->cmd_op = TREADLE_IOC_MR_CREATE;
 	sqe->addr3 = address_of(&registration.args_);
 	sqe->__pad2[0] = 0;
-	/* So the kernel copies the entry; some (6.12) else read it later, when it may be another's. */
+	/* The kernel copies the entry: some (6.12) otherwise read it when it has been reused. */
 	sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data(sqe, &registration);
 	const int rc = ring_->submit();
@@ -149,7 +149,7 @@ void Registrar::cancel(Registration &registration) noexcept
 		return;
 	io_uring_prep_cancel(sqe, &registration, 0);
 	io_uring_sqe_set_data(sqe, nullptr);
-	ring_->submit(); /* if that fails, it takes as long as it takes */
+	ring_->submit(); /* if that fails, the registration takes its time */
 }
 
 int Registrar::wait() noexcept
@@ -163,7 +163,7 @@ int Registrar::wait() noexcept
 
 		if (rc || io_uring_cqe_get_data(cqe))
 			return rc;
-		ring_->take(cqe); /* of which next() would return nothing */
+		ring_->take(cqe); /* the answer to a cancel: next() would return null */
 	}
 }
 

@@ -23,7 +23,7 @@ public:
 	}
 	~UniqueFd();
 
-	/* For reading and writing, close-on-exec. */
+	/* Opens for reading and writing, close-on-exec. */
 	static Result<UniqueFd> open(const char *path) noexcept;
 
 	int get() const noexcept { return fd_; }

@@ -16,13 +16,13 @@ enum class Access { read, write };
 /*
  * Owns a map of the device.
  *
- * Such maps are not inherited by fork(2), and a child that touched one would
- * die of it. So every child finds private pages of zeros at their places, with
- * one exception: the second word, the flags of both kinds of kernel-written
- * ring, is child_flags. It is chosen such that whatever the child does with a
- * ring next rings a doorbell, and the kernel answers EPERM. (Children made by
- * vfork(2) or a bare clone(2) are not covered. Maps of trigger cells are inherited, so
- * nothing takes their places.)
+ * Such maps are not inherited by fork(2), and a child that accessed their places would die. So the
+ * child gets private pages of zeros there. The exception is the second word, the flags of both
+ * kinds of kernel-written ring: it is child_flags. With these flags, the next use of a ring in the
+ * child rings a doorbell, and the kernel answers EPERM.
+ *
+ * Children made by vfork(2) or a bare clone(2) are not covered. Maps of trigger cells are
+ * inherited, so they keep their places.
  */
 class TREADLE_API Mapping
 {

@@ -8,9 +8,9 @@
 #include <treadle/ring.h>
 
 /*
- * valgrind's memcheck does not see what the kernel writes into buffers that a ring names. So it is told when they are
- * posted (or registered, for peers): from then on they count as defined. A program that is built without valgrind's
- * header has nothing of this in its posts.
+ * valgrind's memcheck does not see that the kernel writes into buffers that a ring names. So posts
+ * (and registrations, for peers) tell it: from then on the buffers count as defined. A program that
+ * is built without valgrind's header has no such code in its posts.
  */
 namespace treadle::detail
 {
@@ -18,13 +18,13 @@ namespace treadle::detail
 /* Does memcheck run this process, and was the library built with its header? */
 TREADLE_API extern const bool on_memcheck;
 
-/* vectors: the slots behind the descriptor, if it has any */
+/* vectors: the slots behind the descriptor, if there are any */
 TREADLE_API void tell_memcheck(const treadle_desc &desc, const treadle_slot *vectors) noexcept;
 TREADLE_API void tell_memcheck(std::span<const treadle_iov> buffers) noexcept;
 
 /*
- * The kernel may write to what this names from now on. A descriptor is looked at where it was written: the address
- * of a message would keep the message in memory, and so cost every post.
+ * The kernel may write to these buffers from now on. A descriptor is passed where it was written,
+ * in the ring: the address of a message would force the message into memory, a cost for every post.
  */
 template <class... What> void will_be_written([[maybe_unused]] What &&...what) noexcept
 {

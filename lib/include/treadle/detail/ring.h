@@ -3,14 +3,12 @@
 #define TREADLE_DETAIL_RING_H
 
 /*
- * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E,
- * G and H.
- * What else is atomic in the library orders nothing.
+ * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E, G and H. Other
+ * atomics in the library order nothing.
  *
- * The index that the process publishes is kept in the page where it is
- * published. Nobody else writes that page, so this is as private as a copy; and
- * a child after fork, which finds zeros there (see Mapping), finds its rings
- * empty and consistent.
+ * The index that the process publishes is kept in the page where it is published. Only the process
+ * writes that page, so the index is as private as a copy. A child after fork finds zeros there (see
+ * Mapping), so its rings are empty and consistent.
  */
 
 #include <atomic>
@@ -51,7 +49,7 @@ inline void store_release(std::uint64_t &word, std::uint64_t value) noexcept
 class DescriptorRing
 {
 public:
-	/* Makes the object, by request with args, and maps it; on error there is none. */
+	/* Creates the object, by request with args, and maps it; on error there is no object. */
 	TREADLE_API static Result<DescriptorRing> create(int fd, unsigned long request,
 							 treadle_ring_create &args) noexcept;
 
@@ -65,9 +63,9 @@ public:
 	}
 
 	/*
-	 * Receive rings, after put: must the doorbell be rung? Either this
-	 * sees what the kernel set before it looked for the last time, or the
-	 * kernel saw what was published. A broken ring counts: ringing it tells.
+	 * Receive rings, after put: must the doorbell be rung? Either this sees the flag that the
+	 * kernel set before its last look, or the kernel sees the receive. A broken ring counts,
+	 * too: its doorbell returns the error.
 	 */
 	bool doorbell_wanted() const noexcept
 	{
@@ -75,7 +73,7 @@ public:
 		return load_acquire(cons_->flags) != 0;
 	}
 
-	/* One slot, one buffer: 0, or -EAGAIN and nothing was written. */
+	/* One slot, one buffer. 0, or -EAGAIN: nothing was written. */
 	int put(const Message &m) noexcept
 	{
 		const std::uint32_t prod = prod_->prod;
@@ -114,13 +112,13 @@ public:
 	TREADLE_API int put(const Message &m, std::span<const treadle_iov> iov) noexcept;
 	TREADLE_API int put(const Command &command) noexcept;
 
-	/* Takes back the last command that was put, of which the kernel has not seen anything. */
+	/* Takes back the command that was put last, which the kernel has not taken. */
 	void retract(std::uint32_t slots) noexcept
 	{
 		store_release(prod_->prod, prod_->prod - slots);
 	}
 
-	/* In a child after fork, whose ring nobody empties: what it has put is gone. */
+	/* In a child after fork, where the kernel takes no commands: drops those in the ring. */
 	void abandon() noexcept
 	{
 		released_ = load_acquire(cons_->released);
@@ -136,7 +134,7 @@ private:
 	{
 	}
 
-	/* Whether n slots may be written. */
+	/* Can n slots be written? */
 	bool fits(std::uint32_t prod, std::uint32_t n) noexcept
 	{
 		if (prod - released_ + n <= entries()) [[likely]]
@@ -145,7 +143,7 @@ private:
 		return prod - released_ + n <= entries();
 	}
 
-	/* The first cache line; without TREADLE_F_EXT the kernel looks at no other. */
+	/* Writes the first cache line; without TREADLE_F_EXT the kernel reads no other. */
 	static void write(treadle_desc &desc, const Message &m, std::uint32_t flags,
 			  std::uint8_t iov_count, std::uint64_t addr, std::uint64_t len) noexcept
 	{
@@ -166,7 +164,7 @@ private:
 	const treadle_ring_cons *cons_;
 	treadle_slot *slots_;
 	std::uint32_t mask_;
-	std::uint32_t released_ = 0; /* as it was when last the ring looked full */
+	std::uint32_t released_ = 0; /* as read when the ring last looked full */
 	Mapping rw_;
 	Mapping ro_;
 };
@@ -175,12 +173,12 @@ private:
 class CompletionRing
 {
 public:
-	/* The same. */
+	/* As DescriptorRing::create. */
 	TREADLE_API static Result<CompletionRing> create(int fd, treadle_cq_create &args) noexcept;
 
 	std::uint32_t entries() const noexcept { return mask_ + 1; }
 
-	/* What can be read lies from head() to before tail(). */
+	/* Entries from head() to before tail() can be read. */
 	std::uint32_t head() const noexcept
 	{
 		return std::atomic_ref(cons_->cons).load(std::memory_order_relaxed);
@@ -191,7 +189,7 @@ public:
 	/* Gives the entries before head back to the kernel. */
 	void release(std::uint32_t head) noexcept { store_release(cons_->cons, head); } /* E */
 
-	/* Whether the kernel keeps more than fits. */
+	/* Does the kernel keep completions that did not fit? */
 	bool overflows() const noexcept { return load_acquire(prod_->flags) & TREADLE_CQ_OVERFLOW; }
 
 	std::uint32_t signals() const noexcept { return load_acquire(prod_->signals); }

@@ -27,16 +27,19 @@ public:
 
 	/* The address of a peer, if there is one at this index. */
 	Result<Address> find(fi_addr_t index) const noexcept { return kernel_.lookup(index); }
-	/* FI_AV_TABLE, or what comes to the same. */
+	/* FI_AV_TABLE, or a type that behaves the same. */
 	bool is_table() const noexcept { return table_; }
-	/* All indices: of a vector that is shared, as far as they follow on those that were inserted here. */
+	/* All indices. Of a shared vector only those that continue the ones inserted here. */
 	std::vector<fi_addr_t> universe() const;
 
 	int bind(::fid *other, std::uint64_t flags);
 	int prepare_close() noexcept;
 
 private:
-	/* What completions call a peer: its index, what the insertion says, or what set_user_id says. */
+	/*
+	 * What completions call a peer: its index, the identifier of the insertion, or that of
+	 * set_user_id.
+	 */
 	enum class Ids { none, inserted, set };
 
 	Av(Domain &domain, AddressVector kernel, bool asynchronous, Ids ids, void *context);
@@ -56,12 +59,15 @@ private:
 	static const char *describe(fid_av *av, const void *addr, char *buf,
 				    std::size_t *len) noexcept;
 
-	/* The addresses of the first entries, which are the same in every process: map_addr. */
+	/* map_addr: the addresses of the first `count` entries, the same in every process. */
 	fi_addr_t *map(std::size_t count);
 
 	void note(fi_addr_t index) noexcept;
 
-	/* Where all variants meet. An address of family 0 is one that could not be read. */
+	/*
+	 * All variants of insertion end here. A family of 0 marks an address that could not be
+	 * read.
+	 */
 	int insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t flags,
 		   void *context);
 	Eq::Reserve reserve_events(std::size_t failed, std::vector<fi_addr_t> &indices);
@@ -76,7 +82,7 @@ private:
 	const bool asynchronous_;
 	const Ids ids_;
 	bool table_ = true;
-	std::atomic<fi_addr_t> end_{0}; /* behind the last index that was inserted here */
+	std::atomic<fi_addr_t> end_{0}; /* one past the last index inserted here */
 	std::vector<fi_addr_t> map_;
 	std::atomic<Eq *> eq_ = nullptr;
 	Use eq_use_;

@@ -13,8 +13,8 @@ namespace treadle::fi
 {
 
 /*
- * fi_av_set(3): indices of an address vector, in an order of their own. Nothing of it is the
- * kernel's. A group has the members that its set had when it began to join.
+ * fi_av_set(3): indices of an address vector, in an order of their own. The kernel does not know
+ * sets. A group has the members that its set had when joining began.
  */
 class AvSet : public Object<AvSet, fid_av_set, FI_CLASS_AV_SET, FI_LOG_AV>
 {
@@ -34,14 +34,14 @@ public:
 	}
 	fi_addr_t address() const noexcept { return address_; }
 
-	/* What names a set or a group, and no peer; no two are the same. */
+	/* A new name for a set or a group, different from all others and from every peer. */
 	static fi_addr_t new_address() noexcept;
 
 private:
 	AvSet(Av &av, void *context);
 
 	int fill(const fi_av_set_attr &attr);
-	/* lock_ is held */
+	/* lock_ must be held */
 	bool has(fi_addr_t member) const noexcept;
 
 	static int unite(fid_av_set *dst, const fid_av_set *src) noexcept;

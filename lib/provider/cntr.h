@@ -34,8 +34,8 @@ public:
 	Result<int> wait_fd() noexcept override { return counter_.wait_fd(); }
 
 	/*
-	 * What a region holds that counts here. The kernel's counter is kept in it if the application
-	 * closes its own first, as MPICH does. May throw.
+	 * A reference for each region that counts here. It keeps the kernel's counter if the
+	 * application closes the fid_cntr before the region, as MPICH does. May throw.
 	 */
 	using Kept = std::shared_ptr<std::optional<Counter>>;
 	const Kept &keep()
@@ -77,11 +77,11 @@ private:
 	Hooked hooked_{fid};
 	const fi_wait_obj wait_obj_;
 	Counter counter_;
-	/* Its changes() when try_wait last told of one. */
+	/* counter_.changes() when try_wait last reported a change. */
 	std::atomic<std::uint64_t> seen_{0};
 	/* The error count that the application knows. */
 	std::atomic<std::uint64_t> known_error_{0};
-	std::mutex error_lock_; /* who changes the error count by call, if several threads may */
+	std::mutex error_lock_; /* for calls that change the error count, if threads may race */
 	Membership membership_;
 	std::mutex kept_lock_;
 	Kept kept_;

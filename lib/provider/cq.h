@@ -14,7 +14,7 @@
 namespace treadle::fi
 {
 
-/* fi_cq(3). What does not depend on who may call it at the same time; see cq.cpp for the rest. */
+/* fi_cq(3): the part that does not depend on the threading level. The rest is in fi_cq.cpp. */
 class Cq : public Object<Cq, fid_cq, FI_CLASS_CQ, FI_LOG_CQ>, public Waitable
 {
 public:

@@ -41,27 +41,33 @@ public:
 	const Context &kernel() const noexcept { return kernel_; }
 	Cells &cells() noexcept { return cells_; }
 
-	/* The fabric's, that the application was written for. */
+	/* The version of the fabric, for which the application was written. */
 	std::uint32_t api() const noexcept { return fabric_.api_version; }
 	std::uint32_t addr_format() const noexcept { return addr_format_; }
 	fi_threading threading() const noexcept { return threading_; }
 	fi_av_type av_type() const noexcept { return av_type_; }
 	/* FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED */
 	int mr_mode() const noexcept { return mr_mode_; }
-	/* Whether registrations are reported by an event; null: they are not. */
+	/* The queue that reports registrations; null: they are not reported. */
 	Eq *mr_events() const noexcept { return mr_events_; }
-	/* Of endpoints that have none of their own; null: none. FI_REG_MR only adds to what a queue is for. */
+	/*
+	 * The default for endpoints without an event queue; null: none. FI_REG_MR adds
+	 * registrations to the events of a queue.
+	 */
 	Eq *events() const noexcept { return events_.load() ?: mr_events_.load(); }
 	/* FI_AV_USER_ID */
 	bool user_ids() const noexcept { return user_ids_; }
-	/* Was it opened for endpoints whose receives may name a source? */
+	/* Was the domain opened for endpoints with FI_DIRECTED_RECV? */
 	bool directed() const noexcept { return directed_; }
-	/* Do calls for one object come from one thread at a time, also by way of others that share its contexts? */
+	/*
+	 * Do calls for one object come from one thread at a time? shares: also if it shares
+	 * contexts.
+	 */
 	bool serialized(bool shares = false) const noexcept
 	{
 		return shares ? threading_ == FI_THREAD_DOMAIN : serialized_;
 	}
-	/* Is what an answer of fi_getinfo says of its domain true of this one? */
+	/* Does the domain fit what this fi_info from fi_getinfo says of it? */
 	bool suits(const fi_info &answer) const noexcept;
 	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }
 
@@ -82,7 +88,7 @@ private:
 	bool user_ids_, directed_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
-	std::mutex bind_lock_; /* one binds */
+	std::mutex bind_lock_; /* serializes bind() */
 	std::atomic<Eq *> events_ = nullptr, mr_events_ = nullptr;
 	Use events_use_, mr_events_use_;
 };

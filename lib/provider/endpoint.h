@@ -31,17 +31,17 @@ class Port;
 class Stx;
 
 /*
- * What is an endpoint to the application: a whole one; an address with contexts, or one of
- * these, fi_endpoint(3), "SCALABLE ENDPOINTS".
+ * What an fid_ep is to the application: a whole endpoint, a scalable one, or a context of a
+ * scalable one (fi_endpoint(3), "SCALABLE ENDPOINTS").
  */
 enum class Role { whole, scalable, transmit, receive };
 
 /*
- * fi_endpoint(3): the kernel's endpoint, its rings and what is bound to it. The
- * application sees it through a Port, and through one more for every alias.
+ * fi_endpoint(3): a kernel endpoint, its rings and the objects bound to it. The application sees it
+ * through a Port, and through one more for every alias.
  *
- * A shared receive context is one, too: a receive ring without an endpoint of the
- * kernel, which others are bound to.
+ * A shared receive context is an Endpoint, too: a receive ring without a kernel endpoint. Other
+ * endpoints are bound to it.
  */
 class Endpoint
 {
@@ -59,62 +59,78 @@ public:
 	virtual ~Endpoint();
 
 	Domain &domain() const noexcept { return domain_; }
-	/* Whose commands are its: of a shared receive context one that is bound to it, or none. */
+	/*
+	 * The kernel endpoint that owns the commands. Of a shared receive context: one that is
+	 * bound to it, or none.
+	 */
 	EndpointId id() const noexcept
 	{
 		return direct_ ? direct_->id() : kernel_ ? kernel_->id() : receivers_id();
 	}
-	/* Its name among the endpoints of this network namespace, in network byte order. */
+	/* The port of its address, in network byte order; unique in this network namespace. */
 	std::uint16_t port() const noexcept { return kernel_ ? kernel_->address().port : 0; }
-	/* A region for those alone who reach it; from then on it keeps its name. 0 or -errno. */
+	/*
+	 * Lets only peers of this endpoint reach a region. The endpoint keeps its name from then
+	 * on. 0 or -errno.
+	 */
 	int bind_region(MemoryRegion &region) noexcept;
 	const fi_info &info() const noexcept { return *info_; }
 	bool enabled() const noexcept { return enabled_; }
-	/* Do calls for it come from one thread at a time? */
+	/* Do calls for this endpoint come from one thread at a time? */
 	bool serialized() const noexcept { return domain_.serialized(shares_); }
-	/* Its rings are those of a shared context. */
+	/* Are the rings those of a shared context? */
 	bool shares_tx() const noexcept { return info_->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool shares_rx() const noexcept { return info_->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT; }
 	bool is_shared_rx() const noexcept { return !kernel_; }
-	/* Is there a queue, or a counter, that tells of what has completed? */
+	/* Does a queue or a counter report completed transmits? */
 	bool reports_tx() const noexcept
 	{
 		return bindings_.tx_cq != CompletionQueueId{} || bindings_.send != CounterId{} ||
 		       bindings_.read != CounterId{} || bindings_.write != CounterId{};
 	}
-	/* What is received by a shared context is reported where the endpoint says. */
+	/*
+	 * Is a completed receive reported? A shared context reports where the receiving endpoint
+	 * says.
+	 */
 	bool reports_rx() const noexcept
 	{
 		return is_shared_rx() || bindings_.rx_cq != CompletionQueueId{} ||
 		       bindings_.recv != CounterId{};
 	}
 
-	/* Is there a queue for what is no success of an operation: a look at messages (of a shared context: at some)? */
+	/*
+	 * Is there a queue for completions that are not successful operations, such as those of
+	 * FI_PEEK? A shared context may have one for some of its endpoints only.
+	 */
 	bool queues_rx() const noexcept
 	{
 		return is_shared_rx() || bindings_.rx_cq != CompletionQueueId{};
 	}
 
-	/* Directions, with everything that the caller left out. */
+	/* Capabilities by direction, with defaults for those that the caller left out. */
 	std::uint64_t tx_caps() const noexcept { return tx_caps_; }
 	std::uint64_t rx_caps() const noexcept { return rx_caps_; }
 	/*
-	 * FI_TRIGGER, FI_XPU: of the fi_info that the endpoint, or that of the context, was opened
-	 * with. Attributes of a context that leave it out take nothing away: deferred work is queued
-	 * at the domain.
+	 * FI_TRIGGER or FI_XPU, in the fi_info of the endpoint or of the context's endpoint.
+	 * Attributes of a context can't remove them, because deferred work is queued at the domain.
 	 */
 	bool can_trigger(std::uint64_t how = FI_TRIGGER) const noexcept
 	{
 		return (info_->caps | tx_caps_ | rx_caps_) & how;
 	}
-	/* May it be sent any? Else it only answers for its memory, and has no receive ring. */
+	/*
+	 * Can it receive messages? Otherwise it serves only RMA and atomics, and has no receive
+	 * ring.
+	 */
 	bool has_messages() const noexcept
 	{
 		return rx_caps_ & (FI_MSG | FI_TAGGED | FI_COLLECTIVE);
 	}
-	/* Does src_addr of a receive count? fi_msg(3). Under the control lock. */
+	/* Does src_addr of a receive count? fi_msg(3). The control lock must be held. */
 	bool directed() const noexcept { return directed_; }
-	/* FI_COLLECTIVE, if it can be a member of a group: a whole endpoint that sends and receives. */
+	/*
+	 * FI_COLLECTIVE if it can be a member of a group: a whole endpoint that sends and receives.
+	 */
 	std::uint64_t collective_caps() const noexcept
 	{
 		return role_ == Role::whole && !shares_ && tx_caps_ & FI_SEND &&
@@ -122,10 +138,10 @@ public:
 			       tx_caps_ & FI_COLLECTIVE :
 			       0;
 	}
-	/* Whether a success is only reported when the operation says FI_COMPLETION. */
+	/* Is a success reported only if the operation says FI_COMPLETION? */
 	bool tx_selective() const noexcept { return tx_selective_; }
 	bool rx_selective() const noexcept { return rx_selective_; }
-	/* FI_OPT_MIN_MULTI_RECV: for receives that are posted from now on. */
+	/* FI_OPT_MIN_MULTI_RECV, for receives posted from now on. */
 	std::size_t min_multi_recv() const noexcept
 	{
 		return min_multi_recv_.load(std::memory_order_relaxed);
@@ -135,7 +151,7 @@ public:
 		min_multi_recv_.store(bytes, std::memory_order_relaxed);
 	}
 
-	/* FI_OPT_FI_HMEM_P2P: of no consequence. */
+	/* FI_OPT_FI_HMEM_P2P; has no effect. */
 	std::atomic<int> hmem_p2p = FI_HMEM_P2P_ENABLED;
 	/* FI_COLLECTIVE */
 	Groups groups;
@@ -149,42 +165,48 @@ public:
 	int set_name(const void *addr, std::size_t size);
 	int get_name(void *addr, std::size_t *size);
 
-	/* fi_cm.cpp: fi_cm(3), of FI_EP_MSG */
+	/* fi_cm(3), for FI_EP_MSG: fi_cm.cpp */
 	bool connected() const noexcept { return info_->ep_attr->type == FI_EP_MSG; }
 	int connect(const void *addr, std::span<const std::byte> data);
 	int accept(std::span<const std::byte> data);
 	int shutdown(std::uint64_t flags) noexcept;
 	int get_peer(void *addr, std::size_t *size);
 
-	/* What FI_MORE has put off starts: a request has come that goes another way. */
+	/*
+	 * Starts what FI_MORE has put off: a request is about to go another way and must not
+	 * overtake it.
+	 */
 	virtual void flush() noexcept = 0;
 	virtual ssize_t tx_room() noexcept = 0;
 	virtual ssize_t rx_room() noexcept = 0;
 
-	/* Another view of an endpoint; it registers itself. */
+	/* Makes another view of an endpoint, which registers itself. */
 	static Port *make_port(const std::shared_ptr<Endpoint> &endpoint, void *context);
 
 	/*
-	 * What is bound, named, enabled, connected and seen through ports changes under this: control calls may come from
-	 * any thread, fi_domain(3). Of a shared receive context inside that of who is bound to it.
+	 * Protects bindings, names, states, connections and ports: control calls may come from any
+	 * thread, fi_domain(3). The lock of a shared receive context is taken inside that of an
+	 * endpoint bound to it.
 	 */
 	std::recursive_mutex &control_lock() noexcept { return control_lock_; }
 
 protected:
 	Endpoint(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel);
 
-	/* Those that are not shared. */
+	/* Makes the rings that are not shared. */
 	virtual int make_rings(Bindings &bindings) = 0;
 	virtual Port *new_port(std::shared_ptr<Endpoint> self, void *context) = 0;
 
-	/* What is received by a shared context is not its affair any more: before kernel_ closes. */
+	/* Leaves the shared receive context. Call before kernel_ closes. */
 	void leave_shared_rx() noexcept;
 
 	Cq *tx_cq_ = nullptr;
 
-	/* Rings can't go before it: whoever owns them closes it first. */
+	/* Rings are destroyed before it: a derived class that owns them closes it first. */
 	std::optional<treadle::Endpoint> kernel_;
-	/* Of a scalable endpoint with a shared context, once enabled: its own context in that direction. */
+	/*
+	 * Of an enabled scalable endpoint with a shared context: its own context in that direction.
+	 */
 	std::optional<treadle::Endpoint> direct_;
 	Stx *shared_tx_ = nullptr;
 
@@ -201,17 +223,19 @@ private:
 						     const std::optional<Handle> &handle);
 	static Result<treadle::Endpoint> create_kernel(Role role, const fi_info &info,
 						       Domain &domain, const Address &address);
-	/* One of the contexts of this endpoint, which the application knows as `sep`. */
+	/* Opens a context of this endpoint, which the application knows as `sep`. */
 	int open_context(Port &sep, Role role, int index, const fi_info &asked, void *context,
 			 Port **out);
 	template <class Attr>
 	static int open_context(fid_ep *sep, Role role, int index, Attr *attr, Attr *fi_info::*side,
 				std::size_t Attr::*buffers, void *context, fid_ep **out) noexcept;
-	/* What it can't do; before there is a port. */
+	/* Removes the capabilities that the role excludes. Call before there is a port. */
 	void take_role(Role role) noexcept;
 	void answers(const ::fid *handle, const Handle &request) noexcept;
 	void set_peer(const Address &address, bool known) noexcept;
-	/* Of its names: who has no address vector has his own. */
+	/*
+	 * The format of its names. A connected endpoint has no address vector, so it has its own.
+	 */
 	std::uint32_t addr_format() const noexcept
 	{
 		return connected() ? info_->addr_format : domain_.addr_format();
@@ -229,7 +253,7 @@ private:
 	int enable_kernel();
 	using Side = treadle::Endpoint::Side;
 	int cancel(void *context, Side side) noexcept; /* -errno */
-	/* Of a shared receive context: may it receive for this one, too? */
+	/* Of a shared receive context: may it receive for `other`, too? */
 	int check_receiver(const Endpoint &other) const;
 	EndpointId receivers_id() const noexcept;
 	void sort_receivers() noexcept;
@@ -241,46 +265,52 @@ private:
 	InfoPtr info_;
 	std::uint64_t tx_caps_, rx_caps_;
 	bool directed_;
-	/* Of a shared context whose capabilities nobody has said: as whoever receives there asks for. */
+	/*
+	 * Of a shared context without given capabilities: directed if a receiving endpoint asks for
+	 * it.
+	 */
 	bool directed_by_receivers_ = false;
 	Role role_ = Role::whole;
-	/* Of a context: what it is one of, and which. Of a scalable endpoint: those that are open. */
+	/*
+	 * Of a context: its scalable endpoint and its index. Of a scalable endpoint: its open
+	 * contexts.
+	 */
 	Endpoint *parent_ = nullptr;
 	int index_ = 0;
 	std::mutex contexts_lock_;
 	std::set<std::pair<Role, int>> contexts_;
 	bool tx_selective_ = false, rx_selective_ = false;
 	std::atomic<std::size_t> min_multi_recv_{64};
-	std::atomic<bool> enabled_ = false; /* read without the lock; what it rests on stays then */
-	bool has_regions_ = false;	    /* that were bound to it by its name in the kernel */
+	std::atomic<bool> enabled_ = false; /* read without the lock; bindings stay then */
+	bool has_regions_ = false;	    /* regions are bound to its name in the kernel */
 	Av *av_ = nullptr;
 	Eq *eq_ = nullptr;
 	std::mutex peer_lock_; /* innermost */
 	std::optional<Address>
-		peer_; /* asked for a connection, or who asked for it; where it is, once connected */
-	const ::fid *handle_ = nullptr; /* of the request that it answers, until it has */
+		peer_; /* the peer of a request, or of the connection once there is one */
+	const ::fid *handle_ = nullptr; /* the request that is being answered, or null */
 	RequestId request_{};
 	const bool shares_;
 	Endpoint *shared_rx_ = nullptr;
-	/* Of a shared receive context: who receives there; its lock. */
+	/* Of a shared receive context: the endpoints that receive there, and their lock. */
 	mutable std::mutex receivers_lock_;
 	std::vector<Endpoint *> receivers_;
 	Bindings bindings_;
-	std::vector<Use> uses_; /* of all that is bound */
-	Eq::Source source_;	/* of events, once it is enabled */
+	std::vector<Use> uses_; /* one for each bound object */
+	Eq::Source source_;	/* reports events once it is enabled */
 	std::vector<Port *> ports_;
 };
 
-/* What calls for one direction do. */
+/* How the calls for one direction behave. */
 enum class Calls {
-	absent,	  /* no capability for it */
-	disabled, /* until fi_enable */
+	absent,	  /* no capability for this direction */
+	disabled, /* fi_enable was not called yet */
 	untold,	  /* enabled without a completion queue or a counter for it */
 	plain,
 	special, /* FI_TRIGGER or FI_MULTI_RECV is a default flag, or the ring is shared */
 };
 
-/* struct fid_ep: an endpoint with default flags: fi_endpoint(3), "fi_ep_alias". */
+/* struct fid_ep: an endpoint with default flags (fi_endpoint(3), "fi_ep_alias"). */
 class Port : public Object<Port, fid_ep, FI_CLASS_EP, FI_LOG_EP_CTRL>
 {
 public:
@@ -292,13 +322,16 @@ public:
 	int control(int command, void *arg);
 	int prepare_close() noexcept;
 
-	/* For the kernel, what a transmit with these flags and no others has; and those that it has by default. */
+	/* Descriptor flags of a transmit with exactly these flags; and the default flags. */
 	std::uint32_t tx_desc_flags(std::uint64_t flags) const noexcept;
 	std::uint64_t tx_op_flags() const noexcept { return tx_op_flags_; }
 
-	/* The endpoint was enabled, or flags have changed: chooses the functions to call. */
+	/* Chooses the functions to call, after fi_enable or a change of flags. */
 	void update() noexcept;
-	/* Endpoint::directed() has changed: alone, as receives may be posted by other threads meanwhile. */
+	/*
+	 * Endpoint::directed() has changed. Nothing else is updated, because other threads may be
+	 * posting receives.
+	 */
 	void update_directed() noexcept
 	{
 		any_source_.store(endpoint_->directed() ? 0 : TREADLE_ADDR_ANY,
@@ -308,20 +341,20 @@ public:
 protected:
 	Port(std::shared_ptr<Endpoint> endpoint, void *context);
 
-	/* Takes over the rings, once they are there. */
+	/* Takes over the rings, once they exist. */
 	virtual void attach() noexcept = 0;
 
 	std::uint32_t rx_desc_flags(std::uint64_t flags) const noexcept;
 
 	std::shared_ptr<Endpoint> endpoint_;
 	std::uint64_t tx_op_flags_, rx_op_flags_;
-	const std::uint64_t unheard_; /* levels of completion that a datagram does not have */
-	/* The same for the kernel, for calls that take no flags. */
+	const std::uint64_t unheard_; /* completion levels that datagrams don't have */
+	/* Default flags as descriptor flags, for calls that take no flags. */
 	std::uint32_t tx_flags_ = 0, rx_flags_ = 0, inject_flags_ = TREADLE_F_INJECT;
-	std::uint32_t tx_always_ = 0, rx_always_ = 0; /* for the kernel, what every one has */
+	std::uint32_t tx_always_ = 0, rx_always_ = 0; /* descriptor flags of every operation */
 	/* Or'ed into every source: all ones unless FI_DIRECTED_RECV was asked for. */
 	std::atomic<std::uint64_t> any_source_ = TREADLE_ADDR_ANY;
-	/* Its commands have to say whose they are. */
+	/* Commands name their endpoint, because the ring is shared. */
 	const bool shares_tx_;
 
 private:
@@ -349,7 +382,7 @@ void choose_calls(fi_ops_collective &ops, Calls calls) noexcept;
 void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
 		  bool valid) noexcept;
 
-/* A function of any signature that refuses. */
+/* A function of any signature that refuses with Error. */
 template <int Error> struct Refuses {
 	template <class R, class... A> using Function = R (*)(A...);
 	template <class R, class... A> operator Function<R, A...>() const noexcept

@@ -26,10 +26,12 @@ namespace treadle::fi
 {
 
 /*
- * fi_eq(3). The kernel's queue has what happens to connections; what happens in
- * calls of this process, and what was read there but not from here, is kept in
- * events_, which grows as needed, so there is no overrun. A child after fork(2) has
- * the files of its parent's queue, too: it neither reads, writes nor changes them.
+ * fi_eq(3). The kernel's queue holds the events of connections. events_ holds events that calls of
+ * this process make, and those fetched from the kernel but not read yet. It grows as needed, so it
+ * can't overrun.
+ *
+ * A child after fork(2) has the files of its parent's queue, too. It neither reads, writes nor
+ * changes them.
  */
 class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waitable
 {
@@ -38,9 +40,12 @@ class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waita
 public:
 	static int open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) noexcept;
 
-	/* Adds an event. It may throw for want of memory. */
+	/* Adds an event. May throw if there is no memory. */
 	void report(std::uint32_t event, const void *entry, std::size_t size);
-	/* Events for which there is memory before that happens which they tell of: adding one of these can't fail. */
+	/*
+	 * Memory for events, allocated before the operation that they report. Reporting from it
+	 * can't fail.
+	 */
 	class Reserve
 	{
 	public:
@@ -56,53 +61,67 @@ public:
 	/* FI_MR_COMPLETE */
 	void report(Reserve &from, ::fid &region) noexcept;
 
-	/* A registration that is under way: FI_REG_MR. */
+	/* A registration in progress: FI_REG_MR. */
 	class Pending : public Registration
 	{
 	public:
 		using Registration::Registration;
 		virtual ~Pending() = default;
-		/* It is done, and may be deleted here. 0 or -errno, for owner's event. */
+		/*
+		 * Takes the finished registration, which may be deleted here. Returns 0 or -errno
+		 * for owner's event.
+		 */
 		virtual int finish(::fid *&owner) noexcept = 0;
 
 	private:
 		friend class Eq;
 
 		std::list<Event>
-			event_; /* to tell of it, since it has begun: then that can't fail */
+			event_; /* allocated when the registration began: reporting can't fail */
 	};
-	/* For who reports registrations here, before they begin. */
+	/* Prepares the queue for registrations. Call before the first begins. */
 	void prepare_registrations() noexcept;
-	/* Whoever looks for events will find it done. 0, or -errno: it was not begun. */
+	/*
+	 * Begins a registration; a reader of events will find its end. 0, or -errno: it was not
+	 * begun.
+	 */
 	int begin(Pending &registration) noexcept;
-	/* Takes what is done, as who reads events does, to whom they stay. */
+	/*
+	 * Takes finished registrations as a reader of events does. Their events stay for that
+	 * reader.
+	 */
 	void take_finished() noexcept;
 	/*
-	 * Ends one that is under way, if that is not null, and takes back its owner's events. The queue can be used
-	 * while this waits.
+	 * Cancels `registration` if it is not null, waits for its end, and removes the events of
+	 * `owner`. The queue can be used while this waits.
 	 */
 	void withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept;
 
-	/* Something that ends by itself: FI_JOIN_COMPLETE, or the error, of its owner. */
+	/* A join in progress. It ends with FI_JOIN_COMPLETE for its owner, or an error. */
 	class Joining
 	{
 	public:
 		virtual ~Joining() = default;
-		/* Has it ended? error: 0 or -errno. Under the lock of the queue. */
+		/* Has it ended? Sets error to 0 or -errno. The lock of the queue is held. */
 		virtual bool joined(int &error) noexcept = 0;
-		/* Its file is not watched any more. */
+		/* Its file is no longer watched. */
 		virtual void told() noexcept = 0;
 		virtual ::fid &owner() noexcept = 0;
 	};
-	/* file: readable when it has ended, perhaps before this call. 0 or -errno. */
+	/*
+	 * Watches a join. file becomes readable when it ends, perhaps before this call. 0 or
+	 * -errno.
+	 */
 	int watch(Joining &joining, int file);
-	/* No more, and takes back the event. */
+	/* Stops watching, and removes its event. */
 	void unwatch(Joining &joining) noexcept;
 
 	/*
-	 * Whose events the kernel reports, while this lives. When it goes, its events
-	 * go with it. hear: is told of each that is no error, under the lock of the queue; returns what
-	 * answers a connection request. If it throws, the event is told again.
+	 * The kernel reports the events of an object here while its Source lives. Unread events go
+	 * with the Source.
+	 *
+	 * hear is called for each event that is no error, under the lock of the queue. It returns
+	 * the fi_info that answers a connection request. If it throws, the event is reported again.
 	 */
 	class Source
 	{
@@ -121,7 +140,7 @@ public:
 		~Source();
 
 		explicit operator bool() const noexcept { return eq_; }
-		/* Lets the kernel report to the queue: 0 or -errno. */
+		/* Makes the kernel report to the queue: 0 or -errno. */
 		int bind(auto &endpoint) noexcept { return endpoint.bind(eq_->kernel_, number_); }
 
 	private:
@@ -146,7 +165,7 @@ private:
 		{
 		}
 		explicit Event(const fi_eq_err_entry &error) : Event() { tell(error); }
-		/* With room for what tell() puts there. */
+		/* Reserves memory for what tell() writes. */
 		Event() { entry.reserve(sizeof(fi_eq_err_entry)); }
 		void tell(::fid &of, int error, std::uint32_t kind) noexcept;
 		void tell(std::uint32_t kind, const fi_eq_entry &done) noexcept;
@@ -159,10 +178,10 @@ private:
 		bool failed = false;
 		std::uint32_t event = 0;
 		std::vector<std::byte> entry; /* or a fi_eq_err_entry */
-		const ::fid *owner = nullptr; /* with whom it goes: of a Source, or a region */
-		InfoPtr info;		      /* of a connection request, until it is read */
+		const ::fid *owner = nullptr; /* the Source or region with which the event goes */
+		InfoPtr info;		      /* of a connection request that was not read yet */
 		std::vector<std::byte> err_data;
-		/* What the kernel said, nothing else yet: there may be no memory for that now. */
+		/* The kernel's event, not translated yet because memory may be short. */
 		std::unique_ptr<treadle_event> told;
 
 		bool about_connection() const noexcept
@@ -190,7 +209,7 @@ private:
 				   std::size_t len) noexcept;
 
 	void add(Event event);
-	/* lock_ is held */
+	/* lock_ must be held */
 	void append(Event event);
 	void append(std::list<Event> &from) noexcept;
 	bool is_ours() const noexcept { return getpid() == owner_; }
@@ -210,17 +229,17 @@ private:
 	const bool writable_;
 	const std::uint32_t api_;
 	EventQueue kernel_;
-	detail::UniqueFd own_;	/* an eventfd, readable while there is something in events_ */
-	detail::UniqueFd wake_; /* of epoll(7): both, and the registrar */
+	detail::UniqueFd own_;	/* an eventfd, readable while events_ is not empty */
+	detail::UniqueFd wake_; /* an epoll file: kernel_, own_ and the registrar */
 	const pid_t owner_ = getpid();
 	std::mutex lock_;
 	std::list<Event> events_;
-	std::list<Event> next_; /* room to keep what is taken from the kernel next */
+	std::list<Event> next_; /* memory for the next event taken from the kernel */
 	std::map<std::uint64_t, Registered> sources_;
 	std::uint64_t last_source_ = 0;
-	std::vector<std::byte> err_data_; /* that the last error lent to its reader */
+	std::vector<std::byte> err_data_; /* lent to the reader of the last error */
 	std::optional<Registrar> registrar_;
-	bool waiting_ = false; /* a thread waits for the registrar's file, and takes what is done */
+	bool waiting_ = false; /* a thread waits for the registrar and takes what is done */
 	std::condition_variable waited_;
 	struct Watched {
 		Joining *joining;
@@ -230,7 +249,7 @@ private:
 	Membership membership_;
 };
 
-/* fi_bind of an object that takes one event queue, and without flags: eq, use. */
+/* fi_bind of an object that takes one event queue and no flags; sets eq and use. */
 int bind_eq(::fid *queue, std::uint64_t flags, fi_log_subsys subsys, std::atomic<Eq *> &eq,
 	    Use &use) noexcept;
 

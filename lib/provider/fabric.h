@@ -15,7 +15,7 @@
 namespace treadle::fi
 {
 
-/* fi_fabric(3): all endpoints of a network namespace are on the one fabric that it has. */
+/* fi_fabric(3). Each network namespace has one fabric, and all its endpoints are on it. */
 class Fabric : public Object<Fabric, fid_fabric, FI_CLASS_FABRIC, FI_LOG_FABRIC>
 {
 public:
@@ -23,20 +23,20 @@ public:
 
 	~Fabric();
 
-	/* A context for what belongs to no domain: event queues and passive endpoints. */
+	/* The context of event queues and passive endpoints, which belong to no domain. */
 	Result<const Context *> kernel() noexcept;
 
 	Requests requests;
 
 	/*
-	 * fi_getinfo tells of instances that are open: are these, the one on the other (null
-	 * is on any), and which are the first? It fills in what is null, with a domain that
-	 * suits the answer, if there is one.
+	 * For fi_getinfo: are these instances open, the domain on the fabric? A null domain or
+	 * fabric matches any. The other call finds the first open ones: it fills in what is null,
+	 * with a domain that suits the answer, if there is one.
 	 */
 	static bool are_open(const fid_fabric *fabric, const fid_domain *domain) noexcept;
 	static void first_open(fi_info &answer) noexcept;
 
-	/* For domains, which register themselves. */
+	/* Domains register themselves by these. */
 	static void register_domain(fid_domain *domain);
 	static void unregister_domain(fid_domain *domain) noexcept;
 

@@ -26,7 +26,7 @@ namespace treadle::fi
 namespace
 {
 
-/* Every text form, and the family that it names: fi_getinfo(3) uses the first for both. */
+/* The text forms and their families. fi_getinfo(3) uses fi_sockaddr:// for both families. */
 struct Scheme {
 	std::string_view text;
 	int family;
@@ -39,7 +39,7 @@ constexpr Scheme schemes[] = {
 
 std::optional<Address> from_memory(const void *from, std::size_t size) noexcept
 {
-	sockaddr_storage aligned{}; /* callers owe no alignment */
+	sockaddr_storage aligned{}; /* a copy, as callers' addresses need not be aligned */
 
 	std::memcpy(&aligned, from, std::min(size, sizeof(aligned)));
 	const auto address = from_sockaddr(reinterpret_cast<const sockaddr *>(&aligned), size);
@@ -56,7 +56,7 @@ std::optional<std::uint16_t> parse_port(std::string_view text) noexcept
 	return htons(port);
 }
 
-/* An empty host is the loopback one, as an empty node is for getaddrinfo(3). */
+/* An empty host is the loopback address, as an empty node is for getaddrinfo(3). */
 std::optional<Address> parse_host(std::string_view text, int family) noexcept
 {
 	char host[INET6_ADDRSTRLEN + 1] = "";
@@ -102,7 +102,7 @@ std::optional<Address> decode(std::uint32_t format, const void *from, std::size_
 		return std::nullopt;
 	if (format == FI_ADDR_STR) {
 		const char *text = static_cast<const char *>(from);
-		return from_string({text, strnlen(text, size)}); /* a length ends it, too */
+		return from_string({text, strnlen(text, size)}); /* a length ends the text, too */
 	}
 	address = from_memory(from, size);
 	if (address && format != FI_FORMAT_UNSPEC && format != FI_SOCKADDR &&
@@ -184,7 +184,7 @@ std::optional<Address> from_string(std::string_view rest) noexcept
 	if (scheme == std::end(schemes))
 		return std::nullopt;
 	rest.remove_prefix(scheme->text.size());
-	/* Options (?qos=3) and further fields mean nothing to us. */
+	/* Options (?qos=3) and further fields are ignored. */
 	rest = rest.substr(0, rest.find_first_of("/?"));
 
 	int family = scheme->family;
@@ -208,7 +208,7 @@ std::optional<Address> from_string(std::string_view rest) noexcept
 	auto address = parse_host(host, family);
 	if (!address || rest.empty())
 		return address;
-	if (rest == ":") /* the service may be left out */
+	if (rest == ":") /* the service may be missing */
 		return address;
 	const auto port = rest.front() == ':' ? parse_port(rest.substr(1)) : std::nullopt;
 	if (!port)
@@ -227,7 +227,7 @@ std::vector<Address> resolve(const char *node, const char *service, bool numeric
 		if (auto address = from_string(node))
 			return {*address};
 	}
-	/* of which getaddrinfo(3) takes the remainder */
+	/* getaddrinfo(3) takes a large port modulo 65536 */
 	if (service && *service &&
 	    std::string_view(service).find_first_not_of("0123456789") == std::string_view::npos &&
 	    !parse_port(service))
@@ -242,8 +242,8 @@ std::vector<Address> resolve(const char *node, const char *service, bool numeric
 			found.push_back(*address);
 	}
 	/*
-	 * Peers that resolve the same name must come to the same family, whatever
-	 * the local order of preference is.
+	 * Peers that resolve the same name must choose the same family, whatever the local order of
+	 * preference is.
 	 */
 	std::stable_sort(found.begin(), found.end(), [](const Address &a, const Address &b) {
 		return a.family == AF_INET && b.family != AF_INET;
@@ -258,8 +258,8 @@ bool is_unspecified(const Address &address) noexcept
 }
 
 /*
- * The module knows, which needs no socket, and no interface: an endpoint can be at any address that is local. Here
- * the loopback addresses are, whatever interfaces there are.
+ * The module answers this, without a socket or an interface: an endpoint can be at any local
+ * address. Loopback addresses are always local here, whatever interfaces there are.
  */
 bool is_local(const Address &address) noexcept
 {

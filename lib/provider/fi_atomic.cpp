@@ -9,7 +9,7 @@ namespace treadle::fi
 namespace
 {
 
-/* The kernel's numbers are libfabric's. */
+/* The kernel and libfabric use the same numbers. */
 static_assert(int{TREADLE_ATOMIC_MIN} == int{FI_MIN} &&
 	      int{TREADLE_ATOMIC_READ} == int{FI_ATOMIC_READ} &&
 	      int{TREADLE_ATOMIC_CSWAP} == int{FI_CSWAP} &&
@@ -18,7 +18,7 @@ static_assert(int{TREADLE_INT8} == int{FI_INT8} && int{TREADLE_FLOAT} == int{FI_
 	      int{TREADLE_LONG_DOUBLE_COMPLEX} == int{FI_LONG_DOUBLE_COMPLEX} &&
 	      int{TREADLE_UINT128} == int{FI_UINT128});
 
-/* Bytes of so many elements. More than can be is so much that it is refused as such. */
+/* The size of elements in bytes. An overflow gives a size that is refused. */
 std::uint64_t bytes(std::size_t count, int datatype) noexcept
 {
 	return std::min<std::size_t>(count, TREADLE_MAX_ATOMIC + 1) *
@@ -43,7 +43,7 @@ struct Targets : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 	}
 };
 
-/* Numbers that fit into a descriptor; whether they go together is for the kernel to say. */
+/* Do the numbers fit into a descriptor? The kernel checks their combination. */
 bool known(int datatype, int op) noexcept
 {
 	if (datatype >= 0 && datatype < TREADLE_DATATYPES && op >= 0 && op < TREADLE_ATOMIC_OPS)
@@ -59,13 +59,16 @@ Atomic atomic_for(int datatype, int op, const void *result = nullptr,
 		address_of(result), address_of(compare)};
 }
 
-/* What is only read has no operands, whatever the caller passes. */
+/* A read has no operands, whatever the caller passes. */
 bool only_reads(std::uint8_t opcode, const fi_msg_atomic &msg) noexcept
 {
 	return opcode == TREADLE_OP_FETCH && msg.op == FI_ATOMIC_READ;
 }
 
-/* Is there one buffer of each kind, and one target, all of the same length? Then one descriptor says all. */
+/*
+ * Is there one target, and one buffer of each kind, all of the same length? Then one descriptor is
+ * enough.
+ */
 [[gnu::always_inline]] inline bool has_one_of_each(std::uint8_t opcode, const fi_msg_atomic &msg,
 						   const fi_msg_fetch &results,
 						   const fi_msg_compare &compares) noexcept
@@ -81,7 +84,10 @@ bool only_reads(std::uint8_t opcode, const fi_msg_atomic &msg) noexcept
 	       (opcode != TREADLE_OP_COMPARE || one(compares.msg_iov, compares.iov_count));
 }
 
-/* Vectors take a command, and rare flags; so does what is refused, with a reason. */
+/*
+ * Vectors and rare flags take a command. So does an operation that is refused, as that path logs
+ * why.
+ */
 template <class P>
 [[gnu::noinline]] ssize_t transfer_vectors(P &port, std::uint8_t opcode, const fi_msg_atomic &msg,
 					   std::uint64_t flags, fi_msg_fetch results,
@@ -90,7 +96,7 @@ template <class P>
 	return port.transmit(command_of(opcode, msg, results, compares), flags);
 }
 
-/* The calls with vectors or a structure. */
+/* Atomics with vectors or a structure. */
 template <class P>
 [[gnu::always_inline]] inline ssize_t
 transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t flags,
@@ -110,7 +116,7 @@ transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t f
 		flags);
 }
 
-/* The calls of fi_atomic(3), for one way of locking; FI_TRIGGER is a flag like any other. */
+/* The calls of fi_atomic(3), for one lock type. FI_TRIGGER needs no special case. */
 template <class Lock, bool Special> struct AtomicCalls {
 	using P = PortOf<Lock>;
 
@@ -216,7 +222,7 @@ template <class Lock, bool Special> struct AtomicCalls {
 	}
 
 private:
-	/* As many elements as there are here. */
+	/* One target with as many elements as the operands have. */
 	static fi_rma_ioc one_target(const fi_ioc *ioc, std::size_t count, std::uint64_t addr,
 				     std::uint64_t key) noexcept
 	{
@@ -292,7 +298,7 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 					      name_of(opcode), TREADLE_MAX_IOV,
 					      TREADLE_MAX_RMA_IOV));
 	const std::uint64_t len = total(targets.span());
-	/* Each was clipped, so these need not be the same any more. */
+	/* Each was clipped, so they may differ now. */
 	if (std::max({len, total(operands.span()), total(fetched.span()), total(compared.span())}) >
 	    TREADLE_MAX_ATOMIC)
 		return std::unexpected(REFUSE(-FI_EMSGSIZE, FI_LOG_EP_DATA, "%s: at most %d bytes",
@@ -312,7 +318,7 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 	return command;
 }
 
-/* A question, so there is no refusal to explain. */
+/* A query, so an unsupported combination is not logged. */
 int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
 		 std::uint64_t flags) noexcept
 {

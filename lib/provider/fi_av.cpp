@@ -19,13 +19,13 @@ namespace
 
 constexpr std::uint64_t insert_flags = FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID;
 
-/* Addresses in one call: more are a mistake, and there is no memory for them. */
+/* The most addresses of one call. There would be no memory for more. */
 constexpr std::size_t most_inserted = std::numeric_limits<std::uint32_t>::max();
 
-/* Entries that map_addr shows. Nobody is told that there are any: some programs look, though. */
+/* The most entries of map_addr. No attribute announces it, but some programs read it. */
 constexpr std::size_t most_mapped = 65536;
 
-/* The address `n` further on: 10.1.1.1 and 3 are 10.1.1.4. */
+/* The address plus n: 10.1.1.1 and 3 give 10.1.1.4. */
 Address advanced(Address address, std::size_t n) noexcept
 {
 	const std::size_t size = address.family == AF_INET6 ? 16 : 4;
@@ -37,7 +37,7 @@ Address advanced(Address address, std::size_t n) noexcept
 	return address;
 }
 
-/* host10 and 3 are host13; node09 and 1, node10. */
+/* The host name plus n: host10 and 3 give host13; node09 and 1, node10. */
 std::string advanced(const std::string &host, std::size_t n)
 {
 	const std::size_t digits = host.find_last_not_of("0123456789") + 1;
@@ -53,7 +53,7 @@ std::string advanced(const std::string &host, std::size_t n)
 	return host.substr(0, digits) + std::string(width - next.size(), '0') + next;
 }
 
-/* The first address of the family that a domain writes; of family 0 if there is none. */
+/* The first address of the domain's format; family 0 if there is none. */
 Address resolve_one(std::uint32_t format, const char *node, const char *service)
 {
 	for (const Address &address : resolve(node, service, false)) {
@@ -70,7 +70,7 @@ bool is_numeric(const char *node) noexcept
 	return inet_pton(AF_INET, node, buf) == 1 || inet_pton(AF_INET6, node, buf) == 1;
 }
 
-/* A key is a domain's, an endpoint's or a region's. */
+/* Refused: keys belong to domains, endpoints and regions here. */
 int insert_auth_key(fid_av *, const void *, std::size_t, fi_addr_t *, std::uint64_t) noexcept
 {
 	return REFUSE(-FI_ENOSYS, FI_LOG_AV, "insert_auth_key: FI_AV_AUTH_KEY is not offered");
@@ -117,7 +117,7 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 		return REFUSE(-FI_EINVAL, subsys, "open: needs a name for FI_READ, and not \"\"");
 	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC | FI_AV_USER_ID))
 		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, attr->flags);
-	/* One that is shared has no identifiers: they would be of one of the processes. */
+	/* A shared vector has no identifiers: they would be those of one process. */
 	const Ids ids = attr->name || !in.user_ids() ? Ids::none :
 			attr->flags & FI_AV_USER_ID  ? Ids::set :
 						       Ids::inserted;
@@ -239,7 +239,7 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 		} else if (!addresses[i].family) {
 			errors[i] = FI_EINVAL;
 		} else {
-			/* What came after the one that failed was not tried. */
+			/* Addresses after the one that failed were not tried. */
 			errors[i] = failure ? -fabric_error(failure) : FI_ECANCELED;
 			failure = 0;
 		}
@@ -261,7 +261,10 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	return static_cast<int>(inserted);
 }
 
-/* One for each that has failed, and FI_AV_COMPLETE; if there is no memory to tell of them, none has been inserted. */
+/*
+ * Reserves one event for each failure, and FI_AV_COMPLETE. Without memory for these, the inserted
+ * addresses are removed again.
+ */
 Eq::Reserve Av::reserve_events(std::size_t failed, std::vector<fi_addr_t> &indices)
 {
 	try {
@@ -384,7 +387,7 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 ": %s", index,
 			      address.error().message());
 	const std::uint32_t format = av.domain_.addr_format();
-	/* inserted by who shares the vector, in another format */
+	/* another process inserted it in another format, and the vector is shared */
 	if (format_of(address->family, format) != format && !is_local(*address))
 		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 " has not the domain's format",
 			      index);

@@ -10,7 +10,7 @@ namespace treadle::fi
 namespace
 {
 
-/* Whichever collectives are meant: a set supports all, and is no smaller for less. */
+/* Flags of collectives. They restrict nothing here: every set supports all collectives. */
 constexpr std::uint64_t set_flags =
 	FI_UNIVERSE | FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET |
 	FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET;
@@ -57,7 +57,7 @@ int AvSet::open(fid_av *f, fi_av_set_attr *attr, fid_av_set **out, void *context
 	});
 }
 
-/* The initial members. */
+/* Adds the initial members. */
 int AvSet::fill(const fi_av_set_attr &attr)
 {
 	const fi_addr_t start = attr.start_addr, end = attr.end_addr;
@@ -116,7 +116,7 @@ int AvSet::unite(fid_av_set *dst, const fid_av_set *src) noexcept
 	});
 }
 
-/* Keeps those that are in the other set, or those that are not. */
+/* Keeps the members that are in the other set, or (common false) those that are not. */
 int AvSet::keep(fid_av_set *dst, const fid_av_set *src, bool common) noexcept
 {
 	AvSet &to = of(dst);

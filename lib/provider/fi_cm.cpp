@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_cm(3): what an endpoint does to have a connection; fi_pep.cpp has the other side of it. */
+/* fi_cm(3): connections, as an endpoint makes them. The passive side is in fi_pep.cpp. */
 #include "endpoint.h"
 #include "pep.h"
 
@@ -22,7 +22,7 @@ std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept
 		param ? std::min<std::size_t>(size, TREADLE_CM_DATA) : 0};
 }
 
-/* It was made to answer a request, which others can't answer any more when this has. */
+/* The endpoint is made to answer a request. Once it has, no other endpoint can. */
 void Endpoint::answers(const ::fid *handle, const Handle &request) noexcept
 {
 	handle_ = handle;
@@ -30,7 +30,10 @@ void Endpoint::answers(const ::fid *handle, const Handle &request) noexcept
 	set_peer(request.peer, false);
 }
 
-/* known: it is who answers there; else it is what was asked for, unless that one has been told of meanwhile. */
+/*
+ * known: the address is that of the connected peer. Otherwise it is the requested one, which does
+ * not replace a known address.
+ */
 void Endpoint::set_peer(const Address &address, bool known) noexcept
 {
 	const std::lock_guard guard(peer_lock_);
@@ -39,14 +42,17 @@ void Endpoint::set_peer(const Address &address, bool known) noexcept
 		peer_ = address;
 }
 
-/* The handle may be gone since: who rejects the request, or closes its passive endpoint, frees it. */
+/*
+ * The handle may be gone: a rejected request is freed, and closing a passive endpoint frees its
+ * requests.
+ */
 void Endpoint::answered() noexcept
 {
 	if (handle_)
 		domain_.fabric().requests.forget(std::exchange(handle_, nullptr), request_);
 }
 
-/* Once, also if what comes after it in fi_enable fails and is tried again. */
+/* Binds once, even if a later step of fi_enable fails and fi_enable is called again. */
 int Endpoint::bind_events()
 {
 	if (source_ || !kernel_)
@@ -111,7 +117,7 @@ int Endpoint::shutdown(std::uint64_t flags) noexcept
 		return no_connections("shutdown");
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL, "shutdown: flags 0x%" PRIx64, flags);
-	flush(); /* what FI_MORE has put off is outstanding, too */
+	flush(); /* requests that FI_MORE has put off are outstanding, too */
 	const int rc = kernel_->shutdown();
 	return rc ? REFUSE(rc, FI_LOG_EP_CTRL, "shutdown") : 0;
 }

@@ -27,7 +27,10 @@ std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
 	return error;
 }
 
-/* Whoever sets or adds it knows of it. One at a time: what is known is compared with what was there before. */
+/*
+ * A caller that sets or adds errors knows them. One call at a time: the known count is compared
+ * with the count before.
+ */
 int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
 {
 	Cntr &self = of(cntr);
@@ -39,7 +42,10 @@ int Cntr::set_error(fid_cntr *cntr, std::uint64_t value) noexcept
 	return rc;
 }
 
-/* But who adds does not know of an operation's error that nobody has read. Who waits meanwhile is woken. */
+/*
+ * Keeps known_error_ if an operation's error was not read yet: the caller doesn't know that one. A
+ * wait in progress ends.
+ */
 int Cntr::add_error(fid_cntr *cntr, std::uint64_t value) noexcept
 {
 	Cntr &self = of(cntr);
@@ -106,7 +112,7 @@ int Cntr::prepare_close() noexcept
 {
 	int rc = counter_.close();
 
-	if (rc == -EBUSY && kept_.use_count() > 1) { /* the last region closes it */
+	if (rc == -EBUSY && kept_.use_count() > 1) { /* the last region that uses it closes it */
 		kept_->emplace(std::move(counter_));
 		rc = 0;
 	}
@@ -117,10 +123,9 @@ int Cntr::prepare_close() noexcept
 }
 
 /*
- * The file tells that the counter changed, whether its reader has noticed or
- * not. So first it is emptied, then what the counter says now is compared with
- * what was told before: every change is either told here or keeps the file
- * readable.
+ * The file reports changes, whether or not a reader has seen them yet. So the file is emptied
+ * first, and then the counter is compared with what was reported. Each change is then either
+ * reported here or keeps the file readable.
  */
 int Cntr::try_wait() noexcept
 {
@@ -129,7 +134,7 @@ int Cntr::try_wait() noexcept
 
 	if (!fd)
 		return REFUSE(fabric_error(fd.error().negative()), subsys, "trywait");
-	if (::read(*fd, &unused, sizeof(unused)) < 0) /* of the parent of this process */
+	if (::read(*fd, &unused, sizeof(unused)) < 0) /* fails in a child */
 		return REFUSE(fabric_error(-errno), subsys, "trywait");
 	const std::uint64_t now = counter_.changes();
 	if (seen_.exchange(now, std::memory_order_relaxed) == now)
@@ -145,7 +150,7 @@ int Cntr::control(int command, void *arg) noexcept
 	case FI_GETWAITOBJ:
 		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
 				 [this] { return counter_.wait_fd(); });
-	case FI_GETOPSFLAG: /* no flag has a meaning for counters */
+	case FI_GETOPSFLAG: /* counters have no flags */
 		*static_cast<std::uint64_t *>(arg) = 0;
 		return 0;
 	case FI_SETOPSFLAG:
@@ -160,12 +165,11 @@ int Cntr::control(int command, void *arg) noexcept
 }
 
 /*
- * Whatever its wait object: programs call this on counters opened with
- * FI_WAIT_NONE, and nothing has to be prepared for it.
+ * Works with any wait object: programs call this on counters opened with FI_WAIT_NONE, and no
+ * preparation is needed.
  *
- * A change of the error count ends the wait, also one that came before the
- * call: most operations have failed by the time that their post returns, and
- * who waits for them would never hear of it.
+ * A changed error count ends the wait, even if it changed before the call. Most operations have
+ * failed when their post returns, so the caller would miss those errors otherwise.
  */
 int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 {
@@ -175,14 +179,17 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	const TimeLeft left(timeout);
 	int rc;
 
-	/* "Until an error or timeout occurs": a signal is neither, and to programs any result but 0 is fatal. */
+	/*
+	 * "Until an error or timeout occurs": a signal is neither, and programs treat any result
+	 * but 0 as fatal.
+	 */
 	do
 		rc = counter.wait(threshold, known, nanoseconds(left.milliseconds()));
 	while (rc == -EINTR);
 	if (counter.value() >= threshold)
 		return 0;
 	const std::uint64_t error = counter.error();
-	/* Or one of the two has ended the wait and was set back since: that is no success, either. */
+	/* Also if rc is 0: a count ended the wait and was set back since, which is no success. */
 	if (error != known || !rc) {
 		self.known_error_.store(error, std::memory_order_relaxed);
 		return -FI_EAVAIL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The calls of fi_collective(3): their arguments are judged here, and meet in Group::start. */
+/* The calls of fi_collective(3): their arguments are validated here and passed to Group::start. */
 #include <limits>
 
 #include "endpoint.h"
@@ -11,10 +11,10 @@ namespace treadle::fi
 namespace
 {
 
-/* A member is a port. */
+/* Each member has its own port. */
 constexpr std::size_t most_members = std::numeric_limits<std::uint16_t>::max();
 
-/* Flags that a call may have; FI_MORE means nothing, as every call is one doorbell. */
+/* Flags of a call. FI_MORE has no effect, as every call rings one doorbell. */
 constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | completion_levels;
 
 bool overlap(const void *a, std::size_t a_len, const void *b, std::size_t b_len) noexcept
@@ -22,7 +22,7 @@ bool overlap(const void *a, std::size_t a_len, const void *b, std::size_t b_len)
 	return address_of(a) < address_of(b) + b_len && address_of(b) < address_of(a) + a_len;
 }
 
-/* What of its arguments a call uses: root or not, and how many times count. */
+/* How many times `count` elements a call uses in each buffer; depends on being the root. */
 struct Uses {
 	std::size_t buf, result;
 };
@@ -52,8 +52,10 @@ Uses uses_of(const Collective &call, std::size_t members, bool is_root) noexcept
 }
 
 /*
- * May they overlap? buf if it is where it belongs in result, or among what has not come yet; result where buf is cut up.
- * len: of a member; at: of this member's part.
+ * May buf and result overlap? buf may be its own place in result, or lie where other members' data
+ * arrives later. result may be its own place in buf if buf is cut up (FI_SCATTER).
+ *
+ * len: of one member's part; at: offset of this member's part.
  */
 bool may_be_one(const Collective &call, std::size_t len, std::size_t at) noexcept
 {
@@ -83,7 +85,7 @@ int judge_collective(const Domain &domain, fi_collective_op what, fi_collective_
 	const int rc =
 		query_atomic(domain, attr.datatype, reduces(what) ? attr.op : FI_ATOMIC_WRITE,
 			     attr.datatype_attr, 0);
-	/* "If applicable": what only moves data has no operation. */
+	/* "If applicable": collectives that only move data have no operation. */
 	if (rc || (reduces(what) && op > FI_BXOR))
 		return -FI_EOPNOTSUPP;
 	attr.datatype_attr.count =
@@ -98,7 +100,7 @@ int query_collective(fid_domain *domain, fi_collective_op what, fi_collective_at
 	if (!attr || attr->mode)
 		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "query_collective: needs a fi_collective_attr whose mode is 0");
-	/* From a time when there was no FI_REDUCE_SCATTER. */
+	/* FI_REDUCE with FI_SCATTER is the old form of FI_REDUCE_SCATTER. */
 	const bool asks_for_slices = flags == std::uint64_t{FI_SCATTER} && what == FI_REDUCE;
 	if (flags && !asks_for_slices && !(flags == FI_SCATTER && what == FI_REDUCE_SCATTER))
 		return REFUSE(-FI_EBADFLAGS, FI_LOG_DOMAIN, "query_collective: flags 0x%" PRIx64,
@@ -107,7 +109,10 @@ int query_collective(fid_domain *domain, fi_collective_op what, fi_collective_at
 				*attr);
 }
 
-/* Can the kernel do this with these buffers? Wrong pointers would otherwise be found here, the hard way. */
+/*
+ * Validates the buffers of a call. A wrong pointer would otherwise only fail in the middle of the
+ * collective.
+ */
 int Group::judge(const Collective &call, std::uint32_t root, std::size_t &len) const
 {
 	fi_collective_attr attr{};
@@ -161,7 +166,7 @@ ssize_t start(fid_ep *ep, fi_addr_t address, Collective call) noexcept
 struct CollectiveCalls {
 	static ssize_t barrier(fid_ep *ep, fi_addr_t group, void *context) noexcept
 	{
-		/* What can't be is not left out, if it means that this is not to start at once. */
+		/* FI_TRIGGER is passed on so that it is refused: the call would start at once. */
 		return barrier2(ep, group, Port::of(ep).tx_op_flags() & (known_flags | FI_TRIGGER),
 				context);
 	}
@@ -256,7 +261,7 @@ void choose_calls(fi_ops_collective &ops, Calls calls) noexcept
 		       .reduce = CollectiveCalls::reduce,
 		       .scatter = CollectiveCalls::with_root<FI_SCATTER>,
 		       .gather = CollectiveCalls::with_root<FI_GATHER>,
-		       .msg = Refuses<-FI_ENOSYS>(), /* no call of libfabric's leads there */
+		       .msg = Refuses<-FI_ENOSYS>(), /* libfabric has no call that leads there */
 		       .barrier2 = CollectiveCalls::barrier2};
 	}
 }

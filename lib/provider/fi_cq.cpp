@@ -24,7 +24,7 @@ namespace
 
 constexpr std::uint32_t usual_entries = 1024;
 
-/* --- entries: what of a completion each format shows --------------------------------- */
+/* --- entries: the fields of a completion in each format -------------------------------- */
 
 void fill(fi_cq_entry &entry, const treadle_cqe &cqe) noexcept
 {
@@ -57,7 +57,7 @@ void fill(fi_cq_tagged_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.tag = cqe.tag;
 }
 
-/* Of a completion with EADDRNOTAVAIL; takes the fields that it is in for what they are not. */
+/* The sender in a completion with EADDRNOTAVAIL. Clears the fields that hold it. */
 Address take_sender(treadle_cqe &cqe) noexcept
 {
 	const Address address = sender_of(cqe);
@@ -67,13 +67,13 @@ Address take_sender(treadle_cqe &cqe) noexcept
 }
 
 /*
- * The caller's buffer for error data, or, if there is none, ours: fi_cq(3), err_data_size.
- * With the queue locked: of two threads that read errors one replaces what the other is lent.
+ * Stores error data in the caller's buffer or, without one, in `own`: fi_cq(3), err_data_size. The
+ * queue must be locked: a second reader of errors replaces `own`, which the first one was lent.
  */
 void fill_data(fi_cq_err_entry &entry, std::string data, std::string &own,
 	       std::uint32_t api) noexcept
 {
-	/* The last field is younger than the others. */
+	/* err_data_size came with 1.5. */
 	const bool sized = FI_VERSION_GE(api, FI_VERSION(1, 5));
 
 	if (sized && entry.err_data_size && entry.err_data) {
@@ -87,7 +87,10 @@ void fill_data(fi_cq_err_entry &entry, std::string data, std::string &own,
 		entry.err_data_size = own.size();
 }
 
-/* src_addr, which newer versions have behind err_data_size: an authorization key of the sender, and there are none. */
+/*
+ * Sets src_addr, which newer versions have after err_data_size. It would be the authorization key
+ * of the sender, and there are no such keys.
+ */
 void fill_later_fields(fi_cq_err_entry *entry, std::uint32_t api) noexcept
 {
 	constexpr fi_addr_t src_addr = FI_ADDR_NOTAVAIL;
@@ -106,9 +109,9 @@ void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 	entry.tag = cqe.tag;
 	entry.olen = cqe.olen;
 	if (cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV)
-		entry.err = FI_EINVAL; /* not as of FI_SOURCE_ERR, which has what came */
+		entry.err = FI_EINVAL; /* FI_EADDRNOTAVAIL would mean FI_SOURCE_ERR, with data */
 	else if (cqe.error == ENOTCONN)
-		entry.err = FI_ENOTCONN; /* as of a call: posting_failed() */
+		entry.err = FI_ENOTCONN; /* as posting_failed() does */
 	else
 		entry.err = -fabric_error(-static_cast<int>(cqe.error));
 	entry.prov_errno = static_cast<int>(cqe.error);
@@ -151,8 +154,8 @@ public:
 
 private:
 	/*
-	 * The file of an empty queue is readable after fi_cq_signal, until it is read:
-	 * whoever is told of that here need not be told again.
+	 * After fi_cq_signal, the file of an empty queue is readable until it is read. Reports and
+	 * takes that.
 	 */
 	bool take_signal() noexcept
 	{
@@ -174,7 +177,7 @@ private:
 			std::min<std::size_t>(count, std::numeric_limits<int>::max()));
 	}
 
-	/* Errors stay where they are until they are read as such. */
+	/* Errors stay in the queue until fi_cq_readerr. */
 	template <class Entry, class Also>
 	static ssize_t take(fid_cq *cq, void *buf, std::size_t count, Also &&also) noexcept
 	{
@@ -193,7 +196,10 @@ private:
 			return taken;
 		return taken ? none(taken) : -FI_EAVAIL;
 	}
-	/* Why nothing was read. Two readers at a time are said once, by the first queue that sees them. */
+	/*
+	 * The result of a read that took nothing. Concurrent readers are logged once in a process,
+	 * by the first queue that sees them.
+	 */
 	static int none(int error) noexcept
 	{
 		static std::atomic_flag said;
@@ -206,7 +212,7 @@ private:
 			       "FI_THREAD_SAFE allows; completions may be read twice");
 		return -FI_EAGAIN;
 	}
-	/* A read of no entries: is there one, and is it no error? */
+	/* A read of no entries: checks whether there is one, and whether it is an error. */
 	static ssize_t look(fid_cq *cq) noexcept
 	{
 		bool failed = false;
@@ -242,7 +248,7 @@ private:
 			treadle_cqe cqe = first;
 			std::string data;
 
-			/* It stays if there is no memory for what comes with it. */
+			/* The error stays in the queue if there is no memory for its data. */
 			error = guard([&] {
 				if (cqe.error == EADDRNOTAVAIL &&
 				    cqe.flags & (FI_RECV | FI_REMOTE_WRITE))
@@ -261,14 +267,14 @@ private:
 			return error ? error : taken ? none(taken) : -FI_EAGAIN;
 		return taken;
 	}
-	/* The condition is a hint, fi_cq(3) says; the first completion will do. */
+	/* Ignores the condition, which is a hint (fi_cq(3)). The first completion ends the wait. */
 	template <class Entry>
 	static ssize_t wait_and_read_from(fid_cq *f, void *buf, std::size_t count, fi_addr_t *src,
 					  const void *, int timeout) noexcept
 	{
 		CqOf &cq = of(f);
 		const std::int64_t end = timeout < 0 ? 0 : now() + nanoseconds(timeout);
-		/* Those from now on are meant for all who are here, also between two waits. */
+		/* Later signals end this call, even if they come between two waits. */
 		const std::uint32_t signals = cq.queue_.signals();
 
 		if (cq.wait_obj_ == FI_WAIT_NONE)
@@ -280,7 +286,7 @@ private:
 			const int rc = cq.queue_.wait(
 				timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0), signals);
 			if (rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EINTR)
-				return -FI_EAGAIN; /* timeout, or a signal of either kind */
+				return -FI_EAGAIN; /* timeout, fi_cq_signal or a system signal */
 			if (rc)
 				return fabric_error(rc);
 		}
@@ -298,7 +304,7 @@ private:
 		if (cq.wait_obj_ == FI_WAIT_NONE)
 			return REFUSE(-FI_EINVAL, subsys, "signal: was opened with FI_WAIT_NONE");
 		const int rc = cq.queue_.signal();
-		if (!rc) /* who reads meanwhile may take it */
+		if (!rc) /* another reader may take it meanwhile */
 			cq.membership_.taken();
 		return fabric_error(rc);
 	}
@@ -333,14 +339,14 @@ private:
 			return &cq_ops<fi_cq_data_entry>;
 		case FI_CQ_FORMAT_TAGGED:
 			return &cq_ops<fi_cq_tagged_entry>;
-		default: /* whoever does not care has the least to make room for */
+		default: /* no format was asked for, so the smallest will do */
 			return &cq_ops<fi_cq_entry>;
 		}
 	}
 
 	Queue queue_;
 	std::string
-		error_data_; /* of the last error; whoever reads what it is lent waits with the next, fi_cq(3) says */
+		error_data_; /* of the last error, lent to its reader until the next: fi_cq(3) */
 };
 
 template <class Lock>

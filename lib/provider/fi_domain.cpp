@@ -35,7 +35,9 @@ int ask_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_att
 	return query_atomic(Domain::of(domain), datatype, op, attr ? *attr : unused, flags);
 }
 
-/* What comes by FI_TREADLE_DOMAIN_OPS_1 was not called through the domain's own table. */
+/*
+ * Logs the misuse of a function of FI_TREADLE_DOMAIN_OPS_1, which any fid_domain can be passed to.
+ */
 int refused(const char *call) noexcept
 {
 	return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN, "%s: NULL, or no domain of %s", call, name);
@@ -66,7 +68,7 @@ int get_fd(fid_domain *domain, int *fd) noexcept
 	return 0;
 }
 
-/* A raw key is the key: fi_mr(3), "fi_mr_map_raw". */
+/* A raw key is the key itself: fi_mr(3), "fi_mr_map_raw". */
 int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 {
 	if (map.flags)
@@ -81,13 +83,13 @@ int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 	return 0;
 }
 
-/* Those of the domain are in the structure from 1.5 on. */
+/* Capabilities of info and of its domain, which the structure has from 1.5 on. */
 std::uint64_t wanted_caps(const fi_info &info, std::uint32_t api) noexcept
 {
 	return info.caps | (FI_VERSION_GE(api, FI_VERSION(1, 5)) ? info.domain_attr->caps : 0);
 }
 
-/* What the modes mean of which there is a word, or several. */
+/* Expands FI_MR_BASIC to its single bits. */
 int mr_bits(int mode) noexcept
 {
 	constexpr int basic = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
@@ -123,7 +125,7 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 
-	/* before, the structure may end earlier */
+	/* older structures may end before this field */
 	if (FI_VERSION_GE(api(), FI_VERSION(1, 5)) && attr.auth_key) {
 		const auto *key = reinterpret_cast<const std::byte *>(attr.auth_key);
 		auth_key_.assign(key, key + attr.auth_key_size);
@@ -146,7 +148,7 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 		return -FI_ENOMEM;
 	return guard([&] {
 		Fabric &on = Fabric::of(fabric);
-		fi_info asked{}; /* what is said about endpoints is no matter of the domain */
+		fi_info asked{}; /* only domain attributes: those of endpoints don't matter here */
 		asked.domain_attr = info->domain_attr;
 		asked.addr_format = info->addr_format;
 		if (!agrees(*all, asked, on.api_version, "fi_domain", FI_LOG_WARN))
@@ -161,7 +163,10 @@ bool Domain::suits(const fi_info &answer) const noexcept
 	const fi_domain_attr &attr = *answer.domain_attr;
 	const auto key = std::as_bytes(std::span(attr.auth_key, attr.auth_key_size));
 
-	/* Levels between the first and the last mean the same here: one thread at a time for an object. */
+	/*
+	 * Levels between FI_THREAD_SAFE and FI_THREAD_DOMAIN mean the same here: one thread at a
+	 * time for each object.
+	 */
 	return (!serialized() || attr.threading != FI_THREAD_SAFE) &&
 	       (!serialized(true) || attr.threading == FI_THREAD_DOMAIN) &&
 	       (!((answer.caps | attr.caps) & FI_AV_USER_ID) || user_ids_) &&

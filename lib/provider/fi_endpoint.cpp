@@ -15,7 +15,7 @@ namespace treadle::fi
 namespace
 {
 
-/* A counter that has a place in Bindings, and the flag of fi_ep_bind(3) that puts it there. */
+/* A counter in Bindings, and the flag of fi_ep_bind(3) that sets it. */
 struct CounterRole {
 	std::uint64_t flag;
 	CounterId Bindings::*place;
@@ -38,7 +38,7 @@ std::uint64_t all_counter_flags() noexcept
 	return flags;
 }
 
-/* What an endpoint opened from this may do in one direction; 0: nothing. */
+/* The capabilities of an endpoint opened from this, in one direction; 0: none. */
 std::uint64_t direction_caps(const fi_info &info, std::uint64_t context_caps,
 			     std::uint64_t directions, std::uint64_t relevant) noexcept
 {
@@ -54,7 +54,7 @@ constexpr treadle_ep_type kernel_type(fi_ep_type type) noexcept
 				     TREADLE_EP_RDM;
 }
 
-/* Contexts that an endpoint of this role can have; what fi_endpoint() opens has one of each kind. */
+/* Sets the number of contexts for a role. An endpoint that is not scalable has one of each kind. */
 int settle_contexts(Role role, std::uint64_t caps, fi_ep_attr &attr) noexcept
 {
 	const auto shared = [](std::size_t count) { return count == FI_SHARED_CONTEXT; };
@@ -78,7 +78,7 @@ std::span<const std::byte> key_of(const fi_info &info, const Domain &domain) noe
 {
 	const fi_ep_attr *attr = info.ep_attr;
 
-	/* before 1.5 the structure may end earlier */
+	/* older structures (before 1.5) may end before this field */
 	if (!attr || FI_VERSION_LT(domain.api(), FI_VERSION(1, 5)) || !attr->auth_key ||
 	    !attr->auth_key_size)
 		return domain.auth_key();
@@ -106,7 +106,7 @@ Endpoint::~Endpoint()
 	}
 }
 
-/* What info.handle names, with which only a connected endpoint can do something. */
+/* Looks up info.handle, which only a connected endpoint can use. */
 int Endpoint::find_handle(const fi_info &info, Domain &domain,
 			  std::optional<Handle> &handle) noexcept
 {
@@ -129,7 +129,7 @@ Result<treadle::Endpoint> Endpoint::create_kernel(Role role, const fi_info &info
 		       treadle::Endpoint::create(domain.kernel(), address, type, key);
 }
 
-/* EINVAL: src_addr has not the format addr_format. */
+/* Returns EINVAL if src_addr has not the format addr_format. */
 Result<treadle::Endpoint> Endpoint::open_kernel(Role role, const fi_info &info, Domain &domain,
 						const std::optional<Handle> &handle)
 {
@@ -200,7 +200,7 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 	Endpoint &self = *endpoint;
 	const std::lock_guard guard(self.control_lock_);
 
-	/* First, so that nothing fails once the port is there. */
+	/* Reserve first, so that nothing fails once the port exists. */
 	self.ports_.reserve(self.ports_.size() + 1);
 	Port *port = self.new_port(endpoint, context);
 	self.ports_.push_back(port);
@@ -212,7 +212,10 @@ Port *Endpoint::make_port(const std::shared_ptr<Endpoint> &endpoint, void *conte
 
 int Endpoint::bind(::fid *other, std::uint64_t flags)
 {
-	/* Not inside its own lock, which is taken inside one of its parent's when it is opened. */
+	/*
+	 * Before taking its own lock: the parent's lock is taken outside it when a context is
+	 * opened.
+	 */
 	const AddressVectorId parents_av = parent_ ? parent_->bound_av() : AddressVectorId{};
 	const std::lock_guard guard(control_lock_);
 
@@ -244,7 +247,7 @@ int Endpoint::bind(::fid *other, std::uint64_t flags)
 		if (flags)
 			return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
 				      "bind: flags for an event queue: 0x%" PRIx64, flags);
-		if (eq_ || source_) /* that of the domain, if an fi_enable got that far */
+		if (eq_ || source_) /* the domain's, if an fi_enable got that far */
 			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: has an event queue");
 		eq_ = eq;
 		uses_.emplace_back(eq_->users);
@@ -307,9 +310,11 @@ int Endpoint::bind_cntr(Cntr &cntr, std::uint64_t flags)
 	if (flags & ~all_counter_flags())
 		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
 			      "bind: flags for a counter: 0x%" PRIx64, flags);
-	if (!flags) /* nothing is to be counted */
+	if (!flags) /* no operation is to be counted */
 		return 0;
-	/* Whoever binds one counter for everything need not have asked for all of it. */
+	/*
+	 * Ignore remote flags without FI_RMA_EVENT: programs bind one counter for all operations.
+	 */
 	if (!(rx_caps_ & FI_RMA_EVENT))
 		flags &= ~(FI_REMOTE_READ | FI_REMOTE_WRITE);
 	if (!flags)
@@ -337,7 +342,7 @@ int Endpoint::check_bindings() const
 			      "enable: no event queue is bound, nor one to its domain");
 	if (!connected() && bindings_.av == AddressVectorId{})
 		return REFUSE(-FI_ENOAV, FI_LOG_EP_CTRL, "enable: no address vector is bound");
-	/* The target of RMA need not be told of receives; it cannot receive then. */
+	/* A target of RMA may lack receive reporting; it can't receive then. */
 	const bool receives = rx_caps_ & FI_RECV &&
 			      (shares_rx() || !(rx_caps_ & (FI_REMOTE_READ | FI_REMOTE_WRITE)));
 	if ((tx_caps_ && !reports_tx()) || (receives && !reports_rx()))
@@ -357,7 +362,7 @@ int Endpoint::enable_kernel()
 		return 0;
 	if (role_ != Role::scalable)
 		return kernel_->enable(bindings_);
-	if (!shares_) /* the contexts are */
+	if (!shares_) /* its contexts are enabled instead */
 		return 0;
 	auto context = shares_tx() ? kernel_->transmit_context() : kernel_->receive_context(0);
 	if (!context)
@@ -377,7 +382,10 @@ AddressVectorId Endpoint::bound_av()
 
 int Endpoint::enable()
 {
-	/* Not inside its own lock, which is taken inside one of its parent's when it is opened. */
+	/*
+	 * Before taking its own lock: the parent's lock is taken outside it when a context is
+	 * opened.
+	 */
 	const AddressVectorId inherited = parent_ ? parent_->bound_av() : AddressVectorId{};
 	const std::lock_guard guard(control_lock_);
 
@@ -385,7 +393,7 @@ int Endpoint::enable()
 		return 0;
 	if (parent_)
 		bindings_.av = inherited;
-	/* who is enabled for the same shared context meanwhile is to find this one, or to be found */
+	/* of two endpoints of one shared context that are enabled at once, one sees the other */
 	std::unique_lock<std::recursive_mutex> shared_guard;
 	if (shared_rx_)
 		shared_guard = std::unique_lock(shared_rx_->control_lock_);
@@ -395,7 +403,7 @@ int Endpoint::enable()
 	bindings_.flags = rx_caps_ & FI_SOURCE ? TREADLE_EP_SOURCE : 0;
 	if (rx_caps_ & FI_SOURCE && rx_caps_ & FI_SOURCE_ERR)
 		bindings_.flags |= TREADLE_EP_SOURCE_ERR;
-	/* fi_getinfo(3): a peer may do no more than was asked for, or the modifiers have left */
+	/* fi_getinfo(3): peers may only do what was asked for and the modifiers allow */
 	for (const auto &[cap, denial] :
 	     {std::pair{FI_RMA, TREADLE_EP_NO_RMA}, std::pair{FI_ATOMIC, TREADLE_EP_NO_ATOMIC},
 	      std::pair{FI_REMOTE_READ, TREADLE_EP_NO_REMOTE_READ},
@@ -403,7 +411,7 @@ int Endpoint::enable()
 		if (!(rx_caps_ & cap))
 			bindings_.flags |= denial;
 	}
-	/* Whose receive it will be is not known when it is posted to a shared context. */
+	/* A receive in a shared context doesn't know its endpoint when it is posted. */
 	if (shared_rx_ && !rx_selective_)
 		bindings_.flags |= TREADLE_EP_RECV_COMPLETION;
 	rc = connected() ? bind_events() : 0;
@@ -436,16 +444,16 @@ int Endpoint::cancel(void *context) noexcept
 	if (!context)
 		return REFUSE(-FI_ENOENT, FI_LOG_EP_CTRL,
 			      "cancel: what has no context can't be canceled");
-	if (kernel_) { /* what is received by a shared context was posted there, not here */
+	if (kernel_) { /* receives in a shared context were posted there */
 		const Side side = shared_rx_ ? Side::transmit : Side::both;
 		int rc = cancel(context, side);
-		if (rc == -ENOENT) { /* what FI_MORE has put off is pending, too */
+		if (rc == -ENOENT) { /* requests that FI_MORE has put off are pending, too */
 			flush();
 			rc = cancel(context, side);
 		}
 		return rc == -ENOENT && groups.cancel(context) ? 0 : fabric_error(rc);
 	}
-	/* What is posted is everybody's, what is armed is of the one that it was armed for. */
+	/* Any endpoint can cancel a posted receive, but only its own endpoint an armed one. */
 	const std::lock_guard guard(receivers_lock_);
 	int rc = -EOPNOTSUPP;
 	for (Endpoint *receiver : receivers_) {
@@ -485,7 +493,7 @@ int Endpoint::set_name(const void *addr, std::size_t size)
 	const int rc = rename(*kernel_, *address, [this](const Address &to) {
 		return create_kernel(role_, *info_, domain_, to);
 	});
-	if (kernel_->id() != before) /* whose events an fi_enable that failed may have bound */
+	if (kernel_->id() != before) /* drop events bound by an fi_enable that failed */
 		source_ = {};
 	return rc;
 }

@@ -29,7 +29,7 @@ fi_ops_eq Eq::eq_ops{
 namespace
 {
 
-/* One file for two: readable while one of them is. */
+/* An epoll file that is readable while one of two files is. */
 detail::UniqueFd either(int a, int b) noexcept
 {
 	detail::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
@@ -98,14 +98,14 @@ void Eq::append(Event event)
 	update_own();
 }
 
-/* The first of those. */
+/* Appends the first event of `from`. */
 void Eq::append(std::list<Event> &from) noexcept
 {
 	events_.splice(events_.end(), from, from.begin());
 	update_own();
 }
 
-/* Makes the eventfd tell whether there are events. */
+/* Makes the eventfd readable while there are events, and only then. */
 void Eq::update_own() noexcept
 {
 	const Uncanceled uncanceled;
@@ -178,7 +178,7 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 		  &entry, sizeof(entry));
 	out.owner = source.owner;
 	out.entry.insert(out.entry.end(), data.begin(), data.end());
-	/* Last: if there is no memory, this is all done again. */
+	/* Last: without memory, the translation is repeated. */
 	out.info = source.hear(event);
 	entry.fid = source.owner;
 	entry.info = out.info.get();
@@ -186,7 +186,10 @@ Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
 	return out;
 }
 
-/* Makes sure that events_ has what comes next: 0, or -FI_EAGAIN if there is nothing; -FI_EPERM in a child. */
+/*
+ * Makes sure that the next event is in events_: 0; -FI_EAGAIN if there is none; -FI_EPERM in a
+ * child.
+ */
 int Eq::fetch()
 {
 	if (!is_ours())
@@ -211,7 +214,7 @@ int Eq::fetch()
 			first = translate(found->second, *first.told);
 			return 0;
 		}
-		remove_first(); /* it has closed meanwhile */
+		remove_first(); /* its source has closed meanwhile */
 	}
 }
 
@@ -278,7 +281,10 @@ void Eq::prepare_registrations() noexcept
 		registrar_ = std::move(*registrar);
 }
 
-/* Under the lock that its event is read under: not before the caller knows the region. */
+/*
+ * Holds the lock under which its event is read, so that the event is not read before the caller
+ * knows the region.
+ */
 int Eq::begin(Pending &registration) noexcept
 {
 	const std::lock_guard guard(lock_);
@@ -316,7 +322,7 @@ void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &own
 
 	if (registrar_ && registration && is_ours())
 		registrar_->cancel(*registration);
-	/* One thread at a time waits for the file, so that no other takes what it was to be woken by. */
+	/* One thread at a time waits for the file, so that no other takes its wakeup. */
 	while (registrar_ && registration && is_ours()) {
 		if (waiting_) {
 			waited_.wait(guard);
@@ -438,10 +444,10 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	std::size_t size = first.entry.size();
 	if (first.failed)
 		return -FI_EAVAIL;
-	/* Of what a peer sends along, the reader gets what he has room for. */
+	/* Data of a peer that doesn't fit the buffer is cut off. */
 	if (first.about_connection() && len >= sizeof(fi_eq_cm_entry))
 		size = std::min(size, len);
-	if (!buf) { /* what kind of event it is will do; a request could not be answered any more */
+	if (!buf) { /* report only its kind; a request could not be answered then */
 		if (first.info && !(flags & FI_PEEK))
 			return REFUSE(-FI_ETOOSMALL, subsys,
 				      "read: a request for a connection, and no buffer for it");
@@ -453,7 +459,7 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 		*event = first.event;
 	std::copy_n(first.entry.begin(), size, static_cast<std::byte *>(buf));
 	if (!(flags & FI_PEEK)) {
-		std::ignore = first.info.release(); /* the reader's now */
+		std::ignore = first.info.release(); /* belongs to the reader now */
 		eq.remove_first();
 	}
 	return static_cast<ssize_t>(size);
@@ -469,7 +475,7 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 		return REFUSE(-FI_EBADFLAGS, subsys, "readerr: flags 0x%" PRIx64, flags);
 	const std::lock_guard guard(eq.lock_);
 
-	/* The error stays if there is no memory for what comes with it. */
+	/* The error stays if there is no memory for its data. */
 	const int rc = fi::guard([&] {
 		const int error = eq.fetch();
 		if (error || !eq.events_.front().failed)
@@ -484,7 +490,7 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 	const std::size_t size = buf->err_data_size;
 	std::memcpy(buf, first.entry.data(), sizeof(*buf));
 	if (!size || !room || FI_VERSION_LT(eq.api_, FI_VERSION(1, 5))) {
-		/* What is lent stays until the next error is read. */
+		/* The lent data stays until the next error is read. */
 		buf->err_data = eq.err_data_.empty() ? nullptr : eq.err_data_.data();
 		buf->err_data_size = eq.err_data_.size();
 	} else {
@@ -531,7 +537,7 @@ ssize_t Eq::wait_and_read(fid_eq *f, std::uint32_t *event, void *buf, std::size_
 		const ssize_t rc = read(f, event, buf, len, flags);
 		if (rc != -FI_EAGAIN)
 			return rc;
-		/* Somebody else may take the event first: then what is left of the time. */
+		/* Another thread may take the event first; then wait for the rest of the time. */
 		if (poll(&wake, 1, left.milliseconds()) <= 0)
 			return -FI_EAGAIN; /* timeout, or a signal */
 	}

@@ -20,13 +20,16 @@ namespace treadle::fi
 namespace
 {
 
-/* What is open, oldest first. */
+/* The open instances, oldest first. */
 struct Instances {
 	std::mutex lock;
 	std::vector<fid_fabric *> fabrics;
 	std::vector<fid_domain *> domains;
 };
-/* Never destroyed: a static of the program may close what it has opened after all of ours have gone. */
+/*
+ * Never destroyed: a static object of the program may close a fabric or domain after the
+ * destructors of this library have run.
+ */
 alignas(Instances) std::byte place[sizeof(Instances)];
 Instances &instances = *new (place) Instances;
 
@@ -70,7 +73,7 @@ int try_wait(fid_fabric *, fid **objects, int count) noexcept
 	return 0;
 }
 
-/* Nothing that its flags could say; without them it does not come here. */
+/* Refused: no flag is supported, and libfabric calls fi_domain() if there are none. */
 int domain_with_flags(fid_fabric *, fi_info *, fid_domain **, std::uint64_t flags, void *) noexcept
 {
 	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "fi_domain2: flags 0x%" PRIx64, flags);

@@ -14,7 +14,7 @@ namespace treadle::fi
 namespace
 {
 
-/* What a graph says of itself, in libfabric's terms. */
+/* Converts an error of a graph to libfabric's, and logs it. */
 int graph_error(int rc, const char *what) noexcept
 {
 	switch (rc) {
@@ -45,7 +45,10 @@ fi_treadle_ops_graph WorkGraph::ops{
 	.graph_print = print,
 };
 
-/* No call of fi_treadle_ops_graph came by way of a table of its object's: it is looked at first. */
+/*
+ * Validates the graph first: functions of fi_treadle_ops_graph can be passed any pointer, as they
+ * are not in a table of the object.
+ */
 template <class F> int WorkGraph::with(fid_treadle_graph *graph, F &&call) noexcept
 {
 	WorkGraph *const self = known(graph);
@@ -150,7 +153,7 @@ int WorkGraph::cancel(fid_treadle_graph *graph) noexcept
 	});
 }
 
-/* As snprintf. */
+/* Prints as snprintf does. */
 int WorkGraph::print(fid_treadle_graph *graph, fi_treadle_graph_format format, char *buf,
 		     std::size_t *len) noexcept
 {

@@ -19,11 +19,14 @@ namespace treadle::fi
 namespace
 {
 
-/* Calls of a group that may be under way; a member that is ahead of the others waits then. */
+/*
+ * The most unfinished calls of a group. A member that is further ahead of the others gets
+ * -FI_EAGAIN.
+ */
 constexpr std::size_t most_running = 1024;
 constexpr int patience = 10'000; /* ms */
 
-/* So that a difference anywhere in what was mixed is one in all bits. */
+/* Any difference in the input changes about half of the bits. */
 std::uint64_t mix(std::uint64_t sum, std::uint64_t value) noexcept
 {
 	std::uint64_t x = sum * 0x100000001b3 + value + 0x9e3779b97f4a7c15;
@@ -33,7 +36,7 @@ std::uint64_t mix(std::uint64_t sum, std::uint64_t value) noexcept
 	return x ^ (x >> 31);
 }
 
-/* Who the members are, in order, by what is the same in all processes: their ports. */
+/* Identifies the members, in order, by their ports, which are the same in all processes. */
 int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Member &member,
 	     std::uint64_t &sum)
 {
@@ -59,14 +62,17 @@ int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Memb
 			      "join: the endpoint is no member of the set");
 }
 
-/* Ends it, and frees it unless a worker of the kernel is held up for so long, which may still write there. */
+/*
+ * Cancels and frees an operation. If a kernel worker is held up for longer than `patience`, the
+ * memory is leaked, because the worker may still write there.
+ */
 template <class T> void end(std::unique_ptr<T> &operation) noexcept
 {
 	const TimeLeft left(patience);
 	int rc;
 
 	operation->graph.cancel();
-	do /* whatever signals the program gets */
+	do /* signals don't end the wait */
 		rc = operation->graph.wait(std::int64_t{left.milliseconds()} * 1'000'000);
 	while (rc == -EINTR);
 	if (rc)
@@ -124,7 +130,7 @@ int Groups::begin(Group &group, Context &context)
 	if (left != joins_.end())
 		return group.await(**left);
 	auto join = std::make_unique<Join>(context, group.members());
-	joins_.reserve(joins_.size() + 1); /* nothing fails when it has begun */
+	joins_.reserve(joins_.size() + 1); /* so that nothing can fail once it has begun */
 	const auto after = std::ranges::find_if(joins_ | std::views::reverse, same);
 	const int rc = group.begin(*join, after == joins_.rend() ? nullptr : after->get());
 	if (rc)
@@ -157,7 +163,10 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 
 	if (!(flags & FI_COLLECTIVE))
 		return REFUSE(-FI_ENOSYS, subsys, "join: there are only collective groups");
-	/* A member sends and receives: FI_SEND and FI_RECV say nothing, one of them is too little. */
+	/*
+	 * A member sends and receives. FI_SEND and FI_RECV together are allowed, but not just one
+	 * of them.
+	 */
 	const std::uint64_t access = flags & (FI_SEND | FI_RECV);
 	if (flags & ~(FI_COLLECTIVE | FI_SEND | FI_RECV) ||
 	    (access && access != (FI_SEND | FI_RECV)))
@@ -189,7 +198,7 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 		member.hellos[member.rank] = {sum, endpoint.groups.new_id()};
 		std::unique_ptr<Group> group(
 			new Group(port, *endpoint.eq(), std::move(member), context));
-		/* Its event may be read, and it may be closed, as soon as it has begun. */
+		/* The event may be read and the group closed as soon as joining has begun. */
 		*out = group.get();
 		error = endpoint.groups.begin(*group, endpoint.domain().kernel());
 		if (!error)
@@ -209,7 +218,7 @@ Group::Group(Port &port, Eq &eq, Member member, void *context)
 	endpoint_.groups.add(*this);
 }
 
-/* An error of the file must not come after the others were told that we are there. */
+/* Opens the file first: once other members may know of this one, that must not fail. */
 int Group::begin(Join &join, const Join *after)
 {
 	const auto file = join.graph.wait_fd();
@@ -223,7 +232,7 @@ int Group::begin(Join &join, const Join *after)
 
 int Group::await(Join &join)
 {
-	const auto file = join.graph.wait_fd(); /* there is one */
+	const auto file = join.graph.wait_fd(); /* cannot fail: begin() has opened it */
 
 	join.state = Join::State::owned;
 	{
@@ -234,7 +243,10 @@ int Group::await(Join &join)
 	return rc ? REFUSE(fabric_error(rc), subsys, "join") : 0;
 }
 
-/* lock_ is held. Has joining ended? Then the others' names for the group are known. */
+/*
+ * Updates state_ once joining has ended: then the identifiers of the other members are known. lock_
+ * must be held.
+ */
 void Group::settle() noexcept
 {
 	if (state_ != State::joining || join_->graph.running())
@@ -264,16 +276,16 @@ void Group::told() noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	std::exchange(join_, nullptr)->state = Join::State::over; /* it may go at once */
+	std::exchange(join_, nullptr)->state = Join::State::over; /* the join may be freed now */
 }
 
 /* --- calls ------------------------------------------------------------------------------ */
 
-/* One to use; null: there are too many. lock_ is held. */
+/* Returns an unused operation; null: there are too many. lock_ must be held. */
 std::unique_ptr<Operation> Group::take_operation()
 {
 	if (idle_.empty()) {
-		idle_.reserve(running_.size()); /* nothing fails when some have moved */
+		idle_.reserve(running_.size()); /* so that nothing can fail once some have moved */
 		const auto ended = std::ranges::stable_partition(
 			running_, [](const auto &operation) { return operation->graph.running(); });
 		std::ranges::move(ended, std::back_inserter(idle_));
@@ -314,10 +326,10 @@ ssize_t Group::start(const Collective &what)
 	operation->context = what.context;
 	build(*operation, member_, calls_, what, root, len);
 	const int rc = operation->graph.launch();
-	if (rc == -EAGAIN) /* slots come back by themselves */
+	if (rc == -EAGAIN) /* no slots are free now; keep the operation for the next call */
 		idle_.push_back(std::move(operation));
 	else if (
-		rc) /* counters do if those are given up that wait to be used again, and those that have ended next time */
+		rc) /* free counters of idle operations, and in the next call those of ended ones */
 		idle_.clear();
 	if (rc)
 		return posting_failed(rc, "collective");
@@ -335,7 +347,7 @@ bool Group::cancel(const void *context) noexcept
 
 	if (found == running_.end())
 		return false;
-	(*found)->graph.cancel(); /* one, if several have this context: fi_endpoint(3) */
+	(*found)->graph.cancel(); /* only one, even if several have this context: fi_endpoint(3) */
 	return true;
 }
 
@@ -345,7 +357,7 @@ Group::~Group()
 {
 	endpoint_.groups.remove(*this);
 	eq_.unwatch(*this);
-	if (join_) /* whether it has ended or not: nobody here has heard of that */
+	if (join_) /* its end was not reported here, even if it has ended */
 		join_->state = state_ == State::joining ? Join::State::left : Join::State::over;
 	std::ranges::for_each(running_, [](auto &operation) { end(operation); });
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The only place that knows the interfaces of devices. Each is in it if its header is there when this is compiled.
- * Its library comes with the driver and is looked for when this runs, by its soname, so it is the one that
- * the application uses; where there is none, there is no device.
+ * The only file that knows device interfaces. Each is built in if its header is there.
+ *
+ * Its library belongs to the driver and is loaded by soname at run time, so it is the one that the
+ * application uses. Without a library there is no device.
  */
 #include "hmem.h"
 
@@ -33,7 +34,7 @@ namespace
 
 #if defined(HAVE_CUDA) || defined(HAVE_ZE)
 
-/* Never closed: what it has mapped may be in use until the process ends. */
+/* Never closed: its mappings may be in use until the process ends. */
 class Library
 {
 protected:
@@ -46,7 +47,7 @@ protected:
 		complete_ = complete_ && found;
 		return reinterpret_cast<F>(found);
 	}
-	/* Whether all of them were there. */
+	/* Were all functions found? */
 	bool complete() const noexcept { return complete_; }
 
 private:
@@ -54,7 +55,10 @@ private:
 	bool complete_ = true;
 };
 
-/* The header's names may be macros: for the version of the function that the header declares. */
+/*
+ * Names in the header may be macros. They expand to the version of the function that the header
+ * declares.
+ */
 #define TEXT(name) #name
 #define FIND(name) find<decltype(&(name))>(TEXT(name))
 
@@ -77,8 +81,9 @@ struct Cuda : Library {
 };
 
 /*
- * By the primary context of the device, which is that of the runtime API and of its kernels. It is held, since
- * what it has mapped goes with it. With PORTABLE other contexts have the pages, too, at the same address.
+ * Maps pages in the primary context of the device, which the runtime API and its kernels use. The
+ * context is held because it owns the mapping. With PORTABLE, other contexts see the pages at the
+ * same address, too.
  */
 class CudaPages
 {
@@ -109,7 +114,7 @@ public:
 	}
 
 private:
-	/* The calling thread has that context meanwhile, and then its own again. */
+	/* Runs a call in the primary context, then restores the calling thread's own. */
 	template <class F> CUresult inside(F &&call) noexcept
 	{
 		const CUresult rc = cuda_.push(context_);
@@ -151,7 +156,7 @@ std::expected<Seen, int> seen_by_cuda(int, void *, std::size_t)
 #endif
 #ifdef HAVE_ZE
 
-/* The first driver: device numbers are libfabric's, which are indices of its devices. */
+/* The first driver. libfabric's device numbers are indices of its devices. */
 struct Ze : Library {
 	Ze() noexcept : Library("libze_loader.so.1")
 	{
@@ -170,7 +175,7 @@ struct Ze : Library {
 	decltype(&zeMemAllocHost) alloc = FIND(zeMemAllocHost);
 	decltype(&zeMemFree) free = FIND(zeMemFree);
 	std::uint32_t devices = 0;
-	ze_context_handle_t context = nullptr; /* of all its devices */
+	ze_context_handle_t context = nullptr; /* of all devices of the driver */
 };
 
 std::expected<Seen, int> seen_by_ze(int device, void *pages, std::size_t size)
@@ -193,7 +198,7 @@ std::expected<Seen, int> seen_by_ze(int device, void *pages, std::size_t size)
 		return NO_XPU("FI_HMEM_ZE: device %d: ze_result_t 0x%x", device, rc);
 	Seen seen(static_cast<std::uint64_t *>(place),
 		  [](std::uint64_t *mapped) { ze.free(ze.context, mapped); });
-	/* A driver that does not know the extension has taken no notice of it. */
+	/* A driver without the extension ignores it and allocates other pages. */
 	if (place != pages)
 		return NO_XPU("FI_HMEM_ZE: device %d: the driver maps no pages of others", device);
 	return seen;
@@ -222,7 +227,7 @@ std::expected<Seen, int> seen_by(const Xpu &xpu, std::uint64_t *words, std::size
 {
 	switch (xpu.iface) {
 	case FI_HMEM_SYSTEM:
-		return Seen(Seen(), words); /* where they are */
+		return Seen(Seen(), words); /* the address is the same */
 	case FI_HMEM_CUDA:
 		return seen_by_cuda(xpu.device, words, size);
 	case FI_HMEM_ZE:

@@ -26,22 +26,24 @@ namespace
 
 constexpr std::size_t most_contexts = 256; /* of one kind, of a scalable endpoint */
 
-/* The protocol is treadle's own, so the top bit is set: fi_endpoint(3). */
+/* The protocol is provider-specific, so the top bit is set: fi_endpoint(3). */
 constexpr std::uint32_t protocol = FI_PROV_SPECIFIC | 0x74726c; /* "trl" */
 constexpr std::uint32_t protocol_version = 1;
 
-/* A utility provider looks for something to layer on; libfabric's own headers know this flag. */
+/*
+ * Set by utility providers that look for a provider to layer on. The flag is in libfabric's own
+ * headers.
+ */
 constexpr std::uint64_t layering = std::uint64_t{1} << 59; /* OFI_CORE_PROV_ONLY */
 
-/* All flags of fi_getinfo(3), also of 2.x. */
+/* All flags of fi_getinfo(3), including those of 2.x. */
 constexpr std::uint64_t public_flags =
 	FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE | later::FI_RESCAN;
 
 /*
- * Most calls of fi_getinfo come here only because they go to every provider:
- * what we then refuse is nobody's concern. It is if treadle was asked for by
- * name. Flags that the manual page does not have come from libfabric's utility
- * providers, which look for something to layer on: not the user's question.
+ * Most calls of fi_getinfo come here only because libfabric asks every provider, so refusals are
+ * logged as warnings only if treadle was named. Flags that the manual page lacks come from utility
+ * providers that look for a provider to layer on, and don't count as the user's.
  */
 fi_log_level refusal_level(const fi_info *hints, std::uint64_t flags) noexcept
 {
@@ -70,7 +72,7 @@ bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept
 
 #define EXPLAIN(level, ...) FI_LOG(&provider, level, FI_LOG_CORE, "fi_getinfo: " __VA_ARGS__)
 
-/* A local address, and that of the peer if one is asked for. */
+/* A local address, and the peer's address if it was asked for. */
 struct Route {
 	Address src;
 	std::optional<Address> dest;
@@ -83,7 +85,7 @@ const Domain *domain_of(const fi_info *hints) noexcept
 		       nullptr;
 }
 
-/* That of a domain that is named is meant if the hints leave it open. */
+/* The format of the hints; if they leave it open, that of a named domain. */
 std::uint32_t asked_format(const fi_info *hints) noexcept
 {
 	if (!hints)
@@ -92,7 +94,7 @@ std::uint32_t asked_format(const fi_info *hints) noexcept
 	return domain && !hints->addr_format ? domain->addr_format() : hints->addr_format;
 }
 
-/* Addresses that one side of a route may have: none given means any. */
+/* Addresses for one side of a route; without a value, any address will do. */
 using Choice = std::optional<std::vector<Address>>;
 
 std::optional<Address> choose(const Choice &choice, int family) noexcept
@@ -101,14 +103,17 @@ std::optional<Address> choose(const Choice &choice, int family) noexcept
 		return loopback_of(family);
 	for (const Address &address : *choice) {
 		if (address.family == family)
-			/* Nobody listens on all addresses or sends to one of them. */
+			/*
+			 * A wildcard address becomes the loopback address: neither side can use a
+			 * wildcard.
+			 */
 			return is_unspecified(address) ? loopback_of(family, address.port) :
 							 address;
 	}
 	return std::nullopt;
 }
 
-/* What hints hold; false: something that is no address of that format. */
+/* Takes an address from hints. Returns false if it is not of their format. */
 bool from_hints(Choice &choice, const fi_info *hints, const void *addr, std::size_t size,
 		const char *what, fi_log_level level)
 {
@@ -166,7 +171,7 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 	return found;
 }
 
-/* Only what is ours, and still open, can restrict the output. */
+/* Are the instances in the hints of this provider and open? Only such can restrict the output. */
 bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 {
 	const fid_fabric *fabric = hints.fabric_attr ? hints.fabric_attr->fabric : nullptr;
@@ -180,7 +185,10 @@ bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 	return false;
 }
 
-/* What the hints leave open is as it is in the domain that they name. False: the rest is not. */
+/*
+ * Copies from the named domain what the hints leave open. Returns false if the rest does not suit
+ * it.
+ */
 bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &info) noexcept
 {
 	fi_domain_attr &attr = *info.domain_attr;
@@ -206,7 +214,7 @@ void set_instances(fi_info &info, const fi_info *hints) noexcept
 	Fabric::first_open(info);
 }
 
-/* The offers that the hints agree with, the best first; or -FI_ENODATA, -FI_ENOMEM. */
+/* The offers that agree with the hints, the best first; or -FI_ENODATA, -FI_ENOMEM. */
 int fitting_offers(const treadle_query &kernel, std::uint32_t version, std::uint64_t flags,
 		   const fi_info *hints, fi_log_level level, std::vector<InfoPtr> &offers)
 {
@@ -216,7 +224,9 @@ int fitting_offers(const treadle_query &kernel, std::uint32_t version, std::uint
 	if (hints && !instances_agree(*hints, level))
 		return -FI_ENODATA;
 	for (const fi_ep_type type : {FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM}) {
-		/* They are not to be layered on: what would be made of them is here already. */
+		/*
+		 * Nothing is layered on the other types: what that would give exists here already.
+		 */
 		if (flags & layering && type != FI_EP_RDM)
 			continue;
 		if (!has_type(kernel, type))
@@ -231,7 +241,7 @@ int fitting_offers(const treadle_query &kernel, std::uint32_t version, std::uint
 	}
 	if (!offers.empty())
 		return 0;
-	agrees(*refused, *hints, version, "fi_getinfo", level); /* says why */
+	agrees(*refused, *hints, version, "fi_getinfo", level); /* logs why */
 	return -FI_ENODATA;
 }
 
@@ -323,7 +333,7 @@ int settle(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
 	settled->caps = asked->caps;
 	settled->tx_attr->caps = asked->tx_attr->caps;
 	settled->rx_attr->caps = asked->rx_attr->caps;
-	/* What libfabric puts into the answer of fi_getinfo, for a fi_info that comes by another way (FI_CONNREQ). */
+	/* libfabric sets these in the answer of fi_getinfo, but not in a fi_info of FI_CONNREQ. */
 	settled->fabric_attr->api_version = api;
 	settled->fabric_attr->prov_name =
 		strdup(asked->fabric_attr && asked->fabric_attr->prov_name ?
@@ -332,7 +342,7 @@ int settle(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
 	return settled->fabric_attr->prov_name ? 0 : -FI_ENOMEM;
 }
 
-/* FI_TREADLE_ONE_NODE: the user's word that nobody will miss the other nodes. */
+/* FI_TREADLE_ONE_NODE: the user states that all peers are on this node. */
 static bool one_node() noexcept
 {
 	int value = 0;
@@ -348,23 +358,23 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	if (!info || !(info->fabric_attr->name = strdup(name)) ||
 	    !(info->domain_attr->name = strdup(name)))
 		return nullptr;
-	info->fabric_attr->prov_version = version; /* libfabric adds the name */
+	info->fabric_attr->prov_version = version; /* libfabric sets the provider's name */
 
 	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV | (one_node() ? FI_REMOTE_COMM : 0);
-	if (type != FI_EP_MSG) /* there, all comes from the peer */
+	if (type != FI_EP_MSG) /* messages of a connection have one source */
 		info->caps |= FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))
 		info->caps |= FI_MSG;
 	if (has(TREADLE_OP_TSEND) && has(TREADLE_OP_TRECV))
 		info->caps |= FI_TAGGED;
-	const bool memory = type != FI_EP_DGRAM; /* datagrams are messages and nothing else */
+	const bool memory = type != FI_EP_DGRAM; /* datagrams only carry messages */
 	if (memory && has(TREADLE_OP_READ) && has(TREADLE_OP_WRITE))
 		info->caps |= FI_RMA;
 	if (memory && has(TREADLE_OP_ATOMIC) && has(TREADLE_OP_FETCH) && has(TREADLE_OP_COMPARE))
 		info->caps |= FI_ATOMIC;
 	if (info->caps & (FI_RMA | FI_ATOMIC))
 		info->caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
-	/* Collectives are made of these, and of endpoints that need no connection. */
+	/* Collectives use these, and endpoints without a connection. */
 	if (type == FI_EP_RDM && info->caps & FI_TAGGED && info->caps & FI_ATOMIC &&
 	    kernel.desc_flags & TREADLE_F_COLLECTIVE)
 		info->caps |= FI_COLLECTIVE;
@@ -381,7 +391,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	if (kernel.desc_flags & TREADLE_F_FENCE)
 		info->caps |= FI_FENCE;
 
-	/* Nothing overtakes anything on its way to a peer: Documentation/send-path.rst. */
+	/* Operations to one peer never overtake each other: Documentation/send-path.rst. */
 	constexpr std::uint64_t orders =
 		FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAR | FI_ORDER_WAW |
 		FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RMA_RAR |
@@ -389,7 +399,10 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
 	fi_domain_attr &domain = *info->domain_attr;
-	/* The context has a ring; an endpoint has two, and shares a queue and a vector at least. */
+	/*
+	 * A context takes one object for a ring. An endpoint takes three: itself and two rings. At
+	 * least a queue and a vector are shared by all.
+	 */
 	const std::size_t objects = kernel.max_objects - 1;
 	const bool scalable = type != FI_EP_MSG && kernel.features & TREADLE_FEATURE_SCALABLE;
 	domain.threading = FI_THREAD_SAFE;
@@ -404,7 +417,10 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	domain.ep_cnt = (objects - 2) / 3;
 	domain.tx_ctx_cnt = domain.ep_cnt;
 	domain.rx_ctx_cnt = domain.ep_cnt;
-	/* A context is two objects: with half of all there may be as many of either kind. */
+	/*
+	 * A context takes two objects. Half of all objects then suffice for as many contexts of
+	 * either kind.
+	 */
 	domain.max_ep_tx_ctx = scalable ? std::min(most_contexts, objects / 8) : 1;
 	domain.max_ep_rx_ctx = domain.max_ep_tx_ctx;
 	if (scalable)
@@ -422,7 +438,9 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	ep.protocol = protocol;
 	ep.protocol_version = protocol_version;
 	ep.max_msg_size = kernel.max_msg_size;
-	/* A read, write or atomic starts when all before it to that peer have ended. */
+	/*
+	 * A read, write or atomic starts once all earlier operations to the same peer have ended.
+	 */
 	ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = SIZE_MAX;
 	ep.mem_tag_format = 0xaaaaaaaaaaaaaaaa; /* 64 bits in any fields */
 	ep.tx_ctx_cnt = domain.max_ep_tx_ctx;
@@ -447,7 +465,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 	rx.size = kernel.max_ring;
 	rx.iov_limit = TREADLE_MAX_IOV;
 	if (type == FI_EP_DGRAM) {
-		/* What finds no room is dropped, and nobody is told. */
+		/* A datagram that finds no room is dropped, and no error is reported. */
 		ep.max_msg_size = TREADLE_MAX_DGRAM;
 		tx.op_flags &= ~(FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE);
 		tx.rma_iov_limit = 0;
@@ -459,7 +477,7 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
 	     const fi_info *hints, fi_info **info) noexcept
 {
-	if (flags & FI_PROV_ATTR_ONLY) { /* with others; alone libfabric answers it */
+	if (flags & FI_PROV_ATTR_ONLY) { /* libfabric answers this flag if it is alone */
 		*info = dup_info(nullptr);
 		return *info ? 0 : -FI_ENOMEM;
 	}

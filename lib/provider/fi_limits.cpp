@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A process calls fi_getinfo many times, and libfabric passes each call on several times. To open
- * the device is dear: the kernel takes all locks of the process's memory for it.
+ * A process calls fi_getinfo many times, and libfabric repeats each call. Opening the device is
+ * expensive: the kernel takes all locks of the process's memory for it.
  */
 #include "limits.h"
 
@@ -21,8 +21,9 @@ namespace
 {
 
 /*
- * Limits are parameters of the module that can't be changed while it is loaded. Its directory in
- * sysfs has another inode each time, and the device may be another file.
+ * What the cached limits belong to. Limits are module parameters that stay while the module is
+ * loaded. Each time it is loaded, its sysfs directory has another inode, and the device may be
+ * another file.
  */
 struct Identity {
 	dev_t device = 0;

@@ -24,10 +24,10 @@ constexpr Right rights[] = {
 	{FI_WRITE, TREADLE_ACCESS_WRITE},
 	{FI_REMOTE_READ, TREADLE_ACCESS_REMOTE_READ},
 	{FI_REMOTE_WRITE, TREADLE_ACCESS_REMOTE_WRITE},
-	{FI_COLLECTIVE, 0}, /* they need no region */
+	{FI_COLLECTIVE, 0}, /* collectives need no region */
 };
 
-/* What is left of access: rights that nobody knows. */
+/* Converts access rights to the kernel's. Returns the unknown ones. */
 std::uint64_t translate(std::uint64_t access, std::uint32_t &kernel) noexcept
 {
 	kernel = 0;
@@ -48,7 +48,7 @@ fi_ops_mr Mr::ops{
 	.regattr = Mr::regattr,
 };
 
-/* What the kernel reads, and writes, until it is done. */
+/* Memory that the kernel reads and writes until the registration is done. */
 class Mr::Request final : public Eq::Pending
 {
 public:
@@ -63,7 +63,7 @@ public:
 		auto kernel = result();
 
 		owner = &mr.fid;
-		mr.pending_.reset(); /* this */
+		mr.pending_.reset(); /* destroys this */
 		if (!kernel)
 			return fabric_error(kernel.error().negative());
 		const std::uint64_t key = kernel->key();
@@ -130,8 +130,9 @@ int Mr::reg_pinned(fid_domain *f, const fi_mr_attr *attr, std::uint64_t flags,
 }
 
 /*
- * FI_RMA_EVENT announces that a counter will be bound, which needs no announcement
- * here: no mode that we return asks for one. The iface counts only with FI_HMEM, which nobody is given.
+ * FI_RMA_EVENT announces a counter that will be bound. It has no effect here, because no mode
+ * returned by this provider asks for it. iface is ignored: it counts only with FI_HMEM, which is
+ * not offered.
  */
 int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pinned,
 	    fid_mr **out) noexcept
@@ -154,11 +155,14 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		return REFUSE(-FI_EINVAL, subsys, "reg: access 0x%" PRIx64 " is unknown", unknown);
 	if (domain.mr_mode() & FI_MR_PROV_KEY)
 		options.flags |= TREADLE_MR_KERNEL_KEY;
-	else /* any, also FI_KEY_NOTAVAIL: MPICH asks for 2^64 - 1, and other providers take it */
+	else /* any, even FI_KEY_NOTAVAIL: MPICH asks for 2^64 - 1, and other providers take it */
 		options.key = attr.requested_key;
 	if (domain.mr_mode() & FI_MR_VIRT_ADDR)
 		options.flags |= TREADLE_MR_VIRT_ADDR;
-	/* What is mapped when a peer comes counts, unless the application has said that all is there. */
+	/*
+	 * Without FI_MR_ALLOCATED, memory may be mapped after the registration: what counts is
+	 * there when a peer accesses it.
+	 */
 	if (pinned)
 		options.flags |= TREADLE_MR_PINNED;
 	else if (!(domain.mr_mode() & FI_MR_ALLOCATED) &&
@@ -180,7 +184,10 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		options.auth_key = own->auth_key_;
 		own->pending_ = std::make_unique<Request>(*own, buffers, options);
 		Mr *const mr = own.release();
-		/* Its event may be read, and it may be closed, as soon as it has begun. */
+		/*
+		 * The event may be read and the region closed as soon as the registration has
+		 * begun.
+		 */
 		*out = mr;
 		if (mr->events_ && !mr->events_->begin(*mr->pending_))
 			return 0;
@@ -206,7 +213,7 @@ int Mr::register_now() noexcept
 	return pending_->finish(self);
 }
 
-/* Who does not read events gets on as well. */
+/* Takes finished registrations itself, so it also works if the application reads no events. */
 MemoryRegion *Mr::registered(const char *call) noexcept
 {
 	MemoryRegion *region = registered_.load(std::memory_order_acquire);
@@ -230,7 +237,9 @@ int Mr::bind(::fid *other, std::uint64_t flags)
 	if (Cntr *const cntr = Cntr::known(other)) {
 		if (&cntr->domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: counter of another domain");
-		/* fi_mr(3) knows no events of reads. MPICH asks for both, and means writes. */
+		/*
+		 * fi_mr(3) has no events for reads. MPICH passes both flags and only wants writes.
+		 */
 		if ((flags & ~FI_REMOTE_READ) != FI_REMOTE_WRITE)
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
@@ -243,7 +252,7 @@ int Mr::bind(::fid *other, std::uint64_t flags)
 		   port && other->fclass != FI_CLASS_TX_CTX && other->fclass != FI_CLASS_SRX_CTX) {
 		if (&port->endpoint().domain() != &domain_)
 			return REFUSE(-FI_EDOMAIN, subsys, "bind: endpoint of another domain");
-		/* "should be 0", fi_mr(3); SOS says what its peers will do. */
+		/* "should be 0", fi_mr(3); SOS passes the accesses of its peers. */
 		if (flags & ~(FI_REMOTE_READ | FI_REMOTE_WRITE))
 			return REFUSE(-FI_EBADFLAGS, subsys,
 				      "bind: flags for an endpoint: 0x%" PRIx64, flags);
@@ -285,9 +294,9 @@ int Mr::raw_attr(const struct fi_mr_raw_attr &attr) noexcept
 int Mr::control(int command, void *arg) noexcept
 {
 	switch (command) {
-	case FI_ENABLE: /* it has been since it was registered */
+	case FI_ENABLE: /* enabled since it was registered */
 		return registered("enable") ? 0 : -FI_EOPBADSTATE;
-	case FI_REFRESH: /* the kernel knows what becomes of its pages */
+	case FI_REFRESH: /* nothing to do: the kernel follows changes of its pages */
 		if (!registered("refresh"))
 			return -FI_EOPBADSTATE;
 		if (const auto flags = static_cast<const fi_mr_modify *>(arg)->flags)

@@ -25,7 +25,7 @@ Message recv_message(void *buf, std::size_t len, fi_addr_t src, void *context) n
 		.peer = src};
 }
 
-/* The calls of fi_msg(3), for one way of locking, and plain or special (Calls). */
+/* The calls of fi_msg(3), for one lock type; plain or special, see Calls. */
 template <class Lock, bool Special> struct MessageCalls {
 	using P = PortOf<Lock>;
 

@@ -17,7 +17,7 @@ namespace treadle::fi
 namespace
 {
 
-/* One comparison each, and the sentence for the log if it fails. */
+/* Compares attributes one by one, and logs the one that differs. */
 class Comparison
 {
 public:
@@ -45,7 +45,7 @@ public:
 			return true;
 		return refuse("%s: \"%s\" asked, it is \"%s\"", what, asked, offered);
 	}
-	/* Zero asks for nothing in particular. */
+	/* Zero asks for nothing in particular and always agrees. */
 	template <class T>
 	bool one_of(const char *what, T asked, std::initializer_list<T> offered) const
 	{
@@ -75,23 +75,23 @@ constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
 constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~message_directions;
 
-/* They are not worth asking for, so they are given to everybody: nothing gets slower. */
+/* Capabilities that cost nothing. Every caller gets them, asked for or not. */
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER | FI_FENCE;
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
 /*
- * What is returned is what the provider requires: nothing. But who names these and no others
- * wants them, and does not only say what he could do with; then keys are random, for example.
+ * The provider requires no mode, so normally none is returned. A caller that names only these modes
+ * wants them, though: its keys are random then, for example.
  */
 constexpr int modes_wanted = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 
-/* Are there these directions and no others? */
+/* Are there some of these directions, and no others? */
 bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
 {
 	return caps & directions && !(caps & (tx_directions | rx_directions) & ~directions);
 }
 
-/* Those of the contexts count if the endpoint's are left open, as when it is narrowed. */
+/* If the endpoint's capabilities are left open, those of its contexts count, as in narrow(). */
 std::uint64_t asked_caps(const fi_info &asked) noexcept
 {
 	if (asked.caps)
@@ -100,7 +100,7 @@ std::uint64_t asked_caps(const fi_info &asked) noexcept
 	       (asked.rx_attr ? asked.rx_attr->caps : 0);
 }
 
-/* FI_COLLECTIVE: one endpoint, whole, that others send to and that sends to others. */
+/* FI_COLLECTIVE needs a whole endpoint that sends and receives. */
 bool can_be_member(const fi_info &asked) noexcept
 {
 	const std::uint64_t caps = with_directions(asked.caps);
@@ -110,7 +110,7 @@ bool can_be_member(const fi_info &asked) noexcept
 		(asked.ep_attr->tx_ctx_cnt <= 1 && asked.ep_attr->rx_ctx_cnt <= 1));
 }
 
-/* Structures of callers of an older interface may end before these fields. */
+/* Structures of callers with an older API may end before these fields. */
 bool has_keys(std::uint32_t api) noexcept
 {
 	return FI_VERSION_GE(api, FI_VERSION(1, 5));
@@ -120,7 +120,9 @@ bool has_classes(std::uint32_t api) noexcept
 	return FI_VERSION_GE(api, FI_VERSION(1, 9));
 }
 
-/* What newer versions have behind fi_domain_attr's tclass, and is not offered. */
+/*
+ * Compares fields after fi_domain_attr's tclass, which newer versions have. They are not offered.
+ */
 bool later_fields_agree(const Comparison &compare, const fi_domain_attr &asked, std::uint32_t api)
 {
 	struct {
@@ -133,7 +135,10 @@ bool later_fields_agree(const Comparison &compare, const fi_domain_attr &asked, 
 		FI_VERSION_GE(api, FI_VERSION(1, 20)) ? offsetof(decltype(later), max_group_id) :
 							0;
 
-	/* libfabric hands in what is of its own version or newer, and no version that is newer than it is */
+	/*
+	 * The structure has at least these fields: libfabric never passes a version that is newer
+	 * than itself.
+	 */
 	std::memcpy(&later,
 		    reinterpret_cast<const std::byte *>(&asked) + offsetof(fi_domain_attr, tclass),
 		    size);
@@ -154,8 +159,8 @@ bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
 }
 
 /*
- * One line for each attribute: it is compared in the structure that was asked
- * with and in that which is offered, and has the same name in both and in the log.
+ * One line for each attribute. An attribute has the same name in the structure that was asked with,
+ * in the offer, and in the log.
  */
 #define SAME(attr, field)	  compare.same(#attr "->" #field, asked.field, offer.field)
 #define AT_MOST(attr, field)	  compare.at_most(#attr "->" #field, asked.field, offer.field)
@@ -167,7 +172,7 @@ bool suits(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabr
 	return SAME(fabric_attr, name) && AT_MOST(fabric_attr, prov_version);
 }
 
-/* A size alone is no key: who forgot it is not to believe that he has one. */
+/* A size without a key is refused, so that a caller that forgot the key notices. */
 bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t size)
 {
 	if (size == later::FI_AV_AUTH_KEY)
@@ -178,9 +183,9 @@ bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t siz
 }
 
 /*
- * Not compared: mr_key_size, which says what the program could cope with, and counts that
- * fi_domain(3) calls optimal: cq_cnt, cntr_cnt, mr_cnt, tx_ctx_cnt, rx_ctx_cnt. The answer has
- * what there is.
+ * Not compared: mr_key_size, which says what the program can handle; and the counts that
+ * fi_domain(3) calls optimal: cq_cnt, cntr_cnt, mr_cnt, tx_ctx_cnt, rx_ctx_cnt. The answer has the
+ * real ones.
  */
 bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
 	   std::uint32_t api)
@@ -200,7 +205,7 @@ bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_doma
 		AT_MOST(domain_attr, max_ep_rx_ctx) && AT_MOST(domain_attr, max_ep_stx_ctx) &&
 		AT_MOST(domain_attr, max_ep_srx_ctx);
 
-	if (!agreed || !has_keys(api)) /* and with them came the fields below */
+	if (!agreed || !has_keys(api)) /* the fields below came with keys */
 		return agreed;
 	return has_key(compare, asked.auth_key, asked.auth_key_size) &&
 	       AT_MOST(domain_attr, mr_iov_limit) && AT_MOST(domain_attr, max_err_data) &&
@@ -208,7 +213,7 @@ bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_doma
 	       later_fields_agree(compare, asked, api);
 }
 
-/* Not compared: msg_prefix_size, which is the provider's to say. */
+/* Not compared: msg_prefix_size, which only the provider sets. */
 bool suits(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
 	   std::uint64_t caps, std::uint32_t api)
 {
@@ -229,8 +234,8 @@ bool suits(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr 
 }
 
 /*
- * The capabilities of a context are to be a subset of those of the endpoint.
- * Those that mean nothing for its direction are ignored, as everywhere in libfabric.
+ * The capabilities of a context must be a subset of the endpoint's. Those without a meaning for its
+ * direction are ignored, as everywhere in libfabric.
  */
 bool context_agrees(const Comparison &compare, const char *what, std::uint64_t asked,
 		    std::uint64_t endpoint, std::uint64_t ignored)
@@ -249,7 +254,9 @@ bool suits(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr 
 	       AT_MOST(tx_attr, rma_iov_limit);
 }
 
-/* Not compared: total_buffered_recv, a hint that the provider may adjust, fi_endpoint(3). */
+/*
+ * Not compared: total_buffered_recv, which is a hint that the provider may adjust, fi_endpoint(3).
+ */
 bool suits(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr &asked,
 	   std::uint64_t caps)
 {
@@ -260,22 +267,24 @@ bool suits(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr 
 	       AT_MOST(rx_attr, iov_limit);
 }
 
-/* What a caller asked for, else the usual. */
+/* Takes what was asked for, or the usual value, limited by the offer. */
 template <class T> void settle(T &value, T asked, T usual) noexcept
 {
 	value = asked ? asked : std::min(value, usual);
 }
 
-/* The same, of what may be less than was asked for: never more than there is. */
+/* The same for values that may be less than was asked for: never exceeds the offer. */
 template <class T> void settle_within(T &value, T asked, T usual) noexcept
 {
 	value = std::min(value, asked ? asked : usual);
 }
 
 constexpr std::size_t usual_ring = 1024; /* entries */
-/* Of endpoints that are for all peers: MPI programs post thousands, and all of them before any sends. */
+/*
+ * FI_EP_RDM endpoints serve all peers: MPI programs post thousands of receives before any is used.
+ */
 constexpr std::size_t usual_rdm_receives = 4096;
-constexpr std::size_t usual_queues = 1024; /* that a machine has room for, and counters */
+constexpr std::size_t usual_queues = 1024; /* queues and counters that a machine has room for */
 constexpr std::size_t usual_buffered = std::size_t{1} << 20; /* bytes of unexpected messages */
 
 void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
@@ -289,7 +298,10 @@ void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from,
 	to_size = size;
 }
 
-/* Kinds of transfers mean nothing in a context which has none of its own directions: those that were asked for are the other's. */
+/*
+ * A context without any of its own directions has no transfers: those asked for belong to the other
+ * side.
+ */
 std::uint64_t one_side(std::uint64_t caps, std::uint64_t directions) noexcept
 {
 	return caps & directions ? caps : caps & ~(message_caps | memory_caps);
@@ -355,7 +367,7 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 		return compare.refuse("caps: FI_RMA_EVENT needs FI_REMOTE_READ or FI_REMOTE_WRITE");
 	if (asked_caps(asked) & FI_SOURCE_ERR && !(asked_caps(asked) & FI_SOURCE))
 		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
-	/* 2.x has another use for this bit */
+	/* 2.x uses this bit for another capability */
 	if (asked_caps(asked) & FI_XPU_TRIGGER && FI_VERSION_GE(api, FI_VERSION(2, 0)))
 		return compare.refuse("caps: FI_XPU is of libfabric 1.x");
 	if (asked_caps(asked) & FI_XPU_TRIGGER && !(asked_caps(asked) & FI_TRIGGER))
@@ -363,7 +375,7 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	if (asked_caps(asked) & FI_COLLECTIVE && !can_be_member(asked))
 		return compare.refuse("caps: FI_COLLECTIVE needs FI_SEND and FI_RECV, and an "
 				      "endpoint with contexts of its own, one of each kind");
-	/* The type first: it is what most callers who want somebody else differ in. */
+	/* Compares the type first: in most calls that mean another provider, the type differs. */
 	return (!asked.ep_attr || suits(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
 	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
 	       compare.one_of<std::uint32_t>("addr_format", asked.addr_format,
@@ -390,8 +402,9 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
 	else
 		/*
-		 * One makes errors of successes, one costs memory, one needs whole endpoints, one is
-		 * an experiment of libfabric's: for who asks for it.
+		 * Only if asked for: FI_SOURCE_ERR turns successes into errors, FI_AV_USER_ID costs
+		 * memory, FI_COLLECTIVE needs whole endpoints, and FI_XPU_TRIGGER is experimental
+		 * in libfabric.
 		 */
 		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE | FI_XPU_TRIGGER) |
 			     tx.caps | rx.caps;
@@ -426,7 +439,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 			one_side(narrowed(info.rx_attr->caps, rx.caps | free_caps), rx_directions);
 	info.rx_attr->op_flags = rx.op_flags;
 
-	/* Of no size, so who wants prefixes loses nothing by them; for programs that insist. */
+	/* FI_MSG_PREFIX costs nothing, as the prefix has size 0. Some programs insist on it. */
 	const std::uint64_t mode = asked ? asked->mode : 0;
 	info.tx_attr->mode = (tx.mode ? tx.mode : mode) & FI_MSG_PREFIX;
 	info.rx_attr->mode = (rx.mode ? rx.mode : mode) & FI_MSG_PREFIX;

@@ -13,9 +13,9 @@ namespace
 
 struct Registry {
 	std::mutex lock;
-	std::multimap<const void *, ::fid *> by_context; /* of one context the oldest first */
+	std::multimap<const void *, ::fid *> by_context; /* oldest first for each context */
 };
-/* Never destroyed, as the list of open domains. */
+/* Never destroyed, like the list of open domains. */
 alignas(Registry) std::byte registry_place[sizeof(Registry)];
 Registry &registry = *new (registry_place) Registry;
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Collectives as graphs: what one member sends, receives and reduces, and after what.
+ * Collectives as graphs: what one member sends, receives and reduces, and in which order.
  *
- * What has one source or one target goes along a binomial tree, unless all get different
- * data: these are sent directly. An allreduce is computed once, at the first member, so that all
- * have the same bits, and always in the same order. All receives that need no memory of their
- * own are posted at once, so that a message never waits for its receiver.
+ * Data with one source or one target goes along a binomial tree, unless members get different data,
+ * which is sent directly. An allreduce is computed once, at the first member and always in the same
+ * order, so that all members have the same bits.
+ *
+ * All receives that need no memory of their own are posted at once, so that a message never waits
+ * for its receive.
  */
 #include <algorithm>
 #include <bit>
@@ -23,7 +25,7 @@ namespace
 using Node = Graph::Node;
 using Nodes = std::vector<Node>;
 
-enum : std::uint32_t { up, down }; /* steps: towards the root, and from it */
+enum : std::uint32_t { up, down }; /* steps: towards the root, and from the root */
 
 const std::byte *at(const void *buf, std::size_t offset) noexcept
 {
@@ -67,7 +69,10 @@ public:
 			receive(rank, at(result, rank * len), len, up);
 		});
 	}
-	/* stride: from what one member gets to what the next one gets; 0: all get the same, and buf may be in result */
+	/*
+	 * stride: distance in buf between the data for two members; 0: all get the same data, and
+	 * buf may be in result
+	 */
 	void exchange(const void *buf, std::size_t stride, void *result, std::size_t len)
 	{
 		std::memmove(at(result, me_.rank * len), at(buf, me_.rank * stride), len);
@@ -96,7 +101,7 @@ public:
 		reserve(0, len);
 		spread(what.result, len, collect(&what, what.result, len));
 	}
-	/* Each member reduces its slice: two that arrive in turn have room. */
+	/* Each member reduces its slice. There is memory for two operands, used in turn. */
 	void reduce_scatter(const Collective &what, std::size_t len)
 	{
 		const std::size_t room = rounded(len);
@@ -118,7 +123,7 @@ public:
 		}
 	}
 
-	/* When all has ended: the report, to whom it concerns. */
+	/* Reports the end of the whole graph, with the flags of the call. */
 	void finish(void *context, std::uint32_t desc_flags)
 	{
 		graph_.add_last(Command::nop()
@@ -131,7 +136,7 @@ public:
 private:
 	static std::size_t rounded(std::size_t len) noexcept
 	{
-		return (len + 15) & ~std::size_t{15}; /* every type is aligned there */
+		return (len + 15) & ~std::size_t{15}; /* every type is aligned at 16 bytes */
 	}
 	Command named(Command command) const noexcept
 	{
@@ -156,7 +161,10 @@ private:
 						.collective()),
 				  after);
 	}
-	/* target = target op operands; in as many pieces as the kernel wants, for which what comes next waits as for one. */
+	/*
+	 * target = target op operands, in pieces of at most TREADLE_MAX_ATOMIC. Returns one node
+	 * for the following ones to wait for, even if there are several pieces.
+	 */
 	Nodes apply(const Collective &what, void *target, const void *operands, std::size_t len,
 		    const Nodes &after)
 	{
@@ -175,14 +183,17 @@ private:
 		return nodes.size() > 1 ? Nodes{graph_.add(Command::nop().work(), nodes)} : nodes;
 	}
 
-	/* From the next one on, so that not all talk to the first at once. */
+	/* Starts with the next rank, so that members don't all send to the first one at once. */
 	template <class F> void for_others(F &&function) const
 	{
 		for (std::uint32_t i = 1; i < me_.size(); ++i)
 			function((me_.rank + i) % me_.size());
 	}
 
-	/* The tree: places are ranks counted from the root. Who has place p has p + 1, p + 2, p + 4... below. */
+	/*
+	 * The tree. A place is a rank counted from the root. Place p has the children p + 1, p + 2,
+	 * p + 4 and so on.
+	 */
 	std::uint32_t place() const noexcept
 	{
 		return (me_.rank + me_.size() - root_) % me_.size();
@@ -203,14 +214,17 @@ private:
 	}
 	bool leaf() const { return children().empty(); }
 
-	/* Memory for what the children send, behind so many bytes. Returns its beginning. */
+	/*
+	 * Allocates `own` bytes, followed by room for the data of the children. Returns the
+	 * beginning.
+	 */
 	std::byte *reserve(std::size_t own, std::size_t len)
 	{
 		operation_.memory.resize(rounded(own) + children().size() * rounded(len));
 		return operation_.memory.data();
 	}
 
-	/* Reduces what the children have into sum, and passes it on to the parent. */
+	/* Reduces the children's data into sum and sends it to the parent. */
 	Nodes collect(const Collective *what, void *sum, std::size_t len, std::size_t own = 0)
 	{
 		std::byte *from = operation_.memory.data() + rounded(own);
@@ -228,7 +242,7 @@ private:
 			last = {send(parent(), sum, len, up, last)};
 		return last;
 	}
-	/* Passes on to the children what comes from the parent; at the root after something. */
+	/* Sends the parent's data to the children. The root waits for `after` instead. */
 	void spread(void *buf, std::size_t len, Nodes after)
 	{
 		if (place())

@@ -129,7 +129,7 @@ Pep::Pep(Fabric &fabric, const Context &context, InfoPtr info, PassiveEndpoint k
 
 Pep::~Pep()
 {
-	/* First, so that no reader of its events adds another request. */
+	/* First, so that reading its events adds no further request. */
 	kernel_.close();
 	source_ = {};
 	fabric_.requests.forget_all(*this, true);
@@ -227,7 +227,7 @@ int Pep::get_name(void *addr, std::size_t *size)
 		       too_small(subsys, "getname", room, *size);
 }
 
-/* fi_eq(3), FI_CONNREQ: what the endpoint that is asked for will be. */
+/* fi_eq(3), FI_CONNREQ: the fi_info for the endpoint that answers the request. */
 InfoPtr Pep::make_info(const treadle_event &event)
 {
 	InfoPtr info(dup_info(info_.get()));
@@ -246,7 +246,7 @@ Result<treadle::Endpoint> Pep::give_address(const Take &take)
 	const Address address = kernel_.address();
 
 	kernel_.close();
-	/* What it was asked for has been refused. */
+	/* Closing has refused all requests. */
 	source_ = {};
 	listening_ = false;
 	fabric_.requests.forget_all(*this, false);
@@ -275,7 +275,7 @@ int Pep::reject(fid_pep *f, fid_t handle, const void *param, std::size_t size) n
 		return REFUSE(-FI_EINVAL, subsys,
 			      "reject: not a request to this endpoint that is unanswered");
 	const int rc = pep.kernel_.reject(request->request, cm_data(param, size));
-	if (!rc || rc == -ENOENT) /* else it is unanswered still */
+	if (!rc || rc == -ENOENT) /* otherwise it is still unanswered */
 		pep.fabric_.requests.forget(handle, request->request);
 	return rc ? REFUSE(fabric_error(rc), subsys, "reject") : 0;
 }

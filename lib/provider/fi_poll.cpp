@@ -59,7 +59,7 @@ int PollSet::add(fid_poll *f, ::fid *object, std::uint64_t flags) noexcept
 		return REFUSE(-FI_EDOMAIN, subsys, "poll_add: of another domain");
 	return guard([&] {
 		const std::lock_guard guard(set.lock_);
-		/* The same queue may be that of both directions. */
+		/* A queue of both directions is added only once. */
 		if (set.find(object) == set.members_.end())
 			set.members_.push_back({object, Use(cq ? cq->users : cntr->users)});
 		return 0;
@@ -102,7 +102,7 @@ int PollSet::poll(fid_poll *f, void **context, int count) noexcept
 			context[n++] = m.object->context;
 		return n >= count;
 	});
-	/* Whoever was not asked for want of room is asked first the next time. */
+	/* Members that were not asked for want of room come first in the next call. */
 	if (rest != set.members_.end())
 		std::rotate(set.members_.begin(), rest + 1, set.members_.end());
 	return n;

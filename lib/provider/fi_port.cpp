@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* struct fid_ep: what an endpoint and its aliases answer to, besides data transfer. */
+/* struct fid_ep: the calls of an endpoint and its aliases, besides data transfers. */
 #include <algorithm>
 
 #include "endpoint.h"
@@ -18,7 +18,10 @@ ssize_t cancel(fid_t f, void *context) noexcept
 	return Port::of(f).endpoint().cancel(context);
 }
 
-/* Sizes of transfers: the capability that they are of, and the value; false: none of these options. */
+/*
+ * Options that are sizes of transfers: the capability needed, and the value. Returns false for
+ * other options.
+ */
 bool get_size(const fi_info &info, int option, std::uint64_t &needed, std::size_t &answer) noexcept
 {
 	const std::size_t most = info.ep_attr->max_msg_size, inject = info.tx_attr->inject_size;
@@ -97,7 +100,7 @@ int get_option(fid_t f, int level, int option, void *value, std::size_t *size) n
 	return 0;
 }
 
-/* Memory of devices is not reached at all, so not from device to device; nobody has to be asked not to. */
+/* Device memory is not supported at all, so transfers between devices never happen. */
 int set_p2p(Endpoint &endpoint, const void *value, std::size_t size) noexcept
 {
 	if (size != sizeof(int))
@@ -176,13 +179,13 @@ int shut_down(fid_ep *ep, std::uint64_t flags) noexcept
 	return Port::of(ep).endpoint().shutdown(flags);
 }
 
-/* Flags that name one direction, and the direction. */
+/* Do the flags name exactly one direction? */
 bool is_one_direction(std::uint64_t flags) noexcept
 {
 	return !!(flags & FI_TRANSMIT) != !!(flags & FI_RECV);
 }
 
-/* needed: all of these capabilities */
+/* needed: all of these capabilities are needed */
 Calls calls_of(std::uint64_t caps, std::uint64_t needed, bool enabled, bool told,
 	       bool special) noexcept
 {
@@ -239,7 +242,7 @@ Port::Port(std::shared_ptr<Endpoint> endpoint, void *context)
 	collective = &collective_ops_;
 }
 
-/* Nobody updates it from here on: it is not whole any more when it is being destroyed. */
+/* Removes the port first, so that it is not updated while it is being destroyed. */
 int Port::prepare_close() noexcept
 {
 	const std::lock_guard guard(endpoint_->control_lock());
@@ -247,7 +250,10 @@ int Port::prepare_close() noexcept
 	if (primary_ && endpoint_->ports_.size() > 1)
 		return REFUSE(-FI_EBUSY, subsys, "close: aliases are open");
 	std::erase(endpoint_->ports_, this);
-	/* Of an alias: what the primary port may close from here on is not kept. That one's holds it, and its lock, now. */
+	/*
+	 * An alias drops its reference under the lock: the primary port may close the endpoint from
+	 * now on. The primary port still holds the endpoint now, and its lock with it.
+	 */
 	if (!primary_)
 		endpoint_.reset();
 	return 0;
@@ -263,7 +269,7 @@ void Port::update() noexcept
 				tx_op_flags_ & FI_TRIGGER || own.shares_tx());
 	};
 	const auto rx = [&](std::uint64_t needed) {
-		/* What is received by a shared context is posted there. */
+		/* Receives in a shared context are posted there. */
 		return calls_of(own.shares_rx() ? 0 : own.rx_caps(), needed, enabled,
 				own.reports_rx(), rx_op_flags_ & (FI_TRIGGER | FI_MULTI_RECV));
 	};
@@ -288,7 +294,10 @@ void Port::update() noexcept
 
 std::uint32_t Port::rx_desc_flags(std::uint64_t flags) const noexcept
 {
-	/* Nothing is gained by putting off the doorbell of a receive, which hardly ever rings. */
+	/*
+	 * FI_MORE is ignored: putting off the doorbell of a receive gains nothing, as it hardly
+	 * ever rings.
+	 */
 	return desc_flags_of(flags & (FI_COMPLETION | FI_MULTI_RECV | peek_flags)) | rx_always_;
 }
 

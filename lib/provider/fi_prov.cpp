@@ -17,7 +17,7 @@ namespace treadle::fi
 namespace
 {
 
-/* The newest version of a symbol of libfabric, whichever release this process has. */
+/* The newest version of a libfabric symbol in this process. */
 template <class F> F *newest(const char *symbol, F *linked) noexcept
 {
 	void *found = dlsym(RTLD_DEFAULT, symbol);
@@ -86,9 +86,9 @@ int fabric_error(int error) noexcept
 } // namespace treadle::fi
 
 /*
- * libfabric asks a provider only for what is not newer than its fi_version. Within 2.x, as from 1.17 to 2.0, structures
- * grow at their end and values are added: what this provider does not know, it refuses or leaves zero. So it is
- * as new as the library that loads it.
+ * libfabric refuses a provider with a newer fi_version than its own. Within 2.x, as from 1.17 to
+ * 2.0, structures grow at their end and values are added. This provider refuses unknown values and
+ * sets unknown fields to 0, so it claims the version of the library that loads it.
  */
 extern "C" FI_EXT_INI
 {

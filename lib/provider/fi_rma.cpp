@@ -16,7 +16,9 @@ struct Ranges : Vector<treadle_rma_iov, TREADLE_MAX_RMA_IOV> {
 	}
 };
 
-/* Is there one range, as long as the buffers? Then the first cache line of a descriptor says all. */
+/*
+ * Is there one range, as long as the buffers? Then the first cache line of a descriptor is enough.
+ */
 bool has_one_range(const fi_msg_rma &msg) noexcept
 {
 	std::uint64_t len = 0;
@@ -29,7 +31,7 @@ bool has_one_range(const fi_msg_rma &msg) noexcept
 	return len == msg.rma_iov->len;
 }
 
-/* Several ranges take a command; so does what is refused, with a reason. */
+/* Several ranges take a command. So does an operation that is refused, as that path logs why. */
 template <class P>
 [[gnu::noinline]] ssize_t transfer_vectors(P &port, std::uint8_t opcode, const fi_msg_rma &msg,
 					   std::uint64_t flags) noexcept
@@ -42,7 +44,7 @@ template <class P>
 	return port.transmit(message, msg.msg_iov, msg.iov_count, flags);
 }
 
-/* The calls with a structure. */
+/* RMA with a structure. */
 template <class P>
 [[gnu::always_inline]] inline ssize_t transfer(P &port, std::uint8_t opcode, const fi_msg_rma &msg,
 					       std::uint64_t flags) noexcept
@@ -59,7 +61,7 @@ template <class P>
 	return port.transmit_plain(message, flags);
 }
 
-/* The calls of fi_rma(3), for one way of locking, and special as Calls says or not. */
+/* The calls of fi_rma(3), for one lock type; plain or special, see Calls. */
 template <class Lock, bool Special> struct RmaCalls {
 	using P = PortOf<Lock>;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Scalable endpoints: fi_endpoint(3), "SCALABLE ENDPOINTS". Each context is an endpoint of the
- * kernel with one direction, at the address of the scalable one. That has one for itself if it
- * has a shared context in one direction, and several in the other.
+ * Scalable endpoints: fi_endpoint(3), "SCALABLE ENDPOINTS". Each context is a kernel endpoint with
+ * one direction, at the address of the scalable one. The scalable endpoint has a context for itself
+ * if one direction is a shared context and the other has several.
  */
 #include <cstddef>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace treadle::fi
 namespace
 {
 
-/* Attributes of a caller of an older interface may end before what is younger. */
+/* Structures of callers with an older API may end before the newest fields. */
 void copy(fi_tx_attr &to, const fi_tx_attr &from, std::uint32_t api) noexcept
 {
 	std::memcpy(&to, &from,
@@ -27,7 +27,7 @@ void copy(fi_rx_attr &to, const fi_rx_attr &from, std::uint32_t) noexcept
 	to = from;
 }
 
-/* What a context is asked to be: attr, with the endpoint's own for what it leaves out. */
+/* The attributes of a context: attr, with defaults from the endpoint. */
 template <class Attr>
 Attr inherited(const Attr &endpoint, const Attr *attr, std::size_t Attr::*buffers,
 	       std::uint32_t api) noexcept
@@ -55,7 +55,7 @@ int Endpoint::open_scalable(fid_domain *domain, fi_info *info, fid_ep **out, voi
 
 void Endpoint::take_role(Role role) noexcept
 {
-	/* A scalable endpoint has a direction of its own if that is by a shared context. */
+	/* A scalable endpoint only has directions that use a shared context. */
 	role_ = role;
 	if (role == Role::transmit || (role == Role::scalable && !shares_rx()))
 		rx_caps_ = 0;
@@ -101,7 +101,7 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	(*out)->fid.fclass = transmit ? FI_CLASS_TX_CTX : FI_CLASS_RX_CTX;
 	contexts_.merge(place);
 	endpoint->index_ = index;
-	endpoint->parent_ = this; /* from here on it leaves contexts_ when it is closed */
+	endpoint->parent_ = this; /* its destructor removes it from contexts_ from now on */
 	return 0;
 }
 

@@ -11,7 +11,7 @@ namespace treadle::fi
 namespace
 {
 
-/* The application does nothing with it but bind and close it. */
+/* An application can only bind and close it. */
 fi_ops_ep stx_ops{
 	.size = sizeof(fi_ops_ep),
 	.cancel = not_opened_for,
@@ -23,7 +23,7 @@ fi_ops_ep stx_ops{
 	.tx_size_left = not_opened_for,
 };
 
-/* All attributes of an endpoint that has this one context; null: they are not to be had. */
+/* All attributes of an endpoint with this one context. Returns -errno if they are not possible. */
 int settle(Domain &domain, fi_tx_attr *tx, fi_rx_attr *rx, const char *call, InfoPtr &settled)
 {
 	const InfoPtr all = offer(domain.kernel().limits(), FI_EP_RDM);
@@ -83,8 +83,8 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		if (rc)
 			return rc;
 		/*
-		 * It receives messages: what peers do to memory needs no context. FI_TRIGGER is not
-		 * the context's, see can_trigger().
+		 * Only messages use the context; RMA and atomics of peers don't. FI_TRIGGER does
+		 * not depend on the context, see can_trigger().
 		 */
 		const std::uint64_t offered = with_directions(info->caps);
 		info->caps =
@@ -97,7 +97,7 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 		self.directed_by_receivers_ = !attr || !attr->caps;
 		if (self.directed_by_receivers_)
 			self.directed_ = in.directed();
-		self.rx_selective_ = true; /* who receives says what he wants to hear of */
+		self.rx_selective_ = true; /* each receiving endpoint selects its completions */
 		rc = self.make_rings(self.bindings_);
 		if (rc)
 			return REFUSE(fabric_error(rc), FI_LOG_EP_CTRL, "srx_context");
@@ -145,7 +145,9 @@ int Endpoint::bind_shared_rx(Port &port, std::uint64_t flags)
 	{
 		const std::lock_guard guard(srx.receivers_lock_);
 		srx.receivers_.push_back(this);
-		/* until now as of the domain, for what is posted before; with a connection there is no source to be named */
+		/*
+		 * Until now the domain's value counted. A connected endpoint has no source to name.
+		 */
 		directed = std::ranges::any_of(srx.receivers_, [&](const Endpoint *receiver) {
 			return !receiver->connected() &&
 			       (asked || receiver->rx_caps_ & FI_DIRECTED_RECV);
@@ -181,7 +183,10 @@ int Endpoint::check_receiver(const Endpoint &other) const
 			       "enable: who shares a receive context shares the address vector");
 }
 
-/* Those with a completion queue come first: what is done in the name of any is to be heard of. */
+/*
+ * Moves endpoints with a completion queue to the front, so that completions for no endpoint in
+ * particular are reported.
+ */
 void Endpoint::sort_receivers() noexcept
 {
 	const std::lock_guard guard(receivers_lock_);
@@ -191,7 +196,7 @@ void Endpoint::sort_receivers() noexcept
 	});
 }
 
-/* What is posted to a shared context can be named by any endpoint that receives there. */
+/* The endpoint for receives posted to a shared context: any enabled one that receives there. */
 EndpointId Endpoint::receivers_id() const noexcept
 {
 	const std::lock_guard guard(receivers_lock_);

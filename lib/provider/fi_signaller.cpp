@@ -44,18 +44,18 @@ int Signaller::start(int file, std::unique_ptr<Signaller> &out)
 		return -errno;
 	sigset_t all, before;
 
-	/* Each change of the files once, though nobody reads them here. */
+	/* Edge-triggered: the thread reads neither file, and sees each change once. */
 	if (watch(epoll.get(), file, EPOLLIN | EPOLLET, something_came) < 0 ||
 	    watch(epoll.get(), taken.get(), EPOLLIN | EPOLLET, something_came) < 0 ||
 	    watch(epoll.get(), stop.get(), EPOLLIN, shall_stop) < 0)
 		return -errno;
 	std::unique_ptr<Signaller> self(
 		new Signaller(std::move(epoll), std::move(stop), std::move(taken)));
-	sigfillset(&all); /* signals are for the application's threads */
+	sigfillset(&all); /* signals go to the application's threads */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	const int error = pthread_create(&self->thread_, nullptr, run, self.get());
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-	if (error) /* EAGAIN: no memory for its stack, or as many threads as there may be */
+	if (error) /* EAGAIN: no memory for the stack, or too many threads */
 		return error == EAGAIN ? -ENOMEM : -error;
 	self->owner_ = getpid();
 	out = std::move(self);
@@ -86,7 +86,7 @@ void *Signaller::run(void *arg) noexcept
 
 	for (;;) {
 		if (epoll_wait(self.epoll_.get(), &event, 1, -1) != 1)
-			continue; /* a debugger */
+			continue; /* interrupted, by a debugger for example */
 		if (event.data.u32 == shall_stop)
 			return nullptr;
 		pthread_mutex_lock(&self.mutex_);

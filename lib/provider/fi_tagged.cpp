@@ -30,7 +30,7 @@ Message recv_message(void *buf, std::size_t len, fi_addr_t src, std::uint64_t ta
 		.ignore = ignore};
 }
 
-/* The calls of fi_tagged(3); see fi_msg.cpp. */
+/* The calls of fi_tagged(3), as in fi_msg.cpp. */
 template <class Lock, bool Special> struct TaggedCalls {
 	using P = PortOf<Lock>;
 
@@ -50,7 +50,7 @@ template <class Lock, bool Special> struct TaggedCalls {
 	}
 	static ssize_t recvmsg(fid_ep *ep, const fi_msg_tagged *msg, std::uint64_t flags) noexcept
 	{
-		/* Whoever looks, or throws away, gets no data: what is passed as buffers is ignored. */
+		/* FI_PEEK and FI_DISCARD transfer no data, so the buffers are ignored. */
 		const bool ignored = flags & (FI_PEEK | FI_DISCARD);
 		return P::of(ep).receive(recv_message(nullptr, 0, msg->addr, msg->tag, msg->ignore,
 						      msg->context),

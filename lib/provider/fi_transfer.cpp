@@ -32,10 +32,13 @@ const char *name_of(std::uint8_t opcode) noexcept
 
 ssize_t posting_failed(int error, const char *what) noexcept
 {
-	/* A full queue is everyday life; so is it that as much is armed as may be, until some of it has started. */
+	/*
+	 * Not logged: a full queue is normal, and so is the limit of armed commands until some have
+	 * started.
+	 */
 	if (error == -EAGAIN || error == -ENOSPC)
 		return -FI_EAGAIN;
-	/* An endpoint that has rings is enabled: it is the connection that is not there. */
+	/* An endpoint with rings is enabled, so ENOTCONN means that it has no connection. */
 	return REFUSE(error == -ENOTCONN ? -FI_ENOTCONN : fabric_error(error), FI_LOG_EP_DATA, "%s",
 		      what);
 }

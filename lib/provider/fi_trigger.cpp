@@ -15,7 +15,7 @@ namespace treadle::fi
 namespace
 {
 
-/* A counter of this domain; null: it isn't. */
+/* Returns the counter if it is one of this domain, else null. */
 Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 {
 	Cntr *const known = Cntr::known(cntr);
@@ -23,7 +23,7 @@ Cntr *counter_of(const Domain &domain, fid_cntr *cntr) noexcept
 	return known && &known->domain() == &domain ? known : nullptr;
 }
 
-/* The same for what transfers: a fid_ep, whatever it is of. */
+/* The same for an fid_ep of any kind. */
 Endpoint *endpoint_of(const Domain &domain, fid_ep *ep) noexcept
 {
 	Port *const known = Port::known(ep);
@@ -31,7 +31,7 @@ Endpoint *endpoint_of(const Domain &domain, fid_ep *ep) noexcept
 	return known && &known->endpoint().domain() == &domain ? &known->endpoint() : nullptr;
 }
 
-/* What all kinds of transfers have besides the transfer. */
+/* What all kinds of transfers have in common. */
 struct Operation {
 	fid_ep *ep;
 	std::uint64_t flags;
@@ -89,7 +89,7 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_tagged &m) noexcept
 			  m.msg_iov, m.iov_count);
 }
 
-/* The transfer, without flags; data: what FI_REMOTE_CQ_DATA carries. */
+/* The transfer without flags. data: for FI_REMOTE_CQ_DATA. */
 CommandOrError command_of(const fi_deferred_work &work, std::uint64_t &data) noexcept
 {
 	data = 0;
@@ -121,11 +121,11 @@ CommandOrError command_of(const fi_deferred_work &work, std::uint64_t &data) noe
 	}
 }
 
-/* What an endpoint has to be able to do for it. */
+/* The capabilities that the endpoint needs for the work. */
 std::uint64_t caps_for(const fi_deferred_work &work) noexcept
 {
 	switch (work.op_type) {
-	/* of messages only the direction: programs queue tagged ones with FI_MSG alone */
+	/* any kind of message: programs queue tagged ones with FI_MSG alone */
 	case FI_OP_SEND:
 	case FI_OP_TSEND:
 		return FI_SEND;
@@ -156,7 +156,7 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 		.work();
 }
 
-/* 0, or why the endpoint can't do it. */
+/* Returns 0, or -errno if the endpoint can't do the work. */
 int judge(const Domain &domain, const fi_deferred_work &work, const Operation &op) noexcept
 {
 	const std::uint64_t needed = caps_for(work);
@@ -266,7 +266,10 @@ int when_triggered(Command &command, const Endpoint &endpoint) noexcept
 	const Cntr *cntr = counter_of(endpoint.domain(), trigger->trigger.threshold.cntr);
 	if (!cntr)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "FI_TRIGGER: no counter of this domain");
-	/* Not put off by FI_MORE: triggered receives go another way, and would overtake it. */
+	/*
+	 * Not put off by FI_MORE: triggered receives are submitted another way and would overtake
+	 * it.
+	 */
 	command.when(cntr->id(), trigger->trigger.threshold.threshold).at_once();
 	return 0;
 }
@@ -283,7 +286,7 @@ void not_triggered(const Command &command, const Endpoint &endpoint) noexcept
 
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept
 {
-	if (!work.op.msg) /* all kinds are pointers */
+	if (!work.op.msg) /* every member of the union is a pointer */
 		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_DOMAIN, "QUEUE_WORK: op is NULL"));
 	if (counts(work))
 		return counter_command(domain, work);
@@ -316,9 +319,9 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: completion_cntr is no counter of this domain");
 	auto command = command_of(domain, work);
-	if (!command) /* what the endpoint could not do at once is no request of this provider's */
+	if (!command) /* an operation that is unsupported can't be deferred either */
 		return command.error() == -FI_EOPNOTSUPP ? -FI_ENOSYS : command.error();
-	/* Its address is its name: no other work has that. */
+	/* Its name is the address of `work`, which no other work has. */
 	command->when(trigger->id(), work.threshold).work(address_of(&work));
 	if (done)
 		command->notify(done->id());
@@ -351,7 +354,10 @@ int flush_work_told(Domain &domain, void *arg) noexcept
 {
 	if (!arg)
 		return flush_work(domain, nullptr);
-	/* fi_trigger(3) does not say how a triggering_cntr is told: both begin with what can be looked at. */
+	/*
+	 * fi_trigger(3) does not say how the argument names a counter, so both structures are
+	 * accepted. Each starts with an integer: fclass can be read from both.
+	 */
 	const Cntr *of =
 		counter_of(domain, static_cast<::fid *>(arg)->fclass == FI_CLASS_CNTR ?
 					   static_cast<fid_cntr *>(arg) :

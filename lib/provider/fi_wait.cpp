@@ -128,7 +128,7 @@ void WaitSet::remove(Waitable &member) noexcept
 	++changes_;
 }
 
-/* All are asked, because asking a counter is what makes its file wait for the next change. */
+/* Asks all members, because asking a counter arms its file for the next change. */
 int WaitSet::try_wait() noexcept
 {
 	const std::lock_guard guard(lock_);
@@ -141,7 +141,7 @@ int WaitSet::try_wait() noexcept
 	return rc;
 }
 
-/* One call of wait. */
+/* One call of fi_wait. */
 class WaitSet::Waiter
 {
 public:
@@ -202,11 +202,14 @@ int WaitSet::wait(fid_wait *f, int timeout) noexcept
 			return rc == -FI_EAGAIN ? 0 : rc;
 		if (waiter.is_late())
 			return 0;
-		/* not epoll_wait(2), which io_uring's work in this thread ends as a signal does */
+		/*
+		 * not epoll_wait(2), which io_uring's work in this thread interrupts as a signal
+		 * does
+		 */
 		const int n = poll(ready, std::size(ready), left.milliseconds());
 		if (n <= 0 && !waiter.is_late())
 			return n ? -errno : -FI_ETIMEDOUT;
-		/* and again: a file may be readable for what its member does not call news */
+		/* loop: a file may be readable although its member has nothing new */
 	}
 }
 

@@ -12,10 +12,10 @@ namespace treadle::fi
 namespace
 {
 
-constexpr std::uint32_t first_cells = 512; /* a page */
-constexpr int variables = 1;		   /* of each operation */
+constexpr std::uint32_t first_cells = 512; /* one page */
+constexpr int variables = 1;		   /* for each operation */
 
-/* 0, or why operations of this endpoint can't be triggered. */
+/* Returns 0, or -errno if operations of this endpoint can't be triggered. */
 int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys subsys) noexcept
 {
 	if (!endpoint.can_trigger(FI_XPU_TRIGGER))
@@ -29,14 +29,14 @@ int check(const Endpoint &endpoint, const fi_trigger_xpu &xpu, fi_log_subsys sub
 
 } // namespace
 
-/* Those whose command has started or was canceled are free again. */
+/* Takes back cells after their command has started or was canceled. */
 void Cells::collect(Pool &pool)
 {
 	const auto done = std::ranges::stable_partition(pool.given, [](const Cell &cell) {
 		return cell.cells->done(cell.index) != cell.value;
 	});
 
-	/* All of them or, for want of memory, none: no cell may be free twice. */
+	/* All or (without memory) none, so that no cell is free twice. */
 	pool.free.insert(pool.free.end(), done.begin(), done.end());
 	pool.given.erase(done.begin(), done.end());
 }
@@ -58,7 +58,7 @@ int Cells::grow(Pool &pool, const Xpu &xpu)
 	return 0;
 }
 
-/* There is none for an XPU that has no pages. */
+/* Returns the pool of an XPU, which always has pages, or -errno. */
 std::expected<Cells::Pool *, int> Cells::pool_of(const Xpu &xpu)
 {
 	if (const auto at = pools_.find(xpu); at != pools_.end())
@@ -87,7 +87,7 @@ std::expected<Cells::Cell, int> Cells::take(const Xpu &xpu)
 	Pool &pool = **found;
 	if (pool.free.empty()) {
 		collect(pool);
-		/* So that there is no need to collect often: half of them are free, then. */
+		/* Grows unless half of the cells are free, so that collecting stays rare. */
 		const int rc = pool.free.size() <= pool.given.size() ? grow(pool, xpu) : 0;
 		if (rc && pool.free.empty())
 			return std::unexpected(rc);
@@ -124,7 +124,7 @@ int when_written(Command &command, const Endpoint &endpoint, fi_trigger_xpu &xpu
 			      "XPU trigger: room for %d variables, %d are needed", xpu.count,
 			      variables);
 	const auto cell = endpoint.domain().cells().take(Xpu(xpu));
-	if (!cell) /* as many objects as there may be: nothing that is armed has to start first */
+	if (!cell) /* the limit of objects: waiting for armed commands would not help */
 		return REFUSE(cell.error() == -ENOSPC ? -FI_ENOMEM : fabric_error(cell.error()),
 			      FI_LOG_EP_DATA, "XPU trigger: no cell");
 	fi_trigger_var &var = *xpu.var;
@@ -149,7 +149,7 @@ int xpu_variables(const Endpoint &endpoint, void *value, std::size_t *size) noex
 		return rc;
 	if (const int rc = guard([&] { return endpoint.domain().cells().prepare(Xpu(xpu)); }))
 		return rc;
-	if (xpu.count) { /* which has a var: check() */
+	if (xpu.count) { /* then it has a var, see check() */
 		xpu.var->datatype = FI_UINT64;
 		xpu.var->count = 1;
 	}

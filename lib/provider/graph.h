@@ -43,8 +43,8 @@ private:
 
 	Domain &domain_;
 	Use domain_use_;
-	std::vector<Use> uses_;	     /* of endpoints and counters that its commands name */
-	std::vector<Use> installed_; /* of counters */
+	std::vector<Use> uses_;	     /* of endpoints and counters in its commands */
+	std::vector<Use> installed_; /* of counters that it is installed on */
 	Graph graph_;
 };
 

@@ -24,7 +24,7 @@ namespace treadle::fi
 class Endpoint;
 class Port;
 
-/* What a member asks for: the arguments of all calls of fi_collective(3). */
+/* The arguments of a call of fi_collective(3). */
 struct Collective {
 	fi_collective_op what;
 	const void *buf = nullptr;
@@ -37,21 +37,27 @@ struct Collective {
 	void *context = nullptr;
 };
 
-/* One call, as long as the kernel works on it. */
+/* One call, while the kernel works on it. */
 struct Operation {
 	explicit Operation(Context &context) : graph(context) {}
 
 	Graph graph;
-	std::vector<std::byte> memory; /* for what is to be reduced, or the hellos */
+	std::vector<std::byte> memory; /* for operands of reductions, or the hellos */
 	void *context = nullptr;
 };
 
 /*
- * Joining. With the same members one is after the other, as messages that look the same are matched in order. A group that
- * closes before it was told of the end leaves it behind, as the others have been told: the next one that has these members goes on with it.
+ * Joining a group. Joins with the same members run one after another, because their messages have
+ * the same tags and are matched in order.
+ *
+ * A group that closes before its join is reported leaves the join behind, as the other members may
+ * know of its end. The next group with these members continues it.
  */
 struct Join : Operation {
-	/* owned: a group waits for it; left: that has closed before; over: the group knows. Changed by whose it is. */
+	/*
+	 * owned: a group waits for it; left: that group has closed before; over: the group knows
+	 * the end. Only the owner changes it.
+	 */
 	enum class State { owned, left, over };
 
 	Join(Context &context, std::uint64_t who) : Operation(context), members(who) {}
@@ -60,21 +66,22 @@ struct Join : Operation {
 	std::atomic<State> state = State::owned;
 };
 
-/* The place of an endpoint in a group, and what messages to the other members are called. */
+/* The place of an endpoint in a group, and the tags of messages to other members. */
 class Member
 {
 public:
-	/* What members tell each other when they join. */
+	/* What members exchange when they join. */
 	struct Hello {
-		std::uint64_t group; /* what all can compute: are we of one mind? */
-		std::uint64_t id;    /* by which the others name the group to who says this */
+		std::uint64_t group; /* hash of what all members know; equal if they agree */
+		std::uint64_t id;    /* by which other members name the group to the sender */
 	};
 
 	std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(peers.size()); }
 
 	/*
-	 * A message is called by what its receiver calls the group, so that no two groups of it are
-	 * confused; by the number of the call, and by the step in it (0 or 1). Joining has names of its own.
+	 * The tag of a message holds the receiver's identifier of the group, so that no two groups
+	 * of the receiver are confused. It also holds the number of the call and the step in it (0
+	 * or 1). Joining has tags of its own.
 	 */
 	std::uint64_t tag_for(std::uint32_t receiver, std::uint32_t call,
 			      std::uint32_t step) const noexcept
@@ -93,7 +100,7 @@ public:
 /*
  * fi_join_collective(3), fi_mc(3): an endpoint as a member of a group. Each call becomes a graph.
  *
- * Everything that changes is under lock_, which is taken after that of the event queue.
+ * lock_ protects everything that changes. It is taken after the lock of the event queue.
  */
 class Group final : public Object<Group, fid_mc, FI_CLASS_MC, FI_LOG_EP_CTRL>, public Eq::Joining
 {
@@ -103,14 +110,14 @@ public:
 	~Group() override;
 
 	ssize_t start(const Collective &call);
-	/* The operations that have this context; whether there were any. */
+	/* Cancels the operations with this context. Returns whether there were any. */
 	bool cancel(const void *context) noexcept;
 
-	/* What is the same for all who join with the same members, and for nobody else. */
+	/* The same for every join with the same members, and different for any other. */
 	std::uint64_t members() const noexcept { return member_.hellos[member_.rank].group; }
-	/* after: null, or the last one with the same members that has not ended. */
+	/* Begins the join. after: null, or the last unfinished join with the same members. */
 	int begin(Join &join, const Join *after);
-	/* It has begun; the event queue is to tell of its end. */
+	/* Makes the event queue report the end of a join that has begun. */
 	int await(Join &join);
 
 	bool joined(int &error) noexcept override;
@@ -122,7 +129,10 @@ private:
 
 	Group(Port &port, Eq &eq, Member member, void *context);
 
-	/* 0, or why not; len: bytes from one member to another. */
+	/*
+	 * Returns 0, or -errno if the call is not possible. Sets len to the bytes between two
+	 * members.
+	 */
 	int judge(const Collective &call, std::uint32_t root, std::size_t &len) const;
 	void settle() noexcept;
 	std::unique_ptr<Operation> take_operation();
@@ -134,7 +144,7 @@ private:
 	Member member_;
 	State state_ = State::joining;
 	std::uint32_t calls_ = 0;
-	Join *join_ = nullptr; /* until the event queue has told; one of the endpoint's */
+	Join *join_ = nullptr; /* owned by the endpoint; null once the event queue has reported */
 	std::vector<std::unique_ptr<Operation>> running_, idle_;
 };
 
@@ -147,26 +157,31 @@ public:
 	Group *find(fi_addr_t address) noexcept;
 	bool cancel(const void *context) noexcept;
 
-	/* Begins to join, or goes on with what is left: there is never a message too many. */
+	/*
+	 * Begins to join, or continues a join that was left, so that no member sends a hello twice.
+	 */
 	int begin(Group &group, Context &context);
 	std::uint32_t new_id() noexcept;
-	/* The endpoint closes: ends what is left. */
+	/* Ends the joins that were left. The endpoint is closing. */
 	void close() noexcept;
 
 private:
 	std::mutex lock_;
 	std::map<fi_addr_t, Group *> groups_;
-	std::vector<std::unique_ptr<Join>> joins_; /* in the order in which they have begun */
+	std::vector<std::unique_ptr<Join>> joins_; /* in the order in which they began */
 	std::uint32_t last_id_ = 0;
 };
 
-/* fi_pattern.cpp: what a member does for a call, or to join. */
+/* Builds the graph of a member for a call, or for a join: fi_pattern.cpp. */
 void build(Operation &operation, const Member &member, std::uint32_t call, const Collective &what,
 	   std::uint32_t root, std::size_t len);
-/* The hellos are exchanged in the operation's memory, which stays as long as the kernel writes there. */
+/*
+ * The hellos are exchanged in the operation's memory, which must live as long as the kernel writes
+ * there.
+ */
 void build_join(Operation &operation, const Member &member);
 
-/* Bytes that one member contributes to each other one, at most, if they are to be reduced. */
+/* The most bytes of a reduction that a member contributes to each other member. */
 inline constexpr std::size_t most_reduced = std::size_t{1} << 20;
 
 constexpr bool reduces(fi_collective_op what) noexcept
@@ -182,7 +197,7 @@ constexpr bool has_root(fi_collective_op what) noexcept
 /* fi_coll.cpp */
 int query_collective(fid_domain *domain, fi_collective_op what, fi_collective_attr *attr,
 		     std::uint64_t flags) noexcept;
-/* 0, or -errno: is such a collective possible? Sets what a fi_collective_attr tells. */
+/* Is such a collective possible? 0, or -errno. Fills in a fi_collective_attr. */
 int judge_collective(const Domain &domain, fi_collective_op what,
 		     fi_collective_attr &attr) noexcept;
 

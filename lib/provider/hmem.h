@@ -10,11 +10,11 @@
 
 #include <rdma/fi_trigger.h>
 
-/* Memory as the interfaces of devices see it: FI_HMEM_CUDA, FI_HMEM_ZE, and the processor's own. */
+/* Memory as device interfaces see it: FI_HMEM_CUDA, FI_HMEM_ZE, and the processor's own. */
 namespace treadle::fi
 {
 
-/* What will write a trigger variable. */
+/* The device that writes a trigger variable. */
 struct Xpu {
 	explicit Xpu(const fi_trigger_xpu &xpu) noexcept;
 
@@ -24,12 +24,15 @@ struct Xpu {
 	int device; /* as fi_mr(3) numbers them */
 };
 
-/* Where an XPU finds words of the process. It can write them for as long as one of these is there. */
+/*
+ * The address at which an XPU sees words of the process. It can write them while a copy of this
+ * exists.
+ */
 using Seen = std::shared_ptr<std::uint64_t>;
 
 /*
- * Whole pages of the process's, that an XPU is to write; or -FI_EOPNOTSUPP, and in the log why it cannot.
- * May throw.
+ * Makes whole pages of the process visible to an XPU that will write them. Returns -FI_EOPNOTSUPP
+ * and logs why if it can't. May throw.
  */
 std::expected<Seen, int> seen_by(const Xpu &xpu, std::uint64_t *words, std::size_t size);
 

@@ -11,8 +11,8 @@
 #include <rdma/fi_eq.h>
 
 /*
- * What libfabric has in 2.x and the headers of 1.17, which this is built with, have not: the values
- * of include/rdma/ of libfabric 2.6.0. Values are never changed there, only added.
+ * Values of libfabric 2.x that are missing in the 1.17 headers of this build: those of
+ * include/rdma/ in libfabric 2.6.0. libfabric only adds values and never changes them.
  */
 namespace treadle::fi::later
 {
@@ -37,7 +37,7 @@ inline constexpr int FI_OPT_INJECT_TAGGED_SIZE = FI_OPT_XPU_TRIGGER + 8;
 inline constexpr int FI_OPT_INJECT_RMA_SIZE = FI_OPT_XPU_TRIGGER + 9;
 inline constexpr int FI_OPT_INJECT_ATOMIC_SIZE = FI_OPT_XPU_TRIGGER + 10;
 
-/* fi_domain.h: the calls that follow in fi_ops_av; its `size` says that they are there */
+/* fi_domain.h: later calls of fi_ops_av. Its `size` says that they are there. */
 struct ops_av {
 	fi_ops_av first;
 	int (*insert_auth_key)(fid_av *av, const void *key, std::size_t size, fi_addr_t *out,

@@ -9,9 +9,9 @@ namespace treadle::fi
 {
 
 /*
- * The limits of the module, for fi_getinfo(3): of a device that this process may open. They are
- * asked for once; the device is opened again only if the module was loaded anew. The errors are
- * those of Context::open.
+ * The limits of the module, for fi_getinfo(3), of a device that this process may open. They are
+ * cached, and the device is opened again only after the module was loaded anew. Errors are those of
+ * Context::open.
  */
 Result<treadle_query> kernel_limits() noexcept;
 

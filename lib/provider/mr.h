@@ -17,15 +17,17 @@ namespace treadle::fi
 {
 
 /*
- * fi_mr(3). One that is registered in the background has no kernel_ before somebody takes
- * it as done, or ever, if that fails. Who does has written kernel_ before registered_, and that
- * before the key, in which fi_mr_key looks without asking: so who sees one sees the other.
+ * fi_mr(3). A region that is registered in the background has no kernel_ until a thread takes the
+ * finished registration; never, if that fails.
+ *
+ * That thread writes kernel_, then registered_, then the key. fi_mr_key reads the key without a
+ * lock, so a reader that sees the key also sees the others.
  */
 class Mr : public Object<Mr, fid_mr, FI_CLASS_MR, FI_LOG_MR>
 {
 public:
 	static fi_ops_mr ops;
-	/* regattr, of memory that stays where it is: fi_treadle.h */
+	/* fi_treadle.h: regattr of memory that is pinned */
 	static int reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
 			      fid_mr **out) noexcept;
 
@@ -46,24 +48,24 @@ private:
 			void *context) noexcept;
 	static int regattr(::fid *domain, const fi_mr_attr *attr, std::uint64_t flags,
 			   fid_mr **out) noexcept;
-	/* Where all variants meet. */
+	/* All variants of registration end here. */
 	static int reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pinned,
 		       fid_mr **out) noexcept;
 
 	int register_now() noexcept;
-	/* Null, and says why in the log: it is not registered, yet or at all. */
+	/* Null if it is not registered, yet or at all; logs why. */
 	MemoryRegion *registered(const char *call) noexcept;
 	int raw_attr(const struct fi_mr_raw_attr &attr) noexcept;
 
 	Domain &domain_;
 	Use domain_use_;
-	Cntr::Kept cntr_;		  /* goes after kernel_, which is bound to it */
-	std::vector<std::byte> auth_key_; /* that the kernel reads meanwhile */
-	Eq *const events_;		  /* or null */
-	std::uint64_t base_ = 0;	  /* what peers call its first byte */
+	Cntr::Kept cntr_;		  /* destroyed after kernel_, which is bound to it */
+	std::vector<std::byte> auth_key_; /* the kernel reads it during a registration */
+	Eq *const events_;		  /* null: registrations are not reported */
+	std::uint64_t base_ = 0;	  /* the address of its first byte for peers */
 	std::unique_ptr<Eq::Pending> pending_;
 	std::optional<MemoryRegion> kernel_;
-	std::atomic<MemoryRegion *> registered_ = nullptr; /* kernel_, once it is there */
+	std::atomic<MemoryRegion *> registered_ = nullptr; /* &kernel_, once it is there */
 };
 
 } // namespace treadle::fi

@@ -9,7 +9,7 @@
 
 #include "provider.h"
 
-/* What every fid has in common: its struct fi_ops, and who keeps it from being closed. */
+/* What every fid has in common: its struct fi_ops, and the users that keep it open. */
 namespace treadle::fi
 {
 
@@ -23,7 +23,7 @@ private:
 	std::atomic<std::uint32_t> count_{0};
 };
 
-/* Somebody's use of an object. While there is one, fi_close says -FI_EBUSY. */
+/* A use of an object. While there is one, fi_close returns -FI_EBUSY. */
 class Use
 {
 public:
@@ -49,9 +49,9 @@ private:
 };
 
 /*
- * What a hooking provider (FI_HOOK) opens here is opened for a fid of its own, which is the context. The application
- * knows that fid alone, and may name it in a structure that is passed on as it is. One of these for each object that can
- * be named so.
+ * A hooking provider (FI_HOOK) passes its own fid as the context of an object that it opens here.
+ * The application knows only that fid and may name it in a structure, which is passed on unchanged.
+ * Each object that can be named so has one of these.
  */
 class Hooked
 {
@@ -61,15 +61,18 @@ public:
 	Hooked &operator=(const Hooked &) = delete;
 	~Hooked();
 
-	/* The first object that was opened for `theirs`, of its class and with this table; or null. */
+	/*
+	 * The first object of this table and of the class of `theirs` that was opened for `theirs`;
+	 * or null.
+	 */
 	static ::fid *find(const ::fid *theirs, const fi_ops *table) noexcept;
 
 private:
 	::fid &ours_;
-	const void *const context_; /* the application may change that of the fid */
+	const void *const context_; /* a copy, as the application may change fid.context */
 };
 
-/* A call that returns an object by a pointer: refused without one. */
+/* A call that returns an object by a pointer; refused if the pointer is null. */
 template <auto Call> struct Opens;
 template <class... A, int (*Call)(A...) noexcept> struct Opens<Call> {
 	static int call(A... a) noexcept
@@ -87,7 +90,7 @@ private:
 };
 template <auto Call> inline constexpr auto opens = Opens<Call>::call;
 
-/* Does this command of fi_control read or write what its argument points to? */
+/* Does this fi_control command access what its argument points to? */
 constexpr bool needs_argument(int command) noexcept
 {
 	switch (command) {
@@ -124,13 +127,13 @@ public:
 	Object(const Object &) = delete;
 	Object &operator=(const Object &) = delete;
 
-	/* A fid is the first member of whatever it is the fid of; f is never null. */
+	/* A fid is the first member of its object; f is never null. */
 	static T &of(::fid *f) noexcept { return of(reinterpret_cast<Fid *>(f)); }
 	static T &of(Fid *f) noexcept { return static_cast<T &>(*f); }
 
 	/*
-	 * What an application names in a call: null if it is none of these objects, but NULL, of another class, or of
-	 * another provider.
+	 * The object that an application names in a call. Returns null for NULL, another class, or
+	 * an object of another provider.
 	 */
 	static T *known(::fid *f) noexcept
 	{
@@ -141,7 +144,7 @@ public:
 	}
 	static T *known(Fid *f) noexcept { return known(reinterpret_cast<::fid *>(f)); }
 
-	/* fi_bind: not to that. */
+	/* fi_bind: refuses this kind of object. */
 	static int not_bound_to(const ::fid &other) noexcept
 	{
 		return REFUSE(

@@ -19,7 +19,7 @@
 namespace treadle::fi
 {
 
-/* What goes along with a request or an answer: fi_cm(3) has the rest cut off silently. */
+/* Data of a request or an answer. fi_cm(3) cuts off the rest silently. */
 std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept;
 
 /* fi_passive_ep(3) */
@@ -34,8 +34,9 @@ public:
 	int control(int command, void *arg);
 
 	/*
-	 * An endpoint takes over the address: fi_endpoint(3), fi_info::handle. Then this has none, nor an event
-	 * queue. If it could not be made, the address is this one's again, which does not listen any more.
+	 * An endpoint takes over the address: fi_endpoint(3), fi_info::handle. The passive endpoint
+	 * then has no address and no event queue. If that endpoint can't be made, this one gets its
+	 * address back, but no longer listens.
 	 */
 	using Take = std::function<Result<treadle::Endpoint>(const Address &)>;
 	Result<treadle::Endpoint> give_address(const Take &take);
@@ -47,7 +48,10 @@ private:
 	int listen();
 	int set_name(const void *addr, std::size_t size);
 	int get_name(void *addr, std::size_t *size);
-	/* Under the lock of the queue, which is taken inside lock_: kernel_ stays what it is once it listens. */
+	/*
+	 * Called under the lock of the queue, which is taken inside lock_. kernel_ does not change
+	 * once it listens.
+	 */
 	InfoPtr make_info(const treadle_event &event);
 
 	static int set_name(fid_t pep, void *addr, std::size_t size) noexcept;
@@ -64,9 +68,9 @@ private:
 	InfoPtr info_; /* what its endpoints will have */
 	std::atomic<Eq *> eq_ = nullptr;
 	Use eq_use_;
-	std::mutex lock_; /* of all that follows */
+	std::mutex lock_; /* protects all that follows */
 	Eq::Source source_;
-	PassiveEndpoint kernel_; /* goes before the source of its events */
+	PassiveEndpoint kernel_; /* destroyed before the source of its events */
 	int backlog_ = 0;
 	bool listening_ = false;
 };

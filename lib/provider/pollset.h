@@ -24,7 +24,7 @@ private:
 	struct Member {
 		::fid *object;
 		Use use;
-		std::uint64_t changes = 0; /* of a counter, when it was last told of */
+		std::uint64_t changes = 0; /* of a counter, when it was last reported */
 
 		bool has_news() noexcept;
 	};

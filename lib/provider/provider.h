@@ -14,7 +14,7 @@
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 
-/* The libfabric provider: maps fi_* to libtreadle. What all of its files share. */
+/* The libfabric provider: maps fi_* to libtreadle. Declarations that all its files share. */
 namespace treadle::fi
 {
 
@@ -24,11 +24,11 @@ inline constexpr std::uint32_t version = FI_VERSION(0, 1);
 extern fi_provider provider;
 
 /*
- * Structures that libfabric's core hands out or frees are made by the very core
- * that loaded us: they grow from release to release, and the symbol version
- * that we were linked with would give us the layout of 1.17 for ever.
+ * These call the libfabric core that loaded this provider. It must make the structures that it
+ * hands out or frees, because they grow from release to release. The symbol version of the link
+ * would fix the layout of 1.17.
  */
-fi_info *dup_info(const fi_info *info) noexcept; /* null: a new, empty one; null on no memory */
+fi_info *dup_info(const fi_info *info) noexcept; /* of null: an empty one; null on no memory */
 void free_info(fi_info *info) noexcept;
 
 struct FreeInfo {
@@ -36,13 +36,13 @@ struct FreeInfo {
 };
 using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
 
-/* printf to FI_LOG_LEVEL=warn, which explains every refusal. Returns error. */
+/* Logs why a call is refused, at FI_LOG_LEVEL=warn, as printf. Returns error. */
 int log_refusal(int error, fi_log_subsys subsys, const char *func, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 #define REFUSE(error, subsys, ...) \
 	::treadle::fi::log_refusal(error, subsys, __func__, __LINE__, __VA_ARGS__)
 
-/* -FI_ETOOSMALL. Who has no room at all asks for the size, which needs no explanation. */
+/* Returns -FI_ETOOSMALL. Room of 0 only asks for the size, so that is not logged. */
 inline int too_small(fi_log_subsys subsys, const char *call, std::size_t room,
 		     std::size_t needed) noexcept
 {
@@ -51,7 +51,7 @@ inline int too_small(fi_log_subsys subsys, const char *call, std::size_t room,
 		      -FI_ETOOSMALL;
 }
 
-/* In what reads, writes or polls files: a thread is not canceled in the midst of our calls, which do not unwind. */
+/* Disables thread cancellation around calls that read, write or poll files: they do not unwind. */
 class Uncanceled
 {
 public:
@@ -64,10 +64,10 @@ private:
 	int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-/* An errno of the kernel (negative) in libfabric's words. */
+/* A negative errno of the kernel as a libfabric error. */
 int fabric_error(int error) noexcept;
 
-/* fi_tostr of a value, in a buffer that lives as long as the expression. */
+/* fi_tostr of a value; the text lives until the end of the expression. */
 class Text
 {
 public:
@@ -82,7 +82,10 @@ private:
 	char text_[512] = "";
 };
 
-/* No exception may cross into C: no memory, or a size that none has, are all that is ever thrown. */
+/*
+ * Catches exceptions, which may not cross into C. Only "no memory" and impossible sizes are ever
+ * thrown.
+ */
 template <class F> auto guard(F &&function) noexcept -> decltype(function())
 {
 	const Uncanceled uncanceled;

@@ -18,17 +18,16 @@ namespace treadle::fi
 
 class Pep;
 
-/* What fi_info::handle may name, and fi_endpoint(3) makes an endpoint of. */
+/* What fi_info::handle may name; fi_endpoint(3) makes an endpoint of it. */
 struct Handle {
 	Pep *pep;
 	RequestId request{}; /* none: the passive endpoint itself */
-	Address peer{};	     /* who asked */
+	Address peer{};	     /* the initiator of the request */
 };
 
 /*
- * The handles of a fabric that are good: its passive endpoints, and the
- * connections they were asked for and have not answered. What an application
- * hands in is looked up here before it is touched. Thread-safe.
+ * The valid handles of a fabric: its passive endpoints, and their unanswered connection requests. A
+ * handle from an application is looked up here before it is used. Thread-safe.
  */
 class Requests
 {
@@ -38,9 +37,9 @@ public:
 	::fid *insert(const Handle &request);
 
 	std::optional<Handle> find(const ::fid *handle) noexcept;
-	/* Unless another request has come to lie there. */
+	/* Forgets a request, unless another one has the same handle by now. */
 	void forget(const ::fid *handle, RequestId request) noexcept;
-	/* What it was asked for; and itself? */
+	/* Forgets the requests of a passive endpoint; and with itself, the endpoint too. */
 	void forget_all(const Pep &pep, bool itself) noexcept;
 
 private:

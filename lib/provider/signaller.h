@@ -15,28 +15,31 @@ namespace treadle::fi
 {
 
 /*
- * FI_WAIT_MUTEX_COND. The kernel can't signal a condition variable of user space: a
- * thread sleeps on the object's file, and for everything that comes there broadcasts
- * under the mutex. So whoever finds nothing with the mutex held, and then waits for the
- * condition, is woken by what comes after he has looked. The file may have been read by another
- * thread before this one has looked at it; who reads it says so (taken).
+ * FI_WAIT_MUTEX_COND. The kernel can't signal a condition variable of user space. So a thread
+ * sleeps on the object's file, and broadcasts under the mutex for each event there.
  *
- * One thread for each object: one for several would stop for all of them as long as an
- * application holds the mutex of one.
+ * A caller that finds no event while it holds the mutex, and then waits for the condition, is woken
+ * by later events. Another thread may read the file before this one sees the event: that reader
+ * calls taken().
+ *
+ * Each object has its own thread. A shared one would stop for all objects while an application
+ * holds the mutex of one.
  */
 class Signaller
 {
 public:
-	/* Watches file, which outlives it. 0 or -errno. May throw. */
+	/* Watches file, which must outlive it. 0 or -errno. May throw. */
 	static int start(int file, std::unique_ptr<Signaller> &out);
 	Signaller(const Signaller &) = delete;
 	Signaller &operator=(const Signaller &) = delete;
-	/* The mutex is not held by the caller. */
+	/* The caller must not hold the mutex. */
 	~Signaller();
 
 	struct fi_mutex_cond objects() noexcept { return {&mutex_, &cond_}; }
 
-	/* The caller, who may hold the mutex, has taken what came, perhaps before the thread has seen it. */
+	/*
+	 * The caller has taken an event, perhaps before the thread saw it. It may hold the mutex.
+	 */
 	void taken() noexcept;
 
 private:
@@ -48,7 +51,7 @@ private:
 	pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 	pthread_cond_t cond_ = PTHREAD_COND_INITIALIZER;
 	pthread_t thread_{};
-	pid_t owner_ = 0; /* of the thread, which no child has; 0: it was not started */
+	pid_t owner_ = 0; /* process of the thread, which a child does not have; 0: not started */
 };
 
 } // namespace treadle::fi

@@ -13,7 +13,10 @@
 namespace treadle::fi
 {
 
-/* fi_stx_context(3): a transmit ring of several endpoints, whose threads know nothing of each other but by FI_THREAD_DOMAIN. */
+/*
+ * fi_stx_context(3): a transmit ring that several endpoints share. Their threads are only
+ * serialized with each other by FI_THREAD_DOMAIN.
+ */
 class Stx final : public Object<Stx, fid_stx, FI_CLASS_STX_CTX, FI_LOG_EP_CTRL>
 {
 public:
@@ -23,7 +26,7 @@ public:
 			void *context) noexcept;
 
 	Domain &domain() const noexcept { return domain_; }
-	/* Endpoints of its domain that share have the same Lock: Domain::serialized(true). */
+	/* All endpoints of a domain that share have the same Lock: Domain::serialized(true). */
 	template <class Lock> BasicTransmitRing<Lock> *ring() noexcept
 	{
 		return std::get_if<BasicTransmitRing<Lock>>(&ring_);

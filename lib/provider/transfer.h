@@ -15,7 +15,7 @@
 #include "stx.h"
 #include "trigger.h"
 
-/* Where all variants of all transfers meet: each is one transmit or receive. */
+/* All variants of all transfers end here: each is one transmit or one receive. */
 namespace treadle::fi
 {
 
@@ -25,7 +25,7 @@ constexpr bool is_atomic(std::uint8_t opcode) noexcept
 	       opcode == TREADLE_OP_COMPARE;
 }
 
-/* Flags that a call may have besides its endpoint's defaults. */
+/* Flags that a call may have besides the defaults of its endpoint. */
 constexpr std::uint64_t transmit_flags(std::uint8_t opcode) noexcept
 {
 	return tx_op_flags | FI_MORE | (is_atomic(opcode) ? 0 : FI_REMOTE_CQ_DATA);
@@ -37,14 +37,14 @@ constexpr std::uint64_t receive_flags(std::uint8_t opcode) noexcept
 	       (opcode == TREADLE_OP_RECV ? FI_MULTI_RECV : peek_flags);
 }
 
-/* The flags of an operation that few have, for the kernel. */
+/* Rare flags of an operation as descriptor flags. */
 constexpr std::uint32_t rare_desc_flags_of(std::uint64_t flags) noexcept
 {
 	const auto when = [flags](std::uint64_t flag, std::uint32_t desc_flag) {
 		return flags & flag ? desc_flag : 0;
 	};
 
-	/* The doorbell copies a buffer to inject, so it can't wait for more. */
+	/* FI_INJECT: the doorbell copies the buffer, so it can't be put off */
 	return (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
 	       when(FI_FENCE, TREADLE_F_FENCE) | when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
 	       when(FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE) |
@@ -52,7 +52,7 @@ constexpr std::uint32_t rare_desc_flags_of(std::uint64_t flags) noexcept
 	       when(FI_CLAIM, TREADLE_F_CLAIM) | when(FI_DISCARD, TREADLE_F_DISCARD);
 }
 
-/* The flags of an operation, for the kernel: a shift each for the usual ones. */
+/* Flags of an operation as descriptor flags: one shift for each usual flag. */
 constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 {
 	constexpr std::uint64_t usual = FI_COMPLETION | FI_INJECT | FI_DELIVERY_COMPLETE;
@@ -69,7 +69,7 @@ constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 	return desc_flags | rare_desc_flags_of(flags);
 }
 
-/* A vector of one operation, in the kernel's words. */
+/* A vector of one operation, as kernel structures. */
 template <class Iov, std::size_t Most> class Vector
 {
 public:
@@ -77,7 +77,7 @@ public:
 	Vector(const From *iov, std::size_t count, Translate translate) noexcept
 		: count_(iov   ? count :
 			 count ? Most + 1 :
-				 0) /* NULL can't have any */
+				 0) /* NULL has no elements */
 	{
 		for (std::size_t i = 0; iov && i < count && i < Most; ++i)
 			iov_[i] = translate(iov[i]);
@@ -104,13 +104,13 @@ inline std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
 	return desc_flags_of(flags) | tx_always_;
 }
 
-/* Which of the flags of a call have a meaning for the operation: no read is injected. */
+/* The flags that have a meaning for the operation: a read is never injected. */
 constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noexcept
 {
 	return opcode == TREADLE_OP_READ ? flags & ~(FI_INJECT | FI_REMOTE_CQ_DATA) : flags;
 }
 
-/* What RMA and atomics have in common. */
+/* What RMA and atomics share. */
 inline Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len, fi_addr_t peer,
 			   std::uint64_t addr, std::uint64_t key, const void *context) noexcept
 {
@@ -123,20 +123,26 @@ inline Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len
 		.ignore = key};
 }
 
-/* An atomic as a command (fi_atomic.cpp). */
+/* Makes a command of an atomic (fi_atomic.cpp). */
 Command command_of(const Message &message, const Atomic &atomic) noexcept;
 
-/* The calls with a structure, as commands without flags; or why not (fi_rma.cpp, fi_atomic.cpp). */
+/*
+ * Make commands without flags of a call with a structure, or return an error (fi_rma.cpp,
+ * fi_atomic.cpp).
+ */
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
 CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
 			  const fi_msg_fetch &results = {},
 			  const fi_msg_compare &compares = {}) noexcept;
 
-/* FI_FETCH_ATOMIC and FI_COMPARE_ATOMIC, or neither; what fi_query_atomic answers. */
+/* flags: FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC, or neither. Fills in the answer of fi_query_atomic. */
 int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
 		 std::uint64_t flags) noexcept;
 
-/* A receive is looked at by the kernel when a message comes for it: what can't be is refused when it is posted. */
+/*
+ * Does the range wrap around? The kernel looks at a receive only when a message matches it, so an
+ * impossible one is refused when it is posted.
+ */
 constexpr bool wraps(std::uint64_t addr, std::uint64_t len) noexcept
 {
 	return addr + len < addr;
@@ -144,10 +150,10 @@ constexpr bool wraps(std::uint64_t addr, std::uint64_t len) noexcept
 bool wraps(std::span<const treadle_iov> buffers) noexcept;
 ssize_t length_refused(const char *what) noexcept;
 
-/* The errors of a post, logged unless it is the one that says "later". */
+/* Converts the error of a post and logs it, unless the caller only has to try again later. */
 ssize_t posting_failed(int error, const char *what) noexcept;
 ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept;
-/* At a shared context, where what is armed or only looks needs an endpoint that it is of. */
+/* Refuses an armed receive or a peek at a shared context to which no endpoint is bound. */
 int nobody_receives(const char *what) noexcept;
 const char *name_of(std::uint8_t opcode) noexcept;
 
@@ -195,14 +201,17 @@ public:
 	}
 
 private:
-	/* For an operation: one, and one for each vector of buffers, ranges, results, comparands. */
+	/*
+	 * Slots of the largest operation: one, and one for each vector of buffers, ranges, results
+	 * and comparands.
+	 */
 	static constexpr std::uint32_t most_slots(std::uint64_t caps) noexcept
 	{
 		if (caps & FI_ATOMIC && caps & FI_READ)
 			return 5;
 		return caps & (FI_RMA | FI_ATOMIC) ? 3 : 2;
 	}
-	/* Of operations, whatever they are: a lower bound. None where there are none, or by somebody else's ring. */
+	/* A lower bound of the operations that fit. 0 without a ring of its own. */
 	static ssize_t room(auto *ring, std::uint32_t slots) noexcept
 	{
 		return ring ? ssize_t{ring->room() / slots} : 0;
@@ -248,7 +257,7 @@ public:
 
 	static PortOf &of(fid_ep *ep) noexcept { return static_cast<PortOf &>(Port::of(ep)); }
 
-	/* One buffer, the port's default flags, and perhaps more: TREADLE_F_*. */
+	/* Transmits one buffer with the port's default flags, and perhaps further TREADLE_F_*. */
 	template <bool Special>
 	ssize_t transmit(Message message, std::uint64_t flags = 0,
 			 std::uint32_t desc_flags = 0) noexcept
@@ -262,12 +271,12 @@ public:
 	}
 	template <bool Special> ssize_t receive(Message message) noexcept
 	{
-		if constexpr (Special) /* a tagged one takes one message, whatever the default is */
+		if constexpr (Special) /* a tagged receive takes one message, whatever the flags */
 			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
 		return receive_plain(message, rx_flags_);
 	}
 
-	/* The buffer is free at return, and success is not reported. */
+	/* The buffer is free at return, and a success is not reported. */
 	template <bool Special>
 	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
 	{
@@ -306,9 +315,11 @@ public:
 	}
 
 	/*
-	 * Must it say whose it is, or when it is to start? So does what is refused for its flags. What does not, and has
-	 * one buffer, is a plain message. It is built where that is known: what is given to other functions as well
-	 * would be kept in memory.
+	 * Must the operation name its endpoint or have a condition? Also true if its flags will be
+	 * refused. Otherwise an operation with one buffer is a plain message.
+	 *
+	 * A caller builds the message itself once it knows this: passing it to other functions
+	 * would keep it in memory.
 	 */
 	bool needs_command(std::uint8_t opcode, std::uint64_t flags) const noexcept
 	{
@@ -332,7 +343,7 @@ public:
 		return sent(tx_->post(message, atomic), message.opcode);
 	}
 
-	/* A command that is complete but for its flags. data: for FI_REMOTE_CQ_DATA */
+	/* Transmits a command that only lacks flags. data: for FI_REMOTE_CQ_DATA */
 	ssize_t transmit(Command &command, std::uint64_t given, std::uint64_t data = 0) noexcept
 	{
 		const std::uint8_t opcode = command.desc().opcode;
@@ -356,7 +367,7 @@ public:
 		return command ? transmit(*command, flags, data) : refused(command.error());
 	}
 
-	/* Any buffers, any flags. */
+	/* Any buffers and any flags. */
 	[[gnu::always_inline]] ssize_t transmit(Message message, const iovec *iov,
 						std::size_t count, std::uint64_t flags) noexcept
 	{
@@ -379,8 +390,8 @@ public:
 	std::uint64_t rx_op_flags() const noexcept { return rx_op_flags_; }
 
 	/*
-	 * Nobody waits for the rest of a batch that was refused: what FI_MORE put off starts (fi_msg(3)
-	 * of 2.6). If it can't yet, the next doorbell is for it, too.
+	 * The rest of a batch is not posted after a refusal, so what FI_MORE put off starts now
+	 * (fi_msg(3) of 2.6). If it can't start yet, the next doorbell covers it.
 	 */
 	ssize_t refused(ssize_t error) noexcept
 	{
@@ -389,7 +400,7 @@ public:
 	}
 
 private:
-	/* Out of line: a command is large. By value: see needs_command(). */
+	/* Not inlined, because a command is large. Arguments by value: see needs_command(). */
 	[[gnu::noinline]] ssize_t transmit_command(Message message, std::uint64_t flags,
 						   Atomic atomic) noexcept
 	{
@@ -471,11 +482,14 @@ private:
 			if (!endpoint_->queues_rx())
 				return REFUSE(-FI_ENOCQ, FI_LOG_EP_DATA,
 					      "trecvmsg: FI_PEEK without a completion queue");
-			/* what it has found is all that it is for */
+			/* its completion is all that a peek is for */
 			message.flags |= TREADLE_F_COMPLETION;
 		}
 		if (flags & (FI_TRIGGER | peek_flags)) {
-			/* A receive ring holds receives that are ready and may wait: this is none. */
+			/*
+			 * A receive ring holds only receives that are ready and may wait, so this
+			 * one is submitted.
+			 */
 			const EndpointId id = endpoint_->id();
 			if (id == EndpointId{})
 				return nobody_receives(name_of(message.opcode));
@@ -492,7 +506,7 @@ private:
 		return finish(rx_->post(message, buffers.span()...), message.opcode);
 	}
 
-	/* To a ring that may be shared. */
+	/* Posts to a ring that may be shared. */
 	int post(const Message &message) noexcept
 	{
 		return shares_tx_ ? tx_->post(command_of(message).on(endpoint_->id())) :
@@ -520,7 +534,7 @@ private:
 	BasicReceiveRing<Lock> *rx_ = nullptr;
 };
 
-/* A class whose members refuse, under the names of the calls of all tables. */
+/* A class with members that refuse, for the calls of all tables. */
 template <int Error> struct Refusing {
 	static constexpr Refuses<Error> recv{}, recvv{}, recvmsg{};
 	static constexpr Refuses<Error> send{}, sendv{}, sendmsg{}, inject{}, senddata{},
@@ -531,7 +545,7 @@ template <int Error> struct Refusing {
 	static constexpr Refuses<Error> compwrite{}, compwritev{}, compwritemsg{};
 };
 
-/* Calls fill(C) with the class C of functions that do what `calls` says. */
+/* Calls fill(C); the functions of class C behave as `calls` says. */
 template <template <class, bool> class Live, class Fill>
 void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 {
@@ -549,7 +563,7 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 	}
 }
 
-/* The table of fi_msg(3) or fi_tagged(3), whose members have the same names. */
+/* The table of fi_msg(3) or fi_tagged(3). Their members have the same names. */
 template <template <class, bool> class Live, class Ops>
 void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx) noexcept
 {

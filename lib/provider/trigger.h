@@ -17,20 +17,20 @@ class Cntr;
 class Domain;
 class Endpoint;
 
-using CommandOrError = std::expected<Command, int>; /* -FI_errno */
+using CommandOrError = std::expected<Command, int>; /* int: -FI_errno */
 
-/* A message as a command, which can have a condition. */
+/* Makes a command of a message, as only a command can have a condition. */
 Command command_of(const Message &message) noexcept;
 
 /*
- * Adds the condition that the fi_triggered_context holds which the command has
- * as its context: what FI_TRIGGER means. 0 or -errno.
+ * FI_TRIGGER: adds the condition of the fi_triggered_context that is the command's context. 0 or
+ * -errno.
  */
 int when_triggered(Command &command, const Endpoint &endpoint) noexcept;
-/* It was not posted after that. */
+/* Undoes when_triggered(), if the command was not posted. */
 void not_triggered(const Command &command, const Endpoint &endpoint) noexcept;
 
-/* Both, around what posts it: 0 or -errno. */
+/* Calls when_triggered(), then post(), and undoes the first if the second fails: 0 or -errno. */
 template <class Post>
 int post_triggered(Command &command, const Endpoint &endpoint, Post &&post) noexcept
 {
@@ -44,12 +44,15 @@ int post_triggered(Command &command, const Endpoint &endpoint, Post &&post) noex
 	return rc;
 }
 
-/* Work without its condition and its counter; its endpoint, or null. */
+/* The command of the work, without condition and counter; and its endpoint, or null. */
 CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) noexcept;
 fid_ep *endpoint_of(const fi_deferred_work &work) noexcept;
 
-/* FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK: of a counter (null: of all), or of what FI_FLUSH_WORK of a domain was
- * told: a fid_cntr, a fi_deferred_work with a triggering_cntr, or null. */
+/*
+ * FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK. flush_work flushes a counter (null: all).
+ * flush_work_told takes the argument of FI_FLUSH_WORK of a domain: a fid_cntr, a fi_deferred_work
+ * with a triggering_cntr, or null.
+ */
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept;
 int flush_work(Domain &domain, const Cntr *of) noexcept;

@@ -15,7 +15,7 @@
 #include "provider.h"
 #include "signaller.h"
 
-/* What queues and counters have in common that can be waited for. */
+/* What queues and counters that can be waited for have in common. */
 namespace treadle::fi
 {
 
@@ -24,7 +24,7 @@ class Waitable
 public:
 	/* May a caller block on the file? 0 or -FI_EAGAIN. */
 	virtual int try_wait() noexcept = 0;
-	/* A file that is readable when there is something to read, or something has changed. */
+	/* A file that is readable when there is something to read or a counter has changed. */
 	virtual Result<int> wait_fd() noexcept = 0;
 
 protected:
@@ -39,7 +39,7 @@ constexpr bool can_wait_on(fi_wait_obj object) noexcept
 	case FI_WAIT_SET:
 	case FI_WAIT_FD:
 	case FI_WAIT_MUTEX_COND:
-	case FI_WAIT_YIELD: /* who waits is not on the processor, and needs no object */
+	case FI_WAIT_YIELD: /* a wait sleeps in the kernel, and needs no object */
 	case FI_WAIT_POLLFD:
 		return true;
 	default:
@@ -47,13 +47,13 @@ constexpr bool can_wait_on(fi_wait_obj object) noexcept
 	}
 }
 
-/* Of a timeout in milliseconds; negative stays for ever. */
+/* Converts a timeout from milliseconds; negative (for ever) stays. */
 constexpr std::int64_t nanoseconds(int timeout) noexcept
 {
 	return timeout < 0 ? -1 : timeout * std::int64_t{1'000'000};
 }
 
-/* What is left of a timeout in milliseconds, which runs from now on; negative stays for ever. */
+/* The rest of a timeout in milliseconds that runs from now on; negative (for ever) stays. */
 class TimeLeft
 {
 public:
@@ -75,7 +75,10 @@ private:
 	clock::time_point end_;
 };
 
-/* FI_GETWAIT and FI_GETWAITOBJ: make_fd returns the file as Result<int>; signaller: if there is one. */
+/*
+ * FI_GETWAIT and FI_GETWAITOBJ. make_fd returns the file as Result<int>; signaller: null if there
+ * is none.
+ */
 template <class MakeFd>
 int tell_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys,
 	      Signaller *signaller, MakeFd &&make_fd) noexcept
@@ -98,7 +101,7 @@ int tell_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys,
 		*static_cast<int *>(arg) = *fd;
 		return 0;
 	}
-	/* The one file, which never changes. */
+	/* There is one file, which never changes. */
 	auto &list = *static_cast<struct fi_wait_pollfd *>(arg);
 	const std::size_t room = std::exchange(list.nfds, 1);
 	list.change_index = 0;

@@ -20,7 +20,7 @@ namespace treadle::fi
 
 class WaitSet;
 
-/* Being in a wait set, or having a condition signalled, for as long as this lives. */
+/* Membership in a wait set, or a Signaller, for as long as this lives. */
 class Membership
 {
 public:
@@ -36,11 +36,11 @@ public:
 		return *this;
 	}
 	~Membership() { leave(); }
-	/* While the set asks its members it still is one. */
+	/* Leaves the set. Waits while the set asks its members. */
 	void leave() noexcept;
 
 	Signaller *signaller() const noexcept { return signaller_.get(); }
-	/* What the file had to tell was taken off it: others who wait for that would never hear of it. */
+	/* The caller has read the file's event, which other waits for it would miss otherwise. */
 	void taken() noexcept;
 
 private:
@@ -52,22 +52,26 @@ private:
 };
 
 /*
- * fi_poll(3): one file, of epoll(7), for those of all members. What is opened
- * with FI_WAIT_SET joins, and keeps the set from being closed. A child after fork(2)
- * has the file, too, and leaves it as it is.
+ * fi_poll(3): one epoll(7) file for the files of all members. An object opened with FI_WAIT_SET
+ * joins, and keeps the set from being closed.
+ *
+ * A child after fork(2) has the file, too, and leaves it as it is.
  */
 class WaitSet : public Object<WaitSet, fid_wait, FI_CLASS_WAIT, FI_LOG_FABRIC>
 {
 public:
 	static int open(fid_fabric *fabric, fi_wait_attr *attr, fid_wait **out) noexcept;
 
-	/* For what is opened with FI_WAIT_SET or FI_WAIT_MUTEX_COND; else it joins nothing. 0 or -errno. */
+	/*
+	 * Joins for an object opened with FI_WAIT_SET or FI_WAIT_MUTEX_COND; does nothing for
+	 * others. 0 or -errno.
+	 */
 	static int join(fi_wait_obj object, fid_wait *set, Waitable &member,
 			Membership &membership) noexcept;
 
 	/* May a caller block on the file? 0 or -FI_EAGAIN; -FI_EPERM in a child. */
 	int try_wait() noexcept;
-	/* By a member: ends every wait that has begun. */
+	/* Called by a member: ends every wait that has begun. */
 	void taken() noexcept;
 
 	int control(int command, void *arg) noexcept;
@@ -101,10 +105,10 @@ private:
 	std::vector<Member> members_;
 	std::uint64_t changes_ = 0;
 	/*
-	 * Who waits, and how many of these had begun when somebody took what they may have waited for. While there are
-	 * such the file taken_ is readable.
+	 * The number of waits, and of those that began before a thread last took an event that they
+	 * may wait for. While there are any of the latter, the file taken_ is readable.
 	 */
-	std::mutex waiters_lock_; /* in lock_ */
+	std::mutex waiters_lock_; /* taken inside lock_ */
 	detail::UniqueFd taken_;
 	std::uint64_t takings_ = 0;
 	unsigned int waiters_ = 0, late_ = 0;

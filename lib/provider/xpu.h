@@ -22,8 +22,8 @@ namespace treadle::fi
 class Endpoint;
 
 /*
- * The trigger cells of a domain. Thread-safe. What was given out comes back when its command
- * has left the cell, which the kernel says; who was given one need not return it.
+ * The trigger cells of a domain. Thread-safe. A cell is taken back when the kernel says that its
+ * command has left it; the application need not return it.
  */
 class Cells
 {
@@ -31,28 +31,28 @@ public:
 	struct Cell {
 		const TriggerCells *cells;
 		std::uint32_t index;
-		std::uint64_t *place; /* where it is for the XPU that writes it */
-		std::uint64_t value;  /* that it was given out with; no other had it before */
+		std::uint64_t *place; /* its address for the XPU */
+		std::uint64_t value;  /* given out once; no cell had it before */
 	};
 
 	explicit Cells(const Context &context) noexcept : context_(context) {}
 
-	/* 0, or why this XPU can write none. May throw. */
+	/* 0, or -errno if this XPU can't write cells. May throw. */
 	int prepare(const Xpu &xpu);
-	/* Of those for this XPU the one that has been free for the longest time; or -errno. May throw. */
+	/* Takes the cell for this XPU that has been free longest; or returns -errno. May throw. */
 	std::expected<Cell, int> take(const Xpu &xpu);
-	/* After all, nothing was armed with this value. May throw. */
+	/* Returns a cell: no command was armed with this value. May throw. */
 	void give_back(std::uint64_t value);
 
 private:
 	struct Pages {
 		TriggerCells cells;
-		Seen seen; /* goes before they are unmapped */
+		Seen seen; /* goes before the cells are unmapped */
 	};
-	/* Each XPU has pages of its own, so that nothing is mapped for one that does not write it. */
+	/* Each XPU has its own pages, so that only XPUs that write them have mappings. */
 	struct Pool {
-		std::deque<Pages> pages;      /* which stay where they are */
-		std::deque<Cell> free, given; /* the oldest first */
+		std::deque<Pages> pages;      /* never move */
+		std::deque<Cell> free, given; /* oldest first */
 	};
 
 	static void collect(Pool &pool);
@@ -65,7 +65,9 @@ private:
 	std::uint64_t last_ = 0;
 };
 
-/* The condition that its cell is written; fills in what the application has to write. May throw. */
+/*
+ * Adds the condition that a cell is written, and fills in what the application writes. May throw.
+ */
 int when_written(Command &command, const Endpoint &endpoint, fi_trigger_xpu &xpu);
 
 /* FI_OPT_XPU_TRIGGER */

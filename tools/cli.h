@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The command line of all tools: one table of options is what is parsed and what --help prints. A letter means the same
- * in each tool, or has no meaning there. Numbers may end in K, M or G (1024, its square, its cube).
+ * The command line of all tools: one table of options is parsed and printed by --help. A letter has
+ * the same meaning in every tool that has it. Numbers may end in K, M or G (1024 to the power of 1,
+ * 2, 3).
  *
- * Exit status: 0; 1 if something cannot be done or has failed; 2 if the arguments are wrong.
+ * Exit status: 0; 1 if an operation is impossible or has failed; 2 if the arguments are wrong.
  */
 #ifndef TREADLE_TOOLS_CLI_H
 #define TREADLE_TOOLS_CLI_H
@@ -35,7 +36,9 @@ struct Misuse : std::invalid_argument {
 	using std::invalid_argument::invalid_argument;
 };
 
-/* @letter: 0 for none; @argument: its name in --help, nullptr for none, "[=X]" if it may be left out. */
+/*
+ * @letter: 0 for none; @argument: its name in --help, nullptr for none, "[=X]" if it is optional.
+ */
 struct Option {
 	char letter;
 	const char *name, *argument, *help;
@@ -45,7 +48,7 @@ struct Option {
 struct Tool {
 	const char *name, *synopsis, *about;
 	std::vector<Option> options;
-	std::string after; /* what --help says last */
+	std::string after; /* the end of --help */
 };
 
 inline void usage(const Tool &tool, std::FILE *to)
@@ -68,7 +71,7 @@ inline void usage(const Tool &tool, std::FILE *to)
 		std::fprintf(to, "\n%s", tool.after.c_str());
 }
 
-/* What is no option, in order. --help ends the program. */
+/* Returns the words that are no options, in order. --help ends the program. */
 inline std::vector<std::string> parse(const Tool &tool, int argc, char **argv)
 {
 	constexpr int first_long = 256;
@@ -102,7 +105,7 @@ inline std::vector<std::string> parse(const Tool &tool, int argc, char **argv)
 	return {argv + optind, argv + argc};
 }
 
-/* Of a tool that takes nothing but options. */
+/* For a tool that takes only options. */
 inline void parse_options(const Tool &tool, int argc, char **argv)
 {
 	const auto rest = parse(tool, argc, argv);
@@ -133,7 +136,7 @@ inline std::uint64_t number(const char *text, std::uint64_t least = 1,
 	return value;
 }
 
-/* The device is there and may be opened; else a sentence says what to do. */
+/* Checks that the device can be opened. Throws a message that says what to do. */
 inline void need_device()
 {
 	const std::string device = TREADLE_DEVICE;
@@ -156,7 +159,7 @@ inline void need_device()
 	throw std::runtime_error(device + ": " + std::generic_category().message(error));
 }
 
-/* main() of each tool. */
+/* Runs a tool's main(): turns exceptions into messages and exit status. */
 template <class Main> int run(const char *name, Main main)
 {
 	std::signal(SIGPIPE, SIG_IGN);

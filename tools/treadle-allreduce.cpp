@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * treadle-allreduce: processes that are stopped take part in a sum.
+ * treadle-allreduce: stopped processes take part in a sum.
  *
- * Each process joins a group and calls fi_allreduce of 8 bytes so many times, without waiting. Then
- * all but process 0 are stopped, and it calls as the last one: it has every result although nobody
- * else runs. The others find theirs when they go on. For comparison the same with all of them running.
+ * Each process joins a group and calls fi_allreduce of 8 bytes as often as --rounds says, without
+ * waiting. Then all but process 0 are stopped, and process 0 calls last. It has every result
+ * although no other process runs. The others find theirs when they continue. Then the same is done
+ * with all of them running, for comparison.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,7 @@ using namespace bench;
 
 struct Options {
 	size_t processes = 8, rounds = 100;
-	unsigned seconds = 60; /* patience */
+	unsigned seconds = 60; /* timeout */
 };
 
 class Member
@@ -70,7 +71,7 @@ public:
 		called_++;
 	}
 
-	/* All that was called. */
+	/* Waits for all calls. */
 	void await()
 	{
 		wait([&] {
@@ -132,7 +133,7 @@ Info find_member()
 	return info;
 }
 
-/* One of the others, seen from inside. */
+/* Another process, seen from inside. */
 void live(const Options &options, size_t rank, Partner &parent)
 {
 	const Info info = find_member();
@@ -156,7 +157,7 @@ void live(const Options &options, size_t rank, Partner &parent)
 	member.await();
 	member.verify();
 	report(parent);
-	told<char>(parent); /* ends when the others are dismissed */
+	told<char>(parent); /* throws when the others are dismissed */
 }
 
 void all(Others &others)
@@ -177,7 +178,7 @@ int allreduce(const Options &options)
 
 	cli::need_device();
 	load_providers();
-	/* Before anything is opened: few providers survive a fork. */
+	/* Before anything is opened, because few providers survive a fork. */
 	for (size_t i = 1; i < options.processes; i++)
 		others.push_back(std::make_unique<Other>(i, options.seconds, [=](Partner &parent) {
 			live(options, i, parent);
@@ -200,7 +201,7 @@ int allreduce(const Options &options)
 	all(others);
 
 	tell_all(others);
-	all(others); /* have called */
+	all(others); /* wait until they have called */
 	Stillness stillness(others);
 	const auto start = Clock::now();
 	for (size_t i = 0; i < options.rounds; i++)

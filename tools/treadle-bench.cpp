@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * treadle-bench: messages over any provider of libfabric, side by side.
+ * treadle-bench: messages over any libfabric provider, side by side.
  *
- * The providers take turns in each round, so that whatever else the machine does hits all of them;
- * medians over the rounds are compared. Beside the times stand counts that no load and no emulation
- * can distort: system calls and user-space instructions for each message.
+ * The providers take turns in each round, so that other load on the machine affects all of them.
+ * Medians over the rounds are compared. Besides times, it counts system calls and user-space
+ * instructions for each message, which neither load nor emulation can distort.
  */
 #include <algorithm>
 #include <cerrno>
@@ -140,7 +140,7 @@ public:
 
 	bool alive() const { return row.status == Answer::Status::done; }
 
-	/* How many messages take as long as a round should? Warms up, too. */
+	/* Finds how many messages take as long as a round should. Warms up, too. */
 	void calibrate(unsigned milliseconds)
 	{
 		const double target = milliseconds * 1e6;
@@ -150,7 +150,7 @@ public:
 			const Answer answer = worker_.run(messages_);
 			if (!take(answer))
 				return;
-			/* A post takes next to no time; what comes before and after it does. */
+			/* A post takes almost no time, but what surrounds it does. */
 			const double ns = answer.overlap.transfer ?
 						  nanoseconds(Clock::now() - start) :
 						  answer.ns;
@@ -201,7 +201,7 @@ private:
 	std::vector<double> ns_, transfer_, overlap_;
 };
 
-/* Marks instead of taking the time. */
+/* Marks sections instead of measuring time. */
 class Marker final : public Watch
 {
 public:
@@ -209,12 +209,12 @@ public:
 	void stop() override { mark(); }
 };
 
-/* Nothing if it can't be told. */
+/* The count for one message. Empty if there were no sections. */
 std::optional<double> per_message(const Counts &counts, What what, size_t messages)
 {
 	double total = 0;
 
-	/* Every other section is measured. The first is empty: what marking itself costs. */
+	/* Every other section is measured. The first one is empty, and gives the cost of a mark. */
 	if (counts.sections.size() < 3)
 		return std::nullopt;
 	const double marking = what == What::instructions ? counts.sections[0] : 0;
@@ -231,7 +231,7 @@ void count_into(Row &row)
 		Watch nobody;
 		Marker marker;
 
-		conversation->run(8, nobody); /* connections, page faults, lazy binding */
+		conversation->run(8, nobody); /* connects, faults pages in, binds lazily */
 		begin_counting();
 		marker.start();
 		marker.stop();
@@ -244,12 +244,12 @@ void count_into(Row &row)
 	if (calls.threads)
 		return;
 	if (row.job.op.kind != Kind::trigger)
-		messages = 4; /* stepping is slow */
+		messages = 4; /* single steps are slow */
 	row.instructions =
 		per_message(count(What::instructions, body), What::instructions, messages);
 }
 
-/* All providers at one operation and size. */
+/* All providers with one operation and size. */
 std::vector<Row> compare(const Options &options, const Operation &op, size_t size)
 {
 	std::vector<Row> rows;
@@ -283,7 +283,7 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 	return rows;
 }
 
-/* Of providers that were named and have nothing that was asked for: else a table of - would look like a result. */
+/* Was a named provider unable to do anything? Otherwise a table of - would look like a result. */
 bool nothing_of(const std::string &name, const std::vector<Row> &rows)
 {
 	const bool nothing = std::ranges::none_of(rows, [&](const Row &row) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * treadle-ring: messages that travel through processes which don't run.
+ * treadle-ring: messages travel through processes that don't run.
  *
- * The processes form a ring. Each posts its receives and arms, on the counter of what it has
- * received, the forwards to its neighbour: message k is sent from the very buffer that it arrived
- * in as soon as k messages are there. Process 0 arms the start of each next round in the same way.
- * Then all the others are stopped, process 0 sends once, and the ring has to turn all its rounds.
+ * The processes form a ring. Each posts its receives, and arms forwards to its neighbour on its
+ * counter of receives. Message k is sent from the buffer where it arrived, as soon as k messages
+ * are there. Process 0 arms the start of each next round in the same way.
+ *
+ * Then all other processes are stopped, process 0 sends once, and the message has to go around for
+ * all rounds.
  */
 #include <algorithm>
 #include <cstdio>
@@ -28,12 +30,12 @@ struct Options : Plan {
 	bool stop = true;
 };
 
-/* Nothing is wrong; it just can't be done here. */
+/* Not an error, but impossible here. */
 struct Unavailable : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
 
-/* The provider's endpoint for as many rounds as it can do at once, which are put into options. */
+/* The provider's endpoint. Sets options.rounds to the most rounds that it can do at once. */
 Info find_ring(Options &options)
 {
 	Info info = find({options.provider, FI_MSG | FI_TRIGGER, options.rounds + 1});
@@ -48,7 +50,7 @@ Info find_ring(Options &options)
 	return info;
 }
 
-/* One of the others, seen from inside. */
+/* Another process, seen from inside. */
 void live(Options options, Partner &parent)
 {
 	const Info info = find_ring(options);
@@ -60,15 +62,15 @@ void live(Options options, Partner &parent)
 	told<char>(parent);
 	station.verify();
 	report(parent);
-	told<char>(parent); /* ends when the ring is taken down */
+	told<char>(parent); /* throws when the ring is ended */
 }
 
-/* Turns the ring, prints how it went, and returns the nanoseconds a hop. */
+/* Sends a message around the ring, prints the result, and returns ns for each hop. */
 double turn(Options options)
 {
 	Others others;
 
-	/* Before anything is opened: few providers survive a fork. */
+	/* Before anything is opened, because few providers survive a fork. */
 	for (size_t i = 1; i < options.processes; i++)
 		others.push_back(std::make_unique<Other>(i, options.seconds, [&](Partner &parent) {
 			live(options, parent);
@@ -85,7 +87,7 @@ double turn(Options options)
 	for (auto &other : others)
 		other->report();
 
-	/* Connections are made and pages are found; neither is what is measured. */
+	/* A rehearsal, not measured: it makes connections and faults pages in. */
 	first.send(0);
 	first.await(1);
 
@@ -166,7 +168,7 @@ int ring_main(const Options &options)
 		Options other = options;
 		other.provider = options.beside;
 		other.stop = false;
-		other.rounds = std::min<size_t>(other.rounds, 50); /* it may take 100 ms a round */
+		other.rounds = std::min<size_t>(other.rounds, 50); /* a round may take it 100 ms */
 		std::printf("  %.0f times as long as over %s\n", turn(other) / each,
 			    options.provider.c_str());
 	}

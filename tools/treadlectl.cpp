@@ -2,9 +2,9 @@
 /*
  * treadlectl: looks at treadle from outside.
  *
- * explain: why has my trigger not fired? What is armed in a process, what it waits for, what that
- * waits for in turn, and where that ends. The kernel tells it in /proc/PID/fdinfo/FD to whoever may
- * trace the process.
+ * explain: why has a trigger not fired? It shows the armed commands of a process and what each
+ * waits for, directly and in turn, up to the end of the chain. The kernel shows this in
+ * /proc/PID/fdinfo/FD to a user that may trace the process.
  */
 #include <cerrno>
 #include <cinttypes>
@@ -49,24 +49,24 @@ const char *const operations_of[] = {"sends",  "receives",     "reads",
 struct Armed {
 	bool cell;
 	Id cond;
-	std::uint64_t at, is, wants; /* of a counter only the first */
+	std::uint64_t at, is, wants; /* a counter only has `at` */
 	unsigned op;
 	std::uint32_t flags;
 	Id ep, notify, target;
 	std::string context;
 };
 
-/* One context: what one file of the device says. */
+/* One context, as shown in one open file of the device. */
 struct Picture {
-	bool context = false; /* it is one */
+	bool context = false; /* the file is a context */
 	std::uint64_t armed_count = 0;
-	bool more = false; /* than what is told */
+	bool more = false; /* more than the file shows */
 	std::map<Id, Counter> counters;
 	std::map<Id, Endpoint> endpoints;
 	std::vector<Armed> armed;
 };
 
-/* Which of an endpoint's counters an operation counts into, if any. */
+/* The counter of an endpoint that an operation counts into, if any. */
 std::optional<int> role_of(unsigned op)
 {
 	switch (op) {
@@ -100,7 +100,7 @@ const char *name_of(unsigned op)
 
 /* --- reading -------------------------------------------------------------------------- */
 
-/* "word number word number": takes the number after the word. */
+/* Reads "word number word number": returns the number after the word. */
 template <class T> T take(std::istream &in, const char *word)
 {
 	std::string found;
@@ -165,9 +165,9 @@ Picture read(std::istream &file)
 	return p;
 }
 
-/* --- who waits for whom --------------------------------------------------------------- */
+/* --- what waits for what ---------------------------------------------------------- */
 
-/* The counters that change when it has run. */
+/* The counters that change when the command has run. */
 std::set<Id> counts_into(const Picture &p, const Armed &a)
 {
 	std::set<Id> ids{a.notify, a.target};
@@ -180,7 +180,7 @@ std::set<Id> counts_into(const Picture &p, const Armed &a)
 	return ids;
 }
 
-/* The armed commands that count into a counter. */
+/* The armed commands that count into the counter. */
 std::vector<const Armed *> feeders(const Picture &p, Id counter)
 {
 	std::vector<const Armed *> found;
@@ -191,14 +191,17 @@ std::vector<const Armed *> feeders(const Picture &p, Id counter)
 	return found;
 }
 
-/* Where what waits for a counter ends: counters that nothing armed counts into, and cells. */
+/*
+ * The ends of the chains that lead to a counter: cells, and counters that no armed command counts
+ * into.
+ */
 struct Ends {
 	std::set<Id> counters;
 	std::vector<const Armed *> cells;
 	bool circle = false;
 };
 
-/* on_path: counters that were visited, and whether we are still behind them */
+/* on_path: visited counters; true: the present chain leads through it */
 void follow(const Picture &p, const Armed &a, std::map<Id, bool> &on_path, Ends &ends)
 {
 	if (a.cell) {
@@ -238,7 +241,7 @@ std::string what_it_waits_for(const Picture &p, const Armed &a)
 	return text;
 }
 
-/* What else than armed commands counts into a counter. */
+/* What counts into a counter besides armed commands. */
 std::string others_who_count(const Picture &p, Id counter)
 {
 	std::string text;
@@ -252,7 +255,7 @@ std::string others_who_count(const Picture &p, Id counter)
 	return text + "the process itself";
 }
 
-/* --- telling -------------------------------------------------------------------------- */
+/* --- printing --------------------------------------------------------------------- */
 
 void tell(const Picture &p)
 {
@@ -310,7 +313,7 @@ void draw(const Picture &p, const std::string &prefix)
 	}
 }
 
-/* Why a process, or one of its files, cannot be looked at. */
+/* Says why a process, or one of its files, can't be read. */
 std::runtime_error cannot_look(const std::string &pid, int error)
 {
 	if (error == ENOENT || error == ESRCH)
@@ -322,7 +325,7 @@ std::runtime_error cannot_look(const std::string &pid, int error)
 	return std::runtime_error("process " + pid + ": " + std::generic_category().message(error));
 }
 
-/* A file may be a context: whatever its name is, it is of a character device. */
+/* May the file be a context? Its name doesn't matter, but it is a character device. */
 bool may_be_context(const std::filesystem::path &fd)
 {
 	struct stat st;

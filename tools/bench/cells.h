@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Triggers that a store into memory starts, fi_trigger(3), "XPU TRIGGERS": how long until the transfer
- * has happened, and what an armed one costs while nobody writes it.
+ * Triggers that a store into memory fires, fi_trigger(3), "XPU TRIGGERS": the time until the
+ * transfer is done, and the cost of an armed one while its cell is not written.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace bench
 {
 
-/* CPU time of the kernel's workers of no particular CPU, among which are treadle's. */
+/* CPU time of the kernel's unbound workers, which include treadle's. */
 inline uint64_t workers_ns()
 {
 	uint64_t total = 0;
@@ -32,7 +32,7 @@ inline uint64_t workers_ns()
 	return total;
 }
 
-/* How long all CPUs take for the same computation: interrupts are in it. */
+/* The time for one computation on all CPUs at once. Interrupts lengthen it. */
 inline double compute_ns()
 {
 	std::vector<std::jthread> threads;
@@ -72,7 +72,7 @@ public:
 		}
 	}
 
-	/* Writes the only one that is armed; ns until the message has been received. */
+	/* Writes the cell of the only armed send. Returns ns until the message is received. */
 	double fire()
 	{
 		const fi_trigger_var &var = armed_.front().var;
@@ -133,7 +133,7 @@ inline int report_cells(const std::string &provider, unsigned rounds)
 		std::vector<double> ns(rounds);
 
 		cells.arm(count);
-		std::this_thread::sleep_for(100ms); /* it has just been armed: let that pass */
+		std::this_thread::sleep_for(100ms); /* let the effects of arming pass */
 		const uint64_t before = workers_ns();
 		std::this_thread::sleep_for(length);
 		const double workers = 100. * (workers_ns() - before) / nanoseconds(length);

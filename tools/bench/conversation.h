@@ -2,9 +2,9 @@
 /*
  * Two ends exchange messages of one kind and one size: what treadle-bench measures.
  *
- * Both ends live in one thread, or each in a process of its own. The first speaks, the second
- * answers. Each has a buffer of two halves: `out` holds a pattern, and `in` is where the same
- * pattern has to arrive, whatever the operation.
+ * Both ends live in one thread, or each in its own process. The first end sends, the second
+ * answers. Each has a buffer of two halves. `out` holds a pattern, which has to arrive in `in` of
+ * the other end, whatever the operation.
  */
 #pragma once
 
@@ -46,11 +46,11 @@ struct Job {
 	fi_ep_type type = FI_EP_RDM;
 };
 
-/* The provider, or this program in that mode, does not do this. Not an error. */
+/* The provider, or this program in this mode, does not support the operation. Not an error. */
 struct Unsupported {
 };
 
-/* Told where a measured part begins and ends. There may be several. */
+/* Called where a measured part begins and ends. There may be several parts. */
 class Watch
 {
 public:
@@ -70,7 +70,7 @@ private:
 	Clock::time_point start_;
 };
 
-/* Which ends are here. */
+/* The ends in this process. */
 enum class Place { both, first, second };
 
 class Conversation
@@ -117,7 +117,7 @@ public:
 	}
 	virtual ~Conversation() = default;
 
-	/* Exchanges at least `count` messages and returns how many. */
+	/* Exchanges at least `count` messages and returns the number. */
 	size_t run(size_t count, Watch &watch)
 	{
 		const size_t turns = (count + grain() - 1) / grain();
@@ -132,7 +132,7 @@ public:
 		return turns * grain();
 	}
 
-	/* Exchanges a few messages and looks at what has arrived. */
+	/* Exchanges a few messages and checks the data. */
 	void verify()
 	{
 		Watch nobody;
@@ -142,13 +142,13 @@ public:
 			throw std::runtime_error("wrong data arrived");
 	}
 
-	/* The second end, in a process of its own: answers until the first goes. */
+	/* Runs the second end in its own process: answers until the first end closes. */
 	void answer()
 	{
 		uint64_t turns;
 
 		for (;;) {
-			/* Only RMA and atomics need it here, and only some providers. */
+			/* Only for RMA and atomics, of providers without automatic progress. */
 			while (!automatic_ && partner_->silent())
 				progress();
 			if (!partner_->get(&turns, sizeof(turns)))
@@ -161,11 +161,11 @@ public:
 	}
 
 protected:
-	/* Messages a turn. */
+	/* Messages in a turn. */
 	virtual size_t grain() const { return 1; }
 	virtual void speak(size_t turns, Watch &watch) = 0;
 	virtual bool right() = 0;
-	/* The second end: before the first turn, and in each. */
+	/* For the second end: expect() before the first turn, reply() in each turn. */
 	virtual void expect() {}
 	virtual void reply(bool /* more to come */) {}
 
@@ -190,7 +190,7 @@ protected:
 		must(rc, what);
 	}
 
-	/* The other end is asked for progress only when this one has nothing to say. */
+	/* Calls progress for the other end only if this one has nothing to report. */
 	template <class Done> void wait(End &end, Done done)
 	{
 		for (unsigned polls = 1;; polls++) {
@@ -199,7 +199,7 @@ protected:
 				return;
 			if (End *other = &end == first_.get() ? second_.get() : first_.get())
 				other->progress();
-			/* Whoever is to do the work may need this CPU. */
+			/* The other end may need this CPU. */
 			if (polls % 64 == 0)
 				sched_yield();
 		}

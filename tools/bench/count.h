@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counts system calls and instructions of a process by tracing it. It works where there are no
- * performance counters (in virtual machines), needs no privilege, and is exact.
+ * Counts system calls and instructions of a process by tracing it. That works without performance
+ * counters (in virtual machines), needs no privilege, and is exact.
  */
 #pragma once
 
@@ -26,12 +26,12 @@ namespace bench
 
 enum class What { system_calls, instructions };
 
-/* No kernel has such a system call, so it can't be part of what is counted. */
+/* No kernel has this system call, so it is never part of what is counted. */
 constexpr long mark_call = 0x7ead1e;
 
 /*
- * Called by what is counted, once each, before the first mark and after the last: otherwise it runs
- * at full speed.
+ * The counted program calls each of these once, before its first mark and after its last one.
+ * Outside of them it runs at full speed.
  */
 inline void begin_counting()
 {
@@ -43,19 +43,19 @@ inline void end_counting()
 	raise(SIGUSR2);
 }
 
-/* Called by what is counted: one section ends here and the next begins. */
+/* Called by the counted program: ends one section and begins the next. */
 [[gnu::noinline]] inline void mark()
 {
 	syscall(mark_call);
 }
 
-/* What each section cost: none if it could not be found out. */
+/* The cost of each section. Empty if it could not be counted. */
 struct Counts {
 	std::vector<uint64_t> sections;
-	bool threads = false; /* more than one. Their instructions are waiting as well as work. */
+	bool threads = false; /* more than one: then instructions also count waiting */
 };
 
-/* Follows a child and the threads it starts, and adds up. */
+/* Follows a child and its threads, and adds up their counts. */
 class Tracer
 {
 public:
@@ -87,7 +87,7 @@ public:
 	}
 
 private:
-	/* Returns the signal to deliver. */
+	/* Returns the signal to deliver to the thread. */
 	int stopped(pid_t tid, int status)
 	{
 		const int signal = WSTOPSIG(status);
@@ -102,12 +102,12 @@ private:
 		} else if (signal == SIGUSR1 && tid == child_ && !counting_) {
 			counting_ = true;
 			had_threads_ = !threads_.empty();
-			/* A thread that runs has to stop for its system calls to be seen. */
+			/* A running thread has to stop once before its system calls are seen. */
 			for (pid_t thread : threads_)
 				ptrace(PTRACE_INTERRUPT, thread, 0, 0);
 		} else if (signal == SIGUSR2 && counting_ && !sections_.empty()) {
 			counting_ = false;
-			sections_.pop_back(); /* what follows the last mark */
+			sections_.pop_back(); /* drops what follows the last mark */
 		} else {
 			return signal;
 		}
@@ -132,7 +132,7 @@ private:
 
 		if (at == reinterpret_cast<uintptr_t>(&mark))
 			sections_.push_back(0);
-		else if (at != last_) // a repeated string instruction is one
+		else if (at != last_) // counts a repeated string instruction once
 			sections_.back()++;
 		last_ = at;
 	}
@@ -158,21 +158,24 @@ private:
 
 	What what_;
 	pid_t child_;
-	std::set<pid_t> threads_; /* besides the first */
+	std::set<pid_t> threads_; /* all but the first */
 	bool counting_ = false, had_threads_ = false;
 	uint64_t last_ = 0;
 	std::vector<uint64_t> sections_;
 };
 
 /*
- * Runs `body` in a child process and returns what each section between two marks cost. A body
+ * Runs `body` in a child process and returns the cost of each section between two marks. A body
  * that takes longer than `seconds` is ended, and nothing is returned.
  */
 inline Counts count(What what, const std::function<void()> &body, unsigned seconds = 60)
 {
 	cpu_set_t before, one;
 
-	/* A step is two switches between us and the child: far cheaper on one CPU. */
+	/*
+	 * A step switches twice between this process and the child, which is far cheaper on one
+	 * CPU.
+	 */
 	sched_getaffinity(0, sizeof(before), &before);
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);

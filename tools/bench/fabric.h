@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What the programs beside this directory need of libfabric, for any provider. */
+/* What these programs need of libfabric, for any provider. */
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ inline uint64_t nanoseconds(Clock::duration d)
 	return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
 }
 
-/* A call of libfabric that went wrong. These programs can only report it. */
+/* A libfabric call failed. These programs only report it. */
 class Failure : public std::runtime_error
 {
 public:
@@ -54,7 +54,10 @@ struct Close {
 };
 template <class T> using Fid = std::unique_ptr<T, Close>;
 
-/* All calls that open an object end in "where to put it" and "context". */
+/*
+ * Calls an opening function of libfabric. All of them end in the arguments "where to put it" and
+ * "context".
+ */
 template <class T, class Call, class... Args> Fid<T> open(const char *what, Call call, Args... args)
 {
 	T *object = nullptr;
@@ -68,9 +71,9 @@ struct FreeInfo {
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
 /*
- * Makes libfabric look for its providers, which takes long enough (it reads /proc/kallsyms, for one)
- * to be done once, before processes are forked. Opening anything before a fork is another matter:
- * few providers survive that.
+ * Makes libfabric load its providers, once, before processes are forked: that takes long, as it
+ * reads /proc/kallsyms, for example. Objects are opened after the fork, which few providers
+ * survive.
  */
 inline void load_providers()
 {
@@ -81,7 +84,7 @@ inline void load_providers()
 	fi_freeinfo(names);
 }
 
-/* What a program asks of a provider. Sizes of 0: whatever the provider likes. */
+/* What a program asks of a provider. Sizes of 0 leave the choice to the provider. */
 struct Need {
 	std::string provider;
 	uint64_t caps;
@@ -89,7 +92,7 @@ struct Need {
 	fi_ep_type type = FI_EP_RDM;
 };
 
-/* The provider's endpoint of that type, or null where it has none like that. */
+/* The provider's endpoint of that type, or null if it has none. */
 inline Info find(const Need &need)
 {
 	Info hints(fi_allocinfo());
@@ -104,7 +107,7 @@ inline Info find(const Need &need)
 		FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 	hints->fabric_attr->prov_name = strdup(need.provider.c_str());
 
-	/* Over loopback where addresses are of the Internet; others pick a name themselves. */
+	/* Use loopback for Internet addresses; other providers choose a name themselves. */
 	fi_info *found = nullptr;
 	hints->addr_format = FI_SOCKADDR_IN;
 	int rc =
@@ -119,14 +122,14 @@ inline Info find(const Need &need)
 	return Info(found);
 }
 
-/* How a peer is reached: what one end tells the other. Plain bytes, to be sent through a pipe. */
+/* What the other end needs in order to reach this one. Plain bytes, for a pipe. */
 struct Card {
 	uint8_t name[256];
 	uint64_t addr; // of the buffer, for RMA
 	uint64_t key;
 };
 
-/* Zeroed and on pages of its own. */
+/* Zeroed memory in pages of its own. */
 class Buffer
 {
 public:
@@ -154,15 +157,18 @@ private:
 
 struct Shape {
 	size_t bytes;		     // of the buffer
-	uint64_t cq_flags = 0;	     // FI_SELECTIVE_COMPLETION
+	uint64_t cq_flags = 0;	     // FI_SELECTIVE_COMPLETION, for example
 	bool count_received = false; // open `received`
 	bool events = false;	     // open `eq`
 };
 
 /*
- * One end of a conversation: a domain of its own, as in a process of its own, with an endpoint, a
- * completion queue, an optional counter of receives, and a buffer that the peer may access. One of
- * FI_EP_MSG listens, and has its endpoint when it asks for a connection, or answers.
+ * One end of a conversation: a domain, an endpoint, a completion queue, an optional counter of
+ * receives, and a buffer that the peer may access. It has a domain of its own even if both ends are
+ * in one process.
+ *
+ * An FI_EP_MSG end listens. It opens its endpoint when it asks for a connection or answers a
+ * request.
  */
 class End
 {
@@ -225,7 +231,7 @@ public:
 			throw Failure("fi_av_insert", FI_EADDRNOTAVAIL);
 	}
 
-	/* With FI_EP_MSG: one asks, the other answers, then each is told. */
+	/* FI_EP_MSG: one end asks, the other answers, then both wait for the connection. */
 	void ask(const Card &card)
 	{
 		peer_card = card;
@@ -243,7 +249,7 @@ public:
 	}
 	void await_connection() { await_event(FI_CONNECTED); }
 
-	/* Looks at the completion queue once, and remembers what has come. */
+	/* Reads the completion queue once, and counts what has completed. */
 	void progress()
 	{
 		fi_cq_msg_entry entry;
@@ -261,7 +267,7 @@ public:
 private:
 	const Shape shape_;
 	const int mr_mode_;
-	const fi_info *const info_; // while the ends get to know each other
+	const fi_info *const info_; // valid while the ends connect
 
 public:
 	Fid<fid_fabric> fabric;
@@ -300,7 +306,7 @@ private:
 		}
 	}
 
-	/* What a request brings along. */
+	/* Waits for an event. Returns the fi_info of a request. */
 	Info await_event(uint32_t expected)
 	{
 		fi_eq_cm_entry entry{};
@@ -347,7 +353,7 @@ private:
 	}
 
 	static constexpr int patience = 10000; // ms
-	/* Two ends in one process may share a name space of keys. */
+	/* Two ends in one process may share one space of keys. */
 	static inline uint64_t next_key_ = 1;
 	uint64_t remote_addr_ = 0;
 	bool local_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The kinds of conversation, one class each, and start(), which chooses among them. */
+/* The kinds of conversation, one class for each, and start(), which chooses one. */
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace bench
 {
 
-/* Sends and receives: one way in one thread, ping-pong between processes. */
+/* Sends and receives: one-way in one thread, ping-pong between two processes. */
 class Messages : public Conversation
 {
 public:
@@ -41,7 +41,9 @@ protected:
 	void reply(bool more) override
 	{
 		await(*second_, &End::rx_done, receives_);
-		/* What comes into the buffer next comes after this answer has left it. */
+		/*
+		 * Post it now: the next message arrives only after this answer has left the buffer.
+		 */
 		if (more)
 			receive(*second_);
 		send(*second_, in(*second_));
@@ -78,16 +80,17 @@ protected:
 };
 
 /*
- * Only the call that posts a send; and how much the CPU can do meanwhile. Each finds the caches full of
- * something else, as after a long transfer: else a short message would be posted with warm ones, a long one never.
+ * Only the call that posts a send; and how much the CPU can compute meanwhile. The caches are
+ * filled with other data before each call, as after a long transfer. Otherwise short messages would
+ * be posted with warm caches and long ones with cold ones.
  */
 class Post final : public Messages
 {
 public:
 	struct Overlap {
 		uint64_t transfer; /* ns from the call to both completions */
-		uint64_t compute;  /* of a computation about as long */
-		uint64_t both;	   /* of the two together */
+		uint64_t compute;  /* ns of a computation that takes about as long */
+		uint64_t both;	   /* ns of both together */
 	};
 
 	using Messages::Messages;
@@ -97,7 +100,7 @@ public:
 		Overlap result;
 
 		result.transfer = timed(0);
-		/* How long is a loop? Ask for what takes as long as the transfer. */
+		/* Find the number of loops that takes about as long as the transfer. */
 		uint64_t loops = 100000;
 		for (int i = 0; i < 2; i++) {
 			const auto start = Clock::now();
@@ -124,7 +127,7 @@ protected:
 	}
 
 private:
-	/* Reads and writes more than caches hold. */
+	/* Reads and writes more than the caches hold. */
 	void sweep()
 	{
 		for (size_t i = 0; i < other_.size(); i += 64) {
@@ -161,7 +164,7 @@ private:
 	std::vector<char> other_ = std::vector<char>(64 << 20);
 };
 
-/* RMA and atomics: the second end has nothing to do. */
+/* RMA and atomics: the second end does nothing. */
 class Remote final : public Conversation
 {
 public:
@@ -201,7 +204,10 @@ protected:
 	}
 
 private:
-	/* Writes and adds go to the peer's `in`, reads come from its `out`, unless told. */
+	/*
+	 * Writes and adds go to the peer's `in`. Reads come from its `out`, unless read_from says
+	 * otherwise.
+	 */
 	void once(Kind kind, size_t read_from = 0)
 	{
 		End &end = *first_;
@@ -234,8 +240,8 @@ private:
 };
 
 /*
- * Each end arms sends on its counter of receives, so that one send of the first sets off a whole
- * chain: it is this chain that is measured, not the arming.
+ * Each end arms sends on its counter of receives, so that one send fires a whole chain. The chain
+ * is measured, not the arming.
  */
 class Chain final : public Conversation
 {
@@ -277,9 +283,9 @@ protected:
 	bool right() override { return arrived(*first_); }
 
 private:
-	static constexpr size_t length = 16; /* receives at either end */
+	static constexpr size_t length = 16; /* receives at each end */
 
-	/* What will have been completed once the chain has run. */
+	/* Receives and sends that will have completed once the chain has run. */
 	struct Armed {
 		uint64_t received = 0, sent = 0;
 		std::array<fi_context2, length> receives;
@@ -326,7 +332,7 @@ private:
 	Armed first_armed_, second_armed_;
 };
 
-/* Throws Unsupported where the provider, asked for what the operation needs, says it has not. */
+/* Throws Unsupported if the provider does not offer what the operation needs. */
 inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::both,
 					   Partner *partner = nullptr)
 {
@@ -347,7 +353,7 @@ inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::
 	case Kind::trigger:
 		return std::make_unique<Chain>(info.get(), op, size, place, partner);
 	case Kind::post:
-		/* With a partner it is its progress that would be measured. */
+		/* With a partner, the partner's progress would be measured, too. */
 		if (place != Place::both)
 			throw Unsupported();
 		return std::make_unique<Post>(info.get(), op, size, place, partner);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Other processes: told what to do, stopped, watched, and taken down again. */
+/* Other processes: started, given steps, stopped, watched and ended. */
 #pragma once
 
 #include <functional>
@@ -16,19 +16,19 @@
 namespace bench
 {
 
-/* What the others answer to each step, or instead of it. */
+/* What another process answers to each step, or reports instead. */
 struct Report {
 	bool good = true;
 	Card card{};
 	uint64_t value = 0;
-	char text[120]{}; /* what is not good */
+	char text[120]{}; /* the error, if not good */
 };
 
-/* One of the others, seen from process 0. It never survives this object. */
+/* Another process, as process 0 sees it. It is ended with this object. */
 class Other
 {
 public:
-	/* Lives until it returns; what it throws is its last report. */
+	/* The process runs this. An exception that it throws becomes its last report. */
 	using Life = std::function<void(Partner &parent)>;
 
 	Other(size_t number, unsigned seconds, const Life &life)
@@ -95,11 +95,11 @@ public:
 
 	void resume() { kill(pid_, SIGCONT); }
 
-	/* It had better go in order: a provider may have files to remove. */
+	/* Ends it in order, because a provider may have files to remove. */
 	void dismiss()
 	{
 		resume();
-		::shutdown(fd_, SHUT_RDWR); /* younger processes have our end, too */
+		::shutdown(fd_, SHUT_RDWR); /* processes forked later have this end, too */
 	}
 
 	Activity activity() const { return activity_of(pid_); }
@@ -122,12 +122,15 @@ private:
 	int fd_ = -1;
 };
 
-/* In the process itself. */
+/* Called in the other process: sends a report. */
 inline void report(Partner &parent, const Report &what = {})
 {
 	parent.put(&what, sizeof(what));
 }
-/* What it is told next. There is nobody left to tell: the end, in which what it has opened is closed. */
+/*
+ * Waits for the next step. If process 0 is gone, it throws, and what the process has opened is
+ * closed.
+ */
 template <class T> T told(Partner &parent)
 {
 	T what;
@@ -140,13 +143,13 @@ template <class T> T told(Partner &parent)
 struct Others : std::vector<std::unique_ptr<Other>> {
 	~Others()
 	{
-		/* All at once, then each is waited for. */
+		/* Dismiss all of them first; destructors then wait for each. */
 		for (auto &other : *this)
 			other->dismiss();
 	}
 };
 
-/* Nothing is asked of processes that must not run: the kernel's books say what they did. */
+/* Stops the others. It checks by /proc that none of them ran until end(). */
 class Stillness
 {
 public:

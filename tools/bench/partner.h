@@ -12,7 +12,7 @@
 namespace bench
 {
 
-/* Another process at the end of a socket. Words through it keep the two in step. */
+/* Another process at the end of a socket. Messages keep the two in step. */
 class Partner
 {
 public:
@@ -24,7 +24,7 @@ public:
 			throw Failure("the other process", EPIPE);
 	}
 
-	/* False: it has gone. */
+	/* Returns false if the partner is gone. */
 	bool get(void *data, size_t size)
 	{
 		return ::recv(fd_, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);

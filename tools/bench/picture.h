@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The table as a picture, drawn by gnuplot: a panel for each operation, a line for each provider. */
+/* Draws the table with gnuplot: a panel for each operation, a line for each provider. */
 #pragma once
 
 #include <set>
@@ -13,7 +13,7 @@ struct ClosePipe {
 	void operator()(std::FILE *pipe) const { pclose(pipe); }
 };
 
-/* What is compared: rows of one panel and provider. */
+/* The rows of one panel and one provider. */
 inline std::vector<const Row *> line_of(const std::vector<Row> &rows, const std::string &operation,
 					const std::string &provider)
 {
@@ -26,7 +26,7 @@ inline std::vector<const Row *> line_of(const std::vector<Row> &rows, const std:
 	return line;
 }
 
-/* Of the values, in the order in which they come first. */
+/* The distinct values, in the order of their first occurrence. */
 template <class Get> std::vector<std::string> distinct(const std::vector<Row> &rows, Get get)
 {
 	std::vector<std::string> found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What treadle-bench found out, as a table, as JSON, as a picture. */
+/* The results of treadle-bench as a table, as JSON, and as a picture. */
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace bench
 {
 
-/* Half of the values lie between the quartiles, half of them below the median. */
+/* Quartiles and median of the values, besides least and largest. */
 struct Spread {
 	double min, lower, median, upper, max;
 
@@ -31,16 +31,16 @@ struct Spread {
 	}
 };
 
-/* What is known of a post beside the time of the call. */
+/* What was measured of a post besides the time of the call. */
 struct Background {
 	Spread transfer_ns; /* until both completions */
-	Spread overlap;	    /* the part of it that a computation at the same time hides */
+	Spread overlap;	    /* the part of it that a simultaneous computation hides */
 };
 
 struct Row {
 	Job job;
 	Answer::Status status = Answer::Status::unsupported;
-	std::string why; /* it failed */
+	std::string why; /* if it failed */
 	Spread ns{};	 /* per message */
 	std::optional<double> ratio, calls, instructions;
 	std::optional<Background> background;
@@ -56,7 +56,7 @@ inline std::string size_name(size_t bytes)
 	return std::to_string(bytes) + " " + units[unit];
 }
 
-/* Printed row by row: a whole run takes minutes. */
+/* Prints row by row, because a whole run takes minutes. */
 class Table
 {
 public:
@@ -121,7 +121,7 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-/* The names in it are those of providers and operations: nothing needs to be quoted. */
+/* Names of providers and operations need no quoting. */
 inline void write_json(std::FILE *to, const std::vector<Row> &rows, const std::string &baseline)
 {
 	auto spread = [to](const char *name, const Spread &s) {

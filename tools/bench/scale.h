@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Deferred work by the million: what it costs to arm and to fire a command, and to flush all, and
- * what others notice of that.
+ * Millions of deferred commands: the cost to arm, fire and flush them, and the effect on other
+ * processes.
  */
 #pragma once
 
@@ -13,7 +13,10 @@
 namespace bench
 {
 
-/* The share of one process: counters, with as many commands on each. A command counts into one other. */
+/*
+ * The share of one process: counters, each with the same number of commands. Each command adds to
+ * one other counter.
+ */
 class Armory
 {
 public:
@@ -28,7 +31,7 @@ public:
 
 	size_t size() const { return work_.size(); }
 
-	/* at(k): the threshold of the k-th on a counter */
+	/* at(k): the threshold of command k on a counter */
 	template <class At> void arm(At at)
 	{
 		for (size_t i = 0; i < work_.size(); i++) {
@@ -44,7 +47,7 @@ public:
 		}
 	}
 
-	/* One after the other, as counters count. */
+	/* Fires the commands in order, by adding 1 to each counter in turn. */
 	void fire(unsigned seconds)
 	{
 		for (size_t k = 0; k < each_; k++)
@@ -76,13 +79,13 @@ private:
 
 	End end_;
 	const size_t each_;
-	std::vector<fi_deferred_work> work_; /* the provider's until it has run */
+	std::vector<fi_deferred_work> work_; /* the provider owns each until it has run */
 	std::vector<fi_op_cntr> op_;
 	Fid<fid_cntr> done_;
 	std::vector<Fid<fid_cntr>> counters_;
 };
 
-/* All take the next step at once; ns until the last has done it. */
+/* Makes all processes take the next step at once. Returns ns until the last one has done it. */
 inline double step(Others &others)
 {
 	const auto start = Clock::now();
@@ -97,7 +100,7 @@ inline double step(Others &others)
 constexpr uint64_t scale_caps = FI_MSG | FI_TRIGGER;
 
 struct Costs {
-	double arm, fire; /* ns a command, of all processes together */
+	double arm, fire; /* ns for a command, over all processes together */
 };
 
 inline Costs arm_and_fire(const std::string &provider, size_t processes, size_t counters,
@@ -128,7 +131,7 @@ inline Costs arm_and_fire(const std::string &provider, size_t processes, size_t 
 	return {arm / total, fire / total};
 }
 
-/* What one message of 8 bytes takes, both ends in this thread, while going() is true. */
+/* The time of a message of 8 bytes while going() is true. Both ends are in this thread. */
 template <class Going> Spread latency(const std::string &provider, Going going)
 {
 	const auto conversation = start({provider, operations[0], 8, false});
@@ -173,7 +176,10 @@ inline void flush_all(const std::string &provider, size_t counters, size_t count
 	std::fflush(stdout);
 }
 
-/* count: of the first provider, on counters with 1000 each; of the second 10,000 on one. */
+/*
+ * Reports `count` commands of the first provider, on counters with 1000 each, and 10,000 on one
+ * counter of each provider.
+ */
 inline int report_scale(const std::string &provider, const std::string &beside, size_t count)
 {
 	constexpr size_t each = 1000, few = 10'000;

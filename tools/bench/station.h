@@ -9,14 +9,14 @@
 namespace bench
 {
 
-/* What all processes of the ring know beforehand. */
+/* What all processes of the ring know at the start. */
 struct Plan {
 	size_t rounds = 1000, size = 64;
-	unsigned seconds = 60; /* patience */
+	unsigned seconds = 60; /* timeout */
 	bool deferred = false; /* FI_QUEUE_WORK */
 };
 
-/* One process of the ring, seen from inside. Lap 0 is a rehearsal, after which rounds begin. */
+/* One process of the ring, seen from inside. Lap 0 is a rehearsal, before the measured rounds. */
 class Station
 {
 public:
@@ -45,7 +45,10 @@ public:
 		end_.meet(neighbour);
 		for (size_t lap = 0; lap < laps_; lap++)
 			receive(lap);
-		/* The first starts rehearsal and round 1 by hand, and each round by the one before. */
+		/*
+		 * The first process sends laps 0 and 1 itself. Each further lap is fired by the one
+		 * before.
+		 */
 		for (size_t lap = first_ ? 2 : 0; lap < laps_; lap++)
 			forward(lap, first_ ? lap : lap + 1);
 	}
@@ -67,7 +70,7 @@ public:
 			const int rc = fi_cntr_wait(end_.received.get(), received, 100);
 			if (fi_cntr_read(end_.received.get()) >= received)
 				return;
-			end_.progress(); /* throws if anything has failed */
+			end_.progress(); /* throws if an operation has failed */
 			if (rc && rc != -FI_ETIMEDOUT && rc != -FI_EAGAIN)
 				must(rc, "fi_cntr_wait");
 			if (Clock::now() >= until)
@@ -77,7 +80,7 @@ public:
 		}
 	}
 
-	/* Everything received, and what was sent. */
+	/* Checks that all messages were received, with the right data. */
 	void verify()
 	{
 		end_.progress();
@@ -94,7 +97,7 @@ public:
 	}
 
 private:
-	/* What every kind of send and receive needs. */
+	/* A send or receive of one buffer. */
 	class Message
 	{
 	public:
@@ -117,7 +120,7 @@ private:
 		fi_msg msg_{};
 	};
 
-	/* Has to live until it has run. */
+	/* Has to live until the command has run. */
 	struct Forward {
 		fi_triggered_context2 context;
 		fi_deferred_work work;

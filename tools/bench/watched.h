@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What the kernel says about a process that is not supposed to run. */
+/* What the kernel says of a process that should not run. */
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace bench
 {
 
 struct Activity {
-	bool stopped = true;   /* every thread */
-	uint64_t ticks = 0;    /* of CPU time, all threads */
-	uint64_t switches = 0; /* onto a CPU and off it */
+	bool stopped = true;   /* all threads */
+	uint64_t ticks = 0;    /* CPU time of all threads */
+	uint64_t switches = 0; /* context switches of all threads */
 
 	bool operator==(const Activity &) const = default;
 };
@@ -33,7 +33,9 @@ inline Activity activity_of(pid_t pid)
 		char state = '?';
 		uint64_t user, system;
 
-		/* pid (name) state, and what comes 11th and 12th after that: proc(5). */
+		/*
+		 * pid (name) state; utime and stime are the 11th and 12th field after that: proc(5)
+		 */
 		stat.ignore(std::numeric_limits<std::streamsize>::max(), ')');
 		stat >> state;
 		for (int i = 0; i < 10; i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A provider at work in a process of its own (two, if its ends are to be apart), so that several
- * can take turns: what one has started, threads for example, is stopped while another is measured,
- * and one that crashes or hangs takes nobody along.
+ * A provider at work in its own process, or two if its ends are to be apart. While one provider is
+ * measured, the processes of the others are stopped, with their threads. A provider that crashes or
+ * hangs only takes down its own processes.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ struct Answer {
 	enum class Status { done, unsupported, failed } status;
 	uint64_t ns, messages;
 	Post::Overlap overlap;
-	char text[120]; /* what failed */
+	char text[120]; /* the error */
 };
 
 class Worker
@@ -49,20 +49,20 @@ public:
 		fd_ = ends[0];
 		if (pid_ < 0)
 			throw Failure("fork", errno);
-		setpgid(pid_, pid_); /* whoever of us two is first */
+		setpgid(pid_, pid_); /* in both processes, as either may be first */
 		first_ = wait();
 	}
 
 	Worker(const Worker &) = delete;
 	Worker &operator=(const Worker &) = delete;
 
-	/* In order if it can be: a provider may have files to remove. */
+	/* Ends the process in order if possible, because a provider may have files to remove. */
 	~Worker()
 	{
 		if (pid_ <= 0)
 			return;
 		signal(SIGCONT);
-		::shutdown(fd_, SHUT_RDWR); /* younger workers have our end, too */
+		::shutdown(fd_, SHUT_RDWR); /* workers forked later have this end, too */
 		::close(fd_);
 		for (int i = 0; i < 300 && waitpid(pid_, nullptr, WNOHANG) == 0; i++)
 			usleep(10000);
@@ -71,7 +71,7 @@ public:
 	}
 
 	const Job &job() const { return job_; }
-	/* Whether it could start, and the right data arrived. */
+	/* Could it start, and did the right data arrive? */
 	const Answer &first() const { return first_; }
 
 	Answer run(uint64_t messages)
@@ -127,7 +127,7 @@ private:
 		::send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 	}
 
-	/* Forks before anything is opened: few providers survive it later. */
+	/* Forks before anything is opened, because few providers survive a later fork. */
 	void in_two_processes(Partner &asking)
 	{
 		int ends[2];
@@ -167,7 +167,7 @@ private:
 		while (asking.get(&messages, sizeof(messages))) {
 			Timer timer;
 			Watch nobody;
-			/* Threads and caches have to wake up after the break. */
+			/* Wakes threads and warms caches after the break. */
 			conversation.run(messages / 8, nobody);
 			answer.messages = conversation.run(messages, timer);
 			answer.ns = timer.total;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* MPI_Allreduce of 8 bytes, as often as the first argument says: what treadle-allreduce is seen beside. */
+/*
+ * MPI_Allreduce of 8 bytes, as often as the first argument says: a comparison for
+ * treadle-allreduce.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -384,7 +384,7 @@ int control(int argc, char **argv)
 		 "explain [OPTION]... PID",
 		 "Says what is armed in a process, what it waits for, and where that is stuck.",
 		 {{0, "dot", nullptr, "draw it, for Graphviz", [&](const char *) { dot = true; }}},
-		 "It tells those who may trace the process. The exit status is 1 if nothing can be told.\n"},
+		 "Needs the right to trace the process. The exit status is 1 if nothing can be shown.\n"},
 		argc, argv);
 
 	if (words.size() != 2 || words[0] != "explain")

@@ -178,9 +178,10 @@ int Endpoint::check_receiver(const Endpoint &other) const
 		       receiver->bindings_.av == other.bindings_.av;
 	});
 
-	return agreed ? 0 :
-			REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
-			       "enable: who shares a receive context shares the address vector");
+	return agreed ?
+		       0 :
+		       REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "enable: endpoints of a shared receive context need one address vector");
 }
 
 /*

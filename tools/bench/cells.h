@@ -125,7 +125,7 @@ inline int report_cells(const std::string &provider, unsigned rounds)
 	}
 
 	std::printf(
-		"\nwhile nobody writes: the kernel's workers, and what a computation on all CPUs loses\n");
+		"\nwhile no cell is written: the kernel's workers, and what a computation on all CPUs loses\n");
 	double undisturbed = 0;
 	for (const size_t count : {0, 1, 100, 10000}) {
 		constexpr auto length = 2s;

@@ -2,20 +2,24 @@
 #
 # make              module, library, provider, tools, examples, tests
 # make demo         the main job, shown in a virtual machine; sets up all it needs
-# make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those; KERNEL=debug COVERAGE=1:
-#                   and which lines of the module they run)
-# make bench        beside libfabric's other providers; table, JSON, picture (BENCH='OPTION…' of treadle-bench)
+# make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those;
+#                   KERNEL=debug COVERAGE=1: and which lines of the module they run)
+# make bench        compares with libfabric's other providers; table, JSON, picture
+#                   (BENCH='OPTION…' of treadle-bench)
 # make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
-# make vm-shell     a shell there
-# make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, there (SETS='unit short': only those)
+# make vm-shell     a shell in a virtual machine
+# make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, in a virtual machine
+#                   (SETS='unit short': only those)
 # make setup        the Debian packages and the kernels that all this uses
-# make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's build tree)
-# make install      PREFIX=/usr DESTDIR=; the module's source is in DESTDIR/usr/src, where DKMS looks for it
+# make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's
+#                   build tree)
+# make install      PREFIX=/usr DESTDIR=; puts the module's source into DESTDIR/usr/src, for DKMS
 # make deb          the same as a Debian package, in build/deb
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched
 #
-# KERNEL=6.1, V=1: show commands; KERNEL=6.1-arm64, 6.12-arm64-16k: module and ABI's tests for an emulated arm64 machine
+# KERNEL=6.1, V=1: show commands; KERNEL=6.1-arm64, 6.12-arm64-16k: module and ABI's tests for an
+# emulated arm64 machine
 
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -30,7 +34,7 @@ comma := ,
 
 all: module programs
 
-# --- the module, mirrored so that its objects for several kernels live side by side -----------------
+# --- the module, mirrored so that its objects for several kernels live side by side ---------------
 
 ifdef KDIR
 release = $(shell cut -d'"' -f2 $(KDIR)/include/generated/utsrelease.h)
@@ -38,7 +42,8 @@ else
 kernel := build/kernels/$(KERNEL)
 release = $(file <$(kernel)/release)
 KDIR = $(kernel)/usr/src/linux-headers-$(release)
-# Only for kernels that this project is tested on: others may warn about what nobody has seen.
+# Treat warnings as errors only for kernels that this project is tested on. Others may have new
+# ones.
 werror := y
 endif
 mirror = build/kernel-$(release)
@@ -47,7 +52,7 @@ mirror-fail module-fail: mirror = build/kernel-$(release)-fail
 mirror-lto module-lto: mirror = build/kernel-$(release)-lto
 mirror-fail: extra := tests/fail
 # flock: two makes at once would write the same files.
-# What a kernel of another architecture is built for, and with.
+# cross: the compiler prefix for a kernel of another architecture.
 cross := $(if $(findstring -arm64,$(KERNEL)),aarch64-linux-gnu-)
 kbuild = +$(Q)flock $(mirror) $(MAKE) -C $(mirror) KDIR=$(abspath $(KDIR)) W=1 TREADLE_WERROR=$(werror) \
 	TREADLE_COVERAGE=$(if $(COVERAGE),y) $(if $(cross),ARCH=arm64 CROSS_COMPILE=$(cross))
@@ -69,15 +74,16 @@ module: mirror
 	$(kbuild) modules
 	$(Q)cmp -s $(mirror)/treadle.ko kernel/treadle.ko || cp $(mirror)/treadle.ko kernel/treadle.ko
 
-# Another one, for tests alone, in which each allocation can be made to fail (tests/fail).
+# A variant for tests, in which each allocation can be made to fail (tests/fail).
 module-fail: mirror-fail
 	$(kbuild) TREADLE_FAIL=y modules
 
-# Another one, for tests alone, whose READ_ONCE is that of an arm64 kernel with LTO: it acquires, and faults where it is not aligned.
+# A variant for tests, with the READ_ONCE of an arm64 kernel with LTO: it acquires, and faults if
+# the address is not aligned.
 module-lto: mirror-lto
 	$(kbuild) KCFLAGS=-DCONFIG_LTO modules
 
-# --- programs: sources are found, objects are under build/ ------------------------------------------
+# --- programs: sources are found, objects are under build/ ----------------------------------------
 
 CXXFLAGS ?= -O2 -g
 CFLAGS ?= -O2 -g
@@ -85,12 +91,13 @@ warnings := -Wall -Wextra -Werror
 depend := -MMD -MP
 include := -Iuapi -Ilib/include
 cxx = $(CXX) -std=c++23 $(warnings) $(depend) $(include) -fPIC -fvisibility=hidden $(CXXFLAGS)
-# A callback in C has to name what it does not use; and fields that are left out are zero on purpose.
+# A callback in C has unused parameters. Fields that are left out are zero on purpose.
 cc = $(CC) -std=gnu11 $(warnings) -Wno-unused-parameter -Wno-missing-field-initializers $(depend) $(include) $(CFLAGS)
 
-# $(call kept,FILE,TEXT): FILE has TEXT; it is written only if that has changed, so what depends on it is made anew then.
+# $(call kept,FILE,TEXT): writes TEXT to FILE, but only if it has changed, so that what depends on
+# FILE is rebuilt then.
 kept = $(if $(subst |$(strip $(file <$(1)))|,,|$(strip $(2))|),$(shell mkdir -p $(dir $(1)))$(file >$(1),$(2)))
-# Objects are those of these flags, and libraries have these objects, and none of a source that has gone.
+# Rebuild objects if flags change, and libraries if the list of objects changes (a source has gone).
 $(call kept,build/flags,$(CC) $(CXX) $(warnings) $(CFLAGS) $(CXXFLAGS))
 
 # $(call objects,SOURCES)
@@ -102,17 +109,18 @@ $(call kept,build/objects,$(lib_objects) $(provider_objects))
 libtreadle := $(if $(lib_objects),lib/libtreadle.so)
 provider := $(if $(provider_objects),lib/libtreadle-fi.so)
 tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
-# What MPI does, for comparison: not installed.
+# MPI programs for comparison: not installed.
 mpi_tools := $(patsubst tools/mpi/%.c,build/bin/%,$(wildcard tools/mpi/*.c))
 examples := $(patsubst %.cpp,build/%,$(wildcard examples/*.cpp))
-# In the directories of tests, NAME_test.cpp is a program and any other source is part of all of them.
+# In the directories of tests, NAME_test.cpp is a program. All other sources are linked into each of
+# them.
 lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
 fi_tests := $(patsubst %.cpp,build/%,$(wildcard tests/fi/*_test.cpp))
 helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
-# In debug/, what can be tested on a kernel of tools/vm/*.config only; in fail/, with the module of module-fail.
+# debug/: tests for the kernels of tools/vm/*.config only. fail/: tests for module-fail.
 kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c debug/*.c fail/*.c)))
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
-# What documents show as code.
+# Code in documents.
 documents := $(addprefix build/tests/docs/,self readme.o)
 guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents)
 
@@ -120,10 +128,11 @@ programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_te
 	@:
 
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
-# Of what is compiled tests are most; they hardly run longer so, tell lines as well, and are there a third sooner.
+# Tests are most of what is compiled. With -O1 -g1 they hardly run longer, still report line
+# numbers, and build in two thirds of the time.
 build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib fi): \
 	CXXFLAGS := $(patsubst -g,-g1,$(CXXFLAGS:-O2=-O1))
-# PAGE_SIZE: of the machine where the tests of the ABI are to run.
+# PAGE_SIZE: of the machine on which the ABI's tests will run.
 PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
 build/arm64/%: PAGE_SIZE := 4096
 build/arm64-16k/%: PAGE_SIZE := 16384
@@ -134,7 +143,8 @@ build/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
 	$(Q)mkdir -p $(@D) && $(cxx) -c $< -o $@
 
-# Half of the time was GoogleTest's header: it is read once for each set of options.
+# GoogleTest's header took half of the build time, so it is precompiled once for each set of
+# options.
 build/tests/%/gtest.gch: /usr/include/gtest/gtest.h build/flags
 	$(call say,CXX,$< ($*))
 	$(Q)mkdir -p $(@D) && echo '#include <gtest/gtest.h>' >$(basename $@) # if another compiler does not take it
@@ -148,13 +158,13 @@ build/tests/$(1)/%.o: tests/$(1)/%.cpp build/tests/$(1)/gtest.gch build/flags
 endef
 $(foreach dir,lib fi,$(eval $(call test_rules,$(dir))))
 
-# $(call program,FILE), $(call shared,FILE,OPTIONS): links what the rule lists. The trees of build/ and lib/ find each
-# other by relative paths, which what is installed does without.
+# $(call program,FILE), $(call shared,FILE,OPTIONS): links what the rule lists. Files in build/ and
+# lib/ find each other by relative rpaths. Installed files have none.
 libs := -lfabric -luring
 program = $(CXX) $(LDFLAGS) -o $(1) $(filter %.o,$^) $(filter %.so,$^) -pthread -Wl,--as-needed $(libs) $(rpath)
 shared = $(CXX) $(LDFLAGS) -shared -o $(1) $(filter %.o,$^) $(filter %.so,$^) -Wl,-z,defs \
 	-Wl,--version-script=$(filter %.map,$^) -Wl,--as-needed $(libs) $(rpath) $(2)
-# libfabric closes its providers when the program ends, perhaps with threads in them.
+# libfabric closes its providers when the program ends. Threads may still run in them then.
 stays := -Wl,-z,nodelete
 rpath_to = -Wl,-rpath,'$$ORIGIN/$(1)'
 
@@ -163,7 +173,7 @@ lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map build/objects
 	$(Q)$(call shared,$@,-Wl$(comma)-soname$(comma)$(@F))
 lib/libtreadle.so: lib/libtreadle.so.1
 	$(Q)ln -sfn $(<F) $@
-# private: what they are linked with is not to have it.
+# private: prerequisites must not inherit it.
 lib/libtreadle-fi.so: private rpath = $(call rpath_to,)
 lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle) build/objects
 	$(call say,LD,$@)
@@ -180,7 +190,8 @@ $(tools) $(examples) $(lib_tests) $(fi_tests): $(libtreadle)
 	$(call say,LD,$@)
 	$(Q)mkdir -p $(@D) && $(call program,$@)
 
-# What the provider is where headers of devices are (ours of tests/fi/hmem), and drivers of devices that do not exist.
+# The provider as built with device headers (those in tests/fi/hmem), and drivers of imaginary
+# devices.
 hmem := build/tests/fi/hmem
 $(hmem)/fi_hmem.o: lib/provider/fi_hmem.cpp
 	$(call say,CXX,$< (hmem))
@@ -190,7 +201,7 @@ $(hmem)/libtreadle-fi.so: private rpath = $(call rpath_to,../../../../lib)
 $(hmem)/libtreadle-fi.so: $(filter-out %/fi_hmem.o,$(provider_objects)) $(hmem)/fi_hmem.o lib/provider/libtreadle-fi.map $(libtreadle)
 	$(call say,LD,$@)
 	$(Q)$(call shared,$@,$(stays))
-# One library under two names, as the second needs the first.
+# One library under two names, because the second needs the first.
 $(hmem)/libcuda.so.1: $(hmem)/drivers.o
 $(hmem)/libze_loader.so.1: $(hmem)/libcuda.so.1
 $(hmem)/libcuda.so.1 $(hmem)/libze_loader.so.1:
@@ -204,7 +215,7 @@ $(kselftests): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 
-# The ABI's tests again, for the machine that KERNEL=SERIES-arm64 emulates, against the libraries that it has.
+# The ABI's tests for the machine that KERNEL=SERIES-arm64 emulates, linked with its libraries.
 cross_to := build/$(if $(filter %-16k,$(KERNEL)),arm64-16k,arm64)
 cross_tests := $(patsubst %.c,$(cross_to)/%,$(wildcard tests/kselftest/*.c tests/kselftest/arm64/*.c))
 cross-tests: $(cross_tests)
@@ -214,14 +225,15 @@ $(cross_tests): $(cross_to)/%: %.c | build/kselftest/kselftest_harness.h build/k
 	$(call say,CC,$< (arm64))
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 
-# The compiler's wrapper knows where MPI is.
+# mpicc knows where MPI is.
 $(mpi_tests): build/%: %.c
 $(mpi_tools): build/bin/%: tools/mpi/%.c
 $(mpi_tests) $(mpi_tools):
 	$(call say,MPICC,$<)
 	$(Q)mkdir -p $(@D) && mpicc -std=gnu11 $(warnings) $(CFLAGS) $< -o $@
 
-# The client in ring-abi.rst, with nothing but the headers; README's C++ in a function.
+# The client in ring-abi.rst is compiled with only the uapi headers, and README's C++ inside a
+# function.
 build/tests/docs/self.c: Documentation/ring-abi.rst
 	$(Q)mkdir -p $(@D) && awk '/^\.\. code:: c$$/ { on = 1; next } on && /^[^ ]/ { exit } on' $< | cut -c 5- >$@
 build/tests/docs/self: build/tests/docs/self.c $(wildcard uapi/treadle/*.h)
@@ -234,13 +246,14 @@ build/tests/docs/readme.o: build/tests/docs/readme.cpp
 	$(call say,CXX,$< (of README.md))
 	$(Q)$(cxx) -c $< -o $@
 
-# --- unit tests: the module's pure logic in user space, natively, three times ------------------------
+# --- unit tests: the module's pure logic in user space, natively, three times ---------------------
 
 unit := $(patsubst tests/unit/%.cpp,%,$(wildcard tests/unit/*_test.cpp))
 shims := $(patsubst tests/unit/%,%,$(basename $(filter-out %_test.cpp,$(wildcard tests/unit/*.c tests/unit/*.cpp))))
 unit_plain := -O2
 unit_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-# It does not know fences (what they order is no data) and does not see what memcpy becomes if that is built in.
+# TSan does not support fences; here they order no plain data (-Wno-tsan). It does not see a
+# built-in memcpy (-fno-builtin).
 unit_tsan := -O1 -fsanitize=thread -Wno-tsan -fno-builtin
 
 # $(call unit_rules,VARIANT)
@@ -253,7 +266,7 @@ build/tests/unit-$(1)/%.o: tests/unit/%.c build/flags
 	$$(call say,CC,$$< ($(1)))
 	$$(Q)mkdir -p $$(@D) && $$(cc) -Wno-sign-compare -fno-strict-aliasing -Itests/unit -Ikernel \
 		$(unit_$(1)) -c $$< -o $$@
-# An archive, so that each test takes only the sources that it tests.
+# An archive, so that each test links only the sources that it tests.
 build/tests/unit-$(1)/shims.a: $(shims:%=build/tests/unit-$(1)/%.o)
 	$$(Q)mkdir -p $$(@D) && rm -f $$@ && $(AR) cr $$@ $$^
 $(unit:%=build/tests/unit-$(1)/%): %: %.o build/tests/unit-$(1)/shims.a
@@ -265,7 +278,7 @@ $(foreach variant,plain asan tsan,$(eval $(call unit_rules,$(variant))))
 unit: $(unit_tests)
 	@:
 
-# --- fuzzers of the same logic: libFuzzer, which comes with clang -------------------------------------
+# --- fuzzers of the same logic: libFuzzer, which comes with clang ---------------------------------
 
 fuzzers := $(patsubst %.cpp,build/%,$(wildcard tests/fuzz/*_fuzz.cpp))
 fuzz_flags := $(warnings) $(depend) -Iuapi -Itests/unit -Ikernel -g -O1 -fno-sanitize-recover=all
@@ -285,10 +298,10 @@ $(fuzzers): %: %.o $(patsubst tests/unit/%.c,build/tests/fuzz/unit/%.o,$(wildcar
 fuzz: $(fuzzers)
 	@:
 
-# What was included the last time.
+# Dependencies of the last build.
 -include $(shell find build -path build/kernel\* -prune -o -name '*.d' -print 2>/dev/null)
 
-# --- static checks -----------------------------------------------------------------------------------
+# --- static checks --------------------------------------------------------------------------------
 
 sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel/* uapi/treadle lib/include/treadle \
 	lib/include/treadle/detail lib/src lib/src/* lib/provider tools tools/* examples tests/* tests/fi/*)))
@@ -298,7 +311,7 @@ format-check:
 format:
 	$(Q)clang-format -i $(sources)
 
-# A header includes what it needs: each is compiled alone, the kernel's also as C.
+# Compiles each header alone, because a header includes what it needs; those of uapi also as C.
 headers-check: $(patsubst %,build/alone/%,$(wildcard uapi/treadle/*.h lib/include/treadle/*.h))
 build/alone/%: %
 	$(Q)mkdir -p $(@D)
@@ -306,8 +319,8 @@ build/alone/%: %
 	$(if $(filter uapi/%,$<),$(Q)$(CC) -std=c11 -pedantic $(warnings) -Iuapi -fsyntax-only -x c -include $< /dev/null)
 	$(Q)touch $@
 
-# 19: the oldest that understands <expected> of libstdc++ 12. Most of its time goes into the headers of others, so what
-# is linked together is read together.
+# clang-tidy 19 is the oldest that understands <expected> of libstdc++ 12. Parsing other projects'
+# headers takes most of the time, so the sources of one library are read together.
 tidied := $(filter-out tests/%,$(filter %.cpp,$(sources)))
 tidy: build/tidy/lib/src.cpp build/tidy/lib/provider.cpp $(patsubst %,build/tidy/%,$(filter-out lib/%,$(tidied)))
 build/tidy/lib/%.cpp: $(tidied) .clang-tidy $(filter %.h,$(sources))
@@ -322,15 +335,15 @@ build/tidy/%: % .clang-tidy $(filter %.h,$(sources))
 	$(Q)touch $@
 tidy = clang-tidy-19 --quiet $(1) -- -std=c++23 $(include) $(2) 2> >(grep -v 'warnings\? generated' >&2)
 
-# sparse speaks of the kernel's own headers too; what counts is what it says about these sources.
+# sparse also reports on the kernel's own headers. Only reports on these sources count.
 sparse: module
 	$(call say,SPARSE,kernel/*/*.c)
 	$(kbuild) modules C=2 >build/sparse.log 2>&1 || { cat build/sparse.log; false; }
 	$(Q)! grep -F '$(mirror)/' build/sparse.log | grep -E ':[0-9]+: (warning|error)'
 
-# --- running ------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
-# What is said of these on the command line is for a shell, as written: make expands no $ in it.
+# The shell expands these variables: make must not expand a $ in them.
 $(foreach name,CMD BENCH SETS TESTS FABTESTS,$(if $(filter command% environment%,$(origin $(name))),\
 	$(eval override $(name) := $$(value $(name)))))
 export KERNEL NODES CMD BENCH SETS TESTS FABTESTS COVERAGE
@@ -339,7 +352,7 @@ run := tools/vm/run
 setup := tools/setup
 check := tests/run
 
-# make turns every failure into exit status 2; tools/vm/run returns CMD's own.
+# make turns every failure into exit status 2, while tools/vm/run returns that of CMD.
 vm: module programs
 	$(Q)$(run) $(if $(CMD),"$$CMD",$(error CMD='…' is missing))
 vm-shell: module programs
@@ -349,7 +362,7 @@ setup:
 	$(Q)$(setup) packages
 	$(Q)$(setup) kernel $(KERNEL)
 
-# Before anything is built there may be no compiler: what follows set-up is left to another make.
+# Setup may install the compiler, so a second make does the rest.
 demo: setup
 	+$(Q)$(MAKE) module programs
 	$(Q)$(run) tools/demo
@@ -368,7 +381,7 @@ check:
 	$(Q)$(setup) packages
 	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12 6.12-rt 6.1-arm64,$(KERNEL))
 
-# --- installing ---------------------------------------------------------------------------------------
+# --- installing -----------------------------------------------------------------------------------
 
 PREFIX ?= /usr
 bindir = $(DESTDIR)$(PREFIX)/bin

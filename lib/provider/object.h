@@ -147,10 +147,10 @@ public:
 	/* fi_bind: refuses this kind of object. */
 	static int not_bound_to(const ::fid &other) noexcept
 	{
-		return REFUSE(
-			-FI_EINVAL, Subsys,
-			"bind: not to an object of class %zu of this provider, or to one of another",
-			other.fclass);
+		return REFUSE(-FI_EINVAL, Subsys,
+			      "bind: not to an object of class %zu of this provider, "
+			      "or to one of another",
+			      other.fclass);
 	}
 
 	Users users;

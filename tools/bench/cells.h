@@ -107,9 +107,9 @@ inline int report_cells(const std::string &provider, unsigned rounds)
 
 	if (!info)
 		throw Failure(provider + ", FI_XPU", FI_ENODATA);
-	std::printf(
-		"from a store into an armed cell to the message received, us\n%12s %10s %10s %10s\n",
-		"armed for", "quartile", "median", "quartile");
+	std::printf("from a store into an armed cell to the message received, us\n"
+		    "%12s %10s %10s %10s\n",
+		    "armed for", "quartile", "median", "quartile");
 	for (const auto idle : {0us, 100us, 1000us, 10000us, 100000us}) {
 		Cells cells(info.get());
 		std::vector<double> ns;
@@ -124,8 +124,8 @@ inline int report_cells(const std::string &provider, unsigned rounds)
 			    spread.lower / 1e3, spread.median / 1e3, spread.upper / 1e3);
 	}
 
-	std::printf(
-		"\nwhile no cell is written: the kernel's workers, and what a computation on all CPUs loses\n");
+	std::printf("\nwhile no cell is written: the kernel's workers, "
+		    "and what a computation on all CPUs loses\n");
 	double undisturbed = 0;
 	for (const size_t count : {0, 1, 100, 10000}) {
 		constexpr auto length = 2s;

@@ -139,13 +139,14 @@ inline void write_json(std::FILE *to, const std::vector<Row> &rows, const std::s
 	for (const char *separator = "\n"; const Row &row : rows) {
 		static const char *const status[] = {"done", "unsupported", "failed"};
 
-		std::fprintf(
-			to,
-			"%s{\"mode\": \"%s\", \"endpoint\": \"%s\", \"operation\": \"%s\", \"size\": %zu, "
-			"\"provider\": \"%s\", \"status\": \"%s\"",
-			separator, row.job.two ? "two processes" : "one thread",
-			row.job.type == FI_EP_MSG ? "msg" : "rdm", row.job.op.name, row.job.size,
-			row.job.provider.c_str(), status[static_cast<int>(row.status)]);
+		std::fprintf(to,
+			     "%s{\"mode\": \"%s\", \"endpoint\": \"%s\", "
+			     "\"operation\": \"%s\", \"size\": %zu, "
+			     "\"provider\": \"%s\", \"status\": \"%s\"",
+			     separator, row.job.two ? "two processes" : "one thread",
+			     row.job.type == FI_EP_MSG ? "msg" : "rdm", row.job.op.name,
+			     row.job.size, row.job.provider.c_str(),
+			     status[static_cast<int>(row.status)]);
 		separator = ",\n";
 		if (row.status == Answer::Status::done) {
 			spread("ns", row.ns);

@@ -88,7 +88,7 @@ TEST(UserId, IsForWhoAsksForTheCapability)
 	EXPECT_EQ(fi_close(&shared->fid), 0);
 }
 
-/* It is a value like others; FI_SOURCE_ERR complains of who is not in the vector. */
+/* It is a value like others; FI_SOURCE_ERR is for a sender that is not in the vector. */
 TEST(UserId, NotAvailableIsNoError)
 {
 	Named n(FI_SOURCE_ERR);

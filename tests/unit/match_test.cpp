@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* Who gets a message: kernel/pure/match.c, one behaviour after the other. */
+/* Which receive gets a message: kernel/pure/match.c, one behaviour after the other. */
 
 #include <algorithm>
 #include <array>

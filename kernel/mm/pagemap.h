@@ -118,6 +118,10 @@ void treadle_pm_leave(struct treadle_pm *pm, struct treadle_pm_user *user);
 void treadle_pm_put(struct treadle_pm *pm);
 void treadle_pm_pin(struct treadle_pm *pm, struct treadle_pin *pin);
 void treadle_pm_unpin(struct treadle_pm *pm, struct treadle_pin *pin);
+void treadle_pm_reset(struct treadle_pm *pm, struct list_head *cut);
+unsigned long treadle_pm_free_cut(struct list_head *cut, bool block);
+
+/* fill.c */
 int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum treadle_fill how);
 
 static inline unsigned int treadle_pm_index(u64 addr, int level)

@@ -14,19 +14,15 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
-#include <linux/pagemap.h>
-#include <linux/sched/signal.h>
 #include <linux/seqlock.h>
 #include <linux/slab.h>
 #include <linux/socket.h>
-#include <linux/uaccess.h>
 
 #include "core/limits.h"
 #include "names/names.h"
 
 #define NO_ENTRY    U32_MAX
 #define MAX_BUCKETS 65536u
-#define COPY_BATCH  32u
 #define LOOKS	    16
 
 enum entry_state { ENTRY_FREE, ENTRY_USED, ENTRY_LOCAL };
@@ -305,9 +301,31 @@ static bool has_scope(u8 *addr)
 	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80 && !*scope_in(addr);
 }
 
-/* Add a peer; returns its index. There is room for it. */
-static u32 insert_one(struct treadle_av *av, const struct treadle_addr *addr, bool local,
-		      const u64 *id)
+/**
+ * treadle_av_reserve() - make room for @count more peers
+ * @av:		the vector
+ * @count:	of them
+ *
+ * Context: may sleep. av->lock held.
+ * Return: 0, -ENOSPC or -ENOMEM.
+ */
+int treadle_av_reserve(struct treadle_av *av, u32 count)
+{
+	return count > av->holes ? grow(av, count - av->holes) : 0;
+}
+
+/**
+ * treadle_av_add() - add a peer, for which there is room
+ * @av:		the vector
+ * @addr:	of the peer, valid
+ * @local:	it is of this machine
+ * @id:		its identifier, or NULL; not used if the vector has none
+ *
+ * Context: av->lock held.
+ * Return: its index.
+ */
+u32 treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, bool local,
+		   const u64 *id)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	u32 i = unused_entry(av, t);
@@ -341,8 +359,15 @@ static struct av_entry *used_entry(struct treadle_av *av, u64 index)
 	return e->state == ENTRY_FREE ? NULL : e;
 }
 
-/* Remove the peer at @index. Returns 0 or -ENOENT. */
-static int remove_one(struct treadle_av *av, u64 index)
+/**
+ * treadle_av_remove() - remove the peer at an index
+ * @av:		the vector
+ * @index:	of the peer
+ *
+ * Context: av->lock held.
+ * Return: 0 or -ENOENT.
+ */
+int treadle_av_remove(struct treadle_av *av, u64 index)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	struct av_entry *e = used_entry(av, index);
@@ -358,27 +383,69 @@ static int remove_one(struct treadle_av *av, u64 index)
 	return 0;
 }
 
-/* --- ioctls ---------------------------------------------------------------------------------- */
-
-/* Find and hold an address vector. */
-static struct treadle_av_obj *av_get(struct treadle_ctx *ctx, u32 id)
+/**
+ * treadle_av_address() - the address of the peer at an index
+ * @av:		the vector
+ * @index:	of the peer
+ * @addr:	set to its address
+ *
+ * Context: av->lock held.
+ * Return: 0 or -ENOENT.
+ */
+int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr)
 {
-	struct treadle_obj *obj = treadle_obj_get(ctx, id, TREADLE_AV);
+	const struct av_entry *e = used_entry(av, index);
 
-	return IS_ERR(obj) ? ERR_CAST(obj) : container_of(obj, struct treadle_av_obj, obj);
-}
-
-/* The same, for a change: -EACCES if it is read-only for this context. */
-static struct treadle_av_obj *av_get_writable(struct treadle_ctx *ctx, u32 id)
-{
-	struct treadle_av_obj *o = av_get(ctx, id);
-
-	if (!IS_ERR(o) && o->read_only) {
-		treadle_obj_put(&o->obj);
-		return ERR_PTR(-EACCES);
+	if (!e)
+		return -ENOENT;
+	memset(addr, 0, sizeof(*addr));
+	memcpy(addr->addr, e->addr, sizeof(e->addr));
+	addr->family = e->v6 ? AF_INET6 : AF_INET;
+	addr->port = e->port;
+	if (e->scoped) {
+		addr->scope = *scope_in(addr->addr);
+		*scope_in(addr->addr) = 0;
 	}
-	return o;
+	return 0;
 }
+
+/**
+ * treadle_av_has_ids() - do peers have identifiers?
+ * @av:	the vector
+ *
+ * Context: av->lock held.
+ */
+bool treadle_av_has_ids(struct treadle_av *av)
+{
+	return rcu_dereference_protected(av->table, lockdep_is_held(&av->lock))->ids;
+}
+
+/**
+ * treadle_av_set_id() - change the identifier of a peer
+ * @av:		the vector
+ * @index:	of the peer
+ * @id:		its new identifier
+ *
+ * A completion has the old identifier or the new one: each is read and written whole.
+ *
+ * Context: av->lock held.
+ * Return: 0. -EINVAL: no vector with identifiers; -ENOENT: the index has no peer.
+ */
+int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id)
+{
+	struct treadle_av_table *t =
+		rcu_dereference_protected(av->table, lockdep_is_held(&av->lock));
+	const struct av_entry *e = used_entry(av, index);
+
+	if (!t->ids)
+		return -EINVAL;
+	if (!e)
+		return -ENOENT;
+	WRITE_ONCE(t->ids[e - t->entries], id);
+	return 0;
+}
+
+/* --- beginning and end ------------------------------------------------------------------------ */
 
 /**
  * treadle_av_alloc() - make an empty address vector
@@ -422,265 +489,4 @@ void treadle_av_release(struct kref *ref)
 
 	kvfree(rcu_dereference_protected(av->table, true));
 	kfree(av);
-}
-
-static void av_free(struct treadle_obj *obj)
-{
-	treadle_av_forget(container_of(obj, struct treadle_av_obj, obj)->av);
-}
-
-static const struct treadle_obj_ops av_ops = { .type = TREADLE_AV, .free = av_free };
-
-/**
- * treadle_ioc_av_create() - AV_CREATE: make an address vector, or open one by its name
- * @u:	the call, with a struct treadle_av_create
- *
- * Context: may sleep.
- * Return: 0 or -errno.
- */
-int treadle_ioc_av_create(struct treadle_ucmd *u)
-{
-	struct treadle_av_create *arg = u->arg;
-	bool read_only = arg->flags & TREADLE_AV_READ, ids = arg->flags & TREADLE_AV_IDS;
-	struct treadle_av_obj *o;
-	int ret;
-
-	if ((arg->flags & ~(TREADLE_AV_READ | TREADLE_AV_IDS)) ||
-	    arg->rx_ctx_bits > TREADLE_RX_CTX_BITS || !arg->name != !arg->name_size ||
-	    (read_only && !arg->name) || (ids && arg->name))
-		return -EINVAL;
-	if (arg->count > treadle_max_av)
-		return -ENOSPC;
-	o = kzalloc(sizeof(*o), TREADLE_GFP);
-	if (!o)
-		return -ENOMEM;
-	o->read_only = read_only;
-	o->av = arg->name ? treadle_av_open(u->ctx, arg) : treadle_av_alloc(arg);
-	ret = PTR_ERR_OR_ZERO(o->av);
-	if (!ret) {
-		ret = treadle_obj_init(u->ctx, &o->obj, &av_ops);
-		if (ret)
-			treadle_av_forget(o->av);
-	}
-	if (ret) {
-		kfree(o);
-		return ret;
-	}
-	arg->id = o->obj.id;
-	u->new = &o->obj;
-	return 0;
-}
-
-/* Insert @n addresses. index[i] is TREADLE_ADDR_ANY for an invalid one. */
-static void insert_batch(struct treadle_av *av, struct net *net, const struct treadle_addr *addrs,
-			 const u64 *ids, u64 *index, u32 n, u32 *inserted)
-{
-	u32 i;
-
-	for (i = 0; i < n; i++) {
-		index[i] = TREADLE_ADDR_ANY;
-		if (!treadle_addr_valid(&addrs[i]))
-			continue;
-		index[i] = insert_one(av, &addrs[i], treadle_addr_local(net, &addrs[i]),
-				      ids ? &ids[i] : NULL);
-		(*inserted)++;
-	}
-}
-
-/*
- * Fault in @len bytes of the caller's, before room is made for them, and without av->lock. The copy
- * checks again. Bounded, as the caller passes treadle_max_av entries at most, and killable.
- * Returns 0, -EFAULT or -EINTR.
- */
-static int readable(u64 addr, u64 len)
-{
-	u64 n;
-
-	for (; len; addr += n, len -= n) {
-		n = min_t(u64, len, SZ_1M);
-		if (fault_in_readable(u64_to_user_ptr(addr), n))
-			return -EFAULT;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
-	}
-	return 0;
-}
-
-/**
- * treadle_ioc_av_insert() - AV_INSERT: add peers
- * @u:	the call, with a struct treadle_av_insert; its @count becomes the number of those added
- *
- * Context: may sleep. Takes av->lock.
- * Return: 0 or -errno; some peers may have been added before an error.
- */
-int treadle_ioc_av_insert(struct treadle_ucmd *u)
-{
-	struct treadle_av_insert *arg = u->arg;
-	struct treadle_addr addrs[COPY_BATCH];
-	u32 count = arg->count, done, n;
-	u64 index[COPY_BATCH], ids[COPY_BATCH];
-	struct treadle_av_obj *o;
-	struct treadle_av *av;
-	int ret = 0;
-
-	arg->count = 0;
-	if (arg->flags)
-		return -EINVAL;
-	o = av_get_writable(u->ctx, arg->av);
-	if (IS_ERR(o))
-		return PTR_ERR(o);
-	av = o->av;
-	ret = count > treadle_max_av ? -ENOSPC : readable(arg->addrs, count * sizeof(*addrs));
-	if (!ret && arg->ids)
-		ret = readable(arg->ids, count * sizeof(*ids));
-	if (ret) {
-		treadle_obj_put(&o->obj);
-		return ret;
-	}
-	/* killable: another context that shares the vector may fault for long under av->lock */
-	if (mutex_lock_killable(&av->lock)) {
-		treadle_obj_put(&o->obj);
-		return -EINTR;
-	}
-	if (arg->ids && !rcu_dereference_protected(av->table, true)->ids)
-		ret = -EINVAL;
-	else if (count > av->holes)
-		ret = grow(av, count - av->holes);
-	for (done = 0; done < count && !ret; done += n) {
-		n = min(count - done, COPY_BATCH);
-		if (copy_from_user(addrs, u64_to_user_ptr(arg->addrs) + done * sizeof(*addrs),
-				   n * sizeof(*addrs)) ||
-		    (arg->ids &&
-		     copy_from_user(ids, u64_to_user_ptr(arg->ids) + done * sizeof(*ids),
-				    n * sizeof(*ids)))) {
-			ret = -EFAULT;
-			break;
-		}
-		insert_batch(av, u->ctx->net, addrs, arg->ids ? ids : NULL, index, n, &arg->count);
-		if (arg->out && copy_to_user(u64_to_user_ptr(arg->out) + done * sizeof(*index),
-					     index, n * sizeof(*index)))
-			ret = -EFAULT;
-		if (fatal_signal_pending(current))
-			ret = -EINTR;
-		cond_resched();
-	}
-	mutex_unlock(&av->lock);
-	treadle_obj_put(&o->obj);
-	return ret;
-}
-
-/**
- * treadle_ioc_av_remove() - AV_REMOVE: remove peers
- * @u:	the call, with a struct treadle_av_remove
- *
- * Context: may sleep. Takes av->lock, for one peer at a time.
- * Return: 0 or -errno. -ENOENT: an index has no peer; the others are removed.
- */
-int treadle_ioc_av_remove(struct treadle_ucmd *u)
-{
-	struct treadle_av_remove *arg = u->arg;
-	struct treadle_av_obj *o;
-	struct treadle_av *av;
-	int ret = 0;
-	u64 index;
-	u32 i;
-
-	if (arg->flags)
-		return -EINVAL;
-	o = av_get_writable(u->ctx, arg->av);
-	if (IS_ERR(o))
-		return PTR_ERR(o);
-	av = o->av;
-	for (i = 0; i < arg->count && !fatal_signal_pending(current); i++) {
-		if (get_user(index, (u64 __user *)u64_to_user_ptr(arg->indices) + i)) {
-			ret = -EFAULT;
-			break;
-		}
-		if (mutex_lock_killable(&av->lock)) {
-			ret = -EINTR;
-			break;
-		}
-		ret = remove_one(av, index) ?: ret;
-		mutex_unlock(&av->lock);
-		cond_resched();
-	}
-	treadle_obj_put(&o->obj);
-	return ret;
-}
-
-/**
- * treadle_ioc_av_lookup() - AV_LOOKUP: the address of a peer
- * @u:	the call, with a struct treadle_av_lookup
- *
- * Context: may sleep. Takes av->lock.
- * Return: 0 or -errno. -ENOENT: the index has no peer.
- */
-int treadle_ioc_av_lookup(struct treadle_ucmd *u)
-{
-	struct treadle_av_lookup *arg = u->arg;
-	const struct av_entry *e;
-	struct treadle_av_obj *o;
-	struct treadle_av *av;
-	int ret = -ENOENT;
-
-	o = av_get(u->ctx, arg->av);
-	if (IS_ERR(o))
-		return PTR_ERR(o);
-	av = o->av;
-	if (mutex_lock_killable(&av->lock)) {
-		treadle_obj_put(&o->obj);
-		return -EINTR;
-	}
-	e = used_entry(av, arg->index);
-	if (e) {
-		memset(&arg->addr, 0, sizeof(arg->addr));
-		memcpy(arg->addr.addr, e->addr, sizeof(e->addr));
-		arg->addr.family = e->v6 ? AF_INET6 : AF_INET;
-		arg->addr.port = e->port;
-		if (e->scoped) {
-			arg->addr.scope = *scope_in(arg->addr.addr);
-			*scope_in(arg->addr.addr) = 0;
-		}
-		ret = 0;
-	}
-	mutex_unlock(&av->lock);
-	treadle_obj_put(&o->obj);
-	return ret;
-}
-
-/**
- * treadle_ioc_av_set_id() - AV_SET_ID: change the identifier of a peer in completions
- * @u:	the call, with a struct treadle_av_set_id
- *
- * A completion has the old identifier or the new one: each is read and written whole.
- *
- * Context: may sleep. Takes av->lock.
- * Return: 0 or -errno. -EINVAL: no vector with identifiers; -ENOENT: the index has no peer.
- */
-int treadle_ioc_av_set_id(struct treadle_ucmd *u)
-{
-	struct treadle_av_set_id *arg = u->arg;
-	struct treadle_av_obj *o = av_get_writable(u->ctx, arg->av);
-	const struct av_entry *e;
-	struct treadle_av_table *t;
-	int ret = 0;
-
-	if (IS_ERR(o))
-		return PTR_ERR(o);
-	if (mutex_lock_killable(&o->av->lock)) {
-		treadle_obj_put(&o->obj);
-		return -EINTR;
-	}
-	t = rcu_dereference_protected(o->av->table, lockdep_is_held(&o->av->lock));
-	e = used_entry(o->av, arg->index);
-	if (!t->ids)
-		ret = -EINVAL;
-	else if (!e)
-		ret = -ENOENT;
-	else
-		WRITE_ONCE(t->ids[e - t->entries], arg->id);
-	mutex_unlock(&o->av->lock);
-	treadle_obj_put(&o->obj);
-	return ret;
 }

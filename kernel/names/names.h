@@ -71,9 +71,17 @@ static inline u32 treadle_name(u16 port, u32 context)
 
 int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name);
 bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name);
+int treadle_av_reserve(struct treadle_av *av, u32 count);
+u32 treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, bool local,
+		   const u64 *id);
+int treadle_av_remove(struct treadle_av *av, u64 index);
+int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr);
+bool treadle_av_has_ids(struct treadle_av *av);
+int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id);
 struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg);
 void treadle_av_release(struct kref *ref);
 
+/* av.c */
 int treadle_ioc_av_create(struct treadle_ucmd *u);
 int treadle_ioc_av_insert(struct treadle_ucmd *u);
 int treadle_ioc_av_remove(struct treadle_ucmd *u);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: matching receives with messages (rx.c, receive.c, multi.c, op_peek.c, withdraw.c,
- * recv_complete.c, msg.c)
+ * treadle: matching receives with messages (rx.c, receive.c, drain.c, multi.c, op_peek.c,
+ * withdraw.c, recv_complete.c, msg.c)
  */
 #ifndef TREADLE_RECEIVE_H
 #define TREADLE_RECEIVE_H
@@ -67,6 +67,22 @@ struct treadle_rx {
 	struct treadle_job job;
 };
 
+/**
+ * treadle_rx_quiet - stop asking for doorbells if no message waits for a receive
+ * @rx:	the ring
+ *
+ * After the end of its connection a ring goes on asking, as what is posted there has to be
+ * canceled.
+ *
+ * Context: rx->lock held.
+ */
+static inline void treadle_rx_quiet(struct treadle_rx *rx)
+{
+	lockdep_assert_held(&rx->lock);
+	if (!rx->match[TREADLE_PLAIN].messages && !rx->match[TREADLE_TAGGED].messages && !rx->shut)
+		treadle_ring_quiet(&rx->ring);
+}
+
 /* The slot of a receive that came through the ring (recv->cmd is NULL). */
 static inline struct treadle_rx_slot *treadle_recv_slot(struct treadle_recv *recv)
 {
@@ -128,6 +144,7 @@ struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
+void treadle_rx_replace(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 			const struct treadle_recv *recv);
@@ -139,7 +156,6 @@ void treadle_rx_hand_over(struct treadle_rx *rx);
 bool treadle_rx_behind(struct treadle_rx *rx);
 bool treadle_rx_shut(struct treadle_rx *rx, const struct treadle_run *run);
 int treadle_rx_doorbell(struct treadle_rx *rx);
-void treadle_rx_quiet(struct treadle_rx *rx);
 void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);
 void treadle_rx_withdraw(struct treadle_recv *recv);
 

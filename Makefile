@@ -15,6 +15,7 @@
 #                   build tree)
 # make install      PREFIX=/usr DESTDIR=; puts the module's source into DESTDIR/usr/src, for DKMS
 # make deb          the same as a Debian package, in build/deb
+# make docs         the documents as build/docs/html
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched
 #
@@ -341,6 +342,15 @@ sparse: module
 	$(kbuild) modules C=2 >build/sparse.log 2>&1 || { cat build/sparse.log; false; }
 	$(Q)! grep -F '$(mirror)/' build/sparse.log | grep -E ':[0-9]+: (warning|error)'
 
+# --- documents ------------------------------------------------------------------------------------
+
+# A warning is an error, in the manual pages as well.
+docs:
+	$(call say,SPHINX,build/docs/html)
+	$(Q)sphinx-build -q -W --keep-going -d build/docs/doctrees Documentation build/docs/html
+	$(Q)! for page in Documentation/man/*.[17]; do \
+		LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings=w -l $$page 2>&1 >/dev/null | sed "s,^,$$page: ,"; done | grep .
+
 # --- running --------------------------------------------------------------------------------------
 
 # The shell expands these variables: make must not expand a $ in them.
@@ -427,6 +437,6 @@ clean:
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-lto programs unit fuzz format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
+.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-lto programs unit fuzz docs format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
 	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
 .SECONDARY:

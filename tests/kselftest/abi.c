@@ -18,6 +18,7 @@ TEST_F(abi, valid_calls_work)
 	}
 }
 
+// conformance: ioctl.h: EINVAL: size too small
 TEST_F(abi, too_small_a_size_is_refused)
 {
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -51,6 +52,7 @@ TEST_F(abi, what_the_future_adds_may_be_zero)
 	}
 }
 
+// conformance: ioctl.h: E2BIG: an excess that is not zero
 TEST_F(abi, what_the_future_adds_is_refused_when_set)
 {
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -70,6 +72,7 @@ TEST_F(abi, what_the_future_adds_is_refused_when_set)
 }
 
 /* Whatever comes then: nobody lets the kernel look through megabytes of zeros. */
+// conformance: ioctl.h: E2BIG: size larger than a page
 TEST_F(abi, a_size_is_at_most_a_page)
 {
 	const __u32 page = PAGE;
@@ -100,6 +103,7 @@ TEST_F(abi, the_size_is_the_callers)
 	EXPECT_EQ(sizeof(struct treadle_query) + sizeof(arg.future), arg.size);
 }
 
+// conformance: ioctl.h: EINVAL: unknown flag, reserved field set
 TEST_F(abi, unknown_flags_and_reserved_fields_are_refused)
 {
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -127,6 +131,7 @@ static bool has_row(int nr)
 }
 
 /* And there are none but those of the table, and the two that take an id: a new one has to have a row. */
+// conformance: ioctl.h: ENOTTY: no such ioctl
 TEST_F(abi, unknown_ioctls_are_refused)
 {
 	struct arg arg = {.size = sizeof(arg)};
@@ -144,6 +149,7 @@ TEST_F(abi, unknown_ioctls_are_refused)
 
 /* --- pointers -------------------------------------------------------------- */
 
+// conformance: ioctl.h: EFAULT: a pointer in the structure
 TEST_F(abi, bad_pointers_are_refused)
 {
 	char *page = pages(PAGE);
@@ -162,6 +168,7 @@ TEST_F(abi, bad_pointers_are_refused)
 }
 
 /* An object whose number can't be told is not made: else this runs into the limit, which is near. */
+// conformance: ioctl.h: EFAULT: a pointer in the structure
 TEST_F(abi, what_cannot_be_answered_changes_nothing)
 {
 	struct treadle_query q = query(self->fd);
@@ -217,6 +224,8 @@ static void expect_id(struct __test_metadata *_metadata, world *self, const stru
 	EXPECT_EQ(expected, call(self->fd, row->cmd, &arg));
 }
 
+// conformance: ioctl.h: EINVAL: an id of 2^32 or more
+// conformance: ioctl.h: ENOENT: no object with this id in this context
 TEST_F(abi, ids_that_do_not_exist_are_refused)
 {
 	__u32 closed, foreign;
@@ -257,6 +266,7 @@ TEST_F(abi, ids_that_do_not_exist_are_refused)
 	EXPECT_EQ(-EINVAL, doorbell_seek(self->fd, -1));
 }
 
+// conformance: ioctl.h: EBADF: an object of another kind
 TEST_F(abi, ids_of_another_kind_are_refused)
 {
 	const __u32 rung = 1 << TX | 1 << RX | 1 << CQ, waited = 1 << CQ | 1 << CNTR | 1 << EQ;
@@ -278,6 +288,7 @@ TEST_F(abi, ids_of_another_kind_are_refused)
 }
 
 /* lseek() is a doorbell, and nothing else: the file has no position. */
+// conformance: ioctl.h: ESPIPE: an lseek that is no doorbell
 TEST_F(abi, there_is_nothing_to_seek)
 {
 	for (int whence = -1; whence < 7; whence++) {

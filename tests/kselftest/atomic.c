@@ -37,6 +37,7 @@
 		EXPECT_TRUE(got == b && *at == b);                                                 \
 	} while (0)
 
+// conformance: fi_atomic(3): what each operation computes, for every datatype
 TEST_F(atomic, of_every_type)
 {
 	CHECK(__s8, TREADLE_INT8);
@@ -58,6 +59,7 @@ TEST_F(atomic, of_every_type)
 }
 
 /* What fi_query_atomic says is what the kernel takes. */
+// conformance: ioctl.h: EOPNOTSUPP: an atomic operation and a datatype that do not go together
 TEST_F(atomic, operations_and_types_that_go_together)
 {
 	char buf[32] = {0}, result[32], compare[32] = {0};
@@ -245,6 +247,8 @@ TEST_F(atomic, elements_are_aligned_as_C_aligns_them)
 	}
 }
 
+// conformance: fi_atomic(3): fetch: the initial value; FI_ATOMIC_READ ignores its operands, and ...
+// conformance: ioctl.h: EACCES: the region does not grant this access
 TEST_F(atomic, rights)
 {
 	__u64 key[2] = {10, 11}, one = 1, got, zero = 0;
@@ -365,6 +369,7 @@ TEST_F(atomic, bad_buffers_and_descriptors)
 
 /* --- when ------------------------------------------------------------------------------------- */
 
+// conformance: fi_atomic(3): FI_INJECT: all constant buffers are free at return
 TEST_F(atomic, what_is_injected_is_taken_at_once)
 {
 	__u64 operand, compare, got[16];
@@ -388,6 +393,7 @@ TEST_F(atomic, what_is_injected_is_taken_at_once)
 }
 
 /* Behind something slow, fenced, injected: the operands are those of the doorbell. */
+// conformance: fi_atomic(3): FI_INJECT: all constant buffers are free at return
 TEST_F(atomic, in_order_with_all_else)
 {
 	char *large = pages(LEN), buf[8];

@@ -105,6 +105,7 @@ static void adds(void *arg)
 	need(cq_empty(&self.a.cq));
 }
 
+// conformance: fi_atomic(3): correct for one actor, a domain or the CPUs: both at once, for words
 TEST(no_update_is_lost)
 {
 	struct crowd *c = shared(sizeof(*c));

@@ -3,6 +3,8 @@
  * Address vectors: what is inserted can be looked up and sent to, indices are
  * used again, and a million peers are few.
  */
+// conformance: fi_av(3): FI_AV_TABLE: indices from 0 on, in the order of insertion (the lowest ...
+
 #include "treadle.h"
 
 #define MILLION 1000000
@@ -51,6 +53,7 @@ static bool equal(const struct treadle_addr *a, const struct treadle_addr *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+// conformance: ioctl.h: ENOENT: no entry with this index
 TEST_F(av, what_goes_in_comes_out)
 {
 	struct treadle_addr addr[100], got,
@@ -111,6 +114,7 @@ TEST_F(av, unknown_families_are_skipped)
 }
 
 /* Where a pointer ends, so does the insertion; what was inserted before stays. */
+// conformance: ioctl.h: EFAULT: a pointer in the structure
 TEST_F(av, bad_pointers)
 {
 	const __u32 room = PAGE / sizeof(struct treadle_addr);
@@ -268,6 +272,7 @@ static __u64 called(struct node *n, struct node *from, __u64 to)
 	return cq_next(&n->rcq).src;
 }
 
+// conformance: fi_av(3): FI_AV_USER_ID: a completion reports the identifier in place of the address
 TEST(sources_have_their_identifier)
 {
 	struct treadle_addr crowd[100], a;
@@ -317,6 +322,8 @@ static int set_id(int fd, __u32 av, __u64 index, __u64 id)
 	return call(fd, TREADLE_IOC_AV_SET_ID, &s);
 }
 
+// conformance: fi_av(3): FI_AV_USER_ID of fi_av_open (2.x): FI_ADDR_NOTAVAIL until ...
+// conformance: ioctl.h: ENOENT: no entry with this index
 TEST(an_identifier_is_set_later)
 {
 	struct treadle_addr crowd[100];
@@ -462,6 +469,7 @@ TEST_F(av, a_crowd_at_one_address)
  * Up to the limit, in steps; then no more, and what is there stays. 16 million peers are long in coming
  * where each access is instrumented.
  */
+// conformance: ioctl.h: ENOSPC: a limit of the context
 TEST_F(av, the_limit)
 {
 	struct treadle_addr *addr = pages(MILLION * sizeof(*addr)), got;

@@ -49,6 +49,7 @@ static void go(removed *self)
 }
 
 /* Large ones wait at the receiver; one that is injected, and one with a fence, behind them. */
+// conformance: ioctl.h: EDESTADDRREQ: no such entry in the address vector
 TEST_F(removed, what_waits_at_a_peer_is_still_for_it)
 {
 	struct treadle_desc d;

@@ -2,6 +2,8 @@
 /*
  * Address vectors that contexts share by name.
  */
+// conformance: fi_domain(3): caps: FI_SHARED_AV
+
 #include "slow.h"
 #include "treadle.h"
 #include "who.h"
@@ -36,6 +38,7 @@ static int port_at(int fd, __u32 av, __u64 index)
 	return result ?: ntohs(l.addr.port);
 }
 
+// conformance: fi_av(3): a named address vector is created if it does not exist, and shared by ...
 TEST(one_vector_for_all_contexts)
 {
 	int a = device(), b = device();
@@ -90,6 +93,8 @@ TEST(endpoints_use_it)
 	EXPECT_EQ(0, cq_next(&to.rcq).error);
 }
 
+// conformance: ioctl.h: ENOENT: no address vector with this name
+// conformance: ioctl.h: EACCES: an address vector for reading only
 TEST(for_reading_only)
 {
 	int a = device();

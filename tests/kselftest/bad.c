@@ -147,6 +147,11 @@ static struct treadle_desc base_of(bad *self, enum base base)
 	}
 }
 
+// conformance: ioctl.h: EINVAL: a malformed descriptor
+// conformance: ioctl.h: ENOENT: no object with this id in this context
+// conformance: ioctl.h: EOPNOTSUPP: no such opcode
+// conformance: ioctl.h: EOPNOTSUPP: a flag of another operation
+// conformance: ioctl.h: EDESTADDRREQ: no such entry in the address vector
 TEST_F(bad, descriptors)
 {
 	for (int i = 0; i < ARRAY_SIZE(spoiled); i++) {
@@ -181,6 +186,7 @@ TEST_F(bad, fields_of_the_other_line_do_not_count_without_ext)
 	EXPECT_EQ(5, cq_next(&self->a.cq).context);
 }
 
+// conformance: ioctl.h: EBADF: an object of another kind
 TEST_F(bad, objects_of_another_kind)
 {
 	struct treadle_desc d = count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0);
@@ -200,6 +206,8 @@ TEST_F(bad, objects_of_another_kind)
 	still_good(_metadata, self);
 }
 
+// conformance: ioctl.h: EINVAL: a malformed descriptor
+// conformance: ioctl.h: EMSGSIZE: longer than max_msg_size
 TEST_F(bad, lengths)
 {
 	__u64 max = query(self->a.fd).max_msg_size;
@@ -237,6 +245,7 @@ TEST_F(bad, lengths)
 }
 
 /* A receive is judged when it is taken off its ring: what is wrong comes as its completion. */
+// conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(bad, receives)
 {
 	static const struct spoiled rows[] = {
@@ -286,6 +295,7 @@ TEST_F(bad, receives)
 
 /* --- indices ------------------------------------------------------------------------ */
 
+// conformance: ioctl.h: ESHUTDOWN: its ring is broken
 TEST(an_index_out_of_range_breaks_the_ring_for_good)
 {
 	static const __u32 jumps[] = {65, 1000, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -359,6 +369,7 @@ TEST(a_broken_ring_stops_no_receive_for_several)
 }
 
 /* A vector whose second slot is behind the end. What comes before it is done, and told of. */
+// conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(bad, half_a_command)
 {
 	struct treadle_desc d = send_of(NULL, 0, self->to, 1);
@@ -378,6 +389,8 @@ TEST_F(bad, half_a_command)
 
 /* --- peers ---------------------------------------------------------------------------- */
 
+// conformance: ioctl.h: ECONNREFUSED: no endpoint has that address
+// conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine
 TEST_F(bad, peers)
 {
 	static const struct {
@@ -406,6 +419,7 @@ TEST_F(bad, peers)
 	still_good(_metadata, self);
 }
 
+// conformance: ioctl.h: ENOTCONN: the endpoint is not enabled
 TEST_F(bad, endpoints_that_are_not_enabled)
 {
 	struct treadle_desc d = send_of(self->src, 8, 0, 1);
@@ -428,6 +442,7 @@ TEST_F(bad, endpoints_that_are_not_enabled)
 	EXPECT_EQ(3, cq_next(&self->b.rcq).context);
 }
 
+// conformance: ioctl.h: ESHUTDOWN: the endpoint is closed
 TEST_F(bad, endpoints_that_were_closed)
 {
 	struct node n, gone;

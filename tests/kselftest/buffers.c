@@ -83,6 +83,7 @@ static int bad_sources(char *bad[8])
 	return n;
 }
 
+// conformance: ioctl.h: EFAULT: a buffer is not mapped
 TEST_F(buffers, sends_of_what_cannot_be_read)
 {
 	char *bad[8];
@@ -105,6 +106,7 @@ TEST_F(buffers, sends_of_what_cannot_be_read)
 }
 
 /* Nobody waits for it: it is found out at once, or when somebody does. */
+// conformance: ioctl.h: EFAULT: a buffer is not mapped
 TEST_F(buffers, unexpected_sends_of_what_cannot_be_read)
 {
 	char *bad[8];
@@ -126,6 +128,8 @@ TEST_F(buffers, unexpected_sends_of_what_cannot_be_read)
 	}
 }
 
+// conformance: ioctl.h: EFAULT: mapped read-only and would be written
+// conformance: ioctl.h: EIO: the peer's memory cannot be read or written
 TEST_F(buffers, receives_into_what_cannot_be_written)
 {
 	char *bad[10];
@@ -395,6 +399,7 @@ TEST_F(buffers, a_receivers_slow_page_holds_nobody)
  * What the receiver's worker has to do is done in the order in which it came, also if one of them finds a page
  * missing while others are behind it (3) and more have come since (4).
  */
+// conformance: fi_msg(3): FI_MULTI_RECV: messages are packed into the buffer until it has been ...
 TEST_F(buffers, a_workers_page_faults_change_no_order)
 {
 	const size_t len = 12 * LARGE; /* which takes a worker some time */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Counters of bytes: fi_cntr(3), FI_CNTR_EVENTS_BYTES. a works with b and on its memory. */
+// conformance: fi_cntr(3): FI_CNTR_EVENTS_BYTES (2.x): the bytes of operations that succeed, 1 ...
+
 #include "treadle.h"
 
 #include <treadle/atomic.h>

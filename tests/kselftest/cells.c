@@ -3,6 +3,8 @@
  * Commands armed on trigger cells: who may write them and what that does, in which
  * order they start, and that each either starts or is canceled.
  */
+// conformance: fi_trigger(3): FI_TRIGGER_XPU: deferred until the user writes provider specified ...
+
 #include "triggers.h"
 
 #include <treadle/atomic.h>
@@ -144,6 +146,7 @@ static void child_writes_one(void *arg)
 	cell_write(arg, 0, 2);
 }
 
+// conformance: triggers.rst: bad input: the process that writes a cell dies
 TEST_F(cells, any_thread_or_child_may_write)
 {
 	ASSERT_EQ(1, post(&self->a, once(nop(1), &self->c, 0, 1)));
@@ -155,6 +158,8 @@ TEST_F(cells, any_thread_or_child_may_write)
 	EXPECT_EQ(2, cq_next(&self->a.cq).context);
 }
 
+// conformance: fi_trigger(3): requesting and triggering may occur on separate computational ...
+// conformance: ioctl.h: EPERM: not the process that opened the context, and maps no cells
 TEST_F(cells, a_process_that_was_passed_the_file_may_write)
 {
 	struct foreign {
@@ -192,6 +197,7 @@ TEST_F(cells, a_process_that_was_passed_the_file_may_write)
 
 /* --- wrong values ------------------------------------------------------------------ */
 
+// conformance: triggers.rst: bad input: a cell is written twice, or a wrong value
 TEST_F(cells, only_the_right_value_starts_it)
 {
 	ASSERT_EQ(1, post(&self->a, once(nop(1), &self->c, 3, 1ULL << 40 | 5)));
@@ -204,6 +210,7 @@ TEST_F(cells, only_the_right_value_starts_it)
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
 }
 
+// conformance: triggers.rst: bad input: a cell is written twice, or a wrong value
 TEST_F(cells, written_twice_it_starts_once)
 {
 	ASSERT_EQ(1, post(&self->a, once(nop(1), &self->c, 0, 5)));
@@ -262,6 +269,7 @@ static void *writes_all(void *arg)
 }
 
 /* Wherever the cells are, and wherever the poller is: of several pages, of two endpoints. */
+// conformance: fi_trigger(3): users trigger in the order in which they have queued; operations ...
 TEST_F(cells, they_start_in_the_order_in_which_they_are_written)
 {
 	static struct writer w;
@@ -423,6 +431,7 @@ TEST_F(cells, each_either_starts_or_is_canceled)
 
 /* --- closing ----------------------------------------------------------------------- */
 
+// conformance: ioctl.h: EBUSY: in use by an armed command
 TEST_F(cells, cells_are_busy_while_something_is_armed)
 {
 	struct cells other;
@@ -440,6 +449,7 @@ TEST_F(cells, cells_are_busy_while_something_is_armed)
 	EXPECT_EQ(-ENOENT, post(&self->a, once(nop(2), &self->c, 0, 2)));
 }
 
+// conformance: triggers.rst: bad input: an endpoint is closed
 TEST_F(cells, an_endpoint_closes_under_armed_commands)
 {
 	struct node n;
@@ -466,6 +476,7 @@ TEST_F(cells, the_target_closes)
 
 /* --- bounds ------------------------------------------------------------------------ */
 
+// conformance: ioctl.h: EINVAL: value out of its documented range
 TEST_F(cells, sizes_and_places)
 {
 	static const __u32 good[] = {1, 512, 513, TREADLE_MAX_CELLS};

@@ -164,6 +164,7 @@ TEST_F(collective, tags_and_sources_are_exact)
 	}
 }
 
+// conformance: ioctl.h: EOPNOTSUPP: not for endpoints of this type
 TEST_F(collective, what_is_no_collective_message_is_refused)
 {
 	struct node *a = &self->a, datagrams;

@@ -2,6 +2,8 @@
 /*
  * Connections: how they come about, whom they reach, and the rings that they receive in.
  */
+// conformance: fi_arch(7): endpoint types: FI_EP_MSG
+
 #include "connection.h"
 
 /* --- getting connected ------------------------------------------------------------- */
@@ -108,6 +110,8 @@ TEST(nobody_else_is_reached)
 	EXPECT_EQ(ECONNREFUSED, event_is(p.ceq, TREADLE_EVENT_CONNREFUSED, 7).error);
 }
 
+// conformance: ioctl.h: EISCONN: the endpoint was connected once
+// conformance: ioctl.h: ECONNREFUSED: the connection was rejected
 TEST(a_request_that_is_rejected)
 {
 	static char why[TREADLE_CM_DATA];
@@ -130,6 +134,8 @@ TEST(a_request_that_is_rejected)
 	}
 }
 
+// conformance: ioctl.h: ECONNREFUSED: no endpoint listens at that address
+// conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine
 TEST(nobody_is_there)
 {
 	struct treadle_addr foreign = loopback(7), v6 = {.family = AF_INET6, .port = htons(7)};
@@ -155,6 +161,7 @@ TEST(nobody_is_there)
 	EXPECT_TRUE(eq_empty(l.eq));
 }
 
+// conformance: ioctl.h: ECONNREFUSED: no endpoint listens at that address
 TEST(the_backlog_is_kept)
 {
 	struct listener l;
@@ -244,6 +251,7 @@ TEST(a_passive_endpoint_closes_with_many_requests)
 	EXPECT_TRUE(eq_empty(ceq));
 }
 
+// conformance: ioctl.h: EBUSY: the request has an endpoint
 TEST(an_endpoint_for_a_request_closes)
 {
 	struct pair p;
@@ -269,6 +277,7 @@ TEST(a_rejected_request_cannot_be_accepted)
 	EXPECT_EQ(-ENOTCONN, hang_up(p.server.fd, p.server.ep));
 }
 
+// conformance: ioctl.h: ECONNRESET: the client of ACCEPT is gone
 TEST(a_client_that_goes_takes_its_request_along)
 {
 	struct listener l;
@@ -339,6 +348,7 @@ TEST(a_receive_ring_serves_one_connection_after_the_other)
 	}
 }
 
+// conformance: ioctl.h: EBUSY: the ring has an endpoint
 TEST(connections_share_a_receive_ring)
 {
 	struct listener l;
@@ -444,6 +454,7 @@ TEST(who_is_connected_is_no_source)
 	EXPECT_EQ(4, cq_next(&rdm[1].rcq).context);
 }
 
+// conformance: ioctl.h: ENOTCONN: the endpoint is not connected yet
 TEST(what_is_armed_waits_for_the_connection)
 {
 	struct treadle_cqe cqe;

@@ -16,6 +16,7 @@ static __u32 ep_of_kind(int fd, __u32 type)
 
 /* --- event queues --------------------------------------------------------------------------- */
 
+// conformance: ioctl.h: EAGAIN: nothing to report
 TEST(an_event_stays_until_it_was_read)
 {
 	struct treadle_wait w = {.size = sizeof(w)};
@@ -50,6 +51,7 @@ TEST(an_event_stays_until_it_was_read)
 	listener_close(&l);
 }
 
+// conformance: ioctl.h: ESHUTDOWN: (event queue) destroyed
 TEST(an_event_queue_that_is_destroyed)
 {
 	int fd = device(), eq;
@@ -86,6 +88,10 @@ TEST(a_fabric_may_go_before_its_endpoints)
 
 /* --- mistakes ------------------------------------------------------------------------------- */
 
+// conformance: ioctl.h: EADDRNOTAVAIL: not of this machine, of no known family
+// conformance: ioctl.h: EOPNOTSUPP: not for endpoints of this type
+// conformance: ioctl.h: EISCONN: the endpoint has an event queue
+// conformance: ioctl.h: ENOTCONN: the endpoint is not enabled
 TEST(mistakes_are_told)
 {
 	int fd = device(), null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -359,6 +365,7 @@ static void visits(void *arg)
 	need(event_is(eq, TREADLE_EVENT_CONNREFUSED, CLIENT).error == v->error);
 }
 
+// conformance: ioctl.h: EACCES: the owner of the peer does not admit this process
 TEST(who_may_send_may_connect)
 {
 	static struct visitor visitors[] = {

@@ -11,6 +11,7 @@
  * fi_cm(3), fi_shutdown: what is under way ends. Nobody's memory is touched after he has been told, and what
  * waited for its turn is told of before the call returns.
  */
+// conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their ...
 TEST(what_is_under_way_ends_with_the_connection)
 {
 	enum { BEFORE = 1, AFTER = 2 };
@@ -74,6 +75,8 @@ TEST(what_is_under_way_ends_with_the_connection)
 }
 
 /* Also by a worker who has waited for a page of it since, and has in his hands what he would write. */
+// conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their ...
+// conformance: ioctl.h: ECONNRESET: the peer closed its endpoint
 TEST(what_waits_for_a_page_touches_it_no_more)
 {
 	static __u64 in[2] = {1, 2}, before[2];

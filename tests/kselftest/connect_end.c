@@ -3,6 +3,8 @@
 #include "connection.h"
 #include "slow.h"
 
+// conformance: ioctl.h: EISCONN: the endpoint was connected once
+// conformance: ioctl.h: ESHUTDOWN: its connection is closed
 TEST(shutdown_ends_everything_in_order)
 {
 	char *big = pages(1 << 20), small[64], in[64];
@@ -59,6 +61,8 @@ TEST(shutdown_ends_everything_in_order)
 	EXPECT_EQ(-EISCONN, connect_to(p.client.fd, p.client.ep, p.l.addr, NULL, 0));
 }
 
+// conformance: ioctl.h: ESHUTDOWN: its connection is closed
+// conformance: ioctl.h: ECONNRESET: the peer closed its endpoint
 TEST(closing_ends_it_too)
 {
 	char *big = pages(1 << 20), in[64];

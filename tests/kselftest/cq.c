@@ -3,6 +3,8 @@
  * Completion queues and waiting: nothing is lost, whether the ring is full,
  * the reader sleeps, or a signal comes in between.
  */
+// conformance: fi_arch(7): completion queues
+
 #include "treadle.h"
 
 #include <sys/epoll.h>
@@ -113,6 +115,9 @@ TEST_F(cq, a_wait_finds_what_is_kept)
 	EXPECT_EQ(-EAGAIN, cq_wait(q, 0));
 }
 
+// conformance: fi_domain(3): resource management: Tx CQ full: EAGAIN; completions that do not fit
+//   are kept
+// conformance: ioctl.h: EAGAIN: the caller's completion queue overflows
 TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
 {
 	struct cq *q = &self->n.cq;
@@ -144,6 +149,7 @@ TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
 }
 
 /* Those with F_MORE have been promised: they wait in their ring, bad ones too, and memory has an end. */
+// conformance: fi_domain(3): resource management: errors of selective completion need no ...
 TEST_F(cq, promised_commands_are_not_lost)
 {
 	struct cq *q = &self->n.cq;
@@ -178,6 +184,7 @@ TEST_F(cq, promised_commands_are_not_lost)
 }
 
 /* Receives that somebody else completes are kept, too; the sender is not held. */
+// conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST_F(cq, a_receivers_queue_overflows_without_loss)
 {
 	struct node b;
@@ -231,6 +238,7 @@ TEST_F(cq, a_wild_consumer_index_is_harmless)
 
 /* --- waiting ------------------------------------------------------------------- */
 
+// conformance: ioctl.h: EAGAIN: nothing to report
 TEST_F(cq, looking_without_waiting)
 {
 	struct node *n = &self->n;
@@ -248,6 +256,7 @@ TEST_F(cq, looking_without_waiting)
 	EXPECT_EQ(-EAGAIN, cntr_wait(&n->sent, 2, 0, 0));
 }
 
+// conformance: ioctl.h: ETIMEDOUT: a wait timed out
 TEST_F(cq, waits_time_out)
 {
 	__u64 start = now_ns();
@@ -297,6 +306,7 @@ static void until_asleep(const struct waiter *w)
 
 static void nothing(int sig) {}
 
+// conformance: ioctl.h: EINTR: a wait was interrupted by a signal
 TEST_F(cq, signals_interrupt_a_wait)
 {
 	struct sigaction action = {.sa_handler = nothing};
@@ -317,6 +327,8 @@ TEST_F(cq, signals_interrupt_a_wait)
 	}
 }
 
+// conformance: fi_cq(3): fi_cq_signal: unblocks any thread in fi_cq_sread
+// conformance: ioctl.h: ECANCELED: a wait was ended by SIGNAL
 TEST_F(cq, signal_ends_every_wait)
 {
 	struct waiter w[4] = {
@@ -339,6 +351,7 @@ TEST_F(cq, signal_ends_every_wait)
 }
 
 /* Nor does one who waits again miss what was for him, too, because another has seen it. */
+// conformance: fi_cq(3): fi_cq_signal: unblocks any thread in fi_cq_sread
 TEST_F(cq, a_signal_between_two_waits_is_seen_by_each)
 {
 	struct treadle_wait w = {.size = sizeof(w),
@@ -375,6 +388,7 @@ static void stay_on_this_cpu(void)
 }
 
 /* The waiter has the CPU of who changes the counter: it comes to see what is over already. */
+// conformance: fi_cntr(3): fi_cntr_wait: until the threshold, or a change of the error value, ...
 TEST_F(cq, an_error_that_comes_and_goes_ends_a_wait)
 {
 	struct waiter w = {.c = &self->n.sent, .timeout = PATIENCE_NS};

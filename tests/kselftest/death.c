@@ -90,6 +90,8 @@ static void until_refused(struct node *n, __u64 to)
 
 /* --- who waits for one that dies ------------------------------------------------------ */
 
+// conformance: ioctl.h: ECONNREFUSED: no endpoint has that address
+// conformance: ioctl.h: ECONNRESET: the peer died
 TEST_F(death, senders_that_wait_are_told)
 {
 	struct node *n = &self->n;
@@ -171,6 +173,7 @@ TEST_F(death, small_messages_outlive_their_sender)
 
 /* --- in the midst of a copy --------------------------------------------------------------- */
 
+// conformance: ioctl.h: ECONNRESET: the peer died
 TEST_F(death, in_the_midst_of_a_large_message)
 {
 	struct node *n = &self->n;
@@ -329,6 +332,7 @@ TEST_F(death, another_program_finds_its_port_free)
 
 /* --- closing in order ------------------------------------------------------------------------- */
 
+// conformance: ioctl.h: ECONNRESET: the peer closed its endpoint
 TEST_F(death, an_endpoint_closes_in_the_midst)
 {
 	struct node *n = &self->n;
@@ -370,6 +374,8 @@ static size_t count_of_byte(const char *buf, size_t len, char byte)
 }
 
 /* fi_endpoint(3), fi_close: buffers are the process's again, and what was under way is not told of. */
+// conformance: fi_endpoint(3): fi_close: outstanding operations are dropped without a completion;
+//   the program may use their buffers again
 TEST_F(death, nothing_is_touched_once_it_is_closed)
 {
 	enum { BEFORE = 1, AFTER = 2 };

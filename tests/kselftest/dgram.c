@@ -3,6 +3,8 @@
  * Datagrams: fi_domain(3), "Resource Management", DGRAM EP. What finds neither a receive nor
  * room to wait for one, or nobody who may have it, is dropped, and its sender is told of success.
  */
+// conformance: fi_arch(7): endpoint types: FI_EP_DGRAM
+
 #include "slow.h"
 #include "treadle.h"
 
@@ -19,6 +21,7 @@ static int sent(struct node *n)
 	return cq_next(&n->cq).error;
 }
 
+// conformance: ioctl.h: EMSGSIZE: longer than TREADLE_MAX_DGRAM
 TEST(a_datagram_comes_if_a_receive_is_posted)
 {
 	static const size_t lengths[] = {0, 1, 64, 4096, 4097, TREADLE_MAX_DGRAM};
@@ -54,6 +57,8 @@ TEST(a_datagram_comes_if_a_receive_is_posted)
 }
 
 /* Room for messages that wait: as many bytes as were asked for, and what describes them. */
+// conformance: fi_domain(3): resource management: DGRAM, no Rx buffer at the target EP: the message
+//   waits while the receiver's budget has room, and is dropped beyond it
 TEST(one_that_finds_no_room_is_dropped)
 {
 	const __u32 room = 4 * TREADLE_MAX_DGRAM;
@@ -95,6 +100,7 @@ TEST(one_that_finds_no_room_is_dropped)
 	EXPECT_TRUE(same(in, 64, 7));
 }
 
+// conformance: fi_domain(3): resource management: DGRAM, no Rx buffer at the target EP: the ...
 TEST(one_that_finds_nobody_is_dropped)
 {
 	struct treadle_addr foreign = loopback(7);
@@ -123,6 +129,7 @@ TEST(one_that_finds_nobody_is_dropped)
 	EXPECT_EQ(ECONNREFUSED, sent(&rdm));
 }
 
+// conformance: ioctl.h: EOPNOTSUPP: not for endpoints of this type
 TEST(the_sender_hears_of_its_own_mistakes_only)
 {
 	struct treadle_desc d;

@@ -254,6 +254,8 @@ static void expect_taken(struct __test_metadata *_metadata, ends *e, struct trea
 
 /* --- flags ------------------------------------------------------------------------------- */
 
+// conformance: ioctl.h: EINVAL: a malformed descriptor
+// conformance: ioctl.h: EOPNOTSUPP: a flag of another operation
 TEST_F(fields, each_flag_of_each_operation)
 {
 	int taken = 0, refused = 0;
@@ -304,6 +306,7 @@ static void expect_byte_refused(struct __test_metadata *_metadata, ends *e, stru
 	ASSERT_TRUE(nothing_happened(e));
 }
 
+// conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(fields, each_unused_byte_of_each_operation)
 {
 	int bytes = 0;

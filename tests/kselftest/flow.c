@@ -222,6 +222,8 @@ static int cancel_op(struct node *n, __u64 context, __u64 *count)
 	return cancel(n->fd, TREADLE_CANCEL_OP, n->ep, context, 0, count);
 }
 
+// conformance: ioctl.h: ENOENT: nothing to cancel
+// conformance: ioctl.h: ECANCELED: (completion) a command that was canceled
 TEST_F(flow, posted_receives_can_be_canceled)
 {
 	__u64 count;
@@ -273,6 +275,8 @@ TEST_F(flow, one_at_a_time_the_oldest_first)
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
 }
 
+// conformance: ioctl.h: ENOENT: nothing to cancel
+// conformance: ioctl.h: ECANCELED: (completion) a command that was canceled
 TEST_F(flow, parked_sends_can_be_canceled)
 {
 	fill(self->src, 1 << 20, 1);
@@ -296,6 +300,7 @@ TEST_F(flow, parked_sends_can_be_canceled)
 	expect_canceled(_metadata, &self->b.rcq, 9, TREADLE_CQ_RECV | TREADLE_CQ_MSG);
 }
 
+// conformance: ioctl.h: ECANCELED: (completion) a command that was canceled
 TEST_F(flow, armed_sends_can_be_canceled)
 {
 	struct cntr c;
@@ -320,6 +325,8 @@ static int cancel_side(struct node *n, __u32 side, __u64 context)
 }
 
 /* A receive, a send that waits, and one of each that is armed, all with the same context. */
+// conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
+// conformance: ioctl.h: ENOENT: nothing to cancel
 TEST_F(flow, one_side_can_be_canceled)
 {
 	const __u32 recvs = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
@@ -467,6 +474,7 @@ TEST(endpoints_share_a_transmit_ring)
 	EXPECT_EQ(0, destroy(a.fd, tx.id));
 }
 
+// conformance: fi_domain(3): max_ep_stx_ctx, max_ep_srx_ctx: as many as endpoints
 TEST(endpoints_share_a_receive_ring)
 {
 	struct node a, b, b2;

@@ -266,6 +266,7 @@ static __u32 claim_and_close(struct three *t, __u64 delay)
  * Who has closed before he hears of his claim has not claimed: the message waits where it was, whether its sender waits for
  * it (each third) or has been told. Of what he has heard the claim stays.
  */
+// conformance: fi_tagged(3): FI_PEEK and FI_CLAIM: only a paired receive with FI_CLAIM and the ...
 TEST_F(given_back, a_claim_that_nobody_has_heard_of_is_none)
 {
 	struct three *t = &self->t;

@@ -40,6 +40,10 @@ static void sends(void *arg)
 	}
 }
 
+// conformance: fi_domain(3): auth_key, auth_key_size: the default of endpoints and regions; ignored
+//   before API 1.5
+// conformance: fi_mr(3): auth_key of a region; the domain's if there is none
+// conformance: ioctl.h: EACCES: the owner of the peer does not admit this process
 TEST(the_same_user_or_the_same_key)
 {
 	static const struct attempt attempts[] = {
@@ -158,6 +162,7 @@ static int fired(struct node *n, struct treadle_desc d)
 	return error;
 }
 
+// conformance: ioctl.h: EACCES: the owner of the region does not admit this process
 TEST(regions_of_another_user)
 {
 	static const struct {
@@ -420,6 +425,7 @@ static void takes_all_ports(void *arg)
 	need(destroy(fd, id) == 0);
 }
 
+// conformance: ioctl.h: EAGAIN: no free port
 TEST(ports_run_out)
 {
 	EXPECT_EQ(0, reap(spawn(takes_all_ports, NULL)));

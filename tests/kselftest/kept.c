@@ -31,6 +31,8 @@ FIXTURE_TEARDOWN(kept)
 }
 
 /* Sends until commands no longer complete: then they wait at the target, in order. */
+// conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message is
+//   copied within the budget, else it is parked, and those behind it wait
 TEST_F(kept, a_full_buffer_parks_senders)
 {
 	const int count = 200, len = 500;
@@ -67,6 +69,7 @@ TEST_F(kept, a_full_buffer_parks_senders)
 }
 
 /* Behind a message that is parked even small ones must not overtake. */
+// conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
 TEST_F(kept, nothing_overtakes_a_parked_message)
 {
 	static const size_t sizes[] = {100000, 8, 5000, 0, 3000, 1 << 20, 1, 100, 70000, 16};
@@ -164,6 +167,7 @@ TEST_F(kept, the_ring_says_when_a_doorbell_is_needed)
 }
 
 /* Its context is not the operation's own: fi_endpoint(3), fi_cancel. */
+// conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
 TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
 {
 	const int count = 250, named = 240; /* they wait at the target by then */
@@ -197,6 +201,7 @@ TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
  * What found no room goes with its sender; what comes behind it, too, though there is room again: what has come is all
  * up to some message, and nothing after that.
  */
+// conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
 TEST(who_ends_leaves_no_gap)
 {
 	const __u32 len = 1000, room = 3 * len; /* two, and what describes them */

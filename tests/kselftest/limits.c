@@ -11,6 +11,7 @@
 
 /* --- limits ------------------------------------------------------------------------ */
 
+// conformance: ioctl.h: ENOSPC: a limit of the context
 TEST(objects_of_a_context)
 {
 	int fd = device(), other = device();
@@ -33,6 +34,7 @@ TEST(objects_of_a_context)
 	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_AV_CREATE, &av));
 }
 
+// conformance: ioctl.h: EMFILE: no free file descriptor
 TEST(files_of_a_process)
 {
 	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
@@ -123,6 +125,7 @@ static void arms_the_most(void *arg)
 }
 
 /* Of a module that is loaded for it: else there may be as many as memory holds. */
+// conformance: ioctl.h: ENOSPC: a limit of the context
 TEST(commands_armed_in_a_context)
 {
 	char parameter[32];
@@ -140,6 +143,7 @@ TEST(commands_armed_in_a_context)
 #define FILE_MAX "/proc/sys/fs/file-max"
 
 /* Who has no privilege; nobody else is bothered, as all others here are root. */
+// conformance: ioctl.h: ENFILE: the system can have no more files
 TEST(files_of_the_system)
 {
 	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
@@ -225,6 +229,7 @@ static void is_greedy(void *arg)
 }
 
 /* All is charged to the group of the process; at its limit there is ENOMEM, not death. */
+// conformance: ioctl.h: ENOMEM: the memory cgroup's limit
 TEST(the_memory_of_a_group)
 {
 	struct group *g = shared(sizeof(*g));

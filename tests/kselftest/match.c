@@ -157,6 +157,7 @@ static void play(struct __test_metadata *_metadata, struct stage *s, const struc
 	for (int taken = 0; taken < (variant->late ? 1 : 7); taken += 3) \
 	play(_metadata, &self->s, m, ARRAY_SIZE(m), r, ARRAY_SIZE(r), taken)
 
+// conformance: fi_arch(7): messages: boundaries kept, FIFO, matched in the order received
 TEST_F(match, first_come_first_served)
 {
 	static const struct message m[] = {{}, {}, {true}, {}, {true}, {}};
@@ -204,6 +205,7 @@ TEST_F(tags, tags_choose)
 	PLAY(m, r);
 }
 
+// conformance: fi_arch(7): tagged messages: send_tag | ignore == recv_tag | ignore
 TEST_F(tags, ignored_bits_do_not_count)
 {
 	static const struct message m[] = {
@@ -217,6 +219,7 @@ TEST_F(tags, ignored_bits_do_not_count)
 	PLAY(m, r);
 }
 
+// conformance: fi_arch(7): tagged messages: duplicate tags are allowed; the oldest match wins
 TEST_F(tags, wildcards_and_exact_ones_in_order_of_posting)
 {
 	static const struct message m[] = {

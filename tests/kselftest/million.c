@@ -59,6 +59,7 @@ static void kick(struct node *n, const struct cntr *c, __u64 value)
 	need(ring_doorbell(&n->tx) == 1);
 }
 
+// conformance: fi_trigger(3): triggered in the order of thresholds, even if the counter jumps
 TEST_F(million, fire_in_order_of_thresholds)
 {
 	__u64 state = 1, last = 0, start, armed;
@@ -179,6 +180,7 @@ static void arm_chain(struct node *n, struct cntr *c, struct cntr *d, __u32 leng
 	finish(n);
 }
 
+// conformance: triggers.rst: bad input: a command that fires itself, a chain, a circle
 TEST_F(million, a_chain_of_triggers)
 {
 	__u64 start;
@@ -194,6 +196,7 @@ TEST_F(million, a_chain_of_triggers)
 }
 
 /* Each fires the next of its own counter. */
+// conformance: triggers.rst: bad input: a command that fires itself, a chain, a circle
 TEST_F(million, a_counter_that_drives_itself)
 {
 	for (__u32 i = 1; i <= million / 4; i++)
@@ -205,6 +208,7 @@ TEST_F(million, a_counter_that_drives_itself)
 }
 
 /* While a chain runs, others get on with their messages. */
+// conformance: triggers.rst: bad input: a long chain is fair, and can be killed
 TEST_F(million, a_chain_is_fair)
 {
 	struct node a, b;
@@ -228,6 +232,7 @@ TEST_F(million, a_chain_is_fair)
 	note("%d messages during the chain", messages);
 }
 
+// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
 TEST_F(million, flush_takes_all)
 {
 	__u64 count, start;
@@ -277,6 +282,8 @@ FIXTURE_SETUP(killed) {}
 
 FIXTURE_TEARDOWN(killed) {}
 
+// conformance: triggers.rst: bad input: a long chain is fair, and can be killed
+// conformance: triggers.rst: bad input: thresholds that never come
 TEST_F(killed, a_chain_ends_with_its_process)
 {
 	static const int delays_us[] = {0, 1000, 50000, 300000};
@@ -339,6 +346,7 @@ static void *flushes(void *arg)
 	return NULL;
 }
 
+// conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
 TEST(work_has_either_run_or_was_canceled)
 {
 	static struct race r;

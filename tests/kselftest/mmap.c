@@ -176,6 +176,7 @@ TEST_F(mmap, private_maps_are_refused)
 	}
 }
 
+// conformance: ioctl.h: EACCES: mmap with more rights than the map has
 TEST_F(mmap, what_the_kernel_writes_is_read_only)
 {
 	int mem = open("/proc/self/mem", O_RDWR);
@@ -241,6 +242,7 @@ TEST_F(mmap, nothing_is_executable)
 	}
 }
 
+// conformance: ioctl.h: EPERM: not the process that opened the context, and maps no cells
 TEST_F(mmap, children_inherit_cells_and_nothing_else)
 {
 	pid_t pid = fork();

@@ -2,6 +2,8 @@
 /*
  * Memory regions: keys, rights, what pinning costs and that it is paid back.
  */
+// conformance: fi_arch(7): registration: permissions and keys
+
 #include "slow.h"
 #include "treadle.h"
 
@@ -30,6 +32,7 @@ FIXTURE_TEARDOWN(mr)
 
 /* --- keys ---------------------------------------------------------------------------- */
 
+// conformance: ioctl.h: EEXIST: memory key in use
 TEST_F(mr, keys_of_the_process)
 {
 	__u64 key = 42, other = ~0ULL;
@@ -127,6 +130,7 @@ static void expect_rights(struct __test_metadata *_metadata, int fd, void *buf, 
 	}
 }
 
+// conformance: ioctl.h: EFAULT: a pointer in the structure
 TEST_F(mr, what_is_mapped_decides)
 {
 	int file = open("/proc/self/exe", O_RDONLY);
@@ -148,6 +152,7 @@ TEST_F(mr, what_is_mapped_decides)
 	expect_rights(_metadata, self->fd, (void *)0xffff888000000000, PAGE, -EFAULT, -EFAULT);
 }
 
+// conformance: ioctl.h: EINVAL: value out of its documented range
 TEST_F(mr, bad_input)
 {
 	struct treadle_iov iov = {(unsigned long)self->buf, PAGE};
@@ -258,6 +263,7 @@ static void pins_as_nobody(void *arg)
 	need(status_kb("VmLck:") == 0);
 }
 
+// conformance: ioctl.h: ENOMEM: the limit of locked memory
 TEST(the_limit_of_locked_memory)
 {
 	EXPECT_EQ(0, reap(spawn(pins_as_nobody, NULL)));

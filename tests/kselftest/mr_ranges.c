@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Regions of several ranges, and of memory that is not there yet. */
+// conformance: fi_domain(3): mr_iov_limit: 8
+
 #include "rma.h"
 
 #include <treadle/atomic.h>
@@ -21,6 +23,7 @@ static int registers(rma *self, const struct treadle_iov *iov, int count, __u32 
 
 /* --- one after the other ------------------------------------------------------------------ */
 
+// conformance: fi_mr(3): a region is accessible by peers starting at a base address of 0
 TEST_F(rma, offsets_go_on_from_one_range_to_the_next)
 {
 	const struct treadle_iov iov[] = {range(self->there + 20000, 100),
@@ -54,6 +57,7 @@ TEST_F(rma, offsets_go_on_from_one_range_to_the_next)
 	EXPECT_EQ(0, reads(self, self->here, 0, 5101));
 }
 
+// conformance: ioctl.h: EREMOTEIO: a range is not within its region
 TEST_F(rma, one_byte_too_long_moves_nothing)
 {
 	const struct treadle_iov iov[] = {range(self->there, 100), range(self->there + 200, 100)};
@@ -137,6 +141,7 @@ TEST_F(rma, as_many_ranges_as_there_may_be)
 
 /* --- by address --------------------------------------------------------------------------- */
 
+// conformance: fi_mr(3): FI_MR_VIRT_ADDR: the target's virtual address
 TEST_F(rma, an_address_is_what_it_says)
 {
 	const __u64 base = (unsigned long)self->there;

@@ -254,6 +254,7 @@ TEST_F(msg, buffers_larger_than_the_message)
 	}
 }
 
+// conformance: ioctl.h: ETRUNC: longer than the receive buffer
 TEST_F(msg, too_small_a_buffer_truncates)
 {
 	static const size_t sizes[][2] = {{1, 0},	 {100, 10},   {4096, 4095},
@@ -349,6 +350,7 @@ TEST_F(msg, a_buffer_may_be_longer_than_any_message)
 	munmap(dst, len);
 }
 
+// conformance: ioctl.h: EMSGSIZE: longer than inject_size with inject
 TEST_F(msg, inject_is_small)
 {
 	struct treadle_desc send = send_of(self->src, self->q.inject_size + 1, self->to, 1);

@@ -86,6 +86,7 @@ static void all_sent(struct __test_metadata *_metadata, FIXTURE_DATA(multi) * se
 }
 
 /* One behind the other, without gaps, and each says where; the last one says that it is the last. */
+// conformance: fi_msg(3): FI_MULTI_RECV: messages are packed into the buffer until it has been ...
 TEST_F(multi, packed_until_less_than_the_minimum_is_left)
 {
 	const __u64 len[] = {100, 1, 0, 300, 7, 500};
@@ -199,6 +200,7 @@ TEST_F(multi, many_that_wait)
 }
 
 /* The end of a buffer is reported although its messages are not. */
+// conformance: fi_msg(3): FI_MULTI_RECV: an entry is always generated when the buffer has been ...
 TEST_F(multi, the_end_is_always_reported)
 {
 	struct treadle_desc d = multi_of(self->dst, 300, 100, 1);
@@ -304,6 +306,7 @@ TEST_F(multi_end, cancel_waits_for_what_is_under_way)
  * What a worker copies is not overtaken by what the same sender sends, so that a buffer's completions come
  * before those of the next one; others do not wait for it.
  */
+// conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no ...
 TEST_F(multi_end, one_buffer_after_the_other)
 {
 	char *slow = pages(ROOM);
@@ -427,6 +430,7 @@ TEST_F(multi_end, a_bad_message_takes_no_room)
 }
 
 /* The bad message was the last one: the end is told by a completion of its own. */
+// conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no ...
 TEST_F(multi_end, a_bad_message_may_end_it)
 {
 	char *hole = pages(PAGE);
@@ -530,6 +534,8 @@ static void *crowd_send(void *arg)
 }
 
 /* Parts are copied side by side; a buffer is given back only after all of them are told of. */
+// conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no
+//   message belongs to it
 TEST_F(multi_end, parts_of_many_senders)
 {
 	const __u64 half = 7 * LENGTH + 13;

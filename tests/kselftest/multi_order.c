@@ -3,6 +3,8 @@
  * Several messages in a buffer that is posted while they wait: the last one of it is told of before the first one of the
  * next buffer, also if another one comes just then. Nothing promises that (FI_ORDER_NONE), but programs count.
  */
+// conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no ...
+
 #include "slow.h"
 #include "treadle.h"
 

@@ -92,6 +92,7 @@ TEST_F(objects, query_tells_what_works)
 	EXPECT_EQ(0, memcmp(&again, &self->q, sizeof(again)));
 }
 
+// conformance: ioctl.h: EINVAL: value out of its documented range
 TEST_F(objects, sizes_are_rounded_up_and_limited)
 {
 	static const __u32 asked[] = {1, 2, 3, 5, 8, 100, 128, 1000};
@@ -156,6 +157,7 @@ static int create_ep(int fd, struct treadle_addr addr, __u32 type, struct treadl
 	return call(fd, TREADLE_IOC_EP_CREATE, ep);
 }
 
+// conformance: ioctl.h: EADDRNOTAVAIL: not of this machine, of no known family
 TEST_F(objects, addresses_are_judged)
 {
 	const struct treadle_addr bad_family[] = {
@@ -211,6 +213,7 @@ TEST_F(objects, only_link_local_addresses_have_a_scope)
 	EXPECT_EQ(0, ep.addr.scope);
 }
 
+// conformance: ioctl.h: EADDRINUSE: port in use
 TEST_F(objects, a_port_has_one_owner)
 {
 	struct treadle_addr v6 = {.family = AF_INET6, .addr = {[15] = 1}};
@@ -257,6 +260,7 @@ TEST_F(objects, every_local_address_reaches_the_port)
 
 /* --- binding --------------------------------------------------------------- */
 
+// conformance: ioctl.h: EISCONN: the endpoint is enabled already
 TEST_F(objects, an_endpoint_is_enabled_once)
 {
 	struct treadle_ep_enable e;
@@ -272,6 +276,7 @@ TEST_F(objects, an_endpoint_is_enabled_once)
 	EXPECT_EQ(-EISCONN, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
 }
 
+// conformance: ioctl.h: EBUSY: the ring has an endpoint
 TEST_F(objects, a_transmit_ring_has_one_endpoint)
 {
 	struct treadle_ep_enable e;
@@ -286,6 +291,7 @@ TEST_F(objects, a_transmit_ring_has_one_endpoint)
 	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
 }
 
+// conformance: ioctl.h: EDESTADDRREQ: no such entry in the address vector
 TEST_F(objects, what_sends_needs_addresses)
 {
 	struct treadle_ep_enable e;
@@ -329,6 +335,7 @@ TEST_F(objects, a_failed_enable_binds_nothing)
 	EXPECT_EQ(0, destroy(self->fd, n.ep));
 }
 
+// conformance: ioctl.h: EBUSY: in use by another object
 TEST_F(objects, what_is_bound_cannot_be_destroyed)
 {
 	struct node n;
@@ -347,6 +354,7 @@ TEST_F(objects, what_is_bound_cannot_be_destroyed)
 	}
 }
 
+// conformance: ioctl.h: EINVAL: value out of its documented range
 TEST_F(objects, keys_for_authorization_have_a_limit)
 {
 	struct treadle_ep_create ep = {
@@ -366,6 +374,7 @@ TEST_F(objects, keys_for_authorization_have_a_limit)
 	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_EP_CREATE, &ep));
 }
 
+// conformance: ioctl.h: EINVAL: value out of its documented range
 TEST_F(objects, unknown_kinds_of_cancel_are_refused)
 {
 	struct cntr c;
@@ -407,6 +416,7 @@ static int intrude(int fd, struct treadle_map m)
 	return allowed;
 }
 
+// conformance: ioctl.h: EPERM: not the process that opened the context
 TEST_F(objects, a_child_cannot_use_its_parents_context)
 {
 	struct cq q;
@@ -421,6 +431,7 @@ TEST_F(objects, a_child_cannot_use_its_parents_context)
 	EXPECT_EQ(0, doorbell(self->fd, q.id));
 }
 
+// conformance: ioctl.h: EPERM: not the process that opened the context
 TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
 {
 	struct cq q;
@@ -447,6 +458,7 @@ static void __attribute__((constructor)) after_exec(void)
 		_exit(intrude(atoi(fd), (struct treadle_map){0, PAGE}));
 }
 
+// conformance: ioctl.h: EPERM: not the process that opened the context
 TEST_F(objects, another_program_cannot_use_it)
 {
 	int fd = open(TREADLE_DEVICE, O_RDWR);

@@ -10,6 +10,10 @@
  * watches them. What arrives is what was sent; where a range was emptied
  * meanwhile, zeroes; or there was an error.
  */
+// conformance: fi_domain(3): mr_mode: FI_MR_LOCAL, RAW, ALLOCATED, MMU_NOTIFY, RMA_EVENT, ...
+// conformance: fi_arch(7): registration: pages may be paged out or remapped behind the adapter's
+//   back
+
 #include "pagemap_stress.h"
 
 /* --- taken away ------------------------------------------------------------------------------ */

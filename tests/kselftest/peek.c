@@ -98,6 +98,8 @@ static struct treadle_cqe ask(struct __test_metadata *_metadata, FIXTURE_DATA(pe
 	})
 
 /* What is looked at, claimed or thrown away is not received: none of it counts. */
+// conformance: fi_tagged(3): FI_RECV counters count received messages, neither peeks nor discarded
+//   messages
 TEST_F(peek, only_what_is_received_counts)
 {
 	send_tagged(_metadata, self, variant, 1);
@@ -148,6 +150,7 @@ static void receive(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self
 	EXPECT_TRUE(same(self->dst, LENGTH, i));
 }
 
+// conformance: ioctl.h: ENOMSG: no message waits, or was claimed
 TEST_F(peek, nothing_is_found)
 {
 	struct treadle_cqe c;
@@ -165,6 +168,7 @@ TEST_F(peek, nothing_is_found)
 }
 
 /* It tells of the oldest one that matches, which stays. */
+// conformance: fi_tagged(3): FI_PEEK: the message's length, flags, data, tag and source; it stays
 TEST_F(peek, a_message_that_waits_stays)
 {
 	struct treadle_cqe c;
@@ -186,6 +190,8 @@ TEST_F(peek, a_message_that_waits_stays)
 }
 
 /* A claimed message is for who has claimed it, by the context, and for nobody else. */
+// conformance: fi_tagged(3): FI_PEEK and FI_CLAIM: only a paired receive with FI_CLAIM and the ...
+// conformance: ioctl.h: ENOMSG: no message waits, or was claimed
 TEST_F(peek, a_claimed_message_is_set_aside)
 {
 	struct treadle_cqe c;
@@ -213,6 +219,10 @@ TEST_F(peek, a_claimed_message_is_set_aside)
 	was_delivered(_metadata, self, variant, 3);
 }
 
+// conformance: fi_tagged(3): FI_DISCARD with FI_PEEK or FI_CLAIM
+// conformance: fi_cq(3): FI_MATCH_COMPLETE: after the message was matched or discarded; with
+//   FI_FENCE this does not hold for earlier operations with a lower level, as buffered messages
+//   count as delivered
 TEST_F(peek, what_is_discarded_is_gone)
 {
 	struct treadle_cqe c;
@@ -377,6 +387,7 @@ TEST_F(peek, the_sender_of_a_claimed_message_may_close)
 	EXPECT_EQ(variant->parked ? ECONNRESET : 0, ask(_metadata, self, 0, 0, CLAIM, 8).error);
 }
 
+// conformance: ioctl.h: EIO: a claimed message could not be read
 TEST_F(peek, a_claimed_message_whose_buffer_is_gone)
 {
 	struct treadle_cqe c;

@@ -186,6 +186,8 @@ TEST_F(repeat, rests_until_another_counter_says)
 }
 
 /* A ring of two, that nobody has to start again, counted by a third. */
+// conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off and
+//   killed
 TEST_F(repeat, chains_go_round_until_they_are_flushed)
 {
 	struct node *a = &self->a;
@@ -234,6 +236,7 @@ static void goes_round(void *arg)
 	pause();
 }
 
+// conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off ...
 TEST(a_process_that_goes_round_is_killed)
 {
 	int *ready = shared(sizeof(*ready));
@@ -388,6 +391,7 @@ static void *posts(void *arg)
  * Commands that repeat, feed each other and are taken off at the same time; to itself it
  * sends what it receives. In the end nothing holds the counters.
  */
+// conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off ...
 TEST_F(repeat, in_a_storm)
 {
 	struct storm s = {.buf = self->src};
@@ -414,6 +418,7 @@ TEST_F(repeat, in_a_storm)
 	}
 }
 
+// conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(repeat, what_does_not_make_sense)
 {
 	struct node *a = &self->a;

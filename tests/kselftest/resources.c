@@ -96,6 +96,7 @@ static void expect_sent(struct __test_metadata *_metadata, ends *e, int i)
 /* --- the sender's ring --------------------------------------------------------------------- */
 
 /* Before the doorbell: it has room when what is in it is done, and not before. */
+// conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TEST_F(resources, a_transmit_ring_is_full_until_its_doorbell)
 {
 	struct ring *tx = &self->a.tx;
@@ -121,6 +122,7 @@ TEST_F(resources, a_transmit_ring_is_full_until_its_doorbell)
 }
 
 /* A connection keeps what nobody receives in its own ring, until that is full; datagrams never stay. */
+// conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
 TEST_F(resources, what_nobody_receives_is_parked_or_dropped)
 {
 	struct ring *tx = &self->a.tx;
@@ -153,6 +155,7 @@ TEST_F(resources, what_nobody_receives_is_parked_or_dropped)
 }
 
 /* Small ones are copied while there is room for that; then they, too, are parked or dropped. */
+// conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
 TEST_F(resources, what_is_buffered_has_an_end)
 {
 	const int count = 2 * self->a.tx.entries;
@@ -195,6 +198,7 @@ TEST_F(resources, what_is_buffered_has_an_end)
 
 /* --- the receiver's ring --------------------------------------------------------------------- */
 
+// conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TEST_F(resources, a_receive_ring_is_full_until_messages_come)
 {
 	struct ring *rx = &self->b.rx;
@@ -219,6 +223,8 @@ TEST_F(resources, a_receive_ring_is_full_until_messages_come)
 /* --- queues ---------------------------------------------------------------------------------------- */
 
 /* As many as fit are kept besides; more are refused before anything of them has happened. */
+// conformance: fi_domain(3): resource management: Tx CQ full: EAGAIN; completions that do not ...
+// conformance: ioctl.h: EAGAIN: the caller's completion queue overflows
 TEST_F(resources, a_full_queue_of_the_sender_refuses_more)
 {
 	struct cq *q = &self->a.cq;
@@ -251,6 +257,7 @@ TEST_F(resources, a_full_queue_of_the_sender_refuses_more)
 }
 
 /* What does not fit holds the place of its receive, so no more can be posted; nothing is lost, nor held up at the sender. */
+// conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST_F(resources, a_full_queue_of_the_receiver_loses_nothing)
 {
 	struct cq *q = &self->b.rcq;
@@ -279,6 +286,8 @@ TEST_F(resources, a_full_queue_of_the_receiver_loses_nothing)
 /* --- buffers ---------------------------------------------------------------------------------------- */
 
 /* The receiver has what fits, and is told how much did not; the sender has sent it. */
+// conformance: fi_domain(3): resource management: Rx buffer overrun: truncated, FI_ETRUNC at ...
+// conformance: ioctl.h: ETRUNC: longer than the receive buffer
 TEST_F(resources, too_short_a_buffer_truncates)
 {
 	static const size_t sizes[][2] = {
@@ -306,6 +315,8 @@ TEST_F(resources, too_short_a_buffer_truncates)
 }
 
 /* Selective completion: what succeeds says nothing, and an error finds its place also where there is none. */
+// conformance: fi_domain(3): resource management: errors of selective completion need no reserved
+//   room: they are kept like all completions
 TEST(errors_of_silent_commands_are_not_lost)
 {
 	struct node n;

@@ -47,6 +47,7 @@ TEST_F(rma, bytes_arrive_at_their_place_and_nowhere_else)
 	EXPECT_EQ(0, cntr_value(&self->b.rcvd) + cntr_value(&self->a.sent));
 }
 
+// conformance: fi_rma(3): fi_writemsg, fi_readmsg: also of remote ranges
 TEST_F(rma, vectors_on_both_sides)
 {
 	const struct treadle_iov iov[] = {{(unsigned long)self->here, 7},
@@ -100,6 +101,7 @@ TEST_F(rma, what_is_injected_is_taken_at_once)
 	}
 }
 
+// conformance: fi_rma(3): fi_writedata, FI_REMOTE_CQ_DATA: a completion at the target
 TEST_F(rma, written_with_data)
 {
 	__u64 me = peer(&self->b, self->a.addr);
@@ -128,6 +130,7 @@ TEST_F(rma, written_with_data)
 }
 
 /* The target does not read: its queue keeps as much again, then the writer is told to wait. */
+// conformance: ioctl.h: EAGAIN: the peer's completion queue overflows (a write with remote CQ data)
 TEST_F(rma, data_waits_for_a_queue_that_is_full)
 {
 	struct treadle_desc d = write_of(self->here, 8, self->to, 0, self->key, 0);
@@ -152,6 +155,7 @@ TEST_F(rma, data_waits_for_a_queue_that_is_full)
 }
 
 /* What was armed is not told when it fires: it fails, and has written nothing. */
+// conformance: ioctl.h: EAGAIN: (completion) the peer's completion queue overflows (an armed write)
 TEST_F(rma, armed_data_fails_at_a_queue_that_is_full)
 {
 	const int room = 2 * self->b.rcq.entries, more = 10;
@@ -173,6 +177,7 @@ TEST_F(rma, armed_data_fails_at_a_queue_that_is_full)
 	EXPECT_TRUE(cntr_becomes(&ended, room + 1, more));
 }
 
+// conformance: fi_rma(3): addr: virtual with FI_MR_BASIC (FI_MR_VIRT_ADDR), else an offset
 TEST_F(rma, regions_by_their_address)
 {
 	__u64 key = 5, base = (unsigned long)self->there;
@@ -193,6 +198,11 @@ TEST_F(rma, regions_by_their_address)
 
 /* --- who may, and where ------------------------------------------------------------------ */
 
+// conformance: fi_domain(3): resource management: unmatched RMA and RMA overrun are transmit ...
+// conformance: fi_arch(7): registration: permissions and keys
+// conformance: ioctl.h: EACCES: the region does not grant this access
+// conformance: ioctl.h: EKEYREJECTED: no region with this key
+// conformance: ioctl.h: EREMOTEIO: a range is not within its region
 TEST_F(rma, keys_rights_and_ranges)
 {
 	__u64 ro = 1, wo = 2, closed = 3, local = 4;
@@ -244,6 +254,7 @@ TEST_F(rma, keys_rights_and_ranges)
 	EXPECT_EQ(2, cntr_value(&self->remote_reads));
 }
 
+// conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(rma, malformed_commands_are_refused)
 {
 	const struct treadle_rma_iov range[TREADLE_MAX_RMA_IOV] = {{0, 4, 77}, {8, 4, 77}};
@@ -288,6 +299,8 @@ TEST_F(rma, malformed_commands_are_refused)
 	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, 2));
 }
 
+// conformance: ioctl.h: EBUSY: in use by another object
+// conformance: ioctl.h: EKEYREJECTED: the region is for another endpoint
 TEST_F(rma, a_region_of_one_endpoint)
 {
 	struct treadle_mr_bind bind = {.size = sizeof(bind), .mr = self->region};
@@ -326,6 +339,7 @@ TEST_F(rma, a_region_counts_what_is_written_to_it)
 
 /* --- memory that is not there ------------------------------------------------------------ */
 
+// conformance: ioctl.h: EIO: the peer's memory cannot be read or written
 TEST_F(rma, unmapped_memory)
 {
 	ASSERT_EQ(0, munmap(self->there + PAGE, PAGE));
@@ -351,6 +365,7 @@ TEST_F(rma, unmapped_memory)
 	EXPECT_EQ(EFAULT, writes(self, self->here, LARGE - 2 * PAGE, 2 * PAGE));
 }
 
+// conformance: ioctl.h: EKEYREJECTED: the region was pinned, and unmapped
 TEST_F(rma, what_was_pinned_and_unmapped_is_revoked)
 {
 	__u64 key = 6;
@@ -370,6 +385,7 @@ TEST_F(rma, what_was_pinned_and_unmapped_is_revoked)
 }
 
 /* Once DESTROY has returned nothing is written any more, though a write was under way. */
+// conformance: ioctl.h: EKEYREJECTED: the region was closed
 TEST_F(rma, a_closed_region_stays_as_it_is)
 {
 	struct treadle_cqe c;

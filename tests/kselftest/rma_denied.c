@@ -17,6 +17,8 @@ static int either_way(rma *self, struct treadle_desc d, bool both)
 }
 
 /* Whatever a region grants. */
+// conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as ...
+// conformance: ioctl.h: EACCES: the endpoint denies this access
 TEST_F(rma, what_an_endpoint_denies)
 {
 	static const struct {

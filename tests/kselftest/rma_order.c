@@ -63,6 +63,7 @@ static struct treadle_desc fenced(struct treadle_desc d)
 	return d;
 }
 
+// conformance: fi_rma(3): FI_FENCE: the operation and all behind it wait for all before it, to ...
 TEST_F(rma, a_fence_waits_for_all_before_and_holds_up_all_behind)
 {
 	struct node c;

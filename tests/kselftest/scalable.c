@@ -3,6 +3,8 @@
  * Scalable endpoints: several rings at one address, fi_endpoint(3). What goes
  * where; who outlives whom is in scalable_life.c.
  */
+// conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a ...
+
 #include "scalable.h"
 
 #define LARGE (1UL << 16)
@@ -64,6 +66,7 @@ TEST_F(scalable, each_context_gets_what_names_it)
 }
 
 /* What waits in one context, or for a receive there, is no matter of the others. */
+// conformance: fi_endpoint(3): each context has its own completion queue and counters; none ...
 TEST_F(scalable, a_context_does_not_wait_for_another)
 {
 	struct treadle_desc d;
@@ -99,6 +102,7 @@ TEST_F(scalable, who_names_no_context_names_the_first)
 	EXPECT_TRUE(cq_empty(&plain.rcq));
 }
 
+// conformance: ioctl.h: ECONNREFUSED: no such receive context
 TEST_F(scalable, an_index_that_is_not_there)
 {
 	struct node *tx = &self->a.tx[0], none;
@@ -253,6 +257,7 @@ TEST(datagrams)
 	EXPECT_TRUE(only(&b, -1));
 }
 
+// conformance: ioctl.h: EINVAL: value out of its documented range
 TEST(bits_of_an_address_vector)
 {
 	int fd = device();

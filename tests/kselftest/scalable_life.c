@@ -6,6 +6,7 @@
 
 static char in[LARGE], out[LARGE];
 
+// conformance: ioctl.h: EBUSY: a receive context with this index
 TEST(what_no_context_is_made_of)
 {
 	static const struct treadle_ep_create bad[] = {
@@ -79,6 +80,7 @@ TEST(a_context_has_one_direction_and_the_address_none)
 	EXPECT_EQ(-EISCONN, call(fd, TREADLE_IOC_EP_ENABLE, &e));
 }
 
+// conformance: fi_endpoint(3): a scalable endpoint has a single transport level address
 TEST(one_address)
 {
 	int fd = device();
@@ -99,6 +101,7 @@ TEST(one_address)
 	EXPECT_EQ(0, ep_create(fd, &addr, NULL, &id));
 }
 
+// conformance: fi_endpoint(3): -FI_EBUSY if contexts are open when the scalable endpoint is closed
 TEST(the_address_outlives_its_contexts)
 {
 	struct sep s;

@@ -184,6 +184,7 @@ static int sweep_all(struct __test_metadata *_metadata, world *w,
 	return points;
 }
 
+// conformance: ioctl.h: ENOMEM: no memory
 TEST_F(abi, each_call_fails_cleanly_wherever_it_fails)
 {
 	EXPECT_LT(ARRAY_SIZE(rows), sweep_all(_metadata, self, call));

@@ -522,6 +522,7 @@ static void sweep_commands(struct __test_metadata *_metadata, FIXTURE_DATA(comma
 	EXPECT_LT(0, self->failures);
 }
 
+// conformance: ioctl.h: ENOMEM: no memory
 TEST_F(commands, each_fails_cleanly_wherever_it_fails)
 {
 	sweep_commands(_metadata, self, ANY_LENGTH);

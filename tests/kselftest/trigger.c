@@ -3,6 +3,8 @@
  * Commands armed on counters: what fires, when, in which order, and that it
  * either runs or is canceled. Those by the million are in million.c.
  */
+// conformance: fi_trigger(3): FI_TRIGGER_THRESHOLD: deferred until the counter crosses the ...
+
 #include "triggers.h"
 
 FIXTURE(trigger)
@@ -187,6 +189,7 @@ TEST_F(trigger, counter_operations)
 
 /* --- conditions ------------------------------------------------------------------ */
 
+// conformance: fi_trigger(3): deferred work: if its condition is met already, it may start at once
 TEST_F(trigger, what_is_met_already_runs_at_once)
 {
 	ASSERT_EQ(1, post(&self->a, when(nop(0), &self->c, 0)));
@@ -215,6 +218,7 @@ TEST_F(trigger, errors_count_as_well)
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
 }
 
+// conformance: fi_trigger(3): deferred work stays until success plus error has reached the ...
 TEST_F(trigger, thresholds_are_unsigned_and_of_64_bits)
 {
 	ASSERT_EQ(1, post(&self->a, when(nop(1), &self->c, ~0ULL)));
@@ -274,6 +278,7 @@ TEST_F(trigger, the_order_is_that_of_thresholds)
 
 /* --- notification ------------------------------------------------------------------ */
 
+// conformance: fi_trigger(3): on completion the completion counter is incremented by one
 TEST_F(trigger, success_and_failure_are_counted_apart)
 {
 	struct node *a = &self->a;
@@ -296,6 +301,8 @@ TEST_F(trigger, success_and_failure_are_counted_apart)
 	EXPECT_TRUE(cntr_becomes(&a->sent, 1, 1));
 }
 
+// conformance: fi_trigger(3): deferred work: no completions at the endpoint by default, nor its
+//   counters; a counter of the endpoint that is the completion_cntr counts once
 TEST_F(trigger, deferred_work_is_silent)
 {
 	struct node *a = &self->a;
@@ -340,6 +347,7 @@ static void relays(void *arg)
 	pause();
 }
 
+// conformance: fi_domain(3): FI_PROGRESS_AUTO, control and data: progress without intervention
 TEST_F(trigger, a_stopped_process_forwards)
 {
 	struct relay *r = shared(sizeof(*r));
@@ -536,6 +544,8 @@ TEST_F(trigger, flush_takes_work_only)
 	EXPECT_EQ(5000, cntr_value(&self->d));
 }
 
+// conformance: ioctl.h: EBUSY: in use by an armed command
+// conformance: triggers.rst: bad input: a counter is closed under armed work
 TEST_F(trigger, a_counter_with_armed_commands_is_busy)
 {
 	struct node *a = &self->a;
@@ -559,6 +569,7 @@ TEST_F(trigger, a_counter_with_armed_commands_is_busy)
 }
 
 /* What is armed for an endpoint goes with it, and leaves the counters free. */
+// conformance: triggers.rst: bad input: an endpoint is closed
 TEST_F(trigger, an_endpoint_closes_under_armed_commands)
 {
 	struct node *a = &self->a, n;

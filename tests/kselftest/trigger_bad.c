@@ -35,6 +35,8 @@ static void add(struct node *n, const struct cntr *c, __u64 value)
 }
 
 /* Its key was good when the command was armed, and is judged when it fires. */
+// conformance: ioctl.h: EKEYREJECTED: the region was closed
+// conformance: triggers.rst: bad input: a region is closed
 TEST_F(bad_end, a_region_closes_under_an_armed_write)
 {
 	struct treadle_cqe e;
@@ -83,6 +85,7 @@ static void lives_until_killed(void *arg)
 	pause();
 }
 
+// conformance: triggers.rst: bad input: a peer is killed
 TEST_F(bad_end, the_peer_is_killed_under_armed_sends)
 {
 	struct victim *v = shared(sizeof(*v));
@@ -140,6 +143,8 @@ static void arms_and_ends(void *arg)
 }
 
 /* What never fires goes with its file, without a trace. */
+// conformance: fi_trigger(3): the application cancels work if its condition is not met
+// conformance: triggers.rst: bad input: thresholds that never come
 TEST_F(bad_end, a_process_ends_with_armed_commands)
 {
 	struct owner *o = shared(sizeof(*o));
@@ -154,6 +159,7 @@ TEST_F(bad_end, a_process_ends_with_armed_commands)
 }
 
 /* Each fires the next, the last one the first: it goes round once, as each fires once. */
+// conformance: triggers.rst: bad input: a command that fires itself, a chain, a circle
 TEST_F(bad_end, a_circle_ends)
 {
 	struct cntr ring[7];
@@ -173,6 +179,7 @@ TEST_F(bad_end, a_circle_ends)
 }
 
 /* Which is next is decided by the value, modulo 2^64, not by what it was before. */
+// conformance: triggers.rst: bad input: values wrap at 2^64
 TEST_F(bad_end, a_counter_wraps)
 {
 	const __u64 top = ~0ULL;
@@ -221,6 +228,7 @@ static void writes_and_hangs(void *arg)
 }
 
 /* Killed before its store it has not written; killed after it, it has, once. */
+// conformance: triggers.rst: bad input: the process that writes a cell dies
 TEST_F(bad_end, who_writes_a_cell_is_killed)
 {
 	struct cells cells;

@@ -167,6 +167,7 @@ TEST_F(uring, a_wait_is_not_cut_short_by_what_else_ends)
 }
 
 /* A timeout of 0 asks: EAGAIN is the answer, and nothing that io_uring tries again. */
+// conformance: ioctl.h: EAGAIN: nothing to report
 TEST_F(uring, eagain_is_an_answer)
 {
 	struct treadle_wait w = {.size = sizeof(w), .id = self->n.rcq.id};
@@ -317,6 +318,7 @@ TEST_F(uring, a_doorbell_costs_more_than_by_lseek)
 
 /* --- what is refused ------------------------------------------------------------------ */
 
+// conformance: ioctl.h: ENOTTY: no such ioctl
 TEST_F(uring, the_same_errors)
 {
 	struct treadle_query q = {.size = sizeof(q)};

@@ -201,6 +201,7 @@ static void *waits_for_ever(void *arg)
 	return NULL;
 }
 
+// conformance: ioctl.h: ECANCELED: a wait was ended by DESTROY
 TEST(waits_end_with_what_they_are_for)
 {
 	int fd = device();

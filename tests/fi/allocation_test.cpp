@@ -90,6 +90,7 @@ protected:
 	std::uint64_t here[8]{}, there[8]{}, in[8]{}, old = 0, compare = 0;
 };
 
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, MessagesNeedNone)
 {
 	fid_ep *const a = p.a.ep.get(), *const b = p.b.ep.get();
@@ -158,6 +159,7 @@ TEST_P(Allocation, MessagesNeedNone)
 		true, false);
 }
 
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, RmaAndAtomicsNeedNone)
 {
 	fid_ep *const a = p.a.ep.get();
@@ -187,6 +189,7 @@ TEST_P(Allocation, RmaAndAtomicsNeedNone)
 	});
 }
 
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, LookingNeedsNone)
 {
 	fi_cq_tagged_entry entry;
@@ -207,6 +210,7 @@ TEST_P(Allocation, LookingNeedsNone)
 }
 
 /* Any thread's calls on the counters of a domain meet in its one ring. */
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, CountersAndDeferredWorkNeedNone)
 {
 	fid_domain *const domain = p.node.domain.get();
@@ -248,6 +252,7 @@ TEST_P(Allocation, AnAllocationIsNoticed)
 }
 
 /* Who shares contexts is known to be alone only where all of the domain is one thread's. */
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, SharedContextsNeedNone)
 {
 	Info asked = hints_for(FI_MSG);

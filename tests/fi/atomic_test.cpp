@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_atomic(3). What each operation computes: tests/unit/arith_test.cpp. */
+// conformance: fi_arch(7): RMA, atomics
+
 #include "node.h"
 
 #include <complex>
@@ -43,6 +45,7 @@ protected:
 
 /* --- base -------------------------------------------------------------------------------- */
 
+// conformance: fi_atomic(3): fi_atomic, fi_atomicv, fi_atomicmsg, fi_inject_atomic
 TEST_F(Atomic, BaseOperationsChangeTheTarget)
 {
 	Words one{1, 2, 3};
@@ -56,6 +59,8 @@ TEST_F(Atomic, BaseOperationsChangeTheTarget)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
+// conformance: fi_atomic(3): fi_atomic, fi_atomicv, fi_atomicmsg, fi_inject_atomic
+// conformance: fi_atomic(3): FI_TAGGED: not yet, -FI_EBADFLAGS
 TEST_F(Atomic, VectorsAndMessages)
 {
 	Words one{1, 2, 3, 4};
@@ -90,6 +95,7 @@ TEST_F(Atomic, VectorsAndMessages)
 	EXPECT_EQ(fi_atomicmsg(ep(), &msg, FI_REMOTE_CQ_DATA), -FI_EBADFLAGS);
 }
 
+// conformance: fi_atomic(3): fi_atomic, fi_atomicv, fi_atomicmsg, fi_inject_atomic
 TEST_F(Atomic, InjectReturnsTheBufferAtOnceAndReportsNothing)
 {
 	std::uint64_t operand;
@@ -110,6 +116,9 @@ TEST_F(Atomic, InjectReturnsTheBufferAtOnceAndReportsNothing)
 
 /* --- fetch --------------------------------------------------------------------------------- */
 
+// conformance: fi_atomic(3): fetch: the initial value; FI_ATOMIC_READ ignores its operands, and
+//   needs remote read access
+// conformance: fi_atomic(3): results are there before the completion
 TEST_F(Atomic, FetchReturnsTheInitialValue)
 {
 	Words one{5, 6}, got{99, 99};
@@ -145,6 +154,7 @@ TEST_F(Atomic, FetchReturnsTheInitialValue)
 	EXPECT_EQ(there[0], 5u);
 }
 
+// conformance: fi_atomic(3): fetch: the initial value; FI_ATOMIC_READ ignores its operands, and ...
 TEST_F(Atomic, ReadIgnoresItsOperands)
 {
 	Words got(4);
@@ -166,6 +176,7 @@ TEST_F(Atomic, ReadIgnoresItsOperands)
 
 /* --- compare ------------------------------------------------------------------------------- */
 
+// conformance: fi_atomic(3): compare: FI_CSWAP and the like, FI_MSWAP
 TEST_F(Atomic, CompareSwapsWhatIsEqual)
 {
 	Words with{7, 8}, than{0, 1}, got{9, 9};
@@ -221,6 +232,9 @@ template <class Call> bool works(fid_cq *cq, Call call)
 }
 
 /* Every operation on every type, in every kind of call: what is said to be valid works, and nothing else. */
+// conformance: fi_atomic(3): undefined: FI_MIN, FI_MAX and ordered comparisons of complex numbers,
+//   bits of other than integers: -FI_EOPNOTSUPP
+// conformance: fi_atomic(3): fi_atomicvalid and the like, fi_query_atomic
 TEST_F(Atomic, ValidIsExactlyWhatWorks)
 {
 	alignas(16) char operand[32]{}, result[32], compare[32]{};
@@ -280,6 +294,7 @@ TEST_F(Atomic, ValidIsExactlyWhatWorks)
 	EXPECT_EQ(valid_ones, 10 * (11 + 12 + 7) + 3 * (8 + 9 + 6) + 3 * (6 + 7 + 2));
 }
 
+// conformance: fi_atomic(3): count: from 1 to what is valid (4096 bytes); FI_EMSGSIZE
 TEST_F(Atomic, CountIsBetweenOneAndTheMaximum)
 {
 	std::vector<std::uint8_t> operands(5000);
@@ -346,6 +361,7 @@ TEST(AtomicCaps, CallsThatWereNotAskedForAreAbsent)
 
 /* --- what comes together ------------------------------------------------------------------------ */
 
+// conformance: fi_atomic(3): correct for one actor, a domain or the CPUs: both at once, for words
 TEST_F(Atomic, NoUpdateIsLostBetweenThreads)
 {
 	constexpr int rounds = 500;
@@ -452,6 +468,8 @@ TEST_F(Atomic, Triggered)
 }
 
 /* fi_endpoint(3): what has no context of its own fails with that of its endpoint. */
+// conformance: fi_endpoint(3): fi_inject completes nowhere; if it fails, the error has the
+//   endpoint's context
 TEST(Inject, FailsWithTheContextOfItsEndpoint)
 {
 	Pair p(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC));

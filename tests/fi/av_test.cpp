@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_av(3) */
+// conformance: fi_domain(3): av_type: UNSPEC, MAP, TABLE
+
 #include "node.h"
 
 #include <arpa/inet.h>
@@ -55,6 +57,8 @@ TEST(Av, IndicesCountInTheOrderOfInsertion)
 	EXPECT_EQ(fi_av_insert(av.get(), addresses, 0, nullptr, 0, nullptr), 0);
 }
 
+// conformance: fi_av(3): FI_AV_TABLE: indices from 0 on, in the order of insertion (the lowest
+//   unused index); fi_addr may be NULL
 TEST(Av, RemovedEntriesAreGoneAndUsedAgain)
 {
 	Node node;
@@ -122,6 +126,7 @@ TEST(Av, BadAddressesAreSkippedAndToldOf)
 		  -FI_EBADFLAGS);
 }
 
+// conformance: fi_arch(7): vectors map IP addresses and host names to fabric addresses
 TEST(Av, ServicesAreResolved)
 {
 	Node node;
@@ -141,6 +146,7 @@ TEST(Av, ServicesAreResolved)
 	EXPECT_EQ(index, FI_ADDR_NOTAVAIL);
 }
 
+// conformance: fi_arch(7): vectors map IP addresses and host names to fabric addresses
 TEST(Av, SymmetricInsertionsCountNodesAndServices)
 {
 	Node node;
@@ -183,6 +189,7 @@ TEST(Av, MoreThanThereCanBeIsRefused)
 	EXPECT_EQ(fi_av_insertsym(av.get(), "localhost", most, "5000", 0, nullptr, 0, nullptr), 0);
 }
 
+// conformance: fi_arch(7): address vectors: insert, then send to the index; up to millions of peers
 TEST(Av, AMillionPeersInOneCall)
 {
 	Node node;
@@ -240,6 +247,8 @@ TEST(Av, Ipv6Addresses)
 
 /* --- asynchronous -------------------------------------------------------------------- */
 
+// conformance: fi_av(3): FI_EVENT: an event for each address that fails, then FI_AV_COMPLETE;
+//   without memory for them nothing is inserted: -FI_ENOMEM
 TEST(Av, AsynchronousInsertionReportsToItsQueue)
 {
 	Node node;

@@ -64,12 +64,14 @@ protected:
 	}
 };
 
+// conformance: fi_av_set(3): count, start_addr, end_addr, stride
 TEST_F(AvSets, RangeIncludesStartAndEnd)
 {
 	expect({1, 2, 3}, [&](std::size_t i) { return open(range(1, 3, 1), 0, i); });
 	expect({0, 1, 2, 3, 4, 5}, [&](std::size_t i) { return open(range(0, 5, 1, 6), 0, i); });
 }
 
+// conformance: fi_av_set(3): count, start_addr, end_addr, stride
 TEST_F(AvSets, StrideIsBetweenSuccessiveAddresses)
 {
 	expect({1, 3, 5}, [&](std::size_t i) { return open(range(1, 5, 2), 0, i); });
@@ -79,11 +81,14 @@ TEST_F(AvSets, StrideIsBetweenSuccessiveAddresses)
 	open(range(0, std::uint64_t{1} << 40, 1, SIZE_MAX), -FI_EINVAL);
 }
 
+// conformance: fi_av_set(3): only valid addresses are added; a range needs FI_AV_TABLE
 TEST_F(AvSets, OnlyValidAddressesOfTheRangeAreAdded)
 {
 	expect({4, 5}, [&](std::size_t i) { return open(range(4, 5000, 1), 0, i); });
 }
 
+// conformance: fi_av_set(3): FI_UNIVERSE: all addresses of the vector; of a shared vector, those
+//   that directly follow the addresses inserted here
 TEST_F(AvSets, UniverseHasAllAddressesOfTheVector)
 {
 	expect({0, 1, 2, 3, 4, 5}, [&](std::size_t i) {
@@ -93,6 +98,9 @@ TEST_F(AvSets, UniverseHasAllAddressesOfTheVector)
 	});
 }
 
+// conformance: fi_av_set(3): FI_UNIVERSE: all addresses of the vector; of a shared vector, ...
+// conformance: fi_av_set(3): FI_BARRIER_SET and the like are accepted; a set supports all
+//   collectives
 TEST_F(AvSets, UniverseAfterARemoval)
 {
 	for (std::size_t i = 1; i < n; ++i)
@@ -104,6 +112,7 @@ TEST_F(AvSets, UniverseAfterARemoval)
 	});
 }
 
+// conformance: fi_av_set(3): union, intersect, diff, insert, remove, and the order of members
 TEST_F(AvSets, InsertAppends)
 {
 	expect({5, 0, 3}, [&](std::size_t i) { return crowd[i].make_set({5, 0, 3}); });
@@ -117,6 +126,7 @@ TEST_F(AvSets, InsertTakesOnlyWhatIsNotThereYet)
 	EXPECT_EQ(fi_av_set_insert(set.get(), 4711), -FI_EINVAL) << "not in the vector";
 }
 
+// conformance: fi_av_set(3): union, intersect, diff, insert, remove, and the order of members
 TEST_F(AvSets, RemoveKeepsTheOrderOfTheOthers)
 {
 	expect({4, 2, 0}, [&](std::size_t i) {
@@ -127,6 +137,7 @@ TEST_F(AvSets, RemoveKeepsTheOrderOfTheOthers)
 	});
 }
 
+// conformance: fi_av_set(3): union, intersect, diff, insert, remove, and the order of members
 TEST_F(AvSets, UnionPlacesNewAddressesAtTheEnd)
 {
 	expect({3, 1, 5, 0}, [&](std::size_t i) {
@@ -138,6 +149,7 @@ TEST_F(AvSets, UnionPlacesNewAddressesAtTheEnd)
 	});
 }
 
+// conformance: fi_av_set(3): union, intersect, diff, insert, remove, and the order of members
 TEST_F(AvSets, IntersectKeepsTheOrder)
 {
 	expect({3, 1, 5}, [&](std::size_t i) {
@@ -149,6 +161,7 @@ TEST_F(AvSets, IntersectKeepsTheOrder)
 	});
 }
 
+// conformance: fi_av_set(3): union, intersect, diff, insert, remove, and the order of members
 TEST_F(AvSets, DiffKeepsTheOrder)
 {
 	expect({5, 0}, [&](std::size_t i) {
@@ -168,6 +181,7 @@ TEST_F(AvSets, OfTwoVectorsDoNotMix)
 	EXPECT_EQ(fi_av_set_diff(set.get(), other.get()), -FI_EINVAL);
 }
 
+// conformance: fi_av_set(3): fi_av_set_addr
 TEST_F(AvSets, AddressesDiffer)
 {
 	const auto set = crowd[0].make_set({1}), other = crowd[0].make_set({1});
@@ -179,6 +193,8 @@ TEST_F(AvSets, AddressesDiffer)
 	EXPECT_NE(a, FI_ADDR_NOTAVAIL);
 }
 
+// conformance: fi_av_set(3): count, start_addr, end_addr, stride
+// conformance: fi_av_set(3): comm_key, if supported by the fabric: there are none: -FI_EOPNOTSUPP
 TEST_F(AvSets, AttributesAreJudged)
 {
 	const Log log;
@@ -201,6 +217,7 @@ TEST_F(AvSets, AttributesAreJudged)
 	open(range(0, FI_ADDR_NOTAVAIL - 1, 1), -FI_EINVAL);
 }
 
+// conformance: fi_av_set(3): only valid addresses are added; a range needs FI_AV_TABLE
 TEST(AvSet, RangesNeedATable)
 {
 	Node node(hints_for(FI_MSG | FI_COLLECTIVE));

@@ -196,6 +196,7 @@ TEST_P(Broadcast, DownATreeByTaggedMessages)
 	}
 }
 
+// conformance: fi_mr(3): fi_mr_bind: counters of FI_REMOTE_WRITE, endpoints; FI_REMOTE_READ ...
 TEST_P(Broadcast, DownATreeByWrites)
 {
 	constexpr std::uint64_t key = -1; /* MPICH's conn_id, while it has none */
@@ -261,6 +262,7 @@ INSTANTIATE_TEST_SUITE_P(All, Broadcast, testing::Values(Contexts::scalable, Con
 			 });
 
 /* The same for operations that are posted with FI_TRIGGER. */
+// conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the ...
 TEST(TriggerCaps, AttributesOfAContextTakeNothingAway)
 {
 	Rank rank(Contexts::scalable);
@@ -282,6 +284,7 @@ TEST(TriggerCaps, AttributesOfAContextTakeNothingAway)
 	EXPECT_EQ(in, 'x');
 }
 
+// conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the ...
 TEST(TriggerCaps, OfASharedReceiveContext)
 {
 	Info hints = hints_for(FI_MSG | FI_TAGGED | FI_TRIGGER);

@@ -26,6 +26,8 @@ protected:
 		EXPECT_EQ(fi_accept(server->ep.get(), data.data(), data.size()), 0);
 	}
 	/* Both have their event; what came along with the client's. */
+	// conformance: fi_cm(3): FI_CONNECTED on both sides; on the passive one with the fid of the
+	//   accepting endpoint
 	std::string expect_connected()
 	{
 		CmEvent there = next_event(client.eq.get());

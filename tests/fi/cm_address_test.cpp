@@ -41,6 +41,7 @@ TEST(CmAddress, Ipv6AndTextAddresses)
 }
 
 /* An endpoint is found by its port: who asks may use another family. Each side is told addresses of its own. */
+// conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(CmAddress, FamiliesMayDiffer)
 {
 	Node node(msg_hints());
@@ -87,6 +88,7 @@ TEST(CmAddress, FamiliesMayDiffer)
 }
 
 /* "The same format as that specified using fi_info: addr_format when the endpoint was created." */
+// conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(CmAddress, AnEndpointsNamesHaveItsFormat)
 {
 	Node node(msg_hints()); /* FI_SOCKADDR_IN */
@@ -116,6 +118,7 @@ TEST(CmAddress, AnEndpointsNamesHaveItsFormat)
 }
 
 /* Any address of this machine reaches the port; what is asked for is not where the peer is. */
+// conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(CmAddress, ThePeerIsWhereItIs)
 {
 	Node node(msg_hints());

@@ -6,6 +6,7 @@
 namespace
 {
 
+// conformance: fi_cm(3): FI_SHUTDOWN when the peer disconnects or abruptly closes, at both ends
 TEST_F(Cm, ShutdownIsToldToThePeer)
 {
 	establish();
@@ -18,6 +19,9 @@ TEST_F(Cm, ShutdownIsToldToThePeer)
 	EXPECT_EQ(fi_shutdown(server->ep.get(), 0), 0);
 }
 
+// conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their completions
+//   are written before it returns; one that a worker executes accesses no memory any more, and its
+//   error follows
 TEST_F(Cm, ShutdownCancelsBeforeItReturns)
 {
 	std::uint64_t in;
@@ -37,6 +41,7 @@ TEST_F(Cm, ShutdownCancelsBeforeItReturns)
 	EXPECT_EQ(fi_send(server->ep.get(), &in, sizeof(in), nullptr, 0, nullptr), -FI_ESHUTDOWN);
 }
 
+// conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their ...
 TEST_F(Cm, ShutdownCancelsWhatIsArmed)
 {
 	auto cntr = node.cntr();
@@ -66,6 +71,7 @@ TEST_F(Cm, ShutdownCancelsWhatIsArmed)
 	EXPECT_EQ(fi_close(&cntr.release()->fid), 0);
 }
 
+// conformance: fi_cm(3): fi_shutdown: completions that were written can still be retrieved
 TEST_F(Cm, CompletionsThatWereWrittenMayStillBeRetrieved)
 {
 	std::uint64_t in = 0, out = 5;
@@ -80,6 +86,7 @@ TEST_F(Cm, CompletionsThatWereWrittenMayStillBeRetrieved)
 	EXPECT_EQ(in, out);
 }
 
+// conformance: fi_cm(3): FI_SHUTDOWN when the peer disconnects or abruptly closes, at both ends
 TEST_F(Cm, ClosingAbruptlyShutsDownThePeer)
 {
 	establish();
@@ -120,6 +127,7 @@ TEST_F(Cm, AcceptingWhoHasGoneFails)
 	EXPECT_EQ(fi_accept(server->ep.get(), nullptr, 0), -FI_ECONNRESET);
 }
 
+// conformance: fi_cm(3): the accepting endpoint is allocated from the fi_info of the FI_CONNREQ ...
 TEST_F(Cm, ARequestIsAcceptedByOneEndpoint)
 {
 	ASSERT_EQ(connect(), 0);
@@ -132,6 +140,7 @@ TEST_F(Cm, ARequestIsAcceptedByOneEndpoint)
 }
 
 /* The handle of a request may lie where that of another was. */
+// conformance: fi_cm(3): fi_reject refuses a request; the peer has an error event with details
 TEST_F(Cm, AnEndpointWhoseRequestWasRejectedLeavesOthersAlone)
 {
 	/* How much of its size is allocated before the second handle. */
@@ -156,6 +165,7 @@ TEST_F(Cm, AnEndpointWhoseRequestWasRejectedLeavesOthersAlone)
 	}
 }
 
+// conformance: fi_cm(3): FI_SHUTDOWN when the peer disconnects or abruptly closes, at both ends
 TEST_F(Cm, APeerThatIsKilledShutsDown)
 {
 	const auto address = listener.address();

@@ -18,6 +18,7 @@ class CmWait : public CmEvents, public testing::WithParamInterface<fi_wait_obj>
 {
 };
 
+// conformance: fi_eq(3): wait objects
 TEST_P(CmWait, EventsAreWaitedForWithEveryObject)
 {
 	const auto eq = node.eq(GetParam());
@@ -47,6 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Objects, CmWait,
 			 testing::Values(FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_POLLFD,
 					 FI_WAIT_YIELD));
 
+// conformance: fi_eq(3): wait objects
 TEST_F(CmEvents, AnEventQueueInAWaitSet)
 {
 	fi_wait_attr wait_attr{};
@@ -73,6 +75,7 @@ TEST_F(CmEvents, AnEventQueueInAWaitSet)
 	EXPECT_EQ(fi_wait(w, patience), 0);
 }
 
+// conformance: fi_eq(3): FI_WRITE: user events
 TEST_F(CmEvents, UserEventsAndConnectionsShareAQueue)
 {
 	const auto eq = node.eq(FI_WAIT_UNSPEC, FI_WRITE);
@@ -101,6 +104,9 @@ class CmOfADomain : public testing::TestWithParam<std::uint64_t>
 };
 
 /* fi_domain(3): the default event queue of active endpoints, which may have one of their own. */
+// conformance: fi_domain(3): fi_domain_bind: the default EQ of the domain serves active endpoints
+//   that have none, also if bound with FI_REG_MR, unless another was bound without; address vectors
+//   need their own
 TEST_P(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
 {
 	Node node{msg_hints()};
@@ -129,6 +135,7 @@ TEST_P(CmOfADomain, ItsEventQueueServesEndpointsThatHaveNone)
 INSTANTIATE_TEST_SUITE_P(AlsoOfRegistrations, CmOfADomain,
 			 testing::Values(std::uint64_t{0}, FI_REG_MR));
 
+// conformance: fi_domain(3): fi_domain_bind: the default EQ of the domain serves active ...
 TEST(CmOfADomains, AQueueForRegistrationsGivesWayToOneForTheRest)
 {
 	Node node{msg_hints()};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_cm(3), and what fi_endpoint(3) and fi_eq(3) have about connections. */
+// conformance: fi_arch(7): connection-oriented setup: passive endpoints, listen, connect, accept
+// conformance: fi_arch(7): endpoint types: FI_EP_MSG
+
 #include <algorithm>
 
 #include "child.h"
@@ -10,6 +13,7 @@ namespace
 
 /* --- the way to a connection --------------------------------------------------------- */
 
+// conformance: fi_cm(3): fi_listen: requests are reported through a bound EQ as FI_CONNREQ
 TEST_F(Cm, AConnectionCarriesMessagesBothWays)
 {
 	establish();
@@ -17,6 +21,7 @@ TEST_F(Cm, AConnectionCarriesMessagesBothWays)
 	send(*server, client);
 }
 
+// conformance: fi_eq(3): user data with FI_CONNECTED only on the active side
 TEST_F(Cm, UserDataIsExchangedAsPartOfTheConnection)
 {
 	ASSERT_EQ(connect("question"), 0);
@@ -26,6 +31,7 @@ TEST_F(Cm, UserDataIsExchangedAsPartOfTheConnection)
 	EXPECT_EQ(expect_connected(), "answer");
 }
 
+// conformance: fi_cm(3): FI_OPT_CM_DATA_SIZE: 256; data that cannot fit is silently truncated
 TEST_F(Cm, CmDataSizeTellsHowMuchDataThereMayBe)
 {
 	for (fid *object : {&client.ep->fid, &listener.pep->fid}) {
@@ -40,6 +46,7 @@ TEST_F(Cm, CmDataSizeTellsHowMuchDataThereMayBe)
 	}
 }
 
+// conformance: fi_cm(3): FI_OPT_CM_DATA_SIZE: 256; data that cannot fit is silently truncated
 TEST_F(Cm, DataThatCannotFitIsSilentlyTruncated)
 {
 	const std::string data(300, 'x');
@@ -51,6 +58,7 @@ TEST_F(Cm, DataThatCannotFitIsSilentlyTruncated)
 	EXPECT_EQ(expect_connected(), data.substr(0, 256));
 }
 
+// conformance: fi_eq(3): data behind the fi_eq_cm_entry, as much as the buffer has room for
 TEST_F(Cm, ReturnedDataIsLimitedToTheReadersBuffer)
 {
 	ASSERT_EQ(connect("question"), 0);
@@ -61,6 +69,10 @@ TEST_F(Cm, ReturnedDataIsLimitedToTheReadersBuffer)
 	EXPECT_EQ(next_event(listener.eq.get(), 4).data, "ques");
 }
 
+// conformance: fi_cm(3): the accepting endpoint is allocated from the fi_info of the FI_CONNREQ
+//   event
+// conformance: fi_eq(3): FI_CONNREQ: fi_info with the handle of the request, freed by the
+//   application
 TEST_F(Cm, ARequestDescribesTheEndpointThatIsAskedFor)
 {
 	ASSERT_EQ(connect(), 0);
@@ -80,6 +92,7 @@ TEST_F(Cm, ARequestDescribesTheEndpointThatIsAskedFor)
 }
 
 /* Its fi_info, with which it is answered, would be lost. */
+// conformance: fi_eq(3): no buffer: only the number of the event is returned, and the event is ...
 TEST_F(Cm, ARequestIsNotReadWithoutABuffer)
 {
 	std::uint32_t event = 0;
@@ -95,6 +108,7 @@ TEST_F(Cm, ARequestIsNotReadWithoutABuffer)
 	expect_connected();
 }
 
+// conformance: fi_eq(3): FI_PEEK: read without being consumed
 TEST_F(Cm, PeekingLeavesTheRequest)
 {
 	fi_eq_cm_entry entry{};
@@ -110,6 +124,7 @@ TEST_F(Cm, PeekingLeavesTheRequest)
 	expect_connected();
 }
 
+// conformance: fi_endpoint(3): fi_connect and fi_accept enable
 TEST_F(Cm, ConnectAndAcceptEnable)
 {
 	std::uint64_t in;
@@ -119,6 +134,8 @@ TEST_F(Cm, ConnectAndAcceptEnable)
 	EXPECT_EQ(fi_recv(client.ep.get(), &in, sizeof(in), nullptr, 0, nullptr), 0);
 }
 
+// conformance: fi_cm(3): outbound transfers not before FI_CONNECTED (-FI_ENOTCONN); receive buffers
+//   anytime
 TEST_F(Cm, ReceiveBuffersMayBePostedAnytimeSendsNotBeforeConnected)
 {
 	std::uint64_t in = 0, out = 7;
@@ -134,6 +151,7 @@ TEST_F(Cm, ReceiveBuffersMayBePostedAnytimeSendsNotBeforeConnected)
 	EXPECT_EQ(in, out);
 }
 
+// conformance: fi_cm(3): fi_connect may only be called once in an endpoint's lifetime: -FI_EISCONN
 TEST_F(Cm, ConnectMayBeCalledOnlyOnce)
 {
 	ASSERT_EQ(connect(), 0);
@@ -159,6 +177,10 @@ TEST_F(Cm, WithoutAListenerTheConnectionIsRefused)
 }
 
 /* As much as max_err_data says. */
+// conformance: fi_domain(3): max_err_data: 256, the data of a rejected connection; an address
+//   (FI_SOURCE_ERR) takes 80
+// conformance: fi_cm(3): fi_reject refuses a request; the peer has an error event with details
+// conformance: fi_eq(3): fi_eq_readerr: err_data is lent, or copied to the caller's buffer
 TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
 {
 	const std::vector<std::uint8_t> out = pattern(256);
@@ -176,6 +198,7 @@ TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
 	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
 }
 
+// conformance: fi_eq(3): fi_eq_readerr: err_data is lent, or copied to the caller's buffer
 TEST_F(Cm, ErrorDataGoesWhereTheReaderSays)
 {
 	char room[2] = {};
@@ -212,6 +235,8 @@ TEST_F(Cm, ASizeWithoutABufferIsLentOne)
 	EXPECT_EQ(std::string(static_cast<char *>(error.err_data), error.err_data_size), "never");
 }
 
+// conformance: fi_cm(3): the number of outstanding requests is limited by the backlog, adjusted
+//   through fi_control (FI_BACKLOG)
 TEST_F(Cm, TheBacklogLimitsUnansweredRequests)
 {
 	int backlog = 1, none = 0;
@@ -226,6 +251,7 @@ TEST_F(Cm, TheBacklogLimitsUnansweredRequests)
 	expect_connected();
 }
 
+// conformance: fi_arch(7): a passive endpoint serves many connections
 TEST_F(Cm, ManyConnectionsAtOneAddress)
 {
 	std::vector<std::unique_ptr<Active>> clients, servers;
@@ -250,6 +276,8 @@ TEST_F(Cm, ManyConnectionsAtOneAddress)
 
 /* --- addresses ----------------------------------------------------------------------- */
 
+// conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in that
+//   of the endpoint; -FI_ETOOSMALL, and the size needed
 TEST_F(Cm, NamesOfBothSides)
 {
 	std::byte peer[64];
@@ -270,6 +298,9 @@ TEST_F(Cm, NamesOfBothSides)
 	EXPECT_EQ(size, there.size());
 }
 
+// conformance: fi_cm(3): fi_setname assigns an address; the port may be kept
+// conformance: fi_endpoint(3): passive endpoints must be bound with an EQ; connected ones, too:
+//   -FI_ENOEQ
 TEST_F(Cm, APassiveEndpointHasTheAddressThatItIsAssigned)
 {
 	fid_pep *p = nullptr;
@@ -290,6 +321,8 @@ TEST_F(Cm, APassiveEndpointHasTheAddressThatItIsAssigned)
 	EXPECT_EQ(fi_setname(&p->fid, taken.data(), taken.size()), -FI_EOPBADSTATE);
 }
 
+// conformance: fi_endpoint(3): an active endpoint may acquire the properties of a passive one
+//   (fi_info::handle)
 TEST_F(Cm, AnActiveEndpointAcquiresTheAddressOfAPassiveOne)
 {
 	fid_pep *p = nullptr;
@@ -355,6 +388,7 @@ TEST_F(Cm, AKeyOfNoBytesIsNone)
 
 /* --- what is refused ----------------------------------------------------------------- */
 
+// conformance: fi_eq(3): fi_close: -FI_EBUSY while it is bound
 TEST_F(Cm, ObjectsInUseAreNotClosed)
 {
 	EXPECT_EQ(fi_close(&listener.eq->fid), -FI_EBUSY);
@@ -362,6 +396,8 @@ TEST_F(Cm, ObjectsInUseAreNotClosed)
 	EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY);
 }
 
+// conformance: fi_cm(3): fi_shutdown: flags must be 0: -FI_EBADFLAGS
+// conformance: fi_endpoint(3): passive endpoints must be bound with an EQ; connected ones, too: ...
 TEST_F(Cm, AConnectedEndpointNeedsAnEventQueueAndNoAddresses)
 {
 	const auto cq = node.cq();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_cntr(3) */
+// conformance: fi_poll(3): fi_trywait of queues, counters and wait sets; each change of a ...
+// conformance: fi_arch(7): completion counters
+
 #include "node.h"
 
 #include <atomic>
@@ -84,6 +87,8 @@ TEST(Cntr, ErrorsThatAreAddedAtTheSameTimeAreKnown)
 }
 
 /* An error that was set back when the waiter looks has unblocked it, and is no success. */
+// conformance: fi_cntr(3): fi_cntr_wait: until the threshold, or a change of the error value, or
+//   the timeout; 0 only for the first
 TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
 {
 	Node node;
@@ -105,6 +110,7 @@ TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
 }
 
 /* fi_cntr(3): it waits "until the counter reaches the specified threshold, or until an error or timeout occurs". */
+// conformance: fi_cntr(3): fi_cntr_wait: until the threshold, or a change of the error value, ...
 TEST(Cntr, SignalsDontEndAWait)
 {
 	static std::atomic<int> signals;
@@ -185,12 +191,16 @@ TEST(Cntr, CountsWhatItIsBoundFor)
 }
 
 /* fi_cntr(3): "a light-weight completion mechanism"; so no queue is needed beside it. */
+// conformance: fi_endpoint(3): an endpoint needs a completion queue or a counter for each
+//   direction: -FI_ENOCQ
 TEST(Cntr, AloneTellsOfCompletions)
 {
 	counts_what_it_is_bound_for(false);
 }
 
 /* fi_endpoint(3), FI_REMOTE_READ: "requires that the endpoint be created using FI_RMA_EVENT." */
+// conformance: fi_endpoint(3): counters of FI_REMOTE_READ, FI_REMOTE_WRITE need FI_RMA_EVENT;
+//   without it they are ignored beside others
 TEST(Cntr, OfRemoteOperationsNeedsRmaEvent)
 {
 	Node node(hints_for(FI_MSG));
@@ -277,6 +287,8 @@ Owned<fid_cntr> byte_counter(const Node &node)
  * "On error, the transfer size is not applied to the error field, that field is increment by 1." A queued
  * operation counts into its completion_cntr.
  */
+// conformance: fi_cntr(3): FI_CNTR_EVENTS_BYTES (2.x): the bytes of operations that succeed, 1 for
+//   an error; collectives add nothing
 TEST(Cntr, OfBytesGrowsByWhatIsTransferred)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_EVENT | FI_TRIGGER));

@@ -5,6 +5,9 @@
 namespace
 {
 
+// conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of ...
+// conformance: fi_collective(3): -FI_EOPNOTSUPP, -FI_EMSGSIZE; -FI_EAGAIN: 1024 calls of a group
+//   may be under way
 TEST(Call, BadInputIsRefused)
 {
 	Crowd crowd(2);
@@ -89,6 +92,8 @@ TEST(Call, ReceivesOfTheApplicationAreNotTouched)
 	}
 }
 
+// conformance: fi_collective(3): completions as of atomics, with the flag FI_COLLECTIVE and in
+//   counters of FI_SEND; operations that FI_MORE has postponed start with one
 TEST(Call, SuccessIsReportedAsTheQueueWantsIt)
 {
 	Member::Options options;
@@ -111,6 +116,7 @@ TEST(Call, SuccessIsReportedAsTheQueueWantsIt)
 }
 
 /* Flags of a call override the defaults; fi_barrier has none. */
+// conformance: fi_collective(3): completions as of atomics, with the flag FI_COLLECTIVE and in ...
 TEST(Call, DefaultFlagsAreForCallsWithoutFlags)
 {
 	Member::Options options;
@@ -133,6 +139,7 @@ TEST(Call, DefaultFlagsAreForCallsWithoutFlags)
 	}
 }
 
+// conformance: fi_collective(3): completions as of atomics, with the flag FI_COLLECTIVE and in ...
 TEST(Call, WhatFiMoreHasPutOffStartsWithIt)
 {
 	Crowd crowd(2);
@@ -155,6 +162,7 @@ TEST(Call, WhatFiMoreHasPutOffStartsWithIt)
 	crowd.expect_done(ctx(5));
 }
 
+// conformance: fi_collective(3): -FI_EOPNOTSUPP, -FI_EMSGSIZE; -FI_EAGAIN: 1024 calls of a ...
 TEST(Call, WhoIsTooFarAheadTriesAgain)
 {
 	Member::Options options;
@@ -176,6 +184,7 @@ TEST(Call, WhoIsTooFarAheadTriesAgain)
 	crowd.expect_done();
 }
 
+// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
 TEST(Call, FlushingAllDeferredWorkIsNotForIt)
 {
 	Crowd crowd(2);

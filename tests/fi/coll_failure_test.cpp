@@ -73,6 +73,7 @@ TEST(Failure, ACanceledCallFailsForWhoComesLater)
 	}
 }
 
+// conformance: fi_collective(3): completions as of atomics, with the flag FI_COLLECTIVE and in ...
 TEST(Failure, OneOfThoseWithAContextIsCanceled)
 {
 	Crowd crowd(2);
@@ -88,6 +89,7 @@ TEST(Failure, OneOfThoseWithAContextIsCanceled)
 	crowd.expect_done(ctx(5));
 }
 
+// conformance: fi_collective(3): fi_close disconnects from the group; fi_mc_addr
 TEST(Failure, ClosingAGroupEndsItsCalls)
 {
 	Crowd crowd(2);
@@ -100,6 +102,7 @@ TEST(Failure, ClosingAGroupEndsItsCalls)
 }
 
 /* Slices that are too large to be copied wait at their senders, whoever fails meanwhile. */
+// conformance: fi_collective(3): fi_close disconnects from the group; fi_mc_addr
 TEST(Failure, AMemberThatLeavesFailsAReductionForAll)
 {
 	constexpr std::size_t n = 5, count = 1024;

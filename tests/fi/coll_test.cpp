@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_collective(3): what each collective does with the data. */
+// conformance: fi_arch(7): collectives
+
 #include "group.h"
 
 #include <algorithm>
@@ -76,6 +78,7 @@ private:
 	std::size_t first_ = 0;
 };
 
+// conformance: fi_collective(3): fi_barrier, fi_barrier2: not complete until all have called
 TEST_P(Collectives, BarrierDoesNotCompleteUntilAllPeersHaveEntered)
 {
 	for (std::size_t last = 0; last < n; ++last) {
@@ -93,6 +96,7 @@ TEST_P(Collectives, BarrierDoesNotCompleteUntilAllPeersHaveEntered)
 	}
 }
 
+// conformance: fi_collective(3): fi_broadcast: of any non-void type
 TEST_P(Collectives, BroadcastTransfersAnArrayFromASingleSenderToAll)
 {
 	for (const std::size_t count : counts) {
@@ -115,6 +119,7 @@ TEST_P(Collectives, BroadcastTransfersAnArrayFromASingleSenderToAll)
 	}
 }
 
+// conformance: fi_collective(3): fi_alltoall: count elements for each peer
 TEST_P(Collectives, AlltoallDistributesDifferentPortionsToPeers)
 {
 	for (const std::size_t count : counts) {
@@ -132,6 +137,7 @@ TEST_P(Collectives, AlltoallDistributesDifferentPortionsToPeers)
 	}
 }
 
+// conformance: fi_collective(3): fi_allreduce
 TEST_P(Collectives, AllreduceCopiesTheResultBackToEachPeer)
 {
 	for (const std::size_t count : counts) {
@@ -147,6 +153,7 @@ TEST_P(Collectives, AllreduceCopiesTheResultBackToEachPeer)
 	}
 }
 
+// conformance: fi_collective(3): fi_allgather
 TEST_P(Collectives, AllgatherCollectsFromAllPeersIntoASingleArray)
 {
 	for (const std::size_t count : counts) {
@@ -180,6 +187,8 @@ TEST_P(Collectives, AllgatherMayCollectWhereItsOwnDataIs)
 	}
 }
 
+// conformance: fi_collective(3): fi_reduce_scatter: each participant receives a slice, of count
+//   elements
 TEST_P(Collectives, ReduceScatterGivesEachParticipantASliceOfTheResults)
 {
 	for (const std::size_t count : counts) {
@@ -195,6 +204,7 @@ TEST_P(Collectives, ReduceScatterGivesEachParticipantASliceOfTheResults)
 	}
 }
 
+// conformance: fi_collective(3): fi_reduce
 TEST_P(Collectives, ReduceCollectsTheResultsAtASingleRoot)
 {
 	for (const std::size_t count : counts) {
@@ -213,6 +223,7 @@ TEST_P(Collectives, ReduceCollectsTheResultsAtASingleRoot)
 	}
 }
 
+// conformance: fi_collective(3): fi_scatter
 TEST_P(Collectives, ScatterSplitsTheDataOfASingleRoot)
 {
 	for (const std::size_t count : counts) {
@@ -232,6 +243,7 @@ TEST_P(Collectives, ScatterSplitsTheDataOfASingleRoot)
 	}
 }
 
+// conformance: fi_collective(3): fi_gather
 TEST_P(Collectives, GatherCollectsFromAllPeersAtARoot)
 {
 	for (const std::size_t count : counts) {
@@ -342,6 +354,7 @@ using Samples = testing::Types<std::int8_t, std::uint16_t, std::int32_t, std::ui
 			       double, long double, std::complex<double>>;
 TYPED_TEST_SUITE(Types, Samples);
 
+// conformance: fi_collective(3): fi_allreduce
 TYPED_TEST(Types, AreReducedByTheOperation)
 {
 	using T = TypeParam;
@@ -362,6 +375,7 @@ TYPED_TEST(Types, AreReducedByTheOperation)
 	}
 }
 
+// conformance: fi_collective(3): fi_allreduce
 TEST(Allreduce, AllHaveTheSameBits)
 {
 	constexpr std::size_t n = 7, count = 300;
@@ -477,6 +491,7 @@ TEST(ReduceScatter, OfMegabytes)
 }
 
 /* Every type has a size, and a size is all that matters. */
+// conformance: fi_collective(3): fi_broadcast: of any non-void type
 TEST(Broadcast, AnyNonVoidDatatypeMayBeBroadcast)
 {
 	Crowd crowd(3);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Collectives among processes: who need not run, who dies, and what costs a system call. */
+// conformance: fi_arch(7): collectives
+
 #include "group.h"
 
 #include <set>
@@ -58,6 +60,8 @@ TEST(Processes, EachOfThemHasTheResult)
 }
 
 /* What they have asked for is done although none of them runs: large data, too. */
+// conformance: fi_collective(3): it is left open which member makes progress: a member that has
+//   called makes none
 TEST(Processes, AllButTheLastToCallMayBeStopped)
 {
 	constexpr std::size_t count = 20'000;

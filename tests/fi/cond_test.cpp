@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* FI_WAIT_MUTEX_COND of queues, counters and wait sets: fi_cq(3), fi_eq(3), fi_cntr(3), fi_poll(3). */
+// conformance: fi_poll(3): FI_WAIT_MUTEX_COND: struct fi_mutex_cond by FI_GETWAIT; also of queues
+//   and counters
+
 #include "child.h"
 #include "node.h"
 
@@ -110,6 +113,7 @@ TEST(Cond, ACounterSignals)
 	});
 }
 
+// conformance: fi_eq(3): wait objects
 TEST(Cond, AnEventQueueSignals)
 {
 	Node node;
@@ -147,6 +151,7 @@ Owned<fid_cntr> cntr_in(const Node &node, fid_wait *set)
 	return Owned<fid_cntr>(cntr);
 }
 
+// conformance: fi_poll(3): fi_wait_open: FI_WAIT_UNSPEC, FD, POLLFD, MUTEX_COND, YIELD
 TEST(Cond, AWaitSetSignalsForItsMembers)
 {
 	Node node;

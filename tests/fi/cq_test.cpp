@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_cq(3): formats, errors, selective completion, and the ways to wait. */
+// conformance: fi_poll(3): fi_trywait of queues, counters and wait sets; each change of a ...
+// conformance: fi_cq(3): olen: the truncated length
+// conformance: fi_arch(7): completion queues
+
 #include "node.h"
 
 #include <atomic>
@@ -217,6 +221,7 @@ TEST(Cq, DefaultFlagsChooseCompletionsToo)
 }
 
 /* More completions than the queue holds are kept, in order. */
+// conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST(Cq, NothingIsLostWhenItOverflows)
 {
 	Side::Options options;
@@ -264,6 +269,7 @@ TEST(Cq, SreadEndsWhenSomethingComes)
 	sender.join();
 }
 
+// conformance: fi_cq(3): fi_cq_signal: unblocks any thread in fi_cq_sread
 TEST(Cq, SignalEndsAWait)
 {
 	Pair p(hints_for(FI_MSG));
@@ -401,6 +407,8 @@ struct Reader {
 	static inline ssize_t other_read;
 };
 
+// conformance: fi_domain(3): two threads must not read one queue at a time below FI_THREAD_SAFE: a
+//   read that was overtaken takes nothing, and is logged once
 TEST(Cq, TwoReadersAtATimeAreToldAndTakeNothingTwice)
 {
 	Info hints = hints_for(FI_MSG);

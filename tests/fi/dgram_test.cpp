@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_endpoint(3), FI_EP_DGRAM: what comes, and what is dropped. */
+// conformance: fi_arch(7): endpoint types: FI_EP_DGRAM
+// conformance: fi_endpoint(3): FI_EP_DGRAM: unreliable, message boundaries are maintained; at most
+//   65536 bytes
+
 #include "kinds.h"
 #include "node.h"
 

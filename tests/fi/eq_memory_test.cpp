@@ -52,6 +52,7 @@ TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
 }
 
 /* Nor is there a region, or what looks like one, if the call fails. */
+// conformance: fi_domain(3): fi_domain_bind with FI_REG_MR: registration reports through the EQ
 TEST(EqMemory, ARegistrationFailsAsAWhole)
 {
 	Node node(hints_for(0));
@@ -88,6 +89,7 @@ TEST(EqMemory, ARegistrationFailsAsAWhole)
 }
 
 /* Either nothing has been inserted, or the events say what has: fi_av(3). */
+// conformance: fi_av(3): FI_EVENT: an event for each address that fails, then FI_AV_COMPLETE; ...
 TEST(EqMemory, AnInsertionIsToldOfOrHasNotHappened)
 {
 	Node node;

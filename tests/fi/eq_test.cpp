@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_eq(3) */
+// conformance: fi_poll(3): fi_trywait of queues, counters and wait sets; each change of a ...
+// conformance: fi_arch(7): event queues collect control events
+
 #include "node.h"
 
 #include <algorithm>
@@ -15,6 +18,7 @@ namespace
 
 using namespace std::chrono_literals;
 
+// conformance: fi_eq(3): FI_PEEK: read without being consumed
 TEST(Eq, EventsComeInOrderAndCanBePeekedAt)
 {
 	Node node;
@@ -94,6 +98,7 @@ TEST(Eq, NobodyIsCanceledInTheMidstOfACall)
 	EXPECT_EQ(result, PTHREAD_CANCELED);
 }
 
+// conformance: fi_eq(3): FI_WRITE: user events
 TEST(Eq, WritingNeedsItsFlag)
 {
 	Node node;
@@ -184,6 +189,7 @@ std::chrono::milliseconds longest_wait_among_many()
  * Who is woken for an event that another has read waits for what is left of his time. A busy machine
  * may keep one of them waiting for seconds, but not one in each of three tries.
  */
+// conformance: fi_eq(3): wait objects
 TEST(Eq, TimeGoesOnWhileOthersTakeTheEvents)
 {
 	auto longest = longest_wait_among_many();

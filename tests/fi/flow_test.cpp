@@ -12,6 +12,7 @@ template <class Calls> class Flow : public Message<Calls>
 };
 TYPED_TEST_SUITE(Flow, Kinds);
 
+// conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TYPED_TEST(Flow, AFullTransmitRingSaysTryAgain)
 {
 	Info hints = this->hints();
@@ -38,6 +39,7 @@ TYPED_TEST(Flow, AFullTransmitRingSaysTryAgain)
 	EXPECT_EQ(TypeParam::inject(p.a.ep.get(), out.data(), 1, p.b_at_a), 0);
 }
 
+// conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TYPED_TEST(Flow, AFullReceiveRingSaysTryAgain)
 {
 	Info hints = this->hints();
@@ -72,6 +74,8 @@ TYPED_TEST(Flow, WhoDoesNotAskHasRoomForThousandsOfReceives)
 	}
 }
 
+// conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a
+//   context can't be canceled; receives of a shared context through that context
 TYPED_TEST(Flow, CancelTakesAReceiveBack)
 {
 	Pair p(this->hints());
@@ -103,6 +107,7 @@ TYPED_TEST(Flow, CancelTakesBackASendThatNobodyReceives)
 }
 
 /* "Operations posted without a valid context parameter [...] cannot be canceled." */
+// conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
 TYPED_TEST(Flow, WhatHasNoContextCannotBeCanceled)
 {
 	Pair p(this->hints());
@@ -115,6 +120,7 @@ TYPED_TEST(Flow, WhatHasNoContextCannotBeCanceled)
 	EXPECT_EQ(c, 'x');
 }
 
+// conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
 TYPED_TEST(Flow, WhatIsInjectedHasNoContextToBeCanceledBy)
 {
 	Pair p(this->hints());

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_getinfo(3): what is offered, what is refused and why. */
+// conformance: fi_domain(3): caps: FI_LOCAL_COMM
+// conformance: fi_arch(7): discovery through fi_getinfo
+
 #include <cstddef>
 #include <fstream>
 #include <ostream>
@@ -21,6 +24,7 @@ constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_T
 
 /* --- what there is ------------------------------------------------------------------- */
 
+// conformance: fi_domain(3): mr_key_size: 8
 TEST(GetInfo, WithoutHintsTellsOfEverything)
 {
 	const Info info = get_info(no_hints().get());
@@ -53,6 +57,9 @@ TEST(GetInfo, WithoutHintsTellsOfEverything)
 }
 
 /* Each kind of object may take all that a context can have; an endpoint is three. */
+// conformance: fi_domain(3): cq_cnt, ep_cnt, tx_ctx_cnt, rx_ctx_cnt, cntr_cnt, mr_cnt: from the
+//   module's limit of objects
+// conformance: fi_domain(3): max_ep_stx_ctx, max_ep_srx_ctx: as many as endpoints
 TEST(GetInfo, CountsAreWhatTheModuleAllows)
 {
 	const Info info = get_info(hints_for(FI_MSG).get());
@@ -198,16 +205,23 @@ const Case cases[] = {
 		(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))},
 	{"CapsAtomic", ASK(hints.caps = FI_ATOMIC | FI_WRITE), nullptr,
 	 ANSWER((info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) == FI_WRITE)},
+	// conformance: fi_getinfo(3): FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE require
+	//   FI_RMA or FI_ATOMIC; FI_RMA_EVENT requires one of the last two
 	{"CapsReadOfNothing", ASK(hints.caps = FI_MSG | FI_READ), "need FI_RMA or FI_ATOMIC",
 	 nullptr},
+	// conformance: fi_getinfo(3): FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE ...
 	{"CapsRemoteWriteOfNothing", ASK(hints.caps = FI_TAGGED | FI_REMOTE_WRITE),
 	 "need FI_RMA or FI_ATOMIC", nullptr},
+	// conformance: fi_getinfo(3): FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE ...
 	{"CapsRmaEventOfNothing", ASK(hints.caps = FI_MSG | FI_RMA_EVENT), "FI_RMA_EVENT needs",
 	 nullptr},
+	// conformance: fi_getinfo(3): FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE ...
 	{"CapsRmaEventOfAnInitiator", ASK(hints.caps = FI_RMA | FI_READ | FI_WRITE | FI_RMA_EVENT),
 	 "FI_RMA_EVENT needs", nullptr},
+	// conformance: fi_getinfo(3): FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE ...
 	{"CapsRmaEvent", ASK(hints.caps = FI_ATOMIC | FI_REMOTE_READ | FI_RMA_EVENT), nullptr,
 	 ANSWER(info.caps &info.rx_attr->caps &FI_RMA_EVENT)},
+	// conformance: fi_getinfo(3): FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE ...
 	{"CapsOfAContextThatOnlyWrites",
 	 ASK(hints.caps = FI_MSG | FI_RMA; hints.tx_attr->caps = FI_WRITE | FI_SEND), nullptr,
 	 ANSWER((info.tx_attr->caps & (FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE)) ==
@@ -222,15 +236,23 @@ const Case cases[] = {
 	 ANSWER(info.caps &info.rx_attr->caps &FI_MULTI_RECV)},
 	{"CapsRemoteComm", ASK(hints.caps = FI_MSG | FI_REMOTE_COMM), "FI_REMOTE_COMM", nullptr},
 	{"CapsHmem", ASK(hints.caps = FI_MSG | FI_HMEM), "FI_HMEM", nullptr},
+	// conformance: fi_domain(3): caps: FI_XPU (FI_XPU_TRIGGER in the header) requires ...
+	// conformance: fi_trigger(3): endpoints must be created with both FI_TRIGGER and ...
 	{"CapsXpuAlone", ASK(hints.caps = FI_MSG | FI_XPU_TRIGGER), "FI_XPU needs FI_TRIGGER",
 	 nullptr},
+	// conformance: fi_domain(3): caps: FI_XPU (FI_XPU_TRIGGER in the header) requires
+	//   FI_TRIGGER; it is given on request; with FI_HMEM: -FI_ENODATA
 	{"CapsXpu", ASK(hints.caps = FI_MSG | FI_TRIGGER | FI_XPU_TRIGGER), nullptr,
 	 ANSWER(info.caps &info.tx_attr->caps &info.rx_attr->caps &FI_XPU_TRIGGER)},
+	// conformance: fi_domain(3): caps: FI_XPU (FI_XPU_TRIGGER in the header) requires ...
 	{"CapsXpuNotAsked", ASK(hints.caps = FI_MSG | FI_TRIGGER), nullptr,
 	 ANSWER(!((info.caps | info.tx_attr->caps | info.rx_attr->caps) & FI_XPU_TRIGGER))},
+	// conformance: fi_domain(3): caps: FI_XPU (FI_XPU_TRIGGER in the header) requires ...
 	{"CapsXpuOfDeviceMemory", ASK(hints.caps = FI_MSG | FI_TRIGGER | FI_XPU_TRIGGER | FI_HMEM),
 	 "FI_HMEM", nullptr},
+	// conformance: fi_getinfo(3): FI_SOURCE_ERR: must be paired with FI_SOURCE
 	{"CapsSourceErrAlone", ASK(hints.caps = FI_MSG | FI_SOURCE_ERR), "FI_SOURCE_ERR", nullptr},
+	// conformance: fi_getinfo(3): FI_SOURCE_ERR: must be paired with FI_SOURCE
 	{"CapsSourceErrAloneOfOneSide", ASK(hints.rx_attr->caps = FI_MSG | FI_SOURCE_ERR),
 	 "FI_SOURCE_ERR", nullptr},
 	{"CapsXpuAloneOfOneSide", ASK(hints.tx_attr->caps = FI_MSG | FI_SEND | FI_XPU_TRIGGER),
@@ -244,18 +266,25 @@ const Case cases[] = {
 	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},
 	{"CapsDirected", ASK(hints.caps = FI_TAGGED | FI_DIRECTED_RECV), nullptr,
 	 ANSWER(info.rx_attr->caps &FI_DIRECTED_RECV)},
+	// conformance: fi_getinfo(3): FI_MSG_PREFIX is never required; set if the hints set it,
+	//   with msg_prefix_size 0: buffers begin with no bytes for the provider
 	{"ModeNone", ASK(hints.mode = 0), nullptr, ANSWER(info.mode == 0)},
+	// conformance: fi_getinfo(3): FI_MSG_PREFIX is never required; set if the hints set it, ...
 	{"ModeAll", ASK(hints.mode = ~0ULL), nullptr,
 	 ANSWER(info.mode == FI_MSG_PREFIX && info.tx_attr->mode == FI_MSG_PREFIX &&
 		info.ep_attr->msg_prefix_size == 0)},
+	// conformance: fi_getinfo(3): FI_MSG_PREFIX is never required; set if the hints set it, ...
 	{"ModeMsgPrefix", ASK(hints.mode = FI_MSG_PREFIX), nullptr,
 	 ANSWER(info.mode &info.tx_attr->mode &info.rx_attr->mode &FI_MSG_PREFIX &&info.ep_attr
 			->msg_prefix_size == 0)},
 	{"ModeMsgPrefixOneWay", ASK(hints.tx_attr->mode = FI_MSG_PREFIX), nullptr,
 	 ANSWER(info.mode == FI_MSG_PREFIX && info.tx_attr->mode == FI_MSG_PREFIX &&
 		info.rx_attr->mode == 0)},
+	// conformance: fi_getinfo(3): FI_MSG_PREFIX is never required; set if the hints set it, ...
 	{"MsgPrefixSize", ASK(hints.ep_attr->msg_prefix_size = 8), nullptr,
 	 ANSWER(info.ep_attr->msg_prefix_size == 0)},
+	// conformance: fi_domain(3): mode: FI_RESTRICTED_COMP is not set, and is cleared if the
+	//   hints set it: any queue goes with any endpoint
 	{"ModeRestrictedComp", ASK(hints.domain_attr->mode = FI_RESTRICTED_COMP), nullptr,
 	 ANSWER(info.domain_attr->mode == 0)},
 	{"FormatStr", ASK(hints.addr_format = FI_ADDR_STR), nullptr,
@@ -377,6 +406,8 @@ const Case cases[] = {
 	{"TxOpFlags", ASK(hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE), nullptr,
 	 ANSWER(info.tx_attr->op_flags == FI_DELIVERY_COMPLETE)},
 	{"TxOpFlagsMore", ASK(hints.tx_attr->op_flags = FI_MORE), "tx_attr->op_flags", nullptr},
+	// conformance: fi_cq(3): FI_COMMIT_COMPLETE: only for persistent memory regions; there are
+	//   none (FI_PMEM): -FI_EBADFLAGS
 	{"TxOpFlagsCommit", ASK(hints.tx_attr->op_flags = FI_COMMIT_COMPLETE), "0x40000000",
 	 nullptr},
 	{"RxOpFlagsMultiRecv", ASK(hints.rx_attr->op_flags = FI_MULTI_RECV), nullptr,
@@ -400,6 +431,14 @@ class Negotiation : public testing::TestWithParam<Case>
 {
 };
 
+// conformance: fi_domain(3): name: "treadle"
+// conformance: fi_domain(3): FI_PROGRESS_MANUAL, and FI_PROGRESS_CONTROL_UNIFIED of 2.x, are
+//   granted, and get automatic progress
+// conformance: fi_domain(3): FI_RM_DISABLED is granted, with the same protection
+// conformance: fi_domain(3): mr_mode: FI_MR_LOCAL, RAW, ALLOCATED, MMU_NOTIFY, RMA_EVENT, ENDPOINT
+//   are requirements; none is ever required
+// conformance: fi_domain(3): mr_mode: FI_MR_VIRT_ADDR, FI_MR_PROV_KEY are not required; with RMA or
+//   atomics they are granted to hints that have them, and no other bits are
 TEST_P(Negotiation, Line)
 {
 	const Case &line = GetParam();
@@ -443,6 +482,7 @@ class Version : public testing::TestWithParam<int>
 {
 };
 
+// conformance: fi_domain(3): mr_mode: FI_MR_UNSPEC, BASIC, SCALABLE (1.4 and earlier)
 TEST_P(Version, IsServed)
 {
 	const std::uint32_t version = FI_VERSION(1, GetParam());
@@ -504,6 +544,8 @@ TEST(GetInfo, StructuresOfOldCallersEndEarlier)
 }
 
 /* Read once, when libfabric starts: so by another process. */
+// conformance: fi_domain(3): caps: FI_REMOTE_COMM is offered only if FI_TREADLE_ONE_NODE is set, as
+//   no other nodes are reached
 TEST(GetInfo, RemoteCommOnlyOnTheUsersWord)
 {
 	const char ask[] = "fi_info -p treadle -c 'FI_MSG|FI_REMOTE_COMM' >/dev/null";

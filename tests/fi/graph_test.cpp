@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_treadle(7): graphs of deferred work, FI_TREADLE_GRAPH_OPS_1. */
+// conformance: fi_domain(3): fi_open_ops opens provider specific interfaces: those of ...
+
 #include "work.h"
 
 #include <cstring>

@@ -46,6 +46,7 @@ int option(const Pair &p, const Device &device)
 }
 
 /* Nothing has loaded the drivers yet, and in the parent nothing may have tried: so it has to be the first. */
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST(Hmem, WithoutADriverThereIsNoDevice)
 {
 	Child child([](int) {
@@ -85,6 +86,8 @@ protected:
 };
 
 /* From the option by the cell and the store to the transfer. */
+// conformance: fi_trigger(3): requesting and triggering may occur on separate computational ...
+// conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype ...
 TEST_F(ByDevice, ADeviceStartsTheTransfer)
 {
 	std::size_t n = 0;
@@ -107,6 +110,7 @@ TEST_F(ByDevice, ADeviceStartsTheTransfer)
 	EXPECT_EQ(drivers.retained, 2u);
 }
 
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST_F(ByDevice, MoreThanOnePageOfVariablesAndInOrder)
 {
 	constexpr int n = 700;
@@ -137,6 +141,7 @@ TEST_F(ByDevice, MoreThanOnePageOfVariablesAndInOrder)
 	received(n);
 }
 
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST_F(ByDevice, NothingIsMappedForADeviceThatDoesNotWriteIt)
 {
 	const int values[2] = {1, 2};
@@ -154,6 +159,7 @@ TEST_F(ByDevice, NothingIsMappedForADeviceThatDoesNotWriteIt)
 	EXPECT_EQ(received(1), std::vector{1});
 }
 
+// conformance: fi_trigger(3): an operation that waits for an XPU can be canceled to release ...
 TEST_F(ByDevice, ItCanBeCanceled)
 {
 	const int value = 1;
@@ -167,6 +173,7 @@ TEST_F(ByDevice, ItCanBeCanceled)
 	EXPECT_TRUE(is_silent(cq()));
 }
 
+// conformance: fi_trigger(3): an operation that waits for an XPU can be canceled to release ...
 TEST_F(ByDevice, AllIsLetGoWithTheDomain)
 {
 	{
@@ -182,6 +189,8 @@ TEST_F(ByDevice, AllIsLetGoWithTheDomain)
 	EXPECT_EQ(drivers.retained, 1u);
 }
 
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
+// conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype ...
 TEST_F(ByDevice, ADeviceThatIsNotThereIsRefused)
 {
 	Log log;
@@ -196,6 +205,7 @@ TEST_F(ByDevice, ADeviceThatIsNotThereIsRefused)
 	EXPECT_EQ(drivers.retained, 0u);
 }
 
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST_F(ByDevice, ADriverThatMapsNothingIsNoLoss)
 {
 	const int value = 4;
@@ -218,6 +228,7 @@ TEST_F(ByDevice, ADriverThatMapsNothingIsNoLoss)
 }
 
 /* It returns memory of its own, which is not the cells: nobody would see what is written there. */
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST_F(ByDevice, AnOldLevelZeroIsRefused)
 {
 	Log log;

@@ -16,6 +16,8 @@ void set_key(fi_info &hints, const char *key)
 
 #define SET(statement) [](fi_info &hints) { statement; }
 
+// conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened one
+//   that agrees with the answer is returned, and decides what hints that name it leave open
 TEST(Instances, OpenInstancesAreNamed)
 {
 	const Info before = get_info(no_hints().get());
@@ -49,6 +51,7 @@ TEST(Instances, OpenInstancesAreNamed)
 }
 
 /* What an open domain is like can't be changed any more. */
+// conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
 TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 {
 	Info hints = hints_for(FI_MSG | FI_RMA);
@@ -103,6 +106,7 @@ TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 	}
 }
 
+// conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
 TEST(Instances, WhatAgreesWithThemIsNamed)
 {
 	Info hints = hints_for(FI_MSG | FI_SOURCE | FI_AV_USER_ID);
@@ -125,6 +129,7 @@ TEST(Instances, WhatAgreesWithThemIsNamed)
 }
 
 /* Before 1.5 there are two modes, and 0 leaves them open. */
+// conformance: fi_domain(3): mr_mode: FI_MR_UNSPEC, BASIC, SCALABLE (1.4 and earlier)
 TEST(Instances, TheModeOfAnOldProgramsDomainIsOneThatItKnows)
 {
 	constexpr std::uint32_t old = FI_VERSION(1, 4);
@@ -147,6 +152,7 @@ TEST(Instances, TheModeOfAnOldProgramsDomainIsOneThatItKnows)
 }
 
 /* Its format is the one in which addresses of hints are, if those do not name one. */
+// conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
 TEST(Instances, AddressesAreInTheFormatOfTheDomain)
 {
 	Info hints = hints_for(FI_MSG);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_collective(3): who may join, what he is told, and what is refused. */
+// conformance: fi_arch(7): collectives
+
 #include "group.h"
 
 #include <poll.h>
@@ -11,6 +13,10 @@ constexpr std::uint64_t caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
 
 /* --- fi_getinfo, fi_query_collective ------------------------------------------------------ */
 
+// conformance: fi_collective(3): FI_COLLECTIVE, requested: endpoints support collectives:
+//   FI_EP_RDM, both directions, no shared or several contexts
+// conformance: fi_collective(3): FI_MR_COLLECTIVE: buffers have to be registered with
+//   FI_COLLECTIVE: never asked for; the flag is accepted
 TEST(Collective, CapabilityIsForWhoAsksForIt)
 {
 	EXPECT_FALSE(get_info(no_hints().get())->caps & FI_COLLECTIVE);
@@ -23,6 +29,7 @@ TEST(Collective, CapabilityIsForWhoAsksForIt)
 	EXPECT_FALSE(info->domain_attr->mr_mode & FI_MR_COLLECTIVE);
 }
 
+// conformance: fi_collective(3): FI_COLLECTIVE, requested: endpoints support collectives: ...
 TEST(Collective, NeedsAWholeEndpointThatNeedsNoConnection)
 {
 	const auto refused = [](auto &&change) {
@@ -51,6 +58,8 @@ TEST(Collective, NeedsAWholeEndpointThatNeedsNoConnection)
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
 }
 
+// conformance: fi_collective(3): fi_query_collective: which operations, if applicable, types and
+//   limits (-FI_EOPNOTSUPP); mode is 0
 TEST(Query, ReportsWhichCollectivesAreSupported)
 {
 	Node node(hints_for(caps));
@@ -93,6 +102,9 @@ TEST(Query, ReportsWhichCollectivesAreSupported)
 	EXPECT_GT(supported, 400);
 }
 
+// conformance: fi_collective(3): fi_query_collective: which operations, if applicable, types ...
+// conformance: fi_collective(3): FI_SCATTER asks about reduce-scatter: with FI_REDUCE or
+//   FI_REDUCE_SCATTER
 TEST(Query, ModeIsReservedAndShouldBeZero)
 {
 	Node node(hints_for(caps));
@@ -166,6 +178,8 @@ protected:
 	std::vector<std::unique_ptr<Member>> m;
 };
 
+// conformance: fi_collective(3): the result is reported to the EQ as FI_JOIN_COMPLETE
+// conformance: fi_collective(3): all peers must call before any reports that the join has completed
 TEST_F(Joins, AllPeersMustJoinBeforeAnyIsTold)
 {
 	std::vector<Owned<fid_av_set>> sets;
@@ -183,6 +197,9 @@ TEST_F(Joins, AllPeersMustJoinBeforeAnyIsTold)
 		EXPECT_FALSE(is_told(i)) << "once";
 }
 
+// conformance: fi_collective(3): the result is reported to the EQ as FI_JOIN_COMPLETE
+// conformance: fi_eq(3): no buffer: only the number of the event is returned, and the event is
+//   consumed; a request for a connection is not: -FI_ETOOSMALL
 TEST_F(Joins, TheQueuesFileTells)
 {
 	std::vector<Owned<fid_av_set>> sets;
@@ -205,6 +222,7 @@ TEST_F(Joins, TheQueuesFileTells)
 		m[i]->expect_joined(groups[i].get());
 }
 
+// conformance: fi_collective(3): no transfers before the join has completed: -FI_EOPBADSTATE
 TEST_F(Joins, AGroupIsUsedOnceItIsJoined)
 {
 	const auto set0 = m[0]->make_set({0, 1}), set1 = m[1]->make_set({0, 1});
@@ -221,6 +239,10 @@ TEST_F(Joins, AGroupIsUsedOnceItIsJoined)
 	m[1]->expect_joined(group1.get());
 }
 
+// conformance: fi_cm(3): fi_join, fi_mc_addr: of collective groups; no multicast: -FI_ENOSYS
+// conformance: fi_collective(3): coll_addr: of an AV set or of an existing group, or ...
+// conformance: fi_collective(3): flags may restrict the access: a member has both directions:
+//   -FI_EBADFLAGS
 TEST_F(Joins, WhoIsRefused)
 {
 	const auto set = m[0]->make_set({0, 1}), others = m[0]->make_set({1, 2}),
@@ -239,6 +261,8 @@ TEST_F(Joins, WhoIsRefused)
 	EXPECT_EQ(fi_join(m[0]->ep.get(), nullptr, 0, &mc, nullptr), -FI_ENOSYS);
 }
 
+// conformance: fi_collective(3): an endpoint must be bound to an event queue prior to
+//   fi_join_collective: -FI_ENOEQ
 TEST(Join, NeedsAnEventQueueAndTheCapability)
 {
 	for (const std::uint64_t more : {std::uint64_t{0}, std::uint64_t{FI_COLLECTIVE}}) {
@@ -259,6 +283,8 @@ TEST(Join, NeedsAnEventQueueAndTheCapability)
 	}
 }
 
+// conformance: fi_av_set(3): operations that are active when a set is closed are aborted, with
+//   undefined results: they go on
 TEST_F(Joins, ObjectsInUseAreNotClosed)
 {
 	auto set = m[0]->make_set({0});
@@ -273,6 +299,8 @@ TEST_F(Joins, ObjectsInUseAreNotClosed)
 	next(m[0]->cq.get());
 }
 
+// conformance: fi_collective(3): coll_addr: of an AV set or of an existing group, or
+//   FI_ADDR_NOTAVAIL; the set alone determines the members
 TEST_F(Joins, ASubgroupOfAGroup)
 {
 	std::vector<Owned<fid_av_set>> sets;
@@ -337,6 +365,7 @@ TEST_F(Joins, GroupsOfTheSameMembersAreNotConfused)
 }
 
 /* The second waits for the first, which others have yet to join. */
+// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
 TEST_F(Joins, FlushingAllDeferredWorkIsNotForThem)
 {
 	std::vector<Owned<fid_av_set>> sets;
@@ -374,6 +403,7 @@ TEST_F(Joins, AMemberThatVanishesFailsTheJoin)
 	EXPECT_EQ(fi_barrier(m[0]->ep.get(), fi_mc_addr(group.get()), nullptr), -FI_EOPBADSTATE);
 }
 
+// conformance: fi_collective(3): fi_close disconnects from the group; fi_mc_addr
 TEST_F(Joins, ClosingAGroupEndsJoining)
 {
 	const auto set = m[0]->make_set({0, 1});

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Calls that lack what they need: NULL is told like any other mistake. */
+// conformance: fi_domain(3): on error, a negative value is returned, also if a required argument is
+//   NULL; transfers do not check that
+
 #include "node.h"
 
 #include <rdma/fi_collective.h>
@@ -69,6 +72,7 @@ TEST(Missing, WhatIsToBeRegistered)
 	EXPECT_TRUE(log.has("mr_iov")) << log.all();
 }
 
+// conformance: fi_mr(3): fi_mr_raw_attr: key and base address (0, with FI_MR_VIRT_ADDR that of ...
 TEST(Missing, WhereARawKeyIs)
 {
 	Node node;
@@ -138,6 +142,7 @@ TEST(Missing, WhereAnAddressOfAVectorGoes)
 }
 
 /* What kind of event it is need not be asked. */
+// conformance: fi_eq(3): no place for the number of the event: it is not returned
 TEST(Missing, WhatAnEventIs)
 {
 	Node node;

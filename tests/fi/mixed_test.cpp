@@ -88,6 +88,7 @@ Info shared_hints(fi_ep_type type)
 	return hints;
 }
 
+// conformance: fi_arch(7): connection-oriented setup: passive endpoints, listen, connect, accept
 TEST(Mixed, MemoryThroughAConnection)
 {
 	Info hints = hints_for(caps);
@@ -189,6 +190,8 @@ struct BothKinds {
 	fi_addr_t from = FI_ADDR_NOTAVAIL;
 };
 
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by any
+//   endpoint
 TEST(Mixed, AConnectionLeavesSourcesToThoseWhoNameThem)
 {
 	for (int i = 0; i < 4; ++i) {
@@ -206,6 +209,7 @@ TEST(Mixed, AConnectionLeavesSourcesToThoseWhoNameThem)
 }
 
 /* Only one of them has an address vector: by it sources are named, whoever comes first. */
+// conformance: fi_endpoint(3): all connectionless endpoints of a shared receive context share ...
 TEST(Mixed, BothKindsShareAReceiveContext)
 {
 	for (const bool later : {false, true}) {

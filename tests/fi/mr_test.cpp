@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_mr(3) */
+// conformance: fi_domain(3): mr_mode: FI_MR_UNSPEC, BASIC, SCALABLE (1.4 and earlier)
+// conformance: fi_arch(7): registration: permissions and keys
+
 #include "node.h"
 
 #include <netinet/in.h>
@@ -32,6 +35,8 @@ protected:
 	char memory[8192];
 };
 
+// conformance: fi_domain(3): mr_key_size: 8
+// conformance: fi_mr(3): -FI_ENOKEY: the requested key is in use
 TEST_F(Mr, KeysAreTheApplications)
 {
 	Node node;
@@ -52,6 +57,9 @@ TEST_F(Mr, KeysAreTheApplications)
 }
 
 /* FI_KEY_NOTAVAIL is a key like any other to a program that asks for it. */
+// conformance: fi_domain(3): mr_key_size: 8
+// conformance: fi_mr(3): -FI_EKEYREJECTED: the requested key is not available: any key is, also
+//   FI_KEY_NOTAVAIL
 TEST_F(Mr, AnyKeyCanBeAskedFor)
 {
 	Node node;
@@ -69,6 +77,8 @@ TEST_F(Mr, AnyKeyCanBeAskedFor)
 	EXPECT_NE(fi_mr_key(reg(other, FI_KEY_NOTAVAIL).get()), FI_KEY_NOTAVAIL);
 }
 
+// conformance: fi_domain(3): mr_mode: FI_MR_VIRT_ADDR, FI_MR_PROV_KEY are not required; with ...
+// conformance: fi_mr(3): Basic Memory Registration: FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, ...
 TEST_F(Mr, BasicModeMeansKeysOfTheProvider)
 {
 	Info hints = hints_for(0);
@@ -80,6 +90,9 @@ TEST_F(Mr, BasicModeMeansKeysOfTheProvider)
 	EXPECT_NE(fi_mr_key(first.get()), FI_KEY_NOTAVAIL);
 }
 
+// conformance: fi_mr(3): length of memory buffer to register must be > 0: -FI_EINVAL
+// conformance: fi_mr(3): FI_RMA_PMEM, FI_HMEM_DEVICE_ONLY, FI_HMEM_HOST_ALLOC are not offered:
+//   -FI_EBADFLAGS
 TEST_F(Mr, TheThreeCallsAreOne)
 {
 	Node node;
@@ -116,6 +129,9 @@ TEST_F(Mr, TheThreeCallsAreOne)
 	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
+// conformance: fi_mr(3): fi_mr_raw_attr: key and base address (0, with FI_MR_VIRT_ADDR that of the
+//   first buffer); -FI_ETOOSMALL and the size needed
+// conformance: fi_mr(3): fi_mr_map_raw, fi_mr_unmap_key: the raw key is the key
 TEST_F(Mr, RawKeysAreTheKeys)
 {
 	Node node;
@@ -137,6 +153,8 @@ TEST_F(Mr, RawKeysAreTheKeys)
 	EXPECT_EQ(fi_mr_map_raw(node.domain.get(), base, raw, 16, &key, 0), -FI_EINVAL);
 }
 
+// conformance: fi_mr(3): fi_mr_bind: counters of FI_REMOTE_WRITE, endpoints; FI_REMOTE_READ beside
+//   it counts nothing, and both do nothing for an endpoint
 TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 {
 	Node node;
@@ -232,6 +250,9 @@ TEST_F(Mr, ItsCounterCountsAnOperationOnce)
 	EXPECT_EQ(fi_cntr_read(cntr.get()), 1u);
 }
 
+// conformance: fi_domain(3): mr_iov_limit: 8
+// conformance: fi_mr(3): fi_mr_regv: multiple memory buffers are registered as a single memory
+//   region
 TEST_F(Mr, MultipleBuffersAreASingleRegion)
 {
 	Writes w;
@@ -257,6 +278,7 @@ TEST_F(Mr, MultipleBuffersAreASingleRegion)
 		  -FI_EINVAL);
 }
 
+// conformance: fi_mr(3): FI_MR_VIRT_ADDR: the target's virtual address
 TEST_F(Mr, TheAddressesOfMultipleBuffersAreTheirOwn)
 {
 	Writes w(FI_MR_VIRT_ADDR);
@@ -278,6 +300,10 @@ TEST_F(Mr, TheAddressesOfMultipleBuffersAreTheirOwn)
 }
 
 /* "whether or not those addresses are backed by physical pages or have been allocated" */
+// conformance: fi_mr(3): any range of addresses can be registered, whether or not it has been
+//   allocated
+// conformance: fi_mr(3): pages must back addresses prior to being accessed, or transfers will fail:
+//   FI_EIO
 TEST_F(Mr, AnyRangeOfAddressesCanBeRegistered)
 {
 	Writes w;
@@ -314,6 +340,7 @@ TEST_F(Mr, AReadOnlyMapIsNotRegisteredForWriting)
 	munmap(at, size);
 }
 
+// conformance: fi_mr(3): any range of addresses can be registered, whether or not it has been ...
 TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
 {
 	Writes w;
@@ -326,6 +353,11 @@ TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
 }
 
 /* What each mode asks of an application is right also where it is not required. */
+// conformance: fi_mr(3): FI_MR_LOCAL, RAW, ALLOCATED, MMU_NOTIFY, RMA_EVENT, ENDPOINT, HMEM,
+//   COLLECTIVE are cleared, as they are not needed; programs that follow them work all the same
+// conformance: fi_mr(3): fi_mr_raw_attr: key and base address (0, with FI_MR_VIRT_ADDR that of ...
+// conformance: fi_mr(3): fi_mr_refresh, fi_mr_enable do nothing, as a region is enabled from the
+//   start; -FI_EOPBADSTATE before it is registered
 TEST_F(Mr, WhatEveryModeAsksForMayBeDone)
 {
 	for (const int mode :
@@ -376,6 +408,7 @@ TEST_F(Mr, WhatEveryModeAsksForMayBeDone)
 }
 
 /* The domain's key is the default of what is created in it; a region's own one is asked for instead. */
+// conformance: fi_mr(3): auth_key of a region; the domain's if there is none
 TEST_F(Mr, ARegionsOwnAuthorizationKey)
 {
 	Info hints = hints_for(FI_MSG | FI_RMA);
@@ -403,6 +436,8 @@ TEST_F(Mr, ARegionsOwnAuthorizationKey)
 	EXPECT_EQ(fi_mr_regattr(p.node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 }
 
+// conformance: fi_mr(3): Basic Memory Registration: FI_MR_VIRT_ADDR, FI_MR_ALLOCATED,
+//   FI_MR_PROV_KEY
 TEST_F(Mr, BasicModeMeansThatMemoryIsAllocated)
 {
 	Info hints = hints_for(0);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_msg(3) and fi_tagged(3): every call, every size, what arrives where. */
+// conformance: fi_arch(7): messages: boundaries kept, FIFO, matched in the order received
+
 #include "kinds.h"
 
 #include <sys/mman.h>
@@ -38,6 +40,7 @@ TYPED_TEST(Message, EverySizeArrivesExpectedAndUnexpected)
 	}
 }
 
+// conformance: fi_arch(7): messages may be gigabytes, vectors are one message
 TYPED_TEST(Message, VectorsGatherAndScatter)
 {
 	Pair p(this->hints());
@@ -152,6 +155,7 @@ TYPED_TEST(Message, InjectFreesItsBufferAndIsSilent)
 	EXPECT_EQ(TypeParam::inject(p.a.ep.get(), big.data(), big.size(), p.b_at_a), -FI_EMSGSIZE);
 }
 
+// conformance: fi_domain(3): cq_data_size: 8
 TYPED_TEST(Message, RemoteDataTravelsWithTheMessage)
 {
 	Pair p(this->hints());
@@ -182,6 +186,8 @@ TYPED_TEST(Message, RemoteDataTravelsWithTheMessage)
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 }
 
+// conformance: fi_arch(7): completions of messages may be out of order: comp_order is
+//   FI_ORDER_NONE, msg_order FI_ORDER_SAS
 TYPED_TEST(Message, BatchesComeWholeAndInOrder)
 {
 	constexpr int n = 32;
@@ -236,6 +242,8 @@ TYPED_TEST(Message, WhatMoreHasPutOffIsCanceledLikeAnyOther)
 	EXPECT_EQ(next_error(p.a.tx_cq.get()).err, FI_ECANCELED);
 }
 
+// conformance: fi_domain(3): resource management: Rx buffer overrun: truncated, FI_ETRUNC at the
+//   receiver, success at the sender
 TYPED_TEST(Message, LongerThanItsBufferIsTruncatedAndSaysSo)
 {
 	Pair p(this->hints());
@@ -318,6 +326,7 @@ TYPED_TEST(Message, OneCanSendToOneself)
 using PlainMessage = Message<Plain>;
 
 /* Memory that the machine may not have: one page stands for all of the source, a part for all of the target. */
+// conformance: fi_arch(7): messages may be gigabytes, vectors are one message
 TEST_F(PlainMessage, OneGigabyte)
 {
 	constexpr std::size_t size = std::size_t{1} << 30, part = std::size_t{64} << 20;
@@ -356,6 +365,7 @@ TEST_F(PlainMessage, OneGigabyte)
 	munmap(out, size);
 }
 
+// conformance: fi_arch(7): tagged messages: send_tag | ignore == recv_tag | ignore
 TEST(TaggedMessage, IgnoreBitsDoNotCount)
 {
 	Pair p(hints_for(FI_TAGGED));
@@ -379,6 +389,8 @@ TEST(TaggedMessage, IgnoreBitsDoNotCount)
 	EXPECT_EQ(in[0], 30);
 }
 
+// conformance: fi_arch(7): messages and tagged messages on one endpoint, to the same peer, do not
+//   match each other
 TEST(TaggedMessage, PlainAndTaggedDoNotMeet)
 {
 	Pair p(hints_for(FI_MSG | FI_TAGGED));

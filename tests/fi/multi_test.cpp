@@ -55,6 +55,8 @@ void expect_pattern(const void *at, std::size_t size, unsigned int seed)
 
 } // namespace
 
+// conformance: fi_msg(3): FI_MULTI_RECV: messages are packed into the buffer until it has been
+//   consumed
 TEST(MultiRecv, MessagesArePackedUntilTheBufferIsConsumed)
 {
 	Fixture p;
@@ -76,6 +78,7 @@ TEST(MultiRecv, MessagesArePackedUntilTheBufferIsConsumed)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
+// conformance: fi_cq(3): buf: the starting location where the data was placed
 TEST(MultiRecv, MessagesThatCameBefore)
 {
 	Fixture p;
@@ -93,6 +96,8 @@ TEST(MultiRecv, MessagesThatCameBefore)
 	}
 }
 
+// conformance: fi_msg(3): FI_MULTI_RECV as operation flag of the endpoint; a tagged receive takes
+//   one message
 TEST(MultiRecv, AsADefaultOfTheEndpoint)
 {
 	Fixture p(FI_MULTI_RECV);
@@ -125,6 +130,8 @@ TEST(MultiRecv, AsADefaultOfTheEndpoint)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
+// conformance: fi_msg(3): FI_MULTI_RECV: an entry is always generated when the buffer has been
+//   consumed
 TEST(MultiRecv, TheEndIsReportedAlsoIfOtherCompletionsAreSuppressed)
 {
 	Fixture p(0, FI_SELECTIVE_COMPLETION);
@@ -141,6 +148,8 @@ TEST(MultiRecv, TheEndIsReportedAlsoIfOtherCompletionsAreSuppressed)
 	EXPECT_EQ(entry.op_context, ctx(7));
 }
 
+// conformance: fi_msg(3): FI_MULTI_RECV: a message that is too long for the rest of the buffer is
+//   truncated, and ends the buffer
 TEST(MultiRecv, WhatDoesNotFitIsTruncatedAndEndsTheBuffer)
 {
 	Fixture p;
@@ -174,6 +183,8 @@ TEST(MultiRecv, CancelReleasesTheBuffer)
 	EXPECT_TRUE(error.flags & FI_MULTI_RECV);
 }
 
+// conformance: fi_msg(3): FI_MULTI_RECV: released when the space falls below FI_OPT_MIN_MULTI_RECV;
+//   for receives posted after it was set
 TEST(MultiRecv, TheMinimumIsThatOfWhenItWasPosted)
 {
 	Fixture p;

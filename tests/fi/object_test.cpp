@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Fabrics, domains, endpoints: their states, what keeps them open, what can't be bound. */
+// conformance: fi_domain(3): fi_domain opens an access domain with the properties of info
+// conformance: fi_arch(7): calls are routed into the provider through function pointers of objects
+// conformance: fi_arch(7): endpoint types: FI_EP_RDM
+
 #include "child.h"
 #include "node.h"
 
@@ -36,6 +40,7 @@ struct Parts {
 	Owned<fid_ep> ep;
 };
 
+// conformance: fi_domain(3): fi_close: -FI_EBUSY while objects are open
 TEST(Object, WhatIsInUseIsBusy)
 {
 	Node node;
@@ -65,6 +70,7 @@ TEST(Object, WhatIsInUseIsBusy)
 }
 
 /* A program's own static, which ends after those of what was loaded later. */
+// conformance: fi_domain(3): fi_close: -FI_EBUSY while objects are open
 TEST(Object, WhatIsOpenMayBeClosedWhenTheProgramEnds)
 {
 	Child child([](int) {
@@ -91,6 +97,7 @@ TEST(Object, WhatIsOpenMayBeClosedWhenTheProgramEnds)
 	EXPECT_EQ(child.wait(), 0);
 }
 
+// conformance: fi_domain(3): fi_close: -FI_EBUSY while objects are open
 TEST(Object, EachOfADomainsChildrenKeepsItOpen)
 {
 	Node node;
@@ -127,6 +134,7 @@ TEST(Object, WithoutAQueueATargetOfRmaReceivesNoMessages)
 	EXPECT_EQ(fi_trecv(ep, &c, 1, nullptr, FI_ADDR_UNSPEC, 0, 0, nullptr), -FI_ENOCQ);
 }
 
+// conformance: fi_endpoint(3): an endpoint's objects are of its domain (-FI_EDOMAIN); a ...
 TEST(Object, AnEndpointIsEnabledOnlyWithAllItNeeds)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED));
@@ -159,6 +167,7 @@ TEST(Object, AnEndpointIsEnabledOnlyWithAllItNeeds)
 	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_SEND), -FI_EOPBADSTATE);
 }
 
+// conformance: fi_arch(7): an endpoint may only send, or only receive
 TEST(Object, OneDirectionNeedsOneQueueAndHasItsCalls)
 {
 	Node node(hints_for(FI_MSG | FI_RECV));
@@ -176,6 +185,10 @@ TEST(Object, OneDirectionNeedsOneQueueAndHasItsCalls)
 	EXPECT_EQ(fi_inject_atomic(ep, &c, 1, 0, 0, 0, FI_UINT8, FI_SUM), -FI_ENOSYS);
 }
 
+// conformance: fi_domain(3): fi_domain_bind: the default EQ of the domain serves active ...
+// conformance: fi_domain(3): objects that are bound together are of one domain: -FI_EDOMAIN
+// conformance: fi_endpoint(3): an endpoint's objects are of its domain (-FI_EDOMAIN); a
+//   connectionless endpoint has an address vector (-FI_ENOAV)
 TEST(Object, BindingIsChecked)
 {
 	Node node, other;
@@ -209,6 +222,7 @@ TEST(Object, BindingIsChecked)
 }
 
 /* Also that of an endpoint of the other family, which the same answer of fi_getinfo offers. */
+// conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(Object, ANameHasTheFormatOfTheDomain)
 {
 	Node node;
@@ -230,6 +244,7 @@ TEST(Object, ANameHasTheFormatOfTheDomain)
 	EXPECT_EQ(fi_av_insert(node.av().get(), &name, 1, &index, 0, nullptr), 1);
 }
 
+// conformance: fi_cm(3): fi_setname assigns an address; the port may be kept
 TEST(Object, NamesCanBeTakenOnce)
 {
 	Node node;
@@ -365,6 +380,9 @@ TEST(Object, AnAliasOfADisabledEndpointIsEnabledWithIt)
 }
 
 /* fi_endpoint(3) of 2.x: FI_OPT_MAX_MSG_SIZE is 12 there, and the others follow in this order. */
+// conformance: fi_endpoint(3): FI_OPT_MAX_MSG_SIZE, MAX_TAGGED_SIZE, MAX_RMA_SIZE, MAX_ATOMIC_SIZE,
+//   INJECT_MSG_SIZE and so on (2.0): the endpoint's; -FI_ENOPROTOOPT without the capability; only
+//   fi_getopt
 TEST(Object, SizesOfTransfers)
 {
 	enum {
@@ -401,6 +419,9 @@ TEST(Object, SizesOfTransfers)
 	EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, max_msg, &value, &size), -FI_ETOOSMALL);
 }
 
+// conformance: fi_endpoint(3): fi_tx_size_left, fi_rx_size_left: a lower bound of the operations
+//   that may be posted: each with all vectors that it can have, and no more than the completion
+//   queue has room for
 TEST(Object, OptionsAndRoom)
 {
 	Info hints = hints_for(FI_MSG);
@@ -450,6 +471,7 @@ TEST(Object, OptionsAndRoom)
 	EXPECT_EQ(rx_left(), 0);
 }
 
+// conformance: fi_endpoint(3): fi_tx_size_left, fi_rx_size_left: a lower bound of the ...
 TEST(Object, RoomIsForTheLongestOperations)
 {
 	const auto left = [](std::uint64_t caps) {
@@ -476,6 +498,7 @@ TEST(Object, RoomIsForTheLongestOperations)
 }
 
 /* Nothing is posted while completions that nobody reads do not fit. */
+// conformance: fi_endpoint(3): fi_tx_size_left, fi_rx_size_left: a lower bound of the ...
 TEST(Object, ThereIsNoRoomForWhatCompletesNowhere)
 {
 	Node node(hints_for(FI_MSG));
@@ -519,6 +542,7 @@ TEST(Object, ThereIsNoRoomForWhatCompletesNowhere)
 	EXPECT_EQ(send(), 0);
 }
 
+// conformance: fi_domain(3): fi_open_ops opens provider specific interfaces: those of ...
 TEST(Object, WhatDoesNotExistIsRefused)
 {
 	Node node;
@@ -541,6 +565,7 @@ TEST(Object, WhatDoesNotExistIsRefused)
 	EXPECT_TRUE(log.has("FI_MULTICAST"));
 }
 
+// conformance: fi_domain(3): cq_cnt, ep_cnt, tx_ctx_cnt, rx_ctx_cnt, cntr_cnt, mr_cnt: from the ...
 TEST(Object, ThousandsOfEndpoints)
 {
 	Info hints = hints_for(FI_MSG);

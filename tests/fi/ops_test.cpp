@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_domain(3), fi_open_ops and fi_set_ops; fi_treadle(7), what only this provider has. */
+// conformance: fi_domain(3): fi_open_ops opens provider specific interfaces: those of fi_treadle.h;
+//   others are -FI_ENOSYS
+
 #include "node.h"
 
 #include <fstream>
@@ -49,6 +52,8 @@ TEST(Ops, AreOpenedByTheirName)
 	EXPECT_STREQ(path, TREADLE_DEVICE);
 }
 
+// conformance: fi_domain(3): fi_set_ops: -FI_ENOSYS if the override is not supported; none is,
+//   without device memory
 TEST(Ops, NoneCanBeSet)
 {
 	Node node;

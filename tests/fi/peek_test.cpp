@@ -8,6 +8,8 @@ namespace
 constexpr std::size_t size = 500;
 
 /* A counter does not tell what was found. */
+// conformance: fi_tagged(3): FI_PEEK: the results are in the completion queue; without one:
+//   -FI_ENOCQ; at a shared context, results of an endpoint without a queue are lost
 TEST(Peek, NeedsAQueue)
 {
 	Node node(hints_for(FI_TAGGED));
@@ -64,6 +66,8 @@ struct Fixture : Pair {
 		return static_cast<int>(fi_trecvmsg(b.ep.get(), &msg, flags));
 	}
 	/* A request that succeeds, and what it tells. */
+	// conformance: fi_tagged(3): FI_PEEK: data may be returned; if buf is NULL it was not: it
+	//   never is
 	void expect_found(std::uint64_t tag, std::uint64_t flags, void *context)
 	{
 		fi_addr_t src = 0;
@@ -92,6 +96,8 @@ struct Fixture : Pair {
 
 } // namespace
 
+// conformance: fi_tagged(3): FI_PEEK: none is found: an error completion with FI_ENOMSG; it does
+//   not remain queued
 TEST(Peek, NoMessageIsAnErrorCompletion)
 {
 	Fixture p;
@@ -103,6 +109,7 @@ TEST(Peek, NoMessageIsAnErrorCompletion)
 	p.expect_none(1, FI_PEEK, ctx(5));
 }
 
+// conformance: fi_tagged(3): FI_PEEK: the message's length, flags, data, tag and source; it stays
 TEST(Peek, TellsOfTheMessageAndLeavesIt)
 {
 	Fixture p;
@@ -114,6 +121,7 @@ TEST(Peek, TellsOfTheMessageAndLeavesIt)
 	EXPECT_EQ(p.in, pattern(size, 1));
 }
 
+// conformance: fi_tagged(3): FI_PEEK: none is found: an error completion with FI_ENOMSG; it ...
 TEST(Peek, DoesNotRemainQueued)
 {
 	Fixture p;
@@ -136,6 +144,8 @@ TEST(Peek, NamesASource)
 	EXPECT_EQ(next(p.b.rx_cq.get()).tag, 1u);
 }
 
+// conformance: fi_tagged(3): FI_PEEK and FI_CLAIM: only a paired receive with FI_CLAIM and the same
+//   context retrieves it
 TEST(Peek, AClaimedMessageIsForThePairedReceive)
 {
 	Fixture p;
@@ -153,6 +163,7 @@ TEST(Peek, AClaimedMessageIsForThePairedReceive)
 	p.expect_found(1, FI_CLAIM, &first);
 }
 
+// conformance: fi_tagged(3): FI_DISCARD with FI_PEEK or FI_CLAIM
 TEST(Peek, ADiscardedMessageIsGone)
 {
 	Fixture p;
@@ -168,6 +179,8 @@ TEST(Peek, ADiscardedMessageIsGone)
 }
 
 /* fi_tagged(3), FI_DISCARD: "the input buffer(s) and length parameters are ignored" */
+// conformance: fi_tagged(3): FI_PEEK: data may be returned; if buf is NULL it was not: it never is
+// conformance: fi_tagged(3): FI_DISCARD: the buffers and lengths are ignored
 TEST(Peek, BuffersAreIgnored)
 {
 	Fixture p;

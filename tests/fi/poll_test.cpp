@@ -68,6 +68,8 @@ Owned<fid_cntr> cntr_called(const Node &node, std::uintptr_t name)
 
 /* --- poll sets ----------------------------------------------------------------------- */
 
+// conformance: fi_poll(3): fi_poll: the context of each queue that is not empty, of each counter
+//   that was counted or set
 TEST(PollSet, TellsWhoHasNews)
 {
 	Pair p;
@@ -99,6 +101,7 @@ TEST(PollSet, TellsWhoHasNews)
 	EXPECT_EQ(fi_poll_del(set.get(), &cntr->fid, 0), 0);
 }
 
+// conformance: fi_poll(3): fi_poll: the context of each queue that is not empty, of each ...
 TEST(PollSet, WhoHadNoRoomComesNext)
 {
 	Node node;
@@ -124,6 +127,8 @@ TEST(PollSet, WhoHadNoRoomComesNext)
 		EXPECT_EQ(fi_poll_del(set.get(), &cntr->fid, 0), 0);
 }
 
+// conformance: fi_poll(3): fi_poll_open, fi_poll_add, fi_poll_del: queues and counters of the
+//   domain; flags are 0
 TEST(PollSet, HoldsItsMembersAndRefusesOthers)
 {
 	Node node, other;
@@ -148,6 +153,11 @@ TEST(PollSet, HoldsItsMembersAndRefusesOthers)
 
 /* --- wait sets ----------------------------------------------------------------------- */
 
+// conformance: fi_poll(3): fi_wait_open: FI_WAIT_UNSPEC, FD, POLLFD, MUTEX_COND, YIELD
+// conformance: fi_poll(3): a queue or counter that is opened with FI_WAIT_SET belongs to the set
+// conformance: fi_poll(3): fi_wait: until a member has news. A counter's change is news once, but
+//   wakes all threads in fi_wait. Between fi_trywait and a wait for a counter's file, read the
+//   counter
 TEST(WaitSet, WakesForEachKindOfMember)
 {
 	Node node;
@@ -189,6 +199,7 @@ TEST(WaitSet, WakesForEachKindOfMember)
 }
 
 /* "Waits on a wait set until one or more of its underlying wait objects is signaled": everybody who does. */
+// conformance: fi_poll(3): fi_wait: until a member has news. A counter's change is news once, ...
 TEST(WaitSet, WakesAllWhoWait)
 {
 	Node node;
@@ -236,6 +247,7 @@ TEST(WaitSet, WakesAllWhoWait)
 	EXPECT_EQ(fi_wait(set.get(), 20), -FI_ETIMEDOUT) << "it is quiet again";
 }
 
+// conformance: fi_poll(3): fi_wait: until a member has news. A counter's change is news once, ...
 TEST(WaitSet, StaysAwakeWhileACompletionLies)
 {
 	Node node;
@@ -258,6 +270,9 @@ TEST(WaitSet, StaysAwakeWhileACompletionLies)
 	EXPECT_EQ(fi_wait(set.get(), 0), -FI_ETIMEDOUT);
 }
 
+// conformance: fi_poll(3): fi_wait_open: FI_WAIT_UNSPEC, FD, POLLFD, MUTEX_COND, YIELD
+// conformance: fi_poll(3): fi_trywait of queues, counters and wait sets; each change of a counter
+//   is reported once, also after fi_cntr_read
 TEST(WaitSet, HasOneFile)
 {
 	Node node;
@@ -280,6 +295,9 @@ TEST(WaitSet, HasOneFile)
 	EXPECT_EQ(poll(&file, 1, 0), 0);
 }
 
+// conformance: fi_poll(3): fi_wait_open: FI_WAIT_UNSPEC, FD, POLLFD, MUTEX_COND, YIELD
+// conformance: fi_poll(3): FI_GETWAIT: a file, or with FI_WAIT_POLLFD a list of files with a change
+//   index
 TEST(WaitSet, ListsTheFilesOfItsMembers)
 {
 	Node node;
@@ -307,6 +325,7 @@ TEST(WaitSet, ListsTheFilesOfItsMembers)
 	EXPECT_EQ(list.nfds, 1u) << "what is closed has left";
 }
 
+// conformance: fi_poll(3): fi_close of a set in use: -FI_EBUSY
 TEST(WaitSet, IsBusyWhileItHasMembers)
 {
 	Node node;
@@ -331,6 +350,7 @@ TEST(WaitSet, IsBusyWhileItHasMembers)
 	EXPECT_EQ(fi_close(&set->fid), -FI_EBUSY);
 }
 
+// conformance: fi_poll(3): FI_GETWAIT: a file, or with FI_WAIT_POLLFD a list of files with a ...
 TEST(Wait, AQueueMayListItsFile)
 {
 	Node node;

@@ -66,6 +66,7 @@ TEST(Process, MessagesOfAllSizesGoBothWays)
 }
 
 /* The child receives without doing anything: only a counter is read. */
+// conformance: fi_domain(3): FI_PROGRESS_AUTO, control and data: progress without intervention
 TEST(Process, DataMovesWhileThePeerIsStopped)
 {
 	const auto receiver = [](int line) {
@@ -100,6 +101,8 @@ TEST(Process, DataMovesWhileThePeerIsStopped)
 }
 
 /* "pure RMA target": it has nothing to do. */
+// conformance: fi_domain(3): FI_PROGRESS_AUTO, control and data: progress without intervention
+// conformance: fi_arch(7): RMA without the target process
 TEST(Process, MemoryIsReadAndWrittenWhileItsOwnerIsStopped)
 {
 	constexpr std::size_t size = 1 << 20;
@@ -365,6 +368,7 @@ void set_key(std::uint8_t *&to, std::size_t &size, const char *key)
 }
 
 /* An endpoint's key is its own or else the domain's; so is a region's, and both have to be right. */
+// conformance: fi_domain(3): auth_key, auth_key_size: the default of endpoints and regions; ...
 TEST(Process, KeysOfDomainsEndpointsAndRegions)
 {
 	const auto hints = [](const char *of_domain, const char *of_endpoint) {

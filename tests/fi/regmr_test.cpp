@@ -73,6 +73,9 @@ struct Bound {
 	char memory[8192];
 };
 
+// conformance: fi_domain(3): fi_domain_bind with FI_REG_MR: registration reports through the EQ
+// conformance: fi_domain(3): FI_PROGRESS_AUTO, control and data: progress without intervention
+// conformance: fi_mr(3): asynchronous registration: context is returned with the completion event
 TEST(RegMr, TheResultIsReportedThroughTheEventQueue)
 {
 	Bound b;
@@ -91,6 +94,8 @@ TEST(RegMr, TheResultIsReportedThroughTheEventQueue)
 	EXPECT_EQ(fi_close(&b.eq->fid), -FI_EBUSY);
 }
 
+// conformance: fi_mr(3): asynchronous registration: the mr parameter is written before any event
+//   may be read
 TEST(RegMr, ManyAreUnderWayAtOnce)
 {
 	Bound b;
@@ -113,6 +118,8 @@ TEST(RegMr, ManyAreUnderWayAtOnce)
 	EXPECT_EQ(fi_eq_read(b.eq.get(), &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
 }
 
+// conformance: fi_mr(3): fi_mr_refresh, fi_mr_enable do nothing, as a region is enabled from ...
+// conformance: fi_mr(3): fi_mr_key: FI_KEY_NOTAVAIL if the registration has not completed
 TEST(RegMr, AnErrorIsReportedAsAnErrorEntry)
 {
 	Bound b;
@@ -141,6 +148,8 @@ TEST(RegMr, AnErrorIsReportedAsAnErrorEntry)
 }
 
 /* Each call that needs the region finds it done. The event is still there for who reads events. */
+// conformance: fi_mr(3): fi_mr_refresh, fi_mr_enable do nothing, as a region is enabled from ...
+// conformance: fi_mr(3): fi_mr_key: FI_KEY_NOTAVAIL if the registration has not completed
 TEST(RegMr, WhoReadsNoEventsGetsOn)
 {
 	Bound b;
@@ -174,6 +183,7 @@ TEST(RegMr, WhoReadsNoEventsGetsOn)
 }
 
 /* Another thread reads the events meanwhile. */
+// conformance: fi_mr(3): fi_mr_key: FI_KEY_NOTAVAIL if the registration has not completed
 TEST(RegMr, WhoSeesTheKeyMayBind)
 {
 	Bound b;
@@ -197,6 +207,8 @@ TEST(RegMr, WhoSeesTheKeyMayBind)
 	reader.join();
 }
 
+// conformance: fi_mr(3): asynchronous registration: no event is generated unless the registration
+//   call returns success
 TEST(RegMr, WhatIsWrongAtOnceHasNoEvent)
 {
 	Bound b;
@@ -312,6 +324,7 @@ bool forbid(std::uint32_t call, std::uint32_t error)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+// conformance: fi_mr(3): asynchronous registration: no event is generated unless the ...
 TEST(RegMr, TheEventComesAlsoWithoutIoUring)
 {
 	Child child([](int) {
@@ -340,6 +353,7 @@ TEST(RegMr, TheEventComesAlsoWithoutIoUring)
 }
 
 /* What could not be submitted, registrations and their ends, is no matter of those that come later. */
+// conformance: fi_mr(3): asynchronous registration: no event is generated unless the ...
 TEST(RegMr, ThoseThatCouldNotBeginLeaveNothingBehind)
 {
 	Bound b;

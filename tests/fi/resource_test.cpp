@@ -126,6 +126,7 @@ class Reliable : public Resource
 };
 
 /* Of datagrams none stays in its sender's ring, whose slots are free again at once. */
+// conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TEST_P(Resource, AFullTransmitContextIsEagain)
 {
 	Ends &e = make({.tx = 32});
@@ -149,6 +150,7 @@ TEST_P(Resource, AFullTransmitContextIsEagain)
 		expect_usable();
 }
 
+// conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TEST_P(Resource, AFullReceiveContextIsEagain)
 {
 	Ends &e = make({.rx = 32});
@@ -165,6 +167,7 @@ TEST_P(Resource, AFullReceiveContextIsEagain)
 	EXPECT_EQ(recv(&in, sizeof(in), posted), 0);
 }
 
+// conformance: fi_domain(3): resource management: Tx CQ full: EAGAIN; completions that do not ...
 TEST_P(Resource, AFullQueueOfTransmissionsIsEagain)
 {
 	Ends &e = make({.tx_cq = 16});
@@ -184,6 +187,7 @@ TEST_P(Resource, AFullQueueOfTransmissionsIsEagain)
 }
 
 /* What is received waits for its completion to be read: nothing is lost but datagrams, which come too late. */
+// conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST_P(Resource, AFullQueueOfReceivesLosesNothing)
 {
 	constexpr int n = 200;
@@ -212,6 +216,7 @@ TEST_P(Resource, AFullQueueOfReceivesLosesNothing)
 }
 
 /* Beyond what the receiver has room for it waits at its sender, or is dropped. */
+// conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
 TEST_P(Resource, WithoutAReceiveItIsRetriedOrDropped)
 {
 	Ends &e = make();
@@ -250,6 +255,8 @@ TEST_P(Resource, WithoutAReceiveItIsRetriedOrDropped)
 	expect_usable();
 }
 
+// conformance: fi_domain(3): resource management: Rx buffer overrun: truncated, FI_ETRUNC at ...
+// conformance: fi_domain(3): resource management: an error disables the endpoint: it does not here
 TEST_P(Resource, WhatOverrunsItsBufferIsTruncated)
 {
 	Ends &e = make();
@@ -268,6 +275,8 @@ TEST_P(Resource, WhatOverrunsItsBufferIsTruncated)
 	expect_usable();
 }
 
+// conformance: fi_domain(3): resource management: unmatched RMA and RMA overrun are transmit ...
+// conformance: fi_domain(3): resource management: an error disables the endpoint: it does not here
 TEST_P(Reliable, RmaThatMatchesNothingOrOverrunsIsATransmitError)
 {
 	Ends &e = make();

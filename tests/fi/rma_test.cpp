@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_rma(3), and what other pages say of reads and writes. */
+// conformance: fi_mr(3): a region is accessible by peers starting at a base address of 0
+// conformance: fi_arch(7): RMA, atomics
+
 #include "node.h"
 
 #include <rdma/fi_atomic.h>
@@ -64,6 +67,8 @@ protected:
 
 /* --- the calls ------------------------------------------------------------------------ */
 
+// conformance: fi_rma(3): fi_write, fi_read: 0 bytes to max_msg_size, byte granularity
+// conformance: fi_rma(3): by default the remote endpoint is not notified
 TEST_F(Rma, WriteTransfersTheLocalBufferToARemoteMemoryRegion)
 {
 	for (const std::size_t len : {0ul, 1ul, 4096ul, 100000ul, large - 5}) {
@@ -78,6 +83,7 @@ TEST_F(Rma, WriteTransfersTheLocalBufferToARemoteMemoryRegion)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
+// conformance: fi_rma(3): fi_write, fi_read: 0 bytes to max_msg_size, byte granularity
 TEST_F(Rma, ReadTransfersARemoteMemoryRegionToTheLocalBuffer)
 {
 	for (const std::size_t len : {0ul, 1ul, 4096ul, 100000ul, large - 5}) {
@@ -95,6 +101,7 @@ TEST_F(Rma, ReadTransfersARemoteMemoryRegionToTheLocalBuffer)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
+// conformance: fi_rma(3): fi_writev, fi_readv: a scatter-gather list
 TEST_F(Rma, VectoredWritesAndReads)
 {
 	std::vector<std::uint8_t> to(300);
@@ -115,6 +122,7 @@ TEST_F(Rma, VectoredWritesAndReads)
 	EXPECT_TRUE(log.has("more than 8 buffers")) << log.all();
 }
 
+// conformance: fi_rma(3): fi_writemsg, fi_readmsg: also of remote ranges
 TEST_F(Rma, MessagesHaveRemoteVectorsToo)
 {
 	std::vector<std::uint8_t> more(1000), to(300);
@@ -149,6 +157,7 @@ TEST_F(Rma, MessagesHaveRemoteVectorsToo)
 	EXPECT_EQ(fi_readmsg(ep(), &msg, FI_PEEK), -FI_EBADFLAGS);
 }
 
+// conformance: fi_rma(3): fi_inject_write, fi_inject_writedata: as fi_inject
 TEST_F(Rma, InjectWriteReturnsTheBufferAtOnceAndReportsNothing)
 {
 	std::vector<std::uint8_t> buf(here.begin(), here.begin() + 4096);
@@ -167,6 +176,7 @@ TEST_F(Rma, InjectWriteReturnsTheBufferAtOnceAndReportsNothing)
 	EXPECT_EQ(fi_inject_write(ep(), here.data(), 4097, p.b_at_a, 0, key), -FI_EMSGSIZE);
 }
 
+// conformance: fi_rma(3): fi_writedata, FI_REMOTE_CQ_DATA: a completion at the target
 TEST_F(Rma, WriteDataIsSeenAtTheTarget)
 {
 	std::uint64_t data = 0x1234567890abcdef;
@@ -198,6 +208,9 @@ TEST_F(Rma, WriteDataIsSeenAtTheTarget)
 
 /* --- flags ------------------------------------------------------------------------------ */
 
+// conformance: fi_rma(3): FI_MORE; FI_INJECT, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE, ...
+// conformance: fi_rma(3): FI_COMMIT_COMPLETE: not yet, as there is no FI_PMEM
+// conformance: fi_cq(3): FI_COMMIT_COMPLETE: only for persistent memory regions; there are none ...
 TEST_F(Rma, EveryCompletionLevelAndTheOtherFlags)
 {
 	const iovec iov{here.data(), 1000};
@@ -221,6 +234,8 @@ TEST_F(Rma, EveryCompletionLevelAndTheOtherFlags)
 	EXPECT_EQ(fi_writemsg(ep(), &msg, FI_COMMIT_COMPLETE), -FI_EBADFLAGS);
 }
 
+// conformance: fi_rma(3): FI_MORE; FI_INJECT, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE,
+//   FI_DELIVERY_COMPLETE: a write is delivered when it completes
 TEST_F(Rma, MoreAnnouncesOthers)
 {
 	const iovec iov{here.data(), 8};
@@ -240,6 +255,7 @@ struct Selective : Rma {
 	Selective() : Rma({.cq_flags = FI_SELECTIVE_COMPLETION}) {}
 };
 
+// conformance: fi_rma(3): FI_COMPLETION, with FI_SELECTIVE_COMPLETION
 TEST_F(Selective, OnlyWhatAsksForItIsReported)
 {
 	const iovec iov{here.data(), 8};
@@ -256,6 +272,8 @@ TEST_F(Selective, OnlyWhatAsksForItIsReported)
 	EXPECT_EQ(next_error(cq()).op_context, ctx(3));
 }
 
+// conformance: fi_rma(3): FI_FENCE: the operation and all behind it wait for all before it, to that
+//   peer
 TEST_F(Rma, AFenceWaitsForAllBefore)
 {
 	char received[8];
@@ -309,6 +327,7 @@ struct Basic : Rma {
 	Basic() : Rma({}, FI_MR_BASIC) {}
 };
 
+// conformance: fi_rma(3): addr: virtual with FI_MR_BASIC (FI_MR_VIRT_ADDR), else an offset
 TEST_F(Basic, AddressesAreVirtual)
 {
 	const auto base = reinterpret_cast<std::uintptr_t>(there.data());
@@ -337,6 +356,8 @@ TEST_F(Wanted, KeysAreTheProvidersAndAddressesVirtual)
 	EXPECT_TRUE(arrived(20, 10));
 }
 
+// conformance: fi_domain(3): resource management: unmatched RMA and RMA overrun are transmit
+//   errors: FI_EKEYREJECTED, FI_EREMOTEIO
 TEST_F(Rma, ErrorsAreReported)
 {
 	const auto ro = reg(p.node, there.data(), 100, 20, FI_REMOTE_READ);
@@ -368,6 +389,9 @@ TEST_F(Rma, ErrorsAreReported)
 	EXPECT_EQ(next_error(cq()).err, FI_EKEYREJECTED);
 }
 
+// conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as
+//   initiator (calls are absent) and as target (FI_EACCES at the initiator; FI_ECONNREFUSED without
+//   FI_MSG and FI_TAGGED)
 TEST(RmaCaps, CallsThatWereNotAskedForAreAbsent)
 {
 	Pair writer(hints_for(FI_MSG | FI_RMA | FI_WRITE));
@@ -383,6 +407,7 @@ TEST(RmaCaps, CallsThatWereNotAskedForAreAbsent)
 }
 
 /* fi_getinfo(3): FI_RMA, FI_ATOMIC, and what FI_REMOTE_READ and FI_REMOTE_WRITE leave of them. */
+// conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as ...
 TEST(RmaCaps, PeersMayDoWhatTheTargetWasOpenedFor)
 {
 	const struct {
@@ -439,6 +464,7 @@ TEST(RmaCaps, PeersMayDoWhatTheTargetWasOpenedFor)
 }
 
 /* Nobody could receive it. */
+// conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as ...
 TEST(RmaCaps, WhoHasNoMessagesIsSentNone)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED)), target_node(hints_for(FI_RMA));

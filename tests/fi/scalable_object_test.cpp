@@ -9,6 +9,8 @@ namespace
 
 /* --- what belongs to what ------------------------------------------------------------------ */
 
+// conformance: fi_endpoint(3): address vectors bound to a scalable endpoint are implicitly bound to
+//   its contexts; binding the same one to a context changes nothing
 TEST(ScalableObjects, AddressVectorsAreImplicitlyBoundToContexts)
 {
 	const Node node(hints());
@@ -35,6 +37,8 @@ TEST(ScalableObjects, AddressVectorsAreImplicitlyBoundToContexts)
 	EXPECT_EQ(fi_close(&av->fid), -FI_EBUSY);
 }
 
+// conformance: fi_endpoint(3): a scalable endpoint cannot be used directly for communication
+//   operations
 TEST_F(Scalable, ItIsNotUsedDirectlyForCommunication)
 {
 	fid_ep *const sep = a.sep.get();
@@ -49,6 +53,7 @@ TEST_F(Scalable, ItIsNotUsedDirectlyForCommunication)
 	EXPECT_EQ(fi_read(a.rx[0].get(), in, 1, nullptr, to(0), 0, 0, nullptr), -FI_ENOSYS);
 }
 
+// conformance: fi_endpoint(3): -FI_EBUSY if contexts are open when the scalable endpoint is closed
 TEST(ScalableObjects, ThereMustBeNoOpenedContextsWhenItIsClosed)
 {
 	const Node node(hints());
@@ -62,6 +67,8 @@ TEST(ScalableObjects, ThereMustBeNoOpenedContextsWhenItIsClosed)
 	sep.reset();
 }
 
+// conformance: fi_endpoint(3): fi_tx_context, fi_rx_context retrieve a specific context, identified
+//   by an index; twice: -FI_EBUSY
 TEST(ScalableObjects, TheIndexIdentifiesAContext)
 {
 	const Node node(hints());
@@ -91,6 +98,8 @@ TEST(ScalableObjects, TheIndexIdentifiesAContext)
 	EXPECT_EQ(fi_rx_context(endpoint.get(), 0, nullptr, &ep, nullptr), -FI_ENOSYS);
 }
 
+// conformance: fi_endpoint(3): a context inherits the scalable endpoint's properties, may have
+//   fewer capabilities and other attributes; the actual ones are returned
 TEST(ScalableObjects, AContextMayHaveFewerCapabilitiesAndOtherAttributes)
 {
 	const Node node(hints());
@@ -131,6 +140,7 @@ TEST(ScalableObjects, AContextMayHaveFewerCapabilitiesAndOtherAttributes)
 	EXPECT_EQ(fi_tx_context(receiver.get(), 0, nullptr, &ep, nullptr), -FI_EINVAL);
 }
 
+// conformance: fi_endpoint(3): a context inherits the scalable endpoint's properties, may have ...
 TEST(ScalableObjects, OptionsAndNames)
 {
 	const Node node(hints());
@@ -220,6 +230,8 @@ protected:
 	fid_ep *none = nullptr;
 };
 
+// conformance: fi_endpoint(3): an endpoint may use a shared context of one type, but a scalable set
+//   of the other
 TEST_F(SharedAndScalable, ASharedTransmitContextAndSeveralToReceive)
 {
 	fid_stx *stx = nullptr;
@@ -250,6 +262,7 @@ TEST_F(SharedAndScalable, ASharedTransmitContextAndSeveralToReceive)
 	EXPECT_EQ(fi_close(&sep->fid), -FI_EBUSY);
 }
 
+// conformance: fi_endpoint(3): an endpoint may use a shared context of one type, but a scalable ...
 TEST_F(SharedAndScalable, ASharedReceiveContextAndSeveralToTransmit)
 {
 	fid_ep *srx = nullptr;
@@ -280,6 +293,7 @@ TEST_F(SharedAndScalable, ASharedReceiveContextAndSeveralToTransmit)
 
 /* --- what there is ---------------------------------------------------------------------------- */
 
+// conformance: fi_domain(3): max_ep_tx_ctx, max_ep_rx_ctx: 256; of FI_EP_MSG 1
 TEST(ScalableInfo, AsManyContextsAsAreOffered)
 {
 	Info asked = hints_for(FI_MSG | FI_NAMED_RX_CTX);
@@ -326,6 +340,9 @@ TEST(ScalableInfo, AsManyContextsAsAreOffered)
 	}
 }
 
+// conformance: fi_domain(3): max_ep_tx_ctx, max_ep_rx_ctx: 256; of FI_EP_MSG 1
+// conformance: fi_endpoint(3): scalable endpoints: connected ones are not offered: FI_EP_MSG has
+//   one context of each kind
 TEST(ScalableInfo, WhatIsNotScalable)
 {
 	fid_ep *ep = nullptr;
@@ -350,6 +367,7 @@ TEST(ScalableInfo, WhatIsNotScalable)
 		  -FI_EINVAL);
 }
 
+// conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a ...
 TEST(ScalableInfo, BitsOfAnAddressVector)
 {
 	const Node node(hints(FI_MSG | FI_NAMED_RX_CTX | FI_SHARED_AV));

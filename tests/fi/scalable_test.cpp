@@ -9,6 +9,8 @@ namespace
 
 /* --- what goes where -------------------------------------------------------------------- */
 
+// conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a
+//   specific receive context; without them: index 0
 TEST_F(Scalable, AnAddressSpecifiesATargetReceiveContext)
 {
 	for (int i = 0; i < contexts; ++i) {
@@ -42,6 +44,7 @@ TEST_F(Scalable, WithoutAnIndexItIsTheFirstContext)
 	EXPECT_TRUE(b.nothing_but(0));
 }
 
+// conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a ...
 TEST_F(Scalable, AContextThatIsNotThereIsAnErrorCompletion)
 {
 	ASSERT_EQ(fi_send(a.tx[1].get(), "x", 1, nullptr, to(contexts), ctx(5)), 0);
@@ -82,6 +85,7 @@ TEST_F(Scalable, AnEndpointThatIsNotScalableHasOneContext)
 	EXPECT_EQ(next(cq.get()).op_context, ctx(1));
 }
 
+// conformance: fi_endpoint(3): a scalable endpoint has a single transport level address
 TEST_F(Scalable, ASingleTransportLevelAddress)
 {
 	const auto address = address_of(a.sep.get());
@@ -116,6 +120,7 @@ TEST_F(Scalable, DirectedReceive)
 	}
 }
 
+// conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a ...
 TEST_F(Scalable, RemoteMemoryIsReachedByAContext)
 {
 	std::uint64_t memory = 0, value = 5, result = 0;
@@ -224,6 +229,7 @@ TEST_F(Scalable, TriggeredOperations)
 	EXPECT_STREQ(in, "pulled");
 }
 
+// conformance: fi_endpoint(3): each context has its own completion queue and counters; none ...
 TEST_F(Scalable, CancelIsOfOneContext)
 {
 	for (int i = 0; i < 2; ++i)
@@ -289,6 +295,8 @@ void contexts_in_parallel(fi_threading threading)
 		thread.join();
 }
 
+// conformance: fi_endpoint(3): each context has its own completion queue and counters; none needs
+//   synchronization with others
 TEST(ScalableThreads, NoSynchronizationIsNeededWhenAccessingContextsInParallel)
 {
 	contexts_in_parallel(FI_THREAD_SAFE);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_endpoint(3), "SHARED CONTEXTS" */
+// conformance: fi_domain(3): max_ep_stx_ctx, max_ep_srx_ctx: as many as endpoints
+// conformance: fi_arch(7): shared contexts
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -74,6 +77,8 @@ struct Fixture {
 
 } // namespace
 
+// conformance: fi_endpoint(3): shared transmit contexts: operations are posted to the endpoint, and
+//   complete in its queues
 TEST(Shared, OperationsArePostedToTheEndpointAndCompleteThere)
 {
 	Fixture p;
@@ -128,6 +133,7 @@ TEST(Shared, EveryKindOfSendGoesThroughASharedContext)
 	arrives(fi_tsend(ep, out, 8, nullptr, p.from, 1, nullptr));
 }
 
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
 TEST(Shared, BuffersAreUsableByAnyEndpoint)
 {
 	Fixture p;
@@ -168,6 +174,7 @@ TEST(Shared, TaggedMessagesPeeksAndCancel)
 }
 
 /* What was posted to the shared context is not the endpoint's, and what the endpoint sends is not the context's. */
+// conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
 TEST(Shared, EachCancelsWhatWasPostedToIt)
 {
 	Fixture p;
@@ -194,6 +201,7 @@ TEST(Shared, EachCancelsWhatWasPostedToIt)
 	EXPECT_TRUE(next_error(p.cq[0].get()).flags & FI_SEND);
 }
 
+// conformance: fi_endpoint(3): one kind of context may be shared and the other not
 TEST(Shared, OneKindMayBeSharedAndTheOtherNot)
 {
 	for (const bool tx : {false, true}) {
@@ -212,6 +220,7 @@ TEST(Shared, OneKindMayBeSharedAndTheOtherNot)
 	}
 }
 
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
 TEST(Shared, ReceivesArePostedToTheContextOnly)
 {
 	Fixture p;
@@ -221,6 +230,7 @@ TEST(Shared, ReceivesArePostedToTheContextOnly)
 }
 
 /* Nobody has asked for FI_DIRECTED_RECV, so who it is to come from is ignored: fi_msg(3). */
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
 TEST(Shared, SourcesCountForWhoAsksForThat)
 {
 	for (int i = 0; i < 4; ++i) {
@@ -291,6 +301,7 @@ TEST(Shared, SourcesOfDeferredReceivesCountForWhoAsksForThat)
 }
 
 /* A receive itself may be posted before: it is the ring's, and finds whoever comes. */
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
 TEST(Shared, WhatIsArmedOrLooksNeedsAnEndpointThatReceives)
 {
 	const Node node(hints(1, FI_SHARED_CONTEXT, FI_MSG | FI_TAGGED | FI_TRIGGER));
@@ -322,6 +333,8 @@ TEST(Shared, WhatIsArmedOrLooksNeedsAnEndpointThatReceives)
 	EXPECT_EQ(fi_recv(srx.get(), in, sizeof(in), nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 }
 
+// conformance: fi_endpoint(3): all connectionless endpoints of a shared receive context share an
+//   address vector
 TEST(Shared, WhatIsBoundIsChecked)
 {
 	Fixture p;
@@ -448,6 +461,7 @@ TEST(Shared, AnEndpointThatClosesLeavesTheOthers)
 	EXPECT_STREQ(in, "fro");
 }
 
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
 TEST(Shared, WhatIsArmedIsCanceledWhoeverItWasArmedFor)
 {
 	Node node(hints(1, FI_SHARED_CONTEXT));
@@ -479,6 +493,7 @@ TEST(Shared, WhatIsArmedIsCanceledWhoeverItWasArmedFor)
 	EXPECT_EQ(fi_cancel(&srx->fid, &trigger), -FI_ENOENT);
 }
 
+// conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
 TEST(Shared, WhatIsPostedIsCanceledWhileAnEndpointCloses)
 {
 	for (int round = 0; round < 100; ++round) {

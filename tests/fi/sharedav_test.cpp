@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_av(3): address vectors that processes share by name */
+// conformance: fi_domain(3): caps: FI_SHARED_AV
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/wait.h>
@@ -37,6 +39,8 @@ std::string name_of(const char *what)
 } // namespace
 
 /* What one has inserted is usable in the other, under the same fi_addr_t. */
+// conformance: fi_av(3): map_addr: fi_addr_t of one process are usable in another, as the indices
+//   are the same; it is returned if it was 0
 TEST(SharedAv, AddressesOfOneAreThoseOfTheOther)
 {
 	const std::string name = name_of("peers");
@@ -64,6 +68,7 @@ TEST(SharedAv, AddressesOfOneAreThoseOfTheOther)
 }
 
 /* Each looks them up in the format of its own domain. */
+// conformance: fi_av(3): map_addr: fi_addr_t of one process are usable in another, as the ...
 TEST(SharedAv, DomainsOfSeveralFormats)
 {
 	const std::string name = name_of("formats");
@@ -94,6 +99,7 @@ TEST(SharedAv, DomainsOfSeveralFormats)
 	EXPECT_EQ(fi_av_lookup(same.get(), indices[1], &seen, &size), -FI_EINVAL);
 }
 
+// conformance: fi_av(3): FI_READ: the vector must be named, and exist
 TEST(SharedAv, ReadOnlyMeansThat)
 {
 	const std::string name = name_of("readonly");
@@ -117,6 +123,7 @@ TEST(SharedAv, ReadOnlyMeansThat)
 	EXPECT_EQ(found, address);
 }
 
+// conformance: fi_av(3): FI_READ: the vector must be named, and exist
 TEST(SharedAv, ItMustExistToBeRead)
 {
 	const std::string name = name_of("transient");
@@ -132,6 +139,8 @@ TEST(SharedAv, ItMustExistToBeRead)
 }
 
 /* Another process, which ends without closing anything: nothing is left behind. */
+// conformance: fi_av(3): a named address vector is created if it does not exist, and shared by
+//   processes
 TEST(SharedAv, AcrossProcesses)
 {
 	const std::string name = name_of("family");

@@ -72,6 +72,9 @@ void expect_arrived(const fi_cq_err_entry &entry, std::uint64_t flags, std::size
 
 } // namespace
 
+// conformance: fi_cq(3): FI_EADDRNOTAVAIL: received; err_data is the source address, to be passed
+//   to fi_av_insert
+// conformance: ioctl.h: EADDRNOTAVAIL: with EP_SOURCE_ERR: the sender is not in the address vector
 TEST(SourceErr, AnUnknownSenderIsReportedWithItsAddress)
 {
 	Fixture p;
@@ -112,6 +115,8 @@ TEST(SourceErr, TaggedMessagesKeepTheirTag)
 	EXPECT_EQ(std::memcmp(data, address_of(p.sender.ep.get()).data(), entry.err_data_size), 0);
 }
 
+// conformance: fi_cq(3): FI_EADDRNOTAVAIL: received; err_data is the source address, to be ...
+// conformance: ioctl.h: EADDRNOTAVAIL: with EP_SOURCE_ERR: the sender is not in the address vector
 TEST(SourceErr, AWriteWithDataHasItsAddressToo)
 {
 	Fixture p(hints(FI_FORMAT_UNSPEC, FI_SOURCE_ERR | FI_RMA));
@@ -137,6 +142,7 @@ TEST(SourceErr, AWriteWithDataHasItsAddressToo)
 	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
+// conformance: fi_domain(3): max_err_data: 256, the data of a rejected connection; an address ...
 TEST(SourceErr, TheAddressHasTheFormatOfTheDomain)
 {
 	for (const std::uint32_t format : {FI_SOCKADDR_IN, FI_ADDR_STR}) {
@@ -163,6 +169,7 @@ TEST(SourceErr, TheAddressHasTheFormatOfTheDomain)
 }
 
 /* err_data_size is 0, or the interface is older: then the buffer is the provider's. */
+// conformance: fi_cq(3): err_data_size: in, the caller's buffer; 0, without a buffer or before ...
 TEST(SourceErr, TheBufferMayBeTheProviders)
 {
 	for (const std::uint32_t api : {api_version, std::uint32_t{FI_VERSION(1, 4)}}) {
@@ -182,6 +189,7 @@ TEST(SourceErr, TheBufferMayBeTheProviders)
 	}
 }
 
+// conformance: fi_cq(3): err_data_size: in, the caller's buffer; 0, without a buffer or before ...
 TEST(SourceErr, ASizeAloneIsNoBuffer)
 {
 	Fixture p;
@@ -197,6 +205,8 @@ TEST(SourceErr, ASizeAloneIsNoBuffer)
 }
 
 /* From 1.20 on there is one more field, in which a key of FI_AV_AUTH_KEY would be. */
+// conformance: fi_cq(3): FI_EADDRNOTAVAIL: from API 1.20 on, src_addr is FI_ADDR_NOTAVAIL without
+//   FI_AV_AUTH_KEY
 TEST(SourceErr, ThereIsNoKeyOfTheSender)
 {
 	for (const std::uint32_t api : {api_version, std::uint32_t{FI_VERSION(1, 20)}}) {
@@ -221,6 +231,8 @@ TEST(SourceErr, ThereIsNoKeyOfTheSender)
 	}
 }
 
+// conformance: fi_cq(3): err_data_size: in, the caller's buffer; 0, without a buffer or before API
+//   1.5: the provider's
 TEST(SourceErr, WhatFitsIsCopied)
 {
 	Fixture p;
@@ -233,6 +245,7 @@ TEST(SourceErr, WhatFitsIsCopied)
 	EXPECT_STREQ(data + 4, "xxx");
 }
 
+// conformance: fi_cq(3): olen: the truncated length
 TEST(SourceErr, TruncationIsTheGraverError)
 {
 	Fixture p;
@@ -247,6 +260,7 @@ TEST(SourceErr, TruncationIsTheGraverError)
 }
 
 /* Nothing was received, and there is no address to insert. */
+// conformance: fi_cq(3): FI_EADDRNOTAVAIL: received; err_data is the source address, to be ...
 TEST(SourceErr, AReceiveFromNobodyIsAnotherError)
 {
 	Fixture p(hints(FI_FORMAT_UNSPEC, FI_SOURCE_ERR | FI_DIRECTED_RECV));
@@ -261,6 +275,7 @@ TEST(SourceErr, AReceiveFromNobodyIsAnotherError)
 	EXPECT_EQ(entry.err_data_size, 0u);
 }
 
+// conformance: fi_cq(3): FI_SOURCE alone: FI_ADDR_NOTAVAIL
 TEST(SourceErr, WithoutItAnUnknownSenderIsNotAvailable)
 {
 	Fixture p(hints(FI_FORMAT_UNSPEC, 0));

@@ -131,6 +131,7 @@ TEST(Syscall, OnlyTheDoorbellIsOne)
 }
 
 /* Everybody's call is one doorbell; that of the last one does the work of all. */
+// conformance: fi_collective(3): it is left open which member makes progress: a member that has ...
 TEST(Syscall, ACollectiveIsOneForWhoCallsAndNoneForTheOthers)
 {
 	const auto counts = count_calls([] {

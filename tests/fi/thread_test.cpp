@@ -35,6 +35,8 @@ void at_once(int count, const std::function<void(int)> &call)
 }
 
 /* Several threads on one endpoint and one queue of each kind. */
+// conformance: fi_domain(3): FI_THREAD_UNSPEC: the greatest level of parallelism is returned
+// conformance: fi_domain(3): FI_THREAD_SAFE: rings and queues take locks
 TEST(Thread, SafeMeansThatEverythingCanBeShared)
 {
 	Pair p(hints_for(FI_TAGGED));
@@ -103,6 +105,9 @@ class Level : public testing::TestWithParam<fi_threading>
 {
 };
 
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take no
+//   locks; shared contexts and the domain's ring for counters and deferred work do, but with
+//   FI_THREAD_DOMAIN
 TEST_P(Level, ThreadsWithTheirOwnObjectsNeedNoLocks)
 {
 	Info hints = hints_for(FI_MSG);
@@ -140,6 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Thread, Level,
  * FI_THREAD_FID: "no serialization is required between the submission of data transmit requests and data receive
  * operations": one thread sends what is refused, and hears of each; another one receives, and cancels that.
  */
+// conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST(Thread, WhoReceivesAndCancelsIsNotInTheWayOfWhoSends)
 {
 	Info hints = hints_for(FI_MSG);
@@ -169,6 +175,7 @@ TEST(Thread, WhoReceivesAndCancelsIsNotInTheWayOfWhoSends)
 	EXPECT_TRUE(is_silent(side.tx_cq.get()));
 }
 
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST(Thread, ControlCallsMayBeMadeAtAnyTime)
 {
 	Node node;
@@ -193,6 +200,7 @@ TEST(Thread, ControlCallsMayBeMadeAtAnyTime)
 }
 
 /* fi_domain(3): also on one object. */
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST(Thread, OneEndpointIsBoundByMany)
 {
 	Node node(hints_for(FI_MSG | FI_RMA));
@@ -234,6 +242,7 @@ TEST(Thread, OneEndpointIsBoundByMany)
 }
 
 /* Whoever comes first: what is enabled is what has the name. */
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST(Thread, ANameIsSetWhileItsEndpointIsEnabled)
 {
 	Node node;
@@ -267,6 +276,7 @@ TEST(Thread, ANameIsSetWhileItsEndpointIsEnabled)
 	}
 }
 
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST(Thread, AVectorAndAPassiveEndpointAreBoundOnce)
 {
 	Info hints = hints_for(FI_MSG);
@@ -290,6 +300,7 @@ TEST(Thread, AVectorAndAPassiveEndpointAreBoundOnce)
 	}
 }
 
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST(Thread, AliasesCloseWhileTheirEndpointIsEnabled)
 {
 	Node node;
@@ -348,6 +359,7 @@ protected:
 	Owned<fid_av_set> sets[2];
 };
 
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST_F(Sets, OneIsChangedByMany)
 {
 	/* so that a change takes time */
@@ -364,6 +376,7 @@ TEST_F(Sets, OneIsChangedByMany)
 }
 
 /* Neither of two that are taken together is waited for by who has the other. */
+// conformance: fi_domain(3): control interfaces are always thread safe
 TEST_F(Sets, TwoAreCombinedBothWaysAtOnce)
 {
 	at_once(threads, [&](int t) {

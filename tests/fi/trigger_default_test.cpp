@@ -87,6 +87,7 @@ protected:
 	std::uint64_t here = 0, there = 0, in = 0, old = 0, compare = 0;
 };
 
+// conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of ...
 TEST_P(TriggeredBy, EveryCallThatTransmitsWaits)
 {
 	fid_ep *const ep = with_default(p.a, FI_TRANSMIT);
@@ -191,6 +192,7 @@ TEST_P(TriggeredBy, EveryCallThatTransmitsWaits)
 }
 
 /* They have no context to be triggered by. */
+// conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of ...
 TEST_P(TriggeredBy, WhatIsInjectedDoesNotWait)
 {
 	fid_ep *const ep = with_default(p.a, FI_TRANSMIT);
@@ -212,6 +214,7 @@ TEST_P(TriggeredBy, WhatIsInjectedDoesNotWait)
 	EXPECT_EQ(there, 10u);
 }
 
+// conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of ...
 TEST_P(TriggeredBy, EveryCallThatReceivesWaits)
 {
 	fid_ep *const ep = with_default(p.b, FI_RECV);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_trigger(3): triggered operations and the deferred work queue. */
+// conformance: fi_trigger(3): struct fi_triggered_context, or with FI_CONTEXT2
+//   fi_triggered_context2, is the operation's context; either works, and is read during the call
+
 #include "work.h"
 
 #include <algorithm>
@@ -53,6 +56,11 @@ protected:
 
 /* --- FI_TRIGGER ---------------------------------------------------------------------- */
 
+// conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of
+//   messages, RMA and atomics are, collectives are -FI_EBADFLAGS; calls without a context, as
+//   fi_inject, start at once
+// conformance: fi_trigger(3): FI_TRIGGER_THRESHOLD: deferred until the counter crosses the
+//   threshold
 TEST_F(Triggered, ASendWaitsForItsThreshold)
 {
 	int value = 7;
@@ -71,6 +79,7 @@ TEST_F(Triggered, ASendWaitsForItsThreshold)
 	EXPECT_TRUE(reaches(p.a.sent.get(), 1));
 }
 
+// conformance: fi_trigger(3): if the condition is met already, the transfer may start at once
 TEST_F(Triggered, AConditionThatHoldsAlreadyDoesNotWait)
 {
 	int value = 8;
@@ -83,6 +92,8 @@ TEST_F(Triggered, AConditionThatHoldsAlreadyDoesNotWait)
 	EXPECT_EQ(received(1), std::vector{8});
 }
 
+// conformance: fi_trigger(3): deferred work stays until success plus error has reached the
+//   threshold
 TEST_F(Triggered, ErrorsCountTowardsTheThreshold)
 {
 	int value = 9;
@@ -96,6 +107,7 @@ TEST_F(Triggered, ErrorsCountTowardsTheThreshold)
 	EXPECT_EQ(received(1), std::vector{9});
 }
 
+// conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the ...
 TEST_F(Triggered, EveryCallWithFlagsTakesIt)
 {
 	int out[2] = {1, 2}, in[2] = {};
@@ -123,6 +135,7 @@ TEST_F(Triggered, EveryCallWithFlagsTakesIt)
 	EXPECT_EQ(in[1], 2);
 }
 
+// conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of ...
 TEST_F(Triggered, AReceiveIsNotThereBeforeItsTime)
 {
 	int early = 0, late = 0, value = 5;
@@ -143,6 +156,7 @@ TEST_F(Triggered, AReceiveIsNotThereBeforeItsTime)
 	EXPECT_EQ(early, 5);
 }
 
+// conformance: fi_trigger(3): triggered in the order of thresholds, even if the counter jumps
 TEST_F(Triggered, ThresholdOrderAlsoIfTheCounterJumps)
 {
 	constexpr int n = 200;
@@ -162,6 +176,8 @@ TEST_F(Triggered, ThresholdOrderAlsoIfTheCounterJumps)
 	EXPECT_EQ(received(n), values);
 }
 
+// conformance: fi_trigger(3): the same threshold: in the order of submission to the endpoint (here:
+//   to the counter)
 TEST_F(Triggered, AtOneThresholdTheOrderIsThatOfSubmission)
 {
 	constexpr int n = 100;
@@ -229,6 +245,7 @@ TEST_F(Triggered, AnAliasMayTriggerByDefault)
 	EXPECT_EQ(received(2), std::vector({3, 3}));
 }
 
+// conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the ...
 TEST_F(Triggered, MistakesAreToldAtOnce)
 {
 	int value = 0;
@@ -285,6 +302,9 @@ TEST_F(Triggered, SoCanATriggeredReceive)
 
 /* --- the deferred work queue --------------------------------------------------------- */
 
+// conformance: fi_trigger(3): deferred work: condition, operation, completion notification
+// conformance: fi_trigger(3): FI_QUEUE_WORK by fi_control of the domain
+// conformance: fi_trigger(3): on completion the completion counter is incremented by one
 TEST_F(Triggered, EveryKindOfMessageWork)
 {
 	int in[2] = {}, out[2] = {11, 22};
@@ -309,6 +329,7 @@ TEST_F(Triggered, EveryKindOfMessageWork)
 	EXPECT_EQ(fi_cntr_read(p.b.received.get()), 0u);
 }
 
+// conformance: fi_trigger(3): FI_COMPLETION requests endpoint completions
 TEST_F(Triggered, WorkIsReportedIfItAsksForIt)
 {
 	int value = 4;
@@ -323,6 +344,9 @@ TEST_F(Triggered, WorkIsReportedIfItAsksForIt)
 	EXPECT_EQ(fi_cntr_read(p.a.sent.get()), 0u);
 }
 
+// conformance: fi_trigger(3): FI_QUEUE_WORK by fi_control of the domain
+// conformance: fi_trigger(3): counter operations only change the counter of fi_op_cntr;
+//   completion_cntr must be NULL
 TEST_F(Triggered, CounterWork)
 {
 	const auto target = p.node.cntr();
@@ -375,6 +399,8 @@ TEST_F(Triggered, AReceiveCounterForwardsMessages)
 	EXPECT_EQ(in, 31);
 }
 
+// conformance: fi_trigger(3): the application cancels work if its condition is not met
+// conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
 TEST_F(Triggered, CanceledWorkNeverRuns)
 {
 	int values[3] = {1, 2, 3};
@@ -393,6 +419,9 @@ TEST_F(Triggered, CanceledWorkNeverRuns)
 }
 
 /* The struct fi_deferred_work tells which, whatever else it has in common with others. */
+// conformance: fi_trigger(3): struct fi_deferred_work stays valid until the work has ended: it is
+//   copied, and FI_CANCEL_WORK finds the work by its address
+// conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
 TEST_F(Triggered, CancelingTakesTheWorkThatIsNamed)
 {
 	int values[3] = {1, 2, 3};
@@ -415,6 +444,8 @@ TEST_F(Triggered, CancelingTakesTheWorkThatIsNamed)
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 }
 
+// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the counter,
+//   or work with that triggering_cntr)
 TEST_F(Triggered, FlushTakesAllOrOneCountersWork)
 {
 	const auto other = p.node.cntr(), target = p.node.cntr();
@@ -466,6 +497,10 @@ TEST_F(Triggered, FlushTakesAllOrOneCountersWork)
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, nullptr), 0);
 }
 
+// conformance: fi_trigger(3): counter operations only change the counter of fi_op_cntr; ...
+// conformance: fi_trigger(3): buffers are not accessed before the event, except those of FI_INJECT,
+//   which are read at once; objects and parameters may be checked
+// conformance: fi_trigger(3): unsupported requests: -FI_ENOSYS; undefined flags of work: ...
 TEST_F(Triggered, BadWorkIsRefusedAtSubmission)
 {
 	int value = 0;

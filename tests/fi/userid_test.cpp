@@ -30,6 +30,7 @@ struct Named {
 	Side sender, receiver;
 };
 
+// conformance: fi_av(3): FI_AV_USER_ID: a completion reports the identifier in place of the address
 TEST(UserId, ACompletionReportsItInPlaceOfTheAddress)
 {
 	Named n;
@@ -60,6 +61,8 @@ TEST(UserId, ACompletionReportsItInPlaceOfTheAddress)
 	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
+// conformance: fi_av(3): FI_AV_USER_ID may be unavailable if shared AVs are requested:
+//   -FI_EBADFLAGS
 TEST(UserId, IsForWhoAsksForTheCapability)
 {
 	Named without(hints_for(FI_MSG | FI_TAGGED | FI_SOURCE));
@@ -89,6 +92,7 @@ TEST(UserId, IsForWhoAsksForTheCapability)
 }
 
 /* It is a value like others; FI_SOURCE_ERR is for a sender that is not in the vector. */
+// conformance: fi_av(3): FI_AV_USER_ID: a completion reports the identifier in place of the address
 TEST(UserId, NotAvailableIsNoError)
 {
 	Named n(FI_SOURCE_ERR);
@@ -118,6 +122,8 @@ int set_user_id(const Owned<fid_av> &av, fi_addr_t index, fi_addr_t id, std::uin
 	return later(av).set_user_id(av.get(), index, id, flags);
 }
 
+// conformance: fi_av(3): FI_AV_USER_ID of fi_av_open (2.x): FI_ADDR_NOTAVAIL until
+//   fi_av_set_user_id; no error of FI_SOURCE_ERR
 TEST(SetUserId, UntilThenThereIsNone)
 {
 	Named n(FI_SOURCE_ERR, FI_AV_USER_ID);
@@ -163,6 +169,8 @@ TEST(SetUserId, UntilThenThereIsNone)
 	EXPECT_EQ(source(), FI_ADDR_NOTAVAIL);
 }
 
+// conformance: fi_av(3): FI_AV_USER_ID of fi_av_open needs the capability, in the fi_info at ...
+// conformance: fi_av(3): FI_AV_USER_ID may be unavailable if shared AVs are requested: ...
 TEST(SetUserId, WhatIsRefused)
 {
 	Named n(0, FI_AV_USER_ID);
@@ -193,6 +201,8 @@ TEST(SetUserId, WhatIsRefused)
 }
 
 /* It is enough that the domain's capabilities have it. */
+// conformance: fi_av(3): FI_AV_USER_ID of fi_av_open needs the capability, in the fi_info at least:
+//   else -FI_EBADFLAGS; insertions with the flag are refused then
 TEST(SetUserId, IsACapabilityOfTheDomain)
 {
 	Info hints = hints_for(FI_MSG | FI_SOURCE);

@@ -21,6 +21,7 @@ protected:
 };
 
 /* "The provider may validate fabric objects, such as endpoints and counters" */
+// conformance: fi_trigger(3): buffers are not accessed before the event, except those of ...
 TEST_F(DeferredWork, WhatIsNoEndpointIsRefused)
 {
 	int value = 0;
@@ -68,6 +69,8 @@ TEST_F(DeferredWork, TheLogTellsWhyItWasRefused)
 }
 
 /* "An endpoint must be created with the FI_TRIGGER capability in order to use triggered operations." */
+// conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the flag
+//   are triggered
 TEST(DeferredWorkCaps, AnEndpointMustBeCreatedWithTheCapability)
 {
 	Node node(hints_for(FI_MSG));
@@ -97,6 +100,7 @@ TEST(DeferredWorkCaps, AnEndpointMustBeCreatedWithTheCapability)
 }
 
 /* "the endpoint counter is incremented only if it is explicitly referenced as the completion_cntr" */
+// conformance: fi_trigger(3): deferred work: no completions at the endpoint by default, nor its ...
 TEST(DeferredWorkCounter, TheEndpointsOwnCountsOnceIfItIsNamed)
 {
 	Side::Options options;
@@ -123,6 +127,8 @@ TEST(DeferredWorkCounter, TheEndpointsOwnCountsOnceIfItIsNamed)
 }
 
 /* "If a provider cannot support a deferred work request, -FI_ENOSYS": an operation on a datatype that it is not defined for. */
+// conformance: fi_trigger(3): unsupported requests: -FI_ENOSYS; undefined flags of work:
+//   -FI_EBADFLAGS
 TEST(DeferredWorkAtomics, WhatDoesNotExistIsNotSupported)
 {
 	Pair p(hints_for(FI_MSG | FI_ATOMIC | FI_TRIGGER));

@@ -12,6 +12,8 @@ namespace
 
 /* --- fi_trigger(3) -------------------------------------------------------------------- */
 
+// conformance: fi_trigger(3): FI_TRIGGER_XPU: deferred until the user writes provider specified
+//   data to provider indicated locations
 TEST_F(XpuTriggered, TheUserControlsTheTimingByWritingDataIntoATriggerVariable)
 {
 	int value = 7;
@@ -27,6 +29,10 @@ TEST_F(XpuTriggered, TheUserControlsTheTimingByWritingDataIntoATriggerVariable)
 	EXPECT_EQ(entry.flags, FI_SEND | FI_MSG);
 }
 
+// conformance: fi_trigger(3): struct fi_triggered_context, or with FI_CONTEXT2 ...
+// conformance: fi_trigger(3): count: in: variables available, out: those to be signaled, each
+//   initialized: one, FI_UINT64; -FI_ETOOSMALL if there is room for none
+// conformance: fi_trigger(3): the structures are not modified after the call has returned
 TEST_F(XpuTriggered, TheProviderInitializesEachValidEntry)
 {
 	fi_trigger_var vars[3]{};
@@ -58,6 +64,7 @@ TEST_F(XpuTriggered, TheProviderInitializesEachValidEntry)
 	EXPECT_EQ(xpu.trigger.xpu.var, vars);
 }
 
+// conformance: fi_trigger(3): FI_TRIGGER_XPU: deferred until the user writes provider specified ...
 TEST_F(XpuTriggered, EveryDataTransferCallTakesIt)
 {
 	std::uint64_t here[5] = {11, 12, 13, 14, 15}, got[4] = {}, in[2] = {}, compare = 13;
@@ -117,6 +124,8 @@ TEST_F(XpuTriggered, EveryDataTransferCallTakesIt)
 	EXPECT_EQ(there[0], 14u);
 }
 
+// conformance: fi_trigger(3): users trigger in the order in which they have queued; operations
+//   start in the order in which they are triggered
 TEST_F(XpuTriggered, WhatIsTriggeredInTheOrderInWhichItWasQueuedStartsInThatOrder)
 {
 	constexpr int n = 500;
@@ -141,6 +150,8 @@ TEST_F(XpuTriggered, WhatIsTriggeredInTheOrderInWhichItWasQueuedStartsInThatOrde
 	}
 }
 
+// conformance: fi_trigger(3): requesting and triggering may occur on separate computational
+//   domains: threads, processes that share the cells, devices
 TEST_F(XpuTriggered, AProcessThatHoldsThePageStartsTheTransfer)
 {
 	const int value = 5;
@@ -156,6 +167,8 @@ TEST_F(XpuTriggered, AProcessThatHoldsThePageStartsTheTransfer)
 	EXPECT_EQ(next(cq()).op_context, &xpu);
 }
 
+// conformance: fi_trigger(3): users signal the start by writing the returned data to the address;
+//   any other value does nothing
 TEST_F(XpuTriggered, AWrongValueStartsNothingAndASecondWriteNothingMore)
 {
 	const int values[2] = {1, 2};
@@ -176,6 +189,8 @@ TEST_F(XpuTriggered, AWrongValueStartsNothingAndASecondWriteNothingMore)
 }
 
 /* "the triggered operation should be canceled to release any allocated resources" */
+// conformance: fi_trigger(3): an operation that waits for an XPU can be canceled to release
+//   resources
 TEST_F(XpuTriggered, ATriggeredOperationCanBeCanceled)
 {
 	const int value = 3;
@@ -192,6 +207,7 @@ TEST_F(XpuTriggered, ATriggeredOperationCanBeCanceled)
 }
 
 /* Both canceled and completed operations give their variables back: so many fit into no memory. */
+// conformance: fi_trigger(3): an operation that waits for an XPU can be canceled to release ...
 TEST_F(XpuTriggered, VariablesAreUsedAgain)
 {
 	std::set<void *> places;
@@ -219,6 +235,8 @@ TEST_F(XpuTriggered, VariablesAreUsedAgain)
 	EXPECT_LE(places.size(), 1024u);
 }
 
+// conformance: fi_trigger(3): FI_TRIGGER_XPU: mixing with normal transfers is subject to the
+//   provider: they may be mixed
 TEST_F(XpuTriggered, OneThatIsNeverWrittenHoldsUpNobody)
 {
 	const int values[3] = {1, 2, 3};
@@ -257,6 +275,7 @@ TEST_F(XpuTriggered, AnAliasMayTriggerByDefault)
 	EXPECT_EQ(there[0], 9u);
 }
 
+// conformance: fi_trigger(3): count: in: variables available, out: those to be signaled, each ...
 TEST_F(XpuTriggered, MistakesAreToldAtOnce)
 {
 	const int value = 0;
@@ -286,6 +305,8 @@ TEST_F(XpuTriggered, MistakesAreToldAtOnce)
 	next(cq());
 }
 
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if
+//   built with their headers and the driver has mapped the page; others are -FI_EOPNOTSUPP
 TEST_F(XpuTriggered, AnUnknownDeviceIsRefused)
 {
 	const int value = 0;
@@ -304,6 +325,7 @@ TEST_F(XpuTriggered, AnUnknownDeviceIsRefused)
 
 /* Those with the headers: hmem_test. */
 #if !__has_include(<cuda.h>) && !__has_include(<level_zero/ze_api.h>)
+// conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST_F(XpuTriggered, ADeviceWhoseHeaderWasNotThereIsRefused)
 {
 	const int value = 0;
@@ -321,6 +343,8 @@ TEST_F(XpuTriggered, ADeviceWhoseHeaderWasNotThereIsRefused)
 #endif
 
 /* "Endpoints must be created with both the FI_TRIGGER and FI_XPU capabilities" */
+// conformance: fi_trigger(3): endpoints must be created with both FI_TRIGGER and FI_XPU:
+//   -FI_EOPNOTSUPP
 TEST(XpuCapability, EndpointsMustBeCreatedWithIt)
 {
 	Pair p(hints_for(FI_MSG | FI_TRIGGER));
@@ -354,6 +378,8 @@ protected:
 };
 
 /* "If count is 0, the var field will be ignored, and the provider will return the number" */
+// conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype and
+//   count of each; only getopt
 TEST_F(XpuOption, IfCountIsZeroVarIsIgnored)
 {
 	fi_trigger_xpu xpu{};
@@ -364,6 +390,7 @@ TEST_F(XpuOption, IfCountIsZeroVarIsIgnored)
 }
 
 /* "for each fi_trigger_var available, set the datatype and count of the variable" */
+// conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype ...
 TEST_F(XpuOption, ForEachVariableItSetsDatatypeAndCount)
 {
 	fi_trigger_var vars[4]{};
@@ -379,6 +406,7 @@ TEST_F(XpuOption, ForEachVariableItSetsDatatypeAndCount)
 	EXPECT_EQ(vars[1].count, 77);
 }
 
+// conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype ...
 TEST_F(XpuOption, OnlyAppliesToGetopt)
 {
 	fi_trigger_xpu xpu{};
@@ -389,6 +417,7 @@ TEST_F(XpuOption, OnlyAppliesToGetopt)
 }
 
 /* "If the provider does not support XPU triggered operations from the given device" */
+// conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype ...
 TEST_F(XpuOption, AnUnknownDeviceIsEopnotsupp)
 {
 	fi_trigger_xpu xpu{};

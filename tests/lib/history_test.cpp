@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// conformance: fi_trigger(3): triggered in the order of thresholds, even if the counter jumps
+// conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
+// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
+// conformance: triggers.rst: bad input: a peer is killed
+// conformance: triggers.rst: bad input: values wrap at 2^64
 
 /*
  * Random histories of counters, thresholds, commands that repeat, cancel and flush, of two processes with two threads

@@ -56,6 +56,7 @@ template <class K> class Arith : public testing::Test
 };
 TYPED_TEST_SUITE(Arith, Kinds);
 
+// conformance: fi_atomic(3): what each operation computes, for every datatype
 TYPED_TEST(Arith, EveryOperationIsThatOfTheManual)
 {
 	using T = typename TypeParam::Value;

@@ -105,7 +105,7 @@ $(call kept,build/flags,$(CC) $(CXX) $(warnings) $(CFLAGS) $(CXXFLAGS))
 objects = $(patsubst %,build/%.o,$(basename $(1)))
 
 lib_objects := $(call objects,$(wildcard lib/src/*.cpp lib/src/*/*.cpp))
-provider_objects := $(call objects,$(wildcard lib/provider/*.cpp))
+provider_objects := $(call objects,$(wildcard lib/provider/*/*.cpp))
 $(call kept,build/objects,$(lib_objects) $(provider_objects))
 libtreadle := $(if $(lib_objects),lib/libtreadle.so)
 provider := $(if $(provider_objects),lib/libtreadle-fi.so)
@@ -129,6 +129,7 @@ programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_te
 	@:
 
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
+build/lib/provider/%.o: include += -Ilib/provider
 # Tests are most of what is compiled. With -O1 -g1 they hardly run longer, still report line
 # numbers, and build in two thirds of the time.
 build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib fi): \
@@ -194,12 +195,13 @@ $(tools) $(examples) $(lib_tests) $(fi_tests): $(libtreadle)
 # The provider as built with device headers (those in tests/fi/hmem), and drivers of imaginary
 # devices.
 hmem := build/tests/fi/hmem
-$(hmem)/fi_hmem.o: lib/provider/fi_hmem.cpp
+$(hmem)/domain/fi_hmem.o: lib/provider/domain/fi_hmem.cpp
 	$(call say,CXX,$< (hmem))
 	$(Q)mkdir -p $(@D) && $(cxx) -Itests/fi/hmem -c $< -o $@
 $(hmem)/drivers.o: include += -Itests/fi/hmem
+$(hmem)/domain/fi_hmem.o: include += -Ilib/provider
 $(hmem)/libtreadle-fi.so: private rpath = $(call rpath_to,../../../../lib)
-$(hmem)/libtreadle-fi.so: $(filter-out %/fi_hmem.o,$(provider_objects)) $(hmem)/fi_hmem.o lib/provider/libtreadle-fi.map $(libtreadle)
+$(hmem)/libtreadle-fi.so: $(filter-out %/fi_hmem.o,$(provider_objects)) $(hmem)/domain/fi_hmem.o lib/provider/libtreadle-fi.map $(libtreadle)
 	$(call say,LD,$@)
 	$(Q)$(call shared,$@,$(stays))
 # One library under two names, because the second needs the first.
@@ -305,7 +307,7 @@ fuzz: $(fuzzers)
 # --- static checks --------------------------------------------------------------------------------
 
 sources := $(wildcard $(foreach ext,c h cpp,$(addsuffix /*.$(ext),kernel/* uapi/treadle lib/include/treadle \
-	lib/include/treadle/detail lib/src lib/src/* lib/provider tools tools/* examples tests/* tests/fi/*)))
+	lib/include/treadle/detail lib/src lib/src/* lib/provider/* tools tools/* examples tests/* tests/fi/*)))
 
 format-check:
 	$(Q)clang-format --dry-run -Werror $(sources)
@@ -328,7 +330,7 @@ build/tidy/lib/%.cpp: $(tidied) .clang-tidy $(filter %.h,$(sources))
 	$(call say,TIDY,lib/$*)
 	$(Q)mkdir -p $(@D)
 	$(Q)printf '#include "$(CURDIR)/%s" // NOLINT(bugprone-suspicious-include)\n' $(filter lib/$*/%,$^) >$@.new
-	$(Q)mv $@.new $@ && { $(call tidy,$@,-Ilib/src) || { rm $@; false; }; }
+	$(Q)mv $@.new $@ && { $(call tidy,$@,-Ilib/src -Ilib/provider) || { rm $@; false; }; }
 build/tidy/%: % .clang-tidy $(filter %.h,$(sources))
 	$(call say,TIDY,$<)
 	$(Q)mkdir -p $(@D)

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "info/info.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <rdma/fi_domain.h>
+
+#include "base/later.h"
+
+namespace treadle::fi
+{
+
+namespace
+{
+
+/* Compares attributes one by one, and logs the one that differs. */
+class Comparison
+{
+public:
+	Comparison(const char *call, fi_log_level level) noexcept : call_(call), level_(level) {}
+
+	bool at_most(const char *what, std::uint64_t asked, std::uint64_t offered) const
+	{
+		if (asked <= offered)
+			return true;
+		return refuse("%s: %" PRIu64 " asked, at most %" PRIu64 " offered", what, asked,
+			      offered);
+	}
+	bool within(const char *what, std::uint64_t asked, std::uint64_t offered,
+		    fi_type type) const
+	{
+		const std::uint64_t excess = asked & ~offered;
+		if (!excess)
+			return true;
+		return refuse("%s: %s (0x%" PRIx64 ") asked, not offered", what,
+			      Text(excess, type).c_str(), excess);
+	}
+	bool same(const char *what, const char *asked, const char *offered) const
+	{
+		if (!asked || !std::strcmp(asked, offered))
+			return true;
+		return refuse("%s: \"%s\" asked, it is \"%s\"", what, asked, offered);
+	}
+	/* Zero asks for nothing in particular and always agrees. */
+	template <class T>
+	bool one_of(const char *what, T asked, std::initializer_list<T> offered) const
+	{
+		if (!asked || std::find(offered.begin(), offered.end(), asked) != offered.end())
+			return true;
+		return refuse("%s: %" PRIu64 " asked, not offered", what, std::uint64_t{asked});
+	}
+	bool refuse(const char *fmt, ...) const __attribute__((format(printf, 2, 3)))
+	{
+		char text[1024];
+		va_list args;
+
+		va_start(args, fmt);
+		std::vsnprintf(text, sizeof(text), fmt, args);
+		va_end(args);
+		FI_LOG(&provider, level_, FI_LOG_CORE, "%s: %s\n", call_, text);
+		return false;
+	}
+
+private:
+	const char *call_;
+	fi_log_level level_;
+};
+
+constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
+constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
+constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
+constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~message_directions;
+
+/* Capabilities that cost nothing. Every caller gets them, asked for or not. */
+constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER | FI_FENCE;
+
+constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
+/*
+ * The provider requires no mode, so normally none is returned. A caller that names only these modes
+ * wants them, though: its keys are random then, for example.
+ */
+constexpr int modes_wanted = FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+
+/* Are there some of these directions, and no others? */
+bool one_way(std::uint64_t caps, std::uint64_t directions) noexcept
+{
+	return caps & directions && !(caps & (tx_directions | rx_directions) & ~directions);
+}
+
+/* If the endpoint's capabilities are left open, those of its contexts count, as in narrow(). */
+std::uint64_t asked_caps(const fi_info &asked) noexcept
+{
+	if (asked.caps)
+		return asked.caps;
+	return (asked.tx_attr ? asked.tx_attr->caps : 0) |
+	       (asked.rx_attr ? asked.rx_attr->caps : 0);
+}
+
+/* FI_COLLECTIVE needs a whole endpoint that sends and receives. */
+bool can_be_member(const fi_info &asked) noexcept
+{
+	const std::uint64_t caps = with_directions(asked.caps);
+
+	return (!asked.caps || (caps & FI_SEND && caps & FI_RECV)) &&
+	       (!asked.ep_attr ||
+		(asked.ep_attr->tx_ctx_cnt <= 1 && asked.ep_attr->rx_ctx_cnt <= 1));
+}
+
+/* Structures of callers with an older API may end before these fields. */
+bool has_keys(std::uint32_t api) noexcept
+{
+	return FI_VERSION_GE(api, FI_VERSION(1, 5));
+}
+bool has_classes(std::uint32_t api) noexcept
+{
+	return FI_VERSION_GE(api, FI_VERSION(1, 9));
+}
+
+/*
+ * Compares fields after fi_domain_attr's tclass, which newer versions have. They are not offered.
+ */
+bool later_fields_agree(const Comparison &compare, const fi_domain_attr &asked, std::uint32_t api)
+{
+	struct {
+		std::uint32_t tclass;
+		std::size_t max_ep_auth_key; /* from 1.20 on */
+		std::uint32_t max_group_id;  /* from 2.0 on */
+	} later{};
+	const auto size =
+		FI_VERSION_GE(api, FI_VERSION(2, 0))  ? sizeof(later) :
+		FI_VERSION_GE(api, FI_VERSION(1, 20)) ? offsetof(decltype(later), max_group_id) :
+							0;
+
+	/*
+	 * The structure has at least these fields: libfabric never passes a version that is newer
+	 * than itself.
+	 */
+	std::memcpy(&later,
+		    reinterpret_cast<const std::byte *>(&asked) + offsetof(fi_domain_attr, tclass),
+		    size);
+	return compare.at_most("domain_attr->max_ep_auth_key", later.max_ep_auth_key,
+			       std::size_t{0}) &&
+	       compare.at_most("domain_attr->max_group_id", later.max_group_id, 0U);
+}
+
+bool mr_mode_agrees(const Comparison &compare, int mode, std::uint32_t api)
+{
+	const bool old = mode & modes_1_0;
+
+	if ((old && mode != FI_MR_BASIC && mode != FI_MR_SCALABLE) ||
+	    (!old && mode && FI_VERSION_LT(api, FI_VERSION(1, 5))))
+		return compare.refuse("domain_attr->mr_mode: %s: not a valid combination",
+				      Text(mode, FI_TYPE_MR_MODE).c_str());
+	return true;
+}
+
+/*
+ * One line for each attribute. An attribute has the same name in the structure that was asked with,
+ * in the offer, and in the log.
+ */
+#define SAME(attr, field)	  compare.same(#attr "->" #field, asked.field, offer.field)
+#define AT_MOST(attr, field)	  compare.at_most(#attr "->" #field, asked.field, offer.field)
+#define WITHIN(attr, field, type) compare.within(#attr "->" #field, asked.field, offer.field, type)
+#define ONE_OF(attr, field, ...)  compare.one_of(#attr "->" #field, asked.field, {__VA_ARGS__})
+
+bool suits(const Comparison &compare, const fi_fabric_attr &offer, const fi_fabric_attr &asked)
+{
+	return SAME(fabric_attr, name) && AT_MOST(fabric_attr, prov_version);
+}
+
+/* A size without a key is refused, so that a caller that forgot the key notices. */
+bool has_key(const Comparison &compare, const std::uint8_t *key, std::size_t size)
+{
+	if (size == later::FI_AV_AUTH_KEY)
+		return compare.refuse(
+			"auth_key_size: FI_AV_AUTH_KEY asked, not offered: entries of "
+			"an address vector have no keys");
+	return key || !size || compare.refuse("auth_key_size: %zu, but auth_key is NULL", size);
+}
+
+/*
+ * Not compared: mr_key_size, which says what the program can handle; and the counts that
+ * fi_domain(3) calls optimal: cq_cnt, cntr_cnt, mr_cnt, tx_ctx_cnt, rx_ctx_cnt. The answer has the
+ * real ones.
+ */
+bool suits(const Comparison &compare, const fi_domain_attr &offer, const fi_domain_attr &asked,
+	   std::uint32_t api)
+{
+	const bool agreed =
+		SAME(domain_attr, name) &&
+		ONE_OF(domain_attr, threading, FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN,
+		       FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT) &&
+		ONE_OF(domain_attr, control_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
+		       later::FI_PROGRESS_CONTROL_UNIFIED) &&
+		ONE_OF(domain_attr, data_progress, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL,
+		       later::FI_PROGRESS_CONTROL_UNIFIED) &&
+		ONE_OF(domain_attr, resource_mgmt, FI_RM_DISABLED, FI_RM_ENABLED) &&
+		ONE_OF(domain_attr, av_type, FI_AV_MAP, FI_AV_TABLE) &&
+		mr_mode_agrees(compare, asked.mr_mode, api) && AT_MOST(domain_attr, cq_data_size) &&
+		AT_MOST(domain_attr, ep_cnt) && AT_MOST(domain_attr, max_ep_tx_ctx) &&
+		AT_MOST(domain_attr, max_ep_rx_ctx) && AT_MOST(domain_attr, max_ep_stx_ctx) &&
+		AT_MOST(domain_attr, max_ep_srx_ctx);
+
+	if (!agreed || !has_keys(api)) /* the fields below came with keys */
+		return agreed;
+	return has_key(compare, asked.auth_key, asked.auth_key_size) &&
+	       AT_MOST(domain_attr, mr_iov_limit) && AT_MOST(domain_attr, max_err_data) &&
+	       AT_MOST(domain_attr, auth_key_size) && WITHIN(domain_attr, caps, FI_TYPE_CAPS) &&
+	       later_fields_agree(compare, asked, api);
+}
+
+/* Not compared: msg_prefix_size, which only the provider sets. */
+bool suits(const Comparison &compare, const fi_ep_attr &offer, const fi_ep_attr &asked,
+	   std::uint64_t caps, std::uint32_t api)
+{
+	if (asked.type && asked.type != offer.type)
+		return compare.refuse("ep_attr->type: %s asked, not offered",
+				      Text(asked.type, FI_TYPE_EP_TYPE).c_str());
+	if (caps & (FI_RMA | FI_ATOMIC) &&
+	    !(AT_MOST(ep_attr, max_order_raw_size) && AT_MOST(ep_attr, max_order_war_size) &&
+	      AT_MOST(ep_attr, max_order_waw_size)))
+		return false;
+	if (has_keys(api) && !(AT_MOST(ep_attr, auth_key_size) &&
+			       has_key(compare, asked.auth_key, asked.auth_key_size)))
+		return false;
+	return ONE_OF(ep_attr, protocol, offer.protocol) && AT_MOST(ep_attr, protocol_version) &&
+	       AT_MOST(ep_attr, max_msg_size) &&
+	       (asked.tx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, tx_ctx_cnt)) &&
+	       (asked.rx_ctx_cnt == FI_SHARED_CONTEXT || AT_MOST(ep_attr, rx_ctx_cnt));
+}
+
+/*
+ * The capabilities of a context must be a subset of the endpoint's. Those without a meaning for its
+ * direction are ignored, as everywhere in libfabric.
+ */
+bool context_agrees(const Comparison &compare, const char *what, std::uint64_t asked,
+		    std::uint64_t endpoint, std::uint64_t ignored)
+{
+	return compare.within(what, asked & ~ignored, with_directions(endpoint), FI_TYPE_CAPS);
+}
+
+bool suits(const Comparison &compare, const fi_tx_attr &offer, const fi_tx_attr &asked,
+	   std::uint64_t caps)
+{
+	return context_agrees(compare, "tx_attr->caps", asked.caps, caps, rx_caps & ~tx_caps) &&
+	       WITHIN(tx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
+	       WITHIN(tx_attr, msg_order, FI_TYPE_MSG_ORDER) &&
+	       WITHIN(tx_attr, comp_order, FI_TYPE_MSG_ORDER) && AT_MOST(tx_attr, inject_size) &&
+	       AT_MOST(tx_attr, size) && AT_MOST(tx_attr, iov_limit) &&
+	       AT_MOST(tx_attr, rma_iov_limit);
+}
+
+/*
+ * Not compared: total_buffered_recv, which is a hint that the provider may adjust, fi_endpoint(3).
+ */
+bool suits(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr &asked,
+	   std::uint64_t caps)
+{
+	return context_agrees(compare, "rx_attr->caps", asked.caps, caps, tx_caps & ~rx_caps) &&
+	       WITHIN(rx_attr, op_flags, FI_TYPE_OP_FLAGS) &&
+	       WITHIN(rx_attr, msg_order, FI_TYPE_MSG_ORDER) &&
+	       WITHIN(rx_attr, comp_order, FI_TYPE_MSG_ORDER) && AT_MOST(rx_attr, size) &&
+	       AT_MOST(rx_attr, iov_limit);
+}
+
+/* Takes what was asked for, or the usual value, limited by the offer. */
+template <class T> void settle(T &value, T asked, T usual) noexcept
+{
+	value = asked ? asked : std::min(value, usual);
+}
+
+/* The same for values that may be less than was asked for: never exceeds the offer. */
+template <class T> void settle_within(T &value, T asked, T usual) noexcept
+{
+	value = std::min(value, asked ? asked : usual);
+}
+
+constexpr std::size_t usual_ring = 1024; /* entries */
+/*
+ * FI_EP_RDM endpoints serve all peers: MPI programs post thousands of receives before any is used.
+ */
+constexpr std::size_t usual_rdm_receives = 4096;
+constexpr std::size_t usual_queues = 1024; /* queues and counters that a machine has room for */
+constexpr std::size_t usual_buffered = std::size_t{1} << 20; /* bytes of unexpected messages */
+
+void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
+{
+	if (!from || !size)
+		return;
+	to = static_cast<std::uint8_t *>(std::malloc(size)); /* fi_freeinfo frees it */
+	if (!to)
+		throw std::bad_alloc();
+	std::memcpy(to, from, size);
+	to_size = size;
+}
+
+/*
+ * A context without any of its own directions has no transfers: those asked for belong to the other
+ * side.
+ */
+std::uint64_t one_side(std::uint64_t caps, std::uint64_t directions) noexcept
+{
+	return caps & directions ? caps : caps & ~(message_caps | memory_caps);
+}
+
+void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint64_t caps,
+		   std::uint32_t api)
+{
+	settle(info.threading, asked.threading, FI_THREAD_SAFE);
+	settle(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
+	settle(info.data_progress, asked.data_progress, FI_PROGRESS_AUTO);
+	info.av_type = asked.av_type;
+	const bool wanted = caps & (FI_RMA | FI_ATOMIC) && !(asked.mr_mode & ~modes_wanted);
+	if (asked.mr_mode & modes_1_0 || (wanted && FI_VERSION_GE(api, FI_VERSION(1, 5))))
+		info.mr_mode = asked.mr_mode;
+	else
+		info.mr_mode = FI_VERSION_LT(api, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+	settle_within(info.cq_cnt, asked.cq_cnt, usual_queues);
+	settle_within(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
+	if (!((caps | (has_keys(api) ? asked.caps : 0)) & FI_AV_USER_ID))
+		info.caps &= ~FI_AV_USER_ID;
+	info.auth_key_size = 0;
+	if (has_keys(api))
+		copy_key(info.auth_key, info.auth_key_size, asked.auth_key, asked.auth_key_size);
+	if (has_classes(api))
+		info.tclass = asked.tclass;
+}
+
+} // namespace
+
+std::uint64_t with_directions(std::uint64_t caps) noexcept
+{
+	if (caps & message_caps && !(caps & message_directions))
+		caps |= message_directions;
+	if (caps & memory_caps && !(caps & memory_directions))
+		caps |= memory_directions;
+	return caps;
+}
+
+std::uint64_t narrowed(std::uint64_t caps, std::uint64_t context) noexcept
+{
+	if (!context)
+		return caps;
+	if (context & message_directions && !(context & message_caps))
+		context |= message_caps;
+	if (context & memory_directions && !(context & memory_caps))
+		context |= memory_caps;
+	return caps & with_directions(context);
+}
+
+bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const char *call,
+	    fi_log_level level)
+{
+	const Comparison compare(call, level);
+	const std::uint64_t caps =
+		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps);
+
+	if (asked.caps & memory_directions && !(asked.caps & memory_caps))
+		return compare.refuse("caps: FI_READ, FI_WRITE, FI_REMOTE_READ and FI_REMOTE_WRITE "
+				      "need FI_RMA or FI_ATOMIC");
+	if (asked_caps(asked) & FI_RMA_EVENT &&
+	    !(with_directions(asked_caps(asked)) & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+		return compare.refuse("caps: FI_RMA_EVENT needs FI_REMOTE_READ or FI_REMOTE_WRITE");
+	if (asked_caps(asked) & FI_SOURCE_ERR && !(asked_caps(asked) & FI_SOURCE))
+		return compare.refuse("caps: FI_SOURCE_ERR needs FI_SOURCE");
+	/* 2.x uses this bit for another capability */
+	if (asked_caps(asked) & FI_XPU_TRIGGER && FI_VERSION_GE(api, FI_VERSION(2, 0)))
+		return compare.refuse("caps: FI_XPU is of libfabric 1.x");
+	if (asked_caps(asked) & FI_XPU_TRIGGER && !(asked_caps(asked) & FI_TRIGGER))
+		return compare.refuse("caps: FI_XPU needs FI_TRIGGER");
+	if (asked_caps(asked) & FI_COLLECTIVE && !can_be_member(asked))
+		return compare.refuse("caps: FI_COLLECTIVE needs FI_SEND and FI_RECV, and an "
+				      "endpoint with contexts of its own, one of each kind");
+	/* Compares the type first: in most calls that mean another provider, the type differs. */
+	return (!asked.ep_attr || suits(compare, *offer.ep_attr, *asked.ep_attr, caps, api)) &&
+	       compare.within("caps", asked.caps, offer.caps, FI_TYPE_CAPS) &&
+	       compare.one_of<std::uint32_t>("addr_format", asked.addr_format,
+					     {FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
+					      FI_ADDR_STR, later::FI_SOCKADDR_IP}) &&
+	       (!asked.fabric_attr || suits(compare, *offer.fabric_attr, *asked.fabric_attr)) &&
+	       (!asked.domain_attr ||
+		suits(compare, *offer.domain_attr, *asked.domain_attr, api)) &&
+	       (!asked.tx_attr || suits(compare, *offer.tx_attr, *asked.tx_attr, caps)) &&
+	       (!asked.rx_attr || suits(compare, *offer.rx_attr, *asked.rx_attr, caps));
+}
+
+void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
+{
+	static const fi_domain_attr any_domain{};
+	static const fi_ep_attr any_ep{};
+	static const fi_tx_attr any_tx{};
+	static const fi_rx_attr any_rx{};
+	const fi_tx_attr &tx = asked && asked->tx_attr ? *asked->tx_attr : any_tx;
+	const fi_rx_attr &rx = asked && asked->rx_attr ? *asked->rx_attr : any_rx;
+	const fi_ep_attr &ep = asked && asked->ep_attr ? *asked->ep_attr : any_ep;
+
+	if (asked && asked->caps)
+		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
+	else
+		/*
+		 * Only if asked for: FI_SOURCE_ERR turns successes into errors, FI_AV_USER_ID costs
+		 * memory, FI_COLLECTIVE needs whole endpoints, and FI_XPU_TRIGGER is experimental
+		 * in libfabric.
+		 */
+		info.caps &= ~(FI_SOURCE_ERR | FI_AV_USER_ID | FI_COLLECTIVE | FI_XPU_TRIGGER) |
+			     tx.caps | rx.caps;
+	if (asked)
+		info.handle = asked->handle;
+	narrow_domain(*info.domain_attr,
+		      asked && asked->domain_attr ? *asked->domain_attr : any_domain, info.caps,
+		      api);
+
+	if (ep.mem_tag_format)
+		info.ep_attr->mem_tag_format = ep.mem_tag_format;
+	settle<std::size_t>(info.ep_attr->tx_ctx_cnt, ep.tx_ctx_cnt, 1);
+	settle<std::size_t>(info.ep_attr->rx_ctx_cnt, ep.rx_ctx_cnt, 1);
+	info.ep_attr->auth_key_size = 0;
+	if (has_keys(api))
+		copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
+			 ep.auth_key_size);
+
+	info.tx_attr->caps = one_way(info.caps, rx_directions) ? 0 : info.caps & tx_caps;
+	if (tx.caps)
+		info.tx_attr->caps =
+			one_side(narrowed(info.tx_attr->caps, tx.caps | free_caps), tx_directions);
+	info.tx_attr->op_flags = tx.op_flags;
+	if (has_classes(api))
+		info.tx_attr->tclass = tx.tclass;
+	settle(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
+	settle(info.tx_attr->size, tx.size, usual_ring);
+
+	info.rx_attr->caps = one_way(info.caps, tx_directions) ? 0 : info.caps & rx_caps;
+	if (rx.caps)
+		info.rx_attr->caps =
+			one_side(narrowed(info.rx_attr->caps, rx.caps | free_caps), rx_directions);
+	info.rx_attr->op_flags = rx.op_flags;
+
+	/* FI_MSG_PREFIX costs nothing, as the prefix has size 0. Some programs insist on it. */
+	const std::uint64_t mode = asked ? asked->mode : 0;
+	info.tx_attr->mode = (tx.mode ? tx.mode : mode) & FI_MSG_PREFIX;
+	info.rx_attr->mode = (rx.mode ? rx.mode : mode) & FI_MSG_PREFIX;
+	info.mode = (mode | tx.mode | rx.mode) & FI_MSG_PREFIX;
+	settle_within(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
+	settle(info.rx_attr->size, rx.size,
+	       info.ep_attr->type == FI_EP_RDM ? usual_rdm_receives : usual_ring);
+}
+
+} // namespace treadle::fi

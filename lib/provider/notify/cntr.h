@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_CNTR_H
+#define TREADLE_PROVIDER_CNTR_H
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include <rdma/fi_eq.h>
+
+#include <treadle/counter.h>
+
+#include "domain/domain.h"
+#include "notify/waitset.h"
+
+namespace treadle::fi
+{
+
+/* fi_cntr(3) */
+class Cntr final : public Object<Cntr, fid_cntr, FI_CLASS_CNTR, FI_LOG_CNTR>, public Waitable
+{
+public:
+	static int open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out,
+			void *context) noexcept;
+
+	CounterId id() const noexcept { return counter_.id(); }
+	Domain &domain() const noexcept { return domain_; }
+
+	const Counter &counter() const noexcept { return counter_; }
+	Counter &counter() noexcept { return counter_; }
+
+	int try_wait() noexcept override;
+	Result<int> wait_fd() noexcept override { return counter_.wait_fd(); }
+
+	/*
+	 * A reference for each region that counts here. It keeps the kernel's counter if the
+	 * application closes the fid_cntr before the region, as MPICH does. May throw.
+	 */
+	using Kept = std::shared_ptr<std::optional<Counter>>;
+	const Kept &keep()
+	{
+		const std::lock_guard guard(kept_lock_);
+
+		if (!kept_)
+			kept_ = std::make_shared<std::optional<Counter>>();
+		return kept_;
+	}
+
+	int control(int command, void *arg) noexcept;
+	int prepare_close() noexcept;
+
+private:
+	Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept;
+
+	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).counter_.value(); }
+	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
+	template <int (Counter::*Change)(std::uint64_t) noexcept>
+	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
+	static int add_error(fid_cntr *cntr, std::uint64_t value) noexcept;
+	static int set_error(fid_cntr *cntr, std::uint64_t value) noexcept;
+	static int wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept;
+
+	std::unique_lock<std::mutex> lock_errors()
+	{
+		std::unique_lock lock(error_lock_, std::defer_lock);
+
+		if (!domain_.serialized(true))
+			lock.lock();
+		return lock;
+	}
+
+	static fi_ops_cntr cntr_ops;
+
+	Domain &domain_;
+	Use domain_use_;
+	Hooked hooked_{fid};
+	const fi_wait_obj wait_obj_;
+	Counter counter_;
+	/* counter_.changes() when try_wait last reported a change. */
+	std::atomic<std::uint64_t> seen_{0};
+	/* The error count that the application knows. */
+	std::atomic<std::uint64_t> known_error_{0};
+	std::mutex error_lock_; /* for calls that change the error count, if threads may race */
+	Membership membership_;
+	std::mutex kept_lock_;
+	Kept kept_;
+};
+
+} // namespace treadle::fi
+
+#endif

@@ -60,6 +60,7 @@ static void kick(struct node *n, const struct cntr *c, __u64 value)
 }
 
 // conformance: fi_trigger(3): triggered in the order of thresholds, even if the counter jumps
+// conformance: triggers.rst: a command ran by threshold, then submission, not before
 TEST_F(million, fire_in_order_of_thresholds)
 {
 	__u64 state = 1, last = 0, start, armed;
@@ -284,6 +285,7 @@ FIXTURE_TEARDOWN(killed) {}
 
 // conformance: triggers.rst: bad input: a long chain is fair, and can be killed
 // conformance: triggers.rst: bad input: thresholds that never come
+// conformance: triggers.rst: nothing of a killed process runs later
 TEST_F(killed, a_chain_ends_with_its_process)
 {
 	static const int delays_us[] = {0, 1000, 50000, 300000};
@@ -347,6 +349,7 @@ static void *flushes(void *arg)
 }
 
 // conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
+// conformance: triggers.rst: a command ran once, or was canceled once
 TEST(work_has_either_run_or_was_canceled)
 {
 	static struct race r;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Commands that are armed again when they have ended: how often they run, what waits for what, how they go. */
+// conformance: triggers.rst: a command that repeats runs once for each step, and is freed once
+
 #include <treadle/atomic.h>
 
 #include "connection.h"

@@ -1,9 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// conformance: fi_trigger(3): triggered in the order of thresholds, even if the counter jumps
-// conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
-// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
-// conformance: triggers.rst: bad input: a peer is killed
-// conformance: triggers.rst: bad input: values wrap at 2^64
 
 /*
  * Random histories of counters, thresholds, commands that repeat, cancel and flush, of two processes with two threads
@@ -11,6 +6,17 @@
  *
  * HISTORY_SECONDS=4: how long; a million calls end it, too. HISTORY_SEED: the dice.
  */
+// conformance: fi_trigger(3): triggered in the order of thresholds, even if the counter jumps
+// conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
+// conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
+// conformance: triggers.rst: bad input: a peer is killed
+// conformance: triggers.rst: bad input: values wrap at 2^64
+// conformance: triggers.rst: a command ran once, or was canceled once
+// conformance: triggers.rst: a command ran by threshold, then submission, not before
+// conformance: triggers.rst: cancel and flush report exactly what they took
+// conformance: triggers.rst: no command with a reached threshold stays armed
+// conformance: triggers.rst: a command that repeats runs once for each step, and is freed once
+// conformance: triggers.rst: nothing of a killed process runs later
 
 #include <random>
 

@@ -12,34 +12,25 @@
 
 struct kmem_cache *treadle_cmd_cache;
 
-/**
- * treadle_cmd_persist() - move a command from a doorbell's stack to the heap
- * @cmd: the command; unchanged if it is on the heap already
- * @gfp: flags for the allocation
- * @run: of the caller; hands over its jobs of other contexts first, as the allocation may sleep
- *
- * The new command takes over what @cmd holds, and references on its endpoint and its ring. A
- * failure message (F_FAILURE) of a command on the stack falls back to the reserve of its ring.
- *
- * Context: may sleep. For F_FAILURE on the stack, cmd->tx->lock is held.
- * Return: the command on the heap; NULL: no memory, and @cmd is unchanged. Never NULL for
- * F_FAILURE.
+/*
+ * Move a command from a doorbell's stack to the heap. The new command takes over what @cmd holds,
+ * and references on its endpoint and its ring. A failure message (F_FAILURE) falls back to the
+ * reserve of its ring. NULL: no memory, and @cmd is unchanged; never for F_FAILURE.
  */
-struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp, struct treadle_run *run)
+static struct treadle_cmd *persist(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cmd *heap;
 
-	if (cmd->heap)
-		return cmd;
 	treadle_run_let_go(run); /* the allocation may sleep */
-	heap = kmem_cache_alloc(treadle_cmd_cache, gfp);
+	heap = kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
 	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE)) /* the peer waits for it */
 		heap = treadle_cmd_reserve(cmd);
 	if (!heap)
 		return NULL;
 	*heap = *cmd;
 	if (cmd->vec)
-		heap->vec = kmemdup(cmd->vec, treadle_cmd_vecs(&cmd->d) * sizeof(*cmd->vec), gfp);
+		heap->vec = kmemdup(cmd->vec, treadle_cmd_vecs(&cmd->d) * sizeof(*cmd->vec),
+				    TREADLE_GFP);
 	if (cmd->vec && !heap->vec) {
 		kmem_cache_free(treadle_cmd_cache, heap);
 		return NULL;
@@ -54,6 +45,61 @@ struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp, stru
 	cmd->notify = cmd->target = NULL;
 	cmd->own = NULL;
 	return heap;
+}
+
+/**
+ * treadle_cmd_leave() - prepare a command for going on elsewhere, when the doorbell has returned
+ * @cmd: the command; becomes the one on the heap
+ * @how: what has to wait for it; never lowered
+ * @run: of the caller; hands over its jobs of other contexts first, as an allocation may sleep
+ *
+ * Takes the bytes that the command injects, moves it from the doorbell's stack to the heap, and
+ * counts it in its flow. A command that has left before needs no memory for that, and no time.
+ *
+ * Context: may sleep; takes ep->lock. For a command on the stack, tx->lock is held.
+ * Return: 0; -ENOMEM, never for F_FAILURE with TREADLE_UNTRACKED; or an error of
+ * treadle_take_inject(). After an error, too, *@cmd is the command that has to be completed.
+ */
+int treadle_cmd_leave(struct treadle_cmd **cmd, enum treadle_track how, struct treadle_run *run)
+{
+	struct treadle_cmd *heap;
+
+	if (!(*cmd)->heap) {
+		int ret = (*cmd)->d.flags & TREADLE_F_INJECT ? treadle_take_inject(*cmd, run) : 0;
+
+		if (ret)
+			return ret;
+		heap = persist(*cmd, run);
+		if (!heap)
+			return -ENOMEM;
+		*cmd = heap;
+	}
+	return treadle_flow_track(*cmd, how, run) ? 0 : -ENOMEM;
+}
+
+/**
+ * treadle_cmd_carry() - the same, with what a stage of the command has on its stack
+ * @cmd:   the command, a member of @state
+ * @state: of the stage
+ * @size:  of @state
+ * @how:   as for treadle_cmd_leave()
+ * @run:   of the caller
+ *
+ * Context: see treadle_cmd_leave().
+ * Return: a copy of @state, with *@cmd on the heap, for kfree(); or an ERR_PTR() as
+ * treadle_cmd_leave() returns.
+ */
+void *treadle_cmd_carry(struct treadle_cmd **cmd, const void *state, size_t size,
+			enum treadle_track how, struct treadle_run *run)
+{
+	void *copy = treadle_cmd_alloc(*cmd, size, TREADLE_GFP, run);
+	int ret = copy ? treadle_cmd_leave(cmd, how, run) : -ENOMEM;
+
+	if (ret) {
+		kfree(copy);
+		return ERR_PTR(ret);
+	}
+	return memcpy(copy, state, size);
 }
 
 /**
@@ -246,7 +292,7 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	cmd->d.data = -why;
 	if (cmd->tracked) /* commands that wait for this one must not hold up its failure message */
 		cmd->admitted = true;
-	treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+	treadle_cmd_issue(cmd, run);
 	if (notify) { /* unbind first: a process that sees the count may destroy the counter */
 		atomic_dec(&notify->obj.users);
 		treadle_cntr_add(notify, 1, why, run);
@@ -266,7 +312,7 @@ static void cmd_fail_again(struct treadle_job *job, struct treadle_run *run)
 	spin_unlock(&ctx->jobs_lock);
 	list_for_each_entry_safe(cmd, next, &failing, wait) {
 		list_del(&cmd->wait);
-		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		treadle_cmd_issue(cmd, run);
 		cond_resched();
 	}
 }
@@ -286,7 +332,7 @@ void treadle_cmd_fail_later(struct treadle_cmd *cmd, struct treadle_run *run)
 	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
 	bool first;
 
-	cmd = treadle_cmd_persist(cmd, TREADLE_GFP, run);
+	treadle_cmd_leave(&cmd, TREADLE_UNTRACKED, run); /* no error: F_FAILURE, and no bytes */
 	cmd->admitted = true;
 	spin_lock(&ctx->jobs_lock);
 	first = list_empty(&ctx->failing);

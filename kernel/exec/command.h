@@ -3,6 +3,7 @@
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
+#include <linux/nospec.h>
 #include <linux/overflow.h>
 
 #include <treadle/atomic.h>
@@ -97,6 +98,20 @@ struct treadle_recv {
 static_assert(sizeof(struct treadle_recv) <= sizeof(struct treadle_desc));
 
 /*
+ * enum treadle_verdict - what a stage says about its command. A negative errno: it has failed
+ * @TREADLE_GO_ON:	the next stage follows; after the last one, the completion
+ * @TREADLE_KEPT:	it waits off the stack, or has ended: the caller does not touch it any more
+ * @TREADLE_DEFER_HERE:	the worker of the initiator's context has to go on
+ * @TREADLE_DEFER_THERE: the worker of the target's context has to go on
+ */
+enum treadle_verdict {
+	TREADLE_GO_ON,
+	TREADLE_KEPT,
+	TREADLE_DEFER_HERE,
+	TREADLE_DEFER_THERE,
+};
+
+/*
  * enum treadle_track - what waits for a command that goes on elsewhere
  * @TREADLE_UNTRACKED:	nothing
  * @TREADLE_FENCED:	commands with F_FENCE
@@ -132,6 +147,7 @@ enum treadle_track {
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
  *		atomics: operands, then results, then comparands
  * @own:	@recv or @inject, for kfree(); no command has both
+ * @path:	enum treadle_path: how it reaches its peer
  * @tx, @slots:	ring, and the credits that it gets back at the end
  * @route:	0: @port is valid (treadle_name()); else the error. Receives: likewise, of the
  *		sender that they name
@@ -172,6 +188,7 @@ struct treadle_cmd {
 	u32 port;
 	u8 slots;
 	u8 tracked;
+	u8 path;
 	bool heap, admitted, resting, skipped;
 };
 
@@ -247,8 +264,9 @@ static inline bool treadle_op_remote(u8 opcode)
 
 /* command.c; reserve: tx.c */
 extern struct kmem_cache *treadle_cmd_cache;
-struct treadle_cmd *treadle_cmd_persist(struct treadle_cmd *cmd, gfp_t gfp,
-					struct treadle_run *run);
+int treadle_cmd_leave(struct treadle_cmd **cmd, enum treadle_track how, struct treadle_run *run);
+void *treadle_cmd_carry(struct treadle_cmd **cmd, const void *state, size_t size,
+			enum treadle_track how, struct treadle_run *run);
 int treadle_tx_reserve(struct treadle_tx *tx);
 struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd);
 void treadle_cmd_fail_later(struct treadle_cmd *cmd, struct treadle_run *run);
@@ -260,7 +278,7 @@ void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* flow.c */
-struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run);
+int treadle_flow_wait(struct treadle_cmd **cmd, struct treadle_run *run);
 
 /*
  * True: nothing is under way that @cmd might have to wait for (the common case). The acquiring
@@ -275,14 +293,11 @@ static __always_inline bool treadle_flow_idle(const struct treadle_cmd *cmd)
 }
 
 /* The same as treadle_flow_wait(), without a call in the common case. */
-static __always_inline struct treadle_cmd *treadle_flow_admit(struct treadle_cmd *cmd,
-							      struct treadle_run *run)
+static __always_inline int treadle_flow_admit(struct treadle_cmd **cmd, struct treadle_run *run)
 {
-	return treadle_flow_idle(cmd) ? cmd : treadle_flow_wait(cmd, run);
+	return treadle_flow_idle(*cmd) ? TREADLE_GO_ON : treadle_flow_wait(cmd, run);
 }
 bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run);
-void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
-struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
 void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 		       struct treadle_run *run);
 enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port);
@@ -290,17 +305,24 @@ bool treadle_flow_crowded(const struct treadle_cmd *cmd);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);
 
+/* waiting.c */
+void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
+struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);
+void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
+			 struct treadle_run *run);
+
 /*
  * struct treadle_opdef - an opcode: a row of the table, filled in path/opdef.c, where all
  * operations are known
  * @flags:	TREADLE_F_* that it takes
  * @data:	has local buffers
  * @needs_ep:	needs an endpoint
+ * @routed:	goes to a peer
  * @receives:	its completions go to the receive side
  * @remote:	names remote memory
  * @atomic:	and an operation on it
- * @prep:	checks the descriptor and binds what it names; starts nothing. 0 or a negative errno
- * @issue:	starts the command, and consumes it. May sleep
+ * @validate:	checks the descriptor by itself, and its endpoint. 0 or a negative errno
+ * @bind:	binds what the command needs; its peer is known (optional). 0 or a negative errno
  * @is_long:	issuing may take very long, so a peer must not do it (optional). Under the trigger's
  *		lock
  */
@@ -308,18 +330,41 @@ struct treadle_opdef {
 	u32 flags;
 	bool data;
 	bool needs_ep;
+	bool routed;
 	bool receives;
 	bool remote;
 	bool atomic;
-	int (*prep)(struct treadle_cmd *cmd);
-	void (*issue)(struct treadle_cmd *cmd, struct treadle_run *run);
+	int (*validate)(struct treadle_cmd *cmd);
+	int (*bind)(struct treadle_cmd *cmd);
 	bool (*is_long)(const struct treadle_cmd *cmd);
 };
 extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
+
+/*
+ * struct treadle_path_ops - a way to reach a peer: a row of treadle_paths[], filled in path/opdef.c
+ * @issue:	by opcode: starts the command, and consumes it. May sleep
+ * @withdraw:	takes back a command in ep->parked, whose ep->lock is held and released. True: it
+ *		is the caller's again; false: a receive has matched it meanwhile
+ */
+struct treadle_path_ops {
+	void (*issue[TREADLE_OP_LAST])(struct treadle_cmd *cmd, struct treadle_run *run);
+	bool (*withdraw)(struct treadle_cmd *cmd);
+};
+enum treadle_path { TREADLE_PATH_LOCAL, TREADLE_PATHS };
+extern const struct treadle_path_ops *const treadle_paths[TREADLE_PATHS];
+
+/* Start a command, which is consumed. May sleep. */
+static __always_inline void treadle_cmd_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	treadle_paths[cmd->path]->issue[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)](cmd,
+											    run);
+}
+
 /* op_cntr.c */
-int treadle_nop_prep(struct treadle_cmd *cmd);
+int treadle_nop_validate(struct treadle_cmd *cmd);
 void treadle_nop_issue(struct treadle_cmd *cmd, struct treadle_run *run);
-int treadle_cntr_prep(struct treadle_cmd *cmd);
+int treadle_cntr_validate(struct treadle_cmd *cmd);
+int treadle_cntr_bind(struct treadle_cmd *cmd);
 void treadle_cntr_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* fire.c */

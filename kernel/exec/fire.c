@@ -149,7 +149,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);
 		else
-			treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+			treadle_cmd_issue(cmd, run);
 		if (unlikely(run->guest)) {
 			run->guest = false;
 			if (need_resched()) { /* nor for a processor */

@@ -83,60 +83,6 @@ static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
 	WRITE_ONCE(ep->nr_flows, ep->nr_flows + 1);
 }
 
-/* --- waiting commands by context, for fi_cancel; under the lock of their endpoint ---------- */
-
-static struct treadle_cmd *waiting_of(const struct rb_node *node)
-{
-	return rb_entry(node, struct treadle_cmd, by_context);
-}
-
-/* fi_inject(3) and the like have no context by which they could be found; they come last. */
-static bool has_name(const struct treadle_cmd *cmd)
-{
-	return (cmd->d.flags & (TREADLE_F_INJECT | TREADLE_F_COMPLETION)) != TREADLE_F_INJECT;
-}
-
-static int wait_cmp(const void *context, const struct rb_node *node)
-{
-	return has_name(waiting_of(node)) ?
-		       order(*(const u64 *)context, waiting_of(node)->d.context) :
-		       -1;
-}
-
-static bool wait_less(struct rb_node *node, const struct rb_node *other)
-{
-	return has_name(waiting_of(node)) && wait_cmp(&waiting_of(node)->d.context, other) < 0;
-}
-
-/**
- * treadle_wait_add() - add a command to a tree of waiting ones
- * @tree: ep->waiting or ep->parked of its endpoint
- * @cmd:  the command; comes after those with the same context
- *
- * Context: ep->lock of the command's endpoint is held.
- */
-void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd)
-{
-	lockdep_assert_held(&cmd->ep->lock);
-	rb_add(&cmd->by_context, tree, wait_less);
-}
-
-/**
- * treadle_wait_find() - find a waiting command
- * @tree:    ep->waiting or ep->parked
- * @context: of the command; NULL: any
- *
- * Context: ep->lock is held.
- * Return: the oldest one with @context, or, without, the first one in the tree; NULL: there is
- * none.
- */
-struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context)
-{
-	struct rb_node *node = context ? rb_find_first(context, tree, wait_cmp) : rb_first(tree);
-
-	return node ? waiting_of(node) : NULL;
-}
-
 static void wait_del(struct treadle_ep *ep, struct treadle_cmd *cmd)
 {
 	lockdep_assert_held(&ep->lock);
@@ -208,7 +154,7 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 		cmd->admitted = true;
 		/* as in cntr_fire() */
 		run->guest = run->ctx != ep->obj.ctx;
-		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		treadle_cmd_issue(cmd, run);
 		if (unlikely(run->guest)) {
 			run->guest = false;
 			if (need_resched()) {
@@ -364,46 +310,38 @@ static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct trea
 
 /**
  * treadle_flow_wait() - let a command wait if it is not its turn
- * @cmd: the command
+ * @cmd: the command; see treadle_cmd_leave()
  * @run: of the caller
  *
- * Context: takes ep->lock; may sleep. For a command on the stack, cmd->tx->lock is held.
- * Return: the command to go on with, which may have moved to the heap; NULL: it waits, or has
- * failed.
+ * Context: takes ep->lock; may sleep. For a command on the stack, tx->lock is held.
+ * Return: TREADLE_GO_ON; TREADLE_KEPT: it waits; or an error of treadle_cmd_leave(). Unless it
+ * waits, *@cmd is the command to go on with, which may have moved to the heap.
  */
-struct treadle_cmd *treadle_flow_wait(struct treadle_cmd *cmd, struct treadle_run *run)
+int treadle_flow_wait(struct treadle_cmd **cmd, struct treadle_run *run)
 {
-	struct treadle_cmd *heap = NULL;
-	struct treadle_ep *ep = cmd->ep;
+	struct treadle_ep *ep = (*cmd)->ep;
 	struct treadle_flow *flow;
-	int ret = 0;
+	int ret;
 
-	if (cmd->admitted)
-		return cmd;
+	if ((*cmd)->admitted)
+		return TREADLE_GO_ON;
 	spin_lock(&ep->lock);
-	flow = flow_before(ep, cmd);
+	flow = flow_before(ep, *cmd);
 	spin_unlock(&ep->lock);
 	if (!flow)
-		return cmd;
-	if (cmd->d.flags & TREADLE_F_INJECT)
-		ret = treadle_take_inject(cmd, run);
-	if (!ret)
-		heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
-	if (!heap) {
-		treadle_cmd_fail(cmd, ret ?: -ENOMEM, run);
-		return NULL;
-	}
-	cmd = heap;
+		return TREADLE_GO_ON;
+	ret = treadle_cmd_leave(cmd, TREADLE_UNTRACKED, run);
+	if (ret)
+		return ret;
 	spin_lock(&ep->lock);
-	flow = flow_before(ep, cmd);
+	flow = flow_before(ep, *cmd);
 	if (flow) {
-		list_add_tail(&cmd->wait, &flow->waiting);
-		treadle_wait_add(&ep->waiting, cmd);
+		list_add_tail(&(*cmd)->wait, &flow->waiting);
+		treadle_wait_add(&ep->waiting, *cmd);
 		flow_update(ep, flow);
-		cmd = NULL;
 	}
 	spin_unlock(&ep->lock);
-	return cmd;
+	return flow ? TREADLE_KEPT : TREADLE_GO_ON;
 }
 
 /**

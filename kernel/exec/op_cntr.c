@@ -14,12 +14,12 @@ static bool cntr_unused(const struct treadle_desc *d)
 }
 
 /**
- * treadle_nop_prep() - check a NOP
+ * treadle_nop_validate() - check a NOP
  * @cmd: the command. With F_COLLECTIVE it has an endpoint, and reports the end of a graph there
  *
  * Return: 0 or -EINVAL.
  */
-int treadle_nop_prep(struct treadle_cmd *cmd)
+int treadle_nop_validate(struct treadle_cmd *cmd)
 {
 	return cntr_unused(&cmd->d) && !cmd->d.peer && !cmd->d.data ? 0 : -EINVAL;
 }
@@ -37,18 +37,26 @@ void treadle_nop_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 }
 
 /**
- * treadle_cntr_prep() - check a counter operation and bind its target
+ * treadle_cntr_validate() - check a counter operation
+ * @cmd: the command
+ *
+ * Return: 0 or -EINVAL.
+ */
+int treadle_cntr_validate(struct treadle_cmd *cmd)
+{
+	return cntr_unused(&cmd->d) && cmd->d.peer <= U32_MAX ? 0 : -EINVAL;
+}
+
+/**
+ * treadle_cntr_bind() - bind the counter that an operation changes
  * @cmd: the command; its descriptor names the counter in @peer
  *
- * Return: 0, -EINVAL, or why the counter can't be bound.
+ * Return: 0, or why the counter can't be bound.
  */
-int treadle_cntr_prep(struct treadle_cmd *cmd)
+int treadle_cntr_bind(struct treadle_cmd *cmd)
 {
-	struct treadle_obj *obj;
+	struct treadle_obj *obj = treadle_obj_bind(cmd->tx->obj.ctx, cmd->d.peer, TREADLE_CNTR);
 
-	if (!cntr_unused(&cmd->d) || cmd->d.peer > U32_MAX)
-		return -EINVAL;
-	obj = treadle_obj_bind(cmd->tx->obj.ctx, cmd->d.peer, TREADLE_CNTR);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	cmd->target = container_of(obj, struct treadle_cntr, obj);

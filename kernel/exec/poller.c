@@ -260,7 +260,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 			continue;
 		started = true;
 		treadle_cond_put(cmd);
-		treadle_opdefs[cmd->d.opcode].issue(cmd, run);
+		treadle_cmd_issue(cmd, run);
 		treadle_run_let_go(run);
 		cond_resched();
 	}

@@ -143,20 +143,15 @@ static bool overflows(const struct treadle_cq *cq, u32 room)
 	return cq && READ_ONCE(cq->kept) > cq->mask + room;
 }
 
-/* Accept a command, and bind what it names. cmd->ep is set, and held by the caller. */
-static __always_inline int validate(struct treadle_tx *tx, struct treadle_cmd *cmd)
+/* Check a descriptor by itself. Its opcode is below TREADLE_OP_LAST. */
+static __always_inline int validate(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
-	const struct treadle_opdef *op;
-	struct treadle_cq *cq;
-	int error = 0;
+	int error;
 
-	if (d->opcode >= TREADLE_OP_LAST)
-		return -EOPNOTSUPP;
 	if (d->reserved0 || (d->flags & ~TREADLE_F_ALL))
 		return -EINVAL;
-	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
-	if (!op->issue)
+	if (!op->validate)
 		return -EOPNOTSUPP;
 	if (d->flags & ~op->flags)
 		return d->flags & ~op->flags &
@@ -165,29 +160,69 @@ static __always_inline int validate(struct treadle_tx *tx, struct treadle_cmd *c
 			       -EOPNOTSUPP :
 			       -EINVAL;
 	error = validate_buffers(cmd, op);
-	if (!error)
-		error = validate_ext(d, op);
-	if (error)
-		return error;
+	return error ?: validate_ext(d, op);
+}
+
+/* May the endpoint take a command? One that needs no endpoint must name none. */
+static __always_inline int validate_ep(struct treadle_cmd *cmd, const struct treadle_opdef *op)
+{
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_ep *ep = cmd->ep;
+
 	if (!op->needs_ep && !(d->flags & (TREADLE_F_COMPLETION | TREADLE_F_COLLECTIVE))) {
-		if (d->ep)
-			return -EINVAL;
 		cmd->ep = NULL;
-	} else if (!cmd->ep) {
-		return -ENOTCONN;
-	} else if (!smp_load_acquire(&cmd->ep->enabled)) { /* pairs with EP_ENABLE */
-		return -ENOTCONN;
-	} else if (READ_ONCE(cmd->ep->dead)) {
-		return -ESHUTDOWN;
-	} else {
-		cq = op->receives ? cmd->ep->rx_cq : cmd->ep->tx_cq;
-		if (!(d->flags & TREADLE_F_MORE) && overflows(cq, 0))
-			return -EAGAIN;
+		return d->ep ? -EINVAL : 0;
 	}
-	error = op->prep(cmd);
-	if (error)
-		return error;
-	if (d->flags & TREADLE_F_NOTIFY)
+	if (!ep || !smp_load_acquire(&ep->enabled)) /* pairs with EP_ENABLE */
+		return -ENOTCONN;
+	if (READ_ONCE(ep->dead))
+		return -ESHUTDOWN;
+	if (!(d->flags & TREADLE_F_MORE) && overflows(op->receives ? ep->rx_cq : ep->tx_cq, 0))
+		return -EAGAIN;
+	return 0;
+}
+
+/*
+ * Resolve the peer of a command. Returns 0, also if its completion will have the error
+ * (cmd->route), or an error of the submission.
+ */
+static __always_inline int route(struct treadle_cmd *cmd)
+{
+	struct treadle_ep *ep = cmd->ep;
+
+	if (unlikely(ep->type == TREADLE_EP_MSG || cmd->d.flags & TREADLE_F_LOCAL)) {
+		bool local = cmd->d.flags & TREADLE_F_LOCAL;
+
+		cmd->route = 0;
+		cmd->port = local ? ep->port : 0;
+		return local ? 0 : treadle_conn_may_send(ep, cmd->d.flags & TREADLE_F_COND);
+	}
+	if (!ep->av)
+		return -EDESTADDRREQ;
+	cmd->route = treadle_av_resolve(ep->av, cmd->d.peer, &cmd->port);
+	return cmd->route == -EDESTADDRREQ ? cmd->route : 0;
+}
+
+/* Accept a command: check it, find out where it goes, and bind what it names. */
+static __always_inline int accept(struct treadle_tx *tx, struct treadle_cmd *cmd)
+{
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_opdef *op;
+	int error;
+
+	if (d->opcode >= TREADLE_OP_LAST)
+		return -EOPNOTSUPP;
+	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
+	error = validate(cmd, op);
+	if (!error)
+		error = validate_ep(cmd, op);
+	if (!error)
+		error = op->validate(cmd);
+	if (!error && op->routed)
+		error = route(cmd);
+	if (!error && op->bind)
+		error = op->bind(cmd);
+	if (!error && (d->flags & TREADLE_F_NOTIFY))
 		cmd->notify = bind_cntr(tx->obj.ctx, d->notify, &error);
 	if (!error && (d->flags & TREADLE_F_COND))
 		error = bind_cond(tx->obj.ctx, cmd);
@@ -198,18 +233,12 @@ static __always_inline int validate(struct treadle_tx *tx, struct treadle_cmd *c
 
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
-	struct treadle_cmd *heap;
+	struct treadle_cmd *heap = cmd;
 	u8 slots = cmd->slots;
+	int ret = treadle_cmd_leave(&heap, TREADLE_UNTRACKED, run);
 
-	if ((cmd->d.flags & TREADLE_F_INJECT) && cmd->d.len) {
-		int ret = treadle_take_inject(cmd, run);
-
-		if (ret)
-			return ret;
-	}
-	heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
-	if (!heap)
-		return -ENOMEM;
+	if (ret)
+		return ret;
 	/* it leaves the ring: the doorbell gives its slots back */
 	cmd->slots = slots;
 	heap->slots = 0;
@@ -271,11 +300,11 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	if (!ret && unlikely(!tx->reserve) && treadle_tx_reserve(tx))
 		ret = cmd->d.flags & TREADLE_F_MORE ? -EAGAIN : -ENOMEM;
 	if (!ret)
-		ret = validate(tx, cmd);
+		ret = accept(tx, cmd);
 	if (!ret && cmd->cond)
 		ret = arm(cmd, run);
 	else if (!ret)
-		treadle_opdefs[array_index_nospec(cmd->d.opcode, TREADLE_OP_LAST)].issue(cmd, run);
+		treadle_cmd_issue(cmd, run);
 	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && treadle_cmd_heard(cmd)) {
 		treadle_cmd_complete(cmd, ret, run);
 		ret = 0;
@@ -347,6 +376,7 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		}
 		cmd.slots = slots;
 		cmd.tx = tx;
+		cmd.path = TREADLE_PATH_LOCAL;
 		cmd.vec = NULL;
 		cmd.own = NULL;
 		cmd.cond = NULL;

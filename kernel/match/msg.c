@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the life of allocated messages: references, parking with the sender, giving back to the
- * matcher
+ * treadle: the life of allocated messages: references, and giving back to the matcher
  */
 #include <linux/slab.h>
 
@@ -26,31 +25,6 @@ static void msg_release(struct kref *ref)
 void treadle_msg_put(struct treadle_msg *msg)
 {
 	kref_put(&msg->ref, msg_release);
-}
-
-/**
- * treadle_msg_park - note at the sender that its message waits
- * @msg:	the message, with its command
- *
- * So fi_cancel() finds it, and closing the sender's endpoint takes it back.
- *
- * Context: rx->lock of the target held. Takes the ep->lock of the sender.
- * Return: 0, or the error of a sender that is closed: the message must not wait.
- */
-int treadle_msg_park(struct treadle_msg *msg)
-{
-	struct treadle_ep *from = msg->cmd->ep;
-	int ret = 0;
-
-	lockdep_assert_held(&msg->to->rx->lock);
-	msg->cmd->msg = msg; /* before the command can be found */
-	spin_lock(&from->lock);
-	if (from->dead || from->severed)
-		ret = treadle_ep_error(from);
-	else
-		treadle_wait_add(&from->parked, msg->cmd);
-	spin_unlock(&from->lock);
-	return ret;
 }
 
 /**

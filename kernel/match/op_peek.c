@@ -13,13 +13,13 @@
 #define PEEKS (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD)
 
 /**
- * treadle_peek_prep - validate the flags PEEK, CLAIM and DISCARD of a receive
+ * treadle_peek_validate - validate the flags PEEK, CLAIM and DISCARD of a receive
  * @d:	its descriptor
  *
  * Context: any.
  * Return: 0, or -EINVAL: a combination without meaning, or a buffer where no message is received.
  */
-int treadle_peek_prep(const struct treadle_desc *d)
+int treadle_peek_validate(const struct treadle_desc *d)
 {
 	switch (d->flags & PEEKS) {
 	case 0:
@@ -128,7 +128,7 @@ static int unclaim(struct treadle_rx *rx, struct treadle_msg *msg, struct unclai
 	msg->claimed = false;
 	treadle_msg_give_back(rx, msg, run);
 	if (msg->queued && msg->cmd)
-		ret = treadle_msg_park(msg);
+		ret = msg->ops->park(msg);
 	if (ret) {
 		msg->queued = false; /* not parked */
 		treadle_rx_dequeue(rx, msg, NULL);
@@ -157,7 +157,7 @@ static void notify_claim(struct treadle_recv *recv, struct treadle_ep *ep, struc
 	if (!notified)
 		treadle_recv_free(recv);
 	if (ret) {
-		treadle_cmd_complete(msg->cmd, ret, run);
+		msg->ops->complete(msg, ret, run);
 		treadle_msg_put(msg);
 	}
 }
@@ -217,7 +217,7 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 	}
 	if (what & TREADLE_F_DISCARD) {
 		if (msg->cmd)
-			treadle_cmd_complete(msg->cmd, 0, run);
+			msg->ops->complete(msg, 0, run);
 		treadle_msg_put(msg); /* the reference of the queue */
 	}
 	treadle_msg_put(msg);

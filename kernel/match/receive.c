@@ -169,11 +169,8 @@ void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 		treadle_match_lend_msg(match, &msg->m);
 	else
 		treadle_match_remove_msg(match, &msg->m);
-	if (msg->cmd && msg->queued) { /* a claimed message was unparked when it was claimed */
-		spin_lock(&msg->cmd->ep->lock);
-		rb_erase(&msg->cmd->by_context, &msg->cmd->ep->parked);
-		spin_unlock(&msg->cmd->ep->lock);
-	}
+	if (msg->cmd && msg->queued) /* a claimed message was unparked when it was claimed */
+		msg->ops->unpark(msg);
 	msg->queued = false;
 	treadle_rx_quiet(rx);
 }

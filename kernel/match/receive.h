@@ -96,10 +96,29 @@ static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv
 }
 
 /*
+ * struct treadle_msg_ops - where messages come from: their bytes, and their sender. On this
+ * machine: path/local.c. Each is called only while the message has a command.
+ * @fetch:	copies up to @len bytes of the message to @to, from msg->done on, which counts them.
+ *		Returns as treadle_copy(), also without a command. May sleep
+ * @complete:	ends the sender's command. May sleep
+ * @park:	notes at the sender that its message waits, so that it can be taken back. 0, or the
+ *		error of a sender that is closed: the message must not wait. Under rx->lock
+ * @unpark:	undoes it, as the message leaves the matcher. Under rx->lock
+ */
+struct treadle_msg_ops {
+	int (*fetch)(struct treadle_msg *msg, struct treadle_span *to, u64 len,
+		     struct treadle_run *run, enum treadle_side *side);
+	void (*complete)(struct treadle_msg *msg, int error, struct treadle_run *run);
+	int (*park)(struct treadle_msg *msg);
+	void (*unpark)(struct treadle_msg *msg);
+};
+
+/*
  * struct treadle_msg - a message on its way
  * @ref:	of an allocated message: held by the sender's path, then by the queue or the job
  * @job:	continues the delivery in a worker, or later in a run
  * @m:	while it is unexpected: its entry in the matcher
+ * @ops:	of the kind of its sender
  * @to:	target; holds a reference if @heap
  * @cmd:	command of the sender: source of the bytes, completed at delivery. NULL: the
  *		sender's command is completed, and @payload has all bytes
@@ -119,6 +138,7 @@ struct treadle_msg {
 	struct kref ref;
 	struct treadle_job job;
 	struct treadle_match_msg m;
+	const struct treadle_msg_ops *ops;
 	struct treadle_ep *to;
 	struct treadle_cmd *cmd;
 	struct treadle_recv *recv;
@@ -148,6 +168,34 @@ void treadle_rx_replace(struct treadle_rx *rx, struct treadle_recv *recv, struct
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 			const struct treadle_recv *recv);
+
+/**
+ * treadle_rx_find - find a receive for a message: a posted one, else one in the ring
+ * @rx:	the ring of its target
+ * @msg:	the message; msg->recv becomes the receive, or NULL
+ * @run:	of the caller; takes deliveries of other messages
+ *
+ * If older messages wait and DOORBELL is set, the receiver's doorbell matches them in order. A
+ * sender that has begun to take receives would leave the rest to the owner's worker. That would run
+ * beside the doorbell, and finish at another time. So nothing is taken then.
+ *
+ * Context: rx->lock held. Drops it while it takes receives.
+ * Return: true if looking again is of no use: there is a receive, the receiver's doorbell will
+ * find the message, or it is a collective one, for which no ring has receives.
+ */
+static __always_inline bool treadle_rx_find(struct treadle_rx *rx, struct treadle_msg *msg,
+					    struct treadle_run *run)
+{
+	const struct treadle_match *match = &rx->match[msg->space];
+
+	lockdep_assert_held(&rx->lock);
+	msg->recv = treadle_match_posted(match) ? treadle_rx_match(rx, msg) : NULL;
+	if (msg->recv || unlikely(msg->space == TREADLE_COLLECTIVE) ||
+	    (match->messages && (rx->ring.kern->flags & TREADLE_RING_DOORBELL)))
+		return true;
+	msg->recv = treadle_rx_take(rx, msg, run);
+	return msg->recv;
+}
 bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
 void treadle_rx_unfeed(struct treadle_recv *recv);
@@ -190,7 +238,7 @@ bool treadle_multi_cancel(struct treadle_recv *multi, int error);
 void treadle_multi_uncancel(struct treadle_recv *multi);
 
 /* op_peek.c */
-int treadle_peek_prep(const struct treadle_desc *d);
+int treadle_peek_validate(const struct treadle_desc *d);
 void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct treadle_run *run);
 
 bool treadle_recv_is_long(const struct treadle_cmd *cmd);
@@ -200,7 +248,6 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u);
 void treadle_msg_put(struct treadle_msg *msg);
 void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 	__must_hold(&rx->lock);
-int treadle_msg_park(struct treadle_msg *msg);
 
 /* Undelivered datagrams are dropped, and the send succeeds: fi_domain(3), "DGRAM EP". */
 static inline bool treadle_msg_is_lossy(const struct treadle_msg *m)

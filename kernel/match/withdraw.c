@@ -450,7 +450,7 @@ static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep 
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++) {
 			if (failed[i]->cmd)
-				treadle_cmd_complete(failed[i]->cmd, -ECONNRESET, run);
+				failed[i]->ops->complete(failed[i], -ECONNRESET, run);
 			treadle_msg_put(failed[i]);
 		}
 		treadle_run_let_go(run); /* there may be very many messages */

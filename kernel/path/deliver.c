@@ -11,30 +11,6 @@
 #include "mm/own.h"
 #include "path/path.h"
 
-/* Move a message off the stack. NULL: no memory; then m->cmd may be on the heap nevertheless. */
-static struct treadle_msg *msg_persist(struct treadle_msg *m, struct treadle_run *run)
-{
-	struct treadle_msg *msg;
-	struct treadle_cmd *cmd;
-
-	if (m->heap)
-		return m;
-	msg = treadle_cmd_alloc(m->cmd, sizeof(*msg), TREADLE_GFP, run);
-	cmd = msg ? treadle_cmd_persist(m->cmd, TREADLE_GFP, run) : NULL;
-	if (cmd)
-		m->cmd = cmd;
-	if (!cmd || !treadle_flow_track(cmd, TREADLE_FENCED, run)) {
-		kfree(msg);
-		return NULL;
-	}
-	*msg = *m;
-	kref_init(&msg->ref);
-	msg->heap = true;
-	msg->job.fn = treadle_deliver_job;
-	treadle_ep_get(msg->to);
-	return msg;
-}
-
 /**
  * treadle_deliver_job - treadle_deliver() as a job
  * @job:	of the message
@@ -109,6 +85,16 @@ static noinline bool return_lent(struct treadle_msg *msg, bool received, struct 
 	return keep;
 }
 
+/* End the sender's command. */
+static __always_inline void complete_sender(struct treadle_msg *msg, int error,
+					    struct treadle_run *run)
+{
+	if (likely(msg->ops == &treadle_local_msg)) /* spares an indirect call */
+		treadle_cmd_complete(msg->cmd, error, run);
+	else
+		msg->ops->complete(msg, error, run);
+}
+
 /*
  * Complete both sides. If an endpoint has closed meanwhile, so that nothing is received, only the
  * sender is notified.
@@ -140,40 +126,57 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	if (unlikely(!received) && !src_error)
 		src_error = sender_error(msg, -ECONNRESET);
 	if (cmd)
-		treadle_cmd_complete(cmd, src_error, run);
+		complete_sender(msg, src_error, run);
 	else if (unlikely(msg->lent) && return_lent(msg, received, run))
 		return;
 	if (msg->heap)
 		treadle_msg_put(msg);
 }
 
-/* Let the worker of @ctx go on. */
-static void defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle_run *run)
+/* Let the worker of @ctx go on. Returns an error if there is no memory for that. */
+static int defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle_run *run)
 {
-	struct treadle_msg *msg;
+	/* a completed send holds up nothing, and has no command */
+	enum treadle_track how =
+		m->recv->kind == TREADLE_RECV_PART ? TREADLE_AWAITED : TREADLE_FENCED;
+	struct treadle_msg *msg = m;
 
-	/* injected, and the doorbell is about to return: the buffer is free then */
-	if (!m->heap && (m->flags & TREADLE_F_INJECT) && !m->cmd->inject) {
-		int ret = treadle_take_inject(m->cmd, run);
-
-		if (ret) {
-			finish(m, ret, -EIO, run);
-			return;
-		}
+	if (!m->heap) {
+		msg = treadle_cmd_carry(&m->cmd, m, sizeof(*m), how, run);
+		if (IS_ERR(msg))
+			return PTR_ERR(msg);
+		kref_init(&msg->ref);
+		msg->heap = true;
+		msg->job.fn = treadle_deliver_job;
+		treadle_ep_get(msg->to);
+	} else if (msg->cmd) {
+		treadle_cmd_leave(&msg->cmd, how, run); /* no error: it is tracked already */
 	}
-	msg = msg_persist(m, run);
-	if (!msg) {
-		finish(m, -ENOMEM, -EIO, run);
-		return;
-	}
-	/*
-	 * A completed send holds up nothing; other commands are tracked already, so this needs no
-	 * memory.
-	 */
-	if (msg->recv->kind == TREADLE_RECV_PART && msg->cmd)
-		treadle_flow_track(msg->cmd, TREADLE_AWAITED, run);
 	msg->job.ctx = ctx;
 	treadle_queue_job(&msg->job);
+	return 0;
+}
+
+/*
+ * What a delivery has come to: @verdict says which worker goes on, or TREADLE_GO_ON: both sides
+ * complete, with these errors.
+ */
+struct outcome {
+	int verdict, src, dst;
+};
+
+static noinline void conclude(struct treadle_msg *msg, struct outcome o, struct treadle_run *run)
+{
+	int ret;
+
+	if (o.verdict == TREADLE_GO_ON) {
+		finish(msg, o.src, o.dst, run);
+		return;
+	}
+	ret = defer(msg, o.verdict == TREADLE_DEFER_HERE ? msg->cmd->ep->obj.ctx : msg->to->obj.ctx,
+		    run);
+	if (ret)
+		finish(msg, ret, -EIO, run);
 }
 
 /* There is no memory for the part of a multi-receive that @msg should get. */
@@ -186,85 +189,64 @@ static noinline void no_part(struct treadle_msg *msg, struct treadle_run *run)
 	 * target closes.
 	 */
 	if (msg->heap && !READ_ONCE(msg->to->dead)) {
-		defer(msg, msg->to->obj.ctx, run);
+		defer(msg, msg->to->obj.ctx, run); /* no error: it is allocated */
 		return;
 	}
 	treadle_multi_uncut(msg, msg->recv, run);
 	if (cmd)
-		treadle_cmd_complete(cmd, sender_error(msg, -ENOMEM), run);
+		complete_sender(msg, sender_error(msg, -ENOMEM), run);
 	else if (msg->lent && return_lent(msg, false, run))
 		return;
 	if (msg->heap)
 		treadle_msg_put(msg);
 }
 
-/* The copy has stopped on @side: a worker goes on, or both sides get the reason. */
-static noinline void stopped(struct treadle_msg *msg, int ret, enum treadle_side side,
-			     struct treadle_run *run)
+/* The copy has stopped on @side, or is complete. */
+static struct outcome outcome(const struct treadle_msg *msg, int ret, enum treadle_side side)
 {
-	struct treadle_ctx *to = msg->to->obj.ctx;
+	bool sender = side == TREADLE_SRC;
 
-	switch (ret) {
-	case -EAGAIN:
-		defer(msg, side == TREADLE_SRC ? msg->cmd->ep->obj.ctx : to, run);
-		break;
-	case -EINPROGRESS:
-		defer(msg, to, run);
-		break;
-	case -ESHUTDOWN:
-		if (side == TREADLE_SRC)
-			finish(msg, treadle_ep_error(msg->cmd->ep), -ECONNRESET, run);
-		else
-			finish(msg, sender_error(msg, -ECONNRESET), -ECANCELED, run);
-		break;
-	default:
-		if (side == TREADLE_SRC)
-			finish(msg, ret, 0, run);
-		else
-			finish(msg, sender_error(msg, -EIO), ret, run);
-	}
+	ret = treadle_copy_verdict(ret, !sender);
+	if (ret >= 0)
+		return (struct outcome){ ret };
+	if (ret == -ESHUTDOWN && sender)
+		return (struct outcome){ .src = treadle_ep_error(msg->cmd->ep),
+					 .dst = -ECONNRESET };
+	if (ret == -ESHUTDOWN)
+		return (struct outcome){ .src = sender_error(msg, -ECONNRESET), .dst = -ECANCELED };
+	if (sender)
+		return (struct outcome){ .src = ret };
+	return (struct outcome){ .src = sender_error(msg, -EIO), .dst = ret };
 }
 
 /*
  * Deliver in pieces: vectors, several pages, pages that are not known, and what has begun already.
  */
-static noinline void deliver_parts(struct treadle_msg *msg, u64 len, struct treadle_run *run)
+static noinline struct outcome deliver_parts(struct treadle_msg *msg, u64 len,
+					     struct treadle_run *run)
 {
-	struct treadle_ctx *to = msg->to->obj.ctx;
 	enum treadle_side side = TREADLE_NONE;
-	struct treadle_span src, dst;
+	struct treadle_span dst;
 	int ret = 0;
 
 	/*
 	 * The sender has closed, but no copy from its memory would find out, as there is none:
-	 * fail as such a copy does. This comes before anything that leaves the message to a
-	 * worker, as its command may be on the stack: msg_send().
+	 * fail as such a copy does.
 	 */
-	if (msg->cmd && (msg->payload || !len) && treadle_msg_is_late(msg, msg->cmd->ep)) {
-		stopped(msg, -ESHUTDOWN, TREADLE_SRC, run);
-		return;
-	}
-	if (len - msg->done > TREADLE_INLINE && !run->worker) {
-		defer(msg, to, run);
-		return;
-	}
+	if (msg->cmd && (msg->payload || !len) && treadle_msg_is_late(msg, msg->cmd->ep))
+		return outcome(msg, -ESHUTDOWN, TREADLE_SRC);
+	if (len - msg->done > TREADLE_INLINE && !run->worker)
+		return (struct outcome){ TREADLE_DEFER_THERE };
 	if (len) {
-		if (msg->payload)
-			treadle_span_kernel(&src, msg->payload, msg->done);
-		else
-			treadle_cmd_span(msg->cmd, &src, msg->done);
 		/*
 		 * ->dead and not ->closed: what was sent before the connection ended can still be
 		 * received.
 		 */
-		treadle_span_user(&dst, to, &goes_with(msg)->dead, treadle_recv_iov(msg->recv),
-				  msg->recv->iov_count, msg->done);
-		ret = treadle_copy(&dst, &src, &msg->done, len, run, &side);
+		treadle_span_user(&dst, msg->to->obj.ctx, &goes_with(msg)->dead,
+				  treadle_recv_iov(msg->recv), msg->recv->iov_count, msg->done);
+		ret = msg->ops->fetch(msg, &dst, len, run, &side);
 	}
-	if (!ret)
-		finish(msg, 0, 0, run);
-	else
-		stopped(msg, ret, side, run);
+	return outcome(msg, ret, side);
 }
 
 /*
@@ -309,10 +291,10 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	}
 	recv = msg->recv;
 	len = min(msg->len, recv->one.len);
-	if (likely(!msg->payload && !msg->done && !cmd->vec && !cmd->inject &&
-		   recv->iov_count == 1 && goes_with(msg) == msg->to &&
+	if (likely(!msg->payload && !msg->done && msg->ops == &treadle_local_msg && !cmd->vec &&
+		   !cmd->inject && recv->iov_count == 1 && goes_with(msg) == msg->to &&
 		   copy_at_once(msg, len, run)))
 		finish(msg, 0, 0, run);
 	else
-		deliver_parts(msg, len, run);
+		conclude(msg, deliver_parts(msg, len, run), run);
 }

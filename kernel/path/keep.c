@@ -3,7 +3,9 @@
  * treadle: unexpected messages, which find no posted receive
  *
  * A small message is copied, as long as the receiver's limit has room for it, and its send
- * completes then. Any other message waits as a reference to the sender's command.
+ * completes then. Any other message waits as a reference to the sender's command: large messages,
+ * those with DELIVERY_COMPLETE, those for which the limit has no room, and those behind such a one.
+ * All wait in one queue, so messages of one sender match in the order of sending.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -13,6 +15,13 @@
 #include "path/path.h"
 
 #define FILL_TRIES 32 /* of a run that has other jobs */
+#define LOOKS	   16
+
+/* Is a send complete once its message waits? Not if it waits with its command, for its receiver. */
+static bool is_sent(const struct treadle_msg *msg)
+{
+	return msg->payload && !(msg->flags & TREADLE_F_DELIVERY_COMPLETE);
+}
 
 /*
  * Copy the sender's bytes behind the message. -EAGAIN: a page has to be waited for. Not while
@@ -139,110 +148,118 @@ static void send_go_on(struct treadle_job *job, struct treadle_run *run)
 	struct treadle_cmd *cmd = slow->cmd;
 
 	kfree(slow);
-	treadle_send_issue(cmd, run);
+	treadle_cmd_issue(cmd, run);
 }
 
-/* Let the worker send. *cmd becomes the command on the heap. False: no memory. */
-static bool send_later(struct treadle_cmd **cmd, struct treadle_run *run)
+/* Let the worker send. *cmd becomes the command on the heap. Returns TREADLE_KEPT or an error. */
+static int send_later(struct treadle_cmd **cmd, struct treadle_run *run)
 {
-	struct slow_send *slow = treadle_cmd_alloc(*cmd, sizeof(*slow), TREADLE_GFP, run);
-	struct treadle_cmd *heap = slow ? treadle_cmd_persist(*cmd, TREADLE_GFP, run) : NULL;
+	struct slow_send *slow, on_stack = { .cmd = *cmd };
 
-	if (heap)
-		*cmd = heap;
-	if (!heap || !treadle_flow_track(heap, TREADLE_AWAITED, run)) {
-		kfree(slow);
-		return false;
-	}
-	slow->cmd = heap;
-	heap->admitted = true;
+	slow = treadle_cmd_carry(&on_stack.cmd, &on_stack, sizeof(*slow), TREADLE_AWAITED, run);
+	*cmd = on_stack.cmd;
+	if (IS_ERR(slow))
+		return PTR_ERR(slow);
+	slow->cmd->admitted = true;
 	INIT_LIST_HEAD(&slow->job.link);
-	slow->job.ctx = heap->ep->obj.ctx;
+	slow->job.ctx = slow->cmd->ep->obj.ctx;
 	slow->job.fn = send_go_on;
 	treadle_queue_job(&slow->job);
-	return true;
+	return TREADLE_KEPT;
 }
 
-/**
- * treadle_msg_keepable - make a message fit to wait
- * @m:	the message, on the stack of the caller
- * @run:	of the caller
- *
- * The sender's doorbell begins anew as often as its pages are taken away, until it is killed;
- * other runs at most FILL_TRIES times.
- *
- * Context: May sleep. Takes rx->lock of the target, for the charge.
- * Return: the allocated message, with a copy or with its command on the heap. NULL: nothing is to
- * be kept, as the command has failed, was completed, or is left to the sender's worker.
+/*
+ * Allocate a message that can wait, like @m on the stack: with a copy of its bytes, or with its
+ * command on the heap. Without a copy if @slow. Returns an error as treadle_copy() does, after
+ * *done bytes, or as treadle_cmd_leave().
  */
-struct treadle_msg *treadle_msg_keepable(struct treadle_msg *m, struct treadle_run *run)
+static int copy_msg(struct treadle_msg *m, bool slow, struct treadle_msg **copy, u64 *done,
+		    struct treadle_run *run)
 {
-	struct treadle_cmd *cmd = m->cmd, *heap;
+	struct treadle_msg *msg = msg_alloc(m, slow, run);
+	int ret = 0;
+
+	if (!msg)
+		return -ENOMEM;
+	if (!is_sent(msg))
+		ret = treadle_cmd_leave(&m->cmd, msg_track(msg), run);
+	msg->cmd = m->cmd;
+	if (!ret && msg->payload)
+		ret = fill_payload(msg, msg->cmd, run);
+	*done = msg->done;
+	if (ret) {
+		treadle_msg_put(msg);
+		return ret;
+	}
+	msg->done = 0; /* from here on: bytes delivered */
+	*copy = msg;
+	return 0;
+}
+
+/*
+ * The same, as often as pages of the sender are missing. The sender's doorbell begins anew until
+ * it is killed; other runs at most FILL_TRIES times. Then the message waits uncopied, so that no
+ * later message overtakes it. A datagram, which cannot, is left to the sender's worker.
+ *
+ * Returns TREADLE_GO_ON, with the message in *msg; TREADLE_KEPT; or an error.
+ */
+static int make_keepable(struct treadle_msg *m, struct treadle_msg **msg, struct treadle_run *run)
+{
 	bool slow = false;
-	struct treadle_msg *msg;
 	int ret, tries = 0;
 	u64 done;
 
-again:
-	ret = treadle_msg_is_lossy(m) ? 0 : -ENOMEM;
-	msg = msg_alloc(m, slow, run);
-	if (!msg)
-		goto fail;
-	/*
-	 * Only a send with a complete copy, and without DELIVERY_COMPLETE, completes before its
-	 * match.
-	 */
-	if (!msg->payload || (cmd->d.flags & TREADLE_F_DELIVERY_COMPLETE)) {
-		heap = treadle_cmd_persist(cmd, TREADLE_GFP, run);
-		if (!heap)
-			goto fail;
-		msg->cmd = m->cmd = cmd = heap;
-		if (!treadle_flow_track(heap, msg_track(msg), run))
-			goto fail;
+	for (;;) {
+		ret = copy_msg(m, slow, msg, &done, run);
+		if (ret != -EAGAIN && ret != -EINPROGRESS)
+			return ret;
+		if (ret == -EAGAIN)
+			ret = await_payload(m->cmd, done, ++tries, run);
+		slow = ret == -EAGAIN || ret == -EINPROGRESS;
+		if (ret && !slow)
+			return ret;
+		if (slow && treadle_msg_is_lossy(m))
+			return send_later(&m->cmd, run);
 	}
-	ret = msg->payload ? fill_payload(msg, cmd, run) : 0;
-	if (!ret) {
-		msg->done = 0; /* from here on: bytes delivered */
-		return msg;
-	}
-	if (ret == -EAGAIN || ret == -EINPROGRESS) {
-		done = msg->done;
-		treadle_msg_put(msg);
-		msg = NULL;
-		ret = ret == -EAGAIN ? await_payload(cmd, done, ++tries, run) : -EAGAIN;
-		slow = ret == -EAGAIN;
-		if (slow && treadle_msg_is_lossy(m)) {
-			if (send_later(&cmd, run))
-				return NULL;
-			ret = 0; /* the datagram is dropped */
-			goto fail;
-		}
-		/* again; if @slow, it waits uncopied, so that no later message overtakes it */
-		if (!ret || slow)
-			goto again;
-	}
-fail:
-	if (msg)
-		treadle_msg_put(msg);
-	if (ret == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE)) {
-		treadle_cmd_fail_later(cmd, run);
-		return NULL;
-	}
-	treadle_cmd_fail(cmd, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
-	return NULL;
 }
 
-/**
- * treadle_msg_keep - put an unexpected message into the matcher
- * @rx:	the ring of its target
- * @msg:	the message, made by treadle_msg_keepable()
- *
- * ->dead is read under rx->lock: closing sets it before it takes that, and then fails what waits.
- *
- * Context: rx->lock held. Takes the ep->lock of the sender.
- * Return: 0, or the error with which its command completes.
+/* @cmd has failed before its message could wait. */
+static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
+{
+	if (why == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE))
+		treadle_cmd_fail_later(cmd, run);
+	else if (why == -ENOMEM && cmd->ep->type == TREADLE_EP_DGRAM) /* it is dropped */
+		treadle_cmd_fail(cmd, 0, run);
+	else
+		treadle_cmd_fail(cmd, why == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : why, run);
+}
+
+/*
+ * Find a receive, or ask for one. Once DOORBELL is set, later receives ring, and the last look sees
+ * earlier ones (C). Another message may have set it, and its sender may not have seen the end of
+ * the ring yet: so look until the ring is empty, or the worker has it. After LOOKS the worker gets
+ * it, as a process may post without ringing.
  */
-int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
+static void find_or_ask(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
+{
+	int looks = 0;
+
+	lockdep_assert_held(&rx->lock);
+	while (!treadle_rx_find(rx, msg, run)) {
+		if (!(rx->ring.kern->flags & TREADLE_RING_DOORBELL))
+			treadle_ring_want_doorbell(&rx->ring);
+		else if (rx->handed || treadle_ring_empty(&rx->ring))
+			break;
+		if (++looks >= LOOKS)
+			treadle_rx_hand_over(rx);
+	}
+}
+
+/*
+ * Queue an unexpected message. ->dead is read under rx->lock: closing sets it before it takes that,
+ * and then fails what waits. Returns TREADLE_KEPT, or the error with which its command completes.
+ */
+static int queue(struct treadle_rx *rx, struct treadle_msg *msg)
 {
 	int ret = 0;
 
@@ -252,10 +269,78 @@ int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg)
 	if (READ_ONCE(msg->to->severed))
 		return -ECONNRESET;
 	if (msg->cmd)
-		ret = treadle_msg_park(msg);
+		ret = msg->ops->park(msg);
 	if (ret)
 		return ret;
 	treadle_match_keep(&rx->match[msg->space], &msg->m);
 	msg->queued = true;
-	return 0;
+	return TREADLE_KEPT;
+}
+
+/* @msg has matched, and its send is complete: it may have to be given back to its place. */
+static void lend(struct treadle_rx *rx, struct treadle_msg *msg)
+{
+	lockdep_assert_held(&rx->lock);
+	msg->lent = treadle_rx_lends(msg->recv, msg);
+	if (msg->lent) {
+		treadle_match_keep(&rx->match[msg->space], &msg->m);
+		treadle_match_lend_msg(&rx->match[msg->space], &msg->m);
+	}
+}
+
+/* Find a receive for a message that can wait, or let it wait. */
+static void offer(struct treadle_msg *msg, struct treadle_run *run)
+{
+	struct treadle_cmd *sent = is_sent(msg) ? msg->cmd : NULL;
+	struct treadle_rx *rx = msg->to->rx;
+	int verdict = TREADLE_GO_ON;
+	u8 space = msg->space;
+
+	spin_lock(&rx->lock);
+	find_or_ask(rx, msg, run);
+	/*
+	 * The sender has closed: take the message back if it has no receive, or would be out of
+	 * order. The command stays with the message then, and ->park or treadle_deliver() fails it
+	 * here: it may be on the stack, so no worker may get it.
+	 */
+	if (sent && unlikely(READ_ONCE(sent->ep->closed)) &&
+	    (!msg->recv || treadle_msg_is_late(msg, sent->ep)))
+		sent = NULL;
+	if (sent)
+		msg->cmd = NULL;
+	if (!msg->recv)
+		verdict = queue(rx, msg);
+	else if (sent)
+		lend(rx, msg);
+	spin_unlock(&rx->lock);
+	if (verdict == TREADLE_GO_ON) {
+		treadle_deliver(msg, run);
+	} else if (verdict == TREADLE_KEPT) { /* @msg may be freed already */
+		treadle_rx_grow(rx, space, run);
+	} else {
+		verdict = treadle_msg_is_lossy(msg) ? 0 : verdict;
+		treadle_cmd_complete(sent ?: msg->cmd, verdict, run);
+		treadle_msg_put(msg);
+		return;
+	}
+	if (sent) /* whatever becomes of the delivery */
+		treadle_cmd_complete(sent, 0, run);
+}
+
+/**
+ * treadle_msg_keep - let a message wait that has found no receive, or deliver it after all
+ * @m:	the message, on the stack of the caller; consumed
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes rx->lock of the target, ep->lock of the sender.
+ */
+void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run)
+{
+	struct treadle_msg *msg;
+	int verdict = make_keepable(m, &msg, run);
+
+	if (verdict == TREADLE_GO_ON)
+		offer(msg, run);
+	else if (verdict != TREADLE_KEPT)
+		fail(m->cmd, verdict, run);
 }

@@ -131,13 +131,13 @@ static __always_inline int validate_elements(const struct treadle_cmd *cmd, u32 
 }
 
 /**
- * treadle_atomic_prep - validate an atomic command, and resolve its peer
+ * treadle_atomic_validate - check an atomic command
  * @cmd:	the command
  *
  * Context: any.
  * Return: 0, or an error of the submission.
  */
-int treadle_atomic_prep(struct treadle_cmd *cmd)
+int treadle_atomic_validate(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	bool fetches = d->opcode != TREADLE_OP_ATOMIC, compares = d->opcode == TREADLE_OP_COMPARE;
@@ -163,16 +163,16 @@ int treadle_atomic_prep(struct treadle_cmd *cmd)
 	    (d->peer || d->remote_key || d->rma_iov_count > 1 || (d->flags & TREADLE_F_FENCE) ||
 	     check_add_overflow(d->remote_addr, d->len, &end)))
 		return -EINVAL;
-	ret = treadle_rma_validate(cmd) ?: validate_elements(cmd, treadle_type_size(d->datatype));
+	ret = treadle_rma_validate_len(cmd);
+	if (!ret)
+		ret = validate_elements(cmd, treadle_type_size(d->datatype));
 	if (!ret && fetches)
 		ret = validate_fetch(cmd, 0);
 	if (!ret && compares)
 		ret = validate_fetch(cmd, 1);
-	if (ret || !(d->flags & TREADLE_F_LOCAL))
-		return ret ?: treadle_rma_route(cmd);
-	cmd->route = 0;
-	cmd->port = cmd->ep->port;
-	return 0;
+	if (!ret && !(d->flags & TREADLE_F_LOCAL) && cmd->ep->type == TREADLE_EP_DGRAM)
+		return -EOPNOTSUPP;
+	return ret;
 }
 
 /* --- in place ----------------------------------------------------------------------------- */
@@ -269,37 +269,30 @@ static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 	return treadle_copy(&dst, &src, &rma->done, cmd->d.len, run, &side);
 }
 
-static void atomic_job(struct treadle_job *job, struct treadle_run *run);
-
 /* Do the steps that are left, as far as possible. */
-static void atomic_go(struct treadle_rma *rma, struct treadle_run *run)
+static int atomic_steps(struct treadle_rma *rma, struct treadle_run *run)
 {
-	struct treadle_ctx *here = rma->cmd->ep->obj.ctx, *there = rma->to->obj.ctx, *next = here;
 	int ret = treadle_rma_alive(rma) ?: treadle_take_inject(rma->cmd, run);
 
 	if (!ret && !rma->modified) {
-		ret = modify_remote(rma, run);
-		if (ret == -EAGAIN || ret == -EINPROGRESS) {
-			next = there;
-		} else if (ret) {
-			ret = treadle_remote_error(rma, ret);
-		} else {
-			rma->modified = true;
-			rma->done = 0;
-		}
+		ret = treadle_copy_verdict(modify_remote(rma, run), true);
+		if (ret)
+			return ret < 0 ? treadle_remote_error(rma, ret) : ret;
+		rma->modified = true;
+		rma->done = 0;
 	}
 	if (!ret)
 		ret = return_results(rma, run);
 	if (ret == -EAGAIN || ret == -EINPROGRESS)
-		treadle_rma_defer(rma, next, atomic_job, run);
-	else
-		treadle_rma_finish(rma, ret == -ESHUTDOWN ? treadle_ep_error(rma->cmd->ep) : ret,
-				   run);
+		return TREADLE_DEFER_HERE;
+	return ret == -ESHUTDOWN ? treadle_ep_error(rma->cmd->ep) : ret;
 }
 
 static void atomic_job(struct treadle_job *job, struct treadle_run *run)
 {
-	atomic_go(container_of(job, struct treadle_rma, job), run);
+	struct treadle_rma *rma = container_of(job, struct treadle_rma, job);
+
+	treadle_rma_conclude(rma, atomic_steps(rma, run), atomic_job, run);
 }
 
 /* The access that a region has to grant. */
@@ -483,7 +476,7 @@ static void deliver_result_later(struct treadle_rma *rma, struct treadle_run *ru
 	}
 	memcpy(cmd->inject, &cmd->d.data, sizeof(cmd->d.data));
 	cmd->d.data = 0;
-	atomic_go(rma, run);
+	atomic_job(&rma->job, run);
 }
 
 /* Deliver the result of a step that could not. */
@@ -520,7 +513,7 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
 	else if (done == TREADLE_RESULT_DUE)
 		deliver_result_later(&rma, run);
 	else
-		atomic_go(&rma, run);
+		atomic_job(&rma.job, run);
 }
 
 /**

@@ -60,39 +60,40 @@ static bool peer_overflows(struct treadle_cmd *cmd)
 }
 
 /**
- * treadle_rma_route - resolve the peer of an RMA or atomic command
+ * treadle_rma_validate - check a read or write
  * @cmd:	the command
  *
  * Context: any.
  * Return: 0, or an error of the submission. Datagram endpoints have messages only.
  */
-int treadle_rma_route(struct treadle_cmd *cmd)
-{
-	return cmd->ep->type == TREADLE_EP_DGRAM ? -EOPNOTSUPP : treadle_route(cmd);
-}
-
-/**
- * treadle_rma_prep - validate a read or write, and resolve its peer
- * @cmd:	the command
- *
- * Context: any.
- * Return: 0, or an error of the submission. -EAGAIN: the target reads too few completions.
- */
-int treadle_rma_prep(struct treadle_cmd *cmd)
+int treadle_rma_validate(struct treadle_cmd *cmd)
 {
 	const struct treadle_desc *d = &cmd->d;
 	int ret;
 
 	if (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data)
 		return -EINVAL;
-	ret = treadle_rma_validate(cmd) ?: treadle_rma_route(cmd);
+	ret = treadle_rma_validate_len(cmd);
 	if (ret)
 		return ret;
-	/* an armed command is refused when it fires: treadle_rma_open() */
-	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && !(d->flags & TREADLE_F_COND) &&
-	    peer_overflows(cmd))
-		return -EAGAIN;
-	return 0;
+	return cmd->ep->type == TREADLE_EP_DGRAM ? -EOPNOTSUPP : 0;
+}
+
+/**
+ * treadle_write_bind - may the target be notified of a write?
+ * @cmd:	the command, with its route
+ *
+ * An armed command is refused when it fires: treadle_rma_open().
+ *
+ * Context: any.
+ * Return: 0, or -EAGAIN: the target reads too few completions.
+ */
+int treadle_write_bind(struct treadle_cmd *cmd)
+{
+	return (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) && !(cmd->d.flags & TREADLE_F_COND) &&
+			       peer_overflows(cmd) ?
+		       -EAGAIN :
+		       0;
 }
 
 /* --- beginning and end, which atomics share ----------------------------------------------- */
@@ -116,18 +117,9 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	unsigned int count;
 	int ret;
 
-	if (unlikely(READ_ONCE(cmd->ep->dead))) { /* closed while it was armed */
-		treadle_cmd_free(cmd);
+	rma->to = treadle_begin(&cmd, run);
+	if (!rma->to)
 		return false;
-	}
-	cmd = treadle_flow_admit(cmd, run);
-	if (!cmd)
-		return false;
-	rma->to = treadle_find_target(cmd);
-	if (IS_ERR(rma->to)) {
-		treadle_cmd_complete(cmd, PTR_ERR(rma->to), run);
-		return false;
-	}
 	if (unlikely(cmd->d.flags & TREADLE_F_COND) && (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) &&
 	    overflows(rma->to)) {
 		treadle_ep_put(rma->to);
@@ -288,89 +280,88 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 		kfree(rma);
 }
 
-/**
- * treadle_rma_defer - let a worker go on with a command
- * @m:	the command; if it is not allocated, a copy of it goes on
- * @ctx:	the context of the worker
- * @fn:	goes on
- * @run:	of the caller
- *
- * Completes the command with an error if there is no memory.
- *
- * Context: May sleep.
- */
-void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
-		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
-		       struct treadle_run *run)
+/* Let the worker of @ctx go on with a command. Returns an error if there is no memory for that. */
+static int defer(struct treadle_rma *m, struct treadle_ctx *ctx,
+		 void (*fn)(struct treadle_job *job, struct treadle_run *run),
+		 struct treadle_run *run)
 {
-	struct treadle_cmd *cmd = m->cmd;
 	struct treadle_rma *rma = m;
 
 	if (!m->heap) {
-		/* the doorbell is about to return, and the buffer is free then */
-		int ret = cmd->d.flags & TREADLE_F_INJECT ? treadle_take_inject(cmd, run) : 0;
-
-		rma = ret ? NULL : treadle_cmd_alloc(cmd, sizeof(*rma), TREADLE_GFP, run);
-		cmd = rma ? treadle_cmd_persist(cmd, TREADLE_GFP, run) : NULL;
-		if (cmd)
-			m->cmd = cmd;
-		/* an error does not say that the peer's memory is unmodified */
-		if (!cmd || !treadle_flow_track(cmd, TREADLE_AWAITED, run)) {
-			kfree(rma);
-			treadle_rma_finish(m, ret ?: -ENOMEM, run);
-			return;
-		}
-		*rma = *m;
+		/* AWAITED: an error does not say that the peer's memory is unmodified */
+		rma = treadle_cmd_carry(&m->cmd, m, sizeof(*m), TREADLE_AWAITED, run);
+		if (IS_ERR(rma))
+			return PTR_ERR(rma);
 		rma->heap = true;
 	}
 	rma->job.ctx = ctx;
 	rma->job.fn = fn;
 	treadle_queue_job(&rma->job);
+	return 0;
+}
+
+/**
+ * treadle_rma_conclude - do what a stage of an RMA or atomic command says
+ * @rma:	the command; if it is not allocated, and a worker goes on, a copy of it goes on
+ * @verdict:	of the stage: enum treadle_verdict, or the error with which the command completes
+ * @fn:	goes on in a worker
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ */
+void treadle_rma_conclude(struct treadle_rma *rma, int verdict,
+			  void (*fn)(struct treadle_job *job, struct treadle_run *run),
+			  struct treadle_run *run)
+{
+	switch (verdict) {
+	case TREADLE_DEFER_HERE:
+		verdict = defer(rma, rma->cmd->ep->obj.ctx, fn, run);
+		break;
+	case TREADLE_DEFER_THERE:
+		verdict = defer(rma, rma->to->obj.ctx, fn, run);
+		break;
+	default:
+		treadle_rma_finish(rma, verdict, run);
+		return;
+	}
+	if (verdict)
+		treadle_rma_finish(rma, verdict, run);
 }
 
 /* --- read and write ----------------------------------------------------------------------- */
 
-static void rma_job(struct treadle_job *job, struct treadle_run *run);
-
 /* Copy as far as possible. A missing page is left to the worker of its context. */
-static void rma_go(struct treadle_rma *rma, struct treadle_run *run)
+static int rma_copy(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_cmd *cmd = rma->cmd;
-	struct treadle_ctx *here = cmd->ep->obj.ctx, *there = rma->to->obj.ctx;
-	bool write = cmd->d.opcode == TREADLE_OP_WRITE, far;
+	bool write = cmd->d.opcode == TREADLE_OP_WRITE, there;
 	enum treadle_side side = TREADLE_NONE;
 	struct treadle_span local TREADLE_UNSET, remote TREADLE_UNSET;
 	int ret;
 
 	ret = treadle_rma_alive(rma);
-	if (ret) {
-		treadle_rma_finish(rma, ret, run);
-		return;
-	}
-	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker) {
-		treadle_rma_defer(rma, there, rma_job, run);
-		return;
-	}
+	if (ret)
+		return ret;
+	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker)
+		return TREADLE_DEFER_THERE;
 	treadle_cmd_span(cmd, &local, rma->done);
 	treadle_rma_span(rma, &remote, rma->done);
 	if (write)
 		ret = treadle_copy(&remote, &local, &rma->done, cmd->d.len, run, &side);
 	else
 		ret = treadle_copy(&local, &remote, &rma->done, cmd->d.len, run, &side);
-	far = side == (write ? TREADLE_DST : TREADLE_SRC);
-	if (ret == -EAGAIN)
-		treadle_rma_defer(rma, far ? there : here, rma_job, run);
-	else if (ret == -EINPROGRESS)
-		treadle_rma_defer(rma, there, rma_job, run);
-	else if (ret && far)
-		treadle_rma_finish(rma, treadle_remote_error(rma, ret), run);
-	else
-		treadle_rma_finish(rma, ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret, run);
+	there = side == (write ? TREADLE_DST : TREADLE_SRC);
+	ret = treadle_copy_verdict(ret, there);
+	if (ret < 0 && there)
+		return treadle_remote_error(rma, ret);
+	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
 }
 
 static void rma_job(struct treadle_job *job, struct treadle_run *run)
 {
-	rma_go(container_of(job, struct treadle_rma, job), run);
+	struct treadle_rma *rma = container_of(job, struct treadle_rma, job);
+
+	treadle_rma_conclude(rma, rma_copy(rma, run), rma_job, run);
 }
 
 /* A treadle_step_fn: copy a few bytes. */
@@ -397,7 +388,7 @@ static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct trea
 	struct treadle_rma rma TREADLE_UNSET;
 
 	if (treadle_rma_open(&rma, cmd, access, run))
-		rma_go(&rma, run);
+		rma_job(&rma.job, run);
 }
 
 /**

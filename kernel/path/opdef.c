@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the opcode table
+ * treadle: the tables of opcodes and of paths
  *
- * An opcode without an issue function is known, but not supported yet.
+ * A row says what a descriptor may contain; a path (local.c) how the command is executed.
  */
 #include "path/path.h"
 
@@ -17,23 +17,22 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 	[TREADLE_OP_NOP] = {
 		/* with F_COMPLETION or F_COLLECTIVE it needs an endpoint */
 		.flags = NOTIFY | TREADLE_F_COLLECTIVE,
-		.prep = treadle_nop_prep,
-		.issue = treadle_nop_issue,
+		.validate = treadle_nop_validate,
 	},
 	[TREADLE_OP_SEND ... TREADLE_OP_TSEND] = {
 		.flags = SEND | TREADLE_F_COLLECTIVE,
 		.data = true,
 		.needs_ep = true,
-		.prep = treadle_send_prep,
-		.issue = treadle_send_issue,
+		.routed = true,
+		.validate = treadle_send_validate,
 	},
 	[TREADLE_OP_RECV] = {
 		.flags = NOTIFY | TREADLE_F_MULTI_RECV,
 		.data = true,
 		.needs_ep = true,
 		.receives = true,
-		.prep = treadle_recv_prep,
-		.issue = treadle_recv_issue,
+		.validate = treadle_recv_validate,
+		.bind = treadle_recv_bind,
 		.is_long = treadle_recv_is_long,
 	},
 	[TREADLE_OP_TRECV] = {
@@ -42,40 +41,45 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 		.data = true,
 		.needs_ep = true,
 		.receives = true,
-		.prep = treadle_recv_prep,
-		.issue = treadle_recv_issue,
+		.validate = treadle_recv_validate,
+		.bind = treadle_recv_bind,
 		.is_long = treadle_recv_is_long,
 	},
 	[TREADLE_OP_READ] = {
 		.flags = RMA,
 		.data = true,
 		.needs_ep = true,
+		.routed = true,
 		.remote = true,
-		.prep = treadle_rma_prep,
-		.issue = treadle_rma_issue,
+		.validate = treadle_rma_validate,
 	},
 	[TREADLE_OP_WRITE] = {
 		.flags = SEND,
 		.data = true,
 		.needs_ep = true,
+		.routed = true,
 		.remote = true,
-		.prep = treadle_rma_prep,
-		.issue = treadle_rma_issue,
+		.validate = treadle_rma_validate,
+		.bind = treadle_write_bind,
 	},
 	[TREADLE_OP_ATOMIC ... TREADLE_OP_COMPARE] = {
 		.flags = RMA | TREADLE_F_INJECT | TREADLE_F_LOCAL,
 		.data = true,
 		.needs_ep = true,
+		.routed = true,
 		.remote = true,
 		.atomic = true,
-		.prep = treadle_atomic_prep,
-		.issue = treadle_atomic_issue,
+		.validate = treadle_atomic_validate,
 	},
 	[TREADLE_OP_CNTR_SET ... TREADLE_OP_CNTR_ADD] = {
 		.flags = ARMED | TREADLE_F_NOTIFY | TREADLE_F_CNTR_ERROR,
-		.prep = treadle_cntr_prep,
-		.issue = treadle_cntr_issue,
+		.validate = treadle_cntr_validate,
+		.bind = treadle_cntr_bind,
 	},
+};
+
+const struct treadle_path_ops *const treadle_paths[TREADLE_PATHS] = {
+	[TREADLE_PATH_LOCAL] = &treadle_local_path,
 };
 
 /**
@@ -90,7 +94,7 @@ u64 treadle_opcodes(void)
 	int i;
 
 	for (i = 0; i < TREADLE_OP_LAST; i++)
-		if (treadle_opdefs[i].issue)
+		if (treadle_opdefs[i].validate)
 			ops |= BIT_ULL(i);
 	return ops;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: how a command reaches its peer (op_msg.c, keep.c, deliver.c, op_rma.c, op_atomic.c) */
+/*
+ * treadle: how a command reaches its peer (local.c, op_msg.c, op_recv.c, keep.c, deliver.c,
+ * op_rma.c, op_atomic.c)
+ */
 #ifndef TREADLE_PATH_H
 #define TREADLE_PATH_H
 
@@ -9,23 +12,115 @@
 u64 treadle_opcodes(void);
 u64 treadle_op_flags(void);
 
-/* op_msg.c */
-int treadle_route(struct treadle_cmd *cmd);
-struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd);
-int treadle_send_prep(struct treadle_cmd *cmd);
+/* local.c */
+extern const struct treadle_path_ops treadle_local_path;
+extern const struct treadle_msg_ops treadle_local_msg;
+
+/* op_msg.c, op_recv.c */
+int treadle_send_validate(struct treadle_cmd *cmd);
 void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run);
-int treadle_recv_prep(struct treadle_cmd *cmd);
+int treadle_recv_validate(struct treadle_cmd *cmd);
+int treadle_recv_bind(struct treadle_cmd *cmd);
 void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run);
-void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
-			 struct treadle_run *run);
+
+static inline bool treadle_is_tagged(const struct treadle_desc *d)
+{
+	return d->opcode == TREADLE_OP_TSEND || d->opcode == TREADLE_OP_TRECV;
+}
+
+/* Members of collectives are whole endpoints, as they are named by their port. */
+static inline bool treadle_is_member(const struct treadle_ep *ep)
+{
+	return ep->type == TREADLE_EP_RDM && !ep->role;
+}
 
 /* deliver.c */
 void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);
 void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
 
 /* keep.c */
-struct treadle_msg *treadle_msg_keepable(struct treadle_msg *m, struct treadle_run *run);
-int treadle_msg_keep(struct treadle_rx *rx, struct treadle_msg *msg);
+void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run);
+
+/**
+ * treadle_find_target - find the target of a command
+ * @cmd:	the command, with its route
+ *
+ * Context: any.
+ * Return: the endpoint, held, which admits the initiator; or an ERR_PTR() for the completion.
+ */
+static __always_inline struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd)
+{
+	struct treadle_ep *from = cmd->ep, *to;
+	int ret;
+
+	if (from->type == TREADLE_EP_MSG) {
+		to = treadle_conn_peer(from);
+		if (IS_ERR(to) || likely(to->rx) || treadle_op_remote(cmd->d.opcode))
+			return to;
+		treadle_ep_put(to);
+		return ERR_PTR(-ECONNREFUSED);
+	}
+	if (cmd->route)
+		return ERR_PTR(cmd->route);
+	to = treadle_ep_find(from->obj.ctx->ports, cmd->port);
+	if (!to)
+		return ERR_PTR(-ECONNREFUSED);
+	if (!smp_load_acquire(&to->enabled) || READ_ONCE(to->dead) || to->type != from->type ||
+	    (!to->rx && !treadle_op_remote(cmd->d.opcode)))
+		ret = -ECONNREFUSED;
+	else if (!treadle_ep_admits(to, from))
+		ret = -EACCES;
+	else
+		return to;
+	treadle_ep_put(to);
+	return ERR_PTR(ret);
+}
+
+/**
+ * treadle_begin - the first stages of a send, RMA or atomic: its turn, and its target
+ * @cmd:	the command; may move to the heap
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes ep->lock.
+ * Return: the target, held. NULL: *@cmd waits for its turn, was completed or dropped, and is no
+ * more the caller's.
+ */
+static __always_inline struct treadle_ep *treadle_begin(struct treadle_cmd **cmd,
+							struct treadle_run *run)
+{
+	struct treadle_ep *from = (*cmd)->ep, *to;
+	int verdict;
+
+	if (unlikely(READ_ONCE(from->dead))) { /* closed while it was armed */
+		treadle_cmd_free(*cmd);
+		return NULL;
+	}
+	verdict = treadle_flow_admit(cmd, run);
+	if (unlikely(verdict)) {
+		if (verdict != TREADLE_KEPT)
+			treadle_cmd_fail(*cmd, verdict, run);
+		return NULL;
+	}
+	to = treadle_find_target(*cmd);
+	if (likely(!IS_ERR(to)))
+		return to;
+	/* a datagram is dropped: treadle_msg_is_lossy() */
+	treadle_cmd_complete(*cmd, from->type == TREADLE_EP_DGRAM ? 0 : PTR_ERR(to), run);
+	return NULL;
+}
+
+/* What a copy has come to that has stopped at the target's side (@there), or at the initiator's. */
+static inline int treadle_copy_verdict(int ret, bool there)
+{
+	switch (ret) {
+	case -EAGAIN: /* a page of that side is missing */
+		return there ? TREADLE_DEFER_THERE : TREADLE_DEFER_HERE;
+	case -EINPROGRESS: /* the budget of the run is used up */
+		return TREADLE_DEFER_THERE;
+	default:
+		return ret;
+	}
+}
 
 /*
  * struct treadle_rma - an RMA or atomic command under way
@@ -49,17 +144,17 @@ struct treadle_rma {
 };
 
 /* op_rma.c, and its parts that atomics share */
-int treadle_rma_prep(struct treadle_cmd *cmd);
+int treadle_rma_validate(struct treadle_cmd *cmd);
+int treadle_write_bind(struct treadle_cmd *cmd);
 void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_rma_validate_ranges(const struct treadle_cmd *cmd);
-int treadle_rma_route(struct treadle_cmd *cmd);
 bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 access,
 		      struct treadle_run *run);
 void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64 off);
 void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *run);
-void treadle_rma_defer(struct treadle_rma *m, struct treadle_ctx *ctx,
-		       void (*fn)(struct treadle_job *job, struct treadle_run *run),
-		       struct treadle_run *run);
+void treadle_rma_conclude(struct treadle_rma *m, int verdict,
+			  void (*fn)(struct treadle_job *job, struct treadle_run *run),
+			  struct treadle_run *run);
 int treadle_remote_error(const struct treadle_rma *rma, int error);
 int treadle_rma_alive(const struct treadle_rma *rma);
 
@@ -67,8 +162,8 @@ int treadle_rma_alive(const struct treadle_rma *rma);
  * What a step did with a range of the memory of @to, at address @at there. A step works under the
  * locks, if all pages are known and the region is alive.
  * UNDONE: nothing; the command has to begin anew the long way.
- * OWED: the target's memory is modified, but the fetched value, in cmd->d.data, is not delivered
- * yet.
+ * RESULT_DUE: the target's memory is modified, but the fetched value, in cmd->d.data, is not
+ * delivered yet.
  */
 enum treadle_step { TREADLE_UNDONE, TREADLE_DONE, TREADLE_RESULT_DUE };
 typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct treadle_ep *to,
@@ -76,14 +171,14 @@ typedef enum treadle_step treadle_step_fn(struct treadle_cmd *cmd, const struct 
 					  const struct treadle_ctx *own);
 
 /* Remote ranges together are as long as the command; a single one has no length of its own. */
-static __always_inline int treadle_rma_validate(const struct treadle_cmd *cmd)
+static __always_inline int treadle_rma_validate_len(const struct treadle_cmd *cmd)
 {
 	return unlikely(cmd->d.rma_iov_count > 1) ? treadle_rma_validate_ranges(cmd) : 0;
 }
 
 /* op_atomic.c */
 extern const bool treadle_has_fp;
-int treadle_atomic_prep(struct treadle_cmd *cmd);
+int treadle_atomic_validate(struct treadle_cmd *cmd);
 void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 
 /* The counter of an endpoint for operations of peers on its memory, or NULL. */

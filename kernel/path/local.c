@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the way to peers on this machine
+ *
+ * The thread that issues a command finds the target's endpoint, and works on the target's matcher
+ * and memory itself.
+ */
+#include <linux/slab.h>
+
+#include "path/path.h"
+
+/* --- messages ----------------------------------------------------------------------------- */
+
+static int local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len,
+		       struct treadle_run *run, enum treadle_side *side)
+{
+	struct treadle_span from;
+
+	if (msg->payload)
+		treadle_span_kernel(&from, msg->payload, msg->done);
+	else
+		treadle_cmd_span(msg->cmd, &from, msg->done);
+	return treadle_copy(to, &from, &msg->done, len, run, side);
+}
+
+/*
+ * A command is in ep->parked exactly while its message is queued. Both change under the target's
+ * rx->lock, which is taken before ep->lock. So the message is held under ep->lock, and looked at
+ * under rx->lock.
+ */
+static bool local_withdraw(struct treadle_cmd *cmd)
+{
+	struct treadle_msg *msg = cmd->msg;
+	struct treadle_rx *rx = msg->to->rx;
+	bool queued;
+
+	lockdep_assert_held(&cmd->ep->lock);
+	kref_get(&msg->ref);
+	spin_unlock(&cmd->ep->lock);
+	spin_lock(&rx->lock);
+	queued = msg->queued;
+	if (queued)
+		treadle_rx_dequeue(rx, msg, NULL);
+	spin_unlock(&rx->lock);
+	if (queued)
+		treadle_msg_put(msg); /* the reference of the queue */
+	treadle_msg_put(msg);
+	return queued;
+}
+
+/* Closing the sender's endpoint takes the message back: see treadle_ep_withdraw(). */
+static int local_park(struct treadle_msg *msg)
+{
+	struct treadle_ep *from = msg->cmd->ep;
+	int ret = 0;
+
+	lockdep_assert_held(&msg->to->rx->lock);
+	msg->cmd->msg = msg; /* before the command can be found */
+	spin_lock(&from->lock);
+	if (from->dead || from->severed)
+		ret = treadle_ep_error(from);
+	else
+		treadle_wait_add(&from->parked, msg->cmd);
+	spin_unlock(&from->lock);
+	return ret;
+}
+
+static void local_unpark(struct treadle_msg *msg)
+{
+	struct treadle_ep *from = msg->cmd->ep;
+
+	lockdep_assert_held(&msg->to->rx->lock);
+	spin_lock(&from->lock);
+	rb_erase(&msg->cmd->by_context, &from->parked);
+	spin_unlock(&from->lock);
+}
+
+static void local_complete(struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	treadle_cmd_complete(msg->cmd, error, run);
+}
+
+const struct treadle_msg_ops treadle_local_msg = {
+	.fetch = local_fetch,
+	.complete = local_complete,
+	.park = local_park,
+	.unpark = local_unpark,
+};
+
+const struct treadle_path_ops treadle_local_path = {
+	.issue = {
+		[TREADLE_OP_NOP] = treadle_nop_issue,
+		[TREADLE_OP_SEND ... TREADLE_OP_TSEND] = treadle_send_issue,
+		[TREADLE_OP_RECV ... TREADLE_OP_TRECV] = treadle_recv_issue,
+		[TREADLE_OP_READ ... TREADLE_OP_WRITE] = treadle_rma_issue,
+		[TREADLE_OP_ATOMIC ... TREADLE_OP_COMPARE] = treadle_atomic_issue,
+		[TREADLE_OP_CNTR_SET ... TREADLE_OP_CNTR_ADD] = treadle_cntr_issue,
+	},
+	.withdraw = local_withdraw,
+};

@@ -176,9 +176,12 @@ static ssize_t eq_read(struct treadle_obj *obj, char __user *buf, size_t size, u
 		ret = READ_ONCE(eq->dead) ? -ESHUTDOWN : -EAGAIN;
 		goto out;
 	}
-	ret = size < ev.size			   ? -EINVAL :
-	      copy_to_user(buf, &ev, ev.size) != 0 ? -EFAULT :
-						     (ssize_t)ev.size;
+	if (size < ev.size)
+		ret = -EINVAL;
+	else if (copy_to_user(buf, &ev, ev.size))
+		ret = -EFAULT;
+	else
+		ret = ev.size;
 	event_done(notice, ret > 0);
 out:
 	mutex_unlock(&eq->read_lock);

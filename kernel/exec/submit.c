@@ -33,13 +33,12 @@ static __always_inline int validate_buffers(struct treadle_cmd *cmd, const struc
 
 	if (d->iov_count > TREADLE_MAX_IOV)
 		return -EINVAL;
-	if (!op->data || d->iov_count == 0)
+	if (!op->data || d->iov_count == 0) {
 		/* an atomic read has no operands, but a length */
-		return d->iov_count || d->addr ||
-				       (d->len &&
-					(!op->atomic || d->atomic_op != TREADLE_ATOMIC_READ)) ?
-			       -EINVAL :
-			       0;
+		bool sized = op->atomic && d->atomic_op == TREADLE_ATOMIC_READ;
+
+		return d->iov_count || d->addr || (d->len && !sized) ? -EINVAL : 0;
+	}
 	if (d->iov_count == 1) {
 		if (check_add_overflow(d->addr, d->len, &end))
 			return -EINVAL;
@@ -69,13 +68,16 @@ static noinline int validate_cond(const struct treadle_desc *d)
 	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
 	    (d->value && !(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && (f & named) != named))
 		return -EINVAL;
-	if (f & TREADLE_F_REPEAT ?
-		    (f & repeats) != (TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK) ||
-			    !d->value :
-		    d->rest)
+	if (f & TREADLE_F_REPEAT) {
+		if ((f & repeats) != (TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK) ||
+		    !d->value)
+			return -EINVAL;
+	} else if (d->rest) {
 		return -EINVAL;
-	return (!(f & TREADLE_F_NOTIFY) && d->notify) || (!d->rest && d->rest_threshold) ? -EINVAL :
-											   0;
+	}
+	if ((!(f & TREADLE_F_NOTIFY) && d->notify) || (!d->rest && d->rest_threshold))
+		return -EINVAL;
+	return 0;
 }
 
 /* Check the second line of the descriptor: fields that are not used are zero. */

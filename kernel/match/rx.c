@@ -192,6 +192,7 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
 	struct treadle_hash *hash;
 	struct mem_cgroup *old;
 	u32 buckets;
+	gfp_t gfp;
 
 	/* data_race(): a hint without the lock, which is asked again under it */
 	if (likely(!data_race(treadle_match_wants(match, &buckets))))
@@ -203,10 +204,10 @@ void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run)
 		return;
 	treadle_run_let_go(run); /* allocating may take long */
 	old = set_active_memcg(rx->obj.ctx->memcg);
-	seg = treadle_table_alloc(buckets, sizeof(*seg),
-				  (treadle_run_is_for(run, rx->obj.ctx) ? TREADLE_GFP :
-									  TREADLE_GFP_OTHER) |
-					  (buckets <= MUST_GROW ? __GFP_HIGH : 0));
+	gfp = treadle_run_is_for(run, rx->obj.ctx) ? TREADLE_GFP : TREADLE_GFP_OTHER;
+	if (buckets <= MUST_GROW)
+		gfp |= __GFP_HIGH;
+	seg = treadle_table_alloc(buckets, sizeof(*seg), gfp);
 	set_active_memcg(old);
 	if (!seg)
 		return;

@@ -45,10 +45,13 @@ static __always_inline bool own_word(u64 len)
 /* Load a word; own_word(@len) is true. */
 static __always_inline u64 own_word_at(const void *at, u64 len)
 {
-	return likely(len == 8) ? own_load(u64, at) :
-	       len == 4		? own_load(u32, at) :
-	       len == 2		? own_load(u16, at) :
-				  READ_ONCE(*(const u8 *)at);
+	if (likely(len == 8))
+		return own_load(u64, at);
+	if (len == 4)
+		return own_load(u32, at);
+	if (len == 2)
+		return own_load(u16, at);
+	return READ_ONCE(*(const u8 *)at);
 }
 
 /* Store a word; own_word(@len) is true. */

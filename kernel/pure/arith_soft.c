@@ -305,7 +305,12 @@ static void store(void *to, u32 size, bits_t a)
 	u64 b8 = a;
 	u32 b4 = a;
 
-	memcpy(to, size == 4 ? (void *)&b4 : size == 8 ? (void *)&b8 : (void *)&a, size);
+	if (size == sizeof(b4))
+		memcpy(to, &b4, sizeof(b4));
+	else if (size == sizeof(b8))
+		memcpy(to, &b8, sizeof(b8));
+	else
+		memcpy(to, &a, size);
 }
 
 static struct value load_value(const void *from, u32 size, bool complex)
@@ -331,9 +336,13 @@ bool treadle_compute_soft(u8 op, u8 type, void *value, const void *operand, cons
 	bool complex = type == TREADLE_FLOAT_COMPLEX || type == TREADLE_DOUBLE_COMPLEX ||
 		       type == TREADLE_LONG_DOUBLE_COMPLEX;
 	u32 size = treadle_type_size(type) >> complex;
-	const struct format *f = size == 4 ? &binary32 : size == 8 ? &binary64 : &binary128;
+	const struct format *f = &binary128;
 	struct value v = load_value(value, size, complex), with = {}, than = {};
 
+	if (size == 4)
+		f = &binary32;
+	else if (size == 8)
+		f = &binary64;
 	/* operands that @op does not use may be invalid pointers */
 	if (op != TREADLE_ATOMIC_READ)
 		with = load_value(operand, size, complex);

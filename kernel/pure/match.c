@@ -40,14 +40,16 @@ struct treadle_hnode **treadle_hash_give(struct treadle_hash *h, struct treadle_
  */
 struct treadle_hash *treadle_match_wants(struct treadle_match *m, u32 *buckets)
 {
-	struct treadle_hash *h = hash_wants(&m->posted) ? &m->posted :
-				 hash_wants(&m->by_tag) ? &m->by_tag :
-				 hash_wants(&m->by_src) ? &m->by_src :
-							  NULL;
+	struct treadle_hash *tables[] = { &m->posted, &m->by_tag, &m->by_src };
+	unsigned int i;
 
-	if (h)
-		*buckets = seg_size(seg_of(h->buckets));
-	return h;
+	for (i = 0; i < 3; i++) {
+		if (hash_wants(tables[i])) {
+			*buckets = seg_size(seg_of(tables[i]->buckets));
+			return tables[i];
+		}
+	}
+	return NULL;
 }
 
 /* --- matcher --------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 #include <rdma/fabric.h>
 
-/* "127.0.0.1 7471", or what is text already. */
+/* "127.0.0.1 7471", or the address itself if it is text. */
 inline std::string text_of(const void *address, std::uint32_t format)
 {
 	char host[INET6_ADDRSTRLEN] = "?";

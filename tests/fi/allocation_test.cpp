@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Nothing on the data path allocates memory, or locks anything where the level of threading spares it (fi_domain(3)):
- * neither the calls that post, nor those that look what has come.
+ * Nothing on the data path allocates memory, nor locks anything where the threading level makes
+ * that needless (fi_domain(3)): neither calls that post, nor calls that look for completions.
  */
 #include "node.h"
 
@@ -48,7 +48,10 @@ protected:
 		return out;
 	}
 
-	/* Each time, also the first. Whoever fails says so himself, which allocates. */
+	/*
+	 * Expects no allocation in any call, including the first. A failure prints its own message,
+	 * as printing allocates.
+	 */
 	void expect_none(const char *name, const std::function<ssize_t()> &post, bool received,
 			 bool sent = true)
 	{
@@ -209,7 +212,7 @@ TEST_P(Allocation, LookingNeedsNone)
 	EXPECT_EQ(came, 0);
 }
 
-/* Any thread's calls on the counters of a domain meet in its one ring. */
+/* Any thread's calls on the counters of a domain use its one ring. */
 // conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, CountersAndDeferredWorkNeedNone)
 {
@@ -238,7 +241,7 @@ TEST_P(Allocation, CountersAndDeferredWorkNeedNone)
 	}
 }
 
-/* Else the rest proves nothing: what opens something is noticed, in the provider. */
+/* Checks the check: an allocation in the provider, to open an object, is noticed. */
 TEST_P(Allocation, AnAllocationIsNoticed)
 {
 	fid_cntr *opened = nullptr;
@@ -251,7 +254,7 @@ TEST_P(Allocation, AnAllocationIsNoticed)
 	EXPECT_EQ(fi_close(&opened->fid), 0);
 }
 
-/* Who shares contexts is known to be alone only where all of the domain is one thread's. */
+/* Shared contexts need no lock only if one thread uses the whole domain. */
 // conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
 TEST_P(Allocation, SharedContextsNeedNone)
 {

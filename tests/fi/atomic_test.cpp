@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_atomic(3). What each operation computes: tests/unit/arith_test.cpp. */
+/* fi_atomic(3). tests/unit/arith_test.cpp checks what each operation computes. */
 // conformance: fi_arch(7): RMA, atomics
 
 #include "node.h"
@@ -89,7 +89,7 @@ TEST_F(Atomic, VectorsAndMessages)
 	msg.rma_iov_count = 1;
 	EXPECT_EQ(fi_atomicmsg(ep(), &msg, 0), -FI_EINVAL);
 	EXPECT_TRUE(log.has("vectors of different lengths")) << log.all();
-	/* Tagged atomics are not offered, and no data goes to the peer's queue. */
+	/* The provider offers neither tagged atomics nor data for the peer's queue. */
 	msg.rma_iov_count = 2;
 	EXPECT_EQ(fi_atomicmsg(ep(), &msg, FI_TAGGED), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_atomicmsg(ep(), &msg, FI_REMOTE_CQ_DATA), -FI_EBADFLAGS);
@@ -177,7 +177,7 @@ TEST_F(Atomic, ReadIgnoresItsOperands)
 /* --- compare ------------------------------------------------------------------------------- */
 
 // conformance: fi_atomic(3): compare: FI_CSWAP and the like, FI_MSWAP
-TEST_F(Atomic, CompareSwapsWhatIsEqual)
+TEST_F(Atomic, CompareSwapsEqualValues)
 {
 	Words with{7, 8}, than{0, 1}, got{9, 9};
 	const fi_ioc operands[2] = {{with.data(), 1}, {with.data() + 1, 1}};
@@ -231,7 +231,10 @@ template <class Call> bool works(fid_cq *cq, Call call)
 	return !rc;
 }
 
-/* Every operation on every type, in every kind of call: what is said to be valid works, and nothing else. */
+/*
+ * Every operation on every type, in every kind of call: it works exactly if fi_query_atomic says
+ * so.
+ */
 // conformance: fi_atomic(3): undefined: FI_MIN, FI_MAX and ordered comparisons of complex numbers,
 //   bits of other than integers: -FI_EOPNOTSUPP
 // conformance: fi_atomic(3): fi_atomicvalid and the like, fi_query_atomic
@@ -343,7 +346,7 @@ TEST_F(Atomic, ErrorsAreReported)
 	EXPECT_EQ(there, Words(1024));
 }
 
-TEST(AtomicCaps, CallsThatWereNotAskedForAreAbsent)
+TEST(AtomicCaps, CallsWithoutTheirCapabilityAreAbsent)
 {
 	Pair writer(hints_for(FI_ATOMIC | FI_WRITE));
 	Pair none(hints_for(FI_MSG));
@@ -359,7 +362,9 @@ TEST(AtomicCaps, CallsThatWereNotAskedForAreAbsent)
 	EXPECT_EQ(fi_atomicvalid(none.a.ep.get(), FI_UINT64, FI_SUM, &count), -FI_ENOSYS);
 }
 
-/* --- what comes together ------------------------------------------------------------------------ */
+/*
+ * --- concurrency --------------------------------------------------------------------------------
+ */
 
 // conformance: fi_atomic(3): correct for one actor, a domain or the CPUs: both at once, for words
 TEST_F(Atomic, NoUpdateIsLostBetweenThreads)
@@ -391,7 +396,7 @@ TEST_F(Atomic, NoUpdateIsLostBetweenThreads)
 		for (int i = 0; i < rounds; ++i)
 			__atomic_fetch_add(there.data(), 1, __ATOMIC_RELAXED);
 	}
-	/* The last of each, in order. */
+	/* The last update of each, in order. */
 	for (Side *side : {&p.a, &other}) {
 		ASSERT_EQ(fi_fetch_atomic(side->ep.get(), nullptr, 1, nullptr, &got, nullptr,
 					  side == &other ? to : p.b_at_a, 0, key, FI_UINT64,
@@ -467,7 +472,7 @@ TEST_F(Atomic, Triggered)
 	EXPECT_EQ(there[0], 1u);
 }
 
-/* fi_endpoint(3): what has no context of its own fails with that of its endpoint. */
+/* fi_endpoint(3): an operation without a context of its own fails with that of its endpoint. */
 // conformance: fi_endpoint(3): fi_inject completes nowhere; if it fails, the error has the
 //   endpoint's context
 TEST(Inject, FailsWithTheContextOfItsEndpoint)

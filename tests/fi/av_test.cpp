@@ -30,7 +30,7 @@ std::string describe(fid_av *av, const void *address)
 	return text;
 }
 
-/* What the entry at an index is, as text; empty if there is none. */
+/* The entry at an index as text; empty if there is none. */
 std::string at(fid_av *av, fi_addr_t index)
 {
 	char address[128];
@@ -51,7 +51,7 @@ TEST(Av, IndicesCountInTheOrderOfInsertion)
 		EXPECT_EQ(indices[i], i);
 	EXPECT_EQ(at(av.get(), 2), "fi_sockaddr_in://127.0.0.2:3");
 	EXPECT_EQ(at(av.get(), 3), "");
-	/* Without a place to tell them it is the same. */
+	/* Without an array for indices they advance all the same. */
 	EXPECT_EQ(fi_av_insert(av.get(), addresses, 1, nullptr, FI_MORE, nullptr), 1);
 	EXPECT_EQ(at(av.get(), 3), "fi_sockaddr_in://127.0.0.1:1");
 	EXPECT_EQ(fi_av_insert(av.get(), addresses, 0, nullptr, 0, nullptr), 0);
@@ -75,14 +75,17 @@ TEST(Av, RemovedEntriesAreGoneAndUsedAgain)
 	EXPECT_EQ(again, indices[1]);
 	EXPECT_EQ(at(av.get(), again), "fi_sockaddr_in://127.0.0.1:2");
 
-	/* The lowest first, so that who removes all and inserts them again may go by their order, and needs no indices. */
+	/*
+	 * The lowest index first: a program that removes all and inserts them again needs no array
+	 * of indices.
+	 */
 	ASSERT_EQ(fi_av_remove(av.get(), indices, 3, 0), 0);
 	ASSERT_EQ(fi_av_insert(av.get(), addresses, 3, nullptr, 0, nullptr), 3);
 	for (int i = 0; i < 3; i++)
 		EXPECT_EQ(at(av.get(), i), "fi_sockaddr_in://127.0.0.1:" + std::to_string(i + 1));
 }
 
-TEST(Av, LookupTellsTheSizeAndCutsWhatDoesNotFit)
+TEST(Av, LookupReportsTheSizeAndTruncates)
 {
 	Node node;
 	const auto av = node.av();
@@ -104,7 +107,7 @@ TEST(Av, LookupTellsTheSizeAndCutsWhatDoesNotFit)
 	EXPECT_EQ(size, std::strlen("fi_sockaddr_in://127.0.0.1:4660") + 1);
 }
 
-TEST(Av, BadAddressesAreSkippedAndToldOf)
+TEST(Av, BadAddressesAreSkippedAndReported)
 {
 	Node node;
 	const auto av = node.av();
@@ -158,11 +161,11 @@ TEST(Av, SymmetricInsertionsCountNodesAndServices)
 	ASSERT_EQ(fi_av_insertsym(av.get(), "127.0.1.255", 3, "5000", 2, indices, 0, nullptr), 6);
 	for (int i = 0; i < 6; ++i)
 		EXPECT_EQ(at(av.get(), indices[i]), std::string("fi_sockaddr_in://") + expected[i]);
-	/* A name is counted up at its end; this one has no second. */
+	/* The number at the end of a name counts up; this name has none for a second node. */
 	EXPECT_EQ(fi_av_insertsym(av.get(), "localhost", 1, "5000", 2, indices, 0, nullptr), 2);
 	EXPECT_EQ(fi_av_insertsym(av.get(), "localhost", 2, "5000", 1, indices, 0, nullptr), 1);
 	EXPECT_EQ(indices[1], FI_ADDR_NOTAVAIL);
-	/* Ports end. */
+	/* Ports are limited. */
 	EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", 1, "65535", 2, indices, 0, nullptr), 1);
 	EXPECT_EQ(fi_av_insertsym(av.get(), nullptr, 1, "5000", 1, indices, 0, nullptr),
 		  -FI_EINVAL);
@@ -184,7 +187,7 @@ TEST(Av, MoreThanThereCanBeIsRefused)
 		EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", nodes, "5000", services, nullptr,
 					  0, nullptr),
 			  -FI_EINVAL);
-	/* But however many nodes there are, none of their services are none. */
+	/* Any number of nodes with no services makes no entries. */
 	EXPECT_EQ(fi_av_insertsym(av.get(), "127.0.0.1", most, "5000", 0, nullptr, 0, nullptr), 0);
 	EXPECT_EQ(fi_av_insertsym(av.get(), "localhost", most, "5000", 0, nullptr, 0, nullptr), 0);
 }
@@ -282,7 +285,7 @@ TEST(Av, AsynchronousInsertionReportsToItsQueue)
 
 /* --- opening ------------------------------------------------------------------------- */
 
-TEST(Av, OpeningRefusesWhatItDoesNotKnow)
+TEST(Av, OpeningRefusesUnknownAttributes)
 {
 	Info hints = hints_for(FI_MSG);
 	hints->domain_attr->av_type = FI_AV_MAP;

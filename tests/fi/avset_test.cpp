@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * fi_av_set(3). What is in a set, and in which order, is seen by what members of its group
- * gather: ranks are places in the set.
+ * fi_av_set(3). The order of a set is seen in the results of gathers: ranks are places in the set.
  */
 #include "group.h"
 
@@ -38,7 +37,7 @@ protected:
 	}
 	static fi_av_set_attr empty() { return range(FI_ADDR_NOTAVAIL, FI_ADDR_NOTAVAIL, 0); }
 
-	/* Does a set that is made so have these members, in this order? */
+	/* Expects a set with these members, in this order. */
 	template <class Make> void expect(const Ranks &ranks, Make &&make)
 	{
 		std::map<std::size_t, Owned<fid_av_set>> sets;
@@ -118,7 +117,7 @@ TEST_F(AvSets, InsertAppends)
 	expect({5, 0, 3}, [&](std::size_t i) { return crowd[i].make_set({5, 0, 3}); });
 }
 
-TEST_F(AvSets, InsertTakesOnlyWhatIsNotThereYet)
+TEST_F(AvSets, InsertTakesOnlyNewAddresses)
 {
 	const auto set = crowd[0].make_set({1});
 
@@ -195,7 +194,7 @@ TEST_F(AvSets, AddressesDiffer)
 
 // conformance: fi_av_set(3): count, start_addr, end_addr, stride
 // conformance: fi_av_set(3): comm_key, if supported by the fabric: there are none: -FI_EOPNOTSUPP
-TEST_F(AvSets, AttributesAreJudged)
+TEST_F(AvSets, AttributesAreValidated)
 {
 	const Log log;
 	fi_av_set_attr attr = empty();

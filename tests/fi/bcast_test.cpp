@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A broadcast of deferred work: the calls of MPICH's trigger_tree_tagged and trigger_tree_rma
+ * A broadcast with deferred work: the calls of MPICH's trigger_tree_tagged and trigger_tree_rma
  * (src/mpid/ch4/netmod/ofi/coll), with their flags, attributes and keys, in a tree of four ranks.
  */
 #include <list>
@@ -38,7 +38,7 @@ struct Rank {
 			open_whole();
 	}
 
-	/* Neither attribute has FI_TRIGGER: it is in the fi_info that the endpoint is opened with. */
+	/* Neither attribute has FI_TRIGGER: the fi_info of the endpoint has it. */
 	void open_scalable()
 	{
 		fi_tx_attr tx_attr = *node.info->tx_attr;
@@ -85,7 +85,7 @@ struct Rank {
 	fi_addr_t peers[ranks] = {};
 };
 
-/* A write of deferred work; its buffers need not outlive the call. */
+/* Queues a write; its buffers may go after the call. */
 int queue_write(Rank &self, Work &work, fi_op_rma &rma, const iovec &iov, fi_addr_t peer,
 		std::uint64_t key)
 {
@@ -126,7 +126,7 @@ protected:
 	std::list<Rank> all;
 };
 
-/* What one rank has under way. */
+/* A rank's operations under way. */
 struct Part {
 	Part(Rank &rank, std::size_t index) : self(rank), me(index)
 	{
@@ -199,7 +199,7 @@ TEST_P(Broadcast, DownATreeByTaggedMessages)
 // conformance: fi_mr(3): fi_mr_bind: counters of FI_REMOTE_WRITE, endpoints; FI_REMOTE_READ ...
 TEST_P(Broadcast, DownATreeByWrites)
 {
-	constexpr std::uint64_t key = -1; /* MPICH's conn_id, while it has none */
+	constexpr std::uint64_t key = -1; /* MPICH's conn_id without a connection */
 	const auto data = pattern(100'000);
 	std::list<Part> parts;
 

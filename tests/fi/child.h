@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-/* A peer that has ended is a failure of the test, not a signal. */
+/* Fails the test, without a signal, if the peer has ended. */
 inline void write_all(int line, const void *buf, std::size_t len)
 {
 	EXPECT_EQ(send(line, buf, len, MSG_NOSIGNAL), static_cast<ssize_t>(len));
@@ -33,7 +33,7 @@ inline void read_all(int line, void *buf, std::size_t len)
 	}
 }
 
-/* Length and bytes in one call: a peer may end once it has read the length of an empty message. */
+/* Length and bytes in one write: a peer may end once it has read the length of an empty message. */
 inline void put(int line, const std::vector<std::byte> &bytes)
 {
 	const std::size_t size = bytes.size();
@@ -54,7 +54,10 @@ inline std::vector<std::byte> get(int line)
 	return bytes;
 }
 
-/* A child process with a line to its parent. What it returns is its exit status; 0 is well. */
+/*
+ * A child process with a socket to its parent. The result of its function is its exit status; 0 is
+ * success.
+ */
 class Child
 {
 public:

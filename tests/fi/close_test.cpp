@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_close, where much else is open; and a process that closes nothing. */
+/* fi_close among many open objects; and a process that closes nothing. */
 #include "child.h"
 #include "node.h"
 
@@ -12,7 +12,7 @@ namespace
 
 using Clock = std::chrono::steady_clock;
 
-/* The shortest of several: whatever else this machine does, one of them had its processor. */
+/* The shortest of several times: at least one of them had the processor for itself. */
 Clock::duration time_to_close(Node &node, fid_av *av, fid_cq *cq)
 {
 	auto shortest = Clock::duration::max();
@@ -52,7 +52,7 @@ TEST(Close, AnEndpointTakesNoLongerBesideThousandsOfObjects)
 	EXPECT_LT(crowded.count(), 5 * alone.count()) << "ns";
 }
 
-/* libfabric closes its providers in exit(3), while threads that nobody has stopped go on. */
+/* libfabric closes its providers in exit(3), while other threads go on. */
 TEST(Close, AProcessMayEndWithThreadsInTheProvider)
 {
 	for (int i = 0; i < 10; ++i) {

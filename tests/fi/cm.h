@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Two ends of a connection in one process, and what leads to it. */
+/* Two ends of a connection in one process, and the steps to connect them. */
 #ifndef TREADLE_TESTS_FI_CM_H
 #define TREADLE_TESTS_FI_CM_H
 
@@ -25,7 +25,7 @@ protected:
 		server.emplace(node, request.info.get());
 		EXPECT_EQ(fi_accept(server->ep.get(), data.data(), data.size()), 0);
 	}
-	/* Both have their event; what came along with the client's. */
+	/* Both ends get their events; returns the data of the client's. */
 	// conformance: fi_cm(3): FI_CONNECTED on both sides; on the passive one with the fid of the
 	//   accepting endpoint
 	std::string expect_connected()

@@ -40,7 +40,10 @@ TEST(CmAddress, Ipv6AndTextAddresses)
 	}
 }
 
-/* An endpoint is found by its port: who asks may use another family. Each side is told addresses of its own. */
+/*
+ * An endpoint is found by its port: the client may use another family. Each side sees addresses in
+ * its own family.
+ */
 // conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(CmAddress, FamiliesMayDiffer)
 {
@@ -117,7 +120,10 @@ TEST(CmAddress, AnEndpointsNamesHaveItsFormat)
 	}
 }
 
-/* Any address of this machine reaches the port; what is asked for is not where the peer is. */
+/*
+ * Any address of this machine reaches the port. The peer's name is its own, not the one that was
+ * asked for.
+ */
 // conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(CmAddress, ThePeerIsWhereItIs)
 {
@@ -143,7 +149,9 @@ TEST(CmAddress, ThePeerIsWhereItIs)
 	EXPECT_EQ(peer_of(asker.ep.get()), address_of(answerer.ep.get()));
 }
 
-/* "The passive endpoint is no longer bound to any fabric resources"; unless there is no endpoint that has them. */
+/*
+ * "The passive endpoint is no longer bound to any fabric resources"; unless no endpoint has them.
+ */
 TEST(CmAddress, APassiveEndpointLosesItsAddressToAnEndpointThatIsThere)
 {
 	Node node(msg_hints());

@@ -7,7 +7,7 @@ namespace
 {
 
 // conformance: fi_cm(3): FI_SHUTDOWN when the peer disconnects or abruptly closes, at both ends
-TEST_F(Cm, ShutdownIsToldToThePeer)
+TEST_F(Cm, ShutdownIsReportedToThePeer)
 {
 	establish();
 	ASSERT_EQ(fi_shutdown(client.ep.get(), 0), 0);
@@ -42,7 +42,7 @@ TEST_F(Cm, ShutdownCancelsBeforeItReturns)
 }
 
 // conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their ...
-TEST_F(Cm, ShutdownCancelsWhatIsArmed)
+TEST_F(Cm, ShutdownCancelsArmedOperations)
 {
 	auto cntr = node.cntr();
 	std::uint64_t buf = 0;
@@ -78,7 +78,7 @@ TEST_F(Cm, CompletionsThatWereWrittenMayStillBeRetrieved)
 
 	establish();
 	ASSERT_EQ(fi_recv(server->ep.get(), &in, sizeof(in), nullptr, 0, ctx(1)), 0);
-	/* put off or not, it was sent before */
+	/* was sent before, although FI_MORE put it off */
 	ASSERT_EQ(sendmsg(client.ep.get(), &out, sizeof(out), ctx(2), FI_MORE), 0);
 	ASSERT_EQ(fi_shutdown(client.ep.get(), 0), 0);
 	EXPECT_EQ(next(client.cq.get()).op_context, ctx(2));
@@ -95,7 +95,7 @@ TEST_F(Cm, ClosingAbruptlyShutsDownThePeer)
 	EXPECT_TRUE(is_silent(client.eq.get())) << "events of what is closed are gone";
 }
 
-TEST_F(Cm, WhatWaitsAtThePeerFailsWithTheConnection)
+TEST_F(Cm, WaitingMessagesFailWithTheConnection)
 {
 	const auto big = pattern(1 << 20);
 
@@ -108,7 +108,7 @@ TEST_F(Cm, WhatWaitsAtThePeerFailsWithTheConnection)
 	EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_SHUTDOWN});
 }
 
-TEST_F(Cm, ClosingThePassiveEndpointRefusesWhatItWasAsked)
+TEST_F(Cm, ClosingThePassiveEndpointRefusesItsRequests)
 {
 	ASSERT_EQ(connect(), 0);
 	CmEvent request = listener.request();
@@ -118,7 +118,7 @@ TEST_F(Cm, ClosingThePassiveEndpointRefusesWhatItWasAsked)
 	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
 }
 
-TEST_F(Cm, AcceptingWhoHasGoneFails)
+TEST_F(Cm, AcceptingAClientThatHasGoneFails)
 {
 	ASSERT_EQ(connect(), 0);
 	CmEvent request = listener.request();
@@ -139,11 +139,11 @@ TEST_F(Cm, ARequestIsAcceptedByOneEndpoint)
 	EXPECT_EQ(next_eq_error(client.eq.get()).err, FI_ECONNREFUSED) << "it closed unanswered";
 }
 
-/* The handle of a request may lie where that of another was. */
+/* The handle of a request may have the address of a former one. */
 // conformance: fi_cm(3): fi_reject refuses a request; the peer has an error event with details
-TEST_F(Cm, AnEndpointWhoseRequestWasRejectedLeavesOthersAlone)
+TEST_F(Cm, AnEndpointOfARejectedRequestLeavesOthersAlone)
 {
-	/* How much of its size is allocated before the second handle. */
+	/* The part of its size that is allocated before the second handle. */
 	for (std::size_t before = 0; before < 8; ++before) {
 		SCOPED_TRACE(before);
 		Active first(node), second(node);

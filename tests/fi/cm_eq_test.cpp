@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_cm(3): connections and the event queues that tell of them, fi_eq(3) and fi_domain(3). */
+/* fi_cm(3): connections and the event queues that report them, fi_eq(3) and fi_domain(3). */
 #include <poll.h>
 
 #include "connection.h"
@@ -156,7 +156,7 @@ TEST(CmOfADomains, AQueueForRegistrationsGivesWayToOneForTheRest)
 	node.domain.reset(); /* before its queues */
 }
 
-/* What fi_enable has begun goes on with it, if it is called again. */
+/* A second call of fi_enable continues with what the first has done. */
 TEST(CmOfADomains, ItsEventQueueStaysThatOfAnEndpointThatCouldNotBeEnabled)
 {
 	Node node{msg_hints()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_cm(3), and what fi_endpoint(3) and fi_eq(3) have about connections. */
+/* fi_cm(3), and connections in fi_endpoint(3) and fi_eq(3). */
 // conformance: fi_arch(7): connection-oriented setup: passive endpoints, listen, connect, accept
 // conformance: fi_arch(7): endpoint types: FI_EP_MSG
 
@@ -11,7 +11,7 @@
 namespace
 {
 
-/* --- the way to a connection --------------------------------------------------------- */
+/* --- connecting ---------------------------------------------------------------------- */
 
 // conformance: fi_cm(3): fi_listen: requests are reported through a bound EQ as FI_CONNREQ
 TEST_F(Cm, AConnectionCarriesMessagesBothWays)
@@ -32,7 +32,7 @@ TEST_F(Cm, UserDataIsExchangedAsPartOfTheConnection)
 }
 
 // conformance: fi_cm(3): FI_OPT_CM_DATA_SIZE: 256; data that cannot fit is silently truncated
-TEST_F(Cm, CmDataSizeTellsHowMuchDataThereMayBe)
+TEST_F(Cm, CmDataSizeIsTheLimitOfData)
 {
 	for (fid *object : {&client.ep->fid, &listener.pep->fid}) {
 		std::size_t value = 0, size = sizeof(value);
@@ -91,7 +91,7 @@ TEST_F(Cm, ARequestDescribesTheEndpointThatIsAskedFor)
 	EXPECT_EQ(std::memcmp(request.info->src_addr, here.data(), here.size()), 0);
 }
 
-/* Its fi_info, with which it is answered, would be lost. */
+/* Its fi_info, which is needed for the answer, would be lost. */
 // conformance: fi_eq(3): no buffer: only the number of the event is returned, and the event is ...
 TEST_F(Cm, ARequestIsNotReadWithoutABuffer)
 {
@@ -176,7 +176,7 @@ TEST_F(Cm, WithoutAListenerTheConnectionIsRefused)
 	EXPECT_EQ(error.err_data_size, 0u);
 }
 
-/* As much as max_err_data says. */
+/* As much data as max_err_data says. */
 // conformance: fi_domain(3): max_err_data: 256, the data of a rejected connection; an address
 //   (FI_SOURCE_ERR) takes 80
 // conformance: fi_cm(3): fi_reject refuses a request; the peer has an error event with details
@@ -192,7 +192,7 @@ TEST_F(Cm, ARejectedRequestCarriesDataInItsError)
 	EXPECT_EQ(next_eq_error(client.eq.get(), &data).err, FI_ECONNREFUSED);
 	EXPECT_EQ(data, std::string(out.begin(), out.end()));
 	EXPECT_LE(data.size(), node.info->domain_attr->max_err_data);
-	/* It is answered: the handle is good for nothing any more. */
+	/* The request is answered, and its handle is no longer valid. */
 	EXPECT_EQ(fi_reject(listener.pep.get(), request.info->handle, nullptr, 0), -FI_EINVAL);
 	fid_ep *ep = nullptr;
 	EXPECT_EQ(fi_endpoint(node.domain.get(), request.info.get(), &ep, nullptr), -FI_EINVAL);
@@ -349,7 +349,7 @@ TEST_F(Cm, AnActiveEndpointAcquiresTheAddressOfAPassiveOne)
 	hints->handle = nullptr;
 }
 
-/* There, no source is named. */
+/* A shared context names no source. */
 TEST_F(Cm, ReceivesOfASharedContextComeFromThePeer)
 {
 	Info hints = msg_hints();
@@ -409,13 +409,13 @@ TEST_F(Cm, AConnectedEndpointNeedsAnEventQueueAndNoAddresses)
 	EXPECT_EQ(fi_ep_bind(e, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	EXPECT_EQ(fi_ep_bind(e, &av->fid, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_ep_bind(e, &listener.eq->fid, FI_TRANSMIT), -FI_EBADFLAGS);
-	EXPECT_EQ(fi_enable(e), -FI_ENOEQ); /* nor has its domain one */
+	EXPECT_EQ(fi_enable(e), -FI_ENOEQ); /* nor does its domain have one */
 	EXPECT_EQ(fi_connect(e, listener.address().data(), nullptr, 0), -FI_ENOEQ);
 	EXPECT_EQ(fi_shutdown(client.ep.get(), 1), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_shutdown(client.ep.get(), 0), -FI_ENOTCONN);
 }
 
-TEST_F(Cm, WhatIsNotConnectedHasNoConnection)
+TEST_F(Cm, AnUnconnectedEndpointHasNoConnection)
 {
 	Node rdm;
 	const auto ep = rdm.ep();

@@ -59,12 +59,12 @@ TEST(Cntr, WaitsForAThresholdATimeOrAnError)
 	later.join();
 	/* Only a change of the error count ends a wait. */
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
-	/* Who has added one himself knows of it. */
+	/* Errors that the application added itself do not end a wait. */
 	EXPECT_EQ(fi_cntr_adderr(cntr.get(), 3), 0);
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 2, 10), -FI_ETIMEDOUT);
 }
 
-/* And so do two who add at the same time: no operation has failed. */
+/* Nor do errors that two threads add at the same time. */
 TEST(Cntr, ErrorsThatAreAddedAtTheSameTimeAreKnown)
 {
 	Node node;
@@ -86,7 +86,10 @@ TEST(Cntr, ErrorsThatAreAddedAtTheSameTimeAreKnown)
 	EXPECT_EQ(fi_cntr_readerr(cntr.get()), 4'000u);
 }
 
-/* An error that was set back when the waiter looks has unblocked it, and is no success. */
+/*
+ * A wait that an error has ended is no success, even if the error was reset before the waiter
+ * looks.
+ */
 // conformance: fi_cntr(3): fi_cntr_wait: until the threshold, or a change of the error value, or
 //   the timeout; 0 only for the first
 TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
@@ -109,7 +112,10 @@ TEST(Cntr, SuccessMeansThatTheThresholdIsReached)
 	EXPECT_EQ(successes, 0);
 }
 
-/* fi_cntr(3): it waits "until the counter reaches the specified threshold, or until an error or timeout occurs". */
+/*
+ * fi_cntr(3): it waits "until the counter reaches the specified threshold, or until an error or
+ * timeout occurs".
+ */
 // conformance: fi_cntr(3): fi_cntr_wait: until the threshold, or a change of the error value, ...
 TEST(Cntr, SignalsDontEndAWait)
 {
@@ -126,7 +132,7 @@ TEST(Cntr, SignalsDontEndAWait)
 		for (int i = 0; i < 20; ++i) {
 			pthread_kill(waiter, SIGUSR1);
 			usleep(5'000);
-			while (signals <= i) /* two at a time would be one */
+			while (signals <= i) /* two at a time would count as one */
 				usleep(1'000);
 		}
 		EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
@@ -134,7 +140,7 @@ TEST(Cntr, SignalsDontEndAWait)
 	EXPECT_EQ(fi_cntr_wait(cntr.get(), 1, -1), 0);
 	other.join();
 	EXPECT_EQ(signals, 20);
-	/* nor does it begin anew with each */
+	/* nor does each signal restart the timeout */
 	std::atomic<bool> over = false;
 	std::thread third([&] {
 		while (!over) {
@@ -178,22 +184,22 @@ void counts_what_it_is_bound_for(bool beside_a_queue)
 	ASSERT_EQ(fi_tsend(ep.get(), &c, 1, nullptr, self, 1, nullptr), 0);
 	EXPECT_TRUE(reaches(sends.get(), 3));
 	EXPECT_TRUE(reaches(receives.get(), 3));
-	/* A failure counts as an error, and only there. */
+	/* A failure counts as an error only. */
 	ASSERT_EQ(fi_send(ep.get(), "long", 4, nullptr, self, nullptr), 0);
 	EXPECT_EQ(fi_cntr_wait(receives.get(), 4, patience), -FI_EAVAIL);
 	EXPECT_EQ(fi_cntr_readerr(receives.get()), 1u);
 	EXPECT_TRUE(reaches(sends.get(), 4));
 }
 
-TEST(Cntr, CountsWhatItIsBoundFor)
+TEST(Cntr, CountsTheBoundOperations)
 {
 	counts_what_it_is_bound_for(true);
 }
 
-/* fi_cntr(3): "a light-weight completion mechanism"; so no queue is needed beside it. */
+/* fi_cntr(3): "a light-weight completion mechanism"; so it needs no queue. */
 // conformance: fi_endpoint(3): an endpoint needs a completion queue or a counter for each
 //   direction: -FI_ENOCQ
-TEST(Cntr, AloneTellsOfCompletions)
+TEST(Cntr, AloneReportsCompletions)
 {
 	counts_what_it_is_bound_for(false);
 }
@@ -212,7 +218,7 @@ TEST(Cntr, OfRemoteOperationsNeedsRmaEvent)
 		<< "one counter for everything that there is";
 }
 
-TEST(Cntr, TheFileTellsOfEveryChange)
+TEST(Cntr, TheFileReportsEveryChange)
 {
 	Node node;
 	const auto cntr = node.cntr(FI_WAIT_FD);
@@ -236,13 +242,13 @@ TEST(Cntr, TheFileTellsOfEveryChange)
 			<< "it has changed";
 		EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), 0) << "and that was told";
 	}
-	/* A change between reading the counter and fi_trywait is not overlooked. */
+	/* A change between reading the counter and fi_trywait is noticed. */
 	EXPECT_EQ(fi_cntr_read(cntr.get()), 10u);
 	EXPECT_EQ(fi_cntr_add(cntr.get(), 1), 0);
 	EXPECT_EQ(fi_trywait(node.fabric.get(), objects, 1), -FI_EAGAIN);
 }
 
-/* A value that comes back is news: who resets a counter and waits for it again must not sleep on. */
+/* A change to the same value is a change: a wait after a reset must not go on sleeping. */
 TEST(Cntr, AValueThatComesBackIsNoticed)
 {
 	Node node;
@@ -284,12 +290,12 @@ Owned<fid_cntr> byte_counter(const Node &node)
 }
 
 /*
- * "On error, the transfer size is not applied to the error field, that field is increment by 1." A queued
- * operation counts into its completion_cntr.
+ * "On error, the transfer size is not applied to the error field, that field is increment by 1." A
+ * queued operation counts into its completion_cntr.
  */
 // conformance: fi_cntr(3): FI_CNTR_EVENTS_BYTES (2.x): the bytes of operations that succeed, 1 for
 //   an error; collectives add nothing
-TEST(Cntr, OfBytesGrowsByWhatIsTransferred)
+TEST(Cntr, OfBytesGrowsByTheLengthOfTransfers)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_EVENT | FI_TRIGGER));
 	const auto sends = byte_counter(node), receives = byte_counter(node);
@@ -359,7 +365,7 @@ TEST(Cntr, OfBytesGrowsByWhatIsTransferred)
 	EXPECT_EQ(fi_cntr_read(remote_writes.get()), 400u);
 }
 
-TEST(Cntr, OpeningRefusesWhatItDoesNotKnow)
+TEST(Cntr, OpeningRefusesUnknownAttributes)
 {
 	Node node;
 	fid_cntr *cntr = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_collective(3): what a call takes, what it reports, and what it leaves alone. */
+/* fi_collective(3): the arguments of a call, its completions, and what it does not touch. */
 #include "group.h"
 
 namespace
@@ -60,7 +60,7 @@ TEST(Call, BadInputIsRefused)
 	const Owned<fid_ep> triggered(alias);
 	EXPECT_EQ(fi_barrier(alias, group, nullptr), -FI_EBADFLAGS);
 	EXPECT_TRUE(is_silent(crowd[0].cq.get()));
-	/* And nothing of it has counted as a call. */
+	/* No refused call has counted as a call. */
 	EXPECT_EQ(fi_barrier(ep, group, nullptr), 0);
 	EXPECT_EQ(fi_barrier(crowd[1].ep.get(), crowd[1].group(), nullptr), 0);
 	crowd.expect_done();
@@ -115,7 +115,7 @@ TEST(Call, SuccessIsReportedAsTheQueueWantsIt)
 		EXPECT_TRUE(reaches(crowd[i].sent.get(), 2));
 }
 
-/* Flags of a call override the defaults; fi_barrier has none. */
+/* Flags of a call override the defaults; fi_barrier has no flags. */
 // conformance: fi_collective(3): completions as of atomics, with the flag FI_COLLECTIVE and in ...
 TEST(Call, DefaultFlagsAreForCallsWithoutFlags)
 {
@@ -140,7 +140,7 @@ TEST(Call, DefaultFlagsAreForCallsWithoutFlags)
 }
 
 // conformance: fi_collective(3): completions as of atomics, with the flag FI_COLLECTIVE and in ...
-TEST(Call, WhatFiMoreHasPutOffStartsWithIt)
+TEST(Call, OperationsPutOffByFiMoreStartWithIt)
 {
 	Crowd crowd(2);
 	Member &first = crowd[0], &second = crowd[1];
@@ -163,7 +163,7 @@ TEST(Call, WhatFiMoreHasPutOffStartsWithIt)
 }
 
 // conformance: fi_collective(3): -FI_EOPNOTSUPP, -FI_EMSGSIZE; -FI_EAGAIN: 1024 calls of a ...
-TEST(Call, WhoIsTooFarAheadTriesAgain)
+TEST(Call, AMemberTooFarAheadGetsEagain)
 {
 	Member::Options options;
 	options.cq_size = 4096;

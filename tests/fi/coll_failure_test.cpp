@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_collective(3): calls that fail, are canceled, or whose group is closed. */
+/* fi_collective(3): calls that fail, are canceled, or lose their group. */
 #include "group.h"
 
-TEST(Failure, MembersThatDisagreeAboutTheCountHearOfIt)
+TEST(Failure, MembersThatDisagreeAboutTheCountGetErrors)
 {
 	Crowd crowd(2);
 	std::uint64_t buf[2]{};
@@ -21,7 +21,7 @@ TEST(Failure, MembersThatDisagreeAboutTheCountHearOfIt)
 	EXPECT_TRUE(is_silent(crowd[1].cq.get()));
 }
 
-TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
+TEST(Failure, ACanceledCallFailsForAllMembersThatWait)
 {
 	Crowd crowd(4);
 	std::uint64_t one = 1, result[4];
@@ -37,7 +37,10 @@ TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
 	EXPECT_EQ(next_error(crowd[0].cq.get()).err, FI_ECANCELED);
 	EXPECT_EQ(next_error(crowd[1].cq.get()).err, FI_ECANCELED);
 	EXPECT_EQ(fi_cancel(&crowd[2].ep->fid, ctx(5)), -FI_ENOENT);
-	/* The others still call in step; who was late hears of it, too, and the next call is another one. */
+	/*
+	 * The other members still call in step: a late call fails, too, and the next call is
+	 * another one.
+	 */
 	ASSERT_EQ(fi_allreduce(crowd[3].ep.get(), &one, 1, nullptr, &result[3], nullptr,
 			       crowd[3].group(), FI_UINT64, FI_SUM, 0, ctx(5)),
 		  0);
@@ -47,8 +50,8 @@ TEST(Failure, ACanceledCallFailsForAllWhoWaitForIt)
 	crowd.expect_done(ctx(6));
 }
 
-/* What is too large to be copied waits at its sender. */
-TEST(Failure, ACanceledCallFailsForWhoComesLater)
+/* Data too large to be copied waits at its sender. */
+TEST(Failure, ACanceledCallFailsForLaterMembers)
 {
 	for (const std::size_t size : {1, 1024, 1 << 16}) {
 		Crowd crowd(2);
@@ -101,7 +104,7 @@ TEST(Failure, ClosingAGroupEndsItsCalls)
 	EXPECT_EQ(error.err, FI_ECANCELED);
 }
 
-/* Slices that are too large to be copied wait at their senders, whoever fails meanwhile. */
+/* Slices too large to be copied wait at their senders, whichever member fails meanwhile. */
 // conformance: fi_collective(3): fi_close disconnects from the group; fi_mc_addr
 TEST(Failure, AMemberThatLeavesFailsAReductionForAll)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_collective(3): what each collective does with the data. */
+/* fi_collective(3): the results of each collective. */
 // conformance: fi_arch(7): collectives
 
 #include "group.h"
@@ -15,12 +15,15 @@ namespace
 {
 
 constexpr std::size_t sizes[] = {1, 2, 3, 4, 7, 8};
-/* Elements: few, more than a copy may have that waits, more than an atomic changes at once. */
+/*
+ * Numbers of elements: few, more than are copied for a receiver, more than an atomic changes at
+ * once.
+ */
 constexpr std::size_t counts[] = {1, 3, 700, 5000};
 
 using Words = std::vector<std::uint64_t>;
 
-/* What member i contributes in place j. */
+/* Member i's contribution at place j. */
 std::uint64_t value(std::size_t i, std::size_t j)
 {
 	return i * 1'000'003 + j * 7 + 1;
@@ -47,7 +50,7 @@ Words slice(const Words &from, std::size_t i, std::size_t count)
 		     from.begin() + static_cast<std::ptrdiff_t>((i + 1) * count));
 }
 
-/* Every size of a group, and in each every count, from every root. */
+/* Every size of a group, with every count, from every root. */
 class Collectives : public testing::TestWithParam<std::size_t>
 {
 protected:
@@ -63,7 +66,7 @@ protected:
 			bufs.push_back(words(i, in));
 			results.emplace_back(out, 4711);
 		}
-		/* Who calls last is somebody else each time. */
+		/* Another member calls last each time. */
 		for (std::size_t i = 0; i < n; ++i) {
 			const std::size_t rank = (i + first_) % n;
 			EXPECT_EQ(call(crowd[rank], rank, bufs[rank].data(), results[rank].data()),
@@ -397,7 +400,7 @@ TEST(Allreduce, AllHaveTheSameBits)
 			  0);
 }
 
-/* More than a caller of the kernel does by itself, and than a ring has room for. */
+/* More steps than a caller of the kernel performs itself, and than a ring has room for. */
 TEST(Allreduce, OfManyMembers)
 {
 	constexpr std::size_t n = 64;
@@ -436,7 +439,7 @@ TEST(Allreduce, TheResultMayBeTheBuffer)
 	EXPECT_EQ(buf, Words(4, 24));
 }
 
-/* What is half in both would be overwritten where it is still to be sent. */
+/* Buffers that overlap by half would be overwritten before they are sent. */
 TEST(Overlap, OnlyWhereTheOwnDataBelongs)
 {
 	Crowd crowd(2);
@@ -456,7 +459,7 @@ TEST(Overlap, OnlyWhereTheOwnDataBelongs)
 	EXPECT_EQ(words, Words(8, 7));
 }
 
-/* Of this process's contexts, as their files tell. */
+/* The number of counters of this process's contexts, from their files. */
 static std::size_t counters()
 {
 	std::size_t n = 0;
@@ -469,7 +472,7 @@ static std::size_t counters()
 	return n;
 }
 
-/* However many pieces a slice is worked on in. */
+/* In any number of pieces of a slice. */
 TEST(ReduceScatter, OfMegabytes)
 {
 	constexpr std::size_t n = 4, count = 1 << 17;
@@ -490,7 +493,7 @@ TEST(ReduceScatter, OfMegabytes)
 		EXPECT_EQ(result, Words(count, 3 * n));
 }
 
-/* Every type has a size, and a size is all that matters. */
+/* Every type has a size, which is all that matters. */
 // conformance: fi_collective(3): fi_broadcast: of any non-void type
 TEST(Broadcast, AnyNonVoidDatatypeMayBeBroadcast)
 {

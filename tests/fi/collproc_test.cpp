@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Collectives among processes: who need not run, who dies, and what costs a system call. */
+/*
+ * Collectives among processes: progress without running members, deaths, and the number of system
+ * calls.
+ */
 // conformance: fi_arch(7): collectives
 
 #include "group.h"
@@ -19,7 +22,7 @@ void allreduce(Member &m, std::uint64_t &buf, std::uint64_t &result)
 		  0);
 }
 
-/* The context of the next completion. To be stopped and to go on would end a wait. */
+/* The context of the next completion. SIGSTOP and SIGCONT would end a blocking wait. */
 void *poll(fid_cq *cq)
 {
 	fi_cq_tagged_entry entry{};
@@ -59,7 +62,7 @@ TEST(Processes, EachOfThemHasTheResult)
 		EXPECT_EQ(all[i].wait(), 0);
 }
 
-/* What they have asked for is done although none of them runs: large data, too. */
+/* The work of stopped members is done, large data included. */
 // conformance: fi_collective(3): it is left open which member makes progress: a member that has
 //   called makes none
 TEST(Processes, AllButTheLastToCallMayBeStopped)
@@ -95,7 +98,7 @@ TEST(Processes, AllButTheLastToCallMayBeStopped)
 			all[i].kill(SIGSTOP);
 		}
 		all.go(last);
-		all.await(last); /* it has the result, and so have the others */
+		all.await(last); /* this member has the result, and so have the others */
 		EXPECT_EQ(all[last].wait(), 0);
 		for (std::size_t i = 0; i < n; ++i) {
 			if (i == last)
@@ -106,7 +109,7 @@ TEST(Processes, AllButTheLastToCallMayBeStopped)
 	}
 }
 
-/* Who is the tree's root, who is in its midst, who is a leaf. */
+/* The victim is the tree's root, an inner node, or a leaf. */
 TEST(Processes, AMemberThatDiesFailsTheCallOfAllOthersOnce)
 {
 	for (const std::size_t victim : {std::size_t{0}, std::size_t{4}, n - 1}) {
@@ -132,7 +135,7 @@ TEST(Processes, AMemberThatDiesFailsTheCallOfAllOthersOnce)
 	}
 }
 
-/* When all who live have called: until then a buffer may be in use. */
+/* The call fails once all live members have called: until then a buffer may be in use. */
 TEST(Processes, AMemberThatIsDeadFailsTheNextCall)
 {
 	Processes all(3, [](Member &m, std::size_t rank, int line) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* FI_WAIT_MUTEX_COND of queues, counters and wait sets: fi_cq(3), fi_eq(3), fi_cntr(3), fi_poll(3). */
+/*
+ * FI_WAIT_MUTEX_COND of queues, counters and wait sets: fi_cq(3), fi_eq(3), fi_cntr(3), fi_poll(3).
+ */
 // conformance: fi_poll(3): FI_WAIT_MUTEX_COND: struct fi_mutex_cond by FI_GETWAIT; also of queues
 //   and counters
 
@@ -30,7 +32,7 @@ fi_mutex_cond objects_of(fid *object)
 	return objects;
 }
 
-/* What fi_poll(3) tells an application to do: 0 when there is something. */
+/* Waits as fi_poll(3) tells applications to; returns 0 when there is something. */
 int wait_for(const Node &node, fid *object, const fi_mutex_cond &objects)
 {
 	timespec end;
@@ -45,7 +47,7 @@ int wait_for(const Node &node, fid *object, const fi_mutex_cond &objects)
 	return rc;
 }
 
-/* Lets another thread do something, sooner or later, and waits for it. */
+/* Runs an action in another thread, sooner or later, and waits for it. */
 template <class F> void expect_wakes(const Node &node, fid *object, F &&happens)
 {
 	const fi_mutex_cond objects = objects_of(object);
@@ -59,7 +61,7 @@ template <class F> void expect_wakes(const Node &node, fid *object, F &&happens)
 			happens(i, true);
 		});
 		EXPECT_EQ(wait_for(node, object, objects), 0) << i;
-		happens(i, false); /* take it */
+		happens(i, false); /* take the event */
 		other.join();
 	}
 }
@@ -84,7 +86,7 @@ TEST(Cond, ACompletionQueueSignals)
 			EXPECT_EQ(entry.op_context, ctx(i));
 		}
 	});
-	/* The other ways to wait are there, too. */
+	/* The other ways to wait work, too. */
 	fi_cq_tagged_entry entry;
 	EXPECT_EQ(fi_cq_sread(b.rx_cq.get(), &entry, 1, nullptr, 10), -FI_EAGAIN);
 }
@@ -172,8 +174,11 @@ TEST(Cond, AWaitSetSignalsForItsMembers)
 	EXPECT_EQ(fi_wait(set.get(), 10), -FI_ETIMEDOUT);
 }
 
-/* One waits for the counter; another asks what is new as soon as it has changed, which takes the news. */
-void expect_told_although_taken(const Node &node, fid_cntr *cntr, fid *object)
+/*
+ * One thread waits for the counter. Another one calls fi_trywait as soon as it has changed, which
+ * takes the news.
+ */
+void expect_woken_although_taken(const Node &node, fid_cntr *cntr, fid *object)
 {
 	const fi_mutex_cond objects = objects_of(object);
 	const fi_mutex_cond *const o = &objects;
@@ -195,7 +200,7 @@ void expect_told_although_taken(const Node &node, fid_cntr *cntr, fid *object)
 		});
 		while (!waits)
 			std::this_thread::yield();
-		/* Now it waits; if something late wakes it, it cannot take the news itself. */
+		/* The thread waits now. A late wake-up can't make it take the news itself. */
 		pthread_mutex_lock(o->mutex);
 		EXPECT_EQ(fi_cntr_add(cntr, 1), 0);
 		EXPECT_EQ(fi_trywait(node.fabric.get(), &object, 1), -FI_EAGAIN);
@@ -205,24 +210,24 @@ void expect_told_although_taken(const Node &node, fid_cntr *cntr, fid *object)
 	}
 }
 
-TEST(Cond, WhoTakesTheNewsOfACounterTellsWhoWaits)
+TEST(Cond, TakingTheNewsOfACounterWakesTheWaiter)
 {
 	Node node;
 	const auto cntr = node.cntr(FI_WAIT_MUTEX_COND);
 
-	expect_told_although_taken(node, cntr.get(), &cntr->fid);
+	expect_woken_although_taken(node, cntr.get(), &cntr->fid);
 }
 
-TEST(Cond, WhoTakesTheNewsOfAWaitSetTellsWhoWaits)
+TEST(Cond, TakingTheNewsOfAWaitSetWakesTheWaiter)
 {
 	Node node;
 	const auto set = set_of(node);
 	const auto cntr = cntr_in(node, set.get());
 
-	expect_told_although_taken(node, cntr.get(), &set->fid);
+	expect_woken_although_taken(node, cntr.get(), &set->fid);
 }
 
-/* An object that is closed signals no more, and leaves no thread. */
+/* An object that is closed leaves no thread behind. */
 TEST(Cond, ManyCanBeOpenedAndClosed)
 {
 	Node node;
@@ -244,7 +249,7 @@ TEST(Cond, ManyCanBeOpenedAndClosed)
 	EXPECT_EQ(threads(), 1);
 }
 
-/* A mutex that is held for long delays nobody but who waits for it. */
+/* A mutex that is held for long delays only waits on its own object. */
 TEST(Cond, ObjectsAreIndependent)
 {
 	Node node;
@@ -261,7 +266,7 @@ TEST(Cond, ObjectsAreIndependent)
 	pthread_mutex_unlock(held.mutex);
 }
 
-/* The thread is the parent's alone; a child that closes what it has inherited does not wait for it. */
+/* The thread runs in the parent only: a child that closes the object does not wait for it. */
 TEST(Cond, AChildMayCloseWhatItHasInherited)
 {
 	Node node;
@@ -273,11 +278,11 @@ TEST(Cond, AChildMayCloseWhatItHasInherited)
 	EXPECT_EQ(wait_for(node, &cntr->fid, objects_of(&cntr->fid)), 0);
 }
 
-/* Whichever file it is that there is no room for. */
-TEST(Cond, WithoutRoomForFilesThatIsWhatIsSaid)
+/* The limit of files is reached at each step of the call in turn. */
+TEST(Cond, WithoutRoomForFilesItIsEmfile)
 {
 	const Node node;
-	const auto warm = node.eq(FI_WAIT_MUTEX_COND); /* what is opened once is */
+	const auto warm = node.eq(FI_WAIT_MUTEX_COND); /* files that are opened once */
 	rlimit before{};
 
 	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -7,7 +7,7 @@
 
 #include "node.h"
 
-/* What the tests of connected endpoints share. */
+/* Shared by the tests of connected endpoints. */
 
 inline Info msg_hints()
 {
@@ -17,7 +17,7 @@ inline Info msg_hints()
 	return hints;
 }
 
-/* To the peer of a connected endpoint. */
+/* Sends to the peer of a connected endpoint. */
 inline ssize_t sendmsg(fid_ep *ep, void *buf, std::size_t len, void *context, std::uint64_t flags)
 {
 	const iovec iov{buf, len};
@@ -29,7 +29,7 @@ inline ssize_t sendmsg(fid_ep *ep, void *buf, std::size_t len, void *context, st
 	return fi_sendmsg(ep, &msg, flags);
 }
 
-/* An event about a connection, with the data that came along; info is the reader's to free. */
+/* An event about a connection, with its data; the reader frees info. */
 struct CmEvent {
 	std::uint32_t event = 0;
 	fid *object = nullptr;
@@ -37,7 +37,7 @@ struct CmEvent {
 	std::string data;
 };
 
-/* Waits for one; fails the test if there is none or an error. */
+/* Waits for an event; fails the test if there is none, or an error. */
 inline CmEvent next_event(fid_eq *eq, std::size_t room = 512)
 {
 	alignas(fi_eq_cm_entry) char buf[1024];
@@ -55,7 +55,7 @@ inline CmEvent next_event(fid_eq *eq, std::size_t room = 512)
 	return out;
 }
 
-/* The same for an error; what data came along. */
+/* The same for an error, with its data. */
 inline fi_eq_err_entry next_eq_error(fid_eq *eq, std::string *data = nullptr)
 {
 	fi_eq_err_entry error{};
@@ -80,7 +80,7 @@ inline ::testing::AssertionResult is_silent(fid_eq *eq)
 	return ::testing::AssertionFailure() << "fi_eq_sread: " << n << ", event " << event;
 }
 
-/* All objects that a domain may have, while this lives. */
+/* Uses up a context's objects while it lives. */
 class Exhausted
 {
 public:
@@ -103,7 +103,7 @@ private:
 	std::vector<Owned<fid_mr>> regions_;
 };
 
-/* A connected endpoint, with queues of its own; not enabled. */
+/* A connected endpoint with queues of its own; not enabled. */
 struct Active {
 	Active(Node &node, const fi_info *info, bool own_eq = true)
 		: eq(own_eq ? node.eq(FI_WAIT_UNSPEC) : nullptr), cq(node.cq())
@@ -151,7 +151,7 @@ struct Listener {
 		return out;
 	}
 
-	/* A request, as it was told of. */
+	/* Reads a request. */
 	CmEvent request()
 	{
 		CmEvent event = next_event(eq.get());

@@ -22,7 +22,7 @@ namespace
 using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
-/* One tagged message with data, and the entry that the queue's format makes of it. */
+/* One tagged message with data, and its entry in the queue's format. */
 template <class Entry> class Format : public testing::Test
 {
 };
@@ -169,7 +169,7 @@ TEST(Cq, AnOldProgramsErrorEntryIsNotOverrun)
 
 /* --- selective completion ------------------------------------------------------------ */
 
-TEST(Cq, SelectiveQueuesOnlyHearOfWhatAsksForIt)
+TEST(Cq, SelectiveQueuesOnlyGetCompletionsThatWereAskedFor)
 {
 	Side::Options options;
 	options.cq_flags = FI_SELECTIVE_COMPLETION;
@@ -213,7 +213,7 @@ TEST(Cq, DefaultFlagsChooseCompletionsToo)
 	ASSERT_EQ(fi_send(p.a.ep.get(), &c, 1, nullptr, p.b_at_a, ctx(2)), 0);
 	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, ctx(2));
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
-	/* fi_sendmsg says what it wants by itself. */
+	/* fi_sendmsg has flags of its own. */
 	const iovec iov{&c, 1};
 	const fi_msg quiet{&iov, nullptr, 1, p.b_at_a, ctx(3), 0};
 	ASSERT_EQ(fi_sendmsg(p.a.ep.get(), &quiet, 0), 0);
@@ -289,7 +289,7 @@ TEST(Cq, SignalEndsAWait)
 	EXPECT_EQ(rc, -FI_EAGAIN);
 }
 
-TEST(Cq, WithoutAWaitObjectNobodyWaits)
+TEST(Cq, WithoutAWaitObjectThereIsNoWait)
 {
 	Node node;
 	const auto cq = node.cq(FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE);
@@ -338,7 +338,7 @@ TEST(Cq, TheFileWorksWithEpoll)
 	close(set);
 }
 
-TEST(Cq, ASignalIsToldByTheFileOnce)
+TEST(Cq, ASignalIsReportedByTheFileOnce)
 {
 	Side::Options options;
 	options.wait = FI_WAIT_FD;
@@ -356,14 +356,14 @@ TEST(Cq, ASignalIsToldByTheFileOnce)
 	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), -FI_EAGAIN);
 	EXPECT_EQ(fi_trywait(p.node.fabric.get(), objects, 1), 0);
 	EXPECT_EQ(poll(&file, 1, 0), 0);
-	/* One that nobody waited for ends the next wait. */
+	/* A signal without a waiter ends the next wait. */
 	ASSERT_EQ(fi_cq_signal(p.b.rx_cq.get()), 0);
 	EXPECT_EQ(fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, -1), -FI_EAGAIN);
 }
 
 /* --- opening ------------------------------------------------------------------------- */
 
-TEST(Cq, OpeningRefusesWhatItDoesNotKnow)
+TEST(Cq, OpeningRefusesUnknownAttributes)
 {
 	Node node;
 	fid_cq *cq = nullptr;
@@ -389,8 +389,8 @@ TEST(Cq, OpeningRefusesWhatItDoesNotKnow)
 }
 
 /*
- * Two threads read one queue of FI_THREAD_DOMAIN at a time. The first one is held in the midst of
- * its read, by a fault on its buffer; the handler does what the second one would.
+ * Two threads read one queue of FI_THREAD_DOMAIN at a time. A fault on its buffer stops the first
+ * one in the middle of its read; the handler acts as the second one.
  */
 struct Reader {
 	static constexpr std::size_t size = 4096;
@@ -409,7 +409,7 @@ struct Reader {
 
 // conformance: fi_domain(3): two threads must not read one queue at a time below FI_THREAD_SAFE: a
 //   read that was overtaken takes nothing, and is logged once
-TEST(Cq, TwoReadersAtATimeAreToldAndTakeNothingTwice)
+TEST(Cq, TwoReadersAtATimeAreReportedAndTakeNothingTwice)
 {
 	Info hints = hints_for(FI_MSG);
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;

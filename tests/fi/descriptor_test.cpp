@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What the calls write into the ring of an endpoint: one cache line for what needs no more. */
+/* The descriptors that calls write: one cache line if no more is needed. */
 #include "node.h"
 
 #include <cstdio>
@@ -37,7 +37,7 @@ std::vector<std::span<treadle_slot>> all_slots()
 	return rings;
 }
 
-constexpr std::uint8_t stale = 0xee; /* what lies in a slot that nothing was written to */
+constexpr std::uint8_t stale = 0xee; /* the contents of a slot that was not written */
 
 class Descriptor : public testing::Test
 {
@@ -51,7 +51,7 @@ protected:
 	}
 	~Descriptor() override { fi_close(&mr->fid); }
 
-	/* Makes a call that returns 0 with the context c, and finds the command that it has left in a ring. */
+	/* Makes a call that returns 0, with the context c, and finds its command in a ring. */
 	treadle_desc posted(const std::function<ssize_t(void *c)> &call)
 	{
 		const std::uintptr_t context = ++contexts;

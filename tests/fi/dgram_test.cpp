@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_endpoint(3), FI_EP_DGRAM: what comes, and what is dropped. */
+/* fi_endpoint(3), FI_EP_DGRAM: what arrives, and what is dropped. */
 // conformance: fi_arch(7): endpoint types: FI_EP_DGRAM
 // conformance: fi_endpoint(3): FI_EP_DGRAM: unreliable, message boundaries are maintained; at most
 //   65536 bytes
@@ -45,8 +45,8 @@ TEST_F(Dgram, MessageBoundariesAreMaintained)
 	EXPECT_EQ(send(out.data(), out.size() + 1), -FI_EMSGSIZE);
 }
 
-/* Nobody hears of a datagram's delivery: who asks for that is refused, by flags and by defaults. */
-TEST_F(Dgram, DeliveryIsNotToldOf)
+/* A datagram's delivery is never reported: asking for that is refused, by flags and by defaults. */
+TEST_F(Dgram, DeliveryIsNotReported)
 {
 	std::uint64_t out = 1;
 	const iovec iov{&out, sizeof(out)};

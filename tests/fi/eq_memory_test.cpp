@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Event queues without memory: no event is lost, fi_eq(3); nor that of a registration, fi_mr(3). */
+/* Event queues without memory: no event is lost, fi_eq(3), fi_mr(3). */
 #include <netinet/in.h>
 #include <poll.h>
 
@@ -10,7 +10,7 @@
 namespace
 {
 
-/* Reads when there is something to be read, without memory. */
+/* Reads an event once there is one, with no memory left. */
 ssize_t read_without_memory(fid_eq *eq, std::uint32_t &event, fi_eq_entry &entry)
 {
 	pollfd file{-1, POLLIN, 0};
@@ -21,7 +21,7 @@ ssize_t read_without_memory(fid_eq *eq, std::uint32_t &event, fi_eq_entry &entry
 		[&] { return fi_eq_read(eq, &event, &entry, sizeof(entry), 0); });
 }
 
-TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
+TEST(EqMemory, ARegistrationIsReportedWithoutMemory)
 {
 	Node node(hints_for(0));
 	const auto eq = node.eq(FI_WAIT_FD);
@@ -38,7 +38,7 @@ TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
 	EXPECT_EQ(read_without_memory(eq.get(), event, entry), ssize_t{sizeof(entry)});
 	EXPECT_EQ(event, std::uint32_t{FI_MR_COMPLETE});
 	EXPECT_EQ(entry.fid, &first->fid);
-	/* Nor is an error: this key is taken. */
+	/* Nor is an error lost: this key is taken. */
 	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), FI_REMOTE_READ, 0, 5, 0,
 			    &second, nullptr),
 		  0);
@@ -51,7 +51,7 @@ TEST(EqMemory, ARegistrationIsToldOfWithoutMemory)
 	node.domain.reset(); /* which uses the queue */
 }
 
-/* Nor is there a region, or what looks like one, if the call fails. */
+/* A call that fails leaves no region behind. */
 // conformance: fi_domain(3): fi_domain_bind with FI_REG_MR: registration reports through the EQ
 TEST(EqMemory, ARegistrationFailsAsAWhole)
 {
@@ -88,9 +88,9 @@ TEST(EqMemory, ARegistrationFailsAsAWhole)
 	node.domain.reset(); /* which uses the queue */
 }
 
-/* Either nothing has been inserted, or the events say what has: fi_av(3). */
+/* Either nothing was inserted, or events say what was: fi_av(3). */
 // conformance: fi_av(3): FI_EVENT: an event for each address that fails, then FI_AV_COMPLETE; ...
-TEST(EqMemory, AnInsertionIsToldOfOrHasNotHappened)
+TEST(EqMemory, AnInsertionIsReportedOrHasNotHappened)
 {
 	Node node;
 	const auto eq = node.eq(FI_WAIT_UNSPEC);
@@ -138,7 +138,7 @@ TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)
 	fi_eq_cm_entry entry{};
 	std::uint32_t kind = 0;
 
-	/* There is room for what the kernel tells, but none for what it says of it. */
+	/* There is room for the kernel's event, but not for the entry made of it. */
 	EXPECT_EQ(fi_eq_read(listener.eq.get(), &kind, &entry, sizeof(entry), 0), -FI_EAGAIN);
 	ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), greeting.data(),
 			     greeting.size()),
@@ -156,7 +156,7 @@ TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)
 	EXPECT_EQ(event.data, greeting);
 	EXPECT_TRUE(event.info);
 	EXPECT_TRUE(is_silent(listener.eq.get()));
-	/* Nor has who asks been refused meanwhile. */
+	/* The client has not been refused meanwhile. */
 	Active server(node, event.info.get());
 	ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
 	EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_CONNECTED});

@@ -61,7 +61,7 @@ TEST(Eq, TooSmallABufferLosesNothing)
 	EXPECT_STREQ(in, "event");
 }
 
-TEST(Eq, WhatNoMemoryHasRoomForIsRefused)
+TEST(Eq, ATooLargeEventIsRefused)
 {
 	Node node;
 	const auto eq = node.eq(FI_WAIT_NONE, FI_WRITE);
@@ -71,8 +71,8 @@ TEST(Eq, WhatNoMemoryHasRoomForIsRefused)
 		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, size, 0), -FI_ENOMEM);
 }
 
-/* A thread that is canceled ends between two calls, not in one of them. */
-TEST(Eq, NobodyIsCanceledInTheMidstOfACall)
+/* A thread is canceled between two calls, not within one. */
+TEST(Eq, NoThreadIsCanceledWithinACall)
 {
 	Node node;
 	const auto eq = node.eq(FI_WAIT_FD);
@@ -151,7 +151,10 @@ TEST(Eq, WaitsWithAndWithoutItsFile)
 	EXPECT_EQ(fi_control(&none->fid, FI_GETWAIT, &fd), -FI_ENODATA);
 }
 
-/* The longest that any of 64 readers waited, whose limit is 100 ms, while there was an event every 2 ms for 6 s. */
+/*
+ * The longest wait of 64 readers with a limit of 100 ms, while there is an event every 2 ms for 6
+ * s.
+ */
 std::chrono::milliseconds longest_wait_among_many()
 {
 	using clock = std::chrono::steady_clock;
@@ -186,8 +189,8 @@ std::chrono::milliseconds longest_wait_among_many()
 }
 
 /*
- * Who is woken for an event that another has read waits for what is left of his time. A busy machine
- * may keep one of them waiting for seconds, but not one in each of three tries.
+ * A reader that is woken for an event that another one has read waits for the rest of its time. A
+ * busy machine may keep a reader waiting for seconds, but not in each of three tries.
  */
 // conformance: fi_eq(3): wait objects
 TEST(Eq, TimeGoesOnWhileOthersTakeTheEvents)
@@ -199,7 +202,7 @@ TEST(Eq, TimeGoesOnWhileOthersTakeTheEvents)
 	EXPECT_LT(longest / 1ms, 3000);
 }
 
-TEST(Eq, OpeningRefusesWhatItDoesNotKnow)
+TEST(Eq, OpeningRefusesUnknownAttributes)
 {
 	Node node;
 	fid_eq *eq = nullptr;

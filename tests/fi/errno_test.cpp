@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Which error a call says that can't be done: fi_treadle(7), LIMITATIONS. */
+/* The errors of calls that can't be done: fi_treadle(7), LIMITATIONS. */
 #include "child.h"
 #include "later.h"
 #include "work.h"
@@ -15,7 +15,7 @@
 namespace
 {
 
-/* What it says is tried again by programs: there is no more room however often they do. */
+/* The errors must not be FI_EAGAIN: programs would repeat the call for ever, as the limit stays. */
 int lock_all_memory()
 {
 	Node node;
@@ -35,7 +35,7 @@ int lock_all_memory()
 	attr.size = 65536;
 	EXPECT_EQ(fi_cq_open(node.domain.get(), &attr, &big, nullptr), -FI_ENOMEM);
 	EXPECT_EQ(fi_enable(ep.get()), -FI_ENOMEM);
-	/* The stack of its thread. */
+	/* The stack of the queue's thread. */
 	attr.size = 1;
 	attr.wait_obj = FI_WAIT_MUTEX_COND;
 	EXPECT_EQ(fi_cq_open(node.domain.get(), &attr, &big, nullptr), -FI_ENOMEM);
@@ -53,7 +53,7 @@ TEST(Errno, MemoryThatCanNotBeLockedIsNone)
 	EXPECT_EQ(child.wait(), 0);
 }
 
-/* --- receives whose lengths can't be ---------------------------------------------------- */
+/* --- receives with impossible lengths --------------------------------------------------- */
 
 struct Receives {
 	explicit Receives(fid_ep *ep) : ep(ep) {}
@@ -93,7 +93,7 @@ struct Receives {
 	fid_ep *const ep;
 };
 
-TEST(Errno, AReceiveWhoseLengthWrapsIsRefusedWhenItIsPosted)
+TEST(Errno, AReceiveOfAWrappingLengthIsRefusedWhenItIsPosted)
 {
 	Pair p(hints_for(FI_MSG | FI_TAGGED | FI_TRIGGER | FI_MULTI_RECV));
 	char in = 0;
@@ -105,13 +105,13 @@ TEST(Errno, AReceiveWhoseLengthWrapsIsRefusedWhenItIsPosted)
 	ASSERT_EQ(fi_srx_context(p.node.domain.get(), p.node.info->rx_attr, &srx, nullptr), 0);
 	Receives(srx).all_are_refused();
 	EXPECT_EQ(fi_close(&srx->fid), 0);
-	/* Nothing of it is there. */
+	/* Nothing of it was posted. */
 	ASSERT_EQ(fi_recv(p.b.ep.get(), &in, 1, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
 	ASSERT_EQ(fi_send(p.a.ep.get(), "x", 1, nullptr, p.b_at_a, nullptr), 0);
 	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
 }
 
-TEST(Errno, ADeferredReceiveWhoseLengthWrapsIsRefusedWhenItIsQueued)
+TEST(Errno, ADeferredReceiveOfAWrappingLengthIsRefusedWhenItIsQueued)
 {
 	Pair p(hints_for(FI_MSG | FI_TAGGED | FI_TRIGGER));
 	const auto cntr = p.node.cntr();
@@ -134,7 +134,7 @@ TEST(Errno, ADeferredReceiveWhoseLengthWrapsIsRefusedWhenItIsQueued)
 
 /* --- tables ------------------------------------------------------------------------------ */
 
-/* A size, and nothing but functions. */
+/* The table has a size, and apart from that only functions. */
 template <class Ops> void expect_whole(const Ops *ops, const char *what)
 {
 	ASSERT_NE(ops, nullptr) << what;
@@ -157,7 +157,7 @@ void expect_whole(const fid_ep *ep, const char *what)
 	expect_whole(ep->collective, what);
 }
 
-/* What each kind of object does not do: all of it is said in one way. */
+/* Calls that a kind of object does not support all fail alike. */
 void expect_no_others(fid &f)
 {
 	void *ops = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Messages that do not go through: full rings, cancel, wrong peers, wrong buffers. */
+/* Messages that do not get through: full rings, cancel, wrong peers, wrong buffers. */
 #include "kinds.h"
 
 #include <sys/mman.h>
@@ -59,8 +59,8 @@ TYPED_TEST(Flow, AFullReceiveRingSaysTryAgain)
 	EXPECT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1)), 0);
 }
 
-/* MPI programs do, and none of them sends before all are posted. */
-TYPED_TEST(Flow, WhoDoesNotAskHasRoomForThousandsOfReceives)
+/* MPI programs post thousands of receives, and don't send before. */
+TYPED_TEST(Flow, ByDefaultThereIsRoomForThousandsOfReceives)
 {
 	Pair p(this->hints());
 	char c;
@@ -108,7 +108,7 @@ TYPED_TEST(Flow, CancelTakesBackASendThatNobodyReceives)
 
 /* "Operations posted without a valid context parameter [...] cannot be canceled." */
 // conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
-TYPED_TEST(Flow, WhatHasNoContextCannotBeCanceled)
+TYPED_TEST(Flow, OperationsWithoutAContextCannotBeCanceled)
 {
 	Pair p(this->hints());
 	char c = 0;
@@ -143,8 +143,11 @@ TYPED_TEST(Flow, WhatIsInjectedHasNoContextToBeCanceledBy)
 	this->expect_sent(p.a.tx_cq.get(), ctx(1));
 }
 
-/* "the default operation flags apply where a flags parameter is not available": the level, too, by which its counter counts. */
-TYPED_TEST(Flow, WhatIsInjectedIsCountedWhenItsLevelIsReached)
+/*
+ * "the default operation flags apply where a flags parameter is not available": so does the
+ * completion level, at which the counter counts.
+ */
+TYPED_TEST(Flow, AnInjectedMessageIsCountedWhenItsLevelIsReached)
 {
 	Side::Options options;
 	options.counters = true;
@@ -173,12 +176,12 @@ TYPED_TEST(Flow, WrongPeersAndBuffersAreTold)
 	char c = 0;
 	Log log;
 
-	/* No such entry: nothing has happened. */
+	/* No such entry: nothing was sent. */
 	EXPECT_EQ(TypeParam::send(p.a.ep.get(), &c, 1, 12345, ctx(1)), -FI_EADDRNOTAVAIL);
 	EXPECT_NE(log.all(), "");
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 
-	/* Nobody has that address. */
+	/* No endpoint has the address. */
 	fi_addr_t nobody;
 	{
 		Side gone(p.node);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What is passed to a call is NULL, of another class, or of another provider: -FI_EINVAL, and a line in the log. */
+/*
+ * An argument that is NULL, of another class, or of another provider: -FI_EINVAL, and a line in the
+ * log.
+ */
 #include "node.h"
 
 #include <functional>
@@ -15,7 +18,7 @@
 namespace
 {
 
-/* A fid of another provider, at the end of a page: what reads beyond it ends the program. */
+/* A fid of another provider, at the end of a page: a read beyond it ends the program. */
 template <class Fid> class Foreign
 {
 public:
@@ -237,7 +240,7 @@ TEST_F(Foreigns, ReachNoCallOfThisProvidersOwn)
 	EXPECT_EQ(fi_close(&graph->fid), 0);
 }
 
-/* Where what is opened is to be put. */
+/* The place for the new object is missing. */
 TEST_F(Foreigns, NothingIsOpenedIntoNothing)
 {
 	fid_domain *const domain = node.domain.get();

@@ -17,7 +17,7 @@ struct Resolution {
 	const char *node, *service;
 	std::uint64_t flags;
 	std::uint32_t format;
-	const char *src, *dest; /* of the first answer; null src: it is refused */
+	const char *src, *dest; /* of the first answer; null src: the question is refused */
 };
 
 void PrintTo(const Resolution &line, std::ostream *out)
@@ -54,7 +54,7 @@ const Resolution resolutions[] = {
 	{"127.255.255.255", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, nullptr, ""},
 	{"127.255.255.255", "7471", 0, FI_FORMAT_UNSPEC, nullptr, ""},
 	{"fi_sockaddr_in://127.0.0.1:65536", nullptr, 0, FI_FORMAT_UNSPEC, nullptr, ""},
-	/* Nobody there can be reached: TEST-NET-1 is nobody's. */
+	/* No provider of this machine reaches TEST-NET-1. */
 	{"192.0.2.1", "7471", 0, FI_FORMAT_UNSPEC, nullptr, ""},
 	{"192.0.2.1", "7471", FI_SOURCE, FI_FORMAT_UNSPEC, nullptr, ""},
 	{nullptr, nullptr, FI_SOURCE, FI_FORMAT_UNSPEC, nullptr, ""},
@@ -98,7 +98,7 @@ TEST(GetInfoAddress, ATextMayEndWithItsLength)
 	EXPECT_EQ(info->dest_addrlen, text.size() + 1);
 }
 
-/* fi_getinfo(3) has one in its example, and no place for the interface that bind(2) asks for. */
+/* fi_getinfo(3) has such an address in its example, without the interface that bind(2) needs. */
 TEST(GetInfoAddress, OneOfALinkIsLocalWithoutItsInterface)
 {
 	constexpr const char *text = "fi_sockaddr_in6://[fe80::6:12]:7471";
@@ -148,7 +148,7 @@ TEST(GetInfoAddress, AddressesInHintsAreTaken)
 	EXPECT_EQ(text_of(info->src_addr, info->addr_format), "127.0.0.1 7001");
 	EXPECT_EQ(text_of(info->dest_addr, info->addr_format), "127.0.0.1 7002");
 
-	/* Unless node and service say something else about it. */
+	/* Unless node and service give another one. */
 	info = get_info(hints.get(), nullptr, api_version, "127.0.0.2", "7003");
 	ASSERT_TRUE(info);
 	EXPECT_EQ(text_of(info->src_addr, info->addr_format), "127.0.0.1 7001");
@@ -164,7 +164,7 @@ TEST(GetInfoAddress, AddressesInHintsAreTaken)
 	EXPECT_TRUE(log.has("src_addr"));
 }
 
-TEST(GetInfoAddress, WhatCantBeReachedIsNamed)
+TEST(GetInfoAddress, AnUnreachableAddressIsNamed)
 {
 	Log log;
 
@@ -177,8 +177,8 @@ TEST(GetInfoAddress, WhatCantBeReachedIsNamed)
 	EXPECT_TRUE(log.has("no.such.host.invalid")) << log.all();
 }
 
-/* As where addresses move from machine to machine. */
-TEST(GetInfoAddress, WhatMayBeBoundToIsNotLocalForThat)
+/* As on machines that addresses move to: such an address can be bound, but is not local. */
+TEST(GetInfoAddress, AnAddressThatCanBeBoundNeedNotBeLocal)
 {
 	for (const char *family : {"ipv4", "ipv6"}) {
 		const std::string path =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_getinfo(3): what is offered, what is refused and why. */
+/* fi_getinfo(3): what is offered, and what is refused, with the reason. */
 // conformance: fi_domain(3): caps: FI_LOCAL_COMM
 // conformance: fi_arch(7): discovery through fi_getinfo
 
@@ -22,10 +22,10 @@ constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_T
 
 #define ASK(statement) [](fi_info &hints) { statement; }
 
-/* --- what there is ------------------------------------------------------------------- */
+/* --- offers -------------------------------------------------------------------------- */
 
 // conformance: fi_domain(3): mr_key_size: 8
-TEST(GetInfo, WithoutHintsTellsOfEverything)
+TEST(GetInfo, WithoutHintsOffersEverything)
 {
 	const Info info = get_info(no_hints().get());
 
@@ -56,11 +56,11 @@ TEST(GetInfo, WithoutHintsTellsOfEverything)
 	EXPECT_EQ(info->addr_format, std::uint32_t{FI_SOCKADDR_IN});
 }
 
-/* Each kind of object may take all that a context can have; an endpoint is three. */
+/* Each kind of object may take all ids of a context; an endpoint takes three. */
 // conformance: fi_domain(3): cq_cnt, ep_cnt, tx_ctx_cnt, rx_ctx_cnt, cntr_cnt, mr_cnt: from the
 //   module's limit of objects
 // conformance: fi_domain(3): max_ep_stx_ctx, max_ep_srx_ctx: as many as endpoints
-TEST(GetInfo, CountsAreWhatTheModuleAllows)
+TEST(GetInfo, CountsAreTheModulesLimits)
 {
 	const Info info = get_info(hints_for(FI_MSG).get());
 	std::size_t objects = 0;
@@ -73,7 +73,7 @@ TEST(GetInfo, CountsAreWhatTheModuleAllows)
 	struct {
 		std::size_t fi_domain_attr::*count;
 		std::size_t most;
-		bool optimal; /* of more that is asked for there is as much as there is */
+		bool optimal; /* a request for more gets the maximum */
 	} const counts[] = {
 		{&fi_domain_attr::cq_cnt, objects, true},
 		{&fi_domain_attr::cntr_cnt, objects, true},
@@ -124,11 +124,11 @@ TEST(GetInfo, NoUtilityProviderLayersOnIt)
 		EXPECT_STREQ(info->fabric_attr->prov_name, "treadle");
 }
 
-/* Whatever is returned can be asked for, and is answered with the same. */
+/* An answer, used as a question, gives the same answer. */
 TEST(GetInfo, ItsAnswerIsAnAcceptableQuestion)
 {
 	struct Hints {
-		std::uint64_t caps, both; /* of both contexts */
+		std::uint64_t caps, both; /* caps, and caps that both contexts have */
 	};
 	for (const auto &[caps, both] :
 	     {Hints{0, 0}, Hints{FI_MSG, 0}, Hints{FI_TAGGED | FI_RECV, 0},
@@ -170,7 +170,7 @@ TEST(GetInfo, PrimaryCapabilitiesAreOnlyThoseAskedFor)
 struct Case {
 	const char *name;
 	void (*ask)(fi_info &hints);
-	const char *refusal; /* in the log; null: it is accepted */
+	const char *refusal; /* in the log; null: the question is accepted */
 	bool (*answer)(const fi_info &info);
 };
 
@@ -461,7 +461,7 @@ TEST_P(Negotiation, Line)
 INSTANTIATE_TEST_SUITE_P(GetInfo, Negotiation, testing::ValuesIn(cases),
 			 [](const auto &info) { return std::string(info.param.name); });
 
-/* Whoever asks for nobody by name is not bothered. */
+/* A refusal is logged only if treadle was asked for by name. */
 TEST(GetInfo, ARefusalIsQuietUnlessTreadleWasAskedForByName)
 {
 	Info hints(fi_allocinfo());
@@ -491,7 +491,7 @@ TEST_P(Version, IsServed)
 	ASSERT_TRUE(info);
 	EXPECT_EQ(info->fabric_attr->api_version, version);
 	EXPECT_EQ(info->domain_attr->mr_mode, version < FI_VERSION(1, 5) ? FI_MR_SCALABLE : 0);
-	/* It works, too. */
+	/* The version works, too. */
 	Node node(no_hints(), version);
 	Side side(node);
 	const fi_addr_t self = side.insert(side.ep.get());
@@ -505,7 +505,7 @@ TEST_P(Version, IsServed)
 
 INSTANTIATE_TEST_SUITE_P(GetInfo, Version, testing::Range(0, 18));
 
-/* The first bytes of a structure, behind which there is no memory. */
+/* The first bytes of a structure, with no memory behind them. */
 class Beginning
 {
 public:
@@ -525,7 +525,7 @@ private:
 	char *const pages_, *const begin_;
 };
 
-/* Those of ABI 1.0, which libfabric hands on as they are. */
+/* Structures of ABI 1.0, which libfabric passes on unchanged. */
 TEST(GetInfo, StructuresOfOldCallersEndEarlier)
 {
 	Node node(no_hints(), FI_VERSION(1, 4));
@@ -543,7 +543,7 @@ TEST(GetInfo, StructuresOfOldCallersEndEarlier)
 	EXPECT_EQ(fi_close(&ep->fid), 0);
 }
 
-/* Read once, when libfabric starts: so by another process. */
+/* The setting is read once, when libfabric starts, so another process is needed. */
 // conformance: fi_domain(3): caps: FI_REMOTE_COMM is offered only if FI_TREADLE_ONE_NODE is set, as
 //   no other nodes are reached
 TEST(GetInfo, RemoteCommOnlyOnTheUsersWord)

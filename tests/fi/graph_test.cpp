@@ -52,7 +52,7 @@ protected:
 	Owned<fid_treadle_graph> graph;
 };
 
-/* b echoes what it gets, though nobody does anything for it; once for each launch. */
+/* b echoes what it gets without running, once for each launch. */
 TEST_F(Graphs, AreLaunchedByOneCounterAdd)
 {
 	constexpr int rounds = 20;
@@ -82,7 +82,7 @@ TEST_F(Graphs, AreLaunchedByOneCounterAdd)
 	EXPECT_EQ(ops->graph_wait(graph.get(), patience), 0);
 	EXPECT_EQ(fi_cq_read(p.b.rx_cq.get(), &none, 1), -FI_EAGAIN);
 	EXPECT_EQ(fi_cq_read(p.b.tx_cq.get(), &none, 1), -FI_EAGAIN);
-	/* By itself, too. */
+	/* Also without a counter. */
 	ASSERT_EQ(ops->graph_launch(graph.get()), 0);
 	EXPECT_EQ(ops->graph_wait(graph.get(), 50), -FI_ETIMEDOUT);
 	EXPECT_EQ(fi_cntr_read(launches.get()), rounds + 1u);
@@ -92,7 +92,7 @@ TEST_F(Graphs, AreLaunchedByOneCounterAdd)
 	graph.reset();
 }
 
-/* Work that other work launches, and flushing that takes no graph. */
+/* Work launches other work, and a flush does not remove a graph. */
 TEST_F(Graphs, AreLaunchedByDeferredWork)
 {
 	auto trigger = p.node.cntr(), count = p.node.cntr();
@@ -111,7 +111,7 @@ TEST_F(Graphs, AreLaunchedByDeferredWork)
 	graph.reset();
 }
 
-TEST_F(Graphs, KeepWhatTheyName)
+TEST_F(Graphs, KeepTheObjectsThatTheyName)
 {
 	std::uint64_t word = 0;
 	auto count = p.node.cntr();
@@ -126,7 +126,7 @@ TEST_F(Graphs, KeepWhatTheyName)
 	graph.reset();
 }
 
-TEST_F(Graphs, RefuseWhatCanNotWork)
+TEST_F(Graphs, RefuseInvalidWork)
 {
 	std::uint64_t word = 0;
 	std::uint32_t node = 0;

@@ -34,7 +34,7 @@ public:
 		EXPECT_EQ(fi_enable(ep.get()), 0);
 	}
 
-	/* All addresses, in the order of their ranks. */
+	/* Inserts all addresses, in the order of their ranks. */
 	void know(const std::vector<std::vector<std::byte>> &addresses)
 	{
 		for (const auto &address : addresses) {
@@ -43,7 +43,7 @@ public:
 			peers.push_back(index);
 		}
 	}
-	/* A set of some of them. */
+	/* A set of some members. */
 	Owned<fid_av_set> make_set(const std::vector<std::size_t> &ranks)
 	{
 		fi_av_set_attr attr{};
@@ -55,7 +55,7 @@ public:
 			EXPECT_EQ(fi_av_set_insert(made, peers[rank]), 0);
 		return Owned<fid_av_set>(made);
 	}
-	/* Joins the group of a set; whoever comes last ends it. */
+	/* Joins the group of a set; the last member's call completes it. */
 	Owned<fid_mc> join(fid_av_set *of, void *context = nullptr)
 	{
 		fi_addr_t address = FI_ADDR_NOTAVAIL;
@@ -73,7 +73,7 @@ public:
 		set = make_set(ranks);
 		mc = join(set.get());
 	}
-	/* Waits for the event that tells of it. */
+	/* Waits for the event of the join. */
 	void expect_joined(const fid_mc *which, void *context = nullptr)
 	{
 		std::uint32_t event = 0;
@@ -125,7 +125,7 @@ public:
 	std::size_t size() const { return members.size(); }
 	Member &operator[](std::size_t rank) { return *members[rank]; }
 
-	/* One completion at each, which is what a collective has. */
+	/* Each member has the one completion of a collective. */
 	void expect_done(void *context = nullptr)
 	{
 		for (auto &member : members) {
@@ -139,9 +139,9 @@ public:
 	std::vector<std::unique_ptr<Member>> members;
 };
 
-/* --- members in processes of their own -------------------------------------------------- */
+/* --- members in separate processes ------------------------------------------------------- */
 
-/* Each is told the addresses of all, joins, and then does what run says. */
+/* Each process gets the addresses of all, joins, and calls run. */
 class Processes
 {
 public:
@@ -164,7 +164,7 @@ public:
 	}
 
 	Child &operator[](std::size_t rank) { return *children_[rank]; }
-	/* Waits until each of them has written a byte; tells each of them to go on. */
+	/* Waits until the processes have written a byte each, and lets them go on. */
 	void await(std::size_t rank)
 	{
 		char byte;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * fi_trigger(3), "XPU TRIGGERS", by devices: the provider as it is built where the headers of CUDA and Level Zero
- * are (hmem/), with drivers of devices that do not exist.
+ * fi_trigger(3), "XPU TRIGGERS", by devices: the provider built with the headers of CUDA and Level
+ * Zero (hmem/), and drivers of simulated devices.
  */
 #include <deque>
 #include <filesystem>
@@ -45,7 +45,9 @@ int option(const Pair &p, const Device &device)
 	return fi_getopt(&p.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_XPU_TRIGGER, &xpu, &size);
 }
 
-/* Nothing has loaded the drivers yet, and in the parent nothing may have tried: so it has to be the first. */
+/*
+ * This test is the first: no process has loaded the drivers yet, and the parent has not tried to.
+ */
 // conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST(Hmem, WithoutADriverThereIsNoDevice)
 {
@@ -62,7 +64,7 @@ TEST(Hmem, WithoutADriverThereIsNoDevice)
 	EXPECT_EQ(child.wait(), 0);
 }
 
-/* As an application does that uses them. */
+/* As an application that uses the drivers. */
 Drivers &load()
 {
 	void *cuda = dlopen(beside("libcuda.so.1").c_str(), RTLD_NOW);
@@ -85,7 +87,7 @@ protected:
 	Drivers &drivers;
 };
 
-/* From the option by the cell and the store to the transfer. */
+/* From the option, by the cell and its store, to the transfer. */
 // conformance: fi_trigger(3): requesting and triggering may occur on separate computational ...
 // conformance: fi_endpoint(3): FI_OPT_XPU_TRIGGER: the number of variables, and the datatype ...
 TEST_F(ByDevice, ADeviceStartsTheTransfer)
@@ -100,7 +102,7 @@ TEST_F(ByDevice, ADeviceStartsTheTransfer)
 		EXPECT_EQ(drivers.mapped, ++n);
 		use(xpu.trigger.xpu, device);
 		ASSERT_EQ(send(value, xpu), 0);
-		EXPECT_EQ(drivers.mapped, n); /* it was done when we asked */
+		EXPECT_EQ(drivers.mapped, n); /* it was mapped by the option */
 		EXPECT_TRUE(is_silent(cq()));
 		value = 8;
 		EXPECT_TRUE(store(xpu));
@@ -128,7 +130,7 @@ TEST_F(ByDevice, MoreThanOnePageOfVariablesAndInOrder)
 	EXPECT_EQ(received(n), values);
 	for (int i = 0; i < n; ++i)
 		next(cq());
-	/* Of one device they don't fit into a page. */
+	/* One device's variables don't fit into a page. */
 	for (Xpu &xpu : xpus) {
 		xpu.offer();
 		use(xpu.trigger.xpu, {FI_HMEM_CUDA, 0});
@@ -142,7 +144,7 @@ TEST_F(ByDevice, MoreThanOnePageOfVariablesAndInOrder)
 }
 
 // conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
-TEST_F(ByDevice, NothingIsMappedForADeviceThatDoesNotWriteIt)
+TEST_F(ByDevice, NothingIsMappedForADeviceThatDoesNotWrite)
 {
 	const int values[2] = {1, 2};
 	Xpu here, there;
@@ -174,7 +176,7 @@ TEST_F(ByDevice, ItCanBeCanceled)
 }
 
 // conformance: fi_trigger(3): an operation that waits for an XPU can be canceled to release ...
-TEST_F(ByDevice, AllIsLetGoWithTheDomain)
+TEST_F(ByDevice, AllMapsGoWithTheDomain)
 {
 	{
 		const Pair other(hints_for(xpu_caps));
@@ -206,7 +208,7 @@ TEST_F(ByDevice, ADeviceThatIsNotThereIsRefused)
 }
 
 // conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
-TEST_F(ByDevice, ADriverThatMapsNothingIsNoLoss)
+TEST_F(ByDevice, AFailingDriverLosesNothing)
 {
 	const int value = 4;
 
@@ -227,7 +229,7 @@ TEST_F(ByDevice, ADriverThatMapsNothingIsNoLoss)
 		EXPECT_EQ(option(p, device), 0);
 }
 
-/* It returns memory of its own, which is not the cells: nobody would see what is written there. */
+/* It would return memory of its own, which is not the cells, so a store would be lost. */
 // conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
 TEST_F(ByDevice, AnOldLevelZeroIsRefused)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_hook(7): the application's fids are a hooking provider's, also those that it names in structures. */
+/* fi_hook(7): the application's fids are those of a hooking provider, in structures as well. */
 #include "work.h"
 
 #include <treadle/fi_treadle.h>
@@ -7,7 +7,7 @@
 namespace
 {
 
-/* Before libfabric looks for it. */
+/* Set before libfabric looks for it. */
 const bool hooked = setenv("FI_HOOK", "noop", 1) == 0;
 
 class Hook : public testing::Test

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_getinfo(3), fi_domain(3): which open fabric and domain an answer names, and an answer for one that is named. */
+/*
+ * fi_getinfo(3), fi_domain(3): the open fabric and domain that an answer names, and answers for
+ * named ones.
+ */
 #include "node.h"
 
 #include <cstring>
@@ -50,7 +53,7 @@ TEST(Instances, OpenInstancesAreNamed)
 	hints->fabric_attr->fabric = nullptr;
 }
 
-/* What an open domain is like can't be changed any more. */
+/* Attributes of an open domain can't change any more. */
 // conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
 TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 {
@@ -107,7 +110,7 @@ TEST(Instances, OfOpenDomainsOnlyThoseThatAgreeAreNamed)
 }
 
 // conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
-TEST(Instances, WhatAgreesWithThemIsNamed)
+TEST(Instances, AgreeingInstancesAreNamed)
 {
 	Info hints = hints_for(FI_MSG | FI_SOURCE | FI_AV_USER_ID);
 	hints->domain_attr->threading = FI_THREAD_FID;
@@ -128,7 +131,7 @@ TEST(Instances, WhatAgreesWithThemIsNamed)
 	EXPECT_EQ(get_info(other.get())->domain_attr->domain, nullptr);
 }
 
-/* Before 1.5 there are two modes, and 0 leaves them open. */
+/* Before 1.5 there are two modes, and 0 means any. */
 // conformance: fi_domain(3): mr_mode: FI_MR_UNSPEC, BASIC, SCALABLE (1.4 and earlier)
 TEST(Instances, TheModeOfAnOldProgramsDomainIsOneThatItKnows)
 {
@@ -151,7 +154,7 @@ TEST(Instances, TheModeOfAnOldProgramsDomainIsOneThatItKnows)
 	}
 }
 
-/* Its format is the one in which addresses of hints are, if those do not name one. */
+/* Unless the hints name a format, their addresses have the domain's format. */
 // conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
 TEST(Instances, AddressesAreInTheFormatOfTheDomain)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_collective(3): who may join, what he is told, and what is refused. */
+/* fi_collective(3): the right to join, events, and refusals. */
 // conformance: fi_arch(7): collectives
 
 #include "group.h"
@@ -17,7 +17,7 @@ constexpr std::uint64_t caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
 //   FI_EP_RDM, both directions, no shared or several contexts
 // conformance: fi_collective(3): FI_MR_COLLECTIVE: buffers have to be registered with
 //   FI_COLLECTIVE: never asked for; the flag is accepted
-TEST(Collective, CapabilityIsForWhoAsksForIt)
+TEST(Collective, CapabilityIsGrantedOnRequest)
 {
 	EXPECT_FALSE(get_info(no_hints().get())->caps & FI_COLLECTIVE);
 	const Info info = get_info(hints_for(FI_COLLECTIVE).get());
@@ -126,7 +126,7 @@ TEST(Query, ModeIsReservedAndShouldBeZero)
 
 /* --- joining ------------------------------------------------------------------------------ */
 
-/* Some who know each other and have not joined anything. */
+/* Members that know each other and have not joined a group. */
 class Joins : public testing::Test
 {
 protected:
@@ -163,7 +163,7 @@ protected:
 		return address;
 	}
 
-	/* The first two have joined, the first one with context 1, and mean the same group. */
+	/* The first two have joined the same group, the first one with context 1. */
 	void expect_one_group(fid_mc *first, fid_mc *second)
 	{
 		m[0]->expect_joined(first, ctx(1));
@@ -180,7 +180,7 @@ protected:
 
 // conformance: fi_collective(3): the result is reported to the EQ as FI_JOIN_COMPLETE
 // conformance: fi_collective(3): all peers must call before any reports that the join has completed
-TEST_F(Joins, AllPeersMustJoinBeforeAnyIsTold)
+TEST_F(Joins, AllPeersMustJoinBeforeAnyGetsItsEvent)
 {
 	std::vector<Owned<fid_av_set>> sets;
 	std::vector<Owned<fid_mc>> groups;
@@ -200,7 +200,7 @@ TEST_F(Joins, AllPeersMustJoinBeforeAnyIsTold)
 // conformance: fi_collective(3): the result is reported to the EQ as FI_JOIN_COMPLETE
 // conformance: fi_eq(3): no buffer: only the number of the event is returned, and the event is
 //   consumed; a request for a connection is not: -FI_ETOOSMALL
-TEST_F(Joins, TheQueuesFileTells)
+TEST_F(Joins, TheQueuesFileBecomesReadable)
 {
 	std::vector<Owned<fid_av_set>> sets;
 	std::vector<Owned<fid_mc>> groups;
@@ -243,7 +243,7 @@ TEST_F(Joins, AGroupIsUsedOnceItIsJoined)
 // conformance: fi_collective(3): coll_addr: of an AV set or of an existing group, or ...
 // conformance: fi_collective(3): flags may restrict the access: a member has both directions:
 //   -FI_EBADFLAGS
-TEST_F(Joins, WhoIsRefused)
+TEST_F(Joins, BadJoinsAreRefused)
 {
 	const auto set = m[0]->make_set({0, 1}), others = m[0]->make_set({1, 2}),
 		   foreign = m[1]->make_set({0, 1});
@@ -364,7 +364,7 @@ TEST_F(Joins, GroupsOfTheSameMembersAreNotConfused)
 	}
 }
 
-/* The second waits for the first, which others have yet to join. */
+/* The second waits for the first; other members have yet to join that. */
 // conformance: fi_trigger(3): FI_FLUSH_WORK: of the domain, or of one counter (arg is the ...
 TEST_F(Joins, FlushingAllDeferredWorkIsNotForThem)
 {
@@ -410,14 +410,14 @@ TEST_F(Joins, ClosingAGroupEndsJoining)
 	auto group = m[0]->join(set.get());
 
 	group.reset();
-	/* The other one has been told already that there is one more. */
+	/* The other member has the event of a new set already. */
 	const auto same = m[1]->make_set({0, 1});
 	const auto late = m[1]->join(same.get());
 	m[1]->expect_joined(late.get());
 	EXPECT_FALSE(is_told(0));
 }
 
-/* Whoever has given up and tries again meets those who wait, and what they call the group is what it is called. */
+/* A member that gave up and tries again joins the waiting ones, and its new group is theirs. */
 TEST_F(Joins, JoiningAgainIsOneJoinForTheOthers)
 {
 	const auto set = m[0]->make_set({0, 1}), same = m[1]->make_set({0, 1});
@@ -436,14 +436,14 @@ TEST_F(Joins, JoiningAgainIsOneJoinForTheOthers)
 	}
 }
 
-/* As nobody was told that it had ended, it is not over; or else the others would have to join once more. */
-TEST_F(Joins, AJoinThatNobodyHasHeardOfGoesOn)
+/* No member has got an event that the join ended, so it goes on: the others need not join again. */
+TEST_F(Joins, AJoinWithoutAnEventGoesOn)
 {
 	const auto set = m[0]->make_set({0, 1}), same = m[1]->make_set({0, 1});
 
 	for (int both = 0; both < 2; ++both) {
 		auto other = m[1]->join(same.get());
-		m[0]->join(set.get()).reset(); /* it has ended by then */
+		m[0]->join(set.get()).reset(); /* the join has ended by then */
 		if (both) {
 			other.reset();
 			other = m[1]->join(same.get());

@@ -4,7 +4,7 @@
 
 #include "node.h"
 
-/* The calls of both pages under one name; a plain message just has no tag. */
+/* The calls of both pages under one name; a plain message has no tag. */
 struct Plain {
 	static constexpr std::uint64_t caps = FI_MSG;
 	static constexpr std::uint64_t kind = FI_MSG;
@@ -113,7 +113,7 @@ template <class Calls> class Message : public testing::Test
 protected:
 	static Info hints(std::uint64_t more = 0) { return hints_for(Calls::caps | more); }
 
-	/* One receive completion as it should be. */
+	/* Expects this completion of a receive. */
 	void expect_received(fid_cq *cq, void *context, std::size_t len, std::uint64_t data = 0,
 			     std::uint64_t more_flags = 0)
 	{

@@ -4,7 +4,7 @@
 
 #include <rdma/fi_domain.h>
 
-/* What the headers of libfabric 2.x have, written down here once more. */
+/* Declarations of libfabric 2.x, repeated here. */
 
 /* fi_ops_av */
 struct LaterAvOps : fi_ops_av {

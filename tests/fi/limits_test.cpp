@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_getinfo(3) knows the limits of the module that is loaded now, not of one that was. */
+/* fi_getinfo(3) has the limits of the module that is loaded now, not of a former one. */
 #include "node.h"
 
 #include <chrono>
@@ -13,7 +13,7 @@
 namespace
 {
 
-/* A module is in use until what it does in the background has ended. */
+/* A module is in use until its background work has ended. */
 bool unload()
 {
 	for (int left = patience; left > 0; left -= 10) {
@@ -52,7 +52,7 @@ TEST(Limits, AreThoseOfTheModuleThatIsLoaded)
 	EXPECT_FALSE(get_info(no_hints().get(), &error));
 	EXPECT_EQ(error, -FI_ENODATA);
 	EXPECT_TRUE(load("max_ring=64"));
-	EXPECT_EQ(largest_ring(), 0u); /* nothing that has so many entries */
+	EXPECT_EQ(largest_ring(), 0u); /* so large an object can't be created */
 	ASSERT_TRUE(unload());
 	ASSERT_TRUE(load(""));
 	EXPECT_EQ(largest_ring(), 128u);

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 /*
- * Counts mutexes that are locked, as allocations.h counts memory: what std::mutex calls is the program's own function,
- * also in libraries. For one source of a program.
+ * Counts mutexes that are locked, as allocations.h counts memory: std::mutex calls the program's
+ * own function, also in libraries. To be included in one source of a program.
  */
 namespace locks
 {
@@ -15,7 +15,7 @@ namespace locks
 /* By this thread. */
 inline thread_local int taken = 0;
 
-/* How many does it take? */
+/* The number of locks that function takes. */
 template <class F> int of(F &&function)
 {
 	const int before = taken;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What the kernel has written counts as defined for valgrind's memcheck. test-timeout: 900 */
+/* Bytes that the kernel has written count as defined for valgrind's memcheck. test-timeout: 900 */
 #include "child.h"
 #include "node.h"
 
@@ -17,7 +17,7 @@
 namespace
 {
 
-/* Fresh memory of which memcheck knows nothing; look() lets it complain. */
+/* New memory without defined bytes; look() lets memcheck complain. */
 struct Fresh {
 	explicit Fresh(std::size_t size) : size(size), bytes(static_cast<char *>(std::malloc(size)))
 	{
@@ -90,15 +90,14 @@ void read_and_fetch(Pair &p)
 	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
-/* This program under valgrind, with one test. */
-TEST(Memcheck, HasNothingToSayAboutWhatWasReceived)
+/* Runs this program under valgrind, with one test. */
+TEST(Memcheck, HasNoErrorsForReceivedBytes)
 {
 #if __has_include(<valgrind/memcheck.h>)
 	setenv("FI_PROVIDER", provider_name, 1);
 	Child child([](int) {
 		char self[4096] = "";
-		dup2(open("/dev/null", O_WRONLY),
-		     STDOUT_FILENO); /* whose tests are not this run's */
+		dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO); /* its output is not this run's */
 		if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 			return 126;
 		execlp("valgrind", "valgrind", "-q", self,
@@ -116,7 +115,10 @@ TEST(Memcheck, DISABLED_Transfers)
 {
 	Pair p(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC));
 
-	/* Not of all the run: the dynamic linker has read beyond a block, and valgrind says so. */
+	/*
+	 * Not all errors of the run: the dynamic linker reads beyond a block, which valgrind
+	 * reports.
+	 */
 	const auto before = VALGRIND_COUNT_ERRORS;
 	receive(p);
 	read_and_fetch(p);

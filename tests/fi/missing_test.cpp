@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Calls that lack what they need: NULL is told like any other mistake. */
+/* Calls that lack an argument: NULL is refused like any other bad value. */
 // conformance: fi_domain(3): on error, a negative value is returned, also if a required argument is
 //   NULL; transfers do not check that
 
@@ -59,7 +59,7 @@ TEST(Missing, TheBacklogOfAPassiveEndpoint)
 	EXPECT_EQ(fi_close(&pep->fid), 0);
 }
 
-TEST(Missing, WhatIsToBeRegistered)
+TEST(Missing, BuffersToRegister)
 {
 	Node node;
 	fid_mr *mr = nullptr;
@@ -73,7 +73,7 @@ TEST(Missing, WhatIsToBeRegistered)
 }
 
 // conformance: fi_mr(3): fi_mr_raw_attr: key and base address (0, with FI_MR_VIRT_ADDR that of ...
-TEST(Missing, WhereARawKeyIs)
+TEST(Missing, TheRawKey)
 {
 	Node node;
 	char memory[64];
@@ -89,7 +89,7 @@ TEST(Missing, WhereARawKeyIs)
 	EXPECT_EQ(fi_mr_raw_attr(mr, &base, nullptr, &size, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_mr_raw_attr(mr, &base, raw, nullptr, 0), -FI_EINVAL);
 	EXPECT_TRUE(log.has("raw_attr: needs")) << log.all();
-	/* How large it is may be asked without one. */
+	/* The size may be asked for without a buffer. */
 	size = 0;
 	EXPECT_EQ(fi_mr_raw_attr(mr, nullptr, nullptr, &size, 0), -FI_ETOOSMALL);
 	EXPECT_EQ(size, sizeof(raw));
@@ -118,7 +118,7 @@ TEST(Missing, TheAddressesToInsert)
 	EXPECT_TRUE(log.has("room for errors")) << log.all();
 }
 
-TEST(Missing, WhereAnAddressOfAVectorGoes)
+TEST(Missing, TheResultOfALookup)
 {
 	Node node(hints_for(FI_MSG | FI_COLLECTIVE));
 	Side side(node);
@@ -141,9 +141,9 @@ TEST(Missing, WhereAnAddressOfAVectorGoes)
 	EXPECT_EQ(fi_close(&set->fid), 0);
 }
 
-/* What kind of event it is need not be asked. */
+/* The kind of an event need not be asked for. */
 // conformance: fi_eq(3): no place for the number of the event: it is not returned
-TEST(Missing, WhatAnEventIs)
+TEST(Missing, TheKindOfAnEvent)
 {
 	Node node;
 	const auto eq = node.eq(FI_WAIT_UNSPEC, FI_WRITE);
@@ -163,7 +163,7 @@ TEST(Missing, WhatAnEventIs)
 	EXPECT_EQ(entry.context, ctx(5));
 }
 
-TEST(Missing, WhatAMessageConsistsOf)
+TEST(Missing, PartsOfAMessage)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED | FI_TRIGGER));
 	Side side(node);
@@ -183,7 +183,7 @@ TEST(Missing, WhatAMessageConsistsOf)
 	EXPECT_NE(log.all(), "");
 }
 
-/* Who forgot the key is not to believe that he has one. */
+/* An authorization key without its bytes must not be ignored. */
 TEST(Missing, AKeyForAuthorization)
 {
 	Info hints = hints_for(FI_MSG);
@@ -211,7 +211,7 @@ TEST(Missing, AKeyForAuthorization)
 	EXPECT_EQ(fi_mr_regattr(node.domain.get(), &attr, 0, &mr), -FI_EINVAL);
 }
 
-TEST(Missing, WhereAnAnswerGoes)
+TEST(Missing, ResultsOfCalls)
 {
 	Info hints = no_hints();
 	hints->ep_attr->type = FI_EP_MSG;

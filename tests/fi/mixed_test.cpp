@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What works alone works together: memory through connections and shared contexts, both at once. */
+/* Features that work alone work together: memory through connections and shared contexts. */
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
@@ -10,7 +10,7 @@ namespace
 
 constexpr std::uint64_t caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 
-/* A word that peers may work on. */
+/* A word that peers access. */
 struct Target {
 	explicit Target(const Node &node)
 	{
@@ -28,7 +28,7 @@ struct Target {
 	Owned<fid_mr> mr;
 };
 
-/* Writes, adds and reads through @ep, whose completions are in @cq. */
+/* Writes, adds and reads through @ep, with completions in @cq. */
 void work_on(Target &target, fid_ep *ep, fid_cq *cq, fi_addr_t to)
 {
 	std::uint64_t out = 40, two = 2, in = 0, before = 0;
@@ -107,7 +107,7 @@ TEST(Mixed, MemoryThroughAConnection)
 	work_on(target, client.ep.get(), client.cq.get(), 0);
 	work_on(target, server.ep.get(), server.cq.get(), FI_ADDR_UNSPEC);
 
-	/* The end of the connection ends this, too. */
+	/* The end of the connection ends this access, too. */
 	ASSERT_EQ(fi_shutdown(server.ep.get(), 0), 0);
 	EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_SHUTDOWN});
 	EXPECT_EQ(fi_write(client.ep.get(), &target, 1, nullptr, 0, 0, target.key, nullptr),
@@ -137,7 +137,7 @@ TEST(Mixed, MemoryThroughSharedContexts)
 	}
 }
 
-/* A receive context that both kinds of endpoints share, where those without a connection name sources. */
+/* A receive context that both kinds of endpoints share. Those without a connection name sources. */
 struct BothKinds {
 	explicit BothKinds(bool asked)
 		: node(rdm_hints()), peer_node(hints_for(caps)), first(peer_node),
@@ -165,7 +165,7 @@ struct BothKinds {
 		return hints;
 	}
 	int bind(fid_ep *receiver) { return fi_ep_bind(receiver, &srx->fid, 0); }
-	/* A receive from the first is not for what the second sends. */
+	/* A receive from the first peer does not take a message of the second. */
 	void expect_directed()
 	{
 		char in = 0;
@@ -192,7 +192,7 @@ struct BothKinds {
 
 // conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by any
 //   endpoint
-TEST(Mixed, AConnectionLeavesSourcesToThoseWhoNameThem)
+TEST(Mixed, AConnectionLeavesSourcesToOtherEndpoints)
 {
 	for (int i = 0; i < 4; ++i) {
 		BothKinds p(i & 1);
@@ -208,7 +208,9 @@ TEST(Mixed, AConnectionLeavesSourcesToThoseWhoNameThem)
 	}
 }
 
-/* Only one of them has an address vector: by it sources are named, whoever comes first. */
+/*
+ * Only one of them has an address vector, which names sources, whichever endpoint was bound first.
+ */
 // conformance: fi_endpoint(3): all connectionless endpoints of a shared receive context share ...
 TEST(Mixed, BothKindsShareAReceiveContext)
 {
@@ -278,7 +280,7 @@ TEST(Mixed, ConnectedEndpointsShareContexts)
 		fid_ep *ep = servers[i]->ep.get();
 
 		work_on(target, ep, servers[i]->cq.get(), 0);
-		/* Whoever's message comes, its receive was posted to all. */
+		/* Any peer's message may match, as the receive was posted to the shared context. */
 		ASSERT_EQ(fi_recv(shares.srx.get(), &in, sizeof(in), nullptr, 0, ctx(4)), 0);
 		ASSERT_EQ(fi_send(clients[i]->ep.get(), &out, sizeof(out), nullptr, 0, nullptr), 0);
 		EXPECT_EQ(next(servers[i]->cq.get()).op_context, ctx(4));
@@ -286,12 +288,12 @@ TEST(Mixed, ConnectedEndpointsShareContexts)
 		ASSERT_EQ(fi_recv(clients[i]->ep.get(), &in, sizeof(in), nullptr, 0, ctx(6)), 0);
 		ASSERT_EQ(fi_tsend(ep, &out, sizeof(out), nullptr, 0, 9, ctx(7)), 0);
 		ASSERT_EQ(fi_send(ep, &out, sizeof(out), nullptr, 0, ctx(8)), 0);
-		next(clients[i]->cq.get()); /* its own send */
+		next(clients[i]->cq.get()); /* the completion of its send */
 		EXPECT_EQ(next(clients[i]->cq.get()).op_context, ctx(6));
 		EXPECT_EQ(std::exchange(in, 0), 5u);
 	}
 
-	/* One connection ends: the other one goes on receiving what was posted for both. */
+	/* One connection ends: the other one still receives what was posted for both. */
 	ASSERT_EQ(fi_recv(shares.srx.get(), &in, sizeof(in), nullptr, 0, ctx(10)), 0);
 	ASSERT_EQ(fi_shutdown(first.ep.get(), 0), 0);
 	EXPECT_EQ(next_event(servers[0]->eq.get()).event, std::uint32_t{FI_SHUTDOWN});

@@ -56,7 +56,7 @@ TEST_F(Mr, KeysAreTheApplications)
 	EXPECT_EQ(fi_mr_refresh(mr.get(), nullptr, 0, FI_RMA), -FI_EBADFLAGS);
 }
 
-/* FI_KEY_NOTAVAIL is a key like any other to a program that asks for it. */
+/* FI_KEY_NOTAVAIL is a valid key if a program asks for it. */
 // conformance: fi_domain(3): mr_key_size: 8
 // conformance: fi_mr(3): -FI_EKEYREJECTED: the requested key is not available: any key is, also
 //   FI_KEY_NOTAVAIL
@@ -165,15 +165,15 @@ TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 
 	EXPECT_EQ(fi_mr_bind(mr.get(), &cntr->fid, FI_REMOTE_READ), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_mr_bind(mr.get(), &node.domain->fid, 0), -FI_EINVAL);
-	/* of both only writes count, as everywhere */
+	/* only writes count for both flags, as everywhere */
 	ASSERT_EQ(fi_mr_bind(mr.get(), &cntr->fid, FI_REMOTE_WRITE | FI_REMOTE_READ), 0);
 	EXPECT_EQ(fi_mr_bind(mr.get(), &other->fid, FI_REMOTE_WRITE), -FI_EBUSY);
-	cntr.reset(); /* what it counts here goes on until the region is closed */
+	cntr.reset(); /* it is counted here until the region is closed */
 	EXPECT_EQ(fi_mr_bind(mr.get(), &other->fid, FI_REMOTE_WRITE), -FI_EBUSY);
 	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, FI_TRANSMIT), -FI_EBADFLAGS);
 	ASSERT_EQ(fi_mr_bind(mr.get(), &ep->fid, FI_REMOTE_READ | FI_REMOTE_WRITE), 0);
 	EXPECT_EQ(fi_mr_bind(mr.get(), &ep->fid, 0), -FI_EBUSY);
-	/* An endpoint of another name would not be the one that may be written through. */
+	/* An endpoint that has a region can't change its name. */
 	const sockaddr_in name{.sin_family = AF_INET,
 			       .sin_port = 0,
 			       .sin_addr = {htonl(INADDR_LOOPBACK + 1)},
@@ -184,7 +184,7 @@ TEST_F(Mr, OneCounterAndOneEndpointCanBeBound)
 
 /* --- several buffers, and none ---------------------------------------------------------- */
 
-/* Two endpoints, and what a writes to a region of b's. */
+/* Two endpoints, and writes of a to a region of b. */
 struct Writes {
 	explicit Writes(int mr_mode = 0) : pair(hints(mr_mode)) {}
 	static Info hints(int mr_mode)
@@ -202,7 +202,7 @@ struct Writes {
 			  0);
 		return Owned<fid_mr>(mr);
 	}
-	/* 0, or the error of its completion. */
+	/* Returns 0, or the error of the completion. */
 	int write(fid_mr *mr, const void *buf, std::size_t len, std::uint64_t at)
 	{
 		fid_cq *const cq = pair.a.tx_cq.get();
@@ -217,7 +217,7 @@ struct Writes {
 	Pair pair;
 };
 
-/* fi_mr(3): an event for a remote operation, however often it comes to the region. */
+/* fi_mr(3): one event for a remote operation, however many ranges of the region it touches. */
 TEST_F(Mr, ItsCounterCountsAnOperationOnce)
 {
 	Writes w;
@@ -325,7 +325,7 @@ TEST_F(Mr, AnyRangeOfAddressesCanBeRegistered)
 	munmap(at, size);
 }
 
-/* What is there and read-only will hardly be meant to be written. */
+/* A map that exists and is read-only is refused at once. */
 TEST_F(Mr, AReadOnlyMapIsNotRegisteredForWriting)
 {
 	Node node(hints_for(FI_MSG | FI_RMA));
@@ -352,13 +352,13 @@ TEST_F(Mr, AllOfTheAddressSpaceCanBeRegistered)
 	EXPECT_EQ(w.write(mr.get(), "abc", 4, 0), FI_EIO);
 }
 
-/* What each mode asks of an application is right also where it is not required. */
+/* What each mode requires works without the mode, too. */
 // conformance: fi_mr(3): FI_MR_LOCAL, RAW, ALLOCATED, MMU_NOTIFY, RMA_EVENT, ENDPOINT, HMEM,
 //   COLLECTIVE are cleared, as they are not needed; programs that follow them work all the same
 // conformance: fi_mr(3): fi_mr_raw_attr: key and base address (0, with FI_MR_VIRT_ADDR that of ...
 // conformance: fi_mr(3): fi_mr_refresh, fi_mr_enable do nothing, as a region is enabled from the
 //   start; -FI_EOPBADSTATE before it is registered
-TEST_F(Mr, WhatEveryModeAsksForMayBeDone)
+TEST_F(Mr, RequirementsOfEveryModeMayBeMet)
 {
 	for (const int mode :
 	     {0, FI_MR_LOCAL, FI_MR_RAW, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY,
@@ -407,7 +407,7 @@ TEST_F(Mr, WhatEveryModeAsksForMayBeDone)
 	}
 }
 
-/* The domain's key is the default of what is created in it; a region's own one is asked for instead. */
+/* The domain's key is the default for objects created in it; a region's own key replaces it. */
 // conformance: fi_mr(3): auth_key of a region; the domain's if there is none
 TEST_F(Mr, ARegionsOwnAuthorizationKey)
 {
@@ -426,7 +426,7 @@ TEST_F(Mr, ARegionsOwnAuthorizationKey)
 	attr.auth_key = own;
 	attr.auth_key_size = sizeof(own);
 	ASSERT_EQ(fi_mr_regattr(p.node.domain.get(), &attr, 0, &mr), 0);
-	/* The same user needs none. */
+	/* The same user needs no key. */
 	ASSERT_EQ(fi_write(p.a.ep.get(), "abc", 4, nullptr, p.b_at_a, 0, fi_mr_key(mr), nullptr),
 		  0);
 	next(p.a.tx_cq.get());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_msg(3) and fi_tagged(3): every call, every size, what arrives where. */
+/* fi_msg(3) and fi_tagged(3): every call, every size, and what arrives where. */
 // conformance: fi_arch(7): messages: boundaries kept, FIFO, matched in the order received
 
 #include "kinds.h"
@@ -12,7 +12,7 @@ namespace
 
 TYPED_TEST_SUITE(Message, Kinds);
 
-/* The receive is there first, then the message, and the other way round. */
+/* The receive is posted first, then the message comes, and the other way round. */
 TYPED_TEST(Message, EverySizeArrivesExpectedAndUnexpected)
 {
 	Pair p(this->hints());
@@ -52,7 +52,7 @@ TYPED_TEST(Message, VectorsGatherAndScatter)
 		const std::size_t part = 1000;
 		for (std::size_t i = 0; i < n; ++i)
 			from.push_back({const_cast<std::uint8_t *>(out.data()) + i * part, part});
-		/* Cut elsewhere than where it was put together. */
+		/* Cut at other places than the sent vector. */
 		to.push_back({in.data(), 1});
 		to.push_back({in.data() + 1, n * part - 1});
 		std::fill(in.begin(), in.end(), 0);
@@ -141,7 +141,7 @@ TYPED_TEST(Message, InjectFreesItsBufferAndIsSilent)
 		EXPECT_EQ(in, sent);
 	}
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
-	/* Whatever is said to follow. */
+	/* The same with FI_MORE. */
 	char out = 'a', in = 0;
 	const iovec iov{&out, 1};
 	ASSERT_EQ(TypeParam::sendmsg(p.a.ep.get(), &iov, 1, p.b_at_a, ctx(1), 0,
@@ -272,7 +272,7 @@ TYPED_TEST(Message, SourceIsTold)
 	next(p.b.rx_cq.get(), &src);
 	EXPECT_EQ(src, p.a_at_b);
 
-	/* Somebody whom the vector does not hold. */
+	/* An endpoint that the vector does not hold. */
 	Side stranger(p.node);
 	const fi_addr_t b = stranger.insert(p.b.ep.get());
 	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1)), 0);
@@ -325,7 +325,7 @@ TYPED_TEST(Message, OneCanSendToOneself)
 
 using PlainMessage = Message<Plain>;
 
-/* Memory that the machine may not have: one page stands for all of the source, a part for all of the target. */
+/* With little memory: one page stands for the whole source, a part for the whole target. */
 // conformance: fi_arch(7): messages may be gigabytes, vectors are one message
 TEST_F(PlainMessage, OneGigabyte)
 {
@@ -340,7 +340,7 @@ TEST_F(PlainMessage, OneGigabyte)
 			       MAP_SHARED | MAP_FIXED, file, 0),
 			  MAP_FAILED);
 	close(file);
-	/* Never written: all of it is the one page of zeros. */
+	/* Never written: all pages are the zero page. */
 	void *out =
 		mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(out, MAP_FAILED);

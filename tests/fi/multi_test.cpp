@@ -15,7 +15,7 @@ Info hints(std::uint64_t rx_op_flags = 0)
 	return hints;
 }
 
-/* A side whose completions say where data was placed. */
+/* A side with completions that have the address of the data. */
 struct Fixture : Pair {
 	explicit Fixture(std::uint64_t rx_op_flags = 0, std::uint64_t cq_flags = 0)
 		: Pair(hints(rx_op_flags), {.cq_flags = cq_flags})
@@ -79,7 +79,7 @@ TEST(MultiRecv, MessagesArePackedUntilTheBufferIsConsumed)
 }
 
 // conformance: fi_cq(3): buf: the starting location where the data was placed
-TEST(MultiRecv, MessagesThatCameBefore)
+TEST(MultiRecv, UnexpectedMessages)
 {
 	Fixture p;
 	std::vector<std::uint8_t> buffer(3 * message);
@@ -120,7 +120,7 @@ TEST(MultiRecv, AsADefaultOfTheEndpoint)
 			EXPECT_EQ(!!(entry.flags & FI_MULTI_RECV), i == 1);
 		}
 	}
-	/* A tagged receive has one tag, and is for one message. */
+	/* A tagged receive is for one message. */
 	ASSERT_EQ(fi_trecv(p.b.ep.get(), tagged.data(), tagged.size(), nullptr, FI_ADDR_UNSPEC, 1,
 			   0, ctx(2)),
 		  0);

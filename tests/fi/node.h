@@ -19,12 +19,12 @@
 
 #include <gtest/gtest.h>
 
-/* What the tests of the provider share. They use libfabric's calls only. */
+/* Shared by the tests of the provider. They use libfabric's calls only. */
 
 inline constexpr char provider_name[] = "treadle";
 inline constexpr std::uint32_t api_version = FI_VERSION(1, 17);
 
-/* ms; the machine may be slow: TEST_PATIENCE, of tests/run-programs */
+/* ms; TEST_PATIENCE of tests/run-programs extends it on slow machines */
 inline const int patience = [] {
 	const char *times = std::getenv("TEST_PATIENCE");
 	return 20'000 * (times ? std::atoi(times) : 1);
@@ -35,7 +35,7 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-/* Closes what it owns; a test that fails to close something fails. */
+/* Closes an object; the test fails if that fails. */
 struct Close {
 	template <class Fid> void operator()(Fid *object) const
 	{
@@ -44,12 +44,12 @@ struct Close {
 };
 template <class Fid> using Owned = std::unique_ptr<Fid, Close>;
 
-/* Hints that name the provider and nothing else. */
+/* Hints that name the provider only. */
 Info no_hints();
-/* Hints for capabilities; 0: whatever there is. */
+/* Hints for capabilities; 0: any. */
 Info hints_for(std::uint64_t caps);
 
-/* All that fi_getinfo answers; null, and its error, if it refuses. */
+/* All answers of fi_getinfo; null, with its error, if it refuses. */
 Info get_info(const fi_info *hints, int *error = nullptr, std::uint32_t version = api_version,
 	      const char *node = nullptr, const char *service = nullptr, std::uint64_t flags = 0);
 
@@ -58,7 +58,7 @@ std::vector<std::byte> address_of(fid_ep *ep);
 /* Bytes that differ from place to place and from seed to seed. */
 std::vector<std::uint8_t> pattern(std::size_t size, unsigned int seed = 1);
 
-/* A domain, and calls to make what lives in it: each either works or fails the test. */
+/* A domain, and functions that create its objects: each works or fails the test. */
 class Node
 {
 public:
@@ -76,7 +76,7 @@ public:
 	Owned<fid_domain> domain;
 };
 
-/* An endpoint with all that it needs, enabled. */
+/* An endpoint with all objects that it needs, enabled. */
 class Side
 {
 public:
@@ -91,7 +91,7 @@ public:
 	explicit Side(Node &node) : Side(node, Options()) {}
 	Side(Node &node, const Options &options);
 
-	/* The peer's index here. */
+	/* Inserts the peer; returns its index. */
 	fi_addr_t insert(fid_ep *peer) { return insert(address_of(peer)); }
 	fi_addr_t insert(const std::vector<std::byte> &address);
 
@@ -113,16 +113,16 @@ public:
 	fi_addr_t b_at_a, a_at_b;
 };
 
-/* Waits, seconds if it must, for one completion; fails the test if it is none or an error. */
+/* Waits for one completion, for seconds if needed; fails the test if there is none, or an error. */
 fi_cq_tagged_entry next(fid_cq *cq, fi_addr_t *src = nullptr);
-/* The same for one that is an error. */
+/* The same for a completion with an error. */
 fi_cq_err_entry next_error(fid_cq *cq);
-/* Nothing is there, also not after a little while. */
+/* No completion comes, also not a little later. */
 ::testing::AssertionResult is_silent(fid_cq *cq);
-/* Waits for a counter to have this value. */
+/* Waits until a counter has this value. */
 ::testing::AssertionResult reaches(fid_cntr *cntr, std::uint64_t value);
 
-/* Collects the provider's log lines, at the level of FI_LOG_LEVEL=warn and above. */
+/* Collects the provider's log lines at the level of FI_LOG_LEVEL=warn and above. */
 class Log
 {
 public:
@@ -133,7 +133,7 @@ public:
 	void clear();
 };
 
-/* An operation context that is just a number. */
+/* A context that is just a number. */
 inline void *ctx(std::uintptr_t value)
 {
 	return reinterpret_cast<void *>(value);

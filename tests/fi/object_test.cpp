@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Fabrics, domains, endpoints: their states, what keeps them open, what can't be bound. */
+/* Fabrics, domains, endpoints: their states, what keeps them open, and what can't be bound. */
 // conformance: fi_domain(3): fi_domain opens an access domain with the properties of info
 // conformance: fi_arch(7): calls are routed into the provider through function pointers of objects
 // conformance: fi_arch(7): endpoint types: FI_EP_RDM
@@ -28,7 +28,7 @@ struct AtExit {
 	std::function<void()> call;
 } at_exit;
 
-/* Not everything is bound yet. */
+/* The objects to bind; not all are bound yet. */
 struct Parts {
 	explicit Parts(Node &node) : av(node.av()), cq(node.cq()), cntr(node.cntr()), ep(node.ep())
 	{
@@ -41,7 +41,7 @@ struct Parts {
 };
 
 // conformance: fi_domain(3): fi_close: -FI_EBUSY while objects are open
-TEST(Object, WhatIsInUseIsBusy)
+TEST(Object, ObjectsInUseAreBusy)
 {
 	Node node;
 	Log log;
@@ -69,9 +69,9 @@ TEST(Object, WhatIsInUseIsBusy)
 	EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY) << "the domain is open";
 }
 
-/* A program's own static, which ends after those of what was loaded later. */
+/* A program's own static is destroyed after those of libraries that were loaded later. */
 // conformance: fi_domain(3): fi_close: -FI_EBUSY while objects are open
-TEST(Object, WhatIsOpenMayBeClosedWhenTheProgramEnds)
+TEST(Object, OpenObjectsMayBeClosedWhenTheProgramEnds)
 {
 	Child child([](int) {
 		fid_fabric *fabric = nullptr;
@@ -117,7 +117,9 @@ TEST(Object, EachOfADomainsChildrenKeepsItOpen)
 	keeps_open(Owned<fid_mr>(mr));
 }
 
-/* fi_endpoint(3): as a target of RMA it needs no queue; what it receives would be told nowhere. */
+/*
+ * fi_endpoint(3): a target of RMA needs no queue. Without one its messages could not be reported.
+ */
 TEST(Object, WithoutAQueueATargetOfRmaReceivesNoMessages)
 {
 	Node node;
@@ -208,7 +210,7 @@ TEST(Object, BindingIsChecked)
 	ASSERT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), 0);
 	EXPECT_EQ(fi_ep_bind(ep, &parts.av->fid, 0), -FI_EINVAL);
 
-	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, 0), 0);		 /* to count nothing */
+	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, 0), 0);		 /* counts nothing */
 	ASSERT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_REMOTE_WRITE), 0); /* has FI_RMA_EVENT */
 	EXPECT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_REMOTE_WRITE), -FI_EINVAL);
 	ASSERT_EQ(fi_ep_bind(ep, &parts.cntr->fid, FI_SEND | FI_RECV), 0);
@@ -221,7 +223,9 @@ TEST(Object, BindingIsChecked)
 	EXPECT_EQ(fi_domain_bind(node.domain.get(), &parts.cq->fid, 0), -FI_EINVAL);
 }
 
-/* Also that of an endpoint of the other family, which the same answer of fi_getinfo offers. */
+/*
+ * So does the name of an endpoint of the other family, which the same answer of fi_getinfo offers.
+ */
 // conformance: fi_cm(3): fi_getname, fi_getpeer: in the format of the domain, of FI_EP_MSG in ...
 TEST(Object, ANameHasTheFormatOfTheDomain)
 {
@@ -277,11 +281,14 @@ TEST(Object, NamesCanBeTakenOnce)
 	ASSERT_EQ(fi_getname(&second->fid, &other, &size), 0);
 	EXPECT_EQ(other.sin_port, name.sin_port);
 
-	/* One's own name may be kept, or changed in part; who names no port keeps his. */
+	/*
+	 * An endpoint's own name may be set again, or changed in part; without a port it keeps its
+	 * port.
+	 */
 	EXPECT_EQ(fi_setname(&second->fid, &name, sizeof(name)), 0);
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
 	EXPECT_EQ(fi_setname(&second->fid, &name, sizeof(name)), 0);
-	name.sin_addr.s_addr = htonl(0xcb007101); /* not of this machine */
+	name.sin_addr.s_addr = htonl(0xcb007101); /* not an address of this machine */
 	EXPECT_EQ(fi_setname(&second->fid, &name, sizeof(name)), -FI_EADDRNOTAVAIL);
 	ASSERT_EQ(fi_getname(&second->fid, &other, &size), 0);
 	EXPECT_EQ(other.sin_addr.s_addr, htonl(INADDR_LOOPBACK + 1));
@@ -292,7 +299,7 @@ TEST(Object, NamesCanBeTakenOnce)
 	ASSERT_EQ(fi_getname(&second->fid, &other, &size), 0);
 	EXPECT_EQ(other.sin_port, name.sin_port);
 
-	/* The source that fi_getinfo was told, likewise. */
+	/* Likewise the source given to fi_getinfo. */
 	const std::string port = std::to_string(ntohs(name.sin_port));
 	node.info = get_info(no_hints().get(), nullptr, api_version, "127.0.0.1", port.c_str(),
 			     FI_SOURCE);
@@ -342,7 +349,7 @@ TEST(Object, AliasesShareAllButTheirFlags)
 	EXPECT_EQ(fi_close(&alias->fid), 0);
 }
 
-/* Control calls may come from any thread: who has closed the last port has closed the endpoint. */
+/* Control calls may come from any thread: closing the last handle closes the endpoint. */
 TEST(Object, AnAliasAndItsEndpointMayBeClosedByTwoThreads)
 {
 	Node node(hints_for(FI_MSG));
@@ -442,7 +449,10 @@ TEST(Object, OptionsAndRoom)
 		EXPECT_EQ(fi_getopt(ep, FI_OPT_ENDPOINT, option, &value, &size), -FI_ENOPROTOOPT);
 		EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, option, &value, size), -FI_ENOPROTOOPT);
 	}
-	/* There is nothing from device to device: what leaves it to us is met. */
+	/*
+	 * There are no transfers between devices, so any setting that leaves them to the provider
+	 * is met.
+	 */
 	for (int how : {FI_HMEM_P2P_ENABLED, FI_HMEM_P2P_PREFERRED, FI_HMEM_P2P_DISABLED}) {
 		int set = -1;
 		std::size_t room = sizeof(set);
@@ -457,14 +467,14 @@ TEST(Object, OptionsAndRoom)
 	how = 77;
 	EXPECT_EQ(fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &how, sizeof(how)),
 		  -FI_EINVAL);
-	/* Deprecated calls, through the table, where the deprecation is not noticed. */
+	/* Deprecated calls, through the table, to avoid warnings. */
 	char c;
 	const auto rx_left = [&] { return p.a.ep->ops->rx_size_left(p.a.ep.get()); };
 	EXPECT_EQ(rx_left(), 64);
 	ASSERT_EQ(fi_recv(p.a.ep.get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 	EXPECT_EQ(rx_left(), 63);
 	EXPECT_EQ(p.a.ep->ops->tx_size_left(p.a.ep.get()), 32);
-	/* A lower bound: so many whatever they are. */
+	/* A lower bound: so many operations of any kind. */
 	const iovec two[] = {{&c, 1}, {&c, 1}};
 	for (ssize_t left = rx_left(); left; --left)
 		ASSERT_EQ(fi_recvv(p.a.ep.get(), two, nullptr, 2, FI_ADDR_UNSPEC, nullptr), 0);
@@ -485,7 +495,7 @@ TEST(Object, RoomIsForTheLongestOperations)
 	EXPECT_EQ(left(FI_MSG | FI_RMA), 21);
 	EXPECT_EQ(left(FI_ATOMIC | FI_WRITE), 21);
 	EXPECT_EQ(left(FI_ATOMIC), 12);
-	/* None where there are none. */
+	/* None for an endpoint without the direction. */
 	const Pair sends(hints_for(FI_MSG | FI_SEND));
 	EXPECT_GT(sends.a.ep->ops->tx_size_left(sends.a.ep.get()), 0);
 	EXPECT_EQ(sends.a.ep->ops->rx_size_left(sends.a.ep.get()), 0);
@@ -497,9 +507,9 @@ TEST(Object, RoomIsForTheLongestOperations)
 	EXPECT_EQ(disabled->ops->tx_size_left(disabled.get()), -FI_EOPBADSTATE);
 }
 
-/* Nothing is posted while completions that nobody reads do not fit. */
+/* Nothing is posted while unread completions fill the queue. */
 // conformance: fi_endpoint(3): fi_tx_size_left, fi_rx_size_left: a lower bound of the ...
-TEST(Object, ThereIsNoRoomForWhatCompletesNowhere)
+TEST(Object, ThereIsNoRoomWhileCompletionsAreUnread)
 {
 	Node node(hints_for(FI_MSG));
 	fi_cq_attr attr{};
@@ -543,7 +553,7 @@ TEST(Object, ThereIsNoRoomForWhatCompletesNowhere)
 }
 
 // conformance: fi_domain(3): fi_open_ops opens provider specific interfaces: those of ...
-TEST(Object, WhatDoesNotExistIsRefused)
+TEST(Object, UnknownRequestsAreRefused)
 {
 	Node node;
 	fid_ep *ep = nullptr;

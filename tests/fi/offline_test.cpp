@@ -38,7 +38,7 @@ Info hints(std::uint32_t format)
 	return all;
 }
 
-/* One side of two, which tell each other their addresses by `line` and exchange a word. */
+/* One of two sides. They exchange addresses through `line`, then a word. */
 int exchange_words(int line, std::uint32_t format)
 {
 	Node node(hints(format));
@@ -55,7 +55,7 @@ int exchange_words(int line, std::uint32_t format)
 	next(side.rx_cq.get());
 	next(side.tx_cq.get());
 	EXPECT_EQ(in, 7u);
-	/* The peer stays until its message was seen. */
+	/* The peer stays until its message was read. */
 	EXPECT_EQ(write(line, "x", 1), 1);
 	char c;
 	EXPECT_EQ(recv(line, &c, 1, 0), 1);
@@ -72,7 +72,7 @@ int exchange_by_two(int (*isolate)())
 			return 3;
 	}
 	int error = 0;
-	/* What is no address here is none in there. */
+	/* An address that is not here can't be reached there. */
 	if (get_info(hints_for(FI_MSG).get(), &error, api_version, "192.0.2.1", "7000") ||
 	    error != -FI_ENODATA)
 		return 4;

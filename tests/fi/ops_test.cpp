@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_domain(3), fi_open_ops and fi_set_ops; fi_treadle(7), what only this provider has. */
+/* fi_domain(3), fi_open_ops and fi_set_ops; fi_treadle(7): operations of this provider only. */
 // conformance: fi_domain(3): fi_open_ops opens provider specific interfaces: those of fi_treadle.h;
 //   others are -FI_ENOSYS
 
@@ -107,7 +107,7 @@ TEST(Ops, PinnedMemoryStaysAndIsRevokedWhenUnmapped)
 	munmap(memory, size);
 	write();
 	EXPECT_EQ(next_error(p.a.tx_cq.get()).err, FI_EKEYREJECTED);
-	/* What is pinned has to be there. */
+	/* Pinned memory has to exist. */
 	fid_mr *none = nullptr;
 	attr.requested_key = 6;
 	EXPECT_EQ(ops->mr_regpinned(p.node.domain.get(), &attr, 0, &none), -FI_EFAULT);

@@ -7,7 +7,7 @@ namespace
 
 constexpr std::size_t size = 500;
 
-/* A counter does not tell what was found. */
+/* A counter could not report what was found. */
 // conformance: fi_tagged(3): FI_PEEK: the results are in the completion queue; without one:
 //   -FI_ENOCQ; at a shared context, results of an endpoint without a queue are lost
 TEST(Peek, NeedsAQueue)
@@ -65,7 +65,7 @@ struct Fixture : Pair {
 		msg.context = context;
 		return static_cast<int>(fi_trecvmsg(b.ep.get(), &msg, flags));
 	}
-	/* A request that succeeds, and what it tells. */
+	/* Expects a request to succeed with this message. */
 	// conformance: fi_tagged(3): FI_PEEK: data may be returned; if buf is NULL it was not: it
 	//   never is
 	void expect_found(std::uint64_t tag, std::uint64_t flags, void *context)
@@ -110,7 +110,7 @@ TEST(Peek, NoMessageIsAnErrorCompletion)
 }
 
 // conformance: fi_tagged(3): FI_PEEK: the message's length, flags, data, tag and source; it stays
-TEST(Peek, TellsOfTheMessageAndLeavesIt)
+TEST(Peek, ReportsTheMessageAndLeavesIt)
 {
 	Fixture p;
 

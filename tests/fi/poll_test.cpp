@@ -70,7 +70,7 @@ Owned<fid_cntr> cntr_called(const Node &node, std::uintptr_t name)
 
 // conformance: fi_poll(3): fi_poll: the context of each queue that is not empty, of each counter
 //   that was counted or set
-TEST(PollSet, TellsWhoHasNews)
+TEST(PollSet, ReportsMembersWithNews)
 {
 	Pair p;
 	const auto set = poll_set(p.node);
@@ -102,7 +102,7 @@ TEST(PollSet, TellsWhoHasNews)
 }
 
 // conformance: fi_poll(3): fi_poll: the context of each queue that is not empty, of each ...
-TEST(PollSet, WhoHadNoRoomComesNext)
+TEST(PollSet, MembersWithoutRoomComeNext)
 {
 	Node node;
 	const auto set = poll_set(node);
@@ -198,9 +198,12 @@ TEST(WaitSet, WakesForEachKindOfMember)
 	}
 }
 
-/* "Waits on a wait set until one or more of its underlying wait objects is signaled": everybody who does. */
+/*
+ * "Waits on a wait set until one or more of its underlying wait objects is signaled": that holds
+ * for all waiters.
+ */
 // conformance: fi_poll(3): fi_wait: until a member has news. A counter's change is news once, ...
-TEST(WaitSet, WakesAllWhoWait)
+TEST(WaitSet, WakesAllWaiters)
 {
 	Node node;
 	const auto set = wait_set(node);
@@ -210,7 +213,10 @@ TEST(WaitSet, WakesAllWhoWait)
 	std::atomic<std::uint64_t> woken = 0;
 	std::atomic<pid_t> threads[count]{};
 	std::vector<std::thread> waiters;
-	/* Somebody who has read the counter, but does not wait yet, does not see who takes its news. */
+	/*
+	 * A thread that has read the counter, but does not wait yet, would miss news that another
+	 * one takes.
+	 */
 	const auto sleeps = [](const std::atomic<pid_t> &thread) {
 		std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
 		std::string id, name, state;
@@ -229,7 +235,7 @@ TEST(WaitSet, WakesAllWhoWait)
 			}
 		});
 	for (std::uint64_t n = 1; n <= times; ++n) {
-		/* also who only asks, and so takes what is new */
+		/* fi_trywait takes the news as well */
 		::fid *object = n % 2 ? &set->fid : &cntr->fid;
 
 		while (!std::ranges::all_of(threads, sleeps) && !HasFailure())
@@ -257,7 +263,7 @@ TEST(WaitSet, StaysAwakeWhileACompletionLies)
 	const auto ep = node.ep();
 	char c = 'x';
 
-	/* An endpoint whose receives complete into the queue of the set. */
+	/* An endpoint with receives that complete into the queue of the set. */
 	ASSERT_EQ(fi_ep_bind(ep.get(), &a.av->fid, 0), 0);
 	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	ASSERT_EQ(fi_enable(ep.get()), 0);

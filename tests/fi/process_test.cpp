@@ -16,14 +16,14 @@ namespace
 
 using namespace std::chrono_literals;
 
-/* Both exchange their addresses. */
+/* The sides exchange their addresses. */
 fi_addr_t meet(Side &side, int line)
 {
 	put(line, address_of(side.ep.get()));
 	return side.insert(get(line));
 }
 
-/* Sends back whatever comes, until it is empty. */
+/* Sends back each message until an empty one comes. */
 int echo(int line)
 {
 	Node node(hints_for(FI_MSG));
@@ -65,7 +65,7 @@ TEST(Process, MessagesOfAllSizesGoBothWays)
 	EXPECT_EQ(child.wait(), 0);
 }
 
-/* The child receives without doing anything: only a counter is read. */
+/* The child receives passively: it only reads a counter. */
 // conformance: fi_domain(3): FI_PROGRESS_AUTO, control and data: progress without intervention
 TEST(Process, DataMovesWhileThePeerIsStopped)
 {
@@ -100,7 +100,7 @@ TEST(Process, DataMovesWhileThePeerIsStopped)
 	EXPECT_EQ(child.wait(), 0);
 }
 
-/* "pure RMA target": it has nothing to do. */
+/* "pure RMA target": its process need not run. */
 // conformance: fi_domain(3): FI_PROGRESS_AUTO, control and data: progress without intervention
 // conformance: fi_arch(7): RMA without the target process
 TEST(Process, MemoryIsReadAndWrittenWhileItsOwnerIsStopped)
@@ -159,7 +159,7 @@ TEST(Process, AChildCantUseNorHurtItsParentsObjects)
 			return 4;
 		if (fi_cq_open(p.node.domain.get(), nullptr, &cq, nullptr) != -FI_EPERM)
 			return 5;
-		/* Its own work as ever. */
+		/* The child's own objects work. */
 		Pair own(hints_for(FI_MSG));
 		if (fi_inject(own.a.ep.get(), &value, sizeof(value), own.b_at_a))
 			return 6;
@@ -177,7 +177,7 @@ TEST(Process, AChildCantUseNorHurtItsParentsObjects)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
-/* What can be waited for has files, which a child shares with its parent. */
+/* Objects with wait files, which a child shares with its parent. */
 class Files : public testing::Test
 {
 protected:
@@ -210,7 +210,7 @@ protected:
 		EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &note, sizeof(note), 0),
 			  ssize_t{sizeof(note)});
 	}
-	/* Which is the only one. */
+	/* There is no other event. */
 	void expect_event()
 	{
 		EXPECT_EQ(fi_wait(set.get(), patience), 0);
@@ -236,7 +236,7 @@ protected:
 	std::uint32_t event = 0;
 };
 
-TEST_F(Files, WhatAChildClosesStaysInItsParentsWaitSet)
+TEST_F(Files, AnObjectClosedInAChildStaysInItsParentsWaitSet)
 {
 	Child child([&](int) {
 		Log log;
@@ -257,7 +257,7 @@ TEST_F(Files, WhatAChildClosesStaysInItsParentsWaitSet)
 	expect_silence();
 }
 
-/* Its own objects, too, are none of its parent's set. */
+/* Nor can the child's own objects join its parent's set. */
 TEST_F(Files, AChildJoinsNoWaitSetOfItsParents)
 {
 	Child child([&](int line) {
@@ -325,7 +325,7 @@ TEST_F(Files, AChildTakesNoNoticeOfItsParentsCounter)
 }
 
 /* The peer is gone before, or while a message waits for it or goes to it. */
-TEST(Process, SendersHearOfTheDeathOfTheirPeer)
+TEST(Process, SendersGetErrorsWhenTheirPeerDies)
 {
 	const auto idle = [](int line) {
 		Node node(hints_for(FI_MSG));
@@ -355,8 +355,8 @@ TEST(Process, SendersHearOfTheDeathOfTheirPeer)
 	EXPECT_EQ(error.err, FI_ECONNREFUSED);
 }
 
-/* Who is not root is somebody else in a namespace of users of his own. */
-bool become_a_stranger()
+/* Becomes another user, without root's rights in a user namespace of its own. */
+bool become_another_user()
 {
 	return (getuid() == 0 ? setuid(65534) : unshare(CLONE_NEWUSER)) == 0;
 }
@@ -367,7 +367,9 @@ void set_key(std::uint8_t *&to, std::size_t &size, const char *key)
 	size = std::strlen(key);
 }
 
-/* An endpoint's key is its own or else the domain's; so is a region's, and both have to be right. */
+/*
+ * An endpoint's key is its own, or else the domain's. So is a region's key. Both have to be right.
+ */
 // conformance: fi_domain(3): auth_key, auth_key_size: the default of endpoints and regions; ...
 TEST(Process, KeysOfDomainsEndpointsAndRegions)
 {
@@ -404,11 +406,11 @@ TEST(Process, KeysOfDomainsEndpointsAndRegions)
 		{
 			{"sesame", "", true},	    {"simsim", "", false},
 			{"simsim", "sesame", true}, {"sesame", "simsim", false},
-			{"sesame", "o", false}, /* the endpoint at the other side does not let it in */
+			{"sesame", "o", false}, /* the endpoint at the other side refuses it */
 		};
 	for (const auto &c : cases) {
 		Child child([&](int) {
-			if (!become_a_stranger())
+			if (!become_another_user())
 				return 2;
 			Node mine(hints(c.domain, c.endpoint));
 			Side from(mine);
@@ -430,8 +432,8 @@ TEST(Process, KeysOfDomainsEndpointsAndRegions)
 	EXPECT_EQ(fi_close(&own->fid), 0);
 }
 
-/* Another user may only send to whoever has the same key. */
-TEST(Process, StrangersNeedTheKey)
+/* Another user may only send to endpoints with the same key. */
+TEST(Process, OtherUsersNeedTheKey)
 {
 	const auto with_key = [](const char *key) {
 		Info hints = hints_for(FI_MSG);
@@ -446,7 +448,7 @@ TEST(Process, StrangersNeedTheKey)
 	for (const char *key : {"", "simsim", "sesame"}) {
 		const bool right = !std::strcmp(key, "sesame");
 		Child child([&](int) {
-			if (!become_a_stranger())
+			if (!become_another_user())
 				return 2;
 			Node own(*key ? with_key(key) : hints_for(FI_MSG));
 			Side from(own);
@@ -466,8 +468,8 @@ TEST(Process, StrangersNeedTheKey)
 	EXPECT_EQ(c, 'x');
 }
 
-/* One whom the same endpoint talks with all the while sees nothing of it. */
-TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
+/* A bystander that the same endpoint communicates with is not affected. */
+TEST(Process, AKillAtAnyMomentHurtsNoOtherProcess)
 {
 	Node node(hints_for(FI_MSG | FI_DIRECTED_RECV));
 	Side side(node);
@@ -486,7 +488,10 @@ TEST(Process, AKillAtAnyMomentHurtsNobodyElse)
 				  ctx(peer == other ? 4 : 2)),
 			  0);
 	};
-	/* What comes next is the victim's or the bystander's; only the victim's may have failed. */
+	/*
+	 * The next completion is the victim's or the bystander's. Only the victim's may have
+	 * failed.
+	 */
 	const auto take = [&](fid_cq *cq, void *of_victim, void *of_other, int &error) {
 		fi_cq_tagged_entry entry{};
 		fi_cq_err_entry failed{};

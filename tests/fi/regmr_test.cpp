@@ -23,7 +23,7 @@ namespace
 
 constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/* Without a fixture, so that a child can have one of its own. */
+/* Not a fixture, so that a child can have one of its own. */
 struct Bound {
 	explicit Bound(Info hints = hints_for(0)) : node(std::move(hints)), eq(node.eq(FI_WAIT_FD))
 	{
@@ -39,7 +39,7 @@ struct Bound {
 			  0);
 		return mr;
 	}
-	/* The next event, for which the file has to be readable. */
+	/* The next event; the file must be readable for it. */
 	std::uint32_t next(fi_eq_entry &entry)
 	{
 		std::uint32_t event = 0;
@@ -88,7 +88,7 @@ TEST(RegMr, TheResultIsReportedThroughTheEventQueue)
 	EXPECT_EQ(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE), 0);
 	EXPECT_EQ(fi_mr_enable(mr), 0);
 	EXPECT_EQ(fi_close(&mr->fid), 0);
-	/* It is one queue, for good. */
+	/* The queue can't be replaced. */
 	const auto other = b.node.eq();
 	EXPECT_EQ(fi_domain_bind(b.node.domain.get(), &other->fid, FI_REG_MR), -FI_EINVAL);
 	EXPECT_EQ(fi_close(&b.eq->fid), -FI_EBUSY);
@@ -147,10 +147,10 @@ TEST(RegMr, AnErrorIsReportedAsAnErrorEntry)
 	EXPECT_EQ(fi_close(&first->fid), 0);
 }
 
-/* Each call that needs the region finds it done. The event is still there for who reads events. */
+/* Calls that need the region find it complete, and its event can still be read. */
 // conformance: fi_mr(3): fi_mr_refresh, fi_mr_enable do nothing, as a region is enabled from ...
 // conformance: fi_mr(3): fi_mr_key: FI_KEY_NOTAVAIL if the registration has not completed
-TEST(RegMr, WhoReadsNoEventsGetsOn)
+TEST(RegMr, RegionsWorkWithoutReadingEvents)
 {
 	Bound b;
 	const auto cntr = b.node.cntr();
@@ -184,7 +184,7 @@ TEST(RegMr, WhoReadsNoEventsGetsOn)
 
 /* Another thread reads the events meanwhile. */
 // conformance: fi_mr(3): fi_mr_key: FI_KEY_NOTAVAIL if the registration has not completed
-TEST(RegMr, WhoSeesTheKeyMayBind)
+TEST(RegMr, ARegionMayBeBoundOnceItsKeyIsSet)
 {
 	Bound b;
 	const auto cntr = b.node.cntr();
@@ -209,7 +209,7 @@ TEST(RegMr, WhoSeesTheKeyMayBind)
 
 // conformance: fi_mr(3): asynchronous registration: no event is generated unless the registration
 //   call returns success
-TEST(RegMr, WhatIsWrongAtOnceHasNoEvent)
+TEST(RegMr, AnImmediateErrorHasNoEvent)
 {
 	Bound b;
 	fid_mr *mr = nullptr;
@@ -221,8 +221,8 @@ TEST(RegMr, WhatIsWrongAtOnceHasNoEvent)
 	EXPECT_EQ(fi_eq_read(b.eq.get(), &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
 }
 
-/* Its event goes with it, whether it was there already or not; those of others stay. */
-TEST(RegMr, OneThatIsUnderWayCanBeClosed)
+/* Its event goes with it, whether it is in the queue or not; events of others stay. */
+TEST(RegMr, ARegistrationUnderWayCanBeClosed)
 {
 	Bound b;
 
@@ -244,8 +244,8 @@ TEST(RegMr, OneThatIsUnderWayCanBeClosed)
 	EXPECT_EQ(poll(&file, 1, 0), 0);
 }
 
-/* What a thread has begun ends well also if the thread has gone. */
-TEST(RegMr, AThreadMayLeaveWhatItHasBegun)
+/* A registration completes even if its thread has gone. */
+TEST(RegMr, ARegistrationOutlivesItsThread)
 {
 	Bound b;
 	fi_eq_entry entry{};
@@ -281,7 +281,7 @@ TEST(RegMr, PeersReachItAfterItsEvent)
 	EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
-/* A child has its parent's queue before it, but not its parent's events. */
+/* A child sees its parent's queue, but not its parent's events. */
 TEST(RegMr, AChildTakesNothingFromItsParent)
 {
 	Bound b;
@@ -309,7 +309,7 @@ TEST(RegMr, AChildTakesNothingFromItsParent)
 		EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
-/* As in a container that does not allow it: a call fails, of this thread. */
+/* Makes a system call fail in this thread, as a container may. */
 bool forbid(std::uint32_t call, std::uint32_t error)
 {
 	sock_filter code[] = {
@@ -335,13 +335,13 @@ TEST(RegMr, TheEventComesAlsoWithoutIoUring)
 		fid_mr *mr = b.reg(5, ctx(1));
 		b.expect_complete(mr);
 		EXPECT_EQ(fi_mr_key(mr), 5u);
-		/* What fails now is told by the call. */
+		/* Errors are returned by the call now. */
 		fid_mr *second = nullptr;
 		EXPECT_EQ(fi_mr_reg(b.node.domain.get(), b.memory, 8, both, 0, 5, 0, &second,
 				    nullptr),
 			  -FI_ENOKEY);
 		EXPECT_EQ(fi_close(&mr->fid), 0);
-		/* An event that nobody has read goes with its region. */
+		/* An unread event goes with its region. */
 		mr = b.reg(5, ctx(1));
 		EXPECT_EQ(fi_close(&mr->fid), 0);
 		fi_eq_entry entry{};
@@ -352,9 +352,9 @@ TEST(RegMr, TheEventComesAlsoWithoutIoUring)
 	EXPECT_EQ(child.wait(), 0);
 }
 
-/* What could not be submitted, registrations and their ends, is no matter of those that come later. */
+/* Registrations, or ends of them, that could not be submitted do not affect later ones. */
 // conformance: fi_mr(3): asynchronous registration: no event is generated unless the ...
-TEST(RegMr, ThoseThatCouldNotBeginLeaveNothingBehind)
+TEST(RegMr, RegistrationsThatCouldNotBeginLeaveNothingBehind)
 {
 	Bound b;
 	fid_mr *const taken = b.reg(1, ctx(1));
@@ -377,7 +377,7 @@ TEST(RegMr, ThoseThatCouldNotBeginLeaveNothingBehind)
 			}
 		}).join();
 		for (int i = 0; i < 20; ++i) {
-			/* It begins, so that what is wrong is told by an event: one. */
+			/* The registration begins, so one event reports the error. */
 			fid_mr *const mr = b.reg(1, ctx(4));
 			ASSERT_NE(mr, nullptr);
 			EXPECT_EQ(b.next(entry), 0u);

@@ -9,12 +9,12 @@
 namespace
 {
 
-/* Of the queues and rings that are to be overrun. */
+/* Sizes of queues and rings to be overrun. */
 struct Sizes {
 	std::size_t tx = 256, rx = 256, tx_cq = 1024, rx_cq = 1024;
 };
 
-/* From a to b: of whichever type, with queues of their own. */
+/* a sends to b: endpoints of any type, with queues of their own. */
 class Ends
 {
 public:
@@ -105,7 +105,7 @@ protected:
 	{
 		return fi_recv(ends->b.get(), buf, len, nullptr, FI_ADDR_UNSPEC, ctx(context));
 	}
-	/* It is not disabled: one more goes through. */
+	/* The endpoint is not disabled: another message gets through. */
 	void expect_usable()
 	{
 		int in = 0;
@@ -125,7 +125,7 @@ class Reliable : public Resource
 {
 };
 
-/* Of datagrams none stays in its sender's ring, whose slots are free again at once. */
+/* Datagrams do not stay in their sender's ring: the slots are free at once. */
 // conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TEST_P(Resource, AFullTransmitContextIsEagain)
 {
@@ -186,7 +186,10 @@ TEST_P(Resource, AFullQueueOfTransmissionsIsEagain)
 	EXPECT_EQ(next(e.tx_cq.get()).op_context, ctx(posted));
 }
 
-/* What is received waits for its completion to be read: nothing is lost but datagrams, which come too late. */
+/*
+ * Received messages wait for their completions to be read. Nothing is lost except datagrams, which
+ * come too late.
+ */
 // conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST_P(Resource, AFullQueueOfReceivesLosesNothing)
 {
@@ -215,9 +218,9 @@ TEST_P(Resource, AFullQueueOfReceivesLosesNothing)
 		ASSERT_EQ(next(e.tx_cq.get()).op_context, ctx(i));
 }
 
-/* Beyond what the receiver has room for it waits at its sender, or is dropped. */
+/* A message without room at the receiver waits at its sender, or is dropped. */
 // conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
-TEST_P(Resource, WithoutAReceiveItIsRetriedOrDropped)
+TEST_P(Resource, WithoutAReceiveAMessageIsRetriedOrDropped)
 {
 	Ends &e = make();
 	const std::size_t room = e.node.info->rx_attr->total_buffered_recv;
@@ -257,7 +260,7 @@ TEST_P(Resource, WithoutAReceiveItIsRetriedOrDropped)
 
 // conformance: fi_domain(3): resource management: Rx buffer overrun: truncated, FI_ETRUNC at ...
 // conformance: fi_domain(3): resource management: an error disables the endpoint: it does not here
-TEST_P(Resource, WhatOverrunsItsBufferIsTruncated)
+TEST_P(Resource, AMessageThatOverrunsItsBufferIsTruncated)
 {
 	Ends &e = make();
 	const auto out = pattern(100);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_rma(3), and what other pages say of reads and writes. */
+/* fi_rma(3), and other pages on reads and writes. */
 // conformance: fi_mr(3): a region is accessible by peers starting at a base address of 0
 // conformance: fi_arch(7): RMA, atomics
 
@@ -200,7 +200,7 @@ TEST_F(Rma, WriteDataIsSeenAtTheTarget)
 	expect_done(FI_WRITE, ctx(1));
 	expect_done(FI_WRITE, ctx(2));
 	EXPECT_TRUE(is_silent(cq()));
-	/* Without the flag the field counts for nothing. */
+	/* Without the flag the field is ignored. */
 	ASSERT_EQ(fi_writemsg(ep(), &msg, 0), 0);
 	expect_done(FI_WRITE, ctx(2));
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
@@ -256,7 +256,7 @@ struct Selective : Rma {
 };
 
 // conformance: fi_rma(3): FI_COMPLETION, with FI_SELECTIVE_COMPLETION
-TEST_F(Selective, OnlyWhatAsksForItIsReported)
+TEST_F(Selective, CompletionsAreReportedOnRequest)
 {
 	const iovec iov{here.data(), 8};
 	const fi_rma_iov target{0, 8, key};
@@ -267,7 +267,7 @@ TEST_F(Selective, OnlyWhatAsksForItIsReported)
 	EXPECT_TRUE(is_silent(cq()));
 	ASSERT_EQ(fi_writemsg(ep(), &msg, FI_COMPLETION), 0);
 	expect_done(FI_WRITE, ctx(1));
-	/* Errors always are. */
+	/* Errors are always reported. */
 	ASSERT_EQ(fi_write(ep(), here.data(), 8, nullptr, p.b_at_a, 0, 999, ctx(3)), 0);
 	EXPECT_EQ(next_error(cq()).op_context, ctx(3));
 }
@@ -300,7 +300,7 @@ TEST_F(Rma, AFenceWaitsForAllBefore)
 	EXPECT_TRUE(untouched(16, 8));
 }
 
-/* fi_endpoint(3), msg_order: all of it. */
+/* fi_endpoint(3), msg_order: all orders. */
 TEST_F(Rma, ReadsWritesAndSendsKeepTheirOrder)
 {
 	std::uint64_t value = 0, got = 0;
@@ -339,7 +339,7 @@ TEST_F(Basic, AddressesAreVirtual)
 	EXPECT_EQ(next_error(cq()).op_context, ctx(1));
 }
 
-/* Who names these bits and no others. */
+/* Hints with these mode bits and no others. */
 class Wanted : public Rma
 {
 protected:
@@ -392,7 +392,7 @@ TEST_F(Rma, ErrorsAreReported)
 // conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as
 //   initiator (calls are absent) and as target (FI_EACCES at the initiator; FI_ECONNREFUSED without
 //   FI_MSG and FI_TAGGED)
-TEST(RmaCaps, CallsThatWereNotAskedForAreAbsent)
+TEST(RmaCaps, CallsWithoutTheirCapabilityAreAbsent)
 {
 	Pair writer(hints_for(FI_MSG | FI_RMA | FI_WRITE));
 	Pair none(hints_for(FI_MSG));
@@ -406,9 +406,9 @@ TEST(RmaCaps, CallsThatWereNotAskedForAreAbsent)
 	EXPECT_EQ(next_error(writer.a.tx_cq.get()).err, FI_EKEYREJECTED);
 }
 
-/* fi_getinfo(3): FI_RMA, FI_ATOMIC, and what FI_REMOTE_READ and FI_REMOTE_WRITE leave of them. */
+/* fi_getinfo(3): FI_RMA, FI_ATOMIC, and how FI_REMOTE_READ and FI_REMOTE_WRITE limit them. */
 // conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as ...
-TEST(RmaCaps, PeersMayDoWhatTheTargetWasOpenedFor)
+TEST(RmaCaps, PeersMayUseTheTargetsCapabilities)
 {
 	const struct {
 		std::uint64_t caps;
@@ -440,7 +440,7 @@ TEST(RmaCaps, PeersMayDoWhatTheTargetWasOpenedFor)
 		fid_mr *region = nullptr;
 
 		SCOPED_TRACE(fi_tostr(&target.caps, FI_TYPE_CAPS));
-		/* for its peers, whatever endpoints are for */
+		/* The region grants both to peers, whatever endpoints do. */
 		ASSERT_EQ(fi_mr_reg(target_node.domain.get(), &there, sizeof(there),
 				    FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &region, nullptr),
 			  0);
@@ -463,9 +463,9 @@ TEST(RmaCaps, PeersMayDoWhatTheTargetWasOpenedFor)
 	}
 }
 
-/* Nobody could receive it. */
+/* The target could not receive a message. */
 // conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as ...
-TEST(RmaCaps, WhoHasNoMessagesIsSentNone)
+TEST(RmaCaps, ATargetWithoutMessagesIsSentNone)
 {
 	Node node(hints_for(FI_MSG | FI_TAGGED)), target_node(hints_for(FI_RMA));
 	Side from(node), to(target_node);

@@ -7,10 +7,10 @@
 
 #include "node.h"
 
-/* Scalable endpoints, as the tests of them make them. */
+/* Helpers for tests of scalable endpoints. */
 
 inline constexpr int contexts = 3;
-inline constexpr int bits = 2; /* so that there is an index more */
+inline constexpr int bits = 2; /* leaves one index that is no context */
 inline constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC |
 					  FI_NAMED_RX_CTX | FI_SOURCE | FI_DIRECTED_RECV |
 					  FI_RMA_EVENT | FI_MULTI_RECV | FI_TRIGGER;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_endpoint(3), "SCALABLE ENDPOINTS": what belongs to what, and what there is */
+/* fi_endpoint(3), "SCALABLE ENDPOINTS": objects, their relations, and limits */
 #include <unistd.h>
 
 #include "scalable.h"
@@ -7,7 +7,7 @@
 namespace
 {
 
-/* --- what belongs to what ------------------------------------------------------------------ */
+/* --- relations ------------------------------------------------------------------------------ */
 
 // conformance: fi_endpoint(3): address vectors bound to a scalable endpoint are implicitly bound to
 //   its contexts; binding the same one to a context changes nothing
@@ -28,7 +28,7 @@ TEST(ScalableObjects, AddressVectorsAreImplicitlyBoundToContexts)
 	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &cntr->fid, FI_SEND), -FI_EINVAL);
 	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), 0);
 	EXPECT_EQ(fi_scalable_ep_bind(sep.get(), &av->fid, 0), -FI_EINVAL) << "a single one";
-	/* To say so is superfluous; to say another one is a mistake. */
+	/* Binding it again is allowed; binding another one is an error. */
 	const auto other = av_with(node, bits);
 	EXPECT_EQ(fi_ep_bind(tx.get(), &other->fid, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_ep_bind(tx.get(), &av->fid, 0), 0);
@@ -91,7 +91,7 @@ TEST(ScalableObjects, TheIndexIdentifiesAContext)
 	rx.reset();
 	tx = tx_context(sep, contexts - 1);
 	rx = rx_context(sep, contexts - 1);
-	/* Of what is no scalable endpoint there is none. */
+	/* An endpoint that is not scalable has none. */
 	EXPECT_EQ(fi_tx_context(tx.get(), 0, nullptr, &ep, nullptr), -FI_ENOSYS);
 	const Node plain(hints_for(FI_MSG));
 	const auto endpoint = plain.ep();
@@ -134,7 +134,7 @@ TEST(ScalableObjects, AContextMayHaveFewerCapabilitiesAndOtherAttributes)
 	tx_attr = {};
 	tx_attr.caps = FI_MSG | FI_RMA;
 	EXPECT_EQ(fi_tx_context(other.get(), 1, &tx_attr, &ep, nullptr), -FI_EINVAL);
-	/* One that can only receive has nothing to transmit by. */
+	/* A domain that only receives has no transmit contexts. */
 	const Node deaf(hints(FI_MSG | FI_RECV));
 	const auto receiver = scalable(deaf);
 	EXPECT_EQ(fi_tx_context(receiver.get(), 0, nullptr, &ep, nullptr), -FI_EINVAL);
@@ -195,12 +195,15 @@ TEST_F(Scalable, AContextHasAliases)
 
 /* --- shared contexts ------------------------------------------------------------------------- */
 
-/* "an endpoint may use a shared context of one type, but a scalable set of contexts of the alternate type" */
+/*
+ * "an endpoint may use a shared context of one type, but a scalable set of contexts of the alternate
+ * type"
+ */
 class SharedAndScalable : public Scalable
 {
 protected:
 	SharedAndScalable() : av(av_with(b.node, bits)), cq(b.node.cq()), other_cq(b.node.cq()) {}
-	/* On the side of b. */
+	/* Opens an endpoint at b's side. */
 	Owned<fid_ep> open(std::size_t tx_cnt, std::size_t rx_cnt, fid *shared,
 			   std::uint64_t direction)
 	{
@@ -254,7 +257,7 @@ TEST_F(SharedAndScalable, ASharedTransmitContextAndSeveralToReceive)
 	ASSERT_EQ(fi_inject(a.tx[0].get(), "back", 5, fi_rx_addr(here_at_a, 2, bits)), 0);
 	EXPECT_EQ(next(other_cq.get()).op_context, ctx(2));
 	EXPECT_STREQ(in, "back");
-	/* What waits is taken back from the endpoint. */
+	/* A waiting message is canceled at the endpoint. */
 	std::vector<char> large(1 << 16);
 	ASSERT_EQ(fi_send(sep.get(), large.data(), large.size(), nullptr, a_here, ctx(3)), 0);
 	EXPECT_EQ(fi_cancel(&sep->fid, ctx(3)), 0);
@@ -282,7 +285,7 @@ TEST_F(SharedAndScalable, ASharedReceiveContextAndSeveralToTransmit)
 	EXPECT_EQ(next(other_cq.get()).op_context, ctx(2));
 	next(a.rx_cq[0].get());
 	EXPECT_STREQ(in, "back");
-	/* It receives by the first context, and has no other. */
+	/* It receives through the first context, and has no other. */
 	ASSERT_EQ(fi_send(a.tx[0].get(), "x", 1, nullptr, fi_rx_addr(here_at_a, 1, bits), nullptr),
 		  0);
 	EXPECT_EQ(next_error(a.tx_cq[0].get()).err, FI_ECONNREFUSED);
@@ -291,7 +294,7 @@ TEST_F(SharedAndScalable, ASharedReceiveContextAndSeveralToTransmit)
 	EXPECT_EQ(next_error(cq.get()).err, FI_ECANCELED);
 }
 
-/* --- what there is ---------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 // conformance: fi_domain(3): max_ep_tx_ctx, max_ep_rx_ctx: 256; of FI_EP_MSG 1
 TEST(ScalableInfo, AsManyContextsAsAreOffered)
@@ -343,7 +346,7 @@ TEST(ScalableInfo, AsManyContextsAsAreOffered)
 // conformance: fi_domain(3): max_ep_tx_ctx, max_ep_rx_ctx: 256; of FI_EP_MSG 1
 // conformance: fi_endpoint(3): scalable endpoints: connected ones are not offered: FI_EP_MSG has
 //   one context of each kind
-TEST(ScalableInfo, WhatIsNotScalable)
+TEST(ScalableInfo, PlainEndpointsAreNotScalable)
 {
 	fid_ep *ep = nullptr;
 	int error;
@@ -356,12 +359,12 @@ TEST(ScalableInfo, WhatIsNotScalable)
 	EXPECT_EQ(node.info->domain_attr->max_ep_rx_ctx, 1u);
 	EXPECT_FALSE(node.info->caps & FI_NAMED_RX_CTX);
 	EXPECT_EQ(fi_scalable_ep(node.domain.get(), node.info.get(), &ep, nullptr), -FI_EINVAL);
-	/* What fi_endpoint opens has one of each kind, however many there could be. */
+	/* fi_endpoint opens one context of each kind, however many there could be. */
 	const Node several(hints());
 	ASSERT_EQ(fi_endpoint(several.domain.get(), several.info.get(), &ep, nullptr), 0);
 	const Owned<fid_ep> whole(ep);
 	EXPECT_EQ(fi_tx_context(ep, 0, nullptr, &ep, nullptr), -FI_ENOSYS);
-	/* Shared in both directions it is no more than an endpoint. */
+	/* With both directions shared it is a plain endpoint. */
 	several.info->ep_attr->tx_ctx_cnt = several.info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
 	EXPECT_EQ(fi_scalable_ep(several.domain.get(), several.info.get(), &ep, nullptr),
 		  -FI_EINVAL);
@@ -379,14 +382,14 @@ TEST(ScalableInfo, BitsOfAnAddressVector)
 		attr.rx_ctx_bits = bad;
 		EXPECT_EQ(fi_av_open(node.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
 	}
-	/* All who share one have the same. */
+	/* All that open a shared vector have the same number of bits. */
 	const auto first = av_with(node, 2, name.c_str()), second = av_with(node, 2, name.c_str());
 	attr.name = name.c_str();
 	attr.rx_ctx_bits = 3;
 	EXPECT_EQ(fi_av_open(node.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
 }
 
-/* An address that one process has inserted is one that another names contexts by. */
+/* An address that one process has inserted can name contexts in another one. */
 TEST(ScalableInfo, ASharedAddressVector)
 {
 	const std::string name = "sep" + std::to_string(getpid());
@@ -427,7 +430,7 @@ TEST(ScalableInfo, Datagrams)
 	ASSERT_EQ(fi_send(a.tx[2].get(), "x", 1, nullptr, fi_rx_addr(there, contexts, bits),
 			  nullptr),
 		  0);
-	next(a.tx_cq[2].get()); /* dropped, and nobody is told */
+	next(a.tx_cq[2].get()); /* dropped, and not reported */
 	EXPECT_TRUE(b.nothing_but(-1));
 }
 

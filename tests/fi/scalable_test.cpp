@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_endpoint(3), "SCALABLE ENDPOINTS"; fi_av(3), "fi_rx_addr": what goes where */
+/* fi_endpoint(3), "SCALABLE ENDPOINTS"; fi_av(3), "fi_rx_addr": which context gets a message */
 #include <thread>
 
 #include "scalable.h"
@@ -7,7 +7,7 @@
 namespace
 {
 
-/* --- what goes where -------------------------------------------------------------------- */
+/* --- targets ------------------------------------------------------------------------------ */
 
 // conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a
 //   specific receive context; without them: index 0
@@ -52,7 +52,7 @@ TEST_F(Scalable, AContextThatIsNotThereIsAnErrorCompletion)
 	EXPECT_EQ(error.err, FI_ECONNREFUSED);
 	EXPECT_EQ(error.op_context, ctx(5));
 	EXPECT_EQ(fi_cntr_readerr(a.sent[1].get()), 1u);
-	/* One that was closed is not, either. */
+	/* Nor is a closed context there. */
 	b.rx[2].reset();
 	ASSERT_EQ(fi_send(a.tx[0].get(), "x", 1, nullptr, to(2), nullptr), 0);
 	EXPECT_EQ(next_error(a.tx_cq[0].get()).err, FI_ECONNREFUSED);
@@ -71,12 +71,12 @@ TEST_F(Scalable, AnEndpointThatIsNotScalableHasOneContext)
 	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	ASSERT_EQ(fi_enable(ep.get()), 0);
 	ASSERT_EQ(fi_av_insert(av.get(), address.data(), 1, &there, 0, nullptr), 1);
-	/* It names contexts of others. */
+	/* It can address contexts of others. */
 	ASSERT_EQ(fi_recv(b.rx[1].get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 	ASSERT_EQ(fi_inject(ep.get(), "to one", 7, fi_rx_addr(there, 1, bits)), 0);
 	next(b.rx_cq[1].get());
 	EXPECT_STREQ(in, "to one");
-	/* And is named itself without an index, or with the first. */
+	/* Its own address has no index, or the first one. */
 	const fi_addr_t back = a.insert(ep.get());
 	ASSERT_EQ(fi_recv(ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(1)), 0);
 	ASSERT_EQ(fi_send(a.tx[0].get(), "x", 1, nullptr, fi_rx_addr(back, 1, bits), nullptr), 0);
@@ -102,7 +102,7 @@ TEST_F(Scalable, ASingleTransportLevelAddress)
 	}
 }
 
-/* The source of a message is an endpoint, whose receive contexts have nothing to do with it. */
+/* The source of a message is an endpoint, without a receive context. */
 TEST_F(Scalable, DirectedReceive)
 {
 	Many c;
@@ -151,7 +151,7 @@ TEST_F(Scalable, RemoteMemoryIsReachedByAContext)
 	EXPECT_EQ(result, 10u);
 	EXPECT_TRUE(b.nothing_but(-1));
 
-	/* A region may belong to the endpoint, whose contexts then all reach it, or to one of these. */
+	/* A region may belong to the endpoint, then all contexts reach it, or to one context. */
 	ASSERT_EQ(fi_mr_bind(mr, &b.sep->fid, 0), 0);
 	for (int i = 0; i < contexts; ++i) {
 		ASSERT_EQ(fi_read(tx, &result, 8, nullptr, to(i), 0, key, nullptr), 0);
@@ -189,7 +189,7 @@ TEST_F(Scalable, DeferredWorkGoesThroughAContext)
 	EXPECT_STREQ(in, "late");
 	EXPECT_TRUE(reaches(done.get(), 1));
 
-	/* And a receive, by its own context. */
+	/* A deferred receive names its own context. */
 	fi_deferred_work receive{};
 	const auto arrived = b.node.cntr(), armed = b.node.cntr();
 	iov = {in, 8};
@@ -262,7 +262,7 @@ TEST_F(Scalable, PeekAndClaimInAContext)
 	EXPECT_STREQ(in, "waits");
 }
 
-/* --- threads ------------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 /* "no synchronization is needed when accessing contexts in parallel" */
 void contexts_in_parallel(fi_threading threading)

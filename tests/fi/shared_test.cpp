@@ -173,7 +173,10 @@ TEST(Shared, TaggedMessagesPeeksAndCancel)
 	EXPECT_EQ(next_error(p.cq[0].get()).op_context, ctx(6));
 }
 
-/* What was posted to the shared context is not the endpoint's, and what the endpoint sends is not the context's. */
+/*
+ * Receives of the shared context are not the endpoint's, and sends of the endpoint are not the
+ * context's.
+ */
 // conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
 TEST(Shared, EachCancelsWhatWasPostedToIt)
 {
@@ -229,13 +232,13 @@ TEST(Shared, ReceivesArePostedToTheContextOnly)
 	EXPECT_EQ(fi_recv(p.ep[0].get(), &c, 1, nullptr, FI_ADDR_UNSPEC, nullptr), -FI_ENOSYS);
 }
 
-/* Nobody has asked for FI_DIRECTED_RECV, so who it is to come from is ignored: fi_msg(3). */
+/* Without FI_DIRECTED_RECV the source of a receive is ignored: fi_msg(3). */
 // conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
-TEST(Shared, SourcesCountForWhoAsksForThat)
+TEST(Shared, SourcesCountWithTheCapability)
 {
 	for (int i = 0; i < 4; ++i) {
 		const std::uint64_t more = i & 1 ? FI_DIRECTED_RECV : 0;
-		const bool early = i & 2; /* the receive is there before who receives */
+		const bool early = i & 2; /* the receive is posted before its endpoint opens */
 		Node peer_node(hints_for(FI_MSG)), node(hints(1, FI_SHARED_CONTEXT, FI_MSG | more));
 		Side first(peer_node), second(peer_node);
 		const auto av = node.av();
@@ -271,8 +274,8 @@ TEST(Shared, SourcesCountForWhoAsksForThat)
 	}
 }
 
-/* The same of receives that are queued: fi_trigger(3). */
-TEST(Shared, SourcesOfDeferredReceivesCountForWhoAsksForThat)
+/* The same for queued receives: fi_trigger(3). */
+TEST(Shared, SourcesOfDeferredReceivesCountWithTheCapability)
 {
 	for (const bool directed : {false, true}) {
 		Fixture p(1, FI_SHARED_CONTEXT,
@@ -300,9 +303,9 @@ TEST(Shared, SourcesOfDeferredReceivesCountForWhoAsksForThat)
 	}
 }
 
-/* A receive itself may be posted before: it is the ring's, and finds whoever comes. */
+/* A plain receive may be posted before: it belongs to the ring, and takes any message. */
 // conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
-TEST(Shared, WhatIsArmedOrLooksNeedsAnEndpointThatReceives)
+TEST(Shared, ArmedReceivesAndPeeksNeedAnEndpoint)
 {
 	const Node node(hints(1, FI_SHARED_CONTEXT, FI_MSG | FI_TAGGED | FI_TRIGGER));
 	const auto cntr = node.cntr();
@@ -335,7 +338,7 @@ TEST(Shared, WhatIsArmedOrLooksNeedsAnEndpointThatReceives)
 
 // conformance: fi_endpoint(3): all connectionless endpoints of a shared receive context share an
 //   address vector
-TEST(Shared, WhatIsBoundIsChecked)
+TEST(Shared, BindingIsChecked)
 {
 	Fixture p;
 	Node other(hints(FI_SHARED_CONTEXT, FI_SHARED_CONTEXT));
@@ -363,8 +366,10 @@ TEST(Shared, WhatIsBoundIsChecked)
 	EXPECT_EQ(fi_close(&p.srx->fid), -FI_EBUSY);
 }
 
-/* FI_SELECTIVE_COMPLETION is of an endpoint's binding, whenever the receive was posted, and by whom it is met. */
-TEST(Shared, EachEndpointSaysWhatItWantsToHearOf)
+/*
+ * FI_SELECTIVE_COMPLETION is a property of an endpoint's binding, whenever the receive was posted.
+ */
+TEST(Shared, EachEndpointSelectsItsCompletions)
 {
 	Node peer_node(hints_for(FI_MSG)), node(hints(1, FI_SHARED_CONTEXT, FI_MSG));
 	Side peer(peer_node);
@@ -416,7 +421,7 @@ TEST(Shared, EachEndpointSaysWhatItWantsToHearOf)
 	EXPECT_EQ(next(cq[1].get()).op_context, ctx(4)) << "posted after the other";
 }
 
-TEST(Shared, WhatIsNobodysIsToldWhereThereIsAQueue)
+TEST(Shared, ABadReceiveIsReportedByAnEndpointWithAQueue)
 {
 	Node node(hints(1, FI_SHARED_CONTEXT));
 	const auto av = node.av();
@@ -462,7 +467,7 @@ TEST(Shared, AnEndpointThatClosesLeavesTheOthers)
 }
 
 // conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
-TEST(Shared, WhatIsArmedIsCanceledWhoeverItWasArmedFor)
+TEST(Shared, ArmedReceivesAreCanceledForAnyEndpoint)
 {
 	Node node(hints(1, FI_SHARED_CONTEXT));
 	const auto av = node.av();
@@ -494,7 +499,7 @@ TEST(Shared, WhatIsArmedIsCanceledWhoeverItWasArmedFor)
 }
 
 // conformance: fi_endpoint(3): shared receive contexts: buffers are posted there, and usable by ...
-TEST(Shared, WhatIsPostedIsCanceledWhileAnEndpointCloses)
+TEST(Shared, PostedReceivesAreCanceledWhileAnEndpointCloses)
 {
 	for (int round = 0; round < 100; ++round) {
 		Fixture p;
@@ -515,7 +520,10 @@ TEST(Shared, WhatIsPostedIsCanceledWhileAnEndpointCloses)
 	}
 }
 
-/* Others may be posting there: no table of calls is written again when one more endpoint is bound. */
+/*
+ * Other threads may be posting there: binding one more endpoint does not write a table of calls
+ * again.
+ */
 TEST(Shared, BindingLeavesTheCallsOfOthersAlone)
 {
 	static constexpr auto own = [](fid_ep *, const iovec *, void **, std::size_t, fi_addr_t,
@@ -539,7 +547,7 @@ TEST(Shared, BindingLeavesTheCallsOfOthersAlone)
 	}
 }
 
-/* Whatever the threading of the domain: two endpoints may be used by two threads. */
+/* At any threading level two endpoints may be used by two threads. */
 TEST(Shared, ThreadsOfEndpointsThatShare)
 {
 	constexpr int count = 500;

@@ -30,7 +30,7 @@ fi_av_attr attr_of(const std::string &name, std::uint64_t flags = 0)
 	return attr;
 }
 
-/* Names are those of a test run. */
+/* Names that are unique to a test run. */
 std::string name_of(const char *what)
 {
 	return std::string(what) + std::to_string(getpid());
@@ -38,7 +38,7 @@ std::string name_of(const char *what)
 
 } // namespace
 
-/* What one has inserted is usable in the other, under the same fi_addr_t. */
+/* An address inserted in one domain is usable in the other, with the same fi_addr_t. */
 // conformance: fi_av(3): map_addr: fi_addr_t of one process are usable in another, as the indices
 //   are the same; it is returned if it was 0
 TEST(SharedAv, AddressesOfOneAreThoseOfTheOther)
@@ -67,7 +67,7 @@ TEST(SharedAv, AddressesOfOneAreThoseOfTheOther)
 	EXPECT_STREQ(in, "shared");
 }
 
-/* Each looks them up in the format of its own domain. */
+/* Each looks addresses up in the format of its own domain. */
 // conformance: fi_av(3): map_addr: fi_addr_t of one process are usable in another, as the ...
 TEST(SharedAv, DomainsOfSeveralFormats)
 {
@@ -95,7 +95,7 @@ TEST(SharedAv, DomainsOfSeveralFormats)
 	EXPECT_EQ(seen.sin_family, AF_INET);
 	EXPECT_EQ(seen.sin_port, address.sin6_port);
 	EXPECT_EQ(ntohl(seen.sin_addr.s_addr), INADDR_LOOPBACK);
-	/* of one that is elsewhere nothing can be said in this format */
+	/* the format can't represent a remote address */
 	EXPECT_EQ(fi_av_lookup(same.get(), indices[1], &seen, &size), -FI_EINVAL);
 }
 

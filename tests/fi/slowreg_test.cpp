@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* A registration that takes long (FI_REG_MR): the registrar is this program's, in the place of the library's. */
+/*
+ * A registration that takes long (FI_REG_MR): the registrar of this program replaces the library's.
+ */
 #include "node.h"
 
 #include <atomic>
@@ -21,7 +23,7 @@ struct Registrar::Ring {
 	Registration *given = nullptr;
 };
 
-/* Whether what was given is done. */
+/* Is the registration done? */
 static std::atomic<bool> done;
 static std::atomic<int> end_file;
 
@@ -52,7 +54,7 @@ Registration *Registrar::next() noexcept
 	return std::exchange(ring_->given, nullptr);
 }
 
-/* It takes as long as it takes. */
+/* A registration can't be cut short. */
 void Registrar::cancel(Registration &) noexcept {}
 
 int Registrar::wait() noexcept
@@ -90,7 +92,7 @@ TEST(SlowRegistration, TheQueueCanBeReadWhileTheRegionCloses)
 		EXPECT_EQ(fi_close(&mr->fid), 0);
 		closed = true;
 	});
-	usleep(200'000); /* so that it waits, which it need not */
+	usleep(200'000); /* gives the read time to wait, which is not required */
 	std::thread reader([&] {
 		fi_eq_entry entry{};
 		std::uint32_t event;

@@ -17,7 +17,7 @@ Info hints(std::uint32_t format = FI_FORMAT_UNSPEC, std::uint64_t more = FI_SOUR
 	return hints;
 }
 
-/* A receiver that does not know who sends. */
+/* A receiver that does not know its sender. */
 struct Fixture {
 	explicit Fixture(Info hints = ::hints(), std::uint32_t api = api_version)
 		: sender_node(hints_for(FI_MSG | FI_TAGGED | FI_RMA)), sender(sender_node),
@@ -59,7 +59,10 @@ struct Fixture {
 	fi_addr_t to;
 };
 
-/* With 77, from somebody unknown; and the fields that his address came in are empty again. */
+/*
+ * A message of 77 from an unknown sender. Afterwards the entry's fields for its address are
+ * cleared.
+ */
 void expect_arrived(const fi_cq_err_entry &entry, std::uint64_t flags, std::size_t len)
 {
 	EXPECT_EQ(entry.err, FI_EADDRNOTAVAIL);
@@ -91,7 +94,7 @@ TEST(SourceErr, AnUnknownSenderIsReportedWithItsAddress)
 	ASSERT_EQ(entry.err_data_size, name.size());
 	EXPECT_EQ(std::memcmp(data, name.data(), name.size()), 0);
 
-	/* It may be passed to fi_av_insert, and then the sender is known. */
+	/* The address may be passed to fi_av_insert. Then the sender is known. */
 	fi_addr_t known, src;
 	ASSERT_EQ(fi_av_insert(p.receiver.av.get(), data, 1, &known, 0, nullptr), 1);
 	ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(4)), 0);
@@ -168,7 +171,7 @@ TEST(SourceErr, TheAddressHasTheFormatOfTheDomain)
 	}
 }
 
-/* err_data_size is 0, or the interface is older: then the buffer is the provider's. */
+/* If err_data_size is 0, or the interface is older, the buffer is the provider's. */
 // conformance: fi_cq(3): err_data_size: in, the caller's buffer; 0, without a buffer or before ...
 TEST(SourceErr, TheBufferMayBeTheProviders)
 {
@@ -204,7 +207,7 @@ TEST(SourceErr, ASizeAloneIsNoBuffer)
 	EXPECT_EQ(std::memcmp(entry.err_data, name.data(), name.size()), 0);
 }
 
-/* From 1.20 on there is one more field, in which a key of FI_AV_AUTH_KEY would be. */
+/* From 1.20 on there is one more field, for a key of FI_AV_AUTH_KEY. */
 // conformance: fi_cq(3): FI_EADDRNOTAVAIL: from API 1.20 on, src_addr is FI_ADDR_NOTAVAIL without
 //   FI_AV_AUTH_KEY
 TEST(SourceErr, ThereIsNoKeyOfTheSender)
@@ -219,7 +222,7 @@ TEST(SourceErr, ThereIsNoKeyOfTheSender)
 		fi_cq_tagged_entry entry;
 		char in[8] = {};
 
-		/* as if a libfabric that knows it had been asked for it */
+		/* as if libfabric with that field had been asked for */
 		p.node.fabric->api_version = api;
 		ASSERT_EQ(fi_recv(p.receiver.ep.get(), in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 		ASSERT_EQ(fi_inject(p.sender.ep.get(), "hello", 6, p.to), 0);
@@ -233,7 +236,7 @@ TEST(SourceErr, ThereIsNoKeyOfTheSender)
 
 // conformance: fi_cq(3): err_data_size: in, the caller's buffer; 0, without a buffer or before API
 //   1.5: the provider's
-TEST(SourceErr, WhatFitsIsCopied)
+TEST(SourceErr, AsMuchAsFitsIsCopied)
 {
 	Fixture p;
 	char in[8] = {}, data[8] = "xxxxxxx";
@@ -246,7 +249,7 @@ TEST(SourceErr, WhatFitsIsCopied)
 }
 
 // conformance: fi_cq(3): olen: the truncated length
-TEST(SourceErr, TruncationIsTheGraverError)
+TEST(SourceErr, TruncationTakesPrecedence)
 {
 	Fixture p;
 	char in[3] = {}, data[64];
@@ -261,7 +264,7 @@ TEST(SourceErr, TruncationIsTheGraverError)
 
 /* Nothing was received, and there is no address to insert. */
 // conformance: fi_cq(3): FI_EADDRNOTAVAIL: received; err_data is the source address, to be ...
-TEST(SourceErr, AReceiveFromNobodyIsAnotherError)
+TEST(SourceErr, AReceiveOfAnUnknownSourceIsAnotherError)
 {
 	Fixture p(hints(FI_FORMAT_UNSPEC, FI_SOURCE_ERR | FI_DIRECTED_RECV));
 	char in[8] = {}, data[64];

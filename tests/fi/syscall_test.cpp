@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What costs a system call and what does not, counted from outside. */
+/* The system calls that operations need, counted from outside. */
 #include "group.h"
 
 #include <csignal>
@@ -17,8 +17,8 @@ namespace
 {
 
 /*
- * Being traced is slow, so only what is to be counted is: between start and
- * stop, divided by marks. They are system calls that nothing here makes otherwise.
+ * Tracing is slow, so only the part between start and stop is counted, divided by marks. The marks
+ * are system calls that nothing else here makes.
  */
 void start()
 {
@@ -43,7 +43,7 @@ bool is_ours(const __ptrace_syscall_info &info)
 
 enum class Count { all, ioctls_of_treadle };
 
-/* Runs in a child; the number of system calls before each mark. */
+/* Runs a function in a child; returns the number of system calls before each mark. */
 std::vector<int> count_calls(const std::function<void()> &run, Count what = Count::all)
 {
 	const pid_t child = fork();
@@ -126,13 +126,16 @@ TEST(Syscall, OnlyTheDoorbellIsOne)
 		stop();
 	});
 
-	/* An empty queue may ask the kernel whether it keeps something only if a flag says so. */
+	/*
+	 * An empty queue asks the kernel for kept completions only if a flag says that there are
+	 * some.
+	 */
 	EXPECT_EQ(counts, std::vector({0, 0, 1, 1, 1, 0}));
 }
 
-/* Everybody's call is one doorbell; that of the last one does the work of all. */
+/* Each member's call is one doorbell. The last one does the work of all. */
 // conformance: fi_collective(3): it is left open which member makes progress: a member that has ...
-TEST(Syscall, ACollectiveIsOneForWhoCallsAndNoneForTheOthers)
+TEST(Syscall, ACollectiveIsOneForTheCallerAndNoneForOthers)
 {
 	const auto counts = count_calls([] {
 		Crowd crowd(8);
@@ -165,7 +168,7 @@ TEST(Syscall, ACollectiveIsOneForWhoCallsAndNoneForTheOthers)
 	EXPECT_EQ(counts, std::vector({1, 1, 1, 1, 1, 1, 1, 1, 0}));
 }
 
-/* What the module can do does not change while it is loaded. */
+/* The module's limits do not change while it is loaded. */
 TEST(Syscall, GetinfoAsksTheDeviceOnce)
 {
 	const auto counts = count_calls(

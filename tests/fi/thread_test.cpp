@@ -62,7 +62,7 @@ TEST(Thread, SafeMeansThatEverythingCanBeShared)
 				const iovec iov{const_cast<std::uint64_t *>(&n), sizeof(n)};
 				const fi_msg_tagged msg{&iov, nullptr, 1,	   p.b_at_a,
 							n,    0,       ctx(n + 1), 0};
-				/* In batches, which are then several threads'. */
+				/* In batches, which several threads share. */
 				const std::uint64_t more =
 					i % 5 == 4 || i == per_thread - 1 ? 0 : FI_MORE;
 				ssize_t rc;
@@ -100,7 +100,7 @@ TEST(Thread, SafeMeansThatEverythingCanBeShared)
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 }
 
-/* Levels below it: each thread has objects of its own, in one domain. */
+/* Lower levels: each thread has objects of its own, in one domain. */
 class Level : public testing::TestWithParam<fi_threading>
 {
 };
@@ -142,11 +142,12 @@ INSTANTIATE_TEST_SUITE_P(Thread, Level,
 					 FI_THREAD_COMPLETION, FI_THREAD_DOMAIN));
 
 /*
- * FI_THREAD_FID: "no serialization is required between the submission of data transmit requests and data receive
- * operations": one thread sends what is refused, and hears of each; another one receives, and cancels that.
+ * FI_THREAD_FID: "no serialization is required between the submission of data transmit requests and
+ * data receive operations": one thread sends what is refused, and reads each error; another one
+ * posts receives, and cancels them.
  */
 // conformance: fi_domain(3): FI_THREAD_FID, ENDPOINT, COMPLETION, DOMAIN: rings and queues take ...
-TEST(Thread, WhoReceivesAndCancelsIsNotInTheWayOfWhoSends)
+TEST(Thread, AReceiverThatCancelsDoesNotDisturbASender)
 {
 	Info hints = hints_for(FI_MSG);
 	hints->domain_attr->threading = FI_THREAD_FID;
@@ -241,7 +242,7 @@ TEST(Thread, OneEndpointIsBoundByMany)
 	}
 }
 
-/* Whoever comes first: what is enabled is what has the name. */
+/* Whichever call comes first: the enabled endpoint has the name. */
 // conformance: fi_domain(3): control interfaces are always thread safe
 TEST(Thread, ANameIsSetWhileItsEndpointIsEnabled)
 {
@@ -327,7 +328,7 @@ TEST(Thread, AliasesCloseWhileTheirEndpointIsEnabled)
 				}
 			});
 		}
-		while (closed < round) /* they are at it, and wait for each other */
+		while (closed < round) /* the threads are closing, and wait for each other */
 			;
 		EXPECT_EQ(fi_enable(ep.get()), 0);
 		for (auto &closer : closers)
@@ -335,7 +336,7 @@ TEST(Thread, AliasesCloseWhileTheirEndpointIsEnabled)
 	}
 }
 
-/* Sets of an address vector, from which each thread takes what it has put there itself. */
+/* Sets of one address vector. Each thread removes what it has inserted. */
 class Sets : public testing::Test
 {
 protected:
@@ -355,7 +356,7 @@ protected:
 
 	Node node;
 	Owned<fid_av> av = node.av(0, FI_AV_TABLE);
-	fi_addr_t members[1000]; /* the first are the threads' own */
+	fi_addr_t members[1000]; /* the first of them are the threads' own */
 	Owned<fid_av_set> sets[2];
 };
 
@@ -375,7 +376,7 @@ TEST_F(Sets, OneIsChangedByMany)
 		EXPECT_EQ(fi_av_set_remove(sets[0].get(), members[i]), 0) << i;
 }
 
-/* Neither of two that are taken together is waited for by who has the other. */
+/* Two combinations of the same two sets must not deadlock. */
 // conformance: fi_domain(3): control interfaces are always thread safe
 TEST_F(Sets, TwoAreCombinedBothWaysAtOnce)
 {
@@ -384,7 +385,8 @@ TEST_F(Sets, TwoAreCombinedBothWaysAtOnce)
 		for (int i = 0; i < 5'000; ++i) {
 			ASSERT_EQ(fi_av_set_union(to, from), 0);
 			ASSERT_EQ(fi_av_set_union(to, to), 0);
-			(void)fi_av_set_insert(to, members[t]); /* another may have brought it */
+			/* another thread may have inserted it */
+			(void)fi_av_set_insert(to, members[t]);
 			ASSERT_EQ(fi_av_set_intersect(to, to), 0);
 			ASSERT_EQ(fi_av_set_intersect(from, to), 0);
 			ASSERT_EQ(fi_av_set_diff(to, to), 0);

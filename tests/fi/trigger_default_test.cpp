@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* FI_TRIGGER as a default: calls without flags are triggered, whatever kind of operation it is. */
+/* FI_TRIGGER as a default: calls without flags are triggered, whatever the operation. */
 #include "node.h"
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace
 
 constexpr std::uint64_t key = 5, tag = 3;
 
-/* Who says that it is the default. */
+/* The way to set the default. */
 enum class By { alias, attributes, control };
 
 std::ostream &operator<<(std::ostream &out, By by)
@@ -45,7 +45,7 @@ protected:
 		mr.reset(opened);
 		trigger.event_type = FI_TRIGGER_THRESHOLD;
 	}
-	/* An endpoint's calls in one direction, with the default. */
+	/* An endpoint for calls in one direction, with the default. */
 	fid_ep *with_default(const Side &side, std::uint64_t direction)
 	{
 		std::uint64_t flags = direction | FI_TRIGGER;
@@ -64,13 +64,13 @@ protected:
 		}
 		return nullptr;
 	}
-	/* It is posted; nothing comes of it before its time. */
+	/* The call is posted, and has no effect before its threshold. */
 	void expect_triggered(const char *name, ssize_t posted, fid_cq *cq)
 	{
 		EXPECT_EQ(posted, 0) << name;
 		EXPECT_TRUE(is_silent(cq)) << name;
 	}
-	/* The next thing to be posted waits for one more. */
+	/* The next operation waits for the counter's next value. */
 	void *arm()
 	{
 		trigger.trigger.threshold = {cntr.get(), ++threshold};
@@ -98,7 +98,7 @@ TEST_P(TriggeredBy, EveryCallThatTransmitsWaits)
 	struct Call {
 		const char *name;
 		std::function<ssize_t(void *context)> post;
-		std::uint64_t *changed, value; /* what it has written when it is over */
+		std::uint64_t *changed, value; /* the expected value after the operation */
 		bool message = false, tagged = false;
 	};
 	const Call calls[] = {
@@ -184,16 +184,16 @@ TEST_P(TriggeredBy, EveryCallThatTransmitsWaits)
 			EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(2)) << call.name;
 		}
 		EXPECT_EQ(*call.changed, call.value) << call.name;
-		/* Data of a write is told to the target. */
+		/* The target gets the data of a write. */
 		fi_cq_tagged_entry entry;
 		while (fi_cq_read(p.b.rx_cq.get(), &entry, 1) == 1)
 			EXPECT_TRUE(entry.flags & FI_REMOTE_CQ_DATA) << call.name;
 	}
 }
 
-/* They have no context to be triggered by. */
+/* Injected operations have no context, so they can't be triggered. */
 // conformance: fi_trigger(3): any data transfer operation is potentially trigger-able: all of ...
-TEST_P(TriggeredBy, WhatIsInjectedDoesNotWait)
+TEST_P(TriggeredBy, InjectedOperationsDoNotWait)
 {
 	fid_ep *const ep = with_default(p.a, FI_TRANSMIT);
 	const iovec to_in{&in, sizeof(in)};

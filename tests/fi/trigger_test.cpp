@@ -35,7 +35,7 @@ protected:
 		return o;
 	}
 
-	/* What has arrived at b, in order; exactly n. */
+	/* The messages that have arrived at b, in order; exactly n. */
 	std::vector<int> received(int n)
 	{
 		std::vector<int> values;
@@ -148,7 +148,7 @@ TEST_F(Triggered, AReceiveIsNotThereBeforeItsTime)
 	ASSERT_EQ(fi_inject(p.a.ep.get(), &value, sizeof(int), p.b_at_a), 0);
 	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
 	EXPECT_EQ(late, 5);
-	/* An unexpected message is taken when the time has come. */
+	/* The receive takes an unexpected message once it fires. */
 	ASSERT_EQ(fi_inject(p.a.ep.get(), &value, sizeof(int), p.b_at_a), 0);
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
@@ -195,7 +195,9 @@ TEST_F(Triggered, AtOneThresholdTheOrderIsThatOfSubmission)
 	EXPECT_EQ(received(n), values);
 }
 
-/* FI_MORE puts off no operation that is triggered: others have ways of their own to their counter. */
+/*
+ * FI_MORE does not put off a triggered operation: deferred work takes another way to its counter.
+ */
 TEST_F(Triggered, TheOrderIsThatOfSubmissionAlsoBesideDeferredWork)
 {
 	constexpr int n = 20;
@@ -230,7 +232,7 @@ TEST_F(Triggered, AnAliasMayTriggerByDefault)
 	const Owned<fid_ep> owner(alias);
 	ASSERT_EQ(fi_send(alias, &value, sizeof(value), nullptr, p.b_at_a, &trigger), 0);
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
-	/* The endpoint itself does not, and neither does what has no context. */
+	/* The endpoint itself does not trigger, nor does an operation without a context. */
 	ASSERT_EQ(fi_send(p.a.ep.get(), &value, sizeof(value), nullptr, p.b_at_a, ctx(1)), 0);
 	ASSERT_EQ(fi_inject(alias, &value, sizeof(value), p.b_at_a), 0);
 	EXPECT_EQ(received(2), std::vector({3, 3}));
@@ -238,7 +240,7 @@ TEST_F(Triggered, AnAliasMayTriggerByDefault)
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
 	EXPECT_EQ(received(1), std::vector{3});
 	EXPECT_EQ(next(p.a.tx_cq.get()).op_context, &trigger);
-	/* Vectors and data go the same way. */
+	/* So do vectors and data. */
 	const iovec iov[2] = {{&value, 2}, {reinterpret_cast<char *>(&value) + 2, 2}};
 	ASSERT_EQ(fi_sendv(alias, iov, nullptr, 2, p.b_at_a, &trigger), 0);
 	ASSERT_EQ(fi_senddata(alias, &value, sizeof(value), nullptr, 9, p.b_at_a, &trigger), 0);
@@ -246,7 +248,7 @@ TEST_F(Triggered, AnAliasMayTriggerByDefault)
 }
 
 // conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the ...
-TEST_F(Triggered, MistakesAreToldAtOnce)
+TEST_F(Triggered, ErrorsAreReturnedAtOnce)
 {
 	int value = 0;
 	const iovec iov{&value, sizeof(value)};
@@ -322,7 +324,7 @@ TEST_F(Triggered, EveryKindOfMessageWork)
 	EXPECT_TRUE(reaches(done.get(), 4));
 	EXPECT_EQ(in[0], 11);
 	EXPECT_EQ(in[1], 22);
-	/* The endpoints hear nothing of it. */
+	/* The endpoints' queues get no completion. */
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
 	EXPECT_EQ(fi_cntr_read(p.a.sent.get()), 0u);
@@ -367,7 +369,7 @@ TEST_F(Triggered, WorkTriggersWork)
 
 	for (int i = 0; i < 3; ++i)
 		counters.push_back(p.node.cntr());
-	/* Round and round: each of three counters adds one to the next. */
+	/* In a circle: each of three counters adds one to the next. */
 	for (int round = 1; round <= n; ++round) {
 		for (int i = 0; i < 3; ++i) {
 			if (round == n && i == 2)
@@ -418,7 +420,7 @@ TEST_F(Triggered, CanceledWorkNeverRuns)
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 }
 
-/* The struct fi_deferred_work tells which, whatever else it has in common with others. */
+/* The struct fi_deferred_work identifies the work, whatever else several have in common. */
 // conformance: fi_trigger(3): struct fi_deferred_work stays valid until the work has ended: it is
 //   copied, and FI_CANCEL_WORK finds the work by its address
 // conformance: fi_trigger(3): FI_CANCEL_WORK: exact, by the struct fi_deferred_work
@@ -468,7 +470,7 @@ TEST_F(Triggered, FlushTakesAllOrOneCountersWork)
 	ASSERT_EQ(fi_cntr_set(other.get(), 0), 0);
 	queue(cntr.get());
 	queue(other.get());
-	/* who is told by work */
+	/* its completion counter is that of flushed work */
 	EXPECT_EQ(fi_control(&p.node.domain->fid, FI_FLUSH_WORK, &works.back().work), 0);
 	ASSERT_EQ(fi_cntr_add(other.get(), 1), 0);
 	ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
@@ -529,7 +531,8 @@ TEST_F(Triggered, BadWorkIsRefusedAtSubmission)
 		<< "has a completion counter";
 	for (const auto type :
 	     {FI_OP_READ, FI_OP_WRITE, FI_OP_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_COMPARE_ATOMIC}) {
-		fi_op_compare_atomic nothing{}; /* the largest; each begins with its endpoint */
+		/* the largest structure; each begins with its endpoint */
+		fi_op_compare_atomic nothing{};
 		nothing.ep = p.a.ep.get();
 		work = send();
 		work.work.op_type = type;
@@ -543,7 +546,7 @@ TEST_F(Triggered, BadWorkIsRefusedAtSubmission)
 		work = Work(type, cntr.get(), 1);
 		EXPECT_EQ(work.queue(p.node), -FI_EINVAL) << "no operation";
 	}
-	/* not of a counter, whatever it is */
+	/* the object is no counter */
 	work = send();
 	work.message(p.a.ep.get(), &value, 4, p.b_at_a).work.triggering_cntr =
 		reinterpret_cast<fid_cntr *>(p.a.tx_cq.get());

@@ -48,7 +48,7 @@ TEST(UserId, ACompletionReportsItInPlaceOfTheAddress)
 	ASSERT_EQ(fi_recv(n.sender.ep.get(), buf, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 	ASSERT_EQ(fi_send(n.receiver.ep.get(), "hello", 6, nullptr, at, nullptr), 0);
 	next(n.sender.rx_cq.get(), &src);
-	EXPECT_EQ(src, to); /* inserted there without one */
+	EXPECT_EQ(src, to); /* it was inserted there without an identifier */
 
 	fid_mr *mr = nullptr;
 	ASSERT_EQ(fi_mr_reg(n.node.domain.get(), buf, 8, FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr),
@@ -63,7 +63,7 @@ TEST(UserId, ACompletionReportsItInPlaceOfTheAddress)
 
 // conformance: fi_av(3): FI_AV_USER_ID may be unavailable if shared AVs are requested:
 //   -FI_EBADFLAGS
-TEST(UserId, IsForWhoAsksForTheCapability)
+TEST(UserId, NeedsTheCapability)
 {
 	Named without(hints_for(FI_MSG | FI_TAGGED | FI_SOURCE));
 	Node any;
@@ -91,7 +91,7 @@ TEST(UserId, IsForWhoAsksForTheCapability)
 	EXPECT_EQ(fi_close(&shared->fid), 0);
 }
 
-/* It is a value like others; FI_SOURCE_ERR is for a sender that is not in the vector. */
+/* It is an ordinary value; FI_SOURCE_ERR is for a sender that is not in the vector. */
 // conformance: fi_av(3): FI_AV_USER_ID: a completion reports the identifier in place of the address
 TEST(UserId, NotAvailableIsNoError)
 {
@@ -152,13 +152,13 @@ TEST(SetUserId, UntilThenThereIsNone)
 	EXPECT_EQ(set_user_id(n.receiver.av, at, FI_ADDR_NOTAVAIL), 0);
 	EXPECT_EQ(source(), FI_ADDR_NOTAVAIL);
 
-	/* The vector does not have this one. */
+	/* The vector does not hold this sender. */
 	ASSERT_EQ(fi_recv(n.receiver.ep.get(), buf, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 	ASSERT_EQ(fi_inject(stranger.ep.get(), "hello", 6, stranger.insert(n.receiver.ep.get())),
 		  0);
 	EXPECT_EQ(next_error(n.receiver.rx_cq.get()).err, FI_EADDRNOTAVAIL);
 
-	/* Transfers name the index, and a place that is used again has no identifier. */
+	/* Transfers use the index, and a reused index has no identifier. */
 	EXPECT_EQ(set_user_id(n.receiver.av, at, id), 0);
 	ASSERT_EQ(fi_recv(n.sender.ep.get(), buf, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
 	ASSERT_EQ(fi_inject(n.receiver.ep.get(), "hello", 6, at), 0);
@@ -171,7 +171,7 @@ TEST(SetUserId, UntilThenThereIsNone)
 
 // conformance: fi_av(3): FI_AV_USER_ID of fi_av_open needs the capability, in the fi_info at ...
 // conformance: fi_av(3): FI_AV_USER_ID may be unavailable if shared AVs are requested: ...
-TEST(SetUserId, WhatIsRefused)
+TEST(SetUserId, BadCallsAreRefused)
 {
 	Named n(0, FI_AV_USER_ID);
 	const auto address = address_of(n.sender.ep.get());
@@ -193,14 +193,16 @@ TEST(SetUserId, WhatIsRefused)
 	attr.flags = FI_AV_USER_ID;
 	attr.name = "treadle-set-user-id";
 	EXPECT_EQ(fi_av_open(n.node.domain.get(), &attr, &av, nullptr), -FI_EBADFLAGS);
-	/* "If this domain capability is not set, address vectors cannot be opened" so. */
+	/*
+	 * "If this domain capability is not set, address vectors cannot be opened" with the flag.
+	 */
 	EXPECT_FALSE(without.info->domain_attr->caps & FI_AV_USER_ID);
 	attr.name = nullptr;
 	EXPECT_EQ(fi_av_open(without.domain.get(), &attr, &av, nullptr), -FI_EBADFLAGS);
 	EXPECT_TRUE(log.has("needs that capability of the domain")) << log.all();
 }
 
-/* It is enough that the domain's capabilities have it. */
+/* The capability of the domain is enough. */
 // conformance: fi_av(3): FI_AV_USER_ID of fi_av_open needs the capability, in the fi_info at least:
 //   else -FI_EBADFLAGS; insertions with the flag are refused then
 TEST(SetUserId, IsACapabilityOfTheDomain)

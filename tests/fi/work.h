@@ -4,7 +4,7 @@
 
 #include "node.h"
 
-/* Everything that one piece of deferred work needs, which has to live as long as it does. */
+/* All parts of one deferred operation, which have to live as long as it does. */
 struct Work {
 	Work(fi_op_type type, fid_cntr *trigger = nullptr, std::uint64_t threshold = 0,
 	     fid_cntr *done = nullptr)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* fi_trigger(3), "DEFERRED WORK QUEUES": what work may name. */
+/* fi_trigger(3), "DEFERRED WORK QUEUES": the objects that work may name. */
 #include "work.h"
 
 #include <rdma/fi_atomic.h>
@@ -22,7 +22,7 @@ protected:
 
 /* "The provider may validate fabric objects, such as endpoints and counters" */
 // conformance: fi_trigger(3): buffers are not accessed before the event, except those of ...
-TEST_F(DeferredWork, WhatIsNoEndpointIsRefused)
+TEST_F(DeferredWork, OtherObjectsThanEndpointsAreRefused)
 {
 	int value = 0;
 	Log log;
@@ -41,7 +41,7 @@ TEST_F(DeferredWork, WhatIsNoEndpointIsRefused)
 	}
 }
 
-TEST_F(DeferredWork, TheLogTellsWhyItWasRefused)
+TEST_F(DeferredWork, TheLogHasTheReason)
 {
 	int value = 0;
 	auto *const queue = reinterpret_cast<fid_cntr *>(p.a.tx_cq.get());
@@ -68,7 +68,10 @@ TEST_F(DeferredWork, TheLogTellsWhyItWasRefused)
 	}
 }
 
-/* "An endpoint must be created with the FI_TRIGGER capability in order to use triggered operations." */
+/*
+ * "An endpoint must be created with the FI_TRIGGER capability in order to use triggered
+ * operations."
+ */
 // conformance: fi_trigger(3): an endpoint must be created with FI_TRIGGER; operations with the flag
 //   are triggered
 TEST(DeferredWorkCaps, AnEndpointMustBeCreatedWithTheCapability)
@@ -99,7 +102,9 @@ TEST(DeferredWorkCaps, AnEndpointMustBeCreatedWithTheCapability)
 		  -FI_EINVAL);
 }
 
-/* "the endpoint counter is incremented only if it is explicitly referenced as the completion_cntr" */
+/*
+ * "the endpoint counter is incremented only if it is explicitly referenced as the completion_cntr"
+ */
 // conformance: fi_trigger(3): deferred work: no completions at the endpoint by default, nor its ...
 TEST(DeferredWorkCounter, TheEndpointsOwnCountsOnceIfItIsNamed)
 {
@@ -126,10 +131,13 @@ TEST(DeferredWorkCounter, TheEndpointsOwnCountsOnceIfItIsNamed)
 	}
 }
 
-/* "If a provider cannot support a deferred work request, -FI_ENOSYS": an operation on a datatype that it is not defined for. */
+/*
+ * "If a provider cannot support a deferred work request, -FI_ENOSYS": an operation on a datatype
+ * without it.
+ */
 // conformance: fi_trigger(3): unsupported requests: -FI_ENOSYS; undefined flags of work:
 //   -FI_EBADFLAGS
-TEST(DeferredWorkAtomics, WhatDoesNotExistIsNotSupported)
+TEST(DeferredWorkAtomics, UndefinedOperationsAreNotSupported)
 {
 	Pair p(hints_for(FI_MSG | FI_ATOMIC | FI_TRIGGER));
 	const auto cntr = p.node.cntr();

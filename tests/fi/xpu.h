@@ -10,7 +10,7 @@
 inline constexpr std::uint64_t xpu_caps =
 	FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER | FI_XPU_TRIGGER;
 
-/* A context with room for what has to be written, and what writes it. */
+/* A context with room for the variable, and the store to it. */
 struct Xpu : fi_triggered_context2 {
 	Xpu() : fi_triggered_context2{}
 	{
@@ -20,7 +20,7 @@ struct Xpu : fi_triggered_context2 {
 	}
 	Xpu(const Xpu &) = delete;
 
-	/* As before a call. */
+	/* Prepares the context for a call. */
 	void offer()
 	{
 		trigger.xpu.count = 1;
@@ -57,7 +57,7 @@ protected:
 
 		return static_cast<int>(fi_sendmsg(ep(), &msg, flags));
 	}
-	/* What has arrived at b, in the order in which it was matched; exactly n. */
+	/* The messages that have arrived at b, in the order in which they matched; exactly n. */
 	std::vector<int> received(std::size_t n)
 	{
 		std::vector<int> values(n, -1);

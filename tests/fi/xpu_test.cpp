@@ -49,11 +49,11 @@ TEST_F(XpuTriggered, TheProviderInitializesEachValidEntry)
 	EXPECT_EQ(vars[0].count, 1);
 	ASSERT_NE(vars[0].addr, nullptr);
 	EXPECT_NE(*static_cast<std::uint64_t *>(vars[0].addr), vars[0].value.val64);
-	/* Those behind are not touched. */
+	/* Variables behind the returned ones are not touched. */
 	EXPECT_EQ(vars[1].count, 55);
 	EXPECT_EQ(vars[1].addr, nullptr);
 	EXPECT_EQ(vars[2].count, 55);
-	/* A context of the smaller kind has room for all that is used. */
+	/* A context of the smaller kind has room for all used fields. */
 	static_assert(sizeof(fi_trigger_xpu) + offsetof(fi_triggered_context, trigger) <=
 		      sizeof(fi_triggered_context));
 	*static_cast<volatile std::uint64_t *>(vars[0].addr) = vars[0].value.val64;
@@ -126,7 +126,7 @@ TEST_F(XpuTriggered, EveryDataTransferCallTakesIt)
 
 // conformance: fi_trigger(3): users trigger in the order in which they have queued; operations
 //   start in the order in which they are triggered
-TEST_F(XpuTriggered, WhatIsTriggeredInTheOrderInWhichItWasQueuedStartsInThatOrder)
+TEST_F(XpuTriggered, OperationsStartInTheOrderOfTheirQueue)
 {
 	constexpr int n = 500;
 	std::deque<Xpu> xpus(n);
@@ -138,7 +138,7 @@ TEST_F(XpuTriggered, WhatIsTriggeredInTheOrderInWhichItWasQueuedStartsInThatOrde
 			xpus[i].offer();
 			ASSERT_EQ(send(values[i], xpus[i], FI_TRIGGER | (i % 3 ? FI_MORE : 0)), 0);
 		}
-		/* By another computational domain, as far as we have one. */
+		/* By another computational domain: here by another thread. */
 		std::thread xpu([&] {
 			for (const Xpu &x : xpus)
 				x.write();
@@ -206,7 +206,7 @@ TEST_F(XpuTriggered, ATriggeredOperationCanBeCanceled)
 	EXPECT_EQ(fi_cancel(&ep()->fid, &xpu), -FI_ENOENT);
 }
 
-/* Both canceled and completed operations give their variables back: so many fit into no memory. */
+/* Canceled and completed operations release their variables: otherwise memory would run out. */
 // conformance: fi_trigger(3): an operation that waits for an XPU can be canceled to release ...
 TEST_F(XpuTriggered, VariablesAreUsedAgain)
 {
@@ -237,7 +237,7 @@ TEST_F(XpuTriggered, VariablesAreUsedAgain)
 
 // conformance: fi_trigger(3): FI_TRIGGER_XPU: mixing with normal transfers is subject to the
 //   provider: they may be mixed
-TEST_F(XpuTriggered, OneThatIsNeverWrittenHoldsUpNobody)
+TEST_F(XpuTriggered, AVariableThatIsNeverWrittenHoldsUpNothing)
 {
 	const int values[3] = {1, 2, 3};
 	Xpu never, xpu;
@@ -245,12 +245,13 @@ TEST_F(XpuTriggered, OneThatIsNeverWrittenHoldsUpNobody)
 	ASSERT_EQ(send(values[0], never), 0);
 	ASSERT_EQ(send(values[1], xpu), 0);
 	ASSERT_EQ(fi_send(ep(), &values[2], sizeof(int), nullptr, p.b_at_a, nullptr), 0);
-	EXPECT_EQ(received(1), std::vector{3}); /* normal transfers may be mixed with them */
+	/* normal transfers may be mixed with triggered ones */
+	EXPECT_EQ(received(1), std::vector{3});
 	xpu.write();
 	EXPECT_EQ(received(1), std::vector{2});
 	EXPECT_EQ(next(cq()).op_context, nullptr);
 	EXPECT_EQ(next(cq()).op_context, &xpu);
-	/* It goes with its endpoint, and so does what it waits for. */
+	/* The operation goes with its endpoint, and so does its variable. */
 }
 
 TEST_F(XpuTriggered, AnAliasMayTriggerByDefault)
@@ -276,7 +277,7 @@ TEST_F(XpuTriggered, AnAliasMayTriggerByDefault)
 }
 
 // conformance: fi_trigger(3): count: in: variables available, out: those to be signaled, each ...
-TEST_F(XpuTriggered, MistakesAreToldAtOnce)
+TEST_F(XpuTriggered, ErrorsAreReturnedAtOnce)
 {
 	const int value = 0;
 	Xpu xpu;
@@ -291,7 +292,7 @@ TEST_F(XpuTriggered, MistakesAreToldAtOnce)
 	xpu.offer();
 	xpu.trigger.xpu.count = -1;
 	EXPECT_EQ(send(value, xpu), -FI_EINVAL);
-	/* What is refused by the kernel leaves no variable behind. */
+	/* An operation that the kernel refuses leaves no variable behind. */
 	for (int i = 0; i < 2000; ++i) {
 		const iovec iov{const_cast<int *>(&value), sizeof(value)};
 		const fi_msg msg{&iov, nullptr, 1, 4711, &xpu, 0};
@@ -323,10 +324,10 @@ TEST_F(XpuTriggered, AnUnknownDeviceIsRefused)
 	}
 }
 
-/* Those with the headers: hmem_test. */
+/* hmem_test has the case with headers. */
 #if !__has_include(<cuda.h>) && !__has_include(<level_zero/ze_api.h>)
 // conformance: fi_trigger(3): iface and device identify the XPU: FI_HMEM_SYSTEM; CUDA and ZE if ...
-TEST_F(XpuTriggered, ADeviceWhoseHeaderWasNotThereIsRefused)
+TEST_F(XpuTriggered, ADeviceWithoutItsHeaderIsRefused)
 {
 	const int value = 0;
 	Log log;

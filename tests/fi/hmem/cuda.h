@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Of CUDA's driver API what the provider uses, for tests where there is none: drivers.cpp. */
+/* The part of CUDA's driver API that the provider uses, for tests without CUDA: drivers.cpp. */
 #ifndef TREADLE_TESTS_CUDA_H
 #define TREADLE_TESTS_CUDA_H
 

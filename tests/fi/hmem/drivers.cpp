@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * libcuda.so.1 and libze_loader.so.1 of devices that do not exist: they keep books of what is mapped, and store to that and
- * nothing else, into pages that they pin by themselves, as a device does.
+ * libcuda.so.1 and libze_loader.so.1 of simulated devices. They record what is mapped, store to
+ * that and nothing else, and pin its pages by themselves, as a device does.
  */
 #include "drivers.h"
 
@@ -17,7 +17,7 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/* Only by its address. */
+/* Identified by its address. */
 struct CUctx_st {
 	std::size_t uses = 0;
 };
@@ -25,15 +25,15 @@ struct CUctx_st {
 namespace
 {
 
-/* Where CUDA's devices see memory: no processor can go there. */
+/* Where CUDA's devices see memory: the processor has no such addresses. */
 constexpr std::uint64_t beyond = 1ULL << 62;
 
 struct Range {
 	std::size_t size;
-	const CUctx_st *context; /* with which it goes; null: with nobody */
+	const CUctx_st *context; /* goes with this context; null: with none */
 };
 
-std::map<std::uint64_t, Range> ranges; /* by their places for the device */
+std::map<std::uint64_t, Range> ranges; /* by the device's addresses */
 CUctx_st primary[2];
 thread_local std::vector<CUcontext> current;
 std::vector<void *> own;
@@ -103,7 +103,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* With the last use goes what it has mapped. */
+/* The last release unmaps what the context has mapped. */
 EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
 	--drivers.retained;

@@ -5,19 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 
-/* Devices that do not exist, behind the interfaces of two that do: CUDA has two of them, Level Zero one. */
+/* Simulated devices behind two real interfaces: CUDA has two devices, Level Zero one. */
 struct Drivers {
-	/* What a device does; false if its driver has nothing mapped there. */
+	/* A store by a device; false if its driver has nothing mapped there. */
 	bool (*store)(std::uint64_t *place, std::uint64_t value);
 
 	std::size_t mapped = 0;	  /* ranges */
 	std::size_t bytes = 0;	  /* in them */
 	std::size_t retained = 0; /* primary contexts */
 	bool full = false;	  /* the next range is one too many */
-	bool old = false;	  /* Level Zero before it could map pages of others */
+	bool old = false;	  /* a Level Zero that can't map memory of others */
 };
 
-/* The library has one, of this name. */
+/* The library of both drivers has this name. */
 inline constexpr char drivers_name[] = "drivers";
 
 #endif

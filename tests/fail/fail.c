@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For tests alone: the module's own counter of what may fail (see fail.h). Parameters, also when the module is loaded:
+ * For tests only: makes operations of the module fail (see fail.h). Parameters, also when the
+ * module is loaded:
  *
- *   fail_nth   n: of the process that writes this, and of the kernel's workers, the n-th thing from here on fails that
- *              may; 0: nothing. It reads as 0 once that has happened
- *   fail_times how many in a row (1): where the module tries again, the last try fails, too. Read with fail_nth
- *   fail_live  what the module has got and not given back: allocations, pages, references to pages of processes
+ *   fail_nth   n: the n-th operation from here on that can fail does fail, in the process that
+ *              writes this and in the kernel's workers; 0: none. Reads as 0 afterwards
+ *   fail_times failures in a row (1): if the module tries again, later tries fail, too. Read with
+ *              fail_nth
+ *   fail_live  what the module holds: allocations, pages, references to pages of processes
  */
 #include <linux/sched.h>
 #include <net/net_namespace.h>

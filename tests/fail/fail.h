@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For tests alone, and in no other module: whatever can fail for want of memory, or for a bad address, asks first whether
- * it is its turn to fail, and what is got is counted until it is given back. The module's sources are compiled with
- * this header in front (TREADLE_FAIL in Kbuild) and know nothing of it; fail.c has the parameters.
+ * For tests only, and in no other module: each operation that can fail for want of memory, or for a
+ * bad address, first asks whether to fail; allocations are counted until they are freed. The
+ * module's sources are compiled with this header in front (TREADLE_FAIL in Kbuild) and are not
+ * changed; fail.c has the parameters.
  */
 #ifndef TREADLE_FAIL_H
 #define TREADLE_FAIL_H
 
-/* All that declares what is replaced below, and whatever uses that in functions of its own. */
+/* Headers that declare what is replaced below, or use it in inline functions. */
 #include <linux/anon_inodes.h>
 #include <linux/cdev.h>
 #include <linux/device.h>
@@ -53,7 +54,7 @@ static inline long treadle_got_pages(long n)
 
 /* --- memory --------------------------------------------------------------------- */
 
-/* Through functions: some kernels have macros of these names. */
+/* By functions: in some kernels the names are macros. */
 #define GETS(name, gfp, parameters, ...)                                     \
 	static inline void *treadle_##name parameters                        \
 	{                                                                    \
@@ -163,7 +164,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 		kvfree_rcu_arg_2(p, rcu); \
 	} while (0)
 
-/* --- whatever else needs memory, of the process or of the kernel ------------------- */
+/* --- other operations that need memory, of the process or of the kernel ------------- */
 
 #define FAILS(error, what) (treadle_fails(0) ? (error) : (what))
 
@@ -176,7 +177,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define copy_from_user(...)	   FAILS(1, copy_from_user(__VA_ARGS__))
 #define copy_to_user(...)	   FAILS(1, copy_to_user(__VA_ARGS__))
 #define fault_in_readable(from, n) (treadle_fails(0) ? (n) : fault_in_readable(from, n))
-/* What does not succeed at once: the long way does it. */
+/* A copy that does not succeed at once takes the long way. */
 #define raw_copy_from_user(...) FAILS(1, raw_copy_from_user(__VA_ARGS__))
 #define raw_copy_to_user(...)	FAILS(1, raw_copy_to_user(__VA_ARGS__))
 #undef user_access_begin
@@ -212,7 +213,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define cdev_add(...)		 FAILS(-ENOMEM, cdev_add(__VA_ARGS__))
 #undef class_register
 #define class_register treadle_class_register
-/* Both declared later, by these names. */
+/* Both are declared later, with these names. */
 #define register_pernet_subsys	 treadle_register_pernet
 #define unregister_pernet_subsys treadle_unregister_pernet
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For tests alone: which of the module's code a process runs, on kernels that cannot say (KCOV). The compiler puts a call
- * at the beginning of each block (Kbuild). What is asked, and how it is told, is dev-tools/kcov.rst's, in the same
- * place, /sys/kernel/debug/kcov; but one process at a time is traced, until another one is, with all its threads, and
- * what workers run meanwhile is told, too, with the highest bit clear.
+ * For tests only: coverage of the module on kernels without KCOV. The compiler puts a call at the
+ * start of each block (Kbuild). The interface is that of dev-tools/kcov.rst, at the same place,
+ * /sys/kernel/debug/kcov, with two differences. One process at a time is traced, with all its
+ * threads, until another one is. Code of workers is reported as well, with the highest bit clear.
  */
 #include <linux/debugfs.h>
 #include <linux/kcov.h>
@@ -15,20 +15,23 @@ void treadle_kcov_begin(void) {}
 void treadle_kcov_end(void) {}
 #else
 
-/* The area is there before anybody is traced, and as long as the module: who runs code of it may be about to write. */
+/*
+ * The area exists before a process is traced, and as long as the module: code of the module may be
+ * about to write to it.
+ */
 static struct dentry *file;
 static pid_t traced;
-static atomic_long_t *area; /* the first says how many follow */
+static atomic_long_t *area; /* the first word is the number of entries that follow */
 static unsigned long words;
 
 void __sanitizer_cov_trace_pc(void);
 void notrace __sanitizer_cov_trace_pc(void)
 {
-	pid_t who = smp_load_acquire(&traced); /* pairs with KCOV_ENABLE */
+	pid_t tgid = smp_load_acquire(&traced); /* pairs with KCOV_ENABLE */
 	bool worker = current->flags & PF_WQ_WORKER;
 	unsigned long n;
 
-	if (!who || !in_task() || (current->tgid != who && !worker) ||
+	if (!tgid || !in_task() || (current->tgid != tgid && !worker) ||
 	    atomic_long_read(area) >= words - 1)
 		return;
 	n = atomic_long_inc_return(area);
@@ -79,7 +82,10 @@ static const struct file_operations kcov_fops = {
 
 void treadle_kcov_begin(void)
 {
-	/* debugfs guards no mmap against removal; but the module stays while the file is open or mapped. */
+	/*
+	 * debugfs does not guard mmap against removal, but the module stays while the file is open
+	 * or mapped.
+	 */
 	file = debugfs_create_file_unsafe("kcov", 0600, NULL, NULL, &kcov_fops);
 }
 

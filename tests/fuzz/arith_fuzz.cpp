@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Any operation on any type and any bytes against plain C++; what is not defined is not asked for by the module. */
+/*
+ * Any operation on any type and any bytes, compared with plain C++. The module never asks for an
+ * undefined one.
+ */
 #include "../unit/arith_model.h"
 #include "input.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The order of armed commands against a sorted set. */
+/* The order of armed commands, compared with a sorted set. */
 #include <deque>
 #include <set>
 #include <utility>
@@ -21,7 +21,7 @@ u64 a_threshold(Input &in)
 	return in.below(4) ? in.below(16) : in.next<u64>();
 }
 
-/* It is the one of @at, or there is none. */
+/* @armed must be the command at @at, or null if there is none. */
 void expect(const std::set<Key> &model, std::set<Key>::const_iterator at,
 	    const treadle_armed *armed)
 {
@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
 			}
 		}
 	}
-	/* All of it, in its order. */
+	/* All remaining commands, in order. */
 	for (const Key &key : model) {
 		auto *const armed = treadle_armed_pop(&root, ~0ull);
 

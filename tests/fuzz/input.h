@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-/* The bytes that the fuzzer has made up, one after the other; behind the last one all are zero. */
+/* The fuzzer's bytes, one after the other, followed by zeros. */
 class Input
 {
 public:
@@ -33,7 +33,7 @@ private:
 	std::size_t left_;
 };
 
-/* As assert(), always. */
+/* As assert(), but not disabled by NDEBUG. */
 #define ENSURE(condition)                                                                    \
 	((condition) ? void() :                                                              \
 		       (std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), \

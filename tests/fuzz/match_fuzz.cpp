@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The matcher against a list that is searched: any history has the same answers. */
+/* The matcher, compared with a list that is searched: any history gives the same answers. */
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace
 {
 
-/* More than there are classes. */
+/* More masks than there are classes. */
 constexpr u64 masks[] = {0, ~0ull, 1, 2, 3, 4, 5, 6, 7, 8, 1ull << 63, 0xff00};
 
 u64 a_tag(Input &in)
@@ -48,7 +48,7 @@ public:
 			reference_.messages.push_back(matcher_.keep(tag, src));
 		}
 	}
-	/* What was taken comes back to its old place, in any order. */
+	/* Puts entries that were taken back into their places, in any order. */
 	void put_back(Input &in)
 	{
 		if (taken_.empty())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A descriptor ring whose owner writes whatever he likes, against counting in 64 bits: which indices are believed, which
- * slot is read, and that nothing beyond the ring is.
+ * A descriptor ring with arbitrary contents, compared with counting in 64 bits: which indices are
+ * accepted, which slot is read, and that nothing beyond the ring is.
  */
 #include <vector>
 
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
 	};
 	treadle_ring_cons kern{};
 	treadle_ring ring{};
-	/* Anywhere, so that 32 bits overflow. */
+	/* Any start, so that 32 bits overflow. */
 	u64 head = (1ull << 32) + in.next<u32>(), released = head;
 
 	ring.user = &user;
@@ -32,11 +32,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
 	while (in) {
 		const unsigned int what = in.below(4);
 
-		if (what == 0) { /* somebody writes into a slot */
+		if (what == 0) { /* the contents of a slot change */
 			auto &slot = slots[in.below(entries)];
 
 			slot.bytes[in.below(TREADLE_SLOT_SIZE)] = in.next<u8>();
-		} else if (what == 1) { /* some of what was read has finished */
+		} else if (what == 1) { /* some of the commands that were read finish */
 			const u32 n = in.below(entries + 1);
 
 			if (released + n > head)
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size)
 			treadle_ring_release(&ring, n);
 			released += n;
 		} else {
-			/* Near what is right, or anything. */
+			/* An index near the right one, or any. */
 			user.prod = what == 2 ? ring.head + in.next<std::int8_t>() : in.next<u32>();
 			const u64 prod =
 				head + static_cast<u32>(user.prod - static_cast<u32>(head));

@@ -16,21 +16,24 @@ namespace
 constexpr int max_actors = 8;
 constexpr Word max_steps = 2'000'000;
 
-/* What has happened so far. */
+/* The state after some of the events. */
 struct State {
 	Counters counters;
-	std::array<std::uint8_t, max_actors> at{};	/* the next call of each */
-	std::array<std::uint8_t, max_actors> part{};	/* of a flush_all: a bit for each counter */
-	std::array<Word, max_actors> flushed{};		/* and how many it has found */
-	std::array<std::uint8_t, max_counters> fired{}; /* of those whose order is known */
-	Word done = 0;					/* commands that have fired */
-	Word failed = 0;				/* those under way that end with an error */
-	/* Counts that commands have caused and that have not been made yet: effect(). */
+	std::array<std::uint8_t, max_actors> at{}; /* the next call of each actor */
+	/* of a flush_all: a bit for each counter that was flushed */
+	std::array<std::uint8_t, max_actors> part{};
+	/* and the number of commands that it found */
+	std::array<Word, max_actors> flushed{};
+	/* by counter, of the commands with a known order */
+	std::array<std::uint8_t, max_counters> fired{};
+	Word done = 0;	 /* commands that have fired */
+	Word failed = 0; /* those under way that end with an error */
+	/* Counts caused by commands that are still to be made: effect(). */
 	std::array<std::uint16_t, 4 * max_counters> effects{};
 };
-static_assert(std::has_unique_object_representations_v<State>); /* they are compared as bytes */
+static_assert(std::has_unique_object_representations_v<State>); /* states are compared as bytes */
 
-/* must: it is known to come, as nobody who was killed is part of it. */
+/* must: the count is known to come, as no process that was killed is part of it. */
 constexpr int effect(int counter, bool error, bool must)
 {
 	return 4 * counter + 2 * error + must;
@@ -41,7 +44,7 @@ class Search
 public:
 	explicit Search(const History &history)
 		: h_(history), outcome_(h_.commands.size()), order_(h_.counters.size()),
-		  killed_(h_.completions.size()), meddles_(h_.commands.size())
+		  killed_(h_.completions.size()), matters_(h_.commands.size())
 	{
 		for (const auto &actor : h_.actors)
 			for (const Op &op : actor)
@@ -51,8 +54,8 @@ public:
 			for (std::size_t a = 0;
 			     a < std::min<std::size_t>(h_.actors.size(), max_actors); ++a)
 				for (std::size_t i = 0; i < h_.actors[a].size(); ++i)
-					if (meddles(h_.actors[a][i], static_cast<int>(number)))
-						meddles_[number][a] =
+					if (matters(h_.actors[a][i], static_cast<int>(number)))
+						matters_[number][a] =
 							static_cast<std::uint8_t>(i + 1);
 	}
 
@@ -84,15 +87,15 @@ private:
 	enum class Outcome { none, success, error };
 
 	static std::string name(int command) { return "command " + std::to_string(command); }
-	bool lives(int counter) const { return !killed_[h_.counters[counter]]; }
+	bool is_alive(int counter) const { return !killed_[h_.counters[counter]]; }
 	bool has_fired(const State &s, int command) const { return s.done >> command & 1; }
 	bool repeats(int command) const { return h_.commands[command].step; }
-	/* It has reached for a process that was killed: when that is over, it fails. */
+	/* The command has a remote counter in a process that was killed: it fails after that. */
 	bool must_fail(const State &s, int command) const
 	{
 		const int remote = h_.commands[command].remote;
 
-		if (remote == none || lives(remote))
+		if (remote == none || is_alive(remote))
 			return false;
 		for (int a = 0; a < std::ssize(h_.actors); ++a)
 			for (int i = 0; i < s.at[a]; ++i)
@@ -105,11 +108,11 @@ private:
 	{
 		const int remote = h_.commands[command].remote;
 
-		return remote == none || lives(remote);
+		return remote == none || is_alive(remote);
 	}
 
-	/* Whether it is of consequence for the call how far a command that repeats has got. */
-	bool meddles(const Op &op, int number) const
+	/* Does the progress of a repeating command matter to the call? */
+	bool matters(const Op &op, int number) const
 	{
 		const Command &c = h_.commands[number];
 
@@ -125,11 +128,11 @@ private:
 			return false;
 		}
 	}
-	/* No call that is still to come meddles with it: it may as well run as soon as it can. */
+	/* The progress matters to no later call, so the command may run as soon as it can. */
 	bool is_free(const State &s, int number) const
 	{
 		for (int a = 0; a < std::ssize(h_.actors); ++a)
-			if (s.at[a] < meddles_[number][a])
+			if (s.at[a] < matters_[number][a])
 				return false;
 		return must_succeed(number) || must_fail(s, number);
 	}
@@ -157,9 +160,9 @@ private:
 	}
 
 	/*
-	 * Commands that are known to have fired do so as soon as they can: as nothing but
-	 * that can become of them, everything else is as possible after it as before. So do those that
-	 * repeat, when nobody meddles with them any more.
+	 * Commands that are known to have fired fire as soon as they can: there is nothing else
+	 * that they can do, and all other events are as possible afterwards as before. So do
+	 * repeating commands if their progress matters to no later call.
 	 */
 	Word settle(State &s) const
 	{
@@ -195,7 +198,7 @@ private:
 			order_[counter][s.fired[counter]] == next);
 	}
 
-	/* 1 if it repeats, and has not only rested. */
+	/* Returns 1 if the command repeats, and has not only rested. */
 	Word fire(State &s, int number, bool failed) const
 	{
 		const Command &command = h_.commands[number];
@@ -204,7 +207,7 @@ private:
 		s.counters.start(number, h_.commands.data());
 		if (command.remote != none && !failed && !rested)
 			++s.effects[effect(command.remote, false,
-					   lives(command.counter) && lives(command.remote))];
+					   is_alive(command.counter) && is_alive(command.remote))];
 		if (repeats(number)) {
 			s.failed |= Word{failed} << number;
 			return !rested;
@@ -216,7 +219,7 @@ private:
 		return 0;
 	}
 
-	/* Of one that repeats: armed again, it counts. */
+	/* A repeating command is armed again, then counts. */
 	void end(State &s, int number) const
 	{
 		const bool rested = s.counters.rests(number, h_.commands.data());
@@ -230,7 +233,7 @@ private:
 	void notify(State &s, const Command &command, bool failed) const
 	{
 		if (command.notify != none)
-			++s.effects[effect(command.notify, failed, lives(command.counter))];
+			++s.effects[effect(command.notify, failed, is_alive(command.counter))];
 	}
 
 	bool is_end(const State &s) const
@@ -243,15 +246,18 @@ private:
 		return is_quiet(s);
 	}
 
-	/* Nothing is ready, under way, or about to count, but of who was killed. */
+	/*
+	 * No command is ready, under way, or about to count, except those of processes that were
+	 * killed.
+	 */
 	bool is_quiet(const State &s) const
 	{
 		for (int c = 0; c < std::ssize(h_.counters); ++c)
 			if (s.effects[effect(c, false, true)] || s.effects[effect(c, true, true)] ||
-			    (lives(c) && s.counters.ready(c, h_.commands.data()) != none))
+			    (is_alive(c) && s.counters.ready(c, h_.commands.data()) != none))
 				return false;
 		for (int n = 0; n < std::ssize(h_.commands); ++n)
-			if ((s.counters.away() >> n & 1) && lives(h_.commands[n].counter))
+			if ((s.counters.away() >> n & 1) && is_alive(h_.commands[n].counter))
 				return false;
 		return true;
 	}
@@ -283,7 +289,10 @@ private:
 		return false;
 	}
 
-	/* What may have fired without anybody to tell: because it repeats, or nobody is left. */
+	/*
+	 * Commands that may have fired without a completion: they repeat, or their process was
+	 * killed.
+	 */
 	bool try_fires(const State &s)
 	{
 		for (int c = 0; c < std::ssize(h_.counters); ++c) {
@@ -308,18 +317,18 @@ private:
 
 	bool may_have_fired(const State &s, int counter, int ready) const
 	{
-		return !lives(counter) && outcome_[ready] == Outcome::none &&
+		return !is_alive(counter) && outcome_[ready] == Outcome::none &&
 		       s.fired[counter] >= order_[counter].size();
 	}
 
 	bool try_calls(const State &s)
 	{
-		/* Whoever has not happened must not have ended before it begins. */
+		/* An event must begin before all events that have not happened end. */
 		Word first_end = ~Word{0};
 		for (int a = 0; a < std::ssize(h_.actors); ++a)
 			if (s.at[a] < h_.actors[a].size() && h_.actors[a][s.at[a]].end)
 				first_end = std::min(first_end, h_.actors[a][s.at[a]].end);
-		/* Those that end first are tried first. */
+		/* Try those first that end first. */
 		std::multimap<Word, int> heads;
 		for (int a = 0; a < std::ssize(h_.actors); ++a)
 			if (s.at[a] < h_.actors[a].size()) {
@@ -340,7 +349,9 @@ private:
 		return false;
 	}
 
-	/* One counter of a process after the other, in any order, with time between them. */
+	/*
+	 * Flushes the counters of a process one by one, in any order, with other events in between.
+	 */
 	bool try_flush_all(const State &s, int actor)
 	{
 		const Op &op = h_.actors[actor][s.at[actor]];
@@ -390,7 +401,7 @@ private:
 		}
 	}
 
-	/* Whether the model does what the call says it did. */
+	/* Does the model give the result of the call? */
 	bool call(State &s, int actor) const
 	{
 		const Op &op = h_.actors[actor][s.at[actor]];
@@ -434,7 +445,9 @@ private:
 		}
 	}
 
-	/* One that repeats is canceled where it is, and at the threshold that it waits for. */
+	/*
+	 * A repeating command is canceled on the counter, and at the threshold, that it waits for.
+	 */
 	bool is_meant(const Counters &c, const Op &op) const
 	{
 		const Command *const commands = h_.commands.data();
@@ -443,7 +456,7 @@ private:
 					       c.threshold_of(op.target, commands) == op.value);
 	}
 
-	/* In 64 bits there is no room for two of some thousands to meet. */
+	/* With 64 bits, some thousands of states do not collide. */
 	static std::size_t hash(const State &s)
 	{
 		return std::hash<std::string_view>()(
@@ -453,14 +466,17 @@ private:
 	const History &h_;
 	std::vector<Outcome> outcome_;
 	std::vector<std::vector<int>>
-		order_; /* of each counter's commands that reach nobody else */
+		order_; /* by counter: commands with an effect only in their own process */
 	std::vector<char> killed_;
-	/* of each command that repeats: behind the last call of each actor that meddles with it */
-	std::vector<std::array<std::uint8_t, max_actors>> meddles_;
+	/*
+	 * for each repeating command and actor: the position after the last call that its progress
+	 * matters to
+	 */
+	std::vector<std::array<std::uint8_t, max_actors>> matters_;
 	Word known_ = 0;
 	Word steps_ = 0;
 	Word rounds_ = 0;
-	std::unordered_set<std::size_t> dead_; /* states from which no end is reached */
+	std::unordered_set<std::size_t> dead_; /* states that lead to no end */
 };
 
 } // namespace

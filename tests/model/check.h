@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Is there an order of all that happened in which the model does the same?
+ * Is there an order of all events in which the model gives the same results?
  *
- * A history is right if its calls, the firing of its commands and what those count can be put into
- * one order, in which each call lies between its beginning and its end, that the model follows
- * step by step with the same results, and at whose end nothing is left over: what has completed
- * has fired, nothing else has (of those who lived on), and nothing that is ready is still armed.
+ * A history is right if there is one order of its calls, of the firing of its commands, and of
+ * their counts, that the model can follow step by step. Each call lies between its beginning and
+ * its end, and has its result. At the end nothing is left over: what has completed has fired,
+ * nothing else has (of processes that live), and nothing that is ready is still armed.
  *
- * Order is known of what fires on one counter, unless it reaches another process: that is started in order,
- * too, but may take longer. Of a process that was killed it is known that nothing fires
- * any more once it is gone, but not all that fired before.
+ * The order of commands on one counter is known, unless they reach another process: these start in
+ * order, but may take longer. A process that was killed fires nothing once it is gone; it is not
+ * known what it fired before.
  *
- * Commands that repeat are silent: how often they have run is known by what they have counted, and by the thresholds at
- * which they were canceled.
+ * Repeating commands have no completions: their counts, and the thresholds at which they were
+ * canceled, show how often they have run.
  */
 #ifndef TREADLE_TESTS_MODEL_CHECK_H
 #define TREADLE_TESTS_MODEL_CHECK_H
@@ -24,10 +24,10 @@ namespace model
 
 struct Verdict {
 	bool right;
-	std::string why; /* it is not */
-	bool open;	 /* there was no time to find out: neither right nor wrong */
-	Word steps;	 /* that were tried */
-	Word rounds = 0; /* that those have run which repeat, in the order that was found */
+	std::string why; /* the reason if it is not right */
+	bool open;	 /* the search took too long: neither right nor wrong */
+	Word steps;	 /* steps that were tried */
+	Word rounds = 0; /* rounds of repeating commands, in the order that was found */
 };
 
 Verdict check(const History &history);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What counters, thresholds, cancel and flush are: a specification that can be executed.
+ * Counters, thresholds, cancel and flush: an executable specification.
  *
- * Plain, and for one thread. Each function is one step that nobody sees the inside of. That a
- * counter has reached a threshold makes its first command *ready*; fire() is a step of its own,
- * which comes at some time after that, or never if the command is canceled, or the counter set
- * back, before. Everything is flat, so that a state can be copied and compared.
+ * It is plain, and for one thread. Each function is one atomic step. A counter that reaches a
+ * threshold makes its first command *ready*. fire() is another step, which comes at some time after
+ * that, or never: the command may be canceled, or the counter set back, before. A state is flat, so
+ * that it can be copied and compared.
  *
- * A command that repeats is under way from start() to again(): then nobody finds it, and it comes back. Each time it
- * is armed behind all that wait for as much. What it counts in its own process it counts after that.
+ * A repeating command is under way from start() to again(). Meanwhile no call finds it. Each time
+ * it is armed behind all that wait for as much. It counts in its own process after that.
  */
 #ifndef TREADLE_TESTS_MODEL_MODEL_H
 #define TREADLE_TESTS_MODEL_MODEL_H
@@ -26,15 +26,19 @@ constexpr int none = -1;
 constexpr int max_counters = 8;
 constexpr int max_commands = 64;
 
-/* What is armed: it names its process by its counter, and counts into others once it has run. */
+/*
+ * An armed command. Its counter names its process, and it counts on other counters once it has run.
+ */
 struct Command {
 	int counter = 0;
 	Word threshold = 0;
-	int notify = none; /* a counter of the same process: of success, or of error */
-	int remote = none; /* a counter of another process: of success only */
-	Word step = 0; /* it repeats: armed again when it has ended, for so much more; 0: once */
+	int notify = none; /* a counter of the same process: of successes, or of errors */
+	int remote = none; /* a counter of another process: of successes only */
+	/* the command repeats: armed again when it has ended, for so much more; 0: once */
+	Word step = 0;
 	int rest =
-		none; /* but before that on this counter, for a threshold that grows by as much */
+		/* before that it rests on this counter, for a threshold that grows by as much */
+		none;
 	Word rest_threshold = 0;
 };
 
@@ -49,7 +53,7 @@ public:
 	void add(int counter, bool error, Word value) { word(counter, error) += value; }
 	void set(int counter, bool error, Word value) { word(counter, error) = value; }
 
-	/* Whether it is armed for its rest, or will be the next time. */
+	/* Does the command rest now, or the next time that it is armed? */
 	bool rests(int number, const Command *commands) const
 	{
 		return commands[number].rest != none && turns_[number] % 2;
@@ -66,7 +70,7 @@ public:
 		return (rests(number, commands) ? c.rest_threshold : c.threshold) + rounds * c.step;
 	}
 
-	/* Behind all that wait for as much or less. */
+	/* Arms behind all that wait for as much or less. */
 	void arm(int number, const Command *commands)
 	{
 		Counter &c = of_[counter_of(number, commands)];
@@ -80,7 +84,10 @@ public:
 		++c.count;
 	}
 
-	/* The command that has to be the next to fire, or none. Success + error wraps as they do. */
+	/*
+	 * The next command that must fire, or none. The sum of successes and errors wraps as they
+	 * do.
+	 */
 	int ready(int counter, const Command *commands) const
 	{
 		const Counter &c = of_[counter];
@@ -90,7 +97,7 @@ public:
 		return c.armed[0];
 	}
 
-	/* The one that is ready leaves its counter. */
+	/* The command that is ready leaves its counter. */
 	void start(int number, const Command *commands)
 	{
 		const std::uint16_t turn = turns_[number];
@@ -101,19 +108,19 @@ public:
 			away_ |= Word{1} << number;
 		}
 	}
-	/* One that repeats has ended, or has rested. */
+	/* A repeating command has ended, or has rested. */
 	void again(int number, const Command *commands)
 	{
 		away_ &= ~(Word{1} << number);
 		++turns_[number];
 		arm(number, commands);
 	}
-	/* Those that have started and not ended. */
+	/* Commands that have started and not ended. */
 	Word away() const { return away_; }
-	/* They never come back: their process is gone. */
+	/* Commands that never come back: their process is gone. */
 	void lose(Word numbers) { away_ &= ~numbers; }
 
-	/* Whether it was armed; not any more, for good. */
+	/* Removes a command for good. Returns whether it was armed. */
 	bool take(int number, const Command *commands)
 	{
 		Counter &c = of_[counter_of(number, commands)];
@@ -129,7 +136,7 @@ public:
 		return true;
 	}
 
-	/* How many there were; those that repeat, too, or only the others. */
+	/* Removes the armed commands, with or without those that repeat; returns their number. */
 	Word flush(int counter, const Command *commands, bool repeating = true)
 	{
 		const Counter before = of_[counter];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The race of arming, firing and canceling on one counter: kernel/exec/fire.c and trigger.c, step
- * by step, between two who count, one who arms and counts, one who sets the counter back, a worker and
- * one who cancels, in batches. tests/spin searches all orders in which they can run.
+ * by step. Two processes count, one arms and counts, one sets the counter back, a worker runs, and one
+ * cancels, in batches. tests/spin searches all interleavings.
  *
- * Each command runs or is canceled, exactly one of both; or it is still armed, and then
- * its threshold is not reached once all have come to rest. There is one runner at a time, and
- * commands start in the order of (threshold, submission).
+ * Each command either runs or is canceled, or it is still armed. Then its threshold is not reached
+ * once all processes are at rest. There is one runner at a time, and commands start in the order of
+ * (threshold, submission).
  *
- * Each of these takes a piece away, and the search has to find out:
- *	NO_LOCK		who fires takes commands off without the lock
- *	LATE_IDLE	the runner finds nothing more to do, and says so a while later
- *	NO_ACTIVE	whoever counts fires, also if somebody does already
- *	NO_LOOK		who arms does not look whether the threshold has been reached
- *	LATE_ERASE	what is canceled is found under the lock, and taken off after
+ * Each of these removes a piece, and the search has to find an error:
+ *	NO_LOCK		the runner takes commands off without the lock
+ *	LATE_IDLE	the runner finds nothing more to do, and gives up its role a while later
+ *	NO_ACTIVE	each process that counts fires, even if there is a runner already
+ *	NO_LOOK		arming does not check whether the threshold has been reached
+ *	LATE_ERASE	a canceled command is found under the lock, and taken off after it
  *	LOST_JOB	a job that is handed to the worker is forgotten
  */
 #define N     3 /* commands, in the order in which they are submitted */
@@ -27,14 +27,14 @@ byte value;
 bool firing; /* there is a runner: cntr->active */
 bool locked;
 byte runners;
-byte busy; /* processes that have something to do */
+byte busy; /* processes that are not at rest */
 bool job;  /* given to the worker */
 hidden byte at;
 
 inline lock() { atomic { !locked -> locked = true } }
 inline unlock() { locked = false }
 
-/* The first one that is armed: by threshold, then by submission. A look at the tree. */
+/* The first armed command: by threshold, then by submission. */
 inline first(c)
 {
 	d_step {
@@ -69,7 +69,7 @@ inline activate(c, mine)
 	fi
 }
 
-/* An issue: the command can't be found any more. */
+/* Issues a command, which can't be found any more. */
 inline issue(c)
 {
 	atomic {
@@ -78,7 +78,7 @@ inline issue(c)
 	}
 }
 
-/* cntr_fire, until nothing is left or the budget is used up: then the worker goes on. */
+/* cntr_fire, until nothing is left or the budget is used up; then the worker goes on. */
 inline fire(c, n)
 {
 	atomic { runners++; assert(runners == 1) }
@@ -114,7 +114,7 @@ inline fire(c, n)
 			break
 		fi
 	:: atomic {
-			/* on the list of the worker's jobs, on which it can't be already */
+			/* the counter can't be on the list of the worker's jobs already */
 			n == BATCH;
 			n = 0;
 			runners--;
@@ -195,7 +195,7 @@ end:	do
 	od
 }
 
-/* trigger_cull: some commands or all, from a place in the tree on that stays valid without the lock */
+/* trigger_cull: some commands or all, from a key on, which stays valid without the lock */
 proctype cancels()
 {
 	byte key = 0, seq = 0, c, n, found[BATCH];
@@ -232,7 +232,7 @@ proctype cancels()
 					armed[c] = false;
 #endif
 					atomic { found[n] = c; n++ }
-				:: true /* not one that is looked for */
+				:: true /* not to be canceled */
 				fi
 			fi
 		:: else -> break
@@ -258,7 +258,7 @@ init {
 	byte c;
 
 	atomic {
-		/* two that wait for the same, and one for less that comes after them */
+		/* two with the same threshold, and a later one with a lower threshold */
 		threshold[0] = 2;
 		threshold[1] = 2;
 		threshold[2] = 1;
@@ -270,7 +270,7 @@ init {
 		run cancels();
 		run worker()
 	}
-	/* All have come to rest. */
+	/* All processes are at rest. */
 	atomic {
 		busy == 0 && !job;
 		assert(!firing && !locked);

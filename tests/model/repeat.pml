@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A command that repeats, with a step of one: kernel/exec/fire.c and complete.c, step by step, between
- * who counts, the runner of its counter, who ends what was started (a peer, or a worker), who cancels what is
- * armed, and who closes the endpoint.
+ * A repeating command with a step of one: kernel/exec/fire.c and complete.c, step by step. One process
+ * counts, one is the runner of the counter, one ends commands that have started (a peer, or a worker),
+ * one cancels armed commands, and one closes the endpoint.
  *
- * At rest it is armed, and has run once for each count, or it was taken off: then it is freed, once, and is not
- * armed. Who finds all of its runs counted finds it armed for the next, unless it was taken off.
+ * At rest the command is armed, and has run once for each count. Or it was taken off: then it is freed,
+ * once, and is not armed. A process that has seen all rounds counted finds the command armed, unless it
+ * was taken off.
  *
- * Each of these takes a piece away, and the search has to find out:
- *	NO_DEAD		it is armed again without a look whether the endpoint is closed
- *	EARLY_DEAD	it looks before it has the lock
- *	NO_LOOK		it does not look whether its next threshold has been reached already
- *	EARLY_COUNT	it is counted before it is armed again
- *	BOTH_FREE	who ends it frees it although it is armed, once the endpoint is closed
+ * Each of these removes a piece, and the search has to find an error:
+ *	NO_DEAD		the command is armed again without a check whether the endpoint is closed
+ *	EARLY_DEAD	the check comes before the lock
+ *	NO_LOOK		arming again does not check whether the next threshold has been reached
+ *	EARLY_COUNT	the round is counted before the command is armed again
+ *	BOTH_FREE	the end of a round frees the armed command, once the endpoint is closed
  */
 #define ADDS 3
 
@@ -21,7 +22,7 @@ bool armed, started; /* in the tree; issued, and not ended */
 bool firing, dead, locked;
 byte ran, counted, freed;
 byte busy;
-bool closed; /* it was taken off, or its end has found the endpoint dead */
+bool closed; /* taken off, or its end has found the endpoint closed */
 
 inline lock() { atomic { !locked -> locked = true } }
 inline unlock() { locked = false }
@@ -37,7 +38,7 @@ inline activate(mine)
 	firing = firing || mine
 }
 
-/* cntr_fire: it can be met once in a turn, as its end arms it again */
+/* cntr_fire: meets the command once in a turn, as its end arms it again */
 inline fire()
 {
 	do
@@ -125,7 +126,7 @@ end:	do
 	od
 }
 
-/* trigger_cull: what is found is taken off under the lock */
+/* trigger_cull: takes the command off under the lock */
 inline cull()
 {
 	lock();
@@ -140,7 +141,7 @@ proctype flushes() { cull(); busy-- }
 /* treadle_ep_shutdown */
 proctype closes() { dead = true; cull(); busy-- }
 
-/* Who waits for the counter that the command notifies. */
+/* Waits for the counter that the command notifies. */
 proctype waits()
 {
 end:	atomic { counted == ADDS && value == ADDS; assert(armed || closed) }

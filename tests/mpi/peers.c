@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* MPI: what collectives and one-sided calls deliver is right. Exit status: 0 if it is. */
+/* MPI: collectives and one-sided calls give right results. Exit status: 0 if they do. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool allreduce(long *in, long *out, int count)
 	return right;
 }
 
-/* Bytes, so that there are odd lengths. */
+/* In bytes, so that there are odd lengths. */
 static bool alltoall(unsigned char *in, unsigned char *out, int count)
 {
 	bool right = true;
@@ -53,7 +53,7 @@ static bool one_sided(void)
 	return window[0] == (rank + size - 1) % size + 1 && window[1] == size && got == rank + 1;
 }
 
-/* All say the same, whoever has seen a fault; rank 0 says it aloud. */
+/* All ranks agree on a fault, whichever has seen it; rank 0 prints it. */
 static bool agree(const char *what, size_t bytes, bool right)
 {
 	int mine = right, all;

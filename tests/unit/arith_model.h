@@ -2,7 +2,7 @@
 #ifndef TREADLE_TESTS_UNIT_ARITH_MODEL_H
 #define TREADLE_TESTS_UNIT_ARITH_MODEL_H
 
-/* What each atomic operation is to do, in plain C++. */
+/* The results of atomic operations, in plain C++. */
 
 #include <cmath>
 #include <complex>
@@ -35,7 +35,7 @@ inline treadle_compute_fn *compute_of(int type)
 	return TREADLE_TYPES_FP >> type & 1 ? treadle_compute_fp : treadle_compute_int;
 }
 
-/* What does not depend on an order, and what does. */
+/* Operations that need no order, then those that do. */
 template <class T> T expected(int op, T was, T with, T than)
 {
 	const bool a = was != T(0), b = with != T(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* The module's arithmetic without an FPU, as it is, over shim.h. */
+/* The module's arithmetic without an FPU, unchanged, with shim.h. */
 
 #include "../../kernel/pure/arith_soft.c"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The arithmetic of real and complex numbers in integers, against that of the compiler. */
+/* Arithmetic of real and complex numbers in integers, compared with that of the compiler. */
 #include <array>
 #include <bit>
 #include <cstring>
@@ -39,7 +39,10 @@ public:
 	using T = typename F::Value;
 	using Word = typename F::Word;
 
-	/* Where rounding happens: few bits set or clear, exponents near each other or the ends. */
+	/*
+	 * Numbers that exercise rounding: few bits set or clear, exponents near each other or the
+	 * ends.
+	 */
 	Word some()
 	{
 		const auto r = [this](int n) { return static_cast<int>(random_() % n); };
@@ -74,7 +77,7 @@ public:
 		case 1:
 			exp = most - r(3);
 			break;
-		case 2: /* the products of two are at the end of what is normal */
+		case 2: /* the product of two is at the end of the normal range */
 			exp = middle / 2 + r(F::frac + 2);
 			break;
 		case 3:
@@ -92,11 +95,11 @@ public:
 		return (a != a && b != b) || std::memcmp(&a, &b, sizeof(T)) == 0;
 	}
 
-	/* What the module makes of it. */
+	/* The module's result. */
 	template <class V>
 	static V soft(int op, int type, const V &was, const V &with, const V &than)
 	{
-		/* operands lie where they like */
+		/* operands need no alignment */
 		alignas(16) char at[sizeof(V)], operand[sizeof(V) + 1], compare[sizeof(V) + 3];
 		V now;
 
@@ -215,7 +218,7 @@ TYPED_TEST(Soft, EveryOperationIsThatOfTheCompiler)
 				const T c = values[(i + j) % chosen],
 					d = values[(7 * i + j) % chosen];
 
-				/* what is compared with is the same, at times */
+				/* sometimes the comparand is equal */
 				if (types >> TypeParam::real & 1)
 					this->check(op, a, b, i % 3 ? c : a);
 				if (types >> TypeParam::complex & 1)
@@ -242,7 +245,7 @@ TYPED_TEST(Soft, SumsAndProductsAreRoundedToTheNearest)
 	}
 }
 
-/* A NaN stays one, that of the operand, and raises nothing when it is used again. */
+/* A NaN stays one, that of the operand, and raises no exception in later operations. */
 TYPED_TEST(Soft, NansAreQuiet)
 {
 	using Word = typename TypeParam::Word;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* fi_atomic(3): every operation on every type, against plain C++. */
+/* fi_atomic(3): every operation on every type, compared with plain C++. */
 #include <cstring>
 #include <random>
 #include <thread>
@@ -72,7 +72,7 @@ TYPED_TEST(Arith, EveryOperationIsThatOfTheManual)
 		for (const T &was : values) {
 			for (const T &with : values) {
 				for (const T &than : values) {
-					/* Operands lie where they like. */
+					/* Operands need no alignment. */
 					alignas(16) char at[sizeof(T)], operand[sizeof(T) + 1],
 						compare[sizeof(T) + 3];
 					T now, before;
@@ -104,7 +104,7 @@ TYPED_TEST(Arith, EveryOperationIsThatOfTheManual)
 	EXPECT_EQ(operations, IsComplex<T>::value ? 9 : is_integer<T> ? 19 : 15);
 }
 
-/* Also against the instructions of the CPU itself. */
+/* Concurrently with instructions of the CPU. */
 template <class T> void hammer(int type)
 {
 	constexpr int rounds = 20000;
@@ -143,7 +143,7 @@ TEST(Arith, WordsAreAtomic)
 	hammer<unsigned __int128>(TREADLE_UINT128);
 }
 
-/* Neighbours in one word of 4 bytes, each of which somebody else changes. */
+/* Parts of one word of 4 bytes, each changed by another thread. */
 TEST(Arith, PartsOfAWordAreExchangedAlone)
 {
 	constexpr int rounds = 20000;
@@ -167,7 +167,7 @@ TEST(Arith, PartsOfAWordAreExchangedAlone)
 
 std::uint32_t contended;
 
-/* Somebody else is faster, each time. */
+/* Simulates another thread that is faster each time. */
 bool overtaken(u8, u8, void *value, const void *, const void *)
 {
 	++contended;
@@ -175,7 +175,7 @@ bool overtaken(u8, u8, void *value, const void *, const void *)
 	return true;
 }
 
-TEST(Arith, WhoIsOvertakenGivesUp)
+TEST(Arith, GivesUpIfAnotherThreadIsFaster)
 {
 	std::uint32_t operand = 5;
 	u32 tries = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* In what order commands fire that are armed on a counter: kernel/pure/armed.h. */
+/* The order in which commands fire that are armed on a counter: kernel/pure/armed.h. */
 
 #include <deque>
 #include <iterator>
@@ -44,7 +44,7 @@ protected:
 	u64 seq = 0;
 };
 
-TEST_F(Armed, nothing_fires_where_nothing_is_armed)
+TEST_F(Armed, without_commands_nothing_fires)
 {
 	EXPECT_EQ(pop(last), nullptr);
 	EXPECT_EQ(from(0), nullptr);
@@ -91,7 +91,7 @@ TEST_F(Armed, equal_thresholds_fire_in_order_of_submission)
 	EXPECT_EQ(pop(5), nullptr);
 }
 
-TEST_F(Armed, who_comes_late_fires_before_those_that_wait_for_more)
+TEST_F(Armed, a_late_command_fires_before_higher_thresholds)
 {
 	auto *const ten = arm(10);
 
@@ -144,7 +144,7 @@ TEST_F(Armed, the_order_of_submission_has_64_bits_too)
 	EXPECT_EQ(pop(5), third);
 }
 
-TEST_F(Armed, what_is_canceled_does_not_fire)
+TEST_F(Armed, a_canceled_command_does_not_fire)
 {
 	auto *const one = arm(1);
 	auto *const two = arm(2);
@@ -172,7 +172,7 @@ TEST_F(Armed, a_search_finds_the_first_that_is_not_before)
 	EXPECT_EQ(from(last, last), nullptr);
 }
 
-/* As treadle_cntr_cull() does: some at a time, and where it goes on others come and go. */
+/* As treadle_cntr_cull(): some at a time, while others come and go where it goes on. */
 TEST_F(Armed, a_walk_goes_on_where_it_was)
 {
 	for (int i = 0; i < 1000; ++i)
@@ -196,7 +196,7 @@ TEST_F(Armed, a_walk_goes_on_where_it_was)
 		if (auto *const first = from(0); first && first->threshold < threshold)
 			erase(first);
 		if (threshold)
-			arm(threshold - 1); /* behind it: not seen */
+			arm(threshold - 1); /* behind the walk: not seen */
 	}
 	EXPECT_EQ(seen, 1000);
 }
@@ -213,7 +213,7 @@ TEST_F(Armed, a_million_fire_in_order)
 	}
 }
 
-/* Against a map of all that is armed. */
+/* Compared with a map of all that is armed. */
 class ArmedHistory : public Armed, public testing::WithParamInterface<std::vector<u64>>
 {
 protected:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* Batches of commands: what a post returns is true of its command, whatever the doorbell answers. */
+/*
+ * Batches of commands: the result of a post is that of its command, whatever the doorbell returns.
+ */
 
 #include <algorithm>
 #include <functional>
@@ -27,7 +29,7 @@ protected:
 		device.doorbell = [this](u32) { return doorbell(); };
 	}
 
-	/* As tx_doorbell() in kernel/exec/submit.c; judge says what becomes of a command. */
+	/* As tx_doorbell() in kernel/exec/submit.c; verdict returns the result of a command. */
 	int doorbell()
 	{
 		int n = 0;
@@ -35,15 +37,16 @@ protected:
 		++doorbells;
 		while (const auto taken = kernel.take()) {
 			const bool more = taken->desc.flags & TREADLE_F_MORE;
-			int rc = judge(taken->desc.context);
+			int rc = verdict(taken->desc.context);
 
 			if (rc == signal_arrives && n) {
 				kernel.put_back(*taken);
 				return n;
 			}
-			rc = std::min(rc, 0); /* one is taken at least */
+			rc = std::min(rc, 0); /* one command is taken at least */
 			if (more && rc != -EAGAIN && rc) {
-				failed.push_back(taken->desc.context); /* by a completion */
+				/* reported by a completion */
+				failed.push_back(taken->desc.context);
 				rc = 0;
 			} else if (!rc) {
 				done.push_back(taken->desc.context);
@@ -77,7 +80,7 @@ protected:
 	Context context = device.open();
 	TransmitRing tx = std::move(TransmitRing::create(context, entries).value());
 	KernelRing &kernel = device.ring(tx);
-	std::function<int(u64)> judge = [](u64) { return 0; };
+	std::function<int(u64)> verdict = [](u64) { return 0; };
 	std::vector<u64> done;
 	std::vector<u64> failed;
 	int doorbells = 0;
@@ -106,7 +109,7 @@ TEST_F(Batch, many_are_run_by_one_doorbell)
 	expect_done({1, 2, 3, 4});
 }
 
-TEST_F(Batch, a_flush_runs_what_waits_and_else_nothing)
+TEST_F(Batch, a_flush_runs_waiting_commands_only)
 {
 	EXPECT_EQ(tx.flush(), 0);
 	EXPECT_EQ(doorbells, 0);
@@ -142,7 +145,7 @@ TEST_F(Batch, a_signal_stops_nothing)
 {
 	int signals = 0;
 
-	judge = [&](u64 context) { return context % 2 && signals++ % 2 ? signal_arrives : 0; };
+	verdict = [&](u64 context) { return context % 2 && signals++ % 2 ? signal_arrives : 0; };
 	signals = 1;
 	EXPECT_EQ(post(0, more), 0);
 	EXPECT_EQ(post(1, more), 0);
@@ -154,7 +157,7 @@ TEST_F(Batch, a_signal_stops_nothing)
 
 TEST_F(Batch, an_error_is_that_of_the_last)
 {
-	judge = [](u64 context) { return context == 3 ? -EINVAL : 0; };
+	verdict = [](u64 context) { return context == 3 ? -EINVAL : 0; };
 	EXPECT_EQ(post(1, more), 0);
 	EXPECT_EQ(post(2, more), 0);
 	EXPECT_EQ(post(3), -EINVAL);
@@ -166,31 +169,31 @@ TEST_F(Batch, an_error_is_that_of_the_last)
 
 TEST_F(Batch, an_error_of_another_is_not_that_of_the_last)
 {
-	judge = [](u64 context) { return context == 1 ? -EINVAL : 0; };
+	verdict = [](u64 context) { return context == 1 ? -EINVAL : 0; };
 	EXPECT_EQ(post(1, more), 0);
 	EXPECT_EQ(post(2), 0);
 	expect_done({2});
 	EXPECT_EQ(failed, std::vector<u64>{1});
 }
 
-/* No room for completions: the batch waits, the last one is the caller's to try again. */
-TEST_F(Batch, one_without_room_waits_but_for_its_last)
+/* No room for completions: the batch waits, and the caller has to post the last command again. */
+TEST_F(Batch, a_batch_without_room_waits_except_for_its_last)
 {
-	judge = [](u64) { return -EAGAIN; };
+	verdict = [](u64) { return -EAGAIN; };
 	EXPECT_EQ(post(1, more), 0);
 	EXPECT_EQ(post(2, more), 0);
 	EXPECT_EQ(post(3), -EAGAIN);
 	EXPECT_EQ(post(3), -EAGAIN);
 	EXPECT_EQ(tx.flush(), -EAGAIN);
 	EXPECT_EQ(tx.room(), entries - 2);
-	judge = [](u64) { return 0; };
+	verdict = [](u64) { return 0; };
 	EXPECT_EQ(post(3), 0);
 	expect_done({1, 2, 3});
 }
 
-TEST_F(Batch, the_last_alone_without_room_is_gone)
+TEST_F(Batch, a_single_command_without_room_is_gone)
 {
-	judge = [](u64 context) { return context == 2 ? -EAGAIN : 0; };
+	verdict = [](u64 context) { return context == 2 ? -EAGAIN : 0; };
 	EXPECT_EQ(post(1, more), 0);
 	EXPECT_EQ(post(2), -EAGAIN);
 	expect_done({1});
@@ -199,15 +202,15 @@ TEST_F(Batch, the_last_alone_without_room_is_gone)
 	expect_done({});
 }
 
-/* Whatever happens: what was taken is done or failed once, in order, and nothing else is. */
+/* In any case: a command that was taken is done or fails once, in order, and no other is. */
 TEST_F(Batch, every_answer_is_true)
 {
 	std::mt19937 random(5);
-	std::map<u64, bool> promised; /* by MORE: it may fail later */
+	std::map<u64, bool> promised; /* posted with MORE: it may fail later */
 	const std::vector<treadle_iov> two(2);
 	u64 next = 0;
 
-	judge = [&](u64) {
+	verdict = [&](u64) {
 		const u32 dice = random() % 100;
 
 		return dice < 70 ? 0 : dice < 80 ? signal_arrives : dice < 90 ? -EAGAIN : -EINVAL;
@@ -237,7 +240,7 @@ TEST_F(Batch, every_answer_is_true)
 			ASSERT_TRUE(flushed == 0 || flushed == -EAGAIN) << flushed;
 		}
 	}
-	judge = [](u64) { return 0; };
+	verdict = [](u64) { return 0; };
 	EXPECT_EQ(tx.flush(), 0);
 	kernel.release(std::exchange(held, 0));
 	EXPECT_EQ(tx.room(), entries);

@@ -17,7 +17,7 @@ static Area area(std::size_t bytes)
 
 	if (!pages)
 		throw std::bad_alloc();
-	/* slots hold whatever they held; the page of indices is set by its owner */
+	/* slots have random contents; the owner initializes the page of indices */
 	std::memset(pages, 0xee, bytes);
 	std::memset(pages, 0, 4096);
 	return Area(static_cast<std::byte *>(pages));
@@ -161,9 +161,9 @@ int Device::create(unsigned long request, void *args)
 	return 0;
 }
 
-/* --- what lib/src/sys does on a real one --- */
+/* --- the functions of lib/src/sys --- */
 
-/* The doorbell, which the library rings from its headers. */
+/* The doorbell, which the library's headers ring. */
 extern "C" off_t lseek(int, off_t id, int) noexcept
 {
 	const int rc = device->doorbell(static_cast<std::uint32_t>(id));

@@ -3,8 +3,8 @@
 #define TREADLE_TESTS_UNIT_DEVICE_H
 
 /*
- * Instead of /dev/treadle: the library's system calls end here, and what it maps
- * is memory at which the test plays the kernel, with the kernel's own ring.h.
+ * A replacement of /dev/treadle: the library's system calls end here. What it maps is memory at
+ * which the test plays the kernel, with the kernel's own ring.h.
  */
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ struct Free {
 };
 using Area = std::unique_ptr<std::byte, Free>;
 
-/* A command as the kernel found it. */
+/* A command as the kernel read it. */
 struct Taken {
 	treadle_desc desc;
 	treadle_iov iov[TREADLE_MAX_IOV];
@@ -41,11 +41,11 @@ class KernelRing
 public:
 	KernelRing(u32 entries, u32 start);
 
-	/* The next command that is there. */
+	/* The next command, if there is one. */
 	std::optional<Taken> take();
-	/* As a doorbell that refuses a command and leaves it there. */
+	/* As a doorbell that refuses a command and leaves it in the ring. */
 	void put_back(const Taken &taken) { ring.head -= taken.slots; }
-	/* Its slots may be written again. */
+	/* The slots of @taken may be written again. */
 	void release(u32 slots)
 	{
 		const std::lock_guard guard(credit_lock);
@@ -59,7 +59,7 @@ public:
 	std::mutex credit_lock;
 };
 
-/* The kernel's half of a completion queue: as kernel/notify/cq.h. */
+/* The kernel's half of a completion queue, as in kernel/notify/cq.h. */
 class KernelQueue
 {
 public:
@@ -94,7 +94,7 @@ private:
 class Device
 {
 public:
-	/* start: where the indices of rings begin */
+	/* start: the first index of rings */
 	explicit Device(u32 start = 0);
 	~Device();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* What of the library works on rings, as it is, over device.h instead of the system. */
+/* The library's code for rings, unchanged, with device.h instead of the system. */
 
 #include "command.cpp"
 #include "completion_queue.cpp"

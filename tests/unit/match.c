@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* The module's matcher, as it is, over shim.h. */
+/* The module's matcher, unchanged, with shim.h. */
 
 #include "../../kernel/pure/match.c"

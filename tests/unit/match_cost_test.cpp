@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * What the matcher costs, in steps: nodes that are looked at in a bucket, and
- * entries that are walked over in a list. The time that this takes says nothing.
+ * The matcher's cost in steps: nodes visited in a bucket, and entries walked over in a list. Times
+ * have no meaning here.
  */
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 constexpr u32 any = Matcher::any;
 
-/* Nodes to look at until a key is found: of the mean key, and of the last one. */
+/* Nodes visited until a key is found: for the mean key, and for the last one. */
 struct Search {
 	double mean = 0;
 	u32 longest = 0;
@@ -39,7 +39,7 @@ static Search search(const treadle_hash &hash)
 	return result;
 }
 
-/* A good hash has 1.5 and 8 or 9, at one key a bucket. */
+/* A good hash has 1.5 and 8 or 9, with one key a bucket. */
 static void expect_short(const treadle_hash &hash)
 {
 	const auto [mean, longest] = search(hash);
@@ -151,7 +151,7 @@ protected:
 	Matcher m;
 };
 
-/* Plain messages, that is: the oldest is at hand, whoever comes is the last. */
+/* Plain messages: the oldest is at hand, and a new one is the last. */
 TEST_F(MatchCrowd, of_one_key_is_not_walked)
 {
 	std::vector<treadle_match_recv *> posted;
@@ -166,7 +166,7 @@ TEST_F(MatchCrowd, of_one_key_is_not_walked)
 		kept.push_back(m.keep(0));
 	for (auto *const msg : kept)
 		ASSERT_EQ(m.take(0), msg);
-	/* a post looks at who was the youngest, and a message twice */
+	/* a post looks at the youngest receive, and a message twice */
 	EXPECT_LE(shim_list_steps, 3 * count);
 }
 
@@ -183,7 +183,7 @@ TEST_F(MatchCrowd, of_one_key_is_not_walked_to_cancel)
 	EXPECT_EQ(m.arrive(0), nullptr);
 }
 
-/* A transfer that fails gives back the receive that was the oldest. */
+/* A transfer that fails puts back the oldest receive. */
 TEST_F(MatchCrowd, of_one_key_is_not_walked_to_put_back_the_oldest)
 {
 	for (u64 i = 0; i < count; ++i)
@@ -197,7 +197,10 @@ TEST_F(MatchCrowd, of_one_key_is_not_walked_to_put_back_the_oldest)
 	EXPECT_EQ(m.arrive(0), recv);
 }
 
-/* All but the youngest go, and come back in whatever order peers choose, the oldest first: they are as they were, and found without a walk. */
+/*
+ * All but the youngest entry go, and come back in an order that peers choose, the oldest first. All
+ * must regain their places, without a walk.
+ */
 template <class Make, class Away, class Back, class Take>
 static void expect_places_kept(u64 count, u64 steps, Make make, Away away, Back back, Take take)
 {
@@ -254,7 +257,7 @@ TEST_F(MatchCrowd, of_all_classes_is_not_walked)
 	EXPECT_EQ(shim_list_steps, 0u);
 }
 
-/* What could not grow in time catches up while others come and go. */
+/* A table that could not grow in time catches up while entries come and go. */
 TEST_F(MatchCrowd, that_came_without_memory_spreads_later)
 {
 	constexpr u64 count = 20'000;

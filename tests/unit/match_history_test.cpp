@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* The matcher against a list that is searched: the same answers through long random histories. */
+/*
+ * The matcher, compared with a list that is searched: the same answers through long random
+ * histories.
+ */
 
 #include <algorithm>
 #include <climits>
@@ -13,7 +16,7 @@
 #include "match_model.h"
 #include "matcher.h"
 
-/* The whole of it without sanitizers: they are slow, and one thread has no races. */
+/* Without sanitizers all parts: sanitizers are slow, and one thread has no races. */
 #if defined(__SANITIZE_THREAD__)
 constexpr int parts = 20;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -26,15 +29,15 @@ enum class Memory { enough, scarce, none };
 
 struct History {
 	const char *name;
-	u64 tags;		/* different ones */
+	u64 tags;		/* number of different tags */
 	int shift;		/* where their bits are */
-	std::vector<u64> masks; /* to ignore */
+	std::vector<u64> masks; /* ignored bits */
 	u32 sources;
-	int named;	   /* percent of the receives that name one */
-	std::size_t level; /* of posted receives and of kept messages, by turns */
+	int named;	   /* percent of the receives that name a source */
+	std::size_t level; /* posted receives, and kept messages, in turn */
 	int steps;
 	Memory memory;
-	int lent = 0; /* percent of the messages that were matched, and are given back */
+	int lent = 0; /* percent of the matched messages that are given back */
 };
 
 void PrintTo(const History &history, std::ostream *out)
@@ -78,7 +81,9 @@ protected:
 		return value;
 	}
 
-	/* A receive and a message have met: now and then that fails, and the receive returns. */
+	/*
+	 * A receive and a message have met. Sometimes the transfer fails, and the receive returns.
+	 */
 	void met(treadle_match_recv *recv)
 	{
 		if (percent(20) && in_flight.size() < 100)
@@ -87,7 +92,9 @@ protected:
 			delete recv;
 	}
 
-	/* A message leaves its place for a while; each other one is in another matcher then. */
+	/*
+	 * A message leaves its place for a while. Every other one is in another matcher meanwhile.
+	 */
 	void lend(treadle_match_msg *msg)
 	{
 		Lent &it = lent.emplace_back(msg);
@@ -102,7 +109,7 @@ protected:
 		treadle_match_keep_as(&claimed, msg, a_tag());
 	}
 
-	/* As treadle_rx_place() does. */
+	/* As treadle_rx_place(). */
 	void place(treadle_match_recv *recv)
 	{
 		auto *const expected = reference.find(*recv);
@@ -160,7 +167,7 @@ protected:
 		if (!in_flight.empty())
 			place(take(in_flight, below(in_flight.size())));
 	}
-	/* To one that was posted since, or to where it was, or it is done with. */
+	/* A lent message goes to a receive posted since, or back to its place, or is done with. */
 	void give_back()
 	{
 		if (lent.empty())
@@ -213,7 +220,9 @@ protected:
 		delete msg;
 	}
 
-	/* Something may happen between what is wanted and what is given, for two at a time. */
+	/*
+	 * Events may happen between the request for a segment and its arrival, for two at a time.
+	 */
 	void grow()
 	{
 		if (history.memory == Memory::none)
@@ -259,7 +268,7 @@ protected:
 			grow();
 	}
 
-	/* The tables hold what was put in, once, and each ring is in order. */
+	/* The tables have each entry once, and each ring is in order. */
 	void audit(const treadle_hash &hash, std::size_t entries)
 	{
 		std::size_t keys = 0;
@@ -323,11 +332,11 @@ protected:
 	struct Lent {
 		treadle_match_msg *msg;
 		std::unique_ptr<treadle_match_place> place =
-			{}; /* where it was, if it is @claimed */
+			{}; /* back to its place, if it is @claimed */
 		u64 seq = 0;
 	};
 	std::vector<Lent> lent;
-	std::size_t between = 0; /* so often there was something beside the rings */
+	std::size_t between = 0; /* how often there was an entry beside the rings */
 	struct Offer {
 		treadle_hash *hash;
 		treadle_hnode **segment;

@@ -10,7 +10,7 @@ extern "C" {
 #include "pure/match.h"
 }
 
-/* What the matcher is to do, in the plainest words. */
+/* A matcher in its simplest form. */
 class Reference
 {
 public:
@@ -34,7 +34,7 @@ public:
 				return msg;
 		return nullptr;
 	}
-	/* One that was lent, too. */
+	/* Also for a message that was lent. */
 	void keep(treadle_match_msg *msg)
 	{
 		auto at = messages.end();

@@ -19,7 +19,7 @@ protected:
 	Matcher m;
 };
 
-TEST_F(Match, nothing_matches_in_an_empty_one)
+TEST_F(Match, nothing_matches_in_an_empty_matcher)
 {
 	EXPECT_EQ(m.arrive(0), nullptr);
 	EXPECT_EQ(m.find(0), nullptr);
@@ -65,7 +65,7 @@ TEST_F(Match, receives_with_one_tag_go_in_order)
 		EXPECT_EQ(m.arrive(7), recv);
 }
 
-TEST_F(Match, messages_with_one_tag_go_in_order_whoever_sent_them)
+TEST_F(Match, messages_with_one_tag_go_in_order_from_any_source)
 {
 	std::vector<treadle_match_msg *> kept;
 
@@ -172,7 +172,7 @@ TEST_F(Match, a_receive_without_a_class_matches_as_the_others)
 	EXPECT_EQ(m.arrive(0x1234, 2), named);
 }
 
-TEST_F(Match, a_class_that_nobody_uses_serves_another_mask)
+TEST_F(Match, an_unused_class_serves_another_mask)
 {
 	std::array<treadle_match_recv *, TREADLE_CLASSES> first;
 
@@ -182,7 +182,7 @@ TEST_F(Match, a_class_that_nobody_uses_serves_another_mask)
 	EXPECT_TRUE(treadle_match_listed(listed));
 	EXPECT_EQ(m.arrive(0xff0000 | 1ull << 3), first[3]);
 
-	/* now one of the same mask is listed and one is not */
+	/* of two receives with the same mask one is listed, and one is not */
 	auto *const hashed = m.post(0, 0xff);
 	EXPECT_FALSE(treadle_match_listed(hashed));
 	EXPECT_EQ(m.arrive(1), listed);
@@ -203,8 +203,8 @@ TEST_F(Match, a_class_serves_named_and_unnamed_sources)
 	EXPECT_EQ(m.arrive(7, 1), again);
 }
 
-/* Three of one key; each of them, first, middle and last, is taken out. */
-TEST_F(Match, what_is_canceled_matches_nothing)
+/* Three with one key; each of them, first, middle and last, is taken out. */
+TEST_F(Match, a_canceled_receive_matches_nothing)
 {
 	for (const int out : {0, 1, 2}) {
 		for (const u64 ignore : {0x0ull, 0xffull}) {
@@ -221,7 +221,7 @@ TEST_F(Match, what_is_canceled_matches_nothing)
 	}
 }
 
-TEST_F(Match, what_is_canceled_without_a_class_matches_nothing)
+TEST_F(Match, a_canceled_receive_without_a_class_matches_nothing)
 {
 	for (int i = 0; i < TREADLE_CLASSES; ++i)
 		m.post(0xff0000, 1ull << i);
@@ -255,8 +255,8 @@ TEST_F(Match, a_message_that_is_withdrawn_is_not_found)
 	}
 }
 
-/* Four of one key; one after another leaves, and returns when all or some have left. */
-TEST_F(Match, what_is_put_back_regains_its_place)
+/* Four with one key; they leave one by one, and return when all or some have left. */
+TEST_F(Match, a_receive_put_back_regains_its_place)
 {
 	for (const bool listed : {false, true}) {
 		const u64 ignore = listed ? 0xff : 0;
@@ -282,7 +282,7 @@ TEST_F(Match, what_is_put_back_regains_its_place)
 	}
 }
 
-TEST_F(Match, what_is_put_back_is_older_than_other_kinds)
+TEST_F(Match, a_receive_put_back_is_older_than_other_kinds)
 {
 	auto *const first = m.post(7);
 	auto *const second = m.post(7, 0xff);
@@ -314,7 +314,7 @@ TEST_F(Match, a_search_goes_on_where_it_was)
 	EXPECT_EQ(treadle_match_seek(&m.match, &recv, &mark, &looks), nullptr);
 	EXPECT_TRUE(treadle_match_marked(&mark));
 	EXPECT_EQ(looks, 0u);
-	/* those at its place go, another search comes by, and one for it comes */
+	/* the entries at its place go, another search passes, and a match arrives */
 	for (int i = 5; i < 15; ++i)
 		m.withdraw(kept[i]);
 	looks = 5;
@@ -322,7 +322,7 @@ TEST_F(Match, a_search_goes_on_where_it_was)
 	EXPECT_TRUE(treadle_match_marked(&other));
 	auto *const msg = m.keep(count);
 
-	/* 85 that were there */
+	/* the 85 that were there */
 	looks = 85;
 	EXPECT_EQ(treadle_match_seek(&m.match, &recv, &mark, &looks), nullptr);
 	looks = 1;
@@ -354,7 +354,7 @@ TEST_F(Match, each_message_is_walked_over_once)
 	EXPECT_FALSE(treadle_match_marked(&mark));
 }
 
-TEST_F(Match, what_is_lent_is_not_found)
+TEST_F(Match, a_lent_message_is_not_found)
 {
 	auto *const lent = m.keep(7);
 
@@ -369,8 +369,8 @@ TEST_F(Match, what_is_lent_is_not_found)
 	EXPECT_EQ(m.find(0, ~0ull), nullptr);
 }
 
-/* In whatever order those that were lent are given back. */
-TEST_F(Match, what_is_given_back_is_where_it_was)
+/* Lent messages are given back in any order. */
+TEST_F(Match, a_message_given_back_regains_its_place)
 {
 	std::array order{0, 1, 2};
 
@@ -396,7 +396,7 @@ TEST_F(Match, what_is_given_back_is_where_it_was)
 	} while (std::ranges::next_permutation(order).found);
 }
 
-TEST_F(Match, what_is_given_back_does_not_overtake_those_of_its_source)
+TEST_F(Match, a_message_given_back_does_not_overtake_its_source)
 {
 	auto *const other = m.keep(3);
 	auto *const lent = m.keep(7);
@@ -407,8 +407,8 @@ TEST_F(Match, what_is_given_back_does_not_overtake_those_of_its_source)
 	EXPECT_EQ(m.take(0, ~0ull), lent);
 }
 
-/* However many masks there are beside them: else as many as one likes could be on the list. */
-TEST_F(Match, what_ignores_nothing_has_a_class_and_no_limit)
+/* However many masks there are beside them. Otherwise the list would have no limit. */
+TEST_F(Match, receives_that_ignore_nothing_have_a_class_and_no_limit)
 {
 	for (int i = 0; i <= TREADLE_CLASSES; ++i)
 		m.post(0xff0000, 1ull << i);
@@ -447,13 +447,13 @@ TEST_F(Match, tables_want_nothing_until_they_are_full)
 	for (u64 i = 0; i < TREADLE_SEG0; ++i) {
 		EXPECT_EQ(treadle_match_wants(&m.match, &buckets), nullptr);
 		m.post(i);
-		m.post(i); /* the same key: no more to tell apart */
+		m.post(i); /* the same key needs no room */
 	}
 	EXPECT_EQ(treadle_match_wants(&m.match, &buckets), &m.match.posted);
 	EXPECT_EQ(buckets, u32{TREADLE_SEG0});
 }
 
-TEST_F(Match, what_is_not_wanted_comes_back)
+TEST_F(Match, an_unwanted_segment_comes_back)
 {
 	treadle_hnode *segment[2 * TREADLE_SEG0]{};
 	u32 buckets;
@@ -465,13 +465,13 @@ TEST_F(Match, what_is_not_wanted_comes_back)
 	EXPECT_EQ(treadle_hash_give(&m.match.posted, segment, 2 * TREADLE_SEG0), segment);
 	EXPECT_EQ(treadle_hash_give(&m.match.by_tag, segment, TREADLE_SEG0), segment);
 	m.grow();
-	/* somebody else was faster */
+	/* another thread was faster */
 	EXPECT_EQ(treadle_hash_give(&m.match.posted, segment, TREADLE_SEG0), segment);
 	EXPECT_EQ(treadle_match_wants(&m.match, &buckets), nullptr);
 }
 
 /* All keys are found at every size, whether a table grows in time, late, or not at all. */
-TEST_F(Match, growing_loses_nobody)
+TEST_F(Match, growing_loses_no_entry)
 {
 	constexpr u64 count = 20'000;
 
@@ -504,7 +504,7 @@ TEST_F(Match, a_table_at_its_limit_goes_on)
 	treadle_match_recv &recv = m.receive(2);
 	u32 buckets;
 
-	/* As if there were more keys than it can have buckets: each post adds one. */
+	/* As if there were more keys than the table can have buckets: each post adds one. */
 	hash.keys += pretended;
 	for (u32 i = hash.buckets; i < limit; ++i) {
 		m.grow();

@@ -11,7 +11,7 @@ extern "C" {
 #include "pure/match.h"
 }
 
-/* A matcher, and what is posted to it and kept by it. */
+/* A matcher, with the receives and messages in it. */
 class Matcher
 {
 public:
@@ -67,7 +67,7 @@ public:
 	void lend(treadle_match_msg *msg) { treadle_match_lend_msg(&match, msg); }
 	void give_back(treadle_match_msg *msg) { treadle_match_return_msg(&match, msg); }
 
-	/* What a receive like this would take: it stays. */
+	/* The message that such a receive would take; it stays. */
 	treadle_match_msg *find(u64 tag, u64 ignore = 0, u32 src = any)
 	{
 		treadle_match_recv recv{};
@@ -86,7 +86,7 @@ public:
 		return msg;
 	}
 
-	/* Gives the tables what they want, as long as there is memory. */
+	/* Gives the tables the segments that they want, as long as there is memory. */
 	void grow()
 	{
 		u32 buckets;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* The specification of commands that repeat, and the check of histories against it: that it finds what is wrong. */
+/*
+ * The specification of repeating commands, and the check of histories against it: wrong ones are
+ * found.
+ */
 
 #include <gtest/gtest.h>
 
@@ -9,7 +12,7 @@
 namespace
 {
 
-/* Counter 3 counts what they run. */
+/* Counter 3 counts the rounds of commands. */
 struct Repeating : Written {
 	Repeating() { counters = {0, 0, 1, 0}; }
 
@@ -50,7 +53,7 @@ TEST(ModelRepeat, a_command_that_repeats_runs_once_for_each_step)
 	EXPECT_FALSE(h.right()) << "it is silent";
 }
 
-TEST(ModelRepeat, one_that_repeats_is_canceled_at_its_threshold)
+TEST(ModelRepeat, a_repeating_command_is_canceled_at_its_threshold)
 {
 	Repeating h;
 	const int c = h.every(3, 2);
@@ -73,7 +76,7 @@ TEST(ModelRepeat, one_that_repeats_is_canceled_at_its_threshold)
 	EXPECT_FALSE(h.right()) << "it was there";
 }
 
-TEST(ModelRepeat, who_finds_it_counted_finds_it_armed)
+TEST(ModelRepeat, a_call_that_sees_the_count_finds_it_armed)
 {
 	Repeating h;
 	const int c = h.every(1, 1);
@@ -136,7 +139,7 @@ TEST(ModelRepeat, it_rests_until_another_counter_says)
 	read.seen = 0;
 	h.add(1, 2);
 	h.read(3, 2);
-	h.cancel_at(c, 3, 0); /* it is not there */
+	h.cancel_at(c, 3, 0); /* the command is not there */
 	h.cancel_at(c, 3, 1, true);
 	h.add(1, 9);
 	h.read(3, 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* The specification of triggers, and the check of histories against it: that it finds what is wrong. */
+/* The specification of triggers, and the check of histories against it: wrong ones are found. */
 
 #include <algorithm>
 #include <random>
@@ -173,7 +173,7 @@ TEST(Model, at_the_same_time_either_may_be_first)
 	}
 }
 
-TEST(Model, what_is_over_is_before_what_begins)
+TEST(Model, a_call_that_ended_is_before_one_that_begins)
 {
 	Written h;
 	const int c = h.arm({.counter = 0, .threshold = 2});
@@ -226,7 +226,7 @@ TEST(Model, commands_count_into_others)
 	}
 }
 
-TEST(Model, what_reaches_another_process_is_counted_there_once)
+TEST(Model, a_remote_count_is_made_once)
 {
 	Written h;
 	const int a = h.arm({.counter = 0, .threshold = 1, .remote = 2});
@@ -261,18 +261,18 @@ TEST(Model, nothing_runs_after_it_was_killed)
 	h.actors[2][0].result = 3;
 	EXPECT_FALSE(h.right()) << "each once";
 
-	/* Armed after the count that has fired it, so never, and the call that would is not there. */
+	/* The command is armed after the count that would fire it, and no later count does. */
 	h.actors[0].pop_back();
 	h.actors[2][0].result = 1;
 	EXPECT_FALSE(h.right()) << "the threshold was not met";
 }
 
-TEST(Model, what_waits_for_more_dies_with_its_process)
+TEST(Model, a_waiting_command_dies_with_its_process)
 {
 	Written h;
 	h.arm({.counter = 0, .threshold = 1, .remote = 2});
 	h.call({.kind = Kind::kill, .target = 0}, 1);
-	/* As if another process had counted for the dead. */
+	/* As if another process had counted for the dead one. */
 	h.call({.kind = Kind::add, .target = 0, .value = 1}, 2).seen = 0;
 	h.read(2, 0, 2).seen = 0;
 	EXPECT_TRUE(h.right());
@@ -280,7 +280,7 @@ TEST(Model, what_waits_for_more_dies_with_its_process)
 	EXPECT_FALSE(h.right());
 }
 
-TEST(Model, what_is_left_armed_is_not_ready)
+TEST(Model, a_command_left_armed_is_not_ready)
 {
 	Written h;
 	const int c = h.arm({.counter = 0, .threshold = 3});
@@ -294,7 +294,7 @@ TEST(Model, what_is_left_armed_is_not_ready)
 	EXPECT_TRUE(h.right()) << "but at any other time it may be just about to run";
 }
 
-TEST(Model, reads_find_what_was_there)
+TEST(Model, reads_find_the_value)
 {
 	Written h;
 	h.add(0, 2);
@@ -306,8 +306,8 @@ TEST(Model, reads_find_what_was_there)
 }
 
 /*
- * A device that does as the model says, in some order, has right histories; and with a fault that
- * it makes once, wrong ones.
+ * A device that follows the model, in some order, has right histories. With one injected fault it
+ * has wrong ones.
  */
 class Device : public testing::TestWithParam<int>
 {
@@ -323,7 +323,7 @@ protected:
 		repeats_itself
 	};
 
-	/* Calls overlap: each begins at random, a while before it happens. */
+	/* Calls overlap: each begins a random time before it happens. */
 	Written play(std::mt19937 &random, Fault fault)
 	{
 		Written h;
@@ -331,7 +331,7 @@ protected:
 		std::array<std::vector<int>, 2> armed;
 		const auto lottery = [&](int n) { return static_cast<int>(random() % n); };
 
-		h.counters = {0, 0, 0}; /* what those have run that repeat */
+		h.counters = {0, 0, 0}; /* rounds of repeating commands */
 		h.completions.resize(1);
 		for (int step = 0; step < 24; ++step) {
 			const int counter = lottery(2);
@@ -417,7 +417,9 @@ protected:
 			}
 	}
 
-	/* Among them the others can't always be found out: one that is under way is not flushed. */
+	/*
+	 * Faults of repeating commands can't always be found: a command under way is not flushed.
+	 */
 	static bool of_those_that_repeat(Fault fault)
 	{
 		return fault == Fault::nothing || fault == Fault::leaves_out ||
@@ -440,7 +442,7 @@ protected:
 		       h.commands[a].threshold <= h.commands[b].threshold && alone(h, a) &&
 		       alone(h, b);
 	}
-	/* Nothing else went on while it was armed. */
+	/* No other call took place while the command was armed. */
 	static bool alone(const Written &h, int command)
 	{
 		const Op *arm = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* Completion queues: the library reads what the kernel writes, alone and in two threads. */
+/* Completion queues: the library reads what the kernel writes, in one thread and in two. */
 
 #include <cstring>
 #include <random>
@@ -88,7 +88,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(, Queue, testing::Values(0, 0x7ffffffd, 0xfffffffd),
 			 testing::PrintToStringParamName());
 
-TEST_P(Queue, what_is_empty_says_again_without_a_doorbell)
+TEST_P(Queue, an_empty_queue_returns_eagain_without_a_doorbell)
 {
 	expect_empty();
 	post(1);
@@ -107,7 +107,7 @@ TEST_P(Queue, completions_come_in_order)
 	EXPECT_EQ(doorbells, 0);
 }
 
-TEST_P(Queue, a_read_takes_what_was_asked_for)
+TEST_P(Queue, a_read_takes_as_many_as_asked_for)
 {
 	std::vector<treadle_cqe> out(entries + 1);
 
@@ -119,7 +119,7 @@ TEST_P(Queue, a_read_takes_what_was_asked_for)
 	EXPECT_EQ(queue.read(out), -EAGAIN);
 }
 
-TEST_P(Queue, what_the_visitor_refuses_stays)
+TEST_P(Queue, a_completion_that_the_visitor_refuses_stays)
 {
 	post(5);
 	EXPECT_EQ(queue.consume(5, [](const treadle_cqe &cqe) { return cqe.context != 3; }), 3);
@@ -129,8 +129,8 @@ TEST_P(Queue, what_the_visitor_refuses_stays)
 	expect_empty();
 }
 
-/* Only what was read makes room. */
-TEST_P(Queue, what_does_not_fit_waits)
+/* Only completions that were read make room. */
+TEST_P(Queue, completions_that_do_not_fit_wait)
 {
 	post(entries + 3);
 	EXPECT_EQ(kernel.kept(), 3u);
@@ -156,7 +156,7 @@ TEST_P(Queue, an_empty_ring_is_filled_by_one_doorbell)
 	EXPECT_EQ(doorbells, 4);
 }
 
-TEST_P(Queue, those_that_wait_come_before_those_that_come_later)
+TEST_P(Queue, waiting_completions_come_before_later_ones)
 {
 	post(entries + 1);
 	expect_read(entries - 1);
@@ -175,7 +175,7 @@ TEST_P(Queue, an_error_of_the_doorbell_is_returned)
 	EXPECT_EQ(queue.read(cqe), -EPERM);
 }
 
-/* One completes, one reads, in portions, and both are too slow now and then. */
+/* One thread completes, one reads, in portions; both are too slow now and then. */
 TEST_P(Queue, nothing_is_torn_between_threads)
 {
 	std::thread writer([&] {
@@ -183,7 +183,7 @@ TEST_P(Queue, nothing_is_torn_between_threads)
 
 		for (u64 i = 0; i < many; ++i) {
 			kernel.post(completion(i));
-			/* not so many that it is about the overflow alone */
+			/* limits the overflow, so that the ring is tested, too */
 			while (kernel.kept() > random() % (4 * entries))
 				std::this_thread::yield();
 		}

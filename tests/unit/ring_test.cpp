@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* Descriptor rings: the library's half against the kernel's, alone and in two threads. */
+/* Descriptor rings: the library's half against the kernel's, in one thread and in two. */
 
 #include <atomic>
 #include <chrono>
@@ -24,7 +24,7 @@ constexpr u64 many = 30'000;
 constexpr u64 many = 100'000;
 #endif
 
-/* On the way there indices pass 2^31 or 2^32. */
+/* Starts from which indices pass 2^31 or 2^32. */
 constexpr u32 starts[] = {0, 0x7ffffffd, 0xfffffffd};
 
 static Message message(u64 i)
@@ -49,7 +49,7 @@ static std::vector<treadle_iov> vector_of(u64 i)
 	return iov;
 }
 
-/* What message(i) is in a ring, whatever the slot held before. */
+/* The slot of message(i), whatever it held before. */
 static void expect_message(const treadle_desc &desc, u64 i)
 {
 	treadle_desc expected{};
@@ -93,7 +93,7 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(, Ring, testing::ValuesIn(starts), testing::PrintToStringParamName());
 
-TEST_P(Ring, what_is_put_arrives)
+TEST_P(Ring, a_command_that_is_put_arrives)
 {
 	for (u64 i = 0; i < 3 * entries; ++i) {
 		EXPECT_EQ(kernel.take().has_value(), false);
@@ -105,7 +105,7 @@ TEST_P(Ring, what_is_put_arrives)
 	}
 }
 
-TEST_P(Ring, what_is_full_says_again_and_changes_nothing)
+TEST_P(Ring, a_full_ring_returns_eagain_and_does_not_change)
 {
 	EXPECT_EQ(ring.room(), entries);
 	for (u64 i = 0; i < entries; ++i) {
@@ -214,7 +214,7 @@ TEST_P(Ring, a_command_arrives_whole)
 	}
 }
 
-TEST_P(Ring, what_is_retracted_was_never_there)
+TEST_P(Ring, a_retracted_command_was_never_there)
 {
 	ASSERT_EQ(ring.put(message(1)), 0);
 	ASSERT_EQ(ring.put(message(2), vector_of(5)), 0);
@@ -239,7 +239,7 @@ TEST_P(Ring, the_kernel_asks_for_a_doorbell)
 	EXPECT_TRUE(ring.doorbell_wanted());
 }
 
-/* All that a process could write there is judged right, however full the ring is. */
+/* Each index that a process could write is validated, however full the ring is. */
 TEST_P(Ring, indices_out_of_range_are_seen)
 {
 	u32 *const word = &kernel.ring.user->prod;
@@ -270,7 +270,7 @@ public:
 	explicit Rounds(u64 most) : end_(most) {}
 
 	bool includes(u64 i) const { return i < end_; }
-	/* By who starts them. */
+	/* Called by the thread that starts the others. */
 	void started(u64 i)
 	{
 		if (i % 64 == 0 && std::chrono::steady_clock::now() > until_)
@@ -283,7 +283,7 @@ private:
 	const std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + 3s;
 };
 
-/* Where two threads meet. Gives way now and then: there may be fewer processors. */
+/* A meeting point of two threads. It yields now and then, as there may be fewer processors. */
 class Meeting
 {
 public:
@@ -317,8 +317,8 @@ static bool is_message(const Taken &taken, u64 i)
 }
 
 /*
- * Three of them: one posts, one takes as a doorbell does, one finishes as
- * workers do. Any field that is seen before it was written is a wrong one.
+ * Three threads: one posts, one takes as a doorbell does, one finishes as workers do. A field that
+ * is seen before it was written has a wrong value.
  */
 TEST_P(Ring, nothing_is_torn_between_threads)
 {
@@ -378,8 +378,8 @@ TEST_P(Ring, nothing_is_torn_between_threads)
 }
 
 /*
- * The kernel goes to sleep exactly while a receive is posted: either it sees the
- * receive, or the poster sees that it is to ring. Each round is a race.
+ * The kernel goes to sleep exactly while a receive is posted. Either it sees the receive, or the
+ * poster sees that the doorbell is needed. Each round is a race.
  */
 TEST_P(Ring, no_receive_is_overlooked)
 {

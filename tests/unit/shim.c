@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* What is left of shim.h: memory that runs out on demand, and search trees. */
+/* The rest of shim.h: memory that runs out on demand, and search trees. */
 
 #include <limits.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static u32 random_weight(void)
 	return state;
 }
 
-/* Where @node hangs. */
+/* The link that points to @node. */
 static struct rb_node **link_of(struct rb_node *node, struct rb_root *root)
 {
 	struct rb_node *parent = node->parent;
@@ -93,7 +93,7 @@ void rb_erase_cached(struct rb_node *node, struct rb_root_cached *root)
 	*link_of(node, &root->rb_root) = child;
 	if (child)
 		child->parent = node->parent;
-	/* who follows an erased node finds nothing */
+	/* an erased node leads nowhere */
 	memset(node, 0, sizeof(*node));
 }
 

@@ -3,9 +3,8 @@
 #define TREADLE_TESTS_UNIT_SHIM_H
 
 /*
- * What the module's pure logic uses of the kernel, made anew for user space: as
- * little as it takes, with hooks for tests. The sources under test are compiled
- * unchanged, as C or as C++.
+ * The part of the kernel that the module's pure logic uses, for user space: as little as possible,
+ * with hooks for tests. The sources under test are compiled unchanged, as C or as C++.
  */
 
 #include <assert.h>
@@ -34,7 +33,7 @@ typedef __s64 s64;
 #define unlikely(x)			__builtin_expect(!!(x), 0)
 #define BUILD_BUG_ON(condition)		static_assert(!(condition), #condition)
 
-/* The highest bit that is set, from 1; 0: none is. */
+/* The number of the highest bit that is set, from 1; 0: none. */
 static inline int fls(unsigned int x)
 {
 	return x ? 32 - __builtin_clz(x) : 0;
@@ -45,13 +44,13 @@ static inline int fls(unsigned int x)
 typedef unsigned int gfp_t;
 #define TREADLE_GFP 0u
 
-/* So many allocations succeed before all others fail. */
+/* The number of allocations that succeed before all others fail. */
 extern unsigned long shim_allocations_left;
 
 void *kvcalloc(size_t n, size_t size, gfp_t flags);
 void kvfree(const void *p);
 
-/* --- words that two threads see --- */
+/* --- words shared by two threads --- */
 
 #define READ_ONCE(x)		__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define _ASM_EXTABLE(from, to)	""
@@ -79,7 +78,7 @@ struct list_head {
 	struct list_head *next, *prev;
 };
 
-/* Entries that were walked over or moved: what a test may count instead of time. */
+/* Entries that were walked over or moved: counted by tests instead of time. */
 extern unsigned long shim_list_steps;
 
 static inline struct list_head *shim_step(struct list_head *to)
@@ -99,7 +98,7 @@ static inline bool list_empty(const struct list_head *head)
 	return head->next == head;
 }
 
-/* Behind @at. */
+/* Adds @entry after @at. */
 static inline void list_add(struct list_head *entry, struct list_head *at)
 {
 	entry->next = at->next;
@@ -113,7 +112,7 @@ static inline void list_add_tail(struct list_head *entry, struct list_head *head
 	list_add(entry, head->prev);
 }
 
-/* Who uses a deleted entry follows a null pointer. */
+/* A use of a deleted entry follows a null pointer. */
 static inline void list_del(struct list_head *entry)
 {
 	entry->prev->next = entry->next;
@@ -152,7 +151,7 @@ struct rb_root {
 	struct rb_node *rb_node;
 };
 
-/* The first node is what the caller of rb_insert_color_cached said it was. */
+/* The caller of rb_insert_color_cached says which node is the first. */
 struct rb_root_cached {
 	struct rb_root rb_root;
 	struct rb_node *rb_leftmost;

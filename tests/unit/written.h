@@ -6,7 +6,7 @@
 
 using namespace model;
 
-/* Histories, written down. Without at() each call is over before the next one begins. */
+/* Histories, written down. Without at() each call ends before the next one begins. */
 struct Written : History {
 	Written()
 	{

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 
-/* Instead of the kernel's own, for kernel/core/ring.h. */
+/* Replaces the kernel's header, for kernel/core/ring.h. */
 
 #include "../shim.h"
 

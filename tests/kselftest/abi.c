@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The control interface: what every ioctl owes to its caller. Sizes, flags and
- * ids are swept over a table of all ioctls, so that a new one only adds a row.
+ * The control interface: the rules that every ioctl keeps. Sizes, flags and ids are swept over the
+ * table of all ioctls, so a new ioctl only adds a row.
  */
 #include "abi.h"
 
@@ -32,7 +32,7 @@ TEST_F(abi, too_small_a_size_is_refused)
 	}
 }
 
-TEST_F(abi, what_the_future_adds_may_be_zero)
+TEST_F(abi, newer_fields_may_be_zero)
 {
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct arg arg = prepare(&rows[i], self);
@@ -53,7 +53,7 @@ TEST_F(abi, what_the_future_adds_may_be_zero)
 }
 
 // conformance: ioctl.h: E2BIG: an excess that is not zero
-TEST_F(abi, what_the_future_adds_is_refused_when_set)
+TEST_F(abi, newer_fields_are_refused_if_set)
 {
 	for (int i = 0; i < ARRAY_SIZE(rows); i++) {
 		for (int byte = 0; byte < sizeof(((struct arg *)0)->future); byte += 7) {
@@ -71,7 +71,10 @@ TEST_F(abi, what_the_future_adds_is_refused_when_set)
 	}
 }
 
-/* Whatever comes then: nobody lets the kernel look through megabytes of zeros. */
+/*
+ * Zeros behind the known fields are accepted up to a page, so that no caller makes the kernel read
+ * megabytes.
+ */
 // conformance: ioctl.h: E2BIG: size larger than a page
 TEST_F(abi, a_size_is_at_most_a_page)
 {
@@ -94,7 +97,7 @@ TEST_F(abi, a_size_is_at_most_a_page)
 	}
 }
 
-/* Who asks again with the same structure has not a larger one by then, nor a smaller. */
+/* The kernel leaves the size field alone, so a caller may use the structure again. */
 TEST_F(abi, the_size_is_the_callers)
 {
 	struct arg arg = {.size = sizeof(struct treadle_query) + sizeof(arg.future)};
@@ -130,7 +133,7 @@ static bool has_row(int nr)
 	return false;
 }
 
-/* And there are none but those of the table, and the two that take an id: a new one has to have a row. */
+/* The table has a row for each ioctl, except for the two that take an id. */
 // conformance: ioctl.h: ENOTTY: no such ioctl
 TEST_F(abi, unknown_ioctls_are_refused)
 {
@@ -167,9 +170,12 @@ TEST_F(abi, bad_pointers_are_refused)
 	}
 }
 
-/* An object whose number can't be told is not made: else this runs into the limit, which is near. */
+/*
+ * An object is not created if its id can't be written back. If it were, the loop would reach the
+ * limit.
+ */
 // conformance: ioctl.h: EFAULT: a pointer in the structure
-TEST_F(abi, what_cannot_be_answered_changes_nothing)
+TEST_F(abi, a_call_whose_result_cannot_be_written_creates_nothing)
 {
 	struct treadle_query q = query(self->fd);
 	struct treadle_ep_create *port;
@@ -233,7 +239,7 @@ TEST_F(abi, ids_that_do_not_exist_are_refused)
 
 	ASSERT_EQ(0, create(self->fd, CQ, &closed));
 	ASSERT_EQ(0, destroy(self->fd, closed));
-	/* Numbers that this context has not come to: it makes fewer than these. */
+	/* Numbers that this context has not used: it makes fewer objects than these. */
 	for (int i = 0; i < 1000; i++) {
 		ASSERT_EQ(0, create(other, AV, &foreign));
 	}

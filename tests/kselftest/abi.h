@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The table of all ioctls, which abi.c sweeps over: a valid call of each, and what may be spoiled in it. */
+/*
+ * The table of all ioctls that abi.c sweeps over: a valid call of each, and the fields that a test
+ * may spoil.
+ */
 #ifndef TREADLE_KSELFTEST_ABI_H
 #define TREADLE_KSELFTEST_ABI_H
 
@@ -279,7 +282,7 @@ static __u32 listener(world *w, struct treadle_addr *addr)
 	return l.ep;
 }
 
-/* One more request to a new listener; returns that. */
+/* Sends one more request to a new listener, and returns the listener. */
 static __u32 asked(world *w, __u32 *request)
 {
 	struct treadle_connect c = {.size = sizeof(c)};
@@ -318,7 +321,7 @@ static void valid_connect(world *w, void *arg)
 	struct treadle_addr nowhere;
 
 	a->ep = ep_with_eq(w, TREADLE_EP_MSG, 0, &nowhere);
-	a->addr = loopback(1); /* where nobody is */
+	a->addr = loopback(1); /* no endpoint has this address */
 }
 
 static void valid_accept(world *w, void *arg)
@@ -352,6 +355,9 @@ static void valid_shutdown(world *w, void *arg)
 #define AT(type, field, known) { offsetof(struct type, field), known }
 #define ID(type, field, kinds) { offsetof(struct type, field), kinds }
 #define NONE_OK (1U << 31)
+#define ENABLE_FLAGS (TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | \
+		      TREADLE_EP_NO_RMA | TREADLE_EP_NO_ATOMIC | TREADLE_EP_NO_REMOTE_READ | \
+		      TREADLE_EP_NO_REMOTE_WRITE)
 
 static const struct row {
 	const char *name;
@@ -366,11 +372,13 @@ static const struct row {
 	{ CASE(QUERY, 72, 0, valid_nothing) },
 	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
-	  { AT(treadle_cntr_create, flags, TREADLE_CNTR_BYTES), AT(treadle_cntr_create, reserved, 0) } },
+	  { AT(treadle_cntr_create, flags, TREADLE_CNTR_BYTES),
+	    AT(treadle_cntr_create, reserved, 0) } },
 	{ CASE(AV_CREATE, 16, 0, valid_nothing), .grown = 32, .flags =
 	  { AT(treadle_av_create, flags, TREADLE_AV_READ | TREADLE_AV_IDS),
 	    AT(treadle_av_create, rx_ctx_bits, 31) } },
-	{ CASE(AV_INSERT, 32, 0, valid_insert), .grown = 40, .flags = { AT(treadle_av_insert, flags, 0) },
+	{ CASE(AV_INSERT, 32, 0, valid_insert), .grown = 40, .flags =
+	  { AT(treadle_av_insert, flags, 0) }, .ids =
 	  { ID(treadle_av_insert, av, 1 << AV) } },
 	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
 	  { ID(treadle_av_remove, av, 1 << AV) } },
@@ -380,7 +388,8 @@ static const struct row {
 	  { AT(treadle_ring_create, flags, TREADLE_TX_SHARED), AT(treadle_ring_create, reserved, 0),
 	    AT(treadle_ring_create, buffered, 0) } },
 	{ CASE(RX_CREATE, 56, 0, valid_ring),
-	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED), AT(treadle_ring_create, reserved, 0) } },
+	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED),
+	    AT(treadle_ring_create, reserved, 0) } },
 	{ CASE(EP_CREATE, 56, 0, valid_ep), .grown = 64, .flags =
 	  { AT(treadle_ep_create, flags, TREADLE_EP_SCALABLE), AT(treadle_ep_create, request, 0),
 	    AT(treadle_ep_create, parent, 0), AT(treadle_ep_create, index, 0) } },
@@ -388,7 +397,8 @@ static const struct row {
 	  { AT(treadle_ep_create, flags, TREADLE_EP_TX_CONTEXT), AT(treadle_ep_create, type, 0),
 	    AT(treadle_ep_create, request, 0), AT(treadle_ep_create, index, 0) }, .ids =
 	  { ID(treadle_ep_create, parent, 1 << EP) } },
-	{ CASE(EP_ENABLE, 56, 0, valid_enable), { AT(treadle_ep_enable, flags, TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR | TREADLE_EP_RECV_COMPLETION | TREADLE_EP_NO_RMA | TREADLE_EP_NO_ATOMIC | TREADLE_EP_NO_REMOTE_READ | TREADLE_EP_NO_REMOTE_WRITE) },
+	{ CASE(EP_ENABLE, 56, 0, valid_enable),
+	  { AT(treadle_ep_enable, flags, ENABLE_FLAGS) },
 	  { ID(treadle_ep_enable, ep, 1 << EP),
 	    ID(treadle_ep_enable, tx, 1 << TX | NONE_OK),
 	    ID(treadle_ep_enable, rx, 1 << RX | NONE_OK),
@@ -411,7 +421,8 @@ static const struct row {
 	    ID(treadle_mr_bind, cntr, 1 << CNTR | NONE_OK),
 	    ID(treadle_mr_bind, ep, 1 << EP | NONE_OK) } },
 	{ CASE(DESTROY, 8, 0, valid_destroy), {}, { ID(treadle_destroy, id, (1 << KINDS) - 1) } },
-	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op), { AT(treadle_cancel, flags, 3), AT(treadle_cancel, kind, 3) },
+	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_op),
+	  { AT(treadle_cancel, flags, 3), AT(treadle_cancel, kind, 3) },
 	  { ID(treadle_cancel, id, 1 << EP) } },
 	{ CASE(CANCEL, 40, -ENOENT, valid_cancel_work), { AT(treadle_cancel, flags, 0) },
 	  { ID(treadle_cancel, id, 1 << CNTR | 1 << CELL) } },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Atomics on a peer's memory. What each operation computes is proven by tests/unit/arith_test.cpp;
- * this is about how it gets there, and that nothing comes between.
+ * Atomics on a peer's memory: how they are transported, and that nothing comes between read and
+ * write. tests/unit/arith_test.cpp proves what each operation computes.
  */
 #include <sys/auxv.h>
 
@@ -89,7 +89,7 @@ TEST_F(atomic, operations_and_types_that_go_together)
 	}
 }
 
-TEST_F(atomic, the_processor_rounds_as_it_does_elsewhere)
+TEST_F(atomic, rounding_is_that_of_user_space)
 {
 	double *at = (double *)self->there, x = 0.1, sum = 0;
 	float *f = (float *)(self->there + 64), y = 1e-45f, z = 0;
@@ -131,7 +131,10 @@ TEST_F(atomic, arrays)
 							 one, n * 8 + 8, 0)));
 }
 
-/* What was fetched is not lost, and nothing is done twice, if its page comes only afterwards. */
+/*
+ * If its result page is missing, an operation waits for the page: the result is kept, and nothing
+ * is done twice.
+ */
 TEST_F(atomic, a_result_goes_where_no_page_is_yet)
 {
 	char *fresh = pages(4 * PAGE);
@@ -281,7 +284,7 @@ TEST_F(atomic, rights)
 							 &one, 8, LEN)));
 }
 
-TEST_F(atomic, what_is_only_read_may_be_read_only)
+TEST_F(atomic, a_range_that_is_only_read_may_be_read_only)
 {
 	char *ro = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned __int128 wide = 1;
@@ -302,7 +305,7 @@ TEST_F(atomic, what_is_only_read_may_be_read_only)
 			       atomic_of(self, TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one, 8, 0)));
 }
 
-/* Its pages are the kernel's own, which it may not write either. */
+/* The vDSO's pages are the kernel's own: nor may a peer write them. */
 TEST_F(atomic, the_vdso_is_read_only_for_the_kernel_too)
 {
 	char *vdso = (char *)getauxval(AT_SYSINFO_EHDR);
@@ -327,7 +330,7 @@ TEST_F(atomic, bad_buffers_and_descriptors)
 	EXPECT_EQ(EFAULT, outcome(&self->a, compare_of(self, TREADLE_ATOMIC_CSWAP, TREADLE_UINT64,
 						       &one, bad, &got, 8, 0)));
 	EXPECT_EQ(0, *(__u64 *)self->there);
-	/* What happened there happened, though the result can't be written. */
+	/* The operation was done, although the result can't be written. */
 	EXPECT_EQ(EFAULT, outcome(&self->a, fetch_of(self, TREADLE_ATOMIC_SUM, TREADLE_UINT64, &one,
 						     bad, 8, 0)));
 	EXPECT_EQ(1, *(__u64 *)self->there);
@@ -370,7 +373,7 @@ TEST_F(atomic, bad_buffers_and_descriptors)
 /* --- when ------------------------------------------------------------------------------------- */
 
 // conformance: fi_atomic(3): FI_INJECT: all constant buffers are free at return
-TEST_F(atomic, what_is_injected_is_taken_at_once)
+TEST_F(atomic, injected_operands_are_copied_at_once)
 {
 	__u64 operand, compare, got[16];
 
@@ -394,7 +397,7 @@ TEST_F(atomic, what_is_injected_is_taken_at_once)
 
 /* Behind something slow, fenced, injected: the operands are those of the doorbell. */
 // conformance: fi_atomic(3): FI_INJECT: all constant buffers are free at return
-TEST_F(atomic, in_order_with_all_else)
+TEST_F(atomic, in_order_with_other_commands)
 {
 	char *large = pages(LEN), buf[8];
 	__u64 one = 1, got = 99, operand = 5, compare = 0, swapped = 77;

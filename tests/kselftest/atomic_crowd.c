@@ -2,7 +2,9 @@
 /* Atomics of many processes, and of the processor, on the same words; and the end of a peer. */
 #include "atomic_ops.h"
 
-/* --- nothing comes between ----------------------------------------------------------------------- */
+/*
+ * --- atomicity -----------------------------------------------------------------------------------
+ */
 
 struct crowd {
 	struct treadle_addr addr;
@@ -12,7 +14,7 @@ struct crowd {
 
 #define ROUNDS 2000
 
-/* One that adds one to every type of number. */
+/* Operations that add one, for every type of number. */
 static const struct {
 	__u8 type;
 	__u16 at;
@@ -99,7 +101,7 @@ static void adds(void *arg)
 			need(post(&self.a, d) == 1);
 		}
 	}
-	/* One that is told of, behind all others. */
+	/* The last operation completes, behind all others. */
 	need(outcome(&self.a,
 		     fetch_of(&self, TREADLE_ATOMIC_READ, TREADLE_UINT64, NULL, one, 8, 0)) == 0);
 	need(cq_empty(&self.a.cq));
@@ -139,7 +141,7 @@ TEST(no_update_is_lost)
 	close(n.fd);
 }
 
-/* A lock of the peers': nobody is in it with another. */
+/* The peers use the word as a lock: never two of them hold it. */
 static void locks(void *arg)
 {
 	struct crowd *c = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of atomics have in common: a works on the memory of b, who does nothing. */
+/* Shared by the tests of atomics: a works on the memory of b, and b is passive. */
 #ifndef TREADLE_KSELFTEST_ATOMIC_OPS_H
 #define TREADLE_KSELFTEST_ATOMIC_OPS_H
 
@@ -79,7 +79,7 @@ static inline struct treadle_desc compare_of(atomic *self, __u8 op, __u8 type, c
 	return d;
 }
 
-/* What the doorbell says, or the error of the completion as a positive number. */
+/* The error of the doorbell, or the error of the completion as a positive number. */
 static inline int outcome(struct node *n, struct treadle_desc d)
 {
 	int result = post(n, d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Address vectors: what is inserted can be looked up and sent to, indices are
- * used again, and a million peers are few.
+ * Address vectors: an inserted address can be looked up and sent to, indices are reused, and a
+ * million peers need little memory.
  */
 // conformance: fi_av(3): FI_AV_TABLE: indices from 0 on, in the order of insertion (the lowest ...
 
@@ -54,7 +54,7 @@ static bool equal(const struct treadle_addr *a, const struct treadle_addr *b)
 }
 
 // conformance: ioctl.h: ENOENT: no entry with this index
-TEST_F(av, what_goes_in_comes_out)
+TEST_F(av, lookup_returns_what_was_inserted)
 {
 	struct treadle_addr addr[100], got,
 		link_local = {
@@ -74,7 +74,10 @@ TEST_F(av, what_goes_in_comes_out)
 	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, 100, &got));
 	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, ~0ULL, &got));
 	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, 1ULL << 32, &got));
-	/* The same again is another entry; without a place for indices they count on. */
+	/*
+	 * The same address again makes another entry. Without an array for indices the indices
+	 * still advance.
+	 */
 	count = 1;
 	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, NULL));
 	EXPECT_EQ(0, av_lookup(self->fd, self->av, 100, &got));
@@ -82,7 +85,7 @@ TEST_F(av, what_goes_in_comes_out)
 	ASSERT_EQ(0, av_insert(self->fd, self->av, &link_local, &count, index));
 	EXPECT_EQ(0, av_lookup(self->fd, self->av, index[0], &got));
 	EXPECT_TRUE(equal(&link_local, &got));
-	/* Nobody has such a one, but it is what was inserted. */
+	/* No peer has this address, but a lookup returns what was inserted. */
 	link_local.addr[7] = 1;
 	link_local.scope = 0;
 	ASSERT_EQ(0, av_insert(self->fd, self->av, &link_local, &count, index));
@@ -113,7 +116,7 @@ TEST_F(av, unknown_families_are_skipped)
 	EXPECT_EQ(0, av_insert(self->fd, self->av, NULL, &count, NULL));
 }
 
-/* Where a pointer ends, so does the insertion; what was inserted before stays. */
+/* An insertion ends at the first bad pointer, and keeps the entries before it. */
 // conformance: ioctl.h: EFAULT: a pointer in the structure
 TEST_F(av, bad_pointers)
 {
@@ -139,12 +142,12 @@ TEST_F(av, bad_pointers)
 	EXPECT_EQ(-EFAULT, av_insert(self->fd, self->av, (void *)8, &count, NULL));
 	EXPECT_EQ(0, count);
 	EXPECT_EQ(-EFAULT, av_remove(self->fd, self->av, (void *)8, 1));
-	/* More than there is memory, or addresses: no. */
+	/* A count that exceeds memory or the address space is refused. */
 	count = ~0U;
 	EXPECT_GT(0, av_insert(self->fd, self->av, addr, &count, NULL));
 }
 
-TEST_F(av, places_are_used_again)
+TEST_F(av, indices_are_reused)
 {
 	struct treadle_addr addr[64], got;
 	__u64 index[64], gone[3] = {63, 5, 40}, reused[] = {5, 40, 63, 64};
@@ -169,8 +172,11 @@ TEST_F(av, places_are_used_again)
 	}
 }
 
-/* fi_av(3): an address is inserted at the lowest index that is not used. Also where many have one port, and when it grows. */
-TEST_F(av, the_lowest_place_first)
+/*
+ * fi_av(3): an address is inserted at the lowest index that is not used. That also holds if many
+ * share a port, and if the table grows.
+ */
+TEST_F(av, the_lowest_free_index_first)
 {
 	struct treadle_addr addr[4096], got;
 	__u64 index[4096], gone[] = {0, 99, 50, 51, 1, 49, 98};
@@ -181,14 +187,16 @@ TEST_F(av, the_lowest_place_first)
 		addr[i] = i % 2 ? loopback(5000) : nth(i);
 	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
 	ASSERT_EQ(0, av_remove(self->fd, self->av, gone, ARRAY_SIZE(gone)));
-	count = 4096; /* of which there is no room for the most */
+	count = 4096; /* the array has no room for most of them */
 	ASSERT_EQ(0, av_insert(self->fd, self->av, addr, &count, index));
 	for (int i = 0; i < 4096; i++) {
 		ASSERT_EQ(i < 7 ? reused[i] : 93 + i, index[i]);
 		ASSERT_EQ(0, av_lookup(self->fd, self->av, index[i], &got));
 		ASSERT_TRUE(equal(&addr[i], &got));
 	}
-	/* Each of those at one port can go, the first and the last, and all come back. */
+	/*
+	 * Any address at a shared port can be removed, the first and the last, and inserted again.
+	 */
 	count = 0;
 	for (int i = 0; i < 4096; i += 1 + i % 5)
 		index[count++] = i;
@@ -226,7 +234,7 @@ TEST(sources_have_the_index_of_their_address)
 		gone = named;
 		EXPECT_EQ(0, av_remove(b.fd, b.av, &gone, 1));
 	}
-	/* Unknown now, it can still be received from. */
+	/* A sender that was removed is unknown, but its messages are still received. */
 	EXPECT_EQ(4, cntr_value(&b.rcvd));
 }
 
@@ -261,7 +269,9 @@ static int create_as(int fd, __u32 flags, const char *name, __u32 *av)
 	return result;
 }
 
-/* What completions of @n call who sends from @from; @to: @n, as that one sees it. */
+/*
+ * The source that completions of @n report for messages of @from. @to: @n, in the vector of @from.
+ */
 static __u64 called(struct node *n, struct node *from, __u64 to)
 {
 	char buf[8];
@@ -273,7 +283,7 @@ static __u64 called(struct node *n, struct node *from, __u64 to)
 }
 
 // conformance: fi_av(3): FI_AV_USER_ID: a completion reports the identifier in place of the address
-TEST(sources_have_their_identifier)
+TEST(sources_are_reported_by_identifier)
 {
 	struct treadle_addr crowd[100], a;
 	struct node n, senders[3];
@@ -293,7 +303,7 @@ TEST(sources_have_their_identifier)
 	a = senders[0].addr;
 	ASSERT_EQ(0, insert_as(n.fd, n.av, &a, 1, indices, ids));
 	ASSERT_EQ(0, insert_as(n.fd, n.av, &senders[1].addr, 1, indices + 1, ids + 1));
-	/* What is inserted without one is called by its index, which commands always name. */
+	/* An entry without an identifier is reported by its index, which commands always use. */
 	EXPECT_EQ(2, peer(&n, senders[2].addr));
 	EXPECT_EQ(0, indices[0]);
 	EXPECT_EQ(1, indices[1]);
@@ -305,7 +315,7 @@ TEST(sources_have_their_identifier)
 			crowd[i] = nth(1000 + i);
 		ASSERT_EQ(0, insert_as(n.fd, n.av, crowd, ARRAY_SIZE(crowd), NULL, NULL));
 	}
-	/* A place that is used again has nothing of who was there. */
+	/* A reused index does not keep the identifier of the removed entry. */
 	ASSERT_EQ(0, av_remove(n.fd, n.av, indices, 2));
 	EXPECT_EQ(TREADLE_ADDR_ANY, called(&n, &senders[0], to[0]));
 	EXPECT_EQ(0, peer(&n, senders[0].addr));
@@ -436,7 +446,7 @@ TEST_F(av, a_million_peers)
 		ASSERT_TRUE(equal(&addr[i], &got));
 	}
 
-	/* Holes at the end, which a search from the begin would pay for. */
+	/* Holes at the end are cheap, although a search from the start would visit all entries. */
 	start = now_ns();
 	ASSERT_EQ(0, av_remove(self->fd, self->av, index + MILLION - 100000, 100000));
 	count = 100000;
@@ -447,8 +457,11 @@ TEST_F(av, a_million_peers)
 	self->av = av_open(self->fd);
 }
 
-/* All the same: the index of a sender is only one of them, and each can go. */
-TEST_F(av, a_crowd_at_one_address)
+/*
+ * A million entries at one address: a sender is reported by one of the indices, and each can be
+ * removed.
+ */
+TEST_F(av, many_entries_of_one_address)
 {
 	const __u32 crowd = 200000;
 	struct treadle_addr *addr = pages(crowd * sizeof(*addr));
@@ -466,8 +479,8 @@ TEST_F(av, a_crowd_at_one_address)
 }
 
 /*
- * Up to the limit, in steps; then no more, and what is there stays. 16 million peers are long in coming
- * where each access is instrumented.
+ * The table grows in steps up to its limit. Beyond it insertion fails and the entries stay. 16
+ * million insertions take long on an instrumented kernel.
  */
 // conformance: ioctl.h: ENOSPC: a limit of the context
 TEST_F(av, the_limit)
@@ -494,7 +507,7 @@ TEST_F(av, the_limit)
 	EXPECT_EQ(-ENOENT, av_lookup(self->fd, self->av, max, &got));
 }
 
-/* --- others come and go -------------------------------------------------------------------- */
+/* --- concurrent changes ------------------------------------------------------------------ */
 
 #define NEIGHBOURS 8
 
@@ -504,7 +517,7 @@ struct restless {
 	bool stop;
 };
 
-/* Addresses that lie where the kernel looks for @near. */
+/* Addresses in the same hash bucket as @near. */
 static void *come_and_go(void *arg)
 {
 	struct restless *r = arg;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Peers that are removed from an address vector, and whose place is another's then, while something is on its way to
- * them, or armed: an index is looked up when a command is submitted, and not again.
+ * Peers that are removed from an address vector while something is on its way to them, or armed,
+ * and their index gets another peer. An index is looked up when its command is submitted, and not
+ * again.
  */
 #include "triggers.h"
 
@@ -48,9 +49,11 @@ static void go(removed *self)
 	need(post(&self->a, count_of(TREADLE_OP_CNTR_ADD, &self->go, 1, 0)) == 1);
 }
 
-/* Large ones wait at the receiver; one that is injected, and one with a fence, behind them. */
+/*
+ * Large messages wait at the receiver. Behind them wait an injected message and one with a fence.
+ */
 // conformance: ioctl.h: EDESTADDRREQ: no such entry in the address vector
-TEST_F(removed, what_waits_at_a_peer_is_still_for_it)
+TEST_F(removed, a_waiting_message_is_still_for_its_peer)
 {
 	struct treadle_desc d;
 
@@ -75,15 +78,18 @@ TEST_F(removed, what_waits_at_a_peer_is_still_for_it)
 		EXPECT_TRUE(same(self->dst, e.len, 1));
 		EXPECT_EQ(0, cq_next(&self->a.cq).error);
 	}
-	/* What is sent from now on is for the other. */
+	/* A command that is submitted from now on goes to the new peer. */
 	ASSERT_EQ(0, post_recv(&self->c, recv_of(self->dst, 8, ANY, 7)));
 	ASSERT_EQ(1, post(&self->a, send_of(self->src, 8, self->to, 8)));
 	EXPECT_EQ(7, cq_next(&self->c.rcq).context);
 	EXPECT_EQ(8, cq_next(&self->a.cq).context);
 }
 
-/* And if nobody came in its place, it can be canceled, and ends when the peer goes. */
-TEST_F(removed, what_waits_at_a_peer_ends_as_always)
+/*
+ * If the index is not used again, a message to the removed peer can be canceled, and ends with the
+ * peer.
+ */
+TEST_F(removed, a_waiting_message_ends_with_its_peer)
 {
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(1, post(&self->a, send_of(self->src, LARGE, self->to, i)));
@@ -94,7 +100,7 @@ TEST_F(removed, what_waits_at_a_peer_ends_as_always)
 	EXPECT_EQ(ECONNRESET, cq_next(&self->a.cq).error);
 }
 
-TEST_F(removed, what_is_armed_goes_where_its_peer_was)
+TEST_F(removed, an_armed_command_goes_to_its_first_peer)
 {
 	struct treadle_desc d = send_of(self->src, 64, self->to, 3);
 	__u64 key = 0;
@@ -125,8 +131,11 @@ TEST_F(removed, what_is_armed_goes_where_its_peer_was)
 	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_FLUSH_WORK, self->go.id, 0, 0, NULL));
 }
 
-/* A receive is from whom its index meant: one that was taken off its ring, and those that were armed. */
-TEST_F(removed, receives_are_from_who_was_their_source)
+/*
+ * A directed receive keeps the source that its index meant when it was posted: one taken off the
+ * ring, and armed ones.
+ */
+TEST_F(removed, receives_keep_their_source)
 {
 	__u64 from_b = peer(&self->b, self->a.addr), from_c = peer(&self->c, self->a.addr);
 	struct treadle_desc d = trecv_of(self->dst, 8, self->to, 5, 0, 3);
@@ -138,7 +147,7 @@ TEST_F(removed, receives_are_from_who_was_their_source)
 	ASSERT_EQ(1, post(&self->a, when(d, &self->go, 1)));
 	replace(_metadata, self);
 	go(self);
-	/* The other's are not taken. */
+	/* It does not take the new peer's messages. */
 	ASSERT_EQ(1, post(&self->c, send_of(self->src, 8, from_c, 10)));
 	d = tsend_of(self->src, 8, from_c, 5, 11);
 	d.flags |= TREADLE_F_COLLECTIVE;
@@ -157,10 +166,10 @@ TEST_F(removed, receives_are_from_who_was_their_source)
 		e = cq_next(&self->a.rcq);
 		EXPECT_EQ(i, e.context);
 		EXPECT_EQ(0, e.error);
-		EXPECT_EQ(ANY, e.src); /* who has no entry any more */
+		EXPECT_EQ(ANY, e.src); /* the source has no entry any more */
 		EXPECT_EQ(i, cq_next(&self->b.cq).context);
 	}
-	/* A new one is from the other. */
+	/* A receive that is posted now is for the new peer. */
 	ASSERT_EQ(0, post_recv(&self->a, recv_of(self->dst, 8, self->to, 4)));
 	ASSERT_EQ(0, ring_doorbell(&self->a.rx));
 	EXPECT_EQ(4, cq_next(&self->a.rcq).context);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Address vectors that contexts share by name.
- */
+/* Address vectors that several contexts open by name. */
 // conformance: fi_domain(3): caps: FI_SHARED_AV
 
 #include "slow.h"
 #include "treadle.h"
-#include "who.h"
+#include "cred.h"
 
 static int open_named(int fd, const char *name, __u32 flags, __u32 *id)
 {
@@ -58,7 +56,7 @@ TEST(one_vector_for_all_contexts)
 	}
 }
 
-/* Messages go where another context's insertion says; it may grow meanwhile. */
+/* Messages go where another context's insertion says. The vector may grow meanwhile. */
 TEST(endpoints_use_it)
 {
 	struct treadle_ep_enable e;
@@ -86,7 +84,7 @@ TEST(endpoints_use_it)
 	EXPECT_EQ(0, c.error);
 	EXPECT_EQ(0, memcmp(in, "abc", 4));
 	EXPECT_EQ(-EBUSY, destroy(n.fd, own));
-	/* whoever made it may go */
+	/* the context that created the vector may go */
 	close(a);
 	ASSERT_EQ(0, post_recv(&to, recv_of(in, 4, ANY, 1)));
 	ASSERT_EQ(1, post(&n, send_of("def", 4, index, 2)));
@@ -126,7 +124,7 @@ TEST(it_goes_with_the_last_one)
 	ASSERT_EQ(0, destroy(a, x));
 	EXPECT_EQ(1, port_at(b, y, 0));
 	close(b);
-	/* the end of a context may still be under way */
+	/* the context may still be closing */
 	while (open_named(a, "brief", TREADLE_AV_READ, &z) == 0) {
 		ASSERT_EQ(0, destroy(a, z));
 		usleep(1000);
@@ -153,7 +151,7 @@ static void in_other_net(void *result)
 	raise_to(result, 1 + -open_named(device(), "mine", TREADLE_AV_READ, &id));
 }
 
-/* Of the same user, by his number. */
+/* The same uid, in another user namespace. */
 static void in_other_user_ns(void *result)
 {
 	__u32 id;
@@ -176,7 +174,7 @@ TEST(names_belong_to_a_user_and_a_namespace)
 	EXPECT_EQ(1 + ENOENT, result[2]);
 }
 
-TEST(names_are_judged)
+TEST(names_are_validated)
 {
 	struct treadle_av_create c = {.size = sizeof(c)};
 	char longest[TREADLE_AV_NAME + 2];
@@ -202,7 +200,7 @@ TEST(names_are_judged)
 	EXPECT_EQ(-EINVAL, call(a, TREADLE_IOC_AV_CREATE, &c));
 }
 
-/* Their table grows and shrinks; each is still found, and no other. */
+/* The hash table of names grows and shrinks: each name is still found, and no other. */
 TEST(many_names)
 {
 	enum { MANY = 2000 };
@@ -248,7 +246,7 @@ TEST(opened_and_closed_by_many)
 		pthread_join(t[i], NULL);
 }
 
-/* --- one who dawdles --------------------------------------------------------------------- */
+/* --- an insertion that waits for a page --------------------------------------------------- */
 
 enum { LOOKS, REMOVES, INSERTS };
 
@@ -256,7 +254,7 @@ struct shared_av {
 	int ready, what;
 };
 
-/* Holds up everybody who wants to change the vector. */
+/* Holds the lock of the vector until its page comes, which is never. */
 static void inserts_slowly(void *arg)
 {
 	struct treadle_addr addr = loopback(1001);
@@ -297,8 +295,8 @@ static void uses_it(void *arg)
 	need(!"it did not wait");
 }
 
-/* One who waits for another's page can still be killed. */
-TEST(who_shares_it_can_be_killed)
+/* A context that waits for another's page can still be killed. */
+TEST(a_process_that_waits_for_the_vector_can_be_killed)
 {
 	struct shared_av *s = shared(sizeof(*s));
 

@@ -13,7 +13,7 @@ FIXTURE(bad)
 	struct cntr c;
 	char *src, *dst;
 	__u64 good;		     /* messages so far */
-	__u64 refused, bad_receives; /* errors that completions have told */
+	__u64 refused, bad_receives; /* errors reported by completions */
 };
 
 FIXTURE_SETUP(bad)
@@ -34,7 +34,7 @@ FIXTURE_TEARDOWN(bad)
 
 typedef FIXTURE_DATA(bad) bad;
 
-/* A message passes, and nothing else has. */
+/* A message passes, and no other counter has moved. */
 static void still_good(struct __test_metadata *_metadata, bad *self)
 {
 	__u64 seed = ++self->good;
@@ -165,7 +165,7 @@ TEST_F(bad, descriptors)
 			memcpy((char *)&d + s->at, &s->value, s->width < 8 ? s->width : 8);
 		about("row %d: base %d, %s, value %#llx", i, s->base, s->name, s->value);
 		ring_put(&self->a.tx, &d);
-		/* Such a one has a second slot, whatever else is wrong with it. */
+		/* Such a command has a second slot, whatever else is wrong with it. */
 		if (d.iov_count > 1)
 			ring_put(&self->a.tx, &(union treadle_slot){});
 		ring_publish(&self->a.tx);
@@ -235,7 +235,7 @@ TEST_F(bad, lengths)
 		EXPECT_EQ(-second[i].error, ring_doorbell(&self->a.tx));
 		still_good(_metadata, self);
 	}
-	/* With a vector the address says nothing, and must be zero. */
+	/* With a vector the address is not used, and must be zero. */
 	iov[1] = iov[0];
 	d = vector(send_of(NULL, 0, self->to, 1), iov, 2);
 	d.addr = iov[0].addr;
@@ -244,7 +244,7 @@ TEST_F(bad, lengths)
 	still_good(_metadata, self);
 }
 
-/* A receive is judged when it is taken off its ring: what is wrong comes as its completion. */
+/* A receive is validated when it is taken off its ring: its error comes as a completion. */
 // conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(bad, receives)
 {
@@ -284,7 +284,7 @@ TEST_F(bad, receives)
 		still_good(_metadata, self);
 		EXPECT_EQ(self->b.rx.prod, ring_released(&self->b.rx));
 	}
-	/* a slot that was never written: no receive, whomever it names */
+	/* a slot that was never written is no receive */
 	ring_put(&self->b.rx, &(union treadle_slot){});
 	ring_publish(&self->b.rx);
 	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
@@ -316,7 +316,7 @@ TEST(an_index_out_of_range_breaks_the_ring_for_good)
 		EXPECT_GT(0, ring_doorbell(r));
 		EXPECT_TRUE(r->ro->flags & TREADLE_RING_BROKEN);
 		EXPECT_EQ(-ESHUTDOWN, ring_doorbell(r));
-		/* What was right then does not mend it. */
+		/* A valid index does not mend the ring. */
 		r->rw->prod = 0;
 		EXPECT_EQ(-ESHUTDOWN, ring_doorbell(r));
 		EXPECT_EQ(0, ring_released(r));
@@ -337,7 +337,7 @@ TEST(an_index_out_of_range_breaks_the_ring_for_good)
 	}
 }
 
-/* What was armed needs no ring: it receives all that it has room for. */
+/* An armed receive needs no ring: it receives all that it has room for. */
 TEST(a_broken_ring_stops_no_receive_for_several)
 {
 	struct treadle_desc d;
@@ -368,7 +368,10 @@ TEST(a_broken_ring_stops_no_receive_for_several)
 	EXPECT_EQ(0, memcmp(in, "abcdbcdecdef", 12));
 }
 
-/* A vector whose second slot is behind the end. What comes before it is done, and told of. */
+/*
+ * A vector fails if its second slot is beyond the published index. Commands before it are done and
+ * complete.
+ */
 // conformance: ioctl.h: EINVAL: a malformed descriptor
 TEST_F(bad, half_a_command)
 {
@@ -396,23 +399,24 @@ TEST_F(bad, peers)
 	static const struct {
 		struct treadle_addr addr;
 		int error;
-	} nobody[] = {
+	} unreachable[] = {
 		/* clang-format off */
 		{ { .family = AF_INET, .port = 0x0100, .addr = { 127, 0, 0, 1 } }, ECONNREFUSED },
 		{ { .family = AF_INET6, .port = 0x0100, .addr = { [15] = 1 } }, ECONNREFUSED },
 		{ { .family = AF_INET, .port = 0x0100, .addr = { 192, 0, 2, 1 } }, EHOSTUNREACH },
-		{ { .family = AF_INET6, .port = 0x0100, .addr = { 0x20, 1, 13, 0xb8, [15] = 1 } }, EHOSTUNREACH },
+		{ { .family = AF_INET6, .port = 0x0100, .addr = { 0x20, 1, 13, 0xb8, [15] = 1 } },
+		  EHOSTUNREACH },
 		/* clang-format on */
 	};
 	struct treadle_cqe c;
 
-	for (int i = 0; i < ARRAY_SIZE(nobody); i++) {
+	for (int i = 0; i < ARRAY_SIZE(unreachable); i++) {
 		about("%d", i);
-		ASSERT_EQ(1,
-			  post(&self->a, send_of(self->src, 8, peer(&self->a, nobody[i].addr), i)));
+		ASSERT_EQ(1, post(&self->a,
+				  send_of(self->src, 8, peer(&self->a, unreachable[i].addr), i)));
 		c = cq_next(&self->a.cq);
 		EXPECT_EQ(i, c.context);
-		EXPECT_EQ(nobody[i].error, c.error);
+		EXPECT_EQ(unreachable[i].error, c.error);
 		EXPECT_EQ(TREADLE_CQ_SEND | TREADLE_CQ_MSG, c.flags);
 		self->refused++;
 	}
@@ -432,7 +436,7 @@ TEST_F(bad, endpoints_that_are_not_enabled)
 	d.flags |= TREADLE_F_EXT;
 	d.ep = n.ep;
 	EXPECT_EQ(-ENOTCONN, post(&n, d));
-	/* For others it is not there yet. */
+	/* Other contexts don't find it yet. */
 	ASSERT_EQ(1, post(&self->a, send_of(self->src, 8, peer(&self->a, n.addr), 2)));
 	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.cq).error);
 	e = node_bindings(&n);

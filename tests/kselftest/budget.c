@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A doorbell does as much of what its process has armed as its budget allows, and leaves the rest
- * to a worker. Bytes that are copied, pages that are asked for, and atomics are charged to it.
+ * A doorbell runs as many armed commands of its process as its budget allows, and leaves the rest
+ * to a worker. Copied bytes, page faults and atomics are charged to the budget.
  *
- * The worker of the context waits for a page here. So what the doorbell has not done stays undone,
- * and can be counted.
+ * Here the context's worker waits for a page, so the commands left over stay undone and can be
+ * counted.
  */
 #include "slow.h"
 #include "treadle.h"
 
 #include <treadle/atomic.h>
 
-#define ARMED  400	    /* commands: more than a doorbell does if they cost nothing else */
-#define LONG   (2UL << 20)  /* longer than what a doorbell copies: a worker's */
+#define ARMED  400	    /* commands: more than a doorbell runs if they cost nothing else */
+#define LONG   (2UL << 20)  /* longer than a doorbell copies: left to a worker */
 #define COPIED (12UL << 10) /* less than a unit of the budget */
 
 FIXTURE(budget)
 {
 	struct node n;	  /* writes to itself */
-	struct node slow; /* of the same context, so its worker is the same; completes on its own */
+	struct node slow; /* of the same context, so it has the same worker; completes on its own */
 	__u64 to, slow_to, key;
 	char *from;
-	__u32 commands; /* of a few bytes, to memory that is known: how many a doorbell does */
+	__u32 commands; /* of a few bytes, to memory that is known: how many a doorbell runs */
 };
 
-/* How many of ARMED commands a doorbell does: like @d, each @apart from the one before. */
+/* How many of ARMED commands like @d, each @apart from the one before, a doorbell runs. */
 static __u32 done_by_a_doorbell(FIXTURE_DATA(budget) * self, struct treadle_desc d, __u64 apart)
 {
 	struct node *n = &self->n;
@@ -33,7 +33,7 @@ static __u32 done_by_a_doorbell(FIXTURE_DATA(budget) * self, struct treadle_desc
 	struct cntr go;
 	__u32 done;
 
-	/* keeps the worker */
+	/* keeps the worker busy */
 	need(post(&self->slow, write_of(slow, LONG, self->slow_to, 0, self->key, 0)) == 1);
 	page_asked_for(faults);
 
@@ -45,7 +45,7 @@ static __u32 done_by_a_doorbell(FIXTURE_DATA(budget) * self, struct treadle_desc
 	need(post(n, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)) == 1);
 	done = __atomic_load_n(&n->cq.ro->prod, __ATOMIC_ACQUIRE) - n->cq.cons;
 
-	need(close(faults) == 0); /* the page comes, and so does what is left */
+	need(close(faults) == 0); /* the page comes, and the worker does the rest */
 	for (int i = 0; i <= ARMED; i++)
 		need(cq_next(i ? &n->cq : &self->slow.cq).error == 0);
 	need(munmap(slow, LONG) == 0);
@@ -78,7 +78,7 @@ FIXTURE_TEARDOWN(budget)
 	close(self->n.fd);
 }
 
-/* What lies within one page is copied as the command is looked at. */
+/* Copies within one page are done while the command is looked at. */
 TEST_F(budget, short_copies_are_charged)
 {
 	__u32 done = done_by_a_doorbell(
@@ -102,7 +102,7 @@ TEST_F(budget, pages_that_are_asked_for_are_charged)
 	EXPECT_LT(done, self->commands * 9 / 10);
 }
 
-/* Not of one word: that is as short as any command. */
+/* A single word is not charged: it costs no more than any command. */
 TEST_F(budget, atomics_are_charged)
 {
 	struct treadle_desc d = write_of(self->from, 2048, self->to, 0, self->key, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Buffers of every kind, good and bad: a copy sees what the process would see
- * at that address at that time, and can do no more than the process could.
+ * Buffers of every kind, good and bad: a copy sees what the process would see at that address at
+ * that time, and can do no more than the process could.
  */
 #include "slow.h"
 #include "treadle.h"
@@ -33,11 +33,11 @@ FIXTURE_TEARDOWN(buffers)
 
 typedef FIXTURE_DATA(buffers) world;
 
-#define EAGER 4096 /* bytes: what is longer stays with its sender until it is received */
+#define EAGER 4096 /* bytes: a longer message stays with its sender until it is received */
 
 static const size_t sizes[] = {1, 100, PAGE, 3 * PAGE, 64 * PAGE};
 
-/* The error of sending this, from the doorbell or from the completion, never from both. */
+/* The error of the send, from its doorbell or from its completion, never from both. */
 static int send_error(world *self, const void *src, size_t len)
 {
 	int result = post(&self->a, send_of(src, len, self->to, 1));
@@ -62,7 +62,7 @@ static void pass(struct __test_metadata *_metadata, world *self, char *src, char
 
 /* --- bad ones ------------------------------------------------------------------------ */
 
-/* Where nothing may be read: all of it, or only what is behind the first page. */
+/* Ranges that can't be read, or only their first page. */
 static int bad_sources(char *bad[8])
 {
 	char *hole = pages(2 * PAGE), *partly = pages(8 * PAGE);
@@ -74,7 +74,7 @@ static int bad_sources(char *bad[8])
 	bad[n++] = hole;
 	bad[n++] = partly + PAGE - 1;
 	bad[n++] = mmap(NULL, 64 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	/* The first page of this one is good, and has an end of the file behind it. */
+	/* The first page of this range is good. The file ends behind it. */
 	bad[n++] = (char *)mmap(NULL, 64 * PAGE, PROT_READ, MAP_SHARED, fd, 0) + PAGE - 1;
 	bad[n++] = NULL;
 	bad[n++] = (char *)0xffffffff81000000; /* the kernel's */
@@ -105,7 +105,7 @@ TEST_F(buffers, sends_of_what_cannot_be_read)
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, count * (ARRAY_SIZE(sizes) - 1), 0));
 }
 
-/* Nobody waits for it: it is found out at once, or when somebody does. */
+/* No receive is posted: the error is found at once, or when a receive comes. */
 // conformance: ioctl.h: EFAULT: a buffer is not mapped
 TEST_F(buffers, unexpected_sends_of_what_cannot_be_read)
 {
@@ -118,7 +118,7 @@ TEST_F(buffers, unexpected_sends_of_what_cannot_be_read)
 		ASSERT_EQ(1, post(&self->a, send_of(bad[i], 64 * PAGE, self->to, 2)));
 		ASSERT_EQ(1, post(&self->a, send_of(self->src, 50, self->to, 3)));
 		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, LARGE, ANY, 4)));
-		/* The first receive gets the first message that there is. */
+		/* The first receive gets the first good message. */
 		EXPECT_EQ(50, cq_next(&self->b.rcq).len);
 		for (int j = 0; j < 2; j++) {
 			struct treadle_cqe c = cq_next(&self->a.cq);
@@ -157,7 +157,9 @@ TEST_F(buffers, receives_into_what_cannot_be_written)
 				EXPECT_EQ(EFAULT, c.error);
 				c = cq_next(&self->a.cq);
 				EXPECT_EQ(1, c.context);
-				/* What was copied before it was received had been sent. */
+				/*
+				 * A message that was copied before it was received had completed.
+				 */
 				EXPECT_EQ(late && sizes[s] <= EAGER ? 0 : EIO, c.error);
 			}
 		}
@@ -165,7 +167,7 @@ TEST_F(buffers, receives_into_what_cannot_be_written)
 	pass(_metadata, self, self->src, self->dst, 1000);
 }
 
-/* Mapped with write access, so that the program itself could; the file is not. */
+/* The private map is writable; the file is not. */
 TEST_F(buffers, private_maps_of_files_keep_the_file)
 {
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
@@ -179,20 +181,20 @@ TEST_F(buffers, private_maps_of_files_keep_the_file)
 	pass(_metadata, self, self->src, private, PAGE);
 	ASSERT_EQ(PAGE, pread(fd, old, PAGE, 0));
 	EXPECT_TRUE(all_are(old, PAGE, 0));
-	/* A shared one is the file. */
+	/* A shared map is the file itself. */
 	pass(_metadata, self, self->src, shared_map, PAGE);
 	ASSERT_EQ(PAGE, pread(fd, old, PAGE, 0));
 	EXPECT_TRUE(same(old, PAGE, self->seed));
 	pass(_metadata, self, shared_map, self->dst, PAGE);
-	/* Its end moves away. */
+	/* The file is truncated under the map. */
 	ASSERT_EQ(0, ftruncate(fd, 0));
 	EXPECT_EQ(EFAULT, send_error(self, shared_map, EAGER));
 	ASSERT_EQ(0, ftruncate(fd, PAGE));
 	pass(_metadata, self, self->src, shared_map, PAGE);
 }
 
-/* Data that the kernel shows to programs: mapped, but no page of the process's own. */
-static char *pages_of_the_system(void)
+/* Data that the kernel maps into processes, without pages of the process's own. */
+static char *kernel_pages(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
 	char line[256], *at = NULL;
@@ -204,11 +206,11 @@ static char *pages_of_the_system(void)
 	return at;
 }
 
-TEST_F(buffers, pages_of_the_system_are_not_for_sale)
+TEST_F(buffers, kernel_pages_are_not_sent)
 {
-	char *vvar = pages_of_the_system();
+	char *vvar = kernel_pages();
 
-	/* Few bytes may pass, which the sender can read himself; for what is more there has to be a page. */
+	/* A few bytes may pass: the sender could read them itself. More than that needs a page. */
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, LARGE, ANY, 1)));
 	EXPECT_EQ(EFAULT, send_error(self, vvar, 2 * PAGE));
 	EXPECT_EQ(EFAULT, send_error(self, (char *)0xffffffffff600000, 100));
@@ -222,7 +224,7 @@ TEST_F(buffers, pages_of_the_system_are_not_for_sale)
 
 /* --- changes ---------------------------------------------------------------------------- */
 
-/* What is at an address now, not what was there when it was last used. */
+/* A copy uses the pages that are at the address now, not those of an earlier use. */
 TEST_F(buffers, maps_change_between_messages)
 {
 	char *src = pages(4 * PAGE), *dst = pages(4 * PAGE), *old = pages(4 * PAGE);
@@ -238,14 +240,14 @@ TEST_F(buffers, maps_change_between_messages)
 		ASSERT_EQ(dst,
 			  mmap(dst, 4 * PAGE, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 		pass(_metadata, self, src, dst, len);
-		/* None. */
+		/* Unmapped. */
 		ASSERT_EQ(0, munmap(dst, 4 * PAGE));
 		ASSERT_EQ(0, post_recv(&self->b, recv_of(dst, len, ANY, 1)));
 		send_error(self, src, len);
 		EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
 		ASSERT_EQ(dst,
 			  mmap(dst, 4 * PAGE, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
-		/* Moved: the old pages stay as they were, wherever they are. */
+		/* Moved: the old pages keep their contents. */
 		pass(_metadata, self, src, dst, len);
 		ASSERT_EQ(old, mremap(dst, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, old));
 		ASSERT_EQ(dst,
@@ -269,7 +271,7 @@ TEST_F(buffers, maps_change_between_messages)
 	}
 }
 
-/* After fork parent and child share pages until one writes: here the kernel does. */
+/* After fork parent and child share pages until one of them writes. Here the kernel writes. */
 TEST_F(buffers, a_child_does_not_see_what_its_parent_receives)
 {
 	int *turn = shared(sizeof(*turn));
@@ -297,7 +299,7 @@ TEST_F(buffers, a_child_does_not_see_what_its_parent_receives)
 	kill(pid, SIGKILL);
 }
 
-/* Pages of the same contents become one page; who receives into it has his own again. */
+/* KSM merges pages of the same contents. A receive into one breaks the sharing. */
 TEST_F(buffers, merged_pages_are_parted)
 {
 	const size_t count = LARGE / PAGE;
@@ -305,21 +307,21 @@ TEST_F(buffers, merged_pages_are_parted)
 
 	write_to("/sys/kernel/mm/ksm/pages_to_scan", "5000");
 	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
-	/* Newer kernels leave pages alone that were not merged the last times. */
+	/* Newer kernels skip pages that were not merged the last times. */
 	if (access("/sys/kernel/mm/ksm/smart_scan", W_OK) == 0)
 		write_to("/sys/kernel/mm/ksm/smart_scan", "0");
 	write_to("/sys/kernel/mm/ksm/run", "1");
 	ASSERT_EQ(0, madvise(self->dst, LARGE, MADV_MERGEABLE));
 	ASSERT_EQ(0, madvise(twin, LARGE, MADV_MERGEABLE));
 	for (int round = 0; round < 3; round++) {
-		/* The kernel knows the pages of one, for writing, before they are merged. */
+		/* The kernel has one page pinned for writing before the merge. */
 		pass(_metadata, self, self->src, self->dst, LARGE);
 		fill(twin, LARGE, self->seed);
 		while (number_in("/sys/kernel/mm/ksm/pages_sharing", NULL) < count)
 			usleep(1000);
 		pass(_metadata, self, self->src, self->dst, LARGE);
 		EXPECT_TRUE(same(twin, LARGE, self->seed - 1));
-		/* And the same for reading: what is sent is what is there. */
+		/* The same for reading: the message has the current contents. */
 		pass(_metadata, self, twin, self->src, LARGE);
 	}
 	write_to("/sys/kernel/mm/ksm/run", "2");
@@ -335,7 +337,7 @@ TEST_F(buffers, one_buffer_for_both)
 		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 		EXPECT_TRUE(same(self->src, LARGE, 1));
 	}
-	/* Overlapping: what comes out is nobody's promise, only that something does. */
+	/* Overlapping: the contents are undefined, but the message completes. */
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->src + 100, LARGE / 2, ANY, 1)));
 	ASSERT_EQ(0, send_error(self, self->src, LARGE / 2));
 	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
@@ -344,8 +346,11 @@ TEST_F(buffers, one_buffer_for_both)
 
 /* --- slow ones ---------------------------------------------------------------------------- */
 
-/* A triggered send that somebody else fires, and whose page is slow, keeps its place. */
-TEST_F(buffers, what_fires_with_a_slow_page_is_not_overtaken)
+/*
+ * A triggered send that another context fires keeps its place in the order while its page is
+ * missing.
+ */
+TEST_F(buffers, a_fired_send_with_a_slow_page_is_not_overtaken)
 {
 	struct node *a = &self->a, *b = &self->b;
 	__u64 back = peer(b, a->addr);
@@ -373,8 +378,8 @@ TEST_F(buffers, what_fires_with_a_slow_page_is_not_overtaken)
 	munmap(slow, PAGE);
 }
 
-/* A sender is not held by the page faults of its receiver, nor are others who send there. */
-TEST_F(buffers, a_receivers_slow_page_holds_nobody)
+/* Page faults of a receiver hold neither its sender nor other senders. */
+TEST_F(buffers, a_receivers_slow_page_holds_no_sender)
 {
 	char *slow = pages(2 * PAGE);
 	int fd = slow_pages(slow, 2 * PAGE);
@@ -396,13 +401,13 @@ TEST_F(buffers, a_receivers_slow_page_holds_nobody)
 }
 
 /*
- * What the receiver's worker has to do is done in the order in which it came, also if one of them finds a page
- * missing while others are behind it (3) and more have come since (4).
+ * The receiver's worker keeps the order of messages, also if one of them waits for a page while
+ * others are behind it (3) and more have come since (4).
  */
 // conformance: fi_msg(3): FI_MULTI_RECV: messages are packed into the buffer until it has been ...
 TEST_F(buffers, a_workers_page_faults_change_no_order)
 {
-	const size_t len = 12 * LARGE; /* which takes a worker some time */
+	const size_t len = 12 * LARGE; /* which takes a worker a while */
 	char *slow = pages(4 * PAGE), *from = pages(len), *to = pages(len);
 	char *const bufs[] = {slow, to, slow + PAGE, slow + 2 * PAGE, slow + 3 * PAGE};
 	int fd = slow_pages(slow, 4 * PAGE);
@@ -442,7 +447,7 @@ TEST_F(buffers, a_senders_slow_page)
 	int fd = slow_pages(slow, 2 * PAGE);
 	pthread_t t;
 
-	/* The sender itself may have to wait; somebody else brings its pages. */
+	/* The sender may have to wait; another thread provides its pages. */
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 2 * PAGE, ANY, 1)));
 	t = thread(gives_pages, &fd);
 	ASSERT_EQ(0, send_error(self, slow, 2 * PAGE));
@@ -452,7 +457,7 @@ TEST_F(buffers, a_senders_slow_page)
 	EXPECT_TRUE(same(self->dst + PAGE, PAGE, 2));
 }
 
-/* One who waits for a page that never comes can still be killed. */
+/* A process that waits for a page that never comes can still be killed. */
 static void sends_slowly(void *arg)
 {
 	char *slow = pages(PAGE), *buf = pages(PAGE);
@@ -468,7 +473,7 @@ static void sends_slowly(void *arg)
 	pause();
 }
 
-TEST(who_waits_for_a_page_can_be_killed)
+TEST(a_sender_that_waits_for_a_page_can_be_killed)
 {
 	int *ready = shared(sizeof(*ready));
 	pid_t pid = spawn(sends_slowly, ready);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Counters of bytes: fi_cntr(3), FI_CNTR_EVENTS_BYTES. a works with b and on its memory. */
+/*
+ * Counters of bytes: fi_cntr(3), FI_CNTR_EVENTS_BYTES. a exchanges messages with b and accesses its
+ * memory.
+ */
 // conformance: fi_cntr(3): FI_CNTR_EVENTS_BYTES (2.x): the bytes of operations that succeed, 1 ...
 
 #include "treadle.h"
 
 #include <treadle/atomic.h>
 
-#define LARGE (4UL << 20) /* more than is copied within a doorbell */
+#define LARGE (4UL << 20) /* more than a doorbell copies */
 #define BOTH  (TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
 
 FIXTURE(bytes)
@@ -58,7 +61,7 @@ FIXTURE_TEARDOWN(bytes)
 	close(self->b.fd);
 }
 
-/* The error with which a command that was taken completes. */
+/* The error in the completion of a command. */
 static int outcome(bytes *self, struct treadle_desc d)
 {
 	need(post(&self->a, d) == 1);
@@ -99,7 +102,9 @@ static struct treadle_desc atomic_of(bytes *self, __u8 opcode, __u8 op, __u64 le
 	return d;
 }
 
-/* Whether the message finds its receive, or waits as a copy, or with its sender. */
+/*
+ * Each way of delivery: the message meets its receive, or waits as a copy, or waits at its sender.
+ */
 TEST_F(bytes, of_messages_both_sides_count_the_length)
 {
 	static const __u64 lengths[] = {8, 0, 1, 5000, LARGE};
@@ -128,7 +133,7 @@ TEST_F(bytes, of_messages_both_sides_count_the_length)
 
 TEST_F(bytes, an_error_counts_one)
 {
-	/* a message that is longer than its buffer is sent, not received */
+	/* a message longer than its buffer counts as sent, not as received */
 	post_recv(&self->b, recv_of(self->there, 10, ANY, 0));
 	EXPECT_EQ(0, sends(self, 100));
 	EXPECT_EQ(TREADLE_ETRUNC, cq_next(&self->b.rcq).error);
@@ -151,7 +156,7 @@ TEST_F(bytes, a_receive_of_several_messages_counts_each)
 	cntr_open_as(&own, self->b.fd, TREADLE_CNTR_BYTES);
 	d.flags |= TREADLE_F_MULTI_RECV | TREADLE_F_WORK;
 	d.data = 1000;
-	/* through the transmit ring: with a counter of its own, in which alone it counts */
+	/* through the transmit ring, with a counter of its own; only that one counts */
 	ASSERT_EQ(1, post(&self->b, then(d, &own)));
 	EXPECT_EQ(0, sends(self, 1000));
 	EXPECT_TRUE(cntr_becomes(&own, 1000, 0));
@@ -169,7 +174,7 @@ TEST_F(bytes, a_receive_of_several_messages_counts_each)
 		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 }
 
-TEST_F(bytes, what_is_looked_at_or_discarded_is_not_received)
+TEST_F(bytes, peeked_and_discarded_messages_do_not_count)
 {
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, 1, 0, 0);
 	struct cntr own;
@@ -273,7 +278,10 @@ TEST_F(bytes, a_region_counts_the_ranges_there)
 	EXPECT_TRUE(cntr_becomes(&counters[1], 50, 0));
 }
 
-/* A threshold may be stepped over, and what repeats is armed for a value that has passed. */
+/*
+ * Adding bytes may step over a threshold, and a repeating command may be armed for a value that has
+ * passed.
+ */
 TEST_F(bytes, thresholds_are_of_bytes)
 {
 	struct cntr fired, own;
@@ -295,7 +303,7 @@ TEST_F(bytes, thresholds_are_of_bytes)
 	EXPECT_TRUE(cntr_becomes(&fired, 1, 0));
 	EXPECT_TRUE(cntr_becomes(&own, 3 * 64, 0));
 	EXPECT_TRUE(cntr_becomes(&self->writes, 3499, 0));
-	/* commands change the counter by what they say */
+	/* commands change the counter by their operand */
 	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_SET, &own, 1ULL << 40, 0)));
 	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_ADD, &own, 5, 0)));
 	EXPECT_EQ((1ULL << 40) + 5, cntr_value(&own));
@@ -304,7 +312,7 @@ TEST_F(bytes, thresholds_are_of_bytes)
 	cancel(self->a.fd, TREADLE_CANCEL_WORK, self->writes.id, 0, 1000, NULL);
 }
 
-/* What a kept completion lies over is what the length was read from. */
+/* The length is kept although a kept completion overlays the field that it was read from. */
 TEST_F(bytes, a_completion_that_is_kept_leaves_the_length)
 {
 	struct cntr own;

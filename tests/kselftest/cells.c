@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Commands armed on trigger cells: who may write them and what that does, in which
- * order they start, and that each either starts or is canceled.
+ * Commands armed on trigger cells: which processes may write the cells, the order in which commands
+ * start, and that each command either starts or is canceled.
  */
 // conformance: fi_trigger(3): FI_TRIGGER_XPU: deferred until the user writes provider specified ...
 
@@ -11,7 +11,7 @@
 
 FIXTURE(cells)
 {
-	struct node a, b; /* in contexts of their own */
+	struct node a, b; /* in separate contexts */
 	__u64 to, back;
 	struct cells c; /* of a */
 	struct cntr d;	/* of a */
@@ -35,7 +35,7 @@ FIXTURE_TEARDOWN(cells)
 	EXPECT_TRUE(nothing_is_left(&self->a, &self->b));
 }
 
-/* Long enough for a poller that would do it to have done it. */
+/* Waits longer than a poller would need to start the command. */
 static bool nothing_comes(struct cq *q)
 {
 	return cq_wait(q, 30000000) == -ETIMEDOUT;
@@ -128,7 +128,7 @@ TEST_F(cells, injected_and_met_already)
 	EXPECT_EQ(1, cq_next(&self->b.rcq).context);
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
 	EXPECT_TRUE(same(self->dst, 30, 3));
-	/* It is there before the command is: 0 from the start, 5 from before. */
+	/* The value is there before the command is armed: 0 from the start, 5 from before. */
 	ASSERT_EQ(1, post(&self->a, once(nop(2), &self->c, 0, 5)));
 	EXPECT_EQ(2, cq_next(&self->a.cq).context);
 	ASSERT_EQ(1, post(&self->a, once(nop(3), &self->c, 1, 0)));
@@ -152,7 +152,7 @@ TEST_F(cells, any_thread_or_child_may_write)
 	ASSERT_EQ(1, post(&self->a, once(nop(1), &self->c, 0, 1)));
 	pthread_join(thread(writes_one, &self->c), NULL);
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
-	/* It dies right after that. */
+	/* The child dies right after the write. */
 	ASSERT_EQ(1, post(&self->a, once(nop(2), &self->c, 0, 2)));
 	EXPECT_EQ(0, reap(spawn(child_writes_one, &self->c)));
 	EXPECT_EQ(2, cq_next(&self->a.cq).context);
@@ -219,7 +219,7 @@ TEST_F(cells, written_twice_it_starts_once)
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
 	cell_write(&self->c, 0, 5);
 	EXPECT_TRUE(nothing_comes(&self->a.cq));
-	/* Nor does a store that is late start who has the cell now. */
+	/* A late write does not start the command that has the cell now. */
 	ASSERT_EQ(1, post(&self->a, once(nop(2), &self->c, 0, 6)));
 	cell_write(&self->c, 0, 5);
 	EXPECT_TRUE(nothing_comes(&self->a.cq));
@@ -268,7 +268,10 @@ static void *writes_all(void *arg)
 	return NULL;
 }
 
-/* Wherever the cells are, and wherever the poller is: of several pages, of two endpoints. */
+/*
+ * Commands start in the order of writes, across pages of cells, across endpoints, and wherever the
+ * poller is.
+ */
 // conformance: fi_trigger(3): users trigger in the order in which they have queued; operations ...
 TEST_F(cells, they_start_in_the_order_in_which_they_are_written)
 {
@@ -300,7 +303,10 @@ TEST_F(cells, they_start_in_the_order_in_which_they_are_written)
 		raise_to(&w.ready, 1);
 		for (int i = 0; i < MANY; i++)
 			ASSERT_EQ(0, cq_next(&self->b.rcq).error);
-		/* Receives are matched in order. (They may complete in another: where a page is missing.) */
+		/*
+		 * Receives are matched in order. They may complete in another order where a page is
+		 * missing.
+		 */
 		for (int i = 0; i < MANY; i++) {
 			int sent = ((__u64 *)self->dst)[i], which = sent % 5 == 0;
 
@@ -322,7 +328,7 @@ TEST_F(cells, written_the_other_way_round_all_start)
 	EXPECT_TRUE(cntr_becomes(&self->d, MANY, 0));
 }
 
-/* More than fit into a turn. */
+/* More than one round of the poller looks at. */
 TEST_F(cells, thousands_of_idle_ones_hide_none)
 {
 	const int count = 20000;
@@ -353,7 +359,7 @@ TEST_F(cells, a_cell_drives_a_chain)
 
 /* --- canceling --------------------------------------------------------------------- */
 
-TEST_F(cells, what_is_armed_can_be_canceled)
+TEST_F(cells, an_armed_command_can_be_canceled)
 {
 	struct node *a = &self->a;
 	struct treadle_desc work = count_of(TREADLE_OP_CNTR_ADD, &self->d, 1, 8);
@@ -443,7 +449,7 @@ TEST_F(cells, cells_are_busy_while_something_is_armed)
 	cell_write(&self->c, 0, 1);
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
 	EXPECT_EQ(0, destroy(self->a.fd, self->c.id));
-	/* The map stays, and means nothing. */
+	/* The map stays, without effect. */
 	cell_write(&self->c, 0, 2);
 	EXPECT_EQ(1, cell_done(&self->c, 0));
 	EXPECT_EQ(-ENOENT, post(&self->a, once(nop(2), &self->c, 0, 2)));
@@ -514,11 +520,13 @@ TEST_F(cells, sizes_and_places)
 	EXPECT_EQ(-EINVAL, post(&self->a, d));
 	d.value = 0;
 	EXPECT_EQ(-EBADF, post(&self->a, d));
-	/* A refused one holds nothing. */
+	/* A refused command takes no reference. */
 	EXPECT_EQ(0, destroy(self->a.fd, self->c.id));
 }
 
-/* As a driver of a device would: its pages are pinned for long, and written from outside. */
+/*
+ * Pages of cells can be pinned long-term and written from outside, as a driver of a device would.
+ */
 TEST_F(cells, the_pages_can_be_pinned)
 {
 	const __u32 access = TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trigger cells of whole contexts: what becomes of those of one that goes, and what many take together.
+ * Trigger cells and contexts: the cells of a context that ends, and the time that many contexts
+ * take together.
  */
 #include "connection.h"
 #include "support.h"
@@ -26,7 +27,7 @@ static long users(void)
 	return number_in("/sys/module/treadle/refcnt", NULL);
 }
 
-/* Until so many references to the module are left, of which an open file has several. */
+/* Waits until the module has @n references. An open file has several. */
 static bool users_become(long n)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
@@ -46,7 +47,10 @@ TEST(cells_go_with_their_file_or_process)
 	struct node n;
 	pid_t pid;
 
-	/* A worker of an earlier program would count in what is ours, and end when it has been idle. */
+	/*
+	 * A worker of an earlier program would count as a reference of ours, and ends only when
+	 * idle.
+	 */
 	until_unused();
 	node_open(&n, (struct options){});
 	ours = users();
@@ -56,7 +60,7 @@ TEST(cells_go_with_their_file_or_process)
 	await(ready, 1);
 	kill(pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(pid));
-	/* It had our cells as well, and we still have them. */
+	/* The other process had our cells mapped as well; they still work here. */
 	cell_write(&c, 0, 1);
 	EXPECT_EQ(1, cq_next(&n.cq).context);
 	EXPECT_TRUE(users_become(ours));
@@ -77,7 +81,7 @@ TEST(cells_go_with_their_file_or_process)
 	EXPECT_TRUE(users_become(0));
 }
 
-/* How often timers have looked at the cells of this context. */
+/* How often timers have polled the cells of this context. */
 static __u32 timers_of(int fd)
 {
 	char path[64], line[256];
@@ -110,8 +114,8 @@ static int lines_of(int fd, const char *key)
 	return n;
 }
 
-/* That something is left out is told, and only then. */
-TEST(as_much_as_is_shown_is_not_more)
+/* Diagnostics report that entries were left out, and only then. */
+TEST(only_entries_left_out_are_reported)
 {
 	int fd = device();
 	struct cntr c;
@@ -126,8 +130,11 @@ TEST(as_much_as_is_shown_is_not_more)
 	close(fd);
 }
 
-/* However many contexts a user has: he has so much time in interrupts, as if there were four for each processor. */
-TEST(many_contexts_look_more_seldom)
+/*
+ * All contexts of a user together get as much time in interrupts as four for each processor,
+ * however many there are.
+ */
+TEST(many_contexts_are_polled_less_often)
 {
 	enum { CONTEXTS = 256, SHARE = 4, OFTEN = 1000 /* in a second */ };
 	const long most = (long)SHARE * OFTEN * sysconf(_SC_NPROCESSORS_ONLN);
@@ -147,7 +154,7 @@ TEST(many_contexts_look_more_seldom)
 		ASSERT_EQ(1, post(&all[i].n, once(count_of(TREADLE_OP_CNTR_ADD, &all[i].done, 1, 0),
 						  &all[i].c, 0, 1)));
 	}
-	usleep(500000); /* from here on they look as seldom as they ever will */
+	usleep(500000); /* from here on the poll interval has reached its maximum */
 	since = now_ns();
 	for (i = 0; i < CONTEXTS; i++)
 		took -= timers_of(all[i].n.fd);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What collective operations are made of: messages in a space of their own,
- * commands that fail instead of going on after an error, atomics on the
- * process's own memory, and an end that reports for all.
+ * The parts of collective operations: messages in a space of their own, commands that fail instead
+ * of going on after an error, atomics on the process's own memory, and one report at the end.
  */
 #include "collective.h"
 
@@ -21,8 +20,8 @@ static struct treadle_desc error_of(const struct cntr *c)
 	return with(count_of(TREADLE_OP_CNTR_ADD, c, 1, 0), TREADLE_F_CNTR_ERROR);
 }
 
-/* The failure is told by a message that takes the place of the one that failed: it does not wait for that. */
-TEST_F(collective, what_fails_behind_its_own_fence_is_told)
+/* A message that reports the failure replaces the failed one, and does not wait for its fence. */
+TEST_F(collective, a_failure_behind_its_own_fence_is_reported)
 {
 	char *gone = pages(PAGE);
 	struct treadle_desc d =
@@ -40,8 +39,8 @@ TEST_F(collective, what_fails_behind_its_own_fence_is_told)
 	EXPECT_EQ(4, cq_next(&self->a.cq).context);
 }
 
-/* The same of one whose turn has not come, and which is copied before. */
-TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
+/* The same for an injected message behind another one's fence: its buffer is copied at once. */
+TEST_F(collective, a_failure_behind_another_ones_fence_is_reported)
 {
 	struct treadle_desc d = with(silent(csend(pages(PAGE) + PAGE, 64, self->to, TAG, 1)),
 				     TREADLE_F_INJECT | TREADLE_F_FENCE);
@@ -56,8 +55,11 @@ TEST_F(collective, what_fails_behind_another_ones_fence_is_told)
 	EXPECT_EQ(EFAULT, cq_next(&self->b.rcq).error);
 }
 
-/* Of a send that waits for its receive, or for its turn; once it is canceled there is nothing left to cancel. */
-TEST_F(collective, what_is_canceled_while_it_waits_is_told)
+/*
+ * A send that waits for its receive, or for its turn, can be canceled once. The target gets an
+ * error.
+ */
+TEST_F(collective, cancel_of_a_waiting_send_is_reported)
 {
 	const struct {
 		__u64 len;
@@ -106,7 +108,7 @@ TEST_F(collective, what_is_canceled_while_it_waits_is_told)
 
 /* --- the space ------------------------------------------------------------------- */
 
-TEST_F(collective, messages_meet_only_their_like)
+TEST_F(collective, messages_meet_only_collective_receives)
 {
 	struct node *a = &self->a, *b = &self->b;
 	struct treadle_cqe cqe;
@@ -115,11 +117,11 @@ TEST_F(collective, messages_meet_only_their_like)
 	ASSERT_EQ(0, post_recv(b, recv_of(self->dst + 64, 64, ANY, 2)));
 	fill(self->src, 64, 1);
 	ASSERT_EQ(1, post(a, csend(self->src, 64, self->to, TAG, 3)));
-	cqe = cq_next(&a->cq); /* a copy waits */
+	cqe = cq_next(&a->cq); /* the message waits as a copy */
 	EXPECT_EQ(3, cqe.context);
 	EXPECT_EQ(TREADLE_CQ_SEND | TREADLE_CQ_COLLECTIVE, cqe.flags);
 	EXPECT_TRUE(cq_empty(&b->rcq));
-	/* Who posts to the ring is not bothered with what the ring can't receive. */
+	/* A message of the collective space does not ask the owner of the ring for a doorbell. */
 	EXPECT_FALSE(ring_needs_doorbell(&b->rx));
 	ASSERT_EQ(1, post(b, crecv(self->dst + 128, 64, self->back, TAG, 4)));
 	cqe = cq_next(&b->rcq);
@@ -127,7 +129,7 @@ TEST_F(collective, messages_meet_only_their_like)
 	EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_COLLECTIVE, cqe.flags);
 	EXPECT_EQ(64, cqe.len);
 	EXPECT_TRUE(same(self->dst + 128, 64, 1));
-	/* The others are still there; nor does a collective receive get what is theirs. */
+	/* The other messages still wait, and a collective receive does not take them. */
 	ASSERT_EQ(1, post(b, crecv(self->dst + 192, 64, self->back, TAG, 5)));
 	ASSERT_EQ(1, post(a, tsend_of(self->src, 64, self->to, TAG, 6)));
 	EXPECT_EQ(1, cq_next(&b->rcq).context);
@@ -165,7 +167,7 @@ TEST_F(collective, tags_and_sources_are_exact)
 }
 
 // conformance: ioctl.h: EOPNOTSUPP: not for endpoints of this type
-TEST_F(collective, what_is_no_collective_message_is_refused)
+TEST_F(collective, other_commands_are_refused)
 {
 	struct node *a = &self->a, datagrams;
 	struct treadle_desc d = crecv(self->dst, 8, self->to, TAG, 1);
@@ -179,7 +181,7 @@ TEST_F(collective, what_is_no_collective_message_is_refused)
 	EXPECT_EQ(-EINVAL, post(a, with(send_of(self->src, 8, self->to, 1), COLLECTIVE)));
 	EXPECT_EQ(-EINVAL, post(a, with(recv_of(self->dst, 8, self->to, 1), COLLECTIVE)));
 	EXPECT_EQ(-EDESTADDRREQ, post(a, crecv(self->dst, 8, 77, TAG, 1)));
-	/* A receive ring takes none. */
+	/* A receive ring takes no collective receive. */
 	ASSERT_EQ(0, post_recv(a, crecv(self->dst, 8, self->to, TAG, 1)));
 	ASSERT_EQ(0, ring_doorbell(&a->rx));
 	EXPECT_EQ(EINVAL, cq_next(&a->rcq).error);
@@ -215,14 +217,14 @@ TEST_F(collective, strict_commands_fail_after_an_error)
 	ASSERT_EQ(1, post(a, then(when(nop, &self->c, 2), &self->d)));
 	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 7), &self->d, 2), TREADLE_F_STRICT)));
 	ASSERT_EQ(1, post(a, error_of(&self->c)));
-	EXPECT_EQ(0, cntr_errors(&self->d)); /* also errors wait for the threshold */
+	EXPECT_EQ(0, cntr_errors(&self->d)); /* an error, too, waits for the threshold */
 	ASSERT_EQ(1, post(a, count_of(TREADLE_OP_CNTR_ADD, &self->c, 1, 0)));
 	EXPECT_TRUE(cntr_becomes(&self->d, 1, 1));
 	EXPECT_EQ(ECANCELED, cq_next(&a->cq).error);
 	EXPECT_TRUE(cntr_becomes(&a->sent, 0, 1));
-	/* Without a condition there is nothing to be strict about. */
+	/* The flag needs a condition. */
 	EXPECT_EQ(-EINVAL, post(a, with(nop, TREADLE_F_STRICT)));
-	/* An error that was taken back is none. */
+	/* A counter with its errors reset fires a strict command. */
 	struct treadle_desc none = error_of(&self->c);
 
 	none.opcode = TREADLE_OP_CNTR_SET;
@@ -238,7 +240,7 @@ TEST_F(collective, an_error_that_is_set_is_not_the_first)
 	struct node *a = &self->a;
 
 	fill(self->src, 8, 1);
-	/* one that has nothing to read */
+	/* a send of a buffer that can't be read */
 	ASSERT_EQ(1, post(a, then(send_of((void *)4096, 8, self->to, 1), &self->c)));
 	EXPECT_EQ(EFAULT, cq_next(&a->cq).error);
 	more.opcode = TREADLE_OP_CNTR_SET;
@@ -248,7 +250,7 @@ TEST_F(collective, an_error_that_is_set_is_not_the_first)
 	EXPECT_EQ(EFAULT, cq_next(&a->cq).error);
 }
 
-TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
+TEST_F(collective, the_first_error_is_passed_on_and_reported_to_the_peer)
 {
 	struct node *a = &self->a, *b = &self->b, third;
 	struct treadle_desc d;
@@ -258,7 +260,7 @@ TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 	node_open(&third, (struct options){});
 	its = peer(a, third.addr);
 	fill(self->dst, 64, 5);
-	for (int i = 0; i < 2; i++) { /* the peer's receive comes first, and last */
+	for (int i = 0; i < 2; i++) { /* the peer's receive is posted first, then last */
 		if (!i)
 			ASSERT_EQ(1, post(b, crecv(self->dst, 64, self->back, TAG, 1)));
 		d = then(silent(crecv(self->dst + 64, 8, its, TAG, 2)), &self->c);
@@ -281,7 +283,7 @@ TEST_F(collective, the_first_error_is_passed_on_and_told_to_the_peer)
 		EXPECT_EQ(0, cqe.len);
 		EXPECT_TRUE(same(self->dst, 64, 5));
 	}
-	EXPECT_TRUE(cq_empty(&a->cq)); /* one report of all that */
+	EXPECT_TRUE(cq_empty(&a->cq)); /* one report of all errors */
 }
 
 TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
@@ -292,7 +294,7 @@ TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
 	ASSERT_EQ(1, post(&self->a, csend(hole, 8, self->to, TAG, 2)));
 	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
 	EXPECT_EQ(EIO, cq_next(&self->b.rcq).error);
-	/* The same if the message comes first: who waits for it later is told. */
+	/* The same if the message comes first: the receive that is posted later gets the error. */
 	ASSERT_EQ(1, post(&self->a, then(silent(csend(hole, 8, self->to, TAG, 2)), &self->d)));
 	EXPECT_TRUE(cntr_becomes(&self->d, 0, 1));
 	ASSERT_EQ(1, post(&self->b, crecv(self->dst, 8, self->back, TAG, 1)));
@@ -303,7 +305,7 @@ TEST_F(collective, a_buffer_that_is_bad_fails_both_ends)
 	EXPECT_EQ(TREADLE_ETRUNC, cq_next(&self->b.rcq).error);
 }
 
-TEST_F(collective, cancel_fails_what_is_on_its_way_and_then_the_end)
+TEST_F(collective, cancel_fails_commands_under_way_and_then_the_end)
 {
 	struct node *a = &self->a, *b = &self->b;
 	struct treadle_desc d = silent(crecv(self->dst, 8, self->to, TAG, 9));
@@ -312,7 +314,7 @@ TEST_F(collective, cancel_fails_what_is_on_its_way_and_then_the_end)
 	d = with(silent(csend(self->src, 8, self->to, TAG, 9)), TREADLE_F_STRICT);
 	ASSERT_EQ(1, post(a, then(when(d, &self->e, 1), &self->c)));
 	ASSERT_EQ(1, post(a, with(when(end_of(a->ep, 9), &self->c, 2), TREADLE_F_STRICT)));
-	/* Deferred work of the application is another thing. */
+	/* FLUSH_WORK ends only deferred work of the application. */
 	ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, 0, 0, 0, NULL));
 	ASSERT_EQ(0, cancel(a->fd, TREADLE_CANCEL_OP, a->ep, 9, 0, NULL));
 	EXPECT_EQ(1, cntr_errors(&self->c));
@@ -320,7 +322,7 @@ TEST_F(collective, cancel_fails_what_is_on_its_way_and_then_the_end)
 	ASSERT_EQ(0, cancel(a->fd, TREADLE_CANCEL_OP, a->ep, 9, 0, NULL));
 	EXPECT_EQ(ECANCELED, cq_next(&a->cq).error);
 	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_OP, a->ep, 9, 0, NULL));
-	/* The peer of a send that was armed hears of it. */
+	/* The target of an armed send that is canceled gets an error. */
 	ASSERT_EQ(1, post(b, crecv(self->dst, 8, self->back, TAG, 1)));
 	EXPECT_EQ(ECANCELED, cq_next(&b->rcq).error);
 }
@@ -386,7 +388,7 @@ TEST_F(collective, local_atomics_change_the_process_itself)
 	EXPECT_TRUE(cntr_becomes(&a->sent, 0, 0));
 }
 
-TEST_F(collective, local_atomics_are_judged)
+TEST_F(collective, bad_local_atomics_are_refused)
 {
 	struct treadle_desc good =
 		local(TREADLE_ATOMIC_SUM, TREADLE_UINT64, self->dst, self->src, 8);
@@ -439,7 +441,7 @@ TEST_F(collective, the_end_reports_for_the_endpoint)
 	EXPECT_EQ(5, cqe.context);
 	EXPECT_EQ(TREADLE_CQ_COLLECTIVE, cqe.flags);
 	EXPECT_TRUE(cntr_becomes(&self->a.sent, 1, 0));
-	/* Who asked for no completion is counted all the same. */
+	/* A command that asks for no completion counts all the same. */
 	d.flags &= ~TREADLE_F_COMPLETION;
 	ASSERT_EQ(1, post(&self->a, d));
 	EXPECT_TRUE(cntr_becomes(&self->a.sent, 2, 0));

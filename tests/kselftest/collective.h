@@ -10,7 +10,7 @@
 
 FIXTURE(collective)
 {
-	struct node a, b; /* in contexts of their own */
+	struct node a, b; /* in separate contexts */
 	__u64 to, back;
 	struct cntr c, d, e; /* of a */
 	struct cntr f;	     /* of b */
@@ -56,7 +56,7 @@ static inline struct treadle_desc crecv(void *buf, __u64 len, __u64 from, __u64 
 	return with(trecv_of(buf, len, from, tag, 0, context), COLLECTIVE);
 }
 
-/* Nobody hears of it here, but by a counter. */
+/* Its end is counted, and reported in no completion. */
 static inline struct treadle_desc silent(struct treadle_desc d)
 {
 	d.flags |= TREADLE_F_WORK;

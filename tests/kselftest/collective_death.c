@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Who waits for a collective message of somebody who vanishes, or never was there, is told. */
+/*
+ * A receive of a collective message ends with an error if its source vanishes, or was never there.
+ */
 #include "collective.h"
 
-TEST_F(collective, a_source_that_vanishes_is_told)
+TEST_F(collective, a_source_that_vanishes_is_reported)
 {
 	struct node third;
 	__u64 its;
@@ -23,7 +25,7 @@ TEST_F(collective, a_source_that_vanishes_is_told)
 	}
 	EXPECT_TRUE(cntr_becomes(&self->d, 0, 50));
 	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	/* And who is gone already, or nowhere. */
+	/* Nor does it wait for an endpoint that is gone already, or was never there. */
 	ASSERT_EQ(1, post(&self->a, crecv(self->dst, 8, its, TAG, 1)));
 	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.rcq).error);
 	third.addr.addr[0] = 192;
@@ -48,7 +50,7 @@ static void vanish(void *where)
 	vanish_with(NULL, where);
 }
 
-/* The address of an endpoint in a process of its own, which runs @fn, a vanish(). */
+/* Starts a process that runs @fn, a vanish(), and returns the address of its endpoint. */
 static struct treadle_addr elsewhere(void (*fn)(void *), pid_t *pid)
 {
 	struct treadle_addr *where = shared(2 * sizeof(*where));
@@ -59,7 +61,7 @@ static struct treadle_addr elsewhere(void (*fn)(void *), pid_t *pid)
 	return where[1];
 }
 
-TEST_F(collective, what_the_dead_have_sent_is_there)
+TEST_F(collective, messages_outlive_their_sender)
 {
 	struct node third;
 	__u64 its, there;
@@ -74,7 +76,7 @@ TEST_F(collective, what_the_dead_have_sent_is_there)
 	EXPECT_EQ(0, cq_next(&self->a.rcq).error);
 }
 
-TEST_F(collective, a_process_that_is_killed_is_told)
+TEST_F(collective, a_process_that_is_killed_is_reported)
 {
 	pid_t pid;
 	__u64 its = peer(&self->a, elsewhere(vanish, &pid));
@@ -102,8 +104,8 @@ static void vanish_with_many(void *arg)
 	pause();
 }
 
-/* Each is told of each, on rings of its own and on one that two share. */
-TEST_F(collective, a_process_with_many_endpoints_is_told_of_once)
+/* Each receive gets one error, on rings of the endpoints' own and on a shared one. */
+TEST_F(collective, a_process_with_many_endpoints_is_reported_once)
 {
 	struct treadle_addr *where = shared((MANY + 1) * sizeof(*where));
 	struct options o = {.context = device(), .rcq = 1024};
@@ -147,7 +149,7 @@ static void vanish_as_another_user(void *where)
 	vanish(where);
 }
 
-TEST_F(collective, who_is_of_another_user_is_not_waited_for)
+TEST_F(collective, a_source_that_denies_access_is_not_awaited)
 {
 	pid_t pid;
 	__u64 its = peer(&self->a, elsewhere(vanish_as_another_user, &pid));
@@ -159,8 +161,8 @@ TEST_F(collective, who_is_of_another_user_is_not_waited_for)
 	EXPECT_TRUE(cq_empty(&self->a.rcq));
 }
 
-/* More of them than are looked at under one hold of a lock, and most of them for somebody else. */
-TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
+/* More receives than one hold of the lock looks at, most of them for another source. */
+TEST_F(collective, of_many_receives_those_of_the_lost_source_end)
 {
 	const int many = 5000;
 	struct node third;
@@ -168,7 +170,7 @@ TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
 
 	node_open(&third, (struct options){});
 	its = peer(&self->a, third.addr);
-	/* Those that were armed do not keep their slots of the ring. */
+	/* Armed receives do not keep their slots of the ring. */
 	for (int i = 0; i < many; i++)
 		ASSERT_EQ(1, post(&self->a,
 				  when(crecv(self->dst, 8, i % 10 ? self->to : its, TAG + i, i),
@@ -182,7 +184,7 @@ TEST_F(collective, of_many_that_wait_those_are_told_whose_source_vanishes)
 	}
 	EXPECT_EQ(10ULL * (many / 10) * (many / 10 - 1) / 2, told);
 	EXPECT_TRUE(cq_empty(&self->a.rcq));
-	/* Of the others, each is found by its context. */
+	/* The receives of the other source stay, and each is found by its context. */
 	EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, many - 1, 0, NULL));
 	EXPECT_EQ(many - 1, cq_next(&self->a.rcq).context);
 	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 10, 0, NULL));
@@ -194,8 +196,11 @@ static void vanish_as_another_user_with_a_key(void *where)
 	vanish_with("key", where);
 }
 
-/* Of two endpoints of one ring, the source lets in one. */
-TEST_F(collective, each_of_a_shared_ring_is_judged_by_itself)
+/*
+ * Two endpoints share a ring. The source admits one of them, and only the other's receive is
+ * refused.
+ */
+TEST_F(collective, access_is_checked_for_each_endpoint_of_a_shared_ring)
 {
 	struct options o = {.context = device(), .auth_key = "key"};
 	struct treadle_addr its;
@@ -225,32 +230,34 @@ struct stillborn {
 	__u64 times;
 };
 
-static void *bears(void *arg)
+static void *creates_and_fails(void *arg)
 {
 	struct stillborn *s = arg;
 
 	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
 		int result = call(s->fd, TREADLE_IOC_EP_CREATE, s->where);
 
-		/* who has just found the last one may still hold it, and its port */
+		/* a receive that has just found the endpoint may still hold it, and its port */
 		need(result == -EFAULT || result == -EADDRINUSE);
 		__atomic_fetch_add(&s->times, 1, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
 
-/* It has its port for a moment, and then its number can't be told. */
-TEST_F(collective, who_never_comes_about_is_not_waited_for)
+/*
+ * The endpoint has its port for a moment. Then its id can't be written back, and it is destroyed.
+ */
+TEST_F(collective, an_endpoint_that_fails_creation_is_not_awaited)
 {
 	struct stillborn s = {.where = (void *)pages(PAGE), .fd = device()};
 	struct treadle_addr its = loopback(17471);
-	pthread_t bearer;
+	pthread_t creator;
 	__u64 to = peer(&self->a, its);
 
 	*s.where = (struct treadle_ep_create){
 		.size = sizeof(*s.where), .type = TREADLE_EP_RDM, .addr = its};
 	ASSERT_EQ(0, mprotect(s.where, PAGE, PROT_READ));
-	ASSERT_EQ(0, pthread_create(&bearer, NULL, bears, &s));
+	ASSERT_EQ(0, pthread_create(&creator, NULL, creates_and_fails, &s));
 	for (int i = 0, waited = 0; i < 3000 || waited < 10; i++) {
 		struct treadle_cqe c;
 
@@ -261,7 +268,7 @@ TEST_F(collective, who_never_comes_about_is_not_waited_for)
 		waited += c.error == ECONNRESET;
 	}
 	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
-	pthread_join(bearer, NULL);
+	pthread_join(creator, NULL);
 	EXPECT_LT(0, s.times);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Connections: how they come about, whom they reach, and the rings that they receive in.
+ * Connections: how they are made, which endpoints they reach, and the rings that they receive in.
  */
 // conformance: fi_arch(7): endpoint types: FI_EP_MSG
 
@@ -8,7 +8,7 @@
 
 /* --- getting connected ------------------------------------------------------------- */
 
-TEST(both_sides_are_told_and_data_goes_along)
+TEST(both_sides_get_events_and_data)
 {
 	static char ask[TREADLE_CM_DATA], answer[TREADLE_CM_DATA];
 	struct treadle_event ev;
@@ -57,7 +57,7 @@ TEST(messages_go_both_ways_in_order)
 		expect_message(&p.client, &p.server, lengths[i], i);
 		expect_message(&p.server, &p.client, lengths[i], i + 100);
 	}
-	/* Unexpected ones, plain and tagged: those of each kind stay in order. */
+	/* Unexpected messages, plain and tagged: each kind stays in order. */
 	for (int i = 0; i < 8; i++) {
 		fill(out, 64, i);
 		ASSERT_EQ(1, post(&p.client,
@@ -76,8 +76,8 @@ TEST(messages_go_both_ways_in_order)
 	}
 }
 
-/* Two connections of the same two contexts, and somebody who is not connected. */
-TEST(nobody_else_is_reached)
+/* Two connections of the same two contexts, and an endpoint that is not connected. */
+TEST(only_the_peer_is_reached)
 {
 	struct pair p, q;
 	struct node outsider;
@@ -102,7 +102,7 @@ TEST(nobody_else_is_reached)
 		ASSERT_EQ(1, post(&outsider, send_of(out, 8, peer(&outsider, to), 4)));
 		EXPECT_EQ(ECONNREFUSED, cq_next(&outsider.cq).error);
 	}
-	/* And the other way round: what is no listener can't be asked. */
+	/* Nor can an endpoint that does not listen be asked. */
 	struct node c2;
 
 	msg_open(&c2, (struct options){0}, p.ceq, 7);
@@ -128,7 +128,7 @@ TEST(a_request_that_is_rejected)
 		EXPECT_EQ(size, ev.data_size);
 		EXPECT_TRUE(same(ev.data, size, size));
 		EXPECT_TRUE(eq_empty(p.ceq));
-		/* Once is all that an endpoint may ask. */
+		/* An endpoint may ask once. */
 		EXPECT_EQ(-EISCONN, connect_to(p.client.fd, p.client.ep, p.l.addr, NULL, 0));
 		EXPECT_EQ(-ENOTCONN, hang_up(p.client.fd, p.client.ep));
 	}
@@ -136,7 +136,7 @@ TEST(a_request_that_is_rejected)
 
 // conformance: ioctl.h: ECONNREFUSED: no endpoint listens at that address
 // conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine
-TEST(nobody_is_there)
+TEST(no_listener_refuses)
 {
 	struct treadle_addr foreign = loopback(7), v6 = {.family = AF_INET6, .port = htons(7)};
 	struct listener l;
@@ -151,7 +151,7 @@ TEST(nobody_is_there)
 	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 0).error);
 	ASSERT_EQ(0, connect_to(n[1].fd, n[1].ep, foreign, NULL, 0));
 	EXPECT_EQ(EHOSTUNREACH, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 1).error);
-	/* Bound, but it does not listen. */
+	/* The passive endpoint is bound, but does not listen. */
 	ASSERT_EQ(0, connect_to(n[2].fd, n[2].ep, l.addr, NULL, 0));
 	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 2).error);
 	ASSERT_EQ(0, connect_to(n[3].fd, n[3].ep, n[4].addr, NULL, 0));
@@ -178,7 +178,7 @@ TEST(the_backlog_is_kept)
 	request = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
 	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
 	EXPECT_EQ(ECONNREFUSED, event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 2).error);
-	/* A read request still counts, an answered one does not. */
+	/* A request that was read still counts, an answered one does not. */
 	ASSERT_EQ(0, reject_with(l.fd, l.ep, request, NULL, 0));
 	event_is(l.eq, TREADLE_EVENT_CONNREFUSED, 0);
 	ASSERT_EQ(0, connect_to(n[3].fd, n[3].ep, l.addr, NULL, 0));
@@ -212,7 +212,7 @@ TEST(a_passive_endpoint_closes_with_requests)
 		msg_open(&n[i], (struct options){0}, ceq, i);
 		ASSERT_EQ(0, connect_to(n[i].fd, n[i].ep, l.addr, NULL, 0));
 	}
-	/* The first has an endpoint, the second was read, the third was not. */
+	/* The first request has an endpoint, the second was read, the third was not. */
 	request[0] = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
 	request[1] = event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP).request;
 	msg_open(&s, (struct options){.request = request[0]}, l.eq, SERVER);
@@ -230,7 +230,7 @@ TEST(a_passive_endpoint_closes_with_requests)
 	expect_message(&n[0], &s, 100, 1);
 }
 
-/* More than are refused under one hold of the lock. */
+/* More requests than are refused under one hold of the lock. */
 TEST(a_passive_endpoint_closes_with_many_requests)
 {
 	enum { MANY = 150 };
@@ -285,12 +285,14 @@ TEST(a_client_that_goes_takes_its_request_along)
 	__u32 request;
 
 	listener_open(&l);
-	/* Not read yet. */
+	/* The client goes before its request is read. */
 	msg_open(&c, (struct options){0}, l.eq, CLIENT);
 	ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, NULL, 0));
 	ASSERT_EQ(0, destroy(c.fd, c.ep));
 	EXPECT_TRUE(eq_empty(l.eq));
-	/* Read: its number stays, but there is nobody any more. */
+	/*
+	 * The client goes after its request is read: the request's id stays, but refers to no peer.
+	 */
 	for (int adopted = 0; adopted < 2; adopted++) {
 		msg_open(&c, (struct options){0}, l.eq, CLIENT);
 		ASSERT_EQ(0, connect_to(c.fd, c.ep, l.addr, NULL, 0));
@@ -385,7 +387,7 @@ TEST(connections_share_a_receive_ring)
 		EXPECT_EQ(0, cqe.error);
 		EXPECT_TRUE(same(in[i], 8, i));
 	}
-	/* One connection ends: the receives are the others'. */
+	/* One connection ends: the receives are for the other ones. */
 	node_close(&c[0]);
 	event_is(l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
 	EXPECT_TRUE(cq_empty(&s[0].rcq));
@@ -393,7 +395,7 @@ TEST(connections_share_a_receive_ring)
 	ASSERT_EQ(1, post(&c[1], send_of(out, 8, 0, 1)));
 	EXPECT_EQ(0, cq_next(&s[1].rcq).error);
 
-	/* A ring that was not made for that has one. */
+	/* A ring that was created for one connection can't be shared. */
 	node_create(&extra, (struct options){.context = fd, .type = TREADLE_EP_MSG});
 	own = extra.rx;
 	e = node_bindings(&extra);
@@ -407,8 +409,11 @@ TEST(connections_share_a_receive_ring)
 	EXPECT_EQ(-EBUSY, call(fd, TREADLE_IOC_EP_ENABLE, &e));
 }
 
-/* Sources are those of the first who knows any; who is connected is none, wherever it was asked for. */
-TEST(who_is_connected_is_no_source)
+/*
+ * On a shared ring the sources are those of the first endpoint with an address vector. A connected
+ * endpoint is never a source, whichever endpoint posted the receive.
+ */
+TEST(a_connected_endpoint_is_no_source)
 {
 	struct node c, s, rdm[2], far, same;
 	struct treadle_cqe cqe;
@@ -428,7 +433,7 @@ TEST(who_is_connected_is_no_source)
 	node_open(&far, (struct options){0});
 	fill(out, 8, 7);
 
-	/* Nobody here knows anybody. */
+	/* No endpoint of the ring has an address vector. */
 	ASSERT_EQ(0, post_recv(&c, recv_of(in, 8, 0, 1)));
 	ASSERT_EQ(0, ring_doorbell(&c.rx));
 	EXPECT_EQ(EDESTADDRREQ, cq_next(&c.rcq).error);
@@ -443,7 +448,7 @@ TEST(who_is_connected_is_no_source)
 		ASSERT_EQ(0, i ? 0 : destroy(fd, rdm[0].ep));
 	}
 
-	/* Where the connection was accepted somebody else is now. */
+	/* Another endpoint has the address at which the connection was accepted. */
 	ASSERT_EQ(0, destroy(l.fd, l.ep));
 	node_open(&same, (struct options){.addr = l.addr});
 	ASSERT_EQ(0, post_recv(&c, recv_of(in, 8, peer(&rdm[1], same.addr), 4)));
@@ -455,7 +460,7 @@ TEST(who_is_connected_is_no_source)
 }
 
 // conformance: ioctl.h: ENOTCONN: the endpoint is not connected yet
-TEST(what_is_armed_waits_for_the_connection)
+TEST(armed_commands_wait_for_the_connection)
 {
 	struct treadle_cqe cqe;
 	struct cntr go;
@@ -489,7 +494,7 @@ TEST(what_is_armed_waits_for_the_connection)
 	cqe = cq_next(&p.client.cq);
 	EXPECT_EQ(3, cqe.context);
 	EXPECT_EQ(ECONNRESET, cqe.error);
-	/* An armed receive, too. */
+	/* So does an armed receive. */
 	ASSERT_EQ(1, post(&p.client, when(recv_of(in, 8, ANY, 9), &go, 4)));
 	ASSERT_EQ(1, post(&p.client, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
 	cqe = cq_next(&p.client.rcq);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Connections: event queues, mistakes, and who has a right to them.
- */
+/* Connections: event queues, misuse, and the right to connect. */
 #include "connection.h"
-#include "who.h"
+#include "cred.h"
 
 static __u32 ep_of_kind(int fd, __u32 type)
 {
@@ -92,7 +90,7 @@ TEST(a_fabric_may_go_before_its_endpoints)
 // conformance: ioctl.h: EOPNOTSUPP: not for endpoints of this type
 // conformance: ioctl.h: EISCONN: the endpoint has an event queue
 // conformance: ioctl.h: ENOTCONN: the endpoint is not enabled
-TEST(mistakes_are_told)
+TEST(misuse_is_refused)
 {
 	int fd = device(), null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	__u32 pep = ep_of_kind(fd, TREADLE_EP_PASSIVE), msg = ep_of_kind(fd, TREADLE_EP_MSG);
@@ -138,7 +136,8 @@ TEST(mistakes_are_told)
 	EXPECT_EQ(-EINVAL, call(fd, TREADLE_IOC_EP_ENABLE, &e));
 	e.av = 0;
 	EXPECT_EQ(0, call(fd, TREADLE_IOC_EP_ENABLE, &e));
-	EXPECT_EQ(-EINVAL, connect_to(fd, msg, addr, NULL, 0)); /* no queue */
+	/* the endpoint has no event queue */
+	EXPECT_EQ(-EINVAL, connect_to(fd, msg, addr, NULL, 0));
 	EXPECT_EQ(0, ep_eq(fd, msg, eq, 0));
 	EXPECT_EQ(-EADDRNOTAVAIL, connect_to(fd, msg, odd, NULL, 0));
 	odd = loopback(0);
@@ -150,7 +149,8 @@ TEST(mistakes_are_told)
 	EXPECT_EQ(-ENOTCONN, hang_up(fd, msg));
 	EXPECT_EQ(-EOPNOTSUPP, hang_up(fd, rdm));
 	EXPECT_EQ(-EOPNOTSUPP, hang_up(fd, pep));
-	EXPECT_EQ(-EINVAL, accept_with(fd, msg, NULL, 0)); /* made for no request */
+	/* the endpoint was not created for a request */
+	EXPECT_EQ(-EINVAL, accept_with(fd, msg, NULL, 0));
 	EXPECT_EQ(-EOPNOTSUPP, accept_with(fd, pep, NULL, 0));
 	EXPECT_EQ(-EFAULT, accept_with(fd, msg, data, 9));
 	EXPECT_EQ(-EINVAL, accept_with(fd, msg, data, TREADLE_CM_DATA + 1));
@@ -158,12 +158,15 @@ TEST(mistakes_are_told)
 	EXPECT_EQ(-ENOENT, reject_with(fd, pep, 0, NULL, 0));
 	EXPECT_EQ(-ENOENT, reject_with(fd, pep, 0x7fffffff, NULL, 0));
 	EXPECT_EQ(-EFAULT, reject_with(fd, pep, 1, data, 9));
-	/* None of that was the one attempt. */
+	/* None of the refused calls used up the one attempt. */
 	EXPECT_EQ(0, connect_to(fd, msg, loopback(1), NULL, 0));
 	EXPECT_EQ(ECONNREFUSED, event_is(eq, TREADLE_EVENT_CONNREFUSED, 0).error);
 }
 
-/* A MSG endpoint without a receive ring can be connected; nothing can be sent to it but what needs none. */
+/*
+ * A MSG endpoint without a receive ring can be connected. Only commands that need no receive reach
+ * it.
+ */
 TEST(a_peer_that_does_not_receive_refuses)
 {
 	__u64 key = 5, word = 0;
@@ -197,7 +200,7 @@ TEST(a_peer_that_does_not_receive_refuses)
 	ASSERT_EQ(1, post(&server, write_of(buf, 8, 0, 0, key, 4)));
 	EXPECT_EQ(0, cq_next(&server.cq).error);
 	EXPECT_EQ(0, memcmp(buf, &word, 8));
-	/* the other way there is one */
+	/* the other direction has a receive ring */
 	ASSERT_EQ(0, post_recv(&server, recv_of(buf, 8, ANY, 5)));
 	ASSERT_EQ(1, post(&client, send_of(&word, 8, 0, 6)));
 	EXPECT_EQ(0, cq_next(&server.rcq).error);
@@ -206,7 +209,7 @@ TEST(a_peer_that_does_not_receive_refuses)
 	listener_close(&l);
 }
 
-/* Requests are their process's, not another one's that guesses the number. */
+/* A request belongs to its process, not to another one that guesses its id. */
 static void intrudes(void *arg)
 {
 	struct pair *p = arg;
@@ -237,7 +240,7 @@ TEST(another_process_has_no_part_in_it)
 
 enum { MANY = 10000, BACKLOG = 128 };
 
-/* Asks by an endpoint of its own, which has nothing but a place for its answer. */
+/* Asks for a connection by a new endpoint, which only has an event queue. */
 static __u32 asks(int fd, int eq, struct treadle_addr to, __u64 context)
 {
 	struct treadle_ep_enable e = {.size = sizeof(e), .ep = ep_of_kind(fd, TREADLE_EP_MSG)};
@@ -256,7 +259,7 @@ static void is_refused(int fd, int eq, struct treadle_addr to, __u64 context)
 	need(destroy(fd, ep) == 0);
 }
 
-/* What is freed may be so a little later, and is counted late. */
+/* Memory may be freed, and uncharged, a little later. */
 static bool grew_less(const char *group, long long before, long long bytes)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
@@ -267,8 +270,11 @@ static bool grew_less(const char *group, long long before, long long bytes)
 	return cgroup_kernel(group) - before < bytes;
 }
 
-/* As many as the backlog wait, and cost memory; all others are told at once, by their own queue, and cost none. */
-TEST(ten_thousand_ask_who_never_answers)
+/*
+ * As many requests as the backlog wait, and take memory. All others are refused at once, through
+ * the client's queue, and take none.
+ */
+TEST(ten_thousand_requests_without_an_answer)
 {
 	int fd = device(), eq = wait_fd(fd, eq_create(fd));
 	__u32 waiting[BACKLOG], request;
@@ -289,7 +295,10 @@ TEST(ten_thousand_ask_who_never_answers)
 	for (int i = 1; i < BACKLOG; i++)
 		event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
 	EXPECT_TRUE(eq_empty(l.eq));
-	/* To have been read is not to be answered, and who asked and went may still be answered. */
+	/*
+	 * A request that was read, but not answered, keeps its place in the backlog, even if its
+	 * client has gone.
+	 */
 	is_refused(fd, eq, l.addr, MANY);
 	ASSERT_EQ(0, destroy(fd, waiting[0]));
 	is_refused(fd, eq, l.addr, MANY);
@@ -303,8 +312,11 @@ TEST(ten_thousand_ask_who_never_answers)
 	EXPECT_TRUE(eq_empty(l.eq));
 }
 
-/* Who goes before his request was read takes it along: there is always room for the next. */
-TEST(ten_thousand_ask_and_go)
+/*
+ * A client that goes before its request is read takes the request along, so the backlog has room
+ * for the next.
+ */
+TEST(ten_thousand_clients_ask_and_go)
 {
 	int fd = device(), eq = wait_fd(fd, eq_create(fd));
 	struct listener l;
@@ -323,8 +335,8 @@ TEST(ten_thousand_ask_and_go)
 	event_is(l.eq, TREADLE_EVENT_CONNREQ, PEP);
 }
 
-/* Who finds out by ACCEPT that nobody asks any more has answered: the request has no place in the backlog. */
-TEST(to_accept_who_has_gone_is_an_answer)
+/* ACCEPT of a client that has gone answers the request, which leaves the backlog. */
+TEST(accept_of_a_client_that_has_gone_is_an_answer)
 {
 	struct pair p;
 
@@ -337,13 +349,13 @@ TEST(to_accept_who_has_gone_is_an_answer)
 	EXPECT_TRUE(eq_empty(p.l.eq));
 }
 
-/* --- rights ------------------------------------------------------------------------------------ */
+/* --- rights ----------------------------------------------------------------------------------- */
 
 struct visitor {
 	struct treadle_addr to;
 	const char *key;
 	int uid, netns, userns, error;
-	bool heard; /* the listener is asked */
+	bool heard; /* the listener got the request */
 };
 
 static void visits(void *arg)
@@ -366,7 +378,7 @@ static void visits(void *arg)
 }
 
 // conformance: ioctl.h: EACCES: the owner of the peer does not admit this process
-TEST(who_may_send_may_connect)
+TEST(the_right_to_send_is_the_right_to_connect)
 {
 	static struct visitor visitors[] = {
 		{.uid = 1000, .error = EACCES},

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Connections whose ends die at every stage, and many that come and go.
- */
+/* Connections with ends that die at every stage, and many connections that come and go. */
 #include "connection.h"
 #include "slow.h"
 
 #include <treadle/atomic.h>
 
 /*
- * fi_cm(3), fi_shutdown: what is under way ends. Nobody's memory is touched after he has been told, and what
- * waited for its turn is told of before the call returns.
+ * fi_cm(3), fi_shutdown: outstanding operations end. No memory is touched after its operation is
+ * reported as ended, and operations that waited for their turn are reported before the call
+ * returns.
  */
 // conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their ...
-TEST(what_is_under_way_ends_with_the_connection)
+TEST(operations_under_way_end_with_the_connection)
 {
 	enum { BEFORE = 1, AFTER = 2 };
 	const size_t len = 64 << 20;
@@ -20,9 +19,9 @@ TEST(what_is_under_way_ends_with_the_connection)
 	int cut = 0;
 
 	memset(src, BEFORE, len);
-	/* longer if the machine is so busy that all had been copied each time */
+	/* more rounds on a machine so busy that each copy was complete */
 	for (int round = 0; round < 4 || (!cut && round < 40); round++) {
-		bool asker = round & 1; /* who hangs up */
+		bool asker = round & 1; /* the client hangs up */
 		char *dst = pages(len);
 		struct treadle_cqe c;
 		struct pair p;
@@ -33,13 +32,13 @@ TEST(what_is_under_way_ends_with_the_connection)
 		ASSERT_EQ(0,
 			  mr(p.server.fd, dst, len, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &region));
 		ASSERT_EQ(1, post(&p.client, write_of(src, len, 0, 0, key, 1)));
-		ASSERT_EQ(1, post(&p.client, send_of(src, 8, 0, 2))); /* waits for that */
+		ASSERT_EQ(1, post(&p.client, send_of(src, 8, 0, 2))); /* waits for the write */
 		while (*(volatile char *)&dst[(round % 4) << 20] != BEFORE)
 			;
 		if (asker) {
 			ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
 			ASSERT_TRUE(cq_poll(&p.client.cq, &c));
-			if (c.context == 1) { /* it was not cut */
+			if (c.context == 1) { /* the write was complete */
 				ASSERT_TRUE(cq_poll(&p.client.cq, &c));
 			} else {
 				EXPECT_EQ(ECANCELED, c.error);
@@ -74,10 +73,12 @@ TEST(what_is_under_way_ends_with_the_connection)
 	munmap(src, len);
 }
 
-/* Also by a worker who has waited for a page of it since, and has in his hands what he would write. */
+/*
+ * Nor does a worker touch it that has waited for a page since, with the data ready to be written.
+ */
 // conformance: fi_cm(3): fi_shutdown: outstanding operations are canceled, and their ...
 // conformance: ioctl.h: ECONNRESET: the peer closed its endpoint
-TEST(what_waits_for_a_page_touches_it_no_more)
+TEST(a_worker_that_waited_for_a_page_does_not_touch_it)
 {
 	static __u64 in[2] = {1, 2}, before[2];
 
@@ -124,13 +125,13 @@ TEST(what_waits_for_a_page_touches_it_no_more)
 	}
 }
 
-/* --- death ------------------------------------------------------------------------------------- */
+/* --- death ------------------------------------------------------------------------------------ */
 
 enum stage { BOUND, ASKED, ANSWERED, CONNECTED, WAITING, STAGES };
 
 struct life {
 	struct treadle_addr addr;
-	enum stage stage; /* at which it stops to be killed */
+	enum stage stage; /* the stage at which the client is killed */
 	int there;
 };
 
@@ -195,7 +196,7 @@ TEST(clients_die_at_every_stage)
 				EXPECT_EQ(-ESHUTDOWN, post(&s, send_of(&s, 8, 0, 0)));
 				node_close(&s);
 			} else if (stage == ASKED && seen == 2) {
-				/* Its memory goes a moment after the process. */
+				/* A process's memory goes a moment after the process. */
 				int result = accept_with(s.fd, s.ep, NULL, 0);
 
 				EXPECT_TRUE(result == -ECONNRESET || result == 0);
@@ -288,9 +289,12 @@ TEST(servers_die_at_every_stage)
 	close(fd);
 }
 
-/* --- many at once ---------------------------------------------------------------------------------- */
+/*
+ * --- many connections
+ * ---------------------------------------------------------------------------------
+ */
 
-/* Connects, sends, and hangs up or dies, over and over, until it is killed. */
+/* Connects, sends, and hangs up or dies, until it is killed. */
 static void customer(void *arg)
 {
 	struct life *life = arg;

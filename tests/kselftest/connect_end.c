@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The end of a connection: what is told, to whom, in which order, and what ends with it. */
+/* The end of a connection: what is reported to which end, in which order, and what ends with it. */
 #include "connection.h"
 #include "slow.h"
 
@@ -12,7 +12,9 @@ TEST(shutdown_ends_everything_in_order)
 	struct pair p;
 
 	pair_open(&p);
-	/* Two large messages wait, one in each direction; a small one was copied; a receive waits. */
+	/*
+	 * Two large messages wait, one in each direction; a small one was copied; a receive waits.
+	 */
 	fill(small, 64, 1);
 	ASSERT_EQ(1, post(&p.client, send_of(big, 1 << 20, 0, 11)));
 	ASSERT_EQ(1, post(&p.server, send_of(big, 1 << 20, 0, 12)));
@@ -22,7 +24,7 @@ TEST(shutdown_ends_everything_in_order)
 	ASSERT_EQ(0, post_recv(&p.client, trecv_of(in, 64, ANY, 6, 0, 15)));
 
 	ASSERT_EQ(0, hang_up(p.client.fd, p.client.ep));
-	/* The caller's own are canceled before it returns. */
+	/* The caller's own operations are canceled before it returns. */
 	ASSERT_TRUE(cq_poll(&p.client.cq, &c));
 	EXPECT_EQ(11, c.context);
 	EXPECT_EQ(ECANCELED, c.error);
@@ -41,7 +43,7 @@ TEST(shutdown_ends_everything_in_order)
 
 	EXPECT_EQ(-ESHUTDOWN, post(&p.client, send_of(small, 64, 0, 21)));
 	EXPECT_EQ(-ESHUTDOWN, post(&p.server, send_of(small, 64, 0, 22)));
-	/* What was sent can be received, and then nothing can. */
+	/* A message that was sent can be received. After that the connection has none. */
 	ASSERT_EQ(0, post_recv(&p.server, trecv_of(in, 64, ANY, 5, 0, 23)));
 	c = cq_next(&p.server.rcq);
 	EXPECT_EQ(23, c.context);
@@ -53,7 +55,7 @@ TEST(shutdown_ends_everything_in_order)
 		EXPECT_EQ(24, c.context);
 		EXPECT_EQ(ECANCELED, c.error);
 	}
-	/* Again, on either side: nothing. */
+	/* Another call, on either side, changes nothing. */
 	EXPECT_EQ(0, hang_up(p.client.fd, p.client.ep));
 	EXPECT_EQ(0, hang_up(p.server.fd, p.server.ep));
 	EXPECT_TRUE(eq_empty(p.ceq));
@@ -91,7 +93,7 @@ TEST(closing_ends_it_too)
 		EXPECT_EQ(14, c.context);
 		EXPECT_EQ(ECANCELED, c.error);
 		EXPECT_EQ(-ESHUTDOWN, post(left, send_of(in, 64, 0, 22)));
-		/* The message that waited is not delivered: it was taken back. */
+		/* The message that waited is not delivered: its sender took it back. */
 		ASSERT_EQ(0, post_recv(left, recv_of(in, 64, ANY, 15)));
 		EXPECT_EQ(ECANCELED, cq_next(&left->rcq).error);
 		EXPECT_TRUE(cq_empty(&gone->cq));
@@ -117,8 +119,10 @@ TEST(events_go_with_their_endpoint)
 	EXPECT_TRUE(eq_empty(p.ceq));
 }
 
-/* At both ends; what is deferred work is not the endpoint's, and fails when its time comes. */
-TEST(what_is_armed_ends_with_the_connection)
+/*
+ * Armed operations end at both ends. Deferred work is not the endpoint's, and fails when it fires.
+ */
+TEST(armed_commands_end_with_the_connection)
 {
 	char in[8], out[8] = {};
 
@@ -149,7 +153,10 @@ TEST(what_is_armed_ends_with_the_connection)
 		for (int i = 0; i < 2; i++) {
 			struct node *n = end[i];
 
-			/* The caller's are written before it returns, the peer's before his event. */
+			/*
+			 * The caller's completions are written before it returns, the peer's before
+			 * its event.
+			 */
 			if (i)
 				event_is(who ? p.ceq : p.l.eq, TREADLE_EVENT_SHUTDOWN,
 					 who ? CLIENT : SERVER);
@@ -159,7 +166,8 @@ TEST(what_is_armed_ends_with_the_connection)
 			ASSERT_TRUE(cq_poll(&n->rcq, &cqe));
 			EXPECT_EQ(2, cqe.context);
 			EXPECT_EQ(ECANCELED, cqe.error);
-			EXPECT_EQ(-EBUSY, destroy(n->fd, go[i].id)); /* what is no message */
+			/* an armed command that is no message stays */
+			EXPECT_EQ(-EBUSY, destroy(n->fd, go[i].id));
 			EXPECT_EQ(0, cntr_value(&n->sent));
 			ASSERT_EQ(1, post(n, count_of(TREADLE_OP_CNTR_ADD, &go[i], 1, 0)));
 			EXPECT_EQ(0, destroy(n->fd, go[i].id));
@@ -170,8 +178,8 @@ TEST(what_is_armed_ends_with_the_connection)
 	}
 }
 
-/* Not even behind what a worker of the peer is in the midst of, who waits for a page. */
-TEST(what_fires_after_the_end_waits_for_nobody)
+/* Nor does it wait behind an operation for which a worker of the peer waits for a page. */
+TEST(commands_fired_after_the_end_fail_at_once)
 {
 	char *at = pages(PAGE), in[8], out[8] = {};
 	int slow = slow_pages(at, PAGE);
@@ -220,9 +228,8 @@ static void *hangs_up(void *arg)
 	return NULL;
 }
 
-/* What is canceled was told when SHUTDOWN returns, whoever has canceled it. */
 /* Deferred receives that another process fires: their own process's worker cancels them. */
-TEST(what_strangers_fire_after_the_end_is_canceled)
+TEST(receives_that_others_fire_after_the_end_are_canceled)
 {
 	struct treadle_cqe c;
 	struct node a, x;
@@ -251,6 +258,7 @@ TEST(what_strangers_fire_after_the_end_is_canceled)
 	}
 }
 
+/* All cancellations are reported when SHUTDOWN returns, whichever end has canceled. */
 TEST(both_ends_hang_up_at_once)
 {
 	for (int round = 0; round < 50; round++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Connections in their simplest form: what the tests of MSG endpoints have in common. */
+/* Helpers for tests of MSG endpoints: connections in their simplest form. */
 #ifndef TREADLE_KSELFTEST_CONNECTION_H
 #define TREADLE_KSELFTEST_CONNECTION_H
 
@@ -77,7 +77,7 @@ static inline int hang_up(int fd, __u32 ep)
 
 /* --- events -------------------------------------------------------------------- */
 
-/* Its size, or -errno. */
+/* Reads an event, if there is one; returns its size, or -errno. */
 static inline int event_take(int eq, struct treadle_event *ev)
 {
 	int result = read(eq, ev, sizeof(*ev));
@@ -85,7 +85,7 @@ static inline int event_take(int eq, struct treadle_event *ev)
 	return result < 0 ? -errno : result;
 }
 
-/* The next event, whenever it comes. */
+/* Waits for the next event. */
 static inline struct treadle_event event_next(int eq)
 {
 	struct pollfd p = {.fd = eq, .events = POLLIN};
@@ -101,7 +101,7 @@ static inline struct treadle_event event_next(int eq)
 	return ev;
 }
 
-/* The next one is this kind, of that endpoint. */
+/* The next event must be of this kind, for that endpoint. */
 static inline struct treadle_event event_is(int eq, __u32 kind, __u64 context)
 {
 	struct treadle_event ev = event_next(eq);
@@ -154,7 +154,7 @@ static inline void listener_close(struct listener *l)
 	close(l->fd);
 }
 
-/* A MSG endpoint, enabled, whose events go to @eq. */
+/* Opens and enables a MSG endpoint with the event queue @eq. */
 static inline void msg_open(struct node *n, struct options o, int eq, __u64 context)
 {
 	o.type = TREADLE_EP_MSG;
@@ -188,7 +188,7 @@ static inline void node_unmap(struct node *n)
 	munmap((void *)n->rcvd.page, PAGE);
 }
 
-/* All of it, with its context, which maps would keep. */
+/* Closes the context, and unmaps its rings, which would keep it. */
 static inline void node_close(struct node *n)
 {
 	node_unmap(n);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Several contexts of one process: they share what is known of its memory, and nothing else.
- */
+/* Several contexts of one process: they share its pagemaps, and nothing else. */
 #include "connection.h"
 
 #include <sys/resource.h>
@@ -40,7 +38,7 @@ FIXTURE_TEARDOWN(contexts)
 	until_unused();
 }
 
-/* The sender's error; without one, what it has at @out has arrived. */
+/* The sender's error, or 0: then the contents of @out have arrived. */
 static int sends(contexts *s, int from)
 {
 	struct node *n = &s->n[from];
@@ -64,7 +62,7 @@ static void remap(contexts *s, __u64 seed)
 	fill(s->out, PAGE, seed);
 }
 
-TEST_F(contexts, what_is_unmapped_is_so_for_all)
+TEST_F(contexts, a_range_is_unmapped_for_all)
 {
 	for (int round = 0; round < 20; round++) {
 		remap(self, round);
@@ -78,13 +76,13 @@ TEST_F(contexts, what_is_unmapped_is_so_for_all)
 	EXPECT_EQ(EFAULT, sends(self, 1));
 }
 
-TEST_F(contexts, one_ends_and_the_others_see_what_is_unmapped)
+TEST_F(contexts, one_ends_and_the_others_see_unmaps)
 {
 	for (int round = 0; round < 20; round++) {
 		remap(self, round);
 		EXPECT_EQ(0, sends(self, 0));
 		EXPECT_TRUE(same(self->in, PAGE, round));
-		/* The other one, and one that comes and goes. */
+		/* Closes a long-lived context, and one that was just opened. */
 		node_close(&self->n[1]);
 		remap(self, 100 + round);
 		EXPECT_EQ(0, sends(self, 0));
@@ -96,7 +94,7 @@ TEST_F(contexts, one_ends_and_the_others_see_what_is_unmapped)
 	}
 }
 
-/* All are closed, and some are opened again: there is nothing of before. */
+/* All contexts are closed, and some opened again: nothing of the former pagemaps is used. */
 TEST_F(contexts, the_last_one_ends_and_others_begin)
 {
 	for (int round = 0; round < 20; round++) {
@@ -115,15 +113,18 @@ TEST_F(contexts, the_last_one_ends_and_others_begin)
 	}
 }
 
-/* A peer writes to, and reads from, one that ends; its memory stays known, as the others go on. */
-TEST_F(contexts, nothing_is_touched_for_one_that_has_ended)
+/*
+ * A peer writes to, and reads from, a context that ends. The pagemap stays, as other contexts use
+ * it.
+ */
+TEST_F(contexts, no_memory_is_touched_after_its_context_ended)
 {
 	enum { BEFORE = 1, AFTER = 2 };
 	char *src = pages(LARGE);
 	int cut = 0;
 
 	memset(src, BEFORE, LARGE);
-	/* longer if the machine is so busy that all had been copied each time */
+	/* more rounds on a machine so busy that each copy was complete */
 	for (int round = 0; round < 8 || (!cut && round < 80); round++) {
 		struct node *n = &self->n[0], m;
 		char *dst = pages(LARGE);
@@ -154,14 +155,14 @@ TEST_F(contexts, nothing_is_touched_for_one_that_has_ended)
 	EXPECT_LT(0, cut);
 }
 
-/* --- the end of a process ----------------------------------------------------------------------- */
+/* --- the end of a process --------------------------------------------------------------------- */
 
 struct victim {
 	struct treadle_addr addr[MANY];
 	int ready;
 };
 
-/* A child keeps the files. */
+/* A child keeps the files open. */
 static void has_many(void *arg)
 {
 	struct victim *v = arg;
@@ -208,7 +209,10 @@ TEST(all_end_with_their_process)
 	until_unused();
 }
 
-/* --- who has the file ----------------------------------------------------------------------------- */
+/*
+ * --- files of another process
+ * -----------------------------------------------------------------------------
+ */
 
 struct heir {
 	int fd, go;
@@ -222,8 +226,8 @@ static void closes_last(void *arg)
 	close(h->fd);
 }
 
-/* Who closes the file of another process does not wait for that one's memory; its worker does. */
-TEST(what_is_pinned_is_given_back_whoever_closes_last)
+/* The last close of a file, in another process, leaves the teardown to a worker. */
+TEST(pins_are_released_if_another_process_closes_last)
 {
 	struct heir *h = shared(sizeof(*h));
 	char *buf = pages(PINNED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Completion queues and waiting: nothing is lost, whether the ring is full,
- * the reader sleeps, or a signal comes in between.
+ * Completion queues and waiting: nothing is lost, whether the ring is full, the reader sleeps, or a
+ * signal comes in between.
  */
 // conformance: fi_arch(7): completion queues
 
@@ -36,7 +36,7 @@ static struct treadle_desc nop(__u64 context)
 
 /* --- overflow ---------------------------------------------------------------- */
 
-TEST_F(cq, what_does_not_fit_is_kept_in_order)
+TEST_F(cq, overflowing_completions_are_kept_in_order)
 {
 	struct cq *q = &self->n.cq;
 	struct treadle_cqe c;
@@ -51,7 +51,7 @@ TEST_F(cq, what_does_not_fit_is_kept_in_order)
 			ASSERT_EQ(1, post(&self->n, nop(entries + i)));
 			EXPECT_TRUE(cq_overflows(q));
 		}
-		/* The ring holds as many as it can and nothing else. */
+		/* The ring holds as many as it can. Beyond that nothing was written. */
 		EXPECT_EQ(q->cons + entries, q->ro->prod);
 		for (__u32 i = 0; i < entries; i++) {
 			ASSERT_TRUE(cq_poll(q, &c));
@@ -69,7 +69,7 @@ TEST_F(cq, what_does_not_fit_is_kept_in_order)
 	}
 }
 
-TEST_F(cq, the_next_completion_flushes_what_is_kept)
+TEST_F(cq, the_next_completion_flushes_kept_ones)
 {
 	struct cq *q = &self->n.cq;
 	__u32 entries = q->entries;
@@ -91,8 +91,8 @@ TEST_F(cq, the_next_completion_flushes_what_is_kept)
 	EXPECT_TRUE(cq_empty(q));
 }
 
-/* A reader who only waits must not sleep on what is kept. */
-TEST_F(cq, a_wait_finds_what_is_kept)
+/* A wait returns at once if completions are kept, although the ring is empty. */
+TEST_F(cq, a_wait_finds_kept_completions)
 {
 	struct cq *q = &self->n.cq;
 	__u32 entries = q->entries;
@@ -118,7 +118,7 @@ TEST_F(cq, a_wait_finds_what_is_kept)
 // conformance: fi_domain(3): resource management: Tx CQ full: EAGAIN; completions that do not fit
 //   are kept
 // conformance: ioctl.h: EAGAIN: the caller's completion queue overflows
-TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
+TEST_F(cq, a_queue_that_is_not_read_refuses_more)
 {
 	struct cq *q = &self->n.cq;
 	struct treadle_cqe c;
@@ -129,14 +129,14 @@ TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
 		ASSERT_GT(10 * q->entries, taken);
 	}
 	EXPECT_EQ(-EAGAIN, result);
-	/* All of the ring, and about as many kept. */
+	/* The ring's entries, and about as many kept ones. */
 	EXPECT_LE(2 * q->entries, taken);
 	EXPECT_GE(2 * q->entries + 2, taken);
-	/* Again and again, and it changes nothing. */
+	/* A command that is refused changes nothing, however often it is tried. */
 	for (int i = 0; i < 10; i++) {
 		EXPECT_EQ(-EAGAIN, post(&self->n, nop(1000 + i)));
 	}
-	/* Neither may a send through which a peer would come to harm. */
+	/* A send is refused before it reaches the peer. */
 	EXPECT_EQ(-EAGAIN, post(&self->n, send_of(self->buf, 8, self->to, 2000)));
 	EXPECT_TRUE(cq_empty(&self->n.rcq));
 	for (int i = 0; i < taken; i++) {
@@ -148,7 +148,10 @@ TEST_F(cq, a_queue_that_nobody_reads_refuses_more)
 	EXPECT_EQ(7, cq_next(q).context);
 }
 
-/* Those with F_MORE have been promised: they wait in their ring, bad ones too, and memory has an end. */
+/*
+ * Commands behind F_MORE stay in their ring, bad ones too, until their completions fit. Kept memory
+ * is bounded.
+ */
 // conformance: fi_domain(3): resource management: errors of selective completion need no ...
 TEST_F(cq, promised_commands_are_not_lost)
 {
@@ -183,7 +186,7 @@ TEST_F(cq, promised_commands_are_not_lost)
 	}
 }
 
-/* Receives that somebody else completes are kept, too; the sender is not held. */
+/* Completions of the receiver that a sender causes are kept, too, and do not hold the sender. */
 // conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST_F(cq, a_receivers_queue_overflows_without_loss)
 {
@@ -196,7 +199,7 @@ TEST_F(cq, a_receivers_queue_overflows_without_loss)
 	for (int i = 0; i < count; i++) {
 		ASSERT_EQ(0, post_recv(&b, recv_of(self->buf + i * 8, 8, ANY, i)));
 	}
-	/* As many as fit, and as many again; the rest when there is room. */
+	/* As many as fit, and as many kept; the next one when there is room. */
 	for (int i = 0; i < 2 * b.rcq.entries; i++) {
 		ASSERT_EQ(1, post(&self->n, send_of(self->buf + 4096, 8, to, i)));
 		ASSERT_EQ(i, cq_next(&self->n.cq).context);
@@ -209,7 +212,7 @@ TEST_F(cq, a_receivers_queue_overflows_without_loss)
 	EXPECT_EQ(2 * b.rcq.entries, cq_next(&b.rcq).context);
 }
 
-/* What a process writes into its index harms nobody but itself. */
+/* A process that writes nonsense into its index harms only itself. */
 TEST_F(cq, a_wild_consumer_index_is_harmless)
 {
 	static const __u32 wild[] = {1, 31, 32, 33, 0x80000000, 0x7fffffff, 0xffffffff, 12345};
@@ -226,7 +229,7 @@ TEST_F(cq, a_wild_consumer_index_is_harmless)
 			cq_wait(q, 0);
 		}
 	}
-	/* It still works for one who behaves. */
+	/* The queue still works once the index is right. */
 	do {
 		q->cons = q->ro->prod;
 		q->rw->cons = q->cons;
@@ -267,7 +270,7 @@ TEST_F(cq, waits_time_out)
 	EXPECT_EQ(-ETIMEDOUT, cntr_wait(&self->n.sent, 1, 0, 20000000));
 	EXPECT_LE(20000000, now_ns() - start);
 	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1));
-	/* One that has no end, in years. */
+	/* A timeout of years. */
 	ASSERT_EQ(1, post(&self->n, nop(1)));
 	EXPECT_EQ(0, cq_wait(&self->n.cq, 0x7fffffffffffffffLL));
 }
@@ -288,7 +291,7 @@ static void *waits(void *arg)
 	return NULL;
 }
 
-/* Until the thread sleeps, so that what follows finds a waiter. */
+/* Waits until the thread sleeps, so that a waiter is there for the next step. */
 static void until_asleep(const struct waiter *w)
 {
 	char path[64], state = 0;
@@ -346,11 +349,14 @@ TEST_F(cq, signal_ends_every_wait)
 		pthread_join(t[i], NULL);
 		EXPECT_EQ(-ECANCELED, w[i].result);
 	}
-	/* Those who come later wait again. */
+	/* A later wait is not affected. */
 	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 1000000));
 }
 
-/* Nor does one who waits again miss what was for him, too, because another has seen it. */
+/*
+ * A wait that names the signals that its caller has seen ends at once if there was another since,
+ * even if another wait has seen it.
+ */
 // conformance: fi_cq(3): fi_cq_signal: unblocks any thread in fi_cq_sread
 TEST_F(cq, a_signal_between_two_waits_is_seen_by_each)
 {
@@ -387,7 +393,10 @@ static void stay_on_this_cpu(void)
 	need(sched_setaffinity(0, sizeof(set), &set) == 0);
 }
 
-/* The waiter has the CPU of who changes the counter: it comes to see what is over already. */
+/*
+ * The waiter runs on the CPU of the thread that changes the counter, so it runs when the error is
+ * gone again.
+ */
 // conformance: fi_cntr(3): fi_cntr_wait: until the threshold, or a change of the error value, ...
 TEST_F(cq, an_error_that_comes_and_goes_ends_a_wait)
 {
@@ -469,7 +478,7 @@ TEST_F(cq, a_file_is_readable_while_the_queue_is_not_empty)
 	EXPECT_EQ(0, epoll_wait(set, &got, 1, 0));
 }
 
-TEST_F(cq, a_file_of_a_counter_tells_changes)
+TEST_F(cq, a_file_of_a_counter_reports_changes)
 {
 	int fd = wait_fd(self->n.fd, self->n.sent.id);
 	__u64 word;
@@ -501,7 +510,7 @@ static void *waits_by_poll(void *file)
 	return (void *)(long)readable(*(int *)file, PATIENCE_NS / 1000000);
 }
 
-/* Nor does it need the context, whose end wakes who waits by it. */
+/* The file outlives its context as well. The end of the context wakes its waiters. */
 TEST_F(cq, a_file_outlives_its_context)
 {
 	struct cntr c;
@@ -539,7 +548,7 @@ struct tandem {
 	int rounds;
 };
 
-/* Two processes wake each other in turn; each sleeps in another way. */
+/* Two processes wake each other in turn. Each sleeps in another way. */
 static void bounce(struct tandem *t, int me)
 {
 	struct node n;
@@ -566,7 +575,9 @@ static void bounce(struct tandem *t, int me)
 			need(readable(fd, PATIENCE_NS / 1000000));
 			break;
 		case 2:
-			/* Re-armed first, then looked at: what comes in between counts. */
+			/*
+			 * Re-arm before the look at the value, so that a change in between counts.
+			 */
 			while (cntr_value(&n.rcvd) <= i) {
 				need(readable(cntr_fd, PATIENCE_NS / 1000000));
 				need(read(cntr_fd, &word, 8) == 8);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Eight processes do everything with each other: messages of all kinds, at once or armed on counters and cells, reads,
- * writes, atomics, commands that repeat, connections (crowd_ways.h; what they do for others: crowd_serves.h). Every
- * 100 ms one of them is killed, and another takes its place. Whoever lives checks every byte that he gets, and has errors
- * only of peers that died; at the end nothing is left of anybody. What has never happened (KINDS in crowd.h) fails.
+ * Eight processes do everything with each other: messages of all kinds, at once or armed on
+ * counters and cells, reads, writes, atomics, repeating commands, connections (crowd_ways.h; what
+ * each does for the others: crowd_serves.h). Every 100 ms one of them is killed, and another takes
+ * its place. A live process checks each byte that it gets, and sees errors only of peers that died.
+ * At the end no memory is left behind. The test fails if one of KINDS in crowd.h has never
+ * happened.
  *
  * DEATH_SECONDS=6
  *
@@ -12,12 +14,12 @@
 #include "crowd_ways.h"
 #include "module.h"
 
-static void is_born(struct member *m)
+static void member_open(struct member *m)
 {
 	struct place *p = &m->c->place[m->me];
 	__u32 id;
 
-	m->life = __atomic_load_n(&p->lives, __ATOMIC_ACQUIRE);
+	m->life = __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
 	m->dice = (__u64)getpid() << 8 | m->me;
 	node_open(&m->n[0], (struct options){.buffered = 20000, .flags = TREADLE_EP_SOURCE});
 	node_open(&m->n[1], (struct options){.context = m->n[0].fd,
@@ -56,7 +58,7 @@ static void is_born(struct member *m)
 	__atomic_store_n(&p->here, m->life, __ATOMIC_RELEASE);
 }
 
-/* The others have got this far, too; they are served until then. */
+/* Serves the others until all have come to this point. */
 static void together(struct member *m, int *count)
 {
 	__u64 end = now_ns() + 4 * PATIENCE_NS;
@@ -69,43 +71,49 @@ static void together(struct member *m, int *count)
 	}
 }
 
-/* Has all come, and once, that @who has sent to this one? *count: how many that are. */
-static bool all_came(struct member *m, int who, __u64 *count)
+/*
+ * Have all messages of @other to this process come, and once? *count: the number of those that
+ * came.
+ */
+static bool all_came(struct member *m, int other, __u64 *count)
 {
-	const struct account *sent = &m->c->sent[who][m->me], *came = &m->came[who];
+	const struct account *sent = &m->c->sent[other][m->me], *came = &m->came[other];
 	static const struct account none;
 
-	if (sent->whose != pid_bits())
+	if (sent->pid != pid_bits())
 		sent = &none;
-	if (came->whose != m->c->place[who].pid)
+	if (came->pid != m->c->place[other].pid)
 		came = &none;
 	*count = came->count;
 	return came->count == sent->count && came->sum == sent->sum;
 }
 
-/* Nobody dies any more. What one has sent well to another that lives has come, or still does. */
-static void settles(struct member *m)
+/*
+ * No process dies any more. All messages that succeeded between two live processes have come, or
+ * still come.
+ */
+static void settle_accounts(struct member *m)
 {
 	__u64 end, count;
 
 	memcpy(m->c->sent[m->me], m->sent, sizeof(m->sent));
 	together(m, &m->c->silent);
 	end = now_ns() + 4 * PATIENCE_NS;
-	for (int who = 0; who < CROWD; who++)
-		while (!all_came(m, who, &count)) {
+	for (int other = 0; other < CROWD; other++)
+		while (!all_came(m, other, &count)) {
 			attend(m);
-			about("%llu of %llu messages of %d", count, m->c->sent[who][m->me].count,
-			      who);
+			about("%llu of %llu messages of %d", count, m->c->sent[other][m->me].count,
+			      other);
 			need(now_ns() < end);
 		}
 	together(m, &m->c->settled);
-	for (int who = 0; who < CROWD; who++) {
-		need(all_came(m, who, &count));
+	for (int other = 0; other < CROWD; other++) {
+		need(all_came(m, other, &count));
 		__atomic_fetch_add(&m->c->done[SETTLED], count, __ATOMIC_RELAXED);
 	}
 }
 
-static void lives(struct crowd *c, int me)
+static void run_member(struct crowd *c, int me)
 {
 	static void (*const ways[])(struct member *, int, struct place *, struct place *) = {
 		messages,	  messages, messages, writes_and_reads,
@@ -115,18 +123,18 @@ static void lives(struct crowd *c, int me)
 
 	m.c = c;
 	m.me = me;
-	is_born(&m);
+	member_open(&m);
 	while (!__atomic_load_n(&c->stop, __ATOMIC_ACQUIRE)) {
-		int way = roll(&m, ARRAY_SIZE(ways)), who = roll(&m, CROWD);
-		struct place seen, *p = look(&m, who, &seen);
+		int way = roll(&m, ARRAY_SIZE(ways)), other = roll(&m, CROWD);
+		struct place seen, *p = look(&m, other, &seen);
 
 		attend(&m);
-		/* One that calls itself would wait for itself. */
-		if (p && (ways[way] != calls || who != me))
-			ways[way](&m, who, p, &seen);
+		/* A process that calls itself would wait for itself. */
+		if (p && (ways[way] != calls || other != me))
+			ways[way](&m, other, p, &seen);
 	}
-	settles(&m);
-	__atomic_fetch_add(&c->place[me].lives, 1, __ATOMIC_RELEASE);
+	settle_accounts(&m);
+	__atomic_fetch_add(&c->place[me].generation, 1, __ATOMIC_RELEASE);
 	_exit(0);
 }
 
@@ -137,12 +145,12 @@ static pid_t joins(struct crowd *c, int me)
 	need(pid >= 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		lives(c, me);
+		run_member(c, me);
 	}
 	return pid;
 }
 
-/* But for what only does at the end. */
+/* All kinds but the one that only happens at the end. */
 static bool all_has_happened(const struct crowd *c)
 {
 	for (int i = 0; i < KIND_COUNT; i++)
@@ -151,7 +159,7 @@ static bool all_has_happened(const struct crowd *c)
 	return true;
 }
 
-static void tell_of(const struct crowd *c, int killed)
+static void report(const struct crowd *c, int killed)
 {
 #define TEXT(name, text) text,
 	static const char *const texts[] = {KINDS(TEXT)};
@@ -166,7 +174,7 @@ static void tell_of(const struct crowd *c, int killed)
 	}
 }
 
-/* Longer, where so little happens in that time that something has not happened yet. */
+/* Goes on after DEATH_SECONDS until each kind has happened. */
 static void kills_and_replaces(void *arg)
 {
 	const char *text = getenv("DEATH_SECONDS");
@@ -175,27 +183,27 @@ static void kills_and_replaces(void *arg)
 	pid_t pids[CROWD];
 	int killed = 0;
 
-	/* Nobody has been here yet. */
+	/* No process has been here yet. */
 	for (int i = 0; i < CROWD; i++)
-		c->place[i].lives = 1;
+		c->place[i].generation = 1;
 	for (int i = 0; i < CROWD; i++)
 		pids[i] = joins(c, i);
 	while ((next += 100000000) < end || (!all_has_happened(c) && next < end + PATIENCE_NS)) {
-		int who = lottery(&dice) % CROWD;
+		int other = lottery(&dice) % CROWD;
 
 		while (now_ns() < next)
 			usleep(1000);
-		/* Nobody ends but by this. */
-		__atomic_fetch_add(&c->place[who].lives, 1, __ATOMIC_RELEASE);
-		need(kill(pids[who], SIGKILL) == 0 && reap(pids[who]) == -SIGKILL);
-		pids[who] = joins(c, who);
+		/* A process only ends here. */
+		__atomic_fetch_add(&c->place[other].generation, 1, __ATOMIC_RELEASE);
+		need(kill(pids[other], SIGKILL) == 0 && reap(pids[other]) == -SIGKILL);
+		pids[other] = joins(c, other);
 		killed++;
 	}
-	sleep(1); /* so that those who live to the end have had more to do with each other */
+	sleep(1); /* so that those alive at the end have had more to do with each other */
 	raise_to(&c->stop, 1);
 	for (int i = 0; i < CROWD; i++)
 		need(reap(pids[i]) == 0);
-	tell_of(c, killed);
+	report(c, killed);
 	need(killed);
 }
 
@@ -212,7 +220,7 @@ static void in_a_group(void *arg)
 	kills_and_replaces(&g->c);
 }
 
-/* What is still told of memory is what the kernel's own books are behind by. */
+/* Bytes that the memory controller may still show: its counts are behind by some batches. */
 #define SLACK (128 << 10)
 
 FIXTURE(crowd)
@@ -241,7 +249,7 @@ TEST_F(crowd, killed_one_after_the_other)
 	note("%lld bytes of the kernel's are still charged", left);
 	EXPECT_TRUE(all_pins_are_released());
 	EXPECT_EQ(0, rmdir(self->g->dir));
-	/* Its caches complain of what is left in them. */
+	/* Unloading warns if the module's caches are not empty. */
 	module_unload();
 	EXPECT_EQ(0, module_load(false, ""));
 }

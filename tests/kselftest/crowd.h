@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The crowd: what its members know of each other, what they count, what a message says of itself, and how a command is
- * made of pieces.
+ * The crowd of crowd.c: what its members know of each other and count, what a message contains, and
+ * how a command is made of pieces.
  */
 #ifndef TREADLE_KSELFTEST_CROWD_H
 #define TREADLE_KSELFTEST_CROWD_H
@@ -12,90 +12,93 @@
 #include <treadle/atomic.h>
 
 #define CROWD 8
-#define ROOM  200000UL /* of one message, and of one writer in the memory of each peer */
-#define BOX   32768UL  /* of one delivery */
-#define WORDS 4	       /* of a writer, to compare with */
-#define ENDS  2	       /* endpoints of one, which share a receive ring */
-#define CALLS 3	       /* connections that one serves at a time */
+#define ROOM  200000UL /* of a message, and of each writer in the memory of each peer */
+#define BOX   32768UL  /* of a delivery */
+#define WORDS 4	       /* of each writer, for compares */
+#define ENDS  2	       /* endpoints of a member, which share a receive ring */
+#define CALLS 3	       /* connections that a member serves at a time */
 
 /*
- * What happens, each of it in every run. A member counts what it has seen to be right: commands of its own that have
- * succeeded, and what has come to it.
+ * What happens, each of it in every run. A member counts its own commands that succeeded, and what
+ * came to it, after a check.
  */
-#define KINDS(_)                                                 \
-	_(MESSAGES, "batches of messages")                       \
-	_(WRITES, "writes and reads")                            \
-	_(SUMS, "sums")                                          \
-	_(COMPARES, "comparisons")                               \
-	_(DELIVERIES, "deliveries that were there when told of") \
-	_(COLLECTIVES, "collective messages")                    \
-	_(REPEATS, "repeating commands")                         \
-	_(CALLED, "calls")                                       \
-	_(INJECTS, "injected")                                   \
-	_(FENCES, "fences that parted something")                \
-	_(VECTORS, "vectors")                                    \
-	_(RANGES, "remote ranges")                               \
-	_(RESULTS, "vectors of results")                         \
-	_(NOTIFIED, "counted")                                   \
-	_(BY_COUNTER, "started by a counter")                    \
-	_(BY_CELL, "started by a cell")                          \
-	_(TOLD, "writes that the peer was told of")              \
-	_(RECEIVED, "received")                                  \
-	_(DATA, "with data")                                     \
-	_(SCATTERED, "into vectors")                             \
-	_(SHARED, "from another endpoint's ring")                \
-	_(PARTS, "parts of multi-receives")                      \
-	_(BUFFERS, "multi-receives")                             \
-	_(PEEKED, "looked at")                                   \
-	_(CLAIMED, "claimed")                                    \
-	_(DISCARDED, "discarded")                                \
-	_(GATHERED, "collective receives")                       \
-	_(ORPHANED, "whose source was gone")                     \
-	_(ANSWERED, "calls with an answer")                      \
-	_(SETTLED, "accounted for between survivors")            \
+#define KINDS(_)                                                  \
+	_(MESSAGES, "batches of messages")                        \
+	_(WRITES, "writes and reads")                             \
+	_(SUMS, "sums")                                           \
+	_(COMPARES, "comparisons")                                \
+	_(DELIVERIES, "deliveries that were there on completion") \
+	_(COLLECTIVES, "collective messages")                     \
+	_(REPEATS, "repeating commands")                          \
+	_(CALLED, "calls")                                        \
+	_(INJECTS, "injected")                                    \
+	_(FENCES, "fences with commands on both sides")           \
+	_(VECTORS, "vectors")                                     \
+	_(RANGES, "remote ranges")                                \
+	_(RESULTS, "vectors of results")                          \
+	_(NOTIFIED, "counted")                                    \
+	_(BY_COUNTER, "started by a counter")                     \
+	_(BY_CELL, "started by a cell")                           \
+	_(TOLD, "writes with remote data")                        \
+	_(RECEIVED, "received")                                   \
+	_(DATA, "with data")                                      \
+	_(SCATTERED, "into vectors")                              \
+	_(SHARED, "from another endpoint's ring")                 \
+	_(PARTS, "parts of multi-receives")                       \
+	_(BUFFERS, "multi-receives")                              \
+	_(PEEKED, "looked at")                                    \
+	_(CLAIMED, "claimed")                                     \
+	_(DISCARDED, "discarded")                                 \
+	_(GATHERED, "collective receives")                        \
+	_(SOURCELESS, "without their source")                     \
+	_(ANSWERED, "calls with an answer")                       \
+	_(SETTLED, "accounted for between survivors")             \
 	_(ERRORS, "errors")
 
 #define KIND(name, text) name,
 enum kind { KINDS(KIND) KIND_COUNT };
 
 /*
- * A place in the crowd. @lives: whose turn it is; it changes before a process goes, so who sees the same before and
- * after an operation has had to do with one that lives. @here: for which of them the rest is true.
+ * A place in the crowd. @generation: the generation of its process. It changes before a process is
+ * killed: if it is the same before and after an operation, the process was alive. @here: the
+ * generation that the other fields are of.
  */
 struct place {
-	__u64 lives, here;
+	__u64 generation, here;
 	struct treadle_addr addr[ENDS], listens;
 	__u64 key, pid;
 };
 
-/* Messages between two: @whose, of the other, and the sum of their seeds. */
+/* Messages between two members: @pid of the other one, and the sum of their seeds. */
 struct account {
-	__u64 whose, count, sum;
+	__u64 pid, count, sum;
 };
 
 struct crowd {
 	struct place place[CROWD];
 	__u64 done[KIND_COUNT];
-	__u64 told[CROWD][CROWD];	   /* the last data that one was told of another's write */
-	struct account sent[CROWD][CROWD]; /* by whom, to whom: when nobody sends any more */
+	/* by receiver and writer: the last data of a write that the receiver has seen */
+	__u64 told[CROWD][CROWD];
+	/* by sender and receiver, once no member sends any more */
+	struct account sent[CROWD][CROWD];
 	int stop, silent, settled;
-	__u32 owners[1 << 16]; /* of each port, one after the other */
+	__u32 owners[1 << 16]; /* how many processes have had each port */
 };
 
 /*
- * What each message begins with; behind it are the bytes of fill(). @end: at which endpoint it arrives. @data: what is
- * told beside it, or 0.
+ * The start of each message; the bytes of fill() follow. @end: the endpoint at which it arrives.
+ * @data: the data beside it, or 0.
  */
 struct head {
 	__u64 seed, len, tag, data;
 	__u32 from, end;
 };
 
-/* The first is for receives without a tag, all others of TRECV. */
+/* Tags. PLAIN is for receives without a tag, all others for TRECV. */
 enum { PLAIN = 0, TAGGED = 1, KEPT = 2, COLLECTIVE = 3, BOXED = 16 };
-#define OTHER_BITS 0xff00ULL /* of a tag, that its receives ignore */
+#define OTHER_BITS 0xff00ULL /* bits of a tag that its receives ignore */
 
-/* What a process has of its own. */
+/* The private state of a process. */
 struct member {
 	struct crowd *c;
 	int me;
@@ -107,11 +110,14 @@ struct member {
 		struct node n;
 		char *buf;
 	} callers[CALLS];
-	/* What it knows of those at a place: of whom, their indices, and what its words there are. */
+	/*
+	 * What it knows of the process at a place: its generation, its indices, and the words of
+	 * this process there.
+	 */
 	struct acquaintance {
-		__u64 lives, index[ENDS], compared, words[WORDS], counted, count;
+		__u64 generation, index[ENDS], compared, words[WORDS], counted, count;
 	} knows[CROWD];
-	struct account sent[CROWD], came[CROWD]; /* well */
+	struct account sent[CROWD], came[CROWD]; /* of messages that succeeded */
 	struct standing {			 /* a collective receive */
 		bool posted;
 		__u64 index;
@@ -121,8 +127,8 @@ struct member {
 		__u64 bytes, end;
 		bool over, torn;
 	} multi[2];
-	int looks;		/* what it does about messages that wait for somebody to look */
-	__u64 claimed, dropped; /* their data */
+	int looks;		/* how it looks at messages that wait for a peek */
+	__u64 claimed, dropped; /* data of messages */
 	struct cntr told, go, ran;
 	__u64 goes;
 	struct cells cells;
@@ -130,7 +136,10 @@ struct member {
 	char *src, *dst, *region, *got, *flat;
 };
 
-/* The region: for each writer a counter, its words and, a page further, ROOM bytes; then a box for each. */
+/*
+ * The region: for each writer a counter, its words and, a page further, ROOM bytes; then a box for
+ * each writer.
+ */
 #define STRIDE (ROOM + 4096)
 #define BOXES  (CROWD * STRIDE)
 #define REGION (BOXES + CROWD * BOX)
@@ -147,27 +156,27 @@ static __u32 roll(struct member *m, __u32 sides)
 	return lottery(&m->dice) % sides;
 }
 
-static bool lives_on(const struct place *p, const struct place *seen)
+static bool is_alive(const struct place *p, const struct place *seen)
 {
-	return __atomic_load_n(&p->lives, __ATOMIC_ACQUIRE) == seen->lives;
+	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE) == seen->generation;
 }
 
-static struct place *look(struct member *m, int who, struct place *seen)
+static struct place *look(struct member *m, int other, struct place *seen)
 {
-	struct place *p = &m->c->place[who];
+	struct place *p = &m->c->place[other];
 
-	seen->lives = __atomic_load_n(&p->lives, __ATOMIC_ACQUIRE);
-	if (__atomic_load_n(&p->here, __ATOMIC_ACQUIRE) != seen->lives)
+	seen->generation = __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
+	if (__atomic_load_n(&p->here, __ATOMIC_ACQUIRE) != seen->generation)
 		return NULL;
-	seen->here = seen->lives;
+	seen->here = seen->generation;
 	memcpy(seen->addr, p->addr, sizeof(seen->addr));
 	seen->listens = p->listens;
 	seen->key = p->key;
 	seen->pid = p->pid;
-	return lives_on(p, seen) ? p : NULL;
+	return is_alive(p, seen) ? p : NULL;
 }
 
-/* Whose bytes they are and which, in the 32 bits that fill() looks at. */
+/* A seed names the sender and the message, in the 32 bits that fill() uses. */
 #define SEEDS 17 /* bits */
 
 static __u32 pid_bits(void)
@@ -175,50 +184,50 @@ static __u32 pid_bits(void)
 	return (__u32)getpid() & ((1 << (32 - SEEDS)) - 1);
 }
 
-static void book(struct account *a, __u64 whose, __u64 seed)
+static void book(struct account *a, __u64 pid, __u64 seed)
 {
-	if (a->whose != whose)
-		*a = (struct account){.whose = whose};
+	if (a->pid != pid)
+		*a = (struct account){.pid = pid};
 	a->count++;
 	a->sum += seed;
 }
 
-/* A message was sent well. */
-static void sent_to(struct member *m, int who, const struct place *seen, __u64 seed)
+/* Counts a message that was sent with success. */
+static void sent_to(struct member *m, int other, const struct place *seen, __u64 seed)
 {
-	book(&m->sent[who], seen->pid, seed);
+	book(&m->sent[other], seen->pid, seed);
 }
 
-/* One has come. Those of the dead are nobody's. */
-static void came_from(struct member *m, int who, __u64 seed)
+/* Counts a message that has come, unless its sender has died. */
+static void came_from(struct member *m, int other, __u64 seed)
 {
 	struct place seen;
 
-	need(who < CROWD);
-	if (look(m, who, &seen) && seen.pid == seed >> SEEDS)
-		book(&m->came[who], seen.pid, seed);
+	need(other < CROWD);
+	if (look(m, other, &seen) && seen.pid == seed >> SEEDS)
+		book(&m->came[other], seen.pid, seed);
 }
 
-/* Under which index its endpoint @end is known. Of those that it has replaced none is. */
-static __u64 index_of(struct member *m, int who, const struct place *seen, int end)
+/* The index of the place's endpoint @end. The entries of its former process are removed. */
+static __u64 index_of(struct member *m, int other, const struct place *seen, int end)
 {
-	struct acquaintance *k = &m->knows[who];
+	struct acquaintance *k = &m->knows[other];
 
-	if (k->lives != seen->lives) {
-		if (k->lives)
+	if (k->generation != seen->generation) {
+		if (k->generation)
 			need(av_remove(m->n[0].fd, m->n[0].av, k->index, ENDS) == 0);
-		*k = (struct acquaintance){.lives = seen->lives};
+		*k = (struct acquaintance){.generation = seen->generation};
 		for (int i = 0; i < ENDS; i++)
 			k->index[i] = peer(&m->n[0], seen->addr[i]);
 	}
 	return k->index[end];
 }
 
-/* An error is of one that died. */
-static void expect_dead(struct member *m, const struct place *p, const struct place *seen,
-			__u32 error)
+/* Only a peer that died may have caused the error. */
+static void expect_death(struct member *m, const struct place *p, const struct place *seen,
+			 __u32 error)
 {
-	bool lives = lives_on(p, seen), known = false;
+	bool alive = is_alive(p, seen), known = false;
 	static const __u32 errors[] = {ECONNRESET, ECONNREFUSED, EKEYREJECTED, ESHUTDOWN,
 				       ECANCELED};
 
@@ -226,32 +235,33 @@ static void expect_dead(struct member *m, const struct place *p, const struct pl
 		return;
 	for (int i = 0; i < ARRAY_SIZE(errors); i++)
 		known |= error == errors[i];
-	if (lives || !known)
-		note("%d: error %u of a peer that %s", m->me, error, lives ? "lives" : "died");
-	need(!lives && known);
+	if (alive || !known)
+		note("%d: error %u of a peer that %s", m->me, error, alive ? "is alive" : "died");
+	need(!alive && known);
 	did(m, ERRORS);
 }
 
-/* Who is known by this index of the first endpoint's vector; -1: nobody now. */
-static int known_as(struct member *m, __u64 index)
+/* The place of the peer with this index in the first endpoint's vector, or -1. */
+static int place_of_index(struct member *m, __u64 index)
 {
-	for (int who = 0; who < CROWD && index != TREADLE_ADDR_ANY; who++)
+	for (int other = 0; other < CROWD && index != TREADLE_ADDR_ANY; other++)
 		for (int i = 0; i < ENDS; i++)
-			if (m->knows[who].lives && m->knows[who].index[i] == index)
-				return who;
+			if (m->knows[other].generation && m->knows[other].index[i] == index)
+				return other;
 	return -1;
 }
 
 /*
- * Does somebody live whom a completion of the first endpoint names? Then it has nothing to do with a death. Who is at a port
- * that another one had before may be named for him.
+ * Does the completion's source, for the first endpoint, name a live peer? Then a death has not
+ * caused it. A port that several processes have had may name a later one.
  */
-static bool names_one_who_lives(struct member *m, const struct treadle_cqe *e)
+static bool names_a_live_peer(struct member *m, const struct treadle_cqe *e)
 {
-	int who = known_as(m, e->src);
+	int other = place_of_index(m, e->src);
 	struct place seen;
 
-	return who >= 0 && look(m, who, &seen) && seen.lives == m->knows[who].lives &&
+	return other >= 0 && look(m, other, &seen) &&
+	       seen.generation == m->knows[other].generation &&
 	       __atomic_load_n(&m->c->owners[seen.addr[0].port], __ATOMIC_RELAXED) == 1;
 }
 
@@ -299,7 +309,7 @@ static struct head whole(const char *buf, size_t bytes)
 
 /* --- commands ---------------------------------------------------------------------------- */
 
-/* Pieces that lie the other way round: the last one comes first. */
+/* Pieces in reverse order: the last one comes first. */
 struct cuts {
 	int n;
 	__u64 part[WORDS];
@@ -318,7 +328,7 @@ static struct cuts some_cuts(struct member *m, __u64 len, __u64 grain)
 	return c;
 }
 
-/* How far into the buffer it lies. */
+/* The offset of a piece in the buffer. */
 static __u64 place_of(const struct cuts *c, int piece)
 {
 	__u64 at = 0;
@@ -400,12 +410,12 @@ static int put_command(struct node *n, const struct command *c)
 	return ring_doorbell(&n->tx);
 }
 
-/* What was injected may be changed at once. */
+/* An injected buffer may be changed at once. */
 static void issue(struct member *m, const struct command *c)
 {
 	int result;
 
-	/* The queue that is full may be the peer's. */
+	/* The full queue may be the peer's. */
 	while ((result = put_command(&m->n[0], c)) == -EAGAIN)
 		attend(m);
 	need(result == 1);
@@ -417,7 +427,7 @@ static void issue(struct member *m, const struct command *c)
 		memset((void *)(unsigned long)c->more[0].iov[i].addr, 0xee, c->more[0].iov[i].len);
 }
 
-/* It has succeeded. */
+/* Counts a command that has succeeded. */
 static void succeeded(struct member *m, const struct treadle_desc *d)
 {
 	static const struct {
@@ -440,7 +450,7 @@ static void succeeded(struct member *m, const struct treadle_desc *d)
 		did(m, RESULTS);
 }
 
-/* The next completion of its own; meanwhile the others are not forgotten. */
+/* The next completion of its own commands; meanwhile the others are served. */
 static struct treadle_cqe await_own(struct member *m, struct cq *q)
 {
 	__u64 end = now_ns() + 4 * PATIENCE_NS;
@@ -449,7 +459,7 @@ static struct treadle_cqe await_own(struct member *m, struct cq *q)
 	while (!cq_poll(q, &e)) {
 		attend(m);
 		if (now_ns() > end) {
-			what_is_stuck(q);
+			log_stuck_queue(q);
 			need(!"a completion does not come");
 		}
 		cq_wait(q, 500000);
@@ -458,8 +468,8 @@ static struct treadle_cqe await_own(struct member *m, struct cq *q)
 }
 
 /*
- * One command, alone; its error. Some wait for a cell first: not what the peer is told of, which fails if his queue is
- * full when its time has come.
+ * Performs one command, and returns its error. Some commands wait for a cell first, but none with
+ * remote data: it fails if the peer's queue is full when it fires.
  */
 static __u32 perform(struct member *m, struct command c)
 {

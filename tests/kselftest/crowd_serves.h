@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The crowd: what one does for others, whatever he is about himself. Who comes is checked, and there is room for more. */
+/*
+ * The crowd: what a member does for the others at any time. It checks what comes, and posts
+ * receives again.
+ */
 #ifndef TREADLE_KSELFTEST_CROWD_SERVES_H
 #define TREADLE_KSELFTEST_CROWD_SERVES_H
 
 #include "crowd.h"
 
 /*
- * Receives, by their context. The first are for any message, one after the other plain and tagged, every other pair of
- * them in pieces.
+ * Contexts of receives. The first are for any message, in turn plain and tagged; every other pair
+ * of them is scattered.
  */
 enum {
 	SINGLES = 16,
@@ -21,7 +24,7 @@ enum {
 
 static const struct cuts pieces = {3, {500, 30000, ROOM - 30500}};
 
-/* Where the bytes of a receive go; those of one that takes several need more. */
+/* The buffer of a receive; one for several messages needs more. */
 static char *buffer(struct member *m, __u64 id)
 {
 	if (id >= BOX_RECVS && id < STANDS)
@@ -68,7 +71,7 @@ static void post_ring(struct member *m, __u64 id)
 
 /* --- messages --------------------------------------------------------------------------- */
 
-/* What a completion tells is what the message says itself. */
+/* A completion must agree with the contents of its message. */
 static void agrees(struct member *m, const char *buf, const struct treadle_cqe *e, int end)
 {
 	struct head h = whole(buf, e->len);
@@ -81,9 +84,9 @@ static void agrees(struct member *m, const char *buf, const struct treadle_cqe *
 					      TREADLE_CQ_TAGGED) |
 		       (h.data ? TREADLE_CQ_REMOTE_CQ_DATA : 0)));
 	need(!h.data || e->data == h.data);
-	/* The second endpoint has nobody in its vector. */
+	/* The vector of the second endpoint is empty. */
 	need(end ? e->src == TREADLE_ADDR_ANY :
-		   !names_one_who_lives(m, e) || known_as(m, e->src) == h.from);
+		   !names_a_live_peer(m, e) || place_of_index(m, e->src) == h.from);
 	came_from(m, h.from, h.seed);
 	did(m, RECEIVED);
 	if (h.data)
@@ -92,13 +95,19 @@ static void agrees(struct member *m, const char *buf, const struct treadle_cqe *
 		did(m, SHARED);
 }
 
-/* A receive ends with an error only if the sender has died; who is not in the vector is not told. */
-static void expect_torn(struct member *m, const struct treadle_cqe *e)
+/*
+ * A receive may end with an error only if the sender has died. A source that is not in the vector
+ * is not known.
+ */
+static void expect_sender_death(struct member *m, const struct treadle_cqe *e)
 {
-	need(e->error == ECONNRESET && !names_one_who_lives(m, e));
+	need(e->error == ECONNRESET && !names_a_live_peer(m, e));
 }
 
-/* One behind the other, without gaps. Its buffer is used again when all that has come is looked at. */
+/*
+ * Messages lie one behind the other, without gaps. The buffer is posted again once all that has
+ * come is checked.
+ */
 static void part_came(struct member *m, const struct treadle_cqe *e, int end)
 {
 	struct multi *multi = &m->multi[e->context - MULTIS];
@@ -107,7 +116,7 @@ static void part_came(struct member *m, const struct treadle_cqe *e, int end)
 	need(!multi->over || !(e->flags & TREADLE_CQ_MULTI_RECV));
 	multi->over |= !!(e->flags & TREADLE_CQ_MULTI_RECV);
 	if (e->error) {
-		expect_torn(m, e);
+		expect_sender_death(m, e);
 		multi->torn = true;
 	} else if (e->flags != TREADLE_CQ_MULTI_RECV) {
 		need(e->buf >= start && e->buf + e->len <= start + MULTI_BYTES);
@@ -137,7 +146,7 @@ static void message_came(struct member *m, const struct treadle_cqe *e, int end)
 	char *at = buffer(m, e->context);
 
 	if (e->error) {
-		expect_torn(m, e);
+		expect_sender_death(m, e);
 	} else if (in_pieces(e->context)) {
 		gather(m->flat, at, &pieces);
 		agrees(m, m->flat, e, end);
@@ -149,10 +158,10 @@ static void message_came(struct member *m, const struct treadle_cqe *e, int end)
 }
 
 /*
- * Somebody has written, and says so. He writes no more before he sees that he was heard; what follows a dead one does
- * not know of him.
+ * A peer has written, with data. It does not write again before this is acknowledged. The successor
+ * of a dead peer does not know of its write.
  */
-static void was_told(struct member *m, const struct treadle_cqe *e)
+static void write_came(struct member *m, const struct treadle_cqe *e)
 {
 	int from = e->data >> 24 & 0xff;
 	struct place seen, *p;
@@ -169,16 +178,16 @@ static void was_told(struct member *m, const struct treadle_cqe *e)
 
 /* --- collective messages ------------------------------------------------------------------ */
 
-/* One receive from each that is there, which ends with him at the latest. */
-static void stand(struct member *m, int who)
+/* Posts a receive for each peer that is there. It ends with the peer at the latest. */
+static void stand(struct member *m, int other)
 {
-	struct standing *s = &m->stands[who];
+	struct standing *s = &m->stands[other];
 	struct command c = {0};
 
-	if (s->posted || !look(m, who, &s->seen))
+	if (s->posted || !look(m, other, &s->seen))
 		return;
 	s->index = peer(&m->n[0], s->seen.addr[0]);
-	c.d = trecv_of(buffer(m, STANDS + who), ROOM, s->index, COLLECTIVE, 0, STANDS + who);
+	c.d = trecv_of(buffer(m, STANDS + other), ROOM, s->index, COLLECTIVE, 0, STANDS + other);
 	c.d.flags |= TREADLE_F_COLLECTIVE;
 	s->posted = true;
 	issue(m, &c);
@@ -186,22 +195,22 @@ static void stand(struct member *m, int who)
 
 static void collective_came(struct member *m, const struct treadle_cqe *e)
 {
-	int who = e->context - STANDS;
-	struct standing *s = &m->stands[who];
+	int other = e->context - STANDS;
+	struct standing *s = &m->stands[other];
 	char *at = buffer(m, e->context);
 
 	need(s->posted);
 	s->posted = false;
 	need(av_remove(m->n[0].fd, m->n[0].av, &s->index, 1) == 0);
-	expect_dead(m, &m->c->place[who], &s->seen, e->error);
+	expect_death(m, &m->c->place[other], &s->seen, e->error);
 	if (!e->error) {
 		agrees(m, at, e, 0);
-		need(((struct head *)at)->from == who);
+		need(((struct head *)at)->from == other);
 	}
-	did(m, e->error ? ORPHANED : GATHERED);
+	did(m, e->error ? SOURCELESS : GATHERED);
 }
 
-/* --- messages that wait for somebody to look ------------------------------------------------ */
+/* --- messages that wait for a peek ------------------------------------------------ */
 
 enum { LOOKS_AWAY, GLANCES, CLAIMS, DISCARDS, RECEIVES_CLAIMED, DISCARDS_CLAIMED };
 
@@ -222,7 +231,7 @@ static void look_again(struct member *m, int how)
 	issue(m, &c);
 }
 
-/* The data has the length, so it is known of what has not been received, either. */
+/* The data contains the length, so the length is known of messages that are not received, too. */
 static void looked(struct member *m, const struct treadle_cqe *e)
 {
 	int how = m->looks;
@@ -230,9 +239,9 @@ static void looked(struct member *m, const struct treadle_cqe *e)
 	m->looks = LOOKS_AWAY;
 	need(how != LOOKS_AWAY);
 	if (e->error) {
-		/* Nothing is there; what has been claimed may have waited with one that has died. */
+		/* A peek finds no message, or a claimed message waited at a sender that died. */
 		if (how >= RECEIVES_CLAIMED)
-			expect_torn(m, e);
+			expect_sender_death(m, e);
 		else
 			need(e->error == ENOMSG);
 		return;
@@ -277,7 +286,7 @@ static struct options own(struct member *m, __u32 request)
 		.context = m->n[0].fd, .tx = 4, .rx = 4, .cq = 8, .rcq = 8, .request = request};
 }
 
-/* Somebody calls: he is served, unless there are too many. */
+/* A peer asks for a connection: accepted, unless there are too many. */
 static void answer(struct member *m, __u32 request)
 {
 	int result;
@@ -292,7 +301,7 @@ static void answer(struct member *m, __u32 request)
 		need(post_recv(&c->n, recv_of(c->buf, ROOM, ANY, 1)) == 0);
 		result = accept_with(c->n.fd, c->n.ep, NULL, 0);
 		if (result) {
-			need(result == -ECONNRESET); /* he has gone already */
+			need(result == -ECONNRESET); /* the peer has gone already */
 			node_destroy(&c->n);
 			c->used = false;
 		}
@@ -301,7 +310,7 @@ static void answer(struct member *m, __u32 request)
 	reject_with(m->l.fd, m->l.ep, request, "busy", 4);
 }
 
-/* Whoever has called says something, gets it back, and hangs up. */
+/* A caller sends something, gets it back, and hangs up. */
 static void serve(struct member *m)
 {
 	struct treadle_event ev;
@@ -326,7 +335,7 @@ static void serve(struct member *m)
 							  .addr = (unsigned long)c->buf,
 							  .len = e.len});
 		ring_publish(&c->n.tx);
-		ring_doorbell(&c->n.tx); /* he may have gone */
+		ring_doorbell(&c->n.tx); /* the peer may have gone */
 	}
 }
 
@@ -342,7 +351,7 @@ static bool take(struct cq *q, struct treadle_cqe *e)
 static void came(struct member *m, const struct treadle_cqe *e, int end)
 {
 	if (e->flags & TREADLE_CQ_REMOTE_WRITE)
-		was_told(m, e);
+		write_came(m, e);
 	else if (e->context == LOOKS)
 		looked(m, e);
 	else if (e->context >= STANDS)
@@ -353,13 +362,16 @@ static void came(struct member *m, const struct treadle_cqe *e, int end)
 		message_came(m, e, end);
 }
 
-/* What has come is checked, and there is room for more. */
+/* Checks what has come, and posts receives again. */
 static void attend(struct member *m)
 {
 	struct treadle_cqe e;
 	bool quiet;
 
-	/* A buffer ends in the queue of one endpoint when all of its parts are in those of both. */
+	/*
+	 * A buffer ends in the queue of one endpoint when all of its parts are in the queues of
+	 * both.
+	 */
 	do {
 		quiet = true;
 		for (int end = 0; end < ENDS; end++)

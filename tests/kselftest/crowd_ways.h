@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The crowd: what one wants of others. Each way does it, waits for the end, and knows what has to have come of it. */
+/*
+ * The crowd: what a member does with others. Each way waits for the end of its operations and
+ * checks their effect.
+ */
 #ifndef TREADLE_KSELFTEST_CROWD_WAYS_H
 #define TREADLE_KSELFTEST_CROWD_WAYS_H
 
@@ -9,7 +12,7 @@
 
 /* --- messages --------------------------------------------------------------------------- */
 
-/* One of some kind. What waits for somebody to look is told of by its data. */
+/* A message of some kind. Messages that are peeked at carry data. */
 static struct command some_message(struct member *m, __u64 to, int end, char *at)
 {
 	size_t bytes = some_bytes(m, ROOM);
@@ -54,30 +57,33 @@ static bool is_armed(const struct command *c)
 }
 
 /*
- * What comes before a fence has completed before that and all behind it have. What was armed is not before it, nor does
- * what is behind wait for the fence itself.
+ * Commands before a fence have completed before it and those behind it. An armed command does not
+ * count as before it, and commands behind it do not wait for the fence itself.
  */
-static void parts_them(struct member *m, const struct command *c, const int *came, int count)
+static void check_fences(struct member *m, const struct command *c, const int *came, int count)
 {
-	bool parted = false;
+	bool checked = false;
 
 	for (int f = 1; f < count; f++)
 		for (int i = 0; i < f && c[f].d.flags & TREADLE_F_FENCE; i++)
 			for (int later = f; later < count && !(is_armed(&c[i]) || is_armed(&c[f]));
 			     later++) {
 				need(came[i] < came[later]);
-				parted = true;
+				checked = true;
 			}
-	if (parted)
+	if (checked)
 		did(m, FENCES);
 }
 
-/* Several, some of them armed: on those before, or on cells, which are written when all are there. */
-static void messages(struct member *m, int who, struct place *p, struct place *seen)
+/*
+ * Several messages, some of them armed on the ones before, or on cells that are written once all
+ * are posted.
+ */
+static void messages(struct member *m, int other, struct place *p, struct place *seen)
 {
 	__u64 right = cntr_value(&m->told), wrong = cntr_errors(&m->told), first = m->contexts + 1;
 	int count = 1 + roll(m, WORDS), end = roll(m, ENDS), came[WORDS], well = 0;
-	__u64 to = index_of(m, who, seen, end), began = right + wrong;
+	__u64 to = index_of(m, other, seen, end), began = right + wrong;
 	struct command c[WORDS];
 
 	for (int i = 0; i < count; i++) {
@@ -107,27 +113,30 @@ static void messages(struct member *m, int who, struct place *p, struct place *s
 		int which = e.context - first;
 
 		need(which >= 0 && which < count && c[which].d.flags);
-		expect_dead(m, p, seen, e.error);
+		expect_death(m, p, seen, e.error);
 		need(!(c[which].d.flags & TREADLE_F_COND_CNTR) || i >= which);
 		if (c[which].d.flags & TREADLE_F_COND_CELL)
 			need(cell_done(&m->cells, which) == c[which].d.value);
 		if (!e.error) {
 			succeeded(m, &c[which].d);
-			sent_to(m, who, seen, c[which].seed);
+			sent_to(m, other, seen, c[which].seed);
 		}
 		came[which] = i;
 		well += !e.error;
 	}
 	need(cntr_becomes(&m->told, right + well, wrong + count - well));
 	if (well == count)
-		parts_them(m, c, came, count);
+		check_fences(m, c, came, count);
 	did(m, MESSAGES);
 }
 
-/* To a receive that only this one sends to, so that it knows where the bytes are when it is told that they are there. */
-static void deliveries(struct member *m, int who, struct place *p, struct place *seen)
+/*
+ * A message to a receive for this sender only, so the sender knows where its bytes are once the
+ * delivery completes.
+ */
+static void deliveries(struct member *m, int other, struct place *p, struct place *seen)
 {
-	__u64 to = index_of(m, who, seen, 0), tag = BOXED + m->me, seed;
+	__u64 to = index_of(m, other, seen, 0), tag = BOXED + m->me, seed;
 	size_t bytes = some_bytes(m, BOX);
 	struct treadle_desc d = tsend_of(m->src, bytes, to, tag, 0);
 	__u32 error;
@@ -136,31 +145,31 @@ static void deliveries(struct member *m, int who, struct place *p, struct place 
 	d.flags |= TREADLE_F_DELIVERY_COMPLETE;
 	error = perform_plain(m, d);
 	if (!error)
-		sent_to(m, who, seen, seed);
+		sent_to(m, other, seen, seed);
 	if (!error)
 		error = perform_plain(m, read_of(m->got, bytes, to, BOXES + m->me * BOX, seen->key,
 						 0));
-	expect_dead(m, p, seen, error);
+	expect_death(m, p, seen, error);
 	if (error)
 		return;
 	need(whole(m->got, bytes).seed == seed);
 	did(m, DELIVERIES);
 }
 
-/* The other has one receive for them, by this one's address. */
-static void collectives(struct member *m, int who, struct place *p, struct place *seen)
+/* The target has one receive for them, with this sender's address. */
+static void collectives(struct member *m, int other, struct place *p, struct place *seen)
 {
 	size_t bytes = some_bytes(m, ROOM);
-	struct treadle_desc d = tsend_of(m->src, bytes, index_of(m, who, seen, 0), COLLECTIVE, 0);
+	struct treadle_desc d = tsend_of(m->src, bytes, index_of(m, other, seen, 0), COLLECTIVE, 0);
 
 	__u64 seed = compose(m, m->src, bytes, (struct head){.tag = COLLECTIVE});
 	__u32 error;
 
 	d.flags |= TREADLE_F_COLLECTIVE;
 	error = perform_plain(m, d);
-	expect_dead(m, p, seen, error);
+	expect_death(m, p, seen, error);
 	if (!error)
-		sent_to(m, who, seen, seed);
+		sent_to(m, other, seen, seed);
 }
 
 /* --- memory of others ------------------------------------------------------------------- */
@@ -189,13 +198,14 @@ static __u32 reads_the_same(struct member *m, __u64 to, const struct place *seen
 	return 0;
 }
 
-/* Until the other has looked at it: or he is gone, and is not to be asked. */
-static void await_told(struct member *m, int who, struct place *p, struct place *seen, __u64 data)
+/* Waits until the target has acknowledged the data, or is gone. */
+static void await_acknowledgment(struct member *m, int other, struct place *p, struct place *seen,
+				 __u64 data)
 {
 	__u64 end = now_ns() + 4 * PATIENCE_NS;
 
-	while (__atomic_load_n(&m->c->told[who][m->me], __ATOMIC_ACQUIRE) != data) {
-		if (!lives_on(p, seen))
+	while (__atomic_load_n(&m->c->told[other][m->me], __ATOMIC_ACQUIRE) != data) {
+		if (!is_alive(p, seen))
 			return;
 		attend(m);
 		usleep(200);
@@ -204,9 +214,9 @@ static void await_told(struct member *m, int who, struct place *p, struct place 
 	did(m, TOLD);
 }
 
-static void writes_and_reads(struct member *m, int who, struct place *p, struct place *seen)
+static void writes_and_reads(struct member *m, int other, struct place *p, struct place *seen)
 {
-	__u64 to = index_of(m, who, seen, 0), seed, data;
+	__u64 to = index_of(m, other, seen, 0), seed, data;
 	size_t bytes = some_bytes(m, ROOM);
 	struct command c = {.d = write_of(m->src, bytes, to, m->me * STRIDE + 4096, seen->key, 0)};
 	struct cuts local = some_cuts(m, bytes, 1), remote = some_cuts(m, bytes, 1);
@@ -230,10 +240,10 @@ static void writes_and_reads(struct member *m, int who, struct place *p, struct 
 	}
 	error = perform(m, c);
 	if (!error && tells)
-		await_told(m, who, p, seen, data);
+		await_acknowledgment(m, other, p, seen, data);
 	if (!error)
 		error = reads_the_same(m, to, seen, bytes, in_ranges ? &remote : NULL, seed);
-	expect_dead(m, p, seen, error);
+	expect_death(m, p, seen, error);
 	if (!error)
 		did(m, WRITES);
 }
@@ -252,20 +262,20 @@ static struct treadle_desc atomic_of(__u8 opcode, __u8 op, const void *operand, 
 	return d;
 }
 
-/* Nobody else counts there, so each sum is that of the last time and one. */
-static void sums(struct member *m, int who, struct place *p, struct place *seen)
+/* No other process counts there, so each sum is the last one plus one. */
+static void sums(struct member *m, int other, struct place *p, struct place *seen)
 {
-	__u64 to = index_of(m, who, seen, 0), one = 1, was = -1ULL;
+	__u64 to = index_of(m, other, seen, 0), one = 1, was = -1ULL;
 	struct treadle_desc d = atomic_of(TREADLE_OP_FETCH, TREADLE_ATOMIC_SUM, &one, 8, to,
 					  m->me * STRIDE, seen->key);
-	struct acquaintance *k = &m->knows[who];
+	struct acquaintance *k = &m->knows[other];
 	__u32 error;
 
 	if (roll(m, 2))
 		d.flags |= TREADLE_F_INJECT;
 	d.result = (unsigned long)&was;
 	error = perform_plain(m, d);
-	expect_dead(m, p, seen, error);
+	expect_death(m, p, seen, error);
 	if (!error && k->counted)
 		need(was == k->count);
 	k->count = was + 1;
@@ -288,21 +298,21 @@ static __u64 swapped(__u8 op, __u64 was, __u64 with, __u64 than)
 	}
 }
 
-/* The same with words beside that: each is what has been made of it, where it is compared with what it is, or not. */
-static void compares(struct member *m, int who, struct place *p, struct place *seen)
+/* The same with words beside the counter: each must be the result of the last comparison. */
+static void compares(struct member *m, int other, struct place *p, struct place *seen)
 {
 	static const __u8 ops[] = {TREADLE_ATOMIC_CSWAP, TREADLE_ATOMIC_CSWAP_NE,
 				   TREADLE_ATOMIC_CSWAP_GT, TREADLE_ATOMIC_MSWAP};
 	__u8 op = ops[roll(m, ARRAY_SIZE(ops))];
 	int words = 1 + roll(m, WORDS);
 	struct cuts cuts = some_cuts(m, words * 8, 8);
-	struct acquaintance *k = &m->knows[who];
+	struct acquaintance *k = &m->knows[other];
 	__u64 with[WORDS], than[WORDS], was[WORDS];
 	struct {
 		__u64 with[WORDS], than[WORDS], was[WORDS];
 	} there;
 	struct command c = {.d = atomic_of(TREADLE_OP_COMPARE, op, there.with, words * 8,
-					   index_of(m, who, seen, 0), m->me * STRIDE + 8,
+					   index_of(m, other, seen, 0), m->me * STRIDE + 8,
 					   seen->key)};
 	__u32 error;
 
@@ -319,7 +329,7 @@ static void compares(struct member *m, int who, struct place *p, struct place *s
 	if (roll(m, 2))
 		c.d.flags |= TREADLE_F_INJECT;
 	error = perform(m, c);
-	expect_dead(m, p, seen, error);
+	expect_death(m, p, seen, error);
 	if (error) {
 		k->compared = 0;
 		return;
@@ -336,7 +346,7 @@ static void compares(struct member *m, int who, struct place *p, struct place *s
 
 /* --- commands that repeat -------------------------------------------------------------------- */
 
-/* How many of its rounds have ended well, when @rounds more have been asked for. */
+/* How many of its rounds have succeeded once @rounds more have been asked for. */
 static __u64 go_on(struct member *m, __u64 rounds)
 {
 	__u64 right = cntr_value(&m->ran), all = right + cntr_errors(&m->ran) + rounds;
@@ -362,10 +372,13 @@ static void repeats_every(struct member *m, struct treadle_desc d)
 	issue(m, &(struct command){.d = d});
 }
 
-/* A sum that is made several times at once, and writes of what is there each time. At the end it is still armed. */
-static void repeats(struct member *m, int who, struct place *p, struct place *seen)
+/*
+ * A repeating sum with several rounds under way, and repeating writes of the current value. At the
+ * end the command is still armed.
+ */
+static void repeats(struct member *m, int other, struct place *p, struct place *seen)
 {
-	__u64 to = index_of(m, who, seen, 0), one = 1, rounds = 2 + roll(m, 5), done, taken;
+	__u64 to = index_of(m, other, seen, 0), one = 1, rounds = 2 + roll(m, 5), done, taken;
 	size_t bytes = some_bytes(m, ROOM);
 	bool adds = roll(m, 2);
 	__u32 error = 0;
@@ -374,8 +387,8 @@ static void repeats(struct member *m, int who, struct place *p, struct place *se
 		repeats_every(m, atomic_of(TREADLE_OP_ATOMIC, TREADLE_ATOMIC_SUM, &one, 8, to,
 					   m->me * STRIDE, seen->key));
 		done = go_on(m, rounds);
-		m->knows[who].count += rounds;
-		m->knows[who].counted &= done == rounds;
+		m->knows[other].count += rounds;
+		m->knows[other].counted &= done == rounds;
 	} else {
 		repeats_every(m, write_of(m->src, bytes, to, m->me * STRIDE + 4096, seen->key, 0));
 		for (done = 0; done < rounds && !error; done++) {
@@ -387,17 +400,17 @@ static void repeats(struct member *m, int who, struct place *p, struct place *se
 		}
 	}
 	need(cancel(m->n[0].fd, TREADLE_FLUSH_WORK, m->go.id, 0, 0, &taken) == 0 && taken == 1);
-	/* What it has failed with is not told. */
-	expect_dead(m, p, seen, error ?: done < rounds ? ECONNRESET : 0);
-	if (adds && m->knows[who].counted)
-		sums(m, who, p, seen);
+	/* The command does not report its error. */
+	expect_death(m, p, seen, error ?: done < rounds ? ECONNRESET : 0);
+	if (adds && m->knows[other].counted)
+		sums(m, other, p, seen);
 	if (!error && done == rounds)
 		did(m, REPEATS);
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* The kind of the next event of its call. */
+/* Waits for the next event of the call, and returns its kind. */
 static __u32 await_event(struct member *m, int eq, struct treadle_event *ev)
 {
 	__u64 end = now_ns() + 4 * PATIENCE_NS;
@@ -410,7 +423,7 @@ static __u32 await_event(struct member *m, int eq, struct treadle_event *ev)
 	return ev->event;
 }
 
-static void calls(struct member *m, int who, struct place *p, struct place *seen)
+static void calls(struct member *m, int other, struct place *p, struct place *seen)
 {
 	int fd = m->n[0].fd, id = eq_create(fd), eq = wait_fd(fd, id);
 	size_t bytes = some_bytes(m, ROOM);
@@ -427,20 +440,20 @@ static void calls(struct member *m, int who, struct place *p, struct place *seen
 
 		if (result == 1) {
 			e = await_own(m, &n.cq);
-			expect_dead(m, p, seen, e.error);
+			expect_death(m, p, seen, e.error);
 			e = await_own(m, &n.rcq);
-			expect_dead(m, p, seen, e.error);
+			expect_death(m, p, seen, e.error);
 			if (!e.error) {
 				need(whole(m->got, e.len).seed == seed);
 				did(m, ANSWERED);
 			}
 		} else {
-			expect_dead(m, p, seen, -result);
+			expect_death(m, p, seen, -result);
 		}
 	} else {
 		need(ev.event == TREADLE_EVENT_CONNREFUSED || ev.event == TREADLE_EVENT_SHUTDOWN);
-		if (!ev.data_size) /* else: he is busy */
-			expect_dead(m, p, seen, ev.error ?: ECONNRESET);
+		if (!ev.data_size) /* else the peer is busy */
+			expect_death(m, p, seen, ev.error ?: ECONNRESET);
 	}
 	node_destroy(&n);
 	close(eq);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Processes that die at any moment: their peers are told, nothing hangs, and
- * nothing is left.
- */
+/* Processes that die at any moment: their peers get errors, nothing hangs, and nothing is left. */
 #include <sys/uio.h>
 
 #include "slow.h"
@@ -10,16 +7,16 @@
 
 #define LARGE (64UL << 20)
 
-/* What a process and the one that is to die know of each other. */
+/* Shared by the test and the process that is to die. */
 struct meeting {
 	struct treadle_addr addr[2];
 	int ready, go;
 	int posts;  /* receives that the victim posts */
-	size_t len; /* of what it sends */
+	size_t len; /* of each message that it sends */
 	int sends;  /* how many */
 	pid_t victim;
-	void *at; /* in its memory, */
-	int file; /* which this is for */
+	void *at; /* in the victim's memory, */
+	int file; /* the userfaultfd for it */
 };
 
 FIXTURE(death)
@@ -72,13 +69,13 @@ static pid_t meet(struct meeting *m)
 	return pid;
 }
 
-static void murder(pid_t pid)
+static void kill_and_reap(pid_t pid)
 {
 	need(kill(pid, SIGKILL) == 0);
 	need(reap(pid) == -SIGKILL);
 }
 
-/* Its death may be noticed a little later than it is reaped. */
+/* The death may be noticed a little after the process is reaped. */
 static void until_refused(struct node *n, __u64 to)
 {
 	char byte = 0;
@@ -88,22 +85,22 @@ static void until_refused(struct node *n, __u64 to)
 	} while (cq_next(&n->cq).error != ECONNREFUSED);
 }
 
-/* --- who waits for one that dies ------------------------------------------------------ */
+/* --- peers that wait for a process that dies ---------------------------------------------- */
 
 // conformance: ioctl.h: ECONNREFUSED: no endpoint has that address
 // conformance: ioctl.h: ECONNRESET: the peer died
-TEST_F(death, senders_that_wait_are_told)
+TEST_F(death, senders_that_wait_get_errors)
 {
 	struct node *n = &self->n;
 	pid_t pid = meet(self->m);
 	__u64 to = peer(n, self->m->addr[1]);
 	int done = 0, failed = 0;
 
-	/* Some are buffered and done, some too many, some too large. */
+	/* Some messages are buffered and complete, some are too many, some too large. */
 	for (int i = 0; i < 100; i++) {
 		ASSERT_EQ(1, post(n, send_of(self->buf, i % 3 ? 500 : 100000, to, i)));
 	}
-	murder(pid);
+	kill_and_reap(pid);
 	for (int i = 0; i < 100; i++) {
 		struct treadle_cqe c = cq_next(&n->cq);
 
@@ -119,7 +116,7 @@ TEST_F(death, senders_that_wait_are_told)
 	until_refused(n, to);
 }
 
-TEST_F(death, messages_of_the_dead_are_withdrawn)
+TEST_F(death, waiting_messages_go_with_their_sender)
 {
 	struct node *n = &self->n, other;
 	pid_t pid;
@@ -127,9 +124,9 @@ TEST_F(death, messages_of_the_dead_are_withdrawn)
 	self->m->sends = 3;
 	self->m->len = 1 << 20;
 	pid = meet(self->m);
-	/* Those wait here now. */
+	/* The rest wait here. */
 	EXPECT_TRUE(ring_needs_doorbell(&n->rx));
-	murder(pid);
+	kill_and_reap(pid);
 	until_refused(n, peer(n, self->m->addr[1]));
 	node_open(&other, (struct options){});
 	fill(self->buf, 8, 1);
@@ -150,7 +147,7 @@ TEST_F(death, messages_of_the_dead_are_withdrawn)
 	EXPECT_EQ(0, cq_next(&other.cq).error);
 }
 
-/* What was buffered has been sent, and stays. */
+/* A message that was buffered has been sent, and stays. */
 TEST_F(death, small_messages_outlive_their_sender)
 {
 	struct node *n = &self->n;
@@ -159,7 +156,7 @@ TEST_F(death, small_messages_outlive_their_sender)
 	self->m->sends = 5;
 	self->m->len = 100;
 	pid = meet(self->m);
-	murder(pid);
+	kill_and_reap(pid);
 	until_refused(n, peer(n, self->m->addr[1]));
 	for (int i = 0; i < 5; i++) {
 		struct treadle_cqe c;
@@ -179,7 +176,7 @@ TEST_F(death, in_the_midst_of_a_large_message)
 	struct node *n = &self->n;
 	int whole[2] = {0}, cut[2] = {0};
 
-	/* longer if the machine is so busy that all had been copied each time */
+	/* more rounds on a machine so busy that each copy was complete */
 	for (int round = 0; round < 16 || (!(cut[0] && cut[1]) && round < 160); round++) {
 		bool sends = round & 1;
 		struct treadle_cqe c;
@@ -197,7 +194,7 @@ TEST_F(death, in_the_midst_of_a_large_message)
 			ASSERT_EQ(1, post(n, send_of(self->buf, LARGE, to, round)));
 		}
 		usleep(round % 16 / 2 * 15000);
-		murder(pid);
+		kill_and_reap(pid);
 		c = cq_next(sends ? &n->rcq : &n->cq);
 		EXPECT_EQ(round, c.context);
 		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET);
@@ -220,7 +217,7 @@ static void leaves_a_child(void *arg)
 	struct cntr c;
 	char buf[8];
 
-	/* Not close-on-exec, and the child never lets go. */
+	/* Not close-on-exec, and the child never closes it. */
 	node_open(&n, (struct options){});
 	cntr_open(&c, n.fd);
 	m->addr[1] = n.addr;
@@ -240,7 +237,7 @@ static void leaves_a_child(void *arg)
 	pause();
 }
 
-/* The context ends with its memory, whoever still has the file. */
+/* The context ends with its memory, although a child has the file open. */
 TEST_F(death, a_child_keeps_the_file)
 {
 	struct node *n = &self->n;
@@ -249,7 +246,7 @@ TEST_F(death, a_child_keeps_the_file)
 
 	await(&self->m->ready, 1);
 	to = peer(n, self->m->addr[1]);
-	murder(pid);
+	kill_and_reap(pid);
 	until_refused(n, to);
 	raise_to(&self->m->go, 1);
 	while (__atomic_load_n(&self->m->go, __ATOMIC_ACQUIRE) != 2)
@@ -289,10 +286,10 @@ TEST_F(death, another_program_takes_over)
 		EXPECT_EQ(ECONNRESET, cq_next(&self->n.cq).error);
 	}
 	until_refused(&self->n, to);
-	murder(pid);
+	kill_and_reap(pid);
 }
 
-/* The same program once more, by exec(): says whether that port is free. */
+/* The same program again, by exec(): its exit status says whether the port is free. */
 static __attribute__((constructor)) void begins_anew(void)
 {
 	const char *port = getenv("DEATH_PORT");
@@ -312,7 +309,7 @@ static void begins_again(void *arg)
 	char port[16];
 	__u32 id;
 
-	for (int i = 0; i < 8000; i++) { /* the last one is closed last */
+	for (int i = 0; i < 8000; i++) { /* the last counter is closed last */
 		addr = loopback(0);
 		need(ep_create(fd, &addr, NULL, &id) == 0);
 	}
@@ -322,8 +319,8 @@ static void begins_again(void *arg)
 }
 
 /*
- * The file is closed on exec: as when a process has exited, its ports are free, however much there was to take down.
- * Seldom seen to fail if a worker takes it down instead, which is fast.
+ * The file is closed on exec. Its ports are free afterwards, as after an exit, however much there
+ * is to tear down. A teardown in a worker would seldom fail this test, as it is fast.
  */
 TEST_F(death, another_program_finds_its_port_free)
 {
@@ -373,7 +370,10 @@ static size_t count_of_byte(const char *buf, size_t len, char byte)
 	return n;
 }
 
-/* fi_endpoint(3), fi_close: buffers are the process's again, and what was under way is not told of. */
+/*
+ * fi_endpoint(3), fi_close: the buffers are the process's again, and operations under way are not
+ * reported.
+ */
 // conformance: fi_endpoint(3): fi_close: outstanding operations are dropped without a completion;
 //   the program may use their buffers again
 TEST_F(death, nothing_is_touched_once_it_is_closed)
@@ -382,10 +382,10 @@ TEST_F(death, nothing_is_touched_once_it_is_closed)
 	struct node *n = &self->n;
 	int cut = 0;
 
-	/* longer if the machine is so busy that all had been copied each time */
+	/* more rounds on a machine so busy that each copy was complete */
 	for (int round = 0; round < 8 || (!cut && round < 80); round++) {
 		bool sender = round & 1;
-		char *dst = pages(LARGE); /* new ones: a worker has to find them */
+		char *dst = pages(LARGE); /* new pages: a worker has to find them */
 		struct treadle_cqe c;
 		struct node m;
 		__u64 to;
@@ -435,14 +435,14 @@ static void waits_in_threads(void *arg)
 	cntr_wait(&n.sent, 1, 0, -1);
 }
 
-TEST_F(death, who_waits_can_be_killed)
+TEST_F(death, a_waiting_process_can_be_killed)
 {
 	int *ready = shared(sizeof(*ready));
 	pid_t pid = spawn(waits_in_threads, ready);
 
 	await(ready, 1);
 	usleep(10000);
-	murder(pid);
+	kill_and_reap(pid);
 }
 
 /* --- what is free afterwards ------------------------------------------------------------- */
@@ -467,8 +467,8 @@ static void spins(void *stop)
 		;
 }
 
-/* A supervisor starts it anew as soon as it knows that it is gone; no processor is idle. */
-TEST_F(death, who_has_waited_for_it_may_have_its_port)
+/* A supervisor starts the process again once it has reaped it. No processor is idle. */
+TEST_F(death, its_port_is_free_once_it_is_reaped)
 {
 	pid_t busy[4];
 
@@ -483,7 +483,7 @@ TEST_F(death, who_has_waited_for_it_may_have_its_port)
 		self->m->ready = 0;
 		pid = spawn(has_many_ports, self->m);
 		await(&self->m->ready, 1);
-		murder(pid);
+		kill_and_reap(pid);
 		fd = device();
 		EXPECT_EQ(0, ep_create(fd, &self->m->addr[1], NULL, &id));
 		close(fd);
@@ -513,11 +513,11 @@ static void reads_there(void *arg)
 	char byte;
 	struct iovec to = {&byte, 1}, from = {m->at, 1};
 
-	close(m->file); /* or we would wait for ourselves */
+	close(m->file); /* else this process waits for itself */
 	syscall(SYS_process_vm_readv, m->victim, &to, 1, &from, 1, 0);
 }
 
-/* Who reaches into its memory has that in his hands, and with it the rings that are mapped there. */
+/* A reader of its memory holds the mm, and with it the mapped rings. */
 TEST_F(death, its_port_is_free_while_its_memory_is_not)
 {
 	int pidfd, fd;
@@ -532,7 +532,7 @@ TEST_F(death, its_port_is_free_while_its_memory_is_not)
 	ASSERT_LE(0, self->m->file);
 	reader = spawn(reads_there, self->m);
 	EXPECT_EQ((unsigned long)self->m->at, page_asked_for(self->m->file));
-	murder(self->m->victim);
+	kill_and_reap(self->m->victim);
 	fd = device();
 	EXPECT_EQ(0, ep_create(fd, &self->m->addr[1], NULL, &id));
 	close(fd);
@@ -541,7 +541,7 @@ TEST_F(death, its_port_is_free_while_its_memory_is_not)
 	EXPECT_EQ(0, reap(reader));
 }
 
-/* --- who is not concerned ------------------------------------------------------------------ */
+/* --- processes that only have the file ---------------------------------------------------- */
 
 static void has_much(int fd)
 {
@@ -568,7 +568,10 @@ static void closes_for_another(void *arg)
 	m->len = cost_of_closing(m->file);
 }
 
-/* Who was passed a file, and is the last to close it, does not take down what its process has made. */
+/*
+ * The last close of a passed file, in another process, does not tear down what the file's process
+ * has created.
+ */
 TEST_F(death, a_file_of_another_costs_little_to_close)
 {
 	__u64 cost;
@@ -588,7 +591,7 @@ TEST_F(death, a_file_of_another_costs_little_to_close)
 	EXPECT_LT(self->m->len, cost / 4);
 }
 
-/* The harness runs this last. */
+/* The harness runs this test last. */
 FIXTURE(end){};
 
 FIXTURE_SETUP(end) {}

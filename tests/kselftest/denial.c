@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What one user can do to others by what he does not do, or does too much: a receiver that never posts, one that never
- * reads its completions, three hundred whose page faults nobody answers, one that is frozen, a sender that floods, one who
- * creates until he gets no more, commands that start themselves for ever, copies in many contexts, a buffer whose many messages nobody reads. Told
- * is what two strangers get done meanwhile: in wall time, and in their own processor time, which is what the attacker's
- * threads leave them. Judged is that they get on at all, that everybody can be killed, the attacker and who has to do with
- * him, and that all he takes is his own group's.
+ * What one user can do to others by neglect or excess: a receiver that never posts, one that never
+ * reads completions, three hundred contexts with unanswered page faults, a frozen process, a sender
+ * that floods, a process that creates objects up to its limit, commands that start themselves for
+ * ever, copies in many contexts, a buffer for many messages with unread completions. The output
+ * says how much two bystanders get done meanwhile: in wall time, and in their own processor time,
+ * which is what the attacker's threads leave them. The test fails if they make no progress, if the
+ * attacker or a process that waits for it can't be killed, or if the attacker's memory is not
+ * charged to its own group.
  *
- * Each has a control group, first without the controller of processors, then with it. With it, strangers run nine tenths
- * of the time, without it a quarter, be it only measured for long enough. How much they get done in that is told, but not judged: where
- * processors are emulated it is what the host has left for a second one.
+ * Each process has a control group, first without the controller of processors, then with it. With
+ * it the bystanders must run nine tenths of the time, without it a quarter, if the run is long
+ * enough. The rate in that time is reported only: where processors are emulated it depends on the
+ * host.
  *
- * DENIAL_SECONDS=0.4, for each of them; 5: also judged
+ * DENIAL_SECONDS=0.4, for each of them; 5: rates are checked, too
  *
  * test-timeout: 600
  */
@@ -19,22 +22,23 @@
 
 #define LIMIT (64LL << 20) /* of the attacker's group */
 /*
- * What has no way back is charged beyond it, a page each (security.rst): the completions that two queues of 256 keep. Who leaves a
- * buffer for many messages comes to half of that: his sends fail for want of memory, and nobody reads the errors.
+ * Charged beyond the limit, as completions can't be refused, is a page for each completion that two
+ * queues of 256 keep (security.rst). A buffer for many messages comes to half of that: its sends
+ * fail for want of memory, and the errors are not read.
  */
 #define BEYOND (2 * 256 * 4096LL)
-#define SLACK  (48LL << 20) /* what a machine needs besides, for whatever it does */
+#define SLACK  (48LL << 20) /* what a machine needs besides */
 
 /* --- bystanders ------------------------------------------------------------------------------ */
 
-#define ENOUGH_NS 2500000000ULL /* to judge by */
-#define KEPT	  0.9		/* of the time, where processors are controlled */
-#define FAIR	  0.25		/* where they are not */
+#define ENOUGH_NS 2500000000ULL /* a shorter run is not checked */
+#define KEPT	  0.9		/* of the time, with the controller of processors */
+#define FAIR	  0.25		/* without it */
 #define TRIES	  3
 
 struct figures {
 	char dir[64];
-	double small, small_cpu; /* messages a second, of time and of their own processor time */
+	double small, small_cpu; /* messages a second, of wall time and of processor time */
 	double large;
 };
 
@@ -53,7 +57,7 @@ static __u64 phase_ns(void)
 	return (text ? atof(text) : 0.4) * 500000000;
 }
 
-/* Both ends in one thread: nobody waits for a processor but this one. */
+/* Both ends run in one thread, so there is no wait for another processor. */
 static void exchange(struct node *a, struct node *b, __u64 to, char *out, char *in, size_t len,
 		     int i)
 {
@@ -62,7 +66,7 @@ static void exchange(struct node *a, struct node *b, __u64 to, char *out, char *
 	need(cq_next(&b->rcq).error == 0 && cq_next(&a->cq).error == 0);
 }
 
-static void strangers(void *arg)
+static void bystanders(void *arg)
 {
 	struct figures *f = arg;
 	char *out = pages(LARGE), *in = pages(LARGE);
@@ -93,7 +97,7 @@ static void strangers(void *arg)
 	need(same(in, LARGE, 1));
 }
 
-/* One who has to do with the attacker, of his own will: he waits, and can be killed. */
+/* Sends to the attacker: this process waits, and can be killed. */
 static void victim(void *arg)
 {
 	struct attack *a = arg;
@@ -167,7 +171,7 @@ static double processor_seconds(const struct attack *a)
 	return number_in(path, "usage_usec ") / 1e6;
 }
 
-/* Is there a controller of processors? */
+/* Whether the controller of processors could be switched. */
 static bool controls_processors(bool on)
 {
 	int fd = open("/sys/fs/cgroup/cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
@@ -178,28 +182,32 @@ static bool controls_processors(bool on)
 }
 
 /*
- * @kept: of the time, at least, strangers run where processors are controlled: the attacker's group bounds what its threads
- * do, and workers for them. Elsewhere it is FAIR: an attacker has two threads, and as many workers run as there are processors.
+ * @kept: the share of time that bystanders must run, with a controller of processors: it bounds the
+ * attacker's threads and the workers for them. Without it the share is FAIR: an attacker has two
+ * threads, and as many workers run as there are processors.
  */
 static const struct kind {
 	const char *name;
 	void (*fn)(struct attack *a);
 	double kept;
 } kinds[] = {
-	{"nobody", nothing},
+	{"no attacker", nothing},
 	{"a receiver that never posts", never_posts, KEPT},
 	{"one that never reads its completions", never_reads, KEPT},
 	{"300 that stop in a page fault", stops_in_the_midst, KEPT},
 	{"one that is frozen", is_frozen, KEPT},
 	{"two threads that only compute", computes},
 	{"a sender that floods, with two threads", floods, KEPT},
-	{"one who creates until the limit", creates, KEPT},
+	{"one that creates up to its limit", creates, KEPT},
 	{"256 commands that go round", goes_round, KEPT},
 	{"100 contexts with short copies", copies_shortly, KEPT},
-	{"a buffer for many messages that nobody reads", leaves_small_messages, KEPT},
+	{"a buffer for many messages without a reader", leaves_small_messages, KEPT},
 };
 
-/* A kernel that finds mistakes keeps freed memory for a while (KASAN: a 32nd of all), and a record of each allocation. */
+/*
+ * A kernel with KASAN keeps freed memory for a while (a 32nd of all), and a record of each
+ * allocation.
+ */
 static long long slack(void)
 {
 	const long long all = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
@@ -207,8 +215,8 @@ static long long slack(void)
 	return is_slow() ? SLACK + all / 32 : SLACK;
 }
 
-static struct figures get_on_beside(struct __test_metadata *_metadata, const struct kind *kind,
-				    const struct figures *alone)
+static struct figures run_beside(struct __test_metadata *_metadata, const struct kind *kind,
+				 const struct figures *alone)
 {
 	struct figures *f = shared(sizeof(*f));
 	struct attack *a = shared(sizeof(*a));
@@ -227,14 +235,15 @@ static struct figures get_on_beside(struct __test_metadata *_metadata, const str
 		other = spawn(victim, a);
 	used = processor_seconds(a);
 	wall = seconds_of(CLOCK_MONOTONIC);
-	EXPECT_EQ(0, reap(spawn(strangers, f)));
+	EXPECT_EQ(0, reap(spawn(bystanders, f)));
 	used = (processor_seconds(a) - used) / (seconds_of(CLOCK_MONOTONIC) - wall);
 	if (!alone)
 		alone = f;
 	snprintf(path, sizeof(path), "%s/memory.current", a->dir);
 	charged = number_in(path, NULL);
 	taken = before - available();
-	note("beside %s: 64 B %.0f/s (%.0f %%), %.0f per processor second (%.0f %%), 2 MiB %.0f/s (%.0f %%); the attacker: %.2f processors, %lld MiB charged, %lld taken",
+	note("beside %s: 64 B %.0f/s (%.0f %%), %.0f per processor second (%.0f %%), 2 MiB %.0f/s "
+	     "(%.0f %%); the attacker: %.2f processors, %lld MiB charged, %lld taken",
 	     kind->name, f->small, 100 * f->small / alone->small, f->small_cpu,
 	     100 * f->small_cpu / alone->small_cpu, f->large, 100 * f->large / alone->large, used,
 	     charged >> 20, taken >> 20);
@@ -250,18 +259,21 @@ static struct figures get_on_beside(struct __test_metadata *_metadata, const str
 	return *f;
 }
 
-static void get_on_beside_all(struct __test_metadata *_metadata, bool controlled)
+static void run_beside_all(struct __test_metadata *_metadata, bool controlled)
 {
-	struct figures alone = get_on_beside(_metadata, &kinds[0], NULL);
+	struct figures alone = run_beside(_metadata, &kinds[0], NULL);
 
 	for (const struct kind *kind = kinds + 1; kind < kinds + ARRAY_SIZE(kinds); kind++) {
 		const double kept = controlled ? kind->kept : FAIR;
 		bool well = false;
 
 		about("%s", kind->name);
-		/* what the scheduler does once, of two processors that another machine may have, is chance */
+		/*
+		 * a single run may be unlucky in the scheduler, or share the processors with
+		 * another machine
+		 */
 		for (int tries = 0; tries < TRIES && !well; tries++) {
-			struct figures f = get_on_beside(_metadata, kind, &alone);
+			struct figures f = run_beside(_metadata, kind, &alone);
 
 			well = phase_ns() < ENOUGH_NS || f.small >= kept * f.small_cpu;
 		}
@@ -269,20 +281,20 @@ static void get_on_beside_all(struct __test_metadata *_metadata, bool controlled
 	}
 }
 
-TEST(others_get_on_and_nobody_is_stuck)
+TEST(others_make_progress_and_can_be_killed)
 {
 	controls_processors(false);
-	get_on_beside_all(_metadata, false);
+	run_beside_all(_metadata, false);
 }
 
-/* And keep their processors; but that takes DENIAL_SECONDS to be seen. */
-TEST(others_get_on_where_processors_are_controlled)
+/* Takes DENIAL_SECONDS=5 to check rates. */
+TEST(others_make_progress_under_a_processor_controller)
 {
 	if (!controls_processors(true))
 		SKIP(return, "this kernel has no controller of processors");
 	if (phase_ns() < ENOUGH_NS)
-		note("too short to judge what they have of the processors");
-	get_on_beside_all(_metadata, true);
+		note("too short to check their share of the processors");
+	run_beside_all(_metadata, true);
 	controls_processors(false);
 }
 

@@ -8,7 +8,7 @@
 #include <linux/userfaultfd.h>
 #include <sys/syscall.h>
 
-#define LARGE	 (2UL << 20) /* more than is copied within a doorbell */
+#define LARGE	 (2UL << 20) /* more than a doorbell copies */
 #define CONTEXTS 300	     /* more than a workqueue runs at a time */
 #define ROUNDS	 256	     /* as many as a user has workers */
 
@@ -18,11 +18,11 @@ struct attack {
 	const char *name;
 	void (*fn)(struct attack *a);
 	char dir[64], frozen[80];
-	struct treadle_addr target; /* where others can have to do with it */
+	struct treadle_addr target; /* where a victim can send to it */
 	int ready;
 };
 
-/* A kernel that finds mistakes: each allocation takes a hundred times as long. */
+/* A kernel with debugging checks: each allocation takes a hundred times as long. */
 static inline bool is_slow(void)
 {
 	return access("/sys/kernel/debug/kmemleak", F_OK) == 0;
@@ -33,7 +33,7 @@ static inline void become(int uid)
 	need(setresgid(uid, uid, uid) == 0 && setresuid(uid, uid, uid) == 0);
 }
 
-/* Effective from here on, for as long as it lives. */
+/* The attack is in effect from here on, until the process is killed. */
 static inline void in_effect(struct attack *a)
 {
 	raise_to(&a->ready, 1);
@@ -45,7 +45,7 @@ static inline void nothing(struct attack *a)
 	pause();
 }
 
-/* As much as anybody may leave with one who does not want it, and then on trying. */
+/* Leaves as many messages as the target keeps, and goes on trying. */
 static inline void sends_in_vain(struct attack *a, struct treadle_addr to)
 {
 	static struct node n[64];
@@ -113,7 +113,7 @@ static inline void never_reads(struct attack *a)
 	}
 }
 
-/* Memory whose page faults somebody ought to answer, and does not. */
+/* Memory with page faults that are never answered. */
 static inline void *unanswered(size_t len)
 {
 	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
@@ -141,7 +141,7 @@ static inline void stops_in_the_midst(struct attack *a)
 		need(post_recv(&b[i], recv_of(to, LARGE, ANY, 0)) == 0);
 		need(post(&n, send_of(from, LARGE, peer(&n, b[i].addr), i)) == 1);
 	}
-	/* One more to be met in the midst. */
+	/* One more copy to stop midway. */
 	need(post_recv(&b[0], recv_of(to, LARGE, ANY, 0)) == 0);
 	a->target = b[0].addr;
 	need(cq_empty(&n.cq));
@@ -222,7 +222,7 @@ static inline void *only_computes(void *arg)
 	return NULL;
 }
 
-/* What that many threads cost others anyhow: no attack, but what one is to be compared with. */
+/* Threads that only compute: the load that other attacks are compared with. */
 static inline void computes(struct attack *a)
 {
 	become(ATTACKER);
@@ -247,7 +247,10 @@ static inline void creates(struct attack *a)
 	become(ATTACKER);
 	node_open(&n, (struct options){});
 	a->target = n.addr;
-	/* Contexts first: at the limit of its group the kernel's own open() kills. Then queues, from the largest on. */
+	/*
+	 * Contexts first: at the limit of the group the kernel's own open() kills. Then queues, the
+	 * largest first.
+	 */
 	for (int i = 0; i < CONTEXTS; i++)
 		device();
 	for (__u32 entries = 1 << 20; entries; entries >>= 4)
@@ -265,7 +268,10 @@ static inline void creates(struct attack *a)
 		call(n.fd, TREADLE_IOC_CQ_CREATE, &cq);
 }
 
-/* Commands that each start themselves again, one in each of many contexts: workers of the kernel run, for ever. */
+/*
+ * Commands that start themselves again, one in each of many contexts: workers of the kernel run for
+ * ever.
+ */
 static inline void goes_round(struct attack *a)
 {
 	become(ATTACKER);
@@ -288,7 +294,10 @@ static inline void goes_round(struct attack *a)
 #define COPIERS 100
 #define SHORT	(12UL << 20) /* a worker's turn is 16 MiB */
 
-/* Copies, each a bit shorter than a worker's turn, in many contexts: one thread keeps all their workers busy. */
+/*
+ * Copies, each a bit shorter than a worker's turn, in many contexts: one thread keeps all their
+ * workers busy.
+ */
 static inline void copies_shortly(struct attack *a)
 {
 	static struct node n[COPIERS];
@@ -314,10 +323,13 @@ static inline void copies_shortly(struct attack *a)
 			need(c.error == 0 && post(&n[i], d[i]) == 1);
 }
 
-/* One buffer takes message after message, of no bytes; their completions are not read. */
+/* One buffer takes many messages of no bytes, and their completions are not read. */
 static inline void leaves_small_messages(struct attack *a)
 {
-	/* half of the group's memory, as a ring; a million messages take a quarter of an hour where it is slow */
+	/*
+	 * as a ring, half of the group's memory; on a slow kernel a million messages would take 15
+	 * minutes
+	 */
 	const __u32 unread = is_slow() ? 1U << 15 : 1U << 19;
 	struct treadle_desc d = {.opcode = TREADLE_OP_SEND}, r;
 	char byte = 0;
@@ -331,7 +343,7 @@ static inline void leaves_small_messages(struct attack *a)
 	r.flags |= TREADLE_F_MULTI_RECV;
 	need(post_recv(&n, r) == 0);
 	d.peer = peer(&n, n.addr);
-	/* The ring full, and as much again that is kept. */
+	/* Enough to fill the ring, and as many kept ones. */
 	for (__u32 sent = 0; sent < 2 * unread && (room = ring_room(&n.tx)); sent += room) {
 		for (__u32 i = 0; i < room; i++)
 			ring_put(&n.tx, &d);

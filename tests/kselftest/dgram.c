@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Datagrams: fi_domain(3), "Resource Management", DGRAM EP. What finds neither a receive nor
- * room to wait for one, or nobody who may have it, is dropped, and its sender is told of success.
+ * Datagrams: fi_domain(3), "Resource Management", DGRAM EP. A datagram is dropped if there is
+ * neither a receive nor room to wait for one, or no endpoint that may have it. Its send still
+ * succeeds.
  */
 // conformance: fi_arch(7): endpoint types: FI_EP_DGRAM
 
@@ -42,7 +43,7 @@ TEST(a_datagram_comes_if_a_receive_is_posted)
 		EXPECT_EQ(lengths[i], c.len);
 		EXPECT_TRUE(same(in, lengths[i], i));
 	}
-	/* Tagged ones, too; what does not match waits. */
+	/* The same tagged. A datagram that matches no receive waits. */
 	ASSERT_EQ(0, post_recv(&b, trecv_of(in, 8, ANY, 5, 0, 1)));
 	ASSERT_EQ(1, post(&a, tsend_of(out, 8, to, 6, 1)));
 	EXPECT_EQ(0, sent(&a));
@@ -56,10 +57,10 @@ TEST(a_datagram_comes_if_a_receive_is_posted)
 	EXPECT_EQ(-EMSGSIZE, post(&a, send_of(out, TREADLE_MAX_DGRAM + 1, to, 1)));
 }
 
-/* Room for messages that wait: as many bytes as were asked for, and what describes them. */
+/* The room for waiting messages is the bytes that were asked for, with the kernel's headers. */
 // conformance: fi_domain(3): resource management: DGRAM, no Rx buffer at the target EP: the message
 //   waits while the receiver's budget has room, and is dropped beyond it
-TEST(one_that_finds_no_room_is_dropped)
+TEST(a_datagram_without_room_is_dropped)
 {
 	const __u32 room = 4 * TREADLE_MAX_DGRAM;
 	struct treadle_desc d;
@@ -79,7 +80,7 @@ TEST(one_that_finds_no_room_is_dropped)
 		EXPECT_EQ(0, sent(&a));
 	}
 	EXPECT_TRUE(cntr_becomes(&a.sent, 100, 0));
-	/* Those that had room come whole and in order, the first ones without a gap. */
+	/* The datagrams that had room come whole and in order, without a gap at the start. */
 	for (int i = 0;; i++) {
 		ASSERT_EQ(0, post_recv(&b, recv_of(in, sizeof(in), ANY, i)));
 		if (cq_wait(&b.rcq, 0) == -EAGAIN)
@@ -101,7 +102,7 @@ TEST(one_that_finds_no_room_is_dropped)
 }
 
 // conformance: fi_domain(3): resource management: DGRAM, no Rx buffer at the target EP: the ...
-TEST(one_that_finds_nobody_is_dropped)
+TEST(a_datagram_without_a_target_is_dropped)
 {
 	struct treadle_addr foreign = loopback(7);
 	struct node a, rdm, dead;
@@ -113,7 +114,7 @@ TEST(one_that_finds_nobody_is_dropped)
 	node_open(&dead, DGRAM);
 	to[0] = peer(&a, loopback(1));
 	to[1] = peer(&a, foreign);
-	to[2] = peer(&a, rdm.addr); /* of another kind */
+	to[2] = peer(&a, rdm.addr); /* an endpoint of another type */
 	to[3] = peer(&a, dead.addr);
 	ASSERT_EQ(0, destroy(dead.fd, dead.ep));
 	ASSERT_EQ(0, post_recv(&rdm, recv_of(in, 8, ANY, 1)));
@@ -124,13 +125,13 @@ TEST(one_that_finds_nobody_is_dropped)
 	}
 	EXPECT_EQ(-EAGAIN, cq_wait(&rdm.rcq, 0));
 	EXPECT_EQ(-EDESTADDRREQ, post(&a, send_of(out, 8, 99, 1)));
-	/* And a reliable one says that nobody of its kind is there. */
+	/* A reliable endpoint gets an error, as no endpoint of its type is there. */
 	ASSERT_EQ(1, post(&rdm, send_of(out, 8, peer(&rdm, a.addr), 1)));
 	EXPECT_EQ(ECONNREFUSED, sent(&rdm));
 }
 
 // conformance: ioctl.h: EOPNOTSUPP: not for endpoints of this type
-TEST(the_sender_hears_of_its_own_mistakes_only)
+TEST(the_sender_gets_its_own_errors_only)
 {
 	struct treadle_desc d;
 	struct treadle_cqe c;
@@ -140,7 +141,7 @@ TEST(the_sender_hears_of_its_own_mistakes_only)
 	node_open(&a, DGRAM);
 	node_open(&b, DGRAM);
 	to = peer(&a, b.addr);
-	/* Too short a buffer, a bad one. */
+	/* Errors of the receiver: a buffer that is too short, and a bad one. */
 	ASSERT_EQ(0, post_recv(&b, recv_of(in, 8, ANY, 1)));
 	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
 	EXPECT_EQ(0, sent(&a));
@@ -151,7 +152,7 @@ TEST(the_sender_hears_of_its_own_mistakes_only)
 	ASSERT_EQ(1, post(&a, send_of(out, 64, to, 1)));
 	EXPECT_EQ(0, sent(&a));
 	EXPECT_EQ(EFAULT, cq_next(&b.rcq).error);
-	/* The sender's. */
+	/* Errors of the sender. */
 	ASSERT_EQ(0, post_recv(&b, recv_of(in, 64, ANY, 1)));
 	ASSERT_EQ(1, post(&a, send_of((void *)PAGE, 64, to, 1)));
 	EXPECT_EQ(EFAULT, sent(&a));
@@ -170,7 +171,7 @@ static void stranger(void *arg)
 	need(sent(&n) == 0);
 }
 
-TEST(a_strangers_datagram_is_dropped)
+TEST(a_datagram_without_permission_is_dropped)
 {
 	struct node n;
 
@@ -180,8 +181,11 @@ TEST(a_strangers_datagram_is_dropped)
 	EXPECT_EQ(-EAGAIN, cq_wait(&n.rcq, 0));
 }
 
-/* One that somebody else fires, and whose page is slow, keeps its place: fi_endpoint(3), FI_ORDER_SAS. */
-TEST(what_fires_with_a_slow_page_is_not_overtaken)
+/*
+ * A send that another context fires keeps its place while its page is missing: fi_endpoint(3),
+ * FI_ORDER_SAS.
+ */
+TEST(a_fired_send_with_a_slow_page_is_not_overtaken)
 {
 	char *slow = pages(PAGE);
 	int fd = slow_pages(slow, PAGE);

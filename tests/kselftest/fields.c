@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a command is made of: each flag and each byte of both lines, with each operation. Two tables say what
- * ring.h says of them (they do not know what the kernel does); what they do not have is refused and changes nothing.
+ * The fields of a command: each flag and each byte of both lines, with each operation. Two tables
+ * repeat what ring.h says about them, not what the kernel does. Any other flag or byte is refused,
+ * and changes nothing.
  */
 #include "connection.h"
 #include "triggers.h"
@@ -20,7 +21,7 @@
 #define F(name)	   TREADLE_F_##name
 #define CONDITIONS (F(COND_CNTR) | F(COND_CELL))
 
-/* Which operations have what to do with a flag. */
+/* The operations that a flag is valid with. */
 static const struct {
 	__u32 flags, ops;
 } known[] = {
@@ -36,7 +37,7 @@ static const struct {
 	{F(LOCAL), ATOMICS},
 };
 
-/* Which operations use a field, or which flags do. (@opcode, @flags, @context: all.) */
+/* The operations, or flags, that a field is used by. All use @opcode, @flags and @context. */
 static const struct field {
 	const char *name;
 	int at, size;
@@ -70,7 +71,7 @@ static const struct field {
 	/* clang-format on */
 };
 
-/* Good ones, to which a flag is added, or of which a byte is changed. */
+/* Valid combinations of flags, to which a flag is added, or a byte is changed. */
 static const __u32 bases[] = {
 	0,
 	F(EXT),
@@ -93,8 +94,8 @@ static bool knows(int op, __u32 flags)
 	return !flags;
 }
 
-/* Flags that ask for others, or go without them. */
-static bool go_together(int op, __u32 f)
+/* Flags that need others, or exclude them. */
+static bool valid_together(int op, __u32 f)
 {
 	const __u32 second = CONDITIONS | F(NOTIFY) | F(STRICT) | F(REPEAT);
 	const __u32 once =
@@ -110,13 +111,13 @@ static bool go_together(int op, __u32 f)
 		return false;
 	if (f & F(COLLECTIVE) && f & (F(PEEK) | F(CLAIM)))
 		return false;
-	/* of one of the two */
+	/* with exactly one of the two */
 	return !(f & F(DISCARD)) || !(f & F(PEEK)) != !(f & F(CLAIM));
 }
 
 static bool is_right(int op, __u32 flags)
 {
-	return knows(op, flags) && go_together(op, flags);
+	return knows(op, flags) && valid_together(op, flags);
 }
 
 static bool is_used(const struct field *field, int op, __u32 f)
@@ -131,7 +132,7 @@ static bool is_used(const struct field *field, int op, __u32 f)
 	if (f & F(COLLECTIVE) && op == TREADLE_OP_TRECV &&
 	    field->at == offsetof(struct treadle_desc, ignore))
 		return false;
-	/* a name for CANCEL_WORK */
+	/* the cell's value names the command for CANCEL_WORK */
 	if (field->at == offsetof(struct treadle_desc, value) && f & F(COND_CNTR) && f & F(WORK))
 		return true;
 	return field->ops >> op & 1 || field->flags & f;
@@ -188,7 +189,7 @@ FIXTURE_TEARDOWN(fields)
 	ends_close(self);
 }
 
-/* As ring.h says that it has to look with these flags. */
+/* A valid command with these flags, as ring.h describes it. */
 static struct treadle_desc command(const ends *e, int op, __u32 f)
 {
 	struct treadle_desc d = {.opcode = op, .flags = f, .context = 77};
@@ -231,7 +232,7 @@ static struct treadle_desc command(const ends *e, int op, __u32 f)
 	return d;
 }
 
-/* The command that was refused has left the ring, and nobody has heard of it. */
+/* The refused command has left the ring, and had no effect. */
 static bool nothing_happened(ends *e)
 {
 	const struct cntr *counters[] = {&e->a.sent, &e->a.rcvd, &e->b.sent,
@@ -244,7 +245,10 @@ static bool nothing_happened(ends *e)
 	       !ring_needs_doorbell(&e->b.rx) && all_are(e->dst, 4096, 0);
 }
 
-/* It is taken, and whatever it does then, the next one finds nothing of it. */
+/*
+ * The command is accepted. Both ends are opened anew, so that its effect does not reach the next
+ * command.
+ */
 static void expect_taken(struct __test_metadata *_metadata, ends *e, struct treadle_desc d)
 {
 	EXPECT_EQ(1, post(&e->a, d));
@@ -297,7 +301,7 @@ static void expect_byte_refused(struct __test_metadata *_metadata, ends *e, stru
 	about("operation %d, flags %#x: byte %d of %s is %#x", d.opcode, d.flags, byte, field->name,
 	      value);
 	result = post(&e->a, d);
-	/* An endpoint that is not there may be told as such. */
+	/* An endpoint that does not exist has an errno of its own. */
 	EXPECT_TRUE(result == -EINVAL || (field->at == offsetof(struct treadle_desc, ep) &&
 					  (result == -ENOENT || result == -EBADF)))
 	{
@@ -331,7 +335,7 @@ TEST_F(fields, each_unused_byte_of_each_operation)
 
 				expect_byte_refused(_metadata, self, d, field, byte, 1);
 				bytes++;
-				/* more than one of something has a slot of its own */
+				/* more than one range takes a slot of its own */
 				if (strstr(field->name, "iov_count"))
 					continue;
 				expect_byte_refused(_metadata, self, d, field, byte, 0x80);
@@ -342,8 +346,8 @@ TEST_F(fields, each_unused_byte_of_each_operation)
 	EXPECT_LT(3000, bytes);
 }
 
-/* Also one that is there. */
-TEST_F(fields, an_endpoint_for_what_needs_none)
+/* An existing endpoint is refused as well. */
+TEST_F(fields, an_endpoint_for_a_command_that_needs_none)
 {
 	for (int op = 0; op < TREADLE_OP_LAST; op++) {
 		struct treadle_desc d = command(self, op, F(EXT));
@@ -370,9 +374,9 @@ TEST_F(fields, the_second_line_does_not_count_without_ext)
 	}
 }
 
-/* --- receive rings ----------------------------------------------------------------------------- */
+/* --- receive rings ---------------------------------------------------------------------------- */
 
-/* It has no doorbell that could say so: what is wrong is told by a completion. */
+/* A receive ring reports errors by completions, as its doorbell can't. */
 static void expect_in_ring(struct __test_metadata *_metadata, ends *e, struct treadle_desc d,
 			   bool good)
 {
@@ -398,7 +402,7 @@ TEST_F(fields, a_receive_ring_takes_receives_and_nothing_else)
 		__u32 flag = 1U << i % 32, fits = F(COMPLETION) | F(MORE);
 		struct treadle_desc d = command(self, op, F(COMPLETION) | flag);
 
-		d.peer = ANY; /* who is unknown is another error */
+		d.peer = ANY; /* an unknown source would be another error */
 		if (op == TREADLE_OP_RECV)
 			fits |= F(MULTI_RECV);
 		about("operation %d, flag %#x", op, flag);

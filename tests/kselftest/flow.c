@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The flow of commands through rings: credits, wrapping, batches, cancel,
- * and rings that several endpoints share.
+ * The flow of commands through rings: credits, wrapping, batches, cancel, and rings that several
+ * endpoints share.
  */
 #include "treadle.h"
 
@@ -77,7 +77,7 @@ TEST_F(flow, rings_wrap_many_times)
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, rounds, 0));
 }
 
-/* 32 commands, one doorbell: the first 31 say that more follow. */
+/* 32 commands, one doorbell: all but the last have F_MORE. */
 TEST_F(flow, one_doorbell_for_many)
 {
 	for (int i = 0; i < 32; i++) {
@@ -133,7 +133,10 @@ TEST_F(flow, a_refused_command_in_a_batch_completes_with_its_error)
 	EXPECT_EQ(6, ring_released(&self->a.tx));
 }
 
-/* Those before it are counted, it is dropped, and those behind it stay for the next doorbell. */
+/*
+ * The doorbell counts the commands before the refused one, drops that one, and leaves the rest for
+ * the next doorbell.
+ */
 TEST_F(flow, a_refused_command_stops_the_doorbell)
 {
 	for (int i = 0; i < 5; i++) {
@@ -179,7 +182,7 @@ TEST_F(flow, credits_follow_completions)
 		while (ring_released(&self->a.tx) != i + 1)
 			sched_yield();
 	}
-	/* Receives, too, hold theirs until something came. */
+	/* A receive, too, holds its slot until a message has come. */
 	for (int i = 0; i < self->b.rx.entries; i++) {
 		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, i)));
 	}
@@ -192,7 +195,7 @@ TEST_F(flow, credits_follow_completions)
 	}
 }
 
-/* What is armed has left the ring. */
+/* An armed command has left the ring. */
 TEST_F(flow, armed_commands_need_no_slots)
 {
 	struct cntr c;
@@ -242,7 +245,7 @@ TEST_F(flow, posted_receives_can_be_canceled)
 		EXPECT_EQ(-ENOENT, cancel_op(&self->b, i, &count));
 	}
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 0, 2));
-	/* Messages go to those that are left. */
+	/* Messages go to the remaining receives. */
 	fill(self->src, 8, 1);
 	ASSERT_EQ(1, post(&self->a, send_of(self->src, 8, self->to, 10)));
 	EXPECT_EQ(2, cq_next(&self->b.rcq).context);
@@ -293,7 +296,7 @@ TEST_F(flow, parked_sends_can_be_canceled)
 		EXPECT_EQ((1 << 20) - 2 * i, cq_next(&self->b.rcq).len);
 		EXPECT_EQ(2 * i, cq_next(&self->a.cq).context);
 	}
-	/* The canceled one is not there any more. */
+	/* The canceled message is gone. */
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 1 << 20, ANY, 9)));
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
 	EXPECT_EQ(0, cancel_op(&self->b, 9, NULL));
@@ -324,7 +327,7 @@ static int cancel_side(struct node *n, __u32 side, __u64 context)
 	return cancel_of(n->fd, side, TREADLE_CANCEL_OP, n->ep, context, 0, NULL);
 }
 
-/* A receive, a send that waits, and one of each that is armed, all with the same context. */
+/* A receive, a waiting send, and one of each that is armed, all with the same context. */
 // conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
 // conformance: ioctl.h: ENOENT: nothing to cancel
 TEST_F(flow, one_side_can_be_canceled)
@@ -387,7 +390,9 @@ static void next_receive(struct canceler *c, __u64 context)
 	__atomic_store_n(&c->context, context, __ATOMIC_RELAXED);
 }
 
-/* Each receive ends once: with its message or canceled; no message is lost to a canceled one. */
+/*
+ * Each receive ends once, with its message or canceled, and no message is lost to a canceled one.
+ */
 TEST_F(flow, cancel_races_with_delivery)
 {
 	struct canceler c = {.flow = self};
@@ -398,7 +403,7 @@ TEST_F(flow, cancel_races_with_delivery)
 
 	c.stop = &stop;
 	t = thread(cancels, &c);
-	/* longer on a machine on which the two have not met yet */
+	/* more rounds on a machine on which the two have not met yet */
 	for (int i = 0; i < count || (!canceled && i < 20 * count); i++) {
 		struct treadle_cqe e;
 
@@ -459,7 +464,7 @@ TEST(endpoints_share_a_transmit_ring)
 		EXPECT_EQ(i, cq_next(i & 1 ? &a2.cq : &a.cq).context);
 	}
 	EXPECT_EQ(-EBUSY, destroy(a.fd, tx.id));
-	/* One goes, the other stays. */
+	/* One endpoint goes, the other stays. */
 	ASSERT_EQ(0, destroy(a.fd, a.ep));
 	EXPECT_EQ(-EBUSY, destroy(a.fd, tx.id));
 	d.ep = a.ep;
@@ -500,13 +505,19 @@ TEST(endpoints_share_a_receive_ring)
 	}
 	EXPECT_TRUE(cntr_becomes(&b.rcvd, 3, 0));
 	EXPECT_TRUE(cntr_becomes(&b2.rcvd, 3, 0));
-	/* What came through a transmit ring is told to the endpoint there, whichever is asked to cancel it. */
+	/*
+	 * A receive posted to a transmit ring is reported to the ring's endpoint, whichever
+	 * endpoint cancels it.
+	 */
 	ASSERT_EQ(1, post(&b2, recv_of(got, 8, ANY, 77)));
 	EXPECT_EQ(0, cancel_op(&b, 77, NULL));
 	EXPECT_EQ(ECANCELED, cq_next(&b2.rcq).error);
 	EXPECT_TRUE(cntr_becomes(&b2.rcvd, 3, 1));
 	EXPECT_TRUE(cntr_becomes(&b.rcvd, 3, 0));
-	/* The one that was there first goes: what waits for it is told, the other stays. */
+	/*
+	 * The endpoint that was there first goes: messages that wait for it end, the other endpoint
+	 * stays.
+	 */
 	for (int i = 0; i < 1500; i++) {
 		ASSERT_EQ(1, post(&a, send_of("abcdefg", 8, to[1], i)));
 		ASSERT_EQ(i, cq_next(&a.cq).context);

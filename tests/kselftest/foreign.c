@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is another's stays another's: what was in his pages, what is told of him, his keys; and a container is a world
- * of its own. (His numbers: numbers.c)
+ * Isolation of contents: memory of other users, their diagnostics, and their keys stay invisible; a
+ * container is separate. (Ids: numbers.c)
  */
-#include "who.h"
+#include "cred.h"
 
 #include <sys/mount.h>
 #include <sys/syscall.h>
 
-/* --- what was another's ---------------------------------------------------------------------- */
+/* --- recycled pages ------------------------------------------------------------------------- */
 
 static bool is_empty(int fd, struct treadle_map m, bool dirty)
 {
@@ -21,7 +21,7 @@ static bool is_empty(int fd, struct treadle_map m, bool dirty)
 	return empty;
 }
 
-/* Nothing of whoever had those pages before. */
+/* A new map has no contents of the pages' former owner. */
 TEST(fresh_maps_are_empty)
 {
 	for (int round = 0; round < 20; round++) {
@@ -52,7 +52,7 @@ TEST(fresh_maps_are_empty)
 /* --- /proc and debugfs ---------------------------------------------------------------------- */
 
 struct shown {
-	enum who who;
+	enum cred cred;
 	char path[64];
 	int ready, stop;
 };
@@ -63,8 +63,8 @@ static void shows(void *arg)
 	struct node n;
 	char buf[8];
 
-	become(s->who);
-	prctl(PR_SET_DUMPABLE, 1); /* as after exec */
+	become(s->cred);
+	prctl(PR_SET_DUMPABLE, 1); /* dumpable again, as after exec */
 	node_open(&n, (struct options){});
 	need(post(&n, when(send_of(buf, 8, peer(&n, n.addr), 7), &n.sent, 5)) == 1);
 	snprintf(s->path, sizeof(s->path), "/proc/%d/fdinfo/%d", getpid(), n.fd);
@@ -73,25 +73,25 @@ static void shows(void *arg)
 }
 
 struct look {
-	enum who who;
+	enum cred cred;
 	const char *path;
 };
 
-/* Exit status: 0: it can be read, and has what is armed, but no address of the kernel's. */
+/* Exits with 0 if the file can be read: it lists what is armed, but no kernel address. */
 static void looks(void *arg)
 {
 	struct look *l = arg;
 	char text[8192] = "";
 	int fd;
 
-	become(l->who);
+	become(l->cred);
 	fd = open(l->path, O_RDONLY);
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
 		_exit(errno == EACCES ? 2 : 1);
 	need(strstr(text, "treadle-armed:") && !strstr(text, "ffff8") && !strstr(text, "ffffff"));
 }
 
-/* The file is of one, and the process that has it now of another, who may trace himself. */
+/* The file was opened by another user than that of this process, which may read its own /proc. */
 static void has_anothers_file(void *arg)
 {
 	char path[64], text[8192] = "", buf[8];
@@ -102,8 +102,8 @@ static void has_anothers_file(void *arg)
 	node_open(&n, (struct options){});
 	need(post(&n, when(send_of(buf, 8, peer(&n, n.addr), 7), &n.sent, 5)) == 1);
 	need(seteuid(0) == 0);
-	become(*(enum who *)arg);
-	prctl(PR_SET_DUMPABLE, 1); /* as after exec */
+	become(*(enum cred *)arg);
+	prctl(PR_SET_DUMPABLE, 1); /* dumpable again, as after exec */
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", n.fd);
 	fd = open(path, O_RDONLY);
 	need(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
@@ -111,19 +111,19 @@ static void has_anothers_file(void *arg)
 	_exit(strstr(text, "treadle-armed:") ? 0 : 2);
 }
 
-TEST(who_was_passed_a_file_does_not_see_what_is_armed)
+TEST(a_passed_file_does_not_show_armed_commands)
 {
-	EXPECT_EQ(0, reap(spawn(has_anothers_file, &(enum who){ALICE})));
-	EXPECT_EQ(0, reap(spawn(has_anothers_file, &(enum who){ROOT})));
-	EXPECT_EQ(2, reap(spawn(has_anothers_file, &(enum who){BOB})));
+	EXPECT_EQ(0, reap(spawn(has_anothers_file, &(enum cred){ALICE})));
+	EXPECT_EQ(0, reap(spawn(has_anothers_file, &(enum cred){ROOT})));
+	EXPECT_EQ(2, reap(spawn(has_anothers_file, &(enum cred){BOB})));
 }
 
-TEST(only_who_may_trace_sees_what_is_armed)
+TEST(armed_commands_are_shown_with_the_right_to_trace)
 {
 	struct shown *s = shared(sizeof(*s));
 	pid_t pid;
 
-	s->who = ALICE;
+	s->cred = ALICE;
 	pid = spawn(shows, s);
 	await(&s->ready, 1);
 	EXPECT_EQ(0, reap(spawn(looks, &(struct look){ALICE, s->path})));
@@ -131,14 +131,17 @@ TEST(only_who_may_trace_sees_what_is_armed)
 	EXPECT_EQ(2, reap(spawn(looks, &(struct look){BOB, s->path})));
 	raise_to(&s->stop, 1);
 	EXPECT_EQ(0, reap(pid));
-	/* And nowhere else. */
+	/* The diagnostics are nowhere else. */
 	EXPECT_NE(0, access("/sys/kernel/debug/treadle", F_OK));
 	EXPECT_NE(0, access("/proc/treadle", F_OK));
 }
 
 /* --- containers ------------------------------------------------------------------------------- */
 
-/* Root of its own, in namespaces of its own, made by a user without rights. */
+/*
+ * Root of its own user namespace, with its own namespaces of other kinds, created by an
+ * unprivileged user.
+ */
 static void in_a_container(void *arg)
 {
 	struct receiver *r = arg;
@@ -152,12 +155,14 @@ static void in_a_container(void *arg)
 	need(getuid() == 0);
 	node_open(&a, (struct options){.auth_key = "key"});
 	node_open(&b, (struct options){});
-	/* Among themselves. */
+	/* Processes in the container reach each other. */
 	fill(buf, 100, 1);
 	need(post_recv(&b, recv_of(got, 100, ANY, 1)) == 0);
 	need(post(&a, send_of(buf, 100, peer(&a, b.addr), 2)) == 1);
 	need(cq_next(&b.rcq).error == 0 && cq_next(&a.cq).error == 0 && same(got, 100, 1));
-	/* Nobody outside, not even by the right key: there is no such address here. */
+	/*
+	 * The outside can't be reached, even with the right key: the address does not exist here.
+	 */
 	need(r->addr.port != a.addr.port && r->addr.port != b.addr.port);
 	need(post(&a, send_of(buf, 8, peer(&a, r->addr), 3)) == 1);
 	need(cq_next(&a.cq).error == ECONNREFUSED);
@@ -168,7 +173,7 @@ TEST(a_container_reaches_itself)
 	struct receiver *r = shared(sizeof(*r));
 	pid_t pid;
 
-	r->who = ALICE;
+	r->cred = ALICE;
 	r->key = "key";
 	pid = spawn(receives, r);
 	await(&r->ready, 1);
@@ -178,7 +183,7 @@ TEST(a_container_reaches_itself)
 	EXPECT_EQ(0, r->got);
 }
 
-/* Of all that is outside it has the device, and sees nothing else. */
+/* A root file system with nothing from outside but the device. */
 static void moves_into_a_root_of_its_own(void)
 {
 	int fd;
@@ -215,7 +220,7 @@ static void is_first_of_a_container(void *arg)
 		need(post(&n, send_of(buf, 8, away, 2)) == 1);
 		need(cq_next(&n.cq).error == ECONNREFUSED);
 	}
-	/* With the first of its processes all of them end. */
+	/* If the first process of a container ends, all of them end. */
 }
 
 static void makes_a_container(void *arg)
@@ -235,7 +240,7 @@ TEST(a_container_with_a_root_of_its_own)
 	struct receiver *r = shared(sizeof(*r));
 	pid_t pid;
 
-	r->who = ALICE;
+	r->cred = ALICE;
 	r->key = "key";
 	pid = spawn(receives, r);
 	await(&r->ready, 1);
@@ -246,9 +251,9 @@ TEST(a_container_with_a_root_of_its_own)
 	until_unused();
 }
 
-/* --- guesses ------------------------------------------------------------------------------------ */
+/* --- guesses ---------------------------------------------------------------------------------- */
 
-/* Who may reach the endpoint still has to know the key, and no key of the kernel's is like another. */
+/* A peer that may reach the endpoint still needs the key, and keys of the kernel never repeat. */
 TEST(keys_are_not_guessed)
 {
 	char buf[64] = "unchanged", other[64] = "changed";
@@ -273,7 +278,7 @@ TEST(keys_are_not_guessed)
 		ASSERT_EQ(EKEYREJECTED, cq_next(&a.cq).error);
 	}
 	EXPECT_STREQ("unchanged", buf);
-	/* The right one, until it is closed; then never again. */
+	/* The right key works until its region is closed, and never again. */
 	ASSERT_EQ(1, post(&a, write_of(other, 64, to, 0, key, 0)));
 	EXPECT_EQ(0, cq_next(&a.cq).error);
 	ASSERT_EQ(0, destroy(b.fd, id));

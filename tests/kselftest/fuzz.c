@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A random walk over everything at once: all ioctls, rings, memory and files, of several processes with several threads
- * each, which know of each other's endpoints and regions, change their memory meanwhile, and die. Nothing here has a right
- * result but this: whatever is called returns, all can be taken down, the kernel log stays silent, and a stranger
- * that keeps to the rules is served at the end as at the beginning.
+ * A random walk over everything at once: all ioctls, rings, memory and files, of several processes
+ * with several threads each. They know each other's endpoints and regions, change their memory
+ * meanwhile, and die. No result is checked but these: each call returns, everything can be torn
+ * down, the kernel log stays silent, and a correct client is served at the end as at the beginning.
  *
- * Then steps that are told (fuzz_guided.h).
+ * Then recorded steps (fuzz_guided.h).
  *
  * test-timeout: 7200
  */
@@ -22,8 +22,8 @@ static void *walks(void *arg)
 	return NULL;
 }
 
-/* One process, for a while or until it dies in the middle of everything. */
-static void lives(void *arg)
+/* A process that walks for a while, or is killed at any point. */
+static void walks_or_dies(void *arg)
 {
 	static struct user u = {.contexts = CONTEXTS};
 	static struct walker walkers[THREADS];
@@ -53,8 +53,8 @@ static bool all_bent(void)
 	return true;
 }
 
-/* On a slow machine it goes on until each bend was taken. */
-TEST_F(fuzz, a_random_walk_harms_nobody)
+/* On a slow machine the walk goes on until each bend was taken. */
+TEST_F(fuzz, a_random_walk_does_no_harm)
 {
 	__u64 seeds[USERS], seed = self->seed, end = now_ns() + self->seconds * 1000000000ULL;
 	pid_t users[USERS] = {0};
@@ -75,14 +75,17 @@ TEST_F(fuzz, a_random_walk_harms_nobody)
 			if (!users[i]) {
 				seeds[i] = lottery(&seed);
 				deadline = now_ns() < end ? end : now_ns() + 2000000000ULL;
-				users[i] = spawn(lives, &seeds[i]);
+				users[i] = spawn(walks_or_dies, &seeds[i]);
 			}
 		keeps_to_the_rules();
 		usleep(300000 + lottery(&seed) % 1500000);
 	}
 	for (int i = 0; i < USERS; i++)
 		failed += users[i] && reap(users[i]) > 0;
-	/* Where the kernel was told to write, it may have overwritten its caller: only who gives up has failed. */
+	/*
+	 * The kernel may have been told to overwrite the caller's own memory, so a crash is no
+	 * failure; a failed need() is.
+	 */
 	EXPECT_EQ(0, failed);
 	EXPECT_LT(0, town->good);
 	note("%llu calls, of which %llu did something; %d processes killed", town->calls,

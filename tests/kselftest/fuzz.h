@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The random walk of fuzz.c: who walks, what he knows of, his dice, and how he calls. */
+/*
+ * The random walk of fuzz.c: its walkers, the state that they share, their dice, and their calls.
+ */
 #ifndef TREADLE_KSELFTEST_FUZZ_H
 #define TREADLE_KSELFTEST_FUZZ_H
 
@@ -8,18 +10,18 @@
 #include <liburing.h>
 
 #define USERS	 3 /* processes */
-#define THREADS	 3 /* of each */
-#define CONTEXTS 4 /* files of each */
-#define KNOWN	 6 /* objects of a kind that are remembered for a file */
+#define THREADS	 3 /* of each process */
+#define CONTEXTS 4 /* files of each process */
+#define KNOWN	 6 /* objects of each kind that are remembered for a file */
 #define PUBLIC	 16
 #define ARENA	 (1UL << 20)
 
-#define CELLS	8	      /* of each page that are used */
-#define COMMONS (256UL << 10) /* memory that processes share */
+#define CELLS	8	      /* of each page of cells that are used */
+#define COMMONS (256UL << 10) /* bytes of memory that processes share */
 
 enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS };
 
-/* What becomes of maps, and of memory that is shared (fuzz_maps.h): each is counted. */
+/* What is done to maps, and to shared memory (fuzz_maps.h): each is counted. */
 enum bend {
 	MOVED,
 	GROWN,
@@ -34,7 +36,10 @@ enum bend {
 	BENDS
 };
 
-/* What all processes know: where somebody may be, what he may have registered, and who has asked to be connected. */
+/*
+ * Known to all processes: addresses of endpoints, keys that may be registered, and connection
+ * requests.
+ */
 struct town {
 	struct treadle_addr addr[PUBLIC];
 	__u64 key[PUBLIC];
@@ -43,25 +48,28 @@ struct town {
 	__u64 calls, good, bent[BENDS];
 };
 
-/* Threads of a process use all this without a lock: whatever they find is as good as anything else. */
+/* Threads of a process use this without a lock: any value will do. */
 struct file {
 	int fd;
 	__u32 id[KINDS][KNOWN];
 	struct ring ring[KNOWN]; /* of TX and RX, mapped */
-	bool receives[KNOWN];	 /* it is of RX */
+	bool receives[KNOWN];	 /* the ring is RX */
 	struct cq cq[KNOWN];
-	int eq[KNOWN]; /* files of event queues */
+	int eq[KNOWN]; /* wait files of event queues */
 	__u64 *cells[KNOWN];
-	struct treadle_map area[KNOWN]; /* what has been mapped, of any kind */
+	struct treadle_map area[KNOWN]; /* maps of any kind */
 };
 
 struct user {
 	struct file file[CONTEXTS];
-	int contexts; /* of these */
+	int contexts; /* of these files */
 	char *arena;
 };
 
-/* What calls point to: for itself, as pointers are spoiled, too, and the kernel writes where they then point. */
+/*
+ * The memory that calls point to, apart from the rest: pointers are spoiled, too, and the kernel
+ * then writes elsewhere.
+ */
 struct desk {
 	char before[1 << 17];
 	struct treadle_addr addrs[4];
@@ -73,8 +81,8 @@ struct desk {
 };
 
 /*
- * One step: which, what the dice begin with, and what some of them show instead. So a step can be told again, and
- * told with a difference.
+ * One step: its kind, the seed of its dice, and values that replace some of their rolls. So a step
+ * can be repeated, also with a change.
  */
 struct step {
 	__u32 kind, seed;
@@ -88,13 +96,13 @@ struct walker {
 	struct user *u;
 	struct desk *desk;
 	struct io_uring ring;
-	const struct step *step; /* if it is told */
-	__u32 rolled;		 /* in this step */
+	const struct step *step; /* the recorded step, if any */
+	__u32 rolled;		 /* rolls of this step so far */
 	__u64 dice;
 };
 
 static struct town *town;
-static int commons; /* a file of that memory */
+static int commons; /* the file of the shared memory */
 
 /* --- dice -------------------------------------------------------------------------------- */
 
@@ -109,7 +117,7 @@ static __u32 roll(struct walker *w, __u32 sides)
 	return shown % sides;
 }
 
-/* Any number. */
+/* Any value of 32 bits, small and round ones more often. */
 static __u32 roll_any(struct walker *w)
 {
 	return roll(w, 1U << 31);
@@ -140,7 +148,7 @@ static __u64 some_length(struct walker *w)
 	return one_in(w, 16) ? some_number(w) : PICK(w, lengths);
 }
 
-/* Somewhere in the arena, or not in memory at all. */
+/* An address in the arena, or an invalid one. */
 static void *somewhere(struct walker *w)
 {
 	return one_in(w, 32) ? (void *)some_number(w) :
@@ -152,7 +160,7 @@ static struct file *some_file(struct walker *w)
 	return &w->u->file[roll(w, w->u->contexts)];
 }
 
-/* One of that kind; or of another, or none. */
+/* An id of that kind, or of another one, or none. */
 static __u32 some_id(struct walker *w, struct file *f, enum kind kind)
 {
 	if (one_in(w, 20))
@@ -160,7 +168,7 @@ static __u32 some_id(struct walker *w, struct file *f, enum kind kind)
 	return one_in(w, 40) ? roll(w, 64) : PICK(w, f->id[kind]);
 }
 
-/* Often none. */
+/* Often 0. */
 static __u32 perhaps_id(struct walker *w, struct file *f, enum kind kind)
 {
 	return one_in(w, 3) ? 0 : some_id(w, f, kind);
@@ -171,7 +179,7 @@ static __u32 some_flags(struct walker *w, __u32 known)
 	return one_in(w, 32) ? some_number(w) : one_in(w, 2) ? 0 : roll_any(w) & known;
 }
 
-/* One or two of them: more seldom go together. */
+/* One or two flags: more of them are seldom valid together. */
 static __u32 few_flags(struct walker *w, __u32 known)
 {
 	return one_in(w, 8) ? some_flags(w, known) :
@@ -232,7 +240,7 @@ static void remember(struct walker *w, struct file *f, enum kind kind, __u32 id)
 	PICK(w, f->id[kind]) = id;
 }
 
-/* Where, its id says, and no dice: what is told in corpus/ is to stay what it is. */
+/* The place depends on the id, not on the dice, so that inputs in corpus/ keep their meaning. */
 static void remember_area(struct file *f, __u32 id, struct treadle_map rw, struct treadle_map ro)
 {
 	f->area[id % KNOWN] = rw;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The fixture of both fuzzers, and the one whose steps are told (fuzz_inputs.h): those in corpus/, and where the kernel, or
- * the module of tests/fail, says which code has run, others that this leads to.
+ * The fixture of both fuzzers, and the fuzzer of recorded steps (fuzz_inputs.h): those in corpus/
+ * and, where the kernel or the module of tests/fail reports coverage, mutations of them.
  *
- * FUZZ_SECONDS=8: of each test. FUZZ_SEED=(random, printed): the same seed gives each thread the same dice, not the
- * same races. FUZZ_CORPUS=DIR: inputs to begin with, besides; what is found is written there.
+ * FUZZ_SECONDS=8: of each test. FUZZ_SEED=(random, printed): the same seed gives each thread the
+ * same dice, not the same races. FUZZ_CORPUS=DIR: more inputs to begin with; inputs that are found
+ * are written there.
  */
 #ifndef TREADLE_KSELFTEST_FUZZ_GUIDED_H
 #define TREADLE_KSELFTEST_FUZZ_GUIDED_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The random walk of fuzz.c, told: an input is a list of steps, as text a line each, "step seed roll=shown …". It is
- * taken by a process of its own, which begins with nothing, so that the next time the same becomes of it; or, if it
- * ends with the line "together", by two threads of it, which take every other step each. Where the kernel says which of the
- * module's code that reached (KCOV), inputs that reach more than all before are kept, and others are made of them.
+ * The random walk of fuzz.c, recorded. An input is a list of steps, as text a line each, "step seed
+ * roll=shown …". A new process takes it, so the result is the same each time; if it ends with the
+ * line "together", two threads of the process take its steps in turn. Where the kernel reports
+ * coverage of the module (KCOV), inputs that reach new code are kept, and mutated.
  */
 #ifndef TREADLE_KSELFTEST_FUZZ_INPUTS_H
 #define TREADLE_KSELFTEST_FUZZ_INPUTS_H
@@ -28,13 +28,14 @@ struct input {
 };
 
 static struct guide {
-	char *dir;	      /* FUZZ_CORPUS */
-	unsigned long *trace; /* KCOV: [0] says how many follow; NULL: there is none */
-	bool (*clean)(void);  /* the process has ended: has it left nothing? */
+	char *dir; /* from FUZZ_CORPUS */
+	/* KCOV: [0] is the number of entries that follow; NULL without KCOV */
+	unsigned long *trace;
+	bool (*clean)(void); /* called after the process has ended: has it left nothing? */
 	int kcov;
-	unsigned long *traced; /* how many there were after each step; shared */
+	unsigned long *traced; /* length of the trace after each step; shared */
 	bool block[PLACES], pair[PLACES];
-	int blocks, pairs; /* of code that ran, of code that ran one after the other */
+	int blocks, pairs; /* blocks of code that ran, and pairs of them in sequence */
 	struct input kept[KEPT_MAX];
 	int kept_count, read, played, failed;
 } guide;
@@ -90,7 +91,7 @@ static struct input input_read(const char *path)
 	return in;
 }
 
-/* --- what becomes of it ---------------------------------------------------------------------- */
+/* --- running an input ------------------------------------------------------------------- */
 
 struct taker {
 	const struct input *in;
@@ -135,15 +136,15 @@ static void takes_steps(void *arg)
 		pthread_join(other, NULL);
 }
 
-/* The module of tests/fail says so of workers, too. */
+/* The module of tests/fail reports coverage of workers, too, and marks it. */
 static bool by_a_worker(unsigned long here)
 {
 	return !(here >> 63);
 }
 
 /*
- * How many of the steps it takes to reach what was never reached before. What comes after what tells only of one thread
- * alone; of two nobody knows whose step it was.
+ * Returns how many of the steps it takes to reach new code, or 0. Pairs are only counted for one
+ * thread: of two threads a block can't be attributed to a step.
  */
 static int look(const struct input *in)
 {
@@ -178,7 +179,7 @@ static int play(const struct input *in)
 	bool well;
 
 	if (guide.dir)
-		input_write(in, "last"); /* what there is to see if the machine dies of it */
+		input_write(in, "last"); /* for inspection if the machine crashes */
 	memset(town, 0, sizeof(*town));
 	if (guide.trace)
 		guide.trace[0] = 0;
@@ -229,7 +230,7 @@ static void play_all(const char *dir, struct walker *w)
 	closedir(d);
 }
 
-/* --- others ---------------------------------------------------------------------------------- */
+/* --- mutations ------------------------------------------------------------------------------ */
 
 static void insert(struct input *in, int at, struct step s)
 {
@@ -266,7 +267,7 @@ static void change(struct walker *w, struct input *in)
 	case 3:
 		insert(in, at, other->step[from]);
 		break;
-	case 4: /* the end of another one */
+	case 4: /* the end of another input */
 		for (in->count = at + 1; from < other->count && in->count < LONGEST; from++)
 			in->step[in->count++] = other->step[from];
 		break;
@@ -286,7 +287,7 @@ static struct input new_input(struct walker *w)
 			in.step[i] = new_step(w);
 		return in;
 	}
-	/* The newest are the least tried. */
+	/* Prefer the newest inputs, which were mutated least. */
 	in = guide.kept[one_in(w, 3) && guide.kept_count > 16 ? guide.kept_count - 1 - roll(w, 16) :
 								roll(w, guide.kept_count)];
 	for (int n = 1 << roll(w, 4); n; n--)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The random walk of fuzz.c: steps that do to the module's maps what may be done to a map, and steps by which several
- * processes have the memory that commands read and write. What is refused always is looked at in maps that no other
+ * The random walk of fuzz.c: steps that do to the module's maps anything that can be done to a map,
+ * and steps with memory that several processes share. Refusals are checked on maps that no other
  * thread knows.
  */
 #ifndef TREADLE_KSELFTEST_FUZZ_MAPS_H
@@ -35,7 +35,10 @@ static char *some_pages(struct walker *w, size_t len)
 	return w->u->arena + (roll(w, ARENA - len + 1) & -(size_t)PAGE);
 }
 
-/* Moves a map to where something else was. Nothing is moved from there, or what is not known could come to lie in the hole. */
+/*
+ * Moves a map over a part of the arena. Nothing is moved away from there: another thread could map
+ * something into the hole.
+ */
 static char *lay(struct walker *w, char *map, size_t len)
 {
 	char *at = some_pages(w, len);
@@ -43,7 +46,7 @@ static char *lay(struct walker *w, char *map, size_t len)
 	return mremap(map, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at ? at : NULL;
 }
 
-/* One more of what has been mapped, for reading, and writing if that can be; NULL: it is gone. */
+/* Maps an area again, writable if that is allowed. NULL: its object is gone. */
 static char *map_again(struct file *f, const struct treadle_map *m, bool *writable)
 {
 	char *map;
@@ -59,7 +62,7 @@ static char *map_again(struct file *f, const struct treadle_map *m, bool *writab
 
 /* --- children ------------------------------------------------------------------------------- */
 
-/* Has @map if @lent, or not; and is nobody to the module. */
+/* A child inherits @map only if @lent, and its calls get EPERM. */
 static void child_looks(char *map, size_t len, bool lent, bool writable, int fd)
 {
 	struct treadle_query q = {.size = sizeof(q)};
@@ -70,14 +73,14 @@ static void child_looks(char *map, size_t len, bool lent, bool writable, int fd)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if ((msync(map, len, MS_ASYNC) == 0) != lent)
 			_exit(1);
-		if (lent && writable) /* of a ring: the end of a slot */
+		if (lent && writable) /* the end of a slot, if it is a ring */
 			((volatile char *)map)[len - 1] = len;
 		_exit(call(fd, TREADLE_IOC_QUERY, &q) != -EPERM);
 	}
 	if (pid < 0)
 		return;
 	count_bend(lent ? LENT : WITHHELD);
-	/* Others reap, too. */
+	/* Other threads may reap it, too. */
 	if (waitpid(pid, &status, 0) == pid)
 		need(!WIFEXITED(status) || WEXITSTATUS(status) == 0);
 }
@@ -102,7 +105,7 @@ static void bends_maps(struct walker *w, struct file *f)
 		count_bend(MOVED);
 		break;
 	case 1:
-		/* Nor is there a second one of it, or one without its pages. */
+		/* It can be neither grown, nor doubled, nor moved without its pages. */
 		need(mremap(map, m.length, m.length + PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
 		need(mremap(map, 0, m.length, MREMAP_MAYMOVE) == MAP_FAILED);
 		need(mremap(map, m.length, m.length, MREMAP_MAYMOVE | MREMAP_DONTUNMAP) ==
@@ -112,11 +115,11 @@ static void bends_maps(struct walker *w, struct file *f)
 	case 2:
 		if (m.length > PAGE) {
 			need(mremap(map, m.length, PAGE, 0) == map);
-			m.length = PAGE; /* behind it may soon be another's */
+			m.length = PAGE; /* another thread may map something behind it */
 			count_bend(HIDDEN);
 		}
 		break;
-	case 3: /* which the kernel goes on to use */
+	case 3: /* the kernel goes on to use the pages */
 		if (madvise(map, m.length, MADV_DONTNEED) == 0)
 			count_bend(DROPPED);
 		break;
@@ -136,7 +139,7 @@ static void bends_maps(struct walker *w, struct file *f)
 	munmap(map, m.length);
 }
 
-/* In the middle of what commands read and write: so they read and write rings. */
+/* Moved into the arena, where commands read and write: so they read and write rings. */
 static void lays_maps(struct walker *w, struct file *f)
 {
 	const struct treadle_map m = PICK(w, f->area);
@@ -155,7 +158,7 @@ static void lays_maps(struct walker *w, struct file *f)
 	}
 }
 
-/* --- memory that several processes have --------------------------------------------------------- */
+/* --- memory that several processes have ------------------------------------------------------- */
 
 static void shares_memory(struct walker *w, struct file *f)
 {
@@ -167,7 +170,10 @@ static void shares_memory(struct walker *w, struct file *f)
 		count_bend(SHARED_IN);
 }
 
-/* Its bytes, and what is there at all, while others are about to copy it. Briefly: a child has its parent's files. */
+/*
+ * Changes its bytes and its size while other processes copy it. Briefly: a child has its parent's
+ * files.
+ */
 static void changes_commons(__u64 dice)
 {
 	char *at = mmap(NULL, COMMONS, PROT_READ | PROT_WRITE, MAP_SHARED, commons, 0);
@@ -178,7 +184,11 @@ static void changes_commons(__u64 dice)
 		size_t from = lottery(&dice) % COMMONS & -(size_t)PAGE;
 
 		switch (lottery(&dice) % 4) {
-		case 0: /* what is behind it comes back empty; others die who touch it, but the kernel does not */
+		/*
+		 * the pages behind it come back empty; a touch meanwhile kills a process, but must
+		 * not harm the kernel
+		 */
+		case 0:
 			if (ftruncate(commons, from) || ftruncate(commons, COMMONS))
 				return;
 			break;
@@ -188,7 +198,7 @@ static void changes_commons(__u64 dice)
 		case 2:
 			madvise(at + from, PAGE, MADV_DONTNEED);
 			break;
-		default: /* not by a store, as a third one may have cut it short */
+		default: /* not by a store, as another process may have cut the file short */
 			if (pwrite(commons, &dice, sizeof(dice), from) != sizeof(dice))
 				return;
 		}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The random walk of fuzz.c: steps that make, bind, connect and destroy objects. */
+/* The random walk of fuzz.c: steps that create, bind, connect and destroy objects. */
 #ifndef TREADLE_KSELFTEST_FUZZ_OBJECTS_H
 #define TREADLE_KSELFTEST_FUZZ_OBJECTS_H
 
@@ -20,7 +20,7 @@ static void makes_queue(struct walker *w, struct file *f)
 	q->rw = mmap(NULL, c.rw.length, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, c.rw.offset);
 }
 
-/* Its id, or 0. */
+/* Creates a ring; returns its id, or 0. */
 static __u32 makes_one_ring(struct walker *w, struct file *f, bool tx, __u32 flags)
 {
 	struct treadle_ring_create c = {.size = sizeof(c),
@@ -178,7 +178,7 @@ static void enables(struct walker *w, struct file *f)
 	TRY(w, f, TREADLE_IOC_EP_ENABLE, &c);
 }
 
-/* An endpoint with all that it needs to talk, which knows some of the others. */
+/* An endpoint with all objects that it needs, and with some peers in its vector. */
 static void settles(struct walker *w, struct file *f)
 {
 	static const __u32 types[] = {TREADLE_EP_RDM, TREADLE_EP_RDM, TREADLE_EP_RDM,
@@ -379,7 +379,9 @@ static void connects(struct walker *w, struct file *f)
 	}
 }
 
-/* An endpoint whose events go to @eq, enabled with this and that, or without. Its id, or 0. */
+/*
+ * Creates an endpoint with events in @eq, enables it with random objects, and returns its id, or 0.
+ */
 static __u32 makes_end(struct walker *w, struct file *f, struct treadle_ep_create *ep, int eq)
 {
 	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 1 + roll(w, 64)};
@@ -407,7 +409,7 @@ static __u32 makes_end(struct walker *w, struct file *f, struct treadle_ep_creat
 	return ep->id;
 }
 
-/* Both ends of a connection: by chance alone the calls seldom come together. */
+/* Both ends of a connection: random calls alone seldom make one. */
 static void joins(struct walker *w, struct file *f)
 {
 	struct treadle_eq_create eq = {.size = sizeof(eq)};

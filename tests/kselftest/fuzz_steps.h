@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The random walk of fuzz.c: steps that use what there is, and which steps there are. */
+/* The random walk of fuzz.c: steps that use objects, and the table of all steps. */
 #ifndef TREADLE_KSELFTEST_FUZZ_STEPS_H
 #define TREADLE_KSELFTEST_FUZZ_STEPS_H
 
@@ -94,7 +94,7 @@ static struct treadle_desc some_desc(struct walker *w, struct file *f, bool rece
 	return d;
 }
 
-/* @named: they say whose they are, as in rings that are shared. */
+/* @named: commands name their endpoint, as in shared rings. */
 static void posts(struct walker *w, struct file *f, bool named)
 {
 	__u32 which = roll(w, KNOWN);
@@ -128,7 +128,7 @@ static void posts(struct walker *w, struct file *f, bool named)
 		if (d.iov_count > 1)
 			ring_put(&copy, &slot);
 	}
-	if (one_in(w, 500)) /* rarely out of range: it is a dead ring then */
+	if (one_in(w, 500)) /* seldom out of range, as that breaks the ring */
 		copy.prod = some_number(w);
 	ring_publish(&copy);
 	r->prod = copy.prod;
@@ -200,7 +200,7 @@ static void reads_completions(struct walker *w, struct file *f)
 		q.rw->cons = one_in(w, 50) ? some_number(w) : q.ro->prod;
 	if (one_in(w, 3)) {
 		wait.threshold = one_in(w, 2) ? 0 : wait.threshold;
-		/* As it is: what is waited for may never come. */
+		/* No wait without a timeout: a completion may never come. */
 		try(w, f, TREADLE_IOC_WAIT, &wait, 0);
 	} else if (one_in(w, 3) && TRY(w, f, TREADLE_IOC_WAIT_FD, &file) == 0) {
 		struct pollfd p = {.fd = file.fd, .events = POLLIN};
@@ -228,7 +228,7 @@ static void moves_memory(struct walker *w, struct file *f)
 		mprotect(at, len, PROT_READ);
 		break;
 	case 2:
-		/* As if it were not mapped, but nothing else can come to lie there. */
+		/* Without access, but kept mapped, so that no other map can take the place. */
 		need(mmap(at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 		     at);
 		break;
@@ -237,7 +237,7 @@ static void moves_memory(struct walker *w, struct file *f)
 			_exit(0);
 		break;
 	default:
-		/* Back to what it was, for most of the time. */
+		/* Mapped again, for most of the time. */
 		need(mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 			  -1, 0) == at);
 	}
@@ -256,7 +256,7 @@ static void opens_again(struct walker *w, struct file *f)
 		return;
 	for (int i = 0; i < KNOWN; i++)
 		f->ring[i].rw = NULL;
-	/* Whatever others are about with that number goes on in the new context. */
+	/* Calls of other threads on that number go on in the new context. */
 	need(dup3(fd, f->fd, O_CLOEXEC) == f->fd);
 	close(fd);
 }
@@ -284,7 +284,10 @@ static void asks(struct walker *w, struct file *f)
 	}
 }
 
-/* Over the module of tests/fail: the n-th thing from here on that may fail, of this process or of a worker, does. */
+/*
+ * With the module of tests/fail: makes its n-th allocation from here on fail, in this process or in
+ * a worker.
+ */
 static void lacks_something(struct walker *w, struct file *f)
 {
 	int fd = open("/sys/module/treadle/parameters/fail_nth", O_WRONLY | O_CLOEXEC);
@@ -299,7 +302,7 @@ static void lacks_something(struct walker *w, struct file *f)
 	{                           \
 #name, name, weight \
 	}
-/* How often of how many. */
+/* The steps, and how often each is taken. */
 static const struct {
 	const char *name;
 	void (*take)(struct walker *w, struct file *f);
@@ -337,7 +340,7 @@ static const struct {
 };
 #define NSTEPS (sizeof(steps) / sizeof(steps[0]))
 
-/* Which step, if the dice say so. */
+/* The step that the dice select. */
 static __u32 some_step(struct walker *w)
 {
 	__u32 sum = 0, at, i = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Messages of which their sender has been told that they are sent, and whose receive goes with an endpoint that they are
- * not for: nothing is lost, nor out of order.
+ * Messages that were reported as sent, while their receive goes with an endpoint of the same ring
+ * that they are not for: none is lost, and they keep their order.
  */
 #include "three.h"
 
@@ -18,8 +18,8 @@ FIXTURE_SETUP(given_back)
 FIXTURE_TEARDOWN(given_back) {}
 
 /*
- * A message for the first endpoint is copied to a receive that the second has armed (posted by a thread), whose page does not
- * come before that endpoint is closing.
+ * A message for the first endpoint is copied to a receive that the second endpoint has armed. A
+ * thread posts the receive. Its page is missing until the endpoint closes.
  */
 struct closing_receive {
 	struct node *n;
@@ -63,7 +63,7 @@ static void is_closed(struct closing_receive *r)
 	close(fd);
 }
 
-/* Copied, as nobody receives yet: their sender is told that they are sent. */
+/* No receive is posted, so the messages are copied, and their sends complete. */
 static void messages_wait(struct three *t, int first, int last)
 {
 	char text[8] = {};
@@ -75,7 +75,7 @@ static void messages_wait(struct three *t, int first, int last)
 	}
 }
 
-/* The next receive, with this context, has message @i. */
+/* The next receive must have this context, and message @i. */
 static void has(struct __test_metadata *_metadata, struct three *t, __u64 context, int i)
 {
 	struct treadle_cqe c;
@@ -87,8 +87,8 @@ static void has(struct __test_metadata *_metadata, struct three *t, __u64 contex
 	EXPECT_EQ(i, t->buf[0]);
 }
 
-/* As far as its sender is concerned it is sent: it waits before those that came after it. */
-TEST_F(given_back, a_copied_message_whose_receive_has_closed_waits_again)
+/* The message was reported as sent. It waits again, before the messages that came after it. */
+TEST_F(given_back, a_copied_message_waits_again_if_its_receive_closes)
 {
 	struct three *t = &self->t;
 	struct closing_receive r;
@@ -102,7 +102,10 @@ TEST_F(given_back, a_copied_message_whose_receive_has_closed_waits_again)
 	}
 }
 
-/* That was posted when nothing waited, so nobody rings for it; @taken: it was looked at since. */
+/*
+ * The second receive is posted while no message waits, so without a doorbell. @taken: the ring was
+ * drained since.
+ */
 static void it_is_for(struct __test_metadata *_metadata, struct three *t, __u64 ignore, bool taken)
 {
 	struct closing_receive r;
@@ -131,7 +134,7 @@ TEST_F(given_back, a_copied_message_is_for_a_receive_with_a_mask)
 	it_is_for(_metadata, &self->t, ~0ULL, false);
 }
 
-/* Another endpoint that closes may have armed that one, too. */
+/* Another endpoint that closes may have armed the next receive, too. */
 TEST_F(given_back, a_copied_message_goes_from_one_closed_receive_to_the_next)
 {
 	struct three *t = &self->t;
@@ -176,7 +179,7 @@ TEST_F(given_back, several_in_one_buffer_keep_their_order)
 	}
 }
 
-/* Who has claimed it may try again. */
+/* The claim can be received again. */
 TEST_F(given_back, a_claimed_message_stays_claimed)
 {
 	struct three *t = &self->t;
@@ -201,7 +204,7 @@ TEST_F(given_back, a_claimed_message_stays_claimed)
 
 #define CLAIMS 16
 
-/* An endpoint that claims all messages for another one, and closes meanwhile. */
+/* An endpoint that claims all messages of another one, and closes meanwhile. */
 struct claims {
 	struct node n;
 	pthread_t thread;
@@ -224,7 +227,7 @@ static void *claims(void *arg)
 	return NULL;
 }
 
-/* The messages that were told to be claimed, a bit each. */
+/* The messages reported as claimed, a bit each. */
 static __u32 claimed(struct cq *q)
 {
 	struct treadle_cqe c;
@@ -263,11 +266,11 @@ static __u32 claim_and_close(struct three *t, __u64 delay)
 }
 
 /*
- * Who has closed before he hears of his claim has not claimed: the message waits where it was, whether its sender waits for
- * it (each third) or has been told. Of what he has heard the claim stays.
+ * A claim without a completion before its endpoint closes is no claim: the message waits where it
+ * was, at its sender (each third) or as a copy. A claim with a completion stays.
  */
 // conformance: fi_tagged(3): FI_PEEK and FI_CLAIM: only a paired receive with FI_CLAIM and the ...
-TEST_F(given_back, a_claim_that_nobody_has_heard_of_is_none)
+TEST_F(given_back, a_claim_without_a_completion_is_none)
 {
 	struct three *t = &self->t;
 	__u32 told, some = 0;
@@ -307,7 +310,7 @@ TEST_F(given_back, a_claim_that_nobody_has_heard_of_is_none)
 	EXPECT_LT(0, some);
 }
 
-/* Its own endpoint closes, too: then it is dropped with what waits for that. */
+/* The message's own endpoint closes, too, and all its messages are dropped. */
 static void closes_both(void *arg)
 {
 	struct closing_receive r;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What workers do is charged to the control group of the process that they work for, and limited by it. They go on while
- * the process is stopped, or its group frozen; they follow it to another group, and let go of the one that is to be removed.
+ * The work of workers is charged to the control group of their process, and limited by it. They go
+ * on while the process is stopped, or its group frozen. They follow it to another group, and leave
+ * a group that is to be removed.
  */
 #include "treadle.h"
 
 #include <sys/wait.h>
 
-#define LARGE	(2UL << 20) /* more than is copied within a doorbell */
+#define LARGE	(2UL << 20) /* more than a doorbell copies */
 #define SOME_US 50000LL	    /* more than a process that sleeps takes by itself */
 
 struct worked {
@@ -32,7 +33,7 @@ static void set_in(const char *dir, const char *name, const char *value)
 	write_to(path, value);
 }
 
-/* Processor time of the group grows. */
+/* Does the group's processor time grow? */
 static bool works(const char *dir)
 {
 	const long long before = usage_us(dir);
@@ -77,7 +78,7 @@ static bool is_removed(const char *dir)
 	return true;
 }
 
-/* A command that starts itself again, for ever, of a process that sleeps. It also receives. */
+/* A process that sleeps, with a command that starts itself again for ever. It also receives. */
 static void goes_round(void *arg)
 {
 	struct worked *w = arg;
@@ -122,7 +123,7 @@ FIXTURE_TEARDOWN(group)
 	until_unused();
 }
 
-TEST_F(group, pays_for_workers)
+TEST_F(group, is_charged_for_workers)
 {
 	EXPECT_TRUE(works(self->w->dir));
 }
@@ -135,7 +136,7 @@ TEST_F(group, limits_workers)
 	write_to("/sys/fs/cgroup/cgroup.subtree_control", "+cpu");
 	if (access("/sys/fs/cgroup/cgroup.procs", R_OK) != 0)
 		SKIP(return, "no control groups");
-	ASSERT_TRUE(works(self->w->dir)); /* it is in there */
+	ASSERT_TRUE(works(self->w->dir)); /* the workers are in the group */
 	set_in(self->w->dir, "cpu.max", "5000 100000");
 	usleep(200000);
 	used = usage_us(self->w->dir);
@@ -176,7 +177,7 @@ TEST_F(group, workers_go_on_while_the_group_is_frozen)
 	set_in(self->w->dir, "cgroup.freeze", "0");
 }
 
-/* They don't keep the group from which it came. */
+/* Workers don't keep the group that the process left. */
 TEST_F(group, workers_follow_the_process)
 {
 	char next[sizeof(self->w->dir)], path[128], text[16];
@@ -208,7 +209,7 @@ static void has_nothing_to_do(void *arg)
 		pause();
 }
 
-/* A group with nothing but idle workers can be frozen, as those end. */
+/* A group in which only idle workers are left can be frozen, as these end. */
 TEST(idle_workers_leave)
 {
 	struct worked *w = shared(sizeof(*w));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * However much waits at a receiver, nobody keeps a processor, or the receiver's lock, for as long as it
- * takes to look at all of it. A processor is not given up under that lock; so it is told by how late
- * somebody wakes up who would be next on the processor of who looks.
+ * However much waits at a receiver, no call keeps a processor, or the receiver's lock, for as long
+ * as it takes to look at all of it. A processor is not given up under that lock. So the tests
+ * measure how late a thread of high priority wakes up on the processor of the call.
  */
 #include "treadle.h"
 
 #define MANY   100000 /* messages */
-#define MASKS  16     /* receives with one */
+#define MASKS  16     /* receives with a mask */
 #define ROUNDS 4
 #define NEVER  (1ULL << 40) /* a bit that no message has */
 
@@ -20,7 +20,7 @@ static void on_one_processor(void)
 	need(sched_setaffinity(0, sizeof(first), &first) == 0);
 }
 
-/* --- who wakes up late ----------------------------------------------------------------- */
+/* --- latency of a thread of high priority ------------------------------------------------- */
 
 struct watch {
 	pthread_t thread;
@@ -64,7 +64,7 @@ static __u64 unwatch(struct watch *w)
 	return w->late;
 }
 
-/* --- those who wait ---------------------------------------------------------------------- */
+/* --- what waits ------------------------------------------------------------------------------ */
 
 static void send_many(struct node *a, __u64 to, __u64 tag, int count)
 {
@@ -106,7 +106,7 @@ FIXTURE_TEARDOWN(holds)
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
 }
 
-/* Receives with masks search one by one, in order, and let others in. */
+/* Receives with masks are matched one by one, in order, and let other threads run in between. */
 TEST_F(holds, receives_with_masks_search_piece_by_piece)
 {
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 0);
@@ -127,12 +127,13 @@ TEST_F(holds, receives_with_masks_search_piece_by_piece)
 		t = now_ns() - began;
 		took = t < took ? t : took;
 		t = unwatch(&w);
-		late = t < late ? t : late; /* others may be in the way, but not each time */
+		/* something else may be in the way, but not each time */
+		late = t < late ? t : late;
 	}
 	note("%d receives, %d messages: %llu us, %llu us late", MASKS, MANY, took / 1000,
 	     late / 1000);
 	EXPECT_LT(late, took / 4);
-	/* these find what is far back: the older one the older message */
+	/* receives of messages far back: the older one gets the older message */
 	for (int i = 0; i < 2; i++) {
 		d.tag = (MANY - 1) & ~0xff;
 		d.context = i;
@@ -144,14 +145,17 @@ TEST_F(holds, receives_with_masks_search_piece_by_piece)
 		EXPECT_EQ(0, c.error);
 		EXPECT_EQ(((MANY - 1) & ~0xffULL) + c.context, c.tag);
 	}
-	/* the others are posted, in order */
+	/* more receives, which match in order */
 	send_many(&self->a, self->to, NEVER, ROUNDS * MASKS);
 	for (int i = 0; i < ROUNDS * MASKS; i++)
 		EXPECT_EQ(i, cq_next(&self->b.rcq).context);
 }
 
-/* A sender looks for his receiver at some of what that has posted, and leaves the rest to its worker. */
-TEST_F(holds, a_sender_does_not_look_for_all_that_is_posted)
+/*
+ * A sender matches some of the receives that its target has posted, and leaves the rest to the
+ * target's worker.
+ */
+TEST_F(holds, a_sender_does_not_match_all_posted_receives)
 {
 	enum { POSTED = 512 };
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
@@ -169,7 +173,7 @@ TEST_F(holds, a_sender_does_not_look_for_all_that_is_posted)
 	d.flags = TREADLE_F_COMPLETION;
 	for (int i = 0; i < POSTED; i++)
 		ring_put(&self->b.rx, &d);
-	ring_publish(&self->b.rx); /* and not rung for, as one who means harm would */
+	ring_publish(&self->b.rx); /* without a doorbell, as a malicious receiver would */
 	began = now_ns();
 	ASSERT_EQ(1, post(&c, tsend_of(NULL, 0, peer(&c, self->b.addr), 1, 1)));
 	took = now_ns() - began;
@@ -180,7 +184,7 @@ TEST_F(holds, a_sender_does_not_look_for_all_that_is_posted)
 	close(c.fd);
 }
 
-/* One that counts in @hit what is written to it at @dst, by the key that is returned, and keeps what it is sent. */
+/* Opens @b with a counter @hit for writes to @dst, and returns the key of that region. */
 static __u64 hit_open(struct node *b, struct cntr *hit, char *dst)
 {
 	struct treadle_ep_enable e;
@@ -197,7 +201,7 @@ static __u64 hit_open(struct node *b, struct cntr *hit, char *dst)
 	return key;
 }
 
-/* How long a look takes that finds nothing, in ns. */
+/* The time of a peek that finds nothing, in ns. */
 static __u64 look_once(struct node *b, struct treadle_desc d)
 {
 	__u64 began = now_ns(), took;
@@ -208,10 +212,13 @@ static __u64 look_once(struct node *b, struct treadle_desc d)
 	return took;
 }
 
-/* Nor does who fires a receive that has been armed: it comes behind all that was posted, as its owner's worker sees to. */
-TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
+/*
+ * Nor does a peer's operation that fires an armed receive match all posted receives. The owner's
+ * worker does, and the armed receive comes behind them.
+ */
+TEST_F(holds, firing_does_not_match_all_posted_receives)
 {
-	enum { POSTED = 128 }; /* the worker does look at all of them */
+	enum { POSTED = 128 }; /* the worker matches all of them */
 	const __u64 LATER = NEVER << 1;
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
 	__u64 began, look, took, key, word = 1;
@@ -238,7 +245,7 @@ TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
 	     look / 1000, took / 1000);
 	EXPECT_LT(took, POSTED / 4 * look);
 	EXPECT_EQ(0, cq_next(&c.cq).error);
-	/* the last that was posted is before the one that was armed */
+	/* the last posted receive comes before the armed one */
 	ASSERT_EQ(1, post(&c, tsend_of(NULL, 0, peer(&c, b.addr), LATER, 2)));
 	EXPECT_EQ(1, cq_next(&b.rcq).context);
 	ASSERT_EQ(1, post(&c, tsend_of(NULL, 0, peer(&c, b.addr), LATER, 3)));
@@ -247,8 +254,11 @@ TEST_F(holds, who_fires_does_not_look_for_all_that_is_posted)
 	close(c.fd);
 }
 
-/* And what is armed does not wait for receives of who fires it, be they as many: he does not look for all of them, either. */
-TEST_F(holds, what_is_armed_does_not_wait_for_receives_of_who_fires)
+/*
+ * Nor do armed commands of another context wait until receives are matched that the firing context
+ * has posted.
+ */
+TEST_F(holds, armed_commands_do_not_wait_for_receives_of_the_firing_context)
 {
 	enum { POSTED = 512 };
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
@@ -282,8 +292,8 @@ TEST_F(holds, what_is_armed_does_not_wait_for_receives_of_who_fires)
 	close(c.fd);
 }
 
-/* Nor does he look at all that waits, for receives that were armed to do no more than that. */
-TEST_F(holds, who_fires_does_not_look_at_all_that_waits)
+/* Nor does an operation that fires armed receives look at all waiting messages. */
+TEST_F(holds, firing_does_not_look_at_all_waiting_messages)
 {
 	enum { ARMED = 32 };
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
@@ -317,8 +327,8 @@ TEST_F(holds, who_fires_does_not_look_at_all_that_waits)
 	close(c.fd);
 }
 
-/* Who closes what others may wait for looks for those who do, and not at all that everybody has posted. */
-TEST_F(holds, who_is_awaited_does_not_look_at_all_that_is_posted)
+/* Closing an endpoint looks for receives that wait for it, not at all receives of all endpoints. */
+TEST_F(holds, closing_does_not_look_at_all_posted_receives)
 {
 	enum { CROWD = 200, POSTED = 20000 };
 	struct treadle_desc d = trecv_of(self->dst, 8, ANY, NEVER, 0, 1), wait = d;
@@ -346,12 +356,12 @@ TEST_F(holds, who_is_awaited_does_not_look_at_all_that_is_posted)
 		     took[i] / 1000);
 		close(awaited.fd);
 	}
-	/* a look at each would be some thousand times as long */
+	/* a look at each receive would take some thousand times as long */
 	EXPECT_LT(took[1], 64 * took[0]);
 }
 
-/* So does who only looks. */
-TEST_F(holds, looks_with_masks_are_piece_by_piece)
+/* A peek with a mask lets other threads run in between, too. */
+TEST_F(holds, peeks_with_masks_search_piece_by_piece)
 {
 	struct treadle_desc d = trecv_of(NULL, 0, ANY, NEVER, 0xff, 1);
 	__u64 began, took = ~0ULL, late = ~0ULL, t;
@@ -367,7 +377,8 @@ TEST_F(holds, looks_with_masks_are_piece_by_piece)
 		t = now_ns() - began;
 		took = t < took ? t : took;
 		t = unwatch(&w);
-		late = t < late ? t : late; /* others may be in the way, but not each time */
+		/* something else may be in the way, but not each time */
+		late = t < late ? t : late;
 		EXPECT_EQ(ENOMSG, cq_next(&self->b.rcq).error);
 	}
 	note("a look at %d messages: %llu us, %llu us late", MANY, took / 1000, late / 1000);
@@ -377,7 +388,7 @@ TEST_F(holds, looks_with_masks_are_piece_by_piece)
 	EXPECT_EQ((MANY - 1) & ~0xff, cq_next(&self->b.rcq).tag);
 }
 
-/* Who closes one of several endpoints looks at each message that waits once. */
+/* Closing one of several endpoints of a ring looks at each waiting message once. */
 TEST_F(holds, closing_looks_once)
 {
 	__u64 to, began, took[2], late;
@@ -401,11 +412,14 @@ TEST_F(holds, closing_looks_once)
 		note("closing with %d messages: %llu us, %llu us late", i * 4096, took[i] / 1000,
 		     late / 1000);
 	}
-	/* each of 4096 costs something, but not a look at all others, which would be 4096 times as long */
+	/*
+	 * each of the 4096 costs something, but not a look at all others: that would be 4096 times
+	 * as long
+	 */
 	EXPECT_LT(took[1], 256 * took[0]);
 }
 
-/* There is an end to receives that each message has to look at. */
+/* The number of receives that each message has to be compared with is limited. */
 // conformance: ioctl.h: ENOSPC: (completion) too many receives with different masks
 TEST_F(holds, receives_with_many_masks_are_bounded)
 {
@@ -420,7 +434,7 @@ TEST_F(holds, receives_with_many_masks_are_bounded)
 		d.context = i;
 		ASSERT_EQ(0, post_recv(&self->b, d));
 	}
-	/* they are looked at now: those beyond are refused */
+	/* they are taken off the ring now, and those beyond the limit refused */
 	send_many(&self->a, self->to, 0, 1);
 	for (int i = 0; i < MORE; i++) {
 		struct treadle_cqe c = cq_next(&self->b.rcq);
@@ -429,13 +443,13 @@ TEST_F(holds, receives_with_many_masks_are_bounded)
 		EXPECT_EQ(CLASSES + LISTED + i, c.context);
 	}
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
-	/* masks that have a class are not concerned */
+	/* masks that have a class are not limited */
 	d.ignore = 1;
 	d.context = 1000000;
 	ASSERT_EQ(0, post_recv(&self->b, d));
 	send_many(&self->a, self->to, NEVER, 1);
 	EXPECT_EQ(0, cq_next(&self->b.rcq).context);
-	/* nor is one that comes when another has gone */
+	/* nor is a receive that takes the place of another one */
 	ASSERT_EQ(0, cancel(self->b.fd, TREADLE_CANCEL_OP, self->b.ep, 100, 0, &count));
 	EXPECT_EQ(ECANCELED, cq_next(&self->b.rcq).error);
 	d.ignore = 1 << 8;
@@ -443,7 +457,7 @@ TEST_F(holds, receives_with_many_masks_are_bounded)
 	ASSERT_EQ(0, ring_doorbell(&self->b.rx));
 }
 
-/* What waits, at a peer or for its turn, is found by its context, however much else does. */
+/* A waiting command, at its peer or for its turn, is found by its context, however many wait. */
 static void cancel_among_many(struct __test_metadata *_metadata, FIXTURE_DATA(holds) * self,
 			      __u32 fence)
 {
@@ -454,23 +468,25 @@ static void cancel_among_many(struct __test_metadata *_metadata, FIXTURE_DATA(ho
 	struct cntr go, gone;
 	struct node b;
 
-	/* what is not copied waits with its command, and has left the ring if it was armed */
+	/*
+	 * a message that is not copied waits with its command, which left the ring if it was armed
+	 */
 	node_open(&b, (struct options){.rx = 8});
 	d.peer = peer(&self->a, b.addr);
 	ASSERT_EQ(1, post(&self->a, d));
-	d.flags |= fence; /* behind that */
+	d.flags |= fence; /* behind the first one */
 	cntr_open(&go, self->a.fd);
 	for (int i = 0; i < WAITING; i++) {
 		d.context = i;
 		ASSERT_EQ(1, post(&self->a, when(d, &go, 1)));
 	}
-	/* the last to start says that all have */
+	/* the last command to start: all have started */
 	cntr_open(&gone, self->a.fd);
 	ASSERT_EQ(1, post(&self->a, when(count_of(TREADLE_OP_CNTR_ADD, &gone, 1, 0), &go, 1)));
 	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_ADD, &go, 1, 0)));
 	ASSERT_EQ(0, cntr_wait(&gone, 1, 0, -1));
 	for (int i = 0; i < 2 * TRIES; i++) {
-		/* the first, the last, the second, the last but one */
+		/* the first, the last, the second, the last but one, and so on */
 		int context = i % 2 ? WAITING - 1 - i / 2 : i / 2;
 
 		began = now_ns();
@@ -485,7 +501,7 @@ static void cancel_among_many(struct __test_metadata *_metadata, FIXTURE_DATA(ho
 	note("the first of %d: %llu us, the last: %llu us", WAITING, took[0] / 1000,
 	     took[1] / 1000);
 	EXPECT_LT(took[1], 20 * took[0]);
-	/* of two with one context each goes once */
+	/* of two commands with one context, one cancel ends one */
 	d.context = WAITING / 2;
 	ASSERT_EQ(1, post(&self->a, d));
 	for (int i = 0; i < 3; i++) {

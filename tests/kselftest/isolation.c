@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who may reach whom: the same user in the same user namespace, or one who has
- * the key; never out of a network namespace.
+ * Access: a peer is reached by the same user in the same user namespace, or with its key, and never
+ * from another network namespace.
  */
 #include "slow.h"
-#include "who.h"
+#include "cred.h"
 
 #include <treadle/atomic.h>
 
 struct attempt {
-	enum who from, to;
+	enum cred from, to;
 	const char *key, *their_key;
 	int error;
 };
@@ -24,7 +24,7 @@ static void sends(void *arg)
 	become(a->from);
 	node_open(&n, (struct options){.auth_key = a->key});
 	for (int i = 0; i < 2; i++) {
-		/* A small message and one that would wait for its receiver. */
+		/* A small message, and one that would wait at its sender. */
 		size_t len = i ? 1 << 20 : 8;
 		struct treadle_desc d = send_of(pages(len), len, 0, i);
 
@@ -56,16 +56,17 @@ TEST(the_same_user_or_the_same_key)
 		{ALICE, BOB, "key", "keys", EACCES},
 		{ALICE, BOB, "keys", "key", EACCES},
 		{ALICE, BOB, "key", "key", 0},
-		/* A key opens, it does not lock out. */
+		/* A key gives access, and never takes it away. */
 		{ALICE, ALICE, "key", "other", 0},
 		{ALICE, ALICE, NULL, "key", 0},
-		/* Nobody is above this. */
+		/* Root has no other rights. */
 		{ROOT, ALICE, NULL, NULL, EACCES},
 		{ALICE, ROOT, NULL, NULL, EACCES},
 		{ROOT, ALICE, "key", "key", 0},
 		{ELSEWHERE, ROOT, NULL, NULL, EACCES},
 		{ROOT, ELSEWHERE, NULL, NULL, EACCES},
-		{ELSEWHERE, ELSEWHERE, NULL, NULL, EACCES}, /* each has its own */
+		/* each process has a user namespace of its own */
+		{ELSEWHERE, ELSEWHERE, NULL, NULL, EACCES},
 		{ELSEWHERE, ROOT, "key", "key", 0},
 	};
 
@@ -75,12 +76,12 @@ TEST(the_same_user_or_the_same_key)
 		pid_t pid;
 
 		about("attempt %d", i);
-		r->who = a->to;
+		r->cred = a->to;
 		r->key = a->their_key;
 		pid = spawn(receives, r);
 		await(&r->ready, 1);
 		EXPECT_EQ(0, reap(spawn(sends, (void *[]){(void *)a, r})));
-		/* Give what must not arrive the time to do so. */
+		/* A message that must not arrive has time to arrive. */
 		if (a->error)
 			usleep(5000);
 		else
@@ -93,7 +94,7 @@ TEST(the_same_user_or_the_same_key)
 	}
 }
 
-/* Decided by who opened the file, not by who calls later. */
+/* The credentials count with which the file was opened, not those of the caller. */
 static void opens_then_becomes(void *arg)
 {
 	struct receiver *r = arg;
@@ -105,7 +106,7 @@ static void opens_then_becomes(void *arg)
 	become(BOB);
 	need(post(&n, send_of(buf, 8, 0, 1)) == 1);
 	need(cq_next(&n.cq).error == EACCES);
-	/* Before that it was of use. */
+	/* Root's rights have been given up. */
 	need(setresuid(0, 0, 0) < 0);
 }
 
@@ -114,10 +115,10 @@ TEST(the_opener_counts)
 	struct receiver *r = shared(sizeof(*r));
 	pid_t pid;
 
-	r->who = BOB;
+	r->cred = BOB;
 	pid = spawn(receives, r);
 	await(&r->ready, 1);
-	/* Opened as root, used as Bob: to Bob's endpoint it is still root. */
+	/* Opened as root, used as Bob: for Bob's endpoint it still is root. */
 	EXPECT_EQ(0, reap(spawn(opens_then_becomes, r)));
 	raise_to(&r->stop, 1);
 	EXPECT_EQ(0, reap(pid));
@@ -132,7 +133,7 @@ static int outcome(struct node *n, struct treadle_desc d)
 	return cq_next(&n->cq).error;
 }
 
-/* Whatever changes or fetches a word there. */
+/* An atomic operation, with or without a result, on a word of the region. */
 static struct treadle_desc atomic_there(__u8 opcode, void *buf, __u64 to, __u64 key)
 {
 	struct treadle_desc d = write_of(buf, 8, to, 0, key, 3);
@@ -148,7 +149,7 @@ static struct treadle_desc atomic_there(__u8 opcode, void *buf, __u64 to, __u64 
 	return d;
 }
 
-/* As one who has armed it hears. */
+/* The error of an armed command. */
 static int fired(struct node *n, struct treadle_desc d)
 {
 	struct cntr go;
@@ -176,7 +177,7 @@ TEST(regions_of_another_user)
 	static const __u8 atomics[] = {TREADLE_OP_ATOMIC, TREADLE_OP_FETCH, TREADLE_OP_COMPARE};
 	char buf[8] = "1234567";
 
-	/* each case with either, one after the other */
+	/* each case in both ways */
 	for (int i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
 		int error = cases[i / 2].error;
 		struct owner *o = shared(sizeof(*o));
@@ -185,7 +186,7 @@ TEST(regions_of_another_user)
 		__u64 to;
 
 		about("case %d", i);
-		*o = (struct owner){.who = i % 2 ? ALICE : ELSEWHERE,
+		*o = (struct owner){.cred = i % 2 ? ALICE : ELSEWHERE,
 				    .ep_key = cases[i / 2].ep_key,
 				    .mr_key = cases[i / 2].mr_key,
 				    .len = 4096};
@@ -216,7 +217,7 @@ static void does_all_of_it(void *arg)
 
 	become(ALICE);
 	node_open(&a, (struct options){});
-	/* Low ports are as good as others. */
+	/* Low ports need no privilege. */
 	node_open(&b, (struct options){.addr = loopback(80)});
 	need(post_recv(&b, recv_of(got, 100, ANY, 1)) == 0);
 	fill(buf, 100, 1);
@@ -231,17 +232,20 @@ TEST(no_privilege_is_needed)
 	EXPECT_EQ(0, reap(spawn(does_all_of_it, NULL)));
 }
 
-/* --- whose workers ---------------------------------------------------------------------------- */
+/* --- limits of workers ------------------------------------------------------------------------ */
 
 #define WORKERS 256 /* of a user */
 
-struct crew {
+struct worker_test {
 	int ready, mapped, filled, stop;
 };
 
 static const struct options small = {.cq = 16, .rcq = 16, .tx = 512, .rx = 16, .auth_key = "k"};
 
-/* Opens @n, and sends to it what it receives at @slow: a worker asks for the page. True: within a time. */
+/*
+ * Opens @n, and sends to it a message for @slow, so that a worker asks for the page. Returns
+ * whether one did within the time.
+ */
 static bool worker_comes(struct node *n, char *slow, int fd, struct node *from, int within_ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -256,12 +260,12 @@ static bool worker_comes(struct node *n, char *slow, int fd, struct node *from, 
 	return true;
 }
 
-/* In a user namespace of Alice's, one of her users has more slow pages than she has workers. */
+/* In a user namespace of Alice's, one user has as many missing pages as Alice has workers. */
 static void fills_the_workers(void *arg)
 {
 	const size_t len = (WORKERS + 1) * PAGE;
 	char *slow = pages(len);
-	struct crew *c = arg;
+	struct worker_test *c = arg;
 	struct node n, from;
 	int fd;
 
@@ -274,7 +278,7 @@ static void fills_the_workers(void *arg)
 	node_open(&from, small);
 	for (int i = 0; i < WORKERS; i++)
 		need(worker_comes(&n, slow + i * PAGE, fd, &from, PATIENCE_NS / 1000000));
-	/* Another of her users has none, either. */
+	/* Nor does another user of that namespace get a worker. */
 	need(seteuid(1) == 0);
 	need(!worker_comes(&n, slow + WORKERS * PAGE, fd, &from, 300));
 	raise_to(&c->filled, 1);
@@ -296,10 +300,10 @@ static void needs_a_worker(void *arg)
 	take_pages_away(fd, slow, PAGE);
 }
 
-/* Who makes up users, in a namespace, has no more workers for it, and others have theirs. */
-TEST(workers_are_of_who_answers_for_their_user)
+/* Workers are charged to the user that a namespace's users belong to. Others have their own. */
+TEST(workers_are_charged_to_the_namespaces_owner)
 {
-	struct crew *c = shared(sizeof(*c));
+	struct worker_test *c = shared(sizeof(*c));
 	char path[64];
 	pid_t pid;
 
@@ -333,20 +337,20 @@ static void goes_abroad(void *arg)
 	__u32 id;
 
 	need(unshare(CLONE_NEWNET) == 0);
-	/* The port is free here, although it is taken there. */
+	/* The port is free here, although it is taken in the other namespace. */
 	node_open(&n, (struct options){.addr = here});
 	need(n.addr.port == here.port);
 	need(post_recv(&n, recv_of(buf, 8, ANY, 1)) == 0);
 	raise_to(&a->ready, 1);
 	await(&a->stop, 1);
 	need(cq_empty(&n.rcq));
-	/* Within this one it is reached. */
+	/* The endpoint is reached within this namespace. */
 	node_open(&m, (struct options){.addr = other});
 	need(post(&m, send_of(buf, 8, peer(&m, here), 1)) == 1);
 	c = cq_next(&m.cq);
 	need(c.error == 0);
 	need(cq_next(&n.rcq).error == 0);
-	/* And that one is taken. */
+	/* The port is taken in this namespace. */
 	need(ep_create(m.fd, &here, NULL, &id) == -EADDRINUSE);
 }
 
@@ -361,12 +365,12 @@ TEST(namespaces_have_ports_of_their_own)
 	a->addr = n.addr;
 	pid = spawn(goes_abroad, a);
 	await(&a->ready, 1);
-	/* Who sends to this address gets the one at home. */
+	/* A message to this address goes to the endpoint in this namespace. */
 	node_open(&m, (struct options){});
 	ASSERT_EQ(0, post_recv(&n, recv_of(buf, 8, ANY, 1)));
 	ASSERT_EQ(1, post(&m, send_of(buf, 8, peer(&m, n.addr), 2)));
 	EXPECT_EQ(1, cq_next(&n.rcq).context);
-	/* And nobody, when that is gone. */
+	/* Without that endpoint it goes nowhere. */
 	ASSERT_EQ(0, destroy(n.fd, n.ep));
 	ASSERT_EQ(1, post(&m, send_of(buf, 8, 0, 3)));
 	EXPECT_EQ(2, cq_next(&m.cq).context);
@@ -401,7 +405,7 @@ TEST(a_context_stays_where_it_was_opened)
 	EXPECT_EQ(1, cq_next(&n.rcq).context);
 }
 
-/* Ports have an end, in a namespace of its own so that nobody else runs out of them. */
+/* Takes all ports, in a network namespace of its own, so that no other process runs out of them. */
 static void takes_all_ports(void *arg)
 {
 	struct treadle_addr addr;
@@ -418,7 +422,7 @@ static void takes_all_ports(void *arg)
 	}
 	note("%u ports", count - 1);
 	need(result == -EAGAIN);
-	/* Those that are not given away by themselves are still to be had. */
+	/* A port that is not given by default is still free. */
 	addr = loopback(80);
 	need(ep_create(fd, &addr, NULL, &id) == 0);
 	addr = loopback(0);

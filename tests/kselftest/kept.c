@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Messages that nobody waits for: they are kept, or wait with their sender, and
- * are received later in the order in which they were sent.
+ * Unexpected messages: they are kept at the target, or wait at their sender, and are received later
+ * in the order in which they were sent.
  */
 #include "slow.h"
 #include "treadle.h"
@@ -30,7 +30,7 @@ FIXTURE_TEARDOWN(kept)
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
 }
 
-/* Sends until commands no longer complete: then they wait at the target, in order. */
+/* Sends until commands no longer complete: from then on they wait for room at the target. */
 // conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message is
 //   copied within the budget, else it is parked, and those behind it wait
 TEST_F(kept, a_full_buffer_parks_senders)
@@ -45,7 +45,7 @@ TEST_F(kept, a_full_buffer_parks_senders)
 			ASSERT_EQ(1,
 				  post(&self->a, send_of(self->src + i * len, len, self->to, i)));
 		}
-		/* What did not fit is not done, and its slot not free. */
+		/* A message without room is not complete, and its slot not free. */
 		for (completed = 0; cq_poll(&self->a.cq, &c); completed++) {
 			ASSERT_EQ(completed, c.context);
 		}
@@ -68,7 +68,7 @@ TEST_F(kept, a_full_buffer_parks_senders)
 	}
 }
 
-/* Behind a message that is parked even small ones must not overtake. */
+/* Not even a small message overtakes one that waits. */
 // conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
 TEST_F(kept, nothing_overtakes_a_parked_message)
 {
@@ -99,7 +99,7 @@ TEST_F(kept, nothing_overtakes_a_parked_message)
 	}
 }
 
-/* The kernel reads the buffer of a large message when it is taken, not before. */
+/* The kernel reads the buffer of a large message when it is received, not before. */
 TEST_F(kept, a_large_message_stays_with_its_sender)
 {
 	fill(self->src, self->size, 1);
@@ -136,7 +136,9 @@ TEST_F(kept, injected_ones_are_kept_though_the_buffer_is_full)
 	}
 }
 
-/* The flag that makes receives need a doorbell is up exactly while there is something unmatched. */
+/*
+ * The flag that makes receives need a doorbell is set exactly while there are unmatched messages.
+ */
 TEST_F(kept, the_ring_says_when_a_doorbell_is_needed)
 {
 	EXPECT_FALSE(ring_needs_doorbell(&self->b.rx));
@@ -151,7 +153,7 @@ TEST_F(kept, the_ring_says_when_a_doorbell_is_needed)
 		EXPECT_EQ(i, cq_next(&self->a.cq).context);
 	}
 	EXPECT_FALSE(ring_needs_doorbell(&self->b.rx));
-	/* Receives that wait need none: the next sender takes them off the ring. */
+	/* Posted receives need no doorbell: the next sender takes them off the ring. */
 	for (int i = 0; i < 3; i++) {
 		struct treadle_desc d = recv_of(self->dst, 10, ANY, i);
 
@@ -166,11 +168,11 @@ TEST_F(kept, the_ring_says_when_a_doorbell_is_needed)
 	}
 }
 
-/* Its context is not the operation's own: fi_endpoint(3), fi_cancel. */
+/* An injected send without a completion has no context of its own: fi_endpoint(3), fi_cancel. */
 // conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
-TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
+TEST_F(kept, an_injected_send_without_completion_is_not_found_by_context)
 {
-	const int count = 250, named = 240; /* they wait at the target by then */
+	const int count = 250, named = 240; /* then they wait at the target */
 	struct treadle_cqe c;
 
 	for (int i = 0; i < count; i++) {
@@ -195,16 +197,16 @@ TEST_F(kept, what_is_injected_silently_is_not_found_by_its_context)
 	}
 }
 
-/* --- what a sender leaves ------------------------------------------------------------------ */
+/* --- senders that end --------------------------------------------------------------------- */
 
 /*
- * What found no room goes with its sender; what comes behind it, too, though there is room again: what has come is all
- * up to some message, and nothing after that.
+ * A message without room goes with its sender. So do messages behind it, although there is room
+ * again: what came is all up to some message, and nothing after that.
  */
 // conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
-TEST(who_ends_leaves_no_gap)
+TEST(a_sender_that_ends_leaves_no_gap)
 {
-	const __u32 len = 1000, room = 3 * len; /* two, and what describes them */
+	const __u32 len = 1000, room = 3 * len; /* two messages, with their headers */
 	char *out = pages(PAGE), *in = pages(PAGE);
 
 	for (int how = 0; how < 2; how++) {
@@ -226,10 +228,11 @@ TEST(who_ends_leaves_no_gap)
 		ASSERT_EQ(0, post_recv(&b, recv_of(in, len, ANY, 10)));
 		EXPECT_EQ(0, cq_next(&b.rcq).error);
 		EXPECT_TRUE(same(in, len, 0));
-		/* There is room for this one. */
+		/* This message has room. */
 		ASSERT_EQ(1, post(&a, send_of(out, 8, to, 4)));
 		EXPECT_TRUE(cq_empty(&a.cq));
-		if (how) { /* the sender goes on: all come, and then what comes is copied again */
+		/* the sender goes on: all messages come, and later ones are copied again */
+		if (how) {
 			for (int i = 1; i < 5; i++) {
 				ASSERT_EQ(0, post_recv(&b, recv_of(in, len, ANY, 10 + i)));
 				c = cq_next(&b.rcq);
@@ -280,8 +283,11 @@ static void sends_empty_ones(void *arg)
 	pause();
 }
 
-/* Nor of messages without bytes, which wait behind one that found no room, and go one by one. */
-TEST(who_ends_leaves_no_gap_of_empty_ones)
+/*
+ * Nor is there a gap among empty messages, which wait behind one without room, and are taken back
+ * one by one.
+ */
+TEST(a_sender_that_ends_leaves_no_gap_of_empty_messages)
 {
 	struct empties *s = shared(sizeof(*s));
 	char *in = pages(PAGE);
@@ -346,8 +352,8 @@ static void *closes(void *arg)
 	return NULL;
 }
 
-/* Nor does one that another thread closes, while this one is in its doorbell. */
-TEST(who_is_closed_in_its_doorbell_leaves_no_gap)
+/* Nor if another thread closes the endpoint while this one is in its doorbell. */
+TEST(an_endpoint_closed_in_its_doorbell_leaves_no_gap)
 {
 	char *in = pages(PAGE);
 	int whole = 0;
@@ -383,7 +389,7 @@ TEST(who_is_closed_in_its_doorbell_leaves_no_gap)
 	EXPECT_GT(60, whole); /* some were closed in the middle */
 }
 
-/* --- what a sender's page has to do with it ----------------------------------------------- */
+/* --- pages of a sender ------------------------------------------------------------------------ */
 
 struct slow_sender {
 	struct node n;
@@ -399,8 +405,9 @@ static void *rings(void *arg)
 }
 
 /*
- * A sender whose page is slow, in its doorbell or when another one fires what it has armed, has no room of the
- * receiver's meanwhile: others are kept there as if it were not. It comes in its turn.
+ * A sender that waits for a page holds no room at the receiver, whether in its doorbell or when
+ * another context fires its send. Other senders' messages are kept meanwhile, and its own comes in
+ * its turn.
  */
 TEST(a_slow_page_takes_no_room)
 {
@@ -422,7 +429,7 @@ TEST(a_slow_page_takes_no_room)
 		about("%d", i);
 		node_open(&s.n, o);
 		node_open(&other, o);
-		o.buffered = len + len / 2; /* one, and what describes it */
+		o.buffered = len + len / 2; /* one message, with its header */
 		node_open(&to, o);
 		s.d = tsend_of(slow, len, peer(&s.n, to.addr), 1, 1);
 		if (armed) {
@@ -434,7 +441,7 @@ TEST(a_slow_page_takes_no_room)
 		} else {
 			t = thread(rings, &s);
 		}
-		/* of what is reliable nobody asks for a page before it is received, if its sender does not run */
+		/* a page of an armed reliable message is only asked for when it is received */
 		if (!armed || type == TREADLE_EP_DGRAM)
 			EXPECT_EQ((unsigned long)slow, page_asked_for(fd));
 
@@ -447,7 +454,7 @@ TEST(a_slow_page_takes_no_room)
 		EXPECT_EQ(len, c.len);
 		EXPECT_TRUE(same(in, len, 2));
 
-		/* Now it has room itself. */
+		/* Now there is room for the slow message. */
 		memset(in, 0, len);
 		ASSERT_EQ(0, post_recv(&to, trecv_of(in, len, ANY, 1, 0, 1)));
 		for (__u32 at = 0; at < len; at += 4096)
@@ -470,8 +477,11 @@ TEST(a_slow_page_takes_no_room)
 	}
 }
 
-/* One that was matched is missing nowhere: what comes behind it is copied, though its receiver's page is slow. */
-TEST(a_receivers_slow_page_crowds_nobody)
+/*
+ * A message that was matched leaves no gap: messages behind it are copied, although the receiver's
+ * page is missing.
+ */
+TEST(messages_behind_a_receivers_slow_page_are_copied)
 {
 	char *slow = pages(PAGE), *out = pages(PAGE), *in = pages(PAGE);
 	int fd = slow_pages(slow, PAGE);
@@ -504,8 +514,8 @@ TEST(a_receivers_slow_page_crowds_nobody)
 	munmap(slow, PAGE);
 }
 
-/* What was injected comes, whoever has gone meanwhile: the sender has heard that it is on its way. */
-TEST(what_is_injected_needs_no_sender)
+/* An injected message comes although its sender has gone: its send was reported as complete. */
+TEST(an_injected_message_needs_no_sender)
 {
 	char *slow = pages(PAGE), *out = pages(PAGE);
 	int fd = slow_pages(slow, PAGE);
@@ -546,7 +556,10 @@ static void *toggles(void *arg)
 	return NULL;
 }
 
-/* The buffer is the process's when the doorbell returns, though what the kernel knows of it is taken back all the time. */
+/*
+ * The buffer is the process's when the doorbell returns, even if pages are invalidated all the
+ * time.
+ */
 TEST(injected_bytes_are_taken_at_once)
 {
 	struct toggled t = {pages(4 << 20), 4 << 20};
@@ -558,7 +571,7 @@ TEST(injected_bytes_are_taken_at_once)
 	int fd = memfd_create("bytes", 0);
 	__u64 to;
 
-	/* the same bytes where they may always be written */
+	/* the same bytes at an address that stays writable */
 	need(ftruncate(fd, t.len) == 0);
 	alias = mmap(NULL, t.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	t.at = mmap(t.at, t.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | MAP_FIXED, fd,

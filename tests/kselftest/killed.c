@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A call that waits for a doorbell of its process can be killed. The process that is killed has the
- * memory of another one (CLONE_VM), whose doorbell waits for a page and goes on.
+ * A call that waits for a doorbell of its process can be killed. The process that is killed shares
+ * the memory of another one (CLONE_VM). The doorbell of that one waits for a page, and goes on.
  */
 #include "connection.h"
 #include "slow.h"
@@ -13,7 +13,10 @@ struct caller {
 	char stack[64 << 10] __attribute__((aligned(16)));
 };
 
-/* Again where it failed: EP_ENABLE of the test binds the endpoint for a moment, and DESTROY is EBUSY. */
+/*
+ * Repeats a call that failed: EP_ENABLE of the test binds the endpoint for a moment, and DESTROY is
+ * EBUSY then.
+ */
 static int calls(void *arg)
 {
 	const struct caller *c = arg;
@@ -40,7 +43,7 @@ static void *rings(void *arg)
 	return (void *)(long)ring_doorbell(arg);
 }
 
-/* The doorbell of @n, that waits for a page of @slow until it is given. */
+/* Rings the doorbell of @n in a thread, which waits for a page of @slow until it is provided. */
 static pthread_t ring_slowly(struct node *n, __u64 to, char *slow, int faults, __u64 *page)
 {
 	struct treadle_desc d = send_of(slow, 64, to, 1);
@@ -54,7 +57,7 @@ static pthread_t ring_slowly(struct node *n, __u64 to, char *slow, int faults, _
 	return t;
 }
 
-TEST(who_is_killed_in_DESTROY_does_not_wait_for_a_doorbell)
+TEST(DESTROY_that_waits_for_a_doorbell_can_be_killed)
 {
 	char *slow = pages(4096);
 	int faults = slow_pages(slow, 4096), result;
@@ -78,7 +81,7 @@ TEST(who_is_killed_in_DESTROY_does_not_wait_for_a_doorbell)
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	reaped = is_reaped(pid);
 	EXPECT_TRUE(reaped);
-	/* What it was bound to is bound until the doorbell has ended, and no longer. */
+	/* The ring stays bound until the doorbell has ended, and no longer. */
 	EXPECT_EQ(-EBUSY, destroy(n.fd, n.tx.id));
 	put_page_at(faults, page, 1);
 	pthread_join(t, NULL);
@@ -92,7 +95,7 @@ TEST(who_is_killed_in_DESTROY_does_not_wait_for_a_doorbell)
 	close(n.fd);
 }
 
-TEST(who_is_killed_in_SHUTDOWN_does_not_wait_for_a_doorbell)
+TEST(SHUTDOWN_that_waits_for_a_doorbell_can_be_killed)
 {
 	char *slow = pages(4096);
 	int faults = slow_pages(slow, 4096);
@@ -110,7 +113,7 @@ TEST(who_is_killed_in_SHUTDOWN_does_not_wait_for_a_doorbell)
 	c = (struct caller){.fd = p.client.fd, .cmd = TREADLE_IOC_SHUTDOWN, .arg = &s};
 	pid = clone(calls, c.stack + sizeof(c.stack), CLONE_VM | SIGCHLD, &c);
 	ASSERT_LT(0, pid);
-	/* The other end hears of it: it is in the midst of it. */
+	/* The event shows that the call is under way. */
 	event_is(p.l.eq, TREADLE_EVENT_SHUTDOWN, SERVER);
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	reaped = is_reaped(pid);
@@ -119,7 +122,7 @@ TEST(who_is_killed_in_SHUTDOWN_does_not_wait_for_a_doorbell)
 	pthread_join(t, NULL);
 	if (!reaped)
 		reap(pid);
-	/* A worker has ended it. */
+	/* A worker has completed the call. */
 	event_is(p.ceq, TREADLE_EVENT_SHUTDOWN, CLIENT);
 	close(faults);
 }

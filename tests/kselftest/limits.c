@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Limits, and what things cost when there are many of them. Times are told,
- * not judged; but what grows with their number does not end in time.
+ * Limits, and the cost of large numbers of objects. Times are reported, not checked, except that a
+ * cost that grows with the number would take for ever.
  */
 #include "module.h"
 #include "triggers.h"
@@ -27,7 +27,7 @@ TEST(objects_of_a_context)
 	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_AV_CREATE, &av));
 	EXPECT_EQ(-ENOSPC, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
 	EXPECT_EQ(-ENOSPC, ep_create(fd, &addr, NULL, &id));
-	/* Of this context only, and only as long as they are there. */
+	/* The limit is this context's, and counts existing objects only. */
 	EXPECT_EQ(0, call(other, TREADLE_IOC_AV_CREATE, &av));
 	EXPECT_EQ(0, destroy(fd, 1));
 	EXPECT_EQ(0, call(fd, TREADLE_IOC_CQ_CREATE, &cq));
@@ -51,7 +51,7 @@ TEST(files_of_a_process)
 
 #define MOST_ARMED 1000
 
-/* One more, of each kind; what it names is not in use afterwards. */
+/* Arms one more command of each kind. A command that is refused holds no object. */
 static void arms_one_too_many(struct node *n, const struct cntr *c)
 {
 	struct treadle_desc d;
@@ -74,7 +74,7 @@ static void arms_one_too_many(struct node *n, const struct cntr *c)
 	d.value = 1;
 	d.rest = rest.id;
 	need(post(n, d) == -ENOSPC);
-	/* Of what was promised a completion tells. */
+	/* After F_MORE the error comes as a completion. */
 	d = then(when(nop(8), &other, 1), &told);
 	d.flags |= TREADLE_F_MORE;
 	need(post(n, d) == 1 && cq_next(&n->cq).error == ENOSPC);
@@ -82,7 +82,7 @@ static void arms_one_too_many(struct node *n, const struct cntr *c)
 	need(destroy(n->fd, other.id) == 0 && destroy(n->fd, told.id) == 0);
 	need(destroy(n->fd, rest.id) == 0 && destroy(n->fd, cells.id) == 0);
 	need(cq_empty(&n->cq) && cq_empty(&n->rcq) && ring_released(&n->tx) == n->tx.prod);
-	/* What is not armed is not counted. */
+	/* A command that is not armed does not count. */
 	need(post(n, nop(9)) == 1 && cq_next(&n->cq).context == 9);
 	need(cntr_value(c) == 0);
 }
@@ -100,12 +100,15 @@ static void arms_the_most(void *arg)
 	for (int i = 0; i < MOST_ARMED; i++)
 		need(post(&n, when(nop(i), &c, 1 + i % 2)) == 1);
 	arms_one_too_many(&n, &c);
-	/* Others have their own. */
+	/* Another context has a limit of its own. */
 	node_open(&other, (struct options){});
 	cntr_open(&c2, other.fd);
 	need(post(&other, when(nop(1), &c2, 1)) == 1);
 
-	/* One is canceled, so there is room for one; likewise for those that have fired, or were flushed. */
+	/*
+	 * A canceled command makes room for another one. So do commands that have fired, or were
+	 * flushed.
+	 */
 	need(cancel(n.fd, TREADLE_CANCEL_OP, n.ep, 5, 0, &count) == 0 && count == 1);
 	need(cq_next(&n.cq).error == ECANCELED);
 	need(post(&n, when(nop(5), &c, 2)) == 1);
@@ -124,7 +127,7 @@ static void arms_the_most(void *arg)
 	arms_one_too_many(&n, &c);
 }
 
-/* Of a module that is loaded for it: else there may be as many as memory holds. */
+/* The module is loaded with a limit for this test. By default memory is the only limit. */
 // conformance: ioctl.h: ENOSPC: a limit of the context
 TEST(commands_armed_in_a_context)
 {
@@ -142,7 +145,7 @@ TEST(commands_armed_in_a_context)
 
 #define FILE_MAX "/proc/sys/fs/file-max"
 
-/* Who has no privilege; nobody else is bothered, as all others here are root. */
+/* An unprivileged process at the limit of open files; all other processes here run as root. */
 // conformance: ioctl.h: ENFILE: the system can have no more files
 TEST(files_of_the_system)
 {
@@ -160,13 +163,13 @@ TEST(files_of_the_system)
 	need(seteuid(0) == 0);
 	write_to(FILE_MAX, most);
 	EXPECT_EQ(-ENFILE, result);
-	/* And the number that it was to have is free. */
+	/* The file descriptor that it would have had is free. */
 	EXPECT_EQ(0, call(fd, TREADLE_IOC_WAIT_FD, &f));
 	EXPECT_EQ(fd + 1, f.fd);
 	EXPECT_EQ(0, destroy(fd, cntr.id));
 }
 
-/* The most that an RX may hold is more than it holds by itself. */
+/* The largest buffer is larger than the default. */
 TEST(buffered_bytes)
 {
 	static const __u32 asked[] = {1, 4096, 1 << 20, 4 << 20};
@@ -203,7 +206,7 @@ struct group {
 	int armed;
 };
 
-/* Arms until it gets no more. */
+/* Arms commands until it is refused. */
 static void is_greedy(void *arg)
 {
 	struct group *g = arg;
@@ -222,13 +225,16 @@ static void is_greedy(void *arg)
 		g->armed += result == 1;
 	} while (result == 1);
 	need(result == -ENOMEM);
-	/* Refused is not broken. */
+	/* The context still works. */
 	need(cancel(n.fd, TREADLE_FLUSH_WORK, c.id, 0, 0, NULL) == 0);
 	need(post(&n, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)) == 1);
 	need(cntr_value(&c) == 1);
 }
 
-/* All is charged to the group of the process; at its limit there is ENOMEM, not death. */
+/*
+ * All memory is charged to the group of the process. At its limit calls fail with ENOMEM, and the
+ * process is not killed.
+ */
 // conformance: ioctl.h: ENOMEM: the memory cgroup's limit
 TEST(the_memory_of_a_group)
 {
@@ -286,7 +292,10 @@ static __u64 shortest_post(FIXTURE_DATA(costs) * self, size_t len)
 	return best;
 }
 
-/* What must not grow with what grows a thousand times or more: caches and a busy machine may add something. */
+/*
+ * The factor by which a constant cost may grow beside a number that grows a thousand times or more:
+ * caches and a busy machine add something.
+ */
 #define NO_MORE 20
 
 TEST_F(costs, posting_does_not_copy)
@@ -295,7 +304,10 @@ TEST_F(costs, posting_does_not_copy)
 	__u64 took[ARRAY_SIZE(sizes)];
 
 	fill(self->src, LARGE, 1);
-	/* waking the worker may cost an emulated processor its turn on a busy host, for a while; a copy does so each time */
+	/*
+	 * On a busy host an emulated processor may wait for its turn once in a while; a copy takes
+	 * time each time.
+	 */
 	for (int tries = 0; tries < 10; tries++) {
 		for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
 			took[i] = shortest_post(self, sizes[i]);
@@ -308,7 +320,7 @@ TEST_F(costs, posting_does_not_copy)
 	EXPECT_TRUE(same(self->dst, LARGE, 1));
 }
 
-/* With so many receives that wait for other tags, each message still finds its own. */
+/* With so many receives of other tags posted, each message still finds its own. */
 TEST_F(costs, receives_that_wait)
 {
 	const int messages = 30000;
@@ -368,7 +380,7 @@ TEST_F(costs, messages_that_wait)
 	EXPECT_LT(took[1], NO_MORE * took[0]);
 }
 
-/* Wildcards in between must not make the others search. */
+/* Wildcards in between must not make the other messages search. */
 TEST_F(costs, receives_with_wildcards_that_wait)
 {
 	const int messages = 10000, wild = 20, counts[] = {10, MANY};
@@ -402,7 +414,7 @@ TEST_F(costs, receives_with_wildcards_that_wait)
 	EXPECT_LT(took[1], NO_MORE * took[0]);
 }
 
-/* Small messages of others pass while large ones are copied. */
+/* Small messages of other senders pass while large ones are copied. */
 TEST_F(costs, large_ones_let_others_pass)
 {
 	struct node c, d;

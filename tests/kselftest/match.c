@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Matching: which message meets which receive, and in which order.
- */
+/* Matching: which message meets which receive, and in which order. */
 #include "treadle.h"
 
 #define ROOM 4096 /* of a message's or a receive's buffer */
 
 struct stage {
-	struct node a, a2, b; /* two senders, one receiver, each with a context of its own */
+	struct node a, a2, b; /* two senders, one receiver, in separate contexts */
 	__u64 to, to2;
 	__u64 from, from2;
 	char *src, *dst; /* ROOM bytes for each context number */
@@ -37,7 +35,7 @@ static void stage_is_empty(struct __test_metadata *_metadata, struct stage *s)
 	EXPECT_TRUE(cq_empty(&s->a.rcq));
 }
 
-/* Of both kinds of messages. */
+/* Each test with plain and with tagged messages. */
 FIXTURE(match)
 {
 	struct stage s;
@@ -65,7 +63,7 @@ FIXTURE_TEARDOWN(match)
 	stage_is_empty(_metadata, &self->s);
 }
 
-/* Of tagged ones. */
+/* With tagged messages only. */
 FIXTURE(tags)
 {
 	struct stage s;
@@ -100,7 +98,7 @@ struct message {
 struct receive {
 	bool directed, second;
 	__u64 tag, ignore;
-	int gets; /* which message */
+	int gets; /* the message that it must get */
 };
 
 static void play(struct __test_metadata *_metadata, struct stage *s, const struct message *m,
@@ -179,9 +177,12 @@ TEST_F(match, receives_from_a_named_source)
 	PLAY(m, r);
 }
 
-TEST_F(match, receives_from_anybody_come_in_turn)
+TEST_F(match, receives_from_any_source_match_in_order)
 {
-	/* The one from anybody is older, so it takes what the directed one could have had. */
+	/*
+	 * The receive from any source is older, so it takes the message that the directed one could
+	 * have had.
+	 */
 	static const struct message m[] = {{true}, {true}, {}};
 	static const struct receive r[] = {{.gets = 0},
 					   {.directed = true, .second = true, .gets = 1},
@@ -235,8 +236,8 @@ TEST_F(tags, wildcards_and_exact_ones_in_order_of_posting)
 	PLAY(m, r);
 }
 
-/* What was sent by opcode SEND is not for a tagged receive, nor the other way round. */
-TEST_F(match, plain_and_tagged_are_strangers)
+/* A plain message never meets a tagged receive, nor the other way round. */
+TEST_F(match, plain_and_tagged_never_match)
 {
 	bool tagged = variant->tagged;
 	struct treadle_desc recv = recv_of(self->s.dst, ROOM, ANY, 1),
@@ -254,7 +255,7 @@ TEST_F(match, plain_and_tagged_are_strangers)
 	EXPECT_EQ(tagged ? 1 : 3, cq_next(&self->s.b.rcq).context);
 }
 
-/* A large field of tags, received backwards, then forwards. */
+/* Many tags, received backwards, then forwards. */
 TEST_F(tags, many_tags)
 {
 	const int count = 500;
@@ -280,9 +281,9 @@ TEST_F(tags, many_tags)
 	}
 }
 
-/* --- any order of anything, beside a model of it ------------------------------- */
+/* --- random sequences, compared with a model ------------------------------------ */
 
-#define MOST 48 /* that wait, of either kind */
+#define MOST 48 /* of waiting messages, and of posted receives */
 
 struct waiting {
 	int id;
@@ -291,7 +292,7 @@ struct waiting {
 	int slot; /* its buffer */
 };
 
-/* In order of age. */
+/* By age, the oldest first. */
 struct queue {
 	struct waiting all[MOST + 1];
 	int count;
@@ -305,7 +306,7 @@ static struct waiting take(struct queue *q, int n)
 	return w;
 }
 
-/* Takes the oldest that suits @w, which is a message or a receive; id -1: there is none. */
+/* Takes the oldest entry that matches @w, a message or a receive; id -1: there is none. */
 static struct waiting suitable(struct queue *q, const struct waiting *w)
 {
 	for (int i = 0; i < q->count; i++) {
@@ -380,7 +381,7 @@ TEST(a_model_agrees)
 		} else {
 			continue;
 		}
-		/* One of each has met, or nothing happens. */
+		/* If a message met its receive, both complete; otherwise nothing does. */
 		if (w.id >= 0 && other.id >= 0) {
 			c = cq_next(&b.rcq);
 			ASSERT_EQ(w.id, c.context);

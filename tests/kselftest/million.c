@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Armed commands by the million: their order, their memory, chains of them,
- * and the race between what fires them and what cancels them.
+ * Armed commands by the million: their order, their memory, chains of them, and the race between
+ * firing and canceling.
  */
 #include "treadle.h"
 
 static __u32 million = 1000000;
 
-/* A kernel that looks at whatever is done takes a hundred times as long for each. */
+/* A kernel with debugging checks takes a hundred times as long for each command. */
 __attribute__((constructor)) static void fewer_with_patience(void)
 {
-	const char *patience = getenv("TEST_PATIENCE"); /* tests/run-programs */
+	const char *patience = getenv("TEST_PATIENCE"); /* set by tests/run-programs */
 
 	if (patience && atoi(patience) > 1)
 		million = 50000;
@@ -42,7 +42,7 @@ static void finish(struct node *n)
 	need(ring_doorbell(&n->tx) == pending);
 }
 
-/* Puts a command into the ring; rings the doorbell only when that is full. */
+/* Puts a command into the ring; rings the doorbell only when the ring is full. */
 static void batch(struct node *n, struct treadle_desc d)
 {
 	ring_put(&n->tx, &d);
@@ -66,13 +66,13 @@ TEST_F(million, fire_in_order_of_thresholds)
 	__u64 state = 1, last = 0, start, armed;
 	static __u32 below[1001];
 	struct cq *q = &self->n.cq;
-	/* What the kernel puts around each object to see who writes there. */
+	/* What debugging options of the kernel add to each object. */
 	long long debugging = number_in("/sys/kernel/slab/treadle_cmd/slab_size", NULL) -
 			      number_in("/sys/kernel/slab/treadle_cmd/object_size", NULL);
 	long long bytes;
 	char group[64];
 
-	/* The memory of what is armed from here on is this group's. */
+	/* Memory of commands that are armed from here on is charged to this group. */
 	cgroup_enter(group);
 	bytes = cgroup_kernel(group);
 	start = now_ns();
@@ -114,7 +114,7 @@ TEST_F(million, fire_in_order_of_thresholds)
 	     million, bytes, (armed - start) / million, (now_ns() - armed) / million);
 }
 
-/* Receives need no more than other commands, neither to be armed nor to fire. */
+/* Receives take no more memory than other commands, whether armed or fired. */
 TEST_F(million, receives_wait_and_are_posted)
 {
 	const __u32 count = million / 10, some = 1000;
@@ -135,7 +135,7 @@ TEST_F(million, receives_wait_and_are_posted)
 
 		batch(&self->n, when(d, &self->c, 1 + lottery(&state) % 1000));
 	}
-	/* the last one tells that all have fired */
+	/* completes when all have fired */
 	batch(&self->n,
 	      when((struct treadle_desc){.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION},
 		   &self->c, 1000));
@@ -146,7 +146,10 @@ TEST_F(million, receives_wait_and_are_posted)
 	posted = cgroup_kernel(group);
 	EXPECT_LE((armed - start) / count - debugging, 256);
 	EXPECT_LT(0, armed - start);
-	/* the matcher grows with what is in it: a bucket for each, and half of them to come */
+	/*
+	 * the matcher's table grows with its entries: a bucket for each, and room for half as many
+	 * more
+	 */
 	EXPECT_LE((posted - armed) / count, 2 * (long long)sizeof(void *));
 
 	for (__u32 i = 0; i < some; i++) {
@@ -171,7 +174,7 @@ TEST_F(million, receives_wait_and_are_posted)
 	     (armed - start) / count, (posted - armed) / count);
 }
 
-/* Adds to one counter and to the other in turn, each fired by the one before. */
+/* Adds to one counter and to the other in turn. Each command is fired by the one before. */
 static void arm_chain(struct node *n, struct cntr *c, struct cntr *d, __u32 length)
 {
 	for (__u32 i = 1; i <= length / 2; i++) {
@@ -196,7 +199,7 @@ TEST_F(million, a_chain_of_triggers)
 	note("a link of the chain: %llu ns", (now_ns() - start) / million);
 }
 
-/* Each fires the next of its own counter. */
+/* Each command fires the next one on the same counter. */
 // conformance: triggers.rst: bad input: a command that fires itself, a chain, a circle
 TEST_F(million, a_counter_that_drives_itself)
 {
@@ -208,7 +211,7 @@ TEST_F(million, a_counter_that_drives_itself)
 	EXPECT_EQ(million / 4 + 1, cntr_value(&self->c));
 }
 
-/* While a chain runs, others get on with their messages. */
+/* While a chain runs, other processes make progress with their messages. */
 // conformance: triggers.rst: bad input: a long chain is fair, and can be killed
 TEST_F(million, a_chain_is_fair)
 {
@@ -253,7 +256,7 @@ TEST_F(million, flush_takes_all)
 	EXPECT_EQ(0, destroy(self->n.fd, self->d.id));
 }
 
-/* --- without a context of the test's own, so that none is left when they end ----- */
+/* --- tests without a context of their own, so that none is left at their end ------- */
 
 struct runner {
 	int armed;
@@ -276,7 +279,7 @@ static void runs_a_chain(void *arg)
 	pause();
 }
 
-/* At any time: before it runs, at its begin, in its midst. */
+/* Killed at any time: before the chain runs, at its start, in the middle. */
 FIXTURE(killed){};
 
 FIXTURE_SETUP(killed) {}
@@ -340,7 +343,7 @@ static void *flushes(void *arg)
 	__u64 count;
 
 	await(&r->go, 1);
-	/* Somewhere in the middle. */
+	/* At half of the way. */
 	while (cntr_value(&r->c) < RACERS / 2)
 		sched_yield();
 	need(cancel(r->n.fd, TREADLE_FLUSH_WORK, r->c.id, 0, 0, &count) == 0);
@@ -357,7 +360,7 @@ TEST(work_has_either_run_or_was_canceled)
 	pthread_t t[2];
 
 	node_open(&r.n, (struct options){.tx = 32768});
-	/* longer on a machine on which one of the three always came too late */
+	/* more rounds on a machine on which one of the three was always too late */
 	for (int round = 0; round < 6 || (!(ran && flushed && canceled) && round < 120); round++) {
 		__u64 rest;
 
@@ -376,7 +379,7 @@ TEST(work_has_either_run_or_was_canceled)
 		pthread_join(t[0], NULL);
 		pthread_join(t[1], NULL);
 		EXPECT_EQ(0, cancel(r.n.fd, TREADLE_FLUSH_WORK, r.c.id, 0, 0, &rest));
-		/* What still runs, runs out. */
+		/* The remaining commands run to their end. */
 		while (destroy(r.n.fd, r.c.id) == -EBUSY)
 			sched_yield();
 		EXPECT_EQ(RACERS, cntr_value(&r.d) + r.canceled + r.lonely + rest);

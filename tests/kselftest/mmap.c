@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Maps of rings and counters: what may be mapped, how, and what becomes of a
- * map when its object, its file or its process goes.
+ * Maps of rings and counters: what can be mapped, and how; and what becomes of a map when its
+ * object, its file or its process goes.
  */
 #include "triggers.h"
 
@@ -11,7 +11,7 @@ FIXTURE(mmap)
 	struct ring tx, rx;
 	struct cq q;
 	struct cntr c;
-	/* All that can be mapped, and whether it may be written. */
+	/* All that can be mapped, and whether it is writable. */
 	struct part {
 		const char *name;
 		struct treadle_map map;
@@ -50,7 +50,7 @@ FIXTURE_TEARDOWN(mmap)
 	close(self->fd);
 }
 
-/* 0, or the errno of trying. */
+/* Tries to map; returns 0, or the errno. */
 static int try(int fd, __u64 offset, __u64 length, int prot, int flags)
 {
 	void *at = mmap(NULL, length, prot, flags, fd, offset);
@@ -61,14 +61,14 @@ static int try(int fd, __u64 offset, __u64 length, int prot, int flags)
 	return 0;
 }
 
-TEST_F(mmap, the_told_offset_and_length_work)
+TEST_F(mmap, the_returned_offset_and_length_work)
 {
 	for (int i = 0; i < ARRAY_SIZE(self->parts); i++) {
 		struct part *p = &self->parts[i];
 
 		EXPECT_EQ(0, p->map.offset % PAGE);
 		EXPECT_EQ(0, p->map.length % PAGE);
-		/* Again, and as often as one likes. */
+		/* The same map again, as often as it is wanted. */
 		about("%s", p->name);
 		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_READ, MAP_SHARED));
 		EXPECT_EQ(0, try(self->fd, p->map.offset, p->map.length, PROT_NONE, MAP_SHARED));
@@ -134,7 +134,7 @@ TEST_F(mmap, offsets_of_other_contexts_are_refused)
 	}
 }
 
-/* Or they are those of what it has itself under the same number. */
+/* An offset may also be one of the context's own objects. */
 TEST_F(mmap, offsets_of_other_contexts_show_nothing_of_them)
 {
 	int other = device(), shown = 0;
@@ -161,7 +161,7 @@ TEST_F(mmap, offsets_of_other_contexts_show_nothing_of_them)
 		*(__u32 *)p->at = 0;
 		munmap(at, p->map.length);
 	}
-	/* Else nothing was looked at. */
+	/* Else no offset has been compared. */
 	EXPECT_LT(0, shown);
 }
 
@@ -177,7 +177,7 @@ TEST_F(mmap, private_maps_are_refused)
 }
 
 // conformance: ioctl.h: EACCES: mmap with more rights than the map has
-TEST_F(mmap, what_the_kernel_writes_is_read_only)
+TEST_F(mmap, maps_that_the_kernel_writes_are_read_only)
 {
 	int mem = open("/proc/self/mem", O_RDWR);
 	struct iovec local = {"x", 1}, remote = {NULL, 1};
@@ -193,7 +193,10 @@ TEST_F(mmap, what_the_kernel_writes_is_read_only)
 		EXPECT_EQ(-1, mprotect(p->at, p->map.length, PROT_READ | PROT_WRITE));
 		EXPECT_EQ(EACCES, errno);
 		EXPECT_EQ(-1, mprotect(p->at, PAGE, PROT_WRITE));
-		/* A debugger's way round the protection; none here. */
+		/*
+		 * Debuggers write through /proc/self/mem in spite of write protection. Here that
+		 * fails.
+		 */
 		about("%s", p->name);
 		EXPECT_EQ(-1, pwrite(mem, "x", 1, (off_t)(unsigned long)p->at));
 		remote.iov_base = p->at;
@@ -201,8 +204,8 @@ TEST_F(mmap, what_the_kernel_writes_is_read_only)
 	}
 }
 
-/* As tests/syzkaller/treadle.txt does it, which knows of no stores. */
-TEST_F(mmap, what_a_process_writes_process_vm_writev_can_write)
+/* tests/syzkaller/treadle.txt writes like this, as it has no stores. */
+TEST_F(mmap, writable_maps_accept_process_vm_writev)
 {
 	struct {
 		union {
@@ -223,10 +226,10 @@ TEST_F(mmap, what_a_process_writes_process_vm_writev_can_write)
 	EXPECT_EQ(5, n.cq.cqes[0].context);
 	EXPECT_EQ(0, cq_wait(&n.cq, 0));
 	from = (struct iovec){&cons, sizeof(cons)};
-	to.iov_base = n.cq.rw; /* which is shorter than what it has room for */
+	to.iov_base = n.cq.rw; /* shorter than what the map has room for */
 	EXPECT_EQ(sizeof(cons), process_vm_writev(getpid(), &from, 1, &to, 1, 0));
 	EXPECT_EQ(-EAGAIN, cq_wait(&n.cq, 0));
-	to.iov_base = self->parts[7].at; /* cells */
+	to.iov_base = self->parts[7].at; /* the map of cells */
 	EXPECT_EQ(sizeof(cons), process_vm_writev(getpid(), &from, 1, &to, 1, 0));
 	EXPECT_EQ(1, *(volatile __u32 *)self->parts[7].at);
 }
@@ -272,7 +275,7 @@ TEST_F(mmap, a_map_does_not_grow)
 	}
 }
 
-/* The process may do to its own maps what it likes; the kernel has its own. */
+/* A process may unmap its rings. The kernel has maps of its own. */
 TEST_F(mmap, a_ring_without_its_map_goes_on)
 {
 	struct node n;
@@ -299,8 +302,8 @@ TEST_F(mmap, a_ring_without_its_map_goes_on)
 	EXPECT_EQ(2, cq_next(&n.cq).context);
 }
 
-/* In a child, since what it then reads may well be an end by SIGBUS. */
-TEST_F(mmap, dropping_the_pages_of_a_map_harms_nobody)
+/* In a child, as a read of the map may end in SIGBUS. */
+TEST_F(mmap, dropping_the_pages_of_a_map_is_harmless)
 {
 	pid_t pid = fork();
 	int status;
@@ -339,7 +342,7 @@ TEST_F(mmap, maps_outlive_their_objects)
 	ASSERT_EQ(0, destroy(self->fd, n.rcq.id));
 	ASSERT_EQ(0, destroy(self->fd, n.rcvd.id));
 
-	/* Contents no longer change, and what may be written may still be. */
+	/* The contents no longer change, and writable maps stay writable. */
 	EXPECT_EQ(1, n.tx.ro->released);
 	EXPECT_EQ(1, n.rcq.ro->prod);
 	EXPECT_EQ(5, n.rcq.cqes[0].context);
@@ -350,7 +353,7 @@ TEST_F(mmap, maps_outlive_their_objects)
 	EXPECT_EQ(-ENOENT, doorbell(self->fd, n.tx.id));
 	EXPECT_EQ(1, n.tx.ro->released);
 
-	/* But no new maps, and nobody else gets the offset. */
+	/* The object can't be mapped any more, and no new object gets its offset. */
 	EXPECT_NE(0, try(self->fd, n.tx.rw_map.offset, n.tx.rw_map.length, PROT_READ, MAP_SHARED));
 	for (int i = 0; i < 100; i++) {
 		struct ring r;
@@ -375,7 +378,7 @@ TEST_F(mmap, maps_outlive_the_file)
 		EXPECT_EQ(0, munmap(self->parts[i].at, PAGE));
 	}
 	self->fd = device();
-	/* A new context has new pages, not those. */
+	/* The maps of a new context have new pages. */
 	tx_open(&self->tx, self->fd, 64);
 	EXPECT_EQ(0, self->tx.rw->prod);
 	EXPECT_TRUE(all_are(self->tx.slots, 64 * TREADLE_SLOT_SIZE, 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Loading and unloading the module: that nobody uses it any more shows when it can go. */
+/* Loading and unloading the module. Unloading shows that nothing uses it any more. */
 #ifndef TREADLE_KSELFTEST_MODULE_H
 #define TREADLE_KSELFTEST_MODULE_H
 
@@ -7,7 +7,10 @@
 
 #include <sys/syscall.h>
 
-/* The module that is tested (MODULE), or the one beside it whose allocations fail; -errno. */
+/*
+ * Loads the module under test (MODULE), or the one beside it with failing allocations; returns
+ * -errno.
+ */
 static inline int module_load(bool fails, const char *parameters)
 {
 	const char *path = getenv("MODULE");
@@ -33,7 +36,10 @@ static inline void module_unload(void)
 	__u64 end = now_ns() + PATIENCE_NS;
 	int result;
 
-	/* Ten thousands of objects go in the background, for longer than that on a kernel that checks memory. */
+	/*
+	 * Tens of thousands of objects are freed in the background. That takes longer than
+	 * PATIENCE_NS on a kernel that checks memory.
+	 */
 	until_unused();
 	while ((result = syscall(SYS_delete_module, "treadle", O_NONBLOCK)) < 0 && now_ns() < end)
 		usleep(1000);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Memory regions: keys, rights, what pinning costs and that it is paid back.
- */
+/* Memory regions: keys, rights, and the charge for pinned pages. */
 // conformance: fi_arch(7): registration: permissions and keys
 
 #include "slow.h"
@@ -47,7 +45,7 @@ TEST_F(mr, keys_of_the_process)
 	EXPECT_EQ(0, mr(self->fd, self->buf, LARGE, READS, 0, &other, &id2));
 	/* Another context has keys of its own. */
 	EXPECT_EQ(0, mr(fd, self->buf, LARGE, READS, 0, &key, &id2));
-	/* A region that is closed leaves its key. */
+	/* The key of a closed region is free. */
 	EXPECT_EQ(0, destroy(self->fd, id));
 	EXPECT_EQ(0, mr(self->fd, self->buf, LARGE, READS, 0, &key, &id));
 	EXPECT_EQ(-EEXIST, mr(self->fd, self->buf, LARGE, READS, 0, &key, &id2));
@@ -75,7 +73,7 @@ TEST_F(mr, keys_of_the_kernel_are_random)
 		if (i & 1)
 			ASSERT_EQ(0, destroy(self->fd, id));
 	}
-	/* Each bit is a coin: 1000 of 2000, and never ten deviations off. */
+	/* Each bit is a coin: 1000 of 2000 times, and never ten standard deviations off. */
 	for (int b = 0; b < 64; b++) {
 		EXPECT_LT(776, bits[b]);
 		EXPECT_GT(1224, bits[b]);
@@ -84,12 +82,12 @@ TEST_F(mr, keys_of_the_kernel_are_random)
 	for (int i = 1; i < ARRAY_SIZE(keys); i++) {
 		EXPECT_NE(keys[i], keys[i - 1]);
 	}
-	/* One who lets the kernel choose does not choose. */
+	/* The caller may not give a key if the kernel chooses it. */
 	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, LARGE, READS, TREADLE_MR_KERNEL_KEY, &key, &id));
 }
 
-/* What was refused has taken nothing with it. */
-TEST_F(mr, what_was_not_made_holds_no_counter)
+/* A call that fails holds no object. */
+TEST_F(mr, a_failed_call_holds_no_counter)
 {
 	struct treadle_iov iov = {(unsigned long)self->buf, PAGE};
 	struct treadle_mr_create c = {
@@ -131,7 +129,7 @@ static void expect_rights(struct __test_metadata *_metadata, int fd, void *buf, 
 }
 
 // conformance: ioctl.h: EFAULT: a pointer in the structure
-TEST_F(mr, what_is_mapped_decides)
+TEST_F(mr, the_map_decides_on_rights)
 {
 	int file = open("/proc/self/exe", O_RDONLY);
 	char *hole = pages(4 * PAGE), *ro, *none;
@@ -168,7 +166,7 @@ TEST_F(mr, bad_input)
 
 	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_MR_CREATE, &c));
 	c = good;
-	c.access = 0; /* good for nothing, but not wrong */
+	c.access = 0; /* useless, but valid */
 	EXPECT_EQ(0, call(self->fd, TREADLE_IOC_MR_CREATE, &c));
 	c = good;
 	c.iov_count = 0;
@@ -183,11 +181,11 @@ TEST_F(mr, bad_input)
 	c.auth_key_size = 4;
 	c.auth_key = 8;
 	EXPECT_EQ(-EFAULT, call(self->fd, TREADLE_IOC_MR_CREATE, &c));
-	/* Ends that pass 2^64. */
+	/* Ends beyond 2^64. */
 	EXPECT_GT(0, mr(self->fd, self->buf, ~0ULL, READS, 0, NULL, &id));
 	EXPECT_GT(0, mr(self->fd, (void *)~4095UL, PAGE, READS, 0, NULL, &id));
 	EXPECT_GT(0, mr(self->fd, (void *)~0UL, 1, READS, TREADLE_MR_PINNED, NULL, &id));
-	/* What need not be mapped can't be pinned. */
+	/* A region that need not be mapped can't be pinned. */
 	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, PAGE, READS,
 			      TREADLE_MR_UNMAPPED | TREADLE_MR_PINNED, NULL, &id));
 	EXPECT_EQ(-EINVAL, mr(self->fd, self->buf, 0, READS, TREADLE_MR_UNMAPPED, NULL, &id));
@@ -201,7 +199,7 @@ static long long status_kb(const char *key)
 	return number_in("/proc/self/status", key);
 }
 
-TEST_F(mr, pinned_pages_are_charged_and_paid_back)
+TEST_F(mr, pinned_pages_are_charged_and_uncharged)
 {
 	long long locked = status_kb("VmLck:");
 	__u32 ids[3];
@@ -222,14 +220,14 @@ TEST_F(mr, pinned_pages_are_charged_and_paid_back)
 		}
 		EXPECT_EQ(locked, status_kb("VmLck:"));
 	}
-	/* With the file. */
+	/* Closing the file releases the rest. */
 	close(self->fd);
 	EXPECT_EQ(locked, status_kb("VmLck:"));
 	self->fd = device();
 }
 
-/* For one without privileges, in a process of his own. */
-static void pins_as_nobody(void *arg)
+/* A process without privileges. */
+static void pins_without_privileges(void *arg)
 {
 	struct rlimit limit = {256 << 10, 256 << 10};
 	char *buf = pages(LARGE);
@@ -242,7 +240,7 @@ static void pins_as_nobody(void *arg)
 	fd = device();
 	need(mr(fd, buf, LARGE, READS, TREADLE_MR_PINNED, &key, &id) == -ENOMEM);
 	need(status_kb("VmLck:") == 0);
-	/* Refused, it has left no key. */
+	/* A call that is refused leaves no key. */
 	need(mr(fd, buf, 192 << 10, READS, TREADLE_MR_PINNED, &key, &id) == 0);
 	need(status_kb("VmLck:") == 192);
 	need(mr(fd, buf + (512 << 10), 128 << 10, READS, TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY,
@@ -252,11 +250,11 @@ static void pins_as_nobody(void *arg)
 	need(status_kb("VmLck:") == 256);
 	need(destroy(fd, id) == 0);
 	need(status_kb("VmLck:") == 64);
-	/* A hole is found after part of it was pinned: that is given back. */
+	/* A hole is found after a part was pinned: the part is released. */
 	need(munmap(buf + (64 << 10), PAGE) == 0);
 	need(mr(fd, buf, 128 << 10, READS, TREADLE_MR_PINNED, &key, &id) == -EFAULT);
 	need(status_kb("VmLck:") == 64);
-	/* On demand costs nothing of this kind. */
+	/* Regions on demand are not charged. */
 	need(mr(fd, buf + (512 << 10), 512 << 10, READS, 0, &key, &id) == 0);
 	need(status_kb("VmLck:") == 64);
 	close(fd);
@@ -266,10 +264,10 @@ static void pins_as_nobody(void *arg)
 // conformance: ioctl.h: ENOMEM: the limit of locked memory
 TEST(the_limit_of_locked_memory)
 {
-	EXPECT_EQ(0, reap(spawn(pins_as_nobody, NULL)));
+	EXPECT_EQ(0, reap(spawn(pins_without_privileges, NULL)));
 }
 
-/* A pinned range that is unmapped is no longer the process's: what it gets there is new. */
+/* A pinned range that is unmapped is no longer the process's. A new map there has new pages. */
 TEST(pinned_ranges_can_be_unmapped)
 {
 	const int rw = PROT_READ | PROT_WRITE;
@@ -309,7 +307,7 @@ TEST(pinned_ranges_can_be_unmapped)
 	close(b.fd);
 }
 
-/* However many there are: one page, in very many regions. */
+/* Revoking works with many regions: one page, in very many of them. */
 TEST(all_that_was_pinned_is_revoked)
 {
 	enum { REGIONS = 1000 };
@@ -338,7 +336,7 @@ TEST(all_that_was_pinned_is_revoked)
 	close(n.fd);
 }
 
-/* Pages that are pinned stay the parent's when it forks. */
+/* Pinned pages stay the parent's after fork. */
 TEST(pinned_pages_survive_fork)
 {
 	char *src = pages(PAGE), *dst = pages(PAGE);
@@ -368,7 +366,7 @@ TEST(pinned_pages_survive_fork)
 	EXPECT_TRUE(same(dst, PAGE, 3));
 }
 
-/* --- others in it --------------------------------------------------------------------------- */
+/* --- concurrent use ------------------------------------------------------------------------- */
 
 struct reader {
 	struct node n;
@@ -384,8 +382,8 @@ static void *reads_into_a_slow_page(void *arg)
 	return NULL;
 }
 
-/* What a region has pinned its owner gets back when it is closed, whoever is still in it. */
-TEST(who_is_in_a_closed_region_keeps_nothing_pinned)
+/* Closing a region uncharges its pins, although a peer is still reading from it. */
+TEST(a_reader_of_a_closed_region_keeps_no_pins)
 {
 	struct reader r = {.slow = pages(PAGE)};
 	int fd = slow_pages(r.slow, PAGE);
@@ -428,8 +426,8 @@ static void *maps_what_has_no_pages(void *arg)
 	return NULL;
 }
 
-/* An attempt to map a region, which has no pages, is nothing that its end could wait for. */
-TEST_F(mr, closed_while_somebody_tries_to_map_it)
+/* Regions can't be mapped. An attempt must not hold the region, as closing would wait for it. */
+TEST_F(mr, closed_during_attempts_to_map_it)
 {
 	__u64 end = now_ns() + 2000000000ULL;
 	struct mapper m = {.fd = self->fd};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Regions of several ranges, and of memory that is not there yet. */
+/* Regions of several ranges, and of memory that is not mapped yet. */
 // conformance: fi_domain(3): mr_iov_limit: 8
 
 #include "rma.h"
@@ -13,7 +13,7 @@ static struct treadle_iov range(const void *at, __u64 len)
 	return (struct treadle_iov){(unsigned long)at, len};
 }
 
-/* Registers ranges of b's memory as the region that is worked on. */
+/* Registers ranges of b's memory as the region that the test works on. */
 static int registers(rma *self, const struct treadle_iov *iov, int count, __u32 flags)
 {
 	self->key = 0;
@@ -37,7 +37,7 @@ TEST_F(rma, offsets_go_on_from_one_range_to_the_next)
 	EXPECT_EQ(0, memcmp(self->there + 20000, self->here, 100));
 	EXPECT_EQ(0, memcmp(self->there + 50, self->here + 100, 5000));
 	EXPECT_EQ(0, memcmp(self->there + 9000, self->here + 5100, 1));
-	/* And nowhere else. */
+	/* No other byte has changed. */
 	EXPECT_TRUE(all_are(self->there, 50, 0x55));
 	EXPECT_TRUE(all_are(self->there + 5050, 9000 - 5050, 0x55));
 	EXPECT_TRUE(all_are(self->there + 9001, 20000 - 9001, 0x55));
@@ -46,7 +46,7 @@ TEST_F(rma, offsets_go_on_from_one_range_to_the_next)
 	memset(self->here, 0, 5101);
 	EXPECT_EQ(0, reads(self, self->here, 5101, 0));
 	EXPECT_TRUE(same(self->here, 5101, 7));
-	/* From the midst of one to the midst of another, and within each. */
+	/* From within one range to within another, and inside of each. */
 	EXPECT_EQ(0, reads(self, self->here, 20, 90));
 	EXPECT_EQ(0, memcmp(self->here, self->there + 20090, 10));
 	EXPECT_EQ(0, memcmp(self->here + 10, self->there + 50, 10));
@@ -88,7 +88,7 @@ TEST_F(rma, long_ranges_in_any_order)
 	EXPECT_EQ(0, self->there[HALF] | self->there[4]);
 }
 
-/* What lies in two of them is written twice, in the order of the ranges. */
+/* Bytes in two ranges are written twice, in the order of the ranges. */
 TEST_F(rma, ranges_may_overlap)
 {
 	const struct treadle_iov iov[] = {range(self->there, 100), range(self->there + 50, 100),
@@ -142,7 +142,7 @@ TEST_F(rma, as_many_ranges_as_there_may_be)
 /* --- by address --------------------------------------------------------------------------- */
 
 // conformance: fi_mr(3): FI_MR_VIRT_ADDR: the target's virtual address
-TEST_F(rma, an_address_is_what_it_says)
+TEST_F(rma, addresses_instead_of_offsets)
 {
 	const __u64 base = (unsigned long)self->there;
 	const struct treadle_iov iov[] = {
@@ -185,11 +185,11 @@ TEST_F(rma, an_element_is_in_one_range)
 	d.datatype = TREADLE_UINT64;
 	EXPECT_EQ(0, outcome(&self->a, d));
 	EXPECT_EQ(0, memcmp(self->there, ones, 24));
-	/* The fourth element would be in the second range and the third. */
+	/* The fourth element would cross from the second range to the third. */
 	d.len = 32;
 	EXPECT_EQ(EINVAL, outcome(&self->a, d));
 	EXPECT_EQ(0, memcmp(self->there, ones, 24));
-	/* Elements of four bytes are not. */
+	/* Elements of four bytes don't. */
 	d.datatype = TREADLE_UINT32;
 	d.len = 40;
 	memset(self->there, 0, 100);
@@ -220,7 +220,7 @@ TEST_F(rma, a_pinned_region_is_revoked_with_any_of_its_ranges)
 		EXPECT_EQ(0, memcmp(self->there + 100, self->here, PAGE));
 		EXPECT_EQ(0, memcmp(self->there + 8 * PAGE, self->here + PAGE, PAGE));
 		EXPECT_EQ(0, memcmp(self->there + 4 * PAGE, self->here + 2 * PAGE, 1));
-		/* What lies between its ranges is not its own. */
+		/* Memory between the ranges is not part of the region. */
 		ASSERT_EQ(0, munmap(self->there + 6 * PAGE, PAGE));
 		EXPECT_EQ(0, writes(self, self->here, 2 * PAGE + 1, 0));
 		ASSERT_EQ(0, munmap(page, PAGE));
@@ -234,7 +234,7 @@ TEST_F(rma, a_pinned_region_is_revoked_with_any_of_its_ranges)
 	}
 }
 
-TEST_F(rma, all_ranges_are_judged)
+TEST_F(rma, all_ranges_are_validated)
 {
 	char *ro = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	long long locked = number_in("/proc/self/status", "VmLck:");
@@ -261,10 +261,10 @@ TEST_F(rma, all_ranges_are_judged)
 				  registers(self, iov + 1, 2, pinned ? TREADLE_MR_PINNED : 0));
 		}
 	}
-	/* One that is there, and not as it has to be, is a mistake that can be told at once. */
+	/* A range that is mapped without the rights that are needed is refused at once. */
 	EXPECT_EQ(-EFAULT, registers(self, (struct treadle_iov[]){good, range(ro, PAGE)}, 2,
 				     TREADLE_MR_UNMAPPED));
-	/* Lengths whose sum is not a number. */
+	/* Lengths with a sum beyond 64 bits. */
 	good = range(NULL, ~0ULL);
 	EXPECT_EQ(0, registers(self, &good, 1, TREADLE_MR_UNMAPPED));
 	EXPECT_EQ(-EINVAL,
@@ -275,7 +275,7 @@ TEST_F(rma, all_ranges_are_judged)
 
 /* --- not mapped yet ------------------------------------------------------------------------- */
 
-TEST_F(rma, what_is_mapped_counts_when_a_peer_comes)
+TEST_F(rma, maps_count_at_the_time_of_access)
 {
 	struct treadle_iov iov = range(self->there, LARGE);
 	char *page = self->there + 4 * PAGE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Messages: every byte arrives, once, where it belongs, and the completions
- * say so. What is sent meets a receive that waits for it, or waits for one.
+ * Messages: every byte arrives, once, where it belongs, with its completions. A message meets a
+ * posted receive, or waits for one.
  */
 #include "treadle.h"
 
@@ -12,7 +12,7 @@ FIXTURE(msg)
 {
 	struct node a, other;
 	struct node *b; /* the receiver */
-	__u64 to, from; /* as a knows b, as b knows a */
+	__u64 to, from; /* index of b at a, and of a at b */
 	struct treadle_query q;
 	char *src, *dst;
 	__u64 seed;
@@ -49,7 +49,7 @@ FIXTURE_SETUP(msg)
 
 FIXTURE_TEARDOWN(msg)
 {
-	/* Whatever a test did not ask for must not have come. */
+	/* No completion may come that the test did not expect. */
 	EXPECT_TRUE(cq_empty(&self->a.cq));
 	EXPECT_TRUE(cq_empty(&self->a.rcq));
 	EXPECT_TRUE(cq_empty(&self->b->cq));
@@ -143,7 +143,7 @@ TEST_F(msg, large_ones)
 	transfer(_metadata, self, BIGGEST - 5, 3, 1, true);
 }
 
-/* Whatever is in a buffer of no length is not looked at. */
+/* The address of an empty buffer is ignored. */
 TEST_F(msg, one_buffer_of_no_length)
 {
 	struct treadle_desc send = send_of(NULL, 0, self->to, 1), recv = recv_of(NULL, 0, ANY, 2);
@@ -161,7 +161,7 @@ TEST_F(msg, one_buffer_of_no_length)
 	expect_sent(_metadata, self, 1, TREADLE_CQ_MSG);
 }
 
-/* Cuts @len bytes at @base into pieces, with holes between, some of no length. */
+/* Cuts @len bytes at @base into pieces with holes between them. Some pieces are empty. */
 static void cut(struct treadle_iov *iov, int count, char *base, size_t len, __u64 *state)
 {
 	for (int i = 0; i < count; i++) {
@@ -217,7 +217,7 @@ TEST_F(msg, scattered_buffers)
 			char *end = (char *)dst[i].addr + dst[i].len;
 
 			memcpy(flat + at, (void *)dst[i].addr, dst[i].len);
-			/* The hole behind it. */
+			/* The hole behind the piece. */
 			if (i < in - 1)
 				ASSERT_TRUE(
 					all_are(end, dst[i + 1].addr - (unsigned long)end, 0xee));
@@ -281,7 +281,7 @@ TEST_F(msg, too_small_a_buffer_truncates)
 		EXPECT_TRUE(same(self->dst, room & ~7UL, i));
 		about("%zu into %zu", len, room);
 		EXPECT_TRUE(all_are(self->dst + room, len - room, 0xee));
-		/* It was sent all the same. */
+		/* The send succeeds all the same. */
 		expect_sent(_metadata, self, i, TREADLE_CQ_MSG);
 	}
 	EXPECT_TRUE(cntr_becomes(&self->b->rcvd, 0, 2 * ARRAY_SIZE(sizes)));
@@ -294,7 +294,7 @@ TEST_F(msg, inject_frees_the_buffer_at_once)
 
 	for (int i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
 		size_t len = sizes[i / 2];
-		/* Nobody has ever touched these pages: delivery may take its time. */
+		/* The pages have never been touched, so the delivery may take a while. */
 		char *dst = pages(len + 1);
 		struct treadle_desc send = send_of(self->src, len, self->to, i);
 		struct treadle_desc recv = recv_of(dst, len, ANY, i);
@@ -313,7 +313,7 @@ TEST_F(msg, inject_frees_the_buffer_at_once)
 	}
 }
 
-/* What limits is the length of a message; a buffer may be longer than any. */
+/* Only the length of a message is limited; a buffer may be longer. */
 TEST_F(msg, a_buffer_may_be_longer_than_any_message)
 {
 	const __u64 half = self->q.max_msg_size, len = 2 * half;
@@ -369,7 +369,7 @@ TEST_F(msg, data_for_the_completion)
 		struct treadle_desc recv = trecv_of(self->dst, len, ANY, 7, 0, i);
 		struct treadle_cqe c;
 
-		/* Without the flag the field must be empty. */
+		/* Without the flag the field must be 0. */
 		if (i & 1) {
 			send.flags |= TREADLE_F_REMOTE_CQ_DATA;
 			send.data = pattern(3, i);
@@ -406,7 +406,7 @@ TEST_F(msg, completions_only_for_those_that_ask)
 			EXPECT_EQ(10, cq_next(&self->b->rcq).len);
 		EXPECT_TRUE(cq_empty(&self->b->rcq));
 	}
-	/* An error is told always. */
+	/* An error is always reported. */
 	recv.flags = 0;
 	recv.len = 9;
 	ASSERT_EQ(0, post_recv(self->b, recv));
@@ -448,7 +448,7 @@ TEST_F(msg, notification_alone)
 	EXPECT_TRUE(cq_empty(&self->a.cq));
 }
 
-/* The same 128 MiB eight times on both sides, so that it fits into a small machine. */
+/* The same 128 MiB eight times on both sides, to fit into a small machine. */
 TEST(a_gigabyte)
 {
 	const size_t part = 128UL << 20;

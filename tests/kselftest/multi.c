@@ -17,8 +17,8 @@ FIXTURE(multi)
 FIXTURE_VARIANT(multi)
 {
 	bool late;   /* the buffer is posted after the messages came */
-	bool parked; /* and these wait with their sender */
-	bool armed;  /* it is posted by a counter */
+	bool parked; /* and these wait at their sender */
+	bool armed;  /* a counter posts it */
 };
 
 /* clang-format off */
@@ -85,7 +85,10 @@ static void all_sent(struct __test_metadata *_metadata, FIXTURE_DATA(multi) * se
 		EXPECT_EQ(0, cq_next(&self->a.cq).error);
 }
 
-/* One behind the other, without gaps, and each says where; the last one says that it is the last. */
+/*
+ * Messages lie one behind the other, without gaps. Each completion has the address, and the last
+ * one the flag.
+ */
 // conformance: fi_msg(3): FI_MULTI_RECV: messages are packed into the buffer until it has been ...
 TEST_F(multi, packed_until_less_than_the_minimum_is_left)
 {
@@ -149,8 +152,8 @@ TEST_F(multi, the_next_buffer_goes_on)
 	all_sent(_metadata, self, 7);
 }
 
-/* A message longer than what is left is truncated, and ends the buffer. */
-TEST_F(multi, what_does_not_fit_is_truncated)
+/* A message longer than the rest of the buffer is truncated, and ends the buffer. */
+TEST_F(multi, a_message_that_does_not_fit_is_truncated)
 {
 	struct treadle_cqe c;
 
@@ -258,7 +261,7 @@ TEST_F(multi_end, cancel_releases_what_is_left)
 	EXPECT_EQ(1, cntr_errors(&self->b.rcvd));
 }
 
-/* One that waits to be posted says, too, that its buffer is free. */
+/* Cancel of a buffer that waits to be posted reports that the buffer is free. */
 TEST_F(multi_end, cancel_before_it_is_posted)
 {
 	struct treadle_cqe c;
@@ -274,8 +277,8 @@ TEST_F(multi_end, cancel_before_it_is_posted)
 	EXPECT_EQ(TREADLE_CQ_RECV | TREADLE_CQ_MSG | TREADLE_CQ_MULTI_RECV, c.flags);
 }
 
-/* What is under way is told of before its buffer is given back. */
-TEST_F(multi_end, cancel_waits_for_what_is_under_way)
+/* Messages under way are reported before their buffer is released. */
+TEST_F(multi_end, cancel_waits_for_messages_under_way)
 {
 	const __u64 large = 4 << 20;
 	char *src = pages(large), *dst = pages(3 * large);
@@ -303,8 +306,8 @@ TEST_F(multi_end, cancel_waits_for_what_is_under_way)
 }
 
 /*
- * What a worker copies is not overtaken by what the same sender sends, so that a buffer's completions come
- * before those of the next one; others do not wait for it.
+ * A message that a worker copies is not overtaken by later ones of the same sender, so a buffer's
+ * completions come before those of the next one. Other senders do not wait for it.
  */
 // conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no ...
 TEST_F(multi_end, one_buffer_after_the_other)
@@ -339,9 +342,12 @@ TEST_F(multi_end, one_buffer_after_the_other)
 		EXPECT_EQ(i, cq_next(&self->a.cq).context);
 }
 
-/* An endpoint of several closes while the last message is on its way to it; perhaps its queue, too. */
-static void another_one_tells(struct __test_metadata *_metadata, FIXTURE_DATA(multi_end) * self,
-			      bool queue)
+/*
+ * An endpoint of a shared ring closes while the last message is on its way to it; with @queue, so
+ * does its queue.
+ */
+static void another_endpoint_reports(struct __test_metadata *_metadata,
+				     FIXTURE_DATA(multi_end) * self, bool queue)
 {
 	char *slow = pages(ROOM);
 	int fd = slow_pages(slow, ROOM);
@@ -366,18 +372,18 @@ static void another_one_tells(struct __test_metadata *_metadata, FIXTURE_DATA(mu
 	EXPECT_EQ(TREADLE_CQ_MULTI_RECV, c.flags);
 	EXPECT_EQ(0, c.buf);
 	EXPECT_TRUE(cq_empty(&one.rcq));
-	ring_wait(&one.rx, rx.entries); /* its slot is given back after that */
+	ring_wait(&one.rx, rx.entries); /* the slot is released after that */
 	EXPECT_NE(0, cq_next(&self->a.cq).error);
 }
 
-TEST_F(multi_end, another_endpoint_tells_of_the_end)
+TEST_F(multi_end, another_endpoint_reports_the_end)
 {
-	another_one_tells(_metadata, self, false);
+	another_endpoint_reports(_metadata, self, false);
 }
 
-TEST_F(multi_end, another_endpoint_tells_whose_queue_is_there)
+TEST_F(multi_end, another_endpoint_with_a_queue_reports_the_end)
 {
-	another_one_tells(_metadata, self, true);
+	another_endpoint_reports(_metadata, self, true);
 }
 
 /* An endpoint closes, and its ring goes on with another one. */
@@ -403,7 +409,7 @@ TEST_F(multi_end, the_ring_keeps_its_buffers)
 	EXPECT_TRUE(c.flags & TREADLE_CQ_MULTI_RECV);
 }
 
-/* What could not be read is not received: its place goes to the next message. */
+/* A message that could not be read is not received. The next message takes its place. */
 TEST_F(multi_end, a_bad_message_takes_no_room)
 {
 	char *hole = pages(PAGE);
@@ -429,7 +435,7 @@ TEST_F(multi_end, a_bad_message_takes_no_room)
 	EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
 }
 
-/* The bad message was the last one: the end is told by a completion of its own. */
+/* If the bad message was the last one, the end has a completion of its own. */
 // conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no ...
 TEST_F(multi_end, a_bad_message_may_end_it)
 {
@@ -448,8 +454,8 @@ TEST_F(multi_end, a_bad_message_may_end_it)
 	EXPECT_EQ(0, cntr_value(&self->b.rcvd));
 }
 
-/* Who does not read completions can't make the kernel keep them without end. */
-TEST_F(multi_end, nobody_reads)
+/* The completions that the kernel keeps for a buffer are limited. */
+TEST_F(multi_end, completions_are_not_read)
 {
 	const int count = 200;
 	struct treadle_cqe c;
@@ -462,7 +468,7 @@ TEST_F(multi_end, nobody_reads)
 		ASSERT_EQ(1, post(&self->a, send_of(self->src + i * 8, 8, self->to, i)));
 		EXPECT_EQ(0, cq_next(&self->a.cq).error);
 	}
-	/* the ring, as many again, and one for each buffer */
+	/* the ring's entries, as many kept ones, and one for each buffer */
 	do {
 		c = cq_next(&self->b.rcq);
 		EXPECT_EQ(0, c.error);
@@ -475,7 +481,7 @@ TEST_F(multi_end, nobody_reads)
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
 }
 
-TEST_F(multi_end, descriptors_are_judged)
+TEST_F(multi_end, descriptors_are_validated)
 {
 	struct treadle_iov iov[2] = {{(unsigned long)self->dst, 10},
 				     {(unsigned long)self->dst + 10, 10}};
@@ -513,7 +519,7 @@ TEST_F(multi_end, descriptors_are_judged)
 struct crowd {
 	struct node node;
 	__u64 to;
-	int who;
+	int sender;
 	char *src;
 };
 
@@ -523,7 +529,7 @@ static void *crowd_send(void *arg)
 
 	for (int i = 0; i < EACH; i++) {
 		char *at = c->src + i % 16 * LENGTH;
-		__u64 seed = c->who * EACH + i;
+		__u64 seed = c->sender * EACH + i;
 
 		fill(at, LENGTH, seed);
 		memcpy(at, &seed, sizeof(seed));
@@ -533,7 +539,7 @@ static void *crowd_send(void *arg)
 	return NULL;
 }
 
-/* Parts are copied side by side; a buffer is given back only after all of them are told of. */
+/* Messages are copied concurrently. A buffer is released only after all of them are reported. */
 // conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no
 //   message belongs to it
 TEST_F(multi_end, parts_of_many_senders)
@@ -550,7 +556,7 @@ TEST_F(multi_end, parts_of_many_senders)
 	for (int i = 0; i < SENDERS; i++) {
 		node_open(&c[i].node, (struct options){});
 		c[i].to = peer(&c[i].node, self->b.addr);
-		c[i].who = i;
+		c[i].sender = i;
 		c[i].src = pages(16 * LENGTH);
 		t[i] = thread(crowd_send, &c[i]);
 	}
@@ -574,7 +580,7 @@ TEST_F(multi_end, parts_of_many_senders)
 			got++;
 		}
 		if (e.flags & TREADLE_CQ_MULTI_RECV) {
-			/* its last word: none of its messages comes behind */
+			/* the last completion of the buffer: no message comes after it */
 			ASSERT_EQ(7, inside[e.context]);
 			inside[e.context] = 0;
 			ASSERT_EQ(0, post_recv(&self->b, multi_of(self->dst + e.context * half,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several messages in a buffer that is posted while they wait: the last one of it is told of before the first one of the
- * next buffer, also if another one comes just then. Nothing promises that (FI_ORDER_NONE), but programs count.
+ * A buffer for several messages is posted while messages wait: its last message is reported before
+ * the first one of the next buffer, even if another message comes just then. Nothing promises that
+ * (FI_ORDER_NONE), but programs count messages.
  */
 // conformance: fi_cq(3): completion flag FI_MULTI_RECV: with the last message, or alone if no ...
 
@@ -20,7 +21,7 @@ static struct treadle_desc buffer_of(char *buf, int which)
 	return d;
 }
 
-/* Whoever posts is about to ring, as messages wait. */
+/* Posts a buffer without a doorbell, which is needed, as messages wait. */
 static void put_buffer(struct node *n, struct treadle_desc d)
 {
 	ring_put(&n->rx, &d);
@@ -36,7 +37,7 @@ static void come(struct node *from, __u64 to, char *src, int count)
 	}
 }
 
-TEST(one_buffer_is_over_before_the_next_is_told_of)
+TEST(one_buffer_ends_before_the_next_is_reported)
 {
 	char *src = pages(SIZE), *dst = pages(2 * EACH * SIZE);
 	struct node a, b;

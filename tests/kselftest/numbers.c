@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Numbers of another context's objects, wherever a call or a command takes one: there is no such object, and the other
- * context hears nothing of it.
+ * Ids of another context's objects, wherever a call or a command takes one: the errno says that
+ * there is no such object, and the other context is not affected.
  */
 #include "connection.h"
 
-/* Of each kind one, in an order in which they can be destroyed. */
+/* One of each kind, in an order in which they can be destroyed. */
 enum kind { CONNECTING, LISTENING, EP, SCALABLE, REGION, EQ, AV, TX, RX, CQ, CNTR, CELL, KINDS };
 
 #define NEVER 1000 /* is not reached */
@@ -63,7 +63,7 @@ static void holdings_open(struct holdings *h, int fd)
 	h->id[CNTR] = h->n.sent.id;
 	h->id[CELL] = h->cells.id;
 
-	/* What CANCEL_OP and CANCEL_WORK find, and what a cell starts. */
+	/* Targets for CANCEL_OP, CANCEL_WORK and a write to a cell. */
 	d = when(send_of(h->out, 8, h->self, 7), &h->n.sent, NEVER);
 	need(post(&h->n, d) == 1);
 	d.context = 8;
@@ -73,7 +73,7 @@ static void holdings_open(struct holdings *h, int fd)
 	need(post(&h->n, on_cell(send_of(h->out, 64, h->self, 9), h->id[CELL], 1)) == 1);
 }
 
-/* All of it is there, and works; then it is gone. */
+/* All objects are there and work; then they are destroyed. */
 static void holdings_close(struct __test_metadata *_metadata, struct holdings *h)
 {
 	__u64 *cells = map(h->n.fd, h->cells.rw, PROT_READ | PROT_WRITE);
@@ -173,7 +173,7 @@ union arg {
 	struct treadle_reject reject;
 };
 
-/* What the call takes, but for the id in question; where there is another, one of @h. */
+/* A valid argument, except for the id in question. Other ids are those of @h. */
 static union arg good(const struct field *f, const struct holdings *h, const struct node *fresh,
 		      __u32 request)
 {
@@ -275,7 +275,7 @@ static struct treadle_desc command(enum form form, struct holdings *h)
 	}
 }
 
-/* Of a context that has many, so that the numbers are none of a small one's. */
+/* The other context has many objects, so that its ids differ from those of a small context. */
 TEST(numbers_of_another_context_mean_nothing)
 {
 	struct treadle_cntr_create cntr = {.size = sizeof(cntr)};
@@ -321,7 +321,7 @@ TEST(numbers_of_another_context_mean_nothing)
 			  mmap(NULL, maps[i].length, PROT_READ, MAP_SHARED, own, maps[i].offset));
 		EXPECT_EQ(ENOENT, errno);
 	}
-	/* Only that was wrong: with the caller's own something else is said, if anything. */
+	/* Only the id was wrong: with the caller's own the call gives another result. */
 	for (const struct field *f = fields; f < fields + ARRAY_SIZE(fields); f++) {
 		__u32 id = f->cmd == TREADLE_IOC_EP_ENABLE && f->kind == EP ? fresh.ep :
 									      mine.id[f->kind];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Contexts and objects: limits, addresses, what may be bound to what, who may
- * use a context.
+ * Contexts and objects: limits, addresses, what may be bound to what, and which processes may use a
+ * context.
  */
 #include <linux/major.h>
 #include <sys/stat.h>
@@ -26,7 +26,10 @@ FIXTURE_TEARDOWN(objects)
 	close(self->fd);
 }
 
-/* Miscellaneous devices are opened one at a time, whoever opens them: and opening this one may take long. */
+/*
+ * Opens of a misc device wait for each other, in the whole system, and opening this device may take
+ * long.
+ */
 TEST_F(objects, the_device_is_no_miscellaneous_one)
 {
 	struct stat s;
@@ -37,7 +40,7 @@ TEST_F(objects, the_device_is_no_miscellaneous_one)
 
 static void just_interrupt(int sig) {}
 
-/* The longer the list of its mappings, the longer a process takes to open the device. */
+/* Opening the device takes longer with more maps in the process. */
 TEST(opening_outlasts_signals)
 {
 	const struct sigaction act = {.sa_handler = just_interrupt}; /* no SA_RESTART */
@@ -61,7 +64,7 @@ TEST(opening_outlasts_signals)
 
 /* --- query ----------------------------------------------------------------- */
 
-TEST_F(objects, query_tells_what_works)
+TEST_F(objects, query_reports_limits)
 {
 	const __u64 opcodes = 1 << TREADLE_OP_NOP | 1 << TREADLE_OP_SEND | 1 << TREADLE_OP_TSEND |
 			      1 << TREADLE_OP_RECV | 1 << TREADLE_OP_TRECV |
@@ -131,7 +134,7 @@ TEST_F(objects, sizes_are_rounded_up_and_limited)
 	EXPECT_EQ(-EINVAL, call(self->fd, TREADLE_IOC_RX_CREATE, &ring));
 }
 
-TEST_F(objects, ids_are_not_used_again)
+TEST_F(objects, ids_are_not_reused)
 {
 	struct cntr first;
 	__u32 last, id;
@@ -158,7 +161,7 @@ static int create_ep(int fd, struct treadle_addr addr, __u32 type, struct treadl
 }
 
 // conformance: ioctl.h: EADDRNOTAVAIL: not of this machine, of no known family
-TEST_F(objects, addresses_are_judged)
+TEST_F(objects, addresses_are_validated)
 {
 	const struct treadle_addr bad_family[] = {
 		{.family = 0}, {.family = AF_UNIX}, {.family = 0xffff}};
@@ -292,7 +295,7 @@ TEST_F(objects, a_transmit_ring_has_one_endpoint)
 }
 
 // conformance: ioctl.h: EDESTADDRREQ: no such entry in the address vector
-TEST_F(objects, what_sends_needs_addresses)
+TEST_F(objects, a_transmit_ring_needs_an_address_vector)
 {
 	struct treadle_ep_enable e;
 	struct treadle_cqe c;
@@ -319,7 +322,7 @@ TEST_F(objects, a_failed_enable_binds_nothing)
 
 	node_create(&n, (struct options){.context = self->fd});
 	e = node_bindings(&n);
-	/* The last field is the last to be looked at, wherever that is done. */
+	/* The field that is validated last must be wrong. */
 	e.cntr_remote_write = n.cq.id;
 	EXPECT_EQ(-EBADF, call(self->fd, TREADLE_IOC_EP_ENABLE, &e));
 	e = node_bindings(&n);
@@ -336,7 +339,7 @@ TEST_F(objects, a_failed_enable_binds_nothing)
 }
 
 // conformance: ioctl.h: EBUSY: in use by another object
-TEST_F(objects, what_is_bound_cannot_be_destroyed)
+TEST_F(objects, a_bound_object_cannot_be_destroyed)
 {
 	struct node n;
 	__u32 *bound[] = {&n.tx.id, &n.rx.id, &n.cq.id, &n.rcq.id, &n.sent.id, &n.rcvd.id, &n.av};
@@ -384,7 +387,7 @@ TEST_F(objects, unknown_kinds_of_cancel_are_refused)
 	EXPECT_EQ(-EINVAL, cancel(self->fd, ~0U, c.id, 0, 0, NULL));
 }
 
-/* --- whose context --------------------------------------------------------- */
+/* --- use by other processes ------------------------------------------------ */
 
 static int intrude_by(int fd, unsigned long cmd, __u32 size)
 {
@@ -396,7 +399,7 @@ static int intrude_by(int fd, unsigned long cmd, __u32 size)
 	return 1;
 }
 
-/* Everything that can be called, as one who must not: how many calls were not refused. */
+/* Makes each call that a process without access can make; returns how many were not refused. */
 static int intrude(int fd, struct treadle_map m)
 {
 	int allowed =
@@ -427,7 +430,7 @@ TEST_F(objects, a_child_cannot_use_its_parents_context)
 	if (pid == 0)
 		_exit(intrude(self->fd, q.ro_map));
 	EXPECT_EQ(0, reap(pid));
-	/* Not even when it is the last that has it, and never used it before. */
+	/* Not even the last process that has the file, if it never used the context before. */
 	EXPECT_EQ(0, doorbell(self->fd, q.id));
 }
 
@@ -442,14 +445,14 @@ TEST_F(objects, a_process_that_was_sent_the_file_cannot_use_it)
 	pid = fork();
 	if (pid == 0)
 		_exit(intrude(receive_file(pair[1]), (struct treadle_map){0, PAGE}));
-	/* Opened after the fork: the other process has never had it. */
+	/* Opened after the fork: the other process did not inherit it. */
 	self->fd = device();
 	cq_open(&q, self->fd, 8);
 	pass_file(pair[0], self->fd);
 	EXPECT_EQ(0, reap(pid));
 }
 
-/* What the test below has become. */
+/* Runs in the program that the test below executes. */
 static void __attribute__((constructor)) after_exec(void)
 {
 	const char *fd = getenv("TREADLE_TEST_FD");
@@ -469,7 +472,10 @@ TEST_F(objects, another_program_cannot_use_it)
 	setenv("TREADLE_TEST_FD", number, 1);
 	pid = fork();
 	if (pid == 0) {
-		/* Its own context, which it then leaves behind with its memory. */
+		/*
+		 * The new program has a context of its own memory, and leaves it behind with that
+		 * memory.
+		 */
 		need(dup2(device(), fd) == fd && fcntl(fd, F_SETFD, 0) == 0);
 		execl("/proc/self/exe", "again", NULL);
 		_exit(99);
@@ -506,7 +512,10 @@ TEST_F(objects, the_layout_is_the_same_for_32_bits)
 	map(self->fd, cq->ro, PROT_READ);
 	EXPECT_EQ(0, call32(self->fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)cq->id));
 	EXPECT_EQ(-EFAULT, call32(self->fd, TREADLE_IOC_QUERY, NULL));
-	/* mmap2 takes pages, in 32 bits: also of who has made and closed many. */
+	/*
+	 * mmap2 takes the offset in pages, of 32 bits: it must fit after many objects were created
+	 * and destroyed, too.
+	 */
 	for (int i = 0; i < 5000; i++) {
 		ASSERT_EQ(0, destroy(self->fd, cq->id));
 		*cq = (struct treadle_cq_create){.size = sizeof(*cq), .entries = 8};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Opening the device takes the mmap_lock of the process. A page fault holds that lock for as long
- * as the server of a FUSE file withholds a page, if the fault comes of /proc/PID/mem.
+ * Opening the device takes the mmap_lock of the process. A page fault through /proc/PID/mem holds
+ * that lock as long as the server of a FUSE file withholds the page.
  */
 #include "support.h"
 
@@ -12,11 +12,11 @@
 
 #define DEVICE "/dev/treadle"
 
-/* What the server of the file shares with the test. */
+/* Shared by the test and the file's server. */
 struct shared {
 	bool asked; /* a page fault holds the mmap_lock */
-	bool give;  /* the page is to come */
-	bool other; /* before it came, a request of the ring had completed */
+	bool give;  /* the server may provide the page */
+	bool other; /* another request of the ring completed before that */
 };
 
 FIXTURE(opening)
@@ -34,10 +34,10 @@ FIXTURE_VARIANT(opening)
 	unsigned int flags;
 };
 FIXTURE_VARIANT_ADD(opening, submitted){.flags = 0};
-/* The thread that polls for entries makes the first attempt. */
+/* The polling thread of the ring makes the first attempt. */
 FIXTURE_VARIANT_ADD(opening, polled){.flags = IORING_SETUP_SQPOLL};
 
-/* Also if the completion has been taken. */
+/* True also after the completion was taken. */
 static bool has_completed(const struct io_uring *ring)
 {
 	return io_uring_smp_load_acquire(ring->cq.ktail);
@@ -54,7 +54,7 @@ static void withhold(FIXTURE_DATA(opening) * self)
 	self->shared->other = has_completed(&self->ring);
 }
 
-/* A file system that is one file of a page. */
+/* A file system of one file of one page. */
 static void serves(void *arg)
 {
 	FIXTURE_DATA(opening) *self = arg;
@@ -99,17 +99,17 @@ static void serves(void *arg)
 		case FUSE_FORGET:
 		case FUSE_BATCH_FORGET:
 		case FUSE_INTERRUPT:
-			continue; /* have no answer */
+			continue; /* need no answer */
 		default:
 			out.header.error = -ENOSYS;
 		}
 		out.header.len = sizeof(out.header) + len;
-		/* ENOENT: the request was given up */
+		/* ENOENT: the request was interrupted */
 		need(write(self->fuse, &out, out.header.len) == out.header.len || errno == ENOENT);
 	}
 }
 
-/* Such a fault keeps the mmap_lock while it waits for the page. */
+/* A fault through /proc/PID/mem holds the mmap_lock while it waits for the page. */
 static void reads(void *arg)
 {
 	FIXTURE_DATA(opening) *self = arg;
@@ -156,12 +156,12 @@ FIXTURE_SETUP(opening)
 	self->server = spawn(serves, self);
 	fd = open(self->file, O_RDONLY);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, fstat(fd, &st)); /* asks for its size */
+	ASSERT_EQ(0, fstat(fd, &st)); /* looks up the name, and asks for the size */
 	ASSERT_EQ(PAGE, st.st_size);
 	self->slow = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
 	ASSERT_NE(MAP_FAILED, self->slow);
 	close(fd);
-	/* the name is known from here on: a first attempt comes to the device */
+	/* the name is cached from here on, so a first attempt comes to the device */
 	fd = open(DEVICE, O_RDWR | O_NONBLOCK);
 	ASSERT_LE(0, fd);
 	close(fd);
@@ -188,14 +188,17 @@ FIXTURE_TEARDOWN(opening)
 TEST_F(opening, io_uring_does_not_wait_for_the_mmap_lock_inline)
 {
 	struct io_uring_sqe *sqe;
-	/* of the file system of /dev only: that of / may want to be asked for the name, which is not done inline */
+	/*
+	 * relative to /dev: the file system of / may have to look up a name, which is not done
+	 * inline
+	 */
 	int opened = -1, dev = open("/dev", O_PATH | O_DIRECTORY);
 
 	NEEDS_FUSE(self);
 	ASSERT_LE(0, dev);
 	hold_the_lock(self);
 	sqe = io_uring_get_sqe(&self->ring);
-	/* what the process sets itself is not taken for a first attempt by the worker */
+	/* O_NONBLOCK of the process itself does not make the worker's attempt a first one */
 	io_uring_prep_openat(sqe, dev, "treadle", O_RDWR | O_NONBLOCK, 0);
 	sqe->user_data = 1;
 	sqe = io_uring_get_sqe(&self->ring);
@@ -228,7 +231,7 @@ TEST_F(opening, with_o_nonblock_it_does_not_wait_either)
 	EXPECT_EQ(EAGAIN, errno);
 	self->shared->give = true;
 	EXPECT_EQ(0, reap(self->reader));
-	/* The mmap_lock is free, but for what this process does. */
+	/* The mmap_lock is free, except for calls of this process. */
 	fd = open(DEVICE, O_RDWR | O_NONBLOCK);
 	EXPECT_LE(0, fd);
 	close(fd);

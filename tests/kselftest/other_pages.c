@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A copy goes to the page that is there, although that changes under it and the bytes do not: shared with children, merged
- * and parted, moved about, swapped, made part of a huge page and taken out of it (pagemap_stress.c has what takes
- * bytes away).
+ * A copy uses the current page while pages change and their bytes do not: shared with children,
+ * merged and unmerged, moved, swapped, collapsed into a huge page and split. (pagemap_stress.c
+ * changes the bytes.)
  *
  * test-timeout: 600
  */
@@ -12,7 +12,7 @@
 
 #define PAGES (RANGE / PAGE)
 
-/* The frame that each page of a range is in; 0: in none. */
+/* The frame of each page of a range; 0: none. */
 static void frames_of(const char *at, __u64 frame[PAGES])
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -24,13 +24,13 @@ static void frames_of(const char *at, __u64 frame[PAGES])
 		frame[i] = frame[i] >> 63 ? frame[i] & ((1ULL << 55) - 1) : 0;
 }
 
-/* A kernel without huge pages (PREEMPT_RT) knows no such advice. */
+/* PREEMPT_RT has no huge pages, and refuses this advice. */
 static void small_pages(char *at, size_t len)
 {
 	need(madvise(at, len, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
 }
 
-/* How many of its pages are now elsewhere. */
+/* The number of pages that are in another frame now. */
 static int have_moved(const char *at, const __u64 before[PAGES])
 {
 	__u64 now[PAGES];
@@ -42,7 +42,10 @@ static int have_moved(const char *at, const __u64 before[PAGES])
 	return n;
 }
 
-/* How many of its pages are its twin's as well, because they hold the same. (KPF_KSM says so of all anonymous pages on 6.12.) */
+/*
+ * The number of pages that share a frame with the twin's page. (KPF_KSM is set for all anonymous
+ * pages on 6.12.)
+ */
 static int are_merged(const char *at, const char *twin)
 {
 	__u64 frame[PAGES], other[PAGES];
@@ -60,19 +63,19 @@ static long long events(const char *key)
 	return number_in("/proc/vmstat", key);
 }
 
-/* What has not happened yet may do so a little later, but not never. */
+/* More time for something that has not happened yet, within a limit. */
 static bool stressing_until(const stress *s, __u64 end, bool seen)
 {
 	return stressing(s, end) || (!seen && now_ns() < end + 3 * PATIENCE_NS);
 }
 
-/* A child has the pages as they were: forever, whatever the parent receives. */
+/* A child keeps the pages as they were, whatever the parent receives. */
 static void child(stress *s)
 {
 	char *before = pages(HUGE);
 
 	memcpy(before, s->in, s->len);
-	/* What it writes is its own, too. */
+	/* The child's own writes stay, too. */
 	memset(s->out, POISON, s->len);
 	usleep(5000);
 	need(memcmp(before, s->in, s->len) == 0);
@@ -84,7 +87,7 @@ TEST_F(stress, shared_with_children)
 {
 	__u64 state = 6, end;
 
-	/* In the child they would be copies, and the first one there is dead. */
+	/* A child would have copies of pinned pages. */
 	end = begin(self, variant);
 	while (stressing(self, end)) {
 		pid_t pid[2];
@@ -102,14 +105,14 @@ TEST_F(stress, shared_with_children)
 	}
 }
 
-/* Somewhere to swap to; the machine has nothing of the kind. */
+/* Somewhere to swap to; the machine has no swap of its own. */
 static void swap_on(void)
 {
 	need(system("modprobe zram && echo 64M >/sys/block/zram0/disksize &&"
 		    "mkswap -q /dev/zram0 && swapon /dev/zram0") == 0);
 }
 
-/* Huge pages are made of small ones and taken apart again, swapped, and moved about. */
+/* Huge pages are collapsed and split again, swapped, and moved. */
 TEST_F(stress, collapsed_split_and_swapped)
 {
 	__u64 state = 7, end, swapped = 0;
@@ -128,7 +131,7 @@ TEST_F(stress, collapsed_split_and_swapped)
 	while (stressing_until(self, end, variant->pinned || events("thp_split_page ") > split)) {
 		struct part p = some_pages(&state, HUGE);
 
-		/* Another protection for a part of it takes it apart. */
+		/* Protecting a part of a huge page splits it. */
 		ASSERT_EQ(0, mprotect(self->out + p.at, p.len, PROT_READ));
 		wait_a_little(&state);
 		ASSERT_EQ(0, mprotect(self->out + p.at, p.len, PROT_READ | PROT_WRITE));
@@ -152,8 +155,8 @@ TEST_F(stress, collapsed_split_and_swapped)
 }
 
 /*
- * Swapped pages come back to where there is room, and are moved from there to make a larger one; where that does not
- * happen by itself, what has the frame is to do without it. What is pinned stays.
+ * Swapped pages come back to any free frame, and compaction moves them from there. Soft offlining
+ * moves a page in any case. Pinned pages stay.
  */
 TEST_F(stress, moved_about)
 {
@@ -201,8 +204,8 @@ static void merge(char *at)
 }
 
 /*
- * Pages that hold the same become one, and two again when one of them is written. The twins are nobody's: nothing
- * arrives there. What is pinned stays as it is.
+ * Pages with the same contents are merged, and unmerged by a write. No message goes to the twins,
+ * so they must not change. Pinned pages are not merged.
  */
 TEST_F(stress, merged_and_parted)
 {
@@ -216,7 +219,7 @@ TEST_F(stress, merged_and_parted)
 		SKIP(return, "this kernel merges no pages");
 	write_to("/sys/kernel/mm/ksm/pages_to_scan", "5000");
 	write_to("/sys/kernel/mm/ksm/sleep_millisecs", "1");
-	/* Newer kernels leave pages alone that were not merged the last times. */
+	/* Newer kernels skip pages that were not merged the last times. */
 	if (access("/sys/kernel/mm/ksm/smart_scan", W_OK) == 0)
 		write_to("/sys/kernel/mm/ksm/smart_scan", "0");
 	end = begin(self, variant);
@@ -229,7 +232,7 @@ TEST_F(stress, merged_and_parted)
 	while (stressing_until(self, end, variant->pinned || (in && out && sharing))) {
 		struct part p = some_pages(&state, RANGE);
 
-		/* As it is now, until the next message comes. */
+		/* The same contents, until the next message comes. */
 		memcpy(twin + p.at, self->in + p.at, p.len);
 		memcpy(before, twin + p.at, p.len);
 		for (int i = 0; i < 20; i++)
@@ -240,7 +243,7 @@ TEST_F(stress, merged_and_parted)
 		if (now > sharing)
 			sharing = now;
 		ASSERT_EQ(0, memcmp(before, twin + p.at, p.len));
-		/* The same once more, on pages of its own. */
+		/* The same contents again, in new pages. */
 		refill(self->out, some_pages(&state, RANGE));
 		wait_a_little(&state);
 	}
@@ -248,7 +251,8 @@ TEST_F(stress, merged_and_parted)
 		ASSERT_EQ(pattern(OUT_SEED, i), *(__u64 *)(twin_out + i));
 	write_to("/sys/kernel/mm/ksm/run", "2");
 	write_to("/sys/kernel/mm/ksm/run", "0");
-	note("merged pages, summed up: %d where messages came, %d where they left; at most %lld at a time",
+	note("merged pages, summed up: %d where messages came, %d where they left; "
+	     "at most %lld at a time",
 	     in, out, sharing);
 	EXPECT_EQ(!variant->pinned, in > 0);
 	EXPECT_EQ(!variant->pinned, out > 0);

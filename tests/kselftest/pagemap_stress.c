@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A copy never reads or writes a page that is no longer mapped at that address
- * in its owner. Here messages go into one range and out of another without a
- * pause, while the maps of both are changed in every way there is.
+ * A copy never accesses a page that is no longer mapped at that address in its owner. Messages go
+ * into one range and out of another without a pause, while the maps of both are changed in every
+ * way there is.
  *
- * Pages that were taken away from a range and can be seen elsewhere (moved, in
- * a child, protected) must not change from then on, and what is written to them
- * must not arrive. Pages that were freed soon are somebody else's, who
- * watches them. What arrives is what was sent; where a range was emptied
- * meanwhile, zeroes; or there was an error.
+ * Pages that were taken from a range and are visible elsewhere (moved, in a child, protected) must
+ * not change, and bytes written to them must not arrive. Freed pages soon belong to another
+ * process, which watches them. A message has the bytes that were sent, or zeroes from a range that
+ * was emptied meanwhile, or an error.
  */
 // conformance: fi_domain(3): mr_mode: FI_MR_LOCAL, RAW, ALLOCATED, MMU_NOTIFY, RMA_EVENT, ...
 // conformance: fi_arch(7): registration: pages may be paged out or remapped behind the adapter's
@@ -58,7 +57,7 @@ TEST_F(stress, emptied)
 	}
 }
 
-/* The pages go on living elsewhere: there nothing may arrive, and from there nothing leave. */
+/* The pages live on elsewhere: no message may reach them there, and none may leave from there. */
 TEST_F(stress, moved)
 {
 	char *away = range(HUGE), *before = pages(HUGE);
@@ -69,7 +68,7 @@ TEST_F(stress, moved)
 	while (stressing(self, end)) {
 		struct part p = some_pages(&state, self->len);
 
-		/* Where there was no page yet, none is moved: have them all. */
+		/* Touch all pages, as a page that does not exist is not moved. */
 		for (size_t i = 0; i < p.len; i += PAGE)
 			__atomic_fetch_or(self->in + p.at + i, 0, __ATOMIC_RELAXED);
 		ASSERT_EQ(away, mremap(self->in + p.at, p.len, p.len, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -91,7 +90,7 @@ TEST_F(stress, moved)
 	}
 }
 
-/* Moved and still to be found by its bytes: nothing is lost on the way back. */
+/* Moved, and recognizable by the bytes: nothing is lost on the way back. */
 TEST_F(stress, protected)
 {
 	char *before = pages(HUGE);
@@ -115,7 +114,7 @@ TEST_F(stress, protected)
 	}
 }
 
-/* Pages of a file, of which holes are made. */
+/* Pages of a file, with holes punched into it. */
 TEST_F(stress, of_a_file)
 {
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
@@ -138,7 +137,7 @@ TEST_F(stress, of_a_file)
 		ASSERT_EQ(0, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, RANGE + p.at,
 				       p.len));
 		wait_a_little(&state);
-		/* The end of the file goes, and comes back. */
+		/* The end of the file is cut off, and comes back. */
 		if (lottery(&state) % 4 == 0) {
 			ASSERT_EQ(0, ftruncate(fd, lottery(&state) % (2 * RANGE)));
 			wait_a_little(&state);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Messages go into one range and out of another without a pause, while a test does something to both; what arrives is
- * checked, and so are the pages that others got meanwhile.
+ * Messages go into one range and out of another without a pause while a test changes both. What
+ * arrives is checked, and so are pages that other processes got meanwhile.
  */
 #ifndef TREADLE_KSELFTEST_PAGEMAP_STRESS_H
 #define TREADLE_KSELFTEST_PAGEMAP_STRESS_H
@@ -22,14 +22,14 @@
 #endif
 
 /*
- * The end of each message that is left alone: in this process, which has one pagemap, or in another
- * one, so that each copy needs two.
+ * The other end of each message, with memory that does not change: in this process, so one pagemap
+ * is used, or in another one, so each copy needs two.
  */
 struct partner {
 	struct node n;
 	__u64 to;
 	char *buf;
-	int socket; /* to that process; -1: there is none */
+	int socket; /* to the other process, or -1 */
 };
 
 FIXTURE(stress)
@@ -40,25 +40,30 @@ FIXTURE(stress)
 	pid_t other;
 	size_t len; /* of each range */
 	char *in, *out;
-	/* What may happen to the bytes of a message that is said to have arrived. */
+	/*
+	 * What may happen to a message: an error, or bytes that vanish although it is reported as
+	 * received.
+	 */
 	bool may_fail, may_vanish;
 	char *seen;
 	int stop;
 	int messages, failed;
 	pthread_t traffic;
-	/* A process of its own: in this one it could get addresses that are free for a moment. */
+	/*
+	 * In a process of its own: in this one it could take addresses that are free for a moment.
+	 */
 	pid_t watcher;
 	int *watches;
 };
 
 typedef FIXTURE_DATA(stress) stress;
 
-/* The range that messages are sent from holds this, or zeroes, or cannot be read. */
+/* The outgoing range holds this, or zeroes, or can't be read. */
 #define OUT_SEED 1
 
 /* --- messages -------------------------------------------------------------------------- */
 
-/* Right, or zero where that may be. */
+/* The right bytes, or zeroes where they may vanish. */
 static inline bool plausible(bool may_vanish, const char *buf, size_t len, __u64 seed,
 			     size_t offset)
 {
@@ -77,7 +82,7 @@ static inline bool plausible(bool may_vanish, const char *buf, size_t len, __u64
 	return true;
 }
 
-/* The kernel's word on what is at an address, without dying of it if there is nothing. */
+/* Reads memory by a system call, which fails where nothing is mapped. */
 static inline size_t look(char *to, char *at, size_t len)
 {
 	struct iovec local = {to, len}, remote = {at, len};
@@ -86,7 +91,7 @@ static inline size_t look(char *to, char *at, size_t len)
 	return n < 0 ? 0 : n;
 }
 
-/* What the partner is to do. */
+/* A command to the partner. */
 struct errand {
 	enum { MEET, SEND, RECEIVE, TAKE, WITHDRAW } what;
 	struct treadle_addr addr;
@@ -95,7 +100,7 @@ struct errand {
 	bool may_vanish;
 };
 
-/* Returns how it went: 0, or an error. */
+/* Runs a command; returns 0, or an error. */
 static inline int run_errand(struct partner *p, const struct errand *e)
 {
 	int error;
@@ -152,7 +157,7 @@ static inline int partner(stress *s, struct errand e)
 	return result;
 }
 
-/* A message comes into a range; true if both sides say that it has arrived. */
+/* A message comes into a range; true if both sides report success. */
 static inline bool comes_in(stress *s, __u64 context, size_t len, size_t offset)
 {
 	struct errand e = {SEND, .context = context, .seed = 1000 + context, .len = len};
@@ -171,7 +176,7 @@ static inline bool comes_in(stress *s, __u64 context, size_t len, size_t offset)
 	return true;
 }
 
-/* One leaves a range. */
+/* A message leaves a range. */
 static inline bool goes_out(stress *s, __u64 context, size_t len, size_t offset)
 {
 	struct errand e = {RECEIVE,    .context = context, .seed = OUT_SEED,
@@ -181,7 +186,7 @@ static inline bool goes_out(stress *s, __u64 context, size_t len, size_t offset)
 	need(partner(s, e) == 0);
 	result = post(&s->n, send_of(s->out + offset, len, s->to, context));
 	error = result == 1 ? cq_next(&s->n.cq).error : -result;
-	/* If it could not be read, the receive has not been used. */
+	/* A message that could not be read has not used the receive. */
 	need(error == 0 || error == EIO || error == EFAULT);
 	e.what = error == EFAULT ? WITHDRAW : TAKE;
 	need(partner(s, e) == (error == EFAULT ? ECANCELED : error ? EFAULT : 0));
@@ -194,7 +199,7 @@ static inline void *traffic(void *arg)
 	__u64 state = 1;
 
 	for (int i = 0; !__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE); i++) {
-		/* Most of them small, some for the worker. */
+		/* Most of them are small, some large enough for a worker. */
 		size_t most = i % 8 ? 4 * PAGE : s->len;
 		size_t len = 1 + lottery(&state) % most;
 		size_t offset = lottery(&state) % (s->len - len + 1);
@@ -207,7 +212,7 @@ static inline void *traffic(void *arg)
 	return NULL;
 }
 
-/* Somebody else, who gets the pages that others have freed. */
+/* Another process, which gets pages that were freed. */
 static inline void watches(void *arg)
 {
 	const size_t len = 64 * PAGE;
@@ -275,7 +280,8 @@ FIXTURE_SETUP(stress)
 	} else {
 		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets));
 		self->other = spawn(is_partner, &sockets[1]);
-		close(sockets[1]); /* who waits for him sees that he has given up */
+		/* so that a reader here gets an end of file if the partner dies */
+		close(sockets[1]);
 		self->partner.socket = sockets[0];
 		ASSERT_EQ(sizeof(addr), read(sockets[0], &addr, sizeof(addr)));
 	}
@@ -301,7 +307,7 @@ static inline __u64 begin(stress *s, const FIXTURE_VARIANT(stress) * variant)
 	return now_ns() + ROUND_NS;
 }
 
-/* Until a round is over: its time, or longer on a machine so slow that few messages have come. */
+/* A round's time, or more on a machine so slow that few messages have come. */
 static inline bool stressing(const stress *s, __u64 end)
 {
 	__u64 now = now_ns();
@@ -321,7 +327,7 @@ FIXTURE_TEARDOWN(stress)
 		kill(self->other, SIGKILL);
 		EXPECT_EQ(-SIGKILL, reap(self->other));
 	}
-	if (!self->traffic) /* skipped */
+	if (!self->traffic) /* the test was skipped */
 		return;
 	note("%d messages, %d of them failed; %d watched", self->messages, self->failed,
 	     *self->watches);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several processes and threads at once: all messages arrive, in order, once,
- * whoever sends to whom at the same time.
+ * Several processes and threads at once: all messages arrive, in order, once, from any to any at
+ * the same time.
  */
 #include "treadle.h"
 
 #define MOST 8
 
-/* What the processes of a test know of each other. */
+/* Shared by the processes of a test. */
 struct team {
 	struct treadle_addr addr[MOST];
 	int ready[MOST];
@@ -27,7 +27,7 @@ static void join(struct team *t, int me, struct node *n, __u64 to[MOST])
 	}
 }
 
-/* The first of the team is the test itself. */
+/* The test itself is the first process. */
 static void start(struct __test_metadata *_metadata, struct team *t, void (*fn)(struct team *, int))
 {
 	pid_t pids[MOST];
@@ -101,14 +101,17 @@ struct stamp {
 	int from, number;
 };
 
-/* Everybody sends to everybody, himself included, while receiving; sizes vary. */
-static void all_to_all(struct team *t, int me)
+/* Each process sends to all, itself included, while receiving. Sizes vary. */
+static void exchange_all(struct team *t, int me)
 {
 	const int window = 64, room = 8192, total = t->rounds * t->members;
 	char *src = pages(window * room), *dst = pages(window * room);
 	int sent = 0, done = 0, got = 0, next[MOST] = {0};
 	bool busy[64] = {false};
-	/* By order of posting: who took that receive, and with which of his messages. */
+	/*
+	 * By order of posting: the sender of each receive's message, plus one, and the message's
+	 * number.
+	 */
 	struct stamp *seen = calloc(total + window, sizeof(*seen));
 	int posted = 0;
 	struct treadle_cqe c;
@@ -155,24 +158,27 @@ static void all_to_all(struct team *t, int me)
 			need(seen[i].number == next[seen[i].from - 1]++);
 	for (int i = 0; i < t->members; i++)
 		need(next[i] == t->rounds);
-	/* Nobody leaves while others still talk to him. */
+	/* A process only ends when all are done, as its peers still send to it. */
 	raise_to(&t->ready[me], 2);
 	for (int i = 0; i < t->members; i++)
 		await(&t->ready[i], 2);
 	need(cq_empty(&n.cq) && cq_empty(&n.rcq));
 }
 
-TEST(everybody_to_everybody)
+TEST(all_to_all)
 {
 	struct team *t = shared(sizeof(*t));
 
 	t->members = 5;
 	t->rounds = 600;
 	t->options = (struct options){.flags = TREADLE_EP_SOURCE, .buffered = 20000};
-	start(_metadata, t, all_to_all);
+	start(_metadata, t, exchange_all);
 }
 
-/* Two send large ones to each other at the same moment: each needs the other's memory. */
+/*
+ * Two processes send large messages to each other at the same time: each copy needs the other's
+ * memory.
+ */
 static void crossing(struct team *t, int me)
 {
 	const size_t len = 3 << 20;
@@ -218,7 +224,7 @@ struct worker {
 	int *ready;
 };
 
-/* Each thread has an endpoint of its own in the one context. */
+/* Each thread has an endpoint of its own, in one context. */
 static void *chats(void *arg)
 {
 	struct worker *w = arg;
@@ -257,7 +263,7 @@ TEST(threads_of_one_context)
 		pthread_join(t[i], NULL);
 }
 
-/* One ring, many who ring its bell: each command is taken once. */
+/* Many threads ring one ring's doorbell: each command is taken once. */
 struct ringers {
 	struct node *n;
 	int *stop;
@@ -315,7 +321,7 @@ TEST(many_ring_the_same_bell)
 
 /* --- a ring of processes ------------------------------------------------------------ */
 
-/* Each forwards what it receives, by armed commands; the first turns the crank once. */
+/* Each process forwards what it receives, by armed commands. The first one starts a round. */
 static void crank(struct team *t, int me)
 {
 	char *buf = pages(PAGE);
@@ -330,7 +336,7 @@ static void crank(struct team *t, int me)
 		d.flags = TREADLE_F_WORK;
 		need(post_recv(&n, recv_of(buf, 8, to[(me + t->members - 1) % t->members], i)) ==
 		     0);
-		/* The first one sends the next round when the last has come home. */
+		/* The first process sends the next round when the last one has come back. */
 		if (me || i < t->rounds - 1)
 			need(post(&n, when(d, &n.rcvd, i + 1)) == 1);
 	}

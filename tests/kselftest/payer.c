@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Whose memory it is: what is kept is charged to who causes it, or is to have it, whoever runs when it is
- * allocated; and nobody has to find memory for another one's group.
+ * Memory charges: kept messages are charged to the sender that causes them, or to the receiver that
+ * will have them, whichever process runs at the allocation. No process reclaims memory for another
+ * one's group.
  */
 #include "treadle.h"
 
@@ -40,8 +41,11 @@ static void injects(void *arg)
 	need(before > (long long)INJECTED * BYTES);
 }
 
-/* What waits beyond the receiver's means is the sender's, whoever has fired it: most of these a worker has. */
-TEST(what_was_injected_is_the_senders)
+/*
+ * A message beyond the receiver's buffer is charged to its sender, even if a worker fires it, as
+ * for most of these.
+ */
+TEST(injected_messages_are_charged_to_the_sender)
 {
 	struct full *f = shared(sizeof(*f));
 	struct node b;
@@ -52,7 +56,7 @@ TEST(what_was_injected_is_the_senders)
 	close(b.fd);
 }
 
-/* Arms until there is no memory left. */
+/* Arms commands until there is no memory left. */
 static void use_up(struct node *n, struct cntr *c)
 {
 	int result;
@@ -82,14 +86,14 @@ static void receives_at_its_limit(void *arg)
 	need(post_recv(&n, d) == 0);
 	f->addr = n.addr;
 	raise_to(&f->ready, 1);
-	need(cq_next(&n.rcq).error == 0); /* its memory is known */
+	need(cq_next(&n.rcq).error == 0); /* its pages are in the pagemap now */
 	use_up(&n, &c);
 	raise_to(&f->ready, 2);
 	pause();
 }
 
-/* Who sends to one who is at his limit does not look for memory for him: that may take for ever. */
-TEST(nobody_reclaims_for_another)
+/* A sender does not reclaim memory for a receiver at its limit: that could take for ever. */
+TEST(no_process_reclaims_for_another)
 {
 	struct full *f = shared(sizeof(*f));
 	pid_t pid = spawn(receives_at_its_limit, f);
@@ -108,14 +112,14 @@ TEST(nobody_reclaims_for_another)
 	snprintf(path, sizeof(path), "%s/memory.events", f->dir);
 	before = number_in(path, "max ");
 	ASSERT_LE(0, before);
-	/* that are received, and that wait */
+	/* received, and waiting, messages */
 	for (int i = 0; i < 16; i++)
 		EXPECT_EQ(1, post(&a, send_of(buf, 8, to, 0)));
 	for (int i = 0; i < 16; i++)
 		EXPECT_EQ(0, cq_next(&a.cq).error);
 	for (int i = 0; i < 100; i++)
 		EXPECT_EQ(1, post(&a, tsend_of(buf, sizeof(buf), to, i, 0)));
-	/* a few are its own */
+	/* some are due to calls of its own */
 	note("%lld times at the limit, of which %lld before", number_in(path, "max "), before);
 	EXPECT_GT(before + 10, number_in(path, "max "));
 	kill(pid, SIGKILL);
@@ -141,8 +145,8 @@ static void sends_there(void *arg)
 		need(number_in(path, NULL) == 0);
 }
 
-/* Who sends finds no huge page for who receives, nor waits for one. */
-TEST(a_huge_page_is_not_the_senders)
+/* A sender neither allocates a huge page for its receiver, nor waits for one. */
+TEST(a_huge_page_is_not_allocated_by_the_sender)
 {
 	struct full *f = shared(sizeof(*f));
 	struct node b;
@@ -184,7 +188,10 @@ static void receives_from_afar(void *arg)
 	char *far[FAR], path[128];
 	struct node n;
 
-	/* Each in a part of the address space of which nothing is known yet; but the pages are there. */
+	/*
+	 * Pages that exist, each in a part of the address space that the pagemap does not cover
+	 * yet.
+	 */
 	for (int i = 0; i < FAR; i++) {
 		far[i] = mmap((void *)(0x200000000000 + ((unsigned long)i << 32)), 4096,
 			      PROT_READ | PROT_WRITE,
@@ -211,8 +218,11 @@ static void receives_from_afar(void *arg)
 	}
 }
 
-/* Others have filled the group of who receives with what was copied for him: he gets it all the same. */
-TEST(what_was_told_as_sent_is_received)
+/*
+ * Other processes have filled the receiver's group with copied messages. It can receive all of
+ * them.
+ */
+TEST(a_message_reported_as_sent_is_received)
 {
 	struct flooded *f = shared(sizeof(*f));
 	char *out = pages(PAGE);
@@ -225,7 +235,7 @@ TEST(what_was_told_as_sent_is_received)
 	await(&f->stage, 1);
 	node_open(&n, (struct options){.tx = 1024, .cq = 1024});
 	to = peer(&n, f->addr);
-	/* Of many sizes, so that there is no room left for any. */
+	/* Of many sizes, so that no allocator has room left. */
 	while (f->sent - done < 900) {
 		ASSERT_EQ(1, post(&n, send_of(out, f->sent % 4096, to, f->sent)));
 		f->sent++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Looking at messages that wait, claiming and discarding them: fi_tagged(3),
- * FI_PEEK, FI_CLAIM, FI_DISCARD.
+ * Peeking at waiting messages, claiming and discarding them: fi_tagged(3), FI_PEEK, FI_CLAIM,
+ * FI_DISCARD.
  */
 #include "treadle.h"
 
@@ -19,7 +19,7 @@ FIXTURE(peek)
 
 FIXTURE_VARIANT(peek)
 {
-	bool parked; /* messages wait with their sender */
+	bool parked; /* messages wait at their sender */
 };
 
 /* clang-format off */
@@ -43,7 +43,7 @@ FIXTURE_TEARDOWN(peek)
 	EXPECT_TRUE(cq_empty(&self->b.rcq));
 }
 
-/* A message with tag i, and what it says. */
+/* A message with tag i, and contents that depend on i. */
 static void send_tagged(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self,
 			const FIXTURE_VARIANT(peek) * variant, int i)
 {
@@ -85,7 +85,7 @@ static struct treadle_cqe ask(struct __test_metadata *_metadata, FIXTURE_DATA(pe
 	return cq_next(&self->b.rcq);
 }
 
-#define tells(c, i, ctx)                                                                   \
+#define reports(c, i, ctx)                                                                 \
 	({                                                                                 \
 		EXPECT_EQ(0, (c).error);                                                   \
 		EXPECT_EQ(ctx, (c).context);                                               \
@@ -97,10 +97,10 @@ static struct treadle_cqe ask(struct __test_metadata *_metadata, FIXTURE_DATA(pe
 			  (c).flags);                                                      \
 	})
 
-/* What is looked at, claimed or thrown away is not received: none of it counts. */
+/* A message that is peeked at, claimed or discarded is not received, and not counted. */
 // conformance: fi_tagged(3): FI_RECV counters count received messages, neither peeks nor discarded
 //   messages
-TEST_F(peek, only_what_is_received_counts)
+TEST_F(peek, only_received_messages_count)
 {
 	send_tagged(_metadata, self, variant, 1);
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK, 10).error);
@@ -116,8 +116,8 @@ TEST_F(peek, only_what_is_received_counts)
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 1, 0));
 }
 
-/* Nor does what did not come to look. */
-TEST_F(peek, what_does_not_come_to_look_does_not_count)
+/* Nor is a canceled command. */
+TEST_F(peek, a_canceled_command_does_not_count)
 {
 	static const __u32 kinds[] = {PEEK, PEEK | DISCARD, PEEK | CLAIM, CLAIM | DISCARD, CLAIM};
 	struct cntr go;
@@ -134,7 +134,7 @@ TEST_F(peek, what_does_not_come_to_look_does_not_count)
 		c = cq_next(&self->b.rcq);
 		EXPECT_EQ(ECANCELED, c.error);
 		EXPECT_EQ(i, c.context);
-		/* but for the last one, which would have received */
+		/* except for the last one, which would have received */
 		EXPECT_TRUE(cntr_becomes(&self->b.rcvd, 0, i == 4));
 	}
 }
@@ -146,7 +146,7 @@ static void receive(struct __test_metadata *_metadata, FIXTURE_DATA(peek) * self
 	memset(self->dst, 0xee, LENGTH);
 	ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, LENGTH, ANY, i, 0, 5)));
 	c = cq_next(&self->b.rcq);
-	tells(c, i, 5);
+	reports(c, i, 5);
 	EXPECT_TRUE(same(self->dst, LENGTH, i));
 }
 
@@ -167,7 +167,7 @@ TEST_F(peek, nothing_is_found)
 	was_delivered(_metadata, self, variant, 1);
 }
 
-/* It tells of the oldest one that matches, which stays. */
+/* A peek reports the oldest message that matches, which stays. */
 // conformance: fi_tagged(3): FI_PEEK: the message's length, flags, data, tag and source; it stays
 TEST_F(peek, a_message_that_waits_stays)
 {
@@ -177,10 +177,10 @@ TEST_F(peek, a_message_that_waits_stays)
 	send_tagged(_metadata, self, variant, 2);
 	for (int i = 0; i < 3; i++) {
 		c = ask(_metadata, self, 2, 0, PEEK, 7);
-		tells(c, 2, 7);
+		reports(c, 2, 7);
 		EXPECT_EQ(0, c.buf);
 		c = ask(_metadata, self, 0, ~0ULL, PEEK, 8);
-		tells(c, 1, 8);
+		reports(c, 1, 8);
 	}
 	receive(_metadata, self, 1);
 	was_delivered(_metadata, self, variant, 1);
@@ -189,7 +189,7 @@ TEST_F(peek, a_message_that_waits_stays)
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, ~0ULL, PEEK, 7).error);
 }
 
-/* A claimed message is for who has claimed it, by the context, and for nobody else. */
+/* A claimed message is only for a receive with the context of its claim. */
 // conformance: fi_tagged(3): FI_PEEK and FI_CLAIM: only a paired receive with FI_CLAIM and the ...
 // conformance: ioctl.h: ENOMSG: no message waits, or was claimed
 TEST_F(peek, a_claimed_message_is_set_aside)
@@ -199,20 +199,20 @@ TEST_F(peek, a_claimed_message_is_set_aside)
 	for (int i = 1; i <= 3; i++)
 		send_tagged(_metadata, self, variant, i);
 	c = ask(_metadata, self, 2, 0, PEEK | CLAIM, 20);
-	tells(c, 2, 20);
+	reports(c, 2, 20);
 	c = ask(_metadata, self, 0, ~0ULL, PEEK | CLAIM, 10);
-	tells(c, 1, 10);
+	reports(c, 1, 10);
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK, 7).error);
 	c = ask(_metadata, self, 0, ~0ULL, PEEK, 7);
-	tells(c, 3, 7);
+	reports(c, 3, 7);
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, 0, CLAIM, 30).error);
 	c = ask(_metadata, self, 0, 0, CLAIM, 10);
-	tells(c, 1, 10);
+	reports(c, 1, 10);
 	EXPECT_TRUE(same(self->dst, LENGTH, 1));
 	was_delivered(_metadata, self, variant, 1);
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, 0, CLAIM, 10).error);
 	c = ask(_metadata, self, 0, 0, CLAIM, 20);
-	tells(c, 2, 20);
+	reports(c, 2, 20);
 	EXPECT_TRUE(same(self->dst, LENGTH, 2));
 	was_delivered(_metadata, self, variant, 2);
 	receive(_metadata, self, 3);
@@ -223,27 +223,27 @@ TEST_F(peek, a_claimed_message_is_set_aside)
 // conformance: fi_cq(3): FI_MATCH_COMPLETE: after the message was matched or discarded; with
 //   FI_FENCE this does not hold for earlier operations with a lower level, as buffered messages
 //   count as delivered
-TEST_F(peek, what_is_discarded_is_gone)
+TEST_F(peek, a_discarded_message_is_gone)
 {
 	struct treadle_cqe c;
 
 	for (int i = 1; i <= 3; i++)
 		send_tagged(_metadata, self, variant, i);
 	c = ask(_metadata, self, 2, 0, PEEK | DISCARD, 7);
-	tells(c, 2, 7);
+	reports(c, 2, 7);
 	was_delivered(_metadata, self, variant, 2);
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 2, 0, PEEK, 7).error);
 	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
-	tells(c, 1, 8);
+	reports(c, 1, 8);
 	c = ask(_metadata, self, 0, 0, CLAIM | DISCARD, 8);
-	tells(c, 1, 8);
+	reports(c, 1, 8);
 	was_delivered(_metadata, self, variant, 1);
 	EXPECT_EQ(ENOMSG, ask(_metadata, self, 0, 0, CLAIM, 8).error);
 	receive(_metadata, self, 3);
 	was_delivered(_metadata, self, variant, 3);
 }
 
-/* Looks at what waits until it is over. */
+/* Peeks at waiting messages until it is stopped. */
 struct looker {
 	struct node node;
 	bool over;
@@ -267,7 +267,7 @@ static void *looks(void *arg)
 	return NULL;
 }
 
-/* What is told of it is what was sent, whatever another makes of it meanwhile. */
+/* A peek reports what was sent, even if another endpoint claims the message meanwhile. */
 TEST_F(peek, a_message_is_claimed_while_it_is_looked_at)
 {
 	__u64 end = now_ns() + 1000000000;
@@ -280,9 +280,9 @@ TEST_F(peek, a_message_is_claimed_while_it_is_looked_at)
 	do {
 		send_tagged(_metadata, self, variant, 1);
 		c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 20);
-		tells(c, 1, 20);
+		reports(c, 1, 20);
 		c = ask(_metadata, self, 0, 0, CLAIM, 20);
-		tells(c, 1, 20);
+		reports(c, 1, 20);
 		was_delivered(_metadata, self, variant, 1);
 	} while (now_ns() < end);
 	__atomic_store_n(&l.over, true, __ATOMIC_RELAXED);
@@ -292,7 +292,7 @@ TEST_F(peek, a_message_is_claimed_while_it_is_looked_at)
 	EXPECT_EQ(0, l.wrong);
 }
 
-/* A sender can take back what waits with him, not what was claimed. */
+/* A sender can cancel a message that waits at it, but not a claimed one. */
 TEST_F(peek, claimed_is_matched)
 {
 	struct treadle_cqe c;
@@ -300,7 +300,7 @@ TEST_F(peek, claimed_is_matched)
 
 	send_tagged(_metadata, self, variant, 1);
 	c = ask(_metadata, self, 1, 0, PEEK, 8);
-	tells(c, 1, 8);
+	reports(c, 1, 8);
 	if (variant->parked) {
 		EXPECT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 1, 0, &n));
 		EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
@@ -311,21 +311,21 @@ TEST_F(peek, claimed_is_matched)
 	}
 	send_tagged(_metadata, self, variant, 2);
 	c = ask(_metadata, self, 2, 0, PEEK | CLAIM, 8);
-	tells(c, 2, 8);
+	reports(c, 2, 8);
 	EXPECT_EQ(-ENOENT, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 2, 0, &n));
 	c = ask(_metadata, self, 0, 0, CLAIM, 8);
-	tells(c, 2, 8);
+	reports(c, 2, 8);
 	was_delivered(_metadata, self, variant, 2);
 }
 
-/* The receiver closes with messages that it has claimed: whoever still waits hears of it. */
-TEST_F(peek, closing_drops_what_was_claimed)
+/* The receiver closes with claimed messages: a send that still waits ends with an error. */
+TEST_F(peek, closing_drops_claimed_messages)
 {
 	struct treadle_cqe c;
 
 	send_tagged(_metadata, self, variant, 1);
 	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
-	tells(c, 1, 8);
+	reports(c, 1, 8);
 	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
 	if (variant->parked)
 		EXPECT_EQ(ECONNRESET, cq_next(&self->a.cq).error);
@@ -352,7 +352,7 @@ static void send_and_wait(void *arg)
 	pause();
 }
 
-/* The sender dies, and with it what was not copied. */
+/* The sender dies, and with it a message that was not copied. */
 TEST_F(peek, the_sender_of_a_claimed_message_may_die)
 {
 	struct mortal *m = shared(sizeof(*m));
@@ -368,13 +368,16 @@ TEST_F(peek, the_sender_of_a_claimed_message_may_die)
 	EXPECT_EQ(variant->parked ? ECONNRESET : 0, ask(_metadata, self, 0, 0, CLAIM, 8).error);
 }
 
-/* Nor is it read by who claims it, though his doorbell is in its sender's memory. */
+/*
+ * Nor can the claim be received once the sender's endpoint closed, although the receiver has access
+ * to the memory.
+ */
 TEST_F(peek, the_sender_of_a_claimed_message_may_close)
 {
 	struct treadle_desc d;
 	struct node from;
 
-	send_tagged(_metadata, self, variant, 2); /* so that the buffer's page is known */
+	send_tagged(_metadata, self, variant, 2); /* so that the pagemap knows the buffer's page */
 	receive(_metadata, self, 2);
 	was_delivered(_metadata, self, variant, 2);
 	node_open(&from, (struct options){.context = self->b.fd});
@@ -388,24 +391,24 @@ TEST_F(peek, the_sender_of_a_claimed_message_may_close)
 }
 
 // conformance: ioctl.h: EIO: a claimed message could not be read
-TEST_F(peek, a_claimed_message_whose_buffer_is_gone)
+TEST_F(peek, a_claimed_message_without_its_buffer)
 {
 	struct treadle_cqe c;
 
 	send_tagged(_metadata, self, variant, 1);
 	c = ask(_metadata, self, 1, 0, PEEK | CLAIM, 8);
-	tells(c, 1, 8);
+	reports(c, 1, 8);
 	need(munmap(self->src, 1 << 16) == 0);
 	c = ask(_metadata, self, 0, 0, CLAIM, 8);
 	if (variant->parked) {
 		EXPECT_EQ(EIO, c.error);
 		EXPECT_EQ(EFAULT, cq_next(&self->a.cq).error);
 	} else {
-		tells(c, 1, 8);
+		reports(c, 1, 8);
 	}
 }
 
-/* Claiming frees nothing of the room for messages that wait. */
+/* A claimed message keeps its room among waiting messages. */
 TEST_F(peek, claimed_messages_are_counted)
 {
 	struct treadle_desc d;
@@ -439,7 +442,7 @@ TEST_F(peek, claimed_messages_are_counted)
 		EXPECT_EQ(0, cq_next(&self->a.cq).error);
 }
 
-TEST_F(peek, combinations_are_judged)
+TEST_F(peek, combinations_are_validated)
 {
 	static const __u32 bad[] = {DISCARD, PEEK | CLAIM | DISCARD};
 
@@ -454,7 +457,7 @@ TEST_F(peek, combinations_are_judged)
 
 		d.flags |= (__u32[]){PEEK, PEEK | CLAIM, CLAIM | DISCARD}[i];
 		EXPECT_EQ(-EINVAL, post(&self->b, d));
-		/* and a receive ring takes none of them */
+		/* a receive ring takes none of them */
 		ASSERT_EQ(0, post_recv(&self->b, d));
 		EXPECT_EQ(0, ring_doorbell(&self->b.rx));
 		EXPECT_EQ(EINVAL, cq_next(&self->b.rcq).error);

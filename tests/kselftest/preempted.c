@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A thread that fires the commands of others loses its processor in the midst of that, and does not
- * get it back. What it has not begun with fires nevertheless; a thread that ordinary ones come
- * before does not begin with anything.
+ * A thread that fires commands of other contexts is preempted, and does not run again. Commands
+ * that it has not started yet fire nevertheless. A thread that ordinary threads may preempt starts
+ * none of them.
  */
 #include "treadle.h"
 
 #include <sys/mount.h>
 
-#define WRITES	14
-#define LENGTH	(256UL << 10) /* copied by the runner, all of them: time to be interrupted in */
+#define WRITES 14
+/* the runner copies all of it, which takes long enough to be preempted */
+#define LENGTH	(256UL << 10)
 #define TRIALS	20
 #define PREEMPT "/sys/kernel/debug/sched/preempt"
 #define SERVER	"/sys/kernel/debug/sched/fair_server/cpu0/runtime"
 
 /*
- * The runner's counter makes it send to both others. What the first has armed on its message takes
- * a while; what the second has armed waits for that.
+ * The runner's counter makes it send to both other contexts. A command that the first has armed on
+ * its message takes a while; one that the second has armed waits for that.
  */
 FIXTURE(preempted)
 {
@@ -30,7 +31,7 @@ FIXTURE(preempted)
 FIXTURE_VARIANT(preempted)
 {
 	int policy, nice;
-	bool all; /* also what the first one has armed */
+	bool all; /* also commands that the first one has armed */
 };
 
 /* clang-format off */
@@ -48,7 +49,7 @@ static void on_cpu(int cpu)
 	need(sched_setaffinity(0, sizeof(set), &set) == 0);
 }
 
-/* Where the kernel can be told. What was there is left in @was. */
+/* Writes a setting, if the kernel has it, and keeps the old value in @was. */
 static bool set_if_there(const char *path, const char *value, char was[64])
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -64,7 +65,10 @@ static bool set_if_there(const char *path, const char *value, char was[64])
 	return true;
 }
 
-/* A real-time thread may have its processor for itself: from 6.12 on, a server has a part of it for others. */
+/*
+ * Lets a real-time thread have a whole processor: from 6.12 on a server keeps a part of it for
+ * other threads.
+ */
 static void no_time_for_others(bool yes)
 {
 	if (!set_if_there(SERVER, yes ? "0" : "50000000", NULL))
@@ -131,7 +135,7 @@ struct hog {
 	int pipe[2], ready, stop;
 };
 
-/* Once told to, has processor 0 for itself. */
+/* Takes processor 0 for itself once told to. */
 static void *hogs(void *arg)
 {
 	struct hog *h = arg;
@@ -146,7 +150,7 @@ static void *hogs(void *arg)
 	return NULL;
 }
 
-/* A time by this processor, which runs: a host that is busy only makes it longer. */
+/* A time of this processor, which runs: on a busy host it only becomes longer. */
 static bool comes_to(const struct cntr *c, __u64 value)
 {
 	for (int i = 0; i < 5000 && cntr_value(c) < value; i++)
@@ -160,7 +164,7 @@ TEST_F(preempted, others_fire_without_the_runner)
 	int interrupted = 0;
 
 	put.flags = TREADLE_F_WORK;
-	/* all pages are there, and known */
+	/* all pages are there, and in the pagemap */
 	self->from[0] = TRIALS + 1;
 	ASSERT_EQ(1, post(&self->first, then(put, &self->wrote)));
 	ASSERT_TRUE(cntr_becomes(&self->wrote, 1, 0));
@@ -191,7 +195,7 @@ TEST_F(preempted, others_fire_without_the_runner)
 		hog = thread(hogs, &h);
 		await(&h.ready, 1);
 		runner = thread(runs, &r);
-		/* it has sent both: that is its own to do */
+		/* it has sent both messages, which are its own commands */
 		while (__atomic_load_n(self->to, __ATOMIC_ACQUIRE) != i ||
 		       cntr_value(&self->second.rcvd) < i)
 			sched_yield();

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Threads of real-time priority: what one of low priority holds does not keep back one of high priority. */
+/* Threads of real-time priority: one of low priority holds up none of high priority. */
 #include "rma.h"
 
 #define ROUNDS 40
 #define LENGTH (512UL << 10) /* a doorbell copies this much itself */
 
-/* On its own processor, the spinning thread takes this much while another unmaps a page only if it is in the way. */
+/*
+ * An unmap takes the spinning thread this much time of its own processor only if that thread is in
+ * the way.
+ */
 #define ENOUGH_NS 10000000000ULL
 
 /*
- * @phase: odd: the middle thread is to spin
- * @spins: the last phase for which it began to
+ * @phase: odd: the middle thread must spin
+ * @spins: the last phase in which it began to spin
  * @stuck: a phase that did not end
  */
 struct ranks {
@@ -37,7 +40,7 @@ static int phase(struct ranks *r)
 	return __atomic_load_n(&r->phase, __ATOMIC_ACQUIRE);
 }
 
-/* The lowest: holds the peer's pagemap most of the time. */
+/* The lowest priority: holds the peer's pagemap most of the time. */
 static void *writes_always(void *arg)
 {
 	char *from = pages(LENGTH);
@@ -53,7 +56,7 @@ static void *writes_always(void *arg)
 	return NULL;
 }
 
-/* The middle one: preempts the lowest, wherever that is. */
+/* The middle priority: preempts the lowest thread, wherever that runs. */
 static void *spins(void *arg)
 {
 	struct ranks *r = arg;
@@ -75,7 +78,10 @@ static void *spins(void *arg)
 	return NULL;
 }
 
-/* In a process of its own: the pagemap that it shares with the highest thread is that thread's. */
+/*
+ * In another process than the thread of highest priority, so that only that thread's pagemap is
+ * shared.
+ */
 static void sends(void *arg)
 {
 	struct ranks *r = arg;
@@ -97,7 +103,10 @@ static void one_page(void)
 	need(munmap(at, PAGE) == 0);
 }
 
-/* munmap() waits for copies into its process. Without priority inheritance it also waits for what preempts them. */
+/*
+ * munmap() waits for copies into its process. Without priority inheritance it would also wait for
+ * threads that preempt them.
+ */
 TEST(a_preempted_sender_delays_no_munmap)
 {
 	struct ranks *r = shared(sizeof(*r));

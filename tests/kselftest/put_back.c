@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Receives whose message was not to be had: its sender's memory went away while it was
- * copied. They are as if it had never come, whatever has ended since.
+ * Receives that got no message, as the memory of its sender went away during the copy. They match
+ * again as if the message had never come, whatever has ended since.
  */
 #include "connection.h"
 #include "three.h"
 
-/* A message that has met its receive, and whose sender waits for a page of it. */
+/* A message that has met its receive. Its sender waits for a page of it. */
 struct attempt {
 	struct node *from;
 	__u64 to;
@@ -65,7 +65,7 @@ TEST_F(put_back, it_takes_the_next_message)
 	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
 }
 
-/* Receives of a ring stay there, whichever endpoint has gone. */
+/* A receive of a ring stays there, whichever endpoint of the ring has gone. */
 TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
 {
 	struct treadle_cqe c;
@@ -81,7 +81,7 @@ TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
 	EXPECT_EQ(0, memcmp(self->t.buf, "abc", 4));
 }
 
-/* An endpoint that closes, which takes as long as one of its doorbells waits for a page. */
+/* An endpoint that closes. That takes as long as one of its doorbells waits for a page. */
 struct closing {
 	struct attempt a;
 	pthread_t t;
@@ -109,8 +109,8 @@ static void has_closed(struct closing *c)
 	close(c->fd);
 }
 
-/* An endpoint closes, and takes long: what is wrong with a receive of the ring another one tells. */
-TEST_F(put_back, of_a_bad_one_who_stays_tells)
+/* While an endpoint closes slowly, another one of the ring reports a bad receive. */
+TEST_F(put_back, the_endpoint_that_stays_reports_a_bad_receive)
 {
 	struct three *t = &self->t;
 	struct treadle_desc bad = recv_of(t->buf, PAGE, ANY, 6);
@@ -130,7 +130,7 @@ TEST_F(put_back, of_a_bad_one_who_stays_tells)
 	has_closed(&closing);
 }
 
-/* Meanwhile what it has armed takes no message of another endpoint. */
+/* A receive armed by a closing endpoint takes no message of another endpoint. */
 static void it_takes_none(struct __test_metadata *_metadata, struct three *t, __u32 flags)
 {
 	struct treadle_desc d = recv_of(pages(PAGE), PAGE, ANY, 5);
@@ -150,17 +150,17 @@ static void it_takes_none(struct __test_metadata *_metadata, struct three *t, __
 	has_closed(&closing);
 }
 
-TEST_F(put_back, what_a_closing_endpoint_has_armed_takes_none)
+TEST_F(put_back, a_closing_endpoints_armed_receive_takes_none)
 {
 	it_takes_none(_metadata, &self->t, 0);
 }
 
-TEST_F(put_back, nor_does_a_buffer_for_several)
+TEST_F(put_back, a_closing_endpoints_armed_buffer_takes_none)
 {
 	it_takes_none(_metadata, &self->t, TREADLE_F_MULTI_RECV);
 }
 
-/* One that came through an endpoint goes with it. */
+/* A receive posted to an endpoint's transmit ring goes with that endpoint. */
 static void closes_the_receivers_endpoint(void *arg)
 {
 	struct attempt a;
@@ -174,7 +174,7 @@ static void closes_the_receivers_endpoint(void *arg)
 	fail(&a);
 }
 
-/* And then nothing holds the context, nor the module. */
+/* After that nothing holds the context, nor the module. */
 TEST(it_goes_with_its_own_endpoint)
 {
 	EXPECT_EQ(0, reap(spawn(closes_the_receivers_endpoint, NULL)));
@@ -183,7 +183,10 @@ TEST(it_goes_with_its_own_endpoint)
 	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
 }
 
-/* Nor is its buffer touched any more, although the message is for another endpoint, who does not tell of it. */
+/*
+ * Nor is the buffer written any more, although the message is for another endpoint, which does not
+ * report it.
+ */
 static void the_buffer_goes(struct __test_metadata *_metadata, FIXTURE_DATA(put_back) * self,
 			    __u32 flags)
 {
@@ -195,7 +198,7 @@ static void the_buffer_goes(struct __test_metadata *_metadata, FIXTURE_DATA(put_
 	__u64 slow;
 
 	d.flags |= flags;
-	d.data = flags ? PAGE : 0; /* less is the end of it */
+	d.data = flags ? PAGE : 0; /* with less room than this the buffer ends */
 	a.fd = slow_pages(from + PAGE, PAGE);
 	ASSERT_EQ(1, post(&t->second, d));
 	a.t = thread(sends, &a);
@@ -210,18 +213,21 @@ static void the_buffer_goes(struct __test_metadata *_metadata, FIXTURE_DATA(put_
 		ASSERT_EQ((char)0xee, buf[i]);
 }
 
-TEST_F(put_back, the_buffer_goes_with_who_has_armed_it)
+TEST_F(put_back, the_buffer_goes_with_the_endpoint_that_armed_it)
 {
 	the_buffer_goes(_metadata, self, 0);
 }
 
-TEST_F(put_back, so_does_one_for_several_messages)
+TEST_F(put_back, a_buffer_for_several_messages_goes_with_its_endpoint)
 {
 	the_buffer_goes(_metadata, self, TREADLE_F_MULTI_RECV);
 }
 
-/* A message for an endpoint that closes is not received, whoever has armed the receive: its sender hears of that. */
-TEST_F(put_back, what_is_for_a_closed_endpoint_is_not_sent)
+/*
+ * A message for an endpoint that closes is not received, whichever endpoint has armed the receive.
+ * Its send fails.
+ */
+TEST_F(put_back, a_message_for_a_closed_endpoint_is_not_sent)
 {
 	struct three *t = &self->t;
 	struct treadle_cqe c;
@@ -256,8 +262,11 @@ static void *floods(void *arg)
 	return NULL;
 }
 
-/* While an endpoint comes and goes, each receive of the ring is told of once: by it, or by the one that stays. */
-TEST_F(put_back, none_is_lost_when_an_endpoint_closes)
+/*
+ * While an endpoint comes and goes, each receive of the ring is reported once: by it, or by the one
+ * that stays.
+ */
+TEST_F(put_back, no_receive_is_lost_when_an_endpoint_closes)
 {
 	enum { ROUNDS = 300, POSTED = 32 };
 	static char seen[ROUNDS * POSTED];
@@ -295,7 +304,10 @@ TEST_F(put_back, none_is_lost_when_an_endpoint_closes)
 	}
 }
 
-/* One with a mask, too, is before those that were posted after it, at once, though messages for others wait. */
+/*
+ * A receive with a mask keeps its place before those posted after it, although messages for other
+ * tags wait.
+ */
 static void mask_keeps_its_place(struct three *t, int waiting)
 {
 	struct treadle_desc bad = tsend_of(pages(PAGE) + PAGE, 8, t->to_first, 7, 1),
@@ -304,7 +316,8 @@ static void mask_keeps_its_place(struct three *t, int waiting)
 	bad.flags |= TREADLE_F_MORE;
 	need(post_recv(&t->first, trecv_of(t->buf, PAGE, ANY, 0, 0xff, 5)) == 0);
 	need(post_recv(&t->first, trecv_of(t->buf + 8, 8, ANY, 7, 0, 6)) == 0);
-	need(ring_doorbell(&t->first.rx) == 0); /* both are posted, and no longer in the ring */
+	/* both receives are posted, and no longer in the ring */
+	need(ring_doorbell(&t->first.rx) == 0);
 	for (int i = 0; i < waiting; i++) {
 		need(post(&t->from, tsend_of("unrelated", 4, t->to_first, 0x900, 3)) == 1);
 		need(cq_next(&t->from.cq).context == 3);
@@ -317,14 +330,14 @@ static void mask_keeps_its_place(struct three *t, int waiting)
 	need(cq_next(&t->from.cq).context == 2);
 }
 
-TEST_F(put_back, one_with_a_mask_keeps_its_place)
+TEST_F(put_back, a_receive_with_a_mask_keeps_its_place)
 {
 	mask_keeps_its_place(&self->t, 0);
 	EXPECT_EQ(5, cq_next(&self->t.first.rcq).context);
 	EXPECT_TRUE(cq_empty(&self->t.first.rcq));
 }
 
-TEST_F(put_back, one_with_a_mask_keeps_its_place_beside_what_waits)
+TEST_F(put_back, a_receive_with_a_mask_keeps_its_place_among_waiting_messages)
 {
 	mask_keeps_its_place(&self->t, 100);
 	EXPECT_EQ(5, cq_next(&self->t.first.rcq).context);
@@ -346,7 +359,7 @@ static void *closes(void *arg)
 	return NULL;
 }
 
-/* R, S, D: as ps(1) has it. */
+/* The state of a thread: R, S, D, as in ps(1). */
 static char state_of(pid_t tid)
 {
 	char path[64], line[512] = {}, *name_end;
@@ -362,10 +375,10 @@ static char state_of(pid_t tid)
 }
 
 /*
- * As long as the page does not come, EP_ENABLE of its ring is refused, and DESTROY of its endpoint sleeps. That can be
- * killed (killed.c), so the kernel does not report it as hung.
+ * While a page does not come, EP_ENABLE of its ring is refused, and DESTROY of its endpoint sleeps.
+ * The sleep can be killed (killed.c), so the kernel does not report a hung task.
  */
-TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
+TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_no_task)
 {
 	struct three *t = &self->t;
 	struct idle_closer c = {.n = &t->from};
@@ -390,7 +403,7 @@ TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_nobody)
 	EXPECT_EQ(0, c.result);
 }
 
-/* When its connection is over it is canceled. */
+/* The receive is canceled with its connection. */
 TEST(it_is_canceled_with_its_connection)
 {
 	char *buf = pages(PAGE);
@@ -409,8 +422,11 @@ TEST(it_is_canceled_with_its_connection)
 	EXPECT_EQ(ECANCELED, c.error);
 }
 
-/* Whose receive it will be is not known when it is posted: it is for each endpoint to say that it is told. */
-TEST(who_shares_a_ring_is_told_of_what_he_receives)
+/*
+ * Whether a receive of a shared ring is reported depends on its own flag, and on the endpoint that
+ * the message is for.
+ */
+TEST(completions_of_a_shared_ring_depend_on_the_endpoint)
 {
 	struct node from, asked, told;
 	struct treadle_desc d;
@@ -441,7 +457,7 @@ TEST(who_shares_a_ring_is_told_of_what_he_receives)
 	close(from.fd);
 }
 
-/* An endpoint that receives from the ring of @n, and has no queue; where it is. */
+/* Enables an endpoint that receives from the ring of @n and has no queue; returns its address. */
 static struct treadle_addr queueless(const struct node *n, __u32 *id)
 {
 	struct treadle_ep_enable e = {.size = sizeof(e), .rx = n->rx.id};
@@ -453,8 +469,8 @@ static struct treadle_addr queueless(const struct node *n, __u32 *id)
 	return addr;
 }
 
-static void is_told(struct __test_metadata *_metadata, struct node *ring, struct node *by,
-		    __u64 context)
+static void expect_error(struct __test_metadata *_metadata, struct node *ring, struct node *by,
+			 __u64 context)
 {
 	struct treadle_cqe c;
 	char in[8];
@@ -466,8 +482,8 @@ static void is_told(struct __test_metadata *_metadata, struct node *ring, struct
 	EXPECT_EQ(context, c.context);
 }
 
-/* A bad descriptor is nobody's message: who was the first with a queue hears of it, as long as he is there. */
-TEST(what_is_nobodys_is_told_where_there_is_a_queue)
+/* A bad descriptor is reported by the first endpoint of the ring that has a queue. */
+TEST(a_bad_receive_is_reported_by_an_endpoint_with_a_queue)
 {
 	struct treadle_ep_enable e;
 	struct node n, next, last;
@@ -479,19 +495,22 @@ TEST(what_is_nobodys_is_told_where_there_is_a_queue)
 	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
 	queueless(&n, &id);
 	node_open(&next, (struct options){.context = n.fd, .shared_rx = &n.rx});
-	is_told(_metadata, &n, &n, 5);
+	expect_error(_metadata, &n, &n, 5);
 	ASSERT_EQ(0, destroy(n.fd, n.ep));
 	node_open(&last, (struct options){.context = n.fd, .shared_rx = &n.rx});
-	is_told(_metadata, &n, &next, 6);
+	expect_error(_metadata, &n, &next, 6);
 	ASSERT_EQ(0, destroy(n.fd, last.ep));
 	ASSERT_EQ(0, destroy(n.fd, next.ep));
 	node_open(&last, (struct options){.context = n.fd, .shared_rx = &n.rx});
-	is_told(_metadata, &n, &last, 7);
+	expect_error(_metadata, &n, &last, 7);
 	close(n.fd);
 }
 
-/* So is the end of a buffer for several messages, although its last message, or who takes it back, has no queue. */
-TEST(the_end_of_a_buffer_is_told_where_there_is_a_queue)
+/*
+ * So is the end of a buffer for several messages, even if the endpoint of the last message, or of
+ * the cancel, has no queue.
+ */
+TEST(the_end_of_a_buffer_is_reported_by_an_endpoint_with_a_queue)
 {
 	struct treadle_desc d;
 	struct node from, n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Commands that are armed again when they have ended: how often they run, what waits for what, how they go. */
+/* Repeating commands: how often they run, what they wait for, and how they end. */
 // conformance: triggers.rst: a command that repeats runs once for each step, and is freed once
 
 #include <treadle/atomic.h>
@@ -11,7 +11,7 @@
 
 FIXTURE(repeat)
 {
-	struct node a, b; /* in contexts of their own */
+	struct node a, b; /* in separate contexts */
 	__u64 to, back;
 	struct cntr c, d, e; /* of a */
 	char *src, *dst;
@@ -51,7 +51,7 @@ static struct treadle_desc every(struct treadle_desc d, const struct cntr *c, __
 	return d;
 }
 
-/* Not again before @c is @threshold, and so on. */
+/* The command also rests until @c reaches @threshold, and so on. */
 static struct treadle_desc rested(struct treadle_desc d, const struct cntr *c, __u64 threshold)
 {
 	d.rest = c->id;
@@ -61,7 +61,7 @@ static struct treadle_desc rested(struct treadle_desc d, const struct cntr *c, _
 
 static const struct treadle_desc nothing = {.opcode = TREADLE_OP_NOP};
 
-/* Once for each threshold that the counter has passed, be it by a jump. */
+/* Once for each threshold that the counter has passed, even in one step. */
 TEST_F(repeat, as_often_as_the_counter_says)
 {
 	struct node *a = &self->a;
@@ -86,7 +86,7 @@ TEST_F(repeat, as_often_as_the_counter_says)
 	EXPECT_EQ(0, destroy(a->fd, self->e.id));
 }
 
-TEST_F(repeat, sends_what_is_there_then)
+TEST_F(repeat, sends_the_current_contents)
 {
 	struct node *a = &self->a, *b = &self->b;
 
@@ -116,14 +116,14 @@ TEST_F(repeat, receives_are_posted_again)
 {
 	struct node *a = &self->a, *b = &self->b;
 
-	/* From its own counter: one after the other, as they come. */
+	/* Fired by its own counter: one receive after the other, as messages come. */
 	ASSERT_EQ(1, add(a, &self->d, 1));
 	ASSERT_EQ(1,
 		  post(a, then(every(recv_of(self->dst, 64, ANY, 1), &self->d, 1, 1), &self->d)));
 	for (int i = 0; i < 100; i++) {
 		fill(self->src, 64, i);
 		ASSERT_EQ(1, post(b, send_of(self->src, i % 10 == 9 ? 100 : 64, self->back, i)));
-		/* One that is cut short is an error, and no reason to stop. */
+		/* A truncated message is an error, and does not stop the repetition. */
 		ASSERT_TRUE(cntr_becomes(&self->d, 1 + i + 1 - (i + 1) / 10, (i + 1) / 10));
 		ASSERT_TRUE(same(self->dst, 64, i));
 		ASSERT_EQ(i, cq_next(&b->cq).context);
@@ -154,7 +154,7 @@ TEST_F(repeat, atomics_take_their_operands_again)
 	ASSERT_EQ(1, post(a, then(every(d, &self->c, 1, 1), &self->d)));
 	for (__u64 i = 1, sum = 0; i <= 30; sum += i++) {
 		*operand = i;
-		/* Sometimes its memory has to be fetched first. */
+		/* Sometimes the page has to be swapped in first. */
 		if (i % 5 == 0)
 			madvise(self->src, PAGE, MADV_PAGEOUT);
 		ASSERT_EQ(1, add(a, &self->c, 1));
@@ -164,7 +164,7 @@ TEST_F(repeat, atomics_take_their_operands_again)
 	}
 }
 
-/* Both have to come: c for the next round, d for the end of the last one. */
+/* Both counters are needed: c for the next round, d for the end of the last one. */
 TEST_F(repeat, rests_until_another_counter_says)
 {
 	struct node *a = &self->a;
@@ -187,7 +187,7 @@ TEST_F(repeat, rests_until_another_counter_says)
 	EXPECT_EQ(0, destroy(a->fd, self->d.id));
 }
 
-/* A ring of two, that nobody has to start again, counted by a third. */
+/* A ring of two commands that fire each other, counted by a third. */
 // conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off and
 //   killed
 TEST_F(repeat, chains_go_round_until_they_are_flushed)
@@ -198,12 +198,12 @@ TEST_F(repeat, chains_go_round_until_they_are_flushed)
 	ASSERT_EQ(1, post(a, then(every(nothing, &self->d, 1, 1), &self->c)));
 	ASSERT_EQ(1, add(a, &self->c, 1));
 	ASSERT_EQ(0, cntr_wait(&self->c, 100000, 0, -1));
-	/* Others go on meanwhile. */
+	/* Other commands go on meanwhile. */
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 1)));
 	ASSERT_EQ(1, post(a, send_of(self->src, 8, self->to, 2)));
 	EXPECT_EQ(1, cq_next(&self->b.rcq).context);
 	EXPECT_EQ(2, cq_next(&a->cq).context);
-	/* What is under way comes back; but it has to wait for the other then. */
+	/* A command under way is armed again, but then waits for the other one, which is gone. */
 	while (destroy(a->fd, self->c.id) == -EBUSY) {
 		ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->c.id, 0, 0, NULL));
 		ASSERT_EQ(0, cancel(a->fd, TREADLE_FLUSH_WORK, self->d.id, 0, 0, NULL));
@@ -211,7 +211,7 @@ TEST_F(repeat, chains_go_round_until_they_are_flushed)
 	EXPECT_EQ(0, destroy(a->fd, self->d.id));
 }
 
-/* Behind 2^64 the next threshold is below the value: it goes on until it is taken off. */
+/* Beyond 2^64 the next threshold is below the value: the command runs until it is flushed. */
 TEST_F(repeat, thresholds_wrap)
 {
 	struct node *a = &self->a;
@@ -276,7 +276,7 @@ TEST_F(repeat, goes_with_its_endpoint)
 	}
 }
 
-/* That is over, and each time would fail. */
+/* Each round would fail once the connection is over. */
 TEST_F(repeat, goes_with_its_connection)
 {
 	struct pair p;
@@ -322,7 +322,7 @@ static void *adds(void *arg)
 	return NULL;
 }
 
-/* Exactly once for each, whoever adds. */
+/* Exactly once for each addition, from any process. */
 TEST_F(repeat, in_a_crowd)
 {
 	struct crowd crowd = {.c = &self->c, .fd = self->a.fd};
@@ -390,8 +390,8 @@ static void *posts(void *arg)
 }
 
 /*
- * Commands that repeat, feed each other and are taken off at the same time; to itself it
- * sends what it receives. In the end nothing holds the counters.
+ * Repeating commands feed each other and are flushed at the same time; one sends to itself what it
+ * receives. At the end nothing holds the counters.
  */
 // conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off ...
 TEST_F(repeat, in_a_storm)
@@ -421,7 +421,7 @@ TEST_F(repeat, in_a_storm)
 }
 
 // conformance: ioctl.h: EINVAL: a malformed descriptor
-TEST_F(repeat, what_does_not_make_sense)
+TEST_F(repeat, invalid_combinations)
 {
 	struct node *a = &self->a;
 	const struct treadle_desc good = every(send_of(self->src, 8, self->to, 1), &self->c, 1, 1);
@@ -456,7 +456,7 @@ TEST_F(repeat, what_does_not_make_sense)
 			break;
 		case 7:
 			d.flags &= ~(TREADLE_F_REPEAT | TREADLE_F_WORK);
-			break; /* a value then, and nothing it is for */
+			break; /* then the value has no meaning */
 		}
 		EXPECT_EQ(-EINVAL, post(a, d));
 	}

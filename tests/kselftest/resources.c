@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * fi_domain(3), "Resource Management", of endpoints that are connected and of datagrams (of others: flow.c, kept.c, cq.c):
- * what becomes of a message when a ring or a queue is full, no receive is posted, or one is too short.
+ * fi_domain(3), "Resource Management", of connected endpoints and of datagrams (of others: flow.c,
+ * kept.c, cq.c): the result for a message if a ring or a queue is full, no receive is posted, or
+ * the buffer is too short.
  */
 #include "connection.h"
 
-#define SMALL	 64
-#define LARGE	 60000 /* not copied for a receiver that has BUFFERED; a datagram has at most 64 KiB */
+#define SMALL 64
+/* not copied at a receiver with BUFFERED bytes; a datagram has at most 64 KiB */
+#define LARGE	 60000
 #define BUFFERED 16384
 
 FIXTURE(resources)
@@ -74,7 +76,7 @@ static void receive_nth(ends *e, size_t len, int i)
 	need(post_recv(&e->b, recv_of(e->dst + i % 64 * LARGE, len, ANY, i)) == 0);
 }
 
-/* The next that was received is receive @i, with message @n in it. */
+/* The next message received must be message @n, by receive @i. */
 static void expect_received(struct __test_metadata *_metadata, ends *e, size_t len, int i, int n)
 {
 	struct treadle_cqe c = cq_next(&e->b.rcq);
@@ -95,7 +97,7 @@ static void expect_sent(struct __test_metadata *_metadata, ends *e, int i)
 
 /* --- the sender's ring --------------------------------------------------------------------- */
 
-/* Before the doorbell: it has room when what is in it is done, and not before. */
+/* Before the doorbell the ring stays full; it has room once its commands are done. */
 // conformance: fi_domain(3): resource management: Tx Ctx or Rx Ctx full: EAGAIN
 TEST_F(resources, a_transmit_ring_is_full_until_its_doorbell)
 {
@@ -121,9 +123,12 @@ TEST_F(resources, a_transmit_ring_is_full_until_its_doorbell)
 	}
 }
 
-/* A connection keeps what nobody receives in its own ring, until that is full; datagrams never stay. */
+/*
+ * Messages that are not received stay in a connection's own ring until that is full; datagrams are
+ * dropped.
+ */
 // conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
-TEST_F(resources, what_nobody_receives_is_parked_or_dropped)
+TEST_F(resources, unreceived_messages_are_parked_or_dropped)
 {
 	struct ring *tx = &self->a.tx;
 	const int count = tx->entries;
@@ -154,9 +159,12 @@ TEST_F(resources, what_nobody_receives_is_parked_or_dropped)
 	}
 }
 
-/* Small ones are copied while there is room for that; then they, too, are parked or dropped. */
+/*
+ * Small messages are copied while there is room. After that they, too, wait in the ring or are
+ * dropped.
+ */
 // conformance: fi_domain(3): resource management: target EP without an Rx buffer: the message ...
-TEST_F(resources, what_is_buffered_has_an_end)
+TEST_F(resources, buffered_messages_are_limited)
 {
 	const int count = 2 * self->a.tx.entries;
 	int posted = 0, sent = 0, got = 0;
@@ -180,7 +188,7 @@ TEST_F(resources, what_is_buffered_has_an_end)
 			    variant->type == TREADLE_EP_DGRAM || got == posted ? 0 : PATIENCE_NS) ==
 		    -EAGAIN)
 			break;
-		/* None is missing in between, as all are equally long. */
+		/* None is missing in between, as all have the same length. */
 		expect_received(_metadata, self, 4000, got, got);
 	}
 	for (; sent < posted; sent++)
@@ -220,9 +228,12 @@ TEST_F(resources, a_receive_ring_is_full_until_messages_come)
 	}
 }
 
-/* --- queues ---------------------------------------------------------------------------------------- */
+/* --- queues ----------------------------------------------------------------------------------- */
 
-/* As many as fit are kept besides; more are refused before anything of them has happened. */
+/*
+ * As many completions as the ring has entries are kept besides. More commands are refused before
+ * they have any effect.
+ */
 // conformance: fi_domain(3): resource management: Tx CQ full: EAGAIN; completions that do not ...
 // conformance: ioctl.h: EAGAIN: the caller's completion queue overflows
 TEST_F(resources, a_full_queue_of_the_sender_refuses_more)
@@ -250,13 +261,16 @@ TEST_F(resources, a_full_queue_of_the_sender_refuses_more)
 	for (int i = 0; i < taken; i++)
 		expect_sent(_metadata, self, i);
 	EXPECT_TRUE(cq_empty(q));
-	/* The receive is still there for the next. */
+	/* The receive is still there for the next message. */
 	ASSERT_EQ(1, send_nth(self, SMALL, 7));
 	expect_sent(_metadata, self, 7);
 	expect_received(_metadata, self, SMALL, taken, 7);
 }
 
-/* What does not fit holds the place of its receive, so no more can be posted; nothing is lost, nor held up at the sender. */
+/*
+ * A completion that does not fit keeps the slot of its receive, so no more receives can be posted;
+ * nothing is lost, and no sender is held up.
+ */
 // conformance: fi_domain(3): resource management: Rx CQ full: completions are kept, never lost
 TEST_F(resources, a_full_queue_of_the_receiver_loses_nothing)
 {
@@ -271,7 +285,7 @@ TEST_F(resources, a_full_queue_of_the_receiver_loses_nothing)
 	}
 	EXPECT_TRUE(cq_overflows(q));
 	EXPECT_EQ(0, ring_room(&self->b.rx));
-	/* The next one finds no receive: it waits in what is buffered. */
+	/* The next message finds no receive, and waits as a copy. */
 	ASSERT_EQ(1, send_nth(self, SMALL, count));
 	expect_sent(_metadata, self, count);
 	for (int i = 0; i < count; i++)
@@ -283,9 +297,9 @@ TEST_F(resources, a_full_queue_of_the_receiver_loses_nothing)
 	EXPECT_TRUE(cntr_becomes(&self->b.rcvd, count + 1, 0));
 }
 
-/* --- buffers ---------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
-/* The receiver has what fits, and is told how much did not; the sender has sent it. */
+/* The receiver gets the bytes that fit, and the number that did not; the send succeeds. */
 // conformance: fi_domain(3): resource management: Rx buffer overrun: truncated, FI_ETRUNC at ...
 // conformance: ioctl.h: ETRUNC: longer than the receive buffer
 TEST_F(resources, too_short_a_buffer_truncates)
@@ -314,7 +328,9 @@ TEST_F(resources, too_short_a_buffer_truncates)
 	EXPECT_TRUE(cntr_becomes(&self->a.sent, ARRAY_SIZE(sizes), 0));
 }
 
-/* Selective completion: what succeeds says nothing, and an error finds its place also where there is none. */
+/*
+ * Selective completion: success is not reported. An error is reported, even if the queue is full.
+ */
 // conformance: fi_domain(3): resource management: errors of selective completion need no reserved
 //   room: they are kept like all completions
 TEST(errors_of_silent_commands_are_not_lost)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Read and write of a peer's memory: what is moved, who may, what is said when it
- * can't be, in which order.
+ * Reads and writes of a peer's memory: what is transferred, the rights that are needed, errors, and
+ * the order.
  */
 #include "rma.h"
-#include "who.h"
+#include "cred.h"
 
-/* --- what is moved --------------------------------------------------------------------- */
+/* --- transfers -------------------------------------------------------------------------- */
 
 TEST_F(rma, bytes_arrive_at_their_place_and_nowhere_else)
 {
@@ -41,7 +41,7 @@ TEST_F(rma, bytes_arrive_at_their_place_and_nowhere_else)
 	}
 	EXPECT_TRUE(cntr_becomes(&self->writes, ARRAY_SIZE(lengths), 0));
 	EXPECT_TRUE(cntr_becomes(&self->reads, ARRAY_SIZE(lengths), 0));
-	/* FI_RMA_EVENT: the target's counters, too. */
+	/* FI_RMA_EVENT: counted at the target, too. */
 	EXPECT_TRUE(cntr_becomes(&self->remote_writes, ARRAY_SIZE(lengths), 0));
 	EXPECT_TRUE(cntr_becomes(&self->remote_reads, ARRAY_SIZE(lengths), 0));
 	EXPECT_EQ(0, cntr_value(&self->b.rcvd) + cntr_value(&self->a.sent));
@@ -76,14 +76,14 @@ TEST_F(rma, vectors_on_both_sides)
 	ASSERT_EQ(1, post_ranges(&self->a, d, NULL, range, 5));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
 	EXPECT_TRUE(same(all, 5100, 9));
-	/* One range by itself, though it is not alone in its slot. */
+	/* One remote range alone; it takes a slot as several would. */
 	ASSERT_EQ(1, post_ranges(&self->a, vector(d, iov, 5), iov, range, 5));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
 }
 
-TEST_F(rma, what_is_injected_is_taken_at_once)
+TEST_F(rma, injected_bytes_are_copied_at_once)
 {
-	/* Pages that have to be faulted in first, so that the write goes on elsewhere. */
+	/* The pages have to be faulted in first, so a worker writes. */
 	for (int i = 0; i < 16; i++) {
 		struct treadle_desc d =
 			write_of(self->here, 4096, self->to, i * 3 * PAGE + 100, self->key, i);
@@ -108,7 +108,7 @@ TEST_F(rma, written_with_data)
 	struct treadle_cqe c;
 
 	for (int i = 0; i < 2; i++) {
-		/* By the caller, and by a worker: the bytes are there when it is told. */
+		/* Written by the caller, and by a worker: the bytes are there on completion. */
 		__u64 len = i ? LARGE - 100 : 100;
 		struct treadle_desc d = write_of(self->here, len, self->to, 100, self->key, i);
 
@@ -129,7 +129,7 @@ TEST_F(rma, written_with_data)
 	EXPECT_TRUE(cntr_becomes(&self->remote_writes, 2, 0));
 }
 
-/* The target does not read: its queue keeps as much again, then the writer is told to wait. */
+/* The target reads no completions: its queue keeps as many more, then the writer gets EAGAIN. */
 // conformance: ioctl.h: EAGAIN: the peer's completion queue overflows (a write with remote CQ data)
 TEST_F(rma, data_waits_for_a_queue_that_is_full)
 {
@@ -154,7 +154,7 @@ TEST_F(rma, data_waits_for_a_queue_that_is_full)
 	EXPECT_EQ(taken, cq_next(&self->b.rcq).data);
 }
 
-/* What was armed is not told when it fires: it fails, and has written nothing. */
+/* An armed write can't get EAGAIN: it fails when it fires, and writes nothing. */
 // conformance: ioctl.h: EAGAIN: (completion) the peer's completion queue overflows (an armed write)
 TEST_F(rma, armed_data_fails_at_a_queue_that_is_full)
 {
@@ -196,7 +196,7 @@ TEST_F(rma, regions_by_their_address)
 	EXPECT_EQ(0, self->there[7] | self->there[108]);
 }
 
-/* --- who may, and where ------------------------------------------------------------------ */
+/* --- access ------------------------------------------------------------------------------ */
 
 // conformance: fi_domain(3): resource management: unmatched RMA and RMA overrun are transmit ...
 // conformance: fi_arch(7): registration: permissions and keys
@@ -217,12 +217,12 @@ TEST_F(rma, keys_rights_and_ranges)
 			0, &local, &id));
 	fill(self->there, LARGE, 1);
 	memset(self->here, 0, LARGE);
-	/* Over the end, by one and by all. */
+	/* Beyond the end: by one byte, and by all. */
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 2, LARGE - 1));
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, LARGE, 1));
 	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 1, LARGE));
 	EXPECT_EQ(EREMOTEIO, reads(self, self->here, 1, ~0ULL >> 1));
-	/* What wraps is before the begin: 1, 8 and all bytes of it. */
+	/* Offsets that wrap to before the start: by 1, 8 and all bytes. */
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 1, ~0ULL));
 	EXPECT_EQ(EREMOTEIO, writes(self, self->here, 16, -8ULL));
 	EXPECT_EQ(EREMOTEIO, reads(self, self->here, LARGE, -1ULL));
@@ -243,12 +243,12 @@ TEST_F(rma, keys_rights_and_ranges)
 	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 0, 0));
 	self->key = 12345;
 	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 8, 0));
-	/* A region of one's own is none of the peer's. */
+	/* A region of the initiator's own is not one of the peer's. */
 	self->key = 999;
 	ASSERT_EQ(0, mr(self->a.fd, self->here, PAGE, BOTH, 0, &self->key, &id));
 	EXPECT_EQ(EKEYREJECTED, writes(self, self->here, 8, 0));
 	EXPECT_TRUE(same(self->there, LARGE, 1));
-	/* All of it failed in the completion and was counted so. */
+	/* All failed in their completions, and were counted as errors. */
 	EXPECT_TRUE(cntr_becomes(&self->writes, 0, 9));
 	EXPECT_EQ(0, cntr_value(&self->remote_writes));
 	EXPECT_EQ(2, cntr_value(&self->remote_reads));
@@ -291,10 +291,10 @@ TEST_F(rma, malformed_commands_are_refused)
 	d.len = 8;
 	EXPECT_EQ(1, post_ranges(&self->a, d, NULL, range, 2));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
-	/* One that wraps is well-formed, and in no region. */
+	/* Ranges that wrap are well-formed, but in no region. */
 	EXPECT_EQ(1, post_ranges(&self->a, d, NULL, wraps, 2));
 	EXPECT_EQ(EREMOTEIO, cq_next(&self->a.cq).error);
-	/* Remote ranges mean nothing to a send. */
+	/* A send takes no remote ranges. */
 	d = send_of(self->here, 8, self->to, 1);
 	EXPECT_EQ(-EINVAL, post_ranges(&self->a, d, NULL, range, 2));
 }
@@ -317,7 +317,7 @@ TEST_F(rma, a_region_of_one_endpoint)
 	EXPECT_EQ(-EBUSY, call(self->b.fd, TREADLE_IOC_MR_BIND, &bind));
 }
 
-TEST_F(rma, a_region_counts_what_is_written_to_it)
+TEST_F(rma, a_region_counts_writes_to_it)
 {
 	struct treadle_mr_bind bind = {.size = sizeof(bind), .mr = self->region};
 	struct cntr c;
@@ -337,7 +337,7 @@ TEST_F(rma, a_region_counts_what_is_written_to_it)
 	EXPECT_EQ(0, destroy(self->b.fd, c.id));
 }
 
-/* --- memory that is not there ------------------------------------------------------------ */
+/* --- memory that is not mapped ------------------------------------------------------------- */
 
 // conformance: ioctl.h: EIO: the peer's memory cannot be read or written
 TEST_F(rma, unmapped_memory)
@@ -349,7 +349,7 @@ TEST_F(rma, unmapped_memory)
 	ASSERT_EQ(0, mprotect(self->there, PAGE, PROT_READ));
 	EXPECT_EQ(EIO, writes(self, self->here, 8, 0));
 	EXPECT_EQ(0, reads(self, self->here, 8, 0));
-	/* What is mapped there since then is the owner's, too: nothing was pinned. */
+	/* A new map at the address is accessed, as nothing was pinned. */
 	ASSERT_EQ(self->there + PAGE, mmap(self->there + PAGE, PAGE, PROT_READ | PROT_WRITE,
 					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 	EXPECT_EQ(0, writes(self, "new", 4, PAGE));
@@ -361,12 +361,12 @@ TEST_F(rma, unmapped_memory)
 	ASSERT_EQ(0, mprotect(self->here, PAGE, PROT_READ));
 	EXPECT_EQ(EFAULT, reads(self, self->here, 8, PAGE));
 	EXPECT_EQ(0, writes(self, self->here, 8, PAGE));
-	/* And in the middle of something long. */
+	/* A hole in the middle of a long transfer. */
 	EXPECT_EQ(EFAULT, writes(self, self->here, LARGE - 2 * PAGE, 2 * PAGE));
 }
 
 // conformance: ioctl.h: EKEYREJECTED: the region was pinned, and unmapped
-TEST_F(rma, what_was_pinned_and_unmapped_is_revoked)
+TEST_F(rma, a_pinned_region_is_revoked_by_unmap)
 {
 	__u64 key = 6;
 	__u32 id;
@@ -384,14 +384,14 @@ TEST_F(rma, what_was_pinned_and_unmapped_is_revoked)
 	EXPECT_EQ(0, destroy(self->b.fd, id));
 }
 
-/* Once DESTROY has returned nothing is written any more, though a write was under way. */
+/* After DESTROY has returned nothing is written, even if a write was under way. */
 // conformance: ioctl.h: EKEYREJECTED: the region was closed
 TEST_F(rma, a_closed_region_stays_as_it_is)
 {
 	struct treadle_cqe c;
 	int rejected = 0;
 
-	/* longer if the machine is so busy that all had been written each time */
+	/* more rounds on a machine so busy that each write was complete */
 	for (int round = 0; round < 30 || (!rejected && round < 300); round++) {
 		char *copy = pages(LARGE);
 
@@ -448,7 +448,7 @@ TEST(a_peer_that_is_killed)
 			EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET ||
 				    c.error == ECONNREFUSED);
 		}
-		/* Its memory goes before its endpoint. */
+		/* The process's memory goes before its endpoint. */
 		c.error = outcome(&n, write_of(buf, 8, to, 0, o->key, 9));
 		EXPECT_TRUE(c.error == ECONNREFUSED || c.error == ECONNRESET);
 		close(n.fd);
@@ -499,8 +499,8 @@ TEST(an_initiator_that_is_killed)
 }
 
 /*
- * The process's own bytes are read before the peer's page is locked and written, and the other way round:
- * so they are the same where both are one page, at two addresses, and overlap.
+ * The process's own bytes are read before the peer's page is locked and written, and the other way
+ * round. So a transfer works even if both are the same page, at two addresses, and overlap.
  */
 TEST(own_bytes_are_not_touched_while_the_peers_are)
 {
@@ -519,7 +519,7 @@ TEST(own_bytes_are_not_touched_while_the_peers_are)
 	to = peer(&n, n.addr);
 	ASSERT_EQ(0, mr(n.fd, there, 4096, TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
 			TREADLE_MR_KERNEL_KEY, &key, &id));
-	/* The first time the page is not known yet. */
+	/* The first time the pagemap does not know the page. */
 	for (int i = 0; i < 3; i++) {
 		fill(before, ALL, i);
 		memcpy(here, before, ALL);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of RMA have in common: a works on the memory of b, who does nothing. */
+/* Shared by the tests of RMA: a accesses the memory of b, and b is passive. */
 #ifndef TREADLE_KSELFTEST_RMA_H
 #define TREADLE_KSELFTEST_RMA_H
 
 #include "treadle.h"
 
-#define LARGE (4UL << 20) /* more than is copied within a doorbell */
+#define LARGE (4UL << 20) /* more than a doorbell copies */
 #define BOTH  (TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
 
 FIXTURE(rma)
@@ -54,7 +54,7 @@ FIXTURE_TEARDOWN(rma)
 	close(self->b.fd);
 }
 
-/* The error with which a command that was taken completes. */
+/* The error in the completion of a command. */
 static inline int outcome(struct node *n, struct treadle_desc d)
 {
 	struct treadle_cqe c;
@@ -75,7 +75,7 @@ static inline int reads(rma *self, void *buf, __u64 len, __u64 at)
 	return outcome(&self->a, read_of(buf, len, self->to, at, self->key, at));
 }
 
-/* The same command with remote ranges instead of one; buffers too if @iov. */
+/* The command with remote ranges instead of one, and with several buffers if there is @iov. */
 static inline int post_ranges(struct node *n, struct treadle_desc d, const struct treadle_iov *iov,
 			      const struct treadle_rma_iov *range, int count)
 {

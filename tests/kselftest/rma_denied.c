@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What an endpoint denies to its peers, whatever its process has registered. */
+/* Access that an endpoint denies to its peers, whatever its process has registered. */
 #include <treadle/atomic.h>
 
 #include "rma.h"
 
-/* Eight bytes: as one range, or as two, which is the long way. */
+/* Eight bytes: as one range, or as two, which takes the long way. */
 static int either_way(rma *self, struct treadle_desc d, bool both)
 {
 	const struct treadle_iov none[TREADLE_MAX_IOV] = {};
@@ -16,10 +16,10 @@ static int either_way(rma *self, struct treadle_desc d, bool both)
 	return cq_next(&self->a.cq).error;
 }
 
-/* Whatever a region grants. */
+/* The region grants all of it. */
 // conformance: fi_getinfo(3): FI_READ and so on restrict the operations of an endpoint, as ...
 // conformance: ioctl.h: EACCES: the endpoint denies this access
-TEST_F(rma, what_an_endpoint_denies)
+TEST_F(rma, access_that_an_endpoint_denies)
 {
 	static const struct {
 		__u32 flags;

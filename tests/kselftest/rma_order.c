@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* In which order reads, writes and sends are done, fences, and triggered reads and writes. */
+/* The order of reads, writes and sends; fences; triggered reads and writes. */
 #include "rma.h"
 
-/* --- order --------------------------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------------------ */
 
-TEST_F(rma, what_comes_later_is_done_later)
+TEST_F(rma, later_commands_are_done_later)
 {
 	for (int i = 0; i < 20; i++) {
 		__u64 value = i;
 
-		/* The first goes on in a worker; what follows must neither overtake nor miss it. */
+		/*
+		 * A worker does the first one. The next must neither overtake it nor miss its
+		 * effect.
+		 */
 		memset(self->here, i, LARGE);
 		memset(self->there, 0xff, LARGE);
 		ASSERT_EQ(1,
@@ -30,7 +33,7 @@ TEST_F(rma, what_comes_later_is_done_later)
 	}
 }
 
-/* The message after a write says that it is there. */
+/* The message after a write comes after its bytes. */
 TEST_F(rma, a_send_does_not_overtake_a_write)
 {
 	char *buf = pages(PAGE);
@@ -48,7 +51,7 @@ TEST_F(rma, a_send_does_not_overtake_a_write)
 	}
 }
 
-/* A send that nobody receives is under way for as long as it takes. */
+/* A send without a receive stays under way. */
 static int hold_up(rma *self)
 {
 	struct treadle_desc d = send_of(self->here, 8, self->to, 1);
@@ -72,12 +75,12 @@ TEST_F(rma, a_fence_waits_for_all_before_and_holds_up_all_behind)
 	__u32 id;
 
 	ASSERT_EQ(1, hold_up(self));
-	/* Without a fence nobody waits for a send that is not received. */
+	/* Without a fence no command waits for a send that is not received. */
 	EXPECT_EQ(0, writes(self, "before", 7, 0));
 	ASSERT_EQ(1, post(&self->a, fenced(write_of("fenced", 7, self->to, 0, self->key, 2))));
 	ASSERT_EQ(1, post(&self->a, write_of("behind", 7, self->to, 100, self->key, 3)));
 	ASSERT_EQ(1, post(&self->a, read_of(self->here, 7, self->to, 0, self->key, 4)));
-	/* To other peers nothing waits. */
+	/* Commands for other peers don't wait. */
 	node_open(&c, (struct options){});
 	ASSERT_EQ(0, mr(c.fd, beside, PAGE, BOTH, 0, &key, &id));
 	elsewhere = peer(&self->a, c.addr);
@@ -114,7 +117,7 @@ TEST_F(rma, a_fenced_send_comes_after_a_large_write)
 	EXPECT_EQ(2, cq_next(&self->a.cq).context);
 }
 
-TEST_F(rma, what_waits_for_its_turn_can_be_canceled)
+TEST_F(rma, a_command_that_waits_for_its_turn_can_be_canceled)
 {
 	struct treadle_cqe c;
 	char buf[8];
@@ -146,7 +149,7 @@ TEST_F(rma, what_waits_for_its_turn_can_be_canceled)
 	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 }
 
-TEST_F(rma, an_endpoint_is_closed_with_what_waits_in_it)
+TEST_F(rma, an_endpoint_is_closed_with_waiting_commands)
 {
 	char buf[8];
 
@@ -160,8 +163,11 @@ TEST_F(rma, an_endpoint_is_closed_with_what_waits_in_it)
 	EXPECT_STREQ("", self->there);
 }
 
-/* Armed ones need no slots: more wait, and for more peers, than are looked at in one go. None is left that would count. */
-TEST_F(rma, an_endpoint_is_closed_with_many_that_wait_for_many)
+/*
+ * Armed commands take no slots: more of them wait, for more peers, than one pass looks at. All end
+ * with the endpoint.
+ */
+TEST_F(rma, an_endpoint_is_closed_with_many_commands_for_many_peers)
 {
 	enum { PEERS = 100, EACH = 3 };
 	struct treadle_desc d = send_of(self->here, 8, 0, 1);
@@ -175,7 +181,7 @@ TEST_F(rma, an_endpoint_is_closed_with_many_that_wait_for_many)
 		struct treadle_ep_enable e = node_bindings(&c);
 		struct treadle_addr addr = loopback(0);
 
-		/* all of them receive by the same ring */
+		/* all of them receive from the same ring */
 		e.tx = e.tx_cq = e.cntr_send = 0;
 		ASSERT_EQ(0, ep_create(c.fd, &addr, NULL, &e.ep));
 		ASSERT_EQ(0, call(c.fd, TREADLE_IOC_EP_ENABLE, &e));
@@ -190,7 +196,7 @@ TEST_F(rma, an_endpoint_is_closed_with_many_that_wait_for_many)
 	close(c.fd);
 }
 
-/* Unordered they would mix; what is waiting holds the ring, never more than that. */
+/* Out of order they would mix. Waiting commands keep their slots, and no more than those. */
 TEST_F(rma, many_commands_behind_a_slow_one)
 {
 	for (int round = 0; round < 10; round++) {
@@ -213,7 +219,7 @@ TEST_F(rma, many_commands_behind_a_slow_one)
 	EXPECT_EQ(self->a.tx.entries, ring_room(&self->a.tx));
 }
 
-/* --- triggered --------------------------------------------------------------------------------- */
+/* --- triggered -------------------------------------------------------------------------------- */
 
 TEST_F(rma, armed_commands)
 {
@@ -223,7 +229,7 @@ TEST_F(rma, armed_commands)
 
 	cntr_open(&go, self->a.fd);
 	cntr_open(&done, self->a.fd);
-	/* A chain: what is written is read back, then written elsewhere. */
+	/* A chain: the written bytes are read back, then written elsewhere. */
 	strcpy(self->here, "chain");
 	d = write_of(self->here, 6, self->to, 0, self->key, 1);
 	ASSERT_EQ(1, post(&self->a, then(when(d, &go, 1), &done)));
@@ -253,7 +259,7 @@ TEST_F(rma, armed_commands)
 	EXPECT_EQ(33, cq_next(&self->b.rcq).data);
 	EXPECT_STREQ("chain", self->there + 50);
 	EXPECT_STREQ("inject", self->there + 80);
-	/* The last had a bad key: only its counter hears of it. */
+	/* The last one had a bad key, which is only counted. */
 	EXPECT_TRUE(cntr_becomes(&done, 4, 1));
 	EXPECT_EQ(0, cntr_errors(&self->writes));
 }
@@ -270,7 +276,10 @@ TEST_F(rma, armed_commands_are_canceled)
 	EXPECT_STREQ("", self->there);
 }
 
-/* Fired by the target's own doing: the initiator is not asked, and its pages may be missing. */
+/*
+ * The target's own operation fires the write: the initiator need not run, and its pages may be
+ * missing.
+ */
 TEST_F(rma, a_peer_fires_a_write)
 {
 	struct treadle_ep_enable e;

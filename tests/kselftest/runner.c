@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Whoever completes a command fires what its owner has armed on that: a peer, or somebody who shares nothing with him
- * but a counter. However long he himself has to wait for then, others' commands do not.
+ * A command that completes fires commands of another context: those that are armed on its target,
+ * or on a shared counter. If its context has to wait after that, other contexts' commands do not.
  */
 #include "slow.h"
 #include "treadle.h"
 
-/* One whose commands are armed, and one who fires them and has memory that does not come. */
+/* One context has armed commands. The other one fires them, and has memory that does not come. */
 FIXTURE(runner)
 {
 	struct node owner, runner;
@@ -46,9 +46,9 @@ static void *sends(void *arg)
 	return NULL;
 }
 
-/* @first is armed, goes to the slow page, and does not hold up what is armed behind it. */
-static void it_alone_waits(struct __test_metadata *_metadata, FIXTURE_DATA(runner) * self,
-			   struct treadle_desc first)
+/* @first is armed, accesses the missing page, and does not hold up commands behind it. */
+static void only_the_first_waits(struct __test_metadata *_metadata, FIXTURE_DATA(runner) * self,
+				 struct treadle_desc first)
 {
 	struct send fires = {&self->runner, send_of(self->buf, 8, self->to_owner, 2)};
 	struct node *owner = &self->owner;
@@ -67,7 +67,7 @@ static void it_alone_waits(struct __test_metadata *_metadata, FIXTURE_DATA(runne
 	EXPECT_EQ(0, memcmp(self->slow, "armed", 6));
 }
 
-TEST_F(runner, a_write_to_his_slow_page_waits_alone)
+TEST_F(runner, only_a_write_to_the_runners_page_waits)
 {
 	__u64 key = 5;
 	__u32 id;
@@ -75,14 +75,15 @@ TEST_F(runner, a_write_to_his_slow_page_waits_alone)
 	memcpy(self->buf + 128, "armed", 6);
 	ASSERT_EQ(0,
 		  mr(self->runner.fd, self->slow, PAGE, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id));
-	it_alone_waits(_metadata, self, write_of(self->buf + 128, 6, self->to_runner, 0, key, 1));
+	only_the_first_waits(_metadata, self,
+			     write_of(self->buf + 128, 6, self->to_runner, 0, key, 1));
 }
 
-TEST_F(runner, a_message_to_his_slow_page_waits_alone)
+TEST_F(runner, only_a_message_to_the_runners_page_waits)
 {
 	memcpy(self->buf + 128, "armed", 6);
 	ASSERT_EQ(0, post_recv(&self->runner, recv_of(self->slow, PAGE, ANY, 4)));
-	it_alone_waits(_metadata, self, send_of(self->buf + 128, 6, self->to_runner, 1));
+	only_the_first_waits(_metadata, self, send_of(self->buf + 128, 6, self->to_runner, 1));
 }
 
 static void *closes(void *arg)
@@ -93,8 +94,11 @@ static void *closes(void *arg)
 	return NULL;
 }
 
-/* His endpoint closes, which takes as long as his doorbell waits for a page: who has sent to it is told, and goes on. */
-TEST_F(runner, his_closing_is_not_waited_for)
+/*
+ * The runner's endpoint closes, which takes as long as its doorbell waits for a page. A waiting
+ * send to it ends with an error at once.
+ */
+TEST_F(runner, a_slow_close_of_the_runner_is_not_awaited)
 {
 	struct send slow = {&self->runner, send_of(self->slow, PAGE, self->to_owner, 2)};
 	struct treadle_desc parked = send_of(self->buf, 8, self->to_runner, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Scalable endpoints: several rings at one address, fi_endpoint(3). What goes
- * where; who outlives whom is in scalable_life.c.
+ * Scalable endpoints: several rings at one address, fi_endpoint(3). How addresses name contexts;
+ * scalable_life.c has their lifetimes.
  */
 // conformance: fi_endpoint(3): FI_NAMED_RX_CTX, fi_rx_addr, rx_ctx_bits: an initiator targets a ...
 
@@ -14,7 +14,7 @@ static char in[LARGE], out[LARGE];
 FIXTURE(scalable)
 {
 	struct sep a, b;
-	__u64 to; /* a knows b as */
+	__u64 to; /* b's index at a */
 };
 
 FIXTURE_SETUP(scalable)
@@ -30,7 +30,7 @@ FIXTURE_TEARDOWN(scalable)
 	close(self->b.fd);
 }
 
-TEST_F(scalable, each_context_gets_what_names_it)
+TEST_F(scalable, each_context_gets_messages_with_its_index)
 {
 	static const size_t lengths[] = {0, 8, 4096, LARGE};
 	struct treadle_cqe c;
@@ -65,7 +65,7 @@ TEST_F(scalable, each_context_gets_what_names_it)
 	}
 }
 
-/* What waits in one context, or for a receive there, is no matter of the others. */
+/* A message that waits in one context holds up no other context. */
 // conformance: fi_endpoint(3): each context has its own completion queue and counters; none ...
 TEST_F(scalable, a_context_does_not_wait_for_another)
 {
@@ -85,7 +85,7 @@ TEST_F(scalable, a_context_does_not_wait_for_another)
 	EXPECT_TRUE(same(in, LARGE, 1));
 }
 
-TEST_F(scalable, who_names_no_context_names_the_first)
+TEST_F(scalable, no_context_names_the_first)
 {
 	struct node plain;
 
@@ -93,7 +93,7 @@ TEST_F(scalable, who_names_no_context_names_the_first)
 	ASSERT_EQ(0, post_recv(&self->b.rx[0], recv_of(in, 8, ANY, 1)));
 	EXPECT_EQ(0, sent(&plain, send_of(out, 8, peer(&plain, self->b.ep.addr), 1)));
 	EXPECT_EQ(1, cq_next(&self->b.rx[0].rcq).context);
-	/* And the other way: that is the only one of an endpoint that is not scalable. */
+	/* The other way round: an endpoint that is not scalable has index 0 only. */
 	ASSERT_EQ(0, post_recv(&plain, recv_of(in, 8, ANY, 2)));
 	self->to = peer(&self->a.tx[0], plain.addr);
 	EXPECT_EQ(0, sent(&self->a.tx[1], send_of(out, 8, at(self->to, 0), 1)));
@@ -113,7 +113,7 @@ TEST_F(scalable, an_index_that_is_not_there)
 	EXPECT_TRUE(cntr_becomes(&tx->sent, 0, 2));
 	EXPECT_EQ(-EDESTADDRREQ, sent(tx, send_of(out, 8, at(self->to + 1, 1), 1)));
 	EXPECT_EQ(-EDESTADDRREQ, sent(tx, send_of(out, 8, ANY, 1)));
-	/* Where no bits are set aside for contexts they are a part of the index. */
+	/* In a vector without bits for contexts they are part of the index. */
 	node_open(&none, (struct options){});
 	self->to = peer(&none, self->b.ep.addr);
 	EXPECT_EQ(-EDESTADDRREQ, sent(&none, send_of(out, 8, at(self->to, 1), 1)));
@@ -127,7 +127,7 @@ TEST_F(scalable, all_contexts_of_a_peer_are_one_source)
 	struct treadle_cqe c;
 
 	for (int i = 0; i < CONTEXTS; i++) {
-		/* The receive names a context of the source, which says nothing. */
+		/* The receive names a context of the source, which has no meaning. */
 		ASSERT_EQ(0, post_recv(rx, recv_of(in, 8, at(other, i), 1)));
 		ASSERT_EQ(0, post_recv(rx, recv_of(in, 8, at(from, i), 2)));
 		EXPECT_EQ(0, sent(&self->a.tx[i], send_of(out, 8, at(self->to, 1), 1)));
@@ -207,7 +207,7 @@ TEST_F(scalable, armed_commands_go_through_a_context)
 	EXPECT_EQ(2, cq_next(&rx->rcq).context);
 	EXPECT_EQ(1, cq_next(&tx->cq).context);
 	EXPECT_TRUE(cntr_becomes(&done, 1, 0));
-	/* A receive that is armed comes through the ring of another context, and names its own. */
+	/* An armed receive is posted through another context's ring, and names its own context. */
 	cntr_open(&go, self->b.fd);
 	d = when(recv_of(in, 8, ANY, 3), &go, 1);
 	d.ep = rx->ep;
@@ -268,7 +268,7 @@ TEST(bits_of_an_address_vector)
 	EXPECT_EQ(-EINVAL, call(fd, TREADLE_IOC_AV_CREATE, &c));
 	c.rx_ctx_bits = 64;
 	EXPECT_EQ(-EINVAL, call(fd, TREADLE_IOC_AV_CREATE, &c));
-	/* Those who share one agree on them. */
+	/* All that open a shared vector must give the same number. */
 	c.rx_ctx_bits = 3;
 	c.name = (unsigned long)"bits";
 	c.name_size = 4;
@@ -282,7 +282,7 @@ TEST(bits_of_an_address_vector)
 	EXPECT_EQ(-EINVAL, call(fd, TREADLE_IOC_AV_CREATE, &c));
 }
 
-/* Every bit that there may be: the largest index. */
+/* As many bits as possible: the largest index. */
 TEST(the_last_context)
 {
 	struct treadle_av_create v = {.size = sizeof(v), .rx_ctx_bits = TREADLE_RX_CTX_BITS};

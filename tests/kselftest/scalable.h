@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Scalable endpoints, as the tests of them make them. */
+/* Helpers for tests of scalable endpoints. */
 #ifndef TREADLE_KSELFTEST_SCALABLE_H
 #define TREADLE_KSELFTEST_SCALABLE_H
 
 #include "treadle.h"
 
 #define CONTEXTS 3
-#define BITS	 2 /* so that there is an index more than contexts */
+#define BITS	 2 /* leaves one index that is no context */
 
 static inline __u64 at(__u64 peer, __u64 index)
 {
@@ -21,7 +21,7 @@ static inline __u32 av_of_contexts(int fd)
 	return c.id;
 }
 
-/* As it is in the answer; -errno. */
+/* Creates an endpoint, with the answer in @c; returns 0 or -errno. */
 static inline int ep_of_kind(int fd, struct treadle_ep_create *c)
 {
 	c->size = sizeof(*c);
@@ -40,7 +40,7 @@ static inline struct treadle_ep_create sep_create(int fd, __u32 type, const char
 	return c;
 }
 
-/* A context that is not enabled; -errno. */
+/* Creates a context without enabling it; returns 0 or -errno. */
 static inline int context_create(int fd, __u32 parent, __u32 flags, __u32 index, __u32 *id)
 {
 	struct treadle_ep_create c = {.flags = flags, .parent = parent, .index = index};
@@ -58,7 +58,7 @@ static inline struct treadle_ep_enable context_bindings(const struct node *n)
 	return e;
 }
 
-/* One with all that it can be bound to; of a transmit context there is no @index. */
+/* Opens a context with all objects that it can be bound to. A transmit context has no @index. */
 static inline void context_open(struct node *n, int fd, const struct treadle_ep_create *sep,
 				__u32 av, __u32 flags, __u32 index)
 {
@@ -96,7 +96,7 @@ static inline void sep_open(struct sep *s, __u32 type, const char *auth_key)
 	}
 }
 
-/* The error with which what a node sends completes. */
+/* The error of the command that a node sends. */
 static inline int sent(struct node *n, struct treadle_desc d)
 {
 	int result = post(n, d);
@@ -104,11 +104,11 @@ static inline int sent(struct node *n, struct treadle_desc d)
 	return result == 1 ? cq_next(&n->cq).error : result;
 }
 
-/* Everybody but @who has received nothing. */
-static inline bool only(struct sep *s, int who)
+/* All contexts but @index have received nothing. */
+static inline bool only(struct sep *s, int index)
 {
 	for (int i = 0; i < CONTEXTS; i++)
-		if (i != who && (!cq_empty(&s->rx[i].rcq) || ring_needs_doorbell(&s->rx[i].rx)))
+		if (i != index && (!cq_empty(&s->rx[i].rcq) || ring_needs_doorbell(&s->rx[i].rx)))
 			return false;
 	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Scalable endpoints: what is refused, who may reach them, who outlives whom. */
+/* Scalable endpoints: bad arguments, access, and lifetimes of address and contexts. */
 #include "scalable.h"
 
 #define LARGE (1UL << 16)
@@ -7,7 +7,7 @@
 static char in[LARGE], out[LARGE];
 
 // conformance: ioctl.h: EBUSY: a receive context with this index
-TEST(what_no_context_is_made_of)
+TEST(bad_arguments_make_no_context)
 {
 	static const struct treadle_ep_create bad[] = {
 		{.flags = TREADLE_EP_TX_CONTEXT | TREADLE_EP_RX_CONTEXT},
@@ -47,7 +47,7 @@ TEST(what_no_context_is_made_of)
 			.type = type, .flags = TREADLE_EP_SCALABLE, .addr = loopback(0)};
 		EXPECT_EQ(type == TREADLE_EP_DGRAM ? 0 : -EOPNOTSUPP, ep_of_kind(fd, &c));
 	}
-	/* Nothing of all this is in its way. */
+	/* None of the refused calls has left anything. */
 	ASSERT_EQ(0, destroy(fd, context));
 	ASSERT_EQ(0, destroy(fd, plain));
 	EXPECT_EQ(0, destroy(fd, sep.id));
@@ -117,7 +117,7 @@ TEST(the_address_outlives_its_contexts)
 	EXPECT_EQ(-ENOENT, destroy(s.fd, s.ep.id));
 }
 
-TEST(a_context_that_closes_fails_what_waits_there)
+TEST(a_context_that_closes_fails_waiting_messages)
 {
 	struct node *tx;
 	struct sep a, b;
@@ -132,7 +132,7 @@ TEST(a_context_that_closes_fails_what_waits_there)
 	ASSERT_EQ(0, destroy(b.fd, b.rx[1].ep));
 	EXPECT_EQ(ECONNRESET, cq_next(&tx->cq).error);
 	EXPECT_EQ(ECONNREFUSED, sent(tx, send_of(out, 8, at(to, 1), 1)));
-	/* The others are as they were, and so is one that takes its place. */
+	/* The other contexts are not affected, nor is a new one in its place. */
 	ASSERT_EQ(0, post_recv(&b.rx[2], recv_of(in, LARGE, ANY, 1)));
 	EXPECT_EQ(0, cq_next(&b.rx[2].rcq).error);
 	EXPECT_EQ(0, cq_next(&tx->cq).error);
@@ -140,7 +140,7 @@ TEST(a_context_that_closes_fails_what_waits_there)
 	ASSERT_EQ(0, post_recv(&b.rx[1], recv_of(in, 8, ANY, 1)));
 	EXPECT_EQ(0, sent(tx, send_of(out, 8, at(to, 1), 1)));
 	EXPECT_EQ(0, cq_next(&b.rx[1].rcq).error);
-	/* A sender that goes takes along what waits. */
+	/* A sender that goes takes its waiting message along. */
 	ASSERT_EQ(1, post(tx, send_of(out, LARGE, at(to, 0), 1)));
 	ASSERT_EQ(0, destroy(a.fd, tx->ep));
 	ASSERT_EQ(0, post_recv(&b.rx[0], recv_of(in, 8, ANY, 1)));
@@ -194,7 +194,8 @@ TEST(a_process_dies_with_its_contexts)
 	to = peer(&s.tx[0], v->addr);
 	for (int i = 0; i < CONTEXTS; i++)
 		ASSERT_EQ(1, post(&s.tx[i], send_of(out, LARGE, at(to, i), 1)));
-	EXPECT_EQ(0, cq_next(&s.tx[2].cq).error); /* which finds a receive, if a short one */
+	/* which finds a receive, though too short a one */
+	EXPECT_EQ(0, cq_next(&s.tx[2].cq).error);
 	kill(pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(pid));
 	for (int i = 0; i < 2; i++)
@@ -215,7 +216,7 @@ struct attempt {
 	int error;
 };
 
-static void stranger(void *arg)
+static void sends_as_another_user(void *arg)
 {
 	struct attempt *a = arg;
 	struct sep s;
@@ -228,7 +229,7 @@ static void stranger(void *arg)
 		need(sent(&s.tx[i], send_of(out, 8, at(to, i), 1)) == a->error);
 }
 
-TEST(contexts_let_in_whom_the_address_lets_in)
+TEST(contexts_have_the_access_rights_of_the_address)
 {
 	static const char *const keys[] = {NULL, "kez", "key"};
 	struct sep s;
@@ -238,7 +239,7 @@ TEST(contexts_let_in_whom_the_address_lets_in)
 		struct attempt a = {s.ep.addr, keys[k], k == 2 ? 0 : EACCES};
 
 		about("key %d", k);
-		EXPECT_EQ(0, reap(spawn(stranger, &a)));
+		EXPECT_EQ(0, reap(spawn(sends_as_another_user, &a)));
 		for (int i = 0; i < CONTEXTS; i++)
 			EXPECT_EQ(k == 2, ring_needs_doorbell(&s.rx[i].rx));
 	}
@@ -267,7 +268,7 @@ static void *senders(void *arg)
 	return NULL;
 }
 
-/* A thread sends to a context that is made and closed again, until it has met a closed one. */
+/* A thread sends to a context that is created and closed again, until it has met a closed one. */
 TEST(contexts_come_and_go_under_their_peers)
 {
 	struct race *r = calloc(1, sizeof(*r));
@@ -297,7 +298,7 @@ TEST(contexts_come_and_go_under_their_peers)
 		ASSERT_EQ(0, call(r->b.fd, TREADLE_IOC_EP_ENABLE, &e));
 	}
 	raise_to(&r->stop, 1);
-	ASSERT_EQ(0, destroy(r->b.fd, r->b.rx[1].ep)); /* what may still wait there */
+	ASSERT_EQ(0, destroy(r->b.fd, r->b.rx[1].ep)); /* a message may still wait there */
 	pthread_join(t, NULL);
 	for (int i = 0; i < CONTEXTS; i++) {
 		EXPECT_EQ(0, destroy(r->b.fd, r->b.tx[i].ep));

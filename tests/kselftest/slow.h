@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Pages that only appear when a test puts them there, or never. */
+/* Pages that appear only when a test provides them, or never. */
 #ifndef TREADLE_KSELFTEST_SLOW_H
 #define TREADLE_KSELFTEST_SLOW_H
 
@@ -20,7 +20,7 @@ static inline int slow_pages(char *at, size_t len)
 	return fd;
 }
 
-/* Waits until somebody asks for a page, and says for which. */
+/* Waits for a page fault; returns the address of its page. */
 static inline __u64 page_asked_for(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -40,13 +40,13 @@ static inline void put_page_at(int fd, __u64 at, __u64 seed)
 	need(ioctl(fd, UFFDIO_COPY, &copy) == 0 || errno == EEXIST);
 }
 
-/* Waits until somebody asks for a page, and gives it. */
+/* Waits for a page fault, and provides the page. */
 static inline void give_page(int fd, __u64 seed)
 {
 	put_page_at(fd, page_asked_for(fd), seed);
 }
 
-/* There will be none: who waits for one looks again, and finds nothing. */
+/* Takes the pages away: whatever waits for one looks again, and finds nothing mapped. */
 static inline void take_pages_away(int fd, char *at, size_t len)
 {
 	struct uffdio_range range = {(unsigned long)at, len};

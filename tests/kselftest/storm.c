@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Storms: shared memory that changes while the kernel reads it, files that
- * are closed while others use them (objects: storm_objects.c). Nothing here has a right result but this:
- * nobody else notices, all can be taken down, the kernel log stays silent.
+ * Storms: shared memory that changes while the kernel reads it, files that are closed during use
+ * (objects: storm_objects.c). No result is checked but these: no other process is affected,
+ * everything can be torn down, the kernel log stays silent.
  */
 #include "treadle.h"
 
@@ -23,12 +23,12 @@ static void set_sail(int seconds)
 /* --- rings that change while they are read ------------------------------------------- */
 
 struct sea {
-	struct node n; /* the victim's */
+	struct node n; /* the victim's node */
 	struct cntr c;
 	char *buf;
 };
 
-/* A descriptor that is good in most of its fields. */
+/* A descriptor with mostly valid fields. */
 static struct treadle_desc wild_desc(struct sea *s, __u64 *state)
 {
 	struct treadle_desc d = send_of(s->buf, lottery(state) % 70000, lottery(state) % 3, 1);
@@ -72,7 +72,7 @@ static void *scribbles_indices(void *arg)
 	while (storming()) {
 		__u32 released = ring_released(&s->n.tx);
 
-		/* Nearly always in range, or the ring is soon a dead one. */
+		/* Nearly always in range, as an index out of range breaks the ring. */
 		s->n.tx.rw->prod = released + lottery(&state) % s->n.tx.entries;
 		s->n.rx.rw->prod = ring_released(&s->n.rx) + lottery(&state) % 4;
 		s->n.cq.rw->cons = s->n.cq.ro->prod - lottery(&state) % 8;
@@ -98,7 +98,10 @@ static void *rings_wildly(void *arg)
 	return NULL;
 }
 
-/* Rings of one process go wild; two others talk undisturbed, and talk to it. */
+/*
+ * Rings of one process get random contents. Two other processes exchange messages undisturbed, and
+ * send to it.
+ */
 TEST(rings_that_change_while_they_are_read)
 {
 	int *flag = shared(sizeof(*flag)), rounds = 0;
@@ -129,7 +132,7 @@ TEST(rings_that_change_while_they_are_read)
 			t[2] = thread(rings_wildly, &s);
 			for (int i = 0; i < 3; i++)
 				pthread_join(t[i], NULL);
-			/* However it looks inside, it can be closed. */
+			/* It can be closed, whatever its rings contain. */
 			if (round & 1)
 				need(destroy(s.n.fd, s.n.ep) == 0);
 			close(s.n.fd);
@@ -176,7 +179,7 @@ static void *keeps_calling(void *arg)
 	return NULL;
 }
 
-/* The number of the file is closed, and soon another's, while threads call through it. */
+/* A file descriptor is closed, and soon used for another file, while threads make calls with it. */
 TEST(files_that_are_closed_while_they_are_used)
 {
 	static struct node n;
@@ -200,7 +203,7 @@ TEST(files_that_are_closed_while_they_are_used)
 	}
 }
 
-/* Mapping, while what is mapped goes. */
+/* Mapping an object while it goes. */
 static __u64 offset_of;
 
 static void *keeps_mapping(void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Objects that are closed while others use them: each call answers what ioctl.h has for it, all can be taken down,
- * the kernel log stays silent.
+ * Objects that are closed during use: each call returns an errno that ioctl.h has for it,
+ * everything can be torn down, and the kernel log stays silent.
  */
 #include "connection.h"
 #include "triggers.h"
@@ -21,21 +21,21 @@ static void set_sail(int seconds)
 }
 
 #define SLOTS 8
-enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17, SETS_ID = 19 }; /* of the kinds of calls */
+enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17, SETS_ID = 19 }; /* kinds of calls */
 
 enum kind { CQ, CNTR, AV, MR, RING, EP, PASSIVE, EQ, CELL, KINDS };
 
 struct crowd {
 	int fd;
-	__u16 port;	   /* where somebody may listen */
-	__u32 request;	   /* that somebody may have made */
-	__u64 done[2][32]; /* what came of each kind of call: refused, done */
-	/* Ids that somebody made; anybody may use or destroy them. */
+	__u16 port;	   /* where an endpoint may listen */
+	__u32 request;	   /* an id that may be a request */
+	__u64 done[2][32]; /* results of each kind of call: refused, done */
+	/* Ids of objects, which any thread may use or destroy. */
 	__u32 ids[KINDS][SLOTS];
 	char buf[1 << 17];
 };
 
-/* Mostly one of this kind. */
+/* An id, mostly of this kind. */
 static __u32 some_id(struct crowd *c, __u64 *state, enum kind kind)
 {
 	if (lottery(state) % 8 == 0)
@@ -43,8 +43,8 @@ static __u32 some_id(struct crowd *c, __u64 *state, enum kind kind)
 	return __atomic_load_n(&c->ids[kind][lottery(state) % SLOTS], __ATOMIC_RELAXED);
 }
 
-/* @result, if it is no error, or one of those that @known ends with 0. */
-static long told(int line, long result, const int *known)
+/* Returns @result, which must be no error, or one of @known (0 ends the list). */
+static long check_errno(int line, long result, const int *known)
 {
 	for (; result < 0 && *known; known++)
 		if (result == -*known)
@@ -56,8 +56,8 @@ static long told(int line, long result, const int *known)
 	return result;
 }
 
-/* Whatever is called may be gone, or be of another kind; what else it may say? */
-#define MAY(call, ...) told(__LINE__, call, (const int[]){ENOENT, EBADF, ##__VA_ARGS__, 0})
+/* The object may be gone, or be of another kind; further errors are listed. */
+#define MAY(call, ...) check_errno(__LINE__, call, (const int[]){ENOENT, EBADF, ##__VA_ARGS__, 0})
 
 static void put_id(struct crowd *c, __u64 *state, enum kind kind, __u32 id)
 {
@@ -68,9 +68,9 @@ static void put_id(struct crowd *c, __u64 *state, enum kind kind, __u32 id)
 		MAY(destroy(c->fd, old), EBUSY);
 }
 
-/* --- who makes them ----------------------------------------------------------------------- */
+/* --- threads that create objects ------------------------------------------------------------- */
 
-/* Waits for a store that comes at once, or for one that does not come. */
+/* Arms on a store that comes at once, or on one that does not come. */
 static struct treadle_desc stored(struct treadle_desc d, __u32 cell, __u64 *state)
 {
 	d.flags |= TREADLE_F_EXT | TREADLE_F_COND_CELL;
@@ -79,7 +79,7 @@ static struct treadle_desc stored(struct treadle_desc d, __u32 cell, __u64 *stat
 	return d;
 }
 
-/* Makes an endpoint of its own, uses it a little, and leaves its objects for the others. */
+/* Creates an endpoint, uses it a little, and leaves its objects to the other threads. */
 static void *uses(void *arg)
 {
 	struct crowd *c = arg;
@@ -123,7 +123,7 @@ static void *uses(void *arg)
 		MAY(ring_doorbell(&n.rx));
 		put_id(c, &state, CQ, n.rcq.id);
 		put_id(c, &state, AV, n.av);
-		/* The rest at once: maps first, so that these do not pile up. */
+		/* The rest is destroyed at once, maps first, so that these do not pile up. */
 		munmap(n.tx.rw, n.tx.rw_map.length);
 		munmap((void *)n.tx.ro, n.tx.ro_map.length);
 		munmap(n.rx.rw, n.rx.rw_map.length);
@@ -141,7 +141,7 @@ static void *uses(void *arg)
 	return NULL;
 }
 
-/* Cells, of which it writes one, as long as they have not been closed. */
+/* Creates cells, and writes one if they have not been closed. */
 static void makes_cells(struct crowd *c, __u64 *state)
 {
 	struct cells cells;
@@ -169,7 +169,7 @@ static void makes_regions(struct crowd *c, __u64 *state)
 		put_id(c, state, MR, m.id);
 }
 
-/* What has been told, if the queue is there. */
+/* Reads an event, if the queue is there. */
 static void takes_event(struct crowd *c, int eq)
 {
 	struct treadle_event ev;
@@ -178,7 +178,10 @@ static void takes_event(struct crowd *c, int eq)
 		__atomic_store_n(&c->request, ev.request, __ATOMIC_RELAXED);
 }
 
-/* An endpoint with events and all that it needs to be enabled; 0: it has no request. */
+/*
+ * Creates an endpoint with events and all objects that it needs to be enabled; 0: there is no such
+ * request.
+ */
 static __u32 makes_end(struct crowd *c, __u64 *state, __u32 type, int eq, __u32 request)
 {
 	struct treadle_ep_enable e = {.size = sizeof(e)};
@@ -212,7 +215,7 @@ static __u32 makes_end(struct crowd *c, __u64 *state, __u32 type, int eq, __u32 
 	return e.ep;
 }
 
-/* Asks for connections and answers; whatever of it is there is closed by the others meanwhile. */
+/* Asks for connections, and answers. Other threads close the objects meanwhile. */
 static void *connects(void *arg)
 {
 	struct crowd *c = arg;
@@ -247,9 +250,11 @@ static void *connects(void *arg)
 	return NULL;
 }
 
-/* --- who takes what there is ----------------------------------------------------------------- */
+/* --- threads that use any object -------------------------------------------------------------- */
 
-/* Waits by a file, which outlives the object; an event queue's file is also good for others. */
+/*
+ * Waits with a file, which outlives the object; an event queue's file is used for other calls, too.
+ */
 static long has_file(struct crowd *c, __u32 id, __u32 ep)
 {
 	struct treadle_wait_fd f = {.size = sizeof(f), .id = id};
@@ -289,13 +294,13 @@ static long makes_one(struct crowd *c, __u64 *state)
 	return 0;
 }
 
-/* Which kind of object each call is for; -1: of several. */
+/* The kind of object that each call is for; -1: several kinds. */
 static const int meant[] = {RING, -1, -1, -1,	   EP, CNTR, CELL,    0,  -1, AV, AV,
 			    AV,	  MR, EP, PASSIVE, EP, EP,   PASSIVE, EP, AV, 0};
 
 #define KINDS_OF_CALLS ((int)ARRAY_SIZE(meant))
 
-/* Call @kind, with ids that may be of anything. */
+/* Makes call @kind, with ids of any kind of object. */
 static long meddle(struct crowd *c, int kind, __u64 *state)
 {
 	__u32 id = some_id(c, state, meant[kind] < 0 ? lottery(state) % KINDS : meant[kind]);
@@ -311,7 +316,7 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 	__u32 count = 1, request = __atomic_load_n(&c->request, __ATOMIC_RELAXED);
 
 	switch (kind) {
-	case 0: /* or what the commands there are refused with */
+	case 0: /* or the error of a command in the ring */
 		return MAY(doorbell(c->fd, id), ENOTCONN, ESHUTDOWN, EDESTADDRREQ);
 	case 1:
 		return MAY(destroy(c->fd, id), EBUSY);
@@ -354,14 +359,14 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 		return MAY(reject_with(c->fd, id, request, NULL, 0), EOPNOTSUPP);
 	case 18:
 		return MAY(hang_up(c->fd, id), EOPNOTSUPP, ENOTCONN);
-	case SETS_ID: /* the vectors are without identifiers */
+	case SETS_ID: /* the vectors have no identifiers */
 		return MAY(call(c->fd, TREADLE_IOC_AV_SET_ID, &s), EINVAL);
 	default:
 		return makes_one(c, state);
 	}
 }
 
-/* Everything that takes an id, with whatever id there is. */
+/* Makes each call that takes an id, with any id. */
 static void *meddles(void *arg)
 {
 	struct crowd *c = arg;
@@ -376,7 +381,7 @@ static void *meddles(void *arg)
 	return NULL;
 }
 
-/* CANCEL_WORK meets work that is armed with just that context never, ACCEPT and REJECT a request seldom. */
+/* CANCEL_WORK never finds armed work with that context; ACCEPT and REJECT seldom find a request. */
 static bool each_was_done(const struct crowd *c)
 {
 	for (int i = 0; i < KINDS_OF_CALLS; i++) {
@@ -391,19 +396,19 @@ static bool each_was_done(const struct crowd *c)
 TEST(objects_that_are_closed_while_they_are_used)
 {
 	struct crowd *c = shared(sizeof(*c));
-	void *(*const who[])(void *) = {uses, uses, meddles, meddles, connects};
-	pthread_t t[ARRAY_SIZE(who)];
+	void *(*const roles[])(void *) = {uses, uses, meddles, meddles, connects};
+	pthread_t t[ARRAY_SIZE(roles)];
 
 	c->fd = device();
 	set_sail(10 * SECONDS);
-	for (int i = 0; i < ARRAY_SIZE(who); i++)
-		t[i] = thread(who[i], c);
-	/* longer on a machine that is slow */
+	for (int i = 0; i < ARRAY_SIZE(roles); i++)
+		t[i] = thread(roles[i], c);
+	/* more time on a slow machine */
 	sleep(SECONDS);
 	while (!each_was_done(c) && storming())
 		usleep(100000);
 	__atomic_store_n(&deadline, 0, __ATOMIC_RELAXED);
-	for (int i = 0; i < ARRAY_SIZE(who); i++)
+	for (int i = 0; i < ARRAY_SIZE(roles); i++)
 		pthread_join(t[i], NULL);
 	close(c->fd);
 	for (int i = 0; i < KINDS_OF_CALLS; i++) {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of the ABI need besides the ABI: words for what went wrong, bytes
- * to recognize, other processes, figures from /proc.
+ * Helpers apart from the ABI: diagnostics, recognizable bytes, other processes, figures from /proc.
  *
- * need() ends a test, or a child of it, with a line that says why: for set-up that is
- * not the subject of the test, and for threads and children, where the harness's
- * own EXPECT can't reach.
+ * need() ends a test, or its child, with a line that gives the reason: for set-up, which is not the
+ * subject of a test, and for threads and children, which the harness's own EXPECT does not reach.
  */
 #ifndef TREADLE_KSELFTEST_SUPPORT_H
 #define TREADLE_KSELFTEST_SUPPORT_H
@@ -31,29 +29,32 @@
 #include <sys/uio.h>
 #include <time.h>
 
-/* The harness prints through this what failed; then it is told of what, too. */
+/* The stream to which the harness prints a failure: it adds what about() has set. */
 static FILE *say_what_about(void);
 #define TH_LOG_STREAM say_what_about()
 #include "kselftest_harness.h"
 
-/* Seconds. The limit is that of the program, and the runner knows how slow the machine is (tests/run-programs). */
+/*
+ * Seconds. The program's limit is what counts: the runner knows how slow the machine is
+ * (tests/run-programs).
+ */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT 7200
 
-/* The harness compares what it is given, and constants are of type int. */
+/* The harness compares the types that it is given, and constants are of type int. */
 #pragma GCC diagnostic ignored "-Wsign-compare"
 
-/* That of the machine that the tests are built for (Makefile); a number, as tables are made of it. */
+/* The page size that the tests are built for (Makefile): a constant, as tables contain it. */
 #ifndef PAGE
 #define PAGE 4096
 #endif
 
-/* Longer than anything takes on an emulated machine beside others, shorter than a program's limit. */
+/* Longer than anything takes on an emulated, busy machine; shorter than a program's limit. */
 #define PATIENCE_NS 40000000000LL
 
 /* --- saying ---------------------------------------------------------------- */
 
-/* A line of diagnostics. At once: a test leaves through _exit(). */
+/* Prints a line of diagnostics. Unbuffered: a test leaves through _exit(). */
 static inline __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...)
 {
 	va_list args;
@@ -68,7 +69,9 @@ static inline __attribute__((format(printf, 1, 2))) void note(const char *fmt, .
 
 static char subject[128];
 
-/* What the lines below check, where their number alone does not tell: the row of a table. */
+/*
+ * Names the case that the following lines check, where a line number does not: the row of a table.
+ */
 static inline __attribute__((format(printf, 1, 2))) void about(const char *fmt, ...)
 {
 	va_list args;
@@ -106,7 +109,7 @@ static inline __u64 now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-/* Time of this thread on a processor: what a worker, or a busy machine, has taken from it is not its own. */
+/* Processor time of this thread, without workers and other load. */
 static inline __u64 own_ns(void)
 {
 	struct timespec ts;
@@ -137,7 +140,7 @@ static inline void fill(void *buf, size_t len, __u64 seed)
 	}
 }
 
-/* Where @buf is not what fill() wrote; @len when all of it is. */
+/* The first place where @buf is not what fill() wrote, or @len. */
 static inline size_t differs(const void *buf, size_t len, __u64 seed)
 {
 	const char *at = buf;
@@ -163,14 +166,14 @@ static inline bool all_are(const void *buf, size_t len, unsigned char byte)
 	return len == 0 || (at[0] == byte && memcmp(at, at + 1, len - 1) == 0);
 }
 
-/* Numbers that look random and are the same in every run. */
+/* Numbers that look random, and are the same in every run. */
 static inline __u32 lottery(__u64 *state)
 {
 	*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
 	return *state >> 33;
 }
 
-/* Fresh pages with nothing mapped behind them. */
+/* New pages with nothing mapped behind them. */
 static inline void *pages(size_t len)
 {
 	size_t rounded = (len + PAGE - 1) & -(size_t)PAGE;
@@ -192,7 +195,7 @@ static inline void *shared(size_t len)
 	return at;
 }
 
-/* Runs @fn in a child, which ends with its parent at the latest. */
+/* Runs @fn in a child, which is killed if its parent ends. */
 static inline pid_t spawn(void (*fn)(void *), void *arg)
 {
 	pid_t pid = fork();
@@ -273,7 +276,10 @@ static inline pthread_t thread(void *(*fn)(void *), void *arg)
 	return t;
 }
 
-/* The number after @key in a file of /proc or /sys; without @key the first. -1: there is none. */
+/*
+ * The number after @key in a file of /proc or /sys; without @key the first one; -1 if there is
+ * none.
+ */
 static inline long long number_in(const char *path, const char *key)
 {
 	size_t length = key ? strlen(key) : 0;
@@ -297,7 +303,9 @@ static inline void write_to(const char *path, const char *text)
 	close(fd);
 }
 
-/* Others pin pages, too, for a moment; and processors count for themselves until they are asked. */
+/*
+ * Waits a moment for pins of other subsystems; and counts per processor are only summed on demand.
+ */
 static inline bool all_pins_are_released(void)
 {
 	const __u64 end = now_ns() + PATIENCE_NS;
@@ -313,7 +321,7 @@ static inline bool all_pins_are_released(void)
 	return acquired > 0 && acquired == released;
 }
 
-/* Puts this process into a control group of its own, and says where that one is. */
+/* Puts this process into a new control group, and returns its directory. */
 static inline void cgroup_enter(char dir[64])
 {
 	char path[128];
@@ -325,7 +333,7 @@ static inline void cgroup_enter(char dir[64])
 	write_to(path, "0");
 }
 
-/* Bytes that the kernel holds on behalf of this control group. */
+/* Bytes of kernel memory that are charged to this control group. */
 static inline long long cgroup_kernel(const char *dir)
 {
 	char path[128];
@@ -334,7 +342,9 @@ static inline long long cgroup_kernel(const char *dir)
 	return number_in(path, "kernel ");
 }
 
-/* Contexts that are gone leave nothing behind. Their end may be seen before their last work is. */
+/*
+ * Waits until the module is unused. The end of a context may be seen before its last work is done.
+ */
 static inline void until_unused(void)
 {
 	while (number_in("/sys/module/treadle/refcnt", NULL) > 0)

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Every call and each kind of command, with each thing that can fail within it failing: the n-th, for n = 1, 2, 3, until it
- * no longer gets that far. Whatever it answers then, it is a clean errno; nothing has changed, so that the same call works
- * afterwards; and nothing leaks. Calls are here, those that take back or end what waits in sweep_endings.h, commands in
- * sweep_commands.h, receives in sweep_receives.h. Who includes these says how things are made to fail: fail_nth(n) lets the
- * n-th from here on fail, has_failed() tells if it has come to that, and no more fails after it, live() what the module has got.
+ * A failure sweep. In every call and each kind of command the n-th thing that can fail does fail,
+ * for n = 1, 2, 3, until the call no longer gets that far. The result must be a clean errno,
+ * nothing may have changed, so that the same call works afterwards, and nothing may leak. Calls are
+ * in this file, calls that cancel or end waiting operations in sweep_endings.h, commands in
+ * sweep_commands.h, receives in sweep_receives.h.
+ *
+ * The including program provides fail_nth(n), which makes the n-th point from here on fail;
+ * has_failed(), which says whether that has happened, and ends it; and live(), the number of
+ * allocations that the module holds.
  */
 #ifndef TREADLE_KSELFTEST_SWEEP_H
 #define TREADLE_KSELFTEST_SWEEP_H
@@ -12,19 +16,21 @@
 #include "abi.h"
 #include "connection.h"
 
-/* What may be told of memory that is not there: none for the kernel, or none that it can reach; or of a file. */
+/*
+ * Errnos for memory that is missing, or can't be reached, or for a file descriptor that is missing.
+ */
 static bool is_clean(int result)
 {
 	return result == -ENOMEM || result == -EFAULT || result == -EMFILE;
 }
 
-/* By a completion, in which EIO is the peer's memory. */
-static bool told_cleanly(int result)
+/* In a completion, where EIO stands for the peer's memory. */
+static bool is_clean_completion(int result)
 {
 	return is_clean(result) || result == -EIO;
 }
 
-/* What was got meanwhile has been given back, or soon is. */
+/* Has the module released what it allocated, or does it soon? */
 static bool all_given_back(long long before)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
@@ -36,7 +42,7 @@ static bool all_given_back(long long before)
 
 /* --- ioctls --------------------------------------------------------------------------- */
 
-/* What the rows of abi.h do not come to: pages that are pinned, names, keys, ports, tables that grow. */
+/* Paths that the rows of abi.h do not reach: pinned pages, names, keys, ports, tables that grow. */
 static void valid_pinned(world *w, void *arg)
 {
 	valid_mr(w, arg);
@@ -59,7 +65,7 @@ static void valid_keyed(world *w, void *arg)
 	((struct treadle_ep_create *)arg)->auth_key_size = 3;
 }
 
-/* Of several ranges, each of more pages than are pinned at once, and with a key. */
+/* Several ranges, each of more pages than are pinned at once, with a key. */
 static void valid_ranges(world *w, void *arg)
 {
 	enum { RANGE = 600 * PAGE };
@@ -76,7 +82,7 @@ static void valid_ranges(world *w, void *arg)
 	a->auth_key_size = 3;
 }
 
-/* One that is there already. */
+/* A name that exists already. */
 static void valid_known(world *w, void *arg)
 {
 	struct treadle_av_create *a = arg, first;
@@ -88,7 +94,7 @@ static void valid_known(world *w, void *arg)
 	need(call(w->fd, TREADLE_IOC_AV_CREATE, &first) == 0);
 }
 
-/* The port is one that nobody has. */
+/* A port that is free. */
 static void valid_port(world *w, void *arg)
 {
 	static __u16 port = 20000;
@@ -103,7 +109,7 @@ static void valid_receive_context(world *w, void *arg)
 	((struct treadle_ep_create *)arg)->flags = TREADLE_EP_RX_CONTEXT;
 }
 
-/* More than there is room for in a vector that has none yet. */
+/* More addresses than a new vector has room for. */
 static void valid_inserts(world *w, void *arg)
 {
 	static struct treadle_addr addrs[40];
@@ -119,7 +125,7 @@ static void valid_inserts(world *w, void *arg)
 	a->out = (unsigned long)indices;
 }
 
-/* It sleeps. */
+/* A wait that sleeps. */
 static void valid_sleep(world *w, void *arg)
 {
 	valid_wait(w, arg);
@@ -138,7 +144,10 @@ static const struct row more_rows[] = {
 	{CASE(WAIT, 40, -ETIMEDOUT, valid_sleep)},
 };
 
-/* Calls @row by @fn with each of its points failing; how many there were. */
+/*
+ * Makes the call of @row with @fn, each of its points failing in turn; returns the number of
+ * points.
+ */
 static int sweep(struct __test_metadata *_metadata, world *w, const struct row *row,
 		 int (*fn)(int fd, unsigned long cmd, const void *arg))
 {
@@ -201,7 +210,7 @@ TEST(opening_fails_cleanly)
 		other = open(TREADLE_DEVICE, O_RDWR | O_CLOEXEC);
 		error = errno;
 		failed = has_failed();
-		/* It reads the name, too. */
+		/* The call reads the name, too. */
 		EXPECT_TRUE(other >= 0 || (failed && is_clean(-error)));
 		if (other >= 0)
 			close(other);
@@ -215,7 +224,7 @@ struct area {
 	int prot;
 };
 
-/* One of each kind that can be mapped. */
+/* One of each kind of object that can be mapped. */
 static int make_areas(int fd, struct area area[])
 {
 	struct treadle_cq_create cq = {.size = sizeof(cq), .entries = 1024};
@@ -276,7 +285,7 @@ TEST(mapping_each_kind_of_area_fails_cleanly)
 	close(fd);
 }
 
-/* An event that could not be told is told the next time. */
+/* An event that could not be read is still there for the next read. */
 TEST(reading_events_fails_cleanly)
 {
 	struct treadle_event ev;

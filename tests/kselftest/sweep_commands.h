@@ -8,26 +8,27 @@
 #include <treadle/atomic.h>
 
 /*
- * A command whose n-th point fails is refused by the doorbell, or taken; then it completes, with success or with a clean
- * error. It is not lost, and does not come twice.
+ * A command with a failing point is refused by the doorbell, or taken. If taken it completes, with
+ * success or with a clean error: it is neither lost nor duplicated.
  */
-#define RECEIVED (1U << 0)  /* by a receive */
-#define LATE	 (1U << 1)  /* which is posted when the message waits for it */
-#define BY_TAG	 (1U << 2)  /* the receive has one */
-#define OF_GROUP (1U << 3)  /* and is collective */
-#define VECTOR	 (1U << 4)  /* from two buffers */
-#define DATA	 (1U << 5)  /* for the peer's completion, without a receive if it is a write */
-#define BEHIND	 (1U << 6)  /* has to wait for what waits at the peer */
-#define CROWDED	 (1U << 7)  /* the queues of both are full */
-#define STORED	 (1U << 8)  /* waits for a store into a cell */
-#define TELLS	 (1U << 9)  /* a counter of its own */
-#define REPEATS	 (1U << 10) /* has no completion */
-#define FETCHED	 (1U << 11) /* what counts is what comes here */
+#define RECEIVED (1U << 0) /* a receive takes it */
+#define LATE	 (1U << 1) /* the receive is posted when the message waits */
+#define BY_TAG	 (1U << 2) /* the receive has a tag */
+#define OF_GROUP (1U << 3) /* and is collective */
+#define VECTOR	 (1U << 4) /* from two buffers */
+/* with data for a completion of the target, without a receive if it is a write */
+#define DATA	(1U << 5)
+#define BEHIND	(1U << 6)  /* has to wait for a message that waits at the target */
+#define CROWDED (1U << 7)  /* the queues of both ends are full */
+#define STORED	(1U << 8)  /* waits for a store into a cell */
+#define TELLS	(1U << 9)  /* with a counter of its own */
+#define REPEATS (1U << 10) /* without a completion */
+#define FETCHED (1U << 11) /* its result is in this process's memory */
 
 struct command_kind {
 	const char *name;
 	struct treadle_desc (*make)(struct lane *l, size_t len);
-	__u32 traits, flags; /* and those of the descriptor */
+	__u32 traits, flags; /* and flags of the descriptor */
 	size_t least, most;
 	enum ends ends;
 };
@@ -82,7 +83,7 @@ static struct treadle_desc compares(struct lane *l, size_t len)
 	return d;
 }
 
-/* The same in this process's own memory. */
+/* The same on this process's own memory. */
 static struct treadle_desc at_home(struct lane *l, struct treadle_desc d)
 {
 	d.flags |= TREADLE_F_LOCAL;
@@ -141,7 +142,7 @@ static struct treadle_desc telling(struct lane *l, size_t len)
 	return then(message(l, len), &l->told);
 }
 
-/* Each time that the counter is one more. */
+/* Repeats whenever the counter grows by one. */
 static struct treadle_desc repeating(struct lane *l, size_t len)
 {
 	struct treadle_desc d = when(telling(l, len), &l->c, 1);
@@ -154,7 +155,7 @@ static struct treadle_desc repeating(struct lane *l, size_t len)
 
 #define SHORT	   TREADLE_MAX_ATOMIC
 #define LONG	   300000
-#define ANY_LENGTH (ROOM / 2 + ROOM / 4) /* the longest goes to a worker */
+#define ANY_LENGTH (ROOM / 2 + ROOM / 4) /* the longest is left to a worker */
 
 /* clang-format off */
 static const size_t lengths[] = {0, 8, 4000, 300000, 1100000};
@@ -165,7 +166,8 @@ static const struct command_kind kinds[] = {
 	{"injected send",	message,	RECEIVED | LATE, TREADLE_F_INJECT, 1, SHORT},
 	{"tagged send",		tagged,		RECEIVED | BY_TAG, .most = LONG},
 	{"send of two buffers",	message,	RECEIVED | VECTOR, .least = 1, .most = ANY_LENGTH},
-	{"send with data",	message,	RECEIVED | DATA, TREADLE_F_REMOTE_CQ_DATA, .most = LONG},
+	{"send with data",	message,	RECEIVED | DATA, TREADLE_F_REMOTE_CQ_DATA,
+		.most = LONG},
 	{"write",		writes,		.most = ANY_LENGTH},
 	{"injected write",	writes,		0, TREADLE_F_INJECT, 1, SHORT},
 	{"write with data",	writes,		DATA, TREADLE_F_REMOTE_CQ_DATA, .most = ANY_LENGTH},
@@ -181,20 +183,24 @@ static const struct command_kind kinds[] = {
 	{"armed write",		armed_write,	.most = LONG},
 	{"armed injected write", armed_write,	0, TREADLE_F_INJECT, 1, SHORT},
 	{"armed fetch",		armed_fetch,	.least = 1, .most = SHORT},
-	{"collective send",	tagged,		RECEIVED | BY_TAG | OF_GROUP, TREADLE_F_COLLECTIVE, .most = LONG},
+	{"collective send",	tagged,		RECEIVED | BY_TAG | OF_GROUP, TREADLE_F_COLLECTIVE,
+		.most = LONG},
 	{"send after a store",	stored,		RECEIVED | STORED, .most = LONG},
 	{"write after a store",	stored_write,	STORED, .most = LONG},
 	{"compare after a store", stored_compare, STORED, .least = 1, .most = SHORT},
 	{"send that is counted", telling,	RECEIVED | TELLS, .most = LONG},
 	{"send that repeats",	repeating,	RECEIVED | REPEATS, .most = ANY_LENGTH},
 	{"fenced send",		message,	RECEIVED | BEHIND, TREADLE_F_FENCE, .most = LONG},
-	{"fenced injected send", message,	RECEIVED | BEHIND, TREADLE_F_FENCE | TREADLE_F_INJECT, 1, SHORT},
-	{"fenced send of two buffers", message,	RECEIVED | BEHIND | VECTOR, TREADLE_F_FENCE, 1, LONG},
+	{"fenced injected send", message,	RECEIVED | BEHIND,
+		TREADLE_F_FENCE | TREADLE_F_INJECT, 1, SHORT},
+	{"fenced send of two buffers", message,	RECEIVED | BEHIND | VECTOR, TREADLE_F_FENCE, 1,
+		LONG},
 	{"fenced write",	writes,		BEHIND, TREADLE_F_FENCE, .most = LONG},
 	{"fenced fetch",	fetches,	BEHIND, TREADLE_F_FENCE, 1, SHORT},
 	{"send, queues full",	message,	RECEIVED | CROWDED, .most = LONG},
 	{"waiting send, queues full", message,	RECEIVED | LATE | CROWDED, .most = SHORT},
-	{"write with data, queues full", writes, DATA | CROWDED, TREADLE_F_REMOTE_CQ_DATA, .most = LONG},
+	{"write with data, queues full", writes, DATA | CROWDED, TREADLE_F_REMOTE_CQ_DATA,
+		.most = LONG},
 	{"fetch, queues full",	fetches,	CROWDED, .least = 1, .most = SHORT},
 
 	{"datagram",		message,	RECEIVED, .most = SHORT, .ends = DGRAM},
@@ -205,16 +211,20 @@ static const struct command_kind kinds[] = {
 	{"send of a pair",	message,	RECEIVED, .most = ANY_LENGTH, .ends = MSG},
 	{"waiting send of a pair", message,	RECEIVED | LATE, .most = LONG, .ends = MSG},
 	{"tagged send of a pair", tagged,	RECEIVED | BY_TAG, .most = LONG, .ends = MSG},
-	{"send with data of a pair", message,	RECEIVED | DATA, TREADLE_F_REMOTE_CQ_DATA, .most = LONG, .ends = MSG},
-	{"fenced send of a pair", message,	RECEIVED | BEHIND, TREADLE_F_FENCE, .most = LONG, .ends = MSG},
+	{"send with data of a pair", message,	RECEIVED | DATA, TREADLE_F_REMOTE_CQ_DATA,
+		.most = LONG, .ends = MSG},
+	{"fenced send of a pair", message,	RECEIVED | BEHIND, TREADLE_F_FENCE, .most = LONG,
+		.ends = MSG},
 	{"write of a pair",	writes,		.most = LONG, .ends = MSG},
-	{"write with data of a pair", writes,	DATA, TREADLE_F_REMOTE_CQ_DATA, .most = LONG, .ends = MSG},
+	{"write with data of a pair", writes,	DATA, TREADLE_F_REMOTE_CQ_DATA, .most = LONG,
+		.ends = MSG},
 	{"fetch of a pair",	fetches,	.least = 1, .most = SHORT, .ends = MSG},
 
 	{"send to a shared ring", message,	RECEIVED, .most = ANY_LENGTH, .ends = SHARED},
 	{"waiting send to a shared ring", message, RECEIVED | LATE, .most = LONG, .ends = SHARED},
 	{"tagged send to a shared ring", tagged, RECEIVED | BY_TAG, .most = LONG, .ends = SHARED},
-	{"send to a shared ring, queues full", message, RECEIVED | CROWDED, .most = LONG, .ends = SHARED},
+	{"send to a shared ring, queues full", message, RECEIVED | CROWDED, .most = LONG,
+		.ends = SHARED},
 };
 /* clang-format on */
 
@@ -227,7 +237,7 @@ static struct treadle_desc command(struct lane *l, const struct command_kind *k,
 	return d;
 }
 
-/* How the doorbell is rung; a vector has the same bytes as one buffer would have. */
+/* The way to ring the doorbell. A vector has the same bytes as one buffer. */
 static int (*rings)(const struct ring *r) = ring_doorbell;
 
 static int put(struct lane *l, const struct command_kind *k, struct treadle_desc d)
@@ -251,7 +261,7 @@ static void post_receive(struct lane *l, const struct command_kind *k)
 
 	if (k->traits & BY_TAG)
 		r = trecv_of(l->in, ROOM, is_connected(l) ? ANY : l->back, 5, 0, 9);
-	if (k->traits & OF_GROUP) { /* which is no matter of the receive ring */
+	if (k->traits & OF_GROUP) { /* posted to the transmit ring */
 		r.flags |= TREADLE_F_COLLECTIVE;
 		need(post(&l->b, r) == 1);
 	} else {
@@ -259,9 +269,9 @@ static void post_receive(struct lane *l, const struct command_kind *k)
 	}
 }
 
-/* --- what is before it ----------------------------------------------------------------- */
+/* --- a message before the command ------------------------------------------------------- */
 
-/* A message for which there is no receive until it is let go. */
+/* Sends a message that waits until let_go() posts its receive. */
 static void put_before(struct lane *l)
 {
 	struct treadle_desc d = tsend_of(l->zero, 8, l->to, 6, 6);
@@ -281,9 +291,12 @@ static void let_go(struct lane *l)
 	}
 }
 
-/* --- what becomes of it ---------------------------------------------------------------- */
+/* --- results of a command --------------------------------------------------------------- */
 
-/* What was before it completes before it, unless there was no memory to keep it until then. */
+/*
+ * The command's completion. The message before it completes first, unless there was no memory to
+ * keep it waiting.
+ */
 static struct treadle_cqe completion(struct lane *l, bool behind)
 {
 	struct treadle_cqe c[2] = {next_of(&l->a.cq)};
@@ -295,11 +308,11 @@ static struct treadle_cqe completion(struct lane *l, bool behind)
 		need(c[0].error);
 		return c[0];
 	}
-	need(c[0].context == 6 && (!c[0].error || told_cleanly(-(int)c[0].error)));
+	need(c[0].context == 6 && (!c[0].error || is_clean_completion(-(int)c[0].error)));
 	return c[1];
 }
 
-/* The next that the peer hears of; and what it has heard of what was before. */
+/* The target's next completion, except for that of the message before. */
 static struct treadle_cqe told_to_peer(struct lane *l)
 {
 	struct treadle_cqe c;
@@ -310,7 +323,7 @@ static struct treadle_cqe told_to_peer(struct lane *l)
 	return c;
 }
 
-/* Did the datagram come to anybody? If it did, that is seen by now, unless it is for a worker to match it. */
+/* Was the datagram dropped? It would be visible by now, unless a worker has to match it. */
 static bool is_dropped(struct lane *l)
 {
 	__u64 end = now_ns() + 100000000;
@@ -321,7 +334,7 @@ static bool is_dropped(struct lane *l)
 	return false;
 }
 
-/* Nothing came of it. Its receive may have failed with it, or it waits for this one, too. */
+/* Repeats a command that had no effect. Its receive may have failed with it. */
 static void once_more(struct lane *l, const struct command_kind *k, struct treadle_desc d)
 {
 	struct treadle_cqe c;
@@ -343,7 +356,10 @@ static void is_received(struct lane *l, const struct command_kind *k, size_t len
 		need((c.flags & TREADLE_CQ_REMOTE_CQ_DATA) && c.data == 77);
 }
 
-/* 0, or the errno of the doorbell or of the completion. In both cases it works when it is posted once more. */
+/*
+ * Returns 0, or the errno of the doorbell or of the completion. In both cases the command must work
+ * when it is posted once more.
+ */
 static int outcome(struct lane *l, const struct command_kind *k, size_t len, int n, bool *failed)
 {
 	bool receive = k->traits & RECEIVED, late = k->traits & LATE, behind = k->traits & BEHIND;
@@ -386,8 +402,8 @@ static int outcome(struct lane *l, const struct command_kind *k, size_t len, int
 		once_more(l, k, d);
 	if (receive || (k->traits & DATA)) {
 		c = told_to_peer(l);
-		if (c.error) { /* who sends a datagram does not hear of it */
-			need(*failed && (result || lossy) && told_cleanly(-(int)c.error));
+		if (c.error) { /* the sender of a datagram gets no error */
+			need(*failed && (result || lossy) && is_clean_completion(-(int)c.error));
 			if (!result && !lost)
 				once_more(l, k, d);
 			c = told_to_peer(l);
@@ -396,13 +412,15 @@ static int outcome(struct lane *l, const struct command_kind *k, size_t len, int
 	}
 	if (behind && completed(&l->b.rcq))
 		need(next_of(&l->b.rcq).context == 8);
-	while (crowded && completed(&l->b.rcq)) /* whose peer has heard of nothing */
+	while (crowded && completed(&l->b.rcq)) /* the target's fillers */
 		need(cq_next(&l->b.rcq).context == FILLER);
 	need(cq_empty(&l->a.cq) && cq_empty(&l->b.rcq));
 	return result;
 }
 
-/* Until the doorbell takes it: several in a row may fail. The first answer. */
+/*
+ * Posts until the doorbell takes it, as several tries in a row may fail. Returns the first result.
+ */
 static int put_until_taken(struct lane *l, const struct command_kind *k, struct treadle_desc d)
 {
 	int first = put(l, k, d), result = first;
@@ -414,7 +432,7 @@ static int put_until_taken(struct lane *l, const struct command_kind *k, struct 
 	return first;
 }
 
-/* The counter that makes it go is one more; 0, or -EIO: that was counted as an error. Not without a receive. */
+/* Adds one to the counter that fires the command. Returns 0, or -EIO if an error was counted. */
 static int goes_once(struct lane *l, const struct command_kind *k, __u64 times)
 {
 	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0);
@@ -427,7 +445,7 @@ static int goes_once(struct lane *l, const struct command_kind *k, __u64 times)
 	return cntr_errors(&l->told) > errors ? -EIO : 0;
 }
 
-/* It goes twice, of which the first time may fail; then it is still armed, once. */
+/* The command fires twice, and may fail the first time. Afterwards it is still armed, once. */
 static int outcome_of_repeating(struct lane *l, const struct command_kind *k, size_t len, int n,
 				bool *failed)
 {
@@ -448,7 +466,7 @@ static int outcome_of_repeating(struct lane *l, const struct command_kind *k, si
 	need(goes_once(l, k, 2) == 0);
 	c = told_to_peer(l);
 	if (c.error) {
-		need(went && told_cleanly(-(int)c.error));
+		need(went && is_clean_completion(-(int)c.error));
 		c = told_to_peer(l);
 	}
 	is_received(l, k, len, c);
@@ -469,7 +487,7 @@ FIXTURE_SETUP(commands)
 
 FIXTURE_TEARDOWN(commands) {}
 
-/* One kind and length of them, with each point failing in turn. */
+/* A kind of command with a length, each point failing in turn. */
 static void sweep_command(struct __test_metadata *_metadata, FIXTURE_DATA(commands) * self,
 			  const struct command_kind *k, size_t len)
 {
@@ -486,7 +504,7 @@ static void sweep_command(struct __test_metadata *_metadata, FIXTURE_DATA(comman
 		result = (k->traits & REPEATS ? outcome_of_repeating : outcome)(&l, k, len, n,
 										&failed);
 		self->failures += !!result;
-		EXPECT_TRUE(!result || told_cleanly(result))
+		EXPECT_TRUE(!result || is_clean_completion(result))
 		{
 			TH_LOG("result %d", result);
 		}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The sweep of sweep.h through calls that take back, or end, what waits. */
+/* The sweep of sweep.h through calls that cancel, or end, waiting operations. */
 #ifndef TREADLE_KSELFTEST_SWEEP_ENDINGS_H
 #define TREADLE_KSELFTEST_SWEEP_ENDINGS_H
 
 #include "sweep_commands.h"
 
-/* --- what waits ------------------------------------------------------------------- */
+/* --- operations that wait ------------------------------------------------------------ */
 
 static void posts_receive(struct lane *l)
 {
@@ -21,7 +21,7 @@ static void arms_receive(struct lane *l)
 	munmap((void *)c.page, PAGE);
 }
 
-/* At the peer, in its place. */
+/* A send that waits at the target. */
 static void sends(struct lane *l)
 {
 	struct treadle_desc d = tsend_of(l->out, LONG, l->to, 6, 7);
@@ -30,7 +30,7 @@ static void sends(struct lane *l)
 	need(post(&l->a, d) == 1);
 }
 
-/* Behind one that does not complete. */
+/* A send that waits behind one that does not complete. */
 static void sends_fenced(struct lane *l)
 {
 	struct treadle_desc d = message(l, 8);
@@ -72,13 +72,13 @@ static void sends_and_posts(struct lane *l)
 	posts_receive(l);
 }
 
-/* Through a mapping of the region that stays for the next. */
+/* A write through the region, so that the pagemap knows its pages. */
 static void has_written(struct lane *l)
 {
 	need(post(&l->a, writes(l, 8)) == 1 && cq_next(&l->a.cq).error == 0);
 }
 
-/* What waited for a counter, and for a store: nothing does any more. */
+/* Commands that waited for a counter, and for a store, and have run. */
 static void has_fired(struct lane *l)
 {
 	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0);
@@ -90,7 +90,7 @@ static void has_fired(struct lane *l)
 	need(cq_next(&l->a.cq).error == 0 && cq_next(&l->a.cq).error == 0);
 }
 
-/* --- what ends it ------------------------------------------------------------------- */
+/* --- calls that end them ------------------------------------------------------------- */
 
 static int cancel_receive(struct lane *l)
 {
@@ -157,17 +157,18 @@ static const struct ending {
 	const char *name;
 	void (*begin)(struct lane *l);
 	int (*end)(struct lane *l);
-	int again;		/* what it says if that has ended, and it could not say so */
-	__u32 sender, receiver;	/* what the one that waits, or the last, completes with; 0: with nothing */
-	bool stays;		/* both ends do: they go on */
+	/* the result if the first call had ended it, and failed nevertheless */
+	int again;
+	__u32 sender, receiver;	/* errors of the completions; 0: no completion */
+	bool stays;		/* both ends are usable afterwards */
 	enum ends ends;
 } endings[] = {
-	{"cancel of a receive",		posts_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, true},
-	{"cancel of an armed receive",	arms_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, true},
-	{"cancel of a send",		sends,		cancel_send,	-ENOENT, ECANCELED, 0, true},
+	{"cancel of a receive", posts_receive,	cancel_receive,	-ENOENT, 0, ECANCELED, true},
+	{"cancel of an armed receive", arms_receive, cancel_receive, -ENOENT, 0, ECANCELED, true},
+	{"cancel of a send", sends,		cancel_send,	-ENOENT, ECANCELED, 0, true},
 	{"cancel of a fenced send",	sends_fenced,	cancel_send,	-ENOENT, ECANCELED, 0},
-	{"cancel of an armed send",	sends_armed,	cancel_send,	-ENOENT, ECANCELED, 0, true},
-	{"cancel of a send after a store", sends_stored, cancel_send,	-ENOENT, ECANCELED, 0, true},
+	{"cancel of an armed send", sends_armed, cancel_send, -ENOENT, ECANCELED, 0, true},
+	{"cancel of a send after a store", sends_stored, cancel_send, -ENOENT, ECANCELED, 0, true},
 	{"cancel of work",		works,		cancel_work,	-ENOENT, 0, 0, true},
 	{"cancel of work that repeats",	works_repeatedly, cancel_work,	-ENOENT, 0, 0, true},
 	{"flush of a counter",		works_repeatedly, flush,	0, 0, 0, true},
@@ -181,20 +182,30 @@ static const struct ending {
 	{"closed cells",		has_fired,	close_cells,	0, 0, 0, true},
 	{"closed region",		has_written,	close_region,	0, 0, 0, true},
 
-	{"cancel of a send of a pair",	sends,		cancel_send,	-ENOENT, ECANCELED, 0, true, MSG},
-	{"sender hangs up",		sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED, ECANCELED, .ends = MSG},
-	{"sender hangs up, armed",	sends_armed,	sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = MSG},
-	{"sender hangs up, fenced",	sends_fenced,	sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = MSG},
-	{"receiver hangs up",		sends_and_posts, receiver_hangs_up, -ENOTCONN, ECONNRESET, ECANCELED, .ends = MSG},
-	{"receiver hangs up, armed",	arms_receive,	receiver_hangs_up, -ENOTCONN, 0, ECANCELED, .ends = MSG},
-	{"sender of a pair closes",	sends_and_posts, sender_closes, 0, 0, ECANCELED, .ends = MSG},
-	{"receiver of a pair closes",	sends_and_posts, receiver_closes, 0, ECONNRESET, 0, .ends = MSG},
-	{"sender to a shared ring hangs up", sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED, 0, .ends = SHARED},
-	{"receiver of a shared ring closes", sends_and_posts, receiver_closes, 0, ECONNRESET, 0, .ends = SHARED},
+	{"cancel of a send of a pair",	sends,		cancel_send,	-ENOENT, ECANCELED, 0, true,
+		MSG},
+	{"sender hangs up",		sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED,
+		ECANCELED, .ends = MSG},
+	{"sender hangs up, armed",	sends_armed,	sender_hangs_up, -ENOTCONN, ECANCELED, 0,
+		.ends = MSG},
+	{"sender hangs up, fenced",	sends_fenced,	sender_hangs_up, -ENOTCONN, ECANCELED, 0,
+		.ends = MSG},
+	{"receiver hangs up",		sends_and_posts, receiver_hangs_up, -ENOTCONN, ECONNRESET,
+		ECANCELED, .ends = MSG},
+	{"receiver hangs up, armed",	arms_receive,	receiver_hangs_up, -ENOTCONN, 0, ECANCELED,
+		.ends = MSG},
+	{"sender of a pair closes",	sends_and_posts, sender_closes, 0, 0, ECANCELED,
+		.ends = MSG},
+	{"receiver of a pair closes",	sends_and_posts, receiver_closes, 0, ECONNRESET, 0,
+		.ends = MSG},
+	{"sender to a shared ring hangs up", sends_and_posts, sender_hangs_up, -ENOTCONN, ECANCELED,
+		0, .ends = SHARED},
+	{"receiver of a shared ring closes", sends_and_posts, receiver_closes, 0, ECONNRESET, 0,
+		.ends = SHARED},
 };
 /* clang-format on */
 
-/* What waited has completed so. */
+/* The operation has completed with @error, or not at all if that is 0. */
 static bool ended(struct cq *q, __u64 context, __u32 error)
 {
 	struct treadle_cqe c;
@@ -207,7 +218,7 @@ static bool ended(struct cq *q, __u64 context, __u32 error)
 	return c.error == error && cq_empty(q);
 }
 
-/* A message from end to end. */
+/* A message gets from end to end. */
 static bool goes_on(struct lane *l, int seed)
 {
 	fill(l->out, 4000, seed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Two ends, from one of which the commands of the failure sweep go to the other. */
+/* A lane: two ends, and commands of the failure sweep go from one to the other. */
 #ifndef TREADLE_KSELFTEST_SWEEP_LANE_H
 #define TREADLE_KSELFTEST_SWEEP_LANE_H
 
@@ -8,15 +8,15 @@
 
 #define ROOM	 (2UL << 20)
 #define BUFFERED 16384
-#define FILLER	 99 /* context of what they are full of */
+#define FILLER	 99 /* context of completions that fill a queue */
 
-/* What the two are. Of a pair that is connected, the one that receives may do so by a ring for several. */
+/* The kind of the ends. SHARED: connected, and the receiver uses a ring for several endpoints. */
 enum ends { RDM, DGRAM, MSG, SHARED };
 
 struct lane {
 	enum ends ends;
 	struct node a, b;
-	struct listener l; /* of a pair */
+	struct listener l; /* of connected ends */
 	struct ring shared;
 	__u64 to, back, key;
 	__u32 region;
@@ -49,7 +49,7 @@ static void lane_connect(struct lane *l, struct options a, struct options b)
 	event_is(l->l.eq, TREADLE_EVENT_CONNECTED, SERVER);
 }
 
-/* @crowded: queues as short as can be, which are to be full. */
+/* @crowded: queues as short as possible, to be filled. */
 static void lane_open(struct lane *l, enum ends ends, bool crowded)
 {
 	struct options a = {.cq = crowded, .rcq = crowded}, b = a;
@@ -96,7 +96,7 @@ static __u32 completed(const struct cq *q)
 	return __atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) - q->cons;
 }
 
-/* What completes next has no room in the queue of the one, nor in that of the other. */
+/* Fills both queues, so that the next completions have no room. */
 static void crowd_queues(struct lane *l)
 {
 	struct treadle_desc look = trecv_of(NULL, 0, ANY, 77, 0, FILLER);
@@ -110,7 +110,7 @@ static void crowd_queues(struct lane *l)
 	need(!cq_overflows(&l->a.cq) && !cq_overflows(&l->b.rcq));
 }
 
-/* The next completion of what was not put there to fill the queue. */
+/* The next completion that is no filler. */
 static struct treadle_cqe next_of(struct cq *q)
 {
 	struct treadle_cqe c;
@@ -121,7 +121,10 @@ static struct treadle_cqe next_of(struct cq *q)
 	return c;
 }
 
-/* Workers have done their part, and may have failed. Without a call, in which something else could fail. */
+/*
+ * Waits until workers have done their part, and may have failed. Makes no call, as a call could
+ * fail.
+ */
 static void until_completed(const struct cq *q, __u32 count, bool crowded)
 {
 	__u64 end = now_ns() + PATIENCE_NS;

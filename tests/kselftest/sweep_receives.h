@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The sweep of sweep.h through receives, and looks at what there is to receive. */
+/* The sweep of sweep.h through receives, peeks and claims. */
 #ifndef TREADLE_KSELFTEST_SWEEP_RECEIVES_H
 #define TREADLE_KSELFTEST_SWEEP_RECEIVES_H
 
 #include "sweep_commands.h"
 
 /*
- * A receive whose message waits already. What fails says so, in a completion or by the doorbell, and is posted once more
- * then. If it was the message, the receive waits for the next; if it was the receive, the next one works.
+ * A receive for a message that waits already. A failure is reported by a completion or by the
+ * doorbell, and the receive posted once more. If the message failed, the receive waits for the next
+ * one; if the receive failed, the next one works.
  */
 enum { TAKES, TAKES_MANY, TAKES_BY_COMMAND, LOOKS, CLAIMS };
 
@@ -30,11 +31,11 @@ static const struct {
 	{"receive of several of a shared ring", TAKES_MANY, SHARED},
 };
 
-/* What has become of a receive, or of a look, and of the message that it was to meet. */
+/* The result of a receive, or of a peek, and of its message. */
 struct meeting {
-	int rung, receive, message; /* 0, or the errno that it ended with */
-	bool waits;		    /* the receive does, for another message */
-	bool failed;		    /* it came to the point that fails */
+	int rung, receive, message; /* 0 or an errno */
+	bool waits;		    /* the receive still waits, for another message */
+	bool failed;		    /* the failing point was reached */
 	char *at;
 };
 
@@ -75,7 +76,7 @@ static bool has_error(const struct cq *q)
 	       q->cqes[q->cons & (q->entries - 1)].error;
 }
 
-/* Who looks, or takes what he has claimed, posts to the transmit ring, as who says so. */
+/* Peeks, claims and commands are posted to the transmit ring. */
 static int post_receive_of(struct lane *l, struct treadle_desc r)
 {
 	int result;
@@ -86,7 +87,7 @@ static int post_receive_of(struct lane *l, struct treadle_desc r)
 	return result == 1 ? 0 : result;
 }
 
-/* There was no memory to post a receive by a command: nobody has met it, so its completion names no buffer. */
+/* Was there no memory to post a receive by a command? Then its completion names no buffer. */
 static bool is_unposted(struct lane *l)
 {
 	const struct cq *q = &l->b.rcq;
@@ -95,7 +96,10 @@ static bool is_unposted(struct lane *l)
 	return has_error(q) && c->error == ENOMEM && !c->buf;
 }
 
-/* After @r is posted, whose @n-th point fails. Until that is over there is no other call, in which something could fail. */
+/*
+ * Posts @r with its @n-th point failing. Until that is over no other call is made, as it could fail
+ * instead.
+ */
 static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool told, int n)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
@@ -138,7 +142,10 @@ static bool is_well(struct meeting m)
 	return !m.rung && !m.receive && !m.message && m.at;
 }
 
-/* Sends, looks, takes; what the latter but one, or the last, has come to if its @n-th point fails. */
+/*
+ * Sends, peeks, receives, with the @n-th point of the peek or of the receive failing; returns its
+ * result.
+ */
 static struct meeting received(struct lane *l, int kind, size_t len, bool copied, int n)
 {
 	struct treadle_desc look = look_for(l, kind), r = take(l, kind);
@@ -179,8 +186,8 @@ static void sweep_receives(struct __test_metadata *_metadata, FIXTURE_DATA(comma
 			m = received(&l, kind, len, copied, n);
 			failed = m.failed;
 			EXPECT_TRUE(!m.rung || is_clean(m.rung));
-			EXPECT_TRUE(!m.receive || told_cleanly(m.receive));
-			EXPECT_TRUE(!m.message || told_cleanly(m.message));
+			EXPECT_TRUE(!m.receive || is_clean_completion(m.receive));
+			EXPECT_TRUE(!m.message || is_clean_completion(m.message));
 			if (m.receive || m.message) {
 				self->failures++;
 				if (m.waits) {
@@ -204,7 +211,7 @@ static void sweep_receives(struct __test_metadata *_metadata, FIXTURE_DATA(comma
 		TH_LOG("%lld more", live() - had);
 	}
 	note("%d points of failure, of which %d were noticed", self->points, self->failures);
-	/* Most, or all, are made up for by a worker. */
+	/* A worker repeats most of them, or all. */
 	EXPECT_LT(0, self->points);
 }
 
@@ -213,9 +220,9 @@ TEST_F(commands, each_receive_fails_cleanly_wherever_it_fails)
 	sweep_receives(_metadata, self);
 }
 
-/* --- that repeat --------------------------------------------------------------------------------- */
+/* --- repeating receives ---------------------------------------------------------------------- */
 
-/* Posted each time that the counter is one more; told of by another one alone. */
+/* Posted whenever the counter grows by one, and reported only by another counter. */
 static struct treadle_desc takes_again(struct lane *l)
 {
 	struct treadle_desc d = when(then(recv_of(l->in, ROOM, ANY, 9), &l->told), &l->c, 1);
@@ -239,7 +246,7 @@ static __u64 times_told(const struct lane *l)
 	return cntr_value(&l->told) + cntr_errors(&l->told);
 }
 
-/* By the doorbell, or once more: a failure that this process is told of changes nothing. */
+/* Posts once more if the doorbell refused: nothing has changed then. */
 static void post_or_once_more(struct lane *l, struct treadle_desc d)
 {
 	int result = post(&l->a, d);
@@ -250,7 +257,10 @@ static void post_or_once_more(struct lane *l, struct treadle_desc d)
 	need(post(&l->a, d) == 1);
 }
 
-/* It is posted for the @times-th time, and a message waits for it. What the message has come to: 0, or an errno. */
+/*
+ * Posts the receive for the @times-th time; a message waits for it. Returns the message's result, 0
+ * or -errno.
+ */
 static int is_taken(struct lane *l, __u64 times)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
@@ -261,7 +271,7 @@ static int is_taken(struct lane *l, __u64 times)
 	return -(int)cq_next(&l->b.cq).error;
 }
 
-/* It goes twice, of which something may fail the first time; then it is still armed, once. */
+/* The receive is posted twice, and may fail the first time. Afterwards it is still armed, once. */
 static int outcome_of_taking_again(struct lane *l, size_t len, int n, bool *failed)
 {
 	__u64 count, errors, end = now_ns() + PATIENCE_NS;
@@ -272,8 +282,8 @@ static int outcome_of_taking_again(struct lane *l, size_t len, int n, bool *fail
 	post_or_once_more(l, takes_again(l));
 	message = is_taken(l, 1);
 	*failed = has_failed();
-	need(!message || (*failed && told_cleanly(message)));
-	if (times_told(l) == 0) { /* it was the message: the receive waits for the next one */
+	need(!message || (*failed && is_clean_completion(message)));
+	if (times_told(l) == 0) { /* the message failed: the receive waits for the next one */
 		need(message);
 		send_back(l, len);
 		need(cq_next(&l->b.cq).error == 0);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Endpoints that share a receive ring, and one of which closes. */
+/* Endpoints that share a receive ring, for tests that close one of them. */
 #ifndef TREADLE_KSELFTEST_THREE_H
 #define TREADLE_KSELFTEST_THREE_H
 
 #include "slow.h"
 #include "treadle.h"
 
-/* Completions are not long in coming, if they come. */
+/* Waits briefly for a completion, if one comes. */
 static inline bool comes(struct node *n, struct treadle_cqe *c)
 {
 	return cq_wait(&n->rcq, PATIENCE_NS / 10) == 0 && cq_poll(&n->rcq, c);
 }
 
-/* Two endpoints that receive from the same ring, and one who sends to them. */
+/* Two endpoints that receive from the same ring, and one that sends to them. */
 struct three {
 	struct node from, first, second;
 	__u64 to_first, to_second;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of the ABI have in common: a client of /dev/treadle in its
- * simplest form, written from the two headers in uapi/treadle/ alone.
+ * Helpers for tests of the ABI: a minimal client of /dev/treadle, written from the two headers in
+ * uapi/treadle/ alone.
  *
- * Calls whose failure is what a test looks at return -errno. Set-up that is
- * not the subject of a test ends the test when it fails.
+ * Calls that a test expects to fail return -errno. Set-up that is not the subject of a test ends
+ * the test if it fails.
  */
 #ifndef TREADLE_KSELFTEST_H
 #define TREADLE_KSELFTEST_H
@@ -46,7 +46,7 @@ static inline int doorbell(int fd, __u32 id)
 	return call(fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)id);
 }
 
-/* The same by a shorter way. */
+/* The same by lseek(), which is shorter. */
 static inline long doorbell_seek(int fd, __u64 id)
 {
 	long rc = lseek(fd, id, SEEK_SET);
@@ -185,17 +185,17 @@ static inline int av_remove(int fd, __u32 av, const __u64 *indices, __u32 count)
 	return call(fd, TREADLE_IOC_AV_REMOVE, &r);
 }
 
-/* An endpoint and one of everything that it can be bound to. */
+/* An endpoint, with one of each object that it can be bound to. */
 struct node {
 	int fd;
 	__u32 ep, av;
 	struct treadle_addr addr;
 	struct ring tx, rx;
-	struct cq cq, rcq; /* of what it sends, of what it receives */
+	struct cq cq, rcq; /* for sends, for receives */
 	struct cntr sent, rcvd;
 };
 
-/* What differs from the usual. */
+/* Differences from the defaults. */
 struct options {
 	int context;	       /* file; 0: a new one */
 	__u32 tx, rx, cq, rcq; /* entries */
@@ -203,7 +203,7 @@ struct options {
 	__u32 flags; /* of EP_ENABLE */
 	__u32 type;  /* of endpoint; 0: RDM */
 	__u32 request;
-	struct ring *shared_rx; /* this one, not one of its own */
+	struct ring *shared_rx; /* a shared ring instead of one of its own */
 	struct treadle_addr addr;
 	const char *auth_key;
 };
@@ -214,7 +214,7 @@ static inline struct treadle_addr loopback(__u16 port)
 		.family = AF_INET, .port = htons(port), .addr = {127, 0, 0, 1}};
 }
 
-/* Only the address; -errno when it is refused. */
+/* Creates an endpoint without enabling it; returns 0 or -errno. */
 static inline int ep_create_as(int fd, __u32 type, __u32 request, struct treadle_addr *addr,
 			       const char *auth_key, __u32 *id)
 {
@@ -238,7 +238,7 @@ static inline int ep_create(int fd, struct treadle_addr *addr, const char *auth_
 	return ep_create_as(fd, TREADLE_EP_RDM, 0, addr, auth_key, id);
 }
 
-/* Everything but EP_ENABLE. */
+/* All but EP_ENABLE. */
 static inline void node_create(struct node *n, struct options o)
 {
 	n->fd = o.context ?: device();
@@ -280,7 +280,7 @@ static inline void node_open(struct node *n, struct options o)
 	need(call(n->fd, TREADLE_IOC_EP_ENABLE, &e) == 0);
 }
 
-/* The index under which @n knows @addr. */
+/* Inserts @addr into the vector of @n; returns its index. */
 static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 {
 	__u32 count = 1;
@@ -290,7 +290,7 @@ static inline __u64 peer(const struct node *n, struct treadle_addr addr)
 	return index;
 }
 
-/* Registers, tells id and key; -errno. */
+/* Registers ranges; returns 0 or -errno, and id and key. */
 static inline int mr_ranges(int fd, const struct treadle_iov *iov, __u32 count, __u32 access,
 			    __u32 flags, __u64 *key, __u32 *id)
 {
@@ -415,7 +415,7 @@ static inline __u32 ring_room(const struct ring *r)
 	return r->entries - (r->prod - ring_released(r));
 }
 
-/* Writes one slot; nobody sees it before ring_publish(). */
+/* Writes one slot, which the kernel does not see before ring_publish(). */
 static inline void ring_put(struct ring *r, const void *slot)
 {
 	memcpy(&r->slots[r->prod++ & (r->entries - 1)], slot, sizeof(*r->slots));
@@ -437,14 +437,14 @@ static inline int ring_doorbell(const struct ring *r)
 	return doorbell(r->fd, r->id);
 }
 
-/* Room comes back when other commands finish: wait for it. */
+/* Waits until commands that finish have released so many slots. */
 static inline void ring_wait(struct ring *r, __u32 slots)
 {
 	while (ring_room(r) < slots)
 		sched_yield();
 }
 
-/* Posts to a transmit ring: what the doorbell says, 1 when the command was taken. */
+/* Posts to a transmit ring; returns the doorbell's result, 1 if the command was taken. */
 static inline int post(struct node *n, struct treadle_desc d)
 {
 	ring_wait(&n->tx, 1);
@@ -453,7 +453,7 @@ static inline int post(struct node *n, struct treadle_desc d)
 	return ring_doorbell(&n->tx);
 }
 
-/* Posts to a receive ring, where only unmatched messages call for a doorbell. */
+/* Posts to a receive ring, and rings the doorbell if there are unmatched messages. */
 static inline int post_recv(struct node *n, struct treadle_desc d)
 {
 	ring_wait(&n->rx, 1);
@@ -531,15 +531,18 @@ static inline int cq_wait(const struct cq *q, __s64 timeout_ns)
 	return call(q->fd, TREADLE_IOC_WAIT, &w);
 }
 
-/* A completion does not come: who could bring it, and where is he? */
-static inline void what_is_stuck(const struct cq *q)
+/*
+ * Logs the state of a queue without completions, and the stacks of the threads that could add one.
+ */
+static inline void log_stuck_queue(const struct cq *q)
 {
 	note("queue %u: read up to %u of %u, flags %u", q->id, q->cons, q->ro->prod, q->ro->flags);
-	system("for c in $(grep -lE \"^(kworker/u|treadle-|$(cat /proc/$PPID/comm)$)\" /proc/[0-9]*/task/*/comm);"
+	system("for c in $(grep -lE \"^(kworker/u|treadle-|$(cat /proc/$PPID/comm)$)\" "
+	       "/proc/[0-9]*/task/*/comm);"
 	       "do cat $c ${c%comm}stack; done >&2");
 }
 
-/* The next completion, whenever it comes. A child that ends may interrupt the wait. */
+/* Waits for the next completion. A child that ends may interrupt the wait. */
 static inline struct treadle_cqe cq_next(struct cq *q)
 {
 	struct treadle_cqe cqe;
@@ -548,13 +551,13 @@ static inline struct treadle_cqe cq_next(struct cq *q)
 		int result = cq_overflows(q) ? doorbell(q->fd, q->id) : cq_wait(q, PATIENCE_NS);
 
 		if (result == -ETIMEDOUT)
-			what_is_stuck(q);
+			log_stuck_queue(q);
 		need(result == 0 || result == -EINTR);
 	}
 	return cqe;
 }
 
-/* Nothing is there, nor kept. What is still on its way is not counted. */
+/* No completion is in the ring, or kept. Operations under way don't count. */
 static inline bool cq_empty(struct cq *q)
 {
 	return __atomic_load_n(&q->ro->prod, __ATOMIC_ACQUIRE) == q->cons && !cq_overflows(q);
@@ -570,10 +573,7 @@ static inline __u64 cntr_errors(const struct cntr *c)
 	return __atomic_load_n(&c->page->error, __ATOMIC_ACQUIRE);
 }
 
-/*
- * Does the counter come to stand there? Others count as well as the caller: what is counted
- * is so after its completion, and may be so by a worker.
- */
+/* Waits until the counter has these values. A worker may count after the completion is written. */
 static inline bool cntr_becomes(const struct cntr *c, __u64 value, __u64 errors)
 {
 	__u64 end = now_ns() + PATIENCE_NS;

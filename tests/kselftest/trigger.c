@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Commands armed on counters: what fires, when, in which order, and that it
- * either runs or is canceled. Those by the million are in million.c.
+ * Commands armed on counters: what fires, when, and in which order; each either runs or is
+ * canceled. million.c has millions of them.
  */
 // conformance: fi_trigger(3): FI_TRIGGER_THRESHOLD: deferred until the counter crosses the ...
 
@@ -9,7 +9,7 @@
 
 FIXTURE(trigger)
 {
-	struct node a, b; /* in contexts of their own */
+	struct node a, b; /* in separate contexts */
 	__u64 to, back;
 	struct cntr c, d; /* of a */
 	char *src, *dst;
@@ -42,7 +42,10 @@ static int set(struct node *n, const struct cntr *c, __u64 value)
 	return post(n, count_of(TREADLE_OP_CNTR_SET, c, value, 0));
 }
 
-/* A counter that is set back and counts up again has changed, and so has one that is set to what it was. */
+/*
+ * A counter that goes back and comes up again has changed, and so has one that is set to its own
+ * value.
+ */
 TEST_F(trigger, changes_are_counted)
 {
 	struct treadle_wait_fd w = {.size = sizeof(w), .id = self->c.id};
@@ -123,7 +126,10 @@ TEST_F(trigger, sends_of_vectors_and_injected_ones)
 	d = when(send_of(self->src + 200, 30, self->to, 2), &self->c, 2);
 	d.flags |= TREADLE_F_INJECT;
 	ASSERT_EQ(1, post(&self->a, d));
-	/* Injected means that its buffer is free already, the ring was free anyway. */
+	/*
+	 * An injected send has a copy of its buffer; an armed command has left the ring in any
+	 * case.
+	 */
 	memset(self->src + 200, 0, 30);
 	memset(self->a.tx.slots, 0xff, self->a.tx.entries * TREADLE_SLOT_SIZE);
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 30, ANY, 1)));
@@ -138,7 +144,7 @@ TEST_F(trigger, sends_of_vectors_and_injected_ones)
 	EXPECT_TRUE(same(self->dst + 100, 30, 3));
 }
 
-/* An armed receive is posted when it fires: it is behind those that were posted before that. */
+/* An armed receive is posted when it fires: it comes behind receives that were posted before. */
 TEST_F(trigger, receives)
 {
 	struct node *a = &self->a, *b = &self->b;
@@ -190,7 +196,7 @@ TEST_F(trigger, counter_operations)
 /* --- conditions ------------------------------------------------------------------ */
 
 // conformance: fi_trigger(3): deferred work: if its condition is met already, it may start at once
-TEST_F(trigger, what_is_met_already_runs_at_once)
+TEST_F(trigger, a_condition_that_is_met_already_fires_at_once)
 {
 	ASSERT_EQ(1, post(&self->a, when(nop(0), &self->c, 0)));
 	EXPECT_EQ(0, cq_next(&self->a.cq).context);
@@ -290,7 +296,7 @@ TEST_F(trigger, success_and_failure_are_counted_apart)
 	ASSERT_EQ(1, post(a, then(when(bad, &self->c, 2), &self->d)));
 	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 8, ANY, 1)));
 	ASSERT_EQ(1, add(a, &self->c, 2));
-	/* To different peers they finish in any order. */
+	/* Sends to different peers complete in any order. */
 	for (int i = 0; i < 2; i++) {
 		struct treadle_cqe c = cq_next(&a->cq);
 
@@ -320,7 +326,7 @@ TEST_F(trigger, deferred_work_is_silent)
 	EXPECT_TRUE(cntr_becomes(&a->sent, 0, 0));
 }
 
-/* A message that arrives fires a send, and no thread of the receiver is awake. */
+/* An arriving message fires a send while no thread of the receiver runs. */
 struct relay {
 	struct treadle_addr addr, home;
 	int ready, go;
@@ -394,13 +400,15 @@ TEST_F(trigger, work_is_canceled_by_counter_threshold_and_context)
 	EXPECT_LT(0, count);
 	while (cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 1, 2, NULL) == 0)
 		;
-	/* Those with context 1 and threshold 2 were numbers 7 and 10. */
+	/* Commands with context 1 and threshold 2 have the numbers 7 and 10. */
 	ASSERT_EQ(1, add(a, &self->c, 2));
 	EXPECT_TRUE(cntr_becomes(&self->d, 0xfff & ~(1 << 7 | 1 << 10), 0));
 	EXPECT_EQ(-ENOENT, cancel(a->fd, TREADLE_CANCEL_WORK, self->c.id, 0, 1, &count));
 }
 
-/* Several may have the same counter, threshold and context: then a name of their own tells them apart. */
+/*
+ * Commands may have the same counter, threshold and context. A name of their own identifies them.
+ */
 TEST_F(trigger, work_is_canceled_by_its_name)
 {
 	struct node *a = &self->a;
@@ -421,7 +429,7 @@ TEST_F(trigger, work_is_canceled_by_its_name)
 	EXPECT_TRUE(cntr_becomes(&self->d, 1, 0));
 }
 
-/* Neither a completion nor a counter could say so. */
+/* No completion and no counter could report the error. */
 TEST_F(trigger, silent_work_is_refused_by_the_doorbell)
 {
 	struct treadle_desc d = send_of(self->src, 8, 77, 1);
@@ -432,8 +440,11 @@ TEST_F(trigger, silent_work_is_refused_by_the_doorbell)
 	EXPECT_EQ(self->a.tx.entries, ring_room(&self->a.tx));
 }
 
-/* Nor of what names no endpoint does that of the ring, or of one that tells nobody. */
-TEST_F(trigger, who_hears_of_nothing_tells_of_nothing)
+/*
+ * Nor can an error be reported for a command that names no endpoint, or one without a queue and
+ * counter.
+ */
+TEST_F(trigger, a_command_without_a_report_is_refused_by_the_doorbell)
 {
 	struct treadle_desc d = send_of(self->src, 8, 77, 1);
 	struct node *a = &self->a, deaf;
@@ -455,7 +466,10 @@ TEST_F(trigger, who_hears_of_nothing_tells_of_nothing)
 	EXPECT_EQ(a->tx.entries, ring_room(&a->tx));
 }
 
-/* Posted or not when the message comes, alone or with others: scattered as it is meant. */
+/*
+ * Posted before the message comes or after, alone or among others: the vector is scattered
+ * correctly.
+ */
 TEST_F(trigger, receives_into_vectors)
 {
 	struct node *a = &self->a, *b = &self->b;
@@ -500,8 +514,8 @@ TEST_F(trigger, receives_into_vectors)
 	}
 }
 
-/* By its name, too: what an endpoint tells of is for CANCEL_OP. */
-TEST_F(trigger, what_is_no_work_is_not_canceled_as_work)
+/* Nor by name: CANCEL_OP is for commands with a completion. */
+TEST_F(trigger, other_commands_are_not_canceled_as_work)
 {
 	struct node *a = &self->a;
 	struct treadle_desc d = when(nop(5), &self->c, 1);
@@ -554,7 +568,7 @@ TEST_F(trigger, a_counter_with_armed_commands_is_busy)
 	struct cntr e;
 
 	cntr_open(&e, a->fd);
-	/* They wait for one, add to the second, and tell the third. */
+	/* They wait for one counter, add to the second, and report to the third. */
 	ASSERT_EQ(1, post(a, when(d, &self->c, 1)));
 	ASSERT_EQ(1, post(a, then(when(nothing, &self->c, 1), &e)));
 	EXPECT_EQ(-EBUSY, destroy(a->fd, self->c.id));
@@ -568,7 +582,7 @@ TEST_F(trigger, a_counter_with_armed_commands_is_busy)
 	EXPECT_EQ(0, destroy(a->fd, e.id));
 }
 
-/* What is armed for an endpoint goes with it, and leaves the counters free. */
+/* Commands armed for an endpoint go with it, and leave the counters free. */
 // conformance: triggers.rst: bad input: an endpoint is closed
 TEST_F(trigger, an_endpoint_closes_under_armed_commands)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What armed commands may run into: what they name is gone when they fire, they never
- * fire, they fire each other in a circle, values wrap, and who writes a cell dies.
+ * Armed commands in trouble: objects that they name are gone when they fire, they never fire, they
+ * fire each other in a circle, values wrap, and the writer of a cell dies.
  */
 #include "triggers.h"
 
 FIXTURE(bad_end)
 {
-	struct node a, b; /* in contexts of their own */
+	struct node a, b; /* in separate contexts */
 	__u64 to;
 	struct cntr c, d; /* of a */
 	char *src, *dst;
@@ -34,7 +34,7 @@ static void add(struct node *n, const struct cntr *c, __u64 value)
 	need(post(n, count_of(TREADLE_OP_CNTR_ADD, c, value, 0)) == 1);
 }
 
-/* Its key was good when the command was armed, and is judged when it fires. */
+/* The key is valid when the command is armed. It is validated when the command fires. */
 // conformance: ioctl.h: EKEYREJECTED: the region was closed
 // conformance: triggers.rst: bad input: a region is closed
 TEST_F(bad_end, a_region_closes_under_an_armed_write)
@@ -98,7 +98,7 @@ TEST_F(bad_end, the_peer_is_killed_under_armed_sends)
 		ASSERT_EQ(1, post(&self->a, then(when(send_of(self->src, i % 2 ? 8 : 65536, to, i),
 						      &self->c, 1 + i),
 						 &self->d)));
-	/* Half of them are on their way, or parked at the receiver, when it dies. */
+	/* Half of the messages are under way, or wait at the receiver, when it dies. */
 	add(&self->a, &self->c, 50);
 	kill(pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(pid));
@@ -107,7 +107,7 @@ TEST_F(bad_end, the_peer_is_killed_under_armed_sends)
 	     cntr_value(&self->d) + cntr_errors(&self->d) < 100 && now_ns() < end;)
 		sched_yield();
 	EXPECT_EQ(100, cntr_value(&self->d) + cntr_errors(&self->d));
-	EXPECT_LE(75, cntr_errors(&self->d)); /* the large ones, and all that were late */
+	EXPECT_LE(75, cntr_errors(&self->d)); /* the large messages, and all that fired too late */
 	for (int i = 0; i < 100; i++) {
 		struct treadle_cqe e = cq_next(&self->a.cq);
 
@@ -115,7 +115,7 @@ TEST_F(bad_end, the_peer_is_killed_under_armed_sends)
 		EXPECT_TRUE(e.error == 0 || e.error == ECONNRESET || e.error == ECONNREFUSED);
 	}
 	EXPECT_EQ(cntr_errors(&self->d), failed);
-	/* Nothing was lost on the way, and the counters are free. */
+	/* All commands have ended, and the counters are free. */
 	EXPECT_EQ(0, destroy(self->a.fd, self->c.id));
 }
 
@@ -142,7 +142,7 @@ static void arms_and_ends(void *arg)
 	o->addr = n.addr;
 }
 
-/* What never fires goes with its file, without a trace. */
+/* A command that never fires goes with its file. */
 // conformance: fi_trigger(3): the application cancels work if its condition is not met
 // conformance: triggers.rst: bad input: thresholds that never come
 TEST_F(bad_end, a_process_ends_with_armed_commands)
@@ -158,7 +158,7 @@ TEST_F(bad_end, a_process_ends_with_armed_commands)
 	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.cq).error);
 }
 
-/* Each fires the next, the last one the first: it goes round once, as each fires once. */
+/* Each command fires the next, and the last one the first: one round, as each fires once. */
 // conformance: triggers.rst: bad input: a command that fires itself, a chain, a circle
 TEST_F(bad_end, a_circle_ends)
 {
@@ -178,7 +178,7 @@ TEST_F(bad_end, a_circle_ends)
 	}
 }
 
-/* Which is next is decided by the value, modulo 2^64, not by what it was before. */
+/* The value decides which command fires, modulo 2^64, not the step to it. */
 // conformance: triggers.rst: bad input: values wrap at 2^64
 TEST_F(bad_end, a_counter_wraps)
 {
@@ -188,7 +188,7 @@ TEST_F(bad_end, a_counter_wraps)
 	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_SET, &self->c, top - 1, 0)));
 	ASSERT_EQ(1, post(&self->a, when(nop(1), &self->c, top)));
 	EXPECT_TRUE(cq_empty(&self->a.cq));
-	/* It jumps from below the threshold to 0: never was it reached. */
+	/* The value wraps from below the threshold to 0: the threshold is not reached. */
 	add(&self->a, &self->c, 2);
 	EXPECT_EQ(0, cntr_value(&self->c));
 	EXPECT_TRUE(cq_empty(&self->a.cq));
@@ -199,7 +199,7 @@ TEST_F(bad_end, a_counter_wraps)
 	EXPECT_TRUE(cq_empty(&self->a.cq));
 	add(&self->a, &self->c, top - 1);
 	EXPECT_EQ(1, cq_next(&self->a.cq).context);
-	/* Success and error are each 64 bits; their sum wraps, too. */
+	/* Successes and errors have 64 bits each. Their sum wraps, too. */
 	ASSERT_EQ(1, post(&self->a, when(nop(3), &self->c, 2)));
 	EXPECT_EQ(3, cq_next(&self->a.cq).context);
 	error.flags |= TREADLE_F_CNTR_ERROR;
@@ -227,9 +227,9 @@ static void writes_and_hangs(void *arg)
 	pause();
 }
 
-/* Killed before its store it has not written; killed after it, it has, once. */
+/* A process that is killed before its store has not written; after it, it has, once. */
 // conformance: triggers.rst: bad input: the process that writes a cell dies
-TEST_F(bad_end, who_writes_a_cell_is_killed)
+TEST_F(bad_end, the_writer_of_a_cell_is_killed)
 {
 	struct cells cells;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of triggers have in common: trigger cells, and two nodes that talk. */
+/* Helpers for tests of triggers: trigger cells, and the end of a test with two nodes. */
 #ifndef TREADLE_KSELFTEST_TRIGGERS_H
 #define TREADLE_KSELFTEST_TRIGGERS_H
 
@@ -38,7 +38,7 @@ static inline __u64 cell_done(const struct cells *c, int i)
 	return __atomic_load_n(&c->done[i], __ATOMIC_ACQUIRE);
 }
 
-/* When cell @i has this value. */
+/* Arms a command on cell @i: it starts when the cell has this value. */
 static inline struct treadle_desc once(struct treadle_desc d, const struct cells *c, int i,
 				       __u64 value)
 {
@@ -55,7 +55,7 @@ static inline struct treadle_desc nop(__u64 context)
 		.opcode = TREADLE_OP_NOP, .flags = TREADLE_F_COMPLETION, .context = context};
 }
 
-/* All that has completed was looked at. */
+/* All completions have been taken. */
 static inline bool nothing_is_left(struct node *a, struct node *b)
 {
 	return cq_empty(&a->cq) && cq_empty(&a->rcq) && cq_empty(&b->cq) && cq_empty(&b->rcq);

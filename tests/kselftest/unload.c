@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The module stays as long as anybody has anything of it, and no longer: an open file, a map, a file to wait by, in
- * this process, a child, or on the way to somebody. Who tries to unload it is refused, and has disturbed nobody.
+ * The module stays loaded as long as anything uses it, and no longer: an open file, a map, a wait
+ * file, in this process, in a child, or in flight to another process. An attempt to unload it
+ * fails, and disturbs nothing.
  */
 #include "connection.h"
 #include "module.h"
 
 #include <liburing.h>
 
-/* What is left of a context, by which it is used: one of these. */
+/* What is left of a context to use the module by: one of these. */
 struct rest {
 	int fd;
 	void *map;
@@ -141,7 +142,7 @@ static void let_go(struct rest *r)
 		io_uring_queue_exit(&r->ring);
 }
 
-/* For whoever comes now. */
+/* The module works for a new process. */
 static void works(void *arg)
 {
 	char out[100], in[100];
@@ -176,8 +177,8 @@ static int unload(void)
 	return syscall(SYS_delete_module, "treadle", O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* What has nothing to do with it any more is gone first: contexts end a little later than their files. */
-TEST(what_is_used_is_not_unloaded)
+/* Earlier users must be gone first, as contexts end a little later than their files. */
+TEST(a_module_in_use_is_not_unloaded)
 {
 	for (int i = 0; i < ARRAY_SIZE(uses); i++) {
 		struct rest r = {.fd = -1};
@@ -199,8 +200,8 @@ TEST(what_is_used_is_not_unloaded)
 	until_unused();
 }
 
-/* What QUERY says can be had, whatever was asked for when it was loaded. */
-TEST(limits_are_what_can_be_had)
+/* QUERY returns the limits in effect, not the parameters as they were given. */
+TEST(limits_are_those_in_effect)
 {
 	struct treadle_cq_create cq = {.size = sizeof(cq)};
 	struct treadle_query q;
@@ -227,8 +228,8 @@ TEST(limits_are_what_can_be_had)
 	until_unused();
 }
 
-/* Somebody's messages go on, while others try. */
-TEST(who_is_at_work_is_not_disturbed)
+/* Messages pass during attempts to unload. */
+TEST(attempts_to_unload_disturb_nothing)
 {
 	char out[64], in[64];
 	struct node a, b;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The calls through io_uring: the same answers as from ioctl, without keeping the caller.
- */
+/* The calls through io_uring: the same results as by ioctl, without blocking the caller. */
 #include "slow.h"
 #include "treadle.h"
 
@@ -31,7 +29,7 @@ FIXTURE_TEARDOWN(uring)
 	close(self->n.fd);
 }
 
-/* Queues a call; its completion is known by @cmd. */
+/* Queues a call; its completion is identified by @cmd. */
 static struct io_uring_sqe *queue(struct io_uring *ring, int fd, unsigned int cmd, __u64 arg)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
@@ -53,7 +51,7 @@ static struct io_uring_cqe *finished(struct io_uring *ring)
 	return cqe;
 }
 
-/* The result of the next that ends, which is to be @cmd. */
+/* The result of the next completion, which must be that of @cmd. */
 static int result(struct io_uring *ring, unsigned int cmd)
 {
 	struct io_uring_cqe *cqe = finished(ring);
@@ -90,7 +88,7 @@ TEST_F(uring, registration_pins_in_the_background)
 	EXPECT_EQ(0, submit(&self->ring, self->n.fd, TREADLE_IOC_MR_CREATE, &c));
 	EXPECT_NE(0, c.id);
 	EXPECT_NE(0, c.key);
-	/* It is this process that pays. */
+	/* The pins are charged to this process. */
 	EXPECT_EQ(before + pinned + MIB / 1024, number_in("/proc/self/status", "VmLck:") +
 							number_in("/proc/self/status", "VmPin:"));
 	d.id = c.id;
@@ -118,7 +116,7 @@ TEST_F(uring, doorbell_says_how_many_commands_it_took)
 			    (void *)(unsigned long)self->n.tx.id));
 }
 
-TEST_F(uring, a_wait_does_not_keep_who_submits_it)
+TEST_F(uring, a_wait_does_not_block_its_submitter)
 {
 	struct treadle_wait w = {
 		.size = sizeof(w), .id = self->n.rcq.id, .timeout_ns = PATIENCE_NS};
@@ -140,8 +138,8 @@ static void *sends_later(void *arg)
 	return NULL;
 }
 
-/* A thread that waits does not hear of it that something of its own has ended elsewhere. */
-TEST_F(uring, a_wait_is_not_cut_short_by_what_else_ends)
+/* An io_uring completion interrupts the thread, but does not end its wait. */
+TEST_F(uring, a_wait_is_not_cut_short_by_other_completions)
 {
 	struct __kernel_timespec soon = {.tv_nsec = 50000000};
 	const __s64 timeouts[] = {-1, PATIENCE_NS};
@@ -160,13 +158,13 @@ TEST_F(uring, a_wait_is_not_cut_short_by_what_else_ends)
 		io_uring_cqe_seen(&self->ring, cqe);
 		EXPECT_EQ(0, cq_next(&self->n.cq).error);
 	}
-	/* Nor does it wait longer for it. */
+	/* Nor does it lengthen the wait. */
 	io_uring_prep_timeout(io_uring_get_sqe(&self->ring), &soon, 0, 0);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	EXPECT_EQ(-ETIMEDOUT, cq_wait(&self->n.cq, 100000000));
 }
 
-/* A timeout of 0 asks: EAGAIN is the answer, and nothing that io_uring tries again. */
+/* With a timeout of 0 a wait returns EAGAIN, and io_uring must not try it again. */
 // conformance: ioctl.h: EAGAIN: nothing to report
 TEST_F(uring, eagain_is_an_answer)
 {
@@ -175,7 +173,7 @@ TEST_F(uring, eagain_is_an_answer)
 	EXPECT_EQ(-EAGAIN, submit(&self->ring, self->n.fd, TREADLE_IOC_WAIT, &w));
 }
 
-/* First the message, then the doorbell of what is to follow it, with nobody in between. */
+/* First the message, then the doorbell of the next command, without a system call in between. */
 TEST_F(uring, calls_can_be_linked)
 {
 	struct treadle_wait w = {
@@ -200,7 +198,7 @@ struct blocked {
 	bool other_is_done;
 };
 
-/* Is there a completion with @user_data in @ring? None is taken. */
+/* Is there a completion with @user_data in @ring? It is not taken. */
 static bool has_completed(struct io_uring *ring, __u64 user_data)
 {
 	unsigned int tail = io_uring_smp_load_acquire(ring->cq.ktail);
@@ -211,7 +209,7 @@ static bool has_completed(struct io_uring *ring, __u64 user_data)
 	return false;
 }
 
-/* Once the doorbell waits for the page: waits until the NOP has completed, and only then gives the page. */
+/* Waits until the doorbell waits for the page and the NOP has completed, then provides the page. */
 static void *gives_the_page_last(void *arg)
 {
 	struct blocked *b = arg;
@@ -224,7 +222,10 @@ static void *gives_the_page_last(void *arg)
 	return NULL;
 }
 
-/* io_uring submits with its ring's lock held: whatever blocks there blocks all requests of the ring. */
+/*
+ * io_uring submits with its ring's lock held: a request that blocks there would block the whole
+ * ring.
+ */
 TEST_F(uring, a_doorbell_that_waits_for_a_page_does_not_stop_its_ring)
 {
 	char *slow = pages(BLOCKED);
@@ -264,7 +265,7 @@ TEST_F(uring, a_doorbell_that_waits_for_a_page_does_not_stop_its_ring)
 	close(b.faults);
 }
 
-/* A WAIT keeps a worker of io_uring. With all of them kept, SIGNAL is what ends that. */
+/* A WAIT occupies a worker of io_uring. If all workers are occupied, SIGNAL must still work. */
 TEST_F(uring, a_signal_needs_no_worker)
 {
 	struct treadle_wait w = {.size = sizeof(w), .id = self->n.rcq.id, .timeout_ns = -1};
@@ -276,14 +277,14 @@ TEST_F(uring, a_signal_needs_no_worker)
 	for (int i = 0; i < waits; i++)
 		queue(&self->ring, self->n.fd, TREADLE_IOC_WAIT, (unsigned long)&w);
 	ASSERT_EQ(waits, io_uring_submit(&self->ring));
-	/* A SIGNAL ends the WAITs that have begun, and one that is to begin. */
+	/* A SIGNAL ends the WAITs that have begun, and the next one to begin. */
 	for (int signals = 0; ended < waits; signals++) {
 		struct io_uring_cqe *cqe;
 		bool signaled = false;
 
 		queue(&self->ring, self->n.fd, TREADLE_IOC_SIGNAL, self->n.rcq.id);
 		ASSERT_EQ(1, io_uring_submit(&self->ring));
-		/* It was done when it was submitted. */
+		/* SIGNAL was done at submission. */
 		ASSERT_TRUE(has_completed(&self->ring, TREADLE_IOC_SIGNAL));
 		while (!signaled) {
 			cqe = finished(&self->ring);
@@ -298,7 +299,7 @@ TEST_F(uring, a_signal_needs_no_worker)
 
 #define RINGS 1000
 
-/* What it costs, for uapi.rst. With VM_ACCEL=icount these are instructions. */
+/* The cost, for uapi.rst: instructions with VM_ACCEL=icount. */
 TEST_F(uring, a_doorbell_costs_more_than_by_lseek)
 {
 	__u64 begin = now_ns(), seek, call;
@@ -331,7 +332,7 @@ TEST_F(uring, the_same_errors)
 	EXPECT_EQ(-EINVAL, submit(&self->ring, self->n.fd, TREADLE_IOC_DOORBELL, (void *)-1L));
 	q.size = 4;
 	EXPECT_EQ(-EINVAL, submit(&self->ring, self->n.fd, TREADLE_IOC_QUERY, &q));
-	/* What is reserved is zero. */
+	/* Reserved fields must be 0. */
 	sqe = queue(&self->ring, self->n.fd, TREADLE_IOC_SIGNAL, self->n.cq.id);
 	sqe->__pad2[0] = 1;
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
@@ -372,7 +373,9 @@ TEST_F(uring, a_wait_can_be_canceled)
 		struct io_uring_cqe *cqe = finished(&self->ring);
 		bool wait = cqe->user_data == TREADLE_IOC_WAIT;
 
-		/* "On its way to be canceled" is told of, and the wait is told of. */
+		/*
+		 * A cancel that finds a running wait reports EALREADY, and the wait completes, too.
+		 */
 		EXPECT_TRUE(wait ? cqe->res == -EINTR || cqe->res == -ECANCELED :
 				   cqe->res == -EALREADY);
 		io_uring_cqe_seen(&self->ring, cqe);
@@ -381,7 +384,7 @@ TEST_F(uring, a_wait_can_be_canceled)
 	}
 }
 
-/* Whoever ends with calls under way takes them along. */
+/* A process that ends takes its calls along. */
 static void ends(void *arg)
 {
 	struct io_uring ring;
@@ -400,8 +403,11 @@ static void ends(void *arg)
 	io_uring_queue_exit(&ring);
 }
 
-/* Without a context of its own: a worker that is idle ends with the last one, and counts until then. */
-TEST(nothing_is_left_of_who_ends_with_calls_under_way)
+/*
+ * Without a context of this process: an idle worker ends with the last context, and holds the
+ * module until then.
+ */
+TEST(nothing_is_left_of_calls_under_way)
 {
 	EXPECT_EQ(0, reap(spawn(ends, NULL)));
 	EXPECT_EQ(-SIGKILL, reap(spawn(ends, "killed")));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several who wait for the same queue, and one who reads it under their eyes; and who may read the files.
+ * Several waiters for one queue, with a reader that takes completions meanwhile; and access to wait
+ * files.
  */
 #include "connection.h"
 
@@ -24,7 +25,7 @@ static void *waits(void *arg)
 	return NULL;
 }
 
-/* Who was woken for a completion that another has read was not canceled. */
+/* A waiter that is woken for a completion that another thread has read is not canceled. */
 TEST(only_a_signal_cancels_a_wait)
 {
 	__u64 end = now_ns() + 5000000000ULL;
@@ -80,10 +81,11 @@ static void *waits_in_the_background(void *arg)
 }
 
 /*
- * What is kept comes into the ring with a wait, and what it was kept in goes: here a receive ring
- * that was destroyed, which takes some sleeping. All while who waits has been woken and can't run.
+ * Kept completions move into the ring with a wait, and their memory is freed. Here that belongs to
+ * a receive ring that was destroyed, and freeing it sleeps. The waiter has been woken, but can't
+ * run meanwhile.
  */
-TEST(what_is_kept_comes_with_a_wait)
+TEST(kept_completions_come_with_a_wait)
 {
 	static struct waiter w = {.other = 1};
 	struct treadle_cqe c;
@@ -143,7 +145,7 @@ static void reads_nothing(void *arg)
 			_exit(1 + i);
 }
 
-/* The file is one for both: what a child were told of, its parent would not be. */
+/* Parent and child share the file: news that the child read would be lost to the parent. */
 TEST(a_child_reads_nothing_from_its_parents_files)
 {
 	struct pollfd files[3];
@@ -164,7 +166,7 @@ TEST(a_child_reads_nothing_from_its_parents_files)
 	EXPECT_EQ(0, poll(files, 3, 0));
 }
 
-/* Who fails to read has seen nothing of it. */
+/* A read that fails takes no news. */
 TEST(a_read_that_fails_takes_no_signal)
 {
 	int fd = device();
@@ -231,7 +233,7 @@ TEST(waits_end_with_what_they_are_for)
 
 				pthread_join(t[i][n], NULL);
 				result = l[i][n].result;
-				/* or it came when there was nothing to wait for any more */
+				/* or the wait began when the object was gone */
 				EXPECT_TRUE(result == -ENOENT ||
 					    result == (i == 2 ? 0 : -ECANCELED));
 			}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory that the kernel writes for a peer may be mapped as code. arm64 fetches instructions through a
- * cache of its own and notes at a page (KPF_ARCH) that this cache is up to date. The note has to go when
- * the page is written.
+ * Memory that the kernel writes for a peer may be mapped as code. arm64 fetches instructions
+ * through a cache of its own. A page flag (KPF_ARCH) says that this cache is up to date, and must
+ * be cleared when the page is written.
  */
 #include <treadle/atomic.h>
 
@@ -31,7 +31,7 @@ static bool noted(int page)
 	return word_at(flags, entry & ((1ULL << 55) - 1)) >> KPF_ARCH & 1;
 }
 
-/* A mapping as code brings the cache up to date. */
+/* A map with execute permission brings the cache up to date. */
 static void bring_up(void)
 {
 	volatile char *code = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0);
@@ -56,7 +56,7 @@ static void open_file(void)
 	memset(at, 1, PAGES * PAGE);
 }
 
-/* Pages @from to before @to have been written since bring_up(), no others. */
+/* Have pages @from to before @to been written since bring_up(), and no others? */
 static bool written(int from, int to)
 {
 	for (int i = 0; i < PAGES; i++)
@@ -65,7 +65,7 @@ static bool written(int from, int to)
 	return true;
 }
 
-TEST_F(rma, what_is_written_is_fetched_anew)
+TEST_F(rma, written_code_is_fetched_anew)
 {
 	static const __u64 lengths[] = {1, 8, 100, 2000, PAGE, 2 * PAGE};
 	struct treadle_desc sum = {
@@ -88,7 +88,7 @@ TEST_F(rma, what_is_written_is_fetched_anew)
 		int end = 1 + (lengths[i] + PAGE - 1) / PAGE;
 
 		about("%llu bytes", lengths[i]);
-		/* a write, a read into it, and messages: expected, and not */
+		/* a write, a read into it, and messages: expected, and unexpected */
 		bring_up();
 		ASSERT_EQ(0, outcome(&self->a,
 				     write_of(self->here, lengths[i], self->to, PAGE, key, 1)));
@@ -96,7 +96,10 @@ TEST_F(rma, what_is_written_is_fetched_anew)
 		bring_up();
 		ASSERT_EQ(0, outcome(&self->a,
 				     read_of(at + PAGE, lengths[i], self->to, 0, self->key, 1)));
-		/* few bytes are stored by the reader's own addresses: as after read(2), it sees to that itself */
+		/*
+		 * a few bytes are stored at the reader's own addresses: as after read(2), the
+		 * process has to flush
+		 */
 		if (lengths[i] > 512)
 			EXPECT_TRUE(written(1, end));
 		bring_up();

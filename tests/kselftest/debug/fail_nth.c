@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Every call, with each thing failing within it that the kernel can let fail: /proc/thread-self/fail-nth lets the n-th
- * allocation or copy from or to user memory (not get_user() and the like) of this thread fail (fault-injection.rst), for
- * n = 1, 2, 3, until the call no longer gets that far (sweep.h). Of leaks the kernel is asked after the run. What workers
- * and io_uring's threads do, and the rest, is for fail/fail_module.
+ * Every call, with each thing in it failing that the kernel can make fail:
+ * /proc/thread-self/fail-nth makes the n-th allocation or copy from or to user memory (not
+ * get_user() and the like) of this thread fail (fault-injection.rst), for n = 1, 2, 3, until the
+ * call no longer gets that far (sweep.h). kmemleak looks for leaks after the run. fail/fail_module
+ * covers workers, io_uring's threads, and the rest.
  *
  * test-timeout: 1500
  */
@@ -11,7 +12,7 @@
 
 static int control = -1;
 
-/* The n-th point from here on fails. Other threads need not know. */
+/* Makes the n-th point from here on fail, in this thread only. */
 static void fail_nth(int n)
 {
 	char text[16];
@@ -22,7 +23,10 @@ static void fail_nth(int n)
 	need(control >= 0 && pwrite(control, text, length, 0) == length);
 }
 
-/* Has it come to that? No more fails after this. What asks, copies to and from this process, and so is a point itself. */
+/*
+ * Has the point failed? Ends the injection. The read itself copies to this process, and so is a
+ * point, too.
+ */
 static bool has_failed(void)
 {
 	char text[16] = "";
@@ -52,11 +56,11 @@ static __attribute__((constructor)) void failures_are_silent(void)
 	char file[64];
 
 	for (int i = 0; i < ARRAY_SIZE(kinds); i++) {
-		/* Each tells of itself in the kernel's log, else, which looks like a complaint. */
+		/* Else each failure is logged by the kernel, which looks like a bug report. */
 		snprintf(file, sizeof(file), "%s/verbose", kinds[i]);
 		debugfs(file, "0");
 	}
-	/* Those that may sleep and reclaim are just those that can fail. */
+	/* Allocations that may sleep and reclaim are the ones that can fail. */
 	debugfs("failslab/ignore-gfp-wait", "N");
 	debugfs("fail_page_alloc/ignore-gfp-wait", "N");
 	debugfs("fail_page_alloc/ignore-gfp-highmem", "N");

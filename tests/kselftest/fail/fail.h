@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tests over the module of tests/fail, in which whatever can fail asks first whether it is its turn, and which counts
- * what it gets and gives back. It takes the place of the module for as long as they run.
+ * Tests with the module of tests/fail, in which each operation that can fail can be made to fail,
+ * and which counts its allocations. It replaces the module during these tests.
  */
 #ifndef TREADLE_KSELFTEST_FAIL_H
 #define TREADLE_KSELFTEST_FAIL_H
@@ -10,7 +10,7 @@
 
 #define PARAMETERS "/sys/module/treadle/parameters/"
 
-/* The n-th thing from here on, of the caller's process and of the module's workers. */
+/* Makes the n-th operation from here on fail, in the caller's process and the module's workers. */
 static inline void fail_nth(int n)
 {
 	char text[16];
@@ -19,7 +19,7 @@ static inline void fail_nth(int n)
 	write_to(PARAMETERS "fail_nth", text);
 }
 
-/* How many in a row: a second or third try, which the module may make, fails as well. */
+/* The number of failures in a row: a second or third try of the module fails as well. */
 static inline void fail_times(int n)
 {
 	char text[16];

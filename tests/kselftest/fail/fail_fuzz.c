@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The fuzzer that is guided by what has run, on any kernel: over the module of tests/fail, which tells of it, of
- * workers as well; lets things fail when a step wants that; and knows after each input what has not been given back.
+ * The coverage-guided fuzzer on any kernel. The module of tests/fail reports coverage, of workers
+ * as well, makes operations fail when a step asks for it, and counts after each input what was not
+ * released.
  *
  * test-timeout: 7200
  */
@@ -9,7 +10,7 @@
 
 #include "../fuzz_guided.h"
 
-/* More than before: each is to answer for his own. */
+/* Compares with the count before, so that only this input's leaks count. */
 static bool nothing_is_left(void)
 {
 	static long long before;
@@ -21,7 +22,7 @@ static bool nothing_is_left(void)
 		usleep(200);
 	if (now <= before)
 		return true;
-	note("%lld are not given back", now - before);
+	note("%lld allocations were not released", now - before);
 	before = now;
 	return false;
 }

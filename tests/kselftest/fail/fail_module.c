@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The sweep of sweep.h on any kernel: over a module of the same sources in which whatever can fail asks first whether it
- * is its turn (tests/fail), and which counts what it gets and gives back. It takes the place of the module for as
- * long as this runs, so that loading and unloading are swept, too.
+ * The sweep of sweep.h on any kernel, with a module of the same sources in which each operation can
+ * be made to fail (tests/fail), and which counts its allocations. It replaces the module while this
+ * runs, so that loading and unloading are swept, too.
  *
  * test-timeout: 1500
  */
@@ -69,7 +69,7 @@ TEST_F(abi, each_call_through_io_uring_fails_cleanly)
 	EXPECT_LT(ARRAY_SIZE(rows), sweep_all(_metadata, self, call_uring));
 }
 
-/* Where it is submitted. */
+/* At submission. */
 static int doorbell_uring(const struct ring *r)
 {
 	return submit(r->fd, TREADLE_IOC_DOORBELL, (void *)(unsigned long)r->id, 0);

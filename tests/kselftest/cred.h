@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Who a process is, one that receives what it gets, and one that owns a region. */
-#ifndef TREADLE_KSELFTEST_WHO_H
-#define TREADLE_KSELFTEST_WHO_H
+/* The credentials of a process, a process that receives, and one that owns a region. */
+#ifndef TREADLE_KSELFTEST_CRED_H
+#define TREADLE_KSELFTEST_CRED_H
 
 #include "treadle.h"
 
-enum who { ROOT, ALICE, BOB, ELSEWHERE };
+enum cred { ROOT, ALICE, BOB, ELSEWHERE };
 
-/* A process that receives what it gets, as somebody. */
+/* A process with @cred that receives all messages. */
 struct receiver {
-	enum who who;
+	enum cred cred;
 	const char *key;
 	struct treadle_addr addr;
 	int ready, stop;
 	int got;
 };
 
-/* The calling process becomes somebody; /dev/treadle is there for all. */
-static inline void become(enum who who)
+/* Gives the calling process these credentials. All users may open /dev/treadle. */
+static inline void become(enum cred cred)
 {
-	switch (who) {
+	switch (cred) {
 	case ROOT:
 		return;
 	case ALICE:
 	case BOB:
-		need(setresgid(1000 + who, 1000 + who, 1000 + who) == 0);
-		need(setresuid(1000 + who, 1000 + who, 1000 + who) == 0);
+		need(setresgid(1000 + cred, 1000 + cred, 1000 + cred) == 0);
+		need(setresuid(1000 + cred, 1000 + cred, 1000 + cred) == 0);
 		return;
 	case ELSEWHERE:
-		/* Root, and yet another: of a user namespace of its own, by the same uid. */
+		/* Another root: the same uid in a user namespace of its own. */
 		need(unshare(CLONE_NEWUSER) == 0);
 		write_to("/proc/self/uid_map", "0 0 1");
 		return;
@@ -41,7 +41,7 @@ static inline void receives(void *arg)
 	struct node n;
 	char buf[8];
 
-	become(r->who);
+	become(r->cred);
 	node_open(&n, (struct options){.auth_key = r->key});
 	need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
 	r->addr = n.addr;
@@ -53,13 +53,13 @@ static inline void receives(void *arg)
 			need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
 		}
 	}
-	/* Nothing is left behind that was not admitted. */
+	/* No message that was denied waits. */
 	need(!ring_needs_doorbell(&n.rx));
 }
 
-/* A process that owns a region, and perhaps keys; who comes finds its address. */
+/* A process with @cred that owns a region, perhaps with keys, and publishes its address. */
 struct owner {
-	enum who who;
+	enum cred cred;
 	const char *ep_key, *mr_key;
 	struct treadle_addr addr;
 	__u64 key;
@@ -82,7 +82,7 @@ static inline void owns(void *arg)
 				      .auth_key_size = o->mr_key ? strlen(o->mr_key) : 0};
 	struct node n;
 
-	become(o->who);
+	become(o->cred);
 	node_open(&n, (struct options){.auth_key = o->ep_key});
 	need(call(n.fd, TREADLE_IOC_MR_CREATE, &c) == 0);
 	o->addr = n.addr;

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Reads what a test program printed, as TAP or by GoogleTest, and says what became of each test:
-# "pass|fail|skip <tab> PROGRAM <tab> TEST". Variables: program, status (how it exited), took and limit (seconds).
+# Reads the output of a test program, TAP or GoogleTest's, and prints the result of each test:
+# "pass|fail|skip <tab> PROGRAM <tab> TEST". Variables: program, status (its exit status), took and
+# limit (seconds).
 #
-# Every program gets at least one line, and a failing one whenever its exit status or its plan says that its
-# results are not the whole truth.
+# Every program gets at least one line. It gets a failing one if its exit status or its plan does
+# not agree with its results.
 
 function result(what, test)
 {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The client at the end of ring-abi.rst, which make has compiled, prints what is said there; which port is free may differ.
+# The client at the end of ring-abi.rst, which make has compiled, prints the output shown there,
+# except for the port.
 
 without_port() { sed 's/port [0-9]*$/port N/'; }
 says=$(sed -n '/^It prints ::/,/^\.\. code/{s/^    //p}' Documentation/ring-abi.rst)

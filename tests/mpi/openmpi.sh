@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Open MPI over treadle: four processes, by its matching layer (MTL), by its byte transfer layer (BTL), and messages by
-# the former with windows by the latter. It is told to use nothing else, so if it refuses treadle it has no way at all
-# and fails.
+# Open MPI over treadle: four processes, by its matching layer (MTL), by its byte transfer layer
+# (BTL), and messages by the former with windows by the latter. No other transport is allowed, so
+# Open MPI fails if it refuses treadle.
 
 export FI_TREADLE_ONE_NODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HOME=/tmp
 number=0

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Makes an assertion of each struct of a description, and of each of its fields. Of a descriptor there is a struct for each
-# kind, which ends with one of its second line; images, and what carries them, are no structs of uapi/.
+# Prints an assertion for each struct of a description, and for each of its fields. A descriptor has
+# a struct for each kind, which ends with one for its second line. Images, and structs that contain
+# them, are not in uapi/.
 
 function align(offset, to) { return int((offset + to - 1) / to) * to }
 
-# Bytes of a type; its alignment is in aligned. Of an array of any length those that it has at least.
+# The size of a type, with its alignment in aligned; of an array the smallest size.
 function bytes_of(type,    n, base)
 {
 	if (match(type, /^array\[.*, [0-9]+(:[0-9]+)?\]$/)) {
@@ -38,7 +39,7 @@ function bytes_of(type,    n, base)
 	return aligned = 1
 }
 
-# What it is in C, or nothing; what comes before it there is in skipped.
+# The field's name in C, or nothing; the bytes before it in C are in skipped.
 function c_name(name)
 {
 	skipped = 0
@@ -51,7 +52,7 @@ function c_name(name)
 
 function same_size(of, bytes, what) { printf "_Static_assert(sizeof(%s) == %d, \"%s\");\n", of, bytes, what }
 
-# Where the slots are in a map, and that a field of two is as long as the one that it stands for.
+# The offset of slots in a map, and the size of a field that replaces another one.
 function image()
 {
 	if (name == "treadle_ring_image")
@@ -60,7 +61,7 @@ function image()
 		same_size("((struct treadle_desc *)0)->peer", size[name], name)
 }
 
-# The last line of a struct; a union is as long as its longest.
+# The last line of a struct. The size of a union is that of its longest field.
 function finish()
 {
 	size[name] = align(offset, widest)

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# treadle-bench measures, with both ends in one thread and in two processes, and writes what it measured as JSON.
+# treadle-bench measures, with both ends in one thread and in two processes, and writes JSON.
 
 . tests/tools/tap
 
-# JSON is whole if nothing but a value is left when the innermost ones are taken for values again and again.
+# JSON is complete if a single value is left after the innermost ones are replaced by values
+# repeatedly.
 is_json() {
 	local left
 	left=$(sed -zE 's/"([^"\\]|\\.)*"/s/g; s/-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?/v/g
@@ -30,7 +31,7 @@ measured() {
 	done
 }
 
-# is_json can tell
+# is_json rejects these
 broken() {
 	local text
 	for text in '{"a": 1' '{"a": 1,}' '[1 2]' '{"a"}' '' '{} {}' '[1,,2]'; do

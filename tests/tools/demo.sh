@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What `make demo` shows, and the same over the other types of endpoints, in short: the system's own programs find
-# treadle and exchange messages over it, and a ring and a sum go on while all but one of their processes are stopped.
+# `make demo`, shortened, and the same with the other types of endpoints: the system's own programs
+# find treadle and exchange messages over it, and a ring and a sum go on while all but one process
+# are stopped.
 
 . tests/tools/tap
 
 found() { fi_info -p treadle | grep -c '^provider: treadle$'; }
 
-# exchanged TYPE OPTION…: -c looks at each byte. Fails also if nothing was exchanged.
+# exchanged TYPE OPTION…: runs fi_pingpong; -c checks each byte. Fails also if no message was
+# exchanged.
 exchanged() {
 	local pingpong=(fi_pingpong -p treadle -c -e "$@") server status=0 i
 	timeout "$limit" "${pingpong[@]}" >/tmp/server 2>&1 &
 	server=$!
-	# It listens on TCP port 47592 (0xb9e8) for its own arrangements.
+	# fi_pingpong listens on TCP port 47592 (0xb9e8).
 	for i in {1..100}; do
 		! grep -q ':B9E8 [^ ]* 0A' /proc/net/tcp /proc/net/tcp6 || break
 		sleep 0.1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Programs find their way with a module whose limits are the least that it takes.
+# Programs work with the smallest limits that the module accepts.
 
 . tests/tools/tap
 
@@ -18,7 +18,7 @@ ring() { timeout "$limit" treadle-ring --rounds 20; }
 
 graphs() { timeout "$limit" treadle-allreduce --rounds 5; }
 
-# What the programs had goes a moment after them.
+# Objects of a program go a moment after it.
 reload() {
 	local i
 	for i in {1..30}; do

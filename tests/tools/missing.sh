@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Without the device, without rights, or with wrong arguments each tool says in one sentence what is missing and what to do.
+# Without the device, without rights, or with bad arguments each tool says in one sentence what is
+# missing, and what to do.
 
 . tests/tools/tap
 
-# says STATUS WORDS COMMAND…: that exit status, and a line with these words, and no more than that line.
+# says STATUS WORDS COMMAND…: the command exits with STATUS, and prints a single line, with WORDS.
 says() {
 	local expected=$1 words=$2 said status
 	shift 2
@@ -28,7 +29,7 @@ each_needs_the_device() {
 	done
 }
 
-# One provider that is not here is no result, whatever else is measured.
+# A missing provider is an error, even if another one was measured.
 a_provider_that_is_not_here() {
 	says 1 'has none of this here' treadle-bench -p treadle -p nonesuch -o tagged -s 8 -r 1 -d 1 --no-count
 }

@@ -175,7 +175,7 @@ TEST_F(abi, bad_pointers_are_refused)
  * limit.
  */
 // conformance: ioctl.h: EFAULT: a pointer in the structure
-TEST_F(abi, a_call_whose_result_cannot_be_written_creates_nothing)
+TEST_F(abi, a_call_that_cannot_write_its_result_creates_nothing)
 {
 	struct treadle_query q = query(self->fd);
 	struct treadle_ep_create *port;

@@ -95,7 +95,7 @@ TYPED_TEST(Flow, CancelTakesAReceiveBack)
 	EXPECT_EQ(fi_cancel(&p.b.ep->fid, ctx(2)), -FI_ENOENT);
 }
 
-TYPED_TEST(Flow, CancelTakesBackASendThatNobodyReceives)
+TYPED_TEST(Flow, CancelTakesBackASendThatIsNotReceived)
 {
 	Pair p(this->hints());
 	const auto out = pattern(64 << 10);
@@ -121,7 +121,7 @@ TYPED_TEST(Flow, OperationsWithoutAContextCannotBeCanceled)
 }
 
 // conformance: fi_endpoint(3): fi_cancel: one operation, by its context; operations without a ...
-TYPED_TEST(Flow, WhatIsInjectedHasNoContextToBeCanceledBy)
+TYPED_TEST(Flow, AnInjectedMessageHasNoContextToBeCanceledBy)
 {
 	Pair p(this->hints());
 	fid_ep *alias = nullptr;
@@ -170,7 +170,7 @@ TYPED_TEST(Flow, AnInjectedMessageIsCountedWhenItsLevelIsReached)
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 }
 
-TYPED_TEST(Flow, WrongPeersAndBuffersAreTold)
+TYPED_TEST(Flow, WrongPeersAndBuffersAreReported)
 {
 	Pair p(this->hints());
 	char c = 0;

@@ -214,7 +214,7 @@ TYPED_TEST(Message, BatchesComeWholeAndInOrder)
 	}
 }
 
-TYPED_TEST(Message, WhatIsRefusedStartsWhatCameBeforeIt)
+TYPED_TEST(Message, ARefusedCallStartsTheBatchBeforeIt)
 {
 	constexpr std::uint64_t unknown = std::uint64_t{1} << 62;
 	Pair p(this->hints());
@@ -231,7 +231,7 @@ TYPED_TEST(Message, WhatIsRefusedStartsWhatCameBeforeIt)
 	this->expect_sent(p.a.tx_cq.get(), ctx(2));
 }
 
-TYPED_TEST(Message, WhatMoreHasPutOffIsCanceledLikeAnyOther)
+TYPED_TEST(Message, AMessagePutOffByMoreIsCanceledLikeAnyOther)
 {
 	Pair p(this->hints());
 	const auto out = pattern(64 << 10); /* stays with the sender until it is received */
@@ -244,7 +244,7 @@ TYPED_TEST(Message, WhatMoreHasPutOffIsCanceledLikeAnyOther)
 
 // conformance: fi_domain(3): resource management: Rx buffer overrun: truncated, FI_ETRUNC at the
 //   receiver, success at the sender
-TYPED_TEST(Message, LongerThanItsBufferIsTruncatedAndSaysSo)
+TYPED_TEST(Message, AMessageLongerThanItsBufferIsTruncated)
 {
 	Pair p(this->hints());
 	const auto out = pattern(1000);
@@ -261,7 +261,7 @@ TYPED_TEST(Message, LongerThanItsBufferIsTruncatedAndSaysSo)
 	this->expect_sent(p.a.tx_cq.get(), ctx(2));
 }
 
-TYPED_TEST(Message, SourceIsTold)
+TYPED_TEST(Message, SourceIsReported)
 {
 	Pair p(this->hints(FI_SOURCE));
 	char c = 0;

@@ -150,7 +150,7 @@ TEST(MultiRecv, TheEndIsReportedAlsoIfOtherCompletionsAreSuppressed)
 
 // conformance: fi_msg(3): FI_MULTI_RECV: a message that is too long for the rest of the buffer is
 //   truncated, and ends the buffer
-TEST(MultiRecv, WhatDoesNotFitIsTruncatedAndEndsTheBuffer)
+TEST(MultiRecv, AMessageThatDoesNotFitIsTruncatedAndEndsTheBuffer)
 {
 	Fixture p;
 	std::vector<std::uint8_t> buffer(message + 30);

@@ -285,7 +285,7 @@ TEST_F(Triggered, ATriggeredOperationCanBeCanceled)
 	EXPECT_EQ(fi_cancel(&p.a.ep->fid, &trigger), -FI_ENOENT);
 }
 
-TEST_F(Triggered, SoCanATriggeredReceive)
+TEST_F(Triggered, ATriggeredReceiveCanBeCanceled)
 {
 	int value = 0;
 	const iovec iov{&value, sizeof(value)};

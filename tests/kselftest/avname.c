@@ -113,7 +113,7 @@ TEST(for_reading_only)
 	EXPECT_EQ(1, port_at(a, ro, 0));
 }
 
-TEST(it_goes_with_the_last_one)
+TEST(the_vector_goes_with_its_last_user)
 {
 	int a = device(), b = device();
 	__u32 x, y, z;

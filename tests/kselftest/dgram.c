@@ -161,7 +161,7 @@ TEST(the_sender_gets_its_own_errors_only)
 	EXPECT_EQ(-EOPNOTSUPP, post(&a, d));
 }
 
-static void stranger(void *arg)
+static void another_user(void *arg)
 {
 	struct node n;
 
@@ -177,7 +177,7 @@ TEST(a_datagram_without_permission_is_dropped)
 
 	node_open(&n, DGRAM);
 	ASSERT_EQ(0, post_recv(&n, recv_of(in, 8, ANY, 1)));
-	EXPECT_EQ(0, reap(spawn(stranger, &n.addr)));
+	EXPECT_EQ(0, reap(spawn(another_user, &n.addr)));
 	EXPECT_EQ(-EAGAIN, cq_wait(&n.rcq, 0));
 }
 

@@ -58,7 +58,7 @@ FIXTURE_TEARDOWN(fuzz)
 	close(commons);
 }
 
-TEST_F(fuzz, what_reaches_new_code_leads_on)
+TEST_F(fuzz, inputs_that_reach_new_code_are_mutated)
 {
 	struct walker w = {.dice = self->seed};
 	int known;

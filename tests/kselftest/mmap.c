@@ -89,7 +89,7 @@ TEST_F(mmap, both_maps_show_the_same)
 	again->prod = 0;
 }
 
-static bool is_told(const struct part *parts, struct treadle_map m)
+static bool is_a_known_area(const struct part *parts, struct treadle_map m)
 {
 	for (int i = 0; i < 9; i++)
 		if (parts[i].map.offset == m.offset && parts[i].map.length == m.length)
@@ -113,7 +113,7 @@ TEST_F(mmap, nothing_else_can_be_mapped)
 						    {m.offset + m.length, m.length}};
 
 		for (int j = 0; j < ARRAY_SIZE(wrong); j++) {
-			if (!wrong[j].length || is_told(self->parts, wrong[j]))
+			if (!wrong[j].length || is_a_known_area(self->parts, wrong[j]))
 				continue;
 			about("%s, wrong %d", self->parts[i].name, j);
 			EXPECT_NE(0, try(self->fd, wrong[j].offset, wrong[j].length, PROT_READ,

@@ -51,7 +51,7 @@ FIXTURE_SETUP(put_back)
 
 FIXTURE_TEARDOWN(put_back) {}
 
-TEST_F(put_back, it_takes_the_next_message)
+TEST_F(put_back, the_receive_takes_the_next_message)
 {
 	struct treadle_cqe c;
 	struct attempt a;
@@ -66,7 +66,7 @@ TEST_F(put_back, it_takes_the_next_message)
 }
 
 /* A receive of a ring stays there, whichever endpoint of the ring has gone. */
-TEST_F(put_back, it_stays_when_the_endpoint_of_the_message_has_gone)
+TEST_F(put_back, the_receive_outlives_the_messages_endpoint)
 {
 	struct treadle_cqe c;
 	struct attempt a;
@@ -175,7 +175,7 @@ static void closes_the_receivers_endpoint(void *arg)
 }
 
 /* After that nothing holds the context, nor the module. */
-TEST(it_goes_with_its_own_endpoint)
+TEST(the_receive_goes_with_its_own_endpoint)
 {
 	EXPECT_EQ(0, reap(spawn(closes_the_receivers_endpoint, NULL)));
 	for (int i = 0; i < 500 && number_in("/sys/module/treadle/refcnt", NULL); i++)
@@ -404,7 +404,7 @@ TEST_F(put_back, a_doorbell_that_waits_for_a_page_hangs_no_task)
 }
 
 /* The receive is canceled with its connection. */
-TEST(it_is_canceled_with_its_connection)
+TEST(the_receive_is_canceled_with_its_connection)
 {
 	char *buf = pages(PAGE);
 	struct treadle_cqe c;
@@ -428,24 +428,24 @@ TEST(it_is_canceled_with_its_connection)
  */
 TEST(completions_of_a_shared_ring_depend_on_the_endpoint)
 {
-	struct node from, asked, told;
+	struct node from, selective, all;
 	struct treadle_desc d;
 	struct treadle_cqe c;
 	char in[8];
 
 	node_open(&from, (struct options){});
-	node_open(&asked, (struct options){});
-	node_open(&told, (struct options){.context = asked.fd,
-					  .shared_rx = &asked.rx,
-					  .flags = TREADLE_EP_RECV_COMPLETION});
+	node_open(&selective, (struct options){});
+	node_open(&all, (struct options){.context = selective.fd,
+					 .shared_rx = &selective.rx,
+					 .flags = TREADLE_EP_RECV_COMPLETION});
 	for (int i = 0; i < 4; i++) {
-		struct node *to = i % 2 ? &told : &asked;
+		struct node *to = i % 2 ? &all : &selective;
 
-		about("%s, %s", i % 2 ? "told" : "asked", i / 2 ? "F_COMPLETION" : "silent");
+		about("%s, %s", i % 2 ? "all" : "selective", i / 2 ? "F_COMPLETION" : "silent");
 		d = recv_of(in, sizeof(in), ANY, i);
 		if (i < 2)
 			d.flags &= ~TREADLE_F_COMPLETION;
-		ASSERT_EQ(0, post_recv(&asked, d));
+		ASSERT_EQ(0, post_recv(&selective, d));
 		ASSERT_EQ(1, post(&from, send_of("text", 5, peer(&from, to->addr), i)));
 		ASSERT_EQ(0, cq_next(&from.cq).error);
 		EXPECT_TRUE(cntr_becomes(&to->rcvd, i / 2 + 1, 0));
@@ -453,7 +453,7 @@ TEST(completions_of_a_shared_ring_depend_on_the_endpoint)
 		if (i)
 			EXPECT_EQ(i, c.context);
 	}
-	close(asked.fd);
+	close(selective.fd);
 	close(from.fd);
 }
 

@@ -149,7 +149,7 @@ TEST(a_context_that_closes_fails_waiting_messages)
 	EXPECT_TRUE(cq_empty(&tx->cq));
 }
 
-TEST(one_that_is_not_enabled_is_not_reached)
+TEST(a_context_that_is_not_enabled_is_not_reached)
 {
 	int fd = device();
 	struct treadle_ep_create sep = sep_create(fd, 0, NULL);

@@ -313,7 +313,7 @@ static struct treadle_cqe completion(struct lane *l, bool behind)
 }
 
 /* The target's next completion, except for that of the message before. */
-static struct treadle_cqe told_to_peer(struct lane *l)
+static struct treadle_cqe peer_completion(struct lane *l)
 {
 	struct treadle_cqe c;
 
@@ -401,12 +401,12 @@ static int outcome(struct lane *l, const struct command_kind *k, size_t len, int
 	if (result || lost)
 		once_more(l, k, d);
 	if (receive || (k->traits & DATA)) {
-		c = told_to_peer(l);
+		c = peer_completion(l);
 		if (c.error) { /* the sender of a datagram gets no error */
 			need(*failed && (result || lossy) && is_clean_completion(-(int)c.error));
 			if (!result && !lost)
 				once_more(l, k, d);
-			c = told_to_peer(l);
+			c = peer_completion(l);
 		}
 		is_received(l, k, len, c);
 	}
@@ -461,13 +461,13 @@ static int outcome_of_repeating(struct lane *l, const struct command_kind *k, si
 	*failed = has_failed();
 	result = result == 1 ? went : result;
 	if (!went)
-		is_received(l, k, len, told_to_peer(l));
+		is_received(l, k, len, peer_completion(l));
 	post_receive(l, k);
 	need(goes_once(l, k, 2) == 0);
-	c = told_to_peer(l);
+	c = peer_completion(l);
 	if (c.error) {
 		need(went && is_clean_completion(-(int)c.error));
-		c = told_to_peer(l);
+		c = peer_completion(l);
 	}
 	is_received(l, k, len, c);
 	need(cancel(l->a.fd, TREADLE_CANCEL_WORK, l->c.id, 7, 3, &count) == 0 && count == 1);

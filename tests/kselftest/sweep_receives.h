@@ -241,7 +241,7 @@ static void send_back(struct lane *l, size_t len)
 	need(post(&l->b, d) == 1);
 }
 
-static __u64 times_told(const struct lane *l)
+static __u64 reported(const struct lane *l)
 {
 	return cntr_value(&l->told) + cntr_errors(&l->told);
 }
@@ -266,7 +266,7 @@ static int is_taken(struct lane *l, __u64 times)
 	__u64 end = now_ns() + PATIENCE_NS;
 
 	post_or_once_more(l, count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0));
-	while (times_told(l) < times && !has_error(&l->b.cq) && now_ns() < end)
+	while (reported(l) < times && !has_error(&l->b.cq) && now_ns() < end)
 		sched_yield();
 	return -(int)cq_next(&l->b.cq).error;
 }
@@ -283,12 +283,12 @@ static int outcome_of_taking_again(struct lane *l, size_t len, int n, bool *fail
 	message = is_taken(l, 1);
 	*failed = has_failed();
 	need(!message || (*failed && is_clean_completion(message)));
-	if (times_told(l) == 0) { /* the message failed: the receive waits for the next one */
+	if (reported(l) == 0) { /* the message failed: the receive waits for the next one */
 		need(message);
 		send_back(l, len);
 		need(cq_next(&l->b.cq).error == 0);
 	}
-	while (times_told(l) < 1)
+	while (reported(l) < 1)
 		need(now_ns() < end);
 	errors = cntr_errors(&l->told);
 	need(!errors || *failed);

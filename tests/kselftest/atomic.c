@@ -74,16 +74,14 @@ TEST_F(atomic, operations_and_types_that_go_together)
 					    (op != TREADLE_ATOMIC_READ || o == 1);
 				struct treadle_desc d = op_of(self, opcodes[o], op, type, buf,
 							      treadle_type_size(type), 0);
+				int refusal = d.len ? -EOPNOTSUPP : -EINVAL;
 
 				if (o > 0)
 					d.result = (unsigned long)result;
 				if (o > 1)
 					d.compare = (unsigned long)compare;
 				about("opcode %d, operation %d, type %d", opcodes[o], op, type);
-				EXPECT_EQ(good	? 0 :
-					  d.len ? -EOPNOTSUPP :
-						  -EINVAL,
-					  outcome(&self->a, d));
+				EXPECT_EQ(good ? 0 : refusal, outcome(&self->a, d));
 			}
 		}
 	}

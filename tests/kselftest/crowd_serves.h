@@ -75,14 +75,14 @@ static void post_ring(struct member *m, __u64 id)
 static void agrees(struct member *m, const char *buf, const struct treadle_cqe *e, int end)
 {
 	struct head h = whole(buf, e->len);
-	__u32 flags = e->flags & ~TREADLE_CQ_MULTI_RECV;
+	__u32 flags = TREADLE_CQ_RECV | (h.data ? TREADLE_CQ_REMOTE_CQ_DATA : 0);
 
 	need(h.tag == e->tag && h.end == end);
-	need(flags == (TREADLE_CQ_RECV |
-		       (h.tag == PLAIN	    ? TREADLE_CQ_MSG :
-			h.tag == COLLECTIVE ? TREADLE_CQ_COLLECTIVE :
-					      TREADLE_CQ_TAGGED) |
-		       (h.data ? TREADLE_CQ_REMOTE_CQ_DATA : 0)));
+	if (h.tag == PLAIN)
+		flags |= TREADLE_CQ_MSG;
+	else
+		flags |= h.tag == COLLECTIVE ? TREADLE_CQ_COLLECTIVE : TREADLE_CQ_TAGGED;
+	need((e->flags & ~TREADLE_CQ_MULTI_RECV) == flags);
 	need(!h.data || e->data == h.data);
 	/* The vector of the second endpoint is empty. */
 	need(end ? e->src == TREADLE_ADDR_ANY :

@@ -253,6 +253,18 @@ TEST(a_container_with_a_root_of_its_own)
 
 /* --- guesses ---------------------------------------------------------------------------------- */
 
+/* The key with one bit changed, single bits, neighbours of the key, then random numbers. */
+static __u64 guess_of(__u64 key, int i, __u64 *dice)
+{
+	if (i < 64)
+		return key ^ 1ULL << i;
+	if (i < 128)
+		return 1ULL << (i - 64);
+	if (i < 1000)
+		return key + i - 500 + (i < 501 ? -1 : 0);
+	return (__u64)lottery(dice) << 32 | lottery(dice);
+}
+
 /* A peer that may reach the endpoint still needs the key, and keys of the kernel never repeat. */
 TEST(keys_are_not_guessed)
 {
@@ -267,10 +279,7 @@ TEST(keys_are_not_guessed)
 	ASSERT_EQ(0, mr(b.fd, buf, 64, TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE,
 			TREADLE_MR_KERNEL_KEY, &key, &id));
 	for (int i = 0; i < 5000; i++) {
-		__u64 guess = i < 64   ? key ^ 1ULL << i :
-			      i < 128  ? 1ULL << (i - 64) :
-			      i < 1000 ? key + i - 500 + (i < 501 ? -1 : 0) :
-					 (__u64)lottery(&dice) << 32 | lottery(&dice);
+		__u64 guess = guess_of(key, i, &dice);
 
 		if (guess == key)
 			continue;

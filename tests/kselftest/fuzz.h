@@ -176,15 +176,17 @@ static __u32 perhaps_id(struct walker *w, struct file *f, enum kind kind)
 
 static __u32 some_flags(struct walker *w, __u32 known)
 {
-	return one_in(w, 32) ? some_number(w) : one_in(w, 2) ? 0 : roll_any(w) & known;
+	if (one_in(w, 32))
+		return some_number(w);
+	return one_in(w, 2) ? 0 : roll_any(w) & known;
 }
 
 /* One or two flags: more of them are seldom valid together. */
 static __u32 few_flags(struct walker *w, __u32 known)
 {
-	return one_in(w, 8) ? some_flags(w, known) :
-	       one_in(w, 2) ? 0 :
-			      (1U << roll(w, 32) | 1U << roll(w, 32)) & known;
+	if (one_in(w, 8))
+		return some_flags(w, known);
+	return one_in(w, 2) ? 0 : (1U << roll(w, 32) | 1U << roll(w, 32)) & known;
 }
 
 static struct treadle_addr some_addr(struct walker *w)

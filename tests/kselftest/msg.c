@@ -165,10 +165,10 @@ TEST_F(msg, one_buffer_of_no_length)
 static void cut(struct treadle_iov *iov, int count, char *base, size_t len, __u64 *state)
 {
 	for (int i = 0; i < count; i++) {
-		size_t piece = i == count - 1	  ? len :
-			       lottery(state) % 5 ? lottery(state) % (len + 1) :
-						    0;
+		size_t piece = len;
 
+		if (i < count - 1)
+			piece = lottery(state) % 5 ? lottery(state) % (len + 1) : 0;
 		iov[i] = (struct treadle_iov){(unsigned long)base, piece};
 		base += piece + lottery(state) % 5000;
 		len -= piece;

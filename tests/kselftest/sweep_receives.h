@@ -60,13 +60,15 @@ static struct treadle_desc look_for(struct lane *l, int kind)
 
 static struct treadle_desc take(struct lane *l, int kind)
 {
+	static const __u32 flags[] = {
+		[TAKES_MANY] = TREADLE_F_MULTI_RECV,
+		[TAKES_BY_COMMAND] = TREADLE_F_EXT,
+		[CLAIMS] = TREADLE_F_CLAIM,
+	};
 	struct treadle_desc r =
 		kind < LOOKS ? recv_of(l->in, ROOM, ANY, 9) : trecv_of(l->in, ROOM, ANY, 5, 0, 9);
 
-	r.flags |= kind == TAKES_MANY	    ? TREADLE_F_MULTI_RECV :
-		   kind == TAKES_BY_COMMAND ? TREADLE_F_EXT :
-		   kind == CLAIMS	    ? TREADLE_F_CLAIM :
-					      0;
+	r.flags |= flags[kind];
 	return r;
 }
 

@@ -329,9 +329,7 @@ static void closes_both(void *arg)
 TEST(a_copied_message_goes_with_its_own_endpoint)
 {
 	EXPECT_EQ(0, reap(spawn(closes_both, NULL)));
-	for (int i = 0; i < 500 && number_in("/sys/module/treadle/refcnt", NULL); i++)
-		usleep(10000);
-	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
+	until_unused();
 }
 
 TEST_HARNESS_MAIN

@@ -178,9 +178,7 @@ static void closes_the_receivers_endpoint(void *arg)
 TEST(the_receive_goes_with_its_own_endpoint)
 {
 	EXPECT_EQ(0, reap(spawn(closes_the_receivers_endpoint, NULL)));
-	for (int i = 0; i < 500 && number_in("/sys/module/treadle/refcnt", NULL); i++)
-		usleep(10000);
-	EXPECT_EQ(0, number_in("/sys/module/treadle/refcnt", NULL));
+	until_unused();
 }
 
 /*

@@ -20,6 +20,7 @@ static inline int wait_fd(int fd, __u32 id)
 	struct treadle_wait_fd w = {.size = sizeof(w), .id = id};
 
 	need(call(fd, TREADLE_IOC_WAIT_FD, &w) == 0);
+	need(fcntl(w.fd, F_GETFD) == FD_CLOEXEC);
 	return w.fd;
 }
 

@@ -5,40 +5,9 @@
 #include <treadle/atomic.h>
 
 #include "connection.h"
-#include "triggers.h"
+#include "trigger.h"
 
 #define REPEATS (TREADLE_F_REPEAT | TREADLE_F_WORK)
-
-FIXTURE(repeat)
-{
-	struct node a, b; /* in separate contexts */
-	__u64 to, back;
-	struct cntr c, d, e; /* of a */
-	char *src, *dst;
-};
-
-FIXTURE_SETUP(repeat)
-{
-	node_open(&self->a, (struct options){.tx = 256, .cq = 1024});
-	node_open(&self->b, (struct options){.tx = 256, .rx = 256, .rcq = 1024});
-	self->to = peer(&self->a, self->b.addr);
-	self->back = peer(&self->b, self->a.addr);
-	cntr_open(&self->c, self->a.fd);
-	cntr_open(&self->d, self->a.fd);
-	cntr_open(&self->e, self->a.fd);
-	self->src = pages(1 << 20);
-	self->dst = pages(1 << 20);
-}
-
-FIXTURE_TEARDOWN(repeat)
-{
-	EXPECT_TRUE(nothing_is_left(&self->a, &self->b));
-}
-
-static int add(struct node *n, const struct cntr *c, __u64 value)
-{
-	return post(n, count_of(TREADLE_OP_CNTR_ADD, c, value, 0));
-}
 
 /* At @first, and every @step after it. */
 static struct treadle_desc every(struct treadle_desc d, const struct cntr *c, __u64 first,
@@ -62,7 +31,7 @@ static struct treadle_desc rested(struct treadle_desc d, const struct cntr *c, _
 static const struct treadle_desc nothing = {.opcode = TREADLE_OP_NOP};
 
 /* Once for each threshold that the counter has passed, even in one step. */
-TEST_F(repeat, as_often_as_the_counter_says)
+TEST_F(trigger, as_often_as_the_counter_says)
 {
 	struct node *a = &self->a;
 	struct treadle_desc d = count_of(TREADLE_OP_CNTR_ADD, &self->e, 10, 1);
@@ -86,7 +55,7 @@ TEST_F(repeat, as_often_as_the_counter_says)
 	EXPECT_EQ(0, destroy(a->fd, self->e.id));
 }
 
-TEST_F(repeat, sends_the_current_contents)
+TEST_F(trigger, sends_the_current_contents)
 {
 	struct node *a = &self->a, *b = &self->b;
 
@@ -112,7 +81,7 @@ TEST_F(repeat, sends_the_current_contents)
 	EXPECT_EQ(0, cntr_value(&a->sent));
 }
 
-TEST_F(repeat, receives_are_posted_again)
+TEST_F(trigger, receives_are_posted_again)
 {
 	struct node *a = &self->a, *b = &self->b;
 
@@ -135,7 +104,7 @@ TEST_F(repeat, receives_are_posted_again)
 	EXPECT_EQ(0, destroy(a->fd, self->d.id));
 }
 
-TEST_F(repeat, atomics_take_their_operands_again)
+TEST_F(trigger, atomics_take_their_operands_again)
 {
 	struct node *a = &self->a;
 	__u64 *operand = (__u64 *)self->src, *target = (__u64 *)self->dst, *before = target + 1;
@@ -165,7 +134,7 @@ TEST_F(repeat, atomics_take_their_operands_again)
 }
 
 /* Both counters are needed: c for the next round, d for the end of the last one. */
-TEST_F(repeat, rests_until_another_counter_says)
+TEST_F(trigger, rests_until_another_counter_says)
 {
 	struct node *a = &self->a;
 	struct treadle_desc d = rested(every(nothing, &self->c, 1, 1), &self->d, 1);
@@ -190,7 +159,7 @@ TEST_F(repeat, rests_until_another_counter_says)
 /* A ring of two commands that fire each other, counted by a third. */
 // conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off and
 //   killed
-TEST_F(repeat, chains_go_round_until_they_are_flushed)
+TEST_F(trigger, chains_go_round_until_they_are_flushed)
 {
 	struct node *a = &self->a;
 
@@ -212,7 +181,7 @@ TEST_F(repeat, chains_go_round_until_they_are_flushed)
 }
 
 /* Beyond 2^64 the next threshold is below the value: the command runs until it is flushed. */
-TEST_F(repeat, thresholds_wrap)
+TEST_F(trigger, thresholds_wrap)
 {
 	struct node *a = &self->a;
 
@@ -251,7 +220,7 @@ TEST(a_process_that_goes_round_is_killed)
 }
 
 /* While its last message is under way, and after that. */
-TEST_F(repeat, goes_with_its_endpoint)
+TEST_F(trigger, goes_with_its_endpoint)
 {
 	struct node *a = &self->a;
 
@@ -277,7 +246,7 @@ TEST_F(repeat, goes_with_its_endpoint)
 }
 
 /* Each round would fail once the connection is over. */
-TEST_F(repeat, goes_with_its_connection)
+TEST_F(trigger, goes_with_its_connection)
 {
 	struct pair p;
 	struct cntr c, d;
@@ -323,7 +292,7 @@ static void *adds(void *arg)
 }
 
 /* Exactly once for each addition, from any process. */
-TEST_F(repeat, in_a_crowd)
+TEST_F(trigger, in_a_crowd)
 {
 	struct crowd crowd = {.c = &self->c, .fd = self->a.fd};
 	pthread_t threads[4];
@@ -352,11 +321,11 @@ static void *flushes(void *arg)
 	while (!__atomic_load_n(&s->over, __ATOMIC_RELAXED)) {
 		const __u32 kind = lottery(&luck) % 3;
 
-		cancel(s->n.fd, kind == TREADLE_CANCEL_OP ? kind : TREADLE_FLUSH_WORK,
-		       kind == TREADLE_CANCEL_OP ? s->n.ep :
-		       kind == 1		 ? s->c.id :
-						   s->d.id,
-		       kind == TREADLE_CANCEL_OP ? lottery(&luck) % 4 : 0, 0, NULL);
+		if (kind == TREADLE_CANCEL_OP)
+			cancel(s->n.fd, kind, s->n.ep, lottery(&luck) % 4, 0, NULL);
+		else
+			cancel(s->n.fd, TREADLE_FLUSH_WORK, kind == 1 ? s->c.id : s->d.id, 0, 0,
+			       NULL);
 		sched_yield();
 	}
 	return NULL;
@@ -394,7 +363,7 @@ static void *posts(void *arg)
  * receives. At the end nothing holds the counters.
  */
 // conformance: triggers.rst: bad input: commands that repeat: a circle without end, taken off ...
-TEST_F(repeat, in_a_storm)
+TEST_F(trigger, in_a_storm)
 {
 	struct storm s = {.buf = self->src};
 	const __u64 end = now_ns() + 2000000000;
@@ -421,7 +390,7 @@ TEST_F(repeat, in_a_storm)
 }
 
 // conformance: ioctl.h: EINVAL: a malformed descriptor
-TEST_F(repeat, invalid_combinations)
+TEST_F(trigger, invalid_combinations)
 {
 	struct node *a = &self->a;
 	const struct treadle_desc good = every(send_of(self->src, 8, self->to, 1), &self->c, 1, 1);

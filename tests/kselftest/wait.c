@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several waiters for one queue, with a reader that takes completions meanwhile; and access to wait
- * files.
+ * Several waiters for one queue, with a reader that takes completions meanwhile; wait files; and
+ * wake-ups, none of which may be lost.
  */
 #include "connection.h"
+#include "triggers.h"
+
+#include <sys/epoll.h>
+
+FIXTURE(wait)
+{
+	struct node n;
+};
+
+FIXTURE_SETUP(wait)
+{
+	node_open(&self->n, (struct options){});
+}
+
+FIXTURE_TEARDOWN(wait)
+{
+	close(self->n.fd);
+}
 
 struct waiter {
 	struct node n;
@@ -241,6 +259,167 @@ TEST(waits_end_with_what_they_are_for)
 		}
 	}
 	close(fd);
+}
+
+/* --- files to poll --------------------------------------------------------------- */
+
+static bool readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	need(poll(&p, 1, timeout_ms) >= 0);
+	return p.revents & POLLIN;
+}
+
+TEST_F(wait, a_file_is_readable_while_the_queue_is_not_empty)
+{
+	struct epoll_event e = {.events = EPOLLIN}, got;
+	int fd = wait_fd(self->n.fd, self->n.cq.id), set = epoll_create1(0);
+
+	ASSERT_EQ(0, epoll_ctl(set, EPOLL_CTL_ADD, fd, &e));
+	for (int round = 0; round < 3; round++) {
+		EXPECT_FALSE(readable(fd, 0));
+		EXPECT_EQ(0, epoll_wait(set, &got, 1, 0));
+		ASSERT_EQ(1, post(&self->n, nop(1)));
+		ASSERT_EQ(1, post(&self->n, nop(2)));
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_EQ(1, epoll_wait(set, &got, 1, 0));
+		EXPECT_EQ(1, cq_next(&self->n.cq).context);
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_EQ(1, epoll_wait(set, &got, 1, 0));
+		EXPECT_EQ(2, cq_next(&self->n.cq).context);
+	}
+	EXPECT_FALSE(readable(fd, 0));
+	EXPECT_EQ(0, epoll_wait(set, &got, 1, 0));
+}
+
+TEST_F(wait, a_file_of_a_counter_reports_changes)
+{
+	int fd = wait_fd(self->n.fd, self->n.sent.id);
+	__u64 word;
+
+	for (int round = 0; round < 3; round++) {
+		EXPECT_FALSE(readable(fd, 0));
+		ASSERT_EQ(1, post(&self->n, count_of(TREADLE_OP_CNTR_ADD, &self->n.sent, 1, 0)));
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_TRUE(readable(fd, 0));
+		EXPECT_EQ(8, read(fd, &word, 8));
+	}
+	EXPECT_FALSE(readable(fd, 0));
+}
+
+TEST_F(wait, a_file_outlives_its_queue)
+{
+	struct cq q;
+	int fd;
+
+	cq_open(&q, self->n.fd, 8);
+	fd = wait_fd(self->n.fd, q.id);
+	EXPECT_EQ(0, destroy(self->n.fd, q.id));
+	EXPECT_TRUE(readable(fd, 0));
+	EXPECT_EQ(0, close(fd));
+}
+
+static void *waits_by_poll(void *file)
+{
+	return (void *)(long)readable(*(int *)file, PATIENCE_NS / 1000000);
+}
+
+/* The file outlives its context as well. The end of the context wakes its waiters. */
+TEST_F(wait, a_file_outlives_its_context)
+{
+	struct cntr c;
+	pthread_t t[2];
+	int other = device(), file[2];
+	struct cq q;
+	void *woken;
+
+	cq_open(&q, other, 8);
+	cntr_open(&c, other);
+	file[0] = wait_fd(other, q.id);
+	file[1] = wait_fd(other, c.id);
+	munmap(q.rw, q.rw_map.length);
+	munmap((void *)q.ro, q.ro_map.length);
+	munmap((void *)c.page, PAGE);
+	for (int i = 0; i < 2; i++) {
+		EXPECT_FALSE(readable(file[i], 0));
+		t[i] = thread(waits_by_poll, &file[i]);
+	}
+	usleep(10000);
+	close(other);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(t[i], &woken);
+		EXPECT_TRUE(woken);
+		EXPECT_TRUE(readable(file[i], 0));
+		EXPECT_EQ(0, close(file[i]));
+	}
+}
+
+/* --- lost wake-ups ------------------------------------------------------------------ */
+
+struct tandem {
+	struct treadle_addr addr[2];
+	int ready[2];
+	int rounds;
+};
+
+/* Two processes wake each other in turn. Each sleeps in another way. */
+static void bounce(struct tandem *t, int me)
+{
+	struct node n;
+	__u64 to, word;
+	char buf[64];
+	int fd, cntr_fd;
+
+	node_open(&n, (struct options){});
+	fd = wait_fd(n.fd, n.rcq.id);
+	cntr_fd = wait_fd(n.fd, n.rcvd.id);
+	t->addr[me] = n.addr;
+	raise_to(&t->ready[me], 1);
+	await(&t->ready[!me], 1);
+	to = peer(&n, t->addr[!me]);
+	need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
+	if (me == 0)
+		need(post(&n, send_of(buf, 8, to, 0)) == 1);
+	for (int i = 0; i < t->rounds; i++) {
+		switch (i / 4 % 3) {
+		case 0:
+			need(cq_wait(&n.rcq, PATIENCE_NS) == 0);
+			break;
+		case 1:
+			need(readable(fd, PATIENCE_NS / 1000000));
+			break;
+		case 2:
+			/*
+			 * Re-arm before the look at the value, so that a change in between counts.
+			 */
+			while (cntr_value(&n.rcvd) <= i) {
+				need(readable(cntr_fd, PATIENCE_NS / 1000000));
+				need(read(cntr_fd, &word, 8) == 8);
+			}
+			break;
+		}
+		need(cq_next(&n.rcq).context == i);
+		need(post_recv(&n, recv_of(buf, 8, ANY, i + 1)) == 0);
+		if (me == 1 || i < t->rounds - 1)
+			need(post(&n, send_of(buf, 8, to, i)) == 1 && cq_next(&n.cq).error == 0);
+	}
+}
+
+static void bounces(void *arg)
+{
+	bounce(arg, 1);
+}
+
+TEST(no_wake_up_is_lost)
+{
+	struct tandem *t = shared(sizeof(*t));
+	pid_t pid;
+
+	t->rounds = 2500;
+	pid = spawn(bounces, t);
+	bounce(t, 0);
+	EXPECT_EQ(0, reap(pid));
 }
 
 TEST_HARNESS_MAIN

@@ -113,6 +113,7 @@ tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
 # MPI programs for comparison: not installed.
 mpi_tools := $(patsubst tools/mpi/%.c,build/bin/%,$(wildcard tools/mpi/*.c))
 examples := $(patsubst %.cpp,build/%,$(wildcard examples/*.cpp))
+c_examples := $(patsubst %.c,build/%,$(wildcard examples/*.c))
 # In the directories of tests, NAME_test.cpp is a program. All other sources are linked into each of
 # them.
 lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
@@ -125,7 +126,7 @@ mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
 documents := $(addprefix build/tests/docs/,self readme.o)
 guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents)
 
-programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(guest_tests)
+programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(c_examples) $(guest_tests)
 	@:
 
 build/lib/src/%.o build/tests/lib/%.o: include += -Ilib/src
@@ -234,6 +235,11 @@ $(mpi_tools): build/bin/%: tools/mpi/%.c
 $(mpi_tests) $(mpi_tools):
 	$(call say,MPICC,$<)
 	$(Q)mkdir -p $(@D) && mpicc -std=gnu11 $(warnings) $(CFLAGS) $< -o $@
+
+# These know only libfabric.
+$(c_examples): build/%: %.c build/flags
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(cc) $< -o $@ -lfabric
 
 # The client in ring-abi.rst is compiled with only the uapi headers, and README's C++ inside a
 # function.

@@ -352,8 +352,12 @@ sparse: module
 
 # --- documents ------------------------------------------------------------------------------------
 
+Documentation/architecture.svg: Documentation/architecture.awk
+	$(call say,AWK,$@)
+	$(Q)awk -f $< >$@
+
 # A warning is an error, in the manual pages as well.
-docs:
+docs: Documentation/architecture.svg
 	$(call say,SPHINX,build/docs/html)
 	$(Q)sphinx-build -q -W --keep-going -d build/docs/doctrees Documentation build/docs/html
 	$(Q)! for page in Documentation/man/*.[17]; do \

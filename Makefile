@@ -241,19 +241,21 @@ $(c_examples): build/%: %.c build/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(cc) $< -o $@ -lfabric
 
-# The client in ring-abi.rst is compiled with only the uapi headers, and README's C++ inside a
+# The client in ring-abi.rst is compiled with only the uapi headers, and README's C inside a
 # function.
 build/tests/docs/self.c: Documentation/ring-abi.rst
 	$(Q)mkdir -p $(@D) && awk '/^\.\. code:: c$$/ { on = 1; next } on && /^[^ ]/ { exit } on' $< | cut -c 5- >$@
 build/tests/docs/self: build/tests/docs/self.c $(wildcard uapi/treadle/*.h)
 	$(call say,CC,$< (of ring-abi.rst))
 	$(Q)$(CC) -std=gnu11 $(warnings) -Iuapi $< -o $@
-build/tests/docs/readme.cpp: README.md
-	$(Q)mkdir -p $(@D) && awk '/^```cpp$$/ { on = 1; next } on && /^```$$/ { exit } !on { next } \
-		/^#include/ { print; print "void program(char *in, const char *out) {"; next } { print } END { print "}" }' $< >$@
-build/tests/docs/readme.o: build/tests/docs/readme.cpp
-	$(call say,CXX,$< (of README.md))
-	$(Q)$(cxx) -c $< -o $@
+build/tests/docs/readme.c: README.md
+	$(Q)mkdir -p $(@D) && awk 'BEGIN { \
+		print "#include <rdma/fi_trigger.h>\nvoid program(struct fid_domain *domain, struct fid_ep *ep,"; \
+		print "struct fid_cntr *received, struct fid_cntr *sent, fi_addr_t peer, void *buffer, size_t length) {" } \
+		/^```c$$/ { on = 1; next } on && /^```$$/ { exit } on; END { print "}" }' $< >$@
+build/tests/docs/readme.o: build/tests/docs/readme.c
+	$(call say,CC,$< (of README.md))
+	$(Q)$(cc) -c $< -o $@
 
 # --- unit tests: the module's pure logic in user space, natively, three times ---------------------
 

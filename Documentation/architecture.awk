@@ -1,16 +1,20 @@
 #!/usr/bin/awk -f
 # SPDX-License-Identifier: GPL-2.0
 #
-# Draws architecture.svg (make Documentation/architecture.svg). The ground is opaque, so that a page of any colour may be
-# behind it.
+# Draws architecture.svg (make Documentation/architecture.svg). The ground is opaque, so that a page
+# of any colour may be behind it.
 
 function escape(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); return s }
 function text(x, y, class, s) {
 	printf "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, escape(s)
 }
+function rect(x, y, w, h, radius, class) {
+	printf "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"", x, y, w, h
+	printf " rx=\"%d\" class=\"%s\"/>\n", radius, class
+}
 # A box with a title and, below it, up to two lines of what it does
 function box(x, y, w, h, class, title, line1, line2,    lines, top) {
-	printf "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" class=\"%s\"/>\n", x, y, w, h, class
+	rect(x, y, w, h, 6, class)
 	lines = 1 + (line1 != "") + (line2 != "")
 	top = y + h / 2 - 8 * (lines - 1) + 5
 	text(x + w / 2, top, "title", title)
@@ -18,12 +22,16 @@ function box(x, y, w, h, class, title, line1, line2,    lines, top) {
 	if (line2 != "") text(x + w / 2, top + 32, "line", line2)
 }
 function arrow(class, points) {
-	printf "<polyline points=\"%s\" class=\"%s\" marker-end=\"url(#%s)\"/>\n", points, class, class
+	printf "<polyline points=\"%s\" class=\"%s\"", points, class
+	printf " marker-end=\"url(#%s)\"/>\n", class
 }
-function marker(class, colour) {
-	printf "<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" " \
-		"markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0 10 5 0 10z\" fill=\"%s\"/></marker>\n", class, colour
+# The head of the arrows of a class; the line ends at point
+function marker(class, colour, size, point) {
+	printf "<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"%d\" refY=\"5\"", class, point
+	printf " markerWidth=\"%d\" markerHeight=\"%d\" orient=\"auto\">", size, size
+	printf "<path d=\"M0 0 10 5 0 10z\" fill=\"%s\"/></marker>\n", colour
 }
+function style(selector, rules) { printf "%s { %s }\n", selector, rules }
 # A number in a circle
 function step(x, y, n) {
 	printf "<circle cx=\"%d\" cy=\"%d\" r=\"9\" class=\"step\"/>\n", x, y
@@ -37,7 +45,7 @@ function legend(y, n, line1, line2) {
 }
 # What a process has in user space, from its left edge on
 function process(x, name, role) {
-	printf "<rect x=\"%d\" y=\"16\" width=\"270\" height=\"330\" rx=\"10\" class=\"process\"/>\n", x
+	rect(x, 16, 270, 330, 10, "process")
 	text(x + 135, 38, "head", name)
 	text(x + 135, 54, "line", role)
 	box(x + 20, 62, 230, 32, "user", "application")
@@ -50,26 +58,40 @@ function process(x, name, role) {
 	arrow("call", (x + 215) ",94 " (x + 215) ",215")
 }
 BEGIN {
-	print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 960 660\" role=\"img\" " \
-		"font-family=\"DejaVu Sans, Verdana, Arial, sans-serif\">"
+	printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 960 660\" role=\"img\""
+	print " font-family=\"DejaVu Sans, Verdana, Arial, sans-serif\">"
 	print "<!-- SPDX-License-Identifier: GPL-2.0; written by architecture.awk -->"
 	print "<title>How a message goes from process A to process B through treadle</title>"
 	print "<style>"
-	print "text { fill: #1c2430; text-anchor: middle; font-size: 12px }"
-	print ".head { font-size: 14px; font-weight: bold } .title { font-size: 13px; font-weight: bold }"
-	print ".line { font-size: 11px; fill: #46505e } .label { text-anchor: start } .before { text-anchor: end }"
-	print ".number { font-size: 11px; font-weight: bold; fill: #ffffff }"
-	print "rect { stroke: #5b6675 } .ground { fill: #fbfcfe; stroke: #8a94a3 }"
-	print ".process { fill: #eef3fa } .user { fill: #cfe0f7 } .system { fill: #ffffff; stroke-dasharray: 4 3 }"
-	print ".mapped { fill: #fbe3b3 } .kernel { fill: #eaf4ea } .room { fill: #cbe6cb } .base { fill: #dcebdc }"
-	print "polyline { fill: none; stroke-width: 1.6 } .call { stroke: #5b6675 } .data { stroke: #b3541e; stroke-width: 4 }"
-	print ".control { stroke: #1f5fa8; stroke-width: 2 } .fire { stroke: #8a2f8a; stroke-width: 2; stroke-dasharray: 6 3 }"
-	print ".step { fill: #1f5fa8 } .border { stroke: #5b6675; stroke-dasharray: 8 5 }"
+	style("text", "fill: #1c2430; text-anchor: middle; font-size: 12px")
+	style(".head", "font-size: 14px; font-weight: bold")
+	style(".title", "font-size: 13px; font-weight: bold")
+	style(".line", "font-size: 11px; fill: #46505e")
+	style(".label", "text-anchor: start")
+	style(".number", "font-size: 11px; font-weight: bold; fill: #ffffff")
+	style("rect", "stroke: #5b6675")
+	style(".ground", "fill: #fbfcfe; stroke: #8a94a3")
+	style(".process", "fill: #eef3fa")
+	style(".user", "fill: #cfe0f7")
+	style(".system", "fill: #ffffff; stroke-dasharray: 4 3")
+	style(".mapped", "fill: #fbe3b3")
+	style(".kernel", "fill: #eaf4ea")
+	style(".room", "fill: #cbe6cb")
+	style(".base", "fill: #dcebdc")
+	style(".step", "fill: #1f5fa8")
+	style("polyline", "fill: none; stroke-width: 1.6")
+	style(".call", "stroke: #5b6675")
+	style(".data", "stroke: #b3541e; stroke-width: 4")
+	style(".control", "stroke: #1f5fa8; stroke-width: 2")
+	style(".fire", "stroke: #8a2f8a; stroke-width: 2; stroke-dasharray: 6 3")
+	style(".border", "stroke: #5b6675; stroke-dasharray: 8 5")
 	print "</style><defs>"
-	marker("call", "#5b6675"); marker("control", "#1f5fa8"); marker("fire", "#8a2f8a")
-	print "<marker id=\"data\" viewBox=\"0 0 10 10\" refX=\"7\" refY=\"5\" markerWidth=\"4\" markerHeight=\"4\" " \
-		"orient=\"auto\"><path d=\"M0 0 10 5 0 10z\" fill=\"#b3541e\"/></marker>"
-	print "</defs><rect x=\"1\" y=\"1\" width=\"958\" height=\"658\" rx=\"12\" class=\"ground\"/>"
+	marker("call", "#5b6675", 7, 9)
+	marker("control", "#1f5fa8", 7, 9)
+	marker("fire", "#8a2f8a", 7, 9)
+	marker("data", "#b3541e", 4, 7)
+	print "</defs>"
+	rect(1, 1, 958, 658, 12, "ground")
 
 	process(30, "process A", "the sender")
 	process(660, "process B", "the receiver: need not run")
@@ -85,7 +107,7 @@ BEGIN {
 	print "<polyline points=\"14,366 946,366\" class=\"border\"/>"
 	text(480, 356, "line", "user space")
 	text(480, 384, "line", "kernel")
-	print "<rect x=\"30\" y=\"402\" width=\"900\" height=\"240\" rx=\"10\" class=\"kernel\"/>"
+	rect(30, 402, 900, 240, 10, "kernel")
 	text(480, 624, "head", "treadle.ko")
 
 	box(50, 420, 120, 56, "room", "dev", "ioctl, doorbell,", "mmap")

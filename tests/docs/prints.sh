@@ -10,8 +10,10 @@ same() { sed 's/port [0-9]*$/port N/' <<<"$1" | sort; }
 # prints DOCUMENT PROGRAM
 prints() {
 	local says said result=ok
-	says=$(awk '/^It prints ::$/ { on = 1; next } on && /^[^ ]/ { exit } on && NF' "$1" | cut -c 5-)
-	said=$("$2" 2>&1) && [ -n "$says" ] && [ "$(same "$said")" = "$(same "$says")" ] || result="not ok"
+	says=$(awk '/^It prints ::$/ { on = 1; next } on && /^[^ ]/ { exit } on && NF' "$1" |
+		cut -c 5-)
+	said=$("$2" 2>&1) && [ -n "$says" ] && [ "$(same "$said")" = "$(same "$says")" ] ||
+		result="not ok"
 	sed 's/^/# /' <<<"$said"
 	[ "$result" = ok ] || sed 's/^/# the document: /' <<<"$says"
 	echo "$result $((++number)) - $1"

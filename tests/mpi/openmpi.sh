@@ -8,7 +8,8 @@
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HOME=/tmp
 document=Documentation/programs.rst
 eval "$(sed -n 's/^ \+\(export FI_TREADLE_ONE_NODE=.*\)/\1/p' $document)"
-mapfile -t lines < <(sed -n ':more; /\\$/ { N; s/ *\\\n */ /; b more }; s/^ \+\(mpirun .*\)/\1/p' $document)
+mapfile -t lines < <(sed -n ':more; /\\$/ { N; s/ *\\\n */ /; b more }
+	s/^ \+\(mpirun .*\)/\1/p' $document)
 number=0
 
 echo 1..3

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "base/refuses.h"
 #include "info/address.h"
-#include "endpoint/endpoint.h"
 
 namespace treadle::fi
 {
@@ -45,53 +45,11 @@ int get_passive_option(fid_t, int level, int option, void *value, std::size_t *s
 
 } // namespace
 
-/* --- handles ------------------------------------------------------------------------- */
-
-void Requests::insert(Pep &pep, ::fid &fid)
+std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept
 {
-	const std::lock_guard guard(lock_);
-
-	entries_.emplace(&fid, Entry{{&pep}, nullptr});
+	return {static_cast<const std::byte *>(param),
+		param ? std::min<std::size_t>(size, TREADLE_CM_DATA) : 0};
 }
-
-::fid *Requests::insert(const Handle &request)
-{
-	auto fid = std::make_unique<::fid>();
-	const std::lock_guard guard(lock_);
-
-	fid->fclass = FI_CLASS_CONNREQ;
-	::fid *const handle = fid.get();
-	entries_.emplace(handle, Entry{request, std::move(fid)});
-	return handle;
-}
-
-std::optional<Handle> Requests::find(const ::fid *handle) noexcept
-{
-	const std::lock_guard guard(lock_);
-	const auto found = entries_.find(handle);
-
-	return found == entries_.end() ? std::nullopt : std::optional(found->second.handle);
-}
-
-void Requests::forget(const ::fid *handle, RequestId request) noexcept
-{
-	const std::lock_guard guard(lock_);
-	const auto found = entries_.find(handle);
-
-	if (found != entries_.end() && found->second.handle.request == request)
-		entries_.erase(found);
-}
-
-void Requests::forget_all(const Pep &pep, bool itself) noexcept
-{
-	const std::lock_guard guard(lock_);
-
-	std::erase_if(entries_, [&](const auto &e) {
-		return e.second.handle.pep == &pep && (itself || e.second.fid);
-	});
-}
-
-/* --- passive endpoints --------------------------------------------------------------- */
 
 fi_ops_cm Pep::cm_ops{
 	.size = sizeof(fi_ops_cm),
@@ -143,9 +101,9 @@ int Pep::open(fid_fabric *f, fi_info *info, fid_pep **out, void *context) noexce
 	if (!kernel)
 		return REFUSE(kernel.error().negative(), subsys, "open: %s", TREADLE_DEVICE);
 	return guard([&] {
-		InfoPtr settled;
-		const int rc = settle((*kernel)->limits(), info, fabric.api_version,
-				      "fi_passive_ep", settled);
+		InfoPtr agreed;
+		const int rc = negotiate((*kernel)->limits(), info, fabric.api_version,
+					 "fi_passive_ep", agreed);
 		if (rc)
 			return rc;
 		if (info->ep_attr->type != FI_EP_MSG)
@@ -159,8 +117,8 @@ int Pep::open(fid_fabric *f, fi_info *info, fid_pep **out, void *context) noexce
 		if (!pep)
 			return REFUSE(fabric_error(pep.error().negative()), subsys, "open at %s",
 				      to_string(*source).c_str());
-		settled->addr_format = format_of(source->family, info->addr_format);
-		*out = new Pep(fabric, **kernel, std::move(settled), std::move(*pep), context);
+		agreed->addr_format = format_of(source->family, info->addr_format);
+		*out = new Pep(fabric, **kernel, std::move(agreed), std::move(*pep), context);
 		return 0;
 	});
 }

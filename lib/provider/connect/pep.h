@@ -12,9 +12,9 @@
 #include <treadle/endpoint.h>
 #include <treadle/passive_endpoint.h>
 
-#include "notify/eq.h"
 #include "domain/fabric.h"
-#include "info/info.h"
+#include "info/negotiate.h"
+#include "notify/eq.h"
 
 namespace treadle::fi
 {

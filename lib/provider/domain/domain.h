@@ -15,8 +15,7 @@
 #include <treadle/context.h>
 
 #include "domain/fabric.h"
-#include "info/info.h"
-#include "domain/xpu.h"
+#include "domain/cells.h"
 
 namespace treadle::fi
 {
@@ -32,6 +31,7 @@ public:
 
 	~Domain() { Fabric::unregister_domain(this); }
 
+	/* entry/domain_ops.cpp */
 	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg);
 	int open_ops(const char *ops, std::uint64_t flags, void **out) noexcept;
@@ -74,7 +74,9 @@ public:
 private:
 	Domain(Fabric &fabric, Context kernel, const fi_info &info, void *context);
 
+	/* entry/domain_ops.cpp */
 	static fi_ops_domain domain_ops;
+	static fi_ops_mr *const mr_ops;
 
 	Fabric &fabric_;
 	Use fabric_use_;

@@ -43,6 +43,8 @@ public:
 private:
 	explicit Fabric(void *context);
 
+	static fi_ops_fabric fabric_ops; /* entry/fabric_ops.cpp */
+
 	std::mutex lock_;
 	std::optional<Context> kernel_;
 };

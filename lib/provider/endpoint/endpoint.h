@@ -18,6 +18,8 @@
 
 #include <treadle/endpoint.h>
 
+#include "base/refuses.h"
+#include "info/caps.h"
 #include "notify/cq.h"
 #include "domain/domain.h"
 #include "notify/eq.h"
@@ -381,23 +383,6 @@ void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noe
 void choose_calls(fi_ops_collective &ops, Calls calls) noexcept;
 void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
 		  bool valid) noexcept;
-
-/* A function of any signature that refuses with Error. */
-template <int Error> struct Refuses {
-	template <class R, class... A> using Function = R (*)(A...);
-	template <class R, class... A> operator Function<R, A...>() const noexcept
-	{
-		return [](A...) -> R {
-			return REFUSE(Error, FI_LOG_EP_DATA, "%s",
-				      Error == -FI_EOPBADSTATE ?
-					      "the endpoint is not enabled" :
-				      Error == -FI_ENOCQ ?
-					      "the endpoint has no queue or counter for this" :
-					      "the endpoint was not opened for this");
-		};
-	}
-};
-inline constexpr Refuses<-FI_ENOSYS> not_opened_for;
 
 } // namespace treadle::fi
 

@@ -16,12 +16,6 @@ int no_connections(const char *call) noexcept
 
 } // namespace
 
-std::span<const std::byte> cm_data(const void *param, std::size_t size) noexcept
-{
-	return {static_cast<const std::byte *>(param),
-		param ? std::min<std::size_t>(size, TREADLE_CM_DATA) : 0};
-}
-
 /* The endpoint is made to answer a request. Once it has, no other endpoint can. */
 void Endpoint::answers(const ::fid *handle, const Handle &request) noexcept
 {

@@ -55,7 +55,7 @@ constexpr treadle_ep_type kernel_type(fi_ep_type type) noexcept
 }
 
 /* Sets the number of contexts for a role. An endpoint that is not scalable has one of each kind. */
-int settle_contexts(Role role, std::uint64_t caps, fi_ep_attr &attr) noexcept
+int set_context_counts(Role role, std::uint64_t caps, fi_ep_attr &attr) noexcept
 {
 	const auto shared = [](std::size_t count) { return count == FI_SHARED_CONTEXT; };
 
@@ -168,12 +168,12 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 	Domain &in = Domain::of(domain);
 
 	return guard([&] {
-		InfoPtr settled;
+		InfoPtr agreed;
 		std::optional<Handle> handle;
-		int rc = settle(in.kernel().limits(), info, in.api(),
-				role == Role::whole ? "fi_endpoint" : "fi_scalable_ep", settled);
+		int rc = negotiate(in.kernel().limits(), info, in.api(),
+				   role == Role::whole ? "fi_endpoint" : "fi_scalable_ep", agreed);
 		if (!rc)
-			rc = settle_contexts(role, settled->caps, *settled->ep_attr);
+			rc = set_context_counts(role, agreed->caps, *agreed->ep_attr);
 		if (!rc && info->handle)
 			rc = find_handle(*info, in, handle);
 		if (rc)
@@ -182,8 +182,8 @@ int Endpoint::open_as(Role role, fid_domain *domain, fi_info *info, fid_ep **out
 		if (!kernel)
 			return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL,
 				      "open");
-		settled->addr_format = format_of(kernel->address().family, info->addr_format);
-		const auto endpoint = make(in, std::move(settled), std::move(*kernel));
+		agreed->addr_format = format_of(kernel->address().family, info->addr_format);
+		const auto endpoint = make(in, std::move(agreed), std::move(*kernel));
 		endpoint->take_role(role);
 		if (handle && handle->request != RequestId{})
 			endpoint->answers(info->handle, *handle);

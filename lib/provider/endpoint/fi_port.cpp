@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "endpoint/endpoint.h"
+#include "endpoint/xpu.h"
 #include "base/later.h"
 #include "connect/pep.h"
 #include "transfer/transfer.h"

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "info/negotiate.h"
 #include "transfer/transfer.h"
 
 namespace treadle::fi
@@ -69,7 +70,7 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	const bool transmit = role == Role::transmit;
 	const char *const call = transmit ? "fi_tx_context" : "fi_rx_context";
 	const auto count = transmit ? info_->ep_attr->tx_ctx_cnt : info_->ep_attr->rx_ctx_cnt;
-	InfoPtr settled;
+	InfoPtr agreed;
 
 	if (role_ != Role::scalable || !kernel_)
 		return REFUSE(-FI_ENOSYS, FI_LOG_EP_CTRL, "%s: not of a scalable endpoint", call);
@@ -78,10 +79,10 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 	if (index < 0 || static_cast<std::size_t>(index) >= count)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: index %d: the endpoint has %zu",
 			      call, index, count);
-	const int rc = settle(domain_.kernel().limits(), &asked, domain_.api(), call, settled);
+	const int rc = negotiate(domain_.kernel().limits(), &asked, domain_.api(), call, agreed);
 	if (rc)
 		return rc;
-	settled->ep_attr->tx_ctx_cnt = settled->ep_attr->rx_ctx_cnt = 1;
+	agreed->ep_attr->tx_ctx_cnt = agreed->ep_attr->rx_ctx_cnt = 1;
 
 	std::set<std::pair<Role, int>> place{{role, index}}; /* so that nothing fails at the end */
 	const std::lock_guard guard(contexts_lock_);
@@ -91,7 +92,7 @@ int Endpoint::open_context(Port &sep, Role role, int index, const fi_info &asked
 				 kernel_->receive_context(static_cast<std::uint32_t>(index));
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL, "%s", call);
-	const auto endpoint = make(domain_, std::move(settled), std::move(*kernel));
+	const auto endpoint = make(domain_, std::move(agreed), std::move(*kernel));
 	endpoint->take_role(role);
 	if (!endpoint->tx_caps_ && !endpoint->rx_caps_)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: no capability for it", call);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "endpoint/stx.h"
+#include "info/negotiate.h"
+#include "info/offer.h"
 #include "transfer/transfer.h"
 
 namespace treadle::fi
@@ -24,7 +26,8 @@ fi_ops_ep stx_ops{
 };
 
 /* All attributes of an endpoint with this one context. Returns -errno if they are not possible. */
-int settle(Domain &domain, fi_tx_attr *tx, fi_rx_attr *rx, const char *call, InfoPtr &settled)
+int negotiate_context(Domain &domain, fi_tx_attr *tx, fi_rx_attr *rx, const char *call,
+		      InfoPtr &agreed)
 {
 	const InfoPtr all = offer(domain.kernel().limits(), FI_EP_RDM);
 	fi_info asked{};
@@ -35,10 +38,10 @@ int settle(Domain &domain, fi_tx_attr *tx, fi_rx_attr *rx, const char *call, Inf
 	asked.rx_attr = rx;
 	if (!agrees(*all, asked, domain.api(), call, FI_LOG_WARN))
 		return -FI_EINVAL;
-	settled.reset(dup_info(all.get()));
-	if (!settled)
+	agreed.reset(dup_info(all.get()));
+	if (!agreed)
 		return -FI_ENOMEM;
-	narrow(*settled, &asked, domain.api());
+	narrow(*agreed, &asked, domain.api());
 	return 0;
 }
 
@@ -56,7 +59,7 @@ int Stx::open(fid_domain *domain, fi_tx_attr *attr, fid_stx **out, void *context
 
 	return guard([&] {
 		InfoPtr info;
-		const int rc = settle(in, attr, nullptr, "fi_stx_context", info);
+		const int rc = negotiate_context(in, attr, nullptr, "fi_stx_context", info);
 		if (rc)
 			return rc;
 		const auto open = [&]<class Lock>(Lock) {
@@ -79,7 +82,7 @@ int Endpoint::open_shared_rx(fid_domain *domain, fi_rx_attr *attr, fid_ep **out,
 
 	return guard([&] {
 		InfoPtr info;
-		int rc = settle(in, nullptr, attr, "fi_srx_context", info);
+		int rc = negotiate_context(in, nullptr, attr, "fi_srx_context", info);
 		if (rc)
 			return rc;
 		/*

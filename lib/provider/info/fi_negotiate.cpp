@@ -1,79 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "info/info.h"
+#include "info/negotiate.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include <rdma/fi_domain.h>
 
 #include "base/later.h"
+#include "info/caps.h"
+#include "info/comparison.h"
+#include "info/offer.h"
 
 namespace treadle::fi
 {
 
 namespace
 {
-
-/* Compares attributes one by one, and logs the one that differs. */
-class Comparison
-{
-public:
-	Comparison(const char *call, fi_log_level level) noexcept : call_(call), level_(level) {}
-
-	bool at_most(const char *what, std::uint64_t asked, std::uint64_t offered) const
-	{
-		if (asked <= offered)
-			return true;
-		return refuse("%s: %" PRIu64 " asked, at most %" PRIu64 " offered", what, asked,
-			      offered);
-	}
-	bool within(const char *what, std::uint64_t asked, std::uint64_t offered,
-		    fi_type type) const
-	{
-		const std::uint64_t excess = asked & ~offered;
-		if (!excess)
-			return true;
-		return refuse("%s: %s (0x%" PRIx64 ") asked, not offered", what,
-			      Text(excess, type).c_str(), excess);
-	}
-	bool same(const char *what, const char *asked, const char *offered) const
-	{
-		if (!asked || !std::strcmp(asked, offered))
-			return true;
-		return refuse("%s: \"%s\" asked, it is \"%s\"", what, asked, offered);
-	}
-	/* Zero asks for nothing in particular and always agrees. */
-	template <class T>
-	bool one_of(const char *what, T asked, std::initializer_list<T> offered) const
-	{
-		if (!asked || std::find(offered.begin(), offered.end(), asked) != offered.end())
-			return true;
-		return refuse("%s: %" PRIu64 " asked, not offered", what, std::uint64_t{asked});
-	}
-	bool refuse(const char *fmt, ...) const __attribute__((format(printf, 2, 3)))
-	{
-		char text[1024];
-		va_list args;
-
-		va_start(args, fmt);
-		std::vsnprintf(text, sizeof(text), fmt, args);
-		va_end(args);
-		FI_LOG(&provider, level_, FI_LOG_CORE, "%s: %s\n", call_, text);
-		return false;
-	}
-
-private:
-	const char *call_;
-	fi_log_level level_;
-};
-
-constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
-constexpr std::uint64_t message_directions = FI_SEND | FI_RECV;
-constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
-constexpr std::uint64_t memory_directions = (tx_directions | rx_directions) & ~message_directions;
 
 /* Capabilities that cost nothing. Every caller gets them, asked for or not. */
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER | FI_FENCE;
@@ -268,13 +211,13 @@ bool suits(const Comparison &compare, const fi_rx_attr &offer, const fi_rx_attr 
 }
 
 /* Takes what was asked for, or the usual value, limited by the offer. */
-template <class T> void settle(T &value, T asked, T usual) noexcept
+template <class T> void set(T &value, T asked, T usual) noexcept
 {
 	value = asked ? asked : std::min(value, usual);
 }
 
 /* The same for values that may be less than was asked for: never exceeds the offer. */
-template <class T> void settle_within(T &value, T asked, T usual) noexcept
+template <class T> void set_within(T &value, T asked, T usual) noexcept
 {
 	value = std::min(value, asked ? asked : usual);
 }
@@ -310,17 +253,17 @@ std::uint64_t one_side(std::uint64_t caps, std::uint64_t directions) noexcept
 void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint64_t caps,
 		   std::uint32_t api)
 {
-	settle(info.threading, asked.threading, FI_THREAD_SAFE);
-	settle(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
-	settle(info.data_progress, asked.data_progress, FI_PROGRESS_AUTO);
+	set(info.threading, asked.threading, FI_THREAD_SAFE);
+	set(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
+	set(info.data_progress, asked.data_progress, FI_PROGRESS_AUTO);
 	info.av_type = asked.av_type;
 	const bool wanted = caps & (FI_RMA | FI_ATOMIC) && !(asked.mr_mode & ~modes_wanted);
 	if (asked.mr_mode & modes_1_0 || (wanted && FI_VERSION_GE(api, FI_VERSION(1, 5))))
 		info.mr_mode = asked.mr_mode;
 	else
 		info.mr_mode = FI_VERSION_LT(api, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
-	settle_within(info.cq_cnt, asked.cq_cnt, usual_queues);
-	settle_within(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
+	set_within(info.cq_cnt, asked.cq_cnt, usual_queues);
+	set_within(info.cntr_cnt, has_keys(api) ? asked.cntr_cnt : 0, usual_queues);
 	if (!((caps | (has_keys(api) ? asked.caps : 0)) & FI_AV_USER_ID))
 		info.caps &= ~FI_AV_USER_ID;
 	info.auth_key_size = 0;
@@ -331,26 +274,6 @@ void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint6
 }
 
 } // namespace
-
-std::uint64_t with_directions(std::uint64_t caps) noexcept
-{
-	if (caps & message_caps && !(caps & message_directions))
-		caps |= message_directions;
-	if (caps & memory_caps && !(caps & memory_directions))
-		caps |= memory_directions;
-	return caps;
-}
-
-std::uint64_t narrowed(std::uint64_t caps, std::uint64_t context) noexcept
-{
-	if (!context)
-		return caps;
-	if (context & message_directions && !(context & message_caps))
-		context |= message_caps;
-	if (context & memory_directions && !(context & memory_caps))
-		context |= memory_caps;
-	return caps & with_directions(context);
-}
 
 bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const char *call,
 	    fi_log_level level)
@@ -416,8 +339,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 
 	if (ep.mem_tag_format)
 		info.ep_attr->mem_tag_format = ep.mem_tag_format;
-	settle<std::size_t>(info.ep_attr->tx_ctx_cnt, ep.tx_ctx_cnt, 1);
-	settle<std::size_t>(info.ep_attr->rx_ctx_cnt, ep.rx_ctx_cnt, 1);
+	set<std::size_t>(info.ep_attr->tx_ctx_cnt, ep.tx_ctx_cnt, 1);
+	set<std::size_t>(info.ep_attr->rx_ctx_cnt, ep.rx_ctx_cnt, 1);
 	info.ep_attr->auth_key_size = 0;
 	if (has_keys(api))
 		copy_key(info.ep_attr->auth_key, info.ep_attr->auth_key_size, ep.auth_key,
@@ -430,8 +353,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	info.tx_attr->op_flags = tx.op_flags;
 	if (has_classes(api))
 		info.tx_attr->tclass = tx.tclass;
-	settle(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
-	settle(info.tx_attr->size, tx.size, usual_ring);
+	set(info.tx_attr->inject_size, tx.inject_size, info.tx_attr->inject_size);
+	set(info.tx_attr->size, tx.size, usual_ring);
 
 	info.rx_attr->caps = one_way(info.caps, tx_directions) ? 0 : info.caps & rx_caps;
 	if (rx.caps)
@@ -444,9 +367,56 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	info.tx_attr->mode = (tx.mode ? tx.mode : mode) & FI_MSG_PREFIX;
 	info.rx_attr->mode = (rx.mode ? rx.mode : mode) & FI_MSG_PREFIX;
 	info.mode = (mode | tx.mode | rx.mode) & FI_MSG_PREFIX;
-	settle_within(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
-	settle(info.rx_attr->size, rx.size,
-	       info.ep_attr->type == FI_EP_RDM ? usual_rdm_receives : usual_ring);
+	set_within(info.rx_attr->total_buffered_recv, rx.total_buffered_recv, usual_buffered);
+	set(info.rx_attr->size, rx.size,
+	    info.ep_attr->type == FI_EP_RDM ? usual_rdm_receives : usual_ring);
+}
+
+bool set_address(std::uint32_t format, const std::optional<Address> &address, void *&to,
+		 std::size_t &size)
+{
+	if (!address)
+		return true;
+	const std::string bytes = encode(format, *address);
+	to = std::malloc(bytes.size());
+	if (to)
+		std::memcpy(to, bytes.data(), bytes.size());
+	size = bytes.size();
+	return to;
+}
+
+std::optional<Address> source_of(const fi_info &info) noexcept
+{
+	if (!info.src_addr)
+		return loopback_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET);
+	return decode(info.addr_format, info.src_addr, info.src_addrlen);
+}
+
+int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
+	      const char *call, InfoPtr &agreed)
+{
+	if (!asked || !asked->ep_attr || !asked->tx_attr || !asked->rx_attr)
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: needs a fi_info with all attributes",
+			      call);
+	if (!has_type(kernel, asked->ep_attr->type))
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "%s: ep_attr->type: %s", call,
+			      Text(asked->ep_attr->type, FI_TYPE_EP_TYPE).c_str());
+	agreed = offer(kernel, asked->ep_attr->type);
+	if (!agreed)
+		return -FI_ENOMEM;
+	if (!agrees(*agreed, *asked, api, call, FI_LOG_WARN))
+		return -FI_EINVAL;
+	narrow(*agreed, asked, api);
+	agreed->caps = asked->caps;
+	agreed->tx_attr->caps = asked->tx_attr->caps;
+	agreed->rx_attr->caps = asked->rx_attr->caps;
+	/* libfabric sets these in the answer of fi_getinfo, but not in a fi_info of FI_CONNREQ. */
+	agreed->fabric_attr->api_version = api;
+	agreed->fabric_attr->prov_name =
+		strdup(asked->fabric_attr && asked->fabric_attr->prov_name ?
+			       asked->fabric_attr->prov_name :
+			       name);
+	return agreed->fabric_attr->prov_name ? 0 : -FI_ENOMEM;
 }
 
 } // namespace treadle::fi

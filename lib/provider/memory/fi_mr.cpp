@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "notify/cntr.h"
+#include "base/buffers.h"
 #include "endpoint/endpoint.h"
-#include "transfer/transfer.h"
+#include "notify/cntr.h"
 
 namespace treadle::fi
 {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/later.h"
-#include "transfer/trigger.h"
 #include "notify/wait.h"
 
 namespace treadle::fi
@@ -157,8 +156,10 @@ int Cntr::control(int command, void *arg) noexcept
 		if (*static_cast<std::uint64_t *>(arg) == 0)
 			return 0;
 		return REFUSE(-FI_EBADFLAGS, subsys, "SETOPSFLAG: counters have none");
-	case FI_FLUSH_WORK:
-		return flush_work(domain_, this);
+	case FI_FLUSH_WORK: {
+		const auto flushed = domain_.kernel().flush(id());
+		return flushed ? 0 : fabric_error(flushed.error().negative());
+	}
 	default:
 		return Object::control(command, arg);
 	}

@@ -7,6 +7,7 @@
 #include "notify/cntr.h"
 #include "domain/domain.h"
 #include "endpoint/endpoint.h"
+#include "endpoint/xpu.h"
 #include "transfer/transfer.h"
 
 namespace treadle::fi

@@ -11,6 +11,7 @@
 #include <treadle/receive_ring.h>
 #include <treadle/transmit_ring.h>
 
+#include "base/buffers.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/stx.h"
 #include "transfer/trigger.h"
@@ -68,36 +69,6 @@ constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
 		return desc_flags;
 	return desc_flags | rare_desc_flags_of(flags);
 }
-
-/* A vector of one operation, as kernel structures. */
-template <class Iov, std::size_t Most> class Vector
-{
-public:
-	template <class From, class Translate>
-	Vector(const From *iov, std::size_t count, Translate translate) noexcept
-		: count_(iov   ? count :
-			 count ? Most + 1 :
-				 0) /* NULL has no elements */
-	{
-		for (std::size_t i = 0; iov && i < count && i < Most; ++i)
-			iov_[i] = translate(iov[i]);
-	}
-	bool too_many() const noexcept { return count_ > Most; }
-	std::span<const Iov> span() const noexcept { return {iov_.data(), count_}; }
-
-private:
-	std::array<Iov, Most> iov_;
-	std::size_t count_;
-};
-
-struct Buffers : Vector<treadle_iov, TREADLE_MAX_IOV> {
-	Buffers(const iovec *iov, std::size_t count) noexcept
-		: Vector(iov, count, [](const iovec &from) {
-			  return treadle_iov{address_of(from.iov_base), from.iov_len};
-		  })
-	{
-	}
-};
 
 inline std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#ifndef TREADLE_PROVIDER_XPU_H
-#define TREADLE_PROVIDER_XPU_H
+#ifndef TREADLE_PROVIDER_CELLS_H
+#define TREADLE_PROVIDER_CELLS_H
 
 #include <cstdint>
 #include <deque>
@@ -10,7 +10,6 @@
 
 #include <rdma/fi_trigger.h>
 
-#include <treadle/command.h>
 #include <treadle/trigger_cells.h>
 
 #include "domain/hmem.h"
@@ -18,8 +17,6 @@
 /* fi_trigger(3), "XPU TRIGGERS" */
 namespace treadle::fi
 {
-
-class Endpoint;
 
 /*
  * The trigger cells of a domain. Thread-safe. A cell is taken back when the kernel says that its
@@ -64,14 +61,6 @@ private:
 	std::map<Xpu, Pool> pools_;
 	std::uint64_t last_ = 0;
 };
-
-/*
- * Adds the condition that a cell is written, and fills in what the application writes. May throw.
- */
-int when_written(Command &command, const Endpoint &endpoint, fi_trigger_xpu &xpu);
-
-/* FI_OPT_XPU_TRIGGER */
-int xpu_variables(const Endpoint &endpoint, void *value, std::size_t *size) noexcept;
 
 } // namespace treadle::fi
 

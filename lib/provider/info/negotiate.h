@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_NEGOTIATE_H
+#define TREADLE_PROVIDER_NEGOTIATE_H
+
+#include <optional>
+
+#include <treadle/ioctl.h>
+
+#include "info/address.h"
+#include "base/provider.h"
+
+/* What is asked for in a fi_info, against what is offered. */
+namespace treadle::fi
+{
+
+/*
+ * Sets agreed to what an endpoint opened from `asked` will have. The application may have changed
+ * the fi_info since fi_getinfo. 0, -FI_EINVAL or -FI_ENOMEM. May throw.
+ */
+int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
+	      const char *call, InfoPtr &agreed);
+
+/* The address of such an endpoint; without a source, any port of the loopback address. */
+std::optional<Address> source_of(const fi_info &info) noexcept;
+
+/* Writes src_addr or dest_addr. Returns false if there is no memory. May throw. */
+bool set_address(std::uint32_t format, const std::optional<Address> &address, void *&to,
+		 std::size_t &size);
+
+/*
+ * Is everything that is asked for within the offer? Logs the first difference at this level.
+ * fi_getinfo calls it, and so do calls that open an object from a fi_info, which the application
+ * may have changed.
+ */
+bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const char *call,
+	    fi_log_level level);
+
+/* Narrows a copy of the offer to what was asked for. All else gets its default. May throw. */
+void narrow(fi_info &info, const fi_info *asked, std::uint32_t api);
+
+} // namespace treadle::fi
+
+#endif

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_OFFER_H
+#define TREADLE_PROVIDER_OFFER_H
+
+#include <treadle/ioctl.h>
+
+#include "base/provider.h"
+
+namespace treadle::fi
+{
+
+/* Has a kernel with these limits this type of endpoint? */
+bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept;
+
+/*
+ * All that this provider can do for this type of endpoint, on a kernel with these limits: every
+ * capability, the largest of every size. Null: no memory.
+ */
+InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept;
+
+} // namespace treadle::fi
+
+#endif

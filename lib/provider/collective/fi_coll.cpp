@@ -2,8 +2,12 @@
 /* The calls of fi_collective(3): their arguments are validated here and passed to Group::start. */
 #include <limits>
 
-#include "endpoint/endpoint.h"
-#include "transfer/transfer.h"
+#include "base/refuses.h"
+#include "collective/group.h"
+#include "collective/query_collective.h"
+#include "endpoint/port.h"
+#include "transfer/query_atomic.h"
+#include "transfer/refusals.h"
 
 namespace treadle::fi
 {
@@ -71,7 +75,7 @@ bool may_be_one(const Collective &call, std::size_t len, std::size_t at) noexcep
 
 } // namespace
 
-int judge_collective(const Domain &domain, fi_collective_op what, fi_collective_attr &attr) noexcept
+int check_collective(const Domain &domain, fi_collective_op what, fi_collective_attr &attr) noexcept
 {
 	const auto op = static_cast<std::uint32_t>(attr.op);
 
@@ -105,7 +109,7 @@ int query_collective(fid_domain *domain, fi_collective_op what, fi_collective_at
 	if (flags && !asks_for_slices && !(flags == FI_SCATTER && what == FI_REDUCE_SCATTER))
 		return REFUSE(-FI_EBADFLAGS, FI_LOG_DOMAIN, "query_collective: flags 0x%" PRIx64,
 			      flags);
-	return judge_collective(Domain::of(domain), asks_for_slices ? FI_REDUCE_SCATTER : what,
+	return check_collective(Domain::of(domain), asks_for_slices ? FI_REDUCE_SCATTER : what,
 				*attr);
 }
 
@@ -113,13 +117,13 @@ int query_collective(fid_domain *domain, fi_collective_op what, fi_collective_at
  * Validates the buffers of a call. A wrong pointer would otherwise only fail in the middle of the
  * collective.
  */
-int Group::judge(const Collective &call, std::uint32_t root, std::size_t &len) const
+int Group::check(const Collective &call, std::uint32_t root, std::size_t &len) const
 {
 	fi_collective_attr attr{};
 
 	attr.op = static_cast<fi_op>(call.op);
 	attr.datatype = static_cast<fi_datatype>(call.datatype);
-	if (judge_collective(endpoint_.domain(), call.what, attr))
+	if (check_collective(domain_, call.what, attr))
 		return REFUSE(-FI_EOPNOTSUPP, subsys, "collective %d: operation %d, type %d",
 			      call.what, call.op, call.datatype);
 	len = call.count * attr.datatype_attr.size;
@@ -151,7 +155,7 @@ namespace
 ssize_t start(fid_ep *ep, fi_addr_t address, Collective call) noexcept
 {
 	Port &port = Port::of(ep);
-	Group *const group = port.endpoint().groups.find(address);
+	Group *const group = Groups::of(port.endpoint()).find(address);
 
 	port.endpoint().flush();
 	if (call.flags & ~known_flags)
@@ -238,7 +242,7 @@ template <int Error> fi_ops_collective refusing_ops() noexcept
 
 } // namespace
 
-void choose_calls(fi_ops_collective &ops, Calls calls) noexcept
+void Groups::choose_calls(fi_ops_collective &ops, Calls calls) const noexcept
 {
 	switch (calls) {
 	case Calls::absent:
@@ -247,7 +251,7 @@ void choose_calls(fi_ops_collective &ops, Calls calls) noexcept
 	case Calls::disabled:
 		ops = refusing_ops<-FI_EOPBADSTATE>();
 		return;
-	case Calls::untold:
+	case Calls::unreported:
 		ops = refusing_ops<-FI_ENOCQ>();
 		return;
 	default:

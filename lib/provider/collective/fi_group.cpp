@@ -9,9 +9,11 @@
 
 #include <arpa/inet.h>
 
-#include "endpoint/endpoint.h"
-#include "transfer/transfer.h"
+#include "collective/query_collective.h"
+#include "endpoint/port.h"
+#include "names/avset.h"
 #include "notify/wait.h"
+#include "transfer/refusals.h"
 
 namespace treadle::fi
 {
@@ -82,6 +84,11 @@ template <class T> void end(std::unique_ptr<T> &operation) noexcept
 } // namespace
 
 /* --- groups of an endpoint -------------------------------------------------------------- */
+
+std::unique_ptr<EndpointGroups> EndpointGroups::make()
+{
+	return std::make_unique<Groups>();
+}
 
 void Groups::add(Group &group)
 {
@@ -154,11 +161,11 @@ void Groups::close() noexcept
 
 /* --- joining ---------------------------------------------------------------------------- */
 
-int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
-		void *context) noexcept
+int Groups::join(Port &port, const void *addr, std::uint64_t flags, fid_mc **out,
+		 void *context) noexcept
 {
-	Port &port = Port::of(ep);
-	Endpoint &endpoint = port.endpoint();
+	constexpr fi_log_subsys subsys = Group::subsys;
+	const Endpoint &endpoint = port.endpoint();
 	const auto *asked = static_cast<const fi_collective_addr *>(addr);
 
 	if (!(flags & FI_COLLECTIVE))
@@ -185,7 +192,7 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 	if (&set.av() != endpoint.av())
 		return REFUSE(-FI_EINVAL, subsys, "join: the set is of another address vector");
 	if (asked->coll_addr != FI_ADDR_NOTAVAIL && asked->coll_addr != set.address() &&
-	    !endpoint.groups.find(asked->coll_addr))
+	    !find(asked->coll_addr))
 		return REFUSE(-FI_EINVAL, subsys,
 			      "join: coll_addr is neither that of the set nor of a group");
 	const int rc = guard([&] {
@@ -195,12 +202,12 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 		if (error)
 			return error;
 		member.hellos.resize(member.size());
-		member.hellos[member.rank] = {sum, endpoint.groups.new_id()};
+		member.hellos[member.rank] = {sum, new_id()};
 		std::unique_ptr<Group> group(
-			new Group(port, *endpoint.eq(), std::move(member), context));
+			new Group(*this, port, *endpoint.eq(), std::move(member), context));
 		/* The event may be read and the group closed as soon as joining has begun. */
 		*out = group.get();
-		error = endpoint.groups.begin(*group, endpoint.domain().kernel());
+		error = begin(*group, endpoint.domain().kernel());
 		if (!error)
 			std::ignore = group.release();
 		return error;
@@ -210,12 +217,12 @@ int Group::join(fid_ep *ep, const void *addr, std::uint64_t flags, fid_mc **out,
 	return rc;
 }
 
-Group::Group(Port &port, Eq &eq, Member member, void *context)
-	: Object(context), endpoint_(port.endpoint()), eq_(eq), port_use_(port.users),
-	  eq_use_(eq.users), member_(std::move(member))
+Group::Group(Groups &groups, Port &port, Eq &eq, Member member, void *context)
+	: Object(context), groups_(groups), domain_(port.endpoint().domain()), eq_(eq),
+	  port_use_(port.users), eq_use_(eq.users), member_(std::move(member))
 {
 	fi_addr = AvSet::new_address();
-	endpoint_.groups.add(*this);
+	groups_.add(*this);
 }
 
 /* Opens the file first: once other members may know of this one, that must not fail. */
@@ -247,7 +254,7 @@ int Group::await(Join &join)
  * Updates state_ once joining has ended: then the identifiers of the other members are known. lock_
  * must be held.
  */
-void Group::settle() noexcept
+void Group::finish_joining() noexcept
 {
 	if (state_ != State::joining || join_->graph.running())
 		return;
@@ -267,12 +274,12 @@ bool Group::joined(int &error) noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	settle();
+	finish_joining();
 	error = state_ == State::failed ? -FI_ECONNABORTED : 0;
 	return state_ != State::joining;
 }
 
-void Group::told() noexcept
+void Group::reported() noexcept
 {
 	const std::lock_guard guard(lock_);
 
@@ -293,7 +300,7 @@ std::unique_ptr<Operation> Group::take_operation()
 	}
 	if (idle_.empty())
 		return running_.size() < most_running ?
-			       std::make_unique<Operation>(endpoint_.domain().kernel()) :
+			       std::make_unique<Operation>(domain_.kernel()) :
 			       nullptr;
 	auto operation = std::move(idle_.back());
 	idle_.pop_back();
@@ -305,7 +312,7 @@ ssize_t Group::start(const Collective &what)
 	const std::lock_guard guard(lock_);
 	std::uint32_t root = 0;
 
-	settle();
+	finish_joining();
 	if (state_ != State::member)
 		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_DATA, "collective: joining has %s",
 			      state_ == State::failed ? "failed" : "not ended");
@@ -317,7 +324,7 @@ ssize_t Group::start(const Collective &what)
 		root = static_cast<std::uint32_t>(found - member_.peers.begin());
 	}
 	std::size_t len;
-	if (const int rc = judge(what, root, len))
+	if (const int rc = check(what, root, len))
 		return rc;
 	running_.reserve(running_.size() + 1);
 	auto operation = take_operation();
@@ -355,7 +362,7 @@ bool Group::cancel(const void *context) noexcept
 
 Group::~Group()
 {
-	endpoint_.groups.remove(*this);
+	groups_.remove(*this);
 	eq_.unwatch(*this);
 	if (join_) /* its end was not reported here, even if it has ended */
 		join_->state = state_ == State::joining ? Join::State::left : Join::State::over;

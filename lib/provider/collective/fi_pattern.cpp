@@ -14,7 +14,7 @@
 #include <cstring>
 #include <ranges>
 
-#include "collective/group.h"
+#include "collective/pattern.h"
 
 namespace treadle::fi
 {

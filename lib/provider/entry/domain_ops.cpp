@@ -6,8 +6,10 @@
 
 #include <treadle/fi_treadle.h>
 
-#include "collective/group.h"
-#include "endpoint/endpoint.h"
+#include "collective/query_collective.h"
+#include "endpoint/kernel_endpoint.h"
+#include "endpoint/scalable_endpoint.h"
+#include "endpoint/shared_receive.h"
 #include "endpoint/stx.h"
 #include "memory/mr.h"
 #include "names/av.h"
@@ -15,9 +17,9 @@
 #include "notify/cq.h"
 #include "notify/eq.h"
 #include "notify/pollset.h"
-#include "transfer/transfer.h"
-#include "transfer/trigger.h"
-#include "work/graph.h"
+#include "transfer/query_atomic.h"
+#include "work/work.h"
+#include "work/work_graph.h"
 
 namespace treadle::fi
 {
@@ -87,12 +89,12 @@ fi_ops_domain Domain::domain_ops{
 	.size = sizeof(fi_ops_domain),
 	.av_open = opens<Av::open>,
 	.cq_open = opens<Cq::open>,
-	.endpoint = opens<Endpoint::open>,
-	.scalable_ep = opens<Endpoint::open_scalable>,
+	.endpoint = opens<open_endpoint>,
+	.scalable_ep = opens<ScalableEndpoint::open>,
 	.cntr_open = opens<Cntr::open>,
 	.poll_open = opens<PollSet::open>,
 	.stx_ctx = opens<Stx::open>,
-	.srx_ctx = opens<Endpoint::open_shared_rx>,
+	.srx_ctx = opens<SharedReceive::open>,
 	.query_atomic = ask_atomic,
 	.query_collective = query_collective,
 	.endpoint2 = endpoint_with_flags,
@@ -149,7 +151,7 @@ int Domain::control(int command, void *arg)
 	case FI_CANCEL_WORK:
 		return cancel_work(*this, *static_cast<fi_deferred_work *>(arg));
 	case FI_FLUSH_WORK:
-		return flush_work_told(*this, arg);
+		return flush_work(*this, arg);
 	case FI_MAP_RAW_MR:
 		return map_raw_key(*static_cast<struct fi_mr_map_raw *>(arg));
 	case FI_UNMAP_KEY:

@@ -419,4 +419,23 @@ int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t a
 	return agreed->fabric_attr->prov_name ? 0 : -FI_ENOMEM;
 }
 
+int negotiate_context(const treadle_query &kernel, fi_tx_attr *tx, fi_rx_attr *rx,
+		      std::uint32_t api, const char *call, InfoPtr &agreed)
+{
+	const InfoPtr all = offer(kernel, FI_EP_RDM);
+	fi_info asked{};
+
+	if (!all)
+		return -FI_ENOMEM;
+	asked.tx_attr = tx;
+	asked.rx_attr = rx;
+	if (!agrees(*all, asked, api, call, FI_LOG_WARN))
+		return -FI_EINVAL;
+	agreed.reset(dup_info(all.get()));
+	if (!agreed)
+		return -FI_ENOMEM;
+	narrow(*agreed, &asked, api);
+	return 0;
+}
+
 } // namespace treadle::fi

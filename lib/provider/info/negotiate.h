@@ -20,6 +20,13 @@ namespace treadle::fi
 int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
 	      const char *call, InfoPtr &agreed);
 
+/*
+ * The same for an endpoint with this one context, all else being the usual. The other pointer is
+ * null; this one may be, too.
+ */
+int negotiate_context(const treadle_query &kernel, fi_tx_attr *tx, fi_rx_attr *rx,
+		      std::uint32_t api, const char *call, InfoPtr &agreed);
+
 /* The address of such an endpoint; without a source, any port of the loopback address. */
 std::optional<Address> source_of(const fi_info &info) noexcept;
 

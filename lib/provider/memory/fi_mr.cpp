@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/buffers.h"
-#include "endpoint/endpoint.h"
+#include "endpoint/port.h"
 #include "notify/cntr.h"
 
 namespace treadle::fi

@@ -24,6 +24,15 @@ public:
 	static int open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out,
 			void *context) noexcept;
 
+	using Object::known;
+	/* The counter if it is one of this domain, else null. */
+	static Cntr *known(const Domain &domain, fid_cntr *cntr) noexcept
+	{
+		Cntr *const found = known(cntr);
+
+		return found && &found->domain() == &domain ? found : nullptr;
+	}
+
 	CounterId id() const noexcept { return counter_.id(); }
 	Domain &domain() const noexcept { return domain_; }
 
@@ -46,6 +55,9 @@ public:
 			kept_ = std::make_shared<std::optional<Counter>>();
 		return kept_;
 	}
+
+	/* FI_FLUSH_WORK: waits until no command that it started is under way. 0 or -errno. */
+	int flush() const noexcept;
 
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;

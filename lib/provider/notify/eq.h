@@ -105,7 +105,7 @@ public:
 		/* Has it ended? Sets error to 0 or -errno. The lock of the queue is held. */
 		virtual bool joined(int &error) noexcept = 0;
 		/* Its file is no longer watched. */
-		virtual void told() noexcept = 0;
+		virtual void reported() noexcept = 0;
 		virtual ::fid &owner() noexcept = 0;
 	};
 	/*

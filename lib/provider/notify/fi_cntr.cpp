@@ -142,6 +142,13 @@ int Cntr::try_wait() noexcept
 	return -FI_EAGAIN;
 }
 
+int Cntr::flush() const noexcept
+{
+	const auto flushed = domain_.kernel().flush(id());
+
+	return flushed ? 0 : fabric_error(flushed.error().negative());
+}
+
 int Cntr::control(int command, void *arg) noexcept
 {
 	switch (command) {
@@ -156,10 +163,8 @@ int Cntr::control(int command, void *arg) noexcept
 		if (*static_cast<std::uint64_t *>(arg) == 0)
 			return 0;
 		return REFUSE(-FI_EBADFLAGS, subsys, "SETOPSFLAG: counters have none");
-	case FI_FLUSH_WORK: {
-		const auto flushed = domain_.kernel().flush(id());
-		return flushed ? 0 : fabric_error(flushed.error().negative());
-	}
+	case FI_FLUSH_WORK:
+		return flush();
 	default:
 		return Object::control(command, arg);
 	}

@@ -367,7 +367,7 @@ void Eq::take_joins()
 		}
 		append(it->joining->owner(), error, FI_JOIN_COMPLETE);
 		epoll_ctl(wake_.get(), EPOLL_CTL_DEL, it->file, nullptr);
-		it->joining->told();
+		it->joining->reported();
 		it = joins_.erase(it);
 	}
 }

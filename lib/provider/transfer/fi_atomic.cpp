@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "transfer/transfer.h"
+#include "transfer/port_of.h"
+#include "transfer/query_atomic.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "transfer/transfer.h"
+#include "transfer/port_of.h"
 
 namespace treadle::fi
 {

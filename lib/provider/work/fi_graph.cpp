@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "work/graph.h"
+#include "work/work_graph.h"
 
 #include <cstring>
 
+#include "endpoint/port.h"
 #include "notify/cntr.h"
-#include "endpoint/endpoint.h"
-#include "transfer/transfer.h"
-#include "transfer/trigger.h"
+#include "notify/wait.h"
+#include "work/work.h"
 
 namespace treadle::fi
 {
@@ -136,8 +136,7 @@ int WorkGraph::launch(fid_treadle_graph *graph) noexcept
 int WorkGraph::wait(fid_treadle_graph *graph, int timeout) noexcept
 {
 	return with(graph, [&](const WorkGraph &self) {
-		const int rc =
-			self.graph_.wait(timeout < 0 ? -1 : timeout * std::int64_t{1'000'000});
+		const int rc = self.graph_.wait(nanoseconds(timeout));
 
 		if (rc)
 			return rc == -ETIMEDOUT ? -FI_ETIMEDOUT : fabric_error(rc);

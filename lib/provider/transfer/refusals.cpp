@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "transfer/transfer.h"
+#include "transfer/refusals.h"
+
+#include "base/provider.h"
 
 namespace treadle::fi
 {
@@ -43,7 +45,7 @@ ssize_t posting_failed(int error, const char *what) noexcept
 		      what);
 }
 
-int nobody_receives(const char *what) noexcept
+int no_receiver(const char *what) noexcept
 {
 	return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_DATA,
 		      "%s: no enabled endpoint receives at this shared context", what);

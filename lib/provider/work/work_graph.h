@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#ifndef TREADLE_PROVIDER_GRAPH_H
-#define TREADLE_PROVIDER_GRAPH_H
+#ifndef TREADLE_PROVIDER_WORK_GRAPH_H
+#define TREADLE_PROVIDER_WORK_GRAPH_H
 
 #include <vector>
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#ifndef TREADLE_PROVIDER_TRANSFER_H
-#define TREADLE_PROVIDER_TRANSFER_H
+#ifndef TREADLE_PROVIDER_PORT_OF_H
+#define TREADLE_PROVIDER_PORT_OF_H
 
-#include <array>
-#include <optional>
-#include <span>
+#include <type_traits>
 
 #include <sys/uio.h>
 
@@ -12,212 +10,17 @@
 #include <treadle/transmit_ring.h>
 
 #include "base/buffers.h"
-#include "endpoint/endpoint.h"
-#include "endpoint/stx.h"
+#include "endpoint/port.h"
+#include "transfer/call_tables.h"
+#include "transfer/commands.h"
+#include "transfer/refusals.h"
+#include "transfer/rings_of.h"
 #include "transfer/trigger.h"
 
-/* All variants of all transfers end here: each is one transmit or one receive. */
 namespace treadle::fi
 {
 
-constexpr bool is_atomic(std::uint8_t opcode) noexcept
-{
-	return opcode == TREADLE_OP_ATOMIC || opcode == TREADLE_OP_FETCH ||
-	       opcode == TREADLE_OP_COMPARE;
-}
-
-/* Flags that a call may have besides the defaults of its endpoint. */
-constexpr std::uint64_t transmit_flags(std::uint8_t opcode) noexcept
-{
-	return tx_op_flags | FI_MORE | (is_atomic(opcode) ? 0 : FI_REMOTE_CQ_DATA);
-}
-inline constexpr std::uint64_t peek_flags = FI_PEEK | FI_CLAIM | FI_DISCARD;
-constexpr std::uint64_t receive_flags(std::uint8_t opcode) noexcept
-{
-	return (rx_op_flags & ~FI_MULTI_RECV) | FI_MORE |
-	       (opcode == TREADLE_OP_RECV ? FI_MULTI_RECV : peek_flags);
-}
-
-/* Rare flags of an operation as descriptor flags. */
-constexpr std::uint32_t rare_desc_flags_of(std::uint64_t flags) noexcept
-{
-	const auto when = [flags](std::uint64_t flag, std::uint32_t desc_flag) {
-		return flags & flag ? desc_flag : 0;
-	};
-
-	/* FI_INJECT: the doorbell copies the buffer, so it can't be put off */
-	return (flags & FI_INJECT ? 0 : when(FI_MORE, TREADLE_F_MORE)) |
-	       when(FI_FENCE, TREADLE_F_FENCE) | when(FI_REMOTE_CQ_DATA, TREADLE_F_REMOTE_CQ_DATA) |
-	       when(FI_MATCH_COMPLETE, TREADLE_F_DELIVERY_COMPLETE) |
-	       when(FI_MULTI_RECV, TREADLE_F_MULTI_RECV) | when(FI_PEEK, TREADLE_F_PEEK) |
-	       when(FI_CLAIM, TREADLE_F_CLAIM) | when(FI_DISCARD, TREADLE_F_DISCARD);
-}
-
-/* Flags of an operation as descriptor flags: one shift for each usual flag. */
-constexpr std::uint32_t desc_flags_of(std::uint64_t flags) noexcept
-{
-	constexpr std::uint64_t usual = FI_COMPLETION | FI_INJECT | FI_DELIVERY_COMPLETE;
-	constexpr std::uint64_t silent = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
-	const auto when = [flags](std::uint64_t flag, std::uint32_t desc_flag) {
-		return static_cast<std::uint32_t>((flags & flag) / (flag / desc_flag));
-	};
-	const std::uint32_t desc_flags = when(FI_COMPLETION, TREADLE_F_COMPLETION) |
-					 when(FI_INJECT, TREADLE_F_INJECT) |
-					 when(FI_DELIVERY_COMPLETE, TREADLE_F_DELIVERY_COMPLETE);
-
-	if (!(flags & ~(usual | silent))) [[likely]]
-		return desc_flags;
-	return desc_flags | rare_desc_flags_of(flags);
-}
-
-inline std::uint32_t Port::tx_desc_flags(std::uint64_t flags) const noexcept
-{
-	return desc_flags_of(flags) | tx_always_;
-}
-
-/* The flags that have a meaning for the operation: a read is never injected. */
-constexpr std::uint64_t flags_for(std::uint8_t opcode, std::uint64_t flags) noexcept
-{
-	return opcode == TREADLE_OP_READ ? flags & ~(FI_INJECT | FI_REMOTE_CQ_DATA) : flags;
-}
-
-/* What RMA and atomics share. */
-inline Message rma_message(std::uint8_t opcode, const void *buf, std::size_t len, fi_addr_t peer,
-			   std::uint64_t addr, std::uint64_t key, const void *context) noexcept
-{
-	return {.opcode = opcode,
-		.context = address_of(context),
-		.addr = address_of(buf),
-		.len = len,
-		.peer = peer,
-		.tag = addr,
-		.ignore = key};
-}
-
-/* Makes a command of an atomic (fi_atomic.cpp). */
-Command command_of(const Message &message, const Atomic &atomic) noexcept;
-
-/*
- * Make commands without flags of a call with a structure, or return an error (fi_rma.cpp,
- * fi_atomic.cpp).
- */
-CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept;
-CommandOrError command_of(std::uint8_t opcode, const fi_msg_atomic &msg,
-			  const fi_msg_fetch &results = {},
-			  const fi_msg_compare &compares = {}) noexcept;
-
-/* flags: FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC, or neither. Fills in the answer of fi_query_atomic. */
-int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &attr,
-		 std::uint64_t flags) noexcept;
-
-/*
- * Does the range wrap around? The kernel looks at a receive only when a message matches it, so an
- * impossible one is refused when it is posted.
- */
-constexpr bool wraps(std::uint64_t addr, std::uint64_t len) noexcept
-{
-	return addr + len < addr;
-}
-bool wraps(std::span<const treadle_iov> buffers) noexcept;
-ssize_t length_refused(const char *what) noexcept;
-
-/* Converts the error of a post and logs it, unless the caller only has to try again later. */
-ssize_t posting_failed(int error, const char *what) noexcept;
-ssize_t flags_refused(std::uint64_t flags, const char *what) noexcept;
-/* Refuses an armed receive or a peek at a shared context to which no endpoint is bound. */
-int nobody_receives(const char *what) noexcept;
-const char *name_of(std::uint8_t opcode) noexcept;
-
-template <class Lock> class PortOf;
-
-template <class Lock> class EndpointOf final : public Endpoint
-{
-public:
-	EndpointOf(Domain &domain, InfoPtr info, std::optional<treadle::Endpoint> kernel)
-		: Endpoint(domain, std::move(info), std::move(kernel))
-	{
-	}
-	~EndpointOf() override
-	{
-		leave_shared_rx();
-		groups.close();
-		if (direct_)
-			direct_->close();
-		if (kernel_)
-			kernel_->close();
-	}
-
-	BasicTransmitRing<Lock> *tx() noexcept
-	{
-		if (shared_tx_)
-			return shared_tx_->ring<Lock>();
-		return tx_ ? &*tx_ : nullptr;
-	}
-	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }
-
-	void flush() noexcept override
-	{
-		if (auto *ring = tx())
-			static_cast<void>(ring->flush());
-	}
-	ssize_t tx_room() noexcept override
-	{
-		const ssize_t left =
-			enabled() ? room(tx(), most_slots(tx_caps())) : -FI_EOPBADSTATE;
-		return tx_cq_ ? std::min(left, ssize_t{tx_cq_->room()}) : left;
-	}
-	ssize_t rx_room() noexcept override
-	{
-		return enabled() ? room(rx(), most_slots(0)) : -FI_EOPBADSTATE;
-	}
-
-private:
-	/*
-	 * Slots of the largest operation: one, and one for each vector of buffers, ranges, results
-	 * and comparands.
-	 */
-	static constexpr std::uint32_t most_slots(std::uint64_t caps) noexcept
-	{
-		if (caps & FI_ATOMIC && caps & FI_READ)
-			return 5;
-		return caps & (FI_RMA | FI_ATOMIC) ? 3 : 2;
-	}
-	/* A lower bound of the operations that fit. 0 without a ring of its own. */
-	static ssize_t room(auto *ring, std::uint32_t slots) noexcept
-	{
-		return ring ? ssize_t{ring->room() / slots} : 0;
-	}
-	int make_rings(Bindings &bindings) override;
-	Port *new_port(std::shared_ptr<Endpoint> self, void *context) override
-	{
-		return new PortOf<Lock>(std::move(self), context);
-	}
-
-	std::optional<BasicTransmitRing<Lock>> tx_;
-	std::optional<BasicReceiveRing<Lock>> rx_;
-};
-
-template <class Lock> int EndpointOf<Lock>::make_rings(Bindings &bindings)
-{
-	const Context &context = domain().kernel();
-
-	if (tx_caps() && !shares_tx()) {
-		auto ring = BasicTransmitRing<Lock>::create(context, info().tx_attr->size);
-		if (!ring)
-			return ring.error().negative();
-		bindings.tx = tx_.emplace(std::move(*ring)).id();
-	}
-	if (has_messages() && !shares_rx()) {
-		auto ring = BasicReceiveRing<Lock>::create(context, info().rx_attr->size,
-							   info().rx_attr->total_buffered_recv,
-							   is_shared_rx() ? TREADLE_RX_SHARED : 0);
-		if (!ring)
-			return ring.error().negative();
-		bindings.rx = rx_.emplace(std::move(*ring)).id();
-	}
-	return 0;
-}
-
+/* All variants of all transfers end here: each is one transmit or one receive. */
 template <class Lock> class PortOf final : public Port
 {
 public:
@@ -295,7 +98,7 @@ public:
 	bool needs_command(std::uint8_t opcode, std::uint64_t flags) const noexcept
 	{
 		return flags_for(opcode, flags) &
-			       (~transmit_flags(opcode) | unheard_ | FI_TRIGGER) ||
+			       (~transmit_flags(opcode) | absent_levels_ | FI_TRIGGER) ||
 		       shares_tx_;
 	}
 	[[gnu::always_inline]] ssize_t transmit_plain(Message message, std::uint64_t given) noexcept
@@ -319,7 +122,7 @@ public:
 	{
 		const std::uint8_t opcode = command.desc().opcode;
 		const std::uint64_t flags = flags_for(opcode, given);
-		const std::uint64_t unknown = flags & ~(transmit_flags(opcode) & ~unheard_);
+		const std::uint64_t unknown = flags & ~(transmit_flags(opcode) & ~absent_levels_);
 
 		if (unknown) [[unlikely]]
 			return refused(flags_refused(unknown, name_of(opcode)));
@@ -463,7 +266,7 @@ private:
 			 */
 			const EndpointId id = endpoint_->id();
 			if (id == EndpointId{})
-				return nobody_receives(name_of(message.opcode));
+				return no_receiver(name_of(message.opcode));
 			Command command = command_of(message).on(id);
 			const auto post = [&] {
 				return endpoint_->domain().kernel().submit(command);
@@ -495,64 +298,28 @@ private:
 
 	void attach() noexcept override
 	{
-		auto &endpoint = static_cast<EndpointOf<Lock> &>(*endpoint_);
+		auto &rings = static_cast<RingsOf<Lock> &>(endpoint_->rings());
 
-		tx_ = endpoint.tx();
-		rx_ = endpoint.rx();
+		tx_ = rings.tx();
+		rx_ = rings.rx();
+	}
+	void choose_transfers() noexcept override
+	{
+		constexpr bool serialized = std::is_same_v<Lock, NoLock>;
+
+		choose_calls(msg_ops_, serialized, tx_calls(FI_MSG | FI_SEND),
+			     rx_calls(FI_MSG | FI_RECV));
+		choose_calls(tagged_ops_, serialized, tx_calls(FI_TAGGED | FI_SEND),
+			     rx_calls(FI_TAGGED | FI_RECV));
+		choose_calls(rma_ops_, serialized, tx_calls(FI_RMA | FI_READ),
+			     tx_calls(FI_RMA | FI_WRITE));
+		choose_calls(atomic_ops_, serialized, tx_calls(FI_ATOMIC | FI_WRITE),
+			     tx_calls(FI_ATOMIC | FI_READ), endpoint_->tx_caps() & FI_ATOMIC);
 	}
 
 	BasicTransmitRing<Lock> *tx_ = nullptr;
 	BasicReceiveRing<Lock> *rx_ = nullptr;
 };
-
-/* A class with members that refuse, for the calls of all tables. */
-template <int Error> struct Refusing {
-	static constexpr Refuses<Error> recv{}, recvv{}, recvmsg{};
-	static constexpr Refuses<Error> send{}, sendv{}, sendmsg{}, inject{}, senddata{},
-		injectdata{};
-	static constexpr Refuses<Error> read{}, readv{}, readmsg{};
-	static constexpr Refuses<Error> write{}, writev{}, writemsg{}, writedata{};
-	static constexpr Refuses<Error> readwrite{}, readwritev{}, readwritemsg{};
-	static constexpr Refuses<Error> compwrite{}, compwritev{}, compwritemsg{};
-};
-
-/* Calls fill(C); the functions of class C behave as `calls` says. */
-template <template <class, bool> class Live, class Fill>
-void choose(bool serialized, Calls calls, Fill &&fill) noexcept
-{
-	switch (calls) {
-	case Calls::absent:
-		return fill(Refusing<-FI_ENOSYS>());
-	case Calls::disabled:
-		return fill(Refusing<-FI_EOPBADSTATE>());
-	case Calls::untold:
-		return fill(Refusing<-FI_ENOCQ>());
-	case Calls::plain:
-		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());
-	case Calls::special:
-		return serialized ? fill(Live<NoLock, true>()) : fill(Live<Mutex, true>());
-	}
-}
-
-/* The table of fi_msg(3) or fi_tagged(3). Their members have the same names. */
-template <template <class, bool> class Live, class Ops>
-void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx) noexcept
-{
-	ops.size = sizeof(ops);
-	choose<Live>(serialized, rx, [&]<class C>(C) {
-		ops.recv = C::recv;
-		ops.recvv = C::recvv;
-		ops.recvmsg = C::recvmsg;
-	});
-	choose<Live>(serialized, tx, [&]<class C>(C) {
-		ops.send = C::send;
-		ops.sendv = C::sendv;
-		ops.sendmsg = C::sendmsg;
-		ops.inject = C::inject;
-		ops.senddata = C::senddata;
-		ops.injectdata = C::injectdata;
-	});
-}
 
 } // namespace treadle::fi
 

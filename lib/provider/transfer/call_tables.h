@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef TREADLE_PROVIDER_CALL_TABLES_H
+#define TREADLE_PROVIDER_CALL_TABLES_H
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include <treadle/threading.h>
+
+#include "base/refuses.h"
+#include "endpoint/calls.h"
+
+namespace treadle::fi
+{
+
+/* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp: fill the tables of a port. */
+void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept;
+void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept;
+void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept;
+void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
+		  bool valid) noexcept;
+
+/* A class with members that refuse, for the calls of all tables. */
+template <int Error> struct Refusing {
+	static constexpr Refuses<Error> recv{}, recvv{}, recvmsg{};
+	static constexpr Refuses<Error> send{}, sendv{}, sendmsg{}, inject{}, senddata{},
+		injectdata{};
+	static constexpr Refuses<Error> read{}, readv{}, readmsg{};
+	static constexpr Refuses<Error> write{}, writev{}, writemsg{}, writedata{};
+	static constexpr Refuses<Error> readwrite{}, readwritev{}, readwritemsg{};
+	static constexpr Refuses<Error> compwrite{}, compwritev{}, compwritemsg{};
+};
+
+/* Calls fill(C); the functions of class C behave as `calls` says. */
+template <template <class, bool> class Live, class Fill>
+void choose(bool serialized, Calls calls, Fill &&fill) noexcept
+{
+	switch (calls) {
+	case Calls::absent:
+		return fill(Refusing<-FI_ENOSYS>());
+	case Calls::disabled:
+		return fill(Refusing<-FI_EOPBADSTATE>());
+	case Calls::unreported:
+		return fill(Refusing<-FI_ENOCQ>());
+	case Calls::plain:
+		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());
+	case Calls::special:
+		return serialized ? fill(Live<NoLock, true>()) : fill(Live<Mutex, true>());
+	}
+}
+
+/* The table of fi_msg(3) or fi_tagged(3). Their members have the same names. */
+template <template <class, bool> class Live, class Ops>
+void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx) noexcept
+{
+	ops.size = sizeof(ops);
+	choose<Live>(serialized, rx, [&]<class C>(C) {
+		ops.recv = C::recv;
+		ops.recvv = C::recvv;
+		ops.recvmsg = C::recvmsg;
+	});
+	choose<Live>(serialized, tx, [&]<class C>(C) {
+		ops.send = C::send;
+		ops.sendv = C::sendv;
+		ops.sendmsg = C::sendmsg;
+		ops.inject = C::inject;
+		ops.senddata = C::senddata;
+		ops.injectdata = C::injectdata;
+	});
+}
+
+} // namespace treadle::fi
+
+#endif

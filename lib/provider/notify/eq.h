@@ -20,6 +20,7 @@
 #include <treadle/event_queue.h>
 #include <treadle/registrar.h>
 
+#include "notify/eq_event.h"
 #include "notify/waitset.h"
 
 namespace treadle::fi
@@ -35,8 +36,6 @@ namespace treadle::fi
  */
 class Eq final : public Object<Eq, fid_eq, FI_CLASS_EQ, FI_LOG_EQ>, public Waitable
 {
-	struct Event;
-
 public:
 	static int open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) noexcept;
 
@@ -54,7 +53,7 @@ public:
 	private:
 		friend class Eq;
 
-		std::list<Event> events_;
+		std::list<EqEvent> events_;
 	};
 	void report(Reserve &from, std::uint32_t event, const fi_eq_entry &entry) noexcept;
 	void report(Reserve &from, const fi_eq_err_entry &error) noexcept;
@@ -76,7 +75,7 @@ public:
 	private:
 		friend class Eq;
 
-		std::list<Event>
+		std::list<EqEvent>
 			event_; /* allocated when the registration began: reporting can't fail */
 	};
 	/* Prepares the queue for registrations. Call before the first begins. */
@@ -120,16 +119,17 @@ public:
 	 * The kernel reports the events of an object here while its Source lives. Unread events go
 	 * with the Source.
 	 *
-	 * hear is called for each event that is no error, under the lock of the queue. It returns
-	 * the fi_info that answers a connection request. If it throws, the event is reported again.
+	 * on_event is called for each event that is no error, under the lock of the queue. It
+	 * returns the fi_info that answers a connection request. If it throws, the event is
+	 * reported again.
 	 */
 	class Source
 	{
 	public:
-		using Hear = std::function<InfoPtr(const treadle_event &)>;
+		using OnEvent = std::function<InfoPtr(const treadle_event &)>;
 
 		Source() = default;
-		Source(Eq &eq, ::fid &owner, Hear hear);
+		Source(Eq &eq, ::fid &owner, OnEvent on_event);
 		Source(Source &&other) noexcept { *this = std::move(other); }
 		Source &operator=(Source &&other) noexcept
 		{
@@ -159,40 +159,9 @@ public:
 	}
 
 private:
-	struct Event {
-		Event(std::uint32_t event, const void *entry, std::size_t size)
-			: event(event), entry(bytes(entry), bytes(entry) + size)
-		{
-		}
-		explicit Event(const fi_eq_err_entry &error) : Event() { tell(error); }
-		/* Reserves memory for what tell() writes. */
-		Event() { entry.reserve(sizeof(fi_eq_err_entry)); }
-		void tell(::fid &of, int error, std::uint32_t kind) noexcept;
-		void tell(std::uint32_t kind, const fi_eq_entry &done) noexcept;
-		void tell(const fi_eq_err_entry &error) noexcept;
-		static const std::byte *bytes(const void *p)
-		{
-			return static_cast<const std::byte *>(p);
-		}
-
-		bool failed = false;
-		std::uint32_t event = 0;
-		std::vector<std::byte> entry; /* or a fi_eq_err_entry */
-		const ::fid *owner = nullptr; /* the Source or region with which the event goes */
-		InfoPtr info;		      /* of a connection request that was not read yet */
-		std::vector<std::byte> err_data;
-		/* The kernel's event, not translated yet because memory may be short. */
-		std::unique_ptr<treadle_event> told;
-
-		bool about_connection() const noexcept
-		{
-			return owner && !failed && event != FI_MR_COMPLETE &&
-			       event != FI_JOIN_COMPLETE;
-		}
-	};
 	struct Registered {
 		::fid *owner;
-		Source::Hear hear;
+		Source::OnEvent on_event;
 	};
 
 	Eq(Fabric &fabric, const fi_eq_attr &attr, EventQueue kernel, detail::UniqueFd own,
@@ -208,17 +177,17 @@ private:
 	static const char *explain(fid_eq *eq, int error, const void *data, char *buf,
 				   std::size_t len) noexcept;
 
-	void add(Event event);
+	void add(EqEvent event);
 	/* lock_ must be held */
-	void append(Event event);
-	void append(std::list<Event> &from) noexcept;
+	void append(EqEvent event);
+	void append(std::list<EqEvent> &from) noexcept;
 	bool is_ours() const noexcept { return getpid() == owner_; }
 	int fetch();
 	void take_registrations() noexcept;
 	void take_joins();
 	void append(::fid &owner, int error, std::uint32_t event);
 	void drop_events_of(const ::fid *owner) noexcept;
-	Event translate(const Registered &source, const treadle_event &event);
+	EqEvent translate(const Registered &source, const treadle_event &event);
 	void update_own() noexcept;
 	void remove_first() noexcept;
 
@@ -233,8 +202,8 @@ private:
 	detail::UniqueFd wake_; /* an epoll file: kernel_, own_ and the registrar */
 	const pid_t owner_ = getpid();
 	std::mutex lock_;
-	std::list<Event> events_;
-	std::list<Event> next_; /* memory for the next event taken from the kernel */
+	std::list<EqEvent> events_;
+	std::list<EqEvent> next_; /* memory for the next event taken from the kernel */
 	std::map<std::uint64_t, Registered> sources_;
 	std::uint64_t last_source_ = 0;
 	std::vector<std::byte> err_data_; /* lent to the reader of the last error */

@@ -154,8 +154,8 @@ int Cntr::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
-				 [this] { return counter_.wait_fd(); });
+		return get_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
+				[this] { return counter_.wait_fd(); });
 	case FI_GETOPSFLAG: /* counters have no flags */
 		*static_cast<std::uint64_t *>(arg) = 0;
 		return 0;

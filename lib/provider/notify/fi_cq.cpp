@@ -26,35 +26,19 @@ constexpr std::uint32_t usual_entries = 1024;
 
 /* --- entries: the fields of a completion in each format -------------------------------- */
 
-void fill(fi_cq_entry &entry, const treadle_cqe &cqe) noexcept
+template <class Entry> void fill(Entry &entry, const treadle_cqe &cqe) noexcept
 {
 	entry.op_context = reinterpret_cast<void *>(cqe.context);
-}
-
-void fill(fi_cq_msg_entry &entry, const treadle_cqe &cqe) noexcept
-{
-	entry.op_context = reinterpret_cast<void *>(cqe.context);
-	entry.flags = cqe.flags;
-	entry.len = cqe.len;
-}
-
-void fill(fi_cq_data_entry &entry, const treadle_cqe &cqe) noexcept
-{
-	entry.op_context = reinterpret_cast<void *>(cqe.context);
-	entry.flags = cqe.flags;
-	entry.len = cqe.len;
-	entry.buf = reinterpret_cast<void *>(cqe.buf);
-	entry.data = cqe.data;
-}
-
-void fill(fi_cq_tagged_entry &entry, const treadle_cqe &cqe) noexcept
-{
-	entry.op_context = reinterpret_cast<void *>(cqe.context);
-	entry.flags = cqe.flags;
-	entry.len = cqe.len;
-	entry.buf = reinterpret_cast<void *>(cqe.buf);
-	entry.data = cqe.data;
-	entry.tag = cqe.tag;
+	if constexpr (requires { entry.len; }) {
+		entry.flags = cqe.flags;
+		entry.len = cqe.len;
+	}
+	if constexpr (requires { entry.data; }) {
+		entry.buf = reinterpret_cast<void *>(cqe.buf);
+		entry.data = cqe.data;
+	}
+	if constexpr (requires { entry.tag; })
+		entry.tag = cqe.tag;
 }
 
 /* The sender in a completion with EADDRNOTAVAIL. Clears the fields that hold it. */
@@ -99,14 +83,10 @@ void fill_later_fields(fi_cq_err_entry *entry, std::uint32_t api) noexcept
 		std::memcpy(entry + 1, &src_addr, sizeof(src_addr));
 }
 
-void fill(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
+void fill_error(fi_cq_err_entry &entry, const treadle_cqe &cqe) noexcept
 {
-	entry.op_context = reinterpret_cast<void *>(cqe.context);
-	entry.flags = cqe.flags & ~TREADLE_CQ_ERR_DATA;
-	entry.len = cqe.len;
-	entry.buf = reinterpret_cast<void *>(cqe.buf);
-	entry.data = cqe.data;
-	entry.tag = cqe.tag;
+	fill(entry, cqe);
+	entry.flags &= ~TREADLE_CQ_ERR_DATA;
 	entry.olen = cqe.olen;
 	if (cqe.error == EDESTADDRREQ && cqe.flags & FI_RECV)
 		entry.err = FI_EINVAL; /* FI_EADDRNOTAVAIL would mean FI_SOURCE_ERR, with data */
@@ -202,11 +182,11 @@ private:
 	 */
 	static int none(int error) noexcept
 	{
-		static std::atomic_flag said;
+		static std::atomic_flag logged;
 
 		if (error != -EBUSY)
 			return error;
-		if (!said.test_and_set(std::memory_order_relaxed))
+		if (!logged.test_and_set(std::memory_order_relaxed))
 			REFUSE(-FI_EAGAIN, subsys,
 			       "read: two threads read one queue at a time, which only "
 			       "FI_THREAD_SAFE allows; completions may be read twice");
@@ -257,14 +237,14 @@ private:
 			});
 			if (!cqe.error || error)
 				return false;
-			fill(*buf, cqe);
+			fill_error(*buf, cqe);
 			fill_data(*buf, std::move(data), cq.error_data_, cq.domain_.api());
 			fill_later_fields(buf, cq.domain_.api());
 			return true;
 		});
 
 		if (taken <= 0)
-			return error ? error : taken ? none(taken) : -FI_EAGAIN;
+			return error ?: none(taken ?: -FI_EAGAIN);
 		return taken;
 	}
 	/* Ignores the condition, which is a hint (fi_cq(3)). The first completion ends the wait. */
@@ -399,8 +379,8 @@ int Cq::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
-				 [this] { return wait_fd(); });
+		return get_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
+				[this] { return wait_fd(); });
 	default:
 		return Object::control(command, arg);
 	}

@@ -85,24 +85,32 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 	});
 }
 
-void Eq::add(Event event)
+void Eq::add(EqEvent event)
 {
 	const std::lock_guard guard(lock_);
 
 	append(std::move(event));
 }
 
-void Eq::append(Event event)
+void Eq::append(EqEvent event)
 {
 	events_.push_back(std::move(event));
 	update_own();
 }
 
 /* Appends the first event of `from`. */
-void Eq::append(std::list<Event> &from) noexcept
+void Eq::append(std::list<EqEvent> &from) noexcept
 {
 	events_.splice(events_.end(), from, from.begin());
 	update_own();
+}
+
+void Eq::append(::fid &owner, int error, std::uint32_t kind)
+{
+	EqEvent event;
+
+	event.set(owner, error, kind);
+	append(std::move(event));
 }
 
 /* Makes the eventfd readable while there are events, and only then. */
@@ -121,7 +129,7 @@ void Eq::update_own() noexcept
 
 void Eq::drop_events_of(const ::fid *owner) noexcept
 {
-	std::erase_if(events_, [owner](const Event &e) { return e.owner == owner; });
+	std::erase_if(events_, [owner](const EqEvent &e) { return e.owner == owner; });
 	if (events_.empty())
 		update_own();
 }
@@ -131,59 +139,6 @@ void Eq::remove_first() noexcept
 	events_.pop_front();
 	if (events_.empty())
 		update_own();
-}
-
-/* --- connections --------------------------------------------------------------------- */
-
-Eq::Source::Source(Eq &eq, ::fid &owner, Hear hear)
-{
-	const std::lock_guard guard(eq.lock_);
-
-	number_ = ++eq.last_source_;
-	eq.sources_.emplace(number_, Registered{&owner, std::move(hear)});
-	eq_ = &eq;
-}
-
-Eq::Source::~Source()
-{
-	if (!eq_)
-		return;
-	const std::lock_guard guard(eq_->lock_);
-	const auto found = eq_->sources_.find(number_);
-	const ::fid *const owner = found->second.owner;
-
-	eq_->sources_.erase(found);
-	eq_->drop_events_of(owner);
-}
-
-Eq::Event Eq::translate(const Registered &source, const treadle_event &event)
-{
-	const auto data = data_of(event);
-	fi_eq_cm_entry entry{};
-
-	if (event.event == TREADLE_EVENT_CONNREFUSED) {
-		fi_eq_err_entry error{};
-		error.fid = source.owner;
-		error.context = source.owner->context;
-		error.err = -fabric_error(-static_cast<int>(event.error));
-		error.prov_errno = static_cast<int>(event.error);
-		Event out(error);
-		out.owner = source.owner;
-		out.err_data.assign(data.begin(), data.end());
-		return out;
-	}
-	Event out(event.event == TREADLE_EVENT_CONNREQ	 ? FI_CONNREQ :
-		  event.event == TREADLE_EVENT_CONNECTED ? FI_CONNECTED :
-							   FI_SHUTDOWN,
-		  &entry, sizeof(entry));
-	out.owner = source.owner;
-	out.entry.insert(out.entry.end(), data.begin(), data.end());
-	/* Last: without memory, the translation is repeated. */
-	out.info = source.hear(event);
-	entry.fid = source.owner;
-	entry.info = out.info.get();
-	std::memcpy(out.entry.data(), &entry, sizeof(entry));
-	return out;
 }
 
 /*
@@ -199,203 +154,37 @@ int Eq::fetch()
 	for (;;) {
 		if (events_.empty()) {
 			if (next_.empty())
-				next_.emplace_back().told = std::make_unique<treadle_event>();
-			const int rc = kernel_.read(*next_.front().told);
+				next_.emplace_back().raw = std::make_unique<treadle_event>();
+			const int rc = kernel_.read(*next_.front().raw);
 			if (rc)
 				return fabric_error(rc);
 			events_.splice(events_.end(), next_);
 			update_own();
 		}
-		Event &first = events_.front();
-		if (!first.told)
+		EqEvent &first = events_.front();
+		if (!first.raw)
 			return 0;
-		const auto found = sources_.find(first.told->context);
+		const auto found = sources_.find(first.raw->context);
 		if (found != sources_.end()) {
-			first = translate(found->second, *first.told);
+			first = translate(found->second, *first.raw);
 			return 0;
 		}
 		remove_first(); /* its source has closed meanwhile */
 	}
 }
 
-/* --- registrations ------------------------------------------------------------------- */
-
-void Eq::Event::tell(::fid &of, int error, std::uint32_t kind) noexcept
-{
-	fi_eq_entry done{};
-	fi_eq_err_entry error_entry{};
-
-	owner = &of;
-	done.fid = error_entry.fid = &of;
-	done.context = error_entry.context = of.context;
-	error_entry.err = error_entry.prov_errno = -error;
-	if (error)
-		tell(error_entry);
-	else
-		tell(kind, done);
-}
-
-void Eq::Event::tell(std::uint32_t kind, const fi_eq_entry &done) noexcept
-{
-	static_assert(sizeof(done) <= sizeof(fi_eq_err_entry));
-	event = kind;
-	entry.assign(bytes(&done), bytes(&done) + sizeof(done));
-}
-
-void Eq::Event::tell(const fi_eq_err_entry &error) noexcept
-{
-	failed = true;
-	entry.assign(bytes(&error), bytes(&error) + sizeof(error));
-}
-
-void Eq::append(::fid &owner, int error, std::uint32_t kind)
-{
-	Event event;
-
-	event.tell(owner, error, kind);
-	append(std::move(event));
-}
-
-void Eq::report(Reserve &from, ::fid &region) noexcept
-{
-	const std::lock_guard guard(lock_);
-
-	from.events_.front().tell(region, 0, FI_MR_COMPLETE);
-	append(from.events_);
-}
-
-void Eq::prepare_registrations() noexcept
-{
-	const std::lock_guard guard(lock_);
-	epoll_event event{.events = EPOLLIN, .data = {}};
-
-	if (registrar_ || !is_ours())
-		return;
-	auto registrar = Registrar::create();
-	int rc = registrar ? 0 : registrar.error().negative();
-	if (!rc && epoll_ctl(wake_.get(), EPOLL_CTL_ADD, registrar->file(), &event) < 0)
-		rc = -errno;
-	if (rc)
-		REFUSE(rc, subsys, "no io_uring, so memory is registered by the calling thread");
-	else
-		registrar_ = std::move(*registrar);
-}
-
-/*
- * Holds the lock under which its event is read, so that the event is not read before the caller
- * knows the region.
- */
-int Eq::begin(Pending &registration) noexcept
-{
-	const std::lock_guard guard(lock_);
-
-	return !registrar_ ? -ENOSYS : fi::guard([&] {
-		registration.event_.emplace_back();
-		return registrar_->begin(registration);
-	});
-}
-
-void Eq::take_registrations() noexcept
-{
-	while (Registration *const next = registrar_ && !waiting_ ? registrar_->next() : nullptr) {
-		Pending &done = *static_cast<Pending *>(next);
-		std::list<Event> event(std::move(done.event_));
-		::fid *owner;
-		const int rc = done.finish(owner);
-
-		event.front().tell(*owner, rc, FI_MR_COMPLETE);
-		append(event);
-	}
-}
-
-void Eq::take_finished() noexcept
-{
-	const std::lock_guard guard(lock_);
-
-	if (is_ours())
-		take_registrations();
-}
-
-void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &owner) noexcept
-{
-	std::unique_lock guard(lock_);
-
-	if (registrar_ && registration && is_ours())
-		registrar_->cancel(*registration);
-	/* One thread at a time waits for the file, so that no other takes its wakeup. */
-	while (registrar_ && registration && is_ours()) {
-		if (waiting_) {
-			waited_.wait(guard);
-			continue;
-		}
-		pollfd done{registrar_->file(), POLLIN, 0};
-		waiting_ = true;
-		guard.unlock();
-		poll(&done, 1, -1);
-		guard.lock();
-		waiting_ = false;
-		take_registrations();
-		waited_.notify_all();
-	}
-	drop_events_of(&owner);
-}
-
-/* --- joins ---------------------------------------------------------------------------- */
-
-int Eq::watch(Joining &joining, int file)
-{
-	const std::lock_guard guard(lock_);
-	epoll_event event{.events = EPOLLIN, .data = {}};
-
-	if (!is_ours())
-		return -EPERM;
-	joins_.reserve(joins_.size() + 1);
-	if (epoll_ctl(wake_.get(), EPOLL_CTL_ADD, file, &event) < 0)
-		return -errno;
-	joins_.push_back({&joining, file});
-	return 0;
-}
-
-void Eq::take_joins()
-{
-	for (auto it = joins_.begin(); it != joins_.end();) {
-		int error = 0;
-
-		if (!it->joining->joined(error)) {
-			++it;
-			continue;
-		}
-		append(it->joining->owner(), error, FI_JOIN_COMPLETE);
-		epoll_ctl(wake_.get(), EPOLL_CTL_DEL, it->file, nullptr);
-		it->joining->reported();
-		it = joins_.erase(it);
-	}
-}
-
-void Eq::unwatch(Joining &joining) noexcept
-{
-	const std::lock_guard guard(lock_);
-
-	for (const Watched &watched : joins_) {
-		if (watched.joining == &joining && is_ours())
-			epoll_ctl(wake_.get(), EPOLL_CTL_DEL, watched.file, nullptr);
-	}
-	std::erase_if(joins_, [&](const Watched &w) { return w.joining == &joining; });
-	drop_events_of(&joining.owner());
-}
-
 /* --- calls --------------------------------------------------------------------------- */
 
 void Eq::report(std::uint32_t event, const void *entry, std::size_t size)
 {
-	add(Event(event, entry, size));
+	add(EqEvent(event, entry, size));
 }
 
 void Eq::report(Reserve &from, std::uint32_t event, const fi_eq_entry &entry) noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	from.events_.front().tell(event, entry);
+	from.events_.front().set(event, entry);
 	append(from.events_);
 }
 
@@ -403,7 +192,7 @@ void Eq::report(Reserve &from, const fi_eq_err_entry &error) noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	from.events_.front().tell(error);
+	from.events_.front().set(error);
 	append(from.events_);
 }
 
@@ -422,8 +211,8 @@ int Eq::control(int command, void *arg) noexcept
 	switch (command) {
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
-				 [this] { return wait_fd(); });
+		return get_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
+				[this] { return wait_fd(); });
 	default:
 		return Object::control(command, arg);
 	}
@@ -440,7 +229,7 @@ ssize_t Eq::read(fid_eq *f, std::uint32_t *event, void *buf, std::size_t len,
 	const int rc = fi::guard([&] { return eq.fetch(); });
 	if (rc)
 		return rc;
-	Event &first = eq.events_.front();
+	EqEvent &first = eq.events_.front();
 	std::size_t size = first.entry.size();
 	if (first.failed)
 		return -FI_EAVAIL;
@@ -485,7 +274,7 @@ ssize_t Eq::read_error(fid_eq *f, fi_eq_err_entry *buf, std::uint64_t flags) noe
 	});
 	if (rc)
 		return rc;
-	const Event &first = eq.events_.front();
+	const EqEvent &first = eq.events_.front();
 	void *const room = buf->err_data;
 	const std::size_t size = buf->err_data_size;
 	std::memcpy(buf, first.entry.data(), sizeof(*buf));

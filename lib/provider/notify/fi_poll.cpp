@@ -80,7 +80,7 @@ int PollSet::remove(fid_poll *f, ::fid *object, std::uint64_t flags) noexcept
 	return 0;
 }
 
-bool PollSet::Member::has_news() noexcept
+bool PollSet::Member::has_changed() noexcept
 {
 	if (object->fclass == FI_CLASS_CQ)
 		return Cq::of(object).has_entries();
@@ -98,7 +98,7 @@ int PollSet::poll(fid_poll *f, void **context, int count) noexcept
 		return REFUSE(-FI_EINVAL, subsys, "poll: nowhere to put %d contexts", count);
 
 	const auto rest = std::find_if(set.members_.begin(), set.members_.end(), [&](Member &m) {
-		if (n < count && m.has_news())
+		if (n < count && m.has_changed())
 			context[n++] = m.object->context;
 		return n >= count;
 	});

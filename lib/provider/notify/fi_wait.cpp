@@ -237,8 +237,8 @@ int WaitSet::control(int command, void *arg) noexcept
 			return list_files(*static_cast<struct fi_wait_pollfd *>(arg));
 		[[fallthrough]];
 	case FI_GETWAITOBJ:
-		return tell_wait(command, arg, wait_obj_, subsys, signaller_.get(),
-				 [this] { return Result<int>(epoll_.get()); });
+		return get_wait(command, arg, wait_obj_, subsys, signaller_.get(),
+				[this] { return Result<int>(epoll_.get()); });
 	default:
 		return Object::control(command, arg);
 	}

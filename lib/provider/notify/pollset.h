@@ -26,7 +26,7 @@ private:
 		Use use;
 		std::uint64_t changes = 0; /* of a counter, when it was last reported */
 
-		bool has_news() noexcept;
+		bool has_changed() noexcept;
 	};
 
 	explicit PollSet(Domain &domain);

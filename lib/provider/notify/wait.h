@@ -80,8 +80,8 @@ private:
  * is none.
  */
 template <class MakeFd>
-int tell_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys,
-	      Signaller *signaller, MakeFd &&make_fd) noexcept
+int get_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys, Signaller *signaller,
+	     MakeFd &&make_fd) noexcept
 {
 	if (command == FI_GETWAITOBJ) {
 		*static_cast<fi_wait_obj *>(arg) = object;

@@ -19,11 +19,10 @@ template <class Iov, std::size_t Most> class Vector
 {
 public:
 	template <class From, class Translate>
-	Vector(const From *iov, std::size_t count, Translate translate) noexcept
-		: count_(iov   ? count :
-			 count ? Most + 1 :
-				 0) /* NULL has no elements */
+	Vector(const From *iov, std::size_t count, Translate translate) noexcept : count_(count)
 	{
+		if (!iov && count) /* NULL has no elements */
+			count_ = Most + 1;
 		for (std::size_t i = 0; iov && i < count && i < Most; ++i)
 			iov_[i] = translate(iov[i]);
 	}

@@ -12,14 +12,18 @@ template <int Error> struct Refuses {
 	template <class R, class... A> using Function = R (*)(A...);
 	template <class R, class... A> operator Function<R, A...>() const noexcept
 	{
-		return [](A...) -> R {
-			return REFUSE(Error, FI_LOG_EP_DATA, "%s",
-				      Error == -FI_EOPBADSTATE ?
-					      "the endpoint is not enabled" :
-				      Error == -FI_ENOCQ ?
-					      "the endpoint has no queue or counter for this" :
-					      "the endpoint was not opened for this");
-		};
+		return [](A...) -> R { return REFUSE(Error, FI_LOG_EP_DATA, "%s", reason()); };
+	}
+	static const char *reason() noexcept
+	{
+		switch (Error) {
+		case -FI_EOPBADSTATE:
+			return "the endpoint is not enabled";
+		case -FI_ENOCQ:
+			return "the endpoint has no queue or counter for this";
+		default:
+			return "the endpoint was not opened for this";
+		}
 	}
 };
 inline constexpr Refuses<-FI_ENOSYS> not_opened_for;

@@ -26,7 +26,7 @@ namespace
  * -FI_EAGAIN.
  */
 constexpr std::size_t most_running = 1024;
-constexpr int patience = 10'000; /* ms */
+constexpr int most_wait = 10'000; /* ms */
 
 /* Any difference in the input changes about half of the bits. */
 std::uint64_t mix(std::uint64_t sum, std::uint64_t value) noexcept
@@ -65,12 +65,12 @@ int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Memb
 }
 
 /*
- * Cancels and frees an operation. If a kernel worker is held up for longer than `patience`, the
+ * Cancels and frees an operation. If a kernel worker is held up for longer than `most_wait`, the
  * memory is leaked, because the worker may still write there.
  */
 template <class T> void end(std::unique_ptr<T> &operation) noexcept
 {
-	const TimeLeft left(patience);
+	const TimeLeft left(most_wait);
 	int rc;
 
 	operation->graph.cancel();

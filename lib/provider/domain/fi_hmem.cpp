@@ -216,11 +216,12 @@ std::expected<Seen, int> seen_by_ze(int, void *, std::size_t)
 
 } // namespace
 
-Xpu::Xpu(const fi_trigger_xpu &xpu) noexcept
-	: iface(xpu.iface), device(iface == FI_HMEM_CUDA ? xpu.device.cuda :
-				   iface == FI_HMEM_ZE	 ? xpu.device.ze :
-							   0)
+Xpu::Xpu(const fi_trigger_xpu &xpu) noexcept : iface(xpu.iface), device(0)
 {
+	if (iface == FI_HMEM_CUDA)
+		device = xpu.device.cuda;
+	else if (iface == FI_HMEM_ZE)
+		device = xpu.device.ze;
 }
 
 std::expected<Seen, int> seen_by(const Xpu &xpu, std::uint64_t *words, std::size_t size)

@@ -64,20 +64,20 @@ int KernelEndpoint::bind(::fid *other, std::uint64_t flags)
 	return Port::not_bound_to(*other);
 }
 
-int KernelEndpoint::check_av(const Av &av, std::uint64_t flags) const noexcept
+int KernelEndpoint::check_bound(const Domain &domain, std::uint64_t flags, std::uint64_t known,
+				const char *what) const noexcept
 {
-	if (&av.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
-			      "bind: address vector of another domain");
-	if (flags)
-		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
-			      "bind: flags for an address vector: 0x%" PRIx64, flags);
+	if (&domain != &domain_)
+		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL, "bind: %s of another domain", what);
+	if (flags & ~known)
+		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL, "bind: %s with flags 0x%" PRIx64, what,
+			      flags);
 	return 0;
 }
 
 int KernelEndpoint::bind_av(Av &av, std::uint64_t flags)
 {
-	if (const int rc = check_av(av, flags))
+	if (const int rc = check_bound(av.domain(), flags, 0, "address vector"))
 		return rc;
 	if (av_)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL, "bind: has an address vector");
@@ -91,13 +91,13 @@ int KernelEndpoint::bind_cq(Cq &cq, std::uint64_t flags)
 {
 	const bool selective = flags & FI_SELECTIVE_COMPLETION;
 
-	if (&cq.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
-			      "bind: completion queue of another domain");
-	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) ||
-	    !(flags & (FI_TRANSMIT | FI_RECV)))
+	if (const int rc =
+		    check_bound(cq.domain(), flags, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION,
+				"completion queue"))
+		return rc;
+	if (!(flags & (FI_TRANSMIT | FI_RECV)))
 		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
-			      "bind: flags for a completion queue: 0x%" PRIx64, flags);
+			      "bind: completion queue with neither FI_TRANSMIT nor FI_RECV");
 	if ((flags & FI_TRANSMIT && bindings_.tx_cq != CompletionQueueId{}) ||
 	    (flags & FI_RECV && bindings_.rx_cq != CompletionQueueId{}))
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
@@ -117,11 +117,8 @@ int KernelEndpoint::bind_cq(Cq &cq, std::uint64_t flags)
 
 int KernelEndpoint::bind_cntr(Cntr &cntr, std::uint64_t flags)
 {
-	if (&cntr.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL, "bind: counter of another domain");
-	if (flags & ~all_counter_flags())
-		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
-			      "bind: flags for a counter: 0x%" PRIx64, flags);
+	if (const int rc = check_bound(cntr.domain(), flags, all_counter_flags(), "counter"))
+		return rc;
 	if (!flags) /* no operation is to be counted */
 		return 0;
 	/*
@@ -147,12 +144,8 @@ int KernelEndpoint::bind_cntr(Cntr &cntr, std::uint64_t flags)
 
 int KernelEndpoint::bind_shared_tx(Stx &stx, std::uint64_t flags)
 {
-	if (&stx.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
-			      "bind: shared context of another domain");
-	if (flags)
-		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
-			      "bind: flags for a shared context: 0x%" PRIx64, flags);
+	if (const int rc = check_bound(stx.domain(), flags, 0, "shared context"))
+		return rc;
 	if (!shares_tx() || shared_tx_)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: tx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");
@@ -167,12 +160,8 @@ int KernelEndpoint::bind_shared_rx(Port &port, std::uint64_t flags)
 {
 	auto &srx = static_cast<SharedReceive &>(port.endpoint());
 
-	if (&srx.domain() != &domain_)
-		return REFUSE(-FI_EDOMAIN, FI_LOG_EP_CTRL,
-			      "bind: shared context of another domain");
-	if (flags)
-		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL,
-			      "bind: flags for a shared context: 0x%" PRIx64, flags);
+	if (const int rc = check_bound(srx.domain(), flags, 0, "shared context"))
+		return rc;
 	if (!shares_rx() || shared_rx_)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 			      "bind: rx_ctx_cnt is not FI_SHARED_CONTEXT, or has one");

@@ -2,6 +2,7 @@
 /* fi_cm(3): connections, as an endpoint makes them. The passive side is in fi_pep.cpp. */
 #include "endpoint/connected_endpoint.h"
 #include "endpoint/port.h"
+#include "names/av.h"
 
 namespace treadle::fi
 {
@@ -67,9 +68,9 @@ int ConnectedEndpoint::set_name(const void *addr, std::size_t size)
 
 int ConnectedEndpoint::bind_av(Av &av, std::uint64_t flags)
 {
-	return check_av(av, flags) ?:
-				     REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
-					    "bind: a connected endpoint knows its peer: no address vector");
+	return check_bound(av.domain(), flags, 0, "address vector") ?:
+		       REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "bind: a connected endpoint knows its peer: no address vector");
 }
 
 int ConnectedEndpoint::check_peers() const

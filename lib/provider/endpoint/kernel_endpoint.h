@@ -66,7 +66,9 @@ protected:
 	/* Does an event queue report its events, perhaps that of the domain? */
 	virtual bool has_events() const noexcept { return false; }
 	virtual int bind_av(Av &av, std::uint64_t flags);
-	int check_av(const Av &av, std::uint64_t flags) const noexcept;
+	/* Is an object of this domain, and are there no other flags? 0 or -errno. */
+	int check_bound(const Domain &domain, std::uint64_t flags, std::uint64_t known,
+			const char *what) const noexcept;
 	/* Is it bound to what names its peers? 0 or -errno. */
 	virtual int check_peers() const;
 	/* 0 or -errno */

@@ -132,9 +132,11 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.getfd = get_fd,
 	};
 
-	void *known = !std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1) ? &domain_ops_1 :
-		      !std::strcmp(ops, FI_TREADLE_GRAPH_OPS_1)	 ? &WorkGraph::ops :
-								   static_cast<void *>(nullptr);
+	void *known = nullptr;
+	if (!std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1))
+		known = &domain_ops_1;
+	else if (!std::strcmp(ops, FI_TREADLE_GRAPH_OPS_1))
+		known = &WorkGraph::ops;
 	if (!known)
 		return Object::open_ops(ops, flags, out);
 	if (flags)

@@ -114,7 +114,7 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 {
 	const std::uint32_t format = asked_format(hints);
 	std::vector<Route> found;
-	std::string strangers;
+	std::string others;
 	Choice src, dest;
 
 	if (node || service) {
@@ -138,15 +138,15 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 		const auto to = choose(dest, family);
 		if (!from || !to)
 			continue;
-		const Address &suspect = is_local(*from) ? *to : *from;
-		if (is_local(suspect))
+		const Address &peer_or_self = is_local(*from) ? *to : *from;
+		if (is_local(peer_or_self))
 			found.push_back({*from, dest ? to : std::nullopt});
 		else
-			strangers += to_string(suspect) + " is no address of this machine; ";
+			others += to_string(peer_or_self) + " is no address of this machine; ";
 	}
 	if (found.empty())
 		EXPLAIN(level, "%snothing has the family, format and peer asked for\n",
-			strangers.c_str());
+			others.c_str());
 	return found;
 }
 
@@ -164,6 +164,14 @@ bool instances_agree(const fi_info &hints, fi_log_level level) noexcept
 	return false;
 }
 
+/* The mode of a domain as its application's version of libfabric names it. */
+int mr_mode_of(const Domain &domain) noexcept
+{
+	if (FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)))
+		return domain.mr_mode();
+	return domain.mr_mode() ? FI_MR_BASIC : FI_MR_SCALABLE;
+}
+
 /*
  * Copies from the named domain what the hints leave open. Returns false if the rest does not suit
  * it.
@@ -178,9 +186,7 @@ bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &inf
 	if (!hints.av_type)
 		attr.av_type = domain.av_type();
 	if (!domain.suits(info) && !old && (!hints.mr_mode || !(domain.mr_mode() & ~hints.mr_mode)))
-		attr.mr_mode = FI_VERSION_GE(domain.api(), FI_VERSION(1, 5)) ? domain.mr_mode() :
-			       domain.mr_mode()				     ? FI_MR_BASIC :
-									       FI_MR_SCALABLE;
+		attr.mr_mode = mr_mode_of(domain);
 	return domain.suits(info);
 }
 

@@ -73,10 +73,11 @@ bool later_fields_agree(const Comparison &compare, const fi_domain_attr &asked, 
 		std::size_t max_ep_auth_key; /* from 1.20 on */
 		std::uint32_t max_group_id;  /* from 2.0 on */
 	} later{};
-	const auto size =
-		FI_VERSION_GE(api, FI_VERSION(2, 0))  ? sizeof(later) :
-		FI_VERSION_GE(api, FI_VERSION(1, 20)) ? offsetof(decltype(later), max_group_id) :
-							0;
+	std::size_t size = 0;
+	if (FI_VERSION_GE(api, FI_VERSION(2, 0)))
+		size = sizeof(later);
+	else if (FI_VERSION_GE(api, FI_VERSION(1, 20)))
+		size = offsetof(decltype(later), max_group_id);
 
 	/*
 	 * The structure has at least these fields: libfabric never passes a version that is newer

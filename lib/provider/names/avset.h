@@ -50,7 +50,7 @@ private:
 	static int subtract(fid_av_set *dst, const fid_av_set *src) noexcept;
 	static int insert(fid_av_set *set, fi_addr_t addr) noexcept;
 	static int remove(fid_av_set *set, fi_addr_t addr) noexcept;
-	static int tell_address(fid_av_set *set, fi_addr_t *addr) noexcept;
+	static int get_address(fid_av_set *set, fi_addr_t *addr) noexcept;
 
 	static fi_ops_av_set set_ops;
 

@@ -118,9 +118,9 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC | FI_AV_USER_ID))
 		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, attr->flags);
 	/* A shared vector has no identifiers: they would be those of one process. */
-	const Ids ids = attr->name || !in.user_ids() ? Ids::none :
-			attr->flags & FI_AV_USER_ID  ? Ids::set :
-						       Ids::inserted;
+	Ids ids = Ids::none;
+	if (!attr->name && in.user_ids())
+		ids = attr->flags & FI_AV_USER_ID ? Ids::set : Ids::inserted;
 	if (attr->flags & FI_AV_USER_ID &&
 	    !(ids == Ids::set && in.kernel().limits().features & TREADLE_FEATURE_AV_SET_ID))
 		return REFUSE(-FI_EBADFLAGS, subsys,
@@ -141,14 +141,17 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	const std::string_view name = attr->name ? attr->name : "";
 	const auto count = static_cast<std::uint32_t>(expected);
 	const auto bits = static_cast<std::uint32_t>(attr->rx_ctx_bits);
-	auto kernel =
-		!name.empty() || attr->flags & FI_READ ?
-			AddressVector::open(in.kernel(), name,
-					    attr->flags & FI_READ ? AddressVector::Access::read :
-								    AddressVector::Access::write,
-					    count, bits) :
-		ids != Ids::none ? AddressVector::create_with_ids(in.kernel(), count, bits) :
-				   AddressVector::create(in.kernel(), count, bits);
+	const auto create = [&]() -> Result<AddressVector> {
+		using Access = AddressVector::Access;
+		const Access access = attr->flags & FI_READ ? Access::read : Access::write;
+
+		if (!name.empty())
+			return AddressVector::open(in.kernel(), name, access, count, bits);
+		if (ids != Ids::none)
+			return AddressVector::create_with_ids(in.kernel(), count, bits);
+		return AddressVector::create(in.kernel(), count, bits);
+	};
+	auto kernel = create();
 	if (!kernel)
 		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
 			      static_cast<int>(name.size()), name.data());
@@ -227,9 +230,9 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 
 	const std::vector<fi_addr_t> none(ids_ == Ids::set ? addresses.size() : 0,
 					  FI_ADDR_NOTAVAIL);
-	const fi_addr_t *const ids = flags & FI_AV_USER_ID ? out :
-				     none.empty()	   ? nullptr :
-							     none.data();
+	const fi_addr_t *ids = none.empty() ? nullptr : none.data();
+	if (flags & FI_AV_USER_ID)
+		ids = out;
 	int failure = kernel_.insert(addresses, indices.data(), ids).error;
 	std::size_t inserted = 0;
 	for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -350,9 +353,11 @@ int Av::insert_symmetric(fid_av *f, const char *node, std::size_t nodes, const c
 		addresses.reserve(count);
 		for (std::size_t n = 0; count && n < nodes; ++n) {
 			const std::string host = numeric ? "" : advanced(std::string(node), n);
-			Address address = numeric      ? advanced(first, n) :
-					  host.empty() ? Address{} :
-							 resolve_one(format, host.c_str(), service);
+			Address address{};
+			if (numeric)
+				address = advanced(first, n);
+			else if (!host.empty())
+				address = resolve_one(format, host.c_str(), service);
 			const unsigned int port = ntohs(address.port);
 			for (std::size_t s = 0; s < services; ++s) {
 				Address next = address;

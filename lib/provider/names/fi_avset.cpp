@@ -24,7 +24,7 @@ fi_ops_av_set AvSet::set_ops{
 	.diff = AvSet::subtract,
 	.insert = AvSet::insert,
 	.remove = AvSet::remove,
-	.addr = AvSet::tell_address,
+	.addr = AvSet::get_address,
 };
 
 fi_addr_t AvSet::new_address() noexcept
@@ -171,7 +171,7 @@ int AvSet::remove(fid_av_set *f, fi_addr_t addr) noexcept
 	return 0;
 }
 
-int AvSet::tell_address(fid_av_set *f, fi_addr_t *addr) noexcept
+int AvSet::get_address(fid_av_set *f, fi_addr_t *addr) noexcept
 {
 	if (!addr)
 		return REFUSE(-FI_EINVAL, subsys, "av_set_addr: nowhere to put it");

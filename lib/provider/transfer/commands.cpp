@@ -4,21 +4,36 @@
 namespace treadle::fi
 {
 
-Command command_of(const Message &m) noexcept
+namespace
+{
+
+/* The command without context and flags. */
+Command unflagged(const Message &m) noexcept
 {
 	const auto *from = reinterpret_cast<const void *>(m.addr);
 	auto *to = reinterpret_cast<void *>(m.addr);
-	Command command = m.opcode == TREADLE_OP_SEND ?
-				  Command::send(from, m.len, m.peer) :
-			  m.opcode == TREADLE_OP_TSEND ?
-				  Command::send_tagged(from, m.len, m.peer, m.tag) :
-			  m.opcode == TREADLE_OP_READ ?
-				  Command::read(to, m.len, m.peer, m.tag, m.ignore) :
-			  m.opcode == TREADLE_OP_WRITE ?
-				  Command::write(from, m.len, m.peer, m.tag, m.ignore) :
-			  m.opcode == TREADLE_OP_RECV ?
-				  Command::receive(to, m.len, m.peer) :
-				  Command::receive_tagged(to, m.len, m.tag, m.ignore, m.peer);
+
+	switch (m.opcode) {
+	case TREADLE_OP_SEND:
+		return Command::send(from, m.len, m.peer);
+	case TREADLE_OP_TSEND:
+		return Command::send_tagged(from, m.len, m.peer, m.tag);
+	case TREADLE_OP_READ:
+		return Command::read(to, m.len, m.peer, m.tag, m.ignore);
+	case TREADLE_OP_WRITE:
+		return Command::write(from, m.len, m.peer, m.tag, m.ignore);
+	case TREADLE_OP_RECV:
+		return Command::receive(to, m.len, m.peer);
+	default:
+		return Command::receive_tagged(to, m.len, m.tag, m.ignore, m.peer);
+	}
+}
+
+} // namespace
+
+Command command_of(const Message &m) noexcept
+{
+	Command command = unflagged(m);
 
 	if (m.flags & TREADLE_F_REMOTE_CQ_DATA)
 		command.data(m.data);

@@ -262,21 +262,30 @@ int valid(fid_ep *ep, fi_datatype datatype, fi_op op, std::size_t *count) noexce
 	return rc;
 }
 
-} // namespace
-
-Command command_of(const Message &m, const Atomic &a) noexcept
+/* The command without context and flags. */
+Command unflagged(const Message &m, const Atomic &a) noexcept
 {
 	const auto *operands = reinterpret_cast<const void *>(m.addr);
 	const auto *compare = reinterpret_cast<const void *>(a.compare);
 	auto *result = reinterpret_cast<void *>(a.result);
-	Command command =
-		m.opcode == TREADLE_OP_ATOMIC ?
-			Command::atomic(a.op, a.type, operands, m.len, m.peer, m.tag, m.ignore) :
-		m.opcode == TREADLE_OP_FETCH ?
-			Command::fetch(a.op, a.type, operands, result, m.len, m.peer, m.tag,
-				       m.ignore) :
-			Command::compare(a.op, a.type, operands, compare, result, m.len, m.peer,
-					 m.tag, m.ignore);
+
+	switch (m.opcode) {
+	case TREADLE_OP_ATOMIC:
+		return Command::atomic(a.op, a.type, operands, m.len, m.peer, m.tag, m.ignore);
+	case TREADLE_OP_FETCH:
+		return Command::fetch(a.op, a.type, operands, result, m.len, m.peer, m.tag,
+				      m.ignore);
+	default:
+		return Command::compare(a.op, a.type, operands, compare, result, m.len, m.peer,
+					m.tag, m.ignore);
+	}
+}
+
+} // namespace
+
+Command command_of(const Message &m, const Atomic &a) noexcept
+{
+	Command command = unflagged(m, a);
 
 	return command.context(m.context).flags(m.flags);
 }
@@ -327,9 +336,11 @@ int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &att
 	const auto operation = static_cast<std::uint32_t>(op);
 	const treadle_query &kernel = domain.kernel().limits();
 	const bool floats = kernel.features & TREADLE_FEATURE_ATOMIC_FP;
-	const auto opcode = flags & FI_COMPARE_ATOMIC ? TREADLE_OP_COMPARE :
-			    flags & FI_FETCH_ATOMIC   ? TREADLE_OP_FETCH :
-							TREADLE_OP_ATOMIC;
+	auto opcode = TREADLE_OP_ATOMIC;
+	if (flags & FI_COMPARE_ATOMIC)
+		opcode = TREADLE_OP_COMPARE;
+	else if (flags & FI_FETCH_ATOMIC)
+		opcode = TREADLE_OP_FETCH;
 	const bool compares = operation >= TREADLE_ATOMIC_CSWAP;
 	const bool reads = operation == TREADLE_ATOMIC_READ;
 

@@ -154,12 +154,12 @@ CommandOrError counter_command(const Domain &domain, const fi_deferred_work &wor
 int check_endpoint(const Domain &domain, const fi_deferred_work &work, const Transfer &op) noexcept
 {
 	const std::uint64_t needed = caps_for(work);
-	const std::uint64_t known =
-		op.receives ?
-			receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
+	std::uint64_t known =
+		transmit_flags(needed & FI_ATOMIC ? TREADLE_OP_ATOMIC : TREADLE_OP_SEND);
+	if (op.receives)
+		known = receive_flags(work.op_type == FI_OP_RECV ? TREADLE_OP_RECV :
 								   TREADLE_OP_TRECV) &
-				~peek_flags :
-			transmit_flags(needed & FI_ATOMIC ? TREADLE_OP_ATOMIC : TREADLE_OP_SEND);
+			~peek_flags;
 
 	const Endpoint *named = endpoint_of(domain, op.ep);
 	if (!named)

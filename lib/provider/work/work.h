@@ -17,8 +17,8 @@ CommandOrError command_of(const Domain &domain, const fi_deferred_work &work) no
 fid_ep *endpoint_of(const fi_deferred_work &work) noexcept;
 
 /*
- * FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK of a domain. arg: a fid_cntr, a fi_deferred_work with
- * a triggering_cntr, or null for all counters.
+ * FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK of a domain. arg: a fid_cntr, a fi_deferred_work
+ * with a triggering_cntr, or null for all counters.
  */
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept;
 int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept;

@@ -480,19 +480,19 @@ TEST(Inject, FailsWithTheContextOfItsEndpoint)
 	Pair p(hints_for(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC));
 	fid_ep *const ep = p.a.ep.get();
 	const std::uint64_t one = 1;
-	const fi_addr_t nobody = [&] {
+	const fi_addr_t unreachable = [&] {
 		const Side gone(p.node);
 		return p.a.insert(gone.ep.get());
 	}();
 
 	ep->fid.context = ctx(77);
-	ASSERT_EQ(fi_inject(ep, &one, 8, nobody), 0);
-	ASSERT_EQ(fi_injectdata(ep, &one, 8, 1, nobody), 0);
-	ASSERT_EQ(fi_tinject(ep, &one, 8, nobody, 1), 0);
-	ASSERT_EQ(fi_tinjectdata(ep, &one, 8, 1, nobody, 1), 0);
-	ASSERT_EQ(fi_inject_write(ep, &one, 8, nobody, 0, 1), 0);
-	ASSERT_EQ(fi_inject_writedata(ep, &one, 8, 1, nobody, 0, 1), 0);
-	ASSERT_EQ(fi_inject_atomic(ep, &one, 1, nobody, 0, 1, FI_UINT64, FI_SUM), 0);
+	ASSERT_EQ(fi_inject(ep, &one, 8, unreachable), 0);
+	ASSERT_EQ(fi_injectdata(ep, &one, 8, 1, unreachable), 0);
+	ASSERT_EQ(fi_tinject(ep, &one, 8, unreachable, 1), 0);
+	ASSERT_EQ(fi_tinjectdata(ep, &one, 8, 1, unreachable, 1), 0);
+	ASSERT_EQ(fi_inject_write(ep, &one, 8, unreachable, 0, 1), 0);
+	ASSERT_EQ(fi_inject_writedata(ep, &one, 8, 1, unreachable, 0, 1), 0);
+	ASSERT_EQ(fi_inject_atomic(ep, &one, 1, unreachable, 0, 1, FI_UINT64, FI_SUM), 0);
 	for (int i = 0; i < 7; i++)
 		EXPECT_EQ(next_error(p.a.tx_cq.get()).op_context, ctx(77));
 }

@@ -301,11 +301,11 @@ TEST(Av, OpeningRefusesUnknownAttributes)
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.flags = FI_READ; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.name = ""; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) {
-			  attr.name = "nobody's";
+			  attr.name = "no-such-vector";
 			  attr.flags = FI_READ;
 		  }),
 		  -FI_ENOENT);
-	EXPECT_TRUE(log.has("nobody's"));
+	EXPECT_TRUE(log.has("no-such-vector"));
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.type = FI_AV_TABLE; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.rx_ctx_bits = 17; }), -FI_EINVAL);
 	EXPECT_EQ(open([](fi_av_attr &attr) { attr.flags = FI_PEEK; }), -FI_EBADFLAGS);

@@ -427,12 +427,12 @@ TEST_F(Cm, AnUnconnectedEndpointHasNoConnection)
 	EXPECT_EQ(fi_shutdown(ep.get(), 0), -FI_ENOSYS);
 	fid_pep *pep = nullptr;
 	EXPECT_EQ(fi_passive_ep(rdm.fabric.get(), rdm.info.get(), &pep, nullptr), -FI_EINVAL);
-	fid stranger{};
+	fid outsider{};
 	Info info(fi_dupinfo(node.info.get()));
 	fid_ep *e = nullptr;
-	info->handle = &stranger;
+	info->handle = &outsider;
 	EXPECT_EQ(fi_endpoint(node.domain.get(), info.get(), &e, nullptr), -FI_EINVAL);
-	EXPECT_EQ(fi_reject(listener.pep.get(), &stranger, nullptr, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_reject(listener.pep.get(), &outsider, nullptr, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_reject(listener.pep.get(), &listener.pep->fid, nullptr, 0), -FI_EINVAL);
 }
 

@@ -169,7 +169,7 @@ void counts_what_it_is_bound_for(bool beside_a_queue)
 	}
 	EXPECT_EQ(fi_ep_bind(ep.get(), &sends->fid, FI_SEND), 0);
 	if (!beside_a_queue) {
-		EXPECT_EQ(fi_enable(ep.get()), -FI_ENOCQ) << "nobody tells of receives";
+		EXPECT_EQ(fi_enable(ep.get()), -FI_ENOCQ) << "receives are not reported";
 	}
 	ASSERT_EQ(fi_ep_bind(ep.get(), &receives->fid, FI_RECV), 0);
 	ASSERT_EQ(fi_enable(ep.get()), 0);

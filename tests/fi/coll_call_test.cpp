@@ -39,8 +39,8 @@ TEST(Call, BadInputIsRefused)
 		  -FI_EBADFLAGS);
 	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, 0, 4711), -FI_EINVAL);
 	EXPECT_EQ(allreduce(buf.data(), 1, result.data(), FI_UINT64, FI_SUM, 0, self), -FI_EINVAL);
-	for (const fi_addr_t nobody : {fi_addr_t{4711}, FI_ADDR_NOTAVAIL})
-		EXPECT_EQ(fi_broadcast(ep, buf.data(), 1, nullptr, group, nobody, FI_UINT64, 0,
+	for (const fi_addr_t unknown : {fi_addr_t{4711}, FI_ADDR_NOTAVAIL})
+		EXPECT_EQ(fi_broadcast(ep, buf.data(), 1, nullptr, group, unknown, FI_UINT64, 0,
 				       nullptr),
 			  -FI_EINVAL);
 	EXPECT_EQ(fi_broadcast(ep, buf.data(), std::size_t{1} << 40, nullptr, group, self,

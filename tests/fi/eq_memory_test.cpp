@@ -145,7 +145,7 @@ TEST(EqMemory, ARequestIsThereWhenThereIsMemoryAgain)
 		  0);
 	ASSERT_EQ(fi_control(&listener.eq->fid, FI_GETWAIT, &file.fd), 0);
 	for (int i = 0; i < 3; ++i) {
-		EXPECT_EQ(poll(&file, 1, patience), 1) << "who waits hears of it";
+		EXPECT_EQ(poll(&file, 1, patience), 1) << "the waiter is woken";
 		EXPECT_EQ(allocations::without([&] {
 				  return fi_eq_read(listener.eq.get(), &kind, &entry, sizeof(entry),
 						    0);

@@ -182,12 +182,12 @@ TYPED_TEST(Flow, WrongPeersAndBuffersAreReported)
 	EXPECT_TRUE(is_silent(p.a.tx_cq.get()));
 
 	/* No endpoint has the address. */
-	fi_addr_t nobody;
+	fi_addr_t unreachable;
 	{
 		Side gone(p.node);
-		nobody = p.a.insert(gone.ep.get());
+		unreachable = p.a.insert(gone.ep.get());
 	}
-	ASSERT_EQ(TypeParam::send(p.a.ep.get(), &c, 1, nobody, ctx(2)), 0);
+	ASSERT_EQ(TypeParam::send(p.a.ep.get(), &c, 1, unreachable, ctx(2)), 0);
 	auto error = next_error(p.a.tx_cq.get());
 	EXPECT_EQ(error.err, FI_ECONNREFUSED);
 	EXPECT_EQ(error.op_context, ctx(2));

@@ -145,7 +145,7 @@ protected:
 		fid_mc *mc = nullptr;
 		return fi_join_collective(m[i]->ep.get(), address, set, flags, &mc, nullptr);
 	}
-	bool is_told(std::size_t i)
+	bool has_event(std::size_t i)
 	{
 		std::uint32_t event;
 		fi_eq_entry entry;
@@ -185,14 +185,14 @@ TEST_F(Joins, AllPeersMustJoinBeforeAnyGetsItsEvent)
 
 	for (std::size_t i = 0; i < 3; ++i) {
 		for (std::size_t k = 0; k < i; ++k)
-			EXPECT_FALSE(is_told(k));
+			EXPECT_FALSE(has_event(k));
 		sets.push_back(m[i]->make_set({0, 1, 2}));
 		groups.push_back(m[i]->join(sets[i].get(), ctx(i + 1)));
 	}
 	for (std::size_t i = 0; i < 3; ++i)
 		m[i]->expect_joined(groups[i].get(), ctx(i + 1));
 	for (std::size_t i = 0; i < 3; ++i)
-		EXPECT_FALSE(is_told(i)) << "once";
+		EXPECT_FALSE(has_event(i)) << "once";
 }
 
 // conformance: fi_collective(3): the result is reported to the EQ as FI_JOIN_COMPLETE
@@ -390,7 +390,7 @@ TEST_F(Joins, AMemberThatVanishesFailsTheJoin)
 	fi_eq_entry entry;
 	fi_eq_err_entry error{};
 
-	EXPECT_FALSE(is_told(0));
+	EXPECT_FALSE(has_event(0));
 	m.pop_back();
 	m.pop_back();
 	EXPECT_EQ(fi_eq_sread(m[0]->eq.get(), &event, &entry, sizeof(entry), patience, 0),
@@ -412,7 +412,7 @@ TEST_F(Joins, ClosingAGroupEndsJoining)
 	const auto same = m[1]->make_set({0, 1});
 	const auto late = m[1]->join(same.get());
 	m[1]->expect_joined(late.get());
-	EXPECT_FALSE(is_told(0));
+	EXPECT_FALSE(has_event(0));
 }
 
 /* A member that gave up and tries again joins the waiting ones, and its new group is theirs. */
@@ -430,7 +430,7 @@ TEST_F(Joins, JoiningAgainIsOneJoinForTheOthers)
 		if (!other)
 			other = m[1]->join(same.get());
 		expect_one_group(again.get(), other.get());
-		EXPECT_FALSE(is_told(0) || is_told(1));
+		EXPECT_FALSE(has_event(0) || is_told(1));
 	}
 }
 

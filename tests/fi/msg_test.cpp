@@ -273,10 +273,10 @@ TYPED_TEST(Message, SourceIsReported)
 	EXPECT_EQ(src, p.a_at_b);
 
 	/* An endpoint that the vector does not hold. */
-	Side stranger(p.node);
-	const fi_addr_t b = stranger.insert(p.b.ep.get());
+	Side outsider(p.node);
+	const fi_addr_t b = outsider.insert(p.b.ep.get());
 	ASSERT_EQ(TypeParam::recv(p.b.ep.get(), &c, 1, FI_ADDR_UNSPEC, ctx(1)), 0);
-	ASSERT_EQ(TypeParam::send(stranger.ep.get(), &c, 1, b, ctx(2)), 0);
+	ASSERT_EQ(TypeParam::send(outsider.ep.get(), &c, 1, b, ctx(2)), 0);
 	next(p.b.rx_cq.get(), &src);
 	EXPECT_EQ(src, FI_ADDR_NOTAVAIL);
 }

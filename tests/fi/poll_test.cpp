@@ -134,14 +134,14 @@ TEST(PollSet, HoldsItsMembersAndRefusesOthers)
 	Node node, other;
 	const auto set = poll_set(node);
 	const auto cq = node.cq();
-	const auto stranger = other.cq();
+	const auto outsider = other.cq();
 	const auto eq = node.eq();
 	fid_poll *flagged = nullptr;
 	fi_poll_attr attr{1};
 
 	EXPECT_EQ(fi_poll_open(node.domain.get(), &attr, &flagged), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_poll_add(set.get(), &eq->fid, 0), -FI_EINVAL);
-	EXPECT_EQ(fi_poll_add(set.get(), &stranger->fid, 0), -FI_EDOMAIN);
+	EXPECT_EQ(fi_poll_add(set.get(), &outsider->fid, 0), -FI_EDOMAIN);
 	EXPECT_EQ(fi_poll_add(set.get(), &cq->fid, FI_PEEK), -FI_EBADFLAGS);
 	EXPECT_EQ(fi_poll_del(set.get(), &cq->fid, 0), -FI_EINVAL);
 	ASSERT_EQ(fi_poll_add(set.get(), &cq->fid, 0), 0);

@@ -344,14 +344,14 @@ TEST(Shared, BindingIsChecked)
 	Node other(hints(FI_SHARED_CONTEXT, FI_SHARED_CONTEXT));
 	const auto cq = p.node.cq();
 	const auto av = p.node.av();
-	const auto stranger = other.ep();
+	const auto outsider = other.ep();
 	const auto ep = p.node.ep();
 	const Node plain(hints_for(FI_MSG));
 	const auto alone = plain.ep();
 	fid_stx *stx = nullptr;
 
-	EXPECT_EQ(fi_ep_bind(stranger.get(), &p.stx->fid, 0), -FI_EDOMAIN);
-	EXPECT_EQ(fi_ep_bind(stranger.get(), &p.srx->fid, 0), -FI_EDOMAIN);
+	EXPECT_EQ(fi_ep_bind(outsider.get(), &p.stx->fid, 0), -FI_EDOMAIN);
+	EXPECT_EQ(fi_ep_bind(outsider.get(), &p.srx->fid, 0), -FI_EDOMAIN);
 	ASSERT_EQ(fi_stx_context(plain.domain.get(), nullptr, &stx, nullptr), 0);
 	EXPECT_EQ(fi_ep_bind(alone.get(), &stx->fid, 0), -FI_EINVAL) << "tx_ctx_cnt is 1";
 	EXPECT_EQ(fi_close(&stx->fid), 0);
@@ -387,7 +387,7 @@ TEST(Shared, EachEndpointSelectsItsCompletions)
 	const auto post = [&](std::uintptr_t name) {
 		ASSERT_EQ(fi_recv(srx.get(), in, 8, nullptr, FI_ADDR_UNSPEC, ctx(name)), 0);
 	};
-	const auto hears = [&](int i) {
+	const auto expect_completion = [&](int i) {
 		const auto text = std::to_string(i);
 		ASSERT_EQ(fi_send(peer.ep.get(), text.data(), 1, nullptr, to[i], nullptr), 0);
 		next(peer.tx_cq.get());
@@ -405,19 +405,19 @@ TEST(Shared, EachEndpointSelectsItsCompletions)
 		ASSERT_EQ(fi_enable(ep[i].get()), 0);
 		to[i] = peer.insert(ep[i].get());
 	}
-	hears(0);
+	expect_completion(0);
 	EXPECT_TRUE(is_silent(cq[0].get())) << "posted before, but selective";
-	hears(1);
+	expect_completion(1);
 	EXPECT_EQ(next(cq[1].get()).op_context, ctx(2)) << "posted before";
 	post(3);
-	hears(1);
+	expect_completion(1);
 	EXPECT_EQ(next(cq[1].get()).op_context, ctx(3)) << "posted while the other is selective";
 	ASSERT_EQ(fi_recvmsg(srx.get(), &asked, FI_COMPLETION), 0);
-	hears(0);
+	expect_completion(0);
 	EXPECT_EQ(next(cq[0].get()).op_context, ctx(9)) << "asked for";
 	ep[0].reset();
 	post(4);
-	hears(1);
+	expect_completion(1);
 	EXPECT_EQ(next(cq[1].get()).op_context, ctx(4)) << "posted after the other";
 }
 
@@ -489,7 +489,7 @@ TEST(Shared, ArmedReceivesAreCanceledForAnyEndpoint)
 		ASSERT_EQ(fi_ep_bind(e.get(), &av->fid, 0), 0);
 		ASSERT_EQ(fi_ep_bind(e.get(), &srx->fid, 0), 0);
 	}
-	EXPECT_EQ(fi_cancel(&srx->fid, &trigger), -FI_EOPBADSTATE) << "nobody receives yet";
+	EXPECT_EQ(fi_cancel(&srx->fid, &trigger), -FI_EOPBADSTATE) << "no endpoint receives yet";
 	ASSERT_EQ(fi_enable(ep[1].get()), 0);
 	ASSERT_EQ(fi_recvmsg(srx.get(), &msg, FI_TRIGGER), 0);
 	ASSERT_EQ(fi_enable(ep[0].get()), 0);

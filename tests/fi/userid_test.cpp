@@ -127,7 +127,7 @@ int set_user_id(const Owned<fid_av> &av, fi_addr_t index, fi_addr_t id, std::uin
 TEST(SetUserId, UntilThenThereIsNone)
 {
 	Named n(FI_SOURCE_ERR, FI_AV_USER_ID);
-	Side stranger(n.node);
+	Side outsider(n.node);
 	const fi_addr_t id = 0xfeedfacecafebeef;
 	const fi_addr_t to = n.sender.insert(n.receiver.ep.get());
 	const fi_addr_t at = n.receiver.insert(n.sender.ep.get());
@@ -154,7 +154,7 @@ TEST(SetUserId, UntilThenThereIsNone)
 
 	/* The vector does not hold this sender. */
 	ASSERT_EQ(fi_recv(n.receiver.ep.get(), buf, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
-	ASSERT_EQ(fi_inject(stranger.ep.get(), "hello", 6, stranger.insert(n.receiver.ep.get())),
+	ASSERT_EQ(fi_inject(outsider.ep.get(), "hello", 6, outsider.insert(n.receiver.ep.get())),
 		  0);
 	EXPECT_EQ(next_error(n.receiver.rx_cq.get()).err, FI_EADDRNOTAVAIL);
 

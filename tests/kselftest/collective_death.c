@@ -224,7 +224,7 @@ TEST_F(collective, access_is_checked_for_each_endpoint_of_a_shared_ring)
 	EXPECT_TRUE(cq_empty(&other.rcq));
 }
 
-struct stillborn {
+struct failing {
 	struct treadle_ep_create *where; /* it can be read, but not written */
 	int fd, stop;
 	__u64 times;
@@ -232,7 +232,7 @@ struct stillborn {
 
 static void *creates_and_fails(void *arg)
 {
-	struct stillborn *s = arg;
+	struct failing *s = arg;
 
 	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
 		int result = call(s->fd, TREADLE_IOC_EP_CREATE, s->where);
@@ -249,7 +249,7 @@ static void *creates_and_fails(void *arg)
  */
 TEST_F(collective, an_endpoint_that_fails_creation_is_not_awaited)
 {
-	struct stillborn s = {.where = (void *)pages(PAGE), .fd = device()};
+	struct failing s = {.where = (void *)pages(PAGE), .fd = device()};
 	struct treadle_addr its = loopback(17471);
 	pthread_t creator;
 	__u64 to = peer(&self->a, its);

@@ -214,13 +214,13 @@ TEST(all_end_with_their_process)
  * -----------------------------------------------------------------------------
  */
 
-struct heir {
+struct closer {
 	int fd, go;
 };
 
 static void closes_last(void *arg)
 {
-	struct heir *h = arg;
+	struct closer *h = arg;
 
 	await(&h->go, 1);
 	close(h->fd);
@@ -229,7 +229,7 @@ static void closes_last(void *arg)
 /* The last close of a file, in another process, leaves the teardown to a worker. */
 TEST(pins_are_released_if_another_process_closes_last)
 {
-	struct heir *h = shared(sizeof(*h));
+	struct closer *h = shared(sizeof(*h));
 	char *buf = pages(PINNED);
 	long long locked;
 	pid_t pid;

@@ -220,10 +220,10 @@ static void writes_and_reads(struct member *m, int other, struct place *p, struc
 	size_t bytes = some_bytes(m, ROOM);
 	struct command c = {.d = write_of(m->src, bytes, to, m->me * STRIDE + 4096, seen->key, 0)};
 	struct cuts local = some_cuts(m, bytes, 1), remote = some_cuts(m, bytes, 1);
-	bool tells = roll(m, 3) == 0, in_ranges = !tells && roll(m, 2);
+	bool reported = roll(m, 3) == 0, in_ranges = !reported && roll(m, 2);
 	__u32 error;
 
-	seed = compose(m, m->src, bytes, (struct head){.data = tells});
+	seed = compose(m, m->src, bytes, (struct head){.data = reported});
 	data = data_in(m->src);
 	if (roll(m, 3) == 0) {
 		memcpy(m->flat, m->src, bytes);
@@ -234,12 +234,12 @@ static void writes_and_reads(struct member *m, int other, struct place *p, struc
 		cut_remote(&c, &remote);
 	if (bytes <= INJECT_BYTES && roll(m, 3) == 0)
 		c.d.flags |= TREADLE_F_INJECT;
-	if (tells) {
+	if (reported) {
 		c.d.data = data;
 		c.d.flags |= TREADLE_F_REMOTE_CQ_DATA;
 	}
 	error = perform(m, c);
-	if (!error && tells)
+	if (!error && reported)
 		await_acknowledgment(m, other, p, seen, data);
 	if (!error)
 		error = reads_the_same(m, to, seen, bytes, in_ranges ? &remote : NULL, seed);

@@ -331,7 +331,7 @@ TEST_F(peek, closing_drops_claimed_messages)
 		EXPECT_EQ(ECONNRESET, cq_next(&self->a.cq).error);
 }
 
-struct mortal {
+struct victim {
 	struct treadle_addr to;
 	bool parked;
 	int sent;
@@ -339,7 +339,7 @@ struct mortal {
 
 static void send_and_wait(void *arg)
 {
-	struct mortal *m = arg;
+	struct victim *m = arg;
 	struct treadle_desc d;
 	struct node n;
 
@@ -355,7 +355,7 @@ static void send_and_wait(void *arg)
 /* The sender dies, and with it a message that was not copied. */
 TEST_F(peek, the_sender_of_a_claimed_message_may_die)
 {
-	struct mortal *m = shared(sizeof(*m));
+	struct victim *m = shared(sizeof(*m));
 	pid_t pid;
 
 	m->to = self->b.addr;

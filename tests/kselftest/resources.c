@@ -336,14 +336,14 @@ TEST_F(resources, too_short_a_buffer_truncates)
 TEST(errors_of_silent_commands_are_not_lost)
 {
 	struct node n;
-	__u64 nobody;
+	__u64 unreachable;
 	int count;
 
 	node_open(&n, (struct options){.cq = 16});
-	nobody = peer(&n, loopback(1));
+	unreachable = peer(&n, loopback(1));
 	count = n.cq.entries + 5;
 	for (int i = 0; i < count; i++) {
-		struct treadle_desc d = send_of("x", 1, nobody, i);
+		struct treadle_desc d = send_of("x", 1, unreachable, i);
 
 		d.flags = 0;
 		ASSERT_EQ(1, post(&n, d));

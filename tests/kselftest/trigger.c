@@ -301,9 +301,9 @@ TEST_F(trigger, the_order_is_that_of_thresholds)
 TEST_F(trigger, success_and_failure_are_counted_apart)
 {
 	struct node *a = &self->a;
-	struct treadle_addr nobody = loopback(1);
+	struct treadle_addr unreachable = loopback(1);
 	struct treadle_desc good = send_of(self->src, 8, self->to, 1);
-	struct treadle_desc bad = send_of(self->src, 8, peer(a, nobody), 2);
+	struct treadle_desc bad = send_of(self->src, 8, peer(a, unreachable), 2);
 
 	ASSERT_EQ(1, post(a, then(when(good, &self->c, 1), &self->d)));
 	ASSERT_EQ(1, post(a, then(when(bad, &self->c, 2), &self->d)));
@@ -325,9 +325,9 @@ TEST_F(trigger, success_and_failure_are_counted_apart)
 TEST_F(trigger, deferred_work_is_silent)
 {
 	struct node *a = &self->a;
-	struct treadle_addr nobody = loopback(1);
+	struct treadle_addr unreachable = loopback(1);
 	struct treadle_desc good = send_of(self->src, 8, self->to, 1);
-	struct treadle_desc bad = send_of(self->src, 8, peer(a, nobody), 2);
+	struct treadle_desc bad = send_of(self->src, 8, peer(a, unreachable), 2);
 
 	good.flags = bad.flags = TREADLE_F_WORK;
 	ASSERT_EQ(1, post(a, then(when(good, &self->c, 1), &self->d)));

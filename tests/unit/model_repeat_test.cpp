@@ -189,5 +189,5 @@ TEST(ModelRepeat, it_fails_when_its_peer_is_gone_and_goes_on)
 	EXPECT_TRUE(h.right());
 	h.actors[0][3].result = 3;
 	h.actors[0][4].result = 2;
-	EXPECT_FALSE(h.right()) << "there was nobody any more";
+	EXPECT_FALSE(h.right()) << "the process was gone";
 }

@@ -343,8 +343,8 @@ extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
 /*
  * struct treadle_path_ops - a way to reach a peer: a row of treadle_paths[], filled in path/opdef.c
  * @issue:	by opcode: starts the command, and consumes it. May sleep
- * @withdraw:	takes back a command in ep->parked, whose ep->lock is held and released. True: it
- *		is the caller's again; false: a receive has matched it meanwhile
+ * @withdraw:	takes back a command in ep->parked. ep->lock is held, and released. True: the
+ *		command is the caller's again; false: a receive has matched it meanwhile
  */
 struct treadle_path_ops {
 	void (*issue[TREADLE_OP_LAST])(struct treadle_cmd *cmd, struct treadle_run *run);

@@ -31,8 +31,7 @@ private:
 	bool has_events() const noexcept override { return bool{source_}; }
 	int bind_av(Av &av, std::uint64_t flags) override;
 	int check_peers() const override;
-	int enable_kernel() override;
-	int bind_events();
+	int bind_events() override;
 	void set_peer(const Address &address, bool known) noexcept;
 	void forget_request() noexcept;
 

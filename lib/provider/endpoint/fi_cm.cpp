@@ -96,13 +96,6 @@ int ConnectedEndpoint::bind_events()
 	return rc;
 }
 
-int ConnectedEndpoint::enable_kernel()
-{
-	const int rc = bind_events();
-
-	return rc ? rc : KernelEndpoint::enable_kernel();
-}
-
 int ConnectedEndpoint::connect(const void *addr, std::span<const std::byte> data)
 {
 	const std::lock_guard guard(control_lock());

@@ -296,7 +296,9 @@ int KernelEndpoint::enable()
 	if (rc)
 		return rc;
 	set_binding_flags();
-	rc = make_rings();
+	rc = bind_events();
+	if (!rc)
+		rc = make_rings();
 	if (!rc)
 		rc = enable_kernel();
 	if (rc)

@@ -71,7 +71,11 @@ protected:
 			const char *what) const noexcept;
 	/* Is it bound to what names its peers? 0 or -errno. */
 	virtual int check_peers() const;
-	/* 0 or -errno */
+	/*
+	 * fi_enable makes these steps, and the rings between them. What the first has bound stays
+	 * bound if a later step fails. 0 or -errno.
+	 */
+	virtual int bind_events() { return 0; }
 	virtual int enable_kernel() { return kernel_.enable(bindings_); }
 
 	treadle::Endpoint kernel_; /* closed before the rings and other objects bound to it */

@@ -64,17 +64,37 @@ static int ioc_destroy(struct treadle_ucmd *u)
  */
 enum answer { SILENT, ANSWERS, PARTIAL };
 
+/* Room for the structure of any call; the longest ones are enough, as IOC() checks. */
+union ioc_arg {
+	struct treadle_query query;
+	struct treadle_cq_create cq_create;
+	struct treadle_cell_create cell_create;
+	struct treadle_ring_create ring_create;
+	struct treadle_av_lookup av_lookup;
+	struct treadle_ep_create ep_create;
+	struct treadle_ep_enable ep_enable;
+	struct treadle_mr_create mr_create;
+	struct treadle_cancel cancel;
+	struct treadle_wait wait;
+	struct treadle_connect connect;
+	struct treadle_accept accept;
+	struct treadle_reject reject;
+};
+
+/* A row of the table. @size: of the structure in this kernel; @min_size: in the first release */
 struct ioc {
 	unsigned int cmd, size, min_size;
 	enum answer answer;
 	int (*fn)(struct treadle_ucmd *u);
 };
 
-#define IOC(name, type, last, answer, fn)                                          \
-	[_IOC_NR(TREADLE_IOC_##name)] = { TREADLE_IOC_##name, sizeof(struct type), \
+#define IOC_SIZE(type) \
+	(sizeof(struct type) + BUILD_BUG_ON_ZERO(sizeof(struct type) > sizeof(union ioc_arg)))
+#define IOC(name, type, last, answer, fn)                                     \
+	[_IOC_NR(TREADLE_IOC_##name)] = { TREADLE_IOC_##name, IOC_SIZE(type), \
 					  offsetofend(struct type, last), answer, fn }
 
-/* min_size reaches up to the last field of the first release, and never changes */
+/* @last: the last field of the first release, which never changes */
 static const struct ioc iocs[] = {
 	IOC(QUERY, treadle_query, max_auth_key, ANSWERS, ioc_query),
 	IOC(CQ_CREATE, treadle_cq_create, rw, ANSWERS, treadle_ioc_cq_create),
@@ -104,22 +124,10 @@ static const struct ioc iocs[] = {
 	IOC(AV_SET_ID, treadle_av_set_id, id, SILENT, treadle_ioc_av_set_id),
 };
 
-union ioc_arg {
-	struct treadle_query query;
-	struct treadle_cq_create cq_create;
-	struct treadle_cell_create cell_create;
-	struct treadle_ring_create ring_create;
-	struct treadle_av_lookup av_lookup;
-	struct treadle_ep_create ep_create;
-	struct treadle_ep_enable ep_enable;
-	struct treadle_mr_create mr_create;
-	struct treadle_cancel cancel;
-	struct treadle_wait wait;
-	struct treadle_connect connect;
-	struct treadle_accept accept;
-	struct treadle_reject reject;
-};
-
+/*
+ * Serve a call with a structure: copy it in, call its function, write it back. Only then publish
+ * the object or file that was created; after any failure, drop it. May sleep. Returns 0 or -errno.
+ */
 static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *uarg)
 {
 	unsigned int nr = _IOC_NR(cmd);
@@ -243,7 +251,7 @@ static char *treadle_devnode(treadle_devnode_device *dev, umode_t *mode)
 }
 
 /*
- * Not a miscellaneous device: those are opened under one lock for all of them, and this one's open
+ * Not a miscellaneous device: those are opened under one lock for all of them. The open of this one
  * waits for the mmap_lock, which a page fault may hold for long (userfaultfd, FUSE).
  */
 static dev_t treadle_number;

@@ -38,10 +38,11 @@
  * room for the commands that it finds in a ring. Slots are released after the completion is
  * written: a process that has read the completion may find the ring full for a moment. A command
  * that is armed on a counter has left the ring, and its slots are released at once.
+ *
  * Barriers
  * --------
- * They pair by letter; the library and the kernel each keep them in one file
- * They pair by letter. The library and the kernel each keep them in one file named ring.h.
+ * They pair by letter: a comment at each side has it.
+ *
  *  process (post)                       kernel (doorbell, or a peer's send)
  *    read released  (A, acquire)          read slot
  *    write slot                           write released    (A, release)

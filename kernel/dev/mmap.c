@@ -20,8 +20,10 @@
 static_assert(SHMLBA == PAGE_SIZE, "data caches alias here");
 
 /*
- * Find and hold an object that has pages. The caller holds the mmap_lock and may drop the last
- * reference, so no other object is held here: an object with pages can be freed under that lock.
+ * Find an object that has pages, and hold it. Returns it, -ENOENT or -EINVAL: it has no pages.
+ *
+ * The caller holds the mmap_lock, and its reference may turn out to be the last. An object with
+ * pages can be freed under that lock; others cannot, so they are refused without being held.
  */
 static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
 {

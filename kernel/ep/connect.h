@@ -19,15 +19,15 @@
  * an event are woken after it, by treadle_conn_unlock().
  *
  * A connection points at its ends and at the passive endpoint without holding
- * them: an endpoint clears those pointers under treadle_conn_lock when it is shut down,
- * which comes before its last reference goes, so what is found there under the
+ * them. An endpoint clears those pointers under treadle_conn_lock when it is shut down,
+ * which comes before its last reference goes. So what is found there under the
  * lock may be held. Endpoints, the passive endpoint's list, queued events and
  * jobs each hold the connection.
  *
  * A sender finds its peer by ep->peer, under RCU: objects are freed after a grace period.
  * A hang-up sets `severed` on both ends, under the ep->lock of each. A sender that has found
  * its peer before checks `severed` under its ep->lock, before its message waits at the peer
- * (keep.c, treadle_msg_keep()). So the hang-up finds the message and takes it back, or the
+ * (path/local.c, local_park()). So the hang-up finds the message and takes it back, or the
  * message does not wait.
  *
  * Events never need memory: each kind happens once to an end, so they are part of

@@ -6,7 +6,7 @@
  * add. An endpoint is a port of its network namespace. EP_ENABLE binds it once;
  * from then on its bindings never change, so the data path reads them without a lock.
  * Binding keeps rings, queues and counters from being destroyed until the endpoint is
- * shut down, and their memory until the last message that names the endpoint is gone.
+ * shut down. Their memory stays until the last message that names the endpoint is gone.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -162,6 +162,7 @@ struct binding {
 	struct treadle_obj *obj;
 };
 
+/* What EP_ENABLE names, in the order of ep->bound; ids may be 0. */
 static void ep_bindings(const struct treadle_ep_enable *arg, struct binding *b)
 {
 	b[0] = (struct binding){ arg->tx, TREADLE_TX };
@@ -179,6 +180,7 @@ static void ep_bindings(const struct treadle_ep_enable *arg, struct binding *b)
 
 #define BOUND(b, type, member) ((b).obj ? container_of((b).obj, struct type, member) : NULL)
 
+/* Set the fields that never change once @ep is enabled. It owns the bindings of @b from here on. */
 static void ep_set(struct treadle_ep *ep, const struct binding *b)
 {
 	int i;
@@ -329,7 +331,10 @@ static void ep_notify_death(struct treadle_ep *ep, struct treadle_run *run)
 	}
 }
 
-/* Leave the receive ring, and fail the messages that wait there for @ep. Does it once. */
+/*
+ * Leave the receive ring, and fail the messages that wait there for @ep. Does it once; only the
+ * teardown calls it. Takes rx->lock; may sleep.
+ */
 static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
 {
 	if (ep->enabled && ep->rx && !ep->left)

@@ -38,7 +38,7 @@ void treadle_event_queue(struct treadle_ep *ep, struct treadle_notice *notice)
  *
  * Waking is done without the lock, as there may be many waiters. Each caller wakes only the queues
  * that got events under its own hold. If another holder queues an event to one of these meanwhile,
- * that holder takes the queue over (list_move_tail()), as this caller may be preempted for long.
+ * that holder takes the queue over (list_move_tail()): this caller may be preempted for long.
  *
  * Context: under treadle_conn_lock, and no other spinlock.
  */
@@ -105,7 +105,7 @@ static void fill_event(struct treadle_event *ev, const struct treadle_notice *no
 	ev->size = offsetof(struct treadle_event, data) + ev->data_size;
 }
 
-/* Drop all events. Endpoints of other contexts may still be bound to the queue. */
+/* Drop all events. Endpoints of other contexts may still be bound to the queue. May sleep. */
 static void eq_shutdown(struct treadle_eq *eq)
 {
 	unsigned int n = 0;
@@ -124,11 +124,15 @@ static struct treadle_eq *eq_of(struct treadle_obj *obj)
 	return container_of(obj, struct treadle_eq, obj);
 }
 
-/* Copy the first event, which stays queued. Returns its notice, with the connection held. */
+/*
+ * Copy the first event, which stays queued. Returns its notice, a part of a connection, which is
+ * held until event_done(); or NULL. The caller holds eq->read_lock.
+ */
 static struct treadle_notice *first_event(struct treadle_eq *eq, struct treadle_event *ev)
 {
 	struct treadle_notice *notice;
 
+	lockdep_assert_held(&eq->read_lock);
 	spin_lock(&treadle_conn_lock);
 	notice = list_first_entry_or_null(&eq->events, struct treadle_notice, link);
 	if (notice) {
@@ -160,7 +164,11 @@ static void event_done(struct treadle_notice *notice, bool read)
 	treadle_conn_put(conn);
 }
 
-/* read(2) of the file of an event queue: one event, which stays if it can't be copied out. */
+/*
+ * read(2) of the file of an event queue. Returns the size of the event, which is removed; or
+ * -EAGAIN: there is none, -EINVAL: it is longer than @size, -EFAULT, -ESHUTDOWN, -EINTR. @seen is
+ * of no use: what is readable does not depend on it.
+ */
 static ssize_t eq_read(struct treadle_obj *obj, char __user *buf, size_t size, u64 *seen)
 {
 	struct treadle_eq *eq = eq_of(obj);

@@ -169,7 +169,7 @@ void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struc
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI))
 		treadle_multi_uncancel(recv);
 	if (!dead)
-		treadle_rx_replace(rx, recv, run);
+		treadle_rx_place_again(rx, recv, run);
 	treadle_rx_feed(rx, run);
 	ep = shut_ep(rx, run);
 	spin_unlock(&rx->lock);

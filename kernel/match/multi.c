@@ -19,7 +19,7 @@
 
 /**
  * treadle_multi_cut - cut the part for a message off a multi-receive
- * @multi:	the multi-receive, not posted
+ * @multi:	the multi-receive, taken out of the matcher by its match
  * @msg:	the message; msg->part becomes the part
  *
  * Context: rx->lock of @multi held.
@@ -101,7 +101,10 @@ static void multi_end(struct treadle_recv *multi, struct treadle_ep *ep, struct 
 	treadle_rx_notify(multi, ep, multi->error, run);
 }
 
-/* A part has finished, or was never received. Whichever is the last ends @multi. */
+/*
+ * A part has finished, or was never received. Whichever is the last ends @multi, which may be gone
+ * afterwards. No spinlock held; takes rx->lock.
+ */
 static void multi_put(struct treadle_recv *multi, struct treadle_ep *ep, struct treadle_run *run)
 {
 	bool ended;
@@ -165,7 +168,7 @@ bool treadle_multi_finish(struct treadle_msg *msg, int error, struct treadle_run
 /**
  * treadle_multi_uncut - undo treadle_multi_cut() for a message that was not received
  * @msg:	the message
- * @multi:	the multi-receive
+ * @multi:	the multi-receive; may be gone afterwards
  * @run:	takes what the end of @multi fires
  *
  * Its bytes are free again if no other part was cut since; else they are lost.
@@ -186,7 +189,7 @@ void treadle_multi_uncut(struct treadle_msg *msg, struct treadle_recv *multi,
 
 /**
  * treadle_multi_put_back - free the part of a message that was not received
- * @msg:	the message; msg->recv is the part
+ * @msg:	the message; msg->recv is the part, and dangles afterwards
  * @run:	takes what the end of the multi-receive fires
  *
  * Context: No spinlock held. Takes rx->lock.

@@ -307,7 +307,7 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
 }
 
 /**
- * treadle_rx_replace - the same for a receive that was matched before, at its old place
+ * treadle_rx_place_again - the same for a receive that was matched before, at its old place
  * @rx:	the ring
  * @recv:	the receive, with its sequence number
  * @run:	takes the delivery of a message that has matched
@@ -316,7 +316,8 @@ void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct t
  *
  * Context: rx->lock held.
  */
-void treadle_rx_replace(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run)
+void treadle_rx_place_again(struct treadle_rx *rx, struct treadle_recv *recv,
+			    struct treadle_run *run)
 {
 	lockdep_assert_held(&rx->lock);
 	rx_place(rx, recv, TAKE_LOOKS, run);
@@ -433,6 +434,7 @@ static __always_inline int validate_recv(const struct treadle_desc *d,
 	return 0;
 }
 
+/* Does @recv match @msg, as far as tag and source are concerned? */
 static bool suits(const struct treadle_recv *recv, const struct treadle_msg *msg)
 {
 	return recv->space == msg->space && treadle_match_suits(&recv->m, &msg->m);

@@ -164,7 +164,8 @@ struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
-void treadle_rx_replace(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
+void treadle_rx_place_again(struct treadle_rx *rx, struct treadle_recv *recv,
+			    struct treadle_run *run);
 struct treadle_recv *treadle_rx_match(struct treadle_rx *rx, struct treadle_msg *msg);
 void treadle_rx_dequeue(struct treadle_rx *rx, struct treadle_msg *msg,
 			const struct treadle_recv *recv);

@@ -81,8 +81,9 @@ static struct treadle_recv *armed_recv(struct treadle_armed *a)
 }
 
 /*
- * A collective receive with @context, or NULL. Their number is that of the operations under way.
- * Drops rx->lock now and then, and may sleep.
+ * Find a posted collective receive with @context. It stays posted, and stays valid while rx->lock
+ * is held. NULL: there is none. All are compared, as only operations under way have one. Drops
+ * rx->lock now and then, and may sleep.
  */
 static struct treadle_recv *find_awaiting(struct treadle_rx *rx, u64 context)
 {
@@ -108,7 +109,7 @@ static struct treadle_recv *find_awaiting(struct treadle_rx *rx, u64 context)
  * Take out the oldest posted receive with @context; NULL: there is none. Drops rx->lock now and
  * then, and may sleep.
  */
-static struct treadle_recv *rx_find(struct treadle_rx *rx, u64 context)
+static struct treadle_recv *rx_take_out(struct treadle_rx *rx, u64 context)
 {
 	struct treadle_recv *found = NULL;
 	struct treadle_rx_slot *slot;
@@ -164,7 +165,7 @@ bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, run);
-	recv = rx_find(rx, context);
+	recv = rx_take_out(rx, context);
 	/* its own endpoint reports a receive of a command; hold it, as the command is freed then */
 	if (recv && (recv->kind != TREADLE_RECV_MULTI || treadle_multi_cancel(recv, -ECANCELED)))
 		by = treadle_ep_get(recv->cmd && recv->cmd->ep->rx_cq ? recv->cmd->ep : ep);
@@ -434,7 +435,7 @@ static bool rx_dequeue_some(struct treadle_rx *rx, u32 which, const struct tread
 	return true;
 }
 
-/* Fail the messages that wait for @ep in one of the matchers. */
+/* Fail the messages that wait for @ep in one of the matchers. Takes rx->lock; may sleep. */
 static void rx_reject(struct treadle_rx *rx, u32 which, const struct treadle_ep *ep,
 		      struct treadle_run *run)
 {

@@ -27,7 +27,7 @@ void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run)
  * The endpoint that takes the receive's buffer away when it closes: the one that has armed it,
  * maybe another one of the ring.
  */
-static __always_inline const struct treadle_ep *goes_with(const struct treadle_msg *msg)
+static __always_inline const struct treadle_ep *buffer_owner(const struct treadle_msg *msg)
 {
 	const struct treadle_recv *recv = msg->recv;
 	const struct treadle_cmd *cmd =
@@ -115,7 +115,7 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	 * has armed it.
 	 */
 	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)) ||
-	    unlikely(READ_ONCE(goes_with(msg)->dead)))
+	    unlikely(READ_ONCE(buffer_owner(msg)->dead)))
 		put_back(msg, run);
 	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
 		received = treadle_multi_finish(msg, dst_error, run);
@@ -242,7 +242,7 @@ static noinline struct outcome deliver_parts(struct treadle_msg *msg, u64 len,
 		 * ->dead and not ->closed: what was sent before the connection ended can still be
 		 * received.
 		 */
-		treadle_span_user(&dst, msg->to->obj.ctx, &goes_with(msg)->dead,
+		treadle_span_user(&dst, msg->to->obj.ctx, &buffer_owner(msg)->dead,
 				  treadle_recv_iov(msg->recv), msg->recv->iov_count, msg->done);
 		ret = msg->ops->fetch(msg, &dst, len, run, &side);
 	}
@@ -292,7 +292,7 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 	recv = msg->recv;
 	len = min(msg->len, recv->one.len);
 	if (likely(!msg->payload && !msg->done && msg->ops == &treadle_local_msg && !cmd->vec &&
-		   !cmd->inject && recv->iov_count == 1 && goes_with(msg) == msg->to &&
+		   !cmd->inject && recv->iov_count == 1 && buffer_owner(msg) == msg->to &&
 		   copy_at_once(msg, len, run)))
 		finish(msg, 0, 0, run);
 	else

@@ -14,8 +14,8 @@
 #include "mm/own.h"
 #include "path/path.h"
 
-#define FILL_TRIES 32 /* of a run that has other jobs */
-#define LOOKS	   16
+#define COPY_TRIES 32 /* of a run that has other jobs */
+#define LOOKS	   16 /* of find_or_ask(), before the worker gets the ring */
 
 /* Is a send complete once its message waits? Not if it waits with its command, for its receiver. */
 static bool is_sent(const struct treadle_msg *msg)
@@ -60,7 +60,7 @@ static int await_payload(struct treadle_cmd *cmd, u64 done, int tries, struct tr
 	struct treadle_span src;
 	int ret;
 
-	if (!insists && (tries > FILL_TRIES || cmd->tracked != TREADLE_AWAITED))
+	if (!insists && (tries > COPY_TRIES || cmd->tracked != TREADLE_AWAITED))
 		return -EAGAIN;
 	treadle_cmd_span(cmd, &src, done);
 	ret = treadle_span_fill(&src, cmd->d.len - done, false, run);
@@ -82,7 +82,8 @@ static enum treadle_track msg_track(const struct treadle_msg *m)
 
 /*
  * Allocate what is needed to keep @m. Without memory for a copy, or if it is @slow, it waits with
- * its command. NULL: no memory, and it is lossy or has to be copied.
+ * its command. Returns a message with one reference, which holds its target. NULL: no memory; of a
+ * datagram also: the receiver has no room.
  */
 static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 				     struct treadle_run *run)
@@ -198,7 +199,7 @@ static int copy_msg(struct treadle_msg *m, bool slow, struct treadle_msg **copy,
 
 /*
  * The same, as often as pages of the sender are missing. The sender's doorbell begins anew until
- * it is killed; other runs at most FILL_TRIES times. Then the message waits uncopied, so that no
+ * it is killed; other runs at most COPY_TRIES times. Then the message waits uncopied, so that no
  * later message overtakes it. A datagram, which cannot, is left to the sender's worker.
  *
  * Returns TREADLE_GO_ON, with the message in *msg; TREADLE_KEPT; or an error.
@@ -223,7 +224,10 @@ static int make_keepable(struct treadle_msg *m, struct treadle_msg **msg, struct
 	}
 }
 
-/* @cmd has failed before its message could wait. */
+/*
+ * End @cmd: its message could not be prepared for waiting. Consumes it; may sleep. A failure
+ * message that found no memory is tried again later, as its peer waits for it.
+ */
 static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 {
 	if (why == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE))
@@ -288,7 +292,10 @@ static void lend(struct treadle_rx *rx, struct treadle_msg *msg)
 	}
 }
 
-/* Find a receive for a message that can wait, or let it wait. */
+/*
+ * Find a receive for a message that can wait, or let it wait. Consumes the caller's reference, and
+ * completes the command if its send ends here. Takes rx->lock; may sleep.
+ */
 static void offer(struct treadle_msg *msg, struct treadle_run *run)
 {
 	struct treadle_cmd *sent = is_sent(msg) ? msg->cmd : NULL;

@@ -41,7 +41,10 @@ static u32 longest_word(void)
 	return boot_cpu_has(X86_FEATURE_CX16) ? 16 : 8;
 }
 
-/* KFPU_387: long double needs the default rounding and precision of the x87 */
+/*
+ * Until fp_end(), no preemption. KFPU_387: long double needs the default rounding and precision of
+ * the x87.
+ */
 static void fp_begin(void)
 {
 	kernel_fpu_begin_mask(KFPU_387 | KFPU_MXCSR);
@@ -53,7 +56,8 @@ static void fp_end(void)
 }
 #else
 /*
- * Where long double is binary128. On other machines, prep refuses all types with a floating point.
+ * Where long double is binary128. On other machines, treadle_atomic_validate() refuses all types
+ * with a floating point.
  */
 const bool treadle_has_fp = IS_ENABLED(CONFIG_ARM64);
 
@@ -76,6 +80,7 @@ static bool is_fp(u8 type)
 
 /* --- validation --------------------------------------------------------------------------- */
 
+/* Does the opcode take the operation? */
 static bool op_fits(const struct treadle_desc *d)
 {
 	if (d->opcode == TREADLE_OP_COMPARE)
@@ -177,7 +182,10 @@ int treadle_atomic_validate(struct treadle_cmd *cmd)
 
 /* --- in place ----------------------------------------------------------------------------- */
 
-/* @operand, @compare: of the next element */
+/*
+ * What modify() does. @words: the longest element that is changed as a word; @operand, @compare: of
+ * the next element.
+ */
 struct work {
 	u8 op, type;
 	u32 size, words;
@@ -204,7 +212,10 @@ static void modify_locked(const struct work *w, void *at, u64 bytes, void *rest)
 	memcpy(w->operand, &old, w->size);
 }
 
-/* For treadle_modify(): called under the lock of the pagemap, which keeps the pages in place. */
+/*
+ * For treadle_modify(): called under the lock of the pagemap, which keeps the pages in place.
+ * Returns the bytes that were modified: fewer if others have changed a word each time.
+ */
 static u64 modify(void *arg, void *at, u64 bytes, void *rest)
 {
 	u64 done = 0, len = rest ? bytes + 1 : bytes;
@@ -230,7 +241,7 @@ static u64 modify(void *arg, void *at, u64 bytes, void *rest)
 
 /* --- the steps ------------------------------------------------------------------------------ */
 
-/* Change the elements that are left in the target's memory. */
+/* Change the elements that are left in the target's memory. Returns as treadle_modify(). */
 static int modify_remote(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &rma->cmd->d;
@@ -251,7 +262,7 @@ static int modify_remote(struct treadle_rma *rma, struct treadle_run *run)
 			      d->atomic_op != TREADLE_ATOMIC_READ, modify, &w, run);
 }
 
-/* Copy the fetched values to the initiator. */
+/* Copy the fetched values to the initiator. Returns as treadle_copy(). */
 static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_cmd *cmd = rma->cmd;
@@ -269,7 +280,10 @@ static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 	return treadle_copy(&dst, &src, &rma->done, cmd->d.len, run, &side);
 }
 
-/* Do the steps that are left, as far as possible. */
+/*
+ * Do the steps that are left, as far as possible; rma->modified and rma->done say where to go on.
+ * Returns a verdict or an error for treadle_rma_conclude(). May sleep; takes pagemaps' locks.
+ */
 static int atomic_steps(struct treadle_rma *rma, struct treadle_run *run)
 {
 	int ret = treadle_rma_alive(rma) ?: treadle_take_inject(rma->cmd, run);
@@ -308,15 +322,16 @@ static u32 access_for(const struct treadle_desc *d)
 }
 
 /* What a word was. Not @ok: others have changed it each time. */
-struct outcome {
+struct update {
 	u64 was;
 	bool ok;
 };
 
-static noinline struct outcome update_word(const struct treadle_desc *d, void *at, u64 value,
-					   u64 than)
+/* Modify a word by compare-and-exchange. The pagemap's lock keeps its page in place. */
+static noinline struct update update_word(const struct treadle_desc *d, void *at, u64 value,
+					  u64 than)
 {
-	struct outcome result = { value };
+	struct update result = { value };
 	u32 tries = TREADLE_EXCHANGE_TRIES;
 
 	result.ok = treadle_update(treadle_compute_int, d->atomic_op, d->datatype, at, &result.was,
@@ -332,14 +347,15 @@ static __always_inline void *known_word(struct treadle_pm *here, u64 addr, u32 l
 }
 
 /*
- * Modify the word at @at of @there: *value becomes its old value. False: its page is not known,
- * its region is revoked, or others have changed it each time.
+ * Modify the word at @at of @there by *value, which becomes its old value. @than: the comparand of
+ * a COMPARE; @mr: its region, or NULL. False: nothing is modified, as its page is not known, its
+ * region is revoked, or others have changed it each time. Under the lock of @there.
  */
 static __always_inline bool modify_word(const struct treadle_desc *d, struct treadle_pm *there,
 					u64 at, const struct treadle_mr *mr, u64 *value, u64 than)
 {
 	void *word = treadle_pm_known(there, at, d->atomic_op != TREADLE_ATOMIC_READ);
-	struct outcome o;
+	struct update o;
 
 	lockdep_assert_held(&there->lock);
 	if (unlikely(!word || (mr && treadle_mr_revoked(mr))))
@@ -460,7 +476,7 @@ static bool open_here(struct treadle_rma *rma, struct treadle_cmd *cmd)
 
 /*
  * The result could not be written at once: deliver it the long way, as if it had been computed
- * there.
+ * there. Consumes the command of @rma; may sleep.
  */
 static void deliver_result_later(struct treadle_rma *rma, struct treadle_run *run)
 {

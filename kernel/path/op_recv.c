@@ -60,10 +60,12 @@ int treadle_recv_bind(struct treadle_cmd *cmd)
 }
 
 /*
- * A collective receive of @ep was posted as @seq, and may have matched since. A closing endpoint
- * fails the receives that wait for it if it sees ->awaited (ep_die()). Either it sees that, or its
- * ->dead is seen here. Only @seq fails here. The source may admit other endpoints of the ring, and
- * other receives may have been posted after another endpoint got the port.
+ * A collective receive of @ep from @port was posted as @seq, and may have matched since. Fail it if
+ * no message can come. No spinlock held; may sleep.
+ *
+ * A closing endpoint fails the receives that wait for it if it sees ->awaited (ep_die()). Either it
+ * sees that, or its ->dead is seen here. Only @seq fails here. The source may admit other endpoints
+ * of the ring, and other receives may have been posted after another endpoint got the port.
  */
 static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadle_run *run)
 {

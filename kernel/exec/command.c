@@ -279,8 +279,7 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	}
 	/*
 	 * The failure message reports nothing at the initiator. As F_INJECT it has no context by
-	 * which it could be canceled, and it is copied, so it does not wait for the peer to receive
-	 * it.
+	 * which it could be canceled. It is copied, so it does not wait for the peer to receive it.
 	 */
 	cmd->notify = NULL;
 	cmd->d.flags |= TREADLE_F_FAILURE | TREADLE_F_INJECT;

@@ -3,7 +3,7 @@
  * treadle: fire commands that are armed on counters, fi_trigger(3)
  *
  * Commands wait in a tree by (threshold, submission). One runner at a time takes those that are due
- * off the tree one by one and issues them, so they start in order even if the counter jumps or
+ * off the tree one by one and issues them. So they start in order even if the counter jumps or
  * several processors add to it.
  */
 #include "exec/command.h"

@@ -68,6 +68,7 @@ static bool flow_less(struct rb_node *node, const struct rb_node *other)
 	return flow_of(node)->port < flow_of(other)->port;
 }
 
+/* The flow to @port, or NULL. */
 static struct treadle_flow *flow_find(struct treadle_ep *ep, u32 port)
 {
 	struct rb_node *node = rb_find(&port, &ep->flows, flow_cmp);
@@ -120,13 +121,17 @@ static void flow_update(struct treadle_ep *ep, struct treadle_flow *flow)
 }
 
 /* May @cmd start, as far as tracked commands are concerned? */
-static bool flow_free(const struct treadle_flow *flow, const struct treadle_cmd *cmd)
+static bool may_start(const struct treadle_flow *flow, const struct treadle_cmd *cmd)
 {
 	lockdep_assert_held(&flow->ep->lock);
 	return !flow->tracked[TREADLE_AWAITED] &&
 	       !((cmd->d.flags & TREADLE_F_FENCE) && is_fenced(flow));
 }
 
+/*
+ * The job of a flow: issue the waiting commands that may start, in order. Holds the endpoint until
+ * there is none. May sleep.
+ */
 static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_flow *flow = container_of(job, struct treadle_flow, job);
@@ -139,7 +144,7 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 
 		spin_lock(&ep->lock);
 		cmd = list_first_entry_or_null(&flow->waiting, struct treadle_cmd, wait);
-		if (cmd && flow_free(flow, cmd)) {
+		if (cmd && may_start(flow, cmd)) {
 			wait_del(ep, cmd);
 		} else {
 			cmd = NULL;
@@ -152,7 +157,7 @@ static void flow_go_on(struct treadle_job *job, struct treadle_run *run)
 			return;
 		}
 		cmd->admitted = true;
-		/* as in cntr_fire() */
+		/* for another context: wait for no page and no receive (struct treadle_run) */
 		run->guest = run->ctx != ep->obj.ctx;
 		treadle_cmd_issue(cmd, run);
 		if (unlikely(run->guest)) {
@@ -305,7 +310,7 @@ static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct trea
 	lockdep_assert_held(&ep->lock);
 	if (!flow)
 		return NULL;
-	return flow->active || !list_empty(&flow->waiting) || !flow_free(flow, cmd) ? flow : NULL;
+	return flow->active || !list_empty(&flow->waiting) || !may_start(flow, cmd) ? flow : NULL;
 }
 
 /**

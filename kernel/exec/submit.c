@@ -26,6 +26,7 @@ static u32 desc_slots(const struct treadle_desc *d)
 	return 1 + treadle_cmd_vecs(d);
 }
 
+/* Check the local buffers, which cmd->vec has if there are several. */
 static __always_inline int validate_buffers(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -102,6 +103,7 @@ static __always_inline int validate_ext(const struct treadle_desc *d,
 	return d->reserved1 ? -EINVAL : 0;
 }
 
+/* Bind a counter: held until treadle_cmd_free(). NULL: *error is set. */
 static struct treadle_cntr *bind_cntr(struct treadle_ctx *ctx, u32 id, int *error)
 {
 	struct treadle_obj *obj = treadle_obj_bind(ctx, id, TREADLE_CNTR);
@@ -233,6 +235,10 @@ static __always_inline int accept(struct treadle_tx *tx, struct treadle_cmd *cmd
 
 /* --- the doorbell ------------------------------------------------------------------------- */
 
+/*
+ * Move a command with a condition to the heap, and onto its trigger: it is consumed, and the one on
+ * the stack is left empty. An error: nothing has happened. Under tx->lock; may sleep.
+ */
 static int arm(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct treadle_cmd *heap = cmd;
@@ -274,8 +280,8 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
 
 /*
  * True if a command has to stay in the ring until the completion queue is read. The library has
- * promised commands with F_MORE to its caller already, so they may fail, and overflow the queue by
- * another ring's worth, but not get lost.
+ * promised commands with F_MORE to its caller already. They may fail, and overflow the queue by
+ * another ring's worth, but must not get lost.
  */
 static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd)
 {
@@ -330,6 +336,10 @@ static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring 
 	cmd->vec = vec;
 }
 
+/*
+ * Take the commands of a transmit ring until it is empty, one is refused, or a signal is pending.
+ * Takes tx->lock; may sleep. Returns how many were taken, or why the first one was refused.
+ */
 static __always_inline long tx_doorbell(struct treadle_tx *tx)
 {
 	union treadle_slot vec[TREADLE_MAX_VECS] TREADLE_UNSET;

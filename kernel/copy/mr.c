@@ -105,8 +105,9 @@ static const struct rhashtable_params mr_params = {
 
 /**
  * treadle_mrs_init() - initialize a context's table of regions
- * @mrs: the table
+ * @mrs: the table; freed by rhashtable_destroy()
  *
+ * Context: may sleep.
  * Return: 0 or a negative errno.
  */
 int treadle_mrs_init(struct rhashtable *mrs)
@@ -213,6 +214,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 	return 0;
 }
 
+/* Pin all parts; after a failure mr_hide() undoes it. */
 static int mr_pin(struct treadle_mr *mr)
 {
 	unsigned int i;
@@ -223,6 +225,7 @@ static int mr_pin(struct treadle_mr *mr)
 	return ret;
 }
 
+/* Give the region its key: from here on peers find it. -EEXIST: another region has that key. */
 static int mr_key(struct treadle_mr *mr)
 {
 	int ret;
@@ -268,11 +271,11 @@ static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
 }
 
 /**
- * treadle_ioc_mr_bind() - bind a region to a counter or an endpoint
- * @u: the ioctl
+ * treadle_ioc_mr_bind() - MR_BIND: bind a region to a counter or an endpoint, once each
+ * @u: the call, with a struct treadle_mr_bind
  *
- * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Context: may sleep. Takes ctx->lock.
+ * Return: 0 or -errno. -EBUSY: it is bound to one already.
  */
 int treadle_ioc_mr_bind(struct treadle_ucmd *u)
 {
@@ -388,11 +391,11 @@ static const struct treadle_obj_ops mr_ops = {
 };
 
 /**
- * treadle_ioc_mr_create() - create a region
- * @u: the ioctl
+ * treadle_ioc_mr_create() - MR_CREATE: make a region
+ * @u: the call, with a struct treadle_mr_create
  *
- * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Context: may sleep, for as long as its pages are missing if it is pinned. Takes the mmap_lock.
+ * Return: 0, with the region in u->new; or -errno.
  */
 int treadle_ioc_mr_create(struct treadle_ucmd *u)
 {
@@ -443,6 +446,8 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 /**
  * treadle_mr_put() - put the reference of treadle_mr_find()
  * @mr: the region
+ *
+ * Context: the last reference may sleep.
  */
 void treadle_mr_put(struct treadle_mr *mr)
 {
@@ -464,8 +469,9 @@ bool treadle_mr_revoked(const struct treadle_mr *mr)
 
 /**
  * treadle_mr_cntr() - the counter of a region
- * @mr: the region
+ * @mr: the region, held
  *
+ * Context: any; takes no lock.
  * Return: the counter, which the region holds, or NULL.
  */
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr)
@@ -562,6 +568,7 @@ TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
  *
  * The region may be revoked at any time: each copy checks that again.
  *
+ * Context: any; takes no lock.
  * Return: how many parts were written to @at; or -EKEYREJECTED, -EACCES, -EREMOTEIO.
  */
 int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,

@@ -138,11 +138,11 @@ static __always_inline u64 pages_behind(void **entry)
 }
 
 /*
- * Copy @n bytes, which reach to the end of a page on both sides, and of the @more behind them as
+ * Copy @n bytes, which reach to the end of a page on both sides. Copy of the @more behind them as
  * many whole pages as the pagemaps know. Pages that lie together in the kernel's mapping are copied
- * at once, which is faster.
+ * at once, which is faster. Returns the bytes copied.
  *
- * Both pagemaps are held.
+ * Both pagemaps are locked.
  */
 static __always_inline u64 copy_pages(struct stretch *d, struct stretch *s, u64 n, u64 more)
 {

@@ -4,8 +4,8 @@
  *
  * Each user has a pool of threads in each control group in which it has contexts: a thread's time
  * is charged to the group, and limited by it. Kernel threads run on when a process is stopped. They
- * are created when there is work, and end soon after it, or with the last context of the pool, so
- * that the group can be removed.
+ * are created when there is work, and end soon after it. All end with the last context of the pool,
+ * so that the group can be removed.
  *
  * The memory of a context may be slow on purpose (userfaultfd, FUSE), for as long as its owner
  * likes. So a thread has one work at a time, and there are up to POOLS_THREADS of them. But no more
@@ -140,6 +140,7 @@ static struct treadle_pool *pool_lock(struct treadle_ctx *ctx, unsigned long *fl
 	return pool;
 }
 
+/* Append @work to its context's pool. Takes pool->lock; also in interrupts. */
 static void work_link(struct treadle_work *work)
 {
 	unsigned long flags;
@@ -174,6 +175,7 @@ bool treadle_queue_work(struct treadle_work *work)
 	return true;
 }
 
+/* The last reference is gone: drops pools_lock, under which nothing finds the pool any more. */
 static void pool_release(struct kref *ref) __releases(&pools_lock)
 {
 	struct treadle_pool *pool = container_of(ref, struct treadle_pool, ref);
@@ -445,6 +447,7 @@ static void work_run(struct treadle_work *work, struct treadle_pool *pool)
 	}
 }
 
+/* A thread: does works, one at a time, until next_work() has none. Holds pool and module. */
 static int pool_thread(void *arg)
 {
 	struct beginner *self = arg;
@@ -513,6 +516,10 @@ static int make_thread(struct treadle_pool *pool)
 	return 0;
 }
 
+/*
+ * Create threads while the pool needs them; if one can't be created, try again later. Owns the
+ * reference that pool_kick() took.
+ */
 static void pool_make(struct work_struct *work)
 {
 	struct treadle_pool *pool = container_of(to_delayed_work(work), struct treadle_pool, make);

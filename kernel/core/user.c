@@ -54,8 +54,8 @@ static struct treadle_user *user_alloc(kuid_t uid)
 }
 
 /*
- * The user that is accountable for the caller: the owner of the outermost user namespace that the
- * caller is in and the machine's root has not created, as the owner has all users in it. In
+ * The user that is accountable for the caller. Of the user namespaces that the caller is in, take
+ * the outermost one that the machine's root has not created: its owner has all users in it. In
  * namespaces created by root each user is accountable.
  */
 static kuid_t accountable(void)

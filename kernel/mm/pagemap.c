@@ -141,6 +141,10 @@ static bool pm_revoke(struct treadle_pm *pm, unsigned long start, unsigned long 
 	return true;
 }
 
+/*
+ * The kernel is about to change the mapping of a range: drop its entries. An unmapping also revokes
+ * the pins in it. Takes pm->lock; sleeps only if the range is blockable. Never fails.
+ */
 static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
@@ -183,6 +187,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	return 0;
 }
 
+/* The range has changed: its pages may be entered again. Takes pm->lock; does not sleep. */
 static void pm_invalidate_end(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
@@ -211,6 +216,7 @@ static struct treadle_pm_user *pm_pop(struct treadle_pm *pm)
 	return user;
 }
 
+/* Tell the users of the exit of the mm, and put the reference of pm_mm_exit(). May sleep. */
 static void pm_exit_work(struct work_struct *work)
 {
 	struct treadle_pm *pm = container_of(work, struct treadle_pm, exit);
@@ -223,6 +229,7 @@ static void pm_exit_work(struct work_struct *work)
 	treadle_pm_put(pm);
 }
 
+/* The mm exits: no page is entered from here on. May sleep. */
 static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
@@ -242,6 +249,7 @@ static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 	}
 }
 
+/* For mmu_notifier_get(), which holds the mmap_lock for writing: a pagemap, or -ENOMEM. */
 static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
 {
 	struct treadle_pm *pm = kzalloc(sizeof(*pm), TREADLE_GFP);

@@ -30,9 +30,9 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
 #define TREADLE_FILL  16u	  /* pages entered at once */
 
 /*
- * Readers of a pagemap run in parallel, but one at a time on PREEMPT_RT: there a reader may be
- * preempted, and the readers of an rwlock don't inherit the priority of a writer that waits, which
- * is an munmap() or an exit.
+ * Readers of a pagemap run in parallel, but one at a time on PREEMPT_RT. There a reader may be
+ * preempted, and readers of an rwlock don't inherit the priority of a waiting writer: an munmap()
+ * or an exit.
  */
 #ifdef CONFIG_PREEMPT_RT
 #define PM_LOCK_T	    spinlock_t

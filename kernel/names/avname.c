@@ -44,6 +44,7 @@ static u32 name_hash(const void *data, u32 len, u32 seed)
 	return jhash(name->text, name->size, jhash2(whose, ARRAY_SIZE(whose), seed));
 }
 
+/* For rhashtable: 0 if both are the same name. The names don't change while they are compared. */
 static int name_compare(struct rhashtable_compare_arg *arg, const void *other)
 {
 	const struct treadle_av_name *a = arg->key, *b = other;

@@ -40,6 +40,10 @@ static bool cq_flush_some(struct treadle_cq *cq, struct list_head *done)
 	return false;
 }
 
+/*
+ * Free the nodes of @done, with the commands and receives that they are part of. No spinlock held;
+ * may sleep.
+ */
 static void cq_free_nodes(struct list_head *done)
 {
 	struct treadle_cq_node *node, *next;
@@ -71,7 +75,10 @@ static void cq_flush(struct treadle_cq *cq)
 	} while (more && !fatal_signal_pending(current));
 }
 
-/* The process reads the queue no more: drop what is kept, and from now on what comes. */
+/*
+ * The process reads the queue no more: drop what is kept, and from now on what comes. Takes
+ * cq->lock; may sleep.
+ */
 static void cq_shutdown(struct treadle_cq *cq)
 {
 	LIST_HEAD(done);
@@ -195,6 +202,7 @@ static spinlock_t *cq_lock(struct treadle_obj *obj)
 	return &cq_of(obj)->lock;
 }
 
+/* Is there a completion to read? Without cq->lock: a barrier of the caller's orders it (wait.h). */
 static bool cq_has(struct treadle_cq *cq)
 {
 	const struct treadle_cq_cons *user = cq->rw.addr;
@@ -273,11 +281,11 @@ static const struct treadle_obj_ops cq_ops = {
 };
 
 /**
- * treadle_ioc_cq_create() - create a completion queue
- * @u: the ioctl
+ * treadle_ioc_cq_create() - CQ_CREATE: make a completion queue
+ * @u: the call, with a struct treadle_cq_create
  *
  * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Return: 0, with the queue in u->new; or -errno.
  */
 int treadle_ioc_cq_create(struct treadle_ucmd *u)
 {

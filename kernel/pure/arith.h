@@ -3,8 +3,8 @@
  * treadle: one atomic operation on one element
  *
  * Pure logic over the exchange of a word, so that the same source is tested in user space. An
- * element that is a word for the CPU is changed in place by compare-and-exchange, so that it is
- * also atomic against the CPUs' own instructions. For other elements (a complex number that is not
+ * element that is a word for the CPU is changed in place by compare-and-exchange. So it is also
+ * atomic against the CPUs' own instructions. For other elements (a complex number that is not
  * aligned to its size, or larger than a word) the caller holds a lock.
  */
 #ifndef TREADLE_ARITH_H

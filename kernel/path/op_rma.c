@@ -280,7 +280,10 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 		kfree(rma);
 }
 
-/* Let the worker of @ctx go on with a command. Returns an error if there is no memory for that. */
+/*
+ * Let the worker of @ctx go on with a command. It has a copy of @m if that is on the stack. Returns
+ * an error if there is no memory for that; then @m is still the caller's.
+ */
 static int defer(struct treadle_rma *m, struct treadle_ctx *ctx,
 		 void (*fn)(struct treadle_job *job, struct treadle_run *run),
 		 struct treadle_run *run)
@@ -330,7 +333,10 @@ void treadle_rma_conclude(struct treadle_rma *rma, int verdict,
 
 /* --- read and write ----------------------------------------------------------------------- */
 
-/* Copy as far as possible. A missing page is left to the worker of its context. */
+/*
+ * Copy as far as possible. A missing page is left to the worker of its context. Returns a verdict
+ * or an error for treadle_rma_conclude().
+ */
 static int rma_copy(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_cmd *cmd = rma->cmd;
@@ -383,6 +389,7 @@ static __always_inline enum treadle_step copy_step(struct treadle_cmd *cmd,
 	return done ? TREADLE_DONE : TREADLE_UNDONE;
 }
 
+/* Execute a read or write the long way: consumes @cmd; may sleep. */
 static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct treadle_run *run)
 {
 	struct treadle_rma rma TREADLE_UNSET;

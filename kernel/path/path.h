@@ -125,7 +125,7 @@ static inline int treadle_copy_verdict(int ret, bool there)
 /*
  * struct treadle_rma - an RMA or atomic command under way
  * @job:	continues it in a worker
- * @to:	target; holds a reference if @heap
+ * @to:	target, held
  * @mr:	regions, held; @count of them
  * @at:	the ranges in the target's memory; @parts of them
  * @done:	bytes transferred

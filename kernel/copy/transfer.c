@@ -24,6 +24,8 @@
  * @iov:    the buffers; used as long as the span is
  * @count:  how many
  * @off:    where the span begins, in bytes
+ *
+ * Context: any.
  */
 void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bool *closed,
 		       const struct treadle_iov *iov, unsigned int count, u64 off)

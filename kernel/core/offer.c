@@ -193,6 +193,8 @@ static enum hrtimer_restart look_timer(struct hrtimer *timer)
 /**
  * treadle_watch_init() - initialize the watch of a new context
  * @watch: zeroed
+ *
+ * Context: any.
  */
 void treadle_watch_init(struct treadle_watch *watch)
 {

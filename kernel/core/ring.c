@@ -47,6 +47,8 @@ void treadle_ring_exit(struct treadle_ring *ring)
  * @obj:  owner of the ring
  * @ring: initialized
  * @arg:  gets the object's id and the maps
+ *
+ * Context: any.
  */
 void treadle_ring_answer(struct treadle_obj *obj, struct treadle_ring *ring,
 			 struct treadle_ring_create *arg)
@@ -61,6 +63,7 @@ void treadle_ring_answer(struct treadle_obj *obj, struct treadle_ring *ring,
  * @entries: the number
  * @limit:   the largest number allowed
  *
+ * Context: any.
  * Return: 0; -EINVAL: no entries, or more than @limit.
  */
 int treadle_round_entries(u32 *entries, u32 limit)

@@ -114,6 +114,7 @@ struct treadle_user *treadle_user_get(void)
  * treadle_user_hold() - take one more reference
  * @user: held by the caller
  *
+ * Context: any.
  * Return: @user.
  */
 struct treadle_user *treadle_user_hold(struct treadle_user *user)
@@ -126,6 +127,7 @@ struct treadle_user *treadle_user_hold(struct treadle_user *user)
  * treadle_user_id() - the user's number, for the names of threads
  * @user: held by the caller
  *
+ * Context: any.
  * Return: the number, in the initial user namespace.
  */
 unsigned int treadle_user_id(const struct treadle_user *user)

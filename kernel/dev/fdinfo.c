@@ -2,9 +2,9 @@
 /*
  * treadle: armed commands in /proc/PID/fdinfo/FD, for readers that may trace the process
  *
- * Lines of words and numbers, which `treadlectl explain` reads. They show the value of each counter,
- * the counters that each endpoint counts into, and the commands that each counter fires next; and
- * some of the commands that are armed on cells. FEW, FEW_CELL and MOST bound the output.
+ * Lines of words and numbers, which `treadlectl explain` reads. They show the value of each
+ * counter, the counters that each endpoint counts into, and the commands that each counter fires
+ * next; and some of the commands that are armed on cells. FEW, FEW_CELL and MOST bound the output.
  * A further number goes to the end of its line: readers stop at the words that they know.
  */
 #include <linux/sched/signal.h>

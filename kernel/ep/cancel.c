@@ -2,7 +2,10 @@
 /* treadle: cancel and flush, fi_cancel(3), fi_trigger(3) */
 #include "ep/endpoint.h"
 
-/* Cancel one command that has started: a receive, a send that waits in its flow or at a peer. */
+/*
+ * Cancel one command that has started: a receive, a send that waits in its flow or at a peer. True:
+ * there was one. May sleep.
+ */
 static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)
 {
 	u64 n = 0;
@@ -18,6 +21,7 @@ static bool cancel_started(struct treadle_ep *ep, u32 sides, u64 context, struct
 	return n;
 }
 
+/* Cancel the oldest operation with @context, started or armed. Returns how many: 0 or 1. */
 static u64 cancel_op(struct treadle_ep *ep, u32 sides, u64 context, struct treadle_run *run)
 {
 	struct treadle_cull cull = {

@@ -143,6 +143,7 @@ void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
  * @count: how many
  * @len:   what their lengths must add up to
  *
+ * Context: any.
  * Return: 0, or -EINVAL: a buffer wraps around, or the sum is not @len.
  */
 int treadle_iov_validate(const struct treadle_iov *iov, unsigned int count, u64 len)

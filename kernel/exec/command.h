@@ -204,6 +204,8 @@ static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd
  * @cmd: the command; has an endpoint, or injected bytes
  * @s:	 set to the injected bytes, or the process's buffers
  * @off: offset at which @s begins
+ *
+ * Context: any.
  */
 static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadle_span *s, u64 off)
 {

@@ -151,6 +151,7 @@ static __always_inline bool counts(u32 flags, u32 op_flags)
  * treadle_cmd_heard() - would the endpoint report the failure of a command?
  * @cmd: the command; it may not have been accepted
  *
+ * Context: any.
  * Return: true if a completion queue or a counter of its endpoint would.
  */
 bool treadle_cmd_heard(const struct treadle_cmd *cmd)

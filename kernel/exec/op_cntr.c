@@ -17,6 +17,7 @@ static bool cntr_unused(const struct treadle_desc *d)
  * treadle_nop_validate() - check a NOP
  * @cmd: the command. With F_COLLECTIVE it has an endpoint, and reports the end of a graph there
  *
+ * Context: any.
  * Return: 0 or -EINVAL.
  */
 int treadle_nop_validate(struct treadle_cmd *cmd)
@@ -40,6 +41,7 @@ void treadle_nop_issue(struct treadle_cmd *cmd, struct treadle_run *run)
  * treadle_cntr_validate() - check a counter operation
  * @cmd: the command
  *
+ * Context: any.
  * Return: 0 or -EINVAL.
  */
 int treadle_cntr_validate(struct treadle_cmd *cmd)
@@ -51,6 +53,7 @@ int treadle_cntr_validate(struct treadle_cmd *cmd)
  * treadle_cntr_bind() - bind the counter that an operation changes
  * @cmd: the command; its descriptor names the counter in @peer
  *
+ * Context: any.
  * Return: 0, or why the counter can't be bound.
  */
 int treadle_cntr_bind(struct treadle_cmd *cmd)

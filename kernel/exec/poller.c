@@ -72,11 +72,11 @@ static const struct treadle_obj_ops cell_ops = {
 };
 
 /**
- * treadle_ioc_cell_create() - create trigger cells
- * @u: the ioctl
+ * treadle_ioc_cell_create() - CELL_CREATE: make trigger cells
+ * @u: the call, with a struct treadle_cell_create
  *
  * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Return: 0, with the cells in u->new; or -errno.
  */
 int treadle_ioc_cell_create(struct treadle_ucmd *u)
 {
@@ -117,6 +117,7 @@ int treadle_ioc_cell_create(struct treadle_ucmd *u)
  * @obj:    cells
  * @offset: in bytes
  *
+ * Context: any.
  * Return: 0 or -EINVAL.
  */
 int treadle_cell_validate(const struct treadle_obj *obj, u64 offset)
@@ -151,6 +152,7 @@ void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d
  * @obj: the cells
  * @d:	 descriptor of the command
  *
+ * Context: any.
  * Return: the value, read once.
  */
 u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d)
@@ -158,6 +160,7 @@ u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc 
 	return READ_ONCE(cells_of(obj)->cells[cell_index(obj, d)]);
 }
 
+/* Has the cell of an armed command the value that it waits for? Barrier G. */
 static bool written(const struct treadle_cmd *cmd)
 {
 	return treadle_cell_is(&cells_of(cmd->cond)->cells[cell_index(cmd->cond, &cmd->d)],
@@ -306,6 +309,7 @@ static bool poller_goes_on(struct treadle_poller *p, u64 now, bool *stop)
 	return again;
 }
 
+/* The work of a poller: looks without a pause, then leaves looking to the timer, or ends. */
 static void poller_work(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
@@ -368,6 +372,8 @@ work:
 /**
  * treadle_poller_init() - initialize the poller of a context
  * @ctx: the context, not published yet
+ *
+ * Context: any.
  */
 void treadle_poller_init(struct treadle_ctx *ctx)
 {

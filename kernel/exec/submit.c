@@ -324,7 +324,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 	return ret;
 }
 
-/* Copy the slots behind the descriptor at ring->head to @vec. */
+/* Copy the slots behind the descriptor at ring->head to @vec, and let cmd->vec be that. */
 static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring *ring,
 				   union treadle_slot *vec)
 {

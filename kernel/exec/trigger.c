@@ -45,8 +45,9 @@ void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
  * treadle_cond_unbind() - unbind a command's conditions, but keep the references
  * @cmd: the command, not armed any more
  *
- * Called in the same hold of the trigger's lock in which the command was taken off: a process that
- * finds nothing armed may destroy the condition. treadle_cond_put() follows.
+ * A process that finds nothing armed may destroy the condition. treadle_cond_put() follows.
+ *
+ * Context: the same hold of the trigger's lock in which the command was taken off.
  */
 void treadle_cond_unbind(struct treadle_cmd *cmd)
 {
@@ -60,7 +61,7 @@ void treadle_cond_unbind(struct treadle_cmd *cmd)
  * treadle_cond_put() - put the references on a command's conditions
  * @cmd: the command, see treadle_cond_unbind()
  *
- * May put the last reference.
+ * Context: no spinlock held; may put the last reference, which may sleep.
  */
 void treadle_cond_put(struct treadle_cmd *cmd)
 {
@@ -73,6 +74,8 @@ void treadle_cond_put(struct treadle_cmd *cmd)
 /**
  * treadle_cond_drop() - unbind and put the conditions of a command
  * @cmd: the command, not armed
+ *
+ * Context: the last reference may sleep; under the trigger's lock another one is held.
  */
 void treadle_cond_drop(struct treadle_cmd *cmd)
 {

@@ -62,11 +62,11 @@ static const struct treadle_obj_ops tx_ops = {
 };
 
 /**
- * treadle_ioc_tx_create() - create a transmit ring
- * @u: the ioctl
+ * treadle_ioc_tx_create() - TX_CREATE: make a transmit ring
+ * @u: the call, with a struct treadle_ring_create
  *
  * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Return: 0, with the ring in u->new; or -errno.
  */
 int treadle_ioc_tx_create(struct treadle_ucmd *u)
 {

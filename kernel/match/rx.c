@@ -43,11 +43,11 @@ static const struct treadle_obj_ops rx_ops = {
 };
 
 /**
- * treadle_ioc_rx_create - TREADLE_IOC_RX_CREATE
- * @u:	the call
+ * treadle_ioc_rx_create() - RX_CREATE: make a receive ring
+ * @u:	the call, with a struct treadle_ring_create
  *
  * Context: May sleep.
- * Return: 0 with the ring in u->new, or an error.
+ * Return: 0, with the ring in u->new; or -errno.
  */
 int treadle_ioc_rx_create(struct treadle_ucmd *u)
 {

@@ -208,11 +208,11 @@ static const struct treadle_obj_ops cntr_ops = {
 };
 
 /**
- * treadle_ioc_cntr_create() - create a counter
- * @u: the ioctl
+ * treadle_ioc_cntr_create() - CNTR_CREATE: make a counter
+ * @u: the call, with a struct treadle_cntr_create
  *
  * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Return: 0, with the counter in u->new; or -errno.
  */
 int treadle_ioc_cntr_create(struct treadle_ucmd *u)
 {

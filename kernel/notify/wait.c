@@ -42,7 +42,7 @@ static void pass_lock(struct treadle_obj *obj)
 	spin_unlock(lock);
 }
 
-/* The condition of a wait: must not sleep. */
+/* The condition of a wait. Takes the lock of the object; must not sleep. */
 static bool ready(const struct treadle_waiter *me)
 {
 	pass_lock(me->obj);
@@ -88,9 +88,9 @@ static int interrupted(struct treadle_ucmd *u, ktime_t end)
 
 /**
  * treadle_ioc_wait() - WAIT: sleep until an object is ready
- * @u: the ioctl
+ * @u: the call, with a struct treadle_wait
  *
- * Context: sleeps.
+ * Context: sleeps. Takes the lock of the object (pass_lock()).
  * Return: 0: ready; -ECANCELED: SIGNAL or DESTROY; -EAGAIN, -ETIMEDOUT; -EINTR, or restarted;
  * -EINVAL, -ENOENT, -EBADF.
  */
@@ -235,6 +235,7 @@ static const struct file_operations wait_fops = {
  * @fd:   the file
  * @type: of the object
  *
+ * Context: may sleep.
  * Return: the object, bound and held; -EBADF: no such file, not of this process, or of another
  * type; -ENOENT: destroyed.
  */
@@ -263,10 +264,10 @@ struct treadle_obj *treadle_wait_file_obj(int fd, enum treadle_type type)
 
 /**
  * treadle_ioc_wait_fd() - WAIT_FD: make a file that is readable when an object is ready
- * @u: the ioctl
+ * @u: the call, with a struct treadle_wait_fd
  *
  * Context: may sleep.
- * Return: 0 or a negative errno.
+ * Return: 0, with the file in u->file; or -errno.
  */
 int treadle_ioc_wait_fd(struct treadle_ucmd *u)
 {

@@ -216,7 +216,10 @@ static struct treadle_pool *pool_alloc(struct treadle_user *user, u64 group)
 	return pool;
 }
 
-/* Find the pool of @user in @group and hold it. If there is none, add @new, which may be NULL. */
+/*
+ * Find the pool of @user in @group and hold it. If there is none, add @new, which may be NULL.
+ * Takes pools_lock; does not sleep.
+ */
 static struct treadle_pool *pool_find(struct treadle_user *user, u64 group,
 				      struct treadle_pool *new)
 {

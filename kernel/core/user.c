@@ -69,7 +69,10 @@ static kuid_t accountable(void)
 	return uid;
 }
 
-/* Find the user @uid and hold it. If there is none, add @new, which may be NULL. */
+/*
+ * Find the user @uid and hold it. If there is none, add @new, which may be NULL. Takes users_lock;
+ * does not sleep.
+ */
 static struct treadle_user *user_find(kuid_t uid, struct treadle_user *new)
 {
 	struct treadle_user *user;

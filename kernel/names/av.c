@@ -10,7 +10,7 @@
 
 #define COPY_BATCH 32u
 
-/* Find and hold an address vector. */
+/* Find and hold an address vector. Returns it, -ENOENT or -EBADF. */
 static struct treadle_av_obj *av_get(struct treadle_ctx *ctx, u32 id)
 {
 	struct treadle_obj *obj = treadle_obj_get(ctx, id, TREADLE_AV);

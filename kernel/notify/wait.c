@@ -145,7 +145,7 @@ int treadle_ioc_wait(struct treadle_ucmd *u)
  * @ctx: context of the calling process
  * @id:  the object
  *
- * Context: takes waitq->signaling.
+ * Context: takes waitq->signaling. Waits for nothing.
  * Return: 0; -ENOENT; -EBADF: it can't be waited for.
  */
 int treadle_signal(struct treadle_ctx *ctx, u32 id)

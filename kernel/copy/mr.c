@@ -57,7 +57,7 @@ struct treadle_mr_part {
  * @ep:          id of the only endpoint by which it is reached, set once (ctx->lock), or 0
  * @charged:     pages of RLIMIT_MEMLOCK; 0: nothing is pinned
  * @refund:      refunds @charged, if the process does not do it itself
- * @key_size, @auth_key: peers need this key (constant)
+ * @id:          of its owner, with the authorization key of the region (constant)
  * @parts:       @count of them, in the order in which peers see them
  */
 struct treadle_mr {
@@ -70,8 +70,7 @@ struct treadle_mr {
 	u32 ep;
 	unsigned long charged;
 	struct treadle_work refund;
-	u32 key_size;
-	u8 auth_key[TREADLE_MAX_AUTH_KEY];
+	struct treadle_peer id;
 	unsigned int count;
 	struct treadle_mr_part parts[];
 };
@@ -382,6 +381,7 @@ static void mr_free(struct treadle_obj *obj)
 
 	if (mr->cntr)
 		treadle_obj_put(&mr->cntr->obj);
+	treadle_key_free(mr->id.key);
 }
 
 static const struct treadle_obj_ops mr_ops = {
@@ -400,6 +400,7 @@ static const struct treadle_obj_ops mr_ops = {
 int treadle_ioc_mr_create(struct treadle_ucmd *u)
 {
 	struct treadle_mr_create *arg = u->arg;
+	struct treadle_key *key;
 	struct treadle_mr *mr;
 	int ret;
 
@@ -414,14 +415,19 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	mr->access = arg->access | TREADLE_ACCESS_RMA | TREADLE_ACCESS_ATOMIC;
 	mr->flags = arg->flags;
 	mr->key = arg->key;
-	mr->key_size = arg->auth_key_size;
+	mr->id.owner = u->ctx->owner;
 	mr->count = arg->iov_count;
-	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, mr->auth_key);
-	if (!ret)
-		ret = mr_ranges(mr, u64_to_user_ptr(arg->iov));
+	key = treadle_key_copy(arg->auth_key, arg->auth_key_size);
+	if (IS_ERR(key)) {
+		kfree(mr);
+		return PTR_ERR(key);
+	}
+	mr->id.key = key;
+	ret = mr_ranges(mr, u64_to_user_ptr(arg->iov));
 	if (!ret)
 		ret = treadle_obj_init(u->ctx, &mr->obj, &mr_ops);
 	if (ret) {
+		treadle_key_free(key);
 		kfree(mr);
 		return ret;
 	}
@@ -518,8 +524,7 @@ static __always_inline int mr_admits(const struct treadle_mr *mr, const struct t
 
 	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
 		return -EKEYREJECTED;
-	if ((access & (~mr->access | to->flags)) ||
-	    !treadle_admits(to->obj.ctx, mr->auth_key, mr->key_size, from))
+	if ((access & (~mr->access | to->flags)) || !treadle_admits(&mr->id, &from->id))
 		return -EACCES;
 	return 0;
 }

@@ -9,7 +9,6 @@
 #include <linux/nsproxy.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
-#include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <net/net_namespace.h>
 
@@ -45,8 +44,8 @@ struct treadle_ctx *treadle_ctx_create(void)
 	treadle_watch_init(&ctx->watch);
 	atomic_set(&ctx->armed, 0);
 	ctx->cred = get_current_cred();
-	ctx->uid = current_euid();
-	ctx->user_ns = get_user_ns(current_user_ns());
+	ctx->owner.ns = get_user_ns(current_user_ns());
+	ctx->owner.uid = current_euid();
 	ctx->net = get_net(current->nsproxy->net_ns);
 	ctx->mm = current->mm;
 	mmgrab(ctx->mm);
@@ -88,7 +87,7 @@ static void ctx_release(struct kref *ref)
 	if (ctx->user)
 		treadle_user_put(ctx->user);
 	put_net(ctx->net);
-	put_user_ns(ctx->user_ns);
+	put_user_ns(ctx->owner.ns);
 	put_cred(ctx->cred);
 	kfree(ctx);
 	/* if a work dropped the last reference: it is flushed before the module's text is freed */
@@ -104,45 +103,4 @@ static void ctx_release(struct kref *ref)
 void treadle_ctx_put(struct treadle_ctx *ctx)
 {
 	kref_put(&ctx->ref, ctx_release);
-}
-
-/**
- * treadle_copy_key() - copy an authorization key from user space
- * @ptr:  address in the calling process; 0 if @size is 0
- * @size: bytes; 0: no key
- * @key:  room for TREADLE_MAX_AUTH_KEY bytes
- *
- * Context: may sleep (page faults).
- * Return: 0, -EINVAL: @size is too large, or 0 with a @ptr; -EFAULT.
- */
-int treadle_copy_key(u64 ptr, u32 size, u8 *key)
-{
-	if (size > TREADLE_MAX_AUTH_KEY || (!size && ptr))
-		return -EINVAL;
-	return copy_from_user(key, u64_to_user_ptr(ptr), size) ? -EFAULT : 0;
-}
-
-/* The time does not depend on the bytes, so that a key cannot be guessed byte by byte. */
-static bool key_differs(const u8 *a, const u8 *b, u32 size)
-{
-	u8 diff = 0;
-
-	while (size--)
-		diff |= a[size] ^ b[size];
-	return diff;
-}
-
-/**
- * treadle_key_is() - compare two authorization keys
- * @key:	@size bytes
- * @size:	0: no key
- * @other:	@other_size bytes
- * @other_size:	0: no key
- *
- * Context: any. The time depends on the lengths only.
- * Return: true if both keys exist and are equal.
- */
-bool treadle_key_is(const u8 *key, u32 size, const u8 *other, u32 other_size)
-{
-	return size && size == other_size && !key_differs(key, other, size);
 }

@@ -22,8 +22,9 @@ struct treadle_tx;
 
 /*
  * struct treadle_ep - endpoint
- * @addr, @port: its address; unique in the network namespace, with two exceptions: endpoints that
- *		accept connections get the address that was asked for, and contexts that of @parent
+ * @addr:	unique in the network namespace, with two exceptions: endpoints that accept
+ *		connections get the address that was asked for, and contexts that of @parent
+ * @id:		its identity; a context: that of @parent
  * @role:	TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT, or 0
  * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
  * @parent, @index: of a context; @parent is held, and bound until the context is torn down
@@ -58,13 +59,11 @@ struct treadle_ep {
 	struct treadle_obj obj;
 	struct treadle_addr addr;
 	u32 type; /* enum treadle_ep_type */
-	u16 port;
+	struct treadle_peer id;
 	bool listed; /* in the table of ports; a context: in @contexts of its parent */
 	u32 role, index;
 	struct xarray contexts;
 	struct treadle_ep *parent;
-	u32 key_size;
-	u8 key[TREADLE_MAX_AUTH_KEY];
 	bool enabled;
 	u32 flags;
 	struct treadle_tx *tx;
@@ -89,27 +88,6 @@ struct treadle_ep {
 	bool listening;
 	struct treadle_later unbind;
 };
-
-static inline bool treadle_same_user(const struct treadle_ctx *a, const struct treadle_ctx *b)
-{
-	return uid_eq(a->uid, b->uid) && a->user_ns == b->user_ns;
-}
-
-/*
- * May @from reach what belongs to @a and has the key @key (@size 0: none)? Only with the same user
- * in the same user namespace, or with the same key.
- */
-static inline bool treadle_admits(const struct treadle_ctx *a, const u8 *key, u32 size,
-				  const struct treadle_ep *from)
-{
-	return likely(treadle_same_user(a, from->obj.ctx)) ||
-	       treadle_key_is(key, size, from->key, from->key_size);
-}
-
-static inline bool treadle_ep_admits(const struct treadle_ep *ep, const struct treadle_ep *from)
-{
-	return treadle_admits(ep->obj.ctx, ep->key, ep->key_size, from);
-}
 
 /* The error of a command of @ep, if @ep is closed, or its process has exited. */
 static inline int treadle_ep_error(const struct treadle_ep *ep)

@@ -7,7 +7,6 @@
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/rhashtable.h>
-#include <linux/uidgid.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
@@ -15,6 +14,7 @@
 
 #include "core/area.h"
 #include "core/job.h"
+#include "core/peer.h"
 #include "core/trigger.h"
 #include "mm/base.h"
 #include "mm/pagemap.h"
@@ -35,9 +35,8 @@ struct treadle_obj;
 struct treadle_ports;
 struct treadle_wait_ops;
 
-#define TREADLE_MAX_AUTH_KEY 64u
-#define TREADLE_RECENT	     64
-#define TREADLE_CNTRS	     XA_MARK_0
+#define TREADLE_RECENT 64
+#define TREADLE_CNTRS  XA_MARK_0
 
 /*
  * struct treadle_ctx - context: one open file
@@ -45,9 +44,9 @@ struct treadle_wait_ops;
  * @mm:		memory of the process, mmgrab'ed
  * @opener:	the process; stays the same when it executes another program
  * @cred:	credentials of the opener, with which workers access its memory
- * @uid, @user_ns, @net: user, user namespace and network namespace of the opener
+ * @owner, @net: user in a user namespace, and network namespace, of the opener
  * @ports:	table of ports of @net
- * @user:	@uid, or the user that is accountable for it
+ * @user:	the user of @owner, or the user that is accountable for it
  * @pool:	threads that work for the context (under pool->lock); @in_pool: it counts there, as
  *		it has not ended (likewise)
  * @memcg:	memory cgroup that pays for messages that are kept for the context
@@ -72,8 +71,7 @@ struct treadle_ctx {
 	struct mm_struct *mm;
 	struct pid *opener;
 	const struct cred *cred;
-	kuid_t uid;
-	struct user_namespace *user_ns;
+	struct treadle_owner owner;
 	struct net *net;
 	struct treadle_ports *ports;
 	struct treadle_user *user;
@@ -143,8 +141,6 @@ struct treadle_obj {
 /* context.c */
 struct treadle_ctx *treadle_ctx_create(void);
 void treadle_ctx_put(struct treadle_ctx *ctx);
-int treadle_copy_key(u64 ptr, u32 size, u8 *key);
-bool treadle_key_is(const u8 *key, u32 size, const u8 *other, u32 other_size);
 
 /* object.c */
 int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj,

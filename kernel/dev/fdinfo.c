@@ -62,19 +62,20 @@ static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
 {
 	if (!smp_load_acquire(&ep->enabled)) /* pairs with ep_enable() */
 		return;
-	seq_printf(m, "treadle-ep:\t%u port %u counts %u %u %u %u %u %u\n", ep->obj.id, ep->port,
-		   id_of(ep->cntr_send), id_of(ep->cntr_recv), id_of(ep->cntr_read),
-		   id_of(ep->cntr_write), id_of(ep->cntr_remote_read),
+	seq_printf(m, "treadle-ep:\t%u port %u counts %u %u %u %u %u %u\n", ep->obj.id,
+		   (u16)ep->id.source, id_of(ep->cntr_send), id_of(ep->cntr_recv),
+		   id_of(ep->cntr_read), id_of(ep->cntr_write), id_of(ep->cntr_remote_read),
 		   id_of(ep->cntr_remote_write));
 }
 
 /* Was @m opened by the user that owns @ctx, or with the right to trace that user's processes? */
 static bool may_see(const struct seq_file *m, const struct treadle_ctx *ctx)
 {
-	const struct cred *reader = m->file->f_cred;
+	const struct cred *cred = m->file->f_cred;
+	const struct treadle_owner reader = { .ns = cred->user_ns, .uid = cred->euid };
 
-	return (uid_eq(reader->euid, ctx->uid) && reader->user_ns == ctx->user_ns) ||
-	       file_ns_capable(m->file, ctx->user_ns, CAP_SYS_PTRACE);
+	return treadle_same_owner(&reader, &ctx->owner) ||
+	       file_ns_capable(m->file, ctx->owner.ns, CAP_SYS_PTRACE);
 }
 
 /**

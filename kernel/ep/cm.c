@@ -58,7 +58,7 @@ static int may_request(const struct treadle_ep *pep, const struct treadle_ep *ep
 	if (!pep || pep->type != TREADLE_EP_PASSIVE || !pep->listening ||
 	    pep->nr_pending >= pep->backlog)
 		return -ECONNREFUSED;
-	return treadle_ep_admits(pep, ep) ? 0 : -EACCES;
+	return treadle_admits(&pep->id, &ep->id) ? 0 : -EACCES;
 }
 
 /* The conditions that CONNECT and ACCEPT share: alive, enabled, with an event queue. */

@@ -56,14 +56,13 @@ static int ep_join(struct treadle_ep *ep, u32 parent)
 	ep->parent = container_of(obj, struct treadle_ep, obj);
 	ep->type = ep->parent->type;
 	ep->addr = ep->parent->addr;
-	ep->port = ep->parent->port;
-	ep->key_size = ep->parent->key_size;
-	memcpy(ep->key, ep->parent->key, sizeof(ep->key));
+	ep->id = ep->parent->id;
 	if (ep->parent->role != TREADLE_EP_SCALABLE)
 		ret = -EINVAL;
 	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: the index is taken */
 		ret = xa_insert(&ep->parent->contexts, ep->index, ep, TREADLE_GFP);
 	if (ret) {
+		ep->id.key = NULL; /* of the parent, which frees it */
 		ep->parent = NULL;
 		treadle_obj_unbind(obj);
 	}
@@ -104,6 +103,7 @@ static int validate_create(const struct treadle_ep_create *arg)
 int treadle_ioc_ep_create(struct treadle_ucmd *u)
 {
 	struct treadle_ep_create *arg = u->arg;
+	struct treadle_key *key;
 	struct treadle_ep *ep;
 	int ret = validate_create(arg);
 
@@ -129,10 +129,15 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	ep->type = arg->type;
 	ep->role = arg->flags;
 	ep->index = arg->index;
-	ep->key_size = arg->auth_key_size;
-	ret = treadle_copy_key(arg->auth_key, arg->auth_key_size, ep->key);
-	if (!ret)
+	key = treadle_key_copy(arg->auth_key, arg->auth_key_size);
+	ret = PTR_ERR_OR_ZERO(key);
+	if (!ret) {
+		ep->id.owner = u->ctx->owner;
+		ep->id.key = key;
 		ret = treadle_obj_init(u->ctx, &ep->obj, &ep_ops);
+		if (ret)
+			treadle_key_free(key);
+	}
 	if (ret) {
 		kfree(ep);
 		return ret;
@@ -324,8 +329,8 @@ static void ep_notify_death(struct treadle_ep *ep, struct treadle_run *run)
 	for (; (other = treadle_ep_from(ports, &port)); port++) {
 		/* enabled: its rx never changes (acquire) */
 		if (smp_load_acquire(&other->enabled) && other->rx &&
-		    treadle_ep_admits(other, ep) && treadle_ep_admits(ep, other))
-			treadle_rx_fail_awaiting(other->rx, ep->port, NULL, -ECONNRESET, run);
+		    treadle_admits(&other->id, &ep->id) && treadle_admits(&ep->id, &other->id))
+			treadle_rx_fail_awaiting(other->rx, ep->id.source, NULL, -ECONNRESET, run);
 		treadle_ep_put(other);
 		cond_resched();
 	}
@@ -457,7 +462,7 @@ static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 /* May an endpoint of @ctx and @ep admit each other? If not, no receive of @ep waits for @ctx. */
 static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
 {
-	return ep->key_size || treadle_same_user(ctx, ep->obj.ctx);
+	return ep->id.key || treadle_same_owner(&ctx->owner, &ep->id.owner);
 }
 
 /**
@@ -540,6 +545,8 @@ static void ep_free(struct treadle_obj *obj)
 			treadle_obj_put(ep->bound[i]);
 	if (ep->parent)
 		treadle_ep_put(ep->parent);
+	else
+		treadle_key_free(ep->id.key);
 }
 
 static void ep_hide(struct treadle_obj *obj, struct treadle_run *run)

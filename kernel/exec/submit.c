@@ -198,7 +198,7 @@ static __always_inline int route(struct treadle_cmd *cmd)
 		bool local = cmd->d.flags & TREADLE_F_LOCAL;
 
 		cmd->route = 0;
-		cmd->port = local ? ep->port : 0;
+		cmd->port = local ? ep->id.source : 0;
 		return local ? 0 : treadle_conn_may_send(ep, cmd->d.flags & TREADLE_F_COND);
 	}
 	if (!ep->av)

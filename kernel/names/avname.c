@@ -20,8 +20,7 @@ struct treadle_av_name {
 	struct rhash_head node;
 	struct treadle_av *av;
 	struct net *net;
-	struct user_namespace *user_ns; /* held, as is @net: they are compared by address */
-	kuid_t uid;
+	struct treadle_owner owner; /* @owner.ns and @net are held: they are compared by address */
 	u32 size;
 	u8 text[];
 };
@@ -38,8 +37,8 @@ static DEFINE_MUTEX(names_lock);
 static u32 name_hash(const void *data, u32 len, u32 seed)
 {
 	const struct treadle_av_name *name = data;
-	const u32 whose[] = { hash_ptr(name->net, 32), hash_ptr(name->user_ns, 32),
-			      __kuid_val(name->uid) };
+	const u32 whose[] = { hash_ptr(name->net, 32), hash_ptr(name->owner.ns, 32),
+			      __kuid_val(name->owner.uid) };
 
 	return jhash(name->text, name->size, jhash2(whose, ARRAY_SIZE(whose), seed));
 }
@@ -49,7 +48,7 @@ static int name_compare(struct rhashtable_compare_arg *arg, const void *other)
 {
 	const struct treadle_av_name *a = arg->key, *b = other;
 
-	return a->net != b->net || a->user_ns != b->user_ns || !uid_eq(a->uid, b->uid) ||
+	return a->net != b->net || !treadle_same_owner(&a->owner, &b->owner) ||
 	       a->size != b->size || memcmp(a->text, b->text, a->size);
 }
 
@@ -93,8 +92,7 @@ static struct treadle_av_name *name_alloc(struct treadle_ctx *ctx, u64 text, u32
 	if (!name)
 		return ERR_PTR(-ENOMEM);
 	name->net = ctx->net;
-	name->user_ns = ctx->user_ns;
-	name->uid = ctx->uid;
+	name->owner = ctx->owner;
 	name->size = size;
 	if (copy_from_user(name->text, u64_to_user_ptr(text), size)) {
 		kfree(name);
@@ -123,7 +121,7 @@ static int name_add(struct treadle_av_name *name, struct treadle_av *av)
 	if (ret)
 		return ret;
 	get_net(name->net);
-	get_user_ns(name->user_ns);
+	get_user_ns(name->owner.ns);
 	name->av = av;
 	av->name = name;
 	return 0;
@@ -199,7 +197,7 @@ void treadle_av_forget(struct treadle_av *av)
 	} else if (kref_put_mutex(&av->ref, name_gone, &names_lock)) {
 		treadle_av_release(&av->ref);
 		put_net(name->net);
-		put_user_ns(name->user_ns);
+		put_user_ns(name->owner.ns);
 		kfree(name);
 	}
 }

@@ -97,7 +97,7 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 
 
 	rcu_read_lock_sched(); /* unlike rcu_read_lock(), no call */
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
-	if (unlikely(!ep || ep->port != port))
+	if (unlikely(!ep || (u16)ep->id.source != port))
 		ep = xa_load(&ports->all, port);
 	/* a plain endpoint has no contexts: only a name with index 0 finds it */
 	if (ep && unlikely(ep->role | name >> 16))
@@ -152,7 +152,7 @@ int treadle_ep_list(struct treadle_ep *ep)
 			return ret == -EBUSY ? -EAGAIN : ret;
 		ep->addr.port = htons(port);
 	}
-	ep->port = port;
+	ep->id.source = port;
 	ep->listed = true;
 	rcu_assign_pointer(ports->recent[port % RECENT_PORTS], ep);
 	return 0;
@@ -178,8 +178,9 @@ void treadle_ep_unlist(struct treadle_ep *ep)
 		return;
 	}
 	/* cmpxchg, as another context may be storing its own endpoint there */
-	cmpxchg((__force struct treadle_ep **)&ports->recent[ep->port % RECENT_PORTS], ep, NULL);
-	xa_erase(&ports->all, ep->port);
+	cmpxchg((__force struct treadle_ep **)&ports->recent[(u16)ep->id.source % RECENT_PORTS], ep,
+		NULL);
+	xa_erase(&ports->all, (u16)ep->id.source);
 }
 
 /**

@@ -65,12 +65,12 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	msg.data = cmd->d.data;
 	msg.flags = cmd->d.flags;
 	msg.charge = 0;
-	msg.port = from->port;
+	msg.port = from->id.source;
 	msg.space = space_of(&cmd->d);
 	msg.queued = msg.heap = false;
 	msg.payload = NULL;
 	msg.m.tag = cmd->d.tag;
-	msg.m.src = unlikely(from->type == TREADLE_EP_MSG) ? TREADLE_SRC_PEER : from->port;
+	msg.m.src = unlikely(from->type == TREADLE_EP_MSG) ? TREADLE_SRC_PEER : from->id.source;
 
 	spin_lock(&to->rx->lock);
 	treadle_rx_find(to->rx, &msg, run);

@@ -72,7 +72,7 @@ static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadl
 	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, port);
 	int error = -ECONNREFUSED;
 
-	if (from && treadle_ep_admits(from, ep) && treadle_ep_admits(ep, from)) {
+	if (from && treadle_admits(&from->id, &ep->id) && treadle_admits(&ep->id, &from->id)) {
 		WRITE_ONCE(from->awaited, true);
 		smp_mb(); /* pairs with ep_die() */
 		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;

@@ -242,7 +242,7 @@ static int notify_target(const struct treadle_rma *rma, struct treadle_run *run)
 				 TREADLE_CQ_REMOTE_CQ_DATA,
 		};
 
-		if (treadle_cq_post(to, rma->cmd->ep->port, &cqe))
+		if (treadle_cq_post(to, rma->cmd->ep->id.source, &cqe))
 			return -ENOMEM;
 	}
 	if (cntr)

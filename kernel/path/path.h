@@ -68,7 +68,7 @@ static __always_inline struct treadle_ep *treadle_find_target(const struct tread
 	if (!smp_load_acquire(&to->enabled) || READ_ONCE(to->dead) || to->type != from->type ||
 	    (!to->rx && !treadle_op_remote(cmd->d.opcode)))
 		ret = -ECONNREFUSED;
-	else if (!treadle_ep_admits(to, from))
+	else if (!treadle_admits(&to->id, &from->id))
 		ret = -EACCES;
 	else
 		return to;

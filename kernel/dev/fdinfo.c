@@ -63,7 +63,7 @@ static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
 	if (!smp_load_acquire(&ep->enabled)) /* pairs with ep_enable() */
 		return;
 	seq_printf(m, "treadle-ep:\t%u port %u counts %u %u %u %u %u %u\n", ep->obj.id,
-		   (u16)ep->id.source, id_of(ep->cntr_send), id_of(ep->cntr_recv),
+		   treadle_source_port(ep->id.source), id_of(ep->cntr_send), id_of(ep->cntr_recv),
 		   id_of(ep->cntr_read), id_of(ep->cntr_write), id_of(ep->cntr_remote_read),
 		   id_of(ep->cntr_remote_write));
 }

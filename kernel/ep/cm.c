@@ -137,7 +137,8 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	memcpy(conn->ask, data, size);
 	local = treadle_addr_local(u->ctx->net, &arg->addr);
 	if (local)
-		pep = treadle_ep_find(u->ctx->ports, ntohs(arg->addr.port));
+		pep = treadle_ep_find(u->ctx->ports,
+				      treadle_source(TREADLE_HERE, ntohs(arg->addr.port)));
 	spin_lock(&treadle_conn_lock);
 	ret = ask(ep, conn, pep, local);
 	if (conn->state != CONN_ASKED)

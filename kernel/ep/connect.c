@@ -164,7 +164,7 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 		ep->conn = treadle_conn_get(conn);
 		conn->end[ACCEPTER].ep = ep;
 		ep->addr = conn->end[ACCEPTER].addr;
-		ep->id.source = ntohs(ep->addr.port);
+		ep->id.source = treadle_source(TREADLE_HERE, ntohs(ep->addr.port));
 	}
 	treadle_conn_unlock();
 	return ret;

@@ -243,7 +243,7 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 	if (!cmd->heap)
 		return;
 	if (unlikely(cmd->tracked)) /* dropped, not completed */
-		treadle_flow_done(cmd->ep, cmd->port, cmd->tracked, NULL);
+		treadle_flow_done(cmd->ep, cmd->dest, cmd->tracked, NULL);
 	if (cmd->tx) {
 		if (cmd->slots)
 			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);

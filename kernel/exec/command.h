@@ -149,9 +149,8 @@ enum treadle_track {
  * @own:	@recv or @inject, for kfree(); no command has both
  * @path:	enum treadle_path: how it reaches its peer
  * @tx, @slots:	ring, and the credits that it gets back at the end
- * @route:	0: @port is valid (treadle_name()); else the error. Receives: likewise, of the
- *		sender that they name
- * @port:	where the command goes
+ * @route:	0: @dest is valid; else the error. Receives: likewise, of the sender that they name
+ * @dest:	where the command goes: treadle_name()
  * @heap:	allocated and holds references; else on the stack of a doorbell
  * @tracked:	enum treadle_track: counted in its flow until it is completed or dropped
  * @admitted:	its turn has come; it waits no more in its flow
@@ -184,12 +183,13 @@ struct treadle_cmd {
 		void *own;
 	};
 	struct treadle_tx *tx;
-	int route;
-	u32 port;
+	u64 dest;
+	s16 route;
 	u8 slots;
 	u8 tracked;
 	u8 path;
-	bool heap, admitted, resting, skipped;
+	bool heap, admitted;
+	bool resting : 1, skipped : 1; /* F_REPEAT */
 };
 
 static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd *cmd)
@@ -300,9 +300,9 @@ static __always_inline int treadle_flow_admit(struct treadle_cmd **cmd, struct t
 	return treadle_flow_idle(*cmd) ? TREADLE_GO_ON : treadle_flow_wait(cmd, run);
 }
 bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct treadle_run *run);
-void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
+void treadle_flow_done(struct treadle_ep *ep, u64 dest, enum treadle_track how,
 		       struct treadle_run *run);
-enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port);
+enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u64 dest);
 bool treadle_flow_crowded(const struct treadle_cmd *cmd);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);

@@ -103,7 +103,7 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 	struct treadle_cntr *notify = cmd->notify;
 	struct treadle_ep *ep = cmd->ep;
 	enum treadle_track tracked = cmd->tracked;
-	u32 port = cmd->port;
+	u64 dest = cmd->dest;
 
 	/* hold them: once armed, @cmd may fire and be dropped at any time */
 	if (notify)
@@ -125,7 +125,7 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 	if (notify)
 		treadle_obj_put(&notify->obj);
 	if (tracked) {
-		treadle_flow_done(ep, port, tracked, run);
+		treadle_flow_done(ep, dest, tracked, run);
 		treadle_ep_put(ep);
 	}
 }
@@ -192,7 +192,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	enum treadle_track tracked = cmd->tracked;
 	struct treadle_cq *cq = NULL;
 	u64 len TREADLE_UNSET;
-	u32 port = cmd->port;
+	u64 dest = cmd->dest;
 
 	if (unlikely(error) && ep && READ_ONCE(ep->dead)) {
 		treadle_cmd_free(cmd);
@@ -207,7 +207,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		cmd->tracked = TREADLE_UNTRACKED;
 		/* before the completion is visible: later sends may be buffered again */
 		if (tracked == TREADLE_CROWDED)
-			tracked = treadle_flow_relax(ep, port);
+			tracked = treadle_flow_relax(ep, dest);
 	}
 	if (ep && ((flags & TREADLE_F_COMPLETION) || (error && !(flags & TREADLE_F_WORK))))
 		cq = recv ? ep->rx_cq : ep->tx_cq;
@@ -240,7 +240,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	if (!kept && unlikely(cmd->heap || cmd->own || cmd->cond || cmd->target))
 		treadle_cmd_free(cmd);
 	if (unlikely(tracked)) { /* start what waited for this */
-		treadle_flow_done(ep, port, tracked, run);
+		treadle_flow_done(ep, dest, tracked, run);
 		treadle_ep_put(ep);
 	}
 }

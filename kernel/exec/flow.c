@@ -4,7 +4,7 @@
  *
  * Most commands have done their work when issue() returns, so they are in order by themselves.
  * Those that go on elsewhere (a worker copies, the receiver has no buffer) are counted here. A flow
- * is an endpoint and what it sends to (a port, or a receive context there). It exists while
+ * is an endpoint and what it sends to (another one, or a receive context of it). It exists while
  * something is under way from the one to the other. Then
  *
  *	a command after a read, a write or an atomic waits until that has completed (all of the
@@ -30,7 +30,7 @@
 #define DROP_BATCH 64
 
 /*
- * struct treadle_flow - what is under way from @ep to @port; all under ep->lock
+ * struct treadle_flow - what is under way from @ep to @dest; all under ep->lock
  * @node:	in ep->flows
  * @tracked:	how many commands are tracked as FENCED, CROWDED, AWAITED
  * @waiting:	commands, in order
@@ -41,7 +41,7 @@
 struct treadle_flow {
 	struct rb_node node;
 	struct treadle_ep *ep;
-	u32 port;
+	u64 dest;
 	bool active, ordered;
 	unsigned int tracked[TREADLE_TRACKS];
 	struct list_head waiting;
@@ -58,20 +58,20 @@ static int order(u64 a, u64 b)
 	return a < b ? -1 : a > b;
 }
 
-static int flow_cmp(const void *port, const struct rb_node *node)
+static int flow_cmp(const void *dest, const struct rb_node *node)
 {
-	return order(*(const u32 *)port, flow_of(node)->port);
+	return order(*(const u64 *)dest, flow_of(node)->dest);
 }
 
 static bool flow_less(struct rb_node *node, const struct rb_node *other)
 {
-	return flow_of(node)->port < flow_of(other)->port;
+	return flow_of(node)->dest < flow_of(other)->dest;
 }
 
-/* The flow to @port, or NULL. */
-static struct treadle_flow *flow_find(struct treadle_ep *ep, u32 port)
+/* The flow to @dest, or NULL. */
+static struct treadle_flow *flow_find(struct treadle_ep *ep, u64 dest)
 {
-	struct rb_node *node = rb_find(&port, &ep->flows, flow_cmp);
+	struct rb_node *node = rb_find(&dest, &ep->flows, flow_cmp);
 
 	lockdep_assert_held(&ep->lock);
 	return node ? flow_of(node) : NULL;
@@ -191,19 +191,19 @@ static void flow_start(struct treadle_ep *ep, struct treadle_flow *flow, struct 
 /**
  * treadle_flow_done() - a tracked command has completed or was dropped
  * @ep:   its endpoint
- * @port: where it went
+ * @dest: where it went
  * @how:  enum treadle_track that it is counted as
  * @run:  of the caller, starts what waited for it; NULL: a worker does
  *
  * Context: takes ep->lock; does not sleep.
  */
-void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
+void treadle_flow_done(struct treadle_ep *ep, u64 dest, enum treadle_track how,
 		       struct treadle_run *run)
 {
 	struct treadle_flow *flow;
 
 	spin_lock(&ep->lock);
-	flow = flow_find(ep, port); /* exists while something is counted in it */
+	flow = flow_find(ep, dest); /* exists while something is counted in it */
 	flow->tracked[how]--;
 	flow_start(ep, flow, run);
 	flow_update(ep, flow);
@@ -213,17 +213,17 @@ void treadle_flow_done(struct treadle_ep *ep, u32 port, enum treadle_track how,
 /**
  * treadle_flow_relax() - let only fences wait for a command that is about to complete
  * @ep:   its endpoint
- * @port: where it went; it is tracked there as TREADLE_CROWDED
+ * @dest: where it went; it is tracked there as TREADLE_CROWDED
  *
  * Context: takes ep->lock; does not sleep.
  * Return: enum treadle_track that it is counted as now.
  */
-enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u32 port)
+enum treadle_track treadle_flow_relax(struct treadle_ep *ep, u64 dest)
 {
 	struct treadle_flow *flow;
 
 	spin_lock(&ep->lock);
-	flow = flow_find(ep, port);
+	flow = flow_find(ep, dest);
 	flow->tracked[TREADLE_CROWDED]--;
 	flow->tracked[TREADLE_FENCED]++;
 	spin_unlock(&ep->lock);
@@ -247,19 +247,19 @@ bool treadle_flow_track(struct treadle_cmd *cmd, enum treadle_track how, struct 
 	if (cmd->tracked >= how)
 		return true;
 	spin_lock(&ep->lock);
-	flow = flow_find(ep, cmd->port);
+	flow = flow_find(ep, cmd->dest);
 	if (!flow) {
 		spin_unlock(&ep->lock);
 		new = treadle_cmd_alloc(cmd, sizeof(*new), TREADLE_GFP | __GFP_ZERO, run);
 		if (!new)
 			return false;
 		new->ep = ep;
-		new->port = cmd->port;
+		new->dest = cmd->dest;
 		INIT_LIST_HEAD(&new->waiting);
 		new->job.ctx = ep->obj.ctx;
 		new->job.fn = flow_go_on;
 		spin_lock(&ep->lock);
-		flow = flow_find(ep, cmd->port);
+		flow = flow_find(ep, cmd->dest);
 		if (!flow) {
 			flow = new;
 			new = NULL;
@@ -293,7 +293,7 @@ bool treadle_flow_crowded(const struct treadle_cmd *cmd)
 	if (!smp_load_acquire(&ep->nr_flows))
 		return false;
 	spin_lock(&ep->lock);
-	flow = flow_find(ep, cmd->port);
+	flow = flow_find(ep, cmd->dest);
 	crowded = flow && flow->tracked[TREADLE_CROWDED];
 	spin_unlock(&ep->lock);
 	return crowded;
@@ -305,7 +305,7 @@ bool treadle_flow_crowded(const struct treadle_cmd *cmd)
  */
 static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct treadle_cmd *cmd)
 {
-	struct treadle_flow *flow = ep->closed || cmd->route ? NULL : flow_find(ep, cmd->port);
+	struct treadle_flow *flow = ep->closed || cmd->route ? NULL : flow_find(ep, cmd->dest);
 
 	lockdep_assert_held(&ep->lock);
 	if (!flow)
@@ -366,7 +366,7 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	spin_lock(&ep->lock);
 	cmd = treadle_wait_find(&ep->waiting, &context);
 	if (cmd) {
-		flow = flow_find(ep, cmd->port);
+		flow = flow_find(ep, cmd->dest);
 		wait_del(ep, cmd);
 		flow_start(ep, flow, run); /* it may have been a fence */
 		flow_update(ep, flow);
@@ -377,15 +377,15 @@ bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run 
 	return cmd;
 }
 
-/* The first flow to @port or beyond, or NULL. */
-static struct treadle_flow *flow_from(struct treadle_ep *ep, u32 port)
+/* The first flow to @dest or beyond, or NULL. */
+static struct treadle_flow *flow_from(struct treadle_ep *ep, u64 dest)
 {
 	struct rb_node *node = ep->flows.rb_node;
 	struct treadle_flow *found = NULL;
 
 	lockdep_assert_held(&ep->lock);
 	while (node) {
-		if (flow_of(node)->port < port) {
+		if (flow_of(node)->dest < dest) {
 			node = node->rb_right;
 		} else {
 			found = flow_of(node);
@@ -397,11 +397,11 @@ static struct treadle_flow *flow_from(struct treadle_ep *ep, u32 port)
 
 /*
  * Move up to DROP_BATCH waiting commands to @dropped, and look at as many flows, beginning at
- * *@port. True: there are more, from *@port on. None are added meanwhile: flow_before().
+ * *@dest. True: there are more, from *@dest on. None are added meanwhile: flow_before().
  */
-static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *dropped)
+static bool flow_drop_some(struct treadle_ep *ep, u64 *dest, struct list_head *dropped)
 {
-	struct treadle_flow *flow = flow_from(ep, *port);
+	struct treadle_flow *flow = flow_from(ep, *dest);
 	struct treadle_cmd *cmd;
 	struct rb_node *node;
 	int n;
@@ -420,7 +420,7 @@ static bool flow_drop_some(struct treadle_ep *ep, u32 *port, struct list_head *d
 		}
 		flow = node ? flow_of(node) : NULL;
 	}
-	*port = flow ? flow->port : 0;
+	*dest = flow ? flow->dest : 0;
 	return flow;
 }
 
@@ -436,12 +436,12 @@ void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run
 {
 	struct treadle_cmd *cmd, *next;
 	LIST_HEAD(dropped);
-	u32 port = 0;
+	u64 dest = 0;
 	bool more;
 
 	do {
 		spin_lock(&ep->lock);
-		more = flow_drop_some(ep, &port, &dropped);
+		more = flow_drop_some(ep, &dest, &dropped);
 		spin_unlock(&ep->lock);
 		list_for_each_entry_safe(cmd, next, &dropped, wait) {
 			list_del(&cmd->wait);

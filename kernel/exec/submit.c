@@ -198,12 +198,12 @@ static __always_inline int route(struct treadle_cmd *cmd)
 		bool local = cmd->d.flags & TREADLE_F_LOCAL;
 
 		cmd->route = 0;
-		cmd->port = local ? ep->id.source : 0;
+		cmd->dest = local ? ep->id.source : 0;
 		return local ? 0 : treadle_conn_may_send(ep, cmd->d.flags & TREADLE_F_COND);
 	}
 	if (!ep->av)
 		return -EDESTADDRREQ;
-	cmd->route = treadle_av_resolve(ep->av, cmd->d.peer, &cmd->port);
+	cmd->route = treadle_av_resolve(ep->av, cmd->d.peer, &cmd->dest);
 	return cmd->route == -EDESTADDRREQ ? cmd->route : 0;
 }
 

@@ -65,12 +65,11 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 }
 
 /*
- * Accept only the peer that a descriptor names, by its port: all contexts of a scalable endpoint
- * are one sender.
+ * Accept only the peer that a descriptor names: all contexts of a scalable endpoint are one source.
  */
-static void recv_from(struct treadle_recv *recv, int route, u32 name)
+static void recv_from(struct treadle_recv *recv, int route, u64 name)
 {
-	recv->m.node.src = route ? TREADLE_SRC_NOBODY : (u16)name;
+	recv->m.node.src = route ? TREADLE_SRC_NOBODY : treadle_name_source(name);
 }
 
 /*
@@ -80,7 +79,7 @@ static void recv_from(struct treadle_recv *recv, int route, u32 name)
 static int recv_from_peer(struct treadle_rx *rx, struct treadle_recv *recv, u64 peer)
 {
 	struct treadle_ep *ep = list_first_entry_or_null(&rx->named, struct treadle_ep, named_link);
-	u32 name = 0;
+	u64 name = 0;
 	int ret = ep ? treadle_av_resolve(ep->av, peer, &name) : -EDESTADDRREQ;
 
 	lockdep_assert_held(&rx->lock);
@@ -93,7 +92,7 @@ static int recv_from_peer(struct treadle_rx *rx, struct treadle_recv *recv, u64 
  * @cmd:	the command, on the heap
  * @error:	set to 0, or to the error with which the receive has to be completed
  *
- * The source is the one that was resolved when the command was submitted (cmd->route, cmd->port).
+ * The source is the one that was resolved when the command was submitted (cmd->route, cmd->dest).
  * The receive lies over the descriptor of @cmd, except for a command that repeats: that brings its
  * own.
  *
@@ -110,7 +109,7 @@ struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 	recv->rx = cmd->ep->rx;
 	recv->cmd = cmd;
 	if (d.peer != TREADLE_ADDR_ANY)
-		recv_from(recv, cmd->route, cmd->port);
+		recv_from(recv, cmd->route, cmd->dest);
 	*error = 0;
 	if (d.flags & TREADLE_F_COLLECTIVE) {
 		recv->space = TREADLE_COLLECTIVE;

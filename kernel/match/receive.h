@@ -40,7 +40,7 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @named:	endpoints with an address vector, in the order of enabling; the first one's vector
  *		resolves peers that receives in the ring name
  * @armed:	posted receives that came as commands, not from @slots, by (context, @seq)
- * @awaiting:	the same for collective receives, by (port of the source, @seq)
+ * @awaiting:	the same for collective receives, by (source, @seq)
  * @buffered:	bytes charged for copies of unexpected messages; at most @buffered_max
  * @shared:	TREADLE_RX_SHARED
  * @shut:	the connection of the only endpoint is over: posted receives are canceled
@@ -124,7 +124,7 @@ struct treadle_msg_ops {
  *		sender's command is completed, and @payload has all bytes
  * @recv:	the receive that it has matched; @part: bytes that it gets of a multi-receive
  * @done:	bytes copied: into @payload before the match, into the buffers of @recv after it
- * @port:	of the sender
+ * @source:	the sender
  * @space:	which matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @charge:	bytes charged to rx->buffered
  * @queued:	in the matcher of to->rx, where any receive may match it (rx->lock); @cmd, if there
@@ -144,7 +144,7 @@ struct treadle_msg {
 	struct treadle_recv *recv;
 	u64 len, done, data;
 	u32 flags, charge;
-	u16 port;
+	u32 source;
 	u8 space;
 	bool queued, heap, claimed, lent;
 	u8 *payload;
@@ -219,7 +219,7 @@ void treadle_rx_notify(struct treadle_recv *recv, struct treadle_ep *ep, int err
 		       struct treadle_run *run);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
-void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
+void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 source, const u64 *seq, int error,
 			      struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
 void treadle_rx_notify_death(struct treadle_rx *rx, struct treadle_ctx *ctx,
@@ -268,7 +268,7 @@ static inline bool treadle_msg_is_late(const struct treadle_msg *m, const struct
 }
 
 /* recv_complete.c */
-int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe);
+int treadle_cq_post(struct treadle_ep *ep, u32 source, struct treadle_cqe *cqe);
 bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
 			 const struct treadle_msg *msg, int error, struct treadle_run *run);
 void treadle_recv_complete(struct treadle_recv *recv, struct treadle_ep *ep,

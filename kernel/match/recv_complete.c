@@ -26,13 +26,13 @@ static const struct treadle_cq_memory recv_memory = { .keep = recv_node_keep,
  * The source of a message that was received is not in the address vector: put its address into
  * fields of the completion that have no other meaning then.
  */
-static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep, u16 port)
+static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
+				    u32 source)
 {
 	struct treadle_addr addr = ep->addr; /* if it is gone: any address of this machine */
 	__u64 words[3];
 
-	treadle_ep_address(ep->obj.ctx->ports, port, &addr);
-	addr.port = htons(port);
+	treadle_source_address(ep->obj.ctx->ports, source, &addr);
 	BUILD_BUG_ON(sizeof(words) != sizeof(addr));
 	memcpy(words, &addr, sizeof(words));
 	cqe->error = EADDRNOTAVAIL;
@@ -46,27 +46,27 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
  * set.
  */
 static __always_inline void report_source(struct treadle_cqe *cqe, const struct treadle_ep *ep,
-					  u16 port)
+					  u32 source)
 {
 	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
 		return;
-	if (!treadle_av_name(ep->av, port, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
+	if (!treadle_av_name(ep->av, source, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
 	    !cqe->error)
-		unknown_source(cqe, ep, port);
+		unknown_source(cqe, ep, source);
 }
 
 /**
  * treadle_cq_post - write a completion for which the target has no receive or command
  * @ep:	endpoint of the target
- * @port:	of the initiator that has written, with data
+ * @source:	the initiator that has written, with data
  * @cqe:	the completion; its source is set here
  *
  * Context: May sleep. Takes cq->lock.
  * Return: 0, or -ENOMEM: the queue is full, and the completion could not be kept.
  */
-int treadle_cq_post(struct treadle_ep *ep, u16 port, struct treadle_cqe *cqe)
+int treadle_cq_post(struct treadle_ep *ep, u32 source, struct treadle_cqe *cqe)
 {
-	report_source(cqe, ep, port);
+	report_source(cqe, ep, source);
 	return treadle_cq_keep(ep->rx_cq, &ep->dead, cqe, NULL, NULL) == TREADLE_CQ_NOMEM ?
 		       -ENOMEM :
 		       0;
@@ -104,7 +104,7 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 		flags |= TREADLE_CQ_MULTI_RECV;
 	cqe->flags = flags;
 	if (likely(msg))
-		report_source(cqe, ep, msg->port);
+		report_source(cqe, ep, msg->source);
 }
 
 /* Bytes that a receive counts. A peek or a discard receives nothing. */

@@ -300,10 +300,10 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 }
 
 /*
- * Take out up to FAIL_BATCH collective receives that wait for @port and are older than @end; only
+ * Take out up to FAIL_BATCH collective receives that wait for @source and are older than @end; only
  * that with *seq, if given.
  */
-static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u64 end,
+static int rx_unpost_awaiting(struct treadle_rx *rx, u32 source, const u64 *seq, u64 end,
 			      struct treadle_recv **out)
 {
 	struct treadle_armed *a;
@@ -311,8 +311,8 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u
 
 	lockdep_assert_held(&rx->lock);
 	for (n = 0; n < FAIL_BATCH; n++) {
-		a = treadle_armed_from(&rx->awaiting, port, seq ? *seq : 0);
-		if (!a || a->threshold != port || a->seq >= end || (seq && a->seq != *seq))
+		a = treadle_armed_from(&rx->awaiting, source, seq ? *seq : 0);
+		if (!a || a->threshold != source || a->seq >= end || (seq && a->seq != *seq))
 			break;
 		out[n] = armed_recv(a);
 		treadle_rx_withdraw(out[n]);
@@ -321,19 +321,19 @@ static int rx_unpost_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, u
 }
 
 /**
- * treadle_rx_fail_awaiting - fail the collective receives of a ring that wait for a port
+ * treadle_rx_fail_awaiting - fail the collective receives of a ring that wait for a source
  * @rx:	the ring
- * @port:	port from which no message comes any more
+ * @source:	from which no message comes any more
  * @seq:	NULL, or the only receive to fail
  * @error:	with which they complete
  * @run:	takes what the counters fire
  *
  * Only receives that are older than the call fail, which bounds the loop. A younger one finds the
- * port dead by itself: await_source().
+ * source dead by itself: await_source().
  *
  * Context: May sleep. Takes rx->lock.
  */
-void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, int error,
+void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 source, const u64 *seq, int error,
 			      struct treadle_run *run)
 {
 	struct treadle_recv *failed[FAIL_BATCH];
@@ -343,7 +343,7 @@ void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 port, const u64 *seq, i
 	do {
 		spin_lock(&rx->lock);
 		end = min(end, rx->seq);
-		n = rx_unpost_awaiting(rx, port, seq, end, failed);
+		n = rx_unpost_awaiting(rx, source, seq, end, failed);
 		spin_unlock(&rx->lock);
 		for (i = 0; i < n; i++) {
 			struct treadle_ep *ep = treadle_ep_get(failed[i]->cmd->ep);
@@ -369,23 +369,23 @@ void treadle_rx_notify_death(struct treadle_rx *rx, struct treadle_ctx *ctx,
 {
 	struct treadle_armed *a;
 	struct treadle_ep *from;
-	u64 port = 0;
+	u64 source = 0;
 
-	for (;; port++) {
+	for (;; source++) {
 		spin_lock(&rx->lock);
-		a = treadle_armed_from(&rx->awaiting, port, 0);
+		a = treadle_armed_from(&rx->awaiting, source, 0);
 		if (a)
-			port = a->threshold;
+			source = a->threshold;
 		spin_unlock(&rx->lock);
 		if (!a)
 			return;
-		from = treadle_ep_find(ctx->ports, port);
+		from = treadle_ep_find(ctx->ports, source);
 		/*
 		 * If one of both does not admit the other, await_source() has failed the receive
 		 * already.
 		 */
 		if (from && from->obj.ctx == ctx)
-			treadle_rx_fail_awaiting(rx, port, NULL, -ECONNRESET, run);
+			treadle_rx_fail_awaiting(rx, source, NULL, -ECONNRESET, run);
 		if (from)
 			treadle_ep_put(from);
 		cond_resched();

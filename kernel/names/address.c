@@ -4,11 +4,11 @@
  *
  * fi_av(3). A peer takes 28 bytes and a bit. A hash of 256 KiB at most finds the index of a
  * sender. All addresses of this machine with one port are one endpoint, so the hash is by
- * port, and has local peers only. Only one peer of a port is hashed: the others are its twins,
- * in a list off that one.
+ * source, and has local peers only. Only one peer of a source is hashed: the others are its
+ * twins, in a list off that one.
  *
  * The data path reads entries under RCU. A reader may meet an entry that is removed and used
- * again: it sees the old port or the new one. A search that such an entry has led into another
+ * again: it sees the old source or the new one. A search that such an entry has led into another
  * bucket is repeated (av->freed).
  */
 #include <linux/log2.h>
@@ -48,6 +48,11 @@ struct treadle_av_table {
 	struct av_entry entries[];
 };
 
+static u32 source_of(const struct av_entry *e)
+{
+	return treadle_source(TREADLE_HERE, ntohs(READ_ONCE(e->port)));
+}
+
 /* --- lookups of the data path --------------------------------------------------------- */
 
 /* Take the receive context out of the high bits of *@index. Returns it. */
@@ -74,7 +79,7 @@ static u32 split_context(const struct treadle_av *av, u64 *index)
  * Context: any.
  * Return: 0, -EDESTADDRREQ: no such entry, or -EHOSTUNREACH: not on this machine.
  */
-TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name)
+TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name)
 {
 	u32 context = 0;
 	struct treadle_av_table *t;
@@ -88,26 +93,26 @@ TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name)
 		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
 		u8 state = smp_load_acquire(&e->state); /* pairs with insert_one() */
 
-		*name = treadle_name(ntohs(READ_ONCE(e->port)), context);
+		*name = treadle_name(source_of(e), context);
 		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
 	}
 	rcu_read_unlock_sched();
 	return ret;
 }
 
-static u32 *bucket_of(struct treadle_av_table *t, __be16 port)
+static u32 *bucket_of(struct treadle_av_table *t, u32 source)
 {
-	return &t->heads[ntohs(port) & (t->buckets - 1)];
+	return &t->heads[source & (t->buckets - 1)];
 }
 
-/* The index of the one hashed entry with @port, or NO_ENTRY. Under RCU or av->lock. */
-static u32 find_port(struct treadle_av_table *t, __be16 port)
+/* The index of the one hashed entry with @source, or NO_ENTRY. Under RCU or av->lock. */
+static u32 find_source(struct treadle_av_table *t, u32 source)
 {
-	u32 i = READ_ONCE(*bucket_of(t, port)), steps = MAX_BUCKETS / t->buckets;
+	u32 i = READ_ONCE(*bucket_of(t, source)), steps = MAX_BUCKETS / t->buckets;
 
 	/* bounded, as entries may move to other buckets meanwhile */
 	while (i < t->capacity && steps--) {
-		if (READ_ONCE(t->entries[i].port) == port &&
+		if (source_of(&t->entries[i]) == source &&
 		    READ_ONCE(t->entries[i].state) == ENTRY_LOCAL)
 			return i;
 		i = READ_ONCE(t->entries[i].next);
@@ -118,13 +123,13 @@ static u32 find_port(struct treadle_av_table *t, __be16 port)
 /**
  * treadle_av_name() - find the name of a peer for a completion
  * @av: vector of the receiver
- * @port: of the peer
+ * @source: the peer
  * @name: the peer's identifier or index; TREADLE_ADDR_ANY if it has neither
  *
  * Context: any that may enter an RCU reader.
  * Return: whether @av has the peer.
  */
-bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name)
+bool treadle_av_name(struct treadle_av *av, u32 source, u64 *name)
 {
 	struct treadle_av_table *t;
 	unsigned int seq, looks = LOOKS;
@@ -134,7 +139,7 @@ bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name)
 	do { /* at most LOOKS times; an entry takes longer to be freed than a search */
 		seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
-		i = find_port(t, htons(port));
+		i = find_source(t, source);
 		*name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
 		if (unlikely(t->ids) && i != NO_ENTRY)
 			*name = READ_ONCE(t->ids[i]); /* valid if no entry was freed */
@@ -178,11 +183,11 @@ static u32 unused_entry(struct treadle_av *av, struct treadle_av_table *t)
 	return i;
 }
 
-/* Hash a local entry, or make it a twin of the hashed one with its port. */
+/* Hash a local entry, or make it a twin of the hashed one with its source. */
 static void hash_entry(struct treadle_av_table *t, u32 i)
 {
 	struct av_entry *e = &t->entries[i];
-	u32 *head = bucket_of(t, e->port), lead = find_port(t, e->port);
+	u32 *head = bucket_of(t, source_of(e)), lead = find_source(t, source_of(e));
 
 	e->hashed = lead == NO_ENTRY;
 	if (e->hashed) {
@@ -217,7 +222,7 @@ static void unlink_twin(struct treadle_av_table *t, struct av_entry *e)
 static void unhash_entry(struct treadle_av_table *t, u32 index)
 {
 	struct av_entry *e = &t->entries[index];
-	u32 *link = bucket_of(t, e->port), heir = e->twins;
+	u32 *link = bucket_of(t, source_of(e)), heir = e->twins;
 
 	while (*link != index)
 		link = &t->entries[*link].next;
@@ -272,7 +277,8 @@ static int grow(struct treadle_av *av, u32 more)
 		u8 state = old->entries[i].state;
 
 		t->entries[i] = old->entries[i];
-		t->entries[i].state = ENTRY_FREE; /* find_port() must skip it until it is hashed */
+		t->entries[i].state =
+			ENTRY_FREE; /* find_source() must skip it until it is hashed */
 		if (t->ids)
 			t->ids[i] = old->ids[i];
 		if (state == ENTRY_LOCAL)

@@ -7,13 +7,14 @@
 #include <linux/seqlock.h>
 
 #include "core/endpoint.h"
+#include "names/source.h"
 
 /* ports.c */
 int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
-struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name);
-void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr);
+struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 name);
+void treadle_source_address(struct treadle_ports *ports, u32 source, struct treadle_addr *addr);
 int treadle_ep_list(struct treadle_ep *ep);
 void treadle_ep_unlist(struct treadle_ep *ep);
 struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *port);
@@ -63,14 +64,8 @@ bool treadle_addr_valid(const struct treadle_addr *addr);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
 
 /* address.c */
-/* The name of a receiver in its network namespace: its port, and the index of a receive context. */
-static inline u32 treadle_name(u16 port, u32 context)
-{
-	return port | context << 16;
-}
-
-int treadle_av_resolve(struct treadle_av *av, u64 index, u32 *name);
-bool treadle_av_name(struct treadle_av *av, u16 port, u64 *name);
+int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name);
+bool treadle_av_name(struct treadle_av *av, u32 source, u64 *name);
 int treadle_av_reserve(struct treadle_av *av, u32 count);
 u32 treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, bool local,
 		   const u64 *id);

@@ -90,18 +90,19 @@ void treadle_net_exit(void)
  * Context: any.
  * Return: the endpoint, held, or NULL.
  */
-TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 name)
+TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 name)
 {
 	struct treadle_ep *ep;
-	u16 port = name;
+	u16 port = treadle_source_port(treadle_name_source(name));
 
 	rcu_read_lock_sched(); /* unlike rcu_read_lock(), no call */
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
-	if (unlikely(!ep || (u16)ep->id.source != port))
+	if (unlikely(!ep || treadle_source_port(ep->id.source) != port))
 		ep = xa_load(&ports->all, port);
-	/* a plain endpoint has no contexts: only a name with index 0 finds it */
+	/* a plain endpoint has no contexts: only a name with index 0, of this host, finds it */
 	if (ep && unlikely(ep->role | name >> 16))
-		ep = xa_load(&ep->contexts, name >> 16);
+		ep = treadle_is_here(name) ? xa_load(&ep->contexts, treadle_name_context(name)) :
+					     NULL;
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;
 	rcu_read_unlock_sched();
@@ -109,17 +110,18 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u32 
 }
 
 /**
- * treadle_ep_address() - the address of the endpoint at a port
- * @ports:	of its network namespace
- * @port:	its port
- * @addr:	gets the address; unchanged if no endpoint is there
+ * treadle_source_address() - the address of a source of messages
+ * @ports:	of the receiver's network namespace
+ * @source:	the source
+ * @addr:	an address of this machine; gets that of @source. If that is gone, only its port
  *
  * Takes no reference, so that none has to be dropped.
  *
  * Context: any, under spinlocks, too.
  */
-void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_addr *addr)
+void treadle_source_address(struct treadle_ports *ports, u32 source, struct treadle_addr *addr)
 {
+	u16 port = treadle_source_port(source);
 	struct treadle_ep *ep;
 
 	rcu_read_lock_sched();
@@ -127,6 +129,7 @@ void treadle_ep_address(struct treadle_ports *ports, u16 port, struct treadle_ad
 	if (ep) /* data_race(): EP_CREATE may be setting the port in it, which the caller knows */
 		*addr = data_race(ep->addr);
 	rcu_read_unlock_sched();
+	addr->port = htons(port);
 }
 
 /**
@@ -152,7 +155,7 @@ int treadle_ep_list(struct treadle_ep *ep)
 			return ret == -EBUSY ? -EAGAIN : ret;
 		ep->addr.port = htons(port);
 	}
-	ep->id.source = port;
+	ep->id.source = treadle_source(TREADLE_HERE, port);
 	ep->listed = true;
 	rcu_assign_pointer(ports->recent[port % RECENT_PORTS], ep);
 	return 0;
@@ -167,6 +170,7 @@ int treadle_ep_list(struct treadle_ep *ep)
 void treadle_ep_unlist(struct treadle_ep *ep)
 {
 	struct treadle_ports *ports = ep->obj.ctx->ports;
+	u16 port = treadle_source_port(ep->id.source);
 
 	if (!ep->listed)
 		return;
@@ -178,9 +182,8 @@ void treadle_ep_unlist(struct treadle_ep *ep)
 		return;
 	}
 	/* cmpxchg, as another context may be storing its own endpoint there */
-	cmpxchg((__force struct treadle_ep **)&ports->recent[(u16)ep->id.source % RECENT_PORTS], ep,
-		NULL);
-	xa_erase(&ports->all, (u16)ep->id.source);
+	cmpxchg((__force struct treadle_ep **)&ports->recent[port % RECENT_PORTS], ep, NULL);
+	xa_erase(&ports->all, port);
 }
 
 /**

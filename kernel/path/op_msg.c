@@ -65,7 +65,7 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	msg.data = cmd->d.data;
 	msg.flags = cmd->d.flags;
 	msg.charge = 0;
-	msg.port = from->id.source;
+	msg.source = from->id.source;
 	msg.space = space_of(&cmd->d);
 	msg.queued = msg.heap = false;
 	msg.payload = NULL;

@@ -48,7 +48,7 @@ int treadle_recv_bind(struct treadle_cmd *cmd)
 	const struct treadle_desc *d = &cmd->d;
 
 	if (d->peer != TREADLE_ADDR_ANY) {
-		cmd->route = cmd->ep->av ? treadle_av_resolve(cmd->ep->av, d->peer, &cmd->port) :
+		cmd->route = cmd->ep->av ? treadle_av_resolve(cmd->ep->av, d->peer, &cmd->dest) :
 					   -EDESTADDRREQ;
 		if (cmd->route == -EDESTADDRREQ)
 			return cmd->route;
@@ -67,9 +67,9 @@ int treadle_recv_bind(struct treadle_cmd *cmd)
  * sees that, or its ->dead is seen here. Only @seq fails here. The source may admit other endpoints
  * of the ring, and other receives may have been posted after another endpoint got the port.
  */
-static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadle_run *run)
+static void await_source(struct treadle_ep *ep, u32 source, u64 seq, struct treadle_run *run)
 {
-	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, port);
+	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, source);
 	int error = -ECONNREFUSED;
 
 	if (from && treadle_admits(&from->id, &ep->id) && treadle_admits(&ep->id, &from->id)) {
@@ -82,7 +82,7 @@ static void await_source(struct treadle_ep *ep, u32 port, u64 seq, struct treadl
 	if (from)
 		treadle_ep_put(from);
 	if (error)
-		treadle_rx_fail_awaiting(ep->rx, port, &seq, error, run);
+		treadle_rx_fail_awaiting(ep->rx, source, &seq, error, run);
 }
 
 /**

@@ -28,7 +28,7 @@ static inline bool treadle_is_tagged(const struct treadle_desc *d)
 	return d->opcode == TREADLE_OP_TSEND || d->opcode == TREADLE_OP_TRECV;
 }
 
-/* Members of collectives are whole endpoints, as they are named by their port. */
+/* Members of collectives are whole endpoints, as they are named by their source. */
 static inline bool treadle_is_member(const struct treadle_ep *ep)
 {
 	return ep->type == TREADLE_EP_RDM && !ep->role;
@@ -62,7 +62,7 @@ static __always_inline struct treadle_ep *treadle_find_target(const struct tread
 	}
 	if (cmd->route)
 		return ERR_PTR(cmd->route);
-	to = treadle_ep_find(from->obj.ctx->ports, cmd->port);
+	to = treadle_ep_find(from->obj.ctx->ports, cmd->dest);
 	if (!to)
 		return ERR_PTR(-ECONNREFUSED);
 	if (!smp_load_acquire(&to->enabled) || READ_ONCE(to->dead) || to->type != from->type ||

@@ -101,7 +101,7 @@ static struct treadle_match_recv *older(struct treadle_match_recv *best, struct 
  * treadle_match_arrive() - a message arrives: find the oldest receive that matches, and remove it
  * @m:   the matcher
  * @tag: of the message
- * @src: of the message: a port, or TREADLE_SRC_PEER
+ * @src: of the message: an endpoint, or TREADLE_SRC_PEER
  *
  * Context: under rx->lock.
  * Return: the receive; NULL: the message is unexpected.

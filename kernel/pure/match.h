@@ -32,7 +32,7 @@
 #include "shim.h"
 #endif
 
-/* Sources of messages that are not ports. */
+/* Sources of messages that are not endpoints. */
 #define TREADLE_SRC_ANY	   0xffffffffu /* of a receive: any source */
 #define TREADLE_SRC_NOBODY 0xfffffffeu /* of a receive: a source on another machine */
 #define TREADLE_SRC_PEER   0xfffffffdu /* of a message: a connection, which no receive can name */

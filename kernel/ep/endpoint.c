@@ -8,11 +8,9 @@
  * Binding keeps rings, queues and counters from being destroyed until the endpoint is
  * shut down. Their memory stays until the last message that names the endpoint is gone.
  */
-#include <linux/in.h>
-#include <linux/in6.h>
 #include <linux/nsproxy.h>
 #include <linux/slab.h>
-#include <net/ipv6.h>
+#include <linux/socket.h>
 #include <net/net_namespace.h>
 
 #include "ep/connect.h"
@@ -22,25 +20,11 @@ static const struct treadle_obj_ops ep_ops;
 
 /* --- create ------------------------------------------------------------------------------- */
 
-/* The unspecified address means this machine: replace it by loopback, which peers can use. */
-static void concrete(struct treadle_addr *addr)
-{
-	struct in6_addr *v6 = (struct in6_addr *)addr->addr;
-	__be32 *v4 = (__be32 *)addr->addr;
-
-	if (addr->family == AF_INET && *v4 == htonl(INADDR_ANY))
-		*v4 = htonl(INADDR_LOOPBACK);
-	else if (addr->family == AF_INET6 && ipv6_addr_any(v6))
-		*v6 = in6addr_loopback;
-	if (addr->family != AF_INET6 || !(ipv6_addr_type(v6) & IPV6_ADDR_LINKLOCAL))
-		addr->scope = 0; /* means nothing for other addresses */
-}
-
 /* Give @ep an address of this machine, and a port. */
 static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
 {
 	ep->addr = *addr;
-	concrete(&ep->addr);
+	treadle_addr_concrete(&ep->addr);
 	return treadle_addr_local(ep->obj.ctx->net, &ep->addr) ? treadle_ep_list(ep) :
 								 -EADDRNOTAVAIL;
 }

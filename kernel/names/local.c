@@ -53,3 +53,24 @@ bool treadle_addr_local(struct net *net, const struct treadle_addr *addr)
 	return ipv4_is_loopback(v4) || v4 == htonl(INADDR_ANY) ||
 	       inet_addr_type(net, v4) == RTN_LOCAL;
 }
+
+/**
+ * treadle_addr_concrete() - make an address that peers can use of the one that a process asks for
+ * @addr:	a valid address; the unspecified one, which means this machine, becomes loopback
+ *
+ * The one place that knows which address this machine has for its peers.
+ *
+ * Context: any.
+ */
+void treadle_addr_concrete(struct treadle_addr *addr)
+{
+	struct in6_addr *v6 = (struct in6_addr *)addr->addr;
+	__be32 *v4 = (__be32 *)addr->addr;
+
+	if (addr->family == AF_INET && *v4 == htonl(INADDR_ANY))
+		*v4 = htonl(INADDR_LOOPBACK);
+	else if (addr->family == AF_INET6 && ipv6_addr_any(v6))
+		*v6 = in6addr_loopback;
+	if (addr->family != AF_INET6 || !(ipv6_addr_type(v6) & IPV6_ADDR_LINKLOCAL))
+		addr->scope = 0; /* means nothing for other addresses */
+}

@@ -62,6 +62,7 @@ void treadle_av_forget(struct treadle_av *av);
 /* local.c */
 bool treadle_addr_valid(const struct treadle_addr *addr);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
+void treadle_addr_concrete(struct treadle_addr *addr);
 
 /* address.c */
 int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name);

@@ -53,6 +53,8 @@ static u32 source_of(const struct av_entry *e)
 	return treadle_source(TREADLE_HERE, ntohs(READ_ONCE(e->port)));
 }
 
+static int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name);
+
 /* --- lookups of the data path --------------------------------------------------------- */
 
 /* Take the receive context out of the high bits of *@index. Returns it. */
@@ -91,13 +93,13 @@ TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name)
 		context = split_context(av, &index);
 	if (index < t->capacity) {
 		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
-		u8 state = smp_load_acquire(&e->state); /* pairs with insert_one() */
+		u8 state = smp_load_acquire(&e->state); /* pairs with treadle_av_add() */
 
 		*name = treadle_name(source_of(e), context);
 		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
 	}
 	rcu_read_unlock_sched();
-	return ret;
+	return unlikely(ret == -EHOSTUNREACH) ? look_again(av, index, context, name) : ret;
 }
 
 static u32 *bucket_of(struct treadle_av_table *t, u32 source)
@@ -389,6 +391,18 @@ int treadle_av_remove(struct treadle_av *av, u64 index)
 	return 0;
 }
 
+static void entry_address(const struct av_entry *e, struct treadle_addr *addr)
+{
+	memset(addr, 0, sizeof(*addr));
+	memcpy(addr->addr, e->addr, sizeof(e->addr));
+	addr->family = e->v6 ? AF_INET6 : AF_INET;
+	addr->port = e->port;
+	if (e->scoped) {
+		addr->scope = *scope_in(addr->addr);
+		*scope_in(addr->addr) = 0;
+	}
+}
+
 /**
  * treadle_av_address() - the address of the peer at an index
  * @av:		the vector
@@ -404,14 +418,57 @@ int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *ad
 
 	if (!e)
 		return -ENOENT;
-	memset(addr, 0, sizeof(*addr));
-	memcpy(addr->addr, e->addr, sizeof(e->addr));
-	addr->family = e->v6 ? AF_INET6 : AF_INET;
-	addr->port = e->port;
-	if (e->scoped) {
-		addr->scope = *scope_in(addr->addr);
-		*scope_in(addr->addr) = 0;
+	entry_address(e, addr);
+	return 0;
+}
+
+/*
+ * This machine has got the address of an entry since it was inserted: from now on the entry is
+ * local. @seq: of av->freed when the address was read; if no entry was freed since, the entry is
+ * the same. If another writer has av->lock, the next look does this.
+ */
+static void make_local(struct treadle_av *av, u64 index, unsigned int seq)
+{
+	struct treadle_av_table *t;
+	struct av_entry *e;
+
+	if (!mutex_trylock(&av->lock))
+		return;
+	t = rcu_dereference_protected(av->table, lockdep_is_held(&av->lock));
+	e = &t->entries[index];
+	if (e->state == ENTRY_USED && !read_seqcount_retry(&av->freed, seq)) {
+		hash_entry(t, index);
+		smp_store_release(&e->state, ENTRY_LOCAL);
 	}
+	mutex_unlock(&av->lock);
+}
+
+/*
+ * The address of a peer was none of this machine's when it was inserted: look again. Does not
+ * sleep. Returns 0 with its name, or -EHOSTUNREACH.
+ */
+static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name)
+{
+	struct treadle_av_table *t;
+	unsigned int seq, looks = LOOKS;
+	struct treadle_addr addr;
+	struct av_entry *e;
+	bool used;
+
+	do { /* at most LOOKS times, as in treadle_av_name() */
+		rcu_read_lock();
+		seq = read_seqcount_begin(&av->freed);
+		t = rcu_dereference(av->table);
+		index = array_index_nospec(index, t->capacity);
+		e = &t->entries[index];
+		used = smp_load_acquire(&e->state) != ENTRY_FREE; /* pairs with treadle_av_add() */
+		*name = treadle_name(source_of(e), context);
+		data_race((entry_address(e, &addr), 0)); /* valid if no entry was freed */
+		rcu_read_unlock();
+	} while (read_seqcount_retry(&av->freed, seq) && --looks);
+	if (!used || !looks || !treadle_addr_local(av->net, &addr))
+		return -EHOSTUNREACH;
+	make_local(av, index, seq);
 	return 0;
 }
 
@@ -455,12 +512,13 @@ int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id)
 
 /**
  * treadle_av_alloc() - make an empty address vector
+ * @net:	network namespace of its addresses; held by those that refer to the vector
  * @arg:	parameters of AV_CREATE, checked
  *
  * Context: may sleep.
  * Return: the vector, held by the caller, or -ENOMEM.
  */
-struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
+struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_create *arg)
 {
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* @count is only a hint: don't use much memory before there are peers */
@@ -473,6 +531,7 @@ struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg)
 		return ERR_PTR(-ENOMEM);
 	}
 	RCU_INIT_POINTER(av->table, t);
+	av->net = net;
 	av->ctx_bits = arg->rx_ctx_bits;
 	mutex_init(&av->lock);
 	seqcount_init(&av->freed);

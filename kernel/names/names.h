@@ -27,6 +27,7 @@ struct treadle_av_name;
  * struct treadle_av - address vector, which several contexts may share by name
  * @ref:	one for each object
  * @name:	its name, or NULL; never changes once the vector is shared
+ * @net:	network namespace of the addresses; held by @name, or by the only context
  * @lock:	excludes other writers
  * @table:	entries and hash, replaced when it grows (written under @lock, read under RCU)
  * @freed:	counts entries that leave their bucket and may be used in another one: a search
@@ -39,6 +40,7 @@ struct treadle_av_name;
 struct treadle_av {
 	struct kref ref;
 	struct treadle_av_name *name;
+	struct net *net;
 	struct mutex lock;
 	seqcount_t freed;
 	struct treadle_av_table __rcu *table;
@@ -74,7 +76,7 @@ int treadle_av_remove(struct treadle_av *av, u64 index);
 int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr);
 bool treadle_av_has_ids(struct treadle_av *av);
 int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id);
-struct treadle_av *treadle_av_alloc(const struct treadle_av_create *arg);
+struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_create *arg);
 void treadle_av_release(struct kref *ref);
 
 /* av.c */

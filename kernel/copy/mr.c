@@ -193,7 +193,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 	part->pin.range.start = start;
 	part->pin.range.last = PAGE_ALIGN(part->iov.addr + part->iov.len) - 1;
 	part->pin.revoked = &mr->revoked;
-	treadle_pm_pin(mr->obj.ctx->pm, &part->pin);
+	treadle_pm_pin(treadle_pm_of(mr->obj.ctx), &part->pin);
 	while (part->pinned < n) {
 		unsigned long addr = start + (part->pinned << PAGE_SHIFT);
 		u64 left = min(n - part->pinned, PIN_BATCH);
@@ -204,7 +204,7 @@ static int part_pin(struct treadle_mr *mr, struct treadle_mr_part *part)
 		part->pinned += ret;
 		/* tell the pagemap, so that copies do not have to ask */
 		for (i = 0; i < ret; i += treadle_pm_stride(addr + ((u64)i << PAGE_SHIFT)))
-			treadle_pm_fill(mr->obj.ctx->pm, addr + ((u64)i << PAGE_SHIFT),
+			treadle_pm_fill(treadle_pm_of(mr->obj.ctx), addr + ((u64)i << PAGE_SHIFT),
 					(u64)(ret - i) << PAGE_SHIFT, write, TREADLE_FILL_FAULT);
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -346,7 +346,7 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 {
 	struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
 	struct mm_struct *mm = obj->ctx->mm;
-	struct treadle_pm *pm = obj->ctx->pm;
+	struct treadle_pm *pm = treadle_pm_of(obj->ctx);
 	unsigned int i;
 
 	if (mr->closed)
@@ -469,7 +469,7 @@ void treadle_mr_put(struct treadle_mr *mr)
  */
 bool treadle_mr_revoked(const struct treadle_mr *mr)
 {
-	lockdep_assert_held(&mr->obj.ctx->pm->lock);
+	lockdep_assert_held(&treadle_pm_of(mr->obj.ctx)->lock);
 	return mr->revoked;
 }
 

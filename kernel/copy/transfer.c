@@ -16,6 +16,8 @@
 #define LOCK_TRIES   64
 #define MODIFY_CALLS 4 /* under one hold of the lock: each call may have to retry often */
 
+static const bool no_process = true;
+
 /**
  * treadle_span_user() - a span of buffers of a process
  * @s:      the span
@@ -31,8 +33,8 @@ void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bo
 		       const struct treadle_iov *iov, unsigned int count, u64 off)
 {
 	s->ctx = ctx;
-	s->pm = ctx->pm;
-	s->closed = closed;
+	s->pm = treadle_pm_of(ctx);
+	s->closed = likely(s->pm) ? closed : &no_process; /* never touched */
 	s->iov = iov;
 	s->mr = NULL;
 	s->i = 0;
@@ -181,7 +183,7 @@ static __always_inline int span_error(const struct treadle_span *s)
 {
 	unsigned int i;
 
-	if (s->pm && unlikely(READ_ONCE(*s->closed)))
+	if (s->closed && unlikely(READ_ONCE(*s->closed)))
 		return -ESHUTDOWN;
 	for (i = 0; s->mr && i < s->mrs; i++)
 		if (treadle_mr_revoked(s->mr[i]))
@@ -242,7 +244,7 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 				    const struct treadle_ep *from, u64 src, u64 len,
 				    const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = to->obj.ctx->pm, *here = from->obj.ctx->pm;
+	struct treadle_pm *there = treadle_pm_of(to->obj.ctx), *here = treadle_pm_of(from->obj.ctx);
 	void *d, *s;
 	bool ok;
 
@@ -284,7 +286,7 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
 				  bool write, const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = to->obj.ctx->pm;
+	struct treadle_pm *there = treadle_pm_of(to->obj.ctx);
 	u64 word = 0;
 	void *page;
 	bool ok;

@@ -16,7 +16,7 @@ enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
  * @ctx:	context of the process
  * @pm:		pages of @ctx; NULL: @kbuf
  * @closed:	of the endpoint for which the buffers are used; once it is set (under pm->lock),
- *		they are not touched any more
+ *		they are not touched any more. NULL: @kbuf
  * @iov:	the buffers
  * @mr:		a peer's memory: its regions, @mrs of them, held; else NULL
  * @i, @off:	position: in iov[i], or in kbuf
@@ -39,6 +39,7 @@ struct treadle_span {
 static __always_inline void treadle_span_kernel(struct treadle_span *s, void *buf, u64 off)
 {
 	s->pm = NULL;
+	s->closed = NULL;
 	s->mr = NULL;
 	s->kbuf = buf;
 	s->off = off;

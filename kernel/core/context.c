@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: the context of an open file; dev/file.c completes it in open(), and ends it
+ * treadle: contexts. dev/file.c completes that of an open file in open(), and ends it
  */
 #include <linux/cred.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/nsproxy.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
@@ -15,25 +14,8 @@
 #include "core/object.h"
 #include "core/pool.h"
 
-/**
- * treadle_ctx_create() - create a context for the calling process
- *
- * The caller adds the pagemap, the ports, the regions and the poller.
- *
- * Context: process context; may sleep.
- * Return: the context, with a reference for treadle_ctx_put(); or -EINVAL: the caller has no mm;
- * or -ENOMEM.
- */
-struct treadle_ctx *treadle_ctx_create(void)
+static void ctx_init(struct treadle_ctx *ctx)
 {
-	struct treadle_ctx *ctx;
-	int ret;
-
-	if (!current->mm)
-		return ERR_PTR(-EINVAL);
-	ctx = kzalloc(sizeof(*ctx), TREADLE_GFP);
-	if (!ctx)
-		return ERR_PTR(-ENOMEM);
 	kref_init(&ctx->ref);
 	mutex_init(&ctx->lock);
 	xa_init_flags(&ctx->objs, XA_FLAGS_ACCOUNT);
@@ -43,19 +25,43 @@ struct treadle_ctx *treadle_ctx_create(void)
 	treadle_work_init(&ctx->work, ctx, treadle_ctx_worker, false);
 	treadle_watch_init(&ctx->watch);
 	atomic_set(&ctx->armed, 0);
+}
+
+/**
+ * treadle_ctx_create() - create a context of a process, or of none
+ * @owner:	of its endpoints
+ * @net:	network namespace of its endpoints
+ * @mm:		memory of the calling process; NULL: the context stands for peers on another host,
+ *		and belongs to no process. The caller is accountable for it
+ *
+ * The caller adds the ports and the poller; with a process, the pagemap and the regions, too.
+ *
+ * Context: process context; may sleep.
+ * Return: the context, with a reference for treadle_ctx_put(); or -ENOMEM.
+ */
+struct treadle_ctx *treadle_ctx_create(const struct treadle_owner *owner, struct net *net,
+				       struct mm_struct *mm)
+{
+	struct treadle_ctx *ctx = kzalloc(sizeof(*ctx), TREADLE_GFP);
+	int ret = -ENOMEM;
+
+	if (!ctx)
+		return ERR_PTR(-ENOMEM);
+	ctx_init(ctx);
 	ctx->cred = get_current_cred();
-	ctx->owner.ns = get_user_ns(current_user_ns());
-	ctx->owner.uid = current_euid();
-	ctx->net = get_net(current->nsproxy->net_ns);
-	ctx->mm = current->mm;
-	mmgrab(ctx->mm);
-	ctx->opener = get_pid(task_tgid(current));
+	ctx->owner = *owner;
+	get_user_ns(ctx->owner.ns);
+	ctx->net = get_net(net);
+	if (mm) {
+		mmgrab(mm);
+		ctx->mm = mm;
+		ctx->opener = get_pid(task_tgid(current));
 #ifdef CONFIG_MEMCG
-	ctx->memcg = get_mem_cgroup_from_mm(ctx->mm);
+		ctx->memcg = get_mem_cgroup_from_mm(mm);
 #endif
+	}
 	__module_get(THIS_MODULE); /* until ctx_release(): threads run the module's code */
 
-	ret = -ENOMEM;
 	ctx->user = treadle_user_get();
 	if (ctx->user)
 		ret = treadle_pool_join(ctx);
@@ -79,7 +85,8 @@ static void ctx_release(struct kref *ref)
 	mem_cgroup_put(ctx->memcg);
 #endif
 	put_pid(ctx->opener);
-	mmdrop(ctx->mm);
+	if (ctx->mm)
+		mmdrop(ctx->mm);
 	if (ctx->pool) {
 		treadle_pool_leave(ctx);
 		treadle_pool_put(ctx->pool);

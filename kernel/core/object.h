@@ -39,9 +39,10 @@ struct treadle_wait_ops;
 #define TREADLE_CNTRS  XA_MARK_0
 
 /*
- * struct treadle_ctx - context: one open file
+ * struct treadle_ctx - context: one open file; or peers on another host, without a process
  * @lock:	bindings, create, destroy
- * @mm:		memory of the process, mmgrab'ed
+ * @mm:		memory of the process, mmgrab'ed; NULL: there is no process, and no @opener, @memcg
+ *		and @pm either
  * @opener:	the process; stays the same when it executes another program
  * @cred:	credentials of the opener, with which workers access its memory
  * @owner, @net: user in a user namespace, and network namespace, of the opener
@@ -139,7 +140,8 @@ struct treadle_obj {
 #define TREADLE_GONE INT_MIN
 
 /* context.c */
-struct treadle_ctx *treadle_ctx_create(void);
+struct treadle_ctx *treadle_ctx_create(const struct treadle_owner *owner, struct net *net,
+				       struct mm_struct *mm);
 void treadle_ctx_put(struct treadle_ctx *ctx);
 
 /* object.c */
@@ -150,6 +152,16 @@ void treadle_obj_abort(struct treadle_obj *obj);
 void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj);
 int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id);
 void treadle_obj_release(struct kref *ref);
+
+/*
+ * The pagemap of a context; the one way from an endpoint to memory. NULL: the context has no
+ * process. Then the bytes of each command came along with it (cmd->inject, set even for none), so
+ * this is never asked for them.
+ */
+static __always_inline struct treadle_pm *treadle_pm_of(const struct treadle_ctx *ctx)
+{
+	return ctx->pm;
+}
 
 /* treadle_obj_get(), or with @bind treadle_obj_bind(), inline for hot paths. */
 static __always_inline struct treadle_obj *treadle_obj_find(struct treadle_ctx *ctx, u32 id,

@@ -7,8 +7,10 @@
  * fault or another process: it makes every operation of this context fail, ends
  * what waits, and leaves memory to the last reference.
  */
+#include <linux/cred.h>
 #include <linux/fs.h>
 #include <linux/memcontrol.h>
+#include <linux/nsproxy.h>
 #include <linux/sched/mm.h>
 
 #include "dev/dev.h"
@@ -100,10 +102,14 @@ static void ctx_mm_gone(struct treadle_pm_user *user)
 /* Make a context for the calling process. -EAGAIN: @nowait, and the mmap_lock is taken. */
 static struct treadle_ctx *ctx_open(bool nowait)
 {
-	struct treadle_ctx *ctx = treadle_ctx_create();
+	const struct treadle_owner owner = { .ns = current_user_ns(), .uid = current_euid() };
+	struct treadle_ctx *ctx;
 	struct treadle_pm *pm;
 	int ret;
 
+	if (!current->mm)
+		return ERR_PTR(-EINVAL);
+	ctx = treadle_ctx_create(&owner, current->nsproxy->net_ns, current->mm);
 	if (IS_ERR(ctx))
 		return ctx;
 	treadle_poller_init(ctx);

@@ -372,7 +372,7 @@ static void ep_die(struct treadle_ep *ep, struct treadle_run *run)
  */
 bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 {
-	struct treadle_pm *pm = ep->obj.ctx->pm;
+	struct treadle_pm *pm = treadle_pm_of(ep->obj.ctx);
 
 	if (ep->tx) {
 		if (!mutex_trylock(&ep->tx->lock))
@@ -381,8 +381,10 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 			WRITE_ONCE(ep->tx->ep, NULL); /* the ring may serve another endpoint */
 		mutex_unlock(&ep->tx->lock);
 	}
-	pm_write_lock(pm);
-	pm_write_unlock(pm);
+	if (pm) {
+		pm_write_lock(pm);
+		pm_write_unlock(pm);
+	}
 	return true;
 }
 

@@ -380,7 +380,7 @@ static __always_inline enum treadle_step modify_by_own(struct treadle_cmd *cmd,
 						       const struct treadle_ep *to, u64 at,
 						       const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = to->obj.ctx->pm;
+	struct treadle_pm *there = treadle_pm_of(to->obj.ctx);
 	const struct treadle_desc *d = &cmd->d;
 	u64 value = 0, than = 0;
 	bool ok;
@@ -407,7 +407,8 @@ static __always_inline enum treadle_step modify_by_pages(struct treadle_cmd *cmd
 							 const struct treadle_ep *to, u64 at,
 							 const struct treadle_mr *mr)
 {
-	struct treadle_pm *there = to->obj.ctx->pm, *here = cmd->ep->obj.ctx->pm;
+	struct treadle_pm *there = treadle_pm_of(to->obj.ctx),
+			  *here = treadle_pm_of(cmd->ep->obj.ctx);
 	const struct treadle_desc *d = &cmd->d;
 	const void *operand, *compare;
 	u64 value = 0, than = 0;

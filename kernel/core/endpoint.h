@@ -33,12 +33,12 @@ struct treadle_tx;
  * @rx_shared:	@rx is a shared receive ring
  * @rx_link, @named_link: in rx->eps, and with an address vector in rx->named (rx->lock)
  * @feeding:	commands of receives that are in rx->feeding, by their @wait (rx->lock)
- * @lock:	@dead, @severed, @closed, @parked, @flows, @waiting
+ * @lock:	@dead, @severed, @closed, @awaited, @parked, @flows, @waiting
  * @dead:	unreachable; accepts nothing, and none of its completions is written (also under
  *		the lock of the completion queue)
  * @closed:	dead or severed: its buffers are not touched (also under the lock of their pagemap)
  * @left:	detached from its receive ring (used by the teardown only)
- * @awaited:	a peer has posted a collective receive for a message of this endpoint
+ * @awaited:	collective receives that wait for a message of this endpoint (match/await.c)
  * @parked:	commands with a message that waits at a peer, by context
  * @flows:	peers to which commands are under way, by port (exec/flow.c)
  * @waiting:	commands that wait for their turn in a flow, by context
@@ -75,7 +75,8 @@ struct treadle_ep {
 	struct treadle_obj *bound[TREADLE_BINDINGS];
 	struct list_head rx_link, named_link, feeding;
 	spinlock_t lock;
-	bool dead, severed, closed, awaited, left, rx_shared;
+	bool dead, severed, closed, left, rx_shared;
+	struct list_head awaited;
 	struct rb_root parked, flows, waiting;
 	unsigned int nr_flows, nr_ordered;
 	struct treadle_ep __rcu *peer;

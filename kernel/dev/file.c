@@ -28,7 +28,7 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 	struct treadle_cull all = { .max = U64_MAX };
 	TREADLE_RUN(run, ctx);
 	struct treadle_obj *obj;
-	bool dead, awaited = false;
+	bool dead;
 	struct mem_cgroup *old;
 	unsigned long id;
 
@@ -51,14 +51,11 @@ static void ctx_shutdown(struct treadle_ctx *ctx)
 			treadle_ep_close(container_of(obj, struct treadle_ep, obj));
 		cond_resched();
 	}
-	smp_mb(); /* ->dead before ->awaited is read; pairs with await_source(), as in ep_die() */
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
-			awaited |= READ_ONCE(container_of(obj, struct treadle_ep, obj)->awaited);
+			treadle_ep_notify_death(container_of(obj, struct treadle_ep, obj), &run);
 		cond_resched();
 	}
-	if (awaited)
-		treadle_ctx_notify_death(ctx, &run);
 	xa_for_each(&ctx->objs, id, obj) {
 		if (obj->type == TREADLE_EP)
 			treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), &run);

@@ -109,6 +109,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	ep->flows = RB_ROOT;
 	INIT_LIST_HEAD(&ep->pending);
 	INIT_LIST_HEAD(&ep->feeding);
+	INIT_LIST_HEAD(&ep->awaited);
 	xa_init_flags(&ep->contexts, XA_FLAGS_ACCOUNT);
 	ep->type = arg->type;
 	ep->role = arg->flags;
@@ -301,26 +302,6 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
 /* --- the end -------------------------------------------------------------------------------- */
 
 /*
- * Fail the collective receives, of all endpoints, that only @ep could have sent to. An endpoint has
- * none if it and @ep don't admit each other: await_source() has failed those.
- */
-static void ep_notify_death(struct treadle_ep *ep, struct treadle_run *run)
-{
-	struct treadle_ports *ports = ep->obj.ctx->ports;
-	struct treadle_ep *other;
-	unsigned long port = 0;
-
-	for (; (other = treadle_ep_from(ports, &port)); port++) {
-		/* enabled: its rx never changes (acquire) */
-		if (smp_load_acquire(&other->enabled) && other->rx &&
-		    treadle_admits(&other->id, &ep->id) && treadle_admits(&ep->id, &other->id))
-			treadle_rx_fail_awaiting(other->rx, ep->id.source, NULL, -ECONNRESET, run);
-		treadle_ep_put(other);
-		cond_resched();
-	}
-}
-
-/*
  * Leave the receive ring, and fail the messages that wait there for @ep. Does it once; only the
  * teardown calls it. Takes rx->lock; may sleep.
  */
@@ -351,10 +332,9 @@ void treadle_ep_close(struct treadle_ep *ep)
 static void ep_die(struct treadle_ep *ep, struct treadle_run *run)
 {
 	treadle_ep_close(ep);
-	smp_mb(); /* ->dead before ->awaited is read; pairs with await_source() */
-	if (unlikely(READ_ONCE(ep->awaited))) {
+	if (unlikely(!list_empty(&ep->awaited))) { /* nothing is added since ->dead is set */
 		ep_leave(ep, run); /* before what may take long, as in treadle_ep_shutdown() */
-		ep_notify_death(ep, run);
+		treadle_ep_notify_death(ep, run);
 	}
 }
 
@@ -443,40 +423,6 @@ static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 	treadle_later_end(&ep->unbind);
 	ep_unbind(ep);
 	treadle_ep_put(ep);
-}
-
-/* May an endpoint of @ctx and @ep admit each other? If not, no receive of @ep waits for @ctx. */
-static bool may_await(const struct treadle_ep *ep, const struct treadle_ctx *ctx)
-{
-	return ep->id.key || treadle_same_owner(&ctx->owner, &ep->id.owner);
-}
-
-/**
- * treadle_ctx_notify_death() - fail collective receives that wait for a closed context
- * @ctx:	all of its endpoints are closed, and still listed
- * @run:	of the caller
- *
- * Searches each receive ring of other endpoints once, for all endpoints of @ctx.
- *
- * Context: may sleep.
- */
-void treadle_ctx_notify_death(struct treadle_ctx *ctx, struct treadle_run *run)
-{
-	static atomic64_t deaths;
-	u64 this = atomic64_inc_return(&deaths);
-	struct treadle_ep *other;
-	unsigned long port = 0;
-
-	for (; (other = treadle_ep_from(ctx->ports, &port)); port++) {
-		/* a dead endpoint is not notified; two calls at once may search a ring twice */
-		if (smp_load_acquire(&other->enabled) && other->rx && !READ_ONCE(other->dead) &&
-		    may_await(other, ctx) && READ_ONCE(other->rx->death_seen) != this) {
-			WRITE_ONCE(other->rx->death_seen, this);
-			treadle_rx_notify_death(other->rx, ctx, run);
-		}
-		treadle_ep_put(other);
-		cond_resched();
-	}
 }
 
 /**

@@ -8,7 +8,6 @@
 bool treadle_ep_try_quiesce(struct treadle_ep *ep);
 int treadle_ep_quiesce(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_close(struct treadle_ep *ep);
-void treadle_ctx_notify_death(struct treadle_ctx *ctx, struct treadle_run *run);
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 
 int treadle_ioc_ep_create(struct treadle_ucmd *u);

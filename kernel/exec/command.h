@@ -59,6 +59,7 @@ enum treadle_recv_kind {
  * @one:	the buffer; of a vector: no address, the total length
  * @cmd:	of an armed receive: the command; NULL: this is one of rx->slots, or a part
  * @ext:	of a vector in the ring: the second slot; its memory holds the vector
+ * @awaiting:	of a collective receive: in ->awaited of its source (cmd->awaits)
  * @space:	its matcher: TREADLE_PLAIN, _TAGGED, _COLLECTIVE
  * @kind:	enum treadle_recv_kind
  * @multi:	of a part: the multi-receive
@@ -85,14 +86,20 @@ struct treadle_recv {
 	struct treadle_rx *rx;
 	struct treadle_cmd *cmd;
 	union {
-		struct treadle_rx_slot *ext;
-		struct treadle_recv *multi;
-		u64 min;
+		struct {
+			union {
+				struct treadle_rx_slot *ext;
+				struct treadle_recv *multi;
+				u64 min;
+			};
+			u32 parts;
+			s16 error;
+			bool over, end_reported;
+		};
+		struct list_head awaiting;
 	};
-	u32 flags, parts;
-	s16 error;
+	u32 flags;
 	u8 iov_count, space, kind;
-	bool over, end_reported;
 };
 /* treadle_cmd.as_recv lies over the command's descriptor. */
 static_assert(sizeof(struct treadle_recv) <= sizeof(struct treadle_desc));
@@ -142,6 +149,8 @@ enum treadle_track {
  * @rest:	F_REPEAT: the second counter, which takes turns with @cond; bound, or NULL
  * @notify:	counter that counts its end, bound, or NULL
  * @target:	counter that it changes, bound, or NULL
+ * @awaits:	of a posted collective receive: the source that has it in ->awaited, not held, or
+ *		NULL (under rx->lock and ep->lock of the source)
  * @vec:	the slots behind the descriptor; on the caller's stack, or allocated with @heap
  * @recv:	in rx->armed or ep->feeding: the posted receive; F_REPEAT: whenever it is under way
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
@@ -175,7 +184,11 @@ struct treadle_cmd {
 	};
 	struct treadle_ep *ep;
 	struct treadle_obj *cond, *rest;
-	struct treadle_cntr *notify, *target;
+	struct treadle_cntr *notify;
+	union {
+		struct treadle_cntr *target;
+		struct treadle_ep *awaits;
+	};
 	union treadle_slot *vec;
 	union {
 		struct treadle_recv *recv;

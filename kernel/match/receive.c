@@ -353,6 +353,8 @@ static void rx_unpost(struct treadle_recv *recv)
 		treadle_recv_slot(recv)->posted = false;
 		return;
 	}
+	if (unlikely(recv->space == TREADLE_COLLECTIVE))
+		treadle_recv_unawait(recv);
 	rb_erase_cached(&recv->cmd->armed.node, treadle_recv_root(recv));
 	recv->cmd->recv = NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: matching receives with messages (rx.c, receive.c, drain.c, multi.c, op_peek.c,
+ * treadle: matching receives with messages (rx.c, receive.c, drain.c, await.c, multi.c, op_peek.c,
  * withdraw.c, recv_complete.c, msg.c)
  */
 #ifndef TREADLE_RECEIVE_H
@@ -29,7 +29,6 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  *		the claim
  * @slots:	one for each slot of the ring; @free: list of the unused ones
  * @seq:	sequence number of the next receive
- * @death_seen:	number of the last treadle_ctx_notify_death() that has looked here (without @lock)
  * @returned:	counts messages that were given back to their place, which a search may have passed
  * @feeding:	receives that have not been compared with all waiting messages yet, by m.wild; they
  *		are older than those in the ring
@@ -59,7 +58,7 @@ struct treadle_rx {
 	struct treadle_recv *free;
 	struct list_head feeding;
 	struct treadle_match_place at;
-	u64 seq, death_seen, returned;
+	u64 seq, returned;
 	struct list_head eps, *queued, named;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max, flushing;
@@ -219,14 +218,15 @@ void treadle_rx_notify(struct treadle_recv *recv, struct treadle_ep *ep, int err
 		       struct treadle_run *run);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
 		       struct treadle_run *run);
-void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 source, const u64 *seq, int error,
-			      struct treadle_run *run);
 void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_run *run);
-void treadle_rx_notify_death(struct treadle_rx *rx, struct treadle_ctx *ctx,
-			     struct treadle_run *run);
 void treadle_rx_flush(struct treadle_rx *rx, struct treadle_ep *ep, u32 slot,
 		      struct treadle_run *run);
 void treadle_rx_flushed(struct treadle_rx *rx);
+
+/* await.c */
+void treadle_rx_await(struct treadle_rx *rx, u32 source, u64 seq, struct treadle_run *run);
+void treadle_recv_unawait(struct treadle_recv *recv);
+void treadle_ep_notify_death(struct treadle_ep *ep, struct treadle_run *run);
 
 /* multi.c */
 bool treadle_multi_cut(struct treadle_recv *multi, struct treadle_msg *msg);

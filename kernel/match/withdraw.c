@@ -2,8 +2,8 @@
 /*
  * treadle: posted receives and waiting messages that are taken back
  *
- * By fi_cancel(), by the end of a connection or an endpoint, or because the only possible sender
- * is gone. However many receives there are, each hold of rx->lock looks at a bounded number.
+ * By fi_cancel(), or by the end of a connection or an endpoint. However many receives there are,
+ * each hold of rx->lock looks at a bounded number.
  */
 #include "match/receive.h"
 
@@ -297,99 +297,6 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 	if (a)
 		*at = *a;
 	return a;
-}
-
-/*
- * Take out up to FAIL_BATCH collective receives that wait for @source and are older than @end; only
- * that with *seq, if given.
- */
-static int rx_unpost_awaiting(struct treadle_rx *rx, u32 source, const u64 *seq, u64 end,
-			      struct treadle_recv **out)
-{
-	struct treadle_armed *a;
-	int n;
-
-	lockdep_assert_held(&rx->lock);
-	for (n = 0; n < FAIL_BATCH; n++) {
-		a = treadle_armed_from(&rx->awaiting, source, seq ? *seq : 0);
-		if (!a || a->threshold != source || a->seq >= end || (seq && a->seq != *seq))
-			break;
-		out[n] = armed_recv(a);
-		treadle_rx_withdraw(out[n]);
-	}
-	return n;
-}
-
-/**
- * treadle_rx_fail_awaiting - fail the collective receives of a ring that wait for a source
- * @rx:	the ring
- * @source:	from which no message comes any more
- * @seq:	NULL, or the only receive to fail
- * @error:	with which they complete
- * @run:	takes what the counters fire
- *
- * Only receives that are older than the call fail, which bounds the loop. A younger one finds the
- * source dead by itself: await_source().
- *
- * Context: May sleep. Takes rx->lock.
- */
-void treadle_rx_fail_awaiting(struct treadle_rx *rx, u32 source, const u64 *seq, int error,
-			      struct treadle_run *run)
-{
-	struct treadle_recv *failed[FAIL_BATCH];
-	u64 end = U64_MAX;
-	int i, n;
-
-	do {
-		spin_lock(&rx->lock);
-		end = min(end, rx->seq);
-		n = rx_unpost_awaiting(rx, source, seq, end, failed);
-		spin_unlock(&rx->lock);
-		for (i = 0; i < n; i++) {
-			struct treadle_ep *ep = treadle_ep_get(failed[i]->cmd->ep);
-
-			treadle_recv_complete(failed[i], ep, NULL, error, run);
-			treadle_ep_put(ep);
-		}
-		treadle_run_let_go(run);
-		cond_resched();
-	} while (n == FAIL_BATCH);
-}
-
-/**
- * treadle_rx_notify_death - fail the collective receives of a ring that wait for a context
- * @rx:	the ring
- * @ctx:	the context, which ends; its endpoints are closed and still listed
- * @run:	takes what the counters fire
- *
- * Context: May sleep. Takes rx->lock.
- */
-void treadle_rx_notify_death(struct treadle_rx *rx, struct treadle_ctx *ctx,
-			     struct treadle_run *run)
-{
-	struct treadle_armed *a;
-	struct treadle_ep *from;
-	u64 source = 0;
-
-	for (;; source++) {
-		spin_lock(&rx->lock);
-		a = treadle_armed_from(&rx->awaiting, source, 0);
-		if (a)
-			source = a->threshold;
-		spin_unlock(&rx->lock);
-		if (!a)
-			return;
-		from = treadle_ep_find(ctx->ports, source);
-		/*
-		 * If one of both does not admit the other, await_source() has failed the receive
-		 * already.
-		 */
-		if (from && from->obj.ctx == ctx)
-			treadle_rx_fail_awaiting(rx, source, NULL, -ECONNRESET, run);
-		if (from)
-			treadle_ep_put(from);
-		cond_resched();
-	}
 }
 
 /* Take up to FAIL_BATCH receives that @ep has armed off rx->feeding. */

@@ -17,7 +17,6 @@ struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 name);
 void treadle_source_address(struct treadle_ports *ports, u32 source, struct treadle_addr *addr);
 int treadle_ep_list(struct treadle_ep *ep);
 void treadle_ep_unlist(struct treadle_ep *ep);
-struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *port);
 int treadle_conn_may_send(const struct treadle_ep *ep, bool armed);
 struct treadle_ep *treadle_conn_peer(struct treadle_ep *from);
 

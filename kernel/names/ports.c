@@ -186,27 +186,6 @@ void treadle_ep_unlist(struct treadle_ep *ep)
 	xa_erase(&ports->all, port);
 }
 
-/**
- * treadle_ep_from() - find the first endpoint, or first context of one, at a port or above
- * @ports:	of a network namespace
- * @port:	where to begin; becomes the port of what was found
- *
- * Context: may sleep.
- * Return: the endpoint, held, or NULL.
- */
-struct treadle_ep *treadle_ep_from(struct treadle_ports *ports, unsigned long *port)
-{
-	struct treadle_ep *ep;
-
-	for (; xa_find(&ports->all, port, ULONG_MAX, XA_PRESENT); (*port)++) {
-		ep = treadle_ep_find(ports, *port); /* now it is held */
-		if (ep)
-			return ep;
-		cond_resched();
-	}
-	return NULL;
-}
-
 /* --- the data path --------------------------------------------------------------------------- */
 
 /**

@@ -59,32 +59,6 @@ int treadle_recv_bind(struct treadle_cmd *cmd)
 	return cmd->recv ? 0 : -ENOMEM;
 }
 
-/*
- * A collective receive of @ep from @port was posted as @seq, and may have matched since. Fail it if
- * no message can come. No spinlock held; may sleep.
- *
- * A closing endpoint fails the receives that wait for it if it sees ->awaited (ep_die()). Either it
- * sees that, or its ->dead is seen here. Only @seq fails here. The source may admit other endpoints
- * of the ring, and other receives may have been posted after another endpoint got the port.
- */
-static void await_source(struct treadle_ep *ep, u32 source, u64 seq, struct treadle_run *run)
-{
-	struct treadle_ep *from = treadle_ep_find(ep->obj.ctx->ports, source);
-	int error = -ECONNREFUSED;
-
-	if (from && treadle_admits(&from->id, &ep->id) && treadle_admits(&ep->id, &from->id)) {
-		WRITE_ONCE(from->awaited, true);
-		smp_mb(); /* pairs with ep_die() */
-		error = READ_ONCE(from->dead) ? -ECONNRESET : 0;
-	} else if (from) {
-		error = -EACCES;
-	}
-	if (from)
-		treadle_ep_put(from);
-	if (error)
-		treadle_rx_fail_awaiting(ep->rx, source, &seq, error, run);
-}
-
 /**
  * treadle_recv_issue - post a receive that came through a transmit ring, mostly an armed one
  * @cmd:	the command; consumed
@@ -134,7 +108,7 @@ void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	else
 		treadle_rx_grow(rx, space, run);
 	if (space == TREADLE_COLLECTIVE && !dead)
-		await_source(ep, source, seq, run);
+		treadle_rx_await(rx, source, seq, run);
 	if (shut)
 		treadle_rx_flush(rx, ep, rx->ring.entries, run);
 out:

@@ -323,11 +323,12 @@ format:
 	$(Q)clang-format -i $(sources)
 
 # Compiles each header alone, because a header includes what it needs; those of uapi also as C.
+# (C forbids an empty unit, which a header of macros would be.)
 headers-check: $(patsubst %,build/alone/%,$(wildcard uapi/treadle/*.h lib/include/treadle/*.h))
 build/alone/%: %
 	$(Q)mkdir -p $(@D)
 	$(Q)$(cxx) -MF $@.d -MT $@ -fsyntax-only -x c++ -include $< /dev/null
-	$(if $(filter uapi/%,$<),$(Q)$(CC) -std=c11 -pedantic $(warnings) -Iuapi -fsyntax-only -x c -include $< /dev/null)
+	$(if $(filter uapi/%,$<),$(Q)$(CC) -std=c11 -pedantic $(warnings) -Iuapi -fsyntax-only -x c -include $< - <<<'struct unit;')
 	$(Q)touch $@
 
 # clang-tidy 19 is the oldest that understands <expected> of libstdc++ 12. Parsing other projects'
@@ -412,7 +413,11 @@ bindir = $(DESTDIR)$(PREFIX)/bin
 libdir = $(DESTDIR)$(PREFIX)/lib/$(shell $(CC) -print-multiarch)
 incdir = $(DESTDIR)$(PREFIX)/include/treadle
 mandir = $(DESTDIR)$(PREFIX)/share/man/man
-version = $(shell sed -n 's/PACKAGE_VERSION=//p' kernel/dkms.conf)
+# The one place that has the version is a header. What can't include it has @VERSION@ instead.
+version = $(shell awk '/define TREADLE_VERSION_M[A-Z]*R/ { v = v dot $$3; dot = "." } END { print v }' uapi/treadle/version.h)
+# $(call install_text,FILES,DIRECTORY)
+install_text = install -d $(2) && $(foreach file,$(1),sed 's/@VERSION@/$(version)/' $(file) >$(2)/$(notdir $(file)) && \
+	chmod 644 $(2)/$(notdir $(file)) &&) :
 srcdir = $(DESTDIR)/usr/src/treadle-$(version)
 
 install: install-library install-provider install-tools install-module install-man
@@ -434,11 +439,15 @@ install/%: build/tools/%.o $(libtreadle)
 	$(call program,$(bindir)/$*)
 # For DKMS: dkms add treadle/VERSION, dkms install treadle/VERSION.
 install-module:
-	install -D -m644 -t $(srcdir) kernel/Kbuild kernel/Makefile kernel/dkms.conf kernel/ROOMS
+	install -D -m644 -t $(srcdir) kernel/Kbuild kernel/Makefile kernel/ROOMS
+	$(call install_text,kernel/dkms.conf,$(srcdir))
 	for room in $(rooms); do install -D -m644 -t $(srcdir)/$$room kernel/$$room/*; done
 	install -D -m644 -t $(srcdir)/uapi/treadle uapi/treadle/*.h
 install-man:
-	$(foreach page,$(wildcard Documentation/man/*.[17]),install -D -m644 -t $(mandir)$(subst .,,$(suffix $(page))) $(page) &&) :
+	$(foreach section,1 7,$(call install_text,$(wildcard Documentation/man/*.$(section)),$(mandir)$(section)) &&) :
+# What tools/deb and tests ask for.
+version:
+	@echo $(version)
 deb: all
 	$(Q)tools/deb
 
@@ -452,5 +461,5 @@ distclean: clean
 	$(Q)rm -rf build
 
 .PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-lto programs unit fuzz docs format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
-	fabtests check help install install-library install-provider install-tools install-module install-man clean distclean
+	fabtests check help install install-library install-provider install-tools install-module install-man version clean distclean
 .SECONDARY:

@@ -7,9 +7,7 @@ import re
 
 project = "treadle"
 copyright = "the treadle authors"
-release = re.search(
-    r"PACKAGE_VERSION=(.*)",
-    (pathlib.Path(__file__).parent.parent / "kernel/dkms.conf").read_text(),
-)[1].strip('"')
+header = (pathlib.Path(__file__).parent.parent / "uapi/treadle/version.h").read_text()
+release = ".".join(re.findall(r"#define TREADLE_VERSION_M(?:AJO|INO)R (\d+)", header))
 nitpicky = True
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}

@@ -15,6 +15,7 @@
 #include <linux/uaccess.h>
 
 #include <treadle/layout.h>
+#include <treadle/version.h>
 
 #include "core/limits.h"
 #include "dev/dev.h"
@@ -359,4 +360,4 @@ module_init(treadle_init);
 module_exit(treadle_exit);
 MODULE_DESCRIPTION("Software fabric adapter with triggered operations");
 MODULE_LICENSE("GPL");
-MODULE_VERSION("0.1");
+MODULE_VERSION(TREADLE_VERSION);

@@ -13,13 +13,15 @@
 #include <rdma/fi_errno.h>
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
+#include <treadle/version.h>
 
 /* The libfabric provider: maps fi_* to libtreadle. Declarations that all its files share. */
 namespace treadle::fi
 {
 
 inline constexpr char name[] = "treadle"; /* of the provider, its fabric and its domain */
-inline constexpr std::uint32_t version = FI_VERSION(0, 1);
+inline constexpr std::uint32_t version =
+	FI_VERSION(TREADLE_VERSION_MAJOR, TREADLE_VERSION_MINOR);
 
 extern fi_provider provider;
 

@@ -43,12 +43,8 @@ struct Side {
 	/* Waits for the next event, which must be of this kind. */
 	treadle_event await(std::uint32_t kind, const char *what)
 	{
-		treadle_event event;
-		int rc;
+		const treadle_event event = value_of(events.next(), "read events");
 
-		while ((rc = events.read(event)) == -EAGAIN)
-			check(events.wait(-1), "wait");
-		check(rc, "read events");
 		if (event.event != kind) {
 			std::fprintf(stderr, "event %u, not %s\n", event.event, what);
 			std::exit(1);
@@ -62,9 +58,9 @@ static std::span<const std::byte> bytes(std::string_view text)
 	return std::as_bytes(std::span(text));
 }
 
-static void print(const char *who, std::span<const std::byte> said)
+static void print(const char *what, std::span<const std::byte> said)
 {
-	std::printf("%s: \"%.*s\"\n", who, static_cast<int>(said.size()),
+	std::printf("%s: \"%.*s\"\n", what, static_cast<int>(said.size()),
 		    reinterpret_cast<const char *>(said.data()));
 }
 
@@ -80,11 +76,7 @@ static void child(int line)
 	check(endpoint.connect(server, bytes("may I?")), "connect");
 	print("the answer", data_of(side.await(TREADLE_EVENT_CONNECTED, "connected")));
 	/* A connected endpoint has one peer only, so none is named. */
-	check(side.tx.post({.opcode = TREADLE_OP_SEND,
-			    .flags = TREADLE_F_COMPLETION,
-			    .addr = address_of(out),
-			    .len = sizeof(out)}),
-	      "send");
+	check(side.tx.send(bytes_of(out), Peer::any), "send");
 	next(side.completions);
 }
 
@@ -103,15 +95,10 @@ static void parent(int line, pid_t pid)
 	const treadle_event request = side.await(TREADLE_EVENT_CONNREQ, "a request");
 	print("a request", data_of(request));
 	Endpoint endpoint = side.enabled(Endpoint::create(side.context, request_of(request)));
-	check(side.rx.post({.opcode = TREADLE_OP_RECV,
-			    .flags = TREADLE_F_COMPLETION,
-			    .addr = address_of(in),
-			    .len = sizeof(in)}),
-	      "receive");
+	check(side.rx.receive(bytes_of(in)), "receive");
 	check(endpoint.accept(bytes("you may")), "accept");
 	side.await(TREADLE_EVENT_CONNECTED, "connected");
-	const treadle_cqe cqe = next(side.completions);
-	std::printf("%llu bytes came: \"%s\"\n", cqe.len, in);
+	std::printf("%zu bytes came: \"%s\"\n", next(side.completions).size(), in);
 	side.await(TREADLE_EVENT_SHUTDOWN, "the end");
 	std::printf("the other side has gone\n");
 	waitpid(pid, &status, 0);

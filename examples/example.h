@@ -12,36 +12,39 @@
 
 #include <treadle/treadle.h>
 
-/* Functions that create something return a value or an errno, and never throw. */
-template <class T> T value_of(treadle::Result<T> result, const char *what)
+/* Functions that don't return a value return an error code, which is false on success. */
+inline void check(std::error_code error, const char *what)
 {
-	if (!result) {
-		std::fprintf(stderr, "%s: %s\n", what, result.error().message());
+	if (error) {
+		std::fprintf(stderr, "%s: %s\n", what, error.message().c_str());
 		std::exit(1);
 	}
+}
+
+/* All others return a value or an error code, and never throw. */
+template <class T> T value_of(treadle::Result<T> result, const char *what)
+{
+	check(result ? std::error_code() : result.error(), what);
 	return std::move(*result);
 }
 
-/* Posting returns 0 or -errno. */
-inline void check(int rc, const char *what)
+/* Reading completions takes no system call; waiting for one does. */
+inline treadle::Completion next(treadle::CompletionQueue &queue)
 {
-	if (rc < 0) {
-		std::fprintf(stderr, "%s: %s\n", what, treadle::Errno(-rc).message());
-		std::exit(1);
-	}
+	const treadle::Completion done = value_of(queue.next(), "read completions");
+
+	check(done.error(), "completion");
+	return done;
 }
 
-/* Reading completions takes no system call; waiting for one does. */
-inline treadle_cqe next(treadle::CompletionQueue &completions)
+/* What is sent: the bytes of an object. */
+template <class T> std::span<const std::byte> bytes_of(const T &object)
 {
-	treadle_cqe cqe;
-	int rc;
-
-	while ((rc = completions.read({&cqe, 1})) == -EAGAIN)
-		check(completions.wait(-1), "wait");
-	check(rc, "read completions");
-	check(-static_cast<int>(cqe.error), "completion");
-	return cqe;
+	return std::as_bytes(std::span(&object, 1));
+}
+template <class T> std::span<std::byte> bytes_of(T &object)
+{
+	return std::as_writable_bytes(std::span(&object, 1));
 }
 
 /* Addresses are exchanged by other means: here by a socket. */
@@ -61,9 +64,10 @@ inline int in_two_processes(void (*parent)(int line, pid_t child), void (*child)
 {
 	int ends[2];
 
-	check(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ? -errno : 0, "socketpair");
+	check(treadle::from_errno(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ? errno : 0),
+	      "socketpair");
 	const pid_t pid = fork();
-	check(pid < 0 ? -errno : 0, "fork");
+	check(treadle::from_errno(pid < 0 ? errno : 0), "fork");
 	/* Close the other end: else a process would wait for ever when the other one has failed. */
 	close(ends[pid ? 1 : 0]);
 	if (pid)

@@ -18,31 +18,20 @@
 using namespace treadle;
 
 struct Side {
-	Context context = value_of(Context::open(), "open " TREADLE_DEVICE);
-	AddressVector peers = value_of(AddressVector::create(context), "address vector");
-	CompletionQueue completions =
-		value_of(CompletionQueue::create(context, 16), "completion queue");
-	TransmitRing tx = value_of(TransmitRing::create(context, 16), "transmit ring");
-	ReceiveRing rx = value_of(ReceiveRing::create(context, 16), "receive ring");
-	Endpoint endpoint = value_of(Endpoint::create(context, loopback()), "endpoint");
-	std::uint64_t peer;
+	Station station = value_of(Station::open(), "open " TREADLE_DEVICE);
+	Peer peer;
 
 	explicit Side(int line)
+		: peer(value_of(station.peers.insert(exchange(line, station.address())),
+				"insert address"))
 	{
-		check(endpoint.enable({.tx = tx.id(),
-				       .rx = rx.id(),
-				       .av = peers.id(),
-				       .tx_cq = completions.id(),
-				       .rx_cq = completions.id()}),
-		      "enable");
-		peer = value_of(peers.insert(exchange(line, endpoint.address())), "insert address");
 	}
 
-	/* Posts a command and waits for its end. */
-	void run(Command command, const char *what)
+	/* Waits for the end of a command that was posted. */
+	void finish(std::error_code posted, const char *what)
 	{
-		check(tx.post(command.completion()), what);
-		next(completions);
+		check(posted, what);
+		next(station.queue);
 	}
 };
 
@@ -55,14 +44,15 @@ static void child(int line)
 	std::uint64_t memory[words]{};
 	/* The kernel picks the key, so that no other process can guess it. */
 	const MemoryRegion region =
-		value_of(MemoryRegion::create(side.context, memory, sizeof(memory),
+		value_of(MemoryRegion::create(side.station.context, bytes_of(memory),
 					      {.access = TREADLE_ACCESS_REMOTE_READ |
 							 TREADLE_ACCESS_REMOTE_WRITE,
 					       .flags = TREADLE_MR_KERNEL_KEY}),
 			 "memory region");
 	const std::uint64_t key = region.key();
 
-	side.run(Command::send_tagged(&key, sizeof(key), side.peer, where_it_is), "tagged send");
+	side.finish(side.station.tx.send_tagged(bytes_of(key), side.peer, where_it_is),
+		    "tagged send");
 	raise(SIGSTOP);
 	/* The parent has sent SIGCONT, after it had done all of this without the child. */
 	std::exit(memory[0] != 15 || memory[1] != 99 || memory[2] != 30 || memory[3] != 40);
@@ -71,29 +61,29 @@ static void child(int line)
 static void parent(int line, pid_t pid)
 {
 	Side side(line);
+	TransmitRing &tx = side.station.tx;
 	const std::uint64_t out[words] = {10, 20, 30, 40}, five = 5, twenty = 20, ninety_nine = 99;
 	std::uint64_t key, before, swapped, in[words];
 	int status;
 
-	check(side.rx.post({.opcode = TREADLE_OP_TRECV,
-			    .flags = TREADLE_F_COMPLETION,
-			    .addr = address_of(&key),
-			    .len = sizeof(key),
-			    .tag = where_it_is}),
-	      "tagged receive");
-	next(side.completions);
+	side.finish(side.station.rx.receive_tagged(bytes_of(key), where_it_is), "tagged receive");
 	waitpid(pid, &status, WUNTRACED);
 	std::printf("the child has %s\n", WIFSTOPPED(status) ? "stopped" : "failed");
 
 	/* Peers name offsets into the region, which are addresses with TREADLE_MR_VIRT_ADDR. */
-	side.run(Command::write(out, sizeof(out), side.peer, 0, key), "write");
-	side.run(Command::fetch(TREADLE_ATOMIC_SUM, TREADLE_UINT64, &five, &before, sizeof(five),
-				side.peer, 0, key),
-		 "fetch and add");
-	side.run(Command::compare(TREADLE_ATOMIC_CSWAP, TREADLE_UINT64, &ninety_nine, &twenty,
-				  &swapped, sizeof(swapped), side.peer, 8, key),
-		 "compare and swap");
-	side.run(Command::read(in, sizeof(in), side.peer, 0, key), "read");
+	const Remote first{.addr = 0, .key = key}, second{.addr = 8, .key = key};
+
+	side.finish(tx.write(bytes_of(out), side.peer, first), "write");
+	side.finish(tx.post(Command::fetch(TREADLE_ATOMIC_SUM, TREADLE_UINT64, bytes_of(five),
+					   bytes_of(before), side.peer, first)
+				    .completion()),
+		    "fetch and add");
+	side.finish(tx.post(Command::compare(TREADLE_ATOMIC_CSWAP, TREADLE_UINT64,
+					     bytes_of(ninety_nine), bytes_of(twenty),
+					     bytes_of(swapped), side.peer, second)
+				    .completion()),
+		    "compare and swap");
+	side.finish(tx.read(bytes_of(in), side.peer, first), "read");
 	std::printf("its memory: %lu (was %lu), %lu (was %lu), %lu, %lu\n", in[0], before, in[1],
 		    swapped, in[2], in[3]);
 	kill(pid, SIGCONT);

@@ -20,13 +20,13 @@ Result<treadle_addr> from_sockaddr(const sockaddr *address, socklen_t length) no
 	treadle_addr out{};
 
 	if (length < sizeof(address->sa_family))
-		return std::unexpected(Errno(EINVAL));
+		return std::unexpected(from_errno(EINVAL));
 	out.family = address->sa_family;
 	if (out.family == AF_INET) {
 		sockaddr_in in;
 
 		if (length < sizeof(in))
-			return std::unexpected(Errno(EINVAL));
+			return std::unexpected(from_errno(EINVAL));
 		std::memcpy(&in, address, sizeof(in));
 		out.port = in.sin_port;
 		std::memcpy(out.addr, &in.sin_addr, sizeof(in.sin_addr));
@@ -34,13 +34,13 @@ Result<treadle_addr> from_sockaddr(const sockaddr *address, socklen_t length) no
 		sockaddr_in6 in;
 
 		if (length < sizeof(in))
-			return std::unexpected(Errno(EINVAL));
+			return std::unexpected(from_errno(EINVAL));
 		std::memcpy(&in, address, sizeof(in));
 		out.port = in.sin6_port;
 		out.scope = in.sin6_scope_id;
 		std::memcpy(out.addr, &in.sin6_addr, sizeof(in.sin6_addr));
 	} else {
-		return std::unexpected(Errno(EADDRNOTAVAIL));
+		return std::unexpected(from_errno(EADDRNOTAVAIL));
 	}
 	return out;
 }

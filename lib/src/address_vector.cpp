@@ -21,9 +21,9 @@ Result<AddressVector> AddressVector::make(const Context &context, std::uint32_t 
 	args.rx_ctx_bits = context_bits;
 	args.name = name.empty() ? 0 : address_of(name.data());
 	args.name_size = sys::clamped(name.size());
-	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_AV_CREATE, args); !ok)
-		return std::unexpected(ok.error());
-	return AddressVector(context.fd(), args.id);
+	if (const auto error = sys::checked(context.device(), TREADLE_IOC_AV_CREATE, args))
+		return std::unexpected(error);
+	return AddressVector(context.device(), args.id);
 }
 
 Result<AddressVector> AddressVector::create(const Context &context, std::uint32_t expected,
@@ -43,7 +43,7 @@ Result<AddressVector> AddressVector::open(const Context &context, std::string_vi
 					  std::uint32_t context_bits) noexcept
 {
 	if (name.empty())
-		return std::unexpected(Errno(EINVAL));
+		return std::unexpected(from_errno(EINVAL));
 	return make(context, access == Access::read ? TREADLE_AV_READ : 0, name, expected,
 		    context_bits);
 }
@@ -59,52 +59,59 @@ AddressVector::Inserted AddressVector::insert(std::span<const treadle_addr> addr
 	args.addrs = address_of(addresses.data());
 	args.out = address_of(indices);
 	args.ids = address_of(ids);
-	const int rc = sys::call(fd(), TREADLE_IOC_AV_INSERT, args);
+	const int rc = sys::call(device(), TREADLE_IOC_AV_INSERT, args);
 	/* After these errors the kernel has not read or written args: a child, an older module. */
 	const bool seen = rc != -EPERM && rc != -E2BIG && rc != -ENOTTY;
-	return {.count = seen ? args.count : 0, .error = rc};
+	return {.count = seen ? args.count : 0, .error = detail::status(rc)};
 }
 
-Result<std::uint64_t> AddressVector::insert(const treadle_addr &address) noexcept
+Result<Peer> AddressVector::insert(const treadle_addr &address) noexcept
 {
 	std::uint64_t index = TREADLE_ADDR_ANY;
-	const auto [count, error] = insert({&address, 1}, &index);
+	const auto [count, failed] = insert({&address, 1}, &index);
 
-	if (error)
-		return std::unexpected(Errno(-error));
+	if (failed)
+		return std::unexpected(failed);
 	if (!count)
-		return std::unexpected(Errno(EADDRNOTAVAIL));
-	return index;
+		return std::unexpected(from_errno(EADDRNOTAVAIL));
+	return Peer{index};
 }
 
-int AddressVector::remove(std::span<const std::uint64_t> indices) noexcept
+std::error_code AddressVector::remove(std::span<const std::uint64_t> indices) noexcept
 {
 	treadle_av_remove args{};
 
 	args.av = number();
 	args.count = sys::clamped(indices.size());
 	args.indices = address_of(indices.data());
-	return sys::call(fd(), TREADLE_IOC_AV_REMOVE, args);
+	return sys::checked(device(), TREADLE_IOC_AV_REMOVE, args);
 }
 
-int AddressVector::set_id(std::uint64_t index, std::uint64_t id) noexcept
+std::error_code AddressVector::remove(Peer peer) noexcept
+{
+	const std::uint64_t index = std::to_underlying(peer);
+
+	return remove({&index, 1});
+}
+
+std::error_code AddressVector::set_id(Peer peer, std::uint64_t id) noexcept
 {
 	treadle_av_set_id args{};
 
 	args.av = number();
-	args.index = index;
+	args.index = std::to_underlying(peer);
 	args.id = id;
-	return sys::call(fd(), TREADLE_IOC_AV_SET_ID, args);
+	return sys::checked(device(), TREADLE_IOC_AV_SET_ID, args);
 }
 
-Result<treadle_addr> AddressVector::lookup(std::uint64_t index) const noexcept
+Result<treadle_addr> AddressVector::lookup(Peer peer) const noexcept
 {
 	treadle_av_lookup args{};
 
 	args.av = number();
-	args.index = index;
-	if (const auto ok = sys::checked(fd(), TREADLE_IOC_AV_LOOKUP, args); !ok)
-		return std::unexpected(ok.error());
+	args.index = std::to_underlying(peer);
+	if (const auto error = sys::checked(device(), TREADLE_IOC_AV_LOOKUP, args))
+		return std::unexpected(error);
 	return args.addr;
 }
 

@@ -13,10 +13,10 @@ BasicCompletionQueue<Lock>::create(const Context &context, std::uint32_t entries
 	treadle_cq_create args{};
 
 	args.entries = entries;
-	auto ring = detail::CompletionRing::create(context.fd(), args);
+	auto ring = detail::CompletionRing::create(context.device(), args);
 	if (!ring)
 		return std::unexpected(ring.error());
-	return BasicCompletionQueue(context.fd(), args.id, std::move(*ring));
+	return BasicCompletionQueue(context.device(), args.id, std::move(*ring));
 }
 
 template <class Lock> int BasicCompletionQueue<Lock>::refill_by_doorbell() noexcept

@@ -29,12 +29,18 @@ public:
 			return std::unexpected(ring.error());
 		std::unique_ptr<WorkRing> own(new (std::nothrow) Ring(std::move(*ring)));
 		if (!own)
-			return std::unexpected(Errno(ENOMEM));
+			return std::unexpected(from_errno(ENOMEM));
 		return own;
 	}
 
-	int post(const Message &message) noexcept override { return ring_.post(message, {}); }
-	int post(const Command &command) noexcept override { return ring_.post(command); }
+	std::error_code post(const Message &message) noexcept override
+	{
+		return ring_.post(message, std::span<const treadle_iov>());
+	}
+	std::error_code post(const Command &command) noexcept override
+	{
+		return ring_.post(command);
+	}
 	Posted post_all(std::span<const Command> commands) noexcept override
 	{
 		return ring_.post_all(commands);
@@ -55,10 +61,10 @@ static Result<treadle_query> query(int fd) noexcept
 {
 	treadle_query limits{};
 
-	if (const auto ok = sys::checked(fd, TREADLE_IOC_QUERY, limits); !ok)
-		return std::unexpected(ok.error());
+	if (const auto error = sys::checked(fd, TREADLE_IOC_QUERY, limits))
+		return std::unexpected(error);
 	if (limits.abi_version != TREADLE_ABI_VERSION)
-		return std::unexpected(Errno(EPROTO));
+		return std::unexpected(from_errno(EPROTO));
 	return limits;
 }
 
@@ -90,7 +96,8 @@ Result<Context> Context::open(const char *path, Threads threads) noexcept
 	return Context(std::move(*fd), *limits, std::move(*ring));
 }
 
-int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept
+std::error_code cancel_work(int fd, std::uint32_t id, std::uint64_t threshold,
+			    std::uint64_t context) noexcept
 {
 	treadle_cancel args{};
 
@@ -98,7 +105,7 @@ int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t
 	args.id = id;
 	args.threshold = threshold;
 	args.context = context;
-	return sys::call(fd, TREADLE_IOC_CANCEL, args);
+	return sys::checked(fd, TREADLE_IOC_CANCEL, args);
 }
 
 Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept
@@ -107,40 +114,44 @@ Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept
 
 	args.kind = TREADLE_FLUSH_WORK;
 	args.id = id;
-	if (const auto ok = sys::checked(fd, TREADLE_IOC_CANCEL, args); !ok)
-		return std::unexpected(ok.error());
+	if (const auto error = sys::checked(fd, TREADLE_IOC_CANCEL, args))
+		return std::unexpected(error);
 	return args.count;
 }
 
 /* No command is armed on a closed object. Its id is 0, which means all objects to the kernel. */
 template <class Id> static Result<std::uint64_t> flush_on(int fd, Id id) noexcept
 {
-	return id == Id{} ? std::unexpected(Errno(ENOENT)) : flush_work(fd, std::to_underlying(id));
+	return id == Id{} ? std::unexpected(from_errno(ENOENT)) :
+			    flush_work(fd, std::to_underlying(id));
 }
 
-int Context::cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept
+std::error_code Context::cancel(CounterId counter, std::uint64_t threshold,
+				std::uint64_t context) noexcept
 {
-	return cancel_work(fd(), std::to_underlying(counter), threshold, context);
+	return cancel_work(device(), std::to_underlying(counter), threshold, context);
 }
 
-int Context::cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept
+std::error_code Context::cancel(TriggerCellsId cells, std::uint32_t index,
+				std::uint64_t context) noexcept
 {
-	return cancel_work(fd(), std::to_underlying(cells), index * sizeof(std::uint64_t), context);
+	return cancel_work(device(), std::to_underlying(cells), index * sizeof(std::uint64_t),
+			   context);
 }
 
 Result<std::uint64_t> Context::flush() noexcept
 {
-	return flush_work(fd(), 0);
+	return flush_work(device(), 0);
 }
 
 Result<std::uint64_t> Context::flush(CounterId counter) noexcept
 {
-	return flush_on(fd(), counter);
+	return flush_on(device(), counter);
 }
 
 Result<std::uint64_t> Context::flush(TriggerCellsId cells) noexcept
 {
-	return flush_on(fd(), cells);
+	return flush_on(device(), cells);
 }
 
 } // namespace treadle

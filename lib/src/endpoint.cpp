@@ -15,26 +15,26 @@ namespace treadle
 namespace detail
 {
 
-Result<void> Addressed::request(int fd, treadle_ep_create &args,
-				std::span<const std::byte> auth_key) noexcept
+std::error_code Addressed::request(int device, treadle_ep_create &args,
+				   std::span<const std::byte> auth_key) noexcept
 {
 	sys::give(auth_key, args.auth_key, args.auth_key_size);
-	return sys::checked(fd, TREADLE_IOC_EP_CREATE, args);
+	return sys::checked(device, TREADLE_IOC_EP_CREATE, args);
 }
 
-int Addressed::fd_of(const Context &context) noexcept
+int Addressed::device_of(const Context &context) noexcept
 {
-	return context.fd();
+	return context.device();
 }
 
-int Addressed::bind(const EventQueue &queue, std::uint64_t context) noexcept
+std::error_code Addressed::bind(const EventQueue &queue, std::uint64_t context) noexcept
 {
 	treadle_ep_eq args{};
 
 	args.ep = number();
-	args.eq_fd = queue.file();
+	args.eq_fd = *queue.fd();
 	args.context = context;
-	return sys::call(fd(), TREADLE_IOC_EP_EQ, args);
+	return sys::checked(device(), TREADLE_IOC_EP_EQ, args);
 }
 
 } // namespace detail
@@ -56,7 +56,7 @@ Result<Endpoint> Endpoint::create(const Context &context, RequestId request,
 	treadle_ep_create args{};
 
 	if (!std::to_underlying(request)) /* to the kernel 0 means: bind an address */
-		return std::unexpected(Errno(ENOENT));
+		return std::unexpected(from_errno(ENOENT));
 	args.type = TREADLE_EP_MSG;
 	args.request = std::to_underlying(request);
 	return make<Endpoint>(context, args, auth_key);
@@ -80,7 +80,7 @@ Result<Endpoint> Endpoint::transmit_context() const noexcept
 
 	args.flags = TREADLE_EP_TX_CONTEXT;
 	args.parent = number();
-	return make<Endpoint>(fd(), args);
+	return make<Endpoint>(device(), args);
 }
 
 Result<Endpoint> Endpoint::receive_context(std::uint32_t index) const noexcept
@@ -90,10 +90,10 @@ Result<Endpoint> Endpoint::receive_context(std::uint32_t index) const noexcept
 	args.flags = TREADLE_EP_RX_CONTEXT;
 	args.parent = number();
 	args.index = index;
-	return make<Endpoint>(fd(), args);
+	return make<Endpoint>(device(), args);
 }
 
-int Endpoint::enable(const Bindings &b) noexcept
+std::error_code Endpoint::enable(const Bindings &b) noexcept
 {
 	treadle_ep_enable args{};
 
@@ -110,10 +110,10 @@ int Endpoint::enable(const Bindings &b) noexcept
 	args.cntr_write = std::to_underlying(b.write);
 	args.cntr_remote_read = std::to_underlying(b.remote_read);
 	args.cntr_remote_write = std::to_underlying(b.remote_write);
-	return sys::call(fd(), TREADLE_IOC_EP_ENABLE, args);
+	return sys::checked(device(), TREADLE_IOC_EP_ENABLE, args);
 }
 
-int Endpoint::cancel(std::uint64_t context, Side side) noexcept
+std::error_code Endpoint::cancel(std::uint64_t context, Side side) noexcept
 {
 	treadle_cancel args{};
 
@@ -121,34 +121,35 @@ int Endpoint::cancel(std::uint64_t context, Side side) noexcept
 	args.id = number();
 	args.flags = std::to_underlying(side);
 	args.context = context;
-	return sys::call(fd(), TREADLE_IOC_CANCEL, args);
+	return sys::checked(device(), TREADLE_IOC_CANCEL, args);
 }
 
-int Endpoint::connect(const treadle_addr &address, std::span<const std::byte> data) noexcept
+std::error_code Endpoint::connect(const treadle_addr &address,
+				  std::span<const std::byte> data) noexcept
 {
 	treadle_connect args{};
 
 	args.ep = number();
 	args.addr = address;
 	sys::give(data, args.data, args.data_size);
-	return sys::call(fd(), TREADLE_IOC_CONNECT, args);
+	return sys::checked(device(), TREADLE_IOC_CONNECT, args);
 }
 
-int Endpoint::accept(std::span<const std::byte> data) noexcept
+std::error_code Endpoint::accept(std::span<const std::byte> data) noexcept
 {
 	treadle_accept args{};
 
 	args.ep = number();
 	sys::give(data, args.data, args.data_size);
-	return sys::call(fd(), TREADLE_IOC_ACCEPT, args);
+	return sys::checked(device(), TREADLE_IOC_ACCEPT, args);
 }
 
-int Endpoint::shutdown() noexcept
+std::error_code Endpoint::shutdown() noexcept
 {
 	treadle_shutdown args{};
 
 	args.ep = number();
-	return sys::call(fd(), TREADLE_IOC_SHUTDOWN, args);
+	return sys::checked(device(), TREADLE_IOC_SHUTDOWN, args);
 }
 
 } // namespace treadle

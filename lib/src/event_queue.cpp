@@ -18,22 +18,39 @@ Result<EventQueue> EventQueue::create(const Context &context) noexcept
 	treadle_eq_create args{};
 	treadle_wait_fd file{};
 
-	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_EQ_CREATE, args); !ok)
-		return std::unexpected(ok.error());
+	if (const auto error = sys::checked(context.device(), TREADLE_IOC_EQ_CREATE, args))
+		return std::unexpected(error);
 
-	EventQueue queue(context.fd(), args.id);
+	EventQueue queue(context.device(), args.id);
 
 	file.id = args.id;
-	if (const auto ok = sys::checked(context.fd(), TREADLE_IOC_WAIT_FD, file); !ok)
-		return std::unexpected(ok.error());
-	queue.file_ = detail::UniqueFd(file.fd);
+	if (const auto error = sys::checked(context.device(), TREADLE_IOC_WAIT_FD, file))
+		return std::unexpected(error);
+	queue.fd_ = detail::UniqueFd(file.fd);
 	return queue;
 }
 
-int EventQueue::read(treadle_event &event) noexcept
+std::error_code EventQueue::read(treadle_event &event) noexcept
 {
 	/* not read(2): that is a cancellation point */
-	return syscall(SYS_read, file(), &event, sizeof(event)) < 0 ? -errno : 0;
+	return from_errno(syscall(SYS_read, fd_.get(), &event, sizeof(event)) < 0 ? errno : 0);
+}
+
+Result<treadle_event> EventQueue::next(Timeout timeout) noexcept
+{
+	const detail::Deadline deadline(timeout);
+	treadle_event event;
+
+	/* Waits first: a read of an empty queue would take the signal that is to end the wait. */
+	for (;;) {
+		if (const auto failed = wait(deadline.left()))
+			return std::unexpected(failed);
+		const auto failed = read(event);
+		if (!failed)
+			return event;
+		if (failed != std::errc::resource_unavailable_try_again) /* else another took it */
+			return std::unexpected(failed);
+	}
 }
 
 } // namespace treadle

@@ -8,7 +8,7 @@
 
 #include <treadle/context.h>
 #include <treadle/detail/memcheck.h>
-#include <treadle/registrar.h>
+#include <treadle/registration.h>
 
 #include "sys/device.h"
 
@@ -17,7 +17,7 @@ namespace treadle
 
 Registration::Registration(const Context &context, std::span<const treadle_iov> ranges,
 			   const MemoryRegion::Options &options) noexcept
-	: fd_(context.fd()), result_(-ENOENT)
+	: device_(context.device()), result_(-ENOENT)
 {
 	args_.size = sizeof(args_);
 	args_.flags = options.flags;
@@ -37,7 +37,7 @@ Registration::Registration(const Context &context, std::span<const treadle_iov> 
 
 void Registration::run() noexcept
 {
-	result_ = sys::ioctl(fd_, TREADLE_IOC_MR_CREATE, &args_);
+	result_ = sys::ioctl(device_, TREADLE_IOC_MR_CREATE, &args_);
 }
 
 Result<MemoryRegion> Registration::result() noexcept
@@ -45,8 +45,8 @@ Result<MemoryRegion> Registration::result() noexcept
 	if (result_ == -ECANCELED && !canceled_)
 		run();
 	if (const int rc = std::exchange(result_, -ENOENT); rc < 0)
-		return std::unexpected(Errno(-rc));
-	return MemoryRegion(fd_, args_.id, args_.key);
+		return std::unexpected(from_errno(-rc));
+	return MemoryRegion(device_, args_.id, args_.key);
 }
 
 Result<MemoryRegion> MemoryRegion::create(const Context &context,
@@ -59,30 +59,30 @@ Result<MemoryRegion> MemoryRegion::create(const Context &context,
 	return registration.result();
 }
 
-Result<MemoryRegion> MemoryRegion::create(const Context &context, const void *addr, std::size_t len,
+Result<MemoryRegion> MemoryRegion::create(const Context &context, std::span<const std::byte> memory,
 					  const Options &options) noexcept
 {
-	const treadle_iov range{.addr = address_of(addr), .len = len};
+	const treadle_iov range{.addr = address_of(memory.data()), .len = memory.size()};
 
-	return create(context, std::span(&range, 1), options);
+	return create(context, std::span<const treadle_iov>(&range, 1), options);
 }
 
-int MemoryRegion::bind(CounterId counter) noexcept
+std::error_code MemoryRegion::bind(CounterId counter) noexcept
 {
 	treadle_mr_bind args{};
 
 	args.mr = number();
 	args.cntr = std::to_underlying(counter);
-	return sys::call(fd(), TREADLE_IOC_MR_BIND, args);
+	return sys::checked(device(), TREADLE_IOC_MR_BIND, args);
 }
 
-int MemoryRegion::bind(EndpointId endpoint) noexcept
+std::error_code MemoryRegion::bind(EndpointId endpoint) noexcept
 {
 	treadle_mr_bind args{};
 
 	args.mr = number();
 	args.ep = std::to_underlying(endpoint);
-	return sys::call(fd(), TREADLE_IOC_MR_BIND, args);
+	return sys::checked(device(), TREADLE_IOC_MR_BIND, args);
 }
 
 } // namespace treadle

@@ -11,45 +11,42 @@
 namespace treadle::detail
 {
 
-int Handle::close() noexcept
+std::error_code Handle::close() noexcept
 {
 	const std::uint32_t id = number();
 
-	if (id && sys::destroy(fd_, id) == -EBUSY)
-		return -EBUSY;
+	if (id) {
+		const auto failed = sys::destroy(device_, id);
+
+		if (failed == std::errc::device_or_resource_busy)
+			return failed;
+	}
 	/* Any other answer: this process does not have the object, or not any more. */
 	std::atomic_ref(id_).store(0, std::memory_order_relaxed);
-	return 0;
+	return from_errno(0);
 }
 
-int Handle::wait(treadle_wait args) const noexcept
+std::error_code Handle::wait(Timeout timeout, treadle_wait args) const noexcept
 {
 	args.id = number();
-	return sys::call(fd_, TREADLE_IOC_WAIT, args);
+	args.timeout_ns = kernel_timeout(timeout);
+	return sys::checked(device_, TREADLE_IOC_WAIT, args);
 }
 
-int Handle::wait(std::int64_t timeout) const noexcept
+std::error_code Handle::signal() const noexcept
 {
-	treadle_wait args{};
-
-	args.timeout_ns = timeout;
-	return wait(args);
+	return status(sys::ioctl(device_, TREADLE_IOC_SIGNAL, number()));
 }
 
-int Handle::signal() const noexcept
-{
-	return sys::ioctl(fd_, TREADLE_IOC_SIGNAL, number());
-}
-
-Result<int> Handle::wait_fd(WaitFd &file) const noexcept
+Result<int> Handle::fd(WaitFd &file) const noexcept
 {
 	const std::lock_guard guard(file.lock);
 	treadle_wait_fd args{};
 
 	if (file.fd.get() < 0) {
 		args.id = number();
-		if (const auto ok = sys::checked(fd_, TREADLE_IOC_WAIT_FD, args); !ok)
-			return std::unexpected(ok.error());
+		if (const auto error = sys::checked(device_, TREADLE_IOC_WAIT_FD, args))
+			return std::unexpected(error);
 		file.fd = UniqueFd(args.fd);
 	}
 	return file.fd.get();

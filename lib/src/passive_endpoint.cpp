@@ -21,23 +21,23 @@ Result<PassiveEndpoint> PassiveEndpoint::create(const Context &context, const tr
 	return make<PassiveEndpoint>(context, args, auth_key);
 }
 
-int PassiveEndpoint::listen(std::uint32_t backlog) noexcept
+std::error_code PassiveEndpoint::listen(std::uint32_t backlog) noexcept
 {
 	treadle_listen args{};
 
 	args.ep = number();
 	args.backlog = backlog;
-	return sys::call(fd(), TREADLE_IOC_LISTEN, args);
+	return sys::checked(device(), TREADLE_IOC_LISTEN, args);
 }
 
-int PassiveEndpoint::reject(RequestId request, std::span<const std::byte> data) noexcept
+std::error_code PassiveEndpoint::reject(RequestId request, std::span<const std::byte> data) noexcept
 {
 	treadle_reject args{};
 
 	args.ep = number();
 	args.request = std::to_underlying(request);
 	sys::give(data, args.data, args.data_size);
-	return sys::call(fd(), TREADLE_IOC_REJECT, args);
+	return sys::checked(device(), TREADLE_IOC_REJECT, args);
 }
 
 } // namespace treadle

@@ -16,10 +16,10 @@ BasicReceiveRing<Lock>::create(const Context &context, std::uint32_t entries,
 	args.flags = flags;
 	args.entries = entries;
 	args.buffered = buffered;
-	auto ring = detail::DescriptorRing::create(context.fd(), TREADLE_IOC_RX_CREATE, args);
+	auto ring = detail::DescriptorRing::create(context.device(), TREADLE_IOC_RX_CREATE, args);
 	if (!ring)
 		return std::unexpected(ring.error());
-	return BasicReceiveRing(context.fd(), args.id, std::move(*ring));
+	return BasicReceiveRing(context.device(), args.id, std::move(*ring));
 }
 
 template class BasicReceiveRing<NoLock>;

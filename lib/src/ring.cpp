@@ -18,8 +18,8 @@ static_assert(offsetof(treadle_cq_prod, flags) == Mapping::child_flags_offset);
 Result<DescriptorRing> DescriptorRing::create(int fd, unsigned long request,
 					      treadle_ring_create &args) noexcept
 {
-	if (const int rc = sys::call(fd, request, args); rc < 0)
-		return std::unexpected(Errno(-rc));
+	if (const auto error = sys::checked(fd, request, args))
+		return std::unexpected(error);
 
 	auto rw = Mapping::create(fd, args.rw, Access::write);
 	auto ro = Mapping::create(fd, args.ro, Access::read, ring_in_child);
@@ -32,8 +32,8 @@ Result<DescriptorRing> DescriptorRing::create(int fd, unsigned long request,
 
 Result<CompletionRing> CompletionRing::create(int fd, treadle_cq_create &args) noexcept
 {
-	if (const int rc = sys::call(fd, TREADLE_IOC_CQ_CREATE, args); rc < 0)
-		return std::unexpected(Errno(-rc));
+	if (const auto error = sys::checked(fd, TREADLE_IOC_CQ_CREATE, args))
+		return std::unexpected(error);
 
 	auto rw = Mapping::create(fd, args.rw, Access::write);
 	auto ro = Mapping::create(fd, args.ro, Access::read, queue_in_child);

@@ -14,21 +14,21 @@ Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(const Context &c
 								std::uint32_t entries,
 								std::uint32_t flags) noexcept
 {
-	return create(context.fd(), entries, flags);
+	return create(context.device(), entries, flags);
 }
 
 template <class Lock>
-Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int fd, std::uint32_t entries,
+Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int device, std::uint32_t entries,
 								std::uint32_t flags) noexcept
 {
 	treadle_ring_create args{};
 
 	args.flags = flags;
 	args.entries = entries;
-	auto ring = detail::DescriptorRing::create(fd, TREADLE_IOC_TX_CREATE, args);
+	auto ring = detail::DescriptorRing::create(device, TREADLE_IOC_TX_CREATE, args);
 	if (!ring)
 		return std::unexpected(ring.error());
-	return BasicTransmitRing(fd, args.id, std::move(*ring));
+	return BasicTransmitRing(device, args.id, std::move(*ring));
 }
 
 /*
@@ -61,6 +61,20 @@ template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t
 	}
 }
 
+template <class Lock> std::error_code BasicTransmitRing<Lock>::rang(int result) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	/* After EAGAIN the first command that was not taken is still there. */
+	if (result != -EAGAIN)
+		pending_ = std::max(pending_ - (result < 0 ? 1 : result), 0);
+	if (result == -EPERM) {
+		ring_.abandon();
+		pending_ = 0;
+	}
+	return detail::status(result);
+}
+
 /* Commands that no doorbell has taken are the last ones in the ring: take them back. */
 template <class Lock>
 void BasicTransmitRing<Lock>::take_back(std::span<const Command> posted) noexcept
@@ -80,16 +94,16 @@ Posted BasicTransmitRing<Lock>::drain(std::span<const Command> posted) noexcept
 		const int rc = this->doorbell();
 
 		if (rc == -EPERM)
-			return {0, ring_on(rc, 0)};
+			return {0, detail::status(ring_on(rc, 0))};
 		pending_ -= rc < 0 ? 1 : rc ?: pending_;
 		if (rc < 0) {
 			const auto behind = static_cast<std::size_t>(pending_);
 
 			take_back(posted);
-			return {posted.size() - behind - 1, rc};
+			return {posted.size() - behind - 1, detail::status(rc)};
 		}
 	}
-	return {posted.size(), 0};
+	return {posted.size(), from_errno(0)};
 }
 
 template <class Lock>
@@ -100,7 +114,7 @@ Posted BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noex
 	if (pending_)
 		ring(0);
 	if (pending_)
-		return {0, -EAGAIN};
+		return {0, from_errno(EAGAIN)};
 	for (std::size_t i = 0; i < commands.size(); ++i) {
 		int rc = ring_.put(commands[i]);
 
@@ -110,7 +124,7 @@ Posted BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noex
 			rc = ring_.put(commands[i]);
 		}
 		if (rc)
-			return {i, rc};
+			return {i, detail::status(rc)};
 		++pending_;
 	}
 	return drain(commands);

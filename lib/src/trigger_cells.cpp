@@ -8,9 +8,10 @@
 namespace treadle
 {
 
-TriggerCells::TriggerCells(int fd, std::uint32_t id, std::uint32_t count, detail::Mapping cells,
+TriggerCells::TriggerCells(int device, std::uint32_t id, std::uint32_t count, detail::Mapping cells,
 			   detail::Mapping done) noexcept
-	: Object(fd, id), count_(count), cells_(reinterpret_cast<std::uint64_t *>(cells.data())),
+	: Object(device, id), count_(count),
+	  cells_(reinterpret_cast<std::uint64_t *>(cells.data())),
 	  done_(reinterpret_cast<const __u64 *>(done.data())), cells_map_(std::move(cells)),
 	  done_map_(std::move(done))
 {
@@ -18,19 +19,20 @@ TriggerCells::TriggerCells(int fd, std::uint32_t id, std::uint32_t count, detail
 
 Result<TriggerCells> TriggerCells::create(const Context &context, std::uint32_t count) noexcept
 {
-	const int fd = context.fd();
+	const int device = context.device();
 	treadle_cell_create args{};
 
 	args.count = count;
-	if (const auto ok = sys::checked(fd, TREADLE_IOC_CELL_CREATE, args); !ok)
-		return std::unexpected(ok.error());
+	if (const auto error = sys::checked(device, TREADLE_IOC_CELL_CREATE, args))
+		return std::unexpected(error);
 
-	auto cells = detail::Mapping::create(fd, args.rw, detail::Access::write);
-	auto done = detail::Mapping::create(fd, args.ro, detail::Access::read);
+	auto cells = detail::Mapping::create(device, args.rw, detail::Access::write);
+	auto done = detail::Mapping::create(device, args.ro, detail::Access::read);
 
 	if (cells && done)
-		return TriggerCells(fd, args.id, args.count, std::move(*cells), std::move(*done));
-	sys::destroy(fd, args.id);
+		return TriggerCells(device, args.id, args.count, std::move(*cells),
+				    std::move(*done));
+	sys::destroy(device, args.id);
 	return std::unexpected(cells ? done.error() : cells.error());
 }
 

@@ -10,10 +10,11 @@ namespace treadle
 {
 
 /*
- * Cancel deferred work of the context fd: one command that is armed on the object id. 0 or -errno.
+ * Cancel deferred work of the context fd: one command that is armed on the object id.
  * Flush it: all commands on the object id, or with 0 on any. Returns how many.
  */
-int cancel_work(int fd, std::uint32_t id, std::uint64_t threshold, std::uint64_t context) noexcept;
+std::error_code cancel_work(int fd, std::uint32_t id, std::uint64_t threshold,
+			    std::uint64_t context) noexcept;
 Result<std::uint64_t> flush_work(int fd, std::uint32_t id) noexcept;
 
 } // namespace treadle

@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 /*
- * Counts allocations of memory, or lets them fail: the program's own functions come before those of glibc, for all libraries as well, and
- * operator new calls malloc. For one source of a program.
+ * Counts allocations of memory, or makes them fail. The program's own functions replace those of
+ * glibc, in all libraries, and operator new calls malloc. For one source of a program.
  */
 
 extern "C" {
@@ -22,11 +22,11 @@ void __libc_free(void *memory);
 namespace allocations
 {
 
-/* Of this thread, while it counts. */
+/* Of this thread, while it is counting. */
 inline thread_local bool counting = false;
 inline thread_local int counted = 0;
 inline thread_local bool failing = false;
-/* But so many first. */
+/* So many succeed first. */
 inline thread_local int spared = 0;
 
 template <class T> T *note(T *memory)
@@ -39,7 +39,7 @@ template <class T> T *note(T *memory)
 	return nullptr;
 }
 
-/* How many does it make? */
+/* How many allocations does the function make? */
 template <class F> int of(F &&function)
 {
 	counted = 0;
@@ -49,7 +49,7 @@ template <class F> int of(F &&function)
 	return counted;
 }
 
-/* What becomes of it without memory, but for the first allocations? */
+/* Calls the function; all allocations fail but the first ones. */
 template <class F> auto without(F &&function, int first = 0)
 {
 	spared = first;

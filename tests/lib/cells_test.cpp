@@ -17,10 +17,10 @@ protected:
 	std::uint64_t word = 7, got = 0;
 
 	/* A send of the word from a to b. */
-	Command send() { return Command::send(&word, 8, a_to_b).on(a.ep.id()).work(); }
+	Command send() { return Command::send(bytes_at(&word, 8), a_to_b).on(a.ep.id()).work(); }
 	bool arrives()
 	{
-		EXPECT_EQ(b.receive(bytes_of(got), 1), 0);
+		EXPECT_EQ(b.receive(bytes_of(got), 1), ok);
 		return reap_one(b.rx_cq).error == 0 && got == word;
 	}
 	bool nothing_happens()
@@ -35,13 +35,14 @@ TEST_F(CellsTest, fill_pages_and_lie_side_by_side)
 	EXPECT_EQ(cells.count(), 512u);
 	EXPECT_EQ(cells.at(1), cells.at(0) + 1);
 	EXPECT_EQ(*cells.at(511), 0u);
-	EXPECT_EQ(TriggerCells::create(a.context, 0).error(), Errno(EINVAL));
-	EXPECT_EQ(TriggerCells::create(a.context, TREADLE_MAX_CELLS + 1).error(), Errno(EINVAL));
+	EXPECT_EQ(TriggerCells::create(a.context, 0).error(), from_errno(EINVAL));
+	EXPECT_EQ(TriggerCells::create(a.context, TREADLE_MAX_CELLS + 1).error(),
+		  from_errno(EINVAL));
 }
 
 TEST_F(CellsTest, start_what_waits_for_the_value_that_is_written)
 {
-	ASSERT_EQ(a.context.submit(send().when(cells.id(), 3, 5).notify(done.id())), 0);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 3, 5).notify(done.id())), ok);
 	cells.write(3, 4);
 	cells.write(4, 5);
 	EXPECT_TRUE(nothing_happens());
@@ -55,8 +56,8 @@ TEST_F(CellsTest, start_what_waits_for_the_value_that_is_written)
 
 TEST_F(CellsTest, are_written_by_plain_stores_of_anybody)
 {
-	ASSERT_EQ(a.context.submit(send().when(cells.id(), 0, 1)), 0);
-	ASSERT_EQ(a.context.submit(send().when(cells.id(), 0, 2)), 0);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 0, 1)), ok);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 0, 2)), ok);
 	std::thread([&] { *static_cast<volatile std::uint64_t *>(cells.at(0)) = 1; }).join();
 	EXPECT_TRUE(arrives());
 	const pid_t child = fork();
@@ -70,24 +71,24 @@ TEST_F(CellsTest, are_written_by_plain_stores_of_anybody)
 
 TEST_F(CellsTest, what_waits_can_be_canceled)
 {
-	ASSERT_EQ(a.context.submit(send().when(cells.id(), 1, 1).context(9).notify(done.id())), 0);
-	ASSERT_EQ(a.context.submit(send().when(cells.id(), 2, 1).context(9).notify(done.id())), 0);
-	EXPECT_EQ(a.context.cancel(cells.id(), 0, 9), -ENOENT);
-	EXPECT_EQ(a.context.cancel(cells.id(), 1, 8), -ENOENT);
-	EXPECT_EQ(a.context.cancel(cells.id(), 1, 9), 0);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 1, 1).context(9).notify(done.id())), ok);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 2, 1).context(9).notify(done.id())), ok);
+	EXPECT_EQ(a.context.cancel(cells.id(), 0, 9), from_errno(ENOENT));
+	EXPECT_EQ(a.context.cancel(cells.id(), 1, 8), from_errno(ENOENT));
+	EXPECT_EQ(a.context.cancel(cells.id(), 1, 9), ok);
 	EXPECT_EQ(cells.done(1), 1u);
-	EXPECT_EQ(cells.close(), -EBUSY);
+	EXPECT_EQ(cells.close(), from_errno(EBUSY));
 	EXPECT_EQ(a.context.flush(cells.id()).value(), 1u);
 	cells.write(1, 1);
 	cells.write(2, 1);
 	EXPECT_TRUE(nothing_happens());
-	EXPECT_EQ(cells.close(), 0);
+	EXPECT_EQ(cells.close(), ok);
 }
 
 TEST_F(CellsTest, have_to_be_there)
 {
-	EXPECT_EQ(a.context.submit(send().when(cells.id(), 512, 1)), -EINVAL);
-	EXPECT_EQ(a.context.submit(send().when(TriggerCellsId{4711}, 0, 1)), -ENOENT);
+	EXPECT_EQ(a.context.submit(send().when(cells.id(), 512, 1)), from_errno(EINVAL));
+	EXPECT_EQ(a.context.submit(send().when(TriggerCellsId{4711}, 0, 1)), from_errno(ENOENT));
 	EXPECT_EQ(a.context.submit(send().when(TriggerCellsId(std::uint32_t(done.id())), 0, 1)),
-		  -EBADF);
+		  from_errno(EBADF));
 }

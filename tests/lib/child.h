@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-/* A child with its own exit status and a line to talk over; killed if it is still there at the end. */
+/* A child process with a line to talk over. The destructor kills it if it has not exited. */
 class Child
 {
 public:

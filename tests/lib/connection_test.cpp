@@ -16,18 +16,18 @@ namespace
 /* Waits for one event; of zeros if none came. */
 treadle_event next(EventQueue &queue)
 {
-	treadle_event event{};
+	const auto event = queue.next(patience);
 
-	EXPECT_EQ(queue.wait(patience.count()), 0);
-	EXPECT_EQ(queue.read(event), 0);
-	return event;
+	EXPECT_TRUE(event) << event.error().message();
+	return event.value_or(treadle_event{});
 }
 
 bool is_silent(EventQueue &queue)
 {
 	treadle_event event;
 
-	return queue.wait(a_moment.count()) == -ETIMEDOUT && queue.read(event) == -EAGAIN;
+	return queue.wait(a_moment) == from_errno(ETIMEDOUT) &&
+	       queue.read(event) == from_errno(EAGAIN);
 }
 
 /* A context with an event queue, and a connected endpoint with its rings. */
@@ -42,11 +42,11 @@ struct End {
 	void enable(Result<Endpoint> endpoint, std::uint64_t id)
 	{
 		ep = must(std::move(endpoint), "endpoint");
-		ASSERT_EQ(ep->bind(events, id), 0);
+		ASSERT_EQ(ep->bind(events, id), ok);
 		ASSERT_EQ(
 			ep->enable(
 				{.tx = tx.id(), .rx = rx.id(), .tx_cq = cq.id(), .rx_cq = cq.id()}),
-			0);
+			ok);
 	}
 };
 
@@ -60,16 +60,16 @@ protected:
 
 	void SetUp() override
 	{
-		ASSERT_EQ(listener.listen(), -EINVAL) << "without an event queue";
-		ASSERT_EQ(listener.bind(requests, 7), 0);
-		ASSERT_EQ(listener.bind(requests, 7), -EISCONN);
-		ASSERT_EQ(listener.listen(), 0);
+		ASSERT_EQ(listener.listen(), from_errno(EINVAL)) << "without an event queue";
+		ASSERT_EQ(listener.bind(requests, 7), ok);
+		ASSERT_EQ(listener.bind(requests, 7), from_errno(EISCONN));
+		ASSERT_EQ(listener.listen(), ok);
 		client.enable(Endpoint::create(client.context, loopback(), TREADLE_EP_MSG), 1);
 	}
 
 	treadle_event ask(std::string_view data = {})
 	{
-		EXPECT_EQ(client.ep->connect(listener.address(), bytes(data)), 0);
+		EXPECT_EQ(client.ep->connect(listener.address(), bytes(data)), ok);
 		const auto event = next(requests);
 		EXPECT_EQ(event.event, __u32{TREADLE_EVENT_CONNREQ});
 		EXPECT_EQ(event.context, 7u);
@@ -79,7 +79,7 @@ protected:
 	void connect()
 	{
 		server.enable(Endpoint::create(server.context, request_of(ask())), 2);
-		ASSERT_EQ(server.ep->accept(), 0);
+		ASSERT_EQ(server.ep->accept(), ok);
 		for (EventQueue *queue : {&client.events, &server.events})
 			ASSERT_EQ(next(*queue).event, __u32{TREADLE_EVENT_CONNECTED});
 	}
@@ -99,7 +99,7 @@ TEST_F(ConnectionTest, data_goes_along_with_a_request_and_its_answer)
 
 	server.enable(Endpoint::create(server.context, request_of(event)), 2);
 	EXPECT_EQ(server.ep->address().port, listener.address().port);
-	EXPECT_EQ(server.ep->accept(bytes("welcome")), 0);
+	EXPECT_EQ(server.ep->accept(bytes("welcome")), ok);
 	const auto there = next(client.events);
 	EXPECT_EQ(there.event, __u32{TREADLE_EVENT_CONNECTED});
 	EXPECT_EQ(there.context, 1u);
@@ -108,7 +108,7 @@ TEST_F(ConnectionTest, data_goes_along_with_a_request_and_its_answer)
 	EXPECT_EQ(here.event, __u32{TREADLE_EVENT_CONNECTED});
 	EXPECT_EQ(here.context, 2u);
 	EXPECT_EQ(here.data_size, 0u);
-	EXPECT_EQ(client.ep->connect(listener.address()), -EISCONN);
+	EXPECT_EQ(client.ep->connect(listener.address()), from_errno(EISCONN));
 }
 
 TEST_F(ConnectionTest, messages_go_to_the_peer)
@@ -121,13 +121,13 @@ TEST_F(ConnectionTest, messages_go_to_the_peer)
 				  .context = 3,
 				  .addr = address_of(&in),
 				  .len = sizeof(in)}),
-		  0);
+		  ok);
 	ASSERT_EQ(client.tx.post({.opcode = TREADLE_OP_SEND,
 				  .flags = TREADLE_F_COMPLETION,
 				  .context = 4,
 				  .addr = address_of(&out),
 				  .len = sizeof(out)}),
-		  0);
+		  ok);
 	EXPECT_EQ(reap_one(server.cq).context, 3u);
 	EXPECT_EQ(reap_one(client.cq).context, 4u);
 	EXPECT_EQ(in, out);
@@ -137,31 +137,31 @@ TEST_F(ConnectionTest, a_refusal_says_why)
 {
 	const auto event = ask();
 
-	EXPECT_EQ(listener.reject(request_of(event), bytes("busy")), 0);
-	EXPECT_EQ(listener.reject(request_of(event)), -ENOENT);
+	EXPECT_EQ(listener.reject(request_of(event), bytes("busy")), ok);
+	EXPECT_EQ(listener.reject(request_of(event)), from_errno(ENOENT));
 	const auto refused = next(client.events);
 	EXPECT_EQ(refused.event, __u32{TREADLE_EVENT_CONNREFUSED});
 	EXPECT_EQ(refused.error, __u32{ECONNREFUSED});
 	EXPECT_EQ(text(refused), "busy");
-	EXPECT_EQ(Endpoint::create(server.context, request_of(event)).error(), Errno(ENOENT));
+	EXPECT_EQ(Endpoint::create(server.context, request_of(event)).error(), from_errno(ENOENT));
 }
 
 TEST_F(ConnectionTest, too_much_data_is_refused)
 {
 	const std::vector<std::byte> data(TREADLE_CM_DATA + 1);
 
-	EXPECT_EQ(client.ep->connect(listener.address(), data), -EINVAL);
+	EXPECT_EQ(client.ep->connect(listener.address(), data), from_errno(EINVAL));
 	EXPECT_EQ(client.ep->connect(listener.address(), std::span(data).first(TREADLE_CM_DATA)),
-		  0);
+		  ok);
 	const auto event = next(requests);
 	EXPECT_EQ(event.data_size, __u32{TREADLE_CM_DATA});
-	EXPECT_EQ(listener.reject(request_of(event), data), -EINVAL);
+	EXPECT_EQ(listener.reject(request_of(event), data), from_errno(EINVAL));
 }
 
 TEST_F(ConnectionTest, closing_the_listener_refuses_what_waits)
 {
-	EXPECT_EQ(client.ep->connect(listener.address()), 0);
-	EXPECT_EQ(listener.close(), 0);
+	EXPECT_EQ(client.ep->connect(listener.address()), ok);
+	EXPECT_EQ(listener.close(), ok);
 	EXPECT_EQ(next(client.events).error, __u32{ECONNREFUSED});
 	EXPECT_TRUE(is_silent(requests)) << "the request went with its listener";
 }
@@ -176,19 +176,19 @@ TEST_F(ConnectionTest, shutdown_is_told_to_both)
 				  .context = 5,
 				  .addr = address_of(&in),
 				  .len = sizeof(in)}),
-		  0);
-	EXPECT_EQ(server.ep->shutdown(), 0);
+		  ok);
+	EXPECT_EQ(server.ep->shutdown(), ok);
 	for (EventQueue *queue : {&client.events, &server.events})
 		EXPECT_EQ(next(*queue).event, __u32{TREADLE_EVENT_SHUTDOWN});
 	const auto cqe = reap_one(client.cq);
 	EXPECT_EQ(cqe.context, 5u);
 	EXPECT_EQ(cqe.error, __u32{ECANCELED});
-	EXPECT_EQ(client.tx.post({.opcode = TREADLE_OP_SEND}), -ESHUTDOWN);
-	EXPECT_EQ(client.ep->shutdown(), 0) << "again: nothing";
+	EXPECT_EQ(client.tx.post({.opcode = TREADLE_OP_SEND}), from_errno(ESHUTDOWN));
+	EXPECT_EQ(client.ep->shutdown(), ok) << "again: nothing";
 	EXPECT_TRUE(is_silent(client.events));
 }
 
-/* The receives of a shared ring are nobody's, so they outlive a connection. */
+/* Receives of a shared ring belong to no endpoint, so they outlive a connection. */
 TEST_F(ConnectionTest, a_shared_receive_ring_outlives_a_connection)
 {
 	auto shared = must(ReceiveRing::create(server.context, 16, 0, TREADLE_RX_SHARED), "rx");
@@ -201,36 +201,36 @@ TEST_F(ConnectionTest, a_shared_receive_ring_outlives_a_connection)
 				  .context = 6,
 				  .addr = address_of(&in),
 				  .len = sizeof(in)}),
-		  0);
-	ASSERT_EQ(client.ep->close(), 0);
+		  ok);
+	ASSERT_EQ(client.ep->close(), ok);
 	EXPECT_EQ(next(server.events).event, __u32{TREADLE_EVENT_SHUTDOWN});
 	EXPECT_TRUE(stays_empty(server.cq));
 
-	ASSERT_EQ(server.ep->close(), 0);
+	ASSERT_EQ(server.ep->close(), ok);
 	client.enable(Endpoint::create(client.context, loopback(), TREADLE_EP_MSG), 1);
 	connect();
 	ASSERT_EQ(client.tx.post({.opcode = TREADLE_OP_SEND,
 				  .addr = address_of(&out),
 				  .len = sizeof(out)}),
-		  0);
+		  ok);
 	EXPECT_EQ(reap_one(server.cq).context, 6u);
 	EXPECT_EQ(in, out);
 }
 
 TEST_F(ConnectionTest, a_queue_with_endpoints_stays)
 {
-	EXPECT_EQ(client.events.close(), -EBUSY);
-	EXPECT_EQ(requests.close(), -EBUSY);
-	EXPECT_EQ(listener.close(), 0);
-	EXPECT_EQ(requests.close(), 0);
+	EXPECT_EQ(client.events.close(), from_errno(EBUSY));
+	EXPECT_EQ(requests.close(), from_errno(EBUSY));
+	EXPECT_EQ(listener.close(), ok);
+	EXPECT_EQ(requests.close(), ok);
 }
 
 TEST_F(ConnectionTest, the_file_is_readable_while_there_is_an_event)
 {
-	pollfd file{requests.file(), POLLIN, 0};
+	pollfd file{must(requests.fd(), "fd"), POLLIN, 0};
 
 	EXPECT_EQ(poll(&file, 1, 0), 0);
-	EXPECT_EQ(client.ep->connect(listener.address()), 0);
+	EXPECT_EQ(client.ep->connect(listener.address()), ok);
 	EXPECT_EQ(poll(&file, 1, patience_ms), 1);
 	next(requests);
 	EXPECT_EQ(poll(&file, 1, 0), 0);
@@ -238,17 +238,20 @@ TEST_F(ConnectionTest, the_file_is_readable_while_there_is_an_event)
 
 TEST_F(ConnectionTest, a_signal_ends_the_wait)
 {
-	EXPECT_EQ(requests.signal(), 0);
-	EXPECT_EQ(requests.wait(patience.count()), -ECANCELED);
+	EXPECT_EQ(requests.signal(), ok);
+	EXPECT_EQ(requests.wait(patience), from_errno(ECANCELED));
 }
 
 TEST_F(ConnectionTest, a_child_reads_nothing)
 {
-	EXPECT_EQ(client.ep->connect(listener.address()), 0);
+	EXPECT_EQ(client.ep->connect(listener.address()), ok);
 	const pid_t child = fork();
 	if (!child) {
 		treadle_event event;
-		_exit(requests.read(event) == -EPERM && client.ep->shutdown() == -EPERM ? 0 : 1);
+		_exit(requests.read(event) == from_errno(EPERM) &&
+				      client.ep->shutdown() == from_errno(EPERM) ?
+			      0 :
+			      1);
 	}
 	int status = -1;
 	EXPECT_EQ(waitpid(child, &status, 0), child);
@@ -258,11 +261,11 @@ TEST_F(ConnectionTest, a_child_reads_nothing)
 
 TEST_F(ConnectionTest, without_a_connection_there_is_nothing_to_end_or_accept)
 {
-	EXPECT_EQ(client.ep->shutdown(), -ENOTCONN);
-	EXPECT_EQ(client.ep->accept(), -EINVAL);
+	EXPECT_EQ(client.ep->shutdown(), from_errno(ENOTCONN));
+	EXPECT_EQ(client.ep->accept(), from_errno(EINVAL));
 	Node other;
-	EXPECT_EQ(other.ep.shutdown(), -EOPNOTSUPP);
-	EXPECT_EQ(other.ep.bind(requests, 0), -EOPNOTSUPP);
+	EXPECT_EQ(other.ep.shutdown(), from_errno(EOPNOTSUPP));
+	EXPECT_EQ(other.ep.bind(requests, 0), from_errno(EOPNOTSUPP));
 }
 
 } // namespace

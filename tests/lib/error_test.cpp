@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* What goes wrong is said once, in the right place, and changes nothing else. */
+/* An error is reported once, in the right place, and changes nothing else. */
 
 #include <unistd.h>
 
@@ -10,9 +10,9 @@ class ErrorTest : public PairTest
 {
 protected:
 	/* The errno of a send, whether the post returned it or a completion. */
-	int outcome(int rc, CompletionQueue &queue)
+	int outcome(std::error_code rc, CompletionQueue &queue)
 	{
-		return rc ? -rc : static_cast<int>(reap_one(queue).error);
+		return rc ? rc.value() : static_cast<int>(reap_one(queue).error);
 	}
 
 	/* After an error everything works as before. */
@@ -21,15 +21,15 @@ protected:
 		std::uint64_t in = 0;
 		const std::uint64_t out = 42;
 
-		ASSERT_EQ(b.receive(bytes_of(in)), 0);
-		ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), a_to_b), 0);
+		ASSERT_EQ(b.receive(bytes_of(in)), ok);
+		ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), a_to_b), ok);
 		EXPECT_EQ(reap_one(b.rx_cq).error, 0u);
 		EXPECT_EQ(reap_one(a.tx_cq).error, 0u);
 		EXPECT_EQ(in, 42u);
 	}
 };
 
-/* The sender's mistake: only the sender hears of it, the receive waits for a better message. */
+/* An error of the sender is reported to the sender only; the receive waits for another message. */
 TEST_F(ErrorTest, send_from_unmapped_memory)
 {
 	for (const std::size_t pages : {1, 256}) {
@@ -41,18 +41,18 @@ TEST_F(ErrorTest, send_from_unmapped_memory)
 
 			hole.unmap(pages / 2);
 			if (early) {
-				ASSERT_EQ(b.receive(buffer, 4), 0);
+				ASSERT_EQ(b.receive(buffer, 4), ok);
 			}
 			const auto errors = a.sent.error();
-			const int rc = a.send(hole.span(), a_to_b, 3);
+			const auto rc = a.send(hole.span(), a_to_b, 3);
 			if (!early) {
-				ASSERT_EQ(b.receive(buffer, 4), 0);
+				ASSERT_EQ(b.receive(buffer, 4), ok);
 			}
 			EXPECT_EQ(outcome(rc, a.tx_cq), EFAULT);
 			EXPECT_TRUE(
 				fails(a.sent, errors + !rc)); /* counted after it is completed */
 			EXPECT_TRUE(stays_empty(b.rx_cq));
-			ASSERT_EQ(a.send(data, a_to_b), 0);
+			ASSERT_EQ(a.send(data, a_to_b), ok);
 			EXPECT_EQ(reap_one(b.rx_cq).context, 4u);
 			EXPECT_EQ(reap_one(a.tx_cq).error, 0u);
 			EXPECT_EQ(buffer, data);
@@ -70,10 +70,10 @@ TEST_F(ErrorTest, receive_into_unmapped_or_read_only_memory)
 		Pages fixed(len / 4096 + 1, PROT_READ);
 
 		hole.unmap(0);
-		ASSERT_EQ(b.receive(hole.span(), 1), 0);
-		ASSERT_EQ(b.receive(fixed.span(), 2), 0);
+		ASSERT_EQ(b.receive(hole.span(), 1), ok);
+		ASSERT_EQ(b.receive(fixed.span(), 2), ok);
 		for (std::uint64_t i = 1; i <= 2; ++i) {
-			ASSERT_EQ(a.send(data, a_to_b, i), 0);
+			ASSERT_EQ(a.send(data, a_to_b, i), ok);
 			const auto cqe = reap_one(b.rx_cq);
 			EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(EFAULT));
 			EXPECT_EQ(cqe.context, i);
@@ -95,11 +95,11 @@ TEST_F(ErrorTest, message_longer_than_the_buffer)
 			const auto part = std::span(buffer).first(60);
 
 			if (early) {
-				ASSERT_EQ(b.receive(part, 1), 0);
+				ASSERT_EQ(b.receive(part, 1), ok);
 			}
-			ASSERT_EQ(a.send(data, a_to_b, 2), 0);
+			ASSERT_EQ(a.send(data, a_to_b, 2), ok);
 			if (!early) {
-				ASSERT_EQ(b.receive(part, 1), 0);
+				ASSERT_EQ(b.receive(part, 1), ok);
 			}
 			const auto cqe = reap_one(b.rx_cq);
 			EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(TREADLE_ETRUNC));
@@ -133,7 +133,7 @@ TEST_F(ErrorTest, not_on_this_machine)
 	treadle_addr far = loopback(4711);
 	std::uint64_t out = 1;
 
-	far.addr[0] = 192; /* 192.0.2.1 is nobody's */
+	far.addr[0] = 192; /* 192.0.2.1 is on no machine */
 	far.addr[1] = 0;
 	far.addr[2] = 2;
 	EXPECT_EQ(outcome(a.send(bytes_of(out), a.to(far)), a.tx_cq), EHOSTUNREACH);
@@ -144,8 +144,8 @@ TEST_F(ErrorTest, no_such_peer)
 {
 	std::uint64_t out = 1;
 
-	EXPECT_EQ(outcome(a.send(bytes_of(out), 4711), a.tx_cq), EDESTADDRREQ);
-	EXPECT_EQ(outcome(a.send(bytes_of(out), TREADLE_ADDR_ANY), a.tx_cq), EDESTADDRREQ);
+	EXPECT_EQ(outcome(a.send(bytes_of(out), Peer{4711}), a.tx_cq), EDESTADDRREQ);
+	EXPECT_EQ(outcome(a.send(bytes_of(out), Peer::any), a.tx_cq), EDESTADDRREQ);
 	expect_works();
 }
 
@@ -155,8 +155,8 @@ TEST_F(ErrorTest, too_long)
 	const auto data = pattern(limits.inject_size + 1, 1);
 	std::byte byte{};
 
-	EXPECT_EQ(a.send(data, a_to_b, 0, TREADLE_F_INJECT), -EMSGSIZE);
-	EXPECT_EQ(a.send({&byte, limits.max_msg_size + 1}, a_to_b), -EMSGSIZE);
+	EXPECT_EQ(a.send(data, a_to_b, 0, TREADLE_F_INJECT), from_errno(EMSGSIZE));
+	EXPECT_EQ(a.send({&byte, limits.max_msg_size + 1}, a_to_b), from_errno(EMSGSIZE));
 	EXPECT_TRUE(stays_empty(a.tx_cq));
 	expect_works();
 }
@@ -165,23 +165,25 @@ TEST_F(ErrorTest, malformed)
 {
 	std::uint64_t out = 1;
 
-	EXPECT_EQ(a.tx.post({.opcode = 200, .peer = a_to_b}), -EOPNOTSUPP);
-	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_CNTR_ADD, .flags = TREADLE_F_INJECT}), -EINVAL);
-	EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, 1U << 31), -EINVAL);
+	EXPECT_EQ(a.tx.post({.opcode = 200, .peer = std::to_underlying(a_to_b)}),
+		  from_errno(EOPNOTSUPP));
+	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_CNTR_ADD, .flags = TREADLE_F_INJECT}),
+		  from_errno(EINVAL));
+	EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, 1U << 31), from_errno(EINVAL));
 	expect_works();
 }
 
-/* In a batch nobody is there to be told by a return value. */
+/* A command in a batch has no return value. */
 TEST_F(ErrorTest, in_a_batch_refusals_are_completions)
 {
 	std::uint64_t in[2]{};
 	std::uint64_t out[2] = {1, 2};
 
 	for (auto &word : in)
-		ASSERT_EQ(b.receive(bytes_of(word)), 0);
-	ASSERT_EQ(a.send(bytes_of(out[0]), a_to_b, 1, TREADLE_F_MORE), 0);
-	ASSERT_EQ(a.send(bytes_of(out[0]), 4711, 2, TREADLE_F_MORE), 0);
-	ASSERT_EQ(a.send(bytes_of(out[1]), a_to_b, 3), 0);
+		ASSERT_EQ(b.receive(bytes_of(word)), ok);
+	ASSERT_EQ(a.send(bytes_of(out[0]), a_to_b, 1, TREADLE_F_MORE), ok);
+	ASSERT_EQ(a.send(bytes_of(out[0]), Peer{4711}, 2, TREADLE_F_MORE), ok);
+	ASSERT_EQ(a.send(bytes_of(out[1]), a_to_b, 3), ok);
 	for (const auto &cqe : reap(a.tx_cq, 3))
 		EXPECT_EQ(cqe.error,
 			  cqe.context == 2 ? static_cast<std::uint32_t>(EDESTADDRREQ) : 0u);
@@ -191,15 +193,15 @@ TEST_F(ErrorTest, in_a_batch_refusals_are_completions)
 	EXPECT_TRUE(std::equal(in, in + 2, out));
 }
 
-/* The last of a batch is refused: that is the return value, and the others have been done. */
+/* The last command of a batch is refused: that is the return value. The others were executed. */
 TEST_F(ErrorTest, at_the_end_of_a_batch_the_refusal_is_returned)
 {
 	std::uint64_t in = 0;
 	std::uint64_t out = 1;
 
-	ASSERT_EQ(b.receive(bytes_of(in)), 0);
-	ASSERT_EQ(a.send(bytes_of(out), a_to_b, 1, TREADLE_F_MORE), 0);
-	EXPECT_EQ(a.send(bytes_of(out), 4711, 2), -EDESTADDRREQ);
+	ASSERT_EQ(b.receive(bytes_of(in)), ok);
+	ASSERT_EQ(a.send(bytes_of(out), a_to_b, 1, TREADLE_F_MORE), ok);
+	EXPECT_EQ(a.send(bytes_of(out), Peer{4711}, 2), from_errno(EDESTADDRREQ));
 	EXPECT_EQ(reap_one(b.rx_cq).error, 0u);
 	EXPECT_EQ(reap_one(a.tx_cq).context, 1u);
 	EXPECT_TRUE(stays_empty(a.tx_cq));
@@ -214,21 +216,21 @@ TEST_F(ErrorTest, full_receive_ring)
 
 	EXPECT_EQ(b.rx.room(), entries);
 	for (std::uint32_t i = 0; i < entries; ++i)
-		ASSERT_EQ(b.receive(bytes_of(in[i]), i), 0);
+		ASSERT_EQ(b.receive(bytes_of(in[i]), i), ok);
 	EXPECT_EQ(b.rx.room(), 0u);
-	EXPECT_EQ(b.receive(bytes_of(in[entries]), entries), -EAGAIN);
+	EXPECT_EQ(b.receive(bytes_of(in[entries]), entries), from_errno(EAGAIN));
 
-	/* Each message makes room for one; the one refused has left no trace. */
+	/* Each message makes room for one receive; the refused receive has had no effect. */
 	for (std::uint64_t i = 0; i < entries; ++i) {
-		ASSERT_EQ(a.send(bytes_of(++out), a_to_b), 0);
+		ASSERT_EQ(a.send(bytes_of(++out), a_to_b), ok);
 		EXPECT_EQ(reap_one(b.rx_cq).context, i);
 		EXPECT_EQ(in[i], i + 1);
 		reap(a.tx_cq, 1);
 	}
-	EXPECT_EQ(b.receive(bytes_of(in[0])), 0);
+	EXPECT_EQ(b.receive(bytes_of(in[0])), ok);
 }
 
-/* Large messages that nobody receives hold their slots. */
+/* Large messages without a receive hold their slots. */
 TEST_F(ErrorTest, full_transmit_ring)
 {
 	const std::uint32_t entries = a.tx.entries();
@@ -236,20 +238,22 @@ TEST_F(ErrorTest, full_transmit_ring)
 	std::vector<std::byte> buffer(data.size());
 
 	for (std::uint32_t i = 0; i < entries; ++i)
-		ASSERT_EQ(a.send(data, a_to_b, i), 0) << i;
-	EXPECT_EQ(a.send(data, a_to_b, entries), -EAGAIN);
+		ASSERT_EQ(a.send(data, a_to_b, i), ok) << i;
+	EXPECT_EQ(a.send(data, a_to_b, entries), from_errno(EAGAIN));
 	const treadle_iov two[] = {{address_of(data.data()), 1}, {address_of(data.data()), 1}};
-	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = a_to_b}, two), -EAGAIN);
+	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = std::to_underlying(a_to_b)}, two),
+		  from_errno(EAGAIN));
 
 	EXPECT_EQ(a.tx.room(), 0u);
-	ASSERT_EQ(b.receive(buffer), 0);
+	ASSERT_EQ(b.receive(buffer), ok);
 	EXPECT_EQ(reap_one(a.tx_cq).context, 0u);
 	EXPECT_EQ(a.tx.room(), 1u);
-	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = a_to_b}, two), -EAGAIN)
+	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = std::to_underlying(a_to_b)}, two),
+		  from_errno(EAGAIN))
 		<< "needs two slots";
-	EXPECT_EQ(a.send(data, a_to_b, entries), 0);
+	EXPECT_EQ(a.send(data, a_to_b, entries), ok);
 	for (std::uint32_t i = 0; i < entries; ++i) {
-		ASSERT_EQ(b.receive(buffer), 0);
+		ASSERT_EQ(b.receive(buffer), ok);
 		EXPECT_EQ(reap_one(a.tx_cq).context, i + 1);
 		EXPECT_EQ(reap_one(b.rx_cq).len, data.size());
 		ASSERT_EQ(buffer, data);
@@ -262,12 +266,12 @@ TEST(Enable, before_it_nothing_works_and_only_once)
 	auto tx = must(TransmitRing::create(context, 8), "tx");
 	auto ep = must(Endpoint::create(context, loopback()), "ep");
 
-	EXPECT_NE(tx.post({.opcode = TREADLE_OP_SEND, .peer = 0}), 0);
-	EXPECT_EQ(ep.enable({.tx = tx.id()}), 0);
-	EXPECT_EQ(ep.enable({.tx = tx.id()}), -EISCONN);
-	EXPECT_EQ(tx.close(), -EBUSY);
-	EXPECT_EQ(ep.close(), 0);
-	EXPECT_EQ(tx.close(), 0);
+	EXPECT_NE(tx.post({.opcode = TREADLE_OP_SEND, .peer = 0}), ok);
+	EXPECT_EQ(ep.enable({.tx = tx.id()}), ok);
+	EXPECT_EQ(ep.enable({.tx = tx.id()}), from_errno(EISCONN));
+	EXPECT_EQ(tx.close(), from_errno(EBUSY));
+	EXPECT_EQ(ep.close(), ok);
+	EXPECT_EQ(tx.close(), ok);
 }
 
 TEST(Enable, wrong_objects)
@@ -277,8 +281,8 @@ TEST(Enable, wrong_objects)
 	const auto counter = must(Counter::create(context), "counter");
 
 	EXPECT_EQ(ep.enable({.tx = TransmitRingId{static_cast<std::uint32_t>(counter.id())}}),
-		  -EBADF);
-	EXPECT_EQ(ep.enable({.tx = TransmitRingId{0x7fffffff}}), -ENOENT);
-	EXPECT_EQ(ep.enable({.flags = 1U << 31}), -EINVAL);
-	EXPECT_EQ(ep.enable({}), 0);
+		  from_errno(EBADF));
+	EXPECT_EQ(ep.enable({.tx = TransmitRingId{0x7fffffff}}), from_errno(ENOENT));
+	EXPECT_EQ(ep.enable({.flags = 1U << 31}), from_errno(EINVAL));
+	EXPECT_EQ(ep.enable({}), ok);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* The examples do what they say, and say so. */
+/* The examples succeed, and print something. */
 
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* treadlectl explain: why has my trigger not fired? */
+/* treadlectl explain: says why a trigger has not fired. */
 
 #include <cstdio>
 #include <string>
@@ -49,17 +49,20 @@ protected:
 	Counter e = must(Counter::create(a.context), "counter");
 	std::uint64_t word = 1;
 
-	Command send() { return Command::send(&word, 8, a_to_b).on(a.ep.id()).work().context(255); }
+	Command send()
+	{
+		return Command::send(bytes_at(&word, 8), a_to_b).on(a.ep.id()).work().context(255);
+	}
 };
 
 } // namespace
 
 TEST_F(ExplainTest, follows_a_chain_to_where_it_is_stuck)
 {
-	ASSERT_EQ(c.add(1), 0);
-	ASSERT_EQ(c.add_error(1), 0);
-	ASSERT_EQ(a.context.submit(send().when(c.id(), 3).notify(d.id())), 0);
-	ASSERT_EQ(a.context.submit(Command::add(e.id(), 1).work().when(d.id(), 1)), 0);
+	ASSERT_EQ(c.add(1), ok);
+	ASSERT_EQ(c.add_error(1), ok);
+	ASSERT_EQ(a.context.submit(send().when(c.id(), 3).notify(d.id())), ok);
+	ASSERT_EQ(a.context.submit(Command::add(e.id(), 1).work().when(d.id(), 1)), ok);
 
 	const Told told = explain();
 	EXPECT_EQ(told.status, 0);
@@ -72,7 +75,7 @@ TEST_F(ExplainTest, follows_a_chain_to_where_it_is_stuck)
 			     " to be 1: it is 0\n  then counts into counter " + str(e.id()) +
 			     "\n  counter " + str(d.id()) + " is counted by send of endpoint"))
 		<< told.text;
-	/* Both end there. */
+	/* Both end at that counter. */
 	const std::string stuck = "stuck at counter " + str(c.id()) +
 				  ", which nothing armed counts: it waits for the process itself";
 	EXPECT_TRUE(told.has(stuck)) << told.text;
@@ -82,7 +85,7 @@ TEST_F(ExplainTest, follows_a_chain_to_where_it_is_stuck)
 
 TEST_F(ExplainTest, knows_what_endpoints_count)
 {
-	ASSERT_EQ(a.context.submit(send().when(a.received.id(), 1)), 0);
+	ASSERT_EQ(a.context.submit(send().when(a.received.id(), 1)), ok);
 	const Told told = explain();
 	EXPECT_TRUE(told.has("stuck at counter " + str(a.received.id()) +
 			     ", which nothing armed counts: it waits for receives of endpoint " +
@@ -95,9 +98,9 @@ TEST_F(ExplainTest, shows_cells_and_circles)
 	const TriggerCells cells = must(TriggerCells::create(a.context, 8), "cells");
 
 	cells.write(4, 7);
-	ASSERT_EQ(a.context.submit(send().when(cells.id(), 4, 9).notify(c.id())), 0);
-	ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(e.id(), 1)), 0);
-	ASSERT_EQ(a.context.submit(Command::add(e.id(), 1).work().when(d.id(), 1)), 0);
+	ASSERT_EQ(a.context.submit(send().when(cells.id(), 4, 9).notify(c.id())), ok);
+	ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(e.id(), 1)), ok);
+	ASSERT_EQ(a.context.submit(Command::add(e.id(), 1).work().when(d.id(), 1)), ok);
 	const Told told = explain();
 	EXPECT_TRUE(told.has("waits for cell at 32 of " + str(cells.id()) + ": it is 7, not 9"))
 		<< told.text;
@@ -112,17 +115,17 @@ TEST_F(ExplainTest, shows_cells_and_circles)
 
 TEST_F(ExplainTest, what_has_fired_is_not_shown)
 {
-	ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(c.id(), 1)), 0);
-	ASSERT_EQ(c.add(1), 0);
+	ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(c.id(), 1)), ok);
+	ASSERT_EQ(c.add(1), ok);
 	EXPECT_TRUE(reaches(d, 1));
 	EXPECT_TRUE(explain().has(" 0 commands are armed"));
 }
 
-/* However many are armed. */
+/* With any number of armed commands. */
 TEST_F(ExplainTest, what_is_told_is_bounded)
 {
 	for (int i = 0; i < 5000; ++i)
-		ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(c.id(), 1 + i)), 0);
+		ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(c.id(), 1 + i)), ok);
 	const Told told = explain();
 	EXPECT_TRUE(told.has("5000 commands are armed (some are not shown)")) << told.text;
 	EXPECT_LT(told.text.size(), 20000u);
@@ -134,7 +137,7 @@ TEST_F(ExplainTest, only_for_who_may_trace_the_process)
 	const pid_t other = fork();
 	if (other == 0) {
 		const std::string parent = std::to_string(getppid());
-		/* Another user for good, whom nothing of this process belongs to. */
+		/* Another user, irrevocably, that owns nothing of this process. */
 		if (setresuid(65534, 65534, 65534))
 			_exit(99);
 		execlp("treadlectl", "treadlectl", "explain", parent.c_str(), nullptr);
@@ -145,7 +148,7 @@ TEST_F(ExplainTest, only_for_who_may_trace_the_process)
 	EXPECT_EQ(WEXITSTATUS(status), 1);
 }
 
-/* What a container or a udev rule calls it does not matter. */
+/* The name that a container or a udev rule gives the device does not matter. */
 TEST_F(ExplainTest, finds_a_device_under_another_name)
 {
 	const char *const name = "/tmp/another-treadle";
@@ -164,10 +167,10 @@ TEST_F(ExplainTest, finds_a_device_under_another_name)
 	unlink(name);
 }
 
-/* A passed file is found; that its commands are not shown is said. */
+/* A passed file is found, with a note that its commands are not shown. */
 TEST_F(ExplainTest, says_that_it_may_not_see_a_file_that_was_passed)
 {
-	ASSERT_EQ(a.context.submit(send().when(c.id(), 3)), 0);
+	ASSERT_EQ(a.context.submit(send().when(c.id(), 3)), ok);
 	int line[2];
 	ASSERT_EQ(pipe(line), 0);
 	const pid_t other = fork();

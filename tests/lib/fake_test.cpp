@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What no kernel does yet, but may: this program is the kernel, behind ioctl(2) of an ordinary file. */
+/* What no module does yet, but may: this program plays the module, behind ioctl(2) of an ordinary file. */
 #include <cstdarg>
 #include <cstring>
 #include <string>
@@ -17,13 +17,14 @@ namespace
 constexpr std::uint32_t entries = 8;
 constexpr std::uint64_t page = 4096, cq_rw = 4 * page, cq_ro = 5 * page, size = 7 * page;
 int device = -1;
+std::uint32_t abi_version = TREADLE_ABI_VERSION;
 
-/* Objects that each test has once, so their maps are at fixed places of the file. */
+/* Each test creates each object once, so their maps have fixed places in the file. */
 int fake_ioctl(unsigned long request, void *arg)
 {
 	if (request == TREADLE_IOC_QUERY) {
 		auto &query = *static_cast<treadle_query *>(arg);
-		query.abi_version = TREADLE_ABI_VERSION;
+		query.abi_version = abi_version;
 		query.max_ring = query.max_cq = entries;
 	} else if (request == TREADLE_IOC_TX_CREATE) {
 		auto &ring = *static_cast<treadle_ring_create *>(arg);
@@ -39,10 +40,10 @@ int fake_ioctl(unsigned long request, void *arg)
 	return 0;
 }
 
-class ErrorData : public testing::Test
+class FakeModule : public testing::Test
 {
 protected:
-	ErrorData()
+	FakeModule()
 	{
 		device = memfd_create("treadle", MFD_CLOEXEC);
 		EXPECT_EQ(ftruncate(device, size), 0);
@@ -53,7 +54,7 @@ protected:
 						       TREADLE_SLOTS_OFFSET);
 		path = "/proc/self/fd/" + std::to_string(device);
 	}
-	~ErrorData() override
+	~FakeModule() override
 	{
 		munmap(prod, 2 * page);
 		close(std::exchange(device, -1));
@@ -81,8 +82,8 @@ protected:
 	std::string path;
 };
 
-/* However many are read at once, and wherever in the ring they lie. */
-TEST_F(ErrorData, is_no_completion)
+/* For any number of completions that are read at once, anywhere in the ring. */
+TEST_F(FakeModule, error_data_is_no_completion)
 {
 	for (const std::size_t most : {1, 2, 8}) {
 		const auto context = must(Context::open(path.c_str()), "context");
@@ -94,12 +95,12 @@ TEST_F(ErrorData, is_no_completion)
 			fail(written++);
 			fail(written++);
 			while (seen < written) {
-				treadle_cqe out[8];
-				const int n = queue.read(std::span(out, most));
-				ASSERT_GT(n, 0);
-				for (int i = 0; i < n; ++i, ++seen) {
-					ASSERT_EQ(out[i].context, seen);
-					ASSERT_EQ(out[i].error, seen % 3 ? std::uint32_t{EIO} : 0u);
+				Completion out[8];
+				const auto n = must(queue.read(std::span(out, most)), "read");
+				ASSERT_GT(n, 0u);
+				for (std::uint32_t i = 0; i < n; ++i, ++seen) {
+					ASSERT_EQ(out[i].context(), seen);
+					ASSERT_EQ(out[i].error(), from_errno(seen % 3 ? EIO : 0));
 				}
 			}
 			EXPECT_FALSE(queue.ready());
@@ -109,6 +110,23 @@ TEST_F(ErrorData, is_no_completion)
 		std::uint32_t none = 0;
 		EXPECT_EQ(pwrite(device, &none, sizeof(none), cq_rw), ssize_t{sizeof(none)});
 	}
+}
+
+/* The library is older than the module, or newer. */
+TEST_F(FakeModule, of_another_abi_is_refused_in_words)
+{
+	for (const std::uint32_t other : {TREADLE_ABI_VERSION + 1u, TREADLE_ABI_VERSION - 1u}) {
+		abi_version = other;
+		const auto opened = Context::open(path.c_str());
+		const auto limits = Context::query(path.c_str());
+		abi_version = TREADLE_ABI_VERSION;
+		ASSERT_FALSE(opened);
+		EXPECT_EQ(opened.error(), std::errc::protocol_error);
+		EXPECT_EQ(opened.error().message(),
+			  "The module and the library have different ABI versions");
+		EXPECT_EQ(limits.error(), opened.error());
+	}
+	EXPECT_TRUE(Context::open(path.c_str()));
 }
 
 } // namespace

@@ -29,7 +29,7 @@ namespace
 
 using namespace player;
 
-constexpr int histories = 16; /* of the same processes */
+constexpr int histories = 16; /* with the same processes */
 constexpr int repeating = 3;  /* commands that repeat, at most, of each process */
 
 std::uint64_t number_from(const char *name, std::uint64_t otherwise)
@@ -86,10 +86,10 @@ public:
 private:
 	int roll(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
-	/* The threads in turn, so that each may cancel what the other arms. */
+	/* The threads take turns, so that each may cancel what the other arms. */
 	void plan()
 	{
-		/* Close to the point where values wrap, now and then. */
+		/* Sometimes close to the point where values wrap. */
 		const Word base = roll(4) ? 0 : ~Word{0} - 3;
 
 		stage_.clock = 0;
@@ -131,7 +131,7 @@ private:
 		if (which < 45 && stage_.command_count < model::max_commands) {
 			op.kind = Kind::arm;
 			op.target = command(process, counter, base);
-		} else if (which < 65) { /* also when there are commands enough */
+		} else if (which < 65) { /* also if there are enough commands */
 			op.kind = Kind::add;
 			op.value = static_cast<Word>(roll(2) ? 1 : roll(8) ? roll(5) : roll(20));
 		} else if (which < 72) {
@@ -166,7 +166,7 @@ private:
 			c.notify = process * own + roll(own - 1);
 		if (roll(5) == 0)
 			c.remote = !process * own + own - 1;
-		/* Where values wrap, it would go on for ever. */
+		/* Where values wrap, it would repeat for ever. */
 		if (!base && repeats_[process] < repeating && roll(6) == 0) {
 			++repeats_[process];
 			repeat(process, c);
@@ -211,7 +211,7 @@ private:
 		while (stage_.ready < processes * threads)
 			sched_yield();
 		for (int i = roll(300); i > 0; --i)
-			stage_.now(); /* a while that others can be seen to use */
+			stage_.now(); /* gives other threads time to run in between */
 		op.begin = stage_.now();
 		children_[victim]->kill();
 		op.end = stage_.now();
@@ -240,10 +240,10 @@ private:
 	Stage &stage_;
 	std::mt19937_64 &random_;
 	std::array<std::optional<Child>, processes> children_;
-	std::array<int, processes> repeats_{}; /* that are planned */
+	std::array<int, processes> repeats_{}; /* planned so far */
 };
 
-/* What would be wrong, had it been so: one more was canceled than there was. */
+/* A history that must be found wrong: one more command was canceled than was armed. */
 bool spoil(model::History &history)
 {
 	for (auto &actor : history.actors)

@@ -55,7 +55,7 @@ protected:
 		EXPECT_EQ(cqe.flags, TREADLE_CQ_RECV | kind);
 		EXPECT_EQ(cqe.len, len);
 		EXPECT_EQ(cqe.buf, address_of(buf));
-		EXPECT_EQ(cqe.src, b_to_a);
+		EXPECT_EQ(Peer{cqe.src}, b_to_a);
 	}
 };
 
@@ -68,8 +68,8 @@ TEST_P(SizeTest, arrives_in_a_posted_buffer)
 	const auto data = pattern(GetParam(), 1);
 	std::vector<std::byte> buffer(data.size() + 1, std::byte{0xee});
 
-	ASSERT_EQ(b.receive(buffer, 7), 0);
-	ASSERT_EQ(a.send(data, a_to_b, 8), 0);
+	ASSERT_EQ(b.receive(buffer, 7), ok);
+	ASSERT_EQ(a.send(data, a_to_b, 8), ok);
 	expect_received(7, TREADLE_CQ_MSG, data.size(), buffer.data());
 	expect_sent(8, TREADLE_CQ_MSG);
 	EXPECT_TRUE(std::equal(data.begin(), data.end(), buffer.begin()));
@@ -83,8 +83,8 @@ TEST_P(SizeTest, waits_for_a_buffer)
 	const auto data = pattern(GetParam(), 2);
 	std::vector<std::byte> buffer(data.size() + 1, std::byte{0xee});
 
-	ASSERT_EQ(a.send(data, a_to_b, 8), 0);
-	ASSERT_EQ(b.receive(buffer, 7), 0);
+	ASSERT_EQ(a.send(data, a_to_b, 8), ok);
+	ASSERT_EQ(b.receive(buffer, 7), ok);
 	expect_received(7, TREADLE_CQ_MSG, data.size(), buffer.data());
 	expect_sent(8, TREADLE_CQ_MSG);
 	EXPECT_TRUE(std::equal(data.begin(), data.end(), buffer.begin()));
@@ -98,10 +98,10 @@ TEST_P(SizeTest, goes_both_ways_at_once)
 	std::vector<std::byte> at_a(back.size());
 	std::vector<std::byte> at_b(there.size());
 
-	ASSERT_EQ(a.receive(at_a), 0);
-	ASSERT_EQ(b.receive(at_b), 0);
-	ASSERT_EQ(a.send(there, a_to_b), 0);
-	ASSERT_EQ(b.send(back, b_to_a), 0);
+	ASSERT_EQ(a.receive(at_a), ok);
+	ASSERT_EQ(b.receive(at_b), ok);
+	ASSERT_EQ(a.send(there, a_to_b), ok);
+	ASSERT_EQ(b.send(back, b_to_a), ok);
 	reap(a.rx_cq, 1);
 	reap(b.rx_cq, 1);
 	reap(a.tx_cq, 1);
@@ -119,12 +119,12 @@ TEST_F(MessageTest, without_completion_only_counts)
 	std::uint64_t in = 0;
 	const std::uint64_t out = 5;
 
-	ASSERT_EQ(b.rx.post({.opcode = TREADLE_OP_RECV, .addr = address_of(&in), .len = 8}), 0);
+	ASSERT_EQ(b.rx.post({.opcode = TREADLE_OP_RECV, .addr = address_of(&in), .len = 8}), ok);
 	ASSERT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND,
 			     .addr = address_of(&out),
 			     .len = 8,
-			     .peer = a_to_b}),
-		  0);
+			     .peer = std::to_underlying(a_to_b)}),
+		  ok);
 	ASSERT_TRUE(reaches(b.received, 1));
 	ASSERT_TRUE(reaches(a.sent, 1));
 	EXPECT_EQ(in, 5u);
@@ -137,14 +137,14 @@ TEST_F(MessageTest, carries_remote_data)
 	std::uint64_t in = 0;
 	const std::uint64_t out = 5;
 
-	ASSERT_EQ(b.receive(bytes_of(in)), 0);
+	ASSERT_EQ(b.receive(bytes_of(in)), ok);
 	ASSERT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND,
 			     .flags = TREADLE_F_REMOTE_CQ_DATA,
 			     .addr = address_of(&out),
 			     .len = 8,
-			     .peer = a_to_b,
+			     .peer = std::to_underlying(a_to_b),
 			     .data = 0x1122334455667788}),
-		  0);
+		  ok);
 	const auto cqe = reap_one(b.rx_cq);
 	EXPECT_EQ(cqe.data, 0x1122334455667788u);
 	EXPECT_EQ(cqe.flags, TREADLE_CQ_RECV | TREADLE_CQ_MSG | TREADLE_CQ_REMOTE_CQ_DATA);
@@ -156,14 +156,14 @@ TEST_F(MessageTest, injected_buffer_is_free_at_return)
 	const auto copy = data;
 	std::vector<std::byte> buffer(data.size());
 
-	ASSERT_EQ(a.send(data, a_to_b, 1, TREADLE_F_INJECT), 0);
+	ASSERT_EQ(a.send(data, a_to_b, 1, TREADLE_F_INJECT), ok);
 	std::fill(data.begin(), data.end(), std::byte{0});
-	ASSERT_EQ(b.receive(buffer), 0);
+	ASSERT_EQ(b.receive(buffer), ok);
 	reap(b.rx_cq, 1);
 	EXPECT_EQ(buffer, copy);
 }
 
-/* Also if the kernel has never seen the pages of the posted buffer, or the sender's, before. */
+/* Also if the pages of the posted buffer, or of the sender's, were never accessed. */
 TEST_F(MessageTest, injected_buffer_is_free_at_return_even_if_pages_are_new)
 {
 	for (int round = 0; round < 50; ++round) {
@@ -173,8 +173,8 @@ TEST_F(MessageTest, injected_buffer_is_free_at_return_even_if_pages_are_new)
 		const auto in = to.span().first(64);
 
 		std::fill(out.begin(), out.end(), std::byte{1});
-		ASSERT_EQ(b.receive(in), 0);
-		ASSERT_EQ(a.send(out, a_to_b, 0, TREADLE_F_INJECT), 0);
+		ASSERT_EQ(b.receive(in), ok);
+		ASSERT_EQ(a.send(out, a_to_b, 0, TREADLE_F_INJECT), ok);
 		std::fill(out.begin(), out.end(), std::byte{2});
 		reap(b.rx_cq, 1);
 		reap(a.tx_cq, 1);
@@ -186,7 +186,7 @@ TEST_F(MessageTest, gathers_and_scatters)
 {
 	for (std::size_t pieces = 0; pieces <= TREADLE_MAX_IOV; ++pieces) {
 		SCOPED_TRACE(pieces);
-		/* Cut differently on both sides. */
+		/* The two sides split the data differently. */
 		const auto data = pattern(10'000 * pieces, pieces);
 		std::vector<std::byte> buffer(data.size());
 		std::vector<treadle_iov> from;
@@ -201,12 +201,12 @@ TEST_F(MessageTest, gathers_and_scatters)
 			to.push_back({address_of(buffer.data() + i * 10'000), 10'000});
 		}
 		ASSERT_EQ(b.rx.post({.opcode = TREADLE_OP_RECV, .flags = TREADLE_F_COMPLETION}, to),
-			  0);
+			  ok);
 		ASSERT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND,
 				     .flags = TREADLE_F_COMPLETION,
-				     .peer = a_to_b},
+				     .peer = std::to_underlying(a_to_b)},
 				    from),
-			  0);
+			  ok);
 		EXPECT_EQ(reap_one(b.rx_cq).len, data.size());
 		EXPECT_EQ(reap_one(a.tx_cq).error, 0u);
 		EXPECT_EQ(buffer, data);
@@ -223,8 +223,8 @@ TEST_F(MessageTest, vector_of_a_command)
 	for (const auto iov :
 	     {std::span<const treadle_iov>(from), std::span<const treadle_iov>(one)}) {
 		std::fill(buffer.begin(), buffer.end(), std::byte{0});
-		ASSERT_EQ(b.receive(buffer), 0);
-		ASSERT_EQ(a.tx.post(Command::send(nullptr, 0, a_to_b).buffers(iov)), 0);
+		ASSERT_EQ(b.receive(buffer), ok);
+		ASSERT_EQ(a.tx.post(Command::send({}, a_to_b).buffers(iov)), ok);
 		reap(b.rx_cq, 1);
 		EXPECT_EQ(buffer, data);
 	}
@@ -234,9 +234,10 @@ TEST_F(MessageTest, too_many_buffers)
 {
 	const std::vector<treadle_iov> iov(TREADLE_MAX_IOV + 1);
 
-	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = a_to_b}, iov), -EINVAL);
-	EXPECT_EQ(b.rx.post({.opcode = TREADLE_OP_RECV}, iov), -EINVAL);
-	EXPECT_EQ(a.tx.post(Command::send(nullptr, 0, a_to_b).buffers(iov)), -EINVAL);
+	EXPECT_EQ(a.tx.post({.opcode = TREADLE_OP_SEND, .peer = std::to_underlying(a_to_b)}, iov),
+		  from_errno(EINVAL));
+	EXPECT_EQ(b.rx.post({.opcode = TREADLE_OP_RECV}, iov), from_errno(EINVAL));
+	EXPECT_EQ(a.tx.post(Command::send({}, a_to_b).buffers(iov)), from_errno(EINVAL));
 }
 
 TEST_F(MessageTest, tags_select)
@@ -245,11 +246,11 @@ TEST_F(MessageTest, tags_select)
 	const std::uint64_t out[3] = {1, 2, 3};
 
 	/* Two expected, by exact tag and by a tag with bits that do not count; one unexpected. */
-	ASSERT_EQ(b.receive_tagged(bytes_of(in[0]), 0x10, 0, 100), 0);
-	ASSERT_EQ(b.receive_tagged(bytes_of(in[1]), 0x2f, 0x0f, 101), 0);
-	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[1], 1)), a_to_b, 0x23), 0);
-	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[2], 1)), a_to_b, 0x33), 0);
-	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[0], 1)), a_to_b, 0x10), 0);
+	ASSERT_EQ(b.receive_tagged(bytes_of(in[0]), 0x10, 0, 100), ok);
+	ASSERT_EQ(b.receive_tagged(bytes_of(in[1]), 0x2f, 0x0f, 101), ok);
+	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[1], 1)), a_to_b, 0x23), ok);
+	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[2], 1)), a_to_b, 0x33), ok);
+	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[0], 1)), a_to_b, 0x10), ok);
 
 	auto cqe = reap_one(b.rx_cq);
 	EXPECT_EQ(cqe.context, 101u);
@@ -260,7 +261,7 @@ TEST_F(MessageTest, tags_select)
 	EXPECT_EQ(cqe.tag, 0x10u);
 	EXPECT_TRUE(stays_empty(b.rx_cq));
 
-	ASSERT_EQ(b.receive_tagged(bytes_of(in[2]), 0, ~0ULL, 102), 0);
+	ASSERT_EQ(b.receive_tagged(bytes_of(in[2]), 0, ~0ULL, 102), ok);
 	cqe = reap_one(b.rx_cq);
 	EXPECT_EQ(cqe.context, 102u);
 	EXPECT_EQ(cqe.tag, 0x33u);
@@ -273,9 +274,9 @@ TEST_F(MessageTest, tagged_and_plain_do_not_mix)
 	std::uint64_t plain = 0;
 	const std::uint64_t out = 1;
 
-	ASSERT_EQ(b.receive_tagged(bytes_of(tagged), 0, ~0ULL), 0);
-	ASSERT_EQ(b.receive(bytes_of(plain)), 0);
-	ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), a_to_b), 0);
+	ASSERT_EQ(b.receive_tagged(bytes_of(tagged), 0, ~0ULL), ok);
+	ASSERT_EQ(b.receive(bytes_of(plain)), ok);
+	ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), a_to_b), ok);
 	EXPECT_EQ(reap_one(b.rx_cq).flags, TREADLE_CQ_RECV | TREADLE_CQ_MSG);
 	EXPECT_TRUE(stays_empty(b.rx_cq));
 }
@@ -288,16 +289,16 @@ TEST_F(MessageTest, source_selects)
 	const std::uint64_t of_a = 1;
 	const std::uint64_t of_c = 2;
 
-	ASSERT_EQ(b.receive(bytes_of(in[1]), 11, from_c), 0);
-	ASSERT_EQ(b.receive(bytes_of(in[0]), 10, b_to_a), 0);
-	ASSERT_EQ(a.send(std::as_bytes(std::span(&of_a, 1)), a_to_b), 0);
-	ASSERT_EQ(c.send(std::as_bytes(std::span(&of_c, 1)), c.to(b)), 0);
+	ASSERT_EQ(b.receive(bytes_of(in[1]), 11, from_c), ok);
+	ASSERT_EQ(b.receive(bytes_of(in[0]), 10, b_to_a), ok);
+	ASSERT_EQ(a.send(std::as_bytes(std::span(&of_a, 1)), a_to_b), ok);
+	ASSERT_EQ(c.send(std::as_bytes(std::span(&of_c, 1)), c.to(b)), ok);
 	auto cqe = reap_one(b.rx_cq);
 	EXPECT_EQ(cqe.context, 10u);
-	EXPECT_EQ(cqe.src, b_to_a);
+	EXPECT_EQ(Peer{cqe.src}, b_to_a);
 	cqe = reap_one(b.rx_cq);
 	EXPECT_EQ(cqe.context, 11u);
-	EXPECT_EQ(cqe.src, from_c);
+	EXPECT_EQ(Peer{cqe.src}, from_c);
 	EXPECT_EQ(in[0], 1u);
 	EXPECT_EQ(in[1], 2u);
 }
@@ -308,22 +309,23 @@ TEST_F(MessageTest, unknown_source_is_any)
 	std::uint64_t in = 0;
 	const std::uint64_t out = 2;
 
-	ASSERT_EQ(b.receive(bytes_of(in)), 0);
-	ASSERT_EQ(c.send(std::as_bytes(std::span(&out, 1)), c.to(b)), 0);
+	ASSERT_EQ(b.receive(bytes_of(in)), ok);
+	ASSERT_EQ(c.send(std::as_bytes(std::span(&out, 1)), c.to(b)), ok);
 	EXPECT_EQ(reap_one(b.rx_cq).src, TREADLE_ADDR_ANY);
 }
 
 TEST_F(MessageTest, unknown_source_is_named_if_asked_for)
 {
 	Node to({.flags = TREADLE_EP_SOURCE | TREADLE_EP_SOURCE_ERR});
-	const std::uint64_t peer = a.to(to), out = 2;
+	const Peer peer = a.to(to);
+	const std::uint64_t out = 2;
 	std::uint64_t in = 0;
 
 	for (const bool tagged : {false, true}) {
 		ASSERT_EQ(tagged ? to.receive_tagged(bytes_of(in), 5) : to.receive(bytes_of(in)),
-			  0);
+			  ok);
 		const auto data = std::as_bytes(std::span(&out, 1));
-		ASSERT_EQ(tagged ? a.send_tagged(data, peer, 5) : a.send(data, peer), 0);
+		ASSERT_EQ(tagged ? a.send_tagged(data, peer, 5) : a.send(data, peer), ok);
 		const treadle_cqe cqe = reap_one(to.rx_cq);
 		EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(EADDRNOTAVAIL));
 		const treadle_addr sender = sender_of(cqe);
@@ -337,13 +339,13 @@ TEST_F(MessageTest, to_itself)
 	const std::uint64_t out = 9;
 	const auto self = a.to(a);
 
-	ASSERT_EQ(a.receive(bytes_of(in)), 0);
-	ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), self), 0);
-	EXPECT_EQ(reap_one(a.rx_cq).src, self);
+	ASSERT_EQ(a.receive(bytes_of(in)), ok);
+	ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), self), ok);
+	EXPECT_EQ(Peer{reap_one(a.rx_cq).src}, self);
 	EXPECT_EQ(in, 9u);
 }
 
-/* Small ones are buffered, large ones stay where they are: the order is that of sending. */
+/* Small messages are buffered, large ones stay at the sender: they arrive in the order of sending. */
 TEST_F(MessageTest, order_of_sending_whatever_the_size)
 {
 	std::vector<std::vector<std::byte>> out;
@@ -352,10 +354,10 @@ TEST_F(MessageTest, order_of_sending_whatever_the_size)
 	for (std::size_t i = 0; i < 40; ++i) {
 		out.push_back(pattern(i % 4 == 3 ? 300'000 : 1 + i * 100, i));
 		in.emplace_back(300'000);
-		ASSERT_EQ(a.send(out.back(), a_to_b, i), 0);
+		ASSERT_EQ(a.send(out.back(), a_to_b, i), ok);
 	}
 	for (std::size_t i = 0; i < out.size(); ++i)
-		ASSERT_EQ(b.receive(in[i], i), 0);
+		ASSERT_EQ(b.receive(in[i], i), ok);
 	for (const auto &cqe : reap(b.rx_cq, out.size())) {
 		in[cqe.context].resize(cqe.len);
 		EXPECT_EQ(in[cqe.context], out[cqe.context]) << cqe.context;
@@ -373,9 +375,9 @@ TEST(Buffering, beyond_the_budget_senders_wait)
 	std::vector<std::byte> in(1000);
 
 	for (std::uint64_t i = 0; i < n; ++i)
-		ASSERT_EQ(a.send(pattern(1000, i), to, i, TREADLE_F_INJECT), 0);
+		ASSERT_EQ(a.send(pattern(1000, i), to, i, TREADLE_F_INJECT), ok);
 	for (std::uint64_t i = 0; i < n; ++i) {
-		ASSERT_EQ(b.receive(in), 0);
+		ASSERT_EQ(b.receive(in), ok);
 		ASSERT_EQ(reap(b.rx_cq, 1).size(), 1u);
 		ASSERT_EQ(in, pattern(1000, i)) << i;
 	}
@@ -388,27 +390,27 @@ TEST_F(MessageTest, costs_no_more_system_calls_than_promised)
 	constexpr std::uint64_t n = 32;
 	std::uint64_t in[n]{};
 	std::uint64_t out[n];
-	treadle_cqe cqes[n];
+	Completion some[n];
 
 	calls = doorbells = 0;
 	for (auto &word : in)
-		ASSERT_EQ(b.receive(bytes_of(word)), 0);
+		ASSERT_EQ(b.receive(bytes_of(word)), ok);
 	EXPECT_EQ(calls, 0) << "posting receives";
 
 	for (std::uint64_t i = 0; i < n; ++i) {
 		out[i] = i + 1;
-		ASSERT_EQ(a.send(bytes_of(out[i]), a_to_b, i, i + 1 < n ? TREADLE_F_MORE : 0), 0);
+		ASSERT_EQ(a.send(bytes_of(out[i]), a_to_b, i, i + 1 < n ? TREADLE_F_MORE : 0), ok);
 		EXPECT_EQ(doorbells, i + 1 < n ? 0 : 1);
 	}
-	EXPECT_EQ(b.rx_cq.read(cqes), static_cast<int>(n));
-	EXPECT_EQ(a.tx_cq.read(cqes), static_cast<int>(n));
-	EXPECT_EQ(b.rx_cq.read(cqes), -EAGAIN);
+	EXPECT_EQ(b.rx_cq.read(some), n);
+	EXPECT_EQ(a.tx_cq.read(some), n);
+	EXPECT_EQ(b.rx_cq.read(some), std::unexpected(from_errno(EAGAIN)));
 	EXPECT_EQ(b.received.value(), n);
 	EXPECT_EQ(calls, 1) << "a batch, and reading everything";
 	EXPECT_TRUE(std::equal(in, in + n, out));
 }
 
-/* Nobody has to know how large the ring is. */
+/* The caller need not know the size of the ring. */
 TEST_F(MessageTest, a_batch_may_be_larger_than_the_ring)
 {
 	const std::uint64_t n = 3 * a.tx.entries();
@@ -419,8 +421,8 @@ TEST_F(MessageTest, a_batch_may_be_larger_than_the_ring)
 				     .flags = i < n ? TREADLE_F_MORE : 0,
 				     .addr = address_of(&word),
 				     .len = 8,
-				     .peer = a_to_b}),
-			  0)
+				     .peer = std::to_underlying(a_to_b)}),
+			  ok)
 			<< i;
 	EXPECT_TRUE(reaches(a.sent, n));
 }
@@ -429,33 +431,33 @@ TEST_F(MessageTest, of_many_commands_the_first_ones_are_taken)
 {
 	std::uint64_t words[4]{}, out[] = {1, 2, 3};
 	const std::vector<treadle_iov> many(TREADLE_MAX_IOV + 1, {address_of(out), 8});
-	const Command good = Command::send(&out[0], 8, a_to_b).completion();
+	const Command good = Command::send(bytes_at(&out[0], 8), a_to_b).completion();
 	const auto check = [&](const Command &bad, int error) {
 		const Command all[] = {good, bad, good};
 		const auto [count, rc] = a.tx.post_all(all);
 
 		EXPECT_EQ(count, 1u);
-		EXPECT_EQ(rc, error);
-		ASSERT_EQ(b.receive(bytes_of(words[0])), 0);
+		EXPECT_EQ(rc, from_errno(error));
+		ASSERT_EQ(b.receive(bytes_of(words[0])), ok);
 		EXPECT_EQ(reap_one(b.rx_cq).len, 8u);
 		EXPECT_EQ(reap_one(a.tx_cq).error, 0u);
-		ASSERT_EQ(b.receive(bytes_of(words[0]), 5), 0);
+		ASSERT_EQ(b.receive(bytes_of(words[0]), 5), ok);
 		EXPECT_TRUE(stays_empty(b.rx_cq));
-		EXPECT_EQ(b.ep.cancel(5), 0);
+		EXPECT_EQ(b.ep.cancel(5), ok);
 		EXPECT_EQ(reap_one(b.rx_cq).error, static_cast<std::uint32_t>(ECANCELED));
 	};
 
-	check(Command::send(&out[0], 8, 4711).completion(), -EDESTADDRREQ);
-	check(Command(good).buffers(many), -EINVAL);
+	check(Command::send(bytes_at(&out[0], 8), Peer{4711}).completion(), EDESTADDRREQ);
+	check(Command(good).buffers(many), EINVAL);
 
 	/* Each waits for its receive in a slot. */
 	const std::vector<Command> waiting(a.tx.entries() + 8,
 					   Command(good).flags(TREADLE_F_DELIVERY_COMPLETE));
 	const auto [count, rc] = a.tx.post_all(waiting);
-	EXPECT_EQ(rc, -EAGAIN);
+	EXPECT_EQ(rc, from_errno(EAGAIN));
 	EXPECT_EQ(count, a.tx.entries());
 	for (std::size_t i = 0; i < count; ++i) {
-		ASSERT_EQ(b.receive(bytes_of(words[0])), 0);
+		ASSERT_EQ(b.receive(bytes_of(words[0])), ok);
 		reap_one(b.rx_cq);
 		reap_one(a.tx_cq);
 	}
@@ -468,12 +470,12 @@ TEST_F(MessageTest, flush_ends_a_batch)
 	const std::uint64_t out = 1;
 
 	doorbells = 0;
-	EXPECT_EQ(a.tx.flush(), 0);
-	ASSERT_EQ(b.receive(bytes_of(in)), 0);
-	ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), a_to_b, 0, TREADLE_F_MORE), 0);
+	EXPECT_EQ(a.tx.flush(), ok);
+	ASSERT_EQ(b.receive(bytes_of(in)), ok);
+	ASSERT_EQ(a.send(std::as_bytes(std::span(&out, 1)), a_to_b, 0, TREADLE_F_MORE), ok);
 	EXPECT_TRUE(stays_empty(b.rx_cq));
 	EXPECT_EQ(doorbells, 0);
-	EXPECT_EQ(a.tx.flush(), 0);
+	EXPECT_EQ(a.tx.flush(), ok);
 	EXPECT_EQ(doorbells, 1);
 	reap(b.rx_cq, 1);
 	EXPECT_EQ(in, 1u);
@@ -496,10 +498,10 @@ TEST_F(MessageTest, many_rounds)
 		const Message send{.opcode = TREADLE_OP_SEND,
 				   .addr = address_of(data.data()),
 				   .len = data.size(),
-				   .peer = a_to_b};
+				   .peer = std::to_underlying(a_to_b)};
 
-		ASSERT_EQ(i % 3 ? b.rx.post(receive, to) : b.rx.post(receive), 0);
-		ASSERT_EQ(i % 5 ? a.tx.post(send, from) : a.tx.post(send), 0);
+		ASSERT_EQ(i % 3 ? b.rx.post(receive, to) : b.rx.post(receive), ok);
+		ASSERT_EQ(i % 5 ? a.tx.post(send, from) : a.tx.post(send), ok);
 		ASSERT_EQ(reap(b.rx_cq, 1).size(), 1u);
 		ASSERT_EQ(buffer, data) << i;
 	}
@@ -511,11 +513,11 @@ TEST_F(MessageTest, unexpected_of_one_tag_while_receiving_another)
 	std::uint64_t in[2]{};
 	const std::uint64_t out[2] = {1, 2};
 
-	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[0], 1)), a_to_b, 1), 0);
-	ASSERT_EQ(b.receive_tagged(bytes_of(in[1]), 2), 0);
-	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[1], 1)), a_to_b, 2), 0);
+	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[0], 1)), a_to_b, 1), ok);
+	ASSERT_EQ(b.receive_tagged(bytes_of(in[1]), 2), ok);
+	ASSERT_EQ(a.send_tagged(std::as_bytes(std::span(&out[1], 1)), a_to_b, 2), ok);
 	EXPECT_EQ(reap_one(b.rx_cq).tag, 2u);
-	ASSERT_EQ(b.receive_tagged(bytes_of(in[0]), 1), 0);
+	ASSERT_EQ(b.receive_tagged(bytes_of(in[0]), 1), ok);
 	EXPECT_EQ(reap_one(b.rx_cq).tag, 1u);
 	EXPECT_TRUE(std::equal(in, in + 2, out));
 }

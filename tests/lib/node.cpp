@@ -19,58 +19,36 @@ Node::Node(const Options &options)
 			     .send = sent.id(),
 			     .recv = received.id(),
 			     .flags = options.flags}),
-		  0);
+		  ok);
 }
 
-std::uint64_t Node::to(const treadle_addr &address)
+Peer Node::to(const treadle_addr &address)
 {
 	return must(av.insert(address), "av insert");
 }
 
-int Node::send(std::span<const std::byte> data, std::uint64_t peer, std::uint64_t context,
-	       std::uint32_t flags)
+std::error_code Node::send(std::span<const std::byte> data, Peer peer, std::uint64_t context,
+			   std::uint32_t flags)
 {
-	return tx.post({.opcode = TREADLE_OP_SEND,
-			.flags = flags | TREADLE_F_COMPLETION,
-			.context = context,
-			.addr = address_of(data.data()),
-			.len = data.size(),
-			.peer = peer});
+	return tx.send(data, peer, {.context = context, .flags = flags | TREADLE_F_COMPLETION});
 }
 
-int Node::receive(std::span<std::byte> buffer, std::uint64_t context, std::uint64_t peer)
+std::error_code Node::receive(std::span<std::byte> buffer, std::uint64_t context, Peer peer)
 {
-	return rx.post({.opcode = TREADLE_OP_RECV,
-			.flags = TREADLE_F_COMPLETION,
-			.context = context,
-			.addr = address_of(buffer.data()),
-			.len = buffer.size(),
-			.peer = peer});
+	return rx.receive(buffer, {.context = context, .from = peer});
 }
 
-int Node::send_tagged(std::span<const std::byte> data, std::uint64_t peer, std::uint64_t tag,
-		      std::uint64_t context, std::uint32_t flags)
+std::error_code Node::send_tagged(std::span<const std::byte> data, Peer peer, std::uint64_t tag,
+				  std::uint64_t context, std::uint32_t flags)
 {
-	return tx.post({.opcode = TREADLE_OP_TSEND,
-			.flags = flags | TREADLE_F_COMPLETION,
-			.context = context,
-			.addr = address_of(data.data()),
-			.len = data.size(),
-			.peer = peer,
-			.tag = tag});
+	return tx.send_tagged(data, peer, tag,
+			      {.context = context, .flags = flags | TREADLE_F_COMPLETION});
 }
 
-int Node::receive_tagged(std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore,
-			 std::uint64_t context, std::uint64_t peer)
+std::error_code Node::receive_tagged(std::span<std::byte> buffer, std::uint64_t tag,
+				     std::uint64_t ignore, std::uint64_t context, Peer peer)
 {
-	return rx.post({.opcode = TREADLE_OP_TRECV,
-			.flags = TREADLE_F_COMPLETION,
-			.context = context,
-			.addr = address_of(buffer.data()),
-			.len = buffer.size(),
-			.peer = peer,
-			.tag = tag,
-			.ignore = ignore});
+	return rx.receive_tagged(buffer, tag, ignore, {.context = context, .from = peer});
 }
 
 std::vector<std::byte> pattern(std::size_t len, std::uint64_t seed)

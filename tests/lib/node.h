@@ -17,13 +17,19 @@
 using namespace treadle;
 using namespace std::chrono_literals;
 
-/* Generous, because the tests run under emulation; TEST_PATIENCE: tests/run-programs. What must not come is waited for shortly. */
+/*
+ * How long to wait for what must come: long, because the tests run under emulation. TEST_PATIENCE:
+ * see tests/run-programs. What must not come is waited for during a_moment.
+ */
 inline const std::chrono::nanoseconds patience = [] {
 	const char *times = std::getenv("TEST_PATIENCE");
 	return 20s * (times ? std::atoi(times) : 1);
 }();
 inline const int patience_ms = static_cast<int>(patience / std::chrono::milliseconds(1));
 constexpr std::chrono::nanoseconds a_moment = 100ms;
+
+/* What a call without error returns. */
+inline const std::error_code ok = from_errno(0);
 
 template <class T> T must(Result<T> result, const char *what)
 {
@@ -56,31 +62,32 @@ struct Node {
 	Endpoint ep;
 
 	/* The index that a message to another endpoint needs. */
-	std::uint64_t to(const treadle_addr &address);
-	std::uint64_t to(const Node &other) { return to(other.ep.address()); }
+	Peer to(const treadle_addr &address);
+	Peer to(const Node &other) { return to(other.ep.address()); }
 
 	/* Plain messages, each with a completion. */
-	int send(std::span<const std::byte> data, std::uint64_t peer, std::uint64_t context = 0,
-		 std::uint32_t flags = 0);
-	int receive(std::span<std::byte> buffer, std::uint64_t context = 0,
-		    std::uint64_t peer = TREADLE_ADDR_ANY);
-	int send_tagged(std::span<const std::byte> data, std::uint64_t peer, std::uint64_t tag,
-			std::uint64_t context = 0, std::uint32_t flags = 0);
-	int receive_tagged(std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore = 0,
-			   std::uint64_t context = 0, std::uint64_t peer = TREADLE_ADDR_ANY);
+	std::error_code send(std::span<const std::byte> data, Peer peer, std::uint64_t context = 0,
+			     std::uint32_t flags = 0);
+	std::error_code receive(std::span<std::byte> buffer, std::uint64_t context = 0,
+				Peer peer = Peer::any);
+	std::error_code send_tagged(std::span<const std::byte> data, Peer peer, std::uint64_t tag,
+				    std::uint64_t context = 0, std::uint32_t flags = 0);
+	std::error_code receive_tagged(std::span<std::byte> buffer, std::uint64_t tag,
+				       std::uint64_t ignore = 0, std::uint64_t context = 0,
+				       Peer peer = Peer::any);
 };
 
-/* Two of them which know each other. */
+/* Two nodes that have each other in their address vectors. */
 class PairTest : public testing::Test
 {
 protected:
 	Node a;
 	Node b;
-	std::uint64_t a_to_b = a.to(b);
-	std::uint64_t b_to_a = b.to(a);
+	Peer a_to_b = a.to(b);
+	Peer b_to_a = b.to(a);
 };
 
-/* Memory that nobody has touched. */
+/* Pages that were never accessed. */
 class Pages
 {
 public:
@@ -101,6 +108,17 @@ private:
 	void *addr_;
 };
 
+/* BasicCompletionQueue::read, with completions as the kernel has written them. */
+template <class Queue> Result<std::uint32_t> read_raw(Queue &queue, std::span<treadle_cqe> out)
+{
+	auto to = out.begin();
+
+	return queue.consume(static_cast<std::uint32_t>(out.size()), [&](const treadle_cqe &cqe) {
+		*to++ = cqe;
+		return true;
+	});
+}
+
 /* Waits for n completions, which all come within patience; fewer if they do not. */
 template <class Queue> std::vector<treadle_cqe> reap(Queue &queue, std::size_t n)
 {
@@ -109,14 +127,15 @@ template <class Queue> std::vector<treadle_cqe> reap(Queue &queue, std::size_t n
 	std::size_t have = 0;
 
 	while (have < n) {
-		const int rc = queue.read(std::span(all).subspan(have));
+		const auto got = read_raw(queue, std::span(all).subspan(have));
 
-		if (rc > 0)
-			have += static_cast<std::size_t>(rc);
-		else if (rc != -EAGAIN || std::chrono::steady_clock::now() > deadline)
+		if (got)
+			have += *got;
+		else if (got.error() != from_errno(EAGAIN) ||
+			 std::chrono::steady_clock::now() > deadline)
 			break;
 		else
-			queue.wait(std::chrono::nanoseconds(1s).count());
+			std::ignore = queue.wait(1s);
 	}
 	all.resize(have);
 	EXPECT_EQ(have, n) << "completions are missing";
@@ -134,27 +153,35 @@ template <class Queue> treadle_cqe reap_one(Queue &queue)
 /* Whether a queue stays empty for a moment. */
 template <class Queue> bool stays_empty(Queue &queue)
 {
-	treadle_cqe cqe;
-
-	return queue.wait(a_moment.count()) == -ETIMEDOUT && queue.read({&cqe, 1}) == -EAGAIN;
+	return queue.wait(a_moment) == from_errno(ETIMEDOUT) && !queue.ready();
 }
 
 /* Whether a counter comes to be a value within patience, and is no more. */
 inline bool reaches(const Counter &counter, std::uint64_t value)
 {
-	return !counter.wait(value, counter.error(), patience.count()) && counter.value() == value;
+	return !counter.wait(value, counter.error(), patience) && counter.value() == value;
 }
 
-/* The same of its errors. */
+/* The same for its errors. */
 inline bool fails(const Counter &counter, std::uint64_t errors)
 {
 	while (counter.error() != errors)
-		if (counter.wait(UINT64_MAX, counter.error(), patience.count()))
+		if (counter.wait(UINT64_MAX, counter.error(), patience))
 			return counter.error() == errors;
 	return true;
 }
 
-/* len bytes that no other seed has. */
+/* Buffers of len bytes. */
+inline std::span<std::byte> bytes_at(void *at, std::size_t len)
+{
+	return {static_cast<std::byte *>(at), len};
+}
+inline std::span<const std::byte> bytes_at(const void *at, std::size_t len)
+{
+	return {static_cast<const std::byte *>(at), len};
+}
+
+/* len bytes, different for each seed. */
 std::vector<std::byte> pattern(std::size_t len, std::uint64_t seed);
 
 inline std::span<const std::byte> bytes(std::string_view text)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* Contexts, endpoints, address vectors, regions: their making, their limits, their end. */
+/* Contexts, endpoints, address vectors, regions: creation, limits, destruction. */
 
 #include <algorithm>
 #include <bit>
@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <treadle/registrar.h>
+
 #include "node.h"
 
 class ObjectTest : public testing::Test
@@ -24,15 +26,15 @@ protected:
 
 TEST(Errors, have_words)
 {
-	EXPECT_STREQ(Errno(EAGAIN).message(), "Resource temporarily unavailable");
-	EXPECT_STRNE(Errno(TREADLE_ETRUNC).message(), Errno(99999).message());
-	EXPECT_EQ(Errno(EBUSY).negative(), -EBUSY);
+	EXPECT_EQ(from_errno(EAGAIN).message(), "Resource temporarily unavailable");
+	EXPECT_NE(from_errno(TREADLE_ETRUNC).message(), from_errno(99999).message());
+	EXPECT_STREQ(describe(EAGAIN), "Resource temporarily unavailable");
 }
 
 TEST(Open, no_device)
 {
-	EXPECT_EQ(Context::open("/nowhere").error(), Errno(ENOENT));
-	EXPECT_EQ(Context::open("/dev/null").error(), Errno(ENOTTY));
+	EXPECT_EQ(Context::open("/nowhere").error(), from_errno(ENOENT));
+	EXPECT_EQ(Context::open("/dev/null").error(), from_errno(ENOTTY));
 }
 
 TEST_F(ObjectTest, limits_are_sensible)
@@ -43,7 +45,7 @@ TEST_F(ObjectTest, limits_are_sensible)
 	EXPECT_GE(limits.max_msg_size, 1ULL << 30);
 	EXPECT_GE(limits.inject_size, 64u);
 	EXPECT_TRUE(limits.opcodes & (1 << TREADLE_OP_SEND));
-	EXPECT_EQ(fcntl(context.fd(), F_GETFD), FD_CLOEXEC);
+	EXPECT_EQ(fcntl(context.device(), F_GETFD), FD_CLOEXEC);
 }
 
 TEST_F(ObjectTest, sizes_are_rounded_up_and_limited)
@@ -52,12 +54,12 @@ TEST_F(ObjectTest, sizes_are_rounded_up_and_limited)
 	EXPECT_TRUE(std::has_single_bit(must(TransmitRing::create(context, 5), "tx").entries()));
 	EXPECT_EQ(must(ReceiveRing::create(context, 64), "rx").entries(), 64u);
 	EXPECT_EQ(must(CompletionQueue::create(context, 100), "cq").entries(), 128u);
-	EXPECT_EQ(TransmitRing::create(context, 0).error(), Errno(EINVAL));
+	EXPECT_EQ(TransmitRing::create(context, 0).error(), from_errno(EINVAL));
 	EXPECT_EQ(TransmitRing::create(context, context.limits().max_ring + 1).error(),
-		  Errno(EINVAL));
+		  from_errno(EINVAL));
 	EXPECT_EQ(CompletionQueue::create(context, context.limits().max_cq + 1).error(),
-		  Errno(EINVAL));
-	EXPECT_EQ(TransmitRing::create(context, 8, 1U << 31).error(), Errno(EINVAL));
+		  from_errno(EINVAL));
+	EXPECT_EQ(TransmitRing::create(context, 8, 1U << 31).error(), from_errno(EINVAL));
 	EXPECT_TRUE(must(TransmitRing::create(context, context.limits().max_ring), "tx").entries());
 }
 
@@ -69,7 +71,7 @@ TEST_F(ObjectTest, number_of_objects_is_limited)
 		auto av = AddressVector::create(context);
 
 		if (!av) {
-			EXPECT_EQ(av.error(), Errno(ENOSPC));
+			EXPECT_EQ(av.error(), from_errno(ENOSPC));
 			break;
 		}
 		ASSERT_LE(all.size(), context.limits().max_objects);
@@ -88,40 +90,40 @@ TEST_F(ObjectTest, owners_move)
 
 	EXPECT_EQ(first.id(), CounterId{});
 	EXPECT_EQ(second.id(), id);
-	EXPECT_EQ(second.add(1), 0);
+	EXPECT_EQ(second.add(1), ok);
 
 	auto third = must(Counter::create(context), "counter");
 	const auto gone = third.id();
 	third = std::move(second);
 	EXPECT_EQ(third.id(), id);
 	EXPECT_EQ(third.value(), 1u);
-	EXPECT_EQ(context.submit(Command::add(gone, 1).work()), -ENOENT)
+	EXPECT_EQ(context.submit(Command::add(gone, 1).work()), from_errno(ENOENT))
 		<< "what was assigned to is destroyed";
 
 	Context elsewhere = std::move(context);
-	EXPECT_EQ(third.add(1), 0);
+	EXPECT_EQ(third.add(1), ok);
 	EXPECT_EQ(third.value(), 2u);
-	third.close();
+	EXPECT_EQ(third.close(), ok);
 }
 
 TEST_F(ObjectTest, what_is_bound_lives)
 {
 	std::optional<Node> node(std::in_place);
 
-	EXPECT_EQ(node->tx.close(), -EBUSY);
-	EXPECT_EQ(node->rx.close(), -EBUSY);
-	EXPECT_EQ(node->av.close(), -EBUSY);
-	EXPECT_EQ(node->tx_cq.close(), -EBUSY);
-	EXPECT_EQ(node->rx_cq.close(), -EBUSY);
-	EXPECT_EQ(node->sent.close(), -EBUSY);
-	EXPECT_EQ(node->ep.close(), 0);
-	EXPECT_EQ(node->ep.close(), 0);
-	EXPECT_EQ(node->tx.close(), 0);
-	EXPECT_EQ(node->rx.close(), 0);
-	EXPECT_EQ(node->av.close(), 0);
-	EXPECT_EQ(node->tx_cq.close(), 0);
-	EXPECT_EQ(node->rx_cq.close(), 0);
-	EXPECT_EQ(node->sent.close(), 0);
+	EXPECT_EQ(node->tx.close(), from_errno(EBUSY));
+	EXPECT_EQ(node->rx.close(), from_errno(EBUSY));
+	EXPECT_EQ(node->av.close(), from_errno(EBUSY));
+	EXPECT_EQ(node->tx_cq.close(), from_errno(EBUSY));
+	EXPECT_EQ(node->rx_cq.close(), from_errno(EBUSY));
+	EXPECT_EQ(node->sent.close(), from_errno(EBUSY));
+	EXPECT_EQ(node->ep.close(), ok);
+	EXPECT_EQ(node->ep.close(), ok);
+	EXPECT_EQ(node->tx.close(), ok);
+	EXPECT_EQ(node->rx.close(), ok);
+	EXPECT_EQ(node->av.close(), ok);
+	EXPECT_EQ(node->tx_cq.close(), ok);
+	EXPECT_EQ(node->rx_cq.close(), ok);
+	EXPECT_EQ(node->sent.close(), ok);
 }
 
 TEST_F(ObjectTest, closed_rings_say_so)
@@ -129,14 +131,14 @@ TEST_F(ObjectTest, closed_rings_say_so)
 	Node node;
 	std::uint64_t word = 0;
 
-	EXPECT_EQ(node.ep.close(), 0);
-	EXPECT_NE(node.send(bytes_of(word), 0), 0) << "no endpoint";
-	EXPECT_EQ(node.tx.close(), 0);
-	EXPECT_EQ(node.send(bytes_of(word), 0), -ENOENT);
-	EXPECT_EQ(node.rx_cq.wait(0), -EAGAIN);
-	EXPECT_EQ(node.rx_cq.close(), 0);
-	EXPECT_EQ(node.rx_cq.wait(0), -ENOENT);
-	EXPECT_EQ(node.rx_cq.signal(), -ENOENT);
+	EXPECT_EQ(node.ep.close(), ok);
+	EXPECT_NE(node.send(bytes_of(word), Peer{0}), ok) << "no endpoint";
+	EXPECT_EQ(node.tx.close(), ok);
+	EXPECT_EQ(node.send(bytes_of(word), Peer{0}), from_errno(ENOENT));
+	EXPECT_EQ(node.rx_cq.wait(0ns), from_errno(EAGAIN));
+	EXPECT_EQ(node.rx_cq.close(), ok);
+	EXPECT_EQ(node.rx_cq.wait(0ns), from_errno(ENOENT));
+	EXPECT_EQ(node.rx_cq.signal(), from_errno(ENOENT));
 }
 
 TEST_F(ObjectTest, endpoint_addresses)
@@ -147,13 +149,13 @@ TEST_F(ObjectTest, endpoint_addresses)
 	EXPECT_NE(any.address().port, 0);
 	EXPECT_EQ(any.address().addr[0], 127);
 
-	EXPECT_EQ(Endpoint::create(context, any.address()).error(), Errno(EADDRINUSE));
+	EXPECT_EQ(Endpoint::create(context, any.address()).error(), from_errno(EADDRINUSE));
 
 	treadle_addr far = loopback(4711);
 	far.addr[0] = 192;
-	EXPECT_EQ(Endpoint::create(context, far).error(), Errno(EADDRNOTAVAIL));
+	EXPECT_EQ(Endpoint::create(context, far).error(), from_errno(EADDRNOTAVAIL));
 	far.family = AF_UNIX;
-	EXPECT_EQ(Endpoint::create(context, far).error(), Errno(EADDRNOTAVAIL));
+	EXPECT_EQ(Endpoint::create(context, far).error(), from_errno(EADDRNOTAVAIL));
 
 	treadle_addr unspecified = loopback(0);
 	unspecified.addr[0] = unspecified.addr[3] = 0;
@@ -165,7 +167,7 @@ TEST_F(ObjectTest, a_port_is_free_again)
 	auto ep = must(Endpoint::create(context, loopback()), "ep");
 	const treadle_addr address = ep.address();
 
-	EXPECT_EQ(ep.close(), 0);
+	EXPECT_EQ(ep.close(), ok);
 	EXPECT_TRUE(Endpoint::create(context, address));
 }
 
@@ -182,13 +184,13 @@ TEST_F(ObjectTest, endpoint_of_ipv6)
 	std::uint64_t in = 0;
 	std::uint64_t out = 6;
 
-	ASSERT_EQ(ep.enable({.rx = rx.id(), .rx_cq = a.rx_cq.id()}), 0);
+	ASSERT_EQ(ep.enable({.rx = rx.id(), .rx_cq = a.rx_cq.id()}), ok);
 	ASSERT_EQ(rx.post({.opcode = TREADLE_OP_RECV,
 			   .flags = TREADLE_F_COMPLETION,
 			   .addr = address_of(&in),
 			   .len = 8}),
-		  0);
-	ASSERT_EQ(b.send(bytes_of(out), b.to(ep.address())), 0);
+		  ok);
+	ASSERT_EQ(b.send(bytes_of(out), b.to(ep.address())), ok);
 	EXPECT_EQ(reap_one(a.rx_cq).error, 0u);
 	EXPECT_EQ(in, 6u);
 }
@@ -205,28 +207,28 @@ TEST_F(AddressTest, indices_count_from_zero_and_are_used_again)
 	std::uint64_t indices[3];
 
 	const auto [count, error] = av.insert(all, indices);
-	EXPECT_EQ(error, 0);
+	EXPECT_EQ(error, ok);
 	EXPECT_EQ(count, 3u);
 	for (std::uint64_t i = 0; i < 3; ++i) {
 		EXPECT_EQ(indices[i], i);
-		EXPECT_EQ(must(av.lookup(i), "lookup").port, all[i].port);
+		EXPECT_EQ(must(av.lookup(Peer{i}), "lookup").port, all[i].port);
 	}
-	EXPECT_EQ(av.remove({&indices[1], 1}), 0);
-	EXPECT_EQ(av.lookup(1).error(), Errno(ENOENT));
-	EXPECT_EQ(av.remove({&indices[1], 1}), -ENOENT);
-	EXPECT_EQ(must(av.insert(loopback(4)), "insert"), 1u);
-	EXPECT_EQ(must(av.lookup(1), "lookup").port, htons(4));
+	EXPECT_EQ(av.remove({&indices[1], 1}), ok);
+	EXPECT_EQ(av.lookup(Peer{1}).error(), from_errno(ENOENT));
+	EXPECT_EQ(av.remove({&indices[1], 1}), from_errno(ENOENT));
+	EXPECT_EQ(must(av.insert(loopback(4)), "insert"), Peer{1});
+	EXPECT_EQ(must(av.lookup(Peer{1}), "lookup").port, htons(4));
 }
 
 TEST_F(AddressTest, identifiers_are_of_entries_in_a_vector_for_them)
 {
 	AddressVector without = must(AddressVector::create(context), "av");
 
-	EXPECT_EQ(av.set_id(0, 5), -ENOENT);
-	EXPECT_EQ(must(av.insert(loopback(1)), "insert"), 0u);
-	EXPECT_EQ(av.set_id(0, 5), 0);
-	EXPECT_EQ(must(without.insert(loopback(1)), "insert"), 0u);
-	EXPECT_EQ(without.set_id(0, 5), -EINVAL);
+	EXPECT_EQ(av.set_id(Peer{0}, 5), from_errno(ENOENT));
+	EXPECT_EQ(must(av.insert(loopback(1)), "insert"), Peer{0});
+	EXPECT_EQ(av.set_id(Peer{0}, 5), ok);
+	EXPECT_EQ(must(without.insert(loopback(1)), "insert"), Peer{0});
+	EXPECT_EQ(without.set_id(Peer{0}, 5), from_errno(EINVAL));
 }
 
 TEST_F(AddressTest, unknown_families_are_skipped)
@@ -236,11 +238,11 @@ TEST_F(AddressTest, unknown_families_are_skipped)
 
 	all[1].family = AF_UNIX;
 	const auto [count, error] = av.insert(all, indices);
-	EXPECT_EQ(error, 0);
+	EXPECT_EQ(error, ok);
 	EXPECT_EQ(count, 2u);
 	EXPECT_EQ(indices[1], TREADLE_ADDR_ANY);
 	EXPECT_NE(indices[2], TREADLE_ADDR_ANY);
-	EXPECT_EQ(av.insert(all[1]).error(), Errno(EADDRNOTAVAIL));
+	EXPECT_EQ(av.insert(all[1]).error(), from_errno(EADDRNOTAVAIL));
 }
 
 TEST_F(AddressTest, a_million)
@@ -249,18 +251,19 @@ TEST_F(AddressTest, a_million)
 	std::vector<treadle_addr> all(n, loopback(1));
 	std::vector<std::uint64_t> indices(n);
 
-	/* Elsewhere, mostly: one machine has not that many ports. */
+	/* Mostly addresses of other machines: one machine has not that many ports. */
 	for (std::uint32_t i = 0; i < n; ++i) {
 		all[i].addr[0] = 10;
 		std::memcpy(&all[i].addr[1], &i, 3);
 	}
 	const auto [count, error] = av.insert(all, indices.data());
-	EXPECT_EQ(error, 0);
+	EXPECT_EQ(error, ok);
 	EXPECT_EQ(count, n);
-	EXPECT_EQ(std::memcmp(must(av.lookup(indices[n - 1]), "lookup").addr, all[n - 1].addr, 16),
+	EXPECT_EQ(std::memcmp(must(av.lookup(Peer{indices[n - 1]}), "lookup").addr, all[n - 1].addr,
+			      16),
 		  0);
-	EXPECT_EQ(av.remove(indices), 0);
-	EXPECT_EQ(av.lookup(0).error(), Errno(ENOENT));
+	EXPECT_EQ(av.remove(indices), ok);
+	EXPECT_EQ(av.lookup(Peer{0}).error(), from_errno(ENOENT));
 }
 
 TEST(Sockaddr, there_and_back)
@@ -288,10 +291,10 @@ TEST(Sockaddr, there_and_back)
 	EXPECT_EQ(in6.sin6_scope_id, 7u);
 	EXPECT_TRUE(IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr));
 
-	EXPECT_EQ(from_sockaddr(generic, sizeof(in6) - 1).error(), Errno(EINVAL));
-	EXPECT_EQ(from_sockaddr(generic, 1).error(), Errno(EINVAL));
+	EXPECT_EQ(from_sockaddr(generic, sizeof(in6) - 1).error(), from_errno(EINVAL));
+	EXPECT_EQ(from_sockaddr(generic, 1).error(), from_errno(EINVAL));
 	storage.ss_family = AF_UNIX;
-	EXPECT_EQ(from_sockaddr(generic, sizeof(storage)).error(), Errno(EADDRNOTAVAIL));
+	EXPECT_EQ(from_sockaddr(generic, sizeof(storage)).error(), from_errno(EADDRNOTAVAIL));
 	address.family = AF_UNIX;
 	EXPECT_EQ(to_sockaddr(address, storage), 0u);
 }
@@ -306,14 +309,14 @@ TEST_F(RegionTest, keys)
 {
 	const auto make = [&](std::uint64_t key, std::uint32_t flags = 0) {
 		return MemoryRegion::create(
-			context, buffer.data(), buffer.size(),
+			context, bytes_at(buffer.data(), buffer.size()),
 			{.access = TREADLE_ACCESS_REMOTE_WRITE, .flags = flags, .key = key});
 	};
 	auto first = must(make(5), "mr");
 
 	EXPECT_EQ(first.key(), 5u);
-	EXPECT_EQ(make(5).error(), Errno(EEXIST));
-	EXPECT_EQ(first.close(), 0);
+	EXPECT_EQ(make(5).error(), from_errno(EEXIST));
+	EXPECT_EQ(first.close(), ok);
 	EXPECT_EQ(must(make(5), "mr").key(), 5u);
 
 	const auto a = must(make(0, TREADLE_MR_KERNEL_KEY), "mr");
@@ -321,7 +324,7 @@ TEST_F(RegionTest, keys)
 	EXPECT_NE(a.key(), b.key());
 }
 
-/* An empty key is none, wherever it lies; one that is too long is not cut off. */
+/* An empty key is no key, at any address; a key that is too long is not cut off. */
 TEST_F(RegionTest, authorization_keys)
 {
 	const std::span<const std::byte> key(buffer);
@@ -331,7 +334,7 @@ TEST_F(RegionTest, authorization_keys)
 	};
 	const auto region = [&](std::span<const std::byte> of) {
 		return MemoryRegion::create(
-			context, buffer.data(), 8,
+			context, bytes_at(buffer.data(), 8),
 			{.access = 0, .flags = TREADLE_MR_KERNEL_KEY, .auth_key = of});
 	};
 
@@ -340,8 +343,8 @@ TEST_F(RegionTest, authorization_keys)
 		EXPECT_TRUE(region(key.first(size))) << size;
 	}
 	for (const auto &bad : {key.first(65), huge}) {
-		EXPECT_EQ(endpoint(bad).error(), Errno(EINVAL)) << bad.size();
-		EXPECT_EQ(region(bad).error(), Errno(EINVAL)) << bad.size();
+		EXPECT_EQ(endpoint(bad).error(), from_errno(EINVAL)) << bad.size();
+		EXPECT_EQ(region(bad).error(), from_errno(EINVAL)) << bad.size();
 	}
 }
 
@@ -351,25 +354,28 @@ TEST_F(RegionTest, memory_must_be_there)
 	const MemoryRegion::Options write{.access = TREADLE_ACCESS_REMOTE_WRITE, .key = 2};
 	void *const fixed = mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	EXPECT_TRUE(MemoryRegion::create(context, fixed, 8192, read));
-	EXPECT_EQ(MemoryRegion::create(context, fixed, 8192, write).error(), Errno(EFAULT));
+	EXPECT_TRUE(MemoryRegion::create(context, bytes_at(fixed, 8192), read));
+	EXPECT_EQ(MemoryRegion::create(context, bytes_at(fixed, 8192), write).error(),
+		  from_errno(EFAULT));
 	munmap(fixed, 8192);
-	EXPECT_EQ(MemoryRegion::create(context, fixed, 8192, read).error(), Errno(EFAULT));
-	EXPECT_TRUE(MemoryRegion::create(context, buffer.data(), 8, {.access = 0}));
-	EXPECT_EQ(MemoryRegion::create(context, buffer.data(), 8, {.access = 1U << 31}).error(),
-		  Errno(EINVAL));
+	EXPECT_EQ(MemoryRegion::create(context, bytes_at(fixed, 8192), read).error(),
+		  from_errno(EFAULT));
+	EXPECT_TRUE(MemoryRegion::create(context, bytes_at(buffer.data(), 8), {.access = 0}));
+	EXPECT_EQ(MemoryRegion::create(context, bytes_at(buffer.data(), 8), {.access = 1U << 31})
+			  .error(),
+		  from_errno(EINVAL));
 }
 
 TEST_F(RegionTest, pinned)
 {
 	const auto mr = MemoryRegion::create(
-		context, buffer.data(), buffer.size(),
+		context, bytes_at(buffer.data(), buffer.size()),
 		{.access = TREADLE_ACCESS_REMOTE_WRITE, .flags = TREADLE_MR_PINNED, .key = 9});
 
 	if (context.limits().features & TREADLE_FEATURE_MR_PINNED)
 		EXPECT_TRUE(mr);
 	else
-		EXPECT_EQ(mr.error(), Errno(EOPNOTSUPP));
+		EXPECT_EQ(mr.error(), from_errno(EOPNOTSUPP));
 }
 
 class RegistrarTest : public ObjectTest
@@ -389,14 +395,14 @@ TEST_F(RegistrarTest, ends_what_is_under_way_before_it_goes)
 {
 	{
 		auto registrar = must(Registrar::create(), "registrar");
-		ASSERT_EQ(registrar.begin(registration), 0);
-		usleep(20'000); /* so that it has begun, which it need not */
+		ASSERT_EQ(registrar.begin(registration), ok);
+		usleep(20'000); /* gives it time to begin, which is not required */
 	}
 	const std::vector before(bytes().begin(), bytes().end());
 	usleep(1'500'000);
 	EXPECT_TRUE(std::ranges::equal(before, bytes()));
 	const auto region = registration.result();
-	EXPECT_TRUE(region || region.error() == Errno(ECANCELED));
+	EXPECT_TRUE(region || region.error() == from_errno(ECANCELED));
 }
 
 TEST_F(RegistrarTest, waits_for_registrations_and_not_for_cancels)
@@ -404,26 +410,26 @@ TEST_F(RegistrarTest, waits_for_registrations_and_not_for_cancels)
 	auto registrar = must(Registrar::create(), "registrar");
 
 	for (int i = 0; i < 5; ++i) {
-		ASSERT_EQ(registrar.begin(registration), 0);
+		ASSERT_EQ(registrar.begin(registration), ok);
 		usleep(20'000);
 		registrar.cancel(registration);
-		ASSERT_EQ(registrar.wait(), 0);
+		ASSERT_EQ(registrar.wait(), ok);
 		ASSERT_EQ(registrar.next(), &registration);
 		std::ignore = registration.result();
 	}
 }
 
-/* Before it was run, and when it was taken, there is none: nothing that closes the object with no number. */
+/* There is no result before run() and after it was taken: nothing could close object 0. */
 TEST_F(RegistrarTest, has_a_result_once)
 {
-	EXPECT_EQ(registration.result().error(), Errno(ENOENT));
+	EXPECT_EQ(registration.result().error(), from_errno(ENOENT));
 	registration.run();
 	const auto region = registration.result();
-	EXPECT_TRUE(region || region.error() != Errno(ENOENT));
-	EXPECT_EQ(registration.result().error(), Errno(ENOENT));
+	EXPECT_TRUE(region || region.error() != from_errno(ENOENT));
+	EXPECT_EQ(registration.result().error(), from_errno(ENOENT));
 }
 
-/* What a program derives from it, or casts, is the library's type. */
+/* A program that derives from a class, or casts to it, uses the library's type. */
 TEST(Exports, types_of_classes_with_virtual_functions)
 {
 	void *const library = dlopen("libtreadle.so.1", RTLD_NOW | RTLD_NOLOAD);

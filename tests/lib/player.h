@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Processes and threads that do what a plan says, and write down in shared memory what came of it. */
+/* Processes and threads that execute a plan, and record in shared memory what happened. */
 #ifndef TREADLE_TESTS_LIB_PLAYER_H
 #define TREADLE_TESTS_LIB_PLAYER_H
 
@@ -27,16 +27,19 @@ using model::Word;
 
 constexpr int processes = 2;
 constexpr int threads = 2; /* of each */
-/* Counters of each: two, one that starts nothing which counts, and one that counts what peers have written. */
+/*
+ * Counters of each process: two, one on which only commands without notification wait, and one that
+ * counts what peers have written.
+ */
 constexpr int own = 4;
 constexpr int max_ops = 128;
 
-/* Seen by all: the plan, how far it has got, and what was found. */
+/* Shared by all: the plan, its progress, and the findings. */
 struct Stage {
 	struct Actor {
 		std::uint32_t planned = 0;
 		std::atomic<std::uint32_t> count = 0; /* calls that have begun */
-		std::array<bool, max_ops> pause{};    /* before it somebody else may run */
+		std::array<bool, max_ops> pause{};    /* let another thread run before it */
 		std::array<Op, max_ops> ops{};
 	};
 	struct Process {
@@ -47,7 +50,7 @@ struct Stage {
 		std::uint64_t key = 0;
 	};
 	std::atomic<Word> clock = 0;
-	std::atomic<std::uint32_t> ready = 0; /* actors who wait for the others */
+	std::atomic<std::uint32_t> ready = 0; /* actors that wait for the others */
 	std::uint32_t command_count = 0;
 	std::array<Command, model::max_commands> commands{};
 	std::array<Process, processes> process{};
@@ -66,21 +69,21 @@ public:
 		  cq_(must(CompletionQueue::create(context_, 256), "cq")),
 		  written_(must(Counter::create(context_), "counter")), voices_{Voice(*this),
 										Voice(*this)},
-		  region_(must(MemoryRegion::create(context_, &word_, sizeof(word_),
+		  region_(must(MemoryRegion::create(context_, bytes_at(&word_, sizeof(word_)),
 						    {.access = TREADLE_ACCESS_REMOTE_WRITE,
 						     .flags = TREADLE_MR_KERNEL_KEY}),
 			       "region"))
 	{
 		me_.addr = voices_[0].ep.address();
 		me_.key = region_.key();
-		fdinfo_ = "/proc/self/fdinfo/" + std::to_string(context_.fd());
+		fdinfo_ = "/proc/self/fdinfo/" + std::to_string(context_.device());
 	}
 
 	/* Until the other side has no more to say. */
 	void live()
 	{
 		line_.tell('k');
-		line_.ask<char>(); /* all are known */
+		line_.ask<char>(); /* the peer has all addresses */
 		peer_ = must(av_.insert(stage_.process[!number_].addr), "insert");
 		std::barrier together(threads);
 		std::atomic<bool> end = false;
@@ -125,7 +128,7 @@ private:
 					     .tx_cq = player.cq_.id(),
 					     .rx_cq = player.cq_.id(),
 					     .remote_write = player.written_.id()}),
-				  0);
+				  ok);
 		}
 		TransmitRing tx;
 		Endpoint ep;
@@ -138,13 +141,13 @@ private:
 	}
 	CounterId id(int number) { return counter(number).id(); }
 
-	/* Nothing is known of what was before. */
+	/* Forgets the last history. */
 	void renew()
 	{
 		for (auto &c : counters_)
 			c.emplace(must(Counter::create(context_), "counter"));
-		EXPECT_EQ(written_.set(0), 0);
-		EXPECT_EQ(written_.set_error(0), 0);
+		EXPECT_EQ(written_.set(0), ok);
+		EXPECT_EQ(written_.set_error(0), ok);
 	}
 
 	void play(int thread)
@@ -163,7 +166,7 @@ private:
 		}
 	}
 
-	/* A call: what is known of it is there before it begins, and when it has ended. */
+	/* Records a call before it begins, and its result when it has ended. */
 	void perform(Op &op, Voice &voice, Stage::Actor &actor, std::uint32_t index)
 	{
 		op.seen = me_.completed;
@@ -179,25 +182,25 @@ private:
 
 		switch (op.kind) {
 		case Kind::arm:
-			EXPECT_EQ(voice.tx.post(command(op.target)), 0);
+			EXPECT_EQ(voice.tx.post(command(op.target)), ok);
 			break;
 		case Kind::add:
 			EXPECT_EQ(voice.tx.post(treadle::Command::add(id(op.target), op.value)
 							.flags(error_flag(op))),
-				  0);
+				  ok);
 			break;
 		case Kind::set:
 			EXPECT_EQ(voice.tx.post(treadle::Command::set(id(op.target), op.value)
 							.flags(error_flag(op))),
-				  0);
+				  ok);
 			break;
 		case Kind::cancel: {
 			if (c.step && !op.last)
 				aim(op, c);
-			const int rc = context_.cancel(id(op.rests ? c.rest : c.counter),
-						       c.step ? op.value : c.threshold, op.target);
-			EXPECT_TRUE(rc == 0 || rc == -ENOENT) << rc;
-			op.result = rc == 0;
+			const auto rc = context_.cancel(id(op.rests ? c.rest : c.counter),
+							c.step ? op.value : c.threshold, op.target);
+			EXPECT_TRUE(!rc || rc == from_errno(ENOENT)) << rc;
+			op.result = !rc;
 			break;
 		}
 		case Kind::flush:
@@ -216,7 +219,7 @@ private:
 		}
 	}
 
-	/* At the threshold that it will have soon, if it has not been left behind: the first beyond the value. */
+	/* Aims a cancel at the next threshold of the command: the first beyond the value. */
 	void aim(Op &op, const Command &c)
 	{
 		const Counter &at = counter(op.rests ? c.rest : c.counter);
@@ -236,9 +239,10 @@ private:
 	{
 		const Command &c = stage_.commands[number];
 		const auto &peer = stage_.process[!number_];
-		auto made = c.remote == model::none ? treadle::Command::nop() :
-						      treadle::Command::write(&word_, sizeof(word_),
-									      peer_, 0, peer.key);
+		auto made = c.remote == model::none ?
+				    treadle::Command::nop() :
+				    treadle::Command::write(bytes_at(&word_, sizeof(word_)), peer_,
+							    {0, peer.key});
 
 		made.when(id(c.counter), c.threshold)
 			.work()
@@ -256,7 +260,7 @@ private:
 
 	void drain()
 	{
-		cq_.consume(64, [&](const treadle_cqe &cqe) {
+		std::ignore = cq_.consume(64, [&](const treadle_cqe &cqe) {
 			const std::uint32_t n = me_.completed;
 			if (n < me_.completions.size())
 				me_.completions[n] = {static_cast<int>(cqe.context),
@@ -266,7 +270,7 @@ private:
 		});
 	}
 
-	/* Waits, seconds if it must, for what has to come sooner or later. */
+	/* Waits for a condition that must become true, for seconds if necessary. */
 	template <class Done> void eventually(const char *what, Done done)
 	{
 		const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -280,13 +284,13 @@ private:
 		}
 	}
 
-	/* What fdinfo says of a command that is armed. */
+	/* An armed command, as fdinfo shows it. */
 	struct Armed {
 		Word counter = 0, threshold = 0, flags = 0, context = 0;
 		Word sum = 0; /* of that counter */
 	};
 
-	/* All of them, by what each waits for; the first of each counter at any rate. */
+	/* All armed commands, by their counter; at least the first of each counter. */
 	std::vector<Armed> armed() const
 	{
 		std::ifstream file(fdinfo_);
@@ -322,7 +326,7 @@ private:
 					    [](const Armed &a) { return a.threshold <= a.sum; });
 	}
 
-	/* Those that repeat. One that is under way comes back. */
+	/* Do commands that repeat remain? One that is under way is armed again. */
 	bool nothing_repeats()
 	{
 		auto &actor = me_.actors[0];
@@ -349,8 +353,9 @@ private:
 	}
 
 	/*
-	 * Nobody calls any more. What is ready fires; then what is left is taken off one by one, which
-	 * is part of the history; then all that has run has completed and counted.
+	 * There are no more calls. What is ready fires. Then the remaining commands are canceled
+	 * one by one, which is part of the history. Then all commands that ran complete and are
+	 * counted.
 	 */
 	void settle()
 	{
@@ -367,12 +372,12 @@ private:
 		eventually("a command that repeats stays", [&] { return nothing_repeats(); });
 		eventually("something neither ran nor was canceled",
 			   [&] { return me_.completed >= not_taken(); });
-		/* What holds a counter, as whoever is just about to count does, makes it busy. */
+		/* A counter is busy while a completion that is being counted refers to it. */
 		for (auto &c : counters_)
-			eventually("a counter is busy", [&] { return c->close() == 0; });
+			eventually("a counter is busy", [&] { return !c->close(); });
 	}
 
-	/* Of all that was armed; none that repeats is left. */
+	/* Commands that were armed and not canceled; none of them repeats. */
 	Word not_taken() const
 	{
 		Word n = 0;
@@ -398,7 +403,7 @@ private:
 		return false;
 	}
 
-	/* The map of a counter is there after it was closed. */
+	/* A counter stays mapped after it was closed. */
 	void read_all()
 	{
 		auto &actor = me_.actors[0];
@@ -427,7 +432,7 @@ private:
 	std::array<Voice, threads> voices_;
 	std::uint64_t word_ = 0;
 	MemoryRegion region_;
-	std::uint64_t peer_ = 0;
+	Peer peer_{};
 	std::string fdinfo_;
 };
 

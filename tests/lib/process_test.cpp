@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-/* Two processes; and a process and its child, which must not get into each other's way. */
+/* Two processes; and a process and its child, which must not disturb each other. */
 
 #include <cstring>
 
 #include "child.h"
 #include "node.h"
 
-/* Tells its address, learns the other's. */
-static std::uint64_t meet(Node &node, const Line &line)
+/* Exchanges addresses over the line, and returns the peer. */
+static Peer meet(Node &node, const Line &line)
 {
 	line.tell(node.ep.address());
 	return node.to(line.ask<treadle_addr>());
@@ -25,9 +25,9 @@ TEST(TwoProcesses, all_sizes_both_ways)
 
 		for (const auto size : sizes) {
 			/* Unexpected at one side, expected at the other. */
-			ASSERT_EQ(node.receive(buffer), 0);
+			ASSERT_EQ(node.receive(buffer), ok);
 			ASSERT_EQ(reap_one(node.rx_cq).len, size);
-			ASSERT_EQ(node.send(std::span(buffer).first(size), peer), 0);
+			ASSERT_EQ(node.send(std::span(buffer).first(size), peer), ok);
 			ASSERT_EQ(reap_one(node.tx_cq).error, 0u);
 		}
 	});
@@ -39,19 +39,19 @@ TEST(TwoProcesses, all_sizes_both_ways)
 		const auto data = pattern(size, size);
 		std::vector<std::byte> back(size + 1, std::byte{0xee});
 
-		ASSERT_EQ(node.receive(back), 0);
-		ASSERT_EQ(node.send(data, peer), 0);
+		ASSERT_EQ(node.receive(back), ok);
+		ASSERT_EQ(node.send(data, peer), ok);
 		ASSERT_EQ(reap_one(node.tx_cq).error, 0u);
 		const auto cqe = reap_one(node.rx_cq);
 		ASSERT_EQ(cqe.len, size);
-		EXPECT_EQ(cqe.src, peer);
+		EXPECT_EQ(Peer{cqe.src}, peer);
 		EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin()));
 		EXPECT_EQ(back.back(), std::byte{0xee});
 	}
 	EXPECT_EQ(child.join(), 0);
 }
 
-/* The receiver's pages have never been touched, so its worker delivers, later than the sender goes on. */
+/* The receiver's pages were never accessed, so its worker delivers after the sender has gone on. */
 TEST(TwoProcesses, injected_buffer_is_free_at_return)
 {
 	constexpr int rounds = 20;
@@ -63,7 +63,7 @@ TEST(TwoProcesses, injected_buffer_is_free_at_return)
 		for (int i = 0; i < rounds; ++i) {
 			Pages to(1);
 
-			ASSERT_EQ(node.receive(to.span()), 0);
+			ASSERT_EQ(node.receive(to.span()), ok);
 			line.tell('r');
 			ASSERT_EQ(reap_one(node.rx_cq).len, 64u);
 			EXPECT_EQ(std::count(to.span().begin(), to.span().end(), std::byte{1}), 64)
@@ -77,14 +77,14 @@ TEST(TwoProcesses, injected_buffer_is_free_at_return)
 	for (int i = 0; i < rounds; ++i) {
 		child.line().ask<char>();
 		std::fill(buffer.begin(), buffer.end(), std::byte{1});
-		ASSERT_EQ(node.send(buffer, peer, 0, TREADLE_F_INJECT), 0);
+		ASSERT_EQ(node.send(buffer, peer, 0, TREADLE_F_INJECT), ok);
 		std::fill(buffer.begin(), buffer.end(), std::byte{2});
 		reap(node.tx_cq, 1);
 	}
 	EXPECT_EQ(child.join(), 0);
 }
 
-/* What is armed goes on although its process does not run. */
+/* Armed commands run although their process does not. */
 TEST(TwoProcesses, a_stopped_process_forwards)
 {
 	static std::uint64_t word;
@@ -93,12 +93,12 @@ TEST(TwoProcesses, a_stopped_process_forwards)
 		Node node;
 		const auto peer = meet(node, line);
 
-		EXPECT_EQ(node.receive(bytes_of(word)), 0);
-		EXPECT_EQ(node.context.submit(Command::send(&word, 8, peer)
+		EXPECT_EQ(node.receive(bytes_of(word)), ok);
+		EXPECT_EQ(node.context.submit(Command::send(bytes_at(&word, 8), peer)
 						      .on(node.ep.id())
 						      .work()
 						      .when(node.received.id(), 1)),
-			  0);
+			  ok);
 		line.tell('r');
 		line.ask<char>();
 	});
@@ -111,8 +111,8 @@ TEST(TwoProcesses, a_stopped_process_forwards)
 	child.line().ask<char>();
 	::kill(child.pid(), SIGSTOP);
 	ASSERT_EQ(waitpid(child.pid(), &status, WUNTRACED), child.pid());
-	ASSERT_EQ(node.receive(bytes_of(in)), 0);
-	ASSERT_EQ(node.send(bytes_of(out), peer), 0);
+	ASSERT_EQ(node.receive(bytes_of(in)), ok);
+	ASSERT_EQ(node.send(bytes_of(out), peer), ok);
 	EXPECT_EQ(reap_one(node.rx_cq).len, 8u);
 	EXPECT_EQ(in, 0x1234u);
 	::kill(child.pid(), SIGCONT);
@@ -133,7 +133,7 @@ TEST(Killed, receiver_with_a_message_that_waits)
 	const auto peer = meet(node, child.line());
 	std::uint64_t word = 1;
 
-	ASSERT_EQ(node.send(data, peer, 1), 0);
+	ASSERT_EQ(node.send(data, peer, 1), ok);
 	EXPECT_TRUE(stays_empty(node.tx_cq));
 	child.kill();
 	auto cqe = reap_one(node.tx_cq);
@@ -141,13 +141,13 @@ TEST(Killed, receiver_with_a_message_that_waits)
 	EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(ECONNRESET));
 	EXPECT_EQ(node.sent.error(), 1u);
 
-	ASSERT_EQ(node.send(bytes_of(word), peer, 2), 0);
+	ASSERT_EQ(node.send(bytes_of(word), peer, 2), ok);
 	cqe = reap_one(node.tx_cq);
 	EXPECT_EQ(cqe.context, 2u);
 	EXPECT_EQ(cqe.error, static_cast<std::uint32_t>(ECONNREFUSED));
 }
 
-/* At any instant of a large transfer, in both roles: the survivor's command completes, somehow. */
+/* At any instant of a large transfer, in both roles: the survivor's command completes. */
 TEST(Killed, in_the_middle_of_a_transfer)
 {
 	static std::vector<std::byte> big = pattern(32 << 20, 1);
@@ -162,7 +162,7 @@ TEST(Killed, in_the_middle_of_a_transfer)
 				const auto peer = meet(other, line);
 
 				line.ask<char>();
-				EXPECT_EQ(sender ? other.send(big, peer) : other.receive(big), 0);
+				EXPECT_EQ(sender ? other.send(big, peer) : other.receive(big), ok);
 				if (round && !testing::Test::HasFailure())
 					line.tell('p');
 				pause();
@@ -170,7 +170,8 @@ TEST(Killed, in_the_middle_of_a_transfer)
 			const auto peer = meet(node, child.line());
 			std::vector<std::byte> buffer(big.size());
 
-			ASSERT_EQ(sender ? node.receive(buffer, 0, peer) : node.send(big, peer), 0);
+			ASSERT_EQ(sender ? node.receive(buffer, 0, peer) : node.send(big, peer),
+				  ok);
 			child.line().tell('g');
 			if (round)
 				child.line().ask<char>();
@@ -182,7 +183,7 @@ TEST(Killed, in_the_middle_of_a_transfer)
 				EXPECT_TRUE(!cqe.error || cqe.error == ECONNRESET ||
 					    cqe.error == ECONNREFUSED)
 					<< cqe.error;
-			} else if (round || node.rx_cq.wait(a_moment.count()) == 0) {
+			} else if (round || !node.rx_cq.wait(a_moment)) {
 				const auto cqe = reap_one(node.rx_cq);
 
 				if (!cqe.error) {
@@ -192,14 +193,14 @@ TEST(Killed, in_the_middle_of_a_transfer)
 						  static_cast<std::uint32_t>(ECONNRESET));
 				}
 			} else {
-				/* It died before it sent: the receive is still there for others. */
-				EXPECT_EQ(node.ep.cancel(0), 0);
+				/* The sender died before it sent: the receive is still posted. */
+				EXPECT_EQ(node.ep.cancel(0), ok);
 			}
 		}
 	}
 }
 
-/* A killed sender leaves what it has sent; the receiver goes on with somebody else. */
+/* Messages of a killed sender stay; the receiver goes on with another sender. */
 TEST(Killed, sender_of_unexpected_messages)
 {
 	Node node;
@@ -212,27 +213,27 @@ TEST(Killed, sender_of_unexpected_messages)
 		const auto peer = meet(other, line);
 		std::uint64_t word = 2;
 
-		EXPECT_EQ(other.send(bytes_of(word), peer), 0);
-		EXPECT_EQ(other.send(pattern(1 << 20, 1), peer), 0);
+		EXPECT_EQ(other.send(bytes_of(word), peer), ok);
+		EXPECT_EQ(other.send(pattern(1 << 20, 1), peer), ok);
 		line.tell('r');
 		pause();
 	});
 	meet(node, child.line());
 	child.line().ask<char>();
 	child.kill();
-	ASSERT_EQ(node.receive(bytes_of(in)), 0);
+	ASSERT_EQ(node.receive(bytes_of(in)), ok);
 	EXPECT_EQ(reap_one(node.rx_cq).error, 0u);
 	EXPECT_EQ(in, 2u) << "small: it was sent";
 
 	Node third;
-	ASSERT_EQ(node.receive(buffer), 0);
-	ASSERT_EQ(third.send(bytes_of(out), third.to(node)), 0);
+	ASSERT_EQ(node.receive(buffer), ok);
+	ASSERT_EQ(third.send(bytes_of(out), third.to(node)), ok);
 	const auto cqe = reap_one(node.rx_cq);
 	EXPECT_EQ(cqe.error, 0u);
 	EXPECT_EQ(cqe.len, 8u) << "large: it went with its sender";
 }
 
-/* Everything that a child can do with what it has of its parent ends with EPERM and changes nothing. */
+/* All that a child does with its parent's objects ends with EPERM and changes nothing. */
 TEST(Fork, child_can_neither_use_nor_hurt_the_parents_context)
 {
 	Node a;
@@ -241,72 +242,72 @@ TEST(Fork, child_can_neither_use_nor_hurt_the_parents_context)
 	std::uint64_t in = 0;
 	std::uint64_t out = 1;
 
-	/* Rings in the middle of their life; something unread, something held, something armed. */
+	/* Used rings; an unread completion, a kept message, an armed command. */
 	for (int i = 0; i < 100; ++i) {
-		ASSERT_EQ(b.receive(bytes_of(in)), 0);
-		ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
+		ASSERT_EQ(b.receive(bytes_of(in)), ok);
+		ASSERT_EQ(a.send(bytes_of(out), a_to_b), ok);
 		reap(a.tx_cq, 1);
 		reap(b.rx_cq, 1);
 	}
-	ASSERT_EQ(b.receive(bytes_of(in), 7), 0);
-	ASSERT_EQ(a.send(bytes_of(out), a_to_b, 8), 0);
+	ASSERT_EQ(b.receive(bytes_of(in), 7), ok);
+	ASSERT_EQ(a.send(bytes_of(out), a_to_b, 8), ok);
 	ASSERT_TRUE(reaches(b.received, 101));
-	ASSERT_EQ(b.receive(bytes_of(in), 9), 0);
+	ASSERT_EQ(b.receive(bytes_of(in), 9), ok);
 	ASSERT_EQ(a.context.submit(Command::add(a.sent.id(), 1000).work().when(a.received.id(), 1)),
-		  0);
+		  ok);
 
 	Child child([&](const Line &) {
 		std::uint64_t index = 0;
-		treadle_cqe cqe;
+		Completion one;
 
-		EXPECT_EQ(a.send(bytes_of(out), a_to_b), -EPERM);
-		EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, TREADLE_F_MORE), 0);
-		EXPECT_EQ(a.tx.flush(), -EPERM);
-		EXPECT_EQ(b.receive(bytes_of(in)), -EPERM);
-		const Command command = Command::send(&out, 8, a_to_b);
+		EXPECT_EQ(a.send(bytes_of(out), a_to_b), from_errno(EPERM));
+		EXPECT_EQ(a.send(bytes_of(out), a_to_b, 0, TREADLE_F_MORE), ok);
+		EXPECT_EQ(a.tx.flush(), from_errno(EPERM));
+		EXPECT_EQ(b.receive(bytes_of(in)), from_errno(EPERM));
+		const Command command = Command::send(bytes_at(&out, 8), a_to_b);
 		for (std::uint32_t i = 0; i < 2 * a.tx.entries(); ++i) {
-			ASSERT_EQ(a.send(bytes_of(out), a_to_b), -EPERM) << i;
-			ASSERT_EQ(b.receive(bytes_of(in)), -EPERM) << i;
-			ASSERT_EQ(a.tx.post_all({&command, 1}).error, -EPERM) << i;
+			ASSERT_EQ(a.send(bytes_of(out), a_to_b), from_errno(EPERM)) << i;
+			ASSERT_EQ(b.receive(bytes_of(in)), from_errno(EPERM)) << i;
+			ASSERT_EQ(a.tx.post_all({&command, 1}).error, from_errno(EPERM)) << i;
 		}
-		EXPECT_EQ(b.rx_cq.read({&cqe, 1}), -EPERM);
-		EXPECT_EQ(a.tx_cq.read({&cqe, 1}), -EPERM);
-		EXPECT_EQ(b.rx_cq.wait(0), -EPERM);
-		EXPECT_EQ(b.rx_cq.signal(), -EPERM);
-		EXPECT_EQ(a.sent.add(1), -EPERM);
+		EXPECT_EQ(b.rx_cq.read({&one, 1}), std::unexpected(from_errno(EPERM)));
+		EXPECT_EQ(a.tx_cq.read({&one, 1}), std::unexpected(from_errno(EPERM)));
+		EXPECT_EQ(b.rx_cq.wait(0ns), from_errno(EPERM));
+		EXPECT_EQ(b.rx_cq.signal(), from_errno(EPERM));
+		EXPECT_EQ(a.sent.add(1), from_errno(EPERM));
 		EXPECT_EQ(a.sent.value(), 0u) << "pages of zeros";
-		EXPECT_EQ(a.sent.wait(1, 0, 0), -EPERM);
-		EXPECT_EQ(a.av.insert({}, nullptr).error, -EPERM);
+		EXPECT_EQ(a.sent.wait(1, 0, 0ns), from_errno(EPERM));
+		EXPECT_EQ(a.av.insert({}, nullptr).error, from_errno(EPERM));
 		EXPECT_EQ(a.av.insert({&b.ep.address(), 1}, &index).count, 0u);
-		EXPECT_EQ(a.av.insert(b.ep.address()).error(), Errno(EPERM));
-		EXPECT_EQ(a.av.remove({&index, 1}), -EPERM);
-		EXPECT_EQ(b.ep.cancel(9), -EPERM);
-		EXPECT_EQ(a.context.flush().error(), Errno(EPERM));
-		EXPECT_EQ(a.context.submit(Command::add(a.sent.id(), 1).work()), -EPERM);
-		EXPECT_EQ(Counter::create(a.context).error(), Errno(EPERM));
-		EXPECT_EQ(a.rx_cq.wait_fd().error(), Errno(EPERM));
+		EXPECT_EQ(a.av.insert(b.ep.address()).error(), from_errno(EPERM));
+		EXPECT_EQ(a.av.remove({&index, 1}), from_errno(EPERM));
+		EXPECT_EQ(b.ep.cancel(9), from_errno(EPERM));
+		EXPECT_EQ(a.context.flush().error(), from_errno(EPERM));
+		EXPECT_EQ(a.context.submit(Command::add(a.sent.id(), 1).work()), from_errno(EPERM));
+		EXPECT_EQ(Counter::create(a.context).error(), from_errno(EPERM));
+		EXPECT_EQ(a.rx_cq.fd().error(), from_errno(EPERM));
 		/* Destructors must not reach the parent's objects either. */
 		a.~Node();
 		b.~Node();
 
-		/* And a context of its own works. */
+		/* A context of its own works. */
 		Node own;
-		EXPECT_EQ(own.receive(bytes_of(in)), 0);
-		EXPECT_EQ(own.send(bytes_of(out), own.to(own)), 0);
+		EXPECT_EQ(own.receive(bytes_of(in)), ok);
+		EXPECT_EQ(own.send(bytes_of(out), own.to(own)), ok);
 		EXPECT_EQ(reap_one(own.rx_cq).len, 8u);
 	});
 	EXPECT_EQ(child.join(), 0);
 
-	/* The parent has noticed nothing. */
+	/* For the parent nothing has changed. */
 	EXPECT_EQ(reap_one(b.rx_cq).context, 7u);
 	EXPECT_EQ(reap_one(a.tx_cq).context, 8u);
-	ASSERT_EQ(a.send(bytes_of(out), a_to_b), 0);
+	ASSERT_EQ(a.send(bytes_of(out), a_to_b), ok);
 	EXPECT_EQ(reap_one(b.rx_cq).context, 9u);
 	EXPECT_EQ(a.sent.value(), 102u);
 	EXPECT_EQ(must(a.context.flush(), "flush"), 1u);
 }
 
-/* A child inherits the file, but the context goes with the process that opened it. */
+/* A child inherits the file, but the context ends with the process that opened it. */
 TEST(Fork, an_orphan_does_not_keep_the_context_alive)
 {
 	Node node;
@@ -332,12 +333,12 @@ TEST(Fork, an_orphan_does_not_keep_the_context_alive)
 
 	child.line().ask<char>();
 	child.kill();
-	/* Its exit may still be on the way. */
+	/* The process may still be exiting. */
 	std::uint32_t error = 0;
 	for (int i = 0; i < 100 && error != ECONNREFUSED; ++i) {
 		usleep(20'000);
 		error = static_cast<std::uint32_t>(
-			-node.send(bytes_of(word), peer, 0, TREADLE_F_INJECT));
+			node.send(bytes_of(word), peer, 0, TREADLE_F_INJECT).value());
 		if (!error)
 			error = reap_one(node.tx_cq).error;
 	}

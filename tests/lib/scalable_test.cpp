@@ -13,7 +13,7 @@ constexpr unsigned int context_bits = 4;
 struct Scalable {
 	Scalable()
 	{
-		EXPECT_EQ(sends.enable({.tx = tx.id(), .av = av.id(), .tx_cq = tx_cq.id()}), 0);
+		EXPECT_EQ(sends.enable({.tx = tx.id(), .av = av.id(), .tx_cq = tx_cq.id()}), ok);
 		for (std::uint32_t i = 0; i < 2; ++i) {
 			rings.push_back(must(ReceiveRing::create(context, 64), "rx"));
 			queues.push_back(must(CompletionQueue::create(context, 64), "rx cq"));
@@ -22,7 +22,7 @@ struct Scalable {
 						      .av = av.id(),
 						      .rx_cq = queues[i].id(),
 						      .flags = TREADLE_EP_SOURCE}),
-				  0);
+				  ok);
 		}
 	}
 
@@ -36,25 +36,17 @@ struct Scalable {
 	Endpoint sends = must(address.transmit_context(), "transmit context");
 	std::vector<Endpoint> receives;
 
-	int send(std::string_view text, std::uint64_t peer)
+	std::error_code send(std::string_view text, Peer peer)
 	{
-		return tx.post({.opcode = TREADLE_OP_SEND,
-				.flags = TREADLE_F_COMPLETION,
-				.addr = address_of(text.data()),
-				.len = text.size(),
-				.peer = peer});
+		return tx.send(bytes(text), peer);
 	}
-	int receive(std::uint32_t i, std::span<std::byte> buffer)
+	std::error_code receive(std::uint32_t i, std::span<std::byte> buffer)
 	{
-		return rings[i].post({.opcode = TREADLE_OP_RECV,
-				      .flags = TREADLE_F_COMPLETION,
-				      .addr = address_of(buffer.data()),
-				      .len = buffer.size(),
-				      .peer = TREADLE_ADDR_ANY});
+		return rings[i].receive(buffer);
 	}
 };
 
-std::uint64_t with_context(std::uint64_t peer, std::uint64_t context)
+Peer with_context(Peer peer, std::uint64_t context)
 {
 	return AddressVector::with_context(peer, context, context_bits);
 }
@@ -69,16 +61,16 @@ TEST(ScalableTest, each_context_gets_what_names_it)
 	std::array<std::byte, 8> in[2] = {};
 
 	for (std::uint32_t i = 0; i < 2; ++i)
-		ASSERT_EQ(b.receive(i, in[i]), 0);
-	ASSERT_EQ(a.send("one", with_context(to, 1)), 0);
-	EXPECT_EQ(reap_one(b.queues[1]).src, from);
+		ASSERT_EQ(b.receive(i, in[i]), ok);
+	ASSERT_EQ(a.send("one", with_context(to, 1)), ok);
+	EXPECT_EQ(Peer{reap_one(b.queues[1]).src}, from);
 	EXPECT_TRUE(stays_empty(b.queues[0]));
-	ASSERT_EQ(a.send("zero", to), 0);
+	ASSERT_EQ(a.send("zero", to), ok);
 	EXPECT_EQ(reap_one(b.queues[0]).len, 4u);
 	EXPECT_EQ(reap(a.tx_cq, 2).back().error, 0u);
 	EXPECT_STREQ(reinterpret_cast<char *>(in[0].data()), "zero");
 	EXPECT_STREQ(reinterpret_cast<char *>(in[1].data()), "one");
-	ASSERT_EQ(a.send("two", with_context(to, 2)), 0);
+	ASSERT_EQ(a.send("two", with_context(to, 2)), ok);
 	EXPECT_EQ(reap_one(a.tx_cq).error, static_cast<std::uint32_t>(ECONNREFUSED));
 }
 
@@ -86,15 +78,15 @@ TEST(ScalableTest, the_address_goes_last)
 {
 	Scalable s;
 
-	EXPECT_EQ(s.address.receive_context(1).error(), Errno(EBUSY));
-	EXPECT_EQ(s.address.receive_context(TREADLE_MAX_CONTEXTS).error(), Errno(EINVAL));
-	EXPECT_EQ(s.address.enable({}), -EOPNOTSUPP);
-	EXPECT_EQ(s.address.close(), -EBUSY);
-	EXPECT_EQ(s.sends.close(), 0);
-	EXPECT_EQ(s.address.close(), -EBUSY);
+	EXPECT_EQ(s.address.receive_context(1).error(), from_errno(EBUSY));
+	EXPECT_EQ(s.address.receive_context(TREADLE_MAX_CONTEXTS).error(), from_errno(EINVAL));
+	EXPECT_EQ(s.address.enable({}), from_errno(EOPNOTSUPP));
+	EXPECT_EQ(s.address.close(), from_errno(EBUSY));
+	EXPECT_EQ(s.sends.close(), ok);
+	EXPECT_EQ(s.address.close(), from_errno(EBUSY));
 	for (Endpoint &ep : s.receives)
-		EXPECT_EQ(ep.close(), 0);
-	EXPECT_EQ(s.address.close(), 0);
+		EXPECT_EQ(ep.close(), ok);
+	EXPECT_EQ(s.address.close(), ok);
 }
 
 TEST(ScalableTest, bits_of_an_address_vector)
@@ -105,5 +97,5 @@ TEST(ScalableTest, bits_of_an_address_vector)
 	};
 
 	EXPECT_TRUE(make(TREADLE_RX_CTX_BITS));
-	EXPECT_EQ(make(TREADLE_RX_CTX_BITS + 1).error(), Errno(EINVAL));
+	EXPECT_EQ(make(TREADLE_RX_CTX_BITS + 1).error(), from_errno(EINVAL));
 }

@@ -29,7 +29,7 @@ struct SharedNode {
 				     .av = av.id(),
 				     .tx_cq = tx_cq.id(),
 				     .rx_cq = rx_cq.id()}),
-			  0);
+			  ok);
 	}
 };
 
@@ -53,56 +53,56 @@ TEST(Threads, share_rings_and_queues)
 		for (std::uint64_t t = 0; t < threads; ++t) {
 			all.emplace_back([&, t] {
 				for (std::uint64_t i = t * each; i < (t + 1) * each && !late();) {
-					const int rc = b.rx.post({.opcode = TREADLE_OP_RECV,
-								  .flags = TREADLE_F_COMPLETION,
-								  .context = i,
-								  .addr = address_of(&in[i]),
-								  .len = 8});
+					const auto rc = b.rx.post({.opcode = TREADLE_OP_RECV,
+								   .flags = TREADLE_F_COMPLETION,
+								   .context = i,
+								   .addr = address_of(&in[i]),
+								   .len = 8});
 
-					ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << rc;
-					i += rc == 0;
+					ASSERT_TRUE(!rc || rc == from_errno(EAGAIN)) << rc;
+					i += !rc;
 					if (rc)
 						std::this_thread::yield();
 				}
 			});
 			all.emplace_back([&, t] {
 				for (std::uint64_t i = t * each; i < (t + 1) * each && !late();) {
-					/* Some in pairs, whose doorbell may be rung by anybody. */
+					/* Some in pairs; the doorbell of a pair may be rung by any thread. */
 					const std::uint32_t more = i % 3 == 1 ? TREADLE_F_MORE : 0;
-					const int rc = a.tx.post({.opcode = TREADLE_OP_SEND,
-								  .flags = TREADLE_F_COMPLETION |
-									   TREADLE_F_INJECT | more,
-								  .context = i,
-								  .addr = address_of(&i),
-								  .len = 8,
-								  .peer = to});
+					const auto rc = a.tx.post({.opcode = TREADLE_OP_SEND,
+								   .flags = TREADLE_F_COMPLETION |
+									    TREADLE_F_INJECT | more,
+								   .context = i,
+								   .addr = address_of(&i),
+								   .len = 8,
+								   .peer = std::to_underlying(to)});
 
-					ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << rc;
-					/* Until then the buffer is not free. */
-					while (more && a.tx.flush() == -EAGAIN)
+					ASSERT_TRUE(!rc || rc == from_errno(EAGAIN)) << rc;
+					/* The buffer is free when the doorbell was rung. */
+					while (more && a.tx.flush() == from_errno(EAGAIN))
 						std::this_thread::yield();
-					i += rc == 0;
+					i += !rc;
 					if (rc)
 						std::this_thread::yield();
 				}
 			});
 			all.emplace_back([&] {
-				treadle_cqe cqes[5];
+				Completion some[5];
 
 				while ((sent < threads * each || received < threads * each) &&
 				       !late()) {
-					int n = a.tx_cq.read(cqes);
+					std::uint32_t n = a.tx_cq.read(some).value_or(0);
 
-					for (int i = 0; i < n; ++i)
-						EXPECT_EQ(cqes[i].error, 0u);
-					sent += static_cast<std::uint64_t>(std::max(n, 0));
-					n = b.rx_cq.read(cqes);
-					for (int i = 0; i < n; ++i) {
-						EXPECT_EQ(cqes[i].error, 0u);
-						++seen[cqes[i].context];
+					for (std::uint32_t i = 0; i < n; ++i)
+						EXPECT_EQ(some[i].error(), ok);
+					sent += n;
+					n = b.rx_cq.read(some).value_or(0);
+					for (std::uint32_t i = 0; i < n; ++i) {
+						EXPECT_EQ(some[i].error(), ok);
+						++seen[some[i].context()];
 					}
-					received += static_cast<std::uint64_t>(std::max(n, 0));
-					if (n <= 0)
+					received += n;
+					if (!n)
 						std::this_thread::yield();
 				}
 			});
@@ -130,13 +130,13 @@ TEST(Threads, counters)
 		for (std::uint64_t t = 0; t < threads; ++t)
 			all.emplace_back([&] {
 				for (std::uint64_t i = 0; i < each; ++i)
-					EXPECT_EQ(counter.add(1), 0);
+					EXPECT_EQ(counter.add(1), ok);
 			});
 	}
 	EXPECT_EQ(counter.value(), threads * each);
 }
 
-/* Closing what another thread uses: one of them is told, nobody crashes. */
+/* Closing what another thread uses: one of the two gets an error, and none crashes. */
 TEST(Threads, close_while_in_use)
 {
 	for (int round = 0; round < 50; ++round) {
@@ -144,15 +144,15 @@ TEST(Threads, close_while_in_use)
 		auto counter = must(Counter::create(context), "counter");
 		const auto id = counter.id();
 		std::jthread user([&] {
-			int rc;
+			std::error_code rc;
 
 			while (!(rc = context.submit(Command::add(id, 1).work())))
 				;
-			EXPECT_EQ(rc, -ENOENT);
+			EXPECT_EQ(rc, from_errno(ENOENT));
 		});
 
 		usleep(static_cast<useconds_t>(round * 100));
-		while (counter.close() == -EBUSY)
+		while (counter.close() == from_errno(EBUSY))
 			;
 	}
 }

@@ -17,6 +17,7 @@
 
 using namespace treadle;
 
+static const std::error_code ok = from_errno(0);
 constexpr int signal_arrives = 1;
 
 class Batch : public testing::Test
@@ -66,7 +67,7 @@ protected:
 		return n;
 	}
 
-	int post(u64 context, u32 flags = 0)
+	std::error_code post(u64 context, u32 flags = 0)
 	{
 		return tx.post({.opcode = TREADLE_OP_SEND, .flags = flags, .context = context});
 	}
@@ -92,30 +93,30 @@ constexpr u32 more = TREADLE_F_MORE;
 
 TEST_F(Batch, a_command_is_run_at_once)
 {
-	EXPECT_EQ(post(1), 0);
-	EXPECT_EQ(post(2), 0);
+	EXPECT_EQ(post(1), ok);
+	EXPECT_EQ(post(2), ok);
 	EXPECT_EQ(doorbells, 2);
 	expect_done({1, 2});
 }
 
 TEST_F(Batch, many_are_run_by_one_doorbell)
 {
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(post(2, more), 0);
-	EXPECT_EQ(post(3, more), 0);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(post(2, more), ok);
+	EXPECT_EQ(post(3, more), ok);
 	expect_done({});
-	EXPECT_EQ(post(4), 0);
+	EXPECT_EQ(post(4), ok);
 	EXPECT_EQ(doorbells, 1);
 	expect_done({1, 2, 3, 4});
 }
 
 TEST_F(Batch, a_flush_runs_waiting_commands_only)
 {
-	EXPECT_EQ(tx.flush(), 0);
+	EXPECT_EQ(tx.flush(), ok);
 	EXPECT_EQ(doorbells, 0);
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(tx.flush(), 0);
-	EXPECT_EQ(tx.flush(), 0);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(tx.flush(), ok);
+	EXPECT_EQ(tx.flush(), ok);
 	EXPECT_EQ(doorbells, 1);
 	expect_done({1});
 }
@@ -123,8 +124,8 @@ TEST_F(Batch, a_flush_runs_waiting_commands_only)
 TEST_F(Batch, one_larger_than_the_ring_starts_before_its_end)
 {
 	for (u64 i = 0; i < 3 * entries; ++i)
-		ASSERT_EQ(post(i, more), 0);
-	EXPECT_EQ(tx.flush(), 0);
+		ASSERT_EQ(post(i, more), ok);
+	EXPECT_EQ(tx.flush(), ok);
 	EXPECT_EQ(done.size(), 3 * entries);
 	EXPECT_LE(doorbells, 3);
 }
@@ -133,11 +134,11 @@ TEST_F(Batch, a_full_ring_says_again)
 {
 	keep_credits = true;
 	for (u64 i = 0; i < entries; ++i)
-		ASSERT_EQ(post(i), 0);
-	EXPECT_EQ(post(99), -EAGAIN);
-	EXPECT_EQ(post(99, more), -EAGAIN);
+		ASSERT_EQ(post(i), ok);
+	EXPECT_EQ(post(99), from_errno(EAGAIN));
+	EXPECT_EQ(post(99, more), from_errno(EAGAIN));
 	kernel.release(1);
-	EXPECT_EQ(post(entries), 0);
+	EXPECT_EQ(post(entries), ok);
 	EXPECT_EQ(done.size(), entries + 1);
 }
 
@@ -147,10 +148,10 @@ TEST_F(Batch, a_signal_stops_nothing)
 
 	verdict = [&](u64 context) { return context % 2 && signals++ % 2 ? signal_arrives : 0; };
 	signals = 1;
-	EXPECT_EQ(post(0, more), 0);
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(post(2, more), 0);
-	EXPECT_EQ(post(3), 0);
+	EXPECT_EQ(post(0, more), ok);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(post(2, more), ok);
+	EXPECT_EQ(post(3), ok);
 	expect_done({0, 1, 2, 3});
 	EXPECT_EQ(doorbells, 3);
 }
@@ -158,20 +159,20 @@ TEST_F(Batch, a_signal_stops_nothing)
 TEST_F(Batch, an_error_is_that_of_the_last)
 {
 	verdict = [](u64 context) { return context == 3 ? -EINVAL : 0; };
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(post(2, more), 0);
-	EXPECT_EQ(post(3), -EINVAL);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(post(2, more), ok);
+	EXPECT_EQ(post(3), from_errno(EINVAL));
 	expect_done({1, 2});
 	EXPECT_TRUE(failed.empty());
-	EXPECT_EQ(post(4), 0);
+	EXPECT_EQ(post(4), ok);
 	expect_done({4});
 }
 
 TEST_F(Batch, an_error_of_another_is_not_that_of_the_last)
 {
 	verdict = [](u64 context) { return context == 1 ? -EINVAL : 0; };
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(post(2), 0);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(post(2), ok);
 	expect_done({2});
 	EXPECT_EQ(failed, std::vector<u64>{1});
 }
@@ -180,25 +181,25 @@ TEST_F(Batch, an_error_of_another_is_not_that_of_the_last)
 TEST_F(Batch, a_batch_without_room_waits_except_for_its_last)
 {
 	verdict = [](u64) { return -EAGAIN; };
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(post(2, more), 0);
-	EXPECT_EQ(post(3), -EAGAIN);
-	EXPECT_EQ(post(3), -EAGAIN);
-	EXPECT_EQ(tx.flush(), -EAGAIN);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(post(2, more), ok);
+	EXPECT_EQ(post(3), from_errno(EAGAIN));
+	EXPECT_EQ(post(3), from_errno(EAGAIN));
+	EXPECT_EQ(tx.flush(), from_errno(EAGAIN));
 	EXPECT_EQ(tx.room(), entries - 2);
 	verdict = [](u64) { return 0; };
-	EXPECT_EQ(post(3), 0);
+	EXPECT_EQ(post(3), ok);
 	expect_done({1, 2, 3});
 }
 
 TEST_F(Batch, a_single_command_without_room_is_gone)
 {
 	verdict = [](u64 context) { return context == 2 ? -EAGAIN : 0; };
-	EXPECT_EQ(post(1, more), 0);
-	EXPECT_EQ(post(2), -EAGAIN);
+	EXPECT_EQ(post(1, more), ok);
+	EXPECT_EQ(post(2), from_errno(EAGAIN));
 	expect_done({1});
 	EXPECT_EQ(tx.room(), entries);
-	EXPECT_EQ(tx.flush(), 0);
+	EXPECT_EQ(tx.flush(), ok);
 	expect_done({});
 }
 
@@ -220,28 +221,29 @@ TEST_F(Batch, every_answer_is_true)
 		const u32 flags = random() % 3 ? more : 0;
 		const Message message{.opcode = TREADLE_OP_SEND, .flags = flags, .context = next};
 		const std::size_t count = done.size();
-		const int rc = random() % 2 ? tx.post(message) : tx.post(message, two);
+		const auto rc = random() % 2 ? tx.post(message) : tx.post(message, two);
 		const bool ran = done.size() > count && done.back() == next;
 
 		if (flags) {
-			ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << rc;
+			ASSERT_TRUE(!rc || rc == from_errno(EAGAIN)) << rc;
 		} else {
-			ASSERT_TRUE(rc == 0 || rc == -EAGAIN || rc == -EINVAL) << rc;
-			ASSERT_EQ(ran, rc == 0) << i;
+			ASSERT_TRUE(!rc || rc == from_errno(EAGAIN) || rc == from_errno(EINVAL))
+				<< rc;
+			ASSERT_EQ(ran, !rc) << i;
 		}
-		if (rc == 0)
+		if (!rc)
 			promised[next] = flags;
 		++next;
 		if (random() % 4 == 0)
 			kernel.release(std::exchange(held, 0));
 		if (random() % 8 == 0) {
-			const int flushed = tx.flush();
+			const auto flushed = tx.flush();
 
-			ASSERT_TRUE(flushed == 0 || flushed == -EAGAIN) << flushed;
+			ASSERT_TRUE(!flushed || flushed == from_errno(EAGAIN)) << flushed;
 		}
 	}
 	verdict = [](u64) { return 0; };
-	EXPECT_EQ(tx.flush(), 0);
+	EXPECT_EQ(tx.flush(), ok);
 	kernel.release(std::exchange(held, 0));
 	EXPECT_EQ(tx.room(), entries);
 

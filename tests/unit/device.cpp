@@ -198,9 +198,9 @@ int sys::ioctl(int, unsigned long, std::uint32_t) noexcept
 }
 
 /* Objects live as long as the device. */
-int sys::destroy(int, std::uint32_t) noexcept
+std::error_code sys::destroy(int, std::uint32_t) noexcept
 {
-	return 0;
+	return from_errno(0);
 }
 
 struct detail::Mapping::Node {

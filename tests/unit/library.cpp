@@ -2,7 +2,7 @@
 
 /* The library's code for rings, unchanged, with device.h instead of the system. */
 
-#include "command.cpp"
+#include "descriptor.cpp"
 #include "completion_queue.cpp"
 #include "context.cpp"
 #include "memcheck.cpp"

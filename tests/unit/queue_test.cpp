@@ -61,19 +61,19 @@ protected:
 	}
 	void expect_read(u64 count)
 	{
-		treadle_cqe cqe[1];
+		Completion one;
 
 		for (; count; --count) {
-			ASSERT_EQ(queue.read(cqe), 1);
-			EXPECT_TRUE(is_completion(cqe[0], seen)) << seen;
+			ASSERT_EQ(queue.read({&one, 1}), 1u);
+			EXPECT_TRUE(is_completion(one.cqe(), seen)) << seen;
 			++seen;
 		}
 	}
 	void expect_empty()
 	{
-		treadle_cqe cqe[1];
+		Completion one;
 
-		EXPECT_EQ(queue.read(cqe), -EAGAIN);
+		EXPECT_EQ(queue.read({&one, 1}), std::unexpected(from_errno(EAGAIN)));
 	}
 
 	Device device{GetParam()};
@@ -109,21 +109,21 @@ TEST_P(Queue, completions_come_in_order)
 
 TEST_P(Queue, a_read_takes_as_many_as_asked_for)
 {
-	std::vector<treadle_cqe> out(entries + 1);
+	std::vector<Completion> out(entries + 1);
 
 	post(5);
-	EXPECT_EQ(queue.read(std::span(out).first(2)), 2);
-	EXPECT_EQ(queue.read(std::span(out).subspan(2)), 3);
+	EXPECT_EQ(queue.read(std::span(out).first(2)), 2u);
+	EXPECT_EQ(queue.read(std::span(out).subspan(2)), 3u);
 	for (u64 i = 0; i < 5; ++i)
-		EXPECT_TRUE(is_completion(out[i], i)) << i;
-	EXPECT_EQ(queue.read(out), -EAGAIN);
+		EXPECT_TRUE(is_completion(out[i].cqe(), i)) << i;
+	EXPECT_EQ(queue.read(out), std::unexpected(from_errno(EAGAIN)));
 }
 
 TEST_P(Queue, a_completion_that_the_visitor_refuses_stays)
 {
 	post(5);
-	EXPECT_EQ(queue.consume(5, [](const treadle_cqe &cqe) { return cqe.context != 3; }), 3);
-	EXPECT_EQ(queue.consume(5, [](const treadle_cqe &) { return false; }), 0);
+	EXPECT_EQ(queue.consume(5, [](const treadle_cqe &cqe) { return cqe.context != 3; }), 3u);
+	EXPECT_EQ(queue.consume(5, [](const treadle_cqe &) { return false; }), 0u);
 	seen = 3;
 	expect_read(2);
 	expect_empty();
@@ -167,12 +167,12 @@ TEST_P(Queue, waiting_completions_come_before_later_ones)
 
 TEST_P(Queue, an_error_of_the_doorbell_is_returned)
 {
-	treadle_cqe cqe[1];
+	Completion one;
 
 	post(entries + 1);
 	expect_read(entries);
 	device.doorbell = [](u32) { return -EPERM; };
-	EXPECT_EQ(queue.read(cqe), -EPERM);
+	EXPECT_EQ(queue.read({&one, 1}), std::unexpected(from_errno(EPERM)));
 }
 
 /* One thread completes, one reads, in portions; both are too slow now and then. */
@@ -192,11 +192,11 @@ TEST_P(Queue, nothing_is_torn_between_threads)
 	u64 wrong = 0;
 
 	while (seen < many) {
-		const int n = queue.consume(1 + random() % entries, [&](const treadle_cqe &cqe) {
+		const auto n = queue.consume(1 + random() % entries, [&](const treadle_cqe &cqe) {
 			wrong += !is_completion(cqe, seen++);
 			return true;
 		});
-		if (n < 0)
+		if (!n)
 			std::this_thread::yield();
 	}
 	writer.join();

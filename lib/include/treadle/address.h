@@ -18,8 +18,9 @@ namespace treadle
 /* port: host byte order; 0: any free port. */
 TREADLE_API treadle_addr loopback(std::uint16_t port = 0) noexcept;
 
-/* -EINVAL: too short for its family; -EADDRNOTAVAIL: neither AF_INET nor AF_INET6. */
-TREADLE_API Result<treadle_addr> from_sockaddr(const sockaddr *address, socklen_t length) noexcept;
+/* EINVAL: too short for its family; EADDRNOTAVAIL: neither AF_INET nor AF_INET6. */
+[[nodiscard]] TREADLE_API Result<treadle_addr> from_sockaddr(const sockaddr *address,
+							     socklen_t length) noexcept;
 
 /* The sender, from a completion with EADDRNOTAVAIL, for endpoints with TREADLE_EP_SOURCE_ERR. */
 TREADLE_API treadle_addr sender_of(const treadle_cqe &cqe) noexcept;

@@ -4,9 +4,11 @@
 
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <treadle/address.h>
 #include <treadle/object.h>
+#include <treadle/peer.h>
 
 namespace treadle
 {
@@ -26,65 +28,69 @@ public:
 	 * bits of a peer's index that name a receive context of a scalable endpoint, see
 	 * with_context(); EINVAL: more than TREADLE_RX_CTX_BITS.
 	 */
-	static Result<AddressVector> create(const Context &context, std::uint32_t expected = 0,
-					    std::uint32_t context_bits = 0) noexcept;
+	[[nodiscard]] static Result<AddressVector> create(const Context &context,
+							  std::uint32_t expected = 0,
+							  std::uint32_t context_bits = 0) noexcept;
 	/* The same, for peers that can have identifiers: see insert. */
-	static Result<AddressVector> create_with_ids(const Context &context,
-						     std::uint32_t expected = 0,
-						     std::uint32_t context_bits = 0) noexcept;
+	[[nodiscard]] static Result<AddressVector>
+	create_with_ids(const Context &context, std::uint32_t expected = 0,
+			std::uint32_t context_bits = 0) noexcept;
 	/*
 	 * A vector that all processes of this user share by its name, of 1 to TREADLE_AV_NAME
 	 * bytes. Indices mean the same in all of them. The vector exists as long as one of them has
 	 * it. Access::read: it must exist (ENOENT), and insert and remove don't change it
-	 * (-EACCES). All openers have the same context_bits (EINVAL).
+	 * (EACCES). All openers have the same context_bits (EINVAL).
 	 */
 	enum class Access { write, read };
-	static Result<AddressVector> open(const Context &context, std::string_view name,
-					  Access access = Access::write, std::uint32_t expected = 0,
-					  std::uint32_t context_bits = 0) noexcept;
+	[[nodiscard]] static Result<AddressVector>
+	open(const Context &context, std::string_view name, Access access = Access::write,
+	     std::uint32_t expected = 0, std::uint32_t context_bits = 0) noexcept;
 
 	/* One of the peer's receive contexts; bits: those of the vector, not 0. */
-	static constexpr std::uint64_t with_context(std::uint64_t peer, std::uint64_t context,
-						    unsigned int bits) noexcept
+	static constexpr Peer with_context(Peer peer, std::uint64_t context,
+					   unsigned int bits) noexcept
 	{
-		return context << (64 - bits) | peer;
+		return Peer{context << (64 - bits) | std::to_underlying(peer)};
 	}
 
 	struct Inserted {
-		std::uint32_t count; /* so many were inserted, and stay, also after an error */
-		int error;	     /* 0, or -errno of what ended the call */
+		std::uint32_t count;   /* so many were inserted, and stay, also after an error */
+		std::error_code error; /* what ended the call */
 	};
 
 	/*
-	 * indices, if not null, has room for as many as addresses, and gets the index of each.
-	 * A malformed address, or one of an unknown family, is skipped; its index is
-	 * TREADLE_ADDR_ANY. An address that is there already gets a second index.
+	 * Inserts many at once. An index is the value of a Peer. indices, if not null, has room for
+	 * as many as addresses, and gets the index of each. A malformed address, or one of an
+	 * unknown family, is skipped; its index is TREADLE_ADDR_ANY. An address that is there
+	 * already gets a second index.
 	 *
 	 * ids, if not null: identifiers that completions name the peers by, instead of the index
-	 * (-EINVAL: the vector was created without); TREADLE_ADDR_ANY: completions name no source.
+	 * (EINVAL: the vector was created without); TREADLE_ADDR_ANY: completions name no source.
 	 *
-	 * -ENOSPC, -ENOMEM, -EINTR, -EFAULT; -EACCES: opened for reading.
+	 * ENOSPC, ENOMEM, EINTR, EFAULT; EACCES: opened for reading.
 	 */
-	Inserted insert(std::span<const treadle_addr> addresses, std::uint64_t *indices = nullptr,
-			const std::uint64_t *ids = nullptr) noexcept;
+	[[nodiscard]] Inserted insert(std::span<const treadle_addr> addresses,
+				      std::uint64_t *indices = nullptr,
+				      const std::uint64_t *ids = nullptr) noexcept;
 
-	/* Inserts one address and returns its index. EADDRNOTAVAIL: it is of an unknown family. */
-	Result<std::uint64_t> insert(const treadle_addr &address) noexcept;
-
-	/*
-	 * 0. -ENOENT: an entry did not exist; the others are removed. -EACCES: opened for reading.
-	 * -EFAULT, -EINTR: the entries before the error are removed.
-	 */
-	int remove(std::span<const std::uint64_t> indices) noexcept;
+	/* Inserts one address. EADDRNOTAVAIL: it is of an unknown family. */
+	[[nodiscard]] Result<Peer> insert(const treadle_addr &address) noexcept;
 
 	/*
-	 * Sets the identifier that completions name a peer by from now on. 0. -EINVAL: the vector
-	 * was created without identifiers; -ENOENT: no such entry; -EINTR.
+	 * ENOENT: an entry did not exist; the others are removed. EACCES: opened for reading.
+	 * EFAULT, EINTR: the entries before the error are removed.
 	 */
-	int set_id(std::uint64_t index, std::uint64_t id) noexcept;
+	[[nodiscard]] std::error_code remove(std::span<const std::uint64_t> indices) noexcept;
+	[[nodiscard]] std::error_code remove(Peer peer) noexcept;
+
+	/*
+	 * Sets the identifier that completions name a peer by from now on. EINVAL: the vector was
+	 * created without identifiers; ENOENT: no such entry; EINTR.
+	 */
+	[[nodiscard]] std::error_code set_id(Peer peer, std::uint64_t id) noexcept;
 
 	/* ENOENT: no such entry. */
-	Result<treadle_addr> lookup(std::uint64_t index) const noexcept;
+	[[nodiscard]] Result<treadle_addr> lookup(Peer peer) const noexcept;
 
 private:
 	using Object::Object;

@@ -10,6 +10,7 @@
 #include <span>
 #include <type_traits>
 
+#include <treadle/completion.h>
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
 #include <treadle/threading.h>
@@ -20,18 +21,20 @@ namespace treadle
 class Context;
 
 /**
- * A queue of struct treadle_cqe: fi_cq(3). Reading it takes no system call, unless it is empty and
- * the kernel keeps completions that did not fit.
+ * A queue of completions: fi_cq(3). Reading it takes no system call, unless it is empty and the
+ * kernel keeps completions that did not fit.
  *
- * Threads: consume and read as Lock says; ready, wait, signal and wait_fd from any thread at any
- * time.
+ * next() waits for one completion, read() copies those that are there, and consume() visits them
+ * where they lie.
+ *
+ * Threads: next, read and consume as Lock says; all others from any thread at any time.
  */
 template <class Lock> class TREADLE_API BasicCompletionQueue : public Object<CompletionQueueId>
 {
 public:
 	/* entries: 1 to limits().max_cq (EINVAL). ENOSPC, ENOMEM. */
-	static Result<BasicCompletionQueue> create(const Context &context,
-						   std::uint32_t entries) noexcept;
+	[[nodiscard]] static Result<BasicCompletionQueue> create(const Context &context,
+								 std::uint32_t entries) noexcept;
 
 	/* A power of two, at least the number that create was given. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
@@ -58,12 +61,109 @@ public:
 	 * next entry is data, not a completion: it is taken as well, not visited and not counted.
 	 * visit must not keep the reference, nor call this queue, nor throw (the program ends).
 	 *
-	 * Returns how many were taken; -EAGAIN if there were none; -errno of the doorbell. Without
-	 * a lock, -EBUSY: another thread has consumed meanwhile, which is an error of the caller.
-	 * Nothing was taken here, and that thread has some of the completions that were visited.
-	 * Such an error is not always found.
+	 * Returns how many were taken. EAGAIN: there were none; EPERM: after fork. Without a lock,
+	 * EBUSY: another thread has consumed meanwhile, which is an error of the caller. Nothing
+	 * was taken here, and that thread has some of the completions that were visited. Such an
+	 * error is not always found.
 	 */
-	template <class Visit> int consume(std::uint32_t max, Visit &&visit) noexcept
+	template <class Visit>
+	[[nodiscard]] Result<std::uint32_t> consume(std::uint32_t max, Visit &&visit) noexcept
+	{
+		const int rc = try_consume(max, visit);
+
+		if (rc < 0) [[unlikely]]
+			return std::unexpected(from_errno(-rc));
+		return static_cast<std::uint32_t>(rc);
+	}
+
+	/* Is there something to read? Takes nothing. From any thread, whatever Lock is. */
+	bool ready() noexcept
+	{
+		const std::lock_guard guard(lock_);
+		return ring_.tail() != ring_.head() || refill() != -EAGAIN;
+	}
+
+	/* Copies completions to the beginning of out. Returns the same as consume. */
+	[[nodiscard]] Result<std::uint32_t> read(std::span<Completion> out) noexcept
+	{
+		auto to = out.begin();
+		const std::size_t most = std::min(out.size(), std::size_t{INT_MAX});
+
+		return consume(static_cast<std::uint32_t>(most), [&](const treadle_cqe &cqe) {
+			*to++ = Completion(cqe);
+			return true;
+		});
+	}
+
+	/*
+	 * Takes the oldest completion, and waits for it. The errors of read and wait; that of the
+	 * operation is in the completion.
+	 */
+	[[nodiscard]] Result<Completion> next(Timeout timeout = forever) noexcept
+	{
+		const detail::Deadline deadline(timeout);
+		Completion out;
+
+		for (;;) {
+			const std::uint32_t before = signals();
+			const auto n = read({&out, 1});
+
+			if (n)
+				return out;
+			if (n.error() != std::errc::resource_unavailable_try_again)
+				return std::unexpected(n.error());
+			if (const auto failed = wait(deadline.left(), before))
+				return std::unexpected(failed);
+		}
+	}
+
+	/*
+	 * Blocks until there is something to read. ETIMEDOUT (EAGAIN without timeout), EINTR,
+	 * ECANCELED.
+	 */
+	[[nodiscard]] std::error_code wait(Timeout timeout = forever) const noexcept
+	{
+		return Handle::wait(timeout);
+	}
+
+	/*
+	 * For several threads that wait and read. signals: signals() from before the queue was
+	 * found to be empty. A signal since then ends this wait, even if another thread has seen
+	 * it.
+	 */
+	[[nodiscard]] std::error_code wait(Timeout timeout, std::uint32_t signals) const noexcept
+	{
+		treadle_wait args{};
+
+		args.flags = TREADLE_WAIT_SIGNALS;
+		args.signals = signals;
+		return Handle::wait(timeout, args);
+	}
+
+	/* How often signal() was called. */
+	std::uint32_t signals() const noexcept { return ring_.signals(); }
+
+	/*
+	 * Ends every wait with ECANCELED. If there is none, ends the next one that would block;
+	 * until then, or until it is read, fd() is readable.
+	 */
+	[[nodiscard]] std::error_code signal() const noexcept { return Handle::signal(); }
+
+	/*
+	 * For poll(2): readable while the queue is not empty. The first call creates it; the queue
+	 * owns it. EMFILE, ENFILE, ENOMEM.
+	 */
+	[[nodiscard]] Result<int> fd() noexcept { return Handle::fd(fd_); }
+
+private:
+	BasicCompletionQueue(int device, std::uint32_t id, detail::CompletionRing ring) noexcept
+		: Object(device, id), ring_(std::move(ring))
+	{
+	}
+
+	/* How many were taken, or -errno. */
+	template <class Visit>
+	[[gnu::always_inline]] int try_consume(std::uint32_t max, Visit &visit) noexcept
 	{
 		const std::lock_guard guard(lock_);
 		const std::uint32_t head = ring_.head();
@@ -92,74 +192,13 @@ public:
 		return static_cast<int>(i);
 	}
 
-	/* Is there something to read? Takes nothing. From any thread, whatever Lock is. */
-	bool ready() noexcept
-	{
-		const std::lock_guard guard(lock_);
-		return ring_.tail() != ring_.head() || refill() != -EAGAIN;
-	}
-
-	/* Copies completions. Returns the same as consume. */
-	int read(std::span<treadle_cqe> out) noexcept
-	{
-		auto to = out.begin();
-		const std::size_t most = std::min(out.size(), std::size_t{INT_MAX});
-
-		return consume(static_cast<std::uint32_t>(most), [&](const treadle_cqe &cqe) {
-			*to++ = cqe;
-			return true;
-		});
-	}
-
-	/*
-	 * Blocks until there is something to read. timeout: ns; negative: no limit. 0, -ETIMEDOUT
-	 * (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
-	 */
-	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
-
-	/*
-	 * For several threads that wait and read. signals: signals() from before the queue was
-	 * found to be empty. A signal since then ends this wait, even if another thread has seen
-	 * it.
-	 */
-	int wait(std::int64_t timeout, std::uint32_t signals) const noexcept
-	{
-		treadle_wait args{};
-
-		args.flags = TREADLE_WAIT_SIGNALS;
-		args.signals = signals;
-		args.timeout_ns = timeout;
-		return Handle::wait(args);
-	}
-
-	/* How often signal() was called. */
-	std::uint32_t signals() const noexcept { return ring_.signals(); }
-
-	/*
-	 * Ends every wait with -ECANCELED. If there is none, ends the next one that would block;
-	 * until then, or until it is read, the file of wait_fd is readable. 0 or -errno.
-	 */
-	int signal() const noexcept { return Handle::signal(); }
-
-	/*
-	 * A file to poll(2): readable while the queue is not empty. The first call creates it; the
-	 * queue owns it.
-	 */
-	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
-
-private:
-	BasicCompletionQueue(int fd, std::uint32_t id, detail::CompletionRing ring) noexcept
-		: Object(fd, id), ring_(std::move(ring))
-	{
-	}
-
 	/* For an empty ring. 0: it is not empty any more. */
 	int refill() noexcept { return ring_.overflows() ? refill_by_doorbell() : -EAGAIN; }
 	int refill_by_doorbell() noexcept;
 
 	[[no_unique_address]] Lock lock_;
 	detail::CompletionRing ring_;
-	detail::WaitFd wait_fd_;
+	detail::WaitFd fd_;
 };
 
 extern template class BasicCompletionQueue<NoLock>;

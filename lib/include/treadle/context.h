@@ -37,41 +37,47 @@ class TREADLE_API Context
 {
 public:
 	/*
-	 * ENOENT: the module is not loaded. EPROTO: the module has another ABI. EACCES: this user
-	 * may not open the file. EMFILE, ENFILE, ENOMEM, ENOSPC: a limit is reached.
+	 * ENOENT: the module is not loaded. EPROTO: module and library have different ABIs. EACCES:
+	 * this user may not open the file. EMFILE, ENFILE, ENOMEM, ENOSPC: a limit is reached.
 	 */
-	static Result<Context> open(const char *path = TREADLE_DEVICE,
-				    Threads threads = Threads::any) noexcept;
+	[[nodiscard]] static Result<Context> open(const char *path = TREADLE_DEVICE,
+						  Threads threads = Threads::any) noexcept;
 
 	/* The limits alone, without a ring: opens and closes the device. The same errors. */
-	static Result<treadle_query> query(const char *path = TREADLE_DEVICE) noexcept;
+	[[nodiscard]] static Result<treadle_query>
+	query(const char *path = TREADLE_DEVICE) noexcept;
 
 	const treadle_query &limits() const noexcept { return limits_; }
-	int fd() const noexcept { return fd_.get(); }
+	/* The open file, for ioctl(2); the context owns it. There is nothing in it to poll(2). */
+	int device() const noexcept { return fd_.get(); }
 
 	/*
 	 * The ring for deferred work (Command::work, with on and when) and for changes to counters.
-	 * submit posts to it: fi_control(3), FI_QUEUE_WORK. 0, -EAGAIN or -errno as
-	 * BasicTransmitRing::post.
+	 * submit posts to it: fi_control(3), FI_QUEUE_WORK. Errors as of BasicTransmitRing::post.
 	 */
 	WorkRing &ring() noexcept { return *ring_; }
-	int submit(const Command &command) noexcept { return ring_->post(command); }
+	[[nodiscard]] std::error_code submit(const Command &command) noexcept
+	{
+		return ring_->post(command);
+	}
 
 	/*
 	 * Cancels deferred work, or a command without endpoint, that is armed on counter at
-	 * threshold with this context (or name: Command::work). It is not reported. 0, or -ENOENT:
-	 * it runs, has run, or never was.
+	 * threshold with this context (or name: Command::work). It is not reported. ENOENT: it
+	 * runs, has run, or never was.
 	 */
-	int cancel(CounterId counter, std::uint64_t threshold, std::uint64_t context) noexcept;
+	[[nodiscard]] std::error_code cancel(CounterId counter, std::uint64_t threshold,
+					     std::uint64_t context) noexcept;
 	/* The same on a cell. */
-	int cancel(TriggerCellsId cells, std::uint32_t index, std::uint64_t context) noexcept;
+	[[nodiscard]] std::error_code cancel(TriggerCellsId cells, std::uint32_t index,
+					     std::uint64_t context) noexcept;
 
 	/* Cancels all deferred work but graphs (TREADLE_F_STRICT, _REPEAT); returns how many. */
-	Result<std::uint64_t> flush() noexcept;
+	[[nodiscard]] Result<std::uint64_t> flush() noexcept;
 	/* Only that on a counter, graphs included; ENOENT: the counter is closed. */
-	Result<std::uint64_t> flush(CounterId counter) noexcept;
+	[[nodiscard]] Result<std::uint64_t> flush(CounterId counter) noexcept;
 	/* Only that on cells. */
-	Result<std::uint64_t> flush(TriggerCellsId cells) noexcept;
+	[[nodiscard]] Result<std::uint64_t> flush(TriggerCellsId cells) noexcept;
 
 private:
 	template <class Lock> class Ring;

@@ -28,7 +28,8 @@ public:
 	 * Changes to the counter go through the ring of the context, which must outlive the
 	 * counter. ENOSPC, ENOMEM; EINVAL: bytes, but the kernel has no TREADLE_FEATURE_CNTR_BYTES.
 	 */
-	static Result<Counter> create(Context &context, Unit unit = Unit::operations) noexcept;
+	[[nodiscard]] static Result<Counter> create(Context &context,
+						    Unit unit = Unit::operations) noexcept;
 
 	/* One load each, no system call. An operation that was counted is over, its data there. */
 	std::uint64_t value() const noexcept { return detail::load_acquire(page_->success); }
@@ -43,54 +44,54 @@ public:
 	/*
 	 * A change has happened when the call returns 0. Commands that it fires start in order:
 	 * within the call, as far as that has the turn and the budget ("Chains" in triggers.rst),
-	 * else soon after. A count wraps at 2^64. -errno, or -EAGAIN, as BasicTransmitRing::post.
+	 * else soon after. A count wraps at 2^64. Errors as of BasicTransmitRing::post.
 	 */
-	int add(std::uint64_t value) noexcept;
-	int set(std::uint64_t value) noexcept;
-	int add_error(std::uint64_t value) noexcept;
-	int set_error(std::uint64_t value) noexcept;
+	[[nodiscard]] std::error_code add(std::uint64_t value) noexcept;
+	[[nodiscard]] std::error_code set(std::uint64_t value) noexcept;
+	[[nodiscard]] std::error_code add_error(std::uint64_t value) noexcept;
+	[[nodiscard]] std::error_code set_error(std::uint64_t value) noexcept;
 
 	/*
-	 * Blocks until value() >= threshold or error() != error, even if that is so for a moment
-	 * only. timeout: ns; negative: no limit. 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR,
-	 * -ECANCELED.
+	 * Blocks until value() >= threshold or error() != errors, even if that is so for a moment
+	 * only. ETIMEDOUT (EAGAIN without timeout), EINTR, ECANCELED.
 	 */
-	int wait(std::uint64_t threshold, std::uint64_t error, std::int64_t timeout) const noexcept
+	[[nodiscard]] std::error_code wait(std::uint64_t threshold, std::uint64_t errors,
+					   Timeout timeout = forever) const noexcept
 	{
-		if (value() >= threshold || this->error() != error)
-			return 0;
+		if (value() >= threshold || error() != errors)
+			return from_errno(0);
 		treadle_wait args{};
 
-		args.timeout_ns = timeout;
 		args.threshold = threshold;
-		args.error = error;
-		return Handle::wait(args);
+		args.error = errors;
+		return Handle::wait(timeout, args);
 	}
 
 	/*
-	 * Ends every wait with -ECANCELED. If there is none, ends the next one that would block;
-	 * until then, or until it is read, the file of wait_fd is readable. 0 or -errno.
+	 * Ends every wait with ECANCELED. If there is none, ends the next one that would block;
+	 * until then, or until it is read, fd() is readable.
 	 */
-	int signal() const noexcept { return Handle::signal(); }
+	[[nodiscard]] std::error_code signal() const noexcept { return Handle::signal(); }
 
 	/*
-	 * A file to poll(2): readable after the counter has changed, until 8 bytes are read from
-	 * it. The first call creates it; the counter owns it.
+	 * For poll(2): readable after the counter has changed, until 8 bytes are read from it. The
+	 * first call creates it; the counter owns it. EMFILE, ENFILE, ENOMEM.
 	 */
-	Result<int> wait_fd() noexcept { return Handle::wait_fd(wait_fd_); }
+	[[nodiscard]] Result<int> fd() noexcept { return Handle::fd(fd_); }
 
 private:
 	friend Graph; /* creates counters from the file and ring of a context */
 
-	static Result<Counter> create(int fd, WorkRing &ring, Unit unit) noexcept;
-	Counter(int fd, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept;
+	static Result<Counter> create(int device, WorkRing &ring, Unit unit) noexcept;
+	Counter(int device, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept;
 
-	int change(std::uint8_t opcode, std::uint32_t flags, std::uint64_t value) noexcept;
+	std::error_code change(std::uint8_t opcode, std::uint32_t flags,
+			       std::uint64_t value) noexcept;
 
 	const treadle_cntr_page *page_;
 	WorkRing *ring_;
 	detail::Mapping map_;
-	detail::WaitFd wait_fd_;
+	detail::WaitFd fd_;
 };
 
 } // namespace treadle

@@ -16,7 +16,7 @@ class EventQueue;
 
 /**
  * The objects that an endpoint uses. None is owned; all must outlive the endpoint (close says
- * -EBUSY). Any may be left out: without a ring the endpoint does not send, or receive; without a
+ * EBUSY). Any may be left out: without a ring the endpoint does not send, or receive; without a
  * queue nothing is completed.
  */
 struct Bindings {
@@ -50,14 +50,13 @@ public:
 
 	/*
 	 * Events of the endpoint go to this queue, and have this context. The queue can't be closed
-	 * before the endpoint. 0. Connected and passive endpoints only (-EOPNOTSUPP), once
-	 * (-EISCONN).
+	 * before the endpoint. Connected and passive endpoints only (EOPNOTSUPP), once (EISCONN).
 	 */
-	int bind(const EventQueue &queue, std::uint64_t context) noexcept;
+	[[nodiscard]] std::error_code bind(const EventQueue &queue, std::uint64_t context) noexcept;
 
 protected:
-	Addressed(int fd, std::uint32_t id, const treadle_addr &address) noexcept
-		: Object(fd, id), address_(address)
+	Addressed(int device, std::uint32_t id, const treadle_addr &address) noexcept
+		: Object(device, id), address_(address)
 	{
 	}
 
@@ -65,21 +64,21 @@ protected:
 	static Result<T> make(const Context &context, treadle_ep_create &args,
 			      std::span<const std::byte> auth_key) noexcept
 	{
-		return make<T>(fd_of(context), args, auth_key);
+		return make<T>(device_of(context), args, auth_key);
 	}
 	template <class T>
-	static Result<T> make(int fd, treadle_ep_create &args,
+	static Result<T> make(int device, treadle_ep_create &args,
 			      std::span<const std::byte> auth_key = {}) noexcept
 	{
-		if (const auto ok = request(fd, args, auth_key); !ok)
-			return std::unexpected(ok.error());
-		return T(fd, args.id, args.addr);
+		if (const auto error = request(device, args, auth_key))
+			return std::unexpected(error);
+		return T(device, args.id, args.addr);
 	}
 
 private:
-	static Result<void> request(int fd, treadle_ep_create &args,
-				    std::span<const std::byte> auth_key) noexcept;
-	static int fd_of(const Context &context) noexcept;
+	static std::error_code request(int device, treadle_ep_create &args,
+				       std::span<const std::byte> auth_key) noexcept;
+	static int device_of(const Context &context) noexcept;
 
 	treadle_addr address_;
 };
@@ -106,41 +105,44 @@ public:
 	 * here, besides those of the same user; at most limits().max_auth_key bytes (EINVAL).
 	 * EADDRINUSE, EADDRNOTAVAIL, EAGAIN (no free port), ENOSPC, ENOMEM.
 	 */
-	static Result<Endpoint> create(const Context &context, const treadle_addr &address,
-				       treadle_ep_type type = TREADLE_EP_RDM,
-				       std::span<const std::byte> auth_key = {}) noexcept;
+	[[nodiscard]] static Result<Endpoint>
+	create(const Context &context, const treadle_addr &address,
+	       treadle_ep_type type = TREADLE_EP_RDM,
+	       std::span<const std::byte> auth_key = {}) noexcept;
 
 	/*
 	 * Of type TREADLE_EP_MSG, to accept a request, at the address that got the request. ENOENT:
 	 * there is no such request any more; EBUSY: it has an endpoint.
 	 */
-	static Result<Endpoint> create(const Context &context, RequestId request,
-				       std::span<const std::byte> auth_key = {}) noexcept;
+	[[nodiscard]] static Result<Endpoint>
+	create(const Context &context, RequestId request,
+	       std::span<const std::byte> auth_key = {}) noexcept;
 
 	/*
 	 * A scalable endpoint: an address that several contexts share, each an endpoint that is
-	 * enabled by itself. The scalable endpoint is not enabled (-EOPNOTSUPP), and must outlive
-	 * its contexts (close says -EBUSY). Of type TREADLE_EP_RDM or TREADLE_EP_DGRAM (else
+	 * enabled by itself. The scalable endpoint is not enabled (EOPNOTSUPP), and must outlive
+	 * its contexts (close says EBUSY). Of type TREADLE_EP_RDM or TREADLE_EP_DGRAM (else
 	 * EOPNOTSUPP). Errors as of create.
 	 */
-	static Result<Endpoint> create_scalable(const Context &context, const treadle_addr &address,
-						treadle_ep_type type = TREADLE_EP_RDM,
-						std::span<const std::byte> auth_key = {}) noexcept;
+	[[nodiscard]] static Result<Endpoint>
+	create_scalable(const Context &context, const treadle_addr &address,
+			treadle_ep_type type = TREADLE_EP_RDM,
+			std::span<const std::byte> auth_key = {}) noexcept;
 	/* Its contexts: one to send (Bindings::tx), one to receive (Bindings::rx) at an index. */
-	Result<Endpoint> transmit_context() const noexcept;
+	[[nodiscard]] Result<Endpoint> transmit_context() const noexcept;
 	/* EBUSY: the index has one; EINVAL: it is not below TREADLE_MAX_CONTEXTS. */
-	Result<Endpoint> receive_context(std::uint32_t index) const noexcept;
+	[[nodiscard]] Result<Endpoint> receive_context(std::uint32_t index) const noexcept;
 
 	/*
-	 * From now on the endpoint sends and receives; once. 0; -EISCONN: it is enabled already;
-	 * -ENOENT, -EBADF: an object is not of this context, or of another kind; -EBUSY: the ring
-	 * has an endpoint; -EINVAL; -EOPNOTSUPP: it is scalable: enable its contexts.
+	 * From now on the endpoint sends and receives; once. EISCONN: it is enabled already;
+	 * ENOENT, EBADF: an object is not of this context, or of another kind; EBUSY: the ring has
+	 * an endpoint; EINVAL; EOPNOTSUPP: it is scalable: enable its contexts.
 	 */
-	int enable(const Bindings &bindings) noexcept;
+	[[nodiscard]] std::error_code enable(const Bindings &bindings) noexcept;
 
 	/*
 	 * Cancels one receive, or one command that waits, with this context: it completes with
-	 * ECANCELED. 0, or -ENOENT: it completes, or has completed, otherwise. A receive that was
+	 * ECANCELED. ENOENT: it completes, or has completed, otherwise. A receive that was
 	 * posted to a shared ReceiveRing is found through each endpoint that receives there. side:
 	 * only receives, or only other commands.
 	 */
@@ -149,28 +151,30 @@ public:
 		receive = TREADLE_CANCEL_RX,
 		transmit = TREADLE_CANCEL_TX
 	};
-	int cancel(std::uint64_t context, Side side = Side::both) noexcept;
+	[[nodiscard]] std::error_code cancel(std::uint64_t context,
+					     Side side = Side::both) noexcept;
 
 	/*
-	 * Asks for a connection, once (-EISCONN). The endpoint must be enabled (-ENOTCONN) and have
-	 * an event queue (-EINVAL). data, at most TREADLE_CM_DATA bytes (-EINVAL), is sent along.
-	 * 0: the answer is an event. -EOPNOTSUPP: not of type TREADLE_EP_MSG. -EADDRNOTAVAIL: the
-	 * address is of an unknown family.
+	 * Asks for a connection, once (EISCONN). The endpoint must be enabled (ENOTCONN) and have
+	 * an event queue (EINVAL). data, at most TREADLE_CM_DATA bytes (EINVAL), is sent along. The
+	 * answer is an event. EOPNOTSUPP: not of type TREADLE_EP_MSG. EADDRNOTAVAIL: the address is
+	 * of an unknown family.
 	 */
-	int connect(const treadle_addr &address, std::span<const std::byte> data = {}) noexcept;
+	[[nodiscard]] std::error_code connect(const treadle_addr &address,
+					      std::span<const std::byte> data = {}) noexcept;
 	/*
-	 * Accepts the request that the endpoint was created for, once (-EISCONN). The endpoint must
-	 * be enabled (-ENOTCONN). -EINVAL: it was created for no request, or has no event queue.
-	 * -ECONNRESET: the peer has gone.
+	 * Accepts the request that the endpoint was created for, once (EISCONN). The endpoint must
+	 * be enabled (ENOTCONN). EINVAL: it was created for no request, or has no event queue.
+	 * ECONNRESET: the peer has gone.
 	 */
-	int accept(std::span<const std::byte> data = {}) noexcept;
+	[[nodiscard]] std::error_code accept(std::span<const std::byte> data = {}) noexcept;
 	/*
 	 * Ends the connection. When it returns, commands that waited have completed with ECANCELED.
 	 * A transfer that was under way accesses no memory any more, and completes with ECONNRESET,
-	 * perhaps a little later. 0, also again; -ENOTCONN: it was never connected; -EOPNOTSUPP:
-	 * not of type TREADLE_EP_MSG.
+	 * perhaps a little later. No error, also again; ENOTCONN: it was never connected;
+	 * EOPNOTSUPP: not of type TREADLE_EP_MSG.
 	 */
-	int shutdown() noexcept;
+	[[nodiscard]] std::error_code shutdown() noexcept;
 
 private:
 	friend detail::Addressed;

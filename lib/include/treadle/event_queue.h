@@ -24,30 +24,35 @@ class TREADLE_API EventQueue : public Object<EventQueueId>
 {
 public:
 	/* ENOSPC, ENOMEM, EMFILE. */
-	static Result<EventQueue> create(const Context &context) noexcept;
+	[[nodiscard]] static Result<EventQueue> create(const Context &context) noexcept;
 
-	/* Takes the oldest event. 0, -EAGAIN: none, -EPERM: after fork, or -ESHUTDOWN: closed. */
-	int read(treadle_event &event) noexcept;
-
-	/*
-	 * Blocks until there is an event, or the queue is closed. timeout: ns; negative: no limit.
-	 * 0, -ETIMEDOUT (-EAGAIN with timeout 0), -EINTR, -ECANCELED.
-	 */
-	int wait(std::int64_t timeout) const noexcept { return Handle::wait(timeout); }
-
-	/* Ends every wait with -ECANCELED; or the next one that would block. 0 or -errno. */
-	int signal() const noexcept { return Handle::signal(); }
+	/* Takes the oldest event. EAGAIN: none; EPERM: after fork; ESHUTDOWN: closed. */
+	[[nodiscard]] std::error_code read(treadle_event &event) noexcept;
+	/* The same, but waits for an event. Errors of both. */
+	[[nodiscard]] Result<treadle_event> next(Timeout timeout = forever) noexcept;
 
 	/*
-	 * A file to poll(2), owned by the queue: readable while there is an event, or from signal()
-	 * until a wait.
+	 * Blocks until there is an event, or the queue is closed. ETIMEDOUT (EAGAIN without
+	 * timeout), EINTR, ECANCELED.
 	 */
-	int file() const noexcept { return file_.get(); }
+	[[nodiscard]] std::error_code wait(Timeout timeout = forever) const noexcept
+	{
+		return Handle::wait(timeout);
+	}
+
+	/* Ends every wait with ECANCELED; or the next one that would block. */
+	[[nodiscard]] std::error_code signal() const noexcept { return Handle::signal(); }
+
+	/*
+	 * For poll(2): readable while there is an event, or from signal() until a wait. The queue
+	 * owns it. Never an error.
+	 */
+	[[nodiscard]] Result<int> fd() const noexcept { return fd_.get(); }
 
 private:
-	EventQueue(int fd, std::uint32_t id) noexcept : Object(fd, id) {}
+	EventQueue(int device, std::uint32_t id) noexcept : Object(device, id) {}
 
-	detail::UniqueFd file_;
+	detail::UniqueFd fd_;
 };
 
 /* The data that the peer sent along. */

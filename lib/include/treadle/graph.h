@@ -22,13 +22,13 @@ class Context;
  * Commands that depend on each other, as one operation that the kernel runs by itself:
  *
  *	Graph graph(context);
- *	const auto got = graph.add(Command::receive(buf, 8, left).on(ep).work());
- *	graph.add(Command::send(buf, 8, right).on(ep).work(), {got});
- *	graph.launch();
+ *	const auto got = graph.add(Command::receive(buffer, left).on(ep).work());
+ *	graph.add(Command::send(buffer, right).on(ep).work(), {got});
+ *	graph.launch()
  *
  * A command starts when all commands that it comes after have succeeded. If one of them fails, it
  * fails, too, when all of them have ended, with the errno of the first failure. Nothing has started
- * unless launch returns 0. The graph has ended when all of its commands have; then it can be
+ * if launch returns an error. The graph has ended when all of its commands have; then it can be
  * launched again. Once it is installed, a launch only adds 1 to a counter.
  *
  * A command has no condition and no counter of its own. It names its endpoint (on), if it needs
@@ -44,7 +44,10 @@ class TREADLE_API Graph
 public:
 	using Node = std::uint32_t; /* they count from 0 */
 
-	explicit Graph(Context &context) noexcept : fd_(context.fd()), ring_(&context.ring()) {}
+	explicit Graph(Context &context) noexcept
+		: device_(context.device()), ring_(&context.ring())
+	{
+	}
 	Graph(const Graph &) = delete;
 	Graph &operator=(const Graph &) = delete;
 	/*
@@ -61,17 +64,17 @@ public:
 	}
 	/* Adds a command after all that no command comes after yet: the last one to end. */
 	Node add_last(const Command &command);
-	/* before may be added later. -EINVAL: after may not. */
-	int order(Node before, Node after);
+	/* before may be added later. EINVAL: after may not. */
+	[[nodiscard]] std::error_code order(Node before, Node after);
 	/* Drops all commands, of a graph that does not run. */
 	void clear() noexcept { nodes_.clear(); }
 	std::size_t size() const noexcept { return nodes_.size(); }
 
 	/*
-	 * 0. -ELOOP: some commands wait for each other. -EINVAL: a command comes after a node that
-	 * was not added, or has a condition or a counter of its own.
+	 * ELOOP: some commands wait for each other. EINVAL: a command comes after a node that was
+	 * not added, or has a condition or a counter of its own.
 	 */
-	int check() const;
+	[[nodiscard]] std::error_code check() const;
 	/*
 	 * Installs the graph in the kernel once, to be launched any number of times. Later changes
 	 * count when it is installed again. Each 1 that is added to the counter of launches is a
@@ -85,31 +88,31 @@ public:
 	 * well: install the graph again.
 	 *
 	 * Its commands are work() without completion(), and none has F_INJECT, F_COLLECTIVE or
-	 * F_MULTI_RECV. 0; errors as of check; -EBUSY: it runs; or the errno of a command that was
+	 * F_MULTI_RECV. Errors as of check; EBUSY: it runs; or the errno of a command that was
 	 * refused.
 	 */
-	int install(Counter *launches = nullptr, const Counter *tell = nullptr);
+	[[nodiscard]] std::error_code install(Counter *launches = nullptr,
+					      const Counter *tell = nullptr);
 	/* Null: the graph is not installed. */
 	const Counter *launches() const noexcept { return launches_; }
 	/*
-	 * An installed graph: launches() + 1. 0, or -errno as Counter::add; -EINVAL: after is not
-	 * null.
+	 * An installed graph: launches() + 1. Errors as of Counter::add; EINVAL: after is not null.
 	 *
 	 * Else: installs the graph for one time, with one doorbell (a few for a large graph), and
-	 * starts it: at once, or when graph `after` has ended. 0; errors as of check; -EBUSY: it
-	 * runs; or the errno of a command that was refused, and nothing has started.
+	 * starts it: at once, or when graph `after` has ended. Errors as of check; EBUSY: it runs;
+	 * or the errno of a command that was refused, and nothing has started.
 	 */
-	int launch(const Graph *after = nullptr);
+	[[nodiscard]] std::error_code launch(const Graph *after = nullptr);
 	bool running() const noexcept { return done() && ended() < target(); }
 	/* Has a command failed, since the last launch, or since the graph was installed? */
 	bool failed() const noexcept { return done() && done()->error() != 0; }
-	/* Blocks until the graph has ended. timeout: ns, < 0: no limit. 0, -ETIMEDOUT, -EINTR */
-	int wait(std::int64_t timeout) const noexcept;
+	/* Blocks until the graph has ended. ETIMEDOUT, EINTR. */
+	[[nodiscard]] std::error_code wait(Timeout timeout = forever) const noexcept;
 	/*
-	 * A file that becomes readable when a launch after this call ends, if the graph has one
-	 * last command.
+	 * For poll(2): becomes readable when a launch after this call ends, if the graph has one
+	 * last command. The graph owns it. ENOMEM, ENOSPC, EMFILE, ENFILE.
 	 */
-	Result<int> wait_fd() noexcept;
+	[[nodiscard]] Result<int> fd() noexcept;
 	/*
 	 * Commands that have not started fail (ECANCELED). Those that run end by themselves. The
 	 * graph is not installed any more.
@@ -138,18 +141,19 @@ private:
 		return counters_.empty() ? nullptr : counters_.data();
 	}
 	std::uint64_t ended() const noexcept { return done()->value() + done()->error(); }
-	int make_counters(std::size_t count);
+	std::error_code make_counters(std::size_t count);
 	std::uint64_t target() const noexcept;
-	int post(std::span<const Command> commands);
-	int once(const Plan &plan, const Graph *after);
+	std::error_code post(std::span<const Command> commands);
+	std::error_code once(const Plan &plan, const Graph *after);
 	void stop() noexcept;
 	void cancel_kept() noexcept;
-	int cancel(std::uint32_t ep, std::uint64_t context) noexcept;
+	/* Was a command with this context canceled? */
+	bool cancel(std::uint32_t ep, std::uint64_t context) noexcept;
 	void uninstall() noexcept;
 	void flush() noexcept;
 	std::vector<Node> last() const;
 
-	int fd_; /* of the context, which may be moved */
+	int device_; /* of the context, which may be moved */
 	WorkRing *ring_;
 	std::vector<Step> nodes_;
 	std::vector<Counter> counters_; /* the first: commands at the end; the second: the start */

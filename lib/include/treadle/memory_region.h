@@ -16,7 +16,8 @@ class Context;
 
 /**
  * A range of this process's memory, or several as one, that peers access by a key: fi_mr(3). Local
- * buffers need no region. To register without waiting, use Registrar.
+ * buffers need no region. To register without waiting, use
+ * prep_register or Registrar (uring.h).
  *
  * Threads: everything may be called from any thread at any time.
  */
@@ -45,22 +46,23 @@ public:
 	 * PROT_NONE. ENOENT, EBADF: no such counter or endpoint. EEXIST, EINVAL, ENOMEM, ENOSPC,
 	 * EINTR.
 	 */
-	static Result<MemoryRegion> create(const Context &context, const void *addr,
-					   std::size_t len, const Options &options) noexcept;
-	static Result<MemoryRegion> create(const Context &context,
-					   std::span<const treadle_iov> ranges,
-					   const Options &options) noexcept;
+	[[nodiscard]] static Result<MemoryRegion> create(const Context &context,
+							 std::span<const std::byte> memory,
+							 const Options &options) noexcept;
+	[[nodiscard]] static Result<MemoryRegion> create(const Context &context,
+							 std::span<const treadle_iov> ranges,
+							 const Options &options) noexcept;
 
 	std::uint64_t key() const noexcept { return key_; }
 
-	/* Sets the option of this name later. 0; -EBUSY: it is set; -ENOENT, -EBADF. */
-	int bind(CounterId counter) noexcept;
-	int bind(EndpointId endpoint) noexcept;
+	/* Sets the option of this name later. EBUSY: it is set; ENOENT, EBADF. */
+	[[nodiscard]] std::error_code bind(CounterId counter) noexcept;
+	[[nodiscard]] std::error_code bind(EndpointId endpoint) noexcept;
 
 private:
 	friend class Registration;
-	MemoryRegion(int fd, std::uint32_t id, std::uint64_t key) noexcept
-		: Object(fd, id), key_(key)
+	MemoryRegion(int device, std::uint32_t id, std::uint64_t key) noexcept
+		: Object(device, id), key_(key)
 	{
 	}
 

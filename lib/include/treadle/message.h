@@ -12,10 +12,11 @@ namespace treadle
 
 /**
  * An ordinary send, receive, read or write: the first cache line of a struct treadle_desc, field by
- * field (see there). Only that line is written to the ring for it.
+ * field (see there). Only that line is written to the ring for it. Calls of the rings with spans
+ * (send, receive, read, write) check more at compile time, and cost the same.
  *
- *	ring.post({.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION,
- *		   .context = 1, .addr = address_of(buf), .len = 8, .peer = peer});
+ *	ring.post({.opcode = TREADLE_OP_SEND, .flags = TREADLE_F_COMPLETION, .context = 1,
+ *		   .addr = address_of(data), .len = 8, .peer = std::to_underlying(peer)})
  *
  * flags must not have TREADLE_F_EXT: for a condition, a counter of its own or another endpoint use
  * a Command.
@@ -38,8 +39,9 @@ struct Message {
  * uses the length.
  *
  *	ring.post({.opcode = TREADLE_OP_FETCH, .flags = TREADLE_F_COMPLETION,
- *		   .addr = address_of(&one), .len = 8, .peer = peer, .tag = remote, .ignore = key},
- *		  Atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, address_of(&before)));
+ *		   .addr = address_of(&one), .len = 8, .peer = std::to_underlying(peer),
+ *		   .tag = remote.addr, .ignore = remote.key},
+ *		  Atomic(TREADLE_ATOMIC_SUM, TREADLE_UINT64, address_of(&before)))
  */
 struct Atomic {
 	constexpr Atomic(treadle_atomic_op operation, treadle_datatype datatype,

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <treadle/detail/fd.h>
 #include <treadle/ioctl.h>
 #include <treadle/result.h>
+#include <treadle/time.h>
 
 namespace treadle
 {
@@ -40,27 +42,31 @@ public:
 	Handle &operator=(const Handle &) = delete;
 
 	/*
-	 * Destroys the object now, for callers that must know the result. 0, also if it was closed
-	 * before; -EBUSY: another object is bound to it, and it lives on. The destructor does the
-	 * same and can't report.
+	 * Destroys the object now, for callers that must know the result. No error, also if it was
+	 * closed before; EBUSY: another object is bound to it, and it lives on. The destructor does
+	 * the same and can't report.
 	 */
-	int close() noexcept;
+	[[nodiscard]] std::error_code close() noexcept;
+
+	/* The open file of the context, for ioctl(2). */
+	int device() const noexcept { return device_; }
 
 protected:
-	constexpr Handle(int fd, std::uint32_t id) noexcept : fd_(fd), id_(id) {}
-	Handle(Handle &&other) noexcept : fd_(other.fd_), id_(std::exchange(other.id_, 0)) {}
+	constexpr Handle(int device, std::uint32_t id) noexcept : device_(device), id_(id) {}
+	Handle(Handle &&other) noexcept : device_(other.device_), id_(std::exchange(other.id_, 0))
+	{
+	}
 	Handle &operator=(Handle &&other) noexcept
 	{
 		if (this != &other) {
-			close();
-			fd_ = other.fd_;
+			std::ignore = close();
+			device_ = other.device_;
 			id_ = std::exchange(other.id_, 0);
 		}
 		return *this;
 	}
-	~Handle() { close(); }
+	~Handle() { std::ignore = close(); }
 
-	int fd() const noexcept { return fd_; }
 	/* While another thread closes the object, this is its number or 0. */
 	std::uint32_t number() const noexcept
 	{
@@ -74,19 +80,18 @@ protected:
 	 */
 	int doorbell() const noexcept
 	{
-		const off_t rc = ::lseek(fd_, number(), SEEK_SET);
+		const off_t rc = ::lseek(device_, number(), SEEK_SET);
 
 		return rc < 0 ? -errno : static_cast<int>(rc);
 	}
-	/* TREADLE_IOC_WAIT; timeout in ns, negative: no limit. */
-	int wait(treadle_wait args) const noexcept;
-	int wait(std::int64_t timeout) const noexcept;
-	int signal() const noexcept;
+	/* TREADLE_IOC_WAIT; id, size and timeout are filled in. */
+	std::error_code wait(Timeout timeout, treadle_wait args = {}) const noexcept;
+	std::error_code signal() const noexcept;
 	/* TREADLE_IOC_WAIT_FD, once. */
-	Result<int> wait_fd(WaitFd &file) const noexcept;
+	Result<int> fd(WaitFd &file) const noexcept;
 
 private:
-	int fd_;
+	int device_;
 	std::uint32_t id_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
+#include <treadle/peer.h>
 #include <treadle/threading.h>
 
 namespace treadle
@@ -14,15 +15,27 @@ namespace treadle
 
 class Context;
 
+/* What is common to all receives. */
+struct ReceiveOptions {
+	std::uint64_t context = 0; /* returned in the completion; names the receive for cancel */
+	Peer from = Peer::any;	   /* the only sender */
+	std::uint32_t flags = TREADLE_F_COMPLETION; /* TREADLE_F_*, but TREADLE_F_EXT */
+};
+
 /**
  * A ring for receives of endpoints: fi_recv(3), fi_trecv(3).
+ *
+ *	rx.receive(buffer, {.context = 7})
+ *
+ * receives into a span. receive and receive_tagged are each a post of one Message.
  *
  * A post is a few stores. It rings the doorbell only while the kernel holds messages that nothing
  * has matched. It returns
  *
- *	0	 posted; an error of the buffer is reported by its completion
- *	-EAGAIN	 the ring is full: nothing has happened
- *	-errno	 that of the doorbell: -ESHUTDOWN, -EPERM (after fork)
+ *	no error   posted; an error of the buffer is reported by its completion
+ *	EAGAIN	   the ring is full: nothing has happened
+ *	ESHUTDOWN  the ring is closed or broken
+ *	EPERM	   this is a child after fork(2)
  *
  * Threads: as Lock says. The buffers belong to the kernel until the receive has completed or was
  * canceled. Messages and vectors are free when post returns.
@@ -36,9 +49,10 @@ public:
 	 * default. Connected endpoints share a ring only if it has the flag TREADLE_RX_SHARED;
 	 * others share any. ENOSPC, ENOMEM.
 	 */
-	static Result<BasicReceiveRing> create(const Context &context, std::uint32_t entries,
-					       std::uint32_t buffered = 0,
-					       std::uint32_t flags = 0) noexcept;
+	[[nodiscard]] static Result<BasicReceiveRing> create(const Context &context,
+							     std::uint32_t entries,
+							     std::uint32_t buffered = 0,
+							     std::uint32_t flags = 0) noexcept;
 
 	/* Slots, a power of two. A receive takes one, or two if it has several buffers. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
@@ -51,15 +65,29 @@ public:
 	}
 
 	/* After close a receive is lost: the kernel takes it no more. */
-	int post(const Message &message) noexcept
+	[[nodiscard]] std::error_code receive(std::span<std::byte> buffer,
+					      const ReceiveOptions &options = {}) noexcept
+	{
+		return post(options, TREADLE_OP_RECV, buffer, 0, 0);
+	}
+	/* ignore: bits of the tag that do not count */
+	[[nodiscard]] std::error_code receive_tagged(std::span<std::byte> buffer, std::uint64_t tag,
+						     std::uint64_t ignore = 0,
+						     const ReceiveOptions &options = {}) noexcept
+	{
+		return post(options, TREADLE_OP_TRECV, buffer, tag, ignore);
+	}
+
+	[[nodiscard]] std::error_code post(const Message &message) noexcept
 	{
 		const std::lock_guard guard(lock_);
 
 		return finish(ring_.put(message));
 	}
 
-	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; -EINVAL if there are more. */
-	int post(const Message &message, std::span<const treadle_iov> iov) noexcept
+	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; EINVAL if there are more. */
+	[[nodiscard]] std::error_code post(const Message &message,
+					   std::span<const treadle_iov> iov) noexcept
 	{
 		const std::lock_guard guard(lock_);
 
@@ -67,19 +95,33 @@ public:
 	}
 
 private:
-	BasicReceiveRing(int fd, std::uint32_t id, detail::DescriptorRing ring) noexcept
-		: Object(fd, id), ring_(std::move(ring))
+	BasicReceiveRing(int device, std::uint32_t id, detail::DescriptorRing ring) noexcept
+		: Object(device, id), ring_(std::move(ring))
 	{
 	}
 
-	int finish(int rc) noexcept
+	std::error_code post(const ReceiveOptions &options, std::uint8_t opcode,
+			     std::span<std::byte> buffer, std::uint64_t tag,
+			     std::uint64_t ignore) noexcept
+	{
+		return post(Message{.opcode = opcode,
+				    .flags = options.flags,
+				    .context = options.context,
+				    .addr = address_of(buffer.data()),
+				    .len = buffer.size(),
+				    .peer = std::to_underlying(options.from),
+				    .tag = tag,
+				    .ignore = ignore});
+	}
+
+	std::error_code finish(int rc) noexcept
 	{
 		if (rc || !ring_.doorbell_wanted()) [[likely]]
-			return rc;
+			return detail::status(rc);
 		rc = doorbell();
 		if (rc == -EPERM) [[unlikely]]
 			ring_.abandon();
-		return rc;
+		return detail::status(rc);
 	}
 
 	[[no_unique_address]] Lock lock_;

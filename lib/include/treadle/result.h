@@ -3,6 +3,7 @@
 #define TREADLE_RESULT_H
 
 #include <expected>
+#include <system_error>
 
 /* Marks what the library exports; everything else in it is hidden. */
 #define TREADLE_API __attribute__((visibility("default")))
@@ -10,31 +11,42 @@
 namespace treadle
 {
 
-/**
- * An error number: one line of the dictionary in <treadle/ioctl.h>, or one that a declaration names
- * (EPROTO, ENOSYS, ELOOP).
+/*
+ * Errors. Nothing throws, except std::bad_alloc where a declaration is not noexcept.
  *
- * Functions that create something return Result. Functions of the data path return an int: 0 or
- * more on success, else -errno, as that costs less.
+ * A function that returns a value returns Result; any other that can fail returns
+ * std::error_code, which is false on success. The value is an errno: a line of the dictionary in
+ * <treadle/ioctl.h>, or one that a declaration names. It compares with std::errc:
+ *
+ *	if (tx.send(data, peer) == std::errc::message_size)
+ *
+ * The category is treadle's own, because the system's has no text for TREADLE_ETRUNC, and for
+ * EPROTO one that does not say that module and library differ.
  */
-class TREADLE_API Errno
+template <class T> using Result = std::expected<T, std::error_code>;
+
+/* "treadle". */
+[[gnu::const]] TREADLE_API const std::error_category &category() noexcept;
+
+/* The error code of an errno (positive, as in errno(3)); 0: no error. */
+inline std::error_code from_errno(int code) noexcept
 {
-public:
-	/* code: positive, as in errno(3) */
-	constexpr explicit Errno(int code) noexcept : code_(code) {}
+	return {code, category()};
+}
 
-	constexpr int code() const noexcept { return code_; }
-	constexpr int negative() const noexcept { return -code_; }
-	/* A static English sentence; never null. Thread-safe. */
-	const char *message() const noexcept;
+/* A static English sentence about an errno; never null. Thread-safe. */
+TREADLE_API const char *describe(int code) noexcept;
 
-	friend constexpr bool operator==(Errno, Errno) = default;
+namespace detail
+{
 
-private:
-	int code_;
-};
+/* Of a call that returns 0 or more, or -errno. */
+inline std::error_code status(int rc) noexcept
+{
+	return from_errno(rc < 0 ? -rc : 0);
+}
 
-template <class T> using Result = std::expected<T, Errno>;
+} // namespace detail
 
 } // namespace treadle
 

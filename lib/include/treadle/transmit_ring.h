@@ -9,6 +9,7 @@
 #include <treadle/command.h>
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
+#include <treadle/peer.h>
 #include <treadle/threading.h>
 
 namespace treadle
@@ -18,31 +19,42 @@ class Context;
 
 /* The result of posting several commands. */
 struct Posted {
-	std::size_t count; /* so many, the first ones, were taken */
-	int error; /* 0, or -errno as of post, of the next command; the rest was not posted */
+	std::size_t count;     /* so many, the first ones, were taken */
+	std::error_code error; /* as of post, of the next command; the rest was not posted */
+};
+
+/* What is common to all commands that a ring takes as a call. */
+struct SendOptions {
+	std::uint64_t context = 0; /* returned in the completion; names the command for cancel */
+	std::uint32_t flags = TREADLE_F_COMPLETION; /* TREADLE_F_*, but TREADLE_F_EXT */
 };
 
 /**
  * A ring for commands of endpoints: fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3),
  * fi_trigger(3).
  *
+ *	tx.send(data, peer, {.context = 7})
+ *
+ * sends a span. send, send_tagged, read and write are each a post of one Message. post takes what
+ * they don't have: vectors, atomics, conditions (Command). Receives are posted to a ReceiveRing.
+ *
  * A post rings the doorbell, which runs the command before it returns, unless that is slow. With
  * TREADLE_F_MORE among its flags, it leaves the doorbell to the next post without that flag (or to
  * flush). Without TREADLE_F_MORE a post returns
  *
- *	0	 the command was taken; its completion has the result
- *	-EAGAIN	 no room, in the ring or for completions: the command was not posted. Read
- *		 completions and try again (commands that were posted with TREADLE_F_MORE
- *		 before wait for that)
- *	-errno	 this command was refused and has not happened: see <treadle/ioctl.h>
+ *	no error  the command was taken; its completion has the result
+ *	EAGAIN	  no room, in the ring or for completions: the command was not posted. Read
+ *		  completions and try again (commands that were posted with TREADLE_F_MORE
+ *		  before wait for that)
+ *	other	  this command was refused and has not happened: see <treadle/ioctl.h>
  *
- * With TREADLE_F_MORE it returns 0; -EAGAIN: the ring is full; or -EINVAL: a vector is too long.
- * Any other refusal is an error completion of the endpoint. It is lost if the command names no
- * endpoint, or is TREADLE_F_WORK without TREADLE_F_COMPLETION.
+ * With TREADLE_F_MORE its only errors are EAGAIN: the ring is full; and EINVAL: a vector is too
+ * long. Any other refusal is an error completion of the endpoint. It is lost if the command names
+ * no endpoint, or is TREADLE_F_WORK without TREADLE_F_COMPLETION.
  *
  * Threads: as Lock says. The lock is held while the doorbell is rung, so each caller gets the
  * result of its own command. Buffers belong to the kernel until the command has completed; with
- * TREADLE_F_INJECT until the doorbell has taken it (not with -EAGAIN). Messages, commands and
+ * TREADLE_F_INJECT until the doorbell has taken it (not with EAGAIN). Messages, commands and
  * vectors are free when post returns.
  */
 template <class Lock> class TREADLE_API BasicTransmitRing : public Object<TransmitRingId>
@@ -52,8 +64,8 @@ public:
 	 * Each endpoint has a ring of its own. With flag TREADLE_TX_SHARED endpoints share it, and
 	 * commands name theirs. entries: 1 to limits().max_ring (EINVAL). ENOSPC, ENOMEM.
 	 */
-	static Result<BasicTransmitRing> create(const Context &context, std::uint32_t entries,
-						std::uint32_t flags = 0) noexcept;
+	[[nodiscard]] static Result<BasicTransmitRing>
+	create(const Context &context, std::uint32_t entries, std::uint32_t flags = 0) noexcept;
 
 	/* Slots, a power of two. A command takes one, and one more for each vector. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
@@ -65,56 +77,120 @@ public:
 		return ring_.room();
 	}
 
-	int post(const Message &message) noexcept { return put(message.flags, 1, message); }
+	/* peer: Peer::any if the endpoint is connected. The peer posts a receive for it. */
+	[[nodiscard]] std::error_code send(std::span<const std::byte> data, Peer peer,
+					   const SendOptions &options = {}) noexcept
+	{
+		return post(options, TREADLE_OP_SEND, data, peer, 0, 0);
+	}
+	[[nodiscard]] std::error_code send_tagged(std::span<const std::byte> data, Peer peer,
+						  std::uint64_t tag,
+						  const SendOptions &options = {}) noexcept
+	{
+		return post(options, TREADLE_OP_TSEND, data, peer, tag, 0);
+	}
+	/* As many bytes as the buffer has room for. */
+	[[nodiscard]] std::error_code read(std::span<std::byte> buffer, Peer peer, Remote from,
+					   const SendOptions &options = {}) noexcept
+	{
+		return post(options, TREADLE_OP_READ, buffer, peer, from.addr, from.key);
+	}
+	[[nodiscard]] std::error_code write(std::span<const std::byte> data, Peer peer, Remote to,
+					    const SendOptions &options = {}) noexcept
+	{
+		return post(options, TREADLE_OP_WRITE, data, peer, to.addr, to.key);
+	}
+
+	[[nodiscard]] std::error_code post(const Message &message) noexcept
+	{
+		return put(message.flags, 1, message);
+	}
 
 	/* An atomic with one buffer of each kind and one remote range; for more use a Command. */
-	int post(const Message &message, const Atomic &atomic) noexcept
+	[[nodiscard]] std::error_code post(const Message &message, const Atomic &atomic) noexcept
 	{
 		return put(message.flags, 1, message, atomic);
 	}
 
-	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; -EINVAL if there are more. */
-	int post(const Message &message, std::span<const treadle_iov> iov) noexcept
+	/* With 0 to TREADLE_MAX_IOV buffers instead of the message's; EINVAL if there are more. */
+	[[nodiscard]] std::error_code post(const Message &message,
+					   std::span<const treadle_iov> iov) noexcept
 	{
 		return put(message.flags, iov.size() > 1 ? 2 : 1, message, iov);
 	}
 
-	int post(const Command &command) noexcept
+	[[nodiscard]] std::error_code post(const Command &command) noexcept
 	{
 		return put(command.desc().flags, command.slots(), command);
 	}
 
 	/* Posts all, in order, with one doorbell for as many as fit. None has TREADLE_F_MORE. */
-	Posted post_all(std::span<const Command> commands) noexcept;
+	[[nodiscard]] Posted post_all(std::span<const Command> commands) noexcept;
 
 	/*
-	 * Rings the doorbell for commands that were posted with TREADLE_F_MORE. 0, -EAGAIN or
-	 * -errno. Takes no lock if no command ever was posted so.
+	 * Rings the doorbell for commands that were posted with TREADLE_F_MORE. Errors as of post.
+	 * Takes no lock if no command ever was posted so.
 	 */
-	int flush() noexcept
+	[[nodiscard]] std::error_code flush() noexcept
 	{
 		if (!std::atomic_ref(batches_).load(std::memory_order_relaxed))
-			return 0;
+			return from_errno(0);
 		const std::lock_guard guard(lock_);
 
-		return pending_ ? ring(0) : 0;
+		return detail::status(pending_ ? ring(0) : 0);
+	}
+
+	/*
+	 * The doorbell was rung for this ring by other means (prep_doorbell), with this result:
+	 * 0 or more, or -errno. EAGAIN, or no error and pending(): ring again.
+	 */
+	[[nodiscard]] std::error_code rang(int result) noexcept;
+
+	/* Were commands posted with TREADLE_F_MORE that no doorbell has taken? */
+	bool pending() noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return pending_ > 0;
 	}
 
 private:
 	friend Context; /* creates a ring before it is complete itself */
 
-	static Result<BasicTransmitRing> create(int fd, std::uint32_t entries,
+	static Result<BasicTransmitRing> create(int device, std::uint32_t entries,
 						std::uint32_t flags) noexcept;
 
-	BasicTransmitRing(int fd, std::uint32_t id, detail::DescriptorRing ring) noexcept
-		: Object(fd, id), ring_(std::move(ring))
+	BasicTransmitRing(int device, std::uint32_t id, detail::DescriptorRing ring) noexcept
+		: Object(device, id), ring_(std::move(ring))
 	{
+	}
+
+	std::error_code post(const SendOptions &options, std::uint8_t opcode,
+			     std::span<const std::byte> buffer, Peer peer, std::uint64_t tag,
+			     std::uint64_t ignore) noexcept
+	{
+		return post(Message{.opcode = opcode,
+				    .flags = options.flags,
+				    .context = options.context,
+				    .addr = address_of(buffer.data()),
+				    .len = buffer.size(),
+				    .peer = std::to_underlying(peer),
+				    .tag = tag,
+				    .ignore = ignore});
 	}
 
 	/* what: a message, also with an atomic or a vector, or a command; slots: that it takes. */
 	template <class... What>
-	[[gnu::always_inline]] int put(std::uint32_t flags, std::uint32_t slots,
-				       const What &...what) noexcept
+	[[gnu::always_inline]] std::error_code put(std::uint32_t flags, std::uint32_t slots,
+						   const What &...what) noexcept
+	{
+		return detail::status(try_put(flags, slots, what...));
+	}
+
+	/* 0 or -errno. */
+	template <class... What>
+	[[gnu::always_inline]] int try_put(std::uint32_t flags, std::uint32_t slots,
+					   const What &...what) noexcept
 	{
 		const std::lock_guard guard(lock_);
 		int rc = ring_.put(what...);

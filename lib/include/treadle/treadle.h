@@ -2,11 +2,12 @@
 #ifndef TREADLE_TREADLE_H
 #define TREADLE_TREADLE_H
 
-/* All of libtreadle: treadle(7). */
+/* All of libtreadle, but <treadle/uring.h> and <treadle/registrar.h>: treadle(7). */
 
 #include <treadle/address.h>
 #include <treadle/address_vector.h>
 #include <treadle/command.h>
+#include <treadle/completion.h>
 #include <treadle/completion_queue.h>
 #include <treadle/context.h>
 #include <treadle/counter.h>
@@ -17,8 +18,21 @@
 #include <treadle/message.h>
 #include <treadle/passive_endpoint.h>
 #include <treadle/receive_ring.h>
-#include <treadle/registrar.h>
+#include <treadle/registration.h>
+#include <treadle/station.h>
 #include <treadle/transmit_ring.h>
 #include <treadle/trigger_cells.h>
+#include <treadle/version.h>
+
+namespace treadle
+{
+
+/*
+ * The version of the library that the program runs with, "0.1"; TREADLE_VERSION is that of the
+ * headers that it was compiled with. Static.
+ */
+TREADLE_API const char *version() noexcept;
+
+} // namespace treadle
 
 #endif

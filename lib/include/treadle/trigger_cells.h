@@ -27,7 +27,8 @@ class TREADLE_API TriggerCells : public Object<TriggerCellsId>
 {
 public:
 	/* count: 1 to TREADLE_MAX_CELLS (EINVAL), rounded up to whole pages. ENOMEM, ENOSPC. */
-	static Result<TriggerCells> create(const Context &context, std::uint32_t count) noexcept;
+	[[nodiscard]] static Result<TriggerCells> create(const Context &context,
+							 std::uint32_t count) noexcept;
 
 	/* Every index is less than this. */
 	std::uint32_t count() const noexcept { return count_; }
@@ -51,7 +52,7 @@ public:
 	}
 
 private:
-	TriggerCells(int fd, std::uint32_t id, std::uint32_t count, detail::Mapping cells,
+	TriggerCells(int device, std::uint32_t id, std::uint32_t count, detail::Mapping cells,
 		     detail::Mapping done) noexcept;
 
 	std::uint32_t count_;

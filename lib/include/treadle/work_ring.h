@@ -19,9 +19,9 @@ public:
 	virtual ~WorkRing() = default;
 
 	/* Without vectors. */
-	virtual int post(const Message &message) noexcept = 0;
-	virtual int post(const Command &command) noexcept = 0;
-	virtual Posted post_all(std::span<const Command> commands) noexcept = 0;
+	[[nodiscard]] virtual std::error_code post(const Message &message) noexcept = 0;
+	[[nodiscard]] virtual std::error_code post(const Command &command) noexcept = 0;
+	[[nodiscard]] virtual Posted post_all(std::span<const Command> commands) noexcept = 0;
 };
 
 } // namespace treadle

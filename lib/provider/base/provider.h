@@ -15,13 +15,14 @@
 #include <rdma/providers/fi_prov.h>
 #include <treadle/version.h>
 
+#include "base/results.h"
+
 /* The libfabric provider: maps fi_* to libtreadle. Declarations that all its files share. */
 namespace treadle::fi
 {
 
 inline constexpr char name[] = "treadle"; /* of the provider, its fabric and its domain */
-inline constexpr std::uint32_t version =
-	FI_VERSION(TREADLE_VERSION_MAJOR, TREADLE_VERSION_MINOR);
+inline constexpr std::uint32_t version = FI_VERSION(TREADLE_VERSION_MAJOR, TREADLE_VERSION_MINOR);
 
 extern fi_provider provider;
 

@@ -75,7 +75,7 @@ template <class T> void end(std::unique_ptr<T> &operation) noexcept
 
 	operation->graph.cancel();
 	do /* signals don't end the wait */
-		rc = operation->graph.wait(std::int64_t{left.milliseconds()} * 1'000'000);
+		rc = negative(operation->graph.wait(timeout_of(left.milliseconds())));
 	while (rc == -EINTR);
 	if (rc)
 		std::ignore = operation.release();
@@ -228,18 +228,18 @@ Group::Group(Groups &groups, Port &port, Eq &eq, Member member, void *context)
 /* Opens the file first: once other members may know of this one, that must not fail. */
 int Group::begin(Join &join, const Join *after)
 {
-	const auto file = join.graph.wait_fd();
+	const auto file = join.graph.fd();
 
 	if (!file)
-		return REFUSE(file.error().negative(), subsys, "join");
+		return REFUSE(negative(file.error()), subsys, "join");
 	build_join(join, member_);
-	const int rc = join.graph.launch(after ? &after->graph : nullptr);
+	const int rc = negative(join.graph.launch(after ? &after->graph : nullptr));
 	return rc ? REFUSE(fabric_error(rc), subsys, "join") : 0;
 }
 
 int Group::await(Join &join)
 {
-	const auto file = join.graph.wait_fd(); /* cannot fail: begin() has opened it */
+	const auto file = join.graph.fd(); /* cannot fail: begin() has opened it */
 
 	join.state = Join::State::owned;
 	{
@@ -332,7 +332,7 @@ ssize_t Group::start(const Collective &what)
 		return -FI_EAGAIN;
 	operation->context = what.context;
 	build(*operation, member_, calls_, what, root, len);
-	const int rc = operation->graph.launch();
+	const int rc = negative(operation->graph.launch());
 	if (rc == -EAGAIN) /* no slots are free now; keep the operation for the next call */
 		idle_.push_back(std::move(operation));
 	else if (

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <ranges>
 
+#include "base/results.h"
 #include "collective/pattern.h"
 
 namespace treadle::fi
@@ -147,17 +148,19 @@ private:
 	{
 		const auto tag = me_.tag_for(rank, call_, step);
 
-		return graph_.add(named(Command::send_tagged(buf, len, me_.peers[rank], tag)
-						.collective()
-						.flags(flags_)),
-				  after);
+		return graph_.add(
+			named(Command::send_tagged(bytes_of(buf, len), Peer{me_.peers[rank]}, tag)
+				      .collective()
+				      .flags(flags_)),
+			after);
 	}
 	Node receive(std::uint32_t rank, void *buf, std::size_t len, std::uint32_t step,
 		     const Nodes &after = {})
 	{
 		const auto tag = me_.tag_for(me_.rank, call_, step);
 
-		return graph_.add(named(Command::receive_tagged(buf, len, tag, 0, me_.peers[rank])
+		return graph_.add(named(Command::receive_tagged(bytes_of(buf, len), tag, 0,
+								Peer{me_.peers[rank]})
 						.collective()),
 				  after);
 	}
@@ -175,11 +178,12 @@ private:
 		Nodes nodes;
 
 		for (std::size_t done = 0; done < len; done += most)
-			nodes.push_back(
-				graph_.add(named(Command::atomic(op, type, at(operands, done),
-								 std::min(len - done, most),
-								 at(target, done))),
-					   after));
+			nodes.push_back(graph_.add(
+				named(Command::atomic(op, type,
+						      bytes_of(at(operands, done),
+							       std::min(len - done, most)),
+						      at(target, done))),
+				after));
 		return nodes.size() > 1 ? Nodes{graph_.add(Command::nop().work(), nodes)} : nodes;
 	}
 

@@ -88,7 +88,7 @@ Pep::Pep(Fabric &fabric, const Context &context, InfoPtr info, PassiveEndpoint k
 Pep::~Pep()
 {
 	/* First, so that reading its events adds no further request. */
-	kernel_.close();
+	std::ignore = kernel_.close();
 	source_ = {};
 	fabric_.requests.forget_all(*this, true);
 }
@@ -99,7 +99,7 @@ int Pep::open(fid_fabric *f, fi_info *info, fid_pep **out, void *context) noexce
 	const auto kernel = fabric.kernel();
 
 	if (!kernel)
-		return REFUSE(kernel.error().negative(), subsys, "open: %s", TREADLE_DEVICE);
+		return REFUSE(negative(kernel.error()), subsys, "open: %s", TREADLE_DEVICE);
 	return guard([&] {
 		InfoPtr agreed;
 		const int rc = negotiate((*kernel)->limits(), info, fabric.api_version,
@@ -115,7 +115,7 @@ int Pep::open(fid_fabric *f, fi_info *info, fid_pep **out, void *context) noexce
 		auto pep = PassiveEndpoint::create(**kernel, *source,
 						   key_of(*info, fabric.api_version));
 		if (!pep)
-			return REFUSE(fabric_error(pep.error().negative()), subsys, "open at %s",
+			return REFUSE(fabric_error(negative(pep.error())), subsys, "open at %s",
 				      to_string(*source).c_str());
 		agreed->addr_format = format_of(source->family, info->addr_format);
 		*out = new Pep(fabric, **kernel, std::move(agreed), std::move(*pep), context);
@@ -137,7 +137,7 @@ int Pep::control(int command, void *arg)
 		return REFUSE(-FI_EINVAL, subsys, "FI_BACKLOG: %d", backlog);
 	const std::lock_guard guard(lock_);
 	backlog_ = std::min(backlog, max_backlog);
-	return listening_ ? kernel_.listen(static_cast<std::uint32_t>(backlog_)) : 0;
+	return listening_ ? negative(kernel_.listen(static_cast<std::uint32_t>(backlog_))) : 0;
 }
 
 int Pep::listen()
@@ -154,7 +154,7 @@ int Pep::listen()
 			source_ = std::move(source);
 	}
 	if (!rc)
-		rc = kernel_.listen(static_cast<std::uint32_t>(backlog_));
+		rc = negative(kernel_.listen(static_cast<std::uint32_t>(backlog_)));
 	if (rc)
 		return REFUSE(fabric_error(rc), subsys, "listen");
 	listening_ = true;
@@ -203,7 +203,7 @@ Result<treadle::Endpoint> Pep::give_address(const Take &take)
 	const std::lock_guard guard(lock_);
 	const Address address = kernel_.address();
 
-	kernel_.close();
+	std::ignore = kernel_.close();
 	/* Closing has refused all requests. */
 	source_ = {};
 	listening_ = false;
@@ -232,7 +232,7 @@ int Pep::reject(fid_pep *f, fid_t handle, const void *param, std::size_t size) n
 	if (!request || request->pep != &pep || request->request == RequestId{})
 		return REFUSE(-FI_EINVAL, subsys,
 			      "reject: not a request to this endpoint that is unanswered");
-	const int rc = pep.kernel_.reject(request->request, cm_data(param, size));
+	const int rc = negative(pep.kernel_.reject(request->request, cm_data(param, size)));
 	if (!rc || rc == -ENOENT) /* otherwise it is still unanswered */
 		pep.fabric_.requests.forget(handle, request->request);
 	return rc ? REFUSE(fabric_error(rc), subsys, "reject") : 0;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/results.h"
+
 namespace treadle::fi
 {
 
@@ -33,7 +35,7 @@ int Cells::grow(Pool &pool, const Xpu &xpu)
 	auto more = TriggerCells::create(context_, static_cast<std::uint32_t>(count));
 
 	if (!more)
-		return more.error().negative();
+		return negative(more.error());
 	auto seen = seen_by(xpu, more->at(0), more->count() * sizeof(std::uint64_t));
 	if (!seen)
 		return seen.error();

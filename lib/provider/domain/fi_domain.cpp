@@ -58,7 +58,7 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 	const bool one = info->domain_attr->threading == FI_THREAD_DOMAIN;
 	auto kernel = Context::open(TREADLE_DEVICE, one ? Threads::one_at_a_time : Threads::any);
 	if (!kernel)
-		return REFUSE(kernel.error().negative(), subsys, "%s", TREADLE_DEVICE);
+		return REFUSE(negative(kernel.error()), subsys, "%s", TREADLE_DEVICE);
 	const InfoPtr all = offer(kernel->limits(), FI_EP_RDM);
 	if (!all)
 		return -FI_ENOMEM;

@@ -24,7 +24,7 @@ ConnectedEndpoint::ConnectedEndpoint(Domain &domain, InfoPtr &&info, treadle::En
 
 ConnectedEndpoint::~ConnectedEndpoint()
 {
-	kernel_.close(); /* before the source of its events */
+	std::ignore = kernel_.close(); /* before the source of its events */
 	forget_request();
 }
 
@@ -109,7 +109,7 @@ int ConnectedEndpoint::connect(const void *addr, std::span<const std::byte> data
 	int rc = enable();
 	if (rc)
 		return rc;
-	rc = kernel_.connect(*address, data);
+	rc = negative(kernel_.connect(*address, data));
 	if (rc)
 		return REFUSE(rc, FI_LOG_EP_CTRL, "connect: %s", to_string(*address).c_str());
 	set_peer(*address, false);
@@ -126,7 +126,7 @@ int ConnectedEndpoint::accept(std::span<const std::byte> data)
 	int rc = enable();
 	if (rc)
 		return rc;
-	rc = kernel_.accept(data);
+	rc = negative(kernel_.accept(data));
 	if (rc)
 		return REFUSE(rc, FI_LOG_EP_CTRL, "accept");
 	forget_request();
@@ -140,7 +140,7 @@ int ConnectedEndpoint::shutdown(std::uint64_t flags) noexcept
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, FI_LOG_EP_CTRL, "shutdown: flags 0x%" PRIx64, flags);
 	flush(); /* requests that FI_MORE has put off are outstanding, too */
-	const int rc = kernel_.shutdown();
+	const int rc = negative(kernel_.shutdown());
 	return rc ? REFUSE(rc, FI_LOG_EP_CTRL, "shutdown") : 0;
 }
 

@@ -56,7 +56,7 @@ Result<treadle::Endpoint> open_kernel(const fi_info &info, Domain &domain,
 	if (handle)
 		return handle->pep->give_address(create);
 	const auto source = source_of(info);
-	return source ? create(*source) : std::unexpected(Errno(EINVAL));
+	return source ? create(*source) : std::unexpected(from_errno(EINVAL));
 }
 
 } // namespace
@@ -203,7 +203,7 @@ int open_endpoint(fid_domain *f, fi_info *info, fid_ep **out, void *context) noe
 		}
 		auto kernel = open_kernel(*info, domain, handle);
 		if (!kernel)
-			return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL,
+			return REFUSE(fabric_error(negative(kernel.error())), FI_LOG_EP_CTRL,
 				      "open");
 		agreed->addr_format = format_of(kernel->address().family, info->addr_format);
 		std::shared_ptr<Endpoint> endpoint;
@@ -338,7 +338,7 @@ int KernelEndpoint::cancel(void *context) noexcept
 
 int KernelEndpoint::cancel(void *context, Side side) noexcept
 {
-	return kernel_.cancel(address_of(context), side);
+	return negative(kernel_.cancel(address_of(context), side));
 }
 
 /* --- names ----------------------------------------------------------------------------- */
@@ -376,7 +376,7 @@ int KernelEndpoint::get_name(void *addr, std::size_t *size)
 int KernelEndpoint::bind_region(MemoryRegion &region) noexcept
 {
 	const std::lock_guard guard(control_lock());
-	const int rc = region.bind(kernel_.id());
+	const int rc = negative(region.bind(kernel_.id()));
 
 	has_regions_ |= !rc;
 	return rc;

@@ -130,9 +130,9 @@ int ScalableEndpoint::open(fid_domain *f, fi_info *info, fid_ep **out, void *con
 		auto kernel = source ? treadle::Endpoint::create_scalable(domain.kernel(), *source,
 									  kernel_type(*info),
 									  key_of(*info, domain)) :
-				       std::unexpected(Errno(EINVAL));
+				       std::unexpected(from_errno(EINVAL));
 		if (!kernel)
-			return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL,
+			return REFUSE(fabric_error(negative(kernel.error())), FI_LOG_EP_CTRL,
 				      "open");
 		agreed->addr_format = format_of(kernel->address().family, info->addr_format);
 		*out = make_port(std::make_shared<ScalableEndpoint>(domain, std::move(agreed),
@@ -165,8 +165,8 @@ int ScalableEndpoint::enable_kernel()
 		return 0;
 	auto context = shares_tx() ? kernel_.transmit_context() : kernel_.receive_context(0);
 	if (!context)
-		return context.error().negative();
-	const int rc = context->enable(bindings_);
+		return negative(context.error());
+	const int rc = negative(context->enable(bindings_));
 	if (!rc)
 		own_ = std::move(*context);
 	return rc;
@@ -174,7 +174,7 @@ int ScalableEndpoint::enable_kernel()
 
 int ScalableEndpoint::cancel(void *context, Side side) noexcept
 {
-	return own_ ? own_->cancel(address_of(context), side) :
+	return own_ ? negative(own_->cancel(address_of(context), side)) :
 		      KernelEndpoint::cancel(context, side);
 }
 
@@ -214,7 +214,7 @@ int ScalableEndpoint::open_context(Port &sep, Direction direction, int index, co
 	auto kernel = transmit ? kernel_.transmit_context() :
 				 kernel_.receive_context(static_cast<std::uint32_t>(index));
 	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), FI_LOG_EP_CTRL, "%s", call);
+		return REFUSE(fabric_error(negative(kernel.error())), FI_LOG_EP_CTRL, "%s", call);
 	const auto opened = std::make_shared<ScalableContext>(
 		domain_, std::move(agreed), std::move(*kernel), direction, Use(sep.users));
 	if (!opened->tx_caps() && !opened->rx_caps())
@@ -246,7 +246,7 @@ ScalableContext::ScalableContext(Domain &domain, InfoPtr &&info, treadle::Endpoi
 
 ScalableContext::~ScalableContext()
 {
-	kernel_.close(); /* first, so that the index can be opened again */
+	std::ignore = kernel_.close(); /* first, so that the index can be opened again */
 	if (parent_)
 		parent_->forget_context(direction_, index_);
 }

@@ -45,7 +45,7 @@ int Stx::open(fid_domain *domain, fi_tx_attr *attr, fid_stx **out, void *context
 			auto ring = BasicTransmitRing<Lock>::create(
 				in.kernel(), info->tx_attr->size, TREADLE_TX_SHARED);
 			if (!ring)
-				return REFUSE(fabric_error(ring.error().negative()), subsys,
+				return REFUSE(fabric_error(negative(ring.error())), subsys,
 					      "stx_context");
 			*out = new Stx(in, std::move(*ring), context);
 			return 0;

@@ -76,7 +76,7 @@ protected:
 	 * bound if a later step fails. 0 or -errno.
 	 */
 	virtual int bind_events() { return 0; }
-	virtual int enable_kernel() { return kernel_.enable(bindings_); }
+	virtual int enable_kernel() { return negative(kernel_.enable(bindings_)); }
 
 	treadle::Endpoint kernel_; /* closed before the rings and other objects bound to it */
 

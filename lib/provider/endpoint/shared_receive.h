@@ -31,7 +31,7 @@ public:
 	std::uint16_t port() const noexcept override { return 0; }
 	int bind_region(MemoryRegion &region) noexcept override
 	{
-		return region.bind(EndpointId{});
+		return negative(region.bind(EndpointId{}));
 	}
 
 	int bind(::fid *other, std::uint64_t flags) override;

@@ -64,7 +64,7 @@ int get_fd(fid_domain *domain, int *fd) noexcept
 
 	if (!of || !fd)
 		return refused("getfd");
-	*fd = of->kernel().fd();
+	*fd = of->kernel().device();
 	return 0;
 }
 

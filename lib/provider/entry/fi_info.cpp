@@ -242,7 +242,8 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 	}
 	const auto limits = kernel_limits();
 	if (!limits) {
-		EXPLAIN(level, "%s: %s\n", TREADLE_DEVICE, limits.error().message());
+		EXPLAIN(level, "%s: %s\n", TREADLE_DEVICE,
+			treadle::describe(limits.error().value()));
 		return -FI_ENODATA;
 	}
 	std::vector<InfoPtr> offers;

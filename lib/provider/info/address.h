@@ -83,14 +83,14 @@ template <class Kernel, class Create> int rename(Kernel &kernel, Address to, Cre
 	if (!std::memcmp(&to, &from, sizeof(to)))
 		return 0;
 	if (to.port == from.port)
-		kernel.close();
+		std::ignore = kernel.close();
 	auto made = create(to);
 	if (!made && to.port == from.port) {
 		if (auto again = create(from))
 			kernel = std::move(*again);
 	}
 	if (!made)
-		return REFUSE(fabric_error(made.error().negative()), FI_LOG_EP_CTRL, "setname: %s",
+		return REFUSE(fabric_error(negative(made.error())), FI_LOG_EP_CTRL, "setname: %s",
 			      to_string(to).c_str());
 	kernel = std::move(*made);
 	return 0;

@@ -65,7 +65,7 @@ public:
 		owner = &mr.fid;
 		mr.pending_.reset(); /* destroys this */
 		if (!kernel)
-			return fabric_error(kernel.error().negative());
+			return fabric_error(negative(kernel.error()));
 		const std::uint64_t key = kernel->key();
 		mr.registered_.store(&mr.kernel_.emplace(std::move(*kernel)),
 				     std::memory_order_release);
@@ -245,7 +245,7 @@ int Mr::bind(::fid *other, std::uint64_t flags)
 				      "bind: a counter counts FI_REMOTE_WRITE, not 0x%" PRIx64,
 				      flags);
 		const Cntr::Kept &kept = cntr->keep();
-		rc = kernel->bind(cntr->id());
+		rc = negative(kernel->bind(cntr->id()));
 		if (!rc)
 			cntr_ = kept;
 	} else if (Port *const port = Port::known(other);
@@ -267,7 +267,7 @@ int Mr::prepare_close() noexcept
 {
 	if (events_)
 		events_->withdraw(pending_, fid);
-	const int rc = kernel_ ? kernel_->close() : 0;
+	const int rc = kernel_ ? negative(kernel_->close()) : 0;
 
 	return rc ? REFUSE(fabric_error(rc), subsys, "close") : 0;
 }

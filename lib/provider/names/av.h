@@ -26,7 +26,7 @@ public:
 	Domain &domain() const noexcept { return domain_; }
 
 	/* The address of a peer, if there is one at this index. */
-	Result<Address> find(fi_addr_t index) const noexcept { return kernel_.lookup(index); }
+	Result<Address> find(fi_addr_t index) const noexcept { return kernel_.lookup(Peer{index}); }
 	/* FI_AV_TABLE, or a type that behaves the same. */
 	bool is_table() const noexcept { return table_; }
 	/* All indices. Of a shared vector only those that continue the ones inserted here. */

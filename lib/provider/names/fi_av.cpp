@@ -153,7 +153,7 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 	};
 	auto kernel = create();
 	if (!kernel)
-		return REFUSE(fabric_error(kernel.error().negative()), subsys, "open \"%.*s\"",
+		return REFUSE(fabric_error(negative(kernel.error())), subsys, "open \"%.*s\"",
 			      static_cast<int>(name.size()), name.data());
 	return guard([&] {
 		std::unique_ptr<Av> av(
@@ -203,7 +203,7 @@ int Av::bind(::fid *other, std::uint64_t flags)
 
 int Av::prepare_close() noexcept
 {
-	const int rc = kernel_.close();
+	const int rc = negative(kernel_.close());
 
 	return rc ? REFUSE(fabric_error(rc), subsys, "close") : 0;
 }
@@ -233,7 +233,7 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	const fi_addr_t *ids = none.empty() ? nullptr : none.data();
 	if (flags & FI_AV_USER_ID)
 		ids = out;
-	int failure = kernel_.insert(addresses, indices.data(), ids).error;
+	int failure = negative(kernel_.insert(addresses, indices.data(), ids).error);
 	std::size_t inserted = 0;
 	for (std::size_t i = 0; i < addresses.size(); ++i) {
 		if (indices[i] != FI_ADDR_NOTAVAIL) {
@@ -274,7 +274,7 @@ Eq::Reserve Av::reserve_events(std::size_t failed, std::vector<fi_addr_t> &indic
 		return Eq::Reserve(failed + 1);
 	} catch (const std::bad_alloc &) {
 		std::erase(indices, FI_ADDR_NOTAVAIL);
-		kernel_.remove(indices);
+		std::ignore = kernel_.remove(indices);
 		throw;
 	}
 }
@@ -377,20 +377,20 @@ int Av::remove(fid_av *f, fi_addr_t *indices, std::size_t count, std::uint64_t f
 {
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "remove: flags 0x%" PRIx64, flags);
-	const int rc = of(f).kernel_.remove(std::span(indices, count));
+	const int rc = negative(of(f).kernel_.remove(std::span(indices, count)));
 	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys, "remove") : 0;
 }
 
 int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexcept
 {
 	Av &av = of(f);
-	const auto address = av.kernel_.lookup(index);
+	const auto address = av.kernel_.lookup(Peer{index});
 
 	if (!size)
 		return REFUSE(-FI_EINVAL, subsys, "lookup: needs an addrlen");
 	if (!address)
 		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 ": %s", index,
-			      address.error().message());
+			      treadle::describe(address.error().value()));
 	const std::uint32_t format = av.domain_.addr_format();
 	/* another process inserted it in another format, and the vector is shared */
 	if (format_of(address->family, format) != format && !is_local(*address))
@@ -410,7 +410,7 @@ int Av::set_user_id(fid_av *f, fi_addr_t index, fi_addr_t id, std::uint64_t flag
 		return REFUSE(-FI_EBADFLAGS, subsys, "set_user_id: flags 0x%" PRIx64, flags);
 	if (av.ids_ != Ids::set)
 		return REFUSE(-FI_EINVAL, subsys, "set_user_id: opened without FI_AV_USER_ID");
-	const int rc = av.kernel_.set_id(index, id);
+	const int rc = negative(av.kernel_.set_id(Peer{index}, id));
 	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys,
 			   "set_user_id: %" PRIu64, index) :
 		    0;

@@ -40,7 +40,7 @@ public:
 	Counter &counter() noexcept { return counter_; }
 
 	int try_wait() noexcept override;
-	Result<int> wait_fd() noexcept override { return counter_.wait_fd(); }
+	Result<int> wait_fd() noexcept override { return counter_.fd(); }
 
 	/*
 	 * A reference for each region that counts here. It keeps the kernel's counter if the
@@ -67,7 +67,7 @@ private:
 
 	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).counter_.value(); }
 	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
-	template <int (Counter::*Change)(std::uint64_t) noexcept>
+	template <std::error_code (Counter::*Change)(std::uint64_t) noexcept>
 	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int add_error(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static int set_error(fid_cntr *cntr, std::uint64_t value) noexcept;

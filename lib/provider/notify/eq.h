@@ -141,7 +141,10 @@ public:
 
 		explicit operator bool() const noexcept { return eq_; }
 		/* Makes the kernel report to the queue: 0 or -errno. */
-		int bind(auto &endpoint) noexcept { return endpoint.bind(eq_->kernel_, number_); }
+		int bind(auto &endpoint) noexcept
+		{
+			return negative(endpoint.bind(eq_->kernel_, number_));
+		}
 
 	private:
 		Eq *eq_ = nullptr;

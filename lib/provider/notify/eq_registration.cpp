@@ -24,8 +24,8 @@ void Eq::prepare_registrations() noexcept
 	if (registrar_ || !is_ours())
 		return;
 	auto registrar = Registrar::create();
-	int rc = registrar ? 0 : registrar.error().negative();
-	if (!rc && epoll_ctl(wake_.get(), EPOLL_CTL_ADD, registrar->file(), &event) < 0)
+	int rc = registrar ? 0 : negative(registrar.error());
+	if (!rc && epoll_ctl(wake_.get(), EPOLL_CTL_ADD, *registrar->fd(), &event) < 0)
 		rc = -errno;
 	if (rc)
 		REFUSE(rc, subsys, "no io_uring, so memory is registered by the calling thread");
@@ -43,7 +43,7 @@ int Eq::begin(Pending &registration) noexcept
 
 	return !registrar_ ? -ENOSYS : fi::guard([&] {
 		registration.event_.emplace_back();
-		return registrar_->begin(registration);
+		return negative(registrar_->begin(registration));
 	});
 }
 
@@ -80,7 +80,7 @@ void Eq::withdraw(const std::unique_ptr<Pending> &registration, const ::fid &own
 			waited_.wait(guard);
 			continue;
 		}
-		pollfd done{registrar_->file(), POLLIN, 0};
+		pollfd done{*registrar_->fd(), POLLIN, 0};
 		waiting_ = true;
 		guard.unlock();
 		poll(&done, 1, -1);

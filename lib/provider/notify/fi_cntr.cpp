@@ -11,10 +11,10 @@
 namespace treadle::fi
 {
 
-template <int (Counter::*Change)(std::uint64_t) noexcept>
+template <std::error_code (Counter::*Change)(std::uint64_t) noexcept>
 int Cntr::change(fid_cntr *cntr, std::uint64_t value) noexcept
 {
-	return fabric_error((of(cntr).counter_.*Change)(value));
+	return fabric_error(negative((of(cntr).counter_.*Change)(value)));
 }
 
 std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
@@ -95,7 +95,7 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 	auto counter = Counter::create(in.kernel(),
 				       bytes ? Counter::Unit::bytes : Counter::Unit::operations);
 	if (!counter)
-		return REFUSE(fabric_error(counter.error().negative()), subsys, "open");
+		return REFUSE(fabric_error(negative(counter.error())), subsys, "open");
 	return guard([&] {
 		std::unique_ptr<Cntr> cntr(
 			new Cntr(in, std::move(*counter), asked.wait_obj, context));
@@ -109,7 +109,7 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 
 int Cntr::prepare_close() noexcept
 {
-	int rc = counter_.close();
+	int rc = negative(counter_.close());
 
 	if (rc == -EBUSY && kept_.use_count() > 1) { /* the last region that uses it closes it */
 		kept_->emplace(std::move(counter_));
@@ -128,11 +128,11 @@ int Cntr::prepare_close() noexcept
  */
 int Cntr::try_wait() noexcept
 {
-	const auto fd = counter_.wait_fd();
+	const auto fd = counter_.fd();
 	std::uint64_t unused;
 
 	if (!fd)
-		return REFUSE(fabric_error(fd.error().negative()), subsys, "trywait");
+		return REFUSE(fabric_error(negative(fd.error())), subsys, "trywait");
 	if (::read(*fd, &unused, sizeof(unused)) < 0) /* fails in a child */
 		return REFUSE(fabric_error(-errno), subsys, "trywait");
 	const std::uint64_t now = counter_.changes();
@@ -146,7 +146,7 @@ int Cntr::flush() const noexcept
 {
 	const auto flushed = domain_.kernel().flush(id());
 
-	return flushed ? 0 : fabric_error(flushed.error().negative());
+	return flushed ? 0 : fabric_error(negative(flushed.error()));
 }
 
 int Cntr::control(int command, void *arg) noexcept
@@ -155,7 +155,7 @@ int Cntr::control(int command, void *arg) noexcept
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
 		return get_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
-				[this] { return counter_.wait_fd(); });
+				[this] { return counter_.fd(); });
 	case FI_GETOPSFLAG: /* counters have no flags */
 		*static_cast<std::uint64_t *>(arg) = 0;
 		return 0;
@@ -190,7 +190,7 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	 * but 0 as fatal.
 	 */
 	do
-		rc = counter.wait(threshold, known, nanoseconds(left.milliseconds()));
+		rc = negative(counter.wait(threshold, known, timeout_of(left.milliseconds())));
 	while (rc == -EINTR);
 	if (counter.value() >= threshold)
 		return 0;

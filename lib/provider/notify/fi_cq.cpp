@@ -130,7 +130,7 @@ public:
 	bool has_entries() noexcept override { return queue_.ready(); }
 	std::uint32_t room() noexcept override { return queue_.room(); }
 	int try_wait() noexcept override { return has_entries() || take_signal() ? -FI_EAGAIN : 0; }
-	Result<int> wait_fd() noexcept override { return queue_.wait_fd(); }
+	Result<int> wait_fd() noexcept override { return queue_.fd(); }
 
 private:
 	/*
@@ -140,7 +140,7 @@ private:
 	bool take_signal() noexcept
 	{
 		const bool none = wait_obj_ == FI_WAIT_NONE || wait_obj_ == FI_WAIT_UNSPEC;
-		const auto fd = none ? Result<int>(-1) : queue_.wait_fd();
+		const auto fd = none ? Result<int>(-1) : queue_.fd();
 		std::uint64_t unused;
 		pollfd file{fd ? *fd : -1, POLLIN, 0};
 
@@ -164,13 +164,14 @@ private:
 		if (!count) [[unlikely]]
 			return look(cq);
 		auto *out = static_cast<Entry *>(buf);
-		const int taken = of(cq).queue_.consume(clamp(count), [&](const treadle_cqe &cqe) {
-			if (cqe.error) [[unlikely]]
-				return false;
-			fill(*out++, cqe);
-			also(cqe);
-			return true;
-		});
+		const int taken =
+			result_of(of(cq).queue_.consume(clamp(count), [&](const treadle_cqe &cqe) {
+				if (cqe.error) [[unlikely]]
+					return false;
+				fill(*out++, cqe);
+				also(cqe);
+				return true;
+			}));
 
 		if (taken > 0) [[likely]]
 			return taken;
@@ -196,10 +197,10 @@ private:
 	static ssize_t look(fid_cq *cq) noexcept
 	{
 		bool failed = false;
-		const int taken = of(cq).queue_.consume(1, [&](const treadle_cqe &cqe) {
+		const int taken = result_of(of(cq).queue_.consume(1, [&](const treadle_cqe &cqe) {
 			failed = cqe.error;
 			return false;
-		});
+		}));
 
 		return failed ? -FI_EAVAIL : none(taken);
 	}
@@ -224,7 +225,7 @@ private:
 
 		if (!buf)
 			return REFUSE(-FI_EINVAL, subsys, "readerr: NULL");
-		const int taken = cq.queue_.consume(1, [&](const treadle_cqe &first) {
+		const int taken = result_of(cq.queue_.consume(1, [&](const treadle_cqe &first) {
 			treadle_cqe cqe = first;
 			std::string data;
 
@@ -241,7 +242,7 @@ private:
 			fill_data(*buf, std::move(data), cq.error_data_, cq.domain_.api());
 			fill_later_fields(buf, cq.domain_.api());
 			return true;
-		});
+		}));
 
 		if (taken <= 0)
 			return error ?: none(taken ?: -FI_EAGAIN);
@@ -253,7 +254,7 @@ private:
 					  const void *, int timeout) noexcept
 	{
 		CqOf &cq = of(f);
-		const std::int64_t end = timeout < 0 ? 0 : now() + nanoseconds(timeout);
+		const std::int64_t end = timeout < 0 ? 0 : now() + timeout_of(timeout).count();
 		/* Later signals end this call, even if they come between two waits. */
 		const std::uint32_t signals = cq.queue_.signals();
 
@@ -263,8 +264,8 @@ private:
 			const ssize_t n = read_from<Entry>(f, buf, count, src);
 			if (n != -FI_EAGAIN)
 				return n;
-			const int rc = cq.queue_.wait(
-				timeout < 0 ? -1 : std::max<std::int64_t>(end - now(), 0), signals);
+			const int rc = negative(cq.queue_.wait(
+				timeout < 0 ? forever : Timeout(end - now()), signals));
 			if (rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EINTR)
 				return -FI_EAGAIN; /* timeout, fi_cq_signal or a system signal */
 			if (rc)
@@ -283,7 +284,7 @@ private:
 
 		if (cq.wait_obj_ == FI_WAIT_NONE)
 			return REFUSE(-FI_EINVAL, subsys, "signal: was opened with FI_WAIT_NONE");
-		const int rc = cq.queue_.signal();
+		const int rc = negative(cq.queue_.signal());
 		if (!rc) /* another reader may take it meanwhile */
 			cq.membership_.taken();
 		return fabric_error(rc);
@@ -291,7 +292,7 @@ private:
 	static const char *explain(fid_cq *, int error, const void *, char *buf,
 				   std::size_t len) noexcept
 	{
-		const char *text = Errno(error).message();
+		const char *text = treadle::describe(error);
 
 		if (buf && len)
 			std::snprintf(buf, len, "%s", text);
@@ -336,8 +337,8 @@ int open_as(Domain &domain, const fi_cq_attr &attr, std::uint32_t entries, fid_c
 	auto queue = BasicCompletionQueue<Lock>::create(domain.kernel(), entries);
 
 	if (!queue)
-		return REFUSE(fabric_error(queue.error().negative()), Cq::subsys,
-			      "open: %u entries", entries);
+		return REFUSE(fabric_error(negative(queue.error())), Cq::subsys, "open: %u entries",
+			      entries);
 	return guard([&] {
 		auto cq = std::make_unique<CqOf<Lock>>(domain, attr.wait_obj, attr.format,
 						       std::move(*queue), context);

@@ -65,14 +65,14 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 	Fabric &on = Fabric::of(fabric);
 	const auto kernel = on.kernel();
 	if (!kernel)
-		return REFUSE(kernel.error().negative(), subsys, "open: %s", TREADLE_DEVICE);
+		return REFUSE(negative(kernel.error()), subsys, "open: %s", TREADLE_DEVICE);
 	auto queue = EventQueue::create(**kernel);
 	if (!queue)
-		return REFUSE(queue.error().negative(), subsys, "open");
+		return REFUSE(negative(queue.error()), subsys, "open");
 	detail::UniqueFd own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (own.get() < 0)
 		return REFUSE(-errno, subsys, "open: eventfd");
-	detail::UniqueFd wake = either(own.get(), queue->file());
+	detail::UniqueFd wake = either(own.get(), *queue->fd());
 	if (wake.get() < 0)
 		return REFUSE(-errno, subsys, "open: epoll");
 	return guard([&] {
@@ -155,7 +155,7 @@ int Eq::fetch()
 		if (events_.empty()) {
 			if (next_.empty())
 				next_.emplace_back().raw = std::make_unique<treadle_event>();
-			const int rc = kernel_.read(*next_.front().raw);
+			const int rc = negative(kernel_.read(*next_.front().raw));
 			if (rc)
 				return fabric_error(rc);
 			events_.splice(events_.end(), next_);

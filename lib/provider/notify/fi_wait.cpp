@@ -92,7 +92,7 @@ int WaitSet::join(fi_wait_obj object, fid_wait *set, Waitable &member,
 int WaitSet::signal(Waitable &member, Membership &membership)
 {
 	const auto fd = member.wait_fd();
-	const int rc = fd ? Signaller::start(*fd, membership.signaller_) : fd.error().negative();
+	const int rc = fd ? Signaller::start(*fd, membership.signaller_) : negative(fd.error());
 
 	return rc ? REFUSE(fabric_error(rc), subsys, "FI_WAIT_MUTEX_COND: its thread") : 0;
 }
@@ -105,7 +105,7 @@ int WaitSet::add(Waitable &member, Membership &membership)
 	if (!is_ours())
 		return REFUSE(-FI_EPERM, subsys, "wait set: of the parent of this process");
 	if (!fd)
-		return REFUSE(fabric_error(fd.error().negative()), subsys, "wait set: no file");
+		return REFUSE(fabric_error(negative(fd.error())), subsys, "wait set: no file");
 	members_.reserve(members_.size() + 1);
 	epoll_event event{.events = EPOLLIN, .data = {}};
 	if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, *fd, &event) < 0)

@@ -11,6 +11,7 @@
 #include <rdma/fi_eq.h>
 
 #include <treadle/result.h>
+#include <treadle/time.h>
 
 #include "base/provider.h"
 #include "notify/signaller.h"
@@ -47,10 +48,10 @@ constexpr bool can_wait_on(fi_wait_obj object) noexcept
 	}
 }
 
-/* Converts a timeout from milliseconds; negative (for ever) stays. */
-constexpr std::int64_t nanoseconds(int timeout) noexcept
+/* A timeout in milliseconds, as libfabric has it; negative: for ever. */
+constexpr Timeout timeout_of(int milliseconds) noexcept
 {
-	return timeout < 0 ? -1 : timeout * std::int64_t{1'000'000};
+	return milliseconds < 0 ? forever : std::chrono::milliseconds(milliseconds);
 }
 
 /* The rest of a timeout in milliseconds that runs from now on; negative (for ever) stays. */
@@ -96,7 +97,7 @@ int get_wait(int command, void *arg, fi_wait_obj object, fi_log_subsys subsys, S
 			      "GETWAIT: was not opened with FI_WAIT_FD, POLLFD or MUTEX_COND");
 	const Result<int> fd = make_fd();
 	if (!fd)
-		return REFUSE(fabric_error(fd.error().negative()), subsys, "GETWAIT");
+		return REFUSE(fabric_error(negative(fd.error())), subsys, "GETWAIT");
 	if (object == FI_WAIT_FD) {
 		*static_cast<int *>(arg) = *fd;
 		return 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "transfer/commands.h"
 
+#include "base/results.h"
+
 namespace treadle::fi
 {
 
@@ -10,22 +12,23 @@ namespace
 /* The command without context and flags. */
 Command unflagged(const Message &m) noexcept
 {
-	const auto *from = reinterpret_cast<const void *>(m.addr);
-	auto *to = reinterpret_cast<void *>(m.addr);
+	const auto buffer = bytes_of(reinterpret_cast<void *>(m.addr), m.len);
+	const Peer peer{m.peer};
+	const Remote place{.addr = m.tag, .key = m.ignore};
 
 	switch (m.opcode) {
 	case TREADLE_OP_SEND:
-		return Command::send(from, m.len, m.peer);
+		return Command::send(buffer, peer);
 	case TREADLE_OP_TSEND:
-		return Command::send_tagged(from, m.len, m.peer, m.tag);
+		return Command::send_tagged(buffer, peer, m.tag);
 	case TREADLE_OP_READ:
-		return Command::read(to, m.len, m.peer, m.tag, m.ignore);
+		return Command::read(buffer, peer, place);
 	case TREADLE_OP_WRITE:
-		return Command::write(from, m.len, m.peer, m.tag, m.ignore);
+		return Command::write(buffer, peer, place);
 	case TREADLE_OP_RECV:
-		return Command::receive(to, m.len, m.peer);
+		return Command::receive(buffer, peer);
 	default:
-		return Command::receive_tagged(to, m.len, m.tag, m.ignore, m.peer);
+		return Command::receive_tagged(buffer, m.tag, m.ignore, peer);
 	}
 }
 

@@ -265,19 +265,21 @@ int valid(fid_ep *ep, fi_datatype datatype, fi_op op, std::size_t *count) noexce
 /* The command without context and flags. */
 Command unflagged(const Message &m, const Atomic &a) noexcept
 {
-	const auto *operands = reinterpret_cast<const void *>(m.addr);
-	const auto *compare = reinterpret_cast<const void *>(a.compare);
-	auto *result = reinterpret_cast<void *>(a.result);
+	const auto buffer = [&](std::uint64_t addr) {
+		return bytes_of(reinterpret_cast<void *>(addr), m.len);
+	};
+	const auto operands = buffer(m.addr), compare = buffer(a.compare),
+		   result = buffer(a.result);
+	const Peer peer{m.peer};
+	const Remote place{.addr = m.tag, .key = m.ignore};
 
 	switch (m.opcode) {
 	case TREADLE_OP_ATOMIC:
-		return Command::atomic(a.op, a.type, operands, m.len, m.peer, m.tag, m.ignore);
+		return Command::atomic(a.op, a.type, operands, peer, place);
 	case TREADLE_OP_FETCH:
-		return Command::fetch(a.op, a.type, operands, result, m.len, m.peer, m.tag,
-				      m.ignore);
+		return Command::fetch(a.op, a.type, operands, result, peer, place);
 	default:
-		return Command::compare(a.op, a.type, operands, compare, result, m.len, m.peer,
-					m.tag, m.ignore);
+		return Command::compare(a.op, a.type, operands, compare, result, peer, place);
 	}
 }
 

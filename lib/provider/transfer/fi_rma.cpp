@@ -145,8 +145,8 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept
 		return std::unexpected(REFUSE(
 			-FI_EINVAL, FI_LOG_EP_DATA, "%s: %" PRIu64 " bytes here, %" PRIu64 " there",
 			name_of(opcode), total(buffers.span()), total(ranges.span())));
-	Command command = opcode == TREADLE_OP_READ ? Command::read(nullptr, 0, msg.addr, 0, 0) :
-						      Command::write(nullptr, 0, msg.addr, 0, 0);
+	Command command = opcode == TREADLE_OP_READ ? Command::read({}, Peer{msg.addr}, {}) :
+						      Command::write({}, Peer{msg.addr}, {});
 	return command.buffers(buffers.span())
 		.ranges(ranges.span())
 		.context(address_of(msg.context));

@@ -41,7 +41,7 @@ public:
 		message.flags = tx_flags_ | desc_flags;
 		if (message.opcode == TREADLE_OP_READ)
 			message.flags &= ~TREADLE_F_INJECT;
-		return sent(tx_->post(message), message.opcode);
+		return sent(negative(tx_->post(message)), message.opcode);
 	}
 	template <bool Special> ssize_t receive(Message message) noexcept
 	{
@@ -57,7 +57,7 @@ public:
 		message.flags = inject_flags_ | desc_flags;
 		if constexpr (Special)
 			return sent(post(message), message.opcode);
-		return sent(tx_->post(message), message.opcode);
+		return sent(negative(tx_->post(message)), message.opcode);
 	}
 
 	/* The same for atomics. */
@@ -66,7 +66,7 @@ public:
 		if constexpr (Special)
 			return transmit(message, atomic, tx_op_flags_);
 		message.flags = tx_flags_;
-		return sent(tx_->post(message, atomic), message.opcode);
+		return sent(negative(tx_->post(message, atomic)), message.opcode);
 	}
 	template <bool Special> ssize_t inject(Message message, const Atomic &atomic) noexcept
 	{
@@ -75,9 +75,9 @@ public:
 			Command command = command_of(message, atomic);
 			if (shares_tx_)
 				command.on(endpoint_->id());
-			return sent(tx_->post(command), message.opcode);
+			return sent(negative(tx_->post(command)), message.opcode);
 		}
-		return sent(tx_->post(message, atomic), message.opcode);
+		return sent(negative(tx_->post(message, atomic)), message.opcode);
 	}
 
 	/* The same with any flags. */
@@ -108,13 +108,13 @@ public:
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
-		return sent(tx_->post(message), message.opcode);
+		return sent(negative(tx_->post(message)), message.opcode);
 	}
 	[[gnu::always_inline]] ssize_t transmit_plain(Message message, const Atomic &atomic,
 						      std::uint64_t flags) noexcept
 	{
 		message.flags = tx_desc_flags(flags);
-		return sent(tx_->post(message, atomic), message.opcode);
+		return sent(negative(tx_->post(message, atomic)), message.opcode);
 	}
 
 	/* Transmits a command that only lacks flags. data: for FI_REMOTE_CQ_DATA */
@@ -131,7 +131,7 @@ public:
 			command.data(data);
 		if (flags & FI_TRIGGER || shares_tx_)
 			command.on(endpoint_->id());
-		const auto post = [&] { return tx_->post(command); };
+		const auto post = [&] { return negative(tx_->post(command)); };
 		return sent(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) : post(),
 			    opcode);
 	}
@@ -217,7 +217,7 @@ private:
 			return length_refused(name_of(message.opcode));
 		message.flags = desc_flags;
 		message.peer |= any_source_.load(std::memory_order_relaxed);
-		return finish(rx_->post(message), message.opcode);
+		return finish(negative(rx_->post(message)), message.opcode);
 	}
 	template <class... B>
 	[[gnu::always_inline]] ssize_t transmit_as(Message message, std::uint64_t given,
@@ -232,7 +232,7 @@ private:
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
-		return sent(tx_->post(message, buffers.span()...), message.opcode);
+		return sent(negative(tx_->post(message, buffers.span()...)), message.opcode);
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
@@ -269,7 +269,7 @@ private:
 				return no_receiver(name_of(message.opcode));
 			Command command = command_of(message).on(id);
 			const auto post = [&] {
-				return endpoint_->domain().kernel().submit(command);
+				return negative(endpoint_->domain().kernel().submit(command));
 			};
 			(command.buffers(buffers.span()), ...);
 			return finish(flags & FI_TRIGGER ?
@@ -277,14 +277,14 @@ private:
 					      post(),
 				      message.opcode);
 		}
-		return finish(rx_->post(message, buffers.span()...), message.opcode);
+		return finish(negative(rx_->post(message, buffers.span()...)), message.opcode);
 	}
 
 	/* Posts to a ring that may be shared. */
 	int post(const Message &message) noexcept
 	{
-		return shares_tx_ ? tx_->post(command_of(message).on(endpoint_->id())) :
-				    tx_->post(message);
+		return negative(shares_tx_ ? tx_->post(command_of(message).on(endpoint_->id())) :
+					     tx_->post(message));
 	}
 
 	static ssize_t finish(int rc, std::uint8_t opcode) noexcept

@@ -26,7 +26,7 @@ public:
 		auto ring = BasicTransmitRing<Lock>::create(context, attr.size);
 
 		if (!ring)
-			return ring.error().negative();
+			return negative(ring.error());
 		tx_ = &own_tx_.emplace(std::move(*ring));
 		bindings.tx = tx_->id();
 		return 0;
@@ -38,7 +38,7 @@ public:
 							   attr.total_buffered_recv, flags);
 
 		if (!ring)
-			return ring.error().negative();
+			return negative(ring.error());
 		bindings.rx = rx_.emplace(std::move(*ring)).id();
 		return 0;
 	}

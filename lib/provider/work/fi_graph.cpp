@@ -116,8 +116,8 @@ int WorkGraph::install(fid_treadle_graph *graph, fid_cntr *launches, fid_cntr *e
 			if (cntr)
 				uses.emplace_back(cntr->users);
 		}
-		const int rc = self.graph_.install(first ? &first->counter() : nullptr,
-						   last ? &last->counter() : nullptr);
+		const int rc = negative(self.graph_.install(first ? &first->counter() : nullptr,
+							    last ? &last->counter() : nullptr));
 		if (!rc)
 			self.installed_ = std::move(uses);
 		return graph_error(rc, "install");
@@ -129,14 +129,14 @@ int WorkGraph::launch(fid_treadle_graph *graph) noexcept
 	return with(graph, [](WorkGraph &self) {
 		if (!self.graph_.launches())
 			return REFUSE(-FI_EOPBADSTATE, subsys, "graph: it is not installed");
-		return graph_error(self.graph_.launch(), "launch");
+		return graph_error(negative(self.graph_.launch()), "launch");
 	});
 }
 
 int WorkGraph::wait(fid_treadle_graph *graph, int timeout) noexcept
 {
 	return with(graph, [&](const WorkGraph &self) {
-		const int rc = self.graph_.wait(nanoseconds(timeout));
+		const int rc = negative(self.graph_.wait(timeout_of(timeout)));
 
 		if (rc)
 			return rc == -ETIMEDOUT ? -FI_ETIMEDOUT : fabric_error(rc);

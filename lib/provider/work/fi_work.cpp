@@ -208,7 +208,7 @@ CommandOrError transfer_command(const Domain &domain, const fi_deferred_work &wo
 	if (op.receives) {
 		const std::lock_guard guard(endpoint.control_lock());
 		if (!endpoint.directed())
-			command->peer(TREADLE_ADDR_ANY);
+			command->peer(Peer::any);
 	}
 	command->context(address_of(op.context)).on(endpoint.id()).work();
 	return command;
@@ -262,7 +262,7 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	command->when(trigger->id(), work.threshold).work(address_of(&work));
 	if (done)
 		command->notify(done->id());
-	const int rc = domain.kernel().submit(*command);
+	const int rc = negative(domain.kernel().submit(*command));
 	if (rc == -EOPNOTSUPP)
 		return REFUSE(
 			-FI_ENOSYS, FI_LOG_DOMAIN,
@@ -278,14 +278,14 @@ int cancel_work(Domain &domain, const fi_deferred_work &work) noexcept
 		return REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 			      "CANCEL_WORK: triggering_cntr is no counter of this domain");
 	return fabric_error(
-		domain.kernel().cancel(trigger->id(), work.threshold, address_of(&work)));
+		negative(domain.kernel().cancel(trigger->id(), work.threshold, address_of(&work))));
 }
 
 int flush_work(Domain &domain, void *arg) noexcept
 {
 	if (!arg) {
 		const auto flushed = domain.kernel().flush();
-		return flushed ? 0 : fabric_error(flushed.error().negative());
+		return flushed ? 0 : fabric_error(negative(flushed.error()));
 	}
 	/*
 	 * fi_trigger(3) does not say how the argument names a counter, so both structures are

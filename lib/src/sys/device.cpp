@@ -24,11 +24,11 @@ int ioctl(int fd, unsigned long request, std::uint32_t id) noexcept
 	return rc < 0 ? -errno : rc;
 }
 
-int destroy(int fd, std::uint32_t id) noexcept
+std::error_code destroy(int fd, std::uint32_t id) noexcept
 {
 	treadle_destroy args{.size = 0, .id = id};
 
-	return call(fd, TREADLE_IOC_DESTROY, args);
+	return checked(fd, TREADLE_IOC_DESTROY, args);
 }
 
 } // namespace treadle::sys

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <expected>
 #include <span>
 
 #include <treadle/message.h>
@@ -25,13 +24,10 @@ template <class Args> int call(int fd, unsigned long request, Args &args) noexce
 	return ioctl(fd, request, &args);
 }
 
-/* The same, with the error as a value to return. */
-template <class Args>
-std::expected<void, Errno> checked(int fd, unsigned long request, Args &args) noexcept
+/* The same, for callers that pass the error on. */
+template <class Args> std::error_code checked(int fd, unsigned long request, Args &args) noexcept
 {
-	if (const int rc = call(fd, request, args); rc < 0)
-		return std::unexpected(Errno(-rc));
-	return {};
+	return detail::status(call(fd, request, args));
 }
 
 /* Limits a size to 32 bits: one that is too large stays too large. */
@@ -47,8 +43,8 @@ inline void give(std::span<const std::byte> bytes, __u64 &address, __u32 &size) 
 	size = clamped(bytes.size());
 }
 
-/* 0 or -errno. */
-int destroy(int fd, std::uint32_t id) noexcept;
+/* An object of the file. */
+std::error_code destroy(int fd, std::uint32_t id) noexcept;
 
 } // namespace treadle::sys
 

@@ -14,7 +14,7 @@ Result<UniqueFd> UniqueFd::open(const char *path) noexcept
 	const int fd = ::open(path, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
-		return std::unexpected(Errno(errno));
+		return std::unexpected(from_errno(errno));
 	return UniqueFd(fd);
 }
 

@@ -108,12 +108,12 @@ Result<Mapping> Mapping::create(int fd, const treadle_map &map, Access access,
 	 * try would not help.
 	 */
 	if (addr == MAP_FAILED)
-		return std::unexpected(Errno(errno == EAGAIN ? ENOMEM : errno));
+		return std::unexpected(from_errno(errno == EAGAIN ? ENOMEM : errno));
 	mapping.node_.reset(new (std::nothrow)
 				    Node{addr, map.length, child_flags, nullptr, nullptr});
 	if (!mapping.node_) {
 		munmap(addr, map.length);
-		return std::unexpected(Errno(ENOMEM));
+		return std::unexpected(from_errno(ENOMEM));
 	}
 	Registry::get().insert(*mapping.node_);
 	return mapping;

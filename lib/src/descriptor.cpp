@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include <treadle/command.h>
+#include <treadle/detail/descriptor.h>
 
 #include <algorithm>
 #include <cstring>
 
-namespace treadle
+namespace treadle::detail
 {
 
 namespace
@@ -31,7 +31,7 @@ bool has_slot(std::size_t n, std::size_t most) noexcept
 } // namespace
 
 template <class Iov>
-void Command::put(std::uint32_t place, bool had, std::span<const Iov> iov, bool has) noexcept
+void Descriptor::put(std::uint32_t place, bool had, std::span<const Iov> iov, bool has) noexcept
 {
 	treadle_slot *at = vectors_ + place;
 
@@ -45,7 +45,7 @@ void Command::put(std::uint32_t place, bool had, std::span<const Iov> iov, bool 
 		std::memcpy(at->bytes, iov.data(), iov.size_bytes());
 }
 
-Command &Command::buffers(std::span<const treadle_iov> iov) noexcept
+void Descriptor::put_buffers(std::span<const treadle_iov> iov) noexcept
 {
 	put(0, has_slot(desc_.iov_count, TREADLE_MAX_IOV), iov,
 	    has_slot(iov.size(), TREADLE_MAX_IOV));
@@ -54,10 +54,9 @@ Command &Command::buffers(std::span<const treadle_iov> iov) noexcept
 	/* An atomic that only reads has no operands, but a length: that of its results. */
 	if (!iov.empty() || !(desc_.opcode == TREADLE_OP_FETCH))
 		desc_.len = total(iov);
-	return *this;
 }
 
-Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
+void Descriptor::put_ranges(std::span<const treadle_rma_iov> iov) noexcept
 {
 	put(has_slot(desc_.iov_count, TREADLE_MAX_IOV),
 	    has_slot(desc_.rma_iov_count, TREADLE_MAX_RMA_IOV), iov,
@@ -67,11 +66,12 @@ Command &Command::ranges(std::span<const treadle_rma_iov> iov) noexcept
 	desc_.remote_key = iov.size() == 1 ? iov[0].key : 0;
 	range_len_ = iov.size() == 1 ? std::min(iov[0].len, too_long) : as_data;
 	/* A single range is in the first cache line; the count of others is in the second. */
-	return iov.size() == 1 ? *this : flags(TREADLE_F_EXT);
+	if (iov.size() != 1)
+		desc_.flags |= TREADLE_F_EXT;
 }
 
-Command &Command::results(std::span<const treadle_iov> results,
-			  std::span<const treadle_iov> compares) noexcept
+void Descriptor::put_results(std::span<const treadle_iov> results,
+			     std::span<const treadle_iov> compares) noexcept
 {
 	const std::size_t count = std::max(results.size(), compares.size());
 	const bool compare = desc_.opcode == TREADLE_OP_COMPARE;
@@ -98,7 +98,7 @@ Command &Command::results(std::span<const treadle_iov> results,
 			std::ranges::copy(compares, full);
 		put(place + (has ? 1 : 0), had, std::span<const treadle_iov>(full), has);
 	}
-	return flags(TREADLE_F_EXT);
+	desc_.flags |= TREADLE_F_EXT;
 }
 
-} // namespace treadle
+} // namespace treadle::detail

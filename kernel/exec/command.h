@@ -320,6 +320,12 @@ bool treadle_flow_crowded(const struct treadle_cmd *cmd);
 bool treadle_flow_cancel(struct treadle_ep *ep, u64 context, struct treadle_run *run);
 void treadle_flow_drop(struct treadle_ep *ep, int error, struct treadle_run *run);
 
+/* For trees: less than, equal to, or greater than 0, as @a is to @b. */
+static inline int treadle_order(u64 a, u64 b)
+{
+	return a < b ? -1 : a > b;
+}
+
 /* waiting.c */
 void treadle_wait_add(struct rb_root *tree, struct treadle_cmd *cmd);
 struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *context);

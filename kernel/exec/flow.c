@@ -53,14 +53,9 @@ static struct treadle_flow *flow_of(const struct rb_node *node)
 	return rb_entry(node, struct treadle_flow, node);
 }
 
-static int order(u64 a, u64 b)
-{
-	return a < b ? -1 : a > b;
-}
-
 static int flow_cmp(const void *dest, const struct rb_node *node)
 {
-	return order(*(const u64 *)dest, flow_of(node)->dest);
+	return treadle_order(*(const u64 *)dest, flow_of(node)->dest);
 }
 
 static bool flow_less(struct rb_node *node, const struct rb_node *other)

@@ -6,11 +6,6 @@
  */
 #include "exec/command.h"
 
-static int order(u64 a, u64 b)
-{
-	return a < b ? -1 : a > b;
-}
-
 static struct treadle_cmd *waiting_of(const struct rb_node *node)
 {
 	return rb_entry(node, struct treadle_cmd, by_context);
@@ -25,7 +20,7 @@ static bool has_name(const struct treadle_cmd *cmd)
 static int wait_cmp(const void *context, const struct rb_node *node)
 {
 	return has_name(waiting_of(node)) ?
-		       order(*(const u64 *)context, waiting_of(node)->d.context) :
+		       treadle_order(*(const u64 *)context, waiting_of(node)->d.context) :
 		       -1;
 }
 

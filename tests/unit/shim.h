@@ -33,6 +33,11 @@ typedef __s64 s64;
 #define unlikely(x)			__builtin_expect(!!(x), 0)
 #define BUILD_BUG_ON(condition)		static_assert(!(condition), #condition)
 
+/* The module and these tests are little-endian only. */
+#define le16_to_cpu(x) ((u16)(x))
+#define le32_to_cpu(x) ((u32)(x))
+#define ALIGN(x, a)    (((x) + (a)-1) & ~((a)-1))
+
 /* The number of the highest bit that is set, from 1; 0: none. */
 static inline int fls(unsigned int x)
 {

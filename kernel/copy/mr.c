@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: memory regions
+ * treadle: the life of memory regions; mr_access.c has the access by peers
  *
  * fi_mr(3). A region is a window on the pagemap: one range or several, rights, a key.
  * On demand: nothing is pinned. Pinned: pages are held (FOLL_LONGTERM) and charged to
@@ -8,7 +8,6 @@
  * for good, because the pinned pages are not the process's memory any more.
  */
 #include <linux/mm.h>
-#include <linux/nospec.h>
 #include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/sched/mm.h>
@@ -16,7 +15,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "copy/mr.h"
+#include "copy/region.h"
 #include "mm/compat.h"
 #include "notify/counter.h"
 
@@ -28,79 +27,6 @@
 	(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR | TREADLE_MR_UNMAPPED)
 /* Rights with which the fabric writes to the region. */
 #define ACCESS_WRITES (TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
-
-/*
- * struct treadle_mr_part - one range of a region
- * @mr:		 the region
- * @iov:	 the range
- * @start:       address of its first byte for peers
- * @pin:         pinned: the range in the pagemap
- * @pages, @pinned: pinned: its pages, and how many there are
- */
-struct treadle_mr_part {
-	struct treadle_mr *mr;
-	struct treadle_iov iov;
-	u64 start;
-	struct treadle_pin pin;
-	struct page **pages;
-	unsigned long pinned;
-};
-
-/*
- * struct treadle_mr - memory region
- * @key, @node:  key and its place in ctx->mrs, if @hashed
- * @closed:      shut down; set once, in mr_hide()
- * @revoked:     closed, or unmapped since (written under pm->lock)
- * @access:      TREADLE_ACCESS_* that it grants (constant)
- * @flags:       TREADLE_MR_* (constant)
- * @cntr:        counts what peers write, set once (ctx->lock), or NULL
- * @ep:          id of the only endpoint by which it is reached, set once (ctx->lock), or 0
- * @charged:     pages of RLIMIT_MEMLOCK; 0: nothing is pinned
- * @refund:      refunds @charged, if the process does not do it itself
- * @id:          of its owner, with the authorization key of the region (constant)
- * @parts:       @count of them, in the order in which peers see them
- */
-struct treadle_mr {
-	struct treadle_obj obj;
-	u64 key;
-	struct rhash_head node;
-	bool hashed, closed, revoked;
-	u32 access, flags;
-	struct treadle_cntr *cntr;
-	u32 ep;
-	unsigned long charged;
-	struct treadle_work refund;
-	struct treadle_peer id;
-	unsigned int count;
-	struct treadle_mr_part parts[];
-};
-
-/*
- * A third of the cost of jhash(). A process may choose its regions' keys, but does not know the
- * seed. If a chain gets long nevertheless, the table is rehashed with another seed.
- */
-static inline u32 mr_hash(const void *key, u32 len, u32 seed)
-{
-	u64 h = (*(const u64 *)key ^ seed * GOLDEN_RATIO_64) * GOLDEN_RATIO_64;
-
-	return ((h ^ h >> 32) * GOLDEN_RATIO_64) >> 32;
-}
-
-/* Cheaper than memcmp(). */
-static inline int mr_compare(struct rhashtable_compare_arg *arg, const void *mr)
-{
-	return ((const struct treadle_mr *)mr)->key != *(const u64 *)arg->key;
-}
-
-static const struct rhashtable_params mr_params = {
-	.key_len = sizeof(u64),
-	.key_offset = offsetof(struct treadle_mr, key),
-	.head_offset = offsetof(struct treadle_mr, node),
-	.hashfn = mr_hash,
-	.obj_cmpfn = mr_compare,
-	.automatic_shrinking = true,
-	.nelem_hint = 1, /* the table is charged to no group, and most contexts have few regions */
-};
 
 /**
  * treadle_mrs_init() - initialize a context's table of regions
@@ -445,158 +371,4 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	arg->id = mr->obj.id;
 	u->new = &mr->obj;
 	return 0;
-}
-
-/* --- access by peers -------------------------------------------------------------------- */
-
-/**
- * treadle_mr_put() - put the reference of treadle_mr_find()
- * @mr: the region
- *
- * Context: the last reference may sleep.
- */
-void treadle_mr_put(struct treadle_mr *mr)
-{
-	treadle_obj_put(&mr->obj);
-}
-
-/**
- * treadle_mr_revoked() - has a region been closed or unmapped?
- * @mr: the region; of the same context as the endpoint by which it was found
- *
- * Context: the lock of its owner's pagemap is held.
- * Return: true: its memory must not be touched.
- */
-bool treadle_mr_revoked(const struct treadle_mr *mr)
-{
-	lockdep_assert_held(&treadle_pm_of(mr->obj.ctx)->lock);
-	return mr->revoked;
-}
-
-/**
- * treadle_mr_cntr() - the counter of a region
- * @mr: the region, held
- *
- * Context: any; takes no lock.
- * Return: the counter, which the region holds, or NULL.
- */
-struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr)
-{
-	return smp_load_acquire(&mr->cntr); /* pairs with mr_bind() */
-}
-
-/*
- * Where @len bytes at the peers' address @addr are in the owner's memory: parts written to @at.
- * Returns how many, or -EREMOTEIO. At most one for each part of the region, as each step ends at
- * the end of another part.
- */
-static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct treadle_iov *at)
-{
-	const struct treadle_mr_part *part, *end = mr->parts + mr->count;
-	int count = 0;
-	u64 off, n;
-
-	do {
-		for (part = mr->parts; part < end; part++) {
-			off = addr - part->start;
-			if (off < part->iov.len || (!len && off == part->iov.len))
-				break;
-		}
-		if (part == end)
-			return -EREMOTEIO;
-		off = array_index_nospec(off, part->iov.len + 1);
-		n = min(len, part->iov.len - off);
-		at[count++] = (struct treadle_iov){ part->iov.addr + off, n };
-		addr += n;
-		len -= n;
-	} while (len);
-	return count;
-}
-
-/*
- * Check an access (@access: TREADLE_ACCESS_PEER) of @from by the endpoint @to. Key and address are
- * not checked.
- */
-static __always_inline int mr_admits(const struct treadle_mr *mr, const struct treadle_ep *to,
-				     const struct treadle_ep *from, u32 access)
-{
-	u32 ep = READ_ONCE(mr->ep);
-
-	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
-		return -EKEYREJECTED;
-	if ((access & (~mr->access | to->flags)) || !treadle_admits(&mr->id, &from->id))
-		return -EACCES;
-	return 0;
-}
-
-/**
- * treadle_mr_peek() - find a command's remote range, without holding the region
- * @to:     target endpoint
- * @from:   endpoint of the command
- * @d:      descriptor; names one range
- * @access: TREADLE_ACCESS_PEER bits that are needed
- *
- * Only for regions of one part without a counter. The region stays until rcu_read_unlock(). If it
- * was revoked, only the copy notices (treadle_mr_revoked()).
- *
- * Context: RCU read lock is held.
- * Return: the region and where the range is; no region: treadle_mr_find() finds it, or says why
- * not.
- */
-TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
-						   const struct treadle_ep *from,
-						   const struct treadle_desc *d, u32 access)
-{
-	const struct treadle_mr *mr =
-		rhashtable_lookup(&to->obj.ctx->mrs, &d->remote_key, mr_params);
-	const struct treadle_iov *iov;
-	u64 off;
-
-	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind() */
-	    mr_admits(mr, to, from, access))
-		return (struct treadle_mr_view){};
-	iov = &mr->parts[0].iov;
-	off = d->remote_addr - mr->parts[0].start;
-	if (off > iov->len || d->len > iov->len - off)
-		return (struct treadle_mr_view){};
-	return (struct treadle_mr_view){ mr, iov->addr + array_index_nospec(off, iov->len + 1) };
-}
-
-/**
- * treadle_mr_find() - find a remote range, and hold its region
- * @to:     target endpoint
- * @from:   endpoint of the command
- * @range:  key, address and length
- * @access: TREADLE_ACCESS_PEER bits that are needed
- * @found:  the region, for treadle_mr_put()
- * @at:     where the range is in the owner's memory: room for TREADLE_MAX_MR_IOV parts
- *
- * The region may be revoked at any time: each copy checks that again.
- *
- * Context: any; takes no lock.
- * Return: how many parts were written to @at; or -EKEYREJECTED, -EACCES, -EREMOTEIO.
- */
-int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
-		    const struct treadle_rma_iov *range, u32 access, struct treadle_mr **found,
-		    struct treadle_iov *at)
-{
-	struct treadle_mr *mr;
-	int ret;
-
-	rcu_read_lock();
-	mr = rhashtable_lookup(&to->obj.ctx->mrs, &range->key, mr_params);
-	if (mr && !kref_get_unless_zero(&mr->obj.ref))
-		mr = NULL;
-	rcu_read_unlock();
-	if (!mr)
-		return -EKEYREJECTED;
-	/* checked here, too, because for an empty range there is no copy */
-	ret = READ_ONCE(mr->revoked) ? -EKEYREJECTED : mr_admits(mr, to, from, access);
-	if (!ret)
-		ret = mr_locate(mr, range->addr, range->len, at);
-	if (ret < 0)
-		treadle_mr_put(mr);
-	else
-		*found = mr;
-	return ret;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: memory regions (mr.c) */
+/* treadle: memory regions (mr.c, mr_access.c) */
 #ifndef TREADLE_MR_H
 #define TREADLE_MR_H
 

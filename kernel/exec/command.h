@@ -202,7 +202,7 @@ struct treadle_cmd {
 	u8 tracked;
 	u8 path;
 	bool heap, admitted;
-	bool resting : 1, skipped : 1; /* F_REPEAT */
+	u8 resting : 1, skipped : 1; /* F_REPEAT */
 };
 
 static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd *cmd)
@@ -364,8 +364,8 @@ extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
 /*
  * struct treadle_path_ops - a way to reach a peer: a row of treadle_paths[], filled in path/opdef.c
  * @issue:	by opcode: starts the command, and consumes it. May sleep
- * @withdraw:	takes back a command in ep->parked. ep->lock is held, and released. True: the
- *		command is the caller's again; false: a receive has matched it meanwhile
+ * @withdraw:	takes back a command in ep->parked. Its ep->lock is held, and dropped meanwhile.
+ *		True: it is the caller's again; false: a receive has matched it, or it is gone
  */
 struct treadle_path_ops {
 	void (*issue[TREADLE_OP_LAST])(struct treadle_cmd *cmd, struct treadle_run *run);

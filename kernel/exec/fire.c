@@ -139,7 +139,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 				treadle_cntr_again(cmd, run);
 				continue;
 			}
-			cmd->skipped = why;
+			cmd->skipped = why != 0;
 		}
 		/*
 		 * A guest does not wait for pages or receives of its own context: later commands of

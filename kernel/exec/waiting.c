@@ -73,21 +73,21 @@ void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u
 			 struct treadle_run *run)
 {
 	struct treadle_cmd *cmd;
+	bool ours;
 
-	while (*count < max) {
+	for (; *count < max; cond_resched()) {
 		spin_lock(&ep->lock);
 		cmd = treadle_wait_find(&ep->parked, context);
-		if (!cmd) {
-			spin_unlock(&ep->lock);
+		ours = cmd && treadle_paths[cmd->path]->withdraw(cmd);
+		spin_unlock(&ep->lock);
+		if (!cmd)
 			return;
-		}
-		if (treadle_paths[cmd->path]->withdraw(cmd)) {
-			if (error)
-				treadle_cmd_fail(cmd, error, run);
-			else
-				treadle_cmd_free(cmd);
-			(*count)++;
-		}
-		cond_resched();
+		if (!ours)
+			continue;
+		if (error)
+			treadle_cmd_fail(cmd, error, run);
+		else
+			treadle_cmd_free(cmd);
+		(*count)++;
 	}
 }

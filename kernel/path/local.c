@@ -28,15 +28,16 @@ static int local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len
  * rx->lock, which is taken before ep->lock. So the message is held under ep->lock, and looked at
  * under rx->lock.
  */
-static bool local_withdraw(struct treadle_cmd *cmd)
+static bool local_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
 {
+	struct treadle_ep *ep = cmd->ep; /* held by the caller, unlike @cmd */
 	struct treadle_msg *msg = cmd->msg;
 	struct treadle_rx *rx = msg->to->rx;
 	bool queued;
 
-	lockdep_assert_held(&cmd->ep->lock);
+	lockdep_assert_held(&ep->lock);
 	kref_get(&msg->ref);
-	spin_unlock(&cmd->ep->lock);
+	spin_unlock(&ep->lock);
 	spin_lock(&rx->lock);
 	queued = msg->queued;
 	if (queued)
@@ -45,6 +46,7 @@ static bool local_withdraw(struct treadle_cmd *cmd)
 	if (queued)
 		treadle_msg_put(msg); /* the reference of the queue */
 	treadle_msg_put(msg);
+	spin_lock(&ep->lock);
 	return queued;
 }
 

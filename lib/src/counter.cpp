@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/counter.h>
 
+#include <tuple>
+
 #include <treadle/context.h>
 
 #include "sys/device.h"
@@ -31,7 +33,7 @@ Result<Counter> Counter::create(int device, WorkRing &ring, Unit unit) noexcept
 
 	if (page)
 		return Counter(device, args.id, std::move(*page), ring);
-	sys::destroy(device, args.id);
+	std::ignore = sys::destroy(device, args.id);
 	return std::unexpected(page.error());
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <tuple>
 
 #include "sys/device.h"
 
@@ -26,7 +27,7 @@ Result<DescriptorRing> DescriptorRing::create(int fd, unsigned long request,
 
 	if (rw && ro)
 		return DescriptorRing(std::move(*rw), std::move(*ro), args.entries);
-	sys::destroy(fd, args.id);
+	std::ignore = sys::destroy(fd, args.id);
 	return std::unexpected(rw ? ro.error() : rw.error());
 }
 
@@ -40,7 +41,7 @@ Result<CompletionRing> CompletionRing::create(int fd, treadle_cq_create &args) n
 
 	if (rw && ro)
 		return CompletionRing(std::move(*rw), std::move(*ro), args.entries);
-	sys::destroy(fd, args.id);
+	std::ignore = sys::destroy(fd, args.id);
 	return std::unexpected(rw ? ro.error() : rw.error());
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/station.h>
 
+#include <algorithm>
+
 namespace treadle
 {
 
@@ -12,7 +14,11 @@ Result<Station> Station::open(const StationOptions &options) noexcept
 	auto peers = AddressVector::create(*context);
 	if (!peers)
 		return std::unexpected(peers.error());
-	auto queue = CompletionQueue::create(*context, 2 * options.entries);
+
+	const treadle_query &limits = context->limits();
+	const std::uint32_t entries =
+		options.entries ? options.entries : std::min<std::uint32_t>(256, limits.max_ring);
+	auto queue = CompletionQueue::create(*context, 2 * std::min(entries, limits.max_cq / 2));
 	if (!queue)
 		return std::unexpected(queue.error());
 	auto sent = Counter::create(*context);
@@ -21,10 +27,10 @@ Result<Station> Station::open(const StationOptions &options) noexcept
 	auto received = Counter::create(*context);
 	if (!received)
 		return std::unexpected(received.error());
-	auto tx = TransmitRing::create(*context, options.entries);
+	auto tx = TransmitRing::create(*context, entries);
 	if (!tx)
 		return std::unexpected(tx.error());
-	auto rx = ReceiveRing::create(*context, options.entries);
+	auto rx = ReceiveRing::create(*context, entries);
 	if (!rx)
 		return std::unexpected(rx.error());
 	auto endpoint = Endpoint::create(*context, options.address, options.type);

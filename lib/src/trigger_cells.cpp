@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <treadle/trigger_cells.h>
 
+#include <tuple>
+
 #include <treadle/context.h>
 
 #include "sys/device.h"
@@ -32,7 +34,7 @@ Result<TriggerCells> TriggerCells::create(const Context &context, std::uint32_t 
 	if (cells && done)
 		return TriggerCells(device, args.id, args.count, std::move(*cells),
 				    std::move(*done));
-	sys::destroy(device, args.id);
+	std::ignore = sys::destroy(device, args.id);
 	return std::unexpected(cells ? done.error() : cells.error());
 }
 

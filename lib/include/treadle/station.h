@@ -18,14 +18,16 @@ namespace treadle
 struct StationOptions {
 	treadle_addr address = loopback();     /* port 0: any free port */
 	treadle_ep_type type = TREADLE_EP_RDM; /* or TREADLE_EP_DGRAM */
-	std::uint32_t entries = 256;	       /* slots of each ring; the queue has room for both */
+	/* Slots of each ring; 0: 256, or limits().max_ring if that is less. EINVAL: more than that */
+	std::uint32_t entries = 0;
 	std::uint32_t flags = TREADLE_EP_SOURCE; /* TREADLE_EP_*, see Bindings */
 };
 
 /**
  * An endpoint and all that it needs, opened in one call: a context, a ring to send and one to
- * receive, one queue for all completions, counters of what was sent and received, and a vector of
- * peers. Its parts are what they are elsewhere.
+ * receive, one queue for all completions (with room for both rings, if limits().max_cq allows it),
+ * counters of what was sent and received, and a vector of peers. Its parts are what they are
+ * elsewhere.
  *
  *	auto station = Station::open();
  *	const auto peer = station->peers.insert(address);

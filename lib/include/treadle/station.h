@@ -18,7 +18,7 @@ namespace treadle
 struct StationOptions {
 	treadle_addr address = loopback();     /* port 0: any free port */
 	treadle_ep_type type = TREADLE_EP_RDM; /* or TREADLE_EP_DGRAM */
-	/* Slots of each ring; 0: 256, or limits().max_ring if that is less. EINVAL: more than that */
+	/* Slots of each ring. 0: 256, or limits().max_ring if that is less; EINVAL above that. */
 	std::uint32_t entries = 0;
 	std::uint32_t flags = TREADLE_EP_SOURCE; /* TREADLE_EP_*, see Bindings */
 };

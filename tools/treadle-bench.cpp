@@ -228,10 +228,10 @@ void count_into(Row &row)
 	size_t messages = 32; /* a multiple of the grain of any conversation */
 	const auto body = [&] {
 		const auto conversation = start(row.job);
-		Watch nobody;
+		Watch unwatched;
 		Marker marker;
 
-		conversation->run(8, nobody); /* connects, faults pages in, binds lazily */
+		conversation->run(8, unwatched); /* connects, faults pages in, binds lazily */
 		begin_counting();
 		marker.start();
 		marker.stop();

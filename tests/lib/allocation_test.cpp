@@ -112,7 +112,7 @@ TEST_F(AllocationTest, messages_make_none)
 		},
 		true);
 	expect_none(
-		"inject, nobody receives yet",
+		"inject, before a receive",
 		[&] {
 			const auto rc = a.send(out, a_to_b, 7, TREADLE_F_INJECT);
 			EXPECT_EQ(b.receive(in, 8), ok);

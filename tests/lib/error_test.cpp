@@ -113,7 +113,7 @@ TEST_F(ErrorTest, message_longer_than_the_buffer)
 	expect_works();
 }
 
-TEST_F(ErrorTest, nobody_there)
+TEST_F(ErrorTest, no_endpoint_there)
 {
 	treadle_addr gone;
 	std::uint64_t out = 1;

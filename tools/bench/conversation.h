@@ -135,9 +135,9 @@ public:
 	/* Exchanges a few messages and checks the data. */
 	void verify()
 	{
-		Watch nobody;
+		Watch unwatched;
 
-		run(1, nobody);
+		run(1, unwatched);
 		if (!right())
 			throw std::runtime_error("wrong data arrived");
 	}

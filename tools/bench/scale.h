@@ -135,10 +135,10 @@ inline Costs arm_and_fire(const std::string &provider, size_t processes, size_t 
 template <class Going> Spread latency(const std::string &provider, Going going)
 {
 	const auto conversation = start({provider, operations[0], 8, false});
-	Watch nobody;
+	Watch unwatched;
 	std::vector<double> ns;
 
-	conversation->run(100, nobody);
+	conversation->run(100, unwatched);
 	while (going()) {
 		Timer timer;
 		conversation->run(1, timer);

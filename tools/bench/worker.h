@@ -166,9 +166,9 @@ private:
 		asking.put(&answer, sizeof(answer));
 		while (asking.get(&messages, sizeof(messages))) {
 			Timer timer;
-			Watch nobody;
+			Watch unwatched;
 			/* Wakes threads and warms caches after the break. */
-			conversation.run(messages / 8, nobody);
+			conversation.run(messages / 8, unwatched);
 			answer.messages = conversation.run(messages, timer);
 			answer.ns = timer.total;
 			if (post)

@@ -40,7 +40,7 @@ public:
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
 
 	/*
-	 * Completions that there is room for now. Too few while another thread consumes.
+	 * Free entries. A lower bound while another thread consumes.
 	 * From any thread, whatever Lock is.
 	 */
 	std::uint32_t room() noexcept

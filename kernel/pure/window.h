@@ -11,14 +11,16 @@
  * and its grants how many commands. Frames of bulk data get three quarters of the limit at most, so
  * that answers, which free what the peer waits for, always get through.
  *
- * Pure logic, so that the same source is tested in user space. It takes no lock; the caller holds
- * the session's. Numbers are compared modulo 2^32; windows are far smaller.
+ * Pure logic, so that the same source is tested in user space; the module does not use it yet. It
+ * takes no lock: the caller holds the session's. Numbers are compared modulo 2^32; windows are far
+ * smaller.
  */
 #ifndef TREADLE_WINDOW_H
 #define TREADLE_WINDOW_H
 
 #ifdef __KERNEL__
 #include <linux/errno.h>
+#include <linux/string.h>
 #include <linux/types.h>
 #else
 #include "shim.h"
@@ -62,16 +64,173 @@ struct treadle_window {
 	struct treadle_ack told;
 };
 
-void treadle_window_init(struct treadle_window *w, u32 room, u32 commands);
-bool treadle_window_may_send(const struct treadle_window *w, bool data);
-u32 treadle_window_send(struct treadle_window *w, bool data);
-bool treadle_window_use_command(struct treadle_window *w);
-struct treadle_ack treadle_window_tell(struct treadle_window *w);
-bool treadle_window_owes_ack(const struct treadle_window *w);
-int treadle_window_acked(struct treadle_window *w, const struct treadle_ack *told);
-int treadle_window_arrived(struct treadle_window *w, u32 number, u32 commands);
-void treadle_window_offer(struct treadle_window *w, u32 commands);
-int treadle_window_reconnect(struct treadle_window *w, u32 processed);
+/* Is @a before @b? */
+static inline bool treadle_before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+/**
+ * treadle_window_init() - begin a session
+ * @w:        the window
+ * @room:     frames that this side takes at a time, at most TREADLE_MAX_FRAMES
+ * @commands: commands that this side takes at first, at most TREADLE_MAX_COMMANDS
+ *
+ * Both sides begin with number 0, and with no limit and no grant: the peer's first acknowledgment,
+ * which comes with its HELLO, has them.
+ */
+static inline void treadle_window_init(struct treadle_window *w, u32 room, u32 commands)
+{
+	memset(w, 0, sizeof(*w));
+	w->room = room;
+	w->offered = commands;
+}
+
+/**
+ * treadle_window_may_send() - may a new frame be sent?
+ * @w:    the window
+ * @data: it is one of bulk data
+ *
+ * Return: false: it waits for an acknowledgment of the peer.
+ */
+static inline bool treadle_window_may_send(const struct treadle_window *w, bool data)
+{
+	u32 size = w->limit - w->acked;
+
+	return treadle_before(w->next, w->limit) && (!data || w->data < size - size / 4);
+}
+
+/**
+ * treadle_window_send() - number a new frame; treadle_window_may_send() is true
+ * @w:    the window
+ * @data: it is one of bulk data
+ *
+ * Return: its number. The caller keeps the frame until it is acknowledged.
+ */
+static inline u32 treadle_window_send(struct treadle_window *w, bool data)
+{
+	w->data += data;
+	if (w->posted == w->next)
+		w->posted++;
+	return w->next++;
+}
+
+/**
+ * treadle_window_use_command() - may a frame have one more command?
+ * @w: the window
+ *
+ * Return: true: it is counted; false: it waits for a grant of the peer.
+ */
+static inline bool treadle_window_use_command(struct treadle_window *w)
+{
+	if (w->used == w->granted)
+		return false;
+	w->used++;
+	return true;
+}
+
+/**
+ * treadle_window_tell() - what the next frame to the peer, new or not, has to say
+ * @w: the window
+ *
+ * Return: the words; the peer counts as told.
+ */
+static inline struct treadle_ack treadle_window_tell(struct treadle_window *w)
+{
+	w->told.ack = w->expected;
+	w->told.limit = w->expected + w->room;
+	w->told.commands = w->offered;
+	return w->told;
+}
+
+/**
+ * treadle_window_owes_ack() - does the peer have to be told, even if there is nothing to be sent?
+ * @w: the window
+ *
+ * Return: true if half of the frames that the peer may send were processed since it was told, or
+ * if it can be granted as many commands as it has left. Else a frame that is sent anyway, or a
+ * timer, does it.
+ */
+static inline bool treadle_window_owes_ack(const struct treadle_window *w)
+{
+	u32 commands = w->offered - w->told.commands;
+
+	return w->expected - w->told.ack >= (w->room + 1) / 2 ||
+	       (commands && commands >= w->told.commands - w->taken);
+}
+
+/**
+ * treadle_window_acked() - a frame of the peer says how far it has come
+ * @w:    the window
+ * @told: what it says
+ *
+ * Return: frames that are acknowledged by it, oldest first: the caller frees them, with
+ * treadle_window_free() for each. -EPROTO: the peer takes back what it has said, or acknowledges
+ * what was not sent: the session has to end.
+ */
+static inline int treadle_window_acked(struct treadle_window *w, const struct treadle_ack *told)
+{
+	u32 acked = told->ack - w->acked;
+
+	if (acked > w->posted - w->acked || treadle_before(told->limit, w->limit) ||
+	    told->limit - told->ack > TREADLE_MAX_FRAMES ||
+	    treadle_before(told->commands, w->granted) ||
+	    told->commands - w->used > TREADLE_MAX_COMMANDS)
+		return -EPROTO;
+	w->acked = told->ack;
+	w->limit = told->limit;
+	w->granted = told->commands;
+	return acked;
+}
+
+/**
+ * treadle_window_arrived() - a frame of the peer has been processed
+ * @w:        the window
+ * @number:   of the frame
+ * @commands: in it
+ *
+ * Return: 0. -EPROTO: it is not the next one, is beyond the limit, or has more commands than were
+ * granted: the session has to end. The caller asks before it processes the frame.
+ */
+static inline int treadle_window_arrived(struct treadle_window *w, u32 number, u32 commands)
+{
+	if (number != w->expected || number - w->told.ack >= w->room ||
+	    commands > w->told.commands - w->taken)
+		return -EPROTO;
+	w->expected++;
+	w->taken += commands;
+	return 0;
+}
+
+/**
+ * treadle_window_offer() - commands of the peer have ended: it may send as many more
+ * @w:        the window
+ * @commands: so many
+ */
+static inline void treadle_window_offer(struct treadle_window *w, u32 commands)
+{
+	w->offered += commands;
+}
+
+/**
+ * treadle_window_reconnect() - there is a new connection, after the old one was drained
+ * @w:         the window
+ * @processed: the peer has processed the frames before this number
+ *
+ * What the peer was told on the old connection may have been lost: it is told again.
+ *
+ * Return: frames that are acknowledged by it, as treadle_window_acked(). Those from w->posted to
+ * w->next have to be sent again, in order, before any new one. -EPROTO as there.
+ */
+static inline int treadle_window_reconnect(struct treadle_window *w, u32 processed)
+{
+	u32 acked = processed - w->acked;
+
+	if (acked > w->next - w->acked)
+		return -EPROTO;
+	w->acked = w->posted = processed;
+	return acked;
+}
 
 /* A frame was freed: it was acknowledged. @data: it was one of bulk data. */
 static inline void treadle_window_free(struct treadle_window *w, bool data)

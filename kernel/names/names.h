@@ -7,7 +7,7 @@
 #include <linux/seqlock.h>
 
 #include "core/endpoint.h"
-#include "names/source.h"
+#include "core/source.h"
 
 /* ports.c */
 int treadle_net_init(void);

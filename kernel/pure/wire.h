@@ -82,17 +82,16 @@ struct treadle_wire_range {
 struct treadle_wire_cmd {
 	struct treadle_wire_item item;
 	__le32 from; /* handle of the sending endpoint */
-	__le32 to;   /* port */
+	__le32 to;   /* port, and index of a receive context << 16 */
 	__u8 opcode;
 	__u8 ranges;
 	__u8 atomic_op;
 	__u8 atomic_type;
 	__le32 flags;
-	__le64 length;
-	__le64 tag; /* or address */
-	__le64 key;
+	__le64 length; /* of the whole command */
+	__le64 offset; /* READ, WRITE: of the piece that this one is about */
+	__le64 tag;
 	__le64 data;
-	__le64 grant; /* of a READ */
 };
 
 /* Followed by what an atomic has fetched */
@@ -102,8 +101,15 @@ struct treadle_wire_done {
 	__le32 zero;
 };
 
-/* GRANT: up to which offset DATA may come. DATA: where its payload, which follows, belongs. */
-struct treadle_wire_piece {
+/* GRANT: DATA from @offset up to @end may come. */
+struct treadle_wire_grant {
+	struct treadle_wire_item item;
+	__le64 offset;
+	__le64 end;
+};
+
+/* Followed by the payload, which belongs at @offset */
+struct treadle_wire_data {
 	struct treadle_wire_item item;
 	__le64 offset;
 };
@@ -145,8 +151,8 @@ static inline const struct treadle_wire_shape *treadle_wire_shape(u8 kind)
 		{ 0, 0, 0 },
 		/* CMD */ { sizeof(struct treadle_wire_cmd), 0, ANY },
 		/* DONE */ { sizeof(struct treadle_wire_done), 0, ANY },
-		/* GRANT */ { sizeof(struct treadle_wire_piece), 0, 0 },
-		/* DATA */ { sizeof(struct treadle_wire_piece), 1, ANY },
+		/* GRANT */ { sizeof(struct treadle_wire_grant), 0, 0 },
+		/* DATA */ { sizeof(struct treadle_wire_data), 1, ANY },
 		/* CANCEL */ { sizeof(struct treadle_wire_item), 0, 0 },
 		/* ABORT */ { sizeof(struct treadle_wire_abort), 0, 0 },
 		/* INTRO */ { sizeof(struct treadle_wire_intro), 0, 0 },

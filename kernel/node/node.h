@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * treadle: sessions with other nodes, for the rooms above (node.c, host.c, session.c, link.c,
+ * hello.c)
+ */
+#ifndef TREADLE_NODE_H
+#define TREADLE_NODE_H
+
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "core/object.h"
+#include "core/source.h"
+#include "node/transport.h"
+#include "pure/window.h"
+
+struct treadle_remote;
+struct treadle_proxies;
+
+/*
+ * struct treadle_session - what this node and another one have under way. It outlives its links
+ *
+ * For the rooms above:
+ * @host:	number of the other node in the network namespace of this one: treadle_source()
+ * @lock:	protects everything here, unless noted otherwise. Innermost, but for pm->lock
+ * @window:	numbers of frames and commands
+ * @up:		frames may be sent
+ * @begun:	->begin was called, and ->end was not
+ * @ctx:	context that stands for the other node's processes; set by ->begin
+ * @remote:	of path/remote.c: commands of this node that were sent
+ * @proxies:	of proxy/: endpoints of the other node
+ * @nonce:	of both sides, this one's first: proofs of keys are made of them. Constant while @begun
+ */
+struct treadle_session {
+	struct kref ref;
+	struct treadle_node *node;
+	u16 host;
+	struct treadle_addr addr;
+	spinlock_t lock;
+	struct treadle_window window;
+	bool up, begun;
+	struct treadle_ctx *ctx;
+	struct treadle_remote *remote;
+	struct treadle_proxies *proxies;
+	u8 nonce[2][16];
+	struct treadle_session_links *links; /* of node/: the rest */
+};
+
+/*
+ * struct treadle_node_ops - what the rooms above do for sessions; filled in proxy/arrive.c
+ *
+ * All are called in process context without locks, and may sleep, but wait for no process. ->item
+ * and ->room are never called at the same time for one session, nor with ->begin or ->end.
+ *
+ * @begin:	a session begins, or begins anew: its frames have no numbers yet. 0 or an error
+ * @item:	an item of a frame. 0; or -EPROTO: the peer breaks the rules, and the session ends
+ * @room:	frames or commands may be sent again, for what has waited
+ * @end:	the other node is lost, or has lost the session, or this one leaves: what was sent
+ *		fails with -ECONNRESET, and what was not sent with @error
+ */
+struct treadle_node_ops {
+	int (*begin)(struct treadle_session *s);
+	int (*item)(struct treadle_session *s, const struct treadle_wire_view *view,
+		    struct treadle_run *run);
+	void (*room)(struct treadle_session *s, struct treadle_run *run);
+	void (*end)(struct treadle_session *s, int error);
+};
+extern const struct treadle_node_ops treadle_node_ops;
+
+/* node.c: nodes of this machine, one for each network namespace */
+int treadle_nodes_init(void);
+void treadle_nodes_exit(void);
+bool treadle_node_address(struct net *net, struct treadle_addr *addr);
+bool treadle_node_trusts_uids(const struct treadle_session *s);
+
+/* host.c: other nodes, by address and number */
+int treadle_host_get(struct net *net, const struct treadle_addr *addr);
+void treadle_host_put(struct net *net, u16 host);
+void treadle_host_hold(struct net *net, u16 host);
+u16 treadle_host_mirror(struct net *net);
+bool treadle_host_address(struct net *net, u16 host, struct treadle_addr *addr);
+struct treadle_session *treadle_session_get(struct net *net, u16 host);
+void treadle_session_put(struct treadle_session *s);
+
+/*
+ * session.c: to send. All under s->lock; none sleeps.
+ *
+ * Items go into the open frame, in order. It is posted when it is full, when nothing is in flight,
+ * or when what was in flight has been sent. A frame of its own, with one item, is filled without
+ * the lock, and then posted behind the open one.
+ */
+void treadle_session_connect(struct treadle_session *s);
+void *treadle_session_item(struct treadle_session *s, u8 kind, u32 bytes, u32 reference);
+void treadle_session_flush(struct treadle_session *s);
+struct treadle_frame *treadle_session_frame(struct treadle_session *s, bool data);
+void *treadle_frame_item(struct treadle_frame *frame, u8 kind, u32 bytes, u32 reference);
+void treadle_session_post(struct treadle_session *s, struct treadle_frame *frame);
+void treadle_session_unframe(struct treadle_session *s, struct treadle_frame *frame);
+void treadle_session_starve(struct treadle_session *s);
+
+/* What fits into the item of a frame: bytes behind a fixed part of @fixed bytes. */
+#define TREADLE_WIRE_MOST(fixed) \
+	(TREADLE_WIRE_FRAME_BYTES - sizeof(struct treadle_wire_frame) - (fixed))
+
+#endif

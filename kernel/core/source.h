@@ -11,7 +11,7 @@
  * A source is an endpoint: the number of its host, and its port there. All contexts of a scalable
  * endpoint are one source. A source is compared and passed on; only names/ looks into it.
  */
-#define TREADLE_HERE	 0u /* the host number of this machine; the only one yet */
+#define TREADLE_HERE	 0u /* the host number of this machine */
 #define TREADLE_MAX_HOST 0xfffeu
 
 static inline u32 treadle_source(u32 host, u16 port)
@@ -24,6 +24,11 @@ static_assert((TREADLE_MAX_HOST << 16 | 0xffff) <
 static inline u16 treadle_source_port(u32 source)
 {
 	return source;
+}
+
+static inline u16 treadle_source_host(u32 source)
+{
+	return source >> 16;
 }
 
 /* The name of a receiver: its source, and the index of a receive context. */
@@ -39,7 +44,7 @@ static inline u32 treadle_name_source(u64 name)
 
 static inline bool treadle_is_here(u64 name)
 {
-	return (u32)name >> 16 == TREADLE_HERE;
+	return treadle_source_host(name) == TREADLE_HERE;
 }
 
 static inline u32 treadle_name_context(u64 name)

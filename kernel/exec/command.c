@@ -65,8 +65,13 @@ int treadle_cmd_leave(struct treadle_cmd **cmd, enum treadle_track how, struct t
 	struct treadle_cmd *heap;
 
 	if (!(*cmd)->heap) {
-		int ret = (*cmd)->d.flags & TREADLE_F_INJECT ? treadle_take_inject(*cmd, run) : 0;
+		u32 flags = (*cmd)->d.flags;
+		int ret = 0;
 
+		if (unlikely(flags & TREADLE_F_PROXY))
+			ret = treadle_paths[(*cmd)->path]->leave(*cmd, run);
+		else if (flags & TREADLE_F_INJECT)
+			ret = treadle_take_inject(*cmd, run);
 		if (ret)
 			return ret;
 		heap = persist(*cmd, run);
@@ -238,12 +243,14 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 		treadle_obj_unbind(&cmd->target->obj);
 	if (unlikely(cmd->cond))
 		treadle_cond_drop(cmd);
-	if (unlikely(cmd->own))
+	if (unlikely(cmd->own) && (cmd->heap || !(cmd->d.flags & TREADLE_F_PROXY)))
 		kfree(cmd->own);
 	if (!cmd->heap)
 		return;
 	if (unlikely(cmd->tracked)) /* dropped, not completed */
 		treadle_flow_done(cmd->ep, cmd->dest, cmd->tracked, NULL);
+	if (unlikely(cmd->d.flags & TREADLE_F_PROXY))
+		treadle_paths[cmd->path]->release(cmd);
 	if (cmd->tx) {
 		if (cmd->slots)
 			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);
@@ -298,6 +305,47 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 		treadle_cntr_add(notify, 1, why, run);
 		treadle_obj_put(&notify->obj);
 	}
+}
+
+/* Issues a command in the worker of its context, which can wait for pages. */
+struct later {
+	struct treadle_job job;
+	struct treadle_cmd *cmd;
+};
+
+static void issue_now(struct treadle_job *job, struct treadle_run *run)
+{
+	struct later *later = container_of(job, struct later, job);
+	struct treadle_cmd *cmd = later->cmd;
+
+	kfree(later);
+	treadle_cmd_issue(cmd, run);
+}
+
+/**
+ * treadle_cmd_issue_later() - let the worker of a command's context issue it, as it can wait
+ * @cmd: the command, whose turn it is; becomes the one on the heap
+ * @run: of the caller
+ *
+ * The commands behind it wait, too.
+ *
+ * Context: see treadle_cmd_leave().
+ * Return: TREADLE_KEPT, or an error of treadle_cmd_carry().
+ */
+int treadle_cmd_issue_later(struct treadle_cmd **cmd, struct treadle_run *run)
+{
+	struct later *later, on_stack = { .cmd = *cmd };
+
+	later = treadle_cmd_carry(&on_stack.cmd, &on_stack, sizeof(*later), TREADLE_AWAITED, run);
+	*cmd = on_stack.cmd;
+	if (IS_ERR(later))
+		return PTR_ERR(later);
+	later->cmd->admitted = true;
+	INIT_LIST_HEAD(&later->job.link);
+	later->job.ctx = later->cmd->ep->obj.ctx;
+	later->job.fn = issue_now;
+	treadle_queue_job(&later->job);
+	return TREADLE_KEPT;
 }
 
 /* Job of the context's worker: issue the failure messages again that found no memory. */

@@ -24,6 +24,10 @@ struct treadle_msg;
 #define TREADLE_EAGER	4096u /* longer unexpected messages stay with the sender */
 /* Kernel only: a collective message without payload; its data says why there is none. */
 #define TREADLE_F_FAILURE (1U << 31)
+/* Kernel only: a command from another node; its path ends it (struct treadle_path_ops). */
+#define TREADLE_F_PROXY (1U << 30)
+/* Kernel only, with F_PROXY: a message whose bytes are at the other node. */
+#define TREADLE_F_PULL (1U << 29)
 /* Longer copies go to a worker, so that a post returns soon. */
 #define TREADLE_INLINE (1u << 20)
 
@@ -157,6 +161,7 @@ enum treadle_track {
  *		atomics: operands, then results, then comparands
  * @own:	@recv or @inject, for kfree(); no command has both
  * @path:	enum treadle_path: how it reaches its peer
+ * @reference:	names it at another node, once it was sent; else 0 (path/remote.c)
  * @tx, @slots:	ring, and the credits that it gets back at the end
  * @route:	0: @dest is valid; else the error. Receives: likewise, of the sender that they name
  * @dest:	where the command goes: treadle_name()
@@ -203,6 +208,7 @@ struct treadle_cmd {
 	u8 path;
 	bool heap, admitted;
 	u8 resting : 1, skipped : 1; /* F_REPEAT */
+	u32 reference;
 };
 
 static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd *cmd)
@@ -291,6 +297,7 @@ int treadle_iov_validate(const struct treadle_iov *iov, unsigned int count, u64 
 void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 			struct treadle_run *run);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
+int treadle_cmd_issue_later(struct treadle_cmd **cmd, struct treadle_run *run);
 
 /* flow.c */
 int treadle_flow_wait(struct treadle_cmd **cmd, struct treadle_run *run);
@@ -366,12 +373,20 @@ extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
  * @issue:	by opcode: starts the command, and consumes it. May sleep
  * @withdraw:	takes back a command in ep->parked. Its ep->lock is held, and dropped meanwhile.
  *		True: it is the caller's again; false: a receive has matched it, or it is gone
+ *
+ * Only for F_PROXY, with which commands are not counted, and have no completion here:
+ * @complete:	tells the other node that the command has ended; frees it
+ * @leave:	a command on the stack will go on elsewhere: keep its bytes. 0 or -ENOMEM. May sleep
+ * @release:	a command on the heap is freed
  */
 struct treadle_path_ops {
 	void (*issue[TREADLE_OP_LAST])(struct treadle_cmd *cmd, struct treadle_run *run);
 	bool (*withdraw)(struct treadle_cmd *cmd);
+	void (*complete)(struct treadle_cmd *cmd, int error, struct treadle_run *run);
+	int (*leave)(struct treadle_cmd *cmd, struct treadle_run *run);
+	void (*release)(struct treadle_cmd *cmd);
 };
-enum treadle_path { TREADLE_PATH_LOCAL, TREADLE_PATHS };
+enum treadle_path { TREADLE_PATH_LOCAL, TREADLE_PATH_REMOTE, TREADLE_PATH_PROXY, TREADLE_PATHS };
 extern const struct treadle_path_ops *const treadle_paths[TREADLE_PATHS];
 
 /* Start a command, which is consumed. May sleep. */

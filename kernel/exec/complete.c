@@ -198,9 +198,15 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		treadle_cmd_free(cmd);
 		return;
 	}
-	if (unlikely(treadle_cmd_repeats(cmd, flags))) {
-		treadle_cmd_again(cmd, cmd->d.len, error, run);
-		return;
+	if (unlikely(flags & (TREADLE_F_REPEAT | TREADLE_F_PROXY))) {
+		if (flags & TREADLE_F_PROXY) {
+			treadle_paths[cmd->path]->complete(cmd, error, run);
+			return;
+		}
+		if (treadle_cmd_repeats(cmd, flags)) {
+			treadle_cmd_again(cmd, cmd->d.len, error, run);
+			return;
+		}
 	}
 	if (unlikely(tracked)) {
 		treadle_ep_get(ep);

@@ -30,7 +30,8 @@ struct treadle_proxies;
  * @up:		frames may be sent
  * @begun:	->begin was called, and ->end was not
  * @ctx:	context that stands for the other node's processes; set by ->begin
- * @remote:	of path/remote.c: commands of this node that were sent
+ * @remote:	of path/remote.c: commands of this node that were sent, or wait for the session. It may
+ *		be there before the session has begun
  * @proxies:	of proxy/: endpoints of the other node
  * @nonce:	of both sides, this one's first: proofs of keys are made of them. Constant while @begun
  */
@@ -58,6 +59,7 @@ struct treadle_session {
  * @begin:	a session begins, or begins anew: its frames have no numbers yet. 0 or an error
  * @item:	an item of a frame. 0; or -EPROTO: the peer breaks the rules, and the session ends
  * @room:	frames or commands may be sent again, for what has waited
+ * @free:	the session's memory is freed: nothing uses it any more
  * @end:	the other node is lost, or has lost the session, or this one leaves: what was sent
  *		fails with -ECONNRESET, and what was not sent with @error
  */
@@ -67,6 +69,7 @@ struct treadle_node_ops {
 		    struct treadle_run *run);
 	void (*room)(struct treadle_session *s, struct treadle_run *run);
 	void (*end)(struct treadle_session *s, int error);
+	void (*free)(struct treadle_session *s);
 };
 extern const struct treadle_node_ops treadle_node_ops;
 
@@ -100,6 +103,9 @@ void *treadle_frame_item(struct treadle_frame *frame, u8 kind, u32 bytes, u32 re
 void treadle_session_post(struct treadle_session *s, struct treadle_frame *frame);
 void treadle_session_unframe(struct treadle_session *s, struct treadle_frame *frame);
 void treadle_session_starve(struct treadle_session *s);
+
+/* Commands that each side takes at first. */
+#define TREADLE_COMMANDS 1024u
 
 /* What fits into the item of a frame: bytes behind a fixed part of @fixed bytes. */
 #define TREADLE_WIRE_MOST(fixed) \

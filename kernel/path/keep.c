@@ -135,41 +135,6 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 }
 
 /*
- * Continues a datagram in the sender's worker, which waits for the sender's pages. The commands
- * behind it wait, too.
- */
-struct slow_send {
-	struct treadle_job job;
-	struct treadle_cmd *cmd;
-};
-
-static void send_go_on(struct treadle_job *job, struct treadle_run *run)
-{
-	struct slow_send *slow = container_of(job, struct slow_send, job);
-	struct treadle_cmd *cmd = slow->cmd;
-
-	kfree(slow);
-	treadle_cmd_issue(cmd, run);
-}
-
-/* Let the worker send. *cmd becomes the command on the heap. Returns TREADLE_KEPT or an error. */
-static int send_later(struct treadle_cmd **cmd, struct treadle_run *run)
-{
-	struct slow_send *slow, on_stack = { .cmd = *cmd };
-
-	slow = treadle_cmd_carry(&on_stack.cmd, &on_stack, sizeof(*slow), TREADLE_AWAITED, run);
-	*cmd = on_stack.cmd;
-	if (IS_ERR(slow))
-		return PTR_ERR(slow);
-	slow->cmd->admitted = true;
-	INIT_LIST_HEAD(&slow->job.link);
-	slow->job.ctx = slow->cmd->ep->obj.ctx;
-	slow->job.fn = send_go_on;
-	treadle_queue_job(&slow->job);
-	return TREADLE_KEPT;
-}
-
-/*
  * Allocate a message that can wait, like @m on the stack: with a copy of its bytes, or with its
  * command on the heap. Without a copy if @slow. Returns an error as treadle_copy() does, after
  * *done bytes, or as treadle_cmd_leave().
@@ -220,7 +185,7 @@ static int make_keepable(struct treadle_msg *m, struct treadle_msg **msg, struct
 		if (ret && !slow)
 			return ret;
 		if (slow && treadle_msg_is_lossy(m))
-			return send_later(&m->cmd, run);
+			return treadle_cmd_issue_later(&m->cmd, run);
 	}
 }
 

@@ -27,6 +27,7 @@ struct treadle_tx;
  * @id:		its identity; a context: that of @parent
  * @role:	TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT, or 0
  * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
+ * @hosts:	other nodes that know it, by number (path/remote.c)
  * @parent, @index: of a context; @parent is held, and bound until the context is torn down
  * @enabled:	the fields from @flags to @bound are set and never change (release/acquire)
  * @bound:	all objects that it is bound to
@@ -62,7 +63,7 @@ struct treadle_ep {
 	struct treadle_peer id;
 	bool listed; /* in the table of ports; a context: in @contexts of its parent */
 	u32 role, index;
-	struct xarray contexts;
+	struct xarray contexts, hosts;
 	struct treadle_ep *parent;
 	bool enabled;
 	u32 flags;

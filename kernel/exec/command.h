@@ -162,6 +162,8 @@ enum treadle_track {
  * @own:	@recv or @inject, for kfree(); no command has both
  * @path:	enum treadle_path: how it reaches its peer
  * @reference:	names it at another node, once it was sent; else 0 (path/remote.c)
+ * @in_pieces:	the same: @own is a struct treadle_push, until it was sent
+ * @asked:	the same: the other node was asked to cancel it
  * @tx, @slots:	ring, and the credits that it gets back at the end
  * @route:	0: @dest is valid; else the error. Receives: likewise, of the sender that they name
  * @dest:	where the command goes: treadle_name()
@@ -207,6 +209,7 @@ struct treadle_cmd {
 	u8 tracked;
 	u8 path;
 	bool heap, admitted;
+	bool in_pieces, asked;
 	u8 resting : 1, skipped : 1; /* F_REPEAT */
 	u32 reference;
 };
@@ -369,10 +372,17 @@ struct treadle_opdef {
 extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
 
 /*
+ * enum treadle_withdrawn - what became of a command that should be taken back
+ * @TREADLE_NOT_HERE:	a receive has matched it, or it is gone: there may be another one
+ * @TREADLE_OURS:	it is the caller's again
+ * @TREADLE_ASKED:	the other node has it, and was asked: its answer ends the command
+ */
+enum treadle_withdrawn { TREADLE_NOT_HERE, TREADLE_OURS, TREADLE_ASKED };
+
+/*
  * struct treadle_path_ops - a way to reach a peer: a row of treadle_paths[], filled in path/opdef.c
  * @issue:	by opcode: starts the command, and consumes it. May sleep
- * @withdraw:	takes back a command in ep->parked. Its ep->lock is held, and dropped meanwhile.
- *		True: it is the caller's again; false: a receive has matched it, or it is gone
+ * @withdraw:	takes back a command in ep->parked. Its ep->lock is held, and may be dropped meanwhile
  *
  * Only for F_PROXY, with which commands are not counted, and have no completion here:
  * @complete:	tells the other node that the command has ended; frees it
@@ -381,7 +391,7 @@ extern const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST];
  */
 struct treadle_path_ops {
 	void (*issue[TREADLE_OP_LAST])(struct treadle_cmd *cmd, struct treadle_run *run);
-	bool (*withdraw)(struct treadle_cmd *cmd);
+	enum treadle_withdrawn (*withdraw)(struct treadle_cmd *cmd);
 	void (*complete)(struct treadle_cmd *cmd, int error, struct treadle_run *run);
 	int (*leave)(struct treadle_cmd *cmd, struct treadle_run *run);
 	void (*release)(struct treadle_cmd *cmd);

@@ -11,10 +11,14 @@ static struct treadle_cmd *waiting_of(const struct rb_node *node)
 	return rb_entry(node, struct treadle_cmd, by_context);
 }
 
-/* fi_inject(3) and the like have no context by which they could be found; they come last. */
+/*
+ * fi_inject(3) and the like have no context by which they could be found; they come last. So do
+ * commands about which another node was asked already.
+ */
 static bool has_name(const struct treadle_cmd *cmd)
 {
-	return (cmd->d.flags & (TREADLE_F_INJECT | TREADLE_F_COMPLETION)) != TREADLE_F_INJECT;
+	return !cmd->asked &&
+	       (cmd->d.flags & (TREADLE_F_INJECT | TREADLE_F_COMPLETION)) != TREADLE_F_INJECT;
 }
 
 static int wait_cmp(const void *context, const struct rb_node *node)
@@ -72,22 +76,25 @@ struct treadle_cmd *treadle_wait_find(const struct rb_root *tree, const u64 *con
 void treadle_ep_withdraw(struct treadle_ep *ep, const u64 *context, int error, u64 max, u64 *count,
 			 struct treadle_run *run)
 {
+	enum treadle_withdrawn how = TREADLE_NOT_HERE;
 	struct treadle_cmd *cmd;
-	bool ours;
 
 	for (; *count < max; cond_resched()) {
 		spin_lock(&ep->lock);
 		cmd = treadle_wait_find(&ep->parked, context);
-		ours = cmd && treadle_paths[cmd->path]->withdraw(cmd);
+		if (cmd)
+			how = treadle_paths[cmd->path]->withdraw(cmd);
 		spin_unlock(&ep->lock);
 		if (!cmd)
 			return;
-		if (!ours)
+		if (how == TREADLE_NOT_HERE)
+			continue;
+		(*count)++;
+		if (how == TREADLE_ASKED)
 			continue;
 		if (error)
 			treadle_cmd_fail(cmd, error, run);
 		else
 			treadle_cmd_free(cmd);
-		(*count)++;
 	}
 }

@@ -61,7 +61,8 @@ struct treadle_session {
  * @room:	frames or commands may be sent again, for what has waited
  * @free:	the session's memory is freed: nothing uses it any more
  * @end:	the other node is lost, or has lost the session, or this one leaves: what was sent
- *		fails with -ECONNRESET, and what was not sent with @error
+ *		fails with -ECONNRESET, and what was not sent with @error. Also
+ *		without ->begin, for what waits: there was no link in time, or it was refused
  */
 struct treadle_node_ops {
 	int (*begin)(struct treadle_session *s);
@@ -86,7 +87,7 @@ void treadle_host_hold(struct net *net, u16 host);
 u16 treadle_host_mirror(struct net *net);
 bool treadle_host_address(struct net *net, u16 host, struct treadle_addr *addr);
 struct treadle_session *treadle_session_get(struct net *net, u16 host);
-void treadle_session_put(struct treadle_session *s);
+void treadle_session_put(struct treadle_session *s); /* any context, under spinlocks, too */
 
 /*
  * session.c: to send. All under s->lock; none sleeps.
@@ -106,6 +107,9 @@ void treadle_session_starve(struct treadle_session *s);
 
 /* Commands that each side takes at first. */
 #define TREADLE_COMMANDS 1024u
+
+/* hello.c */
+void treadle_hmac(const void *key, u32 key_bytes, const void *data, u32 bytes, u8 out[32]);
 
 /* What fits into the item of a frame: bytes behind a fixed part of @fixed bytes. */
 #define TREADLE_WIRE_MOST(fixed) \

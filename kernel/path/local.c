@@ -28,7 +28,7 @@ static int local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len
  * rx->lock, which is taken before ep->lock. So the message is held under ep->lock, and looked at
  * under rx->lock.
  */
-static bool local_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
+static enum treadle_withdrawn local_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
 {
 	struct treadle_ep *ep = cmd->ep; /* held by the caller, unlike @cmd */
 	struct treadle_msg *msg = cmd->msg;
@@ -47,7 +47,7 @@ static bool local_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
 		treadle_msg_put(msg); /* the reference of the queue */
 	treadle_msg_put(msg);
 	spin_lock(&ep->lock);
-	return queued;
+	return queued ? TREADLE_OURS : TREADLE_NOT_HERE;
 }
 
 /* Closing the sender's endpoint takes the message back: see treadle_ep_withdraw(). */

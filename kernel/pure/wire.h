@@ -126,9 +126,8 @@ struct treadle_wire_intro {
 	__le32 user;
 	__le16 port;
 	__u8 type;
-	__u8 zero;
-	__u8 address[16];
-	__u8 proof[32];
+	__u8 has_key;
+	__u8 proof[32]; /* that it knows its key */
 };
 
 /* WATCH, CONN_*: of two endpoints. The connection's data follows. */
@@ -279,7 +278,7 @@ static inline int treadle_wire_next(struct treadle_wire_reader *r, struct treadl
 		    ((const struct treadle_wire_done *)item)->zero)
 			return -EPROTO;
 		if (item->kind == TREADLE_WIRE_INTRO &&
-		    ((const struct treadle_wire_intro *)item)->zero)
+		    ((const struct treadle_wire_intro *)item)->has_key > 1)
 			return -EPROTO;
 		view->payload = at + skip;
 		view->bytes = length - skip;

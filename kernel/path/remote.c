@@ -1,0 +1,946 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: commands for other nodes, until their answers
+ *
+ * A command is sent to the node of its peer, which executes it, and answers with DONE. Order and
+ * fences are the other node's: it executes what one endpoint sends in the order of the frames. So
+ * commands are only tracked here while they are sent in pieces (push.c).
+ *
+ * A command that was sent, or waits for the session, is in ep->parked, and holds the session. Both
+ * trees, ep->parked and the table of references, change under ep->lock and s->lock, in this order.
+ * The one that takes a command out of them owns it.
+ */
+#include <linux/slab.h>
+
+#include "mm/own.h"
+#include "path/remote.h"
+
+#define INLINE 512u /* so many bytes are read before the session is locked */
+
+/*
+ * struct outgoing - a command on its way into a frame
+ * @cmd:	the command
+ * @frame:	of its own, with its item; or NULL
+ * @here:	its bytes are in @frame, @bytes or cmd->inject, or there are none. Else they go
+ *		in pieces, or the peer asks for them
+ */
+struct outgoing {
+	struct treadle_cmd *cmd;
+	struct treadle_frame *frame;
+	bool here;
+	u8 bytes[INLINE];
+};
+
+/* Bytes that go along with a command: the operands of an atomic, then the comparands. */
+static u64 payload(const struct treadle_desc *d)
+{
+	if (d->opcode == TREADLE_OP_READ)
+		return 0;
+	if (d->opcode == TREADLE_OP_COMPARE)
+		return 2 * d->len;
+	return d->opcode < TREADLE_OP_ATOMIC || d->iov_count ? d->len : 0;
+}
+
+/* Bytes that come back with the answer. */
+static u64 result(const struct treadle_desc *d)
+{
+	return d->opcode == TREADLE_OP_READ || d->opcode == TREADLE_OP_FETCH ||
+			       d->opcode == TREADLE_OP_COMPARE ?
+		       d->len :
+		       0;
+}
+
+/* --- references --------------------------------------------------------------------------- */
+
+/**
+ * treadle_sent_find - find a command that the other node has
+ * @s:		the session
+ * @reference:	what the other node says; maybe of a command that has ended
+ *
+ * Context: s->lock held.
+ * Return: its place, or NULL.
+ */
+struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference)
+{
+	u32 i = (reference & 0xffff) - 1;
+	struct treadle_sent *sent;
+
+	lockdep_assert_held(&s->lock);
+	if (!s->remote || i >= TREADLE_COMMANDS)
+		return NULL;
+	sent = &s->remote->sent[array_index_nospec(i, TREADLE_COMMANDS)];
+	return sent->cmd && sent->generation == reference >> 16 ? sent : NULL;
+}
+
+/* Take a place for @cmd: there is one. */
+static struct treadle_sent *sent_take(struct treadle_session *s, struct treadle_cmd *cmd)
+{
+	struct treadle_remote *r = s->remote;
+	struct treadle_sent *sent = &r->sent[r->free];
+
+	lockdep_assert_held(&s->lock);
+	cmd->reference = sent->generation << 16 | (r->free + 1);
+	r->free = sent->next;
+	sent->cmd = cmd;
+	sent->push = NULL;
+	return sent;
+}
+
+static void sent_free(struct treadle_session *s, struct treadle_sent *sent)
+{
+	struct treadle_remote *r = s->remote;
+
+	lockdep_assert_held(&s->lock);
+	r->asks -= sent->ask;
+	sent->ask = false;
+	sent->cmd = NULL;
+	sent->generation++;
+	sent->next = r->free;
+	r->free = sent - r->sent;
+}
+
+/*
+ * Take a command out of both trees. True: it is the caller's. False: its push completes it with
+ * @status, when it is not used any more.
+ */
+static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int status)
+{
+	struct treadle_sent *sent = treadle_sent_find(s, cmd->reference);
+	struct treadle_push *push = sent ? sent->push : NULL;
+
+	lockdep_assert_held(&s->lock);
+	lockdep_assert_held(&cmd->ep->lock);
+	rb_erase(&cmd->by_context, &cmd->ep->parked);
+	if (sent)
+		sent_free(s, sent);
+	else
+		list_del(&cmd->wait);
+	cmd->asked = false;
+	cmd->reference = 0;
+	if (push && !treadle_push_stop(push, status))
+		return false;
+	if (push)
+		treadle_push_free(push);
+	return true;
+}
+
+/* The command with @reference; 0: the first one that is queued. Or NULL. */
+static struct treadle_cmd *find(struct treadle_session *s, u32 reference)
+{
+	struct treadle_sent *sent;
+
+	lockdep_assert_held(&s->lock);
+	if (!reference)
+		return s->remote ? list_first_entry_or_null(&s->remote->queued,
+							    struct treadle_cmd, wait) :
+				   NULL;
+	sent = treadle_sent_find(s, reference);
+	return sent ? sent->cmd : NULL;
+}
+
+/*
+ * Take a command out, as find() finds it. False: there is none. *@cmd: the command, which is the
+ * caller's, with its reference of the session; or NULL: its push completes it.
+ */
+static bool take_out(struct treadle_session *s, u32 reference, int status,
+		     struct treadle_cmd **cmd)
+{
+	struct treadle_cmd *found;
+	struct treadle_ep *ep;
+
+	*cmd = NULL;
+	spin_lock(&s->lock);
+	found = find(s, reference);
+	ep = found ? treadle_ep_get(found->ep) : NULL;
+	spin_unlock(&s->lock);
+	if (!ep)
+		return false;
+	spin_lock(&ep->lock);
+	spin_lock(&s->lock);
+	found = find(s, reference);
+	if (found && found->ep == ep && detach(s, found, status))
+		*cmd = found;
+	spin_unlock(&s->lock);
+	spin_unlock(&ep->lock);
+	treadle_ep_put(ep);
+	return true;
+}
+
+/**
+ * treadle_remote_end_push - end a command whose bytes go in pieces
+ * @s:		the session
+ * @reference:	of the command; nothing happens if it has ended
+ * @status:	with which it completes, once its push is not used any more
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ */
+void treadle_remote_end_push(struct treadle_session *s, u32 reference, int status,
+			     struct treadle_run *run)
+{
+	struct treadle_cmd *cmd;
+
+	take_out(s, reference, status, &cmd);
+	if (!cmd)
+		return;
+	treadle_cmd_complete(cmd, status, run);
+	treadle_session_put(s);
+}
+
+/* The session ends: complete a command that was taken out, for the worker of its context. */
+static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
+{
+	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
+	TREADLE_RUN(run, ep->obj.ctx);
+
+	treadle_cmd_complete(cmd, error, &run);
+	treadle_run_jobs(&run);
+	treadle_session_put(s);
+	treadle_ep_put(ep);
+}
+
+/* --- sending ------------------------------------------------------------------------------ */
+
+/* How the other node executes a command. */
+static u32 wire_flags(const struct treadle_desc *d)
+{
+	return d->flags &
+	       (TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE |
+		TREADLE_F_FENCE | TREADLE_F_COLLECTIVE | TREADLE_F_FAILURE);
+}
+
+/**
+ * treadle_remote_cmd - write a command, or a piece of one
+ * @s:		the session; if @frame is NULL, its lock is held
+ * @frame:	a frame of its own, or NULL
+ * @cmd:	the command
+ * @offset:	of the piece
+ * @bytes:	of it, or of the payload
+ *
+ * The caller sets ->from and the reference.
+ *
+ * Context: any.
+ * Return: the item; the payload is to be written at its end. NULL: the session has no room.
+ */
+struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s,
+					    struct treadle_frame *frame,
+					    const struct treadle_cmd *cmd, u64 offset, u32 bytes)
+{
+	const struct treadle_desc *d = &cmd->d;
+	const struct treadle_rma_iov *range = NULL;
+	struct treadle_wire_range *to;
+	struct treadle_wire_cmd *w;
+	struct treadle_rma_iov one;
+	unsigned int count = 0, i;
+	u32 size;
+
+	if (treadle_op_remote(d->opcode))
+		range = treadle_cmd_rma(cmd, &one, &count);
+	size = sizeof(*w) + count * sizeof(*to) + bytes;
+	w = frame ? treadle_frame_item(frame, TREADLE_WIRE_CMD, size, 0) :
+		    treadle_session_item(s, TREADLE_WIRE_CMD, size, 0);
+	if (!w)
+		return NULL;
+	w->to = cpu_to_le32(treadle_source_port(treadle_name_source(cmd->dest)) |
+			    treadle_name_context(cmd->dest) << 16);
+	w->opcode = d->opcode;
+	w->ranges = count;
+	w->atomic_op = treadle_opdefs[d->opcode].atomic ? d->atomic_op : 0;
+	w->atomic_type = treadle_opdefs[d->opcode].atomic ? d->datatype : 0;
+	w->flags = cpu_to_le32(wire_flags(d));
+	w->length = cpu_to_le64(d->len);
+	w->offset = cpu_to_le64(offset);
+	w->tag = cpu_to_le64(d->opcode == TREADLE_OP_TSEND ? d->tag : 0);
+	w->data = cpu_to_le64(d->data);
+	to = (struct treadle_wire_range *)(w + 1);
+	for (i = 0; i < count; i++) {
+		to[i].address = cpu_to_le64(range[i].addr);
+		to[i].length = cpu_to_le64(range[i].len);
+		to[i].key = cpu_to_le64(range[i].key);
+	}
+	return w;
+}
+
+/* Where the payload of a command begins. */
+static u8 *payload_at(struct treadle_wire_cmd *w)
+{
+	return (u8 *)((struct treadle_wire_range *)(w + 1) + w->ranges);
+}
+
+/* Prove that the endpoint knows its key: for this session and this handle. */
+static void prove(const struct treadle_session *s, const struct treadle_key *key, u32 handle,
+		  u8 *proof)
+{
+	struct {
+		u8 nonce[2][16];
+		__le32 handle;
+	} message;
+
+	static_assert(sizeof(message) == 36);
+	memcpy(message.nonce, s->nonce, sizeof(message.nonce));
+	message.handle = cpu_to_le32(handle);
+	treadle_hmac(key->bytes, key->size, &message, sizeof(message), proof);
+}
+
+/*
+ * Make an endpoint known to the other node, if it is not yet. ep->hosts has a place reserved for
+ * the host. *@handle: the endpoint's handle there. False: the session has no room.
+ */
+static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
+{
+	struct treadle_remote *r = s->remote;
+	void *entry = xa_load(&ep->hosts, s->host);
+	struct treadle_wire_intro *w;
+
+	lockdep_assert_held(&s->lock);
+	if (likely(xa_is_value(entry) && xa_to_value(entry) >> 16 == r->begun)) {
+		*handle = xa_to_value(entry) & 0xffff;
+		return true;
+	}
+	*handle = find_next_zero_bit(r->handles, TREADLE_HANDLES, r->next_handle);
+	if (*handle == TREADLE_HANDLES)
+		*handle = find_first_zero_bit(r->handles, TREADLE_HANDLES);
+	if (*handle == TREADLE_HANDLES)
+		return false;
+	w = treadle_session_item(s, TREADLE_WIRE_INTRO, sizeof(*w), *handle);
+	if (!w)
+		return false;
+	w->user = cpu_to_le32(from_kuid(&init_user_ns, ep->id.owner.uid));
+	w->port = cpu_to_le16(treadle_source_port(ep->id.source));
+	w->type = ep->type;
+	w->has_key = !!ep->id.key;
+	if (ep->id.key)
+		prove(s, ep->id.key, *handle, w->proof);
+	__set_bit(*handle, r->handles);
+	r->next_handle = (*handle + 1) % TREADLE_HANDLES;
+	/* the place is reserved, so this allocates nothing */
+	xa_store(&ep->hosts, s->host, xa_mk_value(r->begun << 16 | *handle), GFP_NOWAIT);
+	return true;
+}
+
+/* Is there a frame, a credit and a place for a command? */
+static bool may_start(const struct treadle_session *s)
+{
+	lockdep_assert_held(&s->lock);
+	return s->up && s->remote->free < TREADLE_COMMANDS && s->window.used != s->window.granted;
+}
+
+/*
+ * Send a command. @out: NULL: it was queued. False: there is no room. A datagram is not entered
+ * in the table, as it has no answer.
+ */
+static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const struct outgoing *out)
+{
+	bool here = cmd->inject || (out && out->here) || !payload(&cmd->d);
+	u32 bytes = here ? payload(&cmd->d) : 0, handle;
+	struct treadle_frame *frame = out ? out->frame : NULL;
+	struct treadle_wire_cmd *w;
+
+	lockdep_assert_held(&s->lock);
+	if (!may_start(s) || !introduce(s, cmd->ep, &handle))
+		return false;
+	if (cmd->in_pieces) {
+		struct treadle_push *push = cmd->own;
+
+		cmd->own = NULL;
+		cmd->in_pieces = false;
+		sent_take(s, cmd)->push = push;
+		treadle_push_start(push, cmd->reference, handle);
+		return true;
+	}
+	if (frame)
+		w = (struct treadle_wire_cmd *)(frame->head + 1);
+	else
+		w = treadle_remote_cmd(s, NULL, cmd, 0, bytes);
+	if (!w)
+		return false;
+	treadle_window_use_command(&s->window);
+	if (cmd->ep->type != TREADLE_EP_DGRAM)
+		sent_take(s, cmd);
+	w->item.reference = cpu_to_le32(cmd->reference);
+	w->from = cpu_to_le32(handle);
+	if (frame)
+		treadle_session_post(s, frame);
+	else if (bytes)
+		memcpy(payload_at(w), cmd->inject ?: out->bytes, bytes);
+	return true;
+}
+
+/*
+ * Read the bytes of a command. 0; -EAGAIN or -EINPROGRESS: a page is missing, or the budget is
+ * used up; or an error. @holds: a frame waits for them, so no page may be waited for.
+ */
+static int read_bytes(struct treadle_cmd *cmd, u8 *to, u32 len, bool holds,
+		      struct treadle_run *run)
+{
+	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
+	struct treadle_span src, dst;
+	enum treadle_side side;
+	u64 done = 0;
+	int ret;
+
+	if (likely(ctx == run->own && !cmd->vec && treadle_own_read(to, cmd->d.addr, len)))
+		return 0;
+	run->holds = holds;
+	do {
+		treadle_cmd_span(cmd, &src, done);
+		treadle_span_kernel(&dst, to, done);
+		ret = treadle_copy(&dst, &src, &done, len, run, &side);
+	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && !holds &&
+		 treadle_run_insists(run, ctx));
+	run->holds = false;
+	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
+}
+
+/* Read the bytes of a command into a frame of its own, if there is one. Returns as read_bytes(). */
+static int read_frame(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = out->cmd;
+	struct treadle_frame *frame = NULL;
+	struct treadle_wire_cmd *w;
+	int ret;
+
+	spin_lock(&s->lock);
+	if (s->remote && list_empty(&s->remote->queued) && may_start(s))
+		frame = treadle_session_frame(s, true);
+	spin_unlock(&s->lock);
+	if (!frame)
+		return -EAGAIN;
+	w = treadle_remote_cmd(s, frame, cmd, 0, cmd->d.len);
+	ret = read_bytes(cmd, payload_at(w), cmd->d.len, true, run);
+	if (!ret) {
+		out->frame = frame;
+		return 0;
+	}
+	spin_lock(&s->lock);
+	treadle_session_unframe(s, frame);
+	spin_unlock(&s->lock);
+	return ret;
+}
+
+/* Let a command go in pieces. Later commands to its peer wait until the last one was sent. */
+static int split(struct treadle_cmd *cmd, struct treadle_session *s, struct treadle_run *run)
+{
+	if (!treadle_flow_track(cmd, TREADLE_AWAITED, run))
+		return -ENOMEM;
+	cmd->own = treadle_push_alloc(s, cmd, run);
+	if (!cmd->own)
+		return -ENOMEM;
+	cmd->in_pieces = true;
+	return 0;
+}
+
+/*
+ * Read the bytes of a command if they are few and known, and move it to the heap. 0,
+ * TREADLE_KEPT: the worker of its context does this; or an error.
+ */
+static int prepare(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
+{
+	const struct treadle_desc *d = &out->cmd->d;
+	bool atomic = treadle_opdefs[d->opcode].atomic, write = d->opcode == TREADLE_OP_WRITE;
+	bool whole = d->len <= TREADLE_WIRE_PIECE;
+	int ret = 0;
+
+	out->frame = NULL;
+	if (atomic)
+		ret = treadle_take_inject(out->cmd, run);
+	else if (out->cmd->inject || d->flags & TREADLE_F_INJECT || !payload(d))
+		; /* taken when the command leaves the stack */
+	else if (d->len <= INLINE)
+		ret = read_bytes(out->cmd, out->bytes, d->len, false, run);
+	else if (whole)
+		ret = read_frame(out, s, run);
+	else
+		ret = -EAGAIN;
+	out->here = !ret;
+	if (ret == -EAGAIN || ret == -EINPROGRESS) {
+		if (atomic || out->cmd->ep->type == TREADLE_EP_DGRAM)
+			return treadle_cmd_issue_later(&out->cmd, run);
+		ret = 0;
+	}
+	ret = ret ?: treadle_cmd_leave(&out->cmd, TREADLE_UNTRACKED, run);
+	d = &out->cmd->d;
+	if (!ret && ((write && !out->here) || (d->opcode == TREADLE_OP_READ && !whole)))
+		ret = split(out->cmd, s, run);
+	return ret;
+}
+
+/* Bring the bytes of a command that has to be queued to where they can stay. 0 or an error. */
+static int prepare_queue(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
+{
+	struct treadle_cmd *cmd = out->cmd;
+	u64 bytes = payload(&cmd->d);
+
+	if (out->frame) {
+		spin_lock(&s->lock);
+		treadle_session_unframe(s, out->frame);
+		spin_unlock(&s->lock);
+		out->frame = NULL;
+		out->here = false;
+		return cmd->d.opcode == TREADLE_OP_WRITE ? split(cmd, s, run) : 0;
+	}
+	cmd->inject = treadle_cmd_alloc(cmd, bytes, TREADLE_GFP, run);
+	if (!cmd->inject)
+		return -ENOMEM;
+	memcpy(cmd->inject, out->bytes, bytes);
+	return 0;
+}
+
+/* Can a command wait in the queue as it is? Not with its bytes in a frame or on the stack. */
+static bool may_queue(const struct outgoing *out)
+{
+	const struct treadle_cmd *cmd = out->cmd;
+
+	return !out->frame && (!out->here || cmd->inject || !payload(&cmd->d));
+}
+
+/* What a session needs so that commands can wait for it. May sleep. */
+static struct treadle_remote *remote_alloc(struct treadle_session *s)
+{
+	struct treadle_remote *r = kvzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT);
+	u32 i;
+
+	if (!r)
+		return NULL;
+	INIT_LIST_HEAD(&r->queued);
+	INIT_LIST_HEAD(&r->waiting);
+	for (i = 0; i < TREADLE_COMMANDS; i++)
+		r->sent[i].next = i + 1;
+	spin_lock(&s->lock);
+	if (!s->remote) {
+		s->remote = r;
+		r = NULL;
+	}
+	spin_unlock(&s->lock);
+	kvfree(r);
+	return s->remote;
+}
+
+/* Send a datagram, or drop it; it succeeds in any case. */
+static void send_datagram(struct outgoing *out, struct treadle_session *s,
+			  struct treadle_run *run)
+{
+	struct treadle_remote *r = s->remote;
+	bool sent;
+
+	spin_lock(&s->lock);
+	sent = list_empty(&r->queued) && start(s, out->cmd, out);
+	if (sent)
+		treadle_session_flush(s);
+	else
+		treadle_session_connect(s);
+	if (!sent && out->frame)
+		treadle_session_unframe(s, out->frame);
+	spin_unlock(&s->lock);
+	treadle_cmd_complete(out->cmd, 0, run);
+	treadle_session_put(s);
+}
+
+/*
+ * Send a command, or queue it. TREADLE_KEPT: it, and the reference of the session, are no more the
+ * caller's. Or an error.
+ */
+static int send(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
+{
+	struct treadle_ep *from = out->cmd->ep;
+	bool sent, kept;
+	int ret;
+
+	if (unlikely(!s->remote) && !remote_alloc(s))
+		return -ENOMEM;
+	if (unlikely(!xa_load(&from->hosts, s->host)) &&
+	    xa_reserve(&from->hosts, s->host, TREADLE_GFP))
+		return -ENOMEM;
+	if (from->type == TREADLE_EP_DGRAM) {
+		send_datagram(out, s, run);
+		return TREADLE_KEPT;
+	}
+	for (;;) {
+		spin_lock(&from->lock);
+		if (from->dead) {
+			spin_unlock(&from->lock);
+			return -ECANCELED;
+		}
+		spin_lock(&s->lock);
+		sent = list_empty(&s->remote->queued) && start(s, out->cmd, out);
+		kept = sent || may_queue(out);
+		if (kept)
+			treadle_wait_add(&from->parked, out->cmd);
+		if (sent) {
+			treadle_session_flush(s);
+		} else if (kept) {
+			list_add_tail(&out->cmd->wait, &s->remote->queued);
+			treadle_session_starve(s);
+			treadle_session_connect(s);
+		}
+		spin_unlock(&s->lock);
+		spin_unlock(&from->lock);
+		if (kept)
+			return TREADLE_KEPT;
+		ret = prepare_queue(out, s, run);
+		if (ret)
+			return ret;
+	}
+}
+
+/* End a command that can't be sent. Consumes it. */
+static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
+{
+	if (why == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE))
+		treadle_cmd_fail_later(cmd, run);
+	else if (cmd->ep->type == TREADLE_EP_DGRAM && (why == -ENOMEM || why == -EHOSTUNREACH))
+		treadle_cmd_complete(cmd, 0, run); /* it is dropped */
+	else if (why == -EHOSTUNREACH)
+		treadle_cmd_complete(cmd, why, run);
+	else
+		treadle_cmd_fail(cmd, why, run);
+}
+
+/* Start a command for another node. Consumes it. May sleep. */
+static void remote_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct outgoing out TREADLE_UNSET;
+	struct treadle_session *s = NULL;
+	int verdict;
+
+	if (unlikely(READ_ONCE(cmd->ep->dead))) { /* closed while it was armed */
+		treadle_cmd_free(cmd);
+		return;
+	}
+	out.cmd = cmd;
+	out.frame = NULL;
+	verdict = treadle_flow_admit(&out.cmd, run);
+	if (verdict == TREADLE_GO_ON) {
+		verdict = out.cmd->route;
+		if (!verdict)
+			s = treadle_session_get(out.cmd->ep->obj.ctx->net,
+						treadle_source_host(treadle_name_source(out.cmd->dest)));
+		if (!verdict && !s)
+			verdict = -EHOSTUNREACH;
+		if (!verdict)
+			verdict = prepare(&out, s, run);
+		if (!verdict) {
+			verdict = send(&out, s, run);
+			if (verdict == TREADLE_KEPT)
+				return;
+		}
+		if (out.frame) {
+			spin_lock(&s->lock);
+			treadle_session_unframe(s, out.frame);
+			spin_unlock(&s->lock);
+		}
+		if (s)
+			treadle_session_put(s);
+	}
+	if (verdict != TREADLE_KEPT)
+		fail(out.cmd, verdict, run);
+}
+
+/* --- the end of commands ------------------------------------------------------------------ */
+
+/* Ask the other node to cancel a command. */
+static void ask(struct treadle_session *s, struct treadle_sent *sent)
+{
+	struct treadle_remote *r = s->remote;
+
+	lockdep_assert_held(&s->lock);
+	r->asks += !sent->ask;
+	sent->ask = true;
+	if (!treadle_session_item(s, TREADLE_WIRE_CANCEL, sizeof(struct treadle_wire_item),
+				  sent->cmd->reference)) {
+		treadle_session_starve(s);
+		return;
+	}
+	r->asks--;
+	sent->ask = false;
+	treadle_session_flush(s);
+}
+
+/*
+ * Take back a command. One that was sent is taken back when its endpoint ends, of which the other
+ * node is told (GONE). To cancel it, the other node is asked.
+ */
+static enum treadle_withdrawn remote_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
+{
+	u16 host = treadle_source_host(treadle_name_source(cmd->dest));
+	struct treadle_session *s = treadle_session_get(cmd->ep->obj.ctx->net, host);
+	enum treadle_withdrawn how = TREADLE_NOT_HERE;
+	struct treadle_ep *ep = cmd->ep;
+
+	lockdep_assert_held(&ep->lock);
+	if (WARN_ON_ONCE(!s)) /* the command holds it */
+		return how;
+	spin_lock(&s->lock);
+	if (cmd->reference && !ep->closed) {
+		rb_erase(&cmd->by_context, &ep->parked);
+		cmd->asked = true;
+		treadle_wait_add(&ep->parked, cmd);
+		ask(s, treadle_sent_find(s, cmd->reference));
+		how = TREADLE_ASKED;
+	} else if (detach(s, cmd, -ECANCELED)) {
+		how = TREADLE_OURS;
+	}
+	spin_unlock(&s->lock);
+	if (how == TREADLE_OURS)
+		treadle_session_put(s);
+	treadle_session_put(s);
+	return how;
+}
+
+/* Results that can't be delivered at once: the worker of the command's context does it. */
+struct landing {
+	struct treadle_job job;
+	struct treadle_cmd *cmd;
+	u64 done;
+	u32 len;
+	u8 bytes[];
+};
+
+/* Copy results to where the command wants them. Returns as treadle_copy(). */
+static int land(struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
+		struct treadle_run *run)
+{
+	struct treadle_span src, dst;
+	enum treadle_side side;
+	const struct treadle_iov *iov;
+	struct treadle_iov one;
+	unsigned int count;
+
+	if (cmd->d.opcode == TREADLE_OP_READ) {
+		iov = treadle_cmd_iov(cmd);
+		count = cmd->d.iov_count;
+	} else {
+		iov = treadle_cmd_fetch(cmd, 0, &one, &count);
+	}
+	treadle_span_kernel(&src, (u8 *)bytes, *done);
+	treadle_span_user(&dst, cmd->ep->obj.ctx, &cmd->ep->closed, iov, count, *done);
+	return treadle_copy(&dst, &src, done, len, run, &side);
+}
+
+static int land_error(const struct treadle_cmd *cmd, int ret)
+{
+	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
+}
+
+static void land_job(struct treadle_job *job, struct treadle_run *run)
+{
+	struct landing *l = container_of(job, struct landing, job);
+	struct treadle_cmd *cmd = l->cmd;
+	int ret = land(cmd, l->bytes, &l->done, l->len, run);
+
+	if (ret == -EAGAIN || ret == -EINPROGRESS) {
+		treadle_queue_job(job);
+		return;
+	}
+	kfree(l);
+	treadle_cmd_complete(cmd, land_error(cmd, ret), run);
+}
+
+/* Deliver results, and complete the command. Consumes it; may sleep. */
+static void deliver(struct treadle_cmd *cmd, const u8 *bytes, u32 len, struct treadle_run *run)
+{
+	struct landing *l;
+	u64 done = 0;
+	int ret = land(cmd, bytes, &done, len, run);
+
+	if (ret != -EAGAIN && ret != -EINPROGRESS) {
+		treadle_cmd_complete(cmd, land_error(cmd, ret), run);
+		return;
+	}
+	l = treadle_cmd_alloc(cmd, struct_size(l, bytes, len), TREADLE_GFP, run);
+	if (!l) {
+		treadle_cmd_complete(cmd, -ENOMEM, run);
+		return;
+	}
+	l->cmd = cmd;
+	l->done = done;
+	l->len = len;
+	memcpy(l->bytes, bytes, len);
+	INIT_LIST_HEAD(&l->job.link);
+	l->job.ctx = cmd->ep->obj.ctx;
+	l->job.fn = land_job;
+	treadle_queue_job(&l->job);
+}
+
+/**
+ * treadle_remote_done - the other node says what has become of a command
+ * @s:		the session
+ * @view:	DONE, and what the command has fetched
+ * @run:	of the caller; takes what the completion fires
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ */
+void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
+			 struct treadle_run *run)
+{
+	const struct treadle_wire_done *w = (const struct treadle_wire_done *)view->item;
+	u32 status = le32_to_cpu(w->status);
+	int error = status > MAX_ERRNO ? -EIO : -(int)status;
+	struct treadle_cmd *cmd;
+
+	take_out(s, le32_to_cpu(w->item.reference), error ?: -EIO, &cmd);
+	if (!cmd)
+		return;
+	if (!error && view->bytes != result(&cmd->d))
+		error = -EIO; /* the other node breaks the rules */
+	if (!error && view->bytes)
+		deliver(cmd, view->payload, view->bytes, run);
+	else
+		treadle_cmd_complete(cmd, error, run);
+	treadle_session_put(s);
+}
+
+/* Tell the other node which endpoints have ended. */
+static void tell_gone(struct treadle_session *s)
+{
+	struct treadle_remote *r = s->remote;
+	unsigned long handle;
+
+	lockdep_assert_held(&s->lock);
+	while (r->nr_gone) {
+		handle = find_first_bit(r->gone, TREADLE_HANDLES);
+		if (!treadle_session_item(s, TREADLE_WIRE_GONE, sizeof(struct treadle_wire_item),
+					  handle))
+			return;
+		__clear_bit(handle, r->gone);
+		__clear_bit(handle, r->handles);
+		r->nr_gone--;
+	}
+}
+
+/**
+ * treadle_remote_forget - an endpoint has ended: tell all nodes that know it
+ * @ep:		dead, and without commands at other nodes
+ *
+ * Context: May sleep. Takes s->lock of sessions.
+ */
+void treadle_remote_forget(struct treadle_ep *ep)
+{
+	struct treadle_session *s;
+	unsigned long host;
+	void *entry;
+
+	xa_for_each(&ep->hosts, host, entry) {
+		s = treadle_session_get(ep->obj.ctx->net, host);
+		if (!s)
+			continue;
+		spin_lock(&s->lock);
+		if (s->remote && xa_to_value(entry) >> 16 == s->remote->begun) {
+			__set_bit(xa_to_value(entry) & 0xffff, s->remote->gone);
+			s->remote->nr_gone++;
+			tell_gone(s);
+			treadle_session_flush(s);
+			if (s->remote->nr_gone)
+				treadle_session_starve(s);
+		}
+		spin_unlock(&s->lock);
+		treadle_session_put(s);
+		cond_resched();
+	}
+	xa_destroy(&ep->hosts);
+}
+
+/**
+ * treadle_remote_room - go on with what has waited for frames or credits
+ * @s:		the session
+ *
+ * Context: takes s->lock.
+ */
+void treadle_remote_room(struct treadle_session *s)
+{
+	struct treadle_remote *r = s->remote;
+	struct treadle_push *push;
+	struct treadle_cmd *cmd;
+	u32 i;
+
+	if (!r)
+		return;
+	spin_lock(&s->lock);
+	tell_gone(s);
+	for (i = 0; r->asks && i < TREADLE_COMMANDS; i++)
+		if (r->sent[i].ask)
+			ask(s, &r->sent[i]);
+	while ((cmd = list_first_entry_or_null(&r->queued, struct treadle_cmd, wait)) &&
+	       start(s, cmd, NULL))
+		list_del(&cmd->wait);
+	/* each of them takes a frame, or comes back */
+	for (i = TREADLE_ROOM; i && !list_empty(&r->waiting); i--) {
+		push = list_first_entry(&r->waiting, struct treadle_push, wait);
+		treadle_push_go_on(push);
+	}
+	treadle_session_flush(s);
+	if (cmd || r->nr_gone || r->asks || !list_empty(&r->waiting))
+		treadle_session_starve(s);
+	spin_unlock(&s->lock);
+}
+
+/**
+ * treadle_remote_begin - a session begins: the other node knows no endpoint of this one
+ * @s:		the session
+ *
+ * Context: May sleep. Takes s->lock.
+ * Return: 0 or -ENOMEM.
+ */
+int treadle_remote_begin(struct treadle_session *s)
+{
+	struct treadle_remote *r = s->remote ?: remote_alloc(s);
+
+	if (!r)
+		return -ENOMEM;
+	spin_lock(&s->lock);
+	r->begun++;
+	bitmap_zero(r->handles, TREADLE_HANDLES);
+	bitmap_zero(r->gone, TREADLE_HANDLES);
+	r->nr_gone = 0;
+	spin_unlock(&s->lock);
+	return 0;
+}
+
+/**
+ * treadle_remote_end - the other node is lost: end all commands
+ * @s:		the session
+ * @error:	for commands that were not sent
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ */
+void treadle_remote_end(struct treadle_session *s, int error)
+{
+	struct treadle_cmd *cmd;
+	u32 i, reference;
+
+	if (!s->remote)
+		return;
+	for (i = 0; i < TREADLE_COMMANDS; i++) {
+		spin_lock(&s->lock);
+		cmd = s->remote->sent[i].cmd;
+		reference = cmd ? cmd->reference : 0;
+		spin_unlock(&s->lock);
+		if (reference && take_out(s, reference, -ECONNRESET, &cmd) && cmd)
+			end(s, cmd, -ECONNRESET);
+		cond_resched();
+	}
+	while (take_out(s, 0, error, &cmd)) {
+		if (cmd)
+			end(s, cmd, error);
+		cond_resched();
+	}
+}
+
+/**
+ * treadle_remote_free - free what a session had to send: nothing is left
+ * @s:		the session
+ *
+ * Context: any.
+ */
+void treadle_remote_free(struct treadle_session *s)
+{
+	kvfree(s->remote);
+}
+
+const struct treadle_path_ops treadle_remote_path = {
+	.issue = {
+		[TREADLE_OP_SEND ... TREADLE_OP_TSEND] = remote_issue,
+		[TREADLE_OP_READ ... TREADLE_OP_COMPARE] = remote_issue,
+	},
+	.withdraw = remote_withdraw,
+};

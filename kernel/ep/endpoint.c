@@ -15,6 +15,7 @@
 
 #include "ep/connect.h"
 #include "ep/endpoint.h"
+#include "path/remote.h"
 
 static const struct treadle_obj_ops ep_ops;
 
@@ -78,6 +79,28 @@ static int validate_create(const struct treadle_ep_create *arg)
 }
 
 /**
+ * treadle_ep_init() - initialize an endpoint, before treadle_obj_init()
+ * @ep:		zeroed
+ * @type:	enum treadle_ep_type
+ *
+ * Context: any.
+ */
+void treadle_ep_init(struct treadle_ep *ep, u32 type)
+{
+	spin_lock_init(&ep->lock);
+	mutex_init(&ep->ending);
+	ep->parked = RB_ROOT;
+	ep->waiting = RB_ROOT;
+	ep->flows = RB_ROOT;
+	INIT_LIST_HEAD(&ep->pending);
+	INIT_LIST_HEAD(&ep->feeding);
+	INIT_LIST_HEAD(&ep->awaited);
+	xa_init_flags(&ep->contexts, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&ep->hosts, XA_FLAGS_ACCOUNT);
+	ep->type = type;
+}
+
+/**
  * treadle_ioc_ep_create() - EP_CREATE: make an endpoint, a context of one, or an accepting one
  * @u:	the call, with a struct treadle_ep_create
  *
@@ -102,16 +125,7 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 	ep = kzalloc(sizeof(*ep), TREADLE_GFP);
 	if (!ep)
 		return -ENOMEM;
-	spin_lock_init(&ep->lock);
-	mutex_init(&ep->ending);
-	ep->parked = RB_ROOT;
-	ep->waiting = RB_ROOT;
-	ep->flows = RB_ROOT;
-	INIT_LIST_HEAD(&ep->pending);
-	INIT_LIST_HEAD(&ep->feeding);
-	INIT_LIST_HEAD(&ep->awaited);
-	xa_init_flags(&ep->contexts, XA_FLAGS_ACCOUNT);
-	ep->type = arg->type;
+	treadle_ep_init(ep, arg->type);
 	ep->role = arg->flags;
 	ep->index = arg->index;
 	key = treadle_key_copy(arg->auth_key, arg->auth_key_size);
@@ -454,6 +468,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	ep_leave(ep, run);
 	treadle_ep_withdraw(ep, NULL, 0, U64_MAX, &n, run);
 	treadle_flow_drop(ep, 0, run);
+	treadle_remote_forget(ep);
 	if (!READ_ONCE(ep->obj.ctx->dead)) /* else ctx_shutdown() drops all at once */
 		treadle_cull_all(ep->obj.ctx, &cull, run);
 	if (!treadle_ep_quiesce(ep, run)) {
@@ -464,14 +479,17 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_later_begin(&ep->unbind, ep->obj.ctx, ep_unbind_work);
 }
 
-static void ep_free(struct treadle_obj *obj)
+/* The functions of endpoints: struct treadle_obj_ops. Those of other nodes use them, too. */
+void treadle_ep_free(struct treadle_obj *obj)
 {
 	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
 	int i;
 
 	treadle_ep_unlist(ep);
 	treadle_conn_free(ep);
-	xa_destroy(&ep->contexts); /* only nodes of an insertion that failed for want of memory */
+	/* only nodes of an insertion that failed for want of memory */
+	xa_destroy(&ep->contexts);
+	xa_destroy(&ep->hosts);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			treadle_obj_put(ep->bound[i]);
@@ -481,19 +499,19 @@ static void ep_free(struct treadle_obj *obj)
 		treadle_key_free(ep->id.key);
 }
 
-static void ep_hide(struct treadle_obj *obj, struct treadle_run *run)
+void treadle_ep_hide(struct treadle_obj *obj, struct treadle_run *run)
 {
 	ep_die(container_of(obj, struct treadle_ep, obj), run);
 }
 
-static void ep_stop(struct treadle_obj *obj, struct treadle_run *run)
+void treadle_ep_stop(struct treadle_obj *obj, struct treadle_run *run)
 {
 	treadle_ep_shutdown(container_of(obj, struct treadle_ep, obj), run);
 }
 
 static const struct treadle_obj_ops ep_ops = {
 	.type = TREADLE_EP,
-	.hide = ep_hide,
-	.stop = ep_stop,
-	.free = ep_free,
+	.hide = treadle_ep_hide,
+	.stop = treadle_ep_stop,
+	.free = treadle_ep_free,
 };

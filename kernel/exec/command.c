@@ -23,7 +23,7 @@ static struct treadle_cmd *persist(struct treadle_cmd *cmd, struct treadle_run *
 
 	treadle_run_let_go(run); /* the allocation may sleep */
 	heap = kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
-	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE)) /* the peer waits for it */
+	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE) && cmd->tx) /* the peer waits for it */
 		heap = treadle_cmd_reserve(cmd);
 	if (!heap)
 		return NULL;
@@ -75,8 +75,13 @@ int treadle_cmd_leave(struct treadle_cmd **cmd, enum treadle_track how, struct t
 		if (ret)
 			return ret;
 		heap = persist(*cmd, run);
-		if (!heap)
+		if (!heap) {
+			if (flags & TREADLE_F_PROXY) { /* what ->leave has kept */
+				kfree((*cmd)->own);
+				(*cmd)->own = NULL;
+			}
 			return -ENOMEM;
+		}
 		*cmd = heap;
 	}
 	return treadle_flow_track(*cmd, how, run) ? 0 : -ENOMEM;
@@ -243,14 +248,14 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 		treadle_obj_unbind(&cmd->target->obj);
 	if (unlikely(cmd->cond))
 		treadle_cond_drop(cmd);
-	if (unlikely(cmd->own) && (cmd->heap || !(cmd->d.flags & TREADLE_F_PROXY)))
+	if (unlikely(cmd->path == TREADLE_PATH_PROXY))
+		treadle_paths[cmd->path]->release(cmd);
+	if (unlikely(cmd->own))
 		kfree(cmd->own);
 	if (!cmd->heap)
 		return;
 	if (unlikely(cmd->tracked)) /* dropped, not completed */
 		treadle_flow_done(cmd->ep, cmd->dest, cmd->tracked, NULL);
-	if (unlikely(cmd->d.flags & TREADLE_F_PROXY))
-		treadle_paths[cmd->path]->release(cmd);
 	if (cmd->tx) {
 		if (cmd->slots)
 			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);

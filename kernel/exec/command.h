@@ -145,8 +145,8 @@ enum treadle_track {
  * @armed:	while it is armed: its place in the trigger's tree; of a posted receive: in
  *		rx->armed
  * @by_context:	after that: in ep->waiting with @wait, while it waits for its turn (flow.c); in
- *		ep->parked with @msg, while its message waits at a peer. Receives: only @wait, in
- *		ep->feeding
+ *		ep->parked with @msg, while its message waits at a peer, or for another node, with
+ *		@wait or @reference. Receives: only @wait, in ep->feeding
  * @ep:		endpoint, or NULL (counter operations)
  * @cond:	the counter or cells it is armed on, bound while it is armed; F_REPEAT: until it is
  *		dropped
@@ -161,9 +161,6 @@ enum treadle_track {
  *		atomics: operands, then results, then comparands
  * @own:	@recv or @inject, for kfree(); no command has both
  * @path:	enum treadle_path: how it reaches its peer
- * @reference:	names it at another node, once it was sent; else 0 (path/remote.c)
- * @in_pieces:	the same: @own is a struct treadle_push, until it was sent
- * @asked:	the same: the other node was asked to cancel it
  * @tx, @slots:	ring, and the credits that it gets back at the end
  * @route:	0: @dest is valid; else the error. Receives: likewise, of the sender that they name
  * @dest:	where the command goes: treadle_name()
@@ -172,6 +169,10 @@ enum treadle_track {
  * @admitted:	its turn has come; it waits no more in its flow
  * @skipped:	F_REPEAT: not executed this time, because of F_STRICT
  * @resting:	F_REPEAT: @cond and @rest, and their thresholds, are swapped
+ * @marks:	all bits that follow:
+ * @in_pieces:	for another node (path/remote.c): @own is a struct treadle_push, until it is @sent
+ * @sent:	the other node has it, by the name @reference
+ * @asked:	the other node was asked to cancel it
  */
 struct treadle_cmd {
 	union {
@@ -186,6 +187,7 @@ struct treadle_cmd {
 			union {
 				struct list_head wait;
 				struct treadle_msg *msg;
+				u32 reference;
 			};
 		};
 	};
@@ -209,9 +211,13 @@ struct treadle_cmd {
 	u8 tracked;
 	u8 path;
 	bool heap, admitted;
-	bool in_pieces, asked;
-	u8 resting : 1, skipped : 1; /* F_REPEAT */
-	u32 reference;
+	union {
+		u8 marks;
+		struct {
+			u8 resting : 1, skipped : 1; /* F_REPEAT */
+			u8 in_pieces : 1, sent : 1, asked : 1; /* at another node */
+		};
+	};
 };
 
 static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd *cmd)
@@ -387,7 +393,7 @@ enum treadle_withdrawn { TREADLE_NOT_HERE, TREADLE_OURS, TREADLE_ASKED };
  * Only for F_PROXY, with which commands are not counted, and have no completion here:
  * @complete:	tells the other node that the command has ended; frees it
  * @leave:	a command on the stack will go on elsewhere: keep its bytes. 0 or -ENOMEM. May sleep
- * @release:	a command on the heap is freed
+ * @release:	the command is freed: keep what is not its own
  */
 struct treadle_path_ops {
 	void (*issue[TREADLE_OP_LAST])(struct treadle_cmd *cmd, struct treadle_run *run);

@@ -394,8 +394,8 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		cmd.cond = NULL;
 		cmd.notify = cmd.target = NULL;
 		cmd.tracked = TREADLE_UNTRACKED;
-		cmd.heap = cmd.admitted = cmd.in_pieces = cmd.asked = false;
-		cmd.reference = 0;
+		cmd.heap = cmd.admitted = false;
+		cmd.marks = 0;
 		if (slots > 1)
 			fetch_vectors(&cmd, ring, vec);
 		ret = submit_one(tx, &cmd, &run);

@@ -98,7 +98,8 @@ static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv
  * struct treadle_msg_ops - where messages come from: their bytes, and their sender. On this
  * machine: path/local.c. Each is called only while the message has a command.
  * @fetch:	copies up to @len bytes of the message to @to, from msg->done on, which counts them.
- *		Returns as treadle_copy(), also without a command. May sleep
+ *		Returns as treadle_copy(), also without a command. Or -EIOCBQUEUED: the delivery
+ *		goes on by msg->job when they have come. May sleep
  * @complete:	ends the sender's command. May sleep
  * @park:	notes at the sender that its message waits, so that it can be taken back. 0, or the
  *		error of a sender that is closed: the message must not wait. Under rx->lock

@@ -79,6 +79,7 @@ int treadle_nodes_init(void);
 void treadle_nodes_exit(void);
 bool treadle_node_address(struct net *net, struct treadle_addr *addr);
 bool treadle_node_trusts_uids(const struct treadle_session *s);
+struct net *treadle_session_net(const struct treadle_session *s);
 
 /* host.c: other nodes, by address and number */
 int treadle_host_get(struct net *net, const struct treadle_addr *addr);

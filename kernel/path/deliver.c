@@ -36,6 +36,23 @@ static __always_inline const struct treadle_ep *buffer_owner(const struct treadl
 	return unlikely(cmd) ? cmd->ep : msg->to;
 }
 
+/**
+ * treadle_msg_span - where the bytes of a matched message go
+ * @msg:	the message; its first @done bytes are there already
+ * @to:		set to the rest
+ *
+ * Context: any.
+ */
+void treadle_msg_span(const struct treadle_msg *msg, struct treadle_span *to)
+{
+	/*
+	 * ->dead and not ->closed: what was sent before the connection ended can still be
+	 * received.
+	 */
+	treadle_span_user(to, msg->to->obj.ctx, &buffer_owner(msg)->dead,
+			  treadle_recv_iov(msg->recv), msg->recv->iov_count, msg->done);
+}
+
 /*
  * The message was not received, as it could not be read or an endpoint is closed: put the receive
  * back.
@@ -158,8 +175,8 @@ static int defer(struct treadle_msg *m, struct treadle_ctx *ctx, struct treadle_
 }
 
 /*
- * What a delivery has come to: @verdict says which worker goes on, or TREADLE_GO_ON: both sides
- * complete, with these errors.
+ * What a delivery has come to: @verdict says which worker goes on, or TREADLE_KEPT: the message
+ * waits for its bytes, or TREADLE_GO_ON: both sides complete, with these errors.
  */
 struct outcome {
 	int verdict, src, dst;
@@ -173,6 +190,8 @@ static noinline void conclude(struct treadle_msg *msg, struct outcome o, struct 
 		finish(msg, o.src, o.dst, run);
 		return;
 	}
+	if (o.verdict == TREADLE_KEPT)
+		return;
 	ret = defer(msg, o.verdict == TREADLE_DEFER_HERE ? msg->cmd->ep->obj.ctx : msg->to->obj.ctx,
 		    run);
 	if (ret)
@@ -206,6 +225,8 @@ static struct outcome outcome(const struct treadle_msg *msg, int ret, enum tread
 {
 	bool sender = side == TREADLE_SRC;
 
+	if (ret == -EIOCBQUEUED) /* the bytes come from another node */
+		return (struct outcome){ TREADLE_KEPT };
 	ret = treadle_copy_verdict(ret, !sender);
 	if (ret >= 0)
 		return (struct outcome){ ret };
@@ -238,12 +259,7 @@ static noinline struct outcome deliver_parts(struct treadle_msg *msg, u64 len,
 	if (len - msg->done > TREADLE_INLINE && !run->worker)
 		return (struct outcome){ TREADLE_DEFER_THERE };
 	if (len) {
-		/*
-		 * ->dead and not ->closed: what was sent before the connection ended can still be
-		 * received.
-		 */
-		treadle_span_user(&dst, msg->to->obj.ctx, &buffer_owner(msg)->dead,
-				  treadle_recv_iov(msg->recv), msg->recv->iov_count, msg->done);
+		treadle_msg_span(msg, &dst);
 		ret = msg->ops->fetch(msg, &dst, len, run, &side);
 	}
 	return outcome(msg, ret, side);

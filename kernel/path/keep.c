@@ -195,7 +195,8 @@ static int make_keepable(struct treadle_msg *m, struct treadle_msg **msg, struct
  */
 static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 {
-	if (why == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE))
+	if (why == -ENOMEM &&
+	    (cmd->d.flags & (TREADLE_F_FAILURE | TREADLE_F_PROXY)) == TREADLE_F_FAILURE)
 		treadle_cmd_fail_later(cmd, run);
 	else if (why == -ENOMEM && cmd->ep->type == TREADLE_EP_DGRAM) /* it is dropped */
 		treadle_cmd_fail(cmd, 0, run);

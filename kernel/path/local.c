@@ -11,8 +11,9 @@
 
 /* --- messages ----------------------------------------------------------------------------- */
 
-static int local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len,
-		       struct treadle_run *run, enum treadle_side *side)
+/* The functions of treadle_local_msg: struct treadle_msg_ops. Other ways use some, too. */
+int treadle_local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len,
+			struct treadle_run *run, enum treadle_side *side)
 {
 	struct treadle_span from;
 
@@ -23,12 +24,18 @@ static int local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len
 	return treadle_copy(to, &from, &msg->done, len, run, side);
 }
 
-/*
+/**
+ * treadle_local_withdraw - take back a command whose message waits for a receive
+ * @cmd:	the command
+ *
  * A command is in ep->parked exactly while its message is queued. Both change under the target's
  * rx->lock, which is taken before ep->lock. So the message is held under ep->lock, and looked at
  * under rx->lock.
+ *
+ * Context: ep->lock held; drops it meanwhile. Takes rx->lock of the target.
+ * Return: TREADLE_OURS or TREADLE_NOT_HERE.
  */
-static enum treadle_withdrawn local_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
+enum treadle_withdrawn treadle_local_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock)
 {
 	struct treadle_ep *ep = cmd->ep; /* held by the caller, unlike @cmd */
 	struct treadle_msg *msg = cmd->msg;
@@ -51,7 +58,7 @@ static enum treadle_withdrawn local_withdraw(struct treadle_cmd *cmd) __must_hol
 }
 
 /* Closing the sender's endpoint takes the message back: see treadle_ep_withdraw(). */
-static int local_park(struct treadle_msg *msg)
+int treadle_local_park(struct treadle_msg *msg)
 {
 	struct treadle_ep *from = msg->cmd->ep;
 	int ret = 0;
@@ -67,7 +74,7 @@ static int local_park(struct treadle_msg *msg)
 	return ret;
 }
 
-static void local_unpark(struct treadle_msg *msg)
+void treadle_local_unpark(struct treadle_msg *msg)
 {
 	struct treadle_ep *from = msg->cmd->ep;
 
@@ -77,16 +84,16 @@ static void local_unpark(struct treadle_msg *msg)
 	spin_unlock(&from->lock);
 }
 
-static void local_complete(struct treadle_msg *msg, int error, struct treadle_run *run)
+void treadle_local_complete(struct treadle_msg *msg, int error, struct treadle_run *run)
 {
 	treadle_cmd_complete(msg->cmd, error, run);
 }
 
 const struct treadle_msg_ops treadle_local_msg = {
-	.fetch = local_fetch,
-	.complete = local_complete,
-	.park = local_park,
-	.unpark = local_unpark,
+	.fetch = treadle_local_fetch,
+	.complete = treadle_local_complete,
+	.park = treadle_local_park,
+	.unpark = treadle_local_unpark,
 };
 
 const struct treadle_path_ops treadle_local_path = {
@@ -98,5 +105,5 @@ const struct treadle_path_ops treadle_local_path = {
 		[TREADLE_OP_ATOMIC ... TREADLE_OP_COMPARE] = treadle_atomic_issue,
 		[TREADLE_OP_CNTR_SET ... TREADLE_OP_CNTR_ADD] = treadle_cntr_issue,
 	},
-	.withdraw = local_withdraw,
+	.withdraw = treadle_local_withdraw,
 };

@@ -272,7 +272,8 @@ static int return_results(struct treadle_rma *rma, struct treadle_run *run)
 	struct treadle_iov one;
 	unsigned int count;
 
-	if (cmd->d.opcode == TREADLE_OP_ATOMIC)
+	/* those of another node go with the answer */
+	if (cmd->d.opcode == TREADLE_OP_ATOMIC || unlikely(cmd->d.flags & TREADLE_F_PROXY))
 		return 0;
 	iov = treadle_cmd_fetch(cmd, 0, &one, &count);
 	treadle_span_kernel(&src, cmd->inject, rma->done);

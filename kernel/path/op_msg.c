@@ -43,21 +43,16 @@ TREADLE_HOT int treadle_send_validate(struct treadle_cmd *cmd)
 	return 0;
 }
 
-/**
- * treadle_send_issue - send a message
- * @cmd:	the command; consumed
- * @run:	of the caller
- *
- * Context: May sleep. Takes rx->lock of the target.
- */
-TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+/* Send a message that comes on the way of @ops. Consumes @cmd. */
+static __always_inline void send(struct treadle_cmd *cmd, const struct treadle_msg_ops *ops,
+				 struct treadle_run *run)
 {
 	struct treadle_ep *from = cmd->ep, *to = treadle_begin(&cmd, run);
 	struct treadle_msg msg TREADLE_UNSET;
 
 	if (unlikely(!to))
 		return;
-	msg.ops = &treadle_local_msg;
+	msg.ops = ops;
 	msg.to = to;
 	msg.cmd = cmd;
 	msg.len = cmd->d.len;
@@ -80,4 +75,28 @@ TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run 
 	else
 		treadle_msg_keep(&msg, run);
 	treadle_ep_put(to);
+}
+
+/**
+ * treadle_send_issue - send a message
+ * @cmd:	the command; consumed
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes rx->lock of the target.
+ */
+TREADLE_HOT void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	send(cmd, &treadle_local_msg, run);
+}
+
+/**
+ * treadle_proxy_send_issue - the same for a message from another node
+ * @cmd:	the command; consumed
+ * @run:	of the caller
+ *
+ * Context: as treadle_send_issue().
+ */
+void treadle_proxy_send_issue(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	send(cmd, &treadle_proxy_msg, run);
 }

@@ -120,14 +120,15 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	rma->to = treadle_begin(&cmd, run);
 	if (!rma->to)
 		return false;
-	if (unlikely(cmd->d.flags & TREADLE_F_COND) && (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) &&
+	if (unlikely(cmd->d.flags & (TREADLE_F_COND | TREADLE_F_PROXY)) &&
+	    (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) &&
 	    overflows(rma->to)) {
 		treadle_ep_put(rma->to);
 		treadle_cmd_complete(cmd, -EAGAIN, run);
 		return false;
 	}
 	rma->cmd = cmd;
-	rma->done = 0;
+	rma->done = treadle_cmd_begin(cmd);
 	rma->heap = rma->modified = false;
 	rma->count = rma->parts = 0;
 	range = treadle_cmd_rma(cmd, &one, &count);
@@ -231,7 +232,8 @@ static int notify_target(const struct treadle_rma *rma, struct treadle_run *run)
 	struct treadle_cntr *cntr = treadle_target_cntr(to, d->opcode);
 	unsigned int i;
 
-	if (!rma->count) /* F_LOCAL: there is no peer */
+	/* F_LOCAL: there is no peer. A piece: another one follows */
+	if (!rma->count || treadle_cmd_end(rma->cmd) != d->len)
 		return 0;
 	if ((d->flags & TREADLE_F_REMOTE_CQ_DATA) && to->rx_cq) {
 		struct treadle_cqe cqe = {
@@ -340,6 +342,7 @@ void treadle_rma_conclude(struct treadle_rma *rma, int verdict,
 static int rma_copy(struct treadle_rma *rma, struct treadle_run *run)
 {
 	const struct treadle_cmd *cmd = rma->cmd;
+	u64 end = treadle_cmd_end(cmd);
 	bool write = cmd->d.opcode == TREADLE_OP_WRITE, there;
 	enum treadle_side side = TREADLE_NONE;
 	struct treadle_span local TREADLE_UNSET, remote TREADLE_UNSET;
@@ -348,14 +351,14 @@ static int rma_copy(struct treadle_rma *rma, struct treadle_run *run)
 	ret = treadle_rma_alive(rma);
 	if (ret)
 		return ret;
-	if (cmd->d.len - rma->done > TREADLE_INLINE && !run->worker)
+	if (end - rma->done > TREADLE_INLINE && !run->worker)
 		return TREADLE_DEFER_THERE;
-	treadle_cmd_span(cmd, &local, rma->done);
+	treadle_cmd_span(cmd, &local, rma->done - treadle_cmd_begin(cmd));
 	treadle_rma_span(rma, &remote, rma->done);
 	if (write)
-		ret = treadle_copy(&remote, &local, &rma->done, cmd->d.len, run, &side);
+		ret = treadle_copy(&remote, &local, &rma->done, end, run, &side);
 	else
-		ret = treadle_copy(&local, &remote, &rma->done, cmd->d.len, run, &side);
+		ret = treadle_copy(&local, &remote, &rma->done, end, run, &side);
 	there = side == (write ? TREADLE_DST : TREADLE_SRC);
 	ret = treadle_copy_verdict(ret, there);
 	if (ret < 0 && there)

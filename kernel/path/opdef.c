@@ -4,7 +4,7 @@
  *
  * A row says what a descriptor may contain; a path (local.c) how the command is executed.
  */
-#include "path/path.h"
+#include "path/remote.h"
 
 #define ARMED                                                                                  \
 	(TREADLE_F_EXT | TREADLE_F_MORE | TREADLE_F_COND | TREADLE_F_WORK | TREADLE_F_STRICT | \
@@ -80,6 +80,8 @@ const struct treadle_opdef treadle_opdefs[TREADLE_OP_LAST] = {
 
 const struct treadle_path_ops *const treadle_paths[TREADLE_PATHS] = {
 	[TREADLE_PATH_LOCAL] = &treadle_local_path,
+	[TREADLE_PATH_REMOTE] = &treadle_remote_path,
+	[TREADLE_PATH_PROXY] = &treadle_proxy_path,
 };
 
 /**

@@ -7,6 +7,7 @@
 #define TREADLE_PATH_H
 
 #include "match/receive.h"
+#include "pure/wire.h"
 
 /* opdef.c */
 u64 treadle_opcodes(void);
@@ -16,9 +17,21 @@ u64 treadle_op_flags(void);
 extern const struct treadle_path_ops treadle_local_path;
 extern const struct treadle_msg_ops treadle_local_msg;
 
+int treadle_local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len,
+			struct treadle_run *run, enum treadle_side *side);
+void treadle_local_complete(struct treadle_msg *msg, int error, struct treadle_run *run);
+int treadle_local_park(struct treadle_msg *msg);
+void treadle_local_unpark(struct treadle_msg *msg);
+enum treadle_withdrawn treadle_local_withdraw(struct treadle_cmd *cmd);
+
+/* arrived.c, pull.c */
+extern const struct treadle_path_ops treadle_proxy_path;
+extern const struct treadle_msg_ops treadle_proxy_msg;
+
 /* op_msg.c, op_recv.c */
 int treadle_send_validate(struct treadle_cmd *cmd);
 void treadle_send_issue(struct treadle_cmd *cmd, struct treadle_run *run);
+void treadle_proxy_send_issue(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_recv_validate(struct treadle_cmd *cmd);
 int treadle_recv_bind(struct treadle_cmd *cmd);
 void treadle_recv_issue(struct treadle_cmd *cmd, struct treadle_run *run);
@@ -37,6 +50,7 @@ static inline bool treadle_is_member(const struct treadle_ep *ep)
 /* deliver.c */
 void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run);
 void treadle_deliver_job(struct treadle_job *job, struct treadle_run *run);
+void treadle_msg_span(const struct treadle_msg *msg, struct treadle_span *to);
 
 /* keep.c */
 void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run);
@@ -120,6 +134,19 @@ static inline int treadle_copy_verdict(int ret, bool there)
 	default:
 		return ret;
 	}
+}
+
+/* A READ or WRITE from another node may be a piece of one: from d.addr on. */
+static inline u64 treadle_cmd_begin(const struct treadle_cmd *cmd)
+{
+	return unlikely(cmd->d.flags & TREADLE_F_PROXY) ? cmd->d.addr : 0;
+}
+
+static inline u64 treadle_cmd_end(const struct treadle_cmd *cmd)
+{
+	return unlikely(cmd->d.flags & TREADLE_F_PROXY) ?
+		       min_t(u64, cmd->d.len, cmd->d.addr + TREADLE_WIRE_PIECE) :
+		       cmd->d.len;
 }
 
 /*

@@ -4,7 +4,7 @@
  *
  * A long message: the other node asks for its bytes once they can be placed (GRANT), and gets them
  * (DATA). A long WRITE is sent as commands, each of which has a piece. A long READ, too; each is
- * answered by DATA.
+ * answered by ANSWER_DATA.
  *
  * The worker of the command's context does it, as it can wait for pages. A frame is never taken
  * before the pages are known: so no process holds up a session.
@@ -189,23 +189,16 @@ static bool abort_at_peer(struct treadle_push *push)
 	return true;
 }
 
-/* Where the command's bytes are, from @off on. */
-static void user_span(const struct treadle_push *push, struct treadle_span *s, u64 off)
-{
-	const struct treadle_cmd *cmd = push->cmd;
-
-	treadle_cmd_span(cmd, s, off);
-}
-
-/* Copy the next @bytes into a frame, without waiting for a page. Returns as treadle_copy(). */
-static int fill_frame(struct treadle_push *push, u8 *to, u32 bytes, struct treadle_run *run)
+/* Copy bytes from @at on into a frame, without waiting for a page. Returns as treadle_copy(). */
+static int fill_frame(struct treadle_push *push, u8 *to, u64 at, u32 bytes,
+		      struct treadle_run *run)
 {
 	struct treadle_span src, dst;
 	enum treadle_side side;
 	u64 done = 0;
 	int ret;
 
-	user_span(push, &src, push->next);
+	treadle_cmd_span(push->cmd, &src, at);
 	treadle_span_kernel(&dst, to, 0);
 	run->holds = true;
 	ret = treadle_copy(&dst, &src, &done, bytes, run, &side);
@@ -213,24 +206,24 @@ static int fill_frame(struct treadle_push *push, u8 *to, u32 bytes, struct tread
 	return ret;
 }
 
-/* Write the next piece into @frame; without one, that of a READ, which has no bytes. */
-static int write_piece(struct treadle_push *push, struct treadle_frame *frame, u32 bytes,
+/* Write the piece at @at into @frame. Returns as treadle_copy(). */
+static int write_piece(struct treadle_push *push, struct treadle_frame *frame, u64 at, u32 bytes,
 		       struct treadle_run *run)
 {
 	struct treadle_wire_data *data;
 	struct treadle_wire_cmd *w;
 
 	if (push->cmd->d.opcode == TREADLE_OP_WRITE) {
-		w = treadle_remote_cmd(push->s, frame, push->cmd, push->next, bytes);
+		w = treadle_remote_cmd(push->s, frame, push->cmd, at, bytes);
 		w->item.reference = cpu_to_le32(push->reference);
 		w->from = cpu_to_le32(push->from);
 		return fill_frame(push, (u8 *)((struct treadle_wire_range *)(w + 1) + w->ranges),
-				  bytes, run);
+				  at, bytes, run);
 	}
 	data = treadle_frame_item(frame, TREADLE_WIRE_DATA, sizeof(*data) + bytes,
 				  push->reference);
-	data->offset = cpu_to_le64(push->next);
-	return fill_frame(push, (u8 *)(data + 1), bytes, run);
+	data->offset = cpu_to_le64(at);
+	return fill_frame(push, (u8 *)(data + 1), at, bytes, run);
 }
 
 /* Has the session room for the next piece? Takes what it needs. */
@@ -250,13 +243,18 @@ static bool take_room(struct treadle_push *push, struct treadle_frame **frame)
 static int send_piece(struct treadle_push *push, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &push->cmd->d;
-	u32 bytes = min_t(u64, push->end - push->next, treadle_piece(d->len, push->next));
 	struct treadle_session *s = push->s;
 	struct treadle_frame *frame;
 	struct treadle_span src;
+	u32 bytes;
+	u64 at;
 	int ret;
 
-	user_span(push, &src, push->next);
+	spin_lock(&s->lock);
+	at = push->next; /* a GRANT may change it meanwhile */
+	bytes = min_t(u64, push->end - at, treadle_piece(d->len, at));
+	spin_unlock(&s->lock);
+	treadle_cmd_span(push->cmd, &src, at);
 	ret = treadle_span_fill(&src, bytes, false, run);
 	if (ret)
 		return ret;
@@ -267,7 +265,7 @@ static int send_piece(struct treadle_push *push, struct treadle_run *run)
 		return TREADLE_KEPT;
 	}
 	spin_unlock(&s->lock);
-	ret = write_piece(push, frame, bytes, run);
+	ret = write_piece(push, frame, at, bytes, run);
 	spin_lock(&s->lock);
 	if (!ret && !push->ended) {
 		if (d->opcode == TREADLE_OP_WRITE)
@@ -280,7 +278,8 @@ static int send_piece(struct treadle_push *push, struct treadle_run *run)
 	} else {
 		treadle_session_post(s, frame);
 		treadle_session_flush(s);
-		push->next += bytes;
+		if (push->next == at)
+			push->next += bytes;
 	}
 	spin_unlock(&s->lock);
 	return ret;
@@ -537,7 +536,7 @@ static bool keep_late(struct treadle_push *push, const struct treadle_wire_view 
 /**
  * treadle_push_data - a piece of a READ has arrived
  * @s:		the session
- * @view:	DATA; of a command that has ended, it means nothing
+ * @view:	ANSWER_DATA; of a command that has ended, it means nothing
  * @run:	of the caller
  *
  * Context: May sleep. Takes s->lock.

@@ -79,6 +79,7 @@ static struct treadle_sent *sent_take(struct treadle_session *s, struct treadle_
 	struct treadle_sent *sent = &r->sent[r->free];
 
 	lockdep_assert_held(&s->lock);
+	cmd->sent = true;
 	cmd->reference = sent->generation << 16 | (r->free + 1);
 	r->free = sent->next;
 	sent->cmd = cmd;
@@ -105,7 +106,7 @@ static void sent_free(struct treadle_session *s, struct treadle_sent *sent)
  */
 static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int status)
 {
-	struct treadle_sent *sent = treadle_sent_find(s, cmd->reference);
+	struct treadle_sent *sent = cmd->sent ? treadle_sent_find(s, cmd->reference) : NULL;
 	struct treadle_push *push = sent ? sent->push : NULL;
 
 	lockdep_assert_held(&s->lock);
@@ -115,8 +116,7 @@ static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int statu
 		sent_free(s, sent);
 	else
 		list_del(&cmd->wait);
-	cmd->asked = false;
-	cmd->reference = 0;
+	cmd->sent = cmd->asked = false;
 	if (push && !treadle_push_stop(push, status))
 		return false;
 	if (push)
@@ -357,7 +357,7 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 	treadle_window_use_command(&s->window);
 	if (cmd->ep->type != TREADLE_EP_DGRAM)
 		sent_take(s, cmd);
-	w->item.reference = cpu_to_le32(cmd->reference);
+	w->item.reference = cmd->sent ? cpu_to_le32(cmd->reference) : 0;
 	w->from = cpu_to_le32(handle);
 	if (frame)
 		treadle_session_post(s, frame);
@@ -642,15 +642,18 @@ static void remote_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 static void ask(struct treadle_session *s, struct treadle_sent *sent)
 {
 	struct treadle_remote *r = s->remote;
+	struct treadle_wire_cancel *w;
 
 	lockdep_assert_held(&s->lock);
 	r->asks += !sent->ask;
 	sent->ask = true;
-	if (!treadle_session_item(s, TREADLE_WIRE_CANCEL, sizeof(struct treadle_wire_item),
-				  sent->cmd->reference)) {
+	w = treadle_session_item(s, TREADLE_WIRE_CANCEL, sizeof(*w), sent->cmd->reference);
+	if (!w) {
 		treadle_session_starve(s);
 		return;
 	}
+	w->from = cpu_to_le32(xa_to_value(xa_load(&sent->cmd->ep->hosts, s->host)) & 0xffff);
+	w->zero = 0;
 	r->asks--;
 	sent->ask = false;
 	treadle_session_flush(s);
@@ -671,7 +674,7 @@ static enum treadle_withdrawn remote_withdraw(struct treadle_cmd *cmd) __must_ho
 	if (WARN_ON_ONCE(!s)) /* the command holds it */
 		return how;
 	spin_lock(&s->lock);
-	if (cmd->reference && !ep->closed) {
+	if (cmd->sent && !ep->closed) {
 		rb_erase(&cmd->by_context, &ep->parked);
 		cmd->asked = true;
 		treadle_wait_add(&ep->parked, cmd);
@@ -860,9 +863,13 @@ void treadle_remote_room(struct treadle_session *s)
 	for (i = 0; r->asks && i < TREADLE_COMMANDS; i++)
 		if (r->sent[i].ask)
 			ask(s, &r->sent[i]);
-	while ((cmd = list_first_entry_or_null(&r->queued, struct treadle_cmd, wait)) &&
-	       start(s, cmd, NULL))
-		list_del(&cmd->wait);
+	while ((cmd = list_first_entry_or_null(&r->queued, struct treadle_cmd, wait))) {
+		list_del(&cmd->wait); /* its place has the reference, once it is sent */
+		if (start(s, cmd, NULL))
+			continue;
+		list_add(&cmd->wait, &r->queued);
+		break;
+	}
 	/* each of them takes a frame, or comes back */
 	for (i = TREADLE_ROOM; i && !list_empty(&r->waiting); i--) {
 		push = list_first_entry(&r->waiting, struct treadle_push, wait);

@@ -113,4 +113,108 @@ void treadle_push_grant(struct treadle_session *s, const struct treadle_wire_vie
 void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view *view,
 		       struct treadle_run *run);
 
+/* --- commands from other nodes ------------------------------------------------------------ */
+
+/*
+ * struct treadle_proxy - an endpoint of another node, whose commands are executed here
+ * @ep:		without rings, queues and counters; first member
+ * @session:	held
+ * @begun:	remote->begun when it was made
+ * @handle:	by which the other node names it
+ * @key:	proves its authorization key (ep.id.key), if it has one; @proof: that of INTRO
+ */
+struct treadle_proxy {
+	struct treadle_ep ep;
+	struct treadle_session *session;
+	u64 begun;
+	u32 handle;
+	struct treadle_key key;
+	u8 proof[32];
+};
+
+/*
+ * struct treadle_pull - a message whose bytes are fetched from the other node (pull.c)
+ * @msg:	matched, and allocated
+ * @proxy:	of the sender
+ * @reference:	of the command, at the other node
+ * @granted:	bytes before this offset may come
+ * @receiving:	the arrival of bytes goes on with the message; else its job does
+ * @due:	GRANT could not be sent: in proxies->due by @wait
+ * @status:	the other node can't send the bytes; or @broken: why they can't be placed
+ *
+ * Under s->lock.
+ */
+struct treadle_pull {
+	struct treadle_msg *msg;
+	struct treadle_proxy *proxy;
+	u32 reference;
+	u64 granted;
+	bool receiving, due;
+	int status, broken;
+	struct list_head wait;
+};
+
+/*
+ * struct treadle_answer - what the other node has to be told of a command that has ended
+ * @reference:	0: nothing; the command is only counted
+ * @piece:	ANSWER_DATA, of a READ, at @offset; else DONE
+ */
+struct treadle_answer {
+	u32 reference;
+	int error;
+	bool piece;
+	u64 offset;
+	u8 *bytes;
+	u32 len;
+};
+
+/*
+ * struct treadle_proxies - what a session executes for the other node
+ * @handles:	its endpoints, by handle (proxy/). Only arrivals and the end of the session use it
+ * @scratch:	for results of the command that is being executed by the arrival
+ * @pulls:	by the index of the reference
+ * @due:	pulls whose GRANT could not be sent
+ * @answers:	that could not be sent, a ring: @count of them, from @first on. There is one for each
+ *		command that the other node may send
+ *
+ * From @pulls on under s->lock.
+ */
+struct treadle_proxies {
+	struct xarray handles;
+	u8 scratch[TREADLE_WIRE_PIECE];
+	struct treadle_pull *pulls[TREADLE_COMMANDS];
+	struct list_head due;
+	u32 first, count;
+	struct treadle_answer answers[TREADLE_COMMANDS];
+};
+
+/* arrived.c */
+void treadle_answer(struct treadle_session *s, const struct treadle_answer *a);
+void treadle_arrived_room(struct treadle_session *s);
+
+/* pull.c */
+int treadle_pull_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len,
+		       struct treadle_run *run, enum treadle_side *side);
+void treadle_pull_release(struct treadle_cmd *cmd);
+void treadle_pull_room(struct treadle_session *s);
+void treadle_pull_data(struct treadle_session *s, const struct treadle_wire_view *view,
+		       struct treadle_run *run);
+void treadle_pull_abort(struct treadle_session *s, const struct treadle_wire_view *view);
+void treadle_pull_abort_all(struct treadle_session *s, const struct treadle_proxy *proxy);
+struct treadle_proxies *treadle_pull_end(struct treadle_session *s);
+
+static inline struct treadle_proxy *treadle_proxy_of(const struct treadle_cmd *cmd)
+{
+	return container_of(cmd->ep, struct treadle_proxy, ep);
+}
+
+/* Is the session still the one in which the proxy was made? Under s->lock. */
+static inline bool treadle_proxy_valid(const struct treadle_proxy *proxy)
+{
+	const struct treadle_session *s = proxy->session;
+
+	lockdep_assert_held(&s->lock);
+	return s->begun && s->proxies && s->remote && s->remote->begun == proxy->begun;
+}
+
 #endif

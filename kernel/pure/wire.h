@@ -51,6 +51,7 @@ enum treadle_wire_kind {
 	TREADLE_WIRE_DONE,
 	TREADLE_WIRE_GRANT,
 	TREADLE_WIRE_DATA,
+	TREADLE_WIRE_ANSWER_DATA,
 	TREADLE_WIRE_CANCEL,
 	TREADLE_WIRE_ABORT,
 	TREADLE_WIRE_INTRO,
@@ -109,10 +110,16 @@ struct treadle_wire_grant {
 	__le64 end;
 };
 
-/* Followed by the payload, which belongs at @offset */
+/* DATA: of a message; ANSWER_DATA: of a READ. Followed by the payload, which belongs at @offset */
 struct treadle_wire_data {
 	struct treadle_wire_item item;
 	__le64 offset;
+};
+
+struct treadle_wire_cancel {
+	struct treadle_wire_item item;
+	__le32 from; /* handle of the endpoint */
+	__le32 zero;
 };
 
 struct treadle_wire_abort {
@@ -153,7 +160,8 @@ static inline const struct treadle_wire_shape *treadle_wire_shape(u8 kind)
 		/* DONE */ { sizeof(struct treadle_wire_done), 0, ANY },
 		/* GRANT */ { sizeof(struct treadle_wire_grant), 0, 0 },
 		/* DATA */ { sizeof(struct treadle_wire_data), 1, ANY },
-		/* CANCEL */ { sizeof(struct treadle_wire_item), 0, 0 },
+		/* ANSWER_DATA */ { sizeof(struct treadle_wire_data), 1, ANY },
+		/* CANCEL */ { sizeof(struct treadle_wire_cancel), 0, 0 },
 		/* ABORT */ { sizeof(struct treadle_wire_abort), 0, 0 },
 		/* INTRO */ { sizeof(struct treadle_wire_intro), 0, 0 },
 		/* GONE */ { sizeof(struct treadle_wire_item), 0, 0 },
@@ -274,7 +282,8 @@ static inline int treadle_wire_next(struct treadle_wire_reader *r, struct treadl
 				view->ranges = (const struct treadle_wire_range *)(at + skip);
 			skip += ranges * sizeof(struct treadle_wire_range);
 		}
-		if ((item->kind == TREADLE_WIRE_DONE || item->kind == TREADLE_WIRE_ABORT) &&
+		if ((item->kind == TREADLE_WIRE_DONE || item->kind == TREADLE_WIRE_ABORT ||
+		     item->kind == TREADLE_WIRE_CANCEL) &&
 		    ((const struct treadle_wire_done *)item)->zero)
 			return -EPROTO;
 		if (item->kind == TREADLE_WIRE_INTRO &&

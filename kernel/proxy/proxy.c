@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the life of proxies, which stand for endpoints of another node
+ *
+ * A session has a context without a process. INTRO makes a proxy in it, GONE destroys it as its
+ * process's end would. The end of a session is the end of all.
+ *
+ * What the other node says of an endpoint's user is believed only if the administrator says so
+ * (trust_uids). That it knows an authorization key is proven by HELLO's nonces and the handle.
+ */
+#include <crypto/algapi.h>
+#include <linux/slab.h>
+#include <linux/user_namespace.h>
+
+#include "ep/endpoint.h"
+#include "exec/trigger.h"
+#include "proxy/proxy.h"
+
+/* Has the endpoint proven that it knows @known? See prove() of path/remote.c. */
+static bool proves(const struct treadle_key *key, const struct treadle_key *known)
+{
+	const struct treadle_proxy *proxy = container_of(key, struct treadle_proxy, key);
+	const struct treadle_session *s = proxy->session;
+	struct {
+		u8 nonce[2][16];
+		__le32 handle;
+	} message;
+	u8 proof[32];
+
+	memcpy(message.nonce[0], s->nonce[1], sizeof(message.nonce[0]));
+	memcpy(message.nonce[1], s->nonce[0], sizeof(message.nonce[1]));
+	message.handle = cpu_to_le32(proxy->handle);
+	treadle_hmac(known->bytes, known->size, &message, sizeof(message), proof);
+	return !crypto_memneq(proof, proxy->proof, sizeof(proof));
+}
+
+static void proxy_free(struct treadle_obj *obj)
+{
+	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
+	struct treadle_proxy *proxy = container_of(ep, struct treadle_proxy, ep);
+
+	ep->id.key = NULL; /* part of the proxy */
+	treadle_ep_free(obj);
+	treadle_session_put(proxy->session);
+}
+
+static const struct treadle_obj_ops proxy_ops = {
+	.type = TREADLE_EP,
+	.hide = treadle_ep_hide,
+	.stop = treadle_ep_stop,
+	.free = proxy_free,
+};
+
+/* The identity of an endpoint, as far as it is believed. */
+static void identify(struct treadle_proxy *proxy, const struct treadle_wire_intro *w)
+{
+	struct treadle_session *s = proxy->session;
+	kuid_t uid = make_kuid(&init_user_ns, le32_to_cpu(w->user));
+	struct treadle_peer *id = &proxy->ep.id;
+
+	id->source = treadle_source(s->host, le16_to_cpu(w->port));
+	id->owner.uid = INVALID_UID;
+	if (treadle_node_trusts_uids(s) && uid_valid(uid))
+		id->owner = (struct treadle_owner){ &init_user_ns, uid };
+	if (!w->has_key)
+		return;
+	memcpy(proxy->proof, w->proof, sizeof(proxy->proof));
+	proxy->key.proves = proves;
+	id->key = &proxy->key;
+}
+
+/* Make the proxy of @w. 0 or an error. */
+static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u32 handle)
+{
+	struct treadle_proxy *proxy = kzalloc(sizeof(*proxy), TREADLE_GFP);
+	int ret;
+
+	if (!proxy)
+		return -ENOMEM;
+	treadle_ep_init(&proxy->ep, w->type);
+	proxy->session = s;
+	proxy->begun = s->remote->begun;
+	proxy->handle = handle;
+	identify(proxy, w);
+	ret = treadle_obj_init(s->ctx, &proxy->ep.obj, &proxy_ops);
+	if (ret) {
+		kfree(proxy);
+		return ret;
+	}
+	kref_get(&s->ref);
+	proxy->ep.enabled = true;
+	ret = xa_err(xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP));
+	if (ret) {
+		treadle_obj_put(&proxy->ep.obj);
+		return ret;
+	}
+	return treadle_obj_publish(&proxy->ep.obj);
+}
+
+/**
+ * treadle_proxy_intro - an endpoint of the other node makes itself known
+ * @s:		the session
+ * @view:	INTRO
+ *
+ * Without memory its commands will be refused.
+ *
+ * Context: arrivals of the session. May sleep.
+ * Return: 0 or -EPROTO.
+ */
+int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view)
+{
+	const struct treadle_wire_intro *w = (const struct treadle_wire_intro *)view->item;
+	u32 handle = le32_to_cpu(w->item.reference);
+	int ret;
+
+	if (handle >= TREADLE_HANDLES || treadle_proxy_find(s, handle) ||
+	    (w->type != TREADLE_EP_RDM && w->type != TREADLE_EP_DGRAM))
+		return -EPROTO;
+	ret = make(s, w, handle);
+	if (ret)
+		pr_warn_ratelimited("treadle: no memory for an endpoint of another node: %d\n",
+				    ret);
+	return 0;
+}
+
+static void destroy(struct treadle_session *s, struct treadle_proxy *proxy)
+{
+	struct treadle_ctx *ctx = s->ctx;
+	u32 id = proxy->ep.obj.id;
+
+	/* closed before its messages fail, so that none begins to wait for bytes afterwards */
+	treadle_ep_close(&proxy->ep);
+	spin_lock(&s->lock);
+	treadle_pull_abort_all(s, proxy);
+	spin_unlock(&s->lock);
+	treadle_obj_destroy(ctx, id);
+}
+
+/**
+ * treadle_proxy_gone - an endpoint of the other node has ended
+ * @s:		the session
+ * @view:	GONE
+ *
+ * Context: arrivals of the session. May sleep.
+ * Return: 0 or -EPROTO.
+ */
+int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view *view)
+{
+	u32 handle = le32_to_cpu(view->item->reference);
+	struct treadle_proxy *proxy;
+
+	if (handle >= TREADLE_HANDLES)
+		return -EPROTO;
+	proxy = xa_erase(&s->proxies->handles, handle);
+	if (proxy) /* else there was no memory for it */
+		destroy(s, proxy);
+	return 0;
+}
+
+/**
+ * treadle_proxies_begin - prepare a session for commands of the other node
+ * @s:		the session
+ *
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM.
+ */
+int treadle_proxies_begin(struct treadle_session *s)
+{
+	const struct treadle_owner unknown = { .uid = INVALID_UID };
+	struct treadle_proxies *p = kvzalloc(sizeof(*p), TREADLE_GFP);
+	struct net *net = treadle_session_net(s);
+	struct treadle_ctx *ctx;
+
+	if (!p)
+		return -ENOMEM;
+	ctx = treadle_ctx_create(&unknown, net, NULL);
+	if (IS_ERR(ctx)) {
+		kvfree(p);
+		return PTR_ERR(ctx);
+	}
+	treadle_poller_init(ctx);
+	ctx->ports = treadle_ports(net);
+	xa_init(&p->handles);
+	INIT_LIST_HEAD(&p->due);
+	spin_lock(&s->lock);
+	s->ctx = ctx;
+	s->proxies = p;
+	spin_unlock(&s->lock);
+	return 0;
+}
+
+/**
+ * treadle_proxies_end - the other node is lost
+ * @s:		the session; no frame arrives
+ *
+ * Context: may sleep, for a bounded time.
+ */
+void treadle_proxies_end(struct treadle_session *s)
+{
+	struct treadle_proxies *p = treadle_pull_end(s);
+	struct treadle_ctx *ctx = s->ctx;
+	struct treadle_proxy *proxy;
+	unsigned long handle;
+
+	if (!p)
+		return;
+	xa_for_each(&p->handles, handle, proxy) {
+		destroy(s, proxy);
+		cond_resched();
+	}
+	xa_destroy(&p->handles);
+	while (p->count--) {
+		kfree(p->answers[p->first].bytes);
+		p->first = (p->first + 1) % TREADLE_COMMANDS;
+	}
+	kvfree(p);
+	s->ctx = NULL;
+	treadle_pool_leave(ctx);
+	treadle_ctx_put(ctx);
+}

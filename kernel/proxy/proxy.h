@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* treadle: endpoints of other nodes (proxy.c), and what arrives from them (arrive.c) */
+#ifndef TREADLE_PROXY_H
+#define TREADLE_PROXY_H
+
+#include "path/remote.h"
+
+int treadle_proxies_begin(struct treadle_session *s);
+void treadle_proxies_end(struct treadle_session *s);
+int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view);
+int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view *view);
+
+/* The endpoint with @handle, or NULL. Only for the arrivals of the session. */
+static inline struct treadle_proxy *treadle_proxy_find(struct treadle_session *s, u32 handle)
+{
+	return xa_load(&s->proxies->handles, handle);
+}
+
+#endif

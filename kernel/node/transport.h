@@ -116,7 +116,7 @@ struct treadle_link {
 };
 
 /*
- * struct treadle_listen - how a node is reached, and by which nodes
+ * struct treadle_node_listen - how a node is reached, and by which nodes
  * @net:	network namespace of its endpoints
  * @addr:	its address for others, with the port at which the transport listens
  * @secret, @secret_bytes: what nodes of one administration know; none: only with @insecure
@@ -127,7 +127,7 @@ struct treadle_link {
  *		machine, so local peers are reached over their link, too. Numbers of hosts are
  *		those of the first one
  */
-struct treadle_listen {
+struct treadle_node_listen {
 	struct net *net;
 	struct treadle_addr addr;
 	const void *secret;
@@ -139,7 +139,7 @@ struct treadle_listen {
 
 /* Of treadle.ko, for transports (node/node.c) */
 struct treadle_node *treadle_node_open(const struct treadle_transport *transport,
-				       const struct treadle_listen *listen, void *private);
+				       const struct treadle_node_listen *listen, void *private);
 void treadle_node_close(struct treadle_node *node);
 void *treadle_node_private(const struct treadle_node *node);
 

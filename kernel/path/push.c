@@ -140,7 +140,7 @@ void treadle_push_free(struct treadle_push *push)
 }
 
 /* A user has done. The last one of a push that has ended completes the command. May sleep. */
-static void put_user(struct treadle_push *push, struct treadle_run *run)
+static void drop_user(struct treadle_push *push, struct treadle_run *run)
 {
 	struct treadle_session *s = push->s;
 	struct treadle_cmd *cmd = push->cmd;
@@ -439,7 +439,7 @@ static void push_job(struct treadle_job *job, struct treadle_run *run)
 		treadle_queue_job(job);
 		return;
 	}
-	put_user(push, run);
+	drop_user(push, run);
 }
 
 /* --- what arrives ------------------------------------------------------------------------- */
@@ -578,5 +578,5 @@ void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view
 		treadle_remote_end_push(s, reference,
 					ret == -ESHUTDOWN ? treadle_ep_error(push->cmd->ep) : ret,
 					run);
-	put_user(push, run);
+	drop_user(push, run);
 }

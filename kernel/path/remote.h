@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: commands for and from other nodes (remote.c, push.c; arrived.c, pull.c)
+ * treadle: commands for and from other nodes (remote.c, sent.c, push.c; arrived.c, pull.c)
  *
  * A node that executes a command for another one has a proxy of the sending endpoint: an endpoint
  * without rings, in a context without a process. What differs from a command of this node is in
@@ -90,16 +90,22 @@ extern const struct treadle_path_ops treadle_remote_path;
 struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s,
 					    struct treadle_frame *frame,
 					    const struct treadle_cmd *cmd, u64 offset, u32 bytes);
-struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference);
-void treadle_remote_end(struct treadle_session *s, int error);
-int treadle_remote_begin(struct treadle_session *s);
-void treadle_remote_free(struct treadle_session *s);
 void treadle_remote_room(struct treadle_session *s);
+
+/* sent.c */
+struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference);
+struct treadle_sent *treadle_sent_take(struct treadle_session *s, struct treadle_cmd *cmd);
+enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock);
+void treadle_sent_tell(struct treadle_session *s);
 void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
 			 struct treadle_run *run);
 void treadle_remote_forget(struct treadle_ep *ep);
 void treadle_remote_end_push(struct treadle_session *s, u32 reference, int status,
 			     struct treadle_run *run);
+struct treadle_remote *treadle_remote_alloc(struct treadle_session *s);
+int treadle_remote_begin(struct treadle_session *s);
+void treadle_remote_end(struct treadle_session *s, int error);
+void treadle_remote_free(struct treadle_session *s);
 
 /* push.c */
 struct treadle_push *treadle_push_alloc(struct treadle_session *s, struct treadle_cmd *cmd,

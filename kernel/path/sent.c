@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: commands that other nodes have, until their answers
+ *
+ * A command that was sent, or waits for the session, is in ep->parked, and holds the session. Both,
+ * ep->parked and the table of references or the queue, change under ep->lock and s->lock, in this
+ * order. The one that takes a command out of them owns it.
+ */
+#include <linux/slab.h>
+
+#include "path/remote.h"
+
+/* Bytes that come back with the answer. */
+static u64 result(const struct treadle_desc *d)
+{
+	return d->opcode == TREADLE_OP_READ || d->opcode == TREADLE_OP_FETCH ||
+			       d->opcode == TREADLE_OP_COMPARE ?
+		       d->len :
+		       0;
+}
+
+/* --- references --------------------------------------------------------------------------- */
+
+/**
+ * treadle_sent_find - find a command that the other node has
+ * @s:		the session
+ * @reference:	what the other node says; maybe of a command that has ended
+ *
+ * Context: s->lock held.
+ * Return: its place, or NULL.
+ */
+struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference)
+{
+	u32 i = (reference & 0xffff) - 1;
+	struct treadle_sent *sent;
+
+	lockdep_assert_held(&s->lock);
+	if (!s->remote || i >= TREADLE_COMMANDS)
+		return NULL;
+	sent = &s->remote->sent[array_index_nospec(i, TREADLE_COMMANDS)];
+	return sent->cmd && sent->generation == reference >> 16 ? sent : NULL;
+}
+
+/**
+ * treadle_sent_take - give a command a reference, as it is sent
+ * @s:		the session; it has a free place
+ * @cmd:	the command
+ *
+ * Context: s->lock held.
+ * Return: the place.
+ */
+struct treadle_sent *treadle_sent_take(struct treadle_session *s, struct treadle_cmd *cmd)
+{
+	struct treadle_remote *r = s->remote;
+	struct treadle_sent *sent = &r->sent[r->free];
+
+	lockdep_assert_held(&s->lock);
+	cmd->sent = true;
+	cmd->reference = sent->generation << 16 | (r->free + 1);
+	r->free = sent->next;
+	sent->cmd = cmd;
+	sent->push = NULL;
+	return sent;
+}
+
+static void sent_free(struct treadle_session *s, struct treadle_sent *sent)
+{
+	struct treadle_remote *r = s->remote;
+
+	lockdep_assert_held(&s->lock);
+	r->asks -= sent->ask;
+	sent->ask = false;
+	sent->cmd = NULL;
+	sent->generation++;
+	sent->next = r->free;
+	r->free = sent - r->sent;
+}
+
+/*
+ * Take a command out of both trees. True: it is the caller's. False: its push completes it with
+ * @status, when it is not used any more.
+ */
+static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int status)
+{
+	struct treadle_sent *sent = cmd->sent ? treadle_sent_find(s, cmd->reference) : NULL;
+	struct treadle_push *push = sent ? sent->push : NULL;
+
+	lockdep_assert_held(&s->lock);
+	lockdep_assert_held(&cmd->ep->lock);
+	rb_erase(&cmd->by_context, &cmd->ep->parked);
+	if (sent)
+		sent_free(s, sent);
+	else
+		list_del(&cmd->wait);
+	cmd->sent = cmd->asked = false;
+	if (push && !treadle_push_stop(push, status))
+		return false;
+	if (push)
+		treadle_push_free(push);
+	return true;
+}
+
+/* The command with @reference; 0: the first one that is queued. Or NULL. */
+static struct treadle_cmd *find(struct treadle_session *s, u32 reference)
+{
+	struct treadle_sent *sent;
+
+	lockdep_assert_held(&s->lock);
+	if (!reference)
+		return s->remote ? list_first_entry_or_null(&s->remote->queued,
+							    struct treadle_cmd, wait) :
+				   NULL;
+	sent = treadle_sent_find(s, reference);
+	return sent ? sent->cmd : NULL;
+}
+
+/*
+ * Take a command out, as find() finds it. False: there is none. *@cmd: the command, which is the
+ * caller's, with its reference of the session; or NULL: its push completes it.
+ */
+static bool take_out(struct treadle_session *s, u32 reference, int status,
+		     struct treadle_cmd **cmd)
+{
+	struct treadle_cmd *found;
+	struct treadle_ep *ep;
+
+	*cmd = NULL;
+	spin_lock(&s->lock);
+	found = find(s, reference);
+	ep = found ? treadle_ep_get(found->ep) : NULL;
+	spin_unlock(&s->lock);
+	if (!ep)
+		return false;
+	spin_lock(&ep->lock);
+	spin_lock(&s->lock);
+	found = find(s, reference);
+	if (found && found->ep == ep && detach(s, found, status))
+		*cmd = found;
+	spin_unlock(&s->lock);
+	spin_unlock(&ep->lock);
+	treadle_ep_put(ep);
+	return true;
+}
+
+/**
+ * treadle_remote_end_push - end a command whose bytes go in pieces
+ * @s:		the session
+ * @reference:	of the command; nothing happens if it has ended
+ * @status:	with which it completes, once its push is not used any more
+ * @run:	of the caller
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ */
+void treadle_remote_end_push(struct treadle_session *s, u32 reference, int status,
+			     struct treadle_run *run)
+{
+	struct treadle_cmd *cmd;
+
+	take_out(s, reference, status, &cmd);
+	if (!cmd)
+		return;
+	treadle_cmd_complete(cmd, status, run);
+	treadle_session_put(s);
+}
+
+/* The session ends: complete a command that was taken out, for the worker of its context. */
+static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
+{
+	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
+	TREADLE_RUN(run, ep->obj.ctx);
+
+	treadle_cmd_complete(cmd, error, &run);
+	treadle_run_jobs(&run);
+	treadle_session_put(s);
+	treadle_ep_put(ep);
+}
+
+/* --- the end of commands ------------------------------------------------------------------ */
+
+/* Ask the other node to cancel a command. */
+static void ask(struct treadle_session *s, struct treadle_sent *sent)
+{
+	struct treadle_remote *r = s->remote;
+	struct treadle_wire_cancel *w;
+
+	lockdep_assert_held(&s->lock);
+	r->asks += !sent->ask;
+	sent->ask = true;
+	w = treadle_session_item(s, TREADLE_WIRE_CANCEL, sizeof(*w), sent->cmd->reference);
+	if (!w) {
+		treadle_session_starve(s);
+		return;
+	}
+	w->from = cpu_to_le32(xa_to_value(xa_load(&sent->cmd->ep->hosts, s->host)) & 0xffff);
+	w->zero = 0;
+	r->asks--;
+	sent->ask = false;
+	treadle_session_flush(s);
+}
+
+/**
+ * treadle_sent_withdraw - take back a command: the ->withdraw of commands for other nodes
+ * @cmd:	the command
+ *
+ * One that was sent is taken back when its endpoint ends, of which the other node is told (GONE).
+ * To cancel it, the other node is asked.
+ *
+ * Context: ep->lock held. Takes s->lock.
+ * Return: see enum treadle_withdrawn.
+ */
+enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd)
+{
+	u16 host = treadle_source_host(treadle_name_source(cmd->dest));
+	struct treadle_session *s = treadle_session_get(cmd->ep->obj.ctx->net, host);
+	enum treadle_withdrawn how = TREADLE_NOT_HERE;
+	struct treadle_ep *ep = cmd->ep;
+
+	lockdep_assert_held(&ep->lock);
+	if (WARN_ON_ONCE(!s)) /* the command holds it */
+		return how;
+	spin_lock(&s->lock);
+	if (cmd->sent && !ep->closed) {
+		rb_erase(&cmd->by_context, &ep->parked);
+		cmd->asked = true;
+		treadle_wait_add(&ep->parked, cmd);
+		ask(s, treadle_sent_find(s, cmd->reference));
+		how = TREADLE_ASKED;
+	} else if (detach(s, cmd, -ECANCELED)) {
+		how = TREADLE_OURS;
+	}
+	spin_unlock(&s->lock);
+	if (how == TREADLE_OURS)
+		treadle_session_put(s);
+	treadle_session_put(s);
+	return how;
+}
+
+/* Results that can't be delivered at once: the worker of the command's context does it. */
+struct landing {
+	struct treadle_job job;
+	struct treadle_cmd *cmd;
+	u64 done;
+	u32 len;
+	u8 bytes[];
+};
+
+/* Copy results to where the command wants them. Returns as treadle_copy(). */
+static int land(struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
+		struct treadle_run *run)
+{
+	struct treadle_span src, dst;
+	enum treadle_side side;
+	const struct treadle_iov *iov;
+	struct treadle_iov one;
+	unsigned int count;
+
+	if (cmd->d.opcode == TREADLE_OP_READ) {
+		iov = treadle_cmd_iov(cmd);
+		count = cmd->d.iov_count;
+	} else {
+		iov = treadle_cmd_fetch(cmd, 0, &one, &count);
+	}
+	treadle_span_kernel(&src, (u8 *)bytes, *done);
+	treadle_span_user(&dst, cmd->ep->obj.ctx, &cmd->ep->closed, iov, count, *done);
+	return treadle_copy(&dst, &src, done, len, run, &side);
+}
+
+static int land_error(const struct treadle_cmd *cmd, int ret)
+{
+	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
+}
+
+static void land_job(struct treadle_job *job, struct treadle_run *run)
+{
+	struct landing *l = container_of(job, struct landing, job);
+	struct treadle_cmd *cmd = l->cmd;
+	int ret = land(cmd, l->bytes, &l->done, l->len, run);
+
+	if (ret == -EAGAIN || ret == -EINPROGRESS) {
+		treadle_queue_job(job);
+		return;
+	}
+	kfree(l);
+	treadle_cmd_complete(cmd, land_error(cmd, ret), run);
+}
+
+/* Deliver results, and complete the command. Consumes it; may sleep. */
+static void deliver(struct treadle_cmd *cmd, const u8 *bytes, u32 len, struct treadle_run *run)
+{
+	struct landing *l;
+	u64 done = 0;
+	int ret = land(cmd, bytes, &done, len, run);
+
+	if (ret != -EAGAIN && ret != -EINPROGRESS) {
+		treadle_cmd_complete(cmd, land_error(cmd, ret), run);
+		return;
+	}
+	l = treadle_cmd_alloc(cmd, struct_size(l, bytes, len), TREADLE_GFP, run);
+	if (!l) {
+		treadle_cmd_complete(cmd, -ENOMEM, run);
+		return;
+	}
+	l->cmd = cmd;
+	l->done = done;
+	l->len = len;
+	memcpy(l->bytes, bytes, len);
+	INIT_LIST_HEAD(&l->job.link);
+	l->job.ctx = cmd->ep->obj.ctx;
+	l->job.fn = land_job;
+	treadle_queue_job(&l->job);
+}
+
+/**
+ * treadle_remote_done - the other node says what has become of a command
+ * @s:		the session
+ * @view:	DONE, and what the command has fetched
+ * @run:	of the caller; takes what the completion fires
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ */
+void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
+			 struct treadle_run *run)
+{
+	const struct treadle_wire_done *w = (const struct treadle_wire_done *)view->item;
+	u32 status = le32_to_cpu(w->status);
+	int error = status > MAX_ERRNO ? -EIO : -(int)status;
+	struct treadle_cmd *cmd;
+
+	take_out(s, le32_to_cpu(w->item.reference), error ?: -EIO, &cmd);
+	if (!cmd)
+		return;
+	if (!error && view->bytes != result(&cmd->d))
+		error = -EIO; /* the other node breaks the rules */
+	if (!error && view->bytes)
+		deliver(cmd, view->payload, view->bytes, run);
+	else
+		treadle_cmd_complete(cmd, error, run);
+	treadle_session_put(s);
+}
+
+/* Tell the other node which endpoints have ended. */
+static void tell_gone(struct treadle_session *s)
+{
+	struct treadle_remote *r = s->remote;
+	unsigned long handle;
+
+	lockdep_assert_held(&s->lock);
+	while (r->nr_gone) {
+		handle = find_first_bit(r->gone, TREADLE_HANDLES);
+		if (!treadle_session_item(s, TREADLE_WIRE_GONE, sizeof(struct treadle_wire_item),
+					  handle))
+			return;
+		__clear_bit(handle, r->gone);
+		__clear_bit(handle, r->handles);
+		r->nr_gone--;
+	}
+}
+
+/**
+ * treadle_sent_tell - tell the other node what had to wait: ends of endpoints, and what to cancel
+ * @s:		the session, with ->remote
+ *
+ * Context: s->lock held.
+ */
+void treadle_sent_tell(struct treadle_session *s)
+{
+	struct treadle_remote *r = s->remote;
+	u32 i;
+
+	lockdep_assert_held(&s->lock);
+	tell_gone(s);
+	for (i = 0; r->asks && i < TREADLE_COMMANDS; i++)
+		if (r->sent[i].ask)
+			ask(s, &r->sent[i]);
+}
+
+/**
+ * treadle_remote_forget - an endpoint has ended: tell all nodes that know it
+ * @ep:		dead, and without commands at other nodes
+ *
+ * Context: May sleep. Takes s->lock of sessions.
+ */
+void treadle_remote_forget(struct treadle_ep *ep)
+{
+	struct treadle_session *s;
+	unsigned long host;
+	void *entry;
+
+	xa_for_each(&ep->hosts, host, entry) {
+		s = treadle_session_get(ep->obj.ctx->net, host);
+		if (!s)
+			continue;
+		spin_lock(&s->lock);
+		if (s->remote && xa_to_value(entry) >> 16 == s->remote->begun) {
+			__set_bit(xa_to_value(entry) & 0xffff, s->remote->gone);
+			s->remote->nr_gone++;
+			tell_gone(s);
+			treadle_session_flush(s);
+			if (s->remote->nr_gone)
+				treadle_session_starve(s);
+		}
+		spin_unlock(&s->lock);
+		treadle_session_put(s);
+		cond_resched();
+	}
+	xa_destroy(&ep->hosts);
+}
+
+/**
+ * treadle_remote_alloc - give a session what commands need to wait for it
+ * @s:	the session
+ *
+ * Context: may sleep. Takes s->lock.
+ * Return: s->remote; NULL: no memory.
+ */
+struct treadle_remote *treadle_remote_alloc(struct treadle_session *s)
+{
+	struct treadle_remote *r = kvzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT);
+	u32 i;
+
+	if (!r)
+		return NULL;
+	INIT_LIST_HEAD(&r->queued);
+	INIT_LIST_HEAD(&r->waiting);
+	for (i = 0; i < TREADLE_COMMANDS; i++)
+		r->sent[i].next = i + 1;
+	spin_lock(&s->lock);
+	if (!s->remote) {
+		s->remote = r;
+		r = NULL;
+	}
+	spin_unlock(&s->lock);
+	kvfree(r);
+	return s->remote;
+}
+
+/**
+ * treadle_remote_begin - a session begins: the other node knows no endpoint of this one
+ * @s:		the session
+ *
+ * Context: May sleep. Takes s->lock.
+ * Return: 0 or -ENOMEM.
+ */
+int treadle_remote_begin(struct treadle_session *s)
+{
+	struct treadle_remote *r = s->remote ?: treadle_remote_alloc(s);
+
+	if (!r)
+		return -ENOMEM;
+	spin_lock(&s->lock);
+	r->begun++;
+	bitmap_zero(r->handles, TREADLE_HANDLES);
+	bitmap_zero(r->gone, TREADLE_HANDLES);
+	r->nr_gone = 0;
+	spin_unlock(&s->lock);
+	return 0;
+}
+
+/**
+ * treadle_remote_end - the other node is lost: end all commands
+ * @s:		the session
+ * @error:	for commands that were not sent
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ */
+void treadle_remote_end(struct treadle_session *s, int error)
+{
+	struct treadle_cmd *cmd;
+	u32 i, reference;
+
+	if (!s->remote)
+		return;
+	for (i = 0; i < TREADLE_COMMANDS; i++) {
+		spin_lock(&s->lock);
+		cmd = s->remote->sent[i].cmd;
+		reference = cmd ? cmd->reference : 0;
+		spin_unlock(&s->lock);
+		if (reference && take_out(s, reference, -ECONNRESET, &cmd) && cmd)
+			end(s, cmd, -ECONNRESET);
+		cond_resched();
+	}
+	while (take_out(s, 0, error, &cmd)) {
+		if (cmd)
+			end(s, cmd, error);
+		cond_resched();
+	}
+}
+
+/**
+ * treadle_remote_free - free what a session had to send: nothing is left
+ * @s:		the session
+ *
+ * Context: any.
+ */
+void treadle_remote_free(struct treadle_session *s)
+{
+	kvfree(s->remote);
+}

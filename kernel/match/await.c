@@ -4,8 +4,8 @@
  *
  * A collective receive names its source, and nothing else can complete it. So a posted one is in
  * ->awaited of the source endpoint, and fails when that closes: an end costs what awaits it, and
- * no more. A peer on another host awaits by a receive, too, which its proxy posts here. A receive
- * that has matched is never posted again: it fails if its message can't be read.
+ * no more. A source on another node has a proxy here, which closes when it ends (proxy/member.c). A
+ * receive that has matched is never posted again: it fails if its message can't be read.
  *
  * Lock: ep->lock of the source, under rx->lock of the receive. A receive is added only while the
  * source is not dead, and only while it is posted; it is taken off before it leaves the matcher.
@@ -13,6 +13,7 @@
  * cmd->awaits may still name it then: it is used under RCU, and is NULL once the list is emptied.
  */
 #include "match/receive.h"
+#include "node/node.h"
 
 /* The posted collective receive with number @seq, or NULL. */
 static struct treadle_recv *awaiting_at(struct treadle_rx *rx, u32 source, u64 seq)
@@ -96,7 +97,38 @@ static void fail(struct treadle_recv *recv, int error, struct treadle_run *run)
  */
 void treadle_rx_await(struct treadle_rx *rx, u32 source, u64 seq, struct treadle_run *run)
 {
-	struct treadle_ep *from = treadle_ep_find(rx->obj.ctx->ports, source);
+	struct treadle_session *s;
+	struct treadle_ep *from;
+
+	if (likely(treadle_is_here(source))) {
+		from = treadle_ep_find(rx->obj.ctx->ports, source);
+		treadle_rx_await_ep(rx, from, source, seq, run);
+		if (from)
+			treadle_ep_put(from);
+		return;
+	}
+	s = treadle_session_get(rx->obj.ctx->net, treadle_source_host(source));
+	if (!s) {
+		treadle_rx_lost(rx, source, seq, -EHOSTUNREACH, run);
+		return;
+	}
+	treadle_node_ops.await(s, rx, source, seq, run);
+	treadle_session_put(s);
+}
+
+/**
+ * treadle_rx_await_ep - the same, with the endpoint of the source
+ * @rx:		the ring
+ * @from:	the endpoint, which may be a proxy; NULL: there is none
+ * @source:	of it
+ * @seq:	number of the receive
+ * @run:	takes what the counters fire
+ *
+ * Context: as treadle_rx_await().
+ */
+void treadle_rx_await_ep(struct treadle_rx *rx, struct treadle_ep *from, u32 source, u64 seq,
+			 struct treadle_run *run)
+{
 	struct treadle_recv *recv;
 	int error = 0;
 
@@ -109,8 +141,6 @@ void treadle_rx_await(struct treadle_rx *rx, u32 source, u64 seq, struct treadle
 	spin_unlock(&rx->lock);
 	if (error)
 		fail(recv, error, run);
-	if (from)
-		treadle_ep_put(from);
 }
 
 /*
@@ -136,8 +166,18 @@ static bool next_awaiting(struct treadle_ep *ep, struct treadle_rx **rx, u64 *se
 	return recv;
 }
 
-/* Fail the receive that has awaited @source, if it is still posted. */
-static void source_lost(struct treadle_rx *rx, u32 source, u64 seq, struct treadle_run *run)
+/**
+ * treadle_rx_lost - fail a collective receive, if it is still posted: its source is lost
+ * @rx:		the ring
+ * @source:	that it names
+ * @seq:	its number
+ * @error:	with which it completes
+ * @run:	takes what the counters fire
+ *
+ * Context: May sleep. Takes rx->lock.
+ */
+void treadle_rx_lost(struct treadle_rx *rx, u32 source, u64 seq, int error,
+		     struct treadle_run *run)
 {
 	struct treadle_recv *recv;
 
@@ -147,7 +187,7 @@ static void source_lost(struct treadle_rx *rx, u32 source, u64 seq, struct tread
 		treadle_rx_withdraw(recv);
 	spin_unlock(&rx->lock);
 	if (recv)
-		fail(recv, -ECONNRESET, run);
+		fail(recv, error, run);
 }
 
 /**
@@ -164,7 +204,7 @@ void treadle_ep_notify_death(struct treadle_ep *ep, struct treadle_run *run)
 
 	while (next_awaiting(ep, &rx, &seq)) {
 		if (rx) {
-			source_lost(rx, ep->id.source, seq, run);
+			treadle_rx_lost(rx, ep->id.source, seq, -ECONNRESET, run);
 			treadle_obj_put(&rx->obj);
 		}
 		treadle_run_let_go(run);

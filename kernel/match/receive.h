@@ -226,6 +226,10 @@ void treadle_rx_flushed(struct treadle_rx *rx);
 
 /* await.c */
 void treadle_rx_await(struct treadle_rx *rx, u32 source, u64 seq, struct treadle_run *run);
+void treadle_rx_await_ep(struct treadle_rx *rx, struct treadle_ep *from, u32 source, u64 seq,
+			 struct treadle_run *run);
+void treadle_rx_lost(struct treadle_rx *rx, u32 source, u64 seq, int error,
+		     struct treadle_run *run);
 void treadle_recv_unawait(struct treadle_recv *recv);
 void treadle_ep_notify_death(struct treadle_ep *ep, struct treadle_run *run);
 

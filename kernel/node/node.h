@@ -19,6 +19,7 @@
 
 struct treadle_remote;
 struct treadle_proxies;
+struct treadle_rx;
 
 /*
  * struct treadle_session - what this node and another one have under way. It outlives its links
@@ -59,6 +60,7 @@ struct treadle_session {
  * @begin:	a session begins, or begins anew: its frames have no numbers yet. 0 or an error
  * @item:	an item of a frame. 0; or -EPROTO: the peer breaks the rules, and the session ends
  * @room:	frames or commands may be sent again, for what has waited
+ * @await:	a collective receive of this node awaits a source on the other one
  * @free:	the session's memory is freed: nothing uses it any more
  * @end:	the other node is lost, or has lost the session, or this one leaves: what was sent
  *		fails with -ECONNRESET, and what was not sent with @error. Also
@@ -70,6 +72,8 @@ struct treadle_node_ops {
 		    struct treadle_run *run);
 	void (*room)(struct treadle_session *s, struct treadle_run *run);
 	void (*end)(struct treadle_session *s, int error);
+	void (*await)(struct treadle_session *s, struct treadle_rx *rx, u32 source, u64 seq,
+		      struct treadle_run *run);
 	void (*free)(struct treadle_session *s);
 };
 extern const struct treadle_node_ops treadle_node_ops;

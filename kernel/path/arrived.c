@@ -171,7 +171,7 @@ static void own_bytes(struct treadle_answer *a, struct treadle_cmd *cmd)
 }
 
 /* Tell the other node what has become of @cmd, and give its credit back. */
-static void answer(struct treadle_cmd *cmd, int error, const struct treadle_run *run)
+static void answer(struct treadle_cmd *cmd, int error)
 {
 	struct treadle_proxy *proxy = treadle_proxy_of(cmd);
 	struct treadle_session *s = proxy->session;
@@ -193,9 +193,7 @@ static void answer(struct treadle_cmd *cmd, int error, const struct treadle_run 
 		} else if (owned) {
 			kfree(a.bytes);
 		}
-		/* an arrival sends what it has written at its end */
-		if (done && (run->ctx != s->ctx || run->worker))
-			treadle_session_flush(s);
+		treadle_session_flush(s);
 		spin_unlock(&s->lock);
 		if (!done)
 			own_bytes(&a, cmd);
@@ -217,7 +215,7 @@ static void proxy_complete(struct treadle_cmd *cmd, int error, struct treadle_ru
 		if (tracked == TREADLE_CROWDED)
 			tracked = treadle_flow_relax(ep, dest);
 	}
-	answer(cmd, error, run);
+	answer(cmd, error);
 	treadle_cmd_free(cmd);
 	if (tracked) {
 		treadle_flow_done(ep, dest, tracked, run);

@@ -156,6 +156,34 @@ static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *han
 	return true;
 }
 
+/**
+ * treadle_remote_introduce - make an endpoint known to the other node, which has asked for it
+ * @s:		the session
+ * @ep:		the endpoint
+ *
+ * Context: May sleep. Takes ep->lock and s->lock.
+ * Return: 0; -ECONNREFUSED: it is closed; -EAGAIN: the session has no room; or -ENOMEM.
+ */
+int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep)
+{
+	int ret = 0;
+	u32 handle;
+
+	if (xa_reserve(&ep->hosts, s->host, TREADLE_GFP))
+		return -ENOMEM;
+	spin_lock(&ep->lock);
+	spin_lock(&s->lock);
+	/* treadle_remote_forget() comes after ->dead */
+	if (ep->dead)
+		ret = -ECONNREFUSED;
+	else if (!s->up || !introduce(s, ep, &handle))
+		ret = -EAGAIN;
+	treadle_session_flush(s);
+	spin_unlock(&s->lock);
+	spin_unlock(&ep->lock);
+	return ret;
+}
+
 /* Is there a frame, a credit and a place for a command? */
 static bool may_start(const struct treadle_session *s)
 {

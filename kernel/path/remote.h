@@ -12,6 +12,7 @@
 #include "node/node.h"
 #include "path/path.h"
 
+#define TREADLE_WATCH_BUCKETS 64u
 #define TREADLE_HANDLES 65536u /* endpoints that one node makes known to another */
 
 /*
@@ -68,6 +69,9 @@ struct treadle_sent {
  * @gone:	of endpoints that have ended, about which the other node has to be told; @nr_gone
  * @asks:	number of places with ->ask
  * @free:	first free place; TREADLE_COMMANDS: there is none
+ * @watches:	sources on the other node that collective receives await, by port, until they are
+ *		known (proxy/member.c)
+ * @watched:	ports of endpoints here that the other node has asked for, and @nr_watched of them
  */
 struct treadle_remote {
 	struct list_head queued, waiting;
@@ -76,6 +80,9 @@ struct treadle_remote {
 	unsigned long gone[BITS_TO_LONGS(TREADLE_HANDLES)];
 	u32 next_handle, nr_gone, asks;
 	u16 free;
+	struct hlist_head watches[TREADLE_WATCH_BUCKETS];
+	unsigned long watched[BITS_TO_LONGS(TREADLE_HANDLES)];
+	u32 nr_watched;
 	struct treadle_sent sent[TREADLE_COMMANDS];
 };
 
@@ -91,6 +98,7 @@ struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s,
 					    struct treadle_frame *frame,
 					    const struct treadle_cmd *cmd, u64 offset, u32 bytes);
 void treadle_remote_room(struct treadle_session *s);
+int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep);
 
 /* sent.c */
 struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference);
@@ -177,6 +185,7 @@ struct treadle_answer {
 /*
  * struct treadle_proxies - what a session executes for the other node
  * @handles:	its endpoints, by handle (proxy/). Only arrivals and the end of the session use it
+ * @members:	the same, by port, for what awaits them; changed like @handles, read under s->lock
  * @scratch:	for results of the command that is being executed by the arrival
  * @pulls:	by the index of the reference
  * @due:	pulls whose GRANT could not be sent
@@ -186,7 +195,7 @@ struct treadle_answer {
  * From @pulls on under s->lock.
  */
 struct treadle_proxies {
-	struct xarray handles;
+	struct xarray handles, members;
 	u8 scratch[TREADLE_WIRE_PIECE];
 	struct treadle_pull *pulls[TREADLE_COMMANDS];
 	struct list_head due;

@@ -452,6 +452,8 @@ int treadle_remote_begin(struct treadle_session *s)
 	bitmap_zero(r->handles, TREADLE_HANDLES);
 	bitmap_zero(r->gone, TREADLE_HANDLES);
 	r->nr_gone = 0;
+	bitmap_zero(r->watched, TREADLE_HANDLES);
+	r->nr_watched = 0;
 	spin_unlock(&s->lock);
 	return 0;
 }

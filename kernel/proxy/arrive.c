@@ -201,9 +201,13 @@ static int arrive_item(struct treadle_session *s, const struct treadle_wire_view
 		treadle_pull_abort(s, view);
 		return 0;
 	case TREADLE_WIRE_INTRO:
-		return treadle_proxy_intro(s, view);
+		return treadle_proxy_intro(s, view, run);
 	case TREADLE_WIRE_GONE:
 		return treadle_proxy_gone(s, view);
+	case TREADLE_WIRE_WATCH:
+		return treadle_member_asked(s, view);
+	case TREADLE_WIRE_LOST:
+		return treadle_member_lost(s, view, run);
 	default:
 		return -EPROTO;
 	}
@@ -220,12 +224,14 @@ static void session_room(struct treadle_session *s, struct treadle_run *run)
 {
 	treadle_arrived_room(s);
 	treadle_pull_room(s);
+	treadle_member_room(s);
 	treadle_remote_room(s);
 }
 
 static void session_end(struct treadle_session *s, int error)
 {
 	treadle_proxies_end(s);
+	treadle_member_end(s, error);
 	treadle_remote_end(s, error);
 }
 
@@ -234,5 +240,6 @@ const struct treadle_node_ops treadle_node_ops = {
 	.item = arrive_item,
 	.room = session_room,
 	.end = session_end,
+	.await = treadle_member_await,
 	.free = treadle_remote_free,
 };

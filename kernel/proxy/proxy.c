@@ -89,11 +89,16 @@ static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u
 	}
 	kref_get(&s->ref);
 	proxy->ep.enabled = true;
-	ret = xa_err(xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP));
+	ret = xa_reserve(&s->proxies->members, treadle_source_port(proxy->ep.id.source),
+			 TREADLE_GFP) ?:
+	      xa_err(xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP));
 	if (ret) {
 		treadle_obj_put(&proxy->ep.obj);
 		return ret;
 	}
+	spin_lock(&s->lock);
+	xa_store(&s->proxies->members, treadle_source_port(proxy->ep.id.source), proxy, GFP_NOWAIT);
+	spin_unlock(&s->lock);
 	return treadle_obj_publish(&proxy->ep.obj);
 }
 
@@ -101,13 +106,15 @@ static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u
  * treadle_proxy_intro - an endpoint of the other node makes itself known
  * @s:		the session
  * @view:	INTRO
+ * @run:	of the caller
  *
  * Without memory its commands will be refused.
  *
  * Context: arrivals of the session. May sleep.
  * Return: 0 or -EPROTO.
  */
-int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view)
+int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view,
+			struct treadle_run *run)
 {
 	const struct treadle_wire_intro *w = (const struct treadle_wire_intro *)view->item;
 	u32 handle = le32_to_cpu(w->item.reference);
@@ -120,6 +127,8 @@ int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_vie
 	if (ret)
 		pr_warn_ratelimited("treadle: no memory for an endpoint of another node: %d\n",
 				    ret);
+	else
+		treadle_member_known(s, treadle_proxy_find(s, handle), run);
 	return 0;
 }
 
@@ -132,6 +141,9 @@ static void destroy(struct treadle_session *s, struct treadle_proxy *proxy)
 	treadle_ep_close(&proxy->ep);
 	spin_lock(&s->lock);
 	treadle_pull_abort_all(s, proxy);
+	if (s->proxies)
+		xa_cmpxchg(&s->proxies->members, treadle_source_port(proxy->ep.id.source), proxy,
+			   NULL, GFP_NOWAIT);
 	spin_unlock(&s->lock);
 	treadle_obj_destroy(ctx, id);
 }
@@ -181,6 +193,7 @@ int treadle_proxies_begin(struct treadle_session *s)
 	treadle_poller_init(ctx);
 	ctx->ports = treadle_ports(net);
 	xa_init(&p->handles);
+	xa_init(&p->members);
 	INIT_LIST_HEAD(&p->due);
 	spin_lock(&s->lock);
 	s->ctx = ctx;
@@ -209,6 +222,7 @@ void treadle_proxies_end(struct treadle_session *s)
 		cond_resched();
 	}
 	xa_destroy(&p->handles);
+	xa_destroy(&p->members);
 	while (p->count--) {
 		kfree(p->answers[p->first].bytes);
 		p->first = (p->first + 1) % TREADLE_COMMANDS;

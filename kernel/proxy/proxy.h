@@ -7,8 +7,20 @@
 
 int treadle_proxies_begin(struct treadle_session *s);
 void treadle_proxies_end(struct treadle_session *s);
-int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view);
+int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view,
+			struct treadle_run *run);
 int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view *view);
+
+/* member.c */
+void treadle_member_await(struct treadle_session *s, struct treadle_rx *rx, u32 source, u64 seq,
+		   struct treadle_run *run);
+void treadle_member_known(struct treadle_session *s, struct treadle_proxy *proxy,
+			 struct treadle_run *run);
+int treadle_member_lost(struct treadle_session *s, const struct treadle_wire_view *view,
+		       struct treadle_run *run);
+int treadle_member_asked(struct treadle_session *s, const struct treadle_wire_view *view);
+void treadle_member_room(struct treadle_session *s);
+void treadle_member_end(struct treadle_session *s, int error);
 
 /* The endpoint with @handle, or NULL. Only for the arrivals of the session. */
 static inline struct treadle_proxy *treadle_proxy_find(struct treadle_session *s, u32 handle)

@@ -63,8 +63,9 @@ struct treadle_session {
  * @await:	a collective receive of this node awaits a source on the other one
  * @free:	the session's memory is freed: nothing uses it any more
  * @end:	the other node is lost, or has lost the session, or this one leaves: what was sent
- *		fails with -ECONNRESET, and what was not sent with @error. Also
- *		without ->begin, for what waits: there was no link in time, or it was refused
+ *		fails with -ECONNRESET, and what was not sent with @error. Once for each ->begin
+ *		that has succeeded; and without one (@begun is false) if something has waited for
+ *		the session, which could not begin. Commands that end later are not offered
  */
 struct treadle_node_ops {
 	int (*begin)(struct treadle_session *s);
@@ -99,7 +100,10 @@ void treadle_session_put(struct treadle_session *s); /* any context, under spinl
  *
  * Items go into the open frame, in order. It is posted when it is full, when nothing is in flight,
  * or when what was in flight has been sent. A frame of its own, with one item, is filled without
- * the lock, and then posted behind the open one.
+ * the lock, and then posted behind the open one. The @bytes of an item include its fixed part; the
+ * caller writes all but struct treadle_wire_item. NULL: there is no room, or the session is not up;
+ * treadle_session_starve() then lets ->room be called when there may be room again. Each use of
+ * these functions, and of the window, ends with treadle_session_flush().
  */
 void treadle_session_connect(struct treadle_session *s);
 void *treadle_session_item(struct treadle_session *s, u8 kind, u32 bytes, u32 reference);

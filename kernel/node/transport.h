@@ -44,17 +44,20 @@ struct treadle_hail {
 /*
  * struct treadle_frame - a frame to be sent, in memory of the session (struct page, not vmalloc)
  * @list:	of the session
- * @head:	TREADLE_WIRE_FRAME_BYTES
+ * @head:	its memory; @room bytes, up to TREADLE_WIRE_FRAME_BYTES
  * @length:	bytes that are used
  * @number:	of a numbered frame
+ * @epoch:	of node/session.c: a frame of a session that has ended is not sent any more
  * @data:	it has bulk data, which gets a part of the window only
  * @map:	for the transport: DMA address, from ->map to ->unmap
  */
 struct treadle_frame {
 	struct list_head list;
 	struct treadle_wire_frame *head;
+	u32 room;
 	u32 length;
 	u32 number;
+	u32 epoch;
 	bool data;
 	u64 map;
 };
@@ -76,13 +79,17 @@ struct treadle_link;
  *		answers. The session gives up after a time by ->leave
  * @accept:	accepts a link that was offered. 0; or an error: only ->leave follows. As ->connect
  * @refuse:	refuses a link that was offered, and frees it. @hail: for the peer
- * @leave:	ends a link in any state, and frees it. When it returns, no frame of the link is
- *		being processed, and none arrives: the number of the last one is final
- * @map, @unmap: prepares a frame for ->post on a link, and undoes it (each frame once for each
- *		link, before ->leave). Optional. 0 or an error
+ * @leave:	ends a link in any state, and frees it if there is no ->free. When it returns, no
+ *		frame of the link is being processed, none arrives, and no frame of the session is
+ *		read any more: the number of the last one is final
+ * @free:	frees a link that was left, and whose frames were unmapped. Optional
+ * @map, @unmap: prepares a frame for ->post on a link that is up, and undoes it, between ->leave and
+ *		->free. Each frame once for each link. Optional. 0 or an error
  * @post:	sends a frame on a link that is up. Under the session's lock; must not sleep. The
  *		frame stays as it is until it was acknowledged, or, without a number, until
- *		treadle_link_sent(). If it fails, treadle_link_down() follows
+ *		treadle_link_sent(). That is also called for a numbered frame which was posted when
+ *		no such call was due for an earlier one: items are collected until then. If the
+ *		frame can't be sent, treadle_link_down() follows
  */
 struct treadle_transport {
 	u32 version;
@@ -93,6 +100,7 @@ struct treadle_transport {
 	int (*accept)(struct treadle_link *link, const struct treadle_hail *hail);
 	void (*refuse)(struct treadle_link *link, const struct treadle_hail *hail);
 	void (*leave)(struct treadle_link *link);
+	void (*free)(struct treadle_link *link);
 	int (*map)(struct treadle_link *link, struct treadle_frame *frame);
 	void (*unmap)(struct treadle_link *link, struct treadle_frame *frame);
 	void (*post)(struct treadle_link *link, struct treadle_frame *frame);
@@ -149,7 +157,13 @@ void *treadle_node_private(const struct treadle_node *node);
  */
 struct treadle_node *treadle_session_node(const struct treadle_session *session);
 
-/* Events of a link (node/link.c). The transport calls none of them during or after ->leave. */
+/*
+ * Events of a link (node/link.c), in process context, without locks of the transport that ->post,
+ * ->leave or another function takes, too. The transport calls none of them after ->leave, nor for
+ * a link whose ->leave waits for that call's end. All may sleep. An offer that fails stays the
+ * transport's. @hail may be NULL: nothing was said, or, for treadle_link_up(), it was offered. No
+ * other frame of a link arrives after treadle_link_arrived() has failed.
+ */
 int treadle_link_offer(struct treadle_node *node, struct treadle_link *link,
 		       const struct treadle_addr *from, const void *hail, size_t bytes);
 void treadle_link_up(struct treadle_link *link, const void *hail, size_t bytes);

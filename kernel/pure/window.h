@@ -11,9 +11,8 @@
  * and its grants how many commands. Frames of bulk data get three quarters of the limit at most, so
  * that answers, which free what the peer waits for, always get through.
  *
- * Pure logic, so that the same source is tested in user space; the module does not use it yet. It
- * takes no lock: the caller holds the session's. Numbers are compared modulo 2^32; windows are far
- * smaller.
+ * Pure logic, so that the same source is tested in user space. It takes no lock: the caller holds
+ * the session's. Numbers are compared modulo 2^32; windows are far smaller.
  */
 #ifndef TREADLE_WINDOW_H
 #define TREADLE_WINDOW_H
@@ -47,18 +46,19 @@ struct treadle_ack {
  * @posted:	the next one to post on this connection; less than @next: it is sent again
  * @next:	number of the next new one
  * @limit:	of the peer: the first one that must not be sent
- * @data:	frames of bulk data among those from @acked on
+ * @opened:	frames that are being filled, and will get the numbers from @next on
+ * @data:	frames of bulk data among these and those from @acked on
  * @used, @granted: commands that were sent, and that the peer takes, since the session began
  *
  * Frames from the peer:
  * @expected:	the next one
- * @room:	frames that this side takes at a time
+ * @room:	frames that this side takes at a time, and that it keeps at a time to send them again
  * @offered:	commands that this side takes, since the session began
  * @taken:	commands that the peer has sent, since the session began
  * @told:	what the peer was told last
  */
 struct treadle_window {
-	u32 acked, posted, next, limit, data;
+	u32 acked, posted, next, limit, opened, data;
 	u32 used, granted;
 	u32 expected, room, offered, taken;
 	struct treadle_ack told;
@@ -87,29 +87,50 @@ static inline void treadle_window_init(struct treadle_window *w, u32 room, u32 c
 }
 
 /**
- * treadle_window_may_send() - may a new frame be sent?
+ * treadle_window_may_open() - may a new frame be filled, and then sent?
  * @w:    the window
  * @data: it is one of bulk data
  *
  * Return: false: it waits for an acknowledgment of the peer.
  */
-static inline bool treadle_window_may_send(const struct treadle_window *w, bool data)
+static inline bool treadle_window_may_open(const struct treadle_window *w, bool data)
 {
 	u32 size = w->limit - w->acked;
 
-	return treadle_before(w->next, w->limit) && (!data || w->data < size - size / 4);
+	if (size > w->room)
+		size = w->room;
+	return w->next - w->acked + w->opened < size && (!data || w->data < size - size / 4);
 }
 
 /**
- * treadle_window_send() - number a new frame; treadle_window_may_send() is true
+ * treadle_window_open() - fill a new frame; treadle_window_may_open() is true
  * @w:    the window
  * @data: it is one of bulk data
  *
+ * It has a place in the window from now on, so it can be sent at any time.
+ */
+static inline void treadle_window_open(struct treadle_window *w, bool data)
+{
+	w->opened++;
+	w->data += data;
+}
+
+/* Give up a frame that was not sent. @data: it was to be one of bulk data. */
+static inline void treadle_window_close(struct treadle_window *w, bool data)
+{
+	w->opened--;
+	w->data -= data;
+}
+
+/**
+ * treadle_window_send() - number a frame that was opened
+ * @w: the window
+ *
  * Return: its number. The caller keeps the frame until it is acknowledged.
  */
-static inline u32 treadle_window_send(struct treadle_window *w, bool data)
+static inline u32 treadle_window_send(struct treadle_window *w)
 {
-	w->data += data;
+	w->opened--;
 	if (w->posted == w->next)
 		w->posted++;
 	return w->next++;
@@ -184,22 +205,33 @@ static inline int treadle_window_acked(struct treadle_window *w, const struct tr
 }
 
 /**
- * treadle_window_arrived() - a frame of the peer has been processed
+ * treadle_window_arrived() - a frame of the peer is to be processed
  * @w:        the window
  * @number:   of the frame
  * @commands: in it
  *
- * Return: 0. -EPROTO: it is not the next one, is beyond the limit, or has more commands than were
- * granted: the session has to end. The caller asks before it processes the frame.
+ * Return: 0; treadle_window_processed() follows. -EPROTO: it is not the next one, is beyond the
+ * limit, or has more commands than were granted: the session has to end.
  */
 static inline int treadle_window_arrived(struct treadle_window *w, u32 number, u32 commands)
 {
 	if (number != w->expected || number - w->told.ack >= w->room ||
 	    commands > w->told.commands - w->taken)
 		return -EPROTO;
-	w->expected++;
 	w->taken += commands;
 	return 0;
+}
+
+/* The frame has been processed: the peer may be told, and send another one. */
+static inline void treadle_window_processed(struct treadle_window *w)
+{
+	w->expected++;
+}
+
+/* Is there anything that the peer was not told? */
+static inline bool treadle_window_untold(const struct treadle_window *w)
+{
+	return w->expected != w->told.ack || w->offered != w->told.commands;
 }
 
 /**

@@ -6,8 +6,6 @@
  * little-endian. The peer is not trusted: a length is checked before anything behind it is read. A
  * received frame is in memory of this node alone and doesn't change, so fields may be read in
  * place, more than once.
- *
- * Pure logic, not used by the module yet.
  */
 #ifndef TREADLE_WIRE_H
 #define TREADLE_WIRE_H

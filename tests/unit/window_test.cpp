@@ -60,13 +60,14 @@ struct Side {
 		}
 		const bool data = random() % 2;
 
-		if (!to_send || !treadle_window_may_send(&window, data))
+		if (!to_send || !treadle_window_may_open(&window, data))
 			return false;
 		Frame frame{.number = 0, .commands = 0, .data = data, .bare = false, .told = {}};
 
 		while (!data && frame.commands < 3 && treadle_window_use_command(&window))
 			frame.commands++;
-		frame.number = treadle_window_send(&window, data);
+		treadle_window_open(&window, data);
+		frame.number = treadle_window_send(&window);
 		frame.told = treadle_window_tell(&window);
 		kept.push_back(frame);
 		peer.incoming.push_back(frame);
@@ -94,6 +95,7 @@ struct Side {
 			return true;
 		EXPECT_EQ(treadle_window_arrived(&window, frame.number, frame.commands), 0);
 		processed.push_back(frame.number);
+		treadle_window_processed(&window);
 		to_end += frame.commands;
 		return true;
 	}
@@ -221,14 +223,16 @@ TEST(Window, DataLeavesRoomForAnswers)
 	unsigned sent = 0;
 
 	connect(a, b);
-	while (treadle_window_may_send(&a.window, true)) {
-		treadle_window_send(&a.window, true);
-		++sent;
-	}
+	for (; treadle_window_may_open(&a.window, true); ++sent)
+		treadle_window_open(&a.window, true);
 	EXPECT_EQ(sent, 12u);
-	for (; treadle_window_may_send(&a.window, false); ++sent)
-		treadle_window_send(&a.window, false);
+	treadle_window_send(&a.window);
+	EXPECT_FALSE(treadle_window_may_open(&a.window, true));
+	for (; treadle_window_may_open(&a.window, false); ++sent)
+		treadle_window_open(&a.window, false);
 	EXPECT_EQ(sent, 16u);
+	treadle_window_close(&a.window, true);
+	EXPECT_TRUE(treadle_window_may_open(&a.window, true));
 }
 
 /* What a hostile peer says ends the session, and changes nothing. */
@@ -239,8 +243,10 @@ protected:
 	{
 		treadle_window_init(&w, 16, 8);
 		ASSERT_EQ(acked(0, 16, 8), 0);
-		for (int i = 0; i < 3; ++i)
-			treadle_window_send(&w, false);
+		for (int i = 0; i < 3; ++i) {
+			treadle_window_open(&w, false);
+			treadle_window_send(&w);
+		}
 		treadle_window_tell(&w);
 		before = w;
 	}
@@ -295,7 +301,9 @@ TEST(Window, AFrameBeyondTheLimitIsRefused)
 	treadle_window_init(&w, 2, 8);
 	treadle_window_tell(&w);
 	EXPECT_EQ(treadle_window_arrived(&w, 0, 0), 0);
+	treadle_window_processed(&w);
 	EXPECT_EQ(treadle_window_arrived(&w, 1, 0), 0);
+	treadle_window_processed(&w);
 	EXPECT_EQ(treadle_window_arrived(&w, 2, 0), -EPROTO);
 	treadle_window_tell(&w);
 	EXPECT_EQ(treadle_window_arrived(&w, 2, 0), 0);

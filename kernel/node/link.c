@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle: the manager of a session's links
+ *
+ * One work for each session connects, accepts, leaves and ends. It looks at what is the case, and
+ * not at what has happened: an event of a transport sets a flag, and queues the work. Only this
+ * work sets and clears ->link; a link is left before another one is used, so no frame is processed
+ * when the number of the last one is told. tests/model/connect.pml has the rules:
+ *
+ * An attempt has a number, larger than any that its node has seen. A node accepts only a larger one
+ * than that of the last attempt that was accepted, so late requests end no connection. A node that
+ * is refused learns the number of the other one. If both attempt at once, the attempt of the node
+ * with the smaller id stays.
+ */
+#include <linux/module.h>
+#include <linux/random.h>
+#include <net/net_namespace.h>
+
+#include "node/session.h"
+
+#define ATTEMPT_MS  1000u /* until a link has to be live; longer if that fails */
+#define RETRY_MS    100u
+#define MAX_SHIFT   4 /* RETRY_MS << MAX_SHIFT at most */
+#define MAX_OFFERS  4
+#define MAX_ATTEMPT BIT_ULL(62)
+
+/**
+ * treadle_session_kick() - let the manager look at a session
+ * @s: the session, held
+ *
+ * Context: process context, under spinlocks, too.
+ */
+void treadle_session_kick(struct treadle_session *s)
+{
+	kref_get(&s->ref);
+	if (mod_delayed_work(treadle_node_wq, &s->links->manage, 0))
+		treadle_session_put(s); /* a queued work has a reference already */
+}
+
+/* Look again in @delay jiffies at the latest. */
+static void look_again(struct treadle_session *s, unsigned long delay)
+{
+	kref_get(&s->ref);
+	if (!queue_delayed_work(treadle_node_wq, &s->links->manage, delay))
+		treadle_session_put(s);
+}
+
+/* --- events ------------------------------------------------------------------------------- */
+
+/*
+ * From now on the session is in the table of its namespace. It may have left that for ever, if no
+ * entry of an address vector names it any more: then the manager ends what waits.
+ */
+static void activate(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+
+	lockdep_assert_held(&s->lock);
+	if (l->active || !refcount_inc_not_zero(&l->users))
+		return;
+	l->active = true;
+	get_net(l->net);
+}
+
+/**
+ * treadle_session_connect() - let a session begin, as something waits for it
+ * @s: the session; ->room is called when it is up, or else ->end
+ *
+ * Context: s->lock held.
+ */
+void treadle_session_connect(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+
+	lockdep_assert_held(&s->lock);
+	if (s->up || l->wanted)
+		return;
+	l->wanted = true;
+	l->asked = jiffies;
+	activate(s);
+	treadle_session_kick(s);
+}
+
+/* What the other node has said as it connects. 0 or -EPROTO: it is no node. */
+static int take_hail(struct treadle_link *link, const void *hail, size_t bytes)
+{
+	struct treadle_hail its;
+
+	if (bytes < sizeof(its))
+		return -EPROTO;
+	memcpy(&its, hail, sizeof(its));
+	if (its.magic != cpu_to_le32(TREADLE_HAIL_MAGIC))
+		return -EPROTO;
+	link->hail = its;
+	return 0;
+}
+
+/**
+ * treadle_link_offer() - another node connects to this one
+ * @node:  that is reached
+ * @link:  ->transport is set, and the rest is 0
+ * @from:  address of the other node; its port doesn't matter
+ * @hail:  what it has said
+ * @bytes: so many
+ *
+ * Context: may sleep.
+ * Return: 0: ->accept or ->refuse follows. An error: the transport refuses the link itself, without
+ * a hail. -EPROTO: it is no node; -ELOOP: it is this one; -ESHUTDOWN; -EBUSY; -ENOMEM; -ENOSPC.
+ */
+int treadle_link_offer(struct treadle_node *node, struct treadle_link *link,
+		       const struct treadle_addr *from, const void *hail, size_t bytes)
+{
+	struct treadle_session_links *l;
+	struct treadle_session *s;
+	int ret = take_hail(link, hail, bytes);
+
+	if (ret)
+		return ret;
+	if (link->hail.node == cpu_to_le64(node->id))
+		return -ELOOP;
+	s = treadle_host_of(node, from);
+	if (IS_ERR(s))
+		return PTR_ERR(s);
+	l = s->links;
+	spin_lock(&s->lock);
+	if (s->node != node || l->closing)
+		ret = -ESHUTDOWN;
+	else if (l->nr_offers == MAX_OFFERS)
+		ret = -EBUSY;
+	if (!ret) {
+		activate(s); /* succeeds, as the caller has one of the users */
+		link->session = s;
+		link->offered = true;
+		l->nr_offers++;
+		list_add_tail(&link->offers, &l->offers);
+		treadle_session_kick(s);
+	}
+	spin_unlock(&s->lock);
+	treadle_host_drop(s);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(treadle_link_offer);
+
+/**
+ * treadle_link_up() - frames may be sent on a link
+ * @link:  the link
+ * @hail:  what the other node has said as it accepted; NULL for a link that was offered
+ * @bytes: so many
+ *
+ * Context: process context; takes s->lock.
+ */
+void treadle_link_up(struct treadle_link *link, const void *hail, size_t bytes)
+{
+	struct treadle_session *s = link->session;
+
+	spin_lock(&s->lock);
+	if (link->offered || !take_hail(link, hail, bytes))
+		link->up = true;
+	else
+		link->down = true;
+	treadle_session_kick(s);
+	spin_unlock(&s->lock);
+}
+EXPORT_SYMBOL_GPL(treadle_link_up);
+
+/**
+ * treadle_link_down() - a link has ended, or an attempt was refused
+ * @link:  the link; ->leave follows
+ * @hail:  what the other node has said as it refused, or NULL
+ * @bytes: so many
+ *
+ * Context: process context; takes s->lock.
+ */
+void treadle_link_down(struct treadle_link *link, const void *hail, size_t bytes)
+{
+	struct treadle_session *s = link->session;
+
+	spin_lock(&s->lock);
+	if (!link->offered && !link->up && hail)
+		take_hail(link, hail, bytes);
+	link->down = true;
+	treadle_session_kick(s);
+	spin_unlock(&s->lock);
+}
+EXPORT_SYMBOL_GPL(treadle_link_down);
+
+/**
+ * treadle_link_fail() - a link has to be left
+ * @s:	   the session
+ * @link:  the link
+ * @error: -EPROTO, -EACCES: the session ends with it, unless another link is used already. Else it
+ *	   goes on with another link
+ *
+ * Context: process context; takes s->lock.
+ */
+void treadle_link_fail(struct treadle_session *s, struct treadle_link *link, int error)
+{
+	struct treadle_session_links *l = s->links;
+
+	spin_lock(&s->lock);
+	if (l->link == link) {
+		l->broken = true;
+		if (!l->verdict && (error == -EPROTO || error == -EACCES))
+			l->verdict = error;
+		treadle_session_kick(s);
+	}
+	spin_unlock(&s->lock);
+}
+
+/* --- ends --------------------------------------------------------------------------------- */
+
+/* What this node says as it connects. */
+static void make_hail(struct treadle_session *s, struct treadle_hail *hail, u64 attempt)
+{
+	*hail = (struct treadle_hail){
+		.magic = cpu_to_le32(TREADLE_HAIL_MAGIC),
+		.version = cpu_to_le32(TREADLE_HAIL_VERSION),
+		.node = cpu_to_le64(s->node->id),
+		.session = cpu_to_le64(s->links->id),
+		.attempt = cpu_to_le64(attempt),
+	};
+}
+
+/* A new identity for this side: the other one finds out that the session has ended. */
+static void renew(struct treadle_session *s)
+{
+	do {
+		s->links->id = get_random_u64();
+	} while (!s->links->id);
+	s->links->peer_id = 0;
+	get_random_bytes(s->nonce[0], sizeof(s->nonce[0]));
+	memset(s->nonce[1], 0, sizeof(s->nonce[1]));
+}
+
+static void manage(struct work_struct *work);
+
+/**
+ * treadle_links_init() - set up the manager of a new session
+ * @s: the session
+ *
+ * Context: any.
+ */
+void treadle_links_init(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+
+	INIT_DELAYED_WORK(&l->manage, manage);
+	INIT_LIST_HEAD(&l->offers);
+	l->retry = jiffies;
+	renew(s);
+}
+
+/* End the session, which has no link. Begun or not: what waits for it ends. */
+static void end(struct treadle_session *s, int error)
+{
+	struct treadle_session_links *l = s->links;
+	bool told;
+
+	spin_lock(&s->lock);
+	told = s->begun || l->wanted;
+	s->up = false;
+	l->wanted = false;
+	treadle_session_reset(s);
+	spin_unlock(&s->lock);
+	if (!told)
+		return;
+	treadle_node_ops.end(s, error);
+	spin_lock(&s->lock);
+	s->begun = false;
+	treadle_window_init(&s->window, TREADLE_ROOM, TREADLE_COMMANDS);
+	renew(s);
+	spin_unlock(&s->lock);
+}
+
+static void uncount(struct treadle_session *s)
+{
+	if (s->links->counted)
+		atomic_dec(&s->node->handshakes);
+	s->links->counted = false;
+}
+
+/* Unmap the first frames of each kind. */
+static void unmap(struct treadle_link *link, struct treadle_frames *memory, u32 frames, u32 bare)
+{
+	while (bare--)
+		link->transport->unmap(link, &memory->bare[bare]);
+	while (frames--)
+		link->transport->unmap(link, &memory->numbered[frames]);
+}
+
+static int map(struct treadle_link *link, struct treadle_frames *memory)
+{
+	u32 frames, bare = 0;
+	int ret;
+
+	if (!link->transport->map)
+		return 0;
+	for (frames = 0; frames < TREADLE_ROOM; frames++) {
+		ret = link->transport->map(link, &memory->numbered[frames]);
+		if (ret)
+			goto fail;
+	}
+	for (; bare < TREADLE_BARE; bare++) {
+		ret = link->transport->map(link, &memory->bare[bare]);
+		if (ret)
+			goto fail;
+	}
+	return 0;
+fail:
+	unmap(link, memory, frames, bare);
+	return ret;
+}
+
+/* How long to wait before the next attempt: longer each time, and never the same. */
+static unsigned long backoff(const struct treadle_session_links *l)
+{
+	u32 ms = RETRY_MS << min_t(u32, l->failures, MAX_SHIFT);
+
+	return msecs_to_jiffies(ms + get_random_u32() % ms);
+}
+
+/* Leave the link, whatever its state is. Its end may be that of the session. */
+static void leave(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	struct treadle_link *link = l->link;
+	const struct treadle_transport *transport = link->transport;
+	bool live, known, refused;
+	int verdict;
+	u64 attempt, node;
+
+	spin_lock(&s->lock);
+	live = l->live;
+	known = l->got == TREADLE_PROOF;
+	treadle_session_unlink(s);
+	spin_unlock(&s->lock);
+	cancel_delayed_work_sync(&l->tick); /* not started again: !live */
+	l->ticking = false;
+	transport->leave(link);
+	if (l->mapped && transport->unmap)
+		unmap(link, l->memory, TREADLE_ROOM, TREADLE_BARE);
+	l->mapped = false;
+	uncount(s);
+
+	refused = !link->offered && !link->up && link->hail.magic;
+	attempt = le64_to_cpu(link->hail.attempt);
+	node = le64_to_cpu(link->hail.node);
+	if (refused && link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION))
+		l->verdict = -EPROTONOSUPPORT;
+	if (refused && attempt < MAX_ATTEMPT)
+		l->number = max(l->number, attempt);
+	/* an attempt that was accepted from a node which is not known is not remembered */
+	if (!live && link->offered)
+		l->number = l->before;
+	if (transport->free)
+		transport->free(link);
+
+	spin_lock(&s->lock);
+	verdict = l->verdict;
+	l->verdict = 0;
+	l->broken = l->lingers = false;
+	if (live)
+		l->lost = jiffies;
+	spin_unlock(&s->lock);
+	l->failures = live ? 0 : l->failures + 1;
+	/* the node with the smaller id begins, so that there is one attempt in most cases */
+	l->retry = jiffies + (live && s->node->id < node ? 0 : backoff(l));
+	/* a session that has begun ends by what a node says that has the secret, or by time */
+	if (verdict && (known || !s->begun))
+		end(s, verdict);
+}
+
+/* --- connections -------------------------------------------------------------------------- */
+
+/* The link has this long to be live. */
+static void set_deadline(struct treadle_session_links *l)
+{
+	l->deadline = jiffies + msecs_to_jiffies(ATTEMPT_MS << min(l->failures, 2u));
+}
+
+/* Has the link to be left? */
+static bool is_over(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	unsigned long now = jiffies, silence = s->node->listen.peer_timeout * HZ / 3;
+	bool over;
+
+	if (!l->link)
+		return false;
+	spin_lock(&s->lock);
+	over = l->link->down || l->closing || (l->broken && !l->lingers);
+	if (!l->live)
+		over |= time_after_eq(now, l->deadline);
+	else
+		over |= !l->corked && time_after(now, l->heard + silence);
+	spin_unlock(&s->lock);
+	return over;
+}
+
+static void refuse(struct treadle_session *s, struct treadle_link *link)
+{
+	struct treadle_hail hail;
+
+	make_hail(s, &hail, s->links->number);
+	link->transport->refuse(link, &hail);
+}
+
+/* May an offer be accepted? */
+static bool acceptable(struct treadle_session *s, const struct treadle_link *link)
+{
+	const struct treadle_session_links *l = s->links;
+	u64 attempt = le64_to_cpu(link->hail.attempt);
+
+	if (l->closing || link->down || attempt <= l->number || attempt >= 2 * MAX_ATTEMPT)
+		return false;
+	if (l->link && !l->link->offered && !l->mapped &&
+	    s->node->id < le64_to_cpu(link->hail.node))
+		return false; /* the own attempt stays */
+	return true;
+}
+
+static void accept(struct treadle_session *s, struct treadle_link *link)
+{
+	struct treadle_session_links *l = s->links;
+	struct treadle_hail hail;
+
+	if (l->link) {
+		leave(s);
+		if (!acceptable(s, link)) {
+			refuse(s, link);
+			return;
+		}
+	}
+	if (s->begun && le64_to_cpu(link->hail.session) != l->peer_id)
+		end(s, -ECONNRESET);
+	if (atomic_inc_return(&s->node->handshakes) > TREADLE_HANDSHAKES || treadle_frames_get(s)) {
+		atomic_dec(&s->node->handshakes);
+		refuse(s, link);
+		return;
+	}
+	l->counted = true;
+	l->before = l->number;
+	l->number = le64_to_cpu(link->hail.attempt);
+	set_deadline(l);
+	spin_lock(&s->lock);
+	l->link = link;
+	spin_unlock(&s->lock);
+	make_hail(s, &hail, l->number);
+	if (link->transport->accept(link, &hail))
+		leave(s);
+}
+
+/* Accept or refuse what was offered. */
+static void take_offers(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	struct treadle_link *link;
+
+	for (;;) {
+		spin_lock(&s->lock);
+		link = list_first_entry_or_null(&l->offers, struct treadle_link, offers);
+		if (link) {
+			list_del(&link->offers);
+			l->nr_offers--;
+		}
+		spin_unlock(&s->lock);
+		if (!link)
+			return;
+		if (link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION)) {
+			refuse(s, link);
+			if (!s->begun && !l->link)
+				end(s, -EPROTONOSUPPORT);
+		} else if (acceptable(s, link)) {
+			accept(s, link);
+		} else {
+			refuse(s, link);
+		}
+	}
+}
+
+/* The transport says that the link is up: recognize the other node. */
+static void came_up(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	struct treadle_link *link = l->link;
+
+	if (!link->offered) {
+		if (link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION)) {
+			l->verdict = -EPROTONOSUPPORT;
+			leave(s);
+			return;
+		}
+		l->number = max(l->number, l->attempt);
+		if (s->begun && le64_to_cpu(link->hail.session) != l->peer_id) {
+			/* it has accepted the end of this side that is over */
+			leave(s);
+			end(s, -ECONNRESET);
+			return;
+		}
+	}
+	if (map(link, l->memory)) {
+		leave(s);
+		return;
+	}
+	spin_lock(&s->lock);
+	l->mapped = l->ready = true;
+	treadle_hello_go(s);
+	spin_unlock(&s->lock);
+}
+
+static void attempt(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	struct treadle_addr to = l->to.family ? l->to : s->addr;
+	struct treadle_link *link = ERR_PTR(-ENOMEM);
+	struct treadle_hail hail;
+
+	if (!to.port)
+		to.port = s->node->listen.addr.port;
+	/* larger than before a boot, if the clock is right */
+	l->attempt = max_t(u64, l->number + 1, ktime_get_real() / NSEC_PER_MSEC);
+	make_hail(s, &hail, l->attempt);
+	set_deadline(l);
+	if (!treadle_frames_get(s))
+		link = s->node->transport->connect(s, &to, &hail);
+	if (IS_ERR(link)) {
+		l->failures++;
+		l->retry = jiffies + backoff(l);
+		return;
+	}
+	spin_lock(&s->lock);
+	l->link = link;
+	spin_unlock(&s->lock);
+}
+
+/**
+ * treadle_link_passed() - the other node was recognized; frames may be posted
+ * @s: the session
+ *
+ * Context: treadle_link_arrived() of its link; s->lock held.
+ */
+void treadle_link_passed(struct treadle_session *s)
+{
+	lockdep_assert_held(&s->lock);
+	uncount(s);
+	s->links->wanted = false;
+	s->links->heard = jiffies;
+	treadle_session_kick(s); /* it looks at the link from time to time */
+}
+
+/* --- the work ----------------------------------------------------------------------------- */
+
+/* End what has waited for too long. */
+static void expire(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	unsigned long timeout = s->node->listen.peer_timeout * HZ;
+	bool late;
+
+	spin_lock(&s->lock);
+	late = !l->live && ((s->begun && time_after_eq(jiffies, l->lost + timeout)) ||
+			    (!s->begun && l->wanted && time_after_eq(jiffies, l->asked + timeout)));
+	spin_unlock(&s->lock);
+	if (!late)
+		return;
+	if (l->link)
+		leave(s);
+	end(s, -EHOSTUNREACH);
+}
+
+/* How long nothing has to be done. */
+static unsigned long next_look(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	unsigned long at = jiffies + HZ, now = jiffies;
+
+	if (l->link && !l->live && time_before(l->deadline, at))
+		at = l->deadline;
+	if (!l->link && time_before(l->retry, at))
+		at = l->retry;
+	return time_after(at, now) ? at - now : 1;
+}
+
+/* A session that needs no link leaves the table, unless an address vector names it. */
+static void rest(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	bool idle, active;
+
+	spin_lock(&s->lock);
+	idle = !l->link && list_empty(&l->offers) && !s->begun && !l->wanted;
+	active = l->active;
+	if (idle)
+		l->active = false;
+	spin_unlock(&s->lock);
+	if (!idle) {
+		look_again(s, next_look(s));
+		return;
+	}
+	treadle_frames_put(s);
+	if (active) {
+		struct net *net = l->net;
+
+		treadle_host_drop(s);
+		put_net(net);
+	}
+}
+
+/* The node of the session is being closed. */
+static void close_down(struct treadle_session *s)
+{
+	if (s->links->link)
+		leave(s);
+	take_offers(s); /* refuses them */
+	end(s, -EHOSTUNREACH);
+}
+
+static void look(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+
+	if (is_over(s))
+		leave(s);
+	take_offers(s);
+	if (l->link && l->link->up && !l->mapped)
+		came_up(s);
+	expire(s);
+	if (!l->link && (s->begun || l->wanted) && time_after_eq(jiffies, l->retry))
+		attempt(s);
+	spin_lock(&s->lock);
+	if (time_after_eq(jiffies, l->heard + HZ))
+		treadle_session_ping(s);
+	spin_unlock(&s->lock);
+}
+
+static void manage(struct work_struct *work)
+{
+	struct treadle_session_links *l =
+		container_of(to_delayed_work(work), struct treadle_session_links, manage);
+	struct treadle_session *s = treadle_session_of(l);
+	bool closing, active, stranded;
+
+	spin_lock(&s->lock);
+	active = l->active && s->node; /* then it has its node until rest() */
+	closing = l->closing;
+	stranded = l->wanted && !active;
+	spin_unlock(&s->lock);
+	if (stranded)
+		end(s, -EHOSTUNREACH);
+	else if (active && closing)
+		close_down(s);
+	else if (active)
+		look(s);
+	rest(s);
+	if (closing)
+		treadle_session_detach(s);
+	treadle_session_put(s);
+}

@@ -21,6 +21,7 @@
 #include "dev/dev.h"
 #include "ep/connect.h"
 #include "mm/compat.h"
+#include "node/node.h"
 
 static int ioc_query(struct treadle_ucmd *u)
 {
@@ -323,10 +324,15 @@ static int __init treadle_init(void)
 	ret = treadle_names_init();
 	if (ret)
 		goto fail_net;
-	ret = treadle_device_init();
+	ret = treadle_nodes_init();
 	if (ret)
 		goto fail_names;
+	ret = treadle_device_init();
+	if (ret)
+		goto fail_nodes;
 	return 0;
+fail_nodes:
+	treadle_nodes_exit();
 fail_names:
 	treadle_names_exit();
 fail_net:
@@ -350,6 +356,7 @@ static void __exit treadle_exit(void)
 	treadle_pool_exit();
 	treadle_worker_exit();
 	treadle_names_exit();
+	treadle_nodes_exit();
 	treadle_net_exit();
 	treadle_conn_exit();
 	rcu_barrier();

@@ -83,8 +83,8 @@ struct treadle_link;
  *		frame of the link is being processed, none arrives, and no frame of the session is
  *		read any more: the number of the last one is final
  * @free:	frees a link that was left, and whose frames were unmapped. Optional
- * @map, @unmap: prepares a frame for ->post on a link that is up, and undoes it, between ->leave and
- *		->free. Each frame once for each link. Optional. 0 or an error
+ * @map, @unmap: prepares a frame for ->post on a link that is up, and undoes it, between ->leave
+ *		and ->free. Each frame once for each link. Optional. 0 or an error
  * @post:	sends a frame on a link that is up. Under the session's lock; must not sleep. The
  *		frame stays as it is until it was acknowledged, or, without a number, until
  *		treadle_link_sent(). That is also called for a numbered frame which was posted when

@@ -79,6 +79,17 @@ module: mirror
 module-fail: mirror-fail
 	$(kbuild) TREADLE_FAIL=y modules
 
+# A transport for tests, which joins nodes of one kernel: a module of its own, in
+# build/kernel-RELEASE-loop.
+loop = build/kernel-$(release)-loop
+module-loop: module
+	$(Q)mkdir -p $(loop)
+	$(Q)ln -sfn $(abspath $(wildcard tests/loop/*.[ch]) tests/loop/Kbuild) $(loop)
+	$(Q)find -L $(loop) -type l -delete
+	+$(Q)flock $(loop) $(MAKE) -C $(KDIR) M=$(abspath $(loop)) W=1 CONFIG_DEBUG_INFO_BTF_MODULES= \
+		TREADLE=$(abspath $(mirror)) TREADLE_WERROR=$(werror) $(if $(cross),ARCH=arm64 CROSS_COMPILE=$(cross)) \
+		KBUILD_EXTRA_SYMBOLS=$(abspath $(mirror))/Module.symvers modules
+
 # A variant for tests, with the READ_ONCE of an arm64 kernel with LTO: it acquires, and faults if
 # the address is not aligned.
 module-lto: mirror-lto
@@ -460,6 +471,6 @@ clean:
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-lto programs unit fuzz docs format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
+.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-loop module-lto programs unit fuzz docs format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
 	fabtests check help install install-library install-provider install-tools install-module install-man version clean distclean
 .SECONDARY:

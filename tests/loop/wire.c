@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * treadle_loop: links. Each side has a work, which calls all events of that side.
+ */
+#include <linux/gfp.h>
+#include <linux/slab.h>
+
+#include "loop.h"
+
+static struct workqueue_struct *loop_queue;
+
+static struct loop_end *to_end(struct treadle_link *link)
+{
+	return container_of(link, struct loop_end, link);
+}
+
+static void end_kick(struct loop_end *end)
+{
+	queue_delayed_work(loop_queue, &end->work, 0);
+}
+
+/* @hail: NULL: the peer says nothing */
+static void end_event(struct loop_end *end, enum loop_event event, const struct treadle_hail *hail)
+{
+	if (hail) {
+		end->told = *hail;
+		end->told_bytes = sizeof(*hail);
+		loop_mangle_hail(&end->told, &end->told_bytes);
+	}
+	smp_mb__before_atomic(); /* pairs with test_and_clear_bit() in end_work() */
+	set_bit(event, &end->events);
+	end_kick(end);
+}
+
+static bool end_is_active(const struct loop_end *end)
+{
+	return end == &end->wire->end[0];
+}
+
+static void wire_free(struct loop_wire *wire)
+{
+	int i, k;
+
+	for (i = 0; i < 2; i++)
+		for (k = 0; k < LOOP_BUFFERS; k++)
+			free_pages((unsigned long)wire->end[i].buffer[k],
+				   get_order(TREADLE_WIRE_FRAME_BYTES));
+	kfree(wire);
+}
+
+/* A work of a side may be queued after the side has left; it does nothing then. */
+static void wire_free_work(struct work_struct *work)
+{
+	struct loop_wire *wire = container_of(work, struct loop_wire, free);
+
+	cancel_delayed_work_sync(&wire->end[0].work);
+	cancel_delayed_work_sync(&wire->end[1].work);
+	wire_free(wire);
+}
+
+/* A side has left, and the other one hears of it. */
+static void end_put(struct loop_end *end, const struct treadle_hail *hail)
+{
+	struct loop_wire *wire = end->wire;
+
+	WRITE_ONCE(wire->broken, 1);
+	end_event(end->peer, LOOP_DOWN, hail);
+	if (atomic_dec_and_test(&wire->users))
+		queue_work(loop_queue, &wire->free);
+}
+
+/*
+ * The peer begins to process a frame before it can acknowledge it, so this is called before the
+ * acknowledgment arrives, which frees the frame. As over verbs, not each frame is reported: only
+ * the last one, and those without a number.
+ */
+static void end_sent(struct loop_end *end)
+{
+	u64 begun = READ_ONCE(end->peer->begun);
+
+	while (end->sent < begun) {
+		struct treadle_frame *frame = end->posted[end->sent++ % LOOP_BUFFERS];
+
+		if (frame && (end->sent == begun || frame->head->type != TREADLE_WIRE_ITEMS))
+			treadle_link_sent(&end->link, frame);
+	}
+}
+
+static void end_frames(struct loop_end *end)
+{
+	u64 at = end->done;
+
+	end_sent(end);
+	/* pairs with smp_store_release() in end_publish() */
+	while (!end->deaf && at < smp_load_acquire(&end->arrived) && at < READ_ONCE(end->limit)) {
+		u32 slot = at++ % LOOP_BUFFERS;
+
+		end_sent(end);
+		WRITE_ONCE(end->begun, at);
+		if (treadle_link_arrived(&end->link, end->buffer[slot], end->length[slot]))
+			end->deaf = true;
+		/* pairs with smp_load_acquire() in end_has_room() */
+		smp_store_release(&end->done, at);
+		if (READ_ONCE(end->left))
+			return;
+	}
+	if (READ_ONCE(end->peer->sent) < at && !READ_ONCE(end->peer->left))
+		end_kick(end->peer);
+}
+
+static void end_work(struct work_struct *work)
+{
+	struct loop_end *end = container_of(to_delayed_work(work), struct loop_end, work);
+
+	if (READ_ONCE(loop_faults.stalled) && time_before(jiffies, READ_ONCE(loop_faults.stall))) {
+		queue_delayed_work(loop_queue, &end->work, loop_faults.stall - jiffies);
+		return;
+	}
+	if (READ_ONCE(loop_faults.delay))
+		usleep_range(loop_random(loop_faults.delay), loop_faults.delay);
+	if (READ_ONCE(end->left))
+		return;
+	if (unlikely(READ_ONCE(end->events))) {
+		if (test_and_clear_bit(LOOP_OFFER, &end->events) && loop_offer(end)) {
+			WRITE_ONCE(end->left, true);
+			end_put(end, NULL);
+			return;
+		}
+		if (test_and_clear_bit(LOOP_UP, &end->events)) {
+			loop_count(LOOP_LINKS);
+			if (end_is_active(end)) {
+				end_event(end->peer, LOOP_UP, NULL); /* before any frame */
+				treadle_link_up(&end->link, &end->told, end->told_bytes);
+			} else {
+				treadle_link_up(&end->link, NULL, 0);
+			}
+		}
+	}
+	end_frames(end);
+	if (unlikely(READ_ONCE(end->events)) && test_and_clear_bit(LOOP_DOWN, &end->events)) {
+		bool refused = end_is_active(end) && !end->link.up && end->told_bytes;
+
+		treadle_link_down(&end->link, refused ? &end->told : NULL,
+				  refused ? end->told_bytes : 0);
+	}
+}
+
+static void end_init(struct loop_end *end, struct loop_wire *wire, struct loop_end *peer)
+{
+	end->link.transport = &loop_transport;
+	end->wire = wire;
+	end->peer = peer;
+	end->limit = U64_MAX;
+	INIT_DELAYED_WORK(&end->work, end_work);
+}
+
+static struct treadle_link *wire_connect(struct treadle_session *session,
+					 const struct treadle_addr *to,
+					 const struct treadle_hail *hail)
+{
+	struct loop_end *active, *passive;
+	struct loop_wire *wire;
+	int i, k;
+
+	if (loop_chance(loop_faults.refuse)) {
+		loop_count(LOOP_REFUSED);
+		return ERR_PTR(-ECONNREFUSED);
+	}
+	wire = kzalloc(sizeof(*wire), GFP_KERNEL);
+	if (!wire)
+		return ERR_PTR(-ENOMEM);
+	active = &wire->end[0];
+	passive = &wire->end[1];
+	end_init(active, wire, passive);
+	end_init(passive, wire, active);
+	wire->from = *loop_address(treadle_session_node(session));
+	wire->to = *to;
+	atomic_set(&wire->users, 2);
+	INIT_WORK(&wire->free, wire_free_work);
+	for (i = 0; i < 2; i++) {
+		for (k = 0; k < LOOP_BUFFERS; k++) {
+			struct page *page =
+				alloc_pages(GFP_KERNEL, get_order(TREADLE_WIRE_FRAME_BYTES));
+
+			if (!page) {
+				wire_free(wire);
+				return ERR_PTR(-ENOMEM);
+			}
+			wire->end[i].buffer[k] = page_address(page);
+		}
+	}
+	active->link.session = session;
+	end_event(passive, LOOP_OFFER, hail);
+	return &active->link;
+}
+
+/* The active side may have left: then the passive one is up for a moment. */
+static int wire_accept(struct treadle_link *link, const struct treadle_hail *hail)
+{
+	end_event(to_end(link)->peer, LOOP_UP, hail);
+	return 0;
+}
+
+/* The end of the work means that no event is under way, and @left that none follows. */
+static void end_leave(struct loop_end *end, const struct treadle_hail *hail)
+{
+	WRITE_ONCE(end->left, true);
+	cancel_delayed_work_sync(&end->work);
+	end_put(end, hail);
+}
+
+static void wire_refuse(struct treadle_link *link, const struct treadle_hail *hail)
+{
+	end_leave(to_end(link), hail);
+}
+
+static void wire_leave(struct treadle_link *link)
+{
+	end_leave(to_end(link), NULL);
+}
+
+/* Is there a buffer for one more frame? */
+static bool end_has_room(struct loop_end *to)
+{
+	/* pairs with smp_store_release() in end_frames() */
+	return to->arrived - smp_load_acquire(&to->done) < LOOP_BUFFERS;
+}
+
+static void end_publish(struct loop_end *to, struct treadle_frame *frame)
+{
+	to->peer->posted[to->arrived % LOOP_BUFFERS] = frame;
+	/* pairs with smp_load_acquire() in end_frames() */
+	smp_store_release(&to->arrived, to->arrived + 1);
+}
+
+/* Faults that a frame meets, which is not published yet */
+static void end_faults(struct loop_end *to, struct treadle_frame *frame)
+{
+	u32 slot = to->arrived % LOOP_BUFFERS, next = (to->arrived + 1) % LOOP_BUFFERS;
+
+	if (loop_chance(loop_faults.hostile)) {
+		loop_count(LOOP_HOSTILE);
+		if (loop_mangle(to, slot)) { /* it arrives twice */
+			end_publish(to, frame);
+			if (!end_has_room(to))
+				return;
+			memcpy(to->buffer[next], to->buffer[slot], to->length[slot]);
+			to->length[next] = to->length[slot];
+			frame = NULL;
+		}
+	}
+	end_publish(to, frame);
+	if (loop_chance(loop_faults.reset)) {
+		loop_count(LOOP_RESETS);
+		loop_break(to->wire);
+	}
+}
+
+static void wire_post(struct treadle_link *link, struct treadle_frame *frame)
+{
+	struct loop_end *end = to_end(link), *to = end->peer;
+	u32 slot = to->arrived % LOOP_BUFFERS;
+
+	if (unlikely(READ_ONCE(end->wire->broken)))
+		return;
+	if (unlikely(!end_has_room(to) || frame->length > TREADLE_WIRE_FRAME_BYTES)) {
+		/* frames that hostility has added take the room of others */
+		WARN(!loop_faults.hostile,
+		     "treadle_loop: no buffer for a frame of type %u, %u bytes\n",
+		     frame->head->type, frame->length);
+		loop_break(end->wire);
+		return;
+	}
+	memcpy(to->buffer[slot], frame->head, frame->length);
+	to->length[slot] = frame->length;
+	loop_count(LOOP_FRAMES);
+	if (unlikely(READ_ONCE(loop_faults.active)))
+		end_faults(to, frame);
+	else
+		end_publish(to, frame);
+	end_kick(to);
+}
+
+/**
+ * loop_break() - end a link abruptly; any part of the frames in flight is lost
+ * @wire:	the link
+ *
+ * Context: any, also under the lock of a session.
+ */
+void loop_break(struct loop_wire *wire)
+{
+	int i;
+
+	if (test_and_set_bit(0, &wire->broken))
+		return;
+	for (i = 0; i < 2; i++) {
+		struct loop_end *end = &wire->end[i];
+		u64 done = READ_ONCE(end->done);
+
+		WRITE_ONCE(end->limit, done + loop_random(READ_ONCE(end->arrived) - done + 1));
+		end_event(end, LOOP_DOWN, NULL);
+	}
+}
+
+const struct treadle_transport loop_transport = {
+	.version = TREADLE_TRANSPORT_VERSION,
+	.name = "loop",
+	.connect = wire_connect,
+	.accept = wire_accept,
+	.refuse = wire_refuse,
+	.leave = wire_leave,
+	.post = wire_post,
+};
+
+/**
+ * loop_wire_init() - get what links need
+ *
+ * Not WQ_UNBOUND: the work of the other side then runs in the thread that has processed a frame.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int loop_wire_init(void)
+{
+	loop_queue = alloc_workqueue("treadle_loop", 0, 0);
+	return loop_queue ? 0 : -ENOMEM;
+}
+
+/**
+ * loop_wire_exit() - free it; no node is left
+ *
+ * Context: may sleep.
+ */
+void loop_wire_exit(void)
+{
+	destroy_workqueue(loop_queue);
+}

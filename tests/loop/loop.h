@@ -36,8 +36,10 @@ enum loop_event {
  * @done:	have been processed; their buffers are free
  * @limit:	the others were lost when the link broke
  *
- * Frames of this side, in @posted:
- * @sent:	of them, treadle_link_sent() was called
+ * Frames of this side, in @posted if they are to be reported as sent:
+ * @due:	the last numbered one to be reported
+ * @signaled:	the last one to be reported
+ * @sent:	these were
  */
 struct loop_end {
 	struct treadle_link link;
@@ -49,7 +51,7 @@ struct loop_end {
 	struct treadle_hail told;
 	u32 told_bytes;
 
-	u64 arrived, begun, done, limit, sent;
+	u64 arrived, begun, done, limit, due, signaled, sent;
 	u32 length[LOOP_BUFFERS];
 	void *buffer[LOOP_BUFFERS];
 	struct treadle_frame *posted[LOOP_BUFFERS];

@@ -2,10 +2,13 @@
 /*
  * treadle_loop: links. Each side has a work, which calls all events of that side.
  */
+#include <linux/delay.h>
 #include <linux/gfp.h>
 #include <linux/slab.h>
 
 #include "loop.h"
+
+#define LOOP_ORDER get_order(TREADLE_WIRE_FRAME_BYTES)
 
 static struct workqueue_struct *loop_queue;
 
@@ -39,12 +42,10 @@ static bool end_is_active(const struct loop_end *end)
 
 static void wire_free(struct loop_wire *wire)
 {
-	int i, k;
+	int i;
 
-	for (i = 0; i < 2; i++)
-		for (k = 0; k < LOOP_BUFFERS; k++)
-			free_pages((unsigned long)wire->end[i].buffer[k],
-				   get_order(TREADLE_WIRE_FRAME_BYTES));
+	for (i = 0; i < 2 * LOOP_BUFFERS; i++)
+		free_pages((unsigned long)wire->end[i % 2].buffer[i / 2], LOOP_ORDER);
 	kfree(wire);
 }
 
@@ -71,17 +72,17 @@ static void end_put(struct loop_end *end, const struct treadle_hail *hail)
 
 /*
  * The peer begins to process a frame before it can acknowledge it, so this is called before the
- * acknowledgment arrives, which frees the frame. As over verbs, not each frame is reported: only
- * the last one, and those without a number.
+ * acknowledgment arrives, which frees the frame.
  */
 static void end_sent(struct loop_end *end)
 {
 	u64 begun = READ_ONCE(end->peer->begun);
 
 	while (end->sent < begun) {
-		struct treadle_frame *frame = end->posted[end->sent++ % LOOP_BUFFERS];
+		struct treadle_frame *frame = end->posted[end->sent % LOOP_BUFFERS];
 
-		if (frame && (end->sent == begun || frame->head->type != TREADLE_WIRE_ITEMS))
+		WRITE_ONCE(end->sent, end->sent + 1);
+		if (frame)
 			treadle_link_sent(&end->link, frame);
 	}
 }
@@ -104,7 +105,7 @@ static void end_frames(struct loop_end *end)
 		if (READ_ONCE(end->left))
 			return;
 	}
-	if (READ_ONCE(end->peer->sent) < at && !READ_ONCE(end->peer->left))
+	if (READ_ONCE(end->peer->sent) < READ_ONCE(end->peer->signaled))
 		end_kick(end->peer);
 }
 
@@ -160,7 +161,7 @@ static struct treadle_link *wire_connect(struct treadle_session *session,
 {
 	struct loop_end *active, *passive;
 	struct loop_wire *wire;
-	int i, k;
+	int i;
 
 	if (loop_chance(loop_faults.refuse)) {
 		loop_count(LOOP_REFUSED);
@@ -177,17 +178,14 @@ static struct treadle_link *wire_connect(struct treadle_session *session,
 	wire->to = *to;
 	atomic_set(&wire->users, 2);
 	INIT_WORK(&wire->free, wire_free_work);
-	for (i = 0; i < 2; i++) {
-		for (k = 0; k < LOOP_BUFFERS; k++) {
-			struct page *page =
-				alloc_pages(GFP_KERNEL, get_order(TREADLE_WIRE_FRAME_BYTES));
+	for (i = 0; i < 2 * LOOP_BUFFERS; i++) {
+		void *buffer = (void *)__get_free_pages(GFP_KERNEL, LOOP_ORDER);
 
-			if (!page) {
-				wire_free(wire);
-				return ERR_PTR(-ENOMEM);
-			}
-			wire->end[i].buffer[k] = page_address(page);
+		if (!buffer) {
+			wire_free(wire);
+			return ERR_PTR(-ENOMEM);
 		}
+		wire->end[i % 2].buffer[i / 2] = buffer;
 	}
 	active->link.session = session;
 	end_event(passive, LOOP_OFFER, hail);
@@ -226,9 +224,19 @@ static bool end_has_room(struct loop_end *to)
 	return to->arrived - smp_load_acquire(&to->done) < LOOP_BUFFERS;
 }
 
+/* As over verbs, not each frame is reported as sent. @frame: NULL: the peer never sent it */
 static void end_publish(struct loop_end *to, struct treadle_frame *frame)
 {
-	to->peer->posted[to->arrived % LOOP_BUFFERS] = frame;
+	struct loop_end *end = to->peer;
+	bool report = frame && frame->head->type != TREADLE_WIRE_ITEMS;
+
+	if (frame && !report && end->due <= READ_ONCE(end->sent)) {
+		end->due = to->arrived + 1;
+		report = true;
+	}
+	end->posted[to->arrived % LOOP_BUFFERS] = report ? frame : NULL;
+	if (report)
+		WRITE_ONCE(end->signaled, to->arrived + 1);
 	/* pairs with smp_load_acquire() in end_frames() */
 	smp_store_release(&to->arrived, to->arrived + 1);
 }

@@ -131,7 +131,8 @@ lib_tests := $(patsubst %.cpp,build/%,$(wildcard tests/lib/*_test.cpp))
 fi_tests := $(patsubst %.cpp,build/%,$(wildcard tests/fi/*_test.cpp))
 helpers = $(call objects,$(filter-out %_test.cpp,$(wildcard tests/$(1)/*.cpp)))
 # debug/: tests for the kernels of tools/vm/*.config only. fail/: tests for module-fail.
-kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c debug/*.c fail/*.c)))
+# loop/: tests for module-loop.
+kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c debug/*.c fail/*.c loop/*.c)))
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
 # Code in documents.
 documents := $(addprefix build/tests/docs/,self readme.o)

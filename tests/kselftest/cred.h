@@ -7,7 +7,7 @@
 
 enum cred { ROOT, ALICE, BOB, ELSEWHERE };
 
-/* A process with @cred that receives all messages. */
+/* A process with @cred that receives all messages, at @addr if that has a family. */
 struct receiver {
 	enum cred cred;
 	const char *key;
@@ -42,7 +42,7 @@ static inline void receives(void *arg)
 	char buf[8];
 
 	become(r->cred);
-	node_open(&n, (struct options){.auth_key = r->key});
+	node_open(&n, (struct options){.auth_key = r->key, .addr = r->addr});
 	need(post_recv(&n, recv_of(buf, 8, ANY, 0)) == 0);
 	r->addr = n.addr;
 	raise_to(&r->ready, 1);

@@ -13,7 +13,13 @@
 
 #define LOOP_DEVICE "/dev/treadle_loop"
 
-/* Loads treadle_loop, which lies beside the module under test. */
+/* All nodes close, and nothing is left of them. */
+static inline int loop_unload(void)
+{
+	return syscall(SYS_delete_module, "treadle_loop", O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* Loads treadle_loop, which lies beside the module under test. A test that failed has left it. */
 static inline void loop_load(void)
 {
 	const char *path = getenv("MODULE");
@@ -25,14 +31,9 @@ static inline void loop_load(void)
 	snprintf(loop, sizeof(loop), "%.*s-loop/treadle_loop.ko", dir, path);
 	fd = open(loop, O_RDONLY | O_CLOEXEC);
 	need(fd >= 0);
+	loop_unload();
 	need(syscall(SYS_finit_module, fd, "", 0) == 0);
 	close(fd);
-}
-
-/* All nodes close, and nothing is left of them. */
-static inline void loop_unload(void)
-{
-	need(syscall(SYS_delete_module, "treadle_loop", O_NONBLOCK) == 0);
 }
 
 /* Returns 0 or -errno. */
@@ -127,7 +128,7 @@ static inline void node_of(int side, struct node *n, struct options o)
 
 static inline void part(void)
 {
-	loop_unload();
+	need(loop_unload() == 0);
 	for (int i = 0; i < 3; i++)
 		close(spaces[i]);
 }

@@ -74,7 +74,7 @@ TEST(a_node_without_a_secret_must_be_said_to_be_insecure)
 	EXPECT_EQ(-EINVAL, loop("listen 10.0.0.1"));
 	EXPECT_EQ(-EINVAL, loop("listen 10.0.0.1 trust_uids"));
 	EXPECT_EQ(0, loop("listen 10.0.0.1 insecure"));
-	loop_unload();
+	ASSERT_EQ(0, loop_unload());
 }
 
 TEST_F(remote, no_node_has_the_address)
@@ -145,7 +145,7 @@ TEST_F(remote, a_node_that_boots_again_has_lost_what_was_sent)
 TEST_F(remote, unloading_ends_sessions)
 {
 	send_large(&self->a, self->to, self->src);
-	loop_unload();
+	ASSERT_EQ(0, loop_unload());
 	EXPECT_EQ(0, fail_with(&self->a, ECONNRESET));
 	EXPECT_EQ(EHOSTUNREACH, outcome(&self->a, send_of(self->src, 8, self->to, 1)));
 	ASSERT_EQ(0, post_recv(&self->a, recv_of(self->dst, 8, ANY, 1)));

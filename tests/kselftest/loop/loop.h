@@ -64,7 +64,7 @@ static inline struct treadle_addr at(int side)
 	return (struct treadle_addr){.family = AF_INET, .addr = {10, 0, 0, side}};
 }
 
-/* Gives lo of this network namespace a second address, and lets it work. */
+/* Gives lo of this network namespace a second address, and no other one, and lets it work. */
 static inline void give_address(struct treadle_addr addr)
 {
 	struct sockaddr_in in = {.sin_family = AF_INET};
@@ -78,6 +78,9 @@ static inline void give_address(struct treadle_addr addr)
 	memcpy(&in.sin_addr, addr.addr, 4);
 	memcpy(&req.ifr_addr, &in, sizeof(in));
 	need(ioctl(fd, SIOCSIFADDR, &req) == 0);
+	in.sin_addr.s_addr = INADDR_BROADCAST;
+	memcpy(&req.ifr_netmask, &in, sizeof(in));
+	need(ioctl(fd, SIOCSIFNETMASK, &req) == 0);
 	close(fd);
 }
 

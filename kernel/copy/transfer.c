@@ -345,6 +345,48 @@ int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadl
 	return ret;
 }
 
+/**
+ * treadle_span_prepare() - make all pages of the next bytes of a span known
+ * @s:     the span of a process; advances
+ * @len:   bytes that are needed
+ * @write: for writing
+ * @run:   of the caller
+ *
+ * They may be unknown again at any time.
+ *
+ * Context: takes the pagemap's lock; may sleep.
+ * Return: 0; -ESHUTDOWN: the endpoint is closed; else as treadle_span_fill().
+ */
+int treadle_span_prepare(struct treadle_span *s, u64 len, bool write, struct treadle_run *run)
+{
+	struct stretch here;
+	int ret, idle = 0;
+	u64 done = 0, n;
+
+	for (;;) {
+		n = 0;
+		spans_lock(s, s); /* a single pagemap is always locked */
+		ret = span_error(s);
+		while (!ret && done + n < len && span_at(s, write, &here)) {
+			u64 step = min(here.len, len - done - n);
+
+			s->off += step;
+			n += step;
+		}
+		spans_unlock(s, s);
+		done += n;
+		if (ret || done == len)
+			return ret;
+		ret = treadle_span_fill(s, len - done, write, run);
+		if (ret)
+			return ret;
+		idle = n ? 0 : idle + 1;
+		if (idle > LOCK_TRIES)
+			return -EAGAIN;
+		cond_resched();
+	}
+}
+
 /*
  * Between two parts: may the copy go on? A guest that should reschedule leaves the rest to a
  * worker: if its thread were throttled here, it would hold up another context's counter.

@@ -54,6 +54,7 @@ bool treadle_copy_own(const struct treadle_ep *there, u64 at, u64 addr, u64 len,
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
 int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run);
+int treadle_span_prepare(struct treadle_span *s, u64 len, bool write, struct treadle_run *run);
 int treadle_modify(struct treadle_span *span, u64 *done, u64 len, u32 unit, bool write,
 		   u64 (*fn)(void *arg, void *at, u64 bytes, void *rest), void *arg,
 		   struct treadle_run *run);

@@ -152,7 +152,7 @@ int treadle_pull_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 len
 	if (!msg->heap || !run->worker || run->ctx != msg->to->obj.ctx)
 		return -EINPROGRESS;
 	window = min_t(u64, len - msg->done, WINDOW);
-	ret = treadle_span_fill(to, window, true, run);
+	ret = treadle_span_prepare(to, window, true, run);
 	if (!ret && !pull) {
 		ret = pull_begin(msg, run);
 		*side = ret == -ESHUTDOWN ? TREADLE_SRC : TREADLE_DST;

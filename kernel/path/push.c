@@ -255,7 +255,7 @@ static int send_piece(struct treadle_push *push, struct treadle_run *run)
 	bytes = min_t(u64, push->end - at, treadle_piece(d->len, at));
 	spin_unlock(&s->lock);
 	treadle_cmd_span(push->cmd, &src, at);
-	ret = treadle_span_fill(&src, bytes, false, run);
+	ret = treadle_span_prepare(&src, bytes, false, run);
 	if (ret)
 		return ret;
 	spin_lock(&s->lock);

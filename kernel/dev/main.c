@@ -49,6 +49,10 @@ static int ioc_query(struct treadle_ucmd *u)
 		.max_buffered = treadle_max_buffered,
 		.max_auth_key = TREADLE_MAX_AUTH_KEY,
 	};
+	if (treadle_node_address(u->ctx->net, &q->node)) {
+		q->features |= TREADLE_FEATURE_REMOTE;
+		q->node.port = 0; /* the transport's */
+	}
 	return 0;
 }
 

@@ -369,7 +369,7 @@ static const struct row {
 	struct { __u32 at, known; } flags[4];	/* 32-bit fields and the bits they may have */
 	struct { __u32 at, kinds; } ids[12];	/* ids and the kinds they may be of */
 } rows[] = {
-	{ CASE(QUERY, 72, 0, valid_nothing) },
+	{ CASE(QUERY, 72, 0, valid_nothing), .grown = 96 },
 	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
 	  { AT(treadle_cntr_create, flags, TREADLE_CNTR_BYTES),
@@ -382,7 +382,9 @@ static const struct row {
 	  { ID(treadle_av_insert, av, 1 << AV) } },
 	{ CASE(AV_REMOVE, 24, 0, valid_remove), { AT(treadle_av_remove, flags, 0) },
 	  { ID(treadle_av_remove, av, 1 << AV) } },
-	{ CASE(AV_LOOKUP, 40, 0, valid_lookup), {}, { ID(treadle_av_lookup, av, 1 << AV) } },
+	{ CASE(AV_LOOKUP, 40, 0, valid_lookup), .grown = 72, .flags =
+	  { AT(treadle_av_lookup, reserved, 0) }, .ids =
+	  { ID(treadle_av_lookup, av, 1 << AV) } },
 	{ CASE(AV_SET_ID, 24, 0, valid_set_id), {}, { ID(treadle_av_set_id, av, 1 << AV) } },
 	{ CASE(TX_CREATE, 56, 0, valid_ring),
 	  { AT(treadle_ring_create, flags, TREADLE_TX_SHARED), AT(treadle_ring_create, reserved, 0),
@@ -457,8 +459,8 @@ static const struct row {
 struct arg {
 	union {
 		__u32 size;
-		__u32 words[18];
-		unsigned char bytes[72];
+		__u32 words[24];
+		unsigned char bytes[96];
 	};
 	unsigned char future[64];
 };

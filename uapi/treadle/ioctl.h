@@ -96,7 +96,7 @@
  * ETRUNC       (FI_ETRUNC, 265) the message was longer than the receive buffer
  * ECONNREFUSED no endpoint has that address, or it has no such receive context; no endpoint
  *              listens there; the connection was rejected
- * EHOSTUNREACH the address is not on this machine
+ * EHOSTUNREACH the address is not on this machine, and no other node is reached at it
  * ECONNRESET   the peer died or closed its endpoint (also of ACCEPT)
  * EIO          the peer's memory is not mapped, or not for that access; the peer's buffer of a
  *		message could not be read, if the message was claimed or is for a collective receive
@@ -126,7 +126,7 @@
 #define TREADLE_FEATURE_AUTH_KEY   (1ULL << 3)
 #define TREADLE_FEATURE_MSG_EP	   (1ULL << 4)
 #define TREADLE_FEATURE_DGRAM_EP   (1ULL << 5)
-#define TREADLE_FEATURE_REMOTE	   (1ULL << 6)	/* never set in this version */
+#define TREADLE_FEATURE_REMOTE	   (1ULL << 6)	/* other nodes are reached: @node */
 #define TREADLE_FEATURE_ATOMIC_FP  (1ULL << 7)	/* atomics of floating point types */
 #define TREADLE_FEATURE_SHARED_AV  (1ULL << 8)	/* address vectors with names */
 #define TREADLE_FEATURE_SCALABLE   (1ULL << 9)	/* scalable endpoints */
@@ -151,6 +151,8 @@
  * @max_armed:    commands armed in one context
  * @max_buffered: bytes of unexpected messages that one RX may hold
  * @max_auth_key: bytes of an authorization key
+ * @node:         FEATURE_REMOTE: the address at which other nodes reach endpoints of this network
+ *		  namespace, with port 0; else zero. It may come and go at any time
  */
 struct treadle_query {
 	__u32 size;
@@ -167,6 +169,7 @@ struct treadle_query {
 	__u32 max_armed;
 	__u32 max_buffered;
 	__u32 max_auth_key;
+	struct treadle_addr node;
 };
 
 /* --- objects ------------------------------------------------------------- */
@@ -301,12 +304,25 @@ struct treadle_av_remove {
 	__u64 indices;
 };
 
-/* struct treadle_av_lookup - @addr: out. ENOENT: no such entry */
+/**
+ * struct treadle_av_lookup - the address of a peer
+ * @addr:   out: as it was inserted
+ * @flags:  out: TREADLE_PEER_HERE: it is of this machine
+ * @common: out: the address of the peer's node, with the peer's port: processes of all nodes get the
+ *	    same one, however they have named the peer. A peer of this machine, if that is not reached
+ *	    from other nodes: the loopback address
+ *
+ * ENOENT: no such entry
+ */
+#define TREADLE_PEER_HERE (1U << 0)
 struct treadle_av_lookup {
 	__u32 size;
 	__u32 av;
 	__u64 index;
 	struct treadle_addr addr;
+	__u32 flags;
+	__u32 reserved;
+	struct treadle_addr common;
 };
 
 /*
@@ -366,8 +382,9 @@ enum treadle_ep_type {
  * @type:  enum treadle_ep_type
  * @flags: 0, or one of TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT
  * @id:    out
- * @addr:  in: where to bind; port 0: any free one. out: the address. The
- *	   unspecified address becomes the loopback address
+ * @addr:  in: where to bind; port 0: any free one. out: the address. The unspecified address
+ *	   becomes that at which other nodes reach this one (`node` of QUERY), if it is of the same
+ *	   family, else the loopback address
  * @auth_key, @auth_key_size: pointer and bytes. A process may send to the endpoint, or ask it
  *	   for a connection, in two cases: it presents the same key; it is of the same user in the
  *	   same user namespace

@@ -106,7 +106,7 @@ TREADLE_AT(treadle_addr, port, 2);
 TREADLE_AT(treadle_addr, scope, 4);
 TREADLE_AT(treadle_addr, addr, 8);
 
-TREADLE_SIZE(treadle_query, 72);
+TREADLE_SIZE(treadle_query, 96);
 TREADLE_AT(treadle_query, size, 0);
 TREADLE_AT(treadle_query, abi_version, 4);
 TREADLE_AT(treadle_query, features, 8);
@@ -121,6 +121,7 @@ TREADLE_AT(treadle_query, max_av, 56);
 TREADLE_AT(treadle_query, max_armed, 60);
 TREADLE_AT(treadle_query, max_buffered, 64);
 TREADLE_AT(treadle_query, max_auth_key, 68);
+TREADLE_AT(treadle_query, node, 72);
 
 TREADLE_SIZE(treadle_cq_create, 48);
 TREADLE_AT(treadle_cq_create, size, 0);
@@ -162,16 +163,14 @@ TREADLE_AT(treadle_av_remove, flags, 8);
 TREADLE_AT(treadle_av_remove, count, 12);
 TREADLE_AT(treadle_av_remove, indices, 16);
 
-TREADLE_SIZE(treadle_av_lookup, 40);
+TREADLE_SIZE(treadle_av_lookup, 72);
 TREADLE_AT(treadle_av_lookup, size, 0);
 TREADLE_AT(treadle_av_lookup, av, 4);
 TREADLE_AT(treadle_av_lookup, index, 8);
 TREADLE_AT(treadle_av_lookup, addr, 16);
-TREADLE_SIZE(treadle_av_set_id, 24);
-TREADLE_AT(treadle_av_set_id, size, 0);
-TREADLE_AT(treadle_av_set_id, av, 4);
-TREADLE_AT(treadle_av_set_id, index, 8);
-TREADLE_AT(treadle_av_set_id, id, 16);
+TREADLE_AT(treadle_av_lookup, flags, 40);
+TREADLE_AT(treadle_av_lookup, reserved, 44);
+TREADLE_AT(treadle_av_lookup, common, 48);
 
 TREADLE_SIZE(treadle_ring_create, 56);
 TREADLE_AT(treadle_ring_create, size, 0);

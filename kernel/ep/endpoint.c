@@ -25,7 +25,7 @@ static const struct treadle_obj_ops ep_ops;
 static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
 {
 	ep->addr = *addr;
-	treadle_addr_concrete(&ep->addr);
+	treadle_addr_concrete(ep->obj.ctx->net, &ep->addr);
 	return treadle_addr_local(ep->obj.ctx->net, &ep->addr) ? treadle_ep_list(ep) :
 								 -EADDRNOTAVAIL;
 }

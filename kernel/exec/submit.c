@@ -186,6 +186,15 @@ static __always_inline int validate_ep(struct treadle_cmd *cmd, const struct tre
 	return 0;
 }
 
+/* The peer of a command is not on this machine, as far as is known. */
+static noinline void route_away(struct treadle_cmd *cmd)
+{
+	if (cmd->route == -EHOSTUNREACH)
+		cmd->route = treadle_av_reach(cmd->ep->av, cmd->d.peer, &cmd->dest);
+	if (!cmd->route && !treadle_is_here(cmd->dest))
+		cmd->path = TREADLE_PATH_REMOTE;
+}
+
 /*
  * Resolve the peer of a command. Returns 0, also if its completion will have the error
  * (cmd->route), or an error of the submission.
@@ -204,6 +213,8 @@ static __always_inline int route(struct treadle_cmd *cmd)
 	if (!ep->av)
 		return -EDESTADDRREQ;
 	cmd->route = treadle_av_resolve(ep->av, cmd->d.peer, &cmd->dest);
+	if (unlikely(!treadle_is_here(cmd->dest)))
+		route_away(cmd);
 	return cmd->route == -EDESTADDRREQ ? cmd->route : 0;
 }
 

@@ -32,7 +32,7 @@ static noinline void unknown_source(struct treadle_cqe *cqe, const struct treadl
 	struct treadle_addr addr = ep->addr; /* if it is gone: any address of this machine */
 	__u64 words[3];
 
-	treadle_source_address(ep->obj.ctx->ports, source, &addr);
+	treadle_source_address(ep->obj.ctx, source, &addr);
 	BUILD_BUG_ON(sizeof(words) != sizeof(addr));
 	memcpy(words, &addr, sizeof(words));
 	cqe->error = EADDRNOTAVAIL;

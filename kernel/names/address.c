@@ -2,16 +2,16 @@
 /*
  * treadle: address vectors
  *
- * fi_av(3). A peer takes 28 bytes and a bit. A hash of 256 KiB at most finds the index of a
- * sender. All addresses of this machine with one port are one endpoint, so the hash is by
- * source, and has local peers only. Only one peer of a source is hashed: the others are its
- * twins, in a list off that one.
+ * fi_av(3). A peer takes 29 bytes and a bit, and a hash of 1 MiB at most finds the index of a
+ * sender. All addresses of this machine with one port are one endpoint, so the hash is by source.
+ * Only one peer of a source is hashed: the others are its twins, in a list off that one.
+ *
+ * A peer of another node holds the number of its host (node/host.c).
  *
  * The data path reads entries under RCU. A reader may meet an entry that is removed and used
  * again: it sees the old source or the new one. A search that such an entry has led into another
  * bucket is repeated (av->freed).
  */
-#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
 #include <linux/seqlock.h>
@@ -20,38 +20,10 @@
 
 #include "core/limits.h"
 #include "names/names.h"
+#include "names/table.h"
+#include "node/node.h"
 
-#define NO_ENTRY    U32_MAX
-#define MAX_BUCKETS 65536u
-#define LOOKS	    16
-
-enum entry_state { ENTRY_FREE, ENTRY_USED, ENTRY_LOCAL };
-
-/*
- * @next: of a hashed entry, the next one in its bucket; of a twin, the next twin
- * @twins: of a hashed entry, its first twin; of a twin, the entry before it
- */
-struct av_entry {
-	u8 addr[16];
-	__be16 port;
-	u8 state; /* enum entry_state */
-	bool v6 : 1, hashed : 1, scoped : 1;
-	u32 next, twins;
-};
-
-struct treadle_av_table {
-	struct rcu_head rcu;
-	u32 capacity, buckets;
-	u32 *heads;	     /* behind the entries */
-	unsigned long *free; /* behind that, a bit for each entry that was removed */
-	u64 *ids;	     /* AV_IDS: behind that, their identifiers in completions; or NULL */
-	struct av_entry entries[];
-};
-
-static u32 source_of(const struct av_entry *e)
-{
-	return treadle_source(TREADLE_HERE, ntohs(READ_ONCE(e->port)));
-}
+#define LOOKS 16
 
 static int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name);
 
@@ -79,47 +51,23 @@ static u32 split_context(const struct treadle_av *av, u64 *index)
  * a context.
  *
  * Context: any.
- * Return: 0, -EDESTADDRREQ: no such entry, or -EHOSTUNREACH: not on this machine.
+ * Return: 0, -EDESTADDRREQ: no such entry, or -EHOSTUNREACH: not on this machine, nor on a host
+ * that is known: treadle_av_reach() looks for one.
  */
 TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name)
 {
-	u32 context = 0;
+	u32 context = 0, source = treadle_source(UNREACHED, 0);
 	struct treadle_av_table *t;
-	int ret = -EDESTADDRREQ;
 
 	rcu_read_lock_sched(); /* unlike rcu_read_lock(), no call */
 	t = rcu_dereference_sched(av->table);
 	if (unlikely(index >= t->capacity))
 		context = split_context(av, &index);
-	if (index < t->capacity) {
-		struct av_entry *e = &t->entries[array_index_nospec(index, t->capacity)];
-		u8 state = smp_load_acquire(&e->state); /* pairs with treadle_av_add() */
-
-		*name = treadle_name(source_of(e), context);
-		ret = state == ENTRY_LOCAL ? 0 : state == ENTRY_USED ? -EHOSTUNREACH : ret;
-	}
+	if (index < t->capacity)
+		source = source_of(&t->entries[array_index_nospec(index, t->capacity)]);
 	rcu_read_unlock_sched();
-	return unlikely(ret == -EHOSTUNREACH) ? look_again(av, index, context, name) : ret;
-}
-
-static u32 *bucket_of(struct treadle_av_table *t, u32 source)
-{
-	return &t->heads[source & (t->buckets - 1)];
-}
-
-/* The index of the one hashed entry with @source, or NO_ENTRY. Under RCU or av->lock. */
-static u32 find_source(struct treadle_av_table *t, u32 source)
-{
-	u32 i = READ_ONCE(*bucket_of(t, source)), steps = MAX_BUCKETS / t->buckets;
-
-	/* bounded, as entries may move to other buckets meanwhile */
-	while (i < t->capacity && steps--) {
-		if (source_of(&t->entries[i]) == source &&
-		    READ_ONCE(t->entries[i].state) == ENTRY_LOCAL)
-			return i;
-		i = READ_ONCE(t->entries[i].next);
-	}
-	return NO_ENTRY;
+	*name = treadle_name(source, context);
+	return likely(reached(source)) ? 0 : look_again(av, index, context, name);
 }
 
 /**
@@ -162,7 +110,8 @@ static void free_entry(struct treadle_av *av, struct treadle_av_table *t, u32 i)
 	lockdep_assert_held(&av->lock);
 	preempt_disable(); /* readers spin meanwhile */
 	write_seqcount_begin(&av->freed);
-	WRITE_ONCE(t->entries[i].state, ENTRY_FREE);
+	WRITE_ONCE(t->entries[i].where, 0);
+	WRITE_ONCE(t->flags[i], 0);
 	write_seqcount_end(&av->freed);
 	preempt_enable();
 	__set_bit(i, t->free);
@@ -185,77 +134,12 @@ static u32 unused_entry(struct treadle_av *av, struct treadle_av_table *t)
 	return i;
 }
 
-/* Hash a local entry, or make it a twin of the hashed one with its source. */
-static void hash_entry(struct treadle_av_table *t, u32 i)
+/* The peer of an entry is at @host, which the entry holds unless it is this machine. */
+static void set_source(struct treadle_av_table *t, u32 i, u32 host, u16 port)
 {
-	struct av_entry *e = &t->entries[i];
-	u32 *head = bucket_of(t, source_of(e)), lead = find_source(t, source_of(e));
-
-	e->hashed = lead == NO_ENTRY;
-	if (e->hashed) {
-		e->twins = NO_ENTRY;
-		WRITE_ONCE(e->next, *head);
-		smp_store_release(head, i);
-	} else {
-		u32 first = t->entries[lead].twins;
-
-		e->twins = lead;
-		WRITE_ONCE(e->next, first);
-		if (first != NO_ENTRY)
-			t->entries[first].twins = i;
-		t->entries[lead].twins = i;
-	}
-}
-
-/* Take a twin out of its list. */
-static void unlink_twin(struct treadle_av_table *t, struct av_entry *e)
-{
-	struct av_entry *before = &t->entries[e->twins];
-
-	if (before->hashed)
-		before->twins = e->next;
-	else
-		WRITE_ONCE(before->next, e->next);
-	if (e->next != NO_ENTRY)
-		t->entries[e->next].twins = e->twins;
-}
-
-/* Take a hashed entry out of its bucket; its first twin, if any, takes its place. */
-static void unhash_entry(struct treadle_av_table *t, u32 index)
-{
-	struct av_entry *e = &t->entries[index];
-	u32 *link = bucket_of(t, source_of(e)), heir = e->twins;
-
-	while (*link != index)
-		link = &t->entries[*link].next;
-	if (heir == NO_ENTRY) {
-		WRITE_ONCE(*link, e->next);
-		return;
-	}
-	t->entries[heir].twins = t->entries[heir].next;
-	WRITE_ONCE(t->entries[heir].next, e->next);
-	t->entries[heir].hashed = true;
-	smp_store_release(link, heir);
-}
-
-/* An empty table, or NULL. */
-static struct treadle_av_table *table_alloc(u32 capacity, bool ids)
-{
-	u32 buckets = clamp_t(u32, rounddown_pow_of_two(capacity), 16, MAX_BUCKETS);
-	struct treadle_av_table *t;
-	size_t free = ALIGN(struct_size(t, entries, capacity) + buckets * sizeof(u32), sizeof(u64));
-	size_t size = free + ALIGN(BITS_TO_LONGS(capacity) * sizeof(long), sizeof(u64));
-
-	t = treadle_table_alloc(1, size + (ids ? capacity * sizeof(u64) : 0), TREADLE_GFP);
-	if (!t)
-		return NULL;
-	t->free = (void *)t + free;
-	t->ids = ids ? (void *)t + size : NULL;
-	t->capacity = capacity;
-	t->buckets = buckets;
-	t->heads = (u32 *)&t->entries[capacity];
-	memset(t->heads, 0xff, buckets * sizeof(u32)); /* NO_ENTRY */
-	return t;
+	WRITE_ONCE(t->entries[i].where, ~treadle_source(host, port));
+	if (host != UNREACHED)
+		treadle_av_hash(t, i);
 }
 
 /* Make room for @more entries behind those in use. Returns 0, -ENOSPC or -ENOMEM. */
@@ -263,32 +147,17 @@ static int grow(struct treadle_av *av, u32 more)
 {
 	struct treadle_av_table *old = rcu_dereference_protected(av->table, true), *t;
 	u64 want = (u64)av->used + more;
-	u32 i;
 
 	lockdep_assert_held(&av->lock);
 	if (want <= old->capacity)
 		return 0;
 	if (want > treadle_max_av)
 		return -ENOSPC;
-	t = table_alloc(clamp_t(u64, old->capacity + old->capacity / 4, want, treadle_max_av),
-			old->ids);
+	t = treadle_av_table_copy(old, av->used,
+				  clamp_t(u64, old->capacity + old->capacity / 4, want,
+					  treadle_max_av));
 	if (!t)
 		return -ENOMEM;
-	bitmap_copy(t->free, old->free, av->used);
-	for (i = 0; i < av->used; i++) {
-		u8 state = old->entries[i].state;
-
-		t->entries[i] = old->entries[i];
-		t->entries[i].state =
-			ENTRY_FREE; /* find_source() must skip it until it is hashed */
-		if (t->ids)
-			t->ids[i] = old->ids[i];
-		if (state == ENTRY_LOCAL)
-			hash_entry(t, i);
-		t->entries[i].state = state;
-		if (!(i % 4096))
-			cond_resched();
-	}
 	rcu_assign_pointer(av->table, t);
 	kvfree_rcu(old, rcu);
 	return 0;
@@ -322,36 +191,69 @@ int treadle_av_reserve(struct treadle_av *av, u32 count)
 	return count > av->holes ? grow(av, count - av->holes) : 0;
 }
 
+/*
+ * The host at an address. TREADLE_HERE, UNREACHED, or one that the caller holds now: put_host();
+ * or -ENOMEM. May sleep.
+ */
+static int get_host(struct net *net, const struct treadle_addr *addr)
+{
+	struct treadle_addr node;
+	int ret;
+
+	if (treadle_addr_local(net, addr)) {
+		u16 mirror = treadle_host_mirror(net);
+
+		if (likely(mirror == TREADLE_HERE) || !treadle_host_address(net, mirror, &node))
+			return TREADLE_HERE;
+		return treadle_host_get(net, &node);
+	}
+	if (!treadle_node_address(net, &node))
+		return UNREACHED;
+	ret = treadle_host_get(net, addr);
+	/* too many hosts: there may be fewer when it is looked for again */
+	return ret == -ENOSPC || ret == -EHOSTUNREACH ? UNREACHED : ret;
+}
+
+static void put_host(struct treadle_av *av, u16 host)
+{
+	if (host != TREADLE_HERE && host != UNREACHED)
+		treadle_host_put(av->net, host);
+}
+
 /**
  * treadle_av_add() - add a peer, for which there is room
  * @av:		the vector
  * @addr:	of the peer, valid
- * @local:	it is of this machine
  * @id:		its identifier, or NULL; not used if the vector has none
+ * @index:	set to its index
  *
- * Context: av->lock held.
- * Return: its index.
+ * Context: may sleep. av->lock held.
+ * Return: 0 or -ENOMEM.
  */
-u32 treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, bool local,
-		   const u64 *id)
+int treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, const u64 *id,
+		   u64 *index)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
-	u32 i = unused_entry(av, t);
-	struct av_entry *e = &t->entries[i];
+	int host = get_host(av->net, addr);
+	struct av_entry *e;
+	u8 flags = ENTRY_USED;
+	u32 i;
 
+	if (host < 0)
+		return host;
+	i = unused_entry(av, t);
+	e = &t->entries[i];
 	memcpy(e->addr, addr->addr, sizeof(e->addr));
-	e->v6 = addr->family == AF_INET6;
-	e->hashed = false;
-	e->scoped = e->v6 && has_scope(e->addr);
-	if (e->scoped)
+	if (addr->family == AF_INET6)
+		flags |= ENTRY_V6 | (has_scope(e->addr) ? ENTRY_SCOPED : 0);
+	if (flags & ENTRY_SCOPED)
 		*scope_in(e->addr) = addr->scope;
-	WRITE_ONCE(e->port, addr->port);
+	smp_store_release(&t->flags[i], flags); /* the address before it; pairs with look() */
 	if (t->ids) /* before a reader can find the entry */
 		WRITE_ONCE(t->ids[i], id ? *id : i);
-	if (local)
-		hash_entry(t, i);
-	smp_store_release(&e->state, local ? ENTRY_LOCAL : ENTRY_USED);
-	return i;
+	set_source(t, i, host, ntohs(addr->port));
+	*index = i;
+	return 0;
 }
 
 /* The entry at @index if it is in use, or NULL. */
@@ -364,7 +266,7 @@ static struct av_entry *used_entry(struct treadle_av *av, u64 index)
 	if (index >= av->used)
 		return NULL;
 	e = &t->entries[array_index_nospec(index, av->used)];
-	return e->state == ENTRY_FREE ? NULL : e;
+	return t->flags[e - t->entries] & ENTRY_USED ? e : NULL;
 }
 
 /**
@@ -372,32 +274,36 @@ static struct av_entry *used_entry(struct treadle_av *av, u64 index)
  * @av:		the vector
  * @index:	of the peer
  *
- * Context: av->lock held.
+ * Context: may sleep. av->lock held.
  * Return: 0 or -ENOENT.
  */
 int treadle_av_remove(struct treadle_av *av, u64 index)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	struct av_entry *e = used_entry(av, index);
+	u32 source;
 
 	if (!e)
 		return -ENOENT;
 	index = e - t->entries;
-	if (e->state == ENTRY_LOCAL && e->hashed)
-		unhash_entry(t, index);
-	else if (e->state == ENTRY_LOCAL)
-		unlink_twin(t, e);
+	source = source_of(e);
+	if (reached(source))
+		treadle_av_unhash(t, index);
 	free_entry(av, t, index);
+	put_host(av, treadle_source_host(source));
 	return 0;
 }
 
-static void entry_address(const struct av_entry *e, struct treadle_addr *addr)
+static void entry_address(const struct treadle_av_table *t, u32 i, struct treadle_addr *addr)
 {
+	const struct av_entry *e = &t->entries[i];
+	u8 flags = t->flags[i];
+
 	memset(addr, 0, sizeof(*addr));
 	memcpy(addr->addr, e->addr, sizeof(e->addr));
-	addr->family = e->v6 ? AF_INET6 : AF_INET;
-	addr->port = e->port;
-	if (e->scoped) {
+	addr->family = flags & ENTRY_V6 ? AF_INET6 : AF_INET;
+	addr->port = htons(treadle_source_port(source_of(e)));
+	if (flags & ENTRY_SCOPED) {
 		addr->scope = *scope_in(addr->addr);
 		*scope_in(addr->addr) = 0;
 	}
@@ -408,69 +314,130 @@ static void entry_address(const struct av_entry *e, struct treadle_addr *addr)
  * @av:		the vector
  * @index:	of the peer
  * @addr:	set to its address
+ * @source:	set to what it is as a source; see treadle_addr_common()
  *
  * Context: av->lock held.
  * Return: 0 or -ENOENT.
  */
-int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr)
+int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr, u32 *source)
 {
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
 	const struct av_entry *e = used_entry(av, index);
 
 	if (!e)
 		return -ENOENT;
-	entry_address(e, addr);
+	entry_address(t, e - t->entries, addr);
+	*source = source_of(e);
 	return 0;
 }
 
-/*
- * This machine has got the address of an entry since it was inserted: from now on the entry is
- * local. @seq: of av->freed when the address was read; if no entry was freed since, the entry is
- * the same. If another writer has av->lock, the next look does this.
- */
-static void make_local(struct treadle_av *av, u64 index, unsigned int seq)
-{
-	struct treadle_av_table *t;
-	struct av_entry *e;
-
-	if (!mutex_trylock(&av->lock))
-		return;
-	t = rcu_dereference_protected(av->table, lockdep_is_held(&av->lock));
-	e = &t->entries[index];
-	if (e->state == ENTRY_USED && !read_seqcount_retry(&av->freed, seq)) {
-		hash_entry(t, index);
-		smp_store_release(&e->state, ENTRY_LOCAL);
-	}
-	mutex_unlock(&av->lock);
-}
+/* --- entries that were not reached when they were inserted ------------------------------------ */
 
 /*
- * The address of a peer was none of this machine's when it was inserted: look again. Does not
- * sleep. Returns 0 with its name, or -EHOSTUNREACH.
+ * Read the address of the peer at an index. @seq: of av->freed: if no entry was freed since, the
+ * entry is the same. Does not sleep. Returns 0, -EDESTADDRREQ: there is no such entry, or
+ * -EHOSTUNREACH: entries are freed all the time.
  */
-static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name)
+static int look(struct treadle_av *av, u64 index, struct treadle_addr *addr, unsigned int *seq)
 {
 	struct treadle_av_table *t;
-	unsigned int seq, looks = LOOKS;
-	struct treadle_addr addr;
-	struct av_entry *e;
+	unsigned int looks = LOOKS;
 	bool used;
 
 	do { /* at most LOOKS times, as in treadle_av_name() */
 		rcu_read_lock();
-		seq = read_seqcount_begin(&av->freed);
+		*seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
-		index = array_index_nospec(index, t->capacity);
-		e = &t->entries[index];
-		used = smp_load_acquire(&e->state) != ENTRY_FREE; /* pairs with treadle_av_add() */
-		*name = treadle_name(source_of(e), context);
-		data_race((entry_address(e, &addr), 0)); /* valid if no entry was freed */
+		used = false;
+		if (index < t->capacity) {
+			u32 i = array_index_nospec(index, t->capacity);
+
+			/* pairs with treadle_av_add() */
+			used = smp_load_acquire(&t->flags[i]) & ENTRY_USED;
+			data_race((entry_address(t, i, addr), 0)); /* valid if no entry was freed */
+		}
 		rcu_read_unlock();
-	} while (read_seqcount_retry(&av->freed, seq) && --looks);
-	if (!used || !looks || !treadle_addr_local(av->net, &addr))
+	} while (read_seqcount_retry(&av->freed, *seq) && --looks);
+	if (!looks)
 		return -EHOSTUNREACH;
-	make_local(av, index, seq);
+	return used ? 0 : -EDESTADDRREQ;
+}
+
+/*
+ * The address of an entry is at @host now, which the entry holds from now on. @seq: when that was
+ * read. False: the entry is another one, or was found by another call.
+ */
+static bool found(struct treadle_av *av, u64 index, unsigned int seq, u32 host)
+{
+	struct treadle_av_table *t =
+		rcu_dereference_protected(av->table, lockdep_is_held(&av->lock));
+	u32 source = source_of(&t->entries[index]);
+
+	if (read_seqcount_retry(&av->freed, seq) || reached(source))
+		return false;
+	set_source(t, index, host, treadle_source_port(source));
+	return true;
+}
+
+/*
+ * The address of a peer was none of this machine's when it was inserted: look again. Does not
+ * sleep. If another writer has av->lock, the next look changes the entry. Returns as
+ * treadle_av_resolve().
+ */
+static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name)
+{
+	struct treadle_addr addr;
+	unsigned int seq;
+	int ret = look(av, index, &addr, &seq);
+
+	if (ret)
+		return ret;
+	if (!treadle_addr_local(av->net, &addr))
+		return -EHOSTUNREACH;
+	*name = treadle_name(treadle_source(TREADLE_HERE, ntohs(addr.port)), context);
+	if (mutex_trylock(&av->lock)) {
+		found(av, index, seq, TREADLE_HERE);
+		mutex_unlock(&av->lock);
+	}
 	return 0;
 }
+
+/**
+ * treadle_av_reach() - look for the host of a peer that treadle_av_resolve() does not find
+ * @av:		the sender's vector
+ * @index:	of the peer, with a receive context in its high bits
+ * @name:	as for treadle_av_resolve()
+ *
+ * The entry was inserted when this machine had no address for other nodes.
+ *
+ * Context: may sleep. Takes av->lock.
+ * Return: as treadle_av_resolve().
+ */
+int treadle_av_reach(struct treadle_av *av, u64 index, u64 *name)
+{
+	struct treadle_addr addr;
+	u64 plain = index;
+	unsigned int seq;
+	int ret, host;
+
+	split_context(av, &plain);
+	ret = look(av, plain, &addr, &seq);
+	if (ret)
+		return ret;
+	host = get_host(av->net, &addr);
+	if (host < 0 || host == UNREACHED)
+		return -EHOSTUNREACH;
+	/* killable: another context that shares the vector may fault for long under av->lock */
+	ret = mutex_lock_killable(&av->lock);
+	if (ret || !found(av, plain, seq, host))
+		put_host(av, host);
+	if (ret)
+		return -EHOSTUNREACH;
+	mutex_unlock(&av->lock);
+	return treadle_av_resolve(av, index, name);
+}
+
+/* --- identifiers ------------------------------------------------------------------------------ */
 
 /**
  * treadle_av_has_ids() - do peers have identifiers?
@@ -523,7 +490,7 @@ struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_cre
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* @count is only a hint: don't use much memory before there are peers */
 	struct treadle_av_table *t =
-		table_alloc(clamp(arg->count, 16u, 4096u), arg->flags & TREADLE_AV_IDS);
+		treadle_av_table_alloc(clamp(arg->count, 16u, 4096u), arg->flags & TREADLE_AV_IDS);
 
 	if (!av || !t) {
 		kfree(av);
@@ -551,7 +518,14 @@ struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_cre
 void treadle_av_release(struct kref *ref)
 {
 	struct treadle_av *av = container_of(ref, struct treadle_av, ref);
+	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
+	u32 i;
 
-	kvfree(rcu_dereference_protected(av->table, true));
+	for (i = 0; i < av->used; i++) {
+		put_host(av, treadle_source_host(source_of(&t->entries[i])));
+		if (!(i % 4096))
+			cond_resched();
+	}
+	kvfree(t);
 	kfree(av);
 }

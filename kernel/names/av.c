@@ -77,20 +77,24 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 	return 0;
 }
 
-/* Insert @n addresses. index[i] is TREADLE_ADDR_ANY for an invalid one. */
-static void insert_batch(struct treadle_av *av, struct net *net, const struct treadle_addr *addrs,
-			 const u64 *ids, u64 *index, u32 n, u32 *inserted)
+/*
+ * Insert @n addresses. index[i] is TREADLE_ADDR_ANY for an invalid one, and behind an error. Returns
+ * 0 or -ENOMEM.
+ */
+static int insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, const u64 *ids,
+			u64 *index, u32 n, u32 *inserted)
 {
+	int ret = 0;
 	u32 i;
 
 	for (i = 0; i < n; i++) {
 		index[i] = TREADLE_ADDR_ANY;
-		if (!treadle_addr_valid(&addrs[i]))
+		if (ret || !treadle_addr_valid(&addrs[i]))
 			continue;
-		index[i] = treadle_av_add(av, &addrs[i], treadle_addr_local(net, &addrs[i]),
-					  ids ? &ids[i] : NULL);
-		(*inserted)++;
+		ret = treadle_av_add(av, &addrs[i], ids ? &ids[i] : NULL, &index[i]);
+		*inserted += !ret;
 	}
+	return ret;
 }
 
 /*
@@ -160,7 +164,7 @@ int treadle_ioc_av_insert(struct treadle_ucmd *u)
 			ret = -EFAULT;
 			break;
 		}
-		insert_batch(av, u->ctx->net, addrs, arg->ids ? ids : NULL, index, n, &arg->count);
+		ret = insert_batch(av, addrs, arg->ids ? ids : NULL, index, n, &arg->count);
 		if (arg->out && copy_to_user(u64_to_user_ptr(arg->out) + done * sizeof(*index),
 					     index, n * sizeof(*index)))
 			ret = -EFAULT;
@@ -222,14 +226,27 @@ int treadle_ioc_av_remove(struct treadle_ucmd *u)
 int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 {
 	struct treadle_av_lookup *arg = u->arg;
-	struct treadle_av_obj *o = av_get(u->ctx, arg->av);
+	struct treadle_av_obj *o;
 	int ret = -EINTR;
+	u32 source;
+	u64 name;
 
+	if (arg->reserved)
+		return -EINVAL;
+	o = av_get(u->ctx, arg->av);
 	if (IS_ERR(o))
 		return PTR_ERR(o);
+	if (treadle_av_resolve(o->av, arg->index, &name) == -EHOSTUNREACH)
+		treadle_av_reach(o->av, arg->index, &name);
 	if (!mutex_lock_killable(&o->av->lock)) {
-		ret = treadle_av_address(o->av, arg->index, &arg->addr);
+		ret = treadle_av_address(o->av, arg->index, &arg->addr, &source);
 		mutex_unlock(&o->av->lock);
+	}
+	if (!ret) {
+		arg->common = arg->addr;
+		arg->flags = treadle_addr_common(u->ctx->net, source, &arg->common) ?
+				     TREADLE_PEER_HERE :
+				     0;
 	}
 	treadle_obj_put(&o->obj);
 	return ret;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: addresses of endpoints, and vectors of them (ports.c, address.c, avname.c, local.c) */
+/*
+ * treadle: addresses of endpoints, and vectors of them (ports.c, address.c, table.c, avname.c,
+ * local.c)
+ */
 #ifndef TREADLE_NAMES_H
 #define TREADLE_NAMES_H
 
@@ -14,7 +17,7 @@ int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
 struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 name);
-void treadle_source_address(struct treadle_ports *ports, u32 source, struct treadle_addr *addr);
+void treadle_source_address(const struct treadle_ctx *ctx, u32 source, struct treadle_addr *addr);
 int treadle_ep_list(struct treadle_ep *ep);
 void treadle_ep_unlist(struct treadle_ep *ep);
 int treadle_conn_may_send(const struct treadle_ep *ep, bool armed);
@@ -63,16 +66,18 @@ void treadle_av_forget(struct treadle_av *av);
 /* local.c */
 bool treadle_addr_valid(const struct treadle_addr *addr);
 bool treadle_addr_local(struct net *net, const struct treadle_addr *addr);
-void treadle_addr_concrete(struct treadle_addr *addr);
+void treadle_addr_concrete(struct net *net, struct treadle_addr *addr);
+bool treadle_addr_common(struct net *net, u32 source, struct treadle_addr *addr);
 
 /* address.c */
 int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name);
+int treadle_av_reach(struct treadle_av *av, u64 index, u64 *name);
 bool treadle_av_name(struct treadle_av *av, u32 source, u64 *name);
 int treadle_av_reserve(struct treadle_av *av, u32 count);
-u32 treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, bool local,
-		   const u64 *id);
+int treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, const u64 *id,
+		   u64 *index);
 int treadle_av_remove(struct treadle_av *av, u64 index);
-int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr);
+int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr, u32 *source);
 bool treadle_av_has_ids(struct treadle_av *av);
 int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id);
 struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_create *arg);

@@ -11,6 +11,7 @@
 #include <net/netns/generic.h>
 
 #include "names/names.h"
+#include "node/node.h"
 
 #define PORT_AUTO    XA_LIMIT(32768, 60999)
 #define RECENT_PORTS 256
@@ -111,21 +112,28 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 
 
 /**
  * treadle_source_address() - the address of a source of messages
- * @ports:	of the receiver's network namespace
+ * @ctx:	of the receiver
  * @source:	the source
- * @addr:	an address of this machine; gets that of @source. If that is gone, only its port
+ * @addr:	an address of this machine; gets that of @source. If that is gone: only its port; if
+ *		its host is gone, no family
  *
  * Takes no reference, so that none has to be dropped.
  *
  * Context: any, under spinlocks, too.
  */
-void treadle_source_address(struct treadle_ports *ports, u32 source, struct treadle_addr *addr)
+void treadle_source_address(const struct treadle_ctx *ctx, u32 source, struct treadle_addr *addr)
 {
-	u16 port = treadle_source_port(source);
+	u16 port = treadle_source_port(source), host = treadle_source_host(source);
 	struct treadle_ep *ep;
 
+	if (host != TREADLE_HERE && host != treadle_host_mirror(ctx->net)) {
+		if (!treadle_host_address(ctx->net, host, addr))
+			memset(addr, 0, sizeof(*addr));
+		addr->port = htons(port);
+		return;
+	}
 	rcu_read_lock_sched();
-	ep = xa_load(&ports->all, port);
+	ep = xa_load(&ctx->ports->all, port);
 	if (ep) /* data_race(): EP_CREATE may be setting the port in it, which the caller knows */
 		*addr = data_race(ep->addr);
 	rcu_read_unlock_sched();

@@ -50,6 +50,8 @@ int treadle_recv_bind(struct treadle_cmd *cmd)
 	if (d->peer != TREADLE_ADDR_ANY) {
 		cmd->route = cmd->ep->av ? treadle_av_resolve(cmd->ep->av, d->peer, &cmd->dest) :
 					   -EDESTADDRREQ;
+		if (cmd->route == -EHOSTUNREACH)
+			cmd->route = treadle_av_reach(cmd->ep->av, d->peer, &cmd->dest);
 		if (cmd->route == -EDESTADDRREQ)
 			return cmd->route;
 	}

@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include <arpa/inet.h>
+
 #include <treadle/context.h>
 
 #include "sys/device.h"
@@ -104,7 +106,7 @@ std::error_code AddressVector::set_id(Peer peer, std::uint64_t id) noexcept
 	return sys::checked(device(), TREADLE_IOC_AV_SET_ID, args);
 }
 
-Result<treadle_addr> AddressVector::lookup(Peer peer) const noexcept
+Result<treadle_av_lookup> AddressVector::look_up(Peer peer) const noexcept
 {
 	treadle_av_lookup args{};
 
@@ -112,7 +114,25 @@ Result<treadle_addr> AddressVector::lookup(Peer peer) const noexcept
 	args.index = std::to_underlying(peer);
 	if (const auto error = sys::checked(device(), TREADLE_IOC_AV_LOOKUP, args))
 		return std::unexpected(error);
-	return args.addr;
+	return args;
+}
+
+Result<treadle_addr> AddressVector::lookup(Peer peer) const noexcept
+{
+	const auto found = look_up(peer);
+
+	return found ? Result<treadle_addr>(found->addr) : std::unexpected(found.error());
+}
+
+Result<AddressVector::Place> AddressVector::place(Peer peer) const noexcept
+{
+	const auto found = look_up(peer);
+
+	if (!found)
+		return std::unexpected(found.error());
+	if (!found->common.family) /* an older module, which reaches no other node */
+		return Place{loopback(ntohs(found->addr.port)), true};
+	return Place{found->common, (found->flags & TREADLE_PEER_HERE) != 0};
 }
 
 } // namespace treadle

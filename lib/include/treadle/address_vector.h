@@ -92,8 +92,19 @@ public:
 	/* ENOENT: no such entry. */
 	[[nodiscard]] Result<treadle_addr> lookup(Peer peer) const noexcept;
 
+	/*
+	 * address: that of the peer's node, with the peer's port. Processes of all nodes get the
+	 * same one, however they have named the peer. here: the peer is of this machine. ENOENT.
+	 */
+	struct Place {
+		treadle_addr address;
+		bool here;
+	};
+	[[nodiscard]] Result<Place> place(Peer peer) const noexcept;
+
 private:
 	using Object::Object;
+	Result<treadle_av_lookup> look_up(Peer peer) const noexcept;
 	static Result<AddressVector> make(const Context &context, std::uint32_t flags,
 					  std::string_view name, std::uint32_t expected,
 					  std::uint32_t context_bits) noexcept;

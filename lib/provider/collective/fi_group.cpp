@@ -38,7 +38,18 @@ std::uint64_t mix(std::uint64_t sum, std::uint64_t value) noexcept
 	return x ^ (x >> 31);
 }
 
-/* Identifies the members, in order, by their ports, which are the same in all processes. */
+/* Addresses of link-local scope count without it, as each machine numbers its own interfaces. */
+std::uint64_t mix(std::uint64_t sum, const Address &address) noexcept
+{
+	std::uint64_t words[2];
+
+	static_assert(sizeof(words) == sizeof(address.addr));
+	std::memcpy(words, address.addr, sizeof(words));
+	sum = mix(sum, std::uint64_t{address.family} << 16 | ntohs(address.port));
+	return mix(mix(sum, words[0]), words[1]);
+}
+
+/* Identifies the members, in order, by their addresses that are the same in all processes. */
 int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Member &member,
 	     std::uint64_t &sum)
 {
@@ -48,13 +59,13 @@ int identify(const Endpoint &endpoint, const AvSet &set, std::uint16_t own, Memb
 	member.peers = set.members();
 	sum = mix(0, member.peers.size());
 	for (std::uint32_t rank = 0; rank < member.size(); ++rank) {
-		const auto address = set.av().find(member.peers[rank]);
-		if (!address)
+		const auto place = set.av().place(member.peers[rank]);
+		if (!place)
 			return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
 				      "join: %" PRIu64 " was removed from the address vector",
 				      member.peers[rank]);
-		sum = mix(sum, ntohs(address->port));
-		if (address->port == own) {
+		sum = mix(sum, place->address);
+		if (place->here && place->address.port == own) {
 			member.rank = rank;
 			found = true;
 		}

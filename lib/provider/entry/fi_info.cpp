@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <ranges>
 #include <vector>
@@ -76,20 +77,33 @@ std::uint32_t asked_format(const fi_info *hints) noexcept
 /* Addresses for one side of a route; without a value, any address will do. */
 using Choice = std::optional<std::vector<Address>>;
 
-std::optional<Address> choose(const Choice &choice, int family) noexcept
+/* The address at which peers reach this machine. node: that for other nodes, or of no family. */
+Address own_address(const Address &node, int family, std::uint16_t port = 0) noexcept
+{
+	Address own = node;
+
+	own.port = port;
+	return node.family == family ? own : loopback_of(family, port);
+}
+
+/* A wildcard address becomes that of this machine: neither side can use a wildcard. */
+std::optional<Address> choose(const Choice &choice, int family, const Address &node) noexcept
 {
 	if (!choice)
-		return loopback_of(family);
+		return own_address(node, family);
 	for (const Address &address : *choice) {
 		if (address.family == family)
-			/*
-			 * A wildcard address becomes the loopback address: neither side can use a
-			 * wildcard.
-			 */
-			return is_unspecified(address) ? loopback_of(family, address.port) :
+			return is_unspecified(address) ? own_address(node, family, address.port) :
 							 address;
 	}
 	return std::nullopt;
+}
+
+bool is_here(const Address &address, const Address &node) noexcept
+{
+	return (address.family == node.family &&
+		!std::memcmp(address.addr, node.addr, sizeof(node.addr))) ||
+	       is_local(address);
 }
 
 /* Takes an address from hints. Returns false if it is not of their format. */
@@ -109,8 +123,9 @@ bool from_hints(Choice &choice, const fi_info *hints, const void *addr, std::siz
 	return true;
 }
 
+/* The routes that were asked for. own: the address of this machine for other nodes, if any. */
 std::vector<Route> routes(const char *node, const char *service, std::uint64_t flags,
-			  const fi_info *hints, fi_log_level level)
+			  const fi_info *hints, const Address &own, fi_log_level level)
 {
 	const std::uint32_t format = asked_format(hints);
 	std::vector<Route> found;
@@ -119,7 +134,7 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 
 	if (node || service) {
 		Choice &named = flags & FI_SOURCE ? src : dest;
-		named = resolve(node, service, flags & FI_NUMERICHOST);
+		named = resolve(node, service, flags & FI_NUMERICHOST, flags & FI_SOURCE);
 		if (named->empty())
 			EXPLAIN(level, "node %s, service %s: resolve to no address\n",
 				node ? node : "-", service ? service : "-");
@@ -130,19 +145,24 @@ std::vector<Route> routes(const char *node, const char *service, std::uint64_t f
 					    "dest_addr", level))))
 		return found;
 
-	for (const int family : {AF_INET, AF_INET6}) {
+	/* the family in which other nodes are reached comes first */
+	const int first = own.family == AF_INET6 ? AF_INET6 : AF_INET;
+	for (const int family : {first, AF_INET + AF_INET6 - first}) {
 		if ((format == FI_SOCKADDR_IN && family != AF_INET) ||
 		    (format == FI_SOCKADDR_IN6 && family != AF_INET6))
 			continue;
-		const auto from = choose(src, family);
-		const auto to = choose(dest, family);
+		const auto from = choose(src, family, own);
+		const auto to = choose(dest, family, own);
 		if (!from || !to)
 			continue;
-		const Address &peer_or_self = is_local(*from) ? *to : *from;
-		if (is_local(peer_or_self))
-			found.push_back({*from, dest ? to : std::nullopt});
+		if (!is_here(*from, own))
+			others += to_string(*from) + " is no address of this machine; ";
+		else if (own.family != family && !is_here(*to, own))
+			others += to_string(*to) + " is of another machine, and treadle has no " +
+				  (family == AF_INET6 ? "IPv6" : "IPv4") +
+				  " address for other nodes; ";
 		else
-			others += to_string(peer_or_self) + " is no address of this machine; ";
+			found.push_back({*from, dest ? to : std::nullopt});
 	}
 	if (found.empty())
 		EXPLAIN(level, "%snothing has the family, format and peer asked for\n",
@@ -188,6 +208,19 @@ bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &inf
 	if (!domain.suits(info) && !old && (!hints.mr_mode || !(domain.mr_mode() & ~hints.mr_mode)))
 		attr.mr_mode = mr_mode_of(domain);
 	return domain.suits(info);
+}
+
+/*
+ * Addresses of this family reach no other node. Returns false if these were asked for.
+ */
+bool stay_here(fi_info &info, const fi_info *hints) noexcept
+{
+	if (hints && (hints->caps & FI_REMOTE_COMM ||
+		      (hints->domain_attr && hints->domain_attr->caps & FI_REMOTE_COMM)))
+		return false;
+	info.caps &= ~FI_REMOTE_COMM;
+	info.domain_attr->caps &= ~FI_REMOTE_COMM;
+	return true;
 }
 
 void set_instances(fi_info &info, const fi_info *hints) noexcept
@@ -252,13 +285,20 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 		return rc;
 
 	const Domain *const domain = domain_of(hints);
-	const auto found = routes(node, service, flags, hints, level);
+	const Address &own = limits->node;
+	const auto found = routes(node, service, flags, hints, own, level);
+	std::size_t one_family = 0;
 	for (const InfoPtr &all : std::views::reverse(offers)) {
 		for (const Route &route : std::views::reverse(found)) {
 			InfoPtr info(dup_info(all.get()));
 			if (!info)
 				return -FI_ENOMEM;
 			narrow(*info, hints, version);
+			if (route.src.family != own.family && !one_node() &&
+			    !stay_here(*info, hints)) {
+				++one_family;
+				continue;
+			}
 			info->addr_format = format_of(route.src.family, asked_format(hints));
 			if (domain && !restrict_to(*domain, *hints->domain_attr, *info))
 				continue;
@@ -272,7 +312,10 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 			list = std::move(info);
 		}
 	}
-	if (!list && !found.empty())
+	if (!list && one_family)
+		EXPLAIN(level, "FI_REMOTE_COMM: other nodes are reached by IPv%c only\n",
+			own.family == AF_INET6 ? '6' : '4');
+	else if (!list && !found.empty())
 		EXPLAIN(level, "domain_attr->domain: was opened with another threading, av_type, "
 			       "mr_mode, addr_format, auth_key or without FI_AV_USER_ID\n");
 	*result = list.release();

@@ -27,6 +27,12 @@ using Address = treadle_addr;
 /* The loopback address of a family, with a port in network byte order. */
 Address loopback_of(int family, std::uint16_t port = 0) noexcept;
 
+/* The unspecified address of a family: for an endpoint, the one at which peers reach this machine. */
+constexpr Address unspecified(int family) noexcept
+{
+	return {.family = static_cast<std::uint16_t>(family), .port = 0, .scope = 0, .addr = {}};
+}
+
 /* The format of an address of this family; FI_ADDR_STR stays FI_ADDR_STR. */
 std::uint32_t format_of(int family, std::uint32_t asked) noexcept;
 
@@ -41,8 +47,9 @@ std::optional<Address> decode_element(std::uint32_t format, const void *element)
 std::size_t element_size(std::uint32_t format) noexcept;
 
 /*
- * The address in this format, as bytes. A peer is always on this machine. So an address of the
- * other family becomes the loopback address of the format's family, with the same port.
+ * The address in this format, as bytes. In a format of the other family, an IPv4 address is mapped
+ * into IPv6. An address of this machine becomes the loopback address of the format's family, with
+ * the same port. Any other has none: empty.
  */
 std::string encode(std::uint32_t format, const Address &address);
 
@@ -55,11 +62,12 @@ std::optional<Address> from_string(std::string_view text) noexcept;
 
 /*
  * The addresses of a name and a service, IPv4 first, by getaddrinfo(3). Without a service, the node
- * may be a text form. Either may be null. Returns an empty vector if there are none.
+ * may be a text form. Either may be null; without a node, they are the unspecified ones if they are
+ * for the caller itself (own), else loopback. Returns an empty vector if there are none.
  */
-std::vector<Address> resolve(const char *node, const char *service, bool numeric);
+std::vector<Address> resolve(const char *node, const char *service, bool numeric, bool own = false);
 
-/* Is the address local in this network namespace? Only such can be bound or reached. */
+/* Is the address local in this network namespace? Only such can be bound. */
 bool is_local(const Address &address) noexcept;
 
 /* The most bytes of an address in any format. */

@@ -73,6 +73,35 @@ std::optional<Address> parse_host(std::string_view text, int family) noexcept
 	return address;
 }
 
+bool is_loopback(const Address &address) noexcept
+{
+	return address.family == AF_INET ? address.addr[0] == 127 :
+					   IN6_IS_ADDR_LOOPBACK(address.addr);
+}
+
+/* An address of the other family in this one, if it has one there. */
+std::optional<Address> in_family(int family, const Address &address) noexcept
+{
+	constexpr std::uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+	Address to = unspecified(family);
+
+	to.port = address.port;
+	if (address.family == family)
+		return address;
+	if (is_loopback(address))
+		return loopback_of(family, address.port);
+	if (family == AF_INET6) {
+		std::copy(std::begin(mapped), std::end(mapped), to.addr);
+		std::memcpy(to.addr + sizeof(mapped), address.addr, 4);
+		return to;
+	}
+	if (std::equal(std::begin(mapped), std::end(mapped), address.addr)) {
+		std::memcpy(to.addr, address.addr + sizeof(mapped), 4);
+		return to;
+	}
+	return is_local(address) ? std::optional(loopback_of(family, address.port)) : std::nullopt;
+}
+
 } // namespace
 
 Address loopback_of(int family, std::uint16_t port) noexcept
@@ -143,14 +172,15 @@ std::string encode(std::uint32_t format, const Address &address)
 {
 	sockaddr_storage storage;
 
+	if (!address.family)
+		return {};
 	if (format == FI_ADDR_STR) {
 		std::string text = to_string(address);
 		text.push_back('\0');
 		return text;
 	}
-	const int family = format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
-	const socklen_t size = to_sockaddr(
-		address.family == family ? address : loopback_of(family, address.port), storage);
+	const auto same = in_family(format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET, address);
+	const socklen_t size = same ? to_sockaddr(*same, storage) : 0;
 	return {reinterpret_cast<const char *>(&storage), size};
 }
 
@@ -217,7 +247,7 @@ std::optional<Address> from_string(std::string_view rest) noexcept
 	return address;
 }
 
-std::vector<Address> resolve(const char *node, const char *service, bool numeric)
+std::vector<Address> resolve(const char *node, const char *service, bool numeric, bool own)
 {
 	std::vector<Address> found;
 	addrinfo hints{};
@@ -232,7 +262,7 @@ std::vector<Address> resolve(const char *node, const char *service, bool numeric
 	    std::string_view(service).find_first_not_of("0123456789") == std::string_view::npos &&
 	    !parse_port(service))
 		return found;
-	hints.ai_flags = numeric ? AI_NUMERICHOST : 0;
+	hints.ai_flags = (numeric ? AI_NUMERICHOST : 0) | (own ? AI_PASSIVE : 0);
 	hints.ai_socktype = SOCK_STREAM;
 	if (getaddrinfo(node, service, &hints, &list) != 0)
 		return found;
@@ -266,10 +296,9 @@ bool is_local(const Address &address) noexcept
 	constexpr std::uint8_t broadcast[] = {127, 255, 255, 255};
 	Address any_port = address;
 
-	if (address.family == AF_INET && address.addr[0] == 127)
-		return std::memcmp(address.addr, broadcast, sizeof(broadcast)) != 0;
-	if (address.family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(address.addr))
-		return true;
+	if (is_loopback(address))
+		return address.family != AF_INET ||
+		       std::memcmp(address.addr, broadcast, sizeof(broadcast)) != 0;
 	any_port.port = 0;
 	const auto context = Context::open();
 	return context && treadle::Endpoint::create(*context, any_port).has_value();

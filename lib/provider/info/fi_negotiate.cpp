@@ -389,7 +389,7 @@ bool set_address(std::uint32_t format, const std::optional<Address> &address, vo
 std::optional<Address> source_of(const fi_info &info) noexcept
 {
 	if (!info.src_addr)
-		return loopback_of(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET);
+		return unspecified(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET);
 	return decode(info.addr_format, info.src_addr, info.src_addrlen);
 }
 

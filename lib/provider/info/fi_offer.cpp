@@ -22,15 +22,14 @@ constexpr std::size_t most_contexts = 256; /* of one kind, of a scalable endpoin
 constexpr std::uint32_t protocol = FI_PROV_SPECIFIC | 0x74726c; /* "trl" */
 constexpr std::uint32_t protocol_version = 1;
 
-/* FI_TREADLE_ONE_NODE: the user states that all peers are on this node. */
+} // namespace
+
 bool one_node() noexcept
 {
 	int value = 0;
 
 	return !fi_param_get_bool(&provider, "one_node", &value) && value;
 }
-
-} // namespace
 
 bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept
 {
@@ -56,7 +55,9 @@ InfoPtr offer(const treadle_query &kernel, fi_ep_type type) noexcept
 		return nullptr;
 	info->fabric_attr->prov_version = version; /* libfabric sets the provider's name */
 
-	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV | (one_node() ? FI_REMOTE_COMM : 0);
+	info->caps = FI_LOCAL_COMM | FI_SEND | FI_RECV;
+	if (one_node() || kernel.features & TREADLE_FEATURE_REMOTE)
+		info->caps |= FI_REMOTE_COMM;
 	if (type != FI_EP_MSG) /* messages of a connection have one source */
 		info->caps |= FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV;
 	if (has(TREADLE_OP_SEND) && has(TREADLE_OP_RECV))

@@ -10,8 +10,8 @@ namespace treadle::fi
 
 /*
  * The limits of the module, for fi_getinfo(3), of a device that this process may open. They are
- * cached, and the device is opened again only after the module was loaded anew. Errors are those of
- * Context::open.
+ * cached for 0.1 s, but not in another network namespace, and not after the module was loaded anew.
+ * Errors are those of Context::open.
  */
 Result<treadle_query> kernel_limits() noexcept;
 

@@ -27,7 +27,7 @@ int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t a
 int negotiate_context(const treadle_query &kernel, fi_tx_attr *tx, fi_rx_attr *rx,
 		      std::uint32_t api, const char *call, InfoPtr &agreed);
 
-/* The address of such an endpoint; without a source, any port of the loopback address. */
+/* The address of such an endpoint; without a source, the unspecified one. */
 std::optional<Address> source_of(const fi_info &info) noexcept;
 
 /* Writes src_addr or dest_addr. Returns false if there is no memory. May throw. */

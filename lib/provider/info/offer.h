@@ -12,6 +12,9 @@ namespace treadle::fi
 /* Has a kernel with these limits this type of endpoint? */
 bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept;
 
+/* FI_TREADLE_ONE_NODE: the user states that all peers are on this node. */
+bool one_node() noexcept;
+
 /*
  * All that this provider can do for this type of endpoint, on a kernel with these limits: every
  * capability, the largest of every size. Null: no memory.

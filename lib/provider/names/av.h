@@ -27,6 +27,11 @@ public:
 
 	/* The address of a peer, if there is one at this index. */
 	Result<Address> find(fi_addr_t index) const noexcept { return kernel_.lookup(Peer{index}); }
+	/* The same address in processes of all nodes; is the peer here? */
+	Result<AddressVector::Place> place(fi_addr_t index) const noexcept
+	{
+		return kernel_.place(Peer{index});
+	}
 	/* FI_AV_TABLE, or a type that behaves the same. */
 	bool is_table() const noexcept { return table_; }
 	/* All indices. Of a shared vector only those that continue the ones inserted here. */

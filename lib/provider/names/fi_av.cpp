@@ -392,12 +392,14 @@ int Av::look_up(fid_av *f, fi_addr_t index, void *addr, std::size_t *size) noexc
 		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 ": %s", index,
 			      treadle::describe(address.error().value()));
 	const std::uint32_t format = av.domain_.addr_format();
-	/* another process inserted it in another format, and the vector is shared */
-	if (format_of(address->family, format) != format && !is_local(*address))
-		return REFUSE(-FI_EINVAL, subsys, "lookup: %" PRIu64 " has not the domain's format",
-			      index);
 	return guard([&] {
-		copy_out(encode(format, *address), addr, size);
+		const std::string bytes = encode(format, *address);
+
+		/* another process inserted it in another format, and the vector is shared */
+		if (bytes.empty())
+			return REFUSE(-FI_EINVAL, subsys,
+				      "lookup: %" PRIu64 " has not the domain's format", index);
+		copy_out(bytes, addr, size);
 		return 0;
 	});
 }

@@ -15,43 +15,39 @@
 
 #define LINGER_MS 500u /* for a refusal to arrive */
 
-/* Blocks of SHA-256, and how much is hashed at a time */
-#define BLOCK 64
-#define MOST  (2 * sizeof(struct treadle_hello) + 8)
+#define BLOCK 64  /* of SHA-256 */
+#define MOST  256 /* bytes of a message */
 
 /**
  * treadle_hmac() - HMAC-SHA256 (RFC 2104)
  * @key:       the key
  * @key_bytes: any number
  * @data:      the message
- * @bytes:     so many
+ * @bytes:     so many, up to 256
  * @out:       gets the result
  *
  * Context: any.
  */
 void treadle_hmac(const void *key, u32 key_bytes, const void *data, u32 bytes, u8 out[32])
 {
-	u8 pad[BLOCK] = {};
-	struct sha256_state state;
+	u8 buffer[BLOCK + MOST] = {};
 	u32 i;
 
+	if (WARN_ON_ONCE(bytes > MOST))
+		bytes = MOST;
 	if (key_bytes > BLOCK)
-		sha256(key, key_bytes, pad);
+		sha256(key, key_bytes, buffer);
 	else if (key_bytes)
-		memcpy(pad, key, key_bytes);
+		memcpy(buffer, key, key_bytes);
 	for (i = 0; i < BLOCK; i++)
-		pad[i] ^= 0x36;
-	sha256_init(&state);
-	sha256_update(&state, pad, BLOCK);
-	sha256_update(&state, data, bytes);
-	sha256_final(&state, out);
+		buffer[i] ^= 0x36;
+	memcpy(buffer + BLOCK, data, bytes);
+	sha256(buffer, BLOCK + bytes, out);
 	for (i = 0; i < BLOCK; i++)
-		pad[i] ^= 0x36 ^ 0x5c;
-	sha256_init(&state);
-	sha256_update(&state, pad, BLOCK);
-	sha256_update(&state, out, 32);
-	sha256_final(&state, out);
-	memzero_explicit(pad, sizeof(pad));
+		buffer[i] ^= 0x36 ^ 0x5c;
+	memcpy(buffer + BLOCK, out, 32);
+	sha256(buffer, BLOCK + 32, out);
+	memzero_explicit(buffer, sizeof(buffer));
 }
 
 /* Are both the same? Takes as long in any case. */
@@ -77,6 +73,7 @@ static void prove(const struct treadle_session *s, bool connected, u8 proof[32])
 		struct treadle_hello hello[2]; /* of the side that has connected first */
 	} message;
 
+	static_assert(sizeof(message) <= MOST);
 	message.side = cpu_to_le64(connected);
 	message.hello[0] = l->memory->hello[!mine];
 	message.hello[1] = l->memory->hello[mine];

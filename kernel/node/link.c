@@ -325,7 +325,7 @@ static void leave(struct treadle_session *s)
 	struct treadle_session_links *l = s->links;
 	struct treadle_link *link = l->link;
 	const struct treadle_transport *transport = link->transport;
-	bool live, known, refused;
+	bool live, known, refused, other;
 	int verdict;
 	u64 attempt, node;
 
@@ -345,8 +345,7 @@ static void leave(struct treadle_session *s)
 	refused = !link->offered && !link->up && link->hail.magic;
 	attempt = le64_to_cpu(link->hail.attempt);
 	node = le64_to_cpu(link->hail.node);
-	if (refused && link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION))
-		l->verdict = -EPROTONOSUPPORT;
+	other = link->hail.magic && link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION);
 	if (refused && attempt < MAX_ATTEMPT)
 		l->number = max(l->number, attempt);
 	/* an attempt that was accepted from a node which is not known is not remembered */
@@ -356,7 +355,7 @@ static void leave(struct treadle_session *s)
 		transport->free(link);
 
 	spin_lock(&s->lock);
-	verdict = l->verdict;
+	verdict = other ? -EPROTONOSUPPORT : l->verdict;
 	l->verdict = 0;
 	l->broken = l->lingers = false;
 	if (live)
@@ -484,12 +483,11 @@ static void came_up(struct treadle_session *s)
 	struct treadle_session_links *l = s->links;
 	struct treadle_link *link = l->link;
 
+	if (link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION)) {
+		leave(s);
+		return;
+	}
 	if (!link->offered) {
-		if (link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION)) {
-			l->verdict = -EPROTONOSUPPORT;
-			leave(s);
-			return;
-		}
 		l->number = max(l->number, l->attempt);
 		if (s->begun && le64_to_cpu(link->hail.session) != l->peer_id) {
 			/* it has accepted the end of this side that is over */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: what only node/ knows of sessions: frames (session.c), links (link.c) and how nodes
- * recognize each other (hello.c)
+ * treadle: what only node/ knows of sessions: frames (frames.c, session.c, arrived.c), links
+ * (link.c), and how nodes recognize each other (hello.c)
  */
 #ifndef TREADLE_SESSION_H
 #define TREADLE_SESSION_H
@@ -78,10 +78,10 @@ struct treadle_frames {
  * @listed:	it is in the table: all but the sessions of a second node
  * @by_addr:	in the table (hosts->lock)
  * @to:		what a link connects to, if that is not the node's port at the session's address
- * @manage, @tick: the manager (link.c), and the timer of acknowledgments (session.c)
+ * @manage, @tick: the manager (link.c), and the timer of acknowledgments (frames.c)
  * @release:	frees the session
  *
- * Frames (session.c), under s->lock:
+ * Frames, under s->lock:
  * @memory:	their memory, from before there is a link until the session is idle
  * @free, @kept: frames that are not in use; that have a number, oldest first
  * @open:	frame for items, or NULL
@@ -185,17 +185,25 @@ void treadle_session_kick(struct treadle_session *s);
 void treadle_link_fail(struct treadle_session *s, struct treadle_link *link, int error);
 void treadle_link_passed(struct treadle_session *s);
 
-/* session.c */
-void treadle_session_init(struct treadle_session *s);
+/* frames.c */
 int treadle_frames_get(struct treadle_session *s);
 void treadle_frames_put(struct treadle_session *s);
+void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame);
+struct treadle_frame *treadle_bare_get(struct treadle_session *s);
+void treadle_session_send_due(struct treadle_session *s);
+void treadle_session_ping(struct treadle_session *s);
+void treadle_session_acknowledge(struct treadle_session *s);
+void treadle_session_tick(struct work_struct *work);
+
+/* session.c */
+void treadle_session_init(struct treadle_session *s);
 void treadle_session_reset(struct treadle_session *s);
+void treadle_session_send_open(struct treadle_session *s);
+
+/* arrived.c */
 void treadle_session_unlink(struct treadle_session *s);
 int treadle_session_go(struct treadle_session *s, const struct treadle_wire_frame *told);
 void treadle_session_room(struct treadle_session *s);
-void treadle_session_ping(struct treadle_session *s);
-struct treadle_frame *treadle_bare_get(struct treadle_session *s);
-void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame);
 
 /* hello.c */
 void treadle_hello_go(struct treadle_session *s);

@@ -7,6 +7,7 @@
 # make bench        compares with libfabric's other providers; table, JSON, picture
 #                   (BENCH='OPTION…' of treadle-bench)
 # make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
+#                   (NODES=2: in two, on one network; REMOTE=1: endpoints reach the other one)
 # make vm-shell     a shell in a virtual machine
 # make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, in a virtual machine
 #                   (SETS='unit short': only those)
@@ -73,7 +74,8 @@ mirror mirror-fail mirror-lto: $(if $(kernel),$(kernel)/release)
 
 module: mirror
 	$(kbuild) modules
-	$(Q)cmp -s $(mirror)/treadle.ko kernel/treadle.ko || cp $(mirror)/treadle.ko kernel/treadle.ko
+	$(Q)rm -f kernel/treadle_rdma.ko # not every kernel has it
+	$(Q)for ko in $(mirror)/*.ko; do cmp -s $$ko kernel/$${ko##*/} || cp $$ko kernel; done
 
 # A variant for tests, in which each allocation can be made to fail (tests/fail).
 module-fail: mirror-fail
@@ -383,7 +385,7 @@ docs: Documentation/architecture.svg
 # The shell expands these variables: make must not expand a $ in them.
 $(foreach name,CMD BENCH SETS TESTS FABTESTS,$(if $(filter command% environment%,$(origin $(name))),\
 	$(eval override $(name) := $$(value $(name)))))
-export KERNEL NODES CMD BENCH SETS TESTS FABTESTS COVERAGE
+export KERNEL NODES REMOTE CMD BENCH SETS TESTS FABTESTS COVERAGE
 # (tests/docs/commands replaces these)
 run := tools/vm/run
 setup := tools/setup
@@ -468,7 +470,7 @@ help:
 
 clean:
 	$(Q)rm -rf $(filter-out build/kernels build/kselftest,$(wildcard build/*))
-	$(Q)rm -f kernel/treadle.ko lib/*.so lib/*.so.*
+	$(Q)rm -f kernel/*.ko lib/*.so lib/*.so.*
 distclean: clean
 	$(Q)rm -rf build
 

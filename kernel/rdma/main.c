@@ -299,7 +299,7 @@ static int read_secret(char *key)
 	file = filp_open(secret, O_RDONLY | O_NONBLOCK, 0);
 	if (IS_ERR(file)) {
 		pr_err("secret=%s: cannot be opened: %ld\n", secret, PTR_ERR(file));
-		return PTR_ERR(file);
+		return -EINVAL; /* insmod has other words for -ENOENT */
 	}
 	inode = file_inode(file);
 	ret = -EPERM;

@@ -114,11 +114,15 @@ void treadle_push_go_on(struct treadle_push *push)
  */
 bool treadle_push_stop(struct treadle_push *push, int status)
 {
+	const struct treadle_desc *d = &push->cmd->d;
+
 	lockdep_assert_held(&push->s->lock);
 	if (push->waits)
 		list_del(&push->wait);
 	push->waits = false;
 	push->ended = true;
+	if (!status && d->opcode == TREADLE_OP_READ && push->landed != d->len)
+		status = -EIO; /* the other node breaks the rules */
 	push->status = status;
 	return !push->users;
 }

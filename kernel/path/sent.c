@@ -326,7 +326,7 @@ void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_vi
 	int error = status > MAX_ERRNO ? -EIO : -(int)status;
 	struct treadle_cmd *cmd;
 
-	take_out(s, le32_to_cpu(w->item.reference), error ?: -EIO, &cmd);
+	take_out(s, le32_to_cpu(w->item.reference), error, &cmd);
 	if (!cmd)
 		return;
 	if (!error && view->bytes != result(&cmd->d))

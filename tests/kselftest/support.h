@@ -342,12 +342,27 @@ static inline long long cgroup_kernel(const char *dir)
 	return number_in(path, "kernel ");
 }
 
+/* Modules that use the module: each holds it once. */
+static inline int module_users(void)
+{
+	DIR *dir = opendir("/sys/module/treadle/holders");
+	struct dirent *entry;
+	int n = 0;
+
+	need(dir);
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
 /*
- * Waits until the module is unused. The end of a context may be seen before its last work is done.
+ * Waits until no context uses the module. The end of a context may be seen before its last work is
+ * done.
  */
 static inline void until_unused(void)
 {
-	while (number_in("/sys/module/treadle/refcnt", NULL) > 0)
+	while (number_in("/sys/module/treadle/refcnt", NULL) > module_users())
 		usleep(1000);
 }
 

@@ -27,6 +27,7 @@ struct treadle_tx;
  * @id:		its identity; a context: that of @parent
  * @role:	TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT, or 0
  * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
+ * @far:	it is the proxy of an endpoint of another node; constant
  * @hosts:	other nodes that know it, by number (path/remote.c)
  * @parent, @index: of a context; @parent is held, and bound until the context is torn down
  * @enabled:	the fields from @flags to @bound are set and never change (release/acquire)
@@ -61,6 +62,7 @@ struct treadle_ep {
 	struct treadle_addr addr;
 	u32 type; /* enum treadle_ep_type */
 	struct treadle_peer id;
+	bool far;
 	bool listed; /* in the table of ports; a context: in @contexts of its parent */
 	u32 role, index;
 	struct xarray contexts, hosts;

@@ -6,6 +6,7 @@
 
 #include "ep/connect.h"
 #include "ep/endpoint.h"
+#include "node/node.h"
 
 #define BACKLOG_DEFAULT 128
 #define BACKLOG_MAX	65536
@@ -69,13 +70,24 @@ static int may_connect(const struct treadle_ep *ep)
 		return -ESHUTDOWN;
 	if (!smp_load_acquire(&ep->enabled)) /* pairs with ep_enable() */
 		return -ENOTCONN;
-	return ep->eq ? 0 : -EINVAL;
+	return ep->eq || ep->far ? 0 : -EINVAL;
 }
 
-/* Queue the request at @pep, or CONNREFUSED at @ep. Returns an error if @ep cannot connect. */
-static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_ep *pep, bool local)
+/**
+ * treadle_conn_ask() - begin a connection: queue the request at @pep, or CONNREFUSED at @ep
+ * @ep:		asks; a proxy if another node does
+ * @conn:	in state CONN_NEW
+ * @pep:	is asked; NULL: there is none, or, if conn->s is set, another node is asked
+ * @error:	0, or with which it is refused
+ *
+ * Context: under treadle_conn_lock.
+ * Return: 0, or an error if @ep cannot connect.
+ */
+int treadle_conn_ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_ep *pep,
+		     int error)
 {
-	int error, ret;
+	bool far = conn->s && !ep->far;
+	int ret;
 
 	lockdep_assert_held(&treadle_conn_lock);
 	ret = may_connect(ep);
@@ -85,18 +97,37 @@ static int ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_
 		return ret;
 	ep->conn = treadle_conn_get(conn);
 	conn->end[ASKER].ep = ep;
-	error = local ? may_request(pep, ep) : -EHOSTUNREACH;
+	if (!error && !far)
+		error = may_request(pep, ep);
 	if (error) {
 		treadle_conn_refuse(conn, error);
 		return 0;
 	}
 	conn->state = CONN_ASKED;
+	if (far)
+		return 0;
 	conn->pep = pep;
 	conn->end[ACCEPTER].addr = pep->addr;
 	list_add_tail(&conn->pending, &pep->pending);
 	pep->nr_pending++;
 	treadle_event_queue(pep, &conn->asked);
 	return 0;
+}
+
+/*
+ * The session with the node at @addr, held; NULL: it is this one, or not known. *host: its number,
+ * for treadle_host_put(); 0: not to be put.
+ */
+static struct treadle_session *session_with(struct net *net, const struct treadle_addr *addr,
+					    bool local, int *host)
+{
+	*host = 0;
+	if (local)
+		return treadle_session_get(net, treadle_host_mirror(net));
+	*host = treadle_host_get(net, addr);
+	if (*host < 0)
+		*host = 0;
+	return *host ? treadle_session_get(net, *host) : NULL;
 }
 
 /**
@@ -112,9 +143,9 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	struct treadle_ep *ep, *pep = NULL;
 	struct treadle_conn *conn;
 	u8 data[TREADLE_CM_DATA];
-	bool local;
+	bool local, asked;
 	u32 size;
-	int ret;
+	int ret, host;
 
 	if (arg->flags)
 		return -EINVAL;
@@ -136,14 +167,20 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	conn->ask_size = size;
 	memcpy(conn->ask, data, size);
 	local = treadle_addr_local(u->ctx->net, &arg->addr);
-	if (local)
+	conn->s = session_with(u->ctx->net, &arg->addr, local, &host);
+	if (local && !conn->s)
 		pep = treadle_ep_find(u->ctx->ports,
 				      treadle_source(TREADLE_HERE, ntohs(arg->addr.port)));
 	spin_lock(&treadle_conn_lock);
-	ret = ask(ep, conn, pep, local);
-	if (conn->state != CONN_ASKED)
+	ret = treadle_conn_ask(ep, conn, pep, local || conn->s ? 0 : -EHOSTUNREACH);
+	asked = conn->state == CONN_ASKED;
+	if (!asked)
 		treadle_conn_dispose(conn);
 	treadle_conn_unlock();
+	if (asked && conn->s)
+		treadle_node_ops.connect(conn->s, ep, conn);
+	if (host)
+		treadle_host_put(u->ctx->net, host);
 	if (pep)
 		treadle_ep_put(pep);
 	treadle_conn_put(conn);
@@ -151,8 +188,16 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	return ret;
 }
 
-/* Accept the request that @ep was made for, and connect both ends. */
-static int accept(struct treadle_ep *ep, const u8 *answer, u32 size)
+/**
+ * treadle_conn_accept() - accept the request that an endpoint was made for, and connect both ends
+ * @ep:		accepts; a proxy if another node does
+ * @answer:	data for the asker
+ * @size:	of it
+ *
+ * Context: under treadle_conn_lock.
+ * Return: 0 or -errno: see treadle_ioc_accept().
+ */
+int treadle_conn_accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 {
 	struct treadle_conn *conn = ep->conn;
 	struct treadle_ep *asker;
@@ -206,7 +251,7 @@ int treadle_ioc_accept(struct treadle_ucmd *u)
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
 	spin_lock(&treadle_conn_lock);
-	ret = accept(ep, answer, size);
+	ret = treadle_conn_accept(ep, answer, size);
 	treadle_conn_unlock();
 	treadle_obj_unbind(&ep->obj);
 	return ret;

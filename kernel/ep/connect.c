@@ -4,6 +4,7 @@
 
 #include "ep/connect.h"
 #include "ep/endpoint.h"
+#include "node/node.h"
 
 #define PAUSE 64 /* requests or events that are handled under one hold of treadle_conn_lock */
 
@@ -77,7 +78,11 @@ void treadle_conn_exit(void)
  */
 void treadle_conn_release(struct kref *ref)
 {
-	kfree(container_of(ref, struct treadle_conn, ref));
+	struct treadle_conn *conn = container_of(ref, struct treadle_conn, ref);
+
+	if (conn->s)
+		treadle_session_put(conn->s);
+	kfree(conn);
 }
 
 /**
@@ -99,8 +104,8 @@ void treadle_conn_dispose(struct treadle_conn *conn)
 	if (conn->pep) {
 		conn->pep->nr_pending--;
 		conn->pep = NULL;
-		list_del_init(&conn->pending);
 	}
+	list_del_init(&conn->pending);
 	treadle_conn_put(conn);
 }
 
@@ -139,6 +144,24 @@ struct treadle_conn *treadle_conn_find(u32 number)
 	lockdep_assert_held(&treadle_conn_lock);
 	conn = xa_load(&requests, number);
 	return conn && conn->pep && conn->pep->obj.ctx->mm == current->mm ? conn : NULL;
+}
+
+/**
+ * treadle_conn_asking() - find a request to another node
+ * @number:	of the request, as the other node says
+ * @s:		session with that node
+ *
+ * Context: under treadle_conn_lock.
+ * Return: the connection, not held: the lock keeps it; NULL: it is answered, or the asker has
+ * closed.
+ */
+struct treadle_conn *treadle_conn_asking(u32 number, const struct treadle_session *s)
+{
+	struct treadle_conn *conn;
+
+	lockdep_assert_held(&treadle_conn_lock);
+	conn = xa_load(&requests, number);
+	return conn && conn->s == s && !conn->there && conn->state == CONN_ASKED ? conn : NULL;
 }
 
 /**

@@ -78,13 +78,21 @@ struct treadle_end {
 	struct treadle_ep *ended;
 };
 
+/*
+ * A connection with an endpoint of another node is two, one on each node: between the endpoint
+ * here and the proxy of the other one. What happens at the proxy's end is told to the other node
+ * instead of being queued as an event (proxy/conn.c).
+ */
 enum { ASKER, ACCEPTER };
 
 /*
  * struct treadle_conn - see above; everything under treadle_conn_lock once it is CONN_ASKED
  * @request: number, while it can be answered; else 0
  * @pep:     the passive endpoint that was asked, until it closes or the request is answered
- * @pending: on pep->pending
+ * @pending: on pep->pending; or, without @pep, while another node is asked, on remote->connecting
+ * @s:       session with the node of the other end, held; NULL: it is here
+ * @there:   its number at the node of the asker
+ * @told:    the other node was asked
  * @asked:   CONNREQ
  * @seen:    @asked was read, or is being read
  * @error:   of a connection that was refused
@@ -96,6 +104,9 @@ struct treadle_conn {
 	u32 request;
 	struct treadle_ep *pep;
 	struct list_head pending;
+	struct treadle_session *s;
+	u32 there;
+	bool told;
 	struct treadle_notice asked;
 	bool seen;
 	int error;
@@ -142,6 +153,7 @@ void treadle_conn_exit(void);
 struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 				      const struct treadle_addr *to);
 struct treadle_conn *treadle_conn_find(u32 number);
+struct treadle_conn *treadle_conn_asking(u32 number, const struct treadle_session *s);
 void treadle_conn_dispose(struct treadle_conn *conn);
 void treadle_conn_refuse(struct treadle_conn *conn, int error);
 void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self);
@@ -153,6 +165,11 @@ struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 
 #define ONLY_MSG     BIT(TREADLE_EP_MSG)
 #define ONLY_PASSIVE BIT(TREADLE_EP_PASSIVE)
+
+/* cm.c, for both nodes */
+int treadle_conn_ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_ep *pep,
+		     int error);
+int treadle_conn_accept(struct treadle_ep *ep, const u8 *answer, u32 size);
 
 /* event.c */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock);

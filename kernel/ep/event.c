@@ -6,6 +6,7 @@
 
 #include "ep/connect.h"
 #include "ep/endpoint.h"
+#include "node/node.h"
 
 /* Event queues, held, with waiters that treadle_conn_unlock() wakes. Under treadle_conn_lock. */
 static LIST_HEAD(news);
@@ -22,6 +23,8 @@ void treadle_event_queue(struct treadle_ep *ep, struct treadle_notice *notice)
 	struct treadle_eq *eq = ep->eq;
 
 	lockdep_assert_held(&treadle_conn_lock);
+	if (ep->far)
+		treadle_node_ops.notice(ep, notice->event);
 	if (!eq || eq->dead)
 		return;
 	treadle_conn_get(notice->conn);

@@ -20,6 +20,8 @@
 struct treadle_remote;
 struct treadle_proxies;
 struct treadle_rx;
+struct treadle_conn;
+struct treadle_ep;
 
 /*
  * struct treadle_session - what this node and another one have under way. It outlives its links
@@ -61,6 +63,9 @@ struct treadle_session {
  * @item:	an item of a frame. 0; or -EPROTO: the peer breaks the rules, and the session ends
  * @room:	frames or commands may be sent again, for what has waited
  * @await:	a collective receive of this node awaits a source on the other one
+ * @connect:	an endpoint of this node asks one on the other node for a connection
+ * @notice:	something has happened to a connection's end that is on another node. Under
+ *		treadle_conn_lock
  * @free:	the session's memory is freed: nothing uses it any more
  * @end:	the other node is lost, or has lost the session, or this one leaves: what was sent
  *		fails with -ECONNRESET, and what was not sent with @error. Once for each ->begin
@@ -75,6 +80,9 @@ struct treadle_node_ops {
 	void (*end)(struct treadle_session *s, int error);
 	void (*await)(struct treadle_session *s, struct treadle_rx *rx, u32 source, u64 seq,
 		      struct treadle_run *run);
+	void (*connect)(struct treadle_session *s, struct treadle_ep *ep,
+			struct treadle_conn *conn);
+	void (*notice)(struct treadle_ep *proxy, u32 event);
 	void (*free)(struct treadle_session *s);
 };
 extern const struct treadle_node_ops treadle_node_ops;

@@ -60,7 +60,8 @@ void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run);
  * @cmd:	the command, with its route
  *
  * Context: any.
- * Return: the endpoint, held, which admits the initiator; or an ERR_PTR() for the completion.
+ * Return: the endpoint, held, which admits the initiator; or an ERR_PTR() for the completion. -EXDEV:
+ * it is on another node, to which only a connection leads.
  */
 static __always_inline struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd)
 {
@@ -69,10 +70,12 @@ static __always_inline struct treadle_ep *treadle_find_target(const struct tread
 
 	if (from->type == TREADLE_EP_MSG) {
 		to = treadle_conn_peer(from);
-		if (IS_ERR(to) || likely(to->rx) || treadle_op_remote(cmd->d.opcode))
+		if (IS_ERR(to) || (likely(to->rx || treadle_op_remote(cmd->d.opcode)) &&
+				   likely(!to->far)))
 			return to;
+		ret = to->far ? -EXDEV : -ECONNREFUSED;
 		treadle_ep_put(to);
-		return ERR_PTR(-ECONNREFUSED);
+		return ERR_PTR(ret);
 	}
 	if (cmd->route)
 		return ERR_PTR(cmd->route);
@@ -118,6 +121,11 @@ static __always_inline struct treadle_ep *treadle_begin(struct treadle_cmd **cmd
 	to = treadle_find_target(*cmd);
 	if (likely(!IS_ERR(to)))
 		return to;
+	if (to == ERR_PTR(-EXDEV)) {
+		(*cmd)->path = TREADLE_PATH_REMOTE;
+		treadle_cmd_issue(*cmd, run);
+		return NULL;
+	}
 	/* a datagram is dropped: treadle_msg_is_lossy() */
 	treadle_cmd_complete(*cmd, from->type == TREADLE_EP_DGRAM ? 0 : PTR_ERR(to), run);
 	return NULL;

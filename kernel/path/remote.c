@@ -157,26 +157,24 @@ static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *han
 }
 
 /**
- * treadle_remote_introduce - make an endpoint known to the other node, which has asked for it
+ * treadle_remote_introduce - make an endpoint known to the other node, for other reasons than sends
  * @s:		the session
- * @ep:		the endpoint
+ * @ep:		the endpoint; ep->hosts has a place reserved for the host
+ * @handle:	set to its handle there
  *
- * Context: May sleep. Takes ep->lock and s->lock.
- * Return: 0; -ECONNREFUSED: it is closed; -EAGAIN: the session has no room; or -ENOMEM.
+ * Context: Takes ep->lock and s->lock.
+ * Return: 0; -ECONNREFUSED: it is closed; -EAGAIN: the session has no room.
  */
-int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep)
+int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
 {
 	int ret = 0;
-	u32 handle;
 
-	if (xa_reserve(&ep->hosts, s->host, TREADLE_GFP))
-		return -ENOMEM;
 	spin_lock(&ep->lock);
 	spin_lock(&s->lock);
 	/* treadle_remote_forget() comes after ->dead */
 	if (ep->dead)
 		ret = -ECONNREFUSED;
-	else if (!s->up || !introduce(s, ep, &handle))
+	else if (!s->up || !introduce(s, ep, handle))
 		ret = -EAGAIN;
 	treadle_session_flush(s);
 	spin_unlock(&s->lock);
@@ -440,11 +438,37 @@ static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 		treadle_cmd_fail(cmd, why, run);
 }
 
+/*
+ * The session with the node of the target, held. The end of a connection says by its proxy where
+ * that is. Returns an ERR_PTR() otherwise.
+ */
+static struct treadle_session *session_of(struct treadle_cmd *cmd)
+{
+	struct treadle_session *s;
+	struct treadle_ep *to;
+
+	if (cmd->ep->type == TREADLE_EP_MSG) {
+		to = treadle_conn_peer(cmd->ep);
+		if (IS_ERR(to))
+			return ERR_CAST(to);
+		s = container_of(to, struct treadle_proxy, ep)->session;
+		kref_get(&s->ref);
+		cmd->dest = treadle_name(to->id.source, 0);
+		treadle_ep_put(to);
+		return s;
+	}
+	if (cmd->route)
+		return ERR_PTR(cmd->route);
+	s = treadle_session_get(cmd->ep->obj.ctx->net,
+				treadle_source_host(treadle_name_source(cmd->dest)));
+	return s ?: ERR_PTR(-EHOSTUNREACH);
+}
+
 /* Start a command for another node. Consumes it. May sleep. */
 static void remote_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	struct outgoing out TREADLE_UNSET;
-	struct treadle_session *s = NULL;
+	struct treadle_session *s;
 	int verdict;
 
 	if (unlikely(READ_ONCE(cmd->ep->dead))) { /* closed while it was armed */
@@ -455,26 +479,24 @@ static void remote_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	out.frame = NULL;
 	verdict = treadle_flow_admit(&out.cmd, run);
 	if (verdict == TREADLE_GO_ON) {
-		verdict = out.cmd->route;
-		if (!verdict)
-			s = treadle_session_get(out.cmd->ep->obj.ctx->net,
-						treadle_source_host(treadle_name_source(out.cmd->dest)));
-		if (!verdict && !s)
-			verdict = -EHOSTUNREACH;
-		if (!verdict)
-			verdict = prepare(&out, s, run);
+		s = session_of(out.cmd);
+		if (IS_ERR(s)) {
+			fail(out.cmd, PTR_ERR(s), run);
+			return;
+		}
+		verdict = prepare(&out, s, run);
 		if (!verdict) {
 			verdict = send(&out, s, run);
 			if (verdict == TREADLE_KEPT)
-				return;
+				return; /* with the session's reference */
 		}
 		if (out.frame) {
 			spin_lock(&s->lock);
 			treadle_session_unframe(s, out.frame);
+			treadle_session_flush(s);
 			spin_unlock(&s->lock);
 		}
-		if (s)
-			treadle_session_put(s);
+		treadle_session_put(s);
 	}
 	if (verdict != TREADLE_KEPT)
 		fail(out.cmd, verdict, run);

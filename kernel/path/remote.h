@@ -69,6 +69,7 @@ struct treadle_sent {
  * @gone:	of endpoints that have ended, about which the other node has to be told; @nr_gone
  * @asks:	number of places with ->ask
  * @free:	first free place; TREADLE_COMMANDS: there is none
+ * @connecting:	requests to the other node that are not answered (treadle_conn_lock)
  * @watches:	sources on the other node that collective receives await, by port, until they are
  *		known (proxy/member.c)
  * @watched:	ports of endpoints here that the other node has asked for, and @nr_watched of them
@@ -80,6 +81,7 @@ struct treadle_remote {
 	unsigned long gone[BITS_TO_LONGS(TREADLE_HANDLES)];
 	u32 next_handle, nr_gone, asks;
 	u16 free;
+	struct list_head connecting;
 	struct hlist_head watches[TREADLE_WATCH_BUCKETS];
 	unsigned long watched[BITS_TO_LONGS(TREADLE_HANDLES)];
 	u32 nr_watched;
@@ -98,7 +100,7 @@ struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s,
 					    struct treadle_frame *frame,
 					    const struct treadle_cmd *cmd, u64 offset, u32 bytes);
 void treadle_remote_room(struct treadle_session *s);
-int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep);
+int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle);
 
 /* sent.c */
 struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference);
@@ -135,6 +137,9 @@ void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view
  * @session:	held
  * @begun:	remote->begun when it was made
  * @handle:	by which the other node names it
+ * @due, @telling: events of its connection about which the other node is not told yet, a bit for
+ *		each kind; @job is queued or runs, or waits in proxies->telling by @wait
+ *		(treadle_conn_lock)
  * @key:	proves its authorization key (ep.id.key), if it has one; @proof: that of INTRO
  */
 struct treadle_proxy {
@@ -142,6 +147,10 @@ struct treadle_proxy {
 	struct treadle_session *session;
 	u64 begun;
 	u32 handle;
+	u32 due;
+	bool telling;
+	struct treadle_job job;
+	struct list_head wait;
 	struct treadle_key key;
 	u8 proof[32];
 };
@@ -189,6 +198,7 @@ struct treadle_answer {
  * @scratch:	for results of the command that is being executed by the arrival
  * @pulls:	by the index of the reference
  * @due:	pulls whose GRANT could not be sent
+ * @telling:	proxies whose job waits for room
  * @answers:	that could not be sent, a ring: @count of them, from @first on. There is one for each
  *		command that the other node may send
  *
@@ -198,7 +208,7 @@ struct treadle_proxies {
 	struct xarray handles, members;
 	u8 scratch[TREADLE_WIRE_PIECE];
 	struct treadle_pull *pulls[TREADLE_COMMANDS];
-	struct list_head due;
+	struct list_head due, telling;
 	u32 first, count;
 	struct treadle_answer answers[TREADLE_COMMANDS];
 };

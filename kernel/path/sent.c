@@ -422,6 +422,7 @@ struct treadle_remote *treadle_remote_alloc(struct treadle_session *s)
 		return NULL;
 	INIT_LIST_HEAD(&r->queued);
 	INIT_LIST_HEAD(&r->waiting);
+	INIT_LIST_HEAD(&r->connecting);
 	for (i = 0; i < TREADLE_COMMANDS; i++)
 		r->sent[i].next = i + 1;
 	spin_lock(&s->lock);

@@ -204,6 +204,14 @@ static int arrive_item(struct treadle_session *s, const struct treadle_wire_view
 		return treadle_proxy_intro(s, view, run);
 	case TREADLE_WIRE_GONE:
 		return treadle_proxy_gone(s, view);
+	case TREADLE_WIRE_CONN_REQ:
+		return treadle_far_request(s, view);
+	case TREADLE_WIRE_CONN_REP:
+		return treadle_far_accepted(s, view);
+	case TREADLE_WIRE_CONN_REJ:
+		return treadle_far_refused(s, view);
+	case TREADLE_WIRE_CONN_OVER:
+		return treadle_far_over(s, view);
 	case TREADLE_WIRE_WATCH:
 		return treadle_member_asked(s, view);
 	case TREADLE_WIRE_LOST:
@@ -225,6 +233,7 @@ static void session_room(struct treadle_session *s, struct treadle_run *run)
 	treadle_arrived_room(s);
 	treadle_pull_room(s);
 	treadle_member_room(s);
+	treadle_far_room(s);
 	treadle_remote_room(s);
 }
 
@@ -232,6 +241,7 @@ static void session_end(struct treadle_session *s, int error)
 {
 	treadle_proxies_end(s);
 	treadle_member_end(s, error);
+	treadle_far_end(s, error);
 	treadle_remote_end(s, error);
 }
 
@@ -241,5 +251,7 @@ const struct treadle_node_ops treadle_node_ops = {
 	.room = session_room,
 	.end = session_end,
 	.await = treadle_member_await,
+	.connect = treadle_far_connect,
+	.notice = treadle_far_notice,
 	.free = treadle_remote_free,
 };

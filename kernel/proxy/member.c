@@ -201,9 +201,11 @@ static bool answer(struct treadle_session *s, u16 port)
 	struct treadle_ep *ep = treadle_ep_find(treadle_ports(treadle_session_net(s)),
 						treadle_source(TREADLE_HERE, port));
 	int ret = -ECONNREFUSED;
+	u32 handle;
 
 	if (ep && treadle_is_member(ep))
-		ret = treadle_remote_introduce(s, ep);
+		ret = xa_reserve(&ep->hosts, s->host, TREADLE_GFP) ?:
+		      treadle_remote_introduce(s, ep, &handle);
 	if (ep)
 		treadle_ep_put(ep);
 	if (ret && ret != -EAGAIN) {

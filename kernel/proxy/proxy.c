@@ -78,9 +78,12 @@ static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u
 	if (!proxy)
 		return -ENOMEM;
 	treadle_ep_init(&proxy->ep, w->type);
+	proxy->ep.far = true;
 	proxy->session = s;
 	proxy->begun = s->remote->begun;
 	proxy->handle = handle;
+	treadle_host_address(treadle_session_net(s), s->host, &proxy->ep.addr);
+	proxy->ep.addr.port = htons(le16_to_cpu(w->port));
 	identify(proxy, w);
 	ret = treadle_obj_init(s->ctx, &proxy->ep.obj, &proxy_ops);
 	if (ret) {
@@ -121,7 +124,8 @@ int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_vie
 	int ret;
 
 	if (handle >= TREADLE_HANDLES || treadle_proxy_find(s, handle) ||
-	    (w->type != TREADLE_EP_RDM && w->type != TREADLE_EP_DGRAM))
+	    (w->type != TREADLE_EP_RDM && w->type != TREADLE_EP_DGRAM &&
+	     w->type != TREADLE_EP_MSG))
 		return -EPROTO;
 	ret = make(s, w, handle);
 	if (ret)
@@ -195,6 +199,7 @@ int treadle_proxies_begin(struct treadle_session *s)
 	xa_init(&p->handles);
 	xa_init(&p->members);
 	INIT_LIST_HEAD(&p->due);
+	INIT_LIST_HEAD(&p->telling);
 	spin_lock(&s->lock);
 	s->ctx = ctx;
 	s->proxies = p;
@@ -217,6 +222,7 @@ void treadle_proxies_end(struct treadle_session *s)
 
 	if (!p)
 		return;
+	treadle_far_drop(p);
 	xa_for_each(&p->handles, handle, proxy) {
 		destroy(s, proxy);
 		cond_resched();

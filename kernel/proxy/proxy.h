@@ -11,6 +11,18 @@ int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_vie
 			struct treadle_run *run);
 int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view *view);
 
+/* conn.c */
+void treadle_far_connect(struct treadle_session *s, struct treadle_ep *ep,
+			 struct treadle_conn *conn);
+void treadle_far_notice(struct treadle_ep *ep, u32 event);
+int treadle_far_request(struct treadle_session *s, const struct treadle_wire_view *view);
+int treadle_far_accepted(struct treadle_session *s, const struct treadle_wire_view *view);
+int treadle_far_refused(struct treadle_session *s, const struct treadle_wire_view *view);
+int treadle_far_over(struct treadle_session *s, const struct treadle_wire_view *view);
+void treadle_far_room(struct treadle_session *s);
+void treadle_far_end(struct treadle_session *s, int error);
+void treadle_far_drop(struct treadle_proxies *p);
+
 /* member.c */
 void treadle_member_await(struct treadle_session *s, struct treadle_rx *rx, u32 source, u64 seq,
 		   struct treadle_run *run);

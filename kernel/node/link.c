@@ -18,9 +18,9 @@
 
 #include "node/session.h"
 
-#define ATTEMPT_MS  1000u /* until a link has to be live; longer if that fails */
+#define ATTEMPT_MS  1000u /* until a link has to be live; longer if that fails often */
 #define RETRY_MS    100u
-#define MAX_SHIFT   4 /* RETRY_MS << MAX_SHIFT at most */
+#define MAX_SHIFT   3 /* RETRY_MS << MAX_SHIFT at most, and as much again */
 #define MAX_OFFERS  4
 #define MAX_ATTEMPT BIT_ULL(62)
 
@@ -374,7 +374,7 @@ static void leave(struct treadle_session *s)
 /* The link has this long to be live. */
 static void set_deadline(struct treadle_session_links *l)
 {
-	l->deadline = jiffies + msecs_to_jiffies(ATTEMPT_MS << min(l->failures, 2u));
+	l->deadline = jiffies + msecs_to_jiffies(ATTEMPT_MS << min(l->failures / 4, 2u));
 }
 
 /* Has the link to be left? */

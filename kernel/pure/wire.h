@@ -21,8 +21,8 @@
 
 #define TREADLE_WIRE_FRAME_BYTES 16384
 #define TREADLE_WIRE_PIECE	 15872 /* bytes of a READ or WRITE in one command at most */
-#define TREADLE_WIRE_RANGES	 8   /* of a command */
-#define TREADLE_WIRE_CONN_BYTES	 256 /* data of a connection's request or answer */
+#define TREADLE_WIRE_RANGES	 8     /* of a command */
+#define TREADLE_WIRE_CONN_BYTES	 256   /* data of a connection's request or answer */
 
 /* Frames. Only ITEMS has a number. */
 enum treadle_wire_type {

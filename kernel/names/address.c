@@ -249,7 +249,7 @@ int treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, const
 	if (flags & ENTRY_SCOPED)
 		*scope_in(e->addr) = addr->scope;
 	smp_store_release(&t->flags[i], flags); /* the address before it; pairs with look() */
-	if (t->ids) /* before a reader can find the entry */
+	if (t->ids)				/* before a reader can find the entry */
 		WRITE_ONCE(t->ids[i], id ? *id : i);
 	set_source(t, i, host, ntohs(addr->port));
 	*index = i;

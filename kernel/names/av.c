@@ -78,8 +78,8 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 }
 
 /*
- * Insert @n addresses. index[i] is TREADLE_ADDR_ANY for an invalid one, and behind an error. Returns
- * 0 or -ENOMEM.
+ * Insert @n addresses. index[i] is TREADLE_ADDR_ANY for an invalid one, and behind an error.
+ * Returns 0 or -ENOMEM.
  */
 static int insert_batch(struct treadle_av *av, const struct treadle_addr *addrs, const u64 *ids,
 			u64 *index, u32 n, u32 *inserted)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* treadle: the table of an address vector: its memory, and its hash; address.c has what it is for */
+/* treadle: the table of an address vector: its memory, and its hash. It is for address.c */
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/random.h>

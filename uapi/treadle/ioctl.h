@@ -308,9 +308,9 @@ struct treadle_av_remove {
  * struct treadle_av_lookup - the address of a peer
  * @addr:   out: as it was inserted
  * @flags:  out: TREADLE_PEER_HERE: it is of this machine
- * @common: out: the address of the peer's node, with the peer's port: processes of all nodes get the
- *	    same one, however they have named the peer. A peer of this machine, if that is not reached
- *	    from other nodes: the loopback address
+ * @common: out: the address of the peer's node, with the peer's port. Processes of all nodes get
+ *	    the same one, however they have named the peer. Of a peer of this machine, if other
+ *	    nodes don't reach it: the loopback address
  *
  * ENOENT: no such entry
  */

@@ -27,7 +27,7 @@ using Address = treadle_addr;
 /* The loopback address of a family, with a port in network byte order. */
 Address loopback_of(int family, std::uint16_t port = 0) noexcept;
 
-/* The unspecified address of a family: for an endpoint, the one at which peers reach this machine. */
+/* The unspecified address of a family: of an endpoint, that at which peers reach this machine. */
 constexpr Address unspecified(int family) noexcept
 {
 	return {.family = static_cast<std::uint16_t>(family), .port = 0, .scope = 0, .addr = {}};

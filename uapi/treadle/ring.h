@@ -161,7 +161,8 @@ enum treadle_opcode {
  * TSEND and TRECV: a message of a space of its own, which neither plain nor tagged receives see.
  * Both ends are of type RDM. The receive names its source, ignores no bits, does not PEEK or CLAIM,
  * and goes through a transmit ring. It fails with these errors. ECONNRESET: the source endpoint was
- * closed. ECONNREFUSED: it does not exist. EHOSTUNREACH: it is on no address of this machine.
+ * closed. ECONNREFUSED: it does not exist. EHOSTUNREACH: it is not on this machine, nor on a node
+ * that is reached.
  * EACCES: one of the two does not admit the other. EIO: the sender's buffer is bad (EFAULT
  * if that send is silent: ring-abi.rst).
  *

@@ -89,8 +89,8 @@ static struct treadle_addr own_address(struct net *net, u16 family)
 /**
  * treadle_addr_concrete() - make an address that peers can use of one that a process asks for
  * @net:	its network namespace
- * @addr:	a valid address. The unspecified one, which means this machine, becomes that at which
- *		other nodes reach this one, if it is of the same family, or loopback
+ * @addr:	a valid address. The unspecified one, which means this machine, becomes that for
+ *		other nodes, if it is of the same family, or loopback
  *
  * Context: any.
  */

@@ -54,14 +54,14 @@ void treadle_av_hash(struct treadle_av_table *t, u32 i)
 	u32 *head = bucket_of(t, source_of(e)), lead = find_source(t, source_of(e));
 
 	if (lead == NO_ENTRY) {
-		t->flags[i] |= ENTRY_HASHED;
+		WRITE_ONCE(t->flags[i], t->flags[i] | ENTRY_HASHED);
 		e->twins = NO_ENTRY;
 		WRITE_ONCE(e->next, *head);
 		smp_store_release(head, i);
 	} else {
 		u32 first = t->entries[lead].twins;
 
-		t->flags[i] &= ~ENTRY_HASHED;
+		WRITE_ONCE(t->flags[i], t->flags[i] & ~ENTRY_HASHED);
 		e->twins = lead;
 		WRITE_ONCE(e->next, first);
 		if (first != NO_ENTRY)
@@ -97,7 +97,7 @@ static void unhash_lead(struct treadle_av_table *t, u32 index)
 	}
 	t->entries[heir].twins = t->entries[heir].next;
 	WRITE_ONCE(t->entries[heir].next, e->next);
-	t->flags[heir] |= ENTRY_HASHED;
+	WRITE_ONCE(t->flags[heir], t->flags[heir] | ENTRY_HASHED);
 	smp_store_release(link, heir);
 }
 

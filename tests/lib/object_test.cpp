@@ -231,6 +231,23 @@ TEST_F(AddressTest, identifiers_are_of_entries_in_a_vector_for_them)
 	EXPECT_EQ(without.set_id(Peer{0}, 5), from_errno(EINVAL));
 }
 
+/* Other nodes don't reach this one. */
+TEST_F(AddressTest, a_peer_has_a_place)
+{
+	treadle_addr here = loopback(7), far = loopback(8);
+
+	here.addr[3] = 2;
+	far.addr[0] = 192;
+	const auto near = must(av.place(must(av.insert(here), "insert")), "place");
+	EXPECT_TRUE(near.here);
+	here = loopback(7);
+	EXPECT_EQ(std::memcmp(&near.address, &here, sizeof(here)), 0);
+	const auto away = must(av.place(must(av.insert(far), "insert")), "place");
+	EXPECT_FALSE(away.here);
+	EXPECT_EQ(std::memcmp(&away.address, &far, sizeof(far)), 0);
+	EXPECT_EQ(av.place(Peer{2}).error(), from_errno(ENOENT));
+}
+
 TEST_F(AddressTest, unknown_families_are_skipped)
 {
 	treadle_addr all[] = {loopback(1), loopback(2), loopback(3)};

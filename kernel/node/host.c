@@ -27,7 +27,8 @@ static unsigned int treadle_hosts_id;
  * @next:	where the search for a free number begins
  * @by_addr:	by address
  * @node:	the node at which the namespace is reached, or NULL; read under RCU
- * @second:	for tests, see struct treadle_node_listen
+ * @second, @mirror, @back: for tests, see struct treadle_node_listen: the second node, the number
+ *		of its host, and its session with the first one; @back is read under RCU
  */
 struct hosts {
 	struct mutex lock;
@@ -37,6 +38,7 @@ struct hosts {
 	struct treadle_node __rcu *node;
 	struct treadle_node *second;
 	u16 mirror;
+	struct treadle_session *back;
 };
 
 static struct hosts *hosts_of(struct net *net)
@@ -211,7 +213,7 @@ static struct treadle_session *host_get(struct net *net, const struct treadle_ad
 		treadle_session_put(s);
 		return ERR_PTR(ret == -EBUSY ? -ENOSPC : ret);
 	}
-	s->host = number;
+	s->host = s->id = number;
 	if (rcu_access_pointer(h->node))
 		attach(s, rcu_dereference_protected(h->node, lockdep_is_held(&h->lock)));
 	hlist_add_head(&s->links->by_addr, bucket(h, &key));
@@ -344,7 +346,8 @@ TREADLE_HOT struct treadle_session *treadle_session_get(struct net *net, u16 hos
 	struct treadle_session *s;
 
 	rcu_read_lock();
-	s = xa_load(&hosts_of(net)->all, host);
+	s = unlikely(host == TREADLE_WAY_BACK) ? READ_ONCE(hosts_of(net)->back) :
+					     xa_load(&hosts_of(net)->all, host);
 	if (s && !kref_get_unless_zero(&s->ref))
 		s = NULL;
 	rcu_read_unlock();
@@ -428,10 +431,12 @@ static int attach_second(struct hosts *h, struct treadle_node *node)
 	there->links->to = node->listen.addr;
 	back->links->to = first->listen.addr;
 	back->host = there->host;
+	back->id = TREADLE_WAY_BACK;
 	attach(back, node);
 	node->peer = back;
 	node->host = there->host;
 	h->second = node;
+	WRITE_ONCE(h->back, back);
 	WRITE_ONCE(h->mirror, there->host);
 	return 0;
 }
@@ -503,6 +508,7 @@ void treadle_hosts_detach(struct treadle_node *node)
 	atomic_dec(&node->sessions);
 	treadle_wait_var(&node->sessions, !atomic_read(&node->sessions));
 	if (node->listen.mirror) {
+		WRITE_ONCE(h->back, NULL);
 		treadle_host_drop(node->peer);
 		treadle_host_put(node->listen.net, node->host);
 	}

@@ -28,6 +28,7 @@ struct treadle_ep;
  *
  * For the rooms above:
  * @host:	number of the other node in the network namespace of this one: treadle_source()
+ * @id:		the same, but unique: with a mirror, two sessions have one number (tests)
  * @lock:	protects everything here, unless noted otherwise. Innermost, but for pm->lock
  * @window:	numbers of frames and commands
  * @up:		frames may be sent
@@ -41,7 +42,7 @@ struct treadle_ep;
 struct treadle_session {
 	struct kref ref;
 	struct treadle_node *node;
-	u16 host;
+	u16 host, id;
 	struct treadle_addr addr;
 	spinlock_t lock;
 	struct treadle_window window;
@@ -100,7 +101,8 @@ void treadle_host_put(struct net *net, u16 host);
 void treadle_host_hold(struct net *net, u16 host);
 u16 treadle_host_mirror(struct net *net);
 bool treadle_host_address(struct net *net, u16 host, struct treadle_addr *addr);
-struct treadle_session *treadle_session_get(struct net *net, u16 host);
+#define TREADLE_WAY_BACK (TREADLE_MAX_HOST + 1) /* ->id of the mirror's session */
+struct treadle_session *treadle_session_get(struct net *net, u16 id);
 void treadle_session_put(struct treadle_session *s); /* any context, under spinlocks, too */
 
 /*

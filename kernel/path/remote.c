@@ -127,7 +127,7 @@ static void prove(const struct treadle_session *s, const struct treadle_key *key
 static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
 {
 	struct treadle_remote *r = s->remote;
-	void *entry = xa_load(&ep->hosts, s->host);
+	void *entry = xa_load(&ep->hosts, s->id);
 	struct treadle_wire_intro *w;
 
 	lockdep_assert_held(&s->lock);
@@ -152,7 +152,7 @@ static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *han
 	__set_bit(*handle, r->handles);
 	r->next_handle = (*handle + 1) % TREADLE_HANDLES;
 	/* the place is reserved, so this allocates nothing */
-	xa_store(&ep->hosts, s->host, xa_mk_value(r->begun << 16 | *handle), GFP_NOWAIT);
+	xa_store(&ep->hosts, s->id, xa_mk_value(r->begun << 16 | *handle), GFP_NOWAIT);
 	return true;
 }
 
@@ -390,8 +390,8 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 
 	if (unlikely(!s->remote) && !treadle_remote_alloc(s))
 		return -ENOMEM;
-	if (unlikely(!xa_load(&from->hosts, s->host)) &&
-	    xa_reserve(&from->hosts, s->host, TREADLE_GFP))
+	if (unlikely(!xa_load(&from->hosts, s->id)) &&
+	    xa_reserve(&from->hosts, s->id, TREADLE_GFP))
 		return -ENOMEM;
 	if (from->type == TREADLE_EP_DGRAM) {
 		send_datagram(out, s, run);
@@ -453,7 +453,8 @@ static struct treadle_session *session_of(struct treadle_cmd *cmd)
 			return ERR_CAST(to);
 		s = container_of(to, struct treadle_proxy, ep)->session;
 		kref_get(&s->ref);
-		cmd->dest = treadle_name(to->id.source, 0);
+		/* only for the flow, and to find the session again */
+		cmd->dest = treadle_name(treadle_source(s->id, treadle_source_port(to->id.source)), 0);
 		treadle_ep_put(to);
 		return s;
 	}

@@ -191,7 +191,7 @@ static void ask(struct treadle_session *s, struct treadle_sent *sent)
 		treadle_session_starve(s);
 		return;
 	}
-	w->from = cpu_to_le32(xa_to_value(xa_load(&sent->cmd->ep->hosts, s->host)) & 0xffff);
+	w->from = cpu_to_le32(xa_to_value(xa_load(&sent->cmd->ep->hosts, s->id)) & 0xffff);
 	w->zero = 0;
 	r->asks--;
 	sent->ask = false;

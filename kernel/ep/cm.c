@@ -220,11 +220,29 @@ int treadle_conn_accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 	conn->answer_size = size;
 	memcpy(conn->answer, answer, size);
 	treadle_conn_dispose(conn);
-	rcu_assign_pointer(ep->peer, asker);
 	rcu_assign_pointer(asker->peer, ep);
 	treadle_event_queue(asker, &conn->end[ASKER].result);
-	treadle_event_queue(ep, &conn->end[ACCEPTER].result);
+	/* on another node, the asker must hear of it before the first message comes */
+	if (!asker->far)
+		treadle_conn_established(conn);
 	return 0;
+}
+
+/**
+ * treadle_conn_established() - the asker knows that it was accepted: the accepter may send
+ * @conn:	the connection; nothing is done if it is not up
+ *
+ * Context: under treadle_conn_lock.
+ */
+void treadle_conn_established(struct treadle_conn *conn)
+{
+	struct treadle_ep *ep = conn->end[ACCEPTER].ep;
+
+	lockdep_assert_held(&treadle_conn_lock);
+	if (conn->state != CONN_UP)
+		return;
+	rcu_assign_pointer(ep->peer, conn->end[ASKER].ep);
+	treadle_event_queue(ep, &conn->end[ACCEPTER].result);
 }
 
 /**

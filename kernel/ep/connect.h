@@ -170,6 +170,7 @@ struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 int treadle_conn_ask(struct treadle_ep *ep, struct treadle_conn *conn, struct treadle_ep *pep,
 		     int error);
 int treadle_conn_accept(struct treadle_ep *ep, const u8 *answer, u32 size);
+void treadle_conn_established(struct treadle_conn *conn);
 
 /* event.c */
 void treadle_conn_unlock(void) __releases(&treadle_conn_lock);

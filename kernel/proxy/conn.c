@@ -158,7 +158,7 @@ static void tell_job(struct treadle_job *job, struct treadle_run *run)
 	struct treadle_proxy *proxy = container_of(job, struct treadle_proxy, job);
 	struct treadle_session *s = proxy->session;
 	struct news news = {};
-	bool told, valid;
+	bool told, valid, up;
 
 	take_news(proxy, &news);
 	told = tell_news(s, &news);
@@ -167,6 +167,7 @@ static void tell_job(struct treadle_job *job, struct treadle_run *run)
 	spin_lock(&treadle_conn_lock);
 	spin_lock(&s->lock);
 	valid = treadle_proxy_valid(proxy);
+	up = told && news.due & BIT(TREADLE_EVENT_CONNECTED);
 	if (told)
 		proxy->due &= ~news.due;
 	proxy->telling = valid && (proxy->due || !told);
@@ -177,6 +178,8 @@ static void tell_job(struct treadle_job *job, struct treadle_run *run)
 	told = proxy->telling && told;
 	valid = proxy->telling;
 	spin_unlock(&s->lock);
+	if (up && news.asker)
+		treadle_conn_established(proxy->ep.conn);
 	treadle_conn_unlock();
 	if (told)
 		treadle_run_add(run, job);

@@ -253,7 +253,7 @@ TEST(hosts_are_given_back_with_their_entries)
 	join(TRUSTED, TRUSTED);
 	node_of(1, &a, (struct options){});
 	node_of(2, &b, (struct options){});
-	for (int round = 0; round < 14; round++) {
+	for (int round = 0; round < 28; round++) {
 		for (int i = 0; i < HOSTS; i++)
 			addr[i] = of_host(round * HOSTS + i);
 		av = av_open(a.fd);

@@ -37,9 +37,6 @@ static void qp_event(struct ib_event *event, void *context)
 	struct rdma_link *link = context;
 
 	switch (event->event) {
-	case IB_EVENT_COMM_EST:
-		rdma_notify(link->id, IB_EVENT_COMM_EST);
-		break;
 	case IB_EVENT_QP_FATAL:
 	case IB_EVENT_QP_REQ_ERR:
 	case IB_EVENT_QP_ACCESS_ERR:
@@ -306,13 +303,13 @@ static void arrived(struct rdma_link *link, u32 index, u32 bytes)
 	struct ib_device *dev = link->id->device;
 	const struct rdma_buffer *buffer = &link->buffers[index];
 
-	/* A frame may come before the message that the connection is established, which may get
-	 * lost.
+	/*
+	 * The message that the connection is established may come later. rdma_cm asks for it again
+	 * if it is lost, so don't call rdma_notify(): it leaves this node's own message under way
+	 * for a moment. If the id is destroyed then, rdma_destroy_id() waits for a minute.
 	 */
-	if (!link->told_up) {
-		rdma_notify(link->id, IB_EVENT_COMM_EST);
+	if (!link->told_up)
 		treadle_rdma_up(link);
-	}
 	ib_dma_sync_single_for_cpu(dev, buffer->map, bytes, DMA_FROM_DEVICE);
 	if (treadle_link_arrived(&link->link, buffer->at, bytes)) {
 		treadle_rdma_down(link);

@@ -329,7 +329,7 @@ static void issue_now(struct treadle_job *job, struct treadle_run *run)
 
 /**
  * treadle_cmd_issue_later() - let the worker of a command's context issue it, as it can wait
- * @cmd: the command, whose turn it is; becomes the one on the heap
+ * @cmd: the command, in its turn; becomes the one on the heap
  * @run: of the caller
  *
  * The commands behind it wait, too.

@@ -26,7 +26,7 @@ struct treadle_msg;
 #define TREADLE_F_FAILURE (1U << 31)
 /* Kernel only: a command from another node; its path ends it (struct treadle_path_ops). */
 #define TREADLE_F_PROXY (1U << 30)
-/* Kernel only, with F_PROXY: a message whose bytes are at the other node. */
+/* Kernel only, with F_PROXY: the bytes of the message are at the other node. */
 #define TREADLE_F_PULL (1U << 29)
 /* Longer copies go to a worker, so that a post returns soon. */
 #define TREADLE_INLINE (1u << 20)
@@ -214,7 +214,7 @@ struct treadle_cmd {
 	union {
 		u8 marks;
 		struct {
-			u8 resting : 1, skipped : 1; /* F_REPEAT */
+			u8 resting : 1, skipped : 1;	       /* F_REPEAT */
 			u8 in_pieces : 1, sent : 1, asked : 1; /* at another node */
 		};
 	};
@@ -388,7 +388,7 @@ enum treadle_withdrawn { TREADLE_NOT_HERE, TREADLE_OURS, TREADLE_ASKED };
 /*
  * struct treadle_path_ops - a way to reach a peer: a row of treadle_paths[], filled in path/opdef.c
  * @issue:	by opcode: starts the command, and consumes it. May sleep
- * @withdraw:	takes back a command in ep->parked. Its ep->lock is held, and may be dropped meanwhile
+ * @withdraw:	takes back a command in ep->parked. Its ep->lock is held, and may be dropped
  *
  * Only for F_PROXY, with which commands are not counted, and have no completion here:
  * @complete:	tells the other node that the command has ended; frees it

@@ -176,8 +176,7 @@ static bool next_awaiting(struct treadle_ep *ep, struct treadle_rx **rx, u64 *se
  *
  * Context: May sleep. Takes rx->lock.
  */
-void treadle_rx_lost(struct treadle_rx *rx, u32 source, u64 seq, int error,
-		     struct treadle_run *run)
+void treadle_rx_lost(struct treadle_rx *rx, u32 source, u64 seq, int error, struct treadle_run *run)
 {
 	struct treadle_recv *recv;
 

@@ -347,7 +347,7 @@ TREADLE_HOT struct treadle_session *treadle_session_get(struct net *net, u16 hos
 
 	rcu_read_lock();
 	s = unlikely(host == TREADLE_WAY_BACK) ? READ_ONCE(hosts_of(net)->back) :
-					     xa_load(&hosts_of(net)->all, host);
+						 xa_load(&hosts_of(net)->all, host);
 	if (s && !kref_get_unless_zero(&s->ref))
 		s = NULL;
 	rcu_read_unlock();

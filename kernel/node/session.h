@@ -72,8 +72,8 @@ struct treadle_frames {
  * struct treadle_session_links - the rest of a session
  *
  * Constant, or with locks of their own:
- * @users:	entries of address vectors, and 1 while it is @active: then it is in the table of its
- *		namespace, in which it has a number
+ * @users:	entries of address vectors, and 1 while it is @active: then it is in the table of
+ *		its namespace, in which it has a number
  * @net:	its network namespace
  * @listed:	it is in the table: all but the sessions of a second node
  * @by_addr:	in the table (hosts->lock)

@@ -82,7 +82,7 @@ struct treadle_link;
  * @leave:	ends a link in any state, and frees it if there is no ->free. When it returns, no
  *		frame of the link is being processed, none arrives, and no frame of the session is
  *		read any more: the number of the last one is final
- * @free:	frees a link that was left, and whose frames were unmapped. Optional
+ * @free:	frees a link that was left, after its frames were unmapped. Optional
  * @map, @unmap: prepares a frame for ->post on a link that is up, and undoes it, between ->leave
  *		and ->free. Each frame once for each link. Optional. 0 or an error
  * @post:	sends a frame on a link that is up. Under the session's lock; must not sleep. The
@@ -131,9 +131,9 @@ struct treadle_link {
  * @insecure:	admit nodes without a secret
  * @trust_uids:	believe what other nodes say of their users
  * @peer_timeout: seconds after which a node that is not reached is dead
- * @mirror:	for tests: a second node of a namespace. The first one reaches it as if it was another
- *		machine, so local peers are reached over their link, too. Numbers of hosts are
- *		those of the first one
+ * @mirror:	for tests: a second node of a namespace. The first one reaches it as it reaches
+ *		another machine, so local peers are reached over their link, too. Numbers of hosts
+ *		are those of the first one
  */
 struct treadle_node_listen {
 	struct net *net;
@@ -160,7 +160,7 @@ struct treadle_node *treadle_session_node(const struct treadle_session *session)
 /*
  * Events of a link (node/link.c), in process context, without locks of the transport that ->post,
  * ->leave or another function takes, too. The transport calls none of them after ->leave, nor for
- * a link whose ->leave waits for that call's end. All may sleep. An offer that fails stays the
+ * a link if ->leave of it waits for that call's end. All may sleep. An offer that fails stays the
  * transport's. @hail may be NULL: nothing was said, or, for treadle_link_up(), it was offered. No
  * other frame of a link arrives after treadle_link_arrived() has failed.
  */

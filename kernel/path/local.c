@@ -25,7 +25,7 @@ int treadle_local_fetch(struct treadle_msg *msg, struct treadle_span *to, u64 le
 }
 
 /**
- * treadle_local_withdraw - take back a command whose message waits for a receive
+ * treadle_local_withdraw - take back a command, as its message waits for a receive
  * @cmd:	the command
  *
  * A command is in ep->parked exactly while its message is queued. Both change under the target's

@@ -121,8 +121,7 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	if (!rma->to)
 		return false;
 	if (unlikely(cmd->d.flags & (TREADLE_F_COND | TREADLE_F_PROXY)) &&
-	    (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) &&
-	    overflows(rma->to)) {
+	    (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) && overflows(rma->to)) {
 		treadle_ep_put(rma->to);
 		treadle_cmd_complete(cmd, -EAGAIN, run);
 		return false;

@@ -60,8 +60,8 @@ void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run);
  * @cmd:	the command, with its route
  *
  * Context: any.
- * Return: the endpoint, held, which admits the initiator; or an ERR_PTR() for the completion. -EXDEV:
- * it is on another node, to which only a connection leads.
+ * Return: the endpoint, held, which admits the initiator; or an ERR_PTR() for the completion.
+ * -EXDEV: it is on another node, to which only a connection leads.
  */
 static __always_inline struct treadle_ep *treadle_find_target(const struct treadle_cmd *cmd)
 {
@@ -70,8 +70,8 @@ static __always_inline struct treadle_ep *treadle_find_target(const struct tread
 
 	if (from->type == TREADLE_EP_MSG) {
 		to = treadle_conn_peer(from);
-		if (IS_ERR(to) || (likely(to->rx || treadle_op_remote(cmd->d.opcode)) &&
-				   likely(!to->far)))
+		if (IS_ERR(to) ||
+		    (likely(to->rx || treadle_op_remote(cmd->d.opcode)) && likely(!to->far)))
 			return to;
 		ret = to->far ? -EXDEV : -ECONNREFUSED;
 		treadle_ep_put(to);

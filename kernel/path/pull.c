@@ -294,8 +294,8 @@ void treadle_pull_abort(struct treadle_session *s, const struct treadle_wire_vie
 	spin_lock(&s->lock);
 	pull = find(s, le32_to_cpu(w->item.reference));
 	if (pull) /* the receive is put back, or fails */
-		pull_abort(s, pull, status == EFAULT || status == ENOMEM ? -(int)status :
-									   -ESHUTDOWN);
+		pull_abort(s, pull,
+			   status == EFAULT || status == ENOMEM ? -(int)status : -ESHUTDOWN);
 	spin_unlock(&s->lock);
 }
 

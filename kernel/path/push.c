@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: commands for other nodes whose bytes go in pieces
+ * treadle: commands for other nodes that go in pieces
  *
  * A long message: the other node asks for its bytes once they can be placed (GRANT), and gets them
  * (DATA). A long WRITE is sent as commands, each of which has a piece. A long READ, too; each is
@@ -13,7 +13,7 @@
 
 #include "path/remote.h"
 
-#define BATCH	    8  /* pieces before other jobs of the context get a turn */
+#define BATCH	     8	/* pieces before other jobs of the context get a turn */
 #define READ_AT_ONCE 16 /* pieces of a READ that may be under way */
 
 /* A piece of a READ for which a page is missing. */
@@ -26,8 +26,7 @@ struct late {
 
 static void push_job(struct treadle_job *job, struct treadle_run *run);
 
-static void push_init(struct treadle_push *push, struct treadle_session *s,
-		      struct treadle_cmd *cmd)
+static void push_init(struct treadle_push *push, struct treadle_session *s, struct treadle_cmd *cmd)
 {
 	push->s = s;
 	push->cmd = cmd;
@@ -194,8 +193,7 @@ static bool abort_at_peer(struct treadle_push *push)
 }
 
 /* Copy bytes from @at on into a frame, without waiting for a page. Returns as treadle_copy(). */
-static int fill_frame(struct treadle_push *push, u8 *to, u64 at, u32 bytes,
-		      struct treadle_run *run)
+static int fill_frame(struct treadle_push *push, u8 *to, u64 at, u32 bytes, struct treadle_run *run)
 {
 	struct treadle_span src, dst;
 	enum treadle_side side;
@@ -224,8 +222,7 @@ static int write_piece(struct treadle_push *push, struct treadle_frame *frame, u
 		return fill_frame(push, (u8 *)((struct treadle_wire_range *)(w + 1) + w->ranges),
 				  at, bytes, run);
 	}
-	data = treadle_frame_item(frame, TREADLE_WIRE_DATA, sizeof(*data) + bytes,
-				  push->reference);
+	data = treadle_frame_item(frame, TREADLE_WIRE_DATA, sizeof(*data) + bytes, push->reference);
 	data->offset = cpu_to_le64(at);
 	return fill_frame(push, (u8 *)(data + 1), at, bytes, run);
 }

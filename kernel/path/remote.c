@@ -60,8 +60,7 @@ static u32 wire_flags(const struct treadle_desc *d)
  * Context: any.
  * Return: the item; the payload is to be written at its end. NULL: the session has no room.
  */
-struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s,
-					    struct treadle_frame *frame,
+struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s, struct treadle_frame *frame,
 					    const struct treadle_cmd *cmd, u64 offset, u32 bytes)
 {
 	const struct treadle_desc *d = &cmd->d;
@@ -234,8 +233,7 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
  * Read the bytes of a command. 0; -EAGAIN or -EINPROGRESS: a page is missing, or the budget is
  * used up; or an error. @holds: a frame waits for them, so no page may be waited for.
  */
-static int read_bytes(struct treadle_cmd *cmd, u8 *to, u32 len, bool holds,
-		      struct treadle_run *run)
+static int read_bytes(struct treadle_cmd *cmd, u8 *to, u32 len, bool holds, struct treadle_run *run)
 {
 	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
 	struct treadle_span src, dst;
@@ -359,8 +357,7 @@ static bool may_queue(const struct outgoing *out)
 }
 
 /* Send a datagram, or drop it; it succeeds in any case. */
-static void send_datagram(struct outgoing *out, struct treadle_session *s,
-			  struct treadle_run *run)
+static void send_datagram(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
 {
 	struct treadle_remote *r = s->remote;
 	bool sent;
@@ -390,8 +387,7 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 
 	if (unlikely(!s->remote) && !treadle_remote_alloc(s))
 		return -ENOMEM;
-	if (unlikely(!xa_load(&from->hosts, s->id)) &&
-	    xa_reserve(&from->hosts, s->id, TREADLE_GFP))
+	if (unlikely(!xa_load(&from->hosts, s->id)) && xa_reserve(&from->hosts, s->id, TREADLE_GFP))
 		return -ENOMEM;
 	if (from->type == TREADLE_EP_DGRAM) {
 		send_datagram(out, s, run);
@@ -454,7 +450,8 @@ static struct treadle_session *session_of(struct treadle_cmd *cmd)
 		s = container_of(to, struct treadle_proxy, ep)->session;
 		kref_get(&s->ref);
 		/* only for the flow, and to find the session again */
-		cmd->dest = treadle_name(treadle_source(s->id, treadle_source_port(to->id.source)), 0);
+		cmd->dest =
+			treadle_name(treadle_source(s->id, treadle_source_port(to->id.source)), 0);
 		treadle_ep_put(to);
 		return s;
 	}

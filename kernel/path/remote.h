@@ -13,10 +13,10 @@
 #include "path/path.h"
 
 #define TREADLE_WATCH_BUCKETS 64u
-#define TREADLE_HANDLES 65536u /* endpoints that one node makes known to another */
+#define TREADLE_HANDLES	      65536u /* endpoints that one node makes known to another */
 
 /*
- * struct treadle_push - a command whose bytes go in pieces: a long message, WRITE or READ
+ * struct treadle_push - a command that goes in pieces: a long message, WRITE or READ
  * @job:	sends pieces, in the worker of the command's context, which can wait for pages
  * @wait:	in remote->waiting, while there is no frame or credit
  * @s:		the session; the command is in its table as long as the push has not ended
@@ -96,8 +96,7 @@ static inline u32 treadle_piece(u64 len, u64 off)
 
 /* remote.c */
 extern const struct treadle_path_ops treadle_remote_path;
-struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s,
-					    struct treadle_frame *frame,
+struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s, struct treadle_frame *frame,
 					    const struct treadle_cmd *cmd, u64 offset, u32 bytes);
 void treadle_remote_room(struct treadle_session *s);
 int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle);
@@ -132,7 +131,7 @@ void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view
 /* --- commands from other nodes ------------------------------------------------------------ */
 
 /*
- * struct treadle_proxy - an endpoint of another node, whose commands are executed here
+ * struct treadle_proxy - an endpoint of another node; its commands are executed here
  * @ep:		without rings, queues and counters; first member
  * @session:	held
  * @begun:	remote->begun when it was made
@@ -156,7 +155,7 @@ struct treadle_proxy {
 };
 
 /*
- * struct treadle_pull - a message whose bytes are fetched from the other node (pull.c)
+ * struct treadle_pull - a message with its bytes at the other node, until they come (pull.c)
  * @msg:	matched, and allocated
  * @proxy:	of the sender
  * @reference:	of the command, at the other node
@@ -197,10 +196,10 @@ struct treadle_answer {
  * @members:	the same, by port, for what awaits them; changed like @handles, read under s->lock
  * @scratch:	for results of the command that is being executed by the arrival
  * @pulls:	by the index of the reference
- * @due:	pulls whose GRANT could not be sent
- * @telling:	proxies whose job waits for room
- * @answers:	that could not be sent, a ring: @count of them, from @first on. There is one for each
- *		command that the other node may send
+ * @due:	pulls without room for their GRANT
+ * @telling:	proxies with a job that waits for room
+ * @answers:	that could not be sent, a ring: @count of them, from @first on. There is one for
+ *		each command that the other node may send
  *
  * From @pulls on under s->lock.
  */

@@ -107,8 +107,8 @@ static struct treadle_cmd *find(struct treadle_session *s, u32 reference)
 
 	lockdep_assert_held(&s->lock);
 	if (!reference)
-		return s->remote ? list_first_entry_or_null(&s->remote->queued,
-							    struct treadle_cmd, wait) :
+		return s->remote ? list_first_entry_or_null(&s->remote->queued, struct treadle_cmd,
+							    wait) :
 				   NULL;
 	sent = treadle_sent_find(s, reference);
 	return sent ? sent->cmd : NULL;
@@ -118,8 +118,7 @@ static struct treadle_cmd *find(struct treadle_session *s, u32 reference)
  * Take a command out, as find() finds it. False: there is none. *@cmd: the command, which is the
  * caller's, with its reference of the session; or NULL: its push completes it.
  */
-static bool take_out(struct treadle_session *s, u32 reference, int status,
-		     struct treadle_cmd **cmd)
+static bool take_out(struct treadle_session *s, u32 reference, int status, struct treadle_cmd **cmd)
 {
 	struct treadle_cmd *found;
 	struct treadle_ep *ep;
@@ -143,7 +142,7 @@ static bool take_out(struct treadle_session *s, u32 reference, int status,
 }
 
 /**
- * treadle_remote_end_push - end a command whose bytes go in pieces
+ * treadle_remote_end_push - end a command that goes in pieces
  * @s:		the session
  * @reference:	of the command; nothing happens if it has ended
  * @status:	with which it completes, once its push is not used any more

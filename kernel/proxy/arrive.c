@@ -8,8 +8,8 @@
 #include "ep/endpoint.h"
 #include "proxy/proxy.h"
 
-#define WIRE_FLAGS                                                                                \
-	(TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE |              \
+#define WIRE_FLAGS                                                                   \
+	(TREADLE_F_INJECT | TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_DELIVERY_COMPLETE | \
 	 TREADLE_F_FENCE | TREADLE_F_COLLECTIVE | TREADLE_F_FAILURE)
 
 /* A command of @w, but for its ranges. Its bytes stay in the frame. */
@@ -51,8 +51,7 @@ static bool rma_fits(const struct treadle_cmd *cmd, const struct treadle_wire_vi
 }
 
 /* The same for an atomic. */
-static bool atomic_fits(const struct treadle_cmd *cmd, const struct treadle_wire_view *view,
-			u8 op)
+static bool atomic_fits(const struct treadle_cmd *cmd, const struct treadle_wire_view *view, u8 op)
 {
 	u64 len = cmd->d.len;
 

@@ -126,7 +126,7 @@ static int handle_of(struct treadle_session *s, struct treadle_ep *ep, u32 *hand
 	if (!ep)
 		return -ECONNREFUSED;
 	return xa_reserve(&ep->hosts, s->id, TREADLE_GFP) ?:
-	       treadle_remote_introduce(s, ep, handle);
+							    treadle_remote_introduce(s, ep, handle);
 }
 
 /* Tell what is due. False: there is no room for it. */
@@ -145,8 +145,8 @@ static bool tell_news(struct treadle_session *s, const struct news *news)
 		return tell(s, TREADLE_WIRE_CONN_REJ, news->there, ECONNREFUSED, 0, NULL, 0);
 	if (ret) /* GONE has told it */
 		return true;
-	if (due & up && !tell(s, TREADLE_WIRE_CONN_REP, news->there, handle, 0, news->data,
-			      news->bytes))
+	if (due & up &&
+	    !tell(s, TREADLE_WIRE_CONN_REP, news->there, handle, 0, news->data, news->bytes))
 		return false;
 	return !(due & BIT(TREADLE_EVENT_SHUTDOWN)) ||
 	       tell(s, TREADLE_WIRE_CONN_OVER, 0, handle, 0, NULL, 0);
@@ -277,7 +277,7 @@ int treadle_far_request(struct treadle_session *s, const struct treadle_wire_vie
 /**
  * treadle_far_accepted() - the other node has accepted a request
  * @s:		the session
- * @view:	CONN_REP; of a request whose asker has closed, it means nothing
+ * @view:	CONN_REP; if the asker has closed since, it means nothing
  *
  * Context: arrivals of the session. Takes treadle_conn_lock.
  * Return: 0 or -EPROTO.

@@ -84,7 +84,7 @@ static struct treadle_proxy *member(struct treadle_session *s, u16 port)
  * Context: May sleep. Takes s->lock, and as treadle_rx_await().
  */
 void treadle_member_await(struct treadle_session *s, struct treadle_rx *rx, u32 source, u64 seq,
-		   struct treadle_run *run)
+			  struct treadle_run *run)
 {
 	struct waiting *waiting = kmalloc(sizeof(*waiting), TREADLE_GFP);
 	struct watch *new = kzalloc(sizeof(*new), TREADLE_GFP), *watch;
@@ -165,7 +165,7 @@ static void resolve(struct list_head *list, struct treadle_proxy *proxy, int err
  * Context: arrivals of the session. May sleep.
  */
 void treadle_member_known(struct treadle_session *s, struct treadle_proxy *proxy,
-			 struct treadle_run *run)
+			  struct treadle_run *run)
 {
 	LIST_HEAD(waiting);
 
@@ -183,7 +183,7 @@ void treadle_member_known(struct treadle_session *s, struct treadle_proxy *proxy
  * Return: 0 or -EPROTO.
  */
 int treadle_member_lost(struct treadle_session *s, const struct treadle_wire_view *view,
-		       struct treadle_run *run)
+			struct treadle_run *run)
 {
 	u32 port = le32_to_cpu(view->item->reference);
 	LIST_HEAD(waiting);
@@ -205,7 +205,7 @@ static bool answer(struct treadle_session *s, u16 port)
 
 	if (ep && treadle_is_member(ep))
 		ret = xa_reserve(&ep->hosts, s->id, TREADLE_GFP) ?:
-		      treadle_remote_introduce(s, ep, &handle);
+			      treadle_remote_introduce(s, ep, &handle);
 	if (ep)
 		treadle_ep_put(ep);
 	if (ret && ret != -EAGAIN) {

@@ -92,9 +92,8 @@ static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u
 	}
 	kref_get(&s->ref);
 	proxy->ep.enabled = true;
-	ret = xa_reserve(&s->proxies->members, treadle_source_port(proxy->ep.id.source),
-			 TREADLE_GFP) ?:
-	      xa_err(xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP));
+	ret = xa_reserve(&s->proxies->members, le16_to_cpu(w->port), TREADLE_GFP) ?:
+		      xa_err(xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP));
 	if (ret) {
 		treadle_obj_put(&proxy->ep.obj);
 		return ret;
@@ -124,8 +123,7 @@ int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_vie
 	int ret;
 
 	if (handle >= TREADLE_HANDLES || treadle_proxy_find(s, handle) ||
-	    (w->type != TREADLE_EP_RDM && w->type != TREADLE_EP_DGRAM &&
-	     w->type != TREADLE_EP_MSG))
+	    (w->type != TREADLE_EP_RDM && w->type != TREADLE_EP_DGRAM && w->type != TREADLE_EP_MSG))
 		return -EPROTO;
 	ret = make(s, w, handle);
 	if (ret)

@@ -25,11 +25,11 @@ void treadle_far_drop(struct treadle_proxies *p);
 
 /* member.c */
 void treadle_member_await(struct treadle_session *s, struct treadle_rx *rx, u32 source, u64 seq,
-		   struct treadle_run *run);
+			  struct treadle_run *run);
 void treadle_member_known(struct treadle_session *s, struct treadle_proxy *proxy,
-			 struct treadle_run *run);
+			  struct treadle_run *run);
 int treadle_member_lost(struct treadle_session *s, const struct treadle_wire_view *view,
-		       struct treadle_run *run);
+			struct treadle_run *run);
 int treadle_member_asked(struct treadle_session *s, const struct treadle_wire_view *view);
 void treadle_member_room(struct treadle_session *s);
 void treadle_member_end(struct treadle_session *s, int error);

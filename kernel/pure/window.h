@@ -52,7 +52,7 @@ struct treadle_ack {
  *
  * Frames from the peer:
  * @expected:	the next one
- * @room:	frames that this side takes at a time, and that it keeps at a time to send them again
+ * @room:	frames that this side takes at a time, and that it keeps to send them again
  * @offered:	commands that this side takes, since the session began
  * @taken:	commands that the peer has sent, since the session began
  * @told:	what the peer was told last

@@ -3,7 +3,7 @@
  * treadle_loop: nodes, and the device that takes commands. Each write(2) is one:
  *
  *   listen ADDRESS [OPTION…]   opens a node in the network namespace of the writer
- *   mirror ADDRESS ADDRESS [OPTION…]   opens a node there, and a second one through which the first
+ *   mirror ADDRESS ADDRESS [OPTION…]   opens a node there, and a second one, by which the first
  *                              one reaches this namespace itself
  *   close ADDRESS              closes a node, and its mirror; reboot ADDRESS opens it again
  *   reset N, refuse N          one of N frames ends its link, one of N attempts is refused

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * treadle_loop: for tests only, a transport that joins nodes of one kernel (control.c, fault.c,
- * wire.c). A frame is copied into a buffer of the other side, whose work processes it.
+ * wire.c). A frame is copied into a buffer of the other side, which a work processes there.
  */
 #ifndef TREADLE_LOOP_H
 #define TREADLE_LOOP_H

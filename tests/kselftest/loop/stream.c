@@ -3,7 +3,7 @@
  * The stream property: numbered messages of mixed sizes go in both directions while the link is
  * reset again and again. Each arrives once, in order, with its bytes.
  *
- * STREAM_MESSAGES=100000, STREAM_RESETS=1000: how many, in each direction; how many resets at least.
+ * STREAM_MESSAGES=100000, STREAM_RESETS=1000: how many, in each direction; at least so many resets.
  * test-timeout: 900
  */
 #include "loop.h"
@@ -99,7 +99,7 @@ static void *receives(void *arg)
 		at = c.error ? 0 : differs(buf[c.context % WINDOW], len, s->seed + c.data);
 		if (c.error || c.context != c.data || c.len != len || at != len ||
 		    !busy[c.context % WINDOW])
-			note("receive %llu: message %llu, error %u, %llu bytes of %zu, right up to %zu",
+			note("receive %llu: message %llu, error %u, %llu bytes of %zu, to %zu",
 			     c.context, c.data, c.error, c.len, len, at);
 		need(!c.error && c.context == c.data && c.len == len && at == len);
 		need(busy[c.context % WINDOW]);

@@ -34,8 +34,8 @@ struct treadle_ep;
  * @up:		frames may be sent
  * @begun:	->begin was called, and ->end was not
  * @ctx:	context that stands for the other node's processes; set by ->begin
- * @remote:	of path/remote.c: commands of this node that were sent, or wait for the session. May be
- *		there before the session has begun
+ * @remote:	of path/remote.c: commands of this node that were sent, or wait for the session. May
+ *		be there before the session has begun
  * @proxies:	of proxy/: endpoints of the other node
  * @nonce:	of both sides, this one's first: for proofs of keys. Constant while @begun
  */

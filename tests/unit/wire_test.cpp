@@ -21,8 +21,9 @@ extern "C" {
 static_assert(sizeof(treadle_wire_frame) == 24);
 static_assert(sizeof(treadle_wire_item) == 8);
 static_assert(sizeof(treadle_wire_range) == 24);
-static_assert(sizeof(treadle_wire_cmd) == 64);
-static_assert(sizeof(treadle_wire_intro) == 64);
+static_assert(sizeof(treadle_wire_cmd) == 56);
+static_assert(sizeof(treadle_wire_intro) == 48);
+static_assert(sizeof(treadle_wire_grant) == 24);
 
 /* A frame that is put together; read from memory of exactly its size, so that a sanitizer sees. */
 class Frame
@@ -83,7 +84,7 @@ TEST(Wire, items_are_read_one_by_one)
 {
 	Frame frame;
 
-	frame.add(TREADLE_WIRE_CMD, 64);
+	frame.add(TREADLE_WIRE_CMD, sizeof(treadle_wire_cmd));
 	frame.add(TREADLE_WIRE_DATA, 16 + 5);
 	frame.add(TREADLE_WIRE_DONE, 16);
 	frame.add(TREADLE_WIRE_CONN_REQ, 16 + 256);
@@ -95,7 +96,7 @@ TEST(Wire, payload_comes_behind_the_ranges)
 {
 	Frame frame;
 
-	frame.get<treadle_wire_cmd>(frame.add(TREADLE_WIRE_CMD, 64 + 2 * 24 + 3)).ranges = 2;
+	frame.get<treadle_wire_cmd>(frame.add(TREADLE_WIRE_CMD, sizeof(treadle_wire_cmd) + 51)).ranges = 2;
 	EXPECT_EQ(frame.read(), 1);
 	EXPECT_EQ(frame.view.bytes, 3u);
 	EXPECT_EQ(frame.view.payload - reinterpret_cast<const u8 *>(frame.view.ranges), 48);
@@ -104,7 +105,7 @@ TEST(Wire, payload_comes_behind_the_ranges)
 TEST(Wire, more_ranges_than_bytes_are_refused)
 {
 	Frame frame;
-	const size_t at = frame.add(TREADLE_WIRE_CMD, 64 + 24);
+	const size_t at = frame.add(TREADLE_WIRE_CMD, sizeof(treadle_wire_cmd) + 24);
 
 	for (const auto &[ranges, expected] : {std::pair{1, 1}, {2, -EPROTO}, {255, -EPROTO}}) {
 		frame.get<treadle_wire_cmd>(at).ranges = ranges;

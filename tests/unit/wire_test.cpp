@@ -96,7 +96,8 @@ TEST(Wire, payload_comes_behind_the_ranges)
 {
 	Frame frame;
 
-	frame.get<treadle_wire_cmd>(frame.add(TREADLE_WIRE_CMD, sizeof(treadle_wire_cmd) + 51)).ranges = 2;
+	frame.get<treadle_wire_cmd>(frame.add(TREADLE_WIRE_CMD, sizeof(treadle_wire_cmd) + 51))
+		.ranges = 2;
 	EXPECT_EQ(frame.read(), 1);
 	EXPECT_EQ(frame.view.bytes, 3u);
 	EXPECT_EQ(frame.view.payload - reinterpret_cast<const u8 *>(frame.view.ranges), 48);

@@ -44,6 +44,10 @@ enum treadle_cancel_kind {
  *
  * Exact: a command has either run or was canceled. ENOENT: none was found, as it has run, is
  * running, or never was. FLUSH_WORK then returns 0, with @count 0.
+ *
+ * A command that another node has is counted in @count, too, but that node is only asked to cancel
+ * it: it may have run. Its completion says so: ECANCELED, or what else has become of it. Each
+ * command is asked for once; later calls with the same @context do not find it.
  */
 struct treadle_cancel {
 	__u32 size;

@@ -458,8 +458,10 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_ep_unlist(ep);
 	if (ep->type == TREADLE_EP_MSG || ep->type == TREADLE_EP_PASSIVE)
 		treadle_conn_shutdown(ep);
-	if (!ep->enabled)
+	if (!ep->enabled) {
+		treadle_remote_forget(ep); /* another node may have asked for it */
 		return;
+	}
 	/*
 	 * Before quiescing, which may take long: receives that @ep has armed would match messages
 	 * for other endpoints of its ring meanwhile. Code that still runs adds nothing to what is

@@ -112,7 +112,7 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 		treadle_ep_get(ep);
 	cmd->tracked = TREADLE_UNTRACKED;
 	cmd->admitted = false;
-	if (treadle_opdefs[cmd->d.opcode].atomic) { /* the next round takes the operands again */
+	if (!treadle_opdefs[cmd->d.opcode].receives) { /* the next round takes its bytes again */
 		kfree(cmd->inject);
 		cmd->inject = NULL;
 	}

@@ -172,6 +172,8 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 
 	if (!s->begun) {
 		memcpy(s->nonce[1], hello->nonce, sizeof(hello->nonce));
+		s->ids[0] = cpu_to_le64(s->node->id);
+		s->ids[1] = hello->node;
 		ret = treadle_node_ops.begin(s);
 		if (ret)
 			return ret;

@@ -37,7 +37,7 @@ struct treadle_ep;
  * @remote:	of path/remote.c: commands of this node that were sent, or wait for the session. May
  *		be there before the session has begun
  * @proxies:	of proxy/: endpoints of the other node
- * @nonce:	of both sides, this one's first: for proofs of keys. Constant while @begun
+ * @nonce, @ids: of both sides, this one's first: for proofs of keys. Constant while @begun
  */
 struct treadle_session {
 	struct kref ref;
@@ -51,6 +51,7 @@ struct treadle_session {
 	struct treadle_remote *remote;
 	struct treadle_proxies *proxies;
 	u8 nonce[2][16];
+	__le64 ids[2];
 	struct treadle_session_links *links; /* of node/: the rest */
 };
 
@@ -119,6 +120,7 @@ void treadle_session_connect(struct treadle_session *s);
 void *treadle_session_item(struct treadle_session *s, u8 kind, u32 bytes, u32 reference);
 void treadle_session_flush(struct treadle_session *s);
 struct treadle_frame *treadle_session_frame(struct treadle_session *s, bool data);
+bool treadle_session_owns(const struct treadle_session *s, const struct treadle_frame *frame);
 void *treadle_frame_item(struct treadle_frame *frame, u8 kind, u32 bytes, u32 reference);
 void treadle_session_post(struct treadle_session *s, struct treadle_frame *frame);
 void treadle_session_unframe(struct treadle_session *s, struct treadle_frame *frame);

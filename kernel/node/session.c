@@ -208,6 +208,20 @@ static void frame_drop(struct treadle_session *s, struct treadle_frame *frame)
 }
 
 /**
+ * treadle_session_owns() - does a frame belong to the session as it is now?
+ * @s:	   the session
+ * @frame: of treadle_session_frame()
+ *
+ * Context: s->lock held.
+ * Return: false: the session has ended since: the frame can't be sent.
+ */
+bool treadle_session_owns(const struct treadle_session *s, const struct treadle_frame *frame)
+{
+	lockdep_assert_held(&s->lock);
+	return frame->epoch == s->links->epoch;
+}
+
+/**
  * treadle_session_post() - send a frame of one's own, behind the open one
  * @s:	   the session; it may have ended since the frame was taken: then it is not sent
  * @frame: of treadle_session_frame(), with one item

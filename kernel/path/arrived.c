@@ -38,7 +38,8 @@ static int proxy_leave(struct treadle_cmd *cmd, struct treadle_run *run)
 
 	if (cmd->d.flags & TREADLE_F_PULL)
 		return 0;
-	if (is_message(&cmd->d) && !(cmd->d.flags & TREADLE_F_INJECT) && len) {
+	if (is_message(&cmd->d) && !(cmd->d.flags & TREADLE_F_INJECT) && len &&
+	    cmd->ep->type != TREADLE_EP_DGRAM) {
 		cmd->d.flags |= TREADLE_F_PULL | TREADLE_F_DELIVERY_COMPLETE;
 		cmd->inject = NULL;
 		return 0;
@@ -214,6 +215,12 @@ static void proxy_complete(struct treadle_cmd *cmd, int error, struct treadle_ru
 		cmd->tracked = TREADLE_UNTRACKED;
 		if (tracked == TREADLE_CROWDED)
 			tracked = treadle_flow_relax(ep, dest);
+	}
+	/* before the other node uses the reference again */
+	if (cmd->heap && cmd->d.flags & TREADLE_F_PULL) {
+		treadle_pull_release(cmd);
+		kfree(cmd->own);
+		cmd->own = NULL;
 	}
 	answer(cmd, error);
 	treadle_cmd_free(cmd);

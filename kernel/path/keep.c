@@ -111,7 +111,7 @@ static struct treadle_msg *msg_alloc(const struct treadle_msg *m, bool slow,
 		msg->payload = (u8 *)(msg + 1);
 	} else if (treadle_msg_is_lossy(m)) {
 		return NULL;
-	} else if (inject && !slow) {
+	} else if (inject && !slow && !(cmd->d.flags & TREADLE_F_PROXY)) {
 		/* the target's limit is used up: the sender is charged */
 		msg = treadle_cmd_alloc(cmd, charge, TREADLE_GFP, run);
 		if (!msg)

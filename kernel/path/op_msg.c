@@ -26,7 +26,7 @@ TREADLE_HOT int treadle_send_validate(struct treadle_cmd *cmd)
 	const struct treadle_desc *d = &cmd->d;
 
 	if ((!treadle_is_tagged(d) && d->tag) || d->ignore ||
-	    (!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data))
+	    (!(d->flags & (TREADLE_F_REMOTE_CQ_DATA | TREADLE_F_FAILURE)) && d->data))
 		return -EINVAL;
 	if (unlikely(d->flags & TREADLE_F_COLLECTIVE)) {
 		if (!treadle_is_tagged(d))

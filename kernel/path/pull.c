@@ -15,7 +15,7 @@
 
 #define WINDOW (16 * TREADLE_WIRE_PIECE) /* bytes under way for one message */
 
-/* The place of a reference; NULL: the other node has made it up. */
+/* The first pull with the index of a reference; NULL: the other node has made it up. */
 static struct treadle_pull **place_of(struct treadle_session *s, u32 reference)
 {
 	u32 i = (reference & 0xffff) - 1;
@@ -29,8 +29,11 @@ static struct treadle_pull **place_of(struct treadle_session *s, u32 reference)
 static struct treadle_pull *find(struct treadle_session *s, u32 reference)
 {
 	struct treadle_pull **place = place_of(s, reference);
+	struct treadle_pull *pull = place ? *place : NULL;
 
-	return place && *place && (*place)->reference == reference ? *place : NULL;
+	while (pull && pull->reference != reference) /* each has a credit: they are few */
+		pull = pull->next;
+	return pull;
 }
 
 /* The pull of a message that has begun to be delivered, in cmd->own. Returns NULL or an error. */
@@ -50,10 +53,12 @@ static int pull_begin(struct treadle_msg *msg, struct treadle_run *run)
 	pull->reference = cmd->d.context;
 	spin_lock(&s->lock);
 	place = treadle_proxy_valid(proxy) ? place_of(s, pull->reference) : NULL;
-	if (place && !*place)
+	if (place && !find(s, pull->reference)) {
+		pull->next = *place;
 		*place = pull;
-	else
+	} else {
 		ret = -ESHUTDOWN; /* the session has ended; or a reference is used twice */
+	}
 	spin_unlock(&s->lock);
 	if (ret)
 		kfree(pull);
@@ -72,14 +77,18 @@ void treadle_pull_release(struct treadle_cmd *cmd)
 {
 	struct treadle_pull *pull = cmd->own;
 	struct treadle_session *s = treadle_proxy_of(cmd)->session;
+	struct treadle_pull **place;
 
 	if (!pull)
 		return;
 	spin_lock(&s->lock);
 	if (pull->due)
 		list_del(&pull->wait);
-	if (find(s, pull->reference) == pull)
-		*place_of(s, pull->reference) = NULL;
+	place = place_of(s, pull->reference);
+	while (place && *place && *place != pull)
+		place = &(*place)->next;
+	if (place && *place)
+		*place = pull->next;
 	spin_unlock(&s->lock);
 }
 
@@ -107,7 +116,7 @@ static int receive(struct treadle_pull *pull, u64 granted)
 	spin_lock(&s->lock);
 	if (pull->status) {
 		ret = pull->status;
-	} else if (!treadle_proxy_valid(pull->proxy)) {
+	} else if (!treadle_proxy_valid(pull->proxy) || READ_ONCE(pull->proxy->ep.closed)) {
 		ret = -ESHUTDOWN;
 	} else {
 		pull->granted = granted;
@@ -206,7 +215,7 @@ static struct treadle_pull *take(struct treadle_session *s, u32 reference, u64 o
 	struct treadle_pull *pull = find(s, reference);
 
 	lockdep_assert_held(&s->lock);
-	if (!pull || !pull->receiving || pull->msg->done != offset ||
+	if (!pull || pull->due || !pull->receiving || pull->msg->done != offset ||
 	    bytes > pull->granted - offset)
 		return NULL;
 	pull->receiving = false;
@@ -313,13 +322,14 @@ void treadle_pull_abort_all(struct treadle_session *s, const struct treadle_prox
 
 	lockdep_assert_held(&s->lock);
 	for (i = 0; s->proxies && i < TREADLE_COMMANDS; i++) {
-		pull = s->proxies->pulls[i];
-		if (!pull || (proxy && pull->proxy != proxy))
-			continue;
-		if (pull->due)
-			list_del(&pull->wait);
-		pull->due = false;
-		pull_abort(s, pull, -ESHUTDOWN);
+		for (pull = s->proxies->pulls[i]; pull; pull = pull->next) {
+			if (proxy && pull->proxy != proxy)
+				continue;
+			if (pull->due)
+				list_del(&pull->wait);
+			pull->due = false;
+			pull_abort(s, pull, -ESHUTDOWN);
+		}
 	}
 }
 

@@ -255,6 +255,8 @@ static int send_piece(struct treadle_push *push, struct treadle_run *run)
 	at = push->next; /* a GRANT may change it meanwhile */
 	bytes = min_t(u64, push->end - at, treadle_piece(d->len, at));
 	spin_unlock(&s->lock);
+	if (!bytes)
+		return TREADLE_GO_ON;
 	treadle_cmd_span(push->cmd, &src, at);
 	ret = treadle_span_prepare(&src, bytes, false, run);
 	if (ret)
@@ -293,7 +295,7 @@ static int ask_piece(struct treadle_push *push)
 	struct treadle_wire_cmd *w = NULL;
 
 	spin_lock(&s->lock);
-	if (s->up && s->window.used != s->window.granted)
+	if (!push->ended && s->up && s->window.used != s->window.granted)
 		w = treadle_remote_cmd(s, NULL, push->cmd, push->next, 0);
 	if (w) {
 		treadle_window_use_command(&s->window);
@@ -508,8 +510,10 @@ void treadle_push_grant(struct treadle_session *s, const struct treadle_wire_vie
 		sent->push->end = end;
 		activate(sent->push);
 	}
+	if (!sent || !made) /* the other node must not wait for bytes */
+		treadle_sent_abort(s, reference);
 	spin_unlock(&s->lock);
-	if (!made) /* no memory: the other node's DONE, or its end, ends the message there */
+	if (!made)
 		treadle_remote_end_push(s, reference, -ENOMEM, run);
 }
 

@@ -108,14 +108,11 @@ static u8 *payload_at(struct treadle_wire_cmd *w)
 static void prove(const struct treadle_session *s, const struct treadle_key *key, u32 handle,
 		  u8 *proof)
 {
-	struct {
-		u8 nonce[2][16];
-		__le32 handle;
-	} message;
+	struct treadle_key_message message;
 
-	static_assert(sizeof(message) == 36);
 	memcpy(message.nonce, s->nonce, sizeof(message.nonce));
-	message.handle = cpu_to_le32(handle);
+	memcpy(message.ids, s->ids, sizeof(message.ids));
+	message.handle = cpu_to_le64(handle);
 	treadle_hmac(key->bytes, key->size, &message, sizeof(message), proof);
 }
 
@@ -200,7 +197,9 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 	struct treadle_wire_cmd *w;
 
 	lockdep_assert_held(&s->lock);
-	if (!may_start(s) || !introduce(s, cmd->ep, &handle))
+	/* @frame may be of an earlier session */
+	if (!may_start(s) || (frame && !treadle_session_owns(s, frame)) ||
+	    !introduce(s, cmd->ep, &handle))
 		return false;
 	if (cmd->in_pieces) {
 		struct treadle_push *push = cmd->own;
@@ -254,7 +253,10 @@ static int read_bytes(struct treadle_cmd *cmd, u8 *to, u32 len, bool holds, stru
 	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
 }
 
-/* Read the bytes of a command into a frame of its own, if there is one. Returns as read_bytes(). */
+/*
+ * Read the bytes of a command into a frame of its own. Returns as read_bytes(), or -ENOBUFS: there
+ * is none.
+ */
 static int read_frame(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
 {
 	struct treadle_cmd *cmd = out->cmd;
@@ -267,7 +269,7 @@ static int read_frame(struct outgoing *out, struct treadle_session *s, struct tr
 		frame = treadle_session_frame(s, true);
 	spin_unlock(&s->lock);
 	if (!frame)
-		return -EAGAIN;
+		return -ENOBUFS;
 	w = treadle_remote_cmd(s, frame, cmd, 0, cmd->d.len);
 	ret = read_bytes(cmd, payload_at(w), cmd->d.len, true, run);
 	if (!ret) {
@@ -278,6 +280,19 @@ static int read_frame(struct outgoing *out, struct treadle_session *s, struct tr
 	treadle_session_unframe(s, frame);
 	spin_unlock(&s->lock);
 	return ret;
+}
+
+/* In the worker of a command's context: wait for the pages of its bytes. Elsewhere nothing. */
+static int know_pages(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	struct treadle_span src;
+	int ret;
+
+	if (!run->worker || run->ctx != cmd->ep->obj.ctx)
+		return 0;
+	treadle_cmd_span(cmd, &src, 0);
+	ret = treadle_span_prepare(&src, cmd->d.len, false, run);
+	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
 }
 
 /* Let a command go in pieces. Later commands to its peer wait until the last one was sent. */
@@ -301,6 +316,7 @@ static int prepare(struct outgoing *out, struct treadle_session *s, struct tread
 	const struct treadle_desc *d = &out->cmd->d;
 	bool atomic = treadle_opdefs[d->opcode].atomic, write = d->opcode == TREADLE_OP_WRITE;
 	bool whole = d->len <= TREADLE_WIRE_PIECE;
+	bool lossy = out->cmd->ep->type == TREADLE_EP_DGRAM;
 	int ret = 0;
 
 	out->frame = NULL;
@@ -311,15 +327,17 @@ static int prepare(struct outgoing *out, struct treadle_session *s, struct tread
 	else if (d->len <= INLINE)
 		ret = read_bytes(out->cmd, out->bytes, d->len, false, run);
 	else if (whole)
-		ret = read_frame(out, s, run);
+		ret = (lossy ? know_pages(out->cmd, run) : 0) ?: read_frame(out, s, run);
 	else
-		ret = -EAGAIN;
+		ret = lossy ? -EMSGSIZE : -ENOBUFS;
 	out->here = !ret;
 	if (ret == -EAGAIN || ret == -EINPROGRESS) {
-		if (atomic || out->cmd->ep->type == TREADLE_EP_DGRAM)
+		if (atomic || lossy)
 			return treadle_cmd_issue_later(&out->cmd, run);
 		ret = 0;
 	}
+	if (ret == -ENOBUFS) /* a datagram is dropped then */
+		ret = 0;
 	ret = ret ?: treadle_cmd_leave(&out->cmd, TREADLE_UNTRACKED, run);
 	d = &out->cmd->d;
 	if (!ret && ((write && !out->here) || (d->opcode == TREADLE_OP_READ && !whole)))
@@ -363,7 +381,7 @@ static void send_datagram(struct outgoing *out, struct treadle_session *s, struc
 	bool sent;
 
 	spin_lock(&s->lock);
-	sent = list_empty(&r->queued) && start(s, out->cmd, out);
+	sent = out->here && list_empty(&r->queued) && start(s, out->cmd, out);
 	if (sent)
 		treadle_session_flush(s);
 	else
@@ -395,11 +413,16 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 	}
 	for (;;) {
 		spin_lock(&from->lock);
-		if (from->dead) {
+		if (from->dead || from->severed) {
 			spin_unlock(&from->lock);
-			return -ECANCELED;
+			return treadle_ep_error(from);
 		}
 		spin_lock(&s->lock);
+		if (s->remote->ending) {
+			spin_unlock(&s->lock);
+			spin_unlock(&from->lock);
+			return -EHOSTUNREACH;
+		}
 		sent = list_empty(&s->remote->queued) && start(s, out->cmd, out);
 		kept = sent || may_queue(out);
 		if (kept)
@@ -424,6 +447,7 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 /* End a command that can't be sent. Consumes it. */
 static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 {
+	treadle_sent_whole(cmd);
 	if (why == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE))
 		treadle_cmd_fail_later(cmd, run);
 	else if (cmd->ep->type == TREADLE_EP_DGRAM && (why == -ENOMEM || why == -EHOSTUNREACH))
@@ -475,13 +499,13 @@ static void remote_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 	}
 	out.cmd = cmd;
 	out.frame = NULL;
+	s = session_of(cmd); /* says where it goes, by which its flow is found */
+	if (IS_ERR(s)) {
+		fail(cmd, PTR_ERR(s), run);
+		return;
+	}
 	verdict = treadle_flow_admit(&out.cmd, run);
 	if (verdict == TREADLE_GO_ON) {
-		s = session_of(out.cmd);
-		if (IS_ERR(s)) {
-			fail(out.cmd, PTR_ERR(s), run);
-			return;
-		}
 		verdict = prepare(&out, s, run);
 		if (!verdict) {
 			verdict = send(&out, s, run);
@@ -494,8 +518,8 @@ static void remote_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 			treadle_session_flush(s);
 			spin_unlock(&s->lock);
 		}
-		treadle_session_put(s);
 	}
+	treadle_session_put(s);
 	if (verdict != TREADLE_KEPT)
 		fail(out.cmd, verdict, run);
 }
@@ -532,7 +556,7 @@ void treadle_remote_room(struct treadle_session *s)
 		treadle_push_go_on(push);
 	}
 	treadle_session_flush(s);
-	if (cmd || r->nr_gone || r->asks || !list_empty(&r->waiting))
+	if (cmd || r->nr_gone || r->asks || r->aborts || !list_empty(&r->waiting))
 		treadle_session_starve(s);
 	spin_unlock(&s->lock);
 }

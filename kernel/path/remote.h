@@ -52,22 +52,25 @@ struct treadle_push {
  * @generation:	counts the uses of the place: with its index, the reference
  * @next:	the next free place
  * @ask:	CANCEL has to be sent
+ * @abort:	ABORT has to be sent, of this reference; or 0
  */
 struct treadle_sent {
 	struct treadle_cmd *cmd;
 	struct treadle_push *push;
 	u16 generation, next;
 	bool ask;
+	u32 abort;
 };
 
 /*
  * struct treadle_remote - what a session has to send, and what it has sent; under s->lock
  * @queued:	commands that wait for a frame, for a credit or for a connection, in order
  * @waiting:	pushes that wait for a frame or a credit
- * @begun:	counts how often the session has begun: handles of earlier times mean nothing
+ * @begun:	which beginning of a session this is: handles of another one mean nothing
  * @handles:	in use; @next_handle: where the search for a free one begins
  * @gone:	of endpoints that have ended, about which the other node has to be told; @nr_gone
- * @asks:	number of places with ->ask
+ * @asks, @aborts: number of places with ->ask, with ->abort
+ * @ending:	treadle_remote_end() is under way: no command is added
  * @free:	first free place; TREADLE_COMMANDS: there is none
  * @connecting:	requests to the other node that are not answered (treadle_conn_lock)
  * @watches:	sources on the other node that collective receives await, by port, until they are
@@ -79,13 +82,24 @@ struct treadle_remote {
 	u64 begun;
 	unsigned long handles[BITS_TO_LONGS(TREADLE_HANDLES)];
 	unsigned long gone[BITS_TO_LONGS(TREADLE_HANDLES)];
-	u32 next_handle, nr_gone, asks;
+	u32 next_handle, nr_gone, asks, aborts;
+	bool ending;
 	u16 free;
 	struct list_head connecting;
 	struct hlist_head watches[TREADLE_WATCH_BUCKETS];
 	unsigned long watched[BITS_TO_LONGS(TREADLE_HANDLES)];
 	u32 nr_watched;
 	struct treadle_sent sent[TREADLE_COMMANDS];
+};
+
+/*
+ * What an endpoint proves to know its key by: the nonces and ids of both nodes, those of its own
+ * first, and its handle. So a proof is of no use in another session, or in the other direction.
+ */
+struct treadle_key_message {
+	u8 nonce[2][16];
+	__le64 ids[2];
+	__le64 handle;
 };
 
 /* Bytes of a piece of a READ or WRITE of @len bytes, at @off. */
@@ -106,6 +120,8 @@ struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference)
 struct treadle_sent *treadle_sent_take(struct treadle_session *s, struct treadle_cmd *cmd);
 enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock);
 void treadle_sent_tell(struct treadle_session *s);
+void treadle_sent_abort(struct treadle_session *s, u32 reference);
+void treadle_sent_whole(struct treadle_cmd *cmd);
 void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
 			 struct treadle_run *run);
 void treadle_remote_forget(struct treadle_ep *ep);
@@ -164,6 +180,8 @@ struct treadle_proxy {
  * @due:	GRANT could not be sent: in proxies->due by @wait
  * @status:	the other node can't send the bytes; or @broken: why they can't be placed
  *
+ * @next:	another one with the same index of its reference
+ *
  * Under s->lock.
  */
 struct treadle_pull {
@@ -174,6 +192,7 @@ struct treadle_pull {
 	bool receiving, due;
 	int status, broken;
 	struct list_head wait;
+	struct treadle_pull *next;
 };
 
 /*
@@ -195,7 +214,7 @@ struct treadle_answer {
  * @handles:	its endpoints, by handle (proxy/). Only arrivals and the end of the session use it
  * @members:	the same, by port, for what awaits them; changed like @handles, read under s->lock
  * @scratch:	for results of the command that is being executed by the arrival
- * @pulls:	by the index of the reference
+ * @pulls:	by the index of the reference, which is used again before a message has ended here
  * @due:	pulls without room for their GRANT
  * @telling:	proxies with a job that waits for room
  * @answers:	that could not be sent, a ring: @count of them, from @first on. There is one for

@@ -10,6 +10,9 @@
 
 #include "path/remote.h"
 
+/* Counts beginnings of all sessions: handles of another one mean nothing (remote->begun). */
+static atomic64_t begun;
+
 /* Bytes that come back with the answer. */
 static u64 result(const struct treadle_desc *d)
 {
@@ -93,11 +96,27 @@ static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int statu
 	else
 		list_del(&cmd->wait);
 	cmd->sent = cmd->asked = false;
+	treadle_sent_whole(cmd);
 	if (push && !treadle_push_stop(push, status))
 		return false;
 	if (push)
 		treadle_push_free(push);
 	return true;
+}
+
+/**
+ * treadle_sent_whole - a command does not go in pieces after all, or has ended
+ * @cmd:	the command; its push was not started
+ *
+ * Context: any.
+ */
+void treadle_sent_whole(struct treadle_cmd *cmd)
+{
+	if (!cmd->in_pieces)
+		return;
+	cmd->in_pieces = false;
+	kfree(cmd->own);
+	cmd->own = NULL;
 }
 
 /* The command with @reference; 0: the first one that is queued. Or NULL. */
@@ -169,12 +188,49 @@ static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
 	TREADLE_RUN(run, ep->obj.ctx);
 
 	treadle_cmd_complete(cmd, error, &run);
-	treadle_run_jobs(&run);
+	treadle_run_handoff(&run); /* it may wait for pages */
 	treadle_session_put(s);
 	treadle_ep_put(ep);
 }
 
 /* --- the end of commands ------------------------------------------------------------------ */
+
+/* Tell the other node that it gets no bytes of a command. False: there is no room for that yet. */
+static bool tell_abort(struct treadle_session *s, u32 reference)
+{
+	struct treadle_wire_abort *w;
+
+	lockdep_assert_held(&s->lock);
+	w = treadle_session_item(s, TREADLE_WIRE_ABORT, sizeof(*w), reference);
+	if (!w) {
+		treadle_session_starve(s);
+		return false;
+	}
+	w->status = cpu_to_le32(ECONNRESET);
+	w->zero = 0;
+	treadle_session_flush(s);
+	return true;
+}
+
+/**
+ * treadle_sent_abort - tell the other node that it gets no bytes of a command, now or later
+ * @s:		the session
+ * @reference:	of a command that has ended; that the other node says
+ *
+ * Context: s->lock held.
+ */
+void treadle_sent_abort(struct treadle_session *s, u32 reference)
+{
+	struct treadle_remote *r = s->remote;
+	u32 i = (reference & 0xffff) - 1;
+
+	lockdep_assert_held(&s->lock);
+	if (!r || i >= TREADLE_COMMANDS || tell_abort(s, reference))
+		return;
+	i = array_index_nospec(i, TREADLE_COMMANDS);
+	r->aborts += !r->sent[i].abort;
+	r->sent[i].abort = reference;
+}
 
 /* Ask the other node to cancel a command. */
 static void ask(struct treadle_session *s, struct treadle_sent *sent)
@@ -215,7 +271,7 @@ enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd)
 	struct treadle_ep *ep = cmd->ep;
 
 	lockdep_assert_held(&ep->lock);
-	if (WARN_ON_ONCE(!s)) /* the command holds it */
+	if (!s) /* it has no number any more, and is about to end */
 		return how;
 	spin_lock(&s->lock);
 	if (cmd->sent && !ep->closed) {
@@ -224,7 +280,7 @@ enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd)
 		treadle_wait_add(&ep->parked, cmd);
 		ask(s, treadle_sent_find(s, cmd->reference));
 		how = TREADLE_ASKED;
-	} else if (detach(s, cmd, -ECANCELED)) {
+	} else if (detach(s, cmd, treadle_ep_error(ep))) {
 		how = TREADLE_OURS;
 	}
 	spin_unlock(&s->lock);
@@ -323,15 +379,19 @@ void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_vi
 	const struct treadle_wire_done *w = (const struct treadle_wire_done *)view->item;
 	u32 status = le32_to_cpu(w->status);
 	int error = status > MAX_ERRNO ? -EIO : -(int)status;
-	struct treadle_cmd *cmd;
+	u32 reference = le32_to_cpu(w->item.reference);
+	struct treadle_cmd *cmd = NULL;
 
-	take_out(s, le32_to_cpu(w->item.reference), error, &cmd);
+	if (reference)
+		take_out(s, reference, error, &cmd);
 	if (!cmd)
 		return;
 	if (!error && view->bytes != result(&cmd->d))
 		error = -EIO; /* the other node breaks the rules */
 	if (!error && view->bytes)
 		deliver(cmd, view->payload, view->bytes, run);
+	else if (error == -ECANCELED || error == -ENOMEM) /* it has not begun */
+		treadle_cmd_fail(cmd, error, run);
 	else
 		treadle_cmd_complete(cmd, error, run);
 	treadle_session_put(s);
@@ -368,6 +428,11 @@ void treadle_sent_tell(struct treadle_session *s)
 
 	lockdep_assert_held(&s->lock);
 	tell_gone(s);
+	for (i = 0; r->aborts && i < TREADLE_COMMANDS; i++)
+		if (r->sent[i].abort && tell_abort(s, r->sent[i].abort)) {
+			r->sent[i].abort = 0;
+			r->aborts--;
+		}
 	for (i = 0; r->asks && i < TREADLE_COMMANDS; i++)
 		if (r->sent[i].ask)
 			ask(s, &r->sent[i]);
@@ -444,16 +509,20 @@ struct treadle_remote *treadle_remote_alloc(struct treadle_session *s)
 int treadle_remote_begin(struct treadle_session *s)
 {
 	struct treadle_remote *r = s->remote ?: treadle_remote_alloc(s);
+	u32 i;
 
 	if (!r)
 		return -ENOMEM;
 	spin_lock(&s->lock);
-	r->begun++;
+	r->begun = atomic64_inc_return(&begun);
 	bitmap_zero(r->handles, TREADLE_HANDLES);
 	bitmap_zero(r->gone, TREADLE_HANDLES);
 	r->nr_gone = 0;
 	bitmap_zero(r->watched, TREADLE_HANDLES);
 	r->nr_watched = 0;
+	r->aborts = 0;
+	for (i = 0; i < TREADLE_COMMANDS; i++)
+		r->sent[i].abort = 0;
 	spin_unlock(&s->lock);
 	return 0;
 }
@@ -472,6 +541,9 @@ void treadle_remote_end(struct treadle_session *s, int error)
 
 	if (!s->remote)
 		return;
+	spin_lock(&s->lock);
+	s->remote->ending = true; /* no more commands: the loops have an end */
+	spin_unlock(&s->lock);
 	for (i = 0; i < TREADLE_COMMANDS; i++) {
 		spin_lock(&s->lock);
 		cmd = s->remote->sent[i].cmd;
@@ -486,6 +558,9 @@ void treadle_remote_end(struct treadle_session *s, int error)
 			end(s, cmd, error);
 		cond_resched();
 	}
+	spin_lock(&s->lock);
+	s->remote->ending = false;
+	spin_unlock(&s->lock);
 }
 
 /**

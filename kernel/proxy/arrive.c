@@ -30,13 +30,25 @@ static void set_command(struct treadle_cmd *cmd, const struct treadle_wire_cmd *
 	cmd->slots = 1; /* the credit */
 }
 
+/* A failure message of a collective says why, and nothing else. */
+static bool failure_fits(const struct treadle_desc *d)
+{
+	const u32 flags = TREADLE_F_COLLECTIVE | TREADLE_F_INJECT;
+
+	return !(d->flags & TREADLE_F_FAILURE) ||
+	       (d->opcode == TREADLE_OP_TSEND && (d->flags & flags) == flags && !d->len &&
+		!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data && d->data <= MAX_ERRNO);
+}
+
 /* May a message have so many bytes in its frame? None: they are fetched later. */
 static bool message_fits(const struct treadle_cmd *cmd, const struct treadle_wire_view *view,
 			 bool lossy)
 {
 	return cmd->d.len <= TREADLE_MAX_MSG && !view->ranges && !cmd->d.addr &&
 	       (view->bytes == cmd->d.len ||
-		(!view->bytes && !lossy && !(cmd->d.flags & TREADLE_F_INJECT)));
+		(!view->bytes && !lossy && !(cmd->d.flags & TREADLE_F_INJECT))) &&
+	       (!(cmd->d.flags & TREADLE_F_INJECT) || cmd->d.len <= TREADLE_EAGER) &&
+	       failure_fits(&cmd->d);
 }
 
 /* The same for a READ or WRITE, or a piece of one. */
@@ -101,6 +113,8 @@ static int command_of(struct treadle_session *s, const struct treadle_wire_view 
 		fits = (op == TREADLE_OP_SEND || op == TREADLE_OP_TSEND) &&
 		       message_fits(cmd, view, lossy);
 	if (!fits || cmd->d.flags & ~(WIRE_FLAGS | TREADLE_F_PROXY) ||
+	    cmd->d.flags & ~(treadle_opdefs[op].flags | TREADLE_F_FAILURE | TREADLE_F_PROXY) ||
+	    (treadle_op_remote(op) && cmd->d.flags & TREADLE_F_FAILURE) ||
 	    (w->ranges == 1 && le64_to_cpu(view->ranges->length) != cmd->d.len) ||
 	    w->ranges > TREADLE_MAX_RMA_IOV || (treadle_op_remote(op) && cmd->d.tag))
 		return -EPROTO;

@@ -367,16 +367,21 @@ void treadle_far_room(struct treadle_session *s)
 	struct treadle_proxy *proxy, *next;
 	struct treadle_conn *conn;
 	unsigned int n = 0;
+	bool more = false;
 	LIST_HEAD(telling);
 
 	if (s->remote) {
 		spin_lock(&treadle_conn_lock);
 		list_for_each_entry(conn, &s->remote->connecting, pending)
-			if (!conn->told && (n++ == TREADLE_ROOM || !ask(s, conn)))
+			if (!conn->told && (n++ == TREADLE_ROOM || !ask(s, conn))) {
+				more = true;
 				break;
+			}
 		treadle_conn_unlock();
 	}
 	spin_lock(&s->lock);
+	if (more)
+		treadle_session_starve(s);
 	if (s->proxies)
 		list_splice_init(&s->proxies->telling, &telling);
 	spin_unlock(&s->lock);

@@ -311,7 +311,7 @@ void treadle_member_end(struct treadle_session *s, int error)
 			TREADLE_RUN(run, ctx);
 
 			treadle_rx_lost(w->rx, w->source, w->seq, error, &run);
-			treadle_run_jobs(&run);
+			treadle_run_handoff(&run); /* it may wait for pages */
 			treadle_obj_put(&w->rx->obj);
 			kfree(w);
 		}

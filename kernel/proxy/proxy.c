@@ -21,15 +21,14 @@ static bool proves(const struct treadle_key *key, const struct treadle_key *know
 {
 	const struct treadle_proxy *proxy = container_of(key, struct treadle_proxy, key);
 	const struct treadle_session *s = proxy->session;
-	struct {
-		u8 nonce[2][16];
-		__le32 handle;
-	} message;
+	struct treadle_key_message message;
 	u8 proof[32];
 
 	memcpy(message.nonce[0], s->nonce[1], sizeof(message.nonce[0]));
 	memcpy(message.nonce[1], s->nonce[0], sizeof(message.nonce[1]));
-	message.handle = cpu_to_le32(proxy->handle);
+	message.ids[0] = s->ids[1];
+	message.ids[1] = s->ids[0];
+	message.handle = cpu_to_le64(proxy->handle);
 	treadle_hmac(known->bytes, known->size, &message, sizeof(message), proof);
 	return !crypto_memneq(proof, proxy->proof, sizeof(proof));
 }

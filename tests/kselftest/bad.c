@@ -393,7 +393,8 @@ TEST_F(bad, half_a_command)
 /* --- peers ---------------------------------------------------------------------------- */
 
 // conformance: ioctl.h: ECONNREFUSED: no endpoint has that address
-// conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine
+// conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine, nor on a node that
+//   is reached
 TEST_F(bad, peers)
 {
 	static const struct {

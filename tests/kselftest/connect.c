@@ -135,7 +135,8 @@ TEST(a_request_that_is_rejected)
 }
 
 // conformance: ioctl.h: ECONNREFUSED: no endpoint listens at that address
-// conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine
+// conformance: ioctl.h: EHOSTUNREACH: the address is not on this machine, nor on a node that
+//   is reached
 TEST(no_listener_refuses)
 {
 	struct treadle_addr foreign = loopback(7), v6 = {.family = AF_INET6, .port = htons(7)};

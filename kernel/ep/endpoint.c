@@ -489,9 +489,10 @@ void treadle_ep_free(struct treadle_obj *obj)
 
 	treadle_ep_unlist(ep);
 	treadle_conn_free(ep);
+	/* one that was never published may have been made known */
+	treadle_remote_forget(ep);
 	/* only nodes of an insertion that failed for want of memory */
 	xa_destroy(&ep->contexts);
-	xa_destroy(&ep->hosts);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
 		if (ep->bound[i])
 			treadle_obj_put(ep->bound[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: sessions with other nodes, for the rooms above (node.c, host.c, session.c, link.c,
- * hello.c)
+ * treadle: sessions with other nodes, for the rooms above (node.c, host.c; session.c, frames.c,
+ * arrived.c; link.c, event.c, hello.c)
  */
 #ifndef TREADLE_NODE_H
 #define TREADLE_NODE_H

@@ -14,6 +14,7 @@
 
 #define TREADLE_NODE_TIMEOUT 15u /* seconds, unless the transport says otherwise */
 #define TREADLE_HANDSHAKES   16	 /* links of a node that were accepted, and have not passed HELLO */
+#define TREADLE_OFFERS	     4	 /* links of the other node that are neither accepted nor refused */
 #define TREADLE_BARE	     8u	 /* frames without a number that are not known to be processed */
 #define TREADLE_BARE_BYTES   256u
 #define TREADLE_ALL_BARE     (BIT(TREADLE_BARE) - 1)

@@ -158,7 +158,7 @@ void *treadle_node_private(const struct treadle_node *node);
 struct treadle_node *treadle_session_node(const struct treadle_session *session);
 
 /*
- * Events of a link (node/link.c), in process context, without locks of the transport that ->post,
+ * Events of a link (node/event.c), in process context, without locks of the transport that ->post,
  * ->leave or another function takes, too. The transport calls none of them after ->leave, nor for
  * a link if ->leave of it waits for that call's end. All may sleep. An offer that fails stays the
  * transport's. @hail may be NULL: nothing was said, or, for treadle_link_up(), it was offered. No

@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "exec/command.h"
+#include "mm/own.h"
 
 struct kmem_cache *treadle_cmd_cache;
 
@@ -166,6 +167,45 @@ int treadle_iov_validate(const struct treadle_iov *iov, unsigned int count, u64 
 		    check_add_overflow(sum, iov[i].len, &sum))
 			return -EINVAL;
 	return sum == len ? 0 : -EINVAL;
+}
+
+/**
+ * treadle_cmd_read() - copy a command's bytes into the kernel
+ * @cmd:   the command; has an endpoint, or injected bytes
+ * @to:    gets the bytes
+ * @at:    offset of the first one
+ * @done:  how many are there; counts them
+ * @len:   how many in all
+ * @holds: others wait for what the bytes go to, so no page is waited for
+ * @run:   of the caller
+ *
+ * Tried again here, as long as that is of use, so that what a process sends stays in order.
+ *
+ * Context: may sleep.
+ * Return: as treadle_copy(); the side is the command's.
+ */
+int treadle_cmd_read(const struct treadle_cmd *cmd, u8 *to, u64 at, u64 *done, u64 len, bool holds,
+		     struct treadle_run *run)
+{
+	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
+	struct treadle_span src, dst;
+	enum treadle_side side;
+	int ret;
+
+	if (likely(ctx == run->own && !cmd->vec && !cmd->inject && !at && !*done) &&
+	    likely(treadle_own_read(to, cmd->d.addr, len))) {
+		*done = len;
+		return 0;
+	}
+	run->holds = holds;
+	do {
+		treadle_cmd_span(cmd, &src, at + *done);
+		treadle_span_kernel(&dst, to, *done);
+		ret = treadle_copy(&dst, &src, done, len, run, &side);
+	} while ((ret == -EINPROGRESS || (ret == -EAGAIN && !holds)) &&
+		 treadle_run_insists(run, ctx));
+	run->holds = false;
+	return ret;
 }
 
 /* Copy @len bytes from @src to @buf. Returns what treadle_copy() does. */

@@ -305,6 +305,8 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 int treadle_iov_validate(const struct treadle_iov *iov, unsigned int count, u64 len);
 void *treadle_cmd_alloc(const struct treadle_cmd *cmd, size_t size, gfp_t gfp,
 			struct treadle_run *run);
+int treadle_cmd_read(const struct treadle_cmd *cmd, u8 *to, u64 at, u64 *done, u64 len, bool holds,
+		     struct treadle_run *run);
 int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_cmd_issue_later(struct treadle_cmd **cmd, struct treadle_run *run);
 

@@ -11,7 +11,6 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "mm/own.h"
 #include "path/path.h"
 
 #define COPY_TRIES 32 /* of a run that has other jobs */
@@ -21,32 +20,6 @@
 static bool is_sent(const struct treadle_msg *msg)
 {
 	return msg->payload && !(msg->flags & TREADLE_F_DELIVERY_COMPLETE);
-}
-
-/*
- * Copy the sender's bytes behind the message. -EAGAIN: a page has to be waited for. Not while
- * holding a charge on rx->buffered: a sender's userfaultfd could keep that for as long as it
- * likes. -EINPROGRESS: the sender's worker has to go on.
- */
-static int fill_payload(struct treadle_msg *msg, struct treadle_cmd *cmd, struct treadle_run *run)
-{
-	struct treadle_span src, dst;
-	enum treadle_side side = TREADLE_NONE;
-	int ret;
-
-	if (likely(cmd->ep->obj.ctx == run->own && !cmd->vec && !cmd->inject) &&
-	    likely(treadle_own_read(msg->payload, cmd->d.addr, msg->len)))
-		return 0;
-	run->holds = msg->charge;
-	do {
-		treadle_cmd_span(cmd, &src, msg->done);
-		treadle_span_kernel(&dst, msg->payload, msg->done);
-		ret = treadle_copy(&dst, &src, &msg->done, msg->len, run, &side);
-		/* tried again here, so that the sender's messages stay in order */
-	} while ((ret == -EINPROGRESS || (ret == -EAGAIN && !msg->charge)) &&
-		 treadle_run_insists(run, cmd->ep->obj.ctx));
-	run->holds = false;
-	return ret;
 }
 
 /*
@@ -150,8 +123,10 @@ static int copy_msg(struct treadle_msg *m, bool slow, struct treadle_msg **copy,
 	if (!is_sent(msg))
 		ret = treadle_cmd_leave(&m->cmd, msg_track(msg), run);
 	msg->cmd = m->cmd;
+	/* a page is not waited for while holding a charge, which a userfaultfd could make last */
 	if (!ret && msg->payload)
-		ret = fill_payload(msg, msg->cmd, run);
+		ret = treadle_cmd_read(msg->cmd, msg->payload, 0, &msg->done, msg->len,
+				       msg->charge, run);
 	*done = msg->done;
 	if (ret) {
 		treadle_msg_put(msg);
@@ -310,8 +285,13 @@ static void offer(struct treadle_msg *msg, struct treadle_run *run)
 void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run)
 {
 	struct treadle_msg *msg;
-	int verdict = make_keepable(m, &msg, run);
+	int verdict;
 
+	if (unlikely(treadle_msg_is_lossy(m) && m->cmd->d.flags & TREADLE_F_PULL)) {
+		treadle_cmd_complete(m->cmd, 0, run); /* its bytes are elsewhere: it is dropped */
+		return;
+	}
+	verdict = make_keepable(m, &msg, run);
 	if (verdict == TREADLE_GO_ON)
 		offer(msg, run);
 	else if (verdict != TREADLE_KEPT)

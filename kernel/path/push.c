@@ -158,7 +158,7 @@ static void drop_user(struct treadle_push *push, struct treadle_run *run)
 		return;
 	kref_get(&s->ref);
 	treadle_push_free(push);
-	treadle_cmd_complete(cmd, status, run);
+	treadle_sent_complete(cmd, status, run);
 	treadle_session_put(s); /* of the command */
 	treadle_session_put(s);
 }
@@ -192,39 +192,28 @@ static bool abort_at_peer(struct treadle_push *push)
 	return true;
 }
 
-/* Copy bytes from @at on into a frame, without waiting for a page. Returns as treadle_copy(). */
-static int fill_frame(struct treadle_push *push, u8 *to, u64 at, u32 bytes, struct treadle_run *run)
-{
-	struct treadle_span src, dst;
-	enum treadle_side side;
-	u64 done = 0;
-	int ret;
-
-	treadle_cmd_span(push->cmd, &src, at);
-	treadle_span_kernel(&dst, to, 0);
-	run->holds = true;
-	ret = treadle_copy(&dst, &src, &done, bytes, run, &side);
-	run->holds = false;
-	return ret;
-}
-
 /* Write the piece at @at into @frame. Returns as treadle_copy(). */
 static int write_piece(struct treadle_push *push, struct treadle_frame *frame, u64 at, u32 bytes,
 		       struct treadle_run *run)
 {
 	struct treadle_wire_data *data;
 	struct treadle_wire_cmd *w;
+	u64 done = 0;
+	u8 *to;
 
 	if (push->cmd->d.opcode == TREADLE_OP_WRITE) {
 		w = treadle_remote_cmd(push->s, frame, push->cmd, at, bytes);
 		w->item.reference = cpu_to_le32(push->reference);
 		w->from = cpu_to_le32(push->from);
-		return fill_frame(push, (u8 *)((struct treadle_wire_range *)(w + 1) + w->ranges),
-				  at, bytes, run);
+		to = (u8 *)((struct treadle_wire_range *)(w + 1) + w->ranges);
+	} else {
+		data = treadle_frame_item(frame, TREADLE_WIRE_DATA, sizeof(*data) + bytes,
+					  push->reference);
+		data->offset = cpu_to_le64(at);
+		to = (u8 *)(data + 1);
 	}
-	data = treadle_frame_item(frame, TREADLE_WIRE_DATA, sizeof(*data) + bytes, push->reference);
-	data->offset = cpu_to_le64(at);
-	return fill_frame(push, (u8 *)(data + 1), at, bytes, run);
+	/* a frame is held: no page is waited for */
+	return treadle_cmd_read(push->cmd, to, at, &done, bytes, true, run);
 }
 
 /* Has the session room for the next piece? Takes what it needs. */
@@ -310,20 +299,6 @@ static int ask_piece(struct treadle_push *push)
 	return w ? TREADLE_GO_ON : TREADLE_KEPT;
 }
 
-/* Copy bytes of a READ to where they belong. Returns as treadle_copy(). */
-static int place(struct treadle_push *push, const u8 *bytes, u64 *done, u32 len, u64 offset,
-		 struct treadle_run *run)
-{
-	const struct treadle_cmd *cmd = push->cmd;
-	struct treadle_span src, dst;
-	enum treadle_side side;
-
-	treadle_span_kernel(&src, (u8 *)bytes, *done);
-	treadle_span_user(&dst, cmd->ep->obj.ctx, &cmd->ep->closed, treadle_cmd_iov(cmd),
-			  cmd->d.iov_count, offset + *done);
-	return treadle_copy(&dst, &src, done, len, run, &side);
-}
-
 /* Bytes are in place. Returns true if these were the last. */
 static bool landed(struct treadle_push *push, u32 bytes)
 {
@@ -349,7 +324,8 @@ static int place_late(struct treadle_push *push, bool *last, struct treadle_run 
 	spin_unlock(&s->lock);
 	if (!late)
 		return 1;
-	ret = place(push, late->bytes, &late->done, late->len, late->offset, run);
+	ret = treadle_sent_place(push->cmd, late->bytes, &late->done, late->len, late->offset,
+				 run);
 	if (ret)
 		return ret;
 	spin_lock(&s->lock);
@@ -571,7 +547,8 @@ void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view
 	if (!push)
 		return;
 	if (!late)
-		ret = place(push, view->payload, &done, view->bytes, offset, run);
+		ret = treadle_sent_place(push->cmd, view->payload, &done, view->bytes, offset,
+					 run);
 	if (ret == -EAGAIN || ret == -EINPROGRESS) {
 		ret = keep_late(push, view, offset, done) ? 0 : -ENOMEM;
 	} else if (!ret) {

@@ -8,7 +8,6 @@
  */
 #include <linux/slab.h>
 
-#include "mm/own.h"
 #include "path/remote.h"
 
 #define INLINE 512u /* so many bytes are read before the session is locked */
@@ -35,6 +34,12 @@ static u64 payload(const struct treadle_desc *d)
 	if (d->opcode == TREADLE_OP_COMPARE)
 		return 2 * d->len;
 	return d->opcode < TREADLE_OP_ATOMIC || d->iov_count ? d->len : 0;
+}
+
+/* A datagram that fits a frame is sent or dropped at once, and has no answer. */
+static bool one_way(const struct treadle_cmd *cmd)
+{
+	return cmd->ep->type == TREADLE_EP_DGRAM && cmd->d.len <= TREADLE_WIRE_PIECE;
 }
 
 /* --- sending ------------------------------------------------------------------------------ */
@@ -186,8 +191,8 @@ static bool may_start(const struct treadle_session *s)
 }
 
 /*
- * Send a command. @out: NULL: it was queued. False: there is no room. A datagram is not entered
- * in the table, as it has no answer.
+ * Send a command. @out: NULL: it was queued. False: there is no room. One without an answer is not
+ * entered in the table.
  */
 static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const struct outgoing *out)
 {
@@ -217,7 +222,7 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 	if (!w)
 		return false;
 	treadle_window_use_command(&s->window);
-	if (cmd->ep->type != TREADLE_EP_DGRAM)
+	if (!one_way(cmd))
 		treadle_sent_take(s, cmd);
 	w->item.reference = cmd->sent ? cpu_to_le32(cmd->reference) : 0;
 	w->from = cpu_to_le32(handle);
@@ -228,28 +233,12 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 	return true;
 }
 
-/*
- * Read the bytes of a command. 0; -EAGAIN or -EINPROGRESS: a page is missing, or the budget is
- * used up; or an error. @holds: a frame waits for them, so no page may be waited for.
- */
-static int read_bytes(struct treadle_cmd *cmd, u8 *to, u32 len, bool holds, struct treadle_run *run)
+/* Read all bytes of a command. Returns as treadle_cmd_read(), or the error of its endpoint. */
+static int read_bytes(const struct treadle_cmd *cmd, u8 *to, bool holds, struct treadle_run *run)
 {
-	struct treadle_ctx *ctx = cmd->ep->obj.ctx;
-	struct treadle_span src, dst;
-	enum treadle_side side;
 	u64 done = 0;
-	int ret;
+	int ret = treadle_cmd_read(cmd, to, 0, &done, cmd->d.len, holds, run);
 
-	if (likely(ctx == run->own && !cmd->vec && treadle_own_read(to, cmd->d.addr, len)))
-		return 0;
-	run->holds = holds;
-	do {
-		treadle_cmd_span(cmd, &src, done);
-		treadle_span_kernel(&dst, to, done);
-		ret = treadle_copy(&dst, &src, &done, len, run, &side);
-	} while ((ret == -EAGAIN || ret == -EINPROGRESS) && !holds &&
-		 treadle_run_insists(run, ctx));
-	run->holds = false;
 	return ret == -ESHUTDOWN ? treadle_ep_error(cmd->ep) : ret;
 }
 
@@ -271,7 +260,7 @@ static int read_frame(struct outgoing *out, struct treadle_session *s, struct tr
 	if (!frame)
 		return -ENOBUFS;
 	w = treadle_remote_cmd(s, frame, cmd, 0, cmd->d.len);
-	ret = read_bytes(cmd, payload_at(w), cmd->d.len, true, run);
+	ret = read_bytes(cmd, payload_at(w), true, run);
 	if (!ret) {
 		out->frame = frame;
 		return 0;
@@ -316,7 +305,7 @@ static int prepare(struct outgoing *out, struct treadle_session *s, struct tread
 	const struct treadle_desc *d = &out->cmd->d;
 	bool atomic = treadle_opdefs[d->opcode].atomic, write = d->opcode == TREADLE_OP_WRITE;
 	bool whole = d->len <= TREADLE_WIRE_PIECE;
-	bool lossy = out->cmd->ep->type == TREADLE_EP_DGRAM;
+	bool lossy = one_way(out->cmd);
 	int ret = 0;
 
 	out->frame = NULL;
@@ -325,18 +314,18 @@ static int prepare(struct outgoing *out, struct treadle_session *s, struct tread
 	else if (out->cmd->inject || d->flags & TREADLE_F_INJECT || !payload(d))
 		; /* taken when the command leaves the stack */
 	else if (d->len <= INLINE)
-		ret = read_bytes(out->cmd, out->bytes, d->len, false, run);
+		ret = read_bytes(out->cmd, out->bytes, false, run);
 	else if (whole)
 		ret = (lossy ? know_pages(out->cmd, run) : 0) ?: read_frame(out, s, run);
 	else
-		ret = lossy ? -EMSGSIZE : -ENOBUFS;
+		ret = -ENOBUFS;
 	out->here = !ret;
 	if (ret == -EAGAIN || ret == -EINPROGRESS) {
 		if (atomic || lossy)
 			return treadle_cmd_issue_later(&out->cmd, run);
 		ret = 0;
 	}
-	if (ret == -ENOBUFS) /* a datagram is dropped then */
+	if (ret == -ENOBUFS) /* a one-way command is dropped then */
 		ret = 0;
 	ret = ret ?: treadle_cmd_leave(&out->cmd, TREADLE_UNTRACKED, run);
 	d = &out->cmd->d;
@@ -374,7 +363,7 @@ static bool may_queue(const struct outgoing *out)
 	return !out->frame && (!out->here || cmd->inject || !payload(&cmd->d));
 }
 
-/* Send a datagram, or drop it; it succeeds in any case. */
+/* Send a one-way command, or drop it; it succeeds in any case. */
 static void send_datagram(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
 {
 	struct treadle_remote *r = s->remote;
@@ -407,7 +396,7 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 		return -ENOMEM;
 	if (unlikely(!xa_load(&from->hosts, s->id)) && xa_reserve(&from->hosts, s->id, TREADLE_GFP))
 		return -ENOMEM;
-	if (from->type == TREADLE_EP_DGRAM) {
+	if (one_way(out->cmd)) {
 		send_datagram(out, s, run);
 		return TREADLE_KEPT;
 	}

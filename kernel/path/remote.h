@@ -122,8 +122,11 @@ enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd) __must_hol
 void treadle_sent_tell(struct treadle_session *s);
 void treadle_sent_abort(struct treadle_session *s, u32 reference);
 void treadle_sent_whole(struct treadle_cmd *cmd);
+int treadle_sent_place(const struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
+		       u64 offset, struct treadle_run *run);
 void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
 			 struct treadle_run *run);
+void treadle_sent_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
 void treadle_remote_forget(struct treadle_ep *ep);
 void treadle_remote_end_push(struct treadle_session *s, u32 reference, int status,
 			     struct treadle_run *run);

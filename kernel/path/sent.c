@@ -161,6 +161,21 @@ static bool take_out(struct treadle_session *s, u32 reference, int status, struc
 }
 
 /**
+ * treadle_sent_complete - complete a command that was sent
+ * @cmd:	the command, in no table any more; consumed
+ * @error:	0 or why it has failed. Of a datagram, only a fault of its own bytes counts
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ */
+void treadle_sent_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	if (cmd->ep->type == TREADLE_EP_DGRAM && error != -EFAULT)
+		error = 0;
+	treadle_cmd_complete(cmd, error, run);
+}
+
+/**
  * treadle_remote_end_push - end a command that goes in pieces
  * @s:		the session
  * @reference:	of the command; nothing happens if it has ended
@@ -177,7 +192,7 @@ void treadle_remote_end_push(struct treadle_session *s, u32 reference, int statu
 	take_out(s, reference, status, &cmd);
 	if (!cmd)
 		return;
-	treadle_cmd_complete(cmd, status, run);
+	treadle_sent_complete(cmd, status, run);
 	treadle_session_put(s);
 }
 
@@ -187,7 +202,7 @@ static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
 	struct treadle_ep *ep = treadle_ep_get(cmd->ep);
 	TREADLE_RUN(run, ep->obj.ctx);
 
-	treadle_cmd_complete(cmd, error, &run);
+	treadle_sent_complete(cmd, error, &run);
 	treadle_run_handoff(&run); /* it may wait for pages */
 	treadle_session_put(s);
 	treadle_ep_put(ep);
@@ -299,24 +314,31 @@ struct landing {
 	u8 bytes[];
 };
 
-/* Copy results to where the command wants them. Returns as treadle_copy(). */
-static int land(struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
-		struct treadle_run *run)
+/**
+ * treadle_sent_place - copy bytes that have come back to where the command wants them
+ * @cmd:	READ, FETCH or COMPARE
+ * @bytes:	in the kernel
+ * @done:	bytes that are in place; counts them
+ * @len:	bytes in all
+ * @offset:	of the first one, in the command's buffers
+ * @run:	of the caller
+ *
+ * Context: May sleep.
+ * Return: as treadle_copy().
+ */
+int treadle_sent_place(const struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
+		       u64 offset, struct treadle_run *run)
 {
+	unsigned int count = cmd->d.iov_count;
 	struct treadle_span src, dst;
-	enum treadle_side side;
 	const struct treadle_iov *iov;
+	enum treadle_side side;
 	struct treadle_iov one;
-	unsigned int count;
 
-	if (cmd->d.opcode == TREADLE_OP_READ) {
-		iov = treadle_cmd_iov(cmd);
-		count = cmd->d.iov_count;
-	} else {
-		iov = treadle_cmd_fetch(cmd, 0, &one, &count);
-	}
+	iov = cmd->d.opcode == TREADLE_OP_READ ? treadle_cmd_iov(cmd) :
+						 treadle_cmd_fetch(cmd, 0, &one, &count);
 	treadle_span_kernel(&src, (u8 *)bytes, *done);
-	treadle_span_user(&dst, cmd->ep->obj.ctx, &cmd->ep->closed, iov, count, *done);
+	treadle_span_user(&dst, cmd->ep->obj.ctx, &cmd->ep->closed, iov, count, offset + *done);
 	return treadle_copy(&dst, &src, done, len, run, &side);
 }
 
@@ -329,7 +351,7 @@ static void land_job(struct treadle_job *job, struct treadle_run *run)
 {
 	struct landing *l = container_of(job, struct landing, job);
 	struct treadle_cmd *cmd = l->cmd;
-	int ret = land(cmd, l->bytes, &l->done, l->len, run);
+	int ret = treadle_sent_place(cmd, l->bytes, &l->done, l->len, 0, run);
 
 	if (ret == -EAGAIN || ret == -EINPROGRESS) {
 		treadle_queue_job(job);
@@ -344,7 +366,7 @@ static void deliver(struct treadle_cmd *cmd, const u8 *bytes, u32 len, struct tr
 {
 	struct landing *l;
 	u64 done = 0;
-	int ret = land(cmd, bytes, &done, len, run);
+	int ret = treadle_sent_place(cmd, bytes, &done, len, 0, run);
 
 	if (ret != -EAGAIN && ret != -EINPROGRESS) {
 		treadle_cmd_complete(cmd, land_error(cmd, ret), run);
@@ -390,10 +412,11 @@ void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_vi
 		error = -EIO; /* the other node breaks the rules */
 	if (!error && view->bytes)
 		deliver(cmd, view->payload, view->bytes, run);
-	else if (error == -ECANCELED || error == -ENOMEM) /* it has not begun */
+	else if (cmd->ep->type != TREADLE_EP_DGRAM &&
+		 (error == -ECANCELED || error == -ENOMEM)) /* it has not begun */
 		treadle_cmd_fail(cmd, error, run);
 	else
-		treadle_cmd_complete(cmd, error, run);
+		treadle_sent_complete(cmd, error, run);
 	treadle_session_put(s);
 }
 

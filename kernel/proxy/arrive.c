@@ -40,13 +40,17 @@ static bool failure_fits(const struct treadle_desc *d)
 		!(d->flags & TREADLE_F_REMOTE_CQ_DATA) && d->data && d->data <= MAX_ERRNO);
 }
 
-/* May a message have so many bytes in its frame? None: they are fetched later. */
+/*
+ * May a message have so many bytes in its frame? None: they are fetched later; those of a datagram
+ * only if they do not fit.
+ */
 static bool message_fits(const struct treadle_cmd *cmd, const struct treadle_wire_view *view,
 			 bool lossy)
 {
 	return cmd->d.len <= TREADLE_MAX_MSG && !view->ranges && !cmd->d.addr &&
 	       (view->bytes == cmd->d.len ||
-		(!view->bytes && !lossy && !(cmd->d.flags & TREADLE_F_INJECT))) &&
+		(!view->bytes && !(cmd->d.flags & TREADLE_F_INJECT) &&
+		 (!lossy || cmd->d.len > TREADLE_WIRE_PIECE))) &&
 	       (!(cmd->d.flags & TREADLE_F_INJECT) || cmd->d.len <= TREADLE_EAGER) &&
 	       failure_fits(&cmd->d);
 }
@@ -123,7 +127,7 @@ static int command_of(struct treadle_session *s, const struct treadle_wire_view 
 		cmd->inject = s->proxies->scratch;
 	if (op <= TREADLE_OP_TSEND && cmd->d.len && !view->bytes) {
 		cmd->inject = NULL;
-		cmd->d.flags |= TREADLE_F_PULL | TREADLE_F_DELIVERY_COMPLETE;
+		cmd->d.flags |= TREADLE_F_PULL | (lossy ? 0 : TREADLE_F_DELIVERY_COMPLETE);
 	}
 	if (treadle_op_remote(op))
 		set_ranges(cmd, view, w->ranges, vec);
@@ -156,7 +160,7 @@ static int arrive_cmd(struct treadle_session *s, const struct treadle_wire_view 
 
 	if (ret)
 		return ret;
-	if (proxy && lossy == !!reference)
+	if (proxy && !!reference != (!lossy || cmd.d.flags & TREADLE_F_PULL))
 		return -EPROTO;
 	if (!proxy) {
 		refuse(s, reference, -ENOMEM);

@@ -81,6 +81,19 @@ const struct treadle_addr *loop_address(struct treadle_node *node)
 }
 
 /**
+ * loop_is_mirrored() - is a node a mirror, or has it one?
+ * @node:	the node
+ *
+ * Context: as loop_address().
+ */
+bool loop_is_mirrored(struct treadle_node *node)
+{
+	const struct loop_node *own = treadle_node_private(node);
+
+	return own->mirror || own->listen.mirror;
+}
+
+/**
  * loop_offer() - offer a link to the node at its end
  * @end:	the passive side
  *

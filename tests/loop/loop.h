@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * treadle_loop: for tests only, a transport that joins nodes of one kernel (control.c, fault.c,
- * wire.c). A frame is copied into a buffer of the other side, which a work processes there.
+ * wire.c). A frame is copied into a buffer of the other side, which a work processes there; between
+ * a node and its mirror, as long as no fault is ordered, the process that has sent the frame, before
+ * its system call returns. So what two local endpoints do is done when it would be without a mirror.
  */
 #ifndef TREADLE_LOOP_H
 #define TREADLE_LOOP_H
 
 #include <linux/err.h>
+#include <linux/mutex.h>
 #include <linux/workqueue.h>
 
 #include "node/transport.h"
@@ -24,7 +27,7 @@ enum loop_event {
 
 /*
  * struct loop_end - a side of a link
- * @work:	calls the events of the link, one at a time
+ * @work:	calls the events of the link, one at a time, under @lock
  * @events:	bits of enum loop_event: still to be called
  * @left:	->leave was called, or the link was never given to a node: no more events
  * @deaf:	a frame was refused: no more frames
@@ -45,6 +48,7 @@ struct loop_end {
 	struct treadle_link link;
 	struct loop_wire *wire;
 	struct loop_end *peer;
+	struct mutex lock;
 	struct delayed_work work;
 	unsigned long events;
 	bool left, deaf;
@@ -61,12 +65,17 @@ struct loop_end {
  * struct loop_wire - a link
  * @end:	the active side, and the passive one
  * @from, @to:	addresses of their nodes
+ * @direct:	between a node and its mirror: @call calls frames of both sides, too, as task work of
+ *		@caller; it is one of @users then. NULL: it is not queued
  * @broken:	frames that are posted from now on are lost
- * @users:	sides that have not left
+ * @users:	sides that have not left, and task works
  */
 struct loop_wire {
 	struct loop_end end[2];
 	struct treadle_addr from, to;
+	bool direct;
+	struct callback_head call;
+	struct task_struct *caller;
 	unsigned long broken;
 	atomic_t users;
 	struct work_struct free;
@@ -74,6 +83,7 @@ struct loop_wire {
 
 /* control.c */
 const struct treadle_addr *loop_address(struct treadle_node *node);
+bool loop_is_mirrored(struct treadle_node *node);
 int loop_offer(struct loop_end *end);
 
 /* wire.c */

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle_loop: links. Each side has a work, which calls all events of that side.
+ * treadle_loop: links. One at a time calls the events of a side: its work, or a task work.
  */
 #include <linux/delay.h>
 #include <linux/gfp.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/task_work.h>
+#include <linux/wait_bit.h>
 
 #include "loop.h"
 
 #define LOOP_ORDER get_order(TREADLE_WIRE_FRAME_BYTES)
 
 static struct workqueue_struct *loop_queue;
+static atomic_t loop_wires;
 
 static struct loop_end *to_end(struct treadle_link *link)
 {
@@ -20,6 +24,32 @@ static struct loop_end *to_end(struct treadle_link *link)
 static void end_kick(struct loop_end *end)
 {
 	queue_delayed_work(loop_queue, &end->work, 0);
+}
+
+/*
+ * Let frames that have arrived be processed: by this process, before it returns from its system
+ * call, or else by the work.
+ */
+static void end_call(struct loop_end *end)
+{
+	struct loop_wire *wire = end->wire;
+	struct task_struct *caller;
+
+	if (!wire->direct || READ_ONCE(loop_faults.active) || !in_task() ||
+	    current->flags & (PF_KTHREAD | PF_IO_WORKER)) {
+		end_kick(end);
+		return;
+	}
+	caller = cmpxchg(&wire->caller, NULL, current);
+	if (caller == current) /* wire_called() follows, or is under way */
+		return;
+	atomic_inc(&wire->users);
+	if (!caller && !task_work_add(current, &wire->call, TWA_RESUME))
+		return;
+	atomic_dec(&wire->users); /* not the last one: this side has not left */
+	if (!caller)
+		WRITE_ONCE(wire->caller, NULL);
+	end_kick(end);
 }
 
 /* @hail: NULL: the peer says nothing */
@@ -47,6 +77,8 @@ static void wire_free(struct loop_wire *wire)
 	for (i = 0; i < 2 * LOOP_BUFFERS; i++)
 		free_pages((unsigned long)wire->end[i % 2].buffer[i / 2], LOOP_ORDER);
 	kfree(wire);
+	if (atomic_dec_and_test(&loop_wires))
+		wake_up_var(&loop_wires);
 }
 
 /* A work of a side may be queued after the side has left; it does nothing then. */
@@ -59,6 +91,12 @@ static void wire_free_work(struct work_struct *work)
 	wire_free(wire);
 }
 
+static void wire_put(struct loop_wire *wire)
+{
+	if (atomic_dec_and_test(&wire->users))
+		queue_work(loop_queue, &wire->free);
+}
+
 /* A side has left, and the other one hears of it. */
 static void end_put(struct loop_end *end, const struct treadle_hail *hail)
 {
@@ -66,8 +104,7 @@ static void end_put(struct loop_end *end, const struct treadle_hail *hail)
 
 	WRITE_ONCE(wire->broken, 1);
 	end_event(end->peer, LOOP_DOWN, hail);
-	if (atomic_dec_and_test(&wire->users))
-		queue_work(loop_queue, &wire->free);
+	wire_put(wire);
 }
 
 /*
@@ -106,19 +143,44 @@ static void end_frames(struct loop_end *end)
 			return;
 	}
 	if (READ_ONCE(end->peer->sent) < READ_ONCE(end->peer->signaled))
-		end_kick(end->peer);
+		end_call(end->peer);
 }
 
-static void end_work(struct work_struct *work)
+/* Has a side frames to process or to report? */
+static bool end_is_due(const struct loop_end *end)
 {
-	struct loop_end *end = container_of(to_delayed_work(work), struct loop_end, work);
+	return (!end->deaf && end->done < READ_ONCE(end->arrived)) ||
+	       end->sent < READ_ONCE(end->peer->begun);
+}
 
-	if (READ_ONCE(loop_faults.stalled) && time_before(jiffies, READ_ONCE(loop_faults.stall))) {
-		queue_delayed_work(loop_queue, &end->work, loop_faults.stall - jiffies);
-		return;
+static void wire_called(struct callback_head *call)
+{
+	struct loop_wire *wire = container_of(call, struct loop_wire, call);
+	struct loop_end *end;
+	int i, idle = 0;
+
+	/* each side may have something to say to what the other one has said */
+	for (i = 0; i < 2 * LOOP_BUFFERS && idle < 2; i++) {
+		end = &wire->end[i % 2];
+		if (!end_is_due(end)) {
+			idle++;
+			continue;
+		}
+		idle = 0;
+		mutex_lock(&end->lock);
+		if (!end->left)
+			end_frames(end);
+		mutex_unlock(&end->lock);
 	}
-	if (READ_ONCE(loop_faults.delay))
-		usleep_range(loop_random(loop_faults.delay), loop_faults.delay);
+	WRITE_ONCE(wire->caller, NULL);
+	for (i = 0; idle < 2 && i < 2; i++)
+		end_kick(&wire->end[i]);
+	wire_put(wire);
+}
+
+/* Call what is due. */
+static void end_events(struct loop_end *end)
+{
 	if (READ_ONCE(end->left))
 		return;
 	if (unlikely(READ_ONCE(end->events))) {
@@ -146,12 +208,28 @@ static void end_work(struct work_struct *work)
 	}
 }
 
+static void end_work(struct work_struct *work)
+{
+	struct loop_end *end = container_of(to_delayed_work(work), struct loop_end, work);
+
+	if (READ_ONCE(loop_faults.stalled) && time_before(jiffies, READ_ONCE(loop_faults.stall))) {
+		queue_delayed_work(loop_queue, &end->work, loop_faults.stall - jiffies);
+		return;
+	}
+	if (READ_ONCE(loop_faults.delay))
+		usleep_range(loop_random(loop_faults.delay), loop_faults.delay);
+	mutex_lock(&end->lock);
+	end_events(end);
+	mutex_unlock(&end->lock);
+}
+
 static void end_init(struct loop_end *end, struct loop_wire *wire, struct loop_end *peer)
 {
 	end->link.transport = &loop_transport;
 	end->wire = wire;
 	end->peer = peer;
 	end->limit = U64_MAX;
+	mutex_init(&end->lock);
 	INIT_DELAYED_WORK(&end->work, end_work);
 }
 
@@ -170,6 +248,9 @@ static struct treadle_link *wire_connect(struct treadle_session *session,
 	wire = kzalloc(sizeof(*wire), GFP_KERNEL);
 	if (!wire)
 		return ERR_PTR(-ENOMEM);
+	atomic_inc(&loop_wires);
+	init_task_work(&wire->call, wire_called);
+	wire->direct = loop_is_mirrored(treadle_session_node(session));
 	active = &wire->end[0];
 	passive = &wire->end[1];
 	end_init(active, wire, passive);
@@ -199,10 +280,12 @@ static int wire_accept(struct treadle_link *link, const struct treadle_hail *hai
 	return 0;
 }
 
-/* The end of the work means that no event is under way, and @left that none follows. */
+/* The lock means that no event is under way, and @left that none follows. */
 static void end_leave(struct loop_end *end, const struct treadle_hail *hail)
 {
+	mutex_lock(&end->lock);
 	WRITE_ONCE(end->left, true);
+	mutex_unlock(&end->lock);
 	cancel_delayed_work_sync(&end->work);
 	end_put(end, hail);
 }
@@ -286,7 +369,7 @@ static void wire_post(struct treadle_link *link, struct treadle_frame *frame)
 		end_faults(to, frame);
 	else
 		end_publish(to, frame);
-	end_kick(to);
+	end_call(to);
 }
 
 /**
@@ -340,5 +423,6 @@ int loop_wire_init(void)
  */
 void loop_wire_exit(void)
 {
+	wait_var_event(&loop_wires, !atomic_read(&loop_wires)); /* task works, too */
 	destroy_workqueue(loop_queue);
 }

@@ -324,6 +324,9 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		ret = arm(cmd, run);
 	else if (!ret)
 		treadle_cmd_issue(cmd, run);
+	/* the completion of a refused command must not take its flags for the kernel's own */
+	if (unlikely(ret))
+		cmd->d.flags &= TREADLE_F_ALL;
 	if (ret && ret != -EAGAIN && (cmd->d.flags & TREADLE_F_MORE) && treadle_cmd_heard(cmd)) {
 		treadle_cmd_complete(cmd, ret, run);
 		ret = 0;

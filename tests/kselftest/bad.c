@@ -175,6 +175,25 @@ TEST_F(bad, descriptors)
 	}
 }
 
+/* Some are the kernel's own. Behind F_MORE, a refused command has a completion. */
+TEST_F(bad, flags_that_no_process_has)
+{
+	for (int bit = 0; bit < 32; bit++) {
+		struct treadle_desc d = send_of(self->src, 8, self->to, bit);
+		struct treadle_cqe c;
+
+		if (TREADLE_F_ALL & 1U << bit)
+			continue;
+		d.flags |= TREADLE_F_MORE | 1U << bit;
+		ASSERT_EQ(1, post(&self->a, d));
+		c = cq_next(&self->a.cq);
+		EXPECT_EQ(EINVAL, c.error);
+		EXPECT_EQ(bit, c.context);
+		self->refused++;
+	}
+	still_good(_metadata, self);
+}
+
 TEST_F(bad, fields_of_the_other_line_do_not_count_without_ext)
 {
 	struct treadle_desc d = send_of(self->src, 100, self->to, 5);

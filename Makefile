@@ -77,20 +77,27 @@ module: mirror
 	$(Q)rm -f kernel/treadle_rdma.ko # not every kernel has it
 	$(Q)for ko in $(mirror)/*.ko; do cmp -s $$ko kernel/$${ko##*/} || cp $$ko kernel; done
 
-# A variant for tests, in which each allocation can be made to fail (tests/fail).
-module-fail: mirror-fail
-	$(kbuild) TREADLE_FAIL=y modules
-
-# A transport for tests, which joins nodes of one kernel: a module of its own, in
-# build/kernel-RELEASE-loop.
-loop = build/kernel-$(release)-loop
-module-loop: module
+# A transport for tests, which joins nodes of one kernel: a module of its own, beside the one whose
+# symbols it uses. Kbuild does not look whether these have other versions now.
+loop = $(mirror)-loop
+define kbuild_loop
 	$(Q)mkdir -p $(loop)
 	$(Q)ln -sfn $(abspath $(wildcard tests/loop/*.[ch]) tests/loop/Kbuild) $(loop)
 	$(Q)find -L $(loop) -type l -delete
+	$(Q)cmp -s $(mirror)/Module.symvers $(loop)/treadle.symvers || rm -f $(loop)/Module.symvers
+	$(Q)cp $(mirror)/Module.symvers $(loop)/treadle.symvers
 	+$(Q)flock $(loop) $(MAKE) -C $(KDIR) M=$(abspath $(loop)) W=1 CONFIG_DEBUG_INFO_BTF_MODULES= \
 		TREADLE=$(abspath $(mirror)) TREADLE_WERROR=$(werror) $(if $(cross),ARCH=arm64 CROSS_COMPILE=$(cross)) \
-		KBUILD_EXTRA_SYMBOLS=$(abspath $(mirror))/Module.symvers modules
+		KBUILD_EXTRA_SYMBOLS=$(abspath $(loop))/treadle.symvers modules
+endef
+module-loop: module
+	$(kbuild_loop)
+
+# A variant for tests, in which each allocation can be made to fail (tests/fail), with a transport
+# of its own.
+module-fail: mirror-fail
+	$(kbuild) TREADLE_FAIL=y modules
+	$(kbuild_loop)
 
 # A variant for tests, with the READ_ONCE of an arm64 kernel with LTO: it acquires, and faults if
 # the address is not aligned.

@@ -69,7 +69,7 @@ GETS(vmalloc, gfp, (size_t n, gfp_t gfp), __vmalloc(n, gfp))
 GETS(kmemdup, gfp, (const void *from, size_t n, gfp_t gfp), kmemdup(from, n, gfp))
 GETS(cache, gfp, (struct kmem_cache * cache, gfp_t gfp), kmem_cache_alloc(cache, gfp))
 GETS(page, gfp, (gfp_t gfp), alloc_page(gfp))
-GETS(free_page, gfp, (gfp_t gfp), (void *)__get_free_page(gfp))
+GETS(free_pages, gfp, (gfp_t gfp, unsigned int order), (void *)__get_free_pages(gfp, order))
 GETS(vmap, 0, (struct page * *pages, unsigned int n, unsigned long flags, pgprot_t prot),
      vmap(pages, n, flags, prot))
 
@@ -81,6 +81,7 @@ GETS(vmap, 0, (struct page * *pages, unsigned int n, unsigned long flags, pgprot
 	}
 GIVES(kfree, const void *)
 GIVES(kvfree, const void *)
+GIVES(kfree_sensitive, const void *)
 GIVES(vunmap, const void *)
 GIVES(put_page, struct page *)
 
@@ -106,10 +107,10 @@ static inline void treadle_cache_free(struct kmem_cache *cache, void *p)
 	kmem_cache_free(cache, p);
 }
 
-static inline void treadle_free_page_at(unsigned long addr)
+static inline void treadle_free_pages_at(unsigned long addr, unsigned int order)
 {
 	treadle_gone((void *)addr);
-	free_page(addr);
+	free_pages(addr, order);
 }
 
 static inline void treadle_free_page_of(struct page *page)
@@ -134,35 +135,43 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #undef kmem_cache_alloc
 #undef alloc_page
 #undef __get_free_page
+#undef __get_free_pages
+#undef get_zeroed_page
 #undef __free_page
 #undef free_page
+#undef kfree_rcu
 #undef kvfree_rcu
 #undef KMEM_CACHE
 #undef rhashtable_init
-#define kmalloc		     treadle_kmalloc
-#define kzalloc		     treadle_kzalloc
-#define kvmalloc	     treadle_kvmalloc
-#define kvzalloc	     treadle_kvzalloc
-#define kvcalloc	     treadle_kvcalloc
-#define __vmalloc	     treadle_vmalloc
-#define kmemdup		     treadle_kmemdup
-#define kmem_cache_alloc     treadle_cache
-#define alloc_page	     treadle_page
-#define __get_free_page(gfp) ((unsigned long)treadle_free_page(gfp))
-#define vmap		     treadle_vmap
-#define kfree		     treadle_kfree
-#define kvfree		     treadle_kvfree
-#define vunmap		     treadle_vunmap
-#define put_page	     treadle_put_page
-#define kmem_cache_free	     treadle_cache_free
-#define free_page	     treadle_free_page_at
-#define __free_page	     treadle_free_page_of
-#define unpin_user_pages     treadle_unpin
+#define kmalloc			     treadle_kmalloc
+#define kzalloc			     treadle_kzalloc
+#define kvmalloc		     treadle_kvmalloc
+#define kvzalloc		     treadle_kvzalloc
+#define kvcalloc		     treadle_kvcalloc
+#define __vmalloc		     treadle_vmalloc
+#define kmemdup			     treadle_kmemdup
+#define kmem_cache_alloc	     treadle_cache
+#define alloc_page		     treadle_page
+#define __get_free_pages(gfp, order) ((unsigned long)treadle_free_pages(gfp, order))
+#define __get_free_page(gfp)	     __get_free_pages(gfp, 0)
+#define get_zeroed_page(gfp)	     __get_free_page((gfp) | __GFP_ZERO)
+#define vmap			     treadle_vmap
+#define kfree			     treadle_kfree
+#define kvfree			     treadle_kvfree
+#define vunmap			     treadle_vunmap
+#define put_page		     treadle_put_page
+#define kmem_cache_free		     treadle_cache_free
+#define free_pages		     treadle_free_pages_at
+#define free_page(addr)		     free_pages(addr, 0)
+#define kfree_sensitive		     treadle_kfree_sensitive
+#define __free_page		     treadle_free_page_of
+#define unpin_user_pages	     treadle_unpin
 #define kvfree_rcu(p, rcu)                \
 	do {                              \
 		treadle_gone(p);          \
 		kvfree_rcu_arg_2(p, rcu); \
 	} while (0)
+#define kfree_rcu(p, rcu) kvfree_rcu(p, rcu)
 
 /* --- other operations that need memory, of the process or of the kernel ------------- */
 

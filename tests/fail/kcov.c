@@ -80,8 +80,11 @@ static const struct file_operations kcov_fops = {
 	.mmap = kcov_mmap,
 };
 
+/* Both are called for each table of namespaces, of which the module has several. */
 void treadle_kcov_begin(void)
 {
+	if (file)
+		return;
 	/*
 	 * debugfs does not guard mmap against removal, but the module stays while the file is open
 	 * or mapped.
@@ -92,7 +95,9 @@ void treadle_kcov_begin(void)
 void treadle_kcov_end(void)
 {
 	debugfs_remove(file);
+	file = NULL;
 	WRITE_ONCE(traced, 0); /* workers have ended before */
 	vfree(area);
+	area = NULL;
 }
 #endif

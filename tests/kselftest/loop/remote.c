@@ -106,6 +106,53 @@ TEST_F(remote, a_message_that_is_too_long_is_cut)
 	}
 }
 
+/* Those that do not fit a frame are fetched if a receive waits. The first one may be dropped. */
+TEST_F(remote, datagrams_of_each_size_meet_receives)
+{
+	static const size_t lengths[] = {0, 1, 15872, 15873, 40000, TREADLE_MAX_DGRAM};
+	struct node a, b;
+	struct treadle_cqe c;
+	__u64 to;
+
+	node_of(1, &a, (struct options){.type = TREADLE_EP_DGRAM});
+	node_of(2, &b, (struct options){.type = TREADLE_EP_DGRAM});
+	to = peer(&a, b.addr);
+	ASSERT_EQ(1, post(&self->a, send_of(self->src, 0, self->to, 1))); /* connects */
+	ASSERT_LE(0, post_recv(&self->b, recv_of(self->dst, 0, ANY, 1)));
+	ASSERT_EQ(0, cq_next(&self->a.cq).error);
+	ASSERT_EQ(0, cq_next(&self->b.rcq).error);
+	for (int i = 0; i < ARRAY_SIZE(lengths); i++) {
+		about("%zu bytes", lengths[i]);
+		fill(self->src, lengths[i], i);
+		ASSERT_LE(0, post_recv(&b, recv_of(self->dst, TREADLE_MAX_DGRAM, ANY, i)));
+		ASSERT_EQ(1, post(&a, send_of(self->src, lengths[i], to, i)));
+		EXPECT_EQ(0, cq_next(&a.cq).error);
+		c = cq_next(&b.rcq);
+		EXPECT_EQ(0, c.error);
+		EXPECT_EQ(i, c.context);
+		EXPECT_EQ(lengths[i], c.len);
+		EXPECT_TRUE(same(self->dst, lengths[i], i));
+	}
+	/* without a receive it is dropped; a later one is not held up */
+	ASSERT_EQ(1, post(&a, send_of(self->src, 40000, to, 1)));
+	EXPECT_EQ(0, cq_next(&a.cq).error);
+	ASSERT_LE(0, post_recv(&b, recv_of(self->dst, TREADLE_MAX_DGRAM, ANY, 2)));
+	ASSERT_EQ(1, post(&a, send_of(self->src, 30000, to, 2)));
+	EXPECT_EQ(0, cq_next(&a.cq).error);
+	c = cq_next(&b.rcq);
+	EXPECT_EQ(2, c.context);
+	EXPECT_EQ(30000, c.len);
+	/* bytes that cannot be read are the sender's error, and the receive is put back */
+	ASSERT_LE(0, post_recv(&b, recv_of(self->dst, TREADLE_MAX_DGRAM, ANY, 3)));
+	ASSERT_EQ(1, post(&a, send_of((char *)4096, 20000, to, 3)));
+	EXPECT_EQ(EFAULT, cq_next(&a.cq).error);
+	ASSERT_EQ(1, post(&a, send_of(self->src, 20000, to, 4)));
+	EXPECT_EQ(0, cq_next(&a.cq).error);
+	EXPECT_EQ(3, cq_next(&b.rcq).context);
+	close(a.fd);
+	close(b.fd);
+}
+
 TEST_F(remote, no_endpoint_has_the_address)
 {
 	struct treadle_addr addr = self->b.addr;

@@ -77,8 +77,8 @@ module: mirror
 	$(Q)rm -f kernel/treadle_rdma.ko # not every kernel has it
 	$(Q)for ko in $(mirror)/*.ko; do cmp -s $$ko kernel/$${ko##*/} || cp $$ko kernel; done
 
-# A transport for tests, which joins nodes of one kernel: a module of its own, beside the one whose
-# symbols it uses. Kbuild does not look whether these have other versions now.
+# A transport for tests, which joins nodes of one kernel: a module of its own, beside that with the
+# symbols that it uses. Kbuild does not look whether these have other versions now.
 loop = $(mirror)-loop
 define kbuild_loop
 	$(Q)mkdir -p $(loop)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * treadle_loop: for tests only, a transport that joins nodes of one kernel (control.c, fault.c,
- * wire.c). A frame is copied into a buffer of the other side, which a work processes there; between
- * a node and its mirror, as long as no fault is ordered, the process that has sent the frame, before
- * its system call returns. So what two local endpoints do is done when it would be without a mirror.
+ * wire.c). A frame is copied into a buffer of the other side, where a work processes it. Between a
+ * node and its mirror, as long as no fault is ordered, the process that has sent it does so, before
+ * its system call returns: so a command has the same end, at the same time, as without a mirror.
  */
 #ifndef TREADLE_LOOP_H
 #define TREADLE_LOOP_H
@@ -65,8 +65,8 @@ struct loop_end {
  * struct loop_wire - a link
  * @end:	the active side, and the passive one
  * @from, @to:	addresses of their nodes
- * @direct:	between a node and its mirror: @call calls frames of both sides, too, as task work of
- *		@caller; it is one of @users then. NULL: it is not queued
+ * @direct:	between a node and its mirror: @call processes frames of both sides, too, as task
+ *		work of @caller; it is one of @users then. NULL: it is not queued
  * @broken:	frames that are posted from now on are lost
  * @users:	sides that have not left, and task works
  */

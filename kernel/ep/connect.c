@@ -169,11 +169,12 @@ struct treadle_conn *treadle_conn_asking(u32 number, const struct treadle_sessio
  * @ep:		not published yet; gets the address of the passive endpoint
  * @request:	number of the request
  *
- * Context: takes treadle_conn_lock.
- * Return: 0; -ENOENT: no such request; -EBUSY: it has an endpoint.
+ * Context: may sleep. Takes treadle_conn_lock.
+ * Return: 0; -ENOENT: no such request; -EBUSY: it has an endpoint; -ENOMEM.
  */
 int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 {
+	struct treadle_session *s = NULL;
 	struct treadle_conn *conn;
 	int ret = 0;
 
@@ -188,8 +189,11 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 		conn->end[ACCEPTER].ep = ep;
 		ep->addr = conn->end[ACCEPTER].addr;
 		ep->id.source = treadle_source(TREADLE_HERE, ntohs(ep->addr.port));
+		s = conn->s; /* as long as @ep has the connection */
 	}
 	treadle_conn_unlock();
+	if (s) /* the node of the asker gets to know the endpoint */
+		ret = xa_reserve(&ep->hosts, s->id, TREADLE_GFP);
 	return ret;
 }
 

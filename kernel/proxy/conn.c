@@ -120,13 +120,15 @@ static void take_news(struct treadle_proxy *proxy, struct news *news)
 	treadle_conn_unlock();
 }
 
-/* The handle of the endpoint here. 0; -EAGAIN: no room; or an error: it has ended, too. */
+/*
+ * The handle of the endpoint here, which has its place for the host: see treadle_far_connect() and
+ * treadle_conn_adopt(). 0; -EAGAIN: no room; or an error: it has ended, too.
+ */
 static int handle_of(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
 {
 	if (!ep)
 		return -ECONNREFUSED;
-	return xa_reserve(&ep->hosts, s->id, TREADLE_GFP) ?:
-							    treadle_remote_introduce(s, ep, handle);
+	return treadle_remote_introduce(s, ep, handle);
 }
 
 /* Tell what is due. False: there is no room for it. */
@@ -287,11 +289,15 @@ int treadle_far_accepted(struct treadle_session *s, const struct treadle_wire_vi
 	struct treadle_proxy *proxy = msg_proxy(s, view);
 	struct treadle_conn *conn;
 	int ret = 0;
+	u32 handle;
 
 	spin_lock(&treadle_conn_lock);
 	conn = treadle_conn_asking(le32_to_cpu(view->item->reference), s);
 	if (conn && (!proxy || proxy->ep.conn)) {
 		ret = proxy ? -EPROTO : 0;
+		/* without room for this, the accepter hears of it when the asker closes */
+		if (!proxy && !treadle_remote_introduce(s, conn->end[ASKER].ep, &handle))
+			tell(s, TREADLE_WIRE_CONN_OVER, 0, handle, 0, NULL, 0);
 		treadle_conn_refuse(conn, -ENOMEM);
 		treadle_conn_dispose(conn);
 	} else if (conn) {

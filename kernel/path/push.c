@@ -487,7 +487,7 @@ void treadle_push_grant(struct treadle_session *s, const struct treadle_wire_vie
 		activate(sent->push);
 	}
 	if (!sent || !made) /* the other node must not wait for bytes */
-		treadle_sent_abort(s, reference);
+		treadle_sent_abort(s, reference, made ? ECONNRESET : ENOMEM);
 	spin_unlock(&s->lock);
 	if (!made)
 		treadle_remote_end_push(s, reference, -ENOMEM, run);

@@ -122,7 +122,7 @@ static void prove(const struct treadle_session *s, const struct treadle_key *key
 }
 
 /*
- * Make an endpoint known to the other node, if it is not yet. ep->hosts has a place reserved for
+ * Make an endpoint known to the other node, if it is not yet, or was not kept there. ep->hosts has a place reserved for
  * the host. *@handle: the endpoint's handle there. False: the session has no room.
  */
 static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
@@ -134,13 +134,15 @@ static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *han
 	lockdep_assert_held(&s->lock);
 	if (likely(xa_is_value(entry) && xa_to_value(entry) >> 16 == r->begun)) {
 		*handle = xa_to_value(entry) & 0xffff;
-		return true;
+		if (likely(!r->nr_unknown) || !test_bit(*handle, r->unknown))
+			return true;
+	} else {
+		*handle = find_next_zero_bit(r->handles, TREADLE_HANDLES, r->next_handle);
+		if (*handle == TREADLE_HANDLES)
+			*handle = find_first_zero_bit(r->handles, TREADLE_HANDLES);
+		if (*handle == TREADLE_HANDLES)
+			return false;
 	}
-	*handle = find_next_zero_bit(r->handles, TREADLE_HANDLES, r->next_handle);
-	if (*handle == TREADLE_HANDLES)
-		*handle = find_first_zero_bit(r->handles, TREADLE_HANDLES);
-	if (*handle == TREADLE_HANDLES)
-		return false;
 	w = treadle_session_item(s, TREADLE_WIRE_INTRO, sizeof(*w), *handle);
 	if (!w)
 		return false;
@@ -150,6 +152,7 @@ static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *han
 	w->has_key = !!ep->id.key;
 	if (ep->id.key)
 		prove(s, ep->id.key, *handle, w->proof);
+	r->nr_unknown -= __test_and_clear_bit(*handle, r->unknown);
 	__set_bit(*handle, r->handles);
 	r->next_handle = (*handle + 1) % TREADLE_HANDLES;
 	/* the place is reserved, so this allocates nothing */

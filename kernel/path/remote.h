@@ -52,14 +52,14 @@ struct treadle_push {
  * @generation:	counts the uses of the place: with its index, the reference
  * @next:	the next free place
  * @ask:	CANCEL has to be sent
- * @abort:	ABORT has to be sent, of this reference; or 0
+ * @abort:	ABORT has to be sent, of this reference; or 0. @status: what it says
  */
 struct treadle_sent {
 	struct treadle_cmd *cmd;
 	struct treadle_push *push;
 	u16 generation, next;
 	bool ask;
-	u32 abort;
+	u32 abort, status;
 };
 
 /*
@@ -69,6 +69,7 @@ struct treadle_sent {
  * @begun:	which beginning of a session this is: handles of another one mean nothing
  * @handles:	in use; @next_handle: where the search for a free one begins
  * @gone:	of endpoints that have ended, about which the other node has to be told; @nr_gone
+ * @unknown:	handles for which the other node had no memory: INTRO is sent again; @nr_unknown
  * @asks, @aborts: number of places with ->ask, with ->abort
  * @ending:	treadle_remote_end() is under way: no command is added
  * @free:	first free place; TREADLE_COMMANDS: there is none
@@ -82,7 +83,8 @@ struct treadle_remote {
 	u64 begun;
 	unsigned long handles[BITS_TO_LONGS(TREADLE_HANDLES)];
 	unsigned long gone[BITS_TO_LONGS(TREADLE_HANDLES)];
-	u32 next_handle, nr_gone, asks, aborts;
+	unsigned long unknown[BITS_TO_LONGS(TREADLE_HANDLES)];
+	u32 next_handle, nr_gone, nr_unknown, asks, aborts;
 	bool ending;
 	u16 free;
 	struct list_head connecting;
@@ -120,13 +122,14 @@ struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference)
 struct treadle_sent *treadle_sent_take(struct treadle_session *s, struct treadle_cmd *cmd);
 enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock);
 void treadle_sent_tell(struct treadle_session *s);
-void treadle_sent_abort(struct treadle_session *s, u32 reference);
+void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status);
 void treadle_sent_whole(struct treadle_cmd *cmd);
 int treadle_sent_place(const struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
 		       u64 offset, struct treadle_run *run);
 void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
 			 struct treadle_run *run);
 void treadle_sent_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
+int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view);
 void treadle_remote_forget(struct treadle_ep *ep);
 void treadle_remote_end_push(struct treadle_session *s, u32 reference, int status,
 			     struct treadle_run *run);
@@ -216,6 +219,8 @@ struct treadle_answer {
  * struct treadle_proxies - what a session executes for the other node
  * @handles:	its endpoints, by handle (proxy/). Only arrivals and the end of the session use it
  * @members:	the same, by port, for what awaits them; changed like @handles, read under s->lock
+ * @unknown:	handles for which there was no memory, and the other node is not told yet; only for
+ *		arrivals; @nr_unknown of them
  * @scratch:	for results of the command that is being executed by the arrival
  * @pulls:	by the index of the reference, which is used again before a message has ended here
  * @due:	pulls without room for their GRANT
@@ -227,6 +232,8 @@ struct treadle_answer {
  */
 struct treadle_proxies {
 	struct xarray handles, members;
+	unsigned long unknown[BITS_TO_LONGS(TREADLE_HANDLES)];
+	u32 nr_unknown;
 	u8 scratch[TREADLE_WIRE_PIECE];
 	struct treadle_pull *pulls[TREADLE_COMMANDS];
 	struct list_head due, telling;

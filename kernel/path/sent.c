@@ -211,7 +211,7 @@ static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
 /* --- the end of commands ------------------------------------------------------------------ */
 
 /* Tell the other node that it gets no bytes of a command. False: there is no room for that yet. */
-static bool tell_abort(struct treadle_session *s, u32 reference)
+static bool tell_abort(struct treadle_session *s, u32 reference, u32 status)
 {
 	struct treadle_wire_abort *w;
 
@@ -221,7 +221,7 @@ static bool tell_abort(struct treadle_session *s, u32 reference)
 		treadle_session_starve(s);
 		return false;
 	}
-	w->status = cpu_to_le32(ECONNRESET);
+	w->status = cpu_to_le32(status);
 	w->zero = 0;
 	treadle_session_flush(s);
 	return true;
@@ -231,20 +231,22 @@ static bool tell_abort(struct treadle_session *s, u32 reference)
  * treadle_sent_abort - tell the other node that it gets no bytes of a command, now or later
  * @s:		the session
  * @reference:	of a command that has ended; that the other node says
+ * @status:	ENOMEM: the receive goes back; ECONNRESET: it fails
  *
  * Context: s->lock held.
  */
-void treadle_sent_abort(struct treadle_session *s, u32 reference)
+void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status)
 {
 	struct treadle_remote *r = s->remote;
 	u32 i = (reference & 0xffff) - 1;
 
 	lockdep_assert_held(&s->lock);
-	if (!r || i >= TREADLE_COMMANDS || tell_abort(s, reference))
+	if (!r || i >= TREADLE_COMMANDS || tell_abort(s, reference, status))
 		return;
 	i = array_index_nospec(i, TREADLE_COMMANDS);
 	r->aborts += !r->sent[i].abort;
 	r->sent[i].abort = reference;
+	r->sent[i].status = status;
 }
 
 /* Ask the other node to cancel a command. */
@@ -434,6 +436,7 @@ static void tell_gone(struct treadle_session *s)
 			return;
 		__clear_bit(handle, r->gone);
 		__clear_bit(handle, r->handles);
+		r->nr_unknown -= __test_and_clear_bit(handle, r->unknown);
 		r->nr_gone--;
 	}
 }
@@ -452,13 +455,38 @@ void treadle_sent_tell(struct treadle_session *s)
 	lockdep_assert_held(&s->lock);
 	tell_gone(s);
 	for (i = 0; r->aborts && i < TREADLE_COMMANDS; i++)
-		if (r->sent[i].abort && tell_abort(s, r->sent[i].abort)) {
+		if (r->sent[i].abort && tell_abort(s, r->sent[i].abort, r->sent[i].status)) {
 			r->sent[i].abort = 0;
 			r->aborts--;
 		}
 	for (i = 0; r->asks && i < TREADLE_COMMANDS; i++)
 		if (r->sent[i].ask)
 			ask(s, &r->sent[i]);
+}
+
+/**
+ * treadle_remote_unknown - the other node had no memory for an endpoint: make it known again
+ * @s:		the session
+ * @view:	UNKNOWN
+ *
+ * The next command of the endpoint does this.
+ *
+ * Context: takes s->lock.
+ * Return: 0 or -EPROTO.
+ */
+int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view)
+{
+	u32 handle = le32_to_cpu(view->item->reference);
+	struct treadle_remote *r = s->remote;
+
+	if (handle >= TREADLE_HANDLES)
+		return -EPROTO;
+	handle = array_index_nospec(handle, TREADLE_HANDLES);
+	spin_lock(&s->lock);
+	if (test_bit(handle, r->handles)) /* else it has ended since */
+		r->nr_unknown += !__test_and_set_bit(handle, r->unknown);
+	spin_unlock(&s->lock);
+	return 0;
 }
 
 /**
@@ -541,6 +569,8 @@ int treadle_remote_begin(struct treadle_session *s)
 	bitmap_zero(r->handles, TREADLE_HANDLES);
 	bitmap_zero(r->gone, TREADLE_HANDLES);
 	r->nr_gone = 0;
+	bitmap_zero(r->unknown, TREADLE_HANDLES);
+	r->nr_unknown = 0;
 	bitmap_zero(r->watched, TREADLE_HANDLES);
 	r->nr_watched = 0;
 	r->aborts = 0;

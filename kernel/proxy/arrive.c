@@ -229,6 +229,8 @@ static int arrive_item(struct treadle_session *s, const struct treadle_wire_view
 		return treadle_far_refused(s, view);
 	case TREADLE_WIRE_CONN_OVER:
 		return treadle_far_over(s, view);
+	case TREADLE_WIRE_UNKNOWN:
+		return treadle_remote_unknown(s, view);
 	case TREADLE_WIRE_WATCH:
 		return treadle_member_asked(s, view);
 	case TREADLE_WIRE_LOST:
@@ -248,6 +250,7 @@ static int session_begin(struct treadle_session *s)
 static void session_room(struct treadle_session *s, struct treadle_run *run)
 {
 	treadle_arrived_room(s);
+	treadle_proxy_room(s);
 	treadle_pull_room(s);
 	treadle_member_room(s);
 	treadle_far_room(s);

@@ -174,6 +174,23 @@ void treadle_member_known(struct treadle_session *s, struct treadle_proxy *proxy
 }
 
 /**
+ * treadle_member_fail - a port that was asked for has no proxy: receives fail
+ * @s:		the session
+ * @port:	on the other node
+ * @error:	with which they fail
+ * @run:	takes what the counters fire
+ *
+ * Context: arrivals of the session. May sleep.
+ */
+void treadle_member_fail(struct treadle_session *s, u16 port, int error, struct treadle_run *run)
+{
+	LIST_HEAD(waiting);
+
+	take(s, port, &waiting);
+	resolve(&waiting, NULL, error, run);
+}
+
+/**
  * treadle_member_lost - the other node has no endpoint at a port that was asked for
  * @s:		the session
  * @view:	LOST
@@ -186,12 +203,10 @@ int treadle_member_lost(struct treadle_session *s, const struct treadle_wire_vie
 			struct treadle_run *run)
 {
 	u32 port = le32_to_cpu(view->item->reference);
-	LIST_HEAD(waiting);
 
 	if (port > U16_MAX)
 		return -EPROTO;
-	take(s, port, &waiting);
-	resolve(&waiting, NULL, -ECONNREFUSED, run);
+	treadle_member_fail(s, port, -ECONNREFUSED, run);
 	return 0;
 }
 

@@ -92,15 +92,64 @@ static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u
 	kref_get(&s->ref);
 	proxy->ep.enabled = true;
 	ret = xa_reserve(&s->proxies->members, le16_to_cpu(w->port), TREADLE_GFP) ?:
-		      xa_err(xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP));
+		      xa_reserve(&s->proxies->handles, handle, TREADLE_GFP);
 	if (ret) {
 		treadle_obj_put(&proxy->ep.obj);
 		return ret;
 	}
+	/* the places are reserved, so this allocates nothing */
+	xa_store(&s->proxies->handles, handle, proxy, TREADLE_GFP);
 	spin_lock(&s->lock);
 	xa_store(&s->proxies->members, treadle_source_port(proxy->ep.id.source), proxy, GFP_NOWAIT);
 	spin_unlock(&s->lock);
 	return treadle_obj_publish(&proxy->ep.obj);
+}
+
+/* Say that there is no proxy with @handle. False: there is no room for that. */
+static bool tell_unknown(struct treadle_session *s, u32 handle)
+{
+	void *item;
+
+	spin_lock(&s->lock);
+	item = treadle_session_item(s, TREADLE_WIRE_UNKNOWN, sizeof(struct treadle_wire_item),
+				    handle);
+	if (!item)
+		treadle_session_starve(s);
+	treadle_session_flush(s);
+	spin_unlock(&s->lock);
+	return item;
+}
+
+/**
+ * treadle_proxy_room - say for which endpoints there was no memory, where that had to wait
+ * @s:		the session
+ *
+ * Context: arrivals of the session. Takes s->lock.
+ */
+void treadle_proxy_room(struct treadle_session *s)
+{
+	struct treadle_proxies *p = s->proxies;
+	u32 handle = 0;
+
+	while (p && p->nr_unknown) {
+		handle = find_next_bit(p->unknown, TREADLE_HANDLES, handle);
+		if (handle == TREADLE_HANDLES || !tell_unknown(s, handle))
+			return;
+		__clear_bit(handle, p->unknown);
+		p->nr_unknown--;
+	}
+}
+
+/* There is no memory for an endpoint. It is made known again before its next command. */
+static void fail(struct treadle_session *s, const struct treadle_wire_intro *w, u32 handle,
+		 int error, struct treadle_run *run)
+{
+	struct treadle_proxies *p = s->proxies;
+
+	pr_warn_ratelimited("treadle: no memory for an endpoint of another node: %d\n", error);
+	if (p->nr_unknown || !tell_unknown(s, handle))
+		p->nr_unknown += !__test_and_set_bit(handle, p->unknown);
+	treadle_member_fail(s, le16_to_cpu(w->port), error, run);
 }
 
 /**
@@ -109,7 +158,7 @@ static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u
  * @view:	INTRO
  * @run:	of the caller
  *
- * Without memory its commands will be refused.
+ * Without memory the commands that follow are refused.
  *
  * Context: arrivals of the session. May sleep.
  * Return: 0 or -EPROTO.
@@ -126,8 +175,7 @@ int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_vie
 		return -EPROTO;
 	ret = make(s, w, handle);
 	if (ret)
-		pr_warn_ratelimited("treadle: no memory for an endpoint of another node: %d\n",
-				    ret);
+		fail(s, w, handle, ret, run);
 	else
 		treadle_member_known(s, treadle_proxy_find(s, handle), run);
 	return 0;
@@ -165,6 +213,7 @@ int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view
 	if (handle >= TREADLE_HANDLES)
 		return -EPROTO;
 	proxy = xa_erase(&s->proxies->handles, handle);
+	s->proxies->nr_unknown -= __test_and_clear_bit(handle, s->proxies->unknown);
 	if (proxy) /* else there was no memory for it */
 		destroy(s, proxy);
 	return 0;

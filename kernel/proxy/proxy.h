@@ -10,6 +10,7 @@ void treadle_proxies_end(struct treadle_session *s);
 int treadle_proxy_intro(struct treadle_session *s, const struct treadle_wire_view *view,
 			struct treadle_run *run);
 int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view *view);
+void treadle_proxy_room(struct treadle_session *s);
 
 /* conn.c */
 void treadle_far_connect(struct treadle_session *s, struct treadle_ep *ep,
@@ -28,6 +29,7 @@ void treadle_member_await(struct treadle_session *s, struct treadle_rx *rx, u32 
 			  struct treadle_run *run);
 void treadle_member_known(struct treadle_session *s, struct treadle_proxy *proxy,
 			  struct treadle_run *run);
+void treadle_member_fail(struct treadle_session *s, u16 port, int error, struct treadle_run *run);
 int treadle_member_lost(struct treadle_session *s, const struct treadle_wire_view *view,
 			struct treadle_run *run);
 int treadle_member_asked(struct treadle_session *s, const struct treadle_wire_view *view);

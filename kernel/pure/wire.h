@@ -60,6 +60,7 @@ enum treadle_wire_kind {
 	TREADLE_WIRE_CONN_REP,
 	TREADLE_WIRE_CONN_REJ,
 	TREADLE_WIRE_CONN_OVER,
+	TREADLE_WIRE_UNKNOWN, /* there was no memory for INTRO: say it again */
 	TREADLE_WIRE_KINDS,
 };
 
@@ -169,6 +170,7 @@ static inline const struct treadle_wire_shape *treadle_wire_shape(u8 kind)
 		/* CONN_REP */ { sizeof(struct treadle_wire_pair), 0, TREADLE_WIRE_CONN_BYTES },
 		/* CONN_REJ */ { sizeof(struct treadle_wire_pair), 0, TREADLE_WIRE_CONN_BYTES },
 		/* CONN_OVER */ { sizeof(struct treadle_wire_pair), 0, 0 },
+		/* UNKNOWN */ { sizeof(struct treadle_wire_item), 0, 0 },
 	};
 #undef ANY
 

@@ -36,7 +36,7 @@ public:
 	{
 		const size_t at = bytes.size();
 
-		bytes.resize(at + ALIGN(length, 8));
+		bytes.insert(bytes.end(), ALIGN(length, 8), 0);
 		auto &item = get<treadle_wire_item>(at);
 		item.kind = kind;
 		item.flags = flags;

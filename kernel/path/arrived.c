@@ -11,6 +11,7 @@
  * is given back. A command ends with DONE; a piece of a READ with ANSWER_DATA, one of a WRITE, that
  * is not the last, with nothing.
  */
+#include <linux/nospec.h>
 #include <linux/slab.h>
 
 #include "path/remote.h"
@@ -171,6 +172,44 @@ static void own_bytes(struct treadle_answer *a, struct treadle_cmd *cmd)
 	*a = (struct treadle_answer){ .reference = a->reference, .error = -ENOMEM };
 }
 
+/* The place of a piece in proxies->cut; NULL: it is no piece. */
+static u32 *cut_at(struct treadle_session *s, const struct treadle_desc *d)
+{
+	u32 i = ((u32)d->context & 0xffff) - 1;
+
+	lockdep_assert_held(&s->lock);
+	if (!treadle_op_remote(d->opcode) || d->len <= TREADLE_WIRE_PIECE || i >= TREADLE_COMMANDS)
+		return NULL;
+	return &s->proxies->cut[array_index_nospec(i, TREADLE_COMMANDS)];
+}
+
+/**
+ * treadle_piece_is_cut - has an earlier piece of the READ or WRITE failed?
+ * @cmd:	a command of another node; it is its turn
+ *
+ * The other node knows that already. The target must not hear of the last piece then.
+ *
+ * Context: takes s->lock.
+ */
+bool treadle_piece_is_cut(const struct treadle_cmd *cmd)
+{
+	struct treadle_proxy *proxy = treadle_proxy_of(cmd);
+	struct treadle_session *s = proxy->session;
+	bool is_cut = false;
+	u32 *at;
+
+	if (cmd->d.len <= TREADLE_WIRE_PIECE)
+		return false;
+	spin_lock(&s->lock);
+	at = treadle_proxy_valid(proxy) ? cut_at(s, &cmd->d) : NULL;
+	if (at && !cmd->d.addr)
+		*at = 0; /* of an earlier command */
+	else if (at)
+		is_cut = *at == (u32)cmd->d.context;
+	spin_unlock(&s->lock);
+	return is_cut;
+}
+
 /* Tell the other node what has become of @cmd, and give its credit back. */
 static void answer(struct treadle_cmd *cmd, int error)
 {
@@ -178,10 +217,14 @@ static void answer(struct treadle_cmd *cmd, int error)
 	struct treadle_session *s = proxy->session;
 	bool needs, done = false, owned = false;
 	struct treadle_answer a = answer_of(cmd, error, &needs);
+	u32 *at;
 
 	while (!done) {
 		spin_lock(&s->lock);
 		done = true;
+		at = needs && error && treadle_proxy_valid(proxy) ? cut_at(s, &cmd->d) : NULL;
+		if (at)
+			*at = a.reference;
 		if (!treadle_proxy_valid(proxy)) {
 			if (owned)
 				kfree(a.bytes);

@@ -120,6 +120,12 @@ bool treadle_rma_open(struct treadle_rma *rma, struct treadle_cmd *cmd, u32 acce
 	rma->to = treadle_begin(&cmd, run);
 	if (!rma->to)
 		return false;
+	if (unlikely(cmd->d.flags & TREADLE_F_PROXY) && treadle_piece_is_cut(cmd)) {
+		treadle_ep_put(rma->to);
+		cmd->d.context = 0; /* it was answered */
+		treadle_cmd_complete(cmd, -ECANCELED, run);
+		return false;
+	}
 	if (unlikely(cmd->d.flags & (TREADLE_F_COND | TREADLE_F_PROXY)) &&
 	    (cmd->d.flags & TREADLE_F_REMOTE_CQ_DATA) && overflows(rma->to)) {
 		treadle_ep_put(rma->to);

@@ -157,6 +157,8 @@ static inline u64 treadle_cmd_end(const struct treadle_cmd *cmd)
 		       cmd->d.len;
 }
 
+bool treadle_piece_is_cut(const struct treadle_cmd *cmd); /* arrived.c */
+
 /*
  * struct treadle_rma - an RMA or atomic command under way
  * @job:	continues it in a worker

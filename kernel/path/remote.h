@@ -222,19 +222,21 @@ struct treadle_answer {
  * @unknown:	handles for which there was no memory, and the other node is not told yet; only for
  *		arrivals; @nr_unknown of them
  * @scratch:	for results of the command that is being executed by the arrival
+ * @cut:	by the index of the reference: of a READ or WRITE of which a piece has failed
  * @pulls:	by the index of the reference, which is used again before a message has ended here
  * @due:	pulls without room for their GRANT
  * @telling:	proxies with a job that waits for room
  * @answers:	that could not be sent, a ring: @count of them, from @first on. There is one for
  *		each command that the other node may send
  *
- * From @pulls on under s->lock.
+ * From @cut on under s->lock.
  */
 struct treadle_proxies {
 	struct xarray handles, members;
 	unsigned long unknown[BITS_TO_LONGS(TREADLE_HANDLES)];
 	u32 nr_unknown;
 	u8 scratch[TREADLE_WIRE_PIECE];
+	u32 cut[TREADLE_COMMANDS];
 	struct treadle_pull *pulls[TREADLE_COMMANDS];
 	struct list_head due, telling;
 	u32 first, count;

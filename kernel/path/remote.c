@@ -122,7 +122,7 @@ static void prove(const struct treadle_session *s, const struct treadle_key *key
 }
 
 /*
- * Make an endpoint known to the other node, if it is not yet, or was not kept there. ep->hosts has a place reserved for
+ * Make an endpoint known to the other node, if it is not yet. ep->hosts has a place reserved for
  * the host. *@handle: the endpoint's handle there. False: the session has no room.
  */
 static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)

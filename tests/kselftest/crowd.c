@@ -237,18 +237,22 @@ FIXTURE_TEARDOWN(crowd) {}
 
 TEST_F(crowd, killed_one_after_the_other)
 {
+	/* a session is charged to the first process that needs it, and stays */
+	const long long slack = module_users() ? SLACK + (256 << 10) : SLACK;
 	__u64 end = now_ns() + PATIENCE_NS;
 	long long left;
 
 	EXPECT_EQ(0, reap(spawn(in_a_group, self->g)));
 	until_unused();
-	while ((left = cgroup_kernel(self->g->dir)) > SLACK && now_ns() < end)
+	while ((left = cgroup_kernel(self->g->dir)) > slack && now_ns() < end)
 		usleep(10000);
 	EXPECT_LE(0, left);
-	EXPECT_GE(SLACK, left);
+	EXPECT_GE(slack, left);
 	note("%lld bytes of the kernel's are still charged", left);
 	EXPECT_TRUE(all_pins_are_released());
 	EXPECT_EQ(0, rmdir(self->g->dir));
+	if (module_users()) /* a transport; tests/loop/run unloads both */
+		return;
 	/* Unloading warns if the module's caches are not empty. */
 	module_unload();
 	EXPECT_EQ(0, module_load(false, ""));

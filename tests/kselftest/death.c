@@ -84,7 +84,9 @@ TEST_F(death, senders_that_wait_get_errors)
 	for (int i = 0; i < 100; i++) {
 		struct treadle_cqe c = cq_next(&n->cq);
 
-		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET);
+		/* over a session, some may arrive too late */
+		EXPECT_TRUE(c.error == 0 || c.error == ECONNRESET ||
+			    (c.error == ECONNREFUSED && module_users()));
 		EXPECT_TRUE(c.error || c.context % 3);
 		done += !c.error;
 		failed += !!c.error;

@@ -73,6 +73,7 @@ static long long live(void)
 	return 0;
 }
 
+#include "../sweep_calls.h"
 #include "../sweep_commands.h"
 #include "../sweep_endings.h"
 #include "../sweep_receives.h"

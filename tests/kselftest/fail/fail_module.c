@@ -10,6 +10,7 @@
 
 #include <liburing.h>
 
+#include "../sweep_calls.h"
 #include "../sweep_commands.h"
 #include "../sweep_endings.h"
 #include "../sweep_receives.h"

@@ -19,8 +19,11 @@ static inline int loop_unload(void)
 	return syscall(SYS_delete_module, "treadle_loop", O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* Loads treadle_loop, which lies beside the module under test. A test that failed has left it. */
-static inline void loop_load(void)
+/*
+ * Loads treadle_loop, which lies beside the module under test, or beside its variant @suffix. A
+ * test that failed has left it.
+ */
+static inline void loop_load_of(const char *suffix)
 {
 	const char *path = getenv("MODULE");
 	char loop[256];
@@ -28,12 +31,17 @@ static inline void loop_load(void)
 
 	need(path && strlen(path) < 200);
 	dir = strrchr(path, '/') - path;
-	snprintf(loop, sizeof(loop), "%.*s-loop/treadle_loop.ko", dir, path);
+	snprintf(loop, sizeof(loop), "%.*s%s-loop/treadle_loop.ko", dir, path, suffix);
 	fd = open(loop, O_RDONLY | O_CLOEXEC);
 	need(fd >= 0);
 	loop_unload();
 	need(syscall(SYS_finit_module, fd, "", 0) == 0);
 	close(fd);
+}
+
+static inline void loop_load(void)
+{
+	loop_load_of("");
 }
 
 /* Returns 0 or -errno. */

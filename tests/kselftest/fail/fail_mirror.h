@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The module of tests/fail, and a session by which this network namespace reaches itself: a second
+ * node of treadle_loop (tests/loop). What is sent to a local peer goes out and comes in as from
+ * another node.
+ */
+#ifndef TREADLE_KSELFTEST_FAIL_MIRROR_H
+#define TREADLE_KSELFTEST_FAIL_MIRROR_H
+
+#include "fail.h"
+
+#include "../loop/loop.h"
+
+static inline int mirror_open(void)
+{
+	return loop("mirror 127.0.0.1 198.51.100.1 insecure trust_uids");
+}
+
+static inline void mirror_close(void)
+{
+	need(loop("close 127.0.0.1") == 0);
+}
+
+/* Lets the session begin, which stays: so each test finds the same. */
+static inline void session_begin(void)
+{
+	struct node a, b;
+	char buf[8];
+
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){});
+	need(post_recv(&b, recv_of(buf, 8, ANY, 1)) == 0);
+	need(post(&a, send_of("8 bytes", 8, peer(&a, b.addr), 1)) == 1);
+	need(cq_next(&b.rcq).error == 0 && cq_next(&a.cq).error == 0);
+	/* the node of b knows its endpoints, too */
+	need(post_recv(&a, recv_of(buf, 8, ANY, 1)) == 0);
+	need(post(&b, send_of("8 bytes", 8, peer(&b, a.addr), 1)) == 1);
+	need(cq_next(&a.rcq).error == 0 && cq_next(&b.cq).error == 0);
+	close(a.fd);
+	close(b.fd);
+}
+
+/* Before back_to_the_real_one(): the transport uses the module. */
+static inline void mirror_leave(void)
+{
+	if (getpid() == harness)
+		need(loop_unload() == 0);
+}
+
+#define FAIL_MIRROR_MAIN                             \
+	int main(int argc, char **argv)              \
+	{                                            \
+		harness = getpid();                  \
+		atexit(back_to_the_real_one);        \
+		module_unload();                     \
+		need(module_load(true, "") == 0);    \
+		loop_load_of("-fail");               \
+		atexit(mirror_leave);                \
+		need(mirror_open() == 0);            \
+		session_begin();                     \
+		return test_harness_run(argc, argv); \
+	}
+
+#endif

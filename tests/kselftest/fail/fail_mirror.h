@@ -9,6 +9,7 @@
 
 #include "fail.h"
 
+#include "../connection.h"
 #include "../loop/loop.h"
 
 static inline int mirror_open(void)
@@ -36,8 +37,8 @@ static inline void session_begin(void)
 	need(post_recv(&a, recv_of(buf, 8, ANY, 1)) == 0);
 	need(post(&b, send_of("8 bytes", 8, peer(&b, a.addr), 1)) == 1);
 	need(cq_next(&a.rcq).error == 0 && cq_next(&b.cq).error == 0);
-	close(a.fd);
-	close(b.fd);
+	node_close(&a);
+	node_close(&b);
 }
 
 /* Before back_to_the_real_one(): the transport uses the module. */

@@ -92,6 +92,7 @@ int treadle_link_offer(struct treadle_node *node, struct treadle_link *link,
 	if (!ret) {
 		activate(s); /* succeeds, as the caller has one of the users */
 		link->session = s;
+		link->from = *from;
 		link->offered = true;
 		l->nr_offers++;
 		list_add_tail(&link->offers, &l->offers);

@@ -5,8 +5,10 @@
  * The first frames of a link are HELLO, twice from each side, in turn: the side that has connected
  * begins. The first one says which session the node has, and, as all frames do, how far it has come
  * there. The second one proves that the node knows the secret: an HMAC of both first ones, which
- * have a random number for the link, and of the side. A node without a secret proves that it has
- * none. The side that was connected to checks the other one's proof before it proves anything.
+ * have a random number for the link, of the side, and of the address of the node that has
+ * connected. So a third node can't pass on what two others say: to the one that is connected to,
+ * its own address would be that of the other one. A node without a secret proves that it has none.
+ * The side that was connected to checks the other one's proof before it proves anything.
  */
 #include <crypto/sha2.h>
 #include <linux/slab.h>
@@ -69,12 +71,15 @@ static void prove(const struct treadle_session *s, bool connected, u8 proof[32])
 	const struct treadle_node_listen *listen = &s->node->listen;
 	bool mine = !l->link->offered; /* this side has connected */
 	struct {
-		__le64 side;
+		__le32 side, family; /* of the address; its port and scope differ */
+		u8 from[sizeof(l->link->from.addr)];
 		struct treadle_hello hello[2]; /* of the side that has connected first */
 	} message;
 
 	static_assert(sizeof(message) <= MOST);
-	message.side = cpu_to_le64(connected);
+	message.side = cpu_to_le32(connected);
+	message.family = cpu_to_le32(l->link->from.family);
+	memcpy(message.from, l->link->from.addr, sizeof(message.from));
 	message.hello[0] = l->memory->hello[!mine];
 	message.hello[1] = l->memory->hello[mine];
 	treadle_hmac(listen->secret, listen->secret_bytes, &message, sizeof(message), proof);

@@ -112,6 +112,8 @@ struct treadle_transport {
  * @session:	set by ->connect of the transport, or by treadle_link_offer()
  * @offers:	of the session, while it is offered
  * @hail:	what the peer has said; valid once it is offered or up
+ * @from:	address of the node that has begun it, as this node knows it: its own, set by
+ *		->connect, or @from of treadle_link_offer()
  * @offered:	the peer has begun it
  * @up, @down:	set once, by treadle_link_up() and _down()
  */
@@ -120,6 +122,7 @@ struct treadle_link {
 	struct treadle_session *session;
 	struct list_head offers;
 	struct treadle_hail hail;
+	struct treadle_addr from;
 	bool offered, up, down;
 };
 

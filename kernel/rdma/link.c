@@ -324,6 +324,7 @@ static struct treadle_link *link_connect(struct treadle_session *session,
 		return ERR_PTR(-ENOMEM);
 	link->link.session = session;
 	link->active = true;
+	treadle_rdma_addr(&link->link.from, source);
 	link->asked = *hail;
 	id = rdma_create_id(&init_net, link_event, link, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(id)) {

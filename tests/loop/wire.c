@@ -257,6 +257,7 @@ static struct treadle_link *wire_connect(struct treadle_session *session,
 	end_init(passive, wire, active);
 	wire->from = *loop_address(treadle_session_node(session));
 	wire->to = *to;
+	active->link.from = wire->from;
 	atomic_set(&wire->users, 2);
 	INIT_WORK(&wire->free, wire_free_work);
 	for (i = 0; i < 2 * LOOP_BUFFERS; i++) {

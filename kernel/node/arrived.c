@@ -40,6 +40,8 @@ static int acked(struct treadle_session *s, const struct treadle_wire_frame *fra
 	if (n < 0)
 		return n;
 	frames_free(s, n);
+	if (n)
+		l->progress = jiffies;
 	if (unlikely(l->starved) && (n || granted != s->window.granted)) {
 		l->starved = false;
 		*room = true;
@@ -249,6 +251,7 @@ int treadle_session_go(struct treadle_session *s, const struct treadle_wire_fram
 		return n;
 	l->starved = false;
 	l->live = s->up = true;
+	l->progress = jiffies;
 	list_for_each_entry(frame, &l->kept, list) {
 		treadle_window_replay(&s->window);
 		l->busy = true;

@@ -394,8 +394,12 @@ static void expire(struct treadle_session *s)
 	bool late;
 
 	spin_lock(&s->lock);
-	late = !l->live && ((s->begun && time_after_eq(jiffies, l->lost + timeout)) ||
-			    (!s->begun && l->wanted && time_after_eq(jiffies, l->asked + timeout)));
+	if (l->live) /* the other node may say something, and not acknowledge anything */
+		late = !l->corked && !list_empty(&l->kept) &&
+		       time_after_eq(jiffies, l->progress + timeout);
+	else
+		late = (s->begun && time_after_eq(jiffies, l->lost + timeout)) ||
+		       (!s->begun && l->wanted && time_after_eq(jiffies, l->asked + timeout));
 	spin_unlock(&s->lock);
 	if (!late)
 		return;

@@ -83,6 +83,8 @@ static void frame_send(struct treadle_session *s, struct treadle_frame *frame)
 	frame->number = treadle_window_send(&s->window);
 	frame->head->seq = cpu_to_le32(frame->number);
 	frame->head->length = cpu_to_le32(frame->length);
+	if (list_empty(&l->kept))
+		l->progress = jiffies;
 	list_add_tail(&frame->list, &l->kept);
 	if (!l->live)
 		return;

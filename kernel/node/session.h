@@ -87,6 +87,7 @@ struct treadle_frames {
  * @free, @kept: frames that are not in use; that have a number, oldest first
  * @open:	frame for items, or NULL
  * @out, @stale: frames that are being filled; and those of an earlier session
+ * @progress:	when a frame was acknowledged last, or @kept was empty, or the link became live
  * @epoch:	counts the sessions, for @stale
  * @live:	frames may be posted on @link
  * @busy:	treadle_link_sent() is due
@@ -138,6 +139,7 @@ struct treadle_session_links {
 	struct treadle_frames *memory;
 	struct list_head free, kept;
 	struct treadle_frame *open;
+	unsigned long progress;
 	u32 out, stale, epoch;
 	bool live, busy, corked, starved;
 	bool ticking;

@@ -223,7 +223,7 @@ static bool is_over(struct treadle_session *s)
 	if (!l->link)
 		return false;
 	spin_lock(&s->lock);
-	over = l->link->down || l->closing || (l->broken && !l->lingers);
+	over = ((l->link->down || l->broken) && !l->lingers) || l->closing;
 	if (!l->live)
 		over |= time_after_eq(now, l->deadline);
 	else

@@ -145,7 +145,9 @@ kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
 # Code in documents.
 documents := $(addprefix build/tests/docs/,self readme.o)
-guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents)
+# A hostile node, for two machines.
+hostile := build/tests/hostile/hostile
+guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents) $(hostile)
 
 programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(c_examples) $(guest_tests)
 	@:
@@ -160,8 +162,8 @@ build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib 
 PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
 build/arm64/%: PAGE_SIZE := 4096
 build/arm64-16k/%: PAGE_SIZE := 16384
-$(kselftests) build/arm64/% build/arm64-16k/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
-$(kselftests) build/arm64/% build/arm64-16k/%: include += -DPAGE=$(PAGE_SIZE)
+$(kselftests) $(hostile) build/arm64/% build/arm64-16k/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
+$(kselftests) $(hostile) build/arm64/% build/arm64-16k/%: include += -DPAGE=$(PAGE_SIZE)
 build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
@@ -239,6 +241,11 @@ build/kselftest/kselftest_harness.h:
 $(kselftests): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
+
+$(hostile): include += -Itests/unit
+$(hostile): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -lrdmacm -libverbs
 
 # The ABI's tests for the machine that KERNEL=SERIES-arm64 emulates, linked with its libraries.
 cross_to := build/$(if $(filter %-16k,$(KERNEL)),arm64-16k,arm64)

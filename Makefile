@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # make              module, library, provider, tools, examples, tests
-# make demo         the main job, shown in a virtual machine; sets up all it needs
+# make demo         the main job, shown in a virtual machine, and then on two; sets up all it needs
 # make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those;
 #                   KERNEL=debug COVERAGE=1: and which lines of the module they run)
 # make bench        compares with libfabric's other providers; table, JSON, picture
@@ -419,6 +419,8 @@ setup:
 demo: setup
 	+$(Q)$(MAKE) module programs
 	$(Q)$(run) tools/demo
+	$(Q)if [ -e kernel/treadle_rdma.ko ]; then NODES=2 REMOTE=1 $(run) 'tools/demo machines'; \
+		else echo "Kernel $(KERNEL) has no RDMA: not shown on two machines."; fi
 bench:
 	$(Q)$(setup) packages gnuplot-nox
 	+$(Q)$(MAKE) module programs

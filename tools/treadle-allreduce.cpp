@@ -5,7 +5,7 @@
  * Each process joins a group and calls fi_allreduce of 8 bytes as often as --rounds says, without
  * waiting. Then all but process 0 are stopped, and process 0 calls last. It has every result
  * although no other process runs. The others find theirs when they continue. Then the same is done
- * with all of them running, for comparison.
+ * with all of them running, for comparison. The processes may be on several machines.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 
 #include <rdma/fi_collective.h>
 
-#include "bench/others.h"
+#include "bench/machines.h"
 #include "cli.h"
 
 namespace
@@ -21,15 +21,31 @@ namespace
 
 using namespace bench;
 
-struct Options {
+constexpr size_t most_processes = 1000, most_rounds = 1000, most_seconds = 86400;
+
+/* What all processes know at the start. */
+struct Plan {
 	size_t processes = 8, rounds = 100;
 	unsigned seconds = 60; /* timeout */
 };
 
+struct Options : Plan {
+	std::string address = "127.0.0.1"; /* of this machine */
+	Places places;
+};
+
+/* What a process on another machine has to know. */
+struct Job {
+	size_t rank;
+	Plan plan;
+};
+
+const Hello hello("treadle-allreduce", sizeof(Job));
+
 class Member
 {
 public:
-	Member(const fi_info *info, const Options &options, size_t rank)
+	Member(const fi_info *info, const Plan &options, size_t rank)
 		: options_(options), rank_(rank),
 		  end_(info, {.bytes = Buffer::page, .events = true}), in_(options.rounds),
 		  out_(options.rounds)
@@ -115,7 +131,7 @@ private:
 		}
 	}
 
-	const Options options_;
+	const Plan options_;
 	const size_t rank_;
 	End end_;
 	Fid<fid_av_set> set_;
@@ -124,19 +140,25 @@ private:
 	uint64_t called_ = 0;
 };
 
-Info find_member()
+Info find_member(const std::string &address)
 {
-	Info info = find({"treadle", FI_MSG | FI_COLLECTIVE});
+	const bool here = address == "127.0.0.1";
+	Info info = find({.provider = "treadle",
+			  .caps = FI_MSG | FI_COLLECTIVE | (here ? 0 : FI_REMOTE_COMM),
+			  .address = address});
 
-	if (!info)
+	if (!info && here)
 		throw std::runtime_error("treadle has no collectives here: is the module loaded?");
+	if (!info)
+		throw std::runtime_error(
+			"treadle has no collectives that other machines reach at " + address);
 	return info;
 }
 
 /* Another process, seen from inside. */
 void live(const Options &options, size_t rank, Partner &parent)
 {
-	const Info info = find_member();
+	const Info info = find_member(options.address);
 	Member member(info.get(), options, rank);
 	std::vector<Card> cards(options.processes);
 
@@ -160,6 +182,22 @@ void live(const Options &options, size_t rank, Partner &parent)
 	told<char>(parent); /* throws when the others are dismissed */
 }
 
+/* The same on behalf of another machine. */
+void live_there(Partner &master, const std::string &address)
+{
+	Job job;
+	Options options;
+
+	if (!master.get(&job, sizeof(job)))
+		return;
+	static_cast<Plan &>(options) = job.plan;
+	options.address = address;
+	if (options.processes > most_processes || options.rounds > most_rounds ||
+	    options.seconds > most_seconds || job.rank >= options.processes)
+		throw std::runtime_error("another machine asks for too much");
+	keep(master, options.seconds, [&](Partner &parent) { live(options, job.rank, parent); });
+}
+
 void all(Others &others)
 {
 	for (auto &other : others)
@@ -172,18 +210,27 @@ void tell_all(Others &others)
 		other->tell('g');
 }
 
-int allreduce(const Options &options)
+int allreduce(Options options)
 {
-	Others others;
-
 	cli::need_device();
 	load_providers();
+	if (options.places.serve)
+		return serve(options.places.port, hello, live_there);
+	const Machines machines = options.places.meet(hello, options.seconds);
+	if (!machines.empty())
+		options.address = machines.front()->own_address();
+
+	Others others;
 	/* Before anything is opened, because few providers survive a fork. */
-	for (size_t i = 1; i < options.processes; i++)
-		others.push_back(std::make_unique<Other>(i, options.seconds, [=](Partner &parent) {
-			live(options, i, parent);
-		}));
-	const Info info = find_member();
+	start_others(
+		others, options.processes, options.seconds, machines,
+		[&](size_t rank) {
+			return [&, rank](Partner &parent) { live(options, rank, parent); };
+		},
+		[&](size_t rank) {
+			return Job{rank, options};
+		});
+	const Info info = find_member(options.address);
 	Member first(info.get(), options, 0);
 	std::vector<Card> cards{first.card()};
 	for (auto &other : others)
@@ -217,13 +264,13 @@ int allreduce(const Options &options)
 		return static_cast<double>(ns) / 1e3 / static_cast<double>(options.rounds);
 	};
 	std::printf(
-		"treadle: %zu processes, %zu allreduces of 8 bytes\n"
+		"treadle: %s, %zu allreduces of 8 bytes\n"
 		"  process 0 called last and has all %zu sums; so have the others, who went on after\n"
 		"  processes 1 to %zu were stopped meanwhile: no CPU time, no context switch, so no "
 		"system call\n"
 		"  %.1f us per allreduce while they are stopped, %.1f us when all run\n",
-		options.processes, options.rounds, options.rounds, options.processes - 1,
-		each(stopped), each(running));
+		number_of(options.processes, machines).c_str(), options.rounds, options.rounds,
+		options.processes - 1, each(stopped), each(running));
 	return 0;
 }
 
@@ -236,12 +283,15 @@ Options parse(int argc, char **argv)
 		 "[OPTION]...",
 		 "Allreduces among processes that are stopped, all but the last to call.",
 		 {{'n', "processes", "N", "how many (default: 8)",
-		   [&](const char *text) { o.processes = cli::number(text, 2, 1000); }},
+		   [&](const char *text) { o.processes = cli::number(text, 2, most_processes); }},
 		  {'r', "rounds", "N", "how many allreduces (default: 100, at most 1000)",
-		   [&](const char *text) { o.rounds = cli::number(text, 1, 1000); }},
+		   [&](const char *text) { o.rounds = cli::number(text, 1, most_rounds); }},
 		  {'t', "timeout", "S", "give up after so many seconds (default: 60)",
-		   [&](const char *text) { o.seconds = cli::number(text, 1, 86400); }}},
-		 ""},
+		   [&](const char *text) { o.seconds = cli::number(text, 1, most_seconds); }},
+		  machine_option(o.places),
+		  serve_option(o.places),
+		  port_option(o.places)},
+		 places_help},
 		argc, argv);
 	return o;
 }

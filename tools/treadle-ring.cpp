@@ -7,7 +7,7 @@
  * are there. Process 0 arms the start of each next round in the same way.
  *
  * Then all other processes are stopped, process 0 sends once, and the message has to go around for
- * all rounds.
+ * all rounds. The processes may be on several machines.
  */
 #include <algorithm>
 #include <cstdio>
@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "bench/others.h"
+#include "bench/machines.h"
 #include "bench/station.h"
 #include "cli.h"
 
@@ -24,11 +24,23 @@ namespace
 
 using namespace bench;
 
+constexpr size_t most_rounds = 1 << 24, most_bytes = 1 << 30, most_seconds = 86400;
+
 struct Options : Plan {
 	std::string provider = "treadle", beside;
+	std::string address = "127.0.0.1"; /* of this machine */
 	size_t processes = 8;
 	bool stop = true;
+	Places places;
 };
+
+/* What a process on another machine has to know. */
+struct Job {
+	char provider[32]{};
+	Plan plan;
+};
+
+const Hello hello("treadle-ring", sizeof(Job));
 
 /* Not an error, but impossible here. */
 struct Unavailable : std::runtime_error {
@@ -38,12 +50,19 @@ struct Unavailable : std::runtime_error {
 /* The provider's endpoint. Sets options.rounds to the most rounds that it can do at once. */
 Info find_ring(Options &options)
 {
-	Info info = find({options.provider, FI_MSG | FI_TRIGGER, options.rounds + 1});
+	const bool here = options.address == "127.0.0.1";
+	Need need{.provider = options.provider,
+		  .caps = FI_MSG | FI_TRIGGER | (here ? 0 : FI_REMOTE_COMM),
+		  .rx_size = options.rounds + 1,
+		  .address = options.address};
+	Info info = find(need);
 
+	need.rx_size = 0;
 	if (!info)
-		info = find({options.provider, FI_MSG | FI_TRIGGER});
+		info = find(need);
 	if (!info)
-		throw Unavailable(options.provider + " has no triggered messages here");
+		throw Unavailable(options.provider + " has no triggered messages " +
+				  (here ? "here" : "that other machines reach at " + need.address));
 	if (options.size > info->ep_attr->max_msg_size)
 		throw Unavailable("messages of that size are too long for " + options.provider);
 	options.rounds = std::min(options.rounds, info->rx_attr->size - 1);
@@ -65,16 +84,36 @@ void live(Options options, Partner &parent)
 	told<char>(parent); /* throws when the ring is ended */
 }
 
+/* The same on behalf of another machine. */
+void live_there(Partner &master, const std::string &address)
+{
+	Job job;
+	Options options;
+
+	if (!master.get(&job, sizeof(job)))
+		return;
+	job.provider[sizeof(job.provider) - 1] = 0;
+	static_cast<Plan &>(options) = job.plan;
+	if (options.rounds > most_rounds || options.size > most_bytes ||
+	    options.seconds > most_seconds)
+		throw std::runtime_error("another machine asks for too much");
+	options.provider = job.provider;
+	options.address = address;
+	keep(master, options.seconds, [&](Partner &parent) { live(options, parent); });
+}
+
 /* Sends a message around the ring, prints the result, and returns ns for each hop. */
-double turn(Options options)
+double turn(Options options, const Machines &machines)
 {
 	Others others;
+	Job job{.plan = options};
 
+	std::snprintf(job.provider, sizeof(job.provider), "%s", options.provider.c_str());
 	/* Before anything is opened, because few providers survive a fork. */
-	for (size_t i = 1; i < options.processes; i++)
-		others.push_back(std::make_unique<Other>(i, options.seconds, [&](Partner &parent) {
-			live(options, parent);
-		}));
+	start_others(
+		others, options.processes, options.seconds, machines,
+		[&](size_t) { return [&](Partner &parent) { live(options, parent); }; },
+		[&](size_t) { return job; });
 
 	const Info info = find_ring(options);
 	Station first(info.get(), options, true);
@@ -91,9 +130,8 @@ double turn(Options options)
 	first.send(0);
 	first.await(1);
 
-	std::printf("%s: %zu processes, %zu rounds of %s\n", options.provider.c_str(),
-		    options.processes, options.rounds,
-		    (std::to_string(options.size) + " bytes").c_str());
+	std::printf("%s: %s, %zu rounds of %zu bytes\n", options.provider.c_str(),
+		    number_of(options.processes, machines).c_str(), options.rounds, options.size);
 	std::optional<Stillness> stillness;
 	if (options.stop)
 		stillness.emplace(others);
@@ -139,9 +177,9 @@ Options parse(int argc, char **argv)
 		  {'r', "rounds", "N",
 		   "how often around (default: 1000); fewer if the provider\n"
 		   "can't have that many receives posted",
-		   [&](const char *text) { o.rounds = cli::number(text, 1, 1 << 24); }},
+		   [&](const char *text) { o.rounds = cli::number(text, 1, most_rounds); }},
 		  {'s', "size", "BYTES", "of a message (default: 64)",
-		   [&](const char *text) { o.size = cli::number(text, 1, 1 << 30); }},
+		   [&](const char *text) { o.size = cli::number(text, 1, most_bytes); }},
 		  {0, "deferred", nullptr, "arm by FI_QUEUE_WORK instead of FI_TRIGGER",
 		   [&](const char *) { o.deferred = true; }},
 		  {0, "no-stop", nullptr, "let the others run",
@@ -151,25 +189,33 @@ Options parse(int argc, char **argv)
 		   "and at most 50 rounds, and the ratio",
 		   [&](const char *text) { o.beside = text; }},
 		  {'t', "timeout", "S", "give up after so many seconds (default: 60)",
-		   [&](const char *text) { o.seconds = cli::number(text, 1, 86400); }}},
-		 ""},
+		   [&](const char *text) { o.seconds = cli::number(text, 1, most_seconds); }},
+		  machine_option(o.places),
+		  serve_option(o.places),
+		  port_option(o.places)},
+		 places_help},
 		argc, argv);
 	return o;
 }
 
-int ring_main(const Options &options)
+int ring_main(Options options)
 {
 	if (options.provider == "treadle")
 		cli::need_device();
 	load_providers();
-	const double each = turn(options);
+	if (options.places.serve)
+		return serve(options.places.port, hello, live_there);
+	const Machines machines = options.places.meet(hello, options.seconds);
+	if (!machines.empty())
+		options.address = machines.front()->own_address();
+	const double each = turn(options, machines);
 
 	if (!options.beside.empty()) {
 		Options other = options;
 		other.provider = options.beside;
 		other.stop = false;
 		other.rounds = std::min<size_t>(other.rounds, 50); /* a round may take it 100 ms */
-		std::printf("  %.0f times as long as over %s\n", turn(other) / each,
+		std::printf("  %.0f times as long as over %s\n", turn(other, machines) / each,
 			    options.provider.c_str());
 	}
 	return 0;

@@ -26,10 +26,22 @@ exchanged() {
 	[ "$status" = 0 ] && [ "$(grep -c '^[0-9]' /tmp/client)" -ge 3 ]
 }
 
-echo 1..6
+# As if the other processes were on another machine.
+distant() {
+	local tool=$1 server status=0
+	timeout "$limit" "$tool" --serve &
+	server=$!
+	timeout "$limit" "$@" --machine 127.0.0.1 || status=$?
+	wait "$server" || status=$?
+	return $status
+}
+
+echo 1..8
 check fi_info found
 check rdm exchanged rdm -S all -I 2
 check msg exchanged msg -I 5
 check dgram exchanged dgram -I 5
 check ring timeout "$limit" treadle-ring --rounds 100
 check allreduce timeout "$limit" treadle-allreduce --rounds 20
+check distant_ring distant treadle-ring --rounds 20
+check distant_allreduce distant treadle-allreduce --rounds 20

@@ -40,6 +40,16 @@ a_process_that_cannot_be_looked_at() {
 		says 1 'has no file of' treadlectl explain $$
 }
 
+another_machine() {
+	says 1 'nothing serves there' treadle-ring --machine 127.0.0.1 --timeout 1 &&
+		says 1 'there.invalid: ' treadle-allreduce --machine there.invalid --timeout 1 || return 1
+	timeout "$limit" treadle-allreduce --serve 2>/tmp/refused &
+	local server=$!
+	says 1 'another program or version serves there' treadle-ring --machine 127.0.0.1 || return 1
+	kill $server
+	grep 'refused a connection of another program' /tmp/refused
+}
+
 wrong_arguments() {
 	local tool
 	for tool in treadle-ring treadle-allreduce treadle-bench; do
@@ -54,9 +64,10 @@ sizes_have_units() {
 	timeout "$limit" treadle-ring --rounds 2 -n 2 --size 4K | grep '2 rounds of 4096 bytes'
 }
 
-echo 1..5
+echo 1..6
 check each_needs_the_device each_needs_the_device
 check a_provider_that_is_not_here a_provider_that_is_not_here
+check another_machine another_machine
 check a_process_that_cannot_be_looked_at a_process_that_cannot_be_looked_at
 check wrong_arguments wrong_arguments
 check sizes_have_units sizes_have_units

@@ -90,6 +90,7 @@ struct Need {
 	uint64_t caps;
 	size_t rx_size = 0;
 	fi_ep_type type = FI_EP_RDM;
+	std::string address = "127.0.0.1"; /* of this end, if the provider has such addresses */
 };
 
 /* The provider's endpoint of that type, or null if it has none. */
@@ -107,11 +108,12 @@ inline Info find(const Need &need)
 		FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 	hints->fabric_attr->prov_name = strdup(need.provider.c_str());
 
-	/* Use loopback for Internet addresses; other providers choose a name themselves. */
+	/* Providers without Internet addresses choose a name themselves. */
 	fi_info *found = nullptr;
-	hints->addr_format = FI_SOCKADDR_IN;
-	int rc =
-		fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", nullptr, FI_SOURCE, hints.get(), &found);
+	hints->addr_format =
+		need.address.find(':') == std::string::npos ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+	int rc = fi_getinfo(FI_VERSION(1, 17), need.address.c_str(), nullptr, FI_SOURCE,
+			    hints.get(), &found);
 	if (rc == -FI_ENODATA) {
 		hints->addr_format = FI_FORMAT_UNSPEC;
 		rc = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints.get(), &found);

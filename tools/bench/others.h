@@ -21,18 +21,59 @@ struct Report {
 	bool good = true;
 	Card card{};
 	uint64_t value = 0;
+	Activity activity{};
 	char text[120]{}; /* the error, if not good */
+
+	static Report error(const char *why)
+	{
+		Report report{.good = false};
+
+		std::snprintf(report.text, sizeof(report.text), "%s", why);
+		return report;
+	}
 };
 
 /* Another process, as process 0 sees it. It is ended with this object. */
 class Other
 {
 public:
+	explicit Other(size_t number) : name_("process " + std::to_string(number)) {}
+	Other(const Other &) = delete;
+	virtual ~Other() = default;
+
+	virtual void tell(const void *what, size_t size) = 0;
+	template <class T> void tell(const T &what) { tell(&what, sizeof(what)); }
+
+	/* Waits for its next report. Throws if that is an error, or if there is none in time. */
+	Report report()
+	{
+		const Report report = next_report();
+
+		if (!report.good)
+			throw std::runtime_error(name_ + ": " + report.text);
+		return report;
+	}
+
+	virtual void stop() = 0;
+	virtual void resume() = 0;
+	virtual Activity activity() = 0;
+	/* Ends it in order, because a provider may have files to remove. */
+	virtual void dismiss() = 0;
+
+protected:
+	virtual Report next_report() = 0;
+
+	const std::string name_;
+};
+
+/* A process on this machine. */
+class Child final : public Other
+{
+public:
 	/* The process runs this. An exception that it throws becomes its last report. */
 	using Life = std::function<void(Partner &parent)>;
 
-	Other(size_t number, unsigned seconds, const Life &life)
-		: name_("process " + std::to_string(number))
+	Child(size_t number, unsigned seconds, const Life &life) : Other(number)
 	{
 		int ends[2];
 
@@ -53,9 +94,8 @@ public:
 		const timeval patience{.tv_sec = seconds, .tv_usec = 0};
 		setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	}
-	Other(const Other &) = delete;
 
-	~Other()
+	~Child() override
 	{
 		::close(fd_);
 		if (pid_ <= 0)
@@ -69,22 +109,12 @@ public:
 		waitpid(pid_, nullptr, 0);
 	}
 
-	template <class T> void tell(const T &what) { Partner(fd_).put(&what, sizeof(what)); }
+	using Other::tell;
+	void tell(const void *what, size_t size) override { Partner(fd_).put(what, size); }
 
 	bool silent() const { return Partner(fd_).silent(); }
 
-	Report report()
-	{
-		Report report;
-
-		if (!Partner(fd_).get(&report, sizeof(report)))
-			throw std::runtime_error(name_ + ": no answer");
-		if (!report.good)
-			throw std::runtime_error(name_ + ": " + report.text);
-		return report;
-	}
-
-	void stop()
+	void stop() override
 	{
 		int status;
 
@@ -93,16 +123,25 @@ public:
 			throw std::runtime_error(name_ + " can't be stopped");
 	}
 
-	void resume() { kill(pid_, SIGCONT); }
+	void resume() override { kill(pid_, SIGCONT); }
 
-	/* Ends it in order, because a provider may have files to remove. */
-	void dismiss()
+	void dismiss() override
 	{
 		resume();
 		::shutdown(fd_, SHUT_RDWR); /* processes forked later have this end, too */
 	}
 
-	Activity activity() const { return activity_of(pid_); }
+	Activity activity() override { return activity_of(pid_); }
+
+protected:
+	Report next_report() override
+	{
+		Report report;
+
+		if (!Partner(fd_).get(&report, sizeof(report)))
+			return Report::error("no answer");
+		return report;
+	}
 
 private:
 	static void live(const Life &life, int fd)
@@ -111,13 +150,11 @@ private:
 			Partner parent(fd);
 			life(parent);
 		} catch (const std::exception &e) {
-			Report report{.good = false};
-			std::snprintf(report.text, sizeof(report.text), "%s", e.what());
+			const Report report = Report::error(e.what());
 			::send(fd, &report, sizeof(report), MSG_NOSIGNAL);
 		}
 	}
 
-	const std::string name_;
 	pid_t pid_ = 0;
 	int fd_ = -1;
 };

@@ -109,7 +109,7 @@ inline Costs arm_and_fire(const std::string &provider, size_t processes, size_t 
 	Others others;
 
 	for (size_t i = 0; i < processes; i++)
-		others.push_back(std::make_unique<Other>(i, 600, [=](Partner &parent) {
+		others.push_back(std::make_unique<Child>(i, 600, [=](Partner &parent) {
 			const Info info = find({provider, scale_caps});
 			if (!info)
 				throw Failure(provider + ", FI_TRIGGER", FI_ENODATA);
@@ -150,7 +150,7 @@ template <class Going> Spread latency(const std::string &provider, Going going)
 inline void flush_all(const std::string &provider, size_t counters, size_t count)
 {
 	int quiet = 2000;
-	Other flusher(1, 600, [=](Partner &parent) {
+	Child flusher(1, 600, [=](Partner &parent) {
 		const Info info = find({provider, scale_caps});
 		Armory armory(info.get(), counters, count / counters);
 		armory.arm([](size_t k) { return 1'000'000 + k; });

@@ -10,7 +10,7 @@
 #                   (NODES=2: in two, on one network; REMOTE=1: endpoints reach the other one)
 # make vm-shell     a shell in a virtual machine
 # make fabtests FABTESTS=DIR   libfabric's own tests, installed in DIR, in a virtual machine
-#                   (SETS='unit short': only those)
+#                   (SETS='unit short': only those; NODES=2: between two)
 # make setup        the Debian packages and the kernels that all this uses
 # make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's
 #                   build tree)
@@ -405,6 +405,9 @@ run := tools/vm/run
 setup := tools/setup
 check := tests/run
 
+# fabtests between two machines
+two := $(filter 2,$(NODES))
+
 # make turns every failure into exit status 2, while tools/vm/run returns that of CMD.
 vm: module programs
 	$(Q)$(run) $(if $(CMD),"$$CMD",$(error CMD='…' is missing))
@@ -430,7 +433,7 @@ fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
 	$(Q)$(setup) packages python3 procps
-	$(Q)VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} \
+	$(Q)$(if $(two),REMOTE=1) VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} \
 		$(run) "FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
 check:
 	$(Q)$(setup) packages

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "address_text.h"
+#include "connection.h"
 #include "group.h"
 #include "node.h"
 
@@ -29,6 +30,15 @@ void unload()
 {
 	syscall(SYS_delete_module, "treadle_loop", O_NONBLOCK);
 }
+
+struct Family {
+	const char *here, *there;
+	std::uint32_t format;
+};
+constexpr Family families[] = {
+	{"10.0.0.1", "10.0.0.2", FI_SOCKADDR_IN},
+	{"fd00::1", "fd00::2", FI_SOCKADDR_IN6},
+};
 
 constexpr char trusting[] = " insecure trust_uids peer_timeout=4";
 
@@ -71,6 +81,16 @@ protected:
 	{
 		ASSERT_TRUE(loop("listen " + address + trusting));
 		forget();
+	}
+	/* Both nodes get addresses of this family. */
+	void be(const Family &family) const
+	{
+		enter_other();
+		ASSERT_TRUE(loop("close 10.0.0.2") || loop("close fd00::2"));
+		listen(family.there);
+		enter_here();
+		std::ignore = loop("close 10.0.0.1") || loop("close fd00::1");
+		listen(family.here);
 	}
 	/* The provider may know limits for 0.1 s. */
 	static void forget() { usleep(110'000); }
@@ -166,6 +186,11 @@ std::string name_of(fid_ep *ep, std::uint32_t format = FI_SOCKADDR_IN)
 	return text_of(address_of(ep).data(), format);
 }
 
+bool is_at(const std::string &name, const std::string &host)
+{
+	return name.starts_with(host + " ") && !name.ends_with(" 0");
+}
+
 /* Hints with a source: a sockaddr_in */
 Info hints_at(const char *host, std::uint16_t port, std::uint64_t caps)
 {
@@ -183,30 +208,87 @@ Info hints_at(const char *host, std::uint16_t port, std::uint64_t caps)
 
 constexpr std::uint64_t caps = FI_MSG | FI_SOURCE | FI_DIRECTED_RECV | FI_REMOTE_COMM;
 
+Info in_family(Info hints, const Family &family)
+{
+	hints->addr_format = family.format;
+	return hints;
+}
+
 TEST_F(Nodes, AnEndpointGivesAnAddressThatOthersUse)
 {
-	listen();
-	Node here(hints_for(caps));
-	Side a(here);
-	enter_other();
-	Node there(hints_for(caps));
-	Side b(there);
-	enter_here();
-	EXPECT_TRUE(name_of(a.ep.get()).starts_with("10.0.0.1 "));
-	EXPECT_TRUE(name_of(b.ep.get()).starts_with("10.0.0.2 "));
-	const fi_addr_t to_b = a.insert(b.ep.get()), to_a = b.insert(a.ep.get());
-	for (int round = 0; round < 2; ++round) {
-		Side &from = round ? b : a, &to = round ? a : b;
-		const fi_addr_t target = round ? to_a : to_b, known = round ? to_b : to_a;
-		fi_addr_t source = FI_ADDR_NOTAVAIL;
-		std::uint64_t word = 5, got = 0;
+	for (const Family &family : families) {
+		be(family);
+		Node here(in_family(hints_for(caps), family));
+		Side a(here);
+		enter_other();
+		Node there(in_family(hints_for(caps), family));
+		Side b(there);
+		enter_here();
+		EXPECT_TRUE(is_at(name_of(a.ep.get(), family.format), family.here));
+		EXPECT_TRUE(is_at(name_of(b.ep.get(), family.format), family.there));
+		const fi_addr_t to_b = a.insert(b.ep.get()), to_a = b.insert(a.ep.get());
+		for (int round = 0; round < 2; ++round) {
+			Side &from = round ? b : a, &to = round ? a : b;
+			const fi_addr_t target = round ? to_a : to_b, known = round ? to_b : to_a;
+			fi_addr_t source = FI_ADDR_NOTAVAIL;
+			std::uint64_t word = 5, got = 0;
 
-		EXPECT_EQ(fi_recv(to.ep.get(), &got, sizeof(got), nullptr, known, nullptr), 0);
-		EXPECT_EQ(fi_send(from.ep.get(), &word, sizeof(word), nullptr, target, nullptr), 0);
-		next(from.tx_cq.get());
-		next(to.rx_cq.get(), &source);
-		EXPECT_EQ(source, known);
-		EXPECT_EQ(got, 5U);
+			EXPECT_EQ(fi_recv(to.ep.get(), &got, sizeof(got), nullptr, known, nullptr),
+				  0);
+			EXPECT_EQ(fi_send(from.ep.get(), &word, sizeof(word), nullptr, target,
+					  nullptr),
+				  0);
+			next(from.tx_cq.get());
+			next(to.rx_cq.get(), &source);
+			EXPECT_EQ(source, known);
+			EXPECT_EQ(got, 5U);
+		}
+	}
+}
+
+std::string peer_name_of(fid_ep *ep, std::uint32_t format)
+{
+	sockaddr_storage address{};
+	std::size_t size = sizeof(address);
+
+	EXPECT_EQ(fi_getpeer(ep, &address, &size), 0);
+	return text_of(&address, format);
+}
+
+/* fi_getname and fi_getpeer agree across nodes, and a listener's name leads to it. */
+TEST_F(Nodes, BothEndsOfAConnectionHaveNamesThatOthersUse)
+{
+	for (const Family &family : families) {
+		const auto hints = [&] {
+			Info info = in_family(msg_hints(), family);
+			info->caps |= FI_REMOTE_COMM;
+			return info;
+		};
+		be(family);
+		enter_other();
+		Node there(hints());
+		Listener listener(there);
+		enter_here();
+		Node here(hints());
+		Active client(here);
+		EXPECT_TRUE(is_at(text_of(listener.address().data(), family.format), family.there));
+		ASSERT_EQ(fi_connect(client.ep.get(), listener.address().data(), nullptr, 0), 0);
+		enter_other();
+		const CmEvent request = listener.request();
+		ASSERT_TRUE(request.info);
+		Active server(there, request.info.get());
+		ASSERT_EQ(fi_accept(server.ep.get(), nullptr, 0), 0);
+		enter_here();
+		EXPECT_EQ(next_event(client.eq.get()).event, std::uint32_t{FI_CONNECTED});
+		EXPECT_EQ(next_event(server.eq.get()).event, std::uint32_t{FI_CONNECTED});
+
+		const std::string name = name_of(client.ep.get(), family.format);
+		EXPECT_TRUE(is_at(name, family.here));
+		EXPECT_EQ(text_of(request.info->dest_addr, family.format), name);
+		EXPECT_EQ(peer_name_of(server.ep.get(), family.format), name);
+		EXPECT_TRUE(is_at(name_of(server.ep.get(), family.format), family.there));
+		EXPECT_EQ(peer_name_of(client.ep.get(), family.format),
+			  name_of(server.ep.get(), family.format));
 	}
 }
 

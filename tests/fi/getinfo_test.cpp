@@ -544,8 +544,8 @@ TEST(GetInfo, StructuresOfOldCallersEndEarlier)
 }
 
 /* The setting is read once, when libfabric starts, so another process is needed. */
-// conformance: fi_domain(3): caps: FI_REMOTE_COMM is offered only if FI_TREADLE_ONE_NODE is set, as
-//   no other nodes are reached
+// conformance: fi_domain(3): caps: FI_REMOTE_COMM is offered only if FI_TREADLE_ONE_NODE is set,
+//   while no other nodes are reached
 TEST(GetInfo, RemoteCommOnlyOnTheUsersWord)
 {
 	const char ask[] = "fi_info -p treadle -c 'FI_MSG|FI_REMOTE_COMM' >/dev/null";

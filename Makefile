@@ -5,7 +5,8 @@
 # make check        all tests; the last line counts them (KERNEL=6.12, TESTS=PATTERN: only those;
 #                   KERNEL=debug COVERAGE=1: and which lines of the module they run)
 # make bench        compares with libfabric's other providers; table, JSON, picture
-#                   (BENCH='OPTION…' of treadle-bench)
+#                   (BENCH='OPTION…' of treadle-bench; NODES=2: between two machines, and with the
+#                   bare RDMA device)
 # make vm CMD='…'   CMD in a virtual machine with the module loaded; tools/vm/run has the options
 #                   (NODES=2: in two, on one network; REMOTE=1: endpoints reach the other one)
 # make vm-shell     a shell in a virtual machine
@@ -405,7 +406,7 @@ run := tools/vm/run
 setup := tools/setup
 check := tests/run
 
-# fabtests between two machines
+# bench and fabtests between two machines
 two := $(filter 2,$(NODES))
 
 # make turns every failure into exit status 2, while tools/vm/run returns that of CMD.
@@ -425,10 +426,11 @@ demo: setup
 	$(Q)if [ -e kernel/treadle_rdma.ko ]; then NODES=2 REMOTE=1 $(run) 'tools/demo machines'; \
 		else echo "Kernel $(KERNEL) has no RDMA: not shown on two machines."; fi
 bench:
-	$(Q)$(setup) packages gnuplot-nox
+	$(Q)$(setup) packages gnuplot-nox $(if $(two),perftest)
 	+$(Q)$(MAKE) module programs
-	$(Q)VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} $(run) "tools/bench-run $$BENCH"
-	$(Q)ls build/bench/out/*
+	$(Q)$(if $(two),REMOTE=1) VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} \
+		$(run) "$(if $(two),tools/bench-machines,tools/bench-run $$BENCH)"
+	$(Q)ls build/bench/$(if $(two),0/)out/*
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs

@@ -4,7 +4,8 @@
  *
  * The providers take turns in each round, so that other load on the machine affects all of them.
  * Medians over the rounds are compared. Besides times, it counts system calls and user-space
- * instructions for each message, which neither load nor emulation can distort.
+ * instructions for each message, which neither load nor emulation can distort. Or the two ends are
+ * on two machines.
  */
 #include <algorithm>
 #include <cerrno>
@@ -32,7 +33,11 @@ struct Options {
 	fi_ep_type type = FI_EP_RDM;
 	size_t scale = 0;
 	std::string json, svg;
+	Places places;
+	std::string address = "127.0.0.1"; /* of this machine */
 };
+
+const Hello hello("treadle-bench", sizeof(RemoteJob));
 
 Operation parse_operation(const std::string &name)
 {
@@ -51,7 +56,8 @@ fi_ep_type parse_type(const std::string &name)
 
 std::string help_of_operations()
 {
-	std::string help = "add an operation (default: all but post):";
+	std::string help = "add an operation (default: all but post and stream;\n"
+			   "with --machine tagged and stream):";
 
 	for (const Operation &op : operations)
 		help += '\n' + std::string(op.name) + ": " + op.help;
@@ -101,19 +107,30 @@ Options parse(int argc, char **argv)
 		  {'j', "json", "FILE", "write all figures to FILE",
 		   [&](const char *text) { o.json = text; }},
 		  {'g', "svg", "FILE", "draw them (needs gnuplot)",
-		   [&](const char *text) { o.svg = text; }}},
+		   [&](const char *text) { o.svg = text; }},
+		  {'m', "machine", "NAME",
+		   "like --two, with one end on machine NAME, where this program\n"
+		   "has to run with --serve. A time is the median of the round,\n"
+		   "not the mean",
+		   [&](const char *text) { o.places.names = {text}; }},
+		  serve_option(o.places),
+		  port_option(o.places)},
 		 "Spread is half the distance of the quartiles. A provider that does not have an\n"
 		 "operation gets a -. System calls are those of all threads, without sched_yield;\n"
 		 "instructions are not told of providers with threads of their own. The exit status is 1 if any provider\n"
-		 "failed at what it said it can do, or delivered wrong data, or if one that was named is not here.\n"},
+		 "failed at what it said it can do, or delivered wrong data, or if one that was named is not here.\n\n" +
+			 std::string(places_help)},
 		argc, argv);
 	o.named = providers;
 	if (!providers.empty())
 		o.providers = providers;
 	if (o.chosen.empty())
 		for (const Operation &op : operations)
-			if (op.kind != Kind::post)
+			if (o.places.names.empty() ?
+				    op.kind != Kind::post && op.kind != Kind::stream :
+				    op.kind == Kind::tagged || op.kind == Kind::stream)
 				o.chosen.push_back(op);
+	o.two |= !o.places.names.empty();
 	return o;
 }
 
@@ -132,7 +149,7 @@ std::vector<size_t> sizes_of(const Options &options, const Operation &op)
 class Runner
 {
 public:
-	explicit Runner(Job job) : worker_(job)
+	Runner(Job job, const Machine *machine) : worker_(job, machine), typical_(machine)
 	{
 		row.job = std::move(job);
 		take(worker_.first());
@@ -169,7 +186,8 @@ public:
 		const Answer answer = worker_.run(messages_);
 		if (!take(answer))
 			return;
-		ns_.push_back(static_cast<double>(answer.ns) / answer.messages);
+		ns_.push_back(static_cast<double>(typical_ ? answer.typical : answer.ns) /
+			      answer.messages);
 		if (const Post::Overlap &o = answer.overlap; o.transfer) {
 			const double saved = static_cast<double>(o.transfer) + o.compute - o.both;
 			transfer_.push_back(o.transfer);
@@ -197,6 +215,7 @@ private:
 	}
 
 	Worker worker_;
+	const bool typical_;
 	uint64_t messages_ = 1;
 	std::vector<double> ns_, transfer_, overlap_;
 };
@@ -250,7 +269,8 @@ void count_into(Row &row)
 }
 
 /* All providers with one operation and size. */
-std::vector<Row> compare(const Options &options, const Operation &op, size_t size)
+std::vector<Row> compare(const Options &options, const Operation &op, size_t size,
+			 const Machine *machine)
 {
 	std::vector<Row> rows;
 	{
@@ -258,7 +278,8 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 		runners.reserve(options.providers.size());
 		for (const auto &provider : options.providers)
 			runners.push_back(std::make_unique<Runner>(
-				Job{provider, op, size, options.two, options.type}));
+				Job{provider, op, size, options.two, options.type, options.address},
+				machine));
 		for (auto &runner : runners)
 			runner->calibrate(options.milliseconds);
 		for (unsigned i = 0; i < options.rounds; i++)
@@ -298,7 +319,7 @@ bool nothing_of(const std::string &name, const std::vector<Row> &rows)
 	return nothing;
 }
 
-int bench_main(const Options &options)
+int bench_main(Options options)
 {
 	File json;
 	bool bad = false;
@@ -319,17 +340,26 @@ int bench_main(const Options &options)
 				    options.providers.size() > 1 ? options.providers.back() : "",
 				    options.scale);
 
+	if (options.places.serve)
+		return serve(options.places.port, hello, answer_there);
+	const Machines machines = options.places.meet(hello, 60);
+	const Machine *const machine = machines.empty() ? nullptr : machines.front().get();
+	if (machine)
+		options.address = machine->own_address();
+
 	const Table table(options.baseline);
 	std::vector<Row> rows;
 
 	std::printf("%s%s; medians of %u rounds of %u ms\n",
-		    options.two ? "two processes, half a round trip" : "both ends in one thread",
+		    machine	? "two machines, half a round trip" :
+		    options.two ? "two processes, half a round trip" :
+				  "both ends in one thread",
 		    options.type == FI_EP_MSG ? ", connected" : "", options.rounds,
 		    options.milliseconds);
 	table.head();
 	for (const Operation &op : options.chosen)
 		for (size_t size : sizes_of(options, op)) {
-			const auto group = compare(options, op, size);
+			const auto group = compare(options, op, size, machine);
 			for (const Row &row : group)
 				table.line(row, &row == group.data());
 			rows.insert(rows.end(), group.begin(), group.end());

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# treadle-bench measures, with both ends in one thread and in two processes, and writes JSON.
+# treadle-bench measures, with both ends in one thread, in two processes, and as if on two machines,
+# and writes JSON.
 
 . tests/tools/tap
 
@@ -42,7 +43,19 @@ broken() {
 	is_json /tmp/whole
 }
 
-echo 1..3
+# As if the second end were on another machine.
+distant() {
+	local server said status=0
+	timeout "$limit" treadle-bench --serve &
+	server=$!
+	said=$(timeout "$limit" treadle-bench --machine 127.0.0.1 -p treadle -s 8 -s 1M -r 2 -d 2) || status=$?
+	wait "$server" || status=$?
+	echo "$said"
+	[ $status = 0 ] && [ "$(grep -cE ' treadle +[0-9]+ ' <<<"$said")" = 4 ]
+}
+
+echo 1..4
 check json broken
 check one_thread measured one 'one thread'
 check two_processes measured two 'two processes' --two
+check distant distant

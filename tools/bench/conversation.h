@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <sched.h>
 
@@ -18,7 +19,7 @@
 namespace bench
 {
 
-enum class Kind { msg, tagged, write, read, fetch_add, trigger, post };
+enum class Kind { msg, tagged, write, read, fetch_add, trigger, post, stream };
 
 struct Operation {
 	Kind kind;
@@ -36,6 +37,10 @@ constexpr Operation operations[] = {
 	{Kind::trigger, "trigger", "a hop in a chain of triggered sends, armed beforehand",
 	 FI_MSG | FI_TRIGGER},
 	{Kind::post, "post", "the call that posts a send, without the transfer", FI_MSG},
+	{Kind::stream, "stream",
+	 "one after the other in one direction, up to 64 at a time;\n"
+	 "8 if they are long",
+	 FI_MSG},
 };
 
 struct Job {
@@ -44,6 +49,7 @@ struct Job {
 	size_t size;
 	bool two; /* processes */
 	fi_ep_type type = FI_EP_RDM;
+	std::string address = "127.0.0.1"; /* of the ends in this process */
 };
 
 /* The provider, or this program in this mode, does not support the operation. Not an error. */
@@ -63,8 +69,13 @@ class Timer final : public Watch
 {
 public:
 	void start() override { start_ = Clock::now(); }
-	void stop() override { total += nanoseconds(Clock::now() - start_); }
+	void stop() override
+	{
+		parts.push_back(nanoseconds(Clock::now() - start_));
+		total += parts.back();
+	}
 	uint64_t total = 0;
+	std::vector<uint64_t> parts;
 
 private:
 	Clock::time_point start_;
@@ -148,8 +159,7 @@ public:
 		uint64_t turns;
 
 		for (;;) {
-			/* Only for RMA and atomics, of providers without automatic progress. */
-			while (!automatic_ && partner_->silent())
+			while (passive() && !automatic_ && partner_->silent())
 				progress();
 			if (!partner_->get(&turns, sizeof(turns)))
 				return;
@@ -165,6 +175,8 @@ protected:
 	virtual size_t grain() const { return 1; }
 	virtual void speak(size_t turns, Watch &watch) = 0;
 	virtual bool right() = 0;
+	/* Does the second end do nothing? Then only its progress may be needed. */
+	virtual bool passive() const { return false; }
 	/* For the second end: expect() before the first turn, reply() in each turn. */
 	virtual void expect() {}
 	virtual void reply(bool /* more to come */) {}

@@ -22,6 +22,7 @@ namespace bench
  * The first words of a connection: both sides have to be of the same tool, and the same build. They
  * are answered by one byte.
  */
+constexpr char accepted = 'y', refused = 'n';
 struct Hello {
 	char tool[24]{};
 	uint64_t version = 0x7472'6561'646c'0001; /* of the words that follow; and the byte order */
@@ -110,10 +111,11 @@ public:
 					continue;
 				socket.set(IPPROTO_TCP, TCP_NODELAY, 1);
 				socket.set_timeout(seconds_);
-				Partner peer(socket.get());
-				char good;
-				peer.put(&hello_, sizeof(hello_));
-				if (!peer.get(&good, 1))
+				::send(socket.get(), &hello_, sizeof(hello_), MSG_NOSIGNAL);
+				char answer;
+				if (!Partner(socket.get()).get(&answer, 1))
+					continue; /* a run before this one has just ended */
+				if (answer != accepted)
 					throw std::runtime_error(
 						name_ +
 						": another program or version serves there");
@@ -174,15 +176,16 @@ inline Socket admit(const Socket &listening, const Hello &expected)
 	if (!socket)
 		return socket;
 	socket.set(IPPROTO_TCP, TCP_NODELAY, 1);
-	socket.set_timeout(5);
+	socket.set_timeout(30);
 	if (!Partner(socket.get()).get(&hello, sizeof(hello)) ||
-	    std::memcmp(&hello, &expected, sizeof(hello))) {
+	    std::memcmp(&hello, &expected, sizeof(hello)) != 0) {
+		::send(socket.get(), &refused, 1, MSG_NOSIGNAL);
 		std::fprintf(stderr, "%s: refused a connection of another program or version\n",
 			     expected.tool);
 		return Socket();
 	}
 	socket.set_timeout(0);
-	::send(socket.get(), "y", 1, MSG_NOSIGNAL);
+	::send(socket.get(), &accepted, 1, MSG_NOSIGNAL);
 	return socket;
 }
 
@@ -192,7 +195,7 @@ using Service = std::function<void(Partner &asking, const std::string &address)>
 /* Serves one run. Returns 0 if all that was asked for has ended well. */
 inline int serve(uint16_t port, const Hello &hello, const Service &service)
 {
-	const Socket listening = listen_at(port);
+	Socket listening = listen_at(port);
 	Socket session;
 	int status, bad = 0;
 
@@ -212,6 +215,8 @@ inline int serve(uint16_t port, const Hello &hello, const Service &service)
 		if (pid)
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		listening = Socket();
+		session = Socket();
 		try {
 			Partner partner(asking.get());
 			service(partner, asking.address());
@@ -221,6 +226,7 @@ inline int serve(uint16_t port, const Hello &hello, const Service &service)
 		}
 		std::_Exit(0);
 	}
+	listening = Socket();
 	/* A process that still runs after 5 s dies with this one. */
 	for (int i = 0; i < 500; i++) {
 		const pid_t pid = waitpid(-1, &status, WNOHANG);

@@ -2,6 +2,7 @@
 /* The kinds of conversation, one class for each, and start(), which chooses one. */
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -25,15 +26,21 @@ protected:
 
 	void speak(size_t turns, Watch &watch) override
 	{
-		watch.start();
+		if (!partner_)
+			watch.start();
 		for (; turns; turns--) {
+			if (partner_)
+				watch.start();
 			End &receiver = partner_ ? *first_ : *second_;
 			receive(receiver);
 			send(*first_, out(*first_));
 			await(receiver, &End::rx_done, receives_);
 			await(*first_, &End::tx_done, sends_);
+			if (partner_)
+				watch.stop();
 		}
-		watch.stop();
+		if (!partner_)
+			watch.stop();
 	}
 
 	void expect() override { receive(*second_); }
@@ -164,6 +171,57 @@ private:
 	std::vector<char> other_ = std::vector<char>(64 << 20);
 };
 
+/*
+ * Sends in one direction, with up to `window_` on their way. The second end has as many receives
+ * posted, and answers when it has all messages. All of them use the same buffers.
+ */
+class Stream final : public Messages
+{
+public:
+	using Messages::Messages;
+
+protected:
+	size_t grain() const override { return window_; }
+
+	void speak(size_t turns, Watch &watch) override
+	{
+		receive(*first_);
+		watch.start();
+		for (size_t left = turns * window_; left; left--) {
+			const uint64_t posted = sends_;
+			wait(*first_, [&] { return posted - first_->tx_done < window_; });
+			send(*first_, out(*first_));
+		}
+		await(*first_, &End::rx_done, receives_);
+		watch.stop();
+		await(*first_, &End::tx_done, sends_);
+	}
+
+	void expect() override
+	{
+		for (size_t i = 0; i < window_; i++)
+			receive(*second_);
+	}
+
+	void reply(bool more) override
+	{
+		for (size_t i = 0; i < window_; i++) {
+			await(*second_, &End::rx_done, ++taken_);
+			if (more)
+				receive(*second_);
+		}
+		if (more)
+			return;
+		send(*second_, in(*second_));
+		await(*second_, &End::tx_done, sends_);
+	}
+
+private:
+	/* Up to 64 messages, or fewer if they are long, but at least 8. */
+	const size_t window_ = std::clamp<size_t>((8 << 20) / size_, 8, 64);
+	uint64_t taken_ = 0;
+};
+
 /* RMA and atomics: the second end does nothing. */
 class Remote final : public Conversation
 {
@@ -189,6 +247,8 @@ protected:
 			once(kind_);
 		watch.stop();
 	}
+
+	bool passive() const override { return true; }
 
 	bool right() override
 	{
@@ -338,7 +398,11 @@ inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::
 {
 	const Operation &op = job.op;
 	const size_t size = job.size;
-	const Info info = find({.provider = job.provider, .caps = op.caps, .type = job.type});
+	const bool remote = job.address != "127.0.0.1";
+	const Info info = find({.provider = job.provider,
+				.caps = op.caps | (remote ? FI_REMOTE_COMM : 0),
+				.type = job.type,
+				.address = job.address});
 
 	if (!info)
 		throw Unsupported();
@@ -357,6 +421,10 @@ inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::
 		if (place != Place::both)
 			throw Unsupported();
 		return std::make_unique<Post>(info.get(), op, size, place, partner);
+	case Kind::stream:
+		if (place == Place::both)
+			throw Unsupported();
+		return std::make_unique<Stream>(info.get(), op, size, place, partner);
 	}
 	throw Unsupported();
 }

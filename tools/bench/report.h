@@ -143,7 +143,10 @@ inline void write_json(std::FILE *to, const std::vector<Row> &rows, const std::s
 			     "%s{\"mode\": \"%s\", \"endpoint\": \"%s\", "
 			     "\"operation\": \"%s\", \"size\": %zu, "
 			     "\"provider\": \"%s\", \"status\": \"%s\"",
-			     separator, row.job.two ? "two processes" : "one thread",
+			     separator,
+			     row.job.address != "127.0.0.1" ? "two machines" :
+			     row.job.two		    ? "two processes" :
+							      "one thread",
 			     row.job.type == FI_EP_MSG ? "msg" : "rdm", row.job.op.name,
 			     row.job.size, row.job.provider.c_str(),
 			     status[static_cast<int>(row.status)]);

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "machines.h"
 #include "operations.h"
 
 namespace bench
@@ -23,14 +24,52 @@ namespace bench
 struct Answer {
 	enum class Status { done, unsupported, failed } status;
 	uint64_t ns, messages;
+	uint64_t typical; /* ns for the same: the median of the parts that were timed */
 	Post::Overlap overlap;
 	char text[120]; /* the error */
 };
 
+/* What the other machine has to know. */
+struct RemoteJob {
+	char provider[64]{};
+	uint64_t operation, size, type;
+
+	explicit RemoteJob(const Job &job)
+		: operation(static_cast<uint64_t>(job.op.kind)), size(job.size), type(job.type)
+	{
+		std::snprintf(provider, sizeof(provider), "%s", job.provider.c_str());
+	}
+	RemoteJob() = default;
+};
+
+/* The second end, on behalf of another machine. */
+inline void answer_there(Partner &partner, const std::string &address)
+{
+	RemoteJob job;
+
+	if (!partner.get(&job, sizeof(job)))
+		return;
+	job.provider[sizeof(job.provider) - 1] = 0;
+	const auto op =
+		std::ranges::find(operations, static_cast<Kind>(job.operation), &Operation::kind);
+	if (op == std::end(operations) || job.size > 4ULL << 30)
+		throw std::runtime_error("another machine asks for what is not there");
+	try {
+		start({job.provider, *op, job.size, true, static_cast<fi_ep_type>(job.type),
+		       address},
+		      Place::second, &partner)
+			->answer();
+	} catch (const Unsupported &) {
+		return; /* the first end finds out, too */
+	}
+}
+
 class Worker
 {
 public:
-	explicit Worker(Job job) : job_(std::move(job))
+	/* @machine: where the second end is, or null. */
+	explicit Worker(Job job, const Machine *machine = nullptr)
+		: job_(std::move(job)), machine_(machine)
 	{
 		int ends[2];
 
@@ -114,7 +153,9 @@ private:
 		Answer answer{};
 
 		try {
-			if (job_.two)
+			if (machine_)
+				on_two_machines(asking);
+			else if (job_.two)
 				in_two_processes(asking);
 			else
 				work(asking, *start(job_));
@@ -156,6 +197,16 @@ private:
 		waitpid(second, nullptr, 0);
 	}
 
+	void on_two_machines(Partner &asking)
+	{
+		const Socket socket = machine_->connect();
+		Partner partner(socket.get());
+		const RemoteJob remote(job_);
+
+		partner.put(&remote, sizeof(remote));
+		work(asking, *start(job_, Place::first, &partner));
+	}
+
 	static void work(Partner &asking, Conversation &conversation)
 	{
 		uint64_t messages;
@@ -171,6 +222,8 @@ private:
 			conversation.run(messages / 8, unwatched);
 			answer.messages = conversation.run(messages, timer);
 			answer.ns = timer.total;
+			std::ranges::sort(timer.parts);
+			answer.typical = timer.parts[timer.parts.size() / 2] * timer.parts.size();
 			if (post)
 				answer.overlap = post->overlap();
 			asking.put(&answer, sizeof(answer));
@@ -178,6 +231,7 @@ private:
 	}
 
 	Job job_;
+	const Machine *const machine_;
 	pid_t pid_ = 0;
 	int fd_ = -1;
 	Answer first_{};

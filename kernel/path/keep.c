@@ -125,8 +125,8 @@ static int copy_msg(struct treadle_msg *m, bool slow, struct treadle_msg **copy,
 	msg->cmd = m->cmd;
 	/* a page is not waited for while holding a charge, which a userfaultfd could make last */
 	if (!ret && msg->payload)
-		ret = treadle_cmd_read(msg->cmd, msg->payload, 0, &msg->done, msg->len,
-				       msg->charge, run);
+		ret = treadle_cmd_read(msg->cmd, msg->payload, 0, &msg->done, msg->len, msg->charge,
+				       run);
 	*done = msg->done;
 	if (ret) {
 		treadle_msg_put(msg);

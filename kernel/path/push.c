@@ -324,8 +324,7 @@ static int place_late(struct treadle_push *push, bool *last, struct treadle_run 
 	spin_unlock(&s->lock);
 	if (!late)
 		return 1;
-	ret = treadle_sent_place(push->cmd, late->bytes, &late->done, late->len, late->offset,
-				 run);
+	ret = treadle_sent_place(push->cmd, late->bytes, &late->done, late->len, late->offset, run);
 	if (ret)
 		return ret;
 	spin_lock(&s->lock);
@@ -547,8 +546,7 @@ void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view
 	if (!push)
 		return;
 	if (!late)
-		ret = treadle_sent_place(push->cmd, view->payload, &done, view->bytes, offset,
-					 run);
+		ret = treadle_sent_place(push->cmd, view->payload, &done, view->bytes, offset, run);
 	if (ret == -EAGAIN || ret == -EINPROGRESS) {
 		ret = keep_late(push, view, offset, done) ? 0 : -ENOMEM;
 	} else if (!ret) {

@@ -48,9 +48,8 @@ static bool message_fits(const struct treadle_cmd *cmd, const struct treadle_wir
 			 bool lossy)
 {
 	return cmd->d.len <= TREADLE_MAX_MSG && !view->ranges && !cmd->d.addr &&
-	       (view->bytes == cmd->d.len ||
-		(!view->bytes && !(cmd->d.flags & TREADLE_F_INJECT) &&
-		 (!lossy || cmd->d.len > TREADLE_WIRE_PIECE))) &&
+	       (view->bytes == cmd->d.len || (!view->bytes && !(cmd->d.flags & TREADLE_F_INJECT) &&
+					      (!lossy || cmd->d.len > TREADLE_WIRE_PIECE))) &&
 	       (!(cmd->d.flags & TREADLE_F_INJECT) || cmd->d.len <= TREADLE_EAGER) &&
 	       failure_fits(&cmd->d);
 }

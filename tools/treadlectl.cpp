@@ -5,6 +5,8 @@
  * explain: why has a trigger not fired? It shows the armed commands of a process and what each
  * waits for, directly and in turn, up to the end of the chain. The kernel shows this in
  * /proc/PID/fdinfo/FD to a user that may trace the process.
+ *
+ * peers: the other nodes that this network namespace knows. Root also sees what waits there.
  */
 #include <cerrno>
 #include <cinttypes>
@@ -21,9 +23,12 @@
 #include <string>
 #include <vector>
 
+#include <arpa/inet.h>
+#include <net/if.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <treadle/context.h>
 #include <treadle/ioctl.h>
 #include <treadle/ring.h>
 
@@ -376,19 +381,90 @@ int explain(const std::string &pid, bool dot)
 	return 0;
 }
 
+/* --- other nodes ------------------------------------------------------------------ */
+
+std::string address_of(const treadle_addr &addr)
+{
+	char text[INET6_ADDRSTRLEN] = "?", name[IF_NAMESIZE];
+
+	inet_ntop(addr.family, addr.addr, text, sizeof(text));
+	if (!addr.scope)
+		return text;
+	return std::string(text) + '%' +
+	       (if_indextoname(addr.scope, name) ? name : std::to_string(addr.scope));
+}
+
+void show(const treadle_next_node &n)
+{
+	static const char *const states[] = {"idle", "connecting for", "up for", "lost for"};
+	const bool known = n.state < std::size(states);
+
+	std::printf("%s: %s", address_of(n.addr).c_str(), known ? states[n.state] : "?");
+	if (n.state != TREADLE_NODE_IDLE)
+		std::printf(" %.1f s", static_cast<double>(n.state_ms) / 1e3);
+	if (n.error)
+		std::printf(" (%s)",
+			    std::generic_category().message(static_cast<int>(n.error)).c_str());
+	std::printf("\n");
+	if (!(n.flags & TREADLE_NODE_COUNTED) || (!n.links && !n.queued))
+		return;
+	if (n.links)
+		std::printf("  heard %.1f s ago, round trip %.1f us; sessions: %llu, reconnects: "
+			    "%llu\n  frames: %llu sent, %llu resent, %llu received, %u not "
+			    "acknowledged\n",
+			    static_cast<double>(n.silent_ms) / 1e3,
+			    static_cast<double>(n.round_trip_ns) / 1e3, n.sessions,
+			    n.links - n.sessions, n.sent, n.resent, n.received, n.unacknowledged);
+	std::printf(
+		"  commands: %u under way, %u queued, %u credits; %u of the node executed here\n",
+		n.under_way, n.queued, n.credits, n.executing);
+}
+
+int peers()
+{
+	cli::need_device();
+	const auto context = treadle::Context::open();
+	bool counted = true;
+	int nodes = 0;
+
+	if (!context)
+		throw std::system_error(context.error(), TREADLE_DEVICE);
+	for (std::uint32_t number = 0;; nodes++) {
+		const auto node = context->next_node(number);
+
+		if (!node && node.error() == std::errc::no_such_file_or_directory)
+			break;
+		if (!node)
+			throw std::system_error(node.error(), "other nodes");
+		show(*node);
+		counted &= !!(node->flags & TREADLE_NODE_COUNTED);
+		number = node->number;
+	}
+	if (!nodes && !(context->limits().features & TREADLE_FEATURE_REMOTE))
+		throw std::runtime_error("no other node is reached: is treadle_rdma loaded?");
+	if (!nodes)
+		std::printf("no other node is known\n");
+	if (!counted)
+		std::printf("(root sees more)\n");
+	return 0;
+}
+
 int control(int argc, char **argv)
 {
 	bool dot = false;
 	const auto words = cli::parse(
 		{"treadlectl",
-		 "explain [OPTION]... PID",
-		 "Says what is armed in a process, what it waits for, and where that is stuck.",
+		 "explain [OPTION]... PID | peers",
+		 "explain: what is armed in a process, what it waits for, and where that is stuck.\n"
+		 "peers: other nodes: state, round trip, frames, credits, reconnects, what waits.",
 		 {{0, "dot", nullptr, "draw it, for Graphviz", [&](const char *) { dot = true; }}},
-		 "Needs the right to trace the process. The exit status is 1 if nothing can be shown.\n"},
+		 "explain needs the right to trace the process; peers shows root more. The exit status is 1 if nothing can be shown.\n"},
 		argc, argv);
 
+	if (words.size() == 1 && words[0] == "peers" && !dot)
+		return peers();
 	if (words.size() != 2 || words[0] != "explain")
-		throw cli::Misuse("explain PID is all that can be asked; try --help");
+		throw cli::Misuse("explain PID, or peers; try --help");
 	return explain(std::to_string(cli::number(words[1].c_str(), 1, 1 << 30)), dot);
 }
 

@@ -36,6 +36,7 @@ static int ioc_query(struct treadle_ucmd *u)
 			    TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV |
 			    TREADLE_FEATURE_AV_IDS | TREADLE_FEATURE_CELL |
 			    TREADLE_FEATURE_CNTR_BYTES | TREADLE_FEATURE_AV_SET_ID |
+			    TREADLE_FEATURE_NEXT_NODE |
 			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
@@ -73,6 +74,7 @@ enum answer { SILENT, ANSWERS, PARTIAL };
 /* Room for the structure of any call; the longest ones are enough, as IOC() checks. */
 union ioc_arg {
 	struct treadle_query query;
+	struct treadle_next_node next_node;
 	struct treadle_cq_create cq_create;
 	struct treadle_cell_create cell_create;
 	struct treadle_ring_create ring_create;
@@ -128,6 +130,7 @@ static const struct ioc iocs[] = {
 	IOC(SHUTDOWN, treadle_shutdown, reserved, SILENT, treadle_ioc_shutdown),
 	IOC(CELL_CREATE, treadle_cell_create, ro, ANSWERS, treadle_ioc_cell_create),
 	IOC(AV_SET_ID, treadle_av_set_id, id, SILENT, treadle_ioc_av_set_id),
+	IOC(NEXT_NODE, treadle_next_node, queued, ANSWERS, treadle_ioc_next_node),
 };
 
 /*

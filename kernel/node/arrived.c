@@ -74,6 +74,7 @@ static int process(struct treadle_session *s, struct treadle_wire_reader *r, boo
 		treadle_node_ops.room(s, &run);
 	spin_lock(&s->lock);
 	treadle_window_processed(&s->window);
+	s->links->received++;
 	s->links->corked = false;
 	treadle_session_flush(s);
 	spin_unlock(&s->lock);
@@ -133,9 +134,7 @@ static int arrived_bare(struct treadle_session *s, struct treadle_link *link,
 	if (!ret && frame->type == TREADLE_WIRE_PING) {
 		l->answer = true;
 	} else if (!ret && frame->type == TREADLE_WIRE_ANSWER) {
-		ret = l->pinged ? 0 : -EPROTO;
-		l->pinged = false;
-		l->quota = TREADLE_BARE - l->since;
+		ret = treadle_session_answered(s);
 		room |= l->starved;
 		l->starved = false;
 	}
@@ -254,6 +253,7 @@ int treadle_session_go(struct treadle_session *s, const struct treadle_wire_fram
 	l->progress = jiffies;
 	list_for_each_entry(frame, &l->kept, list) {
 		treadle_window_replay(&s->window);
+		l->resent++;
 		l->busy = true;
 		treadle_frame_transmit(s, frame);
 	}

@@ -163,6 +163,7 @@ void treadle_link_fail(struct treadle_session *s, struct treadle_link *link, int
 	spin_lock(&s->lock);
 	if (l->link == link) {
 		l->broken = true;
+		l->error = error;
 		if (!l->verdict && (error == -EPROTO || error == -EACCES))
 			l->verdict = error;
 		treadle_session_kick(s);

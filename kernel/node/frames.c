@@ -7,6 +7,7 @@
  * of a quota are sent as a PING, which acknowledges as well.
  */
 #include <linux/gfp.h>
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "node/session.h"
@@ -165,6 +166,36 @@ static bool send_bare(struct treadle_session *s, enum treadle_wire_type type)
 	return true;
 }
 
+/* A PING was sent. */
+static void set_pinged(struct treadle_session_links *l)
+{
+	l->pinged = true;
+	l->since = 0;
+	l->ping_at = jiffies;
+	l->ping_ns = ktime_get_ns();
+}
+
+/**
+ * treadle_session_answered() - a PING was answered
+ * @s: the session
+ *
+ * Context: s->lock held.
+ * Return: 0 or -EPROTO: none was sent.
+ */
+int treadle_session_answered(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	u64 ns = ktime_get_ns() - l->ping_ns;
+
+	lockdep_assert_held(&s->lock);
+	if (!l->pinged)
+		return -EPROTO;
+	l->pinged = false;
+	l->quota = TREADLE_BARE - l->since;
+	l->round_trip = l->round_trip ? l->round_trip - l->round_trip / 8 + ns / 8 : ns;
+	return 0;
+}
+
 /**
  * treadle_session_send_due() - send what is due without a number
  * @s: the session; frames may be posted on its link
@@ -185,10 +216,8 @@ void treadle_session_send_due(struct treadle_session *s)
 		return;
 	l->quota--;
 	l->since++;
-	if (ping) {
-		l->pinged = true;
-		l->since = 0;
-	}
+	if (ping)
+		set_pinged(l);
 }
 
 /**
@@ -204,9 +233,8 @@ void treadle_session_ping(struct treadle_session *s)
 	lockdep_assert_held(&s->lock);
 	if (!l->live || l->pinged || !l->quota || !send_bare(s, TREADLE_WIRE_PING))
 		return;
-	l->pinged = true;
 	l->quota--;
-	l->since = 0;
+	set_pinged(l);
 }
 
 static void tick_start(struct treadle_session *s)

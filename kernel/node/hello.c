@@ -188,6 +188,7 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 		s->begun = true;
 		l->peer_id = le64_to_cpu(hello->session);
 		l->lost = jiffies;
+		l->nr_begun++;
 	}
 	if (l->link != link) {
 		ret = -ENOTCONN; /* left meanwhile */

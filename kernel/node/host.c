@@ -354,6 +354,27 @@ TREADLE_HOT struct treadle_session *treadle_session_get(struct net *net, u16 hos
 	return s;
 }
 
+/**
+ * treadle_session_next() - the session with the host that has the next larger number
+ * @net:    network namespace
+ * @number: the number before
+ *
+ * Context: any.
+ * Return: the session, held; NULL: no host has a larger number.
+ */
+struct treadle_session *treadle_session_next(struct net *net, u32 number)
+{
+	unsigned long index = number;
+	struct treadle_session *s;
+
+	rcu_read_lock();
+	do { /* a host that is going is passed over */
+		s = xa_find_after(&hosts_of(net)->all, &index, TREADLE_MAX_HOST, XA_PRESENT);
+	} while (s && !kref_get_unless_zero(&s->ref));
+	rcu_read_unlock();
+	return s;
+}
+
 /* --- nodes -------------------------------------------------------------------------------- */
 
 /**

@@ -103,6 +103,7 @@ static void end(struct treadle_session *s, int error)
 	treadle_node_ops.end(s, error);
 	spin_lock(&s->lock);
 	s->begun = false;
+	l->error = error;
 	treadle_window_init(&s->window, TREADLE_ROOM, TREADLE_COMMANDS);
 	renew(s);
 	spin_unlock(&s->lock);
@@ -213,6 +214,14 @@ static void set_deadline(struct treadle_session_links *l)
 	l->deadline = jiffies + msecs_to_jiffies(ATTEMPT_MS << min(l->failures / 4, 2u));
 }
 
+/* Why the link ends, if nothing else says so. */
+static int why_over(const struct treadle_session_links *l)
+{
+	if (!l->link->down)
+		return -ETIMEDOUT;
+	return l->live ? -ECONNRESET : -ECONNREFUSED;
+}
+
 /* Has the link to be left? */
 static bool is_over(struct treadle_session *s)
 {
@@ -228,6 +237,8 @@ static bool is_over(struct treadle_session *s)
 		over |= time_after_eq(now, l->deadline);
 	else
 		over |= !l->corked && time_after(now, l->heard + silence);
+	if (over && !l->broken && !l->closing)
+		l->error = why_over(l);
 	spin_unlock(&s->lock);
 	return over;
 }
@@ -360,6 +371,9 @@ static void attempt(struct treadle_session *s)
 	if (!treadle_frames_get(s))
 		link = s->node->transport->connect(s, &to, &hail);
 	if (IS_ERR(link)) {
+		spin_lock(&s->lock);
+		l->error = PTR_ERR(link);
+		spin_unlock(&s->lock);
 		l->failures++;
 		l->retry = jiffies + backoff(l);
 		return;
@@ -377,10 +391,15 @@ static void attempt(struct treadle_session *s)
  */
 void treadle_link_passed(struct treadle_session *s)
 {
+	struct treadle_session_links *l = s->links;
+
 	lockdep_assert_held(&s->lock);
 	uncount(s);
-	s->links->wanted = false;
-	s->links->heard = jiffies;
+	l->wanted = false;
+	l->heard = l->passed = jiffies;
+	l->ping_at = jiffies - HZ; /* now */
+	l->nr_links++;
+	l->error = 0;
 	treadle_session_kick(s); /* it looks at the link from time to time */
 }
 
@@ -468,7 +487,8 @@ static void look(struct treadle_session *s)
 	if (!l->link && (s->begun || l->wanted) && time_after_eq(jiffies, l->retry))
 		attempt(s);
 	spin_lock(&s->lock);
-	if (time_after_eq(jiffies, l->heard + HZ))
+	/* also while other frames come: it measures the round trip */
+	if (time_after_eq(jiffies, l->ping_at + HZ))
 		treadle_session_ping(s);
 	spin_unlock(&s->lock);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * treadle: sessions with other nodes, for the rooms above (node.c, host.c; session.c, frames.c,
- * arrived.c; link.c, event.c, hello.c)
+ * arrived.c; link.c, event.c, hello.c; info.c)
  */
 #ifndef TREADLE_NODE_H
 #define TREADLE_NODE_H
@@ -37,6 +37,8 @@ struct treadle_ep;
  * @remote:	of path/remote.c: commands of this node that were sent, or wait for the session. May
  *		be there before the session has begun
  * @proxies:	of proxy/: endpoints of the other node
+ * @queued, @under_way: counts of path/: commands that wait for the session, and that the other node
+ *		has, for treadle_ioc_next_node()
  * @nonce, @ids: of both sides, this one's first: for proofs of keys. Constant while @begun
  */
 struct treadle_session {
@@ -50,6 +52,7 @@ struct treadle_session {
 	struct treadle_ctx *ctx;
 	struct treadle_remote *remote;
 	struct treadle_proxies *proxies;
+	u32 queued, under_way;
 	u8 nonce[2][16];
 	__le64 ids[2];
 	struct treadle_session_links *links; /* of node/: the rest */
@@ -104,7 +107,9 @@ u16 treadle_host_mirror(struct net *net);
 bool treadle_host_address(struct net *net, u16 host, struct treadle_addr *addr);
 #define TREADLE_WAY_BACK (TREADLE_MAX_HOST + 1) /* ->id of the mirror's session */
 struct treadle_session *treadle_session_get(struct net *net, u16 id);
+struct treadle_session *treadle_session_next(struct net *net, u32 number);
 void treadle_session_put(struct treadle_session *s); /* any context, under spinlocks, too */
+int treadle_ioc_next_node(struct treadle_ucmd *u);   /* info.c */
 
 /*
  * session.c: to send. All under s->lock; none sleeps.

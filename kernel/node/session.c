@@ -86,6 +86,7 @@ static void frame_send(struct treadle_session *s, struct treadle_frame *frame)
 	if (list_empty(&l->kept))
 		l->progress = jiffies;
 	list_add_tail(&frame->list, &l->kept);
+	l->sent_frames++;
 	if (!l->live)
 		return;
 	l->busy = true;

@@ -98,6 +98,8 @@ struct treadle_frames {
  * @quota:	frames without a number that may be sent before a PING is answered
  * @pinged, @since: a PING is not answered; as many were sent since
  * @answer, @owing: an ANSWER, or an acknowledgment, has to be sent
+ * @ping_at, @ping_ns: when PING was sent last; @round_trip: until its answer, in ns, smoothed
+ * @sent_frames, @resent, @received: counts of numbered frames
  *
  * Links (link.c), under s->lock:
  * @link:	that in use: an attempt, or a connection; set and cleared by the manager only
@@ -110,6 +112,10 @@ struct treadle_frames {
  * @lingers:	not before @deadline, so that the other node hears of it
  * @counted:	@link counts in node->handshakes
  * @heard:	when something has arrived last
+ * @passed:	when @link has passed HELLO
+ * @nr_links, @nr_begun: how many links have passed it, and how often the session has begun
+ * @error:	why there is no @link that has passed it: 0 or -errno, of the last one, of the last
+ *		attempt, or of the session
  *
  * Only for the manager, unless noted otherwise:
  * @deadline:	until when @link has to be live (s->lock)
@@ -146,13 +152,18 @@ struct treadle_session_links {
 	struct treadle_ack ticked;
 	bool pinged, answer, owing;
 	u8 bare_free, quota, since;
+	unsigned long ping_at;
+	u64 ping_ns, round_trip;
+	u64 sent_frames, resent, received;
 
 	struct treadle_link *link;
 	struct list_head offers;
 	u32 nr_offers;
 	bool active, wanted, closing, broken, lingers, counted;
 	int verdict;
-	unsigned long heard, asked, deadline, retry, lost;
+	unsigned long heard, passed, asked, deadline, retry, lost;
+	u64 nr_links, nr_begun;
+	int error;
 	u32 failures;
 	u64 number, before, attempt;
 	u64 id, peer_id;
@@ -195,6 +206,7 @@ void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *fra
 struct treadle_frame *treadle_bare_get(struct treadle_session *s);
 void treadle_session_send_due(struct treadle_session *s);
 void treadle_session_ping(struct treadle_session *s);
+int treadle_session_answered(struct treadle_session *s);
 void treadle_session_acknowledge(struct treadle_session *s);
 void treadle_session_tick(struct work_struct *work);
 

@@ -423,6 +423,7 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 			treadle_session_flush(s);
 		} else if (kept) {
 			list_add_tail(&out->cmd->wait, &s->remote->queued);
+			s->queued++;
 			treadle_session_starve(s);
 			treadle_session_connect(s);
 		}
@@ -537,8 +538,10 @@ void treadle_remote_room(struct treadle_session *s)
 	treadle_sent_tell(s);
 	while ((cmd = list_first_entry_or_null(&r->queued, struct treadle_cmd, wait))) {
 		list_del(&cmd->wait); /* its place has the reference, once it is sent */
-		if (start(s, cmd, NULL))
+		if (start(s, cmd, NULL)) {
+			s->queued--;
 			continue;
+		}
 		list_add(&cmd->wait, &r->queued);
 		break;
 	}

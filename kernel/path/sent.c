@@ -63,6 +63,7 @@ struct treadle_sent *treadle_sent_take(struct treadle_session *s, struct treadle
 	r->free = sent->next;
 	sent->cmd = cmd;
 	sent->push = NULL;
+	s->under_way++;
 	return sent;
 }
 
@@ -77,6 +78,7 @@ static void sent_free(struct treadle_session *s, struct treadle_sent *sent)
 	sent->generation++;
 	sent->next = r->free;
 	r->free = sent - r->sent;
+	s->under_way--;
 }
 
 /*
@@ -91,10 +93,12 @@ static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int statu
 	lockdep_assert_held(&s->lock);
 	lockdep_assert_held(&cmd->ep->lock);
 	rb_erase(&cmd->by_context, &cmd->ep->parked);
-	if (sent)
+	if (sent) {
 		sent_free(s, sent);
-	else
+	} else {
 		list_del(&cmd->wait);
+		s->queued--;
+	}
 	cmd->sent = cmd->asked = false;
 	treadle_sent_whole(cmd);
 	if (push && !treadle_push_stop(push, status))

@@ -22,10 +22,10 @@ no_rights() { unshare -m sh -c 'chmod 600 /dev/treadle; trap "chmod 666 /dev/tre
 
 each_needs_the_device() {
 	local tool
-	for tool in treadle-ring treadle-allreduce treadle-bench "treadle-bench --cells" "treadle-bench --scale=1K" "treadlectl explain $$"; do
+	for tool in treadle-ring treadle-allreduce treadle-bench "treadle-bench --cells" "treadle-bench --scale=1K" "treadlectl explain $$" "treadlectl peers"; do
 		# shellcheck disable=SC2086 # they are several words
 		says 1 'the module is not loaded' no_device $tool || return 1
-		[[ $tool = treadlectl* ]] || says 1 'may not be opened' no_rights $tool || return 1
+		[[ $tool = *explain* ]] || says 1 'may not be opened' no_rights $tool || return 1
 	done
 }
 
@@ -37,7 +37,8 @@ a_provider_that_is_not_here() {
 a_process_that_cannot_be_looked_at() {
 	says 1 'there is no process 999999' treadlectl explain 999999 &&
 		says 1 'may not be looked at' setpriv --reuid 65534 --regid 65534 --clear-groups treadlectl explain $$ &&
-		says 1 'has no file of' treadlectl explain $$
+		says 1 'has no file of' treadlectl explain $$ &&
+		says 1 'no other node is reached' treadlectl peers
 }
 
 another_machine() {
@@ -57,7 +58,7 @@ wrong_arguments() {
 			says 2 'is no number from' $tool --rounds -1 && says 2 'is no number from' $tool --rounds 99999999999G &&
 			says 2 'what is this?' $tool this || return 1
 	done
-	says 2 'try --help' treadlectl explain && says 2 'is no number from' treadlectl explain x
+	says 2 'try --help' treadlectl explain && says 2 'try --help' treadlectl peers this && says 2 'is no number from' treadlectl explain x
 }
 
 sizes_have_units() {

@@ -217,7 +217,7 @@ void treadle_session_unlink(struct treadle_session *s)
 
 	lockdep_assert_held(&s->lock);
 	l->link = NULL;
-	l->live = l->ready = l->busy = false;
+	l->live = l->ready = l->busy = l->anew = false;
 	l->pinged = l->answer = l->owing = false;
 	l->quota = TREADLE_BARE;
 	l->since = 0;
@@ -255,7 +255,7 @@ int treadle_session_go(struct treadle_session *s, const struct treadle_wire_fram
 		treadle_window_replay(&s->window);
 		l->resent++;
 		l->busy = true;
-		treadle_frame_transmit(s, frame);
+		treadle_frame_transmit(s, frame, treadle_window_tell(&s->window));
 	}
 	treadle_session_flush(s);
 	return 0;

@@ -115,13 +115,14 @@ void treadle_frames_put(struct treadle_session *s)
  * treadle_frame_transmit() - post a frame, with what the other node has to be told
  * @s:	   the session; frames may be posted on its link
  * @frame: all but the acknowledgment is written
+ * @told:  what to say: of treadle_window_tell()
  *
  * Context: s->lock held.
  */
-void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame)
+void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame,
+			    struct treadle_ack told)
 {
 	struct treadle_session_links *l = s->links;
-	struct treadle_ack told = treadle_window_tell(&s->window);
 
 	lockdep_assert_held(&s->lock);
 	frame->head->ack = cpu_to_le32(told.ack);
@@ -162,7 +163,7 @@ static bool send_bare(struct treadle_session *s, enum treadle_wire_type type)
 		.length = cpu_to_le32(sizeof(*frame->head)),
 	};
 	frame->length = sizeof(*frame->head);
-	treadle_frame_transmit(s, frame);
+	treadle_frame_transmit(s, frame, treadle_window_tell(&s->window));
 	return true;
 }
 

@@ -85,6 +85,15 @@ static void prove(const struct treadle_session *s, bool connected, u8 proof[32])
 	treadle_hmac(listen->secret, listen->secret_bytes, &message, sizeof(message), proof);
 }
 
+/* What a side says that begins a session anew. */
+static struct treadle_ack fresh(void)
+{
+	struct treadle_window window;
+
+	treadle_window_init(&window, TREADLE_ROOM, TREADLE_COMMANDS);
+	return treadle_window_tell(&window);
+}
+
 static void send(struct treadle_session *s, enum treadle_step step)
 {
 	struct treadle_session_links *l = s->links;
@@ -99,17 +108,17 @@ static void send(struct treadle_session *s, enum treadle_step step)
 		.head.length = cpu_to_le32(sizeof(*hello)),
 		.step = cpu_to_le32(step),
 		.node = cpu_to_le64(s->node->id),
-		.session = cpu_to_le64(l->id),
+		.session = cpu_to_le64(l->anew ? l->next_id : l->id),
 	};
 	frame->length = sizeof(*hello);
 	if (step == TREADLE_HELLO) {
 		get_random_bytes(hello->link_nonce, sizeof(hello->link_nonce));
-		memcpy(hello->nonce, s->nonce[0], sizeof(hello->nonce));
+		memcpy(hello->nonce, l->anew ? l->next_nonce : s->nonce[0], sizeof(hello->nonce));
 	} else if (step == TREADLE_PROOF) {
 		prove(s, !l->link->offered, hello->proof);
 	}
 	l->sent = step;
-	treadle_frame_transmit(s, frame);
+	treadle_frame_transmit(s, frame, l->anew ? fresh() : treadle_window_tell(&s->window));
 	if (step == TREADLE_HELLO)
 		l->memory->hello[0] = *hello;
 }
@@ -140,8 +149,9 @@ static int take_hello(struct treadle_session *s, const struct treadle_hello *hel
 
 	if (hello->node != l->link->hail.node || hello->session != l->link->hail.session)
 		return -EPROTO;
-	if (s->begun && (le64_to_cpu(hello->session) != l->peer_id ||
-			 memcmp(hello->nonce, s->nonce[1], sizeof(hello->nonce))))
+	if (s->begun && !l->anew &&
+	    (le64_to_cpu(hello->session) != l->peer_id ||
+	     memcmp(hello->nonce, s->nonce[1], sizeof(hello->nonce))))
 		return -EPROTO;
 	l->memory->hello[1] = *hello;
 	l->got = TREADLE_HELLO;
@@ -174,7 +184,14 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 	struct treadle_session_links *l = s->links;
 	const struct treadle_hello *hello = &l->memory->hello[1];
 	int ret = 0;
+	bool anew;
 
+	spin_lock(&s->lock);
+	anew = l->link == link && l->anew;
+	spin_unlock(&s->lock);
+	/* the manager ends no session meanwhile: before, it leaves the link */
+	if (anew)
+		treadle_session_end(s, -ECONNRESET);
 	if (!s->begun) {
 		memcpy(s->nonce[1], hello->nonce, sizeof(hello->nonce));
 		s->ids[0] = cpu_to_le64(s->node->id);
@@ -193,6 +210,9 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 	if (l->link != link) {
 		ret = -ENOTCONN; /* left meanwhile */
 	} else {
+		if (anew)
+			treadle_window_tell(&s->window); /* as HELLO has */
+		l->anew = false;
 		if (link->offered)
 			send(s, TREADLE_PROOF);
 		ret = treadle_session_go(s, &hello->head);

@@ -52,20 +52,31 @@ static void make_hail(struct treadle_session *s, struct treadle_hail *hail, u64 
 		.magic = cpu_to_le32(TREADLE_HAIL_MAGIC),
 		.version = cpu_to_le32(TREADLE_HAIL_VERSION),
 		.node = cpu_to_le64(s->node->id),
-		.session = cpu_to_le64(s->links->id),
+		.session = cpu_to_le64(s->links->anew ? s->links->next_id : s->links->id),
 		.attempt = cpu_to_le64(attempt),
 	};
 }
 
-/* A new identity for this side: the other one finds out that the session has ended. */
-static void renew(struct treadle_session *s)
+/* The next identity of this side. */
+static void draw(struct treadle_session_links *l)
 {
 	do {
-		s->links->id = get_random_u64();
-	} while (!s->links->id);
-	s->links->peer_id = 0;
-	get_random_bytes(s->nonce[0], sizeof(s->nonce[0]));
+		l->next_id = get_random_u64();
+	} while (!l->next_id);
+	get_random_bytes(l->next_nonce, sizeof(l->next_nonce));
+}
+
+/* Another identity for this side: the other one finds out that the session has ended. */
+static void renew(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+
+	l->id = l->next_id;
+	memcpy(s->nonce[0], l->next_nonce, sizeof(s->nonce[0]));
+	l->peer_id = 0;
 	memset(s->nonce[1], 0, sizeof(s->nonce[1]));
+	l->doubted = false;
+	draw(l);
 }
 
 static void manage(struct work_struct *work);
@@ -83,11 +94,19 @@ void treadle_links_init(struct treadle_session *s)
 	INIT_DELAYED_WORK(&l->manage, manage);
 	INIT_LIST_HEAD(&l->offers);
 	l->retry = jiffies;
+	draw(l);
 	renew(s);
 }
 
-/* End the session, which has no link. Begun or not: what waits for it ends. */
-static void end(struct treadle_session *s, int error)
+/**
+ * treadle_session_end() - end a session, begun or not: what waits for it ends
+ * @s:	   the session; no frame of it is posted or processed
+ * @error: -errno for what was not sent
+ *
+ * Context: the manager, without a link; or treadle_link_arrived() of a link for a new session. May
+ * sleep.
+ */
+void treadle_session_end(struct treadle_session *s, int error)
 {
 	struct treadle_session_links *l = s->links;
 	bool told;
@@ -203,7 +222,7 @@ static void leave(struct treadle_session *s)
 	l->retry = jiffies + (live && s->node->id < node ? 0 : backoff(l));
 	/* a session that has begun ends by what a node says that has the secret, or by time */
 	if (verdict && (known || !s->begun))
-		end(s, verdict);
+		treadle_session_end(s, verdict);
 }
 
 /* --- connections -------------------------------------------------------------------------- */
@@ -265,6 +284,15 @@ static bool acceptable(struct treadle_session *s, const struct treadle_link *lin
 	return true;
 }
 
+/*
+ * Does the node at the other end have another session than this one has? That is believed when it
+ * has proven that it knows the secret.
+ */
+static bool is_other(const struct treadle_session *s, const struct treadle_link *link)
+{
+	return s->begun && le64_to_cpu(link->hail.session) != s->links->peer_id;
+}
+
 static void accept(struct treadle_session *s, struct treadle_link *link)
 {
 	struct treadle_session_links *l = s->links;
@@ -277,8 +305,6 @@ static void accept(struct treadle_session *s, struct treadle_link *link)
 			return;
 		}
 	}
-	if (s->begun && le64_to_cpu(link->hail.session) != l->peer_id)
-		end(s, -ECONNRESET);
 	if (atomic_inc_return(&s->node->handshakes) > TREADLE_HANDSHAKES || treadle_frames_get(s)) {
 		atomic_dec(&s->node->handshakes);
 		refuse(s, link);
@@ -290,6 +316,7 @@ static void accept(struct treadle_session *s, struct treadle_link *link)
 	set_deadline(l);
 	spin_lock(&s->lock);
 	l->link = link;
+	l->anew = is_other(s, link);
 	spin_unlock(&s->lock);
 	make_hail(s, &hail, l->number);
 	if (link->transport->accept(link, &hail))
@@ -317,7 +344,7 @@ static void take_offers(struct treadle_session *s)
 		if (link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION)) {
 			refuse(s, link);
 			if (!s->begun && !l->link)
-				end(s, -EPROTONOSUPPORT);
+				treadle_session_end(s, -EPROTONOSUPPORT);
 		} else if (acceptable(s, link)) {
 			accept(s, link);
 		} else {
@@ -331,6 +358,7 @@ static void came_up(struct treadle_session *s)
 {
 	struct treadle_session_links *l = s->links;
 	struct treadle_link *link = l->link;
+	bool other;
 
 	if (link->hail.version != cpu_to_le32(TREADLE_HAIL_VERSION)) {
 		leave(s);
@@ -338,10 +366,10 @@ static void came_up(struct treadle_session *s)
 	}
 	if (!link->offered) {
 		l->number = max(l->number, l->attempt);
-		if (s->begun && le64_to_cpu(link->hail.session) != l->peer_id) {
-			/* it has accepted the end of this side that is over */
+		other = is_other(s, link);
+		if (other != l->anew) {
 			leave(s);
-			end(s, -ECONNRESET);
+			l->doubted = other; /* the next attempt has the right identity */
 			return;
 		}
 	}
@@ -366,6 +394,7 @@ static void attempt(struct treadle_session *s)
 		to.port = s->node->listen.addr.port;
 	/* larger than before a boot, if the clock is right */
 	l->attempt = max_t(u64, l->number + 1, ktime_get_real() / NSEC_PER_MSEC);
+	l->anew = s->begun && l->doubted;
 	make_hail(s, &hail, l->attempt);
 	set_deadline(l);
 	if (!treadle_frames_get(s))
@@ -424,7 +453,7 @@ static void expire(struct treadle_session *s)
 		return;
 	if (l->link)
 		leave(s);
-	end(s, -EHOSTUNREACH);
+	treadle_session_end(s, -EHOSTUNREACH);
 }
 
 /* How long nothing has to be done. */
@@ -471,7 +500,7 @@ static void close_down(struct treadle_session *s)
 	if (s->links->link)
 		leave(s);
 	take_offers(s); /* refuses them */
-	end(s, -EHOSTUNREACH);
+	treadle_session_end(s, -EHOSTUNREACH);
 }
 
 static void look(struct treadle_session *s)
@@ -506,7 +535,7 @@ static void manage(struct work_struct *work)
 	stranded = l->wanted && !active;
 	spin_unlock(&s->lock);
 	if (stranded)
-		end(s, -EHOSTUNREACH);
+		treadle_session_end(s, -EHOSTUNREACH);
 	else if (active && closing)
 		close_down(s);
 	else if (active)

@@ -90,7 +90,7 @@ static void frame_send(struct treadle_session *s, struct treadle_frame *frame)
 	if (!l->live)
 		return;
 	l->busy = true;
-	treadle_frame_transmit(s, frame);
+	treadle_frame_transmit(s, frame, treadle_window_tell(&s->window));
 }
 
 /**

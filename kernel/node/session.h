@@ -124,7 +124,11 @@ struct treadle_frames {
  * @failures:	attempts that have failed since
  * @number, @before: of the last attempt that was accepted, and before that (connect.pml)
  * @attempt:	number of the attempt under way
- * @id:		of this side of the session; another one after each end
+ * @id:		of this side of the session; another one after each end: then it is @next_id, and
+ *		s->nonce[0] is @next_nonce
+ * @doubted:	a node at the address has said that it has lost the session: attempts offer @next_id
+ * @anew:	@link is for @next_id: when it passes HELLO, the session ends, and begins anew (set by
+ *		the manager, cleared by HELLO)
  * @peer_id:	of the other side, once it has begun (s->lock)
  * @mapped:	@link has all frames of @memory
  *
@@ -166,7 +170,9 @@ struct treadle_session_links {
 	int error;
 	u32 failures;
 	u64 number, before, attempt;
-	u64 id, peer_id;
+	u64 id, peer_id, next_id;
+	u8 next_nonce[16];
+	bool doubted, anew;
 	bool mapped, ready;
 	u8 sent, got;
 };
@@ -196,13 +202,15 @@ void treadle_session_detach(struct treadle_session *s);
 extern struct workqueue_struct *treadle_node_wq;
 void treadle_links_init(struct treadle_session *s);
 void treadle_session_kick(struct treadle_session *s);
+void treadle_session_end(struct treadle_session *s, int error);
 void treadle_link_fail(struct treadle_session *s, struct treadle_link *link, int error);
 void treadle_link_passed(struct treadle_session *s);
 
 /* frames.c */
 int treadle_frames_get(struct treadle_session *s);
 void treadle_frames_put(struct treadle_session *s);
-void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame);
+void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame,
+			    struct treadle_ack told);
 struct treadle_frame *treadle_bare_get(struct treadle_session *s);
 void treadle_session_send_due(struct treadle_session *s);
 void treadle_session_ping(struct treadle_session *s);

@@ -8,6 +8,8 @@
  *   close ADDRESS              closes a node, and its mirror; reboot ADDRESS opens it again
  *   reset N, refuse N          one of N frames ends its link, one of N attempts is refused
  *   hostile N [SEED]           one of N frames is not what was sent
+ *   intrude ADDRESS FROM       offers a link to a node, as if from the address FROM, that says it
+ *                              is of another session, and then nothing
  *   delay USEC                 a frame is processed so much later, at most
  *   stall MSEC                 the cables are out for so long, from now on
  *   off                        nothing goes wrong any more
@@ -287,6 +289,15 @@ static int do_fault(char **words, u32 *fault)
 	return 0;
 }
 
+static int do_intrude(char **words)
+{
+	struct treadle_addr to, from;
+
+	if (parse_address(words[1], &to) || parse_address(words[1] ? words[2] : NULL, &from))
+		return -EINVAL;
+	return loop_intrude(&to, &from);
+}
+
 static int do_stall(char **words)
 {
 	u32 value;
@@ -320,6 +331,8 @@ static int do_command(char **words)
 		return do_fault(words, &loop_faults.hostile);
 	if (!strcmp(words[0], "delay"))
 		return do_fault(words, &loop_faults.delay);
+	if (!strcmp(words[0], "intrude"))
+		return do_intrude(words);
 	if (!strcmp(words[0], "stall"))
 		return do_stall(words);
 	if (!strcmp(words[0], "off")) {

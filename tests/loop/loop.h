@@ -89,6 +89,7 @@ int loop_offer(struct loop_end *end);
 /* wire.c */
 extern const struct treadle_transport loop_transport;
 void loop_break(struct loop_wire *wire);
+int loop_intrude(const struct treadle_addr *to, const struct treadle_addr *from);
 int loop_wire_init(void);
 void loop_wire_exit(void);
 

@@ -4,6 +4,8 @@
  */
 #include <linux/delay.h>
 #include <linux/gfp.h>
+#include <linux/ktime.h>
+#include <linux/random.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/task_work.h>
@@ -233,31 +235,19 @@ static void end_init(struct loop_end *end, struct loop_wire *wire, struct loop_e
 	INIT_DELAYED_WORK(&end->work, end_work);
 }
 
-static struct treadle_link *wire_connect(struct treadle_session *session,
-					 const struct treadle_addr *to,
-					 const struct treadle_hail *hail)
+static struct loop_wire *wire_alloc(const struct treadle_addr *from, const struct treadle_addr *to)
 {
-	struct loop_end *active, *passive;
-	struct loop_wire *wire;
+	struct loop_wire *wire = kzalloc(sizeof(*wire), GFP_KERNEL);
 	int i;
 
-	if (loop_chance(loop_faults.refuse)) {
-		loop_count(LOOP_REFUSED);
-		return ERR_PTR(-ECONNREFUSED);
-	}
-	wire = kzalloc(sizeof(*wire), GFP_KERNEL);
 	if (!wire)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
 	atomic_inc(&loop_wires);
 	init_task_work(&wire->call, wire_called);
-	wire->direct = loop_is_mirrored(treadle_session_node(session));
-	active = &wire->end[0];
-	passive = &wire->end[1];
-	end_init(active, wire, passive);
-	end_init(passive, wire, active);
-	wire->from = *loop_address(treadle_session_node(session));
+	end_init(&wire->end[0], wire, &wire->end[1]);
+	end_init(&wire->end[1], wire, &wire->end[0]);
+	wire->from = *from;
 	wire->to = *to;
-	active->link.from = wire->from;
 	atomic_set(&wire->users, 2);
 	INIT_WORK(&wire->free, wire_free_work);
 	for (i = 0; i < 2 * LOOP_BUFFERS; i++) {
@@ -265,13 +255,59 @@ static struct treadle_link *wire_connect(struct treadle_session *session,
 
 		if (!buffer) {
 			wire_free(wire);
-			return ERR_PTR(-ENOMEM);
+			return NULL;
 		}
 		wire->end[i % 2].buffer[i / 2] = buffer;
 	}
-	active->link.session = session;
-	end_event(passive, LOOP_OFFER, hail);
-	return &active->link;
+	return wire;
+}
+
+static struct treadle_link *wire_connect(struct treadle_session *session,
+					 const struct treadle_addr *to,
+					 const struct treadle_hail *hail)
+{
+	struct treadle_node *node = treadle_session_node(session);
+	struct loop_wire *wire;
+
+	if (loop_chance(loop_faults.refuse)) {
+		loop_count(LOOP_REFUSED);
+		return ERR_PTR(-ECONNREFUSED);
+	}
+	wire = wire_alloc(loop_address(node), to);
+	if (!wire)
+		return ERR_PTR(-ENOMEM);
+	wire->direct = loop_is_mirrored(node);
+	wire->end[0].link.session = session;
+	wire->end[0].link.from = wire->from;
+	end_event(&wire->end[1], LOOP_OFFER, hail);
+	return &wire->end[0].link;
+}
+
+/**
+ * loop_intrude() - offer a link of no node, which never says more than its hail
+ * @to:		the node
+ * @from:	where it seems to come from
+ *
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM.
+ */
+int loop_intrude(const struct treadle_addr *to, const struct treadle_addr *from)
+{
+	const struct treadle_hail hail = {
+		.magic = cpu_to_le32(TREADLE_HAIL_MAGIC),
+		.version = cpu_to_le32(TREADLE_HAIL_VERSION),
+		.node = cpu_to_le64(get_random_u64()),
+		.session = cpu_to_le64(get_random_u64()),
+		.attempt = cpu_to_le64(2 * ktime_get_real() / NSEC_PER_MSEC),
+	};
+	struct loop_wire *wire = wire_alloc(from, to);
+
+	if (!wire)
+		return -ENOMEM;
+	wire->end[0].left = true;
+	atomic_set(&wire->users, 1);
+	end_event(&wire->end[1], LOOP_OFFER, &hail);
+	return 0;
 }
 
 /* The active side may have left: then the passive one is up for a moment. */

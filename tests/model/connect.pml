@@ -16,7 +16,8 @@
  *
  * Assumed: what a node sent before it booted does not arrive after what it sent later; a rejected node waits
  * until the attempt that it lost to has ended; SLOTS requests and connections at most are there at once.
- * Left out: the proof of the secret, timeouts. A timeout is a failure here, which comes at any time.
+ * Left out: the proof of the secret, timeouts. A timeout is a failure here, which comes at any time. That the
+ * peer has booted is believed after the proof only (link.c, hello.c), so it may take one attempt more.
  *
  * Each of these takes a piece away, and the search has to find out:
  *	NO_TIE		a node that attempts rejects the other's attempt, also node 1

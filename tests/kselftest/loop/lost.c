@@ -160,6 +160,79 @@ TEST_F(remote, unloading_ends_sessions)
 	loop_load();
 }
 
+/* --- nodes without the secret ---------------------------------------------------------------- */
+
+/* The only node that a context knows. */
+static struct treadle_next_node other_node(int fd)
+{
+	struct treadle_next_node n = {.size = sizeof(n)};
+
+	need(call(fd, TREADLE_IOC_NEXT_NODE, &n) == 0);
+	return n;
+}
+
+/*
+ * A node at the address of the other one, which is gone, has another secret. It connects, and this
+ * node connects to it, as what was sent before waits for an answer.
+ */
+TEST_F(remote, an_impostor_without_the_secret_ends_no_session)
+{
+	struct treadle_next_node n;
+	char *src = pages(LARGE);
+	struct node a, b, c;
+	__u64 end, to;
+
+	enter(1);
+	ASSERT_EQ(0, loop("close 10.0.0.1"));
+	ASSERT_EQ(0, loop("listen 10.0.0.1 secret=of-tests trust_uids peer_timeout=600"));
+	enter(0);
+	node_of(1, &a, (struct options){});
+	node_of(2, &b, (struct options){});
+	to = peer(&a, b.addr);
+	ASSERT_EQ(1, post(&a, send_of(src, LARGE, to, 1)));
+	end = now_ns() + PATIENCE_NS;
+	while (other_node(b.fd).executing != 1 && now_ns() < end)
+		usleep(1000);
+	enter(2);
+	ASSERT_EQ(0, loop("close 10.0.0.2"));
+	ASSERT_EQ(0, loop("listen 10.0.0.2 secret=another peer_timeout=4"));
+	enter(0);
+	node_of(2, &c, (struct options){});
+	for (int i = 0; i < 3; i++)
+		EXPECT_NE(0, outcome(&c, send_of(src, 8, peer(&c, a.addr), i)));
+	n = other_node(a.fd);
+	EXPECT_NE(TREADLE_NODE_IDLE, n.state);
+	EXPECT_EQ(1, n.sessions);
+	EXPECT_EQ(1, n.under_way);
+	EXPECT_TRUE(cq_empty(&a.cq));
+	close(a.fd);
+	close(b.fd);
+	close(c.fd);
+	munmap(src, LARGE);
+}
+
+TEST_F(remote, intruders_end_no_session)
+{
+	struct treadle_next_node n;
+
+	until_it_works(&self->a, self->to, &self->b, self->src, self->dst);
+	for (int i = 0; i < 3; i++) {
+		const __u64 links = other_node(self->a.fd).links, end = now_ns() + PATIENCE_NS;
+
+		ASSERT_EQ(1, post(&self->a, send_of(self->src, LARGE, self->to, 7)));
+		ASSERT_EQ(0, loop("intrude 10.0.0.%d 10.0.0.%d", 1 + i % 2, 2 - i % 2));
+		while (other_node(self->a.fd).links == links) {
+			ASSERT_GT(end, now_ns());
+			usleep(1000);
+		}
+		ASSERT_LE(0, post_recv(&self->b, recv_of(self->dst, LARGE, ANY, 7)));
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+	}
+	n = other_node(self->a.fd);
+	EXPECT_EQ(1, n.sessions);
+}
+
 /* --- processes that die -------------------------------------------------------------------- */
 
 struct meeting {

@@ -116,18 +116,16 @@ int treadle_conn_ask(struct treadle_ep *ep, struct treadle_conn *conn, struct tr
 
 /*
  * The session with the node at @addr, held; NULL: it is this one, or not known. *host: its number,
- * for treadle_host_put(); 0: not to be put.
+ * for treadle_host_put(); 0: not to be put; or why it is not known.
  */
-static struct treadle_session *session_with(struct net *net, const struct treadle_addr *addr,
-					    bool local, int *host)
+static struct treadle_session *session_with(struct treadle_ctx *ctx,
+					    const struct treadle_addr *addr, bool local, int *host)
 {
 	*host = 0;
 	if (local)
-		return treadle_session_get(net, treadle_host_mirror(net));
-	*host = treadle_host_get(net, addr);
-	if (*host < 0)
-		*host = 0;
-	return *host ? treadle_session_get(net, *host) : NULL;
+		return treadle_session_get(ctx->net, treadle_host_mirror(ctx->net));
+	*host = treadle_host_get(ctx->net, addr, ctx->user);
+	return *host > 0 ? treadle_session_get(ctx->net, *host) : NULL;
 }
 
 /**
@@ -167,19 +165,19 @@ int treadle_ioc_connect(struct treadle_ucmd *u)
 	conn->ask_size = size;
 	memcpy(conn->ask, data, size);
 	local = treadle_addr_local(u->ctx->net, &arg->addr);
-	conn->s = session_with(u->ctx->net, &arg->addr, local, &host);
+	conn->s = session_with(u->ctx, &arg->addr, local, &host);
 	if (local && !conn->s)
 		pep = treadle_ep_find(u->ctx->ports,
 				      treadle_source(TREADLE_HERE, ntohs(arg->addr.port)));
 	spin_lock(&treadle_conn_lock);
-	ret = treadle_conn_ask(ep, conn, pep, local || conn->s ? 0 : -EHOSTUNREACH);
+	ret = treadle_conn_ask(ep, conn, pep, local || conn->s ? 0 : min(host, 0) ?: -EHOSTUNREACH);
 	asked = conn->state == CONN_ASKED;
 	if (!asked)
 		treadle_conn_dispose(conn);
 	treadle_conn_unlock();
 	if (asked && conn->s)
 		treadle_node_ops.connect(conn->s, ep, conn);
-	if (host)
+	if (host > 0)
 		treadle_host_put(u->ctx->net, host);
 	if (pep)
 		treadle_ep_put(pep);

@@ -193,25 +193,23 @@ int treadle_av_reserve(struct treadle_av *av, u32 count)
 
 /*
  * The host at an address. TREADLE_HERE, UNREACHED, or one that the caller holds now: put_host();
- * or -ENOMEM. May sleep.
+ * or -ENOMEM or -EDQUOT. May sleep.
  */
-static int get_host(struct net *net, const struct treadle_addr *addr)
+static int get_host(struct treadle_av *av, const struct treadle_addr *addr)
 {
+	struct net *net = av->net;
 	struct treadle_addr node;
-	int ret;
 
 	if (treadle_addr_local(net, addr)) {
 		u16 mirror = treadle_host_mirror(net);
 
 		if (likely(mirror == TREADLE_HERE) || !treadle_host_address(net, mirror, &node))
 			return TREADLE_HERE;
-		return treadle_host_get(net, &node);
+		return treadle_host_get(net, &node, av->user);
 	}
 	if (!treadle_node_address(net, &node))
 		return UNREACHED;
-	ret = treadle_host_get(net, addr);
-	/* too many hosts: there may be fewer when it is looked for again */
-	return ret == -ENOSPC || ret == -EHOSTUNREACH ? UNREACHED : ret;
+	return treadle_host_get(net, addr, av->user);
 }
 
 static void put_host(struct treadle_av *av, u16 host)
@@ -228,13 +226,13 @@ static void put_host(struct treadle_av *av, u16 host)
  * @index:	set to its index
  *
  * Context: may sleep. av->lock held.
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or -EDQUOT: the user of the vector has named too many nodes.
  */
 int treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, const u64 *id,
 		   u64 *index)
 {
 	struct treadle_av_table *t = rcu_dereference_protected(av->table, true);
-	int host = get_host(av->net, addr);
+	int host = get_host(av, addr);
 	struct av_entry *e;
 	u8 flags = ENTRY_USED;
 	u32 i;
@@ -424,7 +422,7 @@ int treadle_av_reach(struct treadle_av *av, u64 index, u64 *name)
 	ret = look(av, plain, &addr, &seq);
 	if (ret)
 		return ret;
-	host = get_host(av->net, &addr);
+	host = get_host(av, &addr);
 	if (host < 0 || host == UNREACHED)
 		return -EHOSTUNREACH;
 	/* killable: another context that shares the vector may fault for long under av->lock */
@@ -479,13 +477,14 @@ int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id)
 
 /**
  * treadle_av_alloc() - make an empty address vector
- * @net:	network namespace of its addresses; held by those that refer to the vector
+ * @ctx:	its network namespace is that of the addresses; held by those that refer to the
+ *		vector. Other nodes count for its user
  * @arg:	parameters of AV_CREATE, checked
  *
  * Context: may sleep.
  * Return: the vector, held by the caller, or -ENOMEM.
  */
-struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_create *arg)
+struct treadle_av *treadle_av_alloc(struct treadle_ctx *ctx, const struct treadle_av_create *arg)
 {
 	struct treadle_av *av = kzalloc(sizeof(*av), TREADLE_GFP);
 	/* @count is only a hint: don't use much memory before there are peers */
@@ -498,7 +497,8 @@ struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_cre
 		return ERR_PTR(-ENOMEM);
 	}
 	RCU_INIT_POINTER(av->table, t);
-	av->net = net;
+	av->net = ctx->net;
+	av->user = treadle_user_hold(ctx->user);
 	av->ctx_bits = arg->rx_ctx_bits;
 	mutex_init(&av->lock);
 	seqcount_init(&av->freed);
@@ -526,6 +526,7 @@ void treadle_av_release(struct kref *ref)
 		if (!(i % 4096))
 			cond_resched();
 	}
+	treadle_user_put(av->user);
 	kvfree(t);
 	kfree(av);
 }

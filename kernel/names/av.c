@@ -61,7 +61,7 @@ int treadle_ioc_av_create(struct treadle_ucmd *u)
 	if (!o)
 		return -ENOMEM;
 	o->read_only = read_only;
-	o->av = arg->name ? treadle_av_open(u->ctx, arg) : treadle_av_alloc(u->ctx->net, arg);
+	o->av = arg->name ? treadle_av_open(u->ctx, arg) : treadle_av_alloc(u->ctx, arg);
 	ret = PTR_ERR_OR_ZERO(o->av);
 	if (!ret) {
 		ret = treadle_obj_init(u->ctx, &o->obj, &av_ops);

@@ -145,7 +145,7 @@ struct treadle_av *treadle_av_open(struct treadle_ctx *ctx, const struct treadle
 		return ERR_CAST(name);
 	/* before names_lock, which all users share: a user at its memory limit may wait here */
 	if (!(arg->flags & TREADLE_AV_READ))
-		fresh = treadle_av_alloc(ctx->net, arg);
+		fresh = treadle_av_alloc(ctx, arg);
 	if (mutex_lock_killable(&names_lock)) {
 		av = ERR_PTR(-EINTR);
 		goto out;

@@ -30,6 +30,7 @@ struct treadle_av_name;
  * @ref:	one for each object
  * @name:	its name, or NULL; never changes once the vector is shared
  * @net:	network namespace of the addresses; held by @name, or by the only context
+ * @user:	for which nodes count that it names first; held
  * @lock:	excludes other writers
  * @table:	entries and hash, replaced when it grows (written under @lock, read under RCU)
  * @freed:	counts entries that leave their bucket and may be used in another one: a search
@@ -43,6 +44,7 @@ struct treadle_av {
 	struct kref ref;
 	struct treadle_av_name *name;
 	struct net *net;
+	struct treadle_user *user;
 	struct mutex lock;
 	seqcount_t freed;
 	struct treadle_av_table __rcu *table;
@@ -80,7 +82,7 @@ int treadle_av_remove(struct treadle_av *av, u64 index);
 int treadle_av_address(struct treadle_av *av, u64 index, struct treadle_addr *addr, u32 *source);
 bool treadle_av_has_ids(struct treadle_av *av);
 int treadle_av_set_id(struct treadle_av *av, u64 index, u64 id);
-struct treadle_av *treadle_av_alloc(struct net *net, const struct treadle_av_create *arg);
+struct treadle_av *treadle_av_alloc(struct treadle_ctx *ctx, const struct treadle_av_create *arg);
 void treadle_av_release(struct kref *ref);
 
 /* av.c */

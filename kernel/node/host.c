@@ -5,18 +5,19 @@
  * A host is a session, whether it has begun or not. It has a number as long as an entry of an
  * address vector names it, or the session has a link or needs one. Numbers are given out in turn,
  * so that one which is free is not soon another host's.
+ *
+ * A host counts for the user that has named it first, until its number is free. A user may have as
+ * many as are free: so one user has half of all at most, and each further one half of the rest.
  */
-#include <linux/hash.h>
-#include <linux/jhash.h>
+#include <linux/rhashtable.h>
 #include <linux/slab.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
+#include "core/pool.h"
 #include "mm/base.h"
 #include "node/session.h"
-
-#define BUCKETS 256
 
 static unsigned int treadle_hosts_id;
 
@@ -24,8 +25,9 @@ static unsigned int treadle_hosts_id;
  * struct hosts - the hosts of a network namespace
  * @lock:	serializes changes, and the opening and closing of nodes
  * @all:	by number; read under RCU
- * @next:	where the search for a free number begins
+ * @next:	where the search for a free number begins; @nr: numbers that are not free
  * @by_addr:	by address
+ * @shares:	how many count for a user, by treadle_user_id()
  * @node:	the node at which the namespace is reached, or NULL; read under RCU
  * @second, @mirror, @back: for tests, see struct treadle_node_listen: the second node, the number
  *		of its host, and its session with the first one; @back is read under RCU
@@ -33,12 +35,21 @@ static unsigned int treadle_hosts_id;
 struct hosts {
 	struct mutex lock;
 	struct xarray all;
-	u32 next;
-	struct hlist_head by_addr[BUCKETS];
+	u32 next, nr;
+	struct rhashtable by_addr;
+	struct xarray shares;
 	struct treadle_node __rcu *node;
 	struct treadle_node *second;
 	u16 mirror;
 	struct treadle_session *back;
+};
+
+/* Seeded, so that no process and no node can choose addresses that collide. */
+static const struct rhashtable_params by_addr_params = {
+	.key_len = sizeof(struct treadle_addr),
+	.key_offset = offsetof(struct treadle_session_all, s.addr),
+	.head_offset = offsetof(struct treadle_session_all, links.by_addr),
+	.automatic_shrinking = true,
 };
 
 static struct hosts *hosts_of(struct net *net)
@@ -49,18 +60,21 @@ static struct hosts *hosts_of(struct net *net)
 static int __net_init net_init_one(struct net *net)
 {
 	struct hosts *h = hosts_of(net);
-	u32 i;
 
 	mutex_init(&h->lock);
 	xa_init_flags(&h->all, XA_FLAGS_ALLOC1);
-	for (i = 0; i < BUCKETS; i++)
-		INIT_HLIST_HEAD(&h->by_addr[i]);
-	return 0;
+	xa_init(&h->shares);
+	return rhashtable_init(&h->by_addr, &by_addr_params);
 }
 
 static void __net_exit net_exit_one(struct net *net)
 {
-	xa_destroy(&hosts_of(net)->all); /* empty, as what names a host holds the namespace */
+	struct hosts *h = hosts_of(net);
+
+	/* all are empty, as what names a host holds the namespace */
+	xa_destroy(&h->all);
+	xa_destroy(&h->shares);
+	rhashtable_destroy(&h->by_addr);
 }
 
 static struct pernet_operations treadle_hosts_ops = {
@@ -161,24 +175,40 @@ static struct treadle_addr canonical(const struct treadle_addr *addr)
 	return to;
 }
 
-static struct hlist_head *bucket(struct hosts *h, const struct treadle_addr *addr)
-{
-	return &h->by_addr[jhash(addr->addr, sizeof(addr->addr), addr->scope) % BUCKETS];
-}
-
 static struct treadle_session *find(struct hosts *h, const struct treadle_addr *addr)
 {
-	struct treadle_session_links *l;
+	struct treadle_session_all *all;
 
 	lockdep_assert_held(&h->lock);
-	hlist_for_each_entry(l, bucket(h, addr), by_addr) {
-		const struct treadle_addr *its = &treadle_session_of(l)->addr;
+	all = rhashtable_lookup_fast(&h->by_addr, addr, by_addr_params);
+	return all ? &all->s : NULL;
+}
 
-		if (its->family == addr->family && its->scope == addr->scope &&
-		    !memcmp(its->addr, addr->addr, sizeof(addr->addr)))
-			return treadle_session_of(l);
-	}
-	return NULL;
+/* Let one more host count for @user; NULL: another node has named it. 0, -EDQUOT or -ENOMEM. */
+static int charge(struct hosts *h, const struct treadle_user *user)
+{
+	unsigned long has;
+	u32 id;
+
+	lockdep_assert_held(&h->lock);
+	if (!user)
+		return 0;
+	id = treadle_user_id(user);
+	has = xa_to_value(xa_load(&h->shares, id));
+	if (has >= TREADLE_MAX_HOST - h->nr)
+		return -EDQUOT;
+	return xa_err(xa_store(&h->shares, id, xa_mk_value(has + 1), GFP_KERNEL_ACCOUNT));
+}
+
+static void uncharge(struct hosts *h, u32 id)
+{
+	unsigned long has = xa_to_value(xa_load(&h->shares, id));
+
+	lockdep_assert_held(&h->lock);
+	if (has > 1)
+		xa_store(&h->shares, id, xa_mk_value(has - 1), GFP_KERNEL); /* needs no memory */
+	else
+		xa_erase(&h->shares, id);
 }
 
 static void attach(struct treadle_session *s, struct treadle_node *node)
@@ -189,13 +219,39 @@ static void attach(struct treadle_session *s, struct treadle_node *node)
 	atomic_inc(&node->sessions);
 }
 
-/* The session with a host, new or not, with a reference in its ->users; or an error. */
-static struct treadle_session *host_get(struct net *net, const struct treadle_addr *addr)
+/* Enter a new host. 0, -ENOSPC or -ENOMEM. */
+static int enter(struct hosts *h, struct treadle_session *s)
+{
+	struct treadle_session_all *all = container_of(s, struct treadle_session_all, s);
+	u32 number;
+	int ret = xa_alloc_cyclic(&h->all, &number, NULL, XA_LIMIT(1, TREADLE_MAX_HOST), &h->next,
+				  GFP_KERNEL_ACCOUNT);
+
+	lockdep_assert_held(&h->lock);
+	if (ret < 0)
+		return ret == -EBUSY ? -ENOSPC : ret;
+	if (rhashtable_insert_fast(&h->by_addr, &all->links.by_addr, by_addr_params)) {
+		xa_release(&h->all, number);
+		return -ENOMEM;
+	}
+	s->host = s->id = number;
+	h->nr++;
+	if (rcu_access_pointer(h->node))
+		attach(s, rcu_dereference_protected(h->node, lockdep_is_held(&h->lock)));
+	xa_store(&h->all, number, s, GFP_KERNEL); /* reserved: can't fail */
+	return 0;
+}
+
+/*
+ * The session with a host, new or not, with a reference in its ->users; or an error. @user: for
+ * which a new one counts, or NULL.
+ */
+static struct treadle_session *host_get(struct net *net, const struct treadle_addr *addr,
+					const struct treadle_user *user)
 {
 	struct treadle_addr key = canonical(addr);
 	struct hosts *h = hosts_of(net);
 	struct treadle_session *s;
-	u32 number;
 	int ret;
 
 	lockdep_assert_held(&h->lock);
@@ -204,20 +260,20 @@ static struct treadle_session *host_get(struct net *net, const struct treadle_ad
 		refcount_inc(&s->links->users); /* not 0, as that changes under @lock */
 		return s;
 	}
+	ret = charge(h, user);
+	if (ret)
+		return ERR_PTR(ret);
 	s = session_alloc(net, &key, true);
-	if (!s)
-		return ERR_PTR(-ENOMEM);
-	ret = xa_alloc_cyclic(&h->all, &number, NULL, XA_LIMIT(1, TREADLE_MAX_HOST), &h->next,
-			      GFP_KERNEL_ACCOUNT);
-	if (ret < 0) {
-		treadle_session_put(s);
-		return ERR_PTR(ret == -EBUSY ? -ENOSPC : ret);
+	ret = s ? enter(h, s) : -ENOMEM;
+	if (ret) {
+		if (user)
+			uncharge(h, treadle_user_id(user));
+		if (s)
+			treadle_session_put(s);
+		return ERR_PTR(ret);
 	}
-	s->host = s->id = number;
-	if (rcu_access_pointer(h->node))
-		attach(s, rcu_dereference_protected(h->node, lockdep_is_held(&h->lock)));
-	hlist_add_head(&s->links->by_addr, bucket(h, &key));
-	xa_store(&h->all, number, s, GFP_KERNEL); /* reserved: can't fail */
+	s->links->charged = user;
+	s->links->user = user ? treadle_user_id(user) : 0;
 	return s;
 }
 
@@ -225,18 +281,20 @@ static struct treadle_session *host_get(struct net *net, const struct treadle_ad
  * treadle_host_get() - the number of the host at an address, for an entry of an address vector
  * @net:  network namespace; held
  * @addr: of the host; its port doesn't matter
+ * @user: for which the host counts, if it is not known yet
  *
  * Context: may sleep.
- * Return: the number, to be dropped by treadle_host_put(); -ENOMEM, or -ENOSPC: there are
- * TREADLE_MAX_HOST hosts already.
+ * Return: the number, to be dropped by treadle_host_put(); -ENOMEM; or -EDQUOT: the user has as
+ * many as are free.
  */
-int treadle_host_get(struct net *net, const struct treadle_addr *addr)
+int treadle_host_get(struct net *net, const struct treadle_addr *addr,
+		     const struct treadle_user *user)
 {
 	struct hosts *h = hosts_of(net);
 	struct treadle_session *s;
 
 	mutex_lock(&h->lock);
-	s = host_get(net, addr);
+	s = host_get(net, addr, user);
 	mutex_unlock(&h->lock);
 	return IS_ERR(s) ? PTR_ERR(s) : s->host;
 }
@@ -260,7 +318,10 @@ void treadle_host_drop(struct treadle_session *s)
 	if (!refcount_dec_and_mutex_lock(&s->links->users, &h->lock))
 		return;
 	xa_erase(&h->all, s->host);
-	hlist_del(&s->links->by_addr);
+	rhashtable_remove_fast(&h->by_addr, &s->links->by_addr, by_addr_params);
+	h->nr--;
+	if (s->links->charged)
+		uncharge(h, s->links->user);
 	treadle_session_detach(s);
 	mutex_unlock(&h->lock);
 	treadle_session_put(s);
@@ -396,7 +457,7 @@ struct treadle_session *treadle_host_of(struct treadle_node *node, const struct 
 	} else if (node->listen.mirror) {
 		refcount_inc(&s->links->users);
 	} else {
-		s = host_get(node->listen.net, from);
+		s = host_get(node->listen.net, from, NULL);
 	}
 	mutex_unlock(&h->lock);
 	return s;
@@ -444,7 +505,7 @@ static int attach_second(struct hosts *h, struct treadle_node *node)
 	back = session_alloc(node->listen.net, &first->listen.addr, false);
 	if (!back)
 		return -ENOMEM;
-	there = host_get(node->listen.net, &node->listen.addr);
+	there = host_get(node->listen.net, &node->listen.addr, NULL);
 	if (IS_ERR(there)) {
 		treadle_session_put(back);
 		return PTR_ERR(there);

@@ -22,6 +22,7 @@ struct treadle_proxies;
 struct treadle_rx;
 struct treadle_conn;
 struct treadle_ep;
+struct treadle_user;
 
 /*
  * struct treadle_session - what this node and another one have under way. It outlives its links
@@ -100,7 +101,8 @@ bool treadle_node_trusts_uids(const struct treadle_session *s);
 struct net *treadle_session_net(const struct treadle_session *s);
 
 /* host.c: other nodes, by address and number */
-int treadle_host_get(struct net *net, const struct treadle_addr *addr);
+int treadle_host_get(struct net *net, const struct treadle_addr *addr,
+		     const struct treadle_user *user);
 void treadle_host_put(struct net *net, u16 host);
 void treadle_host_hold(struct net *net, u16 host);
 u16 treadle_host_mirror(struct net *net);

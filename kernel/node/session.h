@@ -9,6 +9,7 @@
 #include <linux/bits.h>
 #include <linux/jiffies.h>
 #include <linux/refcount.h>
+#include <linux/rhashtable-types.h>
 
 #include "node/node.h"
 
@@ -78,6 +79,7 @@ struct treadle_frames {
  * @net:	its network namespace
  * @listed:	it is in the table: all but the sessions of a second node
  * @by_addr:	in the table (hosts->lock)
+ * @charged, @user: the user for which the host counts, by treadle_user_id()
  * @to:		what a link connects to, if that is not the node's port at the session's address
  * @manage, @tick: the manager (link.c), and the timer of acknowledgments (frames.c)
  * @release:	frees the session
@@ -140,7 +142,9 @@ struct treadle_session_links {
 	refcount_t users;
 	struct net *net;
 	bool listed;
-	struct hlist_node by_addr;
+	struct rhash_head by_addr;
+	bool charged;
+	u32 user;
 	struct treadle_addr to;
 	struct delayed_work manage, tick;
 	struct work_struct release;

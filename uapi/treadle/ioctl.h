@@ -71,6 +71,7 @@
  *		overflows: the caller's, or, of a write with remote CQ data, the peer's
  * ENOSPC       a limit of the context (QUERY) is reached; no number is free for a connection;
  *		in the completion of a receive: see @ignore of struct treadle_desc
+ * EDQUOT       the caller's user has named as many other nodes as there are numbers left
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
  * EMFILE       no free file descriptor (WAIT_FD)
  * ENFILE       no free file in the system (WAIT_FD)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Addresses of this node and of others: what they become, and which entries they are. */
 #include "loop.h"
+#include "../cred.h"
 
 #include <treadle/atomic.h>
 
@@ -235,9 +236,8 @@ TEST(peers_are_reached_once_there_is_a_node)
 
 static struct treadle_addr of_host(int i)
 {
-	return (struct treadle_addr){.family = AF_INET,
-				     .port = htons(7471),
-				     .addr = {10, 1 + i / 65536, i / 256, i}};
+	return (struct treadle_addr){
+		.family = AF_INET, .port = htons(7471), .addr = {10, 1 + i / 65536, i / 256, i}};
 }
 
 /* There are 65534 numbers of hosts. An entry that goes gives its host back. */
@@ -272,24 +272,86 @@ TEST(hosts_are_given_back_with_their_entries)
 	part();
 }
 
-/* More hosts than there are numbers: the others are not reached, and local peers are. */
-TEST(there_are_so_many_hosts)
+/* Names so many nodes, which no other call does. As AV_INSERT; *count: how many there are. */
+static int name_nodes(int fd, int first, __u32 *count)
 {
-	enum { HOSTS = 66000 };
-	struct treadle_addr *addr = pages(HOSTS * sizeof(*addr));
+	struct treadle_addr *addr = pages(*count * sizeof(*addr));
+	__u32 asked = *count;
+	int result;
+
+	for (int i = 0; i < asked; i++)
+		addr[i] = of_host(first + i);
+	result = av_insert(fd, av_open(fd), addr, count, NULL);
+	munmap(addr, asked * sizeof(*addr));
+	return result;
+}
+
+/* What a user names, and how many it gets */
+struct naming {
+	enum cred cred;
+	int first, stop, ready, result;
+	__u32 count;
+};
+
+static void names_nodes(void *arg)
+{
+	struct naming *n = arg;
+	int fd;
+
+	enter(1);
+	become(n->cred);
+	fd = device();
+	n->result = name_nodes(fd, n->first, &n->count);
+	raise_to(&n->ready, 1);
+	await(&n->stop, 1);
+	close(fd);
+}
+
+// conformance: ioctl.h: EDQUOT: the user has named too many other nodes
+/*
+ * A user may name as many nodes as there are numbers left. Those of another user are reached, and
+ * more when the first one is gone.
+ */
+TEST(each_user_has_a_share_of_the_numbers)
+{
+	enum { MANY = 40000, FEW = 1000 };
+	struct naming *n = shared(3 * sizeof(*n));
 	struct node a, b;
-	__u32 count = HOSTS;
+	__u32 count = MANY;
+	pid_t pid[2];
 	char buf[8];
+	__u64 start;
 
 	join(TRUSTED, TRUSTED);
 	node_of(1, &a, (struct options){});
-	node_of(1, &b, (struct options){});
-	for (int i = 0; i < HOSTS; i++)
-		addr[i] = of_host(i);
-	ASSERT_EQ(0, av_insert(a.fd, a.av, addr, &count, NULL));
-	EXPECT_EQ(HOSTS, count);
-	EXPECT_EQ(EHOSTUNREACH, sent(&a, HOSTS - 1));
+	node_of(2, &b, (struct options){});
+	start = now_ns();
+	for (int i = 0; i < 2; i++) {
+		n[i] = (struct naming){.cred = ALICE + i, .first = i * MANY, .count = MANY};
+		pid[i] = spawn(names_nodes, &n[i]);
+		await(&n[i].ready, 1);
+		EXPECT_EQ(-EDQUOT, n[i].result);
+		note("user %d has %u nodes, after %llu ms", i, n[i].count,
+		     (now_ns() - start) / 1000000);
+	}
+	EXPECT_EQ(32767, n[0].count);
+	EXPECT_EQ(16384, n[1].count);
+	/* root has no exception, and a place */
+	EXPECT_EQ(-EDQUOT, name_nodes(a.fd, 2 * MANY, &count));
+	EXPECT_EQ(8192, count);
 	ASSERT_EQ(0, post_recv(&b, recv_of(buf, 8, ANY, 1)));
+	EXPECT_EQ(-EDQUOT, name_nodes(a.fd, 3 * MANY, &(__u32){FEW}));
+	/* those that a user has named already are there for all */
+	EXPECT_EQ(0, name_nodes(a.fd, 0, &(__u32){FEW}));
+	for (int i = 0; i < 2; i++) {
+		raise_to(&n[i].stop, 1);
+		EXPECT_EQ(0, reap(pid[i]));
+	}
+	start = now_ns();
+	while (name_nodes(a.fd, 3 * MANY, &(__u32){FEW})) {
+		ASSERT_GT(start + PATIENCE_NS, now_ns());
+		usleep(10000);
+	}
 	EXPECT_EQ(0, sent(&a, peer(&a, b.addr)));
 	EXPECT_EQ(0, cq_next(&b.rcq).error);
 	close(a.fd);

@@ -214,8 +214,8 @@ struct treadle_cmd {
 	union {
 		u8 marks;
 		struct {
-			u8 resting : 1, skipped : 1;	       /* F_REPEAT */
-			u8 in_pieces : 1, sent : 1, asked : 1; /* at another node */
+			u8 resting : 1, skipped : 1;			 /* F_REPEAT */
+			u8 in_pieces : 1, sent : 1, asked : 1, held : 1; /* at another node */
 		};
 	};
 };

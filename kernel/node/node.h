@@ -132,6 +132,7 @@ void *treadle_frame_item(struct treadle_frame *frame, u8 kind, u32 bytes, u32 re
 void treadle_session_post(struct treadle_session *s, struct treadle_frame *frame);
 void treadle_session_unframe(struct treadle_session *s, struct treadle_frame *frame);
 void treadle_session_starve(struct treadle_session *s);
+void treadle_session_ping(struct treadle_session *s); /* its answer calls ->room, if starved */
 
 /* Commands that each side takes at first. */
 #define TREADLE_COMMANDS 1024u

@@ -128,9 +128,9 @@ struct treadle_frames {
  * @attempt:	number of the attempt under way
  * @id:		of this side of the session; another one after each end: then it is @next_id, and
  *		s->nonce[0] is @next_nonce
- * @doubted:	a node at the address has said that it has lost the session: attempts offer @next_id
- * @anew:	@link is for @next_id: when it passes HELLO, the session ends, and begins anew (set by
- *		the manager, cleared by HELLO)
+ * @doubted:	a node at the address says that it lost the session: attempts offer @next_id
+ * @anew:	@link is for @next_id: when it passes HELLO, the session ends, and begins anew; set
+ *		by the manager, cleared by HELLO (s->lock)
  * @peer_id:	of the other side, once it has begun (s->lock)
  * @mapped:	@link has all frames of @memory
  *
@@ -217,7 +217,6 @@ void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *fra
 			    struct treadle_ack told);
 struct treadle_frame *treadle_bare_get(struct treadle_session *s);
 void treadle_session_send_due(struct treadle_session *s);
-void treadle_session_ping(struct treadle_session *s);
 int treadle_session_answered(struct treadle_session *s);
 void treadle_session_acknowledge(struct treadle_session *s);
 void treadle_session_tick(struct work_struct *work);

@@ -392,6 +392,7 @@ static void send_datagram(struct outgoing *out, struct treadle_session *s, struc
 static int send(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
 {
 	struct treadle_ep *from = out->cmd->ep;
+	struct treadle_lane *lane;
 	bool sent, kept;
 	int ret;
 
@@ -415,15 +416,17 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 			spin_unlock(&from->lock);
 			return -EHOSTUNREACH;
 		}
-		sent = list_empty(&s->remote->queued) && start(s, out->cmd, out);
-		kept = sent || may_queue(out);
+		lane = treadle_lane_of(s, out->cmd);
+		sent = lane && list_empty(&s->remote->queued) && treadle_lane_open(s, lane) &&
+		       start(s, out->cmd, out);
+		kept = sent || (lane && may_queue(out));
 		if (kept)
 			treadle_wait_add(&from->parked, out->cmd);
 		if (sent) {
+			treadle_lane_enter(s, lane);
 			treadle_session_flush(s);
 		} else if (kept) {
-			list_add_tail(&out->cmd->wait, &s->remote->queued);
-			s->queued++;
+			treadle_lane_queue(s, lane, out->cmd);
 			treadle_session_starve(s);
 			treadle_session_connect(s);
 		}
@@ -431,7 +434,7 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 		spin_unlock(&from->lock);
 		if (kept)
 			return TREADLE_KEPT;
-		ret = prepare_queue(out, s, run);
+		ret = lane ? prepare_queue(out, s, run) : treadle_lane_add(s, out->cmd);
 		if (ret)
 			return ret;
 	}
@@ -536,6 +539,7 @@ void treadle_remote_room(struct treadle_session *s)
 		return;
 	spin_lock(&s->lock);
 	treadle_sent_tell(s);
+	treadle_lanes_go_on(s);
 	while ((cmd = list_first_entry_or_null(&r->queued, struct treadle_cmd, wait))) {
 		list_del(&cmd->wait); /* its place has the reference, once it is sent */
 		if (start(s, cmd, NULL)) {
@@ -551,7 +555,8 @@ void treadle_remote_room(struct treadle_session *s)
 		treadle_push_go_on(push);
 	}
 	treadle_session_flush(s);
-	if (cmd || r->nr_gone || r->asks || r->aborts || !list_empty(&r->waiting))
+	if (cmd || !list_empty(&r->held) || r->nr_gone || r->asks || r->aborts ||
+	    !list_empty(&r->waiting))
 		treadle_session_starve(s);
 	spin_unlock(&s->lock);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: commands for and from other nodes (remote.c, sent.c, push.c; arrived.c, pull.c)
+ * treadle: commands for and from other nodes (remote.c, sent.c, share.c, push.c; arrived.c,
+ * pull.c)
  *
  * A node that executes a command for another one has a proxy of the sending endpoint: an endpoint
  * without rings, in a context without a process. What differs from a command of this node is in
@@ -65,6 +66,8 @@ struct treadle_sent {
 /*
  * struct treadle_remote - what a session has to send, and what it has sent; under s->lock
  * @queued:	commands that wait for a frame, for a credit or for a connection, in order
+ * @lanes:	of share.c: users with commands; @held: those with commands that have no place;
+ *		@places: of all commands in the table and in @queued
  * @waiting:	pushes that wait for a frame or a credit
  * @begun:	which beginning of a session this is: handles of another one mean nothing
  * @handles:	in use; @next_handle: where the search for a free one begins
@@ -79,7 +82,8 @@ struct treadle_sent {
  * @watched:	ports of endpoints here that the other node has asked for, and @nr_watched of them
  */
 struct treadle_remote {
-	struct list_head queued, waiting;
+	struct list_head queued, lanes, held, waiting;
+	u32 places;
 	u64 begun;
 	unsigned long handles[BITS_TO_LONGS(TREADLE_HANDLES)];
 	unsigned long gone[BITS_TO_LONGS(TREADLE_HANDLES)];
@@ -137,6 +141,18 @@ struct treadle_remote *treadle_remote_alloc(struct treadle_session *s);
 int treadle_remote_begin(struct treadle_session *s);
 void treadle_remote_end(struct treadle_session *s, int error);
 void treadle_remote_free(struct treadle_session *s);
+
+/* share.c */
+struct treadle_lane *treadle_lane_of(struct treadle_session *s, const struct treadle_cmd *cmd);
+int treadle_lane_add(struct treadle_session *s, const struct treadle_cmd *cmd);
+bool treadle_lane_open(const struct treadle_session *s, const struct treadle_lane *lane);
+void treadle_lane_enter(struct treadle_session *s, struct treadle_lane *lane);
+void treadle_lane_queue(struct treadle_session *s, struct treadle_lane *lane,
+			struct treadle_cmd *cmd);
+void treadle_lane_leave(struct treadle_session *s, struct treadle_cmd *cmd);
+void treadle_lanes_go_on(struct treadle_session *s);
+struct treadle_cmd *treadle_lanes_first(struct treadle_session *s);
+void treadle_lanes_free(struct treadle_remote *r);
 
 /* push.c */
 struct treadle_push *treadle_push_alloc(struct treadle_session *s, struct treadle_cmd *cmd,

@@ -93,12 +93,9 @@ static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int statu
 	lockdep_assert_held(&s->lock);
 	lockdep_assert_held(&cmd->ep->lock);
 	rb_erase(&cmd->by_context, &cmd->ep->parked);
-	if (sent) {
+	if (sent)
 		sent_free(s, sent);
-	} else {
-		list_del(&cmd->wait);
-		s->queued--;
-	}
+	treadle_lane_leave(s, cmd);
 	cmd->sent = cmd->asked = false;
 	treadle_sent_whole(cmd);
 	if (push && !treadle_push_stop(push, status))
@@ -123,16 +120,14 @@ void treadle_sent_whole(struct treadle_cmd *cmd)
 	cmd->own = NULL;
 }
 
-/* The command with @reference; 0: the first one that is queued. Or NULL. */
+/* The command with @reference; 0: the first one that waits. Or NULL. */
 static struct treadle_cmd *find(struct treadle_session *s, u32 reference)
 {
 	struct treadle_sent *sent;
 
 	lockdep_assert_held(&s->lock);
 	if (!reference)
-		return s->remote ? list_first_entry_or_null(&s->remote->queued, struct treadle_cmd,
-							    wait) :
-				   NULL;
+		return s->remote ? treadle_lanes_first(s) : NULL;
 	sent = treadle_sent_find(s, reference);
 	return sent ? sent->cmd : NULL;
 }
@@ -540,6 +535,8 @@ struct treadle_remote *treadle_remote_alloc(struct treadle_session *s)
 	if (!r)
 		return NULL;
 	INIT_LIST_HEAD(&r->queued);
+	INIT_LIST_HEAD(&r->lanes);
+	INIT_LIST_HEAD(&r->held);
 	INIT_LIST_HEAD(&r->waiting);
 	INIT_LIST_HEAD(&r->connecting);
 	for (i = 0; i < TREADLE_COMMANDS; i++)
@@ -628,5 +625,7 @@ void treadle_remote_end(struct treadle_session *s, int error)
  */
 void treadle_remote_free(struct treadle_session *s)
 {
+	if (s->remote)
+		treadle_lanes_free(s->remote);
 	kvfree(s->remote);
 }

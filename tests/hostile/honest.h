@@ -26,7 +26,7 @@ struct reply {
 	__u32 port;
 	__u32 errors[COMMANDS]; /* RESULTS */
 	__u32 received;		/* messages of the hostile node */
-	__u64 at, key;		/* of the region */
+	__u64 key;		/* of the region */
 	__u64 slab;		/* KiB of machine 0 */
 };
 
@@ -97,7 +97,7 @@ static int serve(void)
 	char *memory = pages(3 * MEMORY), *buf = pages(4 * MEMORY);
 	struct node door, target, guarded, idle, out;
 	int *ready = shared(sizeof(*ready));
-	struct reply reply = {.at = (unsigned long)memory + MEMORY};
+	struct reply reply = {};
 	struct listener l;
 	struct question q = {};
 	__u32 region;

@@ -195,7 +195,7 @@ static int outcome(struct peer *p)
 
 static void false_commands(void)
 {
-	struct reply victim = ask(ECHO);
+	const __u64 key = ask(ECHO).key;
 	struct treadle_wire_intro *intro;
 	struct treadle_wire_cmd *cmd;
 	struct peer p;
@@ -224,17 +224,13 @@ static void false_commands(void)
 	for (int i = 1; i < 5; i++)
 		ENDS(i == 3 ? 0 : EACCES, add_cmd(1, i, GUARDED, TREADLE_OP_WRITE, 0, 0));
 	ENDS(EACCES, add_cmd(1, 1, TARGET, TREADLE_OP_SEND, 8, 8)->flags = TREADLE_F_INJECT);
-	ENDS(0, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), victim.at, victim.key));
-	ENDS(EACCES, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), victim.at + MEMORY - 4,
-			 victim.key));
-	ENDS(EACCES, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), victim.at - 1, victim.key));
-	ENDS(EACCES, aim(add_cmd(1, 0, TARGET, TREADLE_OP_READ, 8, 0), -4, victim.key));
-	ENDS(EACCES,
-	     aim(add_cmd(1, 0, TARGET, TREADLE_OP_READ, 1ULL << 32, 0), victim.at, victim.key));
-	ENDS(EKEYREJECTED,
-	     aim(add_cmd(1, 0, TARGET, TREADLE_OP_READ, 8, 0), victim.at, victim.key + 1));
-	ENDS(EINVAL,
-	     cmd = aim(add_cmd(1, 0, TARGET, TREADLE_OP_ATOMIC, 8, 8), victim.at, victim.key);
+	ENDS(0, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), 0, key));
+	ENDS(EREMOTEIO, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), MEMORY - 4, key));
+	ENDS(EREMOTEIO, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), -1, key));
+	ENDS(EREMOTEIO, aim(add_cmd(1, 0, TARGET, TREADLE_OP_READ, 8, 0), -4, key));
+	ENDS(EREMOTEIO, aim(add_cmd(1, 0, TARGET, TREADLE_OP_READ, 1ULL << 32, 0), 0, key));
+	ENDS(EKEYREJECTED, aim(add_cmd(1, 0, TARGET, TREADLE_OP_READ, 8, 0), 0, key + 1));
+	ENDS(EOPNOTSUPP, cmd = aim(add_cmd(1, 0, TARGET, TREADLE_OP_ATOMIC, 8, 8), 0, key);
 	     cmd->atomic_op = cmd->atomic_type = 255);
 	need(wrong == 0);
 	leave(&p);
@@ -434,12 +430,14 @@ static bool be_dialed(struct rdma_cm_id **listener, struct peer *p)
 		need(rdma_listen(*listener, 16) == 0);
 	}
 	poll_fd.fd = (*listener)->channel->fd;
-	if (poll(&poll_fd, 1, 10000) <= 0)
-		return false;
-	need(rdma_get_request(*listener, &p->id) == 0);
-	memcpy(&p->other, p->id->event->param.conn.private_data, sizeof(p->other));
-	set_up(p, BUFFERS);
-	return true;
+	while (poll(&poll_fd, 1, 10000) > 0) {
+		need(rdma_get_request(*listener, &p->id) == 0);
+		memcpy(&p->other, p->id->event->param.conn.private_data, sizeof(p->other));
+		if (set_up(p, BUFFERS))
+			return true;
+		rdma_destroy_ep(p->id);
+	}
+	return false;
 }
 
 /* Accepts it. False: the other node has given up. */

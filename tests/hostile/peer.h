@@ -102,8 +102,8 @@ static void post_buffer(struct peer *p, int i)
 			    TREADLE_WIRE_FRAME_BYTES, p->in_mr) == 0);
 }
 
-/* Gives an id its queue pair, and posts @buffers receives. */
-static void set_up(struct peer *p, int buffers)
+/* Gives an id its queue pair, and posts @buffers receives. False: the other node has given up. */
+static bool set_up(struct peer *p, int buffers)
 {
 	struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = 16,
 						.max_recv_wr = BUFFERS,
@@ -112,7 +112,8 @@ static void set_up(struct peer *p, int buffers)
 					.qp_type = IBV_QPT_RC,
 					.sq_sig_all = 1};
 
-	need(rdma_create_qp(p->id, NULL, &attr) == 0);
+	if (rdma_create_qp(p->id, NULL, &attr))
+		return false;
 	p->in = pages(BUFFERS * TREADLE_WIRE_FRAME_BYTES);
 	p->out = pages(OVERLONG);
 	p->in_mr = rdma_reg_msgs(p->id, p->in, BUFFERS * TREADLE_WIRE_FRAME_BYTES);
@@ -123,6 +124,7 @@ static void set_up(struct peer *p, int buffers)
 	p->deaf = buffers < BUFFERS;
 	p->held = -1;
 	p->commands = 4096;
+	return true;
 }
 
 static void leave(struct peer *p)
@@ -163,7 +165,7 @@ static int dial_to(struct peer *p, int from, int to, const void *hail, int bytes
 		need(rdma_create_id(NULL, &p->id, NULL, RDMA_PS_TCP) == 0);
 	}
 	need(rdma_resolve_route(p->id, 5000) == 0);
-	set_up(p, buffers);
+	need(set_up(p, buffers));
 	if (rdma_connect(p->id, &param))
 		result = errno;
 	if (p->id->event && p->id->event->param.conn.private_data_len >= sizeof(p->other))

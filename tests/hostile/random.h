@@ -39,7 +39,7 @@ static void random_frames(__u64 seed, int frames)
 				if (op != 3 && op != 4)
 					aim(add_cmd(r + 1, r % 9, TARGET + r % 4, op, length,
 						    op == 9 ? 2 * bytes : bytes),
-					    victim.at + lottery(&seed) % MEMORY, victim.key);
+					    lottery(&seed) % MEMORY, victim.key);
 				continue;
 			}
 			words = add(kind, shape->fixed + more, r);

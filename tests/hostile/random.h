@@ -24,7 +24,8 @@ static void random_frames(__u64 seed, int frames)
 			send_frame(&p, frame);
 		}
 		begin(TREADLE_WIRE_ITEMS);
-		for (int items = 1 + lottery(&seed) % 20; items; items--) {
+		/* an item has 8,400 bytes at most */
+		for (int items = 1 + lottery(&seed) % 20; items && frame->length < 7900; items--) {
 			int kind = 1 + lottery(&seed) % (kinds - 1), r = lottery(&seed) % 40;
 			const struct treadle_wire_shape *shape = treadle_wire_shape(kind);
 			int more = shape->most > 300 ? lottery(&seed) % 300 : shape->least;

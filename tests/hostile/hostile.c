@@ -222,7 +222,8 @@ static void false_commands(void)
 	     add_cmd(1, 0, TARGET | 3 << 16, TREADLE_OP_SEND, 8, 8)->flags = TREADLE_F_INJECT);
 	ENDS(ENOTCONN, add_cmd(1, 5, TARGET, TREADLE_OP_SEND, 8, 8)->flags = TREADLE_F_INJECT);
 	for (int i = 1; i < 5; i++)
-		ENDS(i == 3 ? 0 : EACCES, add_cmd(1, i, GUARDED, TREADLE_OP_WRITE, 0, 0));
+		ENDS(i == 3 ? EKEYREJECTED : EACCES,
+		     add_cmd(1, i, GUARDED, TREADLE_OP_WRITE, 0, 0));
 	ENDS(EACCES, add_cmd(1, 1, TARGET, TREADLE_OP_SEND, 8, 8)->flags = TREADLE_F_INJECT);
 	ENDS(0, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), 0, key));
 	ENDS(EREMOTEIO, aim(add_cmd(1, 0, TARGET, TREADLE_OP_WRITE, 8, 8), MEMORY - 4, key));

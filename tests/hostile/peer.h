@@ -350,17 +350,19 @@ static void enter_as(struct peer *p, int from, __u64 node, __u64 session, int bu
 {
 	struct hail hail;
 	char secret[64];
-	int tries = 0;
 
-	/* it may still be leaving the last link */
-	do {
-		need(tries++ < 40);
-		if (tries > 1)
-			usleep(100000);
+	/* it may still be leaving the last link, or have waited for too long on a busy host */
+	for (int tries = 0;; tries++) {
+		need(tries < 40);
 		hail = hail_of(node, session);
-	} while (dial_to(p, from, 1, &hail, sizeof(hail), buffers));
-	need(say_hello(p) && hear_hello(p, HELLO));
-	need(say_proof(p, secret, read_secret(secret)) && hear_hello(p, PROOF));
+		if (dial_to(p, from, 1, &hail, sizeof(hail), buffers) == 0) {
+			if (say_hello(p) && hear_hello(p, HELLO) &&
+			    say_proof(p, secret, read_secret(secret)) && hear_hello(p, PROOF))
+				return;
+			leave(p);
+		}
+		usleep(100000);
+	}
 }
 
 static void enter(struct peer *p)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* MPI: collectives and one-sided calls give right results. Exit status: 0 if they do. */
+/*
+ * peers [BYTES]: MPI's collectives and one-sided calls give right results, with data of up to so
+ * many bytes. Exit status: 0 if they do.
+ */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -66,11 +69,13 @@ static bool agree(const char *what, size_t bytes, bool right)
 
 int main(int argc, char **argv)
 {
-	const size_t longest = 4 << 20;
+	size_t longest = 4 << 20;
 	bool right = true;
 	void *in, *out;
 
 	MPI_Init(&argc, &argv);
+	if (argc > 1)
+		longest = strtoul(argv[1], NULL, 10);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	in = malloc(longest * size);

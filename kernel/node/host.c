@@ -463,37 +463,6 @@ struct treadle_session *treadle_host_of(struct treadle_node *node, const struct 
 	return s;
 }
 
-/**
- * treadle_session_net() - the network namespace of a session
- * @s: the session
- *
- * Context: any.
- * Return: the namespace; held as long as the session has a number.
- */
-struct net *treadle_session_net(const struct treadle_session *s)
-{
-	return s->links->net;
-}
-
-/**
- * treadle_session_detach() - a session leaves its node
- * @s: the session; has no link
- *
- * Context: any. The node may be gone afterwards.
- */
-void treadle_session_detach(struct treadle_session *s)
-{
-	struct treadle_node *node;
-
-	spin_lock(&s->lock);
-	node = s->node;
-	WRITE_ONCE(s->node, NULL);
-	s->links->closing = false;
-	spin_unlock(&s->lock);
-	if (node && atomic_dec_and_test(&node->sessions))
-		wake_up_var(&node->sessions);
-}
-
 /* A second node of a namespace: the sessions of both with each other have one number. */
 static int attach_second(struct hosts *h, struct treadle_node *node)
 {

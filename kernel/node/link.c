@@ -241,6 +241,12 @@ static int why_over(const struct treadle_session_links *l)
 	return l->live ? -ECONNRESET : -ECONNREFUSED;
 }
 
+/* How often a session with a link is looked at, and pings: thrice before silence ends the link. */
+static unsigned long pace(const struct treadle_session *s)
+{
+	return max(1u, min(9u, s->node->listen.peer_timeout) * HZ / 9);
+}
+
 /* Has the link to be left? */
 static bool is_over(struct treadle_session *s)
 {
@@ -426,7 +432,7 @@ void treadle_link_passed(struct treadle_session *s)
 	uncount(s);
 	l->wanted = false;
 	l->heard = l->passed = jiffies;
-	l->ping_at = jiffies - HZ; /* now */
+	l->ping_at = jiffies - pace(s); /* now */
 	l->nr_links++;
 	l->error = 0;
 	treadle_session_kick(s); /* it looks at the link from time to time */
@@ -460,7 +466,7 @@ static void expire(struct treadle_session *s)
 static unsigned long next_look(struct treadle_session *s)
 {
 	struct treadle_session_links *l = s->links;
-	unsigned long at = jiffies + HZ, now = jiffies;
+	unsigned long at = jiffies + pace(s), now = jiffies;
 
 	if (l->link && !l->live && time_before(l->deadline, at))
 		at = l->deadline;
@@ -517,7 +523,7 @@ static void look(struct treadle_session *s)
 		attempt(s);
 	spin_lock(&s->lock);
 	/* also while other frames come: it measures the round trip */
-	if (time_after_eq(jiffies, l->ping_at + HZ))
+	if (time_after_eq(jiffies, l->ping_at + pace(s)))
 		treadle_session_ping(s);
 	spin_unlock(&s->lock);
 }

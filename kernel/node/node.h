@@ -98,7 +98,6 @@ int treadle_nodes_init(void);
 void treadle_nodes_exit(void);
 bool treadle_node_address(struct net *net, struct treadle_addr *addr);
 bool treadle_node_trusts_uids(const struct treadle_session *s);
-struct net *treadle_session_net(const struct treadle_session *s);
 
 /* host.c: other nodes, by address and number */
 int treadle_host_get(struct net *net, const struct treadle_addr *addr,
@@ -123,6 +122,7 @@ int treadle_ioc_next_node(struct treadle_ucmd *u);   /* info.c */
  * treadle_session_starve() then lets ->room be called when there may be room again. Each use of
  * these functions, and of the window, ends with treadle_session_flush().
  */
+struct net *treadle_session_net(const struct treadle_session *s); /* without the lock */
 void treadle_session_connect(struct treadle_session *s);
 void *treadle_session_item(struct treadle_session *s, u8 kind, u32 bytes, u32 reference);
 void treadle_session_flush(struct treadle_session *s);

@@ -200,7 +200,6 @@ void treadle_hosts_detach(struct treadle_node *node);
 struct treadle_node *treadle_hosts_node(struct net *net);
 struct treadle_session *treadle_host_of(struct treadle_node *node, const struct treadle_addr *from);
 void treadle_host_drop(struct treadle_session *s);
-void treadle_session_detach(struct treadle_session *s);
 
 /* link.c */
 extern struct workqueue_struct *treadle_node_wq;
@@ -224,6 +223,7 @@ void treadle_session_tick(struct work_struct *work);
 /* session.c */
 void treadle_session_init(struct treadle_session *s);
 void treadle_session_reset(struct treadle_session *s);
+void treadle_session_detach(struct treadle_session *s);
 void treadle_session_send_open(struct treadle_session *s);
 
 /* arrived.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * treadle: commands for and from other nodes (remote.c, sent.c, share.c, push.c; arrived.c,
- * pull.c)
+ * treadle: commands for and from other nodes (remote.c, sent.c, notices.c, share.c, push.c;
+ * arrived.c, pull.c)
  *
  * A node that executes a command for another one has a proxy of the sending endpoint: an endpoint
  * without rings, in a context without a process. What differs from a command of this node is in
@@ -125,16 +125,12 @@ int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u
 struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference);
 struct treadle_sent *treadle_sent_take(struct treadle_session *s, struct treadle_cmd *cmd);
 enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd) __must_hold(&cmd->ep->lock);
-void treadle_sent_tell(struct treadle_session *s);
-void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status);
 void treadle_sent_whole(struct treadle_cmd *cmd);
 int treadle_sent_place(const struct treadle_cmd *cmd, const u8 *bytes, u64 *done, u64 len,
 		       u64 offset, struct treadle_run *run);
 void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_view *view,
 			 struct treadle_run *run);
 void treadle_sent_complete(struct treadle_cmd *cmd, int error, struct treadle_run *run);
-int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view);
-void treadle_remote_forget(struct treadle_ep *ep);
 void treadle_remote_end_push(struct treadle_session *s, u32 reference, int status,
 			     struct treadle_run *run);
 struct treadle_remote *treadle_remote_alloc(struct treadle_session *s);
@@ -153,6 +149,13 @@ void treadle_lane_leave(struct treadle_session *s, struct treadle_cmd *cmd);
 void treadle_lanes_go_on(struct treadle_session *s);
 struct treadle_cmd *treadle_lanes_first(struct treadle_session *s);
 void treadle_lanes_free(struct treadle_remote *r);
+
+/* notices.c */
+void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status);
+void treadle_sent_ask(struct treadle_session *s, struct treadle_sent *sent);
+void treadle_sent_tell(struct treadle_session *s);
+int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view);
+void treadle_remote_forget(struct treadle_ep *ep);
 
 /* push.c */
 struct treadle_push *treadle_push_alloc(struct treadle_session *s, struct treadle_cmd *cmd,

@@ -209,66 +209,6 @@ static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
 
 /* --- the end of commands ------------------------------------------------------------------ */
 
-/* Tell the other node that it gets no bytes of a command. False: there is no room for that yet. */
-static bool tell_abort(struct treadle_session *s, u32 reference, u32 status)
-{
-	struct treadle_wire_abort *w;
-
-	lockdep_assert_held(&s->lock);
-	w = treadle_session_item(s, TREADLE_WIRE_ABORT, sizeof(*w), reference);
-	if (!w) {
-		treadle_session_starve(s);
-		return false;
-	}
-	w->status = cpu_to_le32(status);
-	w->zero = 0;
-	treadle_session_flush(s);
-	return true;
-}
-
-/**
- * treadle_sent_abort - tell the other node that it gets no bytes of a command, now or later
- * @s:		the session
- * @reference:	of a command that has ended; that the other node says
- * @status:	ENOMEM: the receive goes back; ECONNRESET: it fails
- *
- * Context: s->lock held.
- */
-void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status)
-{
-	struct treadle_remote *r = s->remote;
-	u32 i = (reference & 0xffff) - 1;
-
-	lockdep_assert_held(&s->lock);
-	if (!r || i >= TREADLE_COMMANDS || tell_abort(s, reference, status))
-		return;
-	i = array_index_nospec(i, TREADLE_COMMANDS);
-	r->aborts += !r->sent[i].abort;
-	r->sent[i].abort = reference;
-	r->sent[i].status = status;
-}
-
-/* Ask the other node to cancel a command. */
-static void ask(struct treadle_session *s, struct treadle_sent *sent)
-{
-	struct treadle_remote *r = s->remote;
-	struct treadle_wire_cancel *w;
-
-	lockdep_assert_held(&s->lock);
-	r->asks += !sent->ask;
-	sent->ask = true;
-	w = treadle_session_item(s, TREADLE_WIRE_CANCEL, sizeof(*w), sent->cmd->reference);
-	if (!w) {
-		treadle_session_starve(s);
-		return;
-	}
-	w->from = cpu_to_le32(xa_to_value(xa_load(&sent->cmd->ep->hosts, s->id)) & 0xffff);
-	w->zero = 0;
-	r->asks--;
-	sent->ask = false;
-	treadle_session_flush(s);
-}
-
 /**
  * treadle_sent_withdraw - take back a command: the ->withdraw of commands for other nodes
  * @cmd:	the command
@@ -294,7 +234,7 @@ enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd)
 		rb_erase(&cmd->by_context, &ep->parked);
 		cmd->asked = true;
 		treadle_wait_add(&ep->parked, cmd);
-		ask(s, treadle_sent_find(s, cmd->reference));
+		treadle_sent_ask(s, treadle_sent_find(s, cmd->reference));
 		how = TREADLE_ASKED;
 	} else if (detach(s, cmd, treadle_ep_error(ep))) {
 		how = TREADLE_OURS;
@@ -419,105 +359,6 @@ void treadle_remote_done(struct treadle_session *s, const struct treadle_wire_vi
 	else
 		treadle_sent_complete(cmd, error, run);
 	treadle_session_put(s);
-}
-
-/* Tell the other node which endpoints have ended. */
-static void tell_gone(struct treadle_session *s)
-{
-	struct treadle_remote *r = s->remote;
-	unsigned long handle;
-
-	lockdep_assert_held(&s->lock);
-	while (r->nr_gone) {
-		handle = find_first_bit(r->gone, TREADLE_HANDLES);
-		if (!treadle_session_item(s, TREADLE_WIRE_GONE, sizeof(struct treadle_wire_item),
-					  handle))
-			return;
-		__clear_bit(handle, r->gone);
-		__clear_bit(handle, r->handles);
-		r->nr_unknown -= __test_and_clear_bit(handle, r->unknown);
-		r->nr_gone--;
-	}
-}
-
-/**
- * treadle_sent_tell - tell the other node what had to wait: ends of endpoints, and what to cancel
- * @s:		the session, with ->remote
- *
- * Context: s->lock held.
- */
-void treadle_sent_tell(struct treadle_session *s)
-{
-	struct treadle_remote *r = s->remote;
-	u32 i;
-
-	lockdep_assert_held(&s->lock);
-	tell_gone(s);
-	for (i = 0; r->aborts && i < TREADLE_COMMANDS; i++)
-		if (r->sent[i].abort && tell_abort(s, r->sent[i].abort, r->sent[i].status)) {
-			r->sent[i].abort = 0;
-			r->aborts--;
-		}
-	for (i = 0; r->asks && i < TREADLE_COMMANDS; i++)
-		if (r->sent[i].ask)
-			ask(s, &r->sent[i]);
-}
-
-/**
- * treadle_remote_unknown - the other node had no memory for an endpoint: make it known again
- * @s:		the session
- * @view:	UNKNOWN
- *
- * The next command of the endpoint does this.
- *
- * Context: takes s->lock.
- * Return: 0 or -EPROTO.
- */
-int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view)
-{
-	u32 handle = le32_to_cpu(view->item->reference);
-	struct treadle_remote *r = s->remote;
-
-	if (handle >= TREADLE_HANDLES)
-		return -EPROTO;
-	handle = array_index_nospec(handle, TREADLE_HANDLES);
-	spin_lock(&s->lock);
-	if (test_bit(handle, r->handles)) /* else it has ended since */
-		r->nr_unknown += !__test_and_set_bit(handle, r->unknown);
-	spin_unlock(&s->lock);
-	return 0;
-}
-
-/**
- * treadle_remote_forget - an endpoint has ended: tell all nodes that know it
- * @ep:		dead, and without commands at other nodes
- *
- * Context: May sleep. Takes s->lock of sessions.
- */
-void treadle_remote_forget(struct treadle_ep *ep)
-{
-	struct treadle_session *s;
-	unsigned long host;
-	void *entry;
-
-	xa_for_each(&ep->hosts, host, entry) {
-		s = treadle_session_get(ep->obj.ctx->net, host);
-		if (!s)
-			continue;
-		spin_lock(&s->lock);
-		if (s->remote && xa_to_value(entry) >> 16 == s->remote->begun) {
-			__set_bit(xa_to_value(entry) & 0xffff, s->remote->gone);
-			s->remote->nr_gone++;
-			tell_gone(s);
-			treadle_session_flush(s);
-			if (s->remote->nr_gone)
-				treadle_session_starve(s);
-		}
-		spin_unlock(&s->lock);
-		treadle_session_put(s);
-		cond_resched();
-	}
-	xa_destroy(&ep->hosts);
 }
 
 /**

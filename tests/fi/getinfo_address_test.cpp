@@ -114,6 +114,16 @@ TEST(GetInfoAddress, OneOfALinkIsLocalWithoutItsInterface)
 	request.ifindex = static_cast<int>(if_nametoindex("lo"));
 	EXPECT_FALSE(get_info(no_hints().get(), nullptr, api_version, text, nullptr, FI_SOURCE));
 	ASSERT_EQ(ioctl(fd, SIOCSIFADDR, &request), 0);
+	/* a worker of the kernel makes it usable */
+	sockaddr_in6 usable{};
+	usable.sin6_family = AF_INET6;
+	usable.sin6_addr = request.addr;
+	usable.sin6_scope_id = static_cast<unsigned>(request.ifindex);
+	for (int tries = 0; tries < 1000; tries++) {
+		if (bind(fd, reinterpret_cast<sockaddr *>(&usable), sizeof(usable)) == 0)
+			break;
+		usleep(10'000);
+	}
 	for (const std::uint32_t format :
 	     {std::uint32_t{FI_ADDR_STR}, std::uint32_t{FI_SOCKADDR_IN6}}) {
 		Info hints = no_hints();

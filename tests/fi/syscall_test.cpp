@@ -168,22 +168,28 @@ TEST(Syscall, ACollectiveIsOneForTheCallerAndNoneForOthers)
 	EXPECT_EQ(counts, std::vector({1, 1, 1, 1, 1, 1, 1, 1, 0}));
 }
 
-/* The module's limits do not change while it is loaded. */
+/*
+ * The module's limits do not change while it is loaded. The address for other nodes may, so it is
+ * asked again after 100 ms: on a busy host that may be between the calls.
+ */
 TEST(Syscall, GetinfoAsksTheDeviceOnce)
 {
-	const auto counts = count_calls(
-		[] {
-			start();
-			for (int i = 0; i < 3; ++i) {
-				const Info info = get_info(no_hints().get());
-				ASSERT_TRUE(info);
-				mark();
-			}
-			stop();
-		},
-		Count::ioctls_of_treadle);
+	const std::vector once({1, 0, 0});
+	std::vector<int> counts;
 
-	EXPECT_EQ(counts, std::vector({1, 0, 0}));
+	for (int tries = 0; tries < 20 && counts != once; tries++)
+		counts = count_calls(
+			[] {
+				start();
+				for (int i = 0; i < 3; ++i) {
+					const Info info = get_info(no_hints().get());
+					ASSERT_TRUE(info);
+					mark();
+				}
+				stop();
+			},
+			Count::ioctls_of_treadle);
+	EXPECT_EQ(counts, once);
 }
 
 } // namespace

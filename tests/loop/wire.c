@@ -45,12 +45,13 @@ static void end_call(struct loop_end *end)
 	caller = cmpxchg(&wire->caller, NULL, current);
 	if (caller == current) /* wire_called() follows, or is under way */
 		return;
-	atomic_inc(&wire->users);
-	if (!caller && !task_work_add(current, &wire->call, TWA_RESUME))
-		return;
-	atomic_dec(&wire->users); /* not the last one: this side has not left */
-	if (!caller)
+	if (!caller) {
+		atomic_inc(&wire->users);
+		if (!task_work_add(current, &wire->call, TWA_RESUME))
+			return;
+		atomic_dec(&wire->users); /* not the last one: this side has not left */
 		WRITE_ONCE(wire->caller, NULL);
+	}
 	end_kick(end);
 }
 
@@ -174,6 +175,7 @@ static void wire_called(struct callback_head *call)
 			end_frames(end);
 		mutex_unlock(&end->lock);
 	}
+	/* what others have posted meanwhile, their end_call() has left to the works */
 	WRITE_ONCE(wire->caller, NULL);
 	for (i = 0; idle < 2 && i < 2; i++)
 		end_kick(&wire->end[i]);

@@ -55,15 +55,17 @@ static inline void back_to_the_real_one(void)
 	need(module_load(false, "") == 0);
 }
 
-/* The harness does not return. */
-#define FAIL_HARNESS_MAIN                            \
+/* PREPARE: a statement, with the module for tests in place. The harness does not return. */
+#define FAIL_MAIN(prepare)                           \
 	int main(int argc, char **argv)              \
 	{                                            \
 		harness = getpid();                  \
 		atexit(back_to_the_real_one);        \
 		module_unload();                     \
 		need(module_load(true, "") == 0);    \
+		prepare;                             \
 		return test_harness_run(argc, argv); \
 	}
+#define FAIL_HARNESS_MAIN FAIL_MAIN((void)0)
 
 #endif

@@ -48,18 +48,13 @@ static inline void mirror_leave(void)
 		need(loop_unload() == 0);
 }
 
-#define FAIL_MIRROR_MAIN                             \
-	int main(int argc, char **argv)              \
-	{                                            \
-		harness = getpid();                  \
-		atexit(back_to_the_real_one);        \
-		module_unload();                     \
-		need(module_load(true, "") == 0);    \
-		loop_load_of("-fail");               \
-		atexit(mirror_leave);                \
-		need(mirror_open() == 0);            \
-		session_begin();                     \
-		return test_harness_run(argc, argv); \
-	}
+static inline void mirror_enter(void)
+{
+	loop_load_of("-fail");
+	atexit(mirror_leave);
+	need(mirror_open() == 0);
+	session_begin();
+}
+#define FAIL_MIRROR_MAIN FAIL_MAIN(mirror_enter())
 
 #endif

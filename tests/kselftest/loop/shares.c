@@ -88,16 +88,23 @@ static void exchange(struct node *a, __u64 to, struct node *b, char *src, char *
 	need(cq_next(&b->rcq).error == 0);
 }
 
+/* A user sends to another one, which has no receives: until its share is full. */
+static void fill_share(FIXTURE_DATA(remote) * self, struct pair_of *p, pid_t *receiver,
+		       pid_t *sender)
+{
+	*receiver = spawn(receives_late, p);
+	await(&p->listens, 1);
+	*sender = spawn(sends_much, p);
+	until_sent(self->a.fd, 512, MANY - 512);
+}
+
 /* One user's commands wait for receives. Those of another user go on, and so do the rest. */
 TEST_F(remote, a_user_leaves_places_to_others)
 {
 	struct pair_of *p = shared(sizeof(*p));
 	pid_t receiver, sender;
 
-	receiver = spawn(receives_late, p);
-	await(&p->listens, 1);
-	sender = spawn(sends_much, p);
-	until_sent(self->a.fd, 512, MANY - 512);
+	fill_share(self, p, &receiver, &sender);
 	for (int i = 0; i < 100; i++)
 		exchange(&self->a, self->to, &self->b, self->src, self->dst);
 	until_sent(self->a.fd, 512, MANY - 512);
@@ -115,10 +122,7 @@ TEST_F(remote, commands_without_a_place_end_with_their_process)
 	struct pair_of *p = shared(sizeof(*p));
 	pid_t receiver, sender;
 
-	receiver = spawn(receives_late, p);
-	await(&p->listens, 1);
-	sender = spawn(sends_much, p);
-	until_sent(self->a.fd, 512, MANY - 512);
+	fill_share(self, p, &receiver, &sender);
 	ASSERT_EQ(0, kill(sender, SIGKILL));
 	EXPECT_EQ(-SIGKILL, reap(sender));
 	until_sent(self->a.fd, 0, 0);

@@ -382,4 +382,39 @@ static bool goes_on(struct peer *p)
 	return false;
 }
 
+/* Waits for an offer, and gets its hail. False: there is none. */
+static bool be_dialed(struct rdma_cm_id **listener, struct peer *p)
+{
+	struct sockaddr_in here = address(3, PORT);
+	struct pollfd poll_fd = {.events = POLLIN};
+
+	*p = (struct peer){.passive = true};
+	if (!*listener) {
+		need(rdma_create_id(NULL, listener, NULL, RDMA_PS_TCP) == 0);
+		need(rdma_bind_addr(*listener, (void *)&here) == 0);
+		need(rdma_listen(*listener, 16) == 0);
+	}
+	poll_fd.fd = (*listener)->channel->fd;
+	while (poll(&poll_fd, 1, 10000) > 0) {
+		need(rdma_get_request(*listener, &p->id) == 0);
+		memcpy(&p->other, p->id->event->param.conn.private_data, sizeof(p->other));
+		if (set_up(p, BUFFERS))
+			return true;
+		rdma_destroy_ep(p->id);
+	}
+	return false;
+}
+
+/* Accepts it. False: the other node has given up. */
+static bool pick_up(struct peer *p, const struct hail *hail)
+{
+	struct rdma_conn_param param = {.private_data = hail,
+					.private_data_len = sizeof(*hail),
+					.retry_count = 7,
+					.rnr_retry_count = 7};
+
+	p->hail = *hail;
+	return rdma_accept(p->id, &param) == 0;
+}
+
 #endif

@@ -42,10 +42,7 @@ constexpr Family families[] = {
 
 constexpr char trusting[] = " insecure trust_uids peer_timeout=4";
 
-/*
- * The test runs in a network namespace of its own, with a node in it and another node elsewhere. It
- * is not in the provider's cache of limits yet.
- */
+/* The test runs in a network namespace of its own, without a node in it, and a node elsewhere. */
 class Nodes : public testing::Test
 {
 protected:
@@ -66,6 +63,7 @@ protected:
 		ASSERT_TRUE(loop("listen 10.0.0.2" + std::string(trusting)));
 		ASSERT_EQ(unshare(CLONE_NEWNET), 0);
 		here_ = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+		forget(); /* the node of the test before */
 	}
 	void TearDown() override
 	{

@@ -462,12 +462,15 @@ static void expire(struct treadle_session *s)
 	treadle_session_end(s, -EHOSTUNREACH);
 }
 
-/* How long nothing has to be done. */
+/* How long nothing has to be done. Without a node: what has begun to wait meanwhile is stranded. */
 static unsigned long next_look(struct treadle_session *s)
 {
 	struct treadle_session_links *l = s->links;
-	unsigned long at = jiffies + pace(s), now = jiffies;
+	unsigned long at, now = jiffies;
 
+	if (!READ_ONCE(s->node)) /* this work alone takes it away */
+		return 1;
+	at = now + pace(s);
 	if (l->link && !l->live && time_before(l->deadline, at))
 		at = l->deadline;
 	if (!l->link && time_before(l->retry, at))

@@ -160,6 +160,57 @@ TEST_F(remote, unloading_ends_sessions)
 	loop_load();
 }
 
+struct hammer {
+	struct node *n;
+	__u64 to;
+	int stop;
+};
+
+/* Sends to where nothing receives, as soon as the message before has failed. */
+static void *hammers(void *arg)
+{
+	struct hammer *h = arg;
+	__u64 failed = 0;
+	struct treadle_cqe c;
+	char byte;
+
+	for (; !__atomic_load_n(&h->stop, __ATOMIC_ACQUIRE); failed++) {
+		need(post(h->n, send_of(&byte, 1, h->to, 1)) == 1);
+		while (!cq_poll(&h->n->cq, &c))
+			;
+		need(c.error == ECONNREFUSED || c.error == EHOSTUNREACH || c.error == ECONNRESET);
+	}
+	note("%llu messages failed", failed);
+	return NULL;
+}
+
+TEST_F(remote, nodes_close_while_processes_send)
+{
+	struct treadle_addr here = at(1), there = at(2);
+	struct hammer h[2] = {{&self->a}, {&self->b}};
+	pthread_t threads[2];
+
+	here.port = there.port = htons(9);
+	h[0].to = peer(&self->a, there);
+	h[1].to = peer(&self->b, here);
+
+	for (int i = 0; i < 2; i++)
+		threads[i] = thread(hammers, &h[i]);
+	for (int i = 0; i < 20; i++) {
+		ASSERT_EQ(0, loop("close 10.0.0.1"));
+		usleep(10000);
+		enter(1);
+		ASSERT_EQ(0, loop("listen 10.0.0.1 " TRUSTED));
+		enter(0);
+		usleep(i * 10000);
+	}
+	for (int i = 0; i < 2; i++)
+		__atomic_store_n(&h[i].stop, 1, __ATOMIC_RELEASE);
+	for (int i = 0; i < 2; i++)
+		need(pthread_join(threads[i], NULL) == 0);
+	until_it_works(&self->a, self->to, &self->b, self->src, self->dst);
+}
+
 /* --- nodes without the secret ---------------------------------------------------------------- */
 
 /* The only node that a context knows. */

@@ -146,9 +146,10 @@ kselftests := $(patsubst %.c,build/%,$(wildcard $(addprefix tests/kselftest/,*.c
 mpi_tests := $(patsubst %.c,build/%,$(wildcard tests/mpi/*.c))
 # Code in documents.
 documents := $(addprefix build/tests/docs/,self readme.o)
-# A hostile node, for two machines.
+# A hostile node, and traffic that is disturbed; for two machines.
 hostile := build/tests/hostile/hostile
-guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents) $(hostile)
+outage := build/tests/outage/traffic
+guest_tests := $(kselftests) $(lib_tests) $(fi_tests) $(mpi_tests) $(documents) $(hostile) $(outage)
 
 programs: $(libtreadle) $(provider) $(tools) $(mpi_tools) $(examples) $(c_examples) $(guest_tests)
 	@:
@@ -163,8 +164,8 @@ build/tests/lib/%.o build/tests/fi/%.o $(patsubst %,build/tests/%/gtest.gch,lib 
 PAGE_SIZE ?= $(shell getconf PAGE_SIZE)
 build/arm64/%: PAGE_SIZE := 4096
 build/arm64-16k/%: PAGE_SIZE := 16384
-$(kselftests) $(hostile) build/arm64/% build/arm64-16k/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
-$(kselftests) $(hostile) build/arm64/% build/arm64-16k/%: include += -DPAGE=$(PAGE_SIZE)
+$(kselftests) $(hostile) $(outage) build/arm64/% build/arm64-16k/%: CFLAGS := $(patsubst -g,-g1,$(CFLAGS:-O2=-O1))
+$(kselftests) $(hostile) $(outage) build/arm64/% build/arm64-16k/%: include += -DPAGE=$(PAGE_SIZE)
 build/tests/unit-%.o build/tests/unit-%.gch: CXXFLAGS := $(CXXFLAGS:-g=-g1)
 build/%.o: %.cpp build/flags
 	$(call say,CXX,$<)
@@ -239,7 +240,7 @@ build/tests/fi/hmem_test: | $(addprefix $(hmem)/,libtreadle-fi.so libcuda.so.1 l
 
 build/kselftest/kselftest_harness.h:
 	$(Q)tools/setup kselftest
-$(kselftests): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
+$(kselftests) $(outage): build/%: %.c build/flags | build/kselftest/kselftest_harness.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(cc) -isystem build/kselftest $< -o $@ -pthread -Wl,--as-needed -luring
 

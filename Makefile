@@ -409,6 +409,8 @@ check := tests/run
 
 # bench and fabtests between two machines
 two := $(filter 2,$(NODES))
+# The machines don't have the environment of make.
+bench-variables = BENCH_ROUNDS=$${BENCH_ROUNDS-} BENCH_MS=$${BENCH_MS-} LIBFABRIC=$$(env printf %q "$${LIBFABRIC-}")
 
 # make turns every failure into exit status 2, while tools/vm/run returns that of CMD.
 vm: module programs
@@ -430,7 +432,7 @@ bench:
 	$(Q)$(setup) packages gnuplot-nox $(if $(two),perftest)
 	+$(Q)$(MAKE) module programs
 	$(Q)$(if $(two),REMOTE=1) VM_DIR=build/bench VM_TIMEOUT=$${VM_TIMEOUT:-3000} \
-		$(run) "$(if $(two),tools/bench-machines,tools/bench-run $$BENCH)"
+		$(run) "$(if $(two),$(bench-variables) tools/bench-machines,tools/bench-run $$BENCH)"
 	$(Q)ls build/bench/$(if $(two),0/)out/*
 fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))

@@ -357,7 +357,7 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 		mutex_unlock(&ep->ending);
 	}
 	if (conn && ret) { /* killed, but another process may share the memory: a worker goes on */
-		treadle_end_leave(end, conn, ep);
+		treadle_end_leave(end, conn, ep, -ECANCELED);
 	} else if (conn) {
 		treadle_conn_get(conn);
 		treadle_end_notify(end, treadle_ep_get(ep), &run);

@@ -278,7 +278,7 @@ static void end_work(struct treadle_work *work, struct treadle_pool *pool)
 	}
 	treadle_later_end(&end->later);
 	run.pool = pool;
-	treadle_end_flush(ep, -ECONNRESET, &run);
+	treadle_end_flush(ep, end->error, &run);
 	mutex_unlock(&ep->ending);
 	treadle_end_notify(end, ep, &run);
 	treadle_run_handoff(&run); /* from here on the endpoint may be freed */
@@ -289,12 +289,15 @@ static void end_work(struct treadle_work *work, struct treadle_pool *pool)
  * @end:	of @conn and @ep; only once
  * @conn:	gets a reference of the worker's
  * @ep:		likewise
+ * @error:	of commands: -ECANCELED if @end has hung up, else -ECONNRESET
  *
  * Context: any; never sleeps.
  */
-void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep)
+void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep,
+		       int error)
 {
 	treadle_conn_get(conn);
+	end->error = error;
 	end->ended = treadle_ep_get(ep);
 	treadle_later_begin(&end->later, ep->obj.ctx, end_work);
 }
@@ -333,7 +336,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 		RCU_INIT_POINTER(ep->peer, NULL);
 		spin_unlock(&ep->lock);
 		if (end != self)
-			treadle_end_leave(end, conn, ep);
+			treadle_end_leave(end, conn, ep, -ECONNRESET);
 	}
 }
 

@@ -67,7 +67,7 @@ struct treadle_notice {
 
 /*
  * One end. @ep: NULL once it has closed. @result: CONNECTED or CONNREFUSED; @shut: SHUTDOWN.
- * After a hang-up, @later flushes @ended, which is held; then @job queues @shut.
+ * After a hang-up, @later flushes @ended, which is held, with @error; then @job queues @shut.
  */
 struct treadle_end {
 	struct treadle_ep *ep;
@@ -76,6 +76,7 @@ struct treadle_end {
 	struct treadle_later later;
 	struct treadle_job job;
 	struct treadle_ep *ended;
+	int error;
 };
 
 /*
@@ -159,7 +160,8 @@ void treadle_conn_refuse(struct treadle_conn *conn, int error);
 void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *self);
 void treadle_conn_pause(unsigned int *n);
 void treadle_end_flush(struct treadle_ep *ep, int error, struct treadle_run *run);
-void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep);
+void treadle_end_leave(struct treadle_end *end, struct treadle_conn *conn, struct treadle_ep *ep,
+		       int error);
 void treadle_end_notify(struct treadle_end *end, struct treadle_ep *ep, struct treadle_run *run);
 struct treadle_ep *treadle_ep_bind(struct treadle_ctx *ctx, u32 id, u32 types);
 

@@ -348,13 +348,18 @@ int treadle_far_over(struct treadle_session *s, const struct treadle_wire_view *
 {
 	struct treadle_proxy *proxy = msg_proxy(s, view);
 	struct treadle_conn *conn;
+	struct treadle_end *end;
 
 	if (!proxy)
 		return 0;
 	spin_lock(&treadle_conn_lock);
 	conn = proxy->ep.conn;
-	if (conn && conn->state == CONN_UP)
-		treadle_conn_hang_up(conn, NULL);
+	if (conn && conn->state == CONN_UP) {
+		/* as SHUTDOWN: its commands must not fail as if this end had hung up */
+		end = treadle_end_of(conn, &proxy->ep);
+		treadle_conn_hang_up(conn, end);
+		treadle_end_leave(end, conn, &proxy->ep, -ECANCELED);
+	}
 	treadle_conn_unlock();
 	spin_lock(&s->lock);
 	treadle_pull_abort_all(s, proxy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The sweep of commands over a session: this network namespace reaches itself by a second node
+ * The sweeps of sweep.h over a session: this network namespace reaches itself by a second node
  * (tests/loop), so both sides of a command can fail. Besides, what only sessions do: they begin,
  * connect endpoints, and tell receives of collectives about their sources.
  *
@@ -11,6 +11,12 @@
 
 #include "../collective.h"
 #include "../sweep_commands.h"
+#include "../sweep_endings.h"
+
+static __attribute__((constructor)) void ends_are_far(void)
+{
+	far = true;
+}
 
 /* --- sessions ------------------------------------------------------------------------- */
 

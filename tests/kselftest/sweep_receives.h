@@ -104,6 +104,8 @@ static bool is_unposted(struct lane *l)
  */
 static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool told, int n)
 {
+	/* a peek or a claim has a result in any case, which may come after the sender's */
+	bool ends = told || (r && r->flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM));
 	__u64 end = now_ns() + PATIENCE_NS;
 	struct meeting m = {.waits = true};
 	struct treadle_cqe c;
@@ -114,7 +116,7 @@ static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool to
 		m.failed = has_failed();
 		need(post_receive_of(l, *r) == 0);
 	}
-	while (cq_empty(&l->b.rcq) && (told || !has_error(&l->a.cq)) && now_ns() < end)
+	while (cq_empty(&l->b.rcq) && (ends || !has_error(&l->a.cq)) && now_ns() < end)
 		sched_yield();
 	if (m.rung == 0)
 		m.failed = has_failed();
@@ -261,14 +263,15 @@ static void post_or_once_more(struct lane *l, struct treadle_desc d)
 
 /*
  * Posts the receive for the @times-th time; a message waits for it. Returns the message's result, 0
- * or -errno.
+ * or -errno. Until both sides are told no other call is made, as it could fail instead.
  */
 static int is_taken(struct lane *l, __u64 times)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
 
 	post_or_once_more(l, count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0));
-	while (reported(l) < times && !has_error(&l->b.cq) && now_ns() < end)
+	while ((!completed(&l->b.cq) || (reported(l) < times && !has_error(&l->b.cq))) &&
+	       now_ns() < end)
 		sched_yield();
 	return -(int)cq_next(&l->b.cq).error;
 }

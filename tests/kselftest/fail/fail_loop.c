@@ -12,6 +12,7 @@
 #include "../collective.h"
 #include "../sweep_commands.h"
 #include "../sweep_endings.h"
+#include "../sweep_receives.h"
 
 static __attribute__((constructor)) void ends_are_far(void)
 {

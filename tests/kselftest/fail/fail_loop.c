@@ -164,6 +164,48 @@ TEST(asking_for_a_connection_fails_cleanly_wherever_it_fails)
 	note("%d points of failure, of which %d were noticed", n - 1, errors);
 }
 
+/* Either both ends are told that they are connected, or both that they are not. */
+TEST(accepting_a_connection_fails_cleanly_wherever_it_fails)
+{
+	long long had = live();
+	int n = 0, errors = 0;
+	bool failed = true;
+
+	while (failed) {
+		struct treadle_event asker, accepter;
+		struct making m;
+		__u32 request;
+
+		about("accepting, failing at %d", ++n);
+		making_open(&m);
+		request = asks(&m, 0);
+		msg_open(&m.server, (struct options){.request = request}, m.eq[1], SERVER);
+		fail_nth(n);
+		INSIST(accept_with(m.server.fd, m.server.ep, NULL, 0));
+		await_event(m.eq[0]);
+		await_event(m.eq[1]);
+		failed = has_failed();
+		asker = event_next(m.eq[0]);
+		accepter = event_next(m.eq[1]);
+		if (asker.event == TREADLE_EVENT_CONNECTED) {
+			need(accepter.event == TREADLE_EVENT_CONNECTED);
+			expect_message(&m.client, &m.server, 8, n);
+			expect_message(&m.server, &m.client, 8, n);
+		} else {
+			errors++;
+			need(failed && asker.event == TREADLE_EVENT_CONNREFUSED);
+			need(is_clean(-(int)asker.error));
+			if (accepter.event == TREADLE_EVENT_CONNECTED)
+				event_is(m.eq[1], TREADLE_EVENT_SHUTDOWN, SERVER);
+		}
+		node_close(&m.server);
+		making_close(&m);
+		ASSERT_GT(1000, n);
+	}
+	EXPECT_TRUE(all_given_back(had));
+	note("%d points of failure, of which %d were noticed", n - 1, errors);
+}
+
 /* The other end hears of the end of a connection, wherever that fails. */
 TEST(connections_end_wherever_that_fails)
 {

@@ -22,10 +22,15 @@ static inline void mirror_close(void)
 	need(loop("close 127.0.0.1") == 0);
 }
 
-/* Lets the session begin, which stays: so each test finds the same. */
+/*
+ * Lets the session begin, which stays: so each test finds the same. Either node keeps a lane for
+ * each user that has sent from there (path/share.c). What an accepter sends goes out by the second
+ * node.
+ */
 static inline void session_begin(void)
 {
 	struct node a, b;
+	struct pair p;
 	char buf[8];
 
 	node_open(&a, (struct options){});
@@ -39,6 +44,14 @@ static inline void session_begin(void)
 	need(cq_next(&a.rcq).error == 0 && cq_next(&b.cq).error == 0);
 	node_close(&a);
 	node_close(&b);
+	pair_open(&p);
+	expect_message(&p.client, &p.server, 8, 1);
+	expect_message(&p.server, &p.client, 8, 2);
+	node_close(&p.client);
+	node_close(&p.server);
+	close(p.ceq);
+	close(p.ceq_fd);
+	listener_close(&p.l);
 }
 
 /* Before back_to_the_real_one(): the transport uses the module. */

@@ -171,6 +171,7 @@ static bool send_bare(struct treadle_session *s, enum treadle_wire_type type)
 static void set_pinged(struct treadle_session_links *l)
 {
 	l->pinged = true;
+	l->pings++;
 	l->since = 0;
 	l->ping_at = jiffies;
 	l->ping_ns = ktime_get_ns();
@@ -192,6 +193,9 @@ int treadle_session_answered(struct treadle_session *s)
 	if (!l->pinged)
 		return -EPROTO;
 	l->pinged = false;
+	l->answers = l->pings;
+	if (unlikely(l->looks)) /* the manager waits for it */
+		treadle_session_kick(s);
 	l->quota = TREADLE_BARE - l->since;
 	l->round_trip = l->round_trip ? l->round_trip - l->round_trip / 8 + ns / 8 : ns;
 	return 0;

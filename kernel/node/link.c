@@ -11,6 +11,9 @@
  * than that of the last attempt that was accepted, so late requests end no connection. A node that
  * is refused learns the number of the other one. If both attempt at once, the attempt of the node
  * with the smaller id stays.
+ *
+ * A node that attempts has no link. So while one is used, what is offered waits until it is clear
+ * that the other node does not use it any more: else any node that can connect could end it.
  */
 #include <linux/random.h>
 #include <net/net_namespace.h>
@@ -21,6 +24,8 @@
 #define RETRY_MS    100u
 #define MAX_SHIFT   3 /* RETRY_MS << MAX_SHIFT at most, and as much again */
 #define MAX_ATTEMPT BIT_ULL(62)
+#define LOOKS	    5u /* for a sign of life on a link, before an offer displaces it */
+#define LOOK_MS	    100u
 
 /**
  * treadle_session_kick() - let the manager look at a session
@@ -329,13 +334,50 @@ static void accept(struct treadle_session *s, struct treadle_link *link)
 		leave(s);
 }
 
+/*
+ * Does the other node use the link, so that what is offered is not of that node? It answers a PING
+ * that is sent after the offer then. 1: yes; 0: no; -EAGAIN: that is not known yet.
+ */
+static int is_used(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+	int ret = 0;
+
+	spin_lock(&s->lock);
+	if (!l->live || l->link->down || l->broken || list_empty(&l->offers)) {
+		l->looks = 0;
+	} else if (l->looks && l->answers >= l->probe) {
+		l->looks = 0;
+		ret = 1;
+	} else if (!l->looks || l->corked || l->seen != l->heard) {
+		l->probe = l->looks ? l->probe : l->pings + 1;
+		l->seen = l->heard;
+		l->looks = LOOKS;
+		l->look_at = jiffies + msecs_to_jiffies(LOOK_MS);
+		ret = -EAGAIN;
+	} else {
+		/* each look counts, and not the time: a busy host may not have run anything */
+		if (time_after_eq(jiffies, l->look_at)) {
+			l->looks--;
+			l->look_at = jiffies + msecs_to_jiffies(LOOK_MS);
+		}
+		ret = l->looks ? -EAGAIN : 0;
+	}
+	if (ret == -EAGAIN)
+		treadle_session_ping(s);
+	spin_unlock(&s->lock);
+	return ret;
+}
+
 /* Accept or refuse what was offered, as many as there can be at once. */
 static void take_offers(struct treadle_session *s)
 {
 	struct treadle_session_links *l = s->links;
+	int n, used = is_used(s);
 	struct treadle_link *link;
-	int n;
 
+	if (used < 0)
+		return;
 	/* offers that come meanwhile have queued this work again */
 	for (n = 0; n < TREADLE_OFFERS; n++) {
 		spin_lock(&s->lock);
@@ -351,7 +393,7 @@ static void take_offers(struct treadle_session *s)
 			refuse(s, link);
 			if (!s->begun && !l->link)
 				treadle_session_end(s, -EPROTONOSUPPORT);
-		} else if (acceptable(s, link)) {
+		} else if (!used && acceptable(s, link)) {
 			accept(s, link);
 		} else {
 			refuse(s, link);
@@ -475,6 +517,8 @@ static unsigned long next_look(struct treadle_session *s)
 		at = l->deadline;
 	if (!l->link && time_before(l->retry, at))
 		at = l->retry;
+	if (l->looks && time_before(l->look_at, at))
+		at = l->look_at;
 	return time_after(at, now) ? at - now : 1;
 }
 

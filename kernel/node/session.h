@@ -99,6 +99,7 @@ struct treadle_frames {
  * @bare_free:	bit mask
  * @quota:	frames without a number that may be sent before a PING is answered
  * @pinged, @since: a PING is not answered; as many were sent since
+ * @pings, @answers: numbers of the last PING that was sent, and of the last that was answered
  * @answer, @owing: an ANSWER, or an acknowledgment, has to be sent
  * @ping_at, @ping_ns: when PING was sent last; @round_trip: until its answer, in ns, smoothed
  * @sent_frames, @resent, @received: counts of numbered frames
@@ -106,6 +107,8 @@ struct treadle_frames {
  * Links (link.c), under s->lock:
  * @link:	that in use: an attempt, or a connection; set and cleared by the manager only
  * @offers:	of the other node
+ * @looks:	so often the manager still looks whether a live @link is used, before it accepts
+ *		what is offered; 0: it doesn't
  * @active:	has one of @users, as it has a link or needs one
  * @wanted, @asked: the session is to begin; and since when
  * @closing:	its node is being closed
@@ -122,6 +125,8 @@ struct treadle_frames {
  * Only for the manager, unless noted otherwise:
  * @deadline:	until when @link has to be live (s->lock)
  * @retry:	when to try again
+ * @probe, @seen, @look_at: a PING from this number on has to be answered; @heard as of the last
+ *		look, and when the next one is
  * @lost:	when the last link was lost (s->lock)
  * @failures:	attempts that have failed since
  * @number, @before: of the last attempt that was accepted, and before that (connect.pml)
@@ -159,6 +164,7 @@ struct treadle_session_links {
 	bool ticking;
 	struct treadle_ack ticked;
 	bool pinged, answer, owing;
+	u64 pings, answers;
 	u8 bare_free, quota, since;
 	unsigned long ping_at;
 	u64 ping_ns, round_trip;
@@ -166,10 +172,11 @@ struct treadle_session_links {
 
 	struct treadle_link *link;
 	struct list_head offers;
-	u32 nr_offers;
+	u32 nr_offers, looks;
 	bool active, wanted, closing, broken, lingers, counted;
 	int verdict;
-	unsigned long heard, passed, asked, deadline, retry, lost;
+	unsigned long heard, passed, asked, deadline, retry, lost, seen, look_at;
+	u64 probe;
 	u64 nr_links, nr_begun;
 	int error;
 	u32 failures;

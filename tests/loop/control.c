@@ -370,8 +370,8 @@ static ssize_t loop_write(struct file *file, const char __user *from, size_t byt
 
 static ssize_t loop_read(struct file *file, char __user *to, size_t bytes, loff_t *pos)
 {
-	static const char *const names[LOOP_COUNTS] = {"links", "frames", "resets", "refused",
-						       "hostile"};
+	static const char *const names[LOOP_COUNTS] = {"links",	  "frames",  "resets",
+						       "refused", "hostile", "declined"};
 	char text[256];
 	int i, length = 0;
 

@@ -116,7 +116,15 @@ void loop_mangle_hail(struct treadle_hail *hail, u32 *bytes);
 bool loop_mangle(struct loop_end *to, u32 slot);
 
 /* What has happened, for tests to read */
-enum loop_count { LOOP_LINKS, LOOP_FRAMES, LOOP_RESETS, LOOP_REFUSED, LOOP_HOSTILE, LOOP_COUNTS };
+enum loop_count {
+	LOOP_LINKS,
+	LOOP_FRAMES,
+	LOOP_RESETS,
+	LOOP_REFUSED,
+	LOOP_HOSTILE,
+	LOOP_DECLINED,
+	LOOP_COUNTS
+};
 extern atomic_long_t loop_counts[LOOP_COUNTS];
 
 static inline void loop_count(enum loop_count what)

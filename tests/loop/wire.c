@@ -331,6 +331,7 @@ static void end_leave(struct loop_end *end, const struct treadle_hail *hail)
 
 static void wire_refuse(struct treadle_link *link, const struct treadle_hail *hail)
 {
+	loop_count(LOOP_DECLINED);
 	end_leave(to_end(link), hail);
 }
 

@@ -16,7 +16,8 @@
  *
  * Assumed: what a node sent before it booted does not arrive after what it sent later; a rejected node waits
  * until the attempt that it lost to has ended; SLOTS requests and connections at most are there at once.
- * Left out: the proof of the secret, timeouts. A timeout is a failure here, which comes at any time. That the
+ * Left out: the proof of the secret, timeouts; and that a node asks over its connection whether it is used before it
+ * accepts another one: if so, it was not the peer that attempts. A timeout is a failure here, which comes at any time. That the
  * peer has booted is believed after the proof only (link.c, hello.c), so it may take one attempt more.
  *
  * Each of these takes a piece away, and the search has to find out:

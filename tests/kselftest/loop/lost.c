@@ -262,26 +262,36 @@ TEST_F(remote, an_impostor_without_the_secret_ends_no_session)
 	munmap(src, LARGE);
 }
 
-TEST_F(remote, intruders_end_no_session)
+/* A node that may connect, and proves nothing, must not end what others use. */
+TEST_F(remote, intruders_end_no_session_and_no_link)
 {
-	struct treadle_next_node n;
+	struct treadle_next_node n[2], m;
 
 	until_it_works(&self->a, self->to, &self->b, self->src, self->dst);
-	for (int i = 0; i < 3; i++) {
-		const __u64 links = other_node(self->a.fd).links, end = now_ns() + PATIENCE_NS;
+	n[0] = other_node(self->a.fd);
+	n[1] = other_node(self->b.fd);
+	for (int i = 0; i < 6; i++) {
+		const __u64 end = now_ns() + PATIENCE_NS;
+		const long long declined = loop_count("declined");
 
-		ASSERT_EQ(1, post(&self->a, send_of(self->src, LARGE, self->to, 7)));
+		if (i < 3)
+			ASSERT_EQ(1, post(&self->a, send_of(self->src, LARGE, self->to, 7)));
 		ASSERT_EQ(0, loop("intrude 10.0.0.%d 10.0.0.%d", 1 + i % 2, 2 - i % 2));
-		while (other_node(self->a.fd).links == links) {
+		while (loop_count("declined") == declined) {
 			ASSERT_GT(end, now_ns());
 			usleep(1000);
 		}
+		if (i >= 3)
+			ASSERT_EQ(1, post(&self->a, send_of(self->src, LARGE, self->to, 7)));
 		ASSERT_LE(0, post_recv(&self->b, recv_of(self->dst, LARGE, ANY, 7)));
 		EXPECT_EQ(0, cq_next(&self->a.cq).error);
 		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 	}
-	n = other_node(self->a.fd);
-	EXPECT_EQ(1, n.sessions);
+	for (int i = 0; i < 2; i++) {
+		m = other_node(i ? self->b.fd : self->a.fd);
+		EXPECT_EQ(n[i].links, m.links);
+		EXPECT_EQ(n[i].sessions, m.sessions);
+	}
 }
 
 /* --- processes that die -------------------------------------------------------------------- */

@@ -312,9 +312,35 @@ static void mr_free(struct treadle_obj *obj)
 
 static const struct treadle_obj_ops mr_ops = {
 	.type = TREADLE_MR,
+	.stats = TREADLE_STAT_MR,
+	.stats_end = TREADLE_STAT_MR_END,
 	.hide = mr_hide,
 	.free = mr_free,
 };
+
+/**
+ * treadle_mr_describe() - what a region is
+ * @obj:	the region, published, held
+ * @info:	set
+ *
+ * Context: any.
+ */
+void treadle_mr_describe(const struct treadle_obj *obj, struct treadle_mr_info *info)
+{
+	const struct treadle_mr *mr = container_of(obj, struct treadle_mr, obj);
+	u32 i;
+
+	*info = (struct treadle_mr_info){
+		.pinned = READ_ONCE(mr->charged),
+		.count = mr->count,
+		.access = mr->access,
+		.flags = mr->flags,
+		.ep = READ_ONCE(mr->ep),
+		.revoked = READ_ONCE(mr->revoked),
+	};
+	for (i = 0; i < mr->count; i++)
+		info->length += mr->parts[i].iov.len;
+}
 
 /**
  * treadle_ioc_mr_create() - MR_CREATE: make a region

@@ -5,7 +5,7 @@
 
 #include "core/endpoint.h"
 
-struct treadle_mr;
+struct treadle_mr; /* begins with a struct treadle_obj */
 
 /*
  * Rights that an operation of a peer needs: TREADLE_ACCESS_REMOTE_*, and one of these two, which
@@ -35,6 +35,30 @@ struct treadle_mr_view {
 };
 struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to, const struct treadle_ep *from,
 				       const struct treadle_desc *d, u32 access) __must_hold(RCU);
+
+/* A peer has accessed @len bytes of @mr, held or under RCU. @opcode: from TREADLE_OP_READ on */
+static __always_inline void treadle_mr_count(const struct treadle_mr *mr, u32 opcode, u64 len)
+{
+	const struct treadle_stats *s = &((const struct treadle_obj *)mr)->stats;
+	u32 stat = TREADLE_STAT_MR + opcode - TREADLE_OP_READ;
+
+	treadle_stat_hot(s, TREADLE_STAT_MR, stat, 1);
+	treadle_stat_hot(s, TREADLE_STAT_MR, stat + TREADLE_STAT_RMA, len);
+}
+
+/*
+ * struct treadle_mr_info - what a region is
+ * @length:	bytes of all @count ranges
+ * @pinned:	pages
+ * @access, @flags, @ep, @revoked: as in struct treadle_mr
+ */
+struct treadle_mr_info {
+	u64 length, pinned;
+	u32 count, access, flags, ep;
+	bool revoked;
+};
+void treadle_mr_describe(const struct treadle_obj *obj, struct treadle_mr_info *info);
+
 void treadle_mr_put(struct treadle_mr *mr);
 bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);

@@ -66,6 +66,10 @@ struct treadle_ctx *treadle_ctx_create(const struct treadle_owner *owner, struct
 	if (ctx->user)
 		ret = treadle_pool_join(ctx);
 	if (!ret)
+		ret = treadle_stats_init(&ctx->sums.stats, 0, TREADLE_STATS, NULL);
+	if (!ret && mm)
+		ret = treadle_census_add(ctx);
+	if (!ret)
 		return ctx;
 	treadle_ctx_put(ctx);
 	return ERR_PTR(ret);
@@ -75,6 +79,8 @@ static void ctx_release(struct kref *ref)
 {
 	struct treadle_ctx *ctx = container_of(ref, struct treadle_ctx, ref);
 
+	treadle_census_remove(ctx);
+	treadle_stats_free(&ctx->sums.stats);
 	treadle_watch_end(&ctx->watch);
 	if (ctx->mrs.tbl)
 		rhashtable_destroy(&ctx->mrs);

@@ -14,7 +14,7 @@
 /**
  * treadle_obj_init() - initialize an object and reserve an id for it
  * @ctx: context of the object, which holds it from here on
- * @obj: first member of an allocated object
+ * @obj: first member of an allocated object, zeroed
  * @ops: its type
  *
  * After success treadle_obj_put() frees the object; after an error the caller does.
@@ -25,8 +25,16 @@
 int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj,
 		     const struct treadle_obj_ops *ops)
 {
-	int ret = -ENOSPC;
+	int ret;
 
+	if (ops->stats_end) {
+		u64 *own = ops->stats_own ? (void *)obj + ops->stats_own : NULL;
+
+		ret = treadle_stats_init(&obj->stats, ops->stats, ops->stats_end, own);
+		if (ret)
+			return ret;
+	}
+	ret = -ENOSPC;
 	mutex_lock(&ctx->lock);
 	if (ctx->dead)
 		ret = -ESHUTDOWN;
@@ -37,8 +45,10 @@ int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj,
 		atomic_inc(&ctx->nr_objs);
 	}
 	mutex_unlock(&ctx->lock);
-	if (ret)
+	if (ret) {
+		treadle_stats_free(&obj->stats);
 		return ret;
+	}
 	kref_init(&obj->ref);
 	obj->ops = ops;
 	obj->type = ops->type;
@@ -105,13 +115,17 @@ void treadle_obj_unlist(struct treadle_ctx *ctx, struct treadle_obj *obj)
 
 	if (rcu_access_pointer(*recent) == obj)
 		RCU_INIT_POINTER(*recent, NULL);
+	treadle_sums_begin(&ctx->sums);
 	xa_erase(&ctx->objs, obj->id);
+	treadle_stats_fold(&obj->stats, &ctx->sums.stats);
+	treadle_sums_end(&ctx->sums);
 }
 
 static void obj_free_rcu(struct rcu_head *rcu)
 {
 	struct treadle_obj *obj = container_of(rcu, struct treadle_obj, rcu);
 
+	treadle_stats_free(&obj->stats);
 	kfree(obj);
 }
 
@@ -133,6 +147,7 @@ void treadle_obj_release(struct kref *ref)
 	}
 	if (obj->ops->free)
 		obj->ops->free(obj);
+	treadle_stats_fold(&obj->stats, &ctx->sums.stats); /* what has come since it was unlisted */
 	call_rcu(&obj->rcu, obj_free_rcu);
 	treadle_ctx_put(ctx);
 }

@@ -15,6 +15,7 @@
 #include "core/area.h"
 #include "core/job.h"
 #include "core/peer.h"
+#include "core/stats.h"
 #include "core/trigger.h"
 #include "mm/base.h"
 #include "mm/pagemap.h"
@@ -41,6 +42,8 @@ struct treadle_wait_ops;
 /*
  * struct treadle_ctx - context: one open file; or peers on another host, without a process
  * @lock:	bindings, create, destroy
+ * @number:	in the table of its network namespace (census.c); 0: it is not there
+ * @sums:	statistics, and those of objects that have ended
  * @mm:		memory of the process, mmgrab'ed; NULL: there is no process, and no @opener, @memcg
  *		and @pm either
  * @opener:	the process; stays the same when it executes another program
@@ -69,6 +72,8 @@ struct treadle_wait_ops;
 struct treadle_ctx {
 	struct kref ref;
 	struct mutex lock;
+	u32 number;
+	struct treadle_sums sums;
 	struct mm_struct *mm;
 	struct pid *opener;
 	const struct cred *cred;
@@ -100,6 +105,8 @@ struct treadle_ctx {
 /**
  * struct treadle_obj_ops - operations of a type of objects; each may be NULL
  * @type:	the type
+ * @stats, @stats_end: the statistics that it counts: enum treadle_stat; 0, 0: none
+ * @stats_own: offset of their words in the object; 0: they are words for each CPU
  * @hide:	make the object unfindable for peers: it is destroyed, or not published after all.
  *		May sleep
  * @stop:	end all activity in the object, waiting commands too: it is destroyed, or its
@@ -112,6 +119,7 @@ struct treadle_ctx {
  */
 struct treadle_obj_ops {
 	enum treadle_type type;
+	u16 stats, stats_end, stats_own;
 	void (*hide)(struct treadle_obj *obj, struct treadle_run *run);
 	void (*stop)(struct treadle_obj *obj, struct treadle_run *run);
 	void (*free)(struct treadle_obj *obj);
@@ -125,6 +133,7 @@ struct treadle_obj_ops {
  * @id:    number in ctx->objs
  * @type:  copy of ops->type
  * @users: bindings; TREADLE_GONE once the object is destroyed
+ * @stats: what it has counted
  * @ctx:   its context, held
  */
 struct treadle_obj {
@@ -134,6 +143,7 @@ struct treadle_obj {
 	const struct treadle_obj_ops *ops;
 	atomic_t users;
 	struct treadle_ctx *ctx;
+	struct treadle_stats stats;
 	struct rcu_head rcu;
 };
 

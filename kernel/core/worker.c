@@ -194,6 +194,7 @@ void treadle_run_jobs(struct treadle_run *run)
 void treadle_ctx_worker(struct treadle_work *work, struct treadle_pool *pool)
 {
 	struct treadle_ctx *ctx = work->ctx;
+	u64 began = ktime_get_ns();
 	TREADLE_RUN(run, ctx);
 
 	run.budget = WORKER_BUDGET;
@@ -204,5 +205,6 @@ void treadle_ctx_worker(struct treadle_work *work, struct treadle_pool *pool)
 	spin_unlock(&ctx->jobs_lock);
 	treadle_run_jobs(&run);
 	treadle_run_handoff(&run); /* what is left */
+	treadle_stat_add(&ctx->sums.stats, TREADLE_STAT_WORKER_NS, ktime_get_ns() - began);
 	treadle_ctx_put(ctx);
 }

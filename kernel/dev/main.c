@@ -23,6 +23,33 @@
 #include "mm/compat.h"
 #include "node/node.h"
 
+/**
+ * treadle_features() - what the module can do in a network namespace
+ * @net:	the namespace
+ * @node:	set to the address at which other nodes reach it; zero: at none
+ *
+ * Context: any.
+ * Return: TREADLE_FEATURE_*
+ */
+u64 treadle_features(struct net *net, struct treadle_addr *node)
+{
+	u64 features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
+		       TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
+		       TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
+		       TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV | TREADLE_FEATURE_AV_IDS |
+		       TREADLE_FEATURE_CELL | TREADLE_FEATURE_CNTR_BYTES |
+		       TREADLE_FEATURE_AV_SET_ID | TREADLE_FEATURE_NEXT_NODE;
+
+	if (treadle_has_fp)
+		features |= TREADLE_FEATURE_ATOMIC_FP;
+	memset(node, 0, sizeof(*node));
+	if (treadle_node_address(net, node)) {
+		features |= TREADLE_FEATURE_REMOTE;
+		node->port = 0; /* the transport's */
+	}
+	return features;
+}
+
 static int ioc_query(struct treadle_ucmd *u)
 {
 	struct treadle_query *q = u->arg;
@@ -30,14 +57,6 @@ static int ioc_query(struct treadle_ucmd *u)
 	*q = (struct treadle_query){
 		.size = q->size,
 		.abi_version = TREADLE_ABI_VERSION,
-		.features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
-			    TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
-			    TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
-			    TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV |
-			    TREADLE_FEATURE_AV_IDS | TREADLE_FEATURE_CELL |
-			    TREADLE_FEATURE_CNTR_BYTES | TREADLE_FEATURE_AV_SET_ID |
-			    TREADLE_FEATURE_NEXT_NODE |
-			    (treadle_has_fp ? TREADLE_FEATURE_ATOMIC_FP : 0),
 		.opcodes = treadle_opcodes(),
 		.desc_flags = treadle_op_flags(),
 		.max_msg_size = TREADLE_MAX_MSG,
@@ -50,10 +69,7 @@ static int ioc_query(struct treadle_ucmd *u)
 		.max_buffered = treadle_max_buffered,
 		.max_auth_key = TREADLE_MAX_AUTH_KEY,
 	};
-	if (treadle_node_address(u->ctx->net, &q->node)) {
-		q->features |= TREADLE_FEATURE_REMOTE;
-		q->node.port = 0; /* the transport's */
-	}
+	q->features = treadle_features(u->ctx->net, &q->node);
 	return 0;
 }
 
@@ -325,25 +341,35 @@ static int __init treadle_init(void)
 	ret = treadle_pool_init();
 	if (ret)
 		goto fail_worker;
-	ret = treadle_net_init();
+	ret = treadle_census_init();
 	if (ret)
 		goto fail_pool;
+	ret = treadle_net_init();
+	if (ret)
+		goto fail_census;
 	ret = treadle_names_init();
 	if (ret)
 		goto fail_net;
 	ret = treadle_nodes_init();
 	if (ret)
 		goto fail_names;
-	ret = treadle_device_init();
+	ret = treadle_netlink_init();
 	if (ret)
 		goto fail_nodes;
+	ret = treadle_device_init();
+	if (ret)
+		goto fail_netlink;
 	return 0;
+fail_netlink:
+	treadle_netlink_exit();
 fail_nodes:
 	treadle_nodes_exit();
 fail_names:
 	treadle_names_exit();
 fail_net:
 	treadle_net_exit();
+fail_census:
+	treadle_census_exit();
 fail_pool:
 	treadle_pool_exit();
 fail_worker:
@@ -359,6 +385,7 @@ static void __exit treadle_exit(void)
 {
 	/* No context is left, as each holds the module; but its last work may not be over. */
 	treadle_device_exit();
+	treadle_netlink_exit();
 	treadle_pm_exit();
 	treadle_pool_exit();
 	treadle_worker_exit();
@@ -367,6 +394,7 @@ static void __exit treadle_exit(void)
 	treadle_net_exit();
 	treadle_conn_exit();
 	rcu_barrier();
+	treadle_census_exit();
 	kmem_cache_destroy(treadle_cmd_cache);
 }
 

@@ -91,6 +91,8 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 				   treadle_cull_all(u->ctx, &cull, &run);
 		break;
 	}
+	treadle_stat_add(obj && obj->type == TREADLE_EP ? &obj->stats : &u->ctx->sums.stats,
+			 TREADLE_STAT_CANCELED, arg->count);
 	if (!arg->count && arg->kind != TREADLE_FLUSH_WORK)
 		ret = -ENOENT;
 	if (obj)

@@ -514,6 +514,8 @@ void treadle_ep_stop(struct treadle_obj *obj, struct treadle_run *run)
 
 static const struct treadle_obj_ops ep_ops = {
 	.type = TREADLE_EP,
+	.stats = TREADLE_STAT_OUT,
+	.stats_end = TREADLE_STAT_EP_END,
 	.hide = treadle_ep_hide,
 	.stop = treadle_ep_stop,
 	.free = treadle_ep_free,

@@ -38,6 +38,7 @@ struct treadle_msg;
  * @ep:		endpoint of descriptors that name none (set under ctx->lock, cleared under @lock)
  * @reserve:	memory of one command, for when a command on a doorbell's stack finds none: holds
  *		its completion or its failure message (under @lock; NULL until it is refilled)
+ * @counted:	statistics, from TREADLE_STAT_DOORBELLS on (written under @lock)
  * @ring:	descriptors
  */
 struct treadle_tx {
@@ -46,6 +47,7 @@ struct treadle_tx {
 	bool shared;
 	struct treadle_ep *ep;
 	struct treadle_cmd *reserve;
+	u64 counted[TREADLE_STAT_TX_END - TREADLE_STAT_DOORBELLS];
 	struct treadle_ring ring;
 };
 
@@ -437,6 +439,13 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 static __always_inline bool treadle_cmd_repeats(const struct treadle_cmd *cmd, u32 flags)
 {
 	return unlikely(flags & TREADLE_F_REPEAT) && cmd->heap && cmd->cond;
+}
+
+/* Where what happens to @cmd is counted. @ctx: of its condition, if it has no endpoint. */
+static inline const struct treadle_stats *treadle_cmd_stats(const struct treadle_cmd *cmd,
+							    const struct treadle_ctx *ctx)
+{
+	return cmd->ep ? &cmd->ep->obj.stats : &ctx->sums.stats;
 }
 
 /* submit.c, tx.c, poller.c */

@@ -146,6 +146,7 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		 * the counter would wait, too.
 		 */
 		run->guest = run->ctx != cntr->obj.ctx;
+		treadle_stat_add(treadle_cmd_stats(cmd, cntr->obj.ctx), TREADLE_STAT_FIRED, 1);
 		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);
 		else

@@ -262,6 +262,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 		if (!cmd)
 			continue;
 		started = true;
+		treadle_stat_add(treadle_cmd_stats(cmd, run->ctx), TREADLE_STAT_FIRED, 1);
 		treadle_cond_put(cmd);
 		treadle_cmd_issue(cmd, run);
 		treadle_run_let_go(run);

@@ -302,6 +302,14 @@ static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd
 	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
 }
 
+static __always_inline void tx_count(struct treadle_tx *tx, enum treadle_stat stat, u64 n)
+{
+	u64 *counted = &tx->counted[stat - TREADLE_STAT_DOORBELLS];
+
+	lockdep_assert_held(&tx->lock);
+	WRITE_ONCE(*counted, *counted + n);
+}
+
 /* Submit the command at ring.head. Returns 0, or why it was refused. */
 static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd *cmd,
 				      struct treadle_run *run)
@@ -331,6 +339,10 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		treadle_cmd_complete(cmd, ret, run);
 		ret = 0;
 	} else if (ret) {
+		if (ret == -EAGAIN)
+			tx_count(tx, TREADLE_STAT_RETRIED, 1);
+		else
+			treadle_stat_error(treadle_cmd_stats(cmd, tx->obj.ctx), ret);
 		treadle_cmd_free(cmd);
 	}
 	if (named)
@@ -427,7 +439,9 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 	}
 	if (credits)
 		treadle_ring_release_any(ring, credits);
+	tx_count(tx, TREADLE_STAT_COMMANDS, taken);
 out:
+	tx_count(tx, TREADLE_STAT_DOORBELLS, 1);
 	mutex_unlock(&tx->lock);
 	if (!treadle_run_empty(&run))
 		treadle_run_jobs(&run);

@@ -39,6 +39,7 @@ void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
 	cmd->armed.threshold = key;
 	cmd->armed.seq = t->seq++;
 	treadle_armed_insert(&t->armed, &cmd->armed);
+	treadle_stat_add(treadle_cmd_stats(cmd, cmd->cond->ctx), TREADLE_STAT_ARMED, 1);
 }
 
 /**

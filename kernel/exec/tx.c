@@ -57,6 +57,9 @@ static const struct treadle_area *tx_area(struct treadle_obj *obj, enum treadle_
 /* The doorbell is treadle_doorbell() itself. */
 static const struct treadle_obj_ops tx_ops = {
 	.type = TREADLE_TX,
+	.stats = TREADLE_STAT_DOORBELLS,
+	.stats_end = TREADLE_STAT_TX_END,
+	.stats_own = offsetof(struct treadle_tx, counted),
 	.free = tx_free,
 	.area = tx_area,
 };

@@ -144,8 +144,11 @@ TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_e
 	struct treadle_cq *cq = NULL;
 	enum treadle_cq_fate fate = TREADLE_CQ_DONE;
 
-	if (unlikely(error) && READ_ONCE(ep->dead))
-		return false;
+	if (unlikely(error)) {
+		if (READ_ONCE(ep->dead))
+			return false;
+		treadle_stat_error(&ep->obj.stats, error);
+	}
 	if (recv->cmd && treadle_cmd_repeats(recv->cmd, flags)) {
 		recv->cmd->recv = recv;
 		treadle_cmd_again(recv->cmd, received(msg, flags), error, run);

@@ -113,6 +113,36 @@ static __always_inline void complete_sender(struct treadle_msg *msg, int error,
 }
 
 /*
+ * Count a message that was received, before its completion: a process that has seen that finds it
+ * counted. @n: 1, or -1: it was not received after all.
+ */
+static __always_inline void msg_count(const struct treadle_msg *msg, s64 n)
+{
+	const struct treadle_stats *s = &msg->to->obj.stats;
+
+	treadle_stat_hot(s, TREADLE_STAT_OUT, TREADLE_STAT_IN + msg->space, n);
+	treadle_stat_hot(s, TREADLE_STAT_OUT, TREADLE_STAT_IN_BYTES + msg->space, n * msg->len);
+}
+
+/* Report the receive. False: it was put back, as an endpoint has closed just now. */
+static __always_inline bool notify(struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	if (likely(!error))
+		msg_count(msg, 1);
+	if (unlikely(msg->recv->kind == TREADLE_RECV_PART)) {
+		if (treadle_multi_finish(msg, error, run))
+			return true;
+	} else {
+		if (likely(treadle_recv_notify(msg->recv, msg->to, msg, error, run)))
+			return true;
+		put_back(msg, run);
+	}
+	if (!error)
+		msg_count(msg, -1);
+	return false;
+}
+
+/*
  * Complete both sides. If an endpoint has closed meanwhile, so that nothing is received, only the
  * sender is notified.
  */
@@ -134,12 +164,8 @@ static __always_inline void finish(struct treadle_msg *msg, int src_error, int d
 	if (src_error == -EFAULT || src_error == -ENOMEM || unlikely(READ_ONCE(msg->to->dead)) ||
 	    unlikely(READ_ONCE(buffer_owner(msg)->dead)))
 		put_back(msg, run);
-	else if (unlikely(msg->recv->kind == TREADLE_RECV_PART))
-		received = treadle_multi_finish(msg, dst_error, run);
-	else if (likely(treadle_recv_notify(msg->recv, msg->to, msg, dst_error, run)))
-		received = true;
 	else
-		put_back(msg, run); /* msg->to has closed just now */
+		received = notify(msg, dst_error, run);
 	if (unlikely(!received) && !src_error)
 		src_error = sender_error(msg, -ECONNRESET);
 	if (cmd)
@@ -187,6 +213,8 @@ static noinline void conclude(struct treadle_msg *msg, struct outcome o, struct 
 	int ret;
 
 	if (o.verdict == TREADLE_GO_ON) {
+		if (run->worker && !o.src && !o.dst)
+			treadle_stat_add(&msg->to->obj.stats, TREADLE_STAT_WORKER, 1);
 		finish(msg, o.src, o.dst, run);
 		return;
 	}
@@ -225,6 +253,9 @@ static struct outcome outcome(const struct treadle_msg *msg, int ret, enum tread
 {
 	bool sender = side == TREADLE_SRC;
 
+	if (ret == -EAGAIN)
+		treadle_stat_add(&(sender ? msg->cmd->ep : msg->to)->obj.stats, TREADLE_STAT_LATE,
+				 1);
 	if (ret == -EIOCBQUEUED) /* the bytes come from another node */
 		return (struct outcome){ TREADLE_KEPT };
 	ret = treadle_copy_verdict(ret, !sender);

@@ -219,6 +219,9 @@ static int queue(struct treadle_rx *rx, struct treadle_msg *msg)
 		return ret;
 	treadle_match_keep(&rx->match[msg->space], &msg->m);
 	msg->queued = true;
+	treadle_stat_add(&msg->to->obj.stats, TREADLE_STAT_UNEXPECTED, 1);
+	if (!msg->cmd)
+		treadle_stat_add(&msg->to->obj.stats, TREADLE_STAT_KEPT, 1);
 	return TREADLE_KEPT;
 }
 

@@ -57,6 +57,17 @@ enum treadle_withdrawn treadle_local_withdraw(struct treadle_cmd *cmd) __must_ho
 	return queued ? TREADLE_OURS : TREADLE_NOT_HERE;
 }
 
+/* Note at @from that the message of @cmd waits. */
+static void parked(struct treadle_ep *from, struct treadle_cmd *cmd)
+{
+	lockdep_assert_held(&from->lock);
+	treadle_wait_add(&from->parked, cmd);
+	WRITE_ONCE(from->nr_parked, from->nr_parked + 1);
+	if (from->nr_parked > from->most_parked)
+		WRITE_ONCE(from->most_parked, from->nr_parked);
+	treadle_stat_add(&from->obj.stats, TREADLE_STAT_PARKED, 1);
+}
+
 /* Closing the sender's endpoint takes the message back: see treadle_ep_withdraw(). */
 int treadle_local_park(struct treadle_msg *msg)
 {
@@ -69,7 +80,7 @@ int treadle_local_park(struct treadle_msg *msg)
 	if (from->dead || from->severed)
 		ret = treadle_ep_error(from);
 	else
-		treadle_wait_add(&from->parked, msg->cmd);
+		parked(from, msg->cmd);
 	spin_unlock(&from->lock);
 	return ret;
 }
@@ -81,6 +92,7 @@ void treadle_local_unpark(struct treadle_msg *msg)
 	lockdep_assert_held(&msg->to->rx->lock);
 	spin_lock(&from->lock);
 	rb_erase(&msg->cmd->by_context, &from->parked);
+	WRITE_ONCE(from->nr_parked, from->nr_parked - 1);
 	spin_unlock(&from->lock);
 }
 

@@ -252,6 +252,9 @@ static int notify_target(const struct treadle_rma *rma, struct treadle_run *run)
 		if (treadle_cq_post(to, rma->cmd->ep->id.source, &cqe))
 			return -ENOMEM;
 	}
+	for (i = 0; i < rma->count; i++)
+		if (!named_before(rma, i))
+			treadle_mr_count(rma->mr[i], d->opcode, region_len(rma, i));
 	if (cntr)
 		treadle_cntr_count(cntr, d->len, 0, run);
 	for (i = 0; modified && i < rma->count; i++) {
@@ -331,6 +334,8 @@ void treadle_rma_conclude(struct treadle_rma *rma, int verdict,
 		verdict = defer(rma, rma->to->obj.ctx, fn, run);
 		break;
 	default:
+		if (run->worker && !verdict)
+			treadle_stat_add(&rma->cmd->ep->obj.stats, TREADLE_STAT_WORKER, 1);
 		treadle_rma_finish(rma, verdict, run);
 		return;
 	}
@@ -364,6 +369,8 @@ static int rma_copy(struct treadle_rma *rma, struct treadle_run *run)
 		ret = treadle_copy(&remote, &local, &rma->done, end, run, &side);
 	else
 		ret = treadle_copy(&local, &remote, &rma->done, end, run, &side);
+	if (ret == -EAGAIN)
+		treadle_stat_add(&cmd->ep->obj.stats, TREADLE_STAT_LATE, 1);
 	there = side == (write ? TREADLE_DST : TREADLE_SRC);
 	ret = treadle_copy_verdict(ret, there);
 	if (ret < 0 && there)

@@ -258,6 +258,8 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 	seen = treadle_mr_peek(to, cmd->ep, &cmd->d, access);
 	if (likely(seen.mr))
 		done = step(cmd, to, seen.at, seen.mr, run->own);
+	if (likely(done))
+		treadle_mr_count(seen.mr, cmd->d.opcode, cmd->d.len);
 	rcu_read_unlock();
 	/* the target is notified before the initiator */
 	cntr = done ? treadle_target_cntr(to, cmd->d.opcode) : NULL;

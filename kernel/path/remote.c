@@ -381,7 +381,7 @@ static void send_datagram(struct outgoing *out, struct treadle_session *s, struc
 	if (!sent && out->frame)
 		treadle_session_unframe(s, out->frame);
 	spin_unlock(&s->lock);
-	treadle_cmd_complete(out->cmd, 0, run);
+	treadle_sent_complete(out->cmd, 0, run);
 	treadle_session_put(s);
 }
 

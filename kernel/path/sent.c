@@ -159,6 +159,18 @@ static bool take_out(struct treadle_session *s, u32 reference, int status, struc
 	return true;
 }
 
+/* Complete and count a command that was sent. */
+static void end_sent(struct treadle_cmd *cmd, int error, struct treadle_run *run)
+{
+	const struct treadle_stats *s = &cmd->ep->obj.stats;
+
+	if (!error)
+		treadle_stat_add(s, TREADLE_STAT_REMOTE, 1);
+	if (!error && treadle_op_remote(cmd->d.opcode))
+		treadle_stat_add(s, TREADLE_STAT_REMOTE_RMA, 1);
+	treadle_cmd_complete(cmd, error, run);
+}
+
 /**
  * treadle_sent_complete - complete a command that was sent
  * @cmd:	the command, in no table any more; consumed
@@ -171,7 +183,7 @@ void treadle_sent_complete(struct treadle_cmd *cmd, int error, struct treadle_ru
 {
 	if (cmd->ep->type == TREADLE_EP_DGRAM && error != -EFAULT)
 		error = 0;
-	treadle_cmd_complete(cmd, error, run);
+	end_sent(cmd, error, run);
 }
 
 /**
@@ -299,7 +311,7 @@ static void land_job(struct treadle_job *job, struct treadle_run *run)
 		return;
 	}
 	kfree(l);
-	treadle_cmd_complete(cmd, land_error(cmd, ret), run);
+	end_sent(cmd, land_error(cmd, ret), run);
 }
 
 /* Deliver results, and complete the command. Consumes it; may sleep. */
@@ -310,7 +322,7 @@ static void deliver(struct treadle_cmd *cmd, const u8 *bytes, u32 len, struct tr
 	int ret = treadle_sent_place(cmd, bytes, &done, len, 0, run);
 
 	if (ret != -EAGAIN && ret != -EINPROGRESS) {
-		treadle_cmd_complete(cmd, land_error(cmd, ret), run);
+		end_sent(cmd, land_error(cmd, ret), run);
 		return;
 	}
 	l = treadle_cmd_alloc(cmd, struct_size(l, bytes, len), TREADLE_GFP, run);

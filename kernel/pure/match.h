@@ -136,6 +136,16 @@ static inline bool treadle_match_posted(const struct treadle_match *m)
 	return m->used || !list_empty(&m->wild);
 }
 
+/* How many receives are posted. */
+static inline u32 treadle_match_receives(const struct treadle_match *m)
+{
+	u32 i, n = m->listed;
+
+	for (i = 0; i <= TREADLE_CLASSES; i++)
+		n += m->cls[i].any + m->cls[i].named;
+	return n;
+}
+
 static inline void treadle_match_mark_init(struct treadle_match_place *mark)
 {
 	INIT_LIST_HEAD(&mark->all);

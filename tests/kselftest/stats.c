@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Statistics by netlink: each counter is driven, and read back exactly, at both ends; nothing of
+ * another user is seen.
+ */
+#include "netlink.h"
+
+#include <treadle/atomic.h>
+
+FIXTURE(stats)
+{
+	struct node a, b;
+	__u64 to;
+	struct nl nl;
+	__u32 a_ctx, b_ctx;
+	char *buf, *dst;
+};
+
+FIXTURE_SETUP(stats)
+{
+	node_open(&self->a, (struct options){});
+	node_open(&self->b, (struct options){});
+	self->to = peer(&self->a, self->b.addr);
+	self->buf = pages(1 << 21);
+	self->dst = pages(1 << 21);
+	nl_open(&self->nl);
+	self->a_ctx = nl_context_of(&self->nl, &self->a);
+	self->b_ctx = nl_context_of(&self->nl, &self->b);
+	need(self->a_ctx && self->b_ctx && self->a_ctx != self->b_ctx);
+}
+
+FIXTURE_TEARDOWN(stats)
+{
+	close(self->nl.fd);
+}
+
+typedef FIXTURE_DATA(stats) ends;
+
+static struct counters of_a(ends *self)
+{
+	return nl_counters_of(&self->nl, TREADLE_CMD_ENDPOINT_GET, self->a_ctx, self->a.ep);
+}
+
+static struct counters of_b(ends *self)
+{
+	return nl_counters_of(&self->nl, TREADLE_CMD_ENDPOINT_GET, self->b_ctx, self->b.ep);
+}
+
+#define N(c, name)	   ((c).n[TREADLE_A_COUNTERS_##name])
+#define OUT(c, kind)	   (c).messages[TREADLE_KIND_##kind][TREADLE_DIRECTION_OUT]
+#define IN(c, kind)	   (c).messages[TREADLE_KIND_##kind][TREADLE_DIRECTION_IN]
+#define OUT_BYTES(c, kind) (c).bytes[TREADLE_KIND_##kind][TREADLE_DIRECTION_OUT]
+#define IN_BYTES(c, kind)  (c).bytes[TREADLE_KIND_##kind][TREADLE_DIRECTION_IN]
+
+TEST_F(stats, messages_and_bytes_of_both_ends)
+{
+	struct counters a, b;
+
+	for (int i = 0; i < 5; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 64, ANY, i)));
+		ASSERT_EQ(1, post(&self->a, send_of(self->buf, 10, self->to, i)));
+		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(0, post_recv(&self->b, trecv_of(self->dst, 64, ANY, 7, 0, i)));
+		ASSERT_EQ(1, post(&self->a, tsend_of(self->buf, 20, self->to, 7, i)));
+		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	a = of_a(self);
+	b = of_b(self);
+	EXPECT_EQ(5, OUT(a, MESSAGE));
+	EXPECT_EQ(50, OUT_BYTES(a, MESSAGE));
+	EXPECT_EQ(3, OUT(a, TAGGED));
+	EXPECT_EQ(60, OUT_BYTES(a, TAGGED));
+	EXPECT_EQ(0, IN(a, MESSAGE) + IN(a, TAGGED));
+	EXPECT_EQ(5, IN(b, MESSAGE));
+	EXPECT_EQ(50, IN_BYTES(b, MESSAGE));
+	EXPECT_EQ(3, IN(b, TAGGED));
+	EXPECT_EQ(60, IN_BYTES(b, TAGGED));
+	EXPECT_EQ(0, OUT(b, MESSAGE) + OUT(b, TAGGED));
+	EXPECT_EQ(8, N(a, DOORBELLS));
+	EXPECT_EQ(8, N(a, COMMANDS));
+	EXPECT_EQ(8, N(a, LOCAL));
+	EXPECT_EQ(0, N(a, REMOTE));
+	EXPECT_EQ(8, N(b, COPIES_CALLER) + N(b, COPIES_WORKER));
+	EXPECT_EQ(0, N(b, UNEXPECTED));
+}
+
+TEST_F(stats, commands_of_one_doorbell)
+{
+	struct treadle_desc d = send_of(self->buf, 1, self->to, 0);
+	struct counters a;
+
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 64, ANY, i)));
+	for (int i = 0; i < 4; i++)
+		ring_put(&self->a.tx, &d);
+	ring_publish(&self->a.tx);
+	ASSERT_EQ(4, ring_doorbell(&self->a.tx));
+	a = of_a(self);
+	EXPECT_EQ(1, N(a, DOORBELLS));
+	EXPECT_EQ(4, N(a, COMMANDS));
+	EXPECT_EQ(4, OUT(a, MESSAGE));
+}
+
+/* A small message is copied, a large one stays with its sender. */
+TEST_F(stats, unexpected_messages)
+{
+	struct counters a, b;
+
+	for (int i = 0; i < 3; i++)
+		ASSERT_EQ(1, post(&self->a, send_of(self->buf, 8, self->to, i)));
+	for (int i = 0; i < 2; i++)
+		ASSERT_EQ(1, post(&self->a, send_of(self->buf, 100000, self->to, i)));
+	a = of_a(self);
+	b = of_b(self);
+	EXPECT_EQ(5, N(b, UNEXPECTED));
+	EXPECT_EQ(3, N(b, KEPT));
+	EXPECT_EQ(2, N(a, PARKED));
+	EXPECT_EQ(2, N(a, PARKED_NOW));
+	EXPECT_EQ(3, OUT(a, MESSAGE));
+	EXPECT_EQ(0, IN(b, MESSAGE));
+	for (int i = 0; i < 5; i++) {
+		ASSERT_LE(0, post_recv(&self->b, recv_of(self->dst, 1 << 20, ANY, i)));
+		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
+		EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	}
+	a = of_a(self);
+	b = of_b(self);
+	EXPECT_EQ(5, N(b, UNEXPECTED));
+	EXPECT_EQ(5, IN(b, MESSAGE));
+	EXPECT_EQ(200024, IN_BYTES(b, MESSAGE));
+	EXPECT_EQ(5, OUT(a, MESSAGE));
+	EXPECT_EQ(200024, OUT_BYTES(a, MESSAGE));
+	EXPECT_EQ(2, N(a, PARKED));
+	EXPECT_EQ(0, N(a, PARKED_NOW));
+	EXPECT_EQ(2, N(a, PARKED_MOST));
+}
+
+/* RMA counts at the initiator, and at the region. */
+TEST_F(stats, regions)
+{
+	struct treadle_desc d;
+	struct counters a, b, r, ctx;
+	__u64 key = 5;
+	__u32 id;
+
+	ASSERT_EQ(0, mr(self->b.fd, self->dst, PAGE,
+			TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id));
+	ASSERT_EQ(1, post(&self->a, write_of(self->buf, 8, self->to, 0, key, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	ASSERT_EQ(1, post(&self->a, write_of(self->buf, 3000, self->to, 0, key, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	ASSERT_EQ(1, post(&self->a, read_of(self->buf, 8, self->to, 0, key, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	d = write_of(self->buf, 8, self->to, 0, key, 0);
+	d.opcode = TREADLE_OP_ATOMIC;
+	d.flags |= TREADLE_F_EXT;
+	d.atomic_op = TREADLE_ATOMIC_SUM;
+	d.datatype = TREADLE_UINT64;
+	ASSERT_EQ(1, post(&self->a, d));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	a = of_a(self);
+	b = of_b(self);
+	r = nl_counters_of(&self->nl, TREADLE_CMD_REGION_GET, self->b_ctx, id);
+	EXPECT_EQ(2, OUT(a, WRITE));
+	EXPECT_EQ(3008, OUT_BYTES(a, WRITE));
+	EXPECT_EQ(1, OUT(a, READ));
+	EXPECT_EQ(1, OUT(a, ATOMIC));
+	EXPECT_EQ(8, OUT_BYTES(a, ATOMIC));
+	EXPECT_EQ(4, N(a, COPIES_CALLER) + N(a, COPIES_WORKER));
+	EXPECT_EQ(0, IN(b, WRITE));
+	EXPECT_EQ(2, IN(r, WRITE));
+	EXPECT_EQ(3008, IN_BYTES(r, WRITE));
+	EXPECT_EQ(1, IN(r, READ));
+	EXPECT_EQ(8, IN_BYTES(r, READ));
+	EXPECT_EQ(1, IN(r, ATOMIC));
+	/* the sums keep what a region has counted that is gone */
+	ASSERT_EQ(0, destroy(self->b.fd, id));
+	ctx = nl_counters_of(&self->nl, TREADLE_CMD_CONTEXT_GET, self->b_ctx, 0);
+	EXPECT_EQ(2, IN(ctx, WRITE));
+	EXPECT_EQ(3008, IN_BYTES(ctx, WRITE));
+	EXPECT_EQ(1, IN(ctx, READ));
+	EXPECT_EQ(1, IN(ctx, ATOMIC));
+}
+
+TEST_F(stats, armed_fired_and_canceled)
+{
+	struct counters a, ctx;
+	struct cntr c;
+	__u64 count;
+
+	cntr_open(&c, self->a.fd);
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 64, ANY, 0)));
+	ASSERT_EQ(1, post(&self->a, when(send_of(self->buf, 8, self->to, 1), &c, 1)));
+	ASSERT_EQ(1, post(&self->a, when(send_of(self->buf, 8, self->to, 2), &c, 9)));
+	a = of_a(self);
+	EXPECT_EQ(2, N(a, ARMED));
+	EXPECT_EQ(0, N(a, FIRED));
+	ctx = nl_counters_of(&self->nl, TREADLE_CMD_CONTEXT_GET, self->a_ctx, 0);
+	EXPECT_EQ(2, N(ctx, ARMED_NOW));
+	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	ASSERT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 2, 0, &count));
+	EXPECT_EQ(1, count);
+	EXPECT_EQ(ECANCELED, cq_next(&self->a.cq).error);
+	a = of_a(self);
+	EXPECT_EQ(1, N(a, FIRED));
+	EXPECT_EQ(1, N(a, CANCELED));
+	EXPECT_EQ(1, a.failures[ECANCELED]);
+	EXPECT_EQ(1, OUT(a, MESSAGE));
+	ctx = nl_counters_of(&self->nl, TREADLE_CMD_CONTEXT_GET, self->a_ctx, 0);
+	EXPECT_EQ(0, N(ctx, ARMED_NOW));
+}
+
+TEST_F(stats, failures_by_errno)
+{
+	struct treadle_desc bad = send_of(self->buf, 8, self->to, 0);
+	struct counters a, b;
+	struct node gone;
+	__u64 nowhere;
+
+	node_open(&gone, (struct options){});
+	nowhere = peer(&self->a, gone.addr);
+	ASSERT_EQ(0, destroy(gone.fd, gone.ep));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(1, post(&self->a, write_of(self->buf, 8, self->to, 0, 99, 0)));
+		EXPECT_EQ(EKEYREJECTED, cq_next(&self->a.cq).error);
+	}
+	ASSERT_EQ(1, post(&self->a, read_of(self->buf, 8, nowhere, 0, 99, 0)));
+	EXPECT_EQ(ECONNREFUSED, cq_next(&self->a.cq).error);
+	bad.reserved0 = 1;
+	ASSERT_EQ(-EINVAL, post(&self->a, bad));
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 4, ANY, 0)));
+	ASSERT_EQ(1, post(&self->a, send_of(self->buf, 8, self->to, 0)));
+	EXPECT_EQ(TREADLE_ETRUNC, cq_next(&self->b.rcq).error);
+	a = of_a(self);
+	b = of_b(self);
+	EXPECT_EQ(2, a.failures[EKEYREJECTED]);
+	EXPECT_EQ(1, a.failures[ECONNREFUSED]);
+	EXPECT_EQ(1, a.failures[EINVAL]);
+	EXPECT_EQ(0, OUT(a, WRITE) + OUT(a, READ));
+	EXPECT_EQ(1, b.failures[TREADLE_ETRUNC]);
+	EXPECT_EQ(0, IN(b, MESSAGE));
+}
+
+TEST_HARNESS_MAIN

@@ -36,14 +36,18 @@ struct treadle_mr_view {
 struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to, const struct treadle_ep *from,
 				       const struct treadle_desc *d, u32 access) __must_hold(RCU);
 
-/* A peer has accessed @len bytes of @mr, held or under RCU. @opcode: from TREADLE_OP_READ on */
-static __always_inline void treadle_mr_count(const struct treadle_mr *mr, u32 opcode, u64 len)
+static inline const struct treadle_stats *treadle_mr_stats(const struct treadle_mr *mr)
 {
-	const struct treadle_stats *s = &((const struct treadle_obj *)mr)->stats;
+	return &((const struct treadle_obj *)mr)->stats;
+}
+
+/* A peer has accessed @len bytes of @mr, held or under RCU. @opcode: from TREADLE_OP_READ on */
+static inline void treadle_mr_count(const struct treadle_mr *mr, u32 opcode, u64 len)
+{
 	u32 stat = TREADLE_STAT_MR + opcode - TREADLE_OP_READ;
 
-	treadle_stat_hot(s, TREADLE_STAT_MR, stat, 1);
-	treadle_stat_hot(s, TREADLE_STAT_MR, stat + TREADLE_STAT_RMA, len);
+	treadle_stat_add(treadle_mr_stats(mr), stat, 1);
+	treadle_stat_add(treadle_mr_stats(mr), stat + TREADLE_STAT_RMA, len);
 }
 
 /*

@@ -53,7 +53,7 @@ struct treadle_mr {
 	unsigned int count;
 	struct treadle_mr_part parts[];
 };
-static_assert(offsetof(struct treadle_mr, obj) == 0); /* treadle_mr_count() */
+static_assert(offsetof(struct treadle_mr, obj) == 0); /* treadle_mr_stats() */
 
 /*
  * A third of the cost of jhash(). A process may choose its regions' keys, but does not know the

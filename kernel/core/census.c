@@ -181,16 +181,17 @@ void treadle_ctx_sum(struct treadle_ctx *ctx, u64 *sum)
  * @net:	the namespace
  * @all:	also of those that have ended
  * @sees:	which contexts count
- * @who:	for @sees
+ * @reader:	for @sees
  * @sum:	TREADLE_STATS words, which are set
  *
  * Exact, unless contexts end in each of SUM_TRIES walks.
  *
  * Context: may sleep.
- * Return: the number of contexts.
+ * Return: the number of contexts that have not ended.
  */
-u32 treadle_net_sum(struct net *net, bool all, bool (*sees)(const void *who, struct treadle_ctx *),
-		    const void *who, u64 *sum)
+u32 treadle_net_sum(struct net *net, bool all,
+		    bool (*sees)(const void *reader, struct treadle_ctx *), const void *reader,
+		    u64 *sum)
 {
 	struct treadle_sums *ended = &census_of(net)->ended;
 	struct treadle_ctx *ctx;
@@ -202,10 +203,10 @@ u32 treadle_net_sum(struct net *net, bool all, bool (*sees)(const void *who, str
 		done = treadle_sums_read(ended);
 		for (id = n = 0; (ctx = treadle_census_next(net, id)); treadle_ctx_put(ctx)) {
 			id = ctx->number + 1;
-			if (fatal_signal_pending(current) || !sees(who, ctx))
+			if (fatal_signal_pending(current) || !sees(reader, ctx))
 				continue;
 			treadle_ctx_sum(ctx, sum);
-			n++;
+			n += !READ_ONCE(ctx->dead);
 		}
 		if (all)
 			treadle_stats_sum(&ended->stats, sum);

@@ -44,8 +44,8 @@ struct treadle_tx;
  * @parked:	commands with a message that waits at a peer, by context
  * @flows:	peers to which commands are under way, by port (exec/flow.c)
  * @waiting:	commands that wait for their turn in a flow, by context
- * @nr_parked, @most_parked: number of messages in @parked that wait on this machine, and the largest
- *		one so far (written under @lock)
+ * @nr_parked, @most_parked: number of messages in @parked that wait on this machine, and the most
+ *		so far (written under @lock)
  * @nr_flows, @nr_ordered: number of flows, and of those in which the next command has to wait
  *		(written under @lock)
  *

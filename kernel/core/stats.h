@@ -24,10 +24,15 @@
 #define TREADLE_STAT_COLLECTIVE TREADLE_OP_CNTR_SET
 
 enum treadle_stat {
-	/* endpoints. OUT: by opcode, what the endpoint has begun. IN: by space, what it received */
+	/*
+	 * endpoints. OUT: by opcode, what the endpoint has begun. SENT: by space, more of the same.
+	 * IN: by space, what it received
+	 */
 	TREADLE_STAT_OUT,
 	TREADLE_STAT_OUT_BYTES = TREADLE_STAT_OUT + TREADLE_STAT_OPS,
-	TREADLE_STAT_IN = TREADLE_STAT_OUT_BYTES + TREADLE_STAT_OPS,
+	TREADLE_STAT_SENT = TREADLE_STAT_OUT_BYTES + TREADLE_STAT_OPS,
+	TREADLE_STAT_SENT_BYTES = TREADLE_STAT_SENT + TREADLE_STAT_SPACES,
+	TREADLE_STAT_IN = TREADLE_STAT_SENT_BYTES + TREADLE_STAT_SPACES,
 	TREADLE_STAT_IN_BYTES = TREADLE_STAT_IN + TREADLE_STAT_SPACES,
 	TREADLE_STAT_UNEXPECTED = TREADLE_STAT_IN_BYTES + TREADLE_STAT_SPACES,
 	TREADLE_STAT_KEPT,
@@ -82,13 +87,6 @@ struct net;
 struct treadle_ctx;
 struct treadle_obj;
 
-/* Count @n. @first: s->first, known to the compiler; s->n is not NULL. Any context. */
-static __always_inline void treadle_stat_hot(const struct treadle_stats *s, u32 first, u32 stat,
-					     u64 n)
-{
-	this_cpu_add(s->n[stat - first], n);
-}
-
 /* What follows moves from the table to the sums. Pairs with treadle_sums_settled(). */
 static inline void treadle_sums_begin(struct treadle_sums *sums)
 {
@@ -139,7 +137,8 @@ int treadle_census_add(struct treadle_ctx *ctx);
 void treadle_census_remove(struct treadle_ctx *ctx);
 struct treadle_ctx *treadle_census_next(struct net *net, u32 id);
 void treadle_ctx_sum(struct treadle_ctx *ctx, u64 *sum);
-u32 treadle_net_sum(struct net *net, bool all, bool (*sees)(const void *who, struct treadle_ctx *),
-		    const void *who, u64 *sum);
+u32 treadle_net_sum(struct net *net, bool all,
+		    bool (*sees)(const void *reader, struct treadle_ctx *), const void *reader,
+		    u64 *sum);
 
 #endif

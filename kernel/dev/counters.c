@@ -73,18 +73,18 @@ void treadle_count_context(struct treadle_ctx *ctx, struct treadle_counted *coun
  * @net:	the namespace
  * @all:	with those that have ended
  * @sees:	which contexts count
- * @who:	for @sees
+ * @reader:	for @sees
  * @counted:	set
  *
  * Context: may sleep.
  * Return: the number of contexts.
  */
 u32 treadle_count_net(struct net *net, bool all,
-		      bool (*sees)(const void *who, struct treadle_ctx *), const void *who,
+		      bool (*sees)(const void *reader, struct treadle_ctx *ctx), const void *reader,
 		      struct treadle_counted *counted)
 {
 	memset(counted, 0, sizeof(*counted));
-	return treadle_net_sum(net, all, sees, who, counted->n);
+	return treadle_net_sum(net, all, sees, reader, counted->n);
 }
 
 /* --- attributes ----------------------------------------------------------------------------- */
@@ -111,16 +111,22 @@ static int put_traffic(struct sk_buff *skb, enum treadle_kind kind,
 	return 0;
 }
 
-/* A row: messages are the sum of @count words from @stat on, bytes likewise. */
+/*
+ * A row: messages are the sum of @count words from @stat on, and the word @more (0: none); bytes
+ * likewise.
+ */
 static const struct traffic {
-	u8 kind, direction, stat, bytes, count;
+	u8 kind, direction, stat, bytes, count, more, more_bytes;
 } traffic[] = {
-#define OUT(op)	  TREADLE_STAT_OUT + (op), TREADLE_STAT_OUT_BYTES + (op)
-#define IN(space) TREADLE_STAT_IN + (space), TREADLE_STAT_IN_BYTES + (space)
-#define MR(op)	  TREADLE_STAT_MR + (op)-TREADLE_OP_READ, TREADLE_STAT_MR_BYTES + (op)-TREADLE_OP_READ
-	{ TREADLE_KIND_MESSAGE, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_SEND), 1 },
-	{ TREADLE_KIND_TAGGED, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_TSEND), 1 },
-	{ TREADLE_KIND_COLLECTIVE, TREADLE_DIRECTION_OUT, OUT(TREADLE_STAT_COLLECTIVE), 1 },
+#define OUT(op)	    TREADLE_STAT_OUT + (op), TREADLE_STAT_OUT_BYTES + (op)
+#define SENT(space) TREADLE_STAT_SENT + (space), TREADLE_STAT_SENT_BYTES + (space)
+#define IN(space)   TREADLE_STAT_IN + (space), TREADLE_STAT_IN_BYTES + (space)
+#define MR(op)	    TREADLE_STAT_MR + MR_OP(op), TREADLE_STAT_MR_BYTES + MR_OP(op)
+#define MR_OP(op)   ((op)-TREADLE_OP_READ)
+	{ TREADLE_KIND_MESSAGE, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_SEND), 1, SENT(0) },
+	{ TREADLE_KIND_TAGGED, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_TSEND), 1, SENT(1) },
+	{ TREADLE_KIND_COLLECTIVE, TREADLE_DIRECTION_OUT, OUT(TREADLE_STAT_COLLECTIVE), 1,
+	  SENT(2) },
 	{ TREADLE_KIND_READ, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_READ), 1 },
 	{ TREADLE_KIND_WRITE, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_WRITE), 1 },
 	{ TREADLE_KIND_ATOMIC, TREADLE_DIRECTION_OUT, OUT(TREADLE_OP_ATOMIC), 3 },
@@ -183,8 +189,8 @@ static int put_rest(struct sk_buff *skb, const struct treadle_counted *counted)
 {
 	const u64 *n = counted->n;
 	u64 rma = sum(&n[TREADLE_STAT_OUT + TREADLE_OP_READ], TREADLE_STAT_RMA);
-	u64 out = rma + n[TREADLE_STAT_OUT + TREADLE_OP_SEND] +
-		  n[TREADLE_STAT_OUT + TREADLE_OP_TSEND] +
+	u64 out = rma + sum(&n[TREADLE_STAT_SENT], TREADLE_STAT_SPACES) +
+		  n[TREADLE_STAT_OUT + TREADLE_OP_SEND] + n[TREADLE_STAT_OUT + TREADLE_OP_TSEND] +
 		  n[TREADLE_STAT_OUT + TREADLE_STAT_COLLECTIVE];
 	u64 copies = rma + sum(&n[TREADLE_STAT_IN], TREADLE_STAT_SPACES);
 	u64 others = n[TREADLE_STAT_WORKER] + n[TREADLE_STAT_REMOTE_RMA];
@@ -209,18 +215,20 @@ static int put_rest(struct sk_buff *skb, const struct treadle_counted *counted)
 int treadle_put_counters(struct sk_buff *skb, int attr, const struct treadle_counted *counted)
 {
 	struct nlattr *nest = nla_nest_start(skb, attr);
+	const u64 *n = counted->n;
 	int ret = nest ? 0 : -EMSGSIZE;
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(traffic) && !ret; i++) {
 		const struct traffic *t = &traffic[i];
 
-		ret = put_traffic(skb, t->kind, t->direction, sum(&counted->n[t->stat], t->count),
-				  sum(&counted->n[t->bytes], t->count));
+		ret = put_traffic(skb, t->kind, t->direction,
+				  sum(&n[t->stat], t->count) + (t->more ? n[t->more] : 0),
+				  sum(&n[t->bytes], t->count) + (t->more ? n[t->more_bytes] : 0));
 	}
-	ret = ret ?: put_failures(skb, &counted->n[TREADLE_STAT_ERRORS]);
+	ret = ret ?: put_failures(skb, &n[TREADLE_STAT_ERRORS]);
 	for (i = 0; i < ARRAY_SIZE(plain) && !ret; i++)
-		ret = put(skb, plain[i].attr, counted->n[plain[i].stat]);
+		ret = put(skb, plain[i].attr, n[plain[i].stat]);
 	ret = ret ?: put_rest(skb, counted);
 	if (!ret)
 		nla_nest_end(skb, nest);

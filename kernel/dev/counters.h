@@ -25,7 +25,7 @@ void treadle_count_endpoint(struct treadle_ep *ep, struct treadle_counted *count
 void treadle_count_region(struct treadle_obj *mr, struct treadle_counted *counted);
 void treadle_count_context(struct treadle_ctx *ctx, struct treadle_counted *counted);
 u32 treadle_count_net(struct net *net, bool all,
-		      bool (*sees)(const void *who, struct treadle_ctx *), const void *who,
+		      bool (*sees)(const void *reader, struct treadle_ctx *), const void *reader,
 		      struct treadle_counted *counted);
 int treadle_put_counters(struct sk_buff *skb, int attr, const struct treadle_counted *counted);
 

@@ -19,6 +19,7 @@
 
 #include "dev/counters.h"
 #include "dev/dev.h"
+#include "node/node.h"
 
 /* Has the opener of the socket, and the caller, the user of @ctx? */
 static bool is_owner(const struct sk_buff *skb, const struct treadle_ctx *ctx)
@@ -30,12 +31,12 @@ static bool is_owner(const struct sk_buff *skb, const struct treadle_ctx *ctx)
 
 	for (i = 0; i < ARRAY_SIZE(creds); i++) {
 		const struct cred *cred = creds[i];
-		struct treadle_owner reader;
+		struct treadle_owner owner;
 
 		if (!cred)
 			return false;
-		reader = (struct treadle_owner){ .ns = cred->user_ns, .uid = cred->euid };
-		if (!treadle_same_owner(&reader, &ctx->owner))
+		owner = (struct treadle_owner){ .ns = cred->user_ns, .uid = cred->euid };
+		if (!treadle_same_owner(&owner, &ctx->owner))
 			return false;
 	}
 	return true;
@@ -46,17 +47,11 @@ static bool is_admin(const struct sk_buff *skb, struct net *net)
 	return netlink_ns_capable(skb, net->user_ns, CAP_NET_ADMIN);
 }
 
-/* May the sender of the request @who, a struct sk_buff, see @ctx, which is in its namespace? */
-static bool may_see(const void *who, struct treadle_ctx *ctx)
+/* May the sender of the request @reader, a struct sk_buff, see @ctx, which is in its namespace? */
+static bool may_see(const void *reader, struct treadle_ctx *ctx)
 {
-	return !READ_ONCE(ctx->dead) && (is_owner(who, ctx) || is_admin(who, ctx->net) ||
-					 netlink_ns_capable(who, ctx->owner.ns, CAP_SYS_PTRACE));
-}
-
-/* The same for sums: a context counts as long as something of it is left. */
-static bool may_sum(const void *who, struct treadle_ctx *ctx)
-{
-	return is_owner(who, ctx) || is_admin(who, ctx->net);
+	return is_owner(reader, ctx) || is_admin(reader, ctx->net) ||
+	       netlink_ns_capable(reader, ctx->owner.ns, CAP_SYS_PTRACE);
 }
 
 /* The identity of @ctx for the reader: its process and its user. 0 or -EMSGSIZE. */
@@ -124,7 +119,7 @@ static int each_context(struct sk_buff *skb, struct netlink_callback *cb, put_fn
 		walk->number = ctx->number;
 		if (walk->only && walk->only != ctx->number)
 			ret = walk->only < ctx->number ? -ENOENT : 0; /* it is behind */
-		else if (may_see(cb->skb, ctx))
+		else if (!READ_ONCE(ctx->dead) && may_see(cb->skb, ctx))
 			ret = put(skb, cb, ctx);
 		if (!ret) {
 			walk->number++;
@@ -325,16 +320,85 @@ static int start_objects(struct netlink_callback *cb)
 	return ret;
 }
 
+/* --- other nodes ---------------------------------------------------------------------------- */
+
+/* What only the administrator of the network may know: counts say when other users send. */
+static int put_node_counts(struct sk_buff *skb, const struct treadle_next_node *n)
+{
+#define WORD(name, field)                                                        \
+	{                                                                        \
+		TREADLE_A_PEER_##name, offsetof(struct treadle_next_node, field) \
+	}
+	static const struct {
+		u8 attr, offset;
+	} words[] = {
+		WORD(ROUND_TRIP_NS, round_trip_ns), WORD(SENT, sent),	WORD(RESENT, resent),
+		WORD(RECEIVED, received),	    WORD(LINKS, links), WORD(SESSIONS, sessions)
+	};
+	int i, ret;
+
+	ret = nla_put_u32(skb, TREADLE_A_PEER_EXECUTING, n->executing) ?:
+		      nla_put_u32(skb, TREADLE_A_PEER_UNACKNOWLEDGED, n->unacknowledged);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_PEER_CREDITS, n->credits);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_PEER_UNDER_WAY, n->under_way);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_PEER_QUEUED, n->queued);
+	if (!ret && n->silent_ms != U64_MAX)
+		ret = nla_put_u64_64bit(skb, TREADLE_A_PEER_SILENT_MS, n->silent_ms,
+					TREADLE_A_PEER_PAD);
+	for (i = 0; i < ARRAY_SIZE(words) && !ret; i++)
+		ret = nla_put_u64_64bit(skb, words[i].attr,
+					*(const u64 *)((const char *)n + words[i].offset),
+					TREADLE_A_PEER_PAD);
+	return ret;
+}
+
+static int put_node(struct sk_buff *skb, const struct treadle_next_node *n)
+{
+	int ret;
+
+	ret = nla_put_u32(skb, TREADLE_A_PEER_NUMBER, n->number) ?:
+		      put_addr(skb, &n->addr, TREADLE_A_PEER_IPV4, TREADLE_A_PEER_IPV6,
+			       TREADLE_A_PEER_SCOPE);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_PEER_STATE, n->state);
+	if (!ret && n->error)
+		ret = nla_put_u32(skb, TREADLE_A_PEER_ERROR, n->error);
+	ret = ret   ?:
+		      nla_put_u64_64bit(skb, TREADLE_A_PEER_STATE_MS, n->state_ms,
+					TREADLE_A_PEER_PAD);
+	return ret || !(n->flags & TREADLE_NODE_COUNTED) ? ret : put_node_counts(skb, n);
+}
+
+static int dump_nodes(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct walk *walk = (struct walk *)cb->ctx;
+	struct net *net = sock_net(skb->sk);
+	struct treadle_next_node n = { .number = walk->number };
+	bool counts = is_admin(cb->skb, net);
+	int ret = 0;
+
+	while (!ret && !treadle_node_next(net, &n, counts)) {
+		void *at = begin(skb, cb, TREADLE_CMD_PEER_GET);
+
+		ret = at ? end(skb, at, put_node(skb, &n)) : -EMSGSIZE;
+		if (!ret)
+			walk->number = n.number;
+		if (!ret && fatal_signal_pending(current))
+			ret = -EINTR;
+		cond_resched();
+	}
+	return skb->len ? skb->len : ret;
+}
+
 /* --- the family ----------------------------------------------------------------------------- */
 
-static int put_module(struct sk_buff *skb, const struct sk_buff *who, struct net *net)
+static int put_module(struct sk_buff *skb, const struct sk_buff *reader, struct net *net)
 {
 	struct treadle_counted counted;
 	struct treadle_addr node;
 	u32 contexts;
 	int ret;
 
-	contexts = treadle_count_net(net, is_admin(who, net), may_sum, who, &counted);
+	contexts = treadle_count_net(net, is_admin(reader, net), may_see, reader, &counted);
 	ret = nla_put_string(skb, TREADLE_A_MODULE_VERSION, TREADLE_VERSION)		  ?:
 		      nla_put_u32(skb, TREADLE_A_MODULE_ABI_VERSION, TREADLE_ABI_VERSION) ?:
 		      nla_put_u64_64bit(skb, TREADLE_A_MODULE_FEATURES,
@@ -369,6 +433,7 @@ static const struct genl_ops ops[] = {
 	{ .cmd = TREADLE_CMD_CONTEXT_GET, .dumpit = dump_contexts },
 	OBJECTS(ENDPOINT, dump_endpoints),
 	OBJECTS(REGION, dump_regions),
+	{ .cmd = TREADLE_CMD_PEER_GET, .dumpit = dump_nodes },
 };
 
 static struct genl_family family __ro_after_init = {

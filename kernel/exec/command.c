@@ -327,6 +327,8 @@ void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	if (cmd->d.opcode != TREADLE_OP_TSEND ||
 	    (cmd->d.flags & (collective | TREADLE_F_FAILURE | TREADLE_F_COMPLETION)) !=
 		    collective) {
+		if (!why) /* a datagram that is dropped */
+			treadle_cmd_count(cmd);
 		treadle_cmd_complete(cmd, why, run);
 		return;
 	}

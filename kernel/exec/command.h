@@ -448,6 +448,21 @@ static inline const struct treadle_stats *treadle_cmd_stats(const struct treadle
 	return cmd->ep ? &cmd->ep->obj.stats : &ctx->sums.stats;
 }
 
+/*
+ * Count an operation of an endpoint that has succeeded, before its completion: a process that has
+ * seen that finds it counted. Paths that matter do the same in fewer instructions.
+ */
+static inline void treadle_cmd_count(const struct treadle_cmd *cmd)
+{
+	bool collective = cmd->d.flags & TREADLE_F_COLLECTIVE && cmd->d.opcode == TREADLE_OP_TSEND;
+	u32 op = collective ? TREADLE_STAT_COLLECTIVE : cmd->d.opcode;
+
+	if (!(cmd->d.flags & TREADLE_F_PROXY)) {
+		treadle_stat_add(&cmd->ep->obj.stats, TREADLE_STAT_OUT + op, 1);
+		treadle_stat_add(&cmd->ep->obj.stats, TREADLE_STAT_OUT_BYTES + op, cmd->d.len);
+	}
+}
+
 /* submit.c, tx.c, poller.c */
 long treadle_doorbell(struct treadle_ctx *ctx, u32 id);
 int treadle_ioc_tx_create(struct treadle_ucmd *u);

@@ -167,28 +167,14 @@ bool treadle_cmd_heard(const struct treadle_cmd *cmd)
 	       (op_flags & TREADLE_CQ_RECV ? ep->rx_cq : ep->tx_cq);
 }
 
-/* Count an operation of an endpoint that has ended. */
-static __always_inline void cmd_count(const struct treadle_cmd *cmd, int error)
-{
-	const struct treadle_stats *s = &cmd->ep->obj.stats;
-	u32 op = cmd->d.opcode;
-
-	if (unlikely(error)) {
-		treadle_stat_error(s, error);
-		return;
-	}
-	if (unlikely(cmd->d.flags & TREADLE_F_COLLECTIVE) && op == TREADLE_OP_TSEND)
-		op = TREADLE_STAT_COLLECTIVE;
-	treadle_stat_hot(s, TREADLE_STAT_OUT, TREADLE_STAT_OUT + op, 1);
-	treadle_stat_hot(s, TREADLE_STAT_OUT, TREADLE_STAT_OUT_BYTES + op, cmd->d.len);
-}
-
 /**
  * treadle_cmd_complete() - end a command of the transmit side, or a receive that was not posted
  * @cmd:   the command; freed, or kept by the completion queue. On the stack: only what it holds is
  *         freed
  * @error: 0, or why it has failed
  * @run:   of the caller; gets what the counters fire
+ *
+ * The caller has counted the success of an operation of an endpoint: treadle_cmd_count().
  *
  * If its endpoint is closed and @error is set, the command is dropped without a completion:
  * fi_endpoint(3), fi_close.
@@ -210,13 +196,13 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 	u64 len TREADLE_UNSET;
 	u64 dest = cmd->dest;
 
-	if (unlikely(error) && ep && READ_ONCE(ep->dead)) {
-		treadle_cmd_free(cmd);
-		return;
+	if (unlikely(error) && ep) {
+		if (READ_ONCE(ep->dead)) {
+			treadle_cmd_free(cmd);
+			return;
+		}
+		treadle_stat_error(&ep->obj.stats, error);
 	}
-	/* before the completion, so that a process that has seen that finds it counted */
-	if (likely(ep))
-		cmd_count(cmd, error);
 	if (unlikely(flags & (TREADLE_F_REPEAT | TREADLE_F_PROXY))) {
 		if (flags & TREADLE_F_PROXY) {
 			treadle_paths[cmd->path]->complete(cmd, error, run);

@@ -54,21 +54,17 @@ static void tell_counts(const struct treadle_session *s, struct treadle_next_nod
 }
 
 /**
- * treadle_ioc_next_node() - NEXT_NODE: another node that the network namespace knows
- * @u:	the call, with a struct treadle_next_node
- *
- * Each process of the namespace learns addresses and states. Counts say when other users send, and
- * how much, so they need a capability.
+ * treadle_node_next() - another node that a network namespace knows
+ * @net:	the namespace
+ * @n:		number: that of the node before, or 0; all fields but the size are set
+ * @counts:	tell counts, too
  *
  * Context: may sleep. Takes s->lock.
  * Return: 0 or -ENOENT.
  */
-int treadle_ioc_next_node(struct treadle_ucmd *u)
+int treadle_node_next(struct net *net, struct treadle_next_node *n, bool counts)
 {
-	struct treadle_next_node *n = u->arg;
-	struct net *net = u->ctx->net;
 	struct treadle_session *s = treadle_session_next(net, n->number);
-	bool counts = ns_capable_noaudit(net->user_ns, CAP_NET_ADMIN);
 
 	if (!s)
 		return -ENOENT;
@@ -80,4 +76,21 @@ int treadle_ioc_next_node(struct treadle_ucmd *u)
 	spin_unlock(&s->lock);
 	treadle_session_put(s);
 	return 0;
+}
+
+/**
+ * treadle_ioc_next_node() - NEXT_NODE: another node that the network namespace knows
+ * @u:	the call, with a struct treadle_next_node
+ *
+ * Each process of the namespace learns addresses and states. Counts say when other users send, and
+ * how much, so they need a capability.
+ *
+ * Context: may sleep. Takes s->lock.
+ * Return: 0 or -ENOENT.
+ */
+int treadle_ioc_next_node(struct treadle_ucmd *u)
+{
+	struct net *net = u->ctx->net;
+
+	return treadle_node_next(net, u->arg, ns_capable_noaudit(net->user_ns, CAP_NET_ADMIN));
 }

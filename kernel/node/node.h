@@ -111,6 +111,7 @@ struct treadle_session *treadle_session_get(struct net *net, u16 id);
 struct treadle_session *treadle_session_next(struct net *net, u32 number);
 void treadle_session_put(struct treadle_session *s); /* any context, under spinlocks, too */
 int treadle_ioc_next_node(struct treadle_ucmd *u);   /* info.c */
+int treadle_node_next(struct net *net, struct treadle_next_node *n, bool counts);
 
 /*
  * session.c: to send. All under s->lock; none sleeps.

@@ -102,34 +102,43 @@ static noinline bool return_lent(struct treadle_msg *msg, bool received, struct 
 	return keep;
 }
 
+/* Count @n messages of this kind and length at @ep. @in: it receives */
+static __always_inline void msg_count(const struct treadle_ep *ep, const struct treadle_msg *msg,
+				      bool in, s64 n)
+{
+	u64 __percpu *words = ep->obj.stats.n + msg->space;
+
+	if (in) {
+		this_cpu_add(words[TREADLE_STAT_IN], n);
+		this_cpu_add(words[TREADLE_STAT_IN_BYTES], n * msg->len);
+	} else {
+		this_cpu_add(words[TREADLE_STAT_SENT], n);
+		this_cpu_add(words[TREADLE_STAT_SENT_BYTES], n * msg->len);
+	}
+}
+
 /* End the sender's command. */
 static __always_inline void complete_sender(struct treadle_msg *msg, int error,
 					    struct treadle_run *run)
 {
-	if (likely(msg->ops == &treadle_local_msg)) /* spares an indirect call */
+	if (likely(msg->ops == &treadle_local_msg)) { /* spares an indirect call */
+		if (likely(!error))
+			msg_count(msg->cmd->ep, msg, false, 1);
 		treadle_cmd_complete(msg->cmd, error, run);
-	else
+	} else {
 		msg->ops->complete(msg, error, run);
-}
-
-/*
- * Count a message that was received, before its completion: a process that has seen that finds it
- * counted. @n: 1, or -1: it was not received after all.
- */
-static __always_inline void msg_count(const struct treadle_msg *msg, s64 n)
-{
-	const struct treadle_stats *s = &msg->to->obj.stats;
-
-	treadle_stat_hot(s, TREADLE_STAT_OUT, TREADLE_STAT_IN + msg->space, n);
-	treadle_stat_hot(s, TREADLE_STAT_OUT, TREADLE_STAT_IN_BYTES + msg->space, n * msg->len);
+	}
 }
 
 /* Report the receive. False: it was put back, as an endpoint has closed just now. */
 static __always_inline bool notify(struct treadle_msg *msg, int error, struct treadle_run *run)
 {
+	bool part = msg->recv->kind == TREADLE_RECV_PART;
+
+	/* before the completion, so that a process that has seen that finds it counted */
 	if (likely(!error))
-		msg_count(msg, 1);
-	if (unlikely(msg->recv->kind == TREADLE_RECV_PART)) {
+		msg_count(msg->to, msg, true, 1);
+	if (unlikely(part)) {
 		if (treadle_multi_finish(msg, error, run))
 			return true;
 	} else {
@@ -138,7 +147,7 @@ static __always_inline bool notify(struct treadle_msg *msg, int error, struct tr
 		put_back(msg, run);
 	}
 	if (!error)
-		msg_count(msg, -1);
+		msg_count(msg->to, msg, true, -1);
 	return false;
 }
 

@@ -270,12 +270,16 @@ static void offer(struct treadle_msg *msg, struct treadle_run *run)
 		treadle_rx_grow(rx, space, run);
 	} else {
 		verdict = treadle_msg_is_lossy(msg) ? 0 : verdict;
+		if (!verdict)
+			treadle_cmd_count(sent ?: msg->cmd);
 		treadle_cmd_complete(sent ?: msg->cmd, verdict, run);
 		treadle_msg_put(msg);
 		return;
 	}
-	if (sent) /* whatever becomes of the delivery */
+	if (sent) { /* whatever becomes of the delivery */
+		treadle_cmd_count(sent);
 		treadle_cmd_complete(sent, 0, run);
+	}
 }
 
 /**
@@ -291,6 +295,7 @@ void treadle_msg_keep(struct treadle_msg *m, struct treadle_run *run)
 	int verdict;
 
 	if (unlikely(treadle_msg_is_lossy(m) && m->cmd->d.flags & TREADLE_F_PULL)) {
+		treadle_cmd_count(m->cmd);
 		treadle_cmd_complete(m->cmd, 0, run); /* its bytes are elsewhere: it is dropped */
 		return;
 	}

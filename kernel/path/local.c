@@ -98,6 +98,8 @@ void treadle_local_unpark(struct treadle_msg *msg)
 
 void treadle_local_complete(struct treadle_msg *msg, int error, struct treadle_run *run)
 {
+	if (!error)
+		treadle_cmd_count(msg->cmd);
 	treadle_cmd_complete(msg->cmd, error, run);
 }
 

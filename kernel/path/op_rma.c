@@ -285,6 +285,8 @@ void treadle_rma_finish(struct treadle_rma *rma, int error, struct treadle_run *
 	for (i = 0; i < rma->count; i++)
 		treadle_mr_put(rma->mr[i]);
 	treadle_ep_put(rma->to);
+	if (!error)
+		treadle_cmd_count(cmd);
 	treadle_cmd_complete(cmd, error, run);
 	if (rma->heap)
 		kfree(rma);

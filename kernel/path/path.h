@@ -127,6 +127,8 @@ static __always_inline struct treadle_ep *treadle_begin(struct treadle_cmd **cmd
 		return NULL;
 	}
 	/* a datagram is dropped: treadle_msg_is_lossy() */
+	if (from->type == TREADLE_EP_DGRAM)
+		treadle_cmd_count(*cmd);
 	treadle_cmd_complete(*cmd, from->type == TREADLE_EP_DGRAM ? 0 : PTR_ERR(to), run);
 	return NULL;
 }
@@ -225,6 +227,20 @@ static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *
 									   to->cntr_remote_read;
 }
 
+/* Count a command of one range that has succeeded, at both ends. @mr: held, or under RCU */
+static __always_inline void treadle_rma_count(const struct treadle_cmd *cmd,
+					      const struct treadle_mr *mr)
+{
+	u64 __percpu *out = cmd->ep->obj.stats.n + cmd->d.opcode;
+	u64 __percpu *in = treadle_mr_stats(mr)->n + cmd->d.opcode;
+	u64 len = cmd->d.len;
+
+	this_cpu_inc(out[TREADLE_STAT_OUT]);
+	this_cpu_add(out[TREADLE_STAT_OUT_BYTES], len);
+	this_cpu_inc(in[-TREADLE_OP_READ]);
+	this_cpu_add(in[TREADLE_STAT_RMA - TREADLE_OP_READ], len);
+}
+
 /**
  * treadle_rma_at_once - execute an RMA or atomic command in one step, if nothing is in the way
  * @cmd:	the command
@@ -232,8 +248,8 @@ static inline struct treadle_cntr *treadle_target_cntr(const struct treadle_ep *
  * @step:	does the work
  * @run:	takes what the target's counter fires
  *
- * For one buffer and one range. RCU keeps the region, so it need not be held. Only the completion
- * of @cmd is left to the caller.
+ * For one buffer and one range. RCU keeps the region, so it need not be held. @cmd is counted; only
+ * its completion is left to the caller.
  *
  * Context: Takes the locks that @step takes, and the counter's.
  * Return: UNDONE if the long way, from treadle_rma_open() on, has to execute the command or find
@@ -258,7 +274,9 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 	seen = treadle_mr_peek(to, cmd->ep, &cmd->d, access);
 	if (likely(seen.mr))
 		done = step(cmd, to, seen.at, seen.mr, run->own);
-	if (likely(done))
+	if (likely(done == TREADLE_DONE))
+		treadle_rma_count(cmd, seen.mr);
+	else if (done)
 		treadle_mr_count(seen.mr, cmd->d.opcode, cmd->d.len);
 	rcu_read_unlock();
 	/* the target is notified before the initiator */

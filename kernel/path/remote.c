@@ -447,7 +447,7 @@ static void fail(struct treadle_cmd *cmd, int why, struct treadle_run *run)
 	if (why == -ENOMEM && (cmd->d.flags & TREADLE_F_FAILURE))
 		treadle_cmd_fail_later(cmd, run);
 	else if (cmd->ep->type == TREADLE_EP_DGRAM && (why == -ENOMEM || why == -EHOSTUNREACH))
-		treadle_cmd_complete(cmd, 0, run); /* it is dropped */
+		treadle_sent_complete(cmd, 0, run); /* it is dropped */
 	else if (why == -EHOSTUNREACH)
 		treadle_cmd_complete(cmd, why, run);
 	else

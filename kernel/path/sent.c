@@ -164,10 +164,12 @@ static void end_sent(struct treadle_cmd *cmd, int error, struct treadle_run *run
 {
 	const struct treadle_stats *s = &cmd->ep->obj.stats;
 
-	if (!error)
+	if (!error) {
+		treadle_cmd_count(cmd);
 		treadle_stat_add(s, TREADLE_STAT_REMOTE, 1);
-	if (!error && treadle_op_remote(cmd->d.opcode))
-		treadle_stat_add(s, TREADLE_STAT_REMOTE_RMA, 1);
+		if (treadle_op_remote(cmd->d.opcode))
+			treadle_stat_add(s, TREADLE_STAT_REMOTE_RMA, 1);
+	}
 	treadle_cmd_complete(cmd, error, run);
 }
 

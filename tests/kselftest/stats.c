@@ -3,6 +3,7 @@
  * Statistics by netlink: each counter is driven, and read back exactly, at both ends; nothing of
  * another user is seen.
  */
+#include "cred.h"
 #include "netlink.h"
 
 #include <treadle/atomic.h>
@@ -244,6 +245,141 @@ TEST_F(stats, failures_by_errno)
 	EXPECT_EQ(0, OUT(a, WRITE) + OUT(a, READ));
 	EXPECT_EQ(1, b.failures[TREADLE_ETRUNC]);
 	EXPECT_EQ(0, IN(b, MESSAGE));
+}
+
+/* --- other users ------------------------------------------------------------- */
+
+struct looker {
+	enum cred cred;
+	struct treadle_addr addr; /* of the endpoint to look for */
+	__u32 seen, others, contexts;
+	__u64 messages;
+};
+
+/* Looks for an endpoint, and counts what else is seen. */
+static void looks(void *arg)
+{
+	struct looker *l = arg;
+	const struct nlmsghdr *h;
+	struct counters c;
+	struct nl nl;
+
+	become(l->cred);
+	nl_open(&nl);
+	nl_dump(&nl, TREADLE_CMD_ENDPOINT_GET, 0, 0);
+	while ((h = nl_next(&nl))) {
+		if (nl_u(h, TREADLE_A_ENDPOINT_PORT) == ntohs(l->addr.port))
+			l->seen++;
+		else
+			l->others++;
+	}
+	need(nl.error == 0);
+	nl_dump(&nl, TREADLE_CMD_REGION_GET, 0, 0);
+	while ((h = nl_next(&nl)))
+		l->others++;
+	nl_dump(&nl, TREADLE_CMD_CONTEXT_GET, 0, 0);
+	while ((h = nl_next(&nl)))
+		l->contexts++;
+	nl_send(&nl, nl.family, TREADLE_CMD_MODULE_GET, 0, 0, NULL, 0);
+	h = nl_next(&nl);
+	need(h);
+	need(nl_u(h, TREADLE_A_MODULE_CONTEXTS) == l->contexts);
+	c = nl_counters(nl_attr(h, TREADLE_A_MODULE_COUNTERS));
+	l->messages = IN(c, MESSAGE) + OUT(c, MESSAGE);
+}
+
+/* Nothing is seen of another user, not even that there is something; root sees all. */
+TEST(only_the_owner_and_root_see)
+{
+	static const struct {
+		enum cred owner, looker;
+		bool sees;
+	} cases[] = {{ALICE, ALICE, true},	   {ALICE, BOB, false},
+		     {ALICE, ROOT, true},	   {ROOT, ALICE, false},
+		     {ROOT, ELSEWHERE, false},	   {ELSEWHERE, ROOT, true},
+		     {ELSEWHERE, ELSEWHERE, false}};
+
+	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct receiver *r = shared(sizeof(*r));
+		struct looker *l = shared(sizeof(*l));
+		pid_t pid;
+
+		about("case %d", i);
+		r->cred = cases[i].owner;
+		pid = spawn(receives, r);
+		await(&r->ready, 1);
+		l->cred = cases[i].looker;
+		l->addr = r->addr;
+		ASSERT_EQ(0, reap(spawn(looks, l)));
+		EXPECT_EQ(cases[i].sees, l->seen);
+		EXPECT_EQ(0, l->others);
+		EXPECT_EQ(cases[i].sees, l->contexts);
+		if (l->cred != ROOT)
+			EXPECT_EQ(0, l->messages);
+		raise_to(&r->stop, 1);
+		ASSERT_EQ(0, reap(pid));
+	}
+}
+
+/* --- dumps while objects come and go ------------------------------------------ */
+
+#define STORMS 3
+#define ROUNDS 40
+
+static void storms(void *arg)
+{
+	struct node a, b;
+	char buf[64];
+	__u64 to;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		node_open(&a, (struct options){});
+		node_open(&b, (struct options){.context = a.fd});
+		to = peer(&a, b.addr);
+		need(post_recv(&b, recv_of(buf, 8, ANY, 0)) == 0);
+		need(post(&a, send_of(buf, 8, to, 0)) == 1);
+		need(cq_next(&b.rcq).error == 0);
+		if (i % 2)
+			need(destroy(a.fd, b.ep) == 0);
+		munmap(a.tx.rw, a.tx.rw_map.length);
+		close(a.fd);
+	}
+}
+
+/* Dumps go on, and what has ended stays in the sums. */
+TEST(dumps_while_objects_come_and_go)
+{
+	struct counters before, after;
+	pid_t pids[STORMS];
+	struct nl nl;
+	int status, left = STORMS, dumps = 0;
+
+	nl_open(&nl);
+	nl_send(&nl, nl.family, TREADLE_CMD_MODULE_GET, 0, 0, NULL, 0);
+	before = nl_counters(nl_attr(nl_next(&nl), TREADLE_A_MODULE_COUNTERS));
+	for (int i = 0; i < STORMS; i++)
+		pids[i] = spawn(storms, NULL);
+	for (; left || !dumps; dumps++) {
+		for (__u8 cmd = TREADLE_CMD_CONTEXT_GET; cmd <= TREADLE_CMD_REGION_GET; cmd++) {
+			nl_dump(&nl, cmd, 0, 0);
+			while (nl_next(&nl))
+				;
+			ASSERT_EQ(0, nl.error);
+		}
+		for (int i = 0; i < STORMS; i++) {
+			if (!pids[i] || waitpid(pids[i], &status, WNOHANG) != pids[i])
+				continue;
+			ASSERT_EQ(0, status);
+			pids[i] = 0;
+			left--;
+		}
+	}
+	nl_send(&nl, nl.family, TREADLE_CMD_MODULE_GET, 0, 0, NULL, 0);
+	after = nl_counters(nl_attr(nl_next(&nl), TREADLE_A_MODULE_COUNTERS));
+	EXPECT_EQ(STORMS * ROUNDS, OUT(after, MESSAGE) - OUT(before, MESSAGE));
+	EXPECT_EQ(STORMS * ROUNDS, IN(after, MESSAGE) - IN(before, MESSAGE));
+	EXPECT_EQ(STORMS * ROUNDS * 8, IN_BYTES(after, MESSAGE) - IN_BYTES(before, MESSAGE));
+	note("%d dumps", dumps);
 }
 
 TEST_HARNESS_MAIN

@@ -16,7 +16,10 @@
 # make module       only the module (KERNEL=6.12: another packaged kernel; KDIR=DIR: any kernel's
 #                   build tree)
 # make install      PREFIX=/usr DESTDIR=; puts the module's source into DESTDIR/usr/src, for DKMS
-# make deb          the same as a Debian package, in build/deb
+# make uninstall    removes what make install with the same variables installs
+# make deb          Debian packages, in build/deb
+# make rpm          RPM packages, in build/rpm
+# make package-check   the packages are built twice and compared, and tried in a Debian system
 # make docs         the documents as build/docs/html
 # make headers-check format-check tidy sparse   the static checks; make format repairs
 # make clean        removes what was built; make distclean also what was fetched
@@ -112,7 +115,7 @@ CFLAGS ?= -O2 -g
 warnings := -Wall -Wextra -Werror
 depend := -MMD -MP
 include := -Iuapi -Ilib/include
-cxx = $(CXX) -std=c++23 $(warnings) $(depend) $(include) -fPIC -fvisibility=hidden $(CXXFLAGS)
+cxx = $(CXX) -std=c++23 $(warnings) $(depend) $(include) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CXXFLAGS)
 # A callback in C has unused parameters. Fields that are left out are zero on purpose.
 cc = $(CC) -std=gnu11 $(warnings) -Wno-unused-parameter -Wno-missing-field-initializers $(depend) $(include) $(CFLAGS)
 
@@ -120,7 +123,7 @@ cc = $(CC) -std=gnu11 $(warnings) -Wno-unused-parameter -Wno-missing-field-initi
 # FILE is rebuilt then.
 kept = $(if $(subst |$(strip $(file <$(1)))|,,|$(strip $(2))|),$(shell mkdir -p $(dir $(1)))$(file >$(1),$(2)))
 # Rebuild objects if flags change, and libraries if the list of objects changes (a source has gone).
-$(call kept,build/flags,$(CC) $(CXX) $(warnings) $(CFLAGS) $(CXXFLAGS))
+$(call kept,build/flags,$(CC) $(CXX) $(warnings) $(CPPFLAGS) $(CFLAGS) $(CXXFLAGS))
 
 # $(call objects,SOURCES)
 objects = $(patsubst %,build/%.o,$(basename $(1)))
@@ -201,6 +204,9 @@ lib/libtreadle.so.1: $(lib_objects) lib/libtreadle.map build/objects
 	$(Q)$(call shared,$@,-Wl$(comma)-soname$(comma)$(@F))
 lib/libtreadle.so: lib/libtreadle.so.1
 	$(Q)ln -sfn $(<F) $@
+lib/libtreadle.a: $(lib_objects) build/objects
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) crD $@ $(lib_objects)
 # private: prerequisites must not inherit it.
 lib/libtreadle-fi.so: private rpath = $(call rpath_to,)
 lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle) build/objects
@@ -340,7 +346,8 @@ fuzz: $(fuzzers)
 	@:
 
 # Dependencies of the last build.
--include $(shell find build -path build/kernel\* -prune -o -name '*.d' -print 2>/dev/null)
+-include $(shell find build \( -path 'build/kernel*' -o -path build/deb -o -path build/rpm -o -path build/package \) -prune \
+	-o -type f -name '*.d' -print 2>/dev/null)
 
 # --- static checks --------------------------------------------------------------------------------
 
@@ -447,27 +454,30 @@ check:
 # --- installing -----------------------------------------------------------------------------------
 
 PREFIX ?= /usr
+LIBDIR ?= lib/$(shell $(CC) -print-multiarch)
 bindir = $(DESTDIR)$(PREFIX)/bin
-libdir = $(DESTDIR)$(PREFIX)/lib/$(shell $(CC) -print-multiarch)
+libdir = $(DESTDIR)$(PREFIX)/$(LIBDIR)
 incdir = $(DESTDIR)$(PREFIX)/include/treadle
 mandir = $(DESTDIR)$(PREFIX)/share/man/man
 # The one place that has the version is a header. What can't include it has @VERSION@ instead.
+# tests/version compares those that have a copy.
 version = $(shell awk '/define TREADLE_VERSION_M[A-Z]*R/ { v = v dot $$3; dot = "." } END { print v }' uapi/treadle/version.h)
 # $(call install_text,FILES,DIRECTORY)
-install_text = install -d $(2) && $(foreach file,$(1),sed 's/@VERSION@/$(version)/' $(file) >$(2)/$(notdir $(file)) && \
-	chmod 644 $(2)/$(notdir $(file)) &&) :
+install_text = install -d $(2) && $(foreach file,$(1),sed 's,@VERSION@,$(version),; s,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),' \
+	$(file) >$(2)/$(notdir $(file)) && chmod 644 $(2)/$(notdir $(file)) &&) :
 srcdir = $(DESTDIR)/usr/src/treadle-$(version)
 
+# What install needs.
+userland: $(libtreadle) lib/libtreadle.a $(provider) $(tools)
+	@:
 install: install-library install-provider install-tools install-module install-man
-install-library: $(libtreadle)
-	install -D -m644 -t $(libdir) lib/libtreadle.so.1
+install-library: $(libtreadle) lib/libtreadle.a
+	install -D -m644 -t $(libdir) lib/libtreadle.so.1 lib/libtreadle.a
 	ln -sfn libtreadle.so.1 $(libdir)/libtreadle.so
 	install -D -m644 -t $(incdir) $(filter-out %/layout.h,$(wildcard uapi/treadle/*.h)) lib/include/treadle/*.h
 	install -D -m644 -t $(incdir)/detail lib/include/treadle/detail/*.h
-	install -d $(libdir)/pkgconfig
-	printf '%s\n' prefix=$(PREFIX) 'Name: treadle' 'Description: software fabric for Linux, C++23' 'Version: $(version)' \
-		'Libs: -L$(libdir:$(DESTDIR)$(PREFIX)%=$${prefix}%) -ltreadle' 'Cflags: -I$${prefix}/include' \
-		>$(libdir)/pkgconfig/treadle.pc
+	$(call install_text,packaging/treadle.pc,$(libdir)/pkgconfig)
+	$(call install_text,$(wildcard packaging/*.cmake),$(libdir)/cmake/treadle)
 install-provider: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
 	install -d $(libdir)/libfabric
 	$(call shared,$(libdir)/libfabric/libtreadle-fi.so,$(stays))
@@ -475,29 +485,42 @@ install-tools: $(tools:build/bin/%=install/%)
 install/%: build/tools/%.o $(libtreadle)
 	install -d $(bindir)
 	$(call program,$(bindir)/$*)
-# For DKMS: dkms add treadle/VERSION, dkms install treadle/VERSION.
+# For DKMS: dkms add treadle/VERSION, dkms install treadle/VERSION. At the start of the machine the
+# module is loaded.
 install-module:
 	install -D -m644 -t $(srcdir) kernel/Kbuild kernel/Makefile kernel/ROOMS
 	$(call install_text,kernel/dkms.conf,$(srcdir))
 	for room in $(rooms); do install -D -m644 -t $(srcdir)/$$room kernel/$$room/*; done
 	install -D -m644 -t $(srcdir)/uapi/treadle uapi/treadle/*.h
+	install -D -m644 -t $(DESTDIR)/usr/lib/udev/rules.d packaging/60-treadle.rules
+	install -D -m644 packaging/modules-load.conf $(DESTDIR)/usr/lib/modules-load.d/treadle.conf
 install-man:
 	$(foreach section,1 7,$(call install_text,$(wildcard Documentation/man/*.$(section)),$(mandir)$(section)) &&) :
-# What tools/deb and tests ask for.
+# What would be installed now says what to remove. Directories stay if other files are in them.
+uninstall:
+	$(Q)dir=$$(mktemp -d) && trap 'rm -rf $$dir' EXIT && $(MAKE) install DESTDIR=$$dir >/dev/null && \
+		find $$dir ! -type d -printf '%P\n' | (cd $(DESTDIR)/ && xargs -d '\n' rm -fv) && \
+		find $$dir -depth -mindepth 1 -type d -printf '%P\n' | \
+		(cd $(DESTDIR)/ && xargs -d '\n' rmdir --ignore-fail-on-non-empty 2>/dev/null) || :
+# For scripts.
 version:
 	@echo $(version)
-deb: all
-	$(Q)tools/deb
+deb rpm:
+	$(Q)rm -rf build/$@
+	$(Q)packaging/build $@
+package-check:
+	$(Q)$(setup) packages
+	$(Q)tests/package/run $(KERNEL) whole
 
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
 
 clean:
-	$(Q)rm -rf $(filter-out build/kernels build/kselftest,$(wildcard build/*))
-	$(Q)rm -f kernel/*.ko lib/*.so lib/*.so.*
+	$(Q)rm -rf $(filter-out build/kernels build/kselftest build/system,$(wildcard build/*))
+	$(Q)rm -f kernel/*.ko lib/*.so lib/*.so.* lib/*.a
 distclean: clean
 	$(Q)rm -rf build
 
-.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-loop module-lto programs unit fuzz docs format format-check headers-check tidy sparse vm vm-shell setup demo bench deb \
-	fabtests check help install install-library install-provider install-tools install-module install-man version clean distclean
+.PHONY: all cross-tests mirror mirror-fail mirror-lto module module-fail module-loop module-lto programs unit fuzz docs format format-check headers-check tidy sparse vm vm-shell setup demo bench deb rpm \
+	fabtests check help userland install install-library install-provider install-tools install-module install-man uninstall version package-check clean distclean
 .SECONDARY:

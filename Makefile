@@ -133,7 +133,11 @@ provider_objects := $(call objects,$(wildcard lib/provider/*/*.cpp))
 $(call kept,build/objects,$(lib_objects) $(provider_objects))
 libtreadle := $(if $(lib_objects),lib/libtreadle.so)
 provider := $(if $(provider_objects),lib/libtreadle-fi.so)
-tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
+# One source each, but for treadlectl.
+small_tools := $(patsubst tools/%.cpp,build/bin/%,$(wildcard tools/*.cpp))
+treadlectl := $(call objects,$(wildcard tools/treadlectl/*.cpp))
+tools := $(small_tools) build/bin/treadlectl
+$(call kept,build/objects-treadlectl,$(treadlectl))
 # MPI programs for comparison: not installed.
 mpi_tools := $(patsubst tools/mpi/%.c,build/bin/%,$(wildcard tools/mpi/*.c))
 examples := $(patsubst %.cpp,build/%,$(wildcard examples/*.cpp))
@@ -216,7 +220,8 @@ lib/libtreadle-fi.so: $(provider_objects) lib/provider/libtreadle-fi.map $(libtr
 $(tools) $(examples): private rpath = $(call rpath_to,../../lib)
 $(lib_tests) $(fi_tests): private rpath = $(call rpath_to,../../../lib)
 $(lib_tests) $(fi_tests): libs += -lgtest_main -lgtest
-$(tools): build/bin/%: build/tools/%.o
+$(small_tools): build/bin/%: build/tools/%.o
+build/bin/treadlectl install/treadlectl: $(treadlectl) build/objects-treadlectl
 $(examples) $(lib_tests) $(fi_tests): %: %.o
 $(lib_tests): $(call helpers,lib)
 $(fi_tests): $(call helpers,fi)
@@ -482,7 +487,8 @@ install-provider: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadl
 	install -d $(libdir)/libfabric
 	$(call shared,$(libdir)/libfabric/libtreadle-fi.so,$(stays))
 install-tools: $(tools:build/bin/%=install/%)
-install/%: build/tools/%.o $(libtreadle)
+$(small_tools:build/bin/%=install/%): install/%: build/tools/%.o
+$(tools:build/bin/%=install/%): install/%: $(libtreadle)
 	install -d $(bindir)
 	$(call program,$(bindir)/$*)
 # For DKMS: dkms add treadle/VERSION, dkms install treadle/VERSION. At the start of the machine the

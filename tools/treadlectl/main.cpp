@@ -11,6 +11,7 @@ namespace ctl
 {
 
 const std::vector<Verb> verbs = {
+	{"doctor", "", "why treadle does not work here, and what to do", doctor},
 	{"explain", "[--dot] PID | --all", "what is armed, what it waits for, where that is stuck",
 	 explain},
 	{"info", "", "versions, features, limits and parameters", info},

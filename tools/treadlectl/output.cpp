@@ -226,8 +226,7 @@ static std::string upper(std::string name)
 	return name;
 }
 
-/* Breaks a text between words so that it ends before column 80, if it begins at @column. */
-static std::string wrapped(const std::string &text, std::size_t column)
+std::string wrapped(const std::string &text, std::size_t column)
 {
 	std::string out, word;
 	std::size_t at = column;

@@ -72,6 +72,8 @@ bool coloured();
 std::string paint(const std::string &text, Tone tone, bool colour);
 /* Columns on a terminal. */
 std::size_t width(const std::string &text);
+/* Breaks a text between words so that it ends before column 80, if it begins at @column. */
+std::string wrapped(const std::string &text, std::size_t column);
 /* Bytes with the largest unit that leaves 1 or more. */
 std::string bytes(double n);
 

@@ -19,6 +19,7 @@ namespace ctl
 {
 
 /* argv[0] is "treadlectl VERB". */
+int doctor(int argc, char **argv);
 int explain(int argc, char **argv);
 int info(int argc, char **argv);
 int peers(int argc, char **argv);

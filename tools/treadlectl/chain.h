@@ -28,7 +28,10 @@ struct Ends {
 };
 Ends ends_of(const Picture &p, const Armed &a);
 
-/* In words: an operation, a command, its condition, and what counts into a counter besides armed commands. */
+/*
+ * In words: an operation, a command, its condition, and what counts into a counter besides armed
+ * commands.
+ */
 const char *name_of(unsigned op);
 std::string what_is(const Armed &a);
 std::string what_it_waits_for(const Picture &p, const Armed &a);

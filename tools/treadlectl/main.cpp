@@ -15,7 +15,12 @@ const std::vector<Verb> verbs = {
 	{"explain", "[--dot] PID | --all", "what is armed, what it waits for, where that is stuck",
 	 explain},
 	{"info", "", "versions, features, limits and parameters", info},
+	{"list", "[contexts | endpoints | regions]",
+	 "what there is: processes, users, ports, queues", list},
+	{"metrics", "", "statistics in the text format of OpenMetrics", metrics},
 	{"peers", "", "other nodes: state, round trip, frames, what waits", peers},
+	{"stat", "[PID]", "what was counted, or rates (--interval)", stat},
+	{"top", "", "processes and what they do, on a screen that is refreshed", top},
 };
 
 static const Verb *find(const std::string &name)

@@ -51,7 +51,7 @@ static std::string sentences(const Value &n)
 	if (!n["error"].null())
 		out += " (" + is("error") + ")";
 	out += "\n";
-	if (n["links"].null() && n["sent"].null() && !n["queued"].count())
+	if (n["sent"].null() && !n["queued"].count())
 		return out;
 	if (!n["sent"].null())
 		out += "  heard " + is("silent_s") + " s ago, round trip " + is("round_trip_us") +
@@ -64,12 +64,10 @@ static std::string sentences(const Value &n)
 	       " of the node executed here\n";
 }
 
-int peers(int argc, char **argv)
+Value::List nodes()
 {
-	const Call call = parse(argc, argv);
 	cli::need_device();
 	const auto context = treadle::Context::open();
-	bool counted = true;
 	Value::List nodes;
 
 	if (!context)
@@ -82,19 +80,30 @@ int peers(int argc, char **argv)
 		if (!node)
 			throw std::system_error(node.error(), "other nodes");
 		nodes.push_back(value_of(*node));
-		counted &= !!(node->flags & TREADLE_NODE_COUNTED);
 		number = node->number;
 	}
-	if (nodes.empty() && !(context->limits().features & TREADLE_FEATURE_REMOTE))
+	return nodes;
+}
+
+int peers(int argc, char **argv)
+{
+	const Call call = parse(argc, argv);
+	const Value::List all = nodes();
+	const auto query = treadle::Context::query();
+	bool counted = true;
+
+	if (all.empty() && query && !(query->features & TREADLE_FEATURE_REMOTE))
 		throw std::runtime_error("no other node is reached: is treadle_rdma loaded?");
+	for (const Value &node : all)
+		counted &= !node["credits"].null();
 	if (call.json) {
-		print(Value::Fields{{"nodes", nodes}, {"complete", counted}}, true);
+		print(Value::Fields{{"nodes", all}, {"complete", counted}}, true);
 		return 0;
 	}
 	std::string out;
-	for (const Value &node : nodes)
+	for (const Value &node : all)
 		out += sentences(node);
-	if (nodes.empty())
+	if (all.empty())
 		out = "no other node is known\n";
 	write(out + (counted ? "" : "(root sees more)\n"));
 	return 0;

@@ -22,7 +22,11 @@ namespace ctl
 int doctor(int argc, char **argv);
 int explain(int argc, char **argv);
 int info(int argc, char **argv);
+int list(int argc, char **argv);
+int metrics(int argc, char **argv);
 int peers(int argc, char **argv);
+int stat(int argc, char **argv);
+int top(int argc, char **argv);
 
 struct Verb {
 	const char *name, *arguments, *help;
@@ -37,6 +41,9 @@ struct Call {
 
 /* Parses the command line of a verb: @options besides --json, and up to @most words. */
 Call parse(int argc, char **argv, std::size_t most = 0, std::vector<cli::Option> options = {});
+
+/* The other nodes that this network namespace knows. */
+Value::List nodes();
 
 } // namespace ctl
 

@@ -486,7 +486,11 @@ install-library: $(libtreadle) lib/libtreadle.a
 install-provider: $(provider_objects) lib/provider/libtreadle-fi.map $(libtreadle)
 	install -d $(libdir)/libfabric
 	$(call shared,$(libdir)/libfabric/libtreadle-fi.so,$(stays))
+datadir = $(DESTDIR)$(PREFIX)/share
 install-tools: $(tools:build/bin/%=install/%)
+	install -D -m644 tools/completion/treadlectl.bash $(datadir)/bash-completion/completions/treadlectl
+	install -D -m644 -t $(datadir)/zsh/vendor-completions tools/completion/_treadlectl
+	install -D -m644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system $(wildcard tools/systemd/*)
 $(small_tools:build/bin/%=install/%): install/%: build/tools/%.o
 $(tools:build/bin/%=install/%): install/%: $(libtreadle)
 	install -d $(bindir)

@@ -19,6 +19,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
+#include <linux/percpu.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -62,6 +63,7 @@ static inline long treadle_got_pages(long n)
 	}
 GETS(kmalloc, gfp, (size_t n, gfp_t gfp), kmalloc(n, gfp))
 GETS(kzalloc, gfp, (size_t n, gfp_t gfp), kzalloc(n, gfp))
+GETS(kcalloc, gfp, (size_t n, size_t size, gfp_t gfp), kcalloc(n, size, gfp))
 GETS(kvmalloc, gfp, (size_t n, gfp_t gfp), kvmalloc(n, gfp))
 GETS(kvzalloc, gfp, (size_t n, gfp_t gfp), kvzalloc(n, gfp))
 GETS(kvcalloc, gfp, (size_t n, size_t size, gfp_t gfp), kvcalloc(n, size, gfp))
@@ -84,6 +86,20 @@ GIVES(kvfree, const void *)
 GIVES(kfree_sensitive, const void *)
 GIVES(vunmap, const void *)
 GIVES(put_page, struct page *)
+
+static inline void __percpu *treadle_alloc_percpu(size_t n, size_t align, gfp_t gfp)
+{
+	void __percpu *p = treadle_fails(gfp) ? NULL : __alloc_percpu_gfp(n, align, gfp);
+
+	treadle_got((__force void *)p);
+	return p;
+}
+
+static inline void treadle_free_percpu(void __percpu *p)
+{
+	treadle_gone((__force void *)p);
+	free_percpu(p);
+}
 
 static inline struct kmem_cache *treadle_cache_create(const char *name, unsigned int size,
 						      unsigned int align, slab_flags_t flags)
@@ -127,6 +143,8 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 
 #undef kmalloc
 #undef kzalloc
+#undef kcalloc
+#undef __alloc_percpu_gfp
 #undef kvmalloc
 #undef kvzalloc
 #undef kvcalloc
@@ -145,6 +163,9 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #undef rhashtable_init
 #define kmalloc			     treadle_kmalloc
 #define kzalloc			     treadle_kzalloc
+#define kcalloc			     treadle_kcalloc
+#define __alloc_percpu_gfp	     treadle_alloc_percpu
+#define free_percpu		     treadle_free_percpu
 #define kvmalloc		     treadle_kvmalloc
 #define kvzalloc		     treadle_kvzalloc
 #define kvcalloc		     treadle_kvcalloc

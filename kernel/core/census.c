@@ -14,14 +14,16 @@
 
 /*
  * struct treadle_census - the contexts of a network namespace
- * @contexts:	with a process, by ctx->number. Its lock makes a lookup safe against the removal
- * @next:	where the search for a free number begins (under the lock of @contexts)
- * @ended:	the sums of those that have ended
+ * @contexts:	with a process, by ctx->number. Its lock protects the rest, and makes a lookup safe
+ *		against the removal
+ * @next:	where the search for a free number begins
+ * @removed:	so many have ended
+ * @ended:	the sums of those
  */
 struct treadle_census {
 	struct xarray contexts;
-	u32 next;
-	struct treadle_sums ended;
+	u32 next, removed;
+	u64 ended[TREADLE_STATS];
 };
 
 static unsigned int census_id;
@@ -36,7 +38,7 @@ static int __net_init census_init_one(struct net *net)
 	struct treadle_census *census = census_of(net);
 
 	xa_init_flags(&census->contexts, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
-	return treadle_stats_init(&census->ended.stats, 0, TREADLE_STATS, NULL);
+	return 0;
 }
 
 static void __net_exit census_exit_one(struct net *net)
@@ -44,7 +46,6 @@ static void __net_exit census_exit_one(struct net *net)
 	struct treadle_census *census = census_of(net);
 
 	xa_destroy(&census->contexts); /* empty, as contexts hold their namespace */
-	treadle_stats_free(&census->ended.stats);
 }
 
 static struct pernet_operations census_ops = {
@@ -105,13 +106,18 @@ int treadle_census_add(struct treadle_ctx *ctx)
 void treadle_census_remove(struct treadle_ctx *ctx)
 {
 	struct treadle_census *census = census_of(ctx->net);
+	u64 counted[TREADLE_STATS] = {};
+	int i;
 
 	if (!ctx->number)
 		return;
-	treadle_sums_begin(&census->ended);
-	xa_erase(&census->contexts, ctx->number);
-	treadle_stats_fold(&ctx->sums.stats, &census->ended.stats);
-	treadle_sums_end(&census->ended);
+	treadle_stats_sum(&ctx->sums.stats, counted);
+	xa_lock(&census->contexts);
+	__xa_erase(&census->contexts, ctx->number);
+	for (i = 0; i < TREADLE_STATS; i++)
+		census->ended[i] += counted[i];
+	census->removed++;
+	xa_unlock(&census->contexts);
 }
 
 /**
@@ -193,14 +199,15 @@ u32 treadle_net_sum(struct net *net, bool all,
 		    bool (*sees)(const void *reader, struct treadle_ctx *), const void *reader,
 		    u64 *sum)
 {
-	struct treadle_sums *ended = &census_of(net)->ended;
+	struct treadle_census *census = census_of(net);
 	struct treadle_ctx *ctx;
-	int done, tries = 0;
-	u32 id, n;
+	u32 id, n, removed;
+	int i, tries = 0;
+	bool settled;
 
 	do {
 		memset(sum, 0, TREADLE_STATS * sizeof(*sum));
-		done = treadle_sums_read(ended);
+		removed = READ_ONCE(census->removed);
 		for (id = n = 0; (ctx = treadle_census_next(net, id)); treadle_ctx_put(ctx)) {
 			id = ctx->number + 1;
 			if (fatal_signal_pending(current) || !sees(reader, ctx))
@@ -208,8 +215,11 @@ u32 treadle_net_sum(struct net *net, bool all,
 			treadle_ctx_sum(ctx, sum);
 			n += !READ_ONCE(ctx->dead);
 		}
-		if (all)
-			treadle_stats_sum(&ended->stats, sum);
-	} while (!treadle_sums_settled(ended, done) && ++tries < SUM_TRIES);
+		xa_lock(&census->contexts);
+		for (i = 0; all && i < TREADLE_STATS; i++)
+			sum[i] += census->ended[i];
+		settled = census->removed == removed;
+		xa_unlock(&census->contexts);
+	} while (!settled && ++tries < SUM_TRIES);
 	return n;
 }

@@ -87,7 +87,7 @@ void treadle_stats_sum(const struct treadle_stats *s, u64 *sum)
 /**
  * treadle_stats_fold() - add to the sums what was counted since the last call
  * @s:		statistics that end; may count meanwhile. One call at a time
- * @sums:	of the context or network namespace
+ * @sums:	of the context
  *
  * Context: any.
  */

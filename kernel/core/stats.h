@@ -3,8 +3,8 @@
  * treadle: statistics of objects (stats.c)
  *
  * Words for each CPU, so that counting needs no lock. Each type of objects counts a range of enum
- * treadle_stat. Each context and each network namespace has all of them: for what belongs to no
- * object, and for the sums of the objects or contexts that have ended.
+ * treadle_stat. Each context has all of them: for what belongs to no object, and for the sums of
+ * objects that have ended.
  */
 #ifndef TREADLE_STATS_H
 #define TREADLE_STATS_H
@@ -61,7 +61,7 @@ enum treadle_stat {
 };
 
 /*
- * struct treadle_stats - the statistics of an object, a context or a network namespace
+ * struct treadle_stats - the statistics of an object or a context
  * @n:		words from @first to @end - 1, for each CPU, or NULL
  * @own:	instead: the same words, written under a lock of the object; or NULL
  * @folded:	what the sums of its context have of them already; private to treadle_stats_fold()
@@ -74,9 +74,9 @@ struct treadle_stats {
 };
 
 /*
- * struct treadle_sums - statistics of a context or a network namespace, with what has ended in it
- * @begun, @done:	number of objects, or contexts, that have begun to move from the table to
- *			the sums, and of those that have moved: see treadle_sums_settled()
+ * struct treadle_sums - statistics of a context, with what has ended in it
+ * @begun, @done:	number of objects that have begun to move from the table to the sums, and of
+ *			those that have moved: see treadle_sums_settled()
  */
 struct treadle_sums {
 	struct treadle_stats stats;

@@ -251,8 +251,8 @@ TEST(mapping_each_kind_of_area_fails_cleanly)
 	close(fd);
 }
 
-/* An event that could not be read is still there for the next read. */
-TEST(reading_events_fails_cleanly)
+/* Lets the n-th step of reading an event fail, from the first one on. Returns how many n. */
+static int read_until_it_works(struct __test_metadata *_metadata)
 {
 	struct treadle_event ev;
 	struct pair p;
@@ -268,6 +268,19 @@ TEST(reading_events_fails_cleanly)
 		EXPECT_TRUE(result > 0 || (failed && is_clean(result)));
 	} while (result < 0);
 	EXPECT_EQ(TREADLE_EVENT_SHUTDOWN, ev.event);
+	return n;
+}
+
+/*
+ * An event that could not be read is still there for the next read. A worker that still ends the
+ * connection may meet the failure instead.
+ */
+TEST(reading_events_fails_cleanly)
+{
+	int n = 1;
+
+	for (int tries = 0; n == 1 && tries < 10; tries++)
+		n = read_until_it_works(_metadata);
 	EXPECT_LT(1, n);
 }
 

@@ -71,6 +71,7 @@ std::optional<Told> run_program(const std::vector<std::string> &argv, int second
 		[&] {
 			std::vector<char *> words;
 
+			words.reserve(argv.size() + 1);
 			for (const std::string &word : argv)
 				words.push_back(const_cast<char *>(word.c_str()));
 			words.push_back(nullptr);

@@ -54,10 +54,10 @@ public:
 private:
 	void add(const char *check, Value result, std::string found, Value advice)
 	{
-		lines_.push_back(Value::Fields{{"result", std::move(result)},
-					       {"check", check},
-					       {"found", std::move(found)},
-					       {"advice", std::move(advice)}});
+		lines_.emplace_back(Value::Fields{{"result", std::move(result)},
+						  {"check", check},
+						  {"found", std::move(found)},
+						  {"advice", std::move(advice)}});
 	}
 	Value::List lines_;
 	bool problems_ = false;

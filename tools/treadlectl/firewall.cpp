@@ -83,7 +83,10 @@ Verdict judge_nft(const std::string &rules)
 				decided |= line == "accept";
 			} else if (covers(ports)) {
 				if (bad)
-					return {Verdict::closed, "chain " + chain + ": " + line};
+					return {Verdict::closed, std::string("chain ")
+									 .append(chain)
+									 .append(": ")
+									 .append(line)};
 				decided |= line.find("accept") != line.npos;
 			}
 		}

@@ -173,8 +173,9 @@ static Value number_of(Bytes from, const char *unit)
 		return Value(load<std::uint32_t>(from), unit);
 	case 8:
 		return Value(load<std::uint64_t>(from), unit);
+	default:
+		return {};
 	}
-	return {};
 }
 
 static Value address_of(Bytes from)

@@ -78,11 +78,10 @@ void Terminal::show(const std::vector<std::string> &lines, std::size_t heads) co
 
 	for (std::size_t i = 0; i < most; i++) {
 		std::string line = cut(lines[i], columns());
+		const std::size_t pad = columns() - std::min(columns(), width(line));
 		if (i == heads && coloured())
-			line = "\033[7m" + line +
-			       std::string(columns() - std::min(columns(), width(line)), ' ') +
-			       "\033[m";
-		out += line + "\033[K" + (i + 1 < most ? "\r\n" : "");
+			line.insert(0, "\033[7m").append(pad, ' ').append("\033[m");
+		out.append(line).append("\033[K").append(i + 1 < most ? "\r\n" : "");
 	}
 	write(out + "\033[J");
 }

@@ -134,6 +134,8 @@ static void sort_by_key(char key, View &view)
 	case '?':
 		view.help = !view.help;
 		break;
+	default:
+		break;
 	}
 }
 

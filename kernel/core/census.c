@@ -17,12 +17,12 @@
  * @contexts:	with a process, by ctx->number. Its lock protects the rest, and makes a lookup safe
  *		against the removal
  * @next:	where the search for a free number begins
- * @removed:	so many have ended
- * @ended:	the sums of those
+ * @changes:	a context has ended, or was seen while it ends
+ * @ended:	the sums of those that have ended
  */
 struct treadle_census {
 	struct xarray contexts;
-	u32 next, removed;
+	u32 next, changes;
 	u64 ended[TREADLE_STATS];
 };
 
@@ -116,7 +116,7 @@ void treadle_census_remove(struct treadle_ctx *ctx)
 	__xa_erase(&census->contexts, ctx->number);
 	for (i = 0; i < TREADLE_STATS; i++)
 		census->ended[i] += counted[i];
-	census->removed++;
+	census->changes++;
 	xa_unlock(&census->contexts);
 }
 
@@ -136,8 +136,10 @@ struct treadle_ctx *treadle_census_next(struct net *net, u32 id)
 
 	xa_lock(&census->contexts); /* treadle_census_remove() takes it before the memory goes */
 	ctx = xa_find(&census->contexts, &index, U32_MAX, XA_PRESENT);
-	while (ctx && !kref_get_unless_zero(&ctx->ref))
+	while (ctx && !kref_get_unless_zero(&ctx->ref)) {
+		census->changes++; /* a sum would lack it: treadle_net_sum() tries again */
 		ctx = xa_find_after(&census->contexts, &index, U32_MAX, XA_PRESENT);
+	}
 	xa_unlock(&census->contexts);
 	return ctx;
 }
@@ -201,13 +203,13 @@ u32 treadle_net_sum(struct net *net, bool all,
 {
 	struct treadle_census *census = census_of(net);
 	struct treadle_ctx *ctx;
-	u32 id, n, removed;
+	u32 id, n, changes;
 	int i, tries = 0;
 	bool settled;
 
 	do {
 		memset(sum, 0, TREADLE_STATS * sizeof(*sum));
-		removed = READ_ONCE(census->removed);
+		changes = READ_ONCE(census->changes);
 		for (id = n = 0; (ctx = treadle_census_next(net, id)); treadle_ctx_put(ctx)) {
 			id = ctx->number + 1;
 			if (fatal_signal_pending(current) || !sees(reader, ctx))
@@ -218,7 +220,7 @@ u32 treadle_net_sum(struct net *net, bool all,
 		xa_lock(&census->contexts);
 		for (i = 0; all && i < TREADLE_STATS; i++)
 			sum[i] += census->ended[i];
-		settled = census->removed == removed;
+		settled = census->changes == changes;
 		xa_unlock(&census->contexts);
 	} while (!settled && ++tries < SUM_TRIES);
 	return n;

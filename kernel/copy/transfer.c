@@ -11,6 +11,7 @@
 
 #include "copy/mr.h"
 #include "copy/transfer.h"
+#include "core/trace.h"
 #include "mm/own.h"
 
 #define LOCK_TRIES   64
@@ -37,6 +38,7 @@ void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bo
 	s->closed = likely(s->pm) ? closed : &no_process; /* never touched */
 	s->iov = iov;
 	s->mr = NULL;
+	s->msg = 0;
 	s->i = 0;
 	while (off && s->i < count && off >= iov[s->i].len)
 		off -= iov[s->i++].len;
@@ -326,6 +328,8 @@ int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadl
 	treadle_run_charge(run, TREADLE_CHARGE_FILL);
 	/* mostly the page is there, just not known: this does not block */
 	ret = treadle_pm_fill(s->pm, addr, len, write, TREADLE_FILL_THERE);
+	if (ret == -EAGAIN)
+		trace_treadle_page_wait(s->msg, READ_ONCE(s->ctx->number), addr, write);
 	if (ret != -EAGAIN || run->guest)
 		return ret;
 	/*

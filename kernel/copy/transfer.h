@@ -20,6 +20,7 @@ enum treadle_side { TREADLE_NONE, TREADLE_SRC, TREADLE_DST };
  * @iov:	the buffers
  * @mr:		a peer's memory: its regions, @mrs of them, held; else NULL
  * @i, @off:	position: in iov[i], or in kbuf
+ * @msg:	number of the message that is traced, or 0; of a process only
  * @leaf:	table of the page at @leaf_addr; valid only while pm->lock is held
  */
 struct treadle_span {
@@ -29,6 +30,7 @@ struct treadle_span {
 	const struct treadle_iov *iov;
 	struct treadle_mr *const *mr;
 	unsigned int i, mrs;
+	u32 msg;
 	u64 off;
 	u8 *kbuf;
 	void **leaf;

@@ -104,9 +104,10 @@ int treadle_conn_ask(struct treadle_ep *ep, struct treadle_conn *conn, struct tr
 		return 0;
 	}
 	conn->state = CONN_ASKED;
+	conn->pep = far ? NULL : pep;
+	treadle_conn_trace(conn, TREADLE_TRACE_ASKED);
 	if (far)
 		return 0;
-	conn->pep = pep;
 	conn->end[ACCEPTER].addr = pep->addr;
 	list_add_tail(&conn->pending, &pep->pending);
 	pep->nr_pending++;
@@ -215,6 +216,7 @@ int treadle_conn_accept(struct treadle_ep *ep, const u8 *answer, u32 size)
 	}
 	asker = conn->end[ASKER].ep; /* not NULL: it sets CONN_OVER when it closes */
 	conn->state = CONN_UP;
+	treadle_conn_trace(conn, TREADLE_TRACE_CONNECTED);
 	conn->answer_size = size;
 	memcpy(conn->answer, answer, size);
 	treadle_conn_dispose(conn);

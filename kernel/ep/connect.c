@@ -110,6 +110,25 @@ void treadle_conn_dispose(struct treadle_conn *conn)
 }
 
 /**
+ * treadle_conn_trace() - treadle_connect
+ * @conn:	the connection
+ * @what:	has happened to it
+ *
+ * Context: under treadle_conn_lock.
+ */
+void treadle_conn_trace(const struct treadle_conn *conn, enum treadle_trace_conn what)
+{
+	struct treadle_trace_msg m;
+
+	lockdep_assert_held(&treadle_conn_lock);
+	if (!trace_treadle_connect_enabled())
+		return;
+	treadle_trace_from(&m, conn->end[ASKER].ep);
+	treadle_trace_to(&m, conn->end[ACCEPTER].ep ?: conn->pep);
+	trace_treadle_connect(&m, conn->s ? conn->s->host : TREADLE_HERE, what, conn->error);
+}
+
+/**
  * treadle_conn_refuse() - end a connection that is not up yet, and queue CONNREFUSED at the asker
  * @conn:	nothing is done in the states CONN_UP and CONN_OVER
  * @error:	of the event
@@ -125,6 +144,7 @@ void treadle_conn_refuse(struct treadle_conn *conn, int error)
 		return;
 	conn->state = CONN_OVER;
 	conn->error = error;
+	treadle_conn_trace(conn, TREADLE_TRACE_CONN_REFUSED);
 	asker->result.event = TREADLE_EVENT_CONNREFUSED;
 	if (asker->ep)
 		treadle_event_queue(asker->ep, &asker->result);
@@ -317,6 +337,7 @@ void treadle_conn_hang_up(struct treadle_conn *conn, const struct treadle_end *s
 
 	lockdep_assert_held(&treadle_conn_lock);
 	conn->state = CONN_OVER;
+	treadle_conn_trace(conn, TREADLE_TRACE_CONN_OVER);
 	for (i = 0; i < 2; i++) {
 		struct treadle_end *end = &conn->end[i];
 		struct treadle_ep *ep = end->ep;

@@ -151,6 +151,7 @@ void treadle_conn_free(struct treadle_ep *ep);
 
 /* connect.c */
 void treadle_conn_exit(void);
+void treadle_conn_trace(const struct treadle_conn *conn, enum treadle_trace_conn what);
 struct treadle_conn *treadle_conn_new(const struct treadle_addr *from,
 				      const struct treadle_addr *to);
 struct treadle_conn *treadle_conn_find(u32 number);

@@ -175,6 +175,7 @@ enum treadle_track {
  * @in_pieces:	for another node (path/remote.c): @own is a struct treadle_push, until it is @sent
  * @sent:	the other node has it, by the name @reference
  * @asked:	the other node was asked to cancel it
+ * @traced:	a tracepoint has named it: d.reserved1 is its number
  */
 struct treadle_cmd {
 	union {
@@ -218,9 +219,16 @@ struct treadle_cmd {
 		struct {
 			u8 resting : 1, skipped : 1;			 /* F_REPEAT */
 			u8 in_pieces : 1, sent : 1, asked : 1, held : 1; /* at another node */
+			u8 traced : 1;
 		};
 	};
 };
+
+/* The number that tracepoints have given a command, or 0. A posted receive has none. */
+static inline u32 treadle_cmd_traced(const struct treadle_cmd *cmd)
+{
+	return cmd->traced ? cmd->d.reserved1 : 0;
+}
 
 static inline const struct treadle_iov *treadle_cmd_iov(const struct treadle_cmd *cmd)
 {
@@ -244,6 +252,7 @@ static inline void treadle_cmd_span(const struct treadle_cmd *cmd, struct treadl
 	else
 		treadle_span_user(s, cmd->ep->obj.ctx, &cmd->ep->closed, treadle_cmd_iov(cmd),
 				  cmd->d.iov_count, off);
+	s->msg = treadle_cmd_traced(cmd);
 }
 
 /* How many vectors follow: buffers, remote ranges, results, comparands. Each takes a slot. */

@@ -8,7 +8,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "exec/command.h"
+#include "exec/traced.h"
 
 static void cmd_node_free(struct treadle_cq_node *node)
 {
@@ -112,6 +112,7 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 		treadle_ep_get(ep);
 	cmd->tracked = TREADLE_UNTRACKED;
 	cmd->admitted = false;
+	cmd->traced = false;
 	if (!treadle_opdefs[cmd->d.opcode].receives) { /* the next round takes its bytes again */
 		kfree(cmd->inject);
 		cmd->inject = NULL;
@@ -203,6 +204,8 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 		}
 		treadle_stat_error(&ep->obj.stats, error);
 	}
+	if (trace_treadle_complete_enabled())
+		treadle_trace_complete(cmd, error);
 	if (unlikely(flags & (TREADLE_F_REPEAT | TREADLE_F_PROXY))) {
 		if (flags & TREADLE_F_PROXY) {
 			treadle_paths[cmd->path]->complete(cmd, error, run);

@@ -6,7 +6,7 @@
  * off the tree one by one and issues them. So they start in order even if the counter jumps or
  * several processors add to it.
  */
-#include "exec/command.h"
+#include "exec/traced.h"
 
 #define FIRE_BATCH 16
 
@@ -147,6 +147,8 @@ static void cntr_fire(struct treadle_job *job, struct treadle_run *run)
 		 */
 		run->guest = run->ctx != cntr->obj.ctx;
 		treadle_stat_add(treadle_cmd_stats(cmd, cntr->obj.ctx), TREADLE_STAT_FIRED, 1);
+		if (trace_treadle_fire_enabled())
+			treadle_trace_fire(cmd, cntr->obj.id, why);
 		if (unlikely(why))
 			treadle_cmd_fail(cmd, why, run);
 		else

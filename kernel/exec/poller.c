@@ -24,7 +24,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "exec/command.h"
+#include "exec/traced.h"
 #include "mm/compat.h"
 
 #define SPIN_NS	 (100 * NSEC_PER_USEC)
@@ -263,6 +263,8 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 			continue;
 		started = true;
 		treadle_stat_add(treadle_cmd_stats(cmd, run->ctx), TREADLE_STAT_FIRED, 1);
+		if (trace_treadle_fire_enabled())
+			treadle_trace_fire(cmd, cmd->cond->id, 0);
 		treadle_cond_put(cmd);
 		treadle_cmd_issue(cmd, run);
 		treadle_run_let_go(run);

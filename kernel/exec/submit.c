@@ -14,7 +14,7 @@
 #include <linux/slab.h>
 
 #include "core/limits.h"
-#include "exec/command.h"
+#include "exec/traced.h"
 
 #define TREADLE_MAX_VECS 4 /* buffers, remote ranges, results, comparands */
 
@@ -328,6 +328,8 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		ret = cmd->d.flags & TREADLE_F_MORE ? -EAGAIN : -ENOMEM;
 	if (!ret)
 		ret = accept(tx, cmd);
+	if (trace_treadle_post_enabled())
+		treadle_trace_post(cmd, ret);
 	if (!ret && cmd->cond)
 		ret = arm(cmd, run);
 	else if (!ret)

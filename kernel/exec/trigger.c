@@ -8,7 +8,7 @@
  */
 #include <linux/sched/signal.h>
 
-#include "exec/command.h"
+#include "exec/traced.h"
 
 #define CULL_BATCH 64
 #define CULL_LOOK  1024 /* commands looked at under one hold of the lock */
@@ -40,6 +40,8 @@ void treadle_arm(struct treadle_trigger *t, struct treadle_cmd *cmd, u64 key)
 	cmd->armed.seq = t->seq++;
 	treadle_armed_insert(&t->armed, &cmd->armed);
 	treadle_stat_add(treadle_cmd_stats(cmd, cmd->cond->ctx), TREADLE_STAT_ARMED, 1);
+	if (trace_treadle_arm_enabled())
+		treadle_trace_arm(cmd);
 }
 
 /**

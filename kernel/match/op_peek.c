@@ -8,7 +8,7 @@
  */
 #include <linux/sched/signal.h>
 
-#include "match/receive.h"
+#include "match/traced.h"
 
 #define PEEKS (TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD)
 
@@ -194,6 +194,8 @@ void treadle_peek_issue(struct treadle_recv *recv, struct treadle_ep *ep, struct
 			treadle_rx_dequeue(rx, msg, what == TREADLE_F_CLAIM ? recv : NULL);
 		if (!(what & TREADLE_F_PEEK))
 			msg->recv = recv; /* the claim is used up */
+		if (what == TREADLE_F_CLAIM && trace_treadle_match_enabled())
+			treadle_trace_match(msg, true);
 	}
 	spin_unlock(&rx->lock);
 	if (!msg) {

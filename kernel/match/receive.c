@@ -12,7 +12,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "match/receive.h"
+#include "match/traced.h"
 
 #define TAKE_BATCH   64	   /* receives taken under one hold of the lock */
 #define TAKE_LOOKS   4096u /* messages that receives with masks look at under one hold */
@@ -104,6 +104,8 @@ struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error)
 	struct treadle_recv *recv = cmd->recv ?: &cmd->as_recv;
 	const struct treadle_desc d = cmd->d;
 
+	if (!cmd->recv)
+		cmd->traced = false; /* @recv lies over its number */
 	cmd->recv = NULL;
 	recv_set(recv, &d);
 	recv->rx = cmd->ep->rx;
@@ -261,6 +263,8 @@ static __always_inline bool rx_serve(struct treadle_rx *rx, struct treadle_recv 
 	msg = container_of(m, struct treadle_msg, m);
 	treadle_rx_dequeue(rx, msg, recv);
 	msg->recv = recv;
+	if (trace_treadle_match_enabled())
+		treadle_trace_match(msg, true);
 	/* the rest may match more messages: treadle_rx_take() goes on, and counts its steps */
 	if (unlikely(recv->kind == TREADLE_RECV_MULTI) && treadle_multi_cut(recv, msg))
 		rx_add_fed(rx, recv, true);

@@ -133,6 +133,7 @@ struct treadle_msg_ops {
  * @lent:	keeps its place in the matcher during delivery, as @recv is of another endpoint and
  *		@payload is the only copy left (rx->lock)
  * @payload:	the kernel's copy (behind this structure), or NULL
+ * @from:	without @cmd: its number, or 0, and context and id of the sender, for tracepoints
  */
 struct treadle_msg {
 	struct kref ref;
@@ -148,6 +149,9 @@ struct treadle_msg {
 	u8 space;
 	bool queued, heap, claimed, lent;
 	u8 *payload;
+	struct {
+		u32 id, ctx, ep;
+	} from;
 	struct treadle_iov part;
 };
 

@@ -2,7 +2,7 @@
 /* treadle: completions and counters of receives */
 #include <linux/slab.h>
 
-#include "match/receive.h"
+#include "match/traced.h"
 
 /* A kept completion lies in its receive: it holds the ring, which owns that memory. */
 static void recv_node_keep(struct treadle_cq_node *node)
@@ -149,6 +149,8 @@ TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_e
 			return false;
 		treadle_stat_error(&ep->obj.stats, error);
 	}
+	if (trace_treadle_complete_enabled())
+		treadle_trace_received(recv, ep, msg, error);
 	if (recv->cmd && treadle_cmd_repeats(recv->cmd, flags)) {
 		recv->cmd->recv = recv;
 		treadle_cmd_again(recv->cmd, received(msg, flags), error, run);

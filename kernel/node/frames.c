@@ -109,6 +109,55 @@ void treadle_frames_put(struct treadle_session *s)
 	memory_free(memory);
 }
 
+/**
+ * treadle_frames_unmap() - unmap the first frames of each kind
+ * @link:   the link
+ * @memory: of its session
+ * @frames: number of frames with a number
+ * @bare:   and without
+ *
+ * Context: the manager.
+ */
+void treadle_frames_unmap(struct treadle_link *link, struct treadle_frames *memory, u32 frames,
+			  u32 bare)
+{
+	while (bare--)
+		link->transport->unmap(link, &memory->bare[bare]);
+	while (frames--)
+		link->transport->unmap(link, &memory->numbered[frames]);
+}
+
+/**
+ * treadle_frames_map() - map all frames of a session for a link
+ * @link:   the link
+ * @memory: of the session
+ *
+ * Context: the manager.
+ * Return: 0, or an error: none is mapped.
+ */
+int treadle_frames_map(struct treadle_link *link, struct treadle_frames *memory)
+{
+	u32 frames, bare = 0;
+	int ret;
+
+	if (!link->transport->map)
+		return 0;
+	for (frames = 0; frames < TREADLE_ROOM; frames++) {
+		ret = link->transport->map(link, &memory->numbered[frames]);
+		if (ret)
+			goto fail;
+	}
+	for (; bare < TREADLE_BARE; bare++) {
+		ret = link->transport->map(link, &memory->bare[bare]);
+		if (ret)
+			goto fail;
+	}
+	return 0;
+fail:
+	treadle_frames_unmap(link, memory, frames, bare);
+	return ret;
+}
+
 /* --- frames without a number -------------------------------------------------------------- */
 
 /**

@@ -13,6 +13,7 @@
 #include <crypto/sha2.h>
 #include <linux/slab.h>
 
+#include "core/trace.h"
 #include "node/session.h"
 
 #define LINGER_MS 500u /* for a refusal to arrive */
@@ -183,8 +184,8 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 {
 	struct treadle_session_links *l = s->links;
 	const struct treadle_hello *hello = &l->memory->hello[1];
+	bool anew, begins;
 	int ret = 0;
-	bool anew;
 
 	spin_lock(&s->lock);
 	anew = l->link == link && l->anew;
@@ -192,7 +193,8 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 	/* the manager ends no session meanwhile: before, it leaves the link */
 	if (anew)
 		treadle_session_end(s, -ECONNRESET);
-	if (!s->begun) {
+	begins = !s->begun;
+	if (begins) {
 		memcpy(s->nonce[1], hello->nonce, sizeof(hello->nonce));
 		s->ids[0] = cpu_to_le64(s->node->id);
 		s->ids[1] = hello->node;
@@ -217,6 +219,10 @@ static int pass(struct treadle_session *s, struct treadle_link *link)
 			send(s, TREADLE_PROOF);
 		ret = treadle_session_go(s, &hello->head);
 	}
+	if (!ret && begins)
+		trace_treadle_peer_up(s->host, treadle_session_traced(s), 0);
+	else if (!ret)
+		trace_treadle_reconnect(s->host, treadle_session_traced(s), 0);
 	if (!ret)
 		treadle_link_passed(s);
 	spin_unlock(&s->lock);

@@ -18,6 +18,7 @@
 #include <linux/random.h>
 #include <net/net_namespace.h>
 
+#include "core/trace.h"
 #include "node/session.h"
 
 #define ATTEMPT_MS  1000u /* until a link has to be live; longer if that fails often */
@@ -124,6 +125,8 @@ void treadle_session_end(struct treadle_session *s, int error)
 	spin_unlock(&s->lock);
 	if (!told)
 		return;
+	if (s->begun)
+		trace_treadle_peer_down(s->host, treadle_session_traced(s), error);
 	treadle_node_ops.end(s, error);
 	spin_lock(&s->lock);
 	s->begun = false;
@@ -138,38 +141,6 @@ static void uncount(struct treadle_session *s)
 	if (s->links->counted)
 		atomic_dec(&s->node->handshakes);
 	s->links->counted = false;
-}
-
-/* Unmap the first frames of each kind. */
-static void unmap(struct treadle_link *link, struct treadle_frames *memory, u32 frames, u32 bare)
-{
-	while (bare--)
-		link->transport->unmap(link, &memory->bare[bare]);
-	while (frames--)
-		link->transport->unmap(link, &memory->numbered[frames]);
-}
-
-static int map(struct treadle_link *link, struct treadle_frames *memory)
-{
-	u32 frames, bare = 0;
-	int ret;
-
-	if (!link->transport->map)
-		return 0;
-	for (frames = 0; frames < TREADLE_ROOM; frames++) {
-		ret = link->transport->map(link, &memory->numbered[frames]);
-		if (ret)
-			goto fail;
-	}
-	for (; bare < TREADLE_BARE; bare++) {
-		ret = link->transport->map(link, &memory->bare[bare]);
-		if (ret)
-			goto fail;
-	}
-	return 0;
-fail:
-	unmap(link, memory, frames, bare);
-	return ret;
 }
 
 /* How long to wait before the next attempt: longer each time, and never the same. */
@@ -199,7 +170,7 @@ static void leave(struct treadle_session *s)
 	l->ticking = false;
 	transport->leave(link);
 	if (l->mapped && transport->unmap)
-		unmap(link, l->memory, TREADLE_ROOM, TREADLE_BARE);
+		treadle_frames_unmap(link, l->memory, TREADLE_ROOM, TREADLE_BARE);
 	l->mapped = false;
 	uncount(s);
 
@@ -219,8 +190,10 @@ static void leave(struct treadle_session *s)
 	verdict = other ? -EPROTONOSUPPORT : l->verdict;
 	l->verdict = 0;
 	l->broken = l->lingers = false;
-	if (live)
+	if (live) {
 		l->lost = jiffies;
+		trace_treadle_link_down(s->host, treadle_session_traced(s), l->error);
+	}
 	spin_unlock(&s->lock);
 	l->failures = live ? 0 : l->failures + 1;
 	/* the node with the smaller id begins, so that there is one attempt in most cases */
@@ -421,7 +394,7 @@ static void came_up(struct treadle_session *s)
 			return;
 		}
 	}
-	if (map(link, l->memory)) {
+	if (treadle_frames_map(link, l->memory)) {
 		leave(s);
 		return;
 	}

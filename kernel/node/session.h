@@ -194,6 +194,12 @@ struct treadle_session_all {
 	struct treadle_session_links links;
 };
 
+/* By which events name a session: the same number on both nodes. */
+static inline u64 treadle_session_traced(const struct treadle_session *s)
+{
+	return le64_to_cpu(s->ids[0] ^ s->ids[1]);
+}
+
 static inline struct treadle_session *treadle_session_of(struct treadle_session_links *l)
 {
 	return &container_of(l, struct treadle_session_all, links)->s;
@@ -219,6 +225,9 @@ void treadle_link_passed(struct treadle_session *s);
 /* frames.c */
 int treadle_frames_get(struct treadle_session *s);
 void treadle_frames_put(struct treadle_session *s);
+int treadle_frames_map(struct treadle_link *link, struct treadle_frames *memory);
+void treadle_frames_unmap(struct treadle_link *link, struct treadle_frames *memory, u32 frames,
+			  u32 bare);
 void treadle_frame_transmit(struct treadle_session *s, struct treadle_frame *frame,
 			    struct treadle_ack told);
 struct treadle_frame *treadle_bare_get(struct treadle_session *s);

@@ -51,6 +51,7 @@ void treadle_msg_span(const struct treadle_msg *msg, struct treadle_span *to)
 	 */
 	treadle_span_user(to, msg->to->obj.ctx, &buffer_owner(msg)->dead,
 			  treadle_recv_iov(msg->recv), msg->recv->iov_count, msg->done);
+	to->msg = msg->cmd ? treadle_cmd_traced(msg->cmd) : msg->from.id;
 }
 
 /*
@@ -312,13 +313,39 @@ static noinline struct outcome deliver_parts(struct treadle_msg *msg, u64 len,
 static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 					 const struct treadle_run *run)
 {
-	const struct treadle_ep *from = msg->cmd->ep, *to = msg->to;
-	u64 src = msg->cmd->d.addr, dst = msg->recv->one.addr;
+	const struct treadle_cmd *cmd = msg->cmd;
+	const struct treadle_ep *from, *to = msg->to;
+	u64 src, dst = msg->recv->one.addr;
 
+	if (unlikely(msg->payload || msg->done || msg->ops != &treadle_local_msg || cmd->vec ||
+		     cmd->inject || msg->recv->iov_count != 1 || buffer_owner(msg) != to))
+		return false;
+	from = cmd->ep;
+	src = cmd->d.addr;
 	return likely(from->obj.ctx == run->own && own_word(len) &&
 		      !treadle_msg_is_late(msg, from)) ?
 		       treadle_copy_own(to, dst, src, len, true, NULL) :
 		       treadle_copy_small(to, dst, from, src, len, NULL);
+}
+
+/* The same as the end of treadle_deliver(), with events. */
+static noinline void deliver_traced(struct treadle_msg *msg, u64 len, struct treadle_run *run)
+{
+	struct treadle_trace_msg name;
+	struct outcome o = {};
+	u64 all = msg->len;
+	u8 space = msg->space;
+	bool at_once;
+
+	treadle_trace_msg_begin(msg, &name, run->worker);
+	at_once = copy_at_once(msg, len, run);
+	if (!at_once)
+		o = deliver_parts(msg, len, run);
+	treadle_trace_msg_end(&name, space, all, o.verdict ? -EAGAIN : o.src ?: o.dst);
+	if (at_once)
+		finish(msg, 0, 0, run);
+	else
+		conclude(msg, o, run);
 }
 
 /**
@@ -332,8 +359,6 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
  */
 TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *run)
 {
-	const struct treadle_cmd *cmd = msg->cmd;
-	const struct treadle_recv *recv;
 	u64 len;
 
 	if (unlikely(msg->recv->kind == TREADLE_RECV_MULTI)) {
@@ -345,11 +370,10 @@ TREADLE_HOT void treadle_deliver(struct treadle_msg *msg, struct treadle_run *ru
 		}
 		msg->recv = part;
 	}
-	recv = msg->recv;
-	len = min(msg->len, recv->one.len);
-	if (likely(!msg->payload && !msg->done && msg->ops == &treadle_local_msg && !cmd->vec &&
-		   !cmd->inject && recv->iov_count == 1 && buffer_owner(msg) == msg->to &&
-		   copy_at_once(msg, len, run)))
+	len = min(msg->len, msg->recv->one.len);
+	if (treadle_trace_copies())
+		deliver_traced(msg, len, run);
+	else if (likely(copy_at_once(msg, len, run)))
 		finish(msg, 0, 0, run);
 	else
 		conclude(msg, deliver_parts(msg, len, run), run);

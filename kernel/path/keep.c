@@ -222,6 +222,8 @@ static int queue(struct treadle_rx *rx, struct treadle_msg *msg)
 	treadle_stat_add(&msg->to->obj.stats, TREADLE_STAT_UNEXPECTED, 1);
 	if (!msg->cmd)
 		treadle_stat_add(&msg->to->obj.stats, TREADLE_STAT_KEPT, 1);
+	if (trace_treadle_keep_enabled() || trace_treadle_park_enabled())
+		treadle_trace_unexpected(msg);
 	return TREADLE_KEPT;
 }
 
@@ -234,6 +236,20 @@ static void lend(struct treadle_rx *rx, struct treadle_msg *msg)
 		treadle_match_keep(&rx->match[msg->space], &msg->m);
 		treadle_match_lend_msg(&rx->match[msg->space], &msg->m);
 	}
+}
+
+/* The command of a message completes. Its number stays with the message, if it is traced. */
+static void let_go(struct treadle_msg *msg)
+{
+	const struct treadle_ep *from = msg->cmd->ep;
+
+	if (trace_treadle_match_enabled() || trace_treadle_keep_enabled() ||
+	    trace_treadle_complete_enabled() || treadle_trace_copies())
+		treadle_cmd_id(msg->cmd);
+	msg->from.id = treadle_cmd_traced(msg->cmd);
+	msg->from.ctx = from->far ? 0 : READ_ONCE(from->obj.ctx->number);
+	msg->from.ep = from->far ? 0 : from->obj.id;
+	msg->cmd = NULL;
 }
 
 /*
@@ -258,13 +274,15 @@ static void offer(struct treadle_msg *msg, struct treadle_run *run)
 	    (!msg->recv || treadle_msg_is_late(msg, sent->ep)))
 		sent = NULL;
 	if (sent)
-		msg->cmd = NULL;
+		let_go(msg);
 	if (!msg->recv)
 		verdict = queue(rx, msg);
 	else if (sent)
 		lend(rx, msg);
 	spin_unlock(&rx->lock);
 	if (verdict == TREADLE_GO_ON) {
+		if (trace_treadle_match_enabled())
+			treadle_trace_match(msg, false);
 		treadle_deliver(msg, run);
 	} else if (verdict == TREADLE_KEPT) { /* @msg may be freed already */
 		treadle_rx_grow(rx, space, run);

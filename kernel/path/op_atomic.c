@@ -307,6 +307,8 @@ static void atomic_job(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_rma *rma = container_of(job, struct treadle_rma, job);
 
+	if (treadle_trace_copies())
+		treadle_trace_copy_begin(rma->cmd, rma->to, rma->done, run->worker);
 	treadle_rma_conclude(rma, atomic_steps(rma, run), atomic_job, run);
 }
 

@@ -70,10 +70,13 @@ static __always_inline void send(struct treadle_cmd *cmd, const struct treadle_m
 	spin_lock(&to->rx->lock);
 	treadle_rx_find(to->rx, &msg, run);
 	spin_unlock(&to->rx->lock);
-	if (likely(msg.recv))
+	if (likely(msg.recv)) {
+		if (trace_treadle_match_enabled())
+			treadle_trace_match(&msg, false);
 		treadle_deliver(&msg, run);
-	else
+	} else {
 		treadle_msg_keep(&msg, run);
+	}
 	treadle_ep_put(to);
 }
 

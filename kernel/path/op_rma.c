@@ -164,6 +164,7 @@ void treadle_rma_span(const struct treadle_rma *rma, struct treadle_span *s, u64
 	treadle_span_user(s, rma->to->obj.ctx, &rma->to->closed, rma->at, rma->parts, off);
 	s->mr = rma->mr;
 	s->mrs = rma->count;
+	s->msg = treadle_cmd_traced(rma->cmd);
 }
 
 /**
@@ -328,6 +329,10 @@ void treadle_rma_conclude(struct treadle_rma *rma, int verdict,
 			  void (*fn)(struct treadle_job *job, struct treadle_run *run),
 			  struct treadle_run *run)
 {
+	bool defers = verdict == TREADLE_DEFER_HERE || verdict == TREADLE_DEFER_THERE;
+
+	if (treadle_trace_copies())
+		treadle_trace_copy_end(rma->cmd, rma->to, defers ? -EAGAIN : verdict);
 	switch (verdict) {
 	case TREADLE_DEFER_HERE:
 		verdict = defer(rma, rma->cmd->ep->obj.ctx, fn, run);
@@ -384,6 +389,8 @@ static void rma_job(struct treadle_job *job, struct treadle_run *run)
 {
 	struct treadle_rma *rma = container_of(job, struct treadle_rma, job);
 
+	if (treadle_trace_copies())
+		treadle_trace_copy_begin(rma->cmd, rma->to, rma->done, run->worker);
 	treadle_rma_conclude(rma, rma_copy(rma, run), rma_job, run);
 }
 

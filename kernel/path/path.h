@@ -6,7 +6,7 @@
 #ifndef TREADLE_PATH_H
 #define TREADLE_PATH_H
 
-#include "match/receive.h"
+#include "match/traced.h"
 #include "pure/wire.h"
 
 /* opdef.c */
@@ -272,8 +272,12 @@ static __always_inline enum treadle_step treadle_rma_at_once(struct treadle_cmd 
 		return TREADLE_UNDONE;
 	rcu_read_lock();
 	seen = treadle_mr_peek(to, cmd->ep, &cmd->d, access);
+	if (treadle_trace_copies())
+		treadle_trace_copy_begin(cmd, to, 0, run->worker);
 	if (likely(seen.mr))
 		done = step(cmd, to, seen.at, seen.mr, run->own);
+	if (treadle_trace_copies())
+		treadle_trace_copy_end(cmd, to, done == TREADLE_DONE ? 0 : -EAGAIN);
 	if (likely(done == TREADLE_DONE))
 		treadle_rma_count(cmd, seen.mr);
 	else if (done)

@@ -215,6 +215,8 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 		cmd->own = NULL;
 		cmd->in_pieces = false;
 		treadle_sent_take(s, cmd)->push = push;
+		if (trace_treadle_remote_send_enabled())
+			treadle_trace_sent(s, cmd);
 		treadle_push_start(push, cmd->reference, handle);
 		return true;
 	}
@@ -227,6 +229,8 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 	treadle_window_use_command(&s->window);
 	if (!one_way(cmd))
 		treadle_sent_take(s, cmd);
+	if (trace_treadle_remote_send_enabled())
+		treadle_trace_sent(s, cmd);
 	w->item.reference = cmd->sent ? cpu_to_le32(cmd->reference) : 0;
 	w->from = cpu_to_le32(handle);
 	if (frame)

@@ -114,6 +114,10 @@ static inline u32 treadle_piece(u64 len, u64 off)
 	return min_t(u64, len - off, TREADLE_WIRE_PIECE);
 }
 
+/* traced.c */
+void treadle_trace_sent(const struct treadle_session *s, struct treadle_cmd *cmd);
+void treadle_trace_arrived(const struct treadle_session *s, struct treadle_cmd *cmd);
+
 /* remote.c */
 extern const struct treadle_path_ops treadle_remote_path;
 struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s, struct treadle_frame *frame,

@@ -166,6 +166,8 @@ static int arrive_cmd(struct treadle_session *s, const struct treadle_wire_view 
 		return 0;
 	}
 	cmd.ep = &proxy->ep;
+	if (trace_treadle_remote_arrive_enabled())
+		treadle_trace_arrived(s, &cmd);
 	ret = treadle_opdefs[array_index_nospec(w->opcode, TREADLE_OP_LAST)].validate(&cmd);
 	if (ret) {
 		refuse(s, reference, ret);

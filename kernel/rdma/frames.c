@@ -269,6 +269,7 @@ void treadle_rdma_post(struct treadle_link *base, struct treadle_frame *frame)
 		.num_sge = 1,
 		.opcode = IB_WR_SEND,
 	};
+	int ret;
 
 	/* Pairs with smp_store_release() in sent(): the entry is free. */
 	if (link->posted - smp_load_acquire(&link->sent) == RDMA_SENDS)
@@ -280,7 +281,14 @@ void treadle_rdma_post(struct treadle_link *base, struct treadle_frame *frame)
 	}
 	link->sends[link->posted++ % RDMA_SENDS] = frame;
 	ib_dma_sync_single_for_device(link->id->device, frame->map, frame->length, DMA_TO_DEVICE);
-	if (!ib_post_send(link->qp, &wr, NULL))
+	/*
+	 * A device in software sends by a tasklet. It runs here, as the last thing, instead of in
+	 * a thread that competes with the process.
+	 */
+	local_bh_disable();
+	ret = ib_post_send(link->qp, &wr, NULL);
+	local_bh_enable();
+	if (!ret)
 		return;
 fail:
 	treadle_rdma_happened(link, RDMA_DOWN);

@@ -195,8 +195,8 @@ void treadle_link_sent(struct treadle_link *link, struct treadle_frame *frame)
 				treadle_session_send_due(s);
 		} else {
 			l->busy = false;
-			if (l->open && l->live && !l->corked)
-				treadle_session_send_open(s);
+			if (l->open)
+				treadle_session_flush(s);
 		}
 	}
 	spin_unlock(&s->lock);
@@ -217,7 +217,7 @@ void treadle_session_unlink(struct treadle_session *s)
 
 	lockdep_assert_held(&s->lock);
 	l->link = NULL;
-	l->live = l->ready = l->busy = l->anew = false;
+	l->live = l->ready = l->busy = l->waiting = l->anew = false;
 	l->pinged = l->answer = l->owing = false;
 	l->quota = TREADLE_BARE;
 	l->since = 0;

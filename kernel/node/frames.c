@@ -301,7 +301,8 @@ static void tick_start(struct treadle_session *s)
 }
 
 /**
- * treadle_session_tick() - the timer: acknowledge what has not been since it was started
+ * treadle_session_tick() - a timer: answers have waited; or acknowledge what has not been since it
+ * was started
  * @work: l->tick of a session
  *
  * Context: may sleep.
@@ -314,6 +315,7 @@ void treadle_session_tick(struct work_struct *work)
 
 	spin_lock(&s->lock);
 	l->ticking = false;
+	treadle_session_part(s);
 	if (l->live && treadle_window_untold(&s->window)) {
 		if (!memcmp(&l->ticked, &s->window.told, sizeof(l->ticked))) {
 			l->owing = true;

@@ -166,7 +166,8 @@ static void leave(struct treadle_session *s)
 	known = l->got == TREADLE_PROOF;
 	treadle_session_unlink(s);
 	spin_unlock(&s->lock);
-	cancel_delayed_work_sync(&l->tick); /* not started again: !live */
+	hrtimer_cancel(&l->patience); /* not started again: !live */
+	cancel_delayed_work_sync(&l->tick);
 	l->ticking = false;
 	transport->leave(link);
 	if (l->mapped && transport->unmap)

@@ -5,9 +5,27 @@
  * Items are collected in the open frame while a send is under way. A frame gets its number when it
  * is closed, and is kept until the other node has acknowledged it, so that it can be sent again on
  * another link. Between two links items are written as long as there is room.
+ *
+ * An answer is best sent with the next command. In a dialogue, where one command follows each frame
+ * of answers, answers wait for that command, and for a part of a round trip at most. So a message
+ * and its reply take one frame each.
  */
 #include "mm/base.h"
+#include "mm/compat.h"
 #include "node/session.h"
+
+#define DIALOGUE 4u	       /* replies in a row that make one */
+#define PATIENCE NSEC_PER_MSEC /* answers wait so long at most */
+
+/* Answers have waited long enough. May be called with interrupts off. */
+static enum hrtimer_restart patience_ended(struct hrtimer *timer)
+{
+	struct treadle_session_links *l =
+		container_of(timer, struct treadle_session_links, patience);
+
+	mod_delayed_work(treadle_node_wq, &l->tick, 0);
+	return HRTIMER_NORESTART;
+}
 
 /**
  * treadle_session_init() - set up the frames of a new session
@@ -22,6 +40,7 @@ void treadle_session_init(struct treadle_session *s)
 	INIT_LIST_HEAD(&l->free);
 	INIT_LIST_HEAD(&l->kept);
 	INIT_DELAYED_WORK(&l->tick, treadle_session_tick);
+	treadle_timer_setup(&l->patience, patience_ended, HRTIMER_MODE_REL);
 	l->bare_free = TREADLE_ALL_BARE;
 	l->quota = TREADLE_BARE;
 	treadle_window_init(&s->window, TREADLE_ROOM, TREADLE_COMMANDS);
@@ -64,6 +83,7 @@ static struct treadle_frame *frame_open(struct treadle_session *s, bool data)
 	frame = list_first_entry(&l->free, struct treadle_frame, list);
 	list_del(&frame->list);
 	frame->data = data;
+	frame->answers = false;
 	frame->epoch = l->epoch;
 	frame->length = sizeof(*frame->head);
 	frame->head->type = TREADLE_WIRE_ITEMS;
@@ -71,6 +91,17 @@ static struct treadle_frame *frame_open(struct treadle_session *s, bool data)
 	frame->head->items = 0;
 	l->out++;
 	return frame;
+}
+
+/* A frame is sent: does a command follow each frame of answers? */
+static void count_replies(struct treadle_session_links *l, const struct treadle_frame *frame)
+{
+	if (frame->answers) {
+		l->alone = min(l->alone + 1, 2);
+		return;
+	}
+	l->replies = l->alone > 1 ? 0 : min(l->replies + 1u, DIALOGUE);
+	l->alone = 0;
 }
 
 /* Number a frame, and post it if there is a link. */
@@ -87,9 +118,10 @@ static void frame_send(struct treadle_session *s, struct treadle_frame *frame)
 		l->progress = jiffies;
 	list_add_tail(&frame->list, &l->kept);
 	l->sent_frames++;
+	count_replies(l, frame);
 	if (!l->live)
 		return;
-	l->busy = true;
+	l->busy |= !frame->answers;
 	treadle_frame_transmit(s, frame, treadle_window_tell(&s->window));
 }
 
@@ -101,10 +133,47 @@ static void frame_send(struct treadle_session *s, struct treadle_frame *frame)
  */
 void treadle_session_send_open(struct treadle_session *s)
 {
-	struct treadle_frame *frame = s->links->open;
+	struct treadle_session_links *l = s->links;
+	struct treadle_frame *frame = l->open;
 
-	s->links->open = NULL;
+	l->open = NULL;
+	if (l->waiting) {
+		l->waiting = false;
+		hrtimer_try_to_cancel(&l->patience);
+	}
 	frame_send(s, frame);
+}
+
+/* The open frame has nothing but answers: wait for a command? True: for a while, yes. */
+static bool wait_for_reply(struct treadle_session_links *l)
+{
+	u64 ns = min_t(u64, l->round_trip / 4, PATIENCE);
+
+	if (l->replies < DIALOGUE || l->alone || !ns)
+		return false;
+	if (!l->waiting) {
+		l->waiting = true;
+		hrtimer_start(&l->patience, ns_to_ktime(ns), HRTIMER_MODE_REL);
+	}
+	return true;
+}
+
+/**
+ * treadle_session_part() - send answers that have waited for a command: there was none
+ * @s: the session
+ *
+ * Context: s->lock held.
+ */
+void treadle_session_part(struct treadle_session *s)
+{
+	struct treadle_session_links *l = s->links;
+
+	lockdep_assert_held(&s->lock);
+	if (!l->waiting)
+		return;
+	l->waiting = false;
+	l->replies = 0;
+	treadle_session_flush(s);
 }
 
 /**
@@ -155,12 +224,14 @@ void *treadle_session_item(struct treadle_session *s, u8 kind, u32 bytes, u32 re
 		l->open = frame_open(s, false);
 		if (!l->open)
 			return NULL;
+		l->open->answers = true;
 	}
+	l->open->answers &= kind == TREADLE_WIRE_DONE;
 	return treadle_frame_item(l->open, kind, bytes, reference);
 }
 
 /**
- * treadle_session_flush() - post the open frame if nothing is under way; or what must be told
+ * treadle_session_flush() - post the open frame if no command is under way; or what must be told
  * @s: the session
  *
  * Context: s->lock held.
@@ -174,7 +245,7 @@ void treadle_session_flush(struct treadle_session *s)
 		return;
 	if (!l->open)
 		treadle_session_acknowledge(s);
-	else if (!l->busy)
+	else if (!l->busy && !(l->open->answers && wait_for_reply(l)))
 		treadle_session_send_open(s);
 }
 

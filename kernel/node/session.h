@@ -7,6 +7,7 @@
 #define TREADLE_SESSION_H
 
 #include <linux/bits.h>
+#include <linux/hrtimer.h>
 #include <linux/jiffies.h>
 #include <linux/refcount.h>
 #include <linux/rhashtable-types.h>
@@ -92,9 +93,12 @@ struct treadle_frames {
  * @progress:	when a frame was acknowledged last, or @kept was empty, or the link became live
  * @epoch:	counts the sessions, for @stale
  * @live:	frames may be posted on @link
- * @busy:	treadle_link_sent() is due
+ * @busy:	treadle_link_sent() is due, for a frame with more than answers
  * @corked:	a frame is being processed: answers are collected
  * @starved:	->room has to be called
+ * @replies:	commands in a row that were sent after one frame of answers at most
+ * @alone:	frames of answers since the last one with commands: 0, 1, or more
+ * @waiting, @patience: the answers of @open wait for a command; until when
  * @ticking, @ticked: the timer runs; what was told when it was started
  * @bare_free:	bit mask
  * @quota:	frames without a number that may be sent before a PING is answered
@@ -161,7 +165,9 @@ struct treadle_session_links {
 	unsigned long progress;
 	u32 out, stale, epoch;
 	bool live, busy, corked, starved;
-	bool ticking;
+	bool ticking, waiting;
+	u8 replies, alone;
+	struct hrtimer patience;
 	struct treadle_ack ticked;
 	bool pinged, answer, owing;
 	u64 pings, answers;
@@ -241,6 +247,7 @@ void treadle_session_init(struct treadle_session *s);
 void treadle_session_reset(struct treadle_session *s);
 void treadle_session_detach(struct treadle_session *s);
 void treadle_session_send_open(struct treadle_session *s);
+void treadle_session_part(struct treadle_session *s);
 
 /* arrived.c */
 void treadle_session_unlink(struct treadle_session *s);

@@ -49,6 +49,7 @@ struct treadle_hail {
  * @number:	of a numbered frame
  * @epoch:	of node/session.c: a frame of a session that has ended is not sent any more
  * @data:	it has bulk data, which gets a part of the window only
+ * @answers:	it has nothing but answers
  * @map:	for the transport: DMA address, from ->map to ->unmap
  */
 struct treadle_frame {
@@ -58,7 +59,7 @@ struct treadle_frame {
 	u32 length;
 	u32 number;
 	u32 epoch;
-	bool data;
+	bool data, answers;
 	u64 map;
 };
 

@@ -12,6 +12,7 @@
  *   EP    endpoint: an address, bound to the objects above
  *   EQ    event queue: events of connections
  *   CELL  words in memory that start commands when they are written
+ *   WINDOW  a map of a peer's memory (window.h)
  *
  * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds everything at once and for
  * good; it then sends and receives; DESTROY removes it. When DESTROY returns:
@@ -82,6 +83,7 @@
  * EISCONN      endpoint enabled already, has an event queue, or was connected once
  * ENOTCONN     endpoint not enabled, or not connected yet
  * ESHUTDOWN    endpoint, its ring or its connection is closed or broken
+ * EXDEV        no window, as it would show more than the region (WINDOW_OPEN)
  * EMSGSIZE     message longer than `max_msg_size` (of a DGRAM endpoint: than
  *              TREADLE_MAX_DGRAM), or than `inject_size` with inject
  * EDESTADDRREQ no such entry in the address vector
@@ -115,6 +117,7 @@
 #include <treadle/query.h>
 #include <treadle/types.h>
 #include <treadle/wait.h>
+#include <treadle/window.h>
 
 #define TREADLE_DEVICE	    "/dev/treadle"
 #define TREADLE_ABI_VERSION 1
@@ -517,6 +520,8 @@ struct treadle_destroy {
 #define TREADLE_IOC_CELL_CREATE TREADLE_IO(0x1a, treadle_cell_create)
 #define TREADLE_IOC_AV_SET_ID	TREADLE_IO(0x1b, treadle_av_set_id)
 #define TREADLE_IOC_NEXT_NODE	TREADLE_IO(0x1c, treadle_next_node)
+#define TREADLE_IOC_WINDOW_OPEN TREADLE_IO(0x1d, treadle_window_open)
+#define TREADLE_IOC_WINDOW_FILL TREADLE_IO(0x1e, treadle_window_fill)
 
 /*
  * These two take the id itself as argument, so that the data path copies nothing.

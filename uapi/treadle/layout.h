@@ -341,4 +341,33 @@ TREADLE_AT(treadle_event, reserved0, 52);
 TREADLE_AT(treadle_event, reserved1, 56);
 TREADLE_AT(treadle_event, data, 72);
 
+TREADLE_SIZE(treadle_window_open, 96);
+TREADLE_AT(treadle_window_open, size, 0);
+TREADLE_AT(treadle_window_open, ep, 4);
+TREADLE_AT(treadle_window_open, flags, 8);
+TREADLE_AT(treadle_window_open, access, 12);
+TREADLE_AT(treadle_window_open, peer, 16);
+TREADLE_AT(treadle_window_open, key, 24);
+TREADLE_AT(treadle_window_open, addr, 32);
+TREADLE_AT(treadle_window_open, len, 40);
+TREADLE_AT(treadle_window_open, data, 48);
+TREADLE_AT(treadle_window_open, ro, 64);
+TREADLE_AT(treadle_window_open, id, 80);
+TREADLE_AT(treadle_window_open, skip, 84);
+TREADLE_AT(treadle_window_open, reserved, 88);
+
+TREADLE_SIZE(treadle_window_fill, 32);
+TREADLE_AT(treadle_window_fill, size, 0);
+TREADLE_AT(treadle_window_fill, window, 4);
+TREADLE_AT(treadle_window_fill, flags, 8);
+TREADLE_AT(treadle_window_fill, reserved, 12);
+TREADLE_AT(treadle_window_fill, addr, 16);
+TREADLE_AT(treadle_window_fill, len, 24);
+
+TREADLE_SIZE(treadle_window_status, 64);
+TREADLE_AT(treadle_window_status, generation, 0);
+TREADLE_AT(treadle_window_status, flags, 8);
+TREADLE_AT(treadle_window_status, reserved, 16);
+TREADLE_AT(treadle_window_status, present, 64);
+
 #endif

@@ -75,6 +75,25 @@ struct treadle_ctx *treadle_ctx_create(const struct treadle_owner *owner, struct
 	return ERR_PTR(ret);
 }
 
+/**
+ * treadle_scratch_alloc() - give a context the page that its windows have where they have none
+ * @ctx: the context
+ *
+ * Context: may sleep; takes ctx->lock.
+ * Return: 0 or -ENOMEM.
+ */
+int treadle_scratch_alloc(struct treadle_ctx *ctx)
+{
+	int ret;
+
+	mutex_lock(&ctx->lock);
+	if (!ctx->scratch)
+		ctx->scratch = alloc_page(TREADLE_GFP | __GFP_ZERO);
+	ret = ctx->scratch ? 0 : -ENOMEM;
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
 static void ctx_release(struct kref *ref)
 {
 	struct treadle_ctx *ctx = container_of(ref, struct treadle_ctx, ref);
@@ -87,6 +106,8 @@ static void ctx_release(struct kref *ref)
 	if (ctx->pm)
 		treadle_pm_put(ctx->pm);
 	xa_destroy(&ctx->objs);
+	if (ctx->scratch)
+		__free_page(ctx->scratch);
 #ifdef CONFIG_MEMCG
 	mem_cgroup_put(ctx->memcg);
 #endif

@@ -4,6 +4,7 @@
 #define TREADLE_OBJECT_H
 
 #include <linux/atomic.h>
+#include <linux/fs.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/rhashtable.h>
@@ -30,6 +31,7 @@ enum treadle_type {
 	TREADLE_MR,
 	TREADLE_EQ,
 	TREADLE_CELL,
+	TREADLE_WINDOW,
 };
 
 struct treadle_obj;
@@ -62,6 +64,10 @@ struct treadle_wait_ops;
  * @poller:	looks at its cells
  * @pm, @pm_user: pagemap of @mm, and the callbacks for the exit of @mm
  * @mrs:	regions by key
+ * @mapping:	of the file: all its maps are found here (dev/file.c)
+ * @scratch:	what a window's map has where the window has no page; NULL: no window was made yet
+ *		(set once, under @lock)
+ * @nr_windows:	windows that are not freed
  * @jobs, @jobs_lock, @work: jobs for its worker, and the worker
  * @failing, @fail_job: commands with a failure that peers wait for (under @jobs_lock), and the job
  *		that tells the peers
@@ -93,6 +99,9 @@ struct treadle_ctx {
 	struct treadle_pm *pm;
 	struct treadle_pm_user pm_user;
 	struct rhashtable mrs;
+	struct address_space mapping;
+	struct page *scratch;
+	atomic_t nr_windows;
 	spinlock_t jobs_lock;
 	struct list_head jobs, failing;
 	struct treadle_job fail_job;
@@ -153,6 +162,7 @@ struct treadle_obj {
 struct treadle_ctx *treadle_ctx_create(const struct treadle_owner *owner, struct net *net,
 				       struct mm_struct *mm);
 void treadle_ctx_put(struct treadle_ctx *ctx);
+int treadle_scratch_alloc(struct treadle_ctx *ctx);
 
 /* object.c */
 int treadle_obj_init(struct treadle_ctx *ctx, struct treadle_obj *obj,

@@ -11,6 +11,7 @@
 #include <linux/fs.h>
 #include <linux/memcontrol.h>
 #include <linux/nsproxy.h>
+#include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 
 #include "dev/dev.h"
@@ -135,6 +136,23 @@ static bool in_uring_worker(void)
 	return (current->flags & PF_IO_WORKER) && current->worker_private;
 }
 
+/*
+ * Let the maps of the file be found in a mapping of its own, not in that of the device's inode: to
+ * take a page out of a window, a notifier needs its i_mmap_rwsem, which other processes must not
+ * hold up. It may hold locks that rank above those of other files: so this one has its own class.
+ */
+static void file_own_mapping(struct file *file, struct inode *inode, struct treadle_ctx *ctx)
+{
+	static struct lock_class_key key;
+
+	address_space_init_once(&ctx->mapping);
+	lockdep_set_class(&ctx->mapping.i_mmap_rwsem, &key);
+	ctx->mapping.host = inode;
+	ctx->mapping.a_ops = &empty_aops;
+	file->f_mapping = &ctx->mapping;
+	file->f_wb_err = filemap_sample_wb_err(&ctx->mapping);
+}
+
 /**
  * treadle_open() - open(2): make a context for the calling process
  * @inode:	of the device
@@ -161,6 +179,7 @@ int treadle_open(struct inode *inode, struct file *file)
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
 	file->private_data = ctx;
+	file_own_mapping(file, inode, ctx);
 	return 0;
 }
 

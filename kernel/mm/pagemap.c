@@ -21,6 +21,7 @@
 #include "mm/base.h"
 #include "mm/compat.h"
 #include "mm/pagemap.h"
+#include "mm/window.h"
 
 #define FREE_BATCH   64
 #define REVOKE_BATCH 256u
@@ -28,7 +29,7 @@
 /* Number of pagemaps with a notifier that may still be called, which needs the module's text. */
 static atomic_t notifiers;
 
-/* Runs pm->exit. Its works never wait. */
+/* Runs pm->exit, and works of windows. None of them waits for another process. */
 static struct workqueue_struct *pm_wq;
 
 /* --- invalidation --------------------------------------------------------------- */
@@ -123,8 +124,11 @@ void treadle_pm_reset(struct treadle_pm *pm, struct list_head *cut)
 	pm->tables = 0;
 }
 
-/* Revoke up to REVOKE_BATCH pins of the range. True: drop pm->lock, take it, and call again. */
-static bool pm_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last)
+/*
+ * Revoke up to REVOKE_BATCH pins of the range: then *@any is set. True: drop pm->lock, take it, and
+ * call again.
+ */
+static bool pm_revoke(struct treadle_pm *pm, unsigned long start, unsigned long last, bool *any)
 {
 	struct interval_tree_node *n;
 	unsigned int i;
@@ -134,6 +138,7 @@ static bool pm_revoke(struct treadle_pm *pm, unsigned long start, unsigned long 
 		n = interval_tree_iter_first(&pm->pinned, start, last);
 		if (!n)
 			return false;
+		*any = true;
 		WRITE_ONCE(*container_of(n, struct treadle_pin, range)->revoked, true);
 		interval_tree_remove(n, &pm->pinned);
 		n->last = 0; /* not in the tree */
@@ -148,6 +153,7 @@ static bool pm_revoke(struct treadle_pm *pm, unsigned long start, unsigned long 
 static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
+	bool block = mmu_notifier_range_blockable(range), revoked = false, windows;
 	u64 limit = (1ULL << PM_ADDR_BITS) - 1;
 	LIST_HEAD(cut);
 
@@ -170,15 +176,22 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	 * Once for each REVOKE_BATCH pins in the range. pm->active is raised already, so no page of
 	 * the range is entered while the lock is dropped.
 	 */
-	while (range->event == MMU_NOTIFY_UNMAP && pm_revoke(pm, range->start, range->end - 1)) {
+	while (range->event == MMU_NOTIFY_UNMAP &&
+	       pm_revoke(pm, range->start, range->end - 1, &revoked)) {
 		pm_write_unlock(pm);
-		if (mmu_notifier_range_blockable(range))
+		if (block)
 			cond_resched();
 		pm_write_lock(pm);
 	}
+	windows = interval_tree_iter_first(&pm->windows, range->start, range->end - 1);
+	revoked = revoked && !RB_EMPTY_ROOT(&pm->windows.rb_root);
 	pm_write_unlock(pm);
+	if (unlikely(windows))
+		treadle_pm_windows_take(pm, range->start, range->end - 1, block);
+	if (unlikely(revoked))
+		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, block);
 	if (!list_empty(&cut)) {
-		unsigned long n = treadle_pm_free_cut(&cut, mmu_notifier_range_blockable(range));
+		unsigned long n = treadle_pm_free_cut(&cut, block);
 
 		pm_write_lock(pm);
 		pm->tables -= min(n, pm->tables);
@@ -242,6 +255,7 @@ static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 	open = !list_empty(&pm->users);
 	pm_write_unlock(pm);
 	treadle_pm_free_cut(&cut, true);
+	treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
 	/* a child may keep files of contexts open for long: end the contexts now, in a worker */
 	if (open) {
 		kref_get(&pm->ref);
@@ -259,6 +273,7 @@ static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
 	kref_init(&pm->ref);
 	pm_lock_init(pm);
 	pm->pinned = RB_ROOT_CACHED;
+	pm->windows = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&pm->users);
 	INIT_WORK(&pm->exit, pm_exit_work);
 	pm->mm = mm; /* mmgrab'ed by contexts and by the notifier */
@@ -360,6 +375,7 @@ void treadle_pm_leave(struct treadle_pm *pm, struct treadle_pm_user *user)
 		treadle_pm_reset(pm, &cut);
 	pm_write_unlock(pm);
 	treadle_pm_free_cut(&cut, true);
+	treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
 	mmu_notifier_put(&pm->notifier);
 }
 
@@ -390,6 +406,18 @@ void treadle_pm_unpin(struct treadle_pm *pm, struct treadle_pin *pin)
 	if (pin->range.last)
 		interval_tree_remove(&pin->range, &pm->pinned);
 	pm_write_unlock(pm);
+}
+
+/**
+ * treadle_pm_queue() - let a worker run a work that waits for no other process
+ * @work:	the work; its object holds the module until it is over
+ *
+ * Context: any; never sleeps.
+ * Return: false: it is queued already.
+ */
+bool treadle_pm_queue(struct work_struct *work)
+{
+	return queue_work(pm_wq, work);
 }
 
 static void pm_release(struct kref *ref)

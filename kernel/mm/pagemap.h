@@ -58,6 +58,7 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
  * @active, @start, @end: number of invalidations in progress, and their union (under @lock)
  * @seq:	number of invalidations finished (written under @lock)
  * @pinned:	struct treadle_pin by address, which an unmapping revokes (under @lock)
+ * @windows:	struct treadle_pm_window by address (under @lock)
  * @users:	users that were not told of the end of the mm (under @lock)
  * @exit:	tells @users after the mm has exited
  * @mm:		the memory of the process
@@ -72,7 +73,7 @@ struct treadle_pm {
 	unsigned long tables;
 	unsigned long active, start, end;
 	unsigned long seq;
-	struct rb_root_cached pinned;
+	struct rb_root_cached pinned, windows;
 	struct list_head users;
 	struct work_struct exit;
 	struct mm_struct *mm;
@@ -120,6 +121,7 @@ void treadle_pm_pin(struct treadle_pm *pm, struct treadle_pin *pin);
 void treadle_pm_unpin(struct treadle_pm *pm, struct treadle_pin *pin);
 void treadle_pm_reset(struct treadle_pm *pm, struct list_head *cut);
 unsigned long treadle_pm_free_cut(struct list_head *cut, bool block);
+bool treadle_pm_queue(struct work_struct *work);
 
 /* fill.c */
 int treadle_pm_fill(struct treadle_pm *pm, u64 addr, u64 len, bool write, enum treadle_fill how);

@@ -17,6 +17,7 @@
 
 #include "copy/region.h"
 #include "mm/compat.h"
+#include "mm/window.h"
 #include "notify/counter.h"
 
 #define PIN_BATCH 512ul
@@ -192,6 +193,8 @@ static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
 		treadle_obj_put(endpoint); /* the id is enough: ids are not used again */
 	if (ret && counter)
 		treadle_obj_unbind(counter);
+	if (!ret) /* windows are not counted, and know no endpoint that was bound later */
+		treadle_pm_windows_end(treadle_pm_of(ctx), 0, ULONG_MAX, &mr->revoked, true);
 	return ret;
 }
 
@@ -274,6 +277,7 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 	struct mm_struct *mm = obj->ctx->mm;
 	struct treadle_pm *pm = treadle_pm_of(obj->ctx);
 	unsigned int i;
+	bool windows;
 
 	if (mr->closed)
 		return;
@@ -282,7 +286,10 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, mr_params);
 	pm_write_lock(pm);
 	WRITE_ONCE(mr->revoked, true);
+	windows = !RB_EMPTY_ROOT(&pm->windows.rb_root);
 	pm_write_unlock(pm);
+	if (windows)
+		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
 	if (mr->cntr)
 		atomic_dec(&mr->cntr->obj.users);
 	for (i = 0; i < mr->count; i++) {

@@ -63,6 +63,21 @@ struct treadle_mr_info {
 };
 void treadle_mr_describe(const struct treadle_obj *obj, struct treadle_mr_info *info);
 
+/*
+ * struct treadle_mr_whole - a region of one range
+ * @iov:	the range
+ * @start:	address of its first byte for peers
+ * @pages:	pinned: its pages, from that of @iov.addr on; else NULL
+ * @revoked:	as in struct treadle_mr
+ */
+struct treadle_mr_whole {
+	struct treadle_iov iov;
+	u64 start;
+	struct page *const *pages;
+	const bool *revoked;
+};
+bool treadle_mr_whole(struct treadle_mr *mr, struct treadle_mr_whole *whole);
+
 void treadle_mr_put(struct treadle_mr *mr);
 bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);

@@ -160,3 +160,24 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
 		*found = mr;
 	return ret;
 }
+
+/**
+ * treadle_mr_whole() - what a window needs to know of a region
+ * @mr:		the region, held
+ * @whole:	set
+ *
+ * Context: any; takes no lock.
+ * Return: false: it has several ranges, or a counter.
+ */
+bool treadle_mr_whole(struct treadle_mr *mr, struct treadle_mr_whole *whole)
+{
+	if (mr->count != 1 || treadle_mr_cntr(mr))
+		return false;
+	*whole = (struct treadle_mr_whole){
+		.iov = mr->parts[0].iov,
+		.start = mr->parts[0].start,
+		.pages = mr->parts[0].pages,
+		.revoked = &mr->revoked,
+	};
+	return true;
+}

@@ -28,6 +28,14 @@ unsigned int treadle_max_buffered = 64 << 20;
 module_param_named(max_buffered, treadle_max_buffered, uint, 0444);
 MODULE_PARM_DESC(max_buffered, "bytes of unexpected messages that one receive ring may keep");
 
+unsigned int treadle_max_windows = 4096;
+module_param_named(max_windows, treadle_max_windows, uint, 0444);
+MODULE_PARM_DESC(max_windows, "windows of one context");
+
+bool treadle_direct = true;
+module_param_named(direct, treadle_direct, bool, 0644);
+MODULE_PARM_DESC(direct, "let processes open windows on the memory of peers");
+
 /*
  * A ring has 32 entries or more, and a power of two of them. Round the limit down to such a number:
  * QUERY must not report a limit that no ring can have. 0 or -EINVAL.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: limits (limits.c); set before the first context, never changed afterwards */
+/* treadle: limits (limits.c); but for `direct`, set before the first context and never changed */
 #ifndef TREADLE_LIMITS_H
 #define TREADLE_LIMITS_H
 
@@ -9,6 +9,8 @@ extern unsigned int treadle_max_cq;	  /* entries of one completion queue, a powe
 extern unsigned int treadle_max_av;	  /* peers of one address vector */
 extern unsigned int treadle_max_armed;	  /* commands armed in one context */
 extern unsigned int treadle_max_buffered; /* bytes of messages that one receive ring keeps */
+extern unsigned int treadle_max_windows;  /* of one context */
+extern bool treadle_direct;		  /* windows can be opened; may change at any time */
 
 int treadle_limits_init(void);
 

@@ -22,6 +22,7 @@
 #include "ep/connect.h"
 #include "mm/compat.h"
 #include "node/node.h"
+#include "path/window.h"
 
 /**
  * treadle_features() - what the module can do in a network namespace
@@ -40,6 +41,8 @@ u64 treadle_features(struct net *net, struct treadle_addr *node)
 		       TREADLE_FEATURE_CELL | TREADLE_FEATURE_CNTR_BYTES |
 		       TREADLE_FEATURE_AV_SET_ID | TREADLE_FEATURE_NEXT_NODE;
 
+	if (READ_ONCE(treadle_direct))
+		features |= TREADLE_FEATURE_WINDOW;
 	if (treadle_has_fp)
 		features |= TREADLE_FEATURE_ATOMIC_FP;
 	memset(node, 0, sizeof(*node));
@@ -103,6 +106,7 @@ union ioc_arg {
 	struct treadle_connect connect;
 	struct treadle_accept accept;
 	struct treadle_reject reject;
+	struct treadle_window_open window_open;
 };
 
 /* A row of the table. @size: of the structure in this kernel; @min_size: in the first release */
@@ -147,6 +151,8 @@ static const struct ioc iocs[] = {
 	IOC(CELL_CREATE, treadle_cell_create, ro, ANSWERS, treadle_ioc_cell_create),
 	IOC(AV_SET_ID, treadle_av_set_id, id, SILENT, treadle_ioc_av_set_id),
 	IOC(NEXT_NODE, treadle_next_node, queued, ANSWERS, treadle_ioc_next_node),
+	IOC(WINDOW_OPEN, treadle_window_open, reserved, ANSWERS, treadle_ioc_window_open),
+	IOC(WINDOW_FILL, treadle_window_fill, len, SILENT, treadle_ioc_window_fill),
 };
 
 /*

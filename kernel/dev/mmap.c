@@ -15,6 +15,7 @@
 
 #include "dev/dev.h"
 #include "mm/compat.h"
+#include "path/window.h"
 
 /* A page's addresses in kernel and process are unrelated: an aliasing data cache breaks rings. */
 static_assert(SHMLBA == PAGE_SIZE, "data caches alias here");
@@ -41,6 +42,69 @@ static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
 	return obj;
 }
 
+/* --- windows: their pages come by page faults ------------------------------------------------ */
+
+static struct treadle_win *window_of(struct vm_area_struct *vma)
+{
+	return vma->vm_private_data;
+}
+
+/* The map was split or moved. */
+static void window_opened(struct vm_area_struct *vma)
+{
+	kref_get(&window_of(vma)->obj.ref);
+}
+
+static void window_closed(struct vm_area_struct *vma)
+{
+	treadle_obj_put(&window_of(vma)->obj);
+}
+
+static vm_fault_t window_fault(struct vm_fault *vmf)
+{
+	struct treadle_win *win = window_of(vmf->vma);
+
+	return treadle_pm_window_fault(&win->w, vmf, win->obj.ctx->scratch);
+}
+
+static const struct vm_operations_struct window_vm_ops = {
+	.open = window_opened,
+	.close = window_closed,
+	.fault = window_fault,
+};
+
+/* Map a window, as a whole. The errors are those of treadle_mmap(). */
+static int window_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
+{
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	struct treadle_win *win;
+	struct treadle_obj *obj;
+	int ret = -EINVAL;
+
+	if (current->mm != ctx->mm)
+		return -EPERM;
+	obj = mappable(ctx, (offset - TREADLE_WINDOW_OFFSET) >> TREADLE_WINDOW_BITS);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	if (obj->type != TREADLE_WINDOW)
+		goto out;
+	win = container_of(obj, struct treadle_win, obj);
+	if (vma->vm_pgoff != win->w.pgoff || !(vma->vm_flags & VM_SHARED) ||
+	    vma_pages(vma) != win->w.count)
+		goto out;
+	ret = -EACCES;
+	if ((vma->vm_flags & VM_EXEC) || (!win->w.write && (vma->vm_flags & VM_WRITE)))
+		goto out;
+	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	vm_flags_clear(vma, VM_MAYEXEC | (win->w.write ? 0 : VM_MAYWRITE));
+	vma->vm_private_data = win; /* holds it */
+	vma->vm_ops = &window_vm_ops;
+	return 0;
+out:
+	treadle_obj_put(obj);
+	return ret;
+}
+
 /**
  * treadle_mmap() - mmap(2): map the pages of an object
  * @ctx:	the context of the file
@@ -59,6 +123,8 @@ int treadle_mmap(struct treadle_ctx *ctx, struct vm_area_struct *vma)
 	unsigned long n;
 	int ret = -EPERM;
 
+	if (vma->vm_pgoff >= TREADLE_WINDOW_OFFSET >> PAGE_SHIFT)
+		return window_mmap(ctx, vma);
 	obj = mappable(ctx, vma->vm_pgoff & (BIT(TREADLE_REGION_SHIFT) - 1));
 	if (IS_ERR(obj))
 		return foreign ? -EPERM : PTR_ERR(obj);

@@ -15,6 +15,7 @@
 
 #include "ep/connect.h"
 #include "ep/endpoint.h"
+#include "mm/window.h"
 #include "path/remote.h"
 
 static const struct treadle_obj_ops ep_ops;
@@ -375,10 +376,8 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 			WRITE_ONCE(ep->tx->ep, NULL); /* the ring may serve another endpoint */
 		mutex_unlock(&ep->tx->lock);
 	}
-	if (pm) {
-		pm_write_lock(pm);
-		pm_write_unlock(pm);
-	}
+	if (pm) /* takes pm->lock */
+		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
 	return true;
 }
 

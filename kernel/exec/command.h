@@ -474,6 +474,7 @@ static inline void treadle_cmd_count(const struct treadle_cmd *cmd)
 
 /* submit.c, tx.c, poller.c */
 long treadle_doorbell(struct treadle_ctx *ctx, u32 id);
+int treadle_cmd_aim(struct treadle_cmd *cmd);
 int treadle_ioc_tx_create(struct treadle_ucmd *u);
 int treadle_ioc_cell_create(struct treadle_ucmd *u);
 

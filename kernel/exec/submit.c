@@ -218,6 +218,19 @@ static __always_inline int route(struct treadle_cmd *cmd)
 	return cmd->route == -EDESTADDRREQ ? cmd->route : 0;
 }
 
+/**
+ * treadle_cmd_aim() - find out where a command would go
+ * @cmd:	zeroed, but for its endpoint, which is enabled, and the opcode and peer of @cmd->d
+ *
+ * Context: any.
+ * Return: 0, with ->route, ->dest and ->path set; or an error of the submission.
+ */
+int treadle_cmd_aim(struct treadle_cmd *cmd)
+{
+	cmd->path = TREADLE_PATH_LOCAL;
+	return route(cmd);
+}
+
 /* Accept a command: check it, find out where it goes, and bind what it names. */
 static __always_inline int accept(struct treadle_tx *tx, struct treadle_cmd *cmd)
 {

@@ -349,6 +349,34 @@ static void valid_shutdown(world *w, void *arg)
 	((struct treadle_shutdown *)arg)->ep = a.ep;
 }
 
+/* An endpoint of its own looks at itself. */
+static void valid_window_open(world *w, void *arg)
+{
+	struct treadle_window_open *a = arg;
+	struct node n;
+	__u32 id;
+
+	region[0] = 1;
+	node_open(&n, (struct options){.context = w->fd, .tx = 32, .rx = 32, .cq = 32, .rcq = 32});
+	need(mr(w->fd, region, sizeof(region), TREADLE_ACCESS_REMOTE_READ, TREADLE_MR_KERNEL_KEY,
+		&a->key, &id) == 0);
+	a->ep = n.ep;
+	a->access = TREADLE_ACCESS_REMOTE_READ;
+	a->peer = peer(&n, n.addr);
+	a->len = 8;
+}
+
+static void valid_window_fill(world *w, void *arg)
+{
+	struct treadle_window_open open = {.size = sizeof(open)};
+	struct treadle_window_fill *a = arg;
+
+	valid_window_open(w, &open);
+	need(call(w->fd, TREADLE_IOC_WINDOW_OPEN, &open) == 0);
+	a->window = open.id;
+	a->len = 8;
+}
+
 /* clang-format off */
 #define CASE(NAME, bytes, outcome, prepare) \
 	.name = #NAME, .cmd = TREADLE_IOC_##NAME, .size = bytes, .result = outcome, .valid = prepare
@@ -449,6 +477,13 @@ static const struct row {
 	{ CASE(REJECT, 32, 0, valid_reject),
 	  { AT(treadle_reject, flags, 0), AT(treadle_reject, reserved, 0) },
 	  { ID(treadle_reject, ep, 1 << EP) } },
+	{ CASE(WINDOW_OPEN, 96, 0, valid_window_open),
+	  { AT(treadle_window_open, flags, 0), AT(treadle_window_open, reserved, 0),
+	    AT(treadle_window_open, access, 48) },
+	  { ID(treadle_window_open, ep, 1 << EP) } },
+	{ CASE(WINDOW_FILL, 32, 0, valid_window_fill),
+	  { AT(treadle_window_fill, flags, 0), AT(treadle_window_fill, reserved, 0) },
+	  { ID(treadle_window_fill, window, 0) } },
 	{ CASE(SHUTDOWN, 16, 0, valid_shutdown),
 	  { AT(treadle_shutdown, flags, 0), AT(treadle_shutdown, reserved, 0) },
 	  { ID(treadle_shutdown, ep, 1 << EP) } },

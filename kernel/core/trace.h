@@ -20,8 +20,8 @@ struct treadle_ep;
 
 /*
  * struct treadle_trace_msg - a message, or another command with a peer, as events name it
- * @msg:	its number on this node (treadle_trace_id()), which all of its events have; 0: not known,
- *		as it was sent before anything was traced
+ * @msg:	its number on this node (treadle_trace_id()), which all of its events have; 0: not
+ *		known, as it was sent before anything was traced
  * @ctx, @ep:	of the initiator: the number of its context, and its id there; 0, 0: another node's
  * @host, @port: of the initiator; host 0: this node
  * @peer_ctx, @peer_ep: of the target; 0, 0: not known yet, or on another node
@@ -107,7 +107,8 @@ static __always_inline bool treadle_trace_copies(void)
  * of tagged messages. @error: 0, or why it was refused
  */
 TRACE_EVENT(treadle_post,
-	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 to, int error),
+	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 to,
+		 int error),
 	TP_ARGS(m, d, to, error),
 	TP_STRUCT__entry(
 		TREADLE_MSG_FIELDS
@@ -133,7 +134,8 @@ TRACE_EVENT(treadle_post,
 		__entry->error = error;
 	),
 	TP_printk(TREADLE_MSG_FORMAT
-		  "op=%s flags=0x%x len=%llu tag=0x%llx context=0x%llx to_host=%u to_port=%u error=%d",
+		  "op=%s flags=0x%x len=%llu tag=0x%llx context=0x%llx to_host=%u "
+		  "to_port=%u error=%d",
 		  TREADLE_MSG_VALUES, __print_symbolic(__entry->op, TREADLE_TRACE_OPS),
 		  __entry->flags, __entry->len, __entry->tag, __entry->context, __entry->to_host,
 		  __entry->to_port, __entry->error)
@@ -144,7 +146,8 @@ TRACE_EVENT(treadle_post,
  * page of cells; @threshold: as in its descriptor. @error: 0, or why it is not executed
  */
 DECLARE_EVENT_CLASS(treadle_armed,
-	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 cond, int error),
+	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 cond,
+		 int error),
 	TP_ARGS(m, d, cond, error),
 	TP_STRUCT__entry(
 		TREADLE_MSG_FIELDS
@@ -166,12 +169,14 @@ DECLARE_EVENT_CLASS(treadle_armed,
 );
 
 DEFINE_EVENT(treadle_armed, treadle_arm,
-	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 cond, int error),
+	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 cond,
+		 int error),
 	TP_ARGS(m, d, cond, error)
 );
 
 DEFINE_EVENT(treadle_armed, treadle_fire,
-	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 cond, int error),
+	TP_PROTO(const struct treadle_trace_msg *m, const struct treadle_desc *d, u32 cond,
+		 int error),
 	TP_ARGS(m, d, cond, error)
 );
 

@@ -12,7 +12,7 @@ _treadlectl() {
 	else
 		case ${COMP_WORDS[1]} in
 		list) words='contexts endpoints regions' ;;
-		explain | stat) words=$(cd /proc && echo [0-9]*) ;;
+		explain | stat | trace) words=$(cd /proc && echo [0-9]*) ;;
 		esac
 	fi
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fdinfo.h"
+#include "graph.h"
 
 namespace ctl
 {
@@ -37,8 +38,8 @@ std::string what_is(const Armed &a);
 std::string what_it_waits_for(const Picture &p, const Armed &a);
 std::string others_that_count(const Picture &p, Id counter);
 
-/* The nodes and edges of a graph for dot(1). Names begin with @prefix; stuck parts are red. */
-std::string draw(const Picture &p, const std::string &prefix);
+/* Adds the nodes and edges of a context. Names begin with @prefix. */
+void draw(Graph &graph, const Picture &p, const std::string &prefix);
 
 } // namespace ctl
 

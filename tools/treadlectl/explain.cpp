@@ -106,18 +106,22 @@ static Value process_of(const std::string &pid)
 			     {"contexts", std::move(contexts)}};
 }
 
-static int draw_process(const std::string &pid)
+static int draw_process(const std::string &pid, bool as_dot)
 {
-	std::string out;
+	Graph graph;
 	int contexts = 0;
 
 	contexts_of(pid, [&](const std::string &fd, const Picture &p) {
 		contexts++;
-		out += draw(p, "f" + fd);
+		draw(graph, p, "f" + fd);
 	});
 	if (!contexts)
 		no_context(pid);
-	write("digraph treadle {\n" + out + "}\n");
+	if (as_dot)
+		write("digraph treadle {\n" + dot(graph) + "}\n");
+	else
+		write(svg(graph, "treadle: what is armed in process " + pid + " (" +
+					 command_of(pid) + ")"));
 	return 0;
 }
 
@@ -181,20 +185,21 @@ static int show_all(bool json)
 
 int explain(int argc, char **argv)
 {
-	bool dot = false, all = false;
+	bool dot = false, svg = false, all = false;
 	const Call call = parse(
 		argc, argv, 1,
 		{{0, "dot", nullptr, "draw it, for Graphviz", [&](const char *) { dot = true; }},
+		 {0, "svg", nullptr, "draw it", [&](const char *) { svg = true; }},
 		 {'a', "all", nullptr, "what is armed on this machine",
 		  [&](const char *) { all = true; }}});
 
-	if (all == !call.words.empty() || (dot && (all || call.json)))
-		throw cli::Misuse(
-			"either a process, or --all; --dot only for a process; try --help");
+	if (all == !call.words.empty() || ((dot || svg) && (all || call.json || dot == svg)))
+		throw cli::Misuse("either a process, or --all; --dot or --svg only for a process; "
+				  "try --help");
 	if (all)
 		return show_all(call.json);
 	const std::string pid = std::to_string(cli::number(call.words[0].c_str(), 1, 1 << 30));
-	return dot ? draw_process(pid) : show_process(pid, call.json);
+	return dot || svg ? draw_process(pid, dot) : show_process(pid, call.json);
 }
 
 } // namespace ctl

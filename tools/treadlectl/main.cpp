@@ -12,8 +12,8 @@ namespace ctl
 
 const std::vector<Verb> verbs = {
 	{"doctor", "", "why treadle does not work here, and what to do", doctor},
-	{"explain", "[--dot] PID | --all", "what is armed, what it waits for, where that is stuck",
-	 explain},
+	{"explain", "[--dot | --svg] PID | --all",
+	 "what is armed, what it waits for, where that is stuck", explain},
 	{"info", "", "versions, features, limits and parameters", info},
 	{"list", "[contexts | endpoints | regions]",
 	 "what there is: processes, users, ports, queues", list},
@@ -21,6 +21,7 @@ const std::vector<Verb> verbs = {
 	{"peers", "", "other nodes: state, round trip, frames, what waits", peers},
 	{"stat", "[PID]", "what was counted, or rates (--interval)", stat},
 	{"top", "", "processes and what they do, on a screen that is refreshed", top},
+	{"trace", "PID", "what a process does, message by message, in words or as SVG", trace},
 };
 
 static const Verb *find(const std::string &name)

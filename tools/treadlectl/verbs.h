@@ -27,6 +27,7 @@ int metrics(int argc, char **argv);
 int peers(int argc, char **argv);
 int stat(int argc, char **argv);
 int top(int argc, char **argv);
+int trace(int argc, char **argv);
 
 struct Verb {
 	const char *name, *arguments, *help;

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <treadle/completion.h>
+#include <treadle/detail/local_completions.h>
 #include <treadle/detail/ring.h>
 #include <treadle/object.h>
 #include <treadle/threading.h>
@@ -51,7 +52,7 @@ public:
 			return 0;
 		const std::uint32_t head =
 			ring_.head(); /* first: what is read meanwhile still counts */
-		const std::uint32_t used = ring_.tail() - head;
+		const std::uint32_t used = ring_.tail() - head + local_.count();
 		return used < entries() ? entries() - used : 0;
 	}
 
@@ -69,18 +70,28 @@ public:
 	template <class Visit>
 	[[nodiscard]] Result<std::uint32_t> consume(std::uint32_t max, Visit &&visit) noexcept
 	{
-		const int rc = try_consume(max, visit);
+		const int rc =
+			has_local() ? try_consume_local(max, visit) : try_consume(max, visit);
 
 		if (rc < 0) [[unlikely]]
 			return std::unexpected(from_errno(-rc));
 		return static_cast<std::uint32_t>(rc);
 	}
+	/* The same if has_local() is false, inlined; the result is a number or -errno. */
+	template <class Visit>
+	[[nodiscard, gnu::always_inline]] int consume_here(std::uint32_t max,
+							   Visit &&visit) noexcept
+	{
+		return try_consume(max, visit);
+	}
+	/* Are there completions that the process has added itself? */
+	bool has_local() const noexcept { return local_.count() != 0; }
 
 	/* Is there something to read? Takes nothing. From any thread, whatever Lock is. */
 	bool ready() noexcept
 	{
 		const std::lock_guard guard(lock_);
-		return ring_.tail() != ring_.head() || refill() != -EAGAIN;
+		return ring_.tail() != ring_.head() || local_.count() || refill() != -EAGAIN;
 	}
 
 	/* Copies completions to the beginning of out. Returns the same as consume. */
@@ -123,7 +134,9 @@ public:
 	 */
 	[[nodiscard]] std::error_code wait(Timeout timeout = forever) const noexcept
 	{
-		return Handle::wait(timeout);
+		const detail::Handoff::Sleeper sleeper(local_.handoff());
+
+		return local_.count() ? from_errno(0) : Handle::wait(timeout);
 	}
 
 	/*
@@ -137,7 +150,8 @@ public:
 
 		args.flags = TREADLE_WAIT_SIGNALS;
 		args.signals = signals;
-		return Handle::wait(timeout, args);
+		const detail::Handoff::Sleeper sleeper(local_.handoff());
+		return local_.count() ? from_errno(0) : Handle::wait(timeout, args);
 	}
 
 	/* How often signal() was called. */
@@ -150,10 +164,23 @@ public:
 	[[nodiscard]] std::error_code signal() const noexcept { return Handle::signal(); }
 
 	/*
-	 * For poll(2): readable while the queue is not empty. The first call creates it; the queue
-	 * owns it. EMFILE, ENFILE, ENOMEM.
+	 * For poll(2): readable while the kernel has written completions that were not read. The
+	 * first call creates it; the queue owns it, and takes no local completions from then on.
+	 * EMFILE, ENFILE, ENOMEM.
 	 */
-	[[nodiscard]] Result<int> fd() noexcept { return Handle::fd(fd_); }
+	[[nodiscard]] Result<int> fd() noexcept
+	{
+		local_.handoff().stop();
+		return Handle::fd(fd_);
+	}
+
+	/*
+	 * Makes room for completions of operations that the process executes itself (Window): as
+	 * many as the kernel has room for. ENOMEM.
+	 */
+	[[nodiscard]] std::error_code allow_local() noexcept { return local_.allocate(entries()); }
+	/* Adds them, as long as the queue stays where it is. */
+	detail::LocalQueue local() noexcept { return {ring_, local_}; }
 
 private:
 	BasicCompletionQueue(int device, std::uint32_t id, detail::CompletionRing ring) noexcept
@@ -192,12 +219,40 @@ private:
 		return static_cast<int>(i);
 	}
 
+	/* The same with local entries: a run of these, or the kernel's before the first of them. */
+	template <class Visit> int try_consume_local(std::uint32_t max, Visit &visit) noexcept
+	{
+		std::uint32_t kernel = 0;
+
+		{
+			const std::lock_guard guard(lock_);
+			const std::uint32_t head = ring_.head(), local = local_.count();
+			std::uint32_t i = 0;
+
+			/* also in a child after fork, which has nothing */
+			if (ring_.overflows()) [[unlikely]] {
+				if (const int rc = refill_by_doorbell(); rc < 0 && rc != -EAGAIN)
+					return rc;
+			}
+			if (local && local_.precedes(0, head)) {
+				while (i < max && i < local && local_.precedes(i, head) &&
+				       visit(local_.at(i)))
+					++i;
+				local_.release(i);
+				return static_cast<int>(i);
+			}
+			kernel = local ? local_.place(0) - head : max;
+		}
+		return try_consume(std::min(max, kernel), visit);
+	}
+
 	/* For an empty ring. 0: it is not empty any more. */
 	int refill() noexcept { return ring_.overflows() ? refill_by_doorbell() : -EAGAIN; }
 	int refill_by_doorbell() noexcept;
 
 	[[no_unique_address]] Lock lock_;
 	detail::CompletionRing ring_;
+	mutable detail::LocalCompletions local_;
 	detail::WaitFd fd_;
 };
 

@@ -124,6 +124,21 @@ public:
 		return put(command.desc().flags, command.slots(), command);
 	}
 
+	/*
+	 * For callers that execute some operations themselves (Window): under the lock of this ring
+	 * (std::lock_guard guard(ring)), idle says that all commands that were posted have
+	 * completed, so that such an operation overtakes none. post_locked is post.
+	 */
+	void lock() noexcept { lock_.lock(); }
+	void unlock() noexcept { lock_.unlock(); }
+	bool idle() const noexcept { return ring_.idle(); }
+	template <class... What>
+	[[nodiscard, gnu::always_inline]] std::error_code post_locked(const Message &message,
+								      const What &...what) noexcept
+	{
+		return detail::status(put_locked(message.flags, 1, message, what...));
+	}
+
 	/* Posts all, in order, with one doorbell for as many as fit. None has TREADLE_F_MORE. */
 	[[nodiscard]] Posted post_all(std::span<const Command> commands) noexcept;
 
@@ -193,6 +208,13 @@ private:
 					   const What &...what) noexcept
 	{
 		const std::lock_guard guard(lock_);
+
+		return put_locked(flags, slots, what...);
+	}
+	template <class... What>
+	[[gnu::always_inline]] int put_locked(std::uint32_t flags, std::uint32_t slots,
+					      const What &...what) noexcept
+	{
 		int rc = ring_.put(what...);
 
 		if (rc == -EAGAIN && pending_) [[unlikely]] {

@@ -3,8 +3,8 @@
 #define TREADLE_DETAIL_RING_H
 
 /*
- * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E, G and H. Other
- * atomics in the library order nothing.
+ * The process's half of <treadle/ring.h>: index arithmetic and barriers A to E, G and H. Those of
+ * local completions are in local_completions.h. Other atomics in the library order nothing.
  *
  * The index that the process publishes is kept in the page where it is published. Only the process
  * writes that page, so the index is as private as a copy. A child after fork finds zeros there (see
@@ -61,6 +61,9 @@ public:
 		released_ = load_acquire(cons_->released); /* A */
 		return entries() - (prod_->prod - released_);
 	}
+
+	/* Has every command that was put completed? */
+	bool idle() const noexcept { return prod_->prod == load_acquire(cons_->released); } /* A */
 
 	/*
 	 * Receive rings, after put: must the doorbell be rung? Either this sees the flag that the

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <treadle/detail/handoff.h>
+
+#include <chrono>
+#include <thread>
+
+namespace treadle::detail
+{
+
+/*
+ * The producer copies a few pages at most. It may have no processor, so this thread gives up its
+ * own, whatever its priority.
+ */
+void Handoff::wait_for_producer() noexcept
+{
+	while (busy_.load(std::memory_order_acquire))
+		std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+} // namespace treadle::detail

@@ -50,6 +50,35 @@ struct fi_treadle_ops_domain {
 	int (*getfd)(struct fid_domain *domain, int *fd);
 };
 
+#define FI_TREADLE_DIRECT_OPS_1 "treadle_direct_ops_1"
+
+/* Why the kernel has executed an RMA or atomic operation, and not the process through a window. */
+enum fi_treadle_why {
+	FI_TREADLE_NO_WINDOW, /* too few operations yet, or the region can have none */
+	FI_TREADLE_OUTSIDE,   /* not within the window or its rights; or more than 64 KiB */
+	FI_TREADLE_ABSENT,    /* a page is not in the window */
+	FI_TREADLE_CHANGED,   /* a page was taken away meanwhile: done again */
+	FI_TREADLE_ENDED,     /* the window has ended, with its region or an endpoint */
+	FI_TREADLE_BUSY,      /* earlier operations of the endpoint are under way */
+	FI_TREADLE_WAITED,    /* a thread waits for completions or for a counter, or no room */
+	FI_TREADLE_ASKS_MORE, /* flags, a counter, or an atomic that is not one instruction */
+	FI_TREADLE_WHYS
+};
+
+struct fi_treadle_direct_stats {
+	size_t size;			  /* in: of the structure; out: bytes that were set */
+	uint64_t windows;		  /* opened */
+	uint64_t direct;		  /* operations of the process itself */
+	uint64_t kernel[FI_TREADLE_WHYS]; /* others, by reason */
+};
+
+/* Windows, for a domain. Each returns 0 or -FI_errno. */
+struct fi_treadle_ops_direct {
+	size_t size;
+	/* -FI_EOPNOTSUPP: the endpoint has no windows. */
+	int (*stats)(struct fid_ep *ep, struct fi_treadle_direct_stats *stats);
+};
+
 #define FI_TREADLE_GRAPH_OPS_1 "treadle_graph_ops_1"
 
 /* fi_close closes a graph and cancels it if it runs. fi_close of what it uses is -FI_EBUSY. */

@@ -133,7 +133,11 @@ public:
 	static Port *make_port(const std::shared_ptr<Endpoint> &endpoint, void *context,
 			       std::size_t fclass = FI_CLASS_EP);
 	/* The application closes it. Nothing else refers to the endpoint from then on. */
-	virtual void close() noexcept { groups_->close(); }
+	virtual void close() noexcept
+	{
+		groups_->close();
+		rings_->close_windows();
+	}
 
 	/*
 	 * Protects bindings, names, states, connections and ports: control calls may come from any

@@ -138,6 +138,10 @@ int KernelEndpoint::bind_cntr(Cntr &cntr, std::uint64_t flags)
 		if (flags & role.flag)
 			bindings_.*role.place = cntr.id();
 	}
+	if (flags & FI_READ)
+		read_cntr_ = &cntr;
+	if (flags & FI_WRITE)
+		write_cntr_ = &cntr;
 	uses_.emplace_back(cntr.users);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include "endpoint/shared_receive.h"
 #include "connect/pep.h"
 #include "info/negotiate.h"
+#include "names/av.h"
 #include "notify/cq.h"
 
 namespace treadle::fi
@@ -303,6 +304,8 @@ int KernelEndpoint::enable()
 		rc = enable_kernel();
 	if (rc)
 		return REFUSE(fabric_error(rc), FI_LOG_EP_CTRL, "enable");
+	if (!shares_tx())
+		allow_windows();
 	set_enabled();
 	if (shared_rx_)
 		shared_rx_->sort_receivers();
@@ -388,6 +391,16 @@ UnconnectedEndpoint::UnconnectedEndpoint(Domain &domain, InfoPtr &&info, treadle
 	: KernelEndpoint(domain, std::move(info), tx_caps_of(*info), rx_caps_of(*info),
 			 std::move(kernel))
 {
+}
+
+/* Datagrams are messages only. A process that shares the vector may replace peers. */
+void UnconnectedEndpoint::allow_windows()
+{
+	if (info().ep_attr->type == FI_EP_RDM && av()->removals())
+		rings().allow_windows(*this, {.queue = tx_cq(),
+					      .removals = av()->removals(),
+					      .reads = read_cntr(),
+					      .writes = write_cntr()});
 }
 
 /* A member sends and receives, with rings of its own. */

@@ -77,6 +77,11 @@ protected:
 	 */
 	virtual int bind_events() { return 0; }
 	virtual int enable_kernel() { return negative(kernel_.enable(bindings_)); }
+	/* The endpoint is enabled, and has a ring of its own: may it use windows? May throw. */
+	virtual void allow_windows() {}
+	Cq *tx_cq() const noexcept { return tx_cq_; }
+	Cntr *read_cntr() const noexcept { return read_cntr_; }
+	Cntr *write_cntr() const noexcept { return write_cntr_; }
 
 	treadle::Endpoint kernel_; /* closed before the rings and other objects bound to it */
 
@@ -91,6 +96,7 @@ private:
 
 	bool has_regions_ = false; /* regions are bound to its name in the kernel */
 	Cq *tx_cq_ = nullptr;
+	Cntr *read_cntr_ = nullptr, *write_cntr_ = nullptr;
 	Stx *shared_tx_ = nullptr;
 	SharedReceive *shared_rx_ = nullptr;
 };
@@ -102,6 +108,9 @@ public:
 	UnconnectedEndpoint(Domain &domain, InfoPtr &&info, treadle::Endpoint kernel);
 
 	std::uint64_t collective_caps() const noexcept override;
+
+private:
+	void allow_windows() override;
 };
 
 /* fi_endpoint(3) */

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_RINGS_H
 #define TREADLE_PROVIDER_RINGS_H
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -9,13 +10,24 @@
 
 #include <treadle/context.h>
 #include <treadle/endpoint.h>
+#include <treadle/fi_treadle.h>
 
 namespace treadle::fi
 {
 
+class Cntr;
+class Cq;
 class Endpoint;
 class Port;
 class Stx;
+
+/* What operations through windows need of their endpoint. */
+struct DirectUse {
+	Cq *queue; /* for its transmits, or null */
+	/* How often peers were removed from its vector. */
+	const std::atomic<std::uint32_t> *removals;
+	Cntr *reads, *writes; /* counters of such operations, or null */
+};
 
 /*
  * The rings of an endpoint. Their lock depends on the threading level, so transfer/ implements
@@ -36,6 +48,15 @@ public:
 			    Bindings &bindings) noexcept = 0;
 	/* Transmits go to the ring of a shared context. */
 	virtual void share_tx(Stx &stx) noexcept = 0;
+
+	/*
+	 * The endpoint is enabled: RMA and atomics may go through windows. close_windows ends that;
+	 * the endpoint can't be closed before.
+	 */
+	virtual void allow_windows(Endpoint &endpoint, const DirectUse &use) = 0;
+	virtual void close_windows() noexcept = 0;
+	/* Null: there are no windows. They count while others read. */
+	virtual const fi_treadle_direct_stats *direct_stats() const noexcept = 0;
 
 	/* Rings the doorbell for what FI_MORE has put off. */
 	virtual void flush() noexcept = 0;

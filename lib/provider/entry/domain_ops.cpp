@@ -2,12 +2,14 @@
 /* The calls of a domain: what it opens, deferred work, and the functions of fi_treadle.h. */
 #include "domain/domain.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <treadle/fi_treadle.h>
 
 #include "collective/query_collective.h"
 #include "endpoint/kernel_endpoint.h"
+#include "endpoint/port.h"
 #include "endpoint/scalable_endpoint.h"
 #include "endpoint/shared_receive.h"
 #include "endpoint/stx.h"
@@ -65,6 +67,19 @@ int get_fd(fid_domain *domain, int *fd) noexcept
 	if (!of || !fd)
 		return refused("getfd");
 	*fd = of->kernel().device();
+	return 0;
+}
+
+int get_direct_stats(fid_ep *ep, fi_treadle_direct_stats *stats) noexcept
+{
+	const Port *const port = Port::known(&ep->fid);
+
+	if (!port || !stats || stats->size < sizeof(stats->size))
+		return refused("stats");
+	const fi_treadle_direct_stats *const from = port->endpoint().rings().direct_stats();
+	if (!from)
+		return -FI_EOPNOTSUPP;
+	std::memcpy(stats, from, std::min(stats->size, sizeof(*from)));
 	return 0;
 }
 
@@ -132,9 +147,16 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.getfd = get_fd,
 	};
 
+	static fi_treadle_ops_direct direct_ops_1{
+		.size = sizeof(fi_treadle_ops_direct),
+		.stats = get_direct_stats,
+	};
+
 	void *known = nullptr;
 	if (!std::strcmp(ops, FI_TREADLE_DOMAIN_OPS_1))
 		known = &domain_ops_1;
+	else if (!std::strcmp(ops, FI_TREADLE_DIRECT_OPS_1))
+		known = &direct_ops_1;
 	else if (!std::strcmp(ops, FI_TREADLE_GRAPH_OPS_1))
 		known = &WorkGraph::ops;
 	if (!known)

@@ -40,5 +40,8 @@ extern "C" FI_EXT_INI
 	fi_param_define(
 		&treadle::fi::provider, "one_node", FI_PARAM_BOOL,
 		"All peers are on this node, so FI_REMOTE_COMM may be offered (default: no)");
+	fi_param_define(&treadle::fi::provider, "direct", FI_PARAM_BOOL,
+			"Read and write memory of other processes of this node through windows, "
+			"without system calls (default: yes)");
 	return &treadle::fi::provider;
 }

@@ -32,6 +32,14 @@ public:
 	{
 		return kernel_.place(Peer{index});
 	}
+	/*
+	 * How often peers were removed: an index may stand for another peer then. Null: other
+	 * processes remove peers, too.
+	 */
+	const std::atomic<std::uint32_t> *removals() const noexcept
+	{
+		return shared_ ? nullptr : &removals_;
+	}
 	/* FI_AV_TABLE, or a type that behaves the same. */
 	bool is_table() const noexcept { return table_; }
 	/* All indices. Of a shared vector only those that continue the ones inserted here. */
@@ -87,6 +95,8 @@ private:
 	const bool asynchronous_;
 	const Ids ids_;
 	bool table_ = true;
+	bool shared_ = false; /* has a name */
+	std::atomic<std::uint32_t> removals_{0};
 	std::atomic<fi_addr_t> end_{0}; /* one past the last index inserted here */
 	std::vector<fi_addr_t> map_;
 	std::atomic<Eq *> eq_ = nullptr;

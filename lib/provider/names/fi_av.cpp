@@ -164,6 +164,7 @@ int Av::open(fid_domain *domain, fi_av_attr *attr, fid_av **out, void *context) 
 		if (!attr->type)
 			attr->type = in.av_type() ? in.av_type() : FI_AV_TABLE;
 		av->table_ = attr->type == FI_AV_TABLE;
+		av->shared_ = !name.empty();
 		*out = av.release();
 		return 0;
 	});
@@ -377,7 +378,9 @@ int Av::remove(fid_av *f, fi_addr_t *indices, std::size_t count, std::uint64_t f
 {
 	if (flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "remove: flags 0x%" PRIx64, flags);
-	const int rc = negative(of(f).kernel_.remove(std::span(indices, count)));
+	Av &av = of(f);
+	av.removals_.fetch_add(1, std::memory_order_relaxed);
+	const int rc = negative(av.kernel_.remove(std::span(indices, count)));
 	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys, "remove") : 0;
 }
 

@@ -12,6 +12,7 @@
 #include <treadle/counter.h>
 
 #include "domain/domain.h"
+#include "notify/local_count.h"
 #include "notify/waitset.h"
 
 namespace treadle::fi
@@ -39,8 +40,20 @@ public:
 	const Counter &counter() const noexcept { return counter_; }
 	Counter &counter() noexcept { return counter_; }
 
+	/* For operations that this process executes itself. */
+	LocalCount &local() noexcept { return local_; }
+	/* What an operation of len bytes adds. */
+	std::uint64_t step(std::uint64_t len) const noexcept { return bytes_ ? len : 1; }
+	/*
+	 * Lets the kernel count all from now on, because a command is to be armed here, or a file
+	 * to be polled. 0 or -FI_errno.
+	 */
+	int give_to_kernel() noexcept;
+	/* See Counter::changes. */
+	std::uint64_t changes() const noexcept { return counter_.changes() + local_.total(); }
+
 	int try_wait() noexcept override;
-	Result<int> wait_fd() noexcept override { return counter_.fd(); }
+	Result<int> wait_fd() noexcept override;
 
 	/*
 	 * A reference for each region that counts here. It keeps the kernel's counter if the
@@ -63,9 +76,15 @@ public:
 	int prepare_close() noexcept;
 
 private:
-	Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept;
+	Cntr(Domain &domain, Counter counter, bool bytes, fi_wait_obj wait_obj,
+	     void *context) noexcept;
 
-	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).counter_.value(); }
+	std::uint64_t value() const noexcept { return local_.sum(counter_); }
+	/* Adds what was counted here to the kernel's count. 0 or -errno. */
+	int move() noexcept;
+
+	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).value(); }
+	static int set(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
 	template <std::error_code (Counter::*Change)(std::uint64_t) noexcept>
 	static int change(fid_cntr *cntr, std::uint64_t value) noexcept;
@@ -88,8 +107,10 @@ private:
 	Use domain_use_;
 	Hooked hooked_{fid};
 	const fi_wait_obj wait_obj_;
+	const bool bytes_; /* counts bytes */
 	Counter counter_;
-	/* counter_.changes() when try_wait last reported a change. */
+	LocalCount local_;
+	/* changes() when try_wait last reported a change. */
 	std::atomic<std::uint64_t> seen_{0};
 	/* The error count that the application knows. */
 	std::atomic<std::uint64_t> known_error_{0};

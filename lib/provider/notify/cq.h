@@ -27,6 +27,9 @@ public:
 
 	virtual bool has_entries() noexcept = 0;
 	virtual std::uint32_t room() noexcept = 0;
+	/* For operations that this process executes itself: see BasicCompletionQueue. */
+	virtual std::error_code allow_local() noexcept = 0;
+	virtual detail::LocalQueue local() noexcept = 0;
 
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept

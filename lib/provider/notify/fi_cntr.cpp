@@ -2,6 +2,8 @@
 #include "notify/cntr.h"
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include <unistd.h>
 
@@ -15,6 +17,42 @@ template <std::error_code (Counter::*Change)(std::uint64_t) noexcept>
 int Cntr::change(fid_cntr *cntr, std::uint64_t value) noexcept
 {
 	return fabric_error(negative((of(cntr).counter_.*Change)(value)));
+}
+
+/* What this process has counted itself is replaced, too. */
+int Cntr::set(fid_cntr *cntr, std::uint64_t value) noexcept
+{
+	Cntr &self = of(cntr);
+	const detail::Handoff::Sleeper none_counts(self.local_.handoff());
+
+	return fabric_error(negative(
+		self.local_.move([&](std::uint64_t) { return self.counter_.set(value); })));
+}
+
+int Cntr::move() noexcept
+{
+	return negative(
+		local_.move([&](std::uint64_t n) { return n ? counter_.add(n) : from_errno(0); }));
+}
+
+int Cntr::give_to_kernel() noexcept
+{
+	local_.handoff().stop();
+	const int rc = move();
+	return rc ? REFUSE(fabric_error(rc), subsys, "counting by the kernel") : 0;
+}
+
+Result<int> Cntr::wait_fd() noexcept
+{
+	local_.handoff().stop();
+	if (const int rc = move())
+		return std::unexpected(from_errno(-rc));
+	return counter_.fd();
+}
+
+void LocalCount::wait_for_move() noexcept
+{
+	std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
@@ -63,15 +101,16 @@ fi_ops_cntr Cntr::cntr_ops{
 	.read = Cntr::read,
 	.readerr = Cntr::read_error,
 	.add = Cntr::change<&Counter::add>,
-	.set = Cntr::change<&Counter::set>,
+	.set = Cntr::set,
 	.wait = Cntr::wait,
 	.adderr = Cntr::add_error,
 	.seterr = Cntr::set_error,
 };
 
-Cntr::Cntr(Domain &domain, Counter counter, fi_wait_obj wait_obj, void *context) noexcept
+Cntr::Cntr(Domain &domain, Counter counter, bool bytes, fi_wait_obj wait_obj,
+	   void *context) noexcept
 	: Object(context), domain_(domain), domain_use_(domain.users), wait_obj_(wait_obj),
-	  counter_(std::move(counter))
+	  bytes_(bytes), counter_(std::move(counter))
 {
 	ops = &cntr_ops;
 }
@@ -98,7 +137,7 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 		return REFUSE(fabric_error(negative(counter.error())), subsys, "open");
 	return guard([&] {
 		std::unique_ptr<Cntr> cntr(
-			new Cntr(in, std::move(*counter), asked.wait_obj, context));
+			new Cntr(in, std::move(*counter), bytes, asked.wait_obj, context));
 		const int rc =
 			WaitSet::join(asked.wait_obj, asked.wait_set, *cntr, cntr->membership_);
 		if (!rc)
@@ -128,14 +167,14 @@ int Cntr::prepare_close() noexcept
  */
 int Cntr::try_wait() noexcept
 {
-	const auto fd = counter_.fd();
+	const auto fd = wait_fd();
 	std::uint64_t unused;
 
 	if (!fd)
 		return REFUSE(fabric_error(negative(fd.error())), subsys, "trywait");
 	if (::read(*fd, &unused, sizeof(unused)) < 0) /* fails in a child */
 		return REFUSE(fabric_error(-errno), subsys, "trywait");
-	const std::uint64_t now = counter_.changes();
+	const std::uint64_t now = changes();
 	if (seen_.exchange(now, std::memory_order_relaxed) == now)
 		return 0;
 	membership_.taken();
@@ -155,7 +194,7 @@ int Cntr::control(int command, void *arg) noexcept
 	case FI_GETWAIT:
 	case FI_GETWAITOBJ:
 		return get_wait(command, arg, wait_obj_, subsys, membership_.signaller(),
-				[this] { return counter_.fd(); });
+				[this] { return wait_fd(); });
 	case FI_GETOPSFLAG: /* counters have no flags */
 		*static_cast<std::uint64_t *>(arg) = 0;
 		return 0;
@@ -183,8 +222,14 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	const Counter &counter = self.counter_;
 	const std::uint64_t known = self.known_error_.load(std::memory_order_relaxed);
 	const TimeLeft left(timeout);
+	std::optional<detail::Handoff::Sleeper> sleeper;
 	int rc;
 
+	if (self.value() >= threshold)
+		return 0;
+	sleeper.emplace(self.local_.handoff());
+	if ((rc = self.move()))
+		return fabric_error(rc);
 	/*
 	 * "Until an error or timeout occurs": a signal is neither, and programs treat any result
 	 * but 0 as fatal.
@@ -192,7 +237,7 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	do
 		rc = negative(counter.wait(threshold, known, timeout_of(left.milliseconds())));
 	while (rc == -EINTR);
-	if (counter.value() >= threshold)
+	if (self.value() >= threshold)
 		return 0;
 	const std::uint64_t error = counter.error();
 	/* Also if rc is 0: a count ended the wait and was set back since, which is no success. */

@@ -129,6 +129,8 @@ public:
 
 	bool has_entries() noexcept override { return queue_.ready(); }
 	std::uint32_t room() noexcept override { return queue_.room(); }
+	std::error_code allow_local() noexcept override { return queue_.allow_local(); }
+	detail::LocalQueue local() noexcept override { return queue_.local(); }
 	int try_wait() noexcept override { return has_entries() || take_signal() ? -FI_EAGAIN : 0; }
 	Result<int> wait_fd() noexcept override { return queue_.fd(); }
 
@@ -159,10 +161,31 @@ private:
 
 	/* Errors stay in the queue until fi_cq_readerr. */
 	template <class Entry, class Also>
-	static ssize_t take(fid_cq *cq, void *buf, std::size_t count, Also &&also) noexcept
+	static ssize_t take(fid_cq *cq, void *buf, std::size_t count, Also also) noexcept
 	{
 		if (!count) [[unlikely]]
 			return look(cq);
+		if (of(cq).queue_.has_local()) [[unlikely]]
+			return take_local<Entry>(cq, buf, count, also);
+		auto *out = static_cast<Entry *>(buf);
+		const int taken =
+			of(cq).queue_.consume_here(clamp(count), [&](const treadle_cqe &cqe) {
+				if (cqe.error) [[unlikely]]
+					return false;
+				fill(*out++, cqe);
+				also(cqe);
+				return true;
+			});
+
+		if (taken > 0) [[likely]]
+			return taken;
+		return taken ? none(taken) : -FI_EAVAIL;
+	}
+	/* The same if the provider itself has completed operations. */
+	template <class Entry, class Also>
+	[[gnu::noinline]] static ssize_t take_local(fid_cq *cq, void *buf, std::size_t count,
+						    Also &also) noexcept
+	{
 		auto *out = static_cast<Entry *>(buf);
 		const int taken =
 			result_of(of(cq).queue_.consume(clamp(count), [&](const treadle_cqe &cqe) {

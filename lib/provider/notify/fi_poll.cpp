@@ -84,7 +84,7 @@ bool PollSet::Member::has_changed() noexcept
 {
 	if (object->fclass == FI_CLASS_CQ)
 		return Cq::of(object).has_entries();
-	const std::uint64_t was = std::exchange(changes, Cntr::of(object).counter().changes());
+	const std::uint64_t was = std::exchange(changes, Cntr::of(object).changes());
 	return changes != was;
 }
 

@@ -22,9 +22,11 @@ int when_triggered(Command &command, const Endpoint &endpoint) noexcept
 		return REFUSE(-FI_ENOSYS, FI_LOG_EP_DATA,
 			      "FI_TRIGGER: event_type %d: only FI_TRIGGER_THRESHOLD and _XPU",
 			      trigger->event_type);
-	const Cntr *cntr = Cntr::known(endpoint.domain(), trigger->trigger.threshold.cntr);
+	Cntr *cntr = Cntr::known(endpoint.domain(), trigger->trigger.threshold.cntr);
 	if (!cntr)
 		return REFUSE(-FI_EINVAL, FI_LOG_EP_DATA, "FI_TRIGGER: no counter of this domain");
+	if (const int rc = cntr->give_to_kernel())
+		return rc;
 	/*
 	 * Not put off by FI_MORE: triggered receives are submitted another way and would overtake
 	 * it.

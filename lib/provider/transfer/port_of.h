@@ -13,6 +13,7 @@
 #include "endpoint/port.h"
 #include "transfer/call_tables.h"
 #include "transfer/commands.h"
+#include "transfer/direct.h"
 #include "transfer/refusals.h"
 #include "transfer/rings_of.h"
 #include "transfer/trigger.h"
@@ -33,15 +34,15 @@ public:
 
 	/* Transmits one buffer with the port's default flags, and perhaps further TREADLE_F_*. */
 	template <bool Special>
-	ssize_t transmit(Message message, std::uint64_t flags = 0,
-			 std::uint32_t desc_flags = 0) noexcept
+	[[gnu::always_inline]] ssize_t transmit(Message message, std::uint64_t flags = 0,
+						std::uint32_t desc_flags = 0) noexcept
 	{
 		if constexpr (Special)
 			return transmit_as(message, tx_op_flags_ | flags);
 		message.flags = tx_flags_ | desc_flags;
 		if (message.opcode == TREADLE_OP_READ)
 			message.flags &= ~TREADLE_F_INJECT;
-		return sent(negative(tx_->post(message)), message.opcode);
+		return sent(post_plain(message), message.opcode);
 	}
 	template <bool Special> ssize_t receive(Message message) noexcept
 	{
@@ -52,23 +53,26 @@ public:
 
 	/* The buffer is free at return, and a success is not reported. */
 	template <bool Special>
-	ssize_t inject(Message message, std::uint32_t desc_flags = 0) noexcept
+	[[gnu::always_inline]] ssize_t inject(Message message,
+					      std::uint32_t desc_flags = 0) noexcept
 	{
 		message.flags = inject_flags_ | desc_flags;
 		if constexpr (Special)
 			return sent(post(message), message.opcode);
-		return sent(negative(tx_->post(message)), message.opcode);
+		return sent(post_plain(message), message.opcode);
 	}
 
 	/* The same for atomics. */
-	template <bool Special> ssize_t transmit(Message message, const Atomic &atomic) noexcept
+	template <bool Special>
+	[[gnu::always_inline]] ssize_t transmit(Message message, const Atomic &atomic) noexcept
 	{
 		if constexpr (Special)
 			return transmit(message, atomic, tx_op_flags_);
 		message.flags = tx_flags_;
-		return sent(negative(tx_->post(message, atomic)), message.opcode);
+		return sent(post_plain(message, atomic), message.opcode);
 	}
-	template <bool Special> ssize_t inject(Message message, const Atomic &atomic) noexcept
+	template <bool Special>
+	[[gnu::always_inline]] ssize_t inject(Message message, const Atomic &atomic) noexcept
 	{
 		message.flags = inject_flags_;
 		if constexpr (Special) {
@@ -77,7 +81,7 @@ public:
 				command.on(endpoint_->id());
 			return sent(negative(tx_->post(command)), message.opcode);
 		}
-		return sent(negative(tx_->post(message, atomic)), message.opcode);
+		return sent(post_plain(message, atomic), message.opcode);
 	}
 
 	/* The same with any flags. */
@@ -108,13 +112,13 @@ public:
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
-		return sent(negative(tx_->post(message)), message.opcode);
+		return sent(post_plain(message), message.opcode);
 	}
 	[[gnu::always_inline]] ssize_t transmit_plain(Message message, const Atomic &atomic,
 						      std::uint64_t flags) noexcept
 	{
 		message.flags = tx_desc_flags(flags);
-		return sent(negative(tx_->post(message, atomic)), message.opcode);
+		return sent(post_plain(message, atomic), message.opcode);
 	}
 
 	/* Transmits a command that only lacks flags. data: for FI_REMOTE_CQ_DATA */
@@ -280,6 +284,37 @@ private:
 		return finish(negative(rx_->post(message, buffers.span()...)), message.opcode);
 	}
 
+	/* Posts to the endpoint's own ring. RMA and atomics go through a window if there is one. */
+	[[gnu::always_inline]] int post_plain(const Message &message) noexcept
+	{
+		if (message.opcode != TREADLE_OP_READ && message.opcode != TREADLE_OP_WRITE)
+			return negative(tx_->post(message));
+		const std::lock_guard guard(*tx_);
+		if (direct_ && direct_->looks() &&
+		    direct_->execute(*tx_, message.opcode, message.flags, message.context,
+				     message.addr, message.len, message.peer, message.tag,
+				     message.ignore))
+			return 0;
+		return negative(tx_->post_locked(message));
+	}
+	[[gnu::always_inline]] int post_plain(const Message &message, const Atomic &atomic) noexcept
+	{
+		const std::lock_guard guard(*tx_);
+		if (direct_ && direct_->looks() &&
+		    direct_->execute(*tx_, message.flags, message.peer, message.ignore,
+				     {.opcode = message.opcode,
+				      .op = atomic.op,
+				      .type = atomic.type,
+				      .reported = !!(message.flags & TREADLE_F_COMPLETION),
+				      .context = message.context,
+				      .at = message.tag,
+				      .len = message.len,
+				      .operand = message.addr,
+				      .compare = atomic.compare,
+				      .result = atomic.result}))
+			return 0;
+		return negative(tx_->post_locked(message, atomic));
+	}
 	/* Posts to a ring that may be shared. */
 	int post(const Message &message) noexcept
 	{
@@ -302,6 +337,7 @@ private:
 
 		tx_ = rings.tx();
 		rx_ = rings.rx();
+		direct_ = rings.direct();
 	}
 	void choose_transfers() noexcept override
 	{
@@ -319,6 +355,7 @@ private:
 
 	BasicTransmitRing<Lock> *tx_ = nullptr;
 	BasicReceiveRing<Lock> *rx_ = nullptr;
+	Direct *direct_ = nullptr;
 };
 
 } // namespace treadle::fi

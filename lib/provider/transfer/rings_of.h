@@ -9,6 +9,7 @@
 
 #include "endpoint/rings.h"
 #include "endpoint/stx.h"
+#include "transfer/direct.h"
 
 namespace treadle::fi
 {
@@ -44,6 +45,18 @@ public:
 	}
 	void share_tx(Stx &stx) noexcept override { tx_ = stx.ring<Lock>(); }
 
+	/* Null: there are no windows. */
+	Direct *direct() noexcept { return direct_.get(); }
+	void allow_windows(Endpoint &endpoint, const DirectUse &use) override
+	{
+		direct_ = Direct::make(endpoint, use);
+	}
+	void close_windows() noexcept override { direct_.reset(); }
+	const fi_treadle_direct_stats *direct_stats() const noexcept override
+	{
+		return direct_ ? &direct_->stats() : nullptr;
+	}
+
 	void flush() noexcept override
 	{
 		if (tx_)
@@ -58,6 +71,7 @@ private:
 	std::optional<BasicTransmitRing<Lock>> own_tx_;
 	BasicTransmitRing<Lock> *tx_ = nullptr; /* its own, or that of a shared context */
 	std::optional<BasicReceiveRing<Lock>> rx_;
+	std::unique_ptr<Direct> direct_;
 };
 
 } // namespace treadle::fi

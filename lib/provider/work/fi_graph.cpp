@@ -116,6 +116,8 @@ int WorkGraph::install(fid_treadle_graph *graph, fid_cntr *launches, fid_cntr *e
 			if (cntr)
 				uses.emplace_back(cntr->users);
 		}
+		if (const int given = first ? first->give_to_kernel() : 0)
+			return given;
 		const int rc = negative(self.graph_.install(first ? &first->counter() : nullptr,
 							    last ? &last->counter() : nullptr));
 		if (!rc)

@@ -140,11 +140,13 @@ std::uint64_t caps_for(const fi_deferred_work &work) noexcept
 CommandOrError counter_command(const Domain &domain, const fi_deferred_work &work) noexcept
 {
 	const fi_op_cntr &op = *work.op.cntr;
-	const Cntr *target = Cntr::known(domain, op.cntr);
+	Cntr *target = Cntr::known(domain, op.cntr);
 
 	if (!target)
 		return std::unexpected(REFUSE(-FI_EINVAL, FI_LOG_DOMAIN,
 					      "QUEUE_WORK: op.cntr is no counter of this domain"));
+	if (const int rc = target->give_to_kernel())
+		return std::unexpected(rc);
 	return (work.op_type == FI_OP_CNTR_SET ? Command::set(target->id(), op.value) :
 						 Command::add(target->id(), op.value))
 		.work();
@@ -243,7 +245,7 @@ fid_ep *endpoint_of(const fi_deferred_work &work) noexcept
 
 int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 {
-	const Cntr *trigger = Cntr::known(domain, work.triggering_cntr);
+	Cntr *trigger = Cntr::known(domain, work.triggering_cntr);
 	const Cntr *done = Cntr::known(domain, work.completion_cntr);
 
 	if (!trigger)
@@ -258,6 +260,8 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	auto command = command_of(domain, work);
 	if (!command) /* an operation that is unsupported can't be deferred either */
 		return command.error() == -FI_EOPNOTSUPP ? -FI_ENOSYS : command.error();
+	if (const int rc = trigger->give_to_kernel())
+		return rc;
 	/* Its name is the address of `work`, which no other work has. */
 	command->when(trigger->id(), work.threshold).work(address_of(&work));
 	if (done)

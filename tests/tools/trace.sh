@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Tracepoints through treadlectl and through the system's own tools: Documentation/tracing.rst.
+#
+# test-timeout: 600
 
 . tests/tools/tap
 

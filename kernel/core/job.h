@@ -60,6 +60,7 @@ struct treadle_job {
  *		receive of @ctx
  * @holds:	holds a charge on the receiver's room for messages, and therefore waits for no page
  * @worker:	the runner is the worker of @ctx, which may copy much
+ * @polls:	the runner takes commands of polled rings of @ctx, on its stack
  * @mine:	worker: the next job is one of @jobs
  *
  * Completion -> counter -> trigger -> completion goes round through @jobs and @others instead of
@@ -81,6 +82,7 @@ struct treadle_run {
 	bool guest;
 	bool holds;
 	bool worker;
+	bool polls;
 	bool mine;
 };
 

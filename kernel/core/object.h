@@ -38,6 +38,18 @@ struct treadle_obj;
 struct treadle_ports;
 struct treadle_wait_ops;
 
+/*
+ * struct treadle_polls - the polled transmit rings of a context (exec/polled.c)
+ * @lock:  @rings, and how many there are: @count
+ * @work:  looks at them while it is not idle; holds the context
+ */
+struct treadle_polls {
+	spinlock_t lock;
+	struct list_head rings;
+	unsigned int count;
+	struct treadle_work work;
+};
+
 #define TREADLE_RECENT 64
 #define TREADLE_CNTRS  XA_MARK_0
 
@@ -61,7 +73,7 @@ struct treadle_wait_ops;
  * @last_id:	id of the youngest object (under @lock)
  * @nr_objs:	objects that are not destroyed
  * @armed:	commands that are armed on its counters and cells
- * @poller:	looks at its cells
+ * @poller:	looks at its cells; @polls: at its transmit rings
  * @pm, @pm_user: pagemap of @mm, and the callbacks for the exit of @mm
  * @mrs:	regions by key
  * @mapping:	of the file: all its maps are found here (dev/file.c)
@@ -96,6 +108,7 @@ struct treadle_ctx {
 	bool dead, over;
 	atomic_t armed;
 	struct treadle_poller poller;
+	struct treadle_polls polls;
 	struct treadle_pm *pm;
 	struct treadle_pm_user pm_user;
 	struct rhashtable mrs;

@@ -394,6 +394,18 @@ void treadle_pool_awakes(struct treadle_pool *pool)
 	spin_unlock_irq(&pool->lock);
 }
 
+/**
+ * treadle_pool_waits() - does a work wait for a thread?
+ * @pool: of the calling thread
+ *
+ * Context: any. Takes no lock, so the answer may be old.
+ * Return: true if one waits.
+ */
+bool treadle_pool_waits(const struct treadle_pool *pool)
+{
+	return !list_empty_careful(&pool->works);
+}
+
 /*
  * Wait for the next work and hold its context. NULL: the thread has to end; it is not counted any
  * more. May sleep.

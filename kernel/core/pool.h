@@ -71,6 +71,7 @@ void treadle_pool_leave(struct treadle_ctx *ctx);
 void treadle_pool_put(struct treadle_pool *pool);
 void treadle_pool_sleeps(struct treadle_pool *pool);
 void treadle_pool_awakes(struct treadle_pool *pool);
+bool treadle_pool_waits(const struct treadle_pool *pool);
 
 struct treadle_user *treadle_user_get(void);
 struct treadle_user *treadle_user_hold(struct treadle_user *user);

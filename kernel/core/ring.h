@@ -46,6 +46,12 @@ static inline bool treadle_ring_prod(struct treadle_ring *r, u32 *prod)
 	return *prod - READ_ONCE(r->kern->released) <= r->entries && *prod - r->head <= r->entries;
 }
 
+/* The index of the process, for a look that decides nothing. Any context. */
+static inline u32 treadle_ring_peek(const struct treadle_ring *r)
+{
+	return READ_ONCE(r->user->prod);
+}
+
 /* Have all written slots been read? A broken ring is never read. Owner's lock held. */
 static inline bool treadle_ring_empty(struct treadle_ring *r)
 {

@@ -111,6 +111,7 @@ static struct treadle_ctx *ctx_open(bool nowait)
 	if (IS_ERR(ctx))
 		return ctx;
 	treadle_poller_init(ctx);
+	treadle_polling_init(ctx);
 	ctx->ports = treadle_ports(ctx->net);
 	ctx->pm_user.get = ctx_get;
 	ctx->pm_user.mm_gone = ctx_mm_gone;

@@ -219,6 +219,16 @@ static int take(u8 *buf, struct treadle_span *src, u64 len, struct treadle_run *
 	return treadle_copy(&dst, src, &done, len, run, &side);
 }
 
+/* A look at a polled ring has a command on its stack: it waits for the pages from now on. */
+static bool poll_insists(struct treadle_run *run, const struct treadle_ctx *ctx)
+{
+	if (!run->polls || run->ctx != ctx)
+		return false;
+	run->guest = false;
+	cond_resched();
+	return true;
+}
+
 /**
  * treadle_take_inject() - copy a command's operands into the kernel, once
  * @cmd: the command; has an endpoint
@@ -261,7 +271,7 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
 		}
 		if (ret == -EINPROGRESS)
 			ret = -EAGAIN;
-	} while (ret == -EAGAIN && treadle_run_insists(run, ctx));
+	} while (ret == -EAGAIN && (poll_insists(run, ctx) || treadle_run_insists(run, ctx)));
 	if (!ret)
 		cmd->inject = buf;
 	else

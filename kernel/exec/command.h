@@ -32,6 +32,23 @@ struct treadle_msg;
 #define TREADLE_INLINE (1u << 20)
 
 /*
+ * struct treadle_polled - a transmit ring that a thread of the kernel looks at (polled.c)
+ * @link:	in ctx->polls.rings (its lock); empty: the ring is not polled
+ * @idle:	nanoseconds without a command until it is left alone; 0: the ring is not polled
+ * @since:	when a command was taken last (thread only)
+ * @seen:	ring.head after the last look (thread only)
+ * @asleep:	the ring is left alone, and TREADLE_RING_DOORBELL is set (written by the thread)
+ * @woken:	a doorbell was rung meanwhile (written under tx->lock)
+ * @wakes:	how often the thread has begun to look (written by the thread)
+ */
+struct treadle_polled {
+	struct list_head link;
+	u64 idle, since, wakes;
+	u32 seen;
+	bool asleep, woken;
+};
+
+/*
  * struct treadle_tx - transmit ring
  * @lock:	held for a whole doorbell; protects ring.head
  * @shared:	TREADLE_TX_SHARED (constant)
@@ -40,6 +57,7 @@ struct treadle_msg;
  *		its completion or its failure message (under @lock; NULL until it is refilled)
  * @counted:	statistics, from TREADLE_STAT_DOORBELLS on (written under @lock)
  * @ring:	descriptors
+ * @polled:	for exec/polled.c
  */
 struct treadle_tx {
 	struct treadle_obj obj;
@@ -49,6 +67,7 @@ struct treadle_tx {
 	struct treadle_cmd *reserve;
 	u64 counted[TREADLE_STAT_TX_END - TREADLE_STAT_DOORBELLS];
 	struct treadle_ring ring;
+	struct treadle_polled polled;
 };
 
 enum treadle_recv_kind {
@@ -472,9 +491,24 @@ static inline void treadle_cmd_count(const struct treadle_cmd *cmd)
 	}
 }
 
-/* submit.c, tx.c, poller.c */
+/* submit.c, tx.c, poller.c, polled.c */
+extern const struct treadle_obj_ops treadle_tx_ops;
 long treadle_doorbell(struct treadle_ctx *ctx, u32 id);
 int treadle_cmd_aim(struct treadle_cmd *cmd);
+long treadle_tx_take(struct treadle_tx *tx, struct treadle_run *run, int most);
+void treadle_polling_init(struct treadle_ctx *ctx);
+void treadle_polled_join(struct treadle_tx *tx);
+void treadle_polled_leave(struct treadle_tx *tx);
+long treadle_polled_doorbell(struct treadle_obj *obj);
+
+static __always_inline void treadle_tx_count(struct treadle_tx *tx, enum treadle_stat stat, u64 n)
+{
+	u64 *counted = &tx->counted[stat - TREADLE_STAT_DOORBELLS];
+
+	lockdep_assert_held(&tx->lock);
+	WRITE_ONCE(*counted, *counted + n);
+}
+
 int treadle_ioc_tx_create(struct treadle_ucmd *u);
 int treadle_ioc_cell_create(struct treadle_ucmd *u);
 

@@ -307,20 +307,12 @@ static int find_ep(struct treadle_tx *tx, struct treadle_cmd *cmd, struct treadl
  * promised commands with F_MORE to its caller already. They may fail, and overflow the queue by
  * another ring's worth, but must not get lost.
  */
-static bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd)
+static __always_inline bool must_wait(const struct treadle_tx *tx, const struct treadle_cmd *cmd)
 {
 	const struct treadle_ep *ep = cmd->ep;
 
 	return (cmd->d.flags & TREADLE_F_MORE) && ep && smp_load_acquire(&ep->enabled) &&
 	       (overflows(ep->tx_cq, tx->ring.entries) || overflows(ep->rx_cq, tx->ring.entries));
-}
-
-static __always_inline void tx_count(struct treadle_tx *tx, enum treadle_stat stat, u64 n)
-{
-	u64 *counted = &tx->counted[stat - TREADLE_STAT_DOORBELLS];
-
-	lockdep_assert_held(&tx->lock);
-	WRITE_ONCE(*counted, *counted + n);
 }
 
 /* Submit the command at ring.head. Returns 0, or why it was refused. */
@@ -355,7 +347,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		ret = 0;
 	} else if (ret) {
 		if (ret == -EAGAIN)
-			tx_count(tx, TREADLE_STAT_RETRIED, 1);
+			treadle_tx_count(tx, TREADLE_STAT_RETRIED, 1);
 		else
 			treadle_stat_error(treadle_cmd_stats(cmd, tx->obj.ctx), ret);
 		treadle_cmd_free(cmd);
@@ -378,35 +370,32 @@ static noinline void fetch_vectors(struct treadle_cmd *cmd, struct treadle_ring 
 }
 
 /*
- * Take the commands of a transmit ring until it is empty, one is refused, or a signal is pending.
- * Takes tx->lock; may sleep. Returns how many were taken, or why the first one was refused.
+ * Take the commands of a transmit ring until it is empty, one is refused, or a signal is pending;
+ * of a @polled ring @most at most. May sleep. Returns how many were taken, or why the first one was
+ * refused.
  */
-static __always_inline long tx_doorbell(struct treadle_tx *tx)
+static __always_inline long take(struct treadle_tx *tx, struct treadle_run *run, bool polled,
+				 int most)
 {
 	union treadle_slot vec[TREADLE_MAX_VECS] TREADLE_UNSET;
 	struct treadle_cmd cmd TREADLE_UNSET;
 	struct treadle_ring *ring = &tx->ring;
-	TREADLE_RUN(run, tx->obj.ctx);
 	u32 prod, credits = 0;
 	long taken = 0;
 	int ret = 0;
 
-	run.own = tx->obj.ctx; /* treadle_call() admits no other process */
-
-	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
-		return -EINTR;
-	if (ring->broken) {
-		ret = -ESHUTDOWN;
-		goto out;
-	}
+	lockdep_assert_held(&tx->lock);
+	if (ring->broken)
+		return -ESHUTDOWN;
 	if (!treadle_ring_prod(ring, &prod)) {
 		treadle_ring_break(ring);
-		ret = -EINVAL;
-		goto out;
+		return -EINVAL;
 	}
 	while (ring->head != prod) {
 		u32 slots;
 
+		if (polled && taken == most)
+			break;
 		if (taken) {
 			if (signal_pending(current))
 				break;
@@ -414,10 +403,12 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 			 * jobs of other contexts don't wait for further commands, nor for this
 			 * thread while it lacks a processor or memory
 			 */
-			treadle_run_let_go(&run);
+			treadle_run_let_go(run);
 			cond_resched();
 		}
 		treadle_ring_fetch(ring, ring->head, &cmd.d);
+		if (polled) /* no call waits for the result */
+			cmd.d.flags |= TREADLE_F_MORE;
 		slots = desc_slots(&cmd.d);
 		if (slots > prod - ring->head) {
 			/* half a command: its producer is broken. Report those before it first */
@@ -439,7 +430,7 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 		cmd.marks = 0;
 		if (slots > 1)
 			fetch_vectors(&cmd, ring, vec);
-		ret = submit_one(tx, &cmd, &run);
+		ret = submit_one(tx, &cmd, run);
 		if (ret && taken) {
 			ret = 0; /* reported by the next call, which finds this command first */
 			break;
@@ -454,13 +445,43 @@ static __always_inline long tx_doorbell(struct treadle_tx *tx)
 	}
 	if (credits)
 		treadle_ring_release_any(ring, credits);
-	tx_count(tx, TREADLE_STAT_COMMANDS, taken);
-out:
-	tx_count(tx, TREADLE_STAT_DOORBELLS, 1);
+	treadle_tx_count(tx, TREADLE_STAT_COMMANDS, taken);
+	return ret ?: taken;
+}
+
+/**
+ * treadle_tx_take() - take commands of a polled ring
+ * @tx:	  the ring
+ * @run:  of the caller
+ * @most: number of commands
+ *
+ * A command that is refused completes with the error (TREADLE_F_MORE).
+ *
+ * Context: may sleep; tx->lock is held.
+ * Return: number of commands that were taken. -EAGAIN: the first one has to stay for now;
+ * -ESHUTDOWN, -EINVAL: the ring is broken; else the error of a command that is not reported
+ * otherwise, and is consumed.
+ */
+long treadle_tx_take(struct treadle_tx *tx, struct treadle_run *run, int most)
+{
+	return take(tx, run, true, most);
+}
+
+/* Take all commands of a ring that is not polled. Takes tx->lock; may sleep. Returns as take(). */
+static __always_inline long tx_doorbell(struct treadle_tx *tx)
+{
+	TREADLE_RUN(run, tx->obj.ctx);
+	long ret;
+
+	run.own = tx->obj.ctx; /* treadle_call() admits no other process */
+	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))
+		return -EINTR;
+	ret = take(tx, &run, false, 0);
+	treadle_tx_count(tx, TREADLE_STAT_DOORBELLS, 1);
 	mutex_unlock(&tx->lock);
 	if (!treadle_run_empty(&run))
 		treadle_run_jobs(&run);
-	return ret ?: taken;
+	return ret;
 }
 
 /**
@@ -479,7 +500,7 @@ TREADLE_HOT long treadle_doorbell(struct treadle_ctx *ctx, u32 id)
 
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	if (likely(obj->type == TREADLE_TX))
+	if (likely(obj->ops == &treadle_tx_ops)) /* not polled */
 		ret = tx_doorbell(container_of(obj, struct treadle_tx, obj));
 	else
 		ret = obj->ops->doorbell ? obj->ops->doorbell(obj) : -EBADF;

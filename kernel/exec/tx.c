@@ -5,6 +5,8 @@
 #include "core/limits.h"
 #include "exec/command.h"
 
+#define IDLE_US 1000 /* a thread that finds no command for so long leaves a ring alone */
+
 /**
  * treadle_tx_reserve() - refill the reserve of a ring
  * @tx: the ring
@@ -42,9 +44,15 @@ static void tx_free(struct treadle_obj *obj)
 {
 	struct treadle_tx *tx = container_of(obj, struct treadle_tx, obj);
 
+	treadle_polled_leave(tx); /* a ring that was never published is not hidden */
 	if (tx->reserve)
 		kmem_cache_free(treadle_cmd_cache, tx->reserve);
 	treadle_ring_exit(&tx->ring);
+}
+
+static void polled_hide(struct treadle_obj *obj, struct treadle_run *run)
+{
+	treadle_polled_leave(container_of(obj, struct treadle_tx, obj));
 }
 
 static const struct treadle_area *tx_area(struct treadle_obj *obj, enum treadle_region region)
@@ -55,7 +63,7 @@ static const struct treadle_area *tx_area(struct treadle_obj *obj, enum treadle_
 }
 
 /* The doorbell is treadle_doorbell() itself. */
-static const struct treadle_obj_ops tx_ops = {
+const struct treadle_obj_ops treadle_tx_ops = {
 	.type = TREADLE_TX,
 	.stats = TREADLE_STAT_DOORBELLS,
 	.stats_end = TREADLE_STAT_TX_END,
@@ -63,6 +71,28 @@ static const struct treadle_obj_ops tx_ops = {
 	.free = tx_free,
 	.area = tx_area,
 };
+
+static const struct treadle_obj_ops polled_ops = {
+	.type = TREADLE_TX,
+	.stats = TREADLE_STAT_DOORBELLS,
+	.stats_end = TREADLE_STAT_TX_END,
+	.stats_own = offsetof(struct treadle_tx, counted),
+	.hide = polled_hide,
+	.free = tx_free,
+	.area = tx_area,
+	.doorbell = treadle_polled_doorbell,
+};
+
+/* How long to look without finding a command: @arg->idle, or the default. -EINVAL: too long. */
+static int idle_time(struct treadle_ring_create *arg)
+{
+	if (!(arg->flags & TREADLE_TX_POLLED))
+		return arg->idle ? -EINVAL : 0;
+	if (arg->idle > TREADLE_MAX_IDLE)
+		return -EINVAL;
+	arg->idle = arg->idle ?: IDLE_US;
+	return 0;
+}
 
 /**
  * treadle_ioc_tx_create() - TX_CREATE: make a transmit ring
@@ -74,18 +104,20 @@ static const struct treadle_obj_ops tx_ops = {
 int treadle_ioc_tx_create(struct treadle_ucmd *u)
 {
 	struct treadle_ring_create *arg = u->arg;
+	bool polled = arg->flags & TREADLE_TX_POLLED;
 	struct treadle_tx *tx;
 	int ret;
 
-	if ((arg->flags & ~TREADLE_TX_SHARED) || arg->reserved || arg->buffered)
+	if ((arg->flags & ~(TREADLE_TX_SHARED | TREADLE_TX_POLLED)) || arg->buffered)
 		return -EINVAL;
-	ret = treadle_round_entries(&arg->entries, treadle_max_ring);
+	ret = idle_time(arg) ?: treadle_round_entries(&arg->entries, treadle_max_ring);
 	if (ret)
 		return ret;
 	tx = kzalloc(sizeof(*tx), TREADLE_GFP);
 	if (!tx)
 		return -ENOMEM;
-	ret = treadle_obj_init(u->ctx, &tx->obj, &tx_ops);
+	INIT_LIST_HEAD(&tx->polled.link);
+	ret = treadle_obj_init(u->ctx, &tx->obj, polled ? &polled_ops : &treadle_tx_ops);
 	if (ret) {
 		kfree(tx);
 		return ret;
@@ -96,6 +128,10 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 	if (ret) {
 		treadle_obj_put(&tx->obj);
 		return ret;
+	}
+	if (polled) {
+		tx->polled.idle = arg->idle * NSEC_PER_USEC;
+		treadle_polled_join(tx);
 	}
 	treadle_ring_answer(&tx->obj, &tx->ring, arg);
 	u->new = &tx->obj;

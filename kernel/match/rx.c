@@ -56,8 +56,7 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	u32 i;
 	int ret;
 
-	if ((arg->flags & ~TREADLE_RX_SHARED) || arg->reserved ||
-	    arg->buffered > treadle_max_buffered)
+	if ((arg->flags & ~TREADLE_RX_SHARED) || arg->idle || arg->buffered > treadle_max_buffered)
 		return -EINVAL;
 	ret = treadle_round_entries(&arg->entries, treadle_max_ring);
 	if (ret)

@@ -290,6 +290,11 @@ struct treadle_av_set_id {
 /**
  * struct treadle_ring_create - TX_CREATE and RX_CREATE
  * @flags:    TREADLE_TX_SHARED: descriptors name their endpoint.
+ *	      TREADLE_TX_POLLED: a thread of the kernel looks at the ring. A post needs a doorbell
+ *	      only while TREADLE_RING_DOORBELL is set (barrier C), as at the beginning. Every
+ *	      command counts as one with TREADLE_F_MORE: if it is refused, it completes with the
+ *	      error. With TREADLE_F_INJECT its buffer is free when the command was taken.
+ *	      Needs TREADLE_FEATURE_TX_POLLED.
  *	      TREADLE_RX_SHARED: several endpoints of type MSG may receive here. A receive belongs
  *	      to no endpoint until a message comes, so it outlives a connection. Endpoints of the
  *	      other types can share any RX
@@ -297,8 +302,13 @@ struct treadle_av_set_id {
  * @buffered: RX: bytes of unexpected messages to hold (0: a default); a message takes some 300
  *	      besides its data. out: the bytes that it holds. TX: 0
  * @id:       out
+ * @idle:     TX_POLLED: when no command has come for so many microseconds, the thread leaves the
+ *	      ring alone and DOORBELL is set; at most TREADLE_MAX_IDLE (EINVAL). in: 0: a default;
+ *	      out: the time. Without TX_POLLED: 0
  */
 #define TREADLE_TX_SHARED (1U << 0)
+#define TREADLE_TX_POLLED (1U << 1)
+#define TREADLE_MAX_IDLE  1000000U
 #define TREADLE_RX_SHARED (1U << 0)
 struct treadle_ring_create {
 	__u32 size;
@@ -306,7 +316,7 @@ struct treadle_ring_create {
 	__u32 entries;
 	__u32 buffered;
 	__u32 id;
-	__u32 reserved;
+	__u32 idle;
 	struct treadle_map rw;
 	struct treadle_map ro;
 };

@@ -199,7 +199,7 @@ TREADLE_AT(treadle_ring_create, flags, 4);
 TREADLE_AT(treadle_ring_create, entries, 8);
 TREADLE_AT(treadle_ring_create, buffered, 12);
 TREADLE_AT(treadle_ring_create, id, 16);
-TREADLE_AT(treadle_ring_create, reserved, 20);
+TREADLE_AT(treadle_ring_create, idle, 20);
 TREADLE_AT(treadle_ring_create, rw, 24);
 TREADLE_AT(treadle_ring_create, ro, 40);
 

@@ -54,6 +54,11 @@
  *    full barrier   (C)                   full barrier      (C)
  *    read flags: DOORBELL? ring it        read prod again, match what is there
  *
+ *  process (polled transmit ring)       kernel (leaves the ring alone)
+ *    write prod                           set TREADLE_RING_DOORBELL
+ *    full barrier   (C)                   full barrier      (C)
+ *    read flags: DOORBELL? ring it        read prod again; not empty: clear the flag, go on
+ *
  *  process (read completions)           kernel (complete)
  *    read prod      (D, acquire)          write cqe
  *    read cqe                             write prod        (D, release)
@@ -312,7 +317,10 @@ union treadle_slot {
 	__u8 bytes[TREADLE_SLOT_SIZE];
 };
 
-/* Set by the kernel while it holds unmatched messages: a post needs a doorbell. */
+/*
+ * A post needs a doorbell. Set by the kernel while it holds unmatched messages (receive ring), or
+ * while no thread looks at the ring (TREADLE_TX_POLLED).
+ */
 #define TREADLE_RING_DOORBELL (1U << 0)
 /* The ring's indices were out of range once. The ring does not work any more. */
 #define TREADLE_RING_BROKEN (1U << 1)

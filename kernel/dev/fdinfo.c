@@ -68,6 +68,21 @@ static void show_ep(struct seq_file *m, const struct treadle_ep *ep)
 		   id_of(ep->cntr_remote_write));
 }
 
+/* A polled ring: whether a thread looks at it, and how often one has begun to. */
+static void show_tx(struct seq_file *m, const struct treadle_tx *tx)
+{
+	seq_printf(m, "treadle-polled:\t%u %s idle %llu wakes %llu\n", tx->obj.id,
+		   READ_ONCE(tx->polled.asleep) ? "asleep" : "awake",
+		   tx->polled.idle / NSEC_PER_USEC, READ_ONCE(tx->polled.wakes));
+}
+
+/* Has @obj a line, or several? */
+static bool is_shown(struct treadle_obj *obj)
+{
+	return obj->type == TREADLE_CNTR || obj->type == TREADLE_EP ||
+	       (obj->type == TREADLE_TX && container_of(obj, struct treadle_tx, obj)->polled.idle);
+}
+
 /* Was @m opened by the user that owns @ctx, or with the right to trace that user's processes? */
 static bool may_see(const struct seq_file *m, const struct treadle_ctx *ctx)
 {
@@ -105,13 +120,15 @@ void treadle_show_fdinfo(struct seq_file *m, struct file *file)
 		obj = treadle_obj_get(ctx, id, 0);
 		if (IS_ERR(obj))
 			continue;
-		more = (obj->type == TREADLE_CNTR || obj->type == TREADLE_EP) && !most--;
+		more = is_shown(obj) && !most--;
 		if (more)
 			seq_puts(m, "treadle-more:\n");
 		else if (obj->type == TREADLE_CNTR)
 			show_cntr(m, container_of(obj, struct treadle_cntr, obj));
 		else if (obj->type == TREADLE_EP)
 			show_ep(m, container_of(obj, struct treadle_ep, obj));
+		else if (is_shown(obj))
+			show_tx(m, container_of(obj, struct treadle_tx, obj));
 		treadle_obj_put(obj);
 		if (more)
 			break;

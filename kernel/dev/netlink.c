@@ -197,9 +197,14 @@ static u32 queued(const struct treadle_ring *ring)
 
 static int put_tx(struct sk_buff *skb, const struct treadle_tx *tx)
 {
-	return nla_put_u32(skb, TREADLE_A_ENDPOINT_TX, tx->obj.id)		       ?:
-		       nla_put_u32(skb, TREADLE_A_ENDPOINT_TX_DEPTH, tx->ring.entries) ?:
-		       nla_put_u32(skb, TREADLE_A_ENDPOINT_TX_QUEUED, queued(&tx->ring));
+	int ret = nla_put_u32(skb, TREADLE_A_ENDPOINT_TX, tx->obj.id)			  ?:
+			  nla_put_u32(skb, TREADLE_A_ENDPOINT_TX_DEPTH, tx->ring.entries) ?:
+			  nla_put_u32(skb, TREADLE_A_ENDPOINT_TX_QUEUED, queued(&tx->ring));
+
+	if (ret || !tx->polled.idle)
+		return ret;
+	return nla_put_u32(skb, TREADLE_A_ENDPOINT_TX_IDLE, tx->polled.idle / NSEC_PER_USEC) ?:
+		       nla_put_u32(skb, TREADLE_A_ENDPOINT_TX_ASLEEP, READ_ONCE(tx->polled.asleep));
 }
 
 static int put_rx(struct sk_buff *skb, struct treadle_rx *rx)

@@ -45,6 +45,9 @@ static Value::List endpoints_of(Netlink &netlink, Names &names)
 		row.set("type", name);
 		row.set("tx_used", depth("tx_queued", "tx_depth"));
 		row.set("rx_used", depth("rx_queued", "rx_depth"));
+		row.set("polled", row["tx_idle"].null()	 ? Value() :
+				  row["tx_asleep"].yes() ? Value("asleep") :
+							   Value("awake"));
 	}
 	return rows;
 }
@@ -74,7 +77,7 @@ int list(int argc, char **argv)
 		     "armed", "errors"});
 	if (what.empty() || what == "endpoints")
 		add("endpoints", endpoints_of(netlink, names),
-		    {"context", "id", "pid", "process", "user", "type", "port", "tx_used",
+		    {"context", "id", "pid", "process", "user", "type", "port", "tx_used", "polled",
 		     "rx_used", "rx_posted", "rx_waiting", "buffered", "address"});
 	if (what == "regions")
 		add("regions", with_names(netlink.dump(TREADLE_CMD_REGION_GET), names),

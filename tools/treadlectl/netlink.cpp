@@ -100,7 +100,9 @@ static const Set endpoint = {{TREADLE_A_ENDPOINT_CONTEXT, "context"},
 			     {TREADLE_A_ENDPOINT_RX_WAITING, "rx_waiting"},
 			     {TREADLE_A_ENDPOINT_BUFFERED, "buffered", {}, {}, "B"},
 			     {TREADLE_A_ENDPOINT_BUFFERED_MAX, "buffered_max", {}, {}, "B"},
-			     {TREADLE_A_ENDPOINT_COUNTERS, "counters", As::tree, &counters}};
+			     {TREADLE_A_ENDPOINT_COUNTERS, "counters", As::tree, &counters},
+			     {TREADLE_A_ENDPOINT_TX_IDLE, "tx_idle", {}, {}, "us"},
+			     {TREADLE_A_ENDPOINT_TX_ASLEEP, "tx_asleep", As::flag}};
 static const Set region = {{TREADLE_A_REGION_CONTEXT, "context"},
 			   {TREADLE_A_REGION_ID, "id"},
 			   {TREADLE_A_REGION_PID, "pid"},

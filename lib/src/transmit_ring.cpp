@@ -10,21 +10,23 @@ namespace treadle
 {
 
 template <class Lock>
-Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(const Context &context,
-								std::uint32_t entries,
-								std::uint32_t flags) noexcept
+Result<BasicTransmitRing<Lock>>
+BasicTransmitRing<Lock>::create(const Context &context, std::uint32_t entries, std::uint32_t flags,
+				std::uint32_t idle) noexcept
 {
-	return create(context.device(), entries, flags);
+	return create(context.device(), entries, flags, idle);
 }
 
 template <class Lock>
 Result<BasicTransmitRing<Lock>> BasicTransmitRing<Lock>::create(int device, std::uint32_t entries,
-								std::uint32_t flags) noexcept
+								std::uint32_t flags,
+								std::uint32_t idle) noexcept
 {
 	treadle_ring_create args{};
 
 	args.flags = flags;
 	args.entries = entries;
+	args.idle = idle;
 	auto ring = detail::DescriptorRing::create(device, TREADLE_IOC_TX_CREATE, args);
 	if (!ring)
 		return std::unexpected(ring.error());
@@ -59,6 +61,19 @@ template <class Lock> int BasicTransmitRing<Lock>::ring_on(int rc, std::uint32_t
 			return std::min(rc, 0);
 		}
 	}
+}
+
+/*
+ * The doorbell takes all commands, those of other posts, too. Refusals are completions. An error
+ * that can't be one (the command names no enabled endpoint) is returned if it is found here.
+ */
+template <class Lock> int BasicTransmitRing<Lock>::ring_polled() noexcept
+{
+	const int rc = this->doorbell();
+
+	if (rc == -EPERM) /* a child after fork */
+		ring_.abandon();
+	return rc == -EAGAIN || rc == -EINTR ? 0 : std::min(rc, 0);
 }
 
 template <class Lock> std::error_code BasicTransmitRing<Lock>::rang(int result) noexcept
@@ -111,6 +126,12 @@ Posted BasicTransmitRing<Lock>::post_all(std::span<const Command> commands) noex
 {
 	const std::lock_guard guard(lock_);
 
+	if (ring_.polled()) {
+		for (std::size_t i = 0; i < commands.size(); ++i)
+			if (const int rc = put_polled(commands[i]))
+				return {i, detail::status(rc)};
+		return {commands.size(), from_errno(0)};
+	}
 	if (pending_)
 		ring(0);
 	if (pending_)

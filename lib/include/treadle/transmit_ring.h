@@ -52,6 +52,12 @@ struct SendOptions {
  * long. Any other refusal is an error completion of the endpoint. It is lost if the command names
  * no endpoint, or is TREADLE_F_WORK without TREADLE_F_COMPLETION.
  *
+ * Polled rings (TREADLE_TX_POLLED, if limits().features has TREADLE_FEATURE_TX_POLLED): a thread of
+ * the kernel looks at the ring, so a post makes no system call, except the first one after some
+ * time without commands. Every post is as one with TREADLE_F_MORE: its errors come as completions.
+ * flush takes all commands that were posted before. Bytes of TREADLE_F_INJECT are copied by the
+ * post, which accesses them itself.
+ *
  * Threads: as Lock says. The lock is held while the doorbell is rung, so each caller gets the
  * result of its own command. Buffers belong to the kernel until the command has completed; with
  * TREADLE_F_INJECT until the doorbell has taken it (not with EAGAIN). Messages, commands and
@@ -62,10 +68,14 @@ template <class Lock> class TREADLE_API BasicTransmitRing : public Object<Transm
 public:
 	/*
 	 * Each endpoint has a ring of its own. With flag TREADLE_TX_SHARED endpoints share it, and
-	 * commands name theirs. entries: 1 to limits().max_ring (EINVAL). ENOSPC, ENOMEM.
+	 * commands name theirs. With TREADLE_TX_POLLED see "Polled rings" above; idle: microseconds
+	 * until the thread leaves the ring alone, 0: a default. entries: 1 to limits().max_ring
+	 * (EINVAL). ENOSPC, ENOMEM.
 	 */
-	[[nodiscard]] static Result<BasicTransmitRing>
-	create(const Context &context, std::uint32_t entries, std::uint32_t flags = 0) noexcept;
+	[[nodiscard]] static Result<BasicTransmitRing> create(const Context &context,
+							      std::uint32_t entries,
+							      std::uint32_t flags = 0,
+							      std::uint32_t idle = 0) noexcept;
 
 	/* Slots, a power of two. A command takes one, and one more for each vector. */
 	std::uint32_t entries() const noexcept { return ring_.entries(); }
@@ -152,6 +162,8 @@ public:
 			return from_errno(0);
 		const std::lock_guard guard(lock_);
 
+		if (ring_.polled())
+			return detail::status(ring_polled());
 		return detail::status(pending_ ? ring(0) : 0);
 	}
 
@@ -173,10 +185,11 @@ private:
 	friend Context; /* creates a ring before it is complete itself */
 
 	static Result<BasicTransmitRing> create(int device, std::uint32_t entries,
-						std::uint32_t flags) noexcept;
+						std::uint32_t flags,
+						std::uint32_t idle = 0) noexcept;
 
 	BasicTransmitRing(int device, std::uint32_t id, detail::DescriptorRing ring) noexcept
-		: Object(device, id), ring_(std::move(ring))
+		: Object(device, id), batches_(ring.polled()), ring_(std::move(ring))
 	{
 	}
 
@@ -217,19 +230,42 @@ private:
 	{
 		int rc = ring_.put(what...);
 
-		if (rc == -EAGAIN && pending_) [[unlikely]] {
-			/* A batch that fills the ring starts before its end. */
-			ring(0);
-			rc = ring_.put(what...);
+		if (rc) [[unlikely]] {
+			if (ring_.polled())
+				return put_polled(what...);
+			if (rc == -EAGAIN && pending_) {
+				/* A batch that fills the ring starts before its end. */
+				ring(0);
+				rc = ring_.put(what...);
+			}
+			if (rc)
+				return rc;
 		}
-		if (rc) [[unlikely]]
-			return rc;
 		++pending_;
 		if (!(flags & TREADLE_F_MORE))
 			return ring(slots);
 		std::atomic_ref(batches_).store(true, std::memory_order_relaxed);
 		return 0;
 	}
+
+	/*
+	 * Rings only if no thread of the kernel looks at the ring. 0 or -errno. Inlined, like put:
+	 * a function that is passed the message would keep it in memory, for other rings, too.
+	 */
+	template <class... What> [[gnu::always_inline]] int put_polled(const What &...what) noexcept
+	{
+		const int rc = ring_.put_polled(what...);
+
+		if ((!rc || rc == -EAGAIN) && ring_.doorbell_wanted()) [[unlikely]] { /* C */
+			const int error = ring_polled();
+
+			return error ? error : rc;
+		}
+		return rc;
+	}
+
+	/* 0, also if commands have to stay in the ring, or -errno: it does not work. */
+	int ring_polled() noexcept;
 
 	/* slots: of the last command if that has no TREADLE_F_MORE, else 0 */
 	int ring(std::uint32_t slots) noexcept
@@ -250,8 +286,8 @@ private:
 	int ring_on(int rc, std::uint32_t slots) noexcept;
 
 	[[no_unique_address]] Lock lock_;
-	int pending_ = 0;      /* commands that no doorbell has taken */
-	bool batches_ = false; /* some were posted with TREADLE_F_MORE */
+	int pending_ = 0; /* commands that no doorbell has taken */
+	bool batches_;	  /* some were posted with TREADLE_F_MORE; or the ring is polled */
 	detail::DescriptorRing ring_;
 };
 

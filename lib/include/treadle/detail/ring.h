@@ -13,7 +13,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -66,9 +68,9 @@ public:
 	bool idle() const noexcept { return prod_->prod == load_acquire(cons_->released); } /* A */
 
 	/*
-	 * Receive rings, after put: must the doorbell be rung? Either this sees the flag that the
-	 * kernel set before its last look, or the kernel sees the receive. A broken ring counts,
-	 * too: its doorbell returns the error.
+	 * Receive rings and polled rings, after put: must the doorbell be rung? Either this sees
+	 * the flag that the kernel set before its last look, or the kernel sees the command. A
+	 * broken ring counts, too: its doorbell returns the error.
 	 */
 	bool doorbell_wanted() const noexcept
 	{
@@ -76,44 +78,43 @@ public:
 		return load_acquire(cons_->flags) != 0;
 	}
 
-	/* One slot, one buffer. 0, or -EAGAIN: nothing was written. */
-	int put(const Message &m) noexcept
+	/* Is this a polled transmit ring? Then put always says EAGAIN: use put_polled. */
+	bool polled() const noexcept { return limit_ == 0; }
+
+	/*
+	 * what: a message; also with an atomic, or with 0 to TREADLE_MAX_IOV buffers instead of its
+	 * own; or a command. 0; -EAGAIN: nothing was written; -EINVAL: a vector is too long.
+	 */
+	template <class... What> int put(const What &...what) noexcept
 	{
 		const std::uint32_t prod = prod_->prod;
-		treadle_desc &desc = slots_[prod & mask_].desc;
+		const int n = slots_of(what...);
 
-		if (!fits(prod, 1)) [[unlikely]]
+		if (n < 0)
+			return n;
+		if (!fits(prod, static_cast<std::uint32_t>(n), limit_)) [[unlikely]]
 			return -EAGAIN;
-		write(desc, m, m.flags, 1, m.addr, m.len);
-		will_be_written(desc, nullptr);
-		store_release(prod_->prod, prod + 1); /* B */
+		fill(prod, what...);
+		store_release(prod_->prod, prod + static_cast<std::uint32_t>(n)); /* B */
 		return 0;
 	}
 
-	int put(const Message &m, const Atomic &atomic) noexcept
+	/* The same; what TREADLE_F_INJECT promises is kept by a copy of the bytes. */
+	template <class... What> int put_polled(const What &...what) noexcept
 	{
 		const std::uint32_t prod = prod_->prod;
-		const bool reads = atomic.op == TREADLE_ATOMIC_READ;
-		treadle_desc &desc = slots_[prod & mask_].desc;
+		const int n = slots_of(what...);
 
-		if (!fits(prod, 1)) [[unlikely]]
+		if (n < 0)
+			return n;
+		if (!fits(prod, static_cast<std::uint32_t>(n), entries())) [[unlikely]]
 			return -EAGAIN;
-		write(desc, m, m.flags | TREADLE_F_EXT, !reads, reads ? 0 : m.addr, m.len);
-		desc.ep = desc.cond = desc.notify = desc.rest = desc.reserved1 = 0;
-		desc.threshold = desc.value = desc.rest_threshold = 0;
-		desc.atomic_op = static_cast<std::uint8_t>(atomic.op);
-		desc.datatype = static_cast<std::uint8_t>(atomic.type);
-		desc.rma_iov_count = desc.fetch_iov_count = 0;
-		desc.result = atomic.result;
-		desc.compare = atomic.compare;
-		will_be_written(desc, nullptr);
-		store_release(prod_->prod, prod + 1); /* B */
+		fill(prod, what...);
+		if (slots_[prod & mask_].desc.flags & TREADLE_F_INJECT)
+			keep(prod);
+		store_release(prod_->prod, prod + static_cast<std::uint32_t>(n)); /* B */
 		return 0;
 	}
-
-	/* The same for 0 to TREADLE_MAX_IOV buffers, -EINVAL for more. */
-	TREADLE_API int put(const Message &m, std::span<const treadle_iov> iov) noexcept;
-	TREADLE_API int put(const Command &command) noexcept;
 
 	/* Takes back the command that was put last, which the kernel has not taken. */
 	void retract(std::uint32_t slots) noexcept
@@ -133,18 +134,59 @@ private:
 		: prod_(reinterpret_cast<treadle_ring_prod *>(rw.data())),
 		  cons_(reinterpret_cast<const treadle_ring_cons *>(ro.data())),
 		  slots_(reinterpret_cast<treadle_slot *>(rw.data() + TREADLE_SLOTS_OFFSET)),
-		  mask_(entries - 1), rw_(std::move(rw)), ro_(std::move(ro))
+		  mask_(entries - 1), limit_(entries), rw_(std::move(rw)), ro_(std::move(ro))
 	{
 	}
 
-	/* Can n slots be written? */
-	bool fits(std::uint32_t prod, std::uint32_t n) noexcept
+	/* Can n slots be written, so that at most `most` are used? */
+	bool fits(std::uint32_t prod, std::uint32_t n, std::uint32_t most) noexcept
 	{
-		if (prod - released_ + n <= entries()) [[likely]]
+		if (prod - released_ + n <= most) [[likely]]
 			return true;
 		released_ = load_acquire(cons_->released); /* A */
-		return prod - released_ + n <= entries();
+		return prod - released_ + n <= most;
 	}
+
+	static int slots_of(const Message &) noexcept { return 1; }
+	static int slots_of(const Message &, const Atomic &) noexcept { return 1; }
+	static int slots_of(const Message &, std::span<const treadle_iov> iov) noexcept
+	{
+		return iov.size() > TREADLE_MAX_IOV ? -EINVAL : iov.size() > 1 ? 2 : 1;
+	}
+	static int slots_of(const Command &command) noexcept
+	{
+		return command.whole() ? static_cast<int>(command.slots()) : -EINVAL;
+	}
+
+	/* Writes the slots from prod on; they are free. */
+	void fill(std::uint32_t prod, const Message &m) noexcept
+	{
+		treadle_desc &desc = slots_[prod & mask_].desc;
+
+		write(desc, m, m.flags, 1, m.addr, m.len);
+		will_be_written(desc, nullptr);
+	}
+	void fill(std::uint32_t prod, const Message &m, const Atomic &atomic) noexcept
+	{
+		const bool reads = atomic.op == TREADLE_ATOMIC_READ;
+		treadle_desc &desc = slots_[prod & mask_].desc;
+
+		write(desc, m, m.flags | TREADLE_F_EXT, !reads, reads ? 0 : m.addr, m.len);
+		desc.ep = desc.cond = desc.notify = desc.rest = desc.reserved1 = 0;
+		desc.threshold = desc.value = desc.rest_threshold = 0;
+		desc.atomic_op = static_cast<std::uint8_t>(atomic.op);
+		desc.datatype = static_cast<std::uint8_t>(atomic.type);
+		desc.rma_iov_count = desc.fetch_iov_count = 0;
+		desc.result = atomic.result;
+		desc.compare = atomic.compare;
+		will_be_written(desc, nullptr);
+	}
+	TREADLE_API void fill(std::uint32_t prod, const Message &m,
+			      std::span<const treadle_iov> iov) noexcept;
+	TREADLE_API void fill(std::uint32_t prod, const Command &command) noexcept;
+
+	/* Polled rings: copies the bytes that the command at prod injects; it names the copy. */
+	TREADLE_API void keep(std::uint32_t prod) noexcept;
 
 	/* Writes the first cache line; without TREADLE_F_EXT the kernel reads no other. */
 	static void write(treadle_desc &desc, const Message &m, std::uint32_t flags,
@@ -168,8 +210,11 @@ private:
 	treadle_slot *slots_;
 	std::uint32_t mask_;
 	std::uint32_t released_ = 0; /* as read when the ring last looked full */
+	/* slots that put may use: all; or none, so that only the slow way asks for polled rings */
+	std::uint32_t limit_;
 	Mapping rw_;
 	Mapping ro_;
+	std::unique_ptr<std::byte[]> kept_; /* for each slot the bytes that its command injects */
 };
 
 /* Written by the kernel, read by the process: completion queues. */

@@ -48,6 +48,14 @@ struct fi_treadle_ops_domain {
 			    uint64_t flags, struct fid_mr **mr);
 	/* The domain's open /dev/treadle. The domain owns it. */
 	int (*getfd)(struct fid_domain *domain, int *fd);
+	/*
+	 * Before fi_enable: a thread of the kernel looks at the transmit ring of the endpoint, so
+	 * that its operations make no system call; when none has come for idle microseconds, it
+	 * sleeps until the next one. 0: it is not polled. -FI_EINVAL: more than TREADLE_MAX_IDLE,
+	 * or no transmit ring of its own; -FI_EOPNOTSUPP: the module can't; -FI_EOPBADSTATE: the
+	 * endpoint is enabled.
+	 */
+	int (*poll_ep)(struct fid_ep *ep, uint32_t idle);
 };
 
 #define FI_TREADLE_DIRECT_OPS_1 "treadle_direct_ops_1"

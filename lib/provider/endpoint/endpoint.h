@@ -90,6 +90,8 @@ public:
 	{
 		min_multi_recv_.store(bytes, std::memory_order_relaxed);
 	}
+	/* The transmit ring is polled: poll_ep in fi_treadle.h. 0 or -FI_errno. */
+	int poll(std::uint32_t idle) noexcept;
 	/* FI_OPT_FI_HMEM_P2P; has no effect. */
 	std::atomic<int> hmem_p2p = FI_HMEM_P2P_ENABLED;
 
@@ -135,6 +137,8 @@ public:
 	/* The application closes it. Nothing else refers to the endpoint from then on. */
 	virtual void close() noexcept
 	{
+		if (poll_)
+			rings_->flush();
 		groups_->close();
 		rings_->close_windows();
 	}
@@ -175,6 +179,7 @@ protected:
 private:
 	mutable std::recursive_mutex control_lock_;
 	std::atomic<std::size_t> min_multi_recv_{64};
+	std::uint32_t poll_; /* idle time of the transmit ring in microseconds; 0: not polled */
 	std::atomic<bool> enabled_ = false; /* read without the lock; bindings stay then */
 	const std::unique_ptr<Rings> rings_;
 	const std::unique_ptr<EndpointGroups> groups_;

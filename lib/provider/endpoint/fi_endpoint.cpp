@@ -9,6 +9,7 @@
 #include "endpoint/shared_receive.h"
 #include "connect/pep.h"
 #include "info/negotiate.h"
+#include "info/offer.h"
 #include "names/av.h"
 #include "notify/cq.h"
 
@@ -78,8 +79,24 @@ Endpoint::Endpoint(Domain &domain, InfoPtr &&info, std::uint64_t tx_caps, std::u
 		   bool shares)
 	: domain_use_(domain.users), domain_(domain), info_(std::move(info)), tx_caps_(tx_caps),
 	  rx_caps_(rx_caps), directed_(rx_caps & FI_DIRECTED_RECV),
+	  poll_(poll_idle(domain.kernel().limits())),
 	  rings_(Rings::make(domain.serialized(shares))), groups_(EndpointGroups::make())
 {
+}
+
+int Endpoint::poll(std::uint32_t idle) noexcept
+{
+	const std::lock_guard guard(control_lock_);
+
+	if (idle > TREADLE_MAX_IDLE || !tx_caps_ || shares_tx())
+		return REFUSE(-FI_EINVAL, FI_LOG_EP_CTRL,
+			      "poll_ep: too long, or no transmit ring of its own");
+	if (!(domain_.kernel().limits().features & TREADLE_FEATURE_TX_POLLED))
+		return REFUSE(-FI_EOPNOTSUPP, FI_LOG_EP_CTRL, "poll_ep: the module does not poll");
+	if (enabled_)
+		return REFUSE(-FI_EOPBADSTATE, FI_LOG_EP_CTRL, "poll_ep: the endpoint is enabled");
+	poll_ = idle;
+	return 0;
 }
 
 int Endpoint::make_rings(std::uint32_t rx_flags) noexcept
@@ -90,7 +107,7 @@ int Endpoint::make_rings(std::uint32_t rx_flags) noexcept
 	int rc = 0;
 
 	if (tx_caps_ && !shares_tx())
-		rc = rings_->make_tx(context, *info_->tx_attr, bindings_);
+		rc = rings_->make_tx(context, *info_->tx_attr, poll_, bindings_);
 	if (!rc && receives && !shares_rx())
 		rc = rings_->make_rx(context, *info_->rx_attr, rx_flags, bindings_);
 	return rc;

@@ -42,7 +42,8 @@ public:
 	virtual ~Rings() = default;
 
 	/* Makes a ring, and names it in `bindings`. 0 or -errno. */
-	virtual int make_tx(const Context &context, const fi_tx_attr &attr,
+	/* idle: microseconds; 0: the ring is not polled (TREADLE_TX_POLLED). */
+	virtual int make_tx(const Context &context, const fi_tx_attr &attr, std::uint32_t idle,
 			    Bindings &bindings) noexcept = 0;
 	virtual int make_rx(const Context &context, const fi_rx_attr &attr, std::uint32_t flags,
 			    Bindings &bindings) noexcept = 0;

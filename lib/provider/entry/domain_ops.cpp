@@ -83,6 +83,13 @@ int get_direct_stats(fid_ep *ep, fi_treadle_direct_stats *stats) noexcept
 	return 0;
 }
 
+int poll_endpoint(fid_ep *ep, std::uint32_t idle) noexcept
+{
+	Port *const port = Port::known(ep);
+
+	return port ? port->endpoint().poll(idle) : refused("poll_ep");
+}
+
 /* A raw key is the key itself: fi_mr(3), "fi_mr_map_raw". */
 int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 {
@@ -145,6 +152,7 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.query = query_limits,
 		.mr_regpinned = Mr::reg_pinned,
 		.getfd = get_fd,
+		.poll_ep = poll_endpoint,
 	};
 
 	static fi_treadle_ops_direct direct_ops_1{

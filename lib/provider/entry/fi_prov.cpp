@@ -43,5 +43,9 @@ extern "C" FI_EXT_INI
 	fi_param_define(&treadle::fi::provider, "direct", FI_PARAM_BOOL,
 			"Read and write memory of other processes of this node through windows, "
 			"without system calls (default: yes)");
+	fi_param_define(
+		&treadle::fi::provider, "poll", FI_PARAM_INT,
+		"A thread of the kernel looks at the transmit rings of endpoints, and sleeps "
+		"after so many microseconds without a command (default: 0, none does)");
 	return &treadle::fi::provider;
 }

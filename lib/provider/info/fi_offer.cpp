@@ -31,6 +31,16 @@ bool one_node() noexcept
 	return !fi_param_get_bool(&provider, "one_node", &value) && value;
 }
 
+std::uint32_t poll_idle(const treadle_query &kernel) noexcept
+{
+	int value = 0;
+
+	if (!(kernel.features & TREADLE_FEATURE_TX_POLLED) ||
+	    fi_param_get_int(&provider, "poll", &value) || value <= 0)
+		return 0;
+	return std::min<std::uint32_t>(static_cast<std::uint32_t>(value), TREADLE_MAX_IDLE);
+}
+
 bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept
 {
 	switch (type) {

@@ -12,6 +12,12 @@ namespace treadle::fi
 /* Has a kernel with these limits this type of endpoint? */
 bool has_type(const treadle_query &kernel, fi_ep_type type) noexcept;
 
+/*
+ * FI_TREADLE_POLL: idle time of polled transmit rings in microseconds; 0: they are not polled, or
+ * the module can't.
+ */
+std::uint32_t poll_idle(const treadle_query &kernel) noexcept;
+
 /* FI_TREADLE_ONE_NODE: the user states that all peers are on this node. */
 bool one_node() noexcept;
 

@@ -21,10 +21,11 @@ public:
 	BasicTransmitRing<Lock> *tx() noexcept { return tx_; }
 	BasicReceiveRing<Lock> *rx() noexcept { return rx_ ? &*rx_ : nullptr; }
 
-	int make_tx(const Context &context, const fi_tx_attr &attr,
+	int make_tx(const Context &context, const fi_tx_attr &attr, std::uint32_t idle,
 		    Bindings &bindings) noexcept override
 	{
-		auto ring = BasicTransmitRing<Lock>::create(context, attr.size);
+		auto ring = BasicTransmitRing<Lock>::create(context, attr.size,
+							    idle ? TREADLE_TX_POLLED : 0, idle);
 
 		if (!ring)
 			return negative(ring.error());

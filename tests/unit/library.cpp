@@ -5,6 +5,8 @@
 #include "descriptor.cpp"
 #include "completion_queue.cpp"
 #include "context.cpp"
+#include "handoff.cpp"
+#include "local_completions.cpp"
 #include "memcheck.cpp"
 #include "object.cpp"
 #include "receive_ring.cpp"

@@ -180,7 +180,7 @@ TEST_P(Ring, no_buffers_and_too_many)
 
 	EXPECT_EQ(ring.put(message(1), nine), -EINVAL);
 	EXPECT_EQ(ring.room(), entries);
-	EXPECT_EQ(ring.put(message(1), {}), 0);
+	EXPECT_EQ(ring.put(message(1), std::span<const treadle_iov>{}), 0);
 
 	const auto taken = kernel.take();
 

@@ -31,6 +31,8 @@ int Cntr::set(fid_cntr *cntr, std::uint64_t value) noexcept
 
 int Cntr::move() noexcept
 {
+	if (local_.all_moved()) [[likely]]
+		return 0;
 	return negative(
 		local_.move([&](std::uint64_t n) { return n ? counter_.add(n) : from_errno(0); }));
 }

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include <treadle/counter.h>
 #include <treadle/detail/handoff.h>
@@ -60,24 +59,39 @@ public:
 	 */
 	template <class Change> std::error_code move(Change &&change) noexcept
 	{
-		const std::lock_guard guard(lock_);
+		const std::uint32_t before = begin_move();
 		const std::uint64_t all = total();
-
-		moves_.fetch_add(1, std::memory_order_seq_cst);
 		const auto error = change(all - moved_.load(std::memory_order_relaxed));
+
 		if (!error)
-			moved_.store(all, std::memory_order_relaxed);
-		moves_.fetch_add(1, std::memory_order_release);
+			moved_.store(all, std::memory_order_release);
+		moves_.store(before + 2, std::memory_order_release);
 		return error;
+	}
+	/* Does the kernel have all? The caller as for move: so it stays so. */
+	bool all_moved() const noexcept
+	{
+		return moved_.load(std::memory_order_acquire) == total();
 	}
 
 private:
 	static void wait_for_move() noexcept;
+	/* One move at a time. Returns moves_ as it was, which is even. */
+	std::uint32_t begin_move() noexcept
+	{
+		for (;;) {
+			std::uint32_t even =
+				moves_.load(std::memory_order_relaxed) & ~std::uint32_t{1};
+
+			if (moves_.compare_exchange_strong(even, even + 1)) [[likely]]
+				return even;
+			wait_for_move();
+		}
+	}
 
 	detail::Handoff handoff_;
 	std::atomic<std::uint64_t> total_ = 0, moved_ = 0;
 	std::atomic<std::uint32_t> moves_ = 0; /* odd: during one */
-	std::mutex lock_;		       /* move */
 };
 
 } // namespace treadle::fi

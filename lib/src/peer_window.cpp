@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include <unistd.h>
@@ -45,7 +46,7 @@ Result<Window> Window::open(const Context &context, EndpointId endpoint, Peer pe
 						    detail::Access::read);
 	auto status = detail::Mapping::create(context.device(), args.ro, detail::Access::read);
 	if (!data || !status) {
-		static_cast<void>(sys::destroy(context.device(), args.id));
+		std::ignore = sys::destroy(context.device(), args.id);
 		return std::unexpected(!data ? data.error() : status.error());
 	}
 	return Window(context.device(), args.id, std::move(*data), std::move(*status), args);

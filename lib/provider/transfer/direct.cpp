@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 
 #include "endpoint/endpoint.h"
 
@@ -98,7 +99,6 @@ Direct::Direct(Endpoint &endpoint, const DirectUse &use) noexcept
 {
 	stats_.size = sizeof(stats_);
 	none_.peer = TREADLE_ADDR_ANY; /* no peer of such an endpoint */
-	none_.window.emplace();
 }
 
 /*
@@ -121,7 +121,7 @@ bool Direct::find(std::uint64_t peer, std::uint64_t key, std::uint64_t addr,
 	if (&entry == &none_)
 		return leave(FI_TREADLE_NO_WINDOW);
 	entry.score += entry.score < most_score;
-	if (!entry.window && entry.wait) {
+	if (!entry.has_window() && entry.wait) {
 		--entry.wait;
 		if (entry.fails && ++vain_ >= most_vain) {
 			pause_ = pause;
@@ -129,7 +129,7 @@ bool Direct::find(std::uint64_t peer, std::uint64_t key, std::uint64_t addr,
 		}
 		return leave(FI_TREADLE_NO_WINDOW);
 	}
-	if (!entry.window && !open(entry, addr, len))
+	if (!entry.has_window() && !open(entry, addr, len))
 		return leave(FI_TREADLE_NO_WINDOW);
 	vain_ = 0;
 	last_ = &entry;
@@ -150,9 +150,9 @@ Direct::Entry &Direct::place(std::uint64_t peer, std::uint64_t key, std::uint64_
 	for (Entry &entry : set) {
 		if (entry.peer != peer || entry.key != key || !entry.score)
 			continue;
-		if (!entry.window)
+		if (!entry.has_window())
 			without = &entry;
-		else if (entry.window->holds(addr, len))
+		else if (entry.window.holds(addr, len))
 			return entry;
 	}
 	if (without)
@@ -164,7 +164,7 @@ Direct::Entry &Direct::place(std::uint64_t peer, std::uint64_t key, std::uint64_
 	}
 	if (last_ == &least)
 		last_ = &none_;
-	least.window.reset();
+	least.window = Window();
 	least.peer = peer;
 	least.key = key;
 	least.score = 1;
@@ -188,7 +188,7 @@ bool Direct::open(Entry &entry, std::uint64_t addr, std::uint64_t len) noexcept
 					   {.addr = addr, .key = entry.key}, len, access);
 
 		if (window) {
-			entry.window.emplace(std::move(*window));
+			entry.window = std::move(*window);
 			entry.wait = entry.fails = 0;
 			++stats_.windows;
 			return true;
@@ -210,7 +210,7 @@ bool Direct::open(Entry &entry, std::uint64_t addr, std::uint64_t len) noexcept
 void Direct::fill(Entry &entry, std::uint64_t addr, std::uint64_t len) noexcept
 {
 	constexpr std::uint64_t around = 65536;
-	Window &window = *entry.window;
+	Window &window = entry.window;
 	const std::uint64_t end = window.addr() + window.size();
 	const std::uint64_t from = std::max(window.addr(), addr - std::min(addr, addr % around));
 	const std::uint64_t to = std::min(end, from + std::max(around, addr % around + len));
@@ -232,7 +232,7 @@ void Direct::forget_all() noexcept
 		return;
 	for (auto &set : *entries_) {
 		for (Entry &entry : set) {
-			entry.window.reset();
+			entry.window = Window();
 			entry.score = 0;
 		}
 	}
@@ -243,12 +243,12 @@ bool Direct::undone(Window::Outcome outcome, bool reported, Cntr *counter, std::
 		    std::uint64_t len) noexcept
 {
 	if (reported)
-		queue_->cancel();
+		queue_.cancel();
 	if (counter)
 		counter->local().cancel();
 	switch (outcome) {
 	case Window::Outcome::closed:
-		last_->window.reset();
+		last_->window = Window();
 		last_->wait = patience;
 		last_->fails = 0;
 		last_ = &none_;
@@ -270,7 +270,7 @@ bool Direct::undone(Window::Outcome outcome, bool reported, Cntr *counter, std::
 bool Direct::modify(const Change &c) noexcept
 {
 	constexpr std::uint32_t types = TREADLE_TYPES(TREADLE_INT8, TREADLE_UINT64);
-	Window &window = *last_->window;
+	Window &window = last_->window;
 	Cntr *const counter = c.opcode == TREADLE_OP_ATOMIC ? use_.writes : use_.reads;
 	bool changed = false;
 	const auto execute = [&]<class T>(T) {
@@ -307,15 +307,15 @@ bool Direct::modify(const Change &c) noexcept
 	if (outcome != Window::Outcome::done && !failed)
 		return undone(outcome, true, counter, c.at, c.len);
 	if (c.reported || failed)
-		queue_->add(c.context,
-			    TREADLE_CQ_ATOMIC | (c.opcode == TREADLE_OP_ATOMIC ? TREADLE_CQ_WRITE :
-										 TREADLE_CQ_READ),
-			    failed ? EKEYREJECTED : 0);
+		queue_.add(c.context,
+			   TREADLE_CQ_ATOMIC | (c.opcode == TREADLE_OP_ATOMIC ? TREADLE_CQ_WRITE :
+										TREADLE_CQ_READ),
+			   failed ? EKEYREJECTED : 0);
 	else
-		queue_->cancel();
+		queue_.cancel();
 	if (counter && failed) {
 		counter->local().cancel();
-		static_cast<void>(counter->counter().add_error(1));
+		std::ignore = counter->counter().add_error(1);
 	} else if (counter) {
 		counter->local().add(counter->step(c.len));
 	}

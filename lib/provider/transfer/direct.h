@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include <treadle/fi_treadle.h>
 #include <treadle/message.h>
@@ -46,7 +45,7 @@ public:
 
 		if (!begin(ring, flags, len, peer, at, key))
 			return false;
-		Window &window = *last_->window;
+		Window &window = last_->window;
 		const bool reported = flags & TREADLE_F_COMPLETION && queue_;
 		Cntr *const counter = reads ? use_.reads : use_.writes;
 
@@ -58,8 +57,8 @@ public:
 		if (outcome != Window::Outcome::done) [[unlikely]]
 			return undone(outcome, reported, counter, at, len);
 		if (reported)
-			queue_->add(context,
-				    TREADLE_CQ_RMA | (reads ? TREADLE_CQ_READ : TREADLE_CQ_WRITE));
+			queue_.add(context,
+				   TREADLE_CQ_RMA | (reads ? TREADLE_CQ_READ : TREADLE_CQ_WRITE));
 		if (counter) [[unlikely]]
 			counter->local().add(counter->step(len));
 		++stats_.direct;
@@ -85,7 +84,11 @@ public:
 	}
 
 	/* False: no window was found so often that none is looked for now. */
-	[[gnu::always_inline]] bool looks() noexcept { return !pause_ || !--pause_; }
+	[[gnu::always_inline]] bool looks() noexcept
+	{
+		pause_ -= pause_ != 0;
+		return !pause_;
+	}
 
 	const fi_treadle_direct_stats &stats() const noexcept { return stats_; }
 
@@ -99,7 +102,9 @@ private:
 		 * often that failed.
 		 */
 		std::uint32_t wait = 0, fails = 0;
-		std::optional<Window> window;
+		Window window; /* may hold nothing */
+
+		bool has_window() const noexcept { return window.size() != 0; }
 	};
 
 	static constexpr std::size_t ways = 4, sets = 64;
@@ -121,7 +126,7 @@ private:
 					  std::uint64_t peer, std::uint64_t at,
 					  std::uint64_t key) noexcept
 	{
-		if (last_->peer != peer || last_->key != key || !last_->window->holds(at, len) ||
+		if (last_->peer != peer || last_->key != key || !last_->window.holds(at, len) ||
 		    use_.removals->load(std::memory_order_relaxed) != removals_) [[unlikely]] {
 			if (!find(peer, key, at, len))
 				return false;
@@ -146,12 +151,12 @@ private:
 	/* Reserves what a completion needs; false: the kernel has to complete the operation. */
 	[[gnu::always_inline]] bool reserve(bool reported, Cntr *counter) noexcept
 	{
-		if (reported && !queue_->reserve()) [[unlikely]]
+		if (reported && !queue_.reserve()) [[unlikely]]
 			return false;
 		if (!counter || counter->local().reserve()) [[likely]]
 			return true;
 		if (reported)
-			queue_->cancel();
+			queue_.cancel();
 		return false;
 	}
 	bool undone(Window::Outcome outcome, bool reported, Cntr *counter, std::uint64_t addr,
@@ -160,7 +165,7 @@ private:
 
 	const DirectUse use_;
 	Endpoint &endpoint_;
-	std::optional<detail::LocalQueue> queue_;
+	detail::LocalQueue queue_; /* may hold nothing */
 	Entry none_;
 	Entry *last_ = &none_; /* has a window, or is none_ */
 	std::uint32_t pause_ = 0, vain_ = 0;

@@ -2,6 +2,7 @@
 #ifndef TREADLE_PROVIDER_PORT_OF_H
 #define TREADLE_PROVIDER_PORT_OF_H
 
+#include <tuple>
 #include <type_traits>
 
 #include <sys/uio.h>
@@ -173,7 +174,7 @@ public:
 	 */
 	ssize_t refused(ssize_t error) noexcept
 	{
-		static_cast<void>(tx_->flush());
+		std::ignore = tx_->flush();
 		return error;
 	}
 

@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_RINGS_OF_H
 
 #include <optional>
+#include <tuple>
 
 #include <treadle/receive_ring.h>
 #include <treadle/transmit_ring.h>
@@ -61,7 +62,7 @@ public:
 	void flush() noexcept override
 	{
 		if (tx_)
-			static_cast<void>(tx_->flush());
+			std::ignore = tx_->flush();
 	}
 	std::uint32_t tx_room() noexcept override { return tx_ ? tx_->room() : 0; }
 	std::uint32_t rx_room() noexcept override { return rx_ ? rx_->room() : 0; }

@@ -123,10 +123,14 @@ private:
 class LocalQueue
 {
 public:
+	/* Holds nothing. */
+	LocalQueue() = default;
 	LocalQueue(const CompletionRing &ring, LocalCompletions &local) noexcept
 		: ring_(&ring), local_(&local)
 	{
 	}
+
+	explicit operator bool() const noexcept { return ring_; }
 
 	/*
 	 * Reserves an entry: add or cancel follows at once. False: the kernel must complete the
@@ -141,8 +145,8 @@ public:
 	void cancel() noexcept { local_->cancel(); }
 
 private:
-	const CompletionRing *ring_;
-	LocalCompletions *local_;
+	const CompletionRing *ring_ = nullptr;
+	LocalCompletions *local_ = nullptr;
 };
 
 } // namespace treadle::detail

@@ -65,7 +65,8 @@ static bool crosses(const Event &e)
 
 static std::string short_words(const Event &e)
 {
-	const std::string op = e.text("op"), len = e.text("len") + " B";
+	const std::string &op = e.text("op");
+	const std::string len = e.text("len") + " B";
 	const std::string failed = e.error() && e.error() != -11 ? " failed" : "";
 
 	if (e.name == "post")

@@ -173,7 +173,11 @@ void Tracing::limit_to(const std::set<std::uint64_t> &contexts)
 
 	for (const std::uint64_t id : contexts) {
 		const std::string number = std::to_string(id);
-		filter += (filter.empty() ? "ctx==" : "||ctx==") + number + "||peer_ctx==" + number;
+
+		filter += filter.empty() ? "ctx==" : "||ctx==";
+		filter += number;
+		filter += "||peer_ctx==";
+		filter += number;
 	}
 	set("events/treadle/filter", contexts.size() > most_contexts ? "0" : filter);
 	set("events/treadle/treadle_remote_arrive/filter", "0"); /* it names no context */

@@ -20,7 +20,7 @@ static std::string who(const Event &e, const Owners &owners, const char *ctx, co
 
 static std::string from(const Event &e, const Owners &owners)
 {
-	const std::string name = who(e, owners, "ctx", "ep");
+	std::string name = who(e, owners, "ctx", "ep");
 
 	if (!name.empty() || !e["port"])
 		return name;
@@ -49,7 +49,7 @@ static std::string failure(const Event &e)
 
 static std::string posted(const Event &e, const Owners &owners)
 {
-	const std::string op = e.text("op");
+	const std::string &op = e.text("op");
 	std::string text = op;
 
 	if (e["len"] || op == "send" || op == "tsend")

@@ -8,7 +8,8 @@
 namespace ctl
 {
 
-static std::string who(const Event &e, const Owners &owners, const char *ctx, const char *ep)
+/* "": the event does not name the context. */
+static std::string place(const Event &e, const Owners &owners, const char *ctx, const char *ep)
 {
 	const auto owner = owners.find(e[ctx]);
 	const std::string endpoint = e[ep] ? "endpoint " + e.text(ep) + " of " : "";
@@ -20,7 +21,7 @@ static std::string who(const Event &e, const Owners &owners, const char *ctx, co
 
 static std::string from(const Event &e, const Owners &owners)
 {
-	std::string name = who(e, owners, "ctx", "ep");
+	std::string name = place(e, owners, "ctx", "ep");
 
 	if (!name.empty() || !e["port"])
 		return name;
@@ -29,7 +30,7 @@ static std::string from(const Event &e, const Owners &owners)
 
 static std::string to(const Event &e, const Owners &owners)
 {
-	return who(e, owners, "peer_ctx", "peer_ep");
+	return place(e, owners, "peer_ctx", "peer_ep");
 }
 
 static std::string length(const Event &e)
@@ -107,7 +108,7 @@ std::string in_words(const Event &e, const Owners &owners)
 	if (name == "copy_end")
 		return copied(e);
 	if (name == "page_wait")
-		return "a page of " + who(e, owners, "ctx", "") + " is missing, at " +
+		return "a page of " + place(e, owners, "ctx", "") + " is missing, at " +
 		       e.text("addr") + (e["write"] ? ", to write" : ", to read");
 	if (name == "complete")
 		return completed(e, owners);

@@ -11,8 +11,6 @@
 namespace
 {
 
-using namespace std::chrono_literals;
-
 /* --- counters ----------------------------------------------------------------------------- */
 
 struct CountedWindow : testing::Test, CountedEndpoint {

@@ -12,8 +12,6 @@
 namespace
 {
 
-using namespace std::chrono_literals;
-
 /* --- what moves --------------------------------------------------------------------------- */
 
 TEST_F(Window, WritesAndReadsOfAllSizes)

@@ -98,8 +98,15 @@ refused() {
 		says 2 'only for a process' treadlectl explain --svg --all || return 1
 	says 1 'has no context' treadlectl trace 1 && says 1 'there is no process' treadlectl trace 999999
 }
+# The process ends when it is being traced, however slow the start of that is.
 vanished() {
-	(sleep 1; kill $others) &
+	(
+		for i in {1..300}; do
+			no_instance >/dev/null || break
+			sleep 0.1
+		done
+		kill $others
+	) &
 	says 0 'has ended' timeout 60 treadlectl trace -f "$pid" && no_instance
 }
 no_rights() {

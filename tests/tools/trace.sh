@@ -3,7 +3,7 @@
 #
 # Tracepoints through treadlectl and through the system's own tools: Documentation/tracing.rst.
 #
-# test-timeout: 600
+# test-timeout: 1200
 
 . tests/tools/tap
 
@@ -23,10 +23,10 @@ says() {
 	[ $rc = "$status" ] && grep -qF -- "$words" /tmp/said || { echo "$*: $rc"; head -20 /tmp/said; return 1; }
 }
 
-# Two processes exchange messages until they are killed.
+# Two processes exchange messages until they are killed. The tools come first.
 start() {
 	local i
-	timeout 280 treadle-bench -p treadle -o tagged -s "$1" --two --no-count -r 1 -d 250000 >/dev/null 2>&1 &
+	timeout 1200 nice -n 19 treadle-bench -p treadle -o tagged -s "$1" --two --no-count -r 9999 -d 1000 >/dev/null 2>&1 &
 	others=$!
 	for i in {1..100}; do
 		pid=$(treadlectl list endpoints --json | jq '[.endpoints[] | select(.out > 0)][0].pid // empty')
@@ -107,7 +107,7 @@ vanished() {
 		done
 		kill $others
 	) &
-	says 0 'has ended' timeout 60 treadlectl trace -f "$pid" && no_instance
+	says 0 'has ended' timeout 300 treadlectl trace -f "$pid" && no_instance
 }
 no_rights() {
 	as_user treadlectl trace "$pid" >/tmp/said 2>&1
@@ -133,7 +133,7 @@ perf_trace() {
 	grep -q treadle_match /tmp/said || { head /tmp/said; return 1; }
 }
 bpf() {
-	timeout 60 bpftrace -e 'tracepoint:treadle:treadle_match { @bytes = hist(args->len); }
+	timeout 300 bpftrace -e 'tracepoint:treadle:treadle_match { @bytes = hist(args->len); }
 		interval:s:2 { exit(); }' >/tmp/said 2>&1
 	grep -q '@bytes' /tmp/said || { head /tmp/said; return 1; }
 }

@@ -423,6 +423,7 @@ check := tests/run
 # bench and fabtests between two machines
 two := $(filter 2,$(NODES))
 # The machines don't have the environment of make.
+fabtests-variables = FABTESTS_PATIENCE=$${FABTESTS_PATIENCE-} FABTESTS_TIMEOUT=$${FABTESTS_TIMEOUT-}
 bench-variables = BENCH_ROUNDS=$${BENCH_ROUNDS-} BENCH_MS=$${BENCH_MS-} LIBFABRIC=$$(env printf %q "$${LIBFABRIC-}")
 
 # make turns every failure into exit status 2, while tools/vm/run returns that of CMD.
@@ -451,8 +452,8 @@ fabtests: setup
 	$(if $(FABTESTS),,$(error FABTESTS=DIR is missing: where libfabric's tests are installed (DIR/bin/runfabtests.sh)))
 	+$(Q)$(MAKE) module programs
 	$(Q)$(setup) packages python3 procps
-	$(Q)$(if $(two),REMOTE=1) VM_TIMEOUT=$${VM_TIMEOUT:-7200} VM_MEM=$${VM_MEM:-6G} \
-		$(run) "FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
+	$(Q)$(if $(two),REMOTE=1) VM_TIMEOUT=$${VM_TIMEOUT:-$(if $(two),21600,7200)} VM_MEM=$${VM_MEM:-6G} \
+		$(run) "$(fabtests-variables) FABTESTS=$$(realpath "$$FABTESTS" | xargs -d '\n' printf %q) tools/fabtests $$SETS"
 check:
 	$(Q)$(setup) packages
 	+$(Q)$(check) $(if $(filter file,$(origin KERNEL)),6.1 6.12 6.12-rt 6.1-arm64,$(KERNEL))

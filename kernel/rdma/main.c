@@ -119,6 +119,7 @@ static int start_listener(struct rdma_listener *l)
 	struct rdma_cm_id *id;
 	int ret;
 
+	lockdep_assert_held(&l->lock);
 	id = rdma_create_id(&init_net, listener_event, l, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(id))
 		return PTR_ERR(id);
@@ -138,18 +139,24 @@ static void again_work(struct work_struct *work)
 {
 	struct rdma_listener *l = container_of(work, struct rdma_listener, again.work);
 
+	mutex_lock(&l->lock); /* it may be lost while it is started for the first time */
 	if (READ_ONCE(l->closing))
-		return;
-	if (READ_ONCE(l->lost)) {
-		WRITE_ONCE(l->lost, false);
+		goto out;
+	if (READ_ONCE(l->lost) && l->id) {
 		pr_warn("%pISc: the device is gone, or another one has the address\n", &l->at);
 		rdma_destroy_id(l->id);
 		l->id = NULL;
 	}
-	if (!l->id && start_listener(l))
+	if (l->id) /* what was said of an earlier one */
+		goto out;
+	/* no handler runs any more: one that comes from now on means the next one */
+	WRITE_ONCE(l->lost, false);
+	if (start_listener(l))
 		mod_delayed_work(system_wq, &l->again, AGAIN);
 	else
 		pr_info("listening at %pISpc again\n", &l->at);
+out:
+	mutex_unlock(&l->lock);
 }
 
 static void stop_listener(struct rdma_listener *l)
@@ -191,6 +198,7 @@ static int make_listeners(void)
 			ret = -ENOMEM;
 			break;
 		}
+		mutex_init(&l->lock);
 		INIT_DELAYED_WORK(&l->again, again_work);
 		list_add_tail(&l->list, &listeners);
 		name = strim(name);
@@ -243,7 +251,9 @@ static int start_listeners(void)
 	int ret = 0;
 
 	list_for_each_entry(l, &listeners, list) {
+		mutex_lock(&l->lock);
 		ret = start_listener(l);
+		mutex_unlock(&l->lock);
 		if (ret == -ENODEV || ret == -EADDRNOTAVAIL)
 			pr_err("%pISc: no RDMA device has this address\n", &l->at);
 		else if (ret)

@@ -18,6 +18,7 @@
 
 #include <linux/atomic.h>
 #include <linux/completion.h>
+#include <linux/mutex.h>
 #include <linux/socket.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -38,14 +39,16 @@
  * struct rdma_listener - an address at which other nodes reach this one
  * @list:	in main.c
  * @at:		address and port
+ * @lock:	protects @id, until @closing
  * @id:		of rdma_cm; NULL before it listens, and after the device was removed, until @again
- * @lost:	the device was removed
+ * @lost:	the device of @id was removed; set by the handler
  * @closing:	the module is being unloaded: @id stays as it is
  * @again:	listens again
  */
 struct rdma_listener {
 	struct list_head list;
 	struct sockaddr_storage at;
+	struct mutex lock;
 	struct rdma_cm_id *id;
 	bool lost, closing;
 	struct delayed_work again;

@@ -484,9 +484,9 @@ static unsigned long next_look(struct treadle_session *s)
 	struct treadle_session_links *l = s->links;
 	unsigned long at, now = jiffies;
 
-	if (!READ_ONCE(s->node)) /* this work alone takes it away */
-		return 1;
-	at = now + pace(s);
+	spin_lock(&s->lock); /* the last user takes the node away, and that may be free then */
+	at = s->node ? now + pace(s) : now + 1;
+	spin_unlock(&s->lock);
 	if (l->link && !l->live && time_before(l->deadline, at))
 		at = l->deadline;
 	if (!l->link && time_before(l->retry, at))

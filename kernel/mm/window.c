@@ -107,13 +107,17 @@ static void window_unmap(struct treadle_pm_window *w, unsigned long lo, unsigned
 	lockdep_on();
 }
 
-/* Let the initiator see that pages are not there any more, before they go. */
+/*
+ * Let the initiator see that pages are not there any more, before they go. The bits are cleared
+ * first: an access that begins with the new generation must not find them set, as nothing would
+ * tell it that the page goes.
+ */
 static void window_change(struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
 {
 	lockdep_assert_held_write(&w->pm->lock);
-	WRITE_ONCE(w->status->generation, w->status->generation + 1);
-	smp_wmb(); /* pairs with the acquire of the initiator: a bit that comes back is newer */
 	bitmap_clear(present(w), lo, hi - lo + 1);
+	smp_wmb(); /* pairs with the acquire of the initiator, before it looks at the bits */
+	WRITE_ONCE(w->status->generation, w->status->generation + 1);
 }
 
 static bool any(const unsigned long *bits, unsigned long lo, unsigned long hi)

@@ -84,6 +84,18 @@ public:
 	{
 		return try_consume(max, visit);
 	}
+	/*
+	 * The same for those that the process has added itself. 0: none was taken, and consume says
+	 * why.
+	 */
+	template <class Visit>
+	[[nodiscard, gnu::always_inline]] std::uint32_t consume_local(std::uint32_t max,
+								      Visit &&visit) noexcept
+	{
+		const std::lock_guard guard(lock_);
+
+		return ring_.overflows() ? 0 : local_.consume(ring_.head(), max, visit);
+	}
 	/* Are there completions that the process has added itself? */
 	bool has_local() const noexcept { return local_.count() != 0; }
 
@@ -227,21 +239,15 @@ private:
 		{
 			const std::lock_guard guard(lock_);
 			const std::uint32_t head = ring_.head(), local = local_.count();
-			std::uint32_t i = 0;
 
 			/* also in a child after fork, which has nothing */
 			if (ring_.overflows()) [[unlikely]] {
 				if (const int rc = refill_by_doorbell(); rc < 0 && rc != -EAGAIN)
 					return rc;
 			}
-			if (local && local_.precedes(0, head)) {
-				while (i < max && i < local && local_.precedes(i, head) &&
-				       visit(local_.at(i)))
-					++i;
-				local_.release(i);
-				return static_cast<int>(i);
-			}
-			kernel = local ? local_.place(0) - head : max;
+			kernel = local ? local_.place() - head : max;
+			if (local && static_cast<std::int32_t>(kernel) <= 0)
+				return static_cast<int>(local_.consume(head, max, visit));
 		}
 		return try_consume(std::min(max, kernel), visit);
 	}

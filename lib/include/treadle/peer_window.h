@@ -72,6 +72,11 @@ public:
 	{
 		return addr - addr_ <= size_ && len <= size_ - (addr - addr_);
 	}
+	/* The same for an aligned word of 8 bytes, which lies in one page. */
+	bool holds_word(std::uint64_t addr) const noexcept
+	{
+		return holds(addr, 8) && !(offset(addr) % 8);
+	}
 	/* Where a byte of the window lies, for programs that keep the rules themselves. */
 	std::byte *at(std::uint64_t addr) const noexcept { return first_ + (addr - addr_); }
 	/* See struct treadle_window_status; data page 0 is the first bit. */
@@ -79,15 +84,9 @@ public:
 	/* Are the pages of len bytes there, one at least? A hint. */
 	bool present(std::uint64_t addr, std::uint64_t len) const noexcept
 	{
-		const std::uint64_t from = addr - addr_ + skip_;
-		const std::uint64_t first = from >> page_shift_;
-		const std::uint64_t last = (from + len - 1) >> page_shift_;
+		const std::uint64_t first = page(addr), last = page(addr + len - 1);
 
-		if (first != last) [[unlikely]]
-			return present_all(first, last);
-		return load(status_->present[first / 64], std::memory_order_relaxed) >>
-			       (first % 64) &
-		       1;
+		return first == last ? page_present(first) : present_all(first, last);
 	}
 	bool closed() const noexcept
 	{
@@ -100,22 +99,27 @@ public:
 	 */
 	[[nodiscard]] std::error_code fill(std::uint64_t addr, std::uint64_t len) noexcept;
 
-	/* From and to buffers of the caller: 1 to most bytes. holds(addr, len) must be true. */
+	/*
+	 * From and to buffers of the caller: 1 to most bytes. holds(addr, len) must be true; for a
+	 * Word, which is inlined without a call, holds_word(addr), and len is 8.
+	 */
 	static constexpr std::uint64_t most = 65536;
 
+	template <bool Word = false>
 	[[gnu::always_inline]] Outcome write(const void *from, std::uint64_t to,
 					     std::uint64_t len) noexcept
 	{
-		return transfer<TREADLE_ACCESS_REMOTE_WRITE>(
+		return transfer<TREADLE_ACCESS_REMOTE_WRITE, Word>(
 			to, len, [&] [[gnu::always_inline]] (std::byte * at) {
 				copy(at, from, len);
 				std::atomic_thread_fence(std::memory_order_seq_cst);
 			});
 	}
+	template <bool Word = false>
 	[[gnu::always_inline]] Outcome read(void *to, std::uint64_t from,
 					    std::uint64_t len) noexcept
 	{
-		return transfer<TREADLE_ACCESS_REMOTE_READ>(
+		return transfer<TREADLE_ACCESS_REMOTE_READ, Word>(
 			from, len, [&] [[gnu::always_inline]] (const std::byte *at) {
 				copy(to, at, len);
 				std::atomic_thread_fence(std::memory_order_acquire);
@@ -135,7 +139,7 @@ public:
 		if (!atomic_ || reinterpret_cast<std::uintptr_t>(word) % sizeof(T)) [[unlikely]]
 			return Outcome::outside;
 		static_cast<void>(load(status_->generation, std::memory_order_acquire));
-		if (!present(addr, sizeof(T))) [[unlikely]]
+		if (!page_present(page(addr))) [[unlikely]]
 			return missing();
 		change(std::atomic_ref(*reinterpret_cast<T *>(word)));
 		std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -151,24 +155,41 @@ private:
 		return std::atomic_ref(const_cast<__u64 &>(word)).load(order);
 	}
 
+	/* From the beginning of the data map; and its page. */
+	std::uint64_t offset(std::uint64_t addr) const noexcept { return addr - addr_ + skip_; }
+	std::uint64_t page(std::uint64_t addr) const noexcept
+	{
+		return offset(addr) >> page_shift_;
+	}
+	[[gnu::always_inline]] bool page_present(std::uint64_t page) const noexcept
+	{
+		return load(status_->present[page / 64], std::memory_order_relaxed) >> (page % 64) &
+		       1;
+	}
+
 	/* Barriers: see struct treadle_window_open. */
-	template <std::uint32_t Access, class Copy>
+	template <std::uint32_t Access, bool Word, class Copy>
 	[[gnu::always_inline]] Outcome transfer(std::uint64_t addr, std::uint64_t len,
 						Copy &&copy) noexcept
 	{
-		if (len - 1 >= most || !(access_ & Access)) [[unlikely]]
+		if ((!Word && len - 1 >= most) || !(access_ & Access)) [[unlikely]]
 			return Outcome::outside;
+		std::byte *const there = at(addr);
+		const std::uint64_t only = page(addr); /* of a word */
 		const std::uint64_t before = load(status_->generation, std::memory_order_acquire);
-		if (!present(addr, len)) [[unlikely]]
+		if (!(Word ? page_present(only) : present(addr, len))) [[unlikely]]
 			return missing();
-		copy(at(addr));
+		copy(there);
 		if (load(status_->generation, std::memory_order_relaxed) != before) [[unlikely]]
 			return closed() ? Outcome::closed : Outcome::changed;
 		return Outcome::done;
 	}
 
 	bool present_all(std::uint64_t first, std::uint64_t last) const noexcept;
-	Outcome missing() const noexcept { return closed() ? Outcome::closed : Outcome::absent; }
+	[[gnu::always_inline]] Outcome missing() const noexcept
+	{
+		return closed() ? Outcome::closed : Outcome::absent;
+	}
 
 	/* A word in one piece, as others may poll it. */
 	[[gnu::always_inline]] static void copy(void *to, const void *from,

@@ -161,40 +161,58 @@ private:
 
 	/* Errors stay in the queue until fi_cq_readerr. */
 	template <class Entry, class Also>
-	static ssize_t take(fid_cq *cq, void *buf, std::size_t count, Also also) noexcept
+	[[gnu::always_inline]] static ssize_t take(fid_cq *cq, void *buf, std::size_t count,
+						   Also also) noexcept
+	{
+		if (of(cq).queue_.has_local())
+			return take_local<Entry>(cq, buf, count, also);
+		return take_from_kernel<Entry>(cq, buf, count, also);
+	}
+	template <class Entry, class Also> static auto visitor(Entry *&out, Also &also) noexcept
+	{
+		return [&] [[gnu::always_inline]] (const treadle_cqe &cqe) {
+			if (cqe.error) [[unlikely]]
+				return false;
+			fill(*out++, cqe);
+			also(cqe);
+			return true;
+		};
+	}
+	template <class Entry, class Also>
+	[[gnu::noinline]] static ssize_t take_from_kernel(fid_cq *cq, void *buf, std::size_t count,
+							  Also also) noexcept
 	{
 		if (!count) [[unlikely]]
 			return look(cq);
-		if (of(cq).queue_.has_local()) [[unlikely]]
-			return take_local<Entry>(cq, buf, count, also);
 		auto *out = static_cast<Entry *>(buf);
-		const int taken =
-			of(cq).queue_.consume_here(clamp(count), [&](const treadle_cqe &cqe) {
-				if (cqe.error) [[unlikely]]
-					return false;
-				fill(*out++, cqe);
-				also(cqe);
-				return true;
-			});
+		const int taken = of(cq).queue_.consume_here(clamp(count), visitor(out, also));
 
 		if (taken > 0) [[likely]]
 			return taken;
 		return taken ? none(taken) : -FI_EAVAIL;
 	}
-	/* The same if the provider itself has completed operations. */
+	/* If the provider itself has completed operations: often those are the oldest. */
 	template <class Entry, class Also>
 	[[gnu::noinline]] static ssize_t take_local(fid_cq *cq, void *buf, std::size_t count,
-						    Also &also) noexcept
+						    Also also) noexcept
 	{
 		auto *out = static_cast<Entry *>(buf);
+		const std::uint32_t taken =
+			of(cq).queue_.consume_local(clamp(count), visitor(out, also));
+
+		if (taken) [[likely]]
+			return taken;
+		return take_any<Entry>(cq, buf, count, also);
+	}
+	template <class Entry, class Also>
+	[[gnu::noinline]] static ssize_t take_any(fid_cq *cq, void *buf, std::size_t count,
+						  Also also) noexcept
+	{
+		if (!count) [[unlikely]]
+			return look(cq);
+		auto *out = static_cast<Entry *>(buf);
 		const int taken =
-			result_of(of(cq).queue_.consume(clamp(count), [&](const treadle_cqe &cqe) {
-				if (cqe.error) [[unlikely]]
-					return false;
-				fill(*out++, cqe);
-				also(cqe);
-				return true;
-			}));
+			result_of(of(cq).queue_.consume(clamp(count), visitor(out, also)));
 
 		if (taken > 0) [[likely]]
 			return taken;

@@ -25,7 +25,7 @@ public:
 	 * Counts n more: reserve, then add or cancel. False: the kernel must count, as a thread may
 	 * wait, something is armed, or another thread adds.
 	 */
-	bool reserve() noexcept { return handoff_.begin(); }
+	[[gnu::always_inline]] bool reserve() noexcept { return handoff_.begin(); }
 	void add(std::uint64_t n) noexcept
 	{
 		total_.store(total_.load(std::memory_order_relaxed) + n, std::memory_order_release);

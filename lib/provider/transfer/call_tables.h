@@ -15,12 +15,15 @@
 namespace treadle::fi
 {
 
+/* Do plain calls first try PortOf::execute_word? Is then a completion reported, but for injects? */
+enum class Words { none, silent, reported };
+
 /* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp: fill the tables of a port. */
 void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept;
 void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept;
-void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept;
-void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
-		  bool valid) noexcept;
+void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write, Words words) noexcept;
+void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch, bool valid,
+		  Words words) noexcept;
 
 /* A class with members that refuse, for the calls of all tables. */
 template <int Error> struct Refusing {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <tuple>
 
 #include "endpoint/endpoint.h"
@@ -20,59 +19,6 @@ bool wanted() noexcept
 	int value = 1;
 
 	return fi_param_get_bool(&provider, "direct", &value) || value;
-}
-
-/* Is it one instruction of the processor, on one word, with all that the kernel promises? */
-constexpr bool is_instruction(std::uint8_t opcode, treadle_atomic_op op) noexcept
-{
-	switch (op) {
-	case TREADLE_ATOMIC_SUM:
-	case TREADLE_ATOMIC_BOR:
-	case TREADLE_ATOMIC_BAND:
-	case TREADLE_ATOMIC_BXOR:
-	case TREADLE_ATOMIC_WRITE:
-		return opcode != TREADLE_OP_COMPARE;
-	case TREADLE_ATOMIC_READ:
-		return opcode == TREADLE_OP_FETCH;
-	case TREADLE_ATOMIC_CSWAP:
-		return opcode == TREADLE_OP_COMPARE;
-	default:
-		return false;
-	}
-}
-
-template <class T> T value_at(std::uint64_t from) noexcept
-{
-	T value;
-
-	std::memcpy(&value, reinterpret_cast<const void *>(from), sizeof(value));
-	return value;
-}
-
-/* Returns the value before. Signed numbers wrap as unsigned ones do. */
-template <class T>
-T apply(std::atomic_ref<T> word, treadle_atomic_op op, std::uint64_t operand,
-	std::uint64_t compare) noexcept
-{
-	switch (op) {
-	case TREADLE_ATOMIC_SUM:
-		return word.fetch_add(value_at<T>(operand));
-	case TREADLE_ATOMIC_BOR:
-		return word.fetch_or(value_at<T>(operand));
-	case TREADLE_ATOMIC_BAND:
-		return word.fetch_and(value_at<T>(operand));
-	case TREADLE_ATOMIC_BXOR:
-		return word.fetch_xor(value_at<T>(operand));
-	case TREADLE_ATOMIC_WRITE:
-		return word.exchange(value_at<T>(operand));
-	case TREADLE_ATOMIC_CSWAP: {
-		T before = value_at<T>(compare);
-		word.compare_exchange_strong(before, value_at<T>(operand));
-		return before;
-	}
-	default:
-		return word.load();
-	}
 }
 
 } // namespace
@@ -242,10 +188,7 @@ void Direct::forget_all() noexcept
 bool Direct::undone(Window::Outcome outcome, bool reported, Cntr *counter, std::uint64_t addr,
 		    std::uint64_t len) noexcept
 {
-	if (reported)
-		queue_.cancel();
-	if (counter)
-		counter->local().cancel();
+	cancel(reported, counter);
 	switch (outcome) {
 	case Window::Outcome::closed:
 		last_->window = Window();
@@ -306,19 +249,22 @@ bool Direct::modify(const Change &c) noexcept
 	const bool failed = outcome == Window::Outcome::closed && changed;
 	if (outcome != Window::Outcome::done && !failed)
 		return undone(outcome, true, counter, c.at, c.len);
-	if (c.reported || failed)
-		queue_.add(c.context,
-			   TREADLE_CQ_ATOMIC | (c.opcode == TREADLE_OP_ATOMIC ? TREADLE_CQ_WRITE :
-										TREADLE_CQ_READ),
-			   failed ? EKEYREJECTED : 0);
-	else
+	if (failed)
+		return fail(c.opcode, c.context, counter);
+	if (!c.reported)
 		queue_.cancel();
-	if (counter && failed) {
+	finish(c.reported, counter, c.context, atomic_flags(c.opcode), c.len);
+	return true;
+}
+
+/* Completes an atomic after the end of its region: it is not known whether it was executed. */
+bool Direct::fail(std::uint8_t opcode, std::uint64_t context, Cntr *counter) noexcept
+{
+	if (counter) {
 		counter->local().cancel();
 		std::ignore = counter->counter().add_error(1);
-	} else if (counter) {
-		counter->local().add(counter->step(c.len));
 	}
+	queue_.add(context, atomic_flags(opcode), EKEYREJECTED);
 	++stats_.direct;
 	return true;
 }

@@ -60,6 +60,12 @@ Atomic atomic_for(int datatype, int op, const void *result = nullptr,
 		address_of(result), address_of(compare)};
 }
 
+/* One integer of 8 bytes? */
+constexpr bool is_word(std::size_t count, int datatype) noexcept
+{
+	return count == 1 && (datatype == FI_UINT64 || datatype == FI_INT64);
+}
+
 /* A read has no operands, whatever the caller passes. */
 bool only_reads(std::uint8_t opcode, const fi_msg_atomic &msg) noexcept
 {
@@ -121,9 +127,11 @@ transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t f
 template <class Lock, bool Special> struct AtomicCalls {
 	using P = PortOf<Lock>;
 
-	static ssize_t write(fid_ep *ep, const void *buf, std::size_t count, void *, fi_addr_t dest,
-			     std::uint64_t addr, std::uint64_t key, fi_datatype datatype, fi_op op,
-			     void *context) noexcept
+	[[gnu::noinline, gnu::noclone]] /* write_word jumps there */
+	static ssize_t
+	write(fid_ep *ep, const void *buf, std::size_t count, void *, fi_addr_t dest,
+	      std::uint64_t addr, std::uint64_t key, fi_datatype datatype, fi_op op,
+	      void *context) noexcept
 	{
 		if (!known(datatype, op))
 			return P::of(ep).refused(-FI_EOPNOTSUPP);
@@ -131,6 +139,17 @@ template <class Lock, bool Special> struct AtomicCalls {
 									bytes(count, datatype),
 									dest, addr, key, context),
 							    atomic_for(datatype, op));
+	}
+	template <bool Reported>
+	static ssize_t write_word(fid_ep *ep, const void *buf, std::size_t count, void *desc,
+				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
+				  fi_datatype datatype, fi_op op, void *context) noexcept
+	{
+		if (is_word(count, datatype) &&
+		    P::of(ep).template execute_word<TREADLE_OP_ATOMIC, Reported>(
+			    8, context, buf, dest, addr, key, atomic_for(datatype, op)))
+			return 0;
+		return write(ep, buf, count, desc, dest, addr, key, datatype, op, context);
 	}
 	static ssize_t writev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 			      fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
@@ -158,10 +177,10 @@ template <class Lock, bool Special> struct AtomicCalls {
 							  atomic_for(datatype, op));
 	}
 
-	static ssize_t readwrite(fid_ep *ep, const void *buf, std::size_t count, void *,
-				 void *result, void *, fi_addr_t dest, std::uint64_t addr,
-				 std::uint64_t key, fi_datatype datatype, fi_op op,
-				 void *context) noexcept
+	[[gnu::noinline, gnu::noclone]] static ssize_t
+	readwrite(fid_ep *ep, const void *buf, std::size_t count, void *, void *result, void *,
+		  fi_addr_t dest, std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
+		  fi_op op, void *context) noexcept
 	{
 		if (!known(datatype, op))
 			return P::of(ep).refused(-FI_EOPNOTSUPP);
@@ -169,6 +188,19 @@ template <class Lock, bool Special> struct AtomicCalls {
 									bytes(count, datatype),
 									dest, addr, key, context),
 							    atomic_for(datatype, op, result));
+	}
+	template <bool Reported>
+	static ssize_t readwrite_word(fid_ep *ep, const void *buf, std::size_t count, void *desc,
+				      void *result, void *result_desc, fi_addr_t dest,
+				      std::uint64_t addr, std::uint64_t key, fi_datatype datatype,
+				      fi_op op, void *context) noexcept
+	{
+		if (is_word(count, datatype) &&
+		    P::of(ep).template execute_word<TREADLE_OP_FETCH, Reported>(
+			    8, context, buf, dest, addr, key, atomic_for(datatype, op, result)))
+			return 0;
+		return readwrite(ep, buf, count, desc, result, result_desc, dest, addr, key,
+				 datatype, op, context);
 	}
 	static ssize_t readwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 				  fi_ioc *resultv, void **, std::size_t result_count,
@@ -359,8 +391,8 @@ int query_atomic(const Domain &domain, int datatype, int op, fi_atomic_attr &att
 	return 0;
 }
 
-void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
-		  bool can_ask) noexcept
+void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch, bool can_ask,
+		  Words words) noexcept
 {
 	static constexpr Refuses<-FI_ENOSYS> refuses;
 
@@ -379,6 +411,13 @@ void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
 		ops.compwritev = C::compwritev;
 		ops.compwritemsg = C::compwritemsg;
 	});
+	using Plain = AtomicCalls<NoLock, false>;
+	if (words != Words::none && write == Calls::plain)
+		ops.write = words == Words::reported ? Plain::write_word<true> :
+						       Plain::write_word<false>;
+	if (words != Words::none && fetch == Calls::plain)
+		ops.readwrite = words == Words::reported ? Plain::readwrite_word<true> :
+							   Plain::readwrite_word<false>;
 	ops.writevalid = refuses;
 	ops.readwritevalid = refuses;
 	ops.compwritevalid = refuses;

@@ -65,11 +65,22 @@ template <class P>
 template <class Lock, bool Special> struct RmaCalls {
 	using P = PortOf<Lock>;
 
-	static ssize_t read(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
-			    std::uint64_t addr, std::uint64_t key, void *context) noexcept
+	[[gnu::noinline, gnu::noclone]] /* read_word jumps there */
+	static ssize_t
+	read(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src, std::uint64_t addr,
+	     std::uint64_t key, void *context) noexcept
 	{
 		return P::of(ep).template transmit<Special>(
 			rma_message(TREADLE_OP_READ, buf, len, src, addr, key, context));
+	}
+	template <bool Reported>
+	static ssize_t read_word(fid_ep *ep, void *buf, std::size_t len, void *desc, fi_addr_t src,
+				 std::uint64_t addr, std::uint64_t key, void *context) noexcept
+	{
+		if (P::of(ep).template execute_word<TREADLE_OP_READ, Reported>(len, context, buf,
+									       src, addr, key))
+			return 0;
+		return read(ep, buf, len, desc, src, addr, key, context);
 	}
 	static ssize_t readv(fid_ep *ep, const iovec *iov, void **, std::size_t count,
 			     fi_addr_t src, std::uint64_t addr, std::uint64_t key,
@@ -84,11 +95,22 @@ template <class Lock, bool Special> struct RmaCalls {
 	{
 		return transfer(P::of(ep), TREADLE_OP_READ, *msg, flags);
 	}
-	static ssize_t write(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
-			     std::uint64_t addr, std::uint64_t key, void *context) noexcept
+	[[gnu::noinline, gnu::noclone]] static ssize_t
+	write(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
+	      std::uint64_t addr, std::uint64_t key, void *context) noexcept
 	{
 		return P::of(ep).template transmit<Special>(
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context));
+	}
+	template <bool Reported>
+	static ssize_t write_word(fid_ep *ep, const void *buf, std::size_t len, void *desc,
+				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
+				  void *context) noexcept
+	{
+		if (P::of(ep).template execute_word<TREADLE_OP_WRITE, Reported>(len, context, buf,
+										dest, addr, key))
+			return 0;
+		return write(ep, buf, len, desc, dest, addr, key, context);
 	}
 	static ssize_t writev(fid_ep *ep, const iovec *iov, void **, std::size_t count,
 			      fi_addr_t dest, std::uint64_t addr, std::uint64_t key,
@@ -103,11 +125,21 @@ template <class Lock, bool Special> struct RmaCalls {
 	{
 		return transfer(P::of(ep), TREADLE_OP_WRITE, *msg, flags);
 	}
-	static ssize_t inject(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
-			      std::uint64_t addr, std::uint64_t key) noexcept
+	[[gnu::noinline, gnu::noclone]] static ssize_t inject(fid_ep *ep, const void *buf,
+							      std::size_t len, fi_addr_t dest,
+							      std::uint64_t addr,
+							      std::uint64_t key) noexcept
 	{
 		return P::of(ep).template inject<Special>(
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, ep->fid.context));
+	}
+	static ssize_t inject_word(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
+				   std::uint64_t addr, std::uint64_t key) noexcept
+	{
+		if (P::of(ep).template execute_word<TREADLE_OP_WRITE, false>(len, nullptr, buf,
+									     dest, addr, key))
+			return 0;
+		return inject(ep, buf, len, dest, addr, key);
 	}
 	static ssize_t writedata(fid_ep *ep, const void *buf, std::size_t len, void *,
 				 std::uint64_t data, fi_addr_t dest, std::uint64_t addr,
@@ -152,7 +184,7 @@ CommandOrError command_of(std::uint8_t opcode, const fi_msg_rma &msg) noexcept
 		.context(address_of(msg.context));
 }
 
-void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noexcept
+void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write, Words words) noexcept
 {
 	ops.size = sizeof(ops);
 	choose<RmaCalls>(serialized, read, [&]<class C>(C) {
@@ -168,6 +200,15 @@ void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write) noe
 		ops.writedata = C::writedata;
 		ops.injectdata = C::injectdata;
 	});
+	using Plain = RmaCalls<NoLock, false>;
+	if (words != Words::none && read == Calls::plain)
+		ops.read =
+			words == Words::reported ? Plain::read_word<true> : Plain::read_word<false>;
+	if (words != Words::none && write == Calls::plain) {
+		ops.write = words == Words::reported ? Plain::write_word<true> :
+						       Plain::write_word<false>;
+		ops.inject = Plain::inject_word;
+	}
 }
 
 } // namespace treadle::fi

@@ -33,6 +33,19 @@ public:
 
 	static PortOf &of(fid_ep *ep) noexcept { return static_cast<PortOf &>(Port::of(ep)); }
 
+	/*
+	 * Executes the usual RMA or atomic on a word itself: see Direct. False: it has to be
+	 * posted. For functions of their own, which then jump to the plain call with the same
+	 * arguments, so that nothing costs more where there are no windows.
+	 */
+	template <std::uint8_t Opcode, bool Reported, class... What>
+	[[gnu::always_inline]] bool execute_word(std::uint64_t len, void *context,
+						 const What &...what) noexcept
+	{
+		return len == 8 &&
+		       direct_->execute_word<Opcode, Reported>(*tx_, address_of(context), what...);
+	}
+
 	/* Transmits one buffer with the port's default flags, and perhaps further TREADLE_F_*. */
 	template <bool Special>
 	[[gnu::always_inline]] ssize_t transmit(Message message, std::uint64_t flags = 0,
@@ -343,15 +356,21 @@ private:
 	void choose_transfers() noexcept override
 	{
 		constexpr bool serialized = std::is_same_v<Lock, NoLock>;
+		const bool simple =
+			serialized && direct_ && Direct::simple(tx_flags_ | inject_flags_);
+		const auto words = !simple			    ? Words::none :
+				   tx_flags_ & TREADLE_F_COMPLETION ? Words::reported :
+								      Words::silent;
 
 		choose_calls(msg_ops_, serialized, tx_calls(FI_MSG | FI_SEND),
 			     rx_calls(FI_MSG | FI_RECV));
 		choose_calls(tagged_ops_, serialized, tx_calls(FI_TAGGED | FI_SEND),
 			     rx_calls(FI_TAGGED | FI_RECV));
 		choose_calls(rma_ops_, serialized, tx_calls(FI_RMA | FI_READ),
-			     tx_calls(FI_RMA | FI_WRITE));
+			     tx_calls(FI_RMA | FI_WRITE), words);
 		choose_calls(atomic_ops_, serialized, tx_calls(FI_ATOMIC | FI_WRITE),
-			     tx_calls(FI_ATOMIC | FI_READ), endpoint_->tx_caps() & FI_ATOMIC);
+			     tx_calls(FI_ATOMIC | FI_READ), endpoint_->tx_caps() & FI_ATOMIC,
+			     words);
 	}
 
 	BasicTransmitRing<Lock> *tx_ = nullptr;

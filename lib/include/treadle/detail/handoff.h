@@ -24,7 +24,7 @@ class Handoff
 {
 public:
 	/* False: the kernel completes the operation. True: end() follows at once. */
-	bool begin() noexcept
+	[[gnu::always_inline]] bool begin() noexcept
 	{
 		if (busy_.exchange(true, std::memory_order_seq_cst)) /* O */
 			return false;

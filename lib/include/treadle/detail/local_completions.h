@@ -13,9 +13,11 @@
  *    read head      (N, acquire)          write head        (N, release)
  */
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include <treadle/detail/handoff.h>
 #include <treadle/detail/ring.h>
@@ -52,7 +54,7 @@ public:
 	 * Reserves an entry: add or cancel follow. False: there is no room, or another thread adds,
 	 * or one may sleep, which only the kernel wakes.
 	 */
-	bool reserve() noexcept
+	[[gnu::always_inline]] bool reserve() noexcept
 	{
 		if (!handoff_.begin())
 			return false;
@@ -64,8 +66,8 @@ public:
 		return false;
 	}
 	/* place: the index of the kernel's ring before which the entry is read */
-	void add(std::uint32_t place, std::uint64_t context, std::uint32_t flags,
-		 std::uint32_t error) noexcept
+	[[gnu::always_inline]] void add(std::uint32_t place, std::uint64_t context,
+					std::uint32_t flags, std::uint32_t error) noexcept
 	{
 		const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
 		const std::uint32_t i = tail & mask_;
@@ -86,27 +88,35 @@ public:
 		return tail_.load(std::memory_order_acquire) - /* M */
 		       head_.load(std::memory_order_relaxed);
 	}
-	/* Entry i from the oldest on; is it to be read before the kernel's at index? */
-	const treadle_cqe &at(std::uint32_t i) const noexcept { return cqes_[index_of(i)]; }
-	std::uint32_t place(std::uint32_t i) const noexcept { return places_[index_of(i)]; }
-	bool precedes(std::uint32_t i, std::uint32_t index) const noexcept
+	/* The index of the kernel's ring before which the oldest entry is read; there is one. */
+	std::uint32_t place() const noexcept
 	{
-		return static_cast<std::int32_t>(place(i) - index) <= 0;
+		return places_[head_.load(std::memory_order_relaxed) & mask_];
 	}
-	void release(std::uint32_t n) noexcept
+	/*
+	 * Calls visit for up to max entries that are read before the kernel's at index, until it
+	 * returns false: see BasicCompletionQueue::consume. Returns how many were taken.
+	 */
+	template <class Visit>
+	[[gnu::always_inline]] std::uint32_t consume(std::uint32_t index, std::uint32_t max,
+						     Visit &visit) noexcept
 	{
-		head_.store(head_.load(std::memory_order_relaxed) + n,
-			    std::memory_order_release); /* N */
+		const std::uint32_t head = head_.load(std::memory_order_relaxed);
+		const std::uint32_t end = head + std::min(max, count());
+		std::uint32_t i = head;
+
+		for (; i != end; ++i) {
+			if (static_cast<std::int32_t>(places_[i & mask_] - index) > 0 ||
+			    !visit(std::as_const(cqes_[i & mask_])))
+				break;
+		}
+		head_.store(i, std::memory_order_release); /* N */
+		return i - head;
 	}
 
 	Handoff &handoff() noexcept { return handoff_; }
 
 private:
-	std::uint32_t index_of(std::uint32_t i) const noexcept
-	{
-		return (head_.load(std::memory_order_relaxed) + i) & mask_;
-	}
-
 	Mutex lock_; /* allocate */
 	/* Only context, flags and error of a completion change. */
 	std::unique_ptr<treadle_cqe[]> cqes_;
@@ -137,8 +147,12 @@ public:
 	 * operation, as there is no room, another thread adds an entry, or one may sleep until the
 	 * kernel wakes it.
 	 */
-	bool reserve() noexcept { return !ring_->overflows() && local_->reserve(); }
-	void add(std::uint64_t context, std::uint32_t flags, std::uint32_t error = 0) noexcept
+	[[gnu::always_inline]] bool reserve() noexcept
+	{
+		return !ring_->overflows() && local_->reserve();
+	}
+	[[gnu::always_inline]] void add(std::uint64_t context, std::uint32_t flags,
+					std::uint32_t error = 0) noexcept
 	{
 		local_->add(ring_->tail(), context, flags, error);
 	}

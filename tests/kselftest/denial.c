@@ -252,9 +252,9 @@ static struct figures run_beside(struct __test_metadata *_metadata, const struct
 	EXPECT_TRUE(!other || dies(other));
 	EXPECT_TRUE(becomes_empty(a->dir));
 	if (a->frozen[0])
-		EXPECT_EQ(0, rmdir(a->frozen));
-	EXPECT_EQ(0, rmdir(a->dir));
-	EXPECT_EQ(0, rmdir(f->dir));
+		EXPECT_TRUE(cgroup_removed(a->frozen));
+	EXPECT_TRUE(cgroup_removed(a->dir));
+	EXPECT_TRUE(cgroup_removed(f->dir));
 	until_unused();
 	return *f;
 }

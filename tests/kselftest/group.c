@@ -66,18 +66,6 @@ static bool becomes(pid_t pid, char state)
 	return state_is(pid, state);
 }
 
-static bool is_removed(const char *dir)
-{
-	const __u64 end = now_ns() + PATIENCE_NS;
-
-	while (rmdir(dir) != 0) {
-		if (now_ns() >= end)
-			return false;
-		usleep(1000);
-	}
-	return true;
-}
-
 /* A process that sleeps, with a command that starts itself again for ever. It also receives. */
 static void goes_round(void *arg)
 {
@@ -119,7 +107,7 @@ FIXTURE_TEARDOWN(group)
 {
 	kill(self->pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(self->pid));
-	EXPECT_TRUE(is_removed(self->w->dir));
+	EXPECT_TRUE(cgroup_removed(self->w->dir));
 	until_unused();
 }
 
@@ -189,7 +177,7 @@ TEST_F(group, workers_follow_the_process)
 	snprintf(text, sizeof(text), "%d", self->pid);
 	write_to(path, text);
 	EXPECT_TRUE(works(next));
-	EXPECT_TRUE(is_removed(self->w->dir));
+	EXPECT_TRUE(cgroup_removed(self->w->dir));
 	memcpy(self->w->dir, next, sizeof(next));
 }
 
@@ -233,7 +221,7 @@ TEST(idle_workers_leave)
 	set_in(w->dir, "cgroup.freeze", "0");
 	kill(pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, reap(pid));
-	EXPECT_TRUE(is_removed(w->dir));
+	EXPECT_TRUE(cgroup_removed(w->dir));
 	until_unused();
 }
 

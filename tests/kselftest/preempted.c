@@ -199,7 +199,7 @@ static bool worker_waits_for_lock(void)
  */
 static bool comes_to(const struct cntr *c, __u64 value, bool *locked)
 {
-	for (int i = 1; i <= 5000 && cntr_value(c) < value && !*locked; i++) {
+	for (int i = 1; i <= 15000 && cntr_value(c) < value && !*locked; i++) {
 		usleep(1000);
 		if (i % 200 == 0)
 			*locked = worker_waits_for_lock();

@@ -334,6 +334,19 @@ static inline void cgroup_enter(char dir[64])
 	write_to(path, "0");
 }
 
+/* A group can be removed when the workers of its processes have left it, too. */
+static inline bool cgroup_removed(const char *dir)
+{
+	const __u64 end = now_ns() + PATIENCE_NS;
+
+	while (rmdir(dir) != 0) {
+		if (now_ns() >= end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
 /* Bytes of kernel memory that are charged to this control group. */
 static inline long long cgroup_kernel(const char *dir)
 {

@@ -382,7 +382,7 @@ TEST(Cq, OpeningRefusesUnknownAttributes)
 			  attr.wait_cond = fi_cq_wait_cond(2);
 		  }),
 		  -FI_EINVAL);
-	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_PEER; }), -FI_EBADFLAGS);
+	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_PEEK; }), -FI_EBADFLAGS);
 	EXPECT_EQ(open([](fi_cq_attr &attr) { attr.size = SIZE_MAX; }), -FI_EINVAL);
 	ASSERT_EQ(open([](fi_cq_attr &attr) { attr.flags = FI_AFFINITY; }), 0);
 	EXPECT_EQ(fi_close(&cq->fid), 0);

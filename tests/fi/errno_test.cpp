@@ -331,4 +331,29 @@ TEST(Errno, TheTablesOfOtherObjectsAreWhole)
 		EXPECT_EQ(fi_close(f), 0);
 }
 
+// conformance: fi_peer(3): a provider without peer queues, counters or domains: -FI_EINVAL
+TEST(Peer, IsRefusedAsInvalid)
+{
+	Node node;
+	Log log;
+	fi_cq_attr cq_attr{};
+	fi_cntr_attr cntr_attr{};
+	fi_eq_attr eq_attr{};
+	fid_cq *cq = nullptr;
+	fid_cntr *cntr = nullptr;
+	fid_eq *eq = nullptr;
+	fid_domain *domain = nullptr;
+
+	cq_attr.flags = cntr_attr.flags = eq_attr.flags = FI_PEER;
+	EXPECT_EQ(fi_cq_open(node.domain.get(), &cq_attr, &cq, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("cq_open: FI_PEER")) << log.all();
+	EXPECT_EQ(fi_cntr_open(node.domain.get(), &cntr_attr, &cntr, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("cntr_open: FI_PEER")) << log.all();
+	EXPECT_EQ(fi_eq_open(node.fabric.get(), &eq_attr, &eq, nullptr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("eq_open: FI_PEER")) << log.all();
+	EXPECT_EQ(fi_domain2(node.fabric.get(), node.info.get(), &domain, FI_PEER, nullptr),
+		  -FI_EINVAL);
+	EXPECT_TRUE(log.has("fi_domain2: FI_PEER")) << log.all();
+}
+
 } // namespace

@@ -54,6 +54,12 @@ inline int too_small(fi_log_subsys subsys, const char *call, std::size_t room,
 		      -FI_ETOOSMALL;
 }
 
+/* Refuses FI_PEER as fi_peer(3) says: invalid, where other unknown flags are bad flags. */
+inline int no_peer(fi_log_subsys subsys, const char *call) noexcept
+{
+	return REFUSE(-FI_EINVAL, subsys, "%s: FI_PEER: %s is no peer provider", call, name);
+}
+
 /* Disables thread cancellation around calls that read, write or poll files: they do not unwind. */
 class Uncanceled
 {

@@ -45,6 +45,8 @@ int try_wait(fid_fabric *, fid **objects, int count) noexcept
 /* Refused: no flag is supported, and libfabric calls fi_domain() if there are none. */
 int domain_with_flags(fid_fabric *, fi_info *, fid_domain **, std::uint64_t flags, void *) noexcept
 {
+	if (flags & FI_PEER)
+		return no_peer(FI_LOG_FABRIC, "fi_domain2");
 	return REFUSE(-FI_ENOSYS, FI_LOG_FABRIC, "fi_domain2: flags 0x%" PRIx64, flags);
 }
 

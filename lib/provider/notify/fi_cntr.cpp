@@ -129,6 +129,8 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 		return REFUSE(-FI_ENOSYS, subsys, "events %d", asked.events);
 	if (bytes && !(in.kernel().limits().features & TREADLE_FEATURE_CNTR_BYTES))
 		return REFUSE(-FI_ENOSYS, subsys, "FI_CNTR_EVENTS_BYTES: the module counts none");
+	if (asked.flags & FI_PEER)
+		return no_peer(subsys, "cntr_open");
 	if (asked.flags)
 		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))

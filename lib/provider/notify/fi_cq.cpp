@@ -398,6 +398,8 @@ int Cq::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **out, void *context) 
 	const fi_cq_attr &asked = attr ? *attr : usual;
 	Domain &in = Domain::of(domain);
 
+	if (asked.flags & FI_PEER)
+		return no_peer(subsys, "cq_open");
 	if (asked.flags & ~FI_AFFINITY)
 		return REFUSE(-FI_EBADFLAGS, subsys, "open: flags 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))

@@ -58,6 +58,8 @@ int Eq::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **out, void *context) 
 	static const fi_eq_attr usual{};
 	const fi_eq_attr &asked = attr ? *attr : usual;
 
+	if (asked.flags & FI_PEER)
+		return no_peer(subsys, "eq_open");
 	if (asked.flags & ~(FI_WRITE | FI_AFFINITY))
 		return REFUSE(-FI_EBADFLAGS, subsys, "flags: 0x%" PRIx64, asked.flags);
 	if (!can_wait_on(asked.wait_obj))

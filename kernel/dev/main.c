@@ -34,12 +34,12 @@
  */
 u64 treadle_features(struct net *net, struct treadle_addr *node)
 {
-	u64 features =
-		TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED | TREADLE_FEATURE_AUTH_KEY |
-		TREADLE_FEATURE_MSG_EP | TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
-		TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV | TREADLE_FEATURE_AV_IDS |
-		TREADLE_FEATURE_CELL | TREADLE_FEATURE_CNTR_BYTES | TREADLE_FEATURE_AV_SET_ID |
-		TREADLE_FEATURE_NEXT_NODE | TREADLE_FEATURE_TX_POLLED;
+	u64 features = TREADLE_FEATURE_TRIGGER | TREADLE_FEATURE_MR_PINNED |
+		       TREADLE_FEATURE_AUTH_KEY | TREADLE_FEATURE_MSG_EP |
+		       TREADLE_FEATURE_DGRAM_EP | TREADLE_FEATURE_SHARED_AV |
+		       TREADLE_FEATURE_SCALABLE | TREADLE_FEATURE_MR_IOV | TREADLE_FEATURE_AV_IDS |
+		       TREADLE_FEATURE_CELL | TREADLE_FEATURE_CNTR_BYTES |
+		       TREADLE_FEATURE_AV_SET_ID | TREADLE_FEATURE_TX_POLLED;
 
 	if (READ_ONCE(treadle_direct))
 		features |= TREADLE_FEATURE_WINDOW;
@@ -93,7 +93,6 @@ enum answer { SILENT, ANSWERS, PARTIAL };
 /* Room for the structure of any call; the longest ones are enough, as IOC() checks. */
 union ioc_arg {
 	struct treadle_query query;
-	struct treadle_next_node next_node;
 	struct treadle_cq_create cq_create;
 	struct treadle_cell_create cell_create;
 	struct treadle_ring_create ring_create;
@@ -150,7 +149,6 @@ static const struct ioc iocs[] = {
 	IOC(SHUTDOWN, treadle_shutdown, reserved, SILENT, treadle_ioc_shutdown),
 	IOC(CELL_CREATE, treadle_cell_create, ro, ANSWERS, treadle_ioc_cell_create),
 	IOC(AV_SET_ID, treadle_av_set_id, id, SILENT, treadle_ioc_av_set_id),
-	IOC(NEXT_NODE, treadle_next_node, queued, ANSWERS, treadle_ioc_next_node),
 	IOC(WINDOW_OPEN, treadle_window_open, reserved, ANSWERS, treadle_ioc_window_open),
 	IOC(WINDOW_FILL, treadle_window_fill, len, SILENT, treadle_ioc_window_fill),
 };

@@ -328,11 +328,11 @@ static int start_objects(struct netlink_callback *cb)
 /* --- other nodes ---------------------------------------------------------------------------- */
 
 /* What only the administrator of the network may know: counts say when other users send. */
-static int put_node_counts(struct sk_buff *skb, const struct treadle_next_node *n)
+static int put_node_counts(struct sk_buff *skb, const struct treadle_node_info *n)
 {
 #define WORD(name, field)                                                        \
 	{                                                                        \
-		TREADLE_A_PEER_##name, offsetof(struct treadle_next_node, field) \
+		TREADLE_A_PEER_##name, offsetof(struct treadle_node_info, field) \
 	}
 	static const struct {
 		u8 attr, offset;
@@ -357,7 +357,7 @@ static int put_node_counts(struct sk_buff *skb, const struct treadle_next_node *
 	return ret;
 }
 
-static int put_node(struct sk_buff *skb, const struct treadle_next_node *n)
+static int put_node(struct sk_buff *skb, const struct treadle_node_info *n)
 {
 	int ret;
 
@@ -370,14 +370,14 @@ static int put_node(struct sk_buff *skb, const struct treadle_next_node *n)
 	ret = ret   ?:
 		      nla_put_u64_64bit(skb, TREADLE_A_PEER_STATE_MS, n->state_ms,
 					TREADLE_A_PEER_PAD);
-	return ret || !(n->flags & TREADLE_NODE_COUNTED) ? ret : put_node_counts(skb, n);
+	return ret || !n->counted ? ret : put_node_counts(skb, n);
 }
 
 static int dump_nodes(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct walk *walk = (struct walk *)cb->ctx;
 	struct net *net = sock_net(skb->sk);
-	struct treadle_next_node n = { .number = walk->number };
+	struct treadle_node_info n = { .number = walk->number };
 	bool counts = is_admin(cb->skb, net);
 	int ret = 0;
 

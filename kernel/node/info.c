@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what a process may know of other nodes
+ * treadle: what is known of other nodes
  */
-#include <linux/capability.h>
 #include <net/net_namespace.h>
+
+#include <treadle/netlink.h>
 
 #include "node/session.h"
 
@@ -13,32 +14,32 @@ static u64 ms_since(unsigned long then)
 }
 
 /* How the other node is reached. */
-static void tell_state(const struct treadle_session *s, struct treadle_next_node *n)
+static void tell_state(const struct treadle_session *s, struct treadle_node_info *n)
 {
 	const struct treadle_session_links *l = s->links;
 
 	lockdep_assert_held(&s->lock);
 	n->error = -l->error;
 	if (l->live) {
-		n->state = TREADLE_NODE_UP;
+		n->state = TREADLE_PEER_STATE_UP;
 		n->state_ms = ms_since(l->passed);
 	} else if (s->begun) {
-		n->state = TREADLE_NODE_LOST;
+		n->state = TREADLE_PEER_STATE_LOST;
 		n->state_ms = ms_since(l->lost);
 	} else if (l->wanted) {
-		n->state = TREADLE_NODE_CONNECTING;
+		n->state = TREADLE_PEER_STATE_CONNECTING;
 		n->state_ms = ms_since(l->asked);
 	}
 }
 
 /* What was sent, and what waits. */
-static void tell_counts(const struct treadle_session *s, struct treadle_next_node *n)
+static void tell_counts(const struct treadle_session *s, struct treadle_node_info *n)
 {
 	const struct treadle_session_links *l = s->links;
 	const struct treadle_window *w = &s->window;
 
 	lockdep_assert_held(&s->lock);
-	n->flags = TREADLE_NODE_COUNTED;
+	n->counted = true;
 	n->silent_ms = l->nr_links ? ms_since(l->heard) : U64_MAX;
 	n->round_trip_ns = l->round_trip;
 	n->sent = l->sent_frames;
@@ -56,19 +57,20 @@ static void tell_counts(const struct treadle_session *s, struct treadle_next_nod
 /**
  * treadle_node_next() - another node that a network namespace knows
  * @net:	the namespace
- * @n:		number: that of the node before, or 0; all fields but the size are set
+ * @n:		number: that of the node before, or 0; all fields are set, @number to the next
+ *		larger one
  * @counts:	tell counts, too
  *
  * Context: may sleep. Takes s->lock.
  * Return: 0 or -ENOENT.
  */
-int treadle_node_next(struct net *net, struct treadle_next_node *n, bool counts)
+int treadle_node_next(struct net *net, struct treadle_node_info *n, bool counts)
 {
 	struct treadle_session *s = treadle_session_next(net, n->number);
 
 	if (!s)
 		return -ENOENT;
-	*n = (struct treadle_next_node){ .size = n->size, .number = s->host, .addr = s->addr };
+	*n = (struct treadle_node_info){ .number = s->host, .addr = s->addr };
 	spin_lock(&s->lock);
 	tell_state(s, n);
 	if (counts)
@@ -76,21 +78,4 @@ int treadle_node_next(struct net *net, struct treadle_next_node *n, bool counts)
 	spin_unlock(&s->lock);
 	treadle_session_put(s);
 	return 0;
-}
-
-/**
- * treadle_ioc_next_node() - NEXT_NODE: another node that the network namespace knows
- * @u:	the call, with a struct treadle_next_node
- *
- * Each process of the namespace learns addresses and states. Counts say when other users send, and
- * how much, so they need a capability.
- *
- * Context: may sleep. Takes s->lock.
- * Return: 0 or -ENOENT.
- */
-int treadle_ioc_next_node(struct treadle_ucmd *u)
-{
-	struct net *net = u->ctx->net;
-
-	return treadle_node_next(net, u->arg, ns_capable_noaudit(net->user_ns, CAP_NET_ADMIN));
 }

@@ -39,7 +39,7 @@ struct treadle_user;
  *		be there before the session has begun
  * @proxies:	of proxy/: endpoints of the other node
  * @queued, @under_way: counts of path/: commands that wait for the session, and that the other node
- *		has, for treadle_ioc_next_node()
+ *		has, for treadle_node_next()
  * @nonce, @ids: of both sides, this one's first: for proofs of keys. Constant while @begun
  */
 struct treadle_session {
@@ -110,8 +110,38 @@ bool treadle_host_address(struct net *net, u16 host, struct treadle_addr *addr);
 struct treadle_session *treadle_session_get(struct net *net, u16 id);
 struct treadle_session *treadle_session_next(struct net *net, u32 number);
 void treadle_session_put(struct treadle_session *s); /* any context, under spinlocks, too */
-int treadle_ioc_next_node(struct treadle_ucmd *u);   /* info.c */
-int treadle_node_next(struct net *net, struct treadle_next_node *n, bool counts);
+
+/*
+ * struct treadle_node_info - another node that a network namespace knows (info.c)
+ * @number:	from 1 on. Some time after a node has gone, its number is that of another one
+ * @addr:	of the node; its port is 0
+ * @state:	TREADLE_PEER_STATE_*
+ * @error:	why it was not reached, or not any more, since it was last UP: 0 or an errno
+ * @counted:	@executing, and the fields below @state_ms, are set; else they are 0
+ * @executing:	commands of the node that have not ended here
+ * @state_ms:	for so long it has been UP, CONNECTING or LOST
+ * @silent_ms:	for so long nothing has arrived; U64_MAX: nothing ever has
+ * @round_trip_ns: smoothed; 0: not measured yet
+ * @sent, @resent, @received: numbered frames, since the node has got its number. @resent: after a
+ *		connection was lost; not in @sent
+ * @links:	connections that were recognized, one after the other
+ * @sessions:	how often the session began anew; the other @links were reconnections
+ * @unacknowledged: frames that the node has not acknowledged
+ * @credits:	commands that the node would take at once
+ * @under_way:	commands that the node has, or that go there in pieces
+ * @queued:	commands that wait until they can be sent
+ */
+struct treadle_node_info {
+	u32 number;
+	struct treadle_addr addr;
+	u32 state, error;
+	bool counted;
+	u32 executing;
+	u64 state_ms, silent_ms, round_trip_ns;
+	u64 sent, resent, received, links, sessions;
+	u32 unacknowledged, credits, under_way, queued;
+};
+int treadle_node_next(struct net *net, struct treadle_node_info *n, bool counts);
 
 /*
  * session.c: to send. All under s->lock; none sleeps.

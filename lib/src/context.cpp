@@ -96,16 +96,6 @@ Result<Context> Context::open(const char *path, Threads threads) noexcept
 	return Context(std::move(*fd), *limits, std::move(*ring));
 }
 
-Result<treadle_next_node> Context::next_node(std::uint32_t number) const noexcept
-{
-	treadle_next_node node{};
-
-	node.number = number;
-	if (const auto error = sys::checked(device(), TREADLE_IOC_NEXT_NODE, node))
-		return std::unexpected(error);
-	return node;
-}
-
 std::error_code cancel_work(int fd, std::uint32_t id, std::uint64_t threshold,
 			    std::uint64_t context) noexcept
 {

@@ -398,7 +398,6 @@ static const struct row {
 	struct { __u32 at, kinds; } ids[12];	/* ids and the kinds they may be of */
 } rows[] = {
 	{ CASE(QUERY, 72, 0, valid_nothing), .grown = 96 },
-	{ CASE(NEXT_NODE, 128, -ENOENT, valid_nothing) },
 	{ CASE(CQ_CREATE, 48, 0, valid_cq), { AT(treadle_cq_create, flags, 0) } },
 	{ CASE(CNTR_CREATE, 32, 0, valid_nothing),
 	  { AT(treadle_cntr_create, flags, TREADLE_CNTR_BYTES),

@@ -309,16 +309,12 @@ static void uses_address_vector(struct walker *w, struct file *f)
 		.size = sizeof(lookup), .av = insert.av, .index = roll(w, 8)};
 	struct treadle_av_set_id set_id = {
 		.size = sizeof(set_id), .av = insert.av, .index = roll(w, 8), .id = roll(w, 8)};
-	struct treadle_next_node next = {.size = sizeof(next), .number = roll(w, 3)};
 
 	for (int i = 0; i < 4; i++) {
 		addrs[i] = some_addr(w);
 		out[i] = roll(w, 8);
 	}
 	switch (roll(w, 8)) {
-	case 3:
-		TRY(w, f, TREADLE_IOC_NEXT_NODE, &next);
-		break;
 	case 0:
 		TRY(w, f, TREADLE_IOC_AV_REMOVE, &remove);
 		break;

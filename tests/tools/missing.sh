@@ -22,7 +22,7 @@ no_rights() { unshare -m sh -c 'chmod 600 /dev/treadle; trap "chmod 666 /dev/tre
 
 each_needs_the_device() {
 	local tool
-	for tool in treadle-ring treadle-allreduce treadle-bench "treadle-bench --cells" "treadle-bench --scale=1K" "treadlectl explain $$" "treadlectl peers"; do
+	for tool in treadle-ring treadle-allreduce treadle-bench "treadle-bench --cells" "treadle-bench --scale=1K" "treadlectl explain $$"; do
 		# shellcheck disable=SC2086 # they are several words
 		says 1 'the module is not loaded' no_device $tool || return 1
 		[[ $tool = *explain* ]] || says 1 'may not be opened' no_rights $tool || return 1

@@ -79,7 +79,7 @@ int metrics(int argc, char **argv)
 	const Call call = parse(argc, argv);
 	Netlink netlink;
 	const Value module = netlink.get(TREADLE_CMD_MODULE_GET);
-	const Value::List peers = nodes();
+	const Value::List peers = nodes(netlink);
 
 	if (call.json) {
 		Value all = module;

@@ -115,6 +115,25 @@ static const Set region = {{TREADLE_A_REGION_CONTEXT, "context"},
 			   {TREADLE_A_REGION_REVOKED, "revoked", As::flag},
 			   {TREADLE_A_REGION_ENDPOINT, "endpoint"},
 			   {TREADLE_A_REGION_COUNTERS, "counters", As::tree, &counters}};
+static const Set peer = {{TREADLE_A_PEER_NUMBER, "number"},
+			 {TREADLE_A_PEER_IPV4, "address", As::address},
+			 {TREADLE_A_PEER_IPV6, "address", As::address},
+			 {TREADLE_A_PEER_SCOPE, "scope"},
+			 {TREADLE_A_PEER_STATE, "state"},
+			 {TREADLE_A_PEER_ERROR, "error"},
+			 {TREADLE_A_PEER_STATE_MS, "state_ms"},
+			 {TREADLE_A_PEER_EXECUTING, "executing"},
+			 {TREADLE_A_PEER_SILENT_MS, "silent_ms"},
+			 {TREADLE_A_PEER_ROUND_TRIP_NS, "round_trip_ns"},
+			 {TREADLE_A_PEER_SENT, "sent"},
+			 {TREADLE_A_PEER_RESENT, "resent"},
+			 {TREADLE_A_PEER_RECEIVED, "received"},
+			 {TREADLE_A_PEER_LINKS, "links"},
+			 {TREADLE_A_PEER_SESSIONS, "sessions"},
+			 {TREADLE_A_PEER_UNACKNOWLEDGED, "unacknowledged"},
+			 {TREADLE_A_PEER_CREDITS, "credits"},
+			 {TREADLE_A_PEER_UNDER_WAY, "under_way"},
+			 {TREADLE_A_PEER_QUEUED, "queued"}};
 
 const std::vector<Counted> counted = {
 	{"doorbells", "Doorbells of transmit rings", false},
@@ -308,7 +327,8 @@ Netlink::Netlink() : fd_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GEN
 
 Value::List Netlink::request(std::uint8_t cmd, bool dump)
 {
-	static const Set *const sets[] = {nullptr, &module_set, &context, &endpoint, &region};
+	static const Set *const sets[] = {nullptr,   &module_set, &context,
+					  &endpoint, &region,	  &peer};
 	Value::List answers;
 	const int error = exchange(fd_.get(), family_, cmd, dump, ++sequence_, "", [&](Bytes body) {
 		answers.push_back(tree_of(body, *sets[cmd]));

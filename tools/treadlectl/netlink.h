@@ -21,7 +21,7 @@ class Netlink
 public:
 	/* Throws a sentence if the module is not loaded, or has no statistics. */
 	Netlink();
-	/* cmd: TREADLE_CMD_MODULE_GET to _REGION_GET */
+	/* cmd: TREADLE_CMD_MODULE_GET to _PEER_GET */
 	Value get(std::uint8_t cmd) { return request(cmd, false).front(); }
 	Value::List dump(std::uint8_t cmd) { return request(cmd, true); }
 

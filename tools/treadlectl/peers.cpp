@@ -2,40 +2,51 @@
 /* peers: the other nodes that this network namespace knows. Root also sees what waits there. */
 #include <system_error>
 
-#include <treadle/context.h>
+#include <net/if.h>
 
-#include "address.h"
+#include <treadle/query.h>
+
+#include "netlink.h"
 #include "verbs.h"
 
 namespace ctl
 {
 
-static Value value_of(const treadle_next_node &n)
+static std::string address_of(const Value &n)
+{
+	char name[IF_NAMESIZE];
+
+	if (n["scope"].null())
+		return n["address"].text();
+	const auto scope = static_cast<unsigned>(n["scope"].count());
+	return n["address"].text() + '%' +
+	       (if_indextoname(scope, name) ? name : std::to_string(scope));
+}
+
+static Value value_of(const Value &n)
 {
 	static const char *const states[] = {"idle", "connecting", "up", "lost"};
-	Value node = Value::Fields{{"address", address_of(n.addr)},
-				   {"state", n.state < std::size(states) ? states[n.state] : "?"}};
+	const std::uint64_t state = n["state"].count();
+	Value node = Value::Fields{{"address", address_of(n)},
+				   {"state", state < std::size(states) ? states[state] : "?"}};
 
-	if (n.state != TREADLE_NODE_IDLE)
-		node.set("state_s", static_cast<double>(n.state_ms) / 1e3);
-	if (n.error)
-		node.set("error", std::generic_category().message(static_cast<int>(n.error)));
-	if (!(n.flags & TREADLE_NODE_COUNTED))
+	if (state != TREADLE_PEER_STATE_IDLE)
+		node.set("state_s", n["state_ms"].number() / 1e3);
+	if (!n["error"].null())
+		node.set("error",
+			 std::generic_category().message(static_cast<int>(n["error"].count())));
+	if (n["credits"].null()) /* it is not for this user */
 		return node;
-	if (n.links) {
-		node.set("silent_s", static_cast<double>(n.silent_ms) / 1e3);
-		node.set("round_trip_us", static_cast<double>(n.round_trip_ns) / 1e3);
-		node.set("sessions", n.sessions);
-		node.set("reconnects", n.links - n.sessions);
-		node.set("sent", n.sent);
-		node.set("resent", n.resent);
-		node.set("received", n.received);
-		node.set("unacknowledged", n.unacknowledged);
+	if (n["links"].count()) {
+		node.set("silent_s", n["silent_ms"].number() / 1e3);
+		node.set("round_trip_us", n["round_trip_ns"].number() / 1e3);
+		node.set("sessions", n["sessions"].count());
+		node.set("reconnects", n["links"].count() - n["sessions"].count());
+		for (const char *name : {"sent", "resent", "received", "unacknowledged"})
+			node.set(name, n[name].count());
 	}
-	node.set("under_way", n.under_way);
-	node.set("queued", n.queued);
-	node.set("credits", n.credits);
-	node.set("executing", n.executing);
+	for (const char *name : {"under_way", "queued", "credits", "executing"})
+		node.set(name, n[name].count());
 	return node;
 }
 
@@ -64,35 +75,24 @@ static std::string sentences(const Value &n)
 	       " of the node executed here\n";
 }
 
-Value::List nodes()
+Value::List nodes(Netlink &netlink)
 {
-	cli::need_device();
-	const auto context = treadle::Context::open();
 	Value::List nodes;
 
-	if (!context)
-		throw std::system_error(context.error(), TREADLE_DEVICE);
-	for (std::uint32_t number = 0;;) {
-		const auto node = context->next_node(number);
-
-		if (!node && node.error() == std::errc::no_such_file_or_directory)
-			break;
-		if (!node)
-			throw std::system_error(node.error(), "other nodes");
-		nodes.push_back(value_of(*node));
-		number = node->number;
-	}
+	for (const Value &node : netlink.dump(TREADLE_CMD_PEER_GET))
+		nodes.push_back(value_of(node));
 	return nodes;
 }
 
 int peers(int argc, char **argv)
 {
 	const Call call = parse(argc, argv);
-	const Value::List all = nodes();
-	const auto query = treadle::Context::query();
+	Netlink netlink;
+	const Value::List all = nodes(netlink);
 	bool counted = true;
 
-	if (all.empty() && query && !(query->features & TREADLE_FEATURE_REMOTE))
+	if (all.empty() &&
+	    !(netlink.get(TREADLE_CMD_MODULE_GET)["features"].count() & TREADLE_FEATURE_REMOTE))
 		throw std::runtime_error("no other node is reached: is treadle_rdma loaded?");
 	for (const Value &node : all)
 		counted &= !node["credits"].null();

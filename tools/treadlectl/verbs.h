@@ -18,6 +18,8 @@
 namespace ctl
 {
 
+class Netlink;
+
 /* argv[0] is "treadlectl VERB". */
 int doctor(int argc, char **argv);
 int explain(int argc, char **argv);
@@ -44,7 +46,7 @@ struct Call {
 Call parse(int argc, char **argv, std::size_t most = 0, std::vector<cli::Option> options = {});
 
 /* The other nodes that this network namespace knows. */
-Value::List nodes();
+Value::List nodes(Netlink &netlink);
 
 } // namespace ctl
 

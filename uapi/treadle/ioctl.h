@@ -529,7 +529,6 @@ struct treadle_destroy {
 #define TREADLE_IOC_MR_BIND	TREADLE_IO(0x18, treadle_mr_bind)
 #define TREADLE_IOC_CELL_CREATE TREADLE_IO(0x1a, treadle_cell_create)
 #define TREADLE_IOC_AV_SET_ID	TREADLE_IO(0x1b, treadle_av_set_id)
-#define TREADLE_IOC_NEXT_NODE	TREADLE_IO(0x1c, treadle_next_node)
 #define TREADLE_IOC_WINDOW_OPEN TREADLE_IO(0x1d, treadle_window_open)
 #define TREADLE_IOC_WINDOW_FILL TREADLE_IO(0x1e, treadle_window_fill)
 

@@ -123,27 +123,6 @@ TREADLE_AT(treadle_query, max_buffered, 64);
 TREADLE_AT(treadle_query, max_auth_key, 68);
 TREADLE_AT(treadle_query, node, 72);
 
-TREADLE_SIZE(treadle_next_node, 128);
-TREADLE_AT(treadle_next_node, size, 0);
-TREADLE_AT(treadle_next_node, number, 4);
-TREADLE_AT(treadle_next_node, addr, 8);
-TREADLE_AT(treadle_next_node, state, 32);
-TREADLE_AT(treadle_next_node, error, 36);
-TREADLE_AT(treadle_next_node, flags, 40);
-TREADLE_AT(treadle_next_node, executing, 44);
-TREADLE_AT(treadle_next_node, state_ms, 48);
-TREADLE_AT(treadle_next_node, silent_ms, 56);
-TREADLE_AT(treadle_next_node, round_trip_ns, 64);
-TREADLE_AT(treadle_next_node, sent, 72);
-TREADLE_AT(treadle_next_node, resent, 80);
-TREADLE_AT(treadle_next_node, received, 88);
-TREADLE_AT(treadle_next_node, links, 96);
-TREADLE_AT(treadle_next_node, sessions, 104);
-TREADLE_AT(treadle_next_node, unacknowledged, 112);
-TREADLE_AT(treadle_next_node, credits, 116);
-TREADLE_AT(treadle_next_node, under_way, 120);
-TREADLE_AT(treadle_next_node, queued, 124);
-
 TREADLE_SIZE(treadle_cq_create, 48);
 TREADLE_AT(treadle_cq_create, size, 0);
 TREADLE_AT(treadle_cq_create, flags, 4);

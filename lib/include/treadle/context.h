@@ -48,11 +48,6 @@ public:
 	query(const char *path = TREADLE_DEVICE) noexcept;
 
 	const treadle_query &limits() const noexcept { return limits_; }
-	/*
-	 * The other node with the next larger number; 0 is before the first one. ENOENT: there is
-	 * no further one. ENOTTY: the module does not know (TREADLE_FEATURE_NEXT_NODE).
-	 */
-	[[nodiscard]] Result<treadle_next_node> next_node(std::uint32_t number) const noexcept;
 	/* The open file, for ioctl(2); the context owns it. There is nothing in it to poll(2). */
 	int device() const noexcept { return fd_.get(); }
 

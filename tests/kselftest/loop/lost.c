@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Nodes that can't be reached, refuse each other, boot again, or send nonsense. */
+#include "nodes.h"
 #include "remote.h"
 
 #define WAITING 20
@@ -213,22 +214,13 @@ TEST_F(remote, nodes_close_while_processes_send)
 
 /* --- nodes without the secret ---------------------------------------------------------------- */
 
-/* The only node that a context knows. */
-static struct treadle_next_node other_node(int fd)
-{
-	struct treadle_next_node n = {.size = sizeof(n)};
-
-	need(call(fd, TREADLE_IOC_NEXT_NODE, &n) == 0);
-	return n;
-}
-
 /*
  * A node at the address of the other one, which is gone, has another secret. It connects, and this
  * node connects to it, as what was sent before waits for an answer.
  */
 TEST_F(remote, an_impostor_without_the_secret_ends_no_session)
 {
-	struct treadle_next_node n;
+	struct other_node n;
 	char *src = pages(LARGE);
 	struct node a, b, c;
 	__u64 end, to;
@@ -242,7 +234,7 @@ TEST_F(remote, an_impostor_without_the_secret_ends_no_session)
 	to = peer(&a, b.addr);
 	ASSERT_EQ(1, post(&a, send_of(src, LARGE, to, 1)));
 	end = now_ns() + PATIENCE_NS;
-	while (other_node(b.fd).executing != 1 && now_ns() < end)
+	while (node_of_side(2).executing != 1 && now_ns() < end)
 		usleep(1000);
 	enter(2);
 	ASSERT_EQ(0, loop("close 10.0.0.2"));
@@ -251,8 +243,8 @@ TEST_F(remote, an_impostor_without_the_secret_ends_no_session)
 	node_of(2, &c, (struct options){});
 	for (int i = 0; i < 3; i++)
 		EXPECT_NE(0, outcome(&c, send_of(src, 8, peer(&c, a.addr), i)));
-	n = other_node(a.fd);
-	EXPECT_NE(TREADLE_NODE_IDLE, n.state);
+	n = node_of_side(1);
+	EXPECT_NE(TREADLE_PEER_STATE_IDLE, n.state);
 	EXPECT_EQ(1, n.sessions);
 	EXPECT_EQ(1, n.under_way);
 	EXPECT_TRUE(cq_empty(&a.cq));
@@ -265,11 +257,11 @@ TEST_F(remote, an_impostor_without_the_secret_ends_no_session)
 /* A node that may connect, and proves nothing, must not end what others use. */
 TEST_F(remote, intruders_end_no_session_and_no_link)
 {
-	struct treadle_next_node n[2], m;
+	struct other_node n[2], m;
 
 	until_it_works(&self->a, self->to, &self->b, self->src, self->dst);
-	n[0] = other_node(self->a.fd);
-	n[1] = other_node(self->b.fd);
+	n[0] = node_of_side(1);
+	n[1] = node_of_side(2);
 	for (int i = 0; i < 6; i++) {
 		const __u64 end = now_ns() + PATIENCE_NS;
 		const long long declined = loop_count("declined");
@@ -288,7 +280,7 @@ TEST_F(remote, intruders_end_no_session_and_no_link)
 		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 	}
 	for (int i = 0; i < 2; i++) {
-		m = other_node(i ? self->b.fd : self->a.fd);
+		m = node_of_side(1 + i);
 		EXPECT_EQ(n[i].links, m.links);
 		EXPECT_EQ(n[i].sessions, m.sessions);
 	}

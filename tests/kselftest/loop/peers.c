@@ -1,24 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What NEXT_NODE says of other nodes, and to which processes. */
+/* What netlink says of other nodes, and to which processes. */
+#include "nodes.h"
 #include "remote.h"
 
-static int node_after(int fd, __u32 number, struct treadle_next_node *n)
-{
-	*n = (struct treadle_next_node){.size = sizeof(*n), .number = number};
-	return call(fd, TREADLE_IOC_NEXT_NODE, n);
-}
-
-/* The only node that a context knows. */
-static struct treadle_next_node only(int fd)
-{
-	struct treadle_next_node n, next;
-
-	need(node_after(fd, 0, &n) == 0);
-	need(node_after(fd, n.number, &next) == -ENOENT);
-	return n;
-}
-
-static bool is_at(const struct treadle_next_node *n, int side)
+static bool is_at(const struct other_node *n, int side)
 {
 	struct treadle_addr addr = at(side);
 
@@ -26,13 +11,13 @@ static bool is_at(const struct treadle_next_node *n, int side)
 }
 
 /* Waits until it is so. */
-#define UNTIL(n, fd, condition)                           \
-	do {                                              \
-		const __u64 end = now_ns() + PATIENCE_NS; \
-		while ((n) = only(fd), !(condition)) {    \
-			need(now_ns() < end);             \
-			usleep(1000);                     \
-		}                                         \
+#define UNTIL(n, side, condition)                                \
+	do {                                                     \
+		const __u64 end = now_ns() + PATIENCE_NS;        \
+		while ((n) = node_of_side(side), !(condition)) { \
+			need(now_ns() < end);                    \
+			usleep(1000);                            \
+		}                                                \
 	} while (0)
 
 static void exchange(struct node *a, __u64 to, struct node *b, char *src, char *dst)
@@ -44,44 +29,44 @@ static void exchange(struct node *a, __u64 to, struct node *b, char *src, char *
 
 TEST_F(remote, an_idle_node_is_known_by_its_address)
 {
-	struct treadle_next_node n = only(self->a.fd);
+	struct other_node n = node_of_side(1);
 
 	EXPECT_TRUE(is_at(&n, 2));
 	EXPECT_LT(0, n.number);
-	EXPECT_EQ(TREADLE_NODE_IDLE, n.state);
-	EXPECT_EQ(TREADLE_NODE_COUNTED, n.flags);
-	EXPECT_EQ(~0ULL, n.silent_ms);
+	EXPECT_EQ(TREADLE_PEER_STATE_IDLE, n.state);
+	EXPECT_TRUE(n.counted);
+	EXPECT_FALSE(n.heard);
 	EXPECT_EQ(0, n.error);
 	EXPECT_EQ(0, n.state_ms | n.round_trip_ns | n.sent | n.resent | n.received | n.links);
 	EXPECT_EQ(0, n.unacknowledged | n.credits | n.under_way | n.queued | n.executing);
-	EXPECT_EQ(-ENOENT, node_after(self->a.fd, 65534, &n));
-	EXPECT_EQ(-ENOENT, node_after(self->a.fd, ~0U, &n));
 }
 
 TEST_F(remote, nodes_come_in_the_order_of_their_numbers)
 {
-	struct treadle_next_node n = {};
-	__u32 before = 0;
+	struct other_node nodes[9];
+	__u64 before = 0;
 
 	for (int side = 3; side < 10; side++)
 		peer(&self->a, at(side));
+	ASSERT_EQ(8, nodes_of(1, nodes, 9));
 	for (int side = 2; side < 10; side++) {
-		ASSERT_EQ(0, node_after(self->a.fd, n.number, &n));
-		EXPECT_TRUE(is_at(&n, side));
-		EXPECT_LT(before, n.number);
-		before = n.number;
+		const struct other_node *n = &nodes[side - 2];
+
+		EXPECT_TRUE(is_at(n, side));
+		EXPECT_LT(before, n->number);
+		before = n->number;
 	}
-	EXPECT_EQ(-ENOENT, node_after(self->a.fd, n.number, &n));
 }
 
 TEST_F(remote, frames_and_the_round_trip_are_counted)
 {
-	struct treadle_next_node n, other;
+	struct other_node n, other;
 
 	exchange(&self->a, self->to, &self->b, self->src, self->dst);
 	/* a busy host may have reconnected meanwhile */
-	UNTIL(n, self->a.fd,
-	      n.state == TREADLE_NODE_UP && n.round_trip_ns && n.received && !n.unacknowledged);
+	UNTIL(n, 1,
+	      n.state == TREADLE_PEER_STATE_UP && n.round_trip_ns && n.received &&
+		      !n.unacknowledged);
 	EXPECT_LT(0, n.sent);
 	EXPECT_LE(1, n.links);
 	EXPECT_EQ(1, n.sessions);
@@ -89,7 +74,7 @@ TEST_F(remote, frames_and_the_round_trip_are_counted)
 	EXPECT_EQ(0, n.under_way | n.queued | n.executing | n.error);
 	EXPECT_GT(PATIENCE_NS / 1000000, n.silent_ms);
 	EXPECT_GT(PATIENCE_NS, n.round_trip_ns);
-	UNTIL(other, self->b.fd, other.state == TREADLE_NODE_UP);
+	UNTIL(other, 2, other.state == TREADLE_PEER_STATE_UP);
 	EXPECT_TRUE(is_at(&other, 1));
 	note("a round trip takes %llu ns", n.round_trip_ns);
 }
@@ -129,13 +114,13 @@ TEST_F(remote, treadlectl_shows_them)
 
 TEST_F(remote, commands_that_wait_are_counted)
 {
-	struct treadle_next_node n;
+	struct other_node n;
 
 	exchange(&self->a, self->to, &self->b, self->src, self->dst);
 	for (int i = 0; i < 3; i++) /* too long to be kept without a receive */
 		ASSERT_EQ(1, post(&self->a, send_of(self->src, 1 << 20, self->to, i)));
-	UNTIL(n, self->b.fd, n.executing == 3);
-	n = only(self->a.fd);
+	UNTIL(n, 2, n.executing == 3);
+	n = node_of_side(1);
 	EXPECT_EQ(3, n.under_way);
 	EXPECT_EQ(0, n.queued | n.executing);
 	for (int i = 0; i < 3; i++)
@@ -144,13 +129,13 @@ TEST_F(remote, commands_that_wait_are_counted)
 		EXPECT_EQ(0, cq_next(&self->a.cq).error);
 		EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 	}
-	UNTIL(n, self->a.fd, !n.under_way);
-	UNTIL(n, self->b.fd, !n.executing);
+	UNTIL(n, 1, !n.under_way);
+	UNTIL(n, 2, !n.executing);
 }
 
 TEST_F(remote, reconnections_are_counted)
 {
-	struct treadle_next_node n;
+	struct other_node n;
 
 	exchange(&self->a, self->to, &self->b, self->src, self->dst);
 	ASSERT_EQ(0, loop("reset 1"));
@@ -161,38 +146,34 @@ TEST_F(remote, reconnections_are_counted)
 	ASSERT_EQ(0, loop("off"));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
 	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
-	UNTIL(n, self->a.fd, n.state == TREADLE_NODE_UP);
+	UNTIL(n, 1, n.state == TREADLE_PEER_STATE_UP);
 	EXPECT_LE(2, n.links);
 	EXPECT_EQ(1, n.sessions);
 }
 
 TEST_F(remote, a_node_that_is_not_reached_says_why)
 {
-	struct treadle_next_node n;
-	int other;
+	struct other_node n;
 
 	exchange(&self->a, self->to, &self->b, self->src, self->dst);
 	ASSERT_EQ(0, loop("close 10.0.0.2"));
-	UNTIL(n, self->a.fd, n.state == TREADLE_NODE_LOST);
+	UNTIL(n, 1, n.state == TREADLE_PEER_STATE_LOST);
 	EXPECT_NE(0, n.error);
-	UNTIL(n, self->a.fd, n.state == TREADLE_NODE_IDLE);
+	UNTIL(n, 1, n.state == TREADLE_PEER_STATE_IDLE);
 	EXPECT_EQ(EHOSTUNREACH, n.error);
 	EXPECT_EQ(1, n.sessions);
 
 	ASSERT_EQ(1, post(&self->a, send_of(self->src, 8, self->to, 1)));
-	n = only(self->a.fd);
+	n = node_of_side(1);
 	if (cq_empty(&self->a.cq)) { /* else it has been given up on a busy host */
-		EXPECT_EQ(TREADLE_NODE_CONNECTING, n.state);
+		EXPECT_EQ(TREADLE_PEER_STATE_CONNECTING, n.state);
 		EXPECT_EQ(1, n.queued);
 	}
 	EXPECT_EQ(EHOSTUNREACH, cq_next(&self->a.cq).error);
-	UNTIL(n, self->a.fd, !n.queued && n.state == TREADLE_NODE_IDLE);
+	UNTIL(n, 1, !n.queued && n.state == TREADLE_PEER_STATE_IDLE);
 
 	/* Another network namespace knows no such node. */
-	enter(0);
-	other = device();
-	EXPECT_EQ(-ENOENT, node_after(other, 0, &n));
-	close(other);
+	EXPECT_EQ(0, nodes_of(0, &n, 1));
 }
 
 /* --- other users ------------------------------------------------------------------------------ */
@@ -200,14 +181,18 @@ TEST_F(remote, a_node_that_is_not_reached_says_why)
 static void sees(void *arg)
 {
 	const enum cred cred = *(enum cred *)arg;
-	struct treadle_next_node n, zero = {.size = sizeof(n)};
-	int fd;
+	const __u64 end = now_ns() + PATIENCE_NS;
+	struct other_node n, zero = {};
+	struct nl nl;
 
 	enter(1);
 	become(cred);
-	fd = device();
-	UNTIL(n, fd, n.state == TREADLE_NODE_UP);
-	need(is_at(&n, 2) && !n.flags);
+	nl_open(&nl);
+	while (need(nodes_dump(&nl, &n, 1) == 1), n.state != TREADLE_PEER_STATE_UP) {
+		need(now_ns() < end);
+		usleep(1000);
+	}
+	need(is_at(&n, 2) && !n.counted);
 	/* Nothing but address, state and error. */
 	zero.number = n.number;
 	zero.addr = n.addr;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The commands of a session are shared by all users of two nodes. */
+#include "nodes.h"
 #include "remote.h"
 
 enum { MANY = 1500, SIZE = 20000 };
@@ -60,22 +61,14 @@ static void sends_much(void *arg)
 	await(&p->done, 1);
 }
 
-static struct treadle_next_node node_now(int fd)
-{
-	struct treadle_next_node n = {.size = sizeof(n)};
-
-	need(call(fd, TREADLE_IOC_NEXT_NODE, &n) == 0);
-	return n;
-}
-
-static void until_sent(int fd, __u32 under_way, __u32 queued)
+static void until_sent(__u32 under_way, __u32 queued)
 {
 	const __u64 end = now_ns() + PATIENCE_NS;
-	struct treadle_next_node n;
+	struct other_node n;
 
-	while (n = node_now(fd), n.under_way != under_way || n.queued != queued) {
+	while (n = node_of_side(1), n.under_way != under_way || n.queued != queued) {
 		if (now_ns() > end)
-			note("under way %u, queued %u", n.under_way, n.queued);
+			note("under way %llu, queued %llu", n.under_way, n.queued);
 		need(now_ns() < end);
 		usleep(1000);
 	}
@@ -95,7 +88,7 @@ static void fill_share(FIXTURE_DATA(remote) * self, struct pair_of *p, pid_t *re
 	*receiver = spawn(receives_late, p);
 	await(&p->listens, 1);
 	*sender = spawn(sends_much, p);
-	until_sent(self->a.fd, 512, MANY - 512);
+	until_sent(512, MANY - 512);
 }
 
 /* One user's commands wait for receives. Those of another user go on, and so do the rest. */
@@ -107,13 +100,13 @@ TEST_F(remote, a_user_leaves_places_to_others)
 	fill_share(self, p, &receiver, &sender);
 	for (int i = 0; i < 100; i++)
 		exchange(&self->a, self->to, &self->b, self->src, self->dst);
-	until_sent(self->a.fd, 512, MANY - 512);
+	until_sent(512, MANY - 512);
 	raise_to(&p->receives, 1);
 	await(&p->received, 1);
 	raise_to(&p->done, 1);
 	EXPECT_EQ(0, reap(receiver));
 	EXPECT_EQ(0, reap(sender));
-	until_sent(self->a.fd, 0, 0);
+	until_sent(0, 0);
 }
 
 /* What is held goes with its sender. */
@@ -125,7 +118,7 @@ TEST_F(remote, commands_without_a_place_end_with_their_process)
 	fill_share(self, p, &receiver, &sender);
 	ASSERT_EQ(0, kill(sender, SIGKILL));
 	EXPECT_EQ(-SIGKILL, reap(sender));
-	until_sent(self->a.fd, 0, 0);
+	until_sent(0, 0);
 	exchange(&self->a, self->to, &self->b, self->src, self->dst);
 	ASSERT_EQ(0, kill(receiver, SIGKILL));
 	EXPECT_EQ(-SIGKILL, reap(receiver));
@@ -143,13 +136,13 @@ TEST_F(remote, commands_without_a_place_end_with_the_session)
 	to = peer(&n, self->b.addr);
 	for (int i = 0; i < 600; i++)
 		ASSERT_EQ(1, post(&n, send_of(self->src, LARGE, to, i)));
-	until_sent(self->a.fd, 512, 600 - 512);
+	until_sent(512, 600 - 512);
 	ASSERT_EQ(0, loop("close 10.0.0.2"));
 	for (int i = 0; i < 600; i++) {
 		c = cq_next(&n.cq);
 		ASSERT_TRUE(c.error == ECONNRESET || c.error == EHOSTUNREACH);
 	}
-	until_sent(self->a.fd, 0, 0);
+	until_sent(0, 0);
 	close(n.fd);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* treadle: what was counted: collected from objects, and put into netlink attributes */
+#include <linux/sched/signal.h>
 #include <net/netlink.h>
 
 #include <treadle/netlink.h>
@@ -38,21 +39,13 @@ void treadle_count_region(struct treadle_obj *mr, struct treadle_counted *counte
 	treadle_stats_sum(&mr->stats, counted->n);
 }
 
-/**
- * treadle_count_context() - what a context has counted, with its objects that have ended
- * @ctx:	held
- * @counted:	set
- *
- * Context: may sleep.
- */
-void treadle_count_context(struct treadle_ctx *ctx, struct treadle_counted *counted)
+/* Add what waits in a context now, and its endpoints. May sleep. */
+static void count_now(struct treadle_ctx *ctx, struct treadle_counted *counted)
 {
 	struct treadle_obj *obj;
 	unsigned long id;
 
-	memset(counted, 0, sizeof(*counted));
-	treadle_ctx_sum(ctx, counted->n);
-	counted->armed_now = atomic_read(&ctx->armed);
+	counted->armed_now += atomic_read(&ctx->armed);
 	xa_for_each(&ctx->objs, id, obj) {
 		const struct treadle_ep *ep;
 
@@ -69,7 +62,21 @@ void treadle_count_context(struct treadle_ctx *ctx, struct treadle_counted *coun
 }
 
 /**
- * treadle_count_net() - what the contexts of a network namespace have counted
+ * treadle_count_context() - what a context has counted, with its objects that have ended
+ * @ctx:	held
+ * @counted:	set
+ *
+ * Context: may sleep.
+ */
+void treadle_count_context(struct treadle_ctx *ctx, struct treadle_counted *counted)
+{
+	memset(counted, 0, sizeof(*counted));
+	treadle_ctx_sum(ctx, counted->n);
+	count_now(ctx, counted);
+}
+
+/**
+ * treadle_count_net() - what the contexts of a network namespace have counted, and what waits now
  * @net:	the namespace
  * @all:	with those that have ended
  * @sees:	which contexts count
@@ -83,8 +90,17 @@ u32 treadle_count_net(struct net *net, bool all,
 		      bool (*sees)(const void *reader, struct treadle_ctx *ctx), const void *reader,
 		      struct treadle_counted *counted)
 {
+	struct treadle_ctx *ctx;
+	u32 id, n;
+
 	memset(counted, 0, sizeof(*counted));
-	return treadle_net_sum(net, all, sees, reader, counted->n);
+	n = treadle_net_sum(net, all, sees, reader, counted->n);
+	for (id = 0; (ctx = treadle_census_next(net, id)); treadle_ctx_put(ctx)) {
+		id = ctx->number + 1;
+		if (!fatal_signal_pending(current) && !READ_ONCE(ctx->dead) && sees(reader, ctx))
+			count_now(ctx, counted);
+	}
+	return n;
 }
 
 /* --- attributes ----------------------------------------------------------------------------- */

@@ -106,10 +106,16 @@ TEST_F(stats, commands_of_one_doorbell)
 	EXPECT_EQ(4, OUT(a, MESSAGE));
 }
 
+static struct counters of_module(ends *self)
+{
+	nl_send(&self->nl, self->nl.family, TREADLE_CMD_MODULE_GET, 0, 0, NULL, 0);
+	return nl_counters(nl_attr(nl_next(&self->nl), TREADLE_A_MODULE_COUNTERS));
+}
+
 /* A small message is copied, a large one stays with its sender. */
 TEST_F(stats, unexpected_messages)
 {
-	struct counters a, b;
+	struct counters a, b, before = of_module(self), module;
 
 	for (int i = 0; i < 3; i++)
 		ASSERT_EQ(1, post(&self->a, send_of(self->buf, 8, self->to, i)));
@@ -121,6 +127,9 @@ TEST_F(stats, unexpected_messages)
 	EXPECT_EQ(3, N(b, KEPT));
 	EXPECT_EQ(2, N(a, PARKED));
 	EXPECT_EQ(2, N(a, PARKED_NOW));
+	module = of_module(self);
+	EXPECT_EQ(N(before, PARKED_NOW) + 2, N(module, PARKED_NOW));
+	EXPECT_LE(2, N(module, PARKED_MOST));
 	EXPECT_EQ(3, OUT(a, MESSAGE));
 	EXPECT_EQ(0, IN(b, MESSAGE));
 	for (int i = 0; i < 5; i++) {
@@ -137,6 +146,8 @@ TEST_F(stats, unexpected_messages)
 	EXPECT_EQ(200024, OUT_BYTES(a, MESSAGE));
 	EXPECT_EQ(2, N(a, PARKED));
 	EXPECT_EQ(0, N(a, PARKED_NOW));
+	module = of_module(self);
+	EXPECT_EQ(N(before, PARKED_NOW), N(module, PARKED_NOW));
 	EXPECT_EQ(2, N(a, PARKED_MOST));
 }
 
@@ -189,7 +200,7 @@ TEST_F(stats, regions)
 
 TEST_F(stats, armed_fired_and_canceled)
 {
-	struct counters a, ctx;
+	struct counters a, ctx, before = of_module(self), module;
 	struct cntr c;
 	__u64 count;
 
@@ -202,6 +213,8 @@ TEST_F(stats, armed_fired_and_canceled)
 	EXPECT_EQ(0, N(a, FIRED));
 	ctx = nl_counters_of(&self->nl, TREADLE_CMD_CONTEXT_GET, self->a_ctx, 0);
 	EXPECT_EQ(2, N(ctx, ARMED_NOW));
+	module = of_module(self);
+	EXPECT_EQ(N(before, ARMED_NOW) + 2, N(module, ARMED_NOW));
 	ASSERT_EQ(1, post(&self->a, count_of(TREADLE_OP_CNTR_ADD, &c, 1, 0)));
 	EXPECT_EQ(0, cq_next(&self->a.cq).error);
 	ASSERT_EQ(0, cancel(self->a.fd, TREADLE_CANCEL_OP, self->a.ep, 2, 0, &count));
@@ -214,6 +227,8 @@ TEST_F(stats, armed_fired_and_canceled)
 	EXPECT_EQ(1, OUT(a, MESSAGE));
 	ctx = nl_counters_of(&self->nl, TREADLE_CMD_CONTEXT_GET, self->a_ctx, 0);
 	EXPECT_EQ(0, N(ctx, ARMED_NOW));
+	module = of_module(self);
+	EXPECT_EQ(N(before, ARMED_NOW), N(module, ARMED_NOW));
 }
 
 TEST_F(stats, failures_by_errno)

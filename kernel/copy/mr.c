@@ -5,7 +5,8 @@
  * fi_mr(3). A region is a window on the pagemap: one range or several, rights, a key.
  * On demand: nothing is pinned. Pinned: pages are held (FOLL_LONGTERM) and charged to
  * RLIMIT_MEMLOCK, so they never fault. If any of it is unmapped, the region is revoked
- * for good, because the pinned pages are not the process's memory any more.
+ * for good, because the pinned pages are not the process's memory any more. A dma-buf is charged
+ * likewise, and revoked if its exporter moves it (mm/dmabuf.c).
  */
 #include <linux/mm.h>
 #include <linux/overflow.h>
@@ -24,8 +25,9 @@
 #define ACCESS_ALL                                                                                \
 	(TREADLE_ACCESS_SEND | TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_WRITE | \
 	 TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE)
-#define FLAGS_ALL \
-	(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR | TREADLE_MR_UNMAPPED)
+#define FLAGS_ALL                                                                                 \
+	(TREADLE_MR_PINNED | TREADLE_MR_KERNEL_KEY | TREADLE_MR_VIRT_ADDR | TREADLE_MR_UNMAPPED | \
+	 TREADLE_MR_DMABUF)
 /* Rights with which the fabric writes to the region. */
 #define ACCESS_WRITES (TREADLE_ACCESS_RECV | TREADLE_ACCESS_READ | TREADLE_ACCESS_REMOTE_WRITE)
 
@@ -148,6 +150,41 @@ static int mr_pin(struct treadle_mr *mr)
 
 	for (i = 0; i < mr->count && !ret; i++)
 		ret = part_pin(mr, &mr->parts[i]);
+	return ret;
+}
+
+/*
+ * Map the range of a dma-buf: @addr of its @iov is an offset there. After a failure mr_hide()
+ * undoes it. May sleep.
+ */
+static int mr_dmabuf(struct treadle_mr *mr, struct treadle_mr_create *arg)
+{
+	struct treadle_mr_part *part = mr->parts;
+	u64 offset, pages;
+	int ret;
+
+	part->mr = mr;
+	if (copy_from_user(&part->iov, u64_to_user_ptr(arg->iov), sizeof(part->iov)))
+		return -EFAULT;
+	offset = part->iov.addr;
+	if (mr->flags & TREADLE_MR_VIRT_ADDR &&
+	    (check_add_overflow(arg->base, offset, &part->start) ||
+	     part->iov.len > U64_MAX - part->start))
+		return -EINVAL;
+	part->buffer = treadle_buffer_open(treadle_pm_of(mr->obj.ctx), arg->fd,
+					   mr->access & ACCESS_WRITES, &mr->revoked);
+	if (IS_ERR(part->buffer)) {
+		ret = PTR_ERR(part->buffer);
+		part->buffer = NULL;
+		return ret;
+	}
+	pages = PAGE_ALIGN(treadle_buffer_size(part->buffer)) >> PAGE_SHIFT;
+	ret = account_locked_vm(mr->obj.ctx->mm, pages, true);
+	if (ret)
+		return ret;
+	mr->charged = pages;
+	ret = treadle_buffer_show(part->buffer, offset, part->iov.len, &part->iov.addr);
+	arg->addr = part->iov.addr;
 	return ret;
 }
 
@@ -296,6 +333,7 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 		if (mr->parts[i].pages) /* else nothing was pinned */
 			treadle_pm_unpin(pm, &mr->parts[i].pin);
 		part_unpin(&mr->parts[i]);
+		treadle_buffer_close(mr->parts[i].buffer);
 	}
 	/* an mm without users has no limit to refund any more */
 	if (!mr->charged || !atomic_read(&mm->mm_users))
@@ -359,6 +397,7 @@ void treadle_mr_describe(const struct treadle_obj *obj, struct treadle_mr_info *
 int treadle_ioc_mr_create(struct treadle_ucmd *u)
 {
 	struct treadle_mr_create *arg = u->arg;
+	bool dmabuf = arg->flags & TREADLE_MR_DMABUF;
 	struct treadle_key *key;
 	struct treadle_mr *mr;
 	int ret;
@@ -366,12 +405,19 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	if ((arg->flags & ~FLAGS_ALL) || (arg->access & ~ACCESS_ALL) || !arg->iov_count ||
 	    arg->iov_count > TREADLE_MAX_MR_IOV ||
 	    ((arg->flags & TREADLE_MR_KERNEL_KEY) && arg->key) ||
-	    ((arg->flags & TREADLE_MR_PINNED) && (arg->flags & TREADLE_MR_UNMAPPED)))
+	    ((arg->flags & TREADLE_MR_PINNED) && (arg->flags & TREADLE_MR_UNMAPPED)) ||
+	    (dmabuf ? arg->iov_count != 1 || arg->fd < 0 ||
+			      (arg->flags & (TREADLE_MR_PINNED | TREADLE_MR_UNMAPPED)) ||
+			      (arg->base && !(arg->flags & TREADLE_MR_VIRT_ADDR)) :
+		      arg->fd || arg->base) ||
+	    arg->reserved)
 		return -EINVAL;
 	mr = kzalloc(struct_size(mr, parts, arg->iov_count), TREADLE_GFP);
 	if (!mr)
 		return -ENOMEM;
-	mr->access = arg->access | TREADLE_ACCESS_RMA | TREADLE_ACCESS_ATOMIC;
+	mr->access = arg->access | TREADLE_ACCESS_RMA;
+	if (!dmabuf) /* the processor's are not atomic for a device */
+		mr->access |= TREADLE_ACCESS_ATOMIC;
 	mr->flags = arg->flags;
 	mr->key = arg->key;
 	mr->id.owner = u->ctx->owner;
@@ -382,7 +428,7 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 		return PTR_ERR(key);
 	}
 	mr->id.key = key;
-	ret = mr_ranges(mr, u64_to_user_ptr(arg->iov));
+	ret = dmabuf ? 0 : mr_ranges(mr, u64_to_user_ptr(arg->iov));
 	if (!ret)
 		ret = treadle_obj_init(u->ctx, &mr->obj, &mr_ops);
 	if (ret) {
@@ -392,6 +438,8 @@ int treadle_ioc_mr_create(struct treadle_ucmd *u)
 	}
 	if (arg->cntr || arg->ep)
 		ret = mr_bind(mr, arg->cntr, arg->ep);
+	if (!ret && dmabuf)
+		ret = mr_dmabuf(mr, arg);
 	if (!ret && (arg->flags & TREADLE_MR_PINNED))
 		ret = mr_pin(mr);
 	if (!ret)

@@ -167,11 +167,11 @@ int treadle_mr_find(struct treadle_ep *to, const struct treadle_ep *from,
  * @whole:	set
  *
  * Context: any; takes no lock.
- * Return: false: it has several ranges, or a counter.
+ * Return: false: it has several ranges, or a counter, or is a dma-buf.
  */
 bool treadle_mr_whole(struct treadle_mr *mr, struct treadle_mr_whole *whole)
 {
-	if (mr->count != 1 || treadle_mr_cntr(mr))
+	if (mr->count != 1 || mr->parts[0].buffer || treadle_mr_cntr(mr))
 		return false;
 	*whole = (struct treadle_mr_whole){
 		.iov = mr->parts[0].iov,

@@ -6,6 +6,7 @@
 #include <linux/rhashtable.h>
 
 #include "copy/mr.h"
+#include "mm/dmabuf.h"
 #include "notify/counter.h"
 
 /*
@@ -14,6 +15,7 @@
  * @iov:	 the range
  * @start:       address of its first byte for peers
  * @pin:         pinned: the range in the pagemap
+ * @buffer:	 dma-buf that has the range, or NULL
  * @pages, @pinned: pinned: its pages, and how many there are
  */
 struct treadle_mr_part {
@@ -21,6 +23,7 @@ struct treadle_mr_part {
 	struct treadle_iov iov;
 	u64 start;
 	struct treadle_pin pin;
+	struct treadle_buffer *buffer;
 	struct page **pages;
 	unsigned long pinned;
 };
@@ -29,7 +32,7 @@ struct treadle_mr_part {
  * struct treadle_mr - memory region
  * @key, @node:  key and its place in ctx->mrs, if @hashed
  * @closed:      shut down; set once, in mr_hide()
- * @revoked:     closed, or unmapped since (written under pm->lock)
+ * @revoked:     closed, or unmapped or moved since (written under pm->lock)
  * @access:      TREADLE_ACCESS_* that it grants (constant)
  * @flags:       TREADLE_MR_* (constant)
  * @cntr:        counts what peers write, set once (ctx->lock), or NULL

@@ -12,6 +12,7 @@
 #include "copy/mr.h"
 #include "copy/transfer.h"
 #include "core/trace.h"
+#include "mm/dmabuf.h"
 #include "mm/own.h"
 
 #define LOCK_TRIES   64
@@ -61,7 +62,7 @@ static __always_inline u64 span_addr(struct treadle_span *s, u64 *len)
  * @at:    the first one
  * @len:   how many, up to the end of a page
  * @most:  how many there are up to the end of the buffer
- * @entry: pagemap entry of the page
+ * @entry: pagemap entry of the page; NULL: a dma-buf
  */
 struct stretch {
 	void *at;
@@ -69,7 +70,7 @@ struct stretch {
 	void **entry;
 };
 
-/* Find the next bytes of @s, within one page. False: the pagemap does not know the page. */
+/* Find the next bytes of @s, within one page or dma-buf. False: the pagemap does not know it. */
 static __always_inline bool span_at(struct treadle_span *s, bool write, struct stretch *t)
 {
 	u64 addr;
@@ -82,8 +83,12 @@ static __always_inline bool span_at(struct treadle_span *s, bool write, struct s
 	lockdep_assert_held(&s->pm->lock);
 	addr = span_addr(s, &t->most);
 	if (!s->leaf || addr >> PM_LEAF_SHIFT != s->leaf_addr >> PM_LEAF_SHIFT) {
-		if (addr >> PM_ADDR_BITS)
-			return false;
+		if (addr >> PM_ADDR_BITS) {
+			t->len = t->most;
+			t->entry = NULL;
+			t->at = treadle_buffer_at(s->pm, addr, write, &t->len);
+			return t->at;
+		}
 		s->leaf = treadle_pm_leaf(s->pm, addr);
 		s->leaf_addr = addr;
 		if (!s->leaf)
@@ -214,7 +219,7 @@ static __always_inline u64 copy_known(struct treadle_span *dst, struct treadle_s
 			break;
 		}
 		n = min3(s.len, d.len, left);
-		if (n == s.len && n == d.len) {
+		if (n == s.len && n == d.len && s.entry && d.entry) {
 			n = copy_pages(&d, &s, n, left - n);
 		} else {
 			copy_bytes(d.at, s.at, n);

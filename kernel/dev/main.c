@@ -21,6 +21,7 @@
 #include "dev/dev.h"
 #include "ep/connect.h"
 #include "mm/compat.h"
+#include "mm/dmabuf.h"
 #include "node/node.h"
 #include "path/window.h"
 
@@ -41,6 +42,8 @@ u64 treadle_features(struct net *net, struct treadle_addr *node)
 		       TREADLE_FEATURE_CELL | TREADLE_FEATURE_CNTR_BYTES |
 		       TREADLE_FEATURE_AV_SET_ID | TREADLE_FEATURE_TX_POLLED;
 
+	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
+		features |= TREADLE_FEATURE_MR_DMABUF;
 	if (READ_ONCE(treadle_direct))
 		features |= TREADLE_FEATURE_WINDOW;
 	if (treadle_has_fp)
@@ -301,6 +304,7 @@ static int treadle_device_init(void)
 	ret = PTR_ERR_OR_ZERO(dev);
 	if (ret)
 		goto fail_number;
+	treadle_buffers_init(dev);
 	/* last: once the device can be opened, nothing may fail any more */
 	cdev_init(&treadle_cdev, &treadle_fops);
 	treadle_cdev.owner = THIS_MODULE;

@@ -7,6 +7,7 @@
 #ifndef TREADLE_COMPAT_H
 #define TREADLE_COMPAT_H
 
+#include <linux/dma-buf.h>
 #include <linux/hrtimer.h>
 #include <linux/hugetlb_inline.h>
 #include <linux/mm.h>
@@ -113,6 +114,25 @@ static inline void treadle_timer_setup(struct hrtimer *timer,
 #else
 	hrtimer_init(timer, CLOCK_MONOTONIC, mode);
 	timer->function = function;
+#endif
+}
+
+/* Map all of a dma-buf, and undo it. They take its reservation, or the exporter does. */
+static inline int treadle_dma_buf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+#if HAVE_DMA_BUF_VMAP_UNLOCKED
+	return dma_buf_vmap_unlocked(dmabuf, map);
+#else
+	return dma_buf_vmap(dmabuf, map);
+#endif
+}
+
+static inline void treadle_dma_buf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+#if HAVE_DMA_BUF_VMAP_UNLOCKED
+	dma_buf_vunmap_unlocked(dmabuf, map);
+#else
+	dma_buf_vunmap(dmabuf, map);
 #endif
 }
 

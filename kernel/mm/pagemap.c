@@ -274,6 +274,7 @@ static struct mmu_notifier *pm_alloc(struct mm_struct *mm)
 	pm_lock_init(pm);
 	pm->pinned = RB_ROOT_CACHED;
 	pm->windows = RB_ROOT_CACHED;
+	pm->buffers = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&pm->users);
 	INIT_WORK(&pm->exit, pm_exit_work);
 	pm->mm = mm; /* mmgrab'ed by contexts and by the notifier */

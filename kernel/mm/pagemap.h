@@ -59,6 +59,8 @@ static_assert(PM_ADDR_BITS >= 48 && PM_ADDR_BITS < 64);
  * @seq:	number of invalidations finished (written under @lock)
  * @pinned:	struct treadle_pin by address, which an unmapping revokes (under @lock)
  * @windows:	struct treadle_pm_window by address (under @lock)
+ * @buffers:	struct treadle_buffer by address (under @lock)
+ * @buffers_used: how much of their addresses was given away (under @lock)
  * @users:	users that were not told of the end of the mm (under @lock)
  * @exit:	tells @users after the mm has exited
  * @mm:		the memory of the process
@@ -73,7 +75,8 @@ struct treadle_pm {
 	unsigned long tables;
 	unsigned long active, start, end;
 	unsigned long seq;
-	struct rb_root_cached pinned, windows;
+	struct rb_root_cached pinned, windows, buffers;
+	u64 buffers_used;
 	struct list_head users;
 	struct work_struct exit;
 	struct mm_struct *mm;
@@ -172,7 +175,8 @@ static __always_inline void treadle_pm_wrote(void *at, u64 len)
 #if ARCH_IMPLEMENTS_FLUSH_DCACHE_PAGE
 	void *page = PTR_ALIGN_DOWN(at, PAGE_SIZE);
 
-	for (; page < at + len; page += PAGE_SIZE)
+	/* else a dma-buf, which no process has as code */
+	for (; page < at + len && virt_addr_valid(page); page += PAGE_SIZE)
 		flush_dcache_page(virt_to_page(page));
 #endif
 }

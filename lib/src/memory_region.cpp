@@ -28,10 +28,12 @@ Registration::Registration(const Context &context, std::span<const treadle_iov> 
 	args_.key = options.key;
 	args_.cntr = std::to_underlying(options.counter);
 	args_.ep = std::to_underlying(options.endpoint);
+	args_.fd = options.dmabuf;
+	args_.base = options.base;
 	sys::give(options.auth_key, args_.auth_key, args_.auth_key_size);
 	const auto known = ranges.first(std::min(ranges.size(), ranges_.size()));
 	std::ranges::copy(known, ranges_.begin());
-	if (options.access & TREADLE_ACCESS_REMOTE_WRITE)
+	if (options.access & TREADLE_ACCESS_REMOTE_WRITE && !(options.flags & TREADLE_MR_DMABUF))
 		detail::will_be_written(known);
 }
 
@@ -46,7 +48,7 @@ Result<MemoryRegion> Registration::result() noexcept
 		run();
 	if (const int rc = std::exchange(result_, -ENOENT); rc < 0)
 		return std::unexpected(from_errno(-rc));
-	return MemoryRegion(device_, args_.id, args_.key);
+	return MemoryRegion(device_, args_.id, args_.key, args_.addr);
 }
 
 Result<MemoryRegion> MemoryRegion::create(const Context &context,

@@ -441,8 +441,9 @@ static const struct row {
 	    ID(treadle_ep_enable, cntr_write, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_remote_read, 1 << CNTR | NONE_OK),
 	    ID(treadle_ep_enable, cntr_remote_write, 1 << CNTR | NONE_OK) } },
-	{ CASE(MR_CREATE, 56, 0, valid_mr),
-	  { AT(treadle_mr_create, flags, 15), AT(treadle_mr_create, access, 63) },
+	{ CASE(MR_CREATE, 56, 0, valid_mr), .grown = 80, .flags =
+	  { AT(treadle_mr_create, flags, 31), AT(treadle_mr_create, access, 63),
+	    AT(treadle_mr_create, reserved, 0) }, .ids =
 	  { ID(treadle_mr_create, cntr, 1 << CNTR | NONE_OK),
 	    ID(treadle_mr_create, ep, 1 << EP | NONE_OK) } },
 	{ CASE(MR_BIND, 24, 0, valid_bind),

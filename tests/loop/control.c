@@ -401,9 +401,15 @@ static int __init loop_init(void)
 
 	if (ret)
 		return ret;
-	ret = misc_register(&loop_device);
+	ret = loop_exporter_init();
 	if (ret)
-		loop_wire_exit();
+		goto fail_wire;
+	ret = misc_register(&loop_device);
+	if (!ret)
+		return 0;
+	loop_exporter_exit();
+fail_wire:
+	loop_wire_exit();
 	return ret;
 }
 
@@ -418,6 +424,7 @@ static void __exit loop_exit(void)
 		pair_close(node);
 		pair_free(node);
 	}
+	loop_exporter_exit();
 	loop_wire_exit();
 }
 

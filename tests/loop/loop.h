@@ -132,4 +132,8 @@ static inline void loop_count(enum loop_count what)
 	atomic_long_inc(&loop_counts[what]);
 }
 
+/* exporter.c */
+int loop_exporter_init(void);
+void loop_exporter_exit(void);
+
 #endif

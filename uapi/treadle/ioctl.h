@@ -105,7 +105,8 @@
  *		message could not be read, if the message was claimed or is for a collective receive
  * ENOMSG       no message that matches waits (F_PEEK), or none was claimed (F_CLAIM)
  * EKEYREJECTED the peer has no memory region with this key for this endpoint, or it was
- *              closed, or (pinned) its range was unmapped, before or meanwhile
+ *              closed, or (pinned) its range was unmapped, or (dma-buf) its exporter has
+ *              moved it, before or meanwhile
  * EREMOTEIO    a remote range is not within its region
  */
 #ifndef UAPI_TREADLE_IOCTL_H
@@ -432,6 +433,7 @@ struct treadle_ep_enable {
 #define TREADLE_MR_KERNEL_KEY (1U << 1) /* the kernel picks a random key */
 #define TREADLE_MR_VIRT_ADDR  (1U << 2) /* peers name addresses, not offsets */
 #define TREADLE_MR_UNMAPPED   (1U << 3) /* not PINNED: ranges need not be mapped yet */
+#define TREADLE_MR_DMABUF     (1U << 4) /* a range of a dma-buf */
 #define TREADLE_MAX_MR_IOV    8		/* ranges of one region */
 
 /*
@@ -462,6 +464,14 @@ struct treadle_ep_enable {
  *	       or 0: all of the context. If it goes first, peers can't reach the region any more
  * @auth_key, @auth_key_size: as in treadle_ep_create
  * @id:        out
+ * @fd:        DMABUF: file descriptor of the dma-buf. It must be readable, and writable if @access
+ *	       has a right to write (EACCES). @iov is one range: an offset, and a length. The
+ *	       region grants no atomics. EOPNOTSUPP: the processor does not reach its memory;
+ *	       EBUSY: its exporter moves it; or what the exporter says
+ * @reserved:  0
+ * @base:      DMABUF and VIRT_ADDR: address of the first byte of the dma-buf, for peers
+ * @addr:      out, with DMABUF: address of the range, for commands of this process. No memory of
+ *	       the process is ever there
  */
 struct treadle_mr_create {
 	__u32 size;
@@ -475,6 +485,10 @@ struct treadle_mr_create {
 	__u64 auth_key;
 	__u32 auth_key_size;
 	__u32 id;
+	__s32 fd;
+	__u32 reserved;
+	__u64 base;
+	__u64 addr;
 };
 
 /**

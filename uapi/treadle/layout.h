@@ -210,7 +210,7 @@ TREADLE_AT(treadle_ep_enable, cntr_write, 44);
 TREADLE_AT(treadle_ep_enable, cntr_remote_read, 48);
 TREADLE_AT(treadle_ep_enable, cntr_remote_write, 52);
 
-TREADLE_SIZE(treadle_mr_create, 56);
+TREADLE_SIZE(treadle_mr_create, 80);
 TREADLE_AT(treadle_mr_create, size, 0);
 TREADLE_AT(treadle_mr_create, flags, 4);
 TREADLE_AT(treadle_mr_create, access, 8);
@@ -222,6 +222,10 @@ TREADLE_AT(treadle_mr_create, ep, 36);
 TREADLE_AT(treadle_mr_create, auth_key, 40);
 TREADLE_AT(treadle_mr_create, auth_key_size, 48);
 TREADLE_AT(treadle_mr_create, id, 52);
+TREADLE_AT(treadle_mr_create, fd, 56);
+TREADLE_AT(treadle_mr_create, reserved, 60);
+TREADLE_AT(treadle_mr_create, base, 64);
+TREADLE_AT(treadle_mr_create, addr, 72);
 
 TREADLE_SIZE(treadle_mr_bind, 24);
 TREADLE_AT(treadle_mr_bind, size, 0);

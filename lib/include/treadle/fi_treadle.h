@@ -56,6 +56,12 @@ struct fi_treadle_ops_domain {
 	 * endpoint is enabled.
 	 */
 	int (*poll_ep)(struct fid_ep *ep, uint32_t idle);
+	/*
+	 * The address of a region of FI_MR_DMABUF, for buffers of operations of this process: its
+	 * memory need not be mapped. -FI_EINVAL: it is no such region; -FI_EOPBADSTATE: it is not
+	 * registered yet.
+	 */
+	int (*mr_address)(struct fid_mr *mr, uint64_t *address);
 };
 
 #define FI_TREADLE_DIRECT_OPS_1 "treadle_direct_ops_1"

@@ -33,6 +33,13 @@ public:
 		/* at most limits().max_auth_key bytes, else EINVAL */
 		/* NOLINTNEXTLINE(readability-redundant-member-init): so that it may be left out */
 		std::span<const std::byte> auth_key = {};
+		/*
+		 * With TREADLE_MR_DMABUF the only range is an offset and a length in the dma-buf of
+		 * this file descriptor. The region keeps the buffer, not the descriptor. base: with
+		 * TREADLE_MR_VIRT_ADDR, the address of the buffer's first byte for peers.
+		 */
+		std::int32_t dmabuf = 0;
+		std::uint64_t base = 0;
 	};
 
 	/*
@@ -44,7 +51,8 @@ public:
 	 * EFAULT: a range is not mapped, or not writable although it would be written; with
 	 * TREADLE_MR_UNMAPPED this holds only for a range that is mapped as a whole, none of it
 	 * PROT_NONE. ENOENT, EBADF: no such counter or endpoint. EEXIST, EINVAL, ENOMEM, ENOSPC,
-	 * EINTR.
+	 * EINTR. Of a dma-buf: EBADF, EINVAL: no such file, or no dma-buf; EACCES: it is not open
+	 * for that; EOPNOTSUPP: the processor does not reach its memory; EBUSY: it moves.
 	 */
 	[[nodiscard]] static Result<MemoryRegion> create(const Context &context,
 							 std::span<const std::byte> memory,
@@ -55,18 +63,25 @@ public:
 
 	std::uint64_t key() const noexcept { return key_; }
 
+	/*
+	 * The address of a region of a dma-buf, for buffers of this process's commands. It can't be
+	 * dereferenced. 0: the region is of memory of the process.
+	 */
+	std::uint64_t address() const noexcept { return address_; }
+
 	/* Sets the option of this name later. EBUSY: it is set; ENOENT, EBADF. */
 	[[nodiscard]] std::error_code bind(CounterId counter) noexcept;
 	[[nodiscard]] std::error_code bind(EndpointId endpoint) noexcept;
 
 private:
 	friend class Registration;
-	MemoryRegion(int device, std::uint32_t id, std::uint64_t key) noexcept
-		: Object(device, id), key_(key)
+	MemoryRegion(int device, std::uint32_t id, std::uint64_t key,
+		     std::uint64_t address) noexcept
+		: Object(device, id), key_(key), address_(address)
 	{
 	}
 
-	std::uint64_t key_;
+	std::uint64_t key_, address_;
 };
 
 } // namespace treadle

@@ -37,6 +37,16 @@ inline constexpr int FI_OPT_INJECT_TAGGED_SIZE = FI_OPT_XPU_TRIGGER + 8;
 inline constexpr int FI_OPT_INJECT_RMA_SIZE = FI_OPT_XPU_TRIGGER + 9;
 inline constexpr int FI_OPT_INJECT_ATOMIC_SIZE = FI_OPT_XPU_TRIGGER + 10;
 
+/* fi_domain.h */
+inline constexpr std::uint64_t FI_MR_DMABUF = std::uint64_t{1} << 40;
+/* Where fi_mr_attr has mr_iov, with FI_MR_DMABUF. */
+struct fi_mr_dmabuf {
+	int fd;
+	std::uint64_t offset;
+	std::size_t len;
+	void *base_addr;
+};
+
 /* fi_domain.h: later calls of fi_ops_av. Its `size` says that they are there. */
 struct ops_av {
 	fi_ops_av first;

@@ -153,6 +153,7 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.mr_regpinned = Mr::reg_pinned,
 		.getfd = get_fd,
 		.poll_ep = poll_endpoint,
+		.mr_address = Mr::address,
 	};
 
 	static fi_treadle_ops_direct direct_ops_1{

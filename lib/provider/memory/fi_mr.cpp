@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/buffers.h"
+#include "base/later.h"
 #include "endpoint/port.h"
 #include "notify/cntr.h"
 
@@ -37,6 +38,50 @@ std::uint64_t translate(std::uint64_t access, std::uint32_t &kernel) noexcept
 		access &= ~right.flag;
 	}
 	return access;
+}
+
+/*
+ * FI_MR_DMABUF: the range is an offset in a dma-buf. Domains need no FI_HMEM for it. Logs why it is
+ * refused.
+ */
+int take_dmabuf(const Domain &domain, const fi_mr_attr &attr, bool pinned, iovec &range,
+		MemoryRegion::Options &options) noexcept
+{
+	const auto &buffer = *reinterpret_cast<const later::fi_mr_dmabuf *>(attr.mr_iov);
+
+	if (!(domain.kernel().limits().features & TREADLE_FEATURE_MR_DMABUF))
+		return REFUSE(-FI_EOPNOTSUPP, FI_LOG_MR, "reg: the kernel has no dma-bufs");
+	if (attr.iov_count != 1 || pinned)
+		return REFUSE(-FI_EINVAL, FI_LOG_MR, "reg: FI_MR_DMABUF: %zu buffers%s, not one",
+			      attr.iov_count, pinned ? ", pinned" : "");
+	if (buffer.fd < 0)
+		return REFUSE(-FI_EBADF, FI_LOG_MR, "reg: FI_MR_DMABUF: file %d", buffer.fd);
+	/* an offset, which the kernel takes as the address of the range */
+	range = {reinterpret_cast<void *>(buffer.offset), buffer.len};
+	options.flags |= TREADLE_MR_DMABUF;
+	options.dmabuf = buffer.fd;
+	if (domain.mr_mode() & FI_MR_VIRT_ADDR)
+		options.base = address_of(buffer.base_addr);
+	return 0;
+}
+
+/* Logs why a registration has failed. Returns rc. */
+int failed(int rc, const fi_mr_attr &attr, const Buffers &buffers,
+	   const MemoryRegion::Options &options) noexcept
+{
+	const treadle_iov &first = buffers.span().front();
+
+	if (!(options.flags & TREADLE_MR_DMABUF))
+		return REFUSE(rc, FI_LOG_MR, "reg: %zu buffers, 0x%llx, %llu bytes, key 0x%" PRIx64,
+			      attr.iov_count, first.addr, first.len, attr.requested_key);
+	if (rc == -FI_EOPNOTSUPP)
+		return REFUSE(rc, FI_LOG_MR,
+			      "reg: FI_MR_DMABUF: file %d: the processor does not reach its memory "
+			      "(the exporter maps none, or that of a device)",
+			      options.dmabuf);
+	return REFUSE(rc, FI_LOG_MR,
+		      "reg: FI_MR_DMABUF: file %d, offset 0x%llx, %llu bytes, key 0x%" PRIx64,
+		      options.dmabuf, first.addr, first.len, attr.requested_key);
 }
 
 } // namespace
@@ -141,13 +186,19 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 
 	if (!out)
 		return REFUSE(-FI_EINVAL, subsys, "reg: nowhere to put the region");
-	if (flags & ~FI_RMA_EVENT)
+	const bool dmabuf = flags & later::FI_MR_DMABUF;
+	if (flags & ~(FI_RMA_EVENT | later::FI_MR_DMABUF))
 		return REFUSE(-FI_EBADFLAGS, subsys, "reg: flags 0x%" PRIx64, flags);
 	if (attr.offset)
 		return REFUSE(-FI_EINVAL, subsys, "reg: offset is reserved");
 	if (!attr.mr_iov)
 		return REFUSE(-FI_EINVAL, subsys, "reg: needs an mr_iov");
-	const Buffers buffers(attr.mr_iov, attr.iov_count);
+	iovec range{};
+	if (dmabuf) {
+		if (const int rc = take_dmabuf(domain, attr, pinned, range, options))
+			return rc;
+	}
+	const Buffers buffers(dmabuf ? &range : attr.mr_iov, attr.iov_count);
 	if (!attr.iov_count || buffers.too_many())
 		return REFUSE(-FI_EINVAL, subsys, "reg: %zu buffers, mr_iov_limit is %d",
 			      attr.iov_count, TREADLE_MAX_MR_IOV);
@@ -165,7 +216,7 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 	 */
 	if (pinned)
 		options.flags |= TREADLE_MR_PINNED;
-	else if (!(domain.mr_mode() & FI_MR_ALLOCATED) &&
+	else if (!dmabuf && !(domain.mr_mode() & FI_MR_ALLOCATED) &&
 		 domain.kernel().limits().features & TREADLE_FEATURE_MR_IOV)
 		options.flags |= TREADLE_MR_UNMAPPED;
 	options.auth_key = domain.auth_key();
@@ -179,7 +230,7 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 	return guard([&] {
 		std::unique_ptr<Mr> own(new Mr(domain, attr.context));
 		if (domain.mr_mode() & FI_MR_VIRT_ADDR)
-			own->base_ = address_of(attr.mr_iov->iov_base);
+			own->base_ = options.base + buffers.span().front().addr;
 		own->auth_key_.assign(options.auth_key.begin(), options.auth_key.end());
 		options.auth_key = own->auth_key_;
 		own->pending_ = std::make_unique<Request>(*own, buffers, options);
@@ -195,14 +246,27 @@ int Mr::reg(Domain &domain, const fi_mr_attr &attr, std::uint64_t flags, bool pi
 		*out = nullptr;
 		Eq::Reserve event(mr->events_ ? 1 : 0);
 		if (const int rc = mr->register_now())
-			return REFUSE(rc, subsys, "reg: %zu buffers, %p, %zu bytes, key 0x%" PRIx64,
-				      attr.iov_count, attr.mr_iov->iov_base, attr.mr_iov->iov_len,
-				      attr.requested_key);
+			return failed(rc, attr, buffers, options);
 		*out = own.release();
 		if (mr->events_)
 			mr->events_->report(event, mr->fid);
 		return 0;
 	});
+}
+
+int Mr::address(fid_mr *f, std::uint64_t *address) noexcept
+{
+	Mr *const mr = f ? Mr::known(&f->fid) : nullptr;
+
+	if (!mr || !address)
+		return REFUSE(-FI_EINVAL, subsys, "mr_address: NULL, or no region of %s", name);
+	const MemoryRegion *const kernel = mr->registered("mr_address");
+	if (!kernel)
+		return -FI_EOPBADSTATE;
+	if (!kernel->address())
+		return REFUSE(-FI_EINVAL, subsys, "mr_address: the region is no dma-buf");
+	*address = kernel->address();
+	return 0;
 }
 
 int Mr::register_now() noexcept

@@ -31,6 +31,9 @@ public:
 	static int reg_pinned(fid_domain *domain, const fi_mr_attr *attr, std::uint64_t flags,
 			      fid_mr **out) noexcept;
 
+	/* fi_treadle.h: where operations of this process find a dma-buf */
+	static int address(fid_mr *mr, std::uint64_t *address) noexcept;
+
 	int bind(::fid *other, std::uint64_t flags);
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept;

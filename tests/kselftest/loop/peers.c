@@ -188,10 +188,10 @@ static void sees(void *arg)
 	enter(1);
 	become(cred);
 	nl_open(&nl);
-	while (need(nodes_dump(&nl, &n, 1) == 1), n.state != TREADLE_PEER_STATE_UP) {
-		need(now_ns() < end);
+	do {
+		need(now_ns() < end && nodes_dump(&nl, &n, 1) == 1);
 		usleep(1000);
-	}
+	} while (n.state != TREADLE_PEER_STATE_UP);
 	need(is_at(&n, 2) && !n.counted);
 	/* Nothing but address, state and error. */
 	zero.number = n.number;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* fi_mr(3) of 2.x: FI_MR_DMABUF. The exporters are those of the kernel, if it has them. */
+#include "node.h"
+
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <linux/dma-heap.h>
+#include <linux/udmabuf.h>
+
+#include <rdma/fi_rma.h>
+
+#include <treadle/detail/fd.h>
+#include <treadle/fi_treadle.h>
+
+namespace
+{
+
+using treadle::detail::UniqueFd;
+
+constexpr std::size_t bytes = 1 << 20;
+constexpr std::uint64_t dmabuf_flag = std::uint64_t{1} << 40; /* FI_MR_DMABUF */
+
+/* struct fi_mr_dmabuf of 2.x; fi_mr_attr points to it in the place of mr_iov */
+struct Dmabuf {
+	int fd;
+	std::uint64_t offset;
+	std::size_t len;
+	void *base_addr;
+};
+
+/* A dma-buf of memory of the system; -1: the kernel makes none. */
+int dmabuf_of(bool heap)
+{
+	const UniqueFd file(open(heap ? "/dev/dma_heap/system" : "/dev/udmabuf", O_RDWR));
+
+	if (file.get() < 0)
+		return -1;
+	if (heap) {
+		dma_heap_allocation_data data{};
+		data.len = bytes;
+		data.fd_flags = O_RDWR | O_CLOEXEC;
+		EXPECT_EQ(ioctl(file.get(), DMA_HEAP_IOCTL_ALLOC, &data), 0);
+		return static_cast<int>(data.fd);
+	}
+	const UniqueFd memory(memfd_create("dmabuf", MFD_ALLOW_SEALING));
+	EXPECT_EQ(ftruncate(memory.get(), bytes), 0);
+	EXPECT_EQ(fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	udmabuf_create create{};
+	create.memfd = static_cast<std::uint32_t>(memory.get());
+	create.size = bytes;
+	return ioctl(file.get(), UDMABUF_CREATE, &create);
+}
+
+int reg(const Node &node, const Dmabuf &buffer, std::uint64_t key, fid_mr **mr,
+	std::size_t count = 1)
+{
+	fi_mr_attr attr{};
+
+	attr.mr_iov = reinterpret_cast<const iovec *>(&buffer);
+	attr.iov_count = count;
+	attr.access = FI_SEND | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	attr.requested_key = key;
+	return fi_mr_regattr(node.domain.get(), &attr, dmabuf_flag, mr);
+}
+
+fi_treadle_ops_domain *ops_of(const Node &node)
+{
+	void *ops = nullptr;
+
+	EXPECT_EQ(fi_open_ops(&node.domain->fid, FI_TREADLE_DOMAIN_OPS_1, 0, &ops, nullptr), 0);
+	return static_cast<fi_treadle_ops_domain *>(ops);
+}
+
+/* udmabuf or the system's heap */
+class DmabufOf : public testing::TestWithParam<bool>
+{
+protected:
+	static Info hints(int mr_mode)
+	{
+		Info h = hints_for(FI_MSG | FI_RMA);
+		h->domain_attr->mr_mode = mr_mode;
+		return h;
+	}
+};
+INSTANTIATE_TEST_SUITE_P(Dmabuf, DmabufOf, testing::Bool(),
+			 [](const auto &of) { return of.param ? "Heap" : "Udmabuf"; });
+
+// conformance: fi_mr(3): FI_MR_DMABUF: a region is a range of a dma-buf, which need not be mapped
+TEST_P(DmabufOf, PeersAndMessagesReachIt)
+{
+	for (const int mode : {0, FI_MR_VIRT_ADDR}) {
+		Pair p(hints(mode));
+		const UniqueFd file(dmabuf_of(GetParam()));
+		fid_mr *raw = nullptr;
+		std::uint64_t address = 0;
+		const auto data = pattern(100000);
+		std::vector<std::uint8_t> got(data.size());
+
+		if (file.get() < 0)
+			GTEST_SKIP() << "the kernel has no /dev/"
+				     << (GetParam() ? "dma_heap/system" : "udmabuf");
+		auto *const map = static_cast<std::uint8_t *>(
+			mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+		ASSERT_NE(map, MAP_FAILED);
+		ASSERT_EQ(reg(p.node, {file.get(), 4096, bytes - 4096, ctx(1 << 20)}, 7, &raw), 0);
+		const Owned<fid_mr> mr(raw);
+		/* base_addr counts only with FI_MR_VIRT_ADDR */
+		const std::uint64_t at = (mode ? (1 << 20) + 4096 : 0) + 50;
+		ASSERT_EQ(fi_write(p.a.ep.get(), data.data(), data.size(), nullptr, p.b_at_a, at,
+				   fi_mr_key(raw), nullptr),
+			  0);
+		next(p.a.tx_cq.get());
+		EXPECT_EQ(std::memcmp(map + 4096 + 50, data.data(), data.size()), 0);
+		ASSERT_EQ(fi_read(p.a.ep.get(), got.data(), got.size(), nullptr, p.b_at_a, at,
+				  fi_mr_key(raw), nullptr),
+			  0);
+		next(p.a.tx_cq.get());
+		EXPECT_EQ(got, data);
+
+		ASSERT_EQ(ops_of(p.node)->mr_address(raw, &address), 0);
+		std::fill(got.begin(), got.end(), 0);
+		ASSERT_EQ(fi_recv(p.b.ep.get(), got.data(), got.size(), nullptr, p.a_at_b, nullptr),
+			  0);
+		ASSERT_EQ(fi_send(p.a.ep.get(), ctx(address + 50), data.size(), fi_mr_desc(raw),
+				  p.b_at_a, nullptr),
+			  0);
+		next(p.b.rx_cq.get());
+		next(p.a.tx_cq.get());
+		EXPECT_EQ(got, data);
+		munmap(map, bytes);
+	}
+}
+
+// conformance: fi_mr(3): FI_MR_DMABUF: what can't be registered is refused, with a reason in the log
+TEST(Dmabuf, WrongBuffersAreRefused)
+{
+	Node node;
+	Log log;
+	fid_mr *mr = nullptr;
+	std::uint64_t address = 0;
+	char memory[8];
+	const UniqueFd file(memfd_create("none", 0));
+
+	EXPECT_EQ(reg(node, {-1, 0, 8, nullptr}, 5, &mr), -FI_EBADF);
+	EXPECT_TRUE(log.has("FI_MR_DMABUF: file -1")) << log.all();
+	EXPECT_EQ(reg(node, {file.get(), 0, 8, nullptr}, 5, &mr), -FI_EINVAL);
+	EXPECT_TRUE(log.has("FI_MR_DMABUF: file " + std::to_string(file.get()))) << log.all();
+	EXPECT_EQ(reg(node, {file.get(), 0, 8, nullptr}, 5, &mr, 2), -FI_EINVAL);
+	EXPECT_TRUE(log.has("2 buffers, not one")) << log.all();
+	EXPECT_EQ(ops_of(node)->mr_address(nullptr, &address), -FI_EINVAL);
+	ASSERT_EQ(fi_mr_reg(node.domain.get(), memory, sizeof(memory), FI_SEND, 0, 1, 0, &mr,
+			    nullptr),
+		  0);
+	EXPECT_EQ(ops_of(node)->mr_address(mr, &address), -FI_EINVAL);
+	EXPECT_TRUE(log.has("no dma-buf")) << log.all();
+	EXPECT_EQ(fi_close(&mr->fid), 0);
+}
+
+} // namespace

@@ -151,8 +151,8 @@ EXPORT_SYMBOL_GPL(treadle_link_down);
  * treadle_link_fail() - a link has to be left
  * @s:	   the session
  * @link:  the link
- * @error: -EPROTO, -EACCES: the session ends with it, unless another link is used already. Else it
- *	   goes on with another link
+ * @error: -EPROTO, -EACCES, -ENOBUFS: the session ends with it, unless another link is used already.
+ *	   Else it goes on with another link
  *
  * Context: process context; takes s->lock.
  */
@@ -164,7 +164,7 @@ void treadle_link_fail(struct treadle_session *s, struct treadle_link *link, int
 	if (l->link == link) {
 		l->broken = true;
 		l->error = error;
-		if (!l->verdict && (error == -EPROTO || error == -EACCES))
+		if (!l->verdict && (error == -EPROTO || error == -EACCES || error == -ENOBUFS))
 			l->verdict = error;
 		treadle_session_kick(s);
 	}

@@ -30,19 +30,23 @@ static bool tell_abort(struct treadle_session *s, u32 reference, u32 status)
  * @status:	ENOMEM: the receive goes back; ECONNRESET: it fails
  *
  * Context: s->lock held.
+ * Return: 0, or -ENOBUFS: an older one of the same place still waits, and the session has to end.
  */
-void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status)
+int treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status)
 {
 	struct treadle_remote *r = s->remote;
 	u32 i = (reference & 0xffff) - 1;
 
 	lockdep_assert_held(&s->lock);
 	if (!r || i >= TREADLE_COMMANDS || tell_abort(s, reference, status))
-		return;
+		return 0;
 	i = array_index_nospec(i, TREADLE_COMMANDS);
+	if (r->sent[i].abort && r->sent[i].abort != reference)
+		return -ENOBUFS;
 	r->aborts += !r->sent[i].abort;
 	r->sent[i].abort = reference;
 	r->sent[i].status = status;
+	return 0;
 }
 
 /**

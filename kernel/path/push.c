@@ -460,15 +460,17 @@ static void make_push(struct treadle_session *s, u32 reference)
  * @run:	of the caller
  *
  * Context: May sleep. Takes s->lock.
+ * Return: 0, or an error: the session has to end.
  */
-void treadle_push_grant(struct treadle_session *s, const struct treadle_wire_view *view,
-			struct treadle_run *run)
+int treadle_push_grant(struct treadle_session *s, const struct treadle_wire_view *view,
+		       struct treadle_run *run)
 {
 	const struct treadle_wire_grant *w = (const struct treadle_wire_grant *)view->item;
 	u64 from = le64_to_cpu(w->offset), end = le64_to_cpu(w->end);
 	u32 reference = le32_to_cpu(w->item.reference);
 	struct treadle_sent *sent;
 	bool made = true;
+	int ret = 0;
 
 	spin_lock(&s->lock);
 	sent = treadle_sent_find(s, reference);
@@ -486,10 +488,11 @@ void treadle_push_grant(struct treadle_session *s, const struct treadle_wire_vie
 		activate(sent->push);
 	}
 	if (!sent || !made) /* the other node must not wait for bytes */
-		treadle_sent_abort(s, reference, made ? ECONNRESET : ENOMEM);
+		ret = treadle_sent_abort(s, reference, made ? ECONNRESET : ENOMEM);
 	spin_unlock(&s->lock);
 	if (!made)
 		treadle_remote_end_push(s, reference, -ENOMEM, run);
+	return ret;
 }
 
 /* Keep a piece until its page is there. False: no memory. May sleep. */

@@ -155,7 +155,7 @@ struct treadle_cmd *treadle_lanes_first(struct treadle_session *s);
 void treadle_lanes_free(struct treadle_remote *r);
 
 /* notices.c */
-void treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status);
+int treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status);
 void treadle_sent_ask(struct treadle_session *s, struct treadle_sent *sent);
 void treadle_sent_tell(struct treadle_session *s);
 int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view);
@@ -168,8 +168,8 @@ void treadle_push_start(struct treadle_push *push, u32 reference, u32 from);
 void treadle_push_go_on(struct treadle_push *push);
 bool treadle_push_stop(struct treadle_push *push, int status);
 void treadle_push_free(struct treadle_push *push);
-void treadle_push_grant(struct treadle_session *s, const struct treadle_wire_view *view,
-			struct treadle_run *run);
+int treadle_push_grant(struct treadle_session *s, const struct treadle_wire_view *view,
+		       struct treadle_run *run);
 void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view *view,
 		       struct treadle_run *run);
 

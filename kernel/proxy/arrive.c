@@ -204,8 +204,7 @@ static int arrive_item(struct treadle_session *s, const struct treadle_wire_view
 		treadle_remote_done(s, view, run);
 		return 0;
 	case TREADLE_WIRE_GRANT:
-		treadle_push_grant(s, view, run);
-		return 0;
+		return treadle_push_grant(s, view, run);
 	case TREADLE_WIRE_DATA:
 		treadle_pull_data(s, view, run);
 		return 0;

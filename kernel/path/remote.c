@@ -396,7 +396,7 @@ static void send_datagram(struct outgoing *out, struct treadle_session *s, struc
 static int send(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
 {
 	struct treadle_ep *from = out->cmd->ep;
-	struct treadle_lane *lane;
+	struct treadle_share *share;
 	bool sent, kept;
 	int ret;
 
@@ -420,17 +420,17 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 			spin_unlock(&from->lock);
 			return -EHOSTUNREACH;
 		}
-		lane = treadle_lane_of(s, out->cmd);
-		sent = lane && list_empty(&s->remote->queued) && treadle_lane_open(s, lane) &&
+		share = treadle_share_of(s, out->cmd);
+		sent = share && list_empty(&s->remote->queued) && treadle_share_open(s, share) &&
 		       start(s, out->cmd, out);
-		kept = sent || (lane && may_queue(out));
+		kept = sent || (share && may_queue(out));
 		if (kept)
 			treadle_wait_add(&from->parked, out->cmd);
 		if (sent) {
-			treadle_lane_enter(s, lane);
+			treadle_share_enter(s, share);
 			treadle_session_flush(s);
 		} else if (kept) {
-			treadle_lane_queue(s, lane, out->cmd);
+			treadle_share_queue(s, share, out->cmd);
 			treadle_session_starve(s);
 			treadle_session_connect(s);
 		}
@@ -438,7 +438,7 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 		spin_unlock(&from->lock);
 		if (kept)
 			return TREADLE_KEPT;
-		ret = lane ? prepare_queue(out, s, run) : treadle_lane_add(s, out->cmd);
+		ret = share ? prepare_queue(out, s, run) : treadle_share_add(s, out->cmd);
 		if (ret)
 			return ret;
 	}
@@ -543,7 +543,7 @@ void treadle_remote_room(struct treadle_session *s)
 		return;
 	spin_lock(&s->lock);
 	treadle_sent_tell(s);
-	treadle_lanes_go_on(s);
+	treadle_shares_go_on(s);
 	while ((cmd = list_first_entry_or_null(&r->queued, struct treadle_cmd, wait))) {
 		list_del(&cmd->wait); /* its place has the reference, once it is sent */
 		if (start(s, cmd, NULL)) {

@@ -66,7 +66,7 @@ struct treadle_sent {
 /*
  * struct treadle_remote - what a session has to send, and what it has sent; under s->lock
  * @queued:	commands that wait for a frame, for a credit or for a connection, in order
- * @lanes:	of share.c: users with commands; @held: those with commands that have no place;
+ * @shares:	of share.c: users with commands; @held: those with commands that have no place;
  *		@places: of all commands in the table and in @queued
  * @waiting:	pushes that wait for a frame or a credit
  * @begun:	which beginning of a session this is: handles of another one mean nothing
@@ -82,7 +82,7 @@ struct treadle_sent {
  * @watched:	ports of endpoints here that the other node has asked for, and @nr_watched of them
  */
 struct treadle_remote {
-	struct list_head queued, lanes, held, waiting;
+	struct list_head queued, shares, held, waiting;
 	u32 places;
 	u64 begun;
 	unsigned long handles[BITS_TO_LONGS(TREADLE_HANDLES)];
@@ -143,16 +143,16 @@ void treadle_remote_end(struct treadle_session *s, int error);
 void treadle_remote_free(struct treadle_session *s);
 
 /* share.c */
-struct treadle_lane *treadle_lane_of(struct treadle_session *s, const struct treadle_cmd *cmd);
-int treadle_lane_add(struct treadle_session *s, const struct treadle_cmd *cmd);
-bool treadle_lane_open(const struct treadle_session *s, const struct treadle_lane *lane);
-void treadle_lane_enter(struct treadle_session *s, struct treadle_lane *lane);
-void treadle_lane_queue(struct treadle_session *s, struct treadle_lane *lane,
-			struct treadle_cmd *cmd);
-void treadle_lane_leave(struct treadle_session *s, struct treadle_cmd *cmd);
-void treadle_lanes_go_on(struct treadle_session *s);
-struct treadle_cmd *treadle_lanes_first(struct treadle_session *s);
-void treadle_lanes_free(struct treadle_remote *r);
+struct treadle_share *treadle_share_of(struct treadle_session *s, const struct treadle_cmd *cmd);
+int treadle_share_add(struct treadle_session *s, const struct treadle_cmd *cmd);
+bool treadle_share_open(const struct treadle_session *s, const struct treadle_share *share);
+void treadle_share_enter(struct treadle_session *s, struct treadle_share *share);
+void treadle_share_queue(struct treadle_session *s, struct treadle_share *share,
+			 struct treadle_cmd *cmd);
+void treadle_share_leave(struct treadle_session *s, struct treadle_cmd *cmd);
+void treadle_shares_go_on(struct treadle_session *s);
+struct treadle_cmd *treadle_shares_first(struct treadle_session *s);
+void treadle_shares_free(struct treadle_remote *r);
 
 /* notices.c */
 int treadle_sent_abort(struct treadle_session *s, u32 reference, u32 status);

@@ -95,7 +95,7 @@ static bool detach(struct treadle_session *s, struct treadle_cmd *cmd, int statu
 	rb_erase(&cmd->by_context, &cmd->ep->parked);
 	if (sent)
 		sent_free(s, sent);
-	treadle_lane_leave(s, cmd);
+	treadle_share_leave(s, cmd);
 	cmd->sent = cmd->asked = false;
 	treadle_sent_whole(cmd);
 	if (push && !treadle_push_stop(push, status))
@@ -127,7 +127,7 @@ static struct treadle_cmd *find(struct treadle_session *s, u32 reference)
 
 	lockdep_assert_held(&s->lock);
 	if (!reference)
-		return s->remote ? treadle_lanes_first(s) : NULL;
+		return s->remote ? treadle_shares_first(s) : NULL;
 	sent = treadle_sent_find(s, reference);
 	return sent ? sent->cmd : NULL;
 }
@@ -390,7 +390,7 @@ struct treadle_remote *treadle_remote_alloc(struct treadle_session *s)
 	if (!r)
 		return NULL;
 	INIT_LIST_HEAD(&r->queued);
-	INIT_LIST_HEAD(&r->lanes);
+	INIT_LIST_HEAD(&r->shares);
 	INIT_LIST_HEAD(&r->held);
 	INIT_LIST_HEAD(&r->waiting);
 	INIT_LIST_HEAD(&r->connecting);
@@ -481,6 +481,6 @@ void treadle_remote_end(struct treadle_session *s, int error)
 void treadle_remote_free(struct treadle_session *s)
 {
 	if (s->remote)
-		treadle_lanes_free(s->remote);
+		treadle_shares_free(s->remote);
 	kvfree(s->remote);
 }

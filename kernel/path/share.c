@@ -4,7 +4,7 @@
  *
  * A command keeps its place until it has ended on the other node, which may wait for a receive for
  * ever. So a user may have as many places as are free: the first one half of all at most, each
- * further one half of the rest. Commands beyond that are held in the lane of their user. The queue
+ * further one half of the rest. Commands beyond that are held in the share of their user. The queue
  * of the session has only commands with a place, so none of them stops those of another user.
  *
  * All under s->lock.
@@ -15,14 +15,14 @@
 #include "path/remote.h"
 
 /*
- * struct treadle_lane - a user with commands for a session
- * @link:	in remote->lanes
+ * struct treadle_share - a user with commands for a session
+ * @link:	in remote->shares
  * @wait:	in remote->held as long as @held has commands
  * @user:	held
  * @held:	commands without a place, in order
  * @places:	commands in the table and in the queue
  */
-struct treadle_lane {
+struct treadle_share {
 	struct list_head link, wait;
 	struct treadle_user *user;
 	struct list_head held;
@@ -35,49 +35,49 @@ static struct treadle_user *user_of(const struct treadle_cmd *cmd)
 }
 
 /**
- * treadle_lane_of - the lane of a command's user
+ * treadle_share_of - the share of a command's user
  * @s:		the session
  * @cmd:	the command
  *
- * The number of lanes is that of users which have had commands when the last one was added.
+ * The number of shares is that of users which have had commands when the last one was added.
  *
  * Context: s->lock held.
- * Return: the lane, or NULL: treadle_lane_add() makes one.
+ * Return: the share, or NULL: treadle_share_add() makes one.
  */
-struct treadle_lane *treadle_lane_of(struct treadle_session *s, const struct treadle_cmd *cmd)
+struct treadle_share *treadle_share_of(struct treadle_session *s, const struct treadle_cmd *cmd)
 {
 	struct treadle_remote *r = s->remote;
-	struct treadle_lane *lane;
+	struct treadle_share *share;
 
 	lockdep_assert_held(&s->lock);
-	list_for_each_entry(lane, &r->lanes, link)
-		if (lane->user == user_of(cmd)) {
-			if (unlikely(r->lanes.next !=
-				     &lane->link)) /* it is likely to be next, too */
-				list_move(&lane->link, &r->lanes);
-			return lane;
+	list_for_each_entry(share, &r->shares, link)
+		if (share->user == user_of(cmd)) {
+			if (unlikely(r->shares.next !=
+				     &share->link)) /* it is likely to be next, too */
+				list_move(&share->link, &r->shares);
+			return share;
 		}
 	return NULL;
 }
 
-static void lane_free(struct treadle_lane *lane)
+static void share_free(struct treadle_share *share)
 {
-	list_del(&lane->link);
-	treadle_user_put(lane->user);
-	kfree(lane);
+	list_del(&share->link);
+	treadle_user_put(share->user);
+	kfree(share);
 }
 
 /**
- * treadle_lane_add - make a lane for a command's user
+ * treadle_share_add - make a share for a command's user
  * @s:		the session, with ->remote
  * @cmd:	the command
  *
  * Context: may sleep. Takes s->lock.
  * Return: 0 or -ENOMEM.
  */
-int treadle_lane_add(struct treadle_session *s, const struct treadle_cmd *cmd)
+int treadle_share_add(struct treadle_session *s, const struct treadle_cmd *cmd)
 {
-	struct treadle_lane *new = kzalloc(sizeof(*new), TREADLE_GFP), *lane, *next;
+	struct treadle_share *new = kzalloc(sizeof(*new), TREADLE_GFP), *share, *next;
 
 	if (!new)
 		return -ENOMEM;
@@ -85,83 +85,83 @@ int treadle_lane_add(struct treadle_session *s, const struct treadle_cmd *cmd)
 	INIT_LIST_HEAD(&new->held);
 	new->user = treadle_user_hold(user_of(cmd));
 	spin_lock(&s->lock);
-	if (treadle_lane_of(s, cmd)) { /* another thread has added it */
-		list_add(&new->link, &s->remote->lanes);
-		lane_free(new);
+	if (treadle_share_of(s, cmd)) { /* another thread has added it */
+		list_add(&new->link, &s->remote->shares);
+		share_free(new);
 	} else {
-		list_for_each_entry_safe(lane, next, &s->remote->lanes, link)
-			if (!lane->places && list_empty(&lane->held))
-				lane_free(lane);
-		list_add(&new->link, &s->remote->lanes);
+		list_for_each_entry_safe(share, next, &s->remote->shares, link)
+			if (!share->places && list_empty(&share->held))
+				share_free(share);
+		list_add(&new->link, &s->remote->shares);
 	}
 	spin_unlock(&s->lock);
 	return 0;
 }
 
 /**
- * treadle_lane_open - may a new command of a lane have a place?
+ * treadle_share_open - may a new command of a share have a place?
  * @s:		the session
- * @lane:	the lane
+ * @share:	the share
  *
  * Context: s->lock held.
- * Return: false: commands of the lane wait for one, or it has its share.
+ * Return: false: commands of the share wait for one, or it has all that are due to it.
  */
-bool treadle_lane_open(const struct treadle_session *s, const struct treadle_lane *lane)
+bool treadle_share_open(const struct treadle_session *s, const struct treadle_share *share)
 {
 	lockdep_assert_held(&s->lock);
-	return list_empty(&lane->held) && lane->places < TREADLE_COMMANDS - s->remote->places;
+	return list_empty(&share->held) && share->places < TREADLE_COMMANDS - s->remote->places;
 }
 
 /**
- * treadle_lane_enter - a command gets a place
+ * treadle_share_enter - a command gets a place
  * @s:		the session
- * @lane:	of its user; open
+ * @share:	of its user; open
  *
  * Context: s->lock held.
  */
-void treadle_lane_enter(struct treadle_session *s, struct treadle_lane *lane)
+void treadle_share_enter(struct treadle_session *s, struct treadle_share *share)
 {
 	lockdep_assert_held(&s->lock);
-	lane->places++;
+	share->places++;
 	s->remote->places++;
 }
 
 /**
- * treadle_lane_queue - let a command wait for the session, or in its lane for a place
+ * treadle_share_queue - let a command wait for the session, or in its share for a place
  * @s:		the session
- * @lane:	of its user
+ * @share:	of its user
  * @cmd:	the command
  *
  * Context: s->lock held.
  */
-void treadle_lane_queue(struct treadle_session *s, struct treadle_lane *lane,
-			struct treadle_cmd *cmd)
+void treadle_share_queue(struct treadle_session *s, struct treadle_share *share,
+			 struct treadle_cmd *cmd)
 {
 	struct treadle_remote *r = s->remote;
 
 	lockdep_assert_held(&s->lock);
 	s->queued++;
-	if (treadle_lane_open(s, lane)) {
-		treadle_lane_enter(s, lane);
+	if (treadle_share_open(s, share)) {
+		treadle_share_enter(s, share);
 		list_add_tail(&cmd->wait, &r->queued);
 		return;
 	}
 	cmd->held = true;
-	list_add_tail(&cmd->wait, &lane->held);
-	if (list_empty(&lane->wait))
-		list_add_tail(&lane->wait, &r->held);
+	list_add_tail(&cmd->wait, &share->held);
+	if (list_empty(&share->wait))
+		list_add_tail(&share->wait, &r->held);
 }
 
 /**
- * treadle_lane_leave - a command of the table, of the queue or of a lane has ended
+ * treadle_share_leave - a command of the table, of the queue or of a share has ended
  * @s:		the session
  * @cmd:	the command; its place in the table is free already
  *
  * Context: s->lock held.
  */
-void treadle_lane_leave(struct treadle_session *s, struct treadle_cmd *cmd)
+void treadle_share_leave(struct treadle_session *s, struct treadle_cmd *cmd)
 {
-	struct treadle_lane *lane = treadle_lane_of(s, cmd);
+	struct treadle_share *share = treadle_share_of(s, cmd);
 	struct treadle_remote *r = s->remote;
 
 	lockdep_assert_held(&s->lock);
@@ -169,17 +169,17 @@ void treadle_lane_leave(struct treadle_session *s, struct treadle_cmd *cmd)
 		list_del(&cmd->wait);
 		s->queued--;
 	}
-	if (WARN_ON_ONCE(!lane))
+	if (WARN_ON_ONCE(!share))
 		return;
 	if (cmd->held) {
 		cmd->held = false;
-		if (list_empty(&lane->held))
-			list_del_init(&lane->wait);
+		if (list_empty(&share->held))
+			list_del_init(&share->wait);
 		return;
 	}
-	lane->places--;
+	share->places--;
 	r->places--;
-	/* treadle_lanes_go_on() follows, with the answer if nothing else comes */
+	/* treadle_shares_go_on() follows, with the answer if nothing else comes */
 	if (unlikely(!list_empty(&r->held))) {
 		treadle_session_starve(s);
 		treadle_session_ping(s);
@@ -187,61 +187,61 @@ void treadle_lane_leave(struct treadle_session *s, struct treadle_cmd *cmd)
 }
 
 /**
- * treadle_lanes_go_on - give free places to commands that are held
+ * treadle_shares_go_on - give free places to commands that are held
  * @s:		the session, with ->remote
  *
- * Each lane in @held has a place, so there are TREADLE_COMMANDS of them at most.
+ * Each share in @held has a place, so there are TREADLE_COMMANDS of them at most.
  *
  * Context: s->lock held.
  */
-void treadle_lanes_go_on(struct treadle_session *s)
+void treadle_shares_go_on(struct treadle_session *s)
 {
 	struct treadle_remote *r = s->remote;
-	struct treadle_lane *lane, *next;
+	struct treadle_share *share, *next;
 	struct treadle_cmd *cmd;
 
 	lockdep_assert_held(&s->lock);
-	list_for_each_entry_safe(lane, next, &r->held, wait) {
-		while (!list_empty(&lane->held) && lane->places < TREADLE_COMMANDS - r->places) {
-			cmd = list_first_entry(&lane->held, struct treadle_cmd, wait);
+	list_for_each_entry_safe(share, next, &r->held, wait) {
+		while (!list_empty(&share->held) && share->places < TREADLE_COMMANDS - r->places) {
+			cmd = list_first_entry(&share->held, struct treadle_cmd, wait);
 			cmd->held = false;
 			list_move_tail(&cmd->wait, &r->queued);
-			treadle_lane_enter(s, lane);
+			treadle_share_enter(s, share);
 		}
-		if (list_empty(&lane->held))
-			list_del_init(&lane->wait);
+		if (list_empty(&share->held))
+			list_del_init(&share->wait);
 	}
 }
 
 /**
- * treadle_lanes_first - the first command that waits, in the queue or in a lane
+ * treadle_shares_first - the first command that waits, in the queue or in a share
  * @s:		the session, with ->remote
  *
  * Context: s->lock held.
  * Return: the command, or NULL.
  */
-struct treadle_cmd *treadle_lanes_first(struct treadle_session *s)
+struct treadle_cmd *treadle_shares_first(struct treadle_session *s)
 {
 	struct treadle_remote *r = s->remote;
-	struct treadle_lane *lane;
+	struct treadle_share *share;
 
 	lockdep_assert_held(&s->lock);
 	if (!list_empty(&r->queued))
 		return list_first_entry(&r->queued, struct treadle_cmd, wait);
-	lane = list_first_entry_or_null(&r->held, struct treadle_lane, wait);
-	return lane ? list_first_entry(&lane->held, struct treadle_cmd, wait) : NULL;
+	share = list_first_entry_or_null(&r->held, struct treadle_share, wait);
+	return share ? list_first_entry(&share->held, struct treadle_cmd, wait) : NULL;
 }
 
 /**
- * treadle_lanes_free - free all lanes, which have no commands
+ * treadle_shares_free - free all shares, which have no commands
  * @r:		of a session that nothing uses any more
  *
  * Context: any.
  */
-void treadle_lanes_free(struct treadle_remote *r)
+void treadle_shares_free(struct treadle_remote *r)
 {
-	struct treadle_lane *lane, *next;
+	struct treadle_share *share, *next;
 
-	list_for_each_entry_safe(lane, next, &r->lanes, link)
-		lane_free(lane);
+	list_for_each_entry_safe(share, next, &r->shares, link)
+		share_free(share);
 }

@@ -23,7 +23,7 @@ static inline void mirror_close(void)
 }
 
 /*
- * Lets the session begin, which stays: so each test finds the same. Either node keeps a lane for
+ * Lets the session begin, which stays: so each test finds the same. Either node keeps a share for
  * each user that has sent from there (path/share.c). What an accepter sends goes out by the second
  * node.
  */

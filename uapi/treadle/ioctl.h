@@ -13,6 +13,7 @@
  *   EQ    event queue: events of connections
  *   CELL  words in memory that start commands when they are written
  *   WINDOW  a map of a peer's memory (window.h)
+ *   LANE  memory for small messages between two processes (lane.h)
  *
  * Life of an endpoint: EP_CREATE gives it an address; EP_ENABLE binds everything at once and for
  * good; it then sends and receives; DESTROY removes it. When DESTROY returns:
@@ -83,7 +84,8 @@
  * EISCONN      endpoint enabled already, has an event queue, or was connected once
  * ENOTCONN     endpoint not enabled, or not connected yet
  * ESHUTDOWN    endpoint, its ring or its connection is closed or broken
- * EXDEV        no window, as it would show more than the region (WINDOW_OPEN)
+ * EXDEV        no window, as it would show more than the region (WINDOW_OPEN); no lane to a process
+ *		that is not open to the caller (LANE_MAKE)
  * EMSGSIZE     message longer than `max_msg_size` (of a DGRAM endpoint: than
  *              TREADLE_MAX_DGRAM), or than `inject_size` with inject
  * EDESTADDRREQ no such entry in the address vector
@@ -115,6 +117,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 #include <treadle/connect.h>
+#include <treadle/lane.h>
 #include <treadle/query.h>
 #include <treadle/types.h>
 #include <treadle/wait.h>
@@ -298,7 +301,9 @@ struct treadle_av_set_id {
  *	      Needs TREADLE_FEATURE_TX_POLLED.
  *	      TREADLE_RX_SHARED: several endpoints of type MSG may receive here. A receive belongs
  *	      to no endpoint until a message comes, so it outlives a connection. Endpoints of the
- *	      other types can share any RX
+ *	      other types can share any RX.
+ *	      TREADLE_RX_LANES: peers may offer lanes to the endpoint that receives here (lane.h).
+ *	      Not with RX_SHARED. Needs TREADLE_FEATURE_LANE
  * @entries:  in: at least so many slots; out: rounded up to a power of two
  * @buffered: RX: bytes of unexpected messages to hold (0: a default); a message takes some 300
  *	      besides its data. out: the bytes that it holds. TX: 0
@@ -311,6 +316,7 @@ struct treadle_av_set_id {
 #define TREADLE_TX_POLLED (1U << 1)
 #define TREADLE_MAX_IDLE  1000000U
 #define TREADLE_RX_SHARED (1U << 0)
+#define TREADLE_RX_LANES  (1U << 1)
 struct treadle_ring_create {
 	__u32 size;
 	__u32 flags;
@@ -545,6 +551,9 @@ struct treadle_destroy {
 #define TREADLE_IOC_AV_SET_ID	TREADLE_IO(0x1b, treadle_av_set_id)
 #define TREADLE_IOC_WINDOW_OPEN TREADLE_IO(0x1d, treadle_window_open)
 #define TREADLE_IOC_WINDOW_FILL TREADLE_IO(0x1e, treadle_window_fill)
+#define TREADLE_IOC_LANE_MAKE	TREADLE_IO(0x1f, treadle_lane_make)
+#define TREADLE_IOC_LANE_TAKE	TREADLE_IO(0x22, treadle_lane_take)
+#define TREADLE_IOC_LANE_SOURCE TREADLE_IO(0x23, treadle_lane_source)
 
 /*
  * These two take the id itself as argument, so that the data path copies nothing.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
-/* treadle: lanes, small messages through shared memory (Documentation/lanes.rst); part of ioctl.h */
+/* treadle: lanes: small messages in shared memory (Documentation/lanes.rst); part of ioctl.h */
 #ifndef UAPI_TREADLE_LANE_H
 #define UAPI_TREADLE_LANE_H
 
@@ -15,9 +15,9 @@
  * may find anything there, as the other one can write at any time.
  *
  * Messages lie in units of TREADLE_LANE_UNIT bytes, from TREADLE_LANE_BYTES on. A message has a
- * struct treadle_lane_msg and its bytes directly behind, and begins at a unit. It is never cut by the end of
- * the units: a message with TREADLE_LANE_PAD, which has no bytes and reaches to the end, is skipped.
- * `head` and `tail` count units, for ever.
+ * struct treadle_lane_msg and its bytes directly behind, and begins at a unit. It is never cut by
+ * the end of the units: a message with TREADLE_LANE_PAD, which has no bytes and reaches to the end,
+ * is skipped. `head` and `tail` count units, for ever.
  */
 
 /* The receiver takes messages here. Without it: use the ring. */
@@ -30,8 +30,8 @@
  * @tail:	units written; the sender's
  * @gone:	1: the sender has closed this lane. Set by the kernel
  * @state:	TREADLE_LANE_OPEN or 0, by the receiver; TREADLE_LANE_CLOSED by the kernel
- * @head:	units taken: changed by compare-and-swap only, by the receiver, who takes messages,
- *		and by the sender, who takes back what has not been taken
+ * @head:	units taken: changed by compare-and-swap only, by the receiver, which takes
+ *		messages, and by the sender, which takes back what has not been taken
  */
 struct treadle_lane {
 	__u64 tail;
@@ -49,9 +49,9 @@ struct treadle_lane {
 #define TREADLE_LANE_LONGEST 4096U /* bytes of a message */
 
 /* struct treadle_lane_msg.flags */
-#define TREADLE_LANE_TAGGED  (1U << 0)
-#define TREADLE_LANE_DATA    (1U << 1) /* @data counts: remote CQ data */
-#define TREADLE_LANE_PAD     (1U << 2)
+#define TREADLE_LANE_TAGGED (1U << 0)
+#define TREADLE_LANE_DATA   (1U << 1) /* @data counts: remote CQ data */
+#define TREADLE_LANE_PAD    (1U << 2)
 
 /**
  * struct treadle_lane_msg - what is before the bytes of a message
@@ -107,8 +107,8 @@ struct treadle_lane_make {
  * @reserved: 0
  * @rw:     out: map of the lane
  *
- * `offers` of the ring's struct treadle_ring_cons changes with each offer. A lane whose sender has
- * closed it can be taken as well.
+ * `offers` of the ring's struct treadle_ring_cons changes with each offer. A lane that its sender has closed
+ * can be taken as well.
  *
  * EAGAIN	there is none
  * ENOSPC	a limit of the context

@@ -67,7 +67,8 @@ TREADLE_AT(treadle_ring_prod, reserved, 4);
 TREADLE_SIZE(treadle_ring_cons, 64);
 TREADLE_AT(treadle_ring_cons, released, 0);
 TREADLE_AT(treadle_ring_cons, flags, 4);
-TREADLE_AT(treadle_ring_cons, reserved, 8);
+TREADLE_AT(treadle_ring_cons, offers, 8);
+TREADLE_AT(treadle_ring_cons, reserved, 12);
 
 TREADLE_SIZE(treadle_cqe, 64);
 TREADLE_AT(treadle_cqe, context, 0);
@@ -352,5 +353,45 @@ TREADLE_AT(treadle_window_status, generation, 0);
 TREADLE_AT(treadle_window_status, flags, 8);
 TREADLE_AT(treadle_window_status, reserved, 16);
 TREADLE_AT(treadle_window_status, present, 64);
+
+TREADLE_SIZE(treadle_lane, 192);
+TREADLE_AT(treadle_lane, tail, 0);
+TREADLE_AT(treadle_lane, gone, 8);
+TREADLE_AT(treadle_lane, reserved0, 12);
+TREADLE_AT(treadle_lane, state, 64);
+TREADLE_AT(treadle_lane, reserved1, 68);
+TREADLE_AT(treadle_lane, head, 128);
+TREADLE_AT(treadle_lane, reserved2, 136);
+
+TREADLE_SIZE(treadle_lane_msg, 24);
+TREADLE_AT(treadle_lane_msg, len, 0);
+TREADLE_AT(treadle_lane_msg, flags, 4);
+TREADLE_AT(treadle_lane_msg, tag, 8);
+TREADLE_AT(treadle_lane_msg, data, 16);
+
+TREADLE_SIZE(treadle_lane_make, 64);
+TREADLE_AT(treadle_lane_make, size, 0);
+TREADLE_AT(treadle_lane_make, ep, 4);
+TREADLE_AT(treadle_lane_make, flags, 8);
+TREADLE_AT(treadle_lane_make, id, 12);
+TREADLE_AT(treadle_lane_make, reserved, 16);
+TREADLE_AT(treadle_lane_make, peer, 24);
+TREADLE_AT(treadle_lane_make, rw, 32);
+TREADLE_AT(treadle_lane_make, ro, 48);
+
+TREADLE_SIZE(treadle_lane_take, 40);
+TREADLE_AT(treadle_lane_take, size, 0);
+TREADLE_AT(treadle_lane_take, rx, 4);
+TREADLE_AT(treadle_lane_take, flags, 8);
+TREADLE_AT(treadle_lane_take, id, 12);
+TREADLE_AT(treadle_lane_take, reserved, 16);
+TREADLE_AT(treadle_lane_take, rw, 24);
+
+TREADLE_SIZE(treadle_lane_source, 24);
+TREADLE_AT(treadle_lane_source, size, 0);
+TREADLE_AT(treadle_lane_source, lane, 4);
+TREADLE_AT(treadle_lane_source, flags, 8);
+TREADLE_AT(treadle_lane_source, reserved, 12);
+TREADLE_AT(treadle_lane_source, src, 16);
 
 #endif

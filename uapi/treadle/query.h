@@ -25,6 +25,7 @@
 #define TREADLE_FEATURE_WINDOW	   (1ULL << 15) /* WINDOW_OPEN, now: `direct` of the module */
 #define TREADLE_FEATURE_TX_POLLED  (1ULL << 16) /* TX_POLLED */
 #define TREADLE_FEATURE_MR_DMABUF  (1ULL << 17) /* MR_DMABUF */
+#define TREADLE_FEATURE_LANE	   (1ULL << 18) /* LANE_MAKE, now: `direct` of the module */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output

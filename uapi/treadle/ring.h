@@ -332,8 +332,9 @@ struct treadle_ring_prod {
 
 struct treadle_ring_cons {
 	__u32 released;
-	__u32 flags; /* TREADLE_RING_* */
-	__u32 reserved[14];
+	__u32 flags;  /* TREADLE_RING_* */
+	__u32 offers; /* RX_LANES: lanes that were ever offered to this ring; see LANE_TAKE */
+	__u32 reserved[13];
 };
 
 /*

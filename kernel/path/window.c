@@ -6,13 +6,11 @@
  * perhaps, and can't be mapped for writing only: so the owner must be open to the initiator anyway,
  * as for ptrace(2), unless the map shows nothing that the region doesn't.
  */
-#include <linux/cred.h>
-#include <linux/sched/coredump.h>
 #include <linux/slab.h>
 
 #include "copy/mr.h"
 #include "core/limits.h"
-#include "path/path.h"
+#include "path/direct.h"
 #include "path/window.h"
 
 static struct treadle_win *window_of(struct treadle_obj *obj)
@@ -79,53 +77,17 @@ static const struct treadle_obj_ops window_ops = {
 
 /* --- the rights ------------------------------------------------------------------------------ */
 
-static bool same_user(const struct cred *a, const struct cred *b)
-{
-	return a->user_ns == b->user_ns && uid_eq(a->euid, b->uid) && uid_eq(a->euid, b->euid) &&
-	       uid_eq(a->euid, b->suid) && gid_eq(a->egid, b->gid) && gid_eq(a->egid, b->egid) &&
-	       gid_eq(a->egid, b->sgid);
-}
-
-/*
- * Is all memory of @owner open to @ctx anyway? The rule of ptrace(2), by the credentials with which
- * both have opened the device, in both directions.
- */
-static bool is_open(const struct treadle_ctx *ctx, const struct treadle_ctx *owner)
-{
-	return same_user(ctx->cred, owner->cred) && same_user(owner->cred, ctx->cred) &&
-	       cap_issubset(owner->cred->cap_permitted, ctx->cred->cap_permitted) &&
-	       get_dumpable(owner->mm) == SUID_DUMP_USER && get_dumpable(ctx->mm) == SUID_DUMP_USER;
-}
-
 /* Find the endpoint that an access goes to: held, or an ERR_PTR(). */
 static struct treadle_ep *find_owner(struct treadle_ep *from, const struct treadle_window_open *arg)
 {
-	struct treadle_cmd cmd = {
-		.ep = from,
-		.d.opcode = arg->access & TREADLE_ACCESS_REMOTE_WRITE ? TREADLE_OP_WRITE :
-									TREADLE_OP_READ,
-		.d.peer = arg->peer,
-	};
+	bool write = arg->access & TREADLE_ACCESS_REMOTE_WRITE;
 	struct treadle_ep *to;
-	int ret;
 
-	if (!smp_load_acquire(&from->enabled)) /* pairs with ep_enable() */
-		return ERR_PTR(-ENOTCONN);
-	if ((from->type != TREADLE_EP_RDM && from->type != TREADLE_EP_MSG) || !from->tx)
+	if (from->type != TREADLE_EP_RDM && from->type != TREADLE_EP_MSG)
 		return ERR_PTR(-EINVAL);
-	ret = treadle_cmd_aim(&cmd);
-	if (ret)
-		return ERR_PTR(ret);
-	if (cmd.path != TREADLE_PATH_LOCAL)
-		return ERR_PTR(-EOPNOTSUPP);
-	to = treadle_find_target(&cmd);
-	if (to == ERR_PTR(-EXDEV))
-		return ERR_PTR(-EOPNOTSUPP);
-	if (IS_ERR(to))
-		return to;
-	if (to->far || !to->obj.ctx->mm ||
-	    ((arg->access & TREADLE_ACCESS_REMOTE_WRITE) && to->cntr_remote_write) ||
-	    ((arg->access & TREADLE_ACCESS_REMOTE_READ) && to->cntr_remote_read)) {
+	to = treadle_direct_find(from, write ? TREADLE_OP_WRITE : TREADLE_OP_READ, arg->peer);
+	if (!IS_ERR(to) && ((write && to->cntr_remote_write) ||
+			    ((arg->access & TREADLE_ACCESS_REMOTE_READ) && to->cntr_remote_read))) {
 		treadle_ep_put(to);
 		return ERR_PTR(-EOPNOTSUPP);
 	}
@@ -192,7 +154,7 @@ static int window_judge(struct treadle_win *win, struct treadle_window_open *arg
 	if (win->w.range.last >= PM_END)
 		return -EOPNOTSUPP;
 	both = TREADLE_ACCESS_REMOTE_READ | TREADLE_ACCESS_REMOTE_WRITE;
-	if (!is_open(win->obj.ctx, win->to->obj.ctx) &&
+	if (!treadle_is_open(win->obj.ctx, win->to->obj.ctx) &&
 	    (win->skip || (win->len & ~PAGE_MASK) ||
 	     !grants(win, arg, access | TREADLE_ACCESS_REMOTE_READ)))
 		return -EXDEV;

@@ -32,9 +32,13 @@ unsigned int treadle_max_windows = 4096;
 module_param_named(max_windows, treadle_max_windows, uint, 0444);
 MODULE_PARM_DESC(max_windows, "windows of one context");
 
+unsigned int treadle_max_lanes = 256;
+module_param_named(max_lanes, treadle_max_lanes, uint, 0444);
+MODULE_PARM_DESC(max_lanes, "lanes that a context sends by, and lanes of a receive ring");
+
 bool treadle_direct = true;
 module_param_named(direct, treadle_direct, bool, 0644);
-MODULE_PARM_DESC(direct, "let processes open windows on the memory of peers");
+MODULE_PARM_DESC(direct, "let processes open windows on the memory of peers, and lanes to peers");
 
 /*
  * A ring has 32 entries or more, and a power of two of them. Round the limit down to such a number:

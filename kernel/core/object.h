@@ -32,6 +32,7 @@ enum treadle_type {
 	TREADLE_EQ,
 	TREADLE_CELL,
 	TREADLE_WINDOW,
+	TREADLE_LANE,
 };
 
 struct treadle_obj;
@@ -80,6 +81,7 @@ struct treadle_polls {
  * @scratch:	what a window's map has where the window has no page; NULL: no window was made yet
  *		(set once, under @lock)
  * @nr_windows:	windows that are not freed
+ * @nr_lanes:	ends of lanes to peers that are not freed
  * @jobs, @jobs_lock, @work: jobs for its worker, and the worker
  * @failing, @fail_job: commands with a failure that peers wait for (under @jobs_lock), and the job
  *		that tells the peers
@@ -114,7 +116,7 @@ struct treadle_ctx {
 	struct rhashtable mrs;
 	struct address_space mapping;
 	struct page *scratch;
-	atomic_t nr_windows;
+	atomic_t nr_windows, nr_lanes;
 	spinlock_t jobs_lock;
 	struct list_head jobs, failing;
 	struct treadle_job fail_job;

@@ -3,8 +3,9 @@
  * treadle: the shared rings, from the kernel's side
  *
  * The only place with barriers against user space, except for completion rings and counters
- * (notify/). Their letters are those of the diagram in uapi/treadle/ring.h. What a process can
- * write is not trusted: indices are kept here, and a slot is copied once before it is validated.
+ * (notify/), and lanes (path/lane.c). Their letters are those of the diagram in
+ * uapi/treadle/ring.h. What a process can write is not trusted: indices are kept here, and a slot
+ * is copied once before it is validated.
  */
 #ifndef TREADLE_RING_H
 #define TREADLE_RING_H

@@ -23,6 +23,7 @@
 #include "mm/compat.h"
 #include "mm/dmabuf.h"
 #include "node/node.h"
+#include "path/lane.h"
 #include "path/window.h"
 
 /**
@@ -45,7 +46,7 @@ u64 treadle_features(struct net *net, struct treadle_addr *node)
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
 		features |= TREADLE_FEATURE_MR_DMABUF;
 	if (READ_ONCE(treadle_direct))
-		features |= TREADLE_FEATURE_WINDOW;
+		features |= TREADLE_FEATURE_WINDOW | TREADLE_FEATURE_LANE;
 	if (treadle_has_fp)
 		features |= TREADLE_FEATURE_ATOMIC_FP;
 	memset(node, 0, sizeof(*node));
@@ -109,6 +110,7 @@ union ioc_arg {
 	struct treadle_accept accept;
 	struct treadle_reject reject;
 	struct treadle_window_open window_open;
+	struct treadle_lane_make lane_make;
 };
 
 /* A row of the table. @size: of the structure in this kernel; @min_size: in the first release */
@@ -154,6 +156,9 @@ static const struct ioc iocs[] = {
 	IOC(AV_SET_ID, treadle_av_set_id, id, SILENT, treadle_ioc_av_set_id),
 	IOC(WINDOW_OPEN, treadle_window_open, reserved, ANSWERS, treadle_ioc_window_open),
 	IOC(WINDOW_FILL, treadle_window_fill, len, SILENT, treadle_ioc_window_fill),
+	IOC(LANE_MAKE, treadle_lane_make, ro, ANSWERS, treadle_ioc_lane_make),
+	IOC(LANE_TAKE, treadle_lane_take, rw, ANSWERS, treadle_ioc_lane_take),
+	IOC(LANE_SOURCE, treadle_lane_source, src, ANSWERS, treadle_ioc_lane_source),
 };
 
 /*

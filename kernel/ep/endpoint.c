@@ -16,6 +16,7 @@
 #include "ep/connect.h"
 #include "ep/endpoint.h"
 #include "mm/window.h"
+#include "path/lane.h"
 #include "path/remote.h"
 
 static const struct treadle_obj_ops ep_ops;
@@ -206,7 +207,10 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
 		ep->bound[i] = b[i].obj;
 }
 
-/* The end of a connection cancels the receives in its ring: no other endpoint may receive there. */
+/*
+ * The end of a connection cancels the receives in its ring: no other endpoint may receive there.
+ * Nor may one where lanes end, as these belong to an endpoint.
+ */
 static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
 {
 	struct treadle_ep *other;
@@ -214,7 +218,7 @@ static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
 
 	spin_lock(&rx->lock);
 	other = list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
-	taken = other && (ep->type == TREADLE_EP_MSG || other->type == TREADLE_EP_MSG);
+	taken = other && (rx->laned || ep->type == TREADLE_EP_MSG || other->type == TREADLE_EP_MSG);
 	spin_unlock(&rx->lock);
 	return taken;
 }
@@ -322,8 +326,11 @@ int treadle_ioc_ep_enable(struct treadle_ucmd *u)
  */
 static void ep_leave(struct treadle_ep *ep, struct treadle_run *run)
 {
-	if (ep->enabled && ep->rx && !ep->left)
+	if (ep->enabled && ep->rx && !ep->left) {
+		if (ep->rx->laned)
+			treadle_lanes_end(ep->rx); /* before another one has the ring */
 		treadle_rx_detach(ep->rx, ep, run);
+	}
 	ep->left = true;
 }
 

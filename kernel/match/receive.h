@@ -41,7 +41,9 @@ enum { TREADLE_PLAIN, TREADLE_TAGGED, TREADLE_COLLECTIVE, TREADLE_CLAIMED, TREAD
  * @armed:	posted receives that came as commands, not from @slots, by (context, @seq)
  * @awaiting:	the same for collective receives, by (source, @seq)
  * @buffered:	bytes charged for copies of unexpected messages; at most @buffered_max
- * @shared:	TREADLE_RX_SHARED
+ * @shared:	TREADLE_RX_SHARED; @laned: TREADLE_RX_LANES; constant
+ * @offers:	lanes that were offered to the endpoint of @laned, and not taken, the oldest first
+ *		(path/lane.c); @lanes: those that were taken. @nr_lanes: how many in both
  * @shut:	the connection of the only endpoint is over: posted receives are canceled
  * @flushing:	number of treadle_rx_flush() calls that are completing receives without @lock
  * @handed:	@job is queued or running, and takes receives from the ring; it holds a reference
@@ -62,7 +64,9 @@ struct treadle_rx {
 	struct list_head eps, *queued, named;
 	struct rb_root_cached armed, awaiting;
 	u32 buffered, buffered_max, flushing;
-	bool shared, shut, handed, poor;
+	bool shared, laned, shut, handed, poor;
+	struct list_head offers, lanes;
+	u32 nr_lanes;
 	struct treadle_job job;
 };
 

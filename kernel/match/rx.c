@@ -56,7 +56,9 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	u32 i;
 	int ret;
 
-	if ((arg->flags & ~TREADLE_RX_SHARED) || arg->idle || arg->buffered > treadle_max_buffered)
+	if ((arg->flags & ~(TREADLE_RX_SHARED | TREADLE_RX_LANES)) ||
+	    arg->flags == (TREADLE_RX_SHARED | TREADLE_RX_LANES) || arg->idle ||
+	    arg->buffered > treadle_max_buffered)
 		return -EINVAL;
 	ret = treadle_round_entries(&arg->entries, treadle_max_ring);
 	if (ret)
@@ -77,6 +79,9 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 	treadle_match_mark_init(&rx->at);
 	rx->armed = rx->awaiting = RB_ROOT_CACHED;
 	rx->shared = arg->flags & TREADLE_RX_SHARED;
+	rx->laned = arg->flags & TREADLE_RX_LANES;
+	INIT_LIST_HEAD(&rx->offers);
+	INIT_LIST_HEAD(&rx->lanes);
 	rx->buffered_max = arg->buffered ?: min(BUFFERED_DEFAULT, treadle_max_buffered);
 	for (i = 0, ret = 0; i < TREADLE_MATCHES && !ret; i++)
 		ret = treadle_match_init(&rx->match[i], get_random_u64());

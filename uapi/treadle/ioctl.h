@@ -303,7 +303,7 @@ struct treadle_av_set_id {
  *	      to no endpoint until a message comes, so it outlives a connection. Endpoints of the
  *	      other types can share any RX.
  *	      TREADLE_RX_LANES: peers may offer lanes to the endpoint that receives here (lane.h).
- *	      Not with RX_SHARED. Needs TREADLE_FEATURE_LANE
+ *	      There is one at a time (EP_ENABLE: EBUSY). Not with RX_SHARED
  * @entries:  in: at least so many slots; out: rounded up to a power of two
  * @buffered: RX: bytes of unexpected messages to hold (0: a default); a message takes some 300
  *	      besides its data. out: the bytes that it holds. TX: 0

@@ -81,11 +81,12 @@ struct treadle_lane_msg {
  * The pair is judged as a message would be, with the errors of its completion. Others, which mean
  * "use the ring, and say nothing":
  *
- * EOPNOTSUPP	no lanes (`direct` of the module is 0), or none to this peer: it is on another node,
+ * EOPNOTSUPP	no lanes (`direct` of the module is 0), or none between these two: @ep is not
+ *		RDM, one of them is a context of a scalable endpoint, the peer is on another node,
  *		or its ring was not created with TREADLE_RX_LANES
  * EXDEV	the peer's process is not open to the caller, as for windows
- * ENOSPC	`max_lanes` of the context, or of the peer's ring
- * EINVAL	the type of @ep
+ * ENOSPC	`max_lanes` of the module: of the context, or of the peer's ring
+ * EINVAL	@ep has no transmit ring
  * ENOTCONN	@ep is not enabled
  */
 struct treadle_lane_make {
@@ -107,11 +108,11 @@ struct treadle_lane_make {
  * @reserved: 0
  * @rw:     out: map of the lane
  *
- * `offers` of the ring's struct treadle_ring_cons changes with each offer. A lane that its sender has closed
- * can be taken as well.
+ * `offers` of the ring's struct treadle_ring_cons changes with each offer. A lane that its sender
+ * has closed can be taken as well.
  *
  * EAGAIN	there is none
- * ENOSPC	a limit of the context
+ * EOPNOTSUPP	the ring was not created with TREADLE_RX_LANES
  */
 struct treadle_lane_take {
 	__u32 size;
@@ -126,8 +127,11 @@ struct treadle_lane_take {
  * struct treadle_lane_source - LANE_SOURCE: the sender of a lane
  * @lane:   id at the receiver
  * @flags:  0
- * @src:    out: the sender's index in the address vector of the receiving endpoint, as
- *	    treadle_cqe.src would have it now; or TREADLE_ADDR_ANY: it has none
+ * @src:    out: the sender in the address vector of the receiving endpoint, as treadle_cqe.src
+ *	    would have it now (with TREADLE_EP_SOURCE); or TREADLE_ADDR_ANY: it is not there, or
+ *	    the lane is closed
+ *
+ * EINVAL	@lane is the sender's end
  */
 struct treadle_lane_source {
 	__u32 size;

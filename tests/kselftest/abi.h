@@ -377,6 +377,50 @@ static void valid_window_fill(world *w, void *arg)
 	a->len = 8;
 }
 
+/* An endpoint of its own, which offers lanes to itself. */
+static void lane_node(world *w, struct node *n)
+{
+	node_open(n, (struct options){.context = w->fd,
+				      .tx = 32,
+				      .rx = 32,
+				      .cq = 32,
+				      .rcq = 32,
+				      .rx_flags = TREADLE_RX_LANES});
+}
+
+static void valid_lane_make(world *w, void *arg)
+{
+	struct treadle_lane_make *a = arg;
+	struct node n;
+
+	lane_node(w, &n);
+	a->ep = n.ep;
+	a->peer = peer(&n, n.addr);
+}
+
+static void valid_lane_take(world *w, void *arg)
+{
+	struct treadle_lane_make make = {.size = sizeof(make)};
+	struct treadle_lane_take *a = arg;
+	struct node n;
+
+	lane_node(w, &n);
+	make.ep = n.ep;
+	make.peer = peer(&n, n.addr);
+	need(call(w->fd, TREADLE_IOC_LANE_MAKE, &make) == 0);
+	a->rx = n.rx.id;
+}
+
+static void valid_lane_source(world *w, void *arg)
+{
+	struct treadle_lane_take take = {.size = sizeof(take)};
+	struct treadle_lane_source *a = arg;
+
+	valid_lane_take(w, &take);
+	need(call(w->fd, TREADLE_IOC_LANE_TAKE, &take) == 0);
+	a->lane = take.id;
+}
+
 /* clang-format off */
 #define CASE(NAME, bytes, outcome, prepare) \
 	.name = #NAME, .cmd = TREADLE_IOC_##NAME, .size = bytes, .result = outcome, .valid = prepare
@@ -418,7 +462,7 @@ static const struct row {
 	  { AT(treadle_ring_create, flags, TREADLE_TX_SHARED | TREADLE_TX_POLLED),
 	    AT(treadle_ring_create, idle, 0), AT(treadle_ring_create, buffered, 0) } },
 	{ CASE(RX_CREATE, 56, 0, valid_ring),
-	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED),
+	  { AT(treadle_ring_create, flags, TREADLE_RX_SHARED | TREADLE_RX_LANES),
 	    AT(treadle_ring_create, idle, 0) } },
 	{ CASE(EP_CREATE, 56, 0, valid_ep), .grown = 64, .flags =
 	  { AT(treadle_ep_create, flags, TREADLE_EP_SCALABLE), AT(treadle_ep_create, request, 0),
@@ -484,6 +528,15 @@ static const struct row {
 	{ CASE(WINDOW_FILL, 32, 0, valid_window_fill),
 	  { AT(treadle_window_fill, flags, 0), AT(treadle_window_fill, reserved, 0) },
 	  { ID(treadle_window_fill, window, 0) } },
+	{ CASE(LANE_MAKE, 64, 0, valid_lane_make),
+	  { AT(treadle_lane_make, flags, 0), AT(treadle_lane_make, reserved, 0) },
+	  { ID(treadle_lane_make, ep, 1 << EP) } },
+	{ CASE(LANE_TAKE, 40, 0, valid_lane_take),
+	  { AT(treadle_lane_take, flags, 0), AT(treadle_lane_take, reserved, 0) },
+	  { ID(treadle_lane_take, rx, 1 << RX) } },
+	{ CASE(LANE_SOURCE, 24, 0, valid_lane_source),
+	  { AT(treadle_lane_source, flags, 0), AT(treadle_lane_source, reserved, 0) },
+	  { ID(treadle_lane_source, lane, 0) } },
 	{ CASE(SHUTDOWN, 16, 0, valid_shutdown),
 	  { AT(treadle_shutdown, flags, 0), AT(treadle_shutdown, reserved, 0) },
 	  { ID(treadle_shutdown, ep, 1 << EP) } },

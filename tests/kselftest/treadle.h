@@ -200,6 +200,7 @@ struct options {
 	int context;	       /* file; 0: a new one */
 	__u32 tx, rx, cq, rcq; /* entries */
 	__u32 buffered;
+	__u32 rx_flags;
 	__u32 flags; /* of EP_ENABLE */
 	__u32 type;  /* of endpoint; 0: RDM */
 	__u32 request;
@@ -251,7 +252,7 @@ static inline void node_create(struct node *n, struct options o)
 	if (o.shared_rx)
 		n->rx = *o.shared_rx;
 	else
-		rx_open(&n->rx, n->fd, o.rx ?: 64, o.buffered);
+		ring_open(&n->rx, n->fd, TREADLE_IOC_RX_CREATE, o.rx_flags, o.rx ?: 64, o.buffered);
 	n->av = o.type == TREADLE_EP_MSG ? 0 : av_open(n->fd);
 	need(ep_create_as(n->fd, o.type ?: TREADLE_EP_RDM, o.request, &n->addr, o.auth_key,
 			  &n->ep) == 0);

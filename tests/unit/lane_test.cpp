@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <cstring>
 #include <random>
 #include <thread>
 #include <vector>

@@ -1,5 +1,5 @@
 /*
- * Lanes (Documentation/lanes.rst): who matches changes while messages come through the lane and
+ * Lanes (Documentation/lanes.rst): the matcher changes while messages come through the lane and
  * through the kernel. tests/spin searches all orders.
  *
  * What an end of the lane stores becomes visible later: at a full barrier, in a system call, or at

@@ -94,6 +94,15 @@ public:
 		return finish(ring_.put(message, iov));
 	}
 
+	/*
+	 * For callers that match some messages themselves (Lane). idle: the kernel has no receive
+	 * of this ring. holds_messages: it has messages that no receive has matched. offers: how
+	 * many lanes were offered.
+	 */
+	bool idle() const noexcept { return ring_.idle(); }
+	bool holds_messages() const noexcept { return ring_.wants_doorbell(); }
+	std::uint32_t offers() const noexcept { return ring_.offers(); }
+
 private:
 	BasicReceiveRing(int device, std::uint32_t id, detail::DescriptorRing ring) noexcept
 		: Object(device, id), ring_(std::move(ring))

@@ -142,11 +142,27 @@ public:
 	void lock() noexcept { lock_.lock(); }
 	void unlock() noexcept { lock_.unlock(); }
 	bool idle() const noexcept { return ring_.idle(); }
+	std::uint32_t room_locked() noexcept { return ring_.room(); }
 	template <class... What>
 	[[nodiscard, gnu::always_inline]] std::error_code post_locked(const Message &message,
 								      const What &...what) noexcept
 	{
 		return detail::status(put_locked(message.flags, 1, message, what...));
+	}
+
+	[[nodiscard]] std::error_code post_any_locked(const Message &message) noexcept
+	{
+		return detail::status(put_locked(message.flags, 1, message));
+	}
+	[[nodiscard]] std::error_code post_any_locked(const Message &message,
+						      std::span<const treadle_iov> iov) noexcept
+	{
+		return detail::status(
+			put_locked(message.flags, iov.size() > 1 ? 2 : 1, message, iov));
+	}
+	[[nodiscard]] std::error_code post_any_locked(const Command &command) noexcept
+	{
+		return detail::status(put_locked(command.desc().flags, command.slots(), command));
 	}
 
 	/* Posts all, in order, with one doorbell for as many as fit. None has TREADLE_F_MORE. */

@@ -17,6 +17,7 @@
 #include <treadle/memory_region.h>
 #include <treadle/message.h>
 #include <treadle/passive_endpoint.h>
+#include <treadle/peer_lane.h>
 #include <treadle/peer_window.h>
 #include <treadle/receive_ring.h>
 #include <treadle/registration.h>

@@ -33,6 +33,21 @@ public:
 		end();
 		return false;
 	}
+	/*
+	 * The process completes it whether or not a thread sleeps: end() follows at once, and then
+	 * sleeps() says whether there may be one, which has to be woken.
+	 */
+	void begin_always() noexcept
+	{
+		while (busy_.exchange(true, std::memory_order_seq_cst))
+			[[unlikely]] /* O */
+			wait_for_producer();
+	}
+	bool sleeps() const noexcept
+	{
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		return sleepers_.load(std::memory_order_relaxed);
+	}
 	void end() noexcept { busy_.store(false, std::memory_order_release); }
 
 	/* As long as one lives, the kernel completes all: a thread may sleep. */

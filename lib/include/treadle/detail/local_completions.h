@@ -65,7 +65,30 @@ public:
 		cancel();
 		return false;
 	}
+	/* The same also if a thread may sleep: the caller wakes it. False: there is no room. */
+	bool reserve_always() noexcept
+	{
+		handoff_.begin_always();
+		if (tail_.load(std::memory_order_relaxed) -
+			    head_.load(std::memory_order_acquire) < /* N */
+		    size_) [[likely]]
+			return true;
+		cancel();
+		return false;
+	}
 	/* place: the index of the kernel's ring before which the entry is read */
+	void add(std::uint32_t place, const treadle_cqe &cqe) noexcept
+	{
+		const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+		const std::uint32_t i = tail & mask_;
+
+		whole_ = true;
+		cqes_[i] = cqe;
+		places_[i] = place;
+		tail_.store(tail + 1, std::memory_order_release); /* M */
+		cancel();
+	}
+	/* The same; all other fields are 0, and there is no source. */
 	[[gnu::always_inline]] void add(std::uint32_t place, std::uint64_t context,
 					std::uint32_t flags, std::uint32_t error) noexcept
 	{
@@ -73,6 +96,10 @@ public:
 		const std::uint32_t i = tail & mask_;
 		treadle_cqe &cqe = cqes_[i];
 
+		if (whole_) [[unlikely]] { /* what was here may have had other fields */
+			cqe = treadle_cqe{};
+			cqe.src = TREADLE_ADDR_ANY;
+		}
 		cqe.context = context;
 		cqe.flags = flags;
 		cqe.error = error;
@@ -118,10 +145,11 @@ public:
 
 private:
 	Mutex lock_; /* allocate */
-	/* Only context, flags and error of a completion change. */
+	/* Only context, flags and error of a completion change, until a whole one is added. */
 	std::unique_ptr<treadle_cqe[]> cqes_;
 	std::unique_ptr<std::uint32_t[]> places_;
 	std::uint32_t size_ = 0, mask_ = 0;
+	bool whole_ = false; /* a whole one was added */
 	std::atomic<std::uint32_t> tail_ = 0, head_ = 0;
 	Handoff handoff_;
 };
@@ -157,6 +185,14 @@ public:
 		local_->add(ring_->tail(), context, flags, error);
 	}
 	void cancel() noexcept { local_->cancel(); }
+
+	/*
+	 * The same for whole completions, also if a thread sleeps. False: there is no room. After
+	 * add, wakes() says whether a thread has to be woken by a signal.
+	 */
+	bool reserve_always() noexcept { return !ring_->overflows() && local_->reserve_always(); }
+	void add(const treadle_cqe &cqe) noexcept { local_->add(ring_->tail(), cqe); }
+	bool wakes() const noexcept { return local_->handoff().sleeps(); }
 
 private:
 	const CompletionRing *ring_ = nullptr;

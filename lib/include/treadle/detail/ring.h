@@ -67,6 +67,11 @@ public:
 	/* Has every command that was put completed? */
 	bool idle() const noexcept { return prod_->prod == load_acquire(cons_->released); } /* A */
 
+	/* Receive rings: do messages wait in the kernel, or is the ring broken? */
+	bool wants_doorbell() const noexcept { return load_acquire(cons_->flags) != 0; }
+	/* How many lanes were offered: changes with each. */
+	std::uint32_t offers() const noexcept { return load_acquire(cons_->offers); }
+
 	/*
 	 * Receive rings and polled rings, after put: must the doorbell be rung? Either this sees
 	 * the flag that the kernel set before its last look, or the kernel sees the command. A

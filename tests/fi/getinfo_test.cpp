@@ -433,7 +433,7 @@ class Negotiation : public testing::TestWithParam<Case>
 
 // conformance: fi_domain(3): name: "treadle"
 // conformance: fi_domain(3): FI_PROGRESS_MANUAL, and FI_PROGRESS_CONTROL_UNIFIED of 2.x, are
-//   granted, and get automatic progress
+//   granted; progress is automatic but for messages by lanes
 // conformance: fi_domain(3): FI_RM_DISABLED is granted, with the same protection
 // conformance: fi_domain(3): mr_mode: FI_MR_LOCAL, RAW, ALLOCATED, MMU_NOTIFY, RMA_EVENT, ENDPOINT
 //   are requirements; none is ever required

@@ -86,11 +86,29 @@ struct fi_treadle_direct_stats {
 	uint64_t kernel[FI_TREADLE_WHYS]; /* others, by reason */
 };
 
-/* Windows, for a domain. Each returns 0 or -FI_errno. */
+/* Messages by lanes. The second part: why an endpoint that has a lane to the peer used its ring. */
+struct fi_treadle_lane_stats {
+	size_t size;	/* in: of the structure; out: bytes that were set */
+	uint64_t lanes; /* made */
+	uint64_t taken; /* lanes of peers */
+	uint64_t sent;	/* messages */
+	uint64_t received;
+	uint64_t closed;     /* how often the kernel was given the receives */
+	uint64_t taken_back; /* messages that were sent again by the ring */
+	uint64_t other;	     /* too long, or flags */
+	uint64_t busy;	     /* earlier operations are under way, or messages wait at the peer */
+	uint64_t shut;	     /* the peer lets the kernel match */
+	uint64_t full;	     /* the peer takes none */
+	uint64_t waited;     /* a thread waits for completions or for a counter, or no room */
+};
+
+/* Windows and lanes, for a domain. Each returns 0 or -FI_errno. */
 struct fi_treadle_ops_direct {
 	size_t size;
 	/* -FI_EOPNOTSUPP: the endpoint has no windows. */
 	int (*stats)(struct fid_ep *ep, struct fi_treadle_direct_stats *stats);
+	/* -FI_EOPNOTSUPP: the endpoint has no lanes. */
+	int (*lane_stats)(struct fid_ep *ep, struct fi_treadle_lane_stats *stats);
 };
 
 #define FI_TREADLE_GRAPH_OPS_1 "treadle_graph_ops_1"

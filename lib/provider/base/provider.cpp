@@ -52,6 +52,13 @@ int log_refusal(int error, fi_log_subsys subsys, const char *func, int line, con
 	return error;
 }
 
+bool direct_wanted() noexcept
+{
+	int value = 1;
+
+	return fi_param_get_bool(&provider, "direct", &value) || value;
+}
+
 int fabric_error(int error) noexcept
 {
 	switch (-error) {

@@ -73,6 +73,9 @@ private:
 	int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
+/* FI_TREADLE_DIRECT: may the process do itself what needs no kernel? */
+bool direct_wanted() noexcept;
+
 /* A negative errno of the kernel as a libfabric error. */
 int fabric_error(int error) noexcept;
 

@@ -55,6 +55,8 @@ public:
 	 * registrations to the events of a queue.
 	 */
 	Eq *events() const noexcept { return events_.load() ?: mr_events_.load(); }
+	/* FI_PROGRESS_MANUAL, for data */
+	bool manual() const noexcept { return manual_; }
 	/* FI_AV_USER_ID */
 	bool user_ids() const noexcept { return user_ids_; }
 	/* Was the domain opened for endpoints with FI_DIRECTED_RECV? */
@@ -87,7 +89,7 @@ private:
 	fi_threading threading_;
 	fi_av_type av_type_;
 	int mr_mode_;
-	bool user_ids_, directed_;
+	bool user_ids_, directed_, manual_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
 	std::mutex bind_lock_; /* serializes bind() */

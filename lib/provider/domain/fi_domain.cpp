@@ -37,7 +37,9 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	  threading_(info.domain_attr->threading ? info.domain_attr->threading : FI_THREAD_SAFE),
 	  av_type_(info.domain_attr->av_type), mr_mode_(mr_bits(info.domain_attr->mr_mode)),
 	  user_ids_(wanted_caps(info, api()) & FI_AV_USER_ID),
-	  directed_(info.caps & FI_DIRECTED_RECV), serialized_(threading_ != FI_THREAD_SAFE)
+	  directed_(info.caps & FI_DIRECTED_RECV),
+	  manual_(info.domain_attr->data_progress == FI_PROGRESS_MANUAL),
+	  serialized_(threading_ != FI_THREAD_SAFE)
 {
 	const fi_domain_attr &attr = *info.domain_attr;
 

@@ -140,6 +140,7 @@ public:
 		if (poll_)
 			rings_->flush();
 		groups_->close();
+		rings_->close_lanes();
 		rings_->close_windows();
 	}
 

@@ -109,6 +109,7 @@ int KernelEndpoint::bind_cq(Cq &cq, std::uint64_t flags)
 	}
 	if (flags & FI_RECV) {
 		bindings_.rx_cq = cq.id();
+		rx_cq_ = &cq;
 		rx_selective_ = selective;
 	}
 	uses_.emplace_back(cq.users);
@@ -138,6 +139,11 @@ int KernelEndpoint::bind_cntr(Cntr &cntr, std::uint64_t flags)
 		if (flags & role.flag)
 			bindings_.*role.place = cntr.id();
 	}
+	cntrs_.push_back(&cntr);
+	if (flags & FI_SEND)
+		send_cntr_ = &cntr;
+	if (flags & FI_RECV)
+		recv_cntr_ = &cntr;
 	if (flags & FI_READ)
 		read_cntr_ = &cntr;
 	if (flags & FI_WRITE)

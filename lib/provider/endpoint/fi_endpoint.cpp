@@ -11,6 +11,7 @@
 #include "info/negotiate.h"
 #include "info/offer.h"
 #include "names/av.h"
+#include "notify/cntr.h"
 #include "notify/cq.h"
 
 namespace treadle::fi
@@ -316,7 +317,7 @@ int KernelEndpoint::enable()
 	set_binding_flags();
 	rc = bind_events();
 	if (!rc)
-		rc = make_rings();
+		rc = make_rings(rx_flags());
 	if (!rc)
 		rc = enable_kernel();
 	if (rc)
@@ -348,6 +349,8 @@ int KernelEndpoint::cancel(void *context) noexcept
 			      "cancel: what has no context can't be canceled");
 	/* receives in a shared context were posted there */
 	const Side side = shared_rx_ ? Side::transmit : Side::both;
+	if (rings().cancel_receive(address_of(context)))
+		return 0;
 	int rc = cancel(context, side);
 	if (rc == -ENOENT) { /* requests that FI_MORE has put off are pending, too */
 		flush();
@@ -410,6 +413,44 @@ UnconnectedEndpoint::UnconnectedEndpoint(Domain &domain, InfoPtr &&info, treadle
 {
 }
 
+std::vector<ProgressList *> KernelEndpoint::progress() const
+{
+	std::vector<ProgressList *> lists;
+	const auto add = [&](auto *of) {
+		if (of && std::ranges::find(lists, &of->progress()) == lists.end())
+			lists.push_back(&of->progress());
+	};
+
+	add(tx_cq_);
+	add(rx_cq_);
+	for (Cntr *const cntr : cntrs_)
+		add(cntr);
+	return lists;
+}
+
+/*
+ * The kernel sends and posts the commands of deferred work at any time, so such endpoints have no
+ * lanes. Lanes copy from and to ordinary memory.
+ */
+bool UnconnectedEndpoint::has_lanes() const noexcept
+{
+	return info().ep_attr->type == FI_EP_RDM && !shares() &&
+	       !can_trigger(FI_TRIGGER | FI_XPU_TRIGGER) &&
+	       !((info().caps | tx_caps() | rx_caps()) & FI_HMEM) && av() && av()->removals() &&
+	       domain_.kernel().limits().features & TREADLE_FEATURE_LANE && direct_wanted();
+}
+
+bool UnconnectedEndpoint::receives_by_lanes() const noexcept
+{
+	return has_lanes() && domain_.manual() && rx_caps() & FI_RECV &&
+	       !(rx_caps() & FI_SOURCE_ERR) && !(rx_caps() & FI_DIRECTED_RECV && av()->has_ids());
+}
+
+std::uint32_t UnconnectedEndpoint::rx_flags() const noexcept
+{
+	return receives_by_lanes() ? TREADLE_RX_LANES : 0;
+}
+
 /* Datagrams are messages only. A process that shares the vector may replace peers. */
 void UnconnectedEndpoint::allow_windows()
 {
@@ -418,6 +459,16 @@ void UnconnectedEndpoint::allow_windows()
 					      .removals = av()->removals(),
 					      .reads = read_cntr(),
 					      .writes = write_cntr()});
+	if (has_lanes())
+		rings().allow_lanes(*this, {.av = av(),
+					    .sent_to = tx_cq(),
+					    .received_to = rx_cq(),
+					    .sent = send_cntr(),
+					    .received = recv_cntr(),
+					    .removals = av()->removals(),
+					    .changes = av()->changes(),
+					    .receives = receives_by_lanes(),
+					    .progress = progress()});
 }
 
 /* A member sends and receives, with rings of its own. */

@@ -79,9 +79,16 @@ protected:
 	virtual int enable_kernel() { return negative(kernel_.enable(bindings_)); }
 	/* The endpoint is enabled, and has a ring of its own: may it use windows? May throw. */
 	virtual void allow_windows() {}
+	/* Flags of its receive ring. */
+	virtual std::uint32_t rx_flags() const noexcept { return 0; }
 	Cq *tx_cq() const noexcept { return tx_cq_; }
 	Cntr *read_cntr() const noexcept { return read_cntr_; }
 	Cntr *write_cntr() const noexcept { return write_cntr_; }
+	Cq *rx_cq() const noexcept { return rx_cq_; }
+	Cntr *send_cntr() const noexcept { return send_cntr_; }
+	Cntr *recv_cntr() const noexcept { return recv_cntr_; }
+	/* The progress of all queues and counters that are bound. */
+	std::vector<ProgressList *> progress() const;
 
 	treadle::Endpoint kernel_; /* closed before the rings and other objects bound to it */
 
@@ -95,7 +102,9 @@ private:
 	void set_binding_flags() noexcept;
 
 	bool has_regions_ = false; /* regions are bound to its name in the kernel */
-	Cq *tx_cq_ = nullptr;
+	Cq *tx_cq_ = nullptr, *rx_cq_ = nullptr;
+	Cntr *send_cntr_ = nullptr, *recv_cntr_ = nullptr;
+	std::vector<Cntr *> cntrs_; /* that are bound */
 	Cntr *read_cntr_ = nullptr, *write_cntr_ = nullptr;
 	Stx *shared_tx_ = nullptr;
 	SharedReceive *shared_rx_ = nullptr;
@@ -111,6 +120,9 @@ public:
 
 private:
 	void allow_windows() override;
+	std::uint32_t rx_flags() const noexcept override;
+	bool has_lanes() const noexcept;
+	bool receives_by_lanes() const noexcept;
 };
 
 /* fi_endpoint(3) */

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <rdma/fi_endpoint.h>
 
@@ -15,10 +16,12 @@
 namespace treadle::fi
 {
 
+class Av;
 class Cntr;
 class Cq;
 class Endpoint;
 class Port;
+class ProgressList;
 class Stx;
 
 /* What operations through windows need of their endpoint. */
@@ -27,6 +30,17 @@ struct DirectUse {
 	/* How often peers were removed from its vector. */
 	const std::atomic<std::uint32_t> *removals;
 	Cntr *reads, *writes; /* counters of such operations, or null */
+};
+
+/* What lanes need of their endpoint. */
+struct LaneUse {
+	Av *av;
+	Cq *sent_to, *received_to;		    /* queues, or null */
+	Cntr *sent, *received;			    /* counters, or null */
+	const std::atomic<std::uint32_t> *removals; /* as above */
+	const std::atomic<std::uint32_t> *changes;  /* how often the vector was changed */
+	bool receives;				    /* by lanes, too */
+	std::vector<ProgressList *> progress;	    /* all that are read for this endpoint */
 };
 
 /*
@@ -56,6 +70,13 @@ public:
 	 */
 	virtual void allow_windows(Endpoint &endpoint, const DirectUse &use) = 0;
 	virtual void close_windows() noexcept = 0;
+	/* The same for messages and lanes. */
+	virtual void allow_lanes(Endpoint &endpoint, const LaneUse &use) = 0;
+	virtual void close_lanes() noexcept = 0;
+	/* Cancels a receive that the kernel does not know. */
+	virtual bool cancel_receive(std::uint64_t context) noexcept = 0;
+	/* False: there are no lanes. */
+	virtual bool lane_stats(fi_treadle_lane_stats &stats) const noexcept = 0;
 	/* Null: there are no windows. They count while others read. */
 	virtual const fi_treadle_direct_stats *direct_stats() const noexcept = 0;
 

@@ -83,6 +83,19 @@ int get_direct_stats(fid_ep *ep, fi_treadle_direct_stats *stats) noexcept
 	return 0;
 }
 
+int get_lane_stats(fid_ep *ep, fi_treadle_lane_stats *stats) noexcept
+{
+	const Port *const port = Port::known(&ep->fid);
+	fi_treadle_lane_stats all;
+
+	if (!port || !stats || stats->size < sizeof(stats->size))
+		return refused("lane_stats");
+	if (!port->endpoint().rings().lane_stats(all))
+		return -FI_EOPNOTSUPP;
+	std::memcpy(stats, &all, std::min(stats->size, sizeof(all)));
+	return 0;
+}
+
 int poll_endpoint(fid_ep *ep, std::uint32_t idle) noexcept
 {
 	Port *const port = Port::known(ep);
@@ -159,6 +172,7 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 	static fi_treadle_ops_direct direct_ops_1{
 		.size = sizeof(fi_treadle_ops_direct),
 		.stats = get_direct_stats,
+		.lane_stats = get_lane_stats,
 	};
 
 	void *known = nullptr;

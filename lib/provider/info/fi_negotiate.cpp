@@ -21,6 +21,15 @@ namespace
 /* Capabilities that cost nothing. Every caller gets them, asked for or not. */
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER | FI_FENCE;
 
+/* The kernel starts triggered operations at any time, so they cost the lanes of manual progress. */
+std::uint64_t free_caps_for(const fi_info &offer, const fi_info &asked) noexcept
+{
+	const bool manual = offer.ep_attr->type == FI_EP_RDM && asked.domain_attr &&
+			    asked.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+
+	return manual ? free_caps & ~FI_TRIGGER : free_caps;
+}
+
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;
 /*
  * The provider requires no mode, so normally none is returned. A caller that names only these modes
@@ -281,7 +290,7 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 {
 	const Comparison compare(call, level);
 	const std::uint64_t caps =
-		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps);
+		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps_for(offer, asked));
 
 	if (asked.caps & memory_directions && !(asked.caps & memory_caps))
 		return compare.refuse("caps: FI_READ, FI_WRITE, FI_REMOTE_READ and FI_REMOTE_WRITE "
@@ -323,7 +332,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	const fi_ep_attr &ep = asked && asked->ep_attr ? *asked->ep_attr : any_ep;
 
 	if (asked && asked->caps)
-		info.caps = with_directions(asked->caps) | (info.caps & free_caps);
+		info.caps =
+			with_directions(asked->caps) | (info.caps & free_caps_for(info, *asked));
 	else
 		/*
 		 * Only if asked for: FI_SOURCE_ERR turns successes into errors, FI_AV_USER_ID costs

@@ -40,6 +40,10 @@ public:
 	{
 		return shared_ ? nullptr : &removals_;
 	}
+	/* How often peers were inserted, removed or named. */
+	const std::atomic<std::uint32_t> *changes() const noexcept { return &changes_; }
+	/* Do completions name peers by identifiers? */
+	bool has_ids() const noexcept { return ids_ != Ids::none; }
 	/* FI_AV_TABLE, or a type that behaves the same. */
 	bool is_table() const noexcept { return table_; }
 	/* All indices. Of a shared vector only those that continue the ones inserted here. */
@@ -96,7 +100,7 @@ private:
 	const Ids ids_;
 	bool table_ = true;
 	bool shared_ = false; /* has a name */
-	std::atomic<std::uint32_t> removals_{0};
+	std::atomic<std::uint32_t> removals_{0}, changes_{0};
 	std::atomic<fi_addr_t> end_{0}; /* one past the last index inserted here */
 	std::vector<fi_addr_t> map_;
 	std::atomic<Eq *> eq_ = nullptr;

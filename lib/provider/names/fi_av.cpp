@@ -235,6 +235,7 @@ int Av::insert(std::span<const Address> addresses, fi_addr_t *out, std::uint64_t
 	if (flags & FI_AV_USER_ID)
 		ids = out;
 	int failure = negative(kernel_.insert(addresses, indices.data(), ids).error);
+	changes_.fetch_add(1, std::memory_order_release);
 	std::size_t inserted = 0;
 	for (std::size_t i = 0; i < addresses.size(); ++i) {
 		if (indices[i] != FI_ADDR_NOTAVAIL) {
@@ -381,6 +382,9 @@ int Av::remove(fid_av *f, fi_addr_t *indices, std::size_t count, std::uint64_t f
 	Av &av = of(f);
 	av.removals_.fetch_add(1, std::memory_order_relaxed);
 	const int rc = negative(av.kernel_.remove(std::span(indices, count)));
+	/* again: a look at them meanwhile has perhaps found the peers still there */
+	av.removals_.fetch_add(1, std::memory_order_release);
+	av.changes_.fetch_add(1, std::memory_order_release);
 	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys, "remove") : 0;
 }
 
@@ -416,6 +420,7 @@ int Av::set_user_id(fid_av *f, fi_addr_t index, fi_addr_t id, std::uint64_t flag
 	if (av.ids_ != Ids::set)
 		return REFUSE(-FI_EINVAL, subsys, "set_user_id: opened without FI_AV_USER_ID");
 	const int rc = negative(av.kernel_.set_id(Peer{index}, id));
+	av.changes_.fetch_add(1, std::memory_order_release);
 	return rc ? REFUSE(rc == -ENOENT ? -FI_EINVAL : fabric_error(rc), subsys,
 			   "set_user_id: %" PRIu64, index) :
 		    0;

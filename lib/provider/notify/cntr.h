@@ -13,6 +13,7 @@
 
 #include "domain/domain.h"
 #include "notify/local_count.h"
+#include "notify/progress.h"
 #include "notify/waitset.h"
 
 namespace treadle::fi
@@ -40,6 +41,8 @@ public:
 	const Counter &counter() const noexcept { return counter_; }
 	Counter &counter() noexcept { return counter_; }
 
+	/* Endpoints that make progress when the counter is read. */
+	ProgressList &progress() noexcept { return progress_; }
 	/* For operations that this process executes itself. */
 	LocalCount &local() noexcept { return local_; }
 	/* What an operation of len bytes adds. */
@@ -50,7 +53,11 @@ public:
 	 */
 	int give_to_kernel() noexcept;
 	/* See Counter::changes. */
-	std::uint64_t changes() const noexcept { return counter_.changes() + local_.total(); }
+	std::uint64_t changes() noexcept
+	{
+		progress_.make();
+		return counter_.changes() + local_.total();
+	}
 
 	int try_wait() noexcept override;
 	Result<int> wait_fd() noexcept override;
@@ -83,7 +90,11 @@ private:
 	/* Adds what was counted here to the kernel's count. 0 or -errno. */
 	int move() noexcept;
 
-	static std::uint64_t read(fid_cntr *cntr) noexcept { return of(cntr).value(); }
+	static std::uint64_t read(fid_cntr *cntr) noexcept
+	{
+		of(cntr).progress_.make();
+		return of(cntr).value();
+	}
 	static int set(fid_cntr *cntr, std::uint64_t value) noexcept;
 	static std::uint64_t read_error(fid_cntr *cntr) noexcept;
 	template <std::error_code (Counter::*Change)(std::uint64_t) noexcept>
@@ -110,6 +121,7 @@ private:
 	const bool bytes_; /* counts bytes */
 	Counter counter_;
 	LocalCount local_;
+	ProgressList progress_;
 	/* changes() when try_wait last reported a change. */
 	std::atomic<std::uint64_t> seen_{0};
 	/* The error count that the application knows. */

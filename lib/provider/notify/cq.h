@@ -9,6 +9,7 @@
 #include <treadle/completion_queue.h>
 
 #include "domain/domain.h"
+#include "notify/progress.h"
 #include "notify/waitset.h"
 
 namespace treadle::fi
@@ -30,6 +31,10 @@ public:
 	/* For operations that this process executes itself: see BasicCompletionQueue. */
 	virtual std::error_code allow_local() noexcept = 0;
 	virtual detail::LocalQueue local() noexcept = 0;
+	/* Ends the waits of threads: a completion was added that the kernel does not know. */
+	virtual void wake() noexcept = 0;
+	/* Endpoints that make progress when the queue is read. */
+	ProgressList &progress() noexcept { return progress_; }
 
 	int control(int command, void *arg) noexcept;
 	int prepare_close() noexcept
@@ -40,7 +45,8 @@ public:
 
 protected:
 	Cq(Domain &domain, fi_wait_obj wait_obj, void *context) noexcept
-		: Object(context), domain_(domain), domain_use_(domain.users), wait_obj_(wait_obj)
+		: Object(context), domain_(domain), domain_use_(domain.users), wait_obj_(wait_obj),
+		  progress_(!domain.serialized(true))
 	{
 	}
 
@@ -48,6 +54,7 @@ protected:
 	Use domain_use_;
 	const fi_wait_obj wait_obj_;
 	Membership membership_;
+	ProgressList progress_;
 };
 
 } // namespace treadle::fi

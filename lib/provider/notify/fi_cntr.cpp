@@ -46,6 +46,7 @@ int Cntr::give_to_kernel() noexcept
 
 Result<int> Cntr::wait_fd() noexcept
 {
+	progress_.stop();
 	local_.handoff().stop();
 	if (const int rc = move())
 		return std::unexpected(from_errno(-rc));
@@ -60,6 +61,8 @@ void LocalCount::wait_for_move() noexcept
 std::uint64_t Cntr::read_error(fid_cntr *cntr) noexcept
 {
 	Cntr &self = of(cntr);
+
+	self.progress_.make();
 	const std::uint64_t error = self.counter_.error();
 
 	self.known_error_.store(error, std::memory_order_relaxed);
@@ -112,7 +115,7 @@ fi_ops_cntr Cntr::cntr_ops{
 Cntr::Cntr(Domain &domain, Counter counter, bool bytes, fi_wait_obj wait_obj,
 	   void *context) noexcept
 	: Object(context), domain_(domain), domain_use_(domain.users), wait_obj_(wait_obj),
-	  bytes_(bytes), counter_(std::move(counter))
+	  bytes_(bytes), counter_(std::move(counter)), progress_(!domain.serialized(true))
 {
 	ops = &cntr_ops;
 }
@@ -229,8 +232,12 @@ int Cntr::wait(fid_cntr *cntr, std::uint64_t threshold, int timeout) noexcept
 	std::optional<detail::Handoff::Sleeper> sleeper;
 	int rc;
 
+	self.progress_.make();
 	if (self.value() >= threshold)
 		return 0;
+	const ProgressList::Sleep sleeping(self.progress_);
+	if (!sleeping)
+		return -FI_ENOMEM;
 	sleeper.emplace(self.local_.handoff());
 	if ((rc = self.move()))
 		return fabric_error(rc);

@@ -127,12 +127,29 @@ public:
 		return WaitSet::join(wait_obj_, set, *this, membership_);
 	}
 
-	bool has_entries() noexcept override { return queue_.ready(); }
+	bool has_entries() noexcept override
+	{
+		progress_.make();
+		return queue_.ready();
+	}
 	std::uint32_t room() noexcept override { return queue_.room(); }
 	std::error_code allow_local() noexcept override { return queue_.allow_local(); }
 	detail::LocalQueue local() noexcept override { return queue_.local(); }
-	int try_wait() noexcept override { return has_entries() || take_signal() ? -FI_EAGAIN : 0; }
-	Result<int> wait_fd() noexcept override { return queue_.fd(); }
+	void wake() noexcept override
+	{
+		if (!queue_.signal())
+			membership_.taken();
+	}
+	int try_wait() noexcept override
+	{
+		progress_.stop(); /* the end of the caller's sleep is not told */
+		return has_entries() || take_signal() ? -FI_EAGAIN : 0;
+	}
+	Result<int> wait_fd() noexcept override
+	{
+		progress_.stop();
+		return queue_.fd();
+	}
 
 private:
 	/*
@@ -164,6 +181,8 @@ private:
 	[[gnu::always_inline]] static ssize_t take(fid_cq *cq, void *buf, std::size_t count,
 						   Also also) noexcept
 	{
+		if (!of(cq).queue_.has_local()) /* else it is made when all of those are read */
+			of(cq).progress_.make();
 		if (of(cq).queue_.has_local())
 			return take_local<Entry>(cq, buf, count, also);
 		return take_from_kernel<Entry>(cq, buf, count, also);
@@ -266,6 +285,7 @@ private:
 
 		if (!buf)
 			return REFUSE(-FI_EINVAL, subsys, "readerr: NULL");
+		cq.progress_.make();
 		const int taken = result_of(cq.queue_.consume(1, [&](const treadle_cqe &first) {
 			treadle_cqe cqe = first;
 			std::string data;
@@ -289,6 +309,14 @@ private:
 			return error ?: none(taken ?: -FI_EAGAIN);
 		return taken;
 	}
+	int sleep(Timeout timeout, std::uint32_t signals) noexcept
+	{
+		const ProgressList::Sleep sleeping(progress_);
+
+		if (!sleeping)
+			return -ENOMEM;
+		return negative(queue_.wait(timeout, signals));
+	}
 	/* Ignores the condition, which is a hint (fi_cq(3)). The first completion ends the wait. */
 	template <class Entry>
 	static ssize_t wait_and_read_from(fid_cq *f, void *buf, std::size_t count, fi_addr_t *src,
@@ -305,8 +333,10 @@ private:
 			const ssize_t n = read_from<Entry>(f, buf, count, src);
 			if (n != -FI_EAGAIN)
 				return n;
-			const int rc = negative(cq.queue_.wait(
-				timeout < 0 ? forever : Timeout(end - now()), signals));
+			const int rc =
+				cq.sleep(timeout < 0 ? forever : Timeout(end - now()), signals);
+			if (rc == -ECANCELED && cq.queue_.has_local())
+				continue; /* perhaps it was for that: see wake */
 			if (rc == -ETIMEDOUT || rc == -ECANCELED || rc == -EINTR)
 				return -FI_EAGAIN; /* timeout, fi_cq_signal or a system signal */
 			if (rc)

@@ -10,24 +10,11 @@
 namespace treadle::fi
 {
 
-namespace
-{
-
-/* FI_TREADLE_DIRECT */
-bool wanted() noexcept
-{
-	int value = 1;
-
-	return fi_param_get_bool(&provider, "direct", &value) || value;
-}
-
-} // namespace
-
 std::unique_ptr<Direct> Direct::make(Endpoint &endpoint, const DirectUse &use)
 {
 	const treadle_query &kernel = endpoint.domain().kernel().limits();
 
-	if (!wanted() || !(kernel.features & TREADLE_FEATURE_WINDOW) || !use.removals ||
+	if (!direct_wanted() || !(kernel.features & TREADLE_FEATURE_WINDOW) || !use.removals ||
 	    !(endpoint.tx_caps() & (FI_RMA | FI_ATOMIC)))
 		return nullptr;
 	std::unique_ptr<Direct> direct(new Direct(endpoint, use));

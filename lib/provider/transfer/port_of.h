@@ -149,7 +149,9 @@ public:
 			command.data(data);
 		if (flags & FI_TRIGGER || shares_tx_)
 			command.on(endpoint_->id());
-		const auto post = [&] { return negative(tx_->post(command)); };
+		const auto post = [&] {
+			return post_behind(opcode, command.desc().peer, command.slots(), command);
+		};
 		return sent(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) : post(),
 			    opcode);
 	}
@@ -235,6 +237,8 @@ private:
 			return length_refused(name_of(message.opcode));
 		message.flags = desc_flags;
 		message.peer |= any_source_.load(std::memory_order_relaxed);
+		if (lanes_in_) [[unlikely]]
+			return finish(lanes_in_->post(message), message.opcode);
 		return finish(negative(rx_->post(message)), message.opcode);
 	}
 	template <class... B>
@@ -250,7 +254,9 @@ private:
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
-		return sent(negative(tx_->post(message, buffers.span()...)), message.opcode);
+		return sent(post_behind(message.opcode, message.peer, 2, message,
+					buffers.span()...),
+			    message.opcode);
 	}
 	template <class... B>
 	ssize_t receive_as(Message message, std::uint64_t flags, const B &...buffers) noexcept
@@ -285,6 +291,12 @@ private:
 			const EndpointId id = endpoint_->id();
 			if (id == EndpointId{})
 				return no_receiver(name_of(message.opcode));
+			if (lanes_in_ && flags & peek_flags) {
+				const treadle_iov one{message.addr, message.len};
+				const int rc = peek_lanes(message, one, buffers...);
+				if (rc != LaneReceiver<Lock>::by_kernel)
+					return finish(rc, message.opcode);
+			}
 			Command command = command_of(message).on(id);
 			const auto post = [&] {
 				return negative(endpoint_->domain().kernel().submit(command));
@@ -295,14 +307,38 @@ private:
 					      post(),
 				      message.opcode);
 		}
+		if (lanes_in_) [[unlikely]] {
+			const treadle_iov one{message.addr, message.len};
+			return finish(post_lanes(message, one, buffers...), message.opcode);
+		}
 		return finish(negative(rx_->post(message, buffers.span()...)), message.opcode);
+	}
+
+	int peek_lanes(const Message &message, const treadle_iov &one) noexcept
+	{
+		return lanes_in_->peek(message, {&one, 1});
+	}
+	int peek_lanes(const Message &message, const treadle_iov &, const Buffers &all) noexcept
+	{
+		return lanes_in_->peek(message, all.span());
+	}
+	int post_lanes(const Message &message, const treadle_iov &one) noexcept
+	{
+		return lanes_in_->post(message, {&one, 1});
+	}
+	int post_lanes(const Message &message, const treadle_iov &, const Buffers &all) noexcept
+	{
+		return lanes_in_->post(message, all.span());
 	}
 
 	/* Posts to the endpoint's own ring. RMA and atomics go through a window if there is one. */
 	[[gnu::always_inline]] int post_plain(const Message &message) noexcept
 	{
-		if (message.opcode != TREADLE_OP_READ && message.opcode != TREADLE_OP_WRITE)
-			return negative(tx_->post(message));
+		if (message.opcode != TREADLE_OP_READ && message.opcode != TREADLE_OP_WRITE) {
+			if (!lanes_out_) [[likely]]
+				return negative(tx_->post(message));
+			return send(message);
+		}
 		const std::lock_guard guard(*tx_);
 		if (direct_ && direct_->looks() &&
 		    direct_->execute(*tx_, message.opcode, message.flags, message.context,
@@ -329,9 +365,31 @@ private:
 			return 0;
 		return negative(tx_->post_locked(message, atomic));
 	}
+	/* By a lane if there is one. */
+	[[gnu::noinline]] int send(const Message &message) noexcept
+	{
+		const std::lock_guard guard(*tx_);
+		const int rc = lanes_out_->send(*tx_, message);
+
+		return rc == LaneSender::by_ring ? negative(tx_->post_locked(message)) : rc;
+	}
+	/* Something that is no plain message: what lies in a lane goes first. */
+	template <class... What>
+	int post_behind(std::uint8_t opcode, std::uint64_t peer, std::uint32_t slots,
+			const What &...what) noexcept
+	{
+		if (!lanes_out_ || !LaneSender::is_send(opcode)) [[likely]]
+			return negative(tx_->post(what...));
+		const std::lock_guard guard(*tx_);
+		const int rc = lanes_out_->make_way(*tx_, peer, slots);
+
+		return rc == LaneSender::by_ring ? negative(tx_->post_any_locked(what...)) : rc;
+	}
 	/* Posts to a ring that may be shared. */
 	int post(const Message &message) noexcept
 	{
+		if (lanes_out_ && LaneSender::is_send(message.opcode))
+			return send(message);
 		return negative(shares_tx_ ? tx_->post(command_of(message).on(endpoint_->id())) :
 					     tx_->post(message));
 	}
@@ -352,6 +410,8 @@ private:
 		tx_ = rings.tx();
 		rx_ = rings.rx();
 		direct_ = rings.direct();
+		lanes_out_ = rings.lanes_out();
+		lanes_in_ = rings.lanes_in();
 	}
 	void choose_transfers() noexcept override
 	{
@@ -376,6 +436,8 @@ private:
 	BasicTransmitRing<Lock> *tx_ = nullptr;
 	BasicReceiveRing<Lock> *rx_ = nullptr;
 	Direct *direct_ = nullptr;
+	LaneSender *lanes_out_ = nullptr;
+	LaneReceiver<Lock> *lanes_in_ = nullptr;
 };
 
 } // namespace treadle::fi

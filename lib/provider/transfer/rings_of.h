@@ -11,6 +11,8 @@
 #include "endpoint/rings.h"
 #include "endpoint/stx.h"
 #include "transfer/direct.h"
+#include "transfer/lane_receiver.h"
+#include "transfer/lane_sender.h"
 
 namespace treadle::fi
 {
@@ -59,13 +61,59 @@ public:
 		return direct_ ? &direct_->stats() : nullptr;
 	}
 
+	/* Null: no message is sent, or received, by lanes. */
+	LaneSender *lanes_out() noexcept { return sender_.get(); }
+	LaneReceiver<Lock> *lanes_in() noexcept { return receiver_.get(); }
+	void allow_lanes(Endpoint &endpoint, const LaneUse &use) override
+	{
+		if (own_tx_)
+			sender_ = LaneSender::make(endpoint, use, own_tx_->entries());
+		if (!use.receives || !rx_)
+			return;
+		receiver_ = LaneReceiver<Lock>::make(endpoint, use, *rx_);
+		if (!receiver_)
+			return;
+		progress_ = use.progress;
+		for (ProgressList *const list : progress_)
+			list->add(*receiver_);
+	}
+	void close_lanes() noexcept override
+	{
+		if (receiver_) {
+			for (ProgressList *const list : progress_)
+				list->remove(*receiver_);
+		}
+		receiver_.reset();
+		if (sender_) /* what was taken back from lanes may wait for a doorbell */
+			flush();
+		sender_.reset();
+	}
+	bool cancel_receive(std::uint64_t context) noexcept override
+	{
+		return receiver_ && receiver_->cancel(context);
+	}
+	bool lane_stats(fi_treadle_lane_stats &stats) const noexcept override
+	{
+		stats = sender_ ? sender_->stats() : fi_treadle_lane_stats{};
+		stats.size = sizeof(stats);
+		if (receiver_) {
+			stats.received = receiver_->stats().received;
+			stats.taken = receiver_->stats().taken;
+			stats.closed = receiver_->stats().closed;
+		}
+		return sender_ || receiver_;
+	}
+
 	void flush() noexcept override
 	{
 		if (tx_)
 			std::ignore = tx_->flush();
 	}
 	std::uint32_t tx_room() noexcept override { return tx_ ? tx_->room() : 0; }
-	std::uint32_t rx_room() noexcept override { return rx_ ? rx_->room() : 0; }
+	std::uint32_t rx_room() noexcept override
+	{
+		return rx_ ? rx_->room() - (receiver_ ? receiver_->posted() : 0) : 0;
+	}
 
 	Port *new_port(std::shared_ptr<Endpoint> endpoint, void *context) override;
 
@@ -74,6 +122,9 @@ private:
 	BasicTransmitRing<Lock> *tx_ = nullptr; /* its own, or that of a shared context */
 	std::optional<BasicReceiveRing<Lock>> rx_;
 	std::unique_ptr<Direct> direct_;
+	std::unique_ptr<LaneSender> sender_;
+	std::unique_ptr<LaneReceiver<Lock>> receiver_;
+	std::vector<ProgressList *> progress_; /* where the receiver is */
 };
 
 } // namespace treadle::fi

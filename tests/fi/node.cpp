@@ -47,6 +47,8 @@ Info hints_for(std::uint64_t caps)
 	Info hints = no_hints();
 
 	hints->caps = caps;
+	if (const char *how = std::getenv("TEST_PROGRESS"); how && !std::strcmp(how, "manual"))
+		hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	return hints;
 }
 

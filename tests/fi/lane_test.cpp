@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Messages by lanes: Documentation/lanes.rst. */
+#include "calls.h"
+#include "lane.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <thread>
+
+namespace
+{
+
+struct Laned : testing::Test, LanePair {
+};
+
+TEST_F(Laned, CompletionsAreThoseOfTheKernel)
+{
+	const std::uint64_t out = 0x1234;
+	std::uint64_t in = 0;
+	fi_addr_t src = 0;
+	const auto before = sent();
+
+	ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 6, 1, ctx(3)), 0);
+	ASSERT_EQ(fi_tsend(a(), &out, 8, nullptr, p.b_at_a, 7, ctx(4)), 0);
+	auto entry = next(p.b.rx_cq.get(), &src);
+	EXPECT_EQ(entry.op_context, ctx(3));
+	EXPECT_EQ(entry.flags, FI_RECV | FI_TAGGED);
+	EXPECT_EQ(entry.len, 8u);
+	EXPECT_EQ(entry.buf, &in);
+	EXPECT_EQ(entry.data, 0u);
+	EXPECT_EQ(entry.tag, 7u);
+	EXPECT_EQ(src, p.a_at_b);
+	EXPECT_EQ(in, out);
+	entry = next(p.a.tx_cq.get());
+	EXPECT_EQ(entry.op_context, ctx(4));
+	EXPECT_EQ(entry.flags, FI_SEND | FI_TAGGED);
+
+	ASSERT_EQ(fi_recv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, ctx(5)), 0);
+	ASSERT_EQ(fi_injectdata(a(), &out, 2, 77, p.b_at_a), 0);
+	entry = next(p.b.rx_cq.get());
+	EXPECT_EQ(entry.flags, FI_RECV | FI_MSG | FI_REMOTE_CQ_DATA);
+	EXPECT_EQ(entry.len, 2u);
+	EXPECT_EQ(entry.data, 77u);
+	EXPECT_EQ(entry.tag, 0u);
+	EXPECT_EQ(sent(), before + 2);
+}
+
+TEST_F(Laned, AMessageThatIsTooLongIsCut)
+{
+	char in[4] = {};
+
+	ASSERT_EQ(fi_trecv(b(), in, 3, nullptr, FI_ADDR_UNSPEC, 7, 0, ctx(1)), 0);
+	ASSERT_EQ(fi_tinject(a(), "abcdefgh", 8, p.b_at_a, 7), 0);
+	auto error = next_error(p.b.rx_cq.get());
+	EXPECT_EQ(error.err, FI_ETRUNC);
+	EXPECT_EQ(error.len, 3u);
+	EXPECT_EQ(error.olen, 5u);
+	EXPECT_STREQ(in, "abc");
+	/* the same for one that waits */
+	ASSERT_EQ(fi_tinject(a(), "12345678", 8, p.b_at_a, 7), 0);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	ASSERT_EQ(fi_trecv(b(), in, 3, nullptr, FI_ADDR_UNSPEC, 7, 0, ctx(1)), 0);
+	error = next_error(p.b.rx_cq.get());
+	EXPECT_EQ(error.err, FI_ETRUNC);
+	EXPECT_EQ(error.olen, 5u);
+	EXPECT_STREQ(in, "123");
+}
+
+TEST_F(Laned, AReceiveThatIsKeptHereIsCanceled)
+{
+	char in;
+
+	ASSERT_EQ(fi_trecv(b(), &in, 1, nullptr, FI_ADDR_UNSPEC, 7, 0, ctx(9)), 0);
+	ASSERT_EQ(fi_cancel(&b()->fid, ctx(9)), 0);
+	const auto error = next_error(p.b.rx_cq.get());
+	EXPECT_EQ(error.err, FI_ECANCELED);
+	EXPECT_EQ(error.op_context, ctx(9));
+	EXPECT_EQ(fi_cancel(&b()->fid, ctx(9)), -FI_ENOENT);
+}
+
+TEST_F(Laned, PeeksClaimsAndDiscards)
+{
+	std::uint64_t in = 0;
+	const auto message = [&](std::uint64_t tag, std::uint64_t flags, bool buffer) {
+		const iovec iov{&in, 8};
+		const fi_msg_tagged msg{&iov, nullptr, buffer ? 1u : 0u, FI_ADDR_UNSPEC,
+					tag,  0,       ctx(2),		 0};
+
+		return fi_trecvmsg(b(), &msg, flags);
+	};
+
+	ASSERT_EQ(message(7, FI_PEEK, false), 0);
+	EXPECT_EQ(next_error(p.b.rx_cq.get()).err, FI_ENOMSG);
+	for (const std::uint64_t value : {1, 2, 3})
+		ASSERT_EQ(fi_tinject(a(), &value, 8, p.b_at_a, 7), 0);
+	ASSERT_EQ(message(7, FI_PEEK, false), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).len, 8u);
+	ASSERT_EQ(message(7, FI_PEEK | FI_CLAIM, false), 0);
+	next(p.b.rx_cq.get());
+	ASSERT_EQ(message(7, FI_PEEK | FI_DISCARD, false), 0);
+	next(p.b.rx_cq.get());
+	ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
+	next(p.b.rx_cq.get());
+	EXPECT_EQ(in, 3u);
+	ASSERT_EQ(message(7, FI_CLAIM, true), 0);
+	next(p.b.rx_cq.get());
+	EXPECT_EQ(in, 1u);
+}
+
+TEST_F(Laned, AFullLaneDoesNotHoldUpItsSender)
+{
+	for (std::uint64_t i = 0; i < 2000; ++i)
+		ASSERT_EQ(fi_tinject(a(), &i, 8, p.b_at_a, 7), 0) << i;
+	for (std::uint64_t i = 0, in = 0; i < 2000; ++i) {
+		ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
+		next(p.b.rx_cq.get());
+		ASSERT_EQ(in, i);
+	}
+}
+
+TEST_F(Laned, WhatASenderHasLeftComes)
+{
+	const std::uint64_t out = 5;
+	std::uint64_t in = 0;
+
+	const auto before = sent();
+	ASSERT_EQ(fi_tinject(a(), &out, 8, p.b_at_a, 7), 0);
+	EXPECT_EQ(sent(), before + 1);
+	p.a.ep.reset();
+	ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
+	next(p.b.rx_cq.get());
+	EXPECT_EQ(in, 5u);
+}
+
+/*
+ * Receives and messages are in one order each, so each receive has one message that it must get,
+ * whenever what arrives: the first of the sender's that matches it and no earlier receive.
+ */
+class Mix
+{
+public:
+	explicit Mix(unsigned int seed) : random_(seed) {}
+
+	void run(int steps)
+	{
+		for (int i = 0; i < steps; ++i) {
+			if (!pick(50))
+				settle();
+			short_ = i / 100 % 2;
+			switch (pick(4)) {
+			case 0:
+			case 1:
+				if (messages_.size() < receives_.size() + 40)
+					send(pick(4));
+				break;
+			case 2:
+				if (receives_.size() < messages_.size() + 100)
+					receive(pick(4), pick(4) ? 0 : pick(4));
+				break;
+			default:
+				read();
+			}
+			ASSERT_FALSE(testing::Test::HasFatalFailure()) << i;
+		}
+		settle();
+		finish();
+		std::printf("%d by the lane, %d taken back, %d times closed, of %zu\n",
+			    int(lanes_.sent()), int(stats().taken_back),
+			    int(lanes_of(lanes_.p.node, lanes_.b()).closed), messages_.size());
+	}
+
+private:
+	static constexpr std::size_t longest = 20000;
+	struct Message {
+		std::uint64_t tag;
+		std::size_t len;
+		bool taken = false;
+	};
+	struct Receive {
+		std::uint64_t tag, ignore;
+		std::vector<std::uint8_t> buffer;
+		std::size_t len = 0;
+		bool done = false;
+	};
+
+	fi_treadle_lane_stats stats() { return lanes_of(lanes_.p.node, lanes_.a()); }
+	/* A message for each receive, a receive for each message, and nothing under way. */
+	void settle()
+	{
+		for (match(); !testing::Test::HasFatalFailure(); match()) {
+			const auto message = std::ranges::find(messages_, false, &Message::taken);
+			const auto open = std::ranges::find_if(receives_, [&](const Receive &r) {
+				return !wanted_.contains(&r);
+			});
+
+			if (message != messages_.end())
+				receive(message->tag, 0);
+			else if (open != receives_.end())
+				send(open->tag);
+			else
+				break;
+		}
+		for (int i = 0; i < 1'000'000 && !all(); ++i)
+			read();
+		ASSERT_TRUE(all());
+	}
+	bool all()
+	{
+		return !sends_ && std::ranges::all_of(receives_, [&](const Receive &r) {
+			return r.done || !wanted_.contains(&r);
+		});
+	}
+
+	unsigned int pick(unsigned int n) { return random_() % n; }
+
+	void send(std::uint64_t tag)
+	{
+		static constexpr std::size_t lengths[] = {8, 8, 8, 100, 4095, 4096, 4097, longest};
+		const std::size_t len = lengths[pick(short_ ? 6 : std::size(lengths))];
+		auto &bytes = out_.emplace_back(len);
+		const std::uint64_t number = messages_.size();
+		const bool injected = len <= 4096 && pick(2);
+		int rc;
+
+		std::memcpy(bytes.data(), &number, 8);
+		if (len > 8)
+			bytes.back() = static_cast<std::uint8_t>(number);
+		while ((rc = static_cast<int>(injected ? fi_tinject(lanes_.a(), bytes.data(), len,
+								    lanes_.p.b_at_a, tag) :
+							 fi_tsend(lanes_.a(), bytes.data(), len,
+								  nullptr, lanes_.p.b_at_a, tag,
+								  ctx(1)))) == -FI_EAGAIN)
+			read();
+		ASSERT_EQ(rc, 0);
+		sends_ += !injected;
+		messages_.push_back({tag, len});
+	}
+	void receive(std::uint64_t tag, std::uint64_t ignore)
+	{
+		Receive &r = receives_.emplace_back();
+		int rc;
+
+		r.tag = tag;
+		r.ignore = ignore;
+		r.buffer.resize(longest);
+		while ((rc = static_cast<int>(fi_trecv(lanes_.b(), r.buffer.data(), longest,
+						       nullptr,
+						       pick(4) ? lanes_.p.a_at_b : FI_ADDR_UNSPEC,
+						       r.tag, r.ignore, &r))) == -FI_EAGAIN)
+			read();
+		ASSERT_EQ(rc, 0);
+	}
+	void read()
+	{
+		fi_cq_tagged_entry entry;
+
+		while (fi_cq_read(lanes_.p.b.rx_cq.get(), &entry, 1) == 1) {
+			auto *const r = static_cast<Receive *>(entry.op_context);
+			ASSERT_FALSE(r->done);
+			r->done = true;
+			r->len = entry.len;
+		}
+		while (fi_cq_read(lanes_.p.a.tx_cq.get(), &entry, 1) == 1)
+			--sends_;
+	}
+	void match()
+	{
+		wanted_.clear();
+		for (Message &m : messages_)
+			m.taken = false;
+		for (const Receive &r : receives_) {
+			for (std::size_t i = 0; i < messages_.size(); ++i) {
+				Message &m = messages_[i];
+				if (m.taken || (m.tag ^ r.tag) & ~r.ignore)
+					continue;
+				m.taken = true;
+				wanted_[&r] = i;
+				break;
+			}
+		}
+	}
+	void finish()
+	{
+		for (const Receive &r : receives_) {
+			if (!wanted_.contains(&r)) {
+				EXPECT_FALSE(r.done);
+				continue;
+			}
+			const std::size_t i = wanted_[&r];
+			std::uint64_t number = 0;
+
+			ASSERT_TRUE(r.done);
+			std::memcpy(&number, r.buffer.data(), 8);
+			ASSERT_EQ(number, i);
+			ASSERT_EQ(r.len, messages_[i].len);
+			ASSERT_TRUE(!std::memcmp(r.buffer.data(), out_[i].data(), r.len));
+		}
+		EXPECT_GT(lanes_.sent(), 10u);
+	}
+
+	LanePair lanes_;
+	std::mt19937 random_;
+	std::deque<std::vector<std::uint8_t>> out_;
+	std::vector<Message> messages_;
+	std::deque<Receive> receives_;
+	std::map<const Receive *, std::size_t> wanted_;
+	int sends_ = 0;
+	bool short_ = false;
+};
+
+TEST(Lane, KeepsTheOrderOfLaneAndRing)
+{
+	for (unsigned int seed = 1; seed <= 20; ++seed) {
+		Mix(seed).run(1500);
+		ASSERT_FALSE(testing::Test::HasFailure()) << seed;
+	}
+}
+
+TEST(Lane, NoMessageIsASystemCall)
+{
+	const auto counts = count_calls([] {
+		LanePair pair;
+		const auto before = pair.sent();
+		fi_cq_tagged_entry entry;
+		std::uint64_t in = 0;
+
+		start();
+		for (std::uint64_t i = 0; i < 1000; ++i) {
+			ASSERT_EQ(fi_trecv(pair.b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0,
+					   nullptr),
+				  0);
+			ASSERT_EQ(fi_tsend(pair.a(), &i, 8, nullptr, pair.p.b_at_a, 7, nullptr), 0);
+			ASSERT_EQ(fi_cq_read(pair.p.b.rx_cq.get(), &entry, 1), 1);
+			ASSERT_EQ(fi_cq_read(pair.p.a.tx_cq.get(), &entry, 1), 1);
+			ASSERT_EQ(in, i);
+		}
+		mark();
+		stop();
+		EXPECT_EQ(pair.sent(), before + 1000);
+	});
+
+	EXPECT_EQ(counts, std::vector({0}));
+}
+
+TEST_F(Laned, ASleepingThreadIsWoken)
+{
+	for (std::uint64_t i = 1, in = 0; i <= 100; ++i) {
+		fi_cq_tagged_entry entry;
+
+		ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
+		std::thread sender([&] { ASSERT_EQ(fi_tinject(a(), &i, 8, p.b_at_a, 7), 0); });
+		ASSERT_EQ(fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, patience), 1);
+		sender.join();
+		ASSERT_EQ(in, i);
+	}
+}
+
+} // namespace

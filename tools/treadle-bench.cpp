@@ -31,6 +31,7 @@ struct Options {
 	unsigned milliseconds = 20;
 	bool two = false, count = true, cells = false;
 	fi_ep_type type = FI_EP_RDM;
+	fi_progress progress = FI_PROGRESS_UNSPEC;
 	size_t scale = 0;
 	std::string json, svg;
 	Places places;
@@ -52,6 +53,13 @@ fi_ep_type parse_type(const std::string &name)
 	if (name != "rdm" && name != "msg")
 		throw cli::Misuse("no type of endpoint that is measured: " + name);
 	return name == "msg" ? FI_EP_MSG : FI_EP_RDM;
+}
+
+fi_progress parse_progress(const std::string &name)
+{
+	if (name != "auto" && name != "manual")
+		throw cli::Misuse("no such progress: " + name);
+	return name == "auto" ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 }
 
 std::string help_of_operations()
@@ -90,6 +98,10 @@ Options parse(int argc, char **argv)
 		   [&](const char *) { o.two = true; }},
 		  {'e', "endpoint", "TYPE", "rdm (default), or msg: the two ends are connected",
 		   [&](const char *text) { o.type = parse_type(text); }},
+		  {0, "progress", "HOW",
+		   "ask for progress that is auto or manual (default: what the\n"
+		   "provider offers)",
+		   [&](const char *text) { o.progress = parse_progress(text); }},
 		  {0, "cells", nullptr,
 		   "instead: transfers that a store starts (FI_TRIGGER_XPU), for\n"
 		   "the first provider: reaction time, cost while nothing is written",
@@ -278,7 +290,8 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 		runners.reserve(options.providers.size());
 		for (const auto &provider : options.providers)
 			runners.push_back(std::make_unique<Runner>(
-				Job{provider, op, size, options.two, options.type, options.address},
+				Job{provider, op, size, options.two, options.type, options.address,
+				    options.progress},
 				machine));
 		for (auto &runner : runners)
 			runner->calibrate(options.milliseconds);

@@ -402,7 +402,8 @@ inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::
 	const Info info = find({.provider = job.provider,
 				.caps = op.caps | (remote ? FI_REMOTE_COMM : 0),
 				.type = job.type,
-				.address = job.address});
+				.address = job.address,
+				.progress = job.progress});
 
 	if (!info)
 		throw Unsupported();

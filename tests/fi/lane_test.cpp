@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <random>
 #include <thread>
@@ -314,6 +315,135 @@ TEST(Lane, KeepsTheOrderOfLaneAndRing)
 {
 	for (unsigned int seed = 1; seed <= 20; ++seed) {
 		Mix(seed).run(1500);
+		ASSERT_FALSE(testing::Test::HasFailure()) << seed;
+	}
+}
+
+/*
+ * A sender and a receiver at once, of one process: all messages come once, in their order, whatever
+ * way each of them takes. The receiver polls, or sleeps, or lets the sender run far ahead.
+ */
+class Stream
+{
+public:
+	explicit Stream(unsigned int seed) : seed_(seed) {}
+
+	void run(std::uint64_t count)
+	{
+		std::thread sender([&] { send(count); });
+
+		receive(count);
+		sender.join();
+		EXPECT_TRUE(is_silent(lanes_.p.b.rx_cq.get()));
+		std::printf("%d of %d by the lane, %d taken back, %d times closed\n",
+			    int(lanes_.sent()), int(count),
+			    int(lanes_of(lanes_.p.node, lanes_.a()).taken_back),
+			    int(lanes_of(lanes_.p.node, lanes_.b()).closed));
+	}
+
+private:
+	static constexpr std::size_t longest = 8192, depth = 32;
+
+	void send(std::uint64_t count)
+	{
+		std::mt19937 random(seed_);
+		std::vector<std::uint64_t> out(longest / 8);
+
+		for (std::uint64_t i = 0; i < count; ++i) {
+			const std::size_t len =
+				random() % (seed_ % 2 ? 50 : 500) ? 8 : random() % 8 * 1024 + 8;
+			const bool injected = len <= 4096 && random() % 2;
+			fi_cq_tagged_entry entry;
+
+			out[0] = out[len / 8 - 1] = i;
+			if (!repeat([&] {
+				    return injected ? fi_tinject(lanes_.a(), out.data(), len,
+								 lanes_.p.b_at_a, 7) :
+						      fi_tsend(lanes_.a(), out.data(), len, nullptr,
+							       lanes_.p.b_at_a, 7, nullptr);
+			    }))
+				return;
+			if (!injected && !repeat([&] {
+				    const ssize_t rc =
+					    fi_cq_read(lanes_.p.a.tx_cq.get(), &entry, 1);
+				    return rc == 1 ? 0 : rc;
+			    }))
+				return;
+		}
+	}
+	/* Until it is done, or the test has failed. */
+	static bool repeat(const std::function<ssize_t()> &call)
+	{
+		ssize_t rc;
+
+		while ((rc = call()) == -FI_EAGAIN && !testing::Test::HasFailure())
+			std::this_thread::yield();
+		EXPECT_EQ(rc, 0);
+		return !rc;
+	}
+	void receive(std::uint64_t count)
+	{
+		std::mt19937 random(seed_ + 1000);
+		std::vector<std::vector<std::uint64_t>> in(depth);
+		std::uint64_t posted = 0;
+
+		for (std::uint64_t i = 0; i < count; ++i) {
+			const bool post = !(random() % 8) || posted == i;
+
+			for (std::size_t n = post ? random() % depth + 1 : 0;
+			     n && posted < std::min(count, i + depth); --n, ++posted) {
+				auto &buffer = in[posted % depth];
+
+				buffer.assign(longest / 8, ~0ull);
+				ASSERT_EQ(fi_trecv(lanes_.b(), buffer.data(), longest, nullptr,
+						   random() % 2 ? lanes_.p.a_at_b : FI_ADDR_UNSPEC,
+						   7, 0, ctx(posted)),
+					  0);
+			}
+			take(i, in[i % depth], random);
+			if (testing::Test::HasFailure())
+				return;
+			if (!(random() % 300))
+				std::this_thread::sleep_for(std::chrono::microseconds(500));
+		}
+	}
+	/* The next message is number i, in this buffer. Completions come in any order. */
+	void take(std::uint64_t i, const std::vector<std::uint64_t> &buffer, std::mt19937 &random)
+	{
+		fi_cq_tagged_entry entry;
+
+		while (!lens_.contains(i)) {
+			ASSERT_FALSE(testing::Test::HasFailure());
+			const ssize_t rc = random() % (seed_ % 2 ? 100 : 1000) ?
+						   fi_cq_read(lanes_.p.b.rx_cq.get(), &entry, 1) :
+						   fi_cq_sread(lanes_.p.b.rx_cq.get(), &entry, 1,
+							       nullptr, patience);
+
+			if (rc == -FI_EAGAIN)
+				continue;
+			ASSERT_EQ(rc, 1);
+			ASSERT_TRUE(
+				lens_.emplace(reinterpret_cast<std::uintptr_t>(entry.op_context),
+					      entry.len)
+					.second);
+		}
+		const std::size_t len = lens_[i];
+
+		lens_.erase(i);
+		ASSERT_EQ(buffer[0], i);
+		ASSERT_EQ(buffer[len / 8 - 1], i);
+		ASSERT_TRUE(len == longest || buffer[len / 8] == ~0ull);
+	}
+
+	LanePair lanes_;
+	const unsigned int seed_;
+	std::map<std::uint64_t, std::size_t> lens_; /* of what has come, by its number */
+};
+
+TEST(Lane, KeepsTheOrderBetweenTwoThreads)
+{
+	for (unsigned int seed = 1; seed <= 4; ++seed) {
+		Stream(seed).run(5000);
 		ASSERT_FALSE(testing::Test::HasFailure()) << seed;
 	}
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -16,18 +15,6 @@ namespace treadle::fi
 
 namespace
 {
-
-constexpr std::uint32_t peeks = TREADLE_F_PEEK | TREADLE_F_CLAIM | TREADLE_F_DISCARD;
-
-bool is_tagged(const Message &receive) noexcept
-{
-	return receive.opcode == TREADLE_OP_TRECV;
-}
-
-std::uint32_t kind_of(bool tagged) noexcept
-{
-	return TREADLE_CQ_RECV | (tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG);
-}
 
 /* Of a receive that got no message. */
 treadle_cqe failed(std::uint64_t context, std::uint64_t buf, bool tagged, int error) noexcept
@@ -42,30 +29,7 @@ treadle_cqe failed(std::uint64_t context, std::uint64_t buf, bool tagged, int er
 	return cqe;
 }
 
-/* Copies as much as there is room for. */
-void scatter(std::span<const treadle_iov> iov, const std::byte *from, std::uint64_t len) noexcept
-{
-	for (const treadle_iov &buffer : iov) {
-		const std::uint64_t n = std::min<std::uint64_t>(buffer.len, len);
-
-		if (n)
-			std::memcpy(reinterpret_cast<void *>(buffer.addr), from, n);
-		from += n;
-		len -= n;
-	}
-}
-
 } // namespace
-
-template <class Lock> inline bool LaneReceiver<Lock>::add(const treadle_cqe &cqe) noexcept
-{
-	if (!queue_.reserve_always()) [[unlikely]]
-		return false;
-	queue_.add(cqe);
-	if (queue_.wakes()) [[unlikely]]
-		use_.received_to->wake();
-	return true;
-}
 
 /* --- life ---------------------------------------------------------------------------------- */
 
@@ -79,43 +43,19 @@ std::unique_ptr<LaneReceiver<Lock>> LaneReceiver<Lock>::make(Endpoint &endpoint,
 {
 	std::unique_ptr<LaneReceiver> receiver(new LaneReceiver(endpoint, use, ring));
 
-	if (use.received_to) {
-		if (use.received_to->allow_local())
-			return nullptr;
-		receiver->queue_ = use.received_to->local();
-	}
-	return receiver;
+	return receiver->reports_.allow() ? std::move(receiver) : nullptr;
 }
 
 template <class Lock>
 LaneReceiver<Lock>::LaneReceiver(Endpoint &endpoint, const LaneUse &use,
 				 BasicReceiveRing<Lock> &ring)
 	: use_(use), endpoint_(endpoint), ring_(ring), lock_(!endpoint.domain().serialized(true)),
-	  names_(endpoint.rx_caps() & FI_SOURCE), directed_(endpoint.rx_caps() & FI_DIRECTED_RECV),
-	  most_(std::min(most_posted, ring.entries())),
-	  most_bytes_(endpoint.info().rx_attr->total_buffered_recv ?: std::size_t{1} << 20)
+	  peers_(endpoint, use), reports_(use.received_to, use.received),
+	  waiting_(peers_, endpoint.info().rx_attr->total_buffered_recv ?: std::size_t{1} << 20),
+	  most_(std::min(most_posted, ring.entries()))
 {
 	stats_.size = sizeof(stats_);
 	ends_.reserve(most_lanes);
-	for (Report &report : reports_) {
-		report.next = unused_;
-		unused_ = &report;
-	}
-}
-
-template <class Lock> LaneReceiver<Lock>::~LaneReceiver()
-{
-	for (Queue *const queue : {&waiting_, &claimed_}) {
-		while (Waiting *const message = queue->first) {
-			queue->remove(&queue->first);
-			std::free(message);
-		}
-	}
-	while (Report *const late = late_) {
-		late_ = late->next;
-		if (late->heap)
-			std::free(late);
-	}
 }
 
 /* --- open and closed ----------------------------------------------------------------------- */
@@ -129,7 +69,7 @@ template <class Lock> void LaneReceiver<Lock>::make() noexcept
 
 template <class Lock> void LaneReceiver<Lock>::advance() noexcept
 {
-	if (late_ && !report_late()) [[unlikely]]
+	if (!reports_.catch_up()) [[unlikely]]
 		return;
 	if (stopped_) [[unlikely]] {
 		close();
@@ -153,14 +93,14 @@ template <class Lock> void LaneReceiver<Lock>::advance() noexcept
 		for (std::uint32_t n = 0; n < most_taken && end->reader.look(message); ++n) {
 			if (!accept(*end, message, false))
 				break;
-			if (late_ || bytes_ > most_bytes_) [[unlikely]]
+			if (reports_.late() || waiting_.full()) [[unlikely]]
 				break;
 		}
 		ended |= end->reader.gone();
-		if (late_) [[unlikely]]
+		if (reports_.late()) [[unlikely]]
 			return;
 	}
-	if (bytes_ > most_bytes_) [[unlikely]]
+	if (waiting_.full()) [[unlikely]]
 		bounce();
 	if (ended) [[unlikely]]
 		drop_ended();
@@ -172,7 +112,7 @@ template <class Lock> void LaneReceiver<Lock>::advance() noexcept
  */
 template <class Lock> void LaneReceiver<Lock>::try_open() noexcept
 {
-	if (ends_.empty() || stopped_ || sleepers_ || late_ || bytes_ > most_bytes_ / 2)
+	if (ends_.empty() || stopped_ || sleepers_ || reports_.late() || waiting_.half_full())
 		return;
 	if (pause_) {
 		--pause_;
@@ -243,8 +183,7 @@ template <class Lock> bool LaneReceiver<Lock>::begin_sleep() noexcept
 	const std::lock_guard guard(lock_);
 
 	++sleepers_;
-	if (late_)
-		report_late();
+	reports_.catch_up();
 	return close();
 }
 
@@ -259,8 +198,7 @@ template <class Lock> void LaneReceiver<Lock>::stop() noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	if (late_)
-		report_late();
+	reports_.catch_up();
 	stopped_ = true;
 	close();
 }
@@ -272,7 +210,7 @@ template <class Lock> void LaneReceiver<Lock>::take_lanes() noexcept
 		auto lane = Lane::take(endpoint_.domain().kernel(), ring_.id());
 		if (!lane)
 			return;
-		End *const end = new (std::nothrow) End(std::move(*lane));
+		auto *const end = new (std::nothrow) LaneEnd(std::move(*lane));
 		if (!end)
 			return;
 		ends_.emplace_back(end); /* reserved */
@@ -300,7 +238,7 @@ template <class Lock> void LaneReceiver<Lock>::drop_ended() noexcept
 /* The index of the first receive that matches, or end_. */
 template <class Lock>
 std::uint32_t LaneReceiver<Lock>::find(std::uint32_t flags, std::uint64_t tag,
-				       const End &end) noexcept
+				       const LaneEnd &end) noexcept
 {
 	const bool tagged = flags & TREADLE_LANE_TAGGED;
 	std::uint32_t i = first_;
@@ -309,7 +247,7 @@ std::uint32_t LaneReceiver<Lock>::find(std::uint32_t flags, std::uint64_t tag,
 		const Posted &p = posted_[i];
 
 		if (p.tagged == tagged && !((p.tag ^ tag) & ~p.ignore) &&
-		    (p.port == any || p.port == end.port))
+		    (p.port == any_port || p.port == end.port))
 			break;
 	}
 	return i;
@@ -318,8 +256,9 @@ std::uint32_t LaneReceiver<Lock>::find(std::uint32_t flags, std::uint64_t tag,
 /* Takes a receive out of the list. */
 template <class Lock> void LaneReceiver<Lock>::drop_posted(std::uint32_t index) noexcept
 {
-	std::copy_backward(posted_.begin() + first_, posted_.begin() + index,
-			   posted_.begin() + index + 1);
+	if (index != first_) [[unlikely]]
+		std::copy_backward(posted_.begin() + first_, posted_.begin() + index,
+				   posted_.begin() + index + 1);
 	if (++first_ == end_)
 		first_ = end_ = 0;
 }
@@ -329,122 +268,98 @@ template <class Lock> void LaneReceiver<Lock>::drop_posted(std::uint32_t index) 
  * there is no memory; or, unless all are taken, as too many wait here.
  */
 template <class Lock>
-bool LaneReceiver<Lock>::accept(End &end, const detail::LaneReader::Message &message,
+bool LaneReceiver<Lock>::accept(LaneEnd &end, const detail::LaneReader::Message &message,
 				bool all) noexcept
 {
-	if (names_ || directed_)
-		ask(end);
+	peers_.ask(end);
 	const std::uint32_t i = find(message.flags, message.tag, end);
-	if (i != end_) {
-		const Posted &p = posted_[i];
-		const std::uint64_t len = std::min<std::uint64_t>(message.len, p.len);
+	if (i == end_) [[unlikely]]
+		return (all || !waiting_.full()) && keep(end, message);
+	const Posted &p = posted_[i];
+	const std::uint64_t len = std::min<std::uint64_t>(message.len, p.len);
 
-		if (len == 8) [[likely]]
-			std::memcpy(reinterpret_cast<void *>(p.addr), message.bytes, 8);
-		else if (len)
-			std::memcpy(reinterpret_cast<void *>(p.addr), message.bytes, len);
-		if (!end.reader.take(message)) [[unlikely]]
-			return true;
-		const bool data = message.flags & TREADLE_LANE_DATA;
-		const treadle_cqe cqe{.context = p.context,
-				      .len = len,
-				      .data = data ? message.data : 0,
-				      .tag = p.tagged ? message.tag : 0,
-				      .buf = p.addr,
-				      .src = names_ ? end.source : TREADLE_ADDR_ANY,
-				      .flags = kind_of(p.tagged) |
-					       (data ? TREADLE_CQ_REMOTE_CQ_DATA : 0),
-				      .error = message.len > p.len ? TREADLE_ETRUNC : 0U,
-				      .olen = message.len - len};
-		const bool reported = queue_ && (p.flags & TREADLE_F_COMPLETION || cqe.error);
+	if (len == 8) [[likely]]
+		std::memcpy(reinterpret_cast<void *>(p.addr), message.bytes, 8);
+	else if (len)
+		std::memcpy(reinterpret_cast<void *>(p.addr), message.bytes, len);
+	if (!end.reader.take(message)) [[unlikely]]
+		return true;
+	const bool data = message.flags & TREADLE_LANE_DATA;
+	const std::uint32_t flags = p.flags;
+	const treadle_cqe cqe{.context = p.context,
+			      .len = len,
+			      .data = data ? message.data : 0,
+			      .tag = p.tagged ? message.tag : 0,
+			      .buf = p.addr,
+			      .src = peers_.source_of(end),
+			      .flags = kind_of(p.tagged, data),
+			      .error = message.len > p.len ? TREADLE_ETRUNC : 0U,
+			      .olen = message.len - len};
 
-		if (i != first_) [[unlikely]]
-			drop_posted(i);
-		else if (++first_ == end_)
-			first_ = end_ = 0;
-		++taken_;
-		++stats_.received;
-		if (reported && (late_ || !add(cqe))) [[unlikely]]
-			keep(cqe, nullptr);
-		if (use_.received) [[unlikely]]
-			count(cqe, message.len);
-		return true;
-	}
-	if (bytes_ > most_bytes_ && !all)
-		return false;
-	void *const memory = std::malloc(sizeof(Waiting) + message.len);
-	if (!memory) [[unlikely]]
-		return false;
-	auto *const waiting = new (memory) Waiting;
-	waiting->heap = true;
-	waiting->end = &end;
-	waiting->tag = message.tag;
-	waiting->data = message.flags & TREADLE_LANE_DATA ? message.data : 0;
-	waiting->len = message.len;
-	waiting->flags = message.flags;
-	if (message.len)
-		std::memcpy(waiting->bytes(), message.bytes, message.len);
-	if (!end.reader.take(message)) {
-		std::free(memory);
-		return true;
-	}
+	drop_posted(i);
 	++taken_;
 	++stats_.received;
-	++end.waiting;
-	bytes_ += message.len + overhead;
-	waiting_.append(waiting);
+	reports_.report(cqe, flags, message.len);
 	return true;
 }
 
+/* No receive matches: the message waits. */
 template <class Lock>
-bool LaneReceiver<Lock>::matches(const Waiting &message, const Message &receive,
-				 std::uint32_t port) noexcept
+bool LaneReceiver<Lock>::keep(LaneEnd &end, const detail::LaneReader::Message &message) noexcept
 {
-	if (is_tagged(receive) != !!(message.flags & TREADLE_LANE_TAGGED) ||
-	    (is_tagged(receive) && (message.tag ^ receive.tag) & ~receive.ignore))
+	WaitingMessage *const copy = LaneWaiting::copy(end, message);
+
+	if (!copy)
 		return false;
-	if (port == any)
+	if (!end.reader.take(message)) {
+		LaneWaiting::drop(copy);
 		return true;
-	ask(*message.end);
-	return port != nobody && message.end->port == port;
+	}
+	waiting_.keep(copy);
+	++taken_;
+	++stats_.received;
+	return true;
 }
 
-/* The oldest message here that a new receive matches, or null. */
+/* Completes a receive with these flags that has got, or looked at, a message that waited. */
 template <class Lock>
-typename LaneReceiver<Lock>::Waiting **
-LaneReceiver<Lock>::find_waiting(const Message &receive) noexcept
+void LaneReceiver<Lock>::consume(WaitingMessage &message, const treadle_cqe &cqe,
+				 std::uint32_t flags, std::uint64_t len) noexcept
 {
-	Waiting **at = &waiting_.first;
-
-	if (!*at) [[likely]]
-		return nullptr;
-	const std::uint32_t port = port_of(receive.peer);
-	while (*at && !matches(**at, receive, port))
-		at = &(*at)->after;
-	return *at ? at : nullptr;
+	waiting_.consumed(message);
+	reports_.report(cqe, flags, len, &message);
 }
 
-/* Gives a message that waits to a receive. */
+/* Gives a message that waited to a receive. */
 template <class Lock>
-int LaneReceiver<Lock>::give(Waiting **at, const Message &receive,
-			     std::span<const treadle_iov> iov) noexcept
+void LaneReceiver<Lock>::give(WaitingMessage &message, const Message &receive,
+			      std::span<const treadle_iov> iov) noexcept
 {
-	Waiting &message = **at;
 	const std::uint64_t room = total(iov);
 
-	scatter(iov, message.bytes(), message.len);
-	finish({.context = receive.context,
-		.len = std::min<std::uint64_t>(message.len, room),
-		.data = message.data,
-		.tag = is_tagged(receive) ? message.tag : 0,
-		.buf = iov.size() == 1 ? iov[0].addr : 0,
-		.src = names_ ? source_of(*message.end) : TREADLE_ADDR_ANY,
-		.flags = kind_of(is_tagged(receive)) |
-			 (message.flags & TREADLE_LANE_DATA ? TREADLE_CQ_REMOTE_CQ_DATA : 0),
-		.error = message.len > room ? TREADLE_ETRUNC : 0U,
-		.olen = message.len > room ? message.len - room : 0},
-	       receive.flags, message.len, &message);
-	return 0;
+	message.copy_to(iov);
+	consume(message,
+		{.context = receive.context,
+		 .len = std::min<std::uint64_t>(message.len, room),
+		 .data = message.data,
+		 .tag = is_tagged(receive) ? message.tag : 0,
+		 .buf = iov.size() == 1 ? iov[0].addr : 0,
+		 .src = source_of(*message.end),
+		 .flags = kind_of(is_tagged(receive), message.has_data()),
+		 .error = message.len > room ? TREADLE_ETRUNC : 0U,
+		 .olen = message.len > room ? message.len - room : 0},
+		receive.flags, message.len);
+}
+
+/* Gives it the oldest one that it matches. False: none does. */
+template <class Lock>
+bool LaneReceiver<Lock>::give(const Message &receive, std::span<const treadle_iov> iov) noexcept
+{
+	WaitingMessage *const message = waiting_.remove(receive);
+
+	if (message)
+		give(*message, receive, iov);
+	return message;
 }
 
 /* --- receives ------------------------------------------------------------------------------ */
@@ -452,24 +367,18 @@ int LaneReceiver<Lock>::give(Waiting **at, const Message &receive,
 template <class Lock> int LaneReceiver<Lock>::post(const Message &receive) noexcept
 {
 	const std::lock_guard guard(lock_);
+	const treadle_iov iov{receive.addr, receive.len};
 
-	if (late_ && !report_late()) [[unlikely]]
+	if (!reports_.catch_up()) [[unlikely]]
 		return -EAGAIN;
-	if (waiting_.first) [[unlikely]] {
-		if (Waiting **const at = find_waiting(receive)) {
-			const treadle_iov iov{receive.addr, receive.len};
-			Waiting *one = *at;
-
-			waiting_.remove(at);
-			return give(&one, receive, {&iov, 1});
-		}
-	}
+	if (give(receive, {&iov, 1})) [[unlikely]]
+		return 0;
 	if (!open_)
 		try_open();
 	if (open_) {
-		const std::uint32_t port = port_of(receive.peer);
+		const std::uint32_t port = peers_.port_of(receive.peer);
 
-		if (end_ - first_ < most_ && port != nobody) [[likely]] {
+		if (end_ - first_ < most_ && port != no_port) [[likely]] {
 			if (end_ == posted_.size()) [[unlikely]] {
 				std::copy(posted_.begin() + first_, posted_.end(), posted_.begin());
 				end_ -= first_;
@@ -488,16 +397,11 @@ template <class Lock> int LaneReceiver<Lock>::post(const Message &receive) noexc
 		}
 		if (!close())
 			return -ENOMEM;
-		if (late_ && !report_late())
+		if (!reports_.catch_up())
 			return -EAGAIN;
 		/* the lanes may have had a message for it */
-		if (Waiting **const at = find_waiting(receive)) {
-			const treadle_iov iov{receive.addr, receive.len};
-			Waiting *one = *at;
-
-			waiting_.remove(at);
-			return give(&one, receive, {&iov, 1});
-		}
+		if (give(receive, {&iov, 1}))
+			return 0;
 	}
 	return negative(ring_.post(receive));
 }
@@ -512,21 +416,13 @@ int LaneReceiver<Lock>::post(const Message &receive, std::span<const treadle_iov
 		return -EINVAL;
 	if (!close())
 		return -ENOMEM;
-	if (late_ && !report_late())
+	if (!reports_.catch_up())
 		return -EAGAIN;
 	if (receive.flags & TREADLE_F_MULTI_RECV) {
 		stopped_ = true;
-		if (give_many(rest))
-			return 0;
-		return negative(ring_.post(rest));
+		return give_many(rest) ? 0 : negative(ring_.post(rest));
 	}
-	if (Waiting **const at = find_waiting(receive)) {
-		Waiting *one = *at;
-
-		waiting_.remove(at);
-		return give(&one, receive, iov);
-	}
-	return negative(ring_.post(receive, iov));
+	return give(receive, iov) ? 0 : negative(ring_.post(receive, iov));
 }
 
 /*
@@ -535,104 +431,95 @@ int LaneReceiver<Lock>::post(const Message &receive, std::span<const treadle_iov
  */
 template <class Lock> bool LaneReceiver<Lock>::give_many(Message &receive) noexcept
 {
-	bool over = false;
-
-	while (!over) {
-		Waiting **const at = find_waiting(receive);
-		if (!at)
+	for (;;) {
+		WaitingMessage *const message = waiting_.remove(receive);
+		if (!message)
 			return false;
-		Waiting &message = **at;
-		const std::uint64_t len = std::min<std::uint64_t>(message.len, receive.len);
+		const std::uint64_t len = std::min<std::uint64_t>(message->len, receive.len);
 		const treadle_iov part{receive.addr, len};
-
-		waiting_.remove(at);
-		scatter({&part, 1}, message.bytes(), message.len);
-		over = receive.len - len < std::max<std::uint64_t>(receive.data, 1);
-		const bool data = message.flags & TREADLE_LANE_DATA;
+		const bool over = receive.len - len < std::max<std::uint64_t>(receive.data, 1);
 		const treadle_cqe cqe{.context = receive.context,
 				      .len = len,
-				      .data = message.data,
+				      .data = message->data,
 				      .tag = 0,
 				      .buf = receive.addr,
-				      .src = names_ ? source_of(*message.end) : TREADLE_ADDR_ANY,
-				      .flags = kind_of(false) |
-					       (data ? TREADLE_CQ_REMOTE_CQ_DATA : 0U) |
+				      .src = source_of(*message->end),
+				      .flags = kind_of(false, message->has_data()) |
 					       (over ? TREADLE_CQ_MULTI_RECV : 0U),
-				      .error = message.len > len ? TREADLE_ETRUNC : 0U,
-				      .olen = message.len - len};
+				      .error = message->len > len ? TREADLE_ETRUNC : 0U,
+				      .olen = message->len - len};
+
+		message->copy_to({&part, 1});
 		receive.addr += len;
 		receive.len -= len;
 		/* the end is always reported */
-		finish(cqe, receive.flags | (over ? TREADLE_F_COMPLETION : 0), message.len,
-		       &message);
+		consume(*message, cqe, receive.flags | (over ? TREADLE_F_COMPLETION : 0),
+			message->len);
+		if (over)
+			return true;
 	}
-	return true;
 }
 
 /* What a peek reports of a message. */
 template <class Lock>
-treadle_cqe LaneReceiver<Lock>::seen(Waiting &message, std::uint64_t context) noexcept
+treadle_cqe LaneReceiver<Lock>::seen(WaitingMessage &message, std::uint64_t context) noexcept
 {
 	treadle_cqe cqe = failed(context, 0, true, 0);
 
 	cqe.len = message.len;
 	cqe.data = message.data;
 	cqe.tag = message.tag;
-	if (names_)
-		cqe.src = source_of(*message.end);
-	if (message.flags & TREADLE_LANE_DATA)
-		cqe.flags |= TREADLE_CQ_REMOTE_CQ_DATA;
+	cqe.src = source_of(*message.end);
+	cqe.flags = kind_of(true, message.has_data());
 	return cqe;
+}
+
+/* FI_CLAIM without FI_PEEK, perhaps with FI_DISCARD: takes what was claimed. */
+template <class Lock>
+int LaneReceiver<Lock>::use_claim(const Message &receive, std::span<const treadle_iov> iov) noexcept
+{
+	WaitingMessage *const message = waiting_.take_claimed(receive.context);
+
+	if (!message)
+		return by_kernel;
+	if (receive.flags & TREADLE_F_DISCARD)
+		consume(*message, seen(*message, receive.context), receive.flags, 0);
+	else
+		give(*message, receive, iov);
+	return 0;
 }
 
 template <class Lock>
 int LaneReceiver<Lock>::peek(const Message &receive, std::span<const treadle_iov> iov) noexcept
 {
 	const std::lock_guard guard(lock_);
-	const std::uint32_t what = receive.flags & peeks;
 
 	if (iov.size() > TREADLE_MAX_IOV)
 		return -EINVAL;
-	if (late_ && !report_late())
+	if (!reports_.catch_up())
 		return -EAGAIN;
-	if (!(what & TREADLE_F_PEEK)) { /* a claim is used up */
-		Waiting **at = &claimed_.first;
-
-		while (*at && (*at)->claim != receive.context)
-			at = &(*at)->after;
-		Waiting *one = *at;
-		if (!one)
-			return by_kernel;
-		claimed_.remove(at);
-		if (what == TREADLE_F_CLAIM) {
-			give(&one, receive, iov);
-			return 0;
-		}
-		finish(seen(*one, receive.context), receive.flags, 0, one);
-		return 0;
-	}
+	if (!(receive.flags & TREADLE_F_PEEK))
+		return use_claim(receive, iov);
 	advance();
-	if (late_)
+	if (reports_.late())
 		return -EAGAIN;
-	Waiting **const at = find_waiting(receive);
-	if (!at) {
+	WaitingMessage *const message = waiting_.find(receive);
+	if (!message) {
 		if (!open_)
 			return by_kernel;
-		if (port_of(receive.peer) == nobody || ring_.holds_messages()) {
+		if (peers_.port_of(receive.peer) == no_port || ring_.holds_messages())
 			return close() ? by_kernel : -ENOMEM;
-		}
-		finish(failed(receive.context, 0, true, ENOMSG), receive.flags, 0, nullptr);
+		reports_.report(failed(receive.context, 0, true, ENOMSG), receive.flags, 0);
 		return 0;
 	}
-	Waiting *const message = *at;
 	const treadle_cqe cqe = seen(*message, receive.context);
-	if (what != TREADLE_F_PEEK)
-		waiting_.remove(at);
-	if (what & TREADLE_F_CLAIM) {
-		message->claim = receive.context;
-		claimed_.append(message);
+	if (receive.flags & TREADLE_F_DISCARD) {
+		consume(*waiting_.remove(receive), cqe, receive.flags, 0);
+		return 0;
 	}
-	finish(cqe, receive.flags, 0, what & TREADLE_F_DISCARD ? message : nullptr);
+	if (receive.flags & TREADLE_F_CLAIM)
+		waiting_.claim(*waiting_.remove(receive), receive.context);
+	reports_.report(cqe, receive.flags, 0);
 	return 0;
 }
 
@@ -646,8 +533,8 @@ template <class Lock> bool LaneReceiver<Lock>::cancel(std::uint64_t context) noe
 		const Posted taken = posted_[i];
 
 		drop_posted(i);
-		finish(failed(context, taken.addr, taken.tagged, ECANCELED), taken.flags, 0,
-		       nullptr);
+		reports_.report(failed(context, taken.addr, taken.tagged, ECANCELED), taken.flags,
+				0);
 		return true;
 	}
 	return false;
@@ -658,120 +545,6 @@ template <class Lock> std::uint32_t LaneReceiver<Lock>::posted() noexcept
 	const std::lock_guard guard(lock_);
 
 	return end_ - first_;
-}
-
-/* --- senders ------------------------------------------------------------------------------- */
-
-/* The name of the sender, as the vector has it now. */
-template <class Lock> void LaneReceiver<Lock>::ask(End &end) noexcept
-{
-	const std::uint32_t changes = use_.changes->load(std::memory_order_acquire);
-
-	if (end.asked && end.changes == changes) [[likely]]
-		return;
-	const auto source = end.lane.source();
-	end.asked = true;
-	end.changes = changes;
-	end.source = source ? *source : TREADLE_ADDR_ANY;
-	end.port = directed_ && end.source != TREADLE_ADDR_ANY ? port_of(end.source) : nobody;
-}
-
-/*
- * What a receive is compared by. Peers with lanes are of this machine, where a port is one
- * endpoint; an address may be in the vector several times.
- */
-template <class Lock> std::uint32_t LaneReceiver<Lock>::port_of(std::uint64_t peer) noexcept
-{
-	if (peer == TREADLE_ADDR_ANY) [[likely]]
-		return any;
-	const std::uint32_t changes = use_.changes->load(std::memory_order_acquire);
-	Cached &cached = ports_[peer % ports_.size()];
-
-	if (cached.peer != peer || cached.changes != changes) {
-		const auto place = use_.av->place(peer);
-
-		cached = {.peer = peer,
-			  .port = place && place->here ? place->address.port : nobody,
-			  .changes = changes};
-	}
-	return cached.port;
-}
-
-/* --- completions --------------------------------------------------------------------------- */
-
-/*
- * A receive has finished: its completion, then its counter. memory: of a message that has waited,
- * which is consumed.
- */
-template <class Lock>
-void LaneReceiver<Lock>::finish(const treadle_cqe &cqe, std::uint32_t flags, std::uint64_t len,
-				Waiting *memory) noexcept
-{
-	if (memory) {
-		bytes_ -= memory->len + overhead;
-		--memory->end->waiting;
-	}
-	if (queue_ && (flags & TREADLE_F_COMPLETION || cqe.error))
-		report(cqe, memory);
-	else if (memory)
-		std::free(memory);
-	if (use_.received && !(flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD)))
-		count(cqe, len);
-}
-
-template <class Lock>
-void LaneReceiver<Lock>::count(const treadle_cqe &cqe, std::uint64_t len) noexcept
-{
-	Cntr &counter = *use_.received;
-
-	if (cqe.error)
-		std::ignore = counter.counter().add_error(1);
-	else if (counter.local().reserve())
-		counter.local().add(counter.step(len));
-	else
-		std::ignore = counter.counter().add(counter.step(len));
-}
-
-template <class Lock>
-void LaneReceiver<Lock>::report(const treadle_cqe &cqe, Waiting *memory) noexcept
-{
-	if (!late_ && add(cqe)) [[likely]]
-		std::free(memory);
-	else
-		keep(cqe, memory);
-}
-
-/* There is no room. */
-template <class Lock>
-void LaneReceiver<Lock>::keep(const treadle_cqe &cqe, Waiting *memory) noexcept
-{
-	Report *late = memory;
-	if (!late) {
-		late = unused_;
-		unused_ = late->next;
-	}
-	late->cqe = cqe;
-	late->next = nullptr;
-	*last_late_ = late;
-	last_late_ = &late->next;
-}
-
-/* False: some still have no room. */
-template <class Lock> bool LaneReceiver<Lock>::report_late() noexcept
-{
-	while (Report *const late = late_) {
-		if (!add(late->cqe))
-			return false;
-		late_ = late->next;
-		if (late->heap) {
-			std::free(late);
-		} else {
-			late->next = unused_;
-			unused_ = late;
-		}
-	}
-	last_late_ = &late_;
-	return true;
 }
 
 template class LaneReceiver<NoLock>;

@@ -9,7 +9,7 @@ constexpr std::size_t message = 100;
 
 Info hints(std::uint64_t rx_op_flags = 0)
 {
-	Info hints = hints_for(FI_MSG | FI_TAGGED | FI_MULTI_RECV);
+	Info hints = hints_for(FI_MSG | FI_TAGGED | FI_MULTI_RECV | FI_TRIGGER);
 
 	hints->rx_attr->op_flags = rx_op_flags;
 	return hints;

@@ -86,11 +86,19 @@ LaneSender::Entry *LaneSender::place(std::uint64_t peer) noexcept
 	return unused;
 }
 
+/* An address may be in the vector several times: two lanes to it would have no order. */
+bool LaneSender::has_lane(const treadle_addr &address) const noexcept
+{
+	return std::ranges::any_of(*entries_, [&](const Entry &entry) {
+		return entry.open && !std::memcmp(&entry.open->address, &address, sizeof(address));
+	});
+}
+
 bool LaneSender::open(Entry &entry) noexcept
 {
 	const auto address = use_.av->find(entry.peer);
 
-	if (address && lanes_ < most_lanes) {
+	if (address && lanes_ < most_lanes && !has_lane(*address)) {
 		auto lane =
 			Lane::make(endpoint_.domain().kernel(), endpoint_.id(), Peer{entry.peer});
 		if (lane) {

@@ -128,6 +128,7 @@ private:
 	}
 	Open *look_up(std::uint64_t peer) noexcept;
 	Entry *place(std::uint64_t peer) noexcept;
+	bool has_lane(const treadle_addr &address) const noexcept;
 	bool open(Entry &entry) noexcept;
 	void forget(Entry &entry) noexcept;
 	void check_removed() noexcept;

@@ -217,7 +217,7 @@ TEST(LaneEnds, ASenderIsKilled)
 			EXPECT_EQ(fi_trecv(side.ep.get(), &in, 8, nullptr, from, 7, 0, ctx(1)), 0);
 			return true;
 		};
-		while (expected < 100u * static_cast<unsigned int>(round))
+		while (expected < static_cast<std::uint64_t>(round) * 100)
 			ASSERT_TRUE(take(patience));
 		child.kill(SIGKILL);
 		while (take(50))

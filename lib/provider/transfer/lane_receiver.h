@@ -3,6 +3,7 @@
 #define TREADLE_PROVIDER_LANE_RECEIVER_H
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -132,7 +133,7 @@ private:
 	std::uint32_t pause_ = 0, next_pause_ = 1, taken_ = 0;
 	std::uint32_t most_;
 	std::uint32_t first_ = 0, end_ = 0; /* of posted_ */
-	std::array<Posted, 2 * most_posted> posted_;
+	std::array<Posted, std::size_t{2} * most_posted> posted_;
 	std::vector<std::unique_ptr<LaneEnd>> ends_;
 	fi_treadle_lane_stats stats_{};
 };

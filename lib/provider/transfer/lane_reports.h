@@ -36,7 +36,7 @@ public:
 	LaneReports &operator=(const LaneReports &) = delete;
 	~LaneReports();
 
-	/* Before all others. False: the queue can't have completions that the kernel doesn't write. */
+	/* Before all others. False: the kernel alone writes completions of this queue. */
 	bool allow() noexcept;
 
 	/*

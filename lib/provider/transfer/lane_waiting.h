@@ -73,7 +73,7 @@ public:
 
 		return at ? unclaimed_.remove(at) : nullptr;
 	}
-	/* FI_CLAIM: puts aside what was removed, for the receive with this context, which takes it. */
+	/* FI_CLAIM: keeps what was removed for the receive with this context, which takes it. */
 	void claim(WaitingMessage &message, std::uint64_t context) noexcept;
 	WaitingMessage *take_claimed(std::uint64_t context) noexcept;
 	/* What was removed has been received. */

@@ -111,7 +111,7 @@ public:
 	/* Has all been taken that was written? */
 	bool empty() noexcept
 	{
-		head_ = load(lane_->head, std::memory_order_acquire); /* R */
+		read_head();
 		return head_ == tail_;
 	}
 
@@ -129,7 +129,7 @@ public:
 		const std::uint32_t pad = units > left ? left : 0;
 
 		if (tail_ - head_ + pad + units > most_) [[unlikely]] {
-			empty();
+			read_head();
 			/* also if the receiver has written nonsense there */
 			if (tail_ - head_ + pad + units > most_)
 				return Put::full;
@@ -194,6 +194,7 @@ public:
 	}
 
 private:
+	void read_head() noexcept { head_ = load(lane_->head, std::memory_order_acquire); } /* R */
 	treadle_lane_msg *write(std::uint64_t index, std::uint32_t flags, std::uint64_t tag,
 				std::uint64_t data, std::uint32_t len) noexcept
 	{

@@ -151,8 +151,8 @@ EXPORT_SYMBOL_GPL(treadle_link_down);
  * treadle_link_fail() - a link has to be left
  * @s:	   the session
  * @link:  the link
- * @error: -EPROTO, -EACCES, -ENOBUFS: the session ends with it, unless another link is used already.
- *	   Else it goes on with another link
+ * @error: -EPROTO, -EACCES, -ENOBUFS: the session ends with it, unless another link is used
+ *	   already. Else it goes on with another link
  *
  * Context: process context; takes s->lock.
  */

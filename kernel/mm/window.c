@@ -436,11 +436,12 @@ static struct page *page_for(struct treadle_pm_window *w, unsigned long i)
 }
 
 /*
- * Enter the pages from @i on that the pagemap knows. Where the scratch page may be mapped, a page
- * is @present only if it was filled before, as it has been unmapped since (fill_all()). Returns the
- * first one before @end that is not present, or @end. Takes pm->lock.
+ * Enter the pages from @i on that the pagemap knows. None is @present while the scratch page may be
+ * mapped, as a store would be lost there: *@all is cleared then. Returns the first page before @end
+ * that is not entered, or @end. Takes pm->lock.
  */
-static unsigned long fill_known(struct treadle_pm_window *w, unsigned long i, unsigned long end)
+static unsigned long fill_known(struct treadle_pm_window *w, unsigned long i, unsigned long end,
+				bool *all)
 {
 	unsigned long miss = end;
 
@@ -449,19 +450,19 @@ static unsigned long fill_known(struct treadle_pm_window *w, unsigned long i, un
 		miss = i;
 	for (; !w->ended && i < end; i++) {
 		struct page *page = page_for(w, i);
-		bool filled = test_bit(i, w->filled);
 
 		/* if it is mapped, it was not yet unmapped since it was taken away */
-		if (page && !filled && !test_bit(i, w->mapped)) {
+		if (page && !test_bit(i, w->filled) && !test_bit(i, w->mapped)) {
 			w->pages[i] = page;
 			__set_bit(i, w->mapped);
 			__set_bit(i, w->filled);
-			filled = !w->scratched;
 		}
-		if (page && filled)
-			set_bit(i, present(w));
-		else
+		if (!page || !test_bit(i, w->filled))
 			miss = min(miss, i);
+		else if (w->scratched)
+			*all = false;
+		else
+			set_bit(i, present(w));
 	}
 	pm_write_unlock(w->pm);
 	return miss;
@@ -476,7 +477,7 @@ static int fill_all(struct treadle_pm_window *w, unsigned long first, unsigned l
 	while (i <= last) {
 		unsigned long n =
 			min_t(unsigned long, last - i + 1, treadle_pm_stride(address(w, i)));
-		unsigned long miss = fill_known(w, i, i + n), end = i + n;
+		unsigned long miss = fill_known(w, i, i + n, &all), end = i + n;
 
 		if (READ_ONCE(w->ended))
 			return -EKEYREJECTED;
@@ -488,7 +489,7 @@ static int fill_all(struct treadle_pm_window *w, unsigned long first, unsigned l
 			continue;
 		if (!treadle_pm_fill(w->pm, address(w, miss), (u64)(end - miss) << PAGE_SHIFT,
 				     w->write, TREADLE_FILL_THERE))
-			i = fill_known(w, miss, end);
+			i = fill_known(w, miss, end, &all);
 		else
 			i = miss;
 		/* each page once: one that does not come is passed over */

@@ -9,8 +9,9 @@
 
 #include <treadle/atomic.h>
 
-#define LEN    (4 * PAGE)
-#define ROUNDS 25
+#define LEN	  (4 * PAGE)
+#define ROUNDS	  25
+#define SCRATCHED 2000
 
 enum way { MUNMAP, PROTECT, REGION, MOVE, FORK, KILL };
 
@@ -391,6 +392,71 @@ TEST_F(rules, no_atomic_is_lost)
 	}
 	EXPECT_EQ(all, ((__u64 *)self->there)[1]);
 	note("%llu additions; generation %llu", all, generation(&self->w));
+}
+
+struct storer {
+	struct window *w;
+	const volatile __u64 *there;
+	int round, done, lost, direct;
+};
+
+/* Stores as soon as the page is there. */
+static void *stores_early(void *arg)
+{
+	struct storer *s = arg;
+
+	for (int i = 1; i <= SCRATCHED; i++) {
+		await(&s->round, i);
+		while (!is_there(s->w, 0))
+			;
+		if (window_store(s->w, 0, i)) {
+			s->direct++;
+			s->lost += *s->there != i;
+		}
+		raise_to(&s->done, i);
+	}
+	return NULL;
+}
+
+/* Where the page was missing, an access has left the scratch page in the map. */
+TEST(a_page_is_there_only_when_the_scratch_page_is_not)
+{
+	__u64 key = 77, to;
+	struct window w;
+	struct storer s = {.w = &w};
+	struct node a, b;
+	pthread_t storer;
+	char *there, buf[8] = {};
+	__u32 id;
+
+	node_open(&a, (struct options){});
+	node_open(&b, (struct options){});
+	to = peer(&a, b.addr);
+	there = pages(PAGE);
+	s.there = (void *)there;
+	ASSERT_EQ(0, mr(b.fd, there, PAGE, BOTH, 0, &key, &id));
+	ASSERT_EQ(0, window_open(&w, &a, to, key, 0, 8, BOTH));
+	window_map(&w);
+	storer = thread(stores_early, &s);
+	for (int i = 1; i <= SCRATCHED; i++) {
+		ASSERT_EQ(0, madvise(there, PAGE, MADV_DONTNEED));
+		ASSERT_EQ(1, post(&a, write_of(buf, 8, to, 64, key, i))); /* it is known */
+		ASSERT_EQ(0, cq_next(&a.cq).error);
+		*word_at(&w, 8) = 1;
+		raise_to(&s.round, i);
+		while (__atomic_load_n(&s.done, __ATOMIC_ACQUIRE) < i) {
+			int ret = window_fill(&w, 0, 8);
+
+			ASSERT_TRUE(ret == 0 || ret == -EAGAIN);
+		}
+	}
+	pthread_join(storer, NULL);
+	EXPECT_EQ(0, s.lost);
+	EXPECT_LT(0, s.direct);
+	note("%d of %d stores were direct", s.direct, SCRATCHED);
+	window_unmap(&w);
+	close(a.fd);
+	close(b.fd);
 }
 
 TEST_HARNESS_MAIN

@@ -181,8 +181,17 @@ private:
 	[[gnu::always_inline]] static ssize_t take(fid_cq *cq, void *buf, std::size_t count,
 						   Also also) noexcept
 	{
-		if (!of(cq).queue_.has_local()) /* else it is made when all of those are read */
-			of(cq).progress_.make();
+		if (of(cq).queue_.has_local())
+			return take_local<Entry>(cq, buf, count, also);
+		if (of(cq).progress_.any()) [[unlikely]] /* when no local ones are left */
+			return make_and_take<Entry>(cq, buf, count, also);
+		return take_from_kernel<Entry>(cq, buf, count, also);
+	}
+	template <class Entry, class Also>
+	[[gnu::noinline]] static ssize_t make_and_take(fid_cq *cq, void *buf, std::size_t count,
+						       Also also) noexcept
+	{
+		of(cq).progress_.make();
 		if (of(cq).queue_.has_local())
 			return take_local<Entry>(cq, buf, count, also);
 		return take_from_kernel<Entry>(cq, buf, count, also);

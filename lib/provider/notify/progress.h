@@ -44,6 +44,7 @@ public:
 	void add(Progress &progress);
 	void remove(Progress &progress) noexcept;
 
+	bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
 	[[gnu::always_inline]] void make() noexcept
 	{
 		if (Progress *const what = any_.load(std::memory_order_relaxed)) [[unlikely]]

@@ -238,8 +238,25 @@ private:
 		message.flags = desc_flags;
 		message.peer |= any_source_.load(std::memory_order_relaxed);
 		if (lanes_in_) [[unlikely]]
-			return finish(lanes_in_->post(message), message.opcode);
+			return receive_by_lanes(copy_of(message));
 		return finish(negative(rx_->post(message)), message.opcode);
+	}
+	/* By fields: so the caller's own message stays in registers. */
+	[[gnu::always_inline]] static Message copy_of(const Message &message) noexcept
+	{
+		return {.opcode = message.opcode,
+			.flags = message.flags,
+			.context = message.context,
+			.addr = message.addr,
+			.len = message.len,
+			.peer = message.peer,
+			.tag = message.tag,
+			.ignore = message.ignore,
+			.data = message.data};
+	}
+	[[gnu::noinline]] ssize_t receive_by_lanes(Message message) noexcept
+	{
+		return finish(lanes_in_->post(message), message.opcode);
 	}
 	template <class... B>
 	[[gnu::always_inline]] ssize_t transmit_as(Message message, std::uint64_t given,
@@ -337,7 +354,7 @@ private:
 		if (message.opcode != TREADLE_OP_READ && message.opcode != TREADLE_OP_WRITE) {
 			if (!lanes_out_) [[likely]]
 				return negative(tx_->post(message));
-			return send(message);
+			return send(copy_of(message));
 		}
 		const std::lock_guard guard(*tx_);
 		if (direct_ && direct_->looks() &&
@@ -366,7 +383,7 @@ private:
 		return negative(tx_->post_locked(message, atomic));
 	}
 	/* By a lane if there is one. */
-	[[gnu::noinline]] int send(const Message &message) noexcept
+	[[gnu::noinline]] int send(Message message) noexcept
 	{
 		const std::lock_guard guard(*tx_);
 		const int rc = lanes_out_->send(*tx_, message);

@@ -135,6 +135,12 @@ static inline void treadle_free_page_of(struct page *page)
 	__free_page(page);
 }
 
+static inline void treadle_get_page(struct page *page)
+{
+	treadle_got(page);
+	get_page(page);
+}
+
 static inline void treadle_unpin(struct page **pages, unsigned long n)
 {
 	atomic_long_sub(n, &treadle_live);
@@ -180,6 +186,7 @@ static inline void treadle_unpin(struct page **pages, unsigned long n)
 #define kfree			     treadle_kfree
 #define kvfree			     treadle_kvfree
 #define vunmap			     treadle_vunmap
+#define get_page		     treadle_get_page
 #define put_page		     treadle_put_page
 #define kmem_cache_free		     treadle_cache_free
 #define free_pages		     treadle_free_pages_at

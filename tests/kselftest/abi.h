@@ -377,6 +377,8 @@ static void valid_window_fill(world *w, void *arg)
 	a->len = 8;
 }
 
+static __u32 lane_ring; /* of the last lane_node() */
+
 /* An endpoint of its own, which offers lanes to itself. */
 static void lane_node(world *w, struct node *n)
 {
@@ -386,6 +388,16 @@ static void lane_node(world *w, struct node *n)
 				      .cq = 32,
 				      .rcq = 32,
 				      .rx_flags = TREADLE_RX_LANES});
+	lane_ring = n->rx.id;
+}
+
+/* Takes what was offered, and closes it. */
+static inline void close_offers(const world *w)
+{
+	struct treadle_lane_take take = {.size = sizeof(take), .rx = lane_ring};
+
+	while (call(w->fd, TREADLE_IOC_LANE_TAKE, &take) == 0)
+		need(destroy(w->fd, take.id) == 0);
 }
 
 static void valid_lane_make(world *w, void *arg)
@@ -407,7 +419,9 @@ static void valid_lane_take(world *w, void *arg)
 	lane_node(w, &n);
 	make.ep = n.ep;
 	make.peer = peer(&n, n.addr);
-	need(call(w->fd, TREADLE_IOC_LANE_MAKE, &make) == 0);
+	/* two: if the answer can't be written, the lane is closed */
+	for (int i = 0; i < 2; i++)
+		need(call(w->fd, TREADLE_IOC_LANE_MAKE, &make) == 0);
 	a->rx = n.rx.id;
 }
 

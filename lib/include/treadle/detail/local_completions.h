@@ -54,27 +54,12 @@ public:
 	 * Reserves an entry: add or cancel follow. False: there is no room, or another thread adds,
 	 * or one may sleep, which only the kernel wakes.
 	 */
-	[[gnu::always_inline]] bool reserve() noexcept
-	{
-		if (!handoff_.begin())
-			return false;
-		if (tail_.load(std::memory_order_relaxed) -
-			    head_.load(std::memory_order_acquire) < /* N */
-		    size_) [[likely]]
-			return true;
-		cancel();
-		return false;
-	}
+	[[gnu::always_inline]] bool reserve() noexcept { return handoff_.begin() && has_room(); }
 	/* The same also if a thread may sleep: the caller wakes it. False: there is no room. */
 	bool reserve_always() noexcept
 	{
 		handoff_.begin_always();
-		if (tail_.load(std::memory_order_relaxed) -
-			    head_.load(std::memory_order_acquire) < /* N */
-		    size_) [[likely]]
-			return true;
-		cancel();
-		return false;
+		return has_room();
 	}
 	/* place: the index of the kernel's ring before which the entry is read */
 	void add(std::uint32_t place, const treadle_cqe &cqe) noexcept
@@ -144,6 +129,17 @@ public:
 	Handoff &handoff() noexcept { return handoff_; }
 
 private:
+	/* After a begin of the handoff, which ends if there is none. */
+	[[gnu::always_inline]] bool has_room() noexcept
+	{
+		if (tail_.load(std::memory_order_relaxed) -
+			    head_.load(std::memory_order_acquire) < /* N */
+		    size_) [[likely]]
+			return true;
+		cancel();
+		return false;
+	}
+
 	Mutex lock_; /* allocate */
 	/* Only context, flags and error of a completion change, until a whole one is added. */
 	std::unique_ptr<treadle_cqe[]> cqes_;

@@ -33,13 +33,17 @@ struct Dmabuf {
 	void *base_addr;
 };
 
-/* A dma-buf of memory of the system; -1: the kernel makes none. */
+const char *exporter(bool heap)
+{
+	return heap ? "/dev/dma_heap/system" : "/dev/udmabuf";
+}
+
+/* A dma-buf of memory of the system. */
 int dmabuf_of(bool heap)
 {
-	const UniqueFd file(open(heap ? "/dev/dma_heap/system" : "/dev/udmabuf", O_RDWR));
+	const UniqueFd file(open(exporter(heap), O_RDWR));
 
-	if (file.get() < 0)
-		return -1;
+	EXPECT_GE(file.get(), 0);
 	if (heap) {
 		dma_heap_allocation_data data{};
 		data.len = bytes;
@@ -53,7 +57,9 @@ int dmabuf_of(bool heap)
 	udmabuf_create create{};
 	create.memfd = static_cast<std::uint32_t>(memory.get());
 	create.size = bytes;
-	return ioctl(file.get(), UDMABUF_CREATE, &create);
+	const int buffer = ioctl(file.get(), UDMABUF_CREATE, &create);
+	EXPECT_GE(buffer, 0);
+	return buffer;
 }
 
 int reg(const Node &node, const Dmabuf &buffer, std::uint64_t key, fid_mr **mr,
@@ -93,6 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Dmabuf, DmabufOf, testing::Bool(),
 // conformance: fi_mr(3): FI_MR_DMABUF: a region is a range of a dma-buf, which need not be mapped
 TEST_P(DmabufOf, PeersAndMessagesReachIt)
 {
+	if (access(exporter(GetParam()), F_OK) != 0)
+		GTEST_SKIP() << "the kernel has no " << exporter(GetParam());
 	for (const int mode : {0, FI_MR_VIRT_ADDR}) {
 		Pair p(hints(mode));
 		const UniqueFd file(dmabuf_of(GetParam()));
@@ -101,9 +109,6 @@ TEST_P(DmabufOf, PeersAndMessagesReachIt)
 		const auto data = pattern(100000);
 		std::vector<std::uint8_t> got(data.size());
 
-		if (file.get() < 0)
-			GTEST_SKIP() << "the kernel has no /dev/"
-				     << (GetParam() ? "dma_heap/system" : "udmabuf");
 		auto *const map = static_cast<std::uint8_t *>(
 			mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
 		ASSERT_NE(map, MAP_FAILED);

@@ -52,8 +52,10 @@ static int buffer_of(enum source source)
 	if (source == OWN || source == OWN_MOVES)
 		return export(source == OWN ? EXPORT_STAYS : EXPORT_MOVES, false);
 	fd = open(source == HEAP ? "/dev/dma_heap/system" : "/dev/udmabuf", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0) {
+		need(errno == ENOENT);
 		return -1;
+	}
 	if (source == HEAP) {
 		need(ioctl(fd, DMA_HEAP_IOCTL_ALLOC, &heap) == 0);
 		buf = heap.fd;

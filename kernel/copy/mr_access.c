@@ -80,10 +80,14 @@ static int mr_locate(const struct treadle_mr *mr, u64 addr, u64 len, struct trea
 static __always_inline int mr_admits(const struct treadle_mr *mr, const struct treadle_ep *to,
 				     const struct treadle_ep *from, u32 access)
 {
+	const struct treadle_ep *parent;
 	u32 ep = READ_ONCE(mr->ep);
 
-	if (ep && ep != to->obj.id && !(to->parent && ep == to->parent->obj.id))
-		return -EKEYREJECTED;
+	if (ep && ep != to->obj.id) {
+		parent = treadle_own_ep(to)->parent;
+		if (!parent || ep != parent->obj.id)
+			return -EKEYREJECTED;
+	}
 	if ((access & (~mr->access | to->flags)) || !treadle_admits(&mr->id, &from->id))
 		return -EACCES;
 	return 0;

@@ -23,18 +23,15 @@ struct treadle_tx;
 /*
  * struct treadle_ep - endpoint
  * @addr:	unique in the network namespace, with two exceptions: endpoints that accept
- *		connections get the address that was asked for, and contexts that of @parent
- * @id:		its identity; a context: that of @parent
+ *		connections get the address that was asked for, and contexts that of the endpoint
+ *		that they are of
+ * @id:		its identity; a context: that of the endpoint that it is of
  * @role:	TREADLE_EP_SCALABLE, _TX_CONTEXT, _RX_CONTEXT, or 0
- * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
  * @far:	it is the proxy of an endpoint of another node; constant
- * @hosts:	other nodes that know it, by number (path/remote.c)
- * @parent, @index: of a context; @parent is held, and bound until the context is torn down
- * @enabled:	the fields from @flags to @bound are set and never change (release/acquire)
- * @bound:	all objects that it is bound to
+ * @index:	of a context
+ * @enabled:	the fields from @flags to @cntr_remote_write, and @bound, are set and never change
+ *		(release/acquire)
  * @rx_shared:	@rx is a shared receive ring
- * @rx_link, @named_link: in rx->eps, and with an address vector in rx->named (rx->lock)
- * @feeding:	commands of receives that are in rx->feeding, by their @wait (rx->lock)
  * @lock:	@dead, @severed, @closed, @awaited, @parked, @flows, @waiting
  * @dead:	unreachable; accepts nothing, and none of its completions is written (also under
  *		the lock of the completion queue)
@@ -50,14 +47,11 @@ struct treadle_tx;
  *		(written under @lock)
  *
  * MSG and PASSIVE, under treadle_conn_lock (connect.h):
- * @eq, @eq_context: event queue, and the context of its events; held, set once
+ * @eq:		event queue; held, set once
  * @conn:	its connection; held, set once
  * @severed:	the connection has ended
  * @peer:	the endpoint at the other end; read under RCU
  * @ending:	serializes the flush of what the end of the connection ends; outermost lock
- * @pending, @nr_pending, @backlog, @listening: connection requests that are not answered yet
- *
- * @unbind: unbinds it later, if the caller of DESTROY was killed while a doorbell was under way
  */
 struct treadle_ep {
 	struct treadle_obj obj;
@@ -65,10 +59,8 @@ struct treadle_ep {
 	u32 type; /* enum treadle_ep_type */
 	struct treadle_peer id;
 	bool far;
-	bool listed; /* in the table of ports; a context: in @contexts of its parent */
+	bool listed; /* in the table of ports; a context: in ->contexts of its parent */
 	u32 role, index;
-	struct xarray contexts, hosts;
-	struct treadle_ep *parent;
 	bool enabled;
 	u32 flags;
 	struct treadle_tx *tx;
@@ -77,8 +69,6 @@ struct treadle_ep {
 	struct treadle_cq *tx_cq, *rx_cq;
 	struct treadle_cntr *cntr_send, *cntr_recv, *cntr_read, *cntr_write;
 	struct treadle_cntr *cntr_remote_read, *cntr_remote_write;
-	struct treadle_obj *bound[TREADLE_BINDINGS];
-	struct list_head rx_link, named_link, feeding;
 	spinlock_t lock;
 	bool dead, severed, closed, left, rx_shared;
 	struct list_head awaited;
@@ -88,12 +78,40 @@ struct treadle_ep {
 	struct mutex ending;
 	struct treadle_conn *conn;
 	struct treadle_eq *eq;
+};
+
+/*
+ * struct treadle_own_ep - what an endpoint of this node has besides: a node may have 10^5 proxies
+ * @bound:	all objects that it is bound to; constant once @enabled is set
+ * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
+ * @parent:	of a context: the scalable endpoint; held, and bound until the context is torn down
+ * @hosts:	other nodes that know it, by number (path/remote.c)
+ * @rx_link, @named_link: in rx->eps, and with an address vector in rx->named (rx->lock)
+ * @feeding:	commands of receives that are in rx->feeding, by their @wait (rx->lock)
+ * @eq_context:	MSG and PASSIVE: the context of its events; constant once @eq is set
+ * @pending, @nr_pending, @backlog, @listening: PASSIVE: connection requests that are not answered
+ *		yet (treadle_conn_lock)
+ * @unbind:	unbinds it later, if the caller of DESTROY was killed while a doorbell was under way
+ */
+struct treadle_own_ep {
+	struct treadle_ep ep;
+	struct treadle_obj *bound[TREADLE_BINDINGS];
+	struct xarray contexts, hosts;
+	struct treadle_ep *parent;
+	struct list_head rx_link, named_link, feeding;
 	u64 eq_context;
 	struct list_head pending;
 	u32 nr_pending, backlog;
 	bool listening;
 	struct treadle_later unbind;
 };
+
+/* @ep is not a proxy. */
+static inline struct treadle_own_ep *treadle_own_ep(const struct treadle_ep *ep)
+{
+	WARN_ON_ONCE(ep->far);
+	return container_of(ep, struct treadle_own_ep, ep);
+}
 
 /* The error of a command of @ep, if @ep is closed, or its process has exited. */
 static inline int treadle_ep_error(const struct treadle_ep *ep)

@@ -231,6 +231,7 @@ static int put_rx(struct sk_buff *skb, struct treadle_rx *rx)
 static int put_endpoint(struct sk_buff *skb, struct treadle_obj *obj)
 {
 	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
+	struct treadle_own_ep *own = treadle_own_ep(ep);
 	struct treadle_counted counted;
 	int ret;
 
@@ -243,8 +244,8 @@ static int put_endpoint(struct sk_buff *skb, struct treadle_obj *obj)
 		      nla_put_u16(skb, TREADLE_A_ENDPOINT_PORT, ntohs(ep->addr.port))		 ?:
 		      put_addr(skb, &ep->addr, TREADLE_A_ENDPOINT_IPV4, TREADLE_A_ENDPOINT_IPV6,
 			       TREADLE_A_ENDPOINT_SCOPE);
-	if (!ret && ep->parent)
-		ret = nla_put_u32(skb, TREADLE_A_ENDPOINT_PARENT, ep->parent->obj.id);
+	if (!ret && own->parent)
+		ret = nla_put_u32(skb, TREADLE_A_ENDPOINT_PARENT, own->parent->obj.id);
 	if (!ret && smp_load_acquire(&ep->enabled)) { /* pairs with ep_enable() */
 		ret = nla_put_flag(skb, TREADLE_A_ENDPOINT_ENABLED);
 		if (!ret && ep->tx)

@@ -44,8 +44,8 @@ int treadle_ioc_listen(struct treadle_ucmd *u)
 	if (!pep->eq) {
 		ret = -EINVAL;
 	} else {
-		pep->backlog = arg->backlog ?: BACKLOG_DEFAULT;
-		pep->listening = !READ_ONCE(pep->dead);
+		treadle_own_ep(pep)->backlog = arg->backlog ?: BACKLOG_DEFAULT;
+		treadle_own_ep(pep)->listening = !READ_ONCE(pep->dead);
 	}
 	treadle_conn_unlock();
 	treadle_obj_unbind(&pep->obj);
@@ -55,9 +55,13 @@ int treadle_ioc_listen(struct treadle_ucmd *u)
 /* May @ep send a request to @pep (or NULL)? Returns 0, or the error of CONNREFUSED. */
 static int may_request(const struct treadle_ep *pep, const struct treadle_ep *ep)
 {
+	const struct treadle_own_ep *own;
+
 	lockdep_assert_held(&treadle_conn_lock);
-	if (!pep || pep->type != TREADLE_EP_PASSIVE || !pep->listening ||
-	    pep->nr_pending >= pep->backlog)
+	if (!pep || pep->type != TREADLE_EP_PASSIVE)
+		return -ECONNREFUSED;
+	own = treadle_own_ep(pep);
+	if (!own->listening || own->nr_pending >= own->backlog)
 		return -ECONNREFUSED;
 	return treadle_admits(&pep->id, &ep->id) ? 0 : -EACCES;
 }
@@ -109,8 +113,8 @@ int treadle_conn_ask(struct treadle_ep *ep, struct treadle_conn *conn, struct tr
 	if (far)
 		return 0;
 	conn->end[ACCEPTER].addr = pep->addr;
-	list_add_tail(&conn->pending, &pep->pending);
-	pep->nr_pending++;
+	list_add_tail(&conn->pending, &treadle_own_ep(pep)->pending);
+	treadle_own_ep(pep)->nr_pending++;
 	treadle_event_queue(pep, &conn->asked);
 	return 0;
 }

@@ -102,7 +102,7 @@ void treadle_conn_dispose(struct treadle_conn *conn)
 	conn->request = 0;
 	treadle_event_take_back(&conn->asked);
 	if (conn->pep) {
-		conn->pep->nr_pending--;
+		treadle_own_ep(conn->pep)->nr_pending--;
 		conn->pep = NULL;
 	}
 	list_del_init(&conn->pending);
@@ -213,7 +213,7 @@ int treadle_conn_adopt(struct treadle_ep *ep, u32 request)
 	}
 	treadle_conn_unlock();
 	if (s) /* the node of the asker gets to know the endpoint */
-		ret = xa_reserve(&ep->hosts, s->id, TREADLE_GFP);
+		ret = xa_reserve(&treadle_own_ep(ep)->hosts, s->id, TREADLE_GFP);
 	return ret;
 }
 
@@ -380,13 +380,14 @@ void treadle_conn_pause(unsigned int *n)
 /* Close a passive endpoint: refuse its requests that no endpoint was made for. */
 static void pep_shutdown(struct treadle_ep *pep)
 {
+	struct treadle_own_ep *own = treadle_own_ep(pep);
 	struct treadle_conn *conn;
 	unsigned int n = 0;
 
 	lockdep_assert_held(&treadle_conn_lock);
-	pep->listening = false; /* from here on no request is added */
-	while (!list_empty(&pep->pending)) {
-		conn = list_first_entry(&pep->pending, struct treadle_conn, pending);
+	own->listening = false; /* from here on no request is added */
+	while (!list_empty(&own->pending)) {
+		conn = list_first_entry(&own->pending, struct treadle_conn, pending);
 		if (conn->end[ACCEPTER].ep) {
 			/* the request goes on: that endpoint answers it */
 			treadle_event_take_back(&conn->asked);

@@ -33,24 +33,25 @@ static int ep_bind_addr(struct treadle_ep *ep, const struct treadle_addr *addr)
 }
 
 /* Make @ep a context of the scalable endpoint @parent, with the address and the key of that. */
-static int ep_join(struct treadle_ep *ep, u32 parent)
+static int ep_join(struct treadle_own_ep *own, u32 parent)
 {
+	struct treadle_ep *ep = &own->ep;
 	struct treadle_obj *obj = treadle_obj_bind(ep->obj.ctx, parent, TREADLE_EP);
 	int ret = 0;
 
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	ep->parent = container_of(obj, struct treadle_ep, obj);
-	ep->type = ep->parent->type;
-	ep->addr = ep->parent->addr;
-	ep->id = ep->parent->id;
-	if (ep->parent->role != TREADLE_EP_SCALABLE)
+	own->parent = container_of(obj, struct treadle_ep, obj);
+	ep->type = own->parent->type;
+	ep->addr = own->parent->addr;
+	ep->id = own->parent->id;
+	if (own->parent->role != TREADLE_EP_SCALABLE)
 		ret = -EINVAL;
 	else if (ep->role == TREADLE_EP_RX_CONTEXT) /* EBUSY: the index is taken */
-		ret = xa_insert(&ep->parent->contexts, ep->index, ep, TREADLE_GFP);
+		ret = xa_insert(&treadle_own_ep(own->parent)->contexts, ep->index, ep, TREADLE_GFP);
 	if (ret) {
 		ep->id.key = NULL; /* of the parent, which frees it */
-		ep->parent = NULL;
+		own->parent = NULL;
 		treadle_obj_unbind(obj);
 	}
 	ep->listed = !ret;
@@ -94,11 +95,7 @@ void treadle_ep_init(struct treadle_ep *ep, u32 type)
 	ep->parked = RB_ROOT;
 	ep->waiting = RB_ROOT;
 	ep->flows = RB_ROOT;
-	INIT_LIST_HEAD(&ep->pending);
-	INIT_LIST_HEAD(&ep->feeding);
 	INIT_LIST_HEAD(&ep->awaited);
-	xa_init_flags(&ep->contexts, XA_FLAGS_ACCOUNT);
-	xa_init_flags(&ep->hosts, XA_FLAGS_ACCOUNT);
 	ep->type = type;
 }
 
@@ -112,6 +109,7 @@ void treadle_ep_init(struct treadle_ep *ep, u32 type)
 int treadle_ioc_ep_create(struct treadle_ucmd *u)
 {
 	struct treadle_ep_create *arg = u->arg;
+	struct treadle_own_ep *own;
 	struct treadle_key *key;
 	struct treadle_ep *ep;
 	int ret = validate_create(arg);
@@ -124,9 +122,14 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 		return -EADDRNOTAVAIL;
 	else if (!treadle_addr_valid(&arg->addr))
 		return -EINVAL;
-	ep = kzalloc(sizeof(*ep), TREADLE_GFP);
-	if (!ep)
+	own = kzalloc(sizeof(*own), TREADLE_GFP);
+	if (!own)
 		return -ENOMEM;
+	INIT_LIST_HEAD(&own->pending);
+	xa_init_flags(&own->contexts, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&own->hosts, XA_FLAGS_ACCOUNT);
+	INIT_LIST_HEAD(&own->feeding);
+	ep = &own->ep;
 	treadle_ep_init(ep, arg->type);
 	ep->role = arg->flags;
 	ep->index = arg->index;
@@ -140,13 +143,13 @@ int treadle_ioc_ep_create(struct treadle_ucmd *u)
 			treadle_key_free(key);
 	}
 	if (ret) {
-		kfree(ep);
+		kfree(own);
 		return ret;
 	}
 	if (arg->request)
 		ret = treadle_conn_adopt(ep, arg->request);
 	else if (!arg->type)
-		ret = ep_join(ep, arg->parent);
+		ret = ep_join(own, arg->parent);
 	else
 		ret = ep_bind_addr(ep, &arg->addr);
 	if (ret) {
@@ -168,7 +171,7 @@ struct binding {
 	struct treadle_obj *obj;
 };
 
-/* What EP_ENABLE names, in the order of ep->bound; ids may be 0. */
+/* What EP_ENABLE names, in the order of own->bound; ids may be 0. */
 static void ep_bindings(const struct treadle_ep_enable *arg, struct binding *b)
 {
 	b[0] = (struct binding){ arg->tx, TREADLE_TX };
@@ -204,7 +207,7 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
 	ep->cntr_remote_read = BOUND(b[9], treadle_cntr, obj);
 	ep->cntr_remote_write = BOUND(b[10], treadle_cntr, obj);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
-		ep->bound[i] = b[i].obj;
+		treadle_own_ep(ep)->bound[i] = b[i].obj;
 }
 
 /*
@@ -213,12 +216,13 @@ static void ep_set(struct treadle_ep *ep, const struct binding *b)
  */
 static bool rx_is_taken(struct treadle_rx *rx, const struct treadle_ep *ep)
 {
-	struct treadle_ep *other;
+	struct treadle_own_ep *other;
 	bool taken = false;
 
 	spin_lock(&rx->lock);
-	other = list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
-	taken = other && (rx->laned || ep->type == TREADLE_EP_MSG || other->type == TREADLE_EP_MSG);
+	other = list_first_entry_or_null(&rx->eps, struct treadle_own_ep, rx_link);
+	taken = other &&
+		(rx->laned || ep->type == TREADLE_EP_MSG || other->ep.type == TREADLE_EP_MSG);
 	spin_unlock(&rx->lock);
 	return taken;
 }
@@ -228,6 +232,7 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 {
 	struct treadle_tx *tx = BOUND(b[0], treadle_tx, obj);
 	struct treadle_rx *rx = BOUND(b[1], treadle_rx, obj);
+	struct treadle_own_ep *own = treadle_own_ep(ep);
 
 	lockdep_assert_held(&ep->obj.ctx->lock);
 	if (ep->type == TREADLE_EP_PASSIVE || ep->role == TREADLE_EP_SCALABLE)
@@ -255,13 +260,13 @@ static int ep_enable(struct treadle_ep *ep, u32 flags, const struct binding *b)
 		spin_lock(&rx->lock);
 		/* endpoints with a queue first: receives without a message complete there */
 		if (ep->rx_cq) {
-			list_add(&ep->rx_link, rx->queued);
-			rx->queued = &ep->rx_link;
+			list_add(&own->rx_link, rx->queued);
+			rx->queued = &own->rx_link;
 		} else {
-			list_add_tail(&ep->rx_link, &rx->eps);
+			list_add_tail(&own->rx_link, &rx->eps);
 		}
 		if (ep->av)
-			list_add_tail(&ep->named_link, &rx->named);
+			list_add_tail(&own->named_link, &rx->named);
 		spin_unlock(&rx->lock);
 	}
 	/* the data path reads all of the above after this (acquire) */
@@ -417,15 +422,15 @@ static void cq_quiesce(struct treadle_cq *cq)
 }
 
 /* Let the bound objects be destroyed: no code uses them for @ep any more. */
-static void ep_unbind(struct treadle_ep *ep)
+static void ep_unbind(struct treadle_own_ep *own)
 {
 	int i;
 
-	cq_quiesce(ep->tx_cq);
-	cq_quiesce(ep->rx_cq);
+	cq_quiesce(own->ep.tx_cq);
+	cq_quiesce(own->ep.rx_cq);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
-		if (ep->bound[i])
-			atomic_dec(&ep->bound[i]->users);
+		if (own->bound[i])
+			atomic_dec(&own->bound[i]->users);
 }
 
 /*
@@ -434,15 +439,15 @@ static void ep_unbind(struct treadle_ep *ep)
  */
 static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 {
-	struct treadle_ep *ep = container_of(work, struct treadle_ep, unbind.work);
+	struct treadle_own_ep *own = container_of(work, struct treadle_own_ep, unbind.work);
 
-	if (!treadle_ep_try_quiesce(ep)) {
-		treadle_later_again(&ep->unbind);
+	if (!treadle_ep_try_quiesce(&own->ep)) {
+		treadle_later_again(&own->unbind);
 		return;
 	}
-	treadle_later_end(&ep->unbind);
-	ep_unbind(ep);
-	treadle_ep_put(ep);
+	treadle_later_end(&own->unbind);
+	ep_unbind(own);
+	treadle_ep_put(&own->ep);
 }
 
 /**
@@ -459,6 +464,7 @@ static void ep_unbind_work(struct treadle_work *work, struct treadle_pool *pool)
 void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 {
 	const struct treadle_cull cull = { .ep = ep, .max = U64_MAX };
+	struct treadle_own_ep *own;
 	u64 n = 0;
 
 	treadle_ep_unlist(ep);
@@ -479,35 +485,45 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run)
 	treadle_remote_forget(ep);
 	if (!READ_ONCE(ep->obj.ctx->dead)) /* else ctx_shutdown() drops all at once */
 		treadle_cull_all(ep->obj.ctx, &cull, run);
+	if (ep->far) /* it has no ring, and is bound to nothing */
+		return;
+	own = treadle_own_ep(ep);
 	if (!treadle_ep_quiesce(ep, run)) {
-		ep_unbind(ep);
+		ep_unbind(own);
 		return;
 	}
 	treadle_ep_get(ep);
-	treadle_later_begin(&ep->unbind, ep->obj.ctx, ep_unbind_work);
+	treadle_later_begin(&own->unbind, ep->obj.ctx, ep_unbind_work);
 }
 
-/* The functions of endpoints: struct treadle_obj_ops. Those of other nodes use them, too. */
-void treadle_ep_free(struct treadle_obj *obj)
+/* Release what @ep and a proxy have. */
+void treadle_ep_fini(struct treadle_ep *ep)
 {
-	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
-	int i;
-
 	treadle_ep_unlist(ep);
 	treadle_conn_free(ep);
 	/* one that was never published may have been made known */
 	treadle_remote_forget(ep);
+}
+
+static void ep_free(struct treadle_obj *obj)
+{
+	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
+	struct treadle_own_ep *own = treadle_own_ep(ep);
+	int i;
+
+	treadle_ep_fini(ep);
 	/* only nodes of an insertion that failed for want of memory */
-	xa_destroy(&ep->contexts);
+	xa_destroy(&own->contexts);
 	for (i = 0; i < TREADLE_BINDINGS; i++)
-		if (ep->bound[i])
-			treadle_obj_put(ep->bound[i]);
-	if (ep->parent)
-		treadle_ep_put(ep->parent);
+		if (own->bound[i])
+			treadle_obj_put(own->bound[i]);
+	if (own->parent)
+		treadle_ep_put(own->parent);
 	else
 		treadle_key_free(ep->id.key);
 }
 
+/* The functions of endpoints, and of proxies: struct treadle_obj_ops. */
 void treadle_ep_hide(struct treadle_obj *obj, struct treadle_run *run)
 {
 	ep_die(container_of(obj, struct treadle_ep, obj), run);
@@ -524,5 +540,5 @@ static const struct treadle_obj_ops ep_ops = {
 	.stats_end = TREADLE_STAT_EP_END,
 	.hide = treadle_ep_hide,
 	.stop = treadle_ep_stop,
-	.free = treadle_ep_free,
+	.free = ep_free,
 };

@@ -12,7 +12,7 @@ void treadle_ep_shutdown(struct treadle_ep *ep, struct treadle_run *run);
 void treadle_ep_init(struct treadle_ep *ep, u32 type);
 void treadle_ep_hide(struct treadle_obj *obj, struct treadle_run *run);
 void treadle_ep_stop(struct treadle_obj *obj, struct treadle_run *run);
-void treadle_ep_free(struct treadle_obj *obj);
+void treadle_ep_fini(struct treadle_ep *ep);
 
 int treadle_ioc_ep_create(struct treadle_ucmd *u);
 int treadle_ioc_ep_enable(struct treadle_ucmd *u);

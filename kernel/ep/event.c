@@ -81,7 +81,7 @@ void treadle_event_take_back(struct treadle_notice *notice)
 static void fill_event(struct treadle_event *ev, const struct treadle_notice *notice)
 {
 	struct treadle_conn *conn = notice->conn;
-	const struct treadle_end *asker = &conn->end[ASKER];
+	const struct treadle_end *asker = &conn->end[ASKER], *end;
 	bool to_asker = notice == &asker->result || notice == &asker->shut;
 	const u8 *data = NULL;
 
@@ -89,12 +89,13 @@ static void fill_event(struct treadle_event *ev, const struct treadle_notice *no
 	memset(ev, 0, sizeof(*ev));
 	ev->event = notice->event;
 	if (notice == &conn->asked) {
-		ev->context = conn->pep->eq_context;
+		ev->context = treadle_own_ep(conn->pep)->eq_context;
 		ev->request = conn->request;
 		data = conn->ask;
 		ev->data_size = conn->ask_size;
 	} else {
-		ev->context = conn->end[to_asker ? ASKER : ACCEPTER].ep->eq_context;
+		end = &conn->end[to_asker ? ASKER : ACCEPTER];
+		ev->context = treadle_own_ep(end->ep)->eq_context;
 	}
 	if (notice == &asker->result) {
 		data = conn->answer;
@@ -302,7 +303,7 @@ int treadle_ioc_ep_eq(struct treadle_ucmd *u)
 			ret = -EISCONN;
 		} else {
 			ep->eq = container_of(eq, struct treadle_eq, obj);
-			ep->eq_context = arg->context;
+			treadle_own_ep(ep)->eq_context = arg->context;
 		}
 		treadle_conn_unlock();
 		if (ret)

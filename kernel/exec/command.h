@@ -167,7 +167,7 @@ enum treadle_track {
  *		rx->armed
  * @by_context:	after that: in ep->waiting with @wait, while it waits for its turn (flow.c); in
  *		ep->parked with @msg, while its message waits at a peer, or for another node, with
- *		@wait or @reference. Receives: only @wait, in ep->feeding
+ *		@wait or @reference. Receives: only @wait, in own->feeding
  * @ep:		endpoint, or NULL (counter operations)
  * @cond:	the counter or cells it is armed on, bound while it is armed; F_REPEAT: until it is
  *		dropped
@@ -177,7 +177,7 @@ enum treadle_track {
  * @awaits:	of a posted collective receive: the source that has it in ->awaited, not held, or
  *		NULL (under rx->lock and ep->lock of the source)
  * @vec:	the slots behind the descriptor; on the caller's stack, or allocated with @heap
- * @recv:	in rx->armed or ep->feeding: the posted receive; F_REPEAT: whenever it is under way
+ * @recv:	in rx->armed or own->feeding: the posted receive; F_REPEAT: whenever it is under way
  * @inject:	F_INJECT, armed or delayed: the bytes, taken within the doorbell;
  *		atomics: operands, then results, then comparands
  * @own:	@recv or @inject, for kfree(); no command has both

@@ -30,14 +30,15 @@
  */
 struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
 {
-	struct treadle_ep *ep;
+	struct treadle_own_ep *own;
 
 	lockdep_assert_held(&rx->lock);
-	list_for_each_entry(ep, &rx->eps, rx_link)
-		if (likely(!READ_ONCE(ep->dead)) ||
+	list_for_each_entry(own, &rx->eps, rx_link)
+		if (likely(!READ_ONCE(own->ep.dead)) ||
 		    READ_ONCE(rx->obj.ctx->dead)) /* all endpoints are dead */
-			return ep;
-	return list_first_entry_or_null(&rx->eps, struct treadle_ep, rx_link);
+			return &own->ep;
+	own = list_first_entry_or_null(&rx->eps, struct treadle_own_ep, rx_link);
+	return own ? &own->ep : NULL;
 }
 
 /* Set up @recv from @d, a copy that user space cannot change. It accepts any source. */
@@ -78,9 +79,10 @@ static void recv_from(struct treadle_recv *recv, int route, u64 name)
  */
 static int recv_from_peer(struct treadle_rx *rx, struct treadle_recv *recv, u64 peer)
 {
-	struct treadle_ep *ep = list_first_entry_or_null(&rx->named, struct treadle_ep, named_link);
+	struct treadle_own_ep *own =
+		list_first_entry_or_null(&rx->named, struct treadle_own_ep, named_link);
 	u64 name = 0;
-	int ret = ep ? treadle_av_resolve(ep->av, peer, &name) : -EDESTADDRREQ;
+	int ret = own ? treadle_av_resolve(own->ep.av, peer, &name) : -EDESTADDRREQ;
 
 	lockdep_assert_held(&rx->lock);
 	recv_from(recv, ret, name);
@@ -217,7 +219,7 @@ static void rx_add_fed(struct treadle_rx *rx, struct treadle_recv *recv, bool ne
 	list_add(&recv->m.wild, next ? &rx->feeding : rx->feeding.prev);
 	if (recv->cmd) { /* so that it is found when its endpoint closes */
 		recv->cmd->recv = recv;
-		list_add(&recv->cmd->wait, &recv->cmd->ep->feeding);
+		list_add(&recv->cmd->wait, &treadle_own_ep(recv->cmd->ep)->feeding);
 	}
 }
 

@@ -302,12 +302,13 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 /* Take up to FAIL_BATCH receives that @ep has armed off rx->feeding. */
 static int rx_unfeed_some(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_recv **out)
 {
+	struct list_head *feeding = &treadle_own_ep(ep)->feeding;
 	struct treadle_cmd *cmd;
 	int n = 0;
 
 	lockdep_assert_held(&rx->lock);
-	while (n < FAIL_BATCH && !list_empty(&ep->feeding)) {
-		cmd = list_first_entry(&ep->feeding, struct treadle_cmd, wait);
+	while (n < FAIL_BATCH && !list_empty(feeding)) {
+		cmd = list_first_entry(feeding, struct treadle_cmd, wait);
 		out[n] = cmd->recv;
 		if (out[n]->m.ignore) /* if the mark is another receive's, that one begins anew */
 			treadle_match_unmark(&rx->at);
@@ -381,6 +382,7 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 {
 	struct treadle_recv *dropped[FAIL_BATCH];
 	struct rb_root_cached *root = &rx->armed;
+	struct treadle_own_ep *own = treadle_own_ep(ep);
 	struct treadle_armed at = {};
 	int i, n, which;
 	bool more;
@@ -411,11 +413,11 @@ void treadle_rx_detach(struct treadle_rx *rx, struct treadle_ep *ep, struct trea
 		cond_resched();
 		spin_lock(&rx->lock);
 	} while (more);
-	if (rx->queued == &ep->rx_link)
-		rx->queued = ep->rx_link.prev;
-	list_del(&ep->rx_link);
+	if (rx->queued == &own->rx_link)
+		rx->queued = own->rx_link.prev;
+	list_del(&own->rx_link);
 	if (ep->av)
-		list_del(&ep->named_link);
+		list_del(&own->named_link);
 	rx->shut = false; /* the next endpoint of the ring has another connection */
 	treadle_rx_quiet(rx);
 	spin_unlock(&rx->lock);

@@ -102,8 +102,9 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 
 		ep = xa_load(&ports->all, port);
 	/* a plain endpoint has no contexts: only a name with index 0, of this host, finds it */
 	if (ep && unlikely(ep->role | name >> 16))
-		ep = treadle_is_here(name) ? xa_load(&ep->contexts, treadle_name_context(name)) :
-					     NULL;
+		ep = !treadle_is_here(name) ?
+			     NULL :
+			     xa_load(&treadle_own_ep(ep)->contexts, treadle_name_context(name));
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;
 	rcu_read_unlock_sched();
@@ -179,14 +180,16 @@ void treadle_ep_unlist(struct treadle_ep *ep)
 {
 	struct treadle_ports *ports = ep->obj.ctx->ports;
 	u16 port = treadle_source_port(ep->id.source);
+	struct treadle_own_ep *own;
 
-	if (!ep->listed)
+	if (!ep->listed) /* nor is a proxy */
 		return;
+	own = treadle_own_ep(ep);
 	ep->listed = false;
-	if (ep->parent) {
+	if (own->parent) {
 		if (ep->role == TREADLE_EP_RX_CONTEXT)
-			xa_erase(&ep->parent->contexts, ep->index);
-		atomic_dec(&ep->parent->obj.users);
+			xa_erase(&treadle_own_ep(own->parent)->contexts, ep->index);
+		atomic_dec(&own->parent->obj.users);
 		return;
 	}
 	/* cmpxchg, as another context may be storing its own endpoint there */

@@ -60,6 +60,7 @@ void treadle_sent_ask(struct treadle_session *s, struct treadle_sent *sent)
 {
 	struct treadle_remote *r = s->remote;
 	struct treadle_wire_cancel *w;
+	void *known;
 
 	lockdep_assert_held(&s->lock);
 	r->asks += !sent->ask;
@@ -69,7 +70,8 @@ void treadle_sent_ask(struct treadle_session *s, struct treadle_sent *sent)
 		treadle_session_starve(s);
 		return;
 	}
-	w->from = cpu_to_le32(xa_to_value(xa_load(&sent->cmd->ep->hosts, s->id)) & 0xffff);
+	known = xa_load(&treadle_own_ep(sent->cmd->ep)->hosts, s->id);
+	w->from = cpu_to_le32(xa_to_value(known) & 0xffff);
 	w->zero = 0;
 	r->asks--;
 	sent->ask = false;
@@ -152,10 +154,14 @@ int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_
 void treadle_remote_forget(struct treadle_ep *ep)
 {
 	struct treadle_session *s;
+	struct xarray *hosts;
 	unsigned long host;
 	void *entry;
 
-	xa_for_each(&ep->hosts, host, entry) {
+	if (ep->far) /* a proxy is known to no node */
+		return;
+	hosts = &treadle_own_ep(ep)->hosts;
+	xa_for_each(hosts, host, entry) {
 		s = treadle_session_get(ep->obj.ctx->net, host);
 		if (!s)
 			continue;
@@ -172,5 +178,5 @@ void treadle_remote_forget(struct treadle_ep *ep)
 		treadle_session_put(s);
 		cond_resched();
 	}
-	xa_destroy(&ep->hosts);
+	xa_destroy(hosts);
 }

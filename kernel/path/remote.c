@@ -122,13 +122,14 @@ static void prove(const struct treadle_session *s, const struct treadle_key *key
 }
 
 /*
- * Make an endpoint known to the other node, if it is not yet. ep->hosts has a place reserved for
+ * Make an endpoint known to the other node, if it is not yet. Its ->hosts has a place reserved for
  * the host. *@handle: the endpoint's handle there. False: the session has no room.
  */
 static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
 {
 	struct treadle_remote *r = s->remote;
-	void *entry = xa_load(&ep->hosts, s->id);
+	struct xarray *hosts = &treadle_own_ep(ep)->hosts;
+	void *entry = xa_load(hosts, s->id);
 	struct treadle_wire_intro *w;
 
 	lockdep_assert_held(&s->lock);
@@ -156,14 +157,14 @@ static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *han
 	__set_bit(*handle, r->handles);
 	r->next_handle = (*handle + 1) % TREADLE_HANDLES;
 	/* the place is reserved, so this allocates nothing */
-	xa_store(&ep->hosts, s->id, xa_mk_value(r->begun << 16 | *handle), GFP_NOWAIT);
+	xa_store(hosts, s->id, xa_mk_value(r->begun << 16 | *handle), GFP_NOWAIT);
 	return true;
 }
 
 /**
  * treadle_remote_introduce - make an endpoint known to the other node, for other reasons than sends
  * @s:		the session
- * @ep:		the endpoint; ep->hosts has a place reserved for the host
+ * @ep:		the endpoint; its ->hosts has a place reserved for the host
  * @handle:	set to its handle there
  *
  * Context: Takes ep->lock and s->lock.
@@ -397,12 +398,14 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 {
 	struct treadle_ep *from = out->cmd->ep;
 	struct treadle_share *share;
+	struct xarray *hosts;
 	bool sent, kept;
 	int ret;
 
 	if (unlikely(!s->remote) && !treadle_remote_alloc(s))
 		return -ENOMEM;
-	if (unlikely(!xa_load(&from->hosts, s->id)) && xa_reserve(&from->hosts, s->id, TREADLE_GFP))
+	hosts = &treadle_own_ep(from)->hosts;
+	if (unlikely(!xa_load(hosts, s->id)) && xa_reserve(hosts, s->id, TREADLE_GFP))
 		return -ENOMEM;
 	if (one_way(out->cmd)) {
 		send_datagram(out, s, run);

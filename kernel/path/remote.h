@@ -184,7 +184,8 @@ void treadle_push_data(struct treadle_session *s, const struct treadle_wire_view
  * @due, @telling: events of its connection about which the other node is not told yet, a bit for
  *		each kind; @job is queued or runs, or waits in proxies->telling by @wait
  *		(treadle_conn_lock)
- * @key:	proves its authorization key (ep.id.key), if it has one; @proof: that of INTRO
+ * @key:	only there if it has an authorization key: proves that (ep.id.key), by the bytes of
+ *		INTRO's proof; last member
  */
 struct treadle_proxy {
 	struct treadle_ep ep;
@@ -196,7 +197,6 @@ struct treadle_proxy {
 	struct treadle_job job;
 	struct list_head wait;
 	struct treadle_key key;
-	u8 proof[32];
 };
 
 /*

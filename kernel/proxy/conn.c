@@ -70,7 +70,7 @@ void treadle_far_connect(struct treadle_session *s, struct treadle_ep *ep,
 			 struct treadle_conn *conn)
 {
 	bool memory = (s->remote || treadle_remote_alloc(s)) &&
-		      !xa_reserve(&ep->hosts, s->id, TREADLE_GFP);
+		      !xa_reserve(&treadle_own_ep(ep)->hosts, s->id, TREADLE_GFP);
 
 	spin_lock(&treadle_conn_lock);
 	if (conn->state != CONN_ASKED) {

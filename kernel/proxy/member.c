@@ -219,7 +219,7 @@ static bool answer(struct treadle_session *s, u16 port)
 	u32 handle;
 
 	if (ep && treadle_is_member(ep))
-		ret = xa_reserve(&ep->hosts, s->id, TREADLE_GFP) ?:
+		ret = xa_reserve(&treadle_own_ep(ep)->hosts, s->id, TREADLE_GFP) ?:
 			      treadle_remote_introduce(s, ep, &handle);
 	if (ep)
 		treadle_ep_put(ep);

@@ -30,7 +30,7 @@ static bool proves(const struct treadle_key *key, const struct treadle_key *know
 	message.ids[1] = s->ids[0];
 	message.handle = cpu_to_le64(proxy->handle);
 	treadle_hmac(known->bytes, known->size, &message, sizeof(message), proof);
-	return !crypto_memneq(proof, proxy->proof, sizeof(proof));
+	return !crypto_memneq(proof, key->bytes, sizeof(proof));
 }
 
 static void proxy_free(struct treadle_obj *obj)
@@ -38,8 +38,7 @@ static void proxy_free(struct treadle_obj *obj)
 	struct treadle_ep *ep = container_of(obj, struct treadle_ep, obj);
 	struct treadle_proxy *proxy = container_of(ep, struct treadle_proxy, ep);
 
-	ep->id.key = NULL; /* part of the proxy */
-	treadle_ep_free(obj);
+	treadle_ep_fini(ep);
 	treadle_session_put(proxy->session);
 }
 
@@ -63,7 +62,7 @@ static void identify(struct treadle_proxy *proxy, const struct treadle_wire_intr
 		id->owner = (struct treadle_owner){ &init_user_ns, uid };
 	if (!w->has_key)
 		return;
-	memcpy(proxy->proof, w->proof, sizeof(proxy->proof));
+	memcpy(proxy->key.bytes, w->proof, sizeof(w->proof));
 	proxy->key.proves = proves;
 	id->key = &proxy->key;
 }
@@ -71,9 +70,12 @@ static void identify(struct treadle_proxy *proxy, const struct treadle_wire_intr
 /* Make the proxy of @w. 0 or an error. */
 static int make(struct treadle_session *s, const struct treadle_wire_intro *w, u32 handle)
 {
-	struct treadle_proxy *proxy = kzalloc(sizeof(*proxy), TREADLE_GFP);
+	struct treadle_proxy *proxy;
 	int ret;
 
+	proxy = kzalloc(w->has_key ? struct_size(proxy, key.bytes, sizeof(w->proof)) :
+				     offsetof(struct treadle_proxy, key),
+			TREADLE_GFP);
 	if (!proxy)
 		return -ENOMEM;
 	treadle_ep_init(&proxy->ep, w->type);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* treadle: sources of messages, and names of receivers, as numbers */
+/* treadle: sources and destinations of messages, as numbers */
 #ifndef TREADLE_SOURCE_H
 #define TREADLE_SOURCE_H
 
@@ -31,25 +31,25 @@ static inline u16 treadle_source_host(u32 source)
 	return source >> 16;
 }
 
-/* The name of a receiver: its source, and the index of a receive context. */
-static inline u64 treadle_name(u32 source, u32 context)
+/* A destination: the endpoint, as a source, and the index of a receive context. */
+static inline u64 treadle_dest(u32 source, u32 context)
 {
 	return source | (u64)context << 32;
 }
 
-static inline u32 treadle_name_source(u64 name)
+static inline u32 treadle_dest_source(u64 dest)
 {
-	return name;
+	return dest;
 }
 
-static inline bool treadle_is_here(u64 name)
+static inline bool treadle_is_here(u64 dest)
 {
-	return treadle_source_host(name) == TREADLE_HERE;
+	return treadle_source_host(dest) == TREADLE_HERE;
 }
 
-static inline u32 treadle_name_context(u64 name)
+static inline u32 treadle_dest_context(u64 dest)
 {
-	return name >> 32;
+	return dest >> 32;
 }
 
 #endif

@@ -184,7 +184,7 @@ enum treadle_track {
  * @path:	enum treadle_path: how it reaches its peer
  * @tx, @slots:	ring, and the credits that it gets back at the end
  * @route:	0: @dest is valid; else the error. Receives: likewise, of the sender that they name
- * @dest:	where the command goes: treadle_name()
+ * @dest:	where the command goes: treadle_dest()
  * @heap:	allocated and holds references; else on the stack of a doorbell
  * @tracked:	enum treadle_track: counted in its flow until it is completed or dropped
  * @admitted:	its turn has come; it waits no more in its flow

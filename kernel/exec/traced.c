@@ -41,7 +41,7 @@ static u32 destination(const struct treadle_cmd *cmd)
 
 	if (!treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)].routed || cmd->route)
 		return 0;
-	return treadle_name_source(cmd->dest);
+	return treadle_dest_source(cmd->dest);
 }
 
 /**

@@ -68,9 +68,9 @@ static __always_inline void recv_set(struct treadle_recv *recv, const struct tre
 /*
  * Accept only the peer that a descriptor names: all contexts of a scalable endpoint are one source.
  */
-static void recv_from(struct treadle_recv *recv, int route, u64 name)
+static void recv_from(struct treadle_recv *recv, int route, u64 dest)
 {
-	recv->m.node.src = route ? TREADLE_SRC_NOBODY : treadle_name_source(name);
+	recv->m.node.src = route ? TREADLE_SRC_NOBODY : treadle_dest_source(dest);
 }
 
 /*
@@ -81,11 +81,11 @@ static int recv_from_peer(struct treadle_rx *rx, struct treadle_recv *recv, u64 
 {
 	struct treadle_own_ep *own =
 		list_first_entry_or_null(&rx->named, struct treadle_own_ep, named_link);
-	u64 name = 0;
-	int ret = own ? treadle_av_resolve(own->ep.av, peer, &name) : -EDESTADDRREQ;
+	u64 dest = 0;
+	int ret = own ? treadle_av_resolve(own->ep.av, peer, &dest) : -EDESTADDRREQ;
 
 	lockdep_assert_held(&rx->lock);
-	recv_from(recv, ret, name);
+	recv_from(recv, ret, dest);
 	return ret == -EDESTADDRREQ ? ret : 0;
 }
 

@@ -50,7 +50,7 @@ static __always_inline void report_source(struct treadle_cqe *cqe, const struct 
 {
 	if (!(ep->flags & TREADLE_EP_SOURCE) || !ep->av)
 		return;
-	if (!treadle_av_name(ep->av, source, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
+	if (!treadle_av_peer(ep->av, source, &cqe->src) && (ep->flags & TREADLE_EP_SOURCE_ERR) &&
 	    !cqe->error)
 		unknown_source(cqe, ep, source);
 }

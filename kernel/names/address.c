@@ -25,7 +25,7 @@
 
 #define LOOKS 16
 
-static int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name);
+static int look_again(struct treadle_av *av, u64 index, u32 context, u64 *dest);
 
 /* --- lookups of the data path --------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ static u32 split_context(const struct treadle_av *av, u64 *index)
  * treadle_av_resolve() - find the receiver that an index names
  * @av:		the sender's vector
  * @index:	of a peer, with a receive context in its high bits
- * @name:	treadle_name() of the receiver, if there is such an entry
+ * @dest:	treadle_dest() of the receiver, if there is such an entry
  *
  * An index with a context is larger than any index without one, so most indices skip the check for
  * a context.
@@ -54,7 +54,7 @@ static u32 split_context(const struct treadle_av *av, u64 *index)
  * Return: 0, -EDESTADDRREQ: no such entry, or -EHOSTUNREACH: not on this machine, nor on a host
  * that is known: treadle_av_reach() looks for one.
  */
-TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name)
+TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *dest)
 {
 	u32 context = 0, source = treadle_source(UNREACHED, 0);
 	struct treadle_av_table *t;
@@ -66,20 +66,20 @@ TREADLE_HOT int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name)
 	if (index < t->capacity)
 		source = source_of(&t->entries[array_index_nospec(index, t->capacity)]);
 	rcu_read_unlock_sched();
-	*name = treadle_name(source, context);
-	return likely(reached(source)) ? 0 : look_again(av, index, context, name);
+	*dest = treadle_dest(source, context);
+	return likely(reached(source)) ? 0 : look_again(av, index, context, dest);
 }
 
 /**
- * treadle_av_name() - find the name of a peer for a completion
+ * treadle_av_peer() - find what a completion reports of a peer
  * @av: vector of the receiver
  * @source: the peer
- * @name: the peer's identifier or index; TREADLE_ADDR_ANY if it has neither
+ * @addr: its identifier or index; TREADLE_ADDR_ANY if it has neither
  *
  * Context: any that may enter an RCU reader.
  * Return: whether @av has the peer.
  */
-bool treadle_av_name(struct treadle_av *av, u32 source, u64 *name)
+bool treadle_av_peer(struct treadle_av *av, u32 source, u64 *addr)
 {
 	struct treadle_av_table *t;
 	unsigned int seq, looks = LOOKS;
@@ -90,15 +90,15 @@ bool treadle_av_name(struct treadle_av *av, u32 source, u64 *name)
 		seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
 		i = find_source(t, source);
-		*name = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
+		*addr = i == NO_ENTRY ? TREADLE_ADDR_ANY : i;
 		if (unlikely(t->ids) && i != NO_ENTRY)
-			*name = READ_ONCE(t->ids[i]); /* valid if no entry was freed */
+			*addr = READ_ONCE(t->ids[i]); /* valid if no entry was freed */
 	} while (unlikely(i == NO_ENTRY || t->ids) && read_seqcount_retry(&av->freed, seq) &&
 		 --looks);
 	rcu_read_unlock();
 	if (likely(looks))
 		return i != NO_ENTRY;
-	*name = TREADLE_ADDR_ANY;
+	*addr = TREADLE_ADDR_ANY;
 	return false;
 }
 
@@ -342,7 +342,7 @@ static int look(struct treadle_av *av, u64 index, struct treadle_addr *addr, uns
 	unsigned int looks = LOOKS;
 	bool used;
 
-	do { /* at most LOOKS times, as in treadle_av_name() */
+	do { /* at most LOOKS times, as in treadle_av_peer() */
 		rcu_read_lock();
 		*seq = read_seqcount_begin(&av->freed);
 		t = rcu_dereference(av->table);
@@ -382,7 +382,7 @@ static bool found(struct treadle_av *av, u64 index, unsigned int seq, u32 host)
  * sleep. If another writer has av->lock, the next look changes the entry. Returns as
  * treadle_av_resolve().
  */
-static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u64 *name)
+static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u64 *dest)
 {
 	struct treadle_addr addr;
 	unsigned int seq;
@@ -392,7 +392,7 @@ static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u6
 		return ret;
 	if (!treadle_addr_local(av->net, &addr))
 		return -EHOSTUNREACH;
-	*name = treadle_name(treadle_source(TREADLE_HERE, ntohs(addr.port)), context);
+	*dest = treadle_dest(treadle_source(TREADLE_HERE, ntohs(addr.port)), context);
 	if (mutex_trylock(&av->lock)) {
 		found(av, index, seq, TREADLE_HERE);
 		mutex_unlock(&av->lock);
@@ -404,14 +404,14 @@ static noinline int look_again(struct treadle_av *av, u64 index, u32 context, u6
  * treadle_av_reach() - look for the host of a peer that treadle_av_resolve() does not find
  * @av:		the sender's vector
  * @index:	of the peer, with a receive context in its high bits
- * @name:	as for treadle_av_resolve()
+ * @dest:	as for treadle_av_resolve()
  *
  * The entry was inserted when this machine had no address for other nodes.
  *
  * Context: may sleep. Takes av->lock.
  * Return: as treadle_av_resolve().
  */
-int treadle_av_reach(struct treadle_av *av, u64 index, u64 *name)
+int treadle_av_reach(struct treadle_av *av, u64 index, u64 *dest)
 {
 	struct treadle_addr addr;
 	u64 plain = index;
@@ -432,7 +432,7 @@ int treadle_av_reach(struct treadle_av *av, u64 index, u64 *name)
 	if (ret)
 		return -EHOSTUNREACH;
 	mutex_unlock(&av->lock);
-	return treadle_av_resolve(av, index, name);
+	return treadle_av_resolve(av, index, dest);
 }
 
 /* --- identifiers ------------------------------------------------------------------------------ */

@@ -229,15 +229,15 @@ int treadle_ioc_av_lookup(struct treadle_ucmd *u)
 	struct treadle_av_obj *o;
 	int ret = -EINTR;
 	u32 source;
-	u64 name;
+	u64 dest;
 
 	if (arg->reserved)
 		return -EINVAL;
 	o = av_get(u->ctx, arg->av);
 	if (IS_ERR(o))
 		return PTR_ERR(o);
-	if (treadle_av_resolve(o->av, arg->index, &name) == -EHOSTUNREACH)
-		treadle_av_reach(o->av, arg->index, &name);
+	if (treadle_av_resolve(o->av, arg->index, &dest) == -EHOSTUNREACH)
+		treadle_av_reach(o->av, arg->index, &dest);
 	if (!mutex_lock_killable(&o->av->lock)) {
 		ret = treadle_av_address(o->av, arg->index, &arg->addr, &source);
 		mutex_unlock(&o->av->lock);

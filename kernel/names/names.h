@@ -16,7 +16,7 @@
 int treadle_net_init(void);
 void treadle_net_exit(void);
 struct treadle_ports *treadle_ports(struct net *net);
-struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 name);
+struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 dest);
 void treadle_source_address(const struct treadle_ctx *ctx, u32 source, struct treadle_addr *addr);
 int treadle_ep_list(struct treadle_ep *ep);
 void treadle_ep_unlist(struct treadle_ep *ep);
@@ -72,9 +72,9 @@ void treadle_addr_concrete(struct net *net, struct treadle_addr *addr);
 bool treadle_addr_common(struct net *net, u32 source, struct treadle_addr *addr);
 
 /* address.c */
-int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *name);
-int treadle_av_reach(struct treadle_av *av, u64 index, u64 *name);
-bool treadle_av_name(struct treadle_av *av, u32 source, u64 *name);
+int treadle_av_resolve(struct treadle_av *av, u64 index, u64 *dest);
+int treadle_av_reach(struct treadle_av *av, u64 index, u64 *dest);
+bool treadle_av_peer(struct treadle_av *av, u32 source, u64 *addr);
 int treadle_av_reserve(struct treadle_av *av, u32 count);
 int treadle_av_add(struct treadle_av *av, const struct treadle_addr *addr, const u64 *id,
 		   u64 *index);

@@ -84,27 +84,27 @@ void treadle_net_exit(void)
 }
 
 /**
- * treadle_ep_find() - find an endpoint or receive context by name
+ * treadle_ep_find() - find the endpoint or receive context of a destination
  * @ports:	of its network namespace
- * @name:	treadle_name()
+ * @dest:	treadle_dest()
  *
  * Context: any.
  * Return: the endpoint, held, or NULL.
  */
-TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 name)
+TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 dest)
 {
 	struct treadle_ep *ep;
-	u16 port = treadle_source_port(treadle_name_source(name));
+	u16 port = treadle_source_port(treadle_dest_source(dest));
 
 	rcu_read_lock_sched(); /* unlike rcu_read_lock(), no call */
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
 	if (unlikely(!ep || treadle_source_port(ep->id.source) != port))
 		ep = xa_load(&ports->all, port);
-	/* a plain endpoint has no contexts: only a name with index 0, of this host, finds it */
-	if (ep && unlikely(ep->role | name >> 16))
-		ep = !treadle_is_here(name) ?
+	/* a plain endpoint has no contexts: only a destination with index 0, of this host, finds it */
+	if (ep && unlikely(ep->role | dest >> 16))
+		ep = !treadle_is_here(dest) ?
 			     NULL :
-			     xa_load(&treadle_own_ep(ep)->contexts, treadle_name_context(name));
+			     xa_load(&treadle_own_ep(ep)->contexts, treadle_dest_context(dest));
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;
 	rcu_read_unlock_sched();

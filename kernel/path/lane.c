@@ -452,7 +452,7 @@ int treadle_ioc_lane_source(struct treadle_ucmd *u)
 	if (!to)
 		goto out;
 	if (to->av)
-		treadle_av_name(to->av, end_of(obj)->core->source, &arg->src);
+		treadle_av_peer(to->av, end_of(obj)->core->source, &arg->src);
 	treadle_ep_put(to);
 out:
 	treadle_obj_put(obj);

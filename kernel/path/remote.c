@@ -83,8 +83,8 @@ struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s, struct tr
 		    treadle_session_item(s, TREADLE_WIRE_CMD, size, 0);
 	if (!w)
 		return NULL;
-	w->to = cpu_to_le32(treadle_source_port(treadle_name_source(cmd->dest)) |
-			    treadle_name_context(cmd->dest) << 16);
+	w->to = cpu_to_le32(treadle_source_port(treadle_dest_source(cmd->dest)) |
+			    treadle_dest_context(cmd->dest) << 16);
 	w->opcode = d->opcode;
 	w->ranges = count;
 	w->atomic_op = treadle_opdefs[d->opcode].atomic ? d->atomic_op : 0;
@@ -478,14 +478,14 @@ static struct treadle_session *session_of(struct treadle_cmd *cmd)
 		kref_get(&s->ref);
 		/* only for the flow, and to find the session again */
 		cmd->dest =
-			treadle_name(treadle_source(s->id, treadle_source_port(to->id.source)), 0);
+			treadle_dest(treadle_source(s->id, treadle_source_port(to->id.source)), 0);
 		treadle_ep_put(to);
 		return s;
 	}
 	if (cmd->route)
 		return ERR_PTR(cmd->route);
 	s = treadle_session_get(cmd->ep->obj.ctx->net,
-				treadle_source_host(treadle_name_source(cmd->dest)));
+				treadle_source_host(treadle_dest_source(cmd->dest)));
 	return s ?: ERR_PTR(-EHOSTUNREACH);
 }
 

@@ -235,7 +235,7 @@ static void end(struct treadle_session *s, struct treadle_cmd *cmd, int error)
  */
 enum treadle_withdrawn treadle_sent_withdraw(struct treadle_cmd *cmd)
 {
-	u16 host = treadle_source_host(treadle_name_source(cmd->dest));
+	u16 host = treadle_source_host(treadle_dest_source(cmd->dest));
 	struct treadle_session *s = treadle_session_get(cmd->ep->obj.ctx->net, host);
 	enum treadle_withdrawn how = TREADLE_NOT_HERE;
 	struct treadle_ep *ep = cmd->ep;

@@ -21,7 +21,7 @@ void treadle_trace_sent(const struct treadle_session *s, struct treadle_cmd *cmd
 
 	lockdep_assert_held(&s->lock);
 	treadle_trace_cmd(&m, cmd);
-	trace_treadle_remote_send(&m, cmd->d.opcode, cmd->d.len, treadle_name_source(cmd->dest),
+	trace_treadle_remote_send(&m, cmd->d.opcode, cmd->d.len, treadle_dest_source(cmd->dest),
 				  session_id(s), cmd->sent ? cmd->reference : 0);
 }
 
@@ -37,6 +37,6 @@ void treadle_trace_arrived(const struct treadle_session *s, struct treadle_cmd *
 	struct treadle_trace_msg m;
 
 	treadle_trace_cmd(&m, cmd);
-	trace_treadle_remote_arrive(&m, cmd->d.opcode, cmd->d.len, treadle_name_source(cmd->dest),
+	trace_treadle_remote_arrive(&m, cmd->d.opcode, cmd->d.len, treadle_dest_source(cmd->dest),
 				    session_id(s), cmd->d.context);
 }

@@ -25,7 +25,7 @@ static void set_command(struct treadle_cmd *cmd, const struct treadle_wire_cmd *
 	cmd->d.addr = le64_to_cpu(w->offset);
 	cmd->d.data = le64_to_cpu(w->data);
 	cmd->d.tag = le64_to_cpu(w->tag);
-	cmd->dest = treadle_name(treadle_source(TREADLE_HERE, to & 0xffff), to >> 16);
+	cmd->dest = treadle_dest(treadle_source(TREADLE_HERE, to & 0xffff), to >> 16);
 	cmd->path = TREADLE_PATH_PROXY;
 	cmd->slots = 1; /* the credit */
 }

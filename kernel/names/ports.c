@@ -100,7 +100,7 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
 	if (unlikely(!ep || treadle_source_port(ep->id.source) != port))
 		ep = xa_load(&ports->all, port);
-	/* a plain endpoint has no contexts: only a destination with index 0, of this host, finds it */
+	/* a plain endpoint has no contexts: only index 0, of this host, leads to it */
 	if (ep && unlikely(ep->role | dest >> 16))
 		ep = !treadle_is_here(dest) ?
 			     NULL :

@@ -20,6 +20,8 @@
 #include "dev/counters.h"
 #include "dev/dev.h"
 #include "node/node.h"
+#include "path/lane.h"
+#include "path/window.h"
 
 /* Has the opener of the socket, and the caller, the user of @ctx? */
 static bool is_owner(const struct sk_buff *skb, const struct treadle_ctx *ctx)
@@ -306,9 +308,71 @@ static int dump_regions(struct sk_buff *skb, struct netlink_callback *cb)
 	return each_context(skb, cb, put_regions);
 }
 
+static int put_window(struct sk_buff *skb, struct treadle_obj *obj)
+{
+	struct treadle_window_info w;
+	int ret;
+
+	treadle_window_describe(obj, &w);
+	ret = nla_put_u32(skb, TREADLE_A_WINDOW_CONTEXT, obj->ctx->number) ?:
+		      nla_put_u32(skb, TREADLE_A_WINDOW_ID, obj->id);
+	ret = ret ?: put_process(skb, obj->ctx, TREADLE_A_WINDOW_PID, TREADLE_A_WINDOW_UID);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_WINDOW_ENDPOINT, w.ep);
+	ret = ret ?: nla_put_u64_64bit(skb, TREADLE_A_WINDOW_ADDR, w.addr, TREADLE_A_WINDOW_PAD);
+	ret = ret ?: nla_put_u64_64bit(skb, TREADLE_A_WINDOW_LENGTH, w.len, TREADLE_A_WINDOW_PAD);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_WINDOW_ACCESS, w.access);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_WINDOW_PAGES, w.pages);
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_WINDOW_PRESENT, w.present);
+	ret = ret ?: nla_put_u64_64bit(skb, TREADLE_A_WINDOW_TAKEN, w.taken, TREADLE_A_WINDOW_PAD);
+	return ret || !w.closed ? ret : nla_put_flag(skb, TREADLE_A_WINDOW_CLOSED);
+}
+
+static int put_windows(struct sk_buff *skb, struct netlink_callback *cb, struct treadle_ctx *ctx)
+{
+	return each_object(skb, cb, ctx, TREADLE_WINDOW, TREADLE_CMD_WINDOW_GET, put_window);
+}
+
+static int dump_windows(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	return each_context(skb, cb, put_windows);
+}
+
+static int put_lane(struct sk_buff *skb, struct treadle_obj *obj)
+{
+	struct treadle_lane_info lane;
+	int ret;
+
+	treadle_lane_describe(obj, &lane);
+	ret = nla_put_u32(skb, TREADLE_A_LANE_CONTEXT, obj->ctx->number) ?:
+		      nla_put_u32(skb, TREADLE_A_LANE_ID, obj->id);
+	ret = ret ?: put_process(skb, obj->ctx, TREADLE_A_LANE_PID, TREADLE_A_LANE_UID);
+	ret = ret   ?:
+		      nla_put_u32(skb, TREADLE_A_LANE_DIRECTION,
+				  lane.in ? TREADLE_DIRECTION_IN : TREADLE_DIRECTION_OUT);
+	ret = ret   ?:
+		      nla_put_u32(skb, lane.in ? TREADLE_A_LANE_RX : TREADLE_A_LANE_ENDPOINT,
+				  lane.id);
+	ret = ret ?: nla_put_u16(skb, TREADLE_A_LANE_PORT, treadle_source_port(lane.source));
+	ret = ret ?: nla_put_u32(skb, TREADLE_A_LANE_WAITING, lane.waiting);
+	if (!ret && lane.open)
+		ret = nla_put_flag(skb, TREADLE_A_LANE_OPEN);
+	return ret || !lane.closed ? ret : nla_put_flag(skb, TREADLE_A_LANE_CLOSED);
+}
+
+static int put_lanes(struct sk_buff *skb, struct netlink_callback *cb, struct treadle_ctx *ctx)
+{
+	return each_object(skb, cb, ctx, TREADLE_LANE, TREADLE_CMD_LANE_GET, put_lane);
+}
+
+static int dump_lanes(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	return each_context(skb, cb, put_lanes);
+}
+
 /* The only attribute of requests: objects of one context. */
 #define ONLY (int)TREADLE_A_ENDPOINT_CONTEXT
-static_assert(ONLY == (int)TREADLE_A_REGION_CONTEXT);
+static_assert(ONLY == (int)TREADLE_A_REGION_CONTEXT && ONLY == (int)TREADLE_A_WINDOW_CONTEXT &&
+	      ONLY == (int)TREADLE_A_LANE_CONTEXT);
 
 static const struct nla_policy only_policy[ONLY + 1] = {
 	[ONLY] = NLA_POLICY_MIN(NLA_U32, 1),
@@ -439,6 +503,8 @@ static const struct genl_ops ops[] = {
 	{ .cmd = TREADLE_CMD_CONTEXT_GET, .dumpit = dump_contexts },
 	OBJECTS(ENDPOINT, dump_endpoints),
 	OBJECTS(REGION, dump_regions),
+	OBJECTS(WINDOW, dump_windows),
+	OBJECTS(LANE, dump_lanes),
 	{ .cmd = TREADLE_CMD_PEER_GET, .dumpit = dump_nodes },
 };
 

@@ -3,7 +3,7 @@
  * treadle: lanes: memory in which one process leaves messages for another (uapi/treadle/lane.h)
  *
  * Here they are made, and their ends are told to each other. Messages are none of the kernel's
- * business: it writes two words of the memory, and reads nothing of it.
+ * business: it writes two words of the memory, and reads of it only what it shows.
  *
  * A lane has three parts. The core is the memory; it holds nothing of either process. Each end is
  * an object of its own context. The sender's end holds and binds its endpoint, and knows nothing of
@@ -38,7 +38,7 @@ struct core {
 /*
  * struct end - an end of a lane
  * @core:	held; NULL: the object is not complete
- * @from:	sender: its endpoint, held and bound until the end is hidden
+ * @from:	sender: its endpoint, held and bound until the end is hidden; @from_id: its id
  * @ro:		sender: the read-only page of the peer's ring, held
  * @rx:		receiver: its ring, held
  */
@@ -46,6 +46,7 @@ struct end {
 	struct treadle_obj obj;
 	struct core *core;
 	struct treadle_ep *from;
+	u32 from_id;
 	struct treadle_area ro;
 	struct treadle_rx *rx;
 };
@@ -217,6 +218,7 @@ static struct end *sender_make(struct treadle_ctx *ctx, struct treadle_ep *from)
 	if (!end)
 		return ERR_PTR(-ENOMEM);
 	end->from = from;
+	end->from_id = from->obj.id;
 	ret = treadle_obj_init(ctx, &end->obj, &sender_ops);
 	if (!ret)
 		return end;
@@ -457,4 +459,28 @@ int treadle_ioc_lane_source(struct treadle_ucmd *u)
 out:
 	treadle_obj_put(obj);
 	return ret;
+}
+
+/**
+ * treadle_lane_describe() - say what is to be shown of an end of a lane
+ * @obj:	the end; complete
+ * @info:	what it is now, as far as the two processes say the truth
+ *
+ * Context: any.
+ */
+void treadle_lane_describe(struct treadle_obj *obj, struct treadle_lane_info *info)
+{
+	const struct end *end = end_of(obj);
+	const struct treadle_lane *lane = lane_of(end->core);
+	const u32 state = READ_ONCE(lane->state);
+
+	*info = (struct treadle_lane_info){
+		.in = end->rx,
+		.open = state & TREADLE_LANE_OPEN,
+		.closed = (state & TREADLE_LANE_CLOSED) || READ_ONCE(lane->gone),
+		.id = end->rx ? end->rx->obj.id : end->from_id,
+		.source = end->core->source,
+		.waiting = min_t(u64, READ_ONCE(lane->tail) - READ_ONCE(lane->head),
+				 TREADLE_LANE_UNITS),
+	};
 }

@@ -7,6 +7,16 @@
 
 struct treadle_rx;
 
+/*
+ * struct treadle_lane_info - an end of a lane, as it is shown: see Documentation/treadle.yaml
+ * @in: the end of the receiver, with the ring @id; else of the sender, with the endpoint @id
+ */
+struct treadle_lane_info {
+	bool in, open, closed;
+	u32 id, source, waiting;
+};
+
+void treadle_lane_describe(struct treadle_obj *obj, struct treadle_lane_info *info);
 void treadle_lanes_end(struct treadle_rx *rx);
 
 int treadle_ioc_lane_make(struct treadle_ucmd *u);

@@ -234,6 +234,8 @@ int treadle_ioc_window_open(struct treadle_ucmd *u)
 	if (!win)
 		goto fail;
 	win->from = container_of(from, struct treadle_ep, obj);
+	win->from_id = from->id;
+	win->access = arg->access;
 	win->to = to;
 	mutex_init(&win->filling);
 	ret = treadle_obj_init(u->ctx, &win->obj, &window_ops);
@@ -260,6 +262,32 @@ fail:
 	treadle_ep_put(to);
 	treadle_obj_unbind(from);
 	return ret;
+}
+
+/**
+ * treadle_window_describe() - say what is to be shown of a window
+ * @obj:	the window; complete
+ * @info:	what it is now; each of its numbers may be older than the next one
+ *
+ * Context: any.
+ */
+void treadle_window_describe(struct treadle_obj *obj, struct treadle_window_info *info)
+{
+	const struct treadle_win *win = window_of(obj);
+	const struct treadle_window_status *status = win->w.status;
+	unsigned long i;
+
+	*info = (struct treadle_window_info){
+		.ep = win->from_id,
+		.access = win->access,
+		.pages = win->w.count,
+		.addr = win->addr,
+		.len = win->len,
+		.taken = READ_ONCE(status->generation),
+		.closed = READ_ONCE(status->flags) & TREADLE_WINDOW_CLOSED,
+	};
+	for (i = 0; i < BITS_TO_U64(win->w.count); i++)
+		info->present += hweight64(READ_ONCE(status->present[i]));
 }
 
 /**

@@ -16,7 +16,8 @@ struct treadle_mr;
  * @status:	a struct treadle_window_status
  * @addr, @len:	the range of the peers' addresses
  * @skip:	offset of its first byte in the first page
- * @from:	endpoint of the initiator, held and bound until @hidden
+ * @access:	TREADLE_ACCESS_REMOTE_* that it was opened for
+ * @from:	endpoint of the initiator, held and bound until @hidden; @from_id: its id
  * @to, @mr:	endpoint and region of the owner, held until @w.release
  */
 struct treadle_win {
@@ -26,7 +27,7 @@ struct treadle_win {
 	struct mutex filling;
 	struct treadle_area status;
 	u64 addr, len;
-	u32 skip;
+	u32 skip, access, from_id;
 	struct treadle_ep *from, *to;
 	struct treadle_mr *mr;
 };
@@ -39,6 +40,16 @@ struct treadle_win {
 #define TREADLE_WINDOW_OFFSET (1ULL << 62)
 static_assert(TREADLE_WINDOW_MAX <= 1ULL << TREADLE_WINDOW_BITS);
 
+/*
+ * struct treadle_window_info - a window, as it is shown: see Documentation/treadle.yaml
+ */
+struct treadle_window_info {
+	u32 ep, access, pages, present;
+	u64 addr, len, taken;
+	bool closed;
+};
+
+void treadle_window_describe(struct treadle_obj *obj, struct treadle_window_info *info);
 int treadle_ioc_window_open(struct treadle_ucmd *u);
 int treadle_ioc_window_fill(struct treadle_ucmd *u);
 

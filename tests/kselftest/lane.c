@@ -121,7 +121,7 @@ TEST_F(lane, a_ring_has_one_endpoint)
 	e = node_bindings(&n);
 	EXPECT_EQ(-EBUSY, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
 	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
-	EXPECT_TRUE(is_closed(&self->s));
+	EXPECT_TRUE(lane_is_closed(&self->s));
 	/* The next one has lanes of its own. */
 	ASSERT_EQ(0, call(n.fd, TREADLE_IOC_EP_ENABLE, &e));
 	self->to = peer(&self->a, n.addr);

@@ -65,7 +65,7 @@ static inline bool is_gone(const struct end *end)
 	return __atomic_load_n(&end->lane->gone, __ATOMIC_ACQUIRE) == 1;
 }
 
-static inline bool is_closed(const struct end *end)
+static inline bool lane_is_closed(const struct end *end)
 {
 	return __atomic_load_n(&end->lane->state, __ATOMIC_ACQUIRE) == TREADLE_LANE_CLOSED;
 }

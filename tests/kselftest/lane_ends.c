@@ -14,7 +14,7 @@ TEST_F(lane, destroyed_while_it_is_mapped)
 	EXPECT_EQ(1, self->s.ro->offers);
 	EXPECT_EQ(-ENOENT, lane_maps(self->a.fd, self->s.rw_map, PROT_READ, MAP_SHARED));
 	EXPECT_EQ(-ENOENT, lane_maps(self->b.fd, self->r.rw_map, PROT_READ, MAP_SHARED));
-	EXPECT_TRUE(is_closed(&self->s));
+	EXPECT_TRUE(lane_is_closed(&self->s));
 	EXPECT_TRUE(is_gone(&self->r));
 }
 
@@ -28,7 +28,7 @@ TEST_F(lane, the_senders_end)
 	ASSERT_EQ(0, destroy(self->a.fd, self->s.id));
 	EXPECT_TRUE(is_gone(&self->r));
 	EXPECT_EQ(5, self->r.lane->tail);
-	EXPECT_FALSE(is_closed(&self->s));
+	EXPECT_FALSE(lane_is_closed(&self->s));
 	EXPECT_EQ(0, destroy(self->a.fd, self->a.ep));
 }
 
@@ -38,12 +38,12 @@ TEST_F(lane, the_receivers_end)
 
 	/* Its endpoint does not wait for lanes. */
 	ASSERT_EQ(0, lane_make(&waits, &self->a, self->to));
-	EXPECT_FALSE(is_closed(&self->s));
+	EXPECT_FALSE(lane_is_closed(&self->s));
 	ASSERT_EQ(0, destroy(self->b.fd, self->r.id));
-	EXPECT_TRUE(is_closed(&self->s));
-	EXPECT_FALSE(is_closed(&waits));
+	EXPECT_TRUE(lane_is_closed(&self->s));
+	EXPECT_FALSE(lane_is_closed(&waits));
 	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
-	EXPECT_TRUE(is_closed(&waits));
+	EXPECT_TRUE(lane_is_closed(&waits));
 	EXPECT_EQ(-EAGAIN, lane_take(&self->r, &self->b));
 	EXPECT_EQ(-ECONNREFUSED, makes(self));
 	EXPECT_EQ(0, destroy(self->b.fd, self->b.rx.id));
@@ -58,7 +58,7 @@ TEST_F(lane, the_receivers_endpoint)
 	__u64 src = 0;
 
 	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
-	EXPECT_TRUE(is_closed(&self->s));
+	EXPECT_TRUE(lane_is_closed(&self->s));
 	EXPECT_EQ(0, destroy(self->b.fd, self->b.rx.id));
 	EXPECT_EQ(0, lane_source(&self->r, &src));
 	EXPECT_EQ(ANY, src);
@@ -114,9 +114,9 @@ static void receiver_ends(lane *self, bool killed)
 	need(lane_make(&s, &self->a, self->to) == 0);
 	await(&p->ready, 2);
 	need(lane_make(&waits, &self->a, self->to) == 0);
-	need(s.lane->head == 4 && !is_closed(&s) && !is_closed(&waits));
+	need(s.lane->head == 4 && !lane_is_closed(&s) && !lane_is_closed(&waits));
 	end_of(pid, p, killed);
-	need(is_closed(&s) && is_closed(&waits));
+	need(lane_is_closed(&s) && lane_is_closed(&waits));
 	lane_unmap(&s);
 	lane_unmap(&waits);
 }
@@ -179,7 +179,7 @@ TEST_F(lane, the_kernel_reads_nothing)
 	EXPECT_EQ(0, cq_next(&self->b.rcq).error);
 	EXPECT_EQ(0, makes(self));
 	ASSERT_EQ(0, destroy(self->b.fd, self->b.ep));
-	EXPECT_TRUE(is_closed(&self->s));
+	EXPECT_TRUE(lane_is_closed(&self->s));
 	memset((void *)self->r.lane, 0xff, BYTES);
 	ASSERT_EQ(0, destroy(self->b.fd, self->r.id));
 	ASSERT_EQ(0, destroy(self->a.fd, self->s.id));

@@ -375,7 +375,7 @@ TEST(dumps_while_objects_come_and_go)
 	for (int i = 0; i < STORMS; i++)
 		pids[i] = spawn(storms, NULL);
 	for (; left || !dumps; dumps++) {
-		for (__u8 cmd = TREADLE_CMD_CONTEXT_GET; cmd <= TREADLE_CMD_REGION_GET; cmd++) {
+		for (__u8 cmd = TREADLE_CMD_CONTEXT_GET; cmd <= TREADLE_CMD_LANE_GET; cmd++) {
 			nl_dump(&nl, cmd, 0, 0);
 			while (nl_next(&nl))
 				;

@@ -31,7 +31,7 @@ start_others() {
 # The same text and JSON of each verb, in the forms that they claim to have.
 each_verb_speaks() {
 	local verb
-	for verb in info list 'list regions' stat 'stat -i 0.1 -n 2' metrics 'explain --all'; do
+	for verb in info list 'list regions' 'list windows' 'list lanes' stat 'stat -i 0.1 -n 2' metrics 'explain --all'; do
 		# shellcheck disable=SC2086 # they are several words
 		treadlectl $verb --json | jq -e . >/dev/null || { echo "$verb: no JSON"; return 1; }
 		# shellcheck disable=SC2086
@@ -45,6 +45,25 @@ list_shows() {
 	treadlectl list contexts --json | jq -e '.contexts | length >= 2 and
 		all(.[]; .process == "treadle-bench" and .user == "root" and .endpoints >= 1)' >/dev/null &&
 		treadlectl list endpoints --json | jq -e '.endpoints | all(.[]; .rx_depth > 0 and .port > 0)' >/dev/null
+}
+
+# What two endpoints of a process share: first a lane, then a window.
+list_shows_what_is_shared() {
+	local pid i lanes=0 windows=0
+	treadle-bench -p treadle -o tagged -o write -s 8 --progress manual --no-count -r 1 -d 3000 >/dev/null 2>&1 &
+	pid=$!
+	for i in {1..200}; do
+		! treadlectl list lanes --json | jq -e '.lanes | map(select(.port > 0 and .state == "open").way) |
+			sort == ["in", "out"]' >/dev/null || ! treadlectl list lanes | has WAY treadle-bench || lanes=1
+		! treadlectl list windows --json | jq -e '.windows | length > 0 and all(.[];
+			.may == "write" and .process == "treadle-bench" and .present > 0 and .present <= .pages)' \
+			>/dev/null || ! treadlectl list windows | has FILLED treadle-bench || windows=1
+		[ $lanes$windows != 11 ] || break
+		sleep 0.1
+	done
+	kill $pid
+	wait $pid
+	[ $lanes$windows = 11 ] || { echo "lanes $lanes, windows $windows"; return 1; }
 }
 
 stat_counts() {
@@ -158,7 +177,7 @@ old_module_and_misuse() {
 		treadlectl stat 999999 2>&1 | has 'has no context'
 }
 
-echo 1..11
+echo 1..12
 check each_verb_speaks each_verb_speaks
 check doctor_without_the_module doctor_without_the_module
 check doctor_finds_what_is_wrong doctor_finds
@@ -167,6 +186,7 @@ check completion_has_verbs_and_options completion
 check wrong_arguments old_module_and_misuse
 start_others
 check list_shows list_shows
+check list_shows_what_is_shared list_shows_what_is_shared
 check stat_counts stat_counts
 check metrics_are_open_metrics open_metrics
 check another_user_sees_nothing another_user

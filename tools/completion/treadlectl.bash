@@ -11,7 +11,7 @@ _treadlectl() {
 			sed -n 's/^  ....\(--[a-z]\{1,\}\).*/\1/p')
 	else
 		case ${COMP_WORDS[1]} in
-		list) words='contexts endpoints regions' ;;
+		list) words='contexts endpoints regions windows lanes' ;;
 		explain | stat | trace) words=$(cd /proc && echo [0-9]*) ;;
 		esac
 	fi

@@ -13,6 +13,14 @@ static Value::List with_names(Value::List rows, Names &names)
 	for (Value &row : rows) {
 		row.set("process", names.process(row["pid"].count()));
 		row.set("user", names.user(row["uid"].count()));
+	}
+	return rows;
+}
+
+static Value::List with_totals(Value::List rows, Names &names)
+{
+	rows = with_names(std::move(rows), names);
+	for (Value &row : rows) {
 		const Value counters = named(row["counters"]);
 		const Totals t = totals_of(row["counters"]);
 		row.set("out", t[messages_out]);
@@ -28,7 +36,7 @@ static Value::List with_names(Value::List rows, Names &names)
 static Value::List endpoints_of(Netlink &netlink, Names &names)
 {
 	static const char *const types[] = {"?", "RDM", "MSG", "DGRAM", "passive"};
-	Value::List rows = with_names(netlink.dump(TREADLE_CMD_ENDPOINT_GET), names);
+	Value::List rows = with_totals(netlink.dump(TREADLE_CMD_ENDPOINT_GET), names);
 
 	for (Value &row : rows) {
 		const auto type = row["type"].count(), role = row["role"].count();
@@ -52,14 +60,41 @@ static Value::List endpoints_of(Netlink &netlink, Names &names)
 	return rows;
 }
 
+static Value::List windows_of(Netlink &netlink, Names &names)
+{
+	Value::List rows = with_names(netlink.dump(TREADLE_CMD_WINDOW_GET), names);
+
+	for (Value &row : rows) {
+		row.set("filled", row["present"].text() + "/" + row["pages"].text());
+		row.set("may",
+			row["access"].count() & TREADLE_ACCESS_REMOTE_WRITE ? "write" : "read");
+	}
+	return rows;
+}
+
+static Value::List lanes_of(Netlink &netlink, Names &names)
+{
+	Value::List rows = with_names(netlink.dump(TREADLE_CMD_LANE_GET), names);
+
+	for (Value &row : rows) {
+		row.set("way", row["direction"].count() == TREADLE_DIRECTION_IN ? "in" : "out");
+		row.set("state", row["closed"].yes() ? "closed" :
+				 row["open"].yes()   ? "open" :
+						       "by the kernel");
+	}
+	return rows;
+}
+
 int list(int argc, char **argv)
 {
 	const Call call = parse(argc, argv, 1);
 	const std::string what = call.words.empty() ? "" : call.words[0];
 	Value all;
 
-	if (!what.empty() && what != "contexts" && what != "endpoints" && what != "regions")
-		throw cli::Misuse("list contexts, endpoints or regions; try --help");
+	if (!what.empty() && what != "contexts" && what != "endpoints" && what != "regions" &&
+	    what != "windows" && what != "lanes")
+		throw cli::Misuse(
+			"list contexts, endpoints, regions, windows or lanes; try --help");
 	Netlink netlink;
 	Names names;
 	const auto add = [&](const char *name, Value::List rows,
@@ -72,7 +107,7 @@ int list(int argc, char **argv)
 			all.set(name, select(rows, columns));
 	};
 	if (what.empty() || what == "contexts")
-		add("contexts", with_names(netlink.dump(TREADLE_CMD_CONTEXT_GET), names),
+		add("contexts", with_totals(netlink.dump(TREADLE_CMD_CONTEXT_GET), names),
 		    {"id", "pid", "process", "user", "objects", "endpoints", "out", "in", "parked",
 		     "armed", "errors"});
 	if (what.empty() || what == "endpoints")
@@ -80,9 +115,17 @@ int list(int argc, char **argv)
 		    {"context", "id", "pid", "process", "user", "type", "port", "tx_used", "polled",
 		     "rx_used", "rx_posted", "rx_waiting", "buffered", "address"});
 	if (what == "regions")
-		add("regions", with_names(netlink.dump(TREADLE_CMD_REGION_GET), names),
+		add("regions", with_totals(netlink.dump(TREADLE_CMD_REGION_GET), names),
 		    {"context", "id", "pid", "process", "user", "length", "ranges", "pinned",
 		     "revoked", "endpoint"});
+	if (what == "windows")
+		add("windows", windows_of(netlink, names),
+		    {"context", "id", "pid", "process", "user", "endpoint", "length", "may",
+		     "filled", "taken", "closed"});
+	if (what == "lanes")
+		add("lanes", lanes_of(netlink, names),
+		    {"context", "id", "pid", "process", "user", "way", "endpoint", "rx", "port",
+		     "waiting", "state"});
 	print(all, call.json);
 	return 0;
 }

@@ -115,6 +115,29 @@ static const Set region = {{TREADLE_A_REGION_CONTEXT, "context"},
 			   {TREADLE_A_REGION_REVOKED, "revoked", As::flag},
 			   {TREADLE_A_REGION_ENDPOINT, "endpoint"},
 			   {TREADLE_A_REGION_COUNTERS, "counters", As::tree, &counters}};
+static const Set window = {{TREADLE_A_WINDOW_CONTEXT, "context"},
+			   {TREADLE_A_WINDOW_ID, "id"},
+			   {TREADLE_A_WINDOW_PID, "pid"},
+			   {TREADLE_A_WINDOW_UID, "uid"},
+			   {TREADLE_A_WINDOW_ENDPOINT, "endpoint"},
+			   {TREADLE_A_WINDOW_ADDR, "addr"},
+			   {TREADLE_A_WINDOW_LENGTH, "length", {}, {}, "B"},
+			   {TREADLE_A_WINDOW_ACCESS, "access"},
+			   {TREADLE_A_WINDOW_PAGES, "pages"},
+			   {TREADLE_A_WINDOW_PRESENT, "present", {}, {}, "pages"},
+			   {TREADLE_A_WINDOW_TAKEN, "taken"},
+			   {TREADLE_A_WINDOW_CLOSED, "closed", As::flag}};
+static const Set lane = {{TREADLE_A_LANE_CONTEXT, "context"},
+			 {TREADLE_A_LANE_ID, "id"},
+			 {TREADLE_A_LANE_PID, "pid"},
+			 {TREADLE_A_LANE_UID, "uid"},
+			 {TREADLE_A_LANE_DIRECTION, "direction"},
+			 {TREADLE_A_LANE_ENDPOINT, "endpoint"},
+			 {TREADLE_A_LANE_RX, "rx"},
+			 {TREADLE_A_LANE_PORT, "port"},
+			 {TREADLE_A_LANE_WAITING, "waiting"},
+			 {TREADLE_A_LANE_OPEN, "open", As::flag},
+			 {TREADLE_A_LANE_CLOSED, "closed", As::flag}};
 static const Set peer = {{TREADLE_A_PEER_NUMBER, "number"},
 			 {TREADLE_A_PEER_IPV4, "address", As::address},
 			 {TREADLE_A_PEER_IPV6, "address", As::address},
@@ -327,8 +350,8 @@ Netlink::Netlink() : fd_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GEN
 
 Value::List Netlink::request(std::uint8_t cmd, bool dump)
 {
-	static const Set *const sets[] = {nullptr,   &module_set, &context,
-					  &endpoint, &region,	  &peer};
+	static const Set *const sets[] = {nullptr, &module_set, &context, &endpoint,
+					  &region, &window,	&lane,	  &peer};
 	Value::List answers;
 	const int error = exchange(fd_.get(), family_, cmd, dump, ++sequence_, "", [&](Bytes body) {
 		answers.push_back(tree_of(body, *sets[cmd]));

@@ -102,6 +102,62 @@ struct fi_treadle_lane_stats {
 	uint64_t waited;     /* a thread waits for completions or for a counter, or no room */
 };
 
+/*
+ * Memory of a peer, mapped into this process: what shmem_ptr(3) gives, with a rule. The kernel
+ * takes pages away before the peer's memory changes (munmap, fork, the end of region or peer).
+ * Where a page is missing, loads return anything and stores have no effect; never a signal. So an
+ * access is
+ *
+ *	uint64_t generation;
+ *	uint64_t *word = fi_treadle_map_begin(map, addr, sizeof(*word), &generation);
+ *
+ *	if (word) // as many loads and stores as you like
+ *		*word = 1;
+ *	if (!word || !fi_treadle_map_end(map, generation))
+ *		// perhaps without effect: do all of it again by fi_write, and then ask for fill
+ *
+ * Such an access has no completion and is not counted. It takes place at once, and so perhaps
+ * before operations that were posted earlier.
+ */
+struct fi_treadle_map {
+	void *base;    /* the byte at addr */
+	uint64_t addr; /* first byte, as fi_write names it; at most the one that was asked for */
+	uint64_t len;  /* bytes: those that were asked for, or more */
+	const struct treadle_window_status *status;
+	uint32_t skip; /* of base, in its page */
+	uint32_t page_shift;
+};
+
+/*
+ * Where an access to len bytes at addr may begin; NULL: they are not within the map, or a page is
+ * missing. Any thread, at any time.
+ */
+static inline void *fi_treadle_map_begin(const struct fi_treadle_map *map, uint64_t addr,
+					 size_t len, uint64_t *generation)
+{
+	const uint64_t off = addr - map->addr;
+	int there = len && off < map->len && len <= map->len - off;
+
+	*generation = __atomic_load_n(&map->status->generation, __ATOMIC_ACQUIRE);
+	if (there) {
+		const uint64_t last = (map->skip + off + len - 1) >> map->page_shift;
+		uint64_t page;
+
+		for (page = (map->skip + off) >> map->page_shift; page <= last; page++)
+			there &= __atomic_load_n(&map->status->present[page / 64],
+						 __ATOMIC_RELAXED) >>
+				 page % 64;
+	}
+	return there ? (char *)map->base + off : NULL; /* NOLINT(modernize-use-nullptr): C, too */
+}
+
+/* Not 0: all loads and stores since fi_treadle_map_begin were on the peer's memory. */
+static inline int fi_treadle_map_end(const struct fi_treadle_map *map, uint64_t generation)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&map->status->generation, __ATOMIC_RELAXED) == generation;
+}
+
 /* Windows and lanes, for a domain. Each returns 0 or -FI_errno. */
 struct fi_treadle_ops_direct {
 	size_t size;
@@ -109,6 +165,24 @@ struct fi_treadle_ops_direct {
 	int (*stats)(struct fid_ep *ep, struct fi_treadle_direct_stats *stats);
 	/* -FI_EOPNOTSUPP: the endpoint has no lanes. */
 	int (*lane_stats)(struct fid_ep *ep, struct fi_treadle_lane_stats *stats);
+	/*
+	 * Maps memory of a peer: len bytes, at least 1, at addr of the region with this key. access
+	 * is FI_READ, FI_WRITE or both. The endpoint is enabled, and can't be closed before the map
+	 * (-FI_EBUSY). A peer that leaves the address vector stays mapped. Errors are those that an
+	 * operation would complete with, and -FI_EOPNOTSUPP: the region can have no map, is on
+	 * another node, or peers' operations on it are counted; EXDEV (negative): the peer's
+	 * process is not open to this one; -FI_ENOSPC: max_windows of the module.
+	 */
+	int (*map)(struct fid_ep *ep, fi_addr_t peer, uint64_t addr, size_t len, uint64_t key,
+		   uint64_t access, struct fi_treadle_map **map);
+	/*
+	 * Enters the pages that the peer has in memory; an operation of fi_rma(3) on them makes
+	 * it have them. -FI_EAGAIN: not all are there now; -FI_EKEYREJECTED: the map has ended;
+	 * -FI_EINVAL: not within it. One thread at a time for a map, as unmap.
+	 */
+	int (*fill)(struct fi_treadle_map *map, uint64_t addr, size_t len);
+	/* Ends the map; no access may be under way. */
+	int (*unmap)(struct fi_treadle_map *map);
 };
 
 #define FI_TREADLE_GRAPH_OPS_1 "treadle_graph_ops_1"

@@ -79,6 +79,9 @@ public:
 	}
 	/* Where a byte of the window lies, for programs that keep the rules themselves. */
 	std::byte *at(std::uint64_t addr) const noexcept { return first_ + (addr - addr_); }
+	/* Offset of the first byte in its page, and the size of pages as a power of two. */
+	std::uint32_t skip() const noexcept { return static_cast<std::uint32_t>(skip_); }
+	std::uint32_t page_shift() const noexcept { return page_shift_; }
 	/* See struct treadle_window_status; data page 0 is the first bit. */
 	const treadle_window_status &status() const noexcept { return *status_; }
 	/* Are the pages of len bytes there, one at least? A hint. */

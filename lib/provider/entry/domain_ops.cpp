@@ -19,6 +19,7 @@
 #include "notify/cq.h"
 #include "notify/eq.h"
 #include "notify/pollset.h"
+#include "transfer/peer_map.h"
 #include "transfer/query_atomic.h"
 #include "work/work.h"
 #include "work/work_graph.h"
@@ -173,6 +174,9 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.size = sizeof(fi_treadle_ops_direct),
 		.stats = get_direct_stats,
 		.lane_stats = get_lane_stats,
+		.map = map_peer,
+		.fill = fill_map,
+		.unmap = unmap_peer,
 	};
 
 	void *known = nullptr;

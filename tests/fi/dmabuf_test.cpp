@@ -141,6 +141,48 @@ TEST_P(DmabufOf, PeersAndMessagesReachIt)
 	}
 }
 
+/* Its address is none of the process's: what the process itself would copy is left to the kernel. */
+TEST_P(DmabufOf, ItsBufferGoesThroughNoWindow)
+{
+	if (access(exporter(GetParam()), F_OK) != 0)
+		GTEST_SKIP() << "the kernel has no " << exporter(GetParam());
+	Pair p(hints(0));
+	const UniqueFd file(dmabuf_of(GetParam()));
+	std::vector<std::uint64_t> there(1024);
+	fid_mr *raw = nullptr, *plain = nullptr;
+	std::uint64_t address = 0;
+
+	auto *const map = static_cast<std::uint64_t *>(
+		mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+	ASSERT_NE(map, MAP_FAILED);
+	ASSERT_EQ(reg(p.node, {file.get(), 0, bytes, nullptr}, 7, &raw), 0);
+	const Owned<fid_mr> mr(raw);
+	ASSERT_EQ(ops_of(p.node)->mr_address(raw, &address), 0);
+	ASSERT_EQ(fi_mr_reg(p.node.domain.get(), there.data(), 8192,
+			    FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 8, 0, &plain, nullptr),
+		  0);
+	const Owned<fid_mr> target(plain);
+	/* more often than a window needs */
+	for (std::uint64_t i = 1; i <= 100; ++i) {
+		const std::size_t len = i % 3 ? 8 : 4096;
+
+		ASSERT_EQ(fi_inject_write(p.a.ep.get(), &i, 8, p.b_at_a, 4096, 8), 0);
+		map[0] = i;
+		ASSERT_EQ(fi_write(p.a.ep.get(), ctx(address), len, fi_mr_desc(raw), p.b_at_a, 0, 8,
+				   nullptr),
+			  0);
+		next(p.a.tx_cq.get());
+		EXPECT_EQ(there[0], i);
+		there[1] = i + 1;
+		ASSERT_EQ(fi_read(p.a.ep.get(), ctx(address + 64), len, fi_mr_desc(raw), p.b_at_a,
+				  8, 8, nullptr),
+			  0);
+		next(p.a.tx_cq.get());
+		EXPECT_EQ(map[8], i + 1);
+	}
+	munmap(map, bytes);
+}
+
 // conformance: fi_mr(3): FI_MR_DMABUF: what can't be registered is refused, with a reason in the log
 TEST(Dmabuf, WrongBuffersAreRefused)
 {

@@ -48,6 +48,8 @@ public:
 		if (left_ != Window::Outcome::done) [[unlikely]]
 			return undone(std::exchange(left_, Window::Outcome::done), false, nullptr,
 				      at, len);
+		if (is_elsewhere(buf)) [[unlikely]]
+			return leave(FI_TREADLE_ASKS_MORE);
 		if (!begin(ring, flags, len, peer, at, key))
 			return false;
 		Window &window = last_->window;
@@ -79,7 +81,8 @@ public:
 		Cntr *const counter = reads ? use_.reads : use_.writes;
 		Window &window = last_->window;
 
-		if (!begin_word<Reported>(ring, peer, at, key, counter)) [[unlikely]]
+		if (is_elsewhere(address_of(buf)) ||
+		    !begin_word<Reported>(ring, peer, at, key, counter)) [[unlikely]]
 			return false;
 		const Window::Outcome outcome =
 			reads ? window.read<true>(const_cast<void *>(buf), at, 8) :
@@ -112,6 +115,7 @@ public:
 
 		/* An error is reported in any case. */
 		if (!last_->window.atomic() || !is_instruction(Opcode, atomic.op) ||
+		    is_elsewhere(address_of(operand) | atomic.compare | atomic.result) ||
 		    !begin_word<true>(ring, peer, at, key, counter)) [[unlikely]]
 			return false;
 		const Window::Outcome outcome = last_->window.atomic<std::uint64_t>(
@@ -140,6 +144,8 @@ public:
 		if (left_ != Window::Outcome::done) [[unlikely]]
 			return undone(std::exchange(left_, Window::Outcome::done), false, nullptr,
 				      change.at, change.len);
+		if (is_elsewhere(change.operand | change.compare | change.result)) [[unlikely]]
+			return leave(FI_TREADLE_ASKS_MORE);
 		return begin(ring, flags, change.len, peer, change.at, key) && modify(change);
 	}
 
@@ -182,6 +188,14 @@ private:
 
 	Direct(Endpoint &endpoint, const DirectUse &use) noexcept;
 
+	/*
+	 * Is the buffer in a dma-buf? Its address (mr_address of fi_treadle.h) is none of the
+	 * process's: only the kernel finds it.
+	 */
+	static constexpr bool is_elsewhere(std::uint64_t address) noexcept
+	{
+		return address >> 63 != 0;
+	}
 	/* Is there a window for this operation, and may it be used now? */
 	template <class Ring>
 	[[gnu::always_inline]] bool begin(const Ring &ring, std::uint32_t flags, std::uint64_t len,

@@ -330,6 +330,20 @@ int KernelEndpoint::enable()
 	return 0;
 }
 
+/* Datagrams are messages only. A process that shares the vector may replace peers. */
+void KernelEndpoint::allow_windows()
+{
+	static const std::atomic<std::uint32_t> never{0}; /* a connection has one peer */
+	const Av *const av = vector();
+	const auto *const removals = connected() ? &never : av ? av->removals() : nullptr;
+
+	if (info().ep_attr->type != FI_EP_DGRAM && removals)
+		rings().allow_windows(*this, {.queue = tx_cq(),
+					      .removals = removals,
+					      .reads = read_cntr(),
+					      .writes = write_cntr()});
+}
+
 void KernelEndpoint::close() noexcept
 {
 	if (shared_rx_)
@@ -451,14 +465,9 @@ std::uint32_t UnconnectedEndpoint::rx_flags() const noexcept
 	return receives_by_lanes() ? TREADLE_RX_LANES : 0;
 }
 
-/* Datagrams are messages only. A process that shares the vector may replace peers. */
 void UnconnectedEndpoint::allow_windows()
 {
-	if (info().ep_attr->type == FI_EP_RDM && av()->removals())
-		rings().allow_windows(*this, {.queue = tx_cq(),
-					      .removals = av()->removals(),
-					      .reads = read_cntr(),
-					      .writes = write_cntr()});
+	KernelEndpoint::allow_windows();
 	if (has_lanes())
 		rings().allow_lanes(*this, {.av = av(),
 					    .sent_to = tx_cq(),

@@ -257,6 +257,11 @@ void ScalableContext::set_parent(ScalableEndpoint &parent, int index) noexcept
 	index_ = index;
 }
 
+Av *ScalableContext::vector() const noexcept
+{
+	return parent_->av();
+}
+
 /* Both take the lock of the parent before their own. */
 int ScalableContext::bind(::fid *other, std::uint64_t flags)
 {

@@ -78,7 +78,9 @@ protected:
 	virtual int bind_events() { return 0; }
 	virtual int enable_kernel() { return negative(kernel_.enable(bindings_)); }
 	/* The endpoint is enabled, and has a ring of its own: may it use windows? May throw. */
-	virtual void allow_windows() {}
+	virtual void allow_windows();
+	/* The vector that names its peers, or null. */
+	virtual Av *vector() const noexcept { return av(); }
 	/* Flags of its receive ring. */
 	virtual std::uint32_t rx_flags() const noexcept { return 0; }
 	Cq *tx_cq() const noexcept { return tx_cq_; }

@@ -71,6 +71,7 @@ public:
 
 private:
 	bool keeps_name() const noexcept override { return true; } /* that of its endpoint */
+	Av *vector() const noexcept override;
 
 	const Direction direction_;
 	ScalableEndpoint *parent_ = nullptr; /* null only while it is being opened */

@@ -48,7 +48,8 @@ bool Direct::find(std::uint64_t peer, std::uint64_t key, std::uint64_t addr,
 	}
 	if (!entries_)
 		entries_.reset(new (std::nothrow) std::array<std::array<Entry, ways>, sets>);
-	if (!entries_ || peer == none_.peer)
+	/* a connected endpoint has one peer, and whatever names it */
+	if (!entries_ || (peer == none_.peer && !endpoint_.connected()))
 		return leave(FI_TREADLE_NO_WINDOW);
 	Entry &entry = place(peer, key, addr, len);
 	if (&entry == &none_)

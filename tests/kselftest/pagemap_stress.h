@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Messages go into one range and out of another without a pause while a test changes both. What
- * arrives is checked, and so are pages that other processes got meanwhile.
+ * arrives is checked, and so are pages that other processes got meanwhile. Or another process loads
+ * and stores through windows, and takes its ring where these have not worked, as the library does.
  */
 #ifndef TREADLE_KSELFTEST_PAGEMAP_STRESS_H
 #define TREADLE_KSELFTEST_PAGEMAP_STRESS_H
 
-#include "treadle.h"
+#include "window.h"
 
 #define RANGE	 (1UL << 20)
 #define HUGE	 (2UL << 20)
@@ -30,7 +31,10 @@ struct partner {
 	__u64 to;
 	char *buf;
 	int socket; /* to the other process, or -1 */
+	struct window in, out;
 };
+
+enum { IN_KEY = 1, OUT_KEY };
 
 FIXTURE(stress)
 {
@@ -48,6 +52,7 @@ FIXTURE(stress)
 	char *seen;
 	int stop;
 	int messages, failed;
+	int direct; /* of them, through windows; -1: there are none */
 	pthread_t traffic;
 	/*
 	 * In a process of its own: in this one it could take addresses that are free for a moment.
@@ -93,12 +98,62 @@ static inline size_t look(char *to, char *at, size_t len)
 
 /* A command to the partner. */
 struct errand {
-	enum { MEET, SEND, RECEIVE, TAKE, WITHDRAW } what;
+	enum { MEET, SEND, RECEIVE, TAKE, WITHDRAW, OPEN, STORE, LOAD } what;
 	struct treadle_addr addr;
 	__u64 context, seed;
 	size_t len, offset;
 	bool may_vanish;
 };
+
+/* Accesses bytes as window.h says. False: it may have had no effect. */
+static inline bool window_copy(const struct window *w, char *buf, size_t len, size_t offset,
+			       bool store)
+{
+	char *at = (char *)w->data + offset;
+	__u64 before = generation(w);
+
+	for (size_t i = offset / PAGE * PAGE; i < offset + len; i += PAGE)
+		if (!is_there(w, i))
+			return false;
+	memcpy(store ? at : buf, store ? buf : at, len);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return generation(w) == before;
+}
+
+/* Stores or loads. 0: through the window; -1: by the ring; or its error. */
+static inline int access_by_window(struct partner *p, const struct errand *e)
+{
+	bool store = e->what == STORE;
+	const struct window *w = store ? &p->in : &p->out;
+	int error;
+
+	if (store)
+		fill(p->buf, e->len, e->seed);
+	else
+		memset(p->buf, POISON + 1, e->len);
+	if (!window_copy(w, p->buf, e->len, e->offset, store)) {
+		need(post(&p->n, store ? write_of(p->buf, e->len, p->to, e->offset, IN_KEY, 0) :
+					 read_of(p->buf, e->len, p->to, e->offset, OUT_KEY, 0)) ==
+		     1);
+		error = cq_next(&p->n.cq).error;
+		(void)!window_fill(w, 0, w->o.len); /* what is there, for the next ones */
+		if (error)
+			return error;
+		error = -1;
+	} else {
+		error = 0;
+	}
+	need(store || plausible(e->may_vanish, p->buf, e->len, OUT_SEED, e->offset));
+	return error;
+}
+
+static inline void windows_open(struct partner *p, size_t len)
+{
+	need(window_open(&p->in, &p->n, p->to, IN_KEY, 0, len, TREADLE_ACCESS_REMOTE_WRITE) == 0);
+	need(window_open(&p->out, &p->n, p->to, OUT_KEY, 0, len, TREADLE_ACCESS_REMOTE_READ) == 0);
+	window_map(&p->in);
+	window_map(&p->out);
+}
 
 /* Runs a command; returns 0, or an error. */
 static inline int run_errand(struct partner *p, const struct errand *e)
@@ -116,6 +171,12 @@ static inline int run_errand(struct partner *p, const struct errand *e)
 	case RECEIVE:
 		memset(p->buf, POISON + 1, e->len);
 		return -post_recv(&p->n, recv_of(p->buf, e->len, ANY, e->context));
+	case OPEN:
+		windows_open(p, e->len);
+		return 0;
+	case STORE:
+	case LOAD:
+		return access_by_window(p, e);
 	case TAKE:
 		error = cq_next(&p->n.rcq).error;
 		need(error || plausible(e->may_vanish, p->buf, e->len, e->seed, e->offset));
@@ -193,6 +254,24 @@ static inline bool goes_out(stress *s, __u64 context, size_t len, size_t offset)
 	return !error;
 }
 
+/* The partner stores to one range, or loads from the other one. */
+static inline bool is_accessed(stress *s, __u64 context, size_t len, size_t offset, bool store)
+{
+	struct errand e = {store ? STORE : LOAD, .seed = 1000 + context, .len = len,
+			   .offset = offset, .may_vanish = s->may_vanish};
+	int error = partner(s, e);
+
+	need(error <= 0 || error == EIO || error == EFAULT);
+	if (error > 0)
+		return false;
+	s->direct += error == 0;
+	if (store) {
+		len = look(s->seen, s->in + offset, len);
+		need(plausible(s->may_vanish, s->seen, len, e.seed, 0));
+	}
+	return true;
+}
+
 static inline void *traffic(void *arg)
 {
 	stress *s = arg;
@@ -203,7 +282,9 @@ static inline void *traffic(void *arg)
 		size_t most = i % 8 ? 4 * PAGE : s->len;
 		size_t len = 1 + lottery(&state) % most;
 		size_t offset = lottery(&state) % (s->len - len + 1);
-		bool arrived = i & 1 ? comes_in(s, i, len, offset) : goes_out(s, i, len, offset);
+		bool arrived = s->direct >= 0 ? is_accessed(s, i, len, offset, i & 1) :
+			       i & 1	      ? comes_in(s, i, len, offset) :
+						goes_out(s, i, len, offset);
 
 		need(arrived || s->may_fail);
 		s->failed += !arrived;
@@ -232,13 +313,14 @@ static inline void watches(void *arg)
 
 FIXTURE_VARIANT(stress)
 {
-	bool pinned, within;
+	bool pinned, within, windows;
 };
 
 /* clang-format off */
 FIXTURE_VARIANT_ADD(stress, on_demand) { };
 FIXTURE_VARIANT_ADD(stress, pinned) { .pinned = true };
 FIXTURE_VARIANT_ADD(stress, within_a_process) { .within = true };
+FIXTURE_VARIANT_ADD(stress, by_windows) { .windows = true };
 /* clang-format on */
 
 static inline void pin(int fd, char *at, size_t len)
@@ -295,13 +377,23 @@ FIXTURE_SETUP(stress)
 	self->out = range(HUGE);
 	self->seen = pages(HUGE);
 	fill(self->out, RANGE, OUT_SEED);
+	self->direct = -1;
 }
 
 static inline __u64 begin(stress *s, const FIXTURE_VARIANT(stress) * variant)
 {
+	__u64 in = IN_KEY, out = OUT_KEY;
+	__u32 id;
+
 	if (variant->pinned) {
 		pin(s->n.fd, s->in, s->len);
 		pin(s->n.fd, s->out, s->len);
+	}
+	if (variant->windows) {
+		need(mr(s->n.fd, s->in, s->len, TREADLE_ACCESS_REMOTE_WRITE, 0, &in, &id) == 0);
+		need(mr(s->n.fd, s->out, s->len, TREADLE_ACCESS_REMOTE_READ, 0, &out, &id) == 0);
+		partner(s, (struct errand){OPEN, .len = s->len});
+		s->direct = 0;
 	}
 	s->traffic = thread(traffic, s);
 	return now_ns() + ROUND_NS;
@@ -333,6 +425,10 @@ FIXTURE_TEARDOWN(stress)
 	     *self->watches);
 	EXPECT_LT(ENOUGH, self->messages);
 	EXPECT_LT(self->failed, self->messages);
+	if (self->direct >= 0) {
+		note("%d through windows", self->direct);
+		EXPECT_LT(0, self->direct);
+	}
 	EXPECT_TRUE(cq_empty(&self->n.rcq));
 }
 

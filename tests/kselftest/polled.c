@@ -3,6 +3,7 @@
  * Polled transmit rings (TREADLE_TX_POLLED): no system call while a thread of the kernel looks at
  * the ring; the thread sleeps, and is woken; it ends with its process.
  */
+#include "netlink.h"
 #include "rma.h"
 
 #include <linux/filter.h>
@@ -223,8 +224,10 @@ TEST(the_idle_time_is_limited)
 TEST(no_wake_up_is_lost)
 {
 	__u64 end = now_ns() + 1500000000ULL, late = 0, rang = 0, posted = 0, state = 1;
+	struct counters seen;
 	struct treadle_cqe c;
 	struct node n;
+	struct nl nl;
 	__u64 self;
 
 	polled_open(&n, 0, 30);
@@ -246,6 +249,12 @@ TEST(no_wake_up_is_lost)
 	}
 	EXPECT_EQ(0, late);
 	EXPECT_LT(0, rang);
+	/* the statistics have seen the same */
+	nl_open(&nl);
+	seen = nl_counters_of(&nl, TREADLE_CMD_CONTEXT_GET, nl_context_of(&nl, &n), 0);
+	EXPECT_EQ(rang, seen.n[TREADLE_A_COUNTERS_DOORBELLS]);
+	EXPECT_EQ(posted, seen.n[TREADLE_A_COUNTERS_COMMANDS]);
+	EXPECT_LT(0, seen.n[TREADLE_A_COUNTERS_WORKER_NS]);
 	note("%llu posts, %llu doorbells", posted, rang);
 	close(n.fd);
 }

@@ -5,6 +5,7 @@
  */
 #include "cred.h"
 #include "netlink.h"
+#include "triggers.h"
 
 #include <treadle/atomic.h>
 
@@ -229,6 +230,35 @@ TEST_F(stats, armed_fired_and_canceled)
 	EXPECT_EQ(0, N(ctx, ARMED_NOW));
 	module = of_module(self);
 	EXPECT_EQ(N(before, ARMED_NOW), N(module, ARMED_NOW));
+}
+
+TEST_F(stats, commands_on_cells)
+{
+	struct cells cells;
+
+	cells_open(&cells, self->a.fd, 2);
+	ASSERT_EQ(0, post_recv(&self->b, recv_of(self->dst, 64, ANY, 0)));
+	ASSERT_EQ(1, post(&self->a, once(send_of(self->buf, 8, self->to, 1), &cells, 0, 5)));
+	ASSERT_EQ(1, post(&self->a, once(send_of(self->buf, 8, self->to, 2), &cells, 1, 5)));
+	EXPECT_EQ(2, N(of_a(self), ARMED));
+	cell_write(&cells, 0, 5);
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_EQ(1, N(of_a(self), FIRED));
+}
+
+/* A command for which there is no room is posted again, and counted each time. */
+TEST_F(stats, commands_that_are_posted_again)
+{
+	struct counters before = of_a(self), after;
+	int taken = 0;
+
+	while (post(&self->a, nop(0)) == 1)
+		need(++taken < 100000);
+	EXPECT_LT(0, taken);
+	after = of_a(self);
+	EXPECT_EQ(1, N(after, RETRIED) - N(before, RETRIED));
+	while (taken--)
+		cq_next(&self->a.cq);
 }
 
 TEST_F(stats, failures_by_errno)

@@ -62,15 +62,21 @@ static inline bool treadle_ring_empty(struct treadle_ring *r)
 }
 
 /* G: acquire; what was written before the cell is visible. One load. */
-static inline bool treadle_cell_is(const u64 *cell, u64 value)
+static inline u64 treadle_cell_read(const u64 *cell)
 {
-	return smp_load_acquire(cell) == value;
+	return smp_load_acquire(cell);
 }
 
 /* H: release; the kernel does not look at the cell for @value any more. */
 static inline void treadle_cell_done(u64 *done, u64 value)
 {
 	smp_store_release(done, value);
+}
+
+/* I: release; a device that reads the value finds what was counted. */
+static inline void treadle_cell_write(u64 *cell, u64 value)
+{
+	smp_store_release(cell, value);
 }
 
 /* C: full barrier between setting DOORBELL and reading prod again. Owner's lock held. */

@@ -40,7 +40,8 @@ enum treadle_polling {
  * struct treadle_poller - looks at the cells on which a context has armed commands
  * @trigger:	all these commands, whatever cells they are armed on
  * @state:	enum treadle_polling (trigger.lock)
- * @fresh:	a command was armed since the last look (trigger.lock)
+ * @fresh:	a command was armed since the last look, or a counter has followed its cell
+ *		(trigger.lock)
  *
  * Private to the timer while it is started, else to the work:
  * @key, @seq:	where the next look goes on

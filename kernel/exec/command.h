@@ -469,6 +469,14 @@ static __always_inline bool treadle_cmd_repeats(const struct treadle_cmd *cmd, u
 	return unlikely(flags & TREADLE_F_REPEAT) && cmd->heap && cmd->cond;
 }
 
+/* Does @cmd let a counter follow a cell? Then it stays armed. */
+static inline bool treadle_cmd_follows(const struct treadle_cmd *cmd)
+{
+	const u32 both = TREADLE_F_COND_CELL | TREADLE_F_REPEAT;
+
+	return (cmd->d.flags & both) == both;
+}
+
 /* Where what happens to @cmd is counted. @ctx: of its condition, if it has no endpoint. */
 static inline const struct treadle_stats *treadle_cmd_stats(const struct treadle_cmd *cmd,
 							    const struct treadle_ctx *ctx)
@@ -511,5 +519,6 @@ static __always_inline void treadle_tx_count(struct treadle_tx *tx, enum treadle
 
 int treadle_ioc_tx_create(struct treadle_ucmd *u);
 int treadle_ioc_cell_create(struct treadle_ucmd *u);
+int treadle_ioc_cntr_copy(struct treadle_ucmd *u);
 
 #endif

@@ -15,8 +15,11 @@
  * written in the order of submission, their commands start in that order, wherever the poller was
  * at that time.
  *
- * The process may write the values at any time: each is read once for each look and compared, and
- * nothing else depends on it.
+ * The process may write the values at any time: each is read once for each look and compared, or
+ * added to a counter of the same process. Nothing else depends on it.
+ *
+ * A counter may follow a cell (TREADLE_F_REPEAT): its command stays armed, and each look adds to
+ * the counter what was added to the cell. So one store fires all that is due then.
  */
 #include <linux/cred.h>
 #include <linux/memcontrol.h>
@@ -125,6 +128,49 @@ int treadle_cell_validate(const struct treadle_obj *obj, u64 offset)
 	return offset % sizeof(u64) || offset >= cells_of(obj)->size ? -EINVAL : 0;
 }
 
+/**
+ * treadle_ioc_cntr_copy() - CNTR_COPY: keep a copy of a counter in two cells, or end it
+ * @u: the call, with a struct treadle_cntr_copy
+ *
+ * Context: may sleep; takes ctx->lock.
+ * Return: 0 or -errno. -EBUSY: the counter has a copy already; -ENOENT: it has none.
+ */
+int treadle_ioc_cntr_copy(struct treadle_ucmd *u)
+{
+	const struct treadle_cntr_copy *arg = u->arg;
+	struct treadle_obj *obj, *cells;
+	struct treadle_cntr *cntr;
+	u64 size, at;
+	int ret;
+
+	if (arg->flags || arg->offset % (2 * sizeof(u64)) || (!arg->cells && arg->offset))
+		return -EINVAL;
+	/* bound during this call, so that it is not destroyed meanwhile */
+	obj = treadle_obj_bind(u->ctx, arg->cntr, TREADLE_CNTR);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	cntr = container_of(obj, struct treadle_cntr, obj);
+	if (!arg->cells) {
+		ret = treadle_cntr_uncopy(cntr) ? 0 : -ENOENT;
+		goto out;
+	}
+	cells = treadle_obj_bind(u->ctx, arg->cells, TREADLE_CELL);
+	ret = PTR_ERR_OR_ZERO(cells);
+	if (ret)
+		goto out;
+	size = cells_of(cells)->size;
+	ret = -EINVAL;
+	if (arg->offset < size) {
+		at = array_index_nospec(arg->offset, size);
+		ret = treadle_cntr_copy_to(cntr, cells, cells_of(cells)->cells + at / sizeof(u64));
+	}
+	if (ret)
+		treadle_obj_unbind(cells);
+out:
+	treadle_obj_unbind(obj);
+	return ret;
+}
+
 /* Index of the cell of a descriptor that treadle_cell_validate() has accepted. */
 static u64 cell_index(const struct treadle_obj *obj, const struct treadle_desc *d)
 {
@@ -160,11 +206,42 @@ u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc 
 	return READ_ONCE(cells_of(obj)->cells[cell_index(obj, d)]);
 }
 
+static const u64 *cell_of(const struct treadle_cmd *cmd)
+{
+	return &cells_of(cmd->cond)->cells[cell_index(cmd->cond, &cmd->d)];
+}
+
 /* Has the cell of an armed command the value that it waits for? Barrier G. */
 static bool written(const struct treadle_cmd *cmd)
 {
-	return treadle_cell_is(&cells_of(cmd->cond)->cells[cell_index(cmd->cond, &cmd->d)],
-			       cmd->d.value);
+	return treadle_cell_read(cell_of(cmd)) == cmd->d.value;
+}
+
+/**
+ * treadle_cell_follow() - add to a counter what was added to a cell
+ * @cmd: the command that follows the cell, armed
+ * @run: of the caller; gets what the new value fires
+ *
+ * The cell is a total that its writer counts up. Whatever it is, the counter grows by the
+ * difference, modulo 2^64. The done page shows a total once it is counted.
+ *
+ * Context: the lock of the context's poller is held, and that of the counter is taken: so a command
+ * that was taken off has counted all that the done page shows, and counts no more.
+ * Return: true if there was a difference.
+ */
+bool treadle_cell_follow(struct treadle_cmd *cmd, struct treadle_run *run)
+{
+	u64 total = treadle_cell_read(cell_of(cmd)); /* G */
+	u64 more = total - cmd->d.value;
+
+	lockdep_assert_held(&cmd->cond->ctx->poller.trigger.lock);
+	if (!more || READ_ONCE(cmd->cond->ctx->dead))
+		return false;
+	cmd->d.value = total;
+	treadle_cntr_add(cmd->target, more, cmd->d.flags & TREADLE_F_CNTR_ERROR ? -ECANCELED : 0,
+			 run);
+	treadle_cell_disarmed(cmd->cond, &cmd->d);
+	return true;
 }
 
 /**
@@ -204,11 +281,32 @@ void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run)
 }
 
 /*
- * Go on looking, at up to *@looks cells, and LOOKS at most. Returns a command that is to start now,
- * taken off; or NULL, with *@end if the last cell has been looked at. Without @take: NULL as soon
- * as a cell is found written.
+ * Look at a cell that a counter follows. It needs no second look at those before it: that would
+ * never end if they are written all the time. False: there is no @run, and it is written.
  */
-static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, bool *end, bool take)
+static bool poller_follow(struct treadle_poller *p, struct treadle_cmd *cmd,
+			  struct treadle_run *run)
+{
+	lockdep_assert_held(&p->trigger.lock);
+	if (p->until == cmd->armed.seq)
+		p->until = TREADLE_POLL_NONE;
+	if (run) {
+		if (treadle_cell_follow(cmd, run))
+			p->fresh = true;
+	} else if (treadle_cell_read(cell_of(cmd)) != cmd->d.value) {
+		p->seq = p->until = cmd->armed.seq;
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Go on looking, at up to *@looks cells, and LOOKS at most. Returns a command that is to start now,
+ * taken off; or NULL, with *@end if the last cell has been looked at. Counters follow their cells
+ * meanwhile; @run gets what that fires. Without @run: NULL as soon as a cell is found written.
+ */
+static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, bool *end,
+				       struct treadle_run *run)
 {
 	struct rb_root_cached *root = &p->trigger.armed;
 	struct treadle_armed *a = treadle_armed_from(root, p->key, p->seq);
@@ -222,7 +320,13 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 			p->until = TREADLE_POLL_NONE; /* that command was canceled */
 		p->key = a->threshold;
 		p->seq = a->seq + 1;
-		if (take && a->seq == p->until) {
+		if (unlikely(treadle_cmd_follows(cmd))) {
+			if (!poller_follow(p, cmd, run))
+				return NULL;
+			a = treadle_armed_next(a);
+			continue;
+		}
+		if (run && a->seq == p->until) {
 			p->until = TREADLE_POLL_NONE;
 			rb_erase_cached(&a->node, root);
 			treadle_cond_unbind(cmd);
@@ -232,7 +336,7 @@ static struct treadle_cmd *poller_look(struct treadle_poller *p, int *looks, boo
 		if (written(cmd)) { /* look once more at those before it */
 			p->until = a->seq;
 			p->seq = 0;
-			if (!take)
+			if (!run)
 				return NULL;
 			a = treadle_armed_from(root, p->key, 0);
 		} else {
@@ -257,7 +361,7 @@ static bool poller_turn(struct treadle_poller *p, struct treadle_run *run)
 		struct treadle_cmd *cmd;
 
 		spin_lock(&p->trigger.lock);
-		cmd = poller_look(p, &looks, &end, true);
+		cmd = poller_look(p, &looks, &end, run);
 		spin_unlock(&p->trigger.lock);
 		if (!cmd)
 			continue;
@@ -330,8 +434,9 @@ static void poller_work(struct treadle_work *work, struct treadle_pool *pool)
 		bool started = poller_turn(p, &run);
 		u64 now = ktime_get_ns();
 
-		if (started) {
+		if (started)
 			p->since = now;
+		if (started || !treadle_run_empty(&run)) {
 			treadle_run_jobs(&run);
 			run.budget = TREADLE_CALLER_BUDGET;
 		}
@@ -360,7 +465,7 @@ static enum hrtimer_restart poller_timer(struct hrtimer *timer)
 	/* without SMP a spinlock does not exclude, and trylock always succeeds */
 	if (!IS_ENABLED(CONFIG_SMP) || !spin_trylock(&p->trigger.lock))
 		goto work;
-	poller_look(p, &looks, &end, false);
+	poller_look(p, &looks, &end, NULL);
 	idle = p->until == TREADLE_POLL_NONE && !RB_EMPTY_ROOT(&p->trigger.armed.rb_root);
 	spin_unlock(&p->trigger.lock);
 	if (idle) {

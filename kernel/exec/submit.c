@@ -53,6 +53,13 @@ static __always_inline int validate_buffers(struct treadle_cmd *cmd, const struc
 	return 0;
 }
 
+/* A command that repeats on a cell: it adds to a counter what is added to the cell. */
+static bool follows_cell(const struct treadle_desc *d)
+{
+	return d->opcode == TREADLE_OP_CNTR_ADD && (d->flags & TREADLE_F_WORK) &&
+	       !(d->flags & TREADLE_F_NOTIFY) && !d->data && !d->rest;
+}
+
 /* Check the fields of conditions, notification, repetition and F_STRICT. */
 static noinline int validate_cond(const struct treadle_desc *d)
 {
@@ -69,7 +76,10 @@ static noinline int validate_cond(const struct treadle_desc *d)
 	    (!(f & TREADLE_F_COND) && (d->cond || d->threshold)) ||
 	    (d->value && !(f & (TREADLE_F_COND_CELL | TREADLE_F_REPEAT)) && (f & named) != named))
 		return -EINVAL;
-	if (f & TREADLE_F_REPEAT) {
+	if ((f & TREADLE_F_REPEAT) && (f & TREADLE_F_COND_CELL)) {
+		if (!follows_cell(d))
+			return -EINVAL;
+	} else if (f & TREADLE_F_REPEAT) {
 		if ((f & repeats) != (TREADLE_F_REPEAT | TREADLE_F_COND_CNTR | TREADLE_F_WORK) ||
 		    !d->value)
 			return -EINVAL;

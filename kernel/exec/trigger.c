@@ -186,10 +186,15 @@ static bool culled(const struct treadle_cmd *cmd, const struct treadle_cull *cul
 	       (!cull->at || cmd->d.threshold == cull->threshold);
 }
 
-/* Take @cmd off. The lock keeps the values that cells show in the order in which commands leave. */
-static void take_off(struct treadle_trigger *t, struct treadle_cmd *cmd)
+/*
+ * Take @cmd off. The lock keeps the values that cells show in the order in which commands leave.
+ * What was added to a cell before is still added to the counter that follows it.
+ */
+static void take_off(struct treadle_trigger *t, struct treadle_cmd *cmd, struct treadle_run *run)
 {
 	lockdep_assert_held(&t->lock);
+	if (treadle_cmd_follows(cmd))
+		treadle_cell_follow(cmd, run);
 	rb_erase_cached(&cmd->armed.node, &t->armed);
 	treadle_cond_unbind(cmd);
 	if (cmd->cond->type == TREADLE_CELL)
@@ -221,7 +226,7 @@ static u64 trigger_cull(struct treadle_trigger *t, const struct treadle_cull *cu
 			key = a->threshold;
 			seq = a->seq + 1;
 			if (culled(armed_cmd(a), cull)) {
-				take_off(t, armed_cmd(a));
+				take_off(t, armed_cmd(a), run);
 				found[n++] = armed_cmd(a);
 			}
 			a = next;

@@ -60,6 +60,7 @@ void treadle_poller_init(struct treadle_ctx *ctx);
 void treadle_cell_arm(struct treadle_cmd *cmd, struct treadle_run *run);
 int treadle_cell_validate(const struct treadle_obj *obj, u64 offset);
 void treadle_cell_disarmed(struct treadle_obj *obj, const struct treadle_desc *d);
+bool treadle_cell_follow(struct treadle_cmd *cmd, struct treadle_run *run);
 u64 treadle_cell_value(const struct treadle_obj *obj, const struct treadle_desc *d);
 
 #endif

@@ -8,6 +8,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "core/ring.h"
 #include "notify/counter.h"
 
 /**
@@ -181,10 +182,112 @@ static const struct treadle_wait_ops cntr_wait_ops = {
 	.read = cntr_read,
 };
 
+/* --- a copy for a device -------------------------------------------------------------------- */
+
+/*
+ * struct cntr_copy - two cells that have the values of a counter
+ * @entry: in cntr->waitq: a waiter that no change takes off. So a counter without a copy pays
+ *	   nothing, and one with it writes the copy before it wakes others
+ * @cells: the object of the cells, bound
+ * @to:	   success and error. The kernel never reads them
+ */
+struct cntr_copy {
+	wait_queue_entry_t entry;
+	struct treadle_cntr *cntr;
+	struct treadle_obj *cells;
+	u64 *to;
+};
+
+/*
+ * Write the newest values. The lock of the queue is held, so copies are written one after the
+ * other. Each change wakes the queue after it (treadle_wake()), so the last one is never missed.
+ */
+static int copy_write(wait_queue_entry_t *entry, unsigned int mode, int flags, void *key)
+{
+	const struct cntr_copy *copy = container_of(entry, struct cntr_copy, entry);
+	const struct treadle_cntr_page *page = copy->cntr->page;
+
+	treadle_cell_write(&copy->to[0], smp_load_acquire(&page->success)); /* I; cntr_write() */
+	treadle_cell_write(&copy->to[1], smp_load_acquire(&page->error));
+	return 0;
+}
+
+/**
+ * treadle_cntr_copy_to() - keep a copy of the values of a counter
+ * @cntr:  the counter, not destroyed
+ * @cells: the object that has the copy, bound: passed on to the counter on success
+ * @to:	   two words of @cells
+ *
+ * Context: may sleep; takes ctx->lock.
+ * Return: 0, with the copy written; -EBUSY: there is one already; -ENOMEM; -ESHUTDOWN.
+ */
+int treadle_cntr_copy_to(struct treadle_cntr *cntr, struct treadle_obj *cells, u64 *to)
+{
+	struct cntr_copy *copy = kzalloc(sizeof(*copy), TREADLE_GFP);
+	int ret = 0;
+
+	if (!copy)
+		return -ENOMEM;
+	init_waitqueue_func_entry(&copy->entry, copy_write);
+	copy->cntr = cntr;
+	copy->cells = cells;
+	copy->to = to;
+	mutex_lock(&cntr->obj.ctx->lock);
+	if (cntr->obj.ctx->dead)
+		ret = -ESHUTDOWN;
+	else if (cntr->copy)
+		ret = -EBUSY;
+	if (!ret) {
+		cntr->copy = copy;
+		add_wait_queue(&cntr->waitq.head, &copy->entry);
+		/* F: a later change sees the entry */
+		spin_lock(&cntr->trigger.lock);
+		spin_unlock(&cntr->trigger.lock);
+		wake_up_all(&cntr->waitq.head);
+	}
+	mutex_unlock(&cntr->obj.ctx->lock);
+	if (ret)
+		kfree(copy);
+	return ret;
+}
+
+/* Release the copy of a counter. It is not written any more. May sleep. */
+static void copy_end(struct treadle_cntr *cntr, struct cntr_copy *copy)
+{
+	remove_wait_queue(&cntr->waitq.head, &copy->entry);
+	treadle_obj_unbind(copy->cells);
+	kfree(copy);
+}
+
+/**
+ * treadle_cntr_uncopy() - end the copy of a counter
+ * @cntr: the counter, not destroyed
+ *
+ * Context: may sleep; takes ctx->lock.
+ * Return: false if there is none.
+ */
+bool treadle_cntr_uncopy(struct treadle_cntr *cntr)
+{
+	struct cntr_copy *copy;
+
+	mutex_lock(&cntr->obj.ctx->lock);
+	/* the shutdown of the context takes it without the lock: cntr_stop() */
+	copy = xchg(&cntr->copy, NULL);
+	mutex_unlock(&cntr->obj.ctx->lock);
+	if (copy)
+		copy_end(cntr, copy);
+	return copy;
+}
+
 /* --- making and ending --------------------------------------------------------------------- */
 
+/* None can be made any more: the counter is destroyed, or its context is dead. */
 static void cntr_stop(struct treadle_obj *obj, struct treadle_run *run)
 {
+	struct cntr_copy *copy = xchg(&cntr_of(obj)->copy, NULL);
+
+	if (copy)
+		copy_end(cntr_of(obj), copy);
 	treadle_waitq_end(&cntr_of(obj)->waitq);
 }
 

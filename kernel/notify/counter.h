@@ -7,6 +7,8 @@
 #include "core/trigger.h"
 #include "notify/wait.h"
 
+struct cntr_copy;
+
 /*
  * struct treadle_cntr - counter, and the commands armed on it
  * @trigger: commands by (threshold, submission); its lock protects the values, too
@@ -16,7 +18,8 @@
  * @errors: how often page->error has changed (written under trigger.lock)
  * @why:    errno of the first error that was counted, or 0 (trigger.lock)
  * @job:    fires; its function is set when a command is armed (exec/fire.c; under trigger.lock)
- * @waitq:  WAIT
+ * @waitq:  WAIT, and @copy, which is never taken off by a change
+ * @copy:   CNTR_COPY, or NULL (set under ctx->lock)
  */
 struct treadle_cntr {
 	struct treadle_obj obj;
@@ -28,6 +31,7 @@ struct treadle_cntr {
 	int why;
 	struct treadle_job job;
 	struct treadle_waitq waitq;
+	struct cntr_copy *copy;
 };
 
 void treadle_cntr_add(struct treadle_cntr *cntr, u64 value, int error, struct treadle_run *run);
@@ -75,6 +79,8 @@ static __always_inline void treadle_count_last(struct treadle_cntr *cntr, u64 le
 u64 treadle_cntr_sum(const struct treadle_cntr *cntr) __must_hold(&cntr->trigger.lock);
 void treadle_cntr_activate(struct treadle_cntr *cntr, struct treadle_run *run)
 	__must_hold(&cntr->trigger.lock);
+int treadle_cntr_copy_to(struct treadle_cntr *cntr, struct treadle_obj *cells, u64 *to);
+bool treadle_cntr_uncopy(struct treadle_cntr *cntr);
 int treadle_ioc_cntr_create(struct treadle_ucmd *u);
 
 #endif

@@ -213,6 +213,15 @@ static void valid_bind(world *w, void *arg)
 	a->ep = w->id[EP];
 }
 
+static void valid_copy(world *w, void *arg)
+{
+	struct treadle_cntr_copy *a = arg;
+
+	/* A counter has one copy. */
+	need(create(w->fd, CNTR, &a->cntr) == 0);
+	a->cells = w->id[CELL];
+}
+
 static void valid_destroy(world *w, void *arg)
 {
 	need(create(w->fd, AV, &((struct treadle_destroy *)arg)->id) == 0);
@@ -524,6 +533,8 @@ static const struct row {
 	{ CASE(EQ_CREATE, 16, 0, valid_nothing),
 	  { AT(treadle_eq_create, flags, 0), AT(treadle_eq_create, reserved, 0) } },
 	{ CASE(CELL_CREATE, 48, 0, valid_cells), { AT(treadle_cell_create, flags, 0) } },
+	{ CASE(CNTR_COPY, 24, 0, valid_copy), { AT(treadle_cntr_copy, flags, 0) },
+	  { ID(treadle_cntr_copy, cntr, 1 << CNTR), ID(treadle_cntr_copy, cells, 1 << CELL) } },
 	{ CASE(EP_EQ, 24, 0, valid_ep_eq), { AT(treadle_ep_eq, flags, 0) },
 	  { ID(treadle_ep_eq, ep, 1 << EP) } },
 	{ CASE(LISTEN, 16, 0, valid_listen), { AT(treadle_listen, flags, 0) },

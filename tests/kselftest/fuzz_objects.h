@@ -274,6 +274,19 @@ static void shares(struct walker *w, struct file *f)
 	}
 }
 
+static void copies_counter(struct walker *w, struct file *f)
+{
+	struct treadle_cntr_copy c = {
+		.size = sizeof(c),
+		.cntr = some_id(w, f, CNTR),
+		.cells = one_in(w, 3) ? 0 : some_id(w, f, CELL),
+	};
+
+	if (c.cells)
+		c.offset = roll(w, CELLS) * sizeof(__u64);
+	TRY(w, f, TREADLE_IOC_CNTR_COPY, &c);
+}
+
 static void binds_region(struct walker *w, struct file *f)
 {
 	struct treadle_mr_bind c = {.size = sizeof(c),
@@ -282,6 +295,8 @@ static void binds_region(struct walker *w, struct file *f)
 				    .ep = perhaps_id(w, f, EP)};
 
 	TRY(w, f, TREADLE_IOC_MR_BIND, &c);
+	if (one_in(w, 2))
+		copies_counter(w, f);
 }
 
 static void destroys(struct walker *w, struct file *f)

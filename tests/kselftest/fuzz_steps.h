@@ -88,6 +88,13 @@ static struct treadle_desc some_desc(struct walker *w, struct file *f, bool rece
 		}
 		if (one_in(w, 3))
 			d.flags |= TREADLE_F_WORK;
+		/* no dice: inputs in corpus/ keep their meaning */
+		if (d.opcode == TREADLE_OP_CNTR_ADD && (d.flags & TREADLE_F_COND_CELL) &&
+		    d.value % 2) {
+			d.flags |= TREADLE_F_REPEAT | TREADLE_F_WORK;
+			d.flags &= ~TREADLE_F_NOTIFY;
+			d.notify = d.data = 0;
+		}
 	}
 	if (d.iov_count > 1)
 		d.addr = 0;

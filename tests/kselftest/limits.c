@@ -69,6 +69,7 @@ static void arms_one_too_many(struct node *n, const struct cntr *c)
 	need(post(n, then(when(count_of(TREADLE_OP_CNTR_ADD, &told, 1, 1), &other, 1), &told)) ==
 	     -ENOSPC);
 	need(post(n, then(once(nop(1), &cells, 0, 1), &told)) == -ENOSPC);
+	need(post(n, follow(&other, &cells, 0, 0)) == -ENOSPC);
 	d = then(when(count_of(TREADLE_OP_CNTR_ADD, &told, 1, 1), &other, 1), &told);
 	d.flags |= TREADLE_F_REPEAT;
 	d.value = 1;

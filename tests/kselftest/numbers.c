@@ -140,6 +140,8 @@ static const struct field {
 	FIELD(MR_BIND, treadle_mr_bind, mr, REGION),
 	FIELD(MR_BIND, treadle_mr_bind, cntr, CNTR),
 	FIELD(MR_BIND, treadle_mr_bind, ep, EP),
+	FIELD(CNTR_COPY, treadle_cntr_copy, cntr, CNTR),
+	FIELD(CNTR_COPY, treadle_cntr_copy, cells, CELL),
 	FIELD(WAIT, treadle_wait, id, CQ),
 	FIELD(WAIT_FD, treadle_wait_fd, id, EQ),
 	FIELD(EP_EQ, treadle_ep_eq, ep, LISTENING),
@@ -167,6 +169,7 @@ union arg {
 	struct treadle_ep_enable ep_enable;
 	struct treadle_mr_create mr_create;
 	struct treadle_mr_bind mr_bind;
+	struct treadle_cntr_copy cntr_copy;
 	struct treadle_cancel cancel;
 	struct treadle_ep_eq ep_eq;
 	struct treadle_connect connect;
@@ -201,6 +204,10 @@ static union arg good(const struct field *f, const struct holdings *h, const str
 	case TREADLE_IOC_MR_BIND:
 		arg.mr_bind.mr = h->id[REGION];
 		break;
+	case TREADLE_IOC_CNTR_COPY:
+		arg.cntr_copy.cntr = h->id[CNTR];
+		arg.cntr_copy.cells = h->id[CELL];
+		break;
 	case TREADLE_IOC_CANCEL:
 		arg.cancel.kind = f->cancel;
 		arg.cancel.context = (__u64[]){7, 8, 0}[f->cancel];
@@ -232,7 +239,7 @@ static int call_with(int fd, const struct field *f, union arg arg, __u32 id)
 #form "." #field, form, offsetof(struct treadle_desc, field), kind \
 	}
 
-enum form { SENDS, ARMED, ON_CELL, TOLD, RESTS, SETS, ADDS, ADDS_LATER };
+enum form { SENDS, ARMED, ON_CELL, TOLD, RESTS, SETS, ADDS, ADDS_LATER, FOLLOWS };
 
 static const struct {
 	const char *name;
@@ -240,10 +247,11 @@ static const struct {
 	size_t at;
 	enum kind kind;
 } names[] = {
-	IN(SENDS, ep, EP),     IN(ARMED, ep, EP),	   IN(ARMED, cond, CNTR),
-	IN(ON_CELL, ep, EP),   IN(ON_CELL, cond, CELL),	   IN(TOLD, notify, CNTR),
-	IN(RESTS, cond, CNTR), IN(RESTS, rest, CNTR),	   IN(SETS, peer, CNTR),
-	IN(ADDS, peer, CNTR),  IN(ADDS_LATER, peer, CNTR),
+	IN(SENDS, ep, EP),	 IN(ARMED, ep, EP),	     IN(ARMED, cond, CNTR),
+	IN(ON_CELL, ep, EP),	 IN(ON_CELL, cond, CELL),    IN(TOLD, notify, CNTR),
+	IN(RESTS, cond, CNTR),	 IN(RESTS, rest, CNTR),	     IN(SETS, peer, CNTR),
+	IN(ADDS, peer, CNTR),	 IN(ADDS_LATER, peer, CNTR), IN(FOLLOWS, peer, CNTR),
+	IN(FOLLOWS, cond, CELL),
 };
 
 static struct treadle_desc command(enum form form, struct holdings *h)
@@ -268,6 +276,10 @@ static struct treadle_desc command(enum form form, struct holdings *h)
 		return count_of(TREADLE_OP_CNTR_SET, &h->n.sent, 0, 0);
 	case ADDS:
 		return count_of(TREADLE_OP_CNTR_ADD, &h->n.sent, 0, 0);
+	case FOLLOWS:
+		d = on_cell(count_of(TREADLE_OP_CNTR_ADD, &h->n.rcvd, 0, 0), h->id[CELL], 0);
+		d.flags |= TREADLE_F_REPEAT;
+		return d;
 	case ADDS_LATER:
 		return when(count_of(TREADLE_OP_CNTR_ADD, &h->n.rcvd, 0, 0), &h->n.sent, NEVER);
 	default:

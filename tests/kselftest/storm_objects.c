@@ -21,7 +21,7 @@ static void set_sail(int seconds)
 }
 
 #define SLOTS 8
-enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17, SETS_ID = 19 }; /* kinds of calls */
+enum { CANCELS_WORK = 5, ACCEPTS = 16, REJECTS = 17, SETS_ID = 19, ENDS_COPY }; /* kinds of calls */
 
 enum kind { CQ, CNTR, AV, MR, RING, EP, PASSIVE, EQ, CELL, KINDS };
 
@@ -79,6 +79,18 @@ static struct treadle_desc stored(struct treadle_desc d, __u32 cell, __u64 *stat
 	return d;
 }
 
+/* Lets a counter follow a cell, or keeps a copy of it in cells: of any objects. */
+static void uses_cells(struct crowd *c, __u64 *state, struct node *n)
+{
+	struct cells cells = {.fd = c->fd, .id = some_id(c, state, CELL)};
+	struct cntr cntr = {.fd = c->fd, .id = some_id(c, state, CNTR)};
+	struct treadle_desc d = follow(&cntr, &cells, lottery(state) % 8, lottery(state) % 2);
+
+	ring_put(&n->tx, &d);
+	/* EINVAL: there are no cells yet; then the id is 0 */
+	MAY(copy_to(&cntr, &cells, 2 * (lottery(state) % 4)), EBUSY, EINVAL);
+}
+
 /* Creates an endpoint, uses it a little, and leaves its objects to the other threads. */
 static void *uses(void *arg)
 {
@@ -112,6 +124,8 @@ static void *uses(void *arg)
 			d = recv_of(c->buf, len, ANY, i);
 			ring_put(&n.rx, &d);
 		}
+		if (lottery(&state) % 4 == 0)
+			uses_cells(c, &state, &n);
 		ring_publish(&n.tx);
 		ring_publish(&n.rx);
 		put_id(c, &state, RING, n.tx.id);
@@ -295,8 +309,8 @@ static long makes_one(struct crowd *c, __u64 *state)
 }
 
 /* The kind of object that each call is for; -1: several kinds. */
-static const int meant[] = {RING, -1, -1, -1,	   EP, CNTR, CELL,    0,  -1, AV, AV,
-			    AV,	  MR, EP, PASSIVE, EP, EP,   PASSIVE, EP, AV, 0};
+static const int meant[] = {RING, -1, -1, -1,	   EP, CNTR, CELL,    0,  -1, AV,   AV,
+			    AV,	  MR, EP, PASSIVE, EP, EP,   PASSIVE, EP, AV, CNTR, 0};
 
 #define KINDS_OF_CALLS ((int)ARRAY_SIZE(meant))
 
@@ -311,6 +325,7 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 	struct treadle_av_remove r = {.size = sizeof(r), .av = id, .count = 1};
 	struct treadle_av_lookup l = {.size = sizeof(l), .av = id};
 	struct treadle_av_set_id s = {.size = sizeof(s), .av = id, .id = 1};
+	struct treadle_cntr_copy copy = {.size = sizeof(copy), .cntr = id};
 	struct treadle_addr addr = loopback(1);
 	__u64 index = 0, context = lottery(state) % 8;
 	__u32 count = 1, request = __atomic_load_n(&c->request, __ATOMIC_RELAXED);
@@ -359,6 +374,8 @@ static long meddle(struct crowd *c, int kind, __u64 *state)
 		return MAY(reject_with(c->fd, id, request, NULL, 0), EOPNOTSUPP);
 	case 18:
 		return MAY(hang_up(c->fd, id), EOPNOTSUPP, ENOTCONN);
+	case ENDS_COPY:
+		return MAY(call(c->fd, TREADLE_IOC_CNTR_COPY, &copy));
 	case SETS_ID: /* the vectors have no identifiers */
 		return MAY(call(c->fd, TREADLE_IOC_AV_SET_ID, &s), EINVAL);
 	default:

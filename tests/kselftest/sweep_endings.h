@@ -90,6 +90,18 @@ static void has_fired(struct lane *l)
 	need(cq_next(&l->a.cq).error == 0 && cq_next(&l->a.cq).error == 0);
 }
 
+static void follows_cell(struct lane *l)
+{
+	need(post(&l->a, follow(&l->c, &l->cells, 2, 0)) == 1);
+	need(post(&l->a, when(count_of(TREADLE_OP_CNTR_ADD, &l->a.sent, 1, 0), &l->c, 1)) == 1);
+	cell_write(&l->cells, 2, 1);
+}
+
+static void has_a_copy(struct lane *l)
+{
+	need(copy_to(&l->c, &l->cells, 4) == 0);
+}
+
 /* --- calls that end them ------------------------------------------------------------- */
 
 static int cancel_receive(struct lane *l)
@@ -105,6 +117,16 @@ static int cancel_send(struct lane *l)
 static int cancel_work(struct lane *l)
 {
 	return cancel(l->a.fd, TREADLE_CANCEL_WORK, l->c.id, 7, 3, NULL);
+}
+
+static int cancel_following(struct lane *l)
+{
+	return unfollow(&l->cells, 2);
+}
+
+static int end_copy(struct lane *l)
+{
+	return copy_to(&l->c, NULL, 0);
 }
 
 static int flush(struct lane *l)
@@ -171,6 +193,9 @@ static const struct ending {
 	{"cancel of a send after a store", sends_stored, cancel_send, -ENOENT, ECANCELED, 0, true},
 	{"cancel of work",		works,		cancel_work,	-ENOENT, 0, 0, true},
 	{"cancel of work that repeats",	works_repeatedly, cancel_work,	-ENOENT, 0, 0, true},
+	{"cancel of work that follows",	follows_cell,	cancel_following, -ENOENT, 0, 0, true},
+	{"end of a copy",		has_a_copy,	end_copy,	-ENOENT, 0, 0, true},
+	{"closed counter with a copy",	has_a_copy,	close_counter,	0, 0, 0, true},
 	{"flush of a counter",		works_repeatedly, flush,	0, 0, 0, true},
 	{"flush of all",		works,		flush_all,	0, 0, 0, true},
 	{"closed sender",		sends_and_posts, sender_closes, 0, 0, 0},

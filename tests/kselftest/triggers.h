@@ -49,6 +49,37 @@ static inline struct treadle_desc once(struct treadle_desc d, const struct cells
 	return d;
 }
 
+/* A command by which @to follows cell @i, a total of which @total has been counted. */
+static inline struct treadle_desc follow(const struct cntr *to, const struct cells *c, int i,
+					 __u64 total)
+{
+	struct treadle_desc d = once(count_of(TREADLE_OP_CNTR_ADD, to, 0, i), c, i, total);
+
+	d.flags |= TREADLE_F_WORK | TREADLE_F_REPEAT;
+	return d;
+}
+
+static inline int unfollow(const struct cells *c, int i)
+{
+	return cancel(c->fd, TREADLE_CANCEL_WORK, c->id, i, i * sizeof(__u64), NULL);
+}
+
+/* Keeps a copy of a counter in cell @i and the next one; ends it if there are no cells. */
+static inline int copy_to(const struct cntr *from, const struct cells *c, int i)
+{
+	struct treadle_cntr_copy copy = {.size = sizeof(copy),
+					 .cntr = from->id,
+					 .cells = c ? c->id : 0,
+					 .offset = i * sizeof(__u64)};
+
+	return call(from->fd, TREADLE_IOC_CNTR_COPY, &copy);
+}
+
+static inline __u64 cell_read(const struct cells *c, int i)
+{
+	return __atomic_load_n(&c->cell[i], __ATOMIC_ACQUIRE);
+}
+
 static inline struct treadle_desc nop(__u64 context)
 {
 	return (struct treadle_desc){

@@ -11,7 +11,7 @@
  *   TX    transmit ring               RX    receive ring and matcher
  *   EP    endpoint: an address, bound to the objects above
  *   EQ    event queue: events of connections
- *   CELL  words in memory that start commands when they are written
+ *   CELL  words in memory that start commands when they are written (cell.h)
  *   WINDOW  a map of a peer's memory (window.h)
  *   LANE  memory for small messages between two processes (lane.h)
  *
@@ -53,7 +53,7 @@
  *              its documented range, a malformed descriptor, an id of 2^32 or more
  * E2BIG        size larger than a page, or than the kernel's with an excess that is not zero
  * ENOTTY       no such ioctl
- * ENOENT       no object with this id in this context; nothing to cancel; no address
+ * ENOENT       no object with this id in this context; nothing to cancel or end; no address
  *		vector with this name, or no entry with this index; no further node
  * EBADF        the object is of another kind
  * EFAULT       a pointer in the structure is bad; a buffer is not mapped, or is
@@ -64,7 +64,7 @@
  *              the map has; an address vector for reading only
  * EBUSY        object is in use by another one, or by an armed command; the
  *              ring, or the connection request, has an endpoint already; the
- *              scalable endpoint has a receive context with this index
+ *              scalable endpoint has a receive context with this index; the counter has a copy
  * EEXIST       memory key in use
  * EADDRINUSE   port in use
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
@@ -116,6 +116,7 @@
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
+#include <treadle/cell.h>
 #include <treadle/connect.h>
 #include <treadle/lane.h>
 #include <treadle/query.h>
@@ -165,30 +166,6 @@ struct treadle_cntr_create {
 	__u32 flags;
 	__u32 id;
 	__u32 reserved;
-	struct treadle_map ro;
-};
-
-/**
- * struct treadle_cell_create - trigger cells, fi_trigger(3), "XPU TRIGGERS"
- * @flags: 0
- * @count: in: at least so many, 1 to TREADLE_MAX_CELLS; out: rounded up to whole pages
- * @id:    out
- * @rw:    out: the cells, __u64[count]. Ordinary pages, which drivers of devices can pin
- * @ro:    out: __u64[count]: `value` of the command that was the last to leave that cell, because
- *	   it has started or was canceled
- *
- * The context's poller reads a cell while a command with F_COND_CELL is armed on it. It starts the
- * command when the cell has the command's `value`; other values have no effect. The writer is not
- * checked: children inherit these maps, and a process that is passed the file may map them, and
- * nothing else.
- */
-#define TREADLE_MAX_CELLS 65536
-struct treadle_cell_create {
-	__u32 size;
-	__u32 flags;
-	__u32 count;
-	__u32 id;
-	struct treadle_map rw;
 	struct treadle_map ro;
 };
 
@@ -554,6 +531,7 @@ struct treadle_destroy {
 #define TREADLE_IOC_LANE_MAKE	TREADLE_IO(0x1f, treadle_lane_make)
 #define TREADLE_IOC_LANE_TAKE	TREADLE_IO(0x22, treadle_lane_take)
 #define TREADLE_IOC_LANE_SOURCE TREADLE_IO(0x23, treadle_lane_source)
+#define TREADLE_IOC_CNTR_COPY	TREADLE_IO(0x24, treadle_cntr_copy)
 
 /*
  * These two take the id itself as argument, so that the data path copies nothing.

@@ -228,6 +228,13 @@ TREADLE_AT(treadle_mr_create, reserved, 60);
 TREADLE_AT(treadle_mr_create, base, 64);
 TREADLE_AT(treadle_mr_create, addr, 72);
 
+TREADLE_SIZE(treadle_cntr_copy, 24);
+TREADLE_AT(treadle_cntr_copy, size, 0);
+TREADLE_AT(treadle_cntr_copy, flags, 4);
+TREADLE_AT(treadle_cntr_copy, cntr, 8);
+TREADLE_AT(treadle_cntr_copy, cells, 12);
+TREADLE_AT(treadle_cntr_copy, offset, 16);
+
 TREADLE_SIZE(treadle_mr_bind, 24);
 TREADLE_AT(treadle_mr_bind, size, 0);
 TREADLE_AT(treadle_mr_bind, mr, 4);

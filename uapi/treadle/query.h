@@ -26,6 +26,7 @@
 #define TREADLE_FEATURE_TX_POLLED  (1ULL << 16) /* TX_POLLED */
 #define TREADLE_FEATURE_MR_DMABUF  (1ULL << 17) /* MR_DMABUF */
 #define TREADLE_FEATURE_LANE	   (1ULL << 18) /* LANE_MAKE, now: `direct` of the module */
+#define TREADLE_FEATURE_CNTR_CELL  (1ULL << 19) /* F_REPEAT with F_COND_CELL; CNTR_COPY */
 
 /**
  * struct treadle_query - limits and capabilities; all fields but size are output

@@ -9,7 +9,8 @@
  *   receive ring    process writes descriptors, kernel reads    (RX object)
  *   completion ring kernel writes completions, process reads    (CQ object)
  *   counter page    kernel writes three words, process reads    (CNTR object)
- *   trigger cells   process or device writes, kernel reads      (CELL object)
+ *   trigger cells   process or device writes, kernel reads      (CELL object); or, as copies of
+ *                   counters, the other way round
  *
  * Everything that the process must not write is mapped read-only, so each ring comes as two maps:
  * `rw` is written by the process, `ro` by the kernel.
@@ -77,6 +78,10 @@
  *                                         take the command off
  *    read done      (H, acquire)          write done        (H, release)
  *    use the cell for another command
+ *
+ *  device that polls a copy             kernel (counts)
+ *    read the copy  (I, acquire)          write the data
+ *    read the data                        write the copy    (I, release)
  */
 #ifndef UAPI_TREADLE_RING_H
 #define UAPI_TREADLE_RING_H
@@ -196,6 +201,11 @@ enum treadle_opcode {
  * way. It is also removed when its endpoint is closed, and when it fails and its connection is
  * over. A failure with ECANCELED removes it, too, unless that is the errno of its counter
  * (F_STRICT). Not with F_COMPLETION, F_INJECT, F_COLLECTIVE, F_MULTI_RECV, F_PEEK and F_CLAIM.
+ *
+ * With COND_CELL and F_WORK, only CNTR_ADD: the counter follows the cell, which is a total that its
+ * writer counts up. Each time the kernel finds the total changed, it adds the difference, modulo
+ * 2^64; the first one is the difference to @value. @data, @rest and @notify are 0. CANCEL_WORK and
+ * FLUSH_WORK of the cells remove the command, once they have added what was written before.
  */
 #define TREADLE_F_REPEAT (1U << 19)
 #define TREADLE_F_ALL	 0xfffffU
@@ -268,9 +278,10 @@ struct treadle_rma_iov {
  *		fields are zero, and the sum of each is @len
  * @result:	fetch, compare: buffer for the values before, @len bytes
  * @compare:	compare: buffer with the values to compare with, @len bytes
- * @value:	F_COND_CELL: fire once the cell has this value. F_REPEAT: the step of the
- *		thresholds, at least 1. Other F_WORK with F_COND_CNTR: the name by which
- *		TREADLE_CANCEL_WORK finds the command; 0: it is found by @context
+ * @value:	F_COND_CELL: fire once the cell has this value; with F_REPEAT: the total that was
+ *		counted. F_REPEAT with F_COND_CNTR: the step of the thresholds, at least 1. Other
+ *		F_WORK with F_COND_CNTR: the name by which TREADLE_CANCEL_WORK finds the command; 0:
+ *		it is found by @context
  * @rest:	F_REPEAT: 0, or the id of a counter
  * @reserved1:	zero
  * @rest_threshold: F_REPEAT, with @rest: threshold of that counter before the second time

@@ -92,3 +92,55 @@ TEST_F(CellsTest, have_to_be_there)
 	EXPECT_EQ(a.context.submit(send().when(TriggerCellsId(std::uint32_t(done.id())), 0, 1)),
 		  from_errno(EBADF));
 }
+
+TEST_F(CellsTest, are_followed_by_counters)
+{
+	for (std::uint64_t i = 1; i <= 50; ++i)
+		ASSERT_EQ(a.context.submit(Command::nop().work().when(done.id(), i)), ok);
+	cells.write(8, 3);
+	ASSERT_EQ(done.follow(cells.id(), 8, 3), ok);
+	EXPECT_TRUE(nothing_happens());
+	ASSERT_EQ(a.context.submit(send().when(done.id(), 50)), ok);
+	cells.write(8, 53);
+	EXPECT_TRUE(arrives());
+	EXPECT_TRUE(reaches(done, 50));
+	EXPECT_EQ(done.close(), from_errno(EBUSY));
+	EXPECT_EQ(cells.close(), from_errno(EBUSY));
+	cells.write(8, 60);
+	EXPECT_EQ(done.unfollow(cells.id(), 8), ok);
+	EXPECT_EQ(done.value(), 57u);
+	EXPECT_EQ(cells.done(8), 60u);
+	EXPECT_EQ(done.unfollow(cells.id(), 8), from_errno(ENOENT));
+	EXPECT_EQ(done.follow(cells.id(), 512), from_errno(EINVAL));
+	EXPECT_EQ(done.follow(TriggerCellsId{4711}, 0), from_errno(ENOENT));
+	EXPECT_EQ(done.close(), ok);
+	EXPECT_EQ(cells.close(), ok);
+}
+
+TEST_F(CellsTest, have_copies_of_counters)
+{
+	const auto copied = [&](std::uint32_t index) {
+		return __atomic_load_n(cells.at(index), __ATOMIC_ACQUIRE);
+	};
+
+	ASSERT_EQ(done.add(7), ok);
+	EXPECT_EQ(done.copy_to(cells.id(), 3), from_errno(EINVAL));
+	EXPECT_EQ(done.copy_to(cells.id(), 512), from_errno(EINVAL));
+	EXPECT_EQ(done.copy_to(TriggerCellsId{}, 0), from_errno(ENOENT));
+	EXPECT_EQ(done.end_copy(), from_errno(ENOENT));
+	ASSERT_EQ(done.copy_to(cells.id(), 4), ok);
+	EXPECT_EQ(copied(4), 7u);
+	ASSERT_EQ(done.add(1), ok);
+	ASSERT_EQ(done.add_error(2), ok);
+	EXPECT_EQ(copied(4), 8u);
+	EXPECT_EQ(copied(5), 2u);
+	EXPECT_EQ(done.copy_to(cells.id(), 6), from_errno(EBUSY));
+	EXPECT_EQ(cells.close(), from_errno(EBUSY));
+	ASSERT_EQ(done.end_copy(), ok);
+	ASSERT_EQ(done.add(1), ok);
+	EXPECT_EQ(copied(4), 8u);
+	ASSERT_EQ(done.copy_to(cells.id(), 0), ok);
+	ASSERT_EQ(done.close(), ok);
+	EXPECT_EQ(copied(0), 9u);
+	EXPECT_EQ(cells.close(), ok);
+}

@@ -68,6 +68,29 @@ public:
 	}
 
 	/*
+	 * The counter follows a cell, which is a total that its writer counts up (a thread, a
+	 * device): value() grows by what is added to the cell, from total on. So one store fires
+	 * every command that it makes due, within about a millisecond. Differences are modulo 2^64,
+	 * and set() changes no total. TriggerCells::done is the total that was counted. A counter
+	 * may follow several cells. Neither can be closed meanwhile (EBUSY). Errors as of add();
+	 * EINVAL: no such cell, or the kernel has no TREADLE_FEATURE_CNTR_CELL.
+	 */
+	[[nodiscard]] std::error_code follow(TriggerCellsId cells, std::uint32_t index,
+					     std::uint64_t total = 0) noexcept;
+	/* What was stored before is counted when this returns. ENOENT: it does not follow it. */
+	[[nodiscard]] std::error_code unfollow(TriggerCellsId cells, std::uint32_t index) noexcept;
+
+	/*
+	 * Keeps a copy of value() and error() in two cells, for a device that polls them. index: of
+	 * the first, even. Each change is followed by a store of the newest value. The copy ends
+	 * with the counter, and the cells can't be closed before (EBUSY). EBUSY: there is a copy;
+	 * EINVAL: no such cells; ENOTTY: the kernel has no TREADLE_FEATURE_CNTR_CELL.
+	 */
+	[[nodiscard]] std::error_code copy_to(TriggerCellsId cells, std::uint32_t index) noexcept;
+	/* ENOENT: there is no copy. */
+	[[nodiscard]] std::error_code end_copy() noexcept;
+
+	/*
 	 * Ends every wait with ECANCELED. If there is none, ends the next one that would block;
 	 * until then, or until it is read, fd() is readable.
 	 */
@@ -85,6 +108,7 @@ private:
 	static Result<Counter> create(int device, WorkRing &ring, Unit unit) noexcept;
 	Counter(int device, std::uint32_t id, detail::Mapping page, WorkRing &ring) noexcept;
 
+	std::error_code copy(std::uint32_t cells, std::uint64_t offset) noexcept;
 	std::error_code change(std::uint8_t opcode, std::uint32_t flags,
 			       std::uint64_t value) noexcept;
 

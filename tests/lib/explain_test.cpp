@@ -113,6 +113,26 @@ TEST_F(ExplainTest, shows_cells_and_circles)
 	EXPECT_TRUE(dot.has("[label=\"is 9\"]")) << dot.text;
 }
 
+/* A chain from a counter that follows a cell is stuck at that cell. */
+TEST_F(ExplainTest, shows_counters_that_follow_cells)
+{
+	const TriggerCells cells = must(TriggerCells::create(a.context, 8), "cells");
+
+	ASSERT_EQ(c.follow(cells.id(), 2), ok);
+	cells.write(2, 5);
+	ASSERT_TRUE(reaches(c, 5));
+	ASSERT_EQ(a.context.submit(send().when(c.id(), 9)), ok);
+	const std::string cell =
+		"cell at 16 of " + str(cells.id()) + ": it is 5, a total of which 5 is counted";
+	const Told told = explain();
+	EXPECT_TRUE(told.has("counter add, context 0x")) << told.text;
+	EXPECT_TRUE(told.has("waits for " + cell + "\n  then counts into counter " + str(c.id())))
+		<< told.text;
+	EXPECT_TRUE(told.has("counter " + str(c.id()) + " is counted by counter add")) << told.text;
+	EXPECT_TRUE(told.has("stuck at " + cell)) << told.text;
+	EXPECT_TRUE(explain("--dot").has("[label=\"follows\"]"));
+}
+
 TEST_F(ExplainTest, what_has_fired_is_not_shown)
 {
 	ASSERT_EQ(a.context.submit(Command::add(d.id(), 1).work().when(c.id(), 1)), ok);

@@ -104,9 +104,13 @@ std::string what_is(const Armed &a)
 
 std::string what_it_waits_for(const Picture &p, const Armed &a)
 {
-	if (a.cell)
-		return "cell at " + std::to_string(a.at) + " of " + std::to_string(a.cond) +
-		       ": it is " + std::to_string(a.is) + ", not " + std::to_string(a.wants);
+	if (a.cell) {
+		const std::string cell = "cell at " + std::to_string(a.at) + " of " +
+					 std::to_string(a.cond) + ": it is " + std::to_string(a.is);
+		return a.follows() ? cell + ", a total of which " + std::to_string(a.wants) +
+					     " is counted" :
+				     cell + ", not " + std::to_string(a.wants);
+	}
 	const auto counter = p.counters.find(a.cond);
 	std::string text = "counter " + std::to_string(a.cond) + " to be " + std::to_string(a.at);
 	if (counter != p.counters.end())

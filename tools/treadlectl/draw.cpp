@@ -30,11 +30,13 @@ void draw(Graph &graph, const Picture &p, const std::string &prefix)
 			graph.add({name("a", n++), {what_is(a)}, Graph::Shape::box, false});
 
 		if (a.cell)
-			graph.edges.push_back({graph.add({name("k", a.cond, a.at),
-							  {"cell", std::to_string(a.at)},
-							  Graph::Shape::diamond,
-							  true}),
-					       command, "is " + std::to_string(a.wants)});
+			graph.edges.push_back(
+				{graph.add({name("k", a.cond, a.at),
+					    {"cell", std::to_string(a.at)},
+					    Graph::Shape::diamond,
+					    true}),
+				 command,
+				 a.follows() ? "follows" : "is " + std::to_string(a.wants)});
 		else
 			graph.edges.push_back(
 				{counter(a.cond), command, "at " + std::to_string(a.at)});

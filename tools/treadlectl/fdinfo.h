@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <treadle/ring.h>
+
 namespace ctl
 {
 
@@ -26,6 +28,8 @@ struct Endpoint {
 };
 struct Armed {
 	bool cell;
+	/* A counter that follows a cell: the command never leaves it. */
+	bool follows() const { return cell && (flags & TREADLE_F_REPEAT); }
 	Id cond;
 	std::uint64_t at, is, wants; /* a counter only has `at` */
 	unsigned op;

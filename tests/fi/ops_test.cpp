@@ -64,6 +64,33 @@ TEST(Ops, NoneCanBeSet)
 		  -FI_ENOSYS);
 }
 
+/* The process itself may be the device. */
+TEST(Ops, ACounterHasAWordAndACopyForTheProcess)
+{
+	Node node;
+	const auto *const ops = ops_of(node);
+	const Owned<fid_cntr> cntr = node.cntr();
+	std::uint64_t *word = nullptr;
+	const std::uint64_t *copy = nullptr;
+
+	ASSERT_EQ(ops->cntr_word(cntr.get(), nullptr, &word), 0);
+	ASSERT_EQ(ops->cntr_copy(cntr.get(), nullptr, &copy), 0);
+	EXPECT_EQ(*word, 0u);
+	for (std::uint64_t i = 1; i < 100; ++i) {
+		__atomic_store_n(word, i, __ATOMIC_RELEASE);
+		ASSERT_TRUE(reaches(cntr.get(), i));
+		ASSERT_EQ(fi_cntr_read(cntr.get()), i);
+	}
+	EXPECT_EQ(fi_cntr_set(cntr.get(), 7), 0);
+	EXPECT_EQ(__atomic_load_n(&copy[0], __ATOMIC_ACQUIRE), 7u);
+	__atomic_store_n(word, 100, __ATOMIC_RELEASE);
+	EXPECT_TRUE(reaches(cntr.get(), 8));
+	EXPECT_EQ(fi_cntr_adderr(cntr.get(), 3), 0);
+	EXPECT_EQ(__atomic_load_n(&copy[1], __ATOMIC_ACQUIRE), 3u);
+	EXPECT_EQ(ops->cntr_word(reinterpret_cast<fid_cntr *>(node.domain.get()), nullptr, &word),
+		  -FI_EINVAL);
+}
+
 long locked_kb()
 {
 	std::ifstream status("/proc/self/status");

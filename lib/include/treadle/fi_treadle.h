@@ -62,6 +62,26 @@ struct fi_treadle_ops_domain {
 	 * registered yet.
 	 */
 	int (*mr_address)(struct fid_mr *mr, uint64_t *address);
+	/*
+	 * A word for a device that adds to a counter: a total, 0 at first, which the device counts
+	 * up by stores. The counter's value grows by what is added, within about a millisecond, and
+	 * so one store starts every operation that this makes due. word: its address for the
+	 * device. xpu: iface and device, as for FI_TRIGGER_XPU; NULL: the process itself. The word
+	 * goes with the counter: what was stored before fi_close is counted. fi_cntr_set does not
+	 * change it, and later stores add to what was set. Differences are modulo 2^64, so a total
+	 * that is set back takes away.
+	 * -FI_EBUSY: it has a word for another device; -FI_EOPNOTSUPP: the device, or the module,
+	 * has none; -FI_EINVAL: no counter of this provider, or no place for the answer.
+	 */
+	int (*cntr_word)(struct fid_cntr *cntr, const struct fi_trigger_xpu *xpu, uint64_t **word);
+	/*
+	 * A copy of a counter for a device that polls: copy[0] is what fi_cntr_read returns,
+	 * copy[1] what fi_cntr_readerr does. Each change is followed by a store of the newest
+	 * value. The device only reads it. It goes with the counter. Arguments and errors are those
+	 * of cntr_word.
+	 */
+	int (*cntr_copy)(struct fid_cntr *cntr, const struct fi_trigger_xpu *xpu,
+			 const uint64_t **copy);
 };
 
 #define FI_TREADLE_DIRECT_OPS_1 "treadle_direct_ops_1"

@@ -16,6 +16,7 @@
 
 #include "domain/fabric.h"
 #include "domain/cells.h"
+#include "domain/device_words.h"
 
 namespace treadle::fi
 {
@@ -40,6 +41,7 @@ public:
 	Context &kernel() noexcept { return kernel_; }
 	const Context &kernel() const noexcept { return kernel_; }
 	Cells &cells() noexcept { return cells_; }
+	DeviceWords &words() noexcept { return words_; }
 
 	/* The version of the fabric, for which the application was written. */
 	std::uint32_t api() const noexcept { return fabric_.api_version; }
@@ -84,6 +86,7 @@ private:
 	Use fabric_use_;
 	Context kernel_;
 	Cells cells_{kernel_};
+	DeviceWords words_{kernel_};
 	Hooked hooked_{fid};
 	std::uint32_t addr_format_;
 	fi_threading threading_;

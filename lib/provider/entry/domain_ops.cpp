@@ -104,6 +104,24 @@ int poll_endpoint(fid_ep *ep, std::uint32_t idle) noexcept
 	return port ? port->endpoint().poll(idle) : refused("poll_ep");
 }
 
+int counter_word(fid_cntr *cntr, const fi_trigger_xpu *xpu, std::uint64_t **word) noexcept
+{
+	Cntr *const found = Cntr::known(cntr);
+
+	if (!found || !word)
+		return refused("cntr_word");
+	return guard([&] { return found->word(Xpu(xpu ? *xpu : fi_trigger_xpu{}), *word); });
+}
+
+int counter_copy(fid_cntr *cntr, const fi_trigger_xpu *xpu, const std::uint64_t **copy) noexcept
+{
+	Cntr *const found = Cntr::known(cntr);
+
+	if (!found || !copy)
+		return refused("cntr_copy");
+	return guard([&] { return found->copy(Xpu(xpu ? *xpu : fi_trigger_xpu{}), *copy); });
+}
+
 /* A raw key is the key itself: fi_mr(3), "fi_mr_map_raw". */
 int map_raw_key(const struct fi_mr_map_raw &map) noexcept
 {
@@ -168,6 +186,8 @@ int Domain::open_ops(const char *ops, std::uint64_t flags, void **out) noexcept
 		.getfd = get_fd,
 		.poll_ep = poll_endpoint,
 		.mr_address = Mr::address,
+		.cntr_word = counter_word,
+		.cntr_copy = counter_copy,
 	};
 
 	static fi_treadle_ops_direct direct_ops_1{

@@ -12,6 +12,7 @@
 #include <treadle/counter.h>
 
 #include "domain/domain.h"
+#include "notify/cntr_words.h"
 #include "notify/local_count.h"
 #include "notify/progress.h"
 #include "notify/waitset.h"
@@ -52,6 +53,9 @@ public:
 	 * to be polled. 0 or -FI_errno.
 	 */
 	int give_to_kernel() noexcept;
+	/* fi_treadle(7), cntr_word and cntr_copy: for this XPU. May throw. */
+	int word(const Xpu &xpu, std::uint64_t *&place);
+	int copy(const Xpu &xpu, const std::uint64_t *&place);
 	/* See Counter::changes. */
 	std::uint64_t changes() noexcept
 	{
@@ -87,6 +91,7 @@ private:
 	     void *context) noexcept;
 
 	std::uint64_t value() const noexcept { return local_.sum(counter_); }
+	int give_to_devices() noexcept;
 	/* Adds what was counted here to the kernel's count. 0 or -errno. */
 	int move() noexcept;
 
@@ -130,6 +135,7 @@ private:
 	Membership membership_;
 	std::mutex kept_lock_;
 	Kept kept_;
+	CntrWords words_;
 };
 
 } // namespace treadle::fi

@@ -153,16 +153,41 @@ int Cntr::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **out, void *con
 	});
 }
 
+int Cntr::word(const Xpu &xpu, std::uint64_t *&place)
+{
+	const int rc = give_to_devices();
+
+	return rc ? rc : words_.follow(counter_, domain_.words(), xpu, place);
+}
+
+int Cntr::copy(const Xpu &xpu, const std::uint64_t *&place)
+{
+	const int rc = give_to_devices();
+
+	return rc ? rc : words_.copy(counter_, domain_.words(), xpu, place);
+}
+
+/* What this process counts itself would be neither in the copy nor in the order of the word. */
+int Cntr::give_to_devices() noexcept
+{
+	if (!(domain_.kernel().limits().features & TREADLE_FEATURE_CNTR_CELL))
+		return REFUSE(-FI_EOPNOTSUPP, subsys, "words for devices: the module has none");
+	return give_to_kernel();
+}
+
 int Cntr::prepare_close() noexcept
 {
+	words_.pause(counter_);
 	int rc = negative(counter_.close());
 
 	if (rc == -EBUSY && kept_.use_count() > 1) { /* the last region that uses it closes it */
 		kept_->emplace(std::move(counter_));
 		rc = 0;
 	}
-	if (rc)
+	if (rc) {
+		words_.resume(counter_);
 		return REFUSE(fabric_error(rc), subsys, "close: armed or bound");
+	}
 	membership_.leave();
 	return 0;
 }

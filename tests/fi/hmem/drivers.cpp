@@ -38,22 +38,35 @@ CUctx_st primary[2];
 thread_local std::vector<CUcontext> current;
 std::vector<void *> own;
 
-bool store(std::uint64_t *place, std::uint64_t value)
+/* The word at a device's address, if that is mapped; else no bytes. */
+iovec word_at(const std::uint64_t *place)
 {
 	const auto address = reinterpret_cast<std::uint64_t>(place);
 	auto range = ranges.upper_bound(address);
 
 	if (range == ranges.begin() || address - (--range)->first >= range->second.size)
-		return false;
-	const iovec from{&value, sizeof(value)};
-	const iovec to{reinterpret_cast<void *>(address & ~beyond), sizeof(value)};
+		return {};
+	return {reinterpret_cast<void *>(address & ~beyond), sizeof(*place)};
+}
+
+bool store(std::uint64_t *place, std::uint64_t value)
+{
+	const iovec from{&value, sizeof(value)}, to = word_at(place);
+
 	return process_vm_writev(getpid(), &from, 1, &to, 1, 0) == sizeof(value);
+}
+
+bool load(const std::uint64_t *place, std::uint64_t &value)
+{
+	const iovec to{&value, sizeof(value)}, from = word_at(place);
+
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == sizeof(value);
 }
 
 } // namespace
 
 EXPORT Drivers drivers;
-Drivers drivers{.store = store};
+Drivers drivers{.store = store, .load = load};
 
 namespace
 {

@@ -9,6 +9,8 @@
 struct Drivers {
 	/* A store by a device; false if its driver has nothing mapped there. */
 	bool (*store)(std::uint64_t *place, std::uint64_t value);
+	/* A load, likewise. */
+	bool (*load)(const std::uint64_t *place, std::uint64_t &value);
 
 	std::size_t mapped = 0;	  /* ranges */
 	std::size_t bytes = 0;	  /* in them */

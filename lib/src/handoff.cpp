@@ -17,4 +17,11 @@ void Handoff::wait_for_producer() noexcept
 		std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
+void Handoff::become_producer() noexcept
+{
+	do
+		wait_for_producer();
+	while (busy_.exchange(true, std::memory_order_seq_cst)); /* O */
+}
+
 } // namespace treadle::detail

@@ -89,7 +89,7 @@ public:
 	 * why.
 	 */
 	template <class Visit>
-	[[nodiscard, gnu::always_inline]] std::uint32_t consume_local(std::uint32_t max,
+	[[nodiscard, gnu::always_inline]] std::uint32_t consume_local(std::size_t max,
 								      Visit &&visit) noexcept
 	{
 		const std::lock_guard guard(lock_);

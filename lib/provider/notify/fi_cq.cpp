@@ -183,15 +183,16 @@ private:
 	{
 		if (of(cq).queue_.has_local())
 			return take_local<Entry>(cq, buf, count, also);
-		if (of(cq).progress_.any()) [[unlikely]] /* when no local ones are left */
-			return make_and_take<Entry>(cq, buf, count, also);
+		if (Progress *const progress = of(cq).progress_.any()) [[unlikely]]
+			return make_and_take<Entry>(cq, buf, count, also, *progress);
 		return take_from_kernel<Entry>(cq, buf, count, also);
 	}
+	/* When no local ones are left. */
 	template <class Entry, class Also>
 	[[gnu::noinline]] static ssize_t make_and_take(fid_cq *cq, void *buf, std::size_t count,
-						       Also also) noexcept
+						       Also also, Progress &progress) noexcept
 	{
-		of(cq).progress_.make();
+		progress.make();
 		if (of(cq).queue_.has_local())
 			return take_local<Entry>(cq, buf, count, also);
 		return take_from_kernel<Entry>(cq, buf, count, also);
@@ -225,8 +226,7 @@ private:
 						    Also also) noexcept
 	{
 		auto *out = static_cast<Entry *>(buf);
-		const std::uint32_t taken =
-			of(cq).queue_.consume_local(clamp(count), visitor(out, also));
+		const std::uint32_t taken = of(cq).queue_.consume_local(count, visitor(out, also));
 
 		if (taken) [[likely]]
 			return taken;

@@ -44,10 +44,11 @@ public:
 	void add(Progress &progress);
 	void remove(Progress &progress) noexcept;
 
-	bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
+	/* What makes all of it, or null. */
+	Progress *any() const noexcept { return any_.load(std::memory_order_relaxed); }
 	[[gnu::always_inline]] void make() noexcept
 	{
-		if (Progress *const what = any_.load(std::memory_order_relaxed)) [[unlikely]]
+		if (Progress *const what = any()) [[unlikely]]
 			what->make();
 	}
 	/*

@@ -43,7 +43,7 @@ void LaneReports::release(Place *place) noexcept
 	unused_ = place;
 }
 
-void LaneReports::keep(const treadle_cqe &cqe, Place *place) noexcept
+void LaneReports::keep(treadle_cqe cqe, Place *place) noexcept
 {
 	if (!place) {
 		place = unused_;
@@ -67,11 +67,11 @@ bool LaneReports::report_late() noexcept
 	return true;
 }
 
-void LaneReports::count(const treadle_cqe &cqe, std::uint32_t flags, std::uint64_t len) noexcept
+void LaneReports::count(std::uint32_t error, std::uint32_t flags, std::uint64_t len) noexcept
 {
 	if (flags & (TREADLE_F_PEEK | TREADLE_F_DISCARD))
 		return;
-	if (cqe.error)
+	if (error)
 		std::ignore = counter_->counter().add_error(1);
 	else if (counter_->local().reserve())
 		counter_->local().add(counter_->step(len));

@@ -28,7 +28,7 @@ public:
 		bool heap = false; /* freed once it is reported */
 	};
 	/* At a time, with places of its own. */
-	static constexpr std::uint32_t most_late = 66;
+	static constexpr std::uint32_t most_late = 130;
 
 	/* Either may be null. */
 	LaneReports(Cq *queue, Cntr *counter) noexcept;
@@ -41,19 +41,23 @@ public:
 
 	/*
 	 * A receive with these flags has completed with a message of len bytes. place: where its
-	 * message lies, which is freed; or null.
+	 * message lies, which is freed; or null. False: there are late completions.
 	 */
-	[[gnu::always_inline]] void report(const treadle_cqe &cqe, std::uint32_t flags,
+	[[gnu::always_inline]] bool report(const treadle_cqe &cqe, std::uint32_t flags,
 					   std::uint64_t len, Place *place = nullptr) noexcept
 	{
+		bool late = false;
+
 		if (local_ && (flags & TREADLE_F_COMPLETION || cqe.error)) {
-			if (late_ || !add(cqe)) [[unlikely]]
+			late = late_ || !add(cqe);
+			if (late) [[unlikely]]
 				keep(cqe, std::exchange(place, nullptr));
 		}
 		if (place) [[unlikely]]
 			release(place);
 		if (counter_) [[unlikely]]
-			count(cqe, flags, len);
+			count(cqe.error, flags, len);
+		return !late;
 	}
 
 	/* Are there late ones? */
@@ -64,17 +68,21 @@ public:
 private:
 	[[gnu::always_inline]] bool add(const treadle_cqe &cqe) noexcept
 	{
-		if (!local_.reserve_always()) [[unlikely]]
+		const detail::LocalQueue local = local_; /* in registers */
+		bool wakes;
+
+		if (!local.reserve_always(wakes)) [[unlikely]]
 			return false;
-		local_.add(cqe);
-		if (local_.wakes()) [[unlikely]]
+		local.add(cqe);
+		if (wakes) [[unlikely]]
 			queue_->wake();
 		return true;
 	}
-	void keep(const treadle_cqe &cqe, Place *place) noexcept;
+	/* By value, so that report can keep it in registers. */
+	void keep(treadle_cqe cqe, Place *place) noexcept;
 	bool report_late() noexcept;
 	void release(Place *place) noexcept;
-	void count(const treadle_cqe &cqe, std::uint32_t flags, std::uint64_t len) noexcept;
+	void count(std::uint32_t error, std::uint32_t flags, std::uint64_t len) noexcept;
 
 	Cq *const queue_;
 	Cntr *const counter_;

@@ -34,19 +34,14 @@ public:
 		return false;
 	}
 	/*
-	 * The process completes it whether or not a thread sleeps: end() follows at once, and then
-	 * sleeps() says whether there may be one, which has to be woken.
+	 * The process completes it whether or not a thread sleeps: end() follows at once. True: one
+	 * may sleep, and has to be woken after that.
 	 */
-	void begin_always() noexcept
+	[[gnu::always_inline]] bool begin_always() noexcept
 	{
-		while (busy_.exchange(true, std::memory_order_seq_cst))
-			[[unlikely]] /* O */
-			wait_for_producer();
-	}
-	bool sleeps() const noexcept
-	{
-		std::atomic_thread_fence(std::memory_order_seq_cst);
-		return sleepers_.load(std::memory_order_relaxed);
+		if (busy_.exchange(true, std::memory_order_seq_cst)) [[unlikely]] /* O */
+			become_producer();
+		return sleepers_.load(std::memory_order_seq_cst); /* O */
 	}
 	void end() noexcept { busy_.store(false, std::memory_order_release); }
 
@@ -77,6 +72,7 @@ private:
 			wait_for_producer();
 	}
 	TREADLE_API void wait_for_producer() noexcept;
+	TREADLE_API void become_producer() noexcept;
 
 	std::atomic<std::uint32_t> sleepers_ = 0;
 	std::atomic<bool> busy_ = false, stopped_ = false;

@@ -13,7 +13,6 @@
  *    read head      (N, acquire)          write head        (N, release)
  */
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -55,14 +54,17 @@ public:
 	 * or one may sleep, which only the kernel wakes.
 	 */
 	[[gnu::always_inline]] bool reserve() noexcept { return handoff_.begin() && has_room(); }
-	/* The same also if a thread may sleep: the caller wakes it. False: there is no room. */
-	bool reserve_always() noexcept
+	/*
+	 * The same also if a thread may sleep: wakes says whether the caller has to wake it, after
+	 * add. False: there is no room.
+	 */
+	[[gnu::always_inline]] bool reserve_always(bool &wakes) noexcept
 	{
-		handoff_.begin_always();
+		wakes = handoff_.begin_always();
 		return has_room();
 	}
 	/* place: the index of the kernel's ring before which the entry is read */
-	void add(std::uint32_t place, const treadle_cqe &cqe) noexcept
+	[[gnu::always_inline]] void add(std::uint32_t place, const treadle_cqe &cqe) noexcept
 	{
 		const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
 		const std::uint32_t i = tail & mask_;
@@ -110,20 +112,20 @@ public:
 	 * returns false: see BasicCompletionQueue::consume. Returns how many were taken.
 	 */
 	template <class Visit>
-	[[gnu::always_inline]] std::uint32_t consume(std::uint32_t index, std::uint32_t max,
+	[[gnu::always_inline]] std::uint32_t consume(std::uint32_t index, std::size_t max,
 						     Visit &visit) noexcept
 	{
-		const std::uint32_t head = head_.load(std::memory_order_relaxed);
-		const std::uint32_t end = head + std::min(max, count());
-		std::uint32_t i = head;
+		const std::uint32_t tail = tail_.load(std::memory_order_acquire); /* M */
+		std::uint32_t i = head_.load(std::memory_order_relaxed);
+		std::size_t left = max;
 
-		for (; i != end; ++i) {
-			if (static_cast<std::int32_t>(places_[i & mask_] - index) > 0 ||
-			    !visit(std::as_const(cqes_[i & mask_])))
+		for (; left && i != tail; ++i, --left) {
+			if (static_cast<std::int32_t>(index - places_[i & mask_]) < 0 ||
+			    !visit(std::as_const(cqes_[i & mask_]))) [[unlikely]]
 				break;
 		}
 		head_.store(i, std::memory_order_release); /* N */
-		return i - head;
+		return static_cast<std::uint32_t>(max - left);
 	}
 
 	Handoff &handoff() noexcept { return handoff_; }
@@ -160,38 +162,43 @@ public:
 	/* Holds nothing. */
 	LocalQueue() = default;
 	LocalQueue(const CompletionRing &ring, LocalCompletions &local) noexcept
-		: ring_(&ring), local_(&local)
+		: kernel_(ring.prod()), local_(&local)
 	{
 	}
 
-	explicit operator bool() const noexcept { return ring_; }
+	explicit operator bool() const noexcept { return local_; }
 
 	/*
 	 * Reserves an entry: add or cancel follows at once. False: the kernel must complete the
 	 * operation, as there is no room, another thread adds an entry, or one may sleep until the
 	 * kernel wakes it.
 	 */
-	[[gnu::always_inline]] bool reserve() noexcept
+	[[gnu::always_inline]] bool reserve() const noexcept
 	{
-		return !ring_->overflows() && local_->reserve();
+		return !CompletionRing::overflows(*kernel_) && local_->reserve();
 	}
 	[[gnu::always_inline]] void add(std::uint64_t context, std::uint32_t flags,
-					std::uint32_t error = 0) noexcept
+					std::uint32_t error = 0) const noexcept
 	{
-		local_->add(ring_->tail(), context, flags, error);
+		local_->add(CompletionRing::tail(*kernel_), context, flags, error);
 	}
-	void cancel() noexcept { local_->cancel(); }
+	void cancel() const noexcept { local_->cancel(); }
 
 	/*
-	 * The same for whole completions, also if a thread sleeps. False: there is no room. After
-	 * add, wakes() says whether a thread has to be woken by a signal.
+	 * The same for whole completions, also if a thread sleeps: wakes says whether one has to be
+	 * woken by a signal after add. False: there is no room.
 	 */
-	bool reserve_always() noexcept { return !ring_->overflows() && local_->reserve_always(); }
-	void add(const treadle_cqe &cqe) noexcept { local_->add(ring_->tail(), cqe); }
-	bool wakes() const noexcept { return local_->handoff().sleeps(); }
+	[[gnu::always_inline]] bool reserve_always(bool &wakes) const noexcept
+	{
+		return !CompletionRing::overflows(*kernel_) && local_->reserve_always(wakes);
+	}
+	[[gnu::always_inline]] void add(const treadle_cqe &cqe) const noexcept
+	{
+		local_->add(CompletionRing::tail(*kernel_), cqe);
+	}
 
 private:
-	const CompletionRing *ring_ = nullptr;
+	const treadle_cq_prod *kernel_ = nullptr;
 	LocalCompletions *local_ = nullptr;
 };
 

@@ -71,6 +71,13 @@ public:
 	bool wants_doorbell() const noexcept { return load_acquire(cons_->flags) != 0; }
 	/* How many lanes were offered: changes with each. */
 	std::uint32_t offers() const noexcept { return load_acquire(cons_->offers); }
+	/* Does it want no doorbell, and were so many offered? */
+	bool is_quiet(std::uint32_t offers) const noexcept
+	{
+		const treadle_ring_cons *const cons = cons_;
+
+		return load_acquire(cons->offers) == offers && !load_acquire(cons->flags);
+	}
 
 	/*
 	 * Receive rings and polled rings, after put: must the doorbell be rung? Either this sees
@@ -236,16 +243,27 @@ public:
 	{
 		return std::atomic_ref(cons_->cons).load(std::memory_order_relaxed);
 	}
-	std::uint32_t tail() const noexcept { return load_acquire(prod_->prod); } /* D */
+	std::uint32_t tail() const noexcept { return tail(*prod_); }
 	const treadle_cqe &at(std::uint32_t i) const noexcept { return cqes_[i & mask_]; }
 
 	/* Gives the entries before head back to the kernel. */
 	void release(std::uint32_t head) noexcept { store_release(cons_->cons, head); } /* E */
 
 	/* Does the kernel keep completions that did not fit? */
-	bool overflows() const noexcept { return load_acquire(prod_->flags) & TREADLE_CQ_OVERFLOW; }
+	bool overflows() const noexcept { return overflows(*prod_); }
 
 	std::uint32_t signals() const noexcept { return load_acquire(prod_->signals); }
+
+	/* For callers that look at nothing else. It stays where it is, also if the ring moves. */
+	const treadle_cq_prod *prod() const noexcept { return prod_; }
+	static std::uint32_t tail(const treadle_cq_prod &prod) noexcept
+	{
+		return load_acquire(prod.prod); /* D */
+	}
+	static bool overflows(const treadle_cq_prod &prod) noexcept
+	{
+		return load_acquire(prod.flags) & TREADLE_CQ_OVERFLOW;
+	}
 
 private:
 	CompletionRing(Mapping rw, Mapping ro, std::uint32_t entries) noexcept

@@ -48,10 +48,10 @@ struct treadle_lane {
 #define TREADLE_LANE_UNITS   512U
 #define TREADLE_LANE_LONGEST 4096U /* bytes of a message */
 
-/* struct treadle_lane_msg.flags */
-#define TREADLE_LANE_TAGGED (1U << 0)
-#define TREADLE_LANE_DATA   (1U << 1) /* @data counts: remote CQ data */
-#define TREADLE_LANE_PAD    (1U << 2)
+/* struct treadle_lane_msg.flags; the first two are those of its completion */
+#define TREADLE_LANE_TAGGED (1U << 3)  /* TREADLE_CQ_TAGGED */
+#define TREADLE_LANE_DATA   (1U << 17) /* TREADLE_CQ_REMOTE_CQ_DATA: @data counts */
+#define TREADLE_LANE_PAD    (1U << 0)
 
 /**
  * struct treadle_lane_msg - what is before the bytes of a message

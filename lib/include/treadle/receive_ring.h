@@ -97,11 +97,12 @@ public:
 	/*
 	 * For callers that match some messages themselves (Lane). idle: the kernel has no receive
 	 * of this ring. holds_messages: it has messages that no receive has matched. offers: how
-	 * many lanes were offered.
+	 * many lanes were offered. is_quiet: it has no such messages, and so many were offered.
 	 */
 	bool idle() const noexcept { return ring_.idle(); }
 	bool holds_messages() const noexcept { return ring_.wants_doorbell(); }
 	std::uint32_t offers() const noexcept { return ring_.offers(); }
+	bool is_quiet(std::uint32_t offers) const noexcept { return ring_.is_quiet(offers); }
 
 private:
 	BasicReceiveRing(int device, std::uint32_t id, detail::DescriptorRing ring) noexcept

@@ -9,17 +9,17 @@ namespace treadle::fi
 
 LanePeers::LanePeers(Endpoint &endpoint, const LaneUse &use) noexcept
 	: av_(*use.av), changes_(*use.changes), names_(endpoint.rx_caps() & FI_SOURCE),
-	  directed_(endpoint.rx_caps() & FI_DIRECTED_RECV)
+	  directed_(endpoint.rx_caps() & FI_DIRECTED_RECV), asks_(names_ || directed_)
 {
 }
 
 void LanePeers::ask_kernel(LaneEnd &end) noexcept
 {
 	end.changes = changes();
-	const auto source = end.lane.source();
+	const std::uint64_t source = end.lane.source().value_or(TREADLE_ADDR_ANY);
 	end.asked = true;
-	end.source = source ? *source : TREADLE_ADDR_ANY;
-	end.port = directed_ && end.source != TREADLE_ADDR_ANY ? port_of(end.source) : no_port;
+	end.source = names_ ? source : TREADLE_ADDR_ANY;
+	end.port = directed_ && source != TREADLE_ADDR_ANY ? port_of(source) : no_port;
 }
 
 std::uint32_t LanePeers::look_up(std::uint64_t peer) noexcept

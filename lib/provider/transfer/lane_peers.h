@@ -24,9 +24,9 @@ struct LaneEnd {
 
 	Lane lane;
 	detail::LaneReader reader;
-	std::uint64_t source = TREADLE_ADDR_ANY;
-	std::uint32_t port = no_port; /* for directed receives */
-	std::uint32_t changes = 0;    /* of the vector, when these two were asked for */
+	std::uint64_t source = TREADLE_ADDR_ANY; /* for completions */
+	std::uint32_t port = no_port;		 /* for directed receives */
+	std::uint32_t changes = 0;		 /* of the vector, when these two were asked for */
 	bool asked = false;
 	std::uint32_t waiting = 0; /* messages of it in LaneWaiting */
 };
@@ -44,13 +44,8 @@ public:
 	/* Brings what is known of a sender up to date. */
 	void ask(LaneEnd &end) noexcept
 	{
-		if ((names_ || directed_) && !(end.asked && end.changes == changes()))
+		if (asks_ && !(end.asked && end.changes == changes()))
 			ask_kernel(end);
-	}
-	/* For completions, after ask. */
-	std::uint64_t source_of(const LaneEnd &end) const noexcept
-	{
-		return names_ ? end.source : TREADLE_ADDR_ANY;
 	}
 	/* Of the peer that a receive names; no_port: it is not here. */
 	std::uint32_t port_of(std::uint64_t peer) noexcept
@@ -70,7 +65,7 @@ private:
 
 	const Av &av_;
 	const std::atomic<std::uint32_t> &changes_;
-	const bool names_, directed_;
+	const bool names_, directed_, asks_;
 	std::array<Known, 64> known_;
 };
 

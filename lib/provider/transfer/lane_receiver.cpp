@@ -29,6 +29,17 @@ treadle_cqe failed(std::uint64_t context, std::uint64_t buf, bool tagged, int er
 	return cqe;
 }
 
+/* By fields: so the caller's own message stays in registers. */
+detail::LaneReader::Message copy_of(const detail::LaneReader::Message &message) noexcept
+{
+	return {.len = message.len,
+		.flags = message.flags,
+		.tag = message.tag,
+		.data = message.data,
+		.bytes = message.bytes,
+		.units = message.units};
+}
+
 } // namespace
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -52,7 +63,7 @@ LaneReceiver<Lock>::LaneReceiver(Endpoint &endpoint, const LaneUse &use,
 	: use_(use), endpoint_(endpoint), ring_(ring), lock_(!endpoint.domain().serialized(true)),
 	  peers_(endpoint, use), reports_(use.received_to, use.received),
 	  waiting_(peers_, endpoint.info().rx_attr->total_buffered_recv ?: std::size_t{1} << 20),
-	  most_(std::min(most_posted, ring.entries()))
+	  limit_(posted_.data() + std::min(most_posted, ring.entries()))
 {
 	stats_.size = sizeof(stats_);
 	ends_.reserve(most_lanes);
@@ -62,6 +73,11 @@ LaneReceiver<Lock>::LaneReceiver(Endpoint &endpoint, const LaneUse &use,
 
 template <class Lock> void LaneReceiver<Lock>::make() noexcept
 {
+	return lock_.locks() ? make_locked() : advance();
+}
+
+template <class Lock> void LaneReceiver<Lock>::make_locked() noexcept
+{
 	const std::lock_guard guard(lock_);
 
 	advance();
@@ -69,41 +85,41 @@ template <class Lock> void LaneReceiver<Lock>::make() noexcept
 
 template <class Lock> void LaneReceiver<Lock>::advance() noexcept
 {
-	if (!reports_.catch_up()) [[unlikely]]
-		return;
-	if (stopped_) [[unlikely]] {
-		close();
-		return;
-	}
-	if (ring_.offers() != offers_) [[unlikely]]
-		take_lanes();
-	if (!open_) {
-		try_open();
-		if (!open_)
+	if (!open_ || reports_.late() || !ring_.is_quiet(offers_)) [[unlikely]] {
+		if (!prepare())
 			return;
 	}
-	if (ring_.holds_messages()) [[unlikely]] {
-		bounce();
-		return;
-	}
-	bool ended = false;
 	for (const auto &end : ends_) {
-		detail::LaneReader::Message message;
-
-		for (std::uint32_t n = 0; n < most_taken && end->reader.look(message); ++n) {
-			if (!accept(*end, message, false))
-				break;
-			if (reports_.late() || waiting_.full()) [[unlikely]]
-				break;
-		}
-		ended |= end->reader.gone();
-		if (reports_.late()) [[unlikely]]
+		if (!end->reader.refresh()) {
+			if (end->reader.gone()) [[unlikely]]
+				ended_ = true;
+		} else if (!take_all(*end, false)) [[unlikely]] {
+			if (!reports_.late())
+				bounce();
 			return;
+		}
 	}
-	if (waiting_.full()) [[unlikely]]
-		bounce();
-	if (ended) [[unlikely]]
+	if (ended_) [[unlikely]]
 		drop_ended();
+}
+
+/* False: nothing is taken from the lanes now. */
+template <class Lock> bool LaneReceiver<Lock>::prepare() noexcept
+{
+	if (!reports_.catch_up())
+		return false;
+	if (stopped_) {
+		close();
+		return false;
+	}
+	if (ring_.offers() != offers_)
+		take_lanes();
+	if (!open_)
+		try_open();
+	if (!open_ || !ring_.holds_messages())
+		return open_;
+	bounce();
+	return false;
 }
 
 /*
@@ -123,7 +139,7 @@ template <class Lock> void LaneReceiver<Lock>::try_open() noexcept
 	for (const auto &end : ends_)
 		end->reader.open();
 	open_ = true;
-	taken_ = 0;
+	received_ = stats_.received;
 }
 
 /*
@@ -132,37 +148,32 @@ template <class Lock> void LaneReceiver<Lock>::try_open() noexcept
  */
 template <class Lock> bool LaneReceiver<Lock>::close() noexcept
 {
-	constexpr std::uint32_t most = 2 * TREADLE_LANE_UNITS; /* more only an ill sender has */
-
 	if (!open_)
 		return true;
 	for (const auto &end : ends_)
 		end->reader.close();
 	for (const auto &end : ends_) {
-		detail::LaneReader::Message message;
-
-		for (std::uint32_t n = 0; n < most && end->reader.look(message); ++n) {
-			if (accept(*end, message, true))
-				continue;
-			for (const auto &each : ends_)
-				each->reader.open();
-			return false;
-		}
+		if (!end->reader.refresh() || take_all(*end, true))
+			continue;
+		for (const auto &each : ends_)
+			each->reader.open();
+		return false;
 	}
 	open_ = false;
 	++stats_.closed;
 	for (; first_ != end_; ++first_) {
-		const Posted &p = posted_[first_];
+		const Posted &p = *first_;
 
-		std::ignore = ring_.post({.opcode = static_cast<std::uint8_t>(
-						  p.tagged ? TREADLE_OP_TRECV : TREADLE_OP_RECV),
-					  .flags = p.flags,
-					  .context = p.context,
-					  .addr = p.addr,
-					  .len = p.len,
-					  .peer = p.peer,
-					  .tag = p.tag,
-					  .ignore = p.ignore});
+		std::ignore = ring_.post(
+			{.opcode = static_cast<std::uint8_t>(
+				 p.kind & TREADLE_CQ_TAGGED ? TREADLE_OP_TRECV : TREADLE_OP_RECV),
+			 .flags = p.flags,
+			 .context = p.context,
+			 .addr = p.addr,
+			 .len = p.len,
+			 .peer = p.peer,
+			 .tag = p.tag,
+			 .ignore = ~p.counts});
 	}
 	return true;
 }
@@ -170,7 +181,7 @@ template <class Lock> bool LaneReceiver<Lock>::close() noexcept
 /* Hands over because of a message in the kernel, or because too many wait here. */
 template <class Lock> void LaneReceiver<Lock>::bounce() noexcept
 {
-	if (taken_ > 1024) /* it was worth it */
+	if (stats_.received - received_ > 1024) /* it was worth it */
 		next_pause_ = 1;
 	if (!close())
 		return;
@@ -220,94 +231,123 @@ template <class Lock> void LaneReceiver<Lock>::take_lanes() noexcept
 	}
 }
 
-/* Lanes that their sender has closed, and that are empty. */
+/* Lanes that are empty and that their sender has closed, and those where it has written nonsense. */
 template <class Lock> void LaneReceiver<Lock>::drop_ended() noexcept
 {
 	const auto ended = std::erase_if(ends_, [](const auto &end) {
-		detail::LaneReader::Message message;
-
-		return end->reader.gone() && !end->waiting &&
-		       (!end->reader.look(message) || end->reader.broken());
+		return !end->waiting &&
+		       (end->reader.broken() || (end->reader.gone() && !end->reader.refresh()));
 	});
+	ended_ = false;
 	if (ended)
 		offers_ = ring_.offers() - 1; /* there is room for others */
 }
 
 /* --- matching ------------------------------------------------------------------------------ */
 
-/* The index of the first receive that matches, or end_. */
+/* The first receive that matches, or null. */
 template <class Lock>
-std::uint32_t LaneReceiver<Lock>::find(std::uint32_t flags, std::uint64_t tag,
-				       const LaneEnd &end) noexcept
+inline LaneReceiver<Lock>::Posted *LaneReceiver<Lock>::find(std::uint32_t flags, std::uint64_t tag,
+							    const LaneEnd &end) noexcept
 {
-	const bool tagged = flags & TREADLE_LANE_TAGGED;
-	std::uint32_t i = first_;
-
-	for (; i != end_; ++i) {
-		const Posted &p = posted_[i];
-
-		if (p.tagged == tagged && !((p.tag ^ tag) & ~p.ignore) &&
-		    (p.port == any_port || p.port == end.port))
-			break;
+	for (Posted *p = first_; p != end_; ++p) {
+		if (!((p->tag ^ tag) & p->counts) && !((p->kind ^ flags) & TREADLE_LANE_TAGGED) &&
+		    (p->port == any_port || p->port == end.port)) [[likely]]
+			return p;
 	}
-	return i;
+	return nullptr;
+}
+
+template <class Lock> void LaneReceiver<Lock>::close_gap(Posted *at) noexcept
+{
+	std::copy_backward(first_, at, at + 1);
 }
 
 /* Takes a receive out of the list. */
-template <class Lock> void LaneReceiver<Lock>::drop_posted(std::uint32_t index) noexcept
+template <class Lock> inline void LaneReceiver<Lock>::drop_posted(Posted *at) noexcept
 {
-	if (index != first_) [[unlikely]]
-		std::copy_backward(posted_.begin() + first_, posted_.begin() + index,
-				   posted_.begin() + index + 1);
+	if (at != first_) [[unlikely]]
+		close_gap(at);
 	if (++first_ == end_)
-		first_ = end_ = 0;
+		first_ = end_ = posted_.data();
+}
+
+/* Is there room for one more receive? Moves them to the beginning if half of the room is there. */
+template <class Lock> bool LaneReceiver<Lock>::has_room() noexcept
+{
+	Posted *const begin = posted_.data();
+
+	if (end_ == limit_ && first_ - begin >= (limit_ - begin) / 2) {
+		end_ = std::copy(first_, end_, begin);
+		first_ = begin;
+	}
+	return end_ != limit_;
+}
+
+/* All that was seen. False as accept. */
+template <class Lock> inline bool LaneReceiver<Lock>::take_all(LaneEnd &end, bool all) noexcept
+{
+	while (end.reader.more()) {
+		detail::LaneReader::Message message;
+
+		if (!end.reader.look(message)) [[unlikely]] {
+			if (end.reader.skip())
+				continue;
+			ended_ = true;
+			return true;
+		}
+		if (!accept(end, message, all)) [[unlikely]]
+			return false;
+	}
+	return true;
 }
 
 /*
- * Takes a message out of its lane, unless the sender has taken it back. False: it has to stay, as
- * there is no memory; or, unless all are taken, as too many wait here.
+ * Takes a message out of its lane, unless the sender has taken it back. False: no more can be
+ * taken, as a completion is late, or a message has to wait, and there is no memory; or, unless all
+ * are taken, too many wait here.
  */
 template <class Lock>
-bool LaneReceiver<Lock>::accept(LaneEnd &end, const detail::LaneReader::Message &message,
-				bool all) noexcept
+inline bool LaneReceiver<Lock>::accept(LaneEnd &end, const detail::LaneReader::Message &message,
+				       bool all) noexcept
 {
 	peers_.ask(end);
-	const std::uint32_t i = find(message.flags, message.tag, end);
-	if (i == end_) [[unlikely]]
-		return (all || !waiting_.full()) && keep(end, message);
-	const Posted &p = posted_[i];
-	const std::uint64_t len = std::min<std::uint64_t>(message.len, p.len);
-
+	Posted *const p = find(message.flags, message.tag, end);
+	if (!p) [[unlikely]]
+		return keep(end, copy_of(message), all);
+	std::uint64_t len = message.len, cut = 0;
+	if (len > p->len) [[unlikely]] {
+		cut = len - p->len;
+		len = p->len;
+	}
 	if (len == 8) [[likely]]
-		std::memcpy(reinterpret_cast<void *>(p.addr), message.bytes, 8);
+		std::memcpy(reinterpret_cast<void *>(p->addr), message.bytes, 8);
 	else if (len)
-		std::memcpy(reinterpret_cast<void *>(p.addr), message.bytes, len);
+		std::memcpy(reinterpret_cast<void *>(p->addr), message.bytes, len);
 	if (!end.reader.take(message)) [[unlikely]]
 		return true;
-	const bool data = message.flags & TREADLE_LANE_DATA;
-	const std::uint32_t flags = p.flags;
-	const treadle_cqe cqe{.context = p.context,
+	const std::uint32_t flags = p->flags;
+	const treadle_cqe cqe{.context = p->context,
 			      .len = len,
-			      .data = data ? message.data : 0,
-			      .tag = p.tagged ? message.tag : 0,
-			      .buf = p.addr,
-			      .src = peers_.source_of(end),
-			      .flags = kind_of(p.tagged, data),
-			      .error = message.len > p.len ? TREADLE_ETRUNC : 0U,
-			      .olen = message.len - len};
+			      .data = message.data,
+			      .tag = message.tag,
+			      .buf = p->addr,
+			      .src = end.source,
+			      .flags = p->kind | (message.flags & TREADLE_LANE_DATA),
+			      .error = cut ? TREADLE_ETRUNC : 0U,
+			      .olen = cut};
 
-	drop_posted(i);
-	++taken_;
+	drop_posted(p);
 	++stats_.received;
-	reports_.report(cqe, flags, message.len);
-	return true;
+	return reports_.report(cqe, flags, message.len) || all;
 }
 
 /* No receive matches: the message waits. */
 template <class Lock>
-bool LaneReceiver<Lock>::keep(LaneEnd &end, const detail::LaneReader::Message &message) noexcept
+bool LaneReceiver<Lock>::keep(LaneEnd &end, detail::LaneReader::Message message, bool all) noexcept
 {
-	WaitingMessage *const copy = LaneWaiting::copy(end, message);
+	WaitingMessage *const copy =
+		all || !waiting_.full() ? LaneWaiting::copy(end, message) : nullptr;
 
 	if (!copy)
 		return false;
@@ -316,9 +356,8 @@ bool LaneReceiver<Lock>::keep(LaneEnd &end, const detail::LaneReader::Message &m
 		return true;
 	}
 	waiting_.keep(copy);
-	++taken_;
 	++stats_.received;
-	return true;
+	return all || !waiting_.full();
 }
 
 /* Completes a receive with these flags that has got, or looked at, a message that waited. */
@@ -345,7 +384,7 @@ void LaneReceiver<Lock>::give(WaitingMessage &message, const Message &receive,
 		 .tag = is_tagged(receive) ? message.tag : 0,
 		 .buf = iov.size() == 1 ? iov[0].addr : 0,
 		 .src = source_of(*message.end),
-		 .flags = kind_of(is_tagged(receive), message.has_data()),
+		 .flags = kind_of(is_tagged(receive), message.flags),
 		 .error = message.len > room ? TREADLE_ETRUNC : 0U,
 		 .olen = message.len > room ? message.len - room : 0},
 		receive.flags, message.len);
@@ -378,21 +417,8 @@ template <class Lock> int LaneReceiver<Lock>::post(const Message &receive) noexc
 	if (open_) {
 		const std::uint32_t port = peers_.port_of(receive.peer);
 
-		if (end_ - first_ < most_ && port != no_port) [[likely]] {
-			if (end_ == posted_.size()) [[unlikely]] {
-				std::copy(posted_.begin() + first_, posted_.end(), posted_.begin());
-				end_ -= first_;
-				first_ = 0;
-			}
-			posted_[end_++] = {.addr = receive.addr,
-					   .len = receive.len,
-					   .tag = receive.tag,
-					   .ignore = receive.ignore,
-					   .context = receive.context,
-					   .peer = receive.peer,
-					   .flags = receive.flags,
-					   .port = port,
-					   .tagged = is_tagged(receive)};
+		if (port != no_port && has_room()) [[likely]] {
+			keep(receive, port);
 			return 0;
 		}
 		if (!close())
@@ -444,7 +470,7 @@ template <class Lock> bool LaneReceiver<Lock>::give_many(Message &receive) noexc
 				      .tag = 0,
 				      .buf = receive.addr,
 				      .src = source_of(*message->end),
-				      .flags = kind_of(false, message->has_data()) |
+				      .flags = kind_of(false, message->flags) |
 					       (over ? TREADLE_CQ_MULTI_RECV : 0U),
 				      .error = message->len > len ? TREADLE_ETRUNC : 0U,
 				      .olen = message->len - len};
@@ -470,7 +496,7 @@ treadle_cqe LaneReceiver<Lock>::seen(WaitingMessage &message, std::uint64_t cont
 	cqe.data = message.data;
 	cqe.tag = message.tag;
 	cqe.src = source_of(*message.end);
-	cqe.flags = kind_of(true, message.has_data());
+	cqe.flags = kind_of(true, message.flags);
 	return cqe;
 }
 
@@ -527,14 +553,15 @@ template <class Lock> bool LaneReceiver<Lock>::cancel(std::uint64_t context) noe
 {
 	const std::lock_guard guard(lock_);
 
-	for (std::uint32_t i = first_; i != end_; ++i) {
-		if (posted_[i].context != context)
+	for (Posted *p = first_; p != end_; ++p) {
+		if (p->context != context)
 			continue;
-		const Posted taken = posted_[i];
+		const Posted taken = *p;
 
-		drop_posted(i);
-		reports_.report(failed(context, taken.addr, taken.tagged, ECANCELED), taken.flags,
-				0);
+		drop_posted(p);
+		reports_.report(failed(context, taken.addr, taken.kind & TREADLE_CQ_TAGGED,
+				       ECANCELED),
+				taken.flags, 0);
 		return true;
 	}
 	return false;
@@ -544,7 +571,7 @@ template <class Lock> std::uint32_t LaneReceiver<Lock>::posted() noexcept
 {
 	const std::lock_guard guard(lock_);
 
-	return end_ - first_;
+	return static_cast<std::uint32_t>(end_ - first_);
 }
 
 template class LaneReceiver<NoLock>;

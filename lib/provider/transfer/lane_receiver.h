@@ -44,6 +44,19 @@ public:
 
 	/* A receive with one buffer. 0 or -errno. */
 	int post(const Message &receive) noexcept;
+	/*
+	 * The usual case, in few instructions and without a call: any sender's, kept here. False:
+	 * post has to do it. Only if it locks nothing.
+	 */
+	[[gnu::always_inline]] bool post_here(const Message &receive) noexcept
+	{
+		if (receive.peer != TREADLE_ADDR_ANY || !open_ || end_ == limit_ ||
+		    reports_.late() || !waiting_.empty()) [[unlikely]]
+			return false;
+		keep(receive, any_port);
+		return true;
+	}
+	bool locks() const noexcept { return lock_.locks(); }
 	/* One with any flags but those of a peek. */
 	int post(const Message &receive, std::span<const treadle_iov> iov) noexcept;
 	/* FI_PEEK, FI_CLAIM, FI_DISCARD. 0 or -errno. by_kernel: the kernel has to do it. */
@@ -62,21 +75,21 @@ public:
 	const fi_treadle_lane_stats &stats() const noexcept { return stats_; }
 
 private:
-	static constexpr std::uint32_t most_posted = 64, most_lanes = 64, most_taken = 64;
+	static constexpr std::uint32_t most_posted = 128, most_lanes = 64;
 	static constexpr std::uint32_t longest_pause = 4096;
 	/* Those of all receives that are kept here, and of one call. */
 	static_assert(LaneReports::most_late > most_posted);
 
 	struct Posted {
-		std::uint64_t addr, len, tag, ignore, context, peer;
-		std::uint32_t flags;
-		std::uint32_t port;
-		bool tagged;
+		std::uint64_t addr, len, tag, counts /* bits of the tag */, context, peer;
+		std::uint32_t flags, port;
+		std::uint32_t kind; /* flags of its completion */
 	};
 	class OptionalLock
 	{
 	public:
 		explicit OptionalLock(bool locks) noexcept : locks_(locks) {}
+		bool locks() const noexcept { return locks_; }
 		void lock()
 		{
 			if (locks_)
@@ -95,17 +108,37 @@ private:
 
 	LaneReceiver(Endpoint &endpoint, const LaneUse &use, BasicReceiveRing<Lock> &ring);
 
+	[[gnu::noinline]] void make_locked() noexcept;
 	/* All below: under the lock. */
 	void advance() noexcept;
+	[[gnu::noinline]] bool prepare() noexcept;
 	void try_open() noexcept;
 	bool close() noexcept;
 	void bounce() noexcept;
 	void take_lanes() noexcept;
 	void drop_ended() noexcept;
-	bool accept(LaneEnd &end, const detail::LaneReader::Message &message, bool all) noexcept;
-	bool keep(LaneEnd &end, const detail::LaneReader::Message &message) noexcept;
-	std::uint32_t find(std::uint32_t flags, std::uint64_t tag, const LaneEnd &end) noexcept;
-	void drop_posted(std::uint32_t index) noexcept;
+	[[gnu::always_inline]] bool take_all(LaneEnd &end, bool all) noexcept;
+	[[gnu::always_inline]] bool accept(LaneEnd &end, const detail::LaneReader::Message &message,
+					   bool all) noexcept;
+	[[gnu::noinline]] bool keep(LaneEnd &end, detail::LaneReader::Message message,
+				    bool all) noexcept;
+	[[gnu::always_inline]] void keep(const Message &receive, std::uint32_t port) noexcept
+	{
+		*end_++ = {.addr = receive.addr,
+			   .len = receive.len,
+			   .tag = receive.tag,
+			   .counts = ~receive.ignore,
+			   .context = receive.context,
+			   .peer = receive.peer,
+			   .flags = receive.flags,
+			   .port = port,
+			   .kind = kind_of(is_tagged(receive))};
+	}
+	[[gnu::always_inline]] Posted *find(std::uint32_t flags, std::uint64_t tag,
+					    const LaneEnd &end) noexcept;
+	bool has_room() noexcept;
+	[[gnu::noinline]] void close_gap(Posted *at) noexcept;
+	[[gnu::always_inline]] void drop_posted(Posted *at) noexcept;
 	void give(WaitingMessage &message, const Message &receive,
 		  std::span<const treadle_iov> iov) noexcept;
 	bool give(const Message &receive, std::span<const treadle_iov> iov) noexcept;
@@ -115,7 +148,7 @@ private:
 	std::uint64_t source_of(LaneEnd &end) noexcept
 	{
 		peers_.ask(end);
-		return peers_.source_of(end);
+		return end.source;
 	}
 	treadle_cqe seen(WaitingMessage &message, std::uint64_t context) noexcept;
 	int use_claim(const Message &receive, std::span<const treadle_iov> iov) noexcept;
@@ -128,12 +161,14 @@ private:
 	LaneReports reports_;
 	LaneWaiting waiting_;
 	bool open_ = false, stopped_ = false;
+	bool ended_ = false; /* a lane may have ended */
 	std::uint32_t sleepers_ = 0;
 	std::uint32_t offers_ = 0;
-	std::uint32_t pause_ = 0, next_pause_ = 1, taken_ = 0;
-	std::uint32_t most_;
-	std::uint32_t first_ = 0, end_ = 0; /* of posted_ */
-	std::array<Posted, std::size_t{2} * most_posted> posted_;
+	std::uint32_t pause_ = 0, next_pause_ = 1;
+	std::uint64_t received_ = 0; /* stats_.received when it was opened */
+	std::array<Posted, most_posted> posted_;
+	Posted *first_ = posted_.data(), *end_ = first_;
+	Posted *const limit_; /* end_ is not beyond that */
 	std::vector<std::unique_ptr<LaneEnd>> ends_;
 	fi_treadle_lane_stats stats_{};
 };

@@ -59,7 +59,7 @@ WaitingMessage *LaneWaiting::copy(LaneEnd &end, const detail::LaneReader::Messag
 	copy->heap = true;
 	copy->end = &end;
 	copy->tag = message.tag;
-	copy->data = message.flags & TREADLE_LANE_DATA ? message.data : 0;
+	copy->data = message.data;
 	copy->len = message.len;
 	copy->flags = message.flags;
 	if (message.len)

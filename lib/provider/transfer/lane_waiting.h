@@ -20,11 +20,14 @@ inline bool is_tagged(const Message &receive) noexcept
 	return receive.opcode == TREADLE_OP_TRECV;
 }
 
-/* The flags of a receive's completion. */
-inline std::uint32_t kind_of(bool tagged, bool data = false) noexcept
+/* The flags of a receive's completion; flags: of the message. */
+inline std::uint32_t kind_of(bool tagged, std::uint32_t flags = 0) noexcept
 {
+	static_assert(TREADLE_LANE_TAGGED == TREADLE_CQ_TAGGED &&
+		      TREADLE_LANE_DATA == TREADLE_CQ_REMOTE_CQ_DATA);
+
 	return TREADLE_CQ_RECV | (tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG) |
-	       (data ? TREADLE_CQ_REMOTE_CQ_DATA : 0);
+	       (flags & TREADLE_LANE_DATA);
 }
 
 /* A message that was taken out of its lane and has found no receive, with its bytes behind it. */
@@ -34,7 +37,6 @@ struct WaitingMessage : LaneReports::Place {
 	std::uint64_t tag = 0, data = 0, claim = 0;
 	std::uint32_t len = 0, flags = 0;
 
-	bool has_data() const noexcept { return flags & TREADLE_LANE_DATA; }
 	std::byte *bytes() noexcept { return reinterpret_cast<std::byte *>(this + 1); }
 	/* Copies as much as there is room for. */
 	void copy_to(std::span<const treadle_iov> iov) noexcept;

@@ -64,30 +64,31 @@ protected:
 		return reinterpret_cast<std::byte *>(message + 1);
 	}
 	/*
-	 * Copies the message at index, each word read once. Its units; 0: it is not one that lies
-	 * before the end, or before `end`.
+	 * The units of what has this many bytes and begins at index. 0: it does not lie before the
+	 * end, or before `end`.
 	 */
-	std::uint32_t copy(std::uint64_t index, std::uint64_t end,
-			   treadle_lane_msg &message) const noexcept
+	static std::uint32_t units_within(std::uint64_t index, std::uint64_t end,
+					  std::uint32_t bytes) noexcept
 	{
-		treadle_lane_msg *const from = at(index);
-
-		message = {load(from->len), load(from->flags), load(from->tag), load(from->data)};
-		if (message.len > (message.flags & TREADLE_LANE_PAD ?
-					   TREADLE_LANE_UNITS * TREADLE_LANE_UNIT :
-					   TREADLE_LANE_LONGEST)) [[unlikely]]
+		if (bytes > TREADLE_LANE_UNITS * TREADLE_LANE_UNIT) [[unlikely]]
 			return 0;
-		const std::uint32_t units = units_of(message.len);
+		const std::uint32_t units = units_of(bytes);
 		return units <= end - index && units <= TREADLE_LANE_UNITS - slot_of(index) ?
 			       units :
 			       0;
 	}
-	bool move_head(std::uint64_t from, std::uint64_t to) const noexcept
+	/* False: it is not at `from`, but where that says now. */
+	bool move_head(std::uint64_t &from, std::uint64_t to) const noexcept
 	{
 		__u64 expected = from;
 
-		return std::atomic_ref(lane_->head)
-			.compare_exchange_strong(expected, to, std::memory_order_acq_rel); /* R */
+		if (std::atomic_ref(lane_->head)
+			    .compare_exchange_strong(expected, to,
+						     std::memory_order_acq_rel)) /* R */
+			[[likely]]
+			return true;
+		from = expected;
+		return false;
 	}
 
 	treadle_lane *lane_ = nullptr;
@@ -128,29 +129,27 @@ public:
 		const std::uint32_t left = TREADLE_LANE_UNITS - slot_of(tail_);
 		const std::uint32_t pad = units > left ? left : 0;
 
-		if (tail_ - head_ + pad + units > most_) [[unlikely]] {
-			read_head();
-			/* also if the receiver has written nonsense there */
-			if (tail_ - head_ + pad + units > most_)
-				return Put::full;
-		}
-		if (pad) [[unlikely]]
-			write(tail_, TREADLE_LANE_PAD, 0, 0,
+		if (!has_room(pad + units)) [[unlikely]]
+			return Put::full;
+		if (pad) [[unlikely]] {
+			write(TREADLE_LANE_PAD, 0, 0,
 			      pad * TREADLE_LANE_UNIT -
 				      static_cast<std::uint32_t>(sizeof(treadle_lane_msg)));
-		last_ = tail_ + pad;
-		treadle_lane_msg *const to = write(last_, flags, tag, data, len);
-		if (len == 8) [[likely]]
-			std::memcpy(bytes_of(to), bytes, 8);
-		else if (len)
+			tail_ += pad;
+		}
+		treadle_lane_msg *const to = write(flags, tag, data, len);
+		if (len)
 			std::memcpy(bytes_of(to), bytes, len);
-		tail_ = last_ + units;
-		std::atomic_ref(lane_->tail).store(tail_, std::memory_order_release); /* Q */
-		std::atomic_thread_fence(std::memory_order_seq_cst);		      /* P */
-		if (open()) [[likely]]
-			return Put::done;
-		shut_ = true;
-		return Put::shut;
+		return publish(units);
+	}
+	/* The same for a word. */
+	[[gnu::always_inline]] Put put_word(std::uint32_t flags, std::uint64_t tag,
+					    const void *word) noexcept
+	{
+		if (!has_room(1)) [[unlikely]]
+			return Put::full;
+		std::memcpy(bytes_of(write(flags, tag, 0, 8)), word, 8);
+		return publish(1);
 	}
 
 	/*
@@ -172,13 +171,19 @@ public:
 			if (!move_head(head, tail_))
 				continue;
 			for (std::uint32_t units; head != tail_; head += units) {
-				treadle_lane_msg message;
+				treadle_lane_msg *const from = at(head);
+				const treadle_lane_msg message = {load(from->len),
+								  load(from->flags),
+								  load(from->tag),
+								  load(from->data)};
+				const bool pad = message.flags & TREADLE_LANE_PAD;
 
-				units = copy(head, tail_, message);
-				if (!units) [[unlikely]]
+				units = units_within(head, tail_, message.len);
+				if (!units || (!pad && message.len > TREADLE_LANE_LONGEST))
+					[[unlikely]]
 					break;
-				if (!(message.flags & TREADLE_LANE_PAD) && !(shut && head == last_))
-					resend(message, bytes_of(at(head)));
+				if (!pad && !(shut && head == last_))
+					resend(message, bytes_of(from));
 			}
 			head_ = tail_;
 			return true;
@@ -195,10 +200,22 @@ public:
 
 private:
 	void read_head() noexcept { head_ = load(lane_->head, std::memory_order_acquire); } /* R */
-	treadle_lane_msg *write(std::uint64_t index, std::uint32_t flags, std::uint64_t tag,
-				std::uint64_t data, std::uint32_t len) noexcept
+	bool has_room(std::uint32_t units) noexcept
 	{
-		treadle_lane_msg *const message = at(index);
+		return tail_ + units <= limit_ || find_room(units);
+	}
+	[[gnu::noinline]] bool find_room(std::uint32_t units) noexcept
+	{
+		read_head();
+		/* none also if the receiver has written nonsense there */
+		limit_ = tail_ - head_ <= most_ ? head_ + most_ : tail_;
+		return tail_ + units <= limit_;
+	}
+	/* At tail_. */
+	treadle_lane_msg *write(std::uint32_t flags, std::uint64_t tag, std::uint64_t data,
+				std::uint32_t len) const noexcept
+	{
+		treadle_lane_msg *const message = at(tail_);
 
 		message->len = len;
 		message->flags = flags;
@@ -206,9 +223,23 @@ private:
 		message->data = data;
 		return message;
 	}
+	Put publish(std::uint32_t units) noexcept
+	{
+		const std::uint64_t tail = tail_ + units;
+
+		tail_ = tail;
+		std::atomic_ref(lane_->tail).store(tail, std::memory_order_release); /* Q */
+		std::atomic_thread_fence(std::memory_order_seq_cst);		     /* P */
+		if (open()) [[likely]]
+			return Put::done;
+		last_ = tail - units;
+		shut_ = true;
+		return Put::shut;
+	}
 
 	std::uint64_t tail_ = 0, head_ = 0; /* head_: as it was last read */
-	std::uint64_t last_ = 0;	    /* where the last message lies */
+	std::uint64_t limit_ = 0;	    /* there is room up to here, at least */
+	std::uint64_t last_ = 0; /* where the message lies that was put when it was shut */
 	std::uint32_t most_ = 0;
 	bool shut_ = false;
 };
@@ -229,31 +260,87 @@ public:
 	}
 	/* The sender has closed its end: what is there now is all. */
 	bool gone() const noexcept { return load(lane_->gone, std::memory_order_acquire); }
-	/* The sender has written what is no message. Nothing can be read any more. */
+	/* The sender has written what is no message. */
 	bool broken() const noexcept { return broken_; }
 
-	struct Message : treadle_lane_msg {
+	struct Message {
+		std::uint32_t len, flags;
+		std::uint64_t tag, data;
 		const std::byte *bytes; /* change at any time: copy, then take */
-		std::uint64_t index;
 		std::uint32_t units;
 	};
+	/* Sees what is there now. False: nothing. */
+	bool refresh() noexcept
+	{
+		tail_ = load(lane_->tail, std::memory_order_acquire); /* Q */
+		return more();
+	}
+	/* Is there more of what was seen? */
+	bool more() const noexcept { return head_ != tail_; }
 	/*
 	 * Looks at the next message. The copies of its fields are right, and its bytes can be
-	 * copied, but it may have been taken back: take() tells.
+	 * copied, but it may have been taken back: take() tells. Each word is read once. False:
+	 * there is no message: skip() has to follow.
 	 */
-	bool look(Message &message) noexcept
+	[[gnu::always_inline]] bool look(Message &message) const noexcept
 	{
-		if (load(lane_->tail, std::memory_order_acquire) == head_) [[likely]] /* Q */
-			return false;
-		return find(message);
+		treadle_lane_msg *const from = at(head_);
+		const std::uint32_t len = load(from->len), flags = load(from->flags);
+		std::uint32_t units = 1;
+
+		if (len != 8) [[unlikely]] { /* a pad never has 8 */
+			units = units_within(head_, tail_, len);
+			if (!units || len > TREADLE_LANE_LONGEST || flags & TREADLE_LANE_PAD)
+				return false;
+		}
+		message = {.len = len,
+			   .flags = flags,
+			   .tag = load(from->tag),
+			   .data = load(from->data),
+			   .bytes = bytes_of(from),
+			   .units = units};
+		return tail_ - head_ <= TREADLE_LANE_UNITS;
+	}
+	/*
+	 * There is a pad, or the head is elsewhere, or the sender has written nonsense. False: that
+	 * is so, and nothing can be read.
+	 */
+	[[gnu::noinline]] bool skip() noexcept
+	{
+		std::atomic_thread_fence(std::memory_order_acquire);
+		std::uint64_t head = load(lane_->head, std::memory_order_acquire);
+
+		if (head == head_) {
+			treadle_lane_msg *const pad = at(head);
+			std::uint32_t units = 0;
+
+			if (load(pad->flags) & TREADLE_LANE_PAD &&
+			    tail_ - head <= TREADLE_LANE_UNITS)
+				units = units_within(head, tail_, load(pad->len));
+			std::atomic_thread_fence(std::memory_order_acquire);
+			broken_ = !units && load(lane_->head) == head;
+			if (broken_)
+				return false;
+			if (units && move_head(head, head + units)) {
+				head_ = head + units;
+				return true;
+			}
+		}
+		follow(head);
+		return true;
 	}
 	/* False: the sender has taken it back, and what was copied means nothing. */
 	bool take(const Message &message) noexcept
 	{
-		if (!move_head(message.index, message.index + message.units)) [[unlikely]]
-			return false;
-		head_ = message.index + message.units;
-		return true;
+		std::uint64_t head = head_;
+		const std::uint64_t next = head + message.units;
+
+		if (move_head(head, next)) [[likely]] {
+			head_ = next;
+			return true;
+		}
+		follow(head);
+		return false;
 	}
 
 private:
@@ -267,33 +354,15 @@ private:
 				.compare_exchange_weak(now, state, std::memory_order_release))
 			;
 	}
-	/* Each pass finds another head, that is, another take-back. */
-	bool find(Message &message) noexcept
+	/* The head is there: messages were taken back. It only goes on, up to what was seen. */
+	[[gnu::noinline]] void follow(std::uint64_t head) noexcept
 	{
-		for (int passes = 0; !broken_ && passes < 16; ++passes) {
-			const std::uint64_t head = load(lane_->head, std::memory_order_acquire);
-			const std::uint64_t tail =
-				load(lane_->tail, std::memory_order_acquire); /* Q */
-
-			head_ = head;
-			if (head == tail)
-				return false;
-			message.index = head;
-			message.units =
-				tail - head <= TREADLE_LANE_UNITS ? copy(head, tail, message) : 0;
-			message.bytes = bytes_of(at(head));
-			if (message.units && !(message.flags & TREADLE_LANE_PAD)) [[likely]]
-				return true;
-			std::atomic_thread_fence(std::memory_order_acquire);
-			if (message.units)
-				take(message);
-			else if (load(lane_->head) == head)
-				broken_ = true;
-		}
-		return false;
+		if (tail_ - head >= tail_ - head_)
+			tail_ = head;
+		head_ = head;
 	}
 
-	std::uint64_t head_ = 0; /* as it was last known */
+	std::uint64_t head_ = 0, tail_ = 0; /* as they were last known */
 	bool broken_ = false;
 };
 

@@ -18,9 +18,17 @@ namespace treadle::fi
 /* Do plain calls first try PortOf::execute_word? Is then a completion reported, but for injects? */
 enum class Words { none, silent, reported };
 
+/* How the calls of a table post; lanes: plain calls of an endpoint that has lanes. */
+enum class Way { plain, lanes, special };
+
+/* Does an endpoint send, or receive, by lanes? here: PortOf::receive_here is right. */
+struct Lanes {
+	bool out, in, here;
+};
+
 /* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp: fill the tables of a port. */
-void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx) noexcept;
-void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx) noexcept;
+void choose_calls(fi_ops_msg &ops, bool serialized, Calls tx, Calls rx, Lanes lanes) noexcept;
+void choose_calls(fi_ops_tagged &ops, bool serialized, Calls tx, Calls rx, Lanes lanes) noexcept;
 void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write, Words words) noexcept;
 void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch, bool valid,
 		  Words words) noexcept;
@@ -37,7 +45,7 @@ template <int Error> struct Refusing {
 };
 
 /* Calls fill(C); the functions of class C behave as `calls` says. */
-template <template <class, bool> class Live, class Fill>
+template <template <class, Way> class Live, class Fill>
 void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 {
 	switch (calls) {
@@ -48,30 +56,48 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 	case Calls::unreported:
 		return fill(Refusing<-FI_ENOCQ>());
 	case Calls::plain:
-		return serialized ? fill(Live<NoLock, false>()) : fill(Live<Mutex, false>());
+		return serialized ? fill(Live<NoLock, Way::plain>()) :
+				    fill(Live<Mutex, Way::plain>());
 	case Calls::special:
-		return serialized ? fill(Live<NoLock, true>()) : fill(Live<Mutex, true>());
+		return serialized ? fill(Live<NoLock, Way::special>()) :
+				    fill(Live<Mutex, Way::special>());
 	}
 }
 
 /* The table of fi_msg(3) or fi_tagged(3). Their members have the same names. */
-template <template <class, bool> class Live, class Ops>
-void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx) noexcept
+template <template <class, Way> class Live, class Ops>
+void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx, Lanes lanes) noexcept
 {
-	ops.size = sizeof(ops);
-	choose<Live>(serialized, rx, [&]<class C>(C) {
+	using Quick = Live<NoLock, Way::lanes>;
+	const auto fill_rx = [&]<class C>(C) {
 		ops.recv = C::recv;
 		ops.recvv = C::recvv;
 		ops.recvmsg = C::recvmsg;
-	});
-	choose<Live>(serialized, tx, [&]<class C>(C) {
+	};
+	const auto fill_tx = [&]<class C>(C) {
 		ops.send = C::send;
 		ops.sendv = C::sendv;
 		ops.sendmsg = C::sendmsg;
 		ops.inject = C::inject;
 		ops.senddata = C::senddata;
 		ops.injectdata = C::injectdata;
-	});
+	};
+
+	ops.size = sizeof(ops);
+	choose<Live>(serialized, rx, fill_rx);
+	choose<Live>(serialized, tx, fill_tx);
+	if (lanes.in && rx == Calls::plain) {
+		serialized ? fill_rx(Quick()) : fill_rx(Live<Mutex, Way::lanes>());
+		if (lanes.here)
+			ops.recv = Quick::recv_here;
+	}
+	if (lanes.out && tx == Calls::plain) {
+		serialized ? fill_tx(Quick()) : fill_tx(Live<Mutex, Way::lanes>());
+		if (serialized) {
+			ops.send = Quick::send_word;
+			ops.inject = Quick::inject_word;
+		}
+	}
 }
 
 } // namespace treadle::fi

@@ -124,7 +124,7 @@ transfer(P &port, std::uint8_t opcode, const fi_msg_atomic &msg, std::uint64_t f
 }
 
 /* The calls of fi_atomic(3), for one lock type. FI_TRIGGER needs no special case. */
-template <class Lock, bool Special> struct AtomicCalls {
+template <class Lock, Way Kind> struct AtomicCalls {
 	using P = PortOf<Lock>;
 
 	[[gnu::noinline, gnu::noclone]] /* write_word jumps there */
@@ -135,10 +135,10 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		if (!known(datatype, op))
 			return P::of(ep).refused(-FI_EOPNOTSUPP);
-		return P::of(ep).template transmit<Special>(rma_message(TREADLE_OP_ATOMIC, buf,
-									bytes(count, datatype),
-									dest, addr, key, context),
-							    atomic_for(datatype, op));
+		return P::of(ep).template transmit<Kind>(rma_message(TREADLE_OP_ATOMIC, buf,
+								     bytes(count, datatype), dest,
+								     addr, key, context),
+							 atomic_for(datatype, op));
 	}
 	template <bool Reported>
 	static ssize_t write_word(fid_ep *ep, const void *buf, std::size_t count, void *desc,
@@ -171,10 +171,10 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		if (!known(datatype, op))
 			return P::of(ep).refused(-FI_EOPNOTSUPP);
-		return P::of(ep).template inject<Special>(rma_message(TREADLE_OP_ATOMIC, buf,
-								      bytes(count, datatype), dest,
-								      addr, key, ep->fid.context),
-							  atomic_for(datatype, op));
+		return P::of(ep).template inject<Kind>(rma_message(TREADLE_OP_ATOMIC, buf,
+								   bytes(count, datatype), dest,
+								   addr, key, ep->fid.context),
+						       atomic_for(datatype, op));
 	}
 
 	[[gnu::noinline, gnu::noclone]] static ssize_t
@@ -184,10 +184,10 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		if (!known(datatype, op))
 			return P::of(ep).refused(-FI_EOPNOTSUPP);
-		return P::of(ep).template transmit<Special>(rma_message(TREADLE_OP_FETCH, buf,
-									bytes(count, datatype),
-									dest, addr, key, context),
-							    atomic_for(datatype, op, result));
+		return P::of(ep).template transmit<Kind>(rma_message(TREADLE_OP_FETCH, buf,
+								     bytes(count, datatype), dest,
+								     addr, key, context),
+							 atomic_for(datatype, op, result));
 	}
 	template <bool Reported>
 	static ssize_t readwrite_word(fid_ep *ep, const void *buf, std::size_t count, void *desc,
@@ -227,10 +227,10 @@ template <class Lock, bool Special> struct AtomicCalls {
 	{
 		if (!known(datatype, op))
 			return P::of(ep).refused(-FI_EOPNOTSUPP);
-		return P::of(ep).template transmit<Special>(
-			rma_message(TREADLE_OP_COMPARE, buf, bytes(count, datatype), dest, addr,
-				    key, context),
-			atomic_for(datatype, op, result, compare));
+		return P::of(ep).template transmit<Kind>(rma_message(TREADLE_OP_COMPARE, buf,
+								     bytes(count, datatype), dest,
+								     addr, key, context),
+							 atomic_for(datatype, op, result, compare));
 	}
 	static ssize_t compwritev(fid_ep *ep, const fi_ioc *iov, void **, std::size_t count,
 				  const fi_ioc *comparev, void **, std::size_t compare_count,
@@ -411,7 +411,7 @@ void choose_calls(fi_ops_atomic &ops, bool serialized, Calls write, Calls fetch,
 		ops.compwritev = C::compwritev;
 		ops.compwritemsg = C::compwritemsg;
 	});
-	using Plain = AtomicCalls<NoLock, false>;
+	using Plain = AtomicCalls<NoLock, Way::plain>;
 	if (words != Words::none && write == Calls::plain)
 		ops.write = words == Words::reported ? Plain::write_word<true> :
 						       Plain::write_word<false>;

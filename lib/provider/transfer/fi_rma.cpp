@@ -62,7 +62,7 @@ template <class P>
 }
 
 /* The calls of fi_rma(3), for one lock type; plain or special, see Calls. */
-template <class Lock, bool Special> struct RmaCalls {
+template <class Lock, Way Kind> struct RmaCalls {
 	using P = PortOf<Lock>;
 
 	[[gnu::noinline, gnu::noclone]] /* read_word jumps there */
@@ -70,7 +70,7 @@ template <class Lock, bool Special> struct RmaCalls {
 	read(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src, std::uint64_t addr,
 	     std::uint64_t key, void *context) noexcept
 	{
-		return P::of(ep).template transmit<Special>(
+		return P::of(ep).template transmit<Kind>(
 			rma_message(TREADLE_OP_READ, buf, len, src, addr, key, context));
 	}
 	template <bool Reported>
@@ -99,7 +99,7 @@ template <class Lock, bool Special> struct RmaCalls {
 	write(fid_ep *ep, const void *buf, std::size_t len, void *, fi_addr_t dest,
 	      std::uint64_t addr, std::uint64_t key, void *context) noexcept
 	{
-		return P::of(ep).template transmit<Special>(
+		return P::of(ep).template transmit<Kind>(
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context));
 	}
 	template <bool Reported>
@@ -130,7 +130,7 @@ template <class Lock, bool Special> struct RmaCalls {
 							      std::uint64_t addr,
 							      std::uint64_t key) noexcept
 	{
-		return P::of(ep).template inject<Special>(
+		return P::of(ep).template inject<Kind>(
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, ep->fid.context));
 	}
 	static ssize_t inject_word(fid_ep *ep, const void *buf, std::size_t len, fi_addr_t dest,
@@ -147,8 +147,8 @@ template <class Lock, bool Special> struct RmaCalls {
 	{
 		Message message = rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, context);
 		message.data = data;
-		return P::of(ep).template transmit<Special>(message, FI_REMOTE_CQ_DATA,
-							    TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template transmit<Kind>(message, FI_REMOTE_CQ_DATA,
+							 TREADLE_F_REMOTE_CQ_DATA);
 	}
 	static ssize_t injectdata(fid_ep *ep, const void *buf, std::size_t len, std::uint64_t data,
 				  fi_addr_t dest, std::uint64_t addr, std::uint64_t key) noexcept
@@ -156,7 +156,7 @@ template <class Lock, bool Special> struct RmaCalls {
 		Message message =
 			rma_message(TREADLE_OP_WRITE, buf, len, dest, addr, key, ep->fid.context);
 		message.data = data;
-		return P::of(ep).template inject<Special>(message, TREADLE_F_REMOTE_CQ_DATA);
+		return P::of(ep).template inject<Kind>(message, TREADLE_F_REMOTE_CQ_DATA);
 	}
 };
 
@@ -200,7 +200,7 @@ void choose_calls(fi_ops_rma &ops, bool serialized, Calls read, Calls write, Wor
 		ops.writedata = C::writedata;
 		ops.injectdata = C::injectdata;
 	});
-	using Plain = RmaCalls<NoLock, false>;
+	using Plain = RmaCalls<NoLock, Way::plain>;
 	if (words != Words::none && read == Calls::plain)
 		ops.read =
 			words == Words::reported ? Plain::read_word<true> : Plain::read_word<false>;

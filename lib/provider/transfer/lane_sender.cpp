@@ -59,6 +59,8 @@ void LaneSender::forget(Entry &entry) noexcept
 {
 	if (last_ == entry.open.get())
 		last_ = nullptr;
+	if (quick_ == entry.open.get())
+		quick_ = nullptr;
 	entry.open.reset();
 	entry.wait = patience;
 	--lanes_;

@@ -44,8 +44,11 @@ public:
 	template <class Ring>
 	[[gnu::always_inline]] int send(Ring &ring, const Message &message) noexcept
 	{
-		Open *const to = find(message.peer);
+		const bool reported = message.flags & TREADLE_F_COMPLETION && queue_;
 
+		if (late_) [[unlikely]]
+			return put_late(ring, *std::exchange(late_, nullptr), message, reported);
+		Open *const to = find(message.peer);
 		if (!to)
 			return by_ring;
 		if (message.flags & ~plain || message.len > longest_) [[unlikely]]
@@ -54,33 +57,60 @@ public:
 			return leave(ring, *to, 1, stats_.busy);
 		if (!to->writer.open()) [[unlikely]]
 			return leave(ring, *to, 1, stats_.shut);
-		const bool reported = message.flags & TREADLE_F_COMPLETION && queue_;
 		if (!reserve(reported)) [[unlikely]]
 			return leave(ring, *to, 1, stats_.waited);
-		const bool tagged = message.opcode == TREADLE_OP_TSEND;
 		const bool data = message.flags & TREADLE_F_REMOTE_CQ_DATA;
-		const auto put = to->writer.put(
-			(tagged ? TREADLE_LANE_TAGGED : 0) | (data ? TREADLE_LANE_DATA : 0),
-			message.tag, message.data, reinterpret_cast<const void *>(message.addr),
-			static_cast<std::uint32_t>(message.len));
-		if (put != detail::LaneWriter::Put::done) [[unlikely]] {
-			const bool sent =
-				put == detail::LaneWriter::Put::shut && !take_back(ring, *to);
+		const auto put = to->writer.put((is_tagged(message) ? TREADLE_LANE_TAGGED : 0) |
+							(data ? TREADLE_LANE_DATA : 0),
+						message.tag, message.data,
+						reinterpret_cast<const void *>(message.addr),
+						static_cast<std::uint32_t>(message.len));
+		if (put == detail::LaneWriter::Put::shut) [[unlikely]]
+			return put_late(ring, *to, message, reported);
+		if (put == detail::LaneWriter::Put::full) [[unlikely]] {
+			cancel(reported);
+			return leave(ring, *to, 1, stats_.full);
+		}
+		if (!use_.sent && queue_) [[likely]]
+			quick_ = to;
+		finish(message, reported);
+		return 0;
+	}
 
-			if (!sent) {
-				cancel(reported);
-				return put == detail::LaneWriter::Put::shut ?
-					       (++stats_.shut, by_ring) :
-					       leave(ring, *to, 1, stats_.full);
-			}
+	/*
+	 * The usual case, in few instructions: for the lane that was used last, which was open
+	 * then; with Word 8 bytes, and without a call. False: send has to follow at once.
+	 */
+	template <bool Word, class Ring>
+	[[gnu::always_inline]] bool send_here(const Ring &ring, const Message &message) noexcept
+	{
+		constexpr std::uint32_t usual = TREADLE_F_COMPLETION | TREADLE_F_INJECT;
+		const bool reported = message.flags & TREADLE_F_COMPLETION;
+		const std::uint32_t kind = is_tagged(message) ? TREADLE_LANE_TAGGED : 0;
+		const auto *const bytes = reinterpret_cast<const void *>(message.addr);
+		const detail::LocalQueue queue = queue_; /* in registers */
+		Open *const to = quick_;
+
+		if ((Word ? message.len != 8 : message.len > longest_) || !to ||
+		    message.peer != to->peer || removed() || message.flags & ~usual ||
+		    !ring.idle() || to->lane.overtakes() || (reported && !queue.reserve()))
+			[[unlikely]]
+			return false;
+		const auto put = Word ? to->writer.put_word(kind, message.tag, bytes) :
+					to->writer.put(kind, message.tag, 0, bytes,
+						       static_cast<std::uint32_t>(message.len));
+		if (put != detail::LaneWriter::Put::done) [[unlikely]] {
+			quick_ = nullptr;
+			if (put == detail::LaneWriter::Put::shut)
+				late_ = to;
+			else if (reported)
+				queue.cancel();
+			return false;
 		}
 		if (reported)
-			queue_.add(message.context,
-				   TREADLE_CQ_SEND | (tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG));
-		if (use_.sent) [[unlikely]]
-			use_.sent->local().add(use_.sent->step(message.len));
+			queue.add(message.context, kind_of(message));
 		++stats_.sent;
-		return 0;
+		return true;
 	}
 
 	/* The same for a send that no lane takes, of so many slots. */
@@ -121,12 +151,44 @@ private:
 	/* The lane to a peer, or null. */
 	Open *find(std::uint64_t peer) noexcept
 	{
-		if (last_ && last_->peer == peer &&
-		    use_.removals->load(std::memory_order_relaxed) == removals_) [[likely]]
-			return last_;
-		return look_up(peer);
+		return last_ && last_->peer == peer && !removed() ? last_ : look_up(peer);
+	}
+	/* Were peers removed from the vector? */
+	bool removed() const noexcept
+	{
+		return use_.removals->load(std::memory_order_relaxed) != removals_;
 	}
 	Open *look_up(std::uint64_t peer) noexcept;
+	static bool is_tagged(const Message &message) noexcept
+	{
+		return message.opcode == TREADLE_OP_TSEND;
+	}
+	static std::uint32_t kind_of(const Message &message) noexcept
+	{
+		return TREADLE_CQ_SEND | (is_tagged(message) ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG);
+	}
+	/* It lies in a lane; what it counts and reports was reserved. */
+	void finish(const Message &message, bool reported) noexcept
+	{
+		if (reported)
+			queue_.add(message.context, kind_of(message));
+		if (use_.sent) [[unlikely]]
+			use_.sent->local().add(use_.sent->step(message.len));
+		++stats_.sent;
+	}
+	/* The receiver has closed the lane while this message was put there. */
+	template <class Ring>
+	[[gnu::noinline]] int put_late(Ring &ring, Open &to, const Message &message,
+				       bool reported) noexcept
+	{
+		if (!take_back(ring, to)) {
+			finish(message, reported);
+			return 0;
+		}
+		cancel(reported);
+		++stats_.shut;
+		return by_ring;
+	}
 	Entry *place(std::uint64_t peer) noexcept;
 	bool has_lane(const treadle_addr &address) const noexcept;
 	bool open(Entry &entry) noexcept;
@@ -199,6 +261,10 @@ private:
 	const std::uint32_t most_; /* messages in a lane: the ring has room for them */
 	const std::uint64_t longest_;
 	Open *last_ = nullptr;
+	/* The lane that was used last, or null: it is shut, or sends are counted. */
+	Open *quick_ = nullptr;
+	/* send_here has put its message there when it was shut, and reserved its completion. */
+	Open *late_ = nullptr;
 	std::uint32_t removals_;
 	std::size_t lanes_ = 0;
 	std::unique_ptr<std::array<Entry, places>> entries_;

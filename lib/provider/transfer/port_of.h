@@ -46,50 +46,73 @@ public:
 		       direct_->execute_word<Opcode, Reported>(*tx_, address_of(context), what...);
 	}
 
+	/*
+	 * The same for the usual message of a lane: see LaneSender::send_here. False: transmit, or
+	 * inject, has to follow at once.
+	 */
+	[[gnu::always_inline]] bool send_word(Message message) noexcept
+	{
+		message.flags = tx_flags_;
+		return lanes_out_->send_here<true>(*tx_, message);
+	}
+	[[gnu::always_inline]] bool inject_word(Message message) noexcept
+	{
+		message.flags = inject_flags_;
+		return lanes_out_->send_here<true>(*tx_, message);
+	}
+	/* The same for the usual receive: see LaneReceiver::post_here. */
+	[[gnu::always_inline]] bool receive_here(Message message) noexcept
+	{
+		message.flags = rx_flags_;
+		message.peer |= any_source_.load(std::memory_order_relaxed);
+		return !wraps(message.addr, message.len) && lanes_in_->post_here(message);
+	}
+
 	/* Transmits one buffer with the port's default flags, and perhaps further TREADLE_F_*. */
-	template <bool Special>
+	template <Way Kind>
 	[[gnu::always_inline]] ssize_t transmit(Message message, std::uint64_t flags = 0,
 						std::uint32_t desc_flags = 0) noexcept
 	{
-		if constexpr (Special)
+		if constexpr (Kind == Way::special)
 			return transmit_as(message, tx_op_flags_ | flags);
 		message.flags = tx_flags_ | desc_flags;
 		if (message.opcode == TREADLE_OP_READ)
 			message.flags &= ~TREADLE_F_INJECT;
-		return sent(post_plain(message), message.opcode);
+		return sent(post_plain<Kind>(message), message.opcode);
 	}
-	template <bool Special> ssize_t receive(Message message) noexcept
+	template <Way Kind> ssize_t receive(Message message) noexcept
 	{
-		if constexpr (Special) /* a tagged receive takes one message, whatever the flags */
+		/* a tagged receive takes one message, whatever the flags */
+		if constexpr (Kind == Way::special)
 			return receive_as(message, rx_op_flags_ & receive_flags(message.opcode));
-		return receive_plain(message, rx_flags_);
+		return receive_plain<Kind>(message, rx_flags_);
 	}
 
 	/* The buffer is free at return, and a success is not reported. */
-	template <bool Special>
+	template <Way Kind>
 	[[gnu::always_inline]] ssize_t inject(Message message,
 					      std::uint32_t desc_flags = 0) noexcept
 	{
 		message.flags = inject_flags_ | desc_flags;
-		if constexpr (Special)
+		if constexpr (Kind == Way::special)
 			return sent(post(message), message.opcode);
-		return sent(post_plain(message), message.opcode);
+		return sent(post_plain<Kind>(message), message.opcode);
 	}
 
 	/* The same for atomics. */
-	template <bool Special>
+	template <Way Kind>
 	[[gnu::always_inline]] ssize_t transmit(Message message, const Atomic &atomic) noexcept
 	{
-		if constexpr (Special)
+		if constexpr (Kind == Way::special)
 			return transmit(message, atomic, tx_op_flags_);
 		message.flags = tx_flags_;
 		return sent(post_plain(message, atomic), message.opcode);
 	}
-	template <bool Special>
+	template <Way Kind>
 	[[gnu::always_inline]] ssize_t inject(Message message, const Atomic &atomic) noexcept
 	{
 		message.flags = inject_flags_;
-		if constexpr (Special) {
+		if constexpr (Kind == Way::special) {
 			Command command = command_of(message, atomic);
 			if (shares_tx_)
 				command.on(endpoint_->id());
@@ -119,6 +142,7 @@ public:
 			       (~transmit_flags(opcode) | absent_levels_ | FI_TRIGGER) ||
 		       shares_tx_;
 	}
+	template <Way Kind = Way::plain>
 	[[gnu::always_inline]] ssize_t transmit_plain(Message message, std::uint64_t given) noexcept
 	{
 		const std::uint64_t flags = flags_for(message.opcode, given);
@@ -126,7 +150,7 @@ public:
 		message.flags = tx_desc_flags(flags);
 		if (!(flags & FI_REMOTE_CQ_DATA))
 			message.data = 0;
-		return sent(post_plain(message), message.opcode);
+		return sent(post_plain<Kind>(message), message.opcode);
 	}
 	[[gnu::always_inline]] ssize_t transmit_plain(Message message, const Atomic &atomic,
 						      std::uint64_t flags) noexcept
@@ -162,6 +186,7 @@ public:
 	}
 
 	/* Any buffers and any flags. */
+	template <Way Kind = Way::plain>
 	[[gnu::always_inline]] ssize_t transmit(Message message, const iovec *iov,
 						std::size_t count, std::uint64_t flags) noexcept
 	{
@@ -169,8 +194,9 @@ public:
 			return transmit_vector(message, iov, count, flags);
 		message.addr = address_of(iov->iov_base);
 		message.len = iov->iov_len;
-		return transmit_plain(message, flags);
+		return transmit_plain<Kind>(message, flags);
 	}
+	template <Way Kind>
 	[[gnu::always_inline]] ssize_t receive(Message message, const iovec *iov, std::size_t count,
 					       std::uint64_t flags) noexcept
 	{
@@ -178,7 +204,8 @@ public:
 			return receive_vector(message, iov, count, flags);
 		message.addr = address_of(iov->iov_base);
 		message.len = iov->iov_len;
-		return receive_plain(message, desc_flags_of(flags & FI_COMPLETION) | rx_always_);
+		return receive_plain<Kind>(message,
+					   desc_flags_of(flags & FI_COMPLETION) | rx_always_);
 	}
 
 	std::uint64_t rx_op_flags() const noexcept { return rx_op_flags_; }
@@ -230,6 +257,7 @@ private:
 		}
 		return receive_as(message, flags, Buffers(iov, count));
 	}
+	template <Way Kind>
 	[[gnu::always_inline]] ssize_t receive_plain(Message message,
 						     std::uint32_t desc_flags) noexcept
 	{
@@ -237,25 +265,8 @@ private:
 			return length_refused(name_of(message.opcode));
 		message.flags = desc_flags;
 		message.peer |= any_source_.load(std::memory_order_relaxed);
-		if (lanes_in_) [[unlikely]]
-			return receive_by_lanes(copy_of(message));
-		return finish(negative(rx_->post(message)), message.opcode);
-	}
-	/* By fields: so the caller's own message stays in registers. */
-	[[gnu::always_inline]] static Message copy_of(const Message &message) noexcept
-	{
-		return {.opcode = message.opcode,
-			.flags = message.flags,
-			.context = message.context,
-			.addr = message.addr,
-			.len = message.len,
-			.peer = message.peer,
-			.tag = message.tag,
-			.ignore = message.ignore,
-			.data = message.data};
-	}
-	[[gnu::noinline]] ssize_t receive_by_lanes(Message message) noexcept
-	{
+		if (Kind == Way::plain || !lanes_in_)
+			return finish(negative(rx_->post(message)), message.opcode);
 		return finish(lanes_in_->post(message), message.opcode);
 	}
 	template <class... B>
@@ -349,11 +360,15 @@ private:
 	}
 
 	/* Posts to the endpoint's own ring. RMA and atomics go through a window if there is one. */
-	[[gnu::always_inline]] int post_plain(const Message &message) noexcept
+	template <Way Kind> [[gnu::always_inline]] int post_plain(const Message &message) noexcept
 	{
 		if (message.opcode != TREADLE_OP_READ && message.opcode != TREADLE_OP_WRITE) {
-			if (!lanes_out_) [[likely]]
+			if (Kind == Way::plain || !lanes_out_)
 				return negative(tx_->post(message));
+			if constexpr (std::is_same_v<Lock, NoLock>) {
+				if (lanes_out_->send_here<false>(*tx_, message)) [[likely]]
+					return 0;
+			}
 			return send(copy_of(message));
 		}
 		const std::lock_guard guard(*tx_);
@@ -382,8 +397,21 @@ private:
 			return 0;
 		return negative(tx_->post_locked(message, atomic));
 	}
+	/* By fields: so the caller's own message stays in registers. */
+	[[gnu::always_inline]] static Message copy_of(const Message &message) noexcept
+	{
+		return {.opcode = message.opcode,
+			.flags = message.flags,
+			.context = message.context,
+			.addr = message.addr,
+			.len = message.len,
+			.peer = message.peer,
+			.tag = message.tag,
+			.ignore = message.ignore,
+			.data = message.data};
+	}
 	/* By a lane if there is one. */
-	[[gnu::noinline]] int send(Message message) noexcept
+	[[gnu::noinline]] int send(const Message &message) noexcept
 	{
 		const std::lock_guard guard(*tx_);
 		const int rc = lanes_out_->send(*tx_, message);
@@ -438,11 +466,14 @@ private:
 		const auto words = !simple			    ? Words::none :
 				   tx_flags_ & TREADLE_F_COMPLETION ? Words::reported :
 								      Words::silent;
+		const Lanes lanes{.out = lanes_out_ != nullptr,
+				  .in = lanes_in_ != nullptr,
+				  .here = lanes_in_ && !lanes_in_->locks()};
 
 		choose_calls(msg_ops_, serialized, tx_calls(FI_MSG | FI_SEND),
-			     rx_calls(FI_MSG | FI_RECV));
+			     rx_calls(FI_MSG | FI_RECV), lanes);
 		choose_calls(tagged_ops_, serialized, tx_calls(FI_TAGGED | FI_SEND),
-			     rx_calls(FI_TAGGED | FI_RECV));
+			     rx_calls(FI_TAGGED | FI_RECV), lanes);
 		choose_calls(rma_ops_, serialized, tx_calls(FI_RMA | FI_READ),
 			     tx_calls(FI_RMA | FI_WRITE), words);
 		choose_calls(atomic_ops_, serialized, tx_calls(FI_ATOMIC | FI_WRITE),

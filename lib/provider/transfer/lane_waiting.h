@@ -23,8 +23,8 @@ inline bool is_tagged(const Message &receive) noexcept
 /* The flags of a receive's completion; flags: of the message. */
 inline std::uint32_t kind_of(bool tagged, std::uint32_t flags = 0) noexcept
 {
-	static_assert(TREADLE_LANE_TAGGED == TREADLE_CQ_TAGGED &&
-		      TREADLE_LANE_DATA == TREADLE_CQ_REMOTE_CQ_DATA);
+	constexpr std::uint32_t same[] = {TREADLE_LANE_TAGGED, TREADLE_LANE_DATA};
+	static_assert(same[0] == TREADLE_CQ_TAGGED && same[1] == TREADLE_CQ_REMOTE_CQ_DATA);
 
 	return TREADLE_CQ_RECV | (tagged ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG) |
 	       (flags & TREADLE_LANE_DATA);

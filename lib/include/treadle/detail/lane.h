@@ -302,8 +302,8 @@ public:
 		return tail_ - head_ <= TREADLE_LANE_UNITS;
 	}
 	/*
-	 * There is a pad, or the head is elsewhere, or the sender has written nonsense. False: that
-	 * is so, and nothing can be read.
+	 * After look() has said that there is no message. True: a pad was skipped, or messages were
+	 * taken back. False: the sender has written nonsense, and nothing can be read.
 	 */
 	[[gnu::noinline]] bool skip() noexcept
 	{

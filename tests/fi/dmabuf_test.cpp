@@ -183,6 +183,46 @@ TEST_P(DmabufOf, ItsBufferGoesThroughNoWindow)
 	munmap(map, bytes);
 }
 
+/* Nor through a lane: addresses and lanes exclude each other. */
+TEST_P(DmabufOf, ItsBufferGoesThroughNoLane)
+{
+	if (access(exporter(GetParam()), F_OK) != 0)
+		GTEST_SKIP() << "the kernel has no " << exporter(GetParam());
+	Info manual = hints_for(FI_MSG | FI_RMA);
+	manual->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	Node node(std::move(manual));
+	Log log;
+	const UniqueFd file(dmabuf_of(GetParam()));
+	fid_mr *raw = nullptr;
+	std::uint64_t address = 0;
+
+	auto *const map = static_cast<std::uint64_t *>(
+		mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+	ASSERT_NE(map, MAP_FAILED);
+	ASSERT_EQ(reg(node, {file.get(), 0, bytes, nullptr}, 7, &raw), 0);
+	const Owned<fid_mr> mr(raw);
+	{
+		const Side early(node);
+		EXPECT_EQ(ops_of(node)->mr_address(raw, &address), -FI_EOPBADSTATE);
+		EXPECT_TRUE(log.has("an endpoint of the domain has lanes")) << log.all();
+	}
+	ASSERT_EQ(ops_of(node)->mr_address(raw, &address), 0);
+	Side a(node), b(node);
+	const fi_addr_t to = a.insert(b.ep.get());
+	b.insert(a.ep.get());
+	for (std::uint64_t i = 1; i <= 100; ++i) {
+		map[0] = i;
+		ASSERT_EQ(fi_recv(b.ep.get(), ctx(address + 64), 8, fi_mr_desc(raw), FI_ADDR_UNSPEC,
+				  nullptr),
+			  0);
+		ASSERT_EQ(fi_send(a.ep.get(), ctx(address), 8, fi_mr_desc(raw), to, nullptr), 0);
+		next(b.rx_cq.get());
+		next(a.tx_cq.get());
+		EXPECT_EQ(map[8], i);
+	}
+	munmap(map, bytes);
+}
+
 // conformance: fi_mr(3): FI_MR_DMABUF: what can't be registered is refused, with a reason in the log
 TEST(Dmabuf, WrongBuffersAreRefused)
 {

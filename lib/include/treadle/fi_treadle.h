@@ -59,7 +59,8 @@ struct fi_treadle_ops_domain {
 	/*
 	 * The address of a region of FI_MR_DMABUF, for buffers of operations of this process: its
 	 * memory need not be mapped. -FI_EINVAL: it is no such region; -FI_EOPBADSTATE: it is not
-	 * registered yet.
+	 * registered yet, or an endpoint of the domain is enabled that copies small messages itself
+	 * (FI_PROGRESS_MANUAL, FI_TREADLE_DIRECT). Endpoints that are enabled later don't do so.
 	 */
 	int (*mr_address)(struct fid_mr *mr, uint64_t *address);
 	/*

@@ -71,6 +71,27 @@ public:
 	{
 		return shares ? threading_ == FI_THREAD_DOMAIN : serialized_;
 	}
+	/*
+	 * With lanes the process copies from and to buffers, so none may have an address that only
+	 * the kernel finds (mr_address). Which comes first excludes the other: lanes of an endpoint,
+	 * as long as it has the use, or such addresses, for good. False: it was excluded.
+	 */
+	bool use_lanes(Use &use) noexcept
+	{
+		use = Use(lanes_);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		if (allows_lanes())
+			return true;
+		use = Use();
+		return false;
+	}
+	bool allows_lanes() const noexcept { return !has_buffers_.load(std::memory_order_relaxed); }
+	bool show_buffers() noexcept
+	{
+		has_buffers_.store(true, std::memory_order_relaxed);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		return !lanes_.any();
+	}
 	/* Does the domain fit what this fi_info from fi_getinfo says of it? */
 	bool suits(const fi_info &answer) const noexcept;
 	std::span<const std::byte> auth_key() const noexcept { return auth_key_; }
@@ -98,6 +119,8 @@ private:
 	std::mutex bind_lock_; /* serializes bind() */
 	std::atomic<Eq *> events_ = nullptr, mr_events_ = nullptr;
 	Use events_use_, mr_events_use_;
+	Users lanes_; /* endpoints */
+	std::atomic<bool> has_buffers_ = false;
 };
 
 } // namespace treadle::fi

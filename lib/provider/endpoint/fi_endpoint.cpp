@@ -451,6 +451,7 @@ bool UnconnectedEndpoint::has_lanes() const noexcept
 	return info().ep_attr->type == FI_EP_RDM && !shares() &&
 	       !can_trigger(FI_TRIGGER | FI_XPU_TRIGGER) &&
 	       !((info().caps | tx_caps() | rx_caps()) & FI_HMEM) && av() && av()->removals() &&
+	       domain_.allows_lanes() &&
 	       domain_.kernel().limits().features & TREADLE_FEATURE_LANE && direct_wanted();
 }
 
@@ -468,7 +469,7 @@ std::uint32_t UnconnectedEndpoint::rx_flags() const noexcept
 void UnconnectedEndpoint::allow_windows()
 {
 	KernelEndpoint::allow_windows();
-	if (has_lanes())
+	if (has_lanes() && domain_.use_lanes(lanes_use_))
 		rings().allow_lanes(*this, {.av = av(),
 					    .sent_to = tx_cq(),
 					    .received_to = rx_cq(),

@@ -125,6 +125,8 @@ private:
 	std::uint32_t rx_flags() const noexcept override;
 	bool has_lanes() const noexcept;
 	bool receives_by_lanes() const noexcept;
+
+	Use lanes_use_; /* of the domain's rule */
 };
 
 /* fi_endpoint(3) */

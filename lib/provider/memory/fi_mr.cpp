@@ -265,6 +265,11 @@ int Mr::address(fid_mr *f, std::uint64_t *address) noexcept
 		return -FI_EOPBADSTATE;
 	if (!kernel->address())
 		return REFUSE(-FI_EINVAL, subsys, "mr_address: the region is no dma-buf");
+	if (!mr->domain_.show_buffers())
+		return REFUSE(
+			-FI_EOPBADSTATE, subsys,
+			"mr_address: an endpoint of the domain has lanes (FI_PROGRESS_MANUAL), "
+			"and copies from and to buffers itself");
 	*address = kernel->address();
 	return 0;
 }

@@ -73,7 +73,7 @@ public:
 	}
 	/*
 	 * With lanes the process copies from and to buffers, so none may have an address that only
-	 * the kernel finds (mr_address). Which comes first excludes the other: lanes of an endpoint,
+	 * the kernel finds (mr_address). What comes first excludes the other: lanes of an endpoint,
 	 * as long as it has the use, or such addresses, for good. False: it was excluded.
 	 */
 	bool use_lanes(Use &use) noexcept

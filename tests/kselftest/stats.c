@@ -232,6 +232,61 @@ TEST_F(stats, armed_fired_and_canceled)
 	EXPECT_EQ(N(before, ARMED_NOW), N(module, ARMED_NOW));
 }
 
+struct other {
+	struct treadle_addr peer; /* from which a message comes */
+	struct node n;
+	int ready;
+};
+
+/* Receives 1 MiB, and has a region without pages. */
+static void is_other(void *arg)
+{
+	struct other *o = arg;
+	__u64 key = 5;
+	__u32 id;
+
+	node_open(&o->n, (struct options){});
+	peer(&o->n, o->peer);
+	need(mr(o->n.fd, pages(1 << 21), 1 << 21, TREADLE_ACCESS_REMOTE_WRITE, 0, &key, &id) == 0);
+	need(post_recv(&o->n, recv_of(pages(1 << 20), 1 << 20, ANY, 0)) == 0);
+	raise_to(&o->ready, 1);
+	for (;;)
+		pause();
+}
+
+/* Another process's memory: a worker copies what is long, and waits for pages. */
+TEST_F(stats, copies_of_workers_and_late_pages)
+{
+	struct other *o = shared(sizeof(*o));
+	struct counters a, b;
+	__u32 context;
+	__u64 to;
+	pid_t pid;
+
+	o->peer = self->a.addr;
+	pid = spawn(is_other, o);
+	await(&o->ready, 1);
+	to = peer(&self->a, o->n.addr);
+	context = nl_context_of(&self->nl, &o->n);
+	memset(self->buf, 1, 1 << 20);
+	ASSERT_EQ(1, post(&self->a, write_of(self->buf, 8, to, 0, 5, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	a = of_a(self);
+	EXPECT_LT(0, N(a, LATE_PAGES));
+	ASSERT_EQ(1, post(&self->a, write_of(self->buf, 1 << 20, to, 0, 5, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	EXPECT_LT(N(a, COPIES_WORKER), N(of_a(self), COPIES_WORKER));
+	ASSERT_EQ(1, post(&self->a, send_of(self->buf, 1 << 20, to, 0)));
+	EXPECT_EQ(0, cq_next(&self->a.cq).error);
+	b = nl_counters_of(&self->nl, TREADLE_CMD_ENDPOINT_GET, context, o->n.ep);
+	EXPECT_EQ(1, N(b, COPIES_WORKER));
+	EXPECT_EQ(0, N(b, COPIES_CALLER));
+	b = nl_counters_of(&self->nl, TREADLE_CMD_CONTEXT_GET, context, 0);
+	EXPECT_LT(0, N(b, WORKER_NS));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, reap(pid));
+}
+
 TEST_F(stats, commands_on_cells)
 {
 	struct cells cells;

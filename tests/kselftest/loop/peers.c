@@ -102,6 +102,30 @@ static void until_tool_says(const char *words)
 	} while (!strstr(text, words));
 }
 
+/* What has gone to another node counts there: a message, and what RMA does. */
+TEST_F(remote, the_path_is_counted)
+{
+	struct counters c;
+	__u32 context;
+	struct nl nl;
+
+	enter(1);
+	nl_open(&nl);
+	enter(0);
+	context = nl_context_of(&nl, &self->a);
+	exchange(&self->a, self->to, &self->b, self->src, self->dst);
+	c = nl_counters_of(&nl, TREADLE_CMD_ENDPOINT_GET, context, self->a.ep);
+	EXPECT_EQ(1, c.n[TREADLE_A_COUNTERS_REMOTE]);
+	EXPECT_EQ(0, c.n[TREADLE_A_COUNTERS_LOCAL]);
+	ASSERT_EQ(0, outcome(&self->a, write_of(self->src, 8, self->to, 0, self->key, 0)));
+	c = nl_counters_of(&nl, TREADLE_CMD_ENDPOINT_GET, context, self->a.ep);
+	EXPECT_EQ(2, c.n[TREADLE_A_COUNTERS_REMOTE]);
+	EXPECT_EQ(0, c.n[TREADLE_A_COUNTERS_LOCAL]);
+	/* these bytes were not copied here */
+	EXPECT_EQ(0, c.n[TREADLE_A_COUNTERS_COPIES_CALLER] + c.n[TREADLE_A_COUNTERS_COPIES_WORKER]);
+	close(nl.fd);
+}
+
 TEST_F(remote, treadlectl_shows_them)
 {
 	until_tool_says("10.0.0.2: idle\n");

@@ -47,23 +47,25 @@ list_shows() {
 		treadlectl list endpoints --json | jq -e '.endpoints | all(.[]; .rx_depth > 0 and .port > 0)' >/dev/null
 }
 
-# What two endpoints of a process share: first a lane, then a window.
-list_shows_what_is_shared() {
-	local pid i lanes=0 windows=0
-	treadle-bench -p treadle -o tagged -o write -s 8 --progress manual --no-count -r 1 -d 3000 >/dev/null 2>&1 &
+# lists WHAT OPERATION HEADING FILTER: what two endpoints of a process share while they do that. Until
+# it is seen, or for 60 tries.
+lists() {
+	local pid i seen=1
+	treadle-bench -p treadle -o "$2" -s 8 --progress manual --no-count -r 1 -d 250000 >/dev/null 2>&1 &
 	pid=$!
-	for i in {1..200}; do
-		! treadlectl list lanes --json | jq -e '.lanes | map(select(.port > 0 and .state == "open").way) |
-			sort == ["in", "out"]' >/dev/null || ! treadlectl list lanes | has WAY treadle-bench || lanes=1
-		! treadlectl list windows --json | jq -e '.windows | length > 0 and all(.[];
-			.may == "write" and .process == "treadle-bench" and .present > 0 and .present <= .pages)' \
-			>/dev/null || ! treadlectl list windows | has FILLED treadle-bench || windows=1
-		[ $lanes$windows != 11 ] || break
+	for i in {1..60}; do
+		treadlectl list "$1" --json | jq -e ".$1 | $4" >/dev/null && seen=0 && break
 		sleep 0.1
 	done
+	treadlectl list "$1" | has "$3" treadle-bench || seen=1
 	kill $pid
 	wait $pid
-	[ $lanes$windows = 11 ] || { echo "lanes $lanes, windows $windows"; return 1; }
+	return $seen
+}
+list_shows_what_is_shared() {
+	lists lanes tagged WAY 'map(select(.port > 0 and .state == "open").way) | sort == ["in", "out"]' &&
+		lists windows write FILLED 'length > 0 and all(.[]; .may == "write" and
+			.process == "treadle-bench" and .present > 0 and .present <= .pages)'
 }
 
 stat_counts() {

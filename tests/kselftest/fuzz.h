@@ -19,9 +19,10 @@
 #define CELLS	8	      /* of each page of cells that are used */
 #define COMMONS (256UL << 10) /* bytes of memory that processes share */
 
-enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS };
+/* Those behind KINDS are used by steps of their own: so inputs in corpus/ keep their meaning. */
+enum kind { CQ, CNTR, AV, MR, TX, RX, EP, EQ, CELL, KINDS, WINDOW = KINDS, LANE, ALL_KINDS };
 
-/* What is done to maps, and to shared memory (fuzz_maps.h): each is counted. */
+/* What is done to maps, and to shared memory (fuzz_maps.h, fuzz_direct.h): each is counted. */
 enum bend {
 	MOVED,
 	GROWN,
@@ -33,6 +34,10 @@ enum bend {
 	LAID,
 	SHARED_IN,
 	CHANGED,
+	OPENED,
+	OFFERED,
+	TAKEN,
+	VIEWED,
 	BENDS
 };
 
@@ -48,16 +53,24 @@ struct town {
 	__u64 calls, good, bent[BENDS];
 };
 
+/* The map of a window or a lane. */
+struct view {
+	char *at;
+	size_t length;
+	bool writable;
+};
+
 /* Threads of a process use this without a lock: any value will do. */
 struct file {
 	int fd;
-	__u32 id[KINDS][KNOWN];
+	__u32 id[ALL_KINDS][KNOWN];
 	struct ring ring[KNOWN]; /* of TX and RX, mapped */
 	bool receives[KNOWN];	 /* the ring is RX */
 	struct cq cq[KNOWN];
 	int eq[KNOWN]; /* wait files of event queues */
 	__u64 *cells[KNOWN];
-	struct treadle_map area[KNOWN]; /* maps of any kind */
+	struct treadle_map area[KNOWN]; /* maps of any other kind */
+	struct view view[KNOWN];
 };
 
 struct user {

@@ -22,6 +22,10 @@ static const char *const bends[BENDS] = {
 	[LAID] = "a map lay where buffers are",
 	[SHARED_IN] = "memory of several processes lay where buffers are",
 	[CHANGED] = "another process changed it",
+	[OPENED] = "a window was opened",
+	[OFFERED] = "a lane was offered",
+	[TAKEN] = "a lane was taken",
+	[VIEWED] = "a window or a lane lay where buffers are",
 };
 
 static void count_bend(enum bend bend)

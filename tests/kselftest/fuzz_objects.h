@@ -179,7 +179,7 @@ static void enables(struct walker *w, struct file *f)
 }
 
 /* An endpoint with all objects that it needs, and with some peers in its vector. */
-static void settles(struct walker *w, struct file *f)
+static struct treadle_ep_enable settle(struct walker *w, struct file *f, __u32 rx_flags)
 {
 	static const __u32 types[] = {TREADLE_EP_RDM, TREADLE_EP_RDM, TREADLE_EP_RDM,
 				      TREADLE_EP_DGRAM};
@@ -196,7 +196,7 @@ static void settles(struct walker *w, struct file *f)
 
 	if (TRY(w, f, TREADLE_IOC_CQ_CREATE, &cq) || TRY(w, f, TREADLE_IOC_AV_CREATE, &av) ||
 	    TRY(w, f, TREADLE_IOC_EP_CREATE, &ep))
-		return;
+		return enable;
 	remember(w, f, EP, ep.id);
 	remember(w, f, AV, av.id);
 	remember(w, f, CQ, cq.id);
@@ -209,8 +209,14 @@ static void settles(struct walker *w, struct file *f)
 	enable.ep = ep.id;
 	enable.tx_cq = enable.rx_cq = cq.id;
 	enable.tx = makes_one_ring(w, f, true, 0);
-	enable.rx = makes_one_ring(w, f, false, 0);
+	enable.rx = makes_one_ring(w, f, false, rx_flags);
 	TRY(w, f, TREADLE_IOC_EP_ENABLE, &enable);
+	return enable;
+}
+
+static void settles(struct walker *w, struct file *f)
+{
+	settle(w, f, 0);
 }
 
 /* Endpoints that share rings, or are contexts of a scalable one. */
@@ -299,11 +305,16 @@ static void binds_region(struct walker *w, struct file *f)
 		copies_counter(w, f);
 }
 
-static void destroys(struct walker *w, struct file *f)
+static void try_destroy(struct walker *w, struct file *f, __u32 id)
 {
-	struct treadle_destroy c = {.size = sizeof(c), .id = some_id(w, f, roll(w, KINDS))};
+	struct treadle_destroy c = {.size = sizeof(c), .id = id};
 
 	TRY(w, f, TREADLE_IOC_DESTROY, &c);
+}
+
+static void destroys(struct walker *w, struct file *f)
+{
+	try_destroy(w, f, some_id(w, f, roll(w, KINDS)));
 }
 
 static void uses_address_vector(struct walker *w, struct file *f)

@@ -3,7 +3,7 @@
 #ifndef TREADLE_KSELFTEST_FUZZ_STEPS_H
 #define TREADLE_KSELFTEST_FUZZ_STEPS_H
 
-#include "fuzz_maps.h"
+#include "fuzz_direct.h"
 
 /* --- commands ------------------------------------------------------------------------------ */
 
@@ -344,6 +344,8 @@ static const struct {
 	STEP(shares_memory, 4),
 	STEP(others_change_it, 3),
 	STEP(lacks_something, 10),
+	STEP(uses_windows, 10),
+	STEP(uses_lanes, 10),
 };
 #define NSTEPS (sizeof(steps) / sizeof(steps[0]))
 

@@ -4,6 +4,7 @@
 
 /* Endpoints that send and receive by lanes, and what they count. */
 
+#include "child.h"
 #include "node.h"
 #include "window.h"
 
@@ -29,6 +30,13 @@ inline fi_treadle_lane_stats lanes_of(const Node &node, fid_ep *ep)
 		ops_of<fi_treadle_ops_direct>(node, FI_TREADLE_DIRECT_OPS_1).lane_stats(ep, &stats),
 		0);
 	return stats;
+}
+
+/* Sides in two processes exchange their addresses. */
+inline fi_addr_t meet(Side &side, int line)
+{
+	put(line, address_of(side.ep.get()));
+	return side.insert(get(line));
 }
 
 /* Side a of a pair has a lane to side b. */

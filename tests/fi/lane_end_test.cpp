@@ -177,13 +177,6 @@ TEST(LaneEnds, AnEndpointClosesWhileItsPeerSends)
 	}
 }
 
-/* The sides exchange their addresses. */
-fi_addr_t meet(Side &side, int line)
-{
-	put(line, address_of(side.ep.get()));
-	return side.insert(get(line));
-}
-
 /* Sends as fast as it can, until it is killed. */
 int stream(int line)
 {

@@ -125,6 +125,10 @@ in_tmux() {
 	tmux -L ctl kill-server 2>/dev/null
 	return $status
 }
+names_features() {
+	treadlectl info --json >/tmp/info && grep "counters of devices" /tmp/info &&
+		! grep "newer ones" /tmp/info
+}
 colours() {
 	tmux -L ctl new-session -d -s ctl -x 100 -y 50 'TERM=screen treadlectl info; echo ended; sleep 60'
 	until_screen ended && screen -e | grep -q $'\033\[1mlimits' && ! treadlectl info | grep $'\033'
@@ -179,10 +183,11 @@ old_module_and_misuse() {
 		treadlectl stat 999999 2>&1 | has 'has no context'
 }
 
-echo 1..12
+echo 1..13
 check each_verb_speaks each_verb_speaks
 check doctor_without_the_module doctor_without_the_module
 check doctor_finds_what_is_wrong doctor_finds
+check each_feature_has_a_name names_features
 check colours_are_for_terminals in_tmux colours
 check completion_has_verbs_and_options completion
 check wrong_arguments old_module_and_misuse

@@ -70,9 +70,11 @@
  * EADDRNOTAVAIL address is not one of this machine's, or not of a known family; in a
  *		completion: see EP_SOURCE_ERR
  * EAGAIN       no free port; nothing to report (WAIT, read of an EQ); a completion queue
- *		overflows: the caller's, or, of a write with remote CQ data, the peer's
- * ENOSPC       a limit of the context (QUERY) is reached; no number is free for a connection;
- *		in the completion of a receive: see @ignore of struct treadle_desc
+ *		overflows: the caller's, or, of a write with remote CQ data, the peer's; no lane was
+ *		offered (LANE_TAKE); not all pages are there (WINDOW_FILL)
+ * ENOSPC       a limit of the context (QUERY; `max_windows`, `max_lanes`) or of the peer's ring
+ *		(LANE_MAKE) is reached; no number is free for a connection; in the completion of a
+ *		receive: see @ignore of struct treadle_desc
  * EDQUOT       the caller's user has named as many other nodes as there are numbers left
  * ENOMEM       no memory, or the memory cgroup's or locked-memory limit is reached
  * EMFILE       no free file descriptor (WAIT_FD)
@@ -90,9 +92,10 @@
  *              TREADLE_MAX_DGRAM), or than `inject_size` with inject
  * EDESTADDRREQ no such entry in the address vector
  * ETIMEDOUT    wait timed out
- * EINTR        wait interrupted by a signal
+ * EINTR        wait, or long call, interrupted by a signal
  * ECANCELED    wait ended by SIGNAL or DESTROY; completion of a command that was canceled
  * ESPIPE       lseek that is no DOORBELL
+ * The errors of an access, as completions have them, are also those of WINDOW_OPEN and WINDOW_FILL.
  * In completions and events (a refused command with F_MORE completes with any of the above):
  * EINVAL       the target of an atomic is not aligned, or lies in two ranges of the region
  * ENOTCONN     an armed command of a MSG endpoint fired before its connection

@@ -11,8 +11,8 @@
  * messages, the receiver's process matches them with its receives: no system call on either side,
  * and no progress while the receiver's process makes none (FI_PROGRESS_MANUAL).
  *
- * The kernel makes the lane and says when an end has closed. It reads nothing of it. Each end
- * may find anything there, as the other one can write at any time.
+ * The kernel makes the lane and says when an end has closed. It decides nothing by what it reads
+ * there; netlink shows it. Each end may find anything there: the other one can write at any time.
  *
  * Messages lie in units of TREADLE_LANE_UNIT bytes, from TREADLE_LANE_BYTES on. A message has a
  * struct treadle_lane_msg and its bytes directly behind, and begins at a unit. It is never cut by
@@ -78,7 +78,7 @@ struct treadle_lane_msg {
  *	    TREADLE_RING_DOORBELL is set there, messages wait in the kernel: use the ring, so that
  *	    none is overtaken
  *
- * The pair is judged as a message would be, with the errors of its completion. Others, which mean
+ * The pair is checked as a message would be, with the errors of its completion. Others, which mean
  * "use the ring, and say nothing":
  *
  * EOPNOTSUPP	no lanes (`direct` of the module is 0), or none between these two: @ep is not

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The sweep of sweep.h through commands, each of which goes from one end of a lane to the other. */
+/* The sweep of sweep.h through commands, each from one endpoint of a couple to the other. */
 #ifndef TREADLE_KSELFTEST_SWEEP_COMMANDS_H
 #define TREADLE_KSELFTEST_SWEEP_COMMANDS_H
 
-#include "sweep_lane.h"
+#include "sweep_couple.h"
 
 #include <treadle/atomic.h>
 
@@ -27,33 +27,33 @@
 
 struct command_kind {
 	const char *name;
-	struct treadle_desc (*make)(struct lane *l, size_t len);
+	struct treadle_desc (*make)(struct couple *l, size_t len);
 	__u32 traits, flags; /* and flags of the descriptor */
 	size_t least, most;
 	enum ends ends;
 };
 
-static struct treadle_desc message(struct lane *l, size_t len)
+static struct treadle_desc message(struct couple *l, size_t len)
 {
 	return send_of(l->out, len, l->to, 7);
 }
 
-static struct treadle_desc tagged(struct lane *l, size_t len)
+static struct treadle_desc tagged(struct couple *l, size_t len)
 {
 	return tsend_of(l->out, len, l->to, 5, 7);
 }
 
-static struct treadle_desc writes(struct lane *l, size_t len)
+static struct treadle_desc writes(struct couple *l, size_t len)
 {
 	return write_of(l->out, len, l->to, 0, l->key, 7);
 }
 
-static struct treadle_desc reads(struct lane *l, size_t len)
+static struct treadle_desc reads(struct couple *l, size_t len)
 {
 	return read_of(l->out, len, l->to, 0, l->key, 7);
 }
 
-static struct treadle_desc changes(struct lane *l, size_t len)
+static struct treadle_desc changes(struct couple *l, size_t len)
 {
 	struct treadle_desc d = writes(l, len);
 
@@ -64,7 +64,7 @@ static struct treadle_desc changes(struct lane *l, size_t len)
 	return d;
 }
 
-static struct treadle_desc fetches(struct lane *l, size_t len)
+static struct treadle_desc fetches(struct couple *l, size_t len)
 {
 	struct treadle_desc d = changes(l, len);
 
@@ -73,7 +73,7 @@ static struct treadle_desc fetches(struct lane *l, size_t len)
 	return d;
 }
 
-static struct treadle_desc compares(struct lane *l, size_t len)
+static struct treadle_desc compares(struct couple *l, size_t len)
 {
 	struct treadle_desc d = fetches(l, len);
 
@@ -84,7 +84,7 @@ static struct treadle_desc compares(struct lane *l, size_t len)
 }
 
 /* The same on this process's own memory. */
-static struct treadle_desc at_home(struct lane *l, struct treadle_desc d)
+static struct treadle_desc at_home(struct couple *l, struct treadle_desc d)
 {
 	d.flags |= TREADLE_F_LOCAL;
 	d.peer = d.remote_key = 0;
@@ -92,58 +92,58 @@ static struct treadle_desc at_home(struct lane *l, struct treadle_desc d)
 	return d;
 }
 
-static struct treadle_desc changes_own(struct lane *l, size_t len)
+static struct treadle_desc changes_own(struct couple *l, size_t len)
 {
 	return at_home(l, changes(l, len));
 }
 
-static struct treadle_desc fetches_own(struct lane *l, size_t len)
+static struct treadle_desc fetches_own(struct couple *l, size_t len)
 {
 	return at_home(l, fetches(l, len));
 }
 
-static struct treadle_desc compares_own(struct lane *l, size_t len)
+static struct treadle_desc compares_own(struct couple *l, size_t len)
 {
 	return at_home(l, compares(l, len));
 }
 
-static struct treadle_desc armed(struct lane *l, size_t len)
+static struct treadle_desc armed(struct couple *l, size_t len)
 {
 	return when(message(l, len), &l->c, 0);
 }
 
-static struct treadle_desc armed_write(struct lane *l, size_t len)
+static struct treadle_desc armed_write(struct couple *l, size_t len)
 {
 	return when(writes(l, len), &l->c, 0);
 }
 
-static struct treadle_desc armed_fetch(struct lane *l, size_t len)
+static struct treadle_desc armed_fetch(struct couple *l, size_t len)
 {
 	return when(fetches(l, len), &l->c, 0);
 }
 
-static struct treadle_desc stored(struct lane *l, size_t len)
+static struct treadle_desc stored(struct couple *l, size_t len)
 {
 	return once(message(l, len), &l->cells, 0, 1);
 }
 
-static struct treadle_desc stored_write(struct lane *l, size_t len)
+static struct treadle_desc stored_write(struct couple *l, size_t len)
 {
 	return once(writes(l, len), &l->cells, 0, 1);
 }
 
-static struct treadle_desc stored_compare(struct lane *l, size_t len)
+static struct treadle_desc stored_compare(struct couple *l, size_t len)
 {
 	return once(compares(l, len), &l->cells, 0, 1);
 }
 
-static struct treadle_desc telling(struct lane *l, size_t len)
+static struct treadle_desc telling(struct couple *l, size_t len)
 {
 	return then(message(l, len), &l->told);
 }
 
 /* Repeats whenever the counter grows by one. */
-static struct treadle_desc repeating(struct lane *l, size_t len)
+static struct treadle_desc repeating(struct couple *l, size_t len)
 {
 	struct treadle_desc d = when(telling(l, len), &l->c, 1);
 
@@ -228,7 +228,7 @@ static const struct command_kind kinds[] = {
 };
 /* clang-format on */
 
-static struct treadle_desc command(struct lane *l, const struct command_kind *k, size_t len)
+static struct treadle_desc command(struct couple *l, const struct command_kind *k, size_t len)
 {
 	struct treadle_desc d = k->make(l, len);
 
@@ -240,7 +240,7 @@ static struct treadle_desc command(struct lane *l, const struct command_kind *k,
 /* The way to ring the doorbell. A vector has the same bytes as one buffer. */
 static int (*rings)(const struct ring *r) = ring_doorbell;
 
-static int put(struct lane *l, const struct command_kind *k, struct treadle_desc d)
+static int put(struct couple *l, const struct command_kind *k, struct treadle_desc d)
 {
 	struct treadle_iov iov[] = {{d.addr, d.len / 2}, {d.addr + d.len / 2, d.len - d.len / 2}};
 
@@ -255,7 +255,7 @@ static int put(struct lane *l, const struct command_kind *k, struct treadle_desc
 	return rings(&l->a.tx);
 }
 
-static void post_receive(struct lane *l, const struct command_kind *k)
+static void post_receive(struct couple *l, const struct command_kind *k)
 {
 	struct treadle_desc r = recv_of(l->in, ROOM, ANY, 9);
 
@@ -272,7 +272,7 @@ static void post_receive(struct lane *l, const struct command_kind *k)
 /* --- a message before the command ------------------------------------------------------- */
 
 /* Sends a message that waits until let_go() posts its receive. */
-static void put_before(struct lane *l)
+static void put_before(struct couple *l)
 {
 	struct treadle_desc d = tsend_of(l->zero, 8, l->to, 6, 6);
 
@@ -280,7 +280,7 @@ static void put_before(struct lane *l)
 	need(post(&l->a, d) == 1);
 }
 
-static void let_go(struct lane *l)
+static void let_go(struct couple *l)
 {
 	struct treadle_desc r = trecv_of(l->zero + ROOM / 4, 8, ANY, 6, 0, 8);
 	int result = post_recv(&l->b, r);
@@ -297,7 +297,7 @@ static void let_go(struct lane *l)
  * The command's completion. The message before it completes first, unless there was no memory to
  * keep it waiting.
  */
-static struct treadle_cqe completion(struct lane *l, bool behind)
+static struct treadle_cqe completion(struct couple *l, bool behind)
 {
 	struct treadle_cqe c[2] = {next_of(&l->a.cq)};
 
@@ -313,7 +313,7 @@ static struct treadle_cqe completion(struct lane *l, bool behind)
 }
 
 /* The target's next completion, except for that of the message before. */
-static struct treadle_cqe peer_completion(struct lane *l)
+static struct treadle_cqe peer_completion(struct couple *l)
 {
 	struct treadle_cqe c;
 
@@ -324,7 +324,7 @@ static struct treadle_cqe peer_completion(struct lane *l)
 }
 
 /* Was the datagram dropped? It would be visible by now, unless a worker has to match it. */
-static bool is_dropped(struct lane *l)
+static bool is_dropped(struct couple *l)
 {
 	__u64 end = now_ns() + 100000000;
 
@@ -335,7 +335,7 @@ static bool is_dropped(struct lane *l)
 }
 
 /* Repeats a command that had no effect. Its receive may have failed with it. */
-static void once_more(struct lane *l, const struct command_kind *k, struct treadle_desc d)
+static void once_more(struct couple *l, const struct command_kind *k, struct treadle_desc d)
 {
 	struct treadle_cqe c;
 
@@ -347,7 +347,7 @@ static void once_more(struct lane *l, const struct command_kind *k, struct tread
 	need(c.context == 7 && c.error == 0);
 }
 
-static void is_received(struct lane *l, const struct command_kind *k, size_t len,
+static void is_received(struct couple *l, const struct command_kind *k, size_t len,
 			struct treadle_cqe c)
 {
 	need(c.error == 0 && c.len == len);
@@ -360,7 +360,7 @@ static void is_received(struct lane *l, const struct command_kind *k, size_t len
  * Returns 0, or the errno of the doorbell or of the completion. In both cases the command must work
  * when it is posted once more.
  */
-static int outcome(struct lane *l, const struct command_kind *k, size_t len, int n, bool *failed)
+static int outcome(struct couple *l, const struct command_kind *k, size_t len, int n, bool *failed)
 {
 	bool receive = k->traits & RECEIVED, late = k->traits & LATE, behind = k->traits & BEHIND;
 	bool crowded = k->traits & CROWDED, lossy = l->ends == DGRAM, lost = false;
@@ -421,7 +421,7 @@ static int outcome(struct lane *l, const struct command_kind *k, size_t len, int
 /*
  * Posts until the doorbell takes it, as several tries in a row may fail. Returns the first result.
  */
-static int put_until_taken(struct lane *l, const struct command_kind *k, struct treadle_desc d)
+static int put_until_taken(struct couple *l, const struct command_kind *k, struct treadle_desc d)
 {
 	int first = put(l, k, d), result = first;
 
@@ -433,7 +433,7 @@ static int put_until_taken(struct lane *l, const struct command_kind *k, struct 
 }
 
 /* Adds one to the counter that fires the command. Returns 0, or -EIO if an error was counted. */
-static int goes_once(struct lane *l, const struct command_kind *k, __u64 times)
+static int goes_once(struct couple *l, const struct command_kind *k, __u64 times)
 {
 	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0);
 	__u64 end = now_ns() + PATIENCE_NS, errors = cntr_errors(&l->told);
@@ -446,7 +446,7 @@ static int goes_once(struct lane *l, const struct command_kind *k, __u64 times)
 }
 
 /* The command fires twice, and may fail the first time. Afterwards it is still armed, once. */
-static int outcome_of_repeating(struct lane *l, const struct command_kind *k, size_t len, int n,
+static int outcome_of_repeating(struct couple *l, const struct command_kind *k, size_t len, int n,
 				bool *failed)
 {
 	struct treadle_desc d = command(l, k, len);
@@ -495,10 +495,10 @@ static void sweep_command(struct __test_metadata *_metadata, FIXTURE_DATA(comman
 	int n = 0;
 
 	while (failed) {
-		struct lane l;
+		struct couple l;
 		int result;
 
-		lane_open(&l, k->ends, k->traits & CROWDED);
+		couple_open(&l, k->ends, k->traits & CROWDED);
 		fill(k->traits & FETCHED ? l.in : l.out, len, n);
 		about("%s, %zu bytes, failing at %d", k->name, len, ++n);
 		result = (k->traits & REPEATS ? outcome_of_repeating : outcome)(&l, k, len, n,
@@ -510,7 +510,7 @@ static void sweep_command(struct __test_metadata *_metadata, FIXTURE_DATA(comman
 		}
 		EXPECT_TRUE(same(k->traits & FETCHED ? l.out : l.in, len, n - 1));
 		ASSERT_GT(1000, n);
-		lane_close(&l);
+		couple_close(&l);
 	}
 	self->points += n - 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A lane: two ends, and commands of the failure sweep go from one to the other. */
-#ifndef TREADLE_KSELFTEST_SWEEP_LANE_H
-#define TREADLE_KSELFTEST_SWEEP_LANE_H
+/* Two endpoints: commands of the failure sweep go from one to the other. */
+#ifndef TREADLE_KSELFTEST_SWEEP_COUPLE_H
+#define TREADLE_KSELFTEST_SWEEP_COUPLE_H
 
 #include "sweep.h"
 #include "triggers.h"
@@ -13,7 +13,7 @@
 /* The kind of the ends. SHARED: connected, and the receiver uses a ring for several endpoints. */
 enum ends { RDM, DGRAM, MSG, SHARED };
 
-struct lane {
+struct couple {
 	enum ends ends;
 	struct node a, b;
 	struct listener l; /* of connected ends */
@@ -25,13 +25,13 @@ struct lane {
 	struct cells cells;
 };
 
-static bool is_connected(const struct lane *l)
+static bool is_connected(const struct couple *l)
 {
 	return l->ends >= MSG;
 }
 
 /* As pair_open(), with one event queue for both. */
-static void lane_connect(struct lane *l, struct options a, struct options b)
+static void couple_connect(struct couple *l, struct options a, struct options b)
 {
 	listener_open(&l->l);
 	msg_open(&l->a, a, l->l.eq, CLIENT);
@@ -51,14 +51,14 @@ static void lane_connect(struct lane *l, struct options a, struct options b)
 }
 
 /* @crowded: queues as short as possible, to be filled. */
-static void lane_open(struct lane *l, enum ends ends, bool crowded)
+static void couple_open(struct couple *l, enum ends ends, bool crowded)
 {
 	struct options a = {.cq = crowded, .rcq = crowded}, b = a;
 
-	*l = (struct lane){.ends = ends};
+	*l = (struct couple){.ends = ends};
 	b.buffered = BUFFERED;
 	if (is_connected(l)) {
-		lane_connect(l, a, b);
+		couple_connect(l, a, b);
 	} else {
 		a.type = b.type = ends == DGRAM ? TREADLE_EP_DGRAM : TREADLE_EP_RDM;
 		node_open(&l->a, a);
@@ -76,7 +76,7 @@ static void lane_open(struct lane *l, enum ends ends, bool crowded)
 		TREADLE_MR_KERNEL_KEY, &l->key, &l->region) == 0);
 }
 
-static void lane_close(struct lane *l)
+static void couple_close(struct couple *l)
 {
 	node_close(&l->a);
 	node_close(&l->b);
@@ -98,7 +98,7 @@ static __u32 completed(const struct cq *q)
 }
 
 /* Fills both queues, so that the next completions have no room. */
-static void crowd_queues(struct lane *l)
+static void crowd_queues(struct couple *l)
 {
 	struct treadle_desc look = trecv_of(NULL, 0, ANY, 77, 0, FILLER);
 

@@ -7,12 +7,12 @@
 
 /* --- operations that wait ------------------------------------------------------------ */
 
-static void posts_receive(struct lane *l)
+static void posts_receive(struct couple *l)
 {
 	need(post_recv(&l->b, trecv_of(l->in, ROOM, ANY, 5, 0, 9)) == 0);
 }
 
-static void arms_receive(struct lane *l)
+static void arms_receive(struct couple *l)
 {
 	struct cntr c;
 
@@ -22,7 +22,7 @@ static void arms_receive(struct lane *l)
 }
 
 /* A send that waits at the target. */
-static void sends(struct lane *l)
+static void sends(struct couple *l)
 {
 	struct treadle_desc d = tsend_of(l->out, LONG, l->to, 6, 7);
 
@@ -31,7 +31,7 @@ static void sends(struct lane *l)
 }
 
 /* A send that waits behind one that does not complete. */
-static void sends_fenced(struct lane *l)
+static void sends_fenced(struct couple *l)
 {
 	struct treadle_desc d = message(l, 8);
 
@@ -40,17 +40,17 @@ static void sends_fenced(struct lane *l)
 	need(post(&l->a, d) == 1);
 }
 
-static void sends_armed(struct lane *l)
+static void sends_armed(struct couple *l)
 {
 	need(post(&l->a, when(message(l, LONG), &l->c, 3)) == 1);
 }
 
-static void sends_stored(struct lane *l)
+static void sends_stored(struct couple *l)
 {
 	need(post(&l->a, stored(l, LONG)) == 1);
 }
 
-static void works(struct lane *l)
+static void works(struct couple *l)
 {
 	struct treadle_desc d = when(message(l, 8), &l->c, 3);
 
@@ -58,7 +58,7 @@ static void works(struct lane *l)
 	need(post(&l->a, d) == 1);
 }
 
-static void works_repeatedly(struct lane *l)
+static void works_repeatedly(struct couple *l)
 {
 	struct treadle_desc d = repeating(l, 8);
 
@@ -66,20 +66,20 @@ static void works_repeatedly(struct lane *l)
 	need(post(&l->a, d) == 1);
 }
 
-static void sends_and_posts(struct lane *l)
+static void sends_and_posts(struct couple *l)
 {
 	sends(l);
 	posts_receive(l);
 }
 
 /* A write through the region, so that the pagemap knows its pages. */
-static void has_written(struct lane *l)
+static void has_written(struct couple *l)
 {
 	need(post(&l->a, writes(l, 8)) == 1 && cq_next(&l->a.cq).error == 0);
 }
 
 /* Commands that waited for a counter, and for a store, and have run. */
-static void has_fired(struct lane *l)
+static void has_fired(struct couple *l)
 {
 	struct treadle_desc add = count_of(TREADLE_OP_CNTR_ADD, &l->c, 1, 0);
 
@@ -90,86 +90,86 @@ static void has_fired(struct lane *l)
 	need(cq_next(&l->a.cq).error == 0 && cq_next(&l->a.cq).error == 0);
 }
 
-static void follows_cell(struct lane *l)
+static void follows_cell(struct couple *l)
 {
 	need(post(&l->a, follow(&l->c, &l->cells, 2, 0)) == 1);
 	need(post(&l->a, when(count_of(TREADLE_OP_CNTR_ADD, &l->a.sent, 1, 0), &l->c, 1)) == 1);
 	cell_write(&l->cells, 2, 1);
 }
 
-static void has_a_copy(struct lane *l)
+static void has_a_copy(struct couple *l)
 {
 	need(copy_to(&l->c, &l->cells, 4) == 0);
 }
 
 /* --- calls that end them ------------------------------------------------------------- */
 
-static int cancel_receive(struct lane *l)
+static int cancel_receive(struct couple *l)
 {
 	return cancel(l->b.fd, TREADLE_CANCEL_OP, l->b.ep, 9, 0, NULL);
 }
 
-static int cancel_send(struct lane *l)
+static int cancel_send(struct couple *l)
 {
 	return cancel(l->a.fd, TREADLE_CANCEL_OP, l->a.ep, 7, 0, NULL);
 }
 
-static int cancel_work(struct lane *l)
+static int cancel_work(struct couple *l)
 {
 	return cancel(l->a.fd, TREADLE_CANCEL_WORK, l->c.id, 7, 3, NULL);
 }
 
-static int cancel_following(struct lane *l)
+static int cancel_following(struct couple *l)
 {
 	return unfollow(&l->cells, 2);
 }
 
-static int end_copy(struct lane *l)
+static int end_copy(struct couple *l)
 {
 	return copy_to(&l->c, NULL, 0);
 }
 
-static int flush(struct lane *l)
+static int flush(struct couple *l)
 {
 	return cancel(l->a.fd, TREADLE_FLUSH_WORK, l->c.id, 0, 0, NULL);
 }
 
-static int flush_all(struct lane *l)
+static int flush_all(struct couple *l)
 {
 	return cancel(l->a.fd, TREADLE_FLUSH_WORK, 0, 0, 0, NULL);
 }
 
-static int sender_hangs_up(struct lane *l)
+static int sender_hangs_up(struct couple *l)
 {
 	return hang_up(l->a.fd, l->a.ep);
 }
 
-static int receiver_hangs_up(struct lane *l)
+static int receiver_hangs_up(struct couple *l)
 {
 	return hang_up(l->b.fd, l->b.ep);
 }
 
-static int sender_closes(struct lane *l)
+static int sender_closes(struct couple *l)
 {
 	return destroy(l->a.fd, l->a.ep);
 }
 
-static int receiver_closes(struct lane *l)
+static int receiver_closes(struct couple *l)
 {
 	return destroy(l->b.fd, l->b.ep);
 }
 
-static int close_counter(struct lane *l)
+static int close_counter(struct couple *l)
 {
 	return destroy(l->a.fd, l->c.id);
 }
 
-static int close_cells(struct lane *l)
+static int close_cells(struct couple *l)
 {
 	return destroy(l->a.fd, l->cells.id);
 }
 
-static int close_region(struct lane *l)
+static int close_region(struct couple *l)
 {
 	return destroy(l->b.fd, l->region);
 }
@@ -177,8 +177,8 @@ static int close_region(struct lane *l)
 /* clang-format off */
 static const struct ending {
 	const char *name;
-	void (*begin)(struct lane *l);
-	int (*end)(struct lane *l);
+	void (*begin)(struct couple *l);
+	int (*end)(struct couple *l);
 	/* the result if the first call had ended it, and failed nevertheless */
 	int again;
 	__u32 sender, receiver;	/* errors of the completions; 0: no completion */
@@ -254,7 +254,7 @@ static bool ended(struct cq *q, __u64 context, __u32 error, bool failed)
 }
 
 /* A message gets from end to end. */
-static bool goes_on(struct lane *l, int seed)
+static bool goes_on(struct couple *l, int seed)
 {
 	fill(l->out, 4000, seed);
 	post_receive(l, &kinds[0]);
@@ -270,10 +270,10 @@ static void sweep_ending(struct __test_metadata *_metadata, FIXTURE_DATA(command
 	int n = 0;
 
 	while (failed) {
-		struct lane l;
+		struct couple l;
 		int result;
 
-		lane_open(&l, e->ends, false);
+		couple_open(&l, e->ends, false);
 		e->begin(&l);
 		about("%s, failing at %d", e->name, ++n);
 		fail_nth(n);
@@ -299,7 +299,7 @@ static void sweep_ending(struct __test_metadata *_metadata, FIXTURE_DATA(command
 		EXPECT_TRUE(ended(&l.b.rcq, 9, e->receiver, failed));
 		EXPECT_TRUE(!e->stays || goes_on(&l, n));
 		ASSERT_GT(1000, n);
-		lane_close(&l);
+		couple_close(&l);
 	}
 	EXPECT_LT(1, n);
 	self->points += n - 1;

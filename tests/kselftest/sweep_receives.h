@@ -39,7 +39,7 @@ struct meeting {
 	char *at;
 };
 
-static void send_one(struct lane *l, int kind, size_t len, bool copied)
+static void send_one(struct couple *l, int kind, size_t len, bool copied)
 {
 	struct treadle_desc d =
 		kind < LOOKS ? send_of(l->out, len, l->to, 7) : tsend_of(l->out, len, l->to, 5, 7);
@@ -50,7 +50,7 @@ static void send_one(struct lane *l, int kind, size_t len, bool copied)
 		need(cq_next(&l->a.cq).error == 0);
 }
 
-static struct treadle_desc look_for(struct lane *l, int kind)
+static struct treadle_desc look_for(struct couple *l, int kind)
 {
 	struct treadle_desc r = trecv_of(NULL, 0, ANY, 5, 0, 9);
 
@@ -58,7 +58,7 @@ static struct treadle_desc look_for(struct lane *l, int kind)
 	return r;
 }
 
-static struct treadle_desc take(struct lane *l, int kind)
+static struct treadle_desc take(struct couple *l, int kind)
 {
 	static const __u32 flags[] = {
 		[TAKES_MANY] = TREADLE_F_MULTI_RECV,
@@ -79,7 +79,7 @@ static bool has_error(const struct cq *q)
 }
 
 /* Peeks, claims and commands are posted to the transmit ring. */
-static int post_receive_of(struct lane *l, struct treadle_desc r)
+static int post_receive_of(struct couple *l, struct treadle_desc r)
 {
 	int result;
 
@@ -90,7 +90,7 @@ static int post_receive_of(struct lane *l, struct treadle_desc r)
 }
 
 /* Was there no memory to post a receive by a command? Then its completion names no buffer. */
-static bool is_unposted(struct lane *l)
+static bool is_unposted(struct couple *l)
 {
 	const struct cq *q = &l->b.rcq;
 	const struct treadle_cqe *c = &q->cqes[q->cons & (q->entries - 1)];
@@ -102,7 +102,7 @@ static bool is_unposted(struct lane *l)
  * Posts @r with its @n-th point failing. Until that is over no other call is made, as it could fail
  * instead.
  */
-static struct meeting meet(struct lane *l, const struct treadle_desc *r, bool told, int n)
+static struct meeting meet(struct couple *l, const struct treadle_desc *r, bool told, int n)
 {
 	/* a peek or a claim has a result in any case, which may come after the sender's */
 	bool ends = told || (r && r->flags & (TREADLE_F_PEEK | TREADLE_F_CLAIM));
@@ -150,7 +150,7 @@ static bool is_well(struct meeting m)
  * Sends, peeks, receives, with the @n-th point of the peek or of the receive failing; returns its
  * result.
  */
-static struct meeting received(struct lane *l, int kind, size_t len, bool copied, int n)
+static struct meeting received(struct couple *l, int kind, size_t len, bool copied, int n)
 {
 	struct treadle_desc look = look_for(l, kind), r = take(l, kind);
 	struct meeting m;
@@ -181,9 +181,9 @@ static void sweep_receives(struct __test_metadata *_metadata, FIXTURE_DATA(comma
 			continue;
 		while (failed) {
 			struct meeting m;
-			struct lane l;
+			struct couple l;
 
-			lane_open(&l, receives[which].ends, false);
+			couple_open(&l, receives[which].ends, false);
 			fill(l.out, len, n);
 			about("%s, %zu bytes, %s, failing at %d", receives[which].name, len,
 			      copied ? "copied" : "parked", ++n);
@@ -206,7 +206,7 @@ static void sweep_receives(struct __test_metadata *_metadata, FIXTURE_DATA(comma
 			EXPECT_TRUE(same(m.at, len, n - 1));
 			EXPECT_TRUE(cq_empty(&l.a.cq) && cq_empty(&l.b.rcq));
 			ASSERT_GT(1000, n);
-			lane_close(&l);
+			couple_close(&l);
 		}
 		self->points += n - 1;
 	}
@@ -227,7 +227,7 @@ TEST_F(commands, each_receive_fails_cleanly_wherever_it_fails)
 /* --- repeating receives ---------------------------------------------------------------------- */
 
 /* Posted whenever the counter grows by one, and reported only by another counter. */
-static struct treadle_desc takes_again(struct lane *l)
+static struct treadle_desc takes_again(struct couple *l)
 {
 	struct treadle_desc d = when(then(recv_of(l->in, ROOM, ANY, 9), &l->told), &l->c, 1);
 
@@ -237,7 +237,7 @@ static struct treadle_desc takes_again(struct lane *l)
 	return d;
 }
 
-static void send_back(struct lane *l, size_t len)
+static void send_back(struct couple *l, size_t len)
 {
 	struct treadle_desc d = send_of(l->out, len, l->back, 7);
 
@@ -245,13 +245,13 @@ static void send_back(struct lane *l, size_t len)
 	need(post(&l->b, d) == 1);
 }
 
-static __u64 reported(const struct lane *l)
+static __u64 reported(const struct couple *l)
 {
 	return cntr_value(&l->told) + cntr_errors(&l->told);
 }
 
 /* Posts once more if the doorbell refused: nothing has changed then. */
-static void post_or_once_more(struct lane *l, struct treadle_desc d)
+static void post_or_once_more(struct couple *l, struct treadle_desc d)
 {
 	int result = post(&l->a, d);
 
@@ -265,7 +265,7 @@ static void post_or_once_more(struct lane *l, struct treadle_desc d)
  * Posts the receive for the @times-th time; a message waits for it. Returns the message's result, 0
  * or -errno. Until both sides are told no other call is made, as it could fail instead.
  */
-static int is_taken(struct lane *l, __u64 times)
+static int is_taken(struct couple *l, __u64 times)
 {
 	__u64 end = now_ns() + PATIENCE_NS;
 
@@ -277,7 +277,7 @@ static int is_taken(struct lane *l, __u64 times)
 }
 
 /* The receive is posted twice, and may fail the first time. Afterwards it is still armed, once. */
-static int outcome_of_taking_again(struct lane *l, size_t len, int n, bool *failed)
+static int outcome_of_taking_again(struct couple *l, size_t len, int n, bool *failed)
 {
 	__u64 count, errors, end = now_ns() + PATIENCE_NS;
 	int message;
@@ -316,15 +316,15 @@ TEST_F(commands, a_receive_that_repeats_fails_cleanly_wherever_it_fails)
 		int n = 0;
 
 		while (failed) {
-			struct lane l;
+			struct couple l;
 
-			lane_open(&l, ends[row % ARRAY_SIZE(ends)], false);
+			couple_open(&l, ends[row % ARRAY_SIZE(ends)], false);
 			fill(l.out, len, n);
 			about("%zu bytes, failing at %d", len, ++n);
 			self->failures += outcome_of_taking_again(&l, len, n, &failed);
 			EXPECT_TRUE(same(l.in, len, n - 1));
 			ASSERT_GT(1000, n);
-			lane_close(&l);
+			couple_close(&l);
 		}
 		EXPECT_LT(1, n);
 		self->points += n - 1;

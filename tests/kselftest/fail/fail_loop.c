@@ -51,11 +51,11 @@ TEST(a_session_begins_wherever_that_fails)
 	mirror_close();
 	had = live();
 	for (; failed; mirror_close()) {
-		struct lane l;
+		struct couple l;
 		int result;
 
 		need(mirror_open() == 0);
-		lane_open(&l, RDM, false);
+		couple_open(&l, RDM, false);
 		fill(l.out, 8, n);
 		about("the beginning, failing at %d", ++n);
 		result = outcome(&l, &kinds[0], 8, n, &failed);
@@ -65,7 +65,7 @@ TEST(a_session_begins_wherever_that_fails)
 			TH_LOG("result %d", result);
 		}
 		EXPECT_TRUE(same(l.in, 8, n - 1));
-		lane_close(&l);
+		couple_close(&l);
 		ASSERT_GT(1000, n);
 	}
 	need(all_given_back(had));
@@ -255,11 +255,11 @@ TEST(a_collective_receive_knows_its_source_wherever_that_fails)
 
 	while (failed) {
 		struct treadle_cqe c;
-		struct lane l;
+		struct couple l;
 		int result;
 
 		about("awaiting a source, failing at %d", ++n);
-		lane_open(&l, RDM, false);
+		couple_open(&l, RDM, false);
 		fail_nth(n);
 		result = post(&l.b, crecv(l.in, 8, l.back, TAG, 9));
 		need(result == 1 || is_clean(result));
@@ -279,7 +279,7 @@ TEST(a_collective_receive_knows_its_source_wherever_that_fails)
 		need(post(&l.a, csend(l.out, 8, l.to, TAG, 7)) == 1);
 		c = cq_next(&l.b.rcq);
 		need(c.error == 0 && same(l.in, 8, n) && cq_next(&l.a.cq).error == 0);
-		lane_close(&l);
+		couple_close(&l);
 		ASSERT_GT(1000, n);
 	}
 	EXPECT_TRUE(all_given_back(had));
@@ -294,11 +294,11 @@ TEST(a_collective_receive_hears_of_its_sources_end_wherever_that_fails)
 	int n = 0;
 
 	while (failed) {
-		struct lane l;
+		struct couple l;
 		int result;
 
 		about("the end of a source, failing at %d", ++n);
-		lane_open(&l, RDM, false);
+		couple_open(&l, RDM, false);
 		fail_nth(n);
 		result = post(&l.b, crecv(l.in, 8, l.back, TAG, 9));
 		need(result == 1 || is_clean(result));
@@ -310,7 +310,7 @@ TEST(a_collective_receive_hears_of_its_sources_end_wherever_that_fails)
 		until_completed(&l.b.rcq, 1, false);
 		failed = has_failed();
 		EXPECT_NE(0, cq_next(&l.b.rcq).error);
-		lane_close(&l);
+		couple_close(&l);
 		ASSERT_GT(1000, n);
 	}
 	EXPECT_TRUE(all_given_back(had));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Marks buffers that the kernel will write as defined, for memcheck: detail/memcheck.h. */
 #include <cstdint>
 
 #include <treadle/detail/memcheck.h>
@@ -21,7 +22,7 @@ namespace
 /* memcheck looks at each byte, so a region of all addresses would take too long. */
 constexpr std::uint64_t most = std::uint64_t{1} << 30;
 
-void tell(std::uint64_t addr, std::uint64_t len) noexcept
+void mark(std::uint64_t addr, std::uint64_t len) noexcept
 {
 	if (len <= most)
 		VALGRIND_MAKE_MEM_DEFINED_IF_ADDRESSABLE(addr, len);
@@ -39,26 +40,26 @@ bool takes_results(std::uint8_t opcode) noexcept
 
 } // namespace
 
-void tell_memcheck(std::span<const treadle_iov> buffers) noexcept
+void mark_defined(std::span<const treadle_iov> buffers) noexcept
 {
 	for (const treadle_iov &buffer : buffers)
-		tell(buffer.addr, buffer.len);
+		mark(buffer.addr, buffer.len);
 }
 
 /* Vectors are in slots of their own: buffers, remote ranges, results, comparands. */
-void tell_memcheck(const treadle_desc &desc, const treadle_slot *slot) noexcept
+void mark_defined(const treadle_desc &desc, const treadle_slot *vectors) noexcept
 {
 	if (takes_data(desc.opcode) && desc.iov_count > 1)
-		tell_memcheck(std::span(slot->iov, desc.iov_count));
+		mark_defined(std::span(vectors->iov, desc.iov_count));
 	else if (takes_data(desc.opcode))
-		tell(desc.addr, desc.iov_count ? desc.len : 0);
+		mark(desc.addr, desc.iov_count ? desc.len : 0);
 	if (!takes_results(desc.opcode) || !(desc.flags & TREADLE_F_EXT))
 		return;
-	slot += (desc.iov_count > 1) + (desc.rma_iov_count > 1);
+	vectors += (desc.iov_count > 1) + (desc.rma_iov_count > 1);
 	if (desc.fetch_iov_count > 1)
-		tell_memcheck(std::span(slot->iov, desc.fetch_iov_count));
+		mark_defined(std::span(vectors->iov, desc.fetch_iov_count));
 	else
-		tell(desc.result, desc.len);
+		mark(desc.result, desc.len);
 }
 
 } // namespace treadle::detail

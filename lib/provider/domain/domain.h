@@ -34,6 +34,7 @@ public:
 
 	/* entry/domain_ops.cpp */
 	int bind(::fid *other, std::uint64_t flags);
+	/* fi_control(3): 0 or -FI_errno. arg: as the command wants it, and not null. May throw. */
 	int control(int command, void *arg);
 	int open_ops(const char *ops, std::uint64_t flags, void **out) noexcept;
 

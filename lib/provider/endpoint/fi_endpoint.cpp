@@ -335,8 +335,12 @@ void KernelEndpoint::allow_windows()
 {
 	static const std::atomic<std::uint32_t> never{0}; /* a connection has one peer */
 	const Av *const av = vector();
-	const auto *const removals = connected() ? &never : av ? av->removals() : nullptr;
+	const std::atomic<std::uint32_t> *removals = nullptr;
 
+	if (connected())
+		removals = &never;
+	else if (av)
+		removals = av->removals();
 	if (info().ep_attr->type != FI_EP_DGRAM && removals)
 		rings().allow_windows(*this, {.queue = tx_cq(),
 					      .removals = removals,

@@ -192,7 +192,7 @@ private:
 	[[gnu::noinline]] static ssize_t make_and_take(fid_cq *cq, void *buf, std::size_t count,
 						       Also also, Progress &progress) noexcept
 	{
-		progress.make();
+		progress.make_progress();
 		if (of(cq).queue_.has_local())
 			return take_local<Entry>(cq, buf, count, also);
 		return take_from_kernel<Entry>(cq, buf, count, also);

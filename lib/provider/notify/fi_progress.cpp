@@ -6,9 +6,10 @@ namespace treadle::fi
 
 void ProgressList::choose() noexcept
 {
-	any_ = members_.empty()		       ? nullptr :
-	       members_.size() == 1 && !locks_ ? members_.front() :
-						 &all_;
+	if (members_.empty())
+		any_ = nullptr;
+	else
+		any_ = members_.size() == 1 && !locks_ ? members_.front() : &all_;
 }
 
 /* One that comes while a thread sleeps is stopped: that sleep has not begun for it. */
@@ -35,7 +36,7 @@ void ProgressList::make_all() noexcept
 	const auto guard = locked();
 
 	for (Progress *const member : members_)
-		member->make();
+		member->make_progress();
 }
 
 void ProgressList::stop_all() noexcept

@@ -14,7 +14,7 @@ namespace treadle::fi
 class Progress
 {
 public:
-	virtual void make() noexcept = 0;
+	virtual void make_progress() noexcept = 0;
 	/*
 	 * A thread is about to sleep: the kernel makes all progress until end_sleep. False: no
 	 * memory, and the thread must not sleep.
@@ -49,7 +49,7 @@ public:
 	[[gnu::always_inline]] void make() noexcept
 	{
 		if (Progress *const what = any()) [[unlikely]]
-			what->make();
+			what->make_progress();
 	}
 	/*
 	 * The application may sleep at any time from now on, without saying so. Either this sees
@@ -92,7 +92,7 @@ private:
 	{
 	public:
 		explicit All(ProgressList &list) noexcept : list_(list) {}
-		void make() noexcept override { list_.make_all(); }
+		void make_progress() noexcept override { list_.make_all(); }
 		bool begin_sleep() noexcept override { return true; }
 		void end_sleep() noexcept override {}
 		void stop() noexcept override {}

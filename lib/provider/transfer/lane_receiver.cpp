@@ -71,7 +71,7 @@ LaneReceiver<Lock>::LaneReceiver(Endpoint &endpoint, const LaneUse &use,
 
 /* --- open and closed ----------------------------------------------------------------------- */
 
-template <class Lock> void LaneReceiver<Lock>::make() noexcept
+template <class Lock> void LaneReceiver<Lock>::make_progress() noexcept
 {
 	return lock_.locks() ? make_locked() : advance();
 }
@@ -231,7 +231,7 @@ template <class Lock> void LaneReceiver<Lock>::take_lanes() noexcept
 	}
 }
 
-/* Lanes that are empty and that their sender has closed, and those where it has written nonsense. */
+/* Lanes that are empty and closed by their sender, and those that it has spoiled. */
 template <class Lock> void LaneReceiver<Lock>::drop_ended() noexcept
 {
 	const auto ended = std::erase_if(ends_, [](const auto &end) {
@@ -314,7 +314,7 @@ inline bool LaneReceiver<Lock>::accept(LaneEnd &end, const detail::LaneReader::M
 	peers_.ask(end);
 	Posted *const p = find(message.flags, message.tag, end);
 	if (!p) [[unlikely]]
-		return keep(end, copy_of(message), all);
+		return keep_message(end, copy_of(message), all);
 	std::uint64_t len = message.len, cut = 0;
 	if (len > p->len) [[unlikely]] {
 		cut = len - p->len;
@@ -344,7 +344,8 @@ inline bool LaneReceiver<Lock>::accept(LaneEnd &end, const detail::LaneReader::M
 
 /* No receive matches: the message waits. */
 template <class Lock>
-bool LaneReceiver<Lock>::keep(LaneEnd &end, detail::LaneReader::Message message, bool all) noexcept
+bool LaneReceiver<Lock>::keep_message(LaneEnd &end, detail::LaneReader::Message message,
+				      bool all) noexcept
 {
 	WaitingMessage *const copy =
 		all || !waiting_.full() ? LaneWaiting::copy(end, message) : nullptr;
@@ -418,7 +419,7 @@ template <class Lock> int LaneReceiver<Lock>::post(const Message &receive) noexc
 		const std::uint32_t port = peers_.port_of(receive.peer);
 
 		if (port != no_port && has_room()) [[likely]] {
-			keep(receive, port);
+			keep_receive(receive, port);
 			return 0;
 		}
 		if (!close())

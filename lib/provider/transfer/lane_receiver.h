@@ -53,7 +53,7 @@ public:
 		if (receive.peer != TREADLE_ADDR_ANY || !open_ || end_ == limit_ ||
 		    reports_.late() || !waiting_.empty()) [[unlikely]]
 			return false;
-		keep(receive, any_port);
+		keep_receive(receive, any_port);
 		return true;
 	}
 	bool locks() const noexcept { return lock_.locks(); }
@@ -67,7 +67,7 @@ public:
 	/* Receives that are kept here. */
 	std::uint32_t posted() noexcept;
 
-	void make() noexcept override;
+	void make_progress() noexcept override;
 	bool begin_sleep() noexcept override;
 	void end_sleep() noexcept override;
 	void stop() noexcept override;
@@ -120,9 +120,10 @@ private:
 	[[gnu::always_inline]] bool take_all(LaneEnd &end, bool all) noexcept;
 	[[gnu::always_inline]] bool accept(LaneEnd &end, const detail::LaneReader::Message &message,
 					   bool all) noexcept;
-	[[gnu::noinline]] bool keep(LaneEnd &end, detail::LaneReader::Message message,
-				    bool all) noexcept;
-	[[gnu::always_inline]] void keep(const Message &receive, std::uint32_t port) noexcept
+	[[gnu::noinline]] bool keep_message(LaneEnd &end, detail::LaneReader::Message message,
+					    bool all) noexcept;
+	[[gnu::always_inline]] void keep_receive(const Message &receive,
+						 std::uint32_t port) noexcept
 	{
 		*end_++ = {.addr = receive.addr,
 			   .len = receive.len,

@@ -463,9 +463,9 @@ private:
 		constexpr bool serialized = std::is_same_v<Lock, NoLock>;
 		const bool simple =
 			serialized && direct_ && Direct::simple(tx_flags_ | inject_flags_);
-		const auto words = !simple			    ? Words::none :
-				   tx_flags_ & TREADLE_F_COMPLETION ? Words::reported :
-								      Words::silent;
+		const auto reports =
+			tx_flags_ & TREADLE_F_COMPLETION ? Words::reported : Words::silent;
+		const auto words = simple ? reports : Words::none;
 		const Lanes lanes{.out = lanes_out_ != nullptr,
 				  .in = lanes_in_ != nullptr,
 				  .here = lanes_in_ && !lanes_in_->locks()};

@@ -9,8 +9,8 @@
 
 /*
  * valgrind's memcheck does not see that the kernel writes into buffers that a ring names. So posts
- * (and registrations, for peers) tell it: from then on the buffers count as defined. A program that
- * is built without valgrind's header has no such code in its posts.
+ * (and registrations, for peers) mark them: from then on the buffers count as defined. A program
+ * that is built without valgrind's header has no such code in its posts.
  */
 namespace treadle::detail
 {
@@ -19,8 +19,8 @@ namespace treadle::detail
 TREADLE_API extern const bool on_memcheck;
 
 /* vectors: the slots behind the descriptor, if there are any */
-TREADLE_API void tell_memcheck(const treadle_desc &desc, const treadle_slot *vectors) noexcept;
-TREADLE_API void tell_memcheck(std::span<const treadle_iov> buffers) noexcept;
+TREADLE_API void mark_defined(const treadle_desc &desc, const treadle_slot *vectors) noexcept;
+TREADLE_API void mark_defined(std::span<const treadle_iov> buffers) noexcept;
 
 /*
  * The kernel may write to these buffers from now on. A descriptor is passed where it was written,
@@ -30,7 +30,7 @@ template <class... What> void will_be_written([[maybe_unused]] What &&...what) n
 {
 #if __has_include(<valgrind/memcheck.h>)
 	if (on_memcheck) [[unlikely]]
-		tell_memcheck(what...);
+		mark_defined(what...);
 #endif
 }
 

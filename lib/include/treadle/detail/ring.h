@@ -163,7 +163,9 @@ private:
 	static int slots_of(const Message &, const Atomic &) noexcept { return 1; }
 	static int slots_of(const Message &, std::span<const treadle_iov> iov) noexcept
 	{
-		return iov.size() > TREADLE_MAX_IOV ? -EINVAL : iov.size() > 1 ? 2 : 1;
+		if (iov.size() > TREADLE_MAX_IOV)
+			return -EINVAL;
+		return iov.size() > 1 ? 2 : 1;
 	}
 	static int slots_of(const Command &command) noexcept
 	{

@@ -6,7 +6,7 @@
  * left goes to the workers of the contexts that the jobs belong to. Each context has one worker, so
  * a context with slow memory holds up only itself. The workers' threads are those of pool.c.
  *
- * The work that ends a context never waits. It has a workqueue that all contexts share.
+ * Works that never wait have a workqueue that all contexts share.
  */
 #include <linux/sched/signal.h>
 
@@ -40,7 +40,7 @@ void treadle_worker_exit(void)
 
 /**
  * treadle_queue_end() - queue a work that never waits
- * @work: of a context that ends, or of a look
+ * @work: shuts a context down (dev/file.c), or hands over unclaimed offers (offer.c)
  *
  * Context: any, also interrupts.
  */

@@ -200,7 +200,7 @@ static const struct plain {
 	{ TREADLE_A_COUNTERS_WORKER_NS, TREADLE_STAT_WORKER_NS },
 };
 
-/* What a word for each message would cost: counted less often, and calculated from others. */
+/* Counters that follow from others, so that no word is counted for each message. */
 static int put_rest(struct sk_buff *skb, const struct treadle_counted *counted)
 {
 	const u64 *n = counted->n;
@@ -211,7 +211,7 @@ static int put_rest(struct sk_buff *skb, const struct treadle_counted *counted)
 	u64 copies = rma + sum(&n[TREADLE_STAT_IN], TREADLE_STAT_SPACES);
 	u64 others = n[TREADLE_STAT_WORKER] + n[TREADLE_STAT_REMOTE_RMA];
 
-	/* the words are read one after the other */
+	/* the words are read one after the other: a difference may be negative */
 	return put(skb, TREADLE_A_COUNTERS_LOCAL, out - min(out, n[TREADLE_STAT_REMOTE]))	?:
 		       put(skb, TREADLE_A_COUNTERS_COPIES_CALLER, copies - min(copies, others)) ?:
 		       put(skb, TREADLE_A_COUNTERS_PARKED_NOW, counted->parked_now)		?:

@@ -113,7 +113,12 @@ union ioc_arg {
 	struct treadle_lane_make lane_make;
 };
 
-/* A row of the table. @size: of the structure in this kernel; @min_size: in the first release */
+/*
+ * struct ioc - a row of the table
+ * @size:	of the structure in this kernel; @min_size: in the first release
+ * @answer:	when it is written back
+ * @fn:		0, with what it has made in u->new or u->file; or -errno, with neither of them set
+ */
 struct ioc {
 	unsigned int cmd, size, min_size;
 	enum answer answer;
@@ -164,7 +169,8 @@ static const struct ioc iocs[] = {
 
 /*
  * Serve a call with a structure: copy it in, call its function, write it back. Only then publish
- * the object or file that was created; after any failure, drop it. May sleep. Returns 0 or -errno.
+ * the object or file that was created; after any failure, drop it. The caller is of the context's
+ * process (treadle_call()). May sleep. Returns 0 or -errno.
  */
 static long ioc_table(struct treadle_ctx *ctx, unsigned int cmd, void __user *uarg)
 {

@@ -44,32 +44,32 @@ static struct treadle_obj *mappable(struct treadle_ctx *ctx, u32 id)
 
 /* --- windows: their pages come by page faults ------------------------------------------------ */
 
-static struct treadle_win *window_of(struct vm_area_struct *vma)
+static struct treadle_win *window_of_vma(struct vm_area_struct *vma)
 {
 	return vma->vm_private_data;
 }
 
 /* The map was split or moved. */
-static void window_opened(struct vm_area_struct *vma)
+static void window_vma_open(struct vm_area_struct *vma)
 {
-	kref_get(&window_of(vma)->obj.ref);
+	kref_get(&window_of_vma(vma)->obj.ref);
 }
 
-static void window_closed(struct vm_area_struct *vma)
+static void window_vma_close(struct vm_area_struct *vma)
 {
-	treadle_obj_put(&window_of(vma)->obj);
+	treadle_obj_put(&window_of_vma(vma)->obj);
 }
 
 static vm_fault_t window_fault(struct vm_fault *vmf)
 {
-	struct treadle_win *win = window_of(vmf->vma);
+	struct treadle_win *win = window_of_vma(vmf->vma);
 
 	return treadle_pm_window_fault(&win->w, vmf, win->obj.ctx->scratch);
 }
 
 static const struct vm_operations_struct window_vm_ops = {
-	.open = window_opened,
-	.close = window_closed,
+	.open = window_vma_open,
+	.close = window_vma_close,
 	.fault = window_fault,
 };
 

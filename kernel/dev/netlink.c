@@ -324,7 +324,9 @@ static int put_window(struct sk_buff *skb, struct treadle_obj *obj)
 	ret = ret ?: nla_put_u32(skb, TREADLE_A_WINDOW_PAGES, w.pages);
 	ret = ret ?: nla_put_u32(skb, TREADLE_A_WINDOW_PRESENT, w.present);
 	ret = ret ?: nla_put_u64_64bit(skb, TREADLE_A_WINDOW_TAKEN, w.taken, TREADLE_A_WINDOW_PAD);
-	return ret || !w.closed ? ret : nla_put_flag(skb, TREADLE_A_WINDOW_CLOSED);
+	if (!ret && w.closed)
+		ret = nla_put_flag(skb, TREADLE_A_WINDOW_CLOSED);
+	return ret;
 }
 
 static int put_windows(struct sk_buff *skb, struct netlink_callback *cb, struct treadle_ctx *ctx)
@@ -356,7 +358,9 @@ static int put_lane(struct sk_buff *skb, struct treadle_obj *obj)
 	ret = ret ?: nla_put_u32(skb, TREADLE_A_LANE_WAITING, lane.waiting);
 	if (!ret && lane.open)
 		ret = nla_put_flag(skb, TREADLE_A_LANE_OPEN);
-	return ret || !lane.closed ? ret : nla_put_flag(skb, TREADLE_A_LANE_CLOSED);
+	if (!ret && lane.closed)
+		ret = nla_put_flag(skb, TREADLE_A_LANE_CLOSED);
+	return ret;
 }
 
 static int put_lanes(struct sk_buff *skb, struct netlink_callback *cb, struct treadle_ctx *ctx)
@@ -435,7 +439,9 @@ static int put_node(struct sk_buff *skb, const struct treadle_node_info *n)
 	ret = ret   ?:
 		      nla_put_u64_64bit(skb, TREADLE_A_PEER_STATE_MS, n->state_ms,
 					TREADLE_A_PEER_PAD);
-	return ret || !n->counted ? ret : put_node_counts(skb, n);
+	if (!ret && n->counted)
+		ret = put_node_counts(skb, n);
+	return ret;
 }
 
 static int dump_nodes(struct sk_buff *skb, struct netlink_callback *cb)

@@ -377,7 +377,10 @@ void treadle_conn_pause(unsigned int *n)
 	spin_lock(&treadle_conn_lock);
 }
 
-/* Close a passive endpoint: refuse its requests that no endpoint was made for. */
+/*
+ * Close a passive endpoint: refuse its requests that no endpoint was made for. May sleep: drops
+ * treadle_conn_lock now and then.
+ */
 static void pep_shutdown(struct treadle_ep *pep)
 {
 	struct treadle_own_ep *own = treadle_own_ep(pep);

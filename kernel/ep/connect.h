@@ -90,7 +90,8 @@ enum { ASKER, ACCEPTER };
  * struct treadle_conn - see above; everything under treadle_conn_lock once it is CONN_ASKED
  * @request: number, while it can be answered; else 0
  * @pep:     the passive endpoint that was asked, until it closes or the request is answered
- * @pending: on pep->pending; or, without @pep, while another node is asked, on remote->connecting
+ * @pending: on ->pending of treadle_own_ep(@pep); or, without @pep, while another node is asked, on
+ *	     remote->connecting
  * @s:       session with the node of the other end, held; NULL: it is here
  * @there:   its number at the node of the asker
  * @told:    the other node was asked

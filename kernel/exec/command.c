@@ -25,7 +25,7 @@ static struct treadle_cmd *persist(struct treadle_cmd *cmd, struct treadle_run *
 	treadle_run_let_go(run); /* the allocation may sleep */
 	heap = kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
 	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE) && cmd->tx) /* the peer waits for it */
-		heap = treadle_cmd_reserve(cmd);
+		heap = treadle_cmd_take_reserve(cmd);
 	if (!heap)
 		return NULL;
 	*heap = *cmd;

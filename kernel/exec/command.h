@@ -327,8 +327,8 @@ extern struct kmem_cache *treadle_cmd_cache;
 int treadle_cmd_leave(struct treadle_cmd **cmd, enum treadle_track how, struct treadle_run *run);
 void *treadle_cmd_carry(struct treadle_cmd **cmd, const void *state, size_t size,
 			enum treadle_track how, struct treadle_run *run);
-int treadle_tx_reserve(struct treadle_tx *tx);
-struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd);
+int treadle_tx_refill(struct treadle_tx *tx);
+struct treadle_cmd *treadle_cmd_take_reserve(const struct treadle_cmd *cmd);
 void treadle_cmd_fail_later(struct treadle_cmd *cmd, struct treadle_run *run);
 void treadle_cmd_free(struct treadle_cmd *cmd);
 void treadle_cmd_fail(struct treadle_cmd *cmd, int why, struct treadle_run *run);

@@ -43,7 +43,7 @@ static noinline bool cmd_keep(struct treadle_cq *cq, struct treadle_cmd *cmd,
 	fate = treadle_cq_keep(cq, &cmd->ep->dead, cqe, NULL, NULL);
 	if (likely(fate != TREADLE_CQ_NOMEM))
 		return false;
-	reserve = treadle_cmd_reserve(cmd);
+	reserve = treadle_cmd_take_reserve(cmd);
 	if (treadle_cq_keep(cq, &cmd->ep->dead, cqe, &reserve->kept, &reserve_memory) !=
 	    TREADLE_CQ_KEPT)
 		cmd->tx->reserve = reserve;

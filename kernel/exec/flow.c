@@ -72,6 +72,7 @@ static struct treadle_flow *flow_find(struct treadle_ep *ep, u64 dest)
 	return node ? flow_of(node) : NULL;
 }
 
+/* Enter @flow, the only one to its ->dest. flow_update() frees it. */
 static void flow_insert(struct treadle_ep *ep, struct treadle_flow *flow)
 {
 	lockdep_assert_held(&ep->lock);
@@ -303,9 +304,9 @@ static struct treadle_flow *flow_before(struct treadle_ep *ep, const struct trea
 	struct treadle_flow *flow = ep->closed || cmd->route ? NULL : flow_find(ep, cmd->dest);
 
 	lockdep_assert_held(&ep->lock);
-	if (!flow)
-		return NULL;
-	return flow->active || !list_empty(&flow->waiting) || !may_start(flow, cmd) ? flow : NULL;
+	if (flow && (flow->active || !list_empty(&flow->waiting) || !may_start(flow, cmd)))
+		return flow;
+	return NULL;
 }
 
 /**

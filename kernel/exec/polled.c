@@ -31,7 +31,7 @@
 #define PAUSE_US 500
 #define TURN	 32 /* commands of a ring before the next ring */
 
-/* What a look has found, the least first. */
+/* What a look has found, the least first. STUCK: commands wait that can't be taken now. */
 enum look { ASLEEP, STUCK, AWAKE };
 
 /**
@@ -144,6 +144,7 @@ static enum look look_locked(struct treadle_tx *tx, struct treadle_run *run, u64
 	return taken == -EAGAIN ? STUCK : AWAKE;
 }
 
+/* Look at a ring, unless its doorbell is under way. Tries tx->lock; may sleep. */
 static enum look look(struct treadle_tx *tx, struct treadle_run *run, u64 now)
 {
 	struct treadle_polled *p = &tx->polled;

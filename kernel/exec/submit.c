@@ -339,7 +339,7 @@ static __always_inline int submit_one(struct treadle_tx *tx, struct treadle_cmd 
 		run->own = NULL;
 	if (!ret && must_wait(tx, cmd))
 		ret = -EAGAIN;
-	if (!ret && unlikely(!tx->reserve) && treadle_tx_reserve(tx))
+	if (!ret && unlikely(!tx->reserve) && treadle_tx_refill(tx))
 		ret = cmd->d.flags & TREADLE_F_MORE ? -EAGAIN : -ENOMEM;
 	if (!ret)
 		ret = accept(tx, cmd);

@@ -8,13 +8,13 @@
 #define IDLE_US 1000 /* a thread that finds no command for so long leaves a ring alone */
 
 /**
- * treadle_tx_reserve() - refill the reserve of a ring
+ * treadle_tx_refill() - refill the reserve of a ring
  * @tx: the ring
  *
  * Context: may sleep. tx->lock is held, or @tx is not published yet.
  * Return: 0 or -ENOMEM.
  */
-int treadle_tx_reserve(struct treadle_tx *tx)
+int treadle_tx_refill(struct treadle_tx *tx)
 {
 	if (!tx->reserve)
 		tx->reserve = kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
@@ -22,16 +22,16 @@ int treadle_tx_reserve(struct treadle_tx *tx)
 }
 
 /**
- * treadle_cmd_reserve() - take the reserve of a command's ring
+ * treadle_cmd_take_reserve() - take the reserve of a command's ring
  * @cmd: on its doorbell's stack; takes it at most once
  *
- * submit_one() has filled it before the command was issued. The caller frees it to
- * treadle_cmd_cache.
+ * submit_one() has filled it before the command was issued. The caller owns it: it becomes a
+ * command or a kept completion, or goes back to tx->reserve.
  *
  * Context: cmd->tx->lock is held.
- * Return: the memory.
+ * Return: the memory, not initialized.
  */
-struct treadle_cmd *treadle_cmd_reserve(const struct treadle_cmd *cmd)
+struct treadle_cmd *treadle_cmd_take_reserve(const struct treadle_cmd *cmd)
 {
 	struct treadle_cmd *reserve = cmd->tx->reserve;
 
@@ -124,7 +124,7 @@ int treadle_ioc_tx_create(struct treadle_ucmd *u)
 	}
 	mutex_init(&tx->lock);
 	tx->shared = arg->flags & TREADLE_TX_SHARED;
-	ret = treadle_ring_init(&tx->ring, arg->entries) ?: treadle_tx_reserve(tx);
+	ret = treadle_ring_init(&tx->ring, arg->entries) ?: treadle_tx_refill(tx);
 	if (ret) {
 		treadle_obj_put(&tx->obj);
 		return ret;

@@ -101,7 +101,10 @@ static enum dma_data_direction buffer_access(const struct treadle_buffer *b)
 	return b->write ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
-/* Map the buffer. -EOPNOTSUPP: the exporter can't, or the processor does not reach its memory. */
+/*
+ * Map the buffer. 0; -EOPNOTSUPP: the exporter can't, or the processor does not reach its memory;
+ * or an error of the exporter. treadle_buffer_close() has to follow in any case.
+ */
 static int buffer_map(struct treadle_buffer *b)
 {
 	int ret;
@@ -139,8 +142,8 @@ static int buffer_map(struct treadle_buffer *b)
  *
  * Context: process context of the caller; sleeps. Takes the buffer's reservation.
  * Return: the buffer, for treadle_buffer_close(); or -EBADF: no such file; -EINVAL: it is no
- * dma-buf; -EACCES: it is not open for that; -EOPNOTSUPP: the processor does not reach its memory;
- * or an error of the exporter.
+ * dma-buf; -EACCES: it is not open for that; -ENOMEM; -EOPNOTSUPP: the processor does not reach
+ * its memory; or an error of the exporter.
  */
 struct treadle_buffer *treadle_buffer_open(struct treadle_pm *pm, int fd, bool write, bool *revoked)
 {

@@ -76,7 +76,7 @@ void treadle_pm_window_free(struct treadle_pm_window *w)
 	kvfree(w->mapped);
 }
 
-static void window_release(struct work_struct *work)
+static void window_end_work(struct work_struct *work)
 {
 	struct treadle_pm_window *w = container_of(work, struct treadle_pm_window, end_work);
 
@@ -131,8 +131,7 @@ static void window_later(struct treadle_pm_window *w, unsigned long lo, unsigned
 	unsigned long i = lo;
 
 	lockdep_assert_held_write(&w->pm->lock);
-	for_each_set_bit_from(i, w->mapped, hi + 1)
-	{
+	for_each_set_bit_from(i, w->mapped, hi + 1) {
 		if (mark_of(w->pages[i]))
 			continue;
 		get_page(w->pages[i]);
@@ -151,9 +150,9 @@ static void window_unmapped(struct treadle_pm_window *w, unsigned long lo, unsig
 
 	lockdep_assert_held_write(&w->pm->lock);
 	if (w->late) {
-		for_each_set_bit_from(i, w->mapped,
-				      hi + 1) if (!test_bit(i, w->filled) && !mark_of(w->pages[i]))
-			__clear_bit(i, w->mapped);
+		for_each_set_bit_from(i, w->mapped, hi + 1)
+			if (!test_bit(i, w->filled) && !mark_of(w->pages[i]))
+				__clear_bit(i, w->mapped);
 		return;
 	}
 	for (word = BIT_WORD(lo); word <= BIT_WORD(hi); word++) {
@@ -185,8 +184,7 @@ static void window_late(struct work_struct *work)
 
 		n = 0;
 		pm_write_lock(w->pm);
-		for_each_set_bit_from(i, w->mapped, end)
-		{
+		for_each_set_bit_from(i, w->mapped, end) {
 			if (mark_of(w->pages[i]) != mark)
 				continue;
 			if (n == LATE_BATCH)
@@ -215,9 +213,11 @@ struct batch {
 	} of[BATCH];
 };
 
+/* Hold @w, a window of pm->windows, for batch_unmap(). There is room for it. */
 static void batch_add(struct batch *b, struct treadle_pm_window *w, unsigned long lo,
 		      unsigned long hi)
 {
+	lockdep_assert_held_write(&w->pm->lock);
 	refcount_inc(&w->ref);
 	b->of[b->n].w = w;
 	b->of[b->n].lo = lo;
@@ -248,18 +248,23 @@ static void batch_unmap(struct treadle_pm *pm, struct batch *b)
 	cond_resched();
 }
 
-/* The first window of @start to @last. pm->lock is held. */
+/* The first window of @start to @last. */
 static struct treadle_pm_window *first_window(struct treadle_pm *pm, u64 start, u64 last)
 {
-	struct interval_tree_node *n = interval_tree_iter_first(&pm->windows, start, last);
+	struct interval_tree_node *n;
 
+	lockdep_assert_held_write(&pm->lock);
+	n = interval_tree_iter_first(&pm->windows, start, last);
 	return n ? container_of(n, struct treadle_pm_window, range) : NULL;
 }
 
+/* The one behind @w. */
 static struct treadle_pm_window *next_window(struct treadle_pm_window *w, u64 start, u64 last)
 {
-	struct interval_tree_node *n = interval_tree_iter_next(&w->range, start, last);
+	struct interval_tree_node *n;
 
+	lockdep_assert_held_write(&w->pm->lock);
+	n = interval_tree_iter_next(&w->range, start, last);
 	return n ? container_of(n, struct treadle_pm_window, range) : NULL;
 }
 
@@ -399,7 +404,7 @@ int treadle_pm_window_list(struct treadle_pm_window *w)
 
 	refcount_set(&w->ref, 1);
 	INIT_WORK(&w->late_work, window_late);
-	INIT_WORK(&w->end_work, window_release);
+	INIT_WORK(&w->end_work, window_end_work);
 	pm_write_lock(w->pm);
 	if (!is_over(w, NULL)) {
 		interval_tree_insert(&w->range, &w->pm->windows);
@@ -424,12 +429,15 @@ void treadle_pm_window_end(struct treadle_pm_window *w)
 	treadle_pm_windows_end(w->pm, w->range.start, w->range.last, NULL, true);
 }
 
-/* The page of the owner that may be entered at @i now, or NULL. */
+/* The page of the owner that may be entered at @i, or NULL. Not held: valid under pm->lock. */
 static struct page *page_for(struct treadle_pm_window *w, unsigned long i)
 {
-	void *known = treadle_pm_known(w->pm, address(w, i), w->write);
-	struct page *page = known ? virt_to_page(known) : NULL;
+	struct page *page;
+	void *known;
 
+	lockdep_assert_held_write(&w->pm->lock);
+	known = treadle_pm_known(w->pm, address(w, i), w->write);
+	page = known ? virt_to_page(known) : NULL;
 	if (!page || is_zone_device_page(page) || (w->pinned && page != w->pinned[i]))
 		return NULL;
 	return page;
@@ -468,7 +476,10 @@ static unsigned long fill_known(struct treadle_pm_window *w, unsigned long i, un
 	return miss;
 }
 
-/* Enter pages; 0, -EAGAIN: not all are present, -EKEYREJECTED or -EINTR. */
+/*
+ * Enter pages. May sleep; takes pm->lock. 0; -EAGAIN: not all are present; -EKEYREJECTED: the
+ * window has ended; -EINTR.
+ */
 static int fill_all(struct treadle_pm_window *w, unsigned long first, unsigned long last)
 {
 	unsigned long i = first;
@@ -544,7 +555,7 @@ static int no_change(pte_t *pte, unsigned long addr, void *data)
  * The page table is allocated first, so that vmf_insert_pfn() doesn't do that under the lock.
  *
  * Context: as vm_ops.fault. Takes pm->lock, and the lock of the page table under it.
- * Return: VM_FAULT_NOPAGE, or VM_FAULT_OOM.
+ * Return: VM_FAULT_NOPAGE; VM_FAULT_OOM; VM_FAULT_SIGBUS: beyond the window.
  */
 vm_fault_t treadle_pm_window_fault(struct treadle_pm_window *w, struct vm_fault *vmf,
 				   struct page *scratch)
@@ -562,7 +573,7 @@ vm_fault_t treadle_pm_window_fault(struct treadle_pm_window *w, struct vm_fault 
 	if (test_bit(i, w->filled))
 		page = w->pages[i];
 	else
-		WRITE_ONCE(w->scratched, true);
+		WRITE_ONCE(w->scratched, true); /* once: other faults have the lock for reading */
 	ret = vmf_insert_pfn(vmf->vma, vmf->address & PAGE_MASK, page_to_pfn(page));
 	pm_unlock(w->pm);
 	return ret;

@@ -43,6 +43,7 @@ struct treadle_ports *treadle_ports(struct net *net)
 	return net_generic(net, treadle_net_id);
 }
 
+/* The table was zeroed: @recent is empty. */
 static int __net_init net_init_one(struct net *net)
 {
 	xa_init_flags(&treadle_ports(net)->all, XA_FLAGS_ALLOC);
@@ -100,11 +101,11 @@ TREADLE_HOT struct treadle_ep *treadle_ep_find(struct treadle_ports *ports, u64 
 	ep = rcu_dereference_sched(ports->recent[port % RECENT_PORTS]);
 	if (unlikely(!ep || treadle_source_port(ep->id.source) != port))
 		ep = xa_load(&ports->all, port);
-	/* a plain endpoint has no contexts: only index 0, of this host, leads to it */
+	/* only index 0, of this host, leads to a plain endpoint: it has no contexts */
 	if (ep && unlikely(ep->role | dest >> 16))
-		ep = !treadle_is_here(dest) ?
-			     NULL :
-			     xa_load(&treadle_own_ep(ep)->contexts, treadle_dest_context(dest));
+		ep = treadle_is_here(dest) ?
+			     xa_load(&treadle_own_ep(ep)->contexts, treadle_dest_context(dest)) :
+			     NULL;
 	if (ep && !kref_get_unless_zero(&ep->obj.ref))
 		ep = NULL;
 	rcu_read_unlock_sched();

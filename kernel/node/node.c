@@ -45,7 +45,7 @@ static bool usable(const struct treadle_transport *transport)
 {
 	return transport->version == TREADLE_TRANSPORT_VERSION && transport->connect &&
 	       transport->accept && transport->refuse && transport->leave && transport->post &&
-	       !transport->map == !transport->unmap;
+	       (transport->map != NULL) == (transport->unmap != NULL);
 }
 
 static void node_free(struct treadle_node *node)

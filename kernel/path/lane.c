@@ -98,8 +98,8 @@ static void core_close(struct treadle_rx *rx, struct core *core)
 	lockdep_assert_held(&rx->lock);
 	list_del_init(&core->link);
 	rx->nr_lanes--;
-	/* release: what the receiver has taken before is not taken back */
-	smp_store_release(&lane_of(core)->state, TREADLE_LANE_CLOSED);
+	/* not ordered: a compare-and-swap of ->head decides which end has a message */
+	WRITE_ONCE(lane_of(core)->state, TREADLE_LANE_CLOSED);
 }
 
 /* --- the sender's end ------------------------------------------------------------------------ */
@@ -108,7 +108,7 @@ static void sender_hide(struct treadle_obj *obj, struct treadle_run *run)
 {
 	struct end *end = end_of(obj);
 
-	/* release: after all messages */
+	/* release: pairs with LaneReader::gone() (lib/include/treadle/detail/lane.h) */
 	if (end->core)
 		smp_store_release(&lane_of(end->core)->gone, 1);
 	if (end->from)
@@ -175,7 +175,8 @@ static struct treadle_ep *find_receiver(struct treadle_ep *from, u64 peer)
 
 /*
  * Let the receiver's process find a lane. It may find it before the sender has its answer, and, if
- * that can't be written, finds a lane that is closed. Takes rx->lock.
+ * that can't be written, finds a lane that is closed. Takes rx->lock. 0; -ECONNREFUSED: it has
+ * closed; -ENOSPC. The list gets a reference of its own.
  */
 static int offer(struct core *core, struct treadle_ep *to)
 {

@@ -2,7 +2,7 @@
 /*
  * treadle: windows on the memory of a peer: for which processes
  *
- * An access is judged as the command would be. A page has other bytes than those of the region,
+ * An access is checked as the command would be. A page has other bytes than those of the region,
  * perhaps, and can't be mapped for writing only: so the owner must be open to the initiator anyway,
  * as for ptrace(2), unless the map shows nothing that the region doesn't.
  */
@@ -41,7 +41,7 @@ static void window_let_go(struct treadle_win *win)
 	win->to = NULL;
 }
 
-/* It has ended, and is not used by a notifier any more. */
+/* It has ended, and no notifier uses it: drop the reference of window_start(). */
 static void window_release(struct treadle_pm_window *w)
 {
 	struct treadle_win *win = container_of(w, struct treadle_win, w);
@@ -94,7 +94,7 @@ static struct treadle_ep *find_owner(struct treadle_ep *from, const struct tread
 	return to;
 }
 
-/* Is the access granted? Sets win->mr, which is held, and *@whole. */
+/* Find the region of an access. 0, with win->mr held and *@whole set; or -errno. */
 static int find_region(struct treadle_win *win, const struct treadle_window_open *arg, u32 access,
 		       struct treadle_mr_whole *whole)
 {
@@ -140,8 +140,8 @@ static void set_range(struct treadle_win *win, const struct treadle_window_open 
 				((win->w.range.start - (iov->addr & PAGE_MASK)) >> PAGE_SHIFT);
 }
 
-/* Judge the access, and set all that the owner decides. */
-static int window_judge(struct treadle_win *win, struct treadle_window_open *arg)
+/* Check the access, and set what depends on the owner. 0 or -errno: the caller aborts. */
+static int window_validate(struct treadle_win *win, struct treadle_window_open *arg)
 {
 	u32 access = arg->access | TREADLE_ACCESS_RMA, both;
 	struct treadle_mr_whole whole;
@@ -169,7 +169,7 @@ static int window_judge(struct treadle_win *win, struct treadle_window_open *arg
 	return 0;
 }
 
-/* Allocate, and let the window have pages. */
+/* Allocate, and list the window. 0 or -errno: the caller aborts. */
 static int window_start(struct treadle_win *win, const struct treadle_window_open *arg)
 {
 	size_t words = BITS_TO_LONGS(win->w.count);
@@ -243,7 +243,7 @@ int treadle_ioc_window_open(struct treadle_ucmd *u)
 		kfree(win);
 		goto fail;
 	}
-	ret = treadle_scratch_alloc(u->ctx) ?: window_judge(win, arg) ?: window_start(win, arg);
+	ret = treadle_scratch_alloc(u->ctx) ?: window_validate(win, arg) ?: window_start(win, arg);
 	if (ret) {
 		treadle_obj_abort(&win->obj);
 		return ret;

@@ -12,6 +12,7 @@ struct treadle_mr;
  * struct treadle_win - a window on part of a peer's region
  * @w:		its pages
  * @listed:	@w was listed (treadle_pm_window_list()), so it holds this object until @w.release
+ * @hidden:	window_hide() has run: DESTROY, or the end of the context
  * @filling:	one WINDOW_FILL at a time
  * @status:	a struct treadle_window_status
  * @addr, @len:	the range of the peers' addresses

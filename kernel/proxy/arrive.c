@@ -3,7 +3,7 @@
  * treadle: what arrives from other nodes
  *
  * The other node is not trusted. What a node that keeps the rules never sends ends the session
- * (-EPROTO); the rest is judged as a descriptor of a process is, and is answered with an error.
+ * (-EPROTO); the rest is checked as a descriptor of a process is, and is answered with an error.
  */
 #include "ep/endpoint.h"
 #include "proxy/proxy.h"
@@ -156,10 +156,12 @@ static int arrive_cmd(struct treadle_session *s, const struct treadle_wire_view 
 	struct treadle_proxy *proxy = treadle_proxy_find(s, le32_to_cpu(w->from));
 	bool lossy = proxy && proxy->ep.type == TREADLE_EP_DGRAM;
 	int ret = command_of(s, view, &cmd, &vec, lossy);
+	bool answered;
 
 	if (ret)
 		return ret;
-	if (proxy && !!reference != (!lossy || cmd.d.flags & TREADLE_F_PULL))
+	answered = !lossy || (cmd.d.flags & TREADLE_F_PULL);
+	if (proxy && answered != (reference != 0))
 		return -EPROTO;
 	if (!proxy) {
 		refuse(s, reference, -ENOMEM);

@@ -61,6 +61,7 @@ static bits_t quiet(const struct format *f, bits_t nan)
 	return nan | one_bit(f->frac - 1);
 }
 
+/* @magnitude: exponent and fraction, no sign. */
 static bits_t with_sign(const struct format *f, bool negative, bits_t magnitude)
 {
 	return (bits_t)negative << (f->exp + f->frac) | magnitude;
@@ -119,6 +120,7 @@ static bits_t pack(const struct format *f, struct number n, bool more)
 	return with_sign(f, n.negative, to < infinity(f) ? to : infinity(f));
 }
 
+/* The sum, rounded. inf - inf is a NaN; x - x is +0. */
 static bits_t add(const struct format *f, bits_t a, bits_t b)
 {
 	struct number x = unpack(f, a), y = unpack(f, b), swap;
@@ -132,7 +134,7 @@ static bits_t add(const struct format *f, bits_t a, bits_t b)
 			return quiet(f, infinity(f));
 		return magnitude(f, a) == infinity(f) ? a : b;
 	}
-	if (magnitude(f, a) < magnitude(f, b)) {
+	if (magnitude(f, a) < magnitude(f, b)) { /* x gets the larger magnitude */
 		swap = x;
 		x = y;
 		y = swap;
@@ -152,7 +154,7 @@ static bits_t add(const struct format *f, bits_t a, bits_t b)
 	if (x.negative == y.negative) {
 		x.m += y.m;
 	} else {
-		x.m -= y.m + !!lost;
+		x.m -= y.m + !!lost; /* rounded down: pack() adds what is lost */
 		x.negative = x.m && x.negative;
 	}
 	return pack(f, x, lost);

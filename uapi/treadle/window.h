@@ -52,7 +52,7 @@
  * @skip:   out: the byte at @addr is the one with this index in @data; less than a page
  * @reserved: 0
  *
- * The access is judged as the command would be. The errors that its completion would have are
+ * The access is checked as the command would be. The errors that its completion would have are
  * those of this call (ECONNREFUSED, EKEYREJECTED, EACCES, EREMOTEIO, EHOSTUNREACH, ECONNRESET,
  * ENOTCONN, EDESTADDRREQ); use the ring, and ask again later. Others:
  *

@@ -4,8 +4,18 @@
 #define TREADLE_MR_H
 
 #include "core/endpoint.h"
+#include "mm/pagemap.h"
 
-struct treadle_mr; /* begins with a struct treadle_obj */
+struct treadle_mr; /* begins with a struct treadle_mr_head */
+
+/*
+ * struct treadle_mr_head - what other files may read of a region without a call
+ * @revoked:	closed, or unmapped or moved since (written under pm->lock)
+ */
+struct treadle_mr_head {
+	struct treadle_obj obj;
+	bool revoked;
+};
 
 /*
  * Rights that an operation of a peer needs: TREADLE_ACCESS_REMOTE_*, and one of these two, which
@@ -38,7 +48,22 @@ struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to, const struct
 
 static inline const struct treadle_stats *treadle_mr_stats(const struct treadle_mr *mr)
 {
-	return &((const struct treadle_obj *)mr)->stats;
+	return &((const struct treadle_mr_head *)mr)->obj.stats;
+}
+
+/**
+ * treadle_mr_revoked() - has a region been closed or unmapped?
+ * @mr: the region; of the same context as the endpoint by which it was found
+ *
+ * Context: the lock of its owner's pagemap is held.
+ * Return: true: its memory must not be touched.
+ */
+static __always_inline bool treadle_mr_revoked(const struct treadle_mr *mr)
+{
+	const struct treadle_mr_head *head = (const struct treadle_mr_head *)mr;
+
+	lockdep_assert_held(&treadle_pm_of(head->obj.ctx)->lock);
+	return head->revoked;
 }
 
 /* A peer has accessed @len bytes of @mr, held or under RCU. @opcode: from TREADLE_OP_READ on */
@@ -79,7 +104,6 @@ struct treadle_mr_whole {
 bool treadle_mr_whole(struct treadle_mr *mr, struct treadle_mr_whole *whole);
 
 void treadle_mr_put(struct treadle_mr *mr);
-bool treadle_mr_revoked(const struct treadle_mr *mr) __must_hold(&pm->lock);
 struct treadle_cntr *treadle_mr_cntr(struct treadle_mr *mr);
 int treadle_ioc_mr_create(struct treadle_ucmd *u);
 int treadle_ioc_mr_bind(struct treadle_ucmd *u);

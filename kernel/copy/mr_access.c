@@ -21,19 +21,6 @@ void treadle_mr_put(struct treadle_mr *mr)
 }
 
 /**
- * treadle_mr_revoked() - has a region been closed or unmapped?
- * @mr: the region; of the same context as the endpoint by which it was found
- *
- * Context: the lock of its owner's pagemap is held.
- * Return: true: its memory must not be touched.
- */
-bool treadle_mr_revoked(const struct treadle_mr *mr)
-{
-	lockdep_assert_held(&treadle_pm_of(mr->obj.ctx)->lock);
-	return mr->revoked;
-}
-
-/**
  * treadle_mr_cntr() - the counter of a region
  * @mr: the region, held
  *

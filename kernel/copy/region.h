@@ -31,8 +31,8 @@ struct treadle_mr_part {
 /*
  * struct treadle_mr - memory region
  * @key, @node:  key and its place in ctx->mrs, if @hashed
+ * @revoked:     see struct treadle_mr_head
  * @closed:      shut down; set once, in mr_hide()
- * @revoked:     closed, or unmapped or moved since (written under pm->lock)
  * @access:      TREADLE_ACCESS_* that it grants (constant)
  * @flags:       TREADLE_MR_* (constant)
  * @cntr:        counts what peers write, set once (ctx->lock), or NULL
@@ -44,9 +44,9 @@ struct treadle_mr_part {
  */
 struct treadle_mr {
 	struct treadle_obj obj;
+	bool revoked, hashed, closed;
 	u64 key;
 	struct rhash_head node;
-	bool hashed, closed, revoked;
 	u32 access, flags;
 	struct treadle_cntr *cntr;
 	u32 ep;
@@ -56,7 +56,8 @@ struct treadle_mr {
 	unsigned int count;
 	struct treadle_mr_part parts[];
 };
-static_assert(offsetof(struct treadle_mr, obj) == 0); /* treadle_mr_stats() */
+static_assert(offsetof(struct treadle_mr, obj) == offsetof(struct treadle_mr_head, obj) &&
+	      offsetof(struct treadle_mr, revoked) == offsetof(struct treadle_mr_head, revoked));
 
 /*
  * A third of the cost of jhash(). A process may choose its regions' keys, but does not know the

@@ -271,49 +271,6 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 }
 
 /**
- * treadle_copy_own() - copy one word between the calling process's memory and one page of a peer
- * @to:    endpoint of the peer
- * @at:    address in its memory
- * @addr:  address in the caller's memory; run->own is its context
- * @len:   one that own_word() takes
- * @write: true: to the peer; else from it
- * @mr:    the region of the peer, or NULL
- *
- * Takes the fewest instructions. The caller's memory may be that of a slow device. So it is not
- * touched under the lock of the peer's pagemap, which the peer's MMU notifier waits for. More than
- * a word would have to be copied twice for that, which takes longer than treadle_copy_small().
- *
- * The caller's buffers stay its own meanwhile, because closing its endpoint waits for its doorbell
- * (treadle_ep_quiesce()).
- *
- * Context: takes the lock of the peer's pagemap; does not sleep. @mr is kept by a reference or the
- * RCU read lock.
- * Return: true: copied. False: nothing was, use treadle_copy().
- */
-TREADLE_HOT bool treadle_copy_own(const struct treadle_ep *to, u64 at, u64 addr, u64 len,
-				  bool write, const struct treadle_mr *mr)
-{
-	struct treadle_pm *there = treadle_pm_of(to->obj.ctx);
-	u64 word = 0;
-	void *page;
-	bool ok;
-
-	if (!treadle_pm_small(at, len) || (write && !treadle_own_get(&word, addr, len)))
-		return false;
-	pm_lock(there);
-	page = treadle_pm_known(there, at, write);
-	ok = page && !(mr && treadle_mr_revoked(mr)) && !READ_ONCE(to->closed);
-	if (likely(ok) && write) {
-		own_set_word(page, word, len);
-		treadle_pm_wrote(page, len);
-	} else if (likely(ok)) {
-		word = own_word_at(page, len);
-	}
-	pm_unlock(there);
-	return ok && (write || treadle_own_put(addr, word, len));
-}
-
-/**
  * treadle_span_fill() - make the next pages of a span known to its pagemap
  * @s:     the span of a process; its current page is missing
  * @len:   bytes that are needed

@@ -199,7 +199,21 @@ static int mr_key(struct treadle_mr *mr)
 		ret = rhashtable_lookup_insert_fast(&mr->obj.ctx->mrs, &mr->node, mr_params);
 	} while (ret == -EEXIST && (mr->flags & TREADLE_MR_KERNEL_KEY));
 	mr->hashed = !ret;
+	if (!ret) /* before it is published: only then can mr_hide() take it out */
+		rcu_assign_pointer(*treadle_mr_recent(mr->obj.ctx, mr->key), mr);
 	return ret;
+}
+
+/* Peers find the region by its key no more. */
+static void mr_unhash(struct treadle_mr *mr)
+{
+	struct treadle_ctx *ctx = mr->obj.ctx;
+
+	if (!mr->hashed)
+		return;
+	/* cmpxchg, as another thread may be storing a region there */
+	cmpxchg((__force struct treadle_mr **)treadle_mr_recent(ctx, mr->key), mr, NULL);
+	rhashtable_remove_fast(&ctx->mrs, &mr->node, mr_params);
 }
 
 /* Bind the region to a counter and an endpoint (ids, or 0), once each. Takes ctx->lock. */
@@ -319,8 +333,7 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 	if (mr->closed)
 		return;
 	mr->closed = true;
-	if (mr->hashed)
-		rhashtable_remove_fast(&obj->ctx->mrs, &mr->node, mr_params);
+	mr_unhash(mr);
 	pm_write_lock(pm);
 	WRITE_ONCE(mr->revoked, true);
 	windows = !RB_EMPTY_ROOT(&pm->windows.rb_root);

@@ -70,7 +70,7 @@ static __always_inline int mr_admits(const struct treadle_mr *mr, const struct t
 	const struct treadle_ep *parent;
 	u32 ep = READ_ONCE(mr->ep);
 
-	if (ep && ep != to->obj.id) {
+	if (unlikely(ep && ep != to->obj.id)) {
 		parent = treadle_own_ep(to)->parent;
 		if (!parent || ep != parent->obj.id)
 			return -EKEYREJECTED;
@@ -78,6 +78,12 @@ static __always_inline int mr_admits(const struct treadle_mr *mr, const struct t
 	if ((access & (~mr->access | to->flags)) || !treadle_admits(&mr->id, &from->id))
 		return -EACCES;
 	return 0;
+}
+
+/* Not inline: most are found without a search. */
+static noinline const struct treadle_mr *find_mr(struct treadle_ctx *ctx, u64 key)
+{
+	return rhashtable_lookup(&ctx->mrs, &key, mr_params);
 }
 
 /**
@@ -99,10 +105,12 @@ TREADLE_HOT struct treadle_mr_view treadle_mr_peek(const struct treadle_ep *to,
 						   const struct treadle_desc *d, u32 access)
 {
 	const struct treadle_mr *mr =
-		rhashtable_lookup(&to->obj.ctx->mrs, &d->remote_key, mr_params);
+		rcu_dereference(*treadle_mr_recent(to->obj.ctx, d->remote_key));
 	const struct treadle_iov *iov;
 	u64 off;
 
+	if (unlikely(!mr || mr->key != d->remote_key))
+		mr = find_mr(to->obj.ctx, d->remote_key);
 	if (!mr || mr->count != 1 || smp_load_acquire(&mr->cntr) || /* pairs with mr_bind() */
 	    mr_admits(mr, to, from, access))
 		return (struct treadle_mr_view){};

@@ -86,4 +86,10 @@ static const struct rhashtable_params mr_params = {
 	.nelem_hint = 1, /* the table is charged to no group, and most contexts have few regions */
 };
 
+/* The place of a region in ctx->recent_mrs, by its key. */
+static inline struct treadle_mr __rcu **treadle_mr_recent(struct treadle_ctx *ctx, u64 key)
+{
+	return &ctx->recent_mrs[key % TREADLE_RECENT_MRS];
+}
+
 #endif

@@ -51,8 +51,9 @@ struct treadle_polls {
 	struct treadle_work work;
 };
 
-#define TREADLE_RECENT 64
-#define TREADLE_CNTRS  XA_MARK_0
+#define TREADLE_RECENT	   64
+#define TREADLE_RECENT_MRS 16
+#define TREADLE_CNTRS	   XA_MARK_0
 
 /*
  * struct treadle_ctx - context: one open file; or peers on another host, without a process
@@ -77,6 +78,7 @@ struct treadle_polls {
  * @poller:	looks at its cells; @polls: at its transmit rings
  * @pm, @pm_user: pagemap of @mm, and the callbacks for the exit of @mm
  * @mrs:	regions by key
+ * @recent_mrs:	for each remainder of a key, the region in @mrs that came last, or NULL; under RCU
  * @mapping:	of the file: all its maps are found here (dev/file.c)
  * @scratch:	what a window's map has where the window has no page; NULL: no window was made yet
  *		(set once, under @lock)
@@ -114,6 +116,7 @@ struct treadle_ctx {
 	struct treadle_pm *pm;
 	struct treadle_pm_user pm_user;
 	struct rhashtable mrs;
+	struct treadle_mr __rcu *recent_mrs[TREADLE_RECENT_MRS];
 	struct address_space mapping;
 	struct page *scratch;
 	atomic_t nr_windows, nr_lanes;

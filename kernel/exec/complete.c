@@ -8,7 +8,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "exec/traced.h"
+#include "exec/complete.h"
 
 static void cmd_node_free(struct treadle_cq_node *node)
 {
@@ -50,7 +50,7 @@ static noinline bool cmd_keep(struct treadle_cq *cq, struct treadle_cmd *cmd,
 	return false;
 }
 
-static const u32 cq_flags[TREADLE_OP_LAST] = {
+const u32 treadle_cq_flags[TREADLE_OP_LAST] = {
 	[TREADLE_OP_SEND] = TREADLE_CQ_SEND | TREADLE_CQ_MSG,
 	[TREADLE_OP_TSEND] = TREADLE_CQ_SEND | TREADLE_CQ_TAGGED,
 	[TREADLE_OP_RECV] = TREADLE_CQ_RECV | TREADLE_CQ_MSG,
@@ -70,20 +70,6 @@ static struct treadle_cntr *ep_cntr(const struct treadle_ep *ep, u32 op_flags)
 	if (op_flags & TREADLE_CQ_READ)
 		return ep->cntr_read;
 	return op_flags & TREADLE_CQ_WRITE ? ep->cntr_write : ep->cntr_send;
-}
-
-static __always_inline void cmd_cqe(struct treadle_cqe *cqe, const struct treadle_cmd *cmd,
-				    u32 op_flags, int error)
-{
-	cqe->context = cmd->d.context;
-	cqe->len = 0;
-	cqe->data = 0;
-	cqe->tag = cmd->d.opcode == TREADLE_OP_TRECV ? cmd->d.tag : 0;
-	cqe->buf = 0;
-	cqe->src = TREADLE_ADDR_ANY;
-	cqe->flags = op_flags;
-	cqe->error = -error;
-	cqe->olen = 0;
 }
 
 /**
@@ -134,7 +120,7 @@ void treadle_cmd_again(struct treadle_cmd *cmd, u64 len, int error, struct tread
 static __always_inline u32 cmd_flags(const struct treadle_cmd *cmd)
 {
 	u8 op = cmd->d.opcode;
-	u32 flags = op < TREADLE_OP_LAST ? cq_flags[array_index_nospec(op, TREADLE_OP_LAST)] : 0;
+	u32 flags = op < TREADLE_OP_LAST ? treadle_cq_flags_of(op) : 0;
 
 	if (unlikely(cmd->d.flags & TREADLE_F_COLLECTIVE))
 		flags = (flags & ~TREADLE_CQ_TAGGED) | TREADLE_CQ_COLLECTIVE;
@@ -240,7 +226,7 @@ TREADLE_HOT void treadle_cmd_complete(struct treadle_cmd *cmd, int error, struct
 
 		spin_lock(&cq->lock);
 		cqe = treadle_cq_place(cq, &ep->dead);
-		cmd_cqe(cqe ?: &late, cmd, op_flags, error);
+		treadle_cmd_cqe(cqe ?: &late, cmd, op_flags, error);
 		if (!treadle_cq_placed(cq, cqe)) {
 			len = cmd->d.len; /* a kept completion overwrites it */
 			kept = cmd_keep(cq, cmd, &late);

@@ -73,9 +73,11 @@ static inline struct treadle_cqe *treadle_cq_slot(struct treadle_cq *cq)
 
 static inline void treadle_cq_publish(struct treadle_cq *cq)
 {
+	u32 prod = cq->prod + 1;
+
 	lockdep_assert_held(&cq->lock);
-	cq->prod++;
-	smp_store_release(&treadle_cq_prod_of(cq)->prod, cq->prod); /* D */
+	cq->prod = prod;
+	smp_store_release(&treadle_cq_prod_of(cq)->prod, prod); /* D */
 }
 
 /*

@@ -8,6 +8,7 @@
  */
 #include <linux/slab.h>
 
+#include "exec/complete.h"
 #include "mm/own.h"
 #include "path/path.h"
 
@@ -123,9 +124,12 @@ static __always_inline void complete_sender(struct treadle_msg *msg, int error,
 					    struct treadle_run *run)
 {
 	if (likely(msg->ops == &treadle_local_msg)) { /* spares an indirect call */
-		if (likely(!error))
+		if (likely(!error)) {
 			msg_count(msg->cmd->ep, msg, false, 1);
-		treadle_cmd_complete(msg->cmd, error, run);
+			treadle_cmd_succeed(msg->cmd, msg->cmd->ep->cntr_send, run);
+		} else {
+			treadle_cmd_complete(msg->cmd, error, run);
+		}
 	} else {
 		msg->ops->complete(msg, error, run);
 	}

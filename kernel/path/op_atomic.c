@@ -15,6 +15,7 @@
 #include <asm/fpu/api.h>
 #endif
 
+#include "exec/complete.h"
 #include "mm/own.h"
 #include "path/path.h"
 #include "pure/arith.h"
@@ -545,12 +546,13 @@ static noinline void atomic_slowly(struct treadle_cmd *cmd, struct treadle_run *
  */
 TREADLE_HOT void treadle_atomic_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
+	bool write = cmd->d.opcode == TREADLE_OP_ATOMIC;
 	enum treadle_step done = TREADLE_UNDONE;
 
 	if (likely(!(cmd->d.flags & TREADLE_F_LOCAL)))
 		done = treadle_rma_at_once(cmd, access_for(&cmd->d), modify_step, run);
 	if (likely(done == TREADLE_DONE))
-		treadle_cmd_complete(cmd, 0, run);
+		treadle_cmd_succeed(cmd, write ? cmd->ep->cntr_write : cmd->ep->cntr_read, run);
 	else if (done == TREADLE_RESULT_DUE)
 		atomic_result(cmd, run);
 	else

@@ -8,6 +8,7 @@
  */
 #include <linux/slab.h>
 
+#include "exec/complete.h"
 #include "mm/own.h"
 #include "path/path.h"
 
@@ -431,12 +432,12 @@ static noinline void rma_slowly(struct treadle_cmd *cmd, u32 access, struct trea
  */
 TREADLE_HOT void treadle_rma_issue(struct treadle_cmd *cmd, struct treadle_run *run)
 {
+	bool write = cmd->d.opcode == TREADLE_OP_WRITE;
 	u32 access = TREADLE_ACCESS_RMA |
-		     (cmd->d.opcode == TREADLE_OP_WRITE ? TREADLE_ACCESS_REMOTE_WRITE :
-							  TREADLE_ACCESS_REMOTE_READ);
+		     (write ? TREADLE_ACCESS_REMOTE_WRITE : TREADLE_ACCESS_REMOTE_READ);
 
 	if (likely(treadle_rma_at_once(cmd, access, copy_step, run)))
-		treadle_cmd_complete(cmd, 0, run);
+		treadle_cmd_succeed(cmd, write ? cmd->ep->cntr_write : cmd->ep->cntr_read, run);
 	else
 		rma_slowly(cmd, access, run);
 }

@@ -92,6 +92,32 @@ static inline struct treadle_rx_slot *treadle_recv_slot(struct treadle_recv *rec
 	return container_of(recv, struct treadle_rx_slot, recv);
 }
 
+/**
+ * treadle_recv_release - give the slots of a receive back to the ring
+ * @recv:	the receive of a slot (recv->cmd is NULL, and it is no part), in no matcher
+ *
+ * Context: Takes rx->lock.
+ */
+static __always_inline void treadle_recv_release(struct treadle_recv *recv)
+{
+	struct treadle_rx *rx = recv->rx;
+	u32 slots = 1;
+
+	spin_lock(&rx->lock);
+	if (unlikely(recv->iov_count > 1)) {
+		struct treadle_recv *ext = &recv->ext->recv;
+
+		ext->rx = rx; /* its vector lay over this field */
+		ext->next = rx->free;
+		rx->free = ext;
+		slots++;
+	}
+	recv->next = rx->free;
+	rx->free = recv;
+	treadle_ring_release(&rx->ring, slots);
+	spin_unlock(&rx->lock);
+}
+
 /* The tree that holds the command of @recv while @recv is posted. */
 static inline struct rb_root_cached *treadle_recv_root(const struct treadle_recv *recv)
 {

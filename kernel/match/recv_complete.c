@@ -88,8 +88,10 @@ static __always_inline void recv_cqe(struct treadle_cqe *cqe, const struct tread
 	cqe->src = TREADLE_ADDR_ANY;
 	cqe->error = -error;
 	if (likely(msg)) {
-		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : min(msg->len, recv->one.len);
-		cqe->olen = msg->len > recv->one.len ? msg->len - recv->one.len : 0;
+		u64 len = min(msg->len, recv->one.len);
+
+		cqe->len = error && error != -TREADLE_ETRUNC ? 0 : len;
+		cqe->olen = msg->len - len;
 		cqe->tag = msg->m.tag;
 		cqe->data = msg->data;
 		if (msg->flags & TREADLE_F_REMOTE_CQ_DATA)
@@ -121,23 +123,9 @@ static noinline void count_recv(struct treadle_cntr *cntr, struct treadle_cntr *
 	treadle_count_last(notify, len, error, run);
 }
 
-/**
- * treadle_recv_notify - report a receive that has finished
- * @recv:	the receive; freed, kept by the completion queue, or armed again
- * @ep:	the endpoint that reports it, held by the caller
- * @msg:	the message, or NULL: canceled, a bad descriptor, the end of a multi-receive
- * @error:	0, or why the receive has failed (ETRUNC: it has, but got some bytes)
- * @run:	takes what the counters fire
- *
- * Whether @ep has closed is certain only under cq->lock, which closing takes after it has set
- * dead.
- *
- * Context: No spinlock held. Takes cq->lock; rx->lock, when it frees the receive.
- * Return: false if @ep is closed: nothing was done, and @recv is still the caller's.
- */
-TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
-				     const struct treadle_msg *msg, int error,
-				     struct treadle_run *run)
+/* treadle_recv_notify(), in all cases. */
+static noinline bool notify_any(struct treadle_recv *recv, struct treadle_ep *ep,
+				const struct treadle_msg *msg, int error, struct treadle_run *run)
 {
 	u32 flags = recv->flags;
 	struct treadle_cntr *notify = NULL, *cntr = NULL;
@@ -184,6 +172,44 @@ TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_e
 		count_recv(cntr, notify, received(msg, flags), error, run);
 	if (fate != TREADLE_CQ_KEPT)
 		treadle_recv_free(recv);
+	return true;
+}
+
+/**
+ * treadle_recv_notify - report a receive that has finished
+ * @recv:	the receive; freed, kept by the completion queue, or armed again
+ * @ep:	the endpoint that reports it, held by the caller
+ * @msg:	the message, or NULL: canceled, a bad descriptor, the end of a multi-receive
+ * @error:	0, or why the receive has failed (ETRUNC: it has, but got some bytes)
+ * @run:	takes what the counters fire
+ *
+ * Whether @ep has closed is certain only under cq->lock, which closing takes after it has set
+ * dead.
+ *
+ * Context: No spinlock held. Takes cq->lock; rx->lock, when it frees the receive.
+ * Return: false if @ep is closed: nothing was done, and @recv is still the caller's.
+ */
+TREADLE_HOT bool treadle_recv_notify(struct treadle_recv *recv, struct treadle_ep *ep,
+				     const struct treadle_msg *msg, int error,
+				     struct treadle_run *run)
+{
+	struct treadle_cqe *cqe;
+	struct treadle_cq *cq;
+
+	/* the usual case: a receive of the ring, and room for its completion */
+	if (unlikely(error || !msg || recv->cmd || recv->kind != TREADLE_RECV_ONE || !ep->rx_cq ||
+		     trace_treadle_complete_enabled()) ||
+	    !(recv->flags & TREADLE_F_COMPLETION || ep->flags & TREADLE_EP_RECV_COMPLETION))
+		return notify_any(recv, ep, msg, error, run);
+	cq = ep->rx_cq;
+	spin_lock(&cq->lock);
+	cqe = treadle_cq_place(cq, &ep->dead);
+	if (likely(cqe))
+		recv_cqe(cqe, recv, ep, msg, 0);
+	if (unlikely(!treadle_cq_placed(cq, cqe)))
+		return notify_any(recv, ep, msg, error, run);
+	treadle_count(ep->cntr_recv, msg->len, 0, run);
+	treadle_recv_release(recv);
 	return true;
 }
 

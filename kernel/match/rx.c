@@ -115,9 +115,6 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
  */
 TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 {
-	struct treadle_rx *rx = recv->rx;
-	u32 slots = 1;
-
 	if (recv->cmd || recv->kind == TREADLE_RECV_PART) {
 		struct treadle_cmd *cmd = recv->cmd;
 
@@ -127,19 +124,7 @@ TREADLE_HOT void treadle_recv_free(struct treadle_recv *recv)
 			treadle_cmd_free(cmd);
 		return;
 	}
-	spin_lock(&rx->lock);
-	if (unlikely(recv->iov_count > 1)) {
-		struct treadle_recv *ext = &recv->ext->recv;
-
-		ext->rx = rx; /* its vector lay over this field */
-		ext->next = rx->free;
-		rx->free = ext;
-		slots++;
-	}
-	recv->next = rx->free;
-	rx->free = recv;
-	treadle_ring_release(&rx->ring, slots);
-	spin_unlock(&rx->lock);
+	treadle_recv_release(recv);
 }
 
 /**

@@ -17,6 +17,23 @@ static void msg_release(struct kref *ref)
 }
 
 /**
+ * treadle_rx_lends - does a message keep its place in the matcher while it is delivered?
+ * @recv:	the receive that @msg has matched
+ * @msg:	the message
+ *
+ * If @recv belongs to another endpoint than @msg, that may close during the copy, and @msg has to
+ * be given back. There is no other copy of @msg once its sender's command is completed.
+ *
+ * Context: rx->lock held.
+ * Return: true if the place has to be kept (treadle_msg.lent).
+ */
+bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg)
+{
+	lockdep_assert_held(&recv->rx->lock);
+	return !msg->cmd && recv->cmd && recv->cmd->ep != msg->to;
+}
+
+/**
  * treadle_msg_put - drop a reference to a message
  * @msg:	an allocated message
  *

@@ -18,29 +18,6 @@
 #define TAKE_LOOKS   4096u /* messages that receives with masks look at under one hold */
 #define TAKE_BATCHES 64	   /* holds of the lock by a run that is not of the ring's context */
 
-/**
- * treadle_rx_ep - the endpoint that reports what belongs to no endpoint of a ring
- * @rx:	the ring
- *
- * Endpoints with a completion queue come first in rx->eps. A closing endpoint is passed over, as
- * its completions are dropped, unless all are closing.
- *
- * Context: rx->lock held.
- * Return: the endpoint, which is not held; NULL if none receives here.
- */
-struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
-{
-	struct treadle_own_ep *own;
-
-	lockdep_assert_held(&rx->lock);
-	list_for_each_entry(own, &rx->eps, rx_link)
-		if (likely(!READ_ONCE(own->ep.dead)) ||
-		    READ_ONCE(rx->obj.ctx->dead)) /* all endpoints are dead */
-			return &own->ep;
-	own = list_first_entry_or_null(&rx->eps, struct treadle_own_ep, rx_link);
-	return own ? &own->ep : NULL;
-}
-
 /* Set up @recv from @d, a copy that user space cannot change. It accepts any source. */
 static __always_inline void recv_set(struct treadle_recv *recv, const struct treadle_desc *d)
 {
@@ -137,23 +114,6 @@ static struct treadle_recv *recv_alloc(struct treadle_rx *rx)
 /* --- the matcher ------------------------------------------------------------------------- */
 
 /**
- * treadle_rx_lends - does a message keep its place in the matcher while it is delivered?
- * @recv:	the receive that @msg has matched
- * @msg:	the message
- *
- * If @recv belongs to another endpoint than @msg, that may close during the copy, and @msg has to
- * be given back. There is no other copy of @msg once its sender's command is completed.
- *
- * Context: rx->lock held.
- * Return: true if the place has to be kept (treadle_msg.lent).
- */
-bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg)
-{
-	lockdep_assert_held(&recv->rx->lock);
-	return !msg->cmd && recv->cmd && recv->cmd->ep != msg->to;
-}
-
-/**
  * treadle_rx_dequeue - take a message out of the matcher
  * @rx:	the ring of its target
  * @msg:	the message, queued or claimed
@@ -220,22 +180,6 @@ static void rx_add_fed(struct treadle_rx *rx, struct treadle_recv *recv, bool ne
 	if (recv->cmd) { /* so that it is found when its endpoint closes */
 		recv->cmd->recv = recv;
 		list_add(&recv->cmd->wait, &treadle_own_ep(recv->cmd->ep)->feeding);
-	}
-}
-
-/**
- * treadle_rx_unfeed - take a receive off rx->feeding
- * @recv:	the receive
- *
- * Context: rx->lock held.
- */
-void treadle_rx_unfeed(struct treadle_recv *recv)
-{
-	lockdep_assert_held(&recv->rx->lock);
-	list_del(&recv->m.wild);
-	if (recv->cmd) {
-		list_del(&recv->cmd->wait);
-		recv->cmd->recv = NULL;
 	}
 }
 
@@ -506,24 +450,10 @@ static bool enough(const struct treadle_rx *rx, const struct treadle_run *run, i
 	       (run->guest && need_resched()) || fatal_signal_pending(current);
 }
 
-/**
- * treadle_rx_take - take receives from the ring, match or post them
- * @rx:	the ring
- * @msg:	stop at the receive for this message, which matches none that is posted; NULL: take
- *		all
- * @run:	of the caller; takes the deliveries of waiting messages that match
- *
- * Goes on with rx->feeding first. `prod` is read once, so a process that goes on posting does not
- * keep the caller here. A broken ring has no receives, but rx->feeding may still have some that
- * came as commands. While rx->handed is set, a sender (with @msg) takes nothing.
- *
- * Context: rx->lock held. Drops it, and may sleep then, after a bounded number of receives taken
- * and of messages compared.
- * Return: the receive for @msg. NULL: none was there, or the rest was left to the worker, which
- * will find @msg among the waiting messages.
- */
-TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
-						 struct treadle_run *run) __must_hold(&rx->lock)
+/* treadle_rx_take(), in all cases. */
+TREADLE_HOT static noinline struct treadle_recv *
+take_any(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
+	__must_hold(&rx->lock)
 {
 	struct treadle_recv *recv, *found = NULL;
 	struct treadle_ring *ring = &rx->ring;
@@ -594,4 +524,72 @@ TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct t
 		}
 	}
 	return found;
+}
+
+/*
+ * The usual case of treadle_rx_take(): no message waits, and the first receive of the ring is for
+ * @msg, without a mask, for any source. NULL: nothing was taken; take_any() has to look.
+ */
+static __always_inline struct treadle_recv *take_first(struct treadle_rx *rx,
+						       const struct treadle_msg *msg)
+{
+	struct treadle_desc d = {
+		.opcode = msg->space == TREADLE_TAGGED ? TREADLE_OP_TRECV : TREADLE_OP_RECV,
+		.iov_count = 1,
+		.tag = msg->m.tag,
+	};
+	struct treadle_recv *recv = rx->free;
+	struct treadle_ring *ring = &rx->ring;
+	const struct treadle_desc *s;
+	u32 prod;
+
+	lockdep_assert_held(&rx->lock);
+	if (msg->space > TREADLE_TAGGED || rx->match[msg->space].messages || rx->handed ||
+	    !list_empty(&rx->feeding) || list_empty(&rx->eps) || !recv || ring->broken ||
+	    !treadle_ring_prod(ring, &prod) || prod == ring->head)
+		return NULL;
+	/* each field is read once, and most are known then */
+	s = &treadle_ring_slot(ring, ring->head)->desc;
+	if (READ_ONCE(s->opcode) != d.opcode || READ_ONCE(s->iov_count) != 1 ||
+	    READ_ONCE(s->reserved0) || READ_ONCE(s->peer) != TREADLE_ADDR_ANY ||
+	    READ_ONCE(s->tag) != d.tag || READ_ONCE(s->ignore) || READ_ONCE(s->data))
+		return NULL;
+	d.flags = READ_ONCE(s->flags);
+	d.context = READ_ONCE(s->context);
+	d.addr = READ_ONCE(s->addr);
+	d.len = READ_ONCE(s->len);
+	if ((d.flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) || d.addr + d.len < d.addr)
+		return NULL;
+	rx->free = recv->next;
+	ring->head++;
+	recv->cmd = NULL;
+	recv->ext = NULL;
+	d.flags &= TREADLE_F_COMPLETION;
+	recv_set(recv, &d);
+	recv->m.node.seq = rx->seq++;
+	return recv;
+}
+
+/**
+ * treadle_rx_take - take receives from the ring, match or post them
+ * @rx:	the ring
+ * @msg:	stop at the receive for this message, which matches none that is posted; NULL: take
+ *		all
+ * @run:	of the caller; takes the deliveries of waiting messages that match
+ *
+ * Goes on with rx->feeding first. `prod` is read once, so a process that goes on posting does not
+ * keep the caller here. A broken ring has no receives, but rx->feeding may still have some that
+ * came as commands. While rx->handed is set, a sender (with @msg) takes nothing.
+ *
+ * Context: rx->lock held. Drops it, and may sleep then, after a bounded number of receives taken
+ * and of messages compared.
+ * Return: the receive for @msg. NULL: none was there, or the rest was left to the worker, which
+ * will find @msg among the waiting messages.
+ */
+TREADLE_HOT struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
+						 struct treadle_run *run) __must_hold(&rx->lock)
+{
+	struct treadle_recv *recv = likely(msg) ? take_first(rx, msg) : NULL;
+
+	return likely(recv) ? recv : take_any(rx, msg, run);
 }

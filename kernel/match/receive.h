@@ -194,7 +194,6 @@ static inline const struct treadle_iov *treadle_recv_iov(const struct treadle_re
 
 /* receive.c */
 struct treadle_recv *treadle_cmd_recv(struct treadle_cmd *cmd, int *error);
-struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 struct treadle_recv *treadle_rx_take(struct treadle_rx *rx, struct treadle_msg *msg,
 				     struct treadle_run *run) __must_hold(&rx->lock);
 void treadle_rx_place(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
@@ -231,9 +230,7 @@ static __always_inline bool treadle_rx_find(struct treadle_rx *rx, struct treadl
 	msg->recv = treadle_rx_take(rx, msg, run);
 	return msg->recv;
 }
-bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg);
 void treadle_rx_put_back(struct treadle_rx *rx, struct treadle_recv *recv, struct treadle_run *run);
-void treadle_rx_unfeed(struct treadle_recv *recv);
 void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run);
 void treadle_rx_hand_over(struct treadle_rx *rx);
 bool treadle_rx_behind(struct treadle_rx *rx);
@@ -243,12 +240,14 @@ void treadle_rx_post(struct treadle_rx *rx, struct treadle_recv *recv);
 void treadle_rx_withdraw(struct treadle_recv *recv);
 
 /* rx.c */
+struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx);
 void treadle_recv_free(struct treadle_recv *recv);
 void treadle_rx_grow(struct treadle_rx *rx, u32 which, struct treadle_run *run);
 bool treadle_rx_charge(struct treadle_rx *rx, u32 bytes);
 void treadle_rx_uncharge(struct treadle_rx *rx, u32 bytes);
 
 /* withdraw.c */
+void treadle_rx_unfeed(struct treadle_recv *recv);
 void treadle_rx_notify(struct treadle_recv *recv, struct treadle_ep *ep, int error,
 		       struct treadle_run *run);
 bool treadle_rx_cancel(struct treadle_rx *rx, struct treadle_ep *ep, u64 context,
@@ -285,6 +284,7 @@ bool treadle_recv_is_long(const struct treadle_cmd *cmd);
 int treadle_ioc_rx_create(struct treadle_ucmd *u);
 
 /* msg.c */
+bool treadle_rx_lends(const struct treadle_recv *recv, const struct treadle_msg *msg);
 void treadle_msg_put(struct treadle_msg *msg);
 void treadle_msg_give_back(struct treadle_rx *rx, struct treadle_msg *msg, struct treadle_run *run)
 	__must_hold(&rx->lock);

@@ -107,6 +107,29 @@ int treadle_ioc_rx_create(struct treadle_ucmd *u)
 }
 
 /**
+ * treadle_rx_ep - the endpoint that reports what belongs to no endpoint of a ring
+ * @rx:	the ring
+ *
+ * Endpoints with a completion queue come first in rx->eps. A closing endpoint is passed over, as
+ * its completions are dropped, unless all are closing.
+ *
+ * Context: rx->lock held.
+ * Return: the endpoint, which is not held; NULL if none receives here.
+ */
+struct treadle_ep *treadle_rx_ep(struct treadle_rx *rx)
+{
+	struct treadle_own_ep *own;
+
+	lockdep_assert_held(&rx->lock);
+	list_for_each_entry(own, &rx->eps, rx_link)
+		if (likely(!READ_ONCE(own->ep.dead)) ||
+		    READ_ONCE(rx->obj.ctx->dead)) /* all endpoints are dead */
+			return &own->ep;
+	own = list_first_entry_or_null(&rx->eps, struct treadle_own_ep, rx_link);
+	return own ? &own->ep : NULL;
+}
+
+/**
  * treadle_recv_free - free a receive: give back its slots of the ring, or free its memory and
  * command
  * @recv:	the receive, in no matcher

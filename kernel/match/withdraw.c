@@ -299,6 +299,22 @@ static bool rx_unpost_armed(struct rb_root_cached *root, const struct treadle_ep
 	return a;
 }
 
+/**
+ * treadle_rx_unfeed - take a receive off rx->feeding
+ * @recv:	the receive
+ *
+ * Context: rx->lock held.
+ */
+void treadle_rx_unfeed(struct treadle_recv *recv)
+{
+	lockdep_assert_held(&recv->rx->lock);
+	list_del(&recv->m.wild);
+	if (recv->cmd) {
+		list_del(&recv->cmd->wait);
+		recv->cmd->recv = NULL;
+	}
+}
+
 /* Take up to FAIL_BATCH receives that @ep has armed off rx->feeding. */
 static int rx_unfeed_some(struct treadle_rx *rx, struct treadle_ep *ep, struct treadle_recv **out)
 {

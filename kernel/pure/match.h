@@ -133,7 +133,7 @@ struct treadle_match {
 /* Is any receive posted? */
 static inline bool treadle_match_posted(const struct treadle_match *m)
 {
-	return m->used || !list_empty(&m->wild);
+	return m->used || m->listed;
 }
 
 /* How many receives are posted. */

@@ -157,6 +157,17 @@ static bool overflows(const struct treadle_cq *cq, u32 room)
 	return cq && READ_ONCE(cq->kept) > cq->mask + room;
 }
 
+/*
+ * Is there nothing to check in a descriptor? It is a send, a read or a write of one buffer, without
+ * a second line, and without flags that any of these opcodes could refuse.
+ */
+static __always_inline bool is_usual(const struct treadle_desc *d, const struct treadle_opdef *op)
+{
+	return op->data && !op->receives && !op->atomic &&
+	       !(d->flags & ~(TREADLE_F_COMPLETION | TREADLE_F_MORE)) && d->iov_count == 1 &&
+	       !d->reserved0 && d->len <= TREADLE_MAX_MSG && d->addr + d->len >= d->addr;
+}
+
 /* Check a descriptor by itself. Its opcode is below TREADLE_OP_LAST. */
 static __always_inline int validate(struct treadle_cmd *cmd, const struct treadle_opdef *op)
 {
@@ -251,7 +262,7 @@ static __always_inline int accept(struct treadle_tx *tx, struct treadle_cmd *cmd
 	if (d->opcode >= TREADLE_OP_LAST)
 		return -EOPNOTSUPP;
 	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
-	error = validate(cmd, op);
+	error = likely(is_usual(d, op)) ? 0 : validate(cmd, op);
 	if (!error)
 		error = validate_ep(cmd, op);
 	if (!error)

@@ -86,6 +86,7 @@ struct treadle_ep {
  * @contexts:	SCALABLE: its receive contexts, by index; read under RCU
  * @parent:	of a context: the scalable endpoint; held, and bound until the context is torn down
  * @hosts:	other nodes that know it, by number (path/remote.c)
+ * @known:	the same for the one to which it has sent last, without a lock: the entry, or 0
  * @rx_link, @named_link: in rx->eps, and with an address vector in rx->named (rx->lock)
  * @feeding:	commands of receives that are in rx->feeding, by their @wait (rx->lock)
  * @eq_context:	MSG and PASSIVE: the context of its events; constant once @eq is set
@@ -97,6 +98,7 @@ struct treadle_own_ep {
 	struct treadle_ep ep;
 	struct treadle_obj *bound[TREADLE_BINDINGS];
 	struct xarray contexts, hosts;
+	u64 known;
 	struct treadle_ep *parent;
 	struct list_head rx_link, named_link, feeding;
 	u64 eq_context;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * treadle: what another node has to be told of commands and endpoints: ABORT, CANCEL, GONE
+ * treadle: what another node has to be told of commands and endpoints: ABORT, CANCEL, GONE, INTRO
  *
- * Each is said at once if the session has room for it. Else a bit stays, and ->room says it.
+ * Each is said at once if the session has room for it. Else a bit stays, and ->room says it. INTRO
+ * comes before the first command of an endpoint, which waits with it.
  */
 #include "path/remote.h"
 
@@ -179,4 +180,100 @@ void treadle_remote_forget(struct treadle_ep *ep)
 		cond_resched();
 	}
 	xa_destroy(hosts);
+}
+
+/* --- endpoints become known --------------------------------------------------------------- */
+
+/* Prove that the endpoint knows its key: for this session and this handle. */
+static void prove(const struct treadle_session *s, const struct treadle_key *key, u32 handle,
+		  u8 *proof)
+{
+	struct treadle_key_message message;
+
+	memcpy(message.nonce, s->nonce, sizeof(message.nonce));
+	memcpy(message.ids, s->ids, sizeof(message.ids));
+	message.handle = cpu_to_le64(handle);
+	treadle_hmac(key->bytes, key->size, &message, sizeof(message), proof);
+}
+
+/* Say INTRO, with the endpoint's handle @handle. False: the session has no room. */
+static bool say_intro(struct treadle_session *s, struct treadle_ep *ep, u32 handle)
+{
+	struct treadle_own_ep *own = treadle_own_ep(ep);
+	struct treadle_remote *r = s->remote;
+	struct treadle_wire_intro *w;
+	u64 entry = r->begun << 16 | handle;
+
+	lockdep_assert_held(&s->lock);
+	w = treadle_session_item(s, TREADLE_WIRE_INTRO, sizeof(*w), handle);
+	if (!w)
+		return false;
+	w->user = cpu_to_le32(from_kuid(&init_user_ns, ep->id.owner.uid));
+	w->port = cpu_to_le16(treadle_source_port(ep->id.source));
+	w->type = ep->type;
+	w->has_key = !!ep->id.key;
+	if (ep->id.key)
+		prove(s, ep->id.key, handle, w->proof);
+	r->nr_unknown -= __test_and_clear_bit(handle, r->unknown);
+	__set_bit(handle, r->handles);
+	r->next_handle = (handle + 1) % TREADLE_HANDLES;
+	/* the place is reserved, so this allocates nothing */
+	xa_store(&own->hosts, s->id, xa_mk_value(entry), GFP_NOWAIT);
+	WRITE_ONCE(own->known, entry);
+	return true;
+}
+
+/**
+ * treadle_remote_known_anew - the same as treadle_remote_known(), not only for the last session
+ * @s:		the session
+ * @ep:		the endpoint
+ * @handle:	set to its handle there
+ *
+ * Context: s->lock held.
+ * Return: false: the session has no room.
+ */
+bool treadle_remote_known_anew(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
+{
+	struct treadle_own_ep *own = treadle_own_ep(ep);
+	void *entry = xa_load(&own->hosts, s->id);
+	struct treadle_remote *r = s->remote;
+
+	lockdep_assert_held(&s->lock);
+	if (xa_is_value(entry) && treadle_entry_fits(r, xa_to_value(entry))) {
+		*handle = xa_to_value(entry) & 0xffff;
+		if (r->nr_unknown && test_bit(*handle, r->unknown))
+			return say_intro(s, ep, *handle);
+		WRITE_ONCE(own->known, xa_to_value(entry));
+		return true;
+	}
+	*handle = find_next_zero_bit(r->handles, TREADLE_HANDLES, r->next_handle);
+	if (*handle == TREADLE_HANDLES)
+		*handle = find_first_zero_bit(r->handles, TREADLE_HANDLES);
+	return *handle != TREADLE_HANDLES && say_intro(s, ep, *handle);
+}
+
+/**
+ * treadle_remote_introduce - make an endpoint known to the other node, for other reasons than sends
+ * @s:		the session
+ * @ep:		the endpoint; its ->hosts has a place reserved for the host
+ * @handle:	set to its handle there
+ *
+ * Context: Takes ep->lock and s->lock.
+ * Return: 0; -ECONNREFUSED: it is closed; -EAGAIN: the session has no room.
+ */
+int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
+{
+	int ret = 0;
+
+	spin_lock(&ep->lock);
+	spin_lock(&s->lock);
+	/* treadle_remote_forget() comes after ->dead */
+	if (ep->dead)
+		ret = -ECONNREFUSED;
+	else if (!s->up || !treadle_remote_known(s, ep, handle))
+		ret = -EAGAIN;
+	treadle_session_flush(s);
+	spin_unlock(&s->lock);
+	spin_unlock(&ep->lock);
+	return ret;
 }

@@ -109,84 +109,6 @@ static u8 *payload_at(struct treadle_wire_cmd *w)
 	return (u8 *)((struct treadle_wire_range *)(w + 1) + w->ranges);
 }
 
-/* Prove that the endpoint knows its key: for this session and this handle. */
-static void prove(const struct treadle_session *s, const struct treadle_key *key, u32 handle,
-		  u8 *proof)
-{
-	struct treadle_key_message message;
-
-	memcpy(message.nonce, s->nonce, sizeof(message.nonce));
-	memcpy(message.ids, s->ids, sizeof(message.ids));
-	message.handle = cpu_to_le64(handle);
-	treadle_hmac(key->bytes, key->size, &message, sizeof(message), proof);
-}
-
-/*
- * Make an endpoint known to the other node, if it is not yet. Its ->hosts has a place reserved for
- * the host. *@handle: the endpoint's handle there. False: the session has no room.
- */
-static bool introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
-{
-	struct treadle_remote *r = s->remote;
-	struct xarray *hosts = &treadle_own_ep(ep)->hosts;
-	void *entry = xa_load(hosts, s->id);
-	struct treadle_wire_intro *w;
-
-	lockdep_assert_held(&s->lock);
-	if (likely(xa_is_value(entry) && xa_to_value(entry) >> 16 == r->begun)) {
-		*handle = xa_to_value(entry) & 0xffff;
-		if (likely(!r->nr_unknown) || !test_bit(*handle, r->unknown))
-			return true;
-	} else {
-		*handle = find_next_zero_bit(r->handles, TREADLE_HANDLES, r->next_handle);
-		if (*handle == TREADLE_HANDLES)
-			*handle = find_first_zero_bit(r->handles, TREADLE_HANDLES);
-		if (*handle == TREADLE_HANDLES)
-			return false;
-	}
-	w = treadle_session_item(s, TREADLE_WIRE_INTRO, sizeof(*w), *handle);
-	if (!w)
-		return false;
-	w->user = cpu_to_le32(from_kuid(&init_user_ns, ep->id.owner.uid));
-	w->port = cpu_to_le16(treadle_source_port(ep->id.source));
-	w->type = ep->type;
-	w->has_key = !!ep->id.key;
-	if (ep->id.key)
-		prove(s, ep->id.key, *handle, w->proof);
-	r->nr_unknown -= __test_and_clear_bit(*handle, r->unknown);
-	__set_bit(*handle, r->handles);
-	r->next_handle = (*handle + 1) % TREADLE_HANDLES;
-	/* the place is reserved, so this allocates nothing */
-	xa_store(hosts, s->id, xa_mk_value(r->begun << 16 | *handle), GFP_NOWAIT);
-	return true;
-}
-
-/**
- * treadle_remote_introduce - make an endpoint known to the other node, for other reasons than sends
- * @s:		the session
- * @ep:		the endpoint; its ->hosts has a place reserved for the host
- * @handle:	set to its handle there
- *
- * Context: Takes ep->lock and s->lock.
- * Return: 0; -ECONNREFUSED: it is closed; -EAGAIN: the session has no room.
- */
-int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle)
-{
-	int ret = 0;
-
-	spin_lock(&ep->lock);
-	spin_lock(&s->lock);
-	/* treadle_remote_forget() comes after ->dead */
-	if (ep->dead)
-		ret = -ECONNREFUSED;
-	else if (!s->up || !introduce(s, ep, handle))
-		ret = -EAGAIN;
-	treadle_session_flush(s);
-	spin_unlock(&s->lock);
-	spin_unlock(&ep->lock);
-	return ret;
-}
-
 /* Is there a frame, a credit and a place for a command? */
 static bool may_start(const struct treadle_session *s)
 {
@@ -208,7 +130,7 @@ static bool start(struct treadle_session *s, struct treadle_cmd *cmd, const stru
 	lockdep_assert_held(&s->lock);
 	/* @frame may be of an earlier session */
 	if (!may_start(s) || (frame && !treadle_session_owns(s, frame)) ||
-	    !introduce(s, cmd->ep, &handle))
+	    !treadle_remote_known(s, cmd->ep, &handle))
 		return false;
 	if (cmd->in_pieces) {
 		struct treadle_push *push = cmd->own;
@@ -371,6 +293,21 @@ static bool may_queue(const struct outgoing *out)
 	return !out->frame && (!out->here || cmd->inject || !payload(&cmd->d));
 }
 
+/*
+ * Reserve a place for the host in ->hosts of an endpoint. A host that knows the endpoint has one:
+ * an entry stays until the endpoint ends. 0 or -ENOMEM. May sleep.
+ */
+static int reserve_host(struct treadle_session *s, struct treadle_ep *ep, struct treadle_run *run)
+{
+	struct treadle_own_ep *own = treadle_own_ep(ep);
+
+	if (likely(treadle_entry_fits(s->remote, READ_ONCE(own->known))) ||
+	    xa_load(&own->hosts, s->id))
+		return 0;
+	treadle_run_let_go(run); /* the allocation may sleep */
+	return xa_reserve(&own->hosts, s->id, TREADLE_GFP) ? -ENOMEM : 0;
+}
+
 /* Send a one-way command, or drop it; it succeeds in any case. */
 static void send_datagram(struct outgoing *out, struct treadle_session *s, struct treadle_run *run)
 {
@@ -398,14 +335,15 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 {
 	struct treadle_ep *from = out->cmd->ep;
 	struct treadle_share *share;
-	struct xarray *hosts;
 	bool sent, kept;
 	int ret;
 
-	if (unlikely(!s->remote) && !treadle_remote_alloc(s))
-		return -ENOMEM;
-	hosts = &treadle_own_ep(from)->hosts;
-	if (unlikely(!xa_load(hosts, s->id)) && xa_reserve(hosts, s->id, TREADLE_GFP))
+	if (unlikely(!s->remote)) {
+		treadle_run_let_go(run);
+		if (!treadle_remote_alloc(s))
+			return -ENOMEM;
+	}
+	if (reserve_host(s, from, run))
 		return -ENOMEM;
 	if (one_way(out->cmd)) {
 		send_datagram(out, s, run);
@@ -441,6 +379,8 @@ static int send(struct outgoing *out, struct treadle_session *s, struct treadle_
 		spin_unlock(&from->lock);
 		if (kept)
 			return TREADLE_KEPT;
+		if (!share)
+			treadle_run_let_go(run);
 		ret = share ? prepare_queue(out, s, run) : treadle_share_add(s, out->cmd);
 		if (ret)
 			return ret;

@@ -123,7 +123,6 @@ extern const struct treadle_path_ops treadle_remote_path;
 struct treadle_wire_cmd *treadle_remote_cmd(struct treadle_session *s, struct treadle_frame *frame,
 					    const struct treadle_cmd *cmd, u64 offset, u32 bytes);
 void treadle_remote_room(struct treadle_session *s);
-int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle);
 
 /* sent.c */
 struct treadle_sent *treadle_sent_find(struct treadle_session *s, u32 reference);
@@ -160,6 +159,30 @@ void treadle_sent_ask(struct treadle_session *s, struct treadle_sent *sent);
 void treadle_sent_tell(struct treadle_session *s);
 int treadle_remote_unknown(struct treadle_session *s, const struct treadle_wire_view *view);
 void treadle_remote_forget(struct treadle_ep *ep);
+bool treadle_remote_known_anew(struct treadle_session *s, struct treadle_ep *ep, u32 *handle);
+int treadle_remote_introduce(struct treadle_session *s, struct treadle_ep *ep, u32 *handle);
+
+/* Is @entry, of ->hosts of an endpoint, of the session as it is now? It ends with the handle. */
+static inline bool treadle_entry_fits(const struct treadle_remote *r, u64 entry)
+{
+	return entry && entry >> 16 == READ_ONCE(r->begun);
+}
+
+/*
+ * Make an endpoint known to the other node, if it is not yet. Its ->hosts has a place reserved for
+ * the host. *@handle: the endpoint's handle there. False: the session has no room. Under s->lock.
+ */
+static inline bool treadle_remote_known(struct treadle_session *s, struct treadle_ep *ep,
+					u32 *handle)
+{
+	u64 known = READ_ONCE(treadle_own_ep(ep)->known);
+
+	lockdep_assert_held(&s->lock);
+	if (unlikely(!treadle_entry_fits(s->remote, known) || s->remote->nr_unknown))
+		return treadle_remote_known_anew(s, ep, handle);
+	*handle = known & 0xffff;
+	return true;
+}
 
 /* push.c */
 struct treadle_push *treadle_push_alloc(struct treadle_session *s, struct treadle_cmd *cmd,

@@ -421,7 +421,7 @@ int treadle_remote_begin(struct treadle_session *s)
 	if (!r)
 		return -ENOMEM;
 	spin_lock(&s->lock);
-	r->begun = atomic64_inc_return(&begun);
+	WRITE_ONCE(r->begun, atomic64_inc_return(&begun));
 	bitmap_zero(r->handles, TREADLE_HANDLES);
 	bitmap_zero(r->gone, TREADLE_HANDLES);
 	r->nr_gone = 0;

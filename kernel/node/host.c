@@ -19,12 +19,15 @@
 #include "mm/base.h"
 #include "node/session.h"
 
+#define RECENT 16u
+
 static unsigned int treadle_hosts_id;
 
 /*
  * struct hosts - the hosts of a network namespace
  * @lock:	serializes changes, and the opening and closing of nodes
  * @all:	by number; read under RCU
+ * @recent:	for each remainder of a number, the youngest of @all; the same locking
  * @next:	where the search for a free number begins; @nr: numbers that are not free
  * @by_addr:	by address
  * @shares:	how many count for a user, by treadle_user_id()
@@ -35,6 +38,7 @@ static unsigned int treadle_hosts_id;
 struct hosts {
 	struct mutex lock;
 	struct xarray all;
+	struct treadle_session __rcu *recent[RECENT];
 	u32 next, nr;
 	struct rhashtable by_addr;
 	struct xarray shares;
@@ -239,6 +243,7 @@ static int enter(struct hosts *h, struct treadle_session *s)
 	if (rcu_access_pointer(h->node))
 		attach(s, rcu_dereference_protected(h->node, lockdep_is_held(&h->lock)));
 	xa_store(&h->all, number, s, GFP_KERNEL); /* reserved: can't fail */
+	rcu_assign_pointer(h->recent[number % RECENT], s);
 	return 0;
 }
 
@@ -318,6 +323,8 @@ void treadle_host_drop(struct treadle_session *s)
 	if (!refcount_dec_and_mutex_lock(&s->links->users, &h->lock))
 		return;
 	xa_erase(&h->all, s->host);
+	if (rcu_access_pointer(h->recent[s->host % RECENT]) == s)
+		RCU_INIT_POINTER(h->recent[s->host % RECENT], NULL);
 	rhashtable_remove_fast(&h->by_addr, &s->links->by_addr, by_addr_params);
 	h->nr--;
 	if (s->links->charged)
@@ -404,14 +411,16 @@ bool treadle_host_address(struct net *net, u16 host, struct treadle_addr *addr)
  */
 TREADLE_HOT struct treadle_session *treadle_session_get(struct net *net, u16 host)
 {
+	struct hosts *h = hosts_of(net);
 	struct treadle_session *s;
 
-	rcu_read_lock();
-	s = unlikely(host == TREADLE_WAY_BACK) ? READ_ONCE(hosts_of(net)->back) :
-						 xa_load(&hosts_of(net)->all, host);
+	rcu_read_lock_sched(); /* costs no function call */
+	s = rcu_dereference_sched(h->recent[host % RECENT]);
+	if (unlikely(!s || s->id != host))
+		s = host == TREADLE_WAY_BACK ? READ_ONCE(h->back) : xa_load(&h->all, host);
 	if (s && !kref_get_unless_zero(&s->ref))
 		s = NULL;
-	rcu_read_unlock();
+	rcu_read_unlock_sched();
 	return s;
 }
 

@@ -144,7 +144,17 @@ static bool take_out(struct treadle_session *s, u32 reference, int status, struc
 	*cmd = NULL;
 	spin_lock(&s->lock);
 	found = find(s, reference);
-	ep = found ? treadle_ep_get(found->ep) : NULL;
+	ep = found ? found->ep : NULL;
+	if (ep && spin_trylock(&ep->lock)) { /* against the order of locks: only tried */
+		if (detach(s, found, status))
+			*cmd = found;
+		/* in this order: a push ends under s->lock, and then the endpoint may be gone */
+		spin_unlock(&ep->lock);
+		spin_unlock(&s->lock);
+		return true;
+	}
+	if (ep)
+		treadle_ep_get(ep);
 	spin_unlock(&s->lock);
 	if (!ep)
 		return false;

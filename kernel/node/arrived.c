@@ -61,15 +61,21 @@ static int arrive(struct treadle_session *s, struct treadle_link *link)
 	return l->live ? 0 : -EPROTO;
 }
 
-/* Process a frame: its items are valid. 0, or an error: the session has to end. */
-static int process(struct treadle_session *s, struct treadle_wire_reader *r, bool room)
+/*
+ * Process a frame: its items are valid. @view: the first one, if there is one; @r: the rest. 0, or
+ * an error: the session has to end.
+ */
+static int process(struct treadle_session *s, struct treadle_wire_view *view,
+		   struct treadle_wire_reader *r, bool room)
 {
-	struct treadle_wire_view view;
 	TREADLE_RUN(run, s->ctx);
 	int ret = 0;
 
-	while (!ret && treadle_wire_next(r, &view) > 0)
-		ret = treadle_node_ops.item(s, &view, &run);
+	if (likely(view->item)) {
+		do {
+			ret = treadle_node_ops.item(s, view, &run);
+		} while (!ret && treadle_wire_next(r, view) > 0);
+	}
 	if (unlikely(room))
 		treadle_node_ops.room(s, &run);
 	spin_lock(&s->lock);
@@ -78,22 +84,27 @@ static int process(struct treadle_session *s, struct treadle_wire_reader *r, boo
 	s->links->corked = false;
 	treadle_session_flush(s);
 	spin_unlock(&s->lock);
-	treadle_run_jobs(&run);
+	if (unlikely(!treadle_run_empty(&run)))
+		treadle_run_jobs(&run);
 	return ret;
 }
 
 static int arrived_items(struct treadle_session *s, struct treadle_link *link,
 			 const struct treadle_wire_frame *frame, struct treadle_wire_reader *r)
 {
+	struct treadle_wire_view first = { .item = NULL }, view;
 	struct treadle_session_links *l = s->links;
-	struct treadle_wire_reader ahead = *r;
-	struct treadle_wire_view view;
+	struct treadle_wire_reader ahead;
 	bool room = false;
 	u32 commands = 0;
 	int ret;
 
 	/* all of the frame, before anything of it is done */
-	while ((ret = treadle_wire_next(&ahead, &view)) > 0)
+	ret = treadle_wire_next(r, &first);
+	ahead = *r;
+	if (ret > 0)
+		commands = first.item->kind == TREADLE_WIRE_CMD;
+	while (ret > 0 && (ret = treadle_wire_next(&ahead, &view)) > 0)
 		commands += view.item->kind == TREADLE_WIRE_CMD;
 	if (ret)
 		return ret;
@@ -105,7 +116,7 @@ static int arrived_items(struct treadle_session *s, struct treadle_link *link,
 		ret = acked(s, frame, &room);
 	l->corked = !ret;
 	spin_unlock(&s->lock);
-	return unlikely(ret) ? ret : process(s, r, room);
+	return unlikely(ret) ? ret : process(s, &first, r, room);
 }
 
 /**

@@ -271,6 +271,35 @@ TREADLE_HOT bool treadle_copy_small(const struct treadle_ep *to, u64 dst,
 }
 
 /**
+ * treadle_copy_in() - copy bytes of the kernel to one page of a process
+ * @to:   endpoint of the process
+ * @at:   address in its memory
+ * @from: the bytes
+ * @len:  so many
+ *
+ * Context: takes the lock of the process's pagemap; does not sleep.
+ * Return: true: copied. False: nothing was, use treadle_copy().
+ */
+TREADLE_HOT bool treadle_copy_in(const struct treadle_ep *to, u64 at, const void *from, u64 len)
+{
+	struct treadle_pm *there = treadle_pm_of(to->obj.ctx);
+	void *page;
+	bool ok;
+
+	if (!treadle_pm_small(at, len))
+		return false;
+	pm_lock(there);
+	page = treadle_pm_known(there, at, true);
+	ok = page && !READ_ONCE(to->closed);
+	if (likely(ok)) {
+		copy_word(page, from, len);
+		treadle_pm_wrote(page, len);
+	}
+	pm_unlock(there);
+	return ok;
+}
+
+/**
  * treadle_span_fill() - make the next pages of a span known to its pagemap
  * @s:     the span of a process; its current page is missing
  * @len:   bytes that are needed

@@ -51,6 +51,7 @@ void treadle_span_user(struct treadle_span *s, struct treadle_ctx *ctx, const bo
 		       const struct treadle_iov *iov, unsigned int count, u64 off);
 bool treadle_copy_small(const struct treadle_ep *to, u64 dst, const struct treadle_ep *from,
 			u64 src, u64 len, const struct treadle_mr *mr);
+bool treadle_copy_in(const struct treadle_ep *to, u64 at, const void *from, u64 len);
 int treadle_copy(struct treadle_span *dst, struct treadle_span *src, u64 *done, u64 len,
 		 struct treadle_run *run, enum treadle_side *side);
 int treadle_span_fill(struct treadle_span *s, u64 len, bool write, struct treadle_run *run);

@@ -310,6 +310,17 @@ static noinline struct outcome deliver_parts(struct treadle_msg *msg, u64 len,
 	return outcome(msg, ret, side);
 }
 
+/* The same as copy_at_once() for a message of another node, with its bytes in the frame. */
+static noinline bool copy_arrived(const struct treadle_msg *msg, u64 len)
+{
+	const struct treadle_cmd *cmd = msg->cmd;
+
+	return msg->ops == &treadle_proxy_msg && !msg->payload && !msg->done &&
+	       !(cmd->d.flags & TREADLE_F_PULL) && msg->recv->iov_count == 1 &&
+	       buffer_owner(msg) == msg->to && !treadle_msg_is_late(msg, cmd->ep) &&
+	       treadle_copy_in(msg->to, msg->recv->one.addr, cmd->inject, len);
+}
+
 /*
  * Copy a message in one step. False: it is not small, pages are missing, or an endpoint has
  * closed.
@@ -321,8 +332,10 @@ static __always_inline bool copy_at_once(const struct treadle_msg *msg, u64 len,
 	const struct treadle_ep *from, *to = msg->to;
 	u64 src, dst = msg->recv->one.addr;
 
-	if (unlikely(msg->payload || msg->done || msg->ops != &treadle_local_msg || cmd->vec ||
-		     cmd->inject || msg->recv->iov_count != 1 || buffer_owner(msg) != to))
+	if (unlikely(msg->ops != &treadle_local_msg))
+		return copy_arrived(msg, len);
+	if (unlikely(msg->payload || msg->done || cmd->vec || cmd->inject ||
+		     msg->recv->iov_count != 1 || buffer_owner(msg) != to))
 		return false;
 	from = cmd->ep;
 	src = cmd->d.addr;

@@ -73,6 +73,22 @@ static struct treadle_answer answer_of(const struct treadle_cmd *cmd, int error,
 	return a;
 }
 
+/* Write DONE with @len bytes, and give back the credit. NULL: there is no room. */
+static struct treadle_wire_done *write_done(struct treadle_session *s, u32 reference, int error,
+					    u32 len)
+{
+	struct treadle_wire_done *done;
+
+	lockdep_assert_held(&s->lock);
+	done = treadle_session_item(s, TREADLE_WIRE_DONE, sizeof(*done) + len, reference);
+	if (!done)
+		return NULL;
+	done->status = cpu_to_le32(-error);
+	done->zero = 0;
+	treadle_window_offer(&s->window, 1);
+	return done;
+}
+
 /* Write an answer, and give back the credit. False: there is no room. */
 static bool write_answer(struct treadle_session *s, const struct treadle_answer *a)
 {
@@ -80,22 +96,18 @@ static bool write_answer(struct treadle_session *s, const struct treadle_answer 
 	struct treadle_wire_done *done;
 
 	lockdep_assert_held(&s->lock);
-	if (a->piece) {
-		data = treadle_session_item(s, TREADLE_WIRE_ANSWER_DATA, sizeof(*data) + a->len,
-					    a->reference);
-		if (!data)
-			return false;
-		data->offset = cpu_to_le64(a->offset);
-		memcpy(data + 1, a->bytes, a->len);
-	} else {
-		done = treadle_session_item(s, TREADLE_WIRE_DONE, sizeof(*done) + a->len,
-					    a->reference);
-		if (!done)
-			return false;
-		done->status = cpu_to_le32(-a->error);
-		done->zero = 0;
-		memcpy(done + 1, a->bytes, a->len);
+	if (!a->piece) {
+		done = write_done(s, a->reference, a->error, a->len);
+		if (done)
+			memcpy(done + 1, a->bytes, a->len);
+		return done;
 	}
+	data = treadle_session_item(s, TREADLE_WIRE_ANSWER_DATA, sizeof(*data) + a->len,
+				    a->reference);
+	if (!data)
+		return false;
+	data->offset = cpu_to_le64(a->offset);
+	memcpy(data + 1, a->bytes, a->len);
 	treadle_window_offer(&s->window, 1);
 	return true;
 }
@@ -210,6 +222,22 @@ bool treadle_piece_is_cut(const struct treadle_cmd *cmd)
 	return is_cut;
 }
 
+/* The same as answer() for a message that was received. False: nothing was done. */
+static bool answer_message(const struct treadle_cmd *cmd)
+{
+	struct treadle_proxy *proxy = treadle_proxy_of(cmd);
+	struct treadle_session *s = proxy->session;
+	bool done = false;
+
+	spin_lock(&s->lock);
+	if (likely(treadle_proxy_valid(proxy) && cmd->d.context && !s->proxies->count)) {
+		done = write_done(s, cmd->d.context, 0, 0);
+		treadle_session_flush(s);
+	}
+	spin_unlock(&s->lock);
+	return done;
+}
+
 /* Tell the other node what has become of @cmd, and give its credit back. */
 static void answer(struct treadle_cmd *cmd, int error)
 {
@@ -265,8 +293,14 @@ static void proxy_complete(struct treadle_cmd *cmd, int error, struct treadle_ru
 		kfree(cmd->own);
 		cmd->own = NULL;
 	}
-	answer(cmd, error);
-	treadle_cmd_free(cmd);
+	if (likely(!error && is_message(&cmd->d) && answer_message(cmd)))
+		cmd->slots = 0;
+	else
+		answer(cmd, error);
+	if (cmd->heap)
+		treadle_cmd_free(cmd);
+	else
+		cmd->own = NULL; /* its bytes are in a frame, and it holds nothing */
 	if (tracked) {
 		treadle_flow_done(ep, dest, tracked, run);
 		treadle_ep_put(ep);
@@ -296,9 +330,18 @@ static void proxy_release(struct treadle_cmd *cmd)
 	spin_unlock(&s->lock);
 }
 
+/* The ->complete of messages: the same as treadle_cmd_complete(), in fewer instructions. */
+static void proxy_msg_complete(struct treadle_msg *msg, int error, struct treadle_run *run)
+{
+	if (likely(!error) && !trace_treadle_complete_enabled())
+		proxy_complete(msg->cmd, 0, run);
+	else
+		treadle_cmd_complete(msg->cmd, error, run);
+}
+
 const struct treadle_msg_ops treadle_proxy_msg = {
 	.fetch = treadle_pull_fetch,
-	.complete = treadle_local_complete,
+	.complete = proxy_msg_complete,
 	.park = treadle_local_park,
 	.unpark = treadle_local_unpark,
 };

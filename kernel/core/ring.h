@@ -135,6 +135,16 @@ static __always_inline void treadle_ring_fetch_line(struct treadle_ring *r, u32 
 	d->data = READ_ONCE(s->data);
 }
 
+/* Zero the second line of a descriptor. */
+static __always_inline void treadle_desc_short(struct treadle_desc *d)
+{
+	d->ep = d->cond = d->notify = 0;
+	d->threshold = d->result = d->compare = 0;
+	d->atomic_op = d->datatype = d->rma_iov_count = d->fetch_iov_count = 0;
+	d->value = d->rest_threshold = 0;
+	d->rest = d->reserved1 = 0;
+}
+
 /*
  * Copy the descriptor at @index. Its second line is copied if F_EXT is set, else zeroed. The
  * barrier keeps the compiler from reading the shared slot again.
@@ -152,11 +162,7 @@ static __always_inline void treadle_ring_fetch(struct treadle_ring *r, u32 index
 		barrier();
 		return;
 	}
-	d->ep = d->cond = d->notify = 0;
-	d->threshold = d->result = d->compare = 0;
-	d->atomic_op = d->datatype = d->rma_iov_count = d->fetch_iov_count = 0;
-	d->value = d->rest_threshold = 0;
-	d->rest = d->reserved1 = 0;
+	treadle_desc_short(d);
 }
 
 #endif

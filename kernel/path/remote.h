@@ -264,6 +264,7 @@ struct treadle_answer {
 /*
  * struct treadle_proxies - what a session executes for the other node
  * @handles:	its endpoints, by handle (proxy/). Only arrivals and the end of the session use it
+ * @last:	the one that was found last, or NULL; only for arrivals
  * @members:	the same, by port, for what awaits them; changed like @handles, read under s->lock
  * @unknown:	handles for which there was no memory, and the other node is not told yet; only for
  *		arrivals; @nr_unknown of them
@@ -279,6 +280,7 @@ struct treadle_answer {
  */
 struct treadle_proxies {
 	struct xarray handles, members;
+	struct treadle_proxy *last;
 	unsigned long unknown[BITS_TO_LONGS(TREADLE_HANDLES)];
 	u32 nr_unknown;
 	u8 scratch[TREADLE_WIRE_PIECE];

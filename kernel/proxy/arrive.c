@@ -5,6 +5,7 @@
  * The other node is not trusted. What a node that keeps the rules never sends ends the session
  * (-EPROTO); the rest is checked as a descriptor of a process is, and is answered with an error.
  */
+#include "core/ring.h"
 #include "ep/endpoint.h"
 #include "proxy/proxy.h"
 
@@ -17,8 +18,11 @@ static void set_command(struct treadle_cmd *cmd, const struct treadle_wire_cmd *
 {
 	u32 to = le32_to_cpu(w->to);
 
-	memset(cmd, 0, sizeof(*cmd));
+	treadle_desc_short(&cmd->d);
 	cmd->d.opcode = w->opcode;
+	cmd->d.iov_count = 0;
+	cmd->d.reserved0 = 0;
+	cmd->d.peer = cmd->d.ignore = 0;
 	cmd->d.flags = le32_to_cpu(w->flags) | TREADLE_F_PROXY;
 	cmd->d.context = le32_to_cpu(w->item.reference);
 	cmd->d.len = le64_to_cpu(w->length);
@@ -26,8 +30,18 @@ static void set_command(struct treadle_cmd *cmd, const struct treadle_wire_cmd *
 	cmd->d.data = le64_to_cpu(w->data);
 	cmd->d.tag = le64_to_cpu(w->tag);
 	cmd->dest = treadle_dest(treadle_source(TREADLE_HERE, to & 0xffff), to >> 16);
+	cmd->route = 0;
 	cmd->path = TREADLE_PATH_PROXY;
 	cmd->slots = 1; /* the credit */
+	cmd->tx = NULL;
+	cmd->vec = NULL;
+	cmd->own = NULL;
+	cmd->cond = cmd->rest = NULL;
+	cmd->notify = NULL;
+	cmd->target = NULL;
+	cmd->tracked = TREADLE_UNTRACKED;
+	cmd->heap = cmd->admitted = false;
+	cmd->marks = 0;
 }
 
 /* A failure message of a collective says why, and nothing else. */

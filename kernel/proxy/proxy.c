@@ -215,6 +215,7 @@ int treadle_proxy_gone(struct treadle_session *s, const struct treadle_wire_view
 	if (handle >= TREADLE_HANDLES)
 		return -EPROTO;
 	proxy = xa_erase(&s->proxies->handles, handle);
+	s->proxies->last = NULL;
 	s->proxies->nr_unknown -= __test_and_clear_bit(handle, s->proxies->unknown);
 	if (proxy) /* else there was no memory for it */
 		destroy(s, proxy);

@@ -39,7 +39,11 @@ void treadle_member_end(struct treadle_session *s, int error);
 /* The endpoint with @handle, or NULL. Only for the arrivals of the session. */
 static inline struct treadle_proxy *treadle_proxy_find(struct treadle_session *s, u32 handle)
 {
-	return xa_load(&s->proxies->handles, handle);
+	struct treadle_proxies *p = s->proxies;
+
+	if (unlikely(!p->last || p->last->handle != handle))
+		p->last = xa_load(&p->handles, handle);
+	return p->last;
 }
 
 #endif

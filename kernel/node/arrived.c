@@ -265,7 +265,7 @@ int treadle_session_go(struct treadle_session *s, const struct treadle_wire_fram
 	list_for_each_entry(frame, &l->kept, list) {
 		treadle_window_replay(&s->window);
 		l->resent++;
-		l->busy = true;
+		l->busy |= !frame->answers;
 		treadle_frame_transmit(s, frame, treadle_window_tell(&s->window));
 	}
 	treadle_session_flush(s);

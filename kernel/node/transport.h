@@ -89,8 +89,9 @@ struct treadle_link;
  * @post:	sends a frame on a link that is up. Under the session's lock; must not sleep. The
  *		frame stays as it is until it was acknowledged, or, without a number, until
  *		treadle_link_sent(). That is also called for a numbered frame which was posted when
- *		no such call was due for an earlier one: items are collected until then. If the
- *		frame can't be sent, treadle_link_down() follows
+ *		no such call was due for an earlier one: items are collected until then. A frame
+ *		with nothing but answers needs no such call. If the frame can't be sent,
+ *		treadle_link_down() follows
  */
 struct treadle_transport {
 	u32 version;

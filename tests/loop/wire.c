@@ -118,6 +118,9 @@ static void end_sent(struct loop_end *end)
 {
 	u64 begun = READ_ONCE(end->peer->begun);
 
+	/* of earlier ones none is to be reported: the window is not larger */
+	if (unlikely(end->sent + LOOP_BUFFERS < begun))
+		WRITE_ONCE(end->sent, begun - LOOP_BUFFERS);
 	while (end->sent < begun) {
 		struct treadle_frame *frame = end->posted[end->sent % LOOP_BUFFERS];
 
@@ -153,7 +156,7 @@ static void end_frames(struct loop_end *end)
 static bool end_is_due(const struct loop_end *end)
 {
 	return (!end->deaf && end->done < READ_ONCE(end->arrived)) ||
-	       end->sent < READ_ONCE(end->peer->begun);
+	       (end->sent < READ_ONCE(end->signaled) && end->sent < READ_ONCE(end->peer->begun));
 }
 
 static void wire_called(struct callback_head *call)
@@ -353,7 +356,7 @@ static void end_publish(struct loop_end *to, struct treadle_frame *frame)
 	struct loop_end *end = to->peer;
 	bool report = frame && frame->head->type != TREADLE_WIRE_ITEMS;
 
-	if (frame && !report && end->due <= READ_ONCE(end->sent)) {
+	if (frame && !report && !frame->answers && end->due <= READ_ONCE(end->sent)) {
 		end->due = to->arrived + 1;
 		report = true;
 	}

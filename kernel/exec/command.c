@@ -13,6 +13,28 @@
 
 struct kmem_cache *treadle_cmd_cache;
 
+/* KASAN sees each use of a command that has ended, if its memory is freed. */
+#define SPARES (!IS_ENABLED(CONFIG_KASAN))
+
+/* Memory for a command of @tx, which may be NULL. May sleep. NULL: there is none. */
+static struct treadle_cmd *cmd_memory(struct treadle_tx *tx, struct treadle_run *run)
+{
+	struct treadle_cmd *memory =
+		SPARES && tx && READ_ONCE(tx->spare) ? xchg(&tx->spare, NULL) : NULL;
+
+	if (likely(memory))
+		return memory;
+	treadle_run_let_go(run); /* the allocation may sleep */
+	return kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
+}
+
+/* Free the memory of a command of @tx, which may be NULL; or keep it for the next one. */
+static void cmd_memory_free(struct treadle_tx *tx, struct treadle_cmd *memory)
+{
+	if (!SPARES || !tx || READ_ONCE(tx->spare) || cmpxchg(&tx->spare, NULL, memory))
+		kmem_cache_free(treadle_cmd_cache, memory);
+}
+
 /*
  * Move a command from a doorbell's stack to the heap. The new command takes over what @cmd holds,
  * and references on its endpoint and its ring. A failure message (F_FAILURE) falls back to the
@@ -22,19 +44,20 @@ static struct treadle_cmd *persist(struct treadle_cmd *cmd, struct treadle_run *
 {
 	struct treadle_cmd *heap;
 
-	treadle_run_let_go(run); /* the allocation may sleep */
-	heap = kmem_cache_alloc(treadle_cmd_cache, TREADLE_GFP);
+	heap = cmd_memory(cmd->tx, run);
 	if (!heap && (cmd->d.flags & TREADLE_F_FAILURE) && cmd->tx) /* the peer waits for it */
 		heap = treadle_cmd_take_reserve(cmd);
 	if (!heap)
 		return NULL;
 	*heap = *cmd;
-	if (cmd->vec)
+	if (cmd->vec) {
+		treadle_run_let_go(run);
 		heap->vec = kmemdup(cmd->vec, treadle_cmd_vecs(&cmd->d) * sizeof(*cmd->vec),
 				    TREADLE_GFP);
-	if (cmd->vec && !heap->vec) {
-		kmem_cache_free(treadle_cmd_cache, heap);
-		return NULL;
+		if (!heap->vec) {
+			kmem_cache_free(treadle_cmd_cache, heap);
+			return NULL;
+		}
 	}
 	heap->heap = true;
 	if (heap->ep)
@@ -292,6 +315,8 @@ int treadle_take_inject(struct treadle_cmd *cmd, struct treadle_run *run)
  */
 TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 {
+	struct treadle_tx *tx;
+
 	if (unlikely(cmd->notify))
 		treadle_obj_unbind(&cmd->notify->obj);
 	if (unlikely(cmd->target))
@@ -306,15 +331,16 @@ TREADLE_HOT void treadle_cmd_free(struct treadle_cmd *cmd)
 		return;
 	if (unlikely(cmd->tracked)) /* dropped, not completed */
 		treadle_flow_done(cmd->ep, cmd->dest, cmd->tracked, NULL);
-	if (cmd->tx) {
-		if (cmd->slots)
-			treadle_ring_release_any(&cmd->tx->ring, cmd->slots);
-		treadle_obj_put(&cmd->tx->obj);
-	}
+	tx = cmd->tx;
+	if (tx && cmd->slots)
+		treadle_ring_release_any(&tx->ring, cmd->slots);
 	if (cmd->ep)
 		treadle_ep_put(cmd->ep);
-	kfree(cmd->vec);
-	kmem_cache_free(treadle_cmd_cache, cmd);
+	if (unlikely(cmd->vec))
+		kfree(cmd->vec);
+	cmd_memory_free(tx, cmd);
+	if (tx)
+		treadle_obj_put(&tx->obj);
 }
 
 /**

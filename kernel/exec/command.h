@@ -55,6 +55,8 @@ struct treadle_polled {
  * @ep:		endpoint of descriptors that name none (set under ctx->lock, cleared under @lock)
  * @reserve:	memory of one command, for when a command on a doorbell's stack finds none: holds
  *		its completion or its failure message (under @lock; NULL until it is refilled)
+ * @spare:	memory of a command that has ended, for the next one that leaves a doorbell's stack;
+ *		or NULL. Exchanged without a lock
  * @counted:	statistics, from TREADLE_STAT_DOORBELLS on (written under @lock)
  * @ring:	descriptors
  * @polled:	for exec/polled.c
@@ -64,7 +66,7 @@ struct treadle_tx {
 	struct mutex lock;
 	bool shared;
 	struct treadle_ep *ep;
-	struct treadle_cmd *reserve;
+	struct treadle_cmd *reserve, *spare;
 	u64 counted[TREADLE_STAT_TX_END - TREADLE_STAT_DOORBELLS];
 	struct treadle_ring ring;
 	struct treadle_polled polled;

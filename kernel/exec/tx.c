@@ -47,6 +47,8 @@ static void tx_free(struct treadle_obj *obj)
 	treadle_polled_leave(tx); /* a ring that was never published is not hidden */
 	if (tx->reserve)
 		kmem_cache_free(treadle_cmd_cache, tx->reserve);
+	if (tx->spare)
+		kmem_cache_free(treadle_cmd_cache, tx->spare);
 	treadle_ring_exit(&tx->ring);
 }
 

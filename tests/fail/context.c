@@ -9,6 +9,7 @@
 #include <net/net_namespace.h>
 
 #include "ep/endpoint.h"
+#include "exec/trigger.h"
 
 #define NEED(condition)                                               \
 	do {                                                          \
@@ -108,6 +109,7 @@ static int set_context(const char *text, const struct kernel_param *kp)
 
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
+	treadle_poller_init(ctx);
 	ctx->ports = treadle_ports(ctx->net);
 	ret = use_worker(ctx) ?: use_endpoint(ctx) ?: use_predicate(&unknown);
 	treadle_ctx_put(ctx);

@@ -31,7 +31,8 @@ static void uses_view(struct walker *w, struct file *f)
 		place->writable = v.writable = false;
 		mprotect(v.at, v.length, PROT_READ);
 		break;
-	case 2: /* where commands read and write */
+	case 2:
+	case 3: /* where commands read and write */
 		if (v.length > ARENA / 4)
 			return;
 		place->length = 0;
@@ -75,7 +76,7 @@ static void opens_window(struct walker *w, struct file *f, __u32 ep, __u64 key, 
 
 static void uses_windows(struct walker *w, struct file *f)
 {
-	struct treadle_iov range = {(unsigned long)w->u->arena, ARENA};
+	struct treadle_iov range = {(unsigned long)some_pages(w, ARENA / 16), ARENA / 16};
 	struct treadle_mr_create region = {
 		.size = sizeof(region),
 		.flags = TREADLE_MR_KERNEL_KEY | (one_in(w, 2) ? TREADLE_MR_PINNED : 0),

@@ -11,6 +11,7 @@
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 
 #include <treadle/atomic.h>
 
@@ -93,6 +94,16 @@ static int region_of(int fd, int buf, __u64 offset, __u64 len, __u32 access, __u
 	if (id)
 		*id = c.id;
 	return result;
+}
+
+/* Since Linux 6.2 the kernel can map what udmabuf exports. */
+static bool has_udmabuf_vmap(void)
+{
+	int major = 0, minor = 0;
+	struct utsname kernel;
+
+	need(uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2);
+	return major > 6 || (major == 6 && minor >= 2);
 }
 
 static char *map_of(int buf)
@@ -184,6 +195,12 @@ TEST_F(rma, transfers_from_and_to_udmabuf)
 
 	if (buf < 0)
 		SKIP(return, "the kernel has no /dev/udmabuf (CONFIG_UDMABUF)");
+	if (!has_udmabuf_vmap()) {
+		EXPECT_EQ(-EOPNOTSUPP,
+			  region_of(self->a.fd, buf, 0, BYTES, BOTH, 0, 0, 5, NULL, NULL));
+		close(buf);
+		SKIP(return, "udmabuf of this kernel can't be mapped (Linux 6.2)");
+	}
 	close(buf);
 	transfers(self, _metadata, UDMABUF);
 }

@@ -315,10 +315,15 @@ private:
 		return false;
 	}
 
+	/*
+	 * A command with an effect only in its own process completes before those behind it. One
+	 * that reaches another process may still have been under way when later ones had completed.
+	 */
 	bool may_have_fired(const State &s, int counter, int ready) const
 	{
 		return !is_alive(counter) && outcome_[ready] == Outcome::none &&
-		       s.fired[counter] >= order_[counter].size();
+		       (h_.commands[ready].remote != none ||
+			s.fired[counter] >= order_[counter].size());
 	}
 
 	bool try_calls(const State &s)

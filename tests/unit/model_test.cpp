@@ -267,6 +267,37 @@ TEST(Model, nothing_runs_after_it_was_killed)
 	EXPECT_FALSE(h.right()) << "the threshold was not met";
 }
 
+/* Two commands start in order; the first one writes to process 1, and only the second completes. */
+TEST(Model, a_write_may_still_be_under_way_when_its_process_is_killed)
+{
+	Written h;
+	const int write = h.arm({.counter = 0, .threshold = 1, .remote = 2});
+	const int second = h.arm({.counter = 0, .threshold = 1});
+
+	h.add(0, 1);
+	h.ran(second);
+	h.call({.kind = Kind::kill, .target = 0}, 1);
+	h.read(2, 0, 2).seen = 0;
+	EXPECT_TRUE(h.right()) << "the write is lost";
+	h.actors[2].back().result = 1;
+	EXPECT_TRUE(h.right()) << "the write has arrived";
+	h.actors[2].back().result = 2;
+	EXPECT_FALSE(h.right()) << "it arrives once";
+
+	h.actors[2].back().result = 1;
+	h.commands[write].threshold = 2;
+	EXPECT_FALSE(h.right()) << "the threshold was not met";
+	h.commands[write].threshold = 1;
+	h.actors[1].clear();
+	EXPECT_FALSE(h.right()) << "its process lives: it completes";
+
+	h.call({.kind = Kind::kill, .target = 0}, 1);
+	h.actors[2].clear();
+	EXPECT_TRUE(h.right());
+	h.commands[write].remote = none;
+	EXPECT_FALSE(h.right()) << "it writes to no process: it completes first";
+}
+
 TEST(Model, a_waiting_command_dies_with_its_process)
 {
 	Written h;

@@ -288,6 +288,8 @@ private:
 	struct Armed {
 		Word counter = 0, threshold = 0, flags = 0, context = 0;
 		Word sum = 0; /* of that counter */
+
+		bool is_ready() const { return threshold <= sum; }
 	};
 
 	/* All armed commands, by their counter; at least the first of each counter. */
@@ -320,19 +322,19 @@ private:
 		return all;
 	}
 
-	bool nothing_is_ready() const
-	{
-		return std::ranges::none_of(armed(),
-					    [](const Armed &a) { return a.threshold <= a.sum; });
-	}
+	bool nothing_is_ready() const { return std::ranges::none_of(armed(), &Armed::is_ready); }
 
-	/* Do commands that repeat remain? One that is under way is armed again. */
+	/*
+	 * Cancels the commands that repeat; returns whether none was left. A command that was under
+	 * way is armed again, perhaps at a threshold that its counter has reached. Then it must fire,
+	 * and a cancel could hide that it does not.
+	 */
 	bool nothing_repeats()
 	{
 		auto &actor = me_.actors[0];
 
 		for (const Armed &a : armed())
-			if (a.flags & TREADLE_F_REPEAT) {
+			if ((a.flags & TREADLE_F_REPEAT) && !a.is_ready()) {
 				const int number = static_cast<int>(a.context);
 				const Command &c = stage_.commands.at(a.context);
 				Op &op = actor.ops.at(actor.count);

@@ -326,8 +326,8 @@ private:
 
 	/*
 	 * Cancels the commands that repeat; returns whether none was left. A command that was under
-	 * way is armed again, perhaps at a threshold that its counter has reached. Then it must fire,
-	 * and a cancel could hide that it does not.
+	 * way is armed again, perhaps at a threshold that its counter has reached. Then it has to
+	 * fire, and a cancel could hide that it does not.
 	 */
 	bool nothing_repeats()
 	{

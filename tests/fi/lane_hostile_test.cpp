@@ -129,9 +129,11 @@ int spoil(int line, const Nonsense &kind, bool sends)
 
 	if (!sends)
 		receive();
+	/* slowly: there is a lane only when nothing waits */
 	while (!has_lane()) {
 		step();
-		std::this_thread::sleep_for(1ms); /* there is a lane only when nothing waits */
+		if (sends)
+			std::this_thread::sleep_for(1ms);
 	}
 	lanes = maps_like_lanes();
 	if (lanes.empty())
@@ -239,9 +241,10 @@ void withstand(bool hostile_sends)
 
 		if (hostile_sends)
 			victim.post(); /* one: lanes open when the kernel has none */
-		while (!spoiling) {    /* slowly: there is a lane only when nothing waits */
+		while (!spoiling) {
 			step();
-			std::this_thread::sleep_for(1ms);
+			if (!hostile_sends)
+				std::this_thread::sleep_for(1ms); /* as in spoil() */
 		}
 		ear.join();
 		for (const auto end = std::chrono::steady_clock::now() + 300ms;

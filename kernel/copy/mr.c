@@ -199,7 +199,7 @@ static int mr_key(struct treadle_mr *mr)
 		ret = rhashtable_lookup_insert_fast(&mr->obj.ctx->mrs, &mr->node, mr_params);
 	} while (ret == -EEXIST && (mr->flags & TREADLE_MR_KERNEL_KEY));
 	mr->hashed = !ret;
-	if (!ret) /* before it is published: only then can mr_hide() take it out */
+	if (!ret) /* the region is not published yet, so mr_hide() comes later, and takes it out */
 		rcu_assign_pointer(*treadle_mr_recent(mr->obj.ctx, mr->key), mr);
 	return ret;
 }

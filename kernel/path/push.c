@@ -229,7 +229,10 @@ static bool take_room(struct treadle_push *push, struct treadle_frame **frame)
 	return *frame;
 }
 
-/* Send the next piece. TREADLE_GO_ON; TREADLE_KEPT: there is no room; or why it can't be read. */
+/*
+ * Send the next piece, if @end allows one. May sleep; takes s->lock. TREADLE_GO_ON: sent, or there
+ * was none; TREADLE_KEPT: there is no room, and @push waits; or why it can't be read.
+ */
 static int send_piece(struct treadle_push *push, struct treadle_run *run)
 {
 	const struct treadle_desc *d = &push->cmd->d;
@@ -377,7 +380,8 @@ static int step(struct treadle_push *push, struct treadle_run *run)
 		treadle_remote_end_push(s, push->reference, 0, run);
 		return TREADLE_GO_ON;
 	}
-	if (ret == 1 && push->next < push->end)
+	/* a GRANT may change both: send_piece() looks again, under the lock */
+	if (ret == 1 && READ_ONCE(push->next) < READ_ONCE(push->end))
 		ret = read ? ask_piece(push) : send_piece(push, run);
 	else if (ret == 1)
 		ret = TREADLE_GO_ON;
@@ -483,8 +487,8 @@ int treadle_push_grant(struct treadle_session *s, const struct treadle_wire_view
 	}
 	if (sent && sent->push && sent->cmd->d.opcode <= TREADLE_OP_TSEND && from <= end &&
 	    end <= sent->cmd->d.len) {
-		sent->push->next = from;
-		sent->push->end = end;
+		WRITE_ONCE(sent->push->next, from); /* step() reads them without the lock */
+		WRITE_ONCE(sent->push->end, end);
 		activate(sent->push);
 	}
 	if (!sent || !made) /* the other node must not wait for bytes */

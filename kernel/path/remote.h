@@ -31,7 +31,7 @@
  * @failed:	the bytes can't be read: ABORT has to be sent
  * @ended:	out of the table: the last user completes the command with @status
  *
- * All under s->lock.
+ * Under s->lock, but @failed, and the entries of @late, which only @job changes and removes.
  */
 struct treadle_push {
 	struct treadle_job job;

@@ -5,12 +5,18 @@
 
 #include "fuzz_maps.h"
 
-/* Maps it as a whole, and forgets, but does not unmap, what had its place: others may use it. */
-static void remember_view(struct file *f, __u32 id, struct treadle_map m, bool writable)
+/*
+ * Remembers a new window or lane, and maps it as a whole. What had its place is forgotten, but not
+ * unmapped: others may use it.
+ */
+static void remember_view(struct walker *w, struct file *f, enum kind kind, __u32 id,
+			  struct treadle_map m, bool writable, enum bend bend)
 {
 	char *at = mmap(NULL, m.length, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, f->fd,
 			m.offset);
 
+	remember(w, f, kind, id);
+	count_bend(bend);
 	if (at != MAP_FAILED)
 		f->view[id % KNOWN] = (struct view){at, m.length, writable};
 }
@@ -65,13 +71,11 @@ static void opens_window(struct walker *w, struct file *f, __u32 ep, __u64 key, 
 
 	if (TRY(w, f, TREADLE_IOC_WINDOW_OPEN, &c))
 		return;
-	remember(w, f, WINDOW, c.id);
-	remember_view(f, c.id, c.data, c.access & TREADLE_ACCESS_REMOTE_WRITE);
+	remember_view(w, f, WINDOW, c.id, c.data, c.access & TREADLE_ACCESS_REMOTE_WRITE, OPENED);
 	fill.window = c.id;
 	fill.addr = c.addr;
 	fill.len = c.len;
 	TRY(w, f, TREADLE_IOC_WINDOW_FILL, &fill);
-	count_bend(OPENED);
 }
 
 static void uses_windows(struct walker *w, struct file *f)
@@ -119,22 +123,16 @@ static void offers_lane(struct walker *w, struct file *f, __u32 ep)
 {
 	struct treadle_lane_make c = {.size = sizeof(c), .ep = ep, .peer = roll(w, 4)};
 
-	if (TRY(w, f, TREADLE_IOC_LANE_MAKE, &c))
-		return;
-	remember(w, f, LANE, c.id);
-	remember_view(f, c.id, c.rw, true);
-	count_bend(OFFERED);
+	if (TRY(w, f, TREADLE_IOC_LANE_MAKE, &c) == 0)
+		remember_view(w, f, LANE, c.id, c.rw, true, OFFERED);
 }
 
 static void takes_lane(struct walker *w, struct file *f, __u32 rx)
 {
 	struct treadle_lane_take c = {.size = sizeof(c), .rx = rx};
 
-	if (TRY(w, f, TREADLE_IOC_LANE_TAKE, &c))
-		return;
-	remember(w, f, LANE, c.id);
-	remember_view(f, c.id, c.rw, true);
-	count_bend(TAKEN);
+	if (TRY(w, f, TREADLE_IOC_LANE_TAKE, &c) == 0)
+		remember_view(w, f, LANE, c.id, c.rw, true, TAKEN);
 }
 
 static void uses_lanes(struct walker *w, struct file *f)

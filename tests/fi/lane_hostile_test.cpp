@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* One end of a lane writes anything into it: the other end, and a third process, go on. */
+/* One end of a lane writes anything into it: the other end, and a third endpoint, go on. */
 #include "lane.h"
 
 #include <array>

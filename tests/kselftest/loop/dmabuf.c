@@ -96,7 +96,7 @@ static int region_of(int fd, int buf, __u64 offset, __u64 len, __u32 access, __u
 	return result;
 }
 
-/* Since Linux 6.2 the kernel can map what udmabuf exports. */
+/* Linux 6.1 can't map what udmabuf exports, 6.12 can. */
 static bool has_udmabuf_vmap(void)
 {
 	int major = 0, minor = 0;
@@ -199,7 +199,7 @@ TEST_F(rma, transfers_from_and_to_udmabuf)
 		EXPECT_EQ(-EOPNOTSUPP,
 			  region_of(self->a.fd, buf, 0, BYTES, BOTH, 0, 0, 5, NULL, NULL));
 		close(buf);
-		SKIP(return, "udmabuf of this kernel can't be mapped (Linux 6.2)");
+		SKIP(return, "udmabuf of this kernel can't be mapped: it was refused");
 	}
 	close(buf);
 	transfers(self, _metadata, UDMABUF);

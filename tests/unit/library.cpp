@@ -13,4 +13,5 @@
 #include "result.cpp"
 #include "ring.cpp"
 #include "sys/fd.cpp"
+#include "threading.cpp"
 #include "transmit_ring.cpp"

@@ -2,7 +2,7 @@
 #ifndef TREADLE_THREADING_H
 #define TREADLE_THREADING_H
 
-#include <mutex>
+#include <atomic>
 
 #include <treadle/result.h>
 
@@ -19,7 +19,10 @@ struct TREADLE_API NoLock {
 	void unlock() noexcept {}
 };
 
-/* A moved lock is a new one: an object must not be moved while another thread uses it. */
+/*
+ * One word, so that a lock that is free costs two instructions of the processor inline.
+ * A moved lock is a new one: an object must not be moved while another thread uses it.
+ */
 class TREADLE_API Mutex
 {
 public:
@@ -27,11 +30,29 @@ public:
 	Mutex(Mutex &&) noexcept {}
 	Mutex &operator=(Mutex &&) noexcept { return *this; }
 
-	void lock() { mutex_.lock(); }
-	void unlock() { mutex_.unlock(); }
+	[[gnu::always_inline]] void lock() noexcept
+	{
+		State expected = State::free;
+
+		if (!state_.compare_exchange_strong(expected, State::held,
+						    std::memory_order_acquire)) [[unlikely]]
+			wait();
+	}
+	[[gnu::always_inline]] void unlock() noexcept
+	{
+		/* either this sees that a thread waits, or that thread sees that it is free */
+		if (state_.exchange(State::free) == State::waited_for) [[unlikely]]
+			wake();
+	}
 
 private:
-	std::mutex mutex_;
+	/* waited_for: held, and threads may sleep until it is free. */
+	enum class State : int { free, held, waited_for };
+
+	void wait() noexcept;
+	void wake() noexcept;
+
+	std::atomic<State> state_ = State::free;
 };
 
 } // namespace treadle

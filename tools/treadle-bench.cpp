@@ -32,6 +32,7 @@ struct Options {
 	bool two = false, count = true, cells = false;
 	fi_ep_type type = FI_EP_RDM;
 	fi_progress progress = FI_PROGRESS_UNSPEC;
+	fi_threading threading = FI_THREAD_DOMAIN;
 	size_t scale = 0;
 	std::string json, svg;
 	Places places;
@@ -60,6 +61,13 @@ fi_progress parse_progress(const std::string &name)
 	if (name != "auto" && name != "manual")
 		throw cli::Misuse("no such progress: " + name);
 	return name == "auto" ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+}
+
+fi_threading parse_threading(const std::string &name)
+{
+	if (name != "domain" && name != "safe")
+		throw cli::Misuse("no such threading: " + name);
+	return name == "domain" ? FI_THREAD_DOMAIN : FI_THREAD_SAFE;
 }
 
 std::string help_of_operations()
@@ -102,6 +110,9 @@ Options parse(int argc, char **argv)
 		   "ask for progress that is auto or manual (default: what the\n"
 		   "provider offers)",
 		   [&](const char *text) { o.progress = parse_progress(text); }},
+		  {0, "threading", "LEVEL",
+		   "domain (default), or safe: any thread may call at any time",
+		   [&](const char *text) { o.threading = parse_threading(text); }},
 		  {0, "cells", nullptr,
 		   "instead: transfers that a store starts (FI_TRIGGER_XPU), for\n"
 		   "the first provider: reaction time, cost while nothing is written",
@@ -291,7 +302,7 @@ std::vector<Row> compare(const Options &options, const Operation &op, size_t siz
 		for (const auto &provider : options.providers)
 			runners.push_back(std::make_unique<Runner>(
 				Job{provider, op, size, options.two, options.type, options.address,
-				    options.progress},
+				    options.progress, options.threading},
 				machine));
 		for (auto &runner : runners)
 			runner->calibrate(options.milliseconds);

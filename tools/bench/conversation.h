@@ -51,6 +51,7 @@ struct Job {
 	fi_ep_type type = FI_EP_RDM;
 	std::string address = "127.0.0.1"; /* of the ends in this process */
 	fi_progress progress = FI_PROGRESS_UNSPEC;
+	fi_threading threading = FI_THREAD_DOMAIN;
 };
 
 /* The provider, or this program in this mode, does not support the operation. Not an error. */

@@ -92,6 +92,7 @@ struct Need {
 	fi_ep_type type = FI_EP_RDM;
 	std::string address = "127.0.0.1"; /* of this end, if the provider has such addresses */
 	fi_progress progress = FI_PROGRESS_UNSPEC;
+	fi_threading threading = FI_THREAD_DOMAIN;
 };
 
 /* The provider's endpoint of that type, or null if it has none. */
@@ -104,7 +105,7 @@ inline Info find(const Need &need)
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = need.type;
 	hints->rx_attr->size = need.rx_size;
-	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->threading = need.threading;
 	hints->domain_attr->data_progress = need.progress;
 	hints->domain_attr->mr_mode =
 		FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT;

@@ -403,7 +403,8 @@ inline std::unique_ptr<Conversation> start(const Job &job, Place place = Place::
 				.caps = op.caps | (remote ? FI_REMOTE_COMM : 0),
 				.type = job.type,
 				.address = job.address,
-				.progress = job.progress});
+				.progress = job.progress,
+				.threading = job.threading});
 
 	if (!info)
 		throw Unsupported();

@@ -111,7 +111,7 @@ public:
 		return post(options, TREADLE_OP_WRITE, data, peer, to.addr, to.key);
 	}
 
-	[[nodiscard]] std::error_code post(const Message &message) noexcept
+	[[nodiscard, gnu::always_inline]] std::error_code post(const Message &message) noexcept
 	{
 		return put(message.flags, 1, message);
 	}

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include <treadle/threading.h>
+
 namespace treadle::fi
 {
 
@@ -102,7 +104,7 @@ private:
 	};
 
 	void choose() noexcept;
-	std::unique_lock<std::mutex> locked() noexcept
+	std::unique_lock<Mutex> locked() noexcept
 	{
 		std::unique_lock lock(lock_, std::defer_lock);
 
@@ -115,7 +117,7 @@ private:
 	bool begin_sleep() noexcept;
 	void end_sleep() noexcept;
 
-	std::mutex lock_;
+	Mutex lock_;
 	const bool locks_;
 	All all_{*this};
 	std::atomic<Progress *> any_ = nullptr; /* the only member, or all; null: there is none */

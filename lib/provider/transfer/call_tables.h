@@ -21,9 +21,9 @@ enum class Words { none, silent, reported };
 /* How the calls of a table post; lanes: plain calls of an endpoint that has lanes. */
 enum class Way { plain, lanes, special };
 
-/* Does an endpoint send, or receive, by lanes? here: PortOf::receive_here is right. */
+/* Does an endpoint send, or receive, by lanes? */
 struct Lanes {
-	bool out, in, here;
+	bool out, in;
 };
 
 /* fi_msg.cpp, fi_tagged.cpp, fi_rma.cpp, fi_atomic.cpp: fill the tables of a port. */
@@ -88,8 +88,7 @@ void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx, Lanes lanes) noex
 	choose<Live>(serialized, tx, fill_tx);
 	if (lanes.in && rx == Calls::plain) {
 		serialized ? fill_rx(Quick()) : fill_rx(Live<Mutex, Way::lanes>());
-		if (lanes.here)
-			ops.recv = Quick::recv_here;
+		ops.recv = serialized ? Quick::recv_here : Live<Mutex, Way::lanes>::recv_here;
 	}
 	if (lanes.out && tx == Calls::plain) {
 		serialized ? fill_tx(Quick()) : fill_tx(Live<Mutex, Way::lanes>());

@@ -30,8 +30,8 @@ template <class Lock, Way Kind> struct MessageCalls {
 	using P = PortOf<Lock>;
 
 	/* recv_here jumps there */
-	static ssize_t recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
-			    void *context) noexcept
+	[[gnu::noinline, gnu::noclone]] static ssize_t
+	recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src, void *context) noexcept
 	{
 		return P::of(ep).template receive<Kind>(recv_message(buf, len, src, context));
 	}

@@ -35,8 +35,10 @@ template <class Lock, Way Kind> struct TaggedCalls {
 	using P = PortOf<Lock>;
 
 	/* recv_here jumps there */
-	static ssize_t recv(fid_ep *ep, void *buf, std::size_t len, void *, fi_addr_t src,
-			    std::uint64_t tag, std::uint64_t ignore, void *context) noexcept
+	[[gnu::noinline, gnu::noclone]] static ssize_t recv(fid_ep *ep, void *buf, std::size_t len,
+							    void *, fi_addr_t src,
+							    std::uint64_t tag, std::uint64_t ignore,
+							    void *context) noexcept
 	{
 		return P::of(ep).template receive<Kind>(
 			recv_message(buf, len, src, tag, ignore, context));

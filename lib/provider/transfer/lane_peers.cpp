@@ -22,19 +22,15 @@ void LanePeers::ask_kernel(LaneEnd &end) noexcept
 	end.port = directed_ && source != TREADLE_ADDR_ANY ? port_of(source) : no_port;
 }
 
+/* Keeps the answer. */
 std::uint32_t LanePeers::look_up(std::uint64_t peer) noexcept
 {
 	const std::uint32_t now = changes();
-	Known &known = known_[peer % known_.size()];
+	const auto place = av_.place(peer);
+	const std::uint32_t port = place && place->here ? place->address.port : no_port;
 
-	if (known.peer != peer || known.changes != now) {
-		const auto place = av_.place(peer);
-
-		known = {.peer = peer,
-			 .port = place && place->here ? place->address.port : no_port,
-			 .changes = now};
-	}
-	return known.port;
+	known_[peer % known_.size()] = {.peer = peer, .port = port, .changes = now};
+	return port;
 }
 
 } // namespace treadle::fi

@@ -50,7 +50,18 @@ public:
 	/* Of the peer that a receive names; no_port: it is not here. */
 	std::uint32_t port_of(std::uint64_t peer) noexcept
 	{
-		return peer == TREADLE_ADDR_ANY ? any_port : look_up(peer);
+		const std::uint32_t port = known_port(peer);
+
+		return port == unknown_port ? look_up(peer) : port;
+	}
+	/* The same without a call; unknown_port: port_of has to tell. */
+	static constexpr std::uint32_t unknown_port = 0x20000;
+	[[gnu::always_inline]] std::uint32_t known_port(std::uint64_t peer) const noexcept
+	{
+		if (peer == TREADLE_ADDR_ANY) [[likely]]
+			return any_port;
+		const Known &known = known_[peer % known_.size()];
+		return known.peer == peer && known.changes == changes() ? known.port : unknown_port;
 	}
 
 private:

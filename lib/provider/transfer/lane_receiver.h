@@ -45,18 +45,16 @@ public:
 	/* A receive with one buffer. 0 or -errno. */
 	int post(const Message &receive) noexcept;
 	/*
-	 * The usual case, in few instructions and without a call: any sender's, kept here. False:
-	 * post has to do it. Only if it locks nothing.
+	 * The usual case, in few instructions and without a call: it is kept here. False: post has
+	 * to do it.
 	 */
 	[[gnu::always_inline]] bool post_here(const Message &receive) noexcept
 	{
-		if (receive.peer != TREADLE_ADDR_ANY || !open_ || end_ == limit_ ||
-		    reports_.late() || !waiting_.empty()) [[unlikely]]
-			return false;
-		keep_receive(receive, any_port);
-		return true;
+		if (!lock_.locks())
+			return keep_here(receive);
+		const std::lock_guard guard(lock_);
+		return keep_here(receive);
 	}
-	bool locks() const noexcept { return lock_.locks(); }
 	/* One with any flags but those of a peek. */
 	int post(const Message &receive, std::span<const treadle_iov> iov) noexcept;
 	/* FI_PEEK, FI_CLAIM, FI_DISCARD. 0 or -errno. by_kernel: the kernel has to do it. */
@@ -102,7 +100,7 @@ private:
 		}
 
 	private:
-		std::mutex mutex_;
+		Mutex mutex_;
 		const bool locks_;
 	};
 
@@ -134,6 +132,16 @@ private:
 			   .flags = receive.flags,
 			   .port = port,
 			   .kind = kind_of(is_tagged(receive))};
+	}
+	[[gnu::always_inline]] bool keep_here(const Message &receive) noexcept
+	{
+		const std::uint32_t port = peers_.known_port(receive.peer);
+
+		if (port >= no_port || !open_ || end_ == limit_ || reports_.late() ||
+		    !waiting_.empty()) [[unlikely]]
+			return false;
+		keep_receive(receive, port);
+		return true;
 	}
 	[[gnu::always_inline]] Posted *find(std::uint32_t flags, std::uint64_t tag,
 					    const LaneEnd &end) noexcept;

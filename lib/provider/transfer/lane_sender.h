@@ -59,10 +59,7 @@ public:
 			return leave(ring, *to, 1, stats_.shut);
 		if (!reserve(reported)) [[unlikely]]
 			return leave(ring, *to, 1, stats_.waited);
-		const bool data = message.flags & TREADLE_F_REMOTE_CQ_DATA;
-		const auto put = to->writer.put((is_tagged(message) ? TREADLE_LANE_TAGGED : 0) |
-							(data ? TREADLE_LANE_DATA : 0),
-						message.tag, message.data,
+		const auto put = to->writer.put(kind_here(message), message.tag, message.data,
 						reinterpret_cast<const void *>(message.addr),
 						static_cast<std::uint32_t>(message.len));
 		if (put == detail::LaneWriter::Put::shut) [[unlikely]]
@@ -84,9 +81,10 @@ public:
 	template <bool Word, class Ring>
 	[[gnu::always_inline]] bool send_here(const Ring &ring, const Message &message) noexcept
 	{
-		constexpr std::uint32_t usual = TREADLE_F_COMPLETION | TREADLE_F_INJECT;
+		constexpr std::uint32_t usual = TREADLE_F_COMPLETION | TREADLE_F_INJECT |
+						(Word ? 0 : TREADLE_F_REMOTE_CQ_DATA);
 		const bool reported = message.flags & TREADLE_F_COMPLETION;
-		const std::uint32_t kind = is_tagged(message) ? TREADLE_LANE_TAGGED : 0;
+		const std::uint32_t kind = kind_here(message);
 		const auto *const bytes = reinterpret_cast<const void *>(message.addr);
 		const detail::LocalQueue queue = queue_; /* in registers */
 		Open *const to = quick_;
@@ -96,9 +94,11 @@ public:
 		    !ring.idle() || to->lane.overtakes() || (reported && !queue.reserve()))
 			[[unlikely]]
 			return false;
-		const auto put = Word ? to->writer.put_word(kind, message.tag, bytes) :
-					to->writer.put(kind, message.tag, 0, bytes,
-						       static_cast<std::uint32_t>(message.len));
+		const auto put =
+			Word || message.len == 8 ?
+				to->writer.put_word(kind, message.tag, message.data, bytes) :
+				to->writer.put(kind, message.tag, message.data, bytes,
+					       static_cast<std::uint32_t>(message.len));
 		if (put != detail::LaneWriter::Put::done) [[unlikely]] {
 			quick_ = nullptr;
 			if (put == detail::LaneWriter::Put::shut)
@@ -163,6 +163,13 @@ private:
 	{
 		return message.opcode == TREADLE_OP_TSEND;
 	}
+	/* In the lane. */
+	static std::uint32_t kind_here(const Message &message) noexcept
+	{
+		return (is_tagged(message) ? TREADLE_LANE_TAGGED : 0) |
+		       (message.flags & TREADLE_F_REMOTE_CQ_DATA ? TREADLE_LANE_DATA : 0);
+	}
+	/* In a completion. */
 	static std::uint32_t kind_of(const Message &message) noexcept
 	{
 		return TREADLE_CQ_SEND | (is_tagged(message) ? TREADLE_CQ_TAGGED : TREADLE_CQ_MSG);

@@ -365,11 +365,10 @@ private:
 		if (message.opcode != TREADLE_OP_READ && message.opcode != TREADLE_OP_WRITE) {
 			if (Kind == Way::plain || !lanes_out_)
 				return negative(tx_->post(message));
-			if constexpr (std::is_same_v<Lock, NoLock>) {
-				if (lanes_out_->send_here<false>(*tx_, message)) [[likely]]
-					return 0;
-			}
-			return send(copy_of(message));
+			const std::lock_guard guard(*tx_);
+			if (lanes_out_->send_here<false>(*tx_, message)) [[likely]]
+				return 0;
+			return send_locked(copy_of(message));
 		}
 		const std::lock_guard guard(*tx_);
 		if (direct_ && direct_->looks() &&
@@ -410,10 +409,9 @@ private:
 			.ignore = message.ignore,
 			.data = message.data};
 	}
-	/* By a lane if there is one. */
-	[[gnu::noinline]] int send(const Message &message) noexcept
+	/* By a lane if there is one. The transmit ring must be locked. */
+	[[gnu::noinline]] int send_locked(const Message &message) noexcept
 	{
-		const std::lock_guard guard(*tx_);
 		const int rc = lanes_out_->send(*tx_, message);
 
 		return rc == LaneSender::by_ring ? negative(tx_->post_locked(message)) : rc;
@@ -433,8 +431,10 @@ private:
 	/* Posts to a ring that may be shared. */
 	int post(const Message &message) noexcept
 	{
-		if (lanes_out_ && LaneSender::is_send(message.opcode))
-			return send(message);
+		if (lanes_out_ && LaneSender::is_send(message.opcode)) {
+			const std::lock_guard guard(*tx_);
+			return send_locked(message);
+		}
 		return negative(shares_tx_ ? tx_->post(command_of(message).on(endpoint_->id())) :
 					     tx_->post(message));
 	}
@@ -466,9 +466,7 @@ private:
 		const auto reports =
 			tx_flags_ & TREADLE_F_COMPLETION ? Words::reported : Words::silent;
 		const auto words = simple ? reports : Words::none;
-		const Lanes lanes{.out = lanes_out_ != nullptr,
-				  .in = lanes_in_ != nullptr,
-				  .here = lanes_in_ && !lanes_in_->locks()};
+		const Lanes lanes{.out = lanes_out_ != nullptr, .in = lanes_in_ != nullptr};
 
 		choose_calls(msg_ops_, serialized, tx_calls(FI_MSG | FI_SEND),
 			     rx_calls(FI_MSG | FI_RECV), lanes);

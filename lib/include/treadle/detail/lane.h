@@ -144,11 +144,11 @@ public:
 	}
 	/* The same for a word. */
 	[[gnu::always_inline]] Put put_word(std::uint32_t flags, std::uint64_t tag,
-					    const void *word) noexcept
+					    std::uint64_t data, const void *word) noexcept
 	{
 		if (!has_room(1)) [[unlikely]]
 			return Put::full;
-		std::memcpy(bytes_of(write(flags, tag, 0, 8)), word, 8);
+		std::memcpy(bytes_of(write(flags, tag, data, 8)), word, 8);
 		return publish(1);
 	}
 
@@ -223,7 +223,7 @@ private:
 		message->data = data;
 		return message;
 	}
-	Put publish(std::uint32_t units) noexcept
+	[[gnu::always_inline]] Put publish(std::uint32_t units) noexcept
 	{
 		const std::uint64_t tail = tail_ + units;
 

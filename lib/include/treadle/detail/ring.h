@@ -97,7 +97,7 @@ public:
 	 * what: a message; also with an atomic, or with 0 to TREADLE_MAX_IOV buffers instead of its
 	 * own; or a command. 0; -EAGAIN: nothing was written; -EINVAL: a vector is too long.
 	 */
-	template <class... What> int put(const What &...what) noexcept
+	template <class... What> [[gnu::always_inline]] int put(const What &...what) noexcept
 	{
 		const std::uint32_t prod = prod_->prod;
 		const int n = slots_of(what...);

@@ -2,6 +2,7 @@
 #include <treadle/object.h>
 
 #include <cerrno>
+#include <mutex>
 
 #include <treadle/detail/fd.h>
 #include <treadle/ioctl.h>

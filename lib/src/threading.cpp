@@ -11,6 +11,7 @@ void Mutex::wait() noexcept
 		state_.wait(State::waited_for, std::memory_order_relaxed);
 }
 
+/* Another thread may have taken and freed the lock already: only its address is used. */
 void Mutex::wake() noexcept
 {
 	state_.notify_one();

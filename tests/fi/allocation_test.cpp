@@ -6,9 +6,11 @@
 #include "node.h"
 
 #include <functional>
+#include <mutex>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
+#include <treadle/threading.h>
 
 #include "../lib/allocations.h"
 #include "locks.h"
@@ -261,6 +263,17 @@ TEST_P(Allocation, AnAllocationIsNoticed)
 		  0);
 	ASSERT_NE(opened, nullptr);
 	EXPECT_EQ(fi_close(&opened->fid), 0);
+}
+
+/* Checks the check: both kinds of locks are noticed. */
+TEST(Locks, AreNoticed)
+{
+	std::mutex theirs;
+	treadle::Mutex ours;
+
+	EXPECT_GT(locks::of([&] { const std::lock_guard guard(theirs); }), 0);
+	EXPECT_GT(locks::of([&] { const std::lock_guard guard(ours); }), 0);
+	EXPECT_EQ(locks::of([] {}), 0);
 }
 
 /* Shared contexts need no lock only if one thread uses the whole domain. */

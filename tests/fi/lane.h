@@ -41,7 +41,9 @@ inline fi_addr_t meet(Side &side, int line)
 
 /* Side a of a pair has a lane to side b. */
 struct LanePair {
-	explicit LanePair(Side::Options options = Side::Options()) : p(manual(), options)
+	explicit LanePair(Side::Options options = Side::Options(),
+			  fi_threading threading = FI_THREAD_SAFE)
+		: p(manual(threading), options)
 	{
 		warm();
 	}
@@ -63,6 +65,14 @@ struct LanePair {
 			next(p.b.rx_cq.get());
 		}
 		ASSERT_GT(sent(), before);
+	}
+
+	static Info manual(fi_threading threading)
+	{
+		Info hints = ::manual();
+
+		hints->domain_attr->threading = threading;
+		return hints;
 	}
 
 	Pair p;

@@ -13,10 +13,14 @@
 namespace
 {
 
-struct Laned : testing::Test, LanePair {
+/* With locks, and without. */
+struct Laned : testing::TestWithParam<fi_threading>, LanePair {
+	Laned() : LanePair(Side::Options(), GetParam()) {}
 };
 
-TEST_F(Laned, CompletionsAreThoseOfTheKernel)
+INSTANTIATE_TEST_SUITE_P(Threading, Laned, testing::Values(FI_THREAD_SAFE, FI_THREAD_DOMAIN));
+
+TEST_P(Laned, CompletionsAreThoseOfTheKernel)
 {
 	const std::uint64_t out = 0x1234;
 	std::uint64_t in = 0;
@@ -45,10 +49,38 @@ TEST_F(Laned, CompletionsAreThoseOfTheKernel)
 	EXPECT_EQ(entry.len, 2u);
 	EXPECT_EQ(entry.data, 77u);
 	EXPECT_EQ(entry.tag, 0u);
-	EXPECT_EQ(sent(), before + 2);
+
+	ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, p.a_at_b, 7, 0, ctx(6)), 0);
+	ASSERT_EQ(fi_tsenddata(a(), &out, 8, nullptr, 78, p.b_at_a, 7, ctx(7)), 0);
+	entry = next(p.b.rx_cq.get());
+	EXPECT_EQ(entry.flags, FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA);
+	EXPECT_EQ(entry.data, 78u);
+	EXPECT_EQ(next(p.a.tx_cq.get()).flags, FI_SEND | FI_TAGGED);
+	EXPECT_EQ(sent(), before + 3);
 }
 
-TEST_F(Laned, AMessageThatIsTooLongIsCut)
+/* A receive names a place of the vector, where another peer is by now. */
+TEST_P(Laned, ADirectedReceiveFollowsTheVector)
+{
+	Side third(p.node);
+	fi_addr_t a_at_b = p.a_at_b;
+	char in[2] = {};
+
+	ASSERT_EQ(fi_trecv(b(), &in[0], 1, nullptr, a_at_b, 7, 0, ctx(1)), 0);
+	ASSERT_EQ(fi_tinject(a(), "a", 1, p.b_at_a, 7), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(1));
+	ASSERT_EQ(fi_av_remove(p.b.av.get(), &a_at_b, 1, 0), 0);
+	ASSERT_EQ(p.b.insert(address_of(third.ep.get())), a_at_b);
+	ASSERT_EQ(fi_trecv(b(), &in[1], 1, nullptr, a_at_b, 7, 0, ctx(2)), 0);
+	ASSERT_EQ(fi_tinject(a(), "A", 1, p.b_at_a, 7), 0);
+	EXPECT_TRUE(is_silent(p.b.rx_cq.get()));
+	const fi_addr_t b_at_third = third.insert(address_of(b()));
+	ASSERT_EQ(fi_tinject(third.ep.get(), "3", 1, b_at_third, 7), 0);
+	EXPECT_EQ(next(p.b.rx_cq.get()).op_context, ctx(2));
+	EXPECT_EQ(in[1], '3');
+}
+
+TEST_P(Laned, AMessageThatIsTooLongIsCut)
 {
 	char in[4] = {};
 
@@ -69,7 +101,7 @@ TEST_F(Laned, AMessageThatIsTooLongIsCut)
 	EXPECT_STREQ(in, "123");
 }
 
-TEST_F(Laned, AReceiveThatIsKeptHereIsCanceled)
+TEST_P(Laned, AReceiveThatIsKeptHereIsCanceled)
 {
 	char in;
 
@@ -81,7 +113,7 @@ TEST_F(Laned, AReceiveThatIsKeptHereIsCanceled)
 	EXPECT_EQ(fi_cancel(&b()->fid, ctx(9)), -FI_ENOENT);
 }
 
-TEST_F(Laned, PeeksClaimsAndDiscards)
+TEST_P(Laned, PeeksClaimsAndDiscards)
 {
 	std::uint64_t in = 0;
 	const auto message = [&](std::uint64_t tag, std::uint64_t flags, bool buffer) {
@@ -110,7 +142,7 @@ TEST_F(Laned, PeeksClaimsAndDiscards)
 	EXPECT_EQ(in, 1u);
 }
 
-TEST_F(Laned, AFullLaneDoesNotHoldUpItsSender)
+TEST_P(Laned, AFullLaneDoesNotHoldUpItsSender)
 {
 	for (std::uint64_t i = 0; i < 2000; ++i)
 		ASSERT_EQ(fi_tinject(a(), &i, 8, p.b_at_a, 7), 0) << i;
@@ -121,7 +153,7 @@ TEST_F(Laned, AFullLaneDoesNotHoldUpItsSender)
 	}
 }
 
-TEST_F(Laned, WhatASenderHasLeftComes)
+TEST_P(Laned, WhatASenderHasLeftComes)
 {
 	const std::uint64_t out = 5;
 	std::uint64_t in = 0;
@@ -326,7 +358,10 @@ TEST(Lane, KeepsTheOrderOfLaneAndRing)
 class Stream
 {
 public:
-	explicit Stream(unsigned int seed) : seed_(seed) {}
+	Stream(unsigned int seed, fi_threading threading)
+		: lanes_(Side::Options(), threading), seed_(seed)
+	{
+	}
 
 	void run(std::uint64_t count)
 	{
@@ -442,8 +477,11 @@ private:
 
 TEST(Lane, KeepsTheOrderBetweenTwoThreads)
 {
-	for (unsigned int seed = 1; seed <= 4; ++seed) {
-		Stream(seed).run(5000);
+	constexpr fi_threading levels[] = {FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_ENDPOINT,
+					   FI_THREAD_COMPLETION};
+
+	for (unsigned int seed = 1; seed <= 8; ++seed) {
+		Stream(seed, levels[seed / 2 % 4]).run(3000);
 		ASSERT_FALSE(testing::Test::HasFailure()) << seed;
 	}
 }
@@ -474,14 +512,17 @@ TEST(Lane, NoMessageIsASystemCall)
 	EXPECT_EQ(counts, std::vector({0}));
 }
 
-TEST_F(Laned, ASleepingThreadIsWoken)
+TEST(Lane, ASleepingThreadIsWoken)
 {
+	LanePair pair;
+
 	for (std::uint64_t i = 1, in = 0; i <= 100; ++i) {
 		fi_cq_tagged_entry entry;
 
-		ASSERT_EQ(fi_trecv(b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
-		std::thread sender([&] { ASSERT_EQ(fi_tinject(a(), &i, 8, p.b_at_a, 7), 0); });
-		ASSERT_EQ(fi_cq_sread(p.b.rx_cq.get(), &entry, 1, nullptr, patience), 1);
+		ASSERT_EQ(fi_trecv(pair.b(), &in, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr), 0);
+		std::thread sender(
+			[&] { ASSERT_EQ(fi_tinject(pair.a(), &i, 8, pair.p.b_at_a, 7), 0); });
+		ASSERT_EQ(fi_cq_sread(pair.p.b.rx_cq.get(), &entry, 1, nullptr, patience), 1);
 		sender.join();
 		ASSERT_EQ(in, i);
 	}

@@ -6,13 +6,15 @@
 #include <cstdint>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <ucontext.h>
 #include <x86gprintrin.h>
 
 /*
- * Counts the locks that a thread takes, as allocations.h counts memory: it steps through its
- * instructions, and looks for the one with which treadle::Mutex and the C library's mutexes begin,
- * an atomic compare-and-exchange of an int. To be included in one source of a program.
+ * Counts the locks that a thread takes, as allocations.h counts memory. std::mutex calls the
+ * program's own function, also in libraries. treadle::Mutex is inline: the thread steps through its
+ * instructions, and looks for an atomic compare-and-exchange of an int. To be included in one source
+ * of a program, for x86.
  */
 namespace locks
 {
@@ -58,5 +60,15 @@ template <class F> int of(F &&function)
 }
 
 } // namespace locks
+
+extern "C" __attribute__((visibility("default"))) int
+pthread_mutex_lock(pthread_mutex_t *mutex) noexcept
+{
+	using Lock = int(pthread_mutex_t *);
+	static Lock *const next = reinterpret_cast<Lock *>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+
+	locks::taken = locks::taken + 1;
+	return next(mutex);
+}
 
 #endif

@@ -46,8 +46,11 @@ std::vector<std::byte> bytes_of(u64 i)
 
 LaneWriter::Put put(LaneWriter &writer, u64 i)
 {
-	return writer.put(i % 2 ? TREADLE_LANE_TAGGED : TREADLE_LANE_DATA, i, i * 3,
-			  bytes_of(i).data(), length_of(i));
+	const u32 flags = i % 2 ? TREADLE_LANE_TAGGED : TREADLE_LANE_DATA;
+
+	if (length_of(i) == 8 && i % 3)
+		return writer.put_word(flags, i, i * 3, bytes_of(i).data());
+	return writer.put(flags, i, i * 3, bytes_of(i).data(), length_of(i));
 }
 
 template <class Message> void expect_message(const Message &message, const std::byte *bytes, u64 i)

@@ -49,7 +49,7 @@ TEST(Mutex, OneThreadAtATime)
 }
 
 /* The others find it held, and sleep. */
-TEST(Mutex, WakesWhatSleeps)
+TEST(Mutex, WakesASleepingThread)
 {
 	count(8, 2'000, [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); });
 }

@@ -20,8 +20,8 @@ struct TREADLE_API NoLock {
 };
 
 /*
- * One word, so that a lock that is free costs two instructions of the processor inline.
- * A moved lock is a new one: an object must not be moved while another thread uses it.
+ * One word, so that taking a lock that is free, and giving it back, is two atomic instructions. A
+ * moved lock is a new one: an object must not be moved while another thread uses it.
  */
 class TREADLE_API Mutex
 {
@@ -40,7 +40,7 @@ public:
 	}
 	[[gnu::always_inline]] void unlock() noexcept
 	{
-		/* either this sees that a thread waits, or that thread sees that it is free */
+		/* seq_cst, before wake() looks for sleepers: pairs with the exchange in wait() */
 		if (state_.exchange(State::free) == State::waited_for) [[unlikely]]
 			wake();
 	}

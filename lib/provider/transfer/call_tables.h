@@ -64,11 +64,15 @@ void choose(bool serialized, Calls calls, Fill &&fill) noexcept
 	}
 }
 
-/* The table of fi_msg(3) or fi_tagged(3). Their members have the same names. */
+/*
+ * The table of fi_msg(3) or fi_tagged(3). Their members have the same names. Other threads may call
+ * through it meanwhile (FI_SETOPSFLAG), so each pointer changes once, if at all.
+ */
 template <template <class, Way> class Live, class Ops>
-void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx, Lanes lanes) noexcept
+void choose_for(Ops &live, bool serialized, Calls tx, Calls rx, Lanes lanes) noexcept
 {
 	using Quick = Live<NoLock, Way::lanes>;
+	Ops ops = live;
 	const auto fill_rx = [&]<class C>(C) {
 		ops.recv = C::recv;
 		ops.recvv = C::recvv;
@@ -97,6 +101,7 @@ void choose_for(Ops &ops, bool serialized, Calls tx, Calls rx, Lanes lanes) noex
 			ops.inject = Quick::inject_word;
 		}
 	}
+	live = ops;
 }
 
 } // namespace treadle::fi

@@ -32,10 +32,11 @@ struct Answer {
 /* What the other machine has to know. */
 struct RemoteJob {
 	char provider[64]{};
-	uint64_t operation, size, type;
+	uint64_t operation, size, type, progress, threading;
 
 	explicit RemoteJob(const Job &job)
-		: operation(static_cast<uint64_t>(job.op.kind)), size(job.size), type(job.type)
+		: operation(static_cast<uint64_t>(job.op.kind)), size(job.size), type(job.type),
+		  progress(job.progress), threading(job.threading)
 	{
 		std::snprintf(provider, sizeof(provider), "%s", job.provider.c_str());
 	}
@@ -56,7 +57,8 @@ inline void answer_there(Partner &partner, const std::string &address)
 		throw std::runtime_error("another machine asks for what is not there");
 	try {
 		start({job.provider, *op, job.size, true, static_cast<fi_ep_type>(job.type),
-		       address},
+		       address, static_cast<fi_progress>(job.progress),
+		       static_cast<fi_threading>(job.threading)},
 		      Place::second, &partner)
 			->answer();
 	} catch (const Unsupported &) {

@@ -131,6 +131,32 @@ TEST(Instances, AgreeingInstancesAreNamed)
 	EXPECT_EQ(get_info(other.get())->domain_attr->domain, nullptr);
 }
 
+// conformance: fi_domain(3): domain: an opened instance restricts the output; the first opened ...
+TEST(Instances, AnAnswerHasTheKeyAndTheProgressOfItsDomain)
+{
+	Info hints = hints_for(FI_MSG);
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	set_key(*hints, "key");
+	Node node(std::move(hints));
+
+	EXPECT_EQ(get_info(hints_for(FI_MSG).get())->domain_attr->domain, nullptr);
+	Info named = hints_for(FI_MSG);
+	named->domain_attr->domain = node.domain.get();
+	Info info = get_info(named.get());
+	ASSERT_TRUE(info);
+	ASSERT_EQ(info->domain_attr->auth_key_size, 3u);
+	EXPECT_EQ(std::memcmp(info->domain_attr->auth_key, "key", 3), 0);
+	EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
+	EXPECT_FALSE(info->caps & FI_TRIGGER);
+	named->domain_attr->data_progress = FI_PROGRESS_AUTO;
+	EXPECT_FALSE(get_info(named.get()));
+	named->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
+	named->caps |= FI_TRIGGER;
+	info = get_info(named.get());
+	ASSERT_TRUE(info);
+	EXPECT_TRUE(info->caps & FI_TRIGGER);
+}
+
 /* Before 1.5 there are two modes, and 0 means any. */
 // conformance: fi_domain(3): mr_mode: FI_MR_UNSPEC, BASIC, SCALABLE (1.4 and earlier)
 TEST(Instances, TheModeOfAnOldProgramsDomainIsOneThatItKnows)

@@ -116,6 +116,26 @@ std::vector<std::string> answers(const fi_info *hints, const char *node = nullpt
 
 using Texts = std::vector<std::string>;
 
+/* Other nodes come and go between fi_getinfo and the call that opens an object. */
+TEST_F(Nodes, AnAnswerFitsObjectsThatWereOpenedBefore)
+{
+	Node node(hints_for(FI_MSG));
+	Info hints = hints_for(FI_MSG);
+	fid_ep *ep = nullptr;
+	fid_domain *domain = nullptr;
+
+	listen();
+	hints->domain_attr->domain = node.domain.get();
+	const Info info = get_info(hints.get());
+	ASSERT_TRUE(info && info->caps & FI_REMOTE_COMM);
+	ASSERT_EQ(fi_endpoint(node.domain.get(), info.get(), &ep, nullptr), 0);
+	EXPECT_EQ(fi_close(&ep->fid), 0);
+	ASSERT_TRUE(loop("close 10.0.0.1"));
+	forget();
+	ASSERT_EQ(fi_domain(node.fabric.get(), info.get(), &domain, nullptr), 0);
+	EXPECT_EQ(fi_close(&domain->fid), 0);
+}
+
 // conformance: fi_domain(3): caps: FI_REMOTE_COMM is offered while other nodes reach this one
 TEST_F(Nodes, RemoteCommIsOfferedWhileThereIsANode)
 {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* fi_treadle(7): FI_TREADLE_POLL and poll_ep: transmits without a system call. */
 #include "node.h"
+#include "xpu.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <ctime>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -213,6 +217,81 @@ TEST(Polled, TimeOfAPost)
 }
 
 /* What a call would refuse without polling completes with the error. */
+/* A triggered send through the ring, and a triggered peek, which is submitted. */
+// conformance: fi_trigger(3): operations with the same threshold start in the order of submission
+TEST(Polled, TriggeredOperationsKeepTheirOrder)
+{
+	constexpr std::size_t size = 1 << 20;
+	std::vector<char> from(size), to(size);
+	fi_triggered_context send{}, peek{};
+	fid_mr *region = nullptr;
+	char out = 1;
+	const iovec iov{&out, 1};
+
+	setenv("FI_TREADLE_POLL", std::to_string(idle).c_str(), 1);
+	Pair p(hints_for(FI_TAGGED | FI_RMA | FI_TRIGGER));
+	unsetenv("FI_TREADLE_POLL");
+	const auto cntr = p.node.cntr();
+	const fi_addr_t self = p.a.insert(p.a.ep.get());
+
+	ASSERT_EQ(fi_mr_reg(p.node.domain.get(), to.data(), size, FI_REMOTE_WRITE, 0, 5, 0, &region,
+			    nullptr),
+		  0);
+	const Owned<fid_mr> mr(region);
+	send.event_type = peek.event_type = FI_TRIGGER_THRESHOLD;
+	for (std::uint64_t i = 1; i <= 5; ++i) {
+		send.trigger.threshold = peek.trigger.threshold = {cntr.get(), i};
+		for (int n = 0; n < 16; ++n) /* the thread of both has to do */
+			ASSERT_EQ(fi_write(p.b.ep.get(), from.data(), size, nullptr, p.a_at_b, 0, 5,
+					   nullptr),
+				  0);
+		const fi_msg_tagged sent{&iov, nullptr, 1, self, i, 0, &send, 0};
+		ASSERT_EQ(fi_tsendmsg(p.a.ep.get(), &sent, FI_TRIGGER), 0);
+		const fi_msg_tagged seen{nullptr, nullptr, 0, self, i, 0, &peek, 0};
+		ASSERT_EQ(fi_trecvmsg(p.a.ep.get(), &seen, FI_TRIGGER | FI_PEEK), 0);
+		ASSERT_EQ(fi_cntr_add(cntr.get(), 1), 0);
+		ASSERT_EQ(next(p.a.rx_cq.get()).op_context, &peek) << i;
+		next(p.a.tx_cq.get());
+		for (int n = 0; n < 16; ++n)
+			next(p.b.tx_cq.get());
+	}
+}
+
+struct Polls {
+	Polls() { setenv("FI_TREADLE_POLL", "1000", 1); }
+	~Polls() { unsetenv("FI_TREADLE_POLL"); }
+};
+class PolledXpu : Polls, public XpuTriggered
+{
+};
+
+/* Else the variable of each would stay behind. */
+TEST_F(PolledXpu, ErrorsAreReturnedAtOnce)
+{
+	const int value = 7;
+	const iovec iov{const_cast<int *>(&value), sizeof(value)};
+	const fi_msg bad{&iov, nullptr, 1, 4711, nullptr, 0};
+	std::set<void *> places;
+	Xpu xpu;
+
+	for (int i = 0; i < 2000; ++i) {
+		fi_msg msg = bad;
+		msg.context = &xpu;
+		xpu.offer();
+		ASSERT_EQ(fi_sendmsg(ep(), &msg, FI_TRIGGER), -FI_EADDRNOTAVAIL);
+		xpu.offer();
+		ASSERT_EQ(send(value, xpu), 0);
+		places.insert(xpu.var.addr);
+		ASSERT_EQ(fi_cancel(&ep()->fid, &xpu), 0);
+		next_error(cq());
+	}
+	EXPECT_LE(places.size(), 1024u);
+	xpu.offer();
+	ASSERT_EQ(send(value, xpu), 0);
+	xpu.write();
+	EXPECT_EQ(received(1), std::vector{7});
+}
+
 TEST(Polled, ErrorsAreCompletions)
 {
 	setenv("FI_TREADLE_POLL", "1000", 1);

@@ -276,6 +276,35 @@ TEST_F(XpuTriggered, AnAliasMayTriggerByDefault)
 	EXPECT_EQ(there[0], 9u);
 }
 
+/* A context has what the domain was opened for: fi_treadle(7). */
+TEST(Xpus, ReceivesOfASharedContext)
+{
+	Info hints = hints_for(xpu_caps);
+	hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	const Node node(std::move(hints));
+	fid_ep *srx = nullptr;
+	int in = 0;
+	const iovec iov{&in, sizeof(in)};
+	Xpu xpu;
+	const fi_msg msg{&iov, nullptr, 1, FI_ADDR_UNSPEC, &xpu, 0};
+
+	ASSERT_EQ(fi_srx_context(node.domain.get(), nullptr, &srx, nullptr), 0);
+	const Owned<fid_ep> shared(srx);
+	const auto av = node.av();
+	const auto cq = node.cq();
+	const auto ep = node.ep();
+	ASSERT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	ASSERT_EQ(fi_ep_bind(ep.get(), &srx->fid, 0), 0);
+	ASSERT_EQ(fi_enable(ep.get()), 0);
+	fi_addr_t self = FI_ADDR_NOTAVAIL;
+	ASSERT_EQ(fi_av_insert(av.get(), address_of(ep.get()).data(), 1, &self, 0, nullptr), 1);
+	ASSERT_EQ(fi_recvmsg(srx, &msg, FI_TRIGGER), 0);
+	xpu.write();
+	ASSERT_EQ(fi_inject(ep.get(), "abc", 4, self), 0);
+	EXPECT_EQ(next(cq.get()).op_context, &xpu);
+}
+
 // conformance: fi_trigger(3): count: in: variables available, out: those to be signaled, each ...
 TEST_F(XpuTriggered, ErrorsAreReturnedAtOnce)
 {

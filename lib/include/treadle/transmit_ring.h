@@ -189,6 +189,9 @@ public:
 	 */
 	[[nodiscard]] std::error_code rang(int result) noexcept;
 
+	/* Does a thread of the kernel look at it? Then refusals are completions. */
+	bool polled() const noexcept { return ring_.polled(); }
+
 	/* Were commands posted with TREADLE_F_MORE that no doorbell has taken? */
 	bool pending() noexcept
 	{

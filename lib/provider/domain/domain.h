@@ -64,6 +64,8 @@ public:
 	bool user_ids() const noexcept { return user_ids_; }
 	/* Was the domain opened for endpoints with FI_DIRECTED_RECV? */
 	bool directed() const noexcept { return directed_; }
+	/* With FI_XPU? */
+	bool xpu() const noexcept { return xpu_; }
 	/*
 	 * Do calls for one object come from one thread at a time? shares: also if it shares
 	 * contexts.
@@ -114,7 +116,7 @@ private:
 	fi_threading threading_;
 	fi_av_type av_type_;
 	int mr_mode_;
-	bool user_ids_, directed_, manual_;
+	bool user_ids_, directed_, xpu_, manual_;
 	bool serialized_;
 	std::vector<std::byte> auth_key_;
 	std::mutex bind_lock_; /* serializes bind() */

@@ -37,7 +37,7 @@ Domain::Domain(Fabric &fabric, Context kernel, const fi_info &info, void *contex
 	  threading_(info.domain_attr->threading ? info.domain_attr->threading : FI_THREAD_SAFE),
 	  av_type_(info.domain_attr->av_type), mr_mode_(mr_bits(info.domain_attr->mr_mode)),
 	  user_ids_(wanted_caps(info, api()) & FI_AV_USER_ID),
-	  directed_(info.caps & FI_DIRECTED_RECV),
+	  directed_(info.caps & FI_DIRECTED_RECV), xpu_(info.caps & FI_XPU_TRIGGER),
 	  manual_(info.domain_attr->data_progress == FI_PROGRESS_MANUAL),
 	  serialized_(threading_ != FI_THREAD_SAFE)
 {
@@ -69,6 +69,7 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **out, void *cont
 		fi_info asked{}; /* only domain attributes: those of endpoints don't matter here */
 		asked.domain_attr = info->domain_attr;
 		asked.addr_format = info->addr_format;
+		allow_others(*all);
 		if (!agrees(*all, asked, on.api_version, "fi_domain", FI_LOG_WARN))
 			return -FI_EINVAL;
 		*out = new Domain(on, std::move(*kernel), *info, context);
@@ -88,7 +89,8 @@ bool Domain::suits(const fi_info &answer) const noexcept
 	return (!serialized() || attr.threading != FI_THREAD_SAFE) &&
 	       (!serialized(true) || attr.threading == FI_THREAD_DOMAIN) &&
 	       (!((answer.caps | attr.caps) & FI_AV_USER_ID) || user_ids_) &&
-	       (key.empty() || std::ranges::equal(key, auth_key_)) &&
+	       std::ranges::equal(key, auth_key_) &&
+	       (attr.data_progress == FI_PROGRESS_MANUAL || !manual_) &&
 	       (!attr.av_type || !av_type_ || attr.av_type == av_type_) &&
 	       mr_bits(attr.mr_mode) == mr_mode_ && answer.addr_format == addr_format_;
 }

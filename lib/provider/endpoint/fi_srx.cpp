@@ -30,13 +30,15 @@ int SharedReceive::open(fid_domain *f, fi_rx_attr *attr, fid_ep **out, void *con
 		if (rc)
 			return rc;
 		/*
-		 * Only messages use the context; RMA and atomics of peers don't. FI_TRIGGER does
-		 * not depend on the context, see can_trigger().
+		 * Only messages use the context; RMA and atomics of peers don't. FI_TRIGGER and
+		 * FI_XPU do not depend on the context, see can_trigger().
 		 */
 		const std::uint64_t offered = with_directions(info->caps);
 		info->caps =
 			(narrowed(offered, attr ? attr->caps : 0) | (offered & FI_TRIGGER)) &
 			~(tx_directions | FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE);
+		if (domain.xpu())
+			info->caps |= FI_XPU_TRIGGER;
 		info->rx_attr->caps = info->caps;
 		info->tx_attr->caps = 0;
 		const auto srx = std::make_shared<SharedReceive>(domain, std::move(info),

@@ -194,12 +194,23 @@ int mr_mode_of(const Domain &domain) noexcept
 
 /*
  * Copies from the named domain what the hints leave open. Returns false if the rest does not suit
- * it.
+ * it. May throw.
  */
-bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &info) noexcept
+bool restrict_to(const Domain &domain, const fi_info &asked, fi_info &info)
 {
+	const fi_domain_attr &hints = *asked.domain_attr;
 	fi_domain_attr &attr = *info.domain_attr;
 	const bool old = hints.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE);
+	const auto key = domain.auth_key();
+
+	if (!attr.auth_key_size)
+		copy_key(attr.auth_key, attr.auth_key_size,
+			 reinterpret_cast<const std::uint8_t *>(key.data()), key.size());
+	if (!hints.data_progress && domain.manual()) {
+		attr.data_progress = FI_PROGRESS_MANUAL;
+		if (asked.caps) /* else all were asked for */
+			info.caps &= ~FI_TRIGGER | asked.caps;
+	}
 
 	if (!hints.threading)
 		attr.threading = domain.threading();
@@ -300,7 +311,7 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 				continue;
 			}
 			info->addr_format = format_of(route.src.family, asked_format(hints));
-			if (domain && !restrict_to(*domain, *hints->domain_attr, *info))
+			if (domain && !restrict_to(*domain, *hints, *info))
 				continue;
 			if (!set_address(info->addr_format, route.src, info->src_addr,
 					 info->src_addrlen) ||
@@ -317,7 +328,8 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 			own.family == AF_INET6 ? '6' : '4');
 	else if (!list && !found.empty())
 		EXPLAIN(level, "domain_attr->domain: was opened with another threading, av_type, "
-			       "mr_mode, addr_format, auth_key or without FI_AV_USER_ID\n");
+			       "mr_mode, addr_format, auth_key, data_progress or without "
+			       "FI_AV_USER_ID\n");
 	*result = list.release();
 	return *result ? 0 : -FI_ENODATA;
 }

@@ -240,17 +240,6 @@ constexpr std::size_t usual_rdm_receives = 4096;
 constexpr std::size_t usual_queues = 1024; /* queues and counters that a machine has room for */
 constexpr std::size_t usual_buffered = std::size_t{1} << 20; /* bytes of unexpected messages */
 
-void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
-{
-	if (!from || !size)
-		return;
-	to = static_cast<std::uint8_t *>(std::malloc(size)); /* fi_freeinfo frees it */
-	if (!to)
-		throw std::bad_alloc();
-	std::memcpy(to, from, size);
-	to_size = size;
-}
-
 /*
  * A context without any of its own directions has no transfers: those asked for belong to the other
  * side.
@@ -403,6 +392,23 @@ std::optional<Address> source_of(const fi_info &info) noexcept
 	return decode(info.addr_format, info.src_addr, info.src_addrlen);
 }
 
+void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size)
+{
+	if (!from || !size)
+		return;
+	to = static_cast<std::uint8_t *>(std::malloc(size)); /* fi_freeinfo frees it */
+	if (!to)
+		throw std::bad_alloc();
+	std::memcpy(to, from, size);
+	to_size = size;
+}
+
+void allow_others(fi_info &all) noexcept
+{
+	all.caps |= FI_REMOTE_COMM;
+	all.domain_attr->caps |= FI_REMOTE_COMM;
+}
+
 int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t api,
 	      const char *call, InfoPtr &agreed)
 {
@@ -415,6 +421,7 @@ int negotiate(const treadle_query &kernel, const fi_info *asked, std::uint32_t a
 	agreed = offer(kernel, asked->ep_attr->type);
 	if (!agreed)
 		return -FI_ENOMEM;
+	allow_others(*agreed);
 	if (!agrees(*agreed, *asked, api, call, FI_LOG_WARN))
 		return -FI_EINVAL;
 	narrow(*agreed, asked, api);

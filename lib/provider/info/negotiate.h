@@ -42,6 +42,15 @@ bool set_address(std::uint32_t format, const std::optional<Address> &address, vo
 bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const char *call,
 	    fi_log_level level);
 
+/*
+ * For an answer of fi_getinfo from which an object is opened now: other nodes come and go, so it
+ * may have FI_REMOTE_COMM although none is reached any more, or reached already.
+ */
+void allow_others(fi_info &all) noexcept;
+
+/* Copies an authorization key, if there is one, into an answer without. May throw. */
+void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size);
+
 /* Narrows a copy of the offer to what was asked for. All else gets its default. May throw. */
 void narrow(fi_info &info, const fi_info *asked, std::uint32_t api);
 

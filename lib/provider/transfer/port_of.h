@@ -174,6 +174,9 @@ public:
 		if (flags & FI_TRIGGER || shares_tx_)
 			command.on(endpoint_->id());
 		const auto post = [&] {
+			if (command.desc().flags & TREADLE_F_COND_CELL && tx_->polled())
+				[[unlikely]]
+				return submit(command);
 			return post_behind(opcode, command.desc().peer, command.slots(), command);
 		};
 		return sent(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) : post(),
@@ -326,9 +329,7 @@ private:
 					return finish(rc, message.opcode);
 			}
 			Command command = command_of(message).on(id);
-			const auto post = [&] {
-				return negative(endpoint_->domain().kernel().submit(command));
-			};
+			const auto post = [&] { return submit(command); };
 			(command.buffers(buffers.span()), ...);
 			return finish(flags & FI_TRIGGER ?
 					      post_triggered(command, *endpoint_, post) :
@@ -427,6 +428,15 @@ private:
 		const int rc = lanes_out_->make_way(*tx_, peer, slots);
 
 		return rc == LaneSender::by_ring ? negative(tx_->post_any_locked(what...)) : rc;
+	}
+	/*
+	 * Not through a ring, so a refusal is an error of the call: a trigger cell can be given
+	 * back. All that is in the ring is armed before it.
+	 */
+	[[gnu::noinline]] int submit(const Command &command) noexcept
+	{
+		endpoint_->flush();
+		return negative(endpoint_->domain().kernel().submit(command));
 	}
 	/* Posts to a ring that may be shared. */
 	int post(const Message &message) noexcept

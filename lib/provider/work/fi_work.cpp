@@ -266,6 +266,9 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	command->when(trigger->id(), work.threshold).work(address_of(&work));
 	if (done)
 		command->notify(done->id());
+	/* what was triggered before is armed before: it may lie in a ring that is polled */
+	if (fid_ep *const ep = endpoint_of(work))
+		endpoint_of(domain, ep)->flush();
 	const int rc = negative(domain.kernel().submit(*command));
 	if (rc == -EOPNOTSUPP)
 		return REFUSE(

@@ -13,8 +13,8 @@
 /*
  * Counts the locks that a thread takes, as allocations.h counts memory. std::mutex calls the
  * program's own function, also in libraries. treadle::Mutex is inline: the thread steps through its
- * instructions, and looks for an atomic compare-and-exchange of an int. To be included in one source
- * of a program, for x86.
+ * instructions, and looks for an atomic compare-and-exchange of an int. To be included in one
+ * source of a program, for x86.
  */
 namespace locks
 {

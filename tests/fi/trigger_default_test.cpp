@@ -255,4 +255,28 @@ TEST_P(TriggeredBy, EveryCallThatReceivesWaits)
 INSTANTIATE_TEST_SUITE_P(Trigger, TriggeredBy,
 			 testing::Values(By::alias, By::attributes, By::control));
 
+/* Without the capability it can't be the default. With it in the hints the capability comes, too. */
+// conformance: fi_trigger(3): FI_TRIGGER: the capability is needed
+TEST(TriggerDefault, NeedsTheCapability)
+{
+	const auto manual = [] {
+		Info hints = hints_for(FI_MSG);
+
+		hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+		return hints;
+	};
+	Pair p(manual());
+	std::uint64_t flags = FI_TRANSMIT | FI_TRIGGER;
+	fid_ep *alias = nullptr;
+
+	EXPECT_FALSE(p.node.info->caps & FI_TRIGGER);
+	EXPECT_EQ(fi_ep_alias(p.a.ep.get(), &alias, flags), -FI_EINVAL);
+	EXPECT_EQ(fi_control(&p.a.ep->fid, FI_SETOPSFLAG, &flags), -FI_EINVAL);
+	Info hints = manual();
+	hints->tx_attr->op_flags = FI_TRIGGER;
+	const Info info = get_info(hints.get());
+	ASSERT_TRUE(info);
+	EXPECT_TRUE(info->caps & FI_TRIGGER);
+}
+
 } // namespace

@@ -154,6 +154,31 @@ TEST(DeferredWorkAtomics, UndefinedOperationsAreNotSupported)
 	op.msg.op = FI_SUM;
 	EXPECT_EQ(work.queue(p.node), 0);
 	EXPECT_EQ(work.cancel(p.node), 0);
+	op.flags = FI_COMMIT_COMPLETE;
+	EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
+	op.flags = FI_PEEK;
+	EXPECT_EQ(work.queue(p.node), -FI_EBADFLAGS);
+}
+
+/* A peek is triggered, or at once, but no deferred work. */
+// conformance: fi_trigger(3): unsupported requests: -FI_ENOSYS; undefined flags of work: ...
+TEST(DeferredWorkFlags, PeeksAreNotSupported)
+{
+	Pair p(hints_for(FI_TAGGED | FI_TRIGGER));
+	const auto cntr = p.node.cntr();
+	fi_op_tagged op{};
+	Work work(FI_OP_TRECV, cntr.get(), 1);
+	Log log;
+
+	op.ep = p.b.ep.get();
+	work.work.op.tagged = &op;
+	for (const std::uint64_t flags : {FI_PEEK, FI_CLAIM, FI_PEEK | FI_DISCARD}) {
+		op.flags = flags;
+		EXPECT_EQ(work.queue(p.node), -FI_ENOSYS);
+	}
+	EXPECT_TRUE(log.has("FI_PEEK can't be deferred")) << log.all();
+	op.flags = FI_FENCE << 1 | FI_INJECT;
+	EXPECT_EQ(work.queue(p.node), -FI_EBADFLAGS);
 }
 
 } // namespace

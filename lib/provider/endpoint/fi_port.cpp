@@ -225,6 +225,9 @@ int Port::set_op_flags(std::uint64_t flags)
 	if (op_flags & ~known)
 		return REFUSE(-FI_EBADFLAGS, subsys, "operation flags: %s can't be a default",
 			      Text(op_flags & ~known, FI_TYPE_OP_FLAGS).c_str());
+	if (op_flags & FI_TRIGGER && !endpoint_->can_trigger())
+		return REFUSE(-FI_EINVAL, subsys,
+			      "operation flags: the endpoint was opened without FI_TRIGGER");
 	(flags & FI_TRANSMIT ? tx_op_flags_ : rx_op_flags_) = op_flags;
 	return 0;
 }

@@ -26,8 +26,11 @@ std::uint64_t free_caps_for(const fi_info &offer, const fi_info &asked) noexcept
 {
 	const bool manual = offer.ep_attr->type == FI_EP_RDM && asked.domain_attr &&
 			    asked.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+	const bool needed = ((asked.tx_attr ? asked.tx_attr->op_flags : 0) |
+			     (asked.rx_attr ? asked.rx_attr->op_flags : 0)) &
+			    FI_TRIGGER;
 
-	return manual ? free_caps & ~FI_TRIGGER : free_caps;
+	return manual && !needed ? free_caps & ~FI_TRIGGER : free_caps;
 }
 
 constexpr int modes_1_0 = FI_MR_BASIC | FI_MR_SCALABLE;

@@ -183,8 +183,14 @@ int check_endpoint(const Domain &domain, const fi_deferred_work &work, const Tra
 		return REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN,
 			      "QUEUE_WORK: the endpoint has no %s for this",
 			      Text(missing, FI_TYPE_CAPS).c_str());
-	if (op.flags & ~known)
+	/* these mean something, but not later */
+	const std::uint64_t at_once =
+		op.receives ? (work.op_type == FI_OP_TRECV ? peek_flags : 0) : FI_COMMIT_COMPLETE;
+	if (op.flags & ~known & ~at_once)
 		return static_cast<int>(flags_refused(op.flags & ~known, "QUEUE_WORK"));
+	if (op.flags & at_once)
+		return REFUSE(-FI_ENOSYS, FI_LOG_DOMAIN, "QUEUE_WORK: %s can't be deferred",
+			      Text(op.flags & at_once, FI_TYPE_OP_FLAGS).c_str());
 	return endpoint.id() == EndpointId{} ? no_receiver("QUEUE_WORK") : 0;
 }
 

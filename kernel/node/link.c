@@ -184,8 +184,7 @@ static void leave(struct treadle_session *s)
 	/* an attempt that was accepted from a node which is not known is not remembered */
 	if (!live && link->offered)
 		l->number = l->before;
-	if (transport->free)
-		transport->free(link);
+	transport->free(link);
 
 	spin_lock(&s->lock);
 	verdict = other ? -EPROTONOSUPPORT : l->verdict;

@@ -44,8 +44,8 @@ void treadle_nodes_exit(void)
 static bool usable(const struct treadle_transport *transport)
 {
 	return transport->version == TREADLE_TRANSPORT_VERSION && transport->connect &&
-	       transport->accept && transport->refuse && transport->leave && transport->post &&
-	       (transport->map != NULL) == (transport->unmap != NULL);
+	       transport->accept && transport->refuse && transport->leave && transport->free &&
+	       transport->post && (transport->map != NULL) == (transport->unmap != NULL);
 }
 
 static void node_free(struct treadle_node *node)

@@ -80,10 +80,10 @@ struct treadle_link;
  *		answers. The session gives up after a time by ->leave
  * @accept:	accepts a link that was offered. 0; or an error: only ->leave follows. As ->connect
  * @refuse:	refuses a link that was offered, and frees it. @hail: for the peer
- * @leave:	ends a link in any state, and frees it if there is no ->free. When it returns, no
- *		frame of the link is being processed, none arrives, and no frame of the session is
- *		read any more: the number of the last one is final
- * @free:	frees a link that was left, after its frames were unmapped. Optional
+ * @leave:	ends a link in any state. When it returns, no frame of the link is being
+ *		processed, none arrives, and no frame of the session is read any more: the number
+ *		of the last one is final
+ * @free:	frees a link that was left, after its frames were unmapped
  * @map, @unmap: prepares a frame for ->post on a link that is up, and undoes it, between ->leave
  *		and ->free. Each frame once for each link. Optional. 0 or an error
  * @post:	sends a frame on a link that is up. Under the session's lock; must not sleep. The

@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <ucontext.h>
-#include <x86gprintrin.h>
 
 /*
  * Counts the locks that a thread takes, as allocations.h counts memory. std::mutex calls the
@@ -40,10 +39,18 @@ inline void stepped(int, siginfo_t *, void *context) noexcept
 		taken = taken + takes_lock(reinterpret_cast<const std::uint8_t *>(next));
 }
 
+/* Whether each instruction of this thread is followed by SIGTRAP. */
+[[gnu::noinline]] inline void step(bool on) noexcept
+{
+	asm volatile("pushfq\n\tandq $~0x100, (%%rsp)\n\torq %0, (%%rsp)\n\tpopfq"
+		     :
+		     : "r"(on ? 0x100UL : 0UL)
+		     : "cc", "memory");
+}
+
 /* The number of locks that function takes. A step is a signal: function should be short. */
 template <class F> int of(F &&function)
 {
-	constexpr unsigned long long trap = 0x100;
 	struct sigaction action {
 	}, before{};
 
@@ -52,9 +59,9 @@ template <class F> int of(F &&function)
 	action.sa_flags = SA_SIGINFO;
 	sigaction(SIGTRAP, &action, &before);
 	taken = 0;
-	__writeeflags(__readeflags() | trap);
+	step(true);
 	function();
-	__writeeflags(__readeflags() & ~trap);
+	step(false);
 	sigaction(SIGTRAP, &before, nullptr);
 	return taken;
 }

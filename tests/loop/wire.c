@@ -101,13 +101,10 @@ static void wire_put(struct loop_wire *wire)
 }
 
 /* A side has left, and the other one hears of it. */
-static void end_put(struct loop_end *end, const struct treadle_hail *hail)
+static void end_tell(struct loop_end *end, const struct treadle_hail *hail)
 {
-	struct loop_wire *wire = end->wire;
-
-	WRITE_ONCE(wire->broken, 1);
+	WRITE_ONCE(end->wire->broken, 1);
 	end_event(end->peer, LOOP_DOWN, hail);
-	wire_put(wire);
 }
 
 /*
@@ -193,7 +190,8 @@ static void end_events(struct loop_end *end)
 	if (unlikely(READ_ONCE(end->events))) {
 		if (test_and_clear_bit(LOOP_OFFER, &end->events) && loop_offer(end)) {
 			WRITE_ONCE(end->left, true);
-			end_put(end, NULL);
+			end_tell(end, NULL);
+			wire_put(end->wire);
 			return;
 		}
 		if (test_and_clear_bit(LOOP_UP, &end->events)) {
@@ -329,13 +327,19 @@ static void end_leave(struct loop_end *end, const struct treadle_hail *hail)
 	WRITE_ONCE(end->left, true);
 	mutex_unlock(&end->lock);
 	cancel_delayed_work_sync(&end->work);
-	end_put(end, hail);
+	end_tell(end, hail);
+}
+
+static void wire_free_link(struct treadle_link *link)
+{
+	wire_put(to_end(link)->wire);
 }
 
 static void wire_refuse(struct treadle_link *link, const struct treadle_hail *hail)
 {
 	loop_count(LOOP_DECLINED);
 	end_leave(to_end(link), hail);
+	wire_free_link(link);
 }
 
 static void wire_leave(struct treadle_link *link)
@@ -443,6 +447,7 @@ const struct treadle_transport loop_transport = {
 	.accept = wire_accept,
 	.refuse = wire_refuse,
 	.leave = wire_leave,
+	.free = wire_free_link,
 	.post = wire_post,
 };
 

@@ -24,6 +24,7 @@ template <class Hold> void count(unsigned threads, unsigned times, Hold hold)
 	unsigned long counted = 0, inside = 0, most = 0;
 	std::vector<std::jthread> all;
 
+	all.reserve(threads);
 	for (unsigned t = 0; t < threads; ++t)
 		all.emplace_back([&, t] {
 			for (unsigned i = 0; i < times; ++i) {

@@ -148,6 +148,11 @@ TEST(Instances, AnAnswerHasTheKeyAndTheProgressOfItsDomain)
 	EXPECT_EQ(std::memcmp(info->domain_attr->auth_key, "key", 3), 0);
 	EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
 	EXPECT_FALSE(info->caps & FI_TRIGGER);
+	named->tx_attr->op_flags = FI_TRIGGER;
+	info = get_info(named.get());
+	ASSERT_TRUE(info);
+	EXPECT_TRUE(info->caps & FI_TRIGGER);
+	named->tx_attr->op_flags = 0;
 	named->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	EXPECT_FALSE(get_info(named.get()));
 	named->domain_attr->data_progress = FI_PROGRESS_UNSPEC;

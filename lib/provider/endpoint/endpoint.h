@@ -127,6 +127,15 @@ public:
 	 * overtake it.
 	 */
 	void flush() noexcept { rings_->flush(); }
+	/*
+	 * Lets the kernel take what lies in a ring that it polls: triggered operations there are
+	 * armed. From any thread: that is a doorbell, and no more.
+	 */
+	void take_polled() noexcept
+	{
+		if (poll_)
+			rings_->flush();
+	}
 	/* Operations that fit, or -errno. */
 	virtual ssize_t tx_room() noexcept;
 	ssize_t rx_room() noexcept;
@@ -137,8 +146,7 @@ public:
 	/* The application closes it. Nothing else refers to the endpoint from then on. */
 	virtual void close() noexcept
 	{
-		if (poll_)
-			rings_->flush();
+		take_polled();
 		groups_->close();
 		rings_->close_lanes();
 		rings_->close_windows();

@@ -196,9 +196,8 @@ int mr_mode_of(const Domain &domain) noexcept
  * Copies from the named domain what the hints leave open. Returns false if the rest does not suit
  * it. May throw.
  */
-bool restrict_to(const Domain &domain, const fi_info &asked, fi_info &info)
+bool restrict_to(const Domain &domain, const fi_domain_attr &hints, fi_info &info)
 {
-	const fi_domain_attr &hints = *asked.domain_attr;
 	fi_domain_attr &attr = *info.domain_attr;
 	const bool old = hints.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE);
 	const auto key = domain.auth_key();
@@ -206,12 +205,6 @@ bool restrict_to(const Domain &domain, const fi_info &asked, fi_info &info)
 	if (!attr.auth_key_size)
 		copy_key(attr.auth_key, attr.auth_key_size,
 			 reinterpret_cast<const std::uint8_t *>(key.data()), key.size());
-	if (!hints.data_progress && domain.manual()) {
-		attr.data_progress = FI_PROGRESS_MANUAL;
-		if (asked.caps) /* else all were asked for */
-			info.caps &= ~FI_TRIGGER | asked.caps;
-	}
-
 	if (!hints.threading)
 		attr.threading = domain.threading();
 	if (!hints.av_type)
@@ -304,14 +297,15 @@ int build(std::uint32_t version, const char *node, const char *service, std::uin
 			InfoPtr info(dup_info(all.get()));
 			if (!info)
 				return -FI_ENOMEM;
-			narrow(*info, hints, version);
+			narrow(*info, hints, version,
+			       domain && domain->manual() ? FI_PROGRESS_MANUAL : FI_PROGRESS_AUTO);
 			if (route.src.family != own.family && !one_node() &&
 			    !stay_here(*info, hints)) {
 				++one_family;
 				continue;
 			}
 			info->addr_format = format_of(route.src.family, asked_format(hints));
-			if (domain && !restrict_to(*domain, *hints, *info))
+			if (domain && !restrict_to(*domain, *hints->domain_attr, *info))
 				continue;
 			if (!set_address(info->addr_format, route.src, info->src_addr,
 					 info->src_addrlen) ||

@@ -21,11 +21,16 @@ namespace
 /* Capabilities that cost nothing. Every caller gets them, asked for or not. */
 constexpr std::uint64_t free_caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TRIGGER | FI_FENCE;
 
-/* The kernel starts triggered operations at any time, so they cost the lanes of manual progress. */
-std::uint64_t free_caps_for(const fi_info &offer, const fi_info &asked) noexcept
+/*
+ * The kernel starts triggered operations at any time, so they cost the lanes of manual progress.
+ * usual: progress if none is asked for.
+ */
+std::uint64_t free_caps_for(const fi_info &offer, const fi_info &asked, fi_progress usual) noexcept
 {
-	const bool manual = offer.ep_attr->type == FI_EP_RDM && asked.domain_attr &&
-			    asked.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+	const fi_progress progress = asked.domain_attr && asked.domain_attr->data_progress ?
+					     asked.domain_attr->data_progress :
+					     usual;
+	const bool manual = offer.ep_attr->type == FI_EP_RDM && progress == FI_PROGRESS_MANUAL;
 	const bool needed = ((asked.tx_attr ? asked.tx_attr->op_flags : 0) |
 			     (asked.rx_attr ? asked.rx_attr->op_flags : 0)) &
 			    FI_TRIGGER;
@@ -253,11 +258,11 @@ std::uint64_t one_side(std::uint64_t caps, std::uint64_t directions) noexcept
 }
 
 void narrow_domain(fi_domain_attr &info, const fi_domain_attr &asked, std::uint64_t caps,
-		   std::uint32_t api)
+		   std::uint32_t api, fi_progress usual)
 {
 	set(info.threading, asked.threading, FI_THREAD_SAFE);
 	set(info.control_progress, asked.control_progress, FI_PROGRESS_AUTO);
-	set(info.data_progress, asked.data_progress, FI_PROGRESS_AUTO);
+	info.data_progress = asked.data_progress ? asked.data_progress : usual;
 	info.av_type = asked.av_type;
 	const bool wanted = caps & (FI_RMA | FI_ATOMIC) && !(asked.mr_mode & ~modes_wanted);
 	if (asked.mr_mode & modes_1_0 || (wanted && FI_VERSION_GE(api, FI_VERSION(1, 5))))
@@ -281,8 +286,8 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	    fi_log_level level)
 {
 	const Comparison compare(call, level);
-	const std::uint64_t caps =
-		(asked.caps ? asked.caps : offer.caps) | (offer.caps & free_caps_for(offer, asked));
+	const std::uint64_t caps = (asked.caps ? asked.caps : offer.caps) |
+				   (offer.caps & free_caps_for(offer, asked, FI_PROGRESS_AUTO));
 
 	if (asked.caps & memory_directions && !(asked.caps & memory_caps))
 		return compare.refuse("caps: FI_READ, FI_WRITE, FI_REMOTE_READ and FI_REMOTE_WRITE "
@@ -313,7 +318,7 @@ bool agrees(const fi_info &offer, const fi_info &asked, std::uint32_t api, const
 	       (!asked.rx_attr || suits(compare, *offer.rx_attr, *asked.rx_attr, caps));
 }
 
-void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
+void narrow(fi_info &info, const fi_info *asked, std::uint32_t api, fi_progress usual)
 {
 	static const fi_domain_attr any_domain{};
 	static const fi_ep_attr any_ep{};
@@ -324,8 +329,8 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 	const fi_ep_attr &ep = asked && asked->ep_attr ? *asked->ep_attr : any_ep;
 
 	if (asked && asked->caps)
-		info.caps =
-			with_directions(asked->caps) | (info.caps & free_caps_for(info, *asked));
+		info.caps = with_directions(asked->caps) |
+			    (info.caps & free_caps_for(info, *asked, usual));
 	else
 		/*
 		 * Only if asked for: FI_SOURCE_ERR turns successes into errors, FI_AV_USER_ID costs
@@ -338,7 +343,7 @@ void narrow(fi_info &info, const fi_info *asked, std::uint32_t api)
 		info.handle = asked->handle;
 	narrow_domain(*info.domain_attr,
 		      asked && asked->domain_attr ? *asked->domain_attr : any_domain, info.caps,
-		      api);
+		      api, usual);
 
 	if (ep.mem_tag_format)
 		info.ep_attr->mem_tag_format = ep.mem_tag_format;

@@ -51,8 +51,12 @@ void allow_others(fi_info &all) noexcept;
 /* Copies an authorization key, if there is one, into an answer without. May throw. */
 void copy_key(std::uint8_t *&to, std::size_t &to_size, const std::uint8_t *from, std::size_t size);
 
-/* Narrows a copy of the offer to what was asked for. All else gets its default. May throw. */
-void narrow(fi_info &info, const fi_info *asked, std::uint32_t api);
+/*
+ * Narrows a copy of the offer to what was asked for. All else gets its default. usual: the default
+ * progress for data. May throw.
+ */
+void narrow(fi_info &info, const fi_info *asked, std::uint32_t api,
+	    fi_progress usual = FI_PROGRESS_AUTO);
 
 } // namespace treadle::fi
 

@@ -15,8 +15,8 @@
 namespace treadle::fi
 {
 
-/* Beside ports. */
-inline constexpr std::uint32_t any_port = 0, no_port = 0x10000;
+/* Beside ports, which are between the first two. */
+inline constexpr std::uint32_t any_port = 0, no_port = 0x10000, unknown_port = 0x20000;
 
 /* The receiving end of a lane. */
 struct LaneEnd {
@@ -55,7 +55,6 @@ public:
 		return port == unknown_port ? look_up(peer) : port;
 	}
 	/* The same without a call; unknown_port: port_of has to tell. */
-	static constexpr std::uint32_t unknown_port = 0x20000;
 	[[gnu::always_inline]] std::uint32_t known_port(std::uint64_t peer) const noexcept
 	{
 		if (peer == TREADLE_ADDR_ANY) [[likely]]

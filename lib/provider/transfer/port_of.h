@@ -176,7 +176,7 @@ public:
 		const auto post = [&] {
 			if (command.desc().flags & TREADLE_F_COND_CELL && tx_->polled())
 				[[unlikely]]
-				return submit(command);
+				return submit_triggered(command);
 			return post_behind(opcode, command.desc().peer, command.slots(), command);
 		};
 		return sent(flags & FI_TRIGGER ? post_triggered(command, *endpoint_, post) : post(),
@@ -329,11 +329,11 @@ private:
 					return finish(rc, message.opcode);
 			}
 			Command command = command_of(message).on(id);
-			const auto post = [&] { return submit(command); };
+			const auto post = [&] { return submit_triggered(command); };
 			(command.buffers(buffers.span()), ...);
 			return finish(flags & FI_TRIGGER ?
 					      post_triggered(command, *endpoint_, post) :
-					      post(),
+					      submit(command),
 				      message.opcode);
 		}
 		if (lanes_in_) [[unlikely]] {
@@ -430,12 +430,16 @@ private:
 		return rc == LaneSender::by_ring ? negative(tx_->post_any_locked(what...)) : rc;
 	}
 	/*
-	 * Not through a ring, so a refusal is an error of the call: a trigger cell can be given
-	 * back. All that is in the ring is armed before it.
+	 * Triggered, and not through the endpoint's ring: a refusal is an error of the call, so a
+	 * trigger cell can be given back. What was triggered before is armed before.
 	 */
-	[[gnu::noinline]] int submit(const Command &command) noexcept
+	[[gnu::noinline]] int submit_triggered(const Command &command) noexcept
 	{
-		endpoint_->flush();
+		endpoint_->take_polled();
+		return submit(command);
+	}
+	int submit(const Command &command) noexcept
+	{
 		return negative(endpoint_->domain().kernel().submit(command));
 	}
 	/* Posts to a ring that may be shared. */

@@ -272,9 +272,8 @@ int queue_work(Domain &domain, const fi_deferred_work &work) noexcept
 	command->when(trigger->id(), work.threshold).work(address_of(&work));
 	if (done)
 		command->notify(done->id());
-	/* what was triggered before is armed before: it may lie in a ring that is polled */
-	if (fid_ep *const ep = endpoint_of(work))
-		endpoint_of(domain, ep)->flush();
+	if (fid_ep *const ep = endpoint_of(work)) /* what was triggered before is armed before */
+		endpoint_of(domain, ep)->take_polled();
 	const int rc = negative(domain.kernel().submit(*command));
 	if (rc == -EOPNOTSUPP)
 		return REFUSE(

@@ -245,7 +245,7 @@ static int mr_bind(struct treadle_mr *mr, u32 cntr, u32 ep)
 	if (ret && counter)
 		treadle_obj_unbind(counter);
 	if (!ret) /* windows are not counted, and know no endpoint that was bound later */
-		treadle_pm_windows_end(treadle_pm_of(ctx), 0, ULONG_MAX, &mr->revoked, true);
+		treadle_pm_windows_end(treadle_pm_of(ctx), 0, ULONG_MAX, &mr->revoked, PM_WAIT);
 	return ret;
 }
 
@@ -339,7 +339,7 @@ static void mr_hide(struct treadle_obj *obj, struct treadle_run *run)
 	windows = !RB_EMPTY_ROOT(&pm->windows.rb_root);
 	pm_write_unlock(pm);
 	if (windows)
-		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
+		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, PM_WAIT);
 	if (mr->cntr)
 		atomic_dec(&mr->cntr->obj.users);
 	for (i = 0; i < mr->count; i++) {

@@ -389,7 +389,7 @@ bool treadle_ep_try_quiesce(struct treadle_ep *ep)
 		mutex_unlock(&ep->tx->lock);
 	}
 	if (pm) /* takes pm->lock */
-		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
+		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, PM_WAIT);
 	return true;
 }
 

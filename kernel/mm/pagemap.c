@@ -154,6 +154,7 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 {
 	struct treadle_pm *pm = container_of(mn, struct treadle_pm, notifier);
 	bool block = mmu_notifier_range_blockable(range), revoked = false, windows;
+	enum treadle_pm_wait wait = block ? PM_WAIT_BRIEFLY : PM_NO_WAIT;
 	u64 limit = (1ULL << PM_ADDR_BITS) - 1;
 	LIST_HEAD(cut);
 
@@ -187,9 +188,9 @@ static int pm_invalidate_start(struct mmu_notifier *mn, const struct mmu_notifie
 	revoked = revoked && !RB_EMPTY_ROOT(&pm->windows.rb_root);
 	pm_write_unlock(pm);
 	if (unlikely(windows))
-		treadle_pm_windows_take(pm, range->start, range->end - 1, block);
+		treadle_pm_windows_take(pm, range->start, range->end - 1, wait);
 	if (unlikely(revoked))
-		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, block);
+		treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, wait);
 	if (!list_empty(&cut)) {
 		unsigned long n = treadle_pm_free_cut(&cut, block);
 
@@ -255,7 +256,7 @@ static void pm_mm_exit(struct mmu_notifier *mn, struct mm_struct *mm)
 	open = !list_empty(&pm->users);
 	pm_write_unlock(pm);
 	treadle_pm_free_cut(&cut, true);
-	treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
+	treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, PM_WAIT);
 	/* a child may keep files of contexts open for long: end the contexts now, in a worker */
 	if (open) {
 		kref_get(&pm->ref);
@@ -376,7 +377,7 @@ void treadle_pm_leave(struct treadle_pm *pm, struct treadle_pm_user *user)
 		treadle_pm_reset(pm, &cut);
 	pm_write_unlock(pm);
 	treadle_pm_free_cut(&cut, true);
-	treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, true);
+	treadle_pm_windows_end(pm, 0, ULONG_MAX, NULL, PM_WAIT);
 	mmu_notifier_put(&pm->notifier);
 }
 

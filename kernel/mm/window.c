@@ -2,27 +2,30 @@
 /*
  * treadle: windows: pages of a pagemap that are mapped into another process
  *
- * The initiator's map of a window gets pages of its owner by page faults, under the lock of the
- * owner's pagemap, and only pages that WINDOW_FILL has found known there (@filled). A fault on any
- * other page enters the scratch page of the initiator: it never waits.
+ * How pages come is told in window_fill.c. They go in a notifier of the owner, or as the window
+ * ends.
  *
  * A notifier takes pages away in three steps. Under pm->lock it changes the generation and takes
  * them out of @filled, so that no fault enters them any more. Without the lock it unmaps them. Then
  * it takes them out of @mapped. A second notifier for the same pages sees them in @mapped, and
  * unmaps them, too: so none returns while they are mapped. They can't be filled meanwhile.
  *
- * Where a notifier must not wait (the OOM reaper's), the pages get references until a work has
- * unmapped them: then they are not given to others.
+ * A notifier is called with locks that the initiator may wait for while it holds the i_mmap_rwsem
+ * of its file (in mm_take_all_locks()). So it only tries that lock. If it is taken, the pages get
+ * references, a work unmaps them, and the notifier waits for that, but not for ever. The OOM
+ * reaper's does not wait at all. With the references the pages are not given to others.
  *
  * Pages of a pinned region stay mapped until it ends, as their process keeps them, too: for them,
  * each notifier only clears the bits that the initiator looks at. An access that is under way still
  * reaches the page. So an atomic need not ask whether it has been executed.
  */
 #include <linux/bitmap.h>
+#include <linux/interval_tree_generic.h>
 #include <linux/lockdep.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/wait_bit.h>
 
 #include "mm/base.h"
 #include "mm/window.h"
@@ -30,21 +33,11 @@
 #define BATCH	   16u
 #define LATE_BATCH 64u
 #define LATE	   3ul /* in an entry of @pages: one of two marks, and a reference is held */
+#define LATE_WAIT  HZ
 
 static unsigned long mark_of(const struct page *page)
 {
 	return (unsigned long)page & LATE;
-}
-
-static u64 address(const struct treadle_pm_window *w, unsigned long i)
-{
-	return w->range.start + ((u64)i << PAGE_SHIFT);
-}
-
-/* The bits that the initiator sees. (The module is for little-endian kernels of 64 bits.) */
-static unsigned long *present(const struct treadle_pm_window *w)
-{
-	return (unsigned long *)w->status->present;
 }
 
 /**
@@ -90,21 +83,60 @@ static void window_put(struct treadle_pm_window *w)
 		treadle_pm_queue(&w->end_work);
 }
 
-/*
- * Unmap pages from the initiator. Takes the i_mmap_rwsem of its file for reading; may sleep.
+/**
+ * treadle_pm_window_unmap() - unmap pages from the initiator
+ * @w:	the window
+ * @lo:	first page
+ * @hi:	last page
  *
- * unmap_mapping_pages() calls the notifiers of the initiator, within a notifier of the owner. They
- * are of one class for lockdep, which would take that for a deadlock. But they nest no further: no
- * pagemap knows pages of a window, so a notifier for these has no window to unmap. All other locks
- * are below i_mmap_rwsem, which lockdep is told of.
+ * Context: may sleep; not in a notifier. Takes the i_mmap_rwsem of the initiator's file for
+ * reading.
  */
-static void window_unmap(struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
+void treadle_pm_window_unmap(struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
 {
-	might_sleep();
-	might_lock_read(&w->mapping->i_mmap_rwsem);
-	lockdep_off();
 	unmap_mapping_pages(w->mapping, w->pgoff + lo, hi - lo + 1, true);
+}
+
+static unsigned long vma_first(struct vm_area_struct *vma)
+{
+	return vma->vm_pgoff;
+}
+
+static unsigned long vma_last(struct vm_area_struct *vma)
+{
+	return vma->vm_pgoff + vma_pages(vma) - 1;
+}
+
+/* The tree of mappings in an address_space. The kernel exports its functions to no module. */
+INTERVAL_TREE_DEFINE(struct vm_area_struct, shared.rb, unsigned long, shared.rb_subtree_last,
+		     vma_first, vma_last, static __maybe_unused, maps)
+
+/*
+ * As treadle_pm_window_unmap(), but it does not wait for the lock: false then. May sleep.
+ *
+ * zap_vma_ptes() calls the notifiers of the initiator, within a notifier of the owner. They are of
+ * one class for lockdep, which would take that for a deadlock. But they nest no further: no pagemap
+ * knows pages of a window, so a notifier for these has no window to unmap.
+ */
+static bool window_try_unmap(struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
+{
+	pgoff_t first = w->pgoff + lo, last = w->pgoff + hi;
+	struct vm_area_struct *vma;
+
+	might_sleep();
+	if (!i_mmap_trylock_read(w->mapping))
+		return false;
+	lockdep_off();
+	for (vma = maps_iter_first(&w->mapping->i_mmap, first, last); vma;
+	     vma = maps_iter_next(vma, first, last)) {
+		pgoff_t from = max(first, vma_first(vma)), to = min(last, vma_last(vma));
+
+		zap_vma_ptes(vma, vma->vm_start + ((from - vma_first(vma)) << PAGE_SHIFT),
+			     (to - from + 1) << PAGE_SHIFT);
+	}
 	lockdep_on();
+	i_mmap_unlock_read(w->mapping);
+	return true;
 }
 
 /*
@@ -115,7 +147,7 @@ static void window_unmap(struct treadle_pm_window *w, unsigned long lo, unsigned
 static void window_change(struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
 {
 	lockdep_assert_held_write(&w->pm->lock);
-	bitmap_clear(present(w), lo, hi - lo + 1);
+	bitmap_clear(treadle_pm_present(w), lo, hi - lo + 1);
 	smp_wmb(); /* pairs with the acquire of the initiator, before it looks at the bits */
 	WRITE_ONCE(w->status->generation, w->status->generation + 1);
 }
@@ -178,7 +210,7 @@ static void window_late(struct work_struct *work)
 	mark = w->round;
 	w->round ^= LATE; /* what comes from here on is left to the next call */
 	pm_write_unlock(w->pm);
-	window_unmap(w, 0, w->count - 1);
+	treadle_pm_window_unmap(w, 0, w->count - 1);
 	while (i < w->count) {
 		unsigned long end = min(w->count, i + PAGE_SIZE);
 
@@ -199,7 +231,29 @@ static void window_late(struct work_struct *work)
 			put_page(put[n]);
 		cond_resched();
 	}
+	wake_up_var(w); /* pm->lock orders it: see window_await() */
 	window_put(w);
+}
+
+static bool is_unmapped(struct treadle_pm_window *w, unsigned long lo, unsigned long hi)
+{
+	bool ret;
+
+	pm_lock(w->pm);
+	ret = !any(w->mapped, lo, hi);
+	pm_unlock(w->pm);
+	return ret;
+}
+
+/*
+ * Wait until pages that window_later() has left are unmapped, but not after @end, in jiffies. A
+ * waiter that finds them mapped, under pm->lock, has queued itself before window_late() takes that
+ * lock for them.
+ */
+static void window_await(struct treadle_pm_window *w, unsigned long lo, unsigned long hi,
+			 unsigned long end)
+{
+	wait_var_event_timeout(w, is_unmapped(w, lo, hi), max(0l, (long)(end - jiffies)));
 }
 
 /* --- pages go ------------------------------------------------------------------------------ */
@@ -213,6 +267,15 @@ struct batch {
 	} of[BATCH];
 };
 
+/* @w is listed, and has ended. */
+static void window_unlist(struct treadle_pm_window *w)
+{
+	lockdep_assert_held_write(&w->pm->lock);
+	interval_tree_remove(&w->range, &w->pm->windows);
+	w->listed = false;
+	window_put(w);
+}
+
 /* Hold @w, a window of pm->windows, for batch_unmap(). There is room for it. */
 static void batch_add(struct batch *b, struct treadle_pm_window *w, unsigned long lo,
 		      unsigned long hi)
@@ -224,27 +287,39 @@ static void batch_add(struct batch *b, struct treadle_pm_window *w, unsigned lon
 	b->of[b->n++].hi = hi;
 }
 
-/* Unmap all of the batch, which becomes empty. Takes pm->lock; may sleep. */
-static void batch_unmap(struct treadle_pm *pm, struct batch *b)
+/*
+ * Unmap all of the batch, which becomes empty. Takes pm->lock; may sleep. @over: these are whole
+ * windows that have ended: they are listed no more, once they are unmapped.
+ */
+static void batch_unmap(struct treadle_pm *pm, struct batch *b, enum treadle_pm_wait wait,
+			bool over)
 {
-	unsigned int i;
+	unsigned long end = jiffies + LATE_WAIT;
+	unsigned int i, later = 0;
 
 	for (i = 0; i < b->n; i++)
-		window_unmap(b->of[i].w, b->of[i].lo, b->of[i].hi);
+		if (wait == PM_WAIT)
+			treadle_pm_window_unmap(b->of[i].w, b->of[i].lo, b->of[i].hi);
+		else if (!window_try_unmap(b->of[i].w, b->of[i].lo, b->of[i].hi))
+			later |= BIT(i);
 	pm_write_lock(pm);
 	for (i = 0; i < b->n; i++) {
 		struct treadle_pm_window *w = b->of[i].w;
 
-		window_unmapped(w, b->of[i].lo, b->of[i].hi);
-		if (w->ended && w->listed) {
-			interval_tree_remove(&w->range, &pm->windows);
-			w->listed = false;
-			window_put(w);
+		if (later & BIT(i)) {
+			window_later(w, b->of[i].lo, b->of[i].hi);
+			continue;
 		}
+		window_unmapped(w, b->of[i].lo, b->of[i].hi);
+		if (over && w->listed)
+			window_unlist(w);
 	}
 	pm_write_unlock(pm);
-	while (b->n)
-		window_put(b->of[--b->n].w);
+	while (b->n--) {
+		if (later & BIT(b->n))
+			window_await(b->of[b->n].w, b->of[b->n].lo, b->of[b->n].hi, end);
+		window_put(b->of[b->n].w);
+	}
 	cond_resched();
 }
 
@@ -269,11 +344,12 @@ static struct treadle_pm_window *next_window(struct treadle_pm_window *w, u64 st
 }
 
 /* Take pages out of a window. True: they have to be unmapped, without the lock. */
-static bool window_take(struct treadle_pm_window *w, unsigned long lo, unsigned long hi, bool block)
+static bool window_take(struct treadle_pm_window *w, unsigned long lo, unsigned long hi,
+			enum treadle_pm_wait wait)
 {
 	lockdep_assert_held_write(&w->pm->lock);
 	if (w->pinned) {
-		if (any(present(w), lo, hi))
+		if (any(treadle_pm_present(w), lo, hi))
 			window_change(w, lo, hi);
 		return false;
 	}
@@ -283,9 +359,9 @@ static bool window_take(struct treadle_pm_window *w, unsigned long lo, unsigned 
 		window_change(w, lo, hi);
 		bitmap_clear(w->filled, lo, hi - lo + 1);
 	}
-	if (!block)
+	if (wait == PM_NO_WAIT)
 		window_later(w, lo, hi);
-	return block;
+	return wait != PM_NO_WAIT;
 }
 
 /**
@@ -293,14 +369,15 @@ static bool window_take(struct treadle_pm_window *w, unsigned long lo, unsigned 
  * @pm:		the owner's pagemap
  * @start:	first address that is about to change; pm->active says so
  * @last:	last one
- * @block:	may sleep; false in a notifier that must not block
+ * @wait:	for the pages to be unmapped
  *
  * Once this has returned, no store of an initiator reaches these pages, except of a pinned region
- * (see above), or if not @block.
+ * (see above), or if @wait was too short.
  *
- * Context: may sleep if @block. Takes pm->lock, and i_mmap_rwsem of initiators' files.
+ * Context: takes pm->lock, and tries the i_mmap_rwsem of initiators' files. Sleeps but with
+ * PM_NO_WAIT.
  */
-void treadle_pm_windows_take(struct treadle_pm *pm, u64 start, u64 last, bool block)
+void treadle_pm_windows_take(struct treadle_pm *pm, u64 start, u64 last, enum treadle_pm_wait wait)
 {
 	struct treadle_pm_window *w;
 	struct batch b;
@@ -315,12 +392,12 @@ void treadle_pm_windows_take(struct treadle_pm *pm, u64 start, u64 last, bool bl
 			unsigned long lo = (from - w->range.start) >> PAGE_SHIFT;
 			unsigned long hi = (to - w->range.start) >> PAGE_SHIFT;
 
-			if (window_take(w, lo, hi, block))
+			if (window_take(w, lo, hi, wait))
 				batch_add(&b, w, lo, hi);
 		}
 		pm_write_unlock(pm);
 		if (b.n)
-			batch_unmap(pm, &b);
+			batch_unmap(pm, &b, wait, false);
 	} while (w); /* the batch was full */
 }
 
@@ -353,14 +430,15 @@ static void window_over(struct treadle_pm_window *w)
  * @start:	first of their addresses
  * @last:	last one
  * @revoked:	of a region: its windows end in any case; or NULL
- * @block:	may sleep
+ * @wait:	for their pages to be unmapped
  *
  * A window stays listed until its pages are unmapped: so a second caller waits for that, too.
  *
- * Context: may sleep if @block. Takes pm->lock, and i_mmap_rwsem of initiators' files.
+ * Context: takes pm->lock, and the i_mmap_rwsem of initiators' files, which only PM_WAIT waits for.
+ * Sleeps but with PM_NO_WAIT.
  */
 void treadle_pm_windows_end(struct treadle_pm *pm, u64 start, u64 last, const bool *revoked,
-			    bool block)
+			    enum treadle_pm_wait wait)
 {
 	struct treadle_pm_window *w, *next;
 	struct batch b;
@@ -373,22 +451,20 @@ void treadle_pm_windows_end(struct treadle_pm *pm, u64 start, u64 last, const bo
 			if (!is_over(w, revoked))
 				continue;
 			window_over(w);
-			if (block) {
+			if (wait != PM_NO_WAIT) {
 				batch_add(&b, w, 0, w->count - 1);
 				continue;
 			}
 			window_later(w, 0, w->count - 1);
-			interval_tree_remove(&w->range, &pm->windows);
-			w->listed = false;
-			window_put(w);
+			window_unlist(w);
 		}
 		pm_write_unlock(pm);
 		if (b.n)
-			batch_unmap(pm, &b);
+			batch_unmap(pm, &b, wait, true);
 	} while (w);
 }
 
-/* --- pages come ---------------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------------------------- */
 
 /**
  * treadle_pm_window_list() - let a window have pages from now on
@@ -426,155 +502,5 @@ void treadle_pm_window_end(struct treadle_pm_window *w)
 	pm_write_lock(w->pm);
 	w->unwanted = true;
 	pm_write_unlock(w->pm);
-	treadle_pm_windows_end(w->pm, w->range.start, w->range.last, NULL, true);
-}
-
-/* The page of the owner that may be entered at @i, or NULL. Not held: valid under pm->lock. */
-static struct page *page_for(struct treadle_pm_window *w, unsigned long i)
-{
-	struct page *page;
-	void *known;
-
-	lockdep_assert_held_write(&w->pm->lock);
-	known = treadle_pm_known(w->pm, address(w, i), w->write);
-	page = known ? virt_to_page(known) : NULL;
-	if (!page || is_zone_device_page(page) || (w->pinned && page != w->pinned[i]))
-		return NULL;
-	return page;
-}
-
-/*
- * Enter the pages from @i on that the pagemap knows. None is @present while the scratch page may be
- * mapped, as a store would be lost there: *@all is cleared then. Returns the first page before @end
- * that is not entered, or @end. Takes pm->lock.
- */
-static unsigned long fill_known(struct treadle_pm_window *w, unsigned long i, unsigned long end,
-				bool *all)
-{
-	unsigned long miss = end;
-
-	pm_write_lock(w->pm);
-	if (w->ended)
-		miss = i;
-	for (; !w->ended && i < end; i++) {
-		struct page *page = page_for(w, i);
-
-		/* if it is mapped, it was not yet unmapped since it was taken away */
-		if (page && !test_bit(i, w->filled) && !test_bit(i, w->mapped)) {
-			w->pages[i] = page;
-			__set_bit(i, w->mapped);
-			__set_bit(i, w->filled);
-		}
-		if (!page || !test_bit(i, w->filled))
-			miss = min(miss, i);
-		else if (w->scratched)
-			*all = false;
-		else
-			set_bit(i, present(w));
-	}
-	pm_write_unlock(w->pm);
-	return miss;
-}
-
-/*
- * Enter pages. May sleep; takes pm->lock. 0; -EAGAIN: not all are present; -EKEYREJECTED: the
- * window has ended; -EINTR.
- */
-static int fill_all(struct treadle_pm_window *w, unsigned long first, unsigned long last)
-{
-	unsigned long i = first;
-	bool all = true;
-
-	while (i <= last) {
-		unsigned long n =
-			min_t(unsigned long, last - i + 1, treadle_pm_stride(address(w, i)));
-		unsigned long miss = fill_known(w, i, i + n, &all), end = i + n;
-
-		if (READ_ONCE(w->ended))
-			return -EKEYREJECTED;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
-		i = end;
-		if (miss == end)
-			continue;
-		if (!treadle_pm_fill(w->pm, address(w, miss), (u64)(end - miss) << PAGE_SHIFT,
-				     w->write, TREADLE_FILL_THERE))
-			i = fill_known(w, miss, end, &all);
-		else
-			i = miss;
-		/* each page once: one that does not come is passed over */
-		if (i == miss) {
-			all = false;
-			i++;
-		}
-	}
-	return all ? 0 : -EAGAIN;
-}
-
-/**
- * treadle_pm_window_fill() - enter the pages that the owner has in memory
- * @w:		the window
- * @first:	first page
- * @last:	last page
- *
- * Waits for no page, and for no process.
- *
- * Context: process context; may sleep. One call at a time for each window. Takes pm->lock; the
- * owner's mmap_lock by trylock; and i_mmap_rwsem of the caller's file.
- * Return: 0; -EAGAIN: not all are there; -EKEYREJECTED: the window has ended; -EINTR: the caller is
- * killed.
- */
-int treadle_pm_window_fill(struct treadle_pm_window *w, unsigned long first, unsigned long last)
-{
-	int ret = fill_all(w, first, last);
-	bool scratched;
-
-	pm_write_lock(w->pm);
-	scratched = w->scratched;
-	w->scratched = false;
-	pm_write_unlock(w->pm);
-	if (!scratched)
-		return ret;
-	/* where the scratch page was mapped, accesses would not notice that a page has come */
-	window_unmap(w, 0, w->count - 1);
-	return ret == -EAGAIN ? fill_all(w, first, last) : ret;
-}
-
-static int no_change(pte_t *pte, unsigned long addr, void *data)
-{
-	return 0;
-}
-
-/**
- * treadle_pm_window_fault() - a page fault in the map of a window
- * @w:		the window
- * @vmf:	the fault
- * @scratch:	page of the initiator that is entered where the window has none
- *
- * The page table is allocated first, so that vmf_insert_pfn() doesn't do that under the lock.
- *
- * Context: as vm_ops.fault. Takes pm->lock, and the lock of the page table under it.
- * Return: VM_FAULT_NOPAGE; VM_FAULT_OOM; VM_FAULT_SIGBUS: beyond the window.
- */
-vm_fault_t treadle_pm_window_fault(struct treadle_pm_window *w, struct vm_fault *vmf,
-				   struct page *scratch)
-{
-	unsigned long i = vmf->pgoff - w->pgoff;
-	struct page *page = scratch;
-	vm_fault_t ret;
-
-	if (i >= w->count)
-		return VM_FAULT_SIGBUS; /* maps are whole, and don't grow */
-	if (apply_to_page_range(vmf->vma->vm_mm, vmf->address & PAGE_MASK, PAGE_SIZE, no_change,
-				NULL))
-		return VM_FAULT_OOM;
-	pm_lock(w->pm);
-	if (test_bit(i, w->filled))
-		page = w->pages[i];
-	else
-		WRITE_ONCE(w->scratched, true); /* once: other faults have the lock for reading */
-	ret = vmf_insert_pfn(vmf->vma, vmf->address & PAGE_MASK, page_to_pfn(page));
-	pm_unlock(w->pm);
-	return ret;
+	treadle_pm_windows_end(w->pm, w->range.start, w->range.last, NULL, PM_WAIT);
 }

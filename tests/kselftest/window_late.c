@@ -111,19 +111,26 @@ FIXTURE(late)
 	__u64 to;
 	const volatile __u64 *seen;
 	struct window *w, windows[ROUNDS + 2];
-	pthread_t thread;
+	pthread_t thread, mapper;
 	int stop;
 };
 
 typedef FIXTURE_DATA(late) late;
 
+/* @busy: another thread maps and unmaps the windows' file all the time. */
 FIXTURE_VARIANT(late)
 {
 	enum way way;
+	bool busy;
 };
 
 FIXTURE_VARIANT_ADD(late, munmap){
 	.way = MUNMAP,
+};
+
+FIXTURE_VARIANT_ADD(late, munmap_busy){
+	.way = MUNMAP,
+	.busy = true,
 };
 
 FIXTURE_VARIANT_ADD(late, mprotect){
@@ -134,12 +141,22 @@ FIXTURE_VARIANT_ADD(late, region){
 	.way = REGION,
 };
 
+FIXTURE_VARIANT_ADD(late, region_busy){
+	.way = REGION,
+	.busy = true,
+};
+
 FIXTURE_VARIANT_ADD(late, mremap){
 	.way = MOVE,
 };
 
 FIXTURE_VARIANT_ADD(late, fork){
 	.way = FORK,
+};
+
+FIXTURE_VARIANT_ADD(late, fork_busy){
+	.way = FORK,
+	.busy = true,
 };
 
 FIXTURE_VARIANT_ADD(late, kill){
@@ -177,6 +194,19 @@ static void *stores(void *arg)
 	return NULL;
 }
 
+/* Takes the lock of the windows' file for writing, as each map and unmap does. */
+static void *maps(void *arg)
+{
+	late *self = arg;
+
+	while (!__atomic_load_n(&self->stop, __ATOMIC_ACQUIRE)) {
+		struct treadle_map status = __atomic_load_n(&self->w, __ATOMIC_ACQUIRE)->o.ro;
+
+		need(munmap(map(self->n.fd, status, PROT_READ), status.length) == 0);
+	}
+	return NULL;
+}
+
 FIXTURE_SETUP(late)
 {
 	self->s = shared(sizeof(*self->s));
@@ -191,12 +221,16 @@ FIXTURE_SETUP(late)
 	self->to = peer(&self->n, self->s->addr);
 	ASSERT_TRUE(opens_next(self));
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, stores, self));
+	if (variant->busy)
+		ASSERT_EQ(0, pthread_create(&self->mapper, NULL, maps, self));
 }
 
 FIXTURE_TEARDOWN(late)
 {
 	raise_to(&self->stop, 1);
 	EXPECT_EQ(0, pthread_join(self->thread, NULL));
+	if (variant->busy)
+		EXPECT_EQ(0, pthread_join(self->mapper, NULL));
 }
 
 /* Brings pages into the window as soon as they can come. */

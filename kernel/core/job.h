@@ -72,7 +72,6 @@ struct treadle_run {
 	struct list_head jobs;
 	struct treadle_ctx *ctx;
 	int budget;
-	/* Each doorbell clears the rest: for more than 64 bytes the compiler makes a loop. */
 	u32 look;
 	struct llist_head others;
 	struct list_head node;
@@ -108,11 +107,28 @@ struct treadle_watch {
 #define TREADLE_CHARGE	      (16 << 10) /* cost of a command, in bytes that are copied */
 #define TREADLE_CHARGE_FILL   (4 << 10)	 /* cost of a page that is asked for */
 #define TREADLE_CALLER_BUDGET (256 * TREADLE_CHARGE)
-#define TREADLE_RUN(name, context)                                          \
-	struct treadle_run name = { .jobs = LIST_HEAD_INIT(name.jobs),      \
-				    .others = LLIST_HEAD_INIT(name.others), \
-				    .ctx = context,                         \
-				    .budget = TREADLE_CALLER_BUDGET }
+
+/*
+ * Start a run of a caller in @ctx. Each doorbell does it: so fields are set one by one, as
+ * compilers clear a structure of this size in a loop. @node is not set.
+ */
+static __always_inline void treadle_run_init(struct treadle_run *run, struct treadle_ctx *ctx)
+{
+	INIT_LIST_HEAD(&run->jobs);
+	run->ctx = ctx;
+	run->budget = TREADLE_CALLER_BUDGET;
+	run->look = 0;
+	init_llist_head(&run->others);
+	run->own = NULL;
+	run->pool = NULL;
+	run->listed = run->guest = run->holds = run->worker = run->polls = run->mine = false;
+}
+
+/* Declare a run, and start it: the last declaration. */
+#define TREADLE_RUN(name, ctx)                 \
+	struct treadle_run name TREADLE_UNSET; \
+                                               \
+	treadle_run_init(&name, ctx)
 
 void treadle_run_jobs(struct treadle_run *run);
 void treadle_run_handoff(struct treadle_run *run);

@@ -204,9 +204,9 @@ void treadle_obj_unbind(struct treadle_obj *obj)
  */
 int treadle_obj_destroy(struct treadle_ctx *ctx, u32 id)
 {
-	TREADLE_RUN(run, ctx);
 	struct treadle_obj *obj;
 	int ret = 0;
+	TREADLE_RUN(run, ctx);
 
 	mutex_lock(&ctx->lock);
 	obj = xa_load(&ctx->objs, id);

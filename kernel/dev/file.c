@@ -27,11 +27,11 @@ static void ctx_drop(struct treadle_ctx *ctx, struct treadle_obj *obj)
 static void ctx_shutdown(struct treadle_ctx *ctx)
 {
 	struct treadle_cull all = { .max = U64_MAX };
-	TREADLE_RUN(run, ctx);
 	struct treadle_obj *obj;
 	bool dead;
 	struct mem_cgroup *old;
 	unsigned long id;
+	TREADLE_RUN(run, ctx);
 
 	mutex_lock(&ctx->lock);
 	dead = ctx->dead;

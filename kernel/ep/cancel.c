@@ -52,9 +52,9 @@ int treadle_ioc_cancel(struct treadle_ucmd *u)
 {
 	struct treadle_cancel *arg = u->arg;
 	struct treadle_cull cull = { .work = true, .killable = true, .max = U64_MAX };
-	TREADLE_RUN(run, u->ctx);
 	struct treadle_obj *obj = NULL;
 	int ret = 0;
+	TREADLE_RUN(run, u->ctx);
 
 	if (arg->kind > TREADLE_FLUSH_WORK ||
 	    arg->flags &

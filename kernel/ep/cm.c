@@ -331,9 +331,9 @@ int treadle_ioc_shutdown(struct treadle_ucmd *u)
 	struct treadle_shutdown *arg = u->arg;
 	struct treadle_conn *conn = NULL;
 	struct treadle_end *end = NULL;
-	TREADLE_RUN(run, u->ctx);
 	struct treadle_ep *ep;
 	int ret = -ENOTCONN;
+	TREADLE_RUN(run, u->ctx);
 
 	if (arg->flags || arg->reserved)
 		return -EINVAL;

@@ -98,8 +98,8 @@ static void wake(struct treadle_tx *tx)
 long treadle_polled_doorbell(struct treadle_obj *obj)
 {
 	struct treadle_tx *tx = container_of(obj, struct treadle_tx, obj);
-	TREADLE_RUN(run, obj->ctx);
 	long ret;
+	TREADLE_RUN(run, obj->ctx);
 
 	run.own = obj->ctx; /* treadle_call() admits no other process */
 	if (mutex_lock_killable(&tx->lock))

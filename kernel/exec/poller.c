@@ -422,8 +422,8 @@ static void poller_work(struct treadle_work *work, struct treadle_pool *pool)
 	struct treadle_poller *p = container_of(work, struct treadle_poller, work);
 	struct treadle_ctx *ctx = work->ctx;
 	bool again = true, stop = false;
-	TREADLE_RUN(run, ctx);
 	int i;
+	TREADLE_RUN(run, ctx);
 
 	run.pool = pool;
 	hrtimer_cancel(&p->timer);

@@ -262,6 +262,7 @@ static __always_inline int accept(struct treadle_tx *tx, struct treadle_cmd *cmd
 	if (d->opcode >= TREADLE_OP_LAST)
 		return -EOPNOTSUPP;
 	op = &treadle_opdefs[array_index_nospec(d->opcode, TREADLE_OP_LAST)];
+	OPTIMIZER_HIDE_VAR(op); /* or its address is computed again for each field */
 	error = likely(is_usual(d, op)) ? 0 : validate(cmd, op);
 	if (!error)
 		error = validate_ep(cmd, op);
@@ -491,8 +492,8 @@ long treadle_tx_take(struct treadle_tx *tx, struct treadle_run *run, int most)
 /* Take all commands of a ring that is not polled. Takes tx->lock; may sleep. Returns as take(). */
 static __always_inline long tx_doorbell(struct treadle_tx *tx)
 {
-	TREADLE_RUN(run, tx->obj.ctx);
 	long ret;
+	TREADLE_RUN(run, tx->obj.ctx);
 
 	run.own = tx->obj.ctx; /* treadle_call() admits no other process */
 	if (unlikely(!mutex_trylock(&tx->lock)) && mutex_lock_killable(&tx->lock))

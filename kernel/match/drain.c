@@ -132,9 +132,9 @@ void treadle_rx_feed(struct treadle_rx *rx, struct treadle_run *run)
  */
 int treadle_rx_doorbell(struct treadle_rx *rx)
 {
-	TREADLE_RUN(run, rx->obj.ctx);
 	struct treadle_ep *ep;
 	int ret;
+	TREADLE_RUN(run, rx->obj.ctx);
 
 	spin_lock(&rx->lock);
 	treadle_rx_take(rx, NULL, &run); /* even if rx->handed is set */

@@ -68,8 +68,8 @@ static int arrive(struct treadle_session *s, struct treadle_link *link)
 static int process(struct treadle_session *s, struct treadle_wire_view *view,
 		   struct treadle_wire_reader *r, bool room)
 {
-	TREADLE_RUN(run, s->ctx);
 	int ret = 0;
+	TREADLE_RUN(run, s->ctx);
 
 	if (likely(view->item)) {
 		do {
